@@ -1,0 +1,36 @@
+/*
+ * Time: CLOCK_BOOTTIME in ns, which runs through suspend. The wall clock is never read.
+ */
+#ifndef LK__BASE_CLOCK_H
+#define LK__BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define LK__MS INT64_C(1000000)
+#define LK__US INT64_C(1000)
+#define LK__NEVER INT64_MAX
+
+static inline int64_t lk__now_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return (int64_t)now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+/* `now_ns` + `ms`, or LK__NEVER where that overflows. */
+static inline int64_t lk__after_ms(int64_t now_ns, int64_t ms)
+{
+	return ms > (LK__NEVER - now_ns) / LK__MS ? LK__NEVER : now_ns + ms * LK__MS;
+}
+
+/* Whole ms from `now_ns` to `deadline_ns`, rounded up, at least 0, at most `most_ms`: for poll(). */
+static inline int lk__ms_until(int64_t now_ns, int64_t deadline_ns, int most_ms)
+{
+	if (deadline_ns <= now_ns)
+		return 0;
+	int64_t ms = (deadline_ns - now_ns - 1) / LK__MS + 1;
+	return ms > most_ms ? most_ms : (int)ms;
+}
+
+#endif

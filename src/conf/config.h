@@ -1,0 +1,37 @@
+/*
+ * The configuration as the rest of the library reads it: one member an option, plus where the URL
+ * points. Texts are never NULL.
+ */
+#ifndef LK__CONF_CONFIG_H
+#define LK__CONF_CONFIG_H
+
+#include <stdint.h>
+
+#include <lockkeeper/config.h>
+
+enum lk__scheme { LK__SCHEME_NONE, LK__SCHEME_TCP, LK__SCHEME_TLS, LK__SCHEME_UNIX };
+
+#define LK__MEMBER_MS(name) int64_t name;
+#define LK__MEMBER_INT(name) int64_t name;
+#define LK__MEMBER_TEXT(name) char *name;
+#define LK__MEMBER_FILE(name) char *name;
+#define LK__MEMBER_SECRET(name) char *name;
+#define LK__MEMBER_URL(name) char *name; /* as shown: without secrets */
+#define LK__OPTION(name, kind, default_value, least, most, description) LK__MEMBER_##kind(name)
+
+struct lk_config {
+#include "conf/options.def"
+	enum lk__scheme scheme;
+	char *host; /* name or address without brackets, or the path of the unix socket */
+	int port;
+	int log_level;
+	lk_log_callback log_callback;
+	void *log_context;
+};
+
+#undef LK__OPTION
+
+/* A deep copy, or NULL when out of memory. */
+struct lk_config *lk__config_copy(const struct lk_config *config);
+
+#endif

@@ -1,0 +1,62 @@
+/*
+ * A connected byte stream: TCP, unix socket, or TLS over TCP, behind one small interface.
+ *
+ * lk__stream_open() blocks (name resolution, connect, TLS handshake); everything else never
+ * does. A stream is used by one thread at a time; who that is, its owner arranges. The descriptor
+ * is non-blocking and close-on-exec, and writing raises no SIGPIPE.
+ */
+#ifndef LK__NET_STREAM_H
+#define LK__NET_STREAM_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <lockkeeper/error.h>
+
+struct lk_config;
+struct lk__stream;
+
+struct lk__stream_ops {
+	ssize_t (*read)(struct lk__stream *stream, void *bytes, size_t size);
+	ssize_t (*write)(struct lk__stream *stream, const void *bytes, size_t size);
+	void (*close)(struct lk__stream *stream);
+};
+
+/* The first member of every kind of stream. */
+struct lk__stream {
+	const struct lk__stream_ops *ops;
+	int fd;
+	short wants;   /* what to poll for when reading would block: POLLIN, for TLS also POLLOUT */
+	int buffered;  /* TLS: decrypted bytes wait inside, poll would not tell; read again */
+};
+
+/*
+ * Connects to the node that `config` names: resolves the name, tries its addresses in turn, and for
+ * TLS shakes hands and verifies peer and host name, all before `deadline_ns` (CLOCK_BOOTTIME).
+ * Ends early with LK_ECANCELLED when `cancel_fd` (-1: none) becomes readable; name resolution
+ * alone cannot be interrupted. Errors: LK_EUNREACHABLE, LK_ETLS, LK_ENOMEM, LK_ESYSTEM.
+ */
+int lk__stream_open(struct lk__stream **stream_out, const struct lk_config *config,
+		    int64_t deadline_ns, int cancel_fd, lk_error *error);
+
+/* Bytes read (> 0), 0 at the end of the stream, or -errno; -EAGAIN: poll for `wants` first. */
+static inline ssize_t lk__stream_read(struct lk__stream *stream, void *bytes, size_t size)
+{
+	return stream->ops->read(stream, bytes, size);
+}
+
+/* Bytes taken (> 0), or -errno; -EAGAIN: poll for POLLOUT (for TLS: `wants`) first. */
+static inline ssize_t lk__stream_write(struct lk__stream *stream, const void *bytes, size_t size)
+{
+	return stream->ops->write(stream, bytes, size);
+}
+
+/* Closes the descriptor, without any goodbye that could block. NULL is fine. */
+static inline void lk__stream_close(struct lk__stream *stream)
+{
+	if (stream)
+		stream->ops->close(stream);
+}
+
+#endif
