@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Turns the Lua scripts into a C table: text, size, SHA-1, numbers of keys and arguments.
+
+usage: embed_lua.py OUT.c OUT.h IN.lua...
+
+Each script documents KEYS[i] and ARGV[i] in its leading comment, one a line ("--   ARGV[1]  …"; "…"
+after the last index says that more follow). A script that documents an index it does not use,
+or uses one that it does not document, fails the build.
+"""
+import hashlib
+import pathlib
+import re
+import sys
+
+
+def indexes(text, table):
+    return {int(i) for i in re.findall(rf"{table}\[(\d+)\]", text)}
+
+
+def split(source):
+    lines = source.splitlines()
+    head = []
+    while lines and (lines[0].startswith("--") or not lines[0].strip()):
+        head.append(lines.pop(0))
+    return "\n".join(head), "\n".join(lines)
+
+
+def check(path, head, body):
+    for table in ("KEYS", "ARGV"):
+        told, used = indexes(head, table), indexes(body, table)
+        many = re.search(rf"{table}\[\d+\] ?…", head)
+        if told != used and not many:
+            sys.exit(f"{path}: {table} documented {sorted(told)}, used {sorted(used)}")
+
+
+def strip(body):
+    """What the server runs: without comment lines and indentation."""
+    lines = (line.strip() for line in body.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("--")) + "\n"
+
+
+def c_text(text):
+    rows = []
+    for line in text.splitlines():
+        rows.append('\t"' + line.replace("\\", "\\\\").replace('"', '\\"') + '\\n"')
+    return "\n".join(rows)
+
+
+def main():
+    out_c, out_h, *inputs = sys.argv[1:]
+    rows, names = [], []
+    for name in inputs:
+        path = pathlib.Path(name)
+        head, body = split(path.read_text())
+        check(path, head, body)
+        text = strip(body)
+        ident = f"{path.parent.name}_{path.stem}"
+        names.append(ident)
+        sha1 = hashlib.sha1(text.encode()).hexdigest()
+        rows.append(f'\t{{"{ident}", {len(text.encode())}, "{sha1}",\n{c_text(text)}}},')
+    enum = "".join(f"\tLK__SCRIPT_{n.upper()},\n" for n in names)
+    pathlib.Path(out_h).write_text(
+        "/* Made by scripts/embed_lua.py from the .lua files; do not edit. */\n"
+        "#ifndef LK__SCRIPTS_H\n#define LK__SCRIPTS_H\n\n#include <stddef.h>\n\n"
+        f"enum lk__script_id {{\n{enum}\tLK__SCRIPT_COUNT\n}};\n\n"
+        "struct lk__script {\n\tconst char *name;\n\tsize_t size;\n\tconst char *sha1;\n"
+        "\tconst char *text;\n};\n\n"
+        "extern const struct lk__script lk__scripts[LK__SCRIPT_COUNT];\n\n#endif\n")
+    pathlib.Path(out_c).write_text(
+        '/* Made by scripts/embed_lua.py from the .lua files; do not edit. */\n#include "scripts.h"\n\n'
+        "const struct lk__script lk__scripts[LK__SCRIPT_COUNT] = {\n" + "\n".join(rows) + "\n};\n")
+
+
+if __name__ == "__main__":
+    main()

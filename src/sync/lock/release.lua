@@ -1,0 +1,13 @@
+-- Frees the lock if this owner has it, and wakes the waiters.
+--
+--   KEYS[1]  the lock's hash
+--   ARGV[1]  owner field
+--   ARGV[2]  channel
+--
+-- Answers: nil, not the owner · integer: freed, so many subscribers heard of it.
+-- Works under memory pressure: HDEL and PUBLISH are never refused for it. The field is the hash's
+-- only one, so the key goes with it.
+if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
+	return false
+end
+return redis.call('PUBLISH', ARGV[2], '0')

@@ -1,0 +1,20 @@
+-- Renews the leases of several locks, each only for its owner; never makes a key, never
+-- shortens a lease.
+--
+--   KEYS[1] … KEYS[n]   the locks' hashes
+--   ARGV[1] … ARGV[2n]  for each: owner field, lease in ms
+--
+-- Answers: an array, for each 1 (renewed) or 0 (not the owner).
+local answers = {}
+for i = 1, #KEYS do
+	local owner, lease = ARGV[2 * i - 1], ARGV[2 * i]
+	if redis.call('HEXISTS', KEYS[i], owner) == 1 then
+		if redis.call('PTTL', KEYS[i]) < tonumber(lease) then
+			redis.call('PEXPIRE', KEYS[i], lease)
+		end
+		answers[i] = 1
+	else
+		answers[i] = 0
+	end
+end
+return answers
