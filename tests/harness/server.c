@@ -1,0 +1,171 @@
+#include "server.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <hiredis/hiredis.h>
+
+#include "waiting.h"
+
+#define START_LIMIT_MS 15000
+#define PORT_TRIES 5
+
+__attribute__((noreturn, format(printf, 1, 2))) static void give_up(const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	fprintf(stderr, "harness: ");
+	vfprintf(stderr, format, arguments);
+	fprintf(stderr, "\n");
+	va_end(arguments);
+	abort();
+}
+
+/* A port that was free a moment ago; who loses the race for it tries another. */
+static int free_port(void)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET};
+	socklen_t size = sizeof(address);
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) ||
+	    getsockname(fd, (struct sockaddr *)&address, &size))
+		give_up("no free port: %s", strerror(errno));
+	close(fd);
+	return ntohs(address.sin_port);
+}
+
+static void run_server(const struct server *server, pid_t parent)
+{
+	char port[16], log[96];
+	snprintf(port, sizeof(port), "%d", server->port);
+	snprintf(log, sizeof(log), "%s/log", server->folder);
+	const char *line[SERVER_ARGUMENTS_MAX * 2] = {
+		"redis-server", "--port", port, "--bind", "127.0.0.1", "-::1",
+		"--unixsocket", server->socket, "--dir", server->folder, "--logfile", log,
+		"--save", "", "--appendonly", "no", "--daemonize", "no",
+		"--enable-debug-command", "local",
+	};
+	size_t count = 0;
+	while (line[count])
+		count++;
+	for (size_t i = 0; server->arguments && server->arguments[i]; i++) {
+		if (i == SERVER_ARGUMENTS_MAX)
+			_exit(125);
+		line[count++] = server->arguments[i];
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(125);
+	execvp(line[0], (char **)(uintptr_t)line);
+	_exit(127);
+}
+
+static bool answers(const struct server *server)
+{
+	struct timeval limit = {.tv_sec = 1};
+	redisContext *context = redisConnectUnixWithTimeout(server->socket, limit);
+	bool answered = false;
+	if (context && !context->err) {
+		redisSetTimeout(context, limit);
+		redisReply *reply = redisCommand(context, "PING");
+		answered = reply != NULL; /* an error is an answer too: NOAUTH */
+		if (reply)
+			freeReplyObject(reply);
+	}
+	if (context)
+		redisFree(context);
+	return answered;
+}
+
+/* Runs it once; false when it ended by itself. */
+static bool start_once(struct server *server)
+{
+	pid_t parent = getpid();
+	server->pid = fork();
+	if (server->pid < 0)
+		give_up("fork: %s", strerror(errno));
+	if (server->pid == 0)
+		run_server(server, parent);
+	int64_t end_ms = now_ms() + slow_ms(START_LIMIT_MS);
+	while (!answers(server)) {
+		if (waitpid(server->pid, NULL, WNOHANG) == server->pid) {
+			server->pid = 0;
+			return false;
+		}
+		if (now_ms() > end_ms)
+			give_up("redis-server does not answer; see %s/log", server->folder);
+		sleep_ms(5);
+	}
+	return true;
+}
+
+void server_start(struct server *server, const char *const *arguments)
+{
+	memset(server, 0, sizeof(*server));
+	server->arguments = arguments;
+	strcpy(server->folder, "/tmp/lk-test-XXXXXX");
+	if (!mkdtemp(server->folder))
+		give_up("mkdtemp: %s", strerror(errno));
+	snprintf(server->socket, sizeof(server->socket), "%s/socket", server->folder);
+	snprintf(server->url_unix, sizeof(server->url_unix), "unix://%s", server->socket);
+	for (int tries = 0; tries < PORT_TRIES; tries++) {
+		server->port = free_port();
+		snprintf(server->url_tcp, sizeof(server->url_tcp), "redis://127.0.0.1:%d",
+			 server->port);
+		if (start_once(server))
+			return;
+	}
+	give_up("redis-server ends at once (is it installed?); see %s/log", server->folder);
+}
+
+void server_kill(struct server *server)
+{
+	if (!server->pid)
+		return;
+	kill(server->pid, SIGKILL);
+	while (waitpid(server->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	server->pid = 0;
+}
+
+void server_start_again(struct server *server)
+{
+	unlink(server->socket);
+	if (!start_once(server))
+		give_up("redis-server does not start again; see %s/log", server->folder);
+}
+
+void server_stop(struct server *server)
+{
+	static const char *const files[] = {"log", "socket", "dump.rdb"};
+	server_kill(server);
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		char path[128];
+		snprintf(path, sizeof(path), "%s/%s", server->folder, files[i]);
+		unlink(path);
+	}
+	rmdir(server->folder);
+}
+
+void server_pause(struct server *server)
+{
+	int status;
+	kill(server->pid, SIGSTOP);
+	while (waitpid(server->pid, &status, WUNTRACED) < 0 && errno == EINTR)
+		;
+}
+
+void server_resume(struct server *server)
+{
+	kill(server->pid, SIGCONT);
+}
