@@ -1,0 +1,80 @@
+/*
+ * The driver of the system tests: C clients in the hands of a Python program.
+ *
+ * It reads commands, one a line, from stdin:
+ *
+ *   <id> <thread> <verb> key=value …        values are %XX-encoded
+ *
+ * and runs each on the named thread, made at first use; "-" is the reading thread itself. Commands
+ * of one thread run in turn. Each is answered by one line of JSON with its id, when it is done. Only
+ * the public interface of the library is used.
+ */
+#ifndef DRIVER_H
+#define DRIVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include <lockkeeper.h>
+
+#define ARGUMENTS_MAX 32
+#define LINE_MAX_BYTES (1 << 18)
+
+struct argument {
+	char *key;
+	char *value;
+	size_t size;
+};
+
+struct command {
+	struct command *next; /* in the queue of its thread */
+	char *line;           /* holds the texts below */
+	long id;
+	const char *thread;
+	const char *verb;
+	int count;
+	struct argument arguments[ARGUMENTS_MAX];
+};
+
+/* command.c: NULL when the line is malformed. */
+struct command *command_parse(const char *line);
+void command_free(struct command *command);
+/* The argument's value, or NULL; the size in bytes goes to size_out unless it is NULL. */
+const char *command_text(const struct command *command, const char *key, size_t *size_out);
+int64_t command_number(const struct command *command, const char *key, int64_t otherwise);
+
+/* answer.c: one JSON object a line, written whole. Begin and end from one thread. */
+struct answer {
+	char *bytes;
+	size_t size;
+	size_t room;
+};
+void answer_begin(struct answer *answer);
+void answer_int(struct answer *answer, const char *key, int64_t value);
+void answer_text(struct answer *answer, const char *key, const char *text, size_t size);
+void answer_string(struct answer *answer, const char *key, const char *text);
+void answer_send(struct answer *answer);
+/* The result of a library call: "result", "code", "message". */
+void answer_result(struct answer *answer, int result, const lk_error *error);
+
+/* calls.c: runs one command and adds its outcome to the answer. */
+void call_run(const struct command *command, struct answer *answer);
+
+/* handles.c: clients and cancel tokens by name; NULL when there is none (for a token: made). */
+lk_client *handle_client(const struct command *command);
+void handle_client_set(const char *name, lk_client *client);
+lk_cancel *handle_cancel(const char *name);
+
+/* stress.c */
+void stress_run(const struct command *command, struct answer *answer);
+void stress_stop_all(void);
+
+static inline int64_t now_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return (int64_t)now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+#endif

@@ -1,0 +1,285 @@
+/*
+ * stress: threads that acquire and release, and a history of what they believed.
+ *
+ *   threads=N pairs=M     each thread makes M pairs; stopped early by "stop"
+ *   name=PREFIX names=K   0: a fresh name for every pair; 1: one name for all (PREFIX itself);
+ *                         K: PREFIX0 … PREFIX<K-1>, in turn
+ *   wait=MS               -1: no limit; 0: try; else a wait limit
+ *   lease=MS hold_us=US no_wait=1 pause_us=US (between pairs)
+ *   cancel_us=US          a token a thread, one of them cancelled so often
+ *   history=FILE capacity=RECORDS run=N
+ *
+ * The answer counts the codes of acquires and releases, and the grants of each thread.
+ */
+#include "driver.h"
+#include "history.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CODES 32
+#define RUNS_MAX 64
+
+struct stress {
+	lk_client *client;
+	int64_t threads, pairs, names, wait_ms, lease_ms, hold_us, pause_us, cancel_us;
+	int no_wait;
+	uint32_t run;
+	const char *name;
+	struct history history;
+	pthread_barrier_t start;
+	atomic_int *stop;
+	atomic_int running;
+};
+
+struct stress_thread {
+	struct stress *stress;
+	uint32_t number;
+	pthread_t thread;
+	lk_cancel *cancel;
+	int64_t grants, longest_wait_ns;
+	int64_t acquired[CODES], released[CODES]; /* by -code */
+	char message[160];                        /* of the last failure */
+};
+
+static atomic_int stops[RUNS_MAX];
+static atomic_int stops_used;
+
+void stress_stop_all(void)
+{
+	for (int i = 0; i < RUNS_MAX; i++)
+		atomic_store(&stops[i], 1);
+}
+
+static void sleep_us(int64_t us)
+{
+	if (us > 0)
+		usleep((useconds_t)us);
+}
+
+static uint32_t lock_number(const struct stress_thread *self, int64_t pair)
+{
+	const struct stress *stress = self->stress;
+	if (stress->names == 0)
+		return (uint32_t)(self->number * stress->pairs + pair);
+	return (uint32_t)((self->number + pair) % stress->names);
+}
+
+static lk_lock *lock_make(const struct stress_thread *self, uint32_t number)
+{
+	char name[256];
+	lk_lock *lock = NULL;
+	if (self->stress->names == 1)
+		snprintf(name, sizeof(name), "%s", self->stress->name);
+	else
+		snprintf(name, sizeof(name), "%s%u", self->stress->name, number);
+	return lk_lock_new(&lock, self->stress->client, name, strlen(name), NULL) ? NULL : lock;
+}
+
+static int lock_acquire(struct stress_thread *self, lk_lock *lock, lk_error *error)
+{
+	struct stress *stress = self->stress;
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	options.lease_ms = stress->lease_ms;
+	options.cancel = self->cancel;
+	if (stress->wait_ms < 0)
+		return lk_lock_acquire(lock, &options, error);
+	if (stress->wait_ms == 0)
+		return lk_lock_try(lock, &options, error);
+	return lk_lock_acquire_within(lock, stress->wait_ms, &options, error);
+}
+
+static int lock_release(struct stress_thread *self, lk_lock *lock, lk_error *error)
+{
+	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
+	options.no_wait = self->stress->no_wait;
+	return lk_lock_release(lock, &options, error);
+}
+
+static void count_code(struct stress_thread *self, int64_t *counts, int code, const char *message)
+{
+	counts[code <= 0 && -code < CODES ? -code : CODES - 1]++;
+	if (code < 0)
+		snprintf(self->message, sizeof(self->message), "%s", message);
+}
+
+/* Holds a grant for a while and gives it up; `record` is that of the grant. */
+static void hold_and_release(struct stress_thread *self, lk_lock *lock,
+			     struct history_record *record)
+{
+	struct stress *stress = self->stress;
+	lk_error error = {0};
+	self->grants++;
+	sleep_us(stress->hold_us);
+	int64_t deadline_ns = 0;
+	if (lk_lock_deadline_ns(lock, NULL, &deadline_ns, NULL) == 0)
+		record->deadline_ns = deadline_ns;
+	record->time_ns = now_ns();
+	history_add(&stress->history, record, HISTORY_RELEASE);
+	record->code = lock_release(self, lock, &error);
+	record->time_ns = now_ns();
+	history_add(&stress->history, record, HISTORY_RELEASED);
+	count_code(self, self->released, record->code, error.message);
+}
+
+static void pair_run(struct stress_thread *self, int64_t pair)
+{
+	struct stress *stress = self->stress;
+	struct history_record record = {
+		.process = (uint32_t)getpid(),
+		.thread = self->number,
+		.attempt = (uint32_t)pair,
+		.lock = lock_number(self, pair),
+		.run = stress->run,
+	};
+	lk_lock *lock = lock_make(self, record.lock);
+	lk_error error = {0};
+	if (!lock) {
+		count_code(self, self->acquired, LK_EINTERNAL, "no handle");
+		return;
+	}
+	int64_t begun_ns = record.time_ns = now_ns();
+	history_add(&stress->history, &record, HISTORY_INVOKE);
+	record.code = lock_acquire(self, lock, &error);
+	record.time_ns = now_ns();
+	count_code(self, self->acquired, record.code, error.message);
+	if (record.time_ns - begun_ns > self->longest_wait_ns)
+		self->longest_wait_ns = record.time_ns - begun_ns;
+	if (record.code == 0) {
+		/* A grant whose deadline is gone already says nothing: then it is "over". */
+		if (lk_lock_deadline_ns(lock, NULL, &record.deadline_ns, NULL))
+			record.deadline_ns = begun_ns;
+		history_add(&stress->history, &record, HISTORY_GRANTED);
+		hold_and_release(self, lock, &record);
+	} else {
+		history_add(&stress->history, &record, HISTORY_FAILED);
+	}
+	lk_lock_free(lock);
+}
+
+static void *stress_thread_main(void *argument)
+{
+	struct stress_thread *self = argument;
+	struct stress *stress = self->stress;
+	pthread_barrier_wait(&stress->start);
+	for (int64_t pair = 0; pair < stress->pairs && !atomic_load(stress->stop); pair++) {
+		if (self->cancel)
+			lk_cancel_reset(self->cancel);
+		pair_run(self, pair);
+		sleep_us(stress->pause_us);
+	}
+	atomic_fetch_sub(&stress->running, 1);
+	return NULL;
+}
+
+static void codes_answer(struct answer *answer, const char *prefix, const struct stress *stress,
+			 const struct stress_thread *threads, int released)
+{
+	char key[64];
+	for (int code = 0; code < CODES; code++) {
+		int64_t sum = 0;
+		for (int64_t i = 0; i < stress->threads; i++)
+			sum += released ? threads[i].released[code] : threads[i].acquired[code];
+		snprintf(key, sizeof(key), "%s%s", prefix, code ? lk_error_name(-code) : "OK");
+		if (sum)
+			answer_int(answer, key, sum);
+	}
+}
+
+static void stress_answer(struct answer *answer, struct stress *stress,
+			  struct stress_thread *threads)
+{
+	int64_t least = INT64_MAX, most = 0, sum = 0, longest_ns = 0;
+	for (int64_t i = 0; i < stress->threads; i++) {
+		int64_t grants = threads[i].grants;
+		least = grants < least ? grants : least;
+		most = grants > most ? grants : most;
+		sum += grants;
+		if (threads[i].longest_wait_ns > longest_ns)
+			longest_ns = threads[i].longest_wait_ns;
+		if (threads[i].message[0])
+			answer_string(answer, "message", threads[i].message);
+	}
+	answer_int(answer, "grants", sum);
+	answer_int(answer, "least", least);
+	answer_int(answer, "most", most);
+	answer_int(answer, "longest_wait_us", longest_ns / 1000);
+	answer_int(answer, "overflowed", history_overflowed(&stress->history));
+	codes_answer(answer, "acquire_", stress, threads, 0);
+	codes_answer(answer, "release_", stress, threads, 1);
+}
+
+static void stress_read(struct stress *stress, const struct command *command)
+{
+	const char *name = command_text(command, "name", NULL);
+	stress->client = handle_client(command);
+	stress->name = name ? name : "stress";
+	stress->threads = command_number(command, "threads", 1);
+	stress->pairs = command_number(command, "pairs", 1);
+	stress->names = command_number(command, "names", 1);
+	stress->wait_ms = command_number(command, "wait", -1);
+	stress->lease_ms = command_number(command, "lease", 0);
+	stress->hold_us = command_number(command, "hold_us", 0);
+	stress->pause_us = command_number(command, "pause_us", 0);
+	stress->cancel_us = command_number(command, "cancel_us", 0);
+	stress->no_wait = (int)command_number(command, "no_wait", 0);
+	stress->run = (uint32_t)command_number(command, "run", 0);
+	int slot = atomic_fetch_add(&stops_used, 1) % RUNS_MAX;
+	stress->stop = &stops[slot];
+	atomic_store(stress->stop, 0);
+	atomic_init(&stress->running, (int)stress->threads);
+}
+
+/* Cancels the threads in turn while they run. */
+static void stress_cancel(struct stress *stress, struct stress_thread *threads)
+{
+	for (int64_t i = 0; stress->cancel_us && atomic_load(&stress->running) > 0; i++) {
+		sleep_us(stress->cancel_us);
+		lk_cancel_now(threads[i % stress->threads].cancel);
+	}
+}
+
+static int stress_thread_start(struct stress_thread *self)
+{
+	pthread_attr_t attributes;
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, 256 * 1024);
+	int failed = pthread_create(&self->thread, &attributes, stress_thread_main, self);
+	pthread_attr_destroy(&attributes);
+	return failed;
+}
+
+void stress_run(const struct command *command, struct answer *answer)
+{
+	struct stress stress = {0};
+	stress_read(&stress, command);
+	const char *path = command_text(command, "history", NULL);
+	size_t capacity = (size_t)command_number(command, "capacity",
+						 stress.threads * stress.pairs * 4);
+	if (path && history_open(&stress.history, path, capacity))
+		abort();
+	struct stress_thread *threads = calloc((size_t)stress.threads, sizeof(*threads));
+	if (!threads || pthread_barrier_init(&stress.start, NULL, (unsigned)stress.threads))
+		abort();
+	for (int64_t i = 0; i < stress.threads; i++) {
+		threads[i].stress = &stress;
+		threads[i].number = (uint32_t)i;
+		if (stress.cancel_us && lk_cancel_new(&threads[i].cancel, NULL))
+			abort();
+		if (stress_thread_start(&threads[i]))
+			abort();
+	}
+	stress_cancel(&stress, threads);
+	for (int64_t i = 0; i < stress.threads; i++) {
+		pthread_join(threads[i].thread, NULL);
+		lk_cancel_free(threads[i].cancel);
+	}
+	stress_answer(answer, &stress, threads);
+	answer_string(answer, "code", "OK");
+	history_close(&stress.history);
+	pthread_barrier_destroy(&stress.start);
+	free(threads);
+}
