@@ -9,6 +9,8 @@
 
 #include <lockkeeper/config.h>
 
+#include "base/log.h"
+
 enum lk__scheme { LK__SCHEME_NONE, LK__SCHEME_TCP, LK__SCHEME_TLS, LK__SCHEME_UNIX };
 
 #define LK__MEMBER_MS(name) int64_t name;
@@ -17,21 +19,23 @@ enum lk__scheme { LK__SCHEME_NONE, LK__SCHEME_TCP, LK__SCHEME_TLS, LK__SCHEME_UN
 #define LK__MEMBER_FILE(name) char *name;
 #define LK__MEMBER_SECRET(name) char *name;
 #define LK__MEMBER_URL(name) char *name; /* as shown: without secrets */
-#define LK__OPTION(name, kind, default_value, least, most, description) LK__MEMBER_##kind(name)
+#define LK__OPTION(name, environment, kind, default_value, least, most, description) \
+	LK__MEMBER_##kind(name)
 
 struct lk_config {
 #include "conf/options.def"
 	enum lk__scheme scheme;
 	char *host; /* name or address without brackets, or the path of the unix socket */
 	int port;
-	int log_level;
-	lk_log_callback log_callback;
-	void *log_context;
+	struct lk__log log;
 };
 
 #undef LK__OPTION
 
 /* A deep copy, or NULL when out of memory. */
 struct lk_config *lk__config_copy(const struct lk_config *config);
+
+/* Whether a client can be made from it: LK_EINVAL without a URL or when options contradict. */
+int lk__config_check(const struct lk_config *config, lk_error *error);
 
 #endif

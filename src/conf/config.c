@@ -1,0 +1,441 @@
+/*
+ * The configuration of a client, driven by the table in options.def.
+ *
+ * What takes several steps (a URL, the environment) is done on a copy that takes the place of the
+ * configuration at the end: a failure changes nothing. The last one to set an option wins, whether
+ * by its name or as part of a URL; a URL leaves alone what it does not name.
+ */
+#include "conf/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "conf/text.h"
+#include "conf/url.h"
+
+#define TEXT_MAX 4096 /* bytes in the value of an option, and in a password file's first line */
+#define QUOTED_MAX 64
+
+enum kind { KIND_MS, KIND_INT, KIND_TEXT, KIND_FILE, KIND_SECRET, KIND_URL };
+
+#define TYPE_MS "milliseconds"
+#define TYPE_INT "integer"
+#define TYPE_TEXT "text"
+#define TYPE_FILE "file"
+#define TYPE_SECRET "secret"
+#define TYPE_URL "URL"
+#define RANGE_MS(least, most) #least " … " #most
+#define RANGE_INT(least, most) #least " … " #most
+#define RANGE_TEXT(least, most) ""
+#define RANGE_FILE(least, most) ""
+#define RANGE_SECRET(least, most) ""
+#define RANGE_URL(least, most) ""
+
+struct option {
+	lk_option_info info;
+	enum kind kind;
+	size_t offset; /* of the member in struct lk_config */
+	int64_t least;
+	int64_t most;
+};
+
+#define LK__OPTION(name, NAME, kind, value, least, most, description)                            \
+	{{#name, "LOCKKEEPER_" #NAME, TYPE_##kind, value, RANGE_##kind(least, most),             \
+	  description},                                                                          \
+	 KIND_##kind, offsetof(struct lk_config, name), least, most},
+static const struct option options[] = {
+#include "conf/options.def"
+};
+#undef LK__OPTION
+
+#define OPTION_COUNT (sizeof(options) / sizeof(options[0]))
+
+static bool is_number(const struct option *option)
+{
+	return option->kind == KIND_MS || option->kind == KIND_INT;
+}
+
+static int64_t *number_of(const lk_config *config, const struct option *option)
+{
+	return (int64_t *)((char *)config + option->offset);
+}
+
+static char **text_of(const lk_config *config, const struct option *option)
+{
+	return (char **)((char *)config + option->offset);
+}
+
+static const struct option *option_find(const char *name)
+{
+	for (size_t i = 0; i < OPTION_COUNT; i++) {
+		if (strcmp(options[i].info.name, name) == 0)
+			return &options[i];
+	}
+	return NULL;
+}
+
+/* Frees what the configuration points to. */
+static void config_clear(lk_config *config)
+{
+	for (size_t i = 0; i < OPTION_COUNT; i++) {
+		if (!is_number(&options[i]))
+			lk__text_wipe(*text_of(config, &options[i]));
+	}
+	free(config->host);
+	explicit_bzero(config, sizeof(*config));
+}
+
+static int replace_text(char **text, const char *value)
+{
+	char *copy = strdup(value);
+	if (!copy)
+		return LK_ENOMEM;
+	lk__text_wipe(*text);
+	*text = copy;
+	return 0;
+}
+
+/* Makes `copy` a deep copy. 0, or LK_ENOMEM with nothing to free. */
+static int config_copy_to(lk_config *copy, const lk_config *config)
+{
+	int status = 0;
+	*copy = *config;
+	copy->host = NULL;
+	for (size_t i = 0; i < OPTION_COUNT; i++) {
+		if (!is_number(&options[i]))
+			*text_of(copy, &options[i]) = NULL;
+	}
+	for (size_t i = 0; i < OPTION_COUNT && status == 0; i++) {
+		if (!is_number(&options[i]))
+			status = replace_text(text_of(copy, &options[i]),
+					      *text_of(config, &options[i]));
+	}
+	if (status == 0)
+		status = replace_text(&copy->host, config->host);
+	if (status != 0)
+		config_clear(copy);
+	return status;
+}
+
+/* The copy, changed without a failure, takes the configuration's place. */
+static void config_take(lk_config *config, lk_config *copy)
+{
+	config_clear(config);
+	*config = *copy;
+	explicit_bzero(copy, sizeof(*copy));
+}
+
+static int no_memory(lk_error *error)
+{
+	return lk__fail(error, LK_ENOMEM, "configuration: out of memory");
+}
+
+static int refuse(const struct option *option, const char *value, const char *reason,
+		  lk_error *error)
+{
+	char quoted[QUOTED_MAX];
+	if (option->kind == KIND_SECRET || option->kind == KIND_URL)
+		return lk__fail(error, LK_EINVAL, "%s: the value %s", option->info.name, reason);
+	lk__text_quote(quoted, sizeof(quoted), value);
+	return lk__fail(error, LK_EINVAL, "%s: \"%s\" %s", option->info.name, quoted, reason);
+}
+
+static int set_number(lk_config *config, const struct option *option, const char *value,
+		      lk_error *error)
+{
+	int64_t number = 0;
+	const char *reason = lk__text_number(value, &number);
+	if (reason)
+		return refuse(option, value, reason, error);
+	if (number < option->least || number > option->most) {
+		char range[80];
+		snprintf(range, sizeof(range), "is not in the range %s", option->info.range);
+		return refuse(option, value, range, error);
+	}
+	*number_of(config, option) = number;
+	return 0;
+}
+
+/* CLIENT SETNAME takes only bytes from '!' to '~'. */
+static bool client_name_valid(const char *name)
+{
+	while (*name > ' ' && *name < 0x7f)
+		name++;
+	return !*name;
+}
+
+static int set_text(lk_config *config, const struct option *option, const char *value,
+		    lk_error *error)
+{
+	char **text = text_of(config, option);
+	if (strlen(value) > TEXT_MAX)
+		return refuse(option, value, "is longer than 4096 bytes", error);
+	if (text == &config->client_name && !client_name_valid(value))
+		return refuse(option, value, "has a blank or a byte that is not ASCII", error);
+	return replace_text(text, value) == 0 ? 0 : no_memory(error);
+}
+
+/* Reads up to the first newline, the end of the file or a full buffer. Bytes read, or -errno. */
+static ssize_t read_line(const char *path, char *line, size_t size)
+{
+	size_t filled = 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (fd < 0)
+		return -errno;
+	while (filled < size && !memchr(line, '\n', filled)) {
+		ssize_t got = read(fd, line + filled, size - filled);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0) {
+			int saved = errno;
+			close(fd);
+			return -saved;
+		}
+		if (got == 0)
+			break;
+		filled += (size_t)got;
+	}
+	close(fd);
+	return (ssize_t)filled;
+}
+
+/* Cuts the line at its newline. NULL, or why it cannot be a password. */
+static const char *check_line(char *line, size_t size)
+{
+	char *newline = memchr(line, '\n', size);
+	size_t length = newline ? (size_t)(newline - line) : size;
+	if (length > TEXT_MAX)
+		return "has a first line of more than 4096 bytes";
+	if (length == 0)
+		return "has an empty first line";
+	if (memchr(line, '\0', length))
+		return "has a NUL in its first line";
+	line[length] = '\0';
+	return NULL;
+}
+
+/* An empty path names no file, and leaves the password as it is. */
+static int set_password_file(lk_config *config, const struct option *option, const char *path,
+			     lk_error *error)
+{
+	char line[TEXT_MAX + 2]; /* one more than allowed, and the NUL */
+	if (!*path)
+		return set_text(config, option, path, error);
+	ssize_t size = read_line(path, line, sizeof(line) - 1);
+	if (size < 0) {
+		char quoted[QUOTED_MAX];
+		lk__text_quote(quoted, sizeof(quoted), path);
+		return lk__fail_errno(error, LK_EINVAL, (int)-size, "%s: \"%s\" cannot be read",
+				      option->info.name, quoted);
+	}
+	const char *reason = check_line(line, (size_t)size);
+	int status = reason ? refuse(option, path, reason, error)
+			    : set_text(config, option, path, error);
+	if (status == 0 && replace_text(&config->password, line) != 0)
+		status = no_memory(error);
+	explicit_bzero(line, sizeof(line));
+	return status;
+}
+
+static int set_option(lk_config *config, const char *name, const char *value, lk_error *error);
+
+/* The query may set what has no place of its own in a URL, and reads no files for secrets. */
+static int set_query_option(lk_config *config, const struct lk__url_option *given,
+			    lk_error *error)
+{
+	static const char *const refused[] = {"url", "username", "password", "password_file"};
+	const struct option *option = option_find(given->name);
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		if (option && strcmp(given->name, refused[i]) == 0)
+			return lk__fail(error, LK_EINVAL, "url: the query cannot set %s",
+					refused[i]);
+	}
+	return set_option(config, given->name, given->value, error);
+}
+
+static int apply_url(lk_config *config, const struct lk__url *url, lk_error *error)
+{
+	int status = 0;
+	config->scheme = url->scheme;
+	config->port = url->port;
+	if (replace_text(&config->host, url->host) != 0 ||
+	    replace_text(&config->url, url->shown) != 0)
+		status = no_memory(error);
+	if (status == 0 && url->user)
+		status = set_option(config, "username", url->user, error);
+	if (status == 0 && url->password)
+		status = set_option(config, "password", url->password, error);
+	if (status == 0 && url->database)
+		status = set_option(config, "database", url->database, error);
+	for (int i = 0; i < url->option_count && status == 0; i++)
+		status = set_query_option(config, &url->options[i], error);
+	return status;
+}
+
+/* An empty URL names no node. */
+static int set_url(lk_config *config, const char *value, lk_error *error)
+{
+	struct lk__url url;
+	if (!*value) {
+		config->scheme = LK__SCHEME_NONE;
+		*config->url = *config->host = '\0';
+		return 0;
+	}
+	int status = lk__url_parse(&url, value, error);
+	if (status == 0)
+		status = apply_url(config, &url, error);
+	lk__url_free(&url);
+	return status;
+}
+
+/* Sets an option in a configuration that is thrown away after a failure. */
+static int set_option(lk_config *config, const char *name, const char *value, lk_error *error)
+{
+	const struct option *option = option_find(name);
+	if (!option) {
+		char quoted[QUOTED_MAX];
+		lk__text_quote(quoted, sizeof(quoted), name);
+		return lk__fail(error, LK_EINVAL, "\"%s\" is not an option", quoted);
+	}
+	if (is_number(option))
+		return set_number(config, option, value, error);
+	if (option->kind == KIND_URL)
+		return set_url(config, value, error);
+	if (strcmp(name, "password_file") == 0)
+		return set_password_file(config, option, value, error);
+	return set_text(config, option, value, error);
+}
+
+int lk_config_new(lk_config **config_out, lk_error *error)
+{
+	if (!config_out)
+		return lk__fail(error, LK_EINVAL, "lk_config_new: config_out is NULL");
+	lk_config *config = calloc(1, sizeof(*config));
+	int status = config ? replace_text(&config->host, "") : LK_ENOMEM;
+	for (size_t i = 0; i < OPTION_COUNT && status == 0; i++) {
+		const char *value = options[i].info.default_value;
+		if (is_number(&options[i]))
+			status = set_number(config, &options[i], value, error);
+		else
+			status = replace_text(text_of(config, &options[i]), value);
+	}
+	if (status != 0) {
+		lk_config_free(config);
+		return no_memory(error);
+	}
+	*config_out = config;
+	return 0;
+}
+
+lk_config *lk_config_free(lk_config *config)
+{
+	if (config) {
+		config_clear(config);
+		free(config);
+	}
+	return NULL;
+}
+
+struct lk_config *lk__config_copy(const struct lk_config *config)
+{
+	struct lk_config *copy = calloc(1, sizeof(*copy));
+	if (copy && config_copy_to(copy, config) != 0) {
+		free(copy);
+		return NULL;
+	}
+	return copy;
+}
+
+int lk_config_set(lk_config *config, const char *name, const char *value, lk_error *error)
+{
+	if (!config || !name || !value)
+		return lk__fail(error, LK_EINVAL, "lk_config_set: %s is NULL",
+				!config ? "config" : !name ? "name" : "value");
+	lk_config copy;
+	if (config_copy_to(&copy, config) != 0)
+		return no_memory(error);
+	int status = set_option(&copy, name, value, error);
+	if (status == 0)
+		config_take(config, &copy);
+	else
+		config_clear(&copy);
+	return status;
+}
+
+int lk_config_load_environment(lk_config *config, lk_error *error)
+{
+	lk_config copy;
+	int status = 0;
+	if (!config)
+		return lk__fail(error, LK_EINVAL, "lk_config_load_environment: config is NULL");
+	if (config_copy_to(&copy, config) != 0)
+		return no_memory(error);
+	/* In the order of the table, so that an option of its own wins over one in the URL. */
+	for (size_t i = 0; i < OPTION_COUNT && status == 0; i++) {
+		const char *value = secure_getenv(options[i].info.environment);
+		if (value)
+			status = set_option(&copy, options[i].info.name, value, error);
+	}
+	if (status == 0)
+		config_take(config, &copy);
+	else
+		config_clear(&copy);
+	return status;
+}
+
+int lk_config_get(const lk_config *config, const char *name, char *text_out, size_t size)
+{
+	char number[24];
+	const struct option *option = config && name ? option_find(name) : NULL;
+	if (!option || (!text_out && size > 0))
+		return LK_EINVAL;
+	const char *text = number;
+	if (is_number(option))
+		snprintf(number, sizeof(number), "%" PRId64, *number_of(config, option));
+	else
+		text = *text_of(config, option);
+	if (option->kind == KIND_SECRET && *text)
+		text = "***";
+	return snprintf(text_out, size, "%s", text);
+}
+
+void lk_config_set_log(lk_config *config, int level, lk_log_callback callback, void *context)
+{
+	config->log = (struct lk__log){level, callback, context};
+}
+
+size_t lk_option_count(void)
+{
+	return OPTION_COUNT;
+}
+
+const lk_option_info *lk_option_at(size_t index)
+{
+	return index < OPTION_COUNT ? &options[index].info : NULL;
+}
+
+int lk__config_check(const struct lk_config *config, lk_error *error)
+{
+	if (config->scheme == LK__SCHEME_NONE)
+		return lk__fail(error, LK_EINVAL, "url: no node is named (set url or LOCKKEEPER_URL)");
+	if (*config->username && !*config->password)
+		return lk__fail(error, LK_EINVAL, "username: set without a password");
+	if (!*config->tls_cert_file != !*config->tls_key_file)
+		return lk__fail(error, LK_EINVAL,
+				"tls_cert_file, tls_key_file: one is set without the other");
+	if (config->scheme == LK__SCHEME_TCP &&
+	    (*config->tls_ca_file || *config->tls_cert_file || *config->tls_server_name))
+		return lk__fail(error, LK_EINVAL,
+				"url: it is redis://, but TLS options are set (use rediss://)");
+	if (config->backoff_min_ms > config->backoff_max_ms)
+		return lk__fail(error, LK_EINVAL, "backoff_min_ms: larger than backoff_max_ms");
+	return 0;
+}

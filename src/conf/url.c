@@ -1,0 +1,358 @@
+#include "conf/url.h"
+
+#include <arpa/inet.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "base/fail.h"
+#include "conf/text.h"
+
+#define HOST_MAX 253 /* of DNS */
+
+/* A run of bytes of the text that is being parsed. */
+struct span {
+	const char *start;
+	const char *end;
+};
+
+static int bad(lk_error *error, const char *reason)
+{
+	return lk__fail(error, LK_EINVAL, "url: %s", reason);
+}
+
+static int no_memory(lk_error *error)
+{
+	return lk__fail(error, LK_ENOMEM, "url: out of memory");
+}
+
+static bool span_empty(struct span span)
+{
+	return span.start == span.end;
+}
+
+/* The first of `bytes` in the span, or its end. */
+static const char *span_find(struct span span, const char *bytes)
+{
+	const char *at = span.start;
+	while (at < span.end && !strchr(bytes, *at))
+		at++;
+	return at;
+}
+
+static int hex_digit(char byte)
+{
+	if (byte >= '0' && byte <= '9')
+		return byte - '0';
+	if (byte >= 'a' && byte <= 'f')
+		return byte - 'a' + 10;
+	if (byte >= 'A' && byte <= 'F')
+		return byte - 'A' + 10;
+	return -1;
+}
+
+/* Escapes are checked for the whole URL at once, so that decoding cannot fail later. */
+static int check_bytes(const char *text, lk_error *error)
+{
+	size_t length = strlen(text);
+	if (length == 0)
+		return bad(error, "is empty");
+	if (length > LK__URL_MAX)
+		return bad(error, "is too long");
+	for (const char *at = text; *at; at++) {
+		if ((unsigned char)*at <= ' ' || *at == 0x7f)
+			return bad(error, "a blank or control byte must be written %XX");
+		if (*at == '#')
+			return bad(error, "a '#' must be written %23");
+		if (*at != '%')
+			continue;
+		int high = hex_digit(at[1]);
+		int low = high < 0 ? -1 : hex_digit(at[2]);
+		if (low < 0)
+			return bad(error, "a '%' is not followed by two hex digits (write %25)");
+		if (high == 0 && low == 0)
+			return bad(error, "%00 cannot stand in a URL");
+	}
+	return 0;
+}
+
+/* The span without its escapes, in memory of its own; NULL when there is none. */
+static char *decode(struct span span)
+{
+	char *decoded = malloc((size_t)(span.end - span.start) + 1);
+	char *to = decoded;
+	if (!decoded)
+		return NULL;
+	for (const char *at = span.start; at < span.end; at++) {
+		if (*at == '%') {
+			*to++ = (char)(hex_digit(at[1]) * 16 + hex_digit(at[2]));
+			at += 2;
+		} else {
+			*to++ = *at;
+		}
+	}
+	*to = '\0';
+	return decoded;
+}
+
+static int decode_to(char **part, struct span span, lk_error *error)
+{
+	*part = decode(span);
+	return *part ? 0 : no_memory(error);
+}
+
+static int parse_scheme(struct lk__url *url, struct span *rest, lk_error *error)
+{
+	static const struct {
+		const char *text;
+		enum lk__scheme scheme;
+	} schemes[] = {
+		{"redis://", LK__SCHEME_TCP},
+		{"rediss://", LK__SCHEME_TLS},
+		{"unix://", LK__SCHEME_UNIX},
+	};
+	for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
+		size_t length = strlen(schemes[i].text);
+		if (strncmp(rest->start, schemes[i].text, length) != 0)
+			continue;
+		url->scheme = schemes[i].scheme;
+		rest->start += length;
+		return 0;
+	}
+	return bad(error, "the scheme is none of redis://, rediss://, unix://");
+}
+
+/* user[:password]@; an empty user means that AUTH takes the password alone. */
+static int parse_userinfo(struct lk__url *url, struct span span, lk_error *error)
+{
+	struct span user = {span.start, span_find(span, ":")};
+	if (!span_empty(user) && decode_to(&url->user, user, error) != 0)
+		return LK_ENOMEM;
+	if (user.end == span.end)
+		return url->user ? 0 : bad(error, "nothing stands before the '@'");
+	struct span password = {user.end + 1, span.end};
+	if (span_empty(password))
+		return bad(error, "the password is empty");
+	return decode_to(&url->password, password, error);
+}
+
+static int parse_port(struct lk__url *url, struct span span, lk_error *error)
+{
+	char digits[8] = "";
+	int64_t port = 0;
+	size_t length = (size_t)(span.end - span.start);
+	if (length >= sizeof(digits))
+		return bad(error, "the port is not a number from 1 to 65535");
+	memcpy(digits, span.start, length);
+	if (lk__text_number(digits, &port) || port < 1 || port > 65535)
+		return bad(error, "the port is not a number from 1 to 65535");
+	url->port = (int)port;
+	return 0;
+}
+
+/* Letters, digits, '-', '_', in labels; an address in dotted form must be one. */
+static int check_host(const char *host, lk_error *error)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+	struct in_addr address;
+	if (!*host)
+		return bad(error, "the host is empty");
+	if (strlen(host) > HOST_MAX)
+		return bad(error, "the host is too long");
+	if (strspn(host, "0123456789.") == strlen(host))
+		return inet_pton(AF_INET, host, &address) == 1
+			       ? 0
+			       : bad(error, "the host is not an IPv4 address");
+	for (const char *at = host; *at; at++) {
+		if (*at == '.' && (at == host || at[-1] == '.'))
+			return bad(error, "the host has an empty label");
+		if (!strchr(letters, *at) && !strchr("0123456789-_.", *at))
+			return bad(error, "the host has a byte that no host name has "
+					  "(IPv6 stands in brackets)");
+	}
+	return 0;
+}
+
+static int parse_ipv6(struct lk__url *url, struct span *rest, lk_error *error)
+{
+	struct in6_addr address;
+	struct span inside = {rest->start + 1, span_find(*rest, "]")};
+	if (inside.end == rest->end)
+		return bad(error, "the '[' of the host is not closed");
+	url->host = strndup(inside.start, (size_t)(inside.end - inside.start));
+	if (!url->host)
+		return no_memory(error);
+	if (inet_pton(AF_INET6, url->host, &address) != 1)
+		return bad(error, "the host in brackets is not an IPv6 address");
+	rest->start = inside.end + 1;
+	return 0;
+}
+
+static int parse_host_port(struct lk__url *url, struct span span, lk_error *error)
+{
+	int status;
+	if (!span_empty(span) && *span.start == '[') {
+		status = parse_ipv6(url, &span, error);
+	} else {
+		struct span host = {span.start, span_find(span, ":")};
+		url->host = strndup(host.start, (size_t)(host.end - host.start));
+		if (!url->host)
+			return no_memory(error);
+		status = check_host(url->host, error);
+		span.start = host.end;
+	}
+	url->port = LK__URL_PORT_DEFAULT;
+	if (status != 0 || span_empty(span))
+		return status;
+	if (*span.start != ':')
+		return bad(error, "something stands between the host and the port");
+	return parse_port(url, (struct span){span.start + 1, span.end}, error);
+}
+
+static int parse_socket_path(struct lk__url *url, struct span span, lk_error *error)
+{
+	struct sockaddr_un address;
+	if (span_empty(span))
+		return bad(error, "the path of the socket is empty");
+	if (decode_to(&url->host, span, error) != 0)
+		return LK_ENOMEM;
+	if (strlen(url->host) >= sizeof(address.sun_path))
+		return lk__fail(error, LK_EINVAL,
+				"url: the path of the socket is longer than %zu bytes",
+				sizeof(address.sun_path) - 1);
+	return 0;
+}
+
+static int set_database(struct lk__url *url, struct span span, lk_error *error)
+{
+	int64_t number;
+	if (url->database)
+		return bad(error, "the database is named twice");
+	if (decode_to(&url->database, span, error) != 0)
+		return LK_ENOMEM;
+	if (lk__text_number(url->database, &number))
+		return bad(error, "the database is not a plain decimal number");
+	return 0;
+}
+
+static bool span_is(struct span span, const char *text)
+{
+	size_t length = (size_t)(span.end - span.start);
+	return strlen(text) == length && memcmp(span.start, text, length) == 0;
+}
+
+static int add_option(struct lk__url *url, struct span name, struct span value, lk_error *error)
+{
+	if (url->option_count == LK__URL_OPTIONS_MAX)
+		return bad(error, "the query has too many options");
+	for (int i = 0; i < url->option_count; i++) {
+		if (span_is(name, url->options[i].name))
+			return bad(error, "the query sets an option twice");
+	}
+	struct lk__url_option *option = &url->options[url->option_count++];
+	int status = decode_to(&option->name, name, error);
+	return status == 0 ? decode_to(&option->value, value, error) : status;
+}
+
+static int parse_query(struct lk__url *url, struct span span, lk_error *error)
+{
+	while (!span_empty(span)) {
+		struct span item = {span.start, span_find(span, "&")};
+		struct span name = {item.start, span_find(item, "=")};
+		if (span_empty(name) || name.end == item.end)
+			return bad(error, "the query is not of the form name=value&name=value");
+		struct span value = {name.end + 1, item.end};
+		int status = span_is(name, "db") || span_is(name, "database")
+				     ? set_database(url, value, error)
+				     : add_option(url, name, value, error);
+		if (status != 0)
+			return status;
+		span.start = item.end;
+		if (!span_empty(span) && ++span.start == span.end)
+			return bad(error, "the query ends in '&'");
+	}
+	return 0;
+}
+
+/* The URL as it was given, but for the password. */
+static int make_shown(struct lk__url *url, const char *text, lk_error *error)
+{
+	const char *at = strchr(text, '@');
+	const char *colon = strchr(strstr(text, "://") + 3, ':');
+	size_t head = url->password ? (size_t)(colon + 1 - text) : strlen(text);
+	size_t tail = url->password ? strlen(at) : 0;
+	char *shown = malloc(head + 3 + tail + 1);
+	if (!shown)
+		return no_memory(error);
+	memcpy(shown, text, head);
+	if (url->password) {
+		memcpy(shown + head, "***", 3);
+		head += 3;
+		memcpy(shown + head, at, tail);
+	}
+	shown[head + tail] = '\0';
+	url->shown = shown;
+	return 0;
+}
+
+static int parse_userinfo_if_any(struct lk__url *url, struct span *rest, lk_error *error)
+{
+	struct span authority = {rest->start, span_find(*rest, "/?")};
+	const char *at = span_find(authority, "@");
+	struct span behind = {at < authority.end ? at + 1 : authority.end, rest->end};
+	if (span_find(behind, "@") != rest->end)
+		return bad(error, "'@' in user, password, path or query must be written %40, "
+				  "'/' and '?' in user and password %2F and %3F");
+	if (at == authority.end)
+		return 0;
+	rest->start = at + 1;
+	return parse_userinfo(url, (struct span){authority.start, at}, error);
+}
+
+/* What stands behind user and password: host and port and database, or the path of a socket. */
+static int parse_place(struct lk__url *url, struct span span, lk_error *error)
+{
+	if (url->scheme == LK__SCHEME_UNIX)
+		return parse_socket_path(url, span, error);
+	struct span authority = {span.start, span_find(span, "/")};
+	int status = parse_host_port(url, authority, error);
+	if (status != 0 || authority.end == span.end || authority.end + 1 == span.end)
+		return status;
+	return set_database(url, (struct span){authority.end + 1, span.end}, error);
+}
+
+int lk__url_parse(struct lk__url *url, const char *text, lk_error *error)
+{
+	*url = (struct lk__url){0};
+	int status = check_bytes(text, error);
+	if (status != 0)
+		return status;
+	struct span rest = {text, text + strlen(text)};
+	status = parse_scheme(url, &rest, error);
+	if (status == 0)
+		status = parse_userinfo_if_any(url, &rest, error);
+	if (status != 0)
+		return status;
+	struct span place = {rest.start, span_find(rest, "?")};
+	status = parse_place(url, place, error);
+	if (status == 0 && place.end + 1 == rest.end)
+		status = bad(error, "the query is empty");
+	else if (status == 0 && place.end < rest.end)
+		status = parse_query(url, (struct span){place.end + 1, rest.end}, error);
+	return status == 0 ? make_shown(url, text, error) : status;
+}
+
+void lk__url_free(struct lk__url *url)
+{
+	lk__text_wipe(url->host);
+	lk__text_wipe(url->user);
+	lk__text_wipe(url->password);
+	lk__text_wipe(url->database);
+	lk__text_wipe(url->shown);
+	for (int i = 0; i < url->option_count; i++) {
+		lk__text_wipe(url->options[i].name);
+		lk__text_wipe(url->options[i].value);
+	}
+	*url = (struct lk__url){0};
+}

@@ -1,0 +1,43 @@
+/*
+ * The URL of a node, taken apart. Strict: what is not understood is refused, and a message names
+ * the part that is wrong but never repeats it, since it may be a piece of a password.
+ *
+ * One '@' at most, behind user and password, and no '#': elsewhere they are written %40 and %23.
+ * So a password with a reserved character in it is refused, not cut in two.
+ */
+#ifndef LK__CONF_URL_H
+#define LK__CONF_URL_H
+
+#include <lockkeeper/error.h>
+
+#include "conf/config.h"
+
+#define LK__URL_MAX 16384
+#define LK__URL_OPTIONS_MAX 32
+#define LK__URL_PORT_DEFAULT 6379
+
+struct lk__url_option {
+	char *name;
+	char *value;
+};
+
+/* Decoded; NULL (database: too) is what the URL does not name. */
+struct lk__url {
+	enum lk__scheme scheme;
+	char *host; /* of unix://: the path */
+	int port;
+	char *user;
+	char *password;
+	char *database;
+	char *shown; /* the URL with the password as *** */
+	struct lk__url_option options[LK__URL_OPTIONS_MAX]; /* of the query, in order */
+	int option_count;
+};
+
+/* Parses into `url`, to be freed by lk__url_free(), also after a failure. LK_EINVAL, LK_ENOMEM. */
+int lk__url_parse(struct lk__url *url, const char *text, lk_error *error);
+
+/* Frees the parts and wipes them. */
+void lk__url_free(struct lk__url *url);
+
+#endif
