@@ -1,0 +1,77 @@
+#include "base/cancel.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "base/thread.h"
+
+int lk_cancel_new(lk_cancel **cancel_out, lk_error *error)
+{
+	if (!cancel_out)
+		return lk__fail(error, LK_EINVAL, "lk_cancel_new: cancel_out is NULL");
+	lk_cancel *cancel = calloc(1, sizeof(*cancel));
+	if (!cancel)
+		return lk__fail(error, LK_ENOMEM, "lk_cancel_new: out of memory");
+	cancel->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (cancel->fd < 0) {
+		int saved = errno;
+		free(cancel);
+		return lk__fail_errno(error, LK_ESYSTEM, saved, "lk_cancel_new: eventfd");
+	}
+	*cancel_out = cancel;
+	return 0;
+}
+
+void lk_cancel_now(lk_cancel *cancel)
+{
+	int saved = errno;
+	atomic_store(&cancel->set, 1);
+	lk__wake_fd(cancel->fd);
+	atomic_fetch_add(&cancel->wakers, 1);
+	struct lk__thread *thread = atomic_load(&cancel->thread);
+	if (thread)
+		lk__park_wake(&thread->park);
+	atomic_fetch_sub(&cancel->wakers, 1);
+	errno = saved;
+}
+
+void lk_cancel_reset(lk_cancel *cancel)
+{
+	uint64_t count;
+	ssize_t got = read(cancel->fd, &count, sizeof(count));
+	(void)got; /* nothing to read is fine */
+	atomic_store(&cancel->set, 0);
+}
+
+int lk_cancel_is_set(const lk_cancel *cancel)
+{
+	return atomic_load(&cancel->set) != 0;
+}
+
+lk_cancel *lk_cancel_free(lk_cancel *cancel)
+{
+	if (cancel) {
+		close(cancel->fd);
+		free(cancel);
+	}
+	return NULL;
+}
+
+int lk__cancel_enter(lk_cancel *cancel, struct lk__thread *thread, lk_error *error)
+{
+	struct lk__thread *nobody = NULL;
+	if (!cancel || atomic_compare_exchange_strong(&cancel->thread, &nobody, thread))
+		return 0;
+	return lk__fail(error, LK_EINVAL, "cancel: the token is used by another call");
+}
+
+void lk__cancel_leave(lk_cancel *cancel)
+{
+	if (!cancel)
+		return;
+	atomic_store(&cancel->thread, NULL);
+	while (atomic_load(&cancel->wakers) > 0)
+		sched_yield();
+}

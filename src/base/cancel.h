@@ -1,0 +1,34 @@
+/*
+ * The cancel token from the inside: a flag, a descriptor for callers that poll, and the thread
+ * that is to be woken when it parks.
+ *
+ * lk_cancel_now() runs in signal handlers, so there is no lock: `wakers` counts who is in the
+ * middle of it, and a call that ends waits until it is 0 before the thread can go away.
+ */
+#ifndef LK__BASE_CANCEL_H
+#define LK__BASE_CANCEL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include <lockkeeper/cancel.h>
+
+struct lk__thread;
+
+struct lk_cancel {
+	_Atomic int set;
+	_Atomic int wakers;
+	_Atomic(struct lk__thread *) thread;
+	int fd;
+};
+
+/* Ties the token to the calling thread for one call; LK_EINVAL when another call uses it. */
+int lk__cancel_enter(lk_cancel *cancel, struct lk__thread *thread, lk_error *error);
+void lk__cancel_leave(lk_cancel *cancel);
+
+static inline bool lk__cancelled(const lk_cancel *cancel)
+{
+	return cancel && atomic_load(&cancel->set);
+}
+
+#endif

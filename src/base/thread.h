@@ -1,0 +1,44 @@
+/*
+ * What the library keeps about one thread that uses one client: where it parks, and who it is.
+ *
+ * It lives as long as the client, also when the thread has ended: whoever wakes a thread may do
+ * so a moment too late.
+ */
+#ifndef LK__BASE_THREAD_H
+#define LK__BASE_THREAD_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/park.h"
+
+struct lk__hold;
+
+struct lk__thread {
+	struct lk__park park;
+	_Atomic int poll_fd;     /* eventfd of the connection in whose poll it sleeps, or -1 */
+	uint64_t serial;         /* never used again, unlike pthread_t */
+	struct lk__hold *holds;  /* what the thread owns; touched by the thread alone */
+	struct lk__thread *next; /* of the client's threads */
+	void *client;
+	int ended;               /* free for the next new thread */
+};
+
+static inline void lk__wake_fd(int fd)
+{
+	ssize_t wrote = write(fd, &(uint64_t){1}, sizeof(uint64_t));
+	(void)wrote; /* a full counter wakes as well */
+}
+
+/* Wakes the thread, wherever the library made it wait. Async-signal-safe. */
+static inline void lk__thread_wake(struct lk__thread *thread)
+{
+	lk__park_wake(&thread->park);
+	int fd = atomic_load(&thread->poll_fd);
+	if (fd >= 0)
+		lk__wake_fd(fd);
+}
+
+#endif
