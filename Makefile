@@ -1,0 +1,42 @@
+# A thin front over Meson, for people and for the README.
+BUILD = build
+PREFIX = /usr/local
+DESTDIR =
+PYTHON = /usr/bin/python3
+
+.PHONY: all check demo bench install clean packages-build packages-run packages-check packages-bench
+
+all: packages-build $(BUILD)/build.ninja
+	ninja -C $(BUILD)
+
+$(BUILD)/build.ninja:
+	meson setup $(BUILD) --prefix=$(PREFIX)
+
+# What is missing is installed, by root or through sudo; otherwise named.
+packages-build:
+	@sh scripts/install_packages.sh build
+packages-run:
+	@sh scripts/install_packages.sh build run
+packages-check:
+	@sh scripts/install_packages.sh build run check
+packages-bench:
+	@sh scripts/install_packages.sh build run check bench
+
+# Every test; ends with "N passed, N failed".
+check: packages-check all
+	$(PYTHON) scripts/check.py --build $(BUILD)
+
+# Processes fight for one lock, one is killed while it holds; about 20 seconds.
+demo: packages-run all
+	$(PYTHON) demo/demo.py --build $(BUILD)
+
+# Figures against bare hiredis programs, into bench/results.
+bench: packages-bench all
+	$(PYTHON) bench/run.py --build $(BUILD)
+
+install: all
+	meson configure $(BUILD) --prefix=$(PREFIX)
+	DESTDIR=$(DESTDIR) meson install -C $(BUILD)
+
+clean:
+	rm -rf $(BUILD) build-ci

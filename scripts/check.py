@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Every test of one build folder: checks of the tree, C programs, pytest suites; then the sum.
+
+usage: check.py [--build DIR] [checks] [c] [python]     (all three when none is named)
+"""
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+import time
+
+import tally as runners
+from tally import PYTHON, ROOT, Tally, say
+
+SCRIPTS = ROOT / "scripts"
+
+
+def suites() -> list[pathlib.Path]:
+    """The folders of tests/ that pytest runs."""
+    return sorted({path.parent for path in (ROOT / "tests").glob("*/test_*.py")})
+
+
+def checks(tally: Tally, build: pathlib.Path) -> None:
+    """Each check_*.py is one: it takes the build folder and ends with 0 when all is well."""
+    for script in sorted(SCRIPTS.glob("check_*.py")):
+        runners.command(tally, script.stem, [PYTHON, str(script), str(build)])
+
+
+def everything(tally: Tally, build: pathlib.Path, parts: list[str]) -> None:
+    environment = {"LOCKKEEPER_BUILD": str(build)}
+    if "checks" in parts:
+        say("Checks of the tree")
+        checks(tally, build)
+    if "c" in parts:
+        say("C suites")
+        runners.meson(tally, build, [], environment)
+    if "python" in parts:
+        for folder in suites():
+            say(f"Suite {folder.relative_to(ROOT)}")
+            runners.pytest(tally, folder.name, folder, [], environment)
+
+
+def conclude(tally: Tally, begun: float) -> int:
+    if tally.failing:
+        say("\nFailed:")
+        for name in tally.failing:
+            say(f"  {name}")
+        say(f"What they printed: {tally.logs}")
+    say(f"\nTook {time.monotonic() - begun:.0f} s.")
+    if tally.passed + tally.failed == 0:
+        tally.add("no test was run", 0, 1)
+    say(tally.line())
+    return 1 if tally.failed else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("parts", nargs="*", metavar="checks|c|python")
+    arguments = parser.parse_args()
+    known = ["checks", "c", "python"]
+    for part in arguments.parts:
+        if part not in known:
+            parser.error(f"no part is called {part}")
+    build = arguments.build.resolve()
+    if not (build / "build.ninja").exists():
+        parser.error(f"{build} is not built: run make")
+    begun = time.monotonic()
+    tally = Tally(build / "logs")
+    everything(tally, build, arguments.parts or known)
+    return conclude(tally, begun)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

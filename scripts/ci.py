@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""What CI runs: every stage from a clean build folder, with the time of each, then one sum.
+
+usage: ci.py [STAGE...]     (all when none is named; --list names them)
+
+A stage that cannot be built counts as one failure, and the others go on.
+"""
+from __future__ import annotations
+
+import pathlib
+import shutil
+import sys
+import time
+
+import check
+import tally as runners
+from tally import PYTHON, ROOT, Tally, say
+
+BUILDS = ROOT / "build-ci"
+ASAN = {
+    "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=1:detect_stack_use_after_return=1",
+    "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+    "LK_TEST_SLOW": "4",
+}
+TSAN = {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1", "LK_TEST_SLOW": "6"}
+
+
+def build(tally: Tally, name: str, compiler: str, options: list[str]) -> pathlib.Path | None:
+    folder = BUILDS / name
+    shutil.rmtree(folder, ignore_errors=True)
+    made = runners.command(tally, f"{name}-setup", ["meson", "setup", str(folder), *options],
+                           environment={"CC": compiler})
+    if made and runners.command(tally, f"{name}-build", ["ninja", "-C", str(folder)], 900):
+        return folder
+    return None
+
+
+def release(tally: Tally) -> None:
+    """gcc, optimised, everything."""
+    folder = build(tally, "release", "gcc", ["--buildtype=release"])
+    if folder:
+        check.everything(tally, folder, ["checks", "c", "python"])
+
+
+def address(tally: Tally) -> None:
+    """clang, address and undefined-behaviour sanitizers: the C suites, and the command's own."""
+    folder = build(tally, "address", "clang", ["-Db_sanitize=address,undefined", "-Db_lundef=false"])
+    if folder:
+        runners.meson(tally, folder, [], ASAN, 1200)
+
+
+def thread(tally: Tally) -> None:
+    """gcc, thread sanitizer: the C suites."""
+    folder = build(tally, "thread", "gcc", ["-Db_sanitize=thread", "-Db_lundef=false"])
+    if folder:
+        runners.meson(tally, folder, [], TSAN, 1200)
+
+
+STAGES = [release, address, thread]
+
+
+def main() -> int:
+    stages = {stage.__name__: stage for stage in STAGES}
+    if sys.argv[1:] == ["--list"]:
+        for name, stage in stages.items():
+            say(f"{name:10} {stage.__doc__}")
+        return 0
+    for name in sys.argv[1:]:
+        if name not in stages:
+            sys.exit(f"ci.py: no stage is called {name}; --list names them")
+    begun = time.monotonic()
+    total = Tally(BUILDS / "logs")
+    times = []
+    for name in sys.argv[1:] or stages:
+        say(f"\n==== {name}: {stages[name].__doc__}")
+        stage_begun = time.monotonic()
+        tally = Tally(BUILDS / "logs" / name)
+        stages[name](tally)
+        total.add_all(tally, name)
+        times.append((name, time.monotonic() - stage_begun, tally.line()))
+    say("\n==== stages")
+    for name, seconds, line in times:
+        say(f"{name:10} {seconds:6.0f} s  ({line})")
+    return check.conclude(total, begun)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

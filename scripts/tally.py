@@ -1,0 +1,170 @@
+"""Runs test programs of any kind, keeps their output, and counts cases.
+
+Every runner takes a Tally and adds to it: a test case is one, a check is one, a program that says
+nothing of cases is one. What a program printed stands in a file of the log folder.
+"""
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as xml
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
+
+
+class Tally:
+    def __init__(self, logs: pathlib.Path):
+        self.logs = logs
+        self.passed = self.failed = self.skipped = 0
+        self.failing: list[str] = []
+        logs.mkdir(parents=True, exist_ok=True)
+
+    def add(self, name: str, passed: int, failed: int, skipped: int = 0) -> None:
+        self.passed += passed
+        self.failed += failed
+        self.skipped += skipped
+        if failed:
+            self.failing.append(name)
+
+    def add_all(self, other: Tally, prefix: str) -> None:
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        self.failing += [f"{prefix}: {name}" for name in other.failing]
+
+    def line(self) -> str:
+        skipped = f", {self.skipped} skipped" if self.skipped else ""
+        return f"{self.passed} passed, {self.failed} failed{skipped}"
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def run(argv: list[str], log: pathlib.Path, environment: dict[str, str] | None = None,
+        limit_s: float = 3600, show: bool = False) -> int:
+    """Runs a command in the root folder; its status, or 124 when it ran out of time.
+
+    The whole process group is killed then. `show` copies the output to the terminal as it comes.
+    """
+    with open(log, "wb") as out:
+        process = subprocess.Popen(argv, cwd=ROOT, env={**os.environ, **(environment or {})},
+                                   stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT,
+                                   stdout=subprocess.PIPE if show else out,
+                                   start_new_session=True)
+        try:
+            if show:
+                follow(process, out, time.monotonic() + limit_s)
+            return process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            out.write(f"\nstopped after {limit_s:.0f} s\n".encode())
+            return 124
+        finally:
+            stop_group(process)
+
+
+def follow(process: subprocess.Popen, out, end: float) -> None:
+    os.set_blocking(process.stdout.fileno(), False)
+    while process.poll() is None or process.stdout.peek(1):
+        piece = process.stdout.read()
+        if piece:
+            out.write(piece)
+            sys.stdout.buffer.write(piece)
+            sys.stdout.flush()
+        elif time.monotonic() > end:
+            raise subprocess.TimeoutExpired(process.args, 0)
+        else:
+            time.sleep(0.05)
+
+
+def stop_group(process: subprocess.Popen) -> None:
+    """Nothing that a test left behind may outlive it."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def command(tally: Tally, name: str, argv: list[str], limit_s: float = 600,
+            environment: dict[str, str] | None = None) -> bool:
+    """One command as one case. Its output is shown when it failed."""
+    log = tally.logs / f"{name}.log"
+    begun = time.monotonic()
+    status = run(argv, log, environment, limit_s)
+    seconds = time.monotonic() - begun
+    say(f"  {'ok' if status == 0 else 'FAILED':6}  {name}  ({seconds:.1f} s)")
+    if status:
+        say(tail(log, 60))
+    tally.add(name, int(status == 0), int(status != 0))
+    return status == 0
+
+
+def tail(log: pathlib.Path, lines: int) -> str:
+    text = log.read_text(errors="replace").splitlines()
+    left_out = len(text) - lines
+    head = [f"    … {left_out} lines more in {log}"] if left_out > 0 else []
+    return "\n".join(head + ["    " + line for line in text[-lines:]])
+
+
+def meson(tally: Tally, build: pathlib.Path, arguments: list[str],
+          environment: dict[str, str] | None = None, limit_s: float = 3600) -> None:
+    """The C programs of a build folder; cmocka's cases are counted, not programs."""
+    report = build / "meson-logs" / "testlog.json"
+    report.unlink(missing_ok=True)
+    status = run(["meson", "test", "-C", str(build), "--print-errorlogs", *arguments],
+                 tally.logs / "meson-test.log", environment, limit_s, show=True)
+    rows = [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
+    before = tally.failed
+    for row in rows:
+        tally.add(row["name"], *cases(row))
+    if status and tally.failed == before:
+        tally.add("meson test", 0, 1)
+
+
+def cases(row: dict) -> tuple[int, int, int]:
+    """Passed, failed, skipped of one program: from cmocka's words, else from its result."""
+    words = row.get("stdout", "") + row.get("stderr", "")
+    counts = {word: sum(map(int, re.findall(rf"\[  {word} ?\] (\d+) test\(s\)", words)))
+              for word in ("PASSED ", "FAILED ", "SKIPPED")}
+    passed, failed, skipped = counts.values()
+    good = row["result"] in ("OK", "EXPECTEDFAIL")
+    if row["result"] == "SKIP":
+        return 0, 0, 1
+    if not good and not failed:
+        # Ended before its summary: a crash, or out of time.
+        return passed or len(re.findall(r"^\[       OK \]", words, re.MULTILINE)), 1, skipped
+    if good and not passed + failed + skipped:
+        return 1, 0, 0
+    return passed, failed, skipped
+
+
+def pytest(tally: Tally, name: str, folder: pathlib.Path, arguments: list[str],
+           environment: dict[str, str] | None = None, limit_s: float = 3600) -> None:
+    report = tally.logs / f"{name}.xml"
+    report.unlink(missing_ok=True)
+    status = run([PYTHON, "-m", "pytest", "-q", "-rfE", "-p", "no:cacheprovider",
+                  f"--junitxml={report}", *arguments, str(folder)],
+                 tally.logs / f"{name}.log", environment, limit_s, show=True)
+    failed = 0
+    if report.exists():
+        for case in xml.parse(report).getroot().iter("testcase"):
+            bad = case.find("failure") is not None or case.find("error") is not None
+            skipped = case.find("skipped") is not None
+            failed += bad
+            title = f"{case.get('classname')}::{case.get('name')}"
+            tally.add(title, int(not bad and not skipped), int(bad), int(skipped))
+    if status and not failed:
+        tally.add(f"pytest {folder.name} (status {status})", 0, 1)
+
+
+def have(program: str) -> bool:
+    return shutil.which(program) is not None
