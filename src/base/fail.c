@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+__attribute__((format(printf, 4, 0)))
 static void fail_format(lk_error *error, int code, int system_errno, const char *format,
 			va_list arguments)
 {
