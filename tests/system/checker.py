@@ -43,13 +43,21 @@ def read(*paths: pathlib.Path) -> list[Record]:
     """The records of some files of the driver; unfinished ones are left out."""
     records = []
     for path in paths:
-        data = pathlib.Path(path).read_bytes()
-        for row in RECORD.iter_unpack(data[:len(data) - len(data) % RECORD.size]):
+        for row in RECORD.iter_unpack(used(path)):
             time_ns, deadline_ns, process, thread, attempt, lock, code, run, _, phase = row
             if phase:
                 owner = (run, process, thread)
                 records.append(Record(time_ns, deadline_ns, owner, attempt, lock, code, phase))
     return records
+
+
+def used(path: pathlib.Path) -> bytes:
+    """The bytes of a file up to its first long stretch of zeros: it was made larger than needed."""
+    data, size = b"", 4096 * RECORD.size
+    with open(path, "rb") as file:
+        while (piece := file.read(size)).strip(b"\0"):
+            data += piece
+    return data[:len(data) - len(data) % RECORD.size]
 
 
 def attempts(records: list[Record]) -> list[dict[int, Record]]:

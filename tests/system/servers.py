@@ -119,15 +119,15 @@ class Server:
         self.signal(signal.SIGCONT)
 
     def kill(self) -> None:
+        for monitor in self.monitors:
+            monitor.stop()
+        self.monitors.clear()
         if self.process:
             self.process.kill()
             self.process.wait()
 
     def stop(self) -> None:
         """Ends it in an orderly way, so that an append-only file is whole."""
-        for monitor in self.monitors:
-            monitor.stop()
-        self.monitors.clear()
         if self.process and self.process.poll() is None:
             self.resume()
             self.process.terminate()

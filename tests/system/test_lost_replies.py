@@ -1,0 +1,290 @@
+"""Connections that end around every step of acquire and release.
+
+Never two owners, never a count of two, never a stranger's lock freed, no orphan renewed, and none
+outlives its lease.
+"""
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import checker
+import redisson
+from broken_locks import parking
+from keeper import CLOSE_ABANDON
+from proxy import CUT_BEFORE, HOLE, Cut, Once, Park, reply_to, request
+from waiting import never, until
+
+UNKNOWN = ("LK_EMAYBEHELD",)
+PLACES = {
+    "before the request": (request, CUT_BEFORE),
+    "in the request": (request, Cut(20)),
+    "behind the request": (request, Cut(1 << 20)),
+    "before the reply": (reply_to, CUT_BEFORE),
+    "in the reply": (reply_to, Cut(2)),
+    "behind the reply": (reply_to, Cut(1 << 20)),
+}
+KINDS = {"lease": {"lease": 20000}, "watchdog": {}}
+
+
+@pytest.fixture(params=["tcp", "unix"])
+def through(request, proxy, make_keeper):
+    """A client behind the proxy that is connected already."""
+    url = proxy.url if request.param == "tcp" else proxy.unix_url
+    keeper = make_keeper(url, watchdog_ms=3000)
+    keeper.call("acquire", "warm").ok()
+    keeper.call("release", "warm").ok()
+    return keeper
+
+
+def owned_once(server, name) -> None:
+    assert list(server.holders(name).values()) == [b"1"]
+
+
+@pytest.mark.parametrize("rst", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("place", PLACES)
+def test_acquire_cut(server, proxy, through, place, kind, rst):
+    where, verdict = PLACES[place]
+    proxy.rule = once = Once(where("acquire"), Cut(verdict.at, rst))
+    through.call("acquire", "cut", **KINDS[kind]).ok()
+    assert once.hit.is_set()
+    owned_once(server, "cut")
+    assert through.call("hold_count", "cut").result == 1
+    through.call("release", "cut").ok()
+    never(lambda: server.call("EXISTS", "cut"), 0.05, "one release frees it")
+
+
+@pytest.mark.parametrize("no_wait", [0, 1])
+@pytest.mark.parametrize("place", PLACES)
+def test_release_cut(server, proxy, through, make_keeper, place, no_wait):
+    """The repeated release must not free the lock of whoever came next."""
+    stranger = make_keeper(server.unix_url)
+    where, verdict = PLACES[place]
+    through.call("acquire", "cut").ok()
+    waits = stranger.say("acquire", "cut")
+    until(lambda: server.channels(), 5)
+    proxy.rule = once = Once(where("release"), verdict)
+    through.call("release", "cut", no_wait=no_wait).ok()
+    waits.result(10).ok()
+    until(once.hit.is_set, 5)
+    until(lambda: through.call("ping").code == "OK", 5)
+    never(lambda: server.call("HLEN", "cut") != 1, 0.15, "the stranger's lock was freed")
+    assert stranger.call("is_held", "cut").result == 1
+    through.call("release", "cut").is_code("LK_ENOTOWNER")
+    stranger.call("release", "cut").ok()
+    assert server.call("EXISTS", "cut") == 0
+
+
+def test_acquire_reply_never_comes(server, proxy, make_keeper):
+    """The connection stays open and is silent: it is given up, and the acquire sent again."""
+    keeper = make_keeper(proxy.url, command_timeout_ms=300)
+    keeper.call("ping").ok()
+    proxy.rule = Once(reply_to("acquire"), HOLE)
+    answer = keeper.call("within", "silent", wait=5000).ok()
+    assert answer.took < 4
+    owned_once(server, "silent")
+    keeper.call("release", "silent").ok()
+    assert server.call("EXISTS", "silent") == 0
+
+
+@pytest.mark.parametrize("verb", ["try", "within"])
+def test_granted_but_never_told(server, proxy, make_keeper, verb):
+    """The server granted it and is gone for us: the caller is told so, and later it is freed."""
+    keeper = make_keeper(proxy.url, watchdog_ms=20000, command_timeout_ms=300)
+    keeper.call("ping").ok()
+
+    def rule(message):
+        if message.what != "acquire" or not message.reply:
+            return None
+        proxy.refuse = True
+        return CUT_BEFORE
+    proxy.rule = rule
+    answer = keeper.call(verb, "untold", wait=400)
+    answer.is_code(*UNKNOWN)
+    assert answer.took < 5
+    assert keeper.call("is_held", "untold").result == 0
+    assert keeper.call("hold_count", "untold").result == 0
+    assert server.call("HLEN", "untold") == 1
+    proxy.rule, proxy.refuse = None, False
+    until(lambda: server.call("EXISTS", "untold") == 0, 10, "it is taken back")
+    keeper.call("acquire", "untold").ok()
+    keeper.call("release", "untold").ok()
+
+
+def test_orphan_is_not_renewed(server, proxy, make_keeper):
+    """Nobody can take it back: then it ends with its lease."""
+    keeper = make_keeper(proxy.url, watchdog_ms=1500, command_timeout_ms=200)
+    keeper.call("ping").ok()
+
+    def rule(message):
+        if message.what != "acquire" or not message.reply:
+            return None
+        proxy.refuse = True
+        return CUT_BEFORE
+    proxy.rule = rule
+    keeper.call("within", "orphan", wait=300).is_code(*UNKNOWN)
+    until(lambda: server.call("EXISTS", "orphan") == 0, 2.5, "it ends with its lease")
+
+
+def test_request_that_arrives_late_grants_nothing(server, proxy, make_keeper):
+    """It is parked for longer than anybody waits; then it must not take the lock."""
+    keeper = make_keeper(proxy.url, watchdog_ms=20000, command_timeout_ms=300)
+    keeper.call("ping").ok()
+    gate = threading.Event()
+    proxy.rule = once = Once(request("acquire"), Park(event=gate))
+    answer = keeper.call("within", "late", wait=300)
+    answer.is_code("OK", *UNKNOWN, "LK_EUNREACHABLE")
+    assert once.hit.is_set()
+    if answer.code == "OK":
+        keeper.call("release", "late").ok()
+    until(lambda: server.call("EXISTS", "late") == 0, 5)
+    proxy.rule = None
+    gate.set()
+    never(lambda: server.call("EXISTS", "late"), 1.0, "a late request took the lock")
+
+
+def test_first_request_parked_second_granted_then_released(server, proxy, make_keeper):
+    """The first copy of an acquire arrives after its lock was released: no zombie."""
+    keeper = make_keeper(proxy.url, watchdog_ms=20000, command_timeout_ms=300)
+    keeper.call("ping").ok()
+    gate = threading.Event()
+    proxy.rule = once = Once(request("acquire"), Park(event=gate))
+    keeper.call("within", "zombie", wait=8000).ok()
+    keeper.call("release", "zombie").ok()
+    assert once.hit.is_set()
+    gate.set()
+    until(lambda: server.call("EXISTS", "zombie") == 0, 6, "the zombie is taken back")
+    never(lambda: server.call("EXISTS", "zombie"), 0.5, "a zombie has the lock")
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_hand_over_to_the_line_cut(server, proxy, make_keeper, history, place):
+    """Threads of one client in line, the connection cut at every 5th release and acquire."""
+    keeper, path = make_keeper(proxy.url), history()
+    keeper.call("ping").ok()
+    where, verdict = PLACES[place]
+    seen = {"acquire": 0, "release": 0}
+
+    def rule(message):
+        if message.what not in seen or not where(message.what)(message):
+            return None
+        seen[message.what] += 1
+        return verdict if seen[message.what] % 5 == 0 else None
+    proxy.rule = rule
+    answer = keeper.call("stress", thread="s", name="line", threads=8, names=4, pairs=40,
+                         history=path, limit=60)
+    assert (answer["acquire_OK"], answer["release_OK"]) == (320, 320), dict(answer)
+    checker.check(checker.read(path))
+    assert server.call("DBSIZE") == 0
+    assert seen["acquire"] > 5 and seen["release"] > 5
+
+
+def test_renewal_replies_lost(server, proxy, make_keeper):
+    """The lock is kept although every second renewal gets no answer."""
+    keeper = make_keeper(proxy.url, watchdog_ms=1200, command_timeout_ms=200)
+    keeper.listen()
+    keeper.call("acquire", "kept").ok()
+    seen = []
+
+    def rule(message):
+        if not reply_to("renew")(message):
+            return None
+        seen.append(message)
+        return CUT_BEFORE if len(seen) % 2 else None
+    proxy.rule = rule
+    never(lambda: server.call("EXISTS", "kept") != 1, 3.5, "the lock was lost")
+    assert len(seen) > 4
+    assert keeper.call("is_held", "kept").result == 1
+    assert keeper.events_of(2) == []
+    keeper.call("release", "kept").ok()
+
+
+def test_renewal_never_outlives_the_release(server, proxy, make_keeper):
+    """A renewal parked until after the release neither makes the key nor marks it lost."""
+    keeper = make_keeper(proxy.url, watchdog_ms=1200)
+    keeper.listen()
+    keeper.call("acquire", "parked").ok()
+    gate = threading.Event()
+    proxy.rule = once = Once(request("renew"), Park(event=gate))
+    until(once.hit.is_set, 5)
+    keeper.call("release", "parked", limit=10).ok()
+    gate.set()
+    never(lambda: server.call("EXISTS", "parked"), 0.5, "the renewal made the key")
+    assert keeper.events_of(2) == []
+
+
+def test_message_lost_with_its_connection(server, proxy, make_keeper):
+    """Released while the waiter's subscription was cut: it tries again when it is back."""
+    a, b = make_keeper(server.unix_url), make_keeper(proxy.url)
+    a.call("acquire", "missed").ok()
+    waits = b.say("acquire", "missed")
+    until(lambda: server.channels(), 5)
+    proxy.deafen()
+    proxy.cut_all()
+    until(lambda: not server.channels(), 5)
+    a.call("release", "missed").ok()
+    never(lambda: waits.done, 0.1)
+    proxy.hear()
+    waits.result(8).ok()
+    until(lambda: server.channels() == [], 5)
+    b.call("release", "missed").ok()
+
+
+def test_message_swallowed(server, proxy, make_keeper):
+    """Without the message, the holder's time to live wakes the waiter."""
+    b = make_keeper(proxy.url)
+    b.call("ping").ok()
+    with server.connect() as connection:
+        assert redisson.ask_raw(connection, "quiet", "java:1", 1500) is None
+        waits = b.say("acquire", "quiet")
+        until(lambda: server.channels(), 5)
+        proxy.rule = lambda message: HOLE if message.what == "message" else None
+        connection.call("DEL", "quiet")
+        connection.call("PUBLISH", "redisson_lock__channel:{quiet}", "0")
+    assert waits.result(6).ok().took < 5
+
+
+@pytest.mark.slow
+def test_parked_messages(server, proxy, make_keeper, history):
+    """The faults that catch the broken locks (test_broken_locks.py), against ours."""
+    keepers = [make_keeper(proxy.unix_url, command_timeout_ms=100) for _ in range(6)]
+    paths = [history() for _ in keepers]
+    for keeper in keepers:
+        keeper.call("ping").ok()
+    proxy.rule = parking(seed=11)
+    runs = [keeper.say("stress", thread="s", name="contest", threads=1, pairs=100000, lease=120,
+                       wait=500, hold_us=10000, history=path, capacity=500000, run=number)
+            for number, (keeper, path) in enumerate(zip(keepers, paths))]
+    never(lambda: checker.overlaps(checker.claims(checker.read(*paths))), 10, "overlap")
+    proxy.rule = None
+    for keeper in keepers:
+        keeper.call("stop", thread="-")
+    for run in runs:
+        run.result(30)
+    assert len(checker.check(checker.read(*paths), over_allowed=1)) > 100
+    for keeper in keepers:
+        keeper.call("close", how=CLOSE_ABANDON)
+    until(lambda: server.call("DBSIZE") == 0, 5)
+
+
+@pytest.mark.slow
+def test_cuts_at_random_bytes(server, proxy, make_keeper, history):
+    """Every connection ends after some bytes, in the middle of whatever was under way."""
+    keeper, path = make_keeper(proxy.url), history()
+    keeper.call("ping").ok()
+    count = [0]
+
+    def rule(message):
+        count[0] += 1
+        return Cut(count[0] % 29, rst=count[0] % 2 == 0) if count[0] % 23 == 0 else None
+    proxy.rule = rule
+    run = keeper.say("stress", thread="s", name="bytes", threads=16, names=5, pairs=40,
+                     history=path)
+    answer = run.result(60)
+    proxy.rule = None
+    assert (answer["acquire_OK"], answer["release_OK"]) == (640, 640), dict(answer)
+    checker.check(checker.read(path))
+    until(lambda: server.call("DBSIZE") == 0, 5)
+    assert proxy.accepted > 20

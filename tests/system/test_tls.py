@@ -1,0 +1,140 @@
+"""TLS: peer and host name are verified, and there is no way back to plain text."""
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+LIMIT = {"connect_timeout_ms": 3000}
+
+
+@pytest.fixture
+def tls_url(make_server, certificates):
+    """tls_url(certificate, host): the URL of a server that shows this certificate."""
+    def make(name: str, host: str = "localhost", auth: str = "no") -> str:
+        server = make_server(tls={**certificates.files(name), "auth": auth})
+        return f"rediss://{host}:{server.port}"
+    return make
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_verified(make_keeper, certificates, tls_url, host):
+    keeper = make_keeper(tls_url("good", host), tls_ca_file=certificates.ca)
+    keeper.call("acquire", "tls").ok()
+    waits = keeper.say("acquire", "tls", thread="w")
+    keeper.call("release", "tls").ok()
+    waits.result(5).ok()
+    keeper.call("release", "tls", thread="w").ok()
+    answer = keeper.call("stress", thread="s", threads=16, names=4, pairs=50, limit=60)
+    assert answer["release_OK"] == 800, dict(answer)
+
+
+@pytest.mark.parametrize("certificate, host", [
+    ("wrong_host", "localhost"), ("wrong_host", "127.0.0.1"), ("expired", "localhost"),
+    ("early", "localhost"), ("self_signed", "localhost"),
+])
+def test_refused(make_keeper, certificates, tls_url, certificate, host):
+    keeper = make_keeper(tls_url(certificate, host), tls_ca_file=certificates.ca, **LIMIT)
+    for verb in ("ping", "try"):
+        answer = keeper.call(verb, "tls").is_code("LK_ETLS")
+        assert answer.took < 3 and len(answer.message) > 20
+
+
+def test_unknown_authority(make_keeper, tls_url):
+    """The system's authorities do not know the tests'."""
+    make_keeper(tls_url("good"), **LIMIT).call("ping").is_code("LK_ETLS")
+
+
+def test_server_name_option(make_keeper, certificates, tls_url):
+    url = tls_url("wrong_host")
+    keeper = make_keeper(url, tls_ca_file=certificates.ca, tls_server_name="elsewhere.example")
+    keeper.call("ping").ok()
+    keeper = make_keeper(url, tls_ca_file=certificates.ca, tls_server_name="localhost")
+    keeper.call("ping").is_code("LK_ETLS")
+
+
+def test_client_certificate(make_keeper, certificates, tls_url):
+    url = tls_url("good", auth="yes")
+    client = certificates.files("client")
+    keeper = make_keeper(url, tls_ca_file=certificates.ca, tls_cert_file=client["cert"],
+                         tls_key_file=client["key"])
+    keeper.call("acquire", "mutual").ok()
+    keeper.call("release", "mutual").ok()
+
+
+def test_client_certificate_missing(make_keeper, certificates, tls_url):
+    keeper = make_keeper(tls_url("good", auth="yes"), tls_ca_file=certificates.ca, **LIMIT)
+    answer = keeper.call("try", "mutual").is_code("LK_ETLS")
+    assert "certificate" in answer.message
+
+
+def test_client_certificate_of_a_stranger(make_keeper, certificates, tls_url):
+    stranger = certificates.files("self_signed")
+    keeper = make_keeper(tls_url("good", auth="yes"), tls_ca_file=certificates.ca,
+                         tls_cert_file=stranger["cert"], tls_key_file=stranger["key"], **LIMIT)
+    keeper.call("try", "mutual").is_code("LK_ETLS")
+
+
+@pytest.mark.parametrize("option", ["tls_ca_file", "tls_cert_file"])
+def test_file_missing(make_keeper, certificates, tls_url, option):
+    options = {"tls_ca_file": certificates.ca, option: "/nowhere/file.pem"}
+    if option == "tls_cert_file":
+        options["tls_key_file"] = "/nowhere/file.key"
+    answer = make_keeper(tls_url("good"), **options, **LIMIT).call("ping")
+    answer.is_code("LK_ETLS", "LK_EINVAL")
+    assert "/nowhere/file" in answer.message
+
+
+def test_tls_to_a_plain_port(server, make_keeper, certificates):
+    keeper = make_keeper(f"rediss://localhost:{server.port}", tls_ca_file=certificates.ca, **LIMIT)
+    answer = keeper.call("try", "mixed").is_code("LK_ETLS", "LK_EUNREACHABLE")
+    assert answer.took < 4
+
+
+def test_plain_to_a_tls_port(make_keeper, tls_url):
+    url = tls_url("good").replace("rediss:", "redis:")
+    answer = make_keeper(url, **LIMIT).call("try", "mixed")
+    answer.is_code("LK_EPROTOCOL", "LK_EUNREACHABLE", "LK_ETLS")
+    assert answer.took < 4
+
+
+def test_handshake_that_stalls(make_keeper, certificates):
+    """A peer that accepts and says nothing: the connect limit holds for the handshake too."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    url = f"rediss://127.0.0.1:{listener.getsockname()[1]}"
+    keeper = make_keeper(url, tls_ca_file=certificates.ca, connect_timeout_ms=700)
+    answer = keeper.call("ping").is_code("LK_ETLS", "LK_EUNREACHABLE")
+    assert 0.6 < answer.took < 4
+    listener.close()
+
+
+def test_nothing_is_sent_in_plain_text(make_keeper, certificates):
+    """Neither password nor command leaves before, or without, a verified handshake."""
+    heard = []
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def listen():
+        while True:
+            try:
+                peer, _ = listener.accept()
+            except OSError:
+                return
+            heard.append(peer.recv(65536))
+            peer.sendall(b"+OK\r\n")
+            peer.close()
+    threading.Thread(target=listen, daemon=True).start()
+    keeper = make_keeper(f"rediss://127.0.0.1:{listener.getsockname()[1]}",
+                         tls_ca_file=certificates.ca, password="S3cr3tMARKER", **LIMIT)
+    keeper.call("try", "secret").is_code("LK_ETLS", "LK_EUNREACHABLE")
+    listener.close()
+    assert heard and all(data[:1] == b"\x16" and b"S3cr3tMARKER" not in data for data in heard)
+
+
+def test_connections_cut_at_random(make_server, make_keeper, certificates, background):
+    server = make_server(tls=certificates.files("good"))
+    keeper = make_keeper(f"rediss://localhost:{server.port}", tls_ca_file=certificates.ca)
+    background(lambda: server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"), 0.1)
+    answer = keeper.call("stress", thread="s", threads=8, names=3, pairs=100, limit=60,
+                         pause_us=2000)
+    assert (answer["acquire_OK"], answer["release_OK"]) == (800, 800), dict(answer)
