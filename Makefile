@@ -4,7 +4,7 @@ PREFIX = /usr/local
 DESTDIR =
 PYTHON = /usr/bin/python3
 
-.PHONY: all check demo bench install clean packages-build packages-run packages-check packages-bench
+.PHONY: all check format docs demo bench install clean packages-build packages-run packages-check packages-bench
 
 all: packages-build $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -33,6 +33,12 @@ demo: packages-run all
 # Figures against bare hiredis programs, into bench/results.
 bench: packages-bench all
 	$(PYTHON) bench/run.py --build $(BUILD)
+
+# Writes what is made from tables or by rule; `make check` finds what is stale.
+docs: all
+	$(PYTHON) scripts/make_docs.py $(BUILD)
+format:
+	git ls-files '*.c' '*.h' | xargs clang-format -i --style=file
 
 install: all
 	meson configure $(BUILD) --prefix=$(PREFIX)

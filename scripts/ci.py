@@ -44,7 +44,8 @@ def release(tally: Tally) -> None:
 
 def address(tally: Tally) -> None:
     """clang, address and undefined-behaviour sanitizers: the C suites, and the command's own."""
-    folder = build(tally, "address", "clang", ["-Db_sanitize=address,undefined", "-Db_lundef=false"])
+    folder = build(tally, "address", "clang",
+                   ["-Db_sanitize=address,undefined", "-Db_lundef=false"])
     if folder:
         runners.meson(tally, folder, [], ASAN, 1200)
 

@@ -67,7 +67,8 @@ def main():
         "\tconst char *text;\n};\n\n"
         "extern const struct lk__script lk__scripts[LK__SCRIPT_COUNT];\n\n#endif\n")
     pathlib.Path(out_c).write_text(
-        '/* Made by scripts/embed_lua.py from the .lua files; do not edit. */\n#include "scripts.h"\n\n'
+        '/* Made by scripts/embed_lua.py from the .lua files; do not edit. */\n'
+        '#include "scripts.h"\n\n'
         "const struct lk__script lk__scripts[LK__SCRIPT_COUNT] = {\n" + "\n".join(rows) + "\n};\n")
 
 

@@ -55,8 +55,7 @@ LK_API lk_config *lk_config_free(lk_config *config);
  * message that names option, value and reason, and nothing is changed. Option "url" parses the
  * URL and sets what it names. Since 0.1.
  */
-LK_API int lk_config_set(lk_config *config, const char *name, const char *value,
-			 lk_error *error);
+LK_API int lk_config_set(lk_config *config, const char *name, const char *value, lk_error *error);
 
 /*
  * Sets every option whose environment variable is set (LOCKKEEPER_URL, LOCKKEEPER_PASSWORD,

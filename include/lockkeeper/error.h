@@ -15,29 +15,29 @@
 #define LK_CLASS_MAYBE 4 /* the server may hold the lock for us until its lease is over */
 
 /* X(name, value, classes, text) */
-#define LK_ERROR_MAP(X)                                                                          \
-	X(LK_EINVAL, -1, LK_CLASS_FATAL, "invalid argument")                                     \
-	X(LK_ENOMEM, -2, LK_CLASS_RETRY, "out of memory")                                        \
-	X(LK_ESYSTEM, -3, LK_CLASS_RETRY, "the system refused a resource")                       \
-	X(LK_EBUSY, -4, LK_CLASS_RETRY, "held by another owner")                                 \
-	X(LK_ETIMEDOUT, -5, LK_CLASS_RETRY, "wait limit reached, held by another owner")         \
-	X(LK_ECANCELLED, -6, 0, "cancelled")                                                     \
-	X(LK_ELOST, -7, LK_CLASS_FATAL, "the lock was lost")                                     \
-	X(LK_ENOTOWNER, -8, LK_CLASS_FATAL, "not the owner")                                     \
-	X(LK_EMAYBEHELD, -9, LK_CLASS_RETRY | LK_CLASS_MAYBE,                                    \
-	  "outcome unknown, the lock may be held until its lease is over")                       \
-	X(LK_EUNREACHABLE, -10, LK_CLASS_RETRY, "server unreachable")                            \
-	X(LK_EAUTH, -11, LK_CLASS_FATAL, "authentication refused")                               \
-	X(LK_EDENIED, -12, LK_CLASS_FATAL, "permission refused")                                 \
-	X(LK_ETLS, -13, LK_CLASS_FATAL, "TLS refused")                                           \
-	X(LK_EPROTOCOL, -14, LK_CLASS_RETRY, "the peer does not speak the Redis protocol")       \
-	X(LK_EUNAVAILABLE, -15, LK_CLASS_RETRY, "the server cannot serve now")                   \
-	X(LK_EREFUSED, -16, LK_CLASS_RETRY, "the server refused the command")                    \
-	X(LK_EWRONGTYPE, -17, LK_CLASS_FATAL, "the key holds something else than this lock")     \
-	X(LK_ECLOSED, -18, LK_CLASS_FATAL, "the client is closed")                               \
-	X(LK_EFORKED, -19, LK_CLASS_FATAL, "the client belongs to the parent process")           \
-	X(LK_EHELD, -20, LK_CLASS_FATAL, "the client still holds locks")                         \
-	X(LK_ELIMIT, -21, LK_CLASS_RETRY, "a configured limit is reached")                       \
+#define LK_ERROR_MAP(X)                                                                            \
+	X(LK_EINVAL, -1, LK_CLASS_FATAL, "invalid argument")                                       \
+	X(LK_ENOMEM, -2, LK_CLASS_RETRY, "out of memory")                                          \
+	X(LK_ESYSTEM, -3, LK_CLASS_RETRY, "the system refused a resource")                         \
+	X(LK_EBUSY, -4, LK_CLASS_RETRY, "held by another owner")                                   \
+	X(LK_ETIMEDOUT, -5, LK_CLASS_RETRY, "wait limit reached, held by another owner")           \
+	X(LK_ECANCELLED, -6, 0, "cancelled")                                                       \
+	X(LK_ELOST, -7, LK_CLASS_FATAL, "the lock was lost")                                       \
+	X(LK_ENOTOWNER, -8, LK_CLASS_FATAL, "not the owner")                                       \
+	X(LK_EMAYBEHELD, -9, LK_CLASS_RETRY | LK_CLASS_MAYBE,                                      \
+	  "outcome unknown, the lock may be held until its lease is over")                         \
+	X(LK_EUNREACHABLE, -10, LK_CLASS_RETRY, "server unreachable")                              \
+	X(LK_EAUTH, -11, LK_CLASS_FATAL, "authentication refused")                                 \
+	X(LK_EDENIED, -12, LK_CLASS_FATAL, "permission refused")                                   \
+	X(LK_ETLS, -13, LK_CLASS_FATAL, "TLS refused")                                             \
+	X(LK_EPROTOCOL, -14, LK_CLASS_RETRY, "the peer does not speak the Redis protocol")         \
+	X(LK_EUNAVAILABLE, -15, LK_CLASS_RETRY, "the server cannot serve now")                     \
+	X(LK_EREFUSED, -16, LK_CLASS_RETRY, "the server refused the command")                      \
+	X(LK_EWRONGTYPE, -17, LK_CLASS_FATAL, "the key holds something else than this lock")       \
+	X(LK_ECLOSED, -18, LK_CLASS_FATAL, "the client is closed")                                 \
+	X(LK_EFORKED, -19, LK_CLASS_FATAL, "the client belongs to the parent process")             \
+	X(LK_EHELD, -20, LK_CLASS_FATAL, "the client still holds locks")                           \
+	X(LK_ELIMIT, -21, LK_CLASS_RETRY, "a configured limit is reached")                         \
 	X(LK_EINTERNAL, -22, LK_CLASS_FATAL, "internal error, please report it")
 
 enum lk_error_code {

@@ -23,11 +23,11 @@
 #define LK_EVENT_NAME_SIZE 256
 
 typedef struct lk_event {
-	int type;            /* LK_EVENT_… */
-	uint64_t tag;        /* lk_acquire_options.tag of the outermost hold */
-	int64_t deadline_ns; /* when the hold ends or ended, CLOCK_BOOTTIME */
-	char field[64];      /* the wire field of the grant */
-	size_t name_size;    /* bytes in the whole name */
+	int type;                      /* LK_EVENT_… */
+	uint64_t tag;                  /* lk_acquire_options.tag of the outermost hold */
+	int64_t deadline_ns;           /* when the hold ends or ended, CLOCK_BOOTTIME */
+	char field[64];                /* the wire field of the grant */
+	size_t name_size;              /* bytes in the whole name */
 	char name[LK_EVENT_NAME_SIZE]; /* its first bytes, ended with a NUL */
 } lk_event;
 
@@ -38,8 +38,8 @@ LK_BEGIN_DECLS
  * limit). Any number of threads may wait; each notice goes to one. Errors: LK_ECANCELLED,
  * LK_ECLOSED (after the last notice), LK_EINVAL, LK_EFORKED. `cancel` may be NULL. Since 0.1.
  */
-LK_API int lk_event_wait(lk_client *client, lk_event *event_out, int64_t wait_ms,
-			 lk_cancel *cancel, lk_error *error);
+LK_API int lk_event_wait(lk_client *client, lk_event *event_out, int64_t wait_ms, lk_cancel *cancel,
+			 lk_error *error);
 
 /*
  * A descriptor that is readable exactly while notices are pending, for poll(2) or an event loop;

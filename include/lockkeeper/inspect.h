@@ -24,10 +24,10 @@ typedef struct lk_lock_info {
 	const char *type; /* "lock" */
 	const char *name; /* with a NUL after its bytes; without the configured prefix */
 	size_t name_size;
-	int64_t ttl_ms;           /* -1: it has none */
-	size_t holder_count;      /* 0: not locked */
+	int64_t ttl_ms;      /* -1: it has none */
+	size_t holder_count; /* 0: not locked */
 	const lk_holder *holders;
-	int64_t waiting_clients;  /* subscribers of the lock's channel, a hint */
+	int64_t waiting_clients; /* subscribers of the lock's channel, a hint */
 } lk_lock_info;
 
 LK_BEGIN_DECLS
@@ -37,8 +37,7 @@ LK_BEGIN_DECLS
  * KEYS; keys that are no locks are passed over. Errors: LK_ENOMEM, LK_EINVAL, LK_ECLOSED,
  * LK_EFORKED. Since 0.1.
  */
-LK_API int lk_scan_new(lk_scan **scan_out, lk_client *client, const char *pattern,
-		       lk_error *error);
+LK_API int lk_scan_new(lk_scan **scan_out, lk_client *client, const char *pattern, lk_error *error);
 
 /*
  * Writes the next lock and returns 1, or returns 0 at the end. A lock may come twice when the
@@ -52,8 +51,8 @@ LK_API int lk_scan_next(lk_scan *scan, lk_lock_info *info_out, lk_error *error);
  * points to lives until the next call on `scan`. Errors: LK_EWRONGTYPE when the key is no
  * lock, … Since 0.1.
  */
-LK_API int lk_scan_show(lk_scan *scan, const void *name, size_t name_size,
-			lk_lock_info *info_out, lk_error *error);
+LK_API int lk_scan_show(lk_scan *scan, const void *name, size_t name_size, lk_lock_info *info_out,
+			lk_error *error);
 
 /* Ends the walk; NULL is fine. Returns NULL. Since 0.1. */
 LK_API lk_scan *lk_scan_free(lk_scan *scan);

@@ -55,7 +55,10 @@ typedef struct lk_acquire_options {
 	uint64_t tag;        /* given back in events about this hold */
 } lk_acquire_options;
 
-#define LK_ACQUIRE_OPTIONS_INIT { sizeof(lk_acquire_options), 0, 0, 0, NULL, NULL, 0 }
+#define LK_ACQUIRE_OPTIONS_INIT                                                                    \
+	{                                                                                          \
+		sizeof(lk_acquire_options), 0, 0, 0, NULL, NULL, 0                                 \
+	}
 
 typedef struct lk_release_options {
 	size_t struct_size;
@@ -63,7 +66,10 @@ typedef struct lk_release_options {
 	int no_wait;       /* 1: send it now and return; see lk_lock_release() */
 } lk_release_options;
 
-#define LK_RELEASE_OPTIONS_INIT { sizeof(lk_release_options), NULL, 0 }
+#define LK_RELEASE_OPTIONS_INIT                                                                    \
+	{                                                                                          \
+		sizeof(lk_release_options), NULL, 0                                                \
+	}
 
 LK_BEGIN_DECLS
 
@@ -72,8 +78,8 @@ LK_BEGIN_DECLS
  * of one name in one client stand for one lock. Takes nothing in Redis and does no I/O. Errors:
  * LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
-LK_API int lk_lock_new(lk_lock **lock_out, lk_client *client, const void *name,
-		       size_t name_size, lk_error *error);
+LK_API int lk_lock_new(lk_lock **lock_out, lk_client *client, const void *name, size_t name_size,
+		       lk_error *error);
 
 /* Frees a handle; what is held stays held. NULL is fine. Returns NULL. Since 0.1. */
 LK_API lk_lock *lk_lock_free(lk_lock *lock);
@@ -92,8 +98,8 @@ LK_API int lk_lock_acquire(lk_lock *lock, const lk_acquire_options *options, lk_
  * if the server last said that another owner holds it; else the reason why there is no such
  * word (LK_EUNREACHABLE, LK_EUNAVAILABLE, …). Since 0.1.
  */
-LK_API int lk_lock_acquire_within(lk_lock *lock, int64_t wait_ms,
-				  const lk_acquire_options *options, lk_error *error);
+LK_API int lk_lock_acquire_within(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *options,
+				  lk_error *error);
 
 /*
  * Asks once (RLock.tryLock()); LK_EBUSY when another owner holds it, threads of this client

@@ -9,10 +9,9 @@ static const struct {
 	int classes;
 	const char *name;
 	const char *text;
-} errors[] = {
-	{0, 0, "LK_OK", "success"},
+} errors[] = {{0, 0, "LK_OK", "success"},
 #define ROW(name, value, classes, text) {name, classes, #name, text},
-	LK_ERROR_MAP(ROW)
+	      LK_ERROR_MAP(ROW)
 #undef ROW
 };
 
@@ -20,7 +19,7 @@ static const struct {
 static size_t error_index(int code)
 {
 	size_t count = sizeof(errors) / sizeof(errors[0]);
-	size_t index = code <= 0 ? (size_t)-(long long)code : count;
+	size_t index = code <= 0 ? (size_t)(-(long long)code) : count;
 	return index < count ? index : count;
 }
 

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-__attribute__((format(printf, 4, 0)))
-static void fail_format(lk_error *error, int code, int system_errno, const char *format,
-			va_list arguments)
+__attribute__((format(printf, 4, 0))) static void fail_format(lk_error *error, int code,
+							      int system_errno, const char *format,
+							      va_list arguments)
 {
 	error->code = code;
 	error->system_errno = system_errno;

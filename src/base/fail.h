@@ -10,7 +10,6 @@ __attribute__((format(printf, 3, 4))) int lk__fail(lk_error *error, int code, co
 
 /* The same for a system call that failed with `system_errno`; its text is appended. */
 __attribute__((format(printf, 4, 5))) int lk__fail_errno(lk_error *error, int code,
-							 int system_errno, const char *format,
-							 ...);
+							 int system_errno, const char *format, ...);
 
 #endif

@@ -30,7 +30,8 @@ static void heap_sink(struct lk__heap *heap, size_t index)
 		size_t child = 2 * index + 1;
 		if (child >= heap->count)
 			break;
-		if (child + 1 < heap->count && heap->nodes[child + 1]->key < heap->nodes[child]->key)
+		if (child + 1 < heap->count &&
+		    heap->nodes[child + 1]->key < heap->nodes[child]->key)
 			child++;
 		if (node->key <= heap->nodes[child]->key)
 			break;

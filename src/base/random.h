@@ -9,7 +9,7 @@
 /* Fills `bytes`. 0, or LK_ESYSTEM. May block early in the boot of a machine. */
 int lk__random_bytes(void *bytes, size_t size);
 
-/* Writes a random UUID (version 4, lower case) with a NUL. 0, or LK_ESYSTEM with `uuid` untouched. */
+/* Writes a random UUID (version 4, lower case) and a NUL. 0, or LK_ESYSTEM and nothing written. */
 int lk__random_uuid(char uuid[LK__UUID_SIZE]);
 
 #endif

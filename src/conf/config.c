@@ -47,10 +47,12 @@ struct option {
 	int64_t most;
 };
 
+/* clang-format off */
 #define LK__OPTION(name, NAME, kind, value, least, most, description)                            \
 	{{#name, "LOCKKEEPER_" #NAME, TYPE_##kind, value, RANGE_##kind(least, most),             \
 	  description},                                                                          \
 	 KIND_##kind, offsetof(struct lk_config, name), least, most},
+/* clang-format on */
 static const struct option options[] = {
 #include "conf/options.def"
 };
@@ -248,8 +250,7 @@ static int set_password_file(lk_config *config, const struct option *option, con
 static int set_option(lk_config *config, const char *name, const char *value, lk_error *error);
 
 /* The query may set what has no place of its own in a URL, and reads no files for secrets. */
-static int set_query_option(lk_config *config, const struct lk__url_option *given,
-			    lk_error *error)
+static int set_query_option(lk_config *config, const struct lk__url_option *given, lk_error *error)
 {
 	static const char *const refused[] = {"url", "username", "password", "password_file"};
 	const struct option *option = option_find(given->name);
@@ -357,8 +358,7 @@ struct lk_config *lk__config_copy(const struct lk_config *config)
 int lk_config_set(lk_config *config, const char *name, const char *value, lk_error *error)
 {
 	if (!config || !name || !value)
-		return lk__fail(error, LK_EINVAL, "lk_config_set: %s is NULL",
-				!config ? "config" : !name ? "name" : "value");
+		return lk__fail(error, LK_EINVAL, "lk_config_set: config, name or value is NULL");
 	lk_config copy;
 	if (config_copy_to(&copy, config) != 0)
 		return no_memory(error);
@@ -425,7 +425,8 @@ const lk_option_info *lk_option_at(size_t index)
 int lk__config_check(const struct lk_config *config, lk_error *error)
 {
 	if (config->scheme == LK__SCHEME_NONE)
-		return lk__fail(error, LK_EINVAL, "url: no node is named (set url or LOCKKEEPER_URL)");
+		return lk__fail(error, LK_EINVAL,
+				"url: no node is named (set url or LOCKKEEPER_URL)");
 	if (*config->username && !*config->password)
 		return lk__fail(error, LK_EINVAL, "username: set without a password");
 	if (!*config->tls_cert_file != !*config->tls_key_file)

@@ -19,7 +19,7 @@ enum lk__scheme { LK__SCHEME_NONE, LK__SCHEME_TCP, LK__SCHEME_TLS, LK__SCHEME_UN
 #define LK__MEMBER_FILE(name) char *name;
 #define LK__MEMBER_SECRET(name) char *name;
 #define LK__MEMBER_URL(name) char *name; /* as shown: without secrets */
-#define LK__OPTION(name, environment, kind, default_value, least, most, description) \
+#define LK__OPTION(name, environment, kind, default_value, least, most, description)               \
 	LK__MEMBER_##kind(name)
 
 struct lk_config {

@@ -13,7 +13,10 @@ void lk__text_wipe(char *text);
  */
 const char *lk__text_number(const char *text, int64_t *number_out);
 
-/* Writes the text for a message: at most `size` - 1 bytes, control bytes as '?', "..." at the end when cut. */
+/*
+ * Writes the text for a message: at most `size` - 1 bytes, control bytes as '?', "..." at the end
+ * when it was cut.
+ */
 void lk__text_quote(char *quoted, int size, const char *text);
 
 #endif

@@ -29,7 +29,7 @@ struct lk__url {
 	char *user;
 	char *password;
 	char *database;
-	char *shown; /* the URL with the password as *** */
+	char *shown;                                        /* the URL with the password as *** */
 	struct lk__url_option options[LK__URL_OPTIONS_MAX]; /* of the query, in order */
 	int option_count;
 };

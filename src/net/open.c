@@ -44,8 +44,8 @@ static int fail_connect(struct opening *opening, int status)
 		return lk__fail(opening->error, LK_ECANCELLED, "connect to %s: cancelled",
 				opening->node);
 	int code = status == -EMFILE || status == -ENFILE || status == -ENOBUFS ? LK_ESYSTEM
-		   : status == -ENOMEM                                         ? LK_ENOMEM
-									       : LK_EUNREACHABLE;
+		   : status == -ENOMEM                                          ? LK_ENOMEM
+										: LK_EUNREACHABLE;
 	return lk__fail_errno(opening->error, code, -status, "connect to %s", opening->node);
 }
 
@@ -154,7 +154,8 @@ int lk__stream_open(struct lk__stream **stream_out, const struct lk_config *conf
 	int status = 0;
 	name_node(&opening);
 	if (config->scheme == LK__SCHEME_TLS)
-		return lk__fail(error, LK_ETLS, "connect to %s: no TLS in this build", opening.node);
+		return lk__fail(error, LK_ETLS, "connect to %s: no TLS in this build",
+				opening.node);
 	if (config->scheme == LK__SCHEME_UNIX) {
 		fd = connect_unix(&opening);
 		if (fd < 0)

@@ -27,8 +27,8 @@ struct lk__stream_ops {
 struct lk__stream {
 	const struct lk__stream_ops *ops;
 	int fd;
-	short wants;   /* what to poll for when reading would block: POLLIN, for TLS also POLLOUT */
-	int buffered;  /* TLS: decrypted bytes wait inside, poll would not tell; read again */
+	short wants;  /* what to poll for when reading would block: POLLIN, for TLS also POLLOUT */
+	int buffered; /* TLS: decrypted bytes wait inside, poll would not tell; read again */
 };
 
 /*

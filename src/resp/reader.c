@@ -11,9 +11,9 @@ struct lk__reader {
 	redisReader *hiredis;
 	redisReplyObjectFunctions functions; /* hiredis' own, but for arrays */
 	redisReplyObjectFunctions *inner;
-	size_t taken;      /* bytes of the value under way that hiredis has parsed */
-	size_t elements;   /* of all its arrays so far */
-	bool begun;        /* a byte has come on this stream */
+	size_t taken;        /* bytes of the value under way that hiredis has parsed */
+	size_t elements;     /* of all its arrays so far */
+	bool begun;          /* a byte has come on this stream */
 	unsigned char first; /* that byte: strangers are known by it */
 	const char *refused; /* the limit that was exceeded */
 	char error[160];

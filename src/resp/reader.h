@@ -14,10 +14,10 @@
 
 #include <lockkeeper/error.h>
 
-#define LK__REPLY_ELEMENTS_MAX 65536        /* in all arrays of one value together */
-#define LK__REPLY_BYTES_MAX (4 << 20)       /* of one value, or of values not yet taken */
-#define LK__REPLY_LINE_MAX 65536            /* of a status, an error or a number */
-#define LK__REPLY_DEPTH_MAX 7               /* arrays in arrays */
+#define LK__REPLY_ELEMENTS_MAX 65536  /* in all arrays of one value together */
+#define LK__REPLY_BYTES_MAX (4 << 20) /* of one value, or of values not yet taken */
+#define LK__REPLY_LINE_MAX 65536      /* of a status, an error or a number */
+#define LK__REPLY_DEPTH_MAX 7         /* arrays in arrays */
 
 struct lk__reader;
 

@@ -32,26 +32,26 @@ int check_take_failures(void);
 void check_clear_error(void);
 int check_code(int got, int wanted, const char *call, const char *file, int line);
 
-#define check(condition)                                                                         \
-	do {                                                                                     \
-		if (!(condition))                                                                \
-			check_fail(__FILE__, __LINE__, "%s", #condition);                        \
+#define check(condition)                                                                           \
+	do {                                                                                       \
+		if (!(condition))                                                                  \
+			check_fail(__FILE__, __LINE__, "%s", #condition);                          \
 	} while (0)
 
 /* Two integers; both are shown when the comparison fails. */
-#define check_int(left, operator, right)                                                         \
-	do {                                                                                     \
-		long long check_left = (left), check_right = (right);                            \
-		if (!(check_left operator check_right))                                          \
-			check_fail(__FILE__, __LINE__, "%s %s %s: %lld, %lld", #left, #operator, \
-				   #right, check_left, check_right);                             \
+#define check_int(left, operator, right)                                                           \
+	do {                                                                                       \
+		long long check_left = (left), check_right = (right);                              \
+		if (!(check_left operator check_right))                                            \
+			check_fail(__FILE__, __LINE__, "%s %s %s: %lld, %lld", #left, #operator,   \
+				   #right, check_left, check_right);                               \
 	} while (0)
 
 /*
  * The call must answer `wanted`; a call that fails must have put its code and a text into `err`,
  * and `call` must pass &err. The answer is the macro's value.
  */
-#define expect(wanted, call)                                                                     \
+#define expect(wanted, call)                                                                       \
 	(check_clear_error(), check_code((call), (wanted), #call, __FILE__, __LINE__))
 
 #endif

@@ -49,12 +49,14 @@ static void run_server(const struct server *server, pid_t parent)
 	char port[16], log[96];
 	snprintf(port, sizeof(port), "%d", server->port);
 	snprintf(log, sizeof(log), "%s/log", server->folder);
+	/* clang-format off */
 	const char *line[SERVER_ARGUMENTS_MAX * 2] = {
 		"redis-server", "--port", port, "--bind", "127.0.0.1", "-::1",
 		"--unixsocket", server->socket, "--dir", server->folder, "--logfile", log,
 		"--save", "", "--appendonly", "no", "--daemonize", "no",
 		"--enable-debug-command", "local",
 	};
+	/* clang-format on */
 	size_t count = 0;
 	while (line[count])
 		count++;

@@ -232,10 +232,12 @@ static int client_ping(const struct command *command, struct answer *answer, lk_
 	return lk_client_ping(handle_client(command), error);
 }
 
+/* clang-format off */
 #define STATS(X)                                                                                 \
 	X(acquires) X(reentries) X(handovers) X(wire_grants) X(releases) X(busy) X(timeouts)     \
 	X(cancels) X(failures) X(lost) X(renewals) X(take_backs) X(commands) X(resent)           \
 	X(connects) X(disconnects) X(messages) X(held) X(waiting)
+/* clang-format on */
 
 static int client_stats(const struct command *command, struct answer *answer, lk_error *error)
 {
@@ -345,17 +347,10 @@ static const struct {
 	const char *verb;
 	int (*run)(const struct command *command, struct answer *answer, lk_error *error);
 } client_verbs[] = {
-	{"open", client_open},
-	{"close", client_close},
-	{"free", client_free},
-	{"ping", client_ping},
-	{"stats", client_stats},
-	{"events", client_events},
-	{"event", client_event},
-	{"cancel", cancel_now},
-	{"reset", cancel_reset},
-	{"fork", client_fork},
-	{"end", thread_end},
+	{"open", client_open},   {"close", client_close}, {"free", client_free},
+	{"ping", client_ping},   {"stats", client_stats}, {"events", client_events},
+	{"event", client_event}, {"cancel", cancel_now},  {"reset", cancel_reset},
+	{"fork", client_fork},   {"end", thread_end},
 };
 
 void call_run(const struct command *command, struct answer *answer)

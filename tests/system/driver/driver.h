@@ -6,8 +6,8 @@
  *   <id> <thread> <verb> key=value …        values are %XX-encoded
  *
  * and runs each on the named thread, made at first use; "-" is the reading thread itself. Commands
- * of one thread run in turn. Each is answered by one line of JSON with its id, when it is done. Only
- * the public interface of the library is used.
+ * of one thread run in turn. Each is answered by one line of JSON with its id, when it is done.
+ * Only the public interface of the library is used.
  */
 #ifndef DRIVER_H
 #define DRIVER_H

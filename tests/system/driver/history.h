@@ -13,11 +13,11 @@
 
 enum history_phase {
 	HISTORY_UNFINISHED = 0,
-	HISTORY_INVOKE = 1,         /* an acquire begins */
-	HISTORY_GRANTED = 2,        /* it returned 0; deadline_ns is the grant's */
-	HISTORY_FAILED = 3,         /* it returned an error: code */
-	HISTORY_RELEASE = 4,        /* a release begins; deadline_ns is the last one known */
-	HISTORY_RELEASED = 5,       /* it returned: code */
+	HISTORY_INVOKE = 1,   /* an acquire begins */
+	HISTORY_GRANTED = 2,  /* it returned 0; deadline_ns is the grant's */
+	HISTORY_FAILED = 3,   /* it returned an error: code */
+	HISTORY_RELEASE = 4,  /* a release begins; deadline_ns is the last one known */
+	HISTORY_RELEASED = 5, /* it returned: code */
 };
 
 struct history_record {
@@ -25,10 +25,10 @@ struct history_record {
 	int64_t deadline_ns; /* likewise; 0: none known */
 	uint32_t process;
 	uint32_t thread;
-	uint32_t attempt;    /* of this thread, from 0 */
-	uint32_t lock;       /* number of the lock's name */
+	uint32_t attempt; /* of this thread, from 0 */
+	uint32_t lock;    /* number of the lock's name */
 	int32_t code;
-	uint32_t run;        /* which stress command */
+	uint32_t run; /* which stress command */
 	char spare[20];
 	_Atomic uint32_t phase;
 };
@@ -44,7 +44,7 @@ struct history {
 /* Makes the file with room for `capacity` records. 0 or -1. */
 int history_open(struct history *history, const char *path, size_t capacity);
 void history_close(struct history *history);
-/* Appends; beyond the capacity it drops the record and counts on, which history_overflowed tells. */
+/* Appends; beyond the capacity it drops the record, which history_overflowed tells. */
 void history_add(struct history *history, const struct history_record *record,
 		 enum history_phase phase);
 int history_overflowed(const struct history *history);

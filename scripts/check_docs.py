@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""The generated pages are fresh, every public function has a comment with "Since", and links lead
+somewhere. usage: check_docs.py BUILD
+"""
+from __future__ import annotations
+
+import pathlib
+import re
+import sys
+
+import make_docs
+from tree import ROOT, files, finish, name
+
+DECLARATION = re.compile(r"(/\*(?:(?!\*/).)*\*/)?\s*^LK_API\b[^;(]*?\b(lk_\w+)\s*\(",
+                         re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)[^)]*\)")
+
+
+def stale(build: pathlib.Path) -> list[str]:
+    problems = []
+    for page, text in make_docs.pages(build).items():
+        path = ROOT / "docs" / page
+        if not path.is_file() or path.read_text() != text:
+            problems.append(f"docs/{page}: not what the library's tables say (make docs)")
+    return problems
+
+
+def undocumented(path: pathlib.Path) -> list[str]:
+    return [f"{name(path)}: {function} has no comment that says since when"
+            for comment, function in DECLARATION.findall(path.read_text())
+            if not re.search(r"Since\s+(\*\s+)?\d", comment)]
+
+
+def dead_links(path: pathlib.Path) -> list[str]:
+    return [f"{name(path)}: leads nowhere: {target}" for target in LINK.findall(path.read_text())
+            if not (path.parent / target).exists()]
+
+
+def main() -> None:
+    pages = sorted(ROOT.glob("*.md")) + files(".md", under=("docs", "bench", "tests"))
+    headers = files(".h", under=("include",))
+    problems = stale(pathlib.Path(sys.argv[1]))
+    for header in headers:
+        problems += undocumented(header)
+    for page in pages:
+        problems += dead_links(page)
+    finish(problems, f"{len(headers)} headers, {len(pages)} pages")
+
+
+main()

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""The Lua scripts: valid for Lua 5.1, clean for luacheck, and known to a server by our SHA-1.
+
+usage: check_scripts.py BUILD
+"""
+from __future__ import annotations
+
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+from tree import files, finish, name
+
+SERVER_START_S = 10
+
+
+def lint(path: pathlib.Path) -> list[str]:
+    commands = [["luac5.1", "-p", str(path)]]
+    if shutil.which("luacheck"):
+        commands.append(["luacheck", "-q", "--std", "lua51", "--read-globals", "redis", "cjson",
+                         "struct", "--globals", "KEYS", "ARGV", "--max-line-length", "100",
+                         str(path)])
+    problems = []
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            problems.append(f"{name(path)}: {command[0]}:\n{done.stdout}{done.stderr}")
+    return problems
+
+
+def embedded(build: pathlib.Path) -> dict[str, tuple[str, str]]:
+    """Name → SHA-1 and text, as the C table has them."""
+    table = (build / "src/scripts.c").read_text()
+    rows = re.findall(r'\{"(\w+)", (\d+), "([0-9a-f]{40})",\n((?:\t".*"\n?)+)\}', table)
+    scripts = {}
+    for title, size, sha1, lines in rows:
+        text = "".join(re.findall(r'^\t"(.*)"$', lines, re.MULTILINE))
+        text = re.sub(r"\\(.)", lambda match: {"n": "\n"}.get(match[1], match[1]), text)
+        assert len(text.encode()) == int(size), title
+        scripts[title] = (sha1, text)
+    return scripts
+
+
+def script_load(path: pathlib.Path, text: str) -> str:
+    """What the server answers: the SHA-1, or its error."""
+    with socket.socket(socket.AF_UNIX) as link:
+        link.connect(str(path))
+        body = text.encode()
+        link.sendall(b"*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n$%d\r\n%s\r\n" % (len(body), body))
+        answer = link.makefile("r")
+        first = answer.readline().strip()
+        return answer.readline().strip() if first.startswith("$") else first
+
+
+def loaded(scripts: dict[str, tuple[str, str]]) -> list[str]:
+    with tempfile.TemporaryDirectory(prefix="lk-") as folder:
+        path = pathlib.Path(folder) / "socket"
+        server = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", str(path),
+                                   "--save", "", "--dir", folder], stdout=subprocess.DEVNULL)
+        try:
+            end = time.monotonic() + SERVER_START_S
+            while not path.exists():
+                if time.monotonic() > end or server.poll() is not None:
+                    return ["redis-server does not start"]
+                time.sleep(0.01)
+            return [f"{title}: the server's SHA-1 is {answer}, ours {sha1}"
+                    for title, (sha1, text) in scripts.items()
+                    if (answer := script_load(path, text)) != sha1]
+        finally:
+            server.kill()
+            server.wait()
+
+
+def main() -> None:
+    sources = files(".lua", under=("src",))
+    problems = [problem for path in sources for problem in lint(path)]
+    scripts = embedded(pathlib.Path(sys.argv[1]))
+    wanted = {f"{path.parent.name}_{path.stem}" for path in sources}
+    if set(scripts) != wanted:
+        problems.append(f"embedded: {sorted(scripts)}; in src/: {sorted(wanted)}")
+    problems += loaded(scripts)
+    finish(problems, f"{len(scripts)} scripts")
+
+
+main()

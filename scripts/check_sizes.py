@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Functions of at most 70 lines, files of at most 800, lines of at most 100 columns.
+
+Tables (.def) have a row a line, as long as it is.
+"""
+from __future__ import annotations
+
+import ast
+import pathlib
+import statistics
+import subprocess
+
+from tree import files, finish, name
+
+FUNCTION_LINES, FILE_LINES, COLUMNS = 70, 800, 100
+
+
+def c_functions(paths: list[pathlib.Path]):
+    """(file, name, lines) of each function, by universal-ctags."""
+    tags = subprocess.run(["ctags", "-f", "-", "--languages=C", "--langmap=C:.c.h", "--kinds-C=f",
+                           "--fields=ne", "-L", "-"], input="\n".join(map(str, paths)),
+                          capture_output=True, text=True, check=True).stdout
+    for row in tags.splitlines():
+        title, path, *rest = row.split("\t")
+        fields = dict(field.split(":", 1) for field in rest if ":" in field)
+        yield pathlib.Path(path), title, int(fields["end"]) - int(fields["line"]) + 1
+
+
+def python_functions(path: pathlib.Path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield path, node.name, node.end_lineno - node.lineno + 1
+
+
+def long_lines(path: pathlib.Path) -> list[str]:
+    rows = path.read_text().splitlines()
+    problems = [f"{name(path)}:{number}: {len(row.expandtabs(8))} columns"
+                for number, row in enumerate(rows, 1) if len(row.expandtabs(8)) > COLUMNS]
+    if len(rows) > FILE_LINES:
+        problems.append(f"{name(path)}: {len(rows)} lines")
+    return problems
+
+
+def main() -> None:
+    c_files, python_files = files(".c", ".h"), files(".py")
+    functions = list(c_functions(c_files))
+    sizes = sorted(lines for _, _, lines in functions)
+    for path in python_files:
+        functions += python_functions(path)
+    problems = [f"{name(path)}: {title} has {lines} lines"
+                for path, title, lines in functions if lines > FUNCTION_LINES]
+    for path in c_files + python_files + files(".lua", ".sh"):
+        problems += long_lines(path)
+    finish(problems, f"{len(sizes)} C functions: median {statistics.median(sizes):.0f}, "
+           f"p90 {sizes[len(sizes) * 9 // 10]}, longest {sizes[-1]} lines; "
+           f"{len(c_files)} C files, longest "
+           f"{max(len(path.read_text().splitlines()) for path in c_files)} lines")
+
+
+main()
