@@ -1,0 +1,86 @@
+#include "child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "guard.h"
+
+/* Ignored by ours, so that a background group may write to the terminal and a closed pipe is an
+ * error; SIGCHLD must not be ignored, or there is no status to wait for. */
+static const int changed[] = {SIGTTIN, SIGTTOU, SIGPIPE, SIGCHLD};
+#define CHANGED_COUNT (sizeof(changed) / sizeof(changed[0]))
+
+static struct sigaction saved[CHANGED_COUNT];
+
+void child_save_signals(void)
+{
+	for (size_t i = 0; i < CHANGED_COUNT; i++) {
+		struct sigaction action = {.sa_handler = SIG_IGN};
+		if (changed[i] == SIGCHLD)
+			action.sa_handler = SIG_DFL;
+		sigaction(changed[i], &action, &saved[i]);
+	}
+}
+
+static void signals_restore(const sigset_t *mask)
+{
+	for (size_t i = 0; i < CHANGED_COUNT; i++)
+		sigaction(changed[i], &saved[i], NULL);
+	sigprocmask(SIG_SETMASK, mask, NULL);
+}
+
+static int environment_fill(const struct guard_page *page)
+{
+	char deadline[24];
+	snprintf(deadline, sizeof(deadline), "%" PRId64, page->deadline_ns / NS_PER_MS);
+	return setenv("LOCKKEEPER_NAME", page->name, 1) ||
+	       setenv("LOCKKEEPER_OWNER", page->owner, 1) ||
+	       setenv("LOCKKEEPER_DEADLINE_MS", deadline, 1);
+}
+
+/* In the child: executes, or writes errno to `failure` and ends. */
+__attribute__((noreturn)) static void child_become(const struct guard_page *page, pid_t parent,
+						   int failure)
+{
+	/* The job's group may be gone already; then a group of its own is as good. */
+	if (setpgid(0, page->join_group))
+		setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() == parent && environment_fill(page) == 0) {
+		signals_restore(&page->mask);
+		execvp(page->argv[0], page->argv);
+	}
+	int reason = errno;
+	ssize_t written = write(failure, &reason, sizeof(reason));
+	(void)written;
+	_exit(127);
+}
+
+int child_start(const struct guard_page *page, pid_t *pid_out)
+{
+	int failure[2], reason = 0;
+	if (pipe2(failure, O_CLOEXEC))
+		return errno;
+	pid_t parent = getpid(), child = fork();
+	if (child == 0)
+		child_become(page, parent, failure[1]);
+	int fork_errno = errno;
+	close(failure[1]);
+	if (child > 0 && read(failure[0], &reason, sizeof(reason)) != sizeof(reason))
+		reason = 0;
+	close(failure[0]);
+	if (child < 0)
+		return fork_errno;
+	if (reason)
+		waitpid(child, NULL, 0);
+	*pid_out = child;
+	return reason;
+}

@@ -1,0 +1,191 @@
+/* lockkeeper ls and show: which locks there are, and who holds them. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands.h"
+#include "escape.h"
+#include "exit_code.h"
+#include "inspect_json.h"
+#include "message.h"
+#include "session.h"
+
+const struct option_row json_options[] = {
+	{OPTION_JSON, "json", NULL, "print JSON"},
+	{0, NULL, NULL, NULL},
+};
+
+/* One holder of one lock: a line of the list. SCAN may show a lock twice, so they are collected,
+ * sorted, and printed once. */
+struct line {
+	json_t *lock;    /* shared by the holders of a lock */
+	char *name, *field;
+	size_t name_size, field_size;
+	int64_t hold_count, ttl_ms;
+};
+
+struct list {
+	struct line *lines;
+	size_t count, room;
+};
+
+static void *bytes_copy(const void *bytes, size_t size)
+{
+	char *copy = malloc(size + 1);
+	if (copy) {
+		memcpy(copy, bytes, size);
+		copy[size] = '\0';
+	}
+	return copy;
+}
+
+static int list_append(struct list *list, const lk_lock_info *info, const lk_holder *holder,
+		       json_t *lock)
+{
+	if (list->count == list->room) {
+		size_t room = list->room ? 2 * list->room : 64;
+		struct line *lines = realloc(list->lines, room * sizeof(*lines));
+		if (!lines)
+			return -1;
+		list->lines = lines;
+		list->room = room;
+	}
+	struct line *line = &list->lines[list->count++];
+	*line = (struct line){json_incref(lock),
+			      bytes_copy(info->name, info->name_size),
+			      bytes_copy(holder->field, holder->field_size),
+			      info->name_size,
+			      holder->field_size,
+			      holder->hold_count,
+			      info->ttl_ms};
+	return line->name && line->field ? 0 : -1;
+}
+
+static void list_free(struct list *list)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		json_decref(list->lines[i].lock);
+		free(list->lines[i].name);
+		free(list->lines[i].field);
+	}
+	free(list->lines);
+}
+
+static int bytes_compare(const char *left, size_t left_size, const char *right, size_t right_size)
+{
+	int order = memcmp(left, right, left_size < right_size ? left_size : right_size);
+	return order ? order : (left_size > right_size) - (left_size < right_size);
+}
+
+static int line_compare(const void *left, const void *right)
+{
+	const struct line *a = left, *b = right;
+	int order = bytes_compare(a->name, a->name_size, b->name, b->name_size);
+	return order ? order : bytes_compare(a->field, a->field_size, b->field, b->field_size);
+}
+
+static int list_read(struct list *list, lk_client *client, const char *pattern, int json)
+{
+	lk_error error = {0};
+	lk_lock_info info;
+	lk_scan *scan = NULL;
+	int failed = 0, result = lk_scan_new(&scan, client, pattern, &error);
+	while (result == 0 && !failed && (result = lk_scan_next(scan, &info, &error)) == 1) {
+		json_t *lock = json ? inspect_json(&info) : NULL;
+		failed = json && !lock;
+		for (size_t i = 0; i < info.holder_count && !failed; i++)
+			failed = list_append(list, &info, &info.holders[i], lock);
+		json_decref(lock);
+		result = 0;
+	}
+	lk_scan_free(scan);
+	if (result < 0)
+		return trouble_library(&error);
+	return failed ? trouble("out of memory") : 0;
+}
+
+static void line_print(const struct line *line)
+{
+	escape_print(stdout, line->name, line->name_size);
+	putchar('\t');
+	escape_print(stdout, line->field, line->field_size);
+	printf("\t%" PRId64 "\t%" PRId64 "\n", line->hold_count, line->ttl_ms);
+}
+
+static int same_name(const struct line *a, const struct line *b)
+{
+	return bytes_compare(a->name, a->name_size, b->name, b->name_size) == 0;
+}
+
+static int list_print(const struct list *list, int json)
+{
+	json_t *array = json ? json_array() : NULL;
+	if (!json)
+		puts("NAME\tHOLDER\tHOLDS\tTTL_MS");
+	for (size_t i = 0; i < list->count; i++) {
+		const struct line *line = &list->lines[i], *before = line - (i > 0);
+		if (json && (i == 0 || !same_name(line, before)))
+			json_array_append(array, line->lock);
+		else if (!json && (i == 0 || line_compare(line, before) != 0))
+			line_print(line);
+	}
+	return json ? inspect_json_print(array) : output_finish();
+}
+
+int cmd_ls(const struct command *command, int argc, char **argv)
+{
+	struct session session;
+	struct list list = {NULL, 0, 0};
+	int json = 0;
+	int result = session_begin(&session, command, argc, argv, take_flag, &json, 0, 1);
+	if (result)
+		return -1 - result;
+	int code = session_open(&session);
+	if (code == 0)
+		code = list_read(&list, session.client, session.argv[0], json);
+	if (code == 0) {
+		if (list.count > 0)
+			qsort(list.lines, list.count, sizeof(*list.lines), line_compare);
+		code = list_print(&list, json);
+	}
+	list_free(&list);
+	return session_end(&session, code);
+}
+
+static int info_print(const lk_lock_info *info)
+{
+	fputs("name: ", stdout);
+	escape_print(stdout, info->name, info->name_size);
+	printf("\ntype: %s\nstate: %s\n", info->type, info->holder_count ? "locked" : "free");
+	for (size_t i = 0; i < info->holder_count; i++) {
+		fputs("holder: ", stdout);
+		escape_print(stdout, info->holders[i].field, info->holders[i].field_size);
+		printf("\nholds: %" PRId64 "\n", info->holders[i].hold_count);
+	}
+	if (info->holder_count)
+		printf("ttl_ms: %" PRId64 "\n", info->ttl_ms);
+	printf("waiting clients: %" PRId64 "\n", info->waiting_clients);
+	return output_finish();
+}
+
+int cmd_show(const struct command *command, int argc, char **argv)
+{
+	struct session session;
+	lk_error error = {0};
+	lk_lock_info info;
+	lk_scan *scan = NULL;
+	int json = 0;
+	int result = session_begin(&session, command, argc, argv, take_flag, &json, 1, 1);
+	if (result)
+		return -1 - result;
+	const char *name = session.argv[0];
+	int code = *name ? session_open(&session) : trouble("NAME is empty");
+	if (code == 0 && (lk_scan_new(&scan, session.client, NULL, &error) ||
+			  lk_scan_show(scan, name, strlen(name), &info, &error)))
+		code = trouble_library(&error);
+	else if (code == 0)
+		code = json ? inspect_json_print(inspect_json(&info)) : info_print(&info);
+	lk_scan_free(scan);
+	return session_end(&session, code);
+}

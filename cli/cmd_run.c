@@ -1,0 +1,161 @@
+/* lockkeeper run: options, and what follows from them; keeper.c does the work. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands.h"
+#include "connect.h"
+#include "exit_code.h"
+#include "keeper.h"
+#include "message.h"
+#include "signals.h"
+
+#define GRACE_DEFAULT_MS INT64_C(5000)
+
+const struct option_row run_options[] = {
+	{'n', "nonblock", NULL, "fail when another owner holds the lock, instead of waiting"},
+	{'w', "wait", "WAIT", "wait for the lock at most so long"},
+	{'E', "conflict-exit-code", "CODE", "exit with CODE, not 124, when it is not acquired"},
+	{'l', "lease", "LEASE", "lease of the lock, renewed while COMMAND runs (default 30)"},
+	{'k', "kill-after", "GRACE", "time from SIGNAL to SIGKILL (default min(5, LEASE/3))"},
+	{'s', "signal", "SIGNAL", "signal that ends COMMAND before the lease does (default TERM)"},
+	{'c', "command", "STRING", "run STRING by the shell, instead of COMMAND"},
+	{'v', "verbose", NULL, "tell what happens"},
+	{0, NULL, NULL, NULL},
+};
+
+struct run_state {
+	struct keeper_options keep;
+	int nonblock;
+	int has_wait;
+	int has_grace;
+	const char *shell_line;
+};
+
+static int signal_take(const char *value, int *number_out)
+{
+	int number = signal_parse(value);
+	if (number < 0)
+		return trouble("option -s: '%s' is not a signal", value);
+	*number_out = number;
+	return 0;
+}
+
+static int run_take(void *context, int id, const char *value)
+{
+	struct run_state *state = context;
+	switch (id) {
+	case 'n':
+		state->nonblock = 1;
+		return 0;
+	case 'w':
+		state->has_wait = 1;
+		return option_duration(id, value, 0, LK_WAIT_MAX_MS, &state->keep.wait_ms);
+	case 'E':
+		return option_number(id, value, 0, 255, &state->keep.conflict_code);
+	case 'l':
+		return option_duration(id, value, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS,
+				       &state->keep.lease_ms);
+	case 'k':
+		state->has_grace = 1;
+		return option_duration(id, value, 0, LK_LEASE_MAX_MS, &state->keep.grace_ms);
+	case 's':
+		return signal_take(value, &state->keep.end_signal);
+	case 'c':
+		state->shell_line = value;
+		return 0;
+	default:
+		state->keep.verbose = 1;
+		return 0;
+	}
+}
+
+/* The lease is the watchdog's: either -l sets it, or it is what the client is configured to. */
+static int lease_settle(struct run_state *state, lk_config *config)
+{
+	char text[24];
+	lk_error error = {0};
+	if (state->keep.lease_ms == 0) {
+		if (lk_config_get(config, "watchdog_ms", text, sizeof(text)) < 0)
+			return trouble("the library has no option watchdog_ms");
+		state->keep.lease_ms = atoll(text);
+	} else {
+		snprintf(text, sizeof(text), "%" PRId64, state->keep.lease_ms);
+		if (lk_config_set(config, "watchdog_ms", text, &error))
+			return trouble_library(&error);
+	}
+	int64_t lease_ms = state->keep.lease_ms;
+	if (!state->has_grace)
+		state->keep.grace_ms =
+			lease_ms / 3 < GRACE_DEFAULT_MS ? lease_ms / 3 : GRACE_DEFAULT_MS;
+	if (state->keep.grace_ms > lease_ms / 2)
+		return trouble("option -k: %" PRId64 " ms is more than half of the lease of "
+			       "%" PRId64 " ms: there would be no time left to renew it",
+			       state->keep.grace_ms, lease_ms);
+	return 0;
+}
+
+/* Finds NAME and the command among the operands; -c may also stand behind NAME, as with flock(1). */
+static int operands_settle(const struct command *command, struct run_state *state, int argc,
+			   char **argv)
+{
+	static const char *shell[4];
+	if (argc < 1)
+		return usage_error(command, "NAME is missing");
+	state->keep.name = argv[0];
+	if (argv[0][0] == '\0')
+		return usage_error(command, "NAME is empty");
+	char **rest = argv + 1;
+	if (!state->shell_line && rest[0] && strcmp(rest[0], "-c") == 0) {
+		if (!rest[1])
+			return usage_error(command, "option -c needs a value");
+		state->shell_line = rest[1];
+		rest += 2;
+	} else if (rest[0] && strcmp(rest[0], "--") == 0) {
+		rest++;
+	}
+	if (state->shell_line && rest[0])
+		return usage_error(command, "COMMAND and -c exclude each other");
+	if (!state->shell_line && !rest[0])
+		return usage_error(command, "COMMAND is missing");
+	shell[0] = "/bin/sh";
+	shell[1] = "-c";
+	shell[2] = state->shell_line;
+	state->keep.argv = state->shell_line ? (char *const *)(void *)shell : rest;
+	return 0;
+}
+
+static int run_settle(const struct command *command, struct run_state *state, lk_config *config,
+		      int argc, char **argv)
+{
+	int code = operands_settle(command, state, argc, argv);
+	if (code == 0 && state->nonblock && state->has_wait)
+		code = usage_error(command, "-n and -w exclude each other");
+	if (state->nonblock)
+		state->keep.wait_ms = 0;
+	if (code == 0)
+		code = lease_settle(state, config);
+	if (code == 0)
+		code = config_settle(config);
+	/* After the configuration has been read: the command must not see our secrets. */
+	return code ? code : environment_drop_secrets();
+}
+
+int cmd_run(const struct command *command, int argc, char **argv)
+{
+	lk_error error = {0};
+	lk_config *config;
+	struct run_state state = {.keep = {.wait_ms = KEEPER_WAIT_FOREVER,
+					   .conflict_code = EXIT_NOT_ACQUIRED,
+					   .end_signal = SIGTERM}};
+	if (lk_config_new(&config, &error))
+		return trouble_library(&error);
+	int first = options_parse(command, argc, argv, config, run_take, &state);
+	int code = first < 0 ? -1 - first
+			     : run_settle(command, &state, config, argc - first, argv + first);
+	if (code == 0 && first >= 0)
+		code = keeper_run(config, &state.keep);
+	lk_config_free(config);
+	return code;
+}

@@ -1,0 +1,24 @@
+/* The commands: each is one row of the table in main.c, and one file (or one of a family). */
+#ifndef CLI_COMMANDS_H
+#define CLI_COMMANDS_H
+
+#include "options.h"
+
+extern const struct option_row run_options[];
+extern const struct option_row lock_options[];
+extern const struct option_row extend_options[];
+extern const struct option_row json_options[];
+extern const struct option_row break_options[];
+extern const struct option_row server_options[];
+
+int cmd_run(const struct command *command, int argc, char **argv);
+int cmd_lock(const struct command *command, int argc, char **argv);
+int cmd_unlock(const struct command *command, int argc, char **argv);
+int cmd_extend(const struct command *command, int argc, char **argv);
+int cmd_ls(const struct command *command, int argc, char **argv);
+int cmd_show(const struct command *command, int argc, char **argv);
+int cmd_break(const struct command *command, int argc, char **argv);
+int cmd_server(const struct command *command, int argc, char **argv);
+int cmd_completion(const struct command *command, int argc, char **argv);
+
+#endif

@@ -1,0 +1,139 @@
+#include "connect.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "message.h"
+#include "server.h"
+
+#define OPTION_NAME_SIZE 64 /* longer than any option's name */
+
+static const lk_option_info *option_find(const char *name, size_t size)
+{
+	for (size_t i = 0; i < lk_option_count(); i++) {
+		const lk_option_info *row = lk_option_at(i);
+		if (strlen(row->name) == size && memcmp(row->name, name, size) == 0)
+			return row;
+	}
+	return NULL;
+}
+
+static int option_is_secret(const char *name, size_t size)
+{
+	const lk_option_info *row = option_find(name, size);
+	return row && strcmp(row->type, "secret") == 0;
+}
+
+void url_find_password(const char *url, size_t *head_out, size_t *secret_out)
+{
+	*secret_out = 0;
+	const char *authority = strstr(url, "://");
+	authority = authority ? authority + 3 : url;
+	/* A path of a unix socket begins with a slash; so no "@" after one is of the authority. */
+	const char *end = authority + strcspn(authority, "/?#");
+	const char *at = memrchr(authority, '@', (size_t)(end - authority));
+	const char *colon = at ? memchr(authority, ':', (size_t)(at - authority)) : NULL;
+	*head_out = strlen(url);
+	if (!colon)
+		return;
+	*head_out = (size_t)(colon - url);
+	*secret_out = (size_t)(at - colon);
+}
+
+/* 1 when the query of the URL sets a secret option. */
+static int url_query_has_secret(const char *url)
+{
+	const char *next = strchr(url, '?');
+	while (next) {
+		const char *name = next + 1;
+		if (option_is_secret(name, strcspn(name, "=&")))
+			return 1;
+		next = strchr(name, '&');
+	}
+	return 0;
+}
+
+static int secret_refuse(const char *what)
+{
+	return trouble("%s: an argument list can be read by everybody on this machine; set "
+		       "LOCKKEEPER_PASSWORD, or -o password_file=FILE",
+		       what);
+}
+
+int config_assign_url(lk_config *config, const char *url)
+{
+	lk_error error = {0};
+	size_t head, secret;
+	url_find_password(url, &head, &secret);
+	/* A colon with nothing behind it is no secret. */
+	if (secret > 1 || url_query_has_secret(url))
+		return secret_refuse("a password in the URL");
+	return lk_config_set(config, "url", url, &error) ? trouble_library(&error) : 0;
+}
+
+int config_assign(lk_config *config, const char *assignment)
+{
+	lk_error error = {0};
+	char name[OPTION_NAME_SIZE];
+	size_t size = strcspn(assignment, "=");
+	if (assignment[size] != '=' || size == 0 || size >= sizeof(name))
+		return trouble("option -o: NAME=VALUE is wanted");
+	memcpy(name, assignment, size);
+	name[size] = '\0';
+	if (option_is_secret(name, size))
+		return secret_refuse(name);
+	if (strcmp(name, "url") == 0)
+		return config_assign_url(config, assignment + size + 1);
+	return lk_config_set(config, name, assignment + size + 1, &error) ? trouble_library(&error)
+									   : 0;
+}
+
+int config_settle(lk_config *config)
+{
+	char url[8]; /* only whether there is one */
+	lk_error error = {0};
+	if (lk_config_get(config, "url", url, sizeof(url)) > 0)
+		return 0;
+	struct server_place place;
+	int code = server_locate(&place);
+	if (code == 0)
+		code = server_ensure(&place);
+	if (code)
+		return code;
+	return lk_config_set(config, "url", place.url, &error) ? trouble_library(&error) : 0;
+}
+
+int client_open(const lk_config *config, lk_client **client_out)
+{
+	lk_error error = {0};
+	return lk_client_new(client_out, config, &error) ? trouble_library(&error) : 0;
+}
+
+int environment_drop_secrets(void)
+{
+	for (size_t i = 0; i < lk_option_count(); i++) {
+		const lk_option_info *row = lk_option_at(i);
+		if (row->environment && strcmp(row->type, "secret") == 0)
+			unsetenv(row->environment);
+	}
+	const char *url = getenv("LOCKKEEPER_URL");
+	size_t head, secret;
+	if (!url)
+		return 0;
+	/* Not unset: the child's own lockkeeper would go to another server and find no lock. */
+	if (url_query_has_secret(url))
+		return setenv("LOCKKEEPER_URL", "removed:password-in-query", 1)
+			       ? trouble_errno(errno, "cannot change the environment")
+			       : 0;
+	url_find_password(url, &head, &secret);
+	if (secret == 0)
+		return 0;
+	char *clean;
+	if (asprintf(&clean, "%.*s%s", (int)head, url, url + head + secret) < 0)
+		return trouble_errno(ENOMEM, "cannot change the environment");
+	int result = setenv("LOCKKEEPER_URL", clean, 1);
+	free(clean);
+	return result ? trouble_errno(errno, "cannot change the environment") : 0;
+}

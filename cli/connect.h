@@ -1,0 +1,29 @@
+/* From options and environment to a client. */
+#ifndef CLI_CONNECT_H
+#define CLI_CONNECT_H
+
+#include <lockkeeper.h>
+
+/* Sets what `-o name=value` says; secrets are refused, for everybody can read argument lists.
+ * 0, or EXIT_TROUBLE (said). */
+int config_assign(lk_config *config, const char *assignment);
+
+/* Sets the URL; one with a password in it is refused. 0, or EXIT_TROUBLE (said). */
+int config_assign_url(lk_config *config, const char *url);
+
+/* Where no server is named, starts the private one if need be, and names it.
+ * 0, or EXIT_TROUBLE (said). */
+int config_settle(lk_config *config);
+
+/* Makes a client, after config_settle(). 0, or EXIT_TROUBLE (said). */
+int client_open(const lk_config *config, lk_client **client_out);
+
+/* The length of the part of `url` before a password ("unix://user") in `*head_out`, and of the
+ * password with its colon in `*secret_out`: 0 when there is none. */
+void url_find_password(const char *url, size_t *head_out, size_t *secret_out);
+
+/* Takes the secrets out of the environment, for the child: variables of secret options, and the
+ * password in LOCKKEEPER_URL. 0, or EXIT_TROUBLE (said). */
+int environment_drop_secrets(void);
+
+#endif

@@ -1,0 +1,14 @@
+/* What the command exits with: timeout(1)'s codes, and one of ours for a lock that was lost. */
+#ifndef CLI_EXIT_CODE_H
+#define CLI_EXIT_CODE_H
+
+enum exit_code {
+	EXIT_LOST = 123,           /* the lock was lost while the command ran; not the owner */
+	EXIT_NOT_ACQUIRED = 124,   /* another owner holds the lock */
+	EXIT_TROUBLE = 125,        /* wrong use, no answer from the server, our own failure */
+	EXIT_CANNOT_EXECUTE = 126, /* the command was found and cannot be executed */
+	EXIT_NOT_FOUND = 127,      /* the command was not found */
+	EXIT_SIGNAL_BASE = 128,    /* added to the number of the signal that ended it */
+};
+
+#endif

@@ -1,0 +1,212 @@
+#include "front.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "exit_code.h"
+#include "message.h"
+#include "tree.h"
+
+enum front_order { FRONT_STOP, FRONT_DIE };
+
+struct front_message {
+	int type;
+	int number;
+};
+
+struct front_self {
+	pid_t keeper;
+	int fd, signals, terminal;
+	int die_of;
+	int was_foreground;
+};
+
+/* The keeper is in a background group, where stopping by terminal output must not reach it. */
+static int keeper_settle(struct front *front, pid_t front_pid, int fd)
+{
+	*front = (struct front){front_pid, getpgrp(), fd};
+	setpgid(0, 0);
+	prctl(PR_SET_NAME, "lk-keeper");
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	return getppid() == front_pid ? 0 : EXIT_TROUBLE;
+}
+
+/* 1 when the command has got the signal as well: from the terminal, or from one of the command's
+ * own processes that signalled the whole group (vim does so to suspend itself). */
+static int is_shared(const struct front_self *self, const struct signalfd_siginfo *info)
+{
+	if (info->ssi_code == SI_KERNEL)
+		return 1;
+	pid_t sender = (pid_t)info->ssi_pid;
+	return info->ssi_code == SI_USER && getpgid(sender) == getpgrp() &&
+	       tree_contains(self->keeper, sender);
+}
+
+static void signal_relay(const struct front_self *self, const struct signalfd_siginfo *info)
+{
+	int number = (int)info->ssi_signo;
+	union sigval value = {.sival_int = is_shared(self, info)};
+	if (sigqueue(self->keeper, number, value))
+		kill(self->keeper, number);
+}
+
+/* Stops by the signal's default action; where the kernel ignores that (an orphaned group, which no
+ * shell would wake), the front goes on. */
+static void stop_here(int number)
+{
+	sigset_t one;
+	struct sigaction saved, action = {.sa_handler = SIG_DFL};
+	if (number == SIGSTOP)
+		number = SIGTSTP;
+	sigemptyset(&one);
+	sigaddset(&one, number);
+	sigaction(number, &action, &saved);
+	sigprocmask(SIG_BLOCK, &one, NULL);
+	raise(number);
+	sigprocmask(SIG_UNBLOCK, &one, NULL);
+	sigprocmask(SIG_BLOCK, &one, NULL);
+	sigaction(number, &saved, NULL);
+}
+
+/* 1 while the keeper, or the guard that inherited its end, is there. */
+static int orders_read(struct front_self *self, int flags)
+{
+	struct front_message order;
+	ssize_t got = recv(self->fd, &order, sizeof(order), flags);
+	if (got < 0 && errno == EINTR)
+		return 1;
+	if (got != (ssize_t)sizeof(order))
+		return 0;
+	if (order.type == FRONT_STOP)
+		stop_here(order.number);
+	else
+		self->die_of = order.number;
+	return 1;
+}
+
+/* An interactive shell that was killed cannot give the terminal back. */
+static void terminal_restore(const struct front_self *self)
+{
+	pid_t now = tcgetpgrp(self->terminal);
+	if (self->was_foreground && now > 0 && now != getpgrp() && kill(-now, 0) &&
+	    errno == ESRCH)
+		tcsetpgrp(self->terminal, getpgrp());
+}
+
+__attribute__((noreturn)) static void front_exit(struct front_self *self, int status)
+{
+	if (!WIFEXITED(status)) {
+		/* The guard now ends the command; its end of the socket closes with it. */
+		while (orders_read(self, 0)) {
+		}
+		message("the keeper of the lock was killed; the command was ended");
+	} else {
+		while (self->die_of == 0 && orders_read(self, MSG_DONTWAIT)) {
+		}
+	}
+	terminal_restore(self);
+	if (self->die_of) {
+		sigset_t one;
+		sigemptyset(&one);
+		sigaddset(&one, self->die_of);
+		signal(self->die_of, SIG_DFL);
+		raise(self->die_of);
+		sigprocmask(SIG_UNBLOCK, &one, NULL);
+		_exit(EXIT_SIGNAL_BASE + self->die_of);
+	}
+	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_LOST);
+}
+
+static void signals_read(struct front_self *self)
+{
+	struct signalfd_siginfo info;
+	int status;
+	if (read(self->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
+		return;
+	if (info.ssi_signo != SIGCHLD)
+		signal_relay(self, &info);
+	else if (waitpid(self->keeper, &status, WNOHANG) == self->keeper)
+		front_exit(self, status);
+}
+
+__attribute__((noreturn)) static void front_serve(struct front_self *self)
+{
+	int open = 1;
+	for (;;) {
+		struct pollfd ready[] = {
+			{self->signals, POLLIN, 0},
+			{open ? self->fd : -1, POLLIN, 0},
+		};
+		if (poll(ready, 2, -1) < 0)
+			continue;
+		if (ready[0].revents)
+			signals_read(self);
+		if (open && ready[1].revents)
+			open = orders_read(self, MSG_DONTWAIT);
+	}
+}
+
+static int front_settle(struct front_self *self, const sigset_t *relayed)
+{
+	sigset_t set = *relayed;
+	sigaddset(&set, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	self->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	self->was_foreground = tcgetpgrp(self->terminal) == getpgrp();
+	return self->signals < 0 ? trouble_errno(errno, "cannot watch signals") : 0;
+}
+
+int front_split(struct front *front_out, const sigset_t *relayed)
+{
+	struct front_self self = {.terminal = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY)};
+	int pair[2];
+	*front_out = (struct front){0, 0, -1};
+	if (self.terminal < 0)
+		return 0;
+	if (front_settle(&self, relayed))
+		return EXIT_TROUBLE;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+		return trouble_errno(errno, "cannot make a socket");
+	pid_t front = getpid();
+	self.fd = pair[0];
+	self.keeper = fork();
+	if (self.keeper < 0)
+		return trouble_errno(errno, "cannot fork");
+	if (self.keeper > 0) {
+		close(pair[1]);
+		front_serve(&self);
+	}
+	close(pair[0]);
+	close(self.signals);
+	close(self.terminal);
+	return keeper_settle(front_out, front, pair[1]);
+}
+
+static void front_send(const struct front *front, enum front_order order, int number)
+{
+	struct front_message message = {(int)order, number};
+	if (front->fd >= 0)
+		send(front->fd, &message, sizeof(message), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void front_stop(const struct front *front, int number)
+{
+	front_send(front, FRONT_STOP, number);
+}
+
+void front_finish(const struct front *front, int number)
+{
+	if (front->fd < 0)
+		return;
+	if (number)
+		front_send(front, FRONT_DIE, number);
+	if (getppid() == front->pid)
+		kill(front->pid, SIGCONT);
+}

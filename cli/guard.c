@@ -1,0 +1,303 @@
+#include "guard.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "child.h"
+#include "message.h"
+#include "tree.h"
+
+/* Between two rounds of SIGKILL. */
+#define ROUND_NS (2 * NS_PER_MS)
+
+enum guard_state { GUARD_IDLE, GUARD_RUNNING, GUARD_SIGNALLED, GUARD_KILLING, GUARD_DONE };
+
+struct guard_self {
+	const struct guard_page *page;
+	enum guard_state state;
+	int fd;           /* to the keeper; -1 once it is gone */
+	int timer, child_signals;
+	pid_t child;
+	int child_ended;
+	int child_status;
+	int64_t kill_ns;  /* when SIGNALLED: the time of SIGKILL */
+};
+
+static int64_t deadline_read(const struct guard_self *self)
+{
+	return __atomic_load_n(&self->page->deadline_ns, __ATOMIC_ACQUIRE);
+}
+
+static void report(const struct guard_self *self, enum guard_report type, int value)
+{
+	struct guard_message message = {(int)type, value};
+	if (self->fd >= 0)
+		send(self->fd, &message, sizeof(message), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* 1 while the command has a group of its own; when it has been reaped its number may be reused. */
+static int owns_group(const struct guard_self *self)
+{
+	return self->page->join_group == 0 && !self->child_ended;
+}
+
+/* To the group: at once where it is ours alone, else to those of our descendants that are in it,
+ * and to the command itself, which may have left it (an interactive shell does). */
+static void group_signal(const struct guard_self *self, int number)
+{
+	if (owns_group(self)) {
+		kill(-self->child, number);
+		return;
+	}
+	pid_t group = self->page->join_group ? self->page->join_group : self->child;
+	if (!self->child_ended && getpgid(self->child) != group)
+		kill(self->child, number);
+	tree_signal(getpid(), group, number);
+}
+
+/* To all: the group first, for that is one call and cannot be outrun. */
+static void all_signal(const struct guard_self *self, int number)
+{
+	if (owns_group(self) && number == SIGKILL)
+		kill(-self->child, number);
+	if (tree_signal(getpid(), 0, number) < 0 && !self->child_ended)
+		kill(owns_group(self) ? -self->child : self->child, number);
+}
+
+static void kill_begin(struct guard_self *self)
+{
+	self->state = GUARD_KILLING;
+	all_signal(self, SIGKILL);
+}
+
+static void end_begin(struct guard_self *self)
+{
+	int64_t now_ns = clock_now_ns(), last_ns = deadline_read(self) - self->page->slack_ns;
+	self->kill_ns = now_ns + self->page->grace_ns;
+	if (self->kill_ns > last_ns)
+		self->kill_ns = last_ns;
+	if (self->kill_ns <= now_ns) {
+		kill_begin(self);
+		return;
+	}
+	self->state = GUARD_SIGNALLED;
+	all_signal(self, self->page->end_signal);
+	all_signal(self, SIGCONT);
+}
+
+static void child_begin(struct guard_self *self)
+{
+	int reason = child_start(self->page, &self->child);
+	if (reason) {
+		report(self, GUARD_FAILED, reason);
+		self->state = GUARD_DONE;
+		return;
+	}
+	self->state = GUARD_RUNNING;
+	report(self, GUARD_STARTED, self->child);
+}
+
+static void order_take(struct guard_self *self, const struct guard_message *order)
+{
+	int runs = self->state == GUARD_RUNNING || self->state == GUARD_SIGNALLED;
+	if (order->type == GUARD_START && self->state == GUARD_IDLE)
+		child_begin(self);
+	else if (order->type == GUARD_FORWARD && runs)
+		group_signal(self, order->value);
+	else if (order->type == GUARD_END && self->state == GUARD_RUNNING)
+		end_begin(self);
+	else if (order->type == GUARD_KILL && runs)
+		kill_begin(self);
+}
+
+static void orders_read(struct guard_self *self)
+{
+	struct guard_message order;
+	ssize_t got = recv(self->fd, &order, sizeof(order), MSG_DONTWAIT);
+	if (got == (ssize_t)sizeof(order)) {
+		order_take(self, &order);
+	} else if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
+		close(self->fd);
+		self->fd = -1;
+		if (self->state == GUARD_IDLE)
+			self->state = GUARD_DONE;
+		else if (self->state == GUARD_RUNNING)
+			end_begin(self);
+	}
+}
+
+static void child_changed(struct guard_self *self, int status)
+{
+	if (WIFSTOPPED(status)) {
+		report(self, GUARD_STOPPED, WSTOPSIG(status));
+	} else if (!WIFCONTINUED(status)) {
+		self->child_ended = 1;
+		self->child_status = status;
+		if (self->state == GUARD_RUNNING)
+			self->state = GUARD_DONE;
+	}
+}
+
+/* Reaps whatever ended: the command, and orphans that came to us. */
+static void children_reap(struct guard_self *self)
+{
+	struct signalfd_siginfo info;
+	int status;
+	pid_t pid;
+	while (read(self->child_signals, &info, sizeof(info)) > 0) {
+	}
+	while (self->state != GUARD_DONE &&
+	       (pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
+		if (pid == self->child)
+			child_changed(self, status);
+	}
+	if ((self->state == GUARD_SIGNALLED || self->state == GUARD_KILLING) &&
+	    self->child_ended && tree_count(getpid()) <= 0)
+		self->state = GUARD_DONE;
+}
+
+static void time_passed(struct guard_self *self)
+{
+	int64_t now_ns = clock_now_ns();
+	const struct guard_page *page = self->page;
+	if (self->state == GUARD_RUNNING &&
+	    now_ns >= deadline_read(self) - page->slack_ns - page->grace_ns) {
+		report(self, GUARD_ENDING, 0);
+		end_begin(self);
+	} else if (self->state == GUARD_SIGNALLED && now_ns >= self->kill_ns) {
+		kill_begin(self);
+	} else if (self->state == GUARD_KILLING) {
+		all_signal(self, SIGKILL);
+	}
+}
+
+/* The timer runs through suspend: poll's own time-out does not. */
+static void timer_set(const struct guard_self *self)
+{
+	int64_t at_ns = 0;
+	if (self->state == GUARD_RUNNING)
+		at_ns = deadline_read(self) - self->page->slack_ns - self->page->grace_ns;
+	else if (self->state == GUARD_SIGNALLED)
+		at_ns = self->kill_ns;
+	else if (self->state == GUARD_KILLING)
+		at_ns = clock_now_ns() + ROUND_NS;
+	/* An instant of 0 or less would disarm it. */
+	struct itimerspec when = {.it_value = clock_timespec(at_ns > 0 ? at_ns : 1)};
+	if (self->state == GUARD_IDLE)
+		when.it_value = (struct timespec){0, 0};
+	timerfd_settime(self->timer, TFD_TIMER_ABSTIME, &when, NULL);
+}
+
+static void guard_turn(struct guard_self *self)
+{
+	uint64_t expirations;
+	timer_set(self);
+	struct pollfd ready[] = {
+		{self->timer, POLLIN, 0},
+		{self->child_signals, POLLIN, 0},
+		{self->fd, POLLIN, 0},
+	};
+	if (poll(ready, sizeof(ready) / sizeof(ready[0]), -1) < 0)
+		return;
+	if (ready[0].revents && read(self->timer, &expirations, sizeof(expirations)) < 0)
+		return;
+	time_passed(self);
+	if (ready[1].revents || self->state == GUARD_KILLING)
+		children_reap(self);
+	if (ready[2].revents && self->state != GUARD_DONE)
+		orders_read(self);
+}
+
+/* Out of reach: a group of its own, and every signal blocked that can be. */
+static int guard_settle(struct guard_self *self)
+{
+	sigset_t all;
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	setpgid(0, 0);
+	prctl(PR_SET_NAME, "lk-guard");
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1))
+		return trouble_errno(errno, "guard: cannot become a subreaper");
+	self->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+	sigemptyset(&all);
+	sigaddset(&all, SIGCHLD);
+	self->child_signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (self->timer < 0 || self->child_signals < 0)
+		return trouble_errno(errno, "guard: no descriptor");
+	return 0;
+}
+
+int guard_main(int fd, const struct guard_page *page)
+{
+	struct guard_self self = {.page = page, .fd = fd, .state = GUARD_IDLE};
+	int code = guard_settle(&self);
+	while (code == 0 && self.state != GUARD_DONE)
+		guard_turn(&self);
+	if (self.child_ended)
+		report(&self, GUARD_ENDED, self.child_status);
+	return code;
+}
+
+int guard_prepare(struct guard *guard_out)
+{
+	void *page = mmap(NULL, sizeof(*guard_out->page), PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (page == MAP_FAILED)
+		return trouble_errno(errno, "cannot map the guard's page");
+	*guard_out = (struct guard){.fd = -1, .page = page};
+	return 0;
+}
+
+int guard_start(struct guard *guard)
+{
+	int pair[2];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+		return trouble_errno(errno, "cannot make a socket for the guard");
+	guard->pid = fork();
+	if (guard->pid < 0)
+		return trouble_errno(errno, "cannot fork the guard");
+	if (guard->pid == 0) {
+		close(pair[0]);
+		_exit(guard_main(pair[1], guard->page));
+	}
+	close(pair[1]);
+	guard->fd = pair[0];
+	return 0;
+}
+
+void guard_send(const struct guard *guard, enum guard_order order, int value)
+{
+	struct guard_message message = {(int)order, value};
+	send(guard->fd, &message, sizeof(message), MSG_NOSIGNAL);
+}
+
+int guard_read(const struct guard *guard, struct guard_message *message_out)
+{
+	ssize_t got = recv(guard->fd, message_out, sizeof(*message_out), MSG_DONTWAIT);
+	if (got == (ssize_t)sizeof(*message_out))
+		return 1;
+	return got < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
+}
+
+void guard_publish(const struct guard *guard, int64_t deadline_ns)
+{
+	__atomic_store_n(&guard->page->deadline_ns, deadline_ns, __ATOMIC_RELEASE);
+}
+
+void guard_end(struct guard *guard)
+{
+	if (guard->pid <= 0)
+		return;
+	close(guard->fd);
+	while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR) {
+	}
+}

@@ -1,0 +1,16 @@
+/* Locks as JSON. Bytes that are UTF-8 are strings; others stand in hexadecimal, under the same
+ * name with "_hex", for JSON knows no other strings. */
+#ifndef CLI_INSPECT_JSON_H
+#define CLI_INSPECT_JSON_H
+
+#include <jansson.h>
+
+#include <lockkeeper/inspect.h>
+
+/* One lock as an object, or NULL when out of memory. */
+json_t *inspect_json(const lk_lock_info *info);
+
+/* Prints the value to stdout and frees it; 0, or EXIT_TROUBLE (said; a NULL value too). */
+int inspect_json_print(json_t *value);
+
+#endif

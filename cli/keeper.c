@@ -1,0 +1,342 @@
+#include "keeper.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "child.h"
+#include "clock.h"
+#include "connect.h"
+#include "exit_code.h"
+#include "front.h"
+#include "guard.h"
+#include "message.h"
+#include "relay.h"
+#include "signals.h"
+#include "tree.h"
+
+/* What is left between the last SIGKILL and the end of the lease, to find and end the rest. */
+#define SLACK_MIN_MS 10
+#define SLACK_MAX_MS 500
+
+/* How long the deadline in the guard's page may lag behind, at most. */
+#define REFRESH_MAX_MS 1000
+
+struct keeper {
+	const struct keeper_options *options;
+	struct front front;
+	struct guard guard;
+	lk_client *client;
+	lk_lock *lock;
+	lk_cancel *cancel;
+	int started;       /* the command runs, or ran */
+	int ended;         /* nothing runs any more */
+	int guard_died;
+	int exec_errno;
+	int status;        /* the command's wait status */
+	int lost;          /* the lock was lost, or about to be, while the command ran */
+};
+
+static int64_t slack_ms(int64_t lease_ms)
+{
+	int64_t slack = lease_ms / 10;
+	return slack < SLACK_MIN_MS ? SLACK_MIN_MS : slack > SLACK_MAX_MS ? SLACK_MAX_MS : slack;
+}
+
+static int guard_fill(struct keeper *keeper, const sigset_t *mask)
+{
+	const struct keeper_options *options = keeper->options;
+	int code = guard_prepare(&keeper->guard);
+	if (code)
+		return code;
+	struct guard_page *page = keeper->guard.page;
+	page->grace_ns = options->grace_ms * NS_PER_MS;
+	page->slack_ns = slack_ms(options->lease_ms) * NS_PER_MS;
+	page->end_signal = options->end_signal;
+	page->join_group = keeper->front.group;
+	page->argv = options->argv;
+	page->name = options->name;
+	page->mask = *mask;
+	return guard_start(&keeper->guard);
+}
+
+static int acquire_once(struct keeper *keeper, int64_t wait_ms, lk_error *error)
+{
+	lk_acquire_options acquire = LK_ACQUIRE_OPTIONS_INIT;
+	acquire.cancel = keeper->cancel;
+	acquire.margin_ms = keeper->options->grace_ms + slack_ms(keeper->options->lease_ms);
+	if (wait_ms == KEEPER_WAIT_FOREVER)
+		return lk_lock_acquire(keeper->lock, &acquire, error);
+	if (wait_ms == 0)
+		return lk_lock_try(keeper->lock, &acquire, error);
+	return lk_lock_acquire_within(keeper->lock, wait_ms, &acquire, error);
+}
+
+/* The job was suspended while it waited: it has left the line. Returns when it goes on; 0, or -1
+ * when it was ended instead. */
+static int suspend(struct keeper *keeper)
+{
+	struct relay_signal taken = {0, 0};
+	front_stop(&keeper->front, SIGTSTP);
+	while (taken.number != SIGCONT) {
+		struct pollfd ready[] = {{relay_fd(), POLLIN, 0}, {keeper->front.fd, 0, 0}};
+		if (relay_read(&taken))
+			continue;
+		if (relay_cause() != SIGTSTP || (poll(ready, 2, -1) > 0 && ready[1].revents))
+			return -1;
+	}
+	relay_resume();
+	lk_cancel_reset(keeper->cancel);
+	return 0;
+}
+
+static int acquire_fail(struct keeper *keeper, const lk_error *error)
+{
+	int number = relay_cause();
+	if (error->code == LK_ECANCELLED && number) {
+		front_finish(&keeper->front, number == SIGINT ? number : 0);
+		return EXIT_SIGNAL_BASE + (number == SIGTSTP ? SIGHUP : number);
+	}
+	if (error->code != LK_EBUSY && error->code != LK_ETIMEDOUT)
+		return trouble_library(error);
+	/* As flock(1): a conflict is an answer, not a failure; the exit code tells of it. */
+	if (keeper->options->verbose)
+		message("%s", error->message);
+	return keeper->options->conflict_code;
+}
+
+/* 0 with the lock held, else an exit code. */
+static int acquire(struct keeper *keeper)
+{
+	lk_error error = {0};
+	int64_t wait_ms = keeper->options->wait_ms, began_ns = clock_now_ns();
+	for (;;) {
+		int64_t waited_ms = (clock_now_ns() - began_ns) / NS_PER_MS;
+		int64_t left_ms = wait_ms <= 0 ? wait_ms : wait_ms > waited_ms ? wait_ms - waited_ms : 0;
+		int result = acquire_once(keeper, left_ms, &error);
+		if (result == 0)
+			break;
+		if (result != LK_ECANCELLED || relay_cause() != SIGTSTP || suspend(keeper))
+			return acquire_fail(keeper, &error);
+	}
+	if (keeper->options->verbose)
+		message("acquired %s after %" PRId64 " ms", keeper->options->name,
+			(clock_now_ns() - began_ns) / NS_PER_MS);
+	return 0;
+}
+
+/* Copies the deadline into the guard's page; a hold that is lost has none. */
+static void deadline_refresh(struct keeper *keeper)
+{
+	int64_t deadline_ns;
+	lk_error error = {0};
+	if (lk_lock_deadline_ns(keeper->lock, NULL, &deadline_ns, &error) == 0) {
+		guard_publish(&keeper->guard, deadline_ns);
+	} else if (!keeper->lost) {
+		keeper->lost = 1;
+		message("%s", error.message);
+		guard_send(&keeper->guard, GUARD_KILL, 0);
+	}
+}
+
+static void events_read(struct keeper *keeper)
+{
+	lk_event event;
+	while (lk_event_wait(keeper->client, &event, 0, NULL, NULL) == 1) {
+		if (event.type == LK_EVENT_AT_RISK && keeper->options->verbose)
+			message("the lease of %s is about to end", keeper->options->name);
+	}
+	deadline_refresh(keeper);
+}
+
+static void signals_read(struct keeper *keeper)
+{
+	struct relay_signal taken;
+	while (relay_read(&taken)) {
+		if (!taken.shared || !keeper->started)
+			guard_send(&keeper->guard, GUARD_FORWARD, taken.number);
+	}
+}
+
+/* The guard was killed, and the command by the kernel with it; what it left has come to us. */
+static void guard_lost(struct keeper *keeper)
+{
+	keeper->guard_died = 1;
+	keeper->ended = 1;
+	message("the guard was killed; the command is ended");
+	while (tree_signal(getpid(), 0, SIGKILL) > 0) {
+		while (waitpid(-1, NULL, WNOHANG) > 0) {
+		}
+		poll(NULL, 0, 1);
+	}
+}
+
+static void report_take(struct keeper *keeper, const struct guard_message *report)
+{
+	switch (report->type) {
+	case GUARD_STARTED:
+		keeper->started = 1;
+		break;
+	case GUARD_FAILED:
+		keeper->exec_errno = report->value;
+		keeper->ended = 1;
+		break;
+	case GUARD_STOPPED:
+		front_stop(&keeper->front, report->value);
+		break;
+	case GUARD_ENDING:
+		keeper->lost = 1;
+		message("the lease of %s cannot be kept: the command is ended",
+			keeper->options->name);
+		break;
+	case GUARD_ENDED:
+		keeper->status = report->value;
+		keeper->ended = 1;
+		break;
+	}
+}
+
+static void reports_read(struct keeper *keeper)
+{
+	struct guard_message report;
+	int got = 0;
+	while (!keeper->ended && (got = guard_read(&keeper->guard, &report)) == 1)
+		report_take(keeper, &report);
+	if (!keeper->ended && got < 0)
+		guard_lost(keeper);
+}
+
+/* The guard of the guard: one that is stopped, and should have ended all by now, is killed. */
+static void guard_check(struct keeper *keeper)
+{
+	const struct guard_page *page = keeper->guard.page;
+	if (!keeper->ended && clock_now_ns() > page->deadline_ns - page->slack_ns / 2)
+		kill(keeper->guard.pid, SIGKILL);
+}
+
+static void keep(struct keeper *keeper)
+{
+	int64_t turn_ms = keeper->options->lease_ms / 20;
+	if (turn_ms > REFRESH_MAX_MS)
+		turn_ms = REFRESH_MAX_MS;
+	int events = lk_event_fd(keeper->client, NULL);
+	guard_send(&keeper->guard, GUARD_START, 0);
+	while (!keeper->ended) {
+		struct pollfd ready[] = {
+			{keeper->guard.fd, POLLIN, 0},
+			{relay_fd(), POLLIN, 0},
+			{events, POLLIN, 0},
+			{keeper->front.fd, 0, 0},
+		};
+		if (poll(ready, 4, (int)turn_ms) < 0 && errno != EINTR)
+			break;
+		events_read(keeper);
+		reports_read(keeper);
+		signals_read(keeper);
+		if (ready[3].revents) {
+			/* The front was killed: nobody waits for the command any more. */
+			guard_send(&keeper->guard, GUARD_END, 0);
+			keeper->front.fd = -1;
+		}
+		guard_check(keeper);
+	}
+}
+
+static void release(struct keeper *keeper)
+{
+	lk_error error = {0};
+	relay_set_phase(RELAY_RELEASING);
+	int result = lk_lock_release(keeper->lock, NULL, &error);
+	if (result == 0 || keeper->lost)
+		return;
+	message("%s", error.message);
+	if (result == LK_ELOST || result == LK_ENOTOWNER)
+		keeper->lost = keeper->started;
+	else
+		message("whether %s was released is unknown: it may stay locked for %" PRId64 " ms",
+			keeper->options->name, keeper->options->lease_ms);
+}
+
+static int exit_code(const struct keeper *keeper)
+{
+	if (keeper->exec_errno) {
+		trouble_errno(keeper->exec_errno, "cannot execute %s", keeper->options->argv[0]);
+		return keeper->exec_errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE;
+	}
+	if (keeper->guard_died)
+		return EXIT_TROUBLE;
+	if (keeper->lost)
+		return EXIT_LOST;
+	if (!WIFSIGNALED(keeper->status))
+		return WEXITSTATUS(keeper->status);
+	if (keeper->options->verbose)
+		message("the command was ended by SIG%s", signal_name(WTERMSIG(keeper->status)));
+	front_finish(&keeper->front, WTERMSIG(keeper->status) == SIGINT ? SIGINT : 0);
+	return EXIT_SIGNAL_BASE + WTERMSIG(keeper->status);
+}
+
+/* With the lock held: runs the command, and releases. */
+static int work(struct keeper *keeper)
+{
+	lk_error error = {0};
+	struct guard_page *page = keeper->guard.page;
+	if (lk_lock_deadline_ns(keeper->lock, NULL, &page->deadline_ns, &error) ||
+	    lk_lock_export(keeper->lock, NULL, page->owner, sizeof(page->owner), &error))
+		return trouble_library(&error);
+	relay_set_phase(RELAY_RUNNING);
+	relay_resume(); /* a suspension that came too late for the wait is meant for the command */
+	if (relay_cause()) {
+		/* The grant was faster than the cancel: it goes back unused. */
+		release(keeper);
+		front_finish(&keeper->front, relay_cause() == SIGINT ? SIGINT : 0);
+		return EXIT_SIGNAL_BASE + relay_cause();
+	}
+	keep(keeper);
+	release(keeper);
+	return exit_code(keeper);
+}
+
+static int keeper_serve(struct keeper *keeper, const lk_config *config, const sigset_t *relayed)
+{
+	lk_error error = {0};
+	const char *name = keeper->options->name;
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1))
+		return trouble_errno(errno, "cannot become a subreaper");
+	int code = client_open(config, &keeper->client);
+	if (code)
+		return code;
+	if (lk_cancel_new(&keeper->cancel, &error) ||
+	    lk_lock_new(&keeper->lock, keeper->client, name, strlen(name), &error))
+		return trouble_library(&error);
+	code = relay_begin(relayed, keeper->front.pid, keeper->cancel);
+	if (code == 0)
+		code = acquire(keeper);
+	return code ? code : work(keeper);
+}
+
+int keeper_run(const lk_config *config, const struct keeper_options *options)
+{
+	struct keeper keeper = {.options = options};
+	sigset_t relayed, mask;
+	relay_block(&relayed, &mask);
+	child_save_signals();
+	int code = front_split(&keeper.front, &relayed);
+	if (code == 0)
+		code = guard_fill(&keeper, &mask);
+	if (code == 0)
+		code = keeper_serve(&keeper, config, &relayed);
+	relay_set_phase(RELAY_RELEASING);
+	if (keeper.client)
+		lk_client_close(keeper.client, LK_CLOSE_RELEASE, NULL);
+	guard_end(&keeper.guard);
+	lk_lock_free(keeper.lock);
+	lk_client_free(keeper.client);
+	lk_cancel_free(keeper.cancel);
+	front_finish(&keeper.front, 0);
+	return code;
+}

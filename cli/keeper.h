@@ -1,0 +1,27 @@
+/*
+ * The keeper: takes the lock, has the guard run the command, keeps the lease while it runs, releases.
+ */
+#ifndef CLI_KEEPER_H
+#define CLI_KEEPER_H
+
+#include <stdint.h>
+
+#include <lockkeeper.h>
+
+#define KEEPER_WAIT_FOREVER INT64_C(-1)
+
+struct keeper_options {
+	int64_t wait_ms; /* KEEPER_WAIT_FOREVER, 0: ask once, else the limit */
+	int64_t lease_ms;
+	int64_t grace_ms;
+	int conflict_code; /* exit code when another owner holds the lock */
+	int end_signal;
+	int verbose;
+	const char *name;
+	char *const *argv;
+};
+
+/* Runs the command under the lock; returns the exit code of the program. */
+int keeper_run(const lk_config *config, const struct keeper_options *options);
+
+#endif

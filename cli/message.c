@@ -1,0 +1,91 @@
+#include "message.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "escape.h"
+#include "exit_code.h"
+
+/* Longer messages are cut: a name may have 64 KiB. */
+#define MESSAGE_SIZE 1024
+
+/* One write(2) a line, so that the lines of several processes do not mix. */
+static void message_write(const char *text, const char *reason)
+{
+	char *line = NULL;
+	size_t size = 0;
+	FILE *stream = open_memstream(&line, &size);
+	if (!stream)
+		return;
+	fputs("lockkeeper: ", stream);
+	escape_print(stream, text, strlen(text));
+	if (reason) {
+		fputs(": ", stream);
+		escape_print(stream, reason, strlen(reason));
+	}
+	fputc('\n', stream);
+	if (fclose(stream) == 0 && line) {
+		ssize_t written = write(STDERR_FILENO, line, size);
+		(void)written; /* there is nobody else to tell */
+	}
+	free(line);
+}
+
+static void message_format(const char *reason, const char *format, va_list arguments)
+{
+	char text[MESSAGE_SIZE];
+	vsnprintf(text, sizeof(text), format, arguments);
+	message_write(text, reason);
+}
+
+void message(const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	message_format(NULL, format, arguments);
+	va_end(arguments);
+}
+
+int trouble(const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	message_format(NULL, format, arguments);
+	va_end(arguments);
+	return EXIT_TROUBLE;
+}
+
+int trouble_errno(int system_errno, const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	message_format(strerror(system_errno), format, arguments);
+	va_end(arguments);
+	return EXIT_TROUBLE;
+}
+
+int trouble_library(const lk_error *error)
+{
+	message("%s", error->message[0] ? error->message : lk_error_text(error->code));
+	switch (error->code) {
+	case LK_ELOST:
+	case LK_ENOTOWNER:
+		return EXIT_LOST;
+	case LK_EBUSY:
+	case LK_ETIMEDOUT:
+		return EXIT_NOT_ACQUIRED;
+	default:
+		return EXIT_TROUBLE;
+	}
+}
+
+int output_finish(void)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return 0;
+	return trouble_errno(errno, "cannot write to stdout");
+}

@@ -1,0 +1,23 @@
+/* What the command says on stderr: one line a message, "lockkeeper: …", escaped. */
+#ifndef CLI_MESSAGE_H
+#define CLI_MESSAGE_H
+
+#include <lockkeeper/error.h>
+
+/* Says it, in one write. */
+__attribute__((format(printf, 1, 2))) void message(const char *format, ...);
+
+/* The same, and returns EXIT_TROUBLE. */
+__attribute__((format(printf, 1, 2))) int trouble(const char *format, ...);
+
+/* The same with the text of `system_errno` appended. */
+__attribute__((format(printf, 2, 3))) int trouble_errno(int system_errno, const char *format, ...);
+
+/* Says what a library call reported, and returns the exit code for it: EXIT_LOST for
+ * LK_ELOST and LK_ENOTOWNER, EXIT_NOT_ACQUIRED for LK_EBUSY and LK_ETIMEDOUT, else EXIT_TROUBLE. */
+int trouble_library(const lk_error *error);
+
+/* Flushes stdout; 0, or EXIT_TROUBLE (said) when not all of it could be written. */
+int output_finish(void);
+
+#endif

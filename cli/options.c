@@ -1,0 +1,182 @@
+#include "options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "connect.h"
+#include "duration.h"
+#include "exit_code.h"
+#include "message.h"
+
+const struct option_row common_options[] = {
+	{'o', "option", "NAME=VALUE", "set an option of the client"},
+	{OPTION_URL, "url", "URL", "the server, instead of LOCKKEEPER_URL"},
+	{'h', "help", NULL, "print this help"},
+	{0, NULL, NULL, NULL},
+};
+
+static size_t rows_append(const struct option_row **rows, size_t count,
+			  const struct option_row *table)
+{
+	for (; table && table->id && count < OPTIONS_MAX; table++)
+		rows[count++] = table;
+	return count;
+}
+
+static size_t rows_collect(const struct command *command, const struct option_row **rows)
+{
+	size_t count = rows_append(rows, 0, command->options);
+	return rows_append(rows, count, common_options);
+}
+
+/* What getopt_long() wants: "+" stops at the first operand, ":" tells a missing value apart. */
+static void getopt_fill(const struct option_row **rows, size_t count, int stops, char *letters,
+			struct option *longs)
+{
+	if (stops)
+		*letters++ = '+';
+	*letters++ = ':';
+	for (size_t i = 0; i < count; i++) {
+		longs[i] = (struct option){rows[i]->name,
+					   rows[i]->argument ? required_argument : no_argument,
+					   NULL, rows[i]->id};
+		if (rows[i]->id > 255)
+			continue;
+		*letters++ = (char)rows[i]->id;
+		if (rows[i]->argument)
+			*letters++ = ':';
+	}
+	*letters = '\0';
+	longs[count] = (struct option){NULL, 0, NULL, 0};
+}
+
+int usage_error(const struct command *command, const char *format, ...)
+{
+	char text[512];
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	return trouble("%s: %s (see lockkeeper %s --help)", command->name, text, command->name);
+}
+
+/* getopt leaves the culprit in optopt (a letter, or the id of a long option) or in argv. */
+static int option_refuse(const struct command *command, int result, char **argv)
+{
+	const char *reason = result == ':' ? "needs a value" : "is unknown, or takes no value";
+	if (optopt > 0 && optopt < 256)
+		return usage_error(command, "option -%c %s", optopt, reason);
+	return usage_error(command, "option %s %s", argv[optind - 1], reason);
+}
+
+/* The environment comes before the options, which prevail; but a variable that is wrong must not
+ * keep --help away. */
+static int environment_load(lk_config *config, int *loaded)
+{
+	lk_error error = {0};
+	if (*loaded)
+		return 0;
+	*loaded = 1;
+	return lk_config_load_environment(config, &error) ? trouble_library(&error) : 0;
+}
+
+static int option_take(lk_config *config, option_taker take, void *state, int id, int *loaded)
+{
+	int common = id == 'o' || id == OPTION_URL;
+	int code = common ? environment_load(config, loaded) : 0;
+	if (code)
+		return code;
+	switch (id) {
+	case 'o':
+		return config_assign(config, optarg);
+	case OPTION_URL:
+		return config_assign_url(config, optarg);
+	default:
+		return take(state, id, optarg);
+	}
+}
+
+int options_parse(const struct command *command, int argc, char **argv, lk_config *config,
+		  option_taker take, void *state)
+{
+	const struct option_row *rows[OPTIONS_MAX];
+	char letters[2 * OPTIONS_MAX + 3];
+	struct option longs[OPTIONS_MAX + 1];
+	getopt_fill(rows, rows_collect(command, rows), command->stops, letters, longs);
+	optind = 1;
+	opterr = 0;
+	int id, code, loaded = 0;
+	while ((id = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
+		if (id == 'h') {
+			usage_print(command);
+			return -1 - output_finish();
+		}
+		if (id == '?' || id == ':')
+			code = option_refuse(command, id, argv);
+		else
+			code = option_take(config, take, state, id, &loaded);
+		if (code)
+			return -1 - code;
+	}
+	code = environment_load(config, &loaded);
+	return code ? -1 - code : optind;
+}
+
+static void row_print(const struct option_row *row)
+{
+	char left[64];
+	int used = row->id < 256 ? snprintf(left, sizeof(left), "-%c, ", row->id)
+				 : snprintf(left, sizeof(left), "    ");
+	snprintf(left + used, sizeof(left) - (size_t)used, "--%s%s%s", row->name,
+		 row->argument ? " " : "", row->argument ? row->argument : "");
+	printf("  %-26s %s\n", left, row->help);
+}
+
+void usage_print(const struct command *command)
+{
+	const struct option_row *rows[OPTIONS_MAX];
+	size_t count = rows_collect(command, rows);
+	printf("usage: lockkeeper %s [OPTION…]%s%s\n%s\n\n", command->name,
+	       *command->operands ? " " : "", command->operands, command->summary);
+	for (size_t i = 0; i < count; i++)
+		row_print(rows[i]);
+}
+
+/* How an option with a value is called in a message. */
+static const char *option_shown(int id)
+{
+	static char shown[3] = "-?";
+	shown[1] = (char)id;
+	return shown;
+}
+
+int option_duration(int id, const char *value, int64_t least_ms, int64_t most_ms, int64_t *ms_out)
+{
+	int64_t ms = 0;
+	int result = duration_parse(value, &ms);
+	if (result == -EINVAL)
+		return trouble("option %s: '%s' is not a duration (seconds, or with ms, s, m, h, d)",
+			       option_shown(id), value);
+	if (result == -ERANGE || ms < least_ms || ms > most_ms)
+		return trouble("option %s: '%s' is not from %" PRId64 " ms to %" PRId64 " ms",
+			       option_shown(id), value, least_ms, most_ms);
+	*ms_out = ms;
+	return 0;
+}
+
+int option_number(int id, const char *value, int least, int most, int *number_out)
+{
+	char *end;
+	errno = 0;
+	long number = *value >= '0' && *value <= '9' ? strtol(value, &end, 10) : -1;
+	if (number < 0 || *end != '\0' || errno || number < least || number > most)
+		return trouble("option %s: '%s' is not a whole number from %d to %d",
+			       option_shown(id), value, least, most);
+	*number_out = (int)number;
+	return 0;
+}

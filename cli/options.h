@@ -1,0 +1,65 @@
+/*
+ * The tables of commands and options: what is parsed, what --help prints, and what the shell
+ * completes all come from them.
+ */
+#ifndef CLI_OPTIONS_H
+#define CLI_OPTIONS_H
+
+#include <stdint.h>
+
+#include <lockkeeper/config.h>
+
+/* Ids of options without a letter; those with one have the letter as id. */
+enum option_id { OPTION_URL = 256, OPTION_JSON, OPTION_YES, OPTION_FORCE };
+
+#define OPTIONS_MAX 24 /* rows of one command, the common ones included */
+
+struct option_row {
+	int id;               /* letter, or enum option_id; 0 ends a table */
+	const char *name;     /* long name */
+	const char *argument; /* what it is called in the usage; NULL: it takes none */
+	const char *help;
+};
+
+struct command {
+	const char *name;
+	const char *operands; /* as in the usage */
+	const char *words;    /* what the shell offers as operand, or "" */
+	const char *summary;
+	const struct option_row *options;
+	int stops; /* 1: options end at the first operand; what follows is another program's */
+	int (*run)(const struct command *command, int argc, char **argv);
+};
+
+/* All commands, ended by a row without a name. */
+extern const struct command commands[];
+
+/* The options that every command takes. */
+extern const struct option_row common_options[];
+
+/* Takes one option that is not common; 0, or an exit code when the value is wrong (said). */
+typedef int (*option_taker)(void *state, int id, const char *value);
+
+/*
+ * Parses the options, and moves the operands behind them (not with `stops`). Common options go
+ * into `config`, behind what the environment says, the others to `take`. Returns the index of the first operand; or, when the
+ * program should end now, -1 - exit code (after --help, or wrong use, which is said).
+ */
+int options_parse(const struct command *command, int argc, char **argv, lk_config *config,
+		  option_taker take, void *state);
+
+/* Says what is wrong with the use of a command, and returns EXIT_TROUBLE. */
+__attribute__((format(printf, 2, 3))) int usage_error(const struct command *command,
+						      const char *format, ...);
+
+/* Prints usage and options of one command to stdout. */
+void usage_print(const struct command *command);
+
+/* Reads a duration from `least_ms` to `most_ms`; 0, or EXIT_TROUBLE (said, naming the option). */
+int option_duration(int id, const char *value, int64_t least_ms, int64_t most_ms,
+		    int64_t *ms_out);
+
+/* Reads a whole number from `least` to `most`; 0, or EXIT_TROUBLE (said). */
+int option_number(int id, const char *value, int least, int most, int *number_out);
+
+#endif

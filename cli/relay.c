@@ -1,0 +1,109 @@
+#include "relay.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "exit_code.h"
+#include "message.h"
+#include "signals.h"
+
+/* A handler can only reach what is global. */
+static struct {
+	int pipe[2];
+	pid_t front;
+	lk_cancel *cancel;
+	volatile sig_atomic_t phase;
+	volatile sig_atomic_t cause;
+} relay;
+
+static void relay_take(int number, int shared)
+{
+	struct relay_signal taken = {(unsigned char)number, (unsigned char)shared};
+	/* When the pipe is full, thousands are waiting already: one more is of no use. */
+	ssize_t written = write(relay.pipe[1], &taken, sizeof(taken));
+	(void)written;
+}
+
+/* The answer to the release is not waited for any longer. */
+__attribute__((noreturn)) static void relay_leave(int number)
+{
+	static const char text[] = "lockkeeper: ended by a signal while releasing: the lock may stay "
+				   "until its lease is over\n";
+	ssize_t written = write(STDERR_FILENO, text, sizeof(text) - 1);
+	(void)written;
+	_exit(EXIT_SIGNAL_BASE + number);
+}
+
+static void relay_handle(int number, siginfo_t *info, void *context)
+{
+	int saved_errno = errno;
+	int shared = info->si_code == SI_QUEUE && relay.front && info->si_pid == relay.front &&
+		     info->si_value.sival_int;
+	(void)context;
+	if (relay.phase == RELAY_WAITING && number == SIGTSTP && !relay.front) {
+		raise(SIGSTOP); /* nothing is held: all may stand still */
+	} else if (relay.phase == RELAY_RELEASING && signal_ends_wait(number)) {
+		relay_leave(number);
+	} else {
+		relay_take(number, shared);
+		if (relay.phase == RELAY_WAITING &&
+		    (signal_ends_wait(number) || number == SIGTSTP)) {
+			if (relay.cause == 0 || relay.cause == SIGTSTP)
+				relay.cause = number;
+			lk_cancel_now(relay.cancel);
+		}
+	}
+	errno = saved_errno;
+}
+
+void relay_block(sigset_t *relayed_out, sigset_t *mask_out)
+{
+	signals_relayed(relayed_out);
+	sigprocmask(SIG_BLOCK, relayed_out, mask_out);
+}
+
+int relay_begin(const sigset_t *relayed, pid_t front, lk_cancel *cancel)
+{
+	struct sigaction action = {.sa_sigaction = relay_handle,
+				   .sa_flags = SA_SIGINFO | SA_RESTART};
+	if (pipe2(relay.pipe, O_CLOEXEC | O_NONBLOCK))
+		return trouble_errno(errno, "cannot make a pipe");
+	relay.front = front;
+	relay.cancel = cancel;
+	relay.phase = RELAY_WAITING;
+	action.sa_mask = *relayed;
+	for (int number = 1; number < NSIG; number++) {
+		if (sigismember(relayed, number) == 1)
+			sigaction(number, &action, NULL);
+	}
+	sigprocmask(SIG_UNBLOCK, relayed, NULL);
+	return 0;
+}
+
+void relay_set_phase(enum relay_phase phase)
+{
+	relay.phase = (sig_atomic_t)phase;
+}
+
+int relay_fd(void)
+{
+	return relay.pipe[0];
+}
+
+int relay_read(struct relay_signal *signal_out)
+{
+	return read(relay.pipe[0], signal_out, sizeof(*signal_out)) ==
+	       (ssize_t)sizeof(*signal_out);
+}
+
+int relay_cause(void)
+{
+	return relay.cause;
+}
+
+void relay_resume(void)
+{
+	if (relay.cause == SIGTSTP)
+		relay.cause = 0;
+}

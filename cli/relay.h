@@ -1,0 +1,41 @@
+/*
+ * Signals that reach lockkeeper itself: while it waits for the lock they cancel the wait, while the
+ * command runs they are handed to it, while the lock is released they end lockkeeper.
+ */
+#ifndef CLI_RELAY_H
+#define CLI_RELAY_H
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include <lockkeeper/cancel.h>
+
+enum relay_phase { RELAY_WAITING, RELAY_RUNNING, RELAY_RELEASING };
+
+struct relay_signal {
+	unsigned char number;
+	unsigned char shared; /* 1: the command's group has got it as well, from the terminal */
+};
+
+/* Blocks the signals that will be relayed, and says which; first of all, before any fork. */
+void relay_block(sigset_t *relayed_out, sigset_t *mask_out);
+
+/* Takes the signals from now on. `front` is the process on the terminal, or 0; `cancel` ends the
+ * wait. 0, or EXIT_TROUBLE (said). */
+int relay_begin(const sigset_t *relayed, pid_t front, lk_cancel *cancel);
+
+void relay_set_phase(enum relay_phase phase);
+
+/* Becomes readable when there is a signal. */
+int relay_fd(void);
+
+/* Takes the next signal: 1, or 0 when there is none. */
+int relay_read(struct relay_signal *signal_out);
+
+/* The signal that ended the wait, or 0. */
+int relay_cause(void);
+
+/* Forgets SIGTSTP as the cause; any other one stays. */
+void relay_resume(void);
+
+#endif

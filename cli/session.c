@@ -1,0 +1,71 @@
+#include "session.h"
+
+#include <string.h>
+
+#include "connect.h"
+#include "exit_code.h"
+#include "message.h"
+
+int session_begin(struct session *session_out, const struct command *command, int argc,
+		  char **argv, option_taker take, void *state, int least, int most)
+{
+	lk_error error = {0};
+	*session_out = (struct session){NULL, NULL, 0, NULL};
+	if (lk_config_new(&session_out->config, &error))
+		return -1 - trouble_library(&error);
+	int first = options_parse(command, argc, argv, session_out->config, take, state);
+	if (first < 0)
+		return session_end(session_out, first);
+	session_out->argc = argc - first;
+	session_out->argv = argv + first;
+	if (session_out->argc < least || session_out->argc > most)
+		return session_end(session_out,
+				   -1 - usage_error(command, "wanted: %s", command->operands));
+	return 0;
+}
+
+int session_open(struct session *session)
+{
+	int code = config_settle(session->config);
+	return code ? code : client_open(session->config, &session->client);
+}
+
+int session_open_lock(struct session *session, lk_lock **lock_out)
+{
+	lk_error error = {0};
+	const char *name = session->argv[0];
+	if (*name == '\0')
+		return trouble("NAME is empty");
+	int code = session_open(session);
+	if (code)
+		return code;
+	return lk_lock_new(lock_out, session->client, name, strlen(name), &error)
+		       ? trouble_library(&error)
+		       : 0;
+}
+
+int session_end(struct session *session, int code)
+{
+	if (session->client)
+		lk_client_close(session->client, LK_CLOSE_ABANDON, NULL);
+	session->client = lk_client_free(session->client);
+	session->config = lk_config_free(session->config);
+	return code;
+}
+
+int take_nothing(void *state, int id, const char *value)
+{
+	(void)state;
+	(void)id;
+	(void)value;
+	return EXIT_TROUBLE;
+}
+
+int take_flag(void *state, int id, const char *value)
+{
+	int *flag = state;
+	(void)id;
+	(void)value;
+	*flag = 1;
+	return 0;
+}

@@ -1,0 +1,38 @@
+/* What every command but `run` begins and ends with: options, then a client. */
+#ifndef CLI_SESSION_H
+#define CLI_SESSION_H
+
+#include <lockkeeper.h>
+
+#include "options.h"
+
+struct session {
+	lk_config *config;
+	lk_client *client; /* NULL until session_open() */
+	int argc;          /* operands */
+	char **argv;
+};
+
+/*
+ * Parses options, then checks the number of operands. Returns 0; or -1 - exit code, when the
+ * program should end now.
+ */
+int session_begin(struct session *session_out, const struct command *command, int argc,
+		  char **argv, option_taker take, void *state, int least, int most);
+
+/* Makes the client; 0, or EXIT_TROUBLE (said). */
+int session_open(struct session *session);
+
+/* Makes the client and the lock that the first operand names; 0, or an exit code (said). */
+int session_open_lock(struct session *session, lk_lock **lock_out);
+
+/* Closes the client, leaving what it holds to its lease. Returns `code`. */
+int session_end(struct session *session, int code);
+
+/* An option_taker for commands that have no options of their own. */
+int take_nothing(void *state, int id, const char *value);
+
+/* An option_taker for commands with one flag, an int. */
+int take_flag(void *state, int id, const char *value);
+
+#endif

@@ -1,0 +1,64 @@
+#include "signals.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static const int relayed[] = {
+	SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, SIGWINCH, SIGCONT, SIGTSTP,
+};
+
+static int number_parse(const char *text)
+{
+	char *end;
+	if (*text < '0' || *text > '9')
+		return -1;
+	long number = strtol(text, &end, 10);
+	return *end == '\0' && number >= 1 && number < NSIG ? (int)number : -1;
+}
+
+int signal_parse(const char *text)
+{
+	if (*text >= '0' && *text <= '9')
+		return number_parse(text);
+	if (strncasecmp(text, "SIG", 3) == 0)
+		text += 3;
+	if (strncasecmp(text, "RTMIN", 5) == 0) {
+		int offset = text[5] == '+' ? number_parse(text + 6) : text[5] == '\0' ? 0 : -1;
+		int number = offset < 0 ? -1 : SIGRTMIN + offset;
+		return number <= SIGRTMAX ? number : -1;
+	}
+	for (int number = 1; number < SIGRTMIN; number++) {
+		const char *name = sigabbrev_np(number);
+		if (name && strcasecmp(name, text) == 0)
+			return number;
+	}
+	return -1;
+}
+
+const char *signal_name(int number)
+{
+	const char *name = sigabbrev_np(number);
+	return name ? name : number >= SIGRTMIN && number <= SIGRTMAX ? "RT" : "?";
+}
+
+static void relayed_add(sigset_t *set, int number)
+{
+	struct sigaction action;
+	if (sigaction(number, NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+		sigaddset(set, number);
+}
+
+void signals_relayed(sigset_t *set_out)
+{
+	sigemptyset(set_out);
+	for (size_t i = 0; i < sizeof(relayed) / sizeof(relayed[0]); i++)
+		relayed_add(set_out, relayed[i]);
+	for (int number = SIGRTMIN; number <= SIGRTMAX; number++)
+		relayed_add(set_out, number);
+}
+
+int signal_ends_wait(int number)
+{
+	return number != SIGWINCH && number != SIGCONT && number != SIGTSTP;
+}
