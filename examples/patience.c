@@ -1,0 +1,67 @@
+/*
+ * Waits for a lock as long as it was told, or until Ctrl-C, and says how that ended.
+ *
+ * usage: patience NAME WAIT_MS
+ *
+ * lk_cancel_now() may be called in a signal handler. A cancel tells the truth: if the grant came
+ * first, the call succeeds all the same.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <lockkeeper.h>
+
+static lk_cancel *cancel;
+
+static void on_interrupt(int number)
+{
+	(void)number;
+	lk_cancel_now(cancel);
+}
+
+static int report(int code, const lk_error *error)
+{
+	switch (code) {
+	case 0:
+		puts("granted");
+		return 0;
+	case LK_ETIMEDOUT:
+	case LK_EBUSY:
+		puts("somebody else has it");
+		return 1;
+	case LK_ECANCELLED:
+		puts("cancelled");
+		return 1;
+	default:
+		/* No word from the server, or it refused: that is not "somebody else has it". */
+		fprintf(stderr, "%s: %s\n", lk_error_name(code), error->message);
+		return 2;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_client *client = NULL;
+	lk_lock *lock = NULL;
+	lk_error error = {0};
+	int code;
+
+	if (argc != 3)
+		return 2;
+	if ((code = lk_cancel_new(&cancel, &error)) == 0 &&
+	    (code = lk_client_open(&client, NULL, &error)) == 0 &&
+	    (code = lk_lock_new(&lock, client, argv[1], strlen(argv[1]), &error)) == 0) {
+		signal(SIGINT, on_interrupt);
+		options.cancel = cancel;
+		code = lk_lock_acquire_within(lock, atoll(argv[2]), &options, &error);
+		if (code == 0)
+			code = lk_lock_release(lock, NULL, &error);
+	}
+	lk_lock_free(lock);
+	lk_client_free(client);
+	lk_cancel_free(cancel);
+	return report(code, &error);
+}

@@ -1,0 +1,59 @@
+/*
+ * One thread takes the lock, another gives it back: the owner is not a thread but "job 7".
+ *
+ * usage: relay NAME
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <lockkeeper.h>
+
+#define OWNER "job 7"
+
+static void *second_half(void *argument)
+{
+	lk_lock *lock = argument;
+	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
+	lk_error error;
+
+	/* Without the owner's name this thread has nothing to give back. */
+	if (lk_lock_release(lock, NULL, &error) != LK_ENOTOWNER)
+		return "a thread released what it does not own";
+	options.owner = OWNER;
+	if (lk_lock_release(lock, &options, &error))
+		return "the owner could not release";
+	return NULL;
+}
+
+static int first_half(lk_lock *lock, lk_error *error)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	pthread_t thread;
+	void *complaint = NULL;
+
+	options.owner = OWNER;
+	if (lk_lock_acquire(lock, &options, error))
+		return 1;
+	if (pthread_create(&thread, NULL, second_half, lock) || pthread_join(thread, &complaint))
+		return 1;
+	puts(complaint ? (const char *)complaint : "handed over and released");
+	return complaint != NULL;
+}
+
+int main(int argc, char **argv)
+{
+	lk_client *client = NULL;
+	lk_lock *lock = NULL;
+	lk_error error = {0};
+	int result = 1;
+
+	if (argc == 2 && lk_client_open(&client, NULL, &error) == 0 &&
+	    lk_lock_new(&lock, client, argv[1], strlen(argv[1]), &error) == 0)
+		result = first_half(lock, &error);
+	if (error.code)
+		fprintf(stderr, "%s\n", error.message);
+	lk_lock_free(lock);
+	lk_client_free(client);
+	return result;
+}
