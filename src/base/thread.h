@@ -7,9 +7,8 @@
 #ifndef LK__BASE_THREAD_H
 #define LK__BASE_THREAD_H
 
-#include <stdatomic.h>
+#include <pthread.h>
 #include <stdint.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/park.h"
@@ -18,7 +17,6 @@ struct lk__hold;
 
 struct lk__thread {
 	struct lk__park park;
-	_Atomic int poll_fd;     /* eventfd of the connection in whose poll it sleeps, or -1 */
 	uint64_t serial;         /* never used again, unlike pthread_t */
 	struct lk__hold *holds;  /* what the thread owns; touched by the thread alone */
 	struct lk__thread *next; /* of the client's threads */
@@ -26,19 +24,14 @@ struct lk__thread {
 	int ended;               /* free for the next new thread */
 };
 
+/* Starts a thread of the library's own, in which all signals are blocked. 0 or an errno. */
+int lk__thread_start(pthread_t *thread_out, int detached, void *(*main)(void *), void *argument);
+
+/* Makes an eventfd readable. Async-signal-safe. */
 static inline void lk__wake_fd(int fd)
 {
 	ssize_t wrote = write(fd, &(uint64_t){1}, sizeof(uint64_t));
 	(void)wrote; /* a full counter wakes as well */
-}
-
-/* Wakes the thread, wherever the library made it wait. Async-signal-safe. */
-static inline void lk__thread_wake(struct lk__thread *thread)
-{
-	lk__park_wake(&thread->park);
-	int fd = atomic_load(&thread->poll_fd);
-	if (fd >= 0)
-		lk__wake_fd(fd);
 }
 
 #endif

@@ -1,0 +1,282 @@
+#include "conn/channels.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "conn/classify.h"
+#include "conn/node.h"
+#include "net/stream.h"
+
+static void channel_command(struct lk__conn *conn, struct lk__channel *channel, const char *verb)
+{
+	struct lk__request *request =
+		lk__request_new(2, (const char *[]){verb, channel->name},
+				(size_t[]){strlen(verb), channel->name_size});
+	if (!request) {
+		conn->must_break = true; /* the next connection subscribes to what is wanted */
+		return;
+	}
+	request->owner = channel;
+	channel->unconfirmed++;
+	lk__conn_enqueue(conn, request);
+}
+
+static void channel_want(struct lk__conn *conn, struct lk__channel *channel, bool wanted)
+{
+	channel->wanted = wanted;
+	if (conn->state == LK__CONN_UP)
+		channel_command(conn, channel, wanted ? "SUBSCRIBE" : "UNSUBSCRIBE");
+}
+
+static void channel_drop_if_unused(struct lk__conn *conn, struct lk__channel *channel)
+{
+	if (channel->refs > 0 || channel->unconfirmed > 0)
+		return;
+	HASH_DEL(conn->channels, channel);
+	free(channel);
+}
+
+static struct lk__channel *channel_new(struct lk__conn *conn, const char *name, size_t size)
+{
+	struct lk__channel *channel = calloc(1, sizeof(*channel) + size + 1);
+	if (!channel)
+		return NULL;
+	memcpy(channel->name, name, size);
+	channel->name_size = size;
+	HASH_ADD_KEYPTR(hh, conn->channels, channel->name, channel->name_size, channel);
+	return channel;
+}
+
+struct lk__channel *lk__channel_open(struct lk__conn *conn, const char *name, size_t size,
+				     void *owner)
+{
+	struct lk__aftermath after = {.wake_count = 0};
+	struct lk__channel *channel;
+	pthread_mutex_lock(&conn->mutex);
+	HASH_FIND(hh, conn->channels, name, size, channel);
+	if (!channel)
+		channel = channel_new(conn, name, size);
+	if (channel) {
+		channel->owner = owner;
+		if (channel->refs++ == 0) {
+			channel->code = 0;
+			channel->echoes = 0;
+			channel_want(conn, channel, true);
+		}
+		if (conn->state == LK__CONN_DOWN)
+			lk__conn_start(conn, &after);
+		lk__conn_push(conn);
+	}
+	lk__conn_unlock(conn, &after);
+	return channel;
+}
+
+void lk__channel_close(struct lk__conn *conn, struct lk__channel *channel)
+{
+	struct lk__aftermath after = {.wake_count = 0};
+	pthread_mutex_lock(&conn->mutex);
+	if (--channel->refs == 0) {
+		channel_want(conn, channel, false);
+		channel->owner = NULL;
+		channel_drop_if_unused(conn, channel);
+		lk__conn_push(conn);
+	}
+	lk__conn_unlock(conn, &after);
+}
+
+static bool channel_is_on(const struct lk__conn *conn, const struct lk__channel *channel)
+{
+	return conn->state == LK__CONN_UP && channel->wanted && channel->unconfirmed == 0 &&
+	       channel->code == 0;
+}
+
+static void channel_mark(const struct lk__conn *conn, const struct lk__channel *channel,
+			 struct lk__heard *heard)
+{
+	heard->channel = channel;
+	heard->conn = conn;
+	heard->generation = channel->generation;
+	heard->heard = channel->heard;
+	heard->news = channel->news;
+	heard->failures = conn->failure_count;
+}
+
+void lk__channel_mark(struct lk__conn *conn, struct lk__channel *channel, struct lk__heard *heard)
+{
+	pthread_mutex_lock(&conn->mutex);
+	channel_mark(conn, channel, heard);
+	pthread_mutex_unlock(&conn->mutex);
+}
+
+bool lk__channel_listens(struct lk__conn *conn, struct lk__channel *channel)
+{
+	pthread_mutex_lock(&conn->mutex);
+	bool on = channel_is_on(conn, channel);
+	pthread_mutex_unlock(&conn->mutex);
+	return on;
+}
+
+void lk__channel_expect_echo(struct lk__conn *conn, struct lk__channel *channel)
+{
+	pthread_mutex_lock(&conn->mutex);
+	channel->echoes += channel_is_on(conn, channel);
+	pthread_mutex_unlock(&conn->mutex);
+}
+
+void lk__channel_drop_echo(struct lk__conn *conn, struct lk__channel *channel)
+{
+	pthread_mutex_lock(&conn->mutex);
+	channel->echoes -= channel->echoes > 0;
+	pthread_mutex_unlock(&conn->mutex);
+}
+
+static bool heard_on_or_failed(const void *subject)
+{
+	const struct lk__heard *heard = subject;
+	return channel_is_on(heard->conn, heard->channel) || heard->channel->code ||
+	       (heard->conn->failure_count != heard->failures && !heard->conn->was_up) ||
+	       heard->conn->state == LK__CONN_DOWN;
+}
+
+int lk__channel_await(struct lk__conn *conn, struct lk__channel *channel,
+		      struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel, lk_error *error)
+{
+	struct lk__heard heard;
+	pthread_mutex_lock(&conn->mutex);
+	channel->listener = thread;
+	channel_mark(conn, channel, &heard);
+	pthread_mutex_unlock(&conn->mutex);
+	int rc = lk__conn_wait(conn, thread, heard_on_or_failed, &heard, until_ns, cancel);
+	pthread_mutex_lock(&conn->mutex);
+	channel->listener = NULL;
+	if (rc == LK__WAIT_READY && channel->code) {
+		rc = lk__fail(error, channel->code, "%s: SUBSCRIBE: %s", conn->node->config->url,
+			      channel->reason);
+	} else if (rc == LK__WAIT_READY && !channel_is_on(conn, channel)) {
+		rc = conn->last_error.code ? conn->last_error.code : LK_EUNREACHABLE;
+		if (error)
+			*error = conn->last_error;
+	}
+	pthread_mutex_unlock(&conn->mutex);
+	return rc;
+}
+
+static bool heard_something(const void *subject)
+{
+	const struct lk__heard *heard = subject;
+	const struct lk__channel *channel = heard->channel;
+	bool message = heard->news_only ? channel->news != heard->news
+					: channel->heard != heard->heard;
+	return message || channel->generation != heard->generation || channel->code;
+}
+
+int lk__channel_hear(struct lk__conn *conn, struct lk__heard *heard, struct lk__thread *thread,
+		     int64_t until_ns, lk_cancel *cancel)
+{
+	/* `channel` is const for the waiting, not for us: we hold a reference. */
+	struct lk__channel *channel = (struct lk__channel *)heard->channel;
+	pthread_mutex_lock(&conn->mutex);
+	channel->listener = thread;
+	pthread_mutex_unlock(&conn->mutex);
+	int rc = lk__conn_wait(conn, thread, heard_something, heard, until_ns, cancel);
+	pthread_mutex_lock(&conn->mutex);
+	channel->listener = NULL;
+	pthread_mutex_unlock(&conn->mutex);
+	return rc;
+}
+
+static void channel_message(struct lk__conn *conn, const redisReply *reply,
+			    struct lk__aftermath *after)
+{
+	struct lk__channel *channel;
+	HASH_FIND(hh, conn->channels, reply->element[1]->str, (size_t)reply->element[1]->len, channel);
+	atomic_fetch_add_explicit(&conn->node->counters.messages, 1, memory_order_relaxed);
+	if (!channel || channel->refs == 0)
+		return;
+	channel->heard++;
+	if (channel->echoes > 0) {
+		channel->echoes--;
+	} else {
+		channel->news++;
+		conn->node->events->doubt(conn->node->context, channel);
+	}
+	if (channel->listener)
+		lk__after_wake(after, channel->listener);
+}
+
+/* The answer to the oldest SUBSCRIBE or UNSUBSCRIBE. */
+static void channel_confirmed(struct lk__conn *conn, const redisReply *reply,
+			      struct lk__aftermath *after)
+{
+	struct lk__request *request = conn->in_flight;
+	if (!request) {
+		conn->must_break = true;
+		return;
+	}
+	struct lk__channel *channel = request->owner;
+	lk__conn_remove(conn, request);
+	lk__request_free(request);
+	channel->unconfirmed--;
+	channel->echoes = 0;
+	if (reply->type == REDIS_REPLY_ERROR && channel->wanted) {
+		channel->code = lk__classify(reply->str);
+		strncpy(channel->reason, reply->str, sizeof(channel->reason) - 1);
+	} else if (channel->unconfirmed == 0 && channel->wanted) {
+		channel->generation++;
+	}
+	if (channel->listener)
+		lk__after_wake(after, channel->listener);
+	channel_drop_if_unused(conn, channel);
+}
+
+void lk__channels_take(struct lk__conn *conn, redisReply *reply, struct lk__aftermath *after)
+{
+	bool message = reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
+		       reply->element[0]->type == REDIS_REPLY_STRING &&
+		       reply->element[1]->type == REDIS_REPLY_STRING &&
+		       strcmp(reply->element[0]->str, "message") == 0;
+	if (message)
+		channel_message(conn, reply, after);
+	else
+		channel_confirmed(conn, reply, after);
+	freeReplyObject(reply);
+}
+
+void lk__channels_lost(struct lk__conn *conn)
+{
+	struct lk__channel *channel, *next;
+	if (conn->kind != LK__CONN_MESSAGES)
+		return;
+	while (conn->in_flight) {
+		struct lk__request *request = conn->in_flight;
+		lk__conn_remove(conn, request);
+		lk__request_free(request);
+	}
+	HASH_ITER(hh, conn->channels, channel, next) {
+		channel->unconfirmed = 0;
+		channel->echoes = 0;
+		channel_drop_if_unused(conn, channel);
+	}
+}
+
+void lk__channels_restore(struct lk__conn *conn)
+{
+	struct lk__channel *channel, *next;
+	HASH_ITER(hh, conn->channels, channel, next) {
+		channel->code = 0;
+		if (channel->wanted)
+			channel_command(conn, channel, "SUBSCRIBE");
+	}
+}
+
+void lk__channels_free(struct lk__conn *conn)
+{
+	struct lk__channel *channel, *next;
+	HASH_ITER(hh, conn->channels, channel, next) {
+		HASH_DEL(conn->channels, channel);
+		free(channel);
+	}
+}

@@ -1,0 +1,77 @@
+/*
+ * Subscriptions, shared by all who wait on one channel of a node.
+ *
+ * The connection's own order makes them simple: the n-th confirmation belongs to the n-th command.
+ * After a reconnect every channel is subscribed to again, and `generation` tells its listener to
+ * try once more, for a message may have been missed.
+ */
+#ifndef LK__CONN_CHANNELS_H
+#define LK__CONN_CHANNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <uthash.h>
+
+#include "conn/conn.h"
+
+struct lk__channel {
+	UT_hash_handle hh;
+	size_t refs;
+	size_t unconfirmed;   /* commands whose answer is to come */
+	bool wanted;          /* the last command was SUBSCRIBE */
+	uint64_t generation;  /* confirmed subscriptions */
+	uint64_t heard;       /* messages, our own among them */
+	uint64_t news;        /* messages of others, as far as we can tell */
+	uint64_t echoes;      /* our own releases, still to be heard */
+	struct lk__thread *listener; /* at most one a channel: the head of the line */
+	int code;             /* why the server refused to subscribe, or 0 */
+	char reason[160];
+	void *owner;          /* for the node's doubt event */
+	size_t name_size;
+	char name[];
+};
+
+/* What a listener has heard so far, and what it waits to see change. */
+struct lk__heard {
+	const struct lk__channel *channel;
+	const struct lk__conn *conn;
+	uint64_t generation, heard, news, failures;
+	bool news_only; /* our own releases are not what is waited for */
+};
+
+/* Takes a reference and subscribes if it is the first. NULL when out of memory. */
+struct lk__channel *lk__channel_open(struct lk__conn *conn, const char *name, size_t size,
+				     void *owner);
+
+/* Gives it back; the last one unsubscribes. */
+void lk__channel_close(struct lk__conn *conn, struct lk__channel *channel);
+
+/* Notes what was heard up to now. */
+void lk__channel_mark(struct lk__conn *conn, struct lk__channel *channel,
+		      struct lk__heard *heard);
+
+/* Whether subscribed and confirmed. */
+bool lk__channel_listens(struct lk__conn *conn, struct lk__channel *channel);
+
+/* A release of ours is about to be published: its message is no news. The opposite: it was not. */
+void lk__channel_expect_echo(struct lk__conn *conn, struct lk__channel *channel);
+void lk__channel_drop_echo(struct lk__conn *conn, struct lk__channel *channel);
+
+/* Waits until subscribed; LK__WAIT_… or a code. */
+int lk__channel_await(struct lk__conn *conn, struct lk__channel *channel,
+		      struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel,
+		      lk_error *error);
+
+/* Waits for a message, a new subscription or a failed connect since the mark; LK__WAIT_…. */
+int lk__channel_hear(struct lk__conn *conn, struct lk__heard *heard, struct lk__thread *thread,
+		     int64_t until_ns, lk_cancel *cancel);
+
+/* For src/conn alone, with the mutex held. */
+void lk__channels_take(struct lk__conn *conn, redisReply *reply, struct lk__aftermath *after);
+void lk__channels_lost(struct lk__conn *conn);
+void lk__channels_restore(struct lk__conn *conn);
+void lk__channels_free(struct lk__conn *conn);
+
+#endif

@@ -1,0 +1,266 @@
+/* The life of a connection: down, connecting, up, broken, closed. */
+#include "conn/conn.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/random.h"
+#include "conf/config.h"
+#include "conn/channels.h"
+#include "conn/connector.h"
+#include "conn/node.h"
+#include "net/stream.h"
+#include "resp/reader.h"
+
+int lk__conn_init(struct lk__conn *conn, struct lk__node *node, enum lk__conn_kind kind,
+		  lk_error *error)
+{
+	conn->node = node;
+	conn->kind = kind;
+	conn->exclusive = node->config->scheme == LK__SCHEME_TLS;
+	conn->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (conn->wake_fd < 0)
+		return lk__fail_errno(error, LK_ESYSTEM, errno, "eventfd");
+	pthread_mutex_init(&conn->mutex, NULL);
+	return 0;
+}
+
+void lk__conn_destroy(struct lk__conn *conn)
+{
+	lk__channels_free(conn);
+	lk__buffer_free(&conn->out);
+	if (conn->wake_fd >= 0)
+		close(conn->wake_fd);
+	pthread_mutex_destroy(&conn->mutex);
+}
+
+static void conn_drop_stream(struct lk__conn *conn)
+{
+	lk__stream_close(conn->stream);
+	lk__reader_free(conn->reader);
+	conn->stream = NULL;
+	conn->reader = NULL;
+	lk__buffer_take(&conn->out, lk__buffer_size(&conn->out));
+	atomic_store(&conn->left, false);
+	conn->must_break = false;
+	conn->spin = (struct lk__spin){0};
+}
+
+/* What may be sent again waits for the next connection; the rest is done. */
+static void conn_sort_out(struct lk__conn *conn, bool all, int code, const char *reason,
+			  struct lk__aftermath *after)
+{
+	struct lk__request *request, *next;
+	int64_t now_ns = lk__now_ns();
+	DL_FOREACH_SAFE(conn->in_flight, request, next) {
+		if (!all && request->resend && now_ns < request->deadline_ns)
+			continue;
+		DL_DELETE(conn->in_flight, request);
+		conn->in_flight_count--;
+		lk__conn_done(conn, request, request->sends ? LK_EMAYBEHELD : code, reason, after);
+	}
+}
+
+bool lk__conn_demand(const struct lk__conn *conn)
+{
+	return conn->in_flight || conn->channels || conn->wanted > 0;
+}
+
+void lk__conn_break(struct lk__conn *conn, int code, const char *reason,
+		    struct lk__aftermath *after)
+{
+	struct lk__node *node = conn->node;
+	lk__fail(&conn->last_error, code, "%s: %s", node->config->url, reason);
+	lk__log(&node->log, LK_LOG_WARNING, "connection lost: %s", conn->last_error.message);
+	conn_drop_stream(conn);
+	conn->state = LK__CONN_DOWN;
+	conn->leader = NULL;
+	atomic_fetch_add(&node->epoch, 1);
+	atomic_fetch_add_explicit(&node->counters.disconnects, 1, memory_order_relaxed);
+	lk__channels_lost(conn);
+	conn_sort_out(conn, false, code, conn->last_error.message, after);
+	node->events->lost(node->context);
+	if (lk__conn_demand(conn))
+		lk__conn_start(conn, after);
+}
+
+static void conn_wake_all(struct lk__conn *conn, struct lk__aftermath *after)
+{
+	struct lk__wait *wait;
+	DL_FOREACH(conn->waits, wait)
+		lk__after_wake(after, wait->thread);
+}
+
+/* Nothing will come of what is waiting here: not sent is not done, sent is unknown. */
+static void conn_give_up(struct lk__conn *conn, const lk_error *error, struct lk__aftermath *after)
+{
+	conn->state = LK__CONN_DOWN;
+	conn_sort_out(conn, true, error->code, error->message, after);
+	conn_wake_all(conn, after);
+}
+
+void lk__conn_start(struct lk__conn *conn, struct lk__aftermath *after)
+{
+	int64_t now_ns = lk__now_ns();
+	bool fails = !conn->was_up || lk_error_is_fatal(conn->last_error.code);
+	if (conn->failures > 0 && fails && now_ns < conn->next_connect_ns) {
+		/* It has just failed: no storm of attempts, the same answer. */
+		conn->failure_count++;
+		conn_give_up(conn, &conn->last_error, after);
+		return;
+	}
+	conn->state = LK__CONN_CONNECTING;
+	int64_t pause_ns = conn->next_connect_ns > now_ns ? conn->next_connect_ns - now_ns : 0;
+	lk_error error;
+	if (lk__connector_start(conn, pause_ns, &error) < 0) {
+		conn->last_error = error;
+		conn->failure_count++;
+		conn_give_up(conn, &error, after);
+	}
+}
+
+bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct lk__reader *reader)
+{
+	struct lk__aftermath after = {.wake_count = 0};
+	pthread_mutex_lock(&conn->mutex);
+	if (conn->state == LK__CONN_CLOSED) {
+		pthread_mutex_unlock(&conn->mutex);
+		return false;
+	}
+	conn->connector = NULL;
+	conn->stream = stream;
+	conn->reader = reader;
+	conn->state = LK__CONN_UP;
+	conn->was_up = true;
+	conn->failures = 0;
+	conn->next_connect_ns = 0;
+	conn->last_error.code = 0;
+	atomic_fetch_add_explicit(&conn->node->counters.connects, 1, memory_order_relaxed);
+	conn_sort_out(conn, false, LK_EUNREACHABLE, "the server could not be reached in time", &after);
+	struct lk__request *request;
+	DL_FOREACH(conn->in_flight, request)
+		lk__conn_append(conn, request);
+	if (conn->kind == LK__CONN_MESSAGES)
+		lk__channels_restore(conn);
+	lk__conn_flush(conn);
+	conn_wake_all(conn, &after);
+	conn->node->events->up(conn->node->context);
+	if (!conn->waits && lk__conn_demand(conn))
+		conn->node->events->attention(conn->node->context);
+	lk__conn_unlock(conn, &after);
+	return true;
+}
+
+/* Doubled with each failure up to the most, then a random half of it added or not. */
+static int64_t conn_backoff_ns(const struct lk__conn *conn)
+{
+	const struct lk_config *config = conn->node->config;
+	int64_t pause_ms = config->backoff_min_ms;
+	for (unsigned i = 1; i < conn->failures && pause_ms < config->backoff_max_ms; i++)
+		pause_ms *= 2;
+	if (pause_ms > config->backoff_max_ms)
+		pause_ms = config->backoff_max_ms;
+	uint32_t random = 0;
+	lk__random_bytes(&random, sizeof(random));
+	int64_t half_ns = pause_ms * LK__MS / 2;
+	return half_ns + (int64_t)(random % 1024) * half_ns / 1024;
+}
+
+int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error, bool *taken)
+{
+	struct lk__aftermath after = {.wake_count = 0};
+	pthread_mutex_lock(&conn->mutex);
+	if (conn->state == LK__CONN_CLOSED) {
+		pthread_mutex_unlock(&conn->mutex);
+		return -1;
+	}
+	conn->failures++;
+	conn->failure_count++;
+	conn->last_error = *error;
+	int64_t pause_ns = conn_backoff_ns(conn);
+	conn->next_connect_ns = lk__now_ns() + pause_ns;
+	lk__log(&conn->node->log, LK_LOG_WARNING, "cannot connect: %s", error->message);
+	if (!conn->was_up || lk_error_is_fatal(error->code)) {
+		conn_give_up(conn, error, &after);
+		pause_ns = -1;
+	} else {
+		conn_sort_out(conn, false, error->code, error->message, &after);
+		conn_wake_all(conn, &after);
+		if (!lk__conn_demand(conn)) {
+			conn->state = LK__CONN_DOWN;
+			pause_ns = -1;
+		}
+	}
+	*taken = pause_ns < 0;
+	if (*taken)
+		conn->connector = NULL;
+	lk__conn_unlock(conn, &after);
+	return pause_ns;
+}
+
+void lk__conn_close(struct lk__conn *conn)
+{
+	struct lk__aftermath after = {.wake_count = 0};
+	pthread_mutex_lock(&conn->mutex);
+	struct lk__connector *connector = conn->connector;
+	conn->connector = NULL;
+	conn->state = LK__CONN_CLOSED;
+	lk__channels_lost(conn);
+	conn_sort_out(conn, true, LK_ECLOSED, "the client is closed", &after);
+	conn_wake_all(conn, &after);
+	lk__wake_fd(conn->wake_fd);
+	/* The leader, if there is one, still looks at the stream: it goes when it is gone. */
+	while (conn->leader) {
+		lk__conn_unlock(conn, &after);
+		struct lk__park nap = {0};
+		lk__park_wait(&nap, lk__now_ns() + LK__MS);
+		pthread_mutex_lock(&conn->mutex);
+	}
+	conn_drop_stream(conn);
+	lk__conn_unlock(conn, &after);
+	lk__connector_stop(connector);
+}
+
+struct ready_subject {
+	const struct lk__conn *conn;
+	uint64_t failure_count;
+};
+
+static bool conn_is_ready(const void *subject)
+{
+	const struct ready_subject *ready = subject;
+	return ready->conn->state == LK__CONN_UP ||
+	       (ready->conn->failure_count != ready->failure_count && !ready->conn->was_up) ||
+	       ready->conn->state == LK__CONN_DOWN;
+}
+
+int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, int64_t until_ns,
+		   lk_cancel *cancel, lk_error *error)
+{
+	struct lk__aftermath after = {.wake_count = 0};
+	struct ready_subject subject = {.conn = conn};
+	pthread_mutex_lock(&conn->mutex);
+	if (conn->state == LK__CONN_UP) {
+		pthread_mutex_unlock(&conn->mutex);
+		return LK__WAIT_READY;
+	}
+	conn->wanted++;
+	subject.failure_count = conn->failure_count;
+	if (conn->state == LK__CONN_DOWN)
+		lk__conn_start(conn, &after);
+	lk__conn_unlock(conn, &after);
+	int rc = lk__conn_wait(conn, thread, conn_is_ready, &subject, until_ns, cancel);
+	pthread_mutex_lock(&conn->mutex);
+	conn->wanted--;
+	if (rc == LK__WAIT_READY && conn->state != LK__CONN_UP)
+		rc = conn->last_error.code ? conn->last_error.code : LK_EUNREACHABLE;
+	if (error && rc < 0 && rc != LK_ECANCELLED && rc != LK_ECLOSED)
+		*error = conn->last_error;
+	pthread_mutex_unlock(&conn->mutex);
+	return rc;
+}

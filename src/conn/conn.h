@@ -1,0 +1,171 @@
+/*
+ * One connection to a node, driven by the threads that wait for what it brings.
+ *
+ * Contract:
+ * - Commands go out in the order of lk__conn_submit(), answers come back in it. A caller that
+ *   finds no reader becomes the reader (`leader`), for itself and for the others, until its own
+ *   answer is there; then it appoints the next. While the leader works, others leave their
+ *   bytes for its next write; while it sleeps, they write themselves.
+ * - The leader sleeps in poll() on the socket, `wake_fd` and its cancel token, never in a read.
+ *   It alone touches `reader` and `chunk`. Writing is done under `mutex`; reading too where the
+ *   stream cannot do both at once (TLS).
+ * - When the oldest answer is later than the command limit, or the stream fails, the connection
+ *   is broken: what is in flight and may be repeated is sent again, in order, on the next one;
+ *   the rest is done with an outcome (not sent: not done; sent: unknown).
+ * - Connecting is done by a thread of its own (connector.h) that outlives impatient callers.
+ * - Answers that nobody waits for are read by the loop (lk__conn_attend()).
+ * - Locks: a lock's entry first, then a connection's mutex; `finish` is called with neither.
+ */
+#ifndef LK__CONN_CONN_H
+#define LK__CONN_CONN_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <lockkeeper/error.h>
+
+#include "base/buffer.h"
+#include "base/cancel.h"
+#include "base/thread.h"
+#include "conn/request.h"
+
+struct lk__channel;
+struct lk__connector;
+struct lk__node;
+struct lk__reader;
+struct lk__stream;
+
+enum lk__conn_kind { LK__CONN_SCRIPTS, LK__CONN_MESSAGES, LK__CONN_WORK };
+enum lk__conn_state { LK__CONN_DOWN, LK__CONN_CONNECTING, LK__CONN_UP, LK__CONN_CLOSED };
+
+#define LK__CHUNK_SIZE 16384 /* bytes of one read */
+#define LK__WAKES_MAX 256    /* threads woken together */
+
+/* A caller that waits for something that this connection brings; lives on its stack. */
+struct lk__wait {
+	struct lk__thread *thread;
+	bool (*ready)(const void *subject); /* called under the connection's mutex */
+	const void *subject;
+	struct lk__wait *prev, *next;
+};
+
+/* Whether spinning has paid lately. Touched by the leader alone. */
+struct lk__spin {
+	int credit; /* raised by each answer that came in time, lowered by each that did not */
+	int pause;  /* turns to go without a spin */
+};
+
+struct lk__conn {
+	pthread_mutex_t mutex;
+	struct lk__node *node;
+	enum lk__conn_kind kind;
+	enum lk__conn_state state;
+	struct lk__stream *stream;
+	struct lk__reader *reader;
+	struct lk__buffer out;
+	struct lk__request *in_flight; /* sent, or waiting for the next connection; oldest first */
+	size_t in_flight_count;
+	struct lk__wait *waits;
+	struct lk__thread *leader;
+	_Atomic bool asleep; /* the leader sleeps: newcomers write themselves */
+	_Atomic bool left;   /* bytes were left for the leader */
+	bool must_break;     /* a writer saw the stream fail: for the leader to deal with */
+	bool exclusive;      /* the stream cannot be read and written at once */
+	int wake_fd;
+	struct lk__spin spin;
+	struct lk__channel *channels; /* kind MESSAGES: what is subscribed to, by name */
+	struct lk__connector *connector;
+	size_t wanted;         /* callers that wait for the connection itself */
+	bool was_up;           /* ever: then a failure to connect is retried */
+	unsigned failures;     /* of connecting, since it was up */
+	uint64_t failure_count; /* of connecting, ever: waits look for a change */
+	int64_t next_connect_ns;
+	lk_error last_error;
+	char chunk[LK__CHUNK_SIZE];
+};
+
+/* What is to be done once the mutex is free: threads to wake, requests to finish. */
+struct lk__aftermath {
+	struct lk__thread *wakes[LK__WAKES_MAX];
+	size_t wake_count;
+	struct lk__request *finished;
+};
+
+int lk__conn_init(struct lk__conn *conn, struct lk__node *node, enum lk__conn_kind kind,
+		  lk_error *error);
+
+/* Ends it: everything in flight is done, every waiter returns LK_ECLOSED. */
+void lk__conn_close(struct lk__conn *conn);
+void lk__conn_destroy(struct lk__conn *conn);
+
+/* Puts a request in line and starts the connection if need be; never blocks, never fails: a
+ * request that cannot be sent is done with a code. */
+void lk__conn_submit(struct lk__conn *conn, struct lk__request *request);
+
+/* Results of waiting beside LK_ECANCELLED and LK_ECLOSED. */
+#define LK__WAIT_TIME_UP 0
+#define LK__WAIT_READY 1
+
+/* Waits until `ready(subject)`, reading for all if nobody else does. */
+int lk__conn_wait(struct lk__conn *conn, struct lk__thread *thread,
+		  bool (*ready)(const void *subject), const void *subject, int64_t until_ns,
+		  lk_cancel *cancel);
+
+/* Waits until the request is done. */
+int lk__conn_await(struct lk__conn *conn, struct lk__request *request, struct lk__thread *thread,
+		   int64_t until_ns, lk_cancel *cancel);
+
+/* lk__conn_submit() and lk__conn_await() in one. */
+int lk__conn_call(struct lk__conn *conn, struct lk__request *request, struct lk__thread *thread,
+		  int64_t until_ns, lk_cancel *cancel);
+
+/*
+ * Nobody waits for the request any more: `finish` will own it. False when it is done already: then
+ * it stays the caller's.
+ */
+bool lk__conn_leave(struct lk__conn *conn, struct lk__request *request,
+		    void (*finish)(struct lk__request *request));
+
+/* Lets `thread` wait for a request that was left. False when it is done: `finish` has it. */
+bool lk__conn_adopt(struct lk__conn *conn, struct lk__request *request,
+		    struct lk__thread *thread);
+
+/*
+ * Waits until the connection is up. LK__WAIT_READY, or LK__WAIT_TIME_UP, LK_ECANCELLED, LK_ECLOSED,
+ * or the code with which connecting failed. Fills `error` except for cancel and time.
+ */
+int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, int64_t until_ns,
+		   lk_cancel *cancel, lk_error *error);
+
+/* The loop's turn: reads what is there if nobody else reads, and keeps the command limit. Returns
+ * whether answers or messages are still expected without a reader. */
+bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread);
+
+/* For the files of src/conn alone, with the mutex held. */
+void lk__conn_enqueue(struct lk__conn *conn, struct lk__request *request);
+void lk__conn_remove(struct lk__conn *conn, struct lk__request *request);
+void lk__conn_push(struct lk__conn *conn); /* what was appended must leave now */
+void lk__conn_append(struct lk__conn *conn, struct lk__request *request);
+void lk__conn_done(struct lk__conn *conn, struct lk__request *request, int code,
+		   const char *reason, struct lk__aftermath *after);
+void lk__conn_break(struct lk__conn *conn, int code, const char *reason,
+		    struct lk__aftermath *after);
+void lk__conn_start(struct lk__conn *conn, struct lk__aftermath *after);
+bool lk__conn_demand(const struct lk__conn *conn);
+void lk__conn_flush(struct lk__conn *conn);
+void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__aftermath *after);
+void lk__after_wake(struct lk__aftermath *after, struct lk__thread *thread);
+/* Frees the mutex, then wakes and finishes. */
+void lk__conn_unlock(struct lk__conn *conn, struct lk__aftermath *after);
+
+/*
+ * For the connector: it has a stream, or why it has none (the answer is the pause before the next
+ * try, or -1: stop). True, or `taken`: the connection has let go of its connector.
+ */
+bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream,
+		      struct lk__reader *reader);
+int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error, bool *taken);
+
+#endif

@@ -1,0 +1,195 @@
+#include "conn/handshake.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "conn/classify.h"
+#include "net/stream.h"
+#include "resp/reader.h"
+#include "resp/writer.h"
+#include "scripts.h"
+
+#define WORDS_MAX (4 + LK__SCRIPT_COUNT)
+
+struct greeter {
+	struct lk__stream *stream;
+	const struct lk_config *config;
+	int64_t deadline_ns;
+	int cancel_fd;
+	struct lk__buffer out;
+	const char *words[WORDS_MAX]; /* what each answer belongs to */
+	bool needed[WORDS_MAX];
+	size_t count;
+	lk_error *error;
+};
+
+static int greeter_say(struct greeter *greeter, bool needed, size_t argc, const char **argv)
+{
+	size_t sizes[3];
+	for (size_t i = 0; i < argc; i++)
+		sizes[i] = strlen(argv[i]);
+	greeter->words[greeter->count] = argv[0];
+	greeter->needed[greeter->count++] = needed;
+	return lk__write_command(&greeter->out, argc, argv, sizes);
+}
+
+static int greeter_compose(struct greeter *greeter, bool load)
+{
+	const struct lk_config *config = greeter->config;
+	int rc = 0;
+	if (config->password[0] && config->username[0])
+		rc |= greeter_say(greeter, true, 3, (const char *[]){"AUTH", config->username,
+								     config->password});
+	else if (config->password[0])
+		rc |= greeter_say(greeter, true, 2, (const char *[]){"AUTH", config->password});
+	if (config->database > 0) {
+		char number[24];
+		snprintf(number, sizeof(number), "%lld", (long long)config->database);
+		rc |= greeter_say(greeter, true, 2, (const char *[]){"SELECT", number});
+	}
+	if (config->client_name[0])
+		rc |= greeter_say(greeter, false, 3,
+				  (const char *[]){"CLIENT", "SETNAME", config->client_name});
+	for (size_t i = 0; load && i < LK__SCRIPT_COUNT; i++)
+		rc |= greeter_say(greeter, false, 3,
+				  (const char *[]){"SCRIPT", "LOAD", lk__scripts[i].text});
+	rc |= greeter_say(greeter, true, 1, (const char *[]){"TIME"});
+	return rc ? lk__fail(greeter->error, LK_ENOMEM, "handshake: out of memory") : 0;
+}
+
+static int greeter_wait(struct greeter *greeter, short events)
+{
+	struct pollfd fds[2] = {
+		{.fd = greeter->stream->fd, .events = events},
+		{.fd = greeter->cancel_fd, .events = POLLIN},
+	};
+	const char *node = greeter->config->url;
+	int timeout_ms = lk__ms_until(lk__now_ns(), greeter->deadline_ns, 60000);
+	if (timeout_ms == 0)
+		return lk__fail(greeter->error, LK_EUNREACHABLE,
+				"%s: no answer within the connect limit of %lld ms", node,
+				(long long)greeter->config->connect_timeout_ms);
+	if (poll(fds, 2, timeout_ms) < 0 && errno != EINTR)
+		return lk__fail_errno(greeter->error, LK_ESYSTEM, errno, "%s: poll", node);
+	if (fds[1].revents)
+		return lk__fail(greeter->error, LK_ECANCELLED, "%s: connecting was cancelled", node);
+	return 0;
+}
+
+static int greeter_broken(struct greeter *greeter, ssize_t got)
+{
+	const char *node = greeter->config->url;
+	if (got == 0)
+		return lk__fail(greeter->error, LK_EUNREACHABLE,
+				"%s: the server closed the connection", node);
+	return lk__fail_errno(greeter->error, LK_EUNREACHABLE, (int)-got, "%s: connection lost", node);
+}
+
+static int greeter_send(struct greeter *greeter)
+{
+	while (lk__buffer_size(&greeter->out) > 0) {
+		ssize_t wrote = lk__stream_write(greeter->stream, lk__buffer_front(&greeter->out),
+						 lk__buffer_size(&greeter->out));
+		if (wrote > 0) {
+			lk__buffer_take(&greeter->out, (size_t)wrote);
+			continue;
+		}
+		if (wrote != -EAGAIN && wrote != -EINTR)
+			return greeter_broken(greeter, wrote);
+		int rc = greeter_wait(greeter, POLLOUT | greeter->stream->wants);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static int greeter_read(struct greeter *greeter, struct lk__reader *reader, redisReply **reply_out)
+{
+	const char *node = greeter->config->url;
+	char chunk[4096];
+	for (;;) {
+		int rc = lk__reader_next(reader, reply_out);
+		if (rc == 1)
+			return 0;
+		ssize_t got = rc < 0 ? 0 : lk__stream_read(greeter->stream, chunk, sizeof(chunk));
+		if (rc == 0 && got > 0)
+			rc = lk__reader_feed(reader, chunk, (size_t)got);
+		else if (rc == 0 && (got == -EAGAIN || got == -EINTR))
+			rc = greeter_wait(greeter, greeter->stream->wants);
+		else if (rc == 0)
+			return greeter_broken(greeter, got);
+		if (rc == LK_EPROTOCOL || rc == LK_ENOMEM)
+			return lk__fail(greeter->error, rc, "%s: %s", node, lk__reader_error(reader));
+		if (rc < 0)
+			return rc;
+	}
+}
+
+static int greeter_time(struct greeter *greeter, const redisReply *reply,
+			struct lk__greeting *greeting)
+{
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+	    reply->element[0]->type != REDIS_REPLY_STRING ||
+	    reply->element[1]->type != REDIS_REPLY_STRING)
+		return lk__fail(greeter->error, LK_EPROTOCOL, "%s: TIME was answered with something else",
+				greeter->config->url);
+	greeting->received_ns = lk__now_ns();
+	greeting->server_us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
+			      strtoll(reply->element[1]->str, NULL, 10);
+	return 0;
+}
+
+static int greeter_hear(struct greeter *greeter, struct lk__reader *reader,
+			struct lk__greeting *greeting)
+{
+	for (size_t i = 0; i < greeter->count; i++) {
+		redisReply *reply;
+		int rc = greeter_read(greeter, reader, &reply);
+		if (rc < 0)
+			return rc;
+		if (reply->type == REDIS_REPLY_ERROR) {
+			int code = lk__classify(reply->str);
+			/* The rest refuses for want of AUTH: that is the reason, not its symptom. */
+			if (greeter->needed[i] || code == LK_EAUTH)
+				rc = lk__fail(greeter->error, code == LK_EMAYBEHELD ? LK_EPROTOCOL : code,
+					      "%s: %s: %.300s", greeter->config->url, greeter->words[i],
+					      reply->str);
+		} else if (i + 1 == greeter->count) {
+			rc = greeter_time(greeter, reply, greeting);
+		}
+		freeReplyObject(reply);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+int lk__handshake(struct lk__stream *stream, const struct lk_config *config, bool load,
+		  int64_t deadline_ns, int cancel_fd, struct lk__reader **reader_out,
+		  struct lk__greeting *greeting, lk_error *error)
+{
+	struct greeter greeter = {.stream = stream, .config = config, .deadline_ns = deadline_ns,
+				  .cancel_fd = cancel_fd, .error = error};
+	struct lk__reader *reader = lk__reader_new();
+	int rc = reader ? greeter_compose(&greeter, load)
+			: lk__fail(error, LK_ENOMEM, "handshake: out of memory");
+	if (rc == 0)
+		rc = greeter_send(&greeter);
+	if (rc == 0)
+		rc = greeter_hear(&greeter, reader, greeting);
+	if (greeter.out.bytes)
+		explicit_bzero(greeter.out.bytes, greeter.out.room);
+	lk__buffer_free(&greeter.out);
+	if (rc < 0)
+		lk__reader_free(reader);
+	else
+		*reader_out = reader;
+	return rc;
+}

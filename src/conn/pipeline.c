@@ -1,0 +1,439 @@
+/* The way of a command through a connection: submit, write, read, match, wake. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "conn/channels.h"
+#include "conn/classify.h"
+#include "conn/conn.h"
+#include "conn/node.h"
+#include "net/stream.h"
+#include "resp/reader.h"
+
+#define LOADS_MAX 5        /* times a script is loaded for one request */
+#define SPIN_CREDIT_MAX 16
+#define SPIN_PAUSE 128     /* turns without a spin after it has not paid */
+
+/* ---- writing ---- */
+
+void lk__conn_flush(struct lk__conn *conn)
+{
+	while (conn->stream && lk__buffer_size(&conn->out) > 0) {
+		ssize_t wrote = lk__stream_write(conn->stream, lk__buffer_front(&conn->out),
+						 lk__buffer_size(&conn->out));
+		if (wrote < 0) {
+			conn->must_break |= wrote != -EAGAIN && wrote != -EINTR;
+			if (wrote != -EINTR)
+				break;
+		} else {
+			lk__buffer_take(&conn->out, (size_t)wrote);
+		}
+	}
+	atomic_store_explicit(&conn->left, lk__buffer_size(&conn->out) > 0, memory_order_relaxed);
+}
+
+/* Puts the bytes of a request that is in line behind what is to be written. */
+void lk__conn_append(struct lk__conn *conn, struct lk__request *request)
+{
+	if (lk__buffer_append(&conn->out, request->bytes.bytes + request->bytes.start,
+			      lk__buffer_size(&request->bytes)) < 0) {
+		conn->must_break = true;
+		return;
+	}
+	request->sent_ns = lk__now_ns();
+	atomic_fetch_add_explicit(&conn->node->counters.commands, 1, memory_order_relaxed);
+	if (request->sends++)
+		atomic_fetch_add_explicit(&conn->node->counters.resent, 1, memory_order_relaxed);
+	atomic_store_explicit(&conn->left, true, memory_order_relaxed);
+}
+
+void lk__conn_enqueue(struct lk__conn *conn, struct lk__request *request)
+{
+	DL_APPEND(conn->in_flight, request);
+	conn->in_flight_count++;
+	if (conn->state == LK__CONN_UP)
+		lk__conn_append(conn, request);
+}
+
+/* What was appended must leave: by the leader if it is awake, else by us. */
+void lk__conn_push(struct lk__conn *conn)
+{
+	if (conn->state != LK__CONN_UP || (conn->leader && !atomic_load(&conn->asleep)))
+		return;
+	lk__conn_flush(conn);
+	if (!conn->leader)
+		conn->node->events->attention(conn->node->context);
+	else if (conn->must_break || lk__buffer_size(&conn->out) > 0)
+		lk__wake_fd(conn->wake_fd);
+}
+
+static void conn_submit(struct lk__conn *conn, struct lk__request *request,
+			struct lk__aftermath *after)
+{
+	if (conn->state == LK__CONN_CLOSED) {
+		lk__conn_done(conn, request, LK_ECLOSED, "the client is closed", after);
+		return;
+	}
+	lk__conn_enqueue(conn, request);
+	if (conn->state == LK__CONN_DOWN)
+		lk__conn_start(conn, after);
+}
+
+void lk__conn_submit(struct lk__conn *conn, struct lk__request *request)
+{
+	struct lk__aftermath after = {.wake_count = 0};
+	pthread_mutex_lock(&conn->mutex);
+	conn_submit(conn, request, &after);
+	lk__conn_push(conn);
+	lk__conn_unlock(conn, &after);
+}
+
+/* ---- what comes of it ---- */
+
+void lk__after_wake(struct lk__aftermath *after, struct lk__thread *thread)
+{
+	if (after->wake_count < LK__WAKES_MAX)
+		after->wakes[after->wake_count++] = thread;
+	else
+		lk__park_wake(&thread->park);
+}
+
+void lk__conn_unlock(struct lk__conn *conn, struct lk__aftermath *after)
+{
+	pthread_mutex_unlock(&conn->mutex);
+	for (size_t i = 0; i < after->wake_count; i++)
+		lk__park_wake(&after->wakes[i]->park);
+	after->wake_count = 0;
+	struct lk__request *request, *next;
+	DL_FOREACH_SAFE(after->finished, request, next)
+		request->finish(request);
+	after->finished = NULL;
+}
+
+void lk__conn_done(struct lk__conn *conn, struct lk__request *request, int code,
+		   const char *reason, struct lk__aftermath *after)
+{
+	(void)conn;
+	request->done = true;
+	request->code = code;
+	if (code) {
+		strncpy(request->reason, reason, sizeof(request->reason) - 1);
+		request->reason[sizeof(request->reason) - 1] = 0;
+	}
+	if (request->thread)
+		lk__after_wake(after, request->thread);
+	else if (request->finish)
+		DL_APPEND(after->finished, request);
+}
+
+void lk__conn_remove(struct lk__conn *conn, struct lk__request *request)
+{
+	DL_DELETE(conn->in_flight, request);
+	conn->in_flight_count--;
+}
+
+/* The server has lost the script: give it the text, then the same call again, at the end. */
+static bool conn_reload(struct lk__conn *conn, struct lk__request *request, redisReply *reply)
+{
+	bool lost = reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0;
+	if (!lost || request->script == LK__NO_SCRIPT || request->loads++ >= LOADS_MAX ||
+	    (!request->thread && !request->resend))
+		return false;
+	const struct lk__script *script = &lk__scripts[request->script];
+	struct lk__request *load = lk__request_new(3, (const char *[]){"SCRIPT", "LOAD", script->text},
+						   (size_t[]){6, 4, script->size});
+	if (!load)
+		return false;
+	load->finish = lk__request_forget;
+	lk__conn_enqueue(conn, load);
+	request->sends = 0;
+	lk__conn_enqueue(conn, request);
+	return true;
+}
+
+void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__aftermath *after)
+{
+	struct lk__request *request = conn->in_flight;
+	if (!request) {
+		/* "max number of clients reached" comes unasked, then the end of the stream. */
+		conn->must_break = true;
+		if (reply->type == REDIS_REPLY_ERROR)
+			lk__fail(&conn->last_error, lk__classify(reply->str), "%s", reply->str);
+		freeReplyObject(reply);
+		return;
+	}
+	lk__conn_remove(conn, request);
+	if (conn_reload(conn, request, reply)) {
+		freeReplyObject(reply);
+		return;
+	}
+	request->reply = reply;
+	int code = reply->type == REDIS_REPLY_ERROR ? lk__classify(reply->str) : 0;
+	lk__conn_done(conn, request, code, code ? reply->str : "", after);
+}
+
+/* ---- reading: the leader's turn ---- */
+
+static int64_t conn_limit_ns(const struct lk__conn *conn)
+{
+	return conn->in_flight ? lk__after_ms(conn->in_flight->sent_ns,
+					      conn->node->config->command_timeout_ms)
+			       : LK__NEVER;
+}
+
+static ssize_t conn_read(struct lk__conn *conn)
+{
+	if (conn->exclusive)
+		pthread_mutex_lock(&conn->mutex);
+	ssize_t got = lk__stream_read(conn->stream, conn->chunk, sizeof(conn->chunk));
+	if (conn->exclusive)
+		pthread_mutex_unlock(&conn->mutex);
+	return got == 0 ? -ECONNRESET : got;
+}
+
+/* Reads without sleeping for as long as that has paid lately: a lone caller's answer is near. */
+static ssize_t conn_spin(struct lk__conn *conn, int64_t until_ns)
+{
+	struct lk__spin *spin = &conn->spin;
+	ssize_t got;
+	do {
+		got = conn_read(conn);
+		if (got != -EAGAIN && got != -EINTR) {
+			spin->credit += spin->credit < SPIN_CREDIT_MAX;
+			return got;
+		}
+	} while (!atomic_load_explicit(&conn->left, memory_order_relaxed) &&
+		 lk__now_ns() < until_ns);
+	if (!atomic_load_explicit(&conn->left, memory_order_relaxed)) {
+		spin->credit -= 4;
+		if (spin->credit < 0) {
+			spin->credit = 0;
+			spin->pause = SPIN_PAUSE;
+		}
+	}
+	return -EAGAIN;
+}
+
+static bool conn_may_spin(struct lk__conn *conn)
+{
+	bool alone = conn->waits && !conn->waits->next && conn->in_flight;
+	if (!alone || conn->kind != LK__CONN_SCRIPTS || !conn->node->can_spin)
+		return false;
+	if (conn->spin.pause > 0) {
+		conn->spin.pause--;
+		return false;
+	}
+	return true;
+}
+
+static void conn_sleep(struct lk__conn *conn, short events, int64_t until_ns,
+		       const lk_cancel *cancel)
+{
+	struct pollfd fds[3] = {
+		{.fd = conn->stream->fd, .events = events},
+		{.fd = conn->wake_fd, .events = POLLIN},
+		{.fd = cancel ? cancel->fd : -1, .events = POLLIN},
+	};
+	int timeout_ms = until_ns == LK__NEVER ? 60000 : lk__ms_until(lk__now_ns(), until_ns, 60000);
+	poll(fds, cancel ? 3 : 2, timeout_ms);
+	if (fds[1].revents) {
+		uint64_t count;
+		ssize_t drained = read(conn->wake_fd, &count, sizeof(count));
+		(void)drained;
+	}
+}
+
+/* Takes whole replies out of what was read; true when the peer does not speak the protocol. */
+static bool conn_parse(struct lk__conn *conn, ssize_t got, struct lk__aftermath *after)
+{
+	int rc = lk__reader_feed(conn->reader, conn->chunk, (size_t)got);
+	redisReply *reply;
+	while (rc >= 0 && conn->state == LK__CONN_UP &&
+	       (rc = lk__reader_next(conn->reader, &reply)) == 1) {
+		if (conn->kind == LK__CONN_MESSAGES)
+			lk__channels_take(conn, reply, after);
+		else
+			lk__conn_take(conn, reply, after);
+	}
+	return rc < 0;
+}
+
+static void conn_took(struct lk__conn *conn, ssize_t got, struct lk__aftermath *after)
+{
+	char reason[160];
+	if (got == -EAGAIN || got == -EINTR) {
+		if (conn->must_break)
+			lk__conn_break(conn, LK_EUNREACHABLE, "writing failed", after);
+		else if (lk__now_ns() >= conn_limit_ns(conn))
+			lk__conn_break(conn, LK_EUNREACHABLE, "no answer within the command limit",
+				       after);
+	} else if (got < 0) {
+		const char *text = got == -ECONNRESET ? "the connection was closed"
+						      : strerror_r((int)-got, reason, sizeof(reason));
+		lk__conn_break(conn, LK_EUNREACHABLE, text, after);
+	} else if (conn_parse(conn, got, after)) {
+		lk__conn_break(conn, LK_EPROTOCOL, lk__reader_error(conn->reader), after);
+	} else if (conn->must_break) {
+		lk__conn_break(conn, conn->last_error.code ? conn->last_error.code : LK_EPROTOCOL,
+			       conn->last_error.code ? conn->last_error.message
+						     : "an answer to no question", after);
+	}
+}
+
+/* One turn of the leader: write, spin or sleep, read, hand out. Frees the mutex meanwhile. */
+static void conn_turn(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel,
+		      struct lk__aftermath *after)
+{
+	lk__conn_flush(conn);
+	int64_t limit_ns = conn_limit_ns(conn);
+	bool spins = until_ns > 0 && conn_may_spin(conn);
+	short events = conn->stream->wants | (lk__buffer_size(&conn->out) ? POLLOUT : 0);
+	bool sleeps = until_ns > 0 && !spins && !conn->stream->buffered && !conn->must_break;
+	atomic_store(&conn->asleep, sleeps);
+	lk__conn_unlock(conn, after);
+	ssize_t got;
+	if (spins) {
+		int64_t now_ns = lk__now_ns();
+		got = conn_spin(conn, now_ns + conn->node->config->spin_us * LK__US);
+	} else {
+		if (sleeps)
+			conn_sleep(conn, events, until_ns < limit_ns ? until_ns : limit_ns, cancel);
+		atomic_store(&conn->asleep, false);
+		got = conn_read(conn);
+	}
+	pthread_mutex_lock(&conn->mutex);
+	conn_took(conn, got, after);
+}
+
+/* The leader goes: the first who still waits is the next; with none, the loop is told. */
+static void conn_resign(struct lk__conn *conn, struct lk__aftermath *after)
+{
+	struct lk__wait *wait;
+	conn->leader = NULL;
+	if (conn->state != LK__CONN_UP)
+		return;
+	DL_FOREACH(conn->waits, wait) {
+		if (!wait->ready(wait->subject)) {
+			conn->leader = wait->thread;
+			lk__after_wake(after, wait->thread);
+			return;
+		}
+	}
+	lk__conn_flush(conn);
+	if (conn->in_flight || conn->channels || conn->must_break)
+		conn->node->events->attention(conn->node->context);
+}
+
+static int conn_wait(struct lk__conn *conn, struct lk__wait *wait, int64_t until_ns,
+		     lk_cancel *cancel, struct lk__aftermath *after)
+{
+	for (;;) {
+		if (wait->ready(wait->subject))
+			return LK__WAIT_READY;
+		if (conn->state == LK__CONN_CLOSED)
+			return LK_ECLOSED;
+		if (lk__cancelled(cancel))
+			return LK_ECANCELLED;
+		if (until_ns != LK__NEVER && lk__now_ns() >= until_ns)
+			return LK__WAIT_TIME_UP;
+		if (conn->state == LK__CONN_UP && !conn->leader)
+			conn->leader = wait->thread;
+		if (conn->leader == wait->thread) {
+			conn_turn(conn, until_ns, cancel, after);
+		} else {
+			lk__conn_push(conn);
+			lk__conn_unlock(conn, after);
+			lk__park_wait(&wait->thread->park, until_ns);
+			pthread_mutex_lock(&conn->mutex);
+		}
+	}
+}
+
+static int conn_wait_and_go(struct lk__conn *conn, struct lk__wait *wait, int64_t until_ns,
+			    lk_cancel *cancel, struct lk__aftermath *after)
+{
+	DL_APPEND(conn->waits, wait);
+	int rc = conn_wait(conn, wait, until_ns, cancel, after);
+	DL_DELETE(conn->waits, wait);
+	if (conn->leader == wait->thread)
+		conn_resign(conn, after);
+	lk__conn_unlock(conn, after);
+	return rc;
+}
+
+int lk__conn_wait(struct lk__conn *conn, struct lk__thread *thread,
+		  bool (*ready)(const void *subject), const void *subject, int64_t until_ns,
+		  lk_cancel *cancel)
+{
+	struct lk__aftermath after = {.wake_count = 0};
+	struct lk__wait wait = {.thread = thread, .ready = ready, .subject = subject};
+	pthread_mutex_lock(&conn->mutex);
+	return conn_wait_and_go(conn, &wait, until_ns, cancel, &after);
+}
+
+static bool request_ready(const void *subject)
+{
+	return ((const struct lk__request *)subject)->done;
+}
+
+int lk__conn_await(struct lk__conn *conn, struct lk__request *request, struct lk__thread *thread,
+		   int64_t until_ns, lk_cancel *cancel)
+{
+	return lk__conn_wait(conn, thread, request_ready, request, until_ns, cancel);
+}
+
+int lk__conn_call(struct lk__conn *conn, struct lk__request *request, struct lk__thread *thread,
+		  int64_t until_ns, lk_cancel *cancel)
+{
+	struct lk__aftermath after = {.wake_count = 0};
+	struct lk__wait wait = {.thread = thread, .ready = request_ready, .subject = request};
+	request->thread = thread;
+	pthread_mutex_lock(&conn->mutex);
+	conn_submit(conn, request, &after);
+	return conn_wait_and_go(conn, &wait, until_ns, cancel, &after);
+}
+
+bool lk__conn_leave(struct lk__conn *conn, struct lk__request *request,
+		    void (*finish)(struct lk__request *request))
+{
+	pthread_mutex_lock(&conn->mutex);
+	bool left = !request->done;
+	if (left) {
+		request->thread = NULL;
+		request->finish = finish;
+		if (!conn->leader && conn->state == LK__CONN_UP)
+			conn->node->events->attention(conn->node->context);
+	}
+	pthread_mutex_unlock(&conn->mutex);
+	return left;
+}
+
+bool lk__conn_adopt(struct lk__conn *conn, struct lk__request *request, struct lk__thread *thread)
+{
+	pthread_mutex_lock(&conn->mutex);
+	bool adopted = !request->done;
+	if (adopted)
+		request->thread = thread;
+	pthread_mutex_unlock(&conn->mutex);
+	return adopted;
+}
+
+bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread)
+{
+	struct lk__aftermath after = {.wake_count = 0};
+	pthread_mutex_lock(&conn->mutex);
+	if (conn->state == LK__CONN_UP && !conn->leader) {
+		conn->leader = thread;
+		conn_turn(conn, 0, NULL, &after);
+		if (conn->leader == thread)
+			conn_resign(conn, &after);
+	}
+	bool expected = conn->in_flight || conn->channels;
+	lk__conn_unlock(conn, &after);
+	return expected;
+}

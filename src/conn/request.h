@@ -1,0 +1,54 @@
+/*
+ * One command on its way: its bytes, its answer, and who cares for it.
+ *
+ * A request is made by a caller, lent to a connection by lk__conn_submit(), and comes back done.
+ * As long as `thread` is set that thread waits for it and frees it. When nobody waits (any more),
+ * whoever reads the answer calls `finish`, which then owns the request.
+ */
+#ifndef LK__CONN_REQUEST_H
+#define LK__CONN_REQUEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <hiredis/hiredis.h>
+
+#include "base/buffer.h"
+#include "scripts.h"
+
+struct lk__thread;
+
+#define LK__NO_SCRIPT (-1)
+#define LK__ARGUMENTS_MAX 8 /* after the keys, of the scripts for one lock */
+
+struct lk__request {
+	struct lk__request *prev, *next; /* in the connection's order */
+	struct lk__buffer bytes;
+	int script;               /* LK__SCRIPT_…, to load it when the server has lost it */
+	unsigned loads;           /* how often that happened */
+	struct lk__thread *thread;
+	void (*finish)(struct lk__request *request);
+	void *owner;              /* for finish */
+	bool resend;              /* safe and useful to send again after a lost connection */
+	bool done;
+	unsigned sends;
+	int64_t sent_ns;          /* before it was last written */
+	int64_t deadline_ns;      /* not to be sent after this */
+	int code;                 /* done: 0 with a reply; LK_EMAYBEHELD unknown; else not done */
+	redisReply *reply;
+	char reason[160];         /* for a code */
+};
+
+/* Makes a request of plain words. NULL when out of memory. */
+struct lk__request *lk__request_new(size_t argc, const char **argv, const size_t *sizes);
+
+/* Makes the call of a script: EVALSHA sha keys… arguments…. NULL when out of memory. */
+struct lk__request *lk__request_script(enum lk__script_id script, size_t key_count, size_t argc,
+				       const char **argv, const size_t *sizes);
+
+void lk__request_free(struct lk__request *request);
+
+/* For requests whose answer is of no interest. */
+void lk__request_forget(struct lk__request *request);
+
+#endif

@@ -1,0 +1,46 @@
+/*
+ * How a lock goes down the line of one client: in terms. Pure decisions; the line itself stands in
+ * the lock's entry.
+ *
+ * One wire grant may serve many threads of a client, each handed the lock in memory (lock
+ * cohorting: Dice, Marathe, Shavit 2012). A term ends after some ms or hand-overs; then the lock is
+ * released on the wire, and if others listen the client holds off until it hears one of them
+ * release, or a few ms have passed: without that, our next try would always come first.
+ */
+#ifndef LK__SYNC_LINE_H
+#define LK__SYNC_LINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define LK__TERM_HANDOVERS_MAX 1000
+
+struct lk__term {
+	int64_t begun_ns;
+	int64_t length_ns;
+	int64_t hold_off_ns;
+	unsigned handovers;
+};
+
+/* The state of a grant at the moment of a release. */
+struct lk__passing {
+	int64_t now_ns;
+	int64_t valid_until_ns;
+	int64_t lease_ms;
+	bool waiting;      /* somebody stands in line */
+	bool doubt;        /* a connection was lost or a message heard, not yet verified */
+	bool needs_server; /* the next in line has named a lease of its own */
+};
+
+enum lk__pass { LK__PASS_MEMORY, LK__PASS_EXCHANGE, LK__PASS_WIRE };
+
+/* A wire grant begins a term. */
+void lk__term_begin(struct lk__term *term, int64_t now_ns);
+
+/* How the lock is passed on; counts the hand-over. */
+enum lk__pass lk__term_pass(struct lk__term *term, const struct lk__passing *passing);
+
+/* The end of the hold-off after a release on the wire that `others` heard; 0 for none. */
+int64_t lk__term_hold_off(const struct lk__term *term, int64_t now_ns, int64_t others);
+
+#endif
