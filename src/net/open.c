@@ -12,8 +12,10 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "net/plain.h"
+#include "net/resolve.h"
 #include "net/socket.h"
 #include "net/stream.h"
+#include "net/tls.h"
 
 #define ADDRESSES_MAX 16
 #define BACKLOG_PAUSE_MS 5 /* before the next try at a unix socket whose backlog is full */
@@ -92,7 +94,7 @@ static int connect_address(const struct sockaddr *address, socklen_t size, int64
 	return status;
 }
 
-static int connect_unix(struct opening *opening)
+static int connect_path(struct opening *opening)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	size_t length = strlen(opening->config->host);
@@ -125,15 +127,12 @@ static int connect_any(struct opening *opening, const struct addrinfo *addresses
 
 static int connect_tcp(struct opening *opening, int *fd_out)
 {
-	const struct addrinfo hints = {
-		.ai_family = AF_UNSPEC,
-		.ai_socktype = SOCK_STREAM,
-		.ai_flags = AI_NUMERICSERV,
-	};
+	const struct lk_config *config = opening->config;
 	struct addrinfo *addresses = NULL;
-	char port[16];
-	snprintf(port, sizeof(port), "%d", opening->config->port);
-	int failed = getaddrinfo(opening->config->host, port, &hints, &addresses);
+	int failed = lk__resolve(&addresses, config->host, config->port, opening->deadline_ns,
+				 opening->cancel_fd);
+	if (failed == EAI_SYSTEM)
+		return fail_connect(opening, -errno);
 	if (failed)
 		return lk__fail(opening->error, LK_EUNREACHABLE, "connect to %s: resolve: %s",
 				opening->node, gai_strerror(failed));
@@ -141,8 +140,30 @@ static int connect_tcp(struct opening *opening, int *fd_out)
 	freeaddrinfo(addresses);
 	if (fd < 0)
 		return fail_connect(opening, fd);
-	lk__socket_tune(fd, opening->config->keepalive_s);
+	lk__socket_tune(fd, config->keepalive_s);
 	*fd_out = fd;
+	return 0;
+}
+
+static int connect_unix(struct opening *opening, int *fd_out)
+{
+	int fd = connect_path(opening);
+	if (fd < 0)
+		return fail_connect(opening, fd);
+	*fd_out = fd;
+	return 0;
+}
+
+static int wrap(struct opening *opening, int fd, struct lk__stream **stream_out)
+{
+	if (opening->config->scheme == LK__SCHEME_TLS)
+		return lk__tls_open(stream_out, fd, opening->config, opening->node,
+				    opening->deadline_ns, opening->cancel_fd, opening->error);
+	struct lk__stream *stream = lk__plain_new(fd);
+	if (!stream)
+		return lk__fail(opening->error, LK_ENOMEM, "connect to %s: out of memory",
+				opening->node);
+	*stream_out = stream;
 	return 0;
 }
 
@@ -151,25 +172,13 @@ int lk__stream_open(struct lk__stream **stream_out, const struct lk_config *conf
 {
 	struct opening opening = {config, deadline_ns, cancel_fd, error, ""};
 	int fd = -1;
-	int status = 0;
 	name_node(&opening);
-	if (config->scheme == LK__SCHEME_TLS)
-		return lk__fail(error, LK_ETLS, "connect to %s: no TLS in this build",
-				opening.node);
-	if (config->scheme == LK__SCHEME_UNIX) {
-		fd = connect_unix(&opening);
-		if (fd < 0)
-			status = fail_connect(&opening, fd);
-	} else {
-		status = connect_tcp(&opening, &fd);
-	}
+	int status = config->scheme == LK__SCHEME_UNIX ? connect_unix(&opening, &fd)
+						       : connect_tcp(&opening, &fd);
 	if (status != 0)
 		return status;
-	struct lk__stream *stream = lk__plain_new(fd);
-	if (!stream) {
+	status = wrap(&opening, fd, stream_out);
+	if (status != 0)
 		close(fd);
-		return lk__fail(error, LK_ENOMEM, "connect to %s: out of memory", opening.node);
-	}
-	*stream_out = stream;
-	return 0;
+	return status;
 }

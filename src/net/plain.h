@@ -1,4 +1,4 @@
-/* The streams without TLS, and how one becomes a stream with TLS. For src/net alone. */
+/* The streams without TLS: TCP and unix sockets. For src/net alone. */
 #ifndef LK__NET_PLAIN_H
 #define LK__NET_PLAIN_H
 

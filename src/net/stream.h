@@ -21,6 +21,7 @@ struct lk__stream_ops {
 	ssize_t (*read)(struct lk__stream *stream, void *bytes, size_t size);
 	ssize_t (*write)(struct lk__stream *stream, const void *bytes, size_t size);
 	void (*close)(struct lk__stream *stream);
+	int (*explain)(struct lk__stream *stream, char *text, size_t size); /* or NULL */
 };
 
 /* The first member of every kind of stream. */
@@ -34,8 +35,8 @@ struct lk__stream {
 /*
  * Connects to the node that `config` names: resolves the name, tries its addresses in turn, and for
  * TLS shakes hands and verifies peer and host name, all before `deadline_ns` (CLOCK_BOOTTIME).
- * Ends early with LK_ECANCELLED when `cancel_fd` (-1: none) becomes readable; name resolution
- * alone cannot be interrupted. Errors: LK_EUNREACHABLE, LK_ETLS, LK_ENOMEM, LK_ESYSTEM.
+ * Ends early with LK_ECANCELLED when `cancel_fd` (-1: none) becomes readable.
+ * Errors: LK_EUNREACHABLE, LK_ETLS, LK_ENOMEM, LK_ESYSTEM.
  */
 int lk__stream_open(struct lk__stream **stream_out, const struct lk_config *config,
 		    int64_t deadline_ns, int cancel_fd, lk_error *error);
@@ -46,10 +47,24 @@ static inline ssize_t lk__stream_read(struct lk__stream *stream, void *bytes, si
 	return stream->ops->read(stream, bytes, size);
 }
 
-/* Bytes taken (> 0), or -errno; -EAGAIN: poll for POLLOUT (for TLS: `wants`) first. */
+/*
+ * Bytes taken (> 0), or -errno; -EAGAIN: poll for POLLOUT (for TLS: `wants`) first, then offer the
+ * same bytes again, from wherever they now stand; more may follow them.
+ */
 static inline ssize_t lk__stream_write(struct lk__stream *stream, const void *bytes, size_t size)
 {
 	return stream->ops->write(stream, bytes, size);
+}
+
+/*
+ * After a read or write that failed, or the end of the stream: LK_ETLS and one line of text when
+ * TLS is the reason (with TLS 1.3, a missing client certificate shows only here), else 0 and "".
+ */
+static inline int lk__stream_explain(struct lk__stream *stream, char *text, size_t size)
+{
+	if (size > 0)
+		text[0] = '\0';
+	return stream->ops->explain ? stream->ops->explain(stream, text, size) : 0;
 }
 
 /* Closes the descriptor, without any goodbye that could block. NULL is fine. */

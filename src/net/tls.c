@@ -1,0 +1,306 @@
+#include "net/tls.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509_vfy.h>
+
+#include "base/fail.h"
+#include "conf/config.h"
+#include "net/socket.h"
+#include "net/tls_context.h"
+
+#define REASON_MAX 256
+
+struct tls_stream {
+	struct lk__stream stream;
+	SSL_CTX *context;
+	SSL *ssl;
+	BIO_METHOD *socket_method;
+	int io_errno;            /* of the last call to the socket that failed, or 0 */
+	bool ended;              /* the peer closed the connection */
+	bool read_any;           /* at least one byte of data has come */
+	bool certificate_lacks;  /* the server asked for a certificate and there is none */
+	short read_wants;
+	short write_wants;       /* 0: the last write was not blocked */
+	char reason[REASON_MAX]; /* why TLS broke the stream, or "" */
+};
+
+static struct tls_stream *tls_of(struct lk__stream *stream)
+{
+	return (struct tls_stream *)stream;
+}
+
+/* OpenSSL's own socket BIO would raise SIGPIPE; this one does not. */
+static int socket_read(BIO *bio, char *bytes, int size)
+{
+	struct tls_stream *tls = BIO_get_data(bio);
+	BIO_clear_retry_flags(bio);
+	ssize_t got = recv(tls->stream.fd, bytes, (size_t)size, MSG_DONTWAIT);
+	if (got < 0 && (errno == EAGAIN || errno == EINTR))
+		BIO_set_retry_read(bio);
+	else if (got < 0)
+		tls->io_errno = errno;
+	else if (got == 0)
+		tls->ended = true;
+	return (int)got;
+}
+
+static int socket_write(BIO *bio, const char *bytes, int size)
+{
+	struct tls_stream *tls = BIO_get_data(bio);
+	BIO_clear_retry_flags(bio);
+	ssize_t sent = send(tls->stream.fd, bytes, (size_t)size, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (sent < 0 && (errno == EAGAIN || errno == EINTR))
+		BIO_set_retry_write(bio);
+	else if (sent < 0)
+		tls->io_errno = errno;
+	return (int)sent;
+}
+
+static long socket_control(BIO *bio, int command, long number, void *pointer)
+{
+	(void)bio, (void)number, (void)pointer;
+	return command == BIO_CTRL_FLUSH; /* nothing is kept back */
+}
+
+static int attach_socket(struct tls_stream *tls)
+{
+	tls->socket_method = BIO_meth_new(BIO_TYPE_SOCKET, "lockkeeper socket");
+	if (!tls->socket_method || BIO_meth_set_read(tls->socket_method, socket_read) != 1 ||
+	    BIO_meth_set_write(tls->socket_method, socket_write) != 1 ||
+	    BIO_meth_set_ctrl(tls->socket_method, socket_control) != 1)
+		return LK_ENOMEM;
+	BIO *bio = BIO_new(tls->socket_method);
+	if (!bio)
+		return LK_ENOMEM;
+	BIO_set_data(bio, tls);
+	BIO_set_init(bio, 1);
+	SSL_set_bio(tls->ssl, bio, bio);
+	return 0;
+}
+
+/* Keeps OpenSSL's reason in words; a reason that is there stays, for the first is the cause. */
+static void keep_reason(struct tls_stream *tls)
+{
+	unsigned long first = ERR_peek_error();
+	int reason = ERR_GET_REASON(first);
+	const char *text = ERR_reason_error_string(first);
+	bool alert = ERR_GET_LIB(first) == ERR_LIB_SSL && reason > SSL_AD_REASON_OFFSET;
+	ERR_clear_error();
+	if (tls->reason[0])
+		return;
+	snprintf(tls->reason, sizeof(tls->reason), "%s%s%s%s",
+		 alert ? "the server refused: " : "", text ? text : "TLS failed",
+		 reason == SSL_R_WRONG_VERSION_NUMBER ? " (the peer does not speak TLS)" : "",
+		 tls->certificate_lacks ? " (the server asked for a client certificate, see "
+					  "tls_cert_file)"
+					: "");
+}
+
+/*
+ * What a call to OpenSSL that moved no bytes means: 0 at the end of the stream, or -errno;
+ * -EAGAIN with what to poll for in `wants`.
+ */
+static ssize_t call_failed(struct tls_stream *tls, int result, short *wants)
+{
+	switch (SSL_get_error(tls->ssl, result)) {
+	case SSL_ERROR_WANT_READ:
+		*wants = POLLIN;
+		return -EAGAIN;
+	case SSL_ERROR_WANT_WRITE:
+		*wants = POLLOUT;
+		return -EAGAIN;
+	case SSL_ERROR_ZERO_RETURN:
+		return 0;
+	case SSL_ERROR_SYSCALL:
+		ERR_clear_error();
+		return tls->io_errno ? -tls->io_errno : tls->ended ? 0 : -EIO;
+	default:
+		keep_reason(tls);
+		return -EPROTO;
+	}
+}
+
+static void set_wants(struct tls_stream *tls)
+{
+	tls->stream.wants = tls->read_wants | tls->write_wants;
+}
+
+static ssize_t tls_read(struct lk__stream *stream, void *bytes, size_t size)
+{
+	struct tls_stream *tls = tls_of(stream);
+	size_t got = 0;
+	ERR_clear_error();
+	tls->read_wants = POLLIN;
+	int result = SSL_read_ex(tls->ssl, bytes, size, &got);
+	ssize_t status = result == 1 ? (ssize_t)got : call_failed(tls, result, &tls->read_wants);
+	stream->buffered = result == 1 && SSL_has_pending(tls->ssl);
+	if (result == 1)
+		tls->read_any = true;
+	set_wants(tls);
+	return status;
+}
+
+static ssize_t tls_write(struct lk__stream *stream, const void *bytes, size_t size)
+{
+	struct tls_stream *tls = tls_of(stream);
+	size_t taken = 0;
+	ERR_clear_error();
+	tls->write_wants = 0;
+	int result = SSL_write_ex(tls->ssl, bytes, size, &taken);
+	ssize_t status = (ssize_t)taken;
+	if (result != 1)
+		status = call_failed(tls, result, &tls->write_wants);
+	set_wants(tls);
+	return result != 1 && status == 0 ? -EPIPE : status;
+}
+
+static void tls_close(struct lk__stream *stream)
+{
+	struct tls_stream *tls = tls_of(stream);
+	int fd = stream->fd;
+	SSL_free(tls->ssl);
+	SSL_CTX_free(tls->context);
+	BIO_meth_free(tls->socket_method);
+	ERR_clear_error();
+	if (fd >= 0)
+		close(fd);
+	free(tls);
+}
+
+/*
+ * In TLS 1.3 a server that refuses our certificate says so only after the handshake, and then
+ * resets the connection: a write may fail first, and the alert waits to be read.
+ */
+static int tls_explain(struct lk__stream *stream, char *text, size_t size)
+{
+	struct tls_stream *tls = tls_of(stream);
+	if (!tls->reason[0]) {
+		char byte;
+		size_t got;
+		ERR_clear_error();
+		int result = SSL_peek_ex(tls->ssl, &byte, sizeof(byte), &got);
+		if (result != 1)
+			call_failed(tls, result, &(short){0});
+	}
+	if (!tls->reason[0] && tls->certificate_lacks && !tls->read_any)
+		snprintf(tls->reason, sizeof(tls->reason),
+			 "the server asked for a client certificate and got none "
+			 "(see tls_cert_file)");
+	snprintf(text, size, "%s", tls->reason);
+	return tls->reason[0] ? LK_ETLS : 0;
+}
+
+static const struct lk__stream_ops tls_ops = {
+	.read = tls_read,
+	.write = tls_write,
+	.close = tls_close,
+	.explain = tls_explain,
+};
+
+/* Called when the server asks for a certificate and none is configured. */
+static int certificate_asked(SSL *ssl, X509 **certificate, EVP_PKEY **key)
+{
+	struct tls_stream *tls = SSL_get_app_data(ssl);
+	(void)certificate, (void)key;
+	tls->certificate_lacks = true;
+	return 0;
+}
+
+static int fail_handshake(struct tls_stream *tls, ssize_t status, const char *name,
+			  const char *node, lk_error *error)
+{
+	long verified = SSL_get_verify_result(tls->ssl);
+	if (verified == X509_V_ERR_HOSTNAME_MISMATCH || verified == X509_V_ERR_IP_ADDRESS_MISMATCH)
+		return lk__fail(error, LK_ETLS,
+				"connect to %s: TLS: the server's certificate is not for \"%s\"",
+				node, name);
+	if (verified != X509_V_OK)
+		return lk__fail(error, LK_ETLS, "connect to %s: TLS: the server's certificate: %s",
+				node, X509_verify_cert_error_string(verified));
+	if (status == -EPROTO)
+		return lk__fail(error, LK_ETLS, "connect to %s: TLS: %s", node, tls->reason);
+	if (status == -ECANCELED)
+		return lk__fail(error, LK_ECANCELLED, "connect to %s: cancelled", node);
+	if (status == 0)
+		return lk__fail(error, LK_EUNREACHABLE,
+				"connect to %s: TLS: the peer closed the connection in the "
+				"handshake (does the port speak TLS?)",
+				node);
+	return lk__fail_errno(error, LK_EUNREACHABLE, (int)-status,
+			      "connect to %s: TLS handshake%s", node,
+			      status == -ETIMEDOUT ? " (does the port speak TLS?)" : "");
+}
+
+/* 1, or what ended it: 0 when the peer closed, or -errno. */
+static ssize_t shake_hands(struct tls_stream *tls, int64_t deadline_ns, int cancel_fd)
+{
+	for (;;) {
+		short wants = 0;
+		ERR_clear_error();
+		int result = SSL_connect(tls->ssl);
+		if (result == 1)
+			return 1;
+		ssize_t status = call_failed(tls, result, &wants);
+		if (status == -EAGAIN)
+			status = lk__socket_wait(tls->stream.fd, wants, deadline_ns, cancel_fd);
+		else
+			return status;
+		if (status != 0)
+			return status;
+	}
+}
+
+static int prepare(struct tls_stream *tls, const char *name)
+{
+	tls->ssl = SSL_new(tls->context);
+	if (!tls->ssl || SSL_set_app_data(tls->ssl, tls) != 1)
+		return LK_ENOMEM;
+	SSL_set_quiet_shutdown(tls->ssl, 1);
+	if (attach_socket(tls) != 0)
+		return LK_ENOMEM;
+	return lk__tls_expect_name(tls->ssl, name);
+}
+
+static int open_over(struct tls_stream *tls, const struct lk_config *config, const char *node,
+		     int64_t deadline_ns, int cancel_fd, lk_error *error)
+{
+	const char *name = *config->tls_server_name ? config->tls_server_name : config->host;
+	int status = lk__tls_context_new(&tls->context, config, node, error);
+	if (status != 0)
+		return status;
+	if (!*config->tls_cert_file)
+		SSL_CTX_set_client_cert_cb(tls->context, certificate_asked);
+	if (prepare(tls, name) != 0)
+		return lk__fail(error, LK_ENOMEM, "connect to %s: no memory for TLS", node);
+	ssize_t shaken = shake_hands(tls, deadline_ns, cancel_fd);
+	if (shaken != 1)
+		return fail_handshake(tls, shaken, name, node, error);
+	return 0;
+}
+
+int lk__tls_open(struct lk__stream **stream_out, int fd, const struct lk_config *config,
+		 const char *node, int64_t deadline_ns, int cancel_fd, lk_error *error)
+{
+	struct tls_stream *tls = calloc(1, sizeof(*tls));
+	if (!tls)
+		return lk__fail(error, LK_ENOMEM, "connect to %s: out of memory", node);
+	tls->stream = (struct lk__stream){.ops = &tls_ops, .fd = fd, .wants = POLLIN};
+	tls->read_wants = POLLIN;
+	int status = open_over(tls, config, node, deadline_ns, cancel_fd, error);
+	if (status != 0) {
+		tls->stream.fd = -1; /* stays the caller's */
+		tls_close(&tls->stream);
+		return status;
+	}
+	*stream_out = &tls->stream;
+	return 0;
+}
