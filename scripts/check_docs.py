@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The generated pages are fresh, every public function has a comment with "Since", and links lead
-somewhere. usage: check_docs.py BUILD
+"""The generated pages are fresh, every public function has a comment with "Since", links lead
+somewhere, and quoted files are quoted rightly. usage: check_docs.py BUILD
 """
 from __future__ import annotations
 
@@ -36,6 +36,13 @@ def dead_links(path: pathlib.Path) -> list[str]:
             if not (path.parent / target).exists()]
 
 
+def quotes(path: pathlib.Path) -> list[str]:
+    """A block under <!-- FILE --> is that file, to the letter."""
+    return [f"{name(path)}: the block is not {source}" for source, block in
+            re.findall(r"<!-- (\S+) -->\n```\w*\n(.*?)```", path.read_text(), re.DOTALL)
+            if (ROOT / source).read_text() != block]
+
+
 def main() -> None:
     pages = sorted(ROOT.glob("*.md")) + files(".md", under=("docs", "bench", "tests"))
     headers = files(".h", under=("include",))
@@ -43,7 +50,7 @@ def main() -> None:
     for header in headers:
         problems += undocumented(header)
     for page in pages:
-        problems += dead_links(page)
+        problems += dead_links(page) + quotes(page)
     finish(problems, f"{len(headers)} headers, {len(pages)} pages")
 
 

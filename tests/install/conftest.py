@@ -1,0 +1,99 @@
+"""A copy installed into a folder of its own, a server, and the README's blocks."""
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("LOCKKEEPER_BUILD", ROOT / "build"))
+SERVER_START_S = 20
+RUN_S = 60
+
+
+def until(what, condition, limit_s: float = 20):
+    end = time.monotonic() + limit_s
+    while not (answer := condition()):
+        assert time.monotonic() < end, f"not within {limit_s} s: {what}"
+        time.sleep(0.005)
+    return answer
+
+
+def run(*argv, check=True, **more) -> subprocess.CompletedProcess:
+    done = subprocess.run([str(word) for word in argv], capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL, timeout=RUN_S, **more)
+    assert not check or done.returncode == 0, f"{argv}: {done.returncode}\n{done.stdout}{done.stderr}"
+    return done
+
+
+def blocks(page: str, kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+
+
+class Copy:
+    """An installed copy: what `make install` laid below `prefix`, seen through `staging`."""
+
+    def __init__(self, staging: pathlib.Path, prefix: str):
+        self.prefix = prefix
+        self.top = pathlib.Path(f"{staging}{prefix}")
+        self.pkgconfig = next(self.top.rglob("lockkeeper.pc")).parent
+        self.libraries = self.pkgconfig.parent
+        self.environment = {
+            **os.environ, "PATH": f"{self.top}/bin:{os.environ['PATH']}",
+            "LD_LIBRARY_PATH": str(self.libraries), "PKG_CONFIG_PATH": str(self.pkgconfig),
+            **({"PKG_CONFIG_SYSROOT_DIR": str(staging)} if str(staging) else {}),
+        }
+
+    def flags(self, *words: str) -> list[str]:
+        return run("pkg-config", *words, "lockkeeper", env=self.environment).stdout.split()
+
+
+@pytest.fixture(scope="session")
+def folder():
+    made = pathlib.Path(tempfile.mkdtemp(prefix="lk-"))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def copy(folder) -> Copy:
+    """Installed by the Makefile into DESTDIR, from a build folder of its own."""
+    staging = folder / "staging"
+    run("make", "install", f"BUILD={folder / 'build'}", "PREFIX=/opt/lockkeeper",
+        f"DESTDIR={staging}", cwd=ROOT, env={**os.environ, "MAKEFLAGS": ""})
+    return Copy(staging, "/opt/lockkeeper")
+
+
+class Server:
+    def __init__(self, folder: pathlib.Path):
+        self.socket = folder / "socket"
+        self.url = f"unix://{self.socket}"
+        self.process = subprocess.Popen(
+            ["redis-server", "--port", "0", "--unixsocket", str(self.socket), "--save", "",
+             "--dir", str(folder), "--logfile", str(folder / "log")])
+        until("the server", self.socket.exists, SERVER_START_S)
+
+    def ask(self, *words) -> str:
+        return run("redis-cli", "-s", self.socket, *words).stdout.strip()
+
+
+@pytest.fixture
+def server(folder):
+    place = pathlib.Path(tempfile.mkdtemp(prefix="lk-", dir=folder))
+    made = Server(place)
+    yield made
+    made.process.kill()
+    made.process.wait()
+
+
+@pytest.fixture
+def environment(copy, server, folder):
+    """The installed copy first on every path, and the server named."""
+    return {**copy.environment, "LOCKKEEPER_URL": server.url,
+            "LOCKKEEPER_STATE_DIR": str(folder / "state")}

@@ -1,0 +1,90 @@
+"""What `make install` lays down, and programs that are built against it alone."""
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+
+from conftest import ROOT, blocks, run
+
+PROGRAM = blocks("README.md", "c")[0]
+
+
+def test_what_is_installed(copy):
+    files = {str(path.relative_to(copy.top)) for path in copy.top.rglob("*")
+             if not path.is_dir()}
+    assert "bin/lockkeeper" in files
+    assert "include/lockkeeper.h" in files
+    headers = {f"include/lockkeeper/{path.name}" for path in
+               (ROOT / "include/lockkeeper").glob("*.h")}
+    assert headers == {name for name in files if name.startswith("include/lockkeeper/")}
+    libraries = {name.rsplit("/", 1)[-1] for name in files if "/liblockkeeper" in name}
+    version = run(ROOT / "scripts/version.sh").stdout.strip()
+    assert libraries == {"liblockkeeper.a", "liblockkeeper.so", "liblockkeeper.so.0",
+                         f"liblockkeeper.so.{version}"}
+    assert any(name.endswith("man1/lockkeeper.1") for name in files)
+    assert any("completions/lockkeeper" in name for name in files)
+    strays = {name for name in files if re.search(r"(test|example|demo|bench|driver)", name)}
+    assert not strays
+
+
+def test_version(copy):
+    version = run(ROOT / "scripts/version.sh").stdout.strip()
+    assert run("pkg-config", "--modversion", "lockkeeper", env=copy.environment).stdout.strip() \
+        == version
+    assert version in run("lockkeeper", "--version", env=copy.environment).stdout
+
+
+@pytest.mark.parametrize("link", ["shared", "static"])
+@pytest.mark.parametrize("compiler", ["gcc", "clang", "g++", "clang++"])
+def test_program_of_the_readme(copy, server, environment, folder, compiler, link):
+    language = "c++" if compiler.endswith("++") else "c"
+    source = folder / "readme.c"
+    source.write_text(PROGRAM)
+    program = folder / f"{compiler}-{link}"
+    words = ["--cflags", "--libs", *(["--static"] if link == "static" else [])]
+    flags = [f"{copy.libraries}/liblockkeeper.a" if flag == "-llockkeeper" and link == "static"
+             else flag for flag in copy.flags(*words)]
+    run(compiler, "-x", language, "-Wall", "-Wextra", "-Werror", source, "-x", "none", *flags,
+        "-o", program)
+    linked = run("ldd", program, env=environment).stdout
+    assert ("liblockkeeper" in linked) == (link == "shared")
+    assert run(program, env=environment).stdout == "alone at work\n"
+    assert server.ask("EXISTS", "backup") == "0"
+
+
+def test_program_of_the_readme_without_a_server(copy, environment, folder):
+    source = folder / "readme.c"
+    source.write_text(PROGRAM)
+    run("gcc", source, *copy.flags("--cflags", "--libs"), "-o", folder / "lonely")
+    done = run(folder / "lonely", check=False,
+               env={**environment, "LOCKKEEPER_URL": f"unix://{folder}/nowhere"})
+    assert done.returncode == 1
+    assert "no lock: " in done.stderr and f"{folder}/nowhere" in done.stderr
+
+
+def test_program_of_the_readme_waits_its_turn(copy, server, environment, folder):
+    source = folder / "readme.c"
+    source.write_text(PROGRAM)
+    run("gcc", source, *copy.flags("--cflags", "--libs"), "-o", folder / "waits")
+    server.ask("HSET", "backup", "other:1", "1")
+    server.ask("PEXPIRE", "backup", "60000")
+    waiting = subprocess.Popen([folder / "waits"], env=environment, stdout=subprocess.PIPE,
+                               text=True)
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(0.5)
+        server.ask("DEL", "backup")
+        server.ask("PUBLISH", "redisson_lock__channel:{backup}", "0")
+        assert waiting.communicate(timeout=10)[0] == "alone at work\n"
+    finally:
+        waiting.kill()
+        waiting.wait()
+
+
+def test_manual_page(copy):
+    page = next(copy.top.rglob("lockkeeper.1"))
+    done = run("mandoc", "-T", "lint", "-W", "warning", page, check=False)
+    assert done.stdout == ""
+    assert "lockkeeper" in run("mandoc", "-T", "utf8", page).stdout
