@@ -1,4 +1,4 @@
-"""What the journal of a fight says, and how it is shown: turns, overlaps, hand-overs, a timeline."""
+"""What the journal of a fight says, and how it is shown: turns, hand-overs, a timeline."""
 from __future__ import annotations
 
 import statistics

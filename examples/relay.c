@@ -11,19 +11,20 @@
 
 #define OWNER "job 7"
 
+/* Returns NULL, or a complaint. */
 static void *second_half(void *argument)
 {
+	static char stolen[] = "a thread released what it does not own";
+	static char stuck[] = "the owner could not release";
 	lk_lock *lock = argument;
 	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
 	lk_error error;
 
 	/* Without the owner's name this thread has nothing to give back. */
 	if (lk_lock_release(lock, NULL, &error) != LK_ENOTOWNER)
-		return "a thread released what it does not own";
+		return stolen;
 	options.owner = OWNER;
-	if (lk_lock_release(lock, &options, &error))
-		return "the owner could not release";
-	return NULL;
+	return lk_lock_release(lock, &options, &error) ? stuck : NULL;
 }
 
 static int first_half(lk_lock *lock, lk_error *error)

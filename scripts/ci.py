@@ -7,6 +7,7 @@ A stage that cannot be built counts as one failure, and the others go on.
 """
 from __future__ import annotations
 
+import concurrent.futures
 import pathlib
 import shutil
 import sys
@@ -15,6 +16,7 @@ import time
 import check
 import tally as runners
 from tally import PYTHON, ROOT, Tally, say
+from tree import files, name
 
 BUILDS = ROOT / "build-ci"
 ASAN = {
@@ -57,7 +59,49 @@ def thread(tally: Tally) -> None:
         runners.meson(tally, folder, [], TSAN, 1200)
 
 
-STAGES = [release, address, thread]
+def lint(tally: Tally) -> None:
+    """clang-tidy on the library and the command, two files at a time."""
+    folder = build(tally, "lint", "clang", [])
+    if not folder:
+        return
+    sources = files(".c", under=("src", "cli", "examples", "demo"))
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda path: runners.command(
+            tally, f"tidy-{name(path).replace('/', '-')}",
+            ["clang-tidy", "--quiet", "-p", str(folder), str(path)], quiet=True), sources))
+
+
+def fuzz(tally: Tally) -> None:
+    """clang, libFuzzer: ten seconds for each parser, from the corpus in the tree."""
+    folder = build(tally, "fuzz", "clang", ["-Dfuzz=true", "-Db_sanitize=address,undefined",
+                                            "-Db_lundef=false", "-Ddefault_library=static"])
+    programs = sorted((folder / "tests/fuzz").glob("fuzz_*")) if folder else []
+    for program in programs:
+        if not program.is_file():
+            continue
+        found = BUILDS / "fuzz-found" / program.name
+        found.mkdir(parents=True, exist_ok=True)
+        corpus = ROOT / "tests/fuzz/corpus" / program.name.removeprefix("fuzz_")
+        runners.command(tally, program.name,
+                        [str(program), "-max_total_time=10", "-timeout=5", "-rss_limit_mb=1024",
+                         "-print_final_stats=1", f"-artifact_prefix={found}/", str(found),
+                         *([str(corpus)] if corpus.is_dir() else [])], 120)
+    if folder and not programs:
+        tally.add("fuzz: no programs", 0, 1)
+
+
+def demo(tally: Tally) -> None:
+    """The README's first command."""
+    runners.command(tally, "make-demo", ["make", "demo"], 300)
+
+
+def bench(tally: Tally) -> None:
+    """The benchmark runs; its figures are looked at elsewhere."""
+    runners.command(tally, "bench-quick", [PYTHON, "bench/run.py", "--quick", "--build",
+                                           str(BUILDS / "release")], 300)
+
+
+STAGES = [release, address, thread, lint, fuzz, demo, bench]
 
 
 def main() -> int:

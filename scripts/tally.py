@@ -95,13 +95,14 @@ def stop_group(process: subprocess.Popen) -> None:
 
 
 def command(tally: Tally, name: str, argv: list[str], limit_s: float = 600,
-            environment: dict[str, str] | None = None) -> bool:
-    """One command as one case. Its output is shown when it failed."""
+            environment: dict[str, str] | None = None, quiet: bool = False) -> bool:
+    """One command as one case. Its output is shown when it failed; `quiet`: nothing otherwise."""
     log = tally.logs / f"{name}.log"
     begun = time.monotonic()
     status = run(argv, log, environment, limit_s)
     seconds = time.monotonic() - begun
-    say(f"  {'ok' if status == 0 else 'FAILED':6}  {name}  ({seconds:.1f} s)")
+    if status or not quiet:
+        say(f"  {'ok' if status == 0 else 'FAILED':6}  {name}  ({seconds:.1f} s)")
     if status:
         say(tail(log, 60))
     tally.add(name, int(status == 0), int(status != 0))

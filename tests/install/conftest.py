@@ -14,7 +14,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("LOCKKEEPER_BUILD", ROOT / "build"))
 SERVER_START_S = 20
-RUN_S = 60
+RUN_S = 300
 
 
 def until(what, condition, limit_s: float = 20):
@@ -28,12 +28,14 @@ def until(what, condition, limit_s: float = 20):
 def run(*argv, check=True, **more) -> subprocess.CompletedProcess:
     done = subprocess.run([str(word) for word in argv], capture_output=True, text=True,
                           stdin=subprocess.DEVNULL, timeout=RUN_S, **more)
-    assert not check or done.returncode == 0, f"{argv}: {done.returncode}\n{done.stdout}{done.stderr}"
+    said = f"{argv}: {done.returncode}\n{done.stdout}{done.stderr}"
+    assert not check or done.returncode == 0, said
     return done
 
 
 def blocks(page: str, kind: str) -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+    fence = re.compile(rf"^```{kind}\n(.*?)^```", re.DOTALL | re.MULTILINE)
+    return fence.findall((ROOT / page).read_text())
 
 
 class Copy:
