@@ -49,7 +49,7 @@ static int folder_find(char *folder, size_t size)
 		return trouble("LOCKKEEPER_STATE_DIR: '%s' is not an absolute path", named);
 	if (strlen(named) >= size)
 		return trouble("LOCKKEEPER_STATE_DIR: path too long");
-	strcpy(folder, named);
+	snprintf(folder, size, "%s", named);
 	for (size_t end = strlen(folder); end > 1 && folder[end - 1] == '/'; end--)
 		folder[end - 1] = '\0';
 	return 0;
@@ -81,7 +81,7 @@ int server_locate(struct server_place *place_out)
 		return trouble("%s: a unix socket's path has at most %zu bytes, this one has %zu: "
 			       "set LOCKKEEPER_STATE_DIR to a shorter folder",
 			       path, most, strlen(path));
-	strcpy(place_out->socket, path);
+	snprintf(place_out->socket, sizeof(place_out->socket), "%s", path);
 	url_fill(place_out->socket, place_out->url);
 	return 0;
 }
@@ -89,7 +89,7 @@ int server_locate(struct server_place *place_out)
 static int socket_connect(const struct server_place *place)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	strcpy(address.sun_path, place->socket);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", place->socket);
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
 		return fd;
@@ -149,7 +149,7 @@ static int folder_check(const char *folder)
 static int folder_make(const char *folder)
 {
 	char path[PATH_MAX];
-	strcpy(path, folder);
+	snprintf(path, sizeof(path), "%s", folder);
 	for (char *slash = path; (slash = strchr(slash + 1, '/')) != NULL; *slash = '/') {
 		*slash = '\0';
 		if (mkdir(path, 0700) && errno != EEXIST)
