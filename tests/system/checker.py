@@ -54,6 +54,8 @@ def read(*paths: pathlib.Path) -> list[Record]:
 def used(path: pathlib.Path) -> bytes:
     """The bytes of a file up to its first long stretch of zeros: it was made larger than needed."""
     data, size = b"", 4096 * RECORD.size
+    if not path.exists():
+        return data  # its run has not begun
     with open(path, "rb") as file:
         while (piece := file.read(size)).strip(b"\0"):
             data += piece

@@ -35,7 +35,7 @@ def test_b_and_c_both_get_it_in_turn(server, make_keeper, processes):
     waits = {"b": b.say("acquire", "turns", thread="b"),
              "c": c.say("acquire", "turns", thread="c")}
     keeper_of = {"b": b, "c": c}
-    until(lambda: server.channels(), 5)
+    until(lambda: sum(keeper.stats().waiting for keeper in {b, c}) == 2, 5, "both wait")
     a.call("release", "turns", thread="a").ok()
     first = until(lambda: [name for name, wait in waits.items() if wait.done], 5)
     assert len(first) == 1
@@ -231,7 +231,8 @@ def test_last_waiter_unsubscribes(server, make_keeper):
     until(lambda: server.channels(), 5)
     assert server.call("PUBSUB", "NUMSUB", "redisson_lock__channel:{last}")[1] == 1
     short.result().is_code("LK_ETIMEDOUT")
-    assert server.channels() and not long.done
+    until(lambda: server.channels(), 2, "the other still listens")
+    assert not long.done
     long.result().is_code("LK_ETIMEDOUT")
     until(lambda: server.channels() == [], 5)
 
