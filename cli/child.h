@@ -11,8 +11,9 @@ struct guard_page;
 void child_save_signals(void);
 
 /*
- * Forks and executes the command of the page: in its group, with the signal mask and dispositions that
- * lockkeeper was started with, and LOCKKEEPER_NAME, _OWNER and _DEADLINE_MS in its environment.
+ * Forks and executes the command of the page: in its group, with the signal mask and dispositions
+ * that lockkeeper was started with, and LOCKKEEPER_NAME, _OWNER and _DEADLINE_MS in its
+ * environment.
  * 0 once it runs, else errno.
  */
 int child_start(const struct guard_page *page, pid_t *pid_out);

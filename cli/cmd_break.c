@@ -47,9 +47,8 @@ static int ask(lk_client *client, const char *name)
 	lk_scan_free(scan);
 	if (result)
 		return trouble_library(&error);
-	return strcmp(answer, "y\n") == 0 || strcmp(answer, "yes\n") == 0
-		       ? 0
-		       : trouble("not broken");
+	return strcmp(answer, "y\n") == 0 || strcmp(answer, "yes\n") == 0 ? 0
+									  : trouble("not broken");
 }
 
 int cmd_break(const struct command *command, int argc, char **argv)

@@ -126,8 +126,7 @@ int cmd_extend(const struct command *command, int argc, char **argv)
 	int code = lock_check(command, &state);
 	if (code == 0)
 		code = session_open_lock(&session, &lock);
-	if (code == 0 &&
-	    lk_lock_extend_field(lock, session.argv[1], state.lease_ms, &error))
+	if (code == 0 && lk_lock_extend_field(lock, session.argv[1], state.lease_ms, &error))
 		code = trouble_library(&error);
 	lk_lock_free(lock);
 	return session_end(&session, code);

@@ -19,7 +19,7 @@ const struct option_row json_options[] = {
 /* One holder of one lock: a line of the list. SCAN may show a lock twice, so they are collected,
  * sorted, and printed once. */
 struct line {
-	json_t *lock;    /* shared by the holders of a lock */
+	json_t *lock; /* shared by the holders of a lock */
 	char *name, *field;
 	size_t name_size, field_size;
 	int64_t hold_count, ttl_ms;

@@ -87,8 +87,8 @@ static int lease_settle(struct run_state *state, lk_config *config)
 	}
 	int64_t lease_ms = state->keep.lease_ms;
 	if (!state->has_grace)
-		state->keep.grace_ms =
-			lease_ms / 3 < GRACE_DEFAULT_MS ? lease_ms / 3 : GRACE_DEFAULT_MS;
+		state->keep.grace_ms = lease_ms / 3 < GRACE_DEFAULT_MS ? lease_ms / 3
+								       : GRACE_DEFAULT_MS;
 	if (state->keep.grace_ms > lease_ms / 2)
 		return trouble("option -k: %" PRId64 " ms is more than half of the lease of "
 			       "%" PRId64 " ms: there would be no time left to renew it",
@@ -96,7 +96,7 @@ static int lease_settle(struct run_state *state, lk_config *config)
 	return 0;
 }
 
-/* Finds NAME and the command among the operands; -c may also stand behind NAME, as with flock(1). */
+/* Finds NAME and the command among the operands; -c may stand behind NAME too, as in flock(1). */
 static int operands_settle(const struct command *command, struct run_state *state, int argc,
 			   char **argv)
 {

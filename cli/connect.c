@@ -66,6 +66,8 @@ int config_assign_url(lk_config *config, const char *url)
 {
 	lk_error error = {0};
 	size_t head, secret;
+	if (*url == '\0')
+		return trouble("option --url: the URL is empty");
 	url_find_password(url, &head, &secret);
 	/* A colon with nothing behind it is no secret. */
 	if (secret > 1 || url_query_has_secret(url))
@@ -87,7 +89,7 @@ int config_assign(lk_config *config, const char *assignment)
 	if (strcmp(name, "url") == 0)
 		return config_assign_url(config, assignment + size + 1);
 	return lk_config_set(config, name, assignment + size + 1, &error) ? trouble_library(&error)
-									   : 0;
+									  : 0;
 }
 
 int config_settle(lk_config *config)

@@ -29,9 +29,9 @@ struct front_self {
 };
 
 /* The keeper is in a background group, where stopping by terminal output must not reach it. */
-static int keeper_settle(struct front *front, pid_t front_pid, int fd)
+static int keeper_settle(struct front *front, pid_t front_pid, pid_t shell, int fd)
 {
-	*front = (struct front){front_pid, getpgrp(), fd};
+	*front = (struct front){front_pid, getpgrp(), shell, fd};
 	setpgid(0, 0);
 	prctl(PR_SET_NAME, "lk-keeper");
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -95,8 +95,7 @@ static int orders_read(struct front_self *self, int flags)
 static void terminal_restore(const struct front_self *self)
 {
 	pid_t now = tcgetpgrp(self->terminal);
-	if (self->was_foreground && now > 0 && now != getpgrp() && kill(-now, 0) &&
-	    errno == ESRCH)
+	if (self->was_foreground && now > 0 && now != getpgrp() && kill(-now, 0) && errno == ESRCH)
 		tcsetpgrp(self->terminal, getpgrp());
 }
 
@@ -104,12 +103,10 @@ __attribute__((noreturn)) static void front_exit(struct front_self *self, int st
 {
 	if (!WIFEXITED(status)) {
 		/* The guard now ends the command; its end of the socket closes with it. */
-		while (orders_read(self, 0)) {
-		}
+		while (orders_read(self, 0)) {}
 		message("the keeper of the lock was killed; the command was ended");
 	} else {
-		while (self->die_of == 0 && orders_read(self, MSG_DONTWAIT)) {
-		}
+		while (self->die_of == 0 && orders_read(self, MSG_DONTWAIT)) {}
 	}
 	terminal_restore(self);
 	if (self->die_of) {
@@ -167,14 +164,14 @@ int front_split(struct front *front_out, const sigset_t *relayed)
 {
 	struct front_self self = {.terminal = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY)};
 	int pair[2];
-	*front_out = (struct front){0, 0, -1};
+	*front_out = (struct front){0, 0, 0, -1};
 	if (self.terminal < 0)
 		return 0;
 	if (front_settle(&self, relayed))
 		return EXIT_TROUBLE;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
 		return trouble_errno(errno, "cannot make a socket");
-	pid_t front = getpid();
+	pid_t front = getpid(), shell = getppid();
 	self.fd = pair[0];
 	self.keeper = fork();
 	if (self.keeper < 0)
@@ -186,7 +183,7 @@ int front_split(struct front *front_out, const sigset_t *relayed)
 	close(pair[0]);
 	close(self.signals);
 	close(self.terminal);
-	return keeper_settle(front_out, front, pair[1]);
+	return keeper_settle(front_out, front, shell, pair[1]);
 }
 
 static void front_send(const struct front *front, enum front_order order, int number)
@@ -199,6 +196,11 @@ static void front_send(const struct front *front, enum front_order order, int nu
 void front_stop(const struct front *front, int number)
 {
 	front_send(front, FRONT_STOP, number);
+}
+
+int front_is_orphaned(const struct front *front)
+{
+	return front->fd >= 0 && tree_parent(front->pid) != front->shell;
 }
 
 void front_finish(const struct front *front, int number)

@@ -2,13 +2,13 @@
  * The front: on a terminal, the process that the shell knows as the job.
  *
  * Ctrl-Z must stop what the shell waits for, and a stopped process cannot renew a lease. So where
- * there is a controlling terminal, lockkeeper is two processes: the front, which stops and goes on with
- * the command, and behind it, in a group of its own that the terminal's signals do not reach, the
- * keeper, which renews all the while.
+ * there is a controlling terminal, lockkeeper is two processes: the front, which stops and goes on
+ * with the command, and behind it, in a group of its own that the terminal's signals do not reach,
+ * the keeper, which renews all the while.
  *
  * The command joins the front's process group, the job's. So the terminal, the shell and the
- * other members of a pipeline treat it as they treat any job; nobody has to move the foreground. What
- * the terminal sends to the group is not sent a second time.
+ * other members of a pipeline treat it as they treat any job; nobody has to move the foreground.
+ * What the terminal sends to the group is not sent a second time.
  */
 #ifndef CLI_FRONT_H
 #define CLI_FRONT_H
@@ -19,6 +19,7 @@
 struct front {
 	pid_t pid;   /* 0: there is none */
 	pid_t group; /* the job's process group */
+	pid_t shell; /* the front's parent */
 	int fd;      /* to the front; end of file: it is gone. -1: there is none */
 };
 
@@ -31,8 +32,15 @@ int front_split(struct front *front_out, const sigset_t *relayed);
 /* Has the front stop itself by `number`, as the command was stopped. */
 void front_stop(const struct front *front, int number);
 
-/* Tells the front that lockkeeper ends: wakes it if it is stopped, and, with `number` not 0, has it die
- * of that signal, so that a shell's loop ends on Ctrl-C. */
+/*
+ * 1 when the shell has gone away and left the front behind. The kernel would then hang up a stopped
+ * job; ours it takes for one that still has a shell, for the command's parent, the guard, is in the
+ * same session.
+ */
+int front_is_orphaned(const struct front *front);
+
+/* Tells the front that lockkeeper ends: wakes it if it is stopped, and, with `number` not 0, has
+ * it die of that signal, so that a shell's loop ends on Ctrl-C. */
 void front_finish(const struct front *front, int number);
 
 #endif

@@ -24,12 +24,12 @@ enum guard_state { GUARD_IDLE, GUARD_RUNNING, GUARD_SIGNALLED, GUARD_KILLING, GU
 struct guard_self {
 	const struct guard_page *page;
 	enum guard_state state;
-	int fd;           /* to the keeper; -1 once it is gone */
+	int fd; /* to the keeper; -1 once it is gone */
 	int timer, child_signals;
 	pid_t child;
 	int child_ended;
 	int child_status;
-	int64_t kill_ns;  /* when SIGNALLED: the time of SIGKILL */
+	int64_t kill_ns; /* when SIGNALLED: the time of SIGKILL */
 };
 
 static int64_t deadline_read(const struct guard_self *self)
@@ -153,15 +153,14 @@ static void children_reap(struct guard_self *self)
 	struct signalfd_siginfo info;
 	int status;
 	pid_t pid;
-	while (read(self->child_signals, &info, sizeof(info)) > 0) {
-	}
+	while (read(self->child_signals, &info, sizeof(info)) > 0) {}
 	while (self->state != GUARD_DONE &&
 	       (pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
 		if (pid == self->child)
 			child_changed(self, status);
 	}
-	if ((self->state == GUARD_SIGNALLED || self->state == GUARD_KILLING) &&
-	    self->child_ended && tree_count(getpid()) <= 0)
+	if ((self->state == GUARD_SIGNALLED || self->state == GUARD_KILLING) && self->child_ended &&
+	    tree_count(getpid()) <= 0)
 		self->state = GUARD_DONE;
 }
 
@@ -298,6 +297,5 @@ void guard_end(struct guard *guard)
 	if (guard->pid <= 0)
 		return;
 	close(guard->fd);
-	while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR) {
-	}
+	while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR) {}
 }

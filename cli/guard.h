@@ -51,11 +51,11 @@ enum guard_order {
 };
 
 enum guard_report {
-	GUARD_STARTED,   /* value: the command's process id */
-	GUARD_FAILED,    /* value: errno of exec (or fork); nothing runs */
-	GUARD_STOPPED,   /* value: the signal that stopped the command */
-	GUARD_ENDING,    /* the lease is about to end, SIGNAL was sent */
-	GUARD_ENDED,     /* value: the command's wait status */
+	GUARD_STARTED, /* value: the command's process id */
+	GUARD_FAILED,  /* value: errno of exec (or fork); nothing runs */
+	GUARD_STOPPED, /* value: the signal that stopped the command */
+	GUARD_ENDING,  /* the lease is about to end, SIGNAL was sent */
+	GUARD_ENDED,   /* value: the command's wait status */
 };
 
 struct guard_message {

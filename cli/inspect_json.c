@@ -54,15 +54,18 @@ static json_t *holders_json(const lk_lock_info *info)
 json_t *inspect_json(const lk_lock_info *info)
 {
 	json_t *object = json_object();
+	json_t *ttl = info->holder_count ? json_integer(info->ttl_ms) : json_null();
 	if (bytes_set(object, "name", "name_hex", info->name, info->name_size) == 0 &&
 	    json_object_set_new(object, "type", json_string(info->type)) == 0 &&
 	    json_object_set_new(object, "locked", json_boolean(info->holder_count > 0)) == 0 &&
 	    json_object_set_new(object, "holders", holders_json(info)) == 0 &&
-	    json_object_set_new(object, "ttl_ms",
-				info->holder_count ? json_integer(info->ttl_ms) : json_null()) == 0 &&
-	    json_object_set_new(object, "waiting_clients",
-				json_integer(info->waiting_clients)) == 0)
+	    json_object_set(object, "ttl_ms", ttl) == 0 &&
+	    json_object_set_new(object, "waiting_clients", json_integer(info->waiting_clients)) ==
+		    0) {
+		json_decref(ttl);
 		return object;
+	}
+	json_decref(ttl);
 	json_decref(object);
 	return NULL;
 }

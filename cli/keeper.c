@@ -34,12 +34,13 @@ struct keeper {
 	lk_client *client;
 	lk_lock *lock;
 	lk_cancel *cancel;
-	int started;       /* the command runs, or ran */
-	int ended;         /* nothing runs any more */
+	int started;   /* the command runs, or ran */
+	int ended;     /* nothing runs any more */
+	int suspended; /* the front was stopped with the command */
 	int guard_died;
 	int exec_errno;
-	int status;        /* the command's wait status */
-	int lost;          /* the lock was lost, or about to be, while the command ran */
+	int status; /* the command's wait status */
+	int lost;   /* the lock was lost, or about to be, while the command ran */
 };
 
 static int64_t slack_ms(int64_t lease_ms)
@@ -114,10 +115,11 @@ static int acquire_fail(struct keeper *keeper, const lk_error *error)
 static int acquire(struct keeper *keeper)
 {
 	lk_error error = {0};
-	int64_t wait_ms = keeper->options->wait_ms, began_ns = clock_now_ns();
+	int64_t wait_ms = keeper->options->wait_ms, left_ms = wait_ms, began_ns = clock_now_ns();
 	for (;;) {
 		int64_t waited_ms = (clock_now_ns() - began_ns) / NS_PER_MS;
-		int64_t left_ms = wait_ms <= 0 ? wait_ms : wait_ms > waited_ms ? wait_ms - waited_ms : 0;
+		if (wait_ms > 0)
+			left_ms = wait_ms > waited_ms ? wait_ms - waited_ms : 0;
 		int result = acquire_once(keeper, left_ms, &error);
 		if (result == 0)
 			break;
@@ -158,6 +160,8 @@ static void signals_read(struct keeper *keeper)
 {
 	struct relay_signal taken;
 	while (relay_read(&taken)) {
+		if (taken.number == SIGCONT)
+			keeper->suspended = 0;
 		if (!taken.shared || !keeper->started)
 			guard_send(&keeper->guard, GUARD_FORWARD, taken.number);
 	}
@@ -170,8 +174,7 @@ static void guard_lost(struct keeper *keeper)
 	keeper->ended = 1;
 	message("the guard was killed; the command is ended");
 	while (tree_signal(getpid(), 0, SIGKILL) > 0) {
-		while (waitpid(-1, NULL, WNOHANG) > 0) {
-		}
+		while (waitpid(-1, NULL, WNOHANG) > 0) {}
 		poll(NULL, 0, 1);
 	}
 }
@@ -187,6 +190,7 @@ static void report_take(struct keeper *keeper, const struct guard_message *repor
 		keeper->ended = 1;
 		break;
 	case GUARD_STOPPED:
+		keeper->suspended = keeper->front.fd >= 0;
 		front_stop(&keeper->front, report->value);
 		break;
 	case GUARD_ENDING:
@@ -209,6 +213,22 @@ static void reports_read(struct keeper *keeper)
 		report_take(keeper, &report);
 	if (!keeper->ended && got < 0)
 		guard_lost(keeper);
+}
+
+/* The front was killed: nobody waits for the command any more. A stopped job whose shell has gone
+ * is hung up, as the kernel does with others. */
+static void front_check(struct keeper *keeper, int front_gone)
+{
+	if (front_gone) {
+		guard_send(&keeper->guard, GUARD_END, 0);
+		keeper->front.fd = -1;
+	} else if (keeper->suspended && front_is_orphaned(&keeper->front)) {
+		keeper->suspended = 0;
+		guard_send(&keeper->guard, GUARD_FORWARD, SIGHUP);
+		guard_send(&keeper->guard, GUARD_FORWARD, SIGCONT);
+		kill(-keeper->front.group, SIGHUP);
+		kill(-keeper->front.group, SIGCONT);
+	}
 }
 
 /* The guard of the guard: one that is stopped, and should have ended all by now, is killed. */
@@ -238,11 +258,7 @@ static void keep(struct keeper *keeper)
 		events_read(keeper);
 		reports_read(keeper);
 		signals_read(keeper);
-		if (ready[3].revents) {
-			/* The front was killed: nobody waits for the command any more. */
-			guard_send(&keeper->guard, GUARD_END, 0);
-			keeper->front.fd = -1;
-		}
+		front_check(keeper, ready[3].revents);
 		guard_check(keeper);
 	}
 }

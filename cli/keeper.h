@@ -1,5 +1,6 @@
 /*
- * The keeper: takes the lock, has the guard run the command, keeps the lease while it runs, releases.
+ * The keeper: takes the lock, has the guard run the command, keeps the lease while it runs, and
+ * releases.
  */
 #ifndef CLI_KEEPER_H
 #define CLI_KEEPER_H

@@ -14,8 +14,8 @@
 const struct command commands[] = {
 	{"run", "NAME [--] COMMAND [ARG…]", "", "Runs a command while holding a lock.", run_options,
 	 1, cmd_run},
-	{"lock", "NAME", "", "Takes a lock for a lease and prints its owner field.", lock_options, 0,
-	 cmd_lock},
+	{"lock", "NAME", "", "Takes a lock for a lease and prints its owner field.", lock_options,
+	 0, cmd_lock},
 	{"unlock", "NAME OWNER", "", "Releases a lock that `lock` took.", NULL, 0, cmd_unlock},
 	{"extend", "NAME OWNER", "", "Makes a lock last at least a lease from now.", extend_options,
 	 0, cmd_extend},

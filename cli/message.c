@@ -35,8 +35,9 @@ static void message_write(const char *text, const char *reason)
 	free(line);
 }
 
-__attribute__((format(printf, 2, 0)))
-static void message_format(const char *reason, const char *format, va_list arguments)
+__attribute__((format(printf, 2, 0))) static void message_format(const char *reason,
+								 const char *format,
+								 va_list arguments)
 {
 	char text[MESSAGE_SIZE];
 	vsnprintf(text, sizeof(text), format, arguments);

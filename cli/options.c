@@ -160,7 +160,7 @@ int option_duration(int id, const char *value, int64_t least_ms, int64_t most_ms
 	int64_t ms = 0;
 	int result = duration_parse(value, &ms);
 	if (result == -EINVAL)
-		return trouble("option %s: '%s' is not a duration (seconds, or with ms, s, m, h, d)",
+		return trouble("option %s: '%s' is not a duration (seconds, or ms, s, m, h, d)",
 			       option_shown(id), value);
 	if (result == -ERANGE || ms < least_ms || ms > most_ms)
 		return trouble("option %s: '%s' is not from %" PRId64 " ms to %" PRId64 " ms",

@@ -42,8 +42,9 @@ typedef int (*option_taker)(void *state, int id, const char *value);
 
 /*
  * Parses the options, and moves the operands behind them (not with `stops`). Common options go
- * into `config`, behind what the environment says, the others to `take`. Returns the index of the first operand; or, when the
- * program should end now, -1 - exit code (after --help, or wrong use, which is said).
+ * into `config`, behind what the environment says, the others to `take`.
+ * Returns the index of the first operand; or, when the program should end now, -1 - exit code
+ * (after --help, or wrong use, which is said).
  */
 int options_parse(const struct command *command, int argc, char **argv, lk_config *config,
 		  option_taker take, void *state);
@@ -56,8 +57,7 @@ __attribute__((format(printf, 2, 3))) int usage_error(const struct command *comm
 void usage_print(const struct command *command);
 
 /* Reads a duration from `least_ms` to `most_ms`; 0, or EXIT_TROUBLE (said, naming the option). */
-int option_duration(int id, const char *value, int64_t least_ms, int64_t most_ms,
-		    int64_t *ms_out);
+int option_duration(int id, const char *value, int64_t least_ms, int64_t most_ms, int64_t *ms_out);
 
 /* Reads a whole number from `least` to `most`; 0, or EXIT_TROUBLE (said). */
 int option_number(int id, const char *value, int least, int most, int *number_out);

@@ -28,8 +28,8 @@ static void relay_take(int number, int shared)
 /* The answer to the release is not waited for any longer. */
 __attribute__((noreturn)) static void relay_leave(int number)
 {
-	static const char text[] = "lockkeeper: ended by a signal while releasing: the lock may stay "
-				   "until its lease is over\n";
+	static const char text[] = "lockkeeper: ended by a signal while releasing: the lock may "
+				   "stay until its lease is over\n";
 	ssize_t written = write(STDERR_FILENO, text, sizeof(text) - 1);
 	(void)written;
 	_exit(EXIT_SIGNAL_BASE + number);
@@ -93,8 +93,7 @@ int relay_fd(void)
 
 int relay_read(struct relay_signal *signal_out)
 {
-	return read(relay.pipe[0], signal_out, sizeof(*signal_out)) ==
-	       (ssize_t)sizeof(*signal_out);
+	return read(relay.pipe[0], signal_out, sizeof(*signal_out)) == (ssize_t)sizeof(*signal_out);
 }
 
 int relay_cause(void)

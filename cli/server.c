@@ -139,7 +139,8 @@ static int folder_check(const char *folder)
 	if (!S_ISDIR(status.st_mode))
 		return trouble("%s: not a folder", folder);
 	if (status.st_uid != geteuid())
-		return trouble("%s: belongs to user %u, not to us", folder, (unsigned)status.st_uid);
+		return trouble("%s: belongs to user %u, not to us", folder,
+			       (unsigned)status.st_uid);
 	if (status.st_mode & 077)
 		return trouble("%s: mode %03o lets other users in, 700 is wanted", folder,
 			       (unsigned)status.st_mode & 0777);
@@ -193,8 +194,8 @@ static int server_await(const struct server_place *place, int life)
 		if (poll(&ended, 1, TURN_MS) <= 0)
 			continue;
 		if (read(life, &reason, sizeof(reason)) == sizeof(reason))
-			return trouble_errno(reason, "cannot execute redis-server (or valkey-server) "
-						     "for the private server");
+			return trouble_errno(reason, "no private server: cannot execute "
+						     "redis-server or valkey-server");
 		return trouble("the private server ended at once: see %s/redis.log", place->folder);
 	}
 	return trouble("the private server does not answer: see %s/redis.log", place->folder);

@@ -6,8 +6,8 @@
 #include "exit_code.h"
 #include "message.h"
 
-int session_begin(struct session *session_out, const struct command *command, int argc,
-		  char **argv, option_taker take, void *state, int least, int most)
+int session_begin(struct session *session_out, const struct command *command, int argc, char **argv,
+		  option_taker take, void *state, int least, int most)
 {
 	lk_error error = {0};
 	*session_out = (struct session){NULL, NULL, 0, NULL};

@@ -17,8 +17,8 @@ struct session {
  * Parses options, then checks the number of operands. Returns 0; or -1 - exit code, when the
  * program should end now.
  */
-int session_begin(struct session *session_out, const struct command *command, int argc,
-		  char **argv, option_taker take, void *state, int least, int most);
+int session_begin(struct session *session_out, const struct command *command, int argc, char **argv,
+		  option_taker take, void *state, int least, int most);
 
 /* Makes the client; 0, or EXIT_TROUBLE (said). */
 int session_open(struct session *session);

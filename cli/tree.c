@@ -31,8 +31,8 @@ static int process_read(int proc, const char *entry, struct process *process_out
 	close(fd);
 	text[size > 0 ? size : 0] = '\0';
 	const char *rest = strrchr(text, ')');
-	if (!rest || sscanf(rest, ") %c %d %d", &state, &process_out->parent,
-			    &process_out->group) != 3)
+	if (!rest ||
+	    sscanf(rest, ") %c %d %d", &state, &process_out->parent, &process_out->group) != 3)
 		return -1;
 	process_out->pid = atoi(entry);
 	process_out->below = 0;
@@ -81,8 +81,8 @@ static int process_compare(const void *left, const void *right)
 static int is_below(const struct table *table, pid_t pid)
 {
 	struct process key = {.pid = pid};
-	const struct process *found = bsearch(&key, table->rows, table->count,
-					      sizeof(*table->rows), process_compare);
+	const struct process *found = bsearch(&key, table->rows, table->count, sizeof(*table->rows),
+					      process_compare);
 	return found && found->below;
 }
 
@@ -147,4 +147,17 @@ int tree_contains(pid_t root, pid_t pid)
 	int found = is_below(&table, pid);
 	free(table.rows);
 	return found;
+}
+
+pid_t tree_parent(pid_t pid)
+{
+	char entry[16];
+	struct process process;
+	int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (proc < 0)
+		return -1;
+	snprintf(entry, sizeof(entry), "%d", (int)pid);
+	int result = process_read(proc, entry, &process);
+	close(proc);
+	return result ? -1 : process.parent;
 }

@@ -18,6 +18,9 @@ int tree_signal(pid_t root, pid_t group, int number);
 /* How many living descendants `root` has; -1 when /proc cannot be read. */
 int tree_count(pid_t root);
 
+/* The parent of a living process, or -1. */
+pid_t tree_parent(pid_t pid);
+
 /* 1 when `pid` is a living descendant of `root`, else 0. */
 int tree_contains(pid_t root, pid_t pid);
 

@@ -1,4 +1,4 @@
-/* Durations, signal names, escaping and URLs: what the command reads and prints, without a server. */
+/* Durations, signal names, escaping: what the command reads and prints, without a server. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,12 +23,29 @@ static void test_durations_are_read(void **state)
 		const char *text;
 		int64_t ms;
 	} cases[] = {
-		{"0", 0}, {"1", 1000}, {"007", 7000}, {"1.5", 1500}, {".5", 500}, {"5.", 5000},
-		{"0.001", 1}, {"0.0001", 1}, {"0.0000000000001", 1}, {"0.00000000000000", 0},
-		{"1.0004s", 1001}, {"0ms", 0}, {"250ms", 250}, {"0.1ms", 1}, {"2s", 2000},
-		{"3m", 180000}, {"1.5m", 90000}, {"2h", 7200000}, {"1d", 86400000},
-		{"0.5d", 43200000}, {"9223372036854775807ms", INT64_MAX},
-		{"9223372036854775.807", INT64_MAX}, {"106751991167d", INT64_C(9223372036828800000)},
+		{"0", 0},
+		{"1", 1000},
+		{"007", 7000},
+		{"1.5", 1500},
+		{".5", 500},
+		{"5.", 5000},
+		{"0.001", 1},
+		{"0.0001", 1},
+		{"0.0000000000001", 1},
+		{"0.00000000000000", 0},
+		{"1.0004s", 1001},
+		{"0ms", 0},
+		{"250ms", 250},
+		{"0.1ms", 1},
+		{"2s", 2000},
+		{"3m", 180000},
+		{"1.5m", 90000},
+		{"2h", 7200000},
+		{"1d", 86400000},
+		{"0.5d", 43200000},
+		{"9223372036854775807ms", INT64_MAX},
+		{"9223372036854775.807", INT64_MAX},
+		{"106751991167d", INT64_C(9223372036828800000)},
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		int64_t ms = -1;
@@ -42,13 +59,18 @@ static void test_what_is_no_duration_is_refused(void **state)
 {
 	(void)state;
 	static const char *const cases[] = {
-		"", " ", " 1", "1 ", "-1", "+1", ".", "s", "ms", ".s", "1e3", "0x10", "12abc",
-		"1,5", "1.2.3", "1 s", "1S", "1M", "1us", "1ns", "1w", "1y", "1sec", "1ss",
-		"1m30s", "inf", "nan", "--", "1\n", "\xd9\xa1", "1.-5", "1.s5",
+		"",      " ",   " 1",  "1 ",   "-1",    "+1",       ".",     "s",
+		"ms",    ".s",  "1e3", "0x10", "12abc", "1,5",      "1.2.3", "1 s",
+		"1S",    "1M",  "1us", "1ns",  "1w",    "1y",       "1sec",  "1ss",
+		"1m30s", "inf", "nan", "--",   "1\n",   "\xd9\xa1", "1.-5",  "1.s5",
 	};
 	static const char *const huge[] = {
-		"9223372036854775808ms", "9223372036854775.808", "9223372036854776",
-		"106751991168d", "99999999999999999999999999", "9223372036854775807h",
+		"9223372036854775808ms",
+		"9223372036854775.808",
+		"9223372036854776",
+		"106751991168d",
+		"99999999999999999999999999",
+		"9223372036854775807h",
 		"99999999999999999999999999999999999999ms",
 	};
 	int64_t ms = -7;
@@ -72,8 +94,9 @@ static void test_signals_have_names_and_numbers(void **state)
 	assert_int_equal(signal_parse("9"), SIGKILL);
 	assert_int_equal(signal_parse("RTMIN"), SIGRTMIN);
 	assert_int_equal(signal_parse("SIGRTMIN+2"), SIGRTMIN + 2);
-	static const char *const wrong[] = {"", "0", "-9", "65", "9x", "TERMINATE", "SIG", "RTMIN+",
-					    "RTMIN+99", "RTMIN-1", " TERM", "99999999999"};
+	static const char *const wrong[] = {"",         "0",         "-9",    "65",
+					    "9x",       "TERMINATE", "SIG",   "RTMIN+",
+					    "RTMIN+99", "RTMIN-1",   " TERM", "99999999999"};
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
 		assert_int_equal(signal_parse(wrong[i]), -1);
 	assert_string_equal(signal_name(SIGTERM), "TERM");
@@ -102,7 +125,9 @@ static void test_what_moves_a_terminal_is_escaped(void **state)
 	escaped_equal("\x1b[31m", 5, "\\x1b[31m");
 	escaped_equal("\xff\xc0\x80\xc3", 4, "\\xff\\xc0\\x80\\xc3");
 	escaped_equal("\xed\xa0\x80", 3, "\\xed\\xa0\\x80");
-	escaped_equal("\xc2\x9b" "1m", 4, "\\xc2\\x9b1m");
+	escaped_equal("\xc2\x9b"
+		      "1m",
+		      4, "\\xc2\\x9b1m");
 	escaped_equal("\xe2\x80\xae", 3, "\\xe2\\x80\\xae");
 	escaped_equal("\xf4\x90\x80\x80", 4, "\\xf4\\x90\\x80\\x80");
 }

@@ -1,0 +1,200 @@
+"""The lease and the command's processes: none of them outlives it, whatever happens to us."""
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from command import Tree, guard_of, state_of
+from waiting import never, until
+
+LEASE_MS = 3000
+
+# A shell and four others: one that ignores SIGTERM, one in a session of its own, one whose parent
+# is gone, and one that is stopped.
+STUBBORN = """
+trap '' TERM
+sleep 300 &
+setsid sleep 301 &
+(setsid sh -c 'trap "" TERM HUP; sleep 302 & sleep 303 & wait; wait' &)
+sleep 304 & kill -STOP $!
+wait; wait; wait
+"""
+SIZE = 8
+
+
+@pytest.fixture
+def tree():
+    made = Tree()
+    yield made
+    made.kill()
+
+
+def start(cli, tree, *options, script=STUBBORN, size=SIZE):
+    process = cli.start("run", "-l", f"{LEASE_MS}ms", *options, "job", *tree.line(script))
+    tree.await_size(size)
+    return process
+
+
+def await_fresh_lease(server) -> float:
+    """Just after a renewal, a good while before the next: the instant when the lease ends."""
+    def fresh():
+        ttl = server.call("PTTL", "job")
+        return time.monotonic() + ttl / 1000 if LEASE_MS * 0.8 < ttl < LEASE_MS * 0.98 else None
+    return until(fresh, 20, "a lease that was renewed just now")
+
+
+def assert_ended_before(tree, end: float):
+    tree.await_end(max(end - time.monotonic(), 0) + 5)
+    assert time.monotonic() < end, f"{time.monotonic() - end:.3f} s too late"
+
+
+def test_a_server_that_hangs_ends_all_processes_before_the_lease(cli, server, tree):
+    process = start(cli, tree)
+    end = await_fresh_lease(server)
+    server.pause()
+    assert_ended_before(tree, end)
+    assert process.wait(30) == 123
+    assert "cannot be kept" in process.stderr.read()
+    server.resume()
+
+
+def test_signal_then_grace_then_kill(cli, server, tree, folder):
+    said, gone = folder / "said", folder / "gone"
+    script = f"trap 'date +%s.%N > {said}' USR1; while :; do date +%s.%N > {gone}; sleep 0.02; done"
+    process = start(cli, tree, "-s", "USR1", "-k", "1s", script=script, size=1)
+    end = await_fresh_lease(server)
+    wall = time.time() - time.monotonic()
+    server.pause()
+    assert_ended_before(tree, end)
+    told, last = float(said.read_text()), float(gone.read_text())
+    assert last - told > 0.8, "it had its grace"
+    assert told < end + wall - 1.0, "SIGNAL came a grace before the end"
+    assert process.wait(30) == 123
+    server.resume()
+
+
+def test_a_command_that_ends_on_the_signal_is_not_killed(cli, server, tree, folder):
+    said = folder / "said"
+    process = start(cli, tree, script=f"trap 'echo cleaned > {said}; exit 0' TERM; "
+                    "while :; do sleep 0.05; done", size=1)
+    server.pause()
+    tree.await_end(LEASE_MS / 1000 + 5)
+    assert said.read_text() == "cleaned\n"
+    assert process.wait(30) == 123, "its own 0 would hide that the lock was lost"
+    server.resume()
+
+
+def test_a_lock_that_was_broken_ends_all_at_once_with_kill(cli, server, tree, folder):
+    said = folder / "said"
+    process = start(cli, tree, "-k", "1s", script=f"trap 'touch {said}' TERM\n" + STUBBORN)
+    end = await_fresh_lease(server)
+    assert cli("break", "--yes", "job").returncode == 0
+    tree.await_end(LEASE_MS / 1000)
+    assert process.wait(20) == 123
+    assert not said.exists(), "no SIGNAL and no grace for what others may own by now"
+    assert time.monotonic() < end
+
+
+def test_a_lock_that_another_took_is_left_to_him(cli, server, tree):
+    process = start(cli, tree)
+    server.call("DEL", "job")
+    server.call("HSET", "job", "thief:1", "1")
+    server.call("PEXPIRE", "job", "60000")
+    tree.await_end(LEASE_MS / 1000 + 5)
+    assert process.wait(20) == 123
+    assert server.holders("job") == {b"thief:1": b"1"}
+
+
+def test_lockkeeper_killed_ends_all_in_time(cli, server, tree):
+    process = start(cli, tree)
+    end = await_fresh_lease(server)
+    process.kill()
+    assert_ended_before(tree, end)
+
+
+def test_lockkeeper_stopped_ends_all_in_time(cli, server, tree):
+    process = start(cli, tree)
+    end = await_fresh_lease(server)
+    process.send_signal(signal.SIGSTOP)
+    assert_ended_before(tree, end)
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(20) == 123
+
+
+def test_the_guard_killed_ends_all_at_once(cli, server, tree):
+    process = start(cli, tree)
+    end = await_fresh_lease(server)
+    os.kill(guard_of(process), signal.SIGKILL)
+    assert_ended_before(tree, end)
+    assert process.wait(20) == 125
+    assert "guard was killed" in process.stderr.read()
+    assert server.call("EXISTS", "job") == 0
+
+
+def test_the_guard_stopped_while_the_server_hangs(cli, server, tree):
+    process = start(cli, tree)
+    end = await_fresh_lease(server)
+    os.kill(guard_of(process), signal.SIGSTOP)
+    server.pause()
+    assert_ended_before(tree, end)
+    assert process.wait(30) == 125
+    server.resume()
+
+
+def test_a_short_hang_of_the_server_harms_nobody(cli, server, tree):
+    process = start(cli, tree, script="sleep 6; exit 7", size=1)
+    await_fresh_lease(server)
+    server.pause()
+    time.sleep(LEASE_MS / 1000 * 0.25)
+    server.resume()
+    assert process.wait(30) == 7, process.stderr.read()
+
+
+def test_a_short_stop_of_lockkeeper_harms_nobody(cli, server, tree):
+    process = start(cli, tree, script="sleep 6; exit 7", size=1)
+    await_fresh_lease(server)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(LEASE_MS / 1000 * 0.25)
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(30) == 7, process.stderr.read()
+
+
+def test_an_unknown_release_keeps_the_commands_status_and_warns(cli, server, tree, folder):
+    done = folder / "done"
+    process = start(cli, tree, script=f"while [ ! -e {done} ]; do sleep 0.02; done; exit 7", size=1)
+    await_fresh_lease(server)
+    server.pause()
+    done.touch()
+    assert process.wait(40) == 7
+    assert "unknown" in process.stderr.read()
+    server.resume()
+
+
+def test_a_lock_found_lost_at_the_release_gives_123(cli, server, tree, folder):
+    done = folder / "done"
+    process = cli.start("run", "job", *tree.line(f"while [ ! -e {done} ]; do sleep 0.02; done"))
+    until(lambda: server.call("EXISTS", "job"), 10, "the lock is held")
+    server.call("DEL", "job")
+    done.touch()
+    assert process.wait(20) == 123
+    assert process.stderr.read() != ""
+
+
+def test_nothing_of_ours_is_left(cli, server, tree):
+    process = start(cli, tree, script="sleep 0.3", size=1)
+    guard = guard_of(process)
+    assert process.wait(20) == 0
+    never(lambda: os.path.exists(f"/proc/{guard}"), 0.2, "the guard has ended before lockkeeper")
+
+
+def test_the_guard_cannot_be_ended_by_what_ends_others(cli, server, tree):
+    process = start(cli, tree, script="sleep 2; exit 7", size=1)
+    guard = guard_of(process)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP,
+                   signal.SIGUSR1, signal.SIGALRM, signal.SIGPIPE):
+        os.kill(guard, number)
+    assert process.wait(20) == 7
+    assert state_of(os.getpid()) == "R"
