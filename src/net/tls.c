@@ -24,10 +24,10 @@ struct tls_stream {
 	SSL_CTX *context;
 	SSL *ssl;
 	BIO_METHOD *socket_method;
-	int io_errno;            /* of the last call to the socket that failed, or 0 */
-	bool ended;              /* the peer closed the connection */
-	bool read_any;           /* at least one byte of data has come */
-	bool certificate_lacks;  /* the server asked for a certificate and there is none */
+	int io_errno;           /* of the last call to the socket that failed, or 0 */
+	bool ended;             /* the peer closed the connection */
+	bool read_any;          /* at least one byte of data has come */
+	bool certificate_lacks; /* the server asked for a certificate and there is none */
 	short read_wants;
 	short write_wants;       /* 0: the last write was not blocked */
 	char reason[REASON_MAX]; /* why TLS broke the stream, or "" */
@@ -97,8 +97,8 @@ static void keep_reason(struct tls_stream *tls)
 	ERR_clear_error();
 	if (tls->reason[0])
 		return;
-	snprintf(tls->reason, sizeof(tls->reason), "%s%s%s%s",
-		 alert ? "the server refused: " : "", text ? text : "TLS failed",
+	snprintf(tls->reason, sizeof(tls->reason), "%s%s%s%s", alert ? "the server refused: " : "",
+		 text ? text : "TLS failed",
 		 reason == SSL_R_WRONG_VERSION_NUMBER ? " (the peer does not speak TLS)" : "",
 		 tls->certificate_lacks ? " (the server asked for a client certificate, see "
 					  "tls_cert_file)"

@@ -83,8 +83,8 @@ int lk__tls_context_new(SSL_CTX **context_out, const struct lk_config *config, c
 	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
 	SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION);
 	/* What was not taken may stand elsewhere in memory when it is offered again. */
-	SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE |
-					  SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+	SSL_CTX_set_mode(context,
+			 SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
 	SSL_CTX_set_read_ahead(context, 1);
 	int status = load_trusted(context, config, node, error);
 	if (status == 0)
