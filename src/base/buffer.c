@@ -1,6 +1,5 @@
 #include "base/buffer.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +7,7 @@
 
 #define ROOM_LEAST 512
 #define ROOM_KEPT (1 << 20) /* an empty buffer gives back what is larger */
+#define SIZE_MOST (1 << 30)
 
 static void move_to_front(struct lk__buffer *buffer)
 {
@@ -22,7 +22,7 @@ static void move_to_front(struct lk__buffer *buffer)
 static int reserve(struct lk__buffer *buffer, size_t size)
 {
 	size_t used = lk__buffer_size(buffer);
-	if (size > SIZE_MAX / 4 - used)
+	if (size > SIZE_MOST - used)
 		return LK_ENOMEM;
 	/* Moving costs no more than what was taken, so bytes are moved once on the average. */
 	if (used + size <= buffer->room && buffer->start >= used) {

@@ -11,7 +11,7 @@ struct lk__buffer {
 	size_t room;  /* allocated */
 };
 
-/* Appends; 0, or LK_ENOMEM with the buffer unchanged. */
+/* Appends; 0, or LK_ENOMEM (also beyond 1 GiB) with the buffer unchanged. */
 int lk__buffer_append(struct lk__buffer *buffer, const void *bytes, size_t size);
 
 /* Drops `size` bytes from the front. */

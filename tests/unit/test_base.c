@@ -1,0 +1,176 @@
+/* Buffer, randomness and log lines. */
+#include "unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <lockkeeper/error.h>
+
+#include "base/buffer.h"
+#include "base/log.h"
+#include "base/random.h"
+
+static void test_bytes_come_out_in_order(void **state)
+{
+	(void)state;
+	struct lk__buffer buffer = {0};
+	unsigned char in = 0;
+	unsigned char out = 0;
+	for (int round = 0; round < 2000; round++) {
+		unsigned char bytes[97];
+		size_t size = 1 + (size_t)round % sizeof(bytes);
+		for (size_t i = 0; i < size; i++)
+			bytes[i] = in++;
+		assert_int_equal(lk__buffer_append(&buffer, bytes, size), 0);
+		size_t take = lk__buffer_size(&buffer) * (size_t)(round % 5) / 4;
+		for (size_t i = 0; i < take; i++)
+			assert_int_equal((unsigned char)lk__buffer_front(&buffer)[i], out++);
+		lk__buffer_take(&buffer, take);
+	}
+	while (lk__buffer_size(&buffer) > 0) {
+		assert_int_equal((unsigned char)*lk__buffer_front(&buffer), out++);
+		lk__buffer_take(&buffer, 1);
+	}
+	assert_int_equal(in, out);
+	lk__buffer_free(&buffer);
+}
+
+static void test_a_steady_stream_needs_no_more_room(void **state)
+{
+	(void)state;
+	struct lk__buffer buffer = {0};
+	char bytes[300] = "";
+	for (int round = 0; round < 100000; round++) {
+		assert_int_equal(lk__buffer_append(&buffer, bytes, sizeof(bytes)), 0);
+		if (round > 0)
+			lk__buffer_take(&buffer, sizeof(bytes));
+	}
+	assert_true(buffer.room <= 4096);
+	lk__buffer_free(&buffer);
+}
+
+static void test_a_huge_append_changes_nothing(void **state)
+{
+	(void)state;
+	struct lk__buffer buffer = {0};
+	assert_int_equal(lk__buffer_append(&buffer, "abc", 3), 0);
+	assert_int_equal(lk__buffer_append(&buffer, "", SIZE_MAX), LK_ENOMEM);
+	assert_int_equal(lk__buffer_append(&buffer, "", (1 << 30) - 2), LK_ENOMEM);
+	assert_int_equal(lk__buffer_size(&buffer), 3);
+	assert_memory_equal(lk__buffer_front(&buffer), "abc", 3);
+	lk__buffer_free(&buffer);
+	assert_int_equal(lk__buffer_size(&buffer), 0);
+}
+
+static void test_taking_too_much_takes_all(void **state)
+{
+	(void)state;
+	struct lk__buffer buffer = {0};
+	assert_int_equal(lk__buffer_append(&buffer, "abc", 3), 0);
+	lk__buffer_take(&buffer, 4);
+	assert_int_equal(lk__buffer_size(&buffer), 0);
+	assert_int_equal(lk__buffer_append(&buffer, "de", 2), 0);
+	assert_memory_equal(lk__buffer_front(&buffer), "de", 2);
+	lk__buffer_free(&buffer);
+}
+
+static void test_an_empty_buffer_gives_much_room_back(void **state)
+{
+	(void)state;
+	struct lk__buffer buffer = {0};
+	char *bytes = calloc(1, 3 << 20);
+	assert_non_null(bytes);
+	assert_int_equal(lk__buffer_append(&buffer, bytes, 3 << 20), 0);
+	lk__buffer_take(&buffer, 3 << 20);
+	assert_int_equal(buffer.room, 0);
+	free(bytes);
+	lk__buffer_free(&buffer);
+}
+
+static void test_uuids_are_version_4(void **state)
+{
+	(void)state;
+	char last[LK__UUID_SIZE] = "";
+	for (int round = 0; round < 1000; round++) {
+		char uuid[LK__UUID_SIZE];
+		assert_int_equal(lk__random_uuid(uuid), 0);
+		assert_int_equal(strlen(uuid), 36);
+		assert_int_equal(strspn(uuid, "0123456789abcdef-"), 36);
+		for (size_t i = 0; i < 36; i++)
+			assert_int_equal(uuid[i] == '-', i == 8 || i == 13 || i == 18 || i == 23);
+		assert_int_equal(uuid[14], '4');
+		assert_non_null(strchr("89ab", uuid[19]));
+		assert_string_not_equal(uuid, last);
+		memcpy(last, uuid, sizeof(last));
+	}
+}
+
+static void test_random_bytes_fill_all(void **state)
+{
+	(void)state;
+	unsigned char seen[1024] = "";
+	/* Each byte is 0 in all of 16 rounds with a chance of 2^-128. */
+	for (int round = 0; round < 16; round++) {
+		unsigned char bytes[sizeof(seen)];
+		assert_int_equal(lk__random_bytes(bytes, sizeof(bytes)), 0);
+		for (size_t i = 0; i < sizeof(seen); i++)
+			seen[i] |= bytes[i];
+	}
+	for (size_t i = 0; i < sizeof(seen); i++)
+		assert_int_not_equal(seen[i], 0);
+}
+
+struct lines {
+	int count;
+	int level;
+	char last[2 * LK__LOG_LINE_MAX];
+};
+
+static void keep_line(void *context, int level, const char *line)
+{
+	struct lines *lines = context;
+	lines->count++;
+	lines->level = level;
+	strncpy(lines->last, line, sizeof(lines->last) - 1);
+}
+
+static void test_log_is_silent_without_a_callback(void **state)
+{
+	(void)state;
+	struct lk__log log = {.level = LK_LOG_DEBUG};
+	lk__log(&log, LK_LOG_ERROR, "nobody hears");
+}
+
+static void test_log_lines_are_levelled_bounded_and_single(void **state)
+{
+	(void)state;
+	struct lines lines = {0};
+	struct lk__log log = {LK_LOG_WARNING, keep_line, &lines};
+	char much[3 * LK__LOG_LINE_MAX];
+	lk__log(&log, LK_LOG_INFO, "too fine");
+	assert_int_equal(lines.count, 0);
+	lk__log(&log, LK_LOG_WARNING, "two%slines\x7f %d", "\r\n", 7);
+	assert_int_equal(lines.count, 1);
+	assert_int_equal(lines.level, LK_LOG_WARNING);
+	assert_string_equal(lines.last, "two??lines? 7");
+	memset(much, 'x', sizeof(much) - 1);
+	much[sizeof(much) - 1] = '\0';
+	lk__log(&log, LK_LOG_ERROR, "%s", much);
+	assert_int_equal(strlen(lines.last), LK__LOG_LINE_MAX - 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_bytes_come_out_in_order),
+		cmocka_unit_test(test_a_steady_stream_needs_no_more_room),
+		cmocka_unit_test(test_a_huge_append_changes_nothing),
+		cmocka_unit_test(test_taking_too_much_takes_all),
+		cmocka_unit_test(test_an_empty_buffer_gives_much_room_back),
+		cmocka_unit_test(test_uuids_are_version_4),
+		cmocka_unit_test(test_random_bytes_fill_all),
+		cmocka_unit_test(test_log_is_silent_without_a_callback),
+		cmocka_unit_test(test_log_lines_are_levelled_bounded_and_single),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,310 @@
+/* URLs: what is taken, what is refused, and that nothing of a password is ever shown. */
+#include "unit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <lockkeeper/config.h>
+
+#include "conf/config.h"
+
+static lk_config *config_new(void)
+{
+	lk_config *config = NULL;
+	assert_int_equal(lk_config_new(&config, NULL), 0);
+	return config;
+}
+
+static void test_good_urls(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *url;
+		int scheme;
+		const char *host;
+		int port;
+		const char *user;
+		const char *password;
+		int database;
+		const char *shown; /* NULL: as it is */
+	} rows[] = {
+		{"redis://localhost", LK__SCHEME_TCP, "localhost", 6379, "", "", 0, NULL},
+		{"redis://localhost/", LK__SCHEME_TCP, "localhost", 6379, "", "", 0, NULL},
+		{"redis://localhost:1", LK__SCHEME_TCP, "localhost", 1, "", "", 0, NULL},
+		{"redis://localhost:65535/", LK__SCHEME_TCP, "localhost", 65535, "", "", 0, NULL},
+		{"rediss://a.b-c_d.example.:7000/15", LK__SCHEME_TLS, "a.b-c_d.example.", 7000, "",
+		 "", 15, NULL},
+		{"redis://127.0.0.1:7000/0", LK__SCHEME_TCP, "127.0.0.1", 7000, "", "", 0, NULL},
+		{"redis://[::1]", LK__SCHEME_TCP, "::1", 6379, "", "", 0, NULL},
+		{"redis://[::1]:7000/2", LK__SCHEME_TCP, "::1", 7000, "", "", 2, NULL},
+		{"rediss://[2001:db8::ffff:10.0.0.1]:1", LK__SCHEME_TLS,
+		 "2001:db8::ffff:10.0.0.1", 1, "", "", 0, NULL},
+		{"redis://:secret@h", LK__SCHEME_TCP, "h", 6379, "", "secret", 0, "redis://:***@h"},
+		{"redis://user@h", LK__SCHEME_TCP, "h", 6379, "user", "", 0, NULL},
+		{"redis://user:secret@h:1/3", LK__SCHEME_TCP, "h", 1, "user", "secret", 3,
+		 "redis://user:***@h:1/3"},
+		{"redis://u%40x:p%40%3a%2F%25%c3%A9@h", LK__SCHEME_TCP, "h", 6379, "u@x",
+		 "p@:/%\xc3\xa9", 0, "redis://u%40x:***@h"},
+		{"redis://u:a:b@h", LK__SCHEME_TCP, "h", 6379, "u", "a:b", 0, "redis://u:***@h"},
+		{"redis://u:p@[::1]:1", LK__SCHEME_TCP, "::1", 1, "u", "p", 0,
+		 "redis://u:***@[::1]:1"},
+		{"redis://h?db=7", LK__SCHEME_TCP, "h", 6379, "", "", 7, NULL},
+		{"redis://h/?database=7", LK__SCHEME_TCP, "h", 6379, "", "", 7, NULL},
+		{"unix:///run/x.sock", LK__SCHEME_UNIX, "/run/x.sock", 0, "", "", 0, NULL},
+		{"unix://relative/x.sock", LK__SCHEME_UNIX, "relative/x.sock", 0, "", "", 0, NULL},
+		{"unix:///with%20blank%3F%23", LK__SCHEME_UNIX, "/with blank?#", 0, "", "", 0, NULL},
+		{"unix:///run/x.sock?db=9", LK__SCHEME_UNIX, "/run/x.sock", 0, "", "", 9, NULL},
+		{"unix://:pw@/run/x.sock?db=9", LK__SCHEME_UNIX, "/run/x.sock", 0, "", "pw", 9,
+		 "unix://:***@/run/x.sock?db=9"},
+		{"unix://u:p%2Fw@x.sock", LK__SCHEME_UNIX, "x.sock", 0, "u", "p/w", 0,
+		 "unix://u:***@x.sock"},
+	};
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		lk_config *config = config_new();
+		lk_error error = {0};
+		if (lk_config_set(config, "url", rows[i].url, &error) != 0)
+			fail_msg("%s: %s", rows[i].url, error.message);
+		print_message("%s\n", rows[i].url);
+		assert_int_equal(config->scheme, rows[i].scheme);
+		assert_string_equal(config->host, rows[i].host);
+		assert_int_equal(config->port, rows[i].port);
+		assert_string_equal(config->username, rows[i].user);
+		assert_string_equal(config->password, rows[i].password);
+		assert_int_equal(config->database, rows[i].database);
+		assert_string_equal(config->url, rows[i].shown ? rows[i].shown : rows[i].url);
+		lk_config_free(config);
+	}
+}
+
+/* `reason` is a piece of the message; every message begins with "url: " or the option's name. */
+static const struct {
+	const char *url;
+	const char *reason;
+} malformed[] = {
+	{" ", "blank"},
+	{"redis", "scheme"},
+	{"redis:", "scheme"},
+	{"redis:/", "scheme"},
+	{"redis:host", "scheme"},
+	{"redis:/host", "scheme"},
+	{"//host", "scheme"},
+	{"://host", "scheme"},
+	{"localhost:6379", "scheme"},
+	{"http://host", "scheme"},
+	{"REDIS://host", "scheme"},
+	{"redis+tls://host", "scheme"},
+	{"redis-sentinel://host", "scheme"},
+	{" redis://host", "blank"},
+	{"redis://host ", "blank"},
+	{"redis://ho st", "blank"},
+	{"redis://host\n", "blank or control"},
+	{"redis://host\t/0", "blank or control"},
+	{"redis://ho\x01st", "blank or control"},
+	{"redis://host\x7f", "blank or control"},
+	{"redis://h\xc3\xb6st", "no host name has"},
+	{"redis://", "host is empty"},
+	{"redis:///", "host is empty"},
+	{"redis:///0", "host is empty"},
+	{"redis://:6379", "host is empty"},
+	{"redis://?db=1", "host is empty"},
+	{"redis://user@", "host is empty"},
+	{"redis://user:pw@:6379", "host is empty"},
+	{"redis://host:", "port"},
+	{"redis://host:/0", "port"},
+	{"redis://host:0", "port"},
+	{"redis://host:65536", "port"},
+	{"redis://host:99999", "port"},
+	{"redis://host:4294973675", "port"},
+	{"redis://host:18446744073709551617", "port"},
+	{"redis://host:-1", "port"},
+	{"redis://host:+1", "port"},
+	{"redis://host:06379", "port"},
+	{"redis://host:6379x", "port"},
+	{"redis://host:0x50", "port"},
+	{"redis://host:1e3", "port"},
+	{"redis://host:63%379", "port"},
+	{"redis://host:6379:6379", "port"},
+	{"redis://host,other", "no host name has"},
+	{"redis://host1:6379,host2:6379", "port"},
+	{"redis://ho%73t", "no host name has"},
+	{"redis://host!", "no host name has"},
+	{"redis://.host", "empty label"},
+	{"redis://a..b", "empty label"},
+	{"redis://.", "IPv4"},
+	{"redis://256.0.0.1", "IPv4"},
+	{"redis://127.1", "IPv4"},
+	{"redis://1.2.3.4.5", "IPv4"},
+	{"redis://12345", "IPv4"},
+	{"redis://::1", "host is empty"},
+	{"redis://[::1", "not closed"},
+	{"redis://::1]", "host is empty"},
+	{"redis://[]", "IPv6"},
+	{"redis://[1.2.3.4]", "IPv6"},
+	{"redis://[host]", "IPv6"},
+	{"redis://[::1%25lo]", "IPv6"},
+	{"redis://[::g]", "IPv6"},
+	{"redis://[::1]7000", "between the host and the port"},
+	{"redis://[::1]]", "between the host and the port"},
+	{"redis://[::1]:", "port"},
+	{"redis://host/x", "database"},
+	{"redis://host/-1", "database"},
+	{"redis://host/01", "database"},
+	{"redis://host/1/", "database"},
+	{"redis://host/1/2", "database"},
+	{"redis://host//1", "database"},
+	{"redis://host/1000001", "range"},
+	{"redis://host/99999999999999999999", "database"},
+	{"redis://host/1?db=1", "named twice"},
+	{"redis://host?db=1&database=1", "named twice"},
+	{"redis://host?", "query is empty"},
+	{"redis://host/0?", "query is empty"},
+	{"redis://host?db", "name=value"},
+	{"redis://host?=1", "name=value"},
+	{"redis://host?&", "name=value"},
+	{"redis://host?db=1&", "ends in '&'"},
+	{"redis://host?db=1&&spin_us=1", "name=value"},
+	{"redis://host?db=", "database"},
+	{"redis://host?nonsense=1", "\"nonsense\" is not an option"},
+	{"redis://host?spin_us=x", "spin_us"},
+	{"redis://host?spin_us=1001", "range"},
+	{"redis://host?spin_us=1&spin_us=1", "twice"},
+	{"redis://host?url=redis:%2F%2Fother", "cannot set url"},
+	{"redis://host?username=u", "cannot set username"},
+	{"redis://host?password=p", "cannot set password"},
+	{"redis://host?password_file=%2Fdev%2Fnull", "cannot set password_file"},
+	{"redis://host#1", "%23"},
+	{"redis://host/0#", "%23"},
+	{"redis://host?client_name=a%", "two hex digits"},
+	{"redis://host?client_name=a%4", "two hex digits"},
+	{"redis://u:%zz@host", "two hex digits"},
+	{"redis://u:%4g@host", "two hex digits"},
+	{"redis://u:%%@host", "two hex digits"},
+	{"redis://u:a%00b@host", "%00"},
+	{"redis://@host", "before the '@'"},
+	{"redis://:@host", "password is empty"},
+	{"redis://u:@host", "password is empty"},
+	{"redis://u:p@x@host", "%40"},
+	{"redis://u:p/x@host", "%40"},
+	{"redis://u:p?x=y@host", "%40"},
+	{"redis://u:12?db=1@host", "%40"},
+	{"redis://host/0@", "%40"},
+	{"redis://host?client_name=a@b", "%40"},
+	{"unix://", "path of the socket is empty"},
+	{"unix://?db=1", "path of the socket is empty"},
+	{"unix://u:p@", "path of the socket is empty"},
+	{"unix:///run/a@b", "%40"},
+	{"unix://u:p/w@/run/x", "%40"},
+	{"unix:///run/%00x", "%00"},
+	{"unix:///run/x?db=x", "database"},
+	{"unix:/run/x", "scheme"},
+};
+
+static void test_malformed_urls_are_refused_whole(void **state)
+{
+	(void)state;
+	assert_true(COUNT(malformed) >= 60);
+	for (size_t i = 0; i < COUNT(malformed); i++) {
+		lk_config *config = config_new();
+		lk_error error = {0};
+		assert_int_equal(lk_config_set(config, "url", "redis://u:old@before:1/2", NULL), 0);
+		if (lk_config_set(config, "url", malformed[i].url, &error) != LK_EINVAL)
+			fail_msg("taken: %s", malformed[i].url);
+		if (!strstr(error.message, malformed[i].reason))
+			fail_msg("%s: %s", malformed[i].url, error.message);
+		assert_int_equal(error.code, LK_EINVAL);
+		assert_string_equal(config->url, "redis://u:***@before:1/2");
+		assert_string_equal(config->host, "before");
+		assert_string_equal(config->password, "old");
+		assert_int_equal(config->database, 2);
+		lk_config_free(config);
+	}
+}
+
+static void test_long_urls_are_refused(void **state)
+{
+	(void)state;
+	static char url[20000];
+	lk_config *config = config_new();
+	snprintf(url, sizeof(url), "redis://%0300d.example", 1);
+	assert_int_equal(lk_config_set(config, "url", url, NULL), LK_EINVAL);
+	snprintf(url, sizeof(url), "redis://u:%05000d@host", 1);
+	assert_int_equal(lk_config_set(config, "url", url, NULL), LK_EINVAL);
+	snprintf(url, sizeof(url), "redis://u:%019000d@host", 1);
+	assert_int_equal(lk_config_set(config, "url", url, NULL), LK_EINVAL);
+	snprintf(url, sizeof(url), "unix:///%0106d", 1); /* 107 bytes and a NUL are what fits */
+	assert_int_equal(lk_config_set(config, "url", url, NULL), 0);
+	snprintf(url, sizeof(url), "unix:///%0107d", 1);
+	assert_int_equal(lk_config_set(config, "url", url, NULL), LK_EINVAL);
+	lk_config_free(config);
+}
+
+/* However the URL is broken, no piece of the password may get into the message. */
+static void test_messages_never_repeat_the_password(void **state)
+{
+	(void)state;
+	static const char *const urls[] = {
+		"redis://u:hunter2@", "redis://u:hunter2@h:x", "redis://u:hunter2@h:0",
+		"redis://u:hunter2@h/x", "redis://u:hunter2", "redis://u:hunter2/x@h",
+		"redis://u:hunter2?a=b@h", "redis://u:hunter2?hunter2=b@h",
+		"redis://u:hunter2#@h", "redis://u:hunter2@h?nonsense=1",
+		"redis://u:hunter2@h?spin_us=x", "redis://u:hunter2%zz@h",
+		"redis://u:hun@ter2@h", "redis:// u:hunter2@h", "unix://u:hunter2@",
+		"unix://u:hunter2/x@p", "http://u:hunter2@h", "redis://u:hunter2@[h",
+		"redis://u:hunter2@[::1", "redis://:hunter2@h/1?db=1",
+	};
+	for (size_t i = 0; i < COUNT(urls); i++) {
+		lk_config *config = config_new();
+		lk_error error = {0};
+		if (lk_config_set(config, "url", urls[i], &error) != LK_EINVAL)
+			fail_msg("taken: %s", urls[i]);
+		if (strstr(error.message, "hun") || strstr(error.message, "ter2"))
+			fail_msg("%s: %s", urls[i], error.message);
+		lk_config_free(config);
+	}
+}
+
+static void test_the_query_sets_options(void **state)
+{
+	(void)state;
+	lk_config *config = config_new();
+	assert_int_equal(lk_config_set(config, "url",
+				       "rediss://h?client_name=a%26b&spin_us=0&tls_ca_file=/x%20y",
+				       NULL),
+			 0);
+	assert_string_equal(config->client_name, "a&b");
+	assert_int_equal(config->spin_us, 0);
+	assert_string_equal(config->tls_ca_file, "/x y");
+	lk_config_free(config);
+}
+
+static void test_the_last_to_set_wins(void **state)
+{
+	(void)state;
+	lk_config *config = config_new();
+	assert_int_equal(lk_config_set(config, "password", "first", NULL), 0);
+	assert_int_equal(lk_config_set(config, "url", "redis://host", NULL), 0);
+	assert_string_equal(config->password, "first");
+	assert_int_equal(lk_config_set(config, "url", "redis://u:second@host/1", NULL), 0);
+	assert_string_equal(config->password, "second");
+	assert_int_equal(lk_config_set(config, "password", "third", NULL), 0);
+	assert_int_equal(lk_config_set(config, "database", "4", NULL), 0);
+	assert_string_equal(config->password, "third");
+	assert_int_equal(config->database, 4);
+	assert_int_equal(lk_config_set(config, "url", "", NULL), 0);
+	assert_int_equal(config->scheme, LK__SCHEME_NONE);
+	assert_string_equal(config->url, "");
+	lk_config_free(config);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_good_urls),
+		cmocka_unit_test(test_malformed_urls_are_refused_whole),
+		cmocka_unit_test(test_long_urls_are_refused),
+		cmocka_unit_test(test_messages_never_repeat_the_password),
+		cmocka_unit_test(test_the_query_sets_options),
+		cmocka_unit_test(test_the_last_to_set_wins),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
