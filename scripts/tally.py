@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import xml.etree.ElementTree as xml
 
@@ -25,14 +26,16 @@ class Tally:
         self.logs = logs
         self.passed = self.failed = self.skipped = 0
         self.failing: list[str] = []
+        self.mutex = threading.Lock()
         logs.mkdir(parents=True, exist_ok=True)
 
     def add(self, name: str, passed: int, failed: int, skipped: int = 0) -> None:
-        self.passed += passed
-        self.failed += failed
-        self.skipped += skipped
-        if failed:
-            self.failing.append(name)
+        with self.mutex:
+            self.passed += passed
+            self.failed += failed
+            self.skipped += skipped
+            if failed:
+                self.failing.append(name)
 
     def add_all(self, other: Tally, prefix: str) -> None:
         self.passed += other.passed

@@ -170,6 +170,8 @@ static struct lk__acquire_action acquire_abandoned(struct lk__acquire *acquire,
 		acquire->state = LK__ACQUIRE_TRYING;
 		return act(LK__ACQUIRE_DO_AWAIT);
 	}
+	if (event->type < LK__ACQUIRE_GRANTED || event->type > LK__ACQUIRE_UNKNOWN)
+		return act(LK__ACQUIRE_DO_NOTHING); /* no answer: the try is still in flight */
 	acquire->state = LK__ACQUIRE_IDLE;
 	acquire->fresh = true;
 	bool held = event->type == LK__ACQUIRE_GRANTED || event->type == LK__ACQUIRE_UNKNOWN;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-int64_t slow_ms(int64_t ms)
+long long slow_ms(int64_t ms)
 {
 	const char *text = getenv("LK_TEST_SLOW");
 	int64_t factor = text ? strtoll(text, NULL, 10) : 1;

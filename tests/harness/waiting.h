@@ -11,7 +11,7 @@
 
 #include "check.h"
 
-int64_t slow_ms(int64_t ms);
+long long slow_ms(int64_t ms);
 
 /* CLOCK_BOOTTIME, as the library's deadlines. */
 int64_t now_ns(void);
@@ -27,7 +27,7 @@ void sleep_ms(int64_t ms);
 		while (!(condition)) {                                                           \
 			if (now_ms() > wait_end_ms) {                                            \
 				check_fail(__FILE__, __LINE__, "not within %lld ms: %s",         \
-					   (long long)slow_ms(limit_ms), #condition);            \
+					   slow_ms(limit_ms), #condition);            \
 				break;                                                           \
 			}                                                                        \
 			sleep_ms(1);                                                             \

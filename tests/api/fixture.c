@@ -1,0 +1,130 @@
+#include "fixture.h"
+
+#include <stdarg.h>
+
+struct server server;
+
+int start_server(void **state)
+{
+	(void)state;
+	server_start(&server, NULL);
+	return 0;
+}
+
+int stop_server(void **state)
+{
+	(void)state;
+	server_stop(&server);
+	return 0;
+}
+
+static size_t channels(void)
+{
+	redisReply *reply = redis_ask(&server, "PUBSUB CHANNELS");
+	size_t count = reply->elements;
+	freeReplyObject(reply);
+	return count;
+}
+
+int check_nothing_left(void **state)
+{
+	(void)state;
+	wait_until(redis_integer(&server, "DBSIZE") == 0, 5000);
+	wait_until(channels() == 0, 5000);
+	wait_until(redis_clients(&server, "lockkeeper") == 0, 5000);
+	redis_do(&server, "FLUSHALL");
+	return 0;
+}
+
+static void set_options(lk_config *config, const char *options)
+{
+	char text[512];
+	char *rest = text;
+	snprintf(text, sizeof(text), "%s", options);
+	for (char *name; (name = strtok_r(rest, " ", &rest));) {
+		char *value = strchr(name, '=');
+		check(value != NULL);
+		*value++ = '\0';
+		expect(0, lk_config_set(config, name, value, &err));
+	}
+}
+
+lk_client *open_client_at(const char *url, const char *options)
+{
+	lk_config *config = NULL;
+	lk_client *client = NULL;
+	expect(0, lk_config_new(&config, &err));
+	expect(0, lk_config_set(config, "url", url, &err));
+	set_options(config, options);
+	expect(0, lk_client_new(&client, config, &err));
+	lk_config_free(config);
+	return client;
+}
+
+lk_client *open_client(void)
+{
+	return open_client_at(server.url_unix, "");
+}
+
+lk_client *open_client_with(const char *options, ...)
+{
+	char text[512];
+	va_list values;
+	va_start(values, options);
+	vsnprintf(text, sizeof(text), options, values);
+	va_end(values);
+	return open_client_at(server.url_unix, text);
+}
+
+lk_client *close_client(lk_client *client)
+{
+	expect(0, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
+	return lk_client_free(client);
+}
+
+lk_client *drop_client(lk_client *client)
+{
+	expect(0, lk_client_close(client, LK_CLOSE_RELEASE, &err));
+	return lk_client_free(client);
+}
+
+lk_lock *new_lock(lk_client *client, const char *name)
+{
+	lk_lock *lock = NULL;
+	expect(0, lk_lock_new(&lock, client, name, strlen(name), &err));
+	return lock;
+}
+
+void stranger_takes(const char *name, int64_t ttl_ms)
+{
+	redis_do(&server, "HSET %s 12345678-1234-4234-8234-123456789abc:1 1", name);
+	redis_do(&server, "PEXPIRE %s %lld", name, (long long)ttl_ms);
+}
+
+void stranger_releases(const char *name)
+{
+	redis_do(&server, "DEL %s", name);
+	redis_do(&server, "PUBLISH redisson_lock__channel:{%s} 0", name);
+}
+
+int64_t remaining(lk_lock *lock, const char *owner)
+{
+	int64_t ms = INT64_MIN;
+	int code = lk_lock_remaining_ms(lock, owner, &ms, &err);
+	return code < 0 ? code : ms;
+}
+
+lk_stats stats_of(lk_client *client)
+{
+	lk_stats stats = {.struct_size = sizeof(stats)};
+	expect(0, lk_client_stats(client, &stats, &err));
+	return stats;
+}
+
+int next_event(lk_client *client, lk_event *event, int64_t limit_ms)
+{
+	memset(event, 0, sizeof(*event));
+	int answer = lk_event_wait(client, event, slow_ms(limit_ms), NULL, &err);
+	check_int(answer, >=, 0);
+	return answer == 1 ? event->type : 0;
+}

@@ -1,0 +1,68 @@
+/*
+ * What the suites over the public API share: one real server a program, clients made in a line,
+ * and the rule that a test leaves nothing behind in Redis.
+ */
+#ifndef API_FIXTURE_H
+#define API_FIXTURE_H
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <lockkeeper.h>
+
+#include "check.h"
+#include "redis.h"
+#include "server.h"
+#include "threads.h"
+#include "waiting.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* A test of ours: nothing may be left in Redis when it ends. */
+#define api_test(name) cmocka_unit_test_teardown(name, check_nothing_left)
+
+extern struct server server;
+
+/* Group setup and teardown. */
+int start_server(void **state);
+int stop_server(void **state);
+
+/* No keys, no subscriptions, no connections of ours, once all has gone its way. */
+int check_nothing_left(void **state);
+
+/* A client on the unix socket, with default options. */
+lk_client *open_client(void);
+
+/* The same with options: a format that gives "name=value name=value". */
+__attribute__((format(printf, 1, 2))) lk_client *open_client_with(const char *options, ...);
+
+/* The same at another URL; options may be "". */
+lk_client *open_client_at(const char *url, const char *options);
+
+/* Closes a client that holds nothing, and frees it. Returns NULL. */
+lk_client *close_client(lk_client *client);
+
+/* Frees a client that may hold locks (they are released). Returns NULL. */
+lk_client *drop_client(lk_client *client);
+
+lk_lock *new_lock(lk_client *client, const char *name);
+
+/* Lets the lock be held in Redis by a stranger, as another program would. */
+void stranger_takes(const char *name, int64_t ttl_ms);
+void stranger_releases(const char *name);
+
+/* The remaining lease, or a negative code. */
+int64_t remaining(lk_lock *lock, const char *owner);
+
+/* Counters of the client, by value. */
+lk_stats stats_of(lk_client *client);
+
+/* Waits for the next notice; its type, or 0. */
+int next_event(lk_client *client, lk_event *event, int64_t limit_ms);
+
+#endif

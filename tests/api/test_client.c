@@ -1,0 +1,376 @@
+/* The client and its connections: how it reaches a server, and what it says when it does not. */
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "fixture.h"
+
+static void check_works(lk_client *client)
+{
+	lk_lock *lock = new_lock(client, "works");
+	expect(0, lk_client_ping(client, &err));
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static bool has_ipv6(void)
+{
+	struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+	address.sin6_port = htons((uint16_t)server.port);
+	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	bool reached = fd >= 0 && !connect(fd, (struct sockaddr *)&address, sizeof(address));
+	if (fd >= 0)
+		close(fd);
+	return reached;
+}
+
+static void test_unix_tcp_and_ipv6(void **state)
+{
+	(void)state;
+	char url[128];
+	check_works(open_client());
+	check_works(open_client_at(server.url_tcp, ""));
+	snprintf(url, sizeof(url), "redis://localhost:%d", server.port);
+	check_works(open_client_at(url, ""));
+	if (has_ipv6()) {
+		snprintf(url, sizeof(url), "redis://[::1]:%d/2", server.port);
+		check_works(open_client_at(url, ""));
+	}
+	check_works(open_client_at(server.url_tcp, "spin_us=0 connections=3 keepalive_s=0"));
+}
+
+static void test_open_from_url_and_environment(void **state)
+{
+	(void)state;
+	lk_client *client = NULL;
+	expect(0, lk_client_open(&client, server.url_tcp, &err));
+	check_works(client);
+	setenv("LOCKKEEPER_URL", server.url_unix, 1);
+	setenv("LOCKKEEPER_CLIENT_NAME", "from-environment", 1);
+	expect(0, lk_client_open(&client, NULL, &err));
+	expect(0, lk_client_ping(client, &err));
+	check_int(redis_clients(&server, "from-environment"), ==, 1);
+	check_works(client);
+	unsetenv("LOCKKEEPER_CLIENT_NAME");
+	unsetenv("LOCKKEEPER_URL");
+	client = NULL;
+	expect(LK_EINVAL, lk_client_open(&client, NULL, &err));
+	check(client == NULL);
+}
+
+static void test_id_is_a_random_uuid(void **state)
+{
+	(void)state;
+	lk_client *first = open_client(), *second = open_client();
+	const char *id = lk_client_id(first);
+	check_int(strlen(id), ==, 36);
+	check_int(strspn(id, "0123456789abcdef-"), ==, 36);
+	check(id[8] == '-' && id[13] == '-' && id[18] == '-' && id[23] == '-');
+	check(id[14] == '4' && strchr("89ab", id[19]) != NULL);
+	check(strcmp(id, lk_client_id(second)) != 0);
+	close_client(first);
+	close_client(second);
+}
+
+static void test_node_has_no_secrets(void **state)
+{
+	(void)state;
+	char url[128];
+	snprintf(url, sizeof(url), "redis://user:sesame@127.0.0.1:%d/1", server.port);
+	lk_client *client = open_client_at(url, "");
+	check(strstr(lk_client_node(client), "127.0.0.1") != NULL);
+	check(!strstr(lk_client_node(client), "sesame"));
+	expect(LK_EAUTH, lk_client_ping(client, &err));
+	check(!strstr(err.message, "sesame"));
+	close_client(client);
+}
+
+static void test_refused(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_at("redis://127.0.0.1:1", "");
+	lk_lock *lock = new_lock(client, "refused");
+	int64_t start_ms = now_ms();
+	expect(LK_EUNREACHABLE, lk_client_ping(client, &err));
+	check(strstr(err.message, "127.0.0.1:1") != NULL);
+	check_int(err.system_errno, ==, ECONNREFUSED);
+	expect(LK_EUNREACHABLE, lk_lock_try(lock, NULL, &err));
+	expect(LK_EUNREACHABLE, lk_lock_acquire(lock, NULL, &err)); /* the first fails at once */
+	check_int(now_ms() - start_ms, <=, slow_ms(3000));
+	expect(LK_EUNREACHABLE, lk_lock_acquire_within(lock, 100, NULL, &err));
+	check_int(stats_of(client).failures, ==, 3);
+	lk_lock_free(lock);
+	close_client(client);
+	client = open_client_at("unix:///nonexistent/socket", "");
+	expect(LK_EUNREACHABLE, lk_client_ping(client, &err));
+	check(strstr(err.message, "/nonexistent/socket") != NULL);
+	check_int(err.system_errno, ==, ENOENT);
+	close_client(client);
+}
+
+/* A listener that never accepts: the connect limit holds although the kernel says connected. */
+static void test_silent_peer(void **state)
+{
+	(void)state;
+	struct sockaddr_in address = {.sin_family = AF_INET};
+	socklen_t size = sizeof(address);
+	char url[64];
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	check(bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
+	check(listen(fd, 5) == 0);
+	check(getsockname(fd, (struct sockaddr *)&address, &size) == 0);
+	snprintf(url, sizeof(url), "redis://127.0.0.1:%d", ntohs(address.sin_port));
+	lk_client *client = open_client_at(url, "connect_timeout_ms=300 command_timeout_ms=300");
+	int64_t start_ms = now_ms();
+	expect(LK_EUNREACHABLE, lk_client_ping(client, &err));
+	check_int(now_ms() - start_ms, >=, 290);
+	check_int(now_ms() - start_ms, <=, slow_ms(3000));
+	close_client(client);
+	close(fd);
+}
+
+static void test_passwords_and_rights(void **state)
+{
+	(void)state;
+	char url[160];
+	redis_do(&server, "ACL SETUSER app on >p@ss ~app:* &* +@all -@dangerous +info");
+	redis_do(&server, "ACL SETUSER none on >p@ss");
+	snprintf(url, sizeof(url), "redis://app:p%%40ss@127.0.0.1:%d", server.port);
+	lk_client *client = open_client_at(url, "");
+	lk_lock *allowed = new_lock(client, "app:1"), *denied = new_lock(client, "other");
+	expect(0, lk_lock_acquire(allowed, NULL, &err));
+	expect(0, lk_lock_release(allowed, NULL, &err));
+	expect(LK_EDENIED, lk_lock_try(denied, NULL, &err));
+	expect(LK_EDENIED, lk_lock_acquire(denied, NULL, &err));
+	check(!strstr(err.message, "p@ss"));
+	lk_lock_free(allowed);
+	lk_lock_free(denied);
+	close_client(client);
+	client = open_client_at(server.url_unix, "username=app password=wrong");
+	expect(LK_EAUTH, lk_client_ping(client, &err));
+	check(!strstr(err.message, "wrong-"));
+	close_client(client);
+	client = open_client_at(server.url_unix, "username=nobody password=x");
+	expect(LK_EAUTH, lk_client_ping(client, &err));
+	close_client(client);
+	client = open_client_at(server.url_unix, "username=none password=p@ss");
+	expect(LK_EDENIED, lk_client_ping(client, &err));
+	close_client(client);
+	redis_do(&server, "ACL DELUSER app none");
+}
+
+static void test_a_server_with_a_password(void **state)
+{
+	(void)state;
+	struct server guarded;
+	server_start(&guarded, (const char *[]){"--requirepass", "sesame", NULL});
+	lk_client *client = open_client_at(guarded.url_unix, "");
+	expect(LK_EAUTH, lk_client_ping(client, &err));
+	close_client(client);
+	client = open_client_at(guarded.url_unix, "password=sesam");
+	expect(LK_EAUTH, lk_client_ping(client, &err));
+	check(!strstr(err.message, "sesam"));
+	close_client(client);
+	check_works(open_client_at(guarded.url_unix, "password=sesame"));
+	server_stop(&guarded);
+}
+
+static void test_database(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("database=5"), *bare = open_client();
+	lk_lock *lock = new_lock(client, "database"), *same = new_lock(bare, "database");
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
+	check_int(redis_info(&server, "keyspace", "db5:keys="), ==, 1);
+	expect(0, lk_lock_try(same, NULL, &err));
+	expect(0, lk_lock_release(same, NULL, &err));
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	lk_lock_free(same);
+	close_client(client);
+	close_client(bare);
+	client = open_client_with("database=9999");
+	check_int(lk_client_ping(client, &err), <, 0);
+	check(strstr(err.message, "DB index") != NULL || strstr(err.message, "9999") != NULL);
+	close_client(client);
+}
+
+struct crowd {
+	lk_client *client;
+	_Atomic size_t most;
+};
+
+static void work_on_own_name(size_t index, void *argument)
+{
+	struct crowd *crowd = argument;
+	char name[32];
+	snprintf(name, sizeof(name), "crowd-%zu", index);
+	lk_lock *lock = new_lock(crowd->client, name), *shared = new_lock(crowd->client, "crowd");
+	for (int i = 0; i < 30; i++) {
+		expect(0, lk_lock_acquire(lock, NULL, &err));
+		expect(0, lk_lock_acquire(shared, NULL, &err));
+		expect(0, lk_lock_release(shared, NULL, &err));
+		expect(0, lk_lock_release(lock, NULL, &err));
+	}
+	lk_lock_free(lock);
+	lk_lock_free(shared);
+}
+
+static void test_three_connections_at_most(void **state)
+{
+	(void)state;
+	struct crowd crowd = {.client = open_client_with("client_name=crowd watchdog_ms=300")};
+	struct threads threads;
+	size_t most = 0;
+	bool done = false;
+	threads_start(&threads, 64, work_on_own_name, &crowd);
+	while (!done) {
+		size_t now = redis_clients(&server, "crowd");
+		most = now > most ? now : most;
+		done = true;
+		for (size_t i = 0; i < 64; i++)
+			done = done && thread_done(&threads, i);
+	}
+	threads_join(&threads, 60000);
+	check(most >= 1 && most <= 3);
+	check_int(stats_of(crowd.client).connects, <=, 3);
+	close_client(crowd.client);
+	wait_until(redis_clients(&server, "crowd") == 0, 5000);
+}
+
+static void work_until_told(size_t index, void *argument)
+{
+	struct crowd *crowd = argument;
+	char name[32];
+	snprintf(name, sizeof(name), "kill-%zu", index % 4);
+	lk_lock *lock = new_lock(crowd->client, name);
+	for (int i = 0; i < 300; i++) {
+		expect(0, lk_lock_acquire(lock, NULL, &err));
+		expect(0, lk_lock_release(lock, NULL, &err));
+	}
+	lk_lock_free(lock);
+	crowd->most++;
+}
+
+static void test_client_kill_fails_no_call(void **state)
+{
+	(void)state;
+	struct crowd crowd = {.client = open_client()};
+	struct threads threads;
+	expect(0, lk_client_ping(crowd.client, &err));
+	threads_start(&threads, 8, work_until_told, &crowd);
+	for (int kills = 0; crowd.most < 8 && kills < 200; kills++) {
+		redis_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
+		redis_do(&server, "CLIENT KILL TYPE pubsub SKIPME yes");
+		sleep_ms(20);
+	}
+	threads_join(&threads, 60000);
+	check_int(stats_of(crowd.client).disconnects, >, 0);
+	close_client(crowd.client);
+}
+
+/* A server that closes idle connections: the next call goes through all the same. */
+static void test_idle_connections_closed_by_the_server(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "idle");
+	redis_do(&server, "CONFIG SET timeout 1");
+	for (int i = 0; i < 2; i++) {
+		expect(0, lk_lock_acquire(lock, NULL, &err));
+		expect(0, lk_lock_release(lock, NULL, &err));
+		wait_until(redis_clients(&server, "lockkeeper") == 0, 20000);
+		expect(0, lk_lock_try(lock, NULL, &err));
+		expect(0, lk_lock_release(lock, NULL, &err));
+		expect(0, lk_client_ping(client, &err));
+	}
+	redis_do(&server, "CONFIG SET timeout 0");
+	check_int(stats_of(client).failures, ==, 0);
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void test_a_restarted_server(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(3000));
+	lk_lock *lock = new_lock(client, "restart"), *other = new_lock(client, "other");
+	lk_event event;
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	server_kill(&server);
+	expect(LK_EUNREACHABLE, lk_lock_acquire_within(other, 200, NULL, &err));
+	server_start_again(&server);
+	expect(0, lk_lock_acquire_within(other, slow_ms(10000), NULL, &err));
+	expect(0, lk_lock_release(other, NULL, &err));
+	/* Its data are gone, and with them our lock. */
+	check_int(next_event(client, &event, 10000), ==, LK_EVENT_LOST);
+	check(!strcmp(event.name, "restart"));
+	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	lk_lock_free(other);
+	close_client(client);
+}
+
+static void wait_through(size_t index, void *argument)
+{
+	(void)index;
+	expect(0, lk_lock_acquire(argument, NULL, &err));
+	expect(0, lk_lock_release(argument, NULL, &err));
+}
+
+static void test_a_wait_outlives_a_restart(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "outlive");
+	struct threads threads;
+	stranger_takes("outlive", slow_ms(120000));
+	threads_start(&threads, 4, wait_through, lock);
+	wait_until(stats_of(client).waiting == 4, 5000);
+	server_kill(&server);
+	server_start_again(&server); /* the stranger's lock is gone: the waiters get it */
+	threads_join(&threads, 30000);
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void test_scripts_flushed(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "flush");
+	for (int i = 0; i < 20; i++) {
+		redis_do(&server, "SCRIPT FLUSH");
+		expect(0, lk_lock_acquire(lock, NULL, &err));
+		redis_do(&server, "SCRIPT FLUSH");
+		expect(0, lk_lock_release(lock, NULL, &err));
+	}
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		api_test(test_unix_tcp_and_ipv6),
+		api_test(test_open_from_url_and_environment),
+		api_test(test_id_is_a_random_uuid),
+		api_test(test_node_has_no_secrets),
+		api_test(test_refused),
+		api_test(test_silent_peer),
+		api_test(test_passwords_and_rights),
+		api_test(test_a_server_with_a_password),
+		api_test(test_database),
+		api_test(test_three_connections_at_most),
+		api_test(test_client_kill_fails_no_call),
+		api_test(test_idle_connections_closed_by_the_server),
+		api_test(test_a_restarted_server),
+		api_test(test_a_wait_outlives_a_restart),
+		api_test(test_scripts_flushed),
+	};
+	return cmocka_run_group_tests(tests, start_server, stop_server);
+}

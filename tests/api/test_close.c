@@ -1,0 +1,288 @@
+/* Closing a client: what happens to holds, to waiters, and to releases under way. */
+#include "fixture.h"
+
+static void test_if_idle_refuses_while_it_holds(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "idle");
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(LK_EHELD, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
+	expect(1, lk_lock_is_held(lock, NULL, &err));
+	expect(0, lk_client_ping(client, &err)); /* it stays open */
+	expect(0, lk_lock_release(lock, NULL, &err));
+	expect(0, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
+	expect(0, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
+	lk_lock_free(lock);
+	lk_client_free(client);
+}
+
+static void test_release_releases_all(void **state)
+{
+	(void)state;
+	enum { LOCKS = 300 };
+	lk_client *client = open_client();
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	for (size_t i = 0; i < LOCKS; i++) {
+		char name[32];
+		snprintf(name, sizeof(name), "all-%zu", i);
+		lk_lock *lock = new_lock(client, name);
+		options.owner = i % 2 ? NULL : "named";
+		expect(0, lk_lock_acquire(lock, &options, &err));
+		expect(0, lk_lock_acquire(lock, &options, &err));
+		lk_lock_free(lock);
+	}
+	check_int(redis_integer(&server, "DBSIZE"), ==, LOCKS);
+	expect(LK_EHELD, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
+	expect(0, lk_client_close(client, LK_CLOSE_RELEASE, &err));
+	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
+	lk_client_free(client);
+}
+
+/* A waiter elsewhere hears of it. */
+static void test_release_wakes_others(void **state)
+{
+	(void)state;
+	lk_client *client = open_client(), *other = open_client();
+	lk_lock *lock = new_lock(client, "others"), *theirs = new_lock(other, "others");
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(LK_ETIMEDOUT, lk_lock_acquire_within(theirs, 20, NULL, &err));
+	expect(0, lk_client_close(client, LK_CLOSE_RELEASE, &err));
+	expect(0, lk_lock_try(theirs, NULL, &err));
+	expect(0, lk_lock_release(theirs, NULL, &err));
+	lk_lock_free(lock);
+	lk_lock_free(theirs);
+	lk_client_free(client);
+	close_client(other);
+}
+
+static void test_abandon_leaves_them_to_their_leases(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(500));
+	lk_lock *lock = new_lock(client, "left");
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_client_close(client, LK_CLOSE_ABANDON, &err));
+	check_int(redis_integer(&server, "PTTL left"), >, 0);
+	wait_until(redis_integer(&server, "EXISTS left") == 0, 3000);
+	lk_lock_free(lock);
+	lk_client_free(client);
+}
+
+static void test_abandon_hands_over_an_exported_hold(void **state)
+{
+	(void)state;
+	lk_client *client = open_client(), *heir = open_client();
+	lk_lock *lock = new_lock(client, "export"), *theirs = new_lock(heir, "export");
+	char field[LK_FIELD_SIZE];
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_export(lock, NULL, field, sizeof(field), &err));
+	expect(0, lk_client_close(client, LK_CLOSE_ABANDON, &err));
+	lk_lock_free(lock);
+	lk_client_free(client);
+	expect(0, lk_lock_extend_field(theirs, field, 60000, &err));
+	expect(0, lk_lock_release_field(theirs, field, &err));
+	lk_lock_free(theirs);
+	close_client(heir);
+}
+
+struct scene {
+	lk_client *client;
+	lk_lock *lock;
+};
+
+static void wait_till_closed(size_t index, void *argument)
+{
+	struct scene *scene = argument;
+	lk_event event;
+	if (index % 3 == 0)
+		expect(LK_ECLOSED, lk_lock_acquire(scene->lock, NULL, &err));
+	else if (index % 3 == 1)
+		expect(LK_ECLOSED, lk_lock_acquire_within(scene->lock, 3600000, NULL, &err));
+	else
+		expect(LK_ECLOSED, lk_event_wait(scene->client, &event, -1, NULL, &err));
+	expect(LK_ECLOSED, lk_lock_try(scene->lock, NULL, &err));
+}
+
+static void close_over_waiters(int how)
+{
+	struct scene scene = {.client = open_client()};
+	struct threads threads;
+	scene.lock = new_lock(scene.client, "waiters");
+	stranger_takes("waiters", slow_ms(60000));
+	threads_start(&threads, 12, wait_till_closed, &scene);
+	wait_until(stats_of(scene.client).waiting == 8, 5000);
+	expect(0, lk_client_close(scene.client, how, &err));
+	threads_join(&threads, 5000);
+	check_int(redis_integer(&server, "HLEN waiters"), ==, 1);
+	stranger_releases("waiters");
+	lk_lock_free(scene.lock);
+	lk_client_free(scene.client);
+}
+
+static void test_waiters_are_woken(void **state)
+{
+	(void)state;
+	close_over_waiters(LK_CLOSE_IF_IDLE);
+	close_over_waiters(LK_CLOSE_RELEASE);
+	close_over_waiters(LK_CLOSE_ABANDON);
+}
+
+static void test_releases_not_waited_for_are_flushed(void **state)
+{
+	(void)state;
+	enum { LOCKS = 200 };
+	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
+	release.no_wait = 1;
+	for (int round = 0; round < 5; round++) {
+		lk_client *client = open_client_with("release_queue=%d", round % 2 ? 7 : 1024);
+		lk_lock *locks[LOCKS];
+		for (size_t i = 0; i < LOCKS; i++) {
+			char name[32];
+			snprintf(name, sizeof(name), "flush-%zu", i);
+			locks[i] = new_lock(client, name);
+			expect(0, lk_lock_acquire(locks[i], NULL, &err));
+		}
+		for (size_t i = 0; i < LOCKS; i++) {
+			expect(0, lk_lock_release(locks[i], &release, &err));
+			lk_lock_free(locks[i]);
+		}
+		expect(0, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
+		check_int(redis_integer(&server, "DBSIZE"), ==, 0);
+		lk_client_free(client);
+	}
+}
+
+/* A server that does not answer holds close up for the command limit at most. */
+static void test_close_is_bounded(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("command_timeout_ms=%lld", slow_ms(300));
+	lk_lock *lock = new_lock(client, "bounded");
+	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
+	release.no_wait = 1;
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	server_pause(&server);
+	expect(0, lk_lock_release(lock, &release, &err));
+	int64_t start_ms = now_ms();
+	expect(LK_EMAYBEHELD, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
+	check_int(now_ms() - start_ms, <=, slow_ms(3000));
+	server_resume(&server);
+	lk_lock_free(lock);
+	lk_client_free(client);
+	redis_do(&server, "FLUSHALL");
+}
+
+static void test_free_of_an_open_client_abandons(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "free");
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	lk_client_free(client);
+	lk_lock_free(lock);
+	check_int(redis_integer(&server, "PTTL free"), >, 20000);
+	redis_do(&server, "DEL free");
+}
+
+static void create_and_destroy(size_t index, void *argument)
+{
+	static const int hows[] = {LK_CLOSE_IF_IDLE, LK_CLOSE_RELEASE, LK_CLOSE_ABANDON};
+	char name[32];
+	(void)argument;
+	snprintf(name, sizeof(name), "loop-%zu", index);
+	for (size_t i = 0; i < 60; i++) {
+		lk_client *client = open_client();
+		lk_lock *lock = new_lock(client, name);
+		if (i % 4) {
+			expect(0, lk_lock_acquire(lock, NULL, &err));
+			expect(0, lk_lock_release(lock, NULL, &err));
+		}
+		if (i % 3)
+			expect(0, lk_client_close(client, hows[i / 3 % 3], &err));
+		if (i % 2)
+			lk_client_free(client);
+		lk_lock_free(lock);
+		if (i % 2 == 0)
+			lk_client_free(client);
+	}
+}
+
+static void test_create_and_destroy_under_threads(void **state)
+{
+	(void)state;
+	struct threads threads;
+	threads_start(&threads, 8, create_and_destroy, NULL);
+	threads_join(&threads, 60000);
+}
+
+static void use_until_closed(size_t index, void *argument)
+{
+	struct scene *scene = argument;
+	for (;;) {
+		int code = lk_lock_acquire(scene->lock, NULL, &err);
+		if (code == 0)
+			code = lk_lock_release(scene->lock, NULL, &err);
+		if (code == LK_ECLOSED)
+			return;
+		/* A hold that close released under us is no longer ours to release. */
+		check(code == 0 || code == LK_ENOTOWNER);
+		(void)index;
+	}
+}
+
+static void test_close_under_fire(void **state)
+{
+	(void)state;
+	for (int round = 0; round < 20; round++) {
+		struct scene scene = {.client = open_client()};
+		struct threads threads;
+		scene.lock = new_lock(scene.client, "fire");
+		threads_start(&threads, 6, use_until_closed, &scene);
+		wait_until(stats_of(scene.client).acquires > 20, 10000);
+		expect(0, lk_client_close(scene.client, LK_CLOSE_RELEASE, &err));
+		threads_join(&threads, 10000);
+		lk_lock_free(scene.lock);
+		lk_client_free(scene.client);
+		check_int(redis_integer(&server, "EXISTS fire"), ==, 0);
+	}
+}
+
+static void close_it(size_t index, void *argument)
+{
+	(void)index;
+	expect(0, lk_client_close(argument, LK_CLOSE_RELEASE, &err));
+}
+
+static void test_closed_by_many_at_once(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "many");
+	struct threads threads;
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	threads_start(&threads, 6, close_it, client);
+	threads_join(&threads, 10000);
+	check_int(redis_integer(&server, "EXISTS many"), ==, 0);
+	lk_lock_free(lock);
+	lk_client_free(client);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		api_test(test_if_idle_refuses_while_it_holds),
+		api_test(test_release_releases_all),
+		api_test(test_release_wakes_others),
+		api_test(test_abandon_leaves_them_to_their_leases),
+		api_test(test_abandon_hands_over_an_exported_hold),
+		api_test(test_waiters_are_woken),
+		api_test(test_releases_not_waited_for_are_flushed),
+		api_test(test_close_is_bounded),
+		api_test(test_free_of_an_open_client_abandons),
+		api_test(test_create_and_destroy_under_threads),
+		api_test(test_close_under_fire),
+		api_test(test_closed_by_many_at_once),
+	};
+	return cmocka_run_group_tests(tests, start_server, stop_server);
+}

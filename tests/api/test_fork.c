@@ -1,0 +1,211 @@
+/* After fork() every call in the child fails, and nothing there touches the parent's. */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fixture.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define UNDER_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define UNDER_TSAN 1
+#endif
+#endif
+
+struct scene {
+	lk_client *client;
+	lk_lock *held, *other;
+	lk_cancel *cancel;
+};
+
+/* Runs `child` in a forked child; its failed checks fail the test. */
+static void in_child(void (*child)(struct scene *), struct scene *scene)
+{
+	int status = -1;
+	fflush(NULL);
+	pid_t pid = fork();
+	if (pid == 0) {
+		check_in_thread = true; /* there is no way back into cmocka */
+		alarm((unsigned)(slow_ms(20000) / 1000));
+		child(scene);
+		_exit(check_take_failures() ? 1 : 0);
+	}
+	check(waitpid(pid, &status, 0) == pid);
+	check_int(status, ==, 0);
+}
+
+static void every_call_fails(struct scene *scene)
+{
+	char field[LK_FIELD_SIZE];
+	int64_t number = 77;
+	lk_lock *lock = scene->held, *new = NULL;
+	lk_scan *scan = NULL;
+	lk_event event;
+	lk_stats stats = {.struct_size = sizeof(stats)};
+	expect(LK_EFORKED, lk_client_ping(scene->client, &err));
+	expect(LK_EFORKED, lk_client_stats(scene->client, &stats, &err));
+	expect(LK_EFORKED, lk_event_wait(scene->client, &event, 0, NULL, &err));
+	expect(LK_EFORKED, lk_event_wait(scene->client, &event, -1, scene->cancel, &err));
+	expect(LK_EFORKED, lk_event_fd(scene->client, &err));
+	expect(LK_EFORKED, lk_scan_new(&scan, scene->client, NULL, &err));
+	expect(LK_EFORKED, lk_lock_new(&new, scene->client, "n", 1, &err));
+	expect(LK_EFORKED, lk_lock_acquire(lock, NULL, &err));
+	expect(LK_EFORKED, lk_lock_acquire(scene->other, NULL, &err));
+	expect(LK_EFORKED, lk_lock_acquire_within(lock, 10, NULL, &err));
+	expect(LK_EFORKED, lk_lock_try(lock, NULL, &err));
+	expect(LK_EFORKED, lk_lock_release(lock, NULL, &err));
+	expect(LK_EFORKED, lk_lock_force_release(lock, &err));
+	expect(LK_EFORKED, lk_lock_extend(lock, 60000, NULL, &err));
+	expect(LK_EFORKED, lk_lock_is_locked(lock, &err));
+	expect(LK_EFORKED, lk_lock_is_held(lock, NULL, &err));
+	expect(LK_EFORKED, lk_lock_is_held_by(lock, "f", &err));
+	expect(LK_EFORKED, lk_lock_hold_count(lock, NULL, &err));
+	expect(LK_EFORKED, lk_lock_remaining_ms(lock, NULL, &number, &err));
+	expect(LK_EFORKED, lk_lock_deadline_ns(lock, NULL, &number, &err));
+	expect(LK_EFORKED, lk_lock_server_ttl_ms(lock, &number, &err));
+	expect(LK_EFORKED, lk_lock_export(lock, NULL, field, sizeof(field), &err));
+	expect(LK_EFORKED, lk_lock_release_field(lock, "f", &err));
+	expect(LK_EFORKED, lk_lock_extend_field(lock, "f", 60000, &err));
+	expect(LK_EFORKED, lk_client_close(scene->client, LK_CLOSE_RELEASE, &err));
+	expect(LK_EFORKED, lk_client_close(scene->client, LK_CLOSE_IF_IDLE, &err));
+	check_int(number, ==, 77);
+}
+
+static void free_everything(struct scene *scene)
+{
+	check(lk_lock_free(scene->held) == NULL);
+	check(lk_client_free(scene->client) == NULL);
+	check(lk_lock_free(scene->other) == NULL);
+	check(lk_cancel_free(scene->cancel) == NULL);
+}
+
+static void own_client(struct scene *scene)
+{
+	every_call_fails(scene);
+#ifndef UNDER_TSAN /* it cannot start threads after such a fork */
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "fork"), *other = new_lock(client, "child");
+	expect(LK_EBUSY, lk_lock_try(lock, NULL, &err));
+	expect(0, lk_lock_acquire(other, NULL, &err));
+	expect(0, lk_lock_release(other, NULL, &err));
+	lk_lock_free(lock);
+	lk_lock_free(other);
+	close_client(client);
+#endif
+}
+
+static void wait_for_other(size_t index, void *argument)
+{
+	struct scene *scene = argument;
+	(void)index;
+	expect(0, lk_lock_acquire(scene->other, NULL, &err));
+	expect(0, lk_lock_release(scene->other, NULL, &err));
+}
+
+/* A client that holds one lock and waits for another: connections and threads are all there. */
+static void test_child_fails_and_parent_goes_on(void **state)
+{
+	(void)state;
+	static void (*const children[])(struct scene *) = {every_call_fails, free_everything,
+							   own_client, every_call_fails};
+	struct scene scene = {.client = open_client_with("watchdog_ms=%lld", slow_ms(2000))};
+	struct threads threads;
+	scene.held = new_lock(scene.client, "fork");
+	scene.other = new_lock(scene.client, "waited");
+	expect(0, lk_cancel_new(&scene.cancel, &err));
+	expect(0, lk_lock_acquire(scene.held, NULL, &err));
+	stranger_takes("waited", slow_ms(60000));
+	threads_start(&threads, 1, wait_for_other, &scene);
+	wait_until(stats_of(scene.client).waiting == 1, 5000);
+	lk_stats before = stats_of(scene.client);
+	for (size_t i = 0; i < COUNT(children); i++) {
+		in_child(children[i], &scene);
+		expect(0, lk_client_ping(scene.client, &err));
+		expect(1, lk_lock_is_held(scene.held, NULL, &err));
+		check_int(redis_integer(&server, "EXISTS fork"), ==, 1);
+	}
+	lk_stats after = stats_of(scene.client);
+	check_int(after.connects, ==, before.connects);
+	check_int(after.disconnects, ==, before.disconnects);
+	check_int(after.resent, ==, before.resent);
+	stranger_releases("waited");
+	threads_join(&threads, 10000);
+	expect(0, lk_lock_release(scene.held, NULL, &err));
+	lk_cancel_free(scene.cancel);
+	lk_lock_free(scene.held);
+	lk_lock_free(scene.other);
+	close_client(scene.client);
+}
+
+/* No byte may leave the child: the server's own counter of them says so. */
+static void test_child_sends_nothing(void **state)
+{
+	(void)state;
+	struct scene scene = {.client = open_client()};
+	scene.held = new_lock(scene.client, "quiet");
+	scene.other = new_lock(scene.client, "other");
+	expect(0, lk_cancel_new(&scene.cancel, &err));
+	expect(0, lk_lock_acquire(scene.held, NULL, &err));
+	long long before = redis_info(&server, "stats", "total_net_input_bytes:");
+	long long one_info = redis_info(&server, "stats", "total_net_input_bytes:") - before;
+	long long start = redis_info(&server, "stats", "total_net_input_bytes:");
+	in_child(every_call_fails, &scene);
+	in_child(free_everything, &scene);
+	check_int(redis_info(&server, "stats", "total_net_input_bytes:") - start, ==, one_info);
+	expect(0, lk_lock_release(scene.held, NULL, &err));
+	lk_cancel_free(scene.cancel);
+	lk_lock_free(scene.held);
+	lk_lock_free(scene.other);
+	close_client(scene.client);
+}
+
+/* How many descriptors a program that is run now finds open. */
+static int descriptors_of_a_program(void)
+{
+	char text[4096];
+	int fds[2], lines = 0;
+	check(pipe(fds) == 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		dup2(fds[1], 1);
+		close(fds[0]);
+		close(fds[1]);
+		execlp("ls", "ls", "-1", "/proc/self/fd", (char *)NULL);
+		_exit(127);
+	}
+	close(fds[1]);
+	for (ssize_t got; (got = read(fds[0], text, sizeof(text))) > 0;)
+		for (ssize_t i = 0; i < got; i++)
+			lines += text[i] == '\n';
+	close(fds[0]);
+	check(waitpid(pid, NULL, 0) == pid);
+	check_int(lines, >=, 3);
+	return lines;
+}
+
+static void test_descriptors_are_close_on_exec(void **state)
+{
+	(void)state;
+	int before = descriptors_of_a_program();
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "exec");
+	lk_cancel *cancel = NULL;
+	expect(0, lk_cancel_new(&cancel, &err));
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	check(lk_event_fd(client, &err) >= 0);
+	check_int(descriptors_of_a_program(), ==, before);
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_cancel_free(cancel);
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		api_test(test_child_fails_and_parent_goes_on),
+		api_test(test_child_sends_nothing),
+		api_test(test_descriptors_are_close_on_exec),
+	};
+	return cmocka_run_group_tests(tests, start_server, stop_server);
+}

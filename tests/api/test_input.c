@@ -1,0 +1,399 @@
+/* Bad input: each is refused with an error that names it, and nothing is sent. */
+#include "fixture.h"
+
+static char big[LK_NAME_SIZE_MAX + 2];
+static char owner_256[257], owner_257[258];
+
+static const struct {
+	const char *bytes;
+	size_t size;
+	const char *prefix;
+	int code;
+} bad_names[] = {
+	{"", 0, "", LK_EINVAL},
+	{"abc", 0, "", LK_EINVAL},
+	{NULL, 0, "", LK_EINVAL},
+	{NULL, 3, "", LK_EINVAL},
+	{big, LK_NAME_SIZE_MAX + 1, "", LK_EINVAL},
+	{big, SIZE_MAX, "", LK_EINVAL},
+	{big, LK_NAME_SIZE_MAX, "p:", LK_EINVAL},
+	{big, LK_NAME_SIZE_MAX - 1, "p:", LK_EINVAL},
+	{"", 0, "p:", LK_EINVAL},
+	{big, LK_NAME_SIZE_MAX, "", 0},
+	{big, LK_NAME_SIZE_MAX - 2, "p:", 0},
+};
+
+static void test_names(void **state)
+{
+	(void)state;
+	memset(big, 'n', sizeof(big));
+	for (size_t i = 0; i < COUNT(bad_names); i++) {
+		lk_client *client = open_client_with("key_prefix=%s", bad_names[i].prefix);
+		lk_lock *lock = NULL;
+		expect(bad_names[i].code, lk_lock_new(&lock, client, bad_names[i].bytes,
+						      bad_names[i].size, &err));
+		check((lock != NULL) == (bad_names[i].code == 0));
+		check(!lock || lk_lock_try(lock, NULL, NULL) == 0);
+		check(!lock || lk_lock_release(lock, NULL, NULL) == 0);
+		lk_lock_free(lock);
+		close_client(client);
+	}
+}
+
+static const struct {
+	int64_t lease_ms, max_hold_ms, margin_ms;
+	const char *owner;
+	const char *named; /* in the error's text */
+} bad_options[] = {
+	{-1, 0, 0, NULL, "lease"},
+	{1, 0, 0, NULL, "lease"},
+	{LK_LEASE_MIN_MS - 1, 0, 0, NULL, "lease"},
+	{LK_LEASE_MAX_MS + 1, 0, 0, NULL, "lease"},
+	{INT64_MAX, 0, 0, NULL, "lease"},
+	{INT64_MIN, 0, 0, NULL, "lease"},
+	{0, -1, 0, NULL, "max_hold"},
+	{0, INT64_MIN, 0, NULL, "max_hold"},
+	{0, 0, -1, NULL, "margin"},
+	{0, 0, INT64_MIN, NULL, "margin"},
+	{0, 0, INT64_MAX, NULL, "margin"},
+	{1000, 0, INT64_MAX, NULL, "margin"},
+	{0, 0, 0, owner_257, "owner"},
+	{0, 0, 0, "", "owner"},
+};
+
+static void test_acquire_options(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "options");
+	memset(owner_256, 'o', 256);
+	memset(owner_257, 'o', 257);
+	expect(0, lk_client_ping(client, &err));
+	uint64_t commands = stats_of(client).commands;
+	for (size_t i = 0; i < COUNT(bad_options); i++) {
+		lk_acquire_options options = {
+			.struct_size = sizeof(options),
+			.lease_ms = bad_options[i].lease_ms,
+			.max_hold_ms = bad_options[i].max_hold_ms,
+			.margin_ms = bad_options[i].margin_ms,
+			.owner = bad_options[i].owner,
+		};
+		expect(LK_EINVAL, lk_lock_try(lock, &options, &err));
+		check(strstr(err.message, bad_options[i].named) != NULL);
+		expect(LK_EINVAL, lk_lock_acquire(lock, &options, &err));
+		expect(LK_EINVAL, lk_lock_acquire_within(lock, 10, &options, &err));
+	}
+	check_int(stats_of(client).commands, ==, commands);
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void test_greatest_values_work(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "greatest");
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
+	memset(owner_256, 'o', 256);
+	options.owner = release.owner = owner_256;
+	options.lease_ms = LK_LEASE_MAX_MS;
+	expect(0, lk_lock_acquire_within(lock, LK_WAIT_MAX_MS, &options, &err));
+	check_int(redis_integer(&server, "PTTL greatest"), >, LK_LEASE_MAX_MS - 60000);
+	expect(0, lk_lock_release(lock, &release, &err));
+	options.lease_ms = LK_LEASE_MIN_MS;
+	expect(0, lk_lock_acquire(lock, &options, &err));
+	check_int(redis_integer(&server, "PTTL greatest"), <=, LK_LEASE_MIN_MS);
+	int code = lk_lock_release(lock, &release, &err);
+	check(code == 0 || code == LK_ELOST); /* a slow machine may need longer than the lease */
+	options.lease_ms = 0;
+	options.max_hold_ms = INT64_MAX;
+	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_release(lock, &release, &err));
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void test_waits_and_leases_of_other_calls(void **state)
+{
+	(void)state;
+	static const int64_t waits[] = {-1, INT64_MIN, LK_WAIT_MAX_MS + 1, INT64_MAX};
+	static const int64_t leases[] = {0,   -1, INT64_MIN, LK_LEASE_MIN_MS - 1, LK_LEASE_MAX_MS + 1,
+					 INT64_MAX};
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "waits");
+	lk_event event;
+	char field[LK_FIELD_SIZE];
+	for (size_t i = 0; i < COUNT(waits); i++) {
+		expect(LK_EINVAL, lk_lock_acquire_within(lock, waits[i], NULL, &err));
+		check(strstr(err.message, "wait") != NULL);
+	}
+	expect(LK_EINVAL, lk_event_wait(client, &event, -2, NULL, &err));
+	expect(LK_EINVAL, lk_event_wait(client, &event, INT64_MIN, NULL, &err));
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_export(lock, NULL, field, sizeof(field), &err));
+	for (size_t i = 0; i < COUNT(leases); i++) {
+		expect(LK_EINVAL, lk_lock_extend(lock, leases[i], NULL, &err));
+		check(strstr(err.message, "lease") != NULL);
+		expect(LK_EINVAL, lk_lock_extend_field(lock, field, leases[i], &err));
+	}
+	expect(LK_EINVAL, lk_lock_extend(lock, 1000, owner_257, &err));
+	check_int(redis_integer(&server, "PTTL waits"), <=, 30000);
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+/* One struct with room behind it, as a program built with a later header would pass. */
+struct longer {
+	lk_acquire_options options;
+	char tail[64];
+};
+
+static void test_struct_size(void **state)
+{
+	(void)state;
+	static const size_t bad[] = {0, 1, sizeof(size_t) - 1, 1 << 20, SIZE_MAX};
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "struct");
+	struct longer longer = {.options = LK_ACQUIRE_OPTIONS_INIT};
+	for (size_t i = 0; i < COUNT(bad); i++) {
+		lk_acquire_options options = {.struct_size = bad[i]};
+		lk_release_options release = {.struct_size = bad[i]};
+		lk_stats stats = {.struct_size = bad[i]};
+		expect(LK_EINVAL, lk_lock_try(lock, &options, &err));
+		check(strstr(err.message, "struct_size") != NULL);
+		expect(LK_EINVAL, lk_lock_release(lock, &release, &err));
+		/* A longer lk_stats is filled as far as it is known; SIZE_MAX promises memory. */
+		if (bad[i] < 64)
+			expect(LK_EINVAL, lk_client_stats(client, &stats, &err));
+	}
+	longer.options.struct_size = sizeof(longer);
+	expect(0, lk_lock_try(lock, &longer.options, &err));
+	expect(0, lk_lock_release(lock, NULL, &err));
+	longer.tail[63] = 1; /* an option that this version does not know */
+	expect(LK_EINVAL, lk_lock_try(lock, &longer.options, &err));
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void test_null_arguments(void **state)
+{
+	(void)state;
+	lk_client *client = open_client(), *no_client = NULL;
+	lk_lock *lock = new_lock(client, "null"), *none = NULL;
+	lk_config *config = NULL;
+	lk_scan *scan = NULL;
+	lk_lock_info info;
+	expect(LK_EINVAL, lk_config_new(NULL, &err));
+	expect(LK_EINVAL, lk_client_new(NULL, NULL, &err));
+	expect(LK_EINVAL, lk_client_new(&no_client, NULL, &err));
+	expect(0, lk_config_new(&config, &err));
+	expect(LK_EINVAL, lk_client_new(NULL, config, &err));
+	expect(LK_EINVAL, lk_client_new(&no_client, config, &err)); /* it has no URL */
+	expect(LK_EINVAL, lk_client_open(NULL, server.url_unix, &err));
+	expect(LK_EINVAL, lk_client_ping(NULL, &err));
+	expect(LK_EINVAL, lk_client_close(NULL, LK_CLOSE_RELEASE, &err));
+	expect(LK_EINVAL, lk_client_stats(NULL, NULL, &err));
+	expect(LK_EINVAL, lk_client_stats(client, NULL, &err));
+	expect(LK_EINVAL, lk_event_wait(NULL, NULL, 0, NULL, &err));
+	expect(LK_EINVAL, lk_event_wait(client, NULL, 0, NULL, &err));
+	expect(LK_EINVAL, lk_event_fd(NULL, &err));
+	expect(LK_EINVAL, lk_lock_new(NULL, client, "n", 1, &err));
+	expect(LK_EINVAL, lk_lock_new(&none, NULL, "n", 1, &err));
+	expect(LK_EINVAL, lk_scan_new(NULL, client, NULL, &err));
+	expect(LK_EINVAL, lk_scan_new(&scan, NULL, NULL, &err));
+	expect(LK_EINVAL, lk_scan_next(NULL, &info, &err));
+	expect(LK_EINVAL, lk_scan_show(NULL, "n", 1, &info, &err));
+	expect(LK_EINVAL, lk_cancel_new(NULL, &err));
+	check(!no_client && !none && !scan);
+	lk_client_free(NULL);
+	lk_lock_free(NULL);
+	lk_cancel_free(NULL);
+	lk_scan_free(NULL);
+	lk_config_free(NULL);
+	lk_config_free(config);
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void test_null_arguments_of_the_lock(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "null");
+	char field[LK_FIELD_SIZE];
+	int64_t number = 0;
+	expect(LK_EINVAL, lk_lock_acquire(NULL, NULL, &err));
+	expect(LK_EINVAL, lk_lock_acquire_within(NULL, 1, NULL, &err));
+	expect(LK_EINVAL, lk_lock_try(NULL, NULL, &err));
+	expect(LK_EINVAL, lk_lock_release(NULL, NULL, &err));
+	expect(LK_EINVAL, lk_lock_force_release(NULL, &err));
+	expect(LK_EINVAL, lk_lock_extend(NULL, 1000, NULL, &err));
+	expect(LK_EINVAL, lk_lock_is_locked(NULL, &err));
+	expect(LK_EINVAL, lk_lock_is_held(NULL, NULL, &err));
+	expect(LK_EINVAL, lk_lock_is_held_by(NULL, "f", &err));
+	expect(LK_EINVAL, lk_lock_is_held_by(lock, NULL, &err));
+	expect(LK_EINVAL, lk_lock_is_held_by(lock, "", &err));
+	expect(LK_EINVAL, lk_lock_is_held_by(lock, owner_257, &err));
+	expect(LK_EINVAL, lk_lock_hold_count(NULL, NULL, &err));
+	expect(LK_EINVAL, lk_lock_remaining_ms(NULL, NULL, &number, &err));
+	expect(LK_EINVAL, lk_lock_remaining_ms(lock, NULL, NULL, &err));
+	expect(LK_EINVAL, lk_lock_deadline_ns(NULL, NULL, &number, &err));
+	expect(LK_EINVAL, lk_lock_deadline_ns(lock, NULL, NULL, &err));
+	expect(LK_EINVAL, lk_lock_server_ttl_ms(NULL, &number, &err));
+	expect(LK_EINVAL, lk_lock_server_ttl_ms(lock, NULL, &err));
+	expect(LK_EINVAL, lk_lock_export(NULL, NULL, field, sizeof(field), &err));
+	expect(LK_EINVAL, lk_lock_export(lock, NULL, NULL, sizeof(field), &err));
+	expect(LK_EINVAL, lk_lock_release_field(NULL, "f", &err));
+	expect(LK_EINVAL, lk_lock_release_field(lock, NULL, &err));
+	expect(LK_EINVAL, lk_lock_release_field(lock, "", &err));
+	expect(LK_EINVAL, lk_lock_release_field(lock, owner_257, &err));
+	expect(LK_EINVAL, lk_lock_extend_field(NULL, "f", 1000, &err));
+	expect(LK_EINVAL, lk_lock_extend_field(lock, NULL, 1000, &err));
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+/* A NULL lk_error is fine everywhere. */
+static void test_error_may_be_null(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "null");
+	check_int(lk_lock_try(lock, NULL, NULL), ==, 0);
+	check_int(lk_lock_release(lock, NULL, NULL), ==, 0);
+	check_int(lk_lock_release(lock, NULL, NULL), ==, LK_ENOTOWNER);
+	check_int(lk_lock_new(&lock, client, "", 0, NULL), ==, LK_EINVAL);
+	check_int(lk_lock_acquire(NULL, NULL, NULL), ==, LK_EINVAL);
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void test_unknown_options_and_values(void **state)
+{
+	(void)state;
+	static const char *const bad[][2] = {
+		{"no_such_option", "1"}, {"", "1"},          {"url", ""},
+		{"url", "http://h"},     {"watchdog_ms", ""}, {"watchdog_ms", "99"},
+		{"watchdog_ms", "abc"},  {"watchdog_ms", "1000x"}, {"watchdog_ms", " 1000"},
+		{"watchdog_ms", "1e3"},  {"watchdog_ms", "-1"},    {"spin_us", "1001"},
+		{"watchdog_ms", "99999999999999999999"},     {"connections", "0"},
+	};
+	lk_config *config = NULL;
+	char text[64];
+	expect(0, lk_config_new(&config, &err));
+	for (size_t i = 0; i < COUNT(bad); i++) {
+		expect(LK_EINVAL, lk_config_set(config, bad[i][0], bad[i][1], &err));
+		check(!bad[i][0][0] || strstr(err.message, bad[i][0]) != NULL);
+	}
+	expect(LK_EINVAL, lk_config_set(NULL, "spin_us", "1", &err));
+	expect(LK_EINVAL, lk_config_set(config, NULL, "1", &err));
+	expect(LK_EINVAL, lk_config_set(config, "spin_us", NULL, &err));
+	check_int(lk_config_get(config, "watchdog_ms", text, sizeof(text)), ==, 5);
+	check(!strcmp(text, "30000"));
+	check_int(lk_config_get(config, "no_such_option", text, sizeof(text)), ==, LK_EINVAL);
+	lk_config_free(config);
+}
+
+/* Each call of the API that takes a client or a lock, but for those that free. */
+static void call_everything(lk_client *client, lk_lock *lock, int wanted)
+{
+	char field[LK_FIELD_SIZE];
+	int64_t number = 0;
+	lk_lock *other = NULL;
+	lk_scan *scan = NULL;
+	lk_event event;
+	expect(wanted, lk_client_ping(client, &err));
+	expect(wanted, lk_event_wait(client, &event, 0, NULL, &err));
+	expect(wanted, lk_event_wait(client, &event, -1, NULL, &err));
+	expect(wanted, lk_scan_new(&scan, client, NULL, &err));
+	expect(wanted, lk_lock_new(&other, client, "n", 1, &err));
+	expect(wanted, lk_lock_acquire(lock, NULL, &err));
+	expect(wanted, lk_lock_acquire_within(lock, 10, NULL, &err));
+	expect(wanted, lk_lock_try(lock, NULL, &err));
+	expect(wanted, lk_lock_release(lock, NULL, &err));
+	expect(wanted, lk_lock_force_release(lock, &err));
+	expect(wanted, lk_lock_extend(lock, 60000, NULL, &err));
+	expect(wanted, lk_lock_is_locked(lock, &err));
+	expect(wanted, lk_lock_is_held(lock, NULL, &err));
+	expect(wanted, lk_lock_is_held_by(lock, "f", &err));
+	expect(wanted, lk_lock_hold_count(lock, NULL, &err));
+	expect(wanted, lk_lock_remaining_ms(lock, NULL, &number, &err));
+	expect(wanted, lk_lock_deadline_ns(lock, NULL, &number, &err));
+	expect(wanted, lk_lock_server_ttl_ms(lock, &number, &err));
+	expect(wanted, lk_lock_export(lock, NULL, field, sizeof(field), &err));
+	expect(wanted, lk_lock_release_field(lock, "f", &err));
+	expect(wanted, lk_lock_extend_field(lock, "f", 60000, &err));
+}
+
+static void test_use_after_close(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "closed"), *held = new_lock(client, "held");
+	expect(0, lk_lock_acquire(held, NULL, &err));
+	expect(0, lk_client_close(client, LK_CLOSE_RELEASE, &err));
+	call_everything(client, lock, LK_ECLOSED);
+	call_everything(client, held, LK_ECLOSED);
+	expect(0, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
+	check(lk_client_free(client) == NULL);
+	check(lk_lock_free(lock) == NULL);
+	lk_lock_free(held);
+}
+
+static void test_close_how(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	expect(LK_EINVAL, lk_client_close(client, 3, &err));
+	expect(LK_EINVAL, lk_client_close(client, -1, &err));
+	expect(0, lk_client_ping(client, &err));
+	close_client(client);
+}
+
+static void free_in_order(const char *order, bool hold, bool close_first)
+{
+	lk_client *client = open_client();
+	lk_lock *first = new_lock(client, "first"), *second = new_lock(client, "second");
+	if (hold)
+		expect(0, lk_lock_acquire(first, NULL, &err));
+	if (close_first)
+		expect(0, lk_client_close(client, LK_CLOSE_ABANDON, &err));
+	for (; *order; order++) {
+		if (*order == 'c')
+			check(lk_client_free(client) == NULL);
+		else
+			check(lk_lock_free(*order == '1' ? first : second) == NULL);
+	}
+	check_int(redis_integer(&server, "EXISTS first"), ==, hold);
+	redis_do(&server, "DEL first");
+}
+
+static void test_free_in_every_order(void **state)
+{
+	(void)state;
+	static const char *const orders[] = {"12c", "1c2", "c12", "c21", "2c1", "21c"};
+	for (size_t i = 0; i < COUNT(orders); i++)
+		for (int kind = 0; kind < 4; kind++)
+			free_in_order(orders[i], kind & 1, kind & 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		api_test(test_names),
+		api_test(test_acquire_options),
+		api_test(test_greatest_values_work),
+		api_test(test_waits_and_leases_of_other_calls),
+		api_test(test_struct_size),
+		api_test(test_null_arguments),
+		api_test(test_null_arguments_of_the_lock),
+		api_test(test_error_may_be_null),
+		api_test(test_unknown_options_and_values),
+		api_test(test_use_after_close),
+		api_test(test_close_how),
+		api_test(test_free_in_every_order),
+	};
+	return cmocka_run_group_tests(tests, start_server, stop_server);
+}

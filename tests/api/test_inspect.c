@@ -1,0 +1,184 @@
+/* lk_scan: which locks there are, who holds them, for how long. */
+#include "fixture.h"
+
+static const char *const stranger = "12345678-1234-4234-8234-123456789abc:1";
+
+/* Walks to the end; counts each name of the form "<prefix><number>" below `most` once. */
+static size_t walk(lk_scan *scan, const char *prefix, size_t most)
+{
+	bool *seen = calloc(most, sizeof(*seen));
+	size_t count = 0;
+	lk_lock_info info;
+	int answer;
+	while ((answer = lk_scan_next(scan, &info, &err)) == 1) {
+		check(!strncmp(info.name, prefix, strlen(prefix)));
+		check_int(info.name_size, ==, strlen(info.name));
+		check(!strcmp(info.type, "lock"));
+		check_int(info.holder_count, ==, 1);
+		check(!strcmp(info.holders[0].field, stranger));
+		check_int(info.holders[0].field_size, ==, strlen(stranger));
+		check_int(info.holders[0].hold_count, ==, 1);
+		check(info.ttl_ms > 0 && info.ttl_ms <= slow_ms(60000));
+		size_t number = strtoul(info.name + strlen(prefix), NULL, 10);
+		check_int(number, <, most);
+		count += !seen[number]; /* SCAN may repeat one */
+		seen[number] = true;
+	}
+	expect(0, answer);
+	expect(0, lk_scan_next(scan, &info, &err)); /* the end stays the end */
+	free(seen);
+	return count;
+}
+
+static void take_many(const char *prefix, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		char name[64];
+		snprintf(name, sizeof(name), "%s%zu", prefix, i);
+		stranger_takes(name, slow_ms(60000));
+	}
+}
+
+static void test_walk_finds_all_and_only_locks(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_scan *scan = NULL;
+	take_many("job-", 250);
+	take_many("other:", 30);
+	redis_do(&server, "SET job-text x");
+	redis_do(&server, "RPUSH job-list x");
+	redis_do(&server, "HSET job-hash colour red size 3");
+	expect(0, lk_scan_new(&scan, client, "job-*", &err));
+	check_int(walk(scan, "job-", 250), ==, 250);
+	check(lk_scan_free(scan) == NULL);
+	expect(0, lk_scan_new(&scan, client, "other:*", &err));
+	check_int(walk(scan, "other:", 30), ==, 30);
+	lk_scan_free(scan);
+	expect(0, lk_scan_new(&scan, client, "none*", &err));
+	check_int(walk(scan, "none", 1), ==, 0);
+	lk_scan_free(scan);
+	expect(0, lk_scan_new(&scan, client, "other:7", &err));
+	check_int(walk(scan, "other:", 30), ==, 1);
+	lk_scan_free(scan);
+	check_int(redis_info(&server, "commandstats", "cmdstat_keys:calls="), ==, 0);
+	redis_do(&server, "FLUSHALL");
+	close_client(client);
+}
+
+static void test_prefix_is_put_on_and_taken_off(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("key_prefix=a*b:");
+	lk_scan *scan = NULL;
+	lk_lock_info info;
+	take_many("a*b:job-", 20);
+	take_many("axb:job-", 20); /* the prefix is no glob */
+	take_many("job-", 20);
+	expect(0, lk_scan_new(&scan, client, NULL, &err));
+	check_int(walk(scan, "job-", 20), ==, 20);
+	expect(0, lk_scan_show(scan, "job-3", 5, &info, &err));
+	check(!strcmp(info.name, "job-3"));
+	check_int(info.holder_count, ==, 1);
+	lk_scan_free(scan);
+	redis_do(&server, "FLUSHALL");
+	close_client(client);
+}
+
+static void test_show_one(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "one");
+	lk_scan *scan = NULL;
+	lk_lock_info info;
+	char field[LK_FIELD_SIZE];
+	expect(0, lk_scan_new(&scan, client, NULL, &err));
+	expect(0, lk_scan_show(scan, "one", 3, &info, &err));
+	check_int(info.holder_count, ==, 0);
+	check_int(info.name_size, ==, 3);
+	check(!strcmp(info.name, "one"));
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_export(lock, NULL, field, sizeof(field), &err));
+	expect(0, lk_scan_show(scan, "one", 3, &info, &err));
+	check_int(info.holder_count, ==, 1);
+	check(!strcmp(info.holders[0].field, field));
+	check(info.ttl_ms > 20000 && info.ttl_ms <= 30000);
+	check_int(info.waiting_clients, ==, 0);
+	expect(0, lk_lock_release(lock, NULL, &err));
+	redis_do(&server, "HSET one java:42 7"); /* a peer's, with its count, and no ttl */
+	expect(0, lk_scan_show(scan, "one", 3, &info, &err));
+	check_int(info.ttl_ms, ==, -1);
+	check(!strcmp(info.holders[0].field, "java:42"));
+	check_int(info.holders[0].hold_count, ==, 7);
+	redis_do(&server, "DEL one");
+	redis_do(&server, "SET text x");
+	expect(LK_EWRONGTYPE, lk_scan_show(scan, "text", 4, &info, &err));
+	expect(LK_EINVAL, lk_scan_show(scan, "", 0, &info, &err));
+	expect(LK_EINVAL, lk_scan_show(scan, NULL, 3, &info, &err));
+	redis_do(&server, "DEL text");
+	lk_scan_free(scan);
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void wait_for_it(size_t index, void *argument)
+{
+	(void)index;
+	expect(0, lk_lock_acquire(argument, NULL, &err));
+	expect(0, lk_lock_release(argument, NULL, &err));
+}
+
+static void test_waiting_clients(void **state)
+{
+	(void)state;
+	lk_client *client = open_client(), *waiter = open_client();
+	lk_lock *lock = new_lock(waiter, "waited");
+	struct threads threads;
+	lk_scan *scan = NULL;
+	lk_lock_info info;
+	stranger_takes("waited", slow_ms(60000));
+	expect(0, lk_scan_new(&scan, client, NULL, &err));
+	threads_start(&threads, 3, wait_for_it, lock);
+	wait_until(lk_scan_show(scan, "waited", 6, &info, &err) == 0 && info.waiting_clients == 1,
+		   5000);
+	stranger_releases("waited");
+	threads_join(&threads, 10000);
+	lk_scan_free(scan);
+	lk_lock_free(lock);
+	close_client(client);
+	close_client(waiter);
+}
+
+static void test_names_are_bytes(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = NULL;
+	lk_scan *scan = NULL;
+	lk_lock_info info;
+	static const char name[] = "a\0\xff{\n";
+	expect(0, lk_lock_new(&lock, client, name, 5, &err));
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_scan_new(&scan, client, NULL, &err));
+	expect(1, lk_scan_next(scan, &info, &err));
+	check(info.name_size == 5 && !memcmp(info.name, name, 6));
+	expect(0, lk_scan_show(scan, name, 5, &info, &err));
+	check_int(info.holder_count, ==, 1);
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_scan_free(scan);
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		api_test(test_walk_finds_all_and_only_locks),
+		api_test(test_prefix_is_put_on_and_taken_off),
+		api_test(test_show_one),
+		api_test(test_waiting_clients),
+		api_test(test_names_are_bytes),
+	};
+	return cmocka_run_group_tests(tests, start_server, stop_server);
+}

@@ -1,0 +1,338 @@
+/* Waiting: order, limits, what wakes a waiter, and that nothing of a wait stays behind. */
+#include <signal.h>
+
+#include "fixture.h"
+
+struct line {
+	lk_client *client;
+	lk_lock *lock;
+	size_t order[64];
+	_Atomic size_t served;
+	_Atomic size_t granted;
+	int64_t wait_ms;
+};
+
+static struct line open_line(const char *name)
+{
+	struct line line = {.client = open_client()};
+	line.lock = new_lock(line.client, name);
+	return line;
+}
+
+static void close_line(struct line *line)
+{
+	lk_lock_free(line->lock);
+	close_client(line->client);
+}
+
+static size_t waiting(lk_client *client)
+{
+	return stats_of(client).waiting;
+}
+
+static long long listeners(const char *channel)
+{
+	redisReply *reply = redis_ask(&server, "PUBSUB NUMSUB %s", channel);
+	long long count = reply->element[1]->integer;
+	freeReplyObject(reply);
+	return count;
+}
+
+/* Steps into the line behind those with a lesser index, and notes when it was served. */
+static void queue_up(size_t index, void *argument)
+{
+	struct line *line = argument;
+	wait_until(waiting(line->client) == index, 20000);
+	expect(0, lk_lock_acquire(line->lock, NULL, &err));
+	line->order[line->served++] = index;
+	expect(0, lk_lock_release(line->lock, NULL, &err));
+}
+
+static void check_order(struct line *line, size_t count)
+{
+	check_int(line->served, ==, count);
+	for (size_t i = 0; i < count; i++)
+		check_int(line->order[i], ==, i);
+}
+
+static void test_first_come_first_served_behind_a_thread(void **state)
+{
+	(void)state;
+	struct line line = open_line("line");
+	struct threads threads;
+	expect(0, lk_lock_acquire(line.lock, NULL, &err));
+	threads_start(&threads, 20, queue_up, &line);
+	wait_until(waiting(line.client) == 20, 20000);
+	expect(0, lk_lock_release(line.lock, NULL, &err));
+	threads_join(&threads, 20000);
+	check_order(&line, 20);
+	close_line(&line);
+}
+
+static void test_first_come_first_served_behind_a_stranger(void **state)
+{
+	(void)state;
+	struct line line = open_line("line");
+	struct threads threads;
+	stranger_takes("line", slow_ms(60000));
+	threads_start(&threads, 20, queue_up, &line);
+	wait_until(waiting(line.client) == 20, 20000);
+	check_int(listeners("redisson_lock__channel:{line}"), ==, 1);
+	stranger_releases("line");
+	threads_join(&threads, 20000);
+	check_order(&line, 20);
+	close_line(&line);
+}
+
+static void wait_once(lk_lock *lock, int64_t wait_ms)
+{
+	int64_t start_ns = now_ns();
+	expect(LK_ETIMEDOUT, lk_lock_acquire_within(lock, wait_ms, NULL, &err));
+	int64_t took_ms = (now_ns() - start_ns) / 1000000;
+	check_int(took_ms, >=, wait_ms);
+	check_int(took_ms, <=, wait_ms + slow_ms(500));
+}
+
+static void wait_in_line(size_t index, void *argument)
+{
+	static const int64_t waits_ms[] = {1, 20, 100, 300};
+	wait_once(((struct line *)argument)->lock, waits_ms[index % COUNT(waits_ms)]);
+}
+
+static void test_wait_limits_hold(void **state)
+{
+	(void)state;
+	struct line line = open_line("limits");
+	struct threads threads;
+	stranger_takes("limits", slow_ms(60000));
+	for (int64_t wait_ms = 1; wait_ms < 200; wait_ms *= 3)
+		wait_once(line.lock, wait_ms);
+	threads_start(&threads, 12, wait_in_line, &line);
+	threads_join(&threads, 20000);
+	check_int(waiting(line.client), ==, 0);
+	check_int(stats_of(line.client).timeouts, ==, 17);
+	wait_until(listeners("redisson_lock__channel:{limits}") == 0, 5000);
+	check_int(redis_integer(&server, "HLEN limits"), ==, 1);
+	stranger_releases("limits");
+	close_line(&line);
+}
+
+static void test_wait_limit_of_one_second(void **state)
+{
+	(void)state;
+	struct line line = open_line("second");
+	stranger_takes("second", slow_ms(2000) + 1000);
+	wait_once(line.lock, 1000);
+	stranger_releases("second");
+	close_line(&line);
+}
+
+static void ask_with_patience(size_t index, void *argument)
+{
+	struct line *line = argument;
+	(void)index;
+	int code = lk_lock_acquire_within(line->lock, line->wait_ms, NULL, &err);
+	check(code == 0 || code == LK_ETIMEDOUT);
+	if (code == 0)
+		line->granted++; /* and never released: the thread ends with it */
+}
+
+static void test_a_thousand_impatient_threads(void **state)
+{
+	(void)state;
+	struct line line = open_line("impatient");
+	struct threads threads;
+	line.wait_ms = 10;
+	threads_start(&threads, 1000, ask_with_patience, &line);
+	threads_join(&threads, 60000);
+	check_int(line.granted, ==, 1);
+	expect(1, lk_lock_force_release(line.lock, &err));
+	lk_lock_free(line.lock);
+	lk_client_free(line.client);
+}
+
+static void take_a_turn(size_t index, void *argument)
+{
+	struct line *line = argument;
+	(void)index;
+	expect(0, lk_lock_acquire_within(line->lock, slow_ms(10000), NULL, &err));
+	check_int(line->granted++, ==, line->served);
+	line->served++;
+	expect(0, lk_lock_release(line->lock, NULL, &err));
+}
+
+static void test_a_hundred_patient_threads(void **state)
+{
+	(void)state;
+	struct line line = open_line("patient");
+	struct threads threads;
+	threads_start(&threads, 100, take_a_turn, &line);
+	threads_join(&threads, 20000);
+	check_int(line.granted, ==, 100);
+	close_line(&line);
+}
+
+static void acquire_and_release(size_t index, void *argument)
+{
+	struct line *line = argument;
+	(void)index;
+	expect(0, lk_lock_acquire(line->lock, NULL, &err));
+	line->granted++;
+	expect(0, lk_lock_release(line->lock, NULL, &err));
+}
+
+static void test_a_message_wakes(void **state)
+{
+	(void)state;
+	struct line line = open_line("message");
+	struct threads threads;
+	stranger_takes("message", slow_ms(60000));
+	threads_start(&threads, 1, acquire_and_release, &line);
+	wait_until(listeners("redisson_lock__channel:{message}") == 1, 5000);
+	stranger_releases("message");
+	threads_join(&threads, 10000);
+	check_int(stats_of(line.client).messages, >=, 1);
+	wait_until(listeners("redisson_lock__channel:{message}") == 0, 5000);
+	close_line(&line);
+}
+
+static void test_the_end_of_a_lease_wakes(void **state)
+{
+	(void)state;
+	struct line line = open_line("ttl");
+	stranger_takes("ttl", 300);
+	expect(0, lk_lock_acquire_within(line.lock, slow_ms(10000), NULL, &err));
+	expect(0, lk_lock_release(line.lock, NULL, &err));
+	close_line(&line);
+}
+
+static void test_a_lock_without_ttl_is_polled(void **state)
+{
+	(void)state;
+	struct line line = open_line("forever");
+	struct threads threads;
+	redis_do(&server, "HSET forever stranger:1 1");
+	threads_start(&threads, 1, acquire_and_release, &line);
+	wait_until(waiting(line.client) == 1, 5000);
+	redis_do(&server, "DEL forever"); /* and no message */
+	threads_join(&threads, 10000);
+	close_line(&line);
+}
+
+/* Whatever befalls the subscription, the next release is heard or tried for. */
+static void test_subscription_is_made_again(void **state)
+{
+	(void)state;
+	struct line line = open_line("killed");
+	struct threads threads;
+	stranger_takes("killed", slow_ms(120000));
+	threads_start(&threads, 4, acquire_and_release, &line);
+	for (int i = 0; i < 3; i++) {
+		wait_until(listeners("redisson_lock__channel:{killed}") == 1, 10000);
+		redis_do(&server, "CLIENT KILL TYPE pubsub");
+	}
+	wait_until(listeners("redisson_lock__channel:{killed}") == 1, 10000);
+	redis_do(&server, "CLIENT KILL TYPE pubsub");
+	stranger_releases("killed"); /* most likely unheard: the try after it finds out */
+	threads_join(&threads, 30000);
+	check_int(line.granted, ==, 4);
+	close_line(&line);
+}
+
+static void test_max_waiters(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("max_waiters=5");
+	struct line line = {.client = client, .lock = new_lock(client, "most")};
+	struct threads threads;
+	stranger_takes("most", slow_ms(60000));
+	threads_start(&threads, 5, acquire_and_release, &line);
+	wait_until(waiting(client) == 5, 5000);
+	expect(LK_ELIMIT, lk_lock_acquire_within(line.lock, 1000, NULL, &err));
+	expect(LK_ELIMIT, lk_lock_acquire(line.lock, NULL, &err));
+	stranger_releases("most");
+	threads_join(&threads, 10000);
+	expect(0, lk_lock_acquire(line.lock, NULL, &err));
+	expect(0, lk_lock_release(line.lock, NULL, &err));
+	close_line(&line);
+}
+
+static volatile sig_atomic_t alarms;
+
+static void count_alarm(int number)
+{
+	(void)number;
+	alarms = alarms + 1;
+}
+
+static void set_alarm(suseconds_t period_us)
+{
+	struct sigaction action = {.sa_handler = count_alarm}; /* no SA_RESTART */
+	struct itimerval timer = {.it_interval.tv_usec = period_us, .it_value.tv_usec = period_us};
+	check(sigaction(SIGALRM, &action, NULL) == 0);
+	check(setitimer(ITIMER_REAL, &timer, NULL) == 0);
+}
+
+static void test_interrupted_system_calls(void **state)
+{
+	(void)state;
+	alarms = 0;
+	set_alarm(1000);
+	struct line line = open_line("alarm");
+	lk_lock *busy = new_lock(line.client, "busy");
+	expect(0, lk_client_ping(line.client, &err));
+	stranger_takes("busy", slow_ms(60000));
+	for (int i = 0; i < 300; i++) {
+		expect(0, lk_lock_acquire(line.lock, NULL, &err));
+		if (i % 100 == 0)
+			wait_once(busy, 200);
+		expect(0, lk_lock_release(line.lock, NULL, &err));
+	}
+	expect(0, lk_event_wait(line.client, &(lk_event){0}, 100, NULL, &err));
+	set_alarm(0);
+	check_int(alarms, >, 100);
+	stranger_releases("busy");
+	lk_lock_free(busy);
+	close_line(&line);
+}
+
+static void test_thread_cancellation_waits_for_the_end_of_the_call(void **state)
+{
+	(void)state;
+	struct line line = open_line("pthread");
+	struct threads threads;
+	stranger_takes("pthread", slow_ms(60000));
+	threads_start(&threads, 3, acquire_and_release, &line);
+	wait_until(waiting(line.client) == 3, 5000);
+	for (size_t i = 0; i < threads.count; i++)
+		pthread_cancel(thread_id(&threads, i));
+	/* They sleep on; the first to be served ends at a cancellation point outside of us. */
+	expect(LK_EBUSY, lk_lock_try(line.lock, NULL, &err));
+	check_int(waiting(line.client), ==, 3);
+	stranger_releases("pthread");
+	threads_join(&threads, 10000);
+	check_int(line.granted, ==, 3);
+	expect(0, lk_lock_acquire(line.lock, NULL, &err));
+	expect(0, lk_lock_release(line.lock, NULL, &err));
+	close_line(&line);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		api_test(test_first_come_first_served_behind_a_thread),
+		api_test(test_first_come_first_served_behind_a_stranger),
+		api_test(test_wait_limits_hold),
+		api_test(test_wait_limit_of_one_second),
+		api_test(test_a_thousand_impatient_threads),
+		api_test(test_a_hundred_patient_threads),
+		api_test(test_a_message_wakes),
+		api_test(test_the_end_of_a_lease_wakes),
+		api_test(test_a_lock_without_ttl_is_polled),
+		api_test(test_subscription_is_made_again),
+		api_test(test_max_waiters),
+		api_test(test_interrupted_system_calls),
+		api_test(test_thread_cancellation_waits_for_the_end_of_the_call),
+	};
+	return cmocka_run_group_tests(tests, start_server, stop_server);
+}

@@ -1,0 +1,376 @@
+/* Renewal and notices: a hold lives as long as it is relied on, and its end is never a surprise. */
+#include <poll.h>
+
+#include "fixture.h"
+
+static lk_client *open_watched(int64_t watchdog_ms)
+{
+	return open_client_with("watchdog_ms=%lld", slow_ms(watchdog_ms));
+}
+
+static bool readable(lk_client *client)
+{
+	struct pollfd poll_fd = {.fd = lk_event_fd(client, &err), .events = POLLIN};
+	return poll(&poll_fd, 1, 0) == 1;
+}
+
+static void test_kept_beyond_its_lease_and_not_after_release(void **state)
+{
+	(void)state;
+	lk_client *client = open_watched(300);
+	lk_lock *lock = new_lock(client, "kept");
+	lk_event event;
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	int64_t end_ms = now_ms() + slow_ms(1500);
+	while (now_ms() < end_ms) {
+		check_int(remaining(lock, NULL), >, 0);
+		check_int(redis_integer(&server, "PTTL kept"), >, 0);
+		sleep_ms(10);
+	}
+	check_int(stats_of(client).renewals, >=, 5);
+	check_int(next_event(client, &event, 0), ==, 0);
+	expect(0, lk_lock_release(lock, NULL, &err));
+	uint64_t renewals = stats_of(client).renewals;
+	/* A stranger takes it now: no renewal of ours may touch it. */
+	stranger_takes("kept", slow_ms(60000));
+	redis_do(&server, "PEXPIRE kept %lld", slow_ms(400));
+	wait_until(redis_integer(&server, "EXISTS kept") == 0, 5000);
+	check_int(stats_of(client).renewals, ==, renewals);
+	check_int(stats_of(client).lost, ==, 0);
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void test_a_lease_is_not_renewed(void **state)
+{
+	(void)state;
+	lk_client *client = open_watched(300);
+	lk_lock *lock = new_lock(client, "lease");
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_event event;
+	options.lease_ms = slow_ms(300);
+	options.tag = 5;
+	expect(0, lk_lock_acquire(lock, &options, &err));
+	check_int(next_event(client, &event, 5000), ==, LK_EVENT_AT_RISK);
+	check_int(next_event(client, &event, 5000), ==, LK_EVENT_LOST);
+	check_int(event.tag, ==, 5);
+	check_int(stats_of(client).renewals, ==, 0);
+	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+/* The watchdog stays while any hold relies on it, and no longer. */
+static void test_watchdog_within_a_lease(void **state)
+{
+	(void)state;
+	lk_client *client = open_watched(300);
+	lk_lock *lock = new_lock(client, "mixed");
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	options.lease_ms = slow_ms(300);
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, &options, &err));
+	sleep_ms(slow_ms(700));
+	check_int(remaining(lock, NULL), >, 0);
+	expect(0, lk_lock_release(lock, NULL, &err));
+	sleep_ms(slow_ms(700));
+	check_int(remaining(lock, NULL), >, 0);
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void test_max_hold_ends_the_renewal(void **state)
+{
+	(void)state;
+	lk_client *client = open_watched(300);
+	lk_lock *lock = new_lock(client, "max");
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_event event;
+	options.max_hold_ms = slow_ms(800);
+	int64_t start_ms = now_ms();
+	expect(0, lk_lock_acquire(lock, &options, &err));
+	sleep_ms(slow_ms(600));
+	check_int(remaining(lock, NULL), >, 0);
+	do
+		check_int(next_event(client, &event, 5000), !=, 0);
+	while (event.type == LK_EVENT_AT_RISK);
+	check_int(event.type, ==, LK_EVENT_LOST);
+	check_int(now_ms() - start_ms, >=, slow_ms(700));
+	check_int(now_ms() - start_ms, <=, slow_ms(2500));
+	wait_until(redis_integer(&server, "EXISTS max") == 0, 2000);
+	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void check_event(const lk_event *event, int type, const char *field, uint64_t tag)
+{
+	check_int(event->type, ==, type);
+	check_int(event->tag, ==, tag);
+	check(!strcmp(event->field, field));
+	check_int(event->name_size, ==, 4);
+	check(!strcmp(event->name, "risk"));
+}
+
+/* The network hangs: at risk a margin before the end, lost at the end, by the local clock. */
+static void test_at_risk_then_lost_when_the_server_hangs(void **state)
+{
+	(void)state;
+	lk_client *client = open_watched(900);
+	lk_lock *lock = new_lock(client, "risk");
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	char field[LK_FIELD_SIZE];
+	lk_event event;
+	int64_t deadline_ns = 0;
+	options.margin_ms = slow_ms(300);
+	options.tag = UINT64_MAX;
+	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_export(lock, NULL, field, sizeof(field), &err));
+	check(!readable(client));
+	server_pause(&server);
+	check_int(next_event(client, &event, 3000), ==, LK_EVENT_AT_RISK);
+	check_event(&event, LK_EVENT_AT_RISK, field, UINT64_MAX);
+	check_int(event.deadline_ns, >, now_ns());
+	check_int(event.deadline_ns - now_ns(), <=, options.margin_ms * 1000000);
+	check_int(remaining(lock, NULL), >, 0);
+	expect(0, lk_lock_deadline_ns(lock, NULL, &deadline_ns, &err));
+	check_int(deadline_ns, ==, event.deadline_ns);
+	check_int(next_event(client, &event, 3000), ==, LK_EVENT_LOST);
+	check_event(&event, LK_EVENT_LOST, field, UINT64_MAX);
+	check_int(event.deadline_ns, ==, deadline_ns);
+	check_int(now_ns(), >=, deadline_ns);
+	check_int(now_ns() - deadline_ns, <=, slow_ms(300) * 1000000);
+	check_int(remaining(lock, NULL), ==, LK_ELOST);
+	server_resume(&server);
+	expect(0, lk_client_ping(client, &err));
+	check_int(remaining(lock, NULL), ==, LK_ELOST); /* whatever Redis says later */
+	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
+	wait_until(redis_integer(&server, "EXISTS risk") == 0, 5000);
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void test_a_pause_within_the_lease_is_survived(void **state)
+{
+	(void)state;
+	lk_client *client = open_watched(1200);
+	lk_lock *lock = new_lock(client, "pause");
+	lk_event event;
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	for (int i = 0; i < 3; i++) {
+		server_pause(&server);
+		sleep_ms(slow_ms(350));
+		server_resume(&server);
+		sleep_ms(slow_ms(400));
+	}
+	check_int(remaining(lock, NULL), >, 0);
+	check_int(next_event(client, &event, 0), ==, 0);
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void test_descriptor_is_readable_while_notices_are_pending(void **state)
+{
+	(void)state;
+	enum { LOCKS = 5 };
+	lk_client *client = open_client();
+	lk_lock *locks[LOCKS];
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_event event;
+	uint64_t seen = 0;
+	options.lease_ms = slow_ms(200);
+	options.margin_ms = 1;
+	for (size_t i = 0; i < LOCKS; i++) {
+		locks[i] = new_lock(client, (const char *[]){"a", "b", "c", "d", "e"}[i]);
+		options.tag = i;
+		expect(0, lk_lock_acquire(locks[i], &options, &err));
+	}
+	check(!readable(client));
+	wait_until(stats_of(client).lost == LOCKS, 5000);
+	while (readable(client)) {
+		check_int(next_event(client, &event, 0), !=, 0);
+		if (event.type == LK_EVENT_LOST)
+			seen |= UINT64_C(1) << event.tag;
+	}
+	check_int(next_event(client, &event, 0), ==, 0);
+	check_int(seen, ==, (1 << LOCKS) - 1);
+	for (size_t i = 0; i < LOCKS; i++) {
+		expect(LK_ELOST, lk_lock_release(locks[i], NULL, &err));
+		lk_lock_free(locks[i]);
+	}
+	close_client(client);
+}
+
+static void test_a_release_takes_its_notice_along(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "along");
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_event event;
+	options.lease_ms = slow_ms(150);
+	expect(0, lk_lock_acquire(lock, &options, &err));
+	wait_until(readable(client), 5000);
+	wait_until(stats_of(client).lost == 1, 5000);
+	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
+	check(!readable(client));
+	check_int(next_event(client, &event, 0), ==, 0);
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void acquire_and_end(size_t index, void *argument)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	(void)index;
+	options.tag = 9;
+	expect(0, lk_lock_acquire(argument, &options, &err));
+}
+
+static void test_a_thread_that_ends_while_it_holds(void **state)
+{
+	(void)state;
+	lk_client *client = open_watched(400);
+	lk_lock *lock = new_lock(client, "ended");
+	struct threads threads;
+	lk_event event;
+	threads_start(&threads, 1, acquire_and_end, lock);
+	threads_join(&threads, 5000);
+	check_int(next_event(client, &event, 5000), ==, LK_EVENT_ABANDONED);
+	check_int(event.tag, ==, 9);
+	check(!strcmp(event.name, "ended"));
+	expect(0, lk_lock_is_held(lock, NULL, &err));
+	/* Not renewed any more: free after its lease, for us as for others. */
+	expect(0, lk_lock_acquire_within(lock, slow_ms(5000), NULL, &err));
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	lk_client_free(client);
+}
+
+/* A new thread may get the ended one's pthread_t; it must not get its holds. */
+static void check_not_mine(size_t index, void *argument)
+{
+	(void)index;
+	expect(0, lk_lock_is_held(argument, NULL, &err));
+	expect(LK_ENOTOWNER, lk_lock_release(argument, NULL, &err));
+	expect(LK_EBUSY, lk_lock_try(argument, NULL, &err));
+}
+
+static void test_a_new_thread_inherits_nothing(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "heir");
+	struct threads threads;
+	threads_start(&threads, 1, acquire_and_end, lock);
+	threads_join(&threads, 5000);
+	for (int i = 0; i < 5; i++) {
+		threads_start(&threads, 1, check_not_mine, lock);
+		threads_join(&threads, 5000);
+	}
+	expect(1, lk_lock_force_release(lock, &err));
+	lk_lock_free(lock);
+	lk_client_free(client);
+}
+
+static void take_turns(size_t index, void *argument)
+{
+	lk_lock *lock = argument;
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	(void)index;
+	for (int i = 0; i < 200; i++) {
+		int64_t deadline_ns = 0;
+		options.lease_ms = i % 2 ? 0 : slow_ms(1000);
+		expect(0, lk_lock_acquire(lock, &options, &err));
+		expect(0, lk_lock_deadline_ns(lock, NULL, &deadline_ns, &err));
+		check_int(deadline_ns, >, now_ns());
+		check_int(deadline_ns, <, now_ns() + slow_ms(1000) * 1000000);
+		if (i % 20 == 0) {
+			/* What we believe is never more than what the server will keep. */
+			int64_t ttl_ms = 0;
+			expect(0, lk_lock_server_ttl_ms(lock, &ttl_ms, &err));
+			check_int(now_ns() + (ttl_ms + 1) * 1000000, >=, deadline_ns);
+		}
+		expect(0, lk_lock_release(lock, NULL, &err));
+	}
+}
+
+static void test_handovers_keep_deadlines_right(void **state)
+{
+	(void)state;
+	lk_client *client = open_watched(1000);
+	lk_lock *lock = new_lock(client, "turns");
+	struct threads threads;
+	lk_event event;
+	threads_start(&threads, 8, take_turns, lock);
+	threads_join(&threads, 60000);
+	check_int(stats_of(client).handovers, >, 0);
+	check_int(stats_of(client).acquires, ==, 1600);
+	check_int(next_event(client, &event, 0), ==, 0);
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void test_a_renewal_that_finds_nothing_is_a_loss_at_once(void **state)
+{
+	(void)state;
+	lk_client *client = open_watched(3000);
+	lk_lock *lock = new_lock(client, "flushed");
+	lk_event event;
+	int64_t deadline_ns = 0;
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	redis_do(&server, "FLUSHALL");
+	check_int(next_event(client, &event, 5000), ==, LK_EVENT_LOST);
+	check_int(event.deadline_ns, <=, now_ns());
+	expect(LK_ELOST, lk_lock_deadline_ns(lock, NULL, &deadline_ns, &err));
+	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
+	check_int(redis_integer(&server, "EXISTS flushed"), ==, 0);
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void test_many_locks_are_all_kept(void **state)
+{
+	(void)state;
+	enum { LOCKS = 2000 };
+	lk_client *client = open_watched(1500);
+	lk_lock **locks = calloc(LOCKS, sizeof(*locks));
+	for (size_t i = 0; i < LOCKS; i++) {
+		char name[32];
+		snprintf(name, sizeof(name), "many-%zu", i);
+		locks[i] = new_lock(client, name);
+		expect(0, lk_lock_acquire(locks[i], NULL, &err));
+	}
+	sleep_ms(slow_ms(4000));
+	check_int(redis_integer(&server, "DBSIZE"), ==, LOCKS);
+	check_int(stats_of(client).lost, ==, 0);
+	check_int(stats_of(client).held, ==, LOCKS);
+	for (size_t i = 0; i < LOCKS; i++) {
+		expect(0, lk_lock_release(locks[i], NULL, &err));
+		lk_lock_free(locks[i]);
+	}
+	free(locks);
+	close_client(client);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		api_test(test_kept_beyond_its_lease_and_not_after_release),
+		api_test(test_a_lease_is_not_renewed),
+		api_test(test_watchdog_within_a_lease),
+		api_test(test_max_hold_ends_the_renewal),
+		api_test(test_at_risk_then_lost_when_the_server_hangs),
+		api_test(test_a_pause_within_the_lease_is_survived),
+		api_test(test_descriptor_is_readable_while_notices_are_pending),
+		api_test(test_a_release_takes_its_notice_along),
+		api_test(test_a_thread_that_ends_while_it_holds),
+		api_test(test_a_new_thread_inherits_nothing),
+		api_test(test_handovers_keep_deadlines_right),
+		api_test(test_a_renewal_that_finds_nothing_is_a_loss_at_once),
+		api_test(test_many_locks_are_all_kept),
+	};
+	return cmocka_run_group_tests(tests, start_server, stop_server);
+}

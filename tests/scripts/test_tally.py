@@ -1,0 +1,78 @@
+"""Cases are counted rightly, and whatever ends badly is a failure."""
+from __future__ import annotations
+
+import pathlib
+import sys
+import time
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+import tally as runners  # noqa: E402
+
+GOOD = "[==========] Running 3 test(s).\n[       OK ] a\n[       OK ] b\n[       OK ] c\n"
+SUMMARY = "[==========] 3 test(s) run.\n"
+
+
+def row(result, out="", err=""):
+    return {"name": "suite", "result": result, "stdout": out, "stderr": err}
+
+
+@pytest.mark.parametrize("given,counts", [
+    (row("OK", GOOD + SUMMARY, "[  PASSED  ] 3 test(s).\n"), (3, 0, 0)),
+    (row("OK", "[  PASSED  ] 3 test(s).\n[  PASSED  ] 2 test(s).\n"), (5, 0, 0)),
+    (row("FAIL", SUMMARY, "[  PASSED  ] 2 test(s).\n[  FAILED  ] 1 test(s), listed below:\n"),
+     (2, 1, 0)),
+    (row("OK", "[  PASSED  ] 2 test(s).\n", "[  SKIPPED ] 1 test(s), listed below:\n"), (2, 0, 1)),
+    (row("FAIL", "[       OK ] a\n[       OK ] b\n"), (2, 1, 0)),
+    (row("TIMEOUT"), (0, 1, 0)),
+    (row("ERROR", "[  PASSED  ] 2 test(s).\n"), (2, 1, 0)),
+    (row("OK", "no word of cases\n"), (1, 0, 0)),
+    (row("SKIP"), (0, 0, 1)),
+])
+def test_cases(given, counts):
+    assert runners.cases(given) == counts
+
+
+def test_command(tmp_path, capsys):
+    tally = runners.Tally(tmp_path)
+    assert runners.command(tally, "good", ["true"])
+    assert not runners.command(tally, "bad", ["sh", "-c", "echo why; exit 3"])
+    assert not runners.command(tally, "slow", ["sleep", "60"], limit_s=0.2)
+    assert (tally.passed, tally.failed, tally.failing) == (1, 2, ["bad", "slow"])
+    assert "why" in capsys.readouterr().out
+
+
+def test_pytest_counts(tmp_path):
+    suite = tmp_path / "suite"
+    suite.mkdir()
+    (suite / "test_it.py").write_text(
+        "import pytest\n"
+        "def test_a(): pass\n"
+        "def test_b(): assert 0\n"
+        "def test_c(): pytest.skip('no')\n"
+        "@pytest.fixture\ndef broken(): raise ValueError\n"
+        "def test_d(broken): pass\n")
+    tally = runners.Tally(tmp_path / "logs")
+    runners.pytest(tally, "suite", suite, [])
+    assert (tally.passed, tally.failed, tally.skipped) == (1, 2, 1)
+
+
+@pytest.mark.parametrize("text", ["syntax error(", "", "import os; os._exit(7)"])
+def test_suite_that_does_not_run_is_a_failure(tmp_path, text):
+    suite = tmp_path / "suite"
+    suite.mkdir()
+    (suite / "test_it.py").write_text(text)
+    tally = runners.Tally(tmp_path / "logs")
+    runners.pytest(tally, "suite", suite, [])
+    assert tally.failed >= 1
+
+
+def test_what_a_command_leaves_behind_is_ended(tmp_path):
+    tally = runners.Tally(tmp_path)
+    begun = pathlib.Path(tmp_path / "pid")
+    runners.command(tally, "leaves", ["sh", "-c", f"sleep 60 & echo $! >{begun}"])
+    state = pathlib.Path(f"/proc/{begun.read_text().strip()}/stat")
+    end = time.monotonic() + 10
+    while state.exists() and state.read_text().split()[2] != "Z":
+        assert time.monotonic() < end

@@ -1,0 +1,127 @@
+/* Terms: how long a lock goes down the line of one client before others get their chance. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "sync/line.h"
+
+#define MS LK__MS
+
+static struct lk__term begin(int64_t now_ns)
+{
+	struct lk__term term = {.length_ns = 10 * MS, .hold_off_ns = 5 * MS, .handovers = 77};
+	lk__term_begin(&term, now_ns);
+	return term;
+}
+
+/* A full lease of 30 s, somebody in line, nothing in doubt. */
+static struct lk__passing passing(int64_t now_ns)
+{
+	return (struct lk__passing){.now_ns = now_ns, .valid_until_ns = now_ns + 30000 * MS,
+				    .lease_ms = 30000, .waiting = true};
+}
+
+static void test_nobody_waits(void **state)
+{
+	struct lk__term term = begin(0);
+	struct lk__passing now = passing(1);
+	(void)state;
+	now.waiting = false;
+	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_WIRE);
+	assert_int_equal(term.handovers, 0);
+}
+
+static void test_a_term_is_so_long(void **state)
+{
+	struct lk__term term = begin(100 * MS);
+	struct lk__passing now = passing(100 * MS);
+	(void)state;
+	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_MEMORY);
+	now.now_ns = 110 * MS - 1;
+	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_MEMORY);
+	now.now_ns = 110 * MS;
+	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_WIRE);
+	lk__term_begin(&term, now.now_ns);
+	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_MEMORY);
+}
+
+static void test_a_term_has_so_many_handovers(void **state)
+{
+	struct lk__term term = begin(0);
+	struct lk__passing now = passing(0);
+	(void)state;
+	for (int i = 0; i < LK__TERM_HANDOVERS_MAX; i++) {
+		now.needs_server = i % 2; /* exchanges count as well */
+		assert_int_equal(lk__term_pass(&term, &now),
+				 i % 2 ? LK__PASS_EXCHANGE : LK__PASS_MEMORY);
+	}
+	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_WIRE);
+	now.needs_server = true;
+	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_WIRE);
+}
+
+static void test_a_term_of_zero_is_none(void **state)
+{
+	struct lk__term term = begin(0);
+	struct lk__passing now = passing(0);
+	(void)state;
+	term.length_ns = 0;
+	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_WIRE);
+}
+
+static void test_a_third_of_the_lease_must_be_left(void **state)
+{
+	struct lk__term term = begin(0);
+	struct lk__passing now = passing(0);
+	(void)state;
+	now.valid_until_ns = 10000 * MS;
+	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_MEMORY);
+	now.valid_until_ns = 10000 * MS - 1;
+	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_WIRE);
+	now.valid_until_ns = -1;
+	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_WIRE);
+	now.lease_ms = INT64_C(31536000000); /* the longest lease does not overflow */
+	now.valid_until_ns = now.lease_ms * MS;
+	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_MEMORY);
+}
+
+static void test_doubt_goes_to_the_server(void **state)
+{
+	struct lk__term term = begin(0);
+	struct lk__passing now = passing(0);
+	(void)state;
+	now.doubt = true;
+	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_WIRE);
+	now.needs_server = true;
+	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_WIRE);
+}
+
+static void test_hold_off_only_for_others(void **state)
+{
+	struct lk__term term = begin(0);
+	(void)state;
+	assert_int_equal(lk__term_hold_off(&term, 7, 1), 5 * MS + 7);
+	assert_int_equal(lk__term_hold_off(&term, 7, 1000), 5 * MS + 7);
+	assert_int_equal(lk__term_hold_off(&term, 7, 0), 0);
+	assert_int_equal(lk__term_hold_off(&term, 7, -1), 0);
+	term.hold_off_ns = 0;
+	assert_int_equal(lk__term_hold_off(&term, 7, 1), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_nobody_waits),
+		cmocka_unit_test(test_a_term_is_so_long),
+		cmocka_unit_test(test_a_term_has_so_many_handovers),
+		cmocka_unit_test(test_a_term_of_zero_is_none),
+		cmocka_unit_test(test_a_third_of_the_lease_must_be_left),
+		cmocka_unit_test(test_doubt_goes_to_the_server),
+		cmocka_unit_test(test_hold_off_only_for_others),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
