@@ -18,7 +18,8 @@ struct lk__hold;
 struct lk__thread {
 	struct lk__park park;
 	uint64_t serial;         /* never used again, unlike pthread_t */
-	struct lk__hold *holds;  /* what the thread owns; touched by the thread alone */
+	pthread_mutex_t mutex;
+	struct lk__hold *holds;  /* what the thread owns; under the mutex */
 	struct lk__thread *next; /* of the client's threads */
 	void *client;
 	int ended;               /* free for the next new thread */

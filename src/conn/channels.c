@@ -83,6 +83,8 @@ void lk__channel_close(struct lk__conn *conn, struct lk__channel *channel)
 		channel->owner = NULL;
 		channel_drop_if_unused(conn, channel);
 		lk__conn_push(conn);
+		if (!conn->leader && conn->in_flight)
+			conn->node->events->attention(conn->node->context);
 	}
 	lk__conn_unlock(conn, &after);
 }

@@ -66,9 +66,7 @@ void lk__conn_push(struct lk__conn *conn)
 	if (conn->state != LK__CONN_UP || (conn->leader && !atomic_load(&conn->asleep)))
 		return;
 	lk__conn_flush(conn);
-	if (!conn->leader)
-		conn->node->events->attention(conn->node->context);
-	else if (conn->must_break || lk__buffer_size(&conn->out) > 0)
+	if (conn->leader && (conn->must_break || lk__buffer_size(&conn->out) > 0))
 		lk__wake_fd(conn->wake_fd);
 }
 
@@ -88,8 +86,11 @@ void lk__conn_submit(struct lk__conn *conn, struct lk__request *request)
 {
 	struct lk__aftermath after = {.wake_count = 0};
 	pthread_mutex_lock(&conn->mutex);
+	bool attended = request->thread != NULL;
 	conn_submit(conn, request, &after);
 	lk__conn_push(conn);
+	if (!attended && !conn->leader)
+		conn->node->events->attention(conn->node->context);
 	lk__conn_unlock(conn, &after);
 }
 

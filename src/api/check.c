@@ -1,0 +1,42 @@
+#include "api/check.h"
+
+#include <string.h>
+
+#include "base/fail.h"
+
+#define OPTIONS_SIZE_MAX 1024 /* of any options struct that will ever be */
+
+int lk__enter(lk_client *client, const char *operation, struct lk__thread **thread_out,
+	      int *saved_out, lk_error *error)
+{
+	if (!client)
+		return lk__fail(error, LK_EINVAL, "%s: client is NULL", operation);
+	int rc = lk__client_check(client, operation, error);
+	if (rc < 0)
+		return rc;
+	*thread_out = lk__client_thread(client);
+	if (!*thread_out)
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, saved_out);
+	return 0;
+}
+
+int lk__copy_options(void *options_out, size_t own_size, const void *options,
+		     const char *operation, lk_error *error)
+{
+	memset(options_out, 0, own_size);
+	if (!options)
+		return 0;
+	size_t size;
+	memcpy(&size, options, sizeof(size));
+	if (size < sizeof(size) || size > OPTIONS_SIZE_MAX)
+		return lk__fail(error, LK_EINVAL, "%s: struct_size of the options is %zu", operation, size);
+	const char *bytes = options;
+	for (size_t i = own_size; i < size; i++)
+		if (bytes[i])
+			return lk__fail(error, LK_EINVAL,
+					"%s: the options have a member that this library does not know",
+					operation);
+	memcpy(options_out, options, size < own_size ? size : own_size);
+	return 0;
+}

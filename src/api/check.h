@@ -1,0 +1,25 @@
+/* What every public call does first and last: may it run, who calls, no thread cancellation. */
+#ifndef LK__API_CHECK_H
+#define LK__API_CHECK_H
+
+#include <pthread.h>
+
+#include "drive/client.h"
+
+/* 0, with the calling thread and its cancel state to be given to lk__leave(); or a code. */
+int lk__enter(lk_client *client, const char *operation, struct lk__thread **thread_out,
+	      int *saved_out, lk_error *error);
+
+static inline void lk__leave(int saved)
+{
+	pthread_setcancelstate(saved, NULL);
+}
+
+/*
+ * Copies an options struct of the caller's size into ours: what it lacks is zero, what we do not
+ * know must be zero. NULL: all zero. LK_EINVAL for a size that makes no sense.
+ */
+int lk__copy_options(void *options_out, size_t own_size, const void *options,
+		     const char *operation, lk_error *error);
+
+#endif

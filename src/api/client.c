@@ -1,0 +1,106 @@
+/* The public face of the client. */
+#include <lockkeeper/client.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/check.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "drive/client.h"
+#include "drive/life.h"
+#include "drive/loop.h"
+
+int lk_client_new(lk_client **client_out, const lk_config *config, lk_error *error)
+{
+	if (!client_out || !config)
+		return lk__fail(error, LK_EINVAL, "lk_client_new: %s is NULL",
+				client_out ? "config" : "client_out");
+	return lk__client_new(client_out, config, error);
+}
+
+int lk_client_open(lk_client **client_out, const char *url, lk_error *error)
+{
+	lk_config *config;
+	int rc = lk_config_new(&config, error);
+	if (rc < 0)
+		return rc;
+	rc = lk_config_load_environment(config, error);
+	if (rc == 0 && url)
+		rc = lk_config_set(config, "url", url, error);
+	if (rc == 0)
+		rc = lk_client_new(client_out, config, error);
+	lk_config_free(config);
+	return rc;
+}
+
+static int client_ask_time(lk_client *client, struct lk__conn *conn, struct lk__thread *thread,
+			   lk_error *error)
+{
+	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
+	struct lk__request *request = lk__request_new(1, (const char *[]){"TIME"}, (size_t[]){4});
+	if (!request)
+		return lk__fail(error, LK_ENOMEM, "ping: out of memory");
+	request->resend = true;
+	request->deadline_ns = until_ns;
+	int rc = lk__conn_call(conn, request, thread, until_ns, NULL);
+	if (rc != LK__WAIT_READY && lk__conn_leave(conn, request, lk__request_forget))
+		return lk__fail(error, rc < 0 ? rc : LK_EUNREACHABLE,
+				"ping %s: no answer within the command limit", client->config->url);
+	rc = request->code == LK_EMAYBEHELD ? LK_EUNREACHABLE : request->code;
+	if (rc)
+		lk__fail(error, rc, "ping: %s", request->reason);
+	lk__request_free(request);
+	return rc;
+}
+
+int lk_client_ping(lk_client *client, lk_error *error)
+{
+	struct lk__thread *thread;
+	int saved, rc = lk__enter(client, "lk_client_ping", &thread, &saved, error);
+	if (rc < 0)
+		return rc;
+	struct lk__conn *conn = lk__node_scripts(client->topo->ops->node_at(client->topo, 0), "", 0);
+	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->connect_timeout_ms);
+	rc = lk__conn_ready(conn, thread, until_ns, NULL, error);
+	if (rc == LK__WAIT_TIME_UP)
+		rc = lk__fail(error, LK_EUNREACHABLE, "ping %s: no connection within the connect limit",
+			      client->config->url);
+	else if (rc == LK_ECLOSED)
+		lk__fail(error, rc, "ping: the client is closed");
+	else if (rc == LK__WAIT_READY)
+		rc = client_ask_time(client, conn, thread, error);
+	lk__leave(saved);
+	return rc;
+}
+
+const char *lk_client_id(const lk_client *client)
+{
+	return client->id;
+}
+
+const char *lk_client_node(const lk_client *client)
+{
+	return client->config->url;
+}
+
+int lk_client_close(lk_client *client, int how, lk_error *error)
+{
+	if (!client)
+		return lk__fail(error, LK_EINVAL, "lk_client_close: client is NULL");
+	if (how < LK_CLOSE_IF_IDLE || how > LK_CLOSE_ABANDON)
+		return lk__fail(error, LK_EINVAL, "lk_client_close: how is %d", how);
+	if (lk__client_forked(client))
+		return lk__fail(error, LK_EFORKED, "lk_client_close: %s", lk_error_text(LK_EFORKED));
+	return lk__client_close(client, how, error);
+}
+
+lk_client *lk_client_free(lk_client *client)
+{
+	if (!client || lk__client_forked(client))
+		return NULL;
+	lk__client_close(client, LK_CLOSE_ABANDON, NULL);
+	lk__client_unref(client);
+	return NULL;
+}

@@ -1,0 +1,69 @@
+/* Counters as the user sees them. */
+#include <lockkeeper/stats.h>
+
+#include <string.h>
+
+#include "base/fail.h"
+#include "drive/client.h"
+
+static uint64_t get(const _Atomic uint64_t *counter)
+{
+	return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+static void get_histogram(lk_histogram *histogram, const _Atomic uint64_t *buckets,
+			  const _Atomic uint64_t *sum_us)
+{
+	for (int i = 0; i < LK_HISTOGRAM_SIZE; i++) {
+		histogram->bucket[i] = get(&buckets[i]);
+		histogram->count += histogram->bucket[i];
+	}
+	histogram->sum_us = get(sum_us);
+}
+
+static void get_nodes(lk_stats *stats, lk_client *client)
+{
+	struct lk__node *node;
+	for (size_t i = 0; (node = client->topo->ops->node_at(client->topo, i)); i++) {
+		stats->commands += get(&node->counters.commands);
+		stats->resent += get(&node->counters.resent);
+		stats->connects += get(&node->counters.connects);
+		stats->disconnects += get(&node->counters.disconnects);
+		stats->messages += get(&node->counters.messages);
+	}
+}
+
+int lk_client_stats(lk_client *client, lk_stats *stats_out, lk_error *error)
+{
+	if (!client || !stats_out)
+		return lk__fail(error, LK_EINVAL, "lk_client_stats: an argument is NULL");
+	size_t size = stats_out->struct_size;
+	if (size < sizeof(size) || size > 2 * sizeof(lk_stats))
+		return lk__fail(error, LK_EINVAL, "lk_client_stats: struct_size is %zu", size);
+	if (lk__client_forked(client))
+		return lk__fail(error, LK_EFORKED, "lk_client_stats: %s", lk_error_text(LK_EFORKED));
+	const struct lk__counters *counters = &client->counters;
+	lk_stats stats = {
+		.struct_size = size,
+		.acquires = get(&counters->acquires),
+		.reentries = get(&counters->reentries),
+		.handovers = get(&counters->handovers),
+		.wire_grants = get(&counters->wire_grants),
+		.releases = get(&counters->releases),
+		.busy = get(&counters->busy),
+		.timeouts = get(&counters->timeouts),
+		.cancels = get(&counters->cancels),
+		.failures = get(&counters->failures),
+		.lost = get(&counters->lost),
+		.renewals = get(&counters->renewals),
+		.take_backs = get(&counters->take_backs),
+		.held = get(&counters->held),
+		.waiting = get(&counters->waiting),
+	};
+	get_nodes(&stats, client);
+	get_histogram(&stats.wait_us, counters->wait_us, &counters->wait_sum_us);
+	get_histogram(&stats.hold_us, counters->hold_us, &counters->hold_sum_us);
+	memset(stats_out, 0, size);
+	memcpy(stats_out, &stats, size < sizeof(stats) ? size : sizeof(stats));
+	return 0;
+}

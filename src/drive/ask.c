@@ -1,0 +1,91 @@
+/* One command with an answer: queries, forced releases, extensions. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "drive/caller.h"
+#include "drive/watch.h"
+
+int lk__caller_ask(struct lk__entry *entry, struct lk__thread *thread, struct lk__request *request,
+		   const char *operation, int64_t until_ns, lk_error *error)
+{
+	const char *node = entry->client->config->url;
+	if (!request)
+		return lk__fail(error, LK_ENOMEM, "%s \"%.100s\": out of memory", operation, entry->name);
+	request->resend = true;
+	request->deadline_ns = until_ns;
+	int rc = lk__conn_call(entry->scripts, request, thread, until_ns, NULL);
+	if (rc != LK__WAIT_READY &&
+	    lk__conn_leave(entry->scripts, request, lk__request_forget))
+		return lk__fail(error, LK_EMAYBEHELD, "%s \"%.100s\" on %.100s: no answer within the limit",
+				operation, entry->name, node);
+	rc = request->code;
+	if (rc) {
+		lk__fail(error, rc, "%s \"%.100s\" on %.100s: %s", operation, entry->name, node,
+			 request->reason);
+		lk__request_free(request);
+		return rc;
+	}
+	return LK__WAIT_READY;
+}
+
+/* The hold that is to be extended; NULL with a code. */
+static struct lk__hold *extend_hold(struct lk__entry *entry, const struct lk__owner *owner, int *code)
+{
+	struct lk__hold *hold = lk__entry_hold_of(entry, owner);
+	if (hold && !hold->lost && lk__now_ns() >= lk__hold_deadline(hold))
+		lk__entry_lose(entry, lk__now_ns());
+	*code = !hold ? LK_ENOTOWNER : hold->lost ? LK_ELOST : 0;
+	return *code ? NULL : hold;
+}
+
+static int extend_read(struct lk__entry *entry, const struct lk__owner *owner, uint64_t number,
+		       int64_t lease_ms, const struct lk__request *request)
+{
+	const redisReply *reply = request->reply;
+	int code;
+	struct lk__hold *hold = extend_hold(entry, owner, &code);
+	bool renewed = reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
+		       reply->element[0]->integer == 1;
+	if (!hold || hold->number != number)
+		return code ? code : LK_ENOTOWNER;
+	if (!renewed) {
+		lk__entry_lose(entry, lk__now_ns());
+		lk__entry_promote(entry);
+		return LK_ELOST;
+	}
+	int64_t end_ns = lk__lease_end_ns(request->sent_ns, lease_ms);
+	if (end_ns > entry->grant.valid_until_ns)
+		entry->grant.valid_until_ns = end_ns;
+	if (!hold->watched && end_ns > hold->own_until_ns)
+		hold->own_until_ns = end_ns;
+	hold->warned = false;
+	lk__watch_hold(entry, lk__now_ns());
+	return 0;
+}
+
+int lk__caller_extend(struct lk__entry *entry, struct lk__thread *thread,
+		      const struct lk__owner *owner, int64_t lease_ms, lk_error *error)
+{
+	char field[LK__FIELD_SIZE];
+	int code;
+	pthread_mutex_lock(&entry->mutex);
+	struct lk__hold *hold = extend_hold(entry, owner, &code);
+	uint64_t number = hold ? hold->number : 0;
+	int64_t until_ns = hold ? lk__hold_deadline(hold) : 0;
+	pthread_mutex_unlock(&entry->mutex);
+	if (code)
+		return lk__fail(error, code, "extend \"%.100s\": %s", entry->name, lk_error_text(code));
+	lk__field(entry, number, field);
+	struct lk__renewal renewal = {.target = &entry->target, .field = field, .lease_ms = lease_ms};
+	struct lk__request *request = entry->recipe->renew(&renewal, 1);
+	int rc = lk__caller_ask(entry, thread, request, "extend", until_ns, error);
+	if (rc < 0)
+		return rc;
+	pthread_mutex_lock(&entry->mutex);
+	rc = extend_read(entry, owner, number, lease_ms, request);
+	pthread_mutex_unlock(&entry->mutex);
+	lk__request_free(request);
+	return rc ? lk__fail(error, rc, "extend \"%.100s\": %s", entry->name, lk_error_text(rc)) : 0;
+}

@@ -1,0 +1,195 @@
+#include "drive/caller.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "drive/notices.h"
+#include "drive/watch.h"
+
+static int caller_fail(struct lk__entry *entry, int code, const char *operation, lk_error *error)
+{
+	return lk__fail(error, code, "%s \"%.100s\": %s", operation, entry->name,
+			lk_error_text(code));
+}
+
+/* Counted in the client, without a command: 1; 0 when it is no re-entry. */
+static int caller_reenter(struct lk__entry *entry, const struct lk__want *want, lk_error *error)
+{
+	struct lk__hold *hold = lk__entry_hold_of(entry, &want->owner);
+	if (!hold)
+		return 0;
+	int64_t now_ns = lk__now_ns();
+	if (!hold->lost && now_ns >= lk__hold_deadline(hold))
+		lk__entry_lose(entry, now_ns);
+	if (hold->lost) {
+		lk__entry_promote(entry);
+		return caller_fail(entry, LK_ELOST, "acquire", error);
+	}
+	if (hold->count == INT32_MAX)
+		return lk__fail(error, LK_ELIMIT, "acquire \"%.100s\": held 2147483647 times",
+				entry->name);
+	hold->count++;
+	if (!hold->watched && (!want->lease_ms ||
+			       lk__after_ms(now_ns, want->lease_ms) > hold->own_until_ns)) {
+		/* The hold is to last longer: the watchdog sees to it, at once. */
+		hold->watched = !want->lease_ms;
+		hold->wanted_until_ns = lk__after_ms(now_ns, want->lease_ms);
+		lk__watch_at(entry, now_ns);
+	}
+	lk__count(&entry->client->counters.reentries, 1);
+	return 1;
+}
+
+/* A hold that ended before its owner could know of it was none: back to the front of the line. */
+static void caller_undo_late(struct lk__entry *entry, struct lk__waiter *waiter)
+{
+	struct lk__hold *hold = waiter->hold;
+	if (entry->hold == hold) {
+		entry->hold = NULL;
+		lk__count(&entry->client->counters.held, (uint64_t)-1);
+		lk__entry_release_unasked(entry, hold->number);
+	} else {
+		DL_DELETE(entry->lost, hold);
+	}
+	if (hold->thread) {
+		pthread_mutex_lock(&hold->thread->mutex);
+		DL_DELETE2(hold->thread->holds, hold, thread_prev, thread_next);
+		pthread_mutex_unlock(&hold->thread->mutex);
+		hold->thread_prev = NULL;
+	}
+	lk__notices_forget(entry->client, hold);
+	hold->entry = NULL;
+	hold->lost = false;
+	atomic_fetch_sub(&entry->refs, 1);
+	waiter->state = LK__WAITER_WAITS;
+	DL_PREPEND(entry->line, waiter);
+	lk__count(&entry->client->counters.waiting, 1);
+	lk__entry_promote(entry);
+}
+
+/* 0, or why a waiter that is not the head leaves the line. */
+static int caller_over(struct lk__entry *entry, const struct lk__waiter *waiter, lk_error *error)
+{
+	int code = 0;
+	if (waiter->state == LK__WAITER_TAKES)
+		return 0;
+	if (atomic_load(&entry->client->state) != LK__CLIENT_OPEN)
+		code = LK_ECLOSED;
+	else if (lk__cancelled(waiter->cancel))
+		code = LK_ECANCELLED;
+	else if (waiter->until_ns != LK__NEVER && lk__now_ns() >= waiter->until_ns)
+		code = !entry->hold && entry->acquire.code ? entry->acquire.code : LK_ETIMEDOUT;
+	return code ? caller_fail(entry, code, "acquire", error) : 0;
+}
+
+/* Stands in line until the lock is ours (1) or the wait is over (a code). */
+static int caller_stand(struct lk__entry *entry, struct lk__waiter *waiter, lk_error *error)
+{
+	for (;;) {
+		if (entry->head == waiter) {
+			int rc = lk__head_drive(entry, waiter, error);
+			if (rc < 0)
+				return rc;
+		}
+		if (waiter->state == LK__WAITER_GRANTED) {
+			if (!waiter->hold->lost && lk__now_ns() < lk__hold_deadline(waiter->hold))
+				return 1;
+			caller_undo_late(entry, waiter);
+			continue;
+		}
+		int rc = caller_over(entry, waiter, error);
+		if (rc < 0)
+			return rc;
+		pthread_mutex_unlock(&entry->mutex);
+		lk__park_wait(&waiter->thread->park, waiter->until_ns);
+		pthread_mutex_lock(&entry->mutex);
+	}
+}
+
+static int caller_prepare(struct lk__entry *entry, struct lk__thread *thread,
+			  const struct lk__want *want, struct lk__waiter *waiter, lk_error *error)
+{
+	const struct lk_config *config = entry->client->config;
+	int64_t now_ns = lk__now_ns();
+	*waiter = (struct lk__waiter){.thread = thread, .once = want->wait_ms == 0,
+				      .cancel = want->cancel, .until_ns = LK__NEVER};
+	if (waiter->once)
+		waiter->until_ns = lk__after_ms(now_ns, config->connect_timeout_ms +
+								config->command_timeout_ms);
+	else if (want->wait_ms > 0)
+		waiter->until_ns = lk__after_ms(now_ns, want->wait_ms);
+	if (atomic_load(&entry->client->counters.waiting) >= (uint64_t)config->max_waiters)
+		return lk__fail(error, LK_ELIMIT, "acquire \"%.100s\": %lld callers wait (max_waiters)",
+				entry->name, (long long)config->max_waiters);
+	int rc = lk__cancel_enter(want->cancel, thread, error);
+	if (rc < 0)
+		return rc;
+	waiter->hold = lk__hold_new(thread, &want->owner);
+	if (!waiter->hold) {
+		lk__cancel_leave(want->cancel);
+		return caller_fail(entry, LK_ENOMEM, "acquire", error);
+	}
+	waiter->hold->lease_ms = want->lease_ms;
+	waiter->hold->max_hold_ms = want->max_hold_ms;
+	waiter->hold->margin_ms = want->margin_ms;
+	waiter->hold->tag = want->tag;
+	return 0;
+}
+
+static int caller_queue(struct lk__entry *entry, struct lk__waiter *waiter, lk_error *error)
+{
+	if (waiter->once && (entry->hold || entry->line))
+		return caller_fail(entry, LK_EBUSY, "acquire", error);
+	DL_APPEND(entry->line, waiter);
+	lk__count(&entry->client->counters.waiting, 1);
+	if (entry->hold && lk__now_ns() >= lk__hold_deadline(entry->hold))
+		lk__entry_lose(entry, lk__now_ns());
+	lk__entry_promote(entry);
+	int rc = caller_stand(entry, waiter, error);
+	if (rc < 0) {
+		lk__entry_leave_line(entry, waiter);
+		lk__entry_promote(entry);
+	}
+	return rc;
+}
+
+static void caller_count(struct lk__counters *counters, int rc, int64_t waited_ns)
+{
+	if (rc == 1) {
+		lk__count(&counters->acquires, 1);
+		lk__count_us(counters->wait_us, &counters->wait_sum_us, waited_ns);
+	} else if (rc == LK_ETIMEDOUT || rc == LK_EBUSY) {
+		lk__count(&counters->timeouts, 1);
+	} else if (rc == LK_ECANCELLED) {
+		lk__count(&counters->cancels, 1);
+	} else {
+		lk__count(&counters->failures, 1);
+	}
+}
+
+int lk__caller_acquire(struct lk__entry *entry, struct lk__thread *thread,
+		       const struct lk__want *want, lk_error *error)
+{
+	struct lk__waiter waiter;
+	int64_t begun_ns = lk__now_ns();
+	pthread_mutex_lock(&entry->mutex);
+	int rc = caller_reenter(entry, want, error);
+	if (rc) {
+		pthread_mutex_unlock(&entry->mutex);
+		return rc < 0 ? rc : 0;
+	}
+	rc = caller_prepare(entry, thread, want, &waiter, error);
+	if (rc == 0) {
+		rc = caller_queue(entry, &waiter, error);
+		lk__cancel_leave(want->cancel);
+		if (rc < 0)
+			lk__hold_free(waiter.hold);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+	caller_count(&entry->client->counters, rc, lk__now_ns() - begun_ns);
+	return rc < 0 ? rc : 0;
+}

@@ -1,0 +1,42 @@
+/*
+ * Blocking calls, driven by the calling thread.
+ *
+ * An acquire stands in its lock's line. The first in line, while nobody in the process has the
+ * lock, is the head: it drives the acquire machine (head.c). The others park until they are handed
+ * the lock or become the head.
+ */
+#ifndef LK__DRIVE_CALLER_H
+#define LK__DRIVE_CALLER_H
+
+#include "drive/entry.h"
+
+/* What an acquire asks for. */
+struct lk__want {
+	struct lk__owner owner;
+	int64_t lease_ms, max_hold_ms, margin_ms;
+	int64_t wait_ms; /* -1: no limit; 0: once */
+	uint64_t tag;
+	lk_cancel *cancel;
+};
+
+int lk__caller_acquire(struct lk__entry *entry, struct lk__thread *thread,
+		       const struct lk__want *want, lk_error *error);
+
+int lk__caller_release(struct lk__entry *entry, struct lk__thread *thread,
+		       const struct lk__owner *owner, bool no_wait, lk_error *error);
+
+int lk__caller_extend(struct lk__entry *entry, struct lk__thread *thread,
+		      const struct lk__owner *owner, int64_t lease_ms, lk_error *error);
+
+/*
+ * Sends a request on the entry's connection and waits for it: LK__WAIT_READY, else a code with
+ * `error` filled and the request gone. For commands that may be sent twice.
+ */
+int lk__caller_ask(struct lk__entry *entry, struct lk__thread *thread, struct lk__request *request,
+		   const char *operation, int64_t until_ns, lk_error *error);
+
+/* The head's work, with the entry's mutex held: 1, granted to the waiter; or a code, and the waiter
+ * is still in line. */
+int lk__head_drive(struct lk__entry *entry, struct lk__waiter *waiter, lk_error *error);
+
+#endif

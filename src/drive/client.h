@@ -1,0 +1,95 @@
+/*
+ * The client from the inside: what the drivers share.
+ *
+ * Locks, always in this order: an entry's mutex; the client's; a connection's; the watch's; the
+ * notices'. No two of one kind at a time.
+ */
+#ifndef LK__DRIVE_CLIENT_H
+#define LK__DRIVE_CLIENT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <lockkeeper/client.h>
+#include <lockkeeper/stats.h>
+
+#include "base/heap.h"
+#include "base/random.h"
+#include "base/thread.h"
+#include "topo/topo.h"
+
+struct lk__entry;
+struct lk__hold;
+struct lk__loop;
+struct lk__take_back;
+
+enum lk__client_state { LK__CLIENT_OPEN, LK__CLIENT_CLOSING, LK__CLIENT_CLOSED };
+
+/* The deadlines of all that is held, soonest first. */
+struct lk__watch {
+	pthread_mutex_t mutex;
+	struct lk__heap heap; /* of entries */
+	int64_t armed_ns;     /* when the loop's timer goes off; LK__NEVER when it does not */
+};
+
+/* Notices that wait to be read; `fd` is readable exactly while there are any. */
+struct lk__notices {
+	pthread_mutex_t mutex;
+	struct lk__hold *holds;
+	int fd;
+};
+
+struct lk__counters {
+	_Atomic uint64_t acquires, reentries, handovers, wire_grants, releases, busy, timeouts,
+		cancels, failures, lost, renewals, take_backs, held, waiting;
+	_Atomic uint64_t wait_us[LK_HISTOGRAM_SIZE], wait_sum_us;
+	_Atomic uint64_t hold_us[LK_HISTOGRAM_SIZE], hold_sum_us;
+};
+
+struct lk_client {
+	_Atomic int refs;
+	_Atomic int state;
+	struct lk_config *config;
+	struct lk__log log;
+	char id[LK__UUID_SIZE];
+	struct lk__topo *topo;
+	const _Atomic int *alive; /* a page that fork wipes: 0 in a child */
+	pthread_key_t key;
+	pthread_mutex_t mutex;
+	struct lk__entry *entries; /* by name */
+	struct lk__thread *threads;
+	_Atomic uint64_t last_number; /* of the wire grants */
+	_Atomic uint64_t last_serial; /* of the threads */
+	_Atomic uint64_t releasing;   /* releases under way that nobody waits for */
+	_Atomic(struct lk__loop *) loop; /* NULL until the first need */
+	struct lk__watch watch;
+	struct lk__notices notices;
+	struct lk__take_back *take_backs;
+	struct lk__counters counters;
+};
+
+/* 0, LK_EFORKED or LK_ECLOSED: the first words of every public call. */
+int lk__client_check(lk_client *client, const char *operation, lk_error *error);
+
+static inline bool lk__client_forked(const lk_client *client)
+{
+	return atomic_load_explicit(client->alive, memory_order_relaxed) == 0;
+}
+
+void lk__client_ref(lk_client *client);
+void lk__client_unref(lk_client *client);
+
+/* What we keep about the calling thread; NULL when out of memory. */
+struct lk__thread *lk__client_thread(lk_client *client);
+
+static inline void lk__count(_Atomic uint64_t *counter, uint64_t by)
+{
+	atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
+}
+
+/* Adds a duration to a histogram. */
+void lk__count_us(_Atomic uint64_t *buckets, _Atomic uint64_t *sum_us, int64_t duration_ns);
+
+#endif

@@ -1,0 +1,126 @@
+/* Closing a client: waiters go, releases arrive, connections end. */
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "drive/entry.h"
+#include "drive/life.h"
+#include "drive/loop.h"
+#include "drive/notices.h"
+
+/* A picture of the entries, each with a reference; NULL when there are none or no memory is. */
+static struct lk__entry **close_entries(lk_client *client, size_t *count_out)
+{
+	struct lk__entry *entry, *next;
+	size_t count = 0;
+	pthread_mutex_lock(&client->mutex);
+	struct lk__entry **entries = calloc(HASH_COUNT(client->entries) + 1, sizeof(struct lk__entry *));
+	HASH_ITER(hh, client->entries, entry, next) {
+		if (entries && lk__entry_ref_if_alive(entry))
+			entries[count++] = entry;
+	}
+	pthread_mutex_unlock(&client->mutex);
+	*count_out = count;
+	return entries;
+}
+
+static void close_finish(struct lk__request *request)
+{
+	lk_client *client = request->owner;
+	if (request->code && request->code != LK_ECLOSED)
+		lk__log(&client->log, LK_LOG_WARNING, "release at close: %s", request->reason);
+	atomic_fetch_sub(&client->releasing, 1);
+	lk__request_free(request);
+}
+
+/* The hold stays in memory, as lost, for its owner's thread to find; the lock is freed. */
+static void close_release(struct lk__entry *entry)
+{
+	char field[LK__FIELD_SIZE];
+	pthread_mutex_lock(&entry->mutex);
+	if (entry->hold && lk__now_ns() < lk__hold_deadline(entry->hold)) {
+		lk__field(entry, entry->grant.number, field);
+		struct lk__request *request = entry->recipe->release(&entry->target, field);
+		if (request) {
+			request->resend = true;
+			request->deadline_ns = entry->grant.valid_until_ns;
+			request->owner = entry->client;
+			request->finish = close_finish;
+			atomic_fetch_add(&entry->client->releasing, 1);
+			lk__conn_submit(entry->scripts, request);
+		}
+		lk__count(&entry->client->counters.held, (uint64_t)-1);
+		entry->hold->lost = true;
+		DL_APPEND(entry->lost, entry->hold);
+		entry->hold = NULL;
+	}
+	pthread_mutex_unlock(&entry->mutex);
+}
+
+static void close_release_all(lk_client *client)
+{
+	size_t count;
+	struct lk__entry **entries = close_entries(client, &count);
+	for (size_t i = 0; i < count; i++) {
+		close_release(entries[i]);
+		lk__entry_unref(entries[i]);
+	}
+	free(entries);
+}
+
+static void close_wake_waiters(lk_client *client)
+{
+	struct lk__thread *thread;
+	pthread_mutex_lock(&client->mutex);
+	LL_FOREACH(client->threads, thread)
+		lk__park_wake(&thread->park);
+	pthread_mutex_unlock(&client->mutex);
+}
+
+static bool nothing_releasing(const void *subject)
+{
+	return atomic_load(&((const lk_client *)subject)->releasing) == 0;
+}
+
+static void close_read(lk_client *client, struct lk__thread *thread)
+{
+	struct lk__node *node;
+	for (size_t i = 0; (node = client->topo->ops->node_at(client->topo, i)); i++)
+		for (size_t j = 0; j < node->script_count; j++)
+			lk__conn_wait(&node->scripts[j], thread, nothing_releasing, client,
+				      lk__now_ns() + 10 * LK__MS, NULL);
+}
+
+/* Reads the answers of releases, those not waited for among them, at most for the command limit. */
+static bool close_await_releases(lk_client *client)
+{
+	struct lk__thread *thread = lk__client_thread(client);
+	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
+	while (thread && !nothing_releasing(client) && lk__now_ns() < until_ns)
+		close_read(client, thread);
+	return nothing_releasing(client);
+}
+
+int lk__client_close(lk_client *client, int how, lk_error *error)
+{
+	int open = LK__CLIENT_OPEN;
+	if (how == LK_CLOSE_IF_IDLE && atomic_load(&client->state) == LK__CLIENT_OPEN &&
+	    atomic_load(&client->counters.held) > 0)
+		return lk__fail(error, LK_EHELD, "close: %llu locks are held",
+				(unsigned long long)atomic_load(&client->counters.held));
+	if (!atomic_compare_exchange_strong(&client->state, &open, LK__CLIENT_CLOSING))
+		return 0;
+	if (how == LK_CLOSE_RELEASE)
+		close_release_all(client);
+	close_wake_waiters(client);
+	bool released = close_await_releases(client);
+	client->topo->ops->close(client->topo);
+	lk__loop_stop(client);
+	atomic_store(&client->state, LK__CLIENT_CLOSED);
+	lk__notices_close(client);
+	pthread_key_delete(client->key);
+	return released ? 0
+			: lk__fail(error, LK_EMAYBEHELD, "close: a release got no answer within the limit");
+}

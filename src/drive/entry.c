@@ -1,0 +1,329 @@
+#include "drive/entry.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "drive/life.h"
+#include "drive/notices.h"
+#include "drive/take_back.h"
+#include "drive/watch.h"
+#include "sync/lock/lock.h"
+
+#define DRIFT_NS (2 * LK__MS)
+#define DRIFT_PER_LEASE 100 /* a hundredth of it */
+
+int64_t lk__lease_end_ns(int64_t sent_ns, int64_t lease_ms)
+{
+	int64_t lease_ns = lease_ms * LK__MS;
+	return sent_ns + lease_ns - lease_ns / DRIFT_PER_LEASE - DRIFT_NS;
+}
+
+/* ---- entries ---- */
+
+static void entry_free(struct lk__entry *entry)
+{
+	struct lk__hold *hold, *next;
+	lk__hold_free(entry->hold);
+	DL_FOREACH_SAFE(entry->lost, hold, next)
+		lk__hold_free(hold);
+	lk__request_free(entry->answered);
+	pthread_mutex_destroy(&entry->mutex);
+	free(entry->target.key);
+	free(entry->target.channel);
+	free(entry);
+}
+
+static int entry_set_names(struct lk__entry *entry, const char *prefix, const void *name, size_t size)
+{
+	size_t prefix_size = strlen(prefix);
+	entry->target.key_size = prefix_size + size;
+	entry->target.key = malloc(prefix_size + size + 1);
+	if (!entry->target.key)
+		return LK_ENOMEM;
+	memcpy(entry->target.key, prefix, prefix_size);
+	memcpy(entry->target.key + prefix_size, name, size);
+	entry->target.key[prefix_size + size] = 0;
+	entry->name = entry->target.key + prefix_size;
+	entry->name_size = size;
+	entry->target.channel = lk__derived_name(LK__LOCK_CHANNEL_PREFIX, entry->target.key,
+						 entry->target.key_size, &entry->target.channel_size);
+	return entry->target.channel ? 0 : LK_ENOMEM;
+}
+
+static struct lk__entry *entry_new(lk_client *client, const void *name, size_t size)
+{
+	const struct lk_config *config = client->config;
+	struct lk__entry *entry = calloc(1, sizeof(*entry));
+	if (!entry)
+		return NULL;
+	pthread_mutex_init(&entry->mutex, NULL);
+	if (entry_set_names(entry, config->key_prefix, name, size) < 0) {
+		entry_free(entry);
+		return NULL;
+	}
+	entry->client = client;
+	entry->recipe = &lk__lock_recipe;
+	entry->node = lk__topo_node_of(client->topo, entry->target.key, entry->target.key_size);
+	entry->scripts = lk__node_scripts(entry->node, entry->target.key, entry->target.key_size);
+	entry->term.length_ns = config->term_ms * LK__MS;
+	entry->term.hold_off_ns = config->holdoff_ms * LK__MS;
+	entry->acquire.backoff_min_ns = config->backoff_min_ms * LK__MS;
+	entry->acquire.backoff_max_ns = config->backoff_max_ms * LK__MS;
+	return entry;
+}
+
+int lk__entry_get(struct lk__entry **entry_out, lk_client *client, const void *name, size_t size,
+		  lk_error *error)
+{
+	struct lk__entry *entry;
+	pthread_mutex_lock(&client->mutex);
+	HASH_FIND(hh, client->entries, name, size, entry);
+	if (!entry) {
+		entry = entry_new(client, name, size);
+		if (entry)
+			HASH_ADD_KEYPTR(hh, client->entries, entry->name, entry->name_size, entry);
+	}
+	if (entry)
+		atomic_fetch_add(&entry->refs, 1);
+	pthread_mutex_unlock(&client->mutex);
+	if (!entry)
+		return lk__fail(error, LK_ENOMEM, "lk_lock_new: out of memory");
+	*entry_out = entry;
+	return 0;
+}
+
+void lk__entry_ref(struct lk__entry *entry)
+{
+	atomic_fetch_add(&entry->refs, 1);
+}
+
+bool lk__entry_ref_if_alive(struct lk__entry *entry)
+{
+	size_t refs = atomic_load(&entry->refs);
+	while (refs > 0)
+		if (atomic_compare_exchange_weak(&entry->refs, &refs, refs + 1))
+			return true;
+	return false;
+}
+
+void lk__entry_unref(struct lk__entry *entry)
+{
+	size_t refs = atomic_load(&entry->refs);
+	while (refs > 1)
+		if (atomic_compare_exchange_weak(&entry->refs, &refs, refs - 1))
+			return;
+	lk_client *client = entry->client;
+	pthread_mutex_lock(&client->mutex);
+	bool last = atomic_fetch_sub(&entry->refs, 1) == 1;
+	if (last)
+		HASH_DEL(client->entries, entry);
+	pthread_mutex_unlock(&client->mutex);
+	if (last) {
+		lk__watch_forget(client, entry);
+		entry_free(entry);
+	}
+}
+
+void lk__entries_free(lk_client *client)
+{
+	struct lk__entry *entry, *next;
+	HASH_ITER(hh, client->entries, entry, next) {
+		HASH_DEL(client->entries, entry);
+		entry_free(entry);
+	}
+}
+
+void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK__FIELD_SIZE])
+{
+	snprintf(field_out, LK__FIELD_SIZE, "%s:%" PRIu64, entry->client->id, number);
+}
+
+/* ---- holds ---- */
+
+struct lk__hold *lk__hold_new(struct lk__thread *thread, const struct lk__owner *owner)
+{
+	struct lk__hold *hold = calloc(1, sizeof(*hold));
+	if (!hold)
+		return NULL;
+	hold->owner = *owner;
+	if (owner->name) {
+		hold->owner_name = malloc(owner->name_size + 1);
+		if (!hold->owner_name) {
+			free(hold);
+			return NULL;
+		}
+		memcpy(hold->owner_name, owner->name, owner->name_size + 1);
+		hold->owner.name = hold->owner_name;
+	} else {
+		hold->thread = thread;
+	}
+	return hold;
+}
+
+static void hold_leave_thread(struct lk__hold *hold)
+{
+	struct lk__thread *thread = hold->thread;
+	if (!thread || !hold->thread_prev)
+		return;
+	pthread_mutex_lock(&thread->mutex);
+	DL_DELETE2(thread->holds, hold, thread_prev, thread_next);
+	pthread_mutex_unlock(&thread->mutex);
+	hold->thread_prev = NULL;
+}
+
+void lk__hold_free(struct lk__hold *hold)
+{
+	if (!hold)
+		return;
+	if (hold->entry) {
+		hold_leave_thread(hold);
+		lk__notices_forget(hold->entry->client, hold);
+	}
+	free(hold->owner_name);
+	free(hold);
+}
+
+bool lk__owner_is(const struct lk__hold *hold, const struct lk__owner *owner)
+{
+	if (hold->owner.serial != owner->serial)
+		return false;
+	return owner->serial || (hold->owner.name_size == owner->name_size &&
+				 memcmp(hold->owner.name, owner->name, owner->name_size) == 0);
+}
+
+struct lk__hold *lk__entry_hold_of(struct lk__entry *entry, const struct lk__owner *owner)
+{
+	struct lk__hold *hold;
+	if (entry->hold && lk__owner_is(entry->hold, owner))
+		return entry->hold;
+	DL_FOREACH(entry->lost, hold)
+		if (lk__owner_is(hold, owner))
+			return hold;
+	return NULL;
+}
+
+int64_t lk__hold_deadline(const struct lk__hold *hold)
+{
+	int64_t until_ns = hold->lost ? hold->valid_until_ns : hold->entry->grant.valid_until_ns;
+	return until_ns < hold->own_until_ns ? until_ns : hold->own_until_ns;
+}
+
+bool lk__entry_in_doubt(const struct lk__entry *entry)
+{
+	return atomic_load(&entry->doubt) ||
+	       entry->grant.epoch != atomic_load_explicit(&entry->node->epoch, memory_order_relaxed);
+}
+
+void lk__entry_lose(struct lk__entry *entry, int64_t now_ns)
+{
+	struct lk__hold *hold = entry->hold;
+	lk_client *client = entry->client;
+	(void)now_ns;
+	hold->valid_until_ns = lk__hold_deadline(hold);
+	hold->lost = true;
+	entry->hold = NULL;
+	DL_APPEND(entry->lost, hold);
+	lk__count(&client->counters.lost, 1);
+	lk__count(&client->counters.held, (uint64_t)-1);
+	lk__notices_give(client, hold, LK__NOTICE_LOST);
+	lk__log(&client->log, LK_LOG_WARNING, "lock lost: %.200s", entry->name);
+}
+
+void lk__entry_drop_hold(struct lk__entry *entry, int64_t now_ns)
+{
+	struct lk__hold *hold = entry->hold;
+	struct lk__counters *counters = &entry->client->counters;
+	entry->hold = NULL;
+	lk__count(&counters->held, (uint64_t)-1);
+	lk__count_us(counters->hold_us, &counters->hold_sum_us, now_ns - hold->granted_ns);
+	lk__hold_free(hold);
+	atomic_fetch_sub(&entry->refs, 1); /* never the last: the caller has one */
+}
+
+int64_t lk__entry_lease_ms(const struct lk__entry *entry, const struct lk__hold *hold)
+{
+	return hold->lease_ms ? hold->lease_ms : entry->client->config->watchdog_ms;
+}
+
+static void hold_begin(struct lk__entry *entry, struct lk__hold *hold, int64_t now_ns)
+{
+	hold->entry = entry;
+	hold->count = 1;
+	hold->number = entry->grant.number;
+	hold->granted_ns = now_ns;
+	hold->watched = hold->lease_ms == 0;
+	hold->own_until_ns = hold->watched ? LK__NEVER : entry->grant.valid_until_ns;
+	hold->wanted_until_ns = 0;
+	hold->lost = hold->warned = false;
+	entry->hold = hold;
+	atomic_fetch_add(&entry->refs, 1);
+	lk__count(&entry->client->counters.held, 1);
+	if (hold->thread) {
+		pthread_mutex_lock(&hold->thread->mutex);
+		DL_APPEND2(hold->thread->holds, hold, thread_prev, thread_next);
+		pthread_mutex_unlock(&hold->thread->mutex);
+	}
+}
+
+void lk__entry_hand(struct lk__entry *entry, struct lk__waiter *waiter, int64_t now_ns)
+{
+	lk__entry_leave_line(entry, waiter);
+	hold_begin(entry, waiter->hold, now_ns);
+	waiter->state = LK__WAITER_GRANTED;
+	lk__watch_hold(entry, now_ns);
+}
+
+void lk__entry_grant(struct lk__entry *entry, struct lk__waiter *waiter, uint64_t number,
+		     int64_t sent_ns, int64_t lease_ms)
+{
+	int64_t now_ns = lk__now_ns();
+	entry->grant.number = number;
+	entry->grant.lease_ms = lease_ms;
+	entry->grant.valid_until_ns = lk__lease_end_ns(sent_ns, lease_ms);
+	atomic_store(&entry->doubt, false);
+	lk__term_begin(&entry->term, now_ns);
+	lk__count(&entry->client->counters.wire_grants, 1);
+	lk__entry_hand(entry, waiter, now_ns);
+}
+
+/* ---- the line ---- */
+
+void lk__entry_promote(struct lk__entry *entry)
+{
+	if (entry->hold || entry->head || entry->passing || !entry->line)
+		return;
+	entry->head = entry->line;
+	lk__park_wake(&entry->head->thread->park);
+}
+
+void lk__entry_leave_line(struct lk__entry *entry, struct lk__waiter *waiter)
+{
+	DL_DELETE(entry->line, waiter);
+	lk__count(&entry->client->counters.waiting, (uint64_t)-1);
+	if (entry->head == waiter)
+		entry->head = NULL;
+	if (!entry->line && entry->channel) {
+		lk__channel_close(&entry->node->messages, entry->channel);
+		entry->channel = NULL;
+	}
+}
+
+void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number)
+{
+	char field[LK__FIELD_SIZE];
+	lk__field(entry, number, field);
+	struct lk__request *request = entry->recipe->release(&entry->target, field);
+	if (!request)
+		return; /* out of memory: the lease ends it */
+	request->resend = true;
+	request->deadline_ns = lk__after_ms(lk__now_ns(), entry->client->config->watchdog_ms);
+	request->finish = lk__request_forget;
+	lk__count(&entry->client->counters.take_backs, 1);
+	lk__conn_submit(entry->scripts, request);
+}

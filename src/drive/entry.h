@@ -1,0 +1,165 @@
+/*
+ * One lock name in one client: who in this process has it, who stands in line for it, and what the
+ * server has granted.
+ *
+ *   grant   what the server gave: one number, one deadline, renewed by the watchdog
+ *   hold    what an owner in this process has of it; one at a time, lost ones until released
+ *   line    callers that wait, first come first served; its head alone talks to the server
+ *   passing a release or exchange is on the wire whose answer decides what comes next
+ */
+#ifndef LK__DRIVE_ENTRY_H
+#define LK__DRIVE_ENTRY_H
+
+#include <uthash.h>
+
+#include "base/cancel.h"
+#include "conn/channels.h"
+#include "drive/client.h"
+#include "sync/acquire.h"
+#include "sync/line.h"
+#include "sync/recipe.h"
+
+/* A thread (by its serial), or a name. */
+struct lk__owner {
+	uint64_t serial; /* 0: named */
+	const char *name;
+	size_t name_size;
+};
+
+#define LK__NOTICE_AT_RISK 1u
+#define LK__NOTICE_LOST 2u
+#define LK__NOTICE_ABANDONED 4u
+
+struct lk__hold {
+	struct lk__hold *prev, *next;               /* among the entry's lost holds */
+	struct lk__hold *thread_prev, *thread_next; /* among its thread's holds */
+	struct lk__hold *notice_prev, *notice_next; /* among the client's notices */
+	struct lk__entry *entry;
+	struct lk__thread *thread; /* whose list it is in */
+	struct lk__owner owner;
+	char *owner_name;
+	unsigned count;
+	unsigned notices;         /* pending LK__NOTICE_… */
+	bool watched;             /* the watchdog renews it */
+	bool lost, abandoned, warned;
+	uint64_t number;          /* of the wire grant */
+	uint64_t tag;
+	int64_t granted_ns;
+	int64_t lease_ms;         /* named by the caller; 0: the watchdog's */
+	int64_t own_until_ns;     /* the end of a named lease; LK__NEVER */
+	int64_t wanted_until_ns;  /* a re-entry asked for more than the server has given yet */
+	int64_t margin_ms;        /* 0: a tenth of the lease */
+	int64_t max_hold_ms;      /* 0: none */
+	int64_t valid_until_ns;   /* of the grant when it was lost; else see lk__hold_deadline() */
+};
+
+/* What the server has granted, as far as confirmed. */
+struct lk__grant {
+	uint64_t number;
+	int64_t lease_ms;
+	int64_t valid_until_ns;
+	uint64_t epoch;           /* of the node, when last confirmed */
+	int64_t repeated_until_ns; /* its acquire was sent twice: a copy may run until then */
+};
+
+enum lk__waiter_state { LK__WAITER_WAITS, LK__WAITER_TAKES, LK__WAITER_GRANTED };
+
+/* A caller in line; on its stack. */
+struct lk__waiter {
+	struct lk__waiter *prev, *next;
+	struct lk__thread *thread;
+	struct lk__hold *hold; /* made ready: whoever passes the lock on fills it */
+	enum lk__waiter_state state;
+	int64_t until_ns;
+	bool once;
+	lk_cancel *cancel;
+};
+
+struct lk__entry {
+	UT_hash_handle hh;
+	_Atomic size_t refs; /* of handles, holds, requests left behind; 0 under the client's mutex */
+	lk_client *client;
+	const struct lk__recipe *recipe;
+	struct lk__target target;
+	const char *name; /* in the target's key, behind the prefix */
+	size_t name_size;
+	struct lk__node *node;
+	struct lk__conn *scripts;
+
+	pthread_mutex_t mutex;
+	struct lk__hold *hold;
+	struct lk__hold *lost;
+	struct lk__grant grant;
+	struct lk__term term;
+	struct lk__waiter *line;
+	struct lk__waiter *head;
+	bool passing;
+	_Atomic bool doubt;          /* a message came that nobody of us sent */
+	int64_t hold_off_until_ns;
+	struct lk__acquire acquire;
+	uint64_t number;             /* of the machine's tries */
+	int64_t try_lease_ms;
+	int64_t try_until_ns;        /* when no copy of the try can run any more */
+	int64_t down_since_ns;       /* the head waits for a connection since; 0: it does not */
+	struct lk__request *request; /* the try in flight */
+	struct lk__request *answered; /* it was answered while nobody waited for it */
+	struct lk__channel *channel; /* while there is a line */
+	struct lk__heard mark;
+
+	struct lk__heap_node watch;  /* under the watch's mutex */
+	bool renewing;               /* a renewal is in flight */
+};
+
+/* Finds or makes the entry of a name, and takes a reference. */
+int lk__entry_get(struct lk__entry **entry_out, lk_client *client, const void *name, size_t size,
+		  lk_error *error);
+void lk__entry_ref(struct lk__entry *entry);
+bool lk__entry_ref_if_alive(struct lk__entry *entry);
+void lk__entry_unref(struct lk__entry *entry); /* with no lock held */
+
+/* Everything below: with the entry's mutex held. */
+
+void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK__FIELD_SIZE]);
+
+struct lk__hold *lk__hold_new(struct lk__thread *thread, const struct lk__owner *owner);
+void lk__hold_free(struct lk__hold *hold);
+bool lk__owner_is(const struct lk__hold *hold, const struct lk__owner *owner);
+
+/* The hold of an owner, current or lost; NULL when it has none. */
+struct lk__hold *lk__entry_hold_of(struct lk__entry *entry, const struct lk__owner *owner);
+
+/* Until when the current hold is certain. */
+int64_t lk__hold_deadline(const struct lk__hold *hold);
+
+/* Whether what we know of the grant may be out of date. */
+bool lk__entry_in_doubt(const struct lk__entry *entry);
+
+/* The hold is over without a release: told, and kept until its owner has released it. */
+void lk__entry_lose(struct lk__entry *entry, int64_t now_ns);
+
+/* Ends the current hold: counted, out of the entry, freed. */
+void lk__entry_drop_hold(struct lk__entry *entry, int64_t now_ns);
+
+/* The lease that the server is told for a hold. */
+int64_t lk__entry_lease_ms(const struct lk__entry *entry, const struct lk__hold *hold);
+
+/* A wire grant for `number`, sent at `sent_ns`, goes to the waiter, who leaves the line. */
+void lk__entry_grant(struct lk__entry *entry, struct lk__waiter *waiter, uint64_t number,
+		     int64_t sent_ns, int64_t lease_ms);
+
+/* The grant as it stands goes to the waiter, who leaves the line. */
+void lk__entry_hand(struct lk__entry *entry, struct lk__waiter *waiter, int64_t now_ns);
+
+/* The next in line becomes the head if nothing stands in its way. */
+void lk__entry_promote(struct lk__entry *entry);
+
+/* A waiter goes out of the line; the last one unsubscribes. */
+void lk__entry_leave_line(struct lk__entry *entry, struct lk__waiter *waiter);
+
+/* Sends the release of a number that nobody waits for. */
+void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number);
+
+/* The end of a grant that counts from `sent_ns`: less 1 % and 2 ms for the clocks. */
+int64_t lk__lease_end_ns(int64_t sent_ns, int64_t lease_ms);
+
+#endif

@@ -1,0 +1,373 @@
+/*
+ * The head of a line: feeds the acquire machine and does what it says, in the calling thread.
+ *
+ * The entry's mutex is held except while something is waited for. A try that the head leaves
+ * behind stays in flight: the next head waits on for it, and without one whoever reads its answer
+ * takes a grant back (orphan_finish()).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/random.h"
+#include "conf/config.h"
+#include "drive/caller.h"
+#include "drive/take_back.h"
+
+#define ANSWER_GRACE_NS (50 * LK__MS) /* beyond a try's deadline, for its answer's way back */
+
+struct head {
+	struct lk__entry *entry;
+	struct lk__waiter *waiter;
+	struct lk__acquire_event event;
+	int64_t sent_ns;   /* of the try that was granted */
+	uint64_t epoch;    /* of the node, before the try */
+	lk_error *error;
+};
+
+static int64_t earlier(int64_t a_ns, int64_t b_ns)
+{
+	return a_ns < b_ns ? a_ns : b_ns;
+}
+
+static int head_fail(struct head *head, int code, const char *reason)
+{
+	return lk__fail(head->error, code, "acquire \"%.100s\" on %.100s: %s", head->entry->name,
+			head->entry->client->config->url, reason);
+}
+
+/* 0, or why the head has to leave. */
+static int head_over(const struct head *head)
+{
+	const struct lk__waiter *waiter = head->waiter;
+	if (atomic_load(&head->entry->client->state) != LK__CLIENT_OPEN)
+		return LK_ECLOSED;
+	if (lk__cancelled(waiter->cancel))
+		return LK_ECANCELLED;
+	if (waiter->until_ns != LK__NEVER && lk__now_ns() >= waiter->until_ns)
+		return LK_ETIMEDOUT;
+	return 0;
+}
+
+/* ---- answers ---- */
+
+/* The event that the answer is; the request is gone. */
+static void head_read(struct head *head, struct lk__request *request)
+{
+	struct lk__entry *entry = head->entry;
+	int64_t server_us = 0;
+	head->event = entry->recipe->read_acquire(request, &server_us);
+	if (head->event.type == LK__ACQUIRE_LATE)
+		lk__node_learn_time(entry->node, server_us, lk__now_ns());
+	if (request->code)
+		head_fail(head, request->code, request->reason);
+	head->sent_ns = request->sent_ns;
+	entry->grant.repeated_until_ns = request->sends > 1 ? request->deadline_ns : 0;
+	entry->request = NULL;
+	lk__request_free(request);
+	if (head->event.type == LK__ACQUIRE_GRANTED &&
+	    lk__now_ns() >= lk__lease_end_ns(head->sent_ns, entry->try_lease_ms)) {
+		head_fail(head, LK_EMAYBEHELD, "the grant came later than its lease");
+		head->event.type = LK__ACQUIRE_UNKNOWN;
+	}
+}
+
+/* A try whose caller has left is answered: the next head's, or nobody's. */
+static void orphan_finish(struct lk__request *request)
+{
+	struct lk__entry *entry = request->owner;
+	pthread_mutex_lock(&entry->mutex);
+	if (entry->head) {
+		entry->answered = request;
+		lk__park_wake(&entry->head->thread->park);
+	} else {
+		struct head head = {.entry = entry};
+		head_read(&head, request);
+		struct lk__acquire_action action =
+			lk__acquire_step(&entry->acquire, &head.event, lk__now_ns());
+		if (action.type == LK__ACQUIRE_DO_TAKE_BACK &&
+		    head.event.type == LK__ACQUIRE_GRANTED)
+			lk__entry_release_unasked(entry, entry->number);
+		else if (action.type == LK__ACQUIRE_DO_TAKE_BACK)
+			lk__take_back(entry, entry->number, entry->try_until_ns);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+	lk__entry_unref(entry);
+}
+
+/* The wait for the try's answer ended with `rc`: an event, or the head leaves and the try stays. */
+static int head_answered(struct head *head, int rc)
+{
+	struct lk__entry *entry = head->entry;
+	struct lk__request *request = entry->request;
+	int over = head_over(head);
+	if (rc != LK__WAIT_READY) {
+		lk__entry_ref(entry);
+		if (lk__conn_leave(entry->scripts, request, over ? orphan_finish : lk__request_forget)) {
+			if (over)
+				return over;
+			/* The server has had its time: what it does now is refused as late. */
+			entry->request = NULL;
+			head->event = (struct lk__acquire_event){.type = LK__ACQUIRE_UNKNOWN};
+			head_fail(head, LK_EMAYBEHELD, "no answer within the command limit");
+			atomic_fetch_sub(&entry->refs, 1);
+			return 0;
+		}
+		atomic_fetch_sub(&entry->refs, 1);
+	}
+	head_read(head, request);
+	return 0;
+}
+
+/* ---- what the machine asks for ---- */
+
+/* Waits for the connection; 0 with an event when there is none, 1 when it is up. */
+static int head_connect(struct head *head)
+{
+	struct lk__entry *entry = head->entry;
+	const struct lk__waiter *waiter = head->waiter;
+	int64_t now_ns = lk__now_ns();
+	if (!entry->down_since_ns)
+		entry->down_since_ns = now_ns;
+	int64_t until_ns = earlier(waiter->until_ns,
+				   lk__after_ms(entry->down_since_ns, entry->client->config->retry_ms));
+	lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
+	pthread_mutex_unlock(&entry->mutex);
+	int rc = lk__conn_ready(entry->scripts, waiter->thread, until_ns, waiter->cancel, &why);
+	pthread_mutex_lock(&entry->mutex);
+	if (rc == LK__WAIT_READY) {
+		entry->down_since_ns = 0;
+		return 1;
+	}
+	if (rc == LK_ECANCELLED || rc == LK_ECLOSED)
+		return rc;
+	head->event = (struct lk__acquire_event){.type = LK__ACQUIRE_FAILED, .code = why.code};
+	head_fail(head, why.code, why.message);
+	return 0;
+}
+
+static int head_send(struct head *head)
+{
+	struct lk__entry *entry = head->entry;
+	struct lk__waiter *waiter = head->waiter;
+	const struct lk_config *config = entry->client->config;
+	char field[LK__FIELD_SIZE];
+	lk__field(entry, entry->number, field);
+	entry->try_lease_ms = lk__entry_lease_ms(entry, waiter->hold);
+	entry->try_until_ns = lk__after_ms(lk__now_ns(), config->command_timeout_ms);
+	struct lk__request *request =
+		entry->recipe->acquire(&entry->target, field, entry->try_lease_ms,
+				       lk__node_server_us(entry->node, entry->try_until_ns));
+	if (!request) {
+		head->event = (struct lk__acquire_event){.type = LK__ACQUIRE_FAILED, .code = LK_ENOMEM};
+		head_fail(head, LK_ENOMEM, "out of memory");
+		return 0;
+	}
+	request->resend = true;
+	request->deadline_ns = entry->try_until_ns;
+	request->owner = entry;
+	entry->request = request;
+	head->epoch = atomic_load(&entry->node->epoch);
+	if (entry->channel)
+		lk__channel_mark(&entry->node->messages, entry->channel, &entry->mark);
+	pthread_mutex_unlock(&entry->mutex);
+	int rc = lk__conn_call(entry->scripts, request, waiter->thread,
+			       earlier(waiter->until_ns, request->deadline_ns + ANSWER_GRACE_NS),
+			       waiter->cancel);
+	pthread_mutex_lock(&entry->mutex);
+	return head_answered(head, rc);
+}
+
+static int head_try(struct head *head, bool new_number)
+{
+	struct lk__entry *entry = head->entry;
+	int rc = head_connect(head);
+	if (rc <= 0)
+		return rc;
+	if (new_number)
+		entry->number = atomic_fetch_add(&entry->client->last_number, 1) + 1;
+	return head_send(head);
+}
+
+/* A try of an earlier head is in flight, or has just been answered. */
+static int head_await(struct head *head)
+{
+	struct lk__entry *entry = head->entry;
+	struct lk__waiter *waiter = head->waiter;
+	if (entry->request && !entry->answered &&
+	    lk__conn_adopt(entry->scripts, entry->request, waiter->thread)) {
+		int64_t until_ns = earlier(waiter->until_ns, entry->try_until_ns + ANSWER_GRACE_NS);
+		atomic_fetch_sub(&entry->refs, 1);
+		pthread_mutex_unlock(&entry->mutex);
+		int rc = lk__conn_await(entry->scripts, entry->request, waiter->thread, until_ns,
+					waiter->cancel);
+		pthread_mutex_lock(&entry->mutex);
+		return head_answered(head, rc);
+	}
+	while (!entry->answered) {
+		int over = head_over(head);
+		if (over)
+			return over;
+		pthread_mutex_unlock(&entry->mutex);
+		lk__park_wait(&waiter->thread->park, waiter->until_ns);
+		pthread_mutex_lock(&entry->mutex);
+	}
+	struct lk__request *request = entry->answered;
+	entry->answered = NULL;
+	head_read(head, request);
+	return 0;
+}
+
+static int head_listen(struct head *head)
+{
+	struct lk__entry *entry = head->entry;
+	struct lk__conn *conn = &entry->node->messages;
+	lk_error why = {.code = LK_EUNREACHABLE, .message = "no answer to SUBSCRIBE"};
+	if (!entry->channel)
+		entry->channel = lk__channel_open(conn, entry->target.channel,
+						  entry->target.channel_size, entry);
+	if (!entry->channel) {
+		head->event = (struct lk__acquire_event){.type = LK__ACQUIRE_FAILED, .code = LK_ENOMEM};
+		head_fail(head, LK_ENOMEM, "out of memory");
+		return 0;
+	}
+	int64_t until_ns = earlier(head->waiter->until_ns,
+				   lk__after_ms(lk__now_ns(), entry->client->config->retry_ms));
+	pthread_mutex_unlock(&entry->mutex);
+	int rc = lk__channel_await(conn, entry->channel, head->waiter->thread, until_ns,
+				   head->waiter->cancel, &why);
+	pthread_mutex_lock(&entry->mutex);
+	if (rc == LK_ECANCELLED || rc == LK_ECLOSED)
+		return rc;
+	if (rc == LK__WAIT_READY) {
+		lk__channel_mark(conn, entry->channel, &entry->mark);
+		head->event.type = LK__ACQUIRE_LISTENING;
+		return 0;
+	}
+	if (rc == LK__WAIT_TIME_UP && head_over(head))
+		return head_over(head);
+	head->event = (struct lk__acquire_event){.type = LK__ACQUIRE_FAILED, .code = why.code};
+	head_fail(head, why.code, why.message);
+	return 0;
+}
+
+static int head_hear(struct head *head, const struct lk__acquire_action *action)
+{
+	struct lk__entry *entry = head->entry;
+	struct lk__waiter *waiter = head->waiter;
+	struct lk__heard mark = entry->mark;
+	mark.news_only = action->type == LK__ACQUIRE_DO_HOLD_OFF;
+	pthread_mutex_unlock(&entry->mutex);
+	int rc = lk__channel_hear(&entry->node->messages, &mark, waiter->thread,
+				  earlier(waiter->until_ns, action->until_ns), waiter->cancel);
+	pthread_mutex_lock(&entry->mutex);
+	if (rc < 0)
+		return rc;
+	if (rc == LK__WAIT_READY) {
+		head->event.type = LK__ACQUIRE_WOKEN;
+		return 0;
+	}
+	int over = head_over(head);
+	head->event.type = LK__ACQUIRE_TIMER;
+	return over;
+}
+
+static int head_pause(struct head *head, int64_t until_ns)
+{
+	struct lk__entry *entry = head->entry;
+	struct lk__waiter *waiter = head->waiter;
+	uint32_t random = 0;
+	int64_t now_ns = lk__now_ns();
+	lk__random_bytes(&random, sizeof(random));
+	until_ns -= (until_ns - now_ns) / 2 * (random % 1024) / 1024;
+	if (entry->acquire.failing_since_ns + entry->client->config->retry_ms * LK__MS < now_ns) {
+		entry->acquire.state = LK__ACQUIRE_IDLE;
+		return entry->acquire.code;
+	}
+	while (lk__now_ns() < until_ns) {
+		int over = head_over(head);
+		if (over)
+			return over;
+		pthread_mutex_unlock(&entry->mutex);
+		lk__park_wait(&waiter->thread->park, earlier(waiter->until_ns, until_ns));
+		pthread_mutex_lock(&entry->mutex);
+	}
+	head->event.type = LK__ACQUIRE_TIMER;
+	return 0;
+}
+
+/* ---- the loop ---- */
+
+static int head_do(struct head *head, const struct lk__acquire_action *action)
+{
+	int over = head_over(head);
+	if (over && action->type != LK__ACQUIRE_DO_TRY)
+		return over;
+	if (over && head->event.type != LK__ACQUIRE_START)
+		return over;
+	switch (action->type) {
+	case LK__ACQUIRE_DO_TRY:
+		return head_try(head, action->new_number);
+	case LK__ACQUIRE_DO_AWAIT:
+		return head_await(head);
+	case LK__ACQUIRE_DO_LISTEN:
+		return head_listen(head);
+	case LK__ACQUIRE_DO_WAIT:
+	case LK__ACQUIRE_DO_HOLD_OFF:
+		return head_hear(head, action);
+	case LK__ACQUIRE_DO_PAUSE:
+		return head_pause(head, action->until_ns);
+	default:
+		return LK_EINTERNAL;
+	}
+}
+
+static int head_leave(struct head *head, int code)
+{
+	struct lk__entry *entry = head->entry;
+	if (!entry->request)
+		entry->acquire.state = LK__ACQUIRE_IDLE; /* nothing was sent */
+	int verdict = code == LK_ETIMEDOUT ? lk__acquire_verdict(&entry->acquire) : code;
+	bool alone = head->waiter == entry->line && !head->waiter->next;
+	if (alone) {
+		struct lk__acquire_event left = {.type = LK__ACQUIRE_LEFT};
+		lk__acquire_step(&entry->acquire, &left, lk__now_ns());
+	}
+	if (verdict == LK_ETIMEDOUT || code == LK_ECANCELLED || code == LK_ECLOSED)
+		return head_fail(head, verdict, lk_error_text(verdict));
+	if (!head->error || !head->error->code || head->error->code != verdict)
+		return head_fail(head, verdict, "no answer within the wait limit");
+	return verdict;
+}
+
+int lk__head_drive(struct lk__entry *entry, struct lk__waiter *waiter, lk_error *error)
+{
+	lk_error own = {0};
+	struct head head = {.entry = entry, .waiter = waiter, .error = error ? error : &own};
+	if (entry->acquire.state == LK__ACQUIRE_IDLE)
+		lk__acquire_begin(&entry->acquire, waiter->once,
+				  entry->channel && lk__channel_listens(&entry->node->messages,
+									entry->channel),
+				  entry->hold_off_until_ns);
+	entry->acquire.once = waiter->once;
+	head.error->code = 0;
+	for (;;) {
+		struct lk__acquire_action action =
+			lk__acquire_step(&entry->acquire, &head.event, lk__now_ns());
+		if (action.take_back)
+			lk__take_back(entry, entry->number, entry->try_until_ns);
+		if (action.type == LK__ACQUIRE_DO_GRANT) {
+			entry->grant.epoch = head.epoch;
+			lk__entry_grant(entry, waiter, entry->number, head.sent_ns, entry->try_lease_ms);
+			return 1;
+		}
+		if (action.type == LK__ACQUIRE_DO_FAIL)
+			return head.error->code == action.code
+				       ? action.code
+				       : head_fail(&head, action.code, lk_error_text(action.code));
+		int rc = head_do(&head, &action);
+		if (rc < 0)
+			return head_leave(&head, rc);
+	}
+}

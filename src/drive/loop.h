@@ -1,0 +1,30 @@
+/*
+ * The background thread of a client, on libuv: what has no caller.
+ *
+ * Renewals and take-backs on their own connection, timers of leases (a timerfd of CLOCK_BOOTTIME),
+ * and answers or messages that nobody waits for. It starts with the first need. It ticks every few
+ * ms only while such answers are expected.
+ */
+#ifndef LK__DRIVE_LOOP_H
+#define LK__DRIVE_LOOP_H
+
+#include <stdint.h>
+
+#include "drive/client.h"
+
+/* Starts it, unless it runs. LK_ESYSTEM or LK_ENOMEM. */
+int lk__loop_start(lk_client *client, lk_error *error);
+
+/* Stops and joins it. */
+void lk__loop_stop(lk_client *client);
+
+/* Answers are expected that nobody reads. Any thread; cheap when it knows already. */
+void lk__loop_attend(lk_client *client);
+
+/* There is work that does not wait for its timer: renewals, take-backs, a nearer deadline. */
+void lk__loop_wake(lk_client *client);
+
+/* Every grant is to be verified: a connection was lost. */
+void lk__loop_verify(lk_client *client);
+
+#endif

@@ -1,0 +1,297 @@
+/*
+ * Giving up a hold: down the line in memory, by one exchange on the wire, or by a release.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "drive/caller.h"
+#include "drive/take_back.h"
+#include "drive/watch.h"
+
+/* A release or exchange on its way. */
+struct parting {
+	struct lk__entry *entry;
+	uint64_t number;
+	int64_t valid_until_ns;    /* of the grant that is given up */
+	int64_t repeated_until_ns;
+	bool echo;                 /* our own message is expected on our own subscription */
+	lk_error *error;
+};
+
+static int parting_fail(const struct parting *parting, int code, const char *reason)
+{
+	return lk__fail(parting->error, code, "release \"%.100s\" on %.100s: %s",
+			parting->entry->name, parting->entry->client->config->url, reason);
+}
+
+static void parting_begin(struct parting *parting, struct lk__entry *entry, lk_error *error)
+{
+	parting->entry = entry;
+	parting->number = entry->grant.number;
+	parting->valid_until_ns = entry->grant.valid_until_ns;
+	parting->repeated_until_ns = entry->grant.repeated_until_ns;
+	parting->echo = entry->channel != NULL;
+	parting->error = error;
+	entry->grant.repeated_until_ns = 0;
+	if (parting->echo) {
+		lk__channel_mark(&entry->node->messages, entry->channel, &entry->mark);
+		lk__channel_expect_echo(&entry->node->messages, entry->channel);
+	}
+}
+
+/* Ends a release on the wire: others may be let in first; then the next in line goes on. */
+static void parting_end(struct lk__entry *entry, int64_t listeners)
+{
+	bool ours = entry->channel && lk__channel_listens(&entry->node->messages, entry->channel);
+	entry->hold_off_until_ns =
+		lk__term_hold_off(&entry->term, lk__now_ns(), listeners - (ours ? 1 : 0));
+	entry->passing = false;
+	lk__entry_promote(entry);
+}
+
+/* What the answer to a release means; the entry's mutex is held. */
+static int parting_read(const struct parting *parting, const struct lk__request *request)
+{
+	struct lk__entry *entry = parting->entry;
+	int64_t listeners = 0;
+	int rc = 0;
+	switch (entry->recipe->read_release(request, &listeners)) {
+	case LK__RELEASED:
+		lk__count(&entry->client->counters.releases, 1);
+		if (parting->repeated_until_ns > lk__now_ns())
+			lk__take_back(entry, parting->number, parting->repeated_until_ns);
+		break;
+	case LK__RELEASED_NOT_OWNER:
+		/* Sent twice, the first one may have freed it: that is what was asked for. */
+		if (request->sends < 2)
+			rc = parting_fail(parting, LK_ELOST, "it was lost before the release");
+		break;
+	case LK__RELEASED_FAILED:
+		rc = parting_fail(parting, request->code, request->reason);
+		lk__take_back(entry, parting->number, parting->valid_until_ns);
+		break;
+	}
+	if (rc && parting->echo && entry->channel)
+		lk__channel_drop_echo(&entry->node->messages, entry->channel);
+	if (entry->passing)
+		parting_end(entry, listeners);
+	return rc;
+}
+
+/* ---- releases that nobody waits for ---- */
+
+struct farewell {
+	struct parting parting;
+	lk_client *client;
+};
+
+static void farewell_finish(struct lk__request *request)
+{
+	struct farewell *farewell = request->owner;
+	struct lk__entry *entry = farewell->parting.entry;
+	pthread_mutex_lock(&entry->mutex);
+	int rc = parting_read(&farewell->parting, request);
+	pthread_mutex_unlock(&entry->mutex);
+	if (rc < 0)
+		lk__log(&entry->client->log, LK_LOG_WARNING, "release not waited for: %s (%.200s)",
+			lk_error_name(rc), entry->name);
+	atomic_fetch_sub(&farewell->client->releasing, 1);
+	lk__request_free(request);
+	free(farewell);
+	lk__entry_unref(entry);
+}
+
+/* True when it is on its way; false when it has to be waited for after all. */
+static bool farewell_send(const struct parting *parting, struct lk__request *request)
+{
+	lk_client *client = parting->entry->client;
+	if (atomic_load(&client->releasing) >= (uint64_t)client->config->release_queue)
+		return false;
+	struct farewell *farewell = malloc(sizeof(*farewell));
+	if (!farewell)
+		return false;
+	farewell->parting = *parting;
+	farewell->parting.error = NULL;
+	farewell->client = client;
+	request->owner = farewell;
+	request->finish = farewell_finish;
+	atomic_fetch_add(&client->releasing, 1);
+	lk__entry_ref(parting->entry);
+	lk__conn_submit(parting->entry->scripts, request);
+	return true;
+}
+
+/* ---- on the wire ---- */
+
+static int release_wire(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
+			lk_error *error)
+{
+	struct parting parting;
+	char field[LK__FIELD_SIZE];
+	parting_begin(&parting, entry, error);
+	lk__field(entry, parting.number, field);
+	struct lk__request *request = entry->recipe->release(&entry->target, field);
+	if (!request) {
+		lk__entry_promote(entry);
+		return parting_fail(&parting, LK_ENOMEM, "out of memory; the lease will end it");
+	}
+	request->resend = true;
+	request->deadline_ns = parting.valid_until_ns;
+	entry->passing = entry->line != NULL;
+	if (no_wait && farewell_send(&parting, request))
+		return 0;
+	request->thread = thread;
+	lk__conn_submit(entry->scripts, request);
+	pthread_mutex_unlock(&entry->mutex);
+	int rc = lk__conn_await(entry->scripts, request, thread, parting.valid_until_ns, NULL);
+	pthread_mutex_lock(&entry->mutex);
+	if (rc != LK__WAIT_READY &&
+	    lk__conn_leave(entry->scripts, request, lk__request_forget)) {
+		if (entry->passing)
+			parting_end(entry, 0);
+		return parting_fail(&parting, LK_EMAYBEHELD, "no answer before the end of the lease");
+	}
+	rc = parting_read(&parting, request);
+	lk__request_free(request);
+	return rc;
+}
+
+/* ---- exchange: release and acquire in one ---- */
+
+static int exchange_read(struct parting *parting, struct lk__waiter *waiter, uint64_t number,
+			 int64_t lease_ms, const struct lk__request *request)
+{
+	struct lk__entry *entry = parting->entry;
+	enum lk__exchanged answer = request->done ? entry->recipe->read_exchange(request)
+						  : LK__EXCHANGE_UNKNOWN;
+	waiter->state = LK__WAITER_WAITS;
+	entry->passing = false;
+	if (answer == LK__EXCHANGED) {
+		entry->grant.repeated_until_ns = request->sends > 1 ? request->deadline_ns : 0;
+		int64_t begun_ns = entry->term.begun_ns;
+		unsigned handovers = entry->term.handovers;
+		lk__entry_grant(entry, waiter, number, request->sent_ns, lease_ms);
+		entry->term.begun_ns = begun_ns;
+		entry->term.handovers = handovers;
+		lk__park_wake(&waiter->thread->park);
+		return 0;
+	}
+	if (answer == LK__EXCHANGE_UNKNOWN) {
+		lk__take_back(entry, number, request->deadline_ns);
+		lk__take_back(entry, parting->number, parting->valid_until_ns);
+	} else if (answer == LK__EXCHANGE_NOT_DONE) {
+		lk__entry_release_unasked(entry, parting->number);
+	}
+	lk__entry_promote(entry);
+	if (answer == LK__EXCHANGE_NOT_OWNER)
+		return parting_fail(parting, LK_ELOST, "it was lost before the release");
+	return answer == LK__EXCHANGE_UNKNOWN
+		       ? parting_fail(parting, LK_EMAYBEHELD, "no answer to the hand-over")
+		       : 0;
+}
+
+static int release_exchange(struct lk__entry *entry, struct lk__thread *thread, lk_error *error)
+{
+	struct lk__waiter *waiter = entry->line;
+	struct parting parting;
+	char from[LK__FIELD_SIZE], to[LK__FIELD_SIZE];
+	uint64_t number = atomic_fetch_add(&entry->client->last_number, 1) + 1;
+	int64_t lease_ms = lk__entry_lease_ms(entry, waiter->hold);
+	int64_t deadline_ns =
+		lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
+	parting_begin(&parting, entry, error);
+	if (parting.echo)
+		lk__channel_drop_echo(&entry->node->messages, entry->channel);
+	lk__field(entry, parting.number, from);
+	lk__field(entry, number, to);
+	struct lk__request *request =
+		entry->recipe->exchange(&entry->target, from, to, lease_ms,
+					lk__node_server_us(entry->node, deadline_ns));
+	if (!request)
+		return release_wire(entry, thread, false, error);
+	request->resend = true;
+	request->deadline_ns = deadline_ns;
+	request->thread = thread;
+	waiter->state = LK__WAITER_TAKES;
+	entry->passing = true;
+	lk__conn_submit(entry->scripts, request);
+	pthread_mutex_unlock(&entry->mutex);
+	int rc = lk__conn_await(entry->scripts, request, thread, deadline_ns, NULL);
+	pthread_mutex_lock(&entry->mutex);
+	bool left = rc != LK__WAIT_READY &&
+		    lk__conn_leave(entry->scripts, request, lk__request_forget);
+	struct lk__request unknown = {.done = false, .deadline_ns = deadline_ns};
+	rc = exchange_read(&parting, waiter, number, lease_ms, left ? &unknown : request);
+	if (!left)
+		lk__request_free(request);
+	return rc;
+}
+
+/* ---- the last hold is given up ---- */
+
+static int release_last(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
+			lk_error *error)
+{
+	struct lk__waiter *next = entry->line;
+	int64_t now_ns = lk__now_ns();
+	bool named = next && (next->hold->lease_ms ||
+			      entry->grant.lease_ms != lk__entry_lease_ms(entry, next->hold));
+	struct lk__passing passing = {
+		.now_ns = now_ns,
+		.valid_until_ns = entry->grant.valid_until_ns,
+		.lease_ms = entry->grant.lease_ms,
+		.waiting = next != NULL,
+		.doubt = lk__entry_in_doubt(entry),
+		.needs_server = named,
+	};
+	enum lk__pass pass = lk__term_pass(&entry->term, &passing);
+	lk__entry_drop_hold(entry, now_ns);
+	if (pass == LK__PASS_MEMORY) {
+		lk__count(&entry->client->counters.handovers, 1);
+		lk__entry_hand(entry, next, now_ns);
+		lk__park_wake(&next->thread->park);
+		return 0;
+	}
+	if (pass == LK__PASS_EXCHANGE && !no_wait)
+		return release_exchange(entry, thread, error);
+	return release_wire(entry, thread, no_wait, error);
+}
+
+/* A hold that was lost is given up; nothing is left on the server that we know of. */
+static int release_lost(struct lk__entry *entry, struct lk__hold *hold)
+{
+	if (--hold->count > 0)
+		return LK_ELOST;
+	DL_DELETE(entry->lost, hold);
+	lk__hold_free(hold);
+	atomic_fetch_sub(&entry->refs, 1); /* never the last: the caller has one */
+	return LK_ELOST;
+}
+
+int lk__caller_release(struct lk__entry *entry, struct lk__thread *thread,
+		       const struct lk__owner *owner, bool no_wait, lk_error *error)
+{
+	int rc = 0;
+	pthread_mutex_lock(&entry->mutex);
+	struct lk__hold *hold = lk__entry_hold_of(entry, owner);
+	if (!hold) {
+		rc = LK_ENOTOWNER;
+	} else if (!hold->lost && lk__now_ns() >= lk__hold_deadline(hold)) {
+		uint64_t number = entry->grant.number;
+		lk__entry_lose(entry, lk__now_ns());
+		lk__entry_release_unasked(entry, number);
+		lk__entry_promote(entry);
+	}
+	if (hold && hold->lost)
+		rc = release_lost(entry, hold);
+	if (rc)
+		lk__fail(error, rc, "release \"%.100s\": %s", entry->name, lk_error_text(rc));
+	else if (--hold->count == 0)
+		rc = release_last(entry, thread, no_wait, error);
+	pthread_mutex_unlock(&entry->mutex);
+	return rc;
+}

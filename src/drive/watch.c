@@ -1,0 +1,306 @@
+#include "drive/watch.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "conf/config.h"
+#include "drive/entry.h"
+#include "drive/loop.h"
+#include "drive/notices.h"
+
+#define BATCH_MAX 100       /* locks in one renewal script: about 1 ms of the server */
+#define JUST_LOOK_MS 1       /* a lease that renews nothing: only the owner is verified */
+#define RENEW_AGAIN_PARTS 30 /* of a lease, between attempts that got no answer */
+
+void lk__watch_init(lk_client *client)
+{
+	pthread_mutex_init(&client->watch.mutex, NULL);
+	client->watch.armed_ns = LK__NEVER;
+}
+
+void lk__watch_free(lk_client *client)
+{
+	lk__heap_free(&client->watch.heap);
+	pthread_mutex_destroy(&client->watch.mutex);
+}
+
+void lk__watch_at(struct lk__entry *entry, int64_t at_ns)
+{
+	lk_client *client = entry->client;
+	struct lk__watch *watch = &client->watch;
+	bool sooner = false;
+	pthread_mutex_lock(&watch->mutex);
+	if (!entry->watch.place || at_ns < entry->watch.key) {
+		lk__heap_put(&watch->heap, &entry->watch, at_ns);
+		sooner = at_ns < watch->armed_ns;
+		if (sooner)
+			watch->armed_ns = at_ns;
+	}
+	pthread_mutex_unlock(&watch->mutex);
+	if (sooner)
+		lk__loop_wake(client);
+}
+
+void lk__watch_forget(lk_client *client, struct lk__entry *entry)
+{
+	pthread_mutex_lock(&client->watch.mutex);
+	lk__heap_remove(&client->watch.heap, &entry->watch);
+	pthread_mutex_unlock(&client->watch.mutex);
+}
+
+/* ---- when a hold needs attention ---- */
+
+static int64_t hold_margin_ns(const struct lk__hold *hold)
+{
+	int64_t margin_ms = hold->margin_ms ? hold->margin_ms
+					    : lk__entry_lease_ms(hold->entry, hold) / 10;
+	return margin_ms * LK__MS;
+}
+
+static bool hold_is_renewed(const struct lk__hold *hold, int64_t now_ns)
+{
+	bool wanted = hold->watched || hold->wanted_until_ns > hold->own_until_ns;
+	bool too_long = hold->max_hold_ms &&
+			now_ns >= lk__after_ms(hold->granted_ns, hold->max_hold_ms);
+	return wanted && !too_long && !hold->abandoned;
+}
+
+static int64_t renewal_lease_ms(const struct lk__hold *hold)
+{
+	return hold->watched ? hold->entry->client->config->watchdog_ms : hold->lease_ms;
+}
+
+/* A third of the lease after it was last confirmed; at once when more is wanted. */
+static int64_t renewal_due_ns(const struct lk__hold *hold, int64_t now_ns)
+{
+	const struct lk__entry *entry = hold->entry;
+	int64_t lease_ns = renewal_lease_ms(hold) * LK__MS;
+	if (hold->wanted_until_ns > hold->own_until_ns)
+		return now_ns;
+	return entry->grant.valid_until_ns - lease_ns / 3 * 2;
+}
+
+void lk__watch_hold(struct lk__entry *entry, int64_t now_ns)
+{
+	const struct lk__hold *hold = entry->hold;
+	int64_t deadline_ns = lk__hold_deadline(hold);
+	int64_t at_ns = hold->warned ? deadline_ns : deadline_ns - hold_margin_ns(hold);
+	if (hold_is_renewed(hold, now_ns) && !entry->renewing) {
+		int64_t renew_ns = renewal_due_ns(hold, now_ns);
+		at_ns = renew_ns < at_ns ? renew_ns : at_ns;
+	}
+	if (lk__entry_in_doubt(entry) && !entry->renewing)
+		at_ns = now_ns;
+	lk__watch_at(entry, at_ns > now_ns ? at_ns : now_ns + LK__MS);
+}
+
+/* ---- renewals ---- */
+
+struct renewed {
+	struct lk__entry *entry;
+	uint64_t number;
+	int64_t lease_ms;
+	char field[LK__FIELD_SIZE];
+};
+
+struct batch {
+	lk_client *client;
+	struct lk__node *node;
+	uint64_t epoch;
+	size_t count;
+	struct renewed of[BATCH_MAX];
+};
+
+static void renewed_confirm(struct lk__entry *entry, const struct batch *batch,
+			    const struct renewed *renewed, int64_t sent_ns)
+{
+	struct lk__hold *hold = entry->hold;
+	int64_t end_ns = lk__lease_end_ns(sent_ns, renewed->lease_ms);
+	if (end_ns > entry->grant.valid_until_ns)
+		entry->grant.valid_until_ns = end_ns;
+	if (renewed->lease_ms > entry->grant.lease_ms)
+		entry->grant.lease_ms = renewed->lease_ms;
+	if (hold->watched)
+		hold->own_until_ns = LK__NEVER;
+	else if (hold->wanted_until_ns > hold->own_until_ns)
+		hold->own_until_ns = end_ns < hold->wanted_until_ns ? end_ns : hold->wanted_until_ns;
+	hold->wanted_until_ns = 0;
+	hold->warned = false;
+	entry->grant.epoch = batch->epoch;
+	lk__count(&entry->client->counters.renewals, 1);
+}
+
+/* One answer: 1 renewed, 0 not ours any more, -1 none: the old deadline stands. */
+static void renewed_answer(const struct batch *batch, const struct renewed *renewed, int answer,
+			   int64_t sent_ns)
+{
+	struct lk__entry *entry = renewed->entry;
+	int64_t now_ns = lk__now_ns();
+	pthread_mutex_lock(&entry->mutex);
+	entry->renewing = false;
+	if (entry->hold && entry->grant.number == renewed->number) {
+		if (answer == 0) {
+			lk__entry_lose(entry, now_ns);
+			lk__entry_promote(entry);
+		} else if (answer == 1) {
+			renewed_confirm(entry, batch, renewed, sent_ns);
+			lk__watch_hold(entry, now_ns);
+		} else {
+			int64_t lease_ns = lk__entry_lease_ms(entry, entry->hold) * LK__MS;
+			lk__watch_at(entry, now_ns + lease_ns / RENEW_AGAIN_PARTS);
+		}
+	} else if (entry->hold) {
+		lk__watch_hold(entry, now_ns);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+	lk__entry_unref(entry);
+}
+
+static void batch_finish(struct lk__request *request)
+{
+	struct batch *batch = request->owner;
+	const redisReply *reply = request->reply;
+	bool good = !request->code && reply->type == REDIS_REPLY_ARRAY &&
+		    reply->elements == batch->count;
+	for (size_t i = 0; i < batch->count; i++)
+		renewed_answer(batch, &batch->of[i],
+			       good ? reply->element[i]->integer == 1 : -1, request->sent_ns);
+	lk__request_free(request);
+	free(batch);
+}
+
+static void batch_send(struct batch *batch)
+{
+	struct lk__renewal renewals[BATCH_MAX];
+	for (size_t i = 0; i < batch->count; i++)
+		renewals[i] = (struct lk__renewal){&batch->of[i].entry->target, batch->of[i].field,
+						   batch->of[i].lease_ms};
+	struct lk__request *request = batch->of[0].entry->recipe->renew(renewals, batch->count);
+	if (!request) {
+		struct lk__request none = {.code = LK_ENOMEM};
+		for (size_t i = 0; i < batch->count; i++)
+			renewed_answer(batch, &batch->of[i], -1, none.sent_ns);
+		free(batch);
+		return;
+	}
+	batch->epoch = atomic_load(&batch->node->epoch);
+	request->owner = batch;
+	request->finish = batch_finish;
+	request->deadline_ns = lk__after_ms(lk__now_ns(), batch->client->config->command_timeout_ms);
+	lk__conn_submit(&batch->node->work, request);
+}
+
+/* Puts the entry, which is locked, into a batch; sends the batch when it is full. */
+static void batch_add(struct batch **batch, struct lk__entry *entry)
+{
+	if (*batch && ((*batch)->count == BATCH_MAX || (*batch)->node != entry->node)) {
+		batch_send(*batch);
+		*batch = NULL;
+	}
+	if (!*batch) {
+		*batch = malloc(sizeof(**batch));
+		if (!*batch)
+			return;
+		(*batch)->client = entry->client;
+		(*batch)->node = entry->node;
+		(*batch)->count = 0;
+	}
+	struct renewed *renewed = &(*batch)->of[(*batch)->count++];
+	const struct lk__hold *hold = entry->hold;
+	int64_t now_ns = lk__now_ns();
+	int64_t wanted_ms = (hold->wanted_until_ns - now_ns) / LK__MS + 1;
+	renewed->entry = entry;
+	renewed->number = entry->grant.number;
+	renewed->lease_ms = hold_is_renewed(hold, now_ns) ? renewal_lease_ms(hold) : JUST_LOOK_MS;
+	if (hold->wanted_until_ns > hold->own_until_ns)
+		renewed->lease_ms = wanted_ms;
+	lk__field(entry, renewed->number, renewed->field);
+	entry->renewing = true;
+	atomic_store(&entry->doubt, false);
+	lk__entry_ref(entry);
+}
+
+/* ---- the turn ---- */
+
+static void watch_lost(struct lk__entry *entry, int64_t now_ns)
+{
+	struct lk__hold *hold = entry->hold;
+	lk__entry_lose(entry, now_ns);
+	if (hold->abandoned) {
+		/* Its thread is gone: nobody will release it. The notice stays until it is read. */
+		hold->count = 0;
+	}
+	lk__entry_promote(entry);
+}
+
+static void watch_entry(struct lk__entry *entry, struct batch **batch)
+{
+	int64_t now_ns = lk__now_ns();
+	struct lk__hold *hold = entry->hold;
+	if (!hold)
+		return;
+	int64_t deadline_ns = lk__hold_deadline(hold);
+	if (now_ns >= deadline_ns) {
+		watch_lost(entry, now_ns);
+		return;
+	}
+	if (!hold->warned && now_ns >= deadline_ns - hold_margin_ns(hold)) {
+		hold->warned = true;
+		hold->valid_until_ns = deadline_ns;
+		lk__notices_give(entry->client, hold, LK__NOTICE_AT_RISK);
+	}
+	bool due = hold_is_renewed(hold, now_ns) && now_ns >= renewal_due_ns(hold, now_ns);
+	bool doubt = lk__entry_in_doubt(entry);
+	if (!entry->renewing && (due || doubt))
+		batch_add(batch, entry);
+	lk__watch_hold(entry, now_ns);
+}
+
+/* The next entry that is due, with a reference; NULL when there is none. */
+static struct lk__entry *watch_pop(lk_client *client, int64_t now_ns)
+{
+	struct lk__watch *watch = &client->watch;
+	struct lk__entry *entry = NULL;
+	pthread_mutex_lock(&watch->mutex);
+	struct lk__heap_node *first;
+	while (!entry && (first = lk__heap_first(&watch->heap)) && first->key <= now_ns) {
+		lk__heap_remove(&watch->heap, first);
+		entry = (struct lk__entry *)((char *)first - offsetof(struct lk__entry, watch));
+		if (!lk__entry_ref_if_alive(entry))
+			entry = NULL;
+	}
+	pthread_mutex_unlock(&watch->mutex);
+	return entry;
+}
+
+int64_t lk__watch_turn(lk_client *client)
+{
+	struct batch *batch = NULL;
+	struct lk__entry *entry;
+	int64_t now_ns = lk__now_ns();
+	while ((entry = watch_pop(client, now_ns))) {
+		pthread_mutex_lock(&entry->mutex);
+		watch_entry(entry, &batch);
+		pthread_mutex_unlock(&entry->mutex);
+		lk__entry_unref(entry);
+	}
+	if (batch)
+		batch_send(batch);
+	pthread_mutex_lock(&client->watch.mutex);
+	struct lk__heap_node *first = lk__heap_first(&client->watch.heap);
+	client->watch.armed_ns = first ? first->key : LK__NEVER;
+	int64_t next_ns = client->watch.armed_ns;
+	pthread_mutex_unlock(&client->watch.mutex);
+	return next_ns;
+}
+
+void lk__watch_all(lk_client *client)
+{
+	struct lk__entry *entry, *next;
+	pthread_mutex_lock(&client->mutex);
+	HASH_ITER(hh, client->entries, entry, next)
+		lk__watch_at(entry, lk__now_ns());
+	pthread_mutex_unlock(&client->mutex);
+}

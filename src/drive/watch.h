@@ -1,0 +1,31 @@
+/*
+ * The watchdog: renews leases in time, warns before the end, and ends what is over, by the local
+ * clock.
+ *
+ * One heap of deadlines, one timer. A release does not touch the heap: an entry that comes up
+ * with nothing held is passed over, so a lock taken and released costs no timer.
+ */
+#ifndef LK__DRIVE_WATCH_H
+#define LK__DRIVE_WATCH_H
+
+#include "drive/client.h"
+
+void lk__watch_init(lk_client *client);
+void lk__watch_free(lk_client *client);
+
+/* Notes that an entry needs attention at `at_ns`, if not before. Its mutex is held. */
+void lk__watch_at(struct lk__entry *entry, int64_t at_ns);
+
+/* Notes when the entry's hold next needs attention. Its mutex is held. */
+void lk__watch_hold(struct lk__entry *entry, int64_t now_ns);
+
+/* Takes an entry that goes away out of the heap. */
+void lk__watch_forget(lk_client *client, struct lk__entry *entry);
+
+/* The loop's turn: everything that is due. Returns when the next is; LK__NEVER for none. */
+int64_t lk__watch_turn(lk_client *client);
+
+/* Makes every grant of the client come up at once: a connection was lost or made. */
+void lk__watch_all(lk_client *client);
+
+#endif
