@@ -36,11 +36,16 @@ def everything(tally: Tally, build: pathlib.Path, parts: list[str]) -> None:
         checks(tally, build)
     if "c" in parts:
         say("C suites")
-        runners.meson(tally, build, [], environment)
+        c_suites(tally, build, environment)
     if "python" in parts:
         for folder in suites():
             say(f"Suite {folder.relative_to(ROOT)}")
             suite(tally, folder, environment)
+
+
+def c_suites(tally: Tally, build: pathlib.Path, environment: dict[str, str]) -> None:
+    slow = environment.get("LK_TEST_SLOW", "1")
+    runners.meson(tally, build, ["--timeout-multiplier", slow], environment)
 
 
 def suite(tally: Tally, folder: pathlib.Path, environment: dict[str, str]) -> None:

@@ -120,7 +120,7 @@ def tail(log: pathlib.Path, lines: int) -> str:
 
 
 def meson(tally: Tally, build: pathlib.Path, arguments: list[str],
-          environment: dict[str, str] | None = None, limit_s: float = 3600) -> None:
+          environment: dict[str, str] | None = None, limit_s: float = 1200) -> None:
     """The C programs of a build folder; cmocka's cases are counted, not programs."""
     report = build / "meson-logs" / "testlog.json"
     report.unlink(missing_ok=True)
@@ -152,7 +152,7 @@ def cases(row: dict) -> tuple[int, int, int]:
 
 
 def pytest(tally: Tally, name: str, folder: pathlib.Path, arguments: list[str],
-           environment: dict[str, str] | None = None, limit_s: float = 3600) -> None:
+           environment: dict[str, str] | None = None, limit_s: float = 1800) -> None:
     report = tally.logs / f"{name}.xml"
     report.unlink(missing_ok=True)
     status = run([PYTHON, "-m", "pytest", "-q", "-rfE", "-p", "no:cacheprovider",
