@@ -26,7 +26,7 @@ static const struct {
 #define NUMBER_FILE 0
 #define NUMBER_SECRET 0
 #define NUMBER_URL 0
-#define LK__OPTION(name, NAME, kind, value, least, most, description)                            \
+#define LK__OPTION(name, NAME, kind, value, least, most, description)                              \
 	{#name, value, NUMBER_##kind, least, most},
 #include "conf/options.def"
 #undef LK__OPTION
@@ -90,16 +90,35 @@ static void test_numbers_end_at_their_range(void **state)
 		assert_int_equal(set_number(config, rows[i].name, rows[i].least - 1), LK_EINVAL);
 		assert_int_equal(set_number(config, rows[i].name, rows[i].most + 1), LK_EINVAL);
 		assert_int_equal(set_number(config, rows[i].name, INT64_MAX), LK_EINVAL);
-		assert_int_equal(lk_config_set(config, rows[i].name, rows[i].default_value, NULL), 0);
+		assert_int_equal(lk_config_set(config, rows[i].name, rows[i].default_value, NULL),
+				 0);
 	}
 }
 
 static void test_junk_is_no_number(void **state)
 {
 	static const char *const junk[] = {
-		"", " ", " 12", "12 ", "12\n", "12abc", "abc", "1e3", "0x10", "010", "-1", "+12",
-		"1.5", "1,000", "1_000", "12ms", "٣", "9223372036854775808",
-		"18446744073709551616", "18446744073709551628", "99999999999999999999999999999999",
+		"",
+		" ",
+		" 12",
+		"12 ",
+		"12\n",
+		"12abc",
+		"abc",
+		"1e3",
+		"0x10",
+		"010",
+		"-1",
+		"+12",
+		"1.5",
+		"1,000",
+		"1_000",
+		"12ms",
+		"٣",
+		"9223372036854775808",
+		"18446744073709551616",
+		"18446744073709551628",
+		"99999999999999999999999999999999",
 	};
 	lk_config *config = *state;
 	for (size_t i = 0; i < COUNT(rows); i++) {
@@ -148,8 +167,8 @@ static void test_wrong_calls(void **state)
 
 static void test_texts_are_bounded(void **state)
 {
-	static const char *const names[] = {"username", "password", "client_name", "key_prefix",
-					    "tls_ca_file", "tls_server_name"};
+	static const char *const names[] = {"username",   "password",    "client_name",
+					    "key_prefix", "tls_ca_file", "tls_server_name"};
 	char text[4098];
 	memset(text, 'x', sizeof(text));
 	text[4097] = '\0';
@@ -241,9 +260,10 @@ static void test_the_password_file(void **state)
 		size_t size;
 		const char *password; /* NULL: refused */
 	} files[] = {
-		{"pw", 2, "pw"}, {"pw\n", 3, "pw"}, {"pw\nmore\n", 8, "pw"}, {" pw \n", 5, " pw "},
-		{"pw\r\n", 4, "pw\r"}, {"", 0, NULL}, {"\n", 1, NULL}, {"\npw\n", 4, NULL},
-		{"a\0b\n", 4, NULL}, {much, 4097, NULL}, {much, 5000, NULL},
+		{"pw", 2, "pw"},       {"pw\n", 3, "pw"},     {"pw\nmore\n", 8, "pw"},
+		{" pw \n", 5, " pw "}, {"pw\r\n", 4, "pw\r"}, {"", 0, NULL},
+		{"\n", 1, NULL},       {"\npw\n", 4, NULL},   {"a\0b\n", 4, NULL},
+		{much, 4097, NULL},    {much, 5000, NULL},
 	};
 	for (size_t i = 0; i < COUNT(files); i++) {
 		write_file(path, files[i].bytes, files[i].size);

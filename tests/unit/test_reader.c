@@ -24,7 +24,10 @@ static const struct {
 	long long integer;  /* or the number of elements */
 	const char *string; /* or NULL */
 } good[] = {
-#define GOOD(bytes, type, integer, string) {bytes, sizeof(bytes) - 1, type, integer, string}
+#define GOOD(bytes, type, integer, string)                                                         \
+	{                                                                                          \
+		bytes, sizeof(bytes) - 1, type, integer, string                                    \
+	}
 	GOOD("+OK\r\n", REDIS_REPLY_STATUS, 0, "OK"),
 	GOOD("+\r\n", REDIS_REPLY_STATUS, 0, ""),
 	GOOD("-ERR no\r\n", REDIS_REPLY_ERROR, 0, "ERR no"),
@@ -111,7 +114,8 @@ static void test_many_replies_in_one_piece(void **state)
 	struct lk__reader *reader = reader_new();
 	for (int round = 0; round < 200; round++) {
 		for (size_t row = 0; row < COUNT(good); row++)
-			assert_int_equal(lk__reader_feed(reader, good[row].bytes, good[row].size), 0);
+			assert_int_equal(lk__reader_feed(reader, good[row].bytes, good[row].size),
+					 0);
 		for (size_t row = 0; row < COUNT(good); row++)
 			assert_next(reader, row);
 	}
@@ -175,15 +179,43 @@ static void test_hostile_replies_end_at_once(void **state)
 {
 	(void)state;
 	static const char *const hostile[] = {
-		"*1000000000\r\n", "*2147483647\r\n", "*4294967296\r\n", "*65537\r\n",
-		"*9223372036854775807\r\n", "*9223372036854775808\r\n", "*99999999999999999999999\r\n",
-		"*-2\r\n", "*-9223372036854775808\r\n", "*x\r\n", "*\r\n", "*1x\r\n",
-		"$999999999999\r\n", "$4194305\r\n", "$9223372036854775807\r\n",
-		"$18446744073709551616\r\n", "$99999999999999999999999\r\n", "$-7\r\n", "$-2\r\nxx\r\n",
-		"$x\r\n", "$\r\n", ":x\r\n", ":\r\n", ":9223372036854775808\r\n", ": 1\r\n",
-		"garbage\r\n", "\r\n", "\n", " ", "?", "OK\r\n",
-		"HTTP/1.1 400 Bad Request\r\n\r\n", "\x15\x03\x01", "\x16\x03\x03\x02",
-		"*1\r\nx", "*2\r\n:1\r\n\r\n", "*2\r\n*1\r\n:1\r\n*65535\r\n",
+		"*1000000000\r\n",
+		"*2147483647\r\n",
+		"*4294967296\r\n",
+		"*65537\r\n",
+		"*9223372036854775807\r\n",
+		"*9223372036854775808\r\n",
+		"*99999999999999999999999\r\n",
+		"*-2\r\n",
+		"*-9223372036854775808\r\n",
+		"*x\r\n",
+		"*\r\n",
+		"*1x\r\n",
+		"$999999999999\r\n",
+		"$4194305\r\n",
+		"$9223372036854775807\r\n",
+		"$18446744073709551616\r\n",
+		"$99999999999999999999999\r\n",
+		"$-7\r\n",
+		"$-2\r\nxx\r\n",
+		"$x\r\n",
+		"$\r\n",
+		":x\r\n",
+		":\r\n",
+		":9223372036854775808\r\n",
+		": 1\r\n",
+		"garbage\r\n",
+		"\r\n",
+		"\n",
+		" ",
+		"?",
+		"OK\r\n",
+		"HTTP/1.1 400 Bad Request\r\n\r\n",
+		"\x15\x03\x01",
+		"\x16\x03\x03\x02",
+		"*1\r\nx",
+		"*2\r\n:1\r\n\r\n",
+		"*2\r\n*1\r\n:1\r\n*65535\r\n",
 		"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n",
 		"*60000\r\n*60000\r\n",
 	};
