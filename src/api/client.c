@@ -8,9 +8,8 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/client.h"
+#include "drive/caller.h"
 #include "drive/life.h"
-#include "drive/loop.h"
 
 int lk_client_new(lk_client **client_out, const lk_config *config, lk_error *error)
 {
@@ -40,19 +39,13 @@ static int client_ask_time(lk_client *client, struct lk__conn *conn, struct lk__
 {
 	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
 	struct lk__request *request = lk__request_new(1, (const char *[]){"TIME"}, (size_t[]){4});
-	if (!request)
-		return lk__fail(error, LK_ENOMEM, "ping: out of memory");
-	request->resend = true;
-	request->deadline_ns = until_ns;
-	int rc = lk__conn_call(conn, request, thread, until_ns, NULL);
-	if (rc != LK__WAIT_READY && lk__conn_leave(conn, request, lk__request_forget))
-		return lk__fail(error, rc < 0 ? rc : LK_EUNREACHABLE,
-				"ping %s: no answer within the command limit", client->config->url);
-	rc = request->code == LK_EMAYBEHELD ? LK_EUNREACHABLE : request->code;
-	if (rc)
-		lk__fail(error, rc, "ping: %s", request->reason);
-	lk__request_free(request);
-	return rc;
+	int rc = lk__ask(client, conn, thread, request, "ping", until_ns, error);
+	if (rc == LK__WAIT_READY)
+		lk__request_free(request);
+	else if (rc == LK_EMAYBEHELD)
+		rc = lk__fail(error, LK_EUNREACHABLE, "ping %s: no answer within the command limit",
+			      client->config->url);
+	return rc == LK__WAIT_READY ? 0 : rc;
 }
 
 int lk_client_ping(lk_client *client, lk_error *error)

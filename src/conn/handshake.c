@@ -57,10 +57,10 @@ static int greeter_compose(struct greeter *greeter, bool load)
 	if (config->client_name[0])
 		rc |= greeter_say(greeter, false, 3,
 				  (const char *[]){"CLIENT", "SETNAME", config->client_name});
+	rc |= greeter_say(greeter, true, 1, (const char *[]){"TIME"});
 	for (size_t i = 0; load && i < LK__SCRIPT_COUNT; i++)
 		rc |= greeter_say(greeter, false, 3,
 				  (const char *[]){"SCRIPT", "LOAD", lk__scripts[i].text});
-	rc |= greeter_say(greeter, true, 1, (const char *[]){"TIME"});
 	return rc ? lk__fail(greeter->error, LK_ENOMEM, "handshake: out of memory") : 0;
 }
 
@@ -101,6 +101,8 @@ static int greeter_send(struct greeter *greeter)
 			lk__buffer_take(&greeter->out, (size_t)wrote);
 			continue;
 		}
+		if (wrote == -EPIPE || wrote == -ECONNRESET)
+			return 0; /* what the server said before it went is still to be read */
 		if (wrote != -EAGAIN && wrote != -EINTR)
 			return greeter_broken(greeter, wrote);
 		int rc = greeter_wait(greeter, POLLOUT | greeter->stream->wants);
@@ -156,12 +158,14 @@ static int greeter_hear(struct greeter *greeter, struct lk__reader *reader,
 			return rc;
 		if (reply->type == REDIS_REPLY_ERROR) {
 			int code = lk__classify(reply->str);
-			/* The rest refuses for want of AUTH: that is the reason, not its symptom. */
-			if (greeter->needed[i] || code == LK_EAUTH)
+			/* What stands first is the reason: the rest only follows from it. */
+			bool refused = code == LK_EAUTH ||
+				       strncmp(reply->str, "ERR max number", 14) == 0;
+			if (greeter->needed[i] || refused)
 				rc = lk__fail(greeter->error, code == LK_EMAYBEHELD ? LK_EPROTOCOL : code,
 					      "%s: %s: %.300s", greeter->config->url, greeter->words[i],
 					      reply->str);
-		} else if (i + 1 == greeter->count) {
+		} else if (strcmp(greeter->words[i], "TIME") == 0) {
 			rc = greeter_time(greeter, reply, greeting);
 		}
 		freeReplyObject(reply);

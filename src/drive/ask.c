@@ -1,4 +1,5 @@
 /* One command with an answer: queries, forced releases, extensions. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -7,27 +8,33 @@
 #include "drive/caller.h"
 #include "drive/watch.h"
 
-int lk__caller_ask(struct lk__entry *entry, struct lk__thread *thread, struct lk__request *request,
-		   const char *operation, int64_t until_ns, lk_error *error)
+int lk__ask(lk_client *client, struct lk__conn *conn, struct lk__thread *thread,
+	    struct lk__request *request, const char *what, int64_t until_ns, lk_error *error)
 {
-	const char *node = entry->client->config->url;
+	const char *node = client->config->url;
 	if (!request)
-		return lk__fail(error, LK_ENOMEM, "%s \"%.100s\": out of memory", operation, entry->name);
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", what);
 	request->resend = true;
 	request->deadline_ns = until_ns;
-	int rc = lk__conn_call(entry->scripts, request, thread, until_ns, NULL);
-	if (rc != LK__WAIT_READY &&
-	    lk__conn_leave(entry->scripts, request, lk__request_forget))
-		return lk__fail(error, LK_EMAYBEHELD, "%s \"%.100s\" on %.100s: no answer within the limit",
-				operation, entry->name, node);
+	int rc = lk__conn_call(conn, request, thread, until_ns, NULL);
+	if (rc != LK__WAIT_READY && lk__conn_leave(conn, request, lk__request_forget))
+		return lk__fail(error, rc < 0 ? rc : LK_EMAYBEHELD,
+				"%s on %.100s: no answer within the limit", what, node);
 	rc = request->code;
 	if (rc) {
-		lk__fail(error, rc, "%s \"%.100s\" on %.100s: %s", operation, entry->name, node,
-			 request->reason);
+		lk__fail(error, rc, "%s on %.100s: %s", what, node, request->reason);
 		lk__request_free(request);
 		return rc;
 	}
 	return LK__WAIT_READY;
+}
+
+int lk__caller_ask(struct lk__entry *entry, struct lk__thread *thread, struct lk__request *request,
+		   const char *operation, int64_t until_ns, lk_error *error)
+{
+	char what[192];
+	snprintf(what, sizeof(what), "%s \"%.100s\"", operation, entry->name);
+	return lk__ask(entry->client, entry->scripts, thread, request, what, until_ns, error);
 }
 
 /* The hold that is to be extended; NULL with a code. */

@@ -29,9 +29,13 @@ int lk__caller_extend(struct lk__entry *entry, struct lk__thread *thread,
 		      const struct lk__owner *owner, int64_t lease_ms, lk_error *error);
 
 /*
- * Sends a request on the entry's connection and waits for it: LK__WAIT_READY, else a code with
- * `error` filled and the request gone. For commands that may be sent twice.
+ * Sends a request on a connection and waits for it: LK__WAIT_READY, else a code with `error`
+ * filled and the request gone. For commands that may be sent twice.
  */
+int lk__ask(lk_client *client, struct lk__conn *conn, struct lk__thread *thread,
+	    struct lk__request *request, const char *what, int64_t until_ns, lk_error *error);
+
+/* The same on the entry's connection. */
 int lk__caller_ask(struct lk__entry *entry, struct lk__thread *thread, struct lk__request *request,
 		   const char *operation, int64_t until_ns, lk_error *error);
 

@@ -108,6 +108,7 @@ struct lk__entry {
 
 	struct lk__heap_node watch;  /* under the watch's mutex */
 	bool renewing;               /* a renewal is in flight */
+	_Atomic unsigned taking_back; /* numbers that may be held and nobody wants */
 };
 
 /* Finds or makes the entry of a name, and takes a reference. */

@@ -328,7 +328,9 @@ static int head_leave(struct head *head, int code)
 	struct lk__entry *entry = head->entry;
 	if (!entry->request)
 		entry->acquire.state = LK__ACQUIRE_IDLE; /* nothing was sent */
-	int verdict = code == LK_ETIMEDOUT ? lk__acquire_verdict(&entry->acquire) : code;
+	int verdict = code == LK_ETIMEDOUT ? lk__acquire_verdict(&entry->acquire,
+								 atomic_load(&entry->taking_back) > 0)
+					   : code;
 	bool alone = head->waiter == entry->line && !head->waiter->next;
 	if (alone) {
 		struct lk__acquire_event left = {.type = LK__ACQUIRE_LEFT};

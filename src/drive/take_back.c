@@ -26,6 +26,7 @@ void lk__take_back(struct lk__entry *entry, uint64_t number, int64_t until_ns)
 	if (!take_back)
 		return; /* out of memory: the lease ends it */
 	lk__entry_ref(entry);
+	atomic_fetch_add(&entry->taking_back, 1);
 	take_back->entry = entry;
 	take_back->number = number;
 	take_back->until_ns = until_ns;
@@ -45,6 +46,7 @@ static void take_back_end(struct lk__take_back *take_back)
 	DL_DELETE(entry->client->take_backs, take_back);
 	pthread_mutex_unlock(&entry->client->mutex);
 	free(take_back);
+	atomic_fetch_sub(&entry->taking_back, 1);
 	lk__entry_unref(entry);
 }
 

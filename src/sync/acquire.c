@@ -116,6 +116,7 @@ static struct lk__acquire_action acquire_unknown(struct lk__acquire *acquire, in
 	struct lk__acquire_action action;
 	acquire->busy = false;
 	acquire->fresh = true;
+	acquire->unknown = true;
 	if (acquire->once)
 		action = acquire_fail(acquire, LK_EMAYBEHELD);
 	else
@@ -209,8 +210,10 @@ struct lk__acquire_action lk__acquire_step(struct lk__acquire *acquire,
 	return acquire_try(acquire); /* WAITING, PAUSED: whatever came, look again */
 }
 
-int lk__acquire_verdict(const struct lk__acquire *acquire)
+int lk__acquire_verdict(const struct lk__acquire *acquire, bool taking_back)
 {
+	if (acquire->unknown && taking_back)
+		return LK_EMAYBEHELD;
 	if (acquire->busy)
 		return LK_ETIMEDOUT;
 	if (acquire->code)

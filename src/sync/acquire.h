@@ -76,6 +76,7 @@ struct lk__acquire {
 	bool fresh;         /* the next try needs a new number */
 	bool was_late;
 	bool held_off;      /* waiting to let others have their chance */
+	bool unknown;       /* a try since the beginning may have been granted */
 	bool busy;          /* the last answer of the server was: another's */
 	int code;           /* why there was no answer, since the last one; 0 */
 	unsigned failures;  /* in a row */
@@ -91,7 +92,10 @@ void lk__acquire_begin(struct lk__acquire *acquire, bool once, bool listening,
 struct lk__acquire_action lk__acquire_step(struct lk__acquire *acquire,
 					   const struct lk__acquire_event *event, int64_t now_ns);
 
-/* What a head that leaves now, its time being up, is told. */
-int lk__acquire_verdict(const struct lk__acquire *acquire);
+/*
+ * What a head that leaves now, its time being up, is told. `taking_back`: a try of this lock that may
+ * have been granted is not yet known to be gone.
+ */
+int lk__acquire_verdict(const struct lk__acquire *acquire, bool taking_back);
 
 #endif

@@ -67,7 +67,7 @@ static void test_busy_listens_then_tries_then_waits(void **state)
 	action = busy(&acquire, 200, 10 * MS);
 	assert_int_equal(action.type, LK__ACQUIRE_DO_WAIT);
 	assert_in_range(action.until_ns, 210 * MS, 212 * MS);
-	assert_int_equal(lk__acquire_verdict(&acquire), LK_ETIMEDOUT);
+	assert_int_equal(lk__acquire_verdict(&acquire, false), LK_ETIMEDOUT);
 	assert_int_equal(step(&acquire, LK__ACQUIRE_WOKEN, 20 * MS).type, LK__ACQUIRE_DO_TRY);
 	assert_int_equal(busy(&acquire, 100, 30 * MS).type, LK__ACQUIRE_DO_WAIT);
 	assert_int_equal(step(&acquire, LK__ACQUIRE_TIMER, 131 * MS).type, LK__ACQUIRE_DO_TRY);
@@ -130,7 +130,7 @@ static void test_refusals_back_off_up_to_a_limit(void **state)
 		assert_false(action.take_back);
 		assert_true(pause_ns >= 10 * MS && pause_ns <= 2000 * MS && pause_ns >= last_ns);
 		last_ns = pause_ns;
-		assert_int_equal(lk__acquire_verdict(&acquire), LK_EUNAVAILABLE);
+		assert_int_equal(lk__acquire_verdict(&acquire, false), LK_EUNAVAILABLE);
 		now_ns = action.until_ns;
 		action = step(&acquire, LK__ACQUIRE_TIMER, now_ns);
 		assert_int_equal(action.type, LK__ACQUIRE_DO_TRY);
@@ -139,7 +139,7 @@ static void test_refusals_back_off_up_to_a_limit(void **state)
 	assert_int_equal(last_ns, 2000 * MS);
 	assert_int_equal(acquire.failing_since_ns, 0);
 	busy(&acquire, 10, now_ns); /* an answer: the next failure begins anew */
-	assert_int_equal(lk__acquire_verdict(&acquire), LK_ETIMEDOUT);
+	assert_int_equal(lk__acquire_verdict(&acquire, false), LK_ETIMEDOUT);
 	step(&acquire, LK__ACQUIRE_TIMER, now_ns);
 	assert_int_equal(failed(&acquire, LK_EUNAVAILABLE, true, now_ns).until_ns, now_ns + 10 * MS);
 	assert_int_equal(acquire.failing_since_ns, now_ns);
@@ -169,7 +169,7 @@ static void test_unknown_is_taken_back_and_tried_under_a_new_number(void **state
 	struct lk__acquire_action action = step(&acquire, LK__ACQUIRE_UNKNOWN, 1);
 	assert_int_equal(action.type, LK__ACQUIRE_DO_PAUSE);
 	assert_true(action.take_back);
-	assert_int_equal(lk__acquire_verdict(&acquire), LK_EMAYBEHELD);
+	assert_int_equal(lk__acquire_verdict(&acquire, false), LK_EMAYBEHELD);
 	action = step(&acquire, LK__ACQUIRE_TIMER, 20 * MS);
 	assert_int_equal(action.type, LK__ACQUIRE_DO_TRY);
 	assert_true(action.new_number);
@@ -186,7 +186,7 @@ static void test_late_is_repeated_once(void **state)
 	assert_false(action.new_number);
 	action = step(&acquire, LK__ACQUIRE_LATE, 2);
 	assert_int_equal(action.type, LK__ACQUIRE_DO_PAUSE);
-	assert_int_equal(lk__acquire_verdict(&acquire), LK_EUNAVAILABLE);
+	assert_int_equal(lk__acquire_verdict(&acquire, false), LK_EUNAVAILABLE);
 	acquire = begin(true, false, 0);
 	step(&acquire, LK__ACQUIRE_START, 0);
 	assert_int_equal(step(&acquire, LK__ACQUIRE_LATE, 1).type, LK__ACQUIRE_DO_TRY);
