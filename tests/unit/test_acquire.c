@@ -37,8 +37,8 @@ static struct lk__acquire_action busy(struct lk__acquire *acquire, int64_t ttl_m
 static struct lk__acquire_action failed(struct lk__acquire *acquire, int code, bool retryable,
 					int64_t now_ns)
 {
-	struct lk__acquire_event event = {.type = LK__ACQUIRE_FAILED, .code = code,
-					  .retryable = retryable};
+	struct lk__acquire_event event = {
+		.type = LK__ACQUIRE_FAILED, .code = code, .retryable = retryable};
 	return lk__acquire_step(acquire, &event, now_ns);
 }
 
@@ -99,8 +99,8 @@ static const struct {
 	int64_t ttl_ms, least_ms, most_ms;
 } ttls[] = {
 	{-1, 1000, 1000}, /* no ttl: polled */
-	{-2, 1000, 1000}, {0, 1, 20}, {1, 1, 20}, {4, 4, 20}, {100, 100, 102},
-	{INT64_MAX / 2, 1000000, INT64_MAX / MS},
+	{-2, 1000, 1000}, {0, 1, 20},      {1, 1, 20},
+	{4, 4, 20},       {100, 100, 102}, {INT64_MAX / 2, 1000000, INT64_MAX / MS},
 };
 
 static void test_waits_for_each_ttl(void **state)
@@ -141,7 +141,8 @@ static void test_refusals_back_off_up_to_a_limit(void **state)
 	busy(&acquire, 10, now_ns); /* an answer: the next failure begins anew */
 	assert_int_equal(lk__acquire_verdict(&acquire, false), LK_ETIMEDOUT);
 	step(&acquire, LK__ACQUIRE_TIMER, now_ns);
-	assert_int_equal(failed(&acquire, LK_EUNAVAILABLE, true, now_ns).until_ns, now_ns + 10 * MS);
+	assert_int_equal(failed(&acquire, LK_EUNAVAILABLE, true, now_ns).until_ns,
+			 now_ns + 10 * MS);
 	assert_int_equal(acquire.failing_since_ns, now_ns);
 }
 
@@ -283,8 +284,8 @@ static void obey(struct world *world, const struct lk__acquire_event *event)
 	world->in_flight = world->in_flight && !answer;
 	struct lk__acquire_action action = lk__acquire_step(&world->acquire, event, world->now_ns);
 	if (event->type == LK__ACQUIRE_GRANTED)
-		assert_int_equal(action.type, world->somebody ? LK__ACQUIRE_DO_GRANT
-							      : LK__ACQUIRE_DO_TAKE_BACK);
+		assert_int_equal(action.type,
+				 world->somebody ? LK__ACQUIRE_DO_GRANT : LK__ACQUIRE_DO_TAKE_BACK);
 	if (event->type == LK__ACQUIRE_UNKNOWN) {
 		assert_true(action.take_back || action.type == LK__ACQUIRE_DO_TAKE_BACK);
 		world->must_be_new = true;
@@ -308,17 +309,18 @@ static void obey(struct world *world, const struct lk__acquire_event *event)
 static void one_random_event(struct world *world)
 {
 	static const enum lk__acquire_event_type answers[] = {
-		LK__ACQUIRE_GRANTED, LK__ACQUIRE_BUSY, LK__ACQUIRE_LATE, LK__ACQUIRE_FAILED,
-		LK__ACQUIRE_UNKNOWN,
+		LK__ACQUIRE_GRANTED, LK__ACQUIRE_BUSY,    LK__ACQUIRE_LATE,
+		LK__ACQUIRE_FAILED,  LK__ACQUIRE_UNKNOWN,
 	};
-	struct lk__acquire_event event = {.ttl_ms = rand() % 50 - 2, .code = LK_EUNAVAILABLE,
-					  .retryable = rand() % 4 != 0};
+	struct lk__acquire_event event = {
+		.ttl_ms = rand() % 50 - 2, .code = LK_EUNAVAILABLE, .retryable = rand() % 4 != 0};
 	world->now_ns += rand() % (5 * MS);
 	if (!world->somebody) {
 		if (!world->in_flight && rand() % 2)
 			lk__acquire_begin(&world->acquire, rand() % 3 == 0, rand() % 2,
 					  world->now_ns + rand() % (10 * MS));
-		event.type = world->in_flight && rand() % 2 ? answers[rand() % 5] : LK__ACQUIRE_START;
+		event.type = world->in_flight && rand() % 2 ? answers[rand() % 5]
+							    : LK__ACQUIRE_START;
 		world->somebody = event.type == LK__ACQUIRE_START;
 	} else if (rand() % 5 == 0) {
 		event.type = LK__ACQUIRE_LEFT;

@@ -21,8 +21,10 @@ static struct lk__term begin(int64_t now_ns)
 /* A full lease of 30 s, somebody in line, nothing in doubt. */
 static struct lk__passing passing(int64_t now_ns)
 {
-	return (struct lk__passing){.now_ns = now_ns, .valid_until_ns = now_ns + 30000 * MS,
-				    .lease_ms = 30000, .waiting = true};
+	return (struct lk__passing){.now_ns = now_ns,
+				    .valid_until_ns = now_ns + 30000 * MS,
+				    .lease_ms = 30000,
+				    .waiting = true};
 }
 
 static void test_nobody_waits(void **state)
