@@ -74,21 +74,19 @@ def line(text: str) -> None:
 
 
 def timeline(journal: Journal, from_ns: int, to_ns: int, killed: dict[int, int]) -> None:
-    """A row a worker: # inside, . outside, X killed inside, blank when dead."""
+    """A row a worker, a column a moment: # inside, . outside, X killed inside, blank when dead."""
     step = (to_ns - from_ns) / COLUMNS
+    moments = [from_ns + step * (column + 0.5) for column in range(COLUMNS)]
     for worker in sorted({turn.worker for turn in journal.turns}):
-        row = ["."] * COLUMNS
-        for turn in journal.turns:
-            end = turn.leave_ns or killed.get(worker, to_ns)
-            first, last = (int((when - from_ns) / step) for when in (turn.enter_ns, end))
-            if turn.worker == worker:
-                for column in range(max(first, 0), min(last, COLUMNS - 1) + 1):
-                    row[column] = "#"
+        turns = [turn for turn in journal.turns if turn.worker == worker]
+        end_ns = killed.get(worker, to_ns)
+        row = ["#" if any(turn.enter_ns <= moment < (turn.leave_ns or end_ns) for turn in turns)
+               else "." for moment in moments]
         if worker in killed:
-            column = int((killed[worker] - from_ns) / step)
+            column = int((end_ns - from_ns) / step)
             row[column:] = ["X"] + [" "] * (COLUMNS - column - 1)
-        line(f"worker {worker}  {''.join(row)}")
-    line(f"{'':8}  one column is {step / 1e6:.0f} ms;  # inside   . outside   X killed\n")
+        line(f"worker {worker}  {''.join(row)}".rstrip())
+    line(f"{'':8}  a column each {step / 1e6:.0f} ms;  # inside   . outside   X killed\n")
 
 
 def tell_bare(journal: Journal, balance: int) -> bool:
@@ -102,7 +100,7 @@ def tell_bare(journal: Journal, balance: int) -> bool:
 
 
 def tell_fight(journal: Journal) -> None:
-    timeline(journal, journal.last_ns - 2 * NS, journal.last_ns, {})
+    timeline(journal, journal.last_ns - NS, journal.last_ns, {})
     took = sorted(journal.hand_overs_ms())
     line(f"turns {journal.finished()}, overlaps {journal.overlaps({})}")
     line(f"hand-overs between processes {len(took)}: median {statistics.median(took):.2f} ms, "
