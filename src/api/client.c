@@ -16,7 +16,8 @@ int lk_client_new(lk_client **client_out, const lk_config *config, lk_error *err
 	if (!client_out || !config)
 		return lk__fail(error, LK_EINVAL, "lk_client_new: %s is NULL",
 				client_out ? "config" : "client_out");
-	return lk__client_new(client_out, config, error);
+	int rc = lk__config_check(config, error);
+	return rc < 0 ? rc : lk__client_new(client_out, config, error);
 }
 
 int lk_client_open(lk_client **client_out, const char *url, lk_error *error)

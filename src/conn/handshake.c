@@ -86,6 +86,9 @@ static int greeter_wait(struct greeter *greeter, short events)
 static int greeter_broken(struct greeter *greeter, ssize_t got)
 {
 	const char *node = greeter->config->url;
+	char reason[256];
+	if (lk__stream_explain(greeter->stream, reason, sizeof(reason)) == LK_ETLS)
+		return lk__fail(greeter->error, LK_ETLS, "%s: TLS: %s", node, reason);
 	if (got == 0)
 		return lk__fail(greeter->error, LK_EUNREACHABLE,
 				"%s: the server closed the connection", node);
