@@ -178,13 +178,16 @@ int lk_lock_force_release(lk_lock *lock, lk_error *error)
 	if (rc < 0)
 		return rc;
 	struct lk__request *request = call.entry->recipe->force(&call.entry->target);
+	pthread_mutex_lock(&call.entry->mutex);
+	uint64_t number = call.entry->grant.number;
+	pthread_mutex_unlock(&call.entry->mutex);
 	rc = lock_command(&call, request, "lk_lock_force_release", error);
 	if (rc == LK__WAIT_READY) {
 		/* Sent twice, the first one may have freed it. */
 		rc = request->reply->integer == 1 || request->sends > 1;
 		lk__request_free(request);
 		pthread_mutex_lock(&call.entry->mutex);
-		if (call.entry->hold) {
+		if (call.entry->hold && call.entry->grant.number == number) {
 			lk__entry_lose(call.entry, lk__now_ns());
 			lk__entry_promote(call.entry);
 		}

@@ -221,6 +221,8 @@ static void channel_confirmed(struct lk__conn *conn, const redisReply *reply,
 	struct lk__channel *channel = request->owner;
 	lk__conn_remove(conn, request);
 	lk__request_free(request);
+	if (!channel)
+		return; /* PING */
 	channel->unconfirmed--;
 	channel->echoes = 0;
 	if (reply->type == REDIS_REPLY_ERROR && channel->wanted) {
@@ -232,6 +234,19 @@ static void channel_confirmed(struct lk__conn *conn, const redisReply *reply,
 	if (channel->listener)
 		lk__after_wake(after, channel->listener);
 	channel_drop_if_unused(conn, channel);
+}
+
+void lk__channels_probe(struct lk__conn *conn)
+{
+	int64_t keepalive_s = conn->node->config->keepalive_s;
+	if (!conn->heard_ns)
+		conn->heard_ns = lk__now_ns();
+	if (keepalive_s == 0 || conn->in_flight ||
+	    lk__now_ns() < lk__after_ms(conn->heard_ns, keepalive_s * 1000))
+		return;
+	struct lk__request *request = lk__request_new(1, (const char *[]){"PING"}, (size_t[]){4});
+	if (request)
+		lk__conn_enqueue(conn, request);
 }
 
 void lk__channels_take(struct lk__conn *conn, redisReply *reply, struct lk__aftermath *after)

@@ -70,6 +70,7 @@ int lk__channel_hear(struct lk__conn *conn, struct lk__heard *heard, struct lk__
 
 /* For src/conn alone, with the mutex held. */
 void lk__channels_take(struct lk__conn *conn, redisReply *reply, struct lk__aftermath *after);
+void lk__channels_probe(struct lk__conn *conn); /* PING when it has been silent for long */
 void lk__channels_lost(struct lk__conn *conn);
 void lk__channels_restore(struct lk__conn *conn);
 void lk__channels_free(struct lk__conn *conn);

@@ -136,6 +136,7 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 	conn->stream = stream;
 	conn->reader = reader;
 	conn->state = LK__CONN_UP;
+	conn->heard_ns = 0;
 	conn->was_up = true;
 	conn->failures = 0;
 	conn->next_connect_ns = 0;

@@ -76,6 +76,7 @@ struct lk__conn {
 	int wake_fd;
 	struct lk__spin spin;
 	struct lk__channel *channels; /* kind MESSAGES: what is subscribed to, by name */
+	int64_t heard_ns;      /* kind MESSAGES: when something was last read */
 	struct lk__connector *connector;
 	size_t wanted;         /* callers that wait for the connection itself */
 	bool was_up;           /* ever: then a failure to connect is retried */

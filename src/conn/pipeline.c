@@ -180,11 +180,15 @@ void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__aftermat
 
 /* ---- reading: the leader's turn ---- */
 
+/* When the oldest answer is too late; a silent subscription is to be probed. */
 static int64_t conn_limit_ns(const struct lk__conn *conn)
 {
-	return conn->in_flight ? lk__after_ms(conn->in_flight->sent_ns,
-					      conn->node->config->command_timeout_ms)
-			       : LK__NEVER;
+	const struct lk_config *config = conn->node->config;
+	if (conn->in_flight)
+		return lk__after_ms(conn->in_flight->sent_ns, config->command_timeout_ms);
+	if (conn->kind == LK__CONN_MESSAGES && config->keepalive_s > 0)
+		return lk__after_ms(conn->heard_ns, config->keepalive_s * 1000);
+	return LK__NEVER;
 }
 
 static ssize_t conn_read(struct lk__conn *conn)
@@ -253,6 +257,8 @@ static void conn_sleep(struct lk__conn *conn, short events, int64_t until_ns,
 static bool conn_parse(struct lk__conn *conn, ssize_t got, struct lk__aftermath *after)
 {
 	int rc = lk__reader_feed(conn->reader, conn->chunk, (size_t)got);
+	if (conn->kind == LK__CONN_MESSAGES)
+		conn->heard_ns = lk__now_ns();
 	redisReply *reply;
 	while (rc >= 0 && conn->state == LK__CONN_UP &&
 	       (rc = lk__reader_next(conn->reader, &reply)) == 1) {
@@ -270,7 +276,7 @@ static void conn_took(struct lk__conn *conn, ssize_t got, struct lk__aftermath *
 	if (got == -EAGAIN || got == -EINTR) {
 		if (conn->must_break)
 			lk__conn_break(conn, LK_EUNREACHABLE, "writing failed", after);
-		else if (lk__now_ns() >= conn_limit_ns(conn))
+		else if (conn->in_flight && lk__now_ns() >= conn_limit_ns(conn))
 			lk__conn_break(conn, LK_EUNREACHABLE, "no answer within the command limit",
 				       after);
 	} else if (got < 0) {
@@ -290,6 +296,8 @@ static void conn_took(struct lk__conn *conn, ssize_t got, struct lk__aftermath *
 static void conn_turn(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel,
 		      struct lk__aftermath *after)
 {
+	if (conn->kind == LK__CONN_MESSAGES)
+		lk__channels_probe(conn);
 	lk__conn_flush(conn);
 	int64_t limit_ns = conn_limit_ns(conn);
 	bool spins = until_ns > 0 && conn_may_spin(conn);
@@ -434,7 +442,7 @@ bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread)
 		if (conn->leader == thread)
 			conn_resign(conn, &after);
 	}
-	bool expected = conn->in_flight || conn->channels;
+	bool expected = !conn->leader && (conn->in_flight || conn->channels);
 	lk__conn_unlock(conn, &after);
 	return expected;
 }

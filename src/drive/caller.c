@@ -44,8 +44,9 @@ static int caller_reenter(struct lk__entry *entry, const struct lk__want *want, 
 	return 1;
 }
 
-/* A hold that ended before its owner could know of it was none: back to the front of the line. */
-static void caller_undo_late(struct lk__entry *entry, struct lk__waiter *waiter)
+/* A hold that ended, or whose client was closed, before its owner could know of it was none: back
+ * to the front of the line. */
+static void caller_undo(struct lk__entry *entry, struct lk__waiter *waiter)
 {
 	struct lk__hold *hold = waiter->hold;
 	if (entry->hold == hold) {
@@ -96,9 +97,11 @@ static int caller_stand(struct lk__entry *entry, struct lk__waiter *waiter, lk_e
 				return rc;
 		}
 		if (waiter->state == LK__WAITER_GRANTED) {
-			if (!waiter->hold->lost && lk__now_ns() < lk__hold_deadline(waiter->hold))
+			bool open = atomic_load(&entry->client->state) == LK__CLIENT_OPEN;
+			if (open && !waiter->hold->lost &&
+			    lk__now_ns() < lk__hold_deadline(waiter->hold))
 				return 1;
-			caller_undo_late(entry, waiter);
+			caller_undo(entry, waiter);
 			continue;
 		}
 		int rc = caller_over(entry, waiter, error);

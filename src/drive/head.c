@@ -58,6 +58,8 @@ static void head_read(struct head *head, struct lk__request *request)
 	struct lk__entry *entry = head->entry;
 	int64_t server_us = 0;
 	head->event = entry->recipe->read_acquire(request, &server_us);
+	if (head->event.type == LK__ACQUIRE_BUSY)
+		lk__count(&entry->client->counters.busy, 1);
 	if (head->event.type == LK__ACQUIRE_LATE)
 		lk__node_learn_time(entry->node, server_us, lk__now_ns());
 	if (request->code)
@@ -353,6 +355,8 @@ int lk__head_drive(struct lk__entry *entry, struct lk__waiter *waiter, lk_error 
 									entry->channel),
 				  entry->hold_off_until_ns);
 	entry->acquire.once = waiter->once;
+	if (!entry->channel)
+		entry->acquire.listening = false; /* the last line took the subscription along */
 	head.error->code = 0;
 	for (;;) {
 		struct lk__acquire_action action =

@@ -127,15 +127,9 @@ static int notices_sleep(lk_client *client, int64_t until_ns, lk_cancel *cancel)
 	return poll(fds, 2, timeout_ms);
 }
 
-int lk_event_wait(lk_client *client, lk_event *event_out, int64_t wait_ms, lk_cancel *cancel,
-		  lk_error *error)
+static int notices_wait(lk_client *client, lk_event *event_out, int64_t until_ns,
+			lk_cancel *cancel, lk_error *error)
 {
-	if (!client || !event_out || wait_ms < -1)
-		return lk__fail(error, LK_EINVAL, "lk_event_wait: %s",
-				wait_ms < -1 ? "wait_ms is under -1" : "an argument is NULL");
-	if (lk__client_forked(client))
-		return lk__fail(error, LK_EFORKED, "lk_event_wait: %s", lk_error_text(LK_EFORKED));
-	int64_t until_ns = wait_ms < 0 ? LK__NEVER : lk__after_ms(lk__now_ns(), wait_ms);
 	for (;;) {
 		if (notices_next(client, event_out))
 			return 1;
@@ -147,6 +141,22 @@ int lk_event_wait(lk_client *client, lk_event *event_out, int64_t wait_ms, lk_ca
 			return 0;
 		notices_sleep(client, until_ns, cancel);
 	}
+}
+
+int lk_event_wait(lk_client *client, lk_event *event_out, int64_t wait_ms, lk_cancel *cancel,
+		  lk_error *error)
+{
+	if (!client || !event_out || wait_ms < -1)
+		return lk__fail(error, LK_EINVAL, "lk_event_wait: %s",
+				wait_ms < -1 ? "wait_ms is under -1" : "an argument is NULL");
+	if (lk__client_forked(client))
+		return lk__fail(error, LK_EFORKED, "lk_event_wait: %s", lk_error_text(LK_EFORKED));
+	int saved;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved);
+	int64_t until_ns = wait_ms < 0 ? LK__NEVER : lk__after_ms(lk__now_ns(), wait_ms);
+	int rc = notices_wait(client, event_out, until_ns, cancel, error);
+	pthread_setcancelstate(saved, NULL);
+	return rc;
 }
 
 int lk_event_fd(lk_client *client, lk_error *error)
