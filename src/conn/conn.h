@@ -123,8 +123,8 @@ int lk__conn_call(struct lk__conn *conn, struct lk__request *request, struct lk_
 		  int64_t until_ns, lk_cancel *cancel);
 
 /*
- * Nobody waits for the request any more: `finish` will own it. False when it is done already: then
- * it stays the caller's.
+ * Nobody waits for the request any more: `finish` will own it. False when it is done already, or
+ * was never sent, which makes it so: then it stays the caller's.
  */
 bool lk__conn_leave(struct lk__conn *conn, struct lk__request *request,
 		    void (*finish)(struct lk__request *request));

@@ -1,6 +1,7 @@
 /* The way of a command through a connection: submit, write, read, match, wake. */
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -411,6 +412,13 @@ bool lk__conn_leave(struct lk__conn *conn, struct lk__request *request,
 		    void (*finish)(struct lk__request *request))
 {
 	pthread_mutex_lock(&conn->mutex);
+	if (!request->done && request->sends == 0) {
+		lk__conn_remove(conn, request);
+		request->done = true;
+		request->code = LK_EUNREACHABLE;
+		snprintf(request->reason, sizeof(request->reason), "not sent: %.140s",
+			 conn->last_error.code ? conn->last_error.message : "no connection yet");
+	}
 	bool left = !request->done;
 	if (left) {
 		request->thread = NULL;

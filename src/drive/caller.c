@@ -72,6 +72,30 @@ static void caller_undo(struct lk__entry *entry, struct lk__waiter *waiter)
 	lk__entry_promote(entry);
 }
 
+/* Whether a hold of the waiter's owner, other than its own, was lost and not released yet. */
+static bool caller_lost(const struct lk__entry *entry, const struct lk__waiter *waiter)
+{
+	const struct lk__hold *hold;
+	DL_FOREACH(entry->lost, hold)
+		if (hold != waiter->hold && lk__owner_is(hold, &waiter->hold->owner))
+			return true;
+	return false;
+}
+
+/* An owner's name waits in several threads, and one of them has the lock: the others re-enter. */
+static bool caller_joins(struct lk__entry *entry, struct lk__waiter *waiter)
+{
+	struct lk__hold *hold = entry->hold;
+	if (!hold || hold == waiter->hold || !lk__owner_is(hold, &waiter->hold->owner))
+		return false;
+	hold->count++;
+	hold->watched |= !waiter->hold->lease_ms;
+	lk__watch_hold(entry, lk__now_ns());
+	lk__entry_leave_line(entry, waiter);
+	lk__hold_free(waiter->hold);
+	return true;
+}
+
 /* 0, or why a waiter that is not the head leaves the line. */
 static int caller_over(struct lk__entry *entry, const struct lk__waiter *waiter, lk_error *error)
 {
@@ -80,6 +104,8 @@ static int caller_over(struct lk__entry *entry, const struct lk__waiter *waiter,
 		return 0;
 	if (atomic_load(&entry->client->state) != LK__CLIENT_OPEN)
 		code = LK_ECLOSED;
+	else if (caller_lost(entry, waiter))
+		code = LK_ELOST;
 	else if (lk__cancelled(waiter->cancel))
 		code = LK_ECANCELLED;
 	else if (waiter->until_ns != LK__NEVER && lk__now_ns() >= waiter->until_ns)
@@ -98,12 +124,14 @@ static int caller_stand(struct lk__entry *entry, struct lk__waiter *waiter, lk_e
 		}
 		if (waiter->state == LK__WAITER_GRANTED) {
 			bool open = atomic_load(&entry->client->state) == LK__CLIENT_OPEN;
-			if (open && !waiter->hold->lost &&
+			if (open && !waiter->hold->lost && !caller_lost(entry, waiter) &&
 			    lk__now_ns() < lk__hold_deadline(waiter->hold))
 				return 1;
 			caller_undo(entry, waiter);
 			continue;
 		}
+		if (caller_joins(entry, waiter))
+			return 1;
 		int rc = caller_over(entry, waiter, error);
 		if (rc < 0)
 			return rc;

@@ -79,28 +79,23 @@ static void close_wake_waiters(lk_client *client)
 	pthread_mutex_unlock(&client->mutex);
 }
 
-static bool nothing_releasing(const void *subject)
+static bool conn_is_idle(const void *subject)
 {
-	return atomic_load(&((const lk_client *)subject)->releasing) == 0;
+	return !((const struct lk__conn *)subject)->in_flight;
 }
 
-static void close_read(lk_client *client, struct lk__thread *thread)
-{
-	struct lk__node *node;
-	for (size_t i = 0; (node = client->topo->ops->node_at(client->topo, i)); i++)
-		for (size_t j = 0; j < node->script_count; j++)
-			lk__conn_wait(&node->scripts[j], thread, nothing_releasing, client,
-				      lk__now_ns() + 10 * LK__MS, NULL);
-}
-
-/* Reads the answers of releases, those not waited for among them, at most for the command limit. */
-static bool close_await_releases(lk_client *client)
+/* Reads until every answer is there, those of releases and of tries left behind among them; at
+ * most for the command limit. True when no release is without an answer. */
+static bool close_await_answers(lk_client *client)
 {
 	struct lk__thread *thread = lk__client_thread(client);
 	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
-	while (thread && !nothing_releasing(client) && lk__now_ns() < until_ns)
-		close_read(client, thread);
-	return nothing_releasing(client);
+	struct lk__node *node;
+	for (size_t i = 0; thread && (node = client->topo->ops->node_at(client->topo, i)); i++)
+		for (size_t j = 0; j < node->script_count; j++)
+			lk__conn_wait(&node->scripts[j], thread, conn_is_idle, &node->scripts[j],
+				      until_ns, NULL);
+	return atomic_load(&client->releasing) == 0;
 }
 
 int lk__client_close(lk_client *client, int how, lk_error *error)
@@ -115,7 +110,7 @@ int lk__client_close(lk_client *client, int how, lk_error *error)
 	if (how == LK_CLOSE_RELEASE)
 		close_release_all(client);
 	close_wake_waiters(client);
-	bool released = close_await_releases(client);
+	bool released = close_await_answers(client);
 	client->topo->ops->close(client->topo);
 	lk__loop_stop(client);
 	atomic_store(&client->state, LK__CLIENT_CLOSED);

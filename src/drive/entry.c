@@ -276,6 +276,10 @@ void lk__entry_hand(struct lk__entry *entry, struct lk__waiter *waiter, int64_t 
 	lk__entry_leave_line(entry, waiter);
 	hold_begin(entry, waiter->hold, now_ns);
 	waiter->state = LK__WAITER_GRANTED;
+	if (entry->hold->owner.name) /* others who wait under the same name re-enter */
+		DL_FOREACH(entry->line, waiter)
+			if (lk__owner_is(entry->hold, &waiter->hold->owner))
+				lk__park_wake(&waiter->thread->park);
 	lk__watch_hold(entry, now_ns);
 }
 

@@ -132,8 +132,9 @@ static int head_connect(struct head *head)
 	int64_t now_ns = lk__now_ns();
 	if (!entry->down_since_ns)
 		entry->down_since_ns = now_ns;
-	int64_t until_ns = earlier(waiter->until_ns,
-				   lk__after_ms(entry->down_since_ns, entry->client->config->retry_ms));
+	int64_t until_ns = waiter->until_ns;
+	if (until_ns == LK__NEVER)
+		until_ns = lk__after_ms(entry->down_since_ns, entry->client->config->retry_ms);
 	lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
 	pthread_mutex_unlock(&entry->mutex);
 	int rc = lk__conn_ready(entry->scripts, waiter->thread, until_ns, waiter->cancel, &why);
@@ -283,7 +284,8 @@ static int head_pause(struct head *head, int64_t until_ns)
 	int64_t now_ns = lk__now_ns();
 	lk__random_bytes(&random, sizeof(random));
 	until_ns -= (until_ns - now_ns) / 2 * (random % 1024) / 1024;
-	if (entry->acquire.failing_since_ns + entry->client->config->retry_ms * LK__MS < now_ns) {
+	if (waiter->until_ns == LK__NEVER &&
+	    lk__after_ms(entry->acquire.failing_since_ns, entry->client->config->retry_ms) < now_ns) {
 		entry->acquire.state = LK__ACQUIRE_IDLE;
 		return entry->acquire.code;
 	}
@@ -335,6 +337,7 @@ static int head_leave(struct head *head, int code)
 					   : code;
 	bool alone = head->waiter == entry->line && !head->waiter->next;
 	if (alone) {
+		entry->down_since_ns = 0;
 		struct lk__acquire_event left = {.type = LK__ACQUIRE_LEFT};
 		lk__acquire_step(&entry->acquire, &left, lk__now_ns());
 	}
