@@ -21,8 +21,8 @@ int lk__enter(lk_client *client, const char *operation, struct lk__thread **thre
 	return 0;
 }
 
-int lk__copy_options(void *options_out, size_t own_size, const void *options,
-		     const char *operation, lk_error *error)
+int lk__copy_options(void *options_out, size_t own_size, const void *options, const char *operation,
+		     lk_error *error)
 {
 	memset(options_out, 0, own_size);
 	if (!options)
@@ -30,13 +30,15 @@ int lk__copy_options(void *options_out, size_t own_size, const void *options,
 	size_t size;
 	memcpy(&size, options, sizeof(size));
 	if (size < sizeof(size) || size > OPTIONS_SIZE_MAX)
-		return lk__fail(error, LK_EINVAL, "%s: struct_size of the options is %zu", operation, size);
+		return lk__fail(error, LK_EINVAL, "%s: struct_size of the options is %zu",
+				operation, size);
 	const char *bytes = options;
 	for (size_t i = own_size; i < size; i++)
 		if (bytes[i])
-			return lk__fail(error, LK_EINVAL,
-					"%s: the options have a member that this library does not know",
-					operation);
+			return lk__fail(
+				error, LK_EINVAL,
+				"%s: the options have a member that this library does not know",
+				operation);
 	memcpy(options_out, options, size < own_size ? size : own_size);
 	return 0;
 }

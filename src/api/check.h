@@ -19,7 +19,7 @@ static inline void lk__leave(int saved)
  * Copies an options struct of the caller's size into ours: what it lacks is zero, what we do not
  * know must be zero. NULL: all zero. LK_EINVAL for a size that makes no sense.
  */
-int lk__copy_options(void *options_out, size_t own_size, const void *options,
-		     const char *operation, lk_error *error);
+int lk__copy_options(void *options_out, size_t own_size, const void *options, const char *operation,
+		     lk_error *error);
 
 #endif

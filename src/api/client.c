@@ -55,11 +55,13 @@ int lk_client_ping(lk_client *client, lk_error *error)
 	int saved, rc = lk__enter(client, "lk_client_ping", &thread, &saved, error);
 	if (rc < 0)
 		return rc;
-	struct lk__conn *conn = lk__node_scripts(client->topo->ops->node_at(client->topo, 0), "", 0);
+	struct lk__conn *conn = lk__node_scripts(client->topo->ops->node_at(client->topo, 0), "",
+						 0);
 	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->connect_timeout_ms);
 	rc = lk__conn_ready(conn, thread, until_ns, NULL, error);
 	if (rc == LK__WAIT_TIME_UP)
-		rc = lk__fail(error, LK_EUNREACHABLE, "ping %s: no connection within the connect limit",
+		rc = lk__fail(error, LK_EUNREACHABLE,
+			      "ping %s: no connection within the connect limit",
 			      client->config->url);
 	else if (rc == LK_ECLOSED)
 		lk__fail(error, rc, "ping: the client is closed");
@@ -86,7 +88,8 @@ int lk_client_close(lk_client *client, int how, lk_error *error)
 	if (how < LK_CLOSE_IF_IDLE || how > LK_CLOSE_ABANDON)
 		return lk__fail(error, LK_EINVAL, "lk_client_close: how is %d", how);
 	if (lk__client_forked(client))
-		return lk__fail(error, LK_EFORKED, "lk_client_close: %s", lk_error_text(LK_EFORKED));
+		return lk__fail(error, LK_EFORKED, "lk_client_close: %s",
+				lk_error_text(LK_EFORKED));
 	return lk__client_close(client, how, error);
 }
 

@@ -21,7 +21,7 @@ struct lk_scan {
 	size_t pattern_size;
 	char cursor[24];
 	bool begun;
-	struct lk__request *page;  /* the answer to SCAN */
+	struct lk__request *page; /* the answer to SCAN */
 	size_t next_key;
 	struct lk__request *fields; /* the answer to HGETALL */
 	char *name;
@@ -53,7 +53,8 @@ int lk_scan_new(lk_scan **scan_out, lk_client *client, const char *pattern, lk_e
 	if (rc < 0)
 		return rc;
 	if (pattern && strlen(pattern) > LK_NAME_SIZE_MAX)
-		return lk__fail(error, LK_EINVAL, "lk_scan_new: the pattern is longer than a name can be");
+		return lk__fail(error, LK_EINVAL,
+				"lk_scan_new: the pattern is longer than a name can be");
 	lk_scan *scan = calloc(1, sizeof(*scan));
 	if (scan) {
 		scan->client = client;
@@ -105,8 +106,8 @@ static int scan_turn_page(lk_scan *scan, struct lk__thread *thread, lk_error *er
 {
 	if (scan->begun && strcmp(scan->cursor, "0") == 0)
 		return 0;
-	const char *argv[] = {"SCAN", scan->cursor, "MATCH", scan->pattern,
-			      "COUNT", "200", "TYPE", "hash"};
+	const char *argv[] = {"SCAN",  scan->cursor, "MATCH", scan->pattern,
+			      "COUNT", "200",        "TYPE",  "hash"};
 	size_t sizes[] = {4, strlen(scan->cursor), 5, scan->pattern_size, 5, 3, 4, 4};
 	lk__request_free(scan->page);
 	scan->page = NULL;
@@ -120,7 +121,8 @@ static int scan_turn_page(lk_scan *scan, struct lk__thread *thread, lk_error *er
 	    reply->element[0]->type != REDIS_REPLY_STRING ||
 	    reply->element[0]->len >= sizeof(scan->cursor) ||
 	    reply->element[1]->type != REDIS_REPLY_ARRAY)
-		return lk__fail(error, LK_EPROTOCOL, "inspect: SCAN was answered with something else");
+		return lk__fail(error, LK_EPROTOCOL,
+				"inspect: SCAN was answered with something else");
 	strcpy(scan->cursor, reply->element[0]->str);
 	scan->begun = true;
 	scan->next_key = 0;
@@ -178,8 +180,8 @@ static int scan_integer(lk_scan *scan, struct lk__thread *thread, const char *ke
 	return 0;
 }
 
-static int scan_read_rest(lk_scan *scan, struct lk__thread *thread, const char *key, size_t key_size,
-			  lk_lock_info *info, lk_error *error)
+static int scan_read_rest(lk_scan *scan, struct lk__thread *thread, const char *key,
+			  size_t key_size, lk_lock_info *info, lk_error *error)
 {
 	size_t channel_size;
 	char *channel = lk__derived_name(LK__LOCK_CHANNEL_PREFIX, key, key_size, &channel_size);
@@ -191,7 +193,8 @@ static int scan_read_rest(lk_scan *scan, struct lk__thread *thread, const char *
 	if (rc == 0) {
 		request = lk__request_new(3, (const char *[]){"PUBSUB", "NUMSUB", channel},
 					  (size_t[]){6, 6, channel_size});
-		rc = scan_integer(scan, thread, key, key_size, request, &info->waiting_clients, error);
+		rc = scan_integer(scan, thread, key, key_size, request, &info->waiting_clients,
+				  error);
 	}
 	if (rc == LK_EDENIED) { /* the number of listeners is a hint that one can do without */
 		info->waiting_clients = 0;
@@ -243,7 +246,8 @@ static int scan_next(lk_scan *scan, struct lk__thread *thread, lk_lock_info *inf
 		}
 		const redisReply *key = keys->element[scan->next_key++];
 		int rc = key->type == REDIS_REPLY_STRING
-				 ? scan_look(scan, thread, key->str, (size_t)key->len, info_out, error)
+				 ? scan_look(scan, thread, key->str, (size_t)key->len, info_out,
+					     error)
 				 : 0;
 		if (rc == LK_EWRONGTYPE || (rc == 1 && info_out->holder_count == 0))
 			continue; /* it changed since SCAN saw it */
@@ -274,7 +278,8 @@ int lk_scan_show(lk_scan *scan, const void *name, size_t name_size, lk_lock_info
 	if (!scan || !name || !info_out)
 		return lk__fail(error, LK_EINVAL, "lk_scan_show: an argument is NULL");
 	if (name_size == 0 || name_size > LK_NAME_SIZE_MAX)
-		return lk__fail(error, LK_EINVAL, "lk_scan_show: the name has %zu bytes", name_size);
+		return lk__fail(error, LK_EINVAL, "lk_scan_show: the name has %zu bytes",
+				name_size);
 	int rc = lk__enter(scan->client, "lk_scan_show", &thread, &saved, error);
 	if (rc < 0)
 		return rc;

@@ -25,8 +25,9 @@ int lk_lock_new(lk_lock **lock_out, lk_client *client, const void *name, size_t 
 		return rc;
 	size_t most = LK_NAME_SIZE_MAX - strlen(client->config->key_prefix);
 	if (name_size > most)
-		return lk__fail(error, LK_EINVAL, "lk_lock_new: the name has %zu bytes, at most %zu fit",
-				name_size, most);
+		return lk__fail(error, LK_EINVAL,
+				"lk_lock_new: the name has %zu bytes, at most %zu fit", name_size,
+				most);
 	lk_lock *lock = malloc(sizeof(*lock));
 	if (!lock)
 		return lk__fail(error, LK_ENOMEM, "lk_lock_new: out of memory");
@@ -66,13 +67,13 @@ int lk__lock_enter(struct lk__call *call, lk_lock *lock, const char *operation, 
 	if (rc < 0)
 		return rc;
 	call->entry = lock->entry;
-	call->owner = (struct lk__owner){.name = owner, .name_size = size,
-					 .serial = owner ? 0 : call->thread->serial};
+	call->owner = (struct lk__owner){
+		.name = owner, .name_size = size, .serial = owner ? 0 : call->thread->serial};
 	return 0;
 }
 
-static int check_ms(const char *operation, const char *what, int64_t ms, int64_t least, int64_t most,
-		    lk_error *error)
+static int check_ms(const char *operation, const char *what, int64_t ms, int64_t least,
+		    int64_t most, lk_error *error)
 {
 	if (ms >= least && ms <= most)
 		return 0;
@@ -86,7 +87,8 @@ static int check_options(const char *operation, const lk_acquire_options *option
 	int64_t lease_ms = options->lease_ms ? options->lease_ms : watchdog_ms;
 	int rc = check_ms(operation, "lease_ms", lease_ms, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS, error);
 	if (rc == 0)
-		rc = check_ms(operation, "max_hold_ms", options->max_hold_ms, 0, LK_WAIT_MAX_MS, error);
+		rc = check_ms(operation, "max_hold_ms", options->max_hold_ms, 0, LK_WAIT_MAX_MS,
+			      error);
 	if (rc == 0)
 		rc = check_ms(operation, "margin_ms", options->margin_ms, 0, lease_ms, error);
 	return rc;
@@ -107,8 +109,12 @@ static int lock_acquire(lk_lock *lock, const char *operation, int64_t wait_ms,
 		rc = lk__loop_start(call.entry->client, error);
 	if (rc == 0) {
 		struct lk__want want = {
-			.owner = call.owner, .lease_ms = own.lease_ms, .max_hold_ms = own.max_hold_ms,
-			.margin_ms = own.margin_ms, .tag = own.tag, .cancel = own.cancel,
+			.owner = call.owner,
+			.lease_ms = own.lease_ms,
+			.max_hold_ms = own.max_hold_ms,
+			.margin_ms = own.margin_ms,
+			.tag = own.tag,
+			.cancel = own.cancel,
 			.wait_ms = wait_ms,
 		};
 		rc = lk__caller_acquire(call.entry, call.thread, &want, error);

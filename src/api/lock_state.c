@@ -89,7 +89,8 @@ int lk_lock_export(lk_lock *lock, const char *owner, char *field_out, size_t siz
 {
 	struct holding holding;
 	if (!field_out || size < LK_FIELD_SIZE)
-		return lk__fail(error, LK_EINVAL, "lk_lock_export: field_out needs LK_FIELD_SIZE bytes");
+		return lk__fail(error, LK_EINVAL,
+				"lk_lock_export: field_out needs LK_FIELD_SIZE bytes");
 	int rc = lock_holding(lock, "lk_lock_export", owner, &holding, error);
 	if (rc == 0)
 		lk__field(lock->entry, holding.number, field_out);
@@ -110,19 +111,18 @@ static int lock_query(lk_lock *lock, const char *operation, const char *verb, co
 	const char *argv[] = {verb, target->key, field};
 	size_t sizes[] = {strlen(verb), target->key_size, field ? strlen(field) : 0};
 	struct lk__request *request = lk__request_new(field ? 3 : 2, argv, sizes);
-	rc = lk__caller_ask(call.entry, call.thread, request, operation,
-			    lk__after_ms(lk__now_ns(), call.entry->client->config->command_timeout_ms),
-			    error);
+	rc = lk__caller_ask(
+		call.entry, call.thread, request, operation,
+		lk__after_ms(lk__now_ns(), call.entry->client->config->command_timeout_ms), error);
 	if (rc == LK__WAIT_READY) {
 		*answer_out = request->reply->integer;
 		lk__request_free(request);
 		rc = 0;
 	}
 	lk__leave(call.saved);
-	return rc == LK_EMAYBEHELD
-		       ? lk__fail(error, LK_EUNREACHABLE, "%s: no answer within the command limit",
-				  operation)
-		       : rc;
+	return rc == LK_EMAYBEHELD ? lk__fail(error, LK_EUNREACHABLE,
+					      "%s: no answer within the command limit", operation)
+				   : rc;
 }
 
 int lk_lock_is_locked(lk_lock *lock, lk_error *error)
@@ -138,7 +138,9 @@ static int check_field(const char *operation, const char *field, lk_error *error
 	if (size > 0 && size <= LK_OWNER_SIZE_MAX)
 		return 0;
 	return lk__fail(error, LK_EINVAL, "%s: field is %s", operation,
-			!field ? "NULL" : size ? "longer than 256 bytes" : "empty");
+			!field ? "NULL"
+			: size ? "longer than 256 bytes"
+			       : "empty");
 }
 
 int lk_lock_is_held_by(lk_lock *lock, const char *field, lk_error *error)
@@ -237,8 +239,9 @@ int lk_lock_extend_field(lk_lock *lock, const char *field, int64_t lease_ms, lk_
 		const redisReply *reply = request->reply;
 		bool ours = reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
 			    reply->element[0]->integer == 1;
-		rc = ours ? 0 : lk__fail(error, LK_ENOTOWNER, "%s \"%.100s\": not held under %.256s",
-					 operation, call.entry->name, field);
+		rc = ours ? 0
+			  : lk__fail(error, LK_ENOTOWNER, "%s \"%.100s\": not held under %.256s",
+				     operation, call.entry->name, field);
 		lk__request_free(request);
 	}
 	lk__leave(call.saved);

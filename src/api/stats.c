@@ -41,7 +41,8 @@ int lk_client_stats(lk_client *client, lk_stats *stats_out, lk_error *error)
 	if (size < sizeof(size) || size > 2 * sizeof(lk_stats))
 		return lk__fail(error, LK_EINVAL, "lk_client_stats: struct_size is %zu", size);
 	if (lk__client_forked(client))
-		return lk__fail(error, LK_EFORKED, "lk_client_stats: %s", lk_error_text(LK_EFORKED));
+		return lk__fail(error, LK_EFORKED, "lk_client_stats: %s",
+				lk_error_text(LK_EFORKED));
 	const struct lk__counters *counters = &client->counters;
 	lk_stats stats = {
 		.struct_size = size,

@@ -17,12 +17,12 @@ struct lk__hold;
 
 struct lk__thread {
 	struct lk__park park;
-	uint64_t serial;         /* never used again, unlike pthread_t */
+	uint64_t serial; /* never used again, unlike pthread_t */
 	pthread_mutex_t mutex;
 	struct lk__hold *holds;  /* what the thread owns; under the mutex */
 	struct lk__thread *next; /* of the client's threads */
 	void *client;
-	int ended;               /* free for the next new thread */
+	int ended; /* free for the next new thread */
 };
 
 /* Starts a thread of the library's own, in which all signals are blocked. 0 or an errno. */

@@ -19,16 +19,16 @@
 struct lk__channel {
 	UT_hash_handle hh;
 	size_t refs;
-	size_t unconfirmed;   /* commands whose answer is to come */
-	bool wanted;          /* the last command was SUBSCRIBE */
-	uint64_t generation;  /* confirmed subscriptions */
-	uint64_t heard;       /* messages, our own among them */
-	uint64_t news;        /* messages of others, as far as we can tell */
-	uint64_t echoes;      /* our own releases, still to be heard */
+	size_t unconfirmed;          /* commands whose answer is to come */
+	bool wanted;                 /* the last command was SUBSCRIBE */
+	uint64_t generation;         /* confirmed subscriptions */
+	uint64_t heard;              /* messages, our own among them */
+	uint64_t news;               /* messages of others, as far as we can tell */
+	uint64_t echoes;             /* our own releases, still to be heard */
 	struct lk__thread *listener; /* at most one a channel: the head of the line */
-	int code;             /* why the server refused to subscribe, or 0 */
+	int code;                    /* why the server refused to subscribe, or 0 */
 	char reason[160];
-	void *owner;          /* for the node's doubt event */
+	void *owner; /* for the node's doubt event */
 	size_t name_size;
 	char name[];
 };
@@ -49,8 +49,7 @@ struct lk__channel *lk__channel_open(struct lk__conn *conn, const char *name, si
 void lk__channel_close(struct lk__conn *conn, struct lk__channel *channel);
 
 /* Notes what was heard up to now. */
-void lk__channel_mark(struct lk__conn *conn, struct lk__channel *channel,
-		      struct lk__heard *heard);
+void lk__channel_mark(struct lk__conn *conn, struct lk__channel *channel, struct lk__heard *heard);
 
 /* Whether subscribed and confirmed. */
 bool lk__channel_listens(struct lk__conn *conn, struct lk__channel *channel);
@@ -60,9 +59,8 @@ void lk__channel_expect_echo(struct lk__conn *conn, struct lk__channel *channel)
 void lk__channel_drop_echo(struct lk__conn *conn, struct lk__channel *channel);
 
 /* Waits until subscribed; LK__WAIT_… or a code. */
-int lk__channel_await(struct lk__conn *conn, struct lk__channel *channel,
-		      struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel,
-		      lk_error *error);
+int lk__channel_await(struct lk__conn *conn, struct lk__channel *channel, struct lk__thread *thread,
+		      int64_t until_ns, lk_cancel *cancel, lk_error *error);
 
 /* Waits for a message, a new subscription or a failed connect since the mark; LK__WAIT_…. */
 int lk__channel_hear(struct lk__conn *conn, struct lk__heard *heard, struct lk__thread *thread,

@@ -53,7 +53,8 @@ int lk__classify(const char *text)
 	if (code)
 		return code;
 	/* Servers up to 6 wrap an error from inside a script: "… @user_script: 3: -OOM …". */
-	const char *inner = strncmp(text, "ERR Error running script", 24) ? NULL : strstr(text, ": -");
+	const char *inner = strncmp(text, "ERR Error running script", 24) ? NULL
+									  : strstr(text, ": -");
 	if (inner)
 		code = refusal_code(inner + 3);
 	return code ? code : LK_EMAYBEHELD;

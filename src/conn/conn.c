@@ -57,7 +57,8 @@ static void conn_sort_out(struct lk__conn *conn, bool all, int code, const char 
 {
 	struct lk__request *request, *next;
 	int64_t now_ns = lk__now_ns();
-	DL_FOREACH_SAFE(conn->in_flight, request, next) {
+	DL_FOREACH_SAFE(conn->in_flight, request, next)
+	{
 		if (!all && request->resend && now_ns < request->deadline_ns)
 			continue;
 		DL_DELETE(conn->in_flight, request);
@@ -93,7 +94,7 @@ static void conn_wake_all(struct lk__conn *conn, struct lk__aftermath *after)
 {
 	struct lk__wait *wait;
 	DL_FOREACH(conn->waits, wait)
-		lk__after_wake(after, wait->thread);
+	lk__after_wake(after, wait->thread);
 }
 
 /* Nothing will come of what is waiting here: not sent is not done, sent is unknown. */
@@ -142,10 +143,11 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 	conn->next_connect_ns = 0;
 	conn->last_error.code = 0;
 	atomic_fetch_add_explicit(&conn->node->counters.connects, 1, memory_order_relaxed);
-	conn_sort_out(conn, false, LK_EUNREACHABLE, "the server could not be reached in time", &after);
+	conn_sort_out(conn, false, LK_EUNREACHABLE, "the server could not be reached in time",
+		      &after);
 	struct lk__request *request;
 	DL_FOREACH(conn->in_flight, request)
-		lk__conn_append(conn, request);
+	lk__conn_append(conn, request);
 	if (conn->kind == LK__CONN_MESSAGES)
 		lk__channels_restore(conn);
 	lk__conn_flush(conn);

@@ -76,11 +76,11 @@ struct lk__conn {
 	int wake_fd;
 	struct lk__spin spin;
 	struct lk__channel *channels; /* kind MESSAGES: what is subscribed to, by name */
-	int64_t heard_ns;      /* kind MESSAGES: when something was last read */
+	int64_t heard_ns;             /* kind MESSAGES: when something was last read */
 	struct lk__connector *connector;
-	size_t wanted;         /* callers that wait for the connection itself */
-	bool was_up;           /* ever: then a failure to connect is retried */
-	unsigned failures;     /* of connecting, since it was up */
+	size_t wanted;          /* callers that wait for the connection itself */
+	bool was_up;            /* ever: then a failure to connect is retried */
+	unsigned failures;      /* of connecting, since it was up */
 	uint64_t failure_count; /* of connecting, ever: waits look for a change */
 	int64_t next_connect_ns;
 	lk_error last_error;
@@ -130,8 +130,7 @@ bool lk__conn_leave(struct lk__conn *conn, struct lk__request *request,
 		    void (*finish)(struct lk__request *request));
 
 /* Lets `thread` wait for a request that was left. False when it is done: `finish` has it. */
-bool lk__conn_adopt(struct lk__conn *conn, struct lk__request *request,
-		    struct lk__thread *thread);
+bool lk__conn_adopt(struct lk__conn *conn, struct lk__request *request, struct lk__thread *thread);
 
 /*
  * Waits until the connection is up. LK__WAIT_READY, or LK__WAIT_TIME_UP, LK_ECANCELLED, LK_ECLOSED,
@@ -149,8 +148,8 @@ void lk__conn_enqueue(struct lk__conn *conn, struct lk__request *request);
 void lk__conn_remove(struct lk__conn *conn, struct lk__request *request);
 void lk__conn_push(struct lk__conn *conn); /* what was appended must leave now */
 void lk__conn_append(struct lk__conn *conn, struct lk__request *request);
-void lk__conn_done(struct lk__conn *conn, struct lk__request *request, int code,
-		   const char *reason, struct lk__aftermath *after);
+void lk__conn_done(struct lk__conn *conn, struct lk__request *request, int code, const char *reason,
+		   struct lk__aftermath *after);
 void lk__conn_break(struct lk__conn *conn, int code, const char *reason,
 		    struct lk__aftermath *after);
 void lk__conn_start(struct lk__conn *conn, struct lk__aftermath *after);
@@ -165,8 +164,7 @@ void lk__conn_unlock(struct lk__conn *conn, struct lk__aftermath *after);
  * For the connector: it has a stream, or why it has none (the answer is the pause before the next
  * try, or -1: stop). True, or `taken`: the connection has let go of its connector.
  */
-bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream,
-		      struct lk__reader *reader);
+bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct lk__reader *reader);
 int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error, bool *taken);
 
 #endif

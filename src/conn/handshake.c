@@ -45,8 +45,8 @@ static int greeter_compose(struct greeter *greeter, bool load)
 	const struct lk_config *config = greeter->config;
 	int rc = 0;
 	if (config->password[0] && config->username[0])
-		rc |= greeter_say(greeter, true, 3, (const char *[]){"AUTH", config->username,
-								     config->password});
+		rc |= greeter_say(greeter, true, 3,
+				  (const char *[]){"AUTH", config->username, config->password});
 	else if (config->password[0])
 		rc |= greeter_say(greeter, true, 2, (const char *[]){"AUTH", config->password});
 	if (config->database > 0) {
@@ -79,7 +79,8 @@ static int greeter_wait(struct greeter *greeter, short events)
 	if (poll(fds, 2, timeout_ms) < 0 && errno != EINTR)
 		return lk__fail_errno(greeter->error, LK_ESYSTEM, errno, "%s: poll", node);
 	if (fds[1].revents)
-		return lk__fail(greeter->error, LK_ECANCELLED, "%s: connecting was cancelled", node);
+		return lk__fail(greeter->error, LK_ECANCELLED, "%s: connecting was cancelled",
+				node);
 	return 0;
 }
 
@@ -92,7 +93,8 @@ static int greeter_broken(struct greeter *greeter, ssize_t got)
 	if (got == 0)
 		return lk__fail(greeter->error, LK_EUNREACHABLE,
 				"%s: the server closed the connection", node);
-	return lk__fail_errno(greeter->error, LK_EUNREACHABLE, (int)-got, "%s: connection lost", node);
+	return lk__fail_errno(greeter->error, LK_EUNREACHABLE, (int)-got, "%s: connection lost",
+			      node);
 }
 
 static int greeter_send(struct greeter *greeter)
@@ -131,7 +133,8 @@ static int greeter_read(struct greeter *greeter, struct lk__reader *reader, redi
 		else if (rc == 0)
 			return greeter_broken(greeter, got);
 		if (rc == LK_EPROTOCOL || rc == LK_ENOMEM)
-			return lk__fail(greeter->error, rc, "%s: %s", node, lk__reader_error(reader));
+			return lk__fail(greeter->error, rc, "%s: %s", node,
+					lk__reader_error(reader));
 		if (rc < 0)
 			return rc;
 	}
@@ -143,8 +146,8 @@ static int greeter_time(struct greeter *greeter, const redisReply *reply,
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
 	    reply->element[0]->type != REDIS_REPLY_STRING ||
 	    reply->element[1]->type != REDIS_REPLY_STRING)
-		return lk__fail(greeter->error, LK_EPROTOCOL, "%s: TIME was answered with something else",
-				greeter->config->url);
+		return lk__fail(greeter->error, LK_EPROTOCOL,
+				"%s: TIME was answered with something else", greeter->config->url);
 	greeting->received_ns = lk__now_ns();
 	greeting->server_us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
 			      strtoll(reply->element[1]->str, NULL, 10);
@@ -165,9 +168,10 @@ static int greeter_hear(struct greeter *greeter, struct lk__reader *reader,
 			bool refused = code == LK_EAUTH ||
 				       strncmp(reply->str, "ERR max number", 14) == 0;
 			if (greeter->needed[i] || refused)
-				rc = lk__fail(greeter->error, code == LK_EMAYBEHELD ? LK_EPROTOCOL : code,
-					      "%s: %s: %.300s", greeter->config->url, greeter->words[i],
-					      reply->str);
+				rc = lk__fail(greeter->error,
+					      code == LK_EMAYBEHELD ? LK_EPROTOCOL : code,
+					      "%s: %s: %.300s", greeter->config->url,
+					      greeter->words[i], reply->str);
 		} else if (strcmp(greeter->words[i], "TIME") == 0) {
 			rc = greeter_time(greeter, reply, greeting);
 		}
@@ -182,8 +186,11 @@ int lk__handshake(struct lk__stream *stream, const struct lk_config *config, boo
 		  int64_t deadline_ns, int cancel_fd, struct lk__reader **reader_out,
 		  struct lk__greeting *greeting, lk_error *error)
 {
-	struct greeter greeter = {.stream = stream, .config = config, .deadline_ns = deadline_ns,
-				  .cancel_fd = cancel_fd, .error = error};
+	struct greeter greeter = {.stream = stream,
+				  .config = config,
+				  .deadline_ns = deadline_ns,
+				  .cancel_fd = cancel_fd,
+				  .error = error};
 	struct lk__reader *reader = lk__reader_new();
 	int rc = reader ? greeter_compose(&greeter, load)
 			: lk__fail(error, LK_ENOMEM, "handshake: out of memory");

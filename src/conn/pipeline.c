@@ -16,9 +16,9 @@
 #include "net/stream.h"
 #include "resp/reader.h"
 
-#define LOADS_MAX 5        /* times a script is loaded for one request */
+#define LOADS_MAX 5 /* times a script is loaded for one request */
 #define SPIN_CREDIT_MAX 16
-#define SPIN_PAUSE 128     /* turns without a spin after it has not paid */
+#define SPIN_PAUSE 128 /* turns without a spin after it has not paid */
 
 /* ---- writing ---- */
 
@@ -113,12 +113,12 @@ void lk__conn_unlock(struct lk__conn *conn, struct lk__aftermath *after)
 	after->wake_count = 0;
 	struct lk__request *request, *next;
 	DL_FOREACH_SAFE(after->finished, request, next)
-		request->finish(request);
+	request->finish(request);
 	after->finished = NULL;
 }
 
-void lk__conn_done(struct lk__conn *conn, struct lk__request *request, int code,
-		   const char *reason, struct lk__aftermath *after)
+void lk__conn_done(struct lk__conn *conn, struct lk__request *request, int code, const char *reason,
+		   struct lk__aftermath *after)
 {
 	(void)conn;
 	request->done = true;
@@ -147,7 +147,8 @@ static bool conn_reload(struct lk__conn *conn, struct lk__request *request, redi
 	    (!request->thread && !request->resend))
 		return false;
 	const struct lk__script *script = &lk__scripts[request->script];
-	struct lk__request *load = lk__request_new(3, (const char *[]){"SCRIPT", "LOAD", script->text},
+	struct lk__request *load = lk__request_new(3,
+						   (const char *[]){"SCRIPT", "LOAD", script->text},
 						   (size_t[]){6, 4, script->size});
 	if (!load)
 		return false;
@@ -245,7 +246,8 @@ static void conn_sleep(struct lk__conn *conn, short events, int64_t until_ns,
 		{.fd = conn->wake_fd, .events = POLLIN},
 		{.fd = cancel ? cancel->fd : -1, .events = POLLIN},
 	};
-	int timeout_ms = until_ns == LK__NEVER ? 60000 : lk__ms_until(lk__now_ns(), until_ns, 60000);
+	int timeout_ms = until_ns == LK__NEVER ? 60000
+					       : lk__ms_until(lk__now_ns(), until_ns, 60000);
 	poll(fds, cancel ? 3 : 2, timeout_ms);
 	if (fds[1].revents) {
 		uint64_t count;
@@ -281,15 +283,17 @@ static void conn_took(struct lk__conn *conn, ssize_t got, struct lk__aftermath *
 			lk__conn_break(conn, LK_EUNREACHABLE, "no answer within the command limit",
 				       after);
 	} else if (got < 0) {
-		const char *text = got == -ECONNRESET ? "the connection was closed"
-						      : strerror_r((int)-got, reason, sizeof(reason));
+		const char *text = got == -ECONNRESET
+					   ? "the connection was closed"
+					   : strerror_r((int)-got, reason, sizeof(reason));
 		lk__conn_break(conn, LK_EUNREACHABLE, text, after);
 	} else if (conn_parse(conn, got, after)) {
 		lk__conn_break(conn, LK_EPROTOCOL, lk__reader_error(conn->reader), after);
 	} else if (conn->must_break) {
 		lk__conn_break(conn, conn->last_error.code ? conn->last_error.code : LK_EPROTOCOL,
 			       conn->last_error.code ? conn->last_error.message
-						     : "an answer to no question", after);
+						     : "an answer to no question",
+			       after);
 	}
 }
 
@@ -327,7 +331,8 @@ static void conn_resign(struct lk__conn *conn, struct lk__aftermath *after)
 	conn->leader = NULL;
 	if (conn->state != LK__CONN_UP)
 		return;
-	DL_FOREACH(conn->waits, wait) {
+	DL_FOREACH(conn->waits, wait)
+	{
 		if (!wait->ready(wait->subject)) {
 			conn->leader = wait->thread;
 			lk__after_wake(after, wait->thread);

@@ -24,19 +24,19 @@ struct lk__thread;
 struct lk__request {
 	struct lk__request *prev, *next; /* in the connection's order */
 	struct lk__buffer bytes;
-	int script;               /* LK__SCRIPT_…, to load it when the server has lost it */
-	unsigned loads;           /* how often that happened */
+	int script;     /* LK__SCRIPT_…, to load it when the server has lost it */
+	unsigned loads; /* how often that happened */
 	struct lk__thread *thread;
 	void (*finish)(struct lk__request *request);
-	void *owner;              /* for finish */
-	bool resend;              /* safe and useful to send again after a lost connection */
+	void *owner; /* for finish */
+	bool resend; /* safe and useful to send again after a lost connection */
 	bool done;
 	unsigned sends;
-	int64_t sent_ns;          /* before it was last written */
-	int64_t deadline_ns;      /* not to be sent after this */
-	int code;                 /* done: 0 with a reply; LK_EMAYBEHELD unknown; else not done */
+	int64_t sent_ns;     /* before it was last written */
+	int64_t deadline_ns; /* not to be sent after this */
+	int code;            /* done: 0 with a reply; LK_EMAYBEHELD unknown; else not done */
 	redisReply *reply;
-	char reason[160];         /* for a code */
+	char reason[160]; /* for a code */
 };
 
 /* Makes a request of plain words. NULL when out of memory. */

@@ -38,7 +38,8 @@ int lk__caller_ask(struct lk__entry *entry, struct lk__thread *thread, struct lk
 }
 
 /* The hold that is to be extended; NULL with a code. */
-static struct lk__hold *extend_hold(struct lk__entry *entry, const struct lk__owner *owner, int *code)
+static struct lk__hold *extend_hold(struct lk__entry *entry, const struct lk__owner *owner,
+				    int *code)
 {
 	struct lk__hold *hold = lk__entry_hold_of(entry, owner);
 	if (hold && !hold->lost && lk__now_ns() >= lk__hold_deadline(hold))
@@ -83,9 +84,11 @@ int lk__caller_extend(struct lk__entry *entry, struct lk__thread *thread,
 	int64_t until_ns = hold ? lk__hold_deadline(hold) : 0;
 	pthread_mutex_unlock(&entry->mutex);
 	if (code)
-		return lk__fail(error, code, "extend \"%.100s\": %s", entry->name, lk_error_text(code));
+		return lk__fail(error, code, "extend \"%.100s\": %s", entry->name,
+				lk_error_text(code));
 	lk__field(entry, number, field);
-	struct lk__renewal renewal = {.target = &entry->target, .field = field, .lease_ms = lease_ms};
+	struct lk__renewal renewal = {
+		.target = &entry->target, .field = field, .lease_ms = lease_ms};
 	struct lk__request *request = entry->recipe->renew(&renewal, 1);
 	int rc = lk__caller_ask(entry, thread, request, "extend", until_ns, error);
 	if (rc < 0)
@@ -94,5 +97,6 @@ int lk__caller_extend(struct lk__entry *entry, struct lk__thread *thread,
 	rc = extend_read(entry, owner, number, lease_ms, request);
 	pthread_mutex_unlock(&entry->mutex);
 	lk__request_free(request);
-	return rc ? lk__fail(error, rc, "extend \"%.100s\": %s", entry->name, lk_error_text(rc)) : 0;
+	return rc ? lk__fail(error, rc, "extend \"%.100s\": %s", entry->name, lk_error_text(rc))
+		  : 0;
 }

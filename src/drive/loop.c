@@ -11,8 +11,8 @@
 #include "drive/take_back.h"
 #include "drive/watch.h"
 
-#define TICK_MS 5        /* while answers are expected that nobody reads */
-#define IDLE_TICKS 20    /* ticks without any before it stops */
+#define TICK_MS 5     /* while answers are expected that nobody reads */
+#define IDLE_TICKS 20 /* ticks without any before it stops */
 
 struct lk__loop {
 	lk_client *client;
@@ -139,7 +139,8 @@ static int loop_launch(lk_client *client, lk_error *error)
 	if (rc == 0) {
 		rc = lk__thread_start(&loop->pthread, 0, loop_main, loop);
 		if (rc)
-			rc = lk__fail_errno(error, LK_ESYSTEM, rc, "cannot start the background thread");
+			rc = lk__fail_errno(error, LK_ESYSTEM, rc,
+					    "cannot start the background thread");
 	}
 	if (rc < 0) {
 		free(loop);

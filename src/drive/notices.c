@@ -82,7 +82,7 @@ static void notice_fill(const struct lk__hold *hold, int type, lk_event *event_o
 {
 	const struct lk__entry *entry = hold->entry;
 	size_t shown = entry->name_size < sizeof(event_out->name) ? entry->name_size
-								   : sizeof(event_out->name) - 1;
+								  : sizeof(event_out->name) - 1;
 	memset(event_out, 0, sizeof(*event_out));
 	event_out->type = type;
 	event_out->tag = hold->tag;
@@ -127,8 +127,8 @@ static int notices_sleep(lk_client *client, int64_t until_ns, lk_cancel *cancel)
 	return poll(fds, 2, timeout_ms);
 }
 
-static int notices_wait(lk_client *client, lk_event *event_out, int64_t until_ns,
-			lk_cancel *cancel, lk_error *error)
+static int notices_wait(lk_client *client, lk_event *event_out, int64_t until_ns, lk_cancel *cancel,
+			lk_error *error)
 {
 	for (;;) {
 		if (notices_next(client, event_out))

@@ -90,7 +90,8 @@ static struct lk__take_back *take_back_pop(lk_client *client, int64_t now_ns, in
 	struct lk__take_back *take_back, *due = NULL;
 	*next_ns = LK__NEVER;
 	pthread_mutex_lock(&client->mutex);
-	DL_FOREACH(client->take_backs, take_back) {
+	DL_FOREACH(client->take_backs, take_back)
+	{
 		if (!due && take_back->at_ns <= now_ns)
 			due = take_back;
 		else if (take_back->at_ns < *next_ns)
@@ -114,7 +115,8 @@ int64_t lk__take_back_turn(lk_client *client)
 void lk__take_back_free(lk_client *client)
 {
 	struct lk__take_back *take_back, *next;
-	DL_FOREACH_SAFE(client->take_backs, take_back, next) {
+	DL_FOREACH_SAFE(client->take_backs, take_back, next)
+	{
 		DL_DELETE(client->take_backs, take_back);
 		free(take_back);
 	}

@@ -132,8 +132,8 @@ static struct lk__acquire_action acquire_late(struct lk__acquire *acquire, int64
 	acquire->was_late = true;
 	if (again)
 		return acquire_try(acquire);
-	struct lk__acquire_event failed = {.type = LK__ACQUIRE_FAILED, .code = LK_EUNAVAILABLE,
-					   .retryable = true};
+	struct lk__acquire_event failed = {
+		.type = LK__ACQUIRE_FAILED, .code = LK_EUNAVAILABLE, .retryable = true};
 	acquire->was_late = false;
 	return acquire_failed(acquire, &failed, now_ns);
 }

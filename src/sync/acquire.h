@@ -43,9 +43,9 @@ enum lk__acquire_event_type {
 
 struct lk__acquire_event {
 	enum lk__acquire_event_type type;
-	int64_t ttl_ms;  /* BUSY: -1 for none */
-	int code;        /* FAILED */
-	bool retryable;  /* FAILED: it may go away by itself */
+	int64_t ttl_ms; /* BUSY: -1 for none */
+	int code;       /* FAILED */
+	bool retryable; /* FAILED: it may go away by itself */
 };
 
 enum lk__acquire_action_type {
@@ -71,15 +71,15 @@ struct lk__acquire_action {
 
 struct lk__acquire {
 	enum lk__acquire_state state;
-	bool once;          /* the head asks once */
-	bool listening;     /* subscribed: a release cannot be missed */
-	bool fresh;         /* the next try needs a new number */
+	bool once;      /* the head asks once */
+	bool listening; /* subscribed: a release cannot be missed */
+	bool fresh;     /* the next try needs a new number */
 	bool was_late;
-	bool held_off;      /* waiting to let others have their chance */
-	bool unknown;       /* a try since the beginning may have been granted */
-	bool busy;          /* the last answer of the server was: another's */
-	int code;           /* why there was no answer, since the last one; 0 */
-	unsigned failures;  /* in a row */
+	bool held_off;     /* waiting to let others have their chance */
+	bool unknown;      /* a try since the beginning may have been granted */
+	bool busy;         /* the last answer of the server was: another's */
+	int code;          /* why there was no answer, since the last one; 0 */
+	unsigned failures; /* in a row */
 	int64_t failing_since_ns;
 	int64_t hold_off_until_ns;
 	int64_t backoff_min_ns, backoff_max_ns;

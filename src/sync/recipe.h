@@ -31,7 +31,7 @@ struct lk__renewal {
 enum lk__released { LK__RELEASED, LK__RELEASED_NOT_OWNER, LK__RELEASED_FAILED };
 enum lk__exchanged {
 	LK__EXCHANGED,
-	LK__EXCHANGE_FREED,     /* given up, not taken */
+	LK__EXCHANGE_FREED, /* given up, not taken */
 	LK__EXCHANGE_NOT_OWNER,
 	LK__EXCHANGE_NOT_DONE,
 	LK__EXCHANGE_UNKNOWN,

@@ -14,5 +14,6 @@ int lk__topo_new(struct lk__topo **topo_out, const struct lk_config *config,
 	case LK__SCHEME_NONE:
 		break;
 	}
-	return lk__fail(error, LK_EINVAL, "no server is named: set the option url or LOCKKEEPER_URL");
+	return lk__fail(error, LK_EINVAL,
+			"no server is named: set the option url or LOCKKEEPER_URL");
 }

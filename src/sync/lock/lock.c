@@ -44,8 +44,8 @@ static struct lk__request *lock_exchange(const struct lk__target *target, const 
 			      decimal(&lease, lease_ms),
 			      decimal(&deadline, deadline_us),
 			      target->channel};
-	size_t sizes[] = {target->key_size, strlen(from), strlen(to), strlen(argv[3]),
-			  strlen(argv[4]), target->channel_size};
+	size_t sizes[] = {target->key_size, strlen(from),    strlen(to),
+			  strlen(argv[3]),  strlen(argv[4]), target->channel_size};
 	return lk__request_script(LK__SCRIPT_LOCK_EXCHANGE, 1, 6, argv, sizes);
 }
 
@@ -85,8 +85,8 @@ static struct lk__acquire_event lock_read_refusal(const struct lk__request *requ
 		return (struct lk__acquire_event){.type = LK__ACQUIRE_UNKNOWN};
 	/* OOM and the like fail fast: trying again would only add to it. */
 	bool retryable = lk_error_is_retryable(request->code) && request->code != LK_EREFUSED;
-	return (struct lk__acquire_event){.type = LK__ACQUIRE_FAILED, .code = request->code,
-					  .retryable = retryable};
+	return (struct lk__acquire_event){
+		.type = LK__ACQUIRE_FAILED, .code = request->code, .retryable = retryable};
 }
 
 static struct lk__acquire_event lock_read_acquire(const struct lk__request *request,
@@ -98,7 +98,8 @@ static struct lk__acquire_event lock_read_acquire(const struct lk__request *requ
 	if (reply->type == REDIS_REPLY_NIL)
 		return (struct lk__acquire_event){.type = LK__ACQUIRE_GRANTED};
 	if (reply->type == REDIS_REPLY_INTEGER)
-		return (struct lk__acquire_event){.type = LK__ACQUIRE_BUSY, .ttl_ms = reply->integer};
+		return (struct lk__acquire_event){.type = LK__ACQUIRE_BUSY,
+						  .ttl_ms = reply->integer};
 	if (reply->type == REDIS_REPLY_STATUS && strncmp(reply->str, "LATE ", 5) == 0) {
 		*server_us = strtoll(reply->str + 5, NULL, 10);
 		return (struct lk__acquire_event){.type = LK__ACQUIRE_LATE};
@@ -120,7 +121,8 @@ static enum lk__exchanged lock_read_exchange(const struct lk__request *request)
 {
 	const redisReply *reply = request->reply;
 	if (request->code)
-		return request->code == LK_EMAYBEHELD ? LK__EXCHANGE_UNKNOWN : LK__EXCHANGE_NOT_DONE;
+		return request->code == LK_EMAYBEHELD ? LK__EXCHANGE_UNKNOWN
+						      : LK__EXCHANGE_NOT_DONE;
 	if (reply->type == REDIS_REPLY_NIL)
 		return LK__EXCHANGED;
 	if (reply->type == REDIS_REPLY_INTEGER)
