@@ -155,6 +155,36 @@ def test_stopped_at_random_points(server, make_keeper, history, threads, names):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("names", [1, 4])
+def test_threads_stopped_at_any_point(server, make_keeper, history, names):
+    """Single threads, the one that reads for the others among them, beyond the lease."""
+    keeper, path = make_keeper(server.unix_url), history()
+    answer = keeper.call("stress", thread="s", name="frozen", names=names, threads=8, pairs=250,
+                         lease=120, hold_us=200, freeze_us=20000, freeze_ms=200, history=path,
+                         limit=90)
+    odd = {key for key in answer if key.startswith(("acquire_", "release_"))} \
+        - {"acquire_OK", "release_OK", "release_LK_ELOST", "acquire_LK_ELOST"}
+    assert not odd, dict(answer)
+    assert len(checker.check(checker.read(path), over_allowed=2)) > 100
+    until(lambda: server.call("DBSIZE") == 0, 5)
+
+
+@pytest.mark.slow
+def test_renewals_go_on_while_readers_are_stopped(server, make_keeper):
+    """No user's thread that is stopped may delay the watchdog."""
+    keeper = make_keeper(server.unix_url, watchdog_ms=900)
+    keeper.listen()
+    keeper.call("acquire", "kept").ok()
+    run = keeper.say("stress", thread="s", name="frozen", names=3, threads=4, pairs=1_000_000,
+                     freeze_us=50000, freeze_ms=1500)
+    never(lambda: server.call("EXISTS", "kept") != 1, 4, "the lock was lost")
+    keeper.call("stop", thread="-")
+    run.result(30)
+    assert keeper.events_of(EVENT_LOST, "kept") == []
+    keeper.call("release", "kept").ok()
+
+
+@pytest.mark.slow
 def test_server_stopped_at_random_points(server, make_keeper, history):
     generator = random.Random(5)
     keepers = [make_keeper(server.unix_url, command_timeout_ms=150) for _ in range(2)]

@@ -7,6 +7,7 @@
  *   wait=MS               -1: no limit; 0: try; else a wait limit
  *   lease=MS hold_us=US no_wait=1 pause_us=US (between pairs)
  *   cancel_us=US          a token a thread, one of them cancelled so often
+ *   freeze_us=US freeze_ms=MS   one of the threads stopped so often for so long, wherever it is
  *   history=FILE capacity=RECORDS run=N
  *
  * The answer counts the codes of acquires and releases, and the grants of each thread.
@@ -15,6 +16,7 @@
 #include "history.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +27,8 @@
 
 struct stress {
 	lk_client *client;
-	int64_t threads, pairs, names, wait_ms, lease_ms, hold_us, pause_us, cancel_us;
+	int64_t threads, pairs, names, wait_ms, lease_ms, hold_us, pause_us;
+	int64_t cancel_us, freeze_us, freeze_ms;
 	int no_wait;
 	uint32_t run;
 	const char *name;
@@ -225,6 +228,8 @@ static void stress_read(struct stress *stress, const struct command *command)
 	stress->hold_us = command_number(command, "hold_us", 0);
 	stress->pause_us = command_number(command, "pause_us", 0);
 	stress->cancel_us = command_number(command, "cancel_us", 0);
+	stress->freeze_us = command_number(command, "freeze_us", 0);
+	stress->freeze_ms = command_number(command, "freeze_ms", 200);
 	stress->no_wait = (int)command_number(command, "no_wait", 0);
 	stress->run = (uint32_t)command_number(command, "run", 0);
 	int slot = atomic_fetch_add(&stops_used, 1) % RUNS_MAX;
@@ -233,12 +238,36 @@ static void stress_read(struct stress *stress, const struct command *command)
 	atomic_init(&stress->running, (int)stress->threads);
 }
 
-/* Cancels the threads in turn while they run. */
-static void stress_cancel(struct stress *stress, struct stress_thread *threads)
+static _Atomic int64_t frozen_ms;
+
+/* Stops the thread that the signal is sent to, as a debugger would: it may be anywhere. */
+static void freeze(int signal_number)
 {
-	for (int64_t i = 0; stress->cancel_us && atomic_load(&stress->running) > 0; i++) {
-		sleep_us(stress->cancel_us);
-		lk_cancel_now(threads[i % stress->threads].cancel);
+	int64_t ms = atomic_load(&frozen_ms);
+	struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+	(void)signal_number;
+	while (nanosleep(&left, &left))
+		;
+}
+
+static void freeze_prepare(const struct stress *stress)
+{
+	struct sigaction action = {.sa_handler = freeze, .sa_flags = SA_RESTART};
+	atomic_store(&frozen_ms, stress->freeze_ms);
+	sigaction(SIGUSR2, &action, NULL);
+}
+
+/* Cancels or stops the threads in turn while they run; they are joined only afterwards. */
+static void stress_disturb(struct stress *stress, struct stress_thread *threads)
+{
+	int64_t pause_us = stress->cancel_us ? stress->cancel_us : stress->freeze_us;
+	for (int64_t i = 0; pause_us && atomic_load(&stress->running) > 0; i++) {
+		struct stress_thread *thread = &threads[i % stress->threads];
+		sleep_us(pause_us);
+		if (stress->cancel_us)
+			lk_cancel_now(thread->cancel);
+		else
+			pthread_kill(thread->thread, SIGUSR2);
 	}
 }
 
@@ -264,6 +293,7 @@ void stress_run(const struct command *command, struct answer *answer)
 	struct stress_thread *threads = calloc((size_t)stress.threads, sizeof(*threads));
 	if (!threads || pthread_barrier_init(&stress.start, NULL, (unsigned)stress.threads))
 		abort();
+	freeze_prepare(&stress);
 	for (int64_t i = 0; i < stress.threads; i++) {
 		threads[i].stress = &stress;
 		threads[i].number = (uint32_t)i;
@@ -272,7 +302,7 @@ void stress_run(const struct command *command, struct answer *answer)
 		if (stress_thread_start(&threads[i]))
 			abort();
 	}
-	stress_cancel(&stress, threads);
+	stress_disturb(&stress, threads);
 	for (int64_t i = 0; i < stress.threads; i++) {
 		pthread_join(threads[i].thread, NULL);
 		lk_cancel_free(threads[i].cancel);
