@@ -15,6 +15,7 @@
 #include "driver.h"
 #include "history.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -244,10 +245,12 @@ static _Atomic int64_t frozen_ms;
 static void freeze(int signal_number)
 {
 	int64_t ms = atomic_load(&frozen_ms);
+	int saved = errno;
 	struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
 	(void)signal_number;
 	while (nanosleep(&left, &left))
 		;
+	errno = saved;
 }
 
 static void freeze_prepare(const struct stress *stress)
