@@ -46,7 +46,7 @@ struct stress_thread {
 	lk_cancel *cancel;
 	int64_t grants, longest_wait_ns;
 	int64_t acquired[CODES], released[CODES]; /* by -code */
-	char message[160];                        /* of the last failure */
+	char message[504];                        /* of the last failure */
 };
 
 static atomic_int stops[RUNS_MAX];
