@@ -257,7 +257,7 @@ def test_parked_messages(server, proxy, make_keeper, history):
     runs = [keeper.say("stress", thread="s", name="contest", threads=1, pairs=100000, lease=120,
                        wait=500, hold_us=10000, history=path, capacity=500000, run=number)
             for number, (keeper, path) in enumerate(zip(keepers, paths))]
-    never(lambda: checker.overlaps(checker.claims(checker.read(*paths))), 10, "overlap")
+    until(lambda: sum(keeper.stats().acquires for keeper in keepers) > 400, 60, "enough grants")
     proxy.rule = None
     for keeper in keepers:
         keeper.call("stop", thread="-")

@@ -1,9 +1,11 @@
 #include "driver.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static pthread_mutex_t output = PTHREAD_MUTEX_INITIALIZER;
 
@@ -74,8 +76,13 @@ void answer_send(struct answer *answer)
 {
 	append(answer, "}\n", 2);
 	pthread_mutex_lock(&output);
-	fwrite(answer->bytes, 1, answer->size, stdout);
-	fflush(stdout);
+	/* Not by stdio: at exit it writes once more what a thread is writing. */
+	for (size_t done = 0; done < answer->size;) {
+		ssize_t wrote = write(STDOUT_FILENO, answer->bytes + done, answer->size - done);
+		if (wrote < 0 && errno != EINTR)
+			break; /* nobody listens any more */
+		done += wrote > 0 ? (size_t)wrote : 0;
+	}
 	pthread_mutex_unlock(&output);
 	free(answer->bytes);
 	answer->bytes = NULL;

@@ -7,7 +7,8 @@
  *   wait=MS               -1: no limit; 0: try; else a wait limit
  *   lease=MS hold_us=US no_wait=1 pause_us=US (between pairs)
  *   cancel_us=US          a token a thread, one of them cancelled so often
- *   freeze_us=US freeze_ms=MS   one of the threads stopped so often for so long, wherever it is
+ *   freeze_us=US freeze_ms=MS   one thread after the other is stopped for so long, wherever it
+ *                         is; so much time between two stops
  *   history=FILE capacity=RECORDS run=N
  *
  * The answer counts the codes of acquires and releases, and the grants of each thread.
@@ -267,10 +268,12 @@ static void stress_disturb(struct stress *stress, struct stress_thread *threads)
 	for (int64_t i = 0; pause_us && atomic_load(&stress->running) > 0; i++) {
 		struct stress_thread *thread = &threads[i % stress->threads];
 		sleep_us(pause_us);
-		if (stress->cancel_us)
+		if (stress->cancel_us) {
 			lk_cancel_now(thread->cancel);
-		else
+		} else {
 			pthread_kill(thread->thread, SIGUSR2);
+			sleep_us(stress->freeze_ms * 1000);
+		}
 	}
 }
 
