@@ -2,9 +2,11 @@
 #include "conn/conn.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <utlist.h>
 
 #include "base/clock.h"
@@ -39,8 +41,23 @@ void lk__conn_destroy(struct lk__conn *conn)
 	pthread_mutex_destroy(&conn->mutex);
 }
 
+int lk__conn_watch(struct lk__conn *conn)
+{
+	int fd = -1;
+	pthread_mutex_lock(&conn->mutex);
+	if (conn->state == LK__CONN_UP && !conn->watched) {
+		fd = fcntl(conn->stream->fd, F_DUPFD_CLOEXEC, 0);
+		conn->watched = true;
+	}
+	pthread_mutex_unlock(&conn->mutex);
+	return fd;
+}
+
 static void conn_drop_stream(struct lk__conn *conn)
 {
+	if (conn->stream)
+		shutdown(conn->stream->fd, SHUT_RDWR);
+	conn->watched = false;
 	lk__stream_close(conn->stream);
 	lk__reader_free(conn->reader);
 	conn->stream = NULL;

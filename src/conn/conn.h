@@ -79,6 +79,7 @@ struct lk__conn {
 	int64_t heard_ns;             /* kind MESSAGES: when something was last read */
 	struct lk__connector *connector;
 	size_t wanted;          /* callers that wait for the connection itself */
+	bool watched;          /* lk__conn_watch() has given this connection's descriptor */
 	bool was_up;            /* ever: then a failure to connect is retried */
 	unsigned failures;      /* of connecting, since it was up */
 	uint64_t failure_count; /* of connecting, ever: waits look for a change */
@@ -142,6 +143,10 @@ int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, int64_t unt
 /* The loop's turn: reads what is there if nobody else reads, and keeps the command limit. Returns
  * whether answers or messages are still expected without a reader. */
 bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread);
+
+/* A duplicate of the socket's descriptor, once for each connection made; -1 when there is none
+ * that was not given yet. It is shut down when the connection is dropped. */
+int lk__conn_watch(struct lk__conn *conn);
 
 /* For the files of src/conn alone, with the mutex held. */
 void lk__conn_enqueue(struct lk__conn *conn, struct lk__request *request);

@@ -348,6 +348,14 @@ static int head_leave(struct head *head, int code)
 	return verdict;
 }
 
+static int head_give_up(struct head *head, int code)
+{
+	const struct lk__entry *entry = head->entry;
+	if (entry->acquire.unknown && atomic_load(&entry->taking_back) > 0)
+		code = LK_EMAYBEHELD;
+	return head->error->code == code ? code : head_fail(head, code, lk_error_text(code));
+}
+
 int lk__head_drive(struct lk__entry *entry, struct lk__waiter *waiter, lk_error *error)
 {
 	lk_error own = {0};
@@ -372,9 +380,7 @@ int lk__head_drive(struct lk__entry *entry, struct lk__waiter *waiter, lk_error 
 			return 1;
 		}
 		if (action.type == LK__ACQUIRE_DO_FAIL)
-			return head.error->code == action.code
-				       ? action.code
-				       : head_fail(&head, action.code, lk_error_text(action.code));
+			return head_give_up(&head, action.code);
 		int rc = head_do(&head, &action);
 		if (rc < 0)
 			return head_leave(&head, rc);

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "drive/hangup.h"
 #include "drive/take_back.h"
 #include "drive/watch.h"
 
@@ -24,6 +25,7 @@ struct lk__loop {
 	uv_timer_t tick;
 	int timer_fd;
 	unsigned idle_ticks;
+	struct lk__hangups hangups;
 	_Atomic bool attending, verify, stop;
 };
 
@@ -83,6 +85,14 @@ static void loop_on_timer(uv_poll_t *timer, int status, int events)
 	loop_turn(loop);
 }
 
+static void loop_watch_connections(struct lk__loop *loop)
+{
+	struct lk__topo *topo = loop->client->topo;
+	struct lk__node *node;
+	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++)
+		lk__hangups_turn(&loop->hangups, node);
+}
+
 static void loop_on_wake(uv_async_t *wake)
 {
 	struct lk__loop *loop = wake->data;
@@ -90,8 +100,10 @@ static void loop_on_wake(uv_async_t *wake)
 		uv_close((uv_handle_t *)&loop->wake, NULL);
 		uv_close((uv_handle_t *)&loop->timer, NULL);
 		uv_close((uv_handle_t *)&loop->tick, NULL);
+		lk__hangups_close(&loop->hangups);
 		return;
 	}
+	loop_watch_connections(loop);
 	loop_turn(loop);
 	if (atomic_load(&loop->attending) && !uv_is_active((uv_handle_t *)&loop->tick)) {
 		loop->idle_ticks = 0;
@@ -125,6 +137,7 @@ static int loop_init(struct lk__loop *loop, lk_client *client, lk_error *error)
 	if (rc == 0)
 		rc = uv_timer_init(&loop->uv, &loop->tick);
 	loop->wake.data = loop->timer.data = loop->tick.data = loop;
+	loop->hangups = (struct lk__hangups){.uv = &loop->uv, .thread = &loop->thread};
 	if (rc == 0)
 		rc = uv_poll_start(&loop->timer, UV_READABLE, loop_on_timer);
 	return rc < 0 ? lk__fail_errno(error, LK_ESYSTEM, -rc, "background loop") : 0;
