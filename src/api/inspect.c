@@ -40,7 +40,7 @@ static int scan_set_pattern(lk_scan *scan, const char *pattern)
 			*end++ = '\\';
 		*end++ = *prefix;
 	}
-	strcpy(end, pattern);
+	memcpy(end, pattern, strlen(pattern) + 1);
 	scan->pattern_size = strlen(scan->pattern);
 	return 0;
 }
@@ -123,7 +123,7 @@ static int scan_turn_page(lk_scan *scan, struct lk__thread *thread, lk_error *er
 	    reply->element[1]->type != REDIS_REPLY_ARRAY)
 		return lk__fail(error, LK_EPROTOCOL,
 				"inspect: SCAN was answered with something else");
-	strcpy(scan->cursor, reply->element[0]->str);
+	memcpy(scan->cursor, reply->element[0]->str, reply->element[0]->len + 1);
 	scan->begun = true;
 	scan->next_key = 0;
 	return 1;

@@ -12,9 +12,8 @@
 
 static void channel_command(struct lk__conn *conn, struct lk__channel *channel, const char *verb)
 {
-	struct lk__request *request =
-		lk__request_new(2, (const char *[]){verb, channel->name},
-				(size_t[]){strlen(verb), channel->name_size});
+	struct lk__request *request = lk__request_new(2, (const char *[]){verb, channel->name},
+						      (size_t[]){strlen(verb), channel->name_size});
 	if (!request) {
 		conn->must_break = true; /* the next connection subscribes to what is wanted */
 		return;
@@ -143,8 +142,8 @@ static bool heard_on_or_failed(const void *subject)
 	       heard->conn->state == LK__CONN_DOWN;
 }
 
-int lk__channel_await(struct lk__conn *conn, struct lk__channel *channel,
-		      struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel, lk_error *error)
+int lk__channel_await(struct lk__conn *conn, struct lk__channel *channel, struct lk__thread *thread,
+		      int64_t until_ns, lk_cancel *cancel, lk_error *error)
 {
 	struct lk__heard heard;
 	pthread_mutex_lock(&conn->mutex);
@@ -194,7 +193,8 @@ static void channel_message(struct lk__conn *conn, const redisReply *reply,
 			    struct lk__aftermath *after)
 {
 	struct lk__channel *channel;
-	HASH_FIND(hh, conn->channels, reply->element[1]->str, (size_t)reply->element[1]->len, channel);
+	HASH_FIND(hh, conn->channels, reply->element[1]->str, (size_t)reply->element[1]->len,
+		  channel);
 	atomic_fetch_add_explicit(&conn->node->counters.messages, 1, memory_order_relaxed);
 	if (!channel || channel->refs == 0)
 		return;
@@ -272,7 +272,8 @@ void lk__channels_lost(struct lk__conn *conn)
 		lk__conn_remove(conn, request);
 		lk__request_free(request);
 	}
-	HASH_ITER(hh, conn->channels, channel, next) {
+	HASH_ITER(hh, conn->channels, channel, next)
+	{
 		channel->unconfirmed = 0;
 		channel->echoes = 0;
 		channel_drop_if_unused(conn, channel);
@@ -282,7 +283,8 @@ void lk__channels_lost(struct lk__conn *conn)
 void lk__channels_restore(struct lk__conn *conn)
 {
 	struct lk__channel *channel, *next;
-	HASH_ITER(hh, conn->channels, channel, next) {
+	HASH_ITER(hh, conn->channels, channel, next)
+	{
 		channel->code = 0;
 		if (channel->wanted)
 			channel_command(conn, channel, "SUBSCRIBE");
@@ -292,7 +294,8 @@ void lk__channels_restore(struct lk__conn *conn)
 void lk__channels_free(struct lk__conn *conn)
 {
 	struct lk__channel *channel, *next;
-	HASH_ITER(hh, conn->channels, channel, next) {
+	HASH_ITER(hh, conn->channels, channel, next)
+	{
 		HASH_DEL(conn->channels, channel);
 		free(channel);
 	}

@@ -33,8 +33,8 @@ static int caller_reenter(struct lk__entry *entry, const struct lk__want *want, 
 		return lk__fail(error, LK_ELIMIT, "acquire \"%.100s\": held 2147483647 times",
 				entry->name);
 	hold->count++;
-	if (!hold->watched && (!want->lease_ms ||
-			       lk__after_ms(now_ns, want->lease_ms) > hold->own_until_ns)) {
+	if (!hold->watched &&
+	    (!want->lease_ms || lk__after_ms(now_ns, want->lease_ms) > hold->own_until_ns)) {
 		/* The hold is to last longer: the watchdog sees to it, at once. */
 		hold->watched = !want->lease_ms;
 		hold->wanted_until_ns = lk__after_ms(now_ns, want->lease_ms);
@@ -77,8 +77,8 @@ static bool caller_lost(const struct lk__entry *entry, const struct lk__waiter *
 {
 	const struct lk__hold *hold;
 	DL_FOREACH(entry->lost, hold)
-		if (hold != waiter->hold && lk__owner_is(hold, &waiter->hold->owner))
-			return true;
+	if (hold != waiter->hold && lk__owner_is(hold, &waiter->hold->owner))
+		return true;
 	return false;
 }
 
@@ -146,16 +146,19 @@ static int caller_prepare(struct lk__entry *entry, struct lk__thread *thread,
 {
 	const struct lk_config *config = entry->client->config;
 	int64_t now_ns = lk__now_ns();
-	*waiter = (struct lk__waiter){.thread = thread, .once = want->wait_ms == 0,
-				      .cancel = want->cancel, .until_ns = LK__NEVER};
+	*waiter = (struct lk__waiter){.thread = thread,
+				      .once = want->wait_ms == 0,
+				      .cancel = want->cancel,
+				      .until_ns = LK__NEVER};
 	if (waiter->once)
 		waiter->until_ns = lk__after_ms(now_ns, config->connect_timeout_ms +
 								config->command_timeout_ms);
 	else if (want->wait_ms > 0)
 		waiter->until_ns = lk__after_ms(now_ns, want->wait_ms);
 	if (atomic_load(&entry->client->counters.waiting) >= (uint64_t)config->max_waiters)
-		return lk__fail(error, LK_ELIMIT, "acquire \"%.100s\": %lld callers wait (max_waiters)",
-				entry->name, (long long)config->max_waiters);
+		return lk__fail(error, LK_ELIMIT,
+				"acquire \"%.100s\": %lld callers wait (max_waiters)", entry->name,
+				(long long)config->max_waiters);
 	int rc = lk__cancel_enter(want->cancel, thread, error);
 	if (rc < 0)
 		return rc;

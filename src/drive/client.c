@@ -112,8 +112,8 @@ static struct lk__thread *thread_new(lk_client *client)
 {
 	struct lk__thread *thread;
 	LL_FOREACH(client->threads, thread)
-		if (thread->ended)
-			break;
+	if (thread->ended)
+		break;
 	if (!thread) {
 		thread = calloc(1, sizeof(*thread));
 		if (!thread)
@@ -147,7 +147,8 @@ struct lk__thread *lk__client_thread(lk_client *client)
 static int client_mark_alive(lk_client *client, lk_error *error)
 {
 	size_t size = (size_t)sysconf(_SC_PAGESIZE);
-	_Atomic int *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	_Atomic int *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				 -1, 0);
 	if (page == MAP_FAILED)
 		return lk__fail_errno(error, LK_ESYSTEM, errno, "mmap");
 	client->alive = page;
@@ -164,7 +165,8 @@ static void client_free(lk_client *client)
 	lk__entries_free(client);
 	if (client->topo)
 		client->topo->ops->free(client->topo);
-	LL_FOREACH_SAFE(client->threads, thread, next) {
+	LL_FOREACH_SAFE(client->threads, thread, next)
+	{
 		pthread_mutex_destroy(&thread->mutex);
 		free(thread);
 	}

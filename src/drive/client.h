@@ -60,9 +60,9 @@ struct lk_client {
 	pthread_mutex_t mutex;
 	struct lk__entry *entries; /* by name */
 	struct lk__thread *threads;
-	_Atomic uint64_t last_number; /* of the wire grants */
-	_Atomic uint64_t last_serial; /* of the threads */
-	_Atomic uint64_t releasing;   /* releases under way that nobody waits for */
+	_Atomic uint64_t last_number;    /* of the wire grants */
+	_Atomic uint64_t last_serial;    /* of the threads */
+	_Atomic uint64_t releasing;      /* releases under way that nobody waits for */
 	_Atomic(struct lk__loop *) loop; /* NULL until the first need */
 	struct lk__watch watch;
 	struct lk__notices notices;

@@ -16,8 +16,10 @@ static struct lk__entry **close_entries(lk_client *client, size_t *count_out)
 	struct lk__entry *entry, *next;
 	size_t count = 0;
 	pthread_mutex_lock(&client->mutex);
-	struct lk__entry **entries = calloc(HASH_COUNT(client->entries) + 1, sizeof(struct lk__entry *));
-	HASH_ITER(hh, client->entries, entry, next) {
+	struct lk__entry **entries = calloc(HASH_COUNT(client->entries) + 1,
+					    sizeof(struct lk__entry *));
+	HASH_ITER(hh, client->entries, entry, next)
+	{
 		if (entries && lk__entry_ref_if_alive(entry))
 			entries[count++] = entry;
 	}
@@ -75,7 +77,7 @@ static void close_wake_waiters(lk_client *client)
 	struct lk__thread *thread;
 	pthread_mutex_lock(&client->mutex);
 	LL_FOREACH(client->threads, thread)
-		lk__park_wake(&thread->park);
+	lk__park_wake(&thread->park);
 	pthread_mutex_unlock(&client->mutex);
 }
 
@@ -117,5 +119,6 @@ int lk__client_close(lk_client *client, int how, lk_error *error)
 	lk__notices_close(client);
 	pthread_key_delete(client->key);
 	return released ? 0
-			: lk__fail(error, LK_EMAYBEHELD, "close: a release got no answer within the limit");
+			: lk__fail(error, LK_EMAYBEHELD,
+				   "close: a release got no answer within the limit");
 }

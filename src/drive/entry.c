@@ -31,7 +31,7 @@ static void entry_free(struct lk__entry *entry)
 	struct lk__hold *hold, *next;
 	lk__hold_free(entry->hold);
 	DL_FOREACH_SAFE(entry->lost, hold, next)
-		lk__hold_free(hold);
+	lk__hold_free(hold);
 	lk__request_free(entry->answered);
 	pthread_mutex_destroy(&entry->mutex);
 	free(entry->target.key);
@@ -39,7 +39,8 @@ static void entry_free(struct lk__entry *entry)
 	free(entry);
 }
 
-static int entry_set_names(struct lk__entry *entry, const char *prefix, const void *name, size_t size)
+static int entry_set_names(struct lk__entry *entry, const char *prefix, const void *name,
+			   size_t size)
 {
 	size_t prefix_size = strlen(prefix);
 	entry->target.key_size = prefix_size + size;
@@ -52,7 +53,8 @@ static int entry_set_names(struct lk__entry *entry, const char *prefix, const vo
 	entry->name = entry->target.key + prefix_size;
 	entry->name_size = size;
 	entry->target.channel = lk__derived_name(LK__LOCK_CHANNEL_PREFIX, entry->target.key,
-						 entry->target.key_size, &entry->target.channel_size);
+						 entry->target.key_size,
+						 &entry->target.channel_size);
 	return entry->target.channel ? 0 : LK_ENOMEM;
 }
 
@@ -133,7 +135,8 @@ void lk__entry_unref(struct lk__entry *entry)
 void lk__entries_free(lk_client *client)
 {
 	struct lk__entry *entry, *next;
-	HASH_ITER(hh, client->entries, entry, next) {
+	HASH_ITER(hh, client->entries, entry, next)
+	{
 		HASH_DEL(client->entries, entry);
 		entry_free(entry);
 	}
@@ -203,8 +206,8 @@ struct lk__hold *lk__entry_hold_of(struct lk__entry *entry, const struct lk__own
 	if (entry->hold && lk__owner_is(entry->hold, owner))
 		return entry->hold;
 	DL_FOREACH(entry->lost, hold)
-		if (lk__owner_is(hold, owner))
-			return hold;
+	if (lk__owner_is(hold, owner))
+		return hold;
 	return NULL;
 }
 
@@ -217,7 +220,8 @@ int64_t lk__hold_deadline(const struct lk__hold *hold)
 bool lk__entry_in_doubt(const struct lk__entry *entry)
 {
 	return atomic_load(&entry->doubt) ||
-	       entry->grant.epoch != atomic_load_explicit(&entry->node->epoch, memory_order_relaxed);
+	       entry->grant.epoch !=
+		       atomic_load_explicit(&entry->node->epoch, memory_order_relaxed);
 }
 
 void lk__entry_lose(struct lk__entry *entry, int64_t now_ns)
@@ -278,8 +282,8 @@ void lk__entry_hand(struct lk__entry *entry, struct lk__waiter *waiter, int64_t 
 	waiter->state = LK__WAITER_GRANTED;
 	if (entry->hold->owner.name) /* others who wait under the same name re-enter */
 		DL_FOREACH(entry->line, waiter)
-			if (lk__owner_is(entry->hold, &waiter->hold->owner))
-				lk__park_wake(&waiter->thread->park);
+	if (lk__owner_is(entry->hold, &waiter->hold->owner))
+		lk__park_wake(&waiter->thread->park);
 	lk__watch_hold(entry, now_ns);
 }
 

@@ -39,18 +39,18 @@ struct lk__hold {
 	struct lk__owner owner;
 	char *owner_name;
 	unsigned count;
-	unsigned notices;         /* pending LK__NOTICE_… */
-	bool watched;             /* the watchdog renews it */
+	unsigned notices; /* pending LK__NOTICE_… */
+	bool watched;     /* the watchdog renews it */
 	bool lost, abandoned, warned;
-	uint64_t number;          /* of the wire grant */
+	uint64_t number; /* of the wire grant */
 	uint64_t tag;
 	int64_t granted_ns;
-	int64_t lease_ms;         /* named by the caller; 0: the watchdog's */
-	int64_t own_until_ns;     /* the end of a named lease; LK__NEVER */
-	int64_t wanted_until_ns;  /* a re-entry asked for more than the server has given yet */
-	int64_t margin_ms;        /* 0: a tenth of the lease */
-	int64_t max_hold_ms;      /* 0: none */
-	int64_t valid_until_ns;   /* of the grant when it was lost; else see lk__hold_deadline() */
+	int64_t lease_ms;        /* named by the caller; 0: the watchdog's */
+	int64_t own_until_ns;    /* the end of a named lease; LK__NEVER */
+	int64_t wanted_until_ns; /* a re-entry asked for more than the server has given yet */
+	int64_t margin_ms;       /* 0: a tenth of the lease */
+	int64_t max_hold_ms;     /* 0: none */
+	int64_t valid_until_ns;  /* of the grant when it was lost; else see lk__hold_deadline() */
 };
 
 /* What the server has granted, as far as confirmed. */
@@ -58,7 +58,7 @@ struct lk__grant {
 	uint64_t number;
 	int64_t lease_ms;
 	int64_t valid_until_ns;
-	uint64_t epoch;           /* of the node, when last confirmed */
+	uint64_t epoch;            /* of the node, when last confirmed */
 	int64_t repeated_until_ns; /* its acquire was sent twice: a copy may run until then */
 };
 
@@ -77,7 +77,8 @@ struct lk__waiter {
 
 struct lk__entry {
 	UT_hash_handle hh;
-	_Atomic size_t refs; /* of handles, holds, requests left behind; 0 under the client's mutex */
+	_Atomic size_t
+		refs; /* of handles, holds, requests left behind; 0 under the client's mutex */
 	lk_client *client;
 	const struct lk__recipe *recipe;
 	struct lk__target target;
@@ -94,20 +95,20 @@ struct lk__entry {
 	struct lk__waiter *line;
 	struct lk__waiter *head;
 	bool passing;
-	_Atomic bool doubt;          /* a message came that nobody of us sent */
+	_Atomic bool doubt; /* a message came that nobody of us sent */
 	int64_t hold_off_until_ns;
 	struct lk__acquire acquire;
-	uint64_t number;             /* of the machine's tries */
+	uint64_t number; /* of the machine's tries */
 	int64_t try_lease_ms;
-	int64_t try_until_ns;        /* when no copy of the try can run any more */
-	int64_t down_since_ns;       /* the head waits for a connection since; 0: it does not */
-	struct lk__request *request; /* the try in flight */
+	int64_t try_until_ns;         /* when no copy of the try can run any more */
+	int64_t down_since_ns;        /* the head waits for a connection since; 0: it does not */
+	struct lk__request *request;  /* the try in flight */
 	struct lk__request *answered; /* it was answered while nobody waited for it */
-	struct lk__channel *channel; /* while there is a line */
+	struct lk__channel *channel;  /* while there is a line */
 	struct lk__heard mark;
 
-	struct lk__heap_node watch;  /* under the watch's mutex */
-	bool renewing;               /* a renewal is in flight */
+	struct lk__heap_node watch;   /* under the watch's mutex */
+	bool renewing;                /* a renewal is in flight */
 	_Atomic unsigned taking_back; /* numbers that may be held and nobody wants */
 };
 

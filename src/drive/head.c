@@ -21,8 +21,8 @@ struct head {
 	struct lk__entry *entry;
 	struct lk__waiter *waiter;
 	struct lk__acquire_event event;
-	int64_t sent_ns;   /* of the try that was granted */
-	uint64_t epoch;    /* of the node, before the try */
+	int64_t sent_ns; /* of the try that was granted */
+	uint64_t epoch;  /* of the node, before the try */
 	lk_error *error;
 };
 
@@ -86,8 +86,8 @@ static void orphan_finish(struct lk__request *request)
 	} else {
 		struct head head = {.entry = entry};
 		head_read(&head, request);
-		struct lk__acquire_action action =
-			lk__acquire_step(&entry->acquire, &head.event, lk__now_ns());
+		struct lk__acquire_action action = lk__acquire_step(&entry->acquire, &head.event,
+								    lk__now_ns());
 		if (action.type == LK__ACQUIRE_DO_TAKE_BACK &&
 		    head.event.type == LK__ACQUIRE_GRANTED)
 			lk__entry_release_unasked(entry, entry->number);
@@ -106,7 +106,8 @@ static int head_answered(struct head *head, int rc)
 	int over = head_over(head);
 	if (rc != LK__WAIT_READY) {
 		lk__entry_ref(entry);
-		if (lk__conn_leave(entry->scripts, request, over ? orphan_finish : lk__request_forget)) {
+		if (lk__conn_leave(entry->scripts, request,
+				   over ? orphan_finish : lk__request_forget)) {
 			if (over)
 				return over;
 			/* The server has had its time: what it does now is refused as late. */
@@ -159,11 +160,12 @@ static int head_send(struct head *head)
 	lk__field(entry, entry->number, field);
 	entry->try_lease_ms = lk__entry_lease_ms(entry, waiter->hold);
 	entry->try_until_ns = lk__after_ms(lk__now_ns(), config->command_timeout_ms);
-	struct lk__request *request =
-		entry->recipe->acquire(&entry->target, field, entry->try_lease_ms,
-				       lk__node_server_us(entry->node, entry->try_until_ns));
+	struct lk__request *request = entry->recipe->acquire(
+		&entry->target, field, entry->try_lease_ms,
+		lk__node_server_us(entry->node, entry->try_until_ns));
 	if (!request) {
-		head->event = (struct lk__acquire_event){.type = LK__ACQUIRE_FAILED, .code = LK_ENOMEM};
+		head->event = (struct lk__acquire_event){.type = LK__ACQUIRE_FAILED,
+							 .code = LK_ENOMEM};
 		head_fail(head, LK_ENOMEM, "out of memory");
 		return 0;
 	}
@@ -231,7 +233,8 @@ static int head_listen(struct head *head)
 		entry->channel = lk__channel_open(conn, entry->target.channel,
 						  entry->target.channel_size, entry);
 	if (!entry->channel) {
-		head->event = (struct lk__acquire_event){.type = LK__ACQUIRE_FAILED, .code = LK_ENOMEM};
+		head->event = (struct lk__acquire_event){.type = LK__ACQUIRE_FAILED,
+							 .code = LK_ENOMEM};
 		head_fail(head, LK_ENOMEM, "out of memory");
 		return 0;
 	}
@@ -285,7 +288,8 @@ static int head_pause(struct head *head, int64_t until_ns)
 	lk__random_bytes(&random, sizeof(random));
 	until_ns -= (until_ns - now_ns) / 2 * (random % 1024) / 1024;
 	if (waiter->until_ns == LK__NEVER &&
-	    lk__after_ms(entry->acquire.failing_since_ns, entry->client->config->retry_ms) < now_ns) {
+	    lk__after_ms(entry->acquire.failing_since_ns, entry->client->config->retry_ms) <
+		    now_ns) {
 		entry->acquire.state = LK__ACQUIRE_IDLE;
 		return entry->acquire.code;
 	}
@@ -332,9 +336,10 @@ static int head_leave(struct head *head, int code)
 	struct lk__entry *entry = head->entry;
 	if (!entry->request)
 		entry->acquire.state = LK__ACQUIRE_IDLE; /* nothing was sent */
-	int verdict = code == LK_ETIMEDOUT ? lk__acquire_verdict(&entry->acquire,
-								 atomic_load(&entry->taking_back) > 0)
-					   : code;
+	int verdict = code == LK_ETIMEDOUT
+			      ? lk__acquire_verdict(&entry->acquire,
+						    atomic_load(&entry->taking_back) > 0)
+			      : code;
 	bool alone = head->waiter == entry->line && !head->waiter->next;
 	if (alone) {
 		entry->down_since_ns = 0;
@@ -370,13 +375,14 @@ int lk__head_drive(struct lk__entry *entry, struct lk__waiter *waiter, lk_error 
 		entry->acquire.listening = false; /* the last line took the subscription along */
 	head.error->code = 0;
 	for (;;) {
-		struct lk__acquire_action action =
-			lk__acquire_step(&entry->acquire, &head.event, lk__now_ns());
+		struct lk__acquire_action action = lk__acquire_step(&entry->acquire, &head.event,
+								    lk__now_ns());
 		if (action.take_back)
 			lk__take_back(entry, entry->number, entry->try_until_ns);
 		if (action.type == LK__ACQUIRE_DO_GRANT) {
 			entry->grant.epoch = head.epoch;
-			lk__entry_grant(entry, waiter, entry->number, head.sent_ns, entry->try_lease_ms);
+			lk__entry_grant(entry, waiter, entry->number, head.sent_ns,
+					entry->try_lease_ms);
 			return 1;
 		}
 		if (action.type == LK__ACQUIRE_DO_FAIL)

@@ -16,9 +16,9 @@
 struct parting {
 	struct lk__entry *entry;
 	uint64_t number;
-	int64_t valid_until_ns;    /* of the grant that is given up */
+	int64_t valid_until_ns; /* of the grant that is given up */
 	int64_t repeated_until_ns;
-	bool echo;                 /* our own message is expected on our own subscription */
+	bool echo; /* our own message is expected on our own subscription */
 	lk_error *error;
 };
 
@@ -47,8 +47,8 @@ static void parting_begin(struct parting *parting, struct lk__entry *entry, lk_e
 static void parting_end(struct lk__entry *entry, int64_t listeners)
 {
 	bool ours = entry->channel && lk__channel_listens(&entry->node->messages, entry->channel);
-	entry->hold_off_until_ns =
-		lk__term_hold_off(&entry->term, lk__now_ns(), listeners - (ours ? 1 : 0));
+	entry->hold_off_until_ns = lk__term_hold_off(&entry->term, lk__now_ns(),
+						     listeners - (ours ? 1 : 0));
 	entry->passing = false;
 	lk__entry_promote(entry);
 }
@@ -149,11 +149,11 @@ static int release_wire(struct lk__entry *entry, struct lk__thread *thread, bool
 	pthread_mutex_unlock(&entry->mutex);
 	int rc = lk__conn_await(entry->scripts, request, thread, parting.valid_until_ns, NULL);
 	pthread_mutex_lock(&entry->mutex);
-	if (rc != LK__WAIT_READY &&
-	    lk__conn_leave(entry->scripts, request, lk__request_forget)) {
+	if (rc != LK__WAIT_READY && lk__conn_leave(entry->scripts, request, lk__request_forget)) {
 		if (entry->passing)
 			parting_end(entry, 0);
-		return parting_fail(&parting, LK_EMAYBEHELD, "no answer before the end of the lease");
+		return parting_fail(&parting, LK_EMAYBEHELD,
+				    "no answer before the end of the lease");
 	}
 	rc = parting_read(&parting, request);
 	lk__request_free(request);
@@ -201,16 +201,14 @@ static int release_exchange(struct lk__entry *entry, struct lk__thread *thread, 
 	char from[LK__FIELD_SIZE], to[LK__FIELD_SIZE];
 	uint64_t number = atomic_fetch_add(&entry->client->last_number, 1) + 1;
 	int64_t lease_ms = lk__entry_lease_ms(entry, waiter->hold);
-	int64_t deadline_ns =
-		lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
+	int64_t deadline_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
 	parting_begin(&parting, entry, error);
 	if (parting.echo)
 		lk__channel_drop_echo(&entry->node->messages, entry->channel);
 	lk__field(entry, parting.number, from);
 	lk__field(entry, number, to);
-	struct lk__request *request =
-		entry->recipe->exchange(&entry->target, from, to, lease_ms,
-					lk__node_server_us(entry->node, deadline_ns));
+	struct lk__request *request = entry->recipe->exchange(
+		&entry->target, from, to, lease_ms, lk__node_server_us(entry->node, deadline_ns));
 	if (!request)
 		return release_wire(entry, thread, false, error);
 	request->resend = true;

@@ -10,7 +10,7 @@
 #include "drive/loop.h"
 #include "drive/notices.h"
 
-#define BATCH_MAX 100       /* locks in one renewal script: about 1 ms of the server */
+#define BATCH_MAX 100        /* locks in one renewal script: about 1 ms of the server */
 #define JUST_LOOK_MS 1       /* a lease that renews nothing: only the owner is verified */
 #define RENEW_AGAIN_PARTS 30 /* of a lease, between attempts that got no answer */
 
@@ -125,7 +125,8 @@ static void renewed_confirm(struct lk__entry *entry, const struct batch *batch,
 	if (hold->watched)
 		hold->own_until_ns = LK__NEVER;
 	else if (hold->wanted_until_ns > hold->own_until_ns)
-		hold->own_until_ns = end_ns < hold->wanted_until_ns ? end_ns : hold->wanted_until_ns;
+		hold->own_until_ns = end_ns < hold->wanted_until_ns ? end_ns
+								    : hold->wanted_until_ns;
 	hold->wanted_until_ns = 0;
 	hold->warned = false;
 	entry->grant.epoch = batch->epoch;
@@ -165,8 +166,8 @@ static void batch_finish(struct lk__request *request)
 	bool good = !request->code && reply->type == REDIS_REPLY_ARRAY &&
 		    reply->elements == batch->count;
 	for (size_t i = 0; i < batch->count; i++)
-		renewed_answer(batch, &batch->of[i],
-			       good ? reply->element[i]->integer == 1 : -1, request->sent_ns);
+		renewed_answer(batch, &batch->of[i], good ? reply->element[i]->integer == 1 : -1,
+			       request->sent_ns);
 	lk__request_free(request);
 	free(batch);
 }
@@ -188,7 +189,8 @@ static void batch_send(struct batch *batch)
 	batch->epoch = atomic_load(&batch->node->epoch);
 	request->owner = batch;
 	request->finish = batch_finish;
-	request->deadline_ns = lk__after_ms(lk__now_ns(), batch->client->config->command_timeout_ms);
+	request->deadline_ns = lk__after_ms(lk__now_ns(),
+					    batch->client->config->command_timeout_ms);
 	lk__conn_submit(&batch->node->work, request);
 }
 
@@ -301,6 +303,6 @@ void lk__watch_all(lk_client *client)
 	struct lk__entry *entry, *next;
 	pthread_mutex_lock(&client->mutex);
 	HASH_ITER(hh, client->entries, entry, next)
-		lk__watch_at(entry, lk__now_ns());
+	lk__watch_at(entry, lk__now_ns());
 	pthread_mutex_unlock(&client->mutex);
 }

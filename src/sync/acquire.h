@@ -93,8 +93,8 @@ struct lk__acquire_action lk__acquire_step(struct lk__acquire *acquire,
 					   const struct lk__acquire_event *event, int64_t now_ns);
 
 /*
- * What a head that leaves now, its time being up, is told. `taking_back`: a try of this lock that may
- * have been granted is not yet known to be gone.
+ * What a head that leaves now, its time being up, is told. `taking_back`: a try of this lock that
+ * may have been granted is not yet known to be gone.
  */
 int lk__acquire_verdict(const struct lk__acquire *acquire, bool taking_back);
 

@@ -21,17 +21,17 @@ int64_t now_ms(void);
 void sleep_ms(int64_t ms);
 
 /* Looks every ms whether `condition` has come true; fails after `limit_ms` (times slow). */
-#define wait_until(condition, limit_ms)                                                          \
-	do {                                                                                     \
-		int64_t wait_end_ms = now_ms() + slow_ms(limit_ms);                              \
-		while (!(condition)) {                                                           \
-			if (now_ms() > wait_end_ms) {                                            \
-				check_fail(__FILE__, __LINE__, "not within %lld ms: %s",         \
-					   slow_ms(limit_ms), #condition);            \
-				break;                                                           \
-			}                                                                        \
-			sleep_ms(1);                                                             \
-		}                                                                                \
+#define wait_until(condition, limit_ms)                                                            \
+	do {                                                                                       \
+		int64_t wait_end_ms = now_ms() + slow_ms(limit_ms);                                \
+		while (!(condition)) {                                                             \
+			if (now_ms() > wait_end_ms) {                                              \
+				check_fail(__FILE__, __LINE__, "not within %lld ms: %s",           \
+					   slow_ms(limit_ms), #condition);                         \
+				break;                                                             \
+			}                                                                          \
+			sleep_ms(1);                                                               \
+		}                                                                                  \
 	} while (0)
 
 #endif

@@ -46,7 +46,7 @@ def test_program_of_the_readme(copy, server, environment, folder, compiler, link
     words = ["--cflags", "--libs", *(["--static"] if link == "static" else [])]
     flags = [f"{copy.libraries}/liblockkeeper.a" if flag == "-llockkeeper" and link == "static"
              else flag for flag in copy.flags(*words)]
-    run(compiler, "-x", language, "-Wall", "-Wextra", "-Werror", source, "-x", "none", *flags,
+    run(compiler, "-x", language, "-Wall", "-Werror", source, "-x", "none", *flags,
         "-o", program)
     linked = run("ldd", program, env=environment).stdout
     assert ("liblockkeeper" in linked) == (link == "shared")

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""What the headers declare, what the map exports and what the library has are the same names.
+
+The installed library must also be hardened: relocations read-only, bound at start, no executable
+stack. usage: check_exports.py BUILD
+"""
+from __future__ import annotations
+
+import pathlib
+import re
+import subprocess
+import sys
+
+from tree import ROOT, files, finish
+
+DECLARED = re.compile(r"\bLK_API\b[^;(]*?\b(lk_\w+)\s*\(")
+
+
+def declared() -> set[str]:
+    return {match for path in files(".h", under=("include",))
+            for match in DECLARED.findall(path.read_text())}
+
+
+def mapped() -> set[str]:
+    text = re.sub(r"/\*.*?\*/", "", (ROOT / "src/lockkeeper.map").read_text(), flags=re.DOTALL)
+    return set(re.findall(r"^\s*(lk_\w+);", text, re.MULTILINE))
+
+
+def exported(library: pathlib.Path) -> set[str]:
+    rows = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True,
+                          text=True, check=True).stdout.splitlines()
+    names = {row.split()[-1] for row in rows if row.split()[-2] != "A"}
+    return {symbol.split("@")[0] for symbol in names}
+
+
+def differences(left: set[str], right: set[str], left_name: str, right_name: str) -> list[str]:
+    return ([f"{symbol}: in {left_name}, not in {right_name}" for symbol in sorted(left - right)]
+            + [f"{symbol}: in {right_name}, not in {left_name}" for symbol in sorted(right - left)])
+
+
+def hardened(file: pathlib.Path) -> list[str]:
+    rows = subprocess.run(["readelf", "-W", "-l", "-d", str(file)], capture_output=True, text=True,
+                          check=True).stdout
+    wanted = {"GNU_RELRO": r"GNU_RELRO", "BIND_NOW": r"BIND_NOW|FLAGS.*NOW",
+              "a stack that is not executable": r"GNU_STACK.* RW "}
+    return [f"{file.name}: without {what}" for what, pattern in wanted.items()
+            if not re.search(pattern, rows)]
+
+
+def main() -> None:
+    build = pathlib.Path(sys.argv[1])
+    library = build / "src/liblockkeeper.so"
+    problems = differences(declared(), mapped(), "the headers", "src/lockkeeper.map")
+    problems += differences(mapped(), exported(library), "src/lockkeeper.map", library.name)
+    problems += hardened(library)
+    command = build / "cli/lockkeeper"
+    if command.exists():
+        problems += hardened(command)
+    finish(problems, f"{len(mapped())} functions; relocations read-only, stack not executable")
+
+
+main()
