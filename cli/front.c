@@ -57,8 +57,20 @@ static void signal_relay(const struct front_self *self, const struct signalfd_si
 		kill(self->keeper, number);
 }
 
-/* Stops by the signal's default action; where the kernel ignores that (an orphaned group, which no
- * shell would wake), the front goes on. */
+/* 1 when there is a shell that would notice a stopped job: an ancestor in our session, outside of
+ * our group. The kernel asks the same before it stops anybody, but is misled by the guard, the
+ * command's parent. */
+static int has_shell(void)
+{
+	pid_t group = getpgrp(), session = getsid(0);
+	for (pid_t pid = getppid(); pid > 1 && getsid(pid) == session; pid = tree_parent(pid)) {
+		if (getpgid(pid) != group)
+			return 1;
+	}
+	return 0;
+}
+
+/* Stops by the signal's default action. */
 static void stop_here(int number)
 {
 	sigset_t one;
@@ -84,10 +96,12 @@ static int orders_read(struct front_self *self, int flags)
 		return 1;
 	if (got != (ssize_t)sizeof(order))
 		return 0;
-	if (order.type == FRONT_STOP)
+	if (order.type == FRONT_DIE)
+		self->die_of = order.number;
+	else if (has_shell())
 		stop_here(order.number);
 	else
-		self->die_of = order.number;
+		kill(self->keeper, SIGCONT); /* nobody would ever wake us: go on at once */
 	return 1;
 }
 

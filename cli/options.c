@@ -127,14 +127,19 @@ int options_parse(const struct command *command, int argc, char **argv, lk_confi
 	return code ? -1 - code : optind;
 }
 
+#define HELP_COLUMN 26
+
 static void row_print(const struct option_row *row)
 {
 	char left[64];
 	int used = row->id < 256 ? snprintf(left, sizeof(left), "-%c, ", row->id)
 				 : snprintf(left, sizeof(left), "    ");
-	snprintf(left + used, sizeof(left) - (size_t)used, "--%s%s%s", row->name,
-		 row->argument ? " " : "", row->argument ? row->argument : "");
-	printf("  %-26s %s\n", left, row->help);
+	used += snprintf(left + used, sizeof(left) - (size_t)used, "--%s%s%s", row->name,
+			 row->argument ? " " : "", row->argument ? row->argument : "");
+	if (used > HELP_COLUMN)
+		printf("  %s\n  %-*s %s\n", left, HELP_COLUMN, "", row->help);
+	else
+		printf("  %-*s %s\n", HELP_COLUMN, left, row->help);
 }
 
 void usage_print(const struct command *command)

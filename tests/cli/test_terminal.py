@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import pty
 import signal
 import sys
 import time
@@ -314,3 +315,17 @@ def test_the_terminal_goes_away_while_it_is_suspended(cli, server, tree):
     terminal.close()
     tree.await_end(10)
     until(lambda: not server.call("EXISTS", "job"), 10, "released")
+
+
+def test_without_a_shell_to_wake_it_ctrl_z_stops_nothing(cli, server, tree):
+    """The terminal's only program, as under `ssh -t host lockkeeper run …` or in a container."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execve(BINARY, ["lockkeeper", "run", "job", "env", tree.mark, "sleep", "2"],
+                  cli.environment)
+    tree.await_size(1)
+    os.write(fd, b"\x1a")
+    status = until(lambda: os.waitpid(pid, os.WNOHANG)[0] and True, 20, "it ended by itself")
+    os.close(fd)
+    assert status
+    assert server.call("EXISTS", "job") == 0
