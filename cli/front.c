@@ -19,6 +19,7 @@ enum front_order { FRONT_STOP, FRONT_DIE };
 struct front_message {
 	int type;
 	int number;
+	pid_t command; /* STOP: only while this one is stopped, or 0 */
 };
 
 struct front_self {
@@ -70,10 +71,12 @@ static int has_shell(void)
 	return 0;
 }
 
-/* Stops by the signal's default action. */
-static void stop_here(int number)
+/* Stops by the signal's default action. A shell that runs inside as the command has a group of its
+ * own in the foreground; that group gets the terminal back. */
+static void stop_here(const struct front_self *self, int number)
 {
 	sigset_t one;
+	pid_t foreground = tcgetpgrp(self->terminal);
 	struct sigaction saved, action = {.sa_handler = SIG_DFL};
 	if (number == SIGSTOP)
 		number = SIGTSTP;
@@ -85,6 +88,8 @@ static void stop_here(int number)
 	sigprocmask(SIG_UNBLOCK, &one, NULL);
 	sigprocmask(SIG_BLOCK, &one, NULL);
 	sigaction(number, &saved, NULL);
+	if (tcgetpgrp(self->terminal) == getpgrp() && tree_contains(self->keeper, foreground))
+		tcsetpgrp(self->terminal, foreground);
 }
 
 /* 1 while the keeper, or the guard that inherited its end, is there. */
@@ -98,8 +103,10 @@ static int orders_read(struct front_self *self, int flags)
 		return 0;
 	if (order.type == FRONT_DIE)
 		self->die_of = order.number;
+	else if (order.command && !tree_is_stopped(order.command))
+		return 1; /* the order waited while we were stopped, and has been overtaken */
 	else if (has_shell())
-		stop_here(order.number);
+		stop_here(self, order.number);
 	else
 		kill(self->keeper, SIGCONT); /* nobody would ever wake us: go on at once */
 	return 1;
@@ -200,16 +207,16 @@ int front_split(struct front *front_out, const sigset_t *relayed)
 	return keeper_settle(front_out, front, shell, pair[1]);
 }
 
-static void front_send(const struct front *front, enum front_order order, int number)
+static void front_send(const struct front *front, enum front_order order, int number, pid_t command)
 {
-	struct front_message message = {(int)order, number};
+	struct front_message message = {(int)order, number, command};
 	if (front->fd >= 0)
 		send(front->fd, &message, sizeof(message), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-void front_stop(const struct front *front, int number)
+void front_stop(const struct front *front, int number, pid_t command)
 {
-	front_send(front, FRONT_STOP, number);
+	front_send(front, FRONT_STOP, number, command);
 }
 
 int front_is_orphaned(const struct front *front)
@@ -222,7 +229,7 @@ void front_finish(const struct front *front, int number)
 	if (front->fd < 0)
 		return;
 	if (number)
-		front_send(front, FRONT_DIE, number);
+		front_send(front, FRONT_DIE, number, 0);
 	if (getppid() == front->pid)
 		kill(front->pid, SIGCONT);
 }

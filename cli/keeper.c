@@ -34,6 +34,7 @@ struct keeper {
 	lk_client *client;
 	lk_lock *lock;
 	lk_cancel *cancel;
+	pid_t command; /* its process id, once it runs */
 	int started;   /* the command runs, or ran */
 	int ended;     /* nothing runs any more */
 	int suspended; /* the front was stopped with the command */
@@ -83,7 +84,7 @@ static int acquire_once(struct keeper *keeper, int64_t wait_ms, lk_error *error)
 static int suspend(struct keeper *keeper)
 {
 	struct relay_signal taken = {0, 0};
-	front_stop(&keeper->front, SIGTSTP);
+	front_stop(&keeper->front, SIGTSTP, 0);
 	while (taken.number != SIGCONT) {
 		struct pollfd ready[] = {{relay_fd(), POLLIN, 0}, {keeper->front.fd, 0, 0}};
 		if (relay_read(&taken))
@@ -96,6 +97,7 @@ static int suspend(struct keeper *keeper)
 	return 0;
 }
 
+/* The exit code when there is no lock, which -E may have made 0. */
 static int acquire_fail(struct keeper *keeper, const lk_error *error)
 {
 	int number = relay_cause();
@@ -111,8 +113,8 @@ static int acquire_fail(struct keeper *keeper, const lk_error *error)
 	return keeper->options->conflict_code;
 }
 
-/* 0 with the lock held, else an exit code. */
-static int acquire(struct keeper *keeper)
+/* 0 with the lock held; else -1, and the exit code. */
+static int acquire(struct keeper *keeper, int *code_out)
 {
 	lk_error error = {0};
 	int64_t wait_ms = keeper->options->wait_ms, left_ms = wait_ms, began_ns = clock_now_ns();
@@ -123,8 +125,10 @@ static int acquire(struct keeper *keeper)
 		int result = acquire_once(keeper, left_ms, &error);
 		if (result == 0)
 			break;
-		if (result != LK_ECANCELLED || relay_cause() != SIGTSTP || suspend(keeper))
-			return acquire_fail(keeper, &error);
+		if (result == LK_ECANCELLED && relay_cause() == SIGTSTP && suspend(keeper) == 0)
+			continue;
+		*code_out = acquire_fail(keeper, &error);
+		return -1;
 	}
 	if (keeper->options->verbose)
 		message("acquired %s after %" PRId64 " ms", keeper->options->name,
@@ -184,6 +188,7 @@ static void report_take(struct keeper *keeper, const struct guard_message *repor
 	switch (report->type) {
 	case GUARD_STARTED:
 		keeper->started = 1;
+		keeper->command = report->value;
 		break;
 	case GUARD_FAILED:
 		keeper->exec_errno = report->value;
@@ -191,7 +196,7 @@ static void report_take(struct keeper *keeper, const struct guard_message *repor
 		break;
 	case GUARD_STOPPED:
 		keeper->suspended = keeper->front.fd >= 0;
-		front_stop(&keeper->front, report->value);
+		front_stop(&keeper->front, report->value, keeper->command);
 		break;
 	case GUARD_ENDING:
 		keeper->lost = 1;
@@ -330,9 +335,7 @@ static int keeper_serve(struct keeper *keeper, const lk_config *config, const si
 	    lk_lock_new(&keeper->lock, keeper->client, name, strlen(name), &error))
 		return trouble_library(&error);
 	code = relay_begin(relayed, keeper->front.pid, keeper->cancel);
-	if (code == 0)
-		code = acquire(keeper);
-	return code ? code : work(keeper);
+	return code || acquire(keeper, &code) ? code : work(keeper);
 }
 
 int keeper_run(const lk_config *config, const struct keeper_options *options)

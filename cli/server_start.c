@@ -70,16 +70,17 @@ static void signals_reset(void)
 }
 
 /* In the new process: becomes the server, or writes errno to `life` and ends. */
-__attribute__((noreturn)) static void server_become(char *config, int log, int life)
+__attribute__((noreturn)) static void server_become(const char *config, int log, int life)
 {
-	static char redis[] = "redis-server", valkey[] = "valkey-server";
+	static char redis[] = "redis-server", valkey[] = "valkey-server", from_stdin[] = "-";
 	static char path_default[] = "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
-	char *environment[] = {path_default, NULL}, *arguments[] = {NULL, config, NULL};
-	int nothing = open("/dev/null", O_RDONLY);
+	char *environment[] = {path_default, NULL}, *arguments[] = {NULL, from_stdin, NULL};
+	/* Not by its name, in which the server would expand wildcards. */
+	int settings_fd = open(config, O_RDONLY);
 	setsid();
 	umask(077);
 	signals_reset();
-	dup2(nothing, STDIN_FILENO);
+	dup2(settings_fd, STDIN_FILENO);
 	dup2(log, STDOUT_FILENO);
 	dup2(log, STDERR_FILENO);
 	dup2(life, LIFE_FD);
@@ -97,7 +98,7 @@ __attribute__((noreturn)) static void server_become(char *config, int log, int l
 }
 
 /* Two forks: the server is nobody's child whom we could leave as a zombie. */
-static int server_fork(char *config, int log, int life)
+static int server_fork(const char *config, int log, int life)
 {
 	pid_t between = fork();
 	if (between < 0)

@@ -10,7 +10,8 @@
 
 struct process {
 	pid_t pid, parent, group;
-	int below; /* a descendant of the root */
+	char state; /* as in proc(5) */
+	int below;  /* a descendant of the root */
 };
 
 struct table {
@@ -21,7 +22,7 @@ struct table {
 /* Reads "pid (name) state parent group …"; the name may hold anything, so its last ")" counts. */
 static int process_read(int proc, const char *entry, struct process *process_out)
 {
-	char path[32], text[512], state;
+	char path[32], text[512];
 	if (snprintf(path, sizeof(path), "%.20s/stat", entry) >= (int)sizeof(path))
 		return -1;
 	int fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
@@ -31,13 +32,13 @@ static int process_read(int proc, const char *entry, struct process *process_out
 	close(fd);
 	text[size > 0 ? size : 0] = '\0';
 	const char *rest = strrchr(text, ')');
-	if (!rest ||
-	    sscanf(rest, ") %c %d %d", &state, &process_out->parent, &process_out->group) != 3)
+	if (!rest || sscanf(rest, ") %c %d %d", &process_out->state, &process_out->parent,
+			    &process_out->group) != 3)
 		return -1;
 	process_out->pid = atoi(entry);
 	process_out->below = 0;
 	/* A zombie does nothing any more, and its children have been handed on. */
-	return state == 'Z' || state == 'X' ? -1 : 0;
+	return process_out->state == 'Z' || process_out->state == 'X' ? -1 : 0;
 }
 
 static int table_append(struct table *table, const struct process *process)
@@ -149,15 +150,26 @@ int tree_contains(pid_t root, pid_t pid)
 	return found;
 }
 
-pid_t tree_parent(pid_t pid)
+static int process_find(pid_t pid, struct process *process_out)
 {
 	char entry[16];
-	struct process process;
 	int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (proc < 0)
 		return -1;
 	snprintf(entry, sizeof(entry), "%d", (int)pid);
-	int result = process_read(proc, entry, &process);
+	int result = process_read(proc, entry, process_out);
 	close(proc);
-	return result ? -1 : process.parent;
+	return result;
+}
+
+pid_t tree_parent(pid_t pid)
+{
+	struct process process;
+	return process_find(pid, &process) ? -1 : process.parent;
+}
+
+int tree_is_stopped(pid_t pid)
+{
+	struct process process;
+	return process_find(pid, &process) == 0 && process.state == 'T';
 }

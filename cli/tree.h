@@ -21,6 +21,9 @@ int tree_count(pid_t root);
 /* The parent of a living process, or -1. */
 pid_t tree_parent(pid_t pid);
 
+/* 1 when the process is stopped by a signal, else 0. */
+int tree_is_stopped(pid_t pid);
+
 /* 1 when `pid` is a living descendant of `root`, else 0. */
 int tree_contains(pid_t root, pid_t pid);
 

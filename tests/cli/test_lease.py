@@ -12,8 +12,8 @@ from waiting import never, until
 
 LEASE_MS = 3000
 
-# A shell and four others: one that ignores SIGTERM, one in a session of its own, one whose parent
-# is gone, and one that is stopped.
+# A shell and what it started: one that ignores SIGTERM, one in a session of its own, three whose
+# parent is gone, and one that is stopped.
 STUBBORN = """
 trap '' TERM
 sleep 300 &
@@ -22,7 +22,7 @@ setsid sleep 301 &
 sleep 304 & kill -STOP $!
 wait; wait; wait
 """
-SIZE = 8
+SIZE = 7
 
 
 @pytest.fixture

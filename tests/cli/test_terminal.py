@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from command import BINARY, Tree, children
+from command import BINARY, Tree, children, state_of
 from terminal import Terminal
 from test_run import hold
 from waiting import until
@@ -46,6 +46,12 @@ def await_program(terminal, name: str) -> None:
     that uses vfork in a way in which nobody sees it as stopped, with lockkeeper or without."""
     until(lambda: any(comm(pid) == name for pid in group_members(os.tcgetpgrp(terminal.fd))), 10,
           f"{name} runs in the foreground")
+
+
+def job_runs(terminal) -> bool:
+    """The job is in the foreground, and none of it is stopped any more."""
+    members = group_members(os.tcgetpgrp(terminal.fd))
+    return "sleep" in map(comm, members) and not any(state_of(pid) == "T" for pid in members)
 
 
 def comm(pid: int) -> str:
@@ -131,7 +137,7 @@ def test_ctrl_z_and_fg_with_the_lock_kept_all_the_while(terminal, server):
 
 
 def test_ctrl_z_again_and_again_and_bg(terminal, server):
-    terminal.line("$L run -l 1s job sleep 3")
+    terminal.line("$L run -l 1s job sleep 8")
     await_program(terminal, "sleep")
     owner = await_lock(server)
     for _ in range(3):
@@ -139,8 +145,8 @@ def test_ctrl_z_again_and_again_and_bg(terminal, server):
         terminal.expect("Stopped")
         terminal.prompt()
         terminal.line("fg")
-        terminal.expect("sleep 3\r\n")
-        await_program(terminal, "sleep")
+        terminal.expect("sleep 8\r\n")
+        until(lambda: job_runs(terminal), 10, "the job goes on")
     terminal.type(b"\x1a")
     terminal.expect("Stopped")
     terminal.prompt()

@@ -166,7 +166,7 @@ def options_of(offline, command: str) -> dict[str, bool]:
     assert text.startswith(f"usage: lockkeeper {command} ")
     found = {}
     for line in text.splitlines():
-        if match := re.match(r"  (?:(-\w), |    )(--[\w-]+)( [A-Z=]+)? ", line):
+        if match := re.match(r"  (?:(-\w), |    )(--[\w-]+)( [A-Z=]+)?( |$)", line):
             for name in filter(None, match.group(1, 2)):
                 found[name] = bool(match.group(3))
     assert {"-o", "--option", "--url", "-h", "--help"} <= set(found)
