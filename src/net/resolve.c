@@ -17,8 +17,9 @@
 /* Shared by the caller and the thread; freed by the one who lets go of it last. */
 struct lookup {
 	_Atomic int users;
-	int done_fd;
-	int failed; /* EAI_… */
+	_Atomic int done; /* what stands below is written */
+	int done_fd;      /* the same, to be polled */
+	int failed;       /* EAI_… */
 	int system_errno;
 	struct addrinfo *addresses;
 	char port[8];
@@ -50,6 +51,7 @@ static void *lookup_run(void *argument)
 	struct lookup *lookup = argument;
 	lookup->failed = look_up(lookup->host, lookup->port, 0, &lookup->addresses);
 	lookup->system_errno = errno;
+	atomic_store(&lookup->done, 1);
 	ssize_t wrote = write(lookup->done_fd, &(uint64_t){1}, sizeof(uint64_t));
 	(void)wrote; /* the counter was 0 */
 	lookup_leave(lookup);
@@ -106,7 +108,7 @@ static int look_up_within(struct addrinfo **addresses_out, const char *host, con
 	int status = lk__socket_wait(lookup->done_fd, POLLIN, deadline_ns, cancel_fd);
 	int saved = -status;
 	failed = EAI_SYSTEM;
-	if (status == 0) {
+	if (status == 0 && atomic_load(&lookup->done)) {
 		failed = lookup->failed;
 		saved = lookup->system_errno;
 		*addresses_out = lookup->addresses;
