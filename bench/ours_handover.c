@@ -1,0 +1,38 @@
+/* A hand-over to another process by the library. */
+#include <string.h>
+
+#include <lockkeeper.h>
+
+#include "common.h"
+#include "handover.h"
+
+static lk_lock *lock;
+
+static void ours_start(const char *url)
+{
+	static lk_client *client;
+	lk_error error;
+	if (lk_client_open(&client, url, &error) ||
+	    lk_lock_new(&lock, client, BENCH_HANDOVER_NAME, strlen(BENCH_HANDOVER_NAME), &error))
+		bench_die("%s", error.message);
+}
+
+static void ours_acquire(void)
+{
+	lk_error error;
+	if (lk_lock_acquire(lock, NULL, &error))
+		bench_die("%s", error.message);
+}
+
+static void ours_release(void)
+{
+	lk_error error;
+	if (lk_lock_release(lock, NULL, &error))
+		bench_die("%s", error.message);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct bench_handover_side side = {ours_start, ours_acquire, ours_release};
+	return bench_handover(argc, argv, &side);
+}
