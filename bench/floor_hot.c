@@ -41,7 +41,8 @@ static void floor_start(const char *url, int threads)
 	owner_field(owner, sizeof(owner), 0);
 	freeReplyObject(redisCommand(redis, "DEL " NAME));
 	char *acquire = bench_script(redis, LK__SCRIPT_LOCK_ACQUIRE, NAME, 3,
-				     (const char *[]){owner, BENCH_LEASE, BENCH_NO_DEADLINE}, &size);
+				     (const char *[]){owner, BENCH_LEASE, BENCH_NO_DEADLINE},
+				     &size);
 	freeReplyObject(bench_send(redis, acquire, size));
 	redisFreeCommand(acquire);
 	redisFree(redis);

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-
 #include "common.h"
 
 #define LINE_LIMIT_S 20

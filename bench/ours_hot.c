@@ -11,7 +11,8 @@ static void ours_start(const char *url, int threads)
 {
 	(void)threads;
 	lk_error error;
-	if (lk_client_open(&client, url, &error) || lk_lock_new(&lock, client, "bench:hot", 9, &error))
+	if (lk_client_open(&client, url, &error) ||
+	    lk_lock_new(&lock, client, "bench:hot", 9, &error))
 		bench_die("%s", error.message);
 	redisContext *redis = bench_connect(url);
 	freeReplyObject(redisCommand(redis, "DEL bench:hot"));

@@ -56,7 +56,8 @@ static struct worker *start_workers(struct run *run)
 	pthread_barrier_init(&run->go, NULL, (unsigned)run->threads + 1);
 	for (int i = 0; i < run->threads; i++) {
 		workers[i] = (struct worker){.run = run, .index = i};
-		bench_samples_init(&workers[i].samples, BENCH_SAMPLES_MAX / 2 / (size_t)run->threads);
+		bench_samples_init(&workers[i].samples,
+				   BENCH_SAMPLES_MAX / 2 / (size_t)run->threads);
 		if (pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]))
 			bench_die("no thread");
 	}
