@@ -86,11 +86,12 @@ int main(int argc, char **argv)
 	bench_sleep_us(length_ms * 1000);
 	cpu_us = bench_cpu_us() - cpu_us;
 	lk_client_stats(client, &stats, NULL);
-	printf("{\"locks\": %ld, \"alive\": %ld, \"lost\": %ld, \"heap_bytes_a_lock\": %ld, "
+	printf("{\"locks\": %ld, \"alive_share\": %.6f, \"lost\": %ld, \"heap_bytes_a_lock\": %ld, "
 	       "\"resident_bytes_a_lock\": %ld, \"renewals_s\": %.1f, \"cpu_ms_s\": %.3f, "
 	       "\"taking_s\": %.2f}\n",
-	       count, count_alive(redis, locks, count), (long)stats.lost, heap / count,
-	       resident / count, (double)(stats.renewals - renewals) * 1000 / (double)length_ms,
+	       count, (double)count_alive(redis, locks, count) / (double)count, (long)stats.lost,
+	       heap / count, resident / count,
+	       (double)(stats.renewals - renewals) * 1000 / (double)length_ms,
 	       cpu_us / (double)length_ms, taking_s);
 	for (long i = 0; i < count; i++)
 		if (lk_lock_release(locks[i], NULL, &error))

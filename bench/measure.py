@@ -1,0 +1,156 @@
+"""Runs the programs of the benchmark: a private redis-server, the two sides of a row in turn."""
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+
+from rows import LEAST, Figure, Row
+
+PROGRAM_LIMIT_S = 300
+START_LIMIT_S = 10
+
+
+class Failed(Exception):
+    pass
+
+
+class Bench:
+    """Where things are: the build, a folder for this run, the server's two addresses."""
+
+    def __init__(self, build: pathlib.Path, folder: pathlib.Path, quick: bool, runs: int):
+        self.build, self.folder, self.quick, self.runs = build, folder, quick, runs
+        self.tcp = self.unix = ""
+        self.environment = {name: value for name, value in os.environ.items()
+                            if not name.startswith("LOCKKEEPER_")}
+        self.environment["LOCKKEEPER_STATE_DIR"] = str(folder / "state")
+
+    def words(self, row: Row, command: list[str]) -> list[str]:
+        values = {"tcp": self.tcp, "unix": self.unix, "folder": self.folder,
+                  **(row.quick if self.quick else row.full)}
+        return [word.format(**values) for word in command]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def server(bench: Bench):
+    """A redis-server without persistence, on TCP loopback and on a unix socket."""
+    port, path = free_port(), bench.folder / "socket"
+    process = subprocess.Popen(
+        ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--unixsocket", str(path),
+         "--dir", str(bench.folder), "--save", "", "--appendonly", "no",
+         "--logfile", str(bench.folder / "log")])
+    try:
+        end = time.monotonic() + START_LIMIT_S
+        while not path.exists():
+            if process.poll() is not None or time.monotonic() > end:
+                raise Failed("redis-server did not start")
+            time.sleep(0.01)
+        bench.tcp, bench.unix = f"redis://127.0.0.1:{port}", f"unix://{path}"
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def run_program(bench: Bench, words: list[str]) -> dict[str, float]:
+    program = bench.build / "bench" / words[0]
+    process = subprocess.Popen([program, *words[1:]], stdout=subprocess.PIPE, text=True,
+                               env=bench.environment, start_new_session=True)
+    try:
+        text, _ = process.communicate(timeout=PROGRAM_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        # Its own children as well: it leads a session of its own.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise Failed(f"{' '.join(words)}: not done within {PROGRAM_LIMIT_S} s") from None
+    if process.returncode != 0:
+        raise Failed(f"{' '.join(words)}: ended with {process.returncode}")
+    return json.loads(text)
+
+
+def time_command(bench: Bench, words: list[str]) -> dict[str, float]:
+    """Wall time of a whole command, from before the start to after the end."""
+    repeats, command = int(words[0]), words[1:]
+    if command[0] == "lockkeeper":
+        command = [str(bench.build / "cli" / "lockkeeper"), *command[1:]]
+    times = []
+    for number in range(repeats + 3):
+        begun = time.perf_counter()
+        code = subprocess.call(command, env=bench.environment)
+        if code != 0:
+            raise Failed(f"{' '.join(command)}: ended with {code}")
+        if number >= 3:
+            times.append((time.perf_counter() - begun) * 1e3)
+    times.sort()
+    return {"p50_ms": statistics.median(times), "p99_ms": times[len(times) * 99 // 100]}
+
+
+def run_side(bench: Bench, row: Row, command: list[str]) -> dict[str, float]:
+    words = bench.words(row, command)
+    if words[0] == "time-command":
+        return time_command(bench, words[1:])
+    return run_program(bench, words)
+
+
+def medians(runs: list[dict[str, float]]) -> dict[str, float]:
+    return {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+
+
+def judge(figure: Figure, ours: float, floor: float | None) -> dict:
+    answer = {"key": figure.key, "unit": figure.unit, "ours": ours, "floor": floor}
+    if floor:
+        answer["ratio"] = ours / floor
+    if figure.bound is not None:
+        value = answer.get("ratio") if figure.ratio else ours
+        answer["target"] = {"of": "ratio" if figure.ratio else "ours", "sense": figure.sense,
+                            "bound": figure.bound}
+        answer["reached"] = value is not None and (
+            value >= figure.bound if figure.sense == LEAST else value <= figure.bound)
+    return answer
+
+
+def measure(bench: Bench, row: Row) -> dict:
+    """The sides in turn, as often as asked for, and the medians."""
+    ours, floor = [], []
+    load = os.getloadavg()[0]
+    for _ in range(1 if bench.quick else row.runs or bench.runs):
+        if row.floor:
+            floor.append(run_side(bench, row, row.floor))
+        ours.append(run_side(bench, row, row.ours))
+    middle, base = medians(ours), medians(floor) if floor else {}
+    missing = [figure.key for figure in row.figures if figure.key not in middle]
+    if missing:
+        raise Failed(f"{row.name}: no figures for {', '.join(missing)}")
+    return {"name": row.name, "title": row.title,
+            "commands": {"ours": " ".join(row.ours), "floor": " ".join(row.floor or [])},
+            "settings": row.quick if bench.quick else row.full, "load_1m_before": load,
+            "figures": [judge(figure, middle[figure.key], base.get(figure.key))
+                        for figure in row.figures],
+            "median": {"ours": middle, "floor": base}, "runs": {"ours": ours, "floor": floor}}
+
+
+@contextlib.contextmanager
+def prepared(build: pathlib.Path, quick: bool, runs: int):
+    with tempfile.TemporaryDirectory(prefix="lk-bench-") as folder:
+        bench = Bench(build, pathlib.Path(folder), quick, runs)
+        command = str(build / "cli" / "lockkeeper")
+        try:
+            with server(bench):
+                yield bench
+        finally:
+            if (bench.folder / "state").exists():
+                subprocess.call([command, "server", "stop"], env=bench.environment,
+                                stdout=subprocess.DEVNULL)

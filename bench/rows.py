@@ -1,0 +1,138 @@
+"""The rows of the benchmark: what is run on each side, which figures count, and what is to be
+reached. A target is a bound on ours / floor, or on ours alone where there is no floor."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+LEAST, MOST = "at least", "at most"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of a row. `ratio`: the bound is on ours / floor, else on ours."""
+    key: str
+    unit: str
+    bound: float | None = None
+    sense: str = MOST
+    ratio: bool = True
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    title: str
+    ours: list[str]
+    floor: list[str] | None
+    figures: list[Figure]
+    # {ms}, {rounds} and the like in the commands: for the full run and the quick one.
+    full: dict[str, int] = field(default_factory=dict)
+    quick: dict[str, int] = field(default_factory=dict)
+    runs: int | None = None  # None: as many as asked for
+
+
+PAIR_LENGTH = {"full": {"ms": 1500}, "quick": {"ms": 200}}
+
+
+def pair_row(name: str, title: str, url: str, threads: int, figures: list[Figure], query: str = "",
+             no_wait: bool = False) -> Row:
+    ours = ["ours-pairs", url + query, str(threads), "{ms}"] + (["no-wait"] if no_wait else [])
+    return Row(name, title, ours, ["floor-pairs", url, str(threads), "{ms}"], figures,
+               **PAIR_LENGTH)
+
+
+def lone(p50: float, p99: float | None, cpu: float | None) -> list[Figure]:
+    return [Figure("p50_us", "µs", p50), Figure("p99_us", "µs", p99), Figure("pairs_s", "/s"),
+            Figure("cpu_us", "µs", cpu)]
+
+
+def many(pairs: float, cpu: float | None) -> list[Figure]:
+    return [Figure("pairs_s", "/s", pairs, LEAST), Figure("cpu_us", "µs", cpu),
+            Figure("p50_us", "µs"), Figure("p99_us", "µs"),
+            Figure("connections", "", 3, MOST, ratio=False)]
+
+
+def pair_rows() -> list[Row]:
+    rows = [
+        pair_row("pair-tcp", "acquire + release, 1 thread, TCP", "{tcp}", 1, lone(0.5, 1, 1.25)),
+        pair_row("pair-unix", "acquire + release, 1 thread, unix socket", "{unix}", 1,
+                 lone(0.5, 1, 1.25)),
+        pair_row("pair-tcp-no-spin", "the same, TCP, spin off", "{tcp}", 1,
+                 lone(1.05, None, 1.1), "?spin_us=0"),
+        pair_row("pair-unix-no-spin", "the same, unix socket, spin off", "{unix}", 1,
+                 lone(1.05, None, 1.1), "?spin_us=0"),
+        pair_row("pair-tcp-no-wait", "the same, TCP, release not waited for", "{tcp}", 1,
+                 lone(0.3, None, None), no_wait=True),
+    ]
+    for threads, waited, not_waited in ((8, 1.0, 1.4), (64, 1.4, 1.8), (256, 1.6, 2.2)):
+        cpu = 0.8 if threads >= 64 else None
+        rows.append(pair_row(f"threads-{threads}", f"{threads} threads on separate names, one client",
+                             "{tcp}", threads, many(waited, cpu)))
+        rows.append(pair_row(f"threads-{threads}-no-wait",
+                             f"{threads} threads, release not waited for", "{tcp}", threads,
+                             many(not_waited, cpu), no_wait=True))
+    return rows
+
+
+def hot_row(threads: int) -> Row:
+    return Row(f"hot-{threads}", f"one hot lock, {threads} threads of a process, hold 0",
+               ["ours-hot", "{tcp}", str(threads), "{ms}"],
+               ["floor-hot", "{tcp}", str(threads), "{ms}"],
+               [Figure("grants_s", "/s", 4, LEAST),
+                Figure("spread", "(most-fewest)/mean", 0.05, MOST, ratio=False),
+                Figure("fewest", ""), Figure("most", ""), Figure("cpu_us", "µs")],
+               {"ms": 1500}, {"ms": 200})
+
+
+def share_row(name: str, title: str, teams: list[str], figures: list[Figure]) -> Row:
+    return Row(name, title, ["ours-share", "{tcp}", "{ms}", *teams], None,
+               [Figure("grants_s", "/s"), *figures], {"ms": 4000}, {"ms": 400})
+
+
+def share_rows() -> list[Row]:
+    terms = [Figure("term_p50_ms", "ms"), Figure("term_p99_ms", "ms", 10, MOST, ratio=False),
+             Figure("term_most_ms", "ms")]
+    lone_one = [Figure("share_1", "of all grants"), Figure("grants_1", ""),
+                Figure("longest_wait_1_ms", "ms"), *terms]
+    return [
+        share_row("share-32-32", "two processes of 32 threads each", ["32", "32"],
+                  [Figure("share_0", "of all grants", 0.4, LEAST, ratio=False),
+                   Figure("share_1", "of all grants", 0.4, LEAST, ratio=False), *terms]),
+        share_row("share-64-1", "64 threads beside one lone process", ["64", "1"], lone_one),
+        share_row("share-64-slow", "64 threads beside a waiter of 3 ms", ["64", "slow"], lone_one),
+    ]
+
+
+def other_rows() -> list[Row]:
+    return [
+        Row("reentry", "re-entry under a valid lease", ["ours-reentry", "{tcp}", "{rounds}"], None,
+            [Figure("acquire_ns", "ns", 100, MOST, ratio=False), Figure("release_ns", "ns"),
+             Figure("commands", "", 0, MOST, ratio=False)],
+            {"rounds": 1000}, {"rounds": 100}),
+        Row("handover", "release to grant in another process", ["ours-handover", "{tcp}", "{rounds}"],
+            ["floor-handover", "{tcp}", "{rounds}"],
+            [Figure("p50_us", "µs", 1.1), Figure("p99_us", "µs", 1.2)],
+            {"rounds": 500}, {"rounds": 50}),
+        Row("crowd", "1,000 threads wait for a lock that another holds",
+            ["ours-crowd", "{tcp}", "{threads}", "{ms}"], None,
+            [Figure("cpu_ms_s", "ms CPU a s", 5, MOST, ratio=False),
+             Figure("commands_s", "/s", 1, MOST, ratio=False),
+             Figure("subscriptions", "", 1, MOST, ratio=False),
+             Figure("heap_bytes_a_waiter", "bytes"), Figure("drain_ms", "ms"),
+             Figure("commands_a_handover", "commands")],
+            {"threads": 1000, "ms": 5000}, {"threads": 1000, "ms": 300}),
+        Row("many", "100,000 locks held by one client for 60 s",
+            ["ours-many", "{tcp}", "{locks}", "{ms}"], None,
+            [Figure("alive_share", "", 1, LEAST, ratio=False),
+             Figure("lost", "", 0, MOST, ratio=False), Figure("heap_bytes_a_lock", "bytes"),
+             Figure("resident_bytes_a_lock", "bytes"), Figure("renewals_s", "/s"),
+             Figure("cpu_ms_s", "ms CPU a s")],
+            {"locks": 100000, "ms": 60000}, {"locks": 1000, "ms": 500}, runs=1),
+        Row("command", "lockkeeper run NAME true, a private server running",
+            ["time-command", "{repeats}", "lockkeeper", "run", "bench", "true"],
+            ["time-command", "{repeats}", "flock", "{folder}/flock", "true"],
+            [Figure("p50_ms", "ms"), Figure("p99_ms", "ms")], {"repeats": 100}, {"repeats": 10}),
+    ]
+
+
+def all_rows() -> list[Row]:
+    return [*pair_rows(), hot_row(8), hot_row(64), *share_rows(), *other_rows()]

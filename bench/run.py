@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Figures of the library beside bare hiredis programs, as ratios in one run.
+
+usage: run.py --build DIR [--quick] [--only ROW[,ROW…]] [--runs N] [--results DIR] [--list]
+
+Both sides are run in turn, so that what else the machine does falls on both. Results, a picture and
+the page docs/performance.md are written by a full run of all rows; --quick only shows that each
+row gives figures. Exit status: 0 also when a target is missed, 1 when a row gave no figures.
+"""
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import pathlib
+import sys
+
+import machine
+import page
+from measure import Failed, measure, prepared
+from rows import all_rows
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RUNS = 5
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measures Lockkeeper beside bare programs.")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("--quick", action="store_true", help="once, and short; nothing is written")
+    parser.add_argument("--only", help="these rows, parted by commas; nothing is written")
+    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--results", type=pathlib.Path, default=ROOT / "bench" / "results")
+    parser.add_argument("--list", action="store_true", help="names the rows")
+    return parser.parse_args()
+
+
+def chosen(names: str | None) -> list:
+    rows = {row.name: row for row in all_rows()}
+    if not names:
+        return list(rows.values())
+    wrong = [name for name in names.split(",") if name not in rows]
+    if wrong:
+        sys.exit(f"bench: no row is called {', '.join(wrong)}; --list names them")
+    return [rows[name] for name in names.split(",")]
+
+
+def keep(options: argparse.Namespace, results: list[dict]) -> None:
+    now = datetime.datetime.now(datetime.timezone.utc)
+    document = {"date": now.strftime("%Y-%m-%d %H:%M UTC"), **machine.describe(options.build),
+                "runs_a_side": options.runs, "rows": results}
+    options.results.mkdir(parents=True, exist_ok=True)
+    path = options.results / f"{now:%Y-%m-%d}-{machine.label()}.json"
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    page.write(ROOT / "docs", document, path.relative_to(options.results.parent.parent))
+    print(f"\nwritten: {path.name}, docs/performance.md, docs/performance.svg")
+
+
+def main() -> int:
+    options = arguments()
+    rows = chosen(options.only)
+    if options.list:
+        print("\n".join(f"{row.name:20} {row.title}" for row in rows))
+        return 0
+    results, failures = [], 0
+    with prepared(options.build.resolve(), options.quick, options.runs) as bench:
+        for row in rows:
+            try:
+                results.append(measure(bench, row))
+                print(page.plain(results[-1]), flush=True)
+            except (Failed, OSError, ValueError) as failure:
+                failures += 1
+                print(f"{row.name}: NO FIGURES: {failure}", flush=True)
+    if not failures and not options.quick and not options.only:
+        keep(options, results)
+    print(f"{len(results)} passed, {failures} failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
