@@ -196,7 +196,7 @@ def session(keeper, c: str, url: str, server) -> list[str]:
     assert list(server.holders("cut").values()) == [b"1"]
     tries("release")
     server.call("HSET", "cut", "stranger:1", 1)
-    server.call("PEXPIRE", "cut", 150)
+    server.call("PEXPIRE", "cut", 25)
     tries("within", wait=5000, lease=20000)
     assert list(server.holders("cut").values()) == [b"1"]
     tries("release")
@@ -211,9 +211,13 @@ def test_cut_at_every_byte_of_every_reply(server, proxy, make_keeper):
     keeper = make_keeper()
     replies = replies_of_a_session(proxy, keeper, server)
     assert {"acquire", "release", "subscribe"} <= {what for what, _ in replies}
-    cases = {(what, [w for w, _ in replies[:place]].count(what), at)
-             for place, (what, size) in enumerate(replies) for at in range(size + 1)}
-    for number, (what, count, at) in enumerate(sorted(cases)):
+    cases = []
+    for place, (what, size) in enumerate(replies):
+        count = [before for before, _ in replies[:place]].count(what)
+        # A script's text is loaded like the other: one of them at every byte, the rest before.
+        places = range(size + 1) if what != "script" or count == 0 else [0]
+        cases += [(what, count, at) for at in places]
+    for number, (what, count, at) in enumerate(cases):
         proxy.rule = Once(reply_to(what), Cut(at), count)
         failures = session(keeper, f"c{number % 50}", proxy.unix_url, server)
         assert set(failures) <= {"LK_EUNREACHABLE"}, (what, count, at, failures)

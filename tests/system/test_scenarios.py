@@ -195,12 +195,14 @@ def test_cancelled_and_impatient_among_patient(server, keeper, history):
     answer = patient.result(60)
     keeper.call("stop", thread="-")
     assert (answer["acquire_OK"], answer["release_OK"]) == (2000, 2000), dict(answer)
+    # With 1 ms of patience the server may not have said a word yet; then the reason is told.
+    without_a_word = {"acquire_LK_EMAYBEHELD", "acquire_LK_EUNREACHABLE"}
     for run, code in ((impatient, "LK_ETIMEDOUT"), (cancelled, "LK_ECANCELLED")):
         answer = run.result(30)
         assert answer.get(f"acquire_{code}", 0) > 0, dict(answer)
         outcomes = {key for key in answer if key.startswith(("acquire_", "release_"))}
-        assert outcomes <= {"acquire_OK", "release_OK", f"acquire_{code}",
-                            "acquire_LK_EMAYBEHELD"}, dict(answer)
+        assert outcomes <= {"acquire_OK", "release_OK", f"acquire_{code}"} | without_a_word, \
+            dict(answer)
     checker.check(checker.read(*paths))
     until(lambda: nothing_left(server), 5, "nothing is left in Redis")
     assert keeper.stats().waiting == 0
