@@ -130,10 +130,12 @@ static void test_limits_are_of_one_value(void **state)
 	struct lk__reader *reader = reader_new();
 	for (int round = 0; round < 10; round++) {
 		redisReply *reply = NULL;
-		assert_int_equal(lk__reader_feed(reader, "*1\r\n$1048576\r\n", 14), 0);
+		assert_int_equal(lk__reader_feed(reader, "*2\r\n$1048576\r\n", 14), 0);
 		assert_int_equal(lk__reader_feed(reader, bulk, sizeof(bulk)), 0);
 		assert_int_equal(lk__reader_next(reader, &reply), 0);
 		assert_int_equal(lk__reader_feed(reader, "\r\n", 2), 0);
+		assert_int_equal(lk__reader_next(reader, &reply), 0);
+		assert_int_equal(lk__reader_feed(reader, ":1\r\n", 4), 0);
 		assert_int_equal(lk__reader_next(reader, &reply), 1);
 		freeReplyObject(reply);
 	}
