@@ -58,7 +58,7 @@ int lk_client_ping(lk_client *client, lk_error *error)
 	struct lk__conn *conn = lk__node_scripts(client->topo->ops->node_at(client->topo, 0), "",
 						 0);
 	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->connect_timeout_ms);
-	rc = lk__conn_ready(conn, thread, until_ns, NULL, error);
+	rc = lk__conn_ready(conn, thread, true, until_ns, NULL, error);
 	if (rc == LK__WAIT_TIME_UP)
 		rc = lk__fail(error, LK_EUNREACHABLE,
 			      "ping %s: no connection within the connect limit",

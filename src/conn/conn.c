@@ -68,6 +68,19 @@ static void conn_drop_stream(struct lk__conn *conn)
 	conn->spin = (struct lk__spin){0};
 }
 
+/* What was still to be written, in whole or in part, cannot have run. */
+static void conn_take_back_unwritten(struct lk__conn *conn)
+{
+	size_t left = lk__buffer_size(&conn->out);
+	struct lk__request *request = conn->in_flight ? conn->in_flight->prev : NULL;
+	while (left > 0 && request && request->sends > 0) {
+		size_t size = lk__buffer_size(&request->bytes);
+		left -= size < left ? size : left;
+		request->sends--;
+		request = request == conn->in_flight ? NULL : request->prev;
+	}
+}
+
 /* What may be sent again waits for the next connection; the rest is done. */
 static void conn_sort_out(struct lk__conn *conn, bool all, int code, const char *reason,
 			  struct lk__aftermath *after)
@@ -76,7 +89,8 @@ static void conn_sort_out(struct lk__conn *conn, bool all, int code, const char 
 	int64_t now_ns = lk__now_ns();
 	DL_FOREACH_SAFE(conn->in_flight, request, next)
 	{
-		if (!all && request->resend && now_ns < request->deadline_ns)
+		bool returns = request->return_unsent && request->sends == 0;
+		if (!all && request->resend && now_ns < request->deadline_ns && !returns)
 			continue;
 		DL_DELETE(conn->in_flight, request);
 		conn->in_flight_count--;
@@ -95,6 +109,7 @@ void lk__conn_break(struct lk__conn *conn, int code, const char *reason,
 	struct lk__node *node = conn->node;
 	lk__fail(&conn->last_error, code, "%s: %s", node->config->url, reason);
 	lk__log(&node->log, LK_LOG_WARNING, "connection lost: %s", conn->last_error.message);
+	conn_take_back_unwritten(conn);
 	conn_drop_stream(conn);
 	conn->state = LK__CONN_DOWN;
 	conn->leader = NULL;
@@ -249,21 +264,22 @@ void lk__conn_close(struct lk__conn *conn)
 struct ready_subject {
 	const struct lk__conn *conn;
 	uint64_t failure_count;
+	bool once;
 };
 
 static bool conn_is_ready(const void *subject)
 {
 	const struct ready_subject *ready = subject;
-	return ready->conn->state == LK__CONN_UP ||
-	       (ready->conn->failure_count != ready->failure_count && !ready->conn->was_up) ||
-	       ready->conn->state == LK__CONN_DOWN;
+	bool failed = ready->conn->failure_count != ready->failure_count;
+	return ready->conn->state == LK__CONN_UP || ready->conn->state == LK__CONN_DOWN ||
+	       (failed && (ready->once || !ready->conn->was_up));
 }
 
-int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, int64_t until_ns,
+int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, int64_t until_ns,
 		   lk_cancel *cancel, lk_error *error)
 {
 	struct lk__aftermath after = {.wake_count = 0};
-	struct ready_subject subject = {.conn = conn};
+	struct ready_subject subject = {.conn = conn, .once = once};
 	pthread_mutex_lock(&conn->mutex);
 	if (conn->state == LK__CONN_UP) {
 		pthread_mutex_unlock(&conn->mutex);

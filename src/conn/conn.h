@@ -135,9 +135,10 @@ bool lk__conn_adopt(struct lk__conn *conn, struct lk__request *request, struct l
 
 /*
  * Waits until the connection is up. LK__WAIT_READY, or LK__WAIT_TIME_UP, LK_ECANCELLED, LK_ECLOSED,
- * or the code with which connecting failed. Fills `error` except for cancel and time.
+ * or the code with which connecting failed. `once`: one failed attempt ends the wait, also where the
+ * connection has been up before. Fills `error` except for cancel and time.
  */
-int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, int64_t until_ns,
+int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, int64_t until_ns,
 		   lk_cancel *cancel, lk_error *error);
 
 /* The loop's turn: reads what is there if nobody else reads, and keeps the command limit. Returns

@@ -138,7 +138,8 @@ static int head_connect(struct head *head)
 		until_ns = lk__after_ms(entry->down_since_ns, entry->client->config->retry_ms);
 	lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
 	pthread_mutex_unlock(&entry->mutex);
-	int rc = lk__conn_ready(entry->scripts, waiter->thread, until_ns, waiter->cancel, &why);
+	int rc = lk__conn_ready(entry->scripts, waiter->thread, waiter->once, until_ns,
+				waiter->cancel, &why);
 	pthread_mutex_lock(&entry->mutex);
 	if (rc == LK__WAIT_READY) {
 		entry->down_since_ns = 0;
@@ -170,6 +171,7 @@ static int head_send(struct head *head)
 		return 0;
 	}
 	request->resend = true;
+	request->return_unsent = true;
 	request->deadline_ns = entry->try_until_ns;
 	request->owner = entry;
 	entry->request = request;
