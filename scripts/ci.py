@@ -76,8 +76,8 @@ def lint(tally: Tally) -> None:
 
 def fuzz(tally: Tally) -> None:
     """clang, libFuzzer: ten seconds for each parser, from the corpus in the tree."""
-    folder = build(tally, "fuzz", "clang", ["-Dfuzz=true", "-Db_sanitize=address,undefined",
-                                            "-Db_lundef=false", "-Ddefault_library=static"])
+    folder = build(tally, "fuzz", "clang",
+                   ["-Dfuzz=true", "-Db_sanitize=address,undefined", "-Db_lundef=false"])
     programs = sorted((folder / "tests/fuzz").glob("fuzz_*")) if folder else []
     for program in programs:
         if not program.is_file():
@@ -86,7 +86,7 @@ def fuzz(tally: Tally) -> None:
         found.mkdir(parents=True, exist_ok=True)
         corpus = ROOT / "tests/fuzz/corpus" / program.name.removeprefix("fuzz_")
         runners.command(tally, program.name,
-                        [str(program), "-max_total_time=10", "-timeout=5", "-rss_limit_mb=1024",
+                        [str(program), "-max_total_time=10", "-timeout=5", "-rss_limit_mb=2048",
                          "-print_final_stats=1", f"-artifact_prefix={found}/", str(found),
                          *([str(corpus)] if corpus.is_dir() else [])], 120)
     if folder and not programs:
