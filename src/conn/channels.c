@@ -69,7 +69,7 @@ struct lk__channel *lk__channel_open(struct lk__conn *conn, const char *name, si
 			lk__conn_start(conn, &after);
 		lk__conn_push(conn);
 	}
-	lk__conn_unlock(conn, &after);
+	lk__conn_unlock_held(conn, &after);
 	return channel;
 }
 
@@ -85,7 +85,7 @@ void lk__channel_close(struct lk__conn *conn, struct lk__channel *channel)
 		if (!conn->leader && conn->in_flight)
 			conn->node->events->attention(conn->node->context);
 	}
-	lk__conn_unlock(conn, &after);
+	lk__conn_unlock_held(conn, &after);
 }
 
 static bool channel_is_on(const struct lk__conn *conn, const struct lk__channel *channel)

@@ -67,6 +67,7 @@ struct lk__conn {
 	struct lk__buffer out;
 	struct lk__request *in_flight; /* sent, or waiting for the next connection; oldest first */
 	size_t in_flight_count;
+	struct lk__request *finished; /* done, and left to whoever may call `finish` */
 	struct lk__wait *waits;
 	struct lk__thread *leader;
 	_Atomic bool asleep; /* the leader sleeps: newcomers write themselves */
@@ -163,8 +164,10 @@ bool lk__conn_demand(const struct lk__conn *conn);
 void lk__conn_flush(struct lk__conn *conn);
 void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__aftermath *after);
 void lk__after_wake(struct lk__aftermath *after, struct lk__thread *thread);
-/* Frees the mutex, then wakes and finishes. */
+/* Frees the mutex, then wakes and finishes; for callers that hold no entry. */
 void lk__conn_unlock(struct lk__conn *conn, struct lk__aftermath *after);
+/* The same for callers that may hold one: finishing is left to the next who may, or the loop. */
+void lk__conn_unlock_held(struct lk__conn *conn, struct lk__aftermath *after);
 
 /*
  * For the connector: it has a stream, or why it has none (the answer is the pause before the next

@@ -92,7 +92,7 @@ void lk__conn_submit(struct lk__conn *conn, struct lk__request *request)
 	lk__conn_push(conn);
 	if (!attended && !conn->leader)
 		conn->node->events->attention(conn->node->context);
-	lk__conn_unlock(conn, &after);
+	lk__conn_unlock_held(conn, &after);
 }
 
 /* ---- what comes of it ---- */
@@ -105,16 +105,34 @@ void lk__after_wake(struct lk__aftermath *after, struct lk__thread *thread)
 		lk__park_wake(&thread->park);
 }
 
-void lk__conn_unlock(struct lk__conn *conn, struct lk__aftermath *after)
+static void after_wakes(struct lk__aftermath *after)
 {
-	pthread_mutex_unlock(&conn->mutex);
 	for (size_t i = 0; i < after->wake_count; i++)
 		lk__park_wake(&after->wakes[i]->park);
 	after->wake_count = 0;
-	struct lk__request *request, *next;
-	DL_FOREACH_SAFE(after->finished, request, next)
-	request->finish(request);
+}
+
+void lk__conn_unlock(struct lk__conn *conn, struct lk__aftermath *after)
+{
+	struct lk__request *request, *next, *finished = conn->finished;
+	conn->finished = NULL;
+	DL_CONCAT(finished, after->finished);
 	after->finished = NULL;
+	pthread_mutex_unlock(&conn->mutex);
+	after_wakes(after);
+	DL_FOREACH_SAFE(finished, request, next)
+		request->finish(request);
+}
+
+void lk__conn_unlock_held(struct lk__conn *conn, struct lk__aftermath *after)
+{
+	if (after->finished) {
+		DL_CONCAT(conn->finished, after->finished);
+		after->finished = NULL;
+		conn->node->events->attention(conn->node->context);
+	}
+	pthread_mutex_unlock(&conn->mutex);
+	after_wakes(after);
 }
 
 void lk__conn_done(struct lk__conn *conn, struct lk__request *request, int code, const char *reason,

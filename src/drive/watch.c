@@ -194,13 +194,9 @@ static void batch_send(struct batch *batch)
 	lk__conn_submit(&batch->node->work, request);
 }
 
-/* Puts the entry, which is locked, into a batch; sends the batch when it is full. */
+/* Puts the entry, which is locked, into the batch, which has room. */
 static void batch_add(struct batch **batch, struct lk__entry *entry)
 {
-	if (*batch && ((*batch)->count == BATCH_MAX || (*batch)->node != entry->node)) {
-		batch_send(*batch);
-		*batch = NULL;
-	}
 	if (!*batch) {
 		*batch = malloc(sizeof(**batch));
 		if (!*batch)
@@ -283,6 +279,10 @@ int64_t lk__watch_turn(lk_client *client)
 	struct lk__entry *entry;
 	int64_t now_ns = lk__now_ns();
 	while ((entry = watch_pop(client, now_ns))) {
+		if (batch && (batch->count == BATCH_MAX || batch->node != entry->node)) {
+			batch_send(batch);
+			batch = NULL;
+		}
 		pthread_mutex_lock(&entry->mutex);
 		watch_entry(entry, &batch);
 		pthread_mutex_unlock(&entry->mutex);
