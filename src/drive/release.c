@@ -18,7 +18,8 @@ struct parting {
 	uint64_t number;
 	int64_t valid_until_ns; /* of the grant that is given up */
 	int64_t repeated_until_ns;
-	bool echo; /* our own message is expected on our own subscription */
+	bool echo;   /* our own message is expected on our own subscription */
+	bool passes; /* it has set entry->passing: its end clears it, and no other's */
 	lk_error *error;
 };
 
@@ -35,6 +36,7 @@ static void parting_begin(struct parting *parting, struct lk__entry *entry, lk_e
 	parting->valid_until_ns = entry->grant.valid_until_ns;
 	parting->repeated_until_ns = entry->grant.repeated_until_ns;
 	parting->echo = entry->channel != NULL;
+	parting->passes = false;
 	parting->error = error;
 	entry->grant.repeated_until_ns = 0;
 	if (parting->echo) {
@@ -77,7 +79,7 @@ static int parting_read(const struct parting *parting, const struct lk__request 
 	}
 	if (rc && parting->echo && entry->channel)
 		lk__channel_drop_echo(&entry->node->messages, entry->channel);
-	if (entry->passing)
+	if (parting->passes)
 		parting_end(entry, listeners);
 	return rc;
 }
@@ -141,7 +143,7 @@ static int release_wire(struct lk__entry *entry, struct lk__thread *thread, bool
 	}
 	request->resend = true;
 	request->deadline_ns = parting.valid_until_ns;
-	entry->passing = entry->line != NULL;
+	parting.passes = entry->passing = entry->line != NULL;
 	if (no_wait && farewell_send(&parting, request))
 		return 0;
 	request->thread = thread;
@@ -150,7 +152,7 @@ static int release_wire(struct lk__entry *entry, struct lk__thread *thread, bool
 	int rc = lk__conn_await(entry->scripts, request, thread, parting.valid_until_ns, NULL);
 	pthread_mutex_lock(&entry->mutex);
 	if (rc != LK__WAIT_READY && lk__conn_leave(entry->scripts, request, lk__request_forget)) {
-		if (entry->passing)
+		if (parting.passes)
 			parting_end(entry, 0);
 		return parting_fail(&parting, LK_EMAYBEHELD,
 				    "no answer before the end of the lease");
