@@ -46,6 +46,10 @@ static struct lk__channel *channel_new(struct lk__conn *conn, const char *name, 
 	memcpy(channel->name, name, size);
 	channel->name_size = size;
 	HASH_ADD_KEYPTR(hh, conn->channels, channel->name, channel->name_size, channel);
+	if (!channel->hh.tbl) {
+		free(channel);
+		return NULL;
+	}
 	return channel;
 }
 

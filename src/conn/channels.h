@@ -12,8 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <uthash.h>
-
+#include "base/hash.h"
 #include "conn/conn.h"
 
 struct lk__channel {

@@ -90,6 +90,10 @@ int lk__entry_get(struct lk__entry **entry_out, lk_client *client, const void *n
 		entry = entry_new(client, name, size);
 		if (entry)
 			HASH_ADD_KEYPTR(hh, client->entries, entry->name, entry->name_size, entry);
+		if (entry && !entry->hh.tbl) {
+			entry_free(entry);
+			entry = NULL;
+		}
 	}
 	if (entry)
 		atomic_fetch_add(&entry->refs, 1);
@@ -228,8 +232,8 @@ void lk__entry_lose(struct lk__entry *entry, int64_t now_ns)
 {
 	struct lk__hold *hold = entry->hold;
 	lk_client *client = entry->client;
-	(void)now_ns;
-	hold->valid_until_ns = lk__hold_deadline(hold);
+	int64_t deadline_ns = lk__hold_deadline(hold);
+	hold->valid_until_ns = deadline_ns < now_ns ? deadline_ns : now_ns;
 	hold->lost = true;
 	entry->hold = NULL;
 	DL_APPEND(entry->lost, hold);

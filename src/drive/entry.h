@@ -10,9 +10,8 @@
 #ifndef LK__DRIVE_ENTRY_H
 #define LK__DRIVE_ENTRY_H
 
-#include <uthash.h>
-
 #include "base/cancel.h"
+#include "base/hash.h"
 #include "conn/channels.h"
 #include "drive/client.h"
 #include "sync/acquire.h"
