@@ -302,7 +302,8 @@ static void test_a_restarted_server(void **state)
 	lk_event event;
 	expect(0, lk_lock_acquire(lock, NULL, &err));
 	server_kill(&server);
-	expect(LK_EUNREACHABLE, lk_lock_acquire_within(other, 200, NULL, &err));
+	int code = lk_lock_acquire_within(other, slow_ms(200), NULL, &err);
+	check(code == LK_EUNREACHABLE || code == LK_EMAYBEHELD); /* a try may have left */
 	server_start_again(&server);
 	expect(0, lk_lock_acquire_within(other, slow_ms(10000), NULL, &err));
 	expect(0, lk_lock_release(other, NULL, &err));

@@ -132,9 +132,12 @@ static void ask_with_patience(size_t index, void *argument)
 	struct line *line = argument;
 	(void)index;
 	int code = lk_lock_acquire_within(line->lock, line->wait_ms, NULL, &err);
-	check(code == 0 || code == LK_ETIMEDOUT);
 	if (code == 0)
 		line->granted++; /* and never released: the thread ends with it */
+	else if (code == LK_EMAYBEHELD || code == LK_EUNREACHABLE)
+		line->served++; /* its time was up before the server had said a word */
+	else
+		check_int(code, ==, LK_ETIMEDOUT);
 }
 
 static void test_a_thousand_impatient_threads(void **state)
@@ -143,10 +146,12 @@ static void test_a_thousand_impatient_threads(void **state)
 	struct line line = open_line("impatient");
 	struct threads threads;
 	line.wait_ms = 10;
+	expect(0, lk_client_ping(line.client, &err));
 	threads_start(&threads, 1000, ask_with_patience, &line);
 	threads_join(&threads, 60000);
-	check_int(line.granted, ==, 1);
-	expect(1, lk_lock_force_release(line.lock, &err));
+	check_int(line.granted, <=, 1);
+	check(line.granted == 1 || line.served > 0);
+	expect((int)line.granted, lk_lock_force_release(line.lock, &err));
 	lk_lock_free(line.lock);
 	lk_client_free(line.client);
 }
