@@ -9,7 +9,9 @@
  *   unix://path            unix://[user[:password]@]path[?db=N]
  *
  * Reserved characters in user, password and path are written %XX. IPv6 addresses stand in
- * brackets. A query sets options: redis://host?client_name=worker&spin_us=0
+ * brackets. A query sets options: redis://host?client_name=worker&spin_us=0 (db is short for
+ * database; url, username, password and password_file cannot stand there). Whatever sets an
+ * option last wins; a URL leaves alone what it does not name.
  */
 #ifndef LOCKKEEPER_CONFIG_H
 #define LOCKKEEPER_CONFIG_H
