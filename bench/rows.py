@@ -65,7 +65,8 @@ def pair_rows() -> list[Row]:
     ]
     for threads, waited, not_waited in ((8, 1.0, 1.4), (64, 1.4, 1.8), (256, 1.6, 2.2)):
         cpu = 0.8 if threads >= 64 else None
-        rows.append(pair_row(f"threads-{threads}", f"{threads} threads on separate names, one client",
+        rows.append(pair_row(f"threads-{threads}",
+                             f"{threads} threads on separate names, one client",
                              "{tcp}", threads, many(waited, cpu)))
         rows.append(pair_row(f"threads-{threads}-no-wait",
                              f"{threads} threads, release not waited for", "{tcp}", threads,
@@ -108,7 +109,8 @@ def other_rows() -> list[Row]:
             [Figure("acquire_ns", "ns", 100, MOST, ratio=False), Figure("release_ns", "ns"),
              Figure("commands", "", 0, MOST, ratio=False)],
             {"rounds": 1000}, {"rounds": 100}),
-        Row("handover", "release to grant in another process", ["ours-handover", "{tcp}", "{rounds}"],
+        Row("handover", "release to grant in another process",
+            ["ours-handover", "{tcp}", "{rounds}"],
             ["floor-handover", "{tcp}", "{rounds}"],
             [Figure("p50_us", "µs", 1.1), Figure("p99_us", "µs", 1.2)],
             {"rounds": 500}, {"rounds": 50}),
