@@ -140,7 +140,7 @@ static void conn_give_up(struct lk__conn *conn, const lk_error *error, struct lk
 void lk__conn_start(struct lk__conn *conn, struct lk__aftermath *after)
 {
 	int64_t now_ns = lk__now_ns();
-	bool fails = !conn->was_up || lk_error_is_fatal(conn->last_error.code);
+	bool fails = !atomic_load(&conn->node->was_up) || lk_error_is_fatal(conn->last_error.code);
 	if (conn->failures > 0 && fails && now_ns < conn->next_connect_ns) {
 		/* It has just failed: no storm of attempts, the same answer. */
 		conn->failure_count++;
@@ -170,7 +170,7 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 	conn->reader = reader;
 	conn->state = LK__CONN_UP;
 	conn->heard_ns = 0;
-	conn->was_up = true;
+	atomic_store(&conn->node->was_up, true);
 	conn->failures = 0;
 	conn->next_connect_ns = 0;
 	conn->last_error.code = 0;
@@ -220,7 +220,7 @@ int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error, bo
 	int64_t pause_ns = conn_backoff_ns(conn);
 	conn->next_connect_ns = lk__now_ns() + pause_ns;
 	lk__log(&conn->node->log, LK_LOG_WARNING, "cannot connect: %s", error->message);
-	if (!conn->was_up || lk_error_is_fatal(error->code)) {
+	if (!atomic_load(&conn->node->was_up) || lk_error_is_fatal(error->code)) {
 		conn_give_up(conn, error, &after);
 		pause_ns = -1;
 	} else {
@@ -272,7 +272,7 @@ static bool conn_is_ready(const void *subject)
 	const struct ready_subject *ready = subject;
 	bool failed = ready->conn->failure_count != ready->failure_count;
 	return ready->conn->state == LK__CONN_UP || ready->conn->state == LK__CONN_DOWN ||
-	       (failed && (ready->once || !ready->conn->was_up));
+	       (failed && (ready->once || !atomic_load(&ready->conn->node->was_up)));
 }
 
 int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, int64_t until_ns,

@@ -81,7 +81,6 @@ struct lk__conn {
 	struct lk__connector *connector;
 	size_t wanted;          /* callers that wait for the connection itself */
 	bool watched;          /* lk__conn_watch() has given this connection's descriptor */
-	bool was_up;            /* ever: then a failure to connect is retried */
 	unsigned failures;      /* of connecting, since it was up */
 	uint64_t failure_count; /* of connecting, ever: waits look for a change */
 	int64_t next_connect_ns;

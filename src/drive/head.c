@@ -15,6 +15,7 @@
 #include "drive/caller.h"
 #include "drive/take_back.h"
 
+#define SENDS_MAX 3 /* of one try, each on a new connection */
 #define ANSWER_GRACE_NS (50 * LK__MS) /* beyond a try's deadline, for its answer's way back */
 
 struct head {
@@ -23,6 +24,7 @@ struct head {
 	struct lk__acquire_event event;
 	int64_t sent_ns; /* of the try that was granted */
 	uint64_t epoch;  /* of the node, before the try */
+	bool unsent;       /* the connection was lost before the try was written */
 	lk_error *error;
 };
 
@@ -65,6 +67,7 @@ static void head_read(struct head *head, struct lk__request *request)
 	if (request->code)
 		head_fail(head, request->code, request->reason);
 	head->sent_ns = request->sent_ns;
+	head->unsent = request->code == LK_EUNREACHABLE && request->sends == 0;
 	entry->grant.repeated_until_ns = request->sends > 1 ? request->deadline_ns : 0;
 	entry->request = NULL;
 	lk__request_free(request);
@@ -186,15 +189,22 @@ static int head_send(struct head *head)
 	return head_answered(head, rc);
 }
 
+/* An idle connection that the server has closed is found out by writing: that fails no call. */
 static int head_try(struct head *head, bool new_number)
 {
 	struct lk__entry *entry = head->entry;
-	int rc = head_connect(head);
-	if (rc <= 0)
-		return rc;
+	int rc = 0;
 	if (new_number)
 		entry->number = atomic_fetch_add(&entry->client->last_number, 1) + 1;
-	return head_send(head);
+	for (int sends = 0; sends < SENDS_MAX; sends++) {
+		rc = head_connect(head);
+		if (rc <= 0)
+			return rc;
+		rc = head_send(head);
+		if (rc < 0 || !head->unsent || head_over(head))
+			break;
+	}
+	return rc;
 }
 
 /* A try of an earlier head is in flight, or has just been answered. */
