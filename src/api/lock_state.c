@@ -48,7 +48,7 @@ static int lock_holding(lk_lock *lock, const char *operation, const char *owner,
 
 int lk_lock_is_held(lk_lock *lock, const char *owner, lk_error *error)
 {
-	struct holding holding;
+	struct holding holding = {0};
 	int rc = lock_holding(lock, "lk_lock_is_held", owner, &holding, error);
 	if (rc == LK_ENOTOWNER || rc == LK_ELOST)
 		return 0;
@@ -64,7 +64,7 @@ int lk_lock_hold_count(lk_lock *lock, const char *owner, lk_error *error)
 
 int lk_lock_deadline_ns(lk_lock *lock, const char *owner, int64_t *deadline_ns_out, lk_error *error)
 {
-	struct holding holding;
+	struct holding holding = {0};
 	if (!deadline_ns_out)
 		return lk__fail(error, LK_EINVAL, "lk_lock_deadline_ns: deadline_ns_out is NULL");
 	int rc = lock_holding(lock, "lk_lock_deadline_ns", owner, &holding, error);
@@ -76,7 +76,7 @@ int lk_lock_deadline_ns(lk_lock *lock, const char *owner, int64_t *deadline_ns_o
 int lk_lock_remaining_ms(lk_lock *lock, const char *owner, int64_t *remaining_ms_out,
 			 lk_error *error)
 {
-	struct holding holding;
+	struct holding holding = {0};
 	if (!remaining_ms_out)
 		return lk__fail(error, LK_EINVAL, "lk_lock_remaining_ms: remaining_ms_out is NULL");
 	int rc = lock_holding(lock, "lk_lock_remaining_ms", owner, &holding, error);
@@ -87,7 +87,7 @@ int lk_lock_remaining_ms(lk_lock *lock, const char *owner, int64_t *remaining_ms
 
 int lk_lock_export(lk_lock *lock, const char *owner, char *field_out, size_t size, lk_error *error)
 {
-	struct holding holding;
+	struct holding holding = {0};
 	if (!field_out || size < LK_FIELD_SIZE)
 		return lk__fail(error, LK_EINVAL,
 				"lk_lock_export: field_out needs LK_FIELD_SIZE bytes");
