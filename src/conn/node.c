@@ -60,6 +60,8 @@ struct lk__conn *lk__node_scripts(struct lk__node *node, const void *key, size_t
 	return &node->scripts[hash % node->script_count];
 }
 
+#define SERVER_US_MAX (INT64_MAX / LK__US / 2) /* in the year 2116; beyond it is no clock */
+
 int64_t lk__node_server_us(const struct lk__node *node, int64_t at_ns)
 {
 	return (at_ns + atomic_load_explicit(&node->offset_ns, memory_order_relaxed)) / LK__US;
@@ -67,5 +69,7 @@ int64_t lk__node_server_us(const struct lk__node *node, int64_t at_ns)
 
 void lk__node_learn_time(struct lk__node *node, int64_t server_us, int64_t received_ns)
 {
+	if (server_us < 0 || server_us > SERVER_US_MAX)
+		return;
 	atomic_store(&node->offset_ns, server_us * LK__US - received_ns);
 }
