@@ -73,6 +73,8 @@ static int load_own(SSL_CTX *context, const struct lk_config *config, const char
 int lk__tls_context_new(SSL_CTX **context_out, const struct lk_config *config, const char *node,
 			lk_error *error)
 {
+	/* A program may end while a thread of ours is connecting: what it uses must stay. */
+	OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
 	ERR_clear_error();
 	SSL_CTX *context = SSL_CTX_new(TLS_client_method());
 	if (!context || SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) != 1) {
