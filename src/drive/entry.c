@@ -326,6 +326,17 @@ void lk__entry_leave_line(struct lk__entry *entry, struct lk__waiter *waiter)
 	}
 }
 
+int64_t lk__entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns)
+{
+	int64_t lease_ms = entry->client->config->watchdog_ms;
+	if (lease_ms < entry->try_lease_ms)
+		lease_ms = entry->try_lease_ms;
+	if (lease_ms < entry->grant.lease_ms)
+		lease_ms = entry->grant.lease_ms;
+	int64_t end_ns = lk__after_ms(from_ns, lease_ms);
+	return end_ns > entry->grant.valid_until_ns ? end_ns : entry->grant.valid_until_ns;
+}
+
 void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number)
 {
 	char field[LK__FIELD_SIZE];
@@ -334,7 +345,7 @@ void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number)
 	if (!request)
 		return; /* out of memory: the lease ends it */
 	request->resend = true;
-	request->deadline_ns = lk__after_ms(lk__now_ns(), entry->client->config->watchdog_ms);
+	request->deadline_ns = lk__entry_outlived_ns(entry, lk__now_ns());
 	request->finish = lk__request_forget;
 	lk__count(&entry->client->counters.take_backs, 1);
 	lk__conn_submit(entry->scripts, request);

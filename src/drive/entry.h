@@ -157,6 +157,9 @@ void lk__entry_promote(struct lk__entry *entry);
 /* A waiter goes out of the line; the last one unsubscribes. */
 void lk__entry_leave_line(struct lk__entry *entry, struct lk__waiter *waiter);
 
+/* When the lease has ended whatever the server may have granted here up to `from_ns`. */
+int64_t lk__entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns);
+
 /* Sends the release of a number that nobody waits for. */
 void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number);
 

@@ -30,7 +30,7 @@ void lk__take_back(struct lk__entry *entry, uint64_t number, int64_t until_ns)
 	take_back->entry = entry;
 	take_back->number = number;
 	take_back->until_ns = until_ns;
-	take_back->end_ns = lk__after_ms(until_ns, client->config->watchdog_ms);
+	take_back->end_ns = lk__entry_outlived_ns(entry, until_ns);
 	take_back->at_ns = lk__now_ns();
 	lk__count(&client->counters.take_backs, 1);
 	pthread_mutex_lock(&client->mutex);

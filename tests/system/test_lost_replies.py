@@ -128,6 +128,23 @@ def test_orphan_is_not_renewed(server, proxy, make_keeper):
     until(lambda: server.call("EXISTS", "orphan") == 0, 2.5, "it ends with its lease")
 
 
+def test_taken_back_however_long_its_lease(server, proxy, make_keeper):
+    """The server is away for longer than the watchdog's lease, but the orphan has a longer one."""
+    keeper = make_keeper(proxy.url, watchdog_ms=400, command_timeout_ms=200)
+    keeper.call("ping").ok()
+
+    def rule(message):
+        if message.what != "acquire" or not message.reply:
+            return None
+        proxy.refuse = True
+        return CUT_BEFORE
+    proxy.rule = rule
+    keeper.call("within", "long", lease=3_600_000, wait=300).is_code(*UNKNOWN)
+    never(lambda: server.call("HLEN", "long") != 1, 1.5)
+    proxy.rule, proxy.refuse = None, False
+    until(lambda: server.call("EXISTS", "long") == 0, 10, "it is taken back")
+
+
 def test_request_that_arrives_late_grants_nothing(server, proxy, make_keeper):
     """It is parked for longer than anybody waits; then it must not take the lock."""
     keeper = make_keeper(proxy.url, watchdog_ms=20000, command_timeout_ms=300)
