@@ -142,7 +142,8 @@ static bool heard_on_or_failed(const void *subject)
 {
 	const struct lk__heard *heard = subject;
 	return channel_is_on(heard->conn, heard->channel) || heard->channel->code ||
-	       (heard->conn->failure_count != heard->failures && !atomic_load(&heard->conn->node->was_up)) ||
+	       (heard->conn->failure_count != heard->failures &&
+		!atomic_load(&heard->conn->node->was_up)) ||
 	       heard->conn->state == LK__CONN_DOWN;
 }
 

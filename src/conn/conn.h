@@ -80,7 +80,7 @@ struct lk__conn {
 	int64_t heard_ns;             /* kind MESSAGES: when something was last read */
 	struct lk__connector *connector;
 	size_t wanted;          /* callers that wait for the connection itself */
-	bool watched;          /* lk__conn_watch() has given this connection's descriptor */
+	bool watched;           /* lk__conn_watch() has given this connection's descriptor */
 	unsigned failures;      /* of connecting, since it was up */
 	uint64_t failure_count; /* of connecting, ever: waits look for a change */
 	int64_t next_connect_ns;
@@ -135,8 +135,8 @@ bool lk__conn_adopt(struct lk__conn *conn, struct lk__request *request, struct l
 
 /*
  * Waits until the connection is up. LK__WAIT_READY, or LK__WAIT_TIME_UP, LK_ECANCELLED, LK_ECLOSED,
- * or the code with which connecting failed. `once`: one failed attempt ends the wait, also where the
- * connection has been up before. Fills `error` except for cancel and time.
+ * or the code with which connecting failed. `once`: one failed attempt ends the wait, also where
+ * the connection has been up before. Fills `error` except for cancel and time.
  */
 int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, int64_t until_ns,
 		   lk_cancel *cancel, lk_error *error);

@@ -35,7 +35,7 @@ struct lk__node {
 	struct lk__conn *scripts; /* config->connections of them */
 	size_t script_count;
 	_Atomic bool was_up; /* ever: then a failure to connect is retried */
-	bool can_spin; /* asked for, and there is a core left for the server */
+	bool can_spin;       /* asked for, and there is a core left for the server */
 	struct lk__conn messages;
 	struct lk__conn work;
 	_Atomic int64_t offset_ns; /* server time - CLOCK_BOOTTIME, a lower bound */

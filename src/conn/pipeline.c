@@ -121,7 +121,7 @@ void lk__conn_unlock(struct lk__conn *conn, struct lk__aftermath *after)
 	pthread_mutex_unlock(&conn->mutex);
 	after_wakes(after);
 	DL_FOREACH_SAFE(finished, request, next)
-		request->finish(request);
+	request->finish(request);
 }
 
 void lk__conn_unlock_held(struct lk__conn *conn, struct lk__aftermath *after)

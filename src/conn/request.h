@@ -28,9 +28,9 @@ struct lk__request {
 	unsigned loads; /* how often that happened */
 	struct lk__thread *thread;
 	void (*finish)(struct lk__request *request);
-	void *owner; /* for finish */
-	bool resend; /* safe and useful to send again after a lost connection */
-	bool return_unsent;       /* a lost connection ends it if it was not sent yet */
+	void *owner;        /* for finish */
+	bool resend;        /* safe and useful to send again after a lost connection */
+	bool return_unsent; /* a lost connection ends it if it was not sent yet */
 	bool done;
 	unsigned sends;
 	int64_t sent_ns;     /* before it was last written */

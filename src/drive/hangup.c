@@ -64,5 +64,5 @@ void lk__hangups_close(struct lk__hangups *hangups)
 {
 	struct lk__hangup *hangup, *next;
 	DL_FOREACH_SAFE(hangups->all, hangup, next)
-		hangup_end(hangup);
+	hangup_end(hangup);
 }

@@ -15,7 +15,7 @@
 #include "drive/caller.h"
 #include "drive/take_back.h"
 
-#define SENDS_MAX 3 /* of one try, each on a new connection */
+#define SENDS_MAX 3                   /* of one try, each on a new connection */
 #define ANSWER_GRACE_NS (50 * LK__MS) /* beyond a try's deadline, for its answer's way back */
 
 struct head {
@@ -24,7 +24,7 @@ struct head {
 	struct lk__acquire_event event;
 	int64_t sent_ns; /* of the try that was granted */
 	uint64_t epoch;  /* of the node, before the try */
-	bool unsent;       /* the connection was lost before the try was written */
+	bool unsent;     /* the connection was lost before the try was written */
 	lk_error *error;
 };
 
