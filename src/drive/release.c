@@ -45,12 +45,17 @@ static void parting_begin(struct parting *parting, struct lk__entry *entry, lk_e
 	}
 }
 
-/* Ends a release on the wire: others may be let in first; then the next in line goes on. */
-static void parting_end(struct lk__entry *entry, int64_t listeners)
+/* Freed on the wire: others who listen are let in first, also by a caller who comes right back. */
+static void parting_hold_off(struct lk__entry *entry, int64_t listeners)
 {
 	bool ours = entry->channel && lk__channel_listens(&entry->node->messages, entry->channel);
 	entry->hold_off_until_ns = lk__term_hold_off(&entry->term, lk__now_ns(),
 						     listeners - (ours ? 1 : 0));
+}
+
+/* The next in line goes on. */
+static void parting_end(struct lk__entry *entry)
+{
 	entry->passing = false;
 	lk__entry_promote(entry);
 }
@@ -64,6 +69,7 @@ static int parting_read(const struct parting *parting, const struct lk__request 
 	switch (entry->recipe->read_release(request, &listeners)) {
 	case LK__RELEASED:
 		lk__count(&entry->client->counters.releases, 1);
+		parting_hold_off(entry, listeners);
 		if (parting->repeated_until_ns > lk__now_ns())
 			lk__take_back(entry, parting->number, parting->repeated_until_ns);
 		break;
@@ -80,7 +86,7 @@ static int parting_read(const struct parting *parting, const struct lk__request 
 	if (rc && parting->echo && entry->channel)
 		lk__channel_drop_echo(&entry->node->messages, entry->channel);
 	if (parting->passes)
-		parting_end(entry, listeners);
+		parting_end(entry);
 	return rc;
 }
 
@@ -153,7 +159,7 @@ static int release_wire(struct lk__entry *entry, struct lk__thread *thread, bool
 	pthread_mutex_lock(&entry->mutex);
 	if (rc != LK__WAIT_READY && lk__conn_leave(entry->scripts, request, lk__request_forget)) {
 		if (parting.passes)
-			parting_end(entry, 0);
+			parting_end(entry);
 		return parting_fail(&parting, LK_EMAYBEHELD,
 				    "no answer before the end of the lease");
 	}
