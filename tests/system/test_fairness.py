@@ -38,6 +38,17 @@ def test_two_processes_of_32_threads(server, make_keeper, history):
     assert all(0.3 < count / sum(counts) < 0.7 for count in counts), counts
 
 
+def test_two_processes_of_one_thread(server, make_keeper, history):
+    """A caller that comes right back lets a waiter in first, which takes longer to be woken."""
+    keepers = [make_keeper(server.unix_url) for _ in range(2)]
+    paths = [history() for _ in keepers]
+    contend(keepers, paths, (1, 1),
+            lambda: min(keeper.stats().acquires for keeper in keepers) > 300)
+    counts = shares(paths)
+    checker.check(checker.read(*paths))
+    assert all(0.3 < count / sum(counts) < 0.7 for count in counts), counts
+
+
 @pytest.mark.slow
 def test_lone_process_beside_64_threads(server, make_keeper, history):
     keepers = [make_keeper(server.unix_url) for _ in range(2)]
