@@ -250,8 +250,7 @@ static void test_a_storm_of_cancels(void **state)
 	wait_until(redis_integer(&server, "EXISTS storm") == 0, 5000);
 	for (size_t i = 0; i < 2; i++) {
 		lk_stats stats = stats_of(scenes[i].client);
-		check_int(scenes[i].granted + scenes[i].cancelled, ==,
-			  STORM_THREADS * STORM_CALLS);
+		check_int(scenes[i].granted + scenes[i].cancelled, ==, STORM_THREADS * STORM_CALLS);
 		check_int(scenes[i].cancelled, >, 0);
 		check_int(stats.cancels, ==, scenes[i].cancelled);
 		check_int(stats.acquires, ==, scenes[i].granted);
@@ -280,14 +279,10 @@ static void test_a_cancel_in_flight(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		api_test(test_from_another_thread),
-		api_test(test_from_a_signal_handler),
-		api_test(test_before_the_call),
-		api_test(test_a_wait_for_events),
-		api_test(test_one_call_at_a_time),
-		api_test(test_while_the_server_is_stopped),
-		api_test(test_a_storm_of_cancels),
-		api_test(test_a_cancel_in_flight),
+		api_test(test_from_another_thread), api_test(test_from_a_signal_handler),
+		api_test(test_before_the_call),     api_test(test_a_wait_for_events),
+		api_test(test_one_call_at_a_time),  api_test(test_while_the_server_is_stopped),
+		api_test(test_a_storm_of_cancels),  api_test(test_a_cancel_in_flight),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
 }

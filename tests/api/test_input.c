@@ -30,8 +30,8 @@ static void test_names(void **state)
 	for (size_t i = 0; i < COUNT(bad_names); i++) {
 		lk_client *client = open_client_with("key_prefix=%s", bad_names[i].prefix);
 		lk_lock *lock = NULL;
-		expect(bad_names[i].code, lk_lock_new(&lock, client, bad_names[i].bytes,
-						      bad_names[i].size, &err));
+		expect(bad_names[i].code,
+		       lk_lock_new(&lock, client, bad_names[i].bytes, bad_names[i].size, &err));
 		check((lock != NULL) == (bad_names[i].code == 0));
 		check(!lock || lk_lock_try(lock, NULL, NULL) == 0);
 		check(!lock || lk_lock_release(lock, NULL, NULL) == 0);
@@ -119,8 +119,8 @@ static void test_waits_and_leases_of_other_calls(void **state)
 {
 	(void)state;
 	static const int64_t waits[] = {-1, INT64_MIN, LK_WAIT_MAX_MS + 1, INT64_MAX};
-	static const int64_t leases[] = {0,   -1, INT64_MIN, LK_LEASE_MIN_MS - 1, LK_LEASE_MAX_MS + 1,
-					 INT64_MAX};
+	static const int64_t leases[] = {
+		0, -1, INT64_MIN, LK_LEASE_MIN_MS - 1, LK_LEASE_MAX_MS + 1, INT64_MAX};
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "waits");
 	lk_event event;
@@ -275,11 +275,13 @@ static void test_unknown_options_and_values(void **state)
 {
 	(void)state;
 	static const char *const bad[][2] = {
-		{"no_such_option", "1"}, {"", "1"},          {"url", "http://h"},
-		{"watchdog_ms", ""}, {"watchdog_ms", "99"},
-		{"watchdog_ms", "abc"},  {"watchdog_ms", "1000x"}, {"watchdog_ms", " 1000"},
-		{"watchdog_ms", "1e3"},  {"watchdog_ms", "-1"},    {"spin_us", "1001"},
-		{"watchdog_ms", "99999999999999999999"},     {"connections", "0"},
+		{"no_such_option", "1"},  {"", "1"},
+		{"url", "http://h"},      {"watchdog_ms", ""},
+		{"watchdog_ms", "99"},    {"watchdog_ms", "abc"},
+		{"watchdog_ms", "1000x"}, {"watchdog_ms", " 1000"},
+		{"watchdog_ms", "1e3"},   {"watchdog_ms", "-1"},
+		{"spin_us", "1001"},      {"watchdog_ms", "99999999999999999999"},
+		{"connections", "0"},
 	};
 	lk_config *config = NULL;
 	char text[64];

@@ -7,8 +7,8 @@
 #define CALLS 150
 
 struct guarded {
-	size_t owner;      /* 0: nobody; else index of the thread + 1 */
-	uint64_t entries;  /* of threads of all clients */
+	size_t owner;     /* 0: nobody; else index of the thread + 1 */
+	uint64_t entries; /* of threads of all clients */
 	char pad[112];
 };
 

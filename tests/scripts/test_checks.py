@@ -1,0 +1,59 @@
+"""Each check of the tree finds what it is there for: in a copy of the tree with one thing wrong."""
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("LOCKKEEPER_BUILD", ROOT / "build"))
+LONG_FUNCTION = "int lk__long(void);\nint lk__long(void)\n{\n" + "\t;\n" * 80 + "\treturn 0;\n}\n"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    for name in ("include", "src", "cli", "examples", "demo", "docs", "scripts"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    for path in [*ROOT.glob("*.md"), ROOT / ".clang-format"]:
+        shutil.copy(path, tmp_path)
+    return tmp_path
+
+
+def check(tree, name):
+    return subprocess.run(["/usr/bin/python3", tree / f"scripts/check_{name}.py", BUILD],
+                          capture_output=True, text=True)
+
+
+def spoil(tree, file, before, after):
+    path = tree / file
+    text = path.read_text()
+    assert before in text, f"{file} has no {before!r} any more: mend this test"
+    path.write_text(text.replace(before, after, 1))
+
+
+SPOILT = [
+    ("layers", "src/base/heap.c", "#include", '#include "conn/conn.h"\n#include', "base may not"),
+    ("layers", "src/base/heap.c", "#include", '#include "heap.h"\n#include', "from src/ on"),
+    ("layers", "cli/main.c", "#include", "#include <hiredis/hiredis.h>\n#include", "cli/main.c"),
+    ("sizes", "src/base/heap.c", "static", LONG_FUNCTION + "static", "lk__long has 8"),
+    ("sizes", "src/base/heap.c", "static", "/*" + "x" * 100 + "*/\nstatic", "104 columns"),
+    ("headers", "include/lockkeeper/cancel.h", "LK_BEGIN_DECLS", "inline f(void) {}", "cancel.h"),
+    ("docs", "docs/errors.md", "LK_EBUSY", "LK_EIDLE", "errors.md"),
+    ("docs", "include/lockkeeper/cancel.h", "Since 0.1.", "", "lk_cancel_new"),
+    ("docs", "README.md", "(SECURITY.md)", "(SAFETY.md)", "SAFETY.md"),
+    ("docs", "README.md", "alone at work", "at work alone", "examples/lock.c"),
+    ("scripts", "src/sync/lock/release.lua", "return false", "retrun false", "release.lua"),
+    ("exports", "src/lockkeeper.map", "\tlk_lock_try;\n", "", "lk_lock_try"),
+    ("format", "src/base/heap.c", "\tif (", "    if(", "heap.c"),
+]
+
+
+@pytest.mark.parametrize("name,file,before,after,says", SPOILT)
+def test_spoilt_tree(tree, name, file, before, after, says):
+    spoil(tree, file, before, after)
+    done = check(tree, name)
+    assert done.returncode == 1
+    assert says in done.stdout
