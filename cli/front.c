@@ -14,16 +14,16 @@
 #include "message.h"
 #include "tree.h"
 
-enum front_order { FRONT_STOP, FRONT_DIE };
+enum front_order { FRONT_RUNS, FRONT_STOP, FRONT_DIE };
 
 struct front_message {
 	int type;
-	int number;
-	pid_t command; /* STOP: only while this one is stopped, or 0 */
+	int number; /* RUNS: the command; else a signal */
 };
 
 struct front_self {
 	pid_t keeper;
+	pid_t command; /* 0 until it runs */
 	int fd, signals, terminal;
 	int die_of;
 	int was_foreground;
@@ -39,10 +39,17 @@ static int keeper_settle(struct front *front, pid_t front_pid, pid_t shell, int 
 	return getppid() == front_pid ? 0 : EXIT_TROUBLE;
 }
 
-/* 1 when the command has got the signal as well: from the terminal, or from one of the command's
- * own processes that signalled the whole group (vim does so to suspend itself). */
+/*
+ * 1 when the command has got the signal as well: from the terminal, from one of the command's own
+ * processes that signalled the whole group (vim does so to suspend itself), or from the shell that
+ * wakes a job. A second SIGCONT would come later, and could undo the next Ctrl-Z.
+ */
 static int is_shared(const struct front_self *self, const struct signalfd_siginfo *info)
 {
+	if (self->command == 0)
+		return 0;
+	if (info->ssi_signo == SIGCONT)
+		return getpgid(self->command) == getpgrp();
 	if (info->ssi_code == SI_KERNEL)
 		return 1;
 	pid_t sender = (pid_t)info->ssi_pid;
@@ -92,24 +99,31 @@ static void stop_here(const struct front_self *self, int number)
 		tcsetpgrp(self->terminal, foreground);
 }
 
-/* 1 while the keeper, or the guard that inherited its end, is there. */
+static void order_take(struct front_self *self, const struct front_message *order)
+{
+	if (order->type == FRONT_RUNS)
+		self->command = order->number;
+	else if (order->type == FRONT_DIE)
+		self->die_of = order->number;
+	else if (self->command && !tree_is_stopped(self->command))
+		return; /* the order waited while we were stopped, and has been overtaken */
+	else if (has_shell())
+		stop_here(self, order->number);
+	else
+		kill(self->keeper, SIGCONT); /* nobody would ever wake us: go on at once */
+}
+
+/* Takes the next order: 1; 0 when there is none; -1 when the keeper is gone, and the guard, which
+ * has inherited its end. */
 static int orders_read(struct front_self *self, int flags)
 {
 	struct front_message order;
 	ssize_t got = recv(self->fd, &order, sizeof(order), flags);
-	if (got < 0 && errno == EINTR)
+	if (got == (ssize_t)sizeof(order)) {
+		order_take(self, &order);
 		return 1;
-	if (got != (ssize_t)sizeof(order))
-		return 0;
-	if (order.type == FRONT_DIE)
-		self->die_of = order.number;
-	else if (order.command && !tree_is_stopped(order.command))
-		return 1; /* the order waited while we were stopped, and has been overtaken */
-	else if (has_shell())
-		stop_here(self, order.number);
-	else
-		kill(self->keeper, SIGCONT); /* nobody would ever wake us: go on at once */
-	return 1;
+	}
+	return got < 0 && (errno == EINTR || errno == EAGAIN) ? 0 : -1;
 }
 
 /* An interactive shell that was killed cannot give the terminal back. */
@@ -124,10 +138,10 @@ __attribute__((noreturn)) static void front_exit(struct front_self *self, int st
 {
 	if (!WIFEXITED(status)) {
 		/* The guard now ends the command; its end of the socket closes with it. */
-		while (orders_read(self, 0)) {}
+		while (orders_read(self, 0) >= 0) {}
 		message("the keeper of the lock was killed; the command was ended");
 	} else {
-		while (self->die_of == 0 && orders_read(self, MSG_DONTWAIT)) {}
+		while (self->die_of == 0 && orders_read(self, MSG_DONTWAIT) > 0) {}
 	}
 	terminal_restore(self);
 	if (self->die_of) {
@@ -146,12 +160,12 @@ static void signals_read(struct front_self *self)
 {
 	struct signalfd_siginfo info;
 	int status;
-	if (read(self->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
-		return;
-	if (info.ssi_signo != SIGCHLD)
-		signal_relay(self, &info);
-	else if (waitpid(self->keeper, &status, WNOHANG) == self->keeper)
-		front_exit(self, status);
+	while (read(self->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+		if (info.ssi_signo != SIGCHLD)
+			signal_relay(self, &info);
+		else if (waitpid(self->keeper, &status, WNOHANG) == self->keeper)
+			front_exit(self, status);
+	}
 }
 
 __attribute__((noreturn)) static void front_serve(struct front_self *self)
@@ -164,10 +178,11 @@ __attribute__((noreturn)) static void front_serve(struct front_self *self)
 		};
 		if (poll(ready, 2, -1) < 0)
 			continue;
-		if (ready[0].revents)
+		/* Signals first: what came before the command was there, it has not got. */
+		if (ready[0].revents || ready[1].revents)
 			signals_read(self);
 		if (open && ready[1].revents)
-			open = orders_read(self, MSG_DONTWAIT);
+			open = orders_read(self, MSG_DONTWAIT) >= 0;
 	}
 }
 
@@ -207,16 +222,21 @@ int front_split(struct front *front_out, const sigset_t *relayed)
 	return keeper_settle(front_out, front, shell, pair[1]);
 }
 
-static void front_send(const struct front *front, enum front_order order, int number, pid_t command)
+static void front_send(const struct front *front, enum front_order order, int number)
 {
-	struct front_message message = {(int)order, number, command};
+	struct front_message message = {(int)order, number};
 	if (front->fd >= 0)
 		send(front->fd, &message, sizeof(message), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-void front_stop(const struct front *front, int number, pid_t command)
+void front_runs(const struct front *front, pid_t command)
 {
-	front_send(front, FRONT_STOP, number, command);
+	front_send(front, FRONT_RUNS, command);
+}
+
+void front_stop(const struct front *front, int number)
+{
+	front_send(front, FRONT_STOP, number);
 }
 
 int front_is_orphaned(const struct front *front)
@@ -229,7 +249,7 @@ void front_finish(const struct front *front, int number)
 	if (front->fd < 0)
 		return;
 	if (number)
-		front_send(front, FRONT_DIE, number, 0);
+		front_send(front, FRONT_DIE, number);
 	if (getppid() == front->pid)
 		kill(front->pid, SIGCONT);
 }

@@ -29,9 +29,12 @@ struct front {
  */
 int front_split(struct front *front_out, const sigset_t *relayed);
 
-/* Has the front stop itself by `number`, as the command was stopped; not if the command (0: there
- * is none yet) goes on again by then. */
-void front_stop(const struct front *front, int number, pid_t command);
+/* Tells the front that the command runs, and has joined its group. */
+void front_runs(const struct front *front, pid_t command);
+
+/* Has the front stop itself by `number`, as the command was stopped; not if the command goes on
+ * again by then. */
+void front_stop(const struct front *front, int number);
 
 /*
  * 1 when the shell has gone away and left the front behind. The kernel would then hang up a stopped

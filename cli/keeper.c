@@ -34,7 +34,6 @@ struct keeper {
 	lk_client *client;
 	lk_lock *lock;
 	lk_cancel *cancel;
-	pid_t command; /* its process id, once it runs */
 	int started;   /* the command runs, or ran */
 	int ended;     /* nothing runs any more */
 	int suspended; /* the front was stopped with the command */
@@ -84,7 +83,7 @@ static int acquire_once(struct keeper *keeper, int64_t wait_ms, lk_error *error)
 static int suspend(struct keeper *keeper)
 {
 	struct relay_signal taken = {0, 0};
-	front_stop(&keeper->front, SIGTSTP, 0);
+	front_stop(&keeper->front, SIGTSTP);
 	while (taken.number != SIGCONT) {
 		struct pollfd ready[] = {{relay_fd(), POLLIN, 0}, {keeper->front.fd, 0, 0}};
 		if (relay_read(&taken))
@@ -166,7 +165,7 @@ static void signals_read(struct keeper *keeper)
 	while (relay_read(&taken)) {
 		if (taken.number == SIGCONT)
 			keeper->suspended = 0;
-		if (!taken.shared || !keeper->started)
+		if (!taken.shared)
 			guard_send(&keeper->guard, GUARD_FORWARD, taken.number);
 	}
 }
@@ -188,7 +187,7 @@ static void report_take(struct keeper *keeper, const struct guard_message *repor
 	switch (report->type) {
 	case GUARD_STARTED:
 		keeper->started = 1;
-		keeper->command = report->value;
+		front_runs(&keeper->front, report->value);
 		break;
 	case GUARD_FAILED:
 		keeper->exec_errno = report->value;
@@ -196,7 +195,7 @@ static void report_take(struct keeper *keeper, const struct guard_message *repor
 		break;
 	case GUARD_STOPPED:
 		keeper->suspended = keeper->front.fd >= 0;
-		front_stop(&keeper->front, report->value, keeper->command);
+		front_stop(&keeper->front, report->value);
 		break;
 	case GUARD_ENDING:
 		keeper->lost = 1;

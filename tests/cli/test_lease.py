@@ -89,7 +89,8 @@ def test_a_command_that_ends_on_the_signal_is_not_killed(cli, server, tree, fold
 
 def test_a_lock_that_was_broken_ends_all_at_once_with_kill(cli, server, tree, folder):
     said = folder / "said"
-    process = start(cli, tree, "-k", "1s", script=f"trap 'touch {said}' TERM\n" + STUBBORN)
+    script = STUBBORN.replace("trap '' TERM", f"trap 'touch {said}' TERM")
+    process = start(cli, tree, "-k", "1s", script=script)
     end = await_fresh_lease(server)
     assert cli("break", "--yes", "job").returncode == 0
     tree.await_end(LEASE_MS / 1000)
@@ -113,6 +114,12 @@ def test_lockkeeper_killed_ends_all_in_time(cli, server, tree):
     end = await_fresh_lease(server)
     process.kill()
     assert_ended_before(tree, end)
+
+
+def test_lockkeeper_killed_ends_all_at_once_however_long_the_lease(cli, tree):
+    process = start(cli, tree, "-l", "1h", "-k", "200ms")
+    process.kill()
+    tree.await_end(20)
 
 
 def test_lockkeeper_stopped_ends_all_in_time(cli, server, tree):
