@@ -104,7 +104,7 @@ int config_settle(lk_config *config)
 		code = server_ensure(&place);
 	if (code)
 		return code;
-	/* It has no users and no passwords; what the environment has of them is for another server. */
+	/* It has no users and no passwords; those of the environment are for another server. */
 	if (lk_config_set(config, "username", "", &error) ||
 	    lk_config_set(config, "password", "", &error) ||
 	    lk_config_set(config, "url", place.url, &error))

@@ -63,7 +63,8 @@ def test_a_server_that_hangs_ends_all_processes_before_the_lease(cli, server, tr
 
 def test_signal_then_grace_then_kill(cli, server, tree, folder):
     said, gone = folder / "said", folder / "gone"
-    script = f"trap 'date +%s.%N > {said}' USR1; while :; do date +%s.%N >> {gone}; sleep 0.02; done"
+    script = f"trap 'date +%s.%N > {said}' USR1; " \
+             f"while :; do date +%s.%N >> {gone}; sleep 0.02; done"
     process = start(cli, tree, "-s", "USR1", "-k", "1s", script=script, size=1)
     end = await_fresh_lease(server)
     wall = time.time() - time.monotonic()
