@@ -246,7 +246,6 @@ static void watch_entry(struct lk__entry *entry, struct batch **batch)
 	}
 	if (!hold->warned && now_ns >= deadline_ns - hold_margin_ns(hold)) {
 		hold->warned = true;
-		hold->valid_until_ns = deadline_ns;
 		lk__notices_give(entry->client, hold, LK__NOTICE_AT_RISK);
 	}
 	bool due = hold_is_renewed(hold, now_ns) && now_ns >= renewal_due_ns(hold, now_ns);
