@@ -95,6 +95,7 @@ struct lk__entry {
 	struct lk__waiter *line;
 	struct lk__waiter *head;
 	bool passing;
+	bool lingers;       /* has a reference of its own until the hold-off is over */
 	_Atomic bool doubt; /* a message came that nobody of us sent */
 	int64_t hold_off_until_ns;
 	struct lk__acquire acquire;
