@@ -1,9 +1,11 @@
 """lockkeeper run on a terminal: one job among others, and a lock that is kept while it sleeps."""
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import pty
+import shutil
 import signal
 import sys
 import time
@@ -48,10 +50,10 @@ def await_program(terminal, name: str) -> None:
           f"{name} runs in the foreground")
 
 
-def job_runs(terminal) -> bool:
+def job_runs(terminal, name: str = "sleep") -> bool:
     """The job is in the foreground, and none of it is stopped any more."""
     members = group_members(os.tcgetpgrp(terminal.fd))
-    return "sleep" in map(comm, members) and not any(state_of(pid) == "T" for pid in members)
+    return name in map(comm, members) and not any(state_of(pid) == "T" for pid in members)
 
 
 def comm(pid: int) -> str:
@@ -174,6 +176,36 @@ def test_a_program_that_suspends_its_group_itself(terminal, server):
     terminal.expect("back")
     terminal.prompt()
     assert terminal.status() == 0
+
+
+@pytest.mark.skipif(not shutil.which("vim"), reason="vim is not installed")
+def test_an_editor_is_suspended_and_resumed(terminal, server, folder):
+    terminal.line(f"$L run -l 1s job vim -u NONE -i NONE -n {folder}/text")
+    owner = await_lock(server)
+    terminal.expect(r"\[New.*\x1b\[1;1H")
+    terminal.type(b"ione\x1b")
+    terminal.type(b"\x1a")
+    terminal.expect("Stopped")
+    terminal.prompt()
+    assert_kept(server, owner, 1.5)
+    terminal.line("fg")
+    until(lambda: job_runs(terminal, "vim"), 10, "the editor goes on")
+    terminal.expect("one")  # its screen; nobody else reads it, and then it would block
+    for _ in range(10):
+        terminal.type(b"\x1b:wq\r")  # which it may throw away while it finds its feet again
+        with contextlib.suppress(AssertionError):
+            terminal.prompt(2)
+            break
+    assert (folder / "text").read_text() == "one\n"
+    assert not server.call("EXISTS", "job")
+
+
+@pytest.mark.skipif(not shutil.which("less"), reason="less is not installed")
+def test_a_pager_behind_it_has_the_keyboard(terminal, folder):
+    terminal.line("$L run job seq 1000 | less; echo over=$?")
+    terminal.expect("1000|:")
+    terminal.type(b"q")
+    terminal.expect("over=0")
 
 
 def test_a_background_job_that_reads_the_terminal_stops_and_comes_back(terminal, server):
