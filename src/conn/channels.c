@@ -85,11 +85,25 @@ void lk__channel_close(struct lk__conn *conn, struct lk__channel *channel)
 		channel_want(conn, channel, false);
 		channel->owner = NULL;
 		channel_drop_if_unused(conn, channel);
-		lk__conn_push(conn);
-		if (!conn->leader && conn->in_flight)
+		/* No hurry: without a reader the loop sends it, and our caller has its lock sooner. */
+		if (conn->leader)
+			lk__conn_push(conn);
+		else if (conn->in_flight)
 			conn->node->events->attention(conn->node->context);
 	}
 	lk__conn_unlock_held(conn, &after);
+}
+
+bool lk__channel_lingers(struct lk__conn *conn, const char *name, size_t size)
+{
+	struct lk__channel *channel;
+	if (!atomic_load_explicit(&conn->left, memory_order_relaxed))
+		return false;
+	pthread_mutex_lock(&conn->mutex);
+	HASH_FIND(hh, conn->channels, name, size, channel);
+	bool lingers = channel && channel->refs == 0 && lk__buffer_size(&conn->out) > 0;
+	pthread_mutex_unlock(&conn->mutex);
+	return lingers;
 }
 
 static bool channel_is_on(const struct lk__conn *conn, const struct lk__channel *channel)

@@ -47,6 +47,10 @@ struct lk__channel *lk__channel_open(struct lk__conn *conn, const char *name, si
 /* Gives it back; the last one unsubscribes. */
 void lk__channel_close(struct lk__conn *conn, struct lk__channel *channel);
 
+/* Whether the server still takes us for a listener: lk__channel_close() left its UNSUBSCRIBE to be
+ * sent by the loop. A hint. */
+bool lk__channel_lingers(struct lk__conn *conn, const char *name, size_t size);
+
 /* Notes what was heard up to now. */
 void lk__channel_mark(struct lk__conn *conn, struct lk__channel *channel, struct lk__heard *heard);
 

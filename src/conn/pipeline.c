@@ -89,9 +89,11 @@ void lk__conn_submit(struct lk__conn *conn, struct lk__request *request)
 	pthread_mutex_lock(&conn->mutex);
 	bool attended = request->thread != NULL;
 	conn_submit(conn, request, &after);
-	lk__conn_push(conn);
-	if (!attended && !conn->leader)
-		conn->node->events->attention(conn->node->context);
+	if (!attended) { /* else it leaves when that thread awaits it */
+		lk__conn_push(conn);
+		if (!conn->leader)
+			conn->node->events->attention(conn->node->context);
+	}
 	lk__conn_unlock_held(conn, &after);
 }
 
@@ -246,7 +248,8 @@ static ssize_t conn_spin(struct lk__conn *conn, int64_t until_ns)
 
 static bool conn_may_spin(struct lk__conn *conn)
 {
-	bool alone = conn->waits && !conn->waits->next && conn->in_flight;
+	bool alone = conn->waits && !conn->waits->next && conn->in_flight &&
+		     !conn->in_flight->contended;
 	if (!alone || conn->kind != LK__CONN_SCRIPTS || !conn->node->can_spin)
 		return false;
 	if (conn->spin.pause > 0) {
@@ -342,8 +345,12 @@ static void conn_turn(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel
 	conn_took(conn, got, after);
 }
 
-/* The leader goes: the first who still waits is the next; with none, the loop is told. */
-static void conn_resign(struct lk__conn *conn, struct lk__aftermath *after)
+/*
+ * The leader goes: the first who still waits is the next; with none, the loop is told. Not when it
+ * goes because it has heard its message: it tries now, and then listens again, leaves the channel,
+ * or tells the loop (lk__head_drive()). Waking the loop would be in the way of that try.
+ */
+static void conn_resign(struct lk__conn *conn, bool heard, struct lk__aftermath *after)
 {
 	struct lk__wait *wait;
 	conn->leader = NULL;
@@ -358,7 +365,7 @@ static void conn_resign(struct lk__conn *conn, struct lk__aftermath *after)
 		}
 	}
 	lk__conn_flush(conn);
-	if (conn->in_flight || conn->channels || conn->must_break)
+	if (conn->in_flight || (conn->channels && !heard) || conn->must_break)
 		conn->node->events->attention(conn->node->context);
 }
 
@@ -394,7 +401,7 @@ static int conn_wait_and_go(struct lk__conn *conn, struct lk__wait *wait, int64_
 	int rc = conn_wait(conn, wait, until_ns, cancel, after);
 	DL_DELETE(conn->waits, wait);
 	if (conn->leader == wait->thread)
-		conn_resign(conn, after);
+		conn_resign(conn, rc == LK__WAIT_READY, after);
 	lk__conn_unlock(conn, after);
 	return rc;
 }
@@ -471,7 +478,7 @@ bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread)
 		conn->leader = thread;
 		conn_turn(conn, 0, NULL, &after);
 		if (conn->leader == thread)
-			conn_resign(conn, &after);
+			conn_resign(conn, false, &after);
 	}
 	bool expected = !conn->leader && (conn->in_flight || conn->channels);
 	lk__conn_unlock(conn, &after);

@@ -31,6 +31,7 @@ struct lk__request {
 	void *owner;        /* for finish */
 	bool resend;        /* safe and useful to send again after a lost connection */
 	bool return_unsent; /* a lost connection ends it if it was not sent yet */
+	bool contended;     /* other processes are at it too: their need of a core is ours */
 	bool done;
 	unsigned sends;
 	int64_t sent_ns;     /* before it was last written */

@@ -52,12 +52,14 @@ static void client_on_up(void *context)
 	lk__loop_wake(context);
 }
 
-/* A release was heard of a lock that we may hold: whose was it? */
+/* A release was heard of a lock that we may hold: whose was it? One that we only wait for is no
+ * work of the loop's, which would be in the way of the waiter's try. */
 static void client_on_doubt(void *context, struct lk__channel *channel)
 {
 	struct lk__entry *entry = channel->owner;
-	if (entry && !atomic_exchange(&entry->doubt, true))
-		lk__loop_verify(context);
+	(void)context;
+	if (entry && !atomic_exchange(&entry->doubt, true) && atomic_load(&entry->hold))
+		lk__watch_at(entry, lk__now_ns());
 }
 
 static const struct lk__node_events client_events = {
@@ -75,6 +77,7 @@ static void thread_abandon(struct lk__hold *hold)
 	pthread_mutex_lock(&entry->mutex);
 	hold->abandoned = true;
 	if (entry->hold == hold) {
+		hold->valid_until_ns = lk__hold_deadline(hold);
 		lk__notices_give(entry->client, hold, LK__NOTICE_ABANDONED);
 		lk__log(&entry->client->log, LK_LOG_WARNING, "thread ended while it held: %.200s",
 			entry->name);

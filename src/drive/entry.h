@@ -50,7 +50,6 @@ struct lk__hold {
 	int64_t margin_ms;       /* 0: a tenth of the lease */
 	int64_t max_hold_ms;     /* 0: none */
 	int64_t valid_until_ns;  /* of the grant when it was lost; else see lk__hold_deadline() */
-	int64_t told_until_ns;   /* the deadline in its notices; under their mutex */
 };
 
 /* What the server has granted, as far as confirmed. */
@@ -88,14 +87,14 @@ struct lk__entry {
 	struct lk__conn *scripts;
 
 	pthread_mutex_t mutex;
-	struct lk__hold *hold;
+	struct lk__hold *_Atomic hold; /* client_on_doubt() looks without the mutex */
 	struct lk__hold *lost;
 	struct lk__grant grant;
 	struct lk__term term;
 	struct lk__waiter *line;
 	struct lk__waiter *head;
 	bool passing;
-	bool lingers;       /* has a reference of its own until the hold-off is over */
+	bool contended;     /* at our last try or release another process held it, or listened */
 	_Atomic bool doubt; /* a message came that nobody of us sent */
 	int64_t hold_off_until_ns;
 	struct lk__acquire acquire;

@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "conf/config.h"
 #include "drive/caller.h"
+#include "drive/loop.h"
 #include "drive/take_back.h"
 
 #define SENDS_MAX 3                   /* of one try, each on a new connection */
@@ -62,6 +63,7 @@ static void head_read(struct head *head, struct lk__request *request)
 	head->event = entry->recipe->read_acquire(request, &server_us);
 	if (head->event.type == LK__ACQUIRE_BUSY)
 		lk__count(&entry->client->counters.busy, 1);
+	entry->contended |= head->event.type == LK__ACQUIRE_BUSY;
 	if (head->event.type == LK__ACQUIRE_LATE)
 		lk__node_learn_time(entry->node, server_us, lk__now_ns());
 	if (request->code)
@@ -174,6 +176,7 @@ static int head_send(struct head *head)
 		return 0;
 	}
 	request->resend = true;
+	request->contended = entry->contended;
 	request->return_unsent = true;
 	request->deadline_ns = entry->try_until_ns;
 	request->owner = entry;
@@ -395,6 +398,8 @@ int lk__head_drive(struct lk__entry *entry, struct lk__waiter *waiter, lk_error 
 			entry->grant.epoch = head.epoch;
 			lk__entry_grant(entry, waiter, entry->number, head.sent_ns,
 					entry->try_lease_ms);
+			if (entry->channel) /* others wait on: until one is the head, the loop reads */
+				lk__loop_attend(entry->client);
 			return 1;
 		}
 		if (action.type == LK__ACQUIRE_DO_FAIL)

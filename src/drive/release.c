@@ -18,8 +18,9 @@ struct parting {
 	uint64_t number;
 	int64_t valid_until_ns; /* of the grant that is given up */
 	int64_t repeated_until_ns;
-	bool echo;   /* our own message is expected on our own subscription */
-	bool passes; /* it has set entry->passing: its end clears it, and no other's */
+	bool echo;    /* our own message is expected on our own subscription */
+	bool lingers; /* the server may still count a subscription that we have given up */
+	bool passes;  /* it has set entry->passing: its end clears it, and no other's */
 	lk_error *error;
 };
 
@@ -39,6 +40,9 @@ static void parting_begin(struct parting *parting, struct lk__entry *entry, lk_e
 	parting->passes = false;
 	parting->error = error;
 	entry->grant.repeated_until_ns = 0;
+	parting->lingers = !parting->echo &&
+			   lk__channel_lingers(&entry->node->messages, entry->target.channel,
+					       entry->target.channel_size);
 	if (parting->echo) {
 		lk__channel_mark(&entry->node->messages, entry->channel, &entry->mark);
 		lk__channel_expect_echo(&entry->node->messages, entry->channel);
@@ -51,12 +55,6 @@ static void parting_hold_off(struct lk__entry *entry, int64_t listeners)
 	bool ours = entry->channel && lk__channel_listens(&entry->node->messages, entry->channel);
 	entry->hold_off_until_ns = lk__term_hold_off(&entry->term, lk__now_ns(),
 						     listeners - (ours ? 1 : 0));
-	if (entry->hold_off_until_ns && !entry->lingers) {
-		/* The next caller may come with a handle of its own: the entry outlasts this one. */
-		entry->lingers = true;
-		lk__entry_ref(entry);
-		lk__watch_at(entry, entry->hold_off_until_ns);
-	}
 }
 
 /* The next in line goes on. */
@@ -75,6 +73,8 @@ static int parting_read(const struct parting *parting, const struct lk__request 
 	switch (entry->recipe->read_release(request, &listeners)) {
 	case LK__RELEASED:
 		lk__count(&entry->client->counters.releases, 1);
+		listeners -= parting->lingers;
+		entry->contended = listeners > 0;
 		parting_hold_off(entry, listeners);
 		if (parting->repeated_until_ns > lk__now_ns())
 			lk__take_back(entry, parting->number, parting->repeated_until_ns);
@@ -154,6 +154,7 @@ static int release_wire(struct lk__entry *entry, struct lk__thread *thread, bool
 		return parting_fail(&parting, LK_ENOMEM, "out of memory; the lease will end it");
 	}
 	request->resend = true;
+	request->contended = entry->contended;
 	request->deadline_ns = parting.valid_until_ns;
 	parting.passes = entry->passing = entry->line != NULL;
 	if (no_wait && farewell_send(&parting, request))
