@@ -98,6 +98,8 @@ lk_client *lk_client_free(lk_client *client)
 	if (!client || lk__client_forked(client))
 		return NULL;
 	lk__client_close(client, LK_CLOSE_ABANDON, NULL);
+	/* Not in close: a call that is late to see it closed may still look its thread up. */
+	pthread_key_delete(client->key);
 	lk__client_unref(client);
 	return NULL;
 }

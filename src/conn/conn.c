@@ -157,6 +157,19 @@ void lk__conn_start(struct lk__conn *conn, struct lk__aftermath *after)
 	}
 }
 
+/*
+ * The end of what a connector does to the connection, and to those who waited for it. It is the
+ * only thread that close does not know of: close waits until all of it is done.
+ */
+static void conn_delivered(struct lk__conn *conn, struct lk__aftermath *after)
+{
+	conn->delivering++;
+	lk__conn_unlock(conn, after);
+	pthread_mutex_lock(&conn->mutex);
+	conn->delivering--;
+	pthread_mutex_unlock(&conn->mutex);
+}
+
 bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct lk__reader *reader)
 {
 	struct lk__aftermath after = {.wake_count = 0};
@@ -187,7 +200,7 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 	conn->node->events->up(conn->node->context);
 	if (!conn->waits && lk__conn_demand(conn))
 		conn->node->events->attention(conn->node->context);
-	lk__conn_unlock(conn, &after);
+	conn_delivered(conn, &after);
 	return true;
 }
 
@@ -234,8 +247,22 @@ int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error, bo
 	*taken = pause_ns < 0;
 	if (*taken)
 		conn->connector = NULL;
-	lk__conn_unlock(conn, &after);
+	conn_delivered(conn, &after);
 	return pause_ns;
+}
+
+void lk__conn_close_to_tries(struct lk__conn *conn)
+{
+	pthread_mutex_lock(&conn->mutex);
+	conn->closing = true;
+	pthread_mutex_unlock(&conn->mutex);
+}
+
+bool lk__conn_is_idle(const void *subject)
+{
+	const struct lk__conn *conn = subject;
+	return !conn->in_flight && !conn->finished && !conn->delivering &&
+	       atomic_load(&conn->finishing) == 0;
 }
 
 void lk__conn_close(struct lk__conn *conn)
@@ -250,7 +277,7 @@ void lk__conn_close(struct lk__conn *conn)
 	conn_wake_all(conn, &after);
 	lk__wake_fd(conn->wake_fd);
 	/* The leader, if there is one, still looks at the stream: it goes when it is gone. */
-	while (conn->leader) {
+	while (conn->leader || conn->delivering) {
 		lk__conn_unlock(conn, &after);
 		struct lk__park nap = {0};
 		lk__park_wait(&nap, lk__now_ns() + LK__MS);

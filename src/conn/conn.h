@@ -68,8 +68,11 @@ struct lk__conn {
 	struct lk__request *in_flight; /* sent, or waiting for the next connection; oldest first */
 	size_t in_flight_count;
 	struct lk__request *finished; /* done, and left to whoever may call `finish` */
+	_Atomic unsigned finishing;   /* threads that call it now */
+	bool closing;                 /* no new tries, please: the client is being closed */
 	struct lk__wait *waits;
 	struct lk__thread *leader;
+	unsigned delivering; /* connector threads that still wake and finish what they found here */
 	_Atomic bool asleep; /* the leader sleeps: newcomers write themselves */
 	_Atomic bool left;   /* bytes were left for the leader */
 	bool must_break;     /* a writer saw the stream fail: for the leader to deal with */
@@ -97,6 +100,12 @@ struct lk__aftermath {
 
 int lk__conn_init(struct lk__conn *conn, struct lk__node *node, enum lk__conn_kind kind,
 		  lk_error *error);
+
+/* From now on tries are refused (LK_ECLOSED); what is in flight goes on. */
+void lk__conn_close_to_tries(struct lk__conn *conn);
+
+/* Whether every answer is there and finished; under the mutex, as lk__conn_wait() calls it. */
+bool lk__conn_is_idle(const void *conn);
 
 /* Ends it: everything in flight is done, every waiter returns LK_ECLOSED. */
 void lk__conn_close(struct lk__conn *conn);

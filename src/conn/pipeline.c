@@ -74,7 +74,8 @@ void lk__conn_push(struct lk__conn *conn)
 static void conn_submit(struct lk__conn *conn, struct lk__request *request,
 			struct lk__aftermath *after)
 {
-	if (conn->state == LK__CONN_CLOSED) {
+	bool refused = conn->closing && request->return_unsent;
+	if (conn->state == LK__CONN_CLOSED || refused) {
 		lk__conn_done(conn, request, LK_ECLOSED, "the client is closed", after);
 		return;
 	}
@@ -120,10 +121,15 @@ void lk__conn_unlock(struct lk__conn *conn, struct lk__aftermath *after)
 	conn->finished = NULL;
 	DL_CONCAT(finished, after->finished);
 	after->finished = NULL;
+	if (finished)
+		atomic_fetch_add(&conn->finishing, 1);
 	pthread_mutex_unlock(&conn->mutex);
 	after_wakes(after);
+	if (!finished)
+		return;
 	DL_FOREACH_SAFE(finished, request, next)
 	request->finish(request);
+	atomic_fetch_sub(&conn->finishing, 1);
 }
 
 void lk__conn_unlock_held(struct lk__conn *conn, struct lk__aftermath *after)

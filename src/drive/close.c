@@ -81,11 +81,6 @@ static void close_wake_waiters(lk_client *client)
 	pthread_mutex_unlock(&client->mutex);
 }
 
-static bool conn_is_idle(const void *subject)
-{
-	return !((const struct lk__conn *)subject)->in_flight;
-}
-
 /* Reads until every answer is there, those of releases and of tries left behind among them; at
  * most for the command limit. True when no release is without an answer. */
 static bool close_await_answers(lk_client *client)
@@ -93,10 +88,17 @@ static bool close_await_answers(lk_client *client)
 	struct lk__thread *thread = lk__client_thread(client);
 	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
 	struct lk__node *node;
-	for (size_t i = 0; thread && (node = client->topo->ops->node_at(client->topo, i)); i++)
-		for (size_t j = 0; j < node->script_count; j++)
-			lk__conn_wait(&node->scripts[j], thread, conn_is_idle, &node->scripts[j],
-				      until_ns, NULL);
+	for (size_t i = 0; thread && (node = client->topo->ops->node_at(client->topo, i)); i++) {
+		for (size_t j = 0; j < node->script_count; j++) {
+			struct lk__conn *conn = &node->scripts[j];
+			int rc = LK__WAIT_TIME_UP;
+			lk__conn_close_to_tries(conn);
+			/* In small steps: nobody wakes us when another thread has finished one. */
+			while (rc == LK__WAIT_TIME_UP && lk__now_ns() < until_ns)
+				rc = lk__conn_wait(conn, thread, lk__conn_is_idle, conn,
+						   lk__now_ns() + 2 * LK__MS, NULL);
+		}
+	}
 	return atomic_load(&client->releasing) == 0;
 }
 
@@ -117,7 +119,6 @@ int lk__client_close(lk_client *client, int how, lk_error *error)
 	lk__loop_stop(client);
 	atomic_store(&client->state, LK__CLIENT_CLOSED);
 	lk__notices_close(client);
-	pthread_key_delete(client->key);
 	return released ? 0
 			: lk__fail(error, LK_EMAYBEHELD,
 				   "close: a release got no answer within the limit");

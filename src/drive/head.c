@@ -325,9 +325,9 @@ static int head_pause(struct head *head, int64_t until_ns)
 static int head_do(struct head *head, const struct lk__acquire_action *action)
 {
 	int over = head_over(head);
-	if (over && action->type != LK__ACQUIRE_DO_TRY)
-		return over;
-	if (over && head->event.type != LK__ACQUIRE_START)
+	/* A wait limit that is very short buys one try all the same. */
+	bool first = action->type == LK__ACQUIRE_DO_TRY && head->event.type == LK__ACQUIRE_START;
+	if (over && (over != LK_ETIMEDOUT || !first))
 		return over;
 	switch (action->type) {
 	case LK__ACQUIRE_DO_TRY:
