@@ -21,6 +21,14 @@
 #include "threads.h"
 #include "waiting.h"
 
+#if defined(__SANITIZE_THREAD__)
+#define UNDER_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define UNDER_TSAN 1
+#endif
+#endif
+
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* A test of ours: nothing may be left in Redis when it ends. */

@@ -4,14 +4,6 @@
 
 #include "fixture.h"
 
-#if defined(__SANITIZE_THREAD__)
-#define UNDER_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define UNDER_TSAN 1
-#endif
-#endif
-
 struct scene {
 	lk_client *client;
 	lk_lock *held, *other;

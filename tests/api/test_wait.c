@@ -84,10 +84,17 @@ static void test_first_come_first_served_behind_a_stranger(void **state)
 	close_line(&line);
 }
 
+static _Atomic size_t timeouts;
+
+/* A little patience may end before the server has said a word: then that is the reason. */
 static void wait_once(lk_lock *lock, int64_t wait_ms)
 {
 	int64_t start_ns = now_ns();
-	expect(LK_ETIMEDOUT, lk_lock_acquire_within(lock, wait_ms, NULL, &err));
+	int code = lk_lock_acquire_within(lock, wait_ms, NULL, &err);
+	if (wait_ms > 30 || (code != LK_EMAYBEHELD && code != LK_EUNREACHABLE)) {
+		check_int(code, ==, LK_ETIMEDOUT);
+		timeouts++;
+	}
 	int64_t took_ms = (now_ns() - start_ns) / 1000000;
 	check_int(took_ms, >=, wait_ms);
 	check_int(took_ms, <=, wait_ms + slow_ms(500));
@@ -104,13 +111,15 @@ static void test_wait_limits_hold(void **state)
 	(void)state;
 	struct line line = open_line("limits");
 	struct threads threads;
+	timeouts = 0;
+	expect(0, lk_client_ping(line.client, &err));
 	stranger_takes("limits", slow_ms(60000));
 	for (int64_t wait_ms = 1; wait_ms < 200; wait_ms *= 3)
 		wait_once(line.lock, wait_ms);
 	threads_start(&threads, 12, wait_in_line, &line);
 	threads_join(&threads, 20000);
 	check_int(waiting(line.client), ==, 0);
-	check_int(stats_of(line.client).timeouts, ==, 17);
+	check_int(stats_of(line.client).timeouts, ==, timeouts);
 	wait_until(listeners("redisson_lock__channel:{limits}") == 0, 5000);
 	check_int(redis_integer(&server, "HLEN limits"), ==, 1);
 	stranger_releases("limits");
