@@ -104,7 +104,12 @@ int config_settle(lk_config *config)
 		code = server_ensure(&place);
 	if (code)
 		return code;
-	return lk_config_set(config, "url", place.url, &error) ? trouble_library(&error) : 0;
+	/* It has no users and no passwords; those of the environment are for another server. */
+	if (lk_config_set(config, "username", "", &error) ||
+	    lk_config_set(config, "password", "", &error) ||
+	    lk_config_set(config, "url", place.url, &error))
+		return trouble_library(&error);
+	return 0;
 }
 
 int client_open(const lk_config *config, lk_client **client_out)

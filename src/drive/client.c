@@ -77,7 +77,6 @@ static void thread_abandon(struct lk__hold *hold)
 	pthread_mutex_lock(&entry->mutex);
 	hold->abandoned = true;
 	if (entry->hold == hold) {
-		hold->valid_until_ns = lk__hold_deadline(hold);
 		lk__notices_give(entry->client, hold, LK__NOTICE_ABANDONED);
 		lk__log(&entry->client->log, LK_LOG_WARNING, "thread ended while it held: %.200s",
 			entry->name);

@@ -50,6 +50,7 @@ struct lk__hold {
 	int64_t margin_ms;       /* 0: a tenth of the lease */
 	int64_t max_hold_ms;     /* 0: none */
 	int64_t valid_until_ns;  /* of the grant when it was lost; else see lk__hold_deadline() */
+	int64_t told_until_ns;   /* the deadline in its notices; under their mutex */
 };
 
 /* What the server has granted, as far as confirmed. */
@@ -94,6 +95,7 @@ struct lk__entry {
 	struct lk__waiter *line;
 	struct lk__waiter *head;
 	bool passing;
+	bool lingers;       /* has a reference of its own until the hold-off is over */
 	bool contended;     /* at our last try or release another process held it, or listened */
 	_Atomic bool doubt; /* a message came that nobody of us sent */
 	int64_t hold_off_until_ns;

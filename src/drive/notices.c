@@ -50,6 +50,7 @@ void lk__notices_give(lk_client *client, struct lk__hold *hold, unsigned notice)
 		DL_APPEND2(notices->holds, hold, notice_prev, notice_next);
 	}
 	hold->notices |= notice;
+	hold->told_until_ns = lk__hold_deadline(hold);
 	pthread_mutex_unlock(&notices->mutex);
 }
 
@@ -86,7 +87,7 @@ static void notice_fill(const struct lk__hold *hold, int type, lk_event *event_o
 	memset(event_out, 0, sizeof(*event_out));
 	event_out->type = type;
 	event_out->tag = hold->tag;
-	event_out->deadline_ns = hold->valid_until_ns;
+	event_out->deadline_ns = hold->told_until_ns;
 	lk__field(entry, hold->number, event_out->field);
 	event_out->name_size = entry->name_size;
 	memcpy(event_out->name, entry->name, shown);

@@ -233,10 +233,21 @@ static void watch_lost(struct lk__entry *entry, int64_t now_ns)
 	lk__entry_promote(entry);
 }
 
+static void watch_linger(struct lk__entry *entry, int64_t now_ns)
+{
+	if (entry->lingers && now_ns < entry->hold_off_until_ns) {
+		lk__watch_at(entry, entry->hold_off_until_ns);
+	} else if (entry->lingers) {
+		entry->lingers = false;
+		atomic_fetch_sub(&entry->refs, 1); /* never the last: the turn has one */
+	}
+}
+
 static void watch_entry(struct lk__entry *entry, struct batch **batch)
 {
 	int64_t now_ns = lk__now_ns();
 	struct lk__hold *hold = entry->hold;
+	watch_linger(entry, now_ns);
 	if (!hold)
 		return;
 	int64_t deadline_ns = lk__hold_deadline(hold);
@@ -246,7 +257,6 @@ static void watch_entry(struct lk__entry *entry, struct batch **batch)
 	}
 	if (!hold->warned && now_ns >= deadline_ns - hold_margin_ns(hold)) {
 		hold->warned = true;
-		hold->valid_until_ns = deadline_ns;
 		lk__notices_give(entry->client, hold, LK__NOTICE_AT_RISK);
 	}
 	bool due = hold_is_renewed(hold, now_ns) && now_ns >= renewal_due_ns(hold, now_ns);

@@ -178,6 +178,15 @@ def test_the_server_holds_nothing_of_its_starter(bare):
     assert b"LOCKKEEPER" not in environment
 
 
+def test_a_password_for_another_server_is_no_hindrance(bare, folder):
+    secret = folder / "secret"
+    secret.write_text("S3cr3t\n")
+    for environment in ({"LOCKKEEPER_PASSWORD": "S3cr3t"}, {"LOCKKEEPER_USERNAME": "somebody"},
+                        {"LOCKKEEPER_PASSWORD_FILE": str(secret)}):
+        result = bare("run", "job", "true", **environment)
+        assert result.returncode == 0, result.stderr
+
+
 def test_a_named_server_wins(bare, server, folder):
     assert bare("run", "job", "true", LOCKKEEPER_URL=server.unix_url).returncode == 0
     assert bare("run", "--url", server.unix_url, "job", "true").returncode == 0

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <regex.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,6 +86,34 @@ static void test_what_is_no_duration_is_refused(void **state)
 	assert_int_equal(ms, -7);
 }
 
+/* What timeout(1) calls a duration, as an expression: the parser is written by hand. */
+static void test_generated_durations_agree_with_an_expression(void **state)
+{
+	(void)state;
+	static const char bytes[] = "0123456789001122..smhd -+ex";
+	regex_t shape;
+	assert_int_equal(regcomp(&shape, "^([0-9]+[.]?[0-9]*|[.][0-9]+)(ms|s|m|h|d)?$",
+				 REG_EXTENDED | REG_NOSUB),
+			 0);
+	unsigned seed = 20261121;
+	int valid = 0;
+	for (int i = 0; i < 100000; i++) {
+		char text[12];
+		size_t size = (size_t)rand_r(&seed) % (sizeof(text) - 1);
+		for (size_t j = 0; j < size; j++)
+			text[j] = bytes[(size_t)rand_r(&seed) % (sizeof(bytes) - 1)];
+		text[size] = '\0';
+		int64_t ms = -1;
+		int result = duration_parse(text, &ms);
+		int matches = regexec(&shape, text, 0, NULL, 0) == 0;
+		if ((result == 0) != matches || (result == 0 && ms < 0))
+			fail_msg("'%s': %d, %lld", text, result, (long long)ms);
+		valid += matches;
+	}
+	regfree(&shape);
+	assert_true(valid > 1000);
+}
+
 static void test_signals_have_names_and_numbers(void **state)
 {
 	(void)state;
@@ -148,6 +177,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_durations_are_read),
 		cmocka_unit_test(test_what_is_no_duration_is_refused),
+		cmocka_unit_test(test_generated_durations_agree_with_an_expression),
 		cmocka_unit_test(test_signals_have_names_and_numbers),
 		cmocka_unit_test(test_what_moves_a_terminal_is_escaped),
 		cmocka_unit_test(test_utf8_is_told_from_bytes),

@@ -12,6 +12,7 @@
 #ifndef DRIVER_H
 #define DRIVER_H
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
@@ -69,6 +70,9 @@ lk_cancel *handle_cancel(const char *name);
 /* stress.c */
 void stress_run(const struct command *command, struct answer *answer);
 void stress_stop_all(void);
+
+/* freeze.c: stops a thread for so long; returns at once. One length for all at a time. */
+void freeze_thread(pthread_t thread, int64_t ms);
 
 static inline int64_t now_ns(void)
 {

@@ -2,7 +2,6 @@
 #include "driver.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +65,7 @@ static struct worker *worker_find(const char *name)
 	pthread_cond_init(&worker->more, NULL);
 	if (pthread_create(&worker->thread, NULL, worker_main, worker))
 		abort();
+	pthread_detach(worker->thread);
 	workers[worker_count++] = worker;
 	return worker;
 }
@@ -82,6 +82,19 @@ static void worker_give(struct command *command)
 	pthread_mutex_unlock(&worker->mutex);
 }
 
+/* freeze target=THREAD ms=MS: on the reading thread, since it alone knows the others. */
+static void worker_freeze(struct command *command)
+{
+	struct worker *worker = worker_find(command_text(command, "target", NULL));
+	struct answer answer;
+	freeze_thread(worker->thread, command_number(command, "ms", 0));
+	answer_begin(&answer);
+	answer_int(&answer, "id", command->id);
+	answer_string(&answer, "code", "OK");
+	answer_send(&answer);
+	command_free(command);
+}
+
 int main(void)
 {
 	static char line[LINE_MAX_BYTES];
@@ -95,7 +108,9 @@ int main(void)
 			command_free(command);
 			break;
 		}
-		if (strcmp(command->thread, "-") == 0)
+		if (strcmp(command->verb, "freeze") == 0)
+			worker_freeze(command);
+		else if (strcmp(command->thread, "-") == 0)
 			command_run(command);
 		else
 			worker_give(command);

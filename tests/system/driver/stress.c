@@ -16,9 +16,7 @@
 #include "driver.h"
 #include "history.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -240,27 +238,6 @@ static void stress_read(struct stress *stress, const struct command *command)
 	atomic_init(&stress->running, (int)stress->threads);
 }
 
-static _Atomic int64_t frozen_ms;
-
-/* Stops the thread that the signal is sent to, as a debugger would: it may be anywhere. */
-static void freeze(int signal_number)
-{
-	int64_t ms = atomic_load(&frozen_ms);
-	int saved = errno;
-	struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-	(void)signal_number;
-	while (nanosleep(&left, &left))
-		;
-	errno = saved;
-}
-
-static void freeze_prepare(const struct stress *stress)
-{
-	struct sigaction action = {.sa_handler = freeze, .sa_flags = SA_RESTART};
-	atomic_store(&frozen_ms, stress->freeze_ms);
-	sigaction(SIGUSR2, &action, NULL);
-}
-
 /* Cancels or stops the threads in turn while they run; they are joined only afterwards. */
 static void stress_disturb(struct stress *stress, struct stress_thread *threads)
 {
@@ -271,7 +248,7 @@ static void stress_disturb(struct stress *stress, struct stress_thread *threads)
 		if (stress->cancel_us) {
 			lk_cancel_now(thread->cancel);
 		} else {
-			pthread_kill(thread->thread, SIGUSR2);
+			freeze_thread(thread->thread, stress->freeze_ms);
 			sleep_us(stress->freeze_ms * 1000);
 		}
 	}
@@ -299,7 +276,6 @@ void stress_run(const struct command *command, struct answer *answer)
 	struct stress_thread *threads = calloc((size_t)stress.threads, sizeof(*threads));
 	if (!threads || pthread_barrier_init(&stress.start, NULL, (unsigned)stress.threads))
 		abort();
-	freeze_prepare(&stress);
 	for (int64_t i = 0; i < stress.threads; i++) {
 		threads[i].stress = &stress;
 		threads[i].number = (uint32_t)i;
