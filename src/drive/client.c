@@ -162,6 +162,7 @@ static int client_mark_alive(lk_client *client, lk_error *error)
 static void client_free(lk_client *client)
 {
 	struct lk__thread *thread, *next;
+	lk__loop_free(client);
 	lk__take_back_free(client);
 	lk__entries_free(client);
 	if (client->topo)

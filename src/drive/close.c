@@ -117,6 +117,8 @@ int lk__client_close(lk_client *client, int how, lk_error *error)
 	bool released = close_await_answers(client);
 	client->topo->ops->close(client->topo);
 	lk__loop_stop(client);
+	/* What the loop still sent while the connections closed comes back to its owners. */
+	client->topo->ops->close(client->topo);
 	atomic_store(&client->state, LK__CLIENT_CLOSED);
 	lk__notices_close(client);
 	return released ? 0

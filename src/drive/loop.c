@@ -97,10 +97,7 @@ static void loop_on_wake(uv_async_t *wake)
 {
 	struct lk__loop *loop = wake->data;
 	if (atomic_load(&loop->stop)) {
-		uv_close((uv_handle_t *)&loop->wake, NULL);
-		uv_close((uv_handle_t *)&loop->timer, NULL);
-		uv_close((uv_handle_t *)&loop->tick, NULL);
-		lk__hangups_close(&loop->hangups);
+		uv_stop(&loop->uv);
 		return;
 	}
 	loop_watch_connections(loop);
@@ -116,7 +113,6 @@ static void *loop_main(void *argument)
 	struct lk__loop *loop = argument;
 	pthread_setname_np(pthread_self(), "lockkeeper");
 	uv_run(&loop->uv, UV_RUN_DEFAULT);
-	uv_loop_close(&loop->uv);
 	return NULL;
 }
 
@@ -183,11 +179,24 @@ int lk__loop_start(lk_client *client, lk_error *error)
 void lk__loop_stop(lk_client *client)
 {
 	struct lk__loop *loop = client_loop(client);
-	if (!loop)
+	if (!loop || atomic_exchange(&loop->stop, true))
 		return;
-	atomic_store(&loop->stop, true);
 	uv_async_send(&loop->wake);
 	pthread_join(loop->pthread, NULL);
+}
+
+void lk__loop_free(lk_client *client)
+{
+	struct lk__loop *loop = client_loop(client);
+	if (!loop)
+		return;
+	lk__loop_stop(client);
+	uv_close((uv_handle_t *)&loop->wake, NULL);
+	uv_close((uv_handle_t *)&loop->timer, NULL);
+	uv_close((uv_handle_t *)&loop->tick, NULL);
+	lk__hangups_close(&loop->hangups);
+	uv_run(&loop->uv, UV_RUN_DEFAULT);
+	uv_loop_close(&loop->uv);
 	close(loop->timer_fd);
 	atomic_store(&client->loop, NULL);
 	free(loop);

@@ -15,8 +15,12 @@
 /* Starts it, unless it runs. LK_ESYSTEM or LK_ENOMEM. */
 int lk__loop_start(lk_client *client, lk_error *error);
 
-/* Stops and joins it. */
+/*
+ * Stops and joins it. Calls that are still on their way out may wake it as before, to no effect:
+ * it is freed with the client.
+ */
 void lk__loop_stop(lk_client *client);
+void lk__loop_free(lk_client *client);
 
 /* Answers are expected that nobody reads. Any thread; cheap when it knows already. */
 void lk__loop_attend(lk_client *client);
