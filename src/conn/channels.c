@@ -85,7 +85,7 @@ void lk__channel_close(struct lk__conn *conn, struct lk__channel *channel)
 		channel_want(conn, channel, false);
 		channel->owner = NULL;
 		channel_drop_if_unused(conn, channel);
-		/* No hurry: without a reader the loop sends it, and our caller has its lock sooner. */
+		/* No hurry: without a reader the loop sends it; our caller has its lock sooner. */
 		if (conn->leader)
 			lk__conn_push(conn);
 		else if (conn->in_flight)

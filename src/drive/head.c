@@ -398,7 +398,7 @@ int lk__head_drive(struct lk__entry *entry, struct lk__waiter *waiter, lk_error 
 			entry->grant.epoch = head.epoch;
 			lk__entry_grant(entry, waiter, entry->number, head.sent_ns,
 					entry->try_lease_ms);
-			if (entry->channel) /* others wait on: until one is the head, the loop reads */
+			if (entry->channel) /* others wait: until one is the head, the loop reads */
 				lk__loop_attend(entry->client);
 			return 1;
 		}

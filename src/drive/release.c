@@ -56,7 +56,7 @@ static void parting_hold_off(struct lk__entry *entry, int64_t listeners)
 	entry->hold_off_until_ns = lk__term_hold_off(&entry->term, lk__now_ns(),
 						     listeners - (ours ? 1 : 0));
 	if (entry->hold_off_until_ns && !entry->lingers) {
-		/* The next caller may come with a handle of its own: the entry outlasts this one. */
+		/* The next caller may come with another handle: the entry outlasts this one. */
 		entry->lingers = true;
 		lk__entry_ref(entry);
 		lk__watch_at(entry, entry->hold_off_until_ns);
