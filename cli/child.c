@@ -64,23 +64,24 @@ __attribute__((noreturn)) static void child_become(const struct guard_page *page
 	_exit(127);
 }
 
-int child_start(const struct guard_page *page, pid_t *pid_out)
+int child_start(const struct guard_page *page, pid_t *pid_out, int *exec_out)
 {
-	int failure[2], reason = 0;
-	if (pipe2(failure, O_CLOEXEC))
+	int failure[2];
+	if (pipe2(failure, O_CLOEXEC | O_NONBLOCK))
 		return errno;
 	pid_t parent = getpid(), child = fork();
+	int fork_errno = errno;
 	if (child == 0)
 		child_become(page, parent, failure[1]);
-	int fork_errno = errno;
 	close(failure[1]);
-	if (child > 0 && read(failure[0], &reason, sizeof(reason)) != sizeof(reason))
-		reason = 0;
-	close(failure[0]);
-	if (child < 0)
+	if (child < 0) {
+		close(failure[0]);
 		return fork_errno;
-	if (reason)
-		waitpid(child, NULL, 0);
+	}
+	/* Here too: a signal for the group may come before the child has joined it by itself. */
+	if (setpgid(child, page->join_group))
+		setpgid(child, 0);
 	*pid_out = child;
-	return reason;
+	*exec_out = failure[0];
+	return 0;
 }

@@ -14,8 +14,9 @@ void child_save_signals(void);
  * Forks and executes the command of the page: in its group, with the signal mask and dispositions
  * that lockkeeper was started with, and LOCKKEEPER_NAME, _OWNER and _DEADLINE_MS in its
  * environment.
- * 0 once it runs, else errno.
+ * Does not wait for that, which may take long: `*exec_out` becomes readable with errno (an int)
+ * when the command could not be executed, and ends without it once it runs. 0, or errno.
  */
-int child_start(const struct guard_page *page, pid_t *pid_out);
+int child_start(const struct guard_page *page, pid_t *pid_out, int *exec_out);
 
 #endif

@@ -26,6 +26,7 @@ struct guard_self {
 	enum guard_state state;
 	int fd; /* to the keeper; -1 once it is gone */
 	int timer, child_signals;
+	int exec; /* from the command until it is executed; -1 */
 	pid_t child;
 	int child_ended;
 	int child_status;
@@ -40,8 +41,10 @@ static int64_t deadline_read(const struct guard_self *self)
 static void report(const struct guard_self *self, enum guard_report type, int value)
 {
 	struct guard_message message = {(int)type, value};
+	/* A keeper that takes nothing must not stop us; at the end there is time. */
+	int flags = type == GUARD_ENDED ? MSG_NOSIGNAL : MSG_NOSIGNAL | MSG_DONTWAIT;
 	if (self->fd >= 0)
-		send(self->fd, &message, sizeof(message), MSG_NOSIGNAL | MSG_DONTWAIT);
+		send(self->fd, &message, sizeof(message), flags);
 }
 
 /* 1 while the command has a group of its own; when it has been reaped its number may be reused. */
@@ -96,14 +99,30 @@ static void end_begin(struct guard_self *self)
 
 static void child_begin(struct guard_self *self)
 {
-	int reason = child_start(self->page, &self->child);
+	int reason = child_start(self->page, &self->child, &self->exec);
 	if (reason) {
 		report(self, GUARD_FAILED, reason);
 		self->state = GUARD_DONE;
 		return;
 	}
 	self->state = GUARD_RUNNING;
-	report(self, GUARD_STARTED, self->child);
+}
+
+/* Looks whether the command was executed. */
+static void exec_check(struct guard_self *self)
+{
+	int reason;
+	ssize_t got = self->exec < 0 ? -1 : read(self->exec, &reason, sizeof(reason));
+	if (got < 0)
+		return;
+	close(self->exec);
+	self->exec = -1;
+	if (got == 0) {
+		report(self, GUARD_STARTED, self->child);
+	} else {
+		report(self, GUARD_FAILED, reason);
+		self->state = GUARD_DONE;
+	}
 }
 
 static void order_take(struct guard_self *self, const struct guard_message *order)
@@ -204,12 +223,14 @@ static void guard_turn(struct guard_self *self)
 		{self->timer, POLLIN, 0},
 		{self->child_signals, POLLIN, 0},
 		{self->fd, POLLIN, 0},
+		{self->exec, POLLIN, 0},
 	};
 	if (poll(ready, sizeof(ready) / sizeof(ready[0]), -1) < 0)
 		return;
 	if (ready[0].revents && read(self->timer, &expirations, sizeof(expirations)) < 0)
 		return;
 	time_passed(self);
+	exec_check(self); /* before its end is seen, which follows a failure */
 	if (ready[1].revents || self->state == GUARD_KILLING)
 		children_reap(self);
 	if (ready[2].revents && self->state != GUARD_DONE)
@@ -237,7 +258,7 @@ static int guard_settle(struct guard_self *self)
 
 int guard_main(int fd, const struct guard_page *page)
 {
-	struct guard_self self = {.page = page, .fd = fd, .state = GUARD_IDLE};
+	struct guard_self self = {.page = page, .fd = fd, .exec = -1, .state = GUARD_IDLE};
 	int code = guard_settle(&self);
 	while (code == 0 && self.state != GUARD_DONE)
 		guard_turn(&self);
@@ -276,7 +297,8 @@ int guard_start(struct guard *guard)
 void guard_send(const struct guard *guard, enum guard_order order, int value)
 {
 	struct guard_message message = {(int)order, value};
-	send(guard->fd, &message, sizeof(message), MSG_NOSIGNAL);
+	/* A guard that is stopped takes nothing; that must not stop us, who watch it. */
+	send(guard->fd, &message, sizeof(message), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 int guard_read(const struct guard *guard, struct guard_message *message_out)

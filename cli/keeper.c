@@ -24,6 +24,9 @@
 #define SLACK_MIN_MS 10
 #define SLACK_MAX_MS 500
 
+/* How long an answer to the release is waited for. */
+#define RELEASE_LIMIT_S 10
+
 /* How long the deadline in the guard's page may lag behind, at most. */
 #define REFRESH_MAX_MS 1000
 
@@ -41,6 +44,7 @@ struct keeper {
 	int exec_errno;
 	int status; /* the command's wait status */
 	int lost;   /* the lock was lost, or about to be, while the command ran */
+	int gone;   /* it has no deadline any more: killed, not signalled */
 };
 
 static int64_t slack_ms(int64_t lease_ms)
@@ -142,8 +146,8 @@ static void deadline_refresh(struct keeper *keeper)
 	lk_error error = {0};
 	if (lk_lock_deadline_ns(keeper->lock, NULL, &deadline_ns, &error) == 0) {
 		guard_publish(&keeper->guard, deadline_ns);
-	} else if (!keeper->lost) {
-		keeper->lost = 1;
+	} else if (!keeper->gone) {
+		keeper->gone = keeper->lost = 1;
 		message("%s", error.message);
 		guard_send(&keeper->guard, GUARD_KILL, 0);
 	}
@@ -257,8 +261,9 @@ static void keep(struct keeper *keeper)
 			{events, POLLIN, 0},
 			{keeper->front.fd, 0, 0},
 		};
+		/* Whatever poll() says, the command is not left alone. */
 		if (poll(ready, 4, (int)turn_ms) < 0 && errno != EINTR)
-			break;
+			poll(NULL, 0, 1);
 		events_read(keeper);
 		reports_read(keeper);
 		signals_read(keeper);
@@ -267,10 +272,23 @@ static void keep(struct keeper *keeper)
 	}
 }
 
-static void release(struct keeper *keeper)
+static int exit_code(const struct keeper *keeper)
+{
+	if (keeper->exec_errno)
+		return keeper->exec_errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE;
+	if (keeper->guard_died)
+		return EXIT_TROUBLE;
+	if (keeper->lost)
+		return EXIT_LOST;
+	return WIFSIGNALED(keeper->status) ? EXIT_SIGNAL_BASE + WTERMSIG(keeper->status)
+					   : WEXITSTATUS(keeper->status);
+}
+
+/* The library asks again until the lease is over, which may be an hour: not so long. */
+static void release(struct keeper *keeper, int code)
 {
 	lk_error error = {0};
-	relay_set_phase(RELAY_RELEASING);
+	relay_release(code, RELEASE_LIMIT_S);
 	int result = lk_lock_release(keeper->lock, NULL, &error);
 	if (result == 0 || keeper->lost)
 		return;
@@ -282,22 +300,19 @@ static void release(struct keeper *keeper)
 			keeper->options->name, keeper->options->lease_ms);
 }
 
-static int exit_code(const struct keeper *keeper)
+/* The exit code, with what there is to say about it. */
+static int exit_say(const struct keeper *keeper)
 {
+	int code = exit_code(keeper);
 	if (keeper->exec_errno) {
 		trouble_errno(keeper->exec_errno, "cannot execute %s", keeper->options->argv[0]);
-		return keeper->exec_errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE;
+	} else if (code > EXIT_SIGNAL_BASE && WIFSIGNALED(keeper->status)) {
+		if (keeper->options->verbose)
+			message("the command was ended by SIG%s",
+				signal_name(WTERMSIG(keeper->status)));
+		front_finish(&keeper->front, WTERMSIG(keeper->status) == SIGINT ? SIGINT : 0);
 	}
-	if (keeper->guard_died)
-		return EXIT_TROUBLE;
-	if (keeper->lost)
-		return EXIT_LOST;
-	if (!WIFSIGNALED(keeper->status))
-		return WEXITSTATUS(keeper->status);
-	if (keeper->options->verbose)
-		message("the command was ended by SIG%s", signal_name(WTERMSIG(keeper->status)));
-	front_finish(&keeper->front, WTERMSIG(keeper->status) == SIGINT ? SIGINT : 0);
-	return EXIT_SIGNAL_BASE + WTERMSIG(keeper->status);
+	return code;
 }
 
 /* With the lock held: runs the command, and releases. */
@@ -306,19 +321,21 @@ static int work(struct keeper *keeper)
 	lk_error error = {0};
 	struct guard_page *page = keeper->guard.page;
 	if (lk_lock_deadline_ns(keeper->lock, NULL, &page->deadline_ns, &error) ||
-	    lk_lock_export(keeper->lock, NULL, page->owner, sizeof(page->owner), &error))
-		return trouble_library(&error);
-	relay_set_phase(RELAY_RUNNING);
+	    lk_lock_export(keeper->lock, NULL, page->owner, sizeof(page->owner), &error)) {
+		trouble_library(&error);
+		return EXIT_TROUBLE; /* lost before anything ran under it */
+	}
+	relay_run();
 	relay_resume(); /* a suspension that came too late for the wait is meant for the command */
 	if (relay_cause()) {
 		/* The grant was faster than the cancel: it goes back unused. */
-		release(keeper);
+		release(keeper, EXIT_SIGNAL_BASE + relay_cause());
 		front_finish(&keeper->front, relay_cause() == SIGINT ? SIGINT : 0);
 		return EXIT_SIGNAL_BASE + relay_cause();
 	}
 	keep(keeper);
-	release(keeper);
-	return exit_code(keeper);
+	release(keeper, exit_code(keeper));
+	return exit_say(keeper);
 }
 
 static int keeper_serve(struct keeper *keeper, const lk_config *config, const sigset_t *relayed)
@@ -348,7 +365,8 @@ int keeper_run(const lk_config *config, const struct keeper_options *options)
 		code = guard_fill(&keeper, &mask);
 	if (code == 0)
 		code = keeper_serve(&keeper, config, &relayed);
-	relay_set_phase(RELAY_RELEASING);
+	if (code)
+		relay_release(code, RELEASE_LIMIT_S);
 	if (keeper.client)
 		lk_client_close(keeper.client, LK_CLOSE_RELEASE, NULL);
 	guard_end(&keeper.guard);

@@ -15,6 +15,7 @@ static struct {
 	lk_cancel *cancel;
 	volatile sig_atomic_t phase;
 	volatile sig_atomic_t cause;
+	volatile sig_atomic_t exit_code;
 } relay;
 
 static void relay_take(int number, int shared)
@@ -26,13 +27,13 @@ static void relay_take(int number, int shared)
 }
 
 /* The answer to the release is not waited for any longer. */
-__attribute__((noreturn)) static void relay_leave(int number)
+__attribute__((noreturn)) static void relay_leave(void)
 {
-	static const char text[] = "lockkeeper: ended by a signal while releasing: the lock may "
-				   "stay until its lease is over\n";
+	static const char text[] = "lockkeeper: whether the lock was released is unknown: it may "
+				   "stay locked until its lease is over\n";
 	ssize_t written = write(STDERR_FILENO, text, sizeof(text) - 1);
 	(void)written;
-	_exit(EXIT_SIGNAL_BASE + number);
+	_exit(relay.exit_code);
 }
 
 static void relay_handle(int number, siginfo_t *info, void *context)
@@ -44,7 +45,7 @@ static void relay_handle(int number, siginfo_t *info, void *context)
 	if (relay.phase == RELAY_WAITING && number == SIGTSTP && !relay.front) {
 		raise(SIGSTOP); /* nothing is held: all may stand still */
 	} else if (relay.phase == RELAY_RELEASING && signal_ends_wait(number)) {
-		relay_leave(number);
+		relay_leave();
 	} else {
 		relay_take(number, shared);
 		if (relay.phase == RELAY_WAITING &&
@@ -81,9 +82,24 @@ int relay_begin(const sigset_t *relayed, pid_t front, lk_cancel *cancel)
 	return 0;
 }
 
-void relay_set_phase(enum relay_phase phase)
+void relay_run(void)
 {
-	relay.phase = (sig_atomic_t)phase;
+	relay.phase = RELAY_RUNNING;
+}
+
+void relay_release(int code, unsigned limit_s)
+{
+	struct sigaction action = {.sa_sigaction = relay_handle,
+				   .sa_flags = SA_SIGINFO | SA_RESTART};
+	sigset_t alarm_only;
+	relay.exit_code = code;
+	relay.phase = RELAY_RELEASING;
+	sigfillset(&action.sa_mask);
+	sigaction(SIGALRM, &action, NULL);
+	sigemptyset(&alarm_only);
+	sigaddset(&alarm_only, SIGALRM);
+	sigprocmask(SIG_UNBLOCK, &alarm_only, NULL);
+	alarm(limit_s);
 }
 
 int relay_fd(void)

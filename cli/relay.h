@@ -24,7 +24,12 @@ void relay_block(sigset_t *relayed_out, sigset_t *mask_out);
  * wait. 0, or EXIT_TROUBLE (said). */
 int relay_begin(const sigset_t *relayed, pid_t front, lk_cancel *cancel);
 
-void relay_set_phase(enum relay_phase phase);
+/* The command is about to run: signals are for it. */
+void relay_run(void);
+
+/* The lock is being released: a signal, or `limit_s` seconds, end lockkeeper with exit code `code`
+ * and a warning. */
+void relay_release(int code, unsigned limit_s);
 
 /* Becomes readable when there is a signal. */
 int relay_fd(void);

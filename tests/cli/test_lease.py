@@ -200,6 +200,34 @@ def test_an_unknown_release_keeps_the_commands_status_and_warns(cli, server, tre
     server.resume()
 
 
+@pytest.mark.parametrize("end", ["limit", "signal"])
+def test_a_release_is_not_waited_for_as_long_as_a_long_lease(cli, server, tree, folder, end):
+    done = folder / "done"
+    process = start(cli, tree, "-l", "1h",
+                    script=f"while [ ! -e {done} ]; do sleep 0.02; done; exit 7", size=1)
+    server.pause()
+    done.touch()
+    tree.await_end(10)
+    if end == "signal":
+        time.sleep(0.2)
+        process.terminate()
+    assert process.wait(30 if end == "limit" else 5) == 7
+    assert "unknown" in process.stderr.read()
+    server.resume()
+
+
+def test_a_lease_that_ends_while_it_is_broken(cli, server, tree):
+    """SIGNAL was sent, and now the lock is gone: the grace is over at once."""
+    process = start(cli, tree, "-l", "10s", "-k", "5s")
+    process.send_signal(signal.SIGSTOP)
+    until(lambda: server.call("PTTL", "job") < 5200, 30, "the guard has begun")
+    assert tree.pids()
+    process.send_signal(signal.SIGCONT)
+    server.call("DEL", "job")
+    tree.await_end(3)
+    assert process.wait(20) == 123
+
+
 def test_a_lock_found_lost_at_the_release_gives_123(cli, server, tree, folder):
     done = folder / "done"
     process = cli.start("run", "job", *tree.line(f"while [ ! -e {done} ]; do sleep 0.02; done"))
