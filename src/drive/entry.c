@@ -320,6 +320,8 @@ void lk__entry_leave_line(struct lk__entry *entry, struct lk__waiter *waiter)
 	lk__count(&entry->client->counters.waiting, (uint64_t)-1);
 	if (entry->head == waiter)
 		entry->head = NULL;
+	if (!entry->line)
+		entry->down_since_ns = 0; /* who comes later is patient anew */
 	if (!entry->line && entry->channel) {
 		lk__channel_close(&entry->node->messages, entry->channel);
 		entry->channel = NULL;

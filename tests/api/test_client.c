@@ -323,6 +323,13 @@ static void wait_through(size_t index, void *argument)
 	expect(0, lk_lock_release(argument, NULL, &err));
 }
 
+static void wait_long(size_t index, void *argument)
+{
+	(void)index;
+	expect(0, lk_lock_acquire_within(argument, slow_ms(15000), NULL, &err));
+	expect(0, lk_lock_release(argument, NULL, &err));
+}
+
 static void test_a_wait_outlives_a_restart(void **state)
 {
 	(void)state;
@@ -333,10 +340,37 @@ static void test_a_wait_outlives_a_restart(void **state)
 	expect(0, lk_client_ping(client, &err));
 	stranger_takes("outlive", slow_ms(120000));
 	threads_start(&threads, 4, wait_through, lock);
-	wait_until(stats_of(client).waiting == 4, 5000);
+	wait_until(stats_of(client).waiting == 4 && stats_of(client).busy > 0, 5000);
 	server_kill(&server);
 	server_start_again(&server); /* the stranger's lock is gone: the waiters get it */
 	threads_join(&threads, 30000);
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+/* retry_ms bounds a wait without limit only, and each wait anew. */
+static void test_a_wait_limit_outlasts_retry_ms(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("retry_ms=%lld", slow_ms(100));
+	lk_lock *lock = new_lock(client, "longer");
+	expect(0, lk_client_ping(client, &err));
+	server_kill(&server);
+	int code = lk_lock_acquire(lock, NULL, &err);
+	check(code == LK_EUNREACHABLE || code == LK_EMAYBEHELD);
+	struct threads threads;
+	threads_start(&threads, 1, wait_long, lock);
+	sleep_ms(slow_ms(400));
+	check(!thread_done(&threads, 0));
+	server_start_again(&server);
+	threads_join(&threads, 20000);
+	server_kill(&server);
+	code = lk_lock_acquire(lock, NULL, &err);
+	check(code == LK_EUNREACHABLE || code == LK_EMAYBEHELD);
+	sleep_ms(slow_ms(200)); /* longer than retry_ms since that failure */
+	server_start_again(&server);
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
 	close_client(client);
 }
@@ -373,6 +407,7 @@ int main(void)
 		api_test(test_idle_connections_closed_by_the_server),
 		api_test(test_a_restarted_server),
 		api_test(test_a_wait_outlives_a_restart),
+		api_test(test_a_wait_limit_outlasts_retry_ms),
 		api_test(test_scripts_flushed),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
