@@ -102,6 +102,7 @@ struct renewed {
 	struct lk__entry *entry;
 	uint64_t number;
 	int64_t lease_ms;
+	int64_t wanted_until_ns; /* what a re-entry had asked for by then; 0: nothing */
 	char field[LK__FIELD_SIZE];
 };
 
@@ -124,11 +125,12 @@ static void renewed_confirm(struct lk__entry *entry, const struct batch *batch,
 		entry->grant.lease_ms = renewed->lease_ms;
 	if (hold->watched)
 		hold->own_until_ns = LK__NEVER;
-	else if (hold->wanted_until_ns > hold->own_until_ns)
-		hold->own_until_ns = end_ns < hold->wanted_until_ns ? end_ns
-								    : hold->wanted_until_ns;
-	hold->wanted_until_ns = 0;
-	hold->warned = false;
+	else if (renewed->wanted_until_ns > hold->own_until_ns && end_ns > hold->own_until_ns)
+		hold->own_until_ns = end_ns;
+	if (hold->wanted_until_ns == renewed->wanted_until_ns)
+		hold->wanted_until_ns = 0; /* else more was asked for meanwhile */
+	if (renewed->lease_ms > JUST_LOOK_MS)
+		hold->warned = false;
 	entry->grant.epoch = batch->epoch;
 	lk__count(&entry->client->counters.renewals, 1);
 }
@@ -212,6 +214,7 @@ static void batch_add(struct batch **batch, struct lk__entry *entry)
 	renewed->entry = entry;
 	renewed->number = entry->grant.number;
 	renewed->lease_ms = hold_is_renewed(hold, now_ns) ? renewal_lease_ms(hold) : JUST_LOOK_MS;
+	renewed->wanted_until_ns = hold->wanted_until_ns;
 	if (hold->wanted_until_ns > hold->own_until_ns)
 		renewed->lease_ms = wanted_ms;
 	lk__field(entry, renewed->number, renewed->field);
