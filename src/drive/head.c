@@ -80,6 +80,19 @@ static void head_read(struct head *head, struct lk__request *request)
 	}
 }
 
+/* A try was answered and there is nobody who wants it: a grant is given back. */
+static void orphan_read(struct lk__entry *entry, struct lk__request *request)
+{
+	struct head head = {.entry = entry};
+	head_read(&head, request);
+	struct lk__acquire_action action =
+		lk__acquire_step(&entry->acquire, &head.event, lk__now_ns());
+	if (action.type == LK__ACQUIRE_DO_TAKE_BACK && head.event.type == LK__ACQUIRE_GRANTED)
+		lk__entry_release_unasked(entry, entry->number);
+	else if (action.type == LK__ACQUIRE_DO_TAKE_BACK)
+		lk__take_back(entry, entry->number, entry->try_until_ns);
+}
+
 /* A try whose caller has left is answered: the next head's, or nobody's. */
 static void orphan_finish(struct lk__request *request)
 {
@@ -89,15 +102,7 @@ static void orphan_finish(struct lk__request *request)
 		entry->answered = request;
 		lk__park_wake(&entry->head->thread->park);
 	} else {
-		struct head head = {.entry = entry};
-		head_read(&head, request);
-		struct lk__acquire_action action = lk__acquire_step(&entry->acquire, &head.event,
-								    lk__now_ns());
-		if (action.type == LK__ACQUIRE_DO_TAKE_BACK &&
-		    head.event.type == LK__ACQUIRE_GRANTED)
-			lk__entry_release_unasked(entry, entry->number);
-		else if (action.type == LK__ACQUIRE_DO_TAKE_BACK)
-			lk__take_back(entry, entry->number, entry->try_until_ns);
+		orphan_read(entry, request);
 	}
 	pthread_mutex_unlock(&entry->mutex);
 	lk__entry_unref(entry);
@@ -360,6 +365,12 @@ static int head_leave(struct head *head, int code)
 		entry->down_since_ns = 0;
 		struct lk__acquire_event left = {.type = LK__ACQUIRE_LEFT};
 		lk__acquire_step(&entry->acquire, &left, lk__now_ns());
+		/* Answered, for a head who has not come to read it: us. */
+		if (entry->answered) {
+			struct lk__request *request = entry->answered;
+			entry->answered = NULL;
+			orphan_read(entry, request);
+		}
 	}
 	if (verdict == LK_ETIMEDOUT || code == LK_ECANCELLED || code == LK_ECLOSED)
 		return head_fail(head, verdict, lk_error_text(verdict));

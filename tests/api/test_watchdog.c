@@ -171,6 +171,32 @@ static void test_a_pause_within_the_lease_is_survived(void **state)
 	close_client(client);
 }
 
+/* The verification of a hold is under way when a re-entry asks for more: it gets it. */
+static void test_a_longer_lease_during_a_verification(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "verify");
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	options.lease_ms = 20000;
+	expect(0, lk_lock_acquire(lock, &options, &err));
+	redis_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
+	server_pause(&server);
+	wait_until(stats_of(client).disconnects > 0, 5000);
+	sleep_ms(slow_ms(50)); /* the loop asks who holds it, and waits for the answer */
+	options.lease_ms = 60000;
+	expect(0, lk_lock_acquire(lock, &options, &err));
+	check_int(remaining(lock, NULL), >, 10000);
+	server_resume(&server);
+	wait_until(remaining(lock, NULL) > 40000, 5000);
+	check_int(redis_integer(&server, "PTTL verify"), >, 40000);
+	check_int(stats_of(client).lost, ==, 0);
+	expect(0, lk_lock_release(lock, NULL, &err));
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
+}
+
 static void test_descriptor_is_readable_while_notices_are_pending(void **state)
 {
 	(void)state;
@@ -364,6 +390,7 @@ int main(void)
 		api_test(test_max_hold_ends_the_renewal),
 		api_test(test_at_risk_then_lost_when_the_server_hangs),
 		api_test(test_a_pause_within_the_lease_is_survived),
+		api_test(test_a_longer_lease_during_a_verification),
 		api_test(test_descriptor_is_readable_while_notices_are_pending),
 		api_test(test_a_release_takes_its_notice_along),
 		api_test(test_a_thread_that_ends_while_it_holds),
