@@ -35,9 +35,9 @@ void bench_sleep_us(int64_t us)
 
 long bench_number(const char *text, long least, long most)
 {
-	char *end;
+	char *end = NULL;
 	long value = text ? strtol(text, &end, 10) : least - 1;
-	if (value < least || value > most || *end)
+	if (value < least || value > most || !end || *end)
 		bench_die("not a number from %ld to %ld: %s", least, most, text ? text : "nothing");
 	return value;
 }
