@@ -325,6 +325,7 @@ void lk__entry_leave_line(struct lk__entry *entry, struct lk__waiter *waiter)
 	if (!entry->line && entry->channel) {
 		lk__channel_close(&entry->node->messages, entry->channel);
 		entry->channel = NULL;
+		entry->mark.channel = NULL;
 	}
 }
 

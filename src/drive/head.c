@@ -282,6 +282,8 @@ static int head_hear(struct head *head, const struct lk__acquire_action *action)
 {
 	struct lk__entry *entry = head->entry;
 	struct lk__waiter *waiter = head->waiter;
+	if (!entry->mark.channel) /* subscribed by a head that left before it knew */
+		lk__channel_mark(&entry->node->messages, entry->channel, &entry->mark);
 	struct lk__heard mark = entry->mark;
 	mark.news_only = action->type == LK__ACQUIRE_DO_HOLD_OFF;
 	pthread_mutex_unlock(&entry->mutex);
