@@ -48,6 +48,9 @@ struct lk__wait {
 	struct lk__thread *thread;
 	bool (*ready)(const void *subject); /* called under the connection's mutex */
 	const void *subject;
+	struct lk__request *request; /* what it waits for, or NULL */
+	bool listed;                 /* in `waits`; the answer takes it out */
+	_Atomic bool appointed;      /* made the leader by another */
 	struct lk__wait *prev, *next;
 };
 

@@ -18,6 +18,7 @@
 
 #define LOADS_MAX 5 /* times a script is loaded for one request */
 #define SPIN_CREDIT_MAX 16
+#define WAIT_SERVED 2  /* LK__WAIT_READY, and the mutex is not held */
 #define SPIN_PAUSE 128 /* turns without a spin after it has not paid */
 
 /* ---- writing ---- */
@@ -143,20 +144,30 @@ void lk__conn_unlock_held(struct lk__conn *conn, struct lk__aftermath *after)
 	after_wakes(after);
 }
 
+static void conn_unlist(struct lk__conn *conn, struct lk__wait *wait)
+{
+	if (wait->listed)
+		DL_DELETE(conn->waits, wait);
+	wait->listed = false;
+}
+
 void lk__conn_done(struct lk__conn *conn, struct lk__request *request, int code, const char *reason,
 		   struct lk__aftermath *after)
 {
-	(void)conn;
-	request->done = true;
 	request->code = code;
 	if (code) {
 		strncpy(request->reason, reason, sizeof(request->reason) - 1);
 		request->reason[sizeof(request->reason) - 1] = 0;
 	}
+	if (request->wait) {
+		conn_unlist(conn, request->wait);
+		request->wait = NULL;
+	}
 	if (request->thread)
 		lk__after_wake(after, request->thread);
 	else if (request->finish)
 		DL_APPEND(after->finished, request);
+	atomic_store_explicit(&request->done, true, memory_order_release);
 }
 
 void lk__conn_remove(struct lk__conn *conn, struct lk__request *request)
@@ -242,12 +253,11 @@ static ssize_t conn_spin(struct lk__conn *conn, int64_t until_ns)
 		}
 	} while (!atomic_load_explicit(&conn->left, memory_order_relaxed) &&
 		 lk__now_ns() < until_ns);
-	if (!atomic_load_explicit(&conn->left, memory_order_relaxed)) {
-		spin->credit -= 4;
-		if (spin->credit < 0) {
-			spin->credit = 0;
-			spin->pause = SPIN_PAUSE;
-		}
+	/* No answer in time, or another caller came: we are not alone. */
+	spin->credit -= 4;
+	if (spin->credit < 0) {
+		spin->credit = 0;
+		spin->pause = SPIN_PAUSE;
 	}
 	return -EAGAIN;
 }
@@ -366,6 +376,7 @@ static void conn_resign(struct lk__conn *conn, bool heard, struct lk__aftermath 
 	{
 		if (!wait->ready(wait->subject)) {
 			conn->leader = wait->thread;
+			atomic_store(&wait->appointed, true);
 			lk__after_wake(after, wait->thread);
 			return;
 		}
@@ -375,6 +386,14 @@ static void conn_resign(struct lk__conn *conn, bool heard, struct lk__aftermath 
 		conn->node->events->attention(conn->node->context);
 }
 
+/* Answered by another who led: out of the list already, and no business with the connection. */
+static bool conn_served(const struct lk__wait *wait)
+{
+	return wait->request && atomic_load_explicit(&wait->request->done, memory_order_acquire) &&
+	       !atomic_load(&wait->appointed);
+}
+
+/* Returns with the mutex, but for WAIT_SERVED. */
 static int conn_wait(struct lk__conn *conn, struct lk__wait *wait, int64_t until_ns,
 		     lk_cancel *cancel, struct lk__aftermath *after)
 {
@@ -395,6 +414,8 @@ static int conn_wait(struct lk__conn *conn, struct lk__wait *wait, int64_t until
 			lk__conn_push(conn);
 			lk__conn_unlock(conn, after);
 			lk__park_wait(&wait->thread->park, until_ns);
+			if (conn_served(wait))
+				return WAIT_SERVED;
 			pthread_mutex_lock(&conn->mutex);
 		}
 	}
@@ -404,8 +425,15 @@ static int conn_wait_and_go(struct lk__conn *conn, struct lk__wait *wait, int64_
 			    lk_cancel *cancel, struct lk__aftermath *after)
 {
 	DL_APPEND(conn->waits, wait);
+	wait->listed = true;
+	if (wait->request)
+		wait->request->wait = wait;
 	int rc = conn_wait(conn, wait, until_ns, cancel, after);
-	DL_DELETE(conn->waits, wait);
+	if (rc == WAIT_SERVED)
+		return LK__WAIT_READY;
+	conn_unlist(conn, wait);
+	if (wait->request)
+		wait->request->wait = NULL;
 	if (conn->leader == wait->thread)
 		conn_resign(conn, rc == LK__WAIT_READY, after);
 	lk__conn_unlock(conn, after);
@@ -424,20 +452,25 @@ int lk__conn_wait(struct lk__conn *conn, struct lk__thread *thread,
 
 static bool request_ready(const void *subject)
 {
-	return ((const struct lk__request *)subject)->done;
+	return atomic_load(&((const struct lk__request *)subject)->done);
 }
 
 int lk__conn_await(struct lk__conn *conn, struct lk__request *request, struct lk__thread *thread,
 		   int64_t until_ns, lk_cancel *cancel)
 {
-	return lk__conn_wait(conn, thread, request_ready, request, until_ns, cancel);
+	struct lk__aftermath after = {.wake_count = 0};
+	struct lk__wait wait = {
+		.thread = thread, .ready = request_ready, .subject = request, .request = request};
+	pthread_mutex_lock(&conn->mutex);
+	return conn_wait_and_go(conn, &wait, until_ns, cancel, &after);
 }
 
 int lk__conn_call(struct lk__conn *conn, struct lk__request *request, struct lk__thread *thread,
 		  int64_t until_ns, lk_cancel *cancel)
 {
 	struct lk__aftermath after = {.wake_count = 0};
-	struct lk__wait wait = {.thread = thread, .ready = request_ready, .subject = request};
+	struct lk__wait wait = {
+		.thread = thread, .ready = request_ready, .subject = request, .request = request};
 	request->thread = thread;
 	pthread_mutex_lock(&conn->mutex);
 	conn_submit(conn, request, &after);

@@ -8,6 +8,7 @@
 #ifndef LK__CONN_REQUEST_H
 #define LK__CONN_REQUEST_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -17,6 +18,7 @@
 #include "scripts.h"
 
 struct lk__thread;
+struct lk__wait;
 
 #define LK__NO_SCRIPT (-1)
 #define LK__ARGUMENTS_MAX 8 /* after the keys, of the scripts for one lock */
@@ -27,12 +29,13 @@ struct lk__request {
 	int script;     /* LK__SCRIPT_…, to load it when the server has lost it */
 	unsigned loads; /* how often that happened */
 	struct lk__thread *thread;
+	struct lk__wait *wait; /* of that thread, while it stands in the connection's list */
 	void (*finish)(struct lk__request *request);
 	void *owner;        /* for finish */
 	bool resend;        /* safe and useful to send again after a lost connection */
 	bool return_unsent; /* a lost connection ends it if it was not sent yet */
 	bool contended;     /* other processes are at it too: their need of a core is ours */
-	bool done;
+	_Atomic bool done;  /* set last: its thread may then read, and free, without a mutex */
 	unsigned sends;
 	int64_t sent_ns;     /* before it was last written */
 	int64_t deadline_ns; /* not to be sent after this */
