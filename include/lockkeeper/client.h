@@ -48,7 +48,8 @@ LK_API const char *lk_client_node(const lk_client *client);
  * Ends the work of a client: wakes its waiters, whose calls fail with LK_ECLOSED, waits for the
  * releases that are under way (at most the command limit), and closes its connections. `how`:
  * LK_CLOSE_…, above. Calls made later fail with LK_ECLOSED; closing twice is fine. Blocks.
- * Errors: LK_EHELD, LK_EMAYBEHELD (a release got no answer), LK_EINVAL, LK_EFORKED. Since 0.1.
+ * Errors: LK_EHELD, LK_EMAYBEHELD (a release got no answer), LK_ENOMEM (not done: still open),
+ * LK_EINVAL, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_client_close(lk_client *client, int how, lk_error *error);
 

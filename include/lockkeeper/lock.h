@@ -118,8 +118,8 @@ LK_API int lk_lock_try(lk_lock *lock, const lk_acquire_options *options, lk_erro
  *
  * Errors: LK_ENOTOWNER (never held, or released before), LK_ELOST (it was lost; the hold is
  * given up all the same), LK_EMAYBEHELD (no answer: the lock may stay until its lease is over;
- * the hold is given up), LK_EREFUSED and the like (likewise), LK_EINVAL, LK_ECLOSED,
- * LK_EFORKED. Since 0.1.
+ * the hold is given up), LK_EREFUSED and the like (likewise), LK_ENOMEM (not done: still held),
+ * LK_EINVAL, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_error *error);
 

@@ -63,6 +63,7 @@ struct lk_client {
 	_Atomic uint64_t last_number;    /* of the wire grants */
 	_Atomic uint64_t last_serial;    /* of the threads */
 	_Atomic uint64_t releasing;      /* releases under way that nobody waits for */
+	_Atomic bool unreleased;         /* close could not release all */
 	_Atomic(struct lk__loop *) loop; /* NULL until the first need */
 	struct lk__watch watch;
 	struct lk__notices notices;

@@ -10,7 +10,7 @@
 #include "drive/loop.h"
 #include "drive/notices.h"
 
-/* A picture of the entries, each with a reference; NULL when there are none or no memory is. */
+/* A picture of the entries, each with a reference; NULL when there is no memory. */
 static struct lk__entry **close_entries(lk_client *client, size_t *count_out)
 {
 	struct lk__entry *entry, *next;
@@ -31,6 +31,8 @@ static struct lk__entry **close_entries(lk_client *client, size_t *count_out)
 static void close_finish(struct lk__request *request)
 {
 	lk_client *client = request->owner;
+	if (request->code)
+		atomic_store(&client->unreleased, true);
 	if (request->code && request->code != LK_ECLOSED)
 		lk__log(&client->log, LK_LOG_WARNING, "release at close: %s", request->reason);
 	atomic_fetch_sub(&client->releasing, 1);
@@ -52,6 +54,8 @@ static void close_release(struct lk__entry *entry)
 			request->finish = close_finish;
 			atomic_fetch_add(&entry->client->releasing, 1);
 			lk__conn_submit(entry->scripts, request);
+		} else {
+			atomic_store(&entry->client->unreleased, true);
 		}
 		lk__count(&entry->client->counters.held, (uint64_t)-1);
 		entry->hold->lost = true;
@@ -61,15 +65,18 @@ static void close_release(struct lk__entry *entry)
 	pthread_mutex_unlock(&entry->mutex);
 }
 
-static void close_release_all(lk_client *client)
+static bool close_release_all(lk_client *client)
 {
 	size_t count;
 	struct lk__entry **entries = close_entries(client, &count);
+	if (!entries)
+		return false;
 	for (size_t i = 0; i < count; i++) {
 		close_release(entries[i]);
 		lk__entry_unref(entries[i]);
 	}
 	free(entries);
+	return true;
 }
 
 static void close_wake_waiters(lk_client *client)
@@ -99,7 +106,7 @@ static bool close_await_answers(lk_client *client)
 						   lk__now_ns() + 2 * LK__MS, NULL);
 		}
 	}
-	return atomic_load(&client->releasing) == 0;
+	return atomic_load(&client->releasing) == 0 && !atomic_load(&client->unreleased);
 }
 
 int lk__client_close(lk_client *client, int how, lk_error *error)
@@ -111,8 +118,10 @@ int lk__client_close(lk_client *client, int how, lk_error *error)
 				(unsigned long long)atomic_load(&client->counters.held));
 	if (!atomic_compare_exchange_strong(&client->state, &open, LK__CLIENT_CLOSING))
 		return 0;
-	if (how == LK_CLOSE_RELEASE)
-		close_release_all(client);
+	if (how == LK_CLOSE_RELEASE && !close_release_all(client)) {
+		atomic_store(&client->state, LK__CLIENT_OPEN);
+		return lk__fail(error, LK_ENOMEM, "close: out of memory, nothing was released");
+	}
 	close_wake_waiters(client);
 	bool released = close_await_answers(client);
 	client->topo->ops->close(client->topo);

@@ -85,8 +85,8 @@ static void orphan_read(struct lk__entry *entry, struct lk__request *request)
 {
 	struct head head = {.entry = entry};
 	head_read(&head, request);
-	struct lk__acquire_action action =
-		lk__acquire_step(&entry->acquire, &head.event, lk__now_ns());
+	struct lk__acquire_action action = lk__acquire_step(&entry->acquire, &head.event,
+							    lk__now_ns());
 	if (action.type == LK__ACQUIRE_DO_TAKE_BACK && head.event.type == LK__ACQUIRE_GRANTED)
 		lk__entry_release_unasked(entry, entry->number);
 	else if (action.type == LK__ACQUIRE_DO_TAKE_BACK)

@@ -147,18 +147,11 @@ static bool farewell_send(const struct parting *parting, struct lk__request *req
 
 /* ---- on the wire ---- */
 
-static int release_wire(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
-			lk_error *error)
+static int release_wire(struct lk__entry *entry, struct lk__thread *thread,
+			struct lk__request *request, bool no_wait, lk_error *error)
 {
 	struct parting parting;
-	char field[LK__FIELD_SIZE];
 	parting_begin(&parting, entry, error);
-	lk__field(entry, parting.number, field);
-	struct lk__request *request = entry->recipe->release(&entry->target, field);
-	if (!request) {
-		lk__entry_promote(entry);
-		return parting_fail(&parting, LK_ENOMEM, "out of memory; the lease will end it");
-	}
 	request->resend = true;
 	request->contended = entry->contended;
 	request->deadline_ns = parting.valid_until_ns;
@@ -215,7 +208,9 @@ static int exchange_read(struct parting *parting, struct lk__waiter *waiter, uin
 		       : 0;
 }
 
-static int release_exchange(struct lk__entry *entry, struct lk__thread *thread, lk_error *error)
+/* `release` is what becomes of it when there is no memory for more. */
+static int release_exchange(struct lk__entry *entry, struct lk__thread *thread,
+			    struct lk__request *release, lk_error *error)
 {
 	struct lk__waiter *waiter = entry->line;
 	struct parting parting;
@@ -231,7 +226,8 @@ static int release_exchange(struct lk__entry *entry, struct lk__thread *thread, 
 	struct lk__request *request = entry->recipe->exchange(
 		&entry->target, from, to, lease_ms, lk__node_server_us(entry->node, deadline_ns));
 	if (!request)
-		return release_wire(entry, thread, false, error);
+		return release_wire(entry, thread, release, false, error);
+	lk__request_free(release);
 	request->resend = true;
 	request->deadline_ns = deadline_ns;
 	request->thread = thread;
@@ -256,6 +252,7 @@ static int release_last(struct lk__entry *entry, struct lk__thread *thread, bool
 			lk_error *error)
 {
 	struct lk__waiter *next = entry->line;
+	char field[LK__FIELD_SIZE];
 	int64_t now_ns = lk__now_ns();
 	bool named = next && (next->hold->lease_ms ||
 			      entry->grant.lease_ms != lk__entry_lease_ms(entry, next->hold));
@@ -268,16 +265,24 @@ static int release_last(struct lk__entry *entry, struct lk__thread *thread, bool
 		.needs_server = named,
 	};
 	enum lk__pass pass = lk__term_pass(&entry->term, &passing);
-	lk__entry_drop_hold(entry, now_ns);
 	if (pass == LK__PASS_MEMORY) {
+		lk__entry_drop_hold(entry, now_ns);
 		lk__count(&entry->client->counters.handovers, 1);
 		lk__entry_hand(entry, next, now_ns);
 		lk__park_wake(&next->thread->park);
 		return 0;
 	}
+	lk__field(entry, entry->grant.number, field);
+	struct lk__request *request = entry->recipe->release(&entry->target, field);
+	if (!request) {
+		entry->hold->count = 1;
+		return lk__fail(error, LK_ENOMEM, "release \"%.100s\": out of memory, still held",
+				entry->name);
+	}
+	lk__entry_drop_hold(entry, now_ns);
 	if (pass == LK__PASS_EXCHANGE && !no_wait)
-		return release_exchange(entry, thread, error);
-	return release_wire(entry, thread, no_wait, error);
+		return release_exchange(entry, thread, request, error);
+	return release_wire(entry, thread, request, no_wait, error);
 }
 
 /* A hold that was lost is given up; nothing is left on the server that we know of. */
