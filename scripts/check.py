@@ -53,7 +53,7 @@ def suite(tally: Tally, folder: pathlib.Path, environment: dict[str, str]) -> No
     shards = SHARDS.get(folder.name, 1)
     with concurrent.futures.ThreadPoolExecutor(shards) as pool:
         list(pool.map(lambda number: runners.pytest(
-            tally, f"{folder.name}-{number}", folder, [],
+            tally, f"{folder.name}-{number}", [folder],
             {**environment, "LOCKKEEPER_SHARD": f"{number}/{shards}"}), range(1, shards + 1)))
 
 

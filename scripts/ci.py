@@ -47,19 +47,30 @@ def release(tally: Tally) -> None:
         check.everything(tally, folder, ["checks", "c", "python"])
 
 
+def several(tally: Tally, folder: pathlib.Path, environment: dict[str, str], suite: str,
+            parts: list[str]) -> None:
+    """Those files of a pytest suite, with the programs of `folder`."""
+    say(f"Suite tests/{suite}, in part")
+    runners.pytest(tally, suite, [ROOT / f"tests/{suite}/test_{part}.py" for part in parts],
+                   {**environment, "LOCKKEEPER_BUILD": str(folder)}, 900)
+
+
 def address(tally: Tally) -> None:
-    """clang, address and undefined-behaviour sanitizers: the C suites, and the command's own."""
+    """clang, address and undefined-behaviour sanitizers: the C suites, some of the others."""
     folder = build(tally, "address", "clang",
                    ["-Db_sanitize=address,undefined", "-Db_lundef=false"])
     if folder:
         check.c_suites(tally, folder, ASAN)
+        several(tally, folder, ASAN, "cli", ["run", "lock", "inspect", "usage"])
+        several(tally, folder, ASAN, "system", ["wire", "lost_replies", "hostile"])
 
 
 def thread(tally: Tally) -> None:
-    """gcc, thread sanitizer: the C suites."""
+    """gcc, thread sanitizer: the C suites, and the scenarios with many threads."""
     folder = build(tally, "thread", "gcc", ["-Db_sanitize=thread", "-Db_lundef=false"])
     if folder:
         check.c_suites(tally, folder, TSAN)
+        several(tally, folder, TSAN, "system", ["scenarios"])
 
 
 def lint(tally: Tally) -> None:

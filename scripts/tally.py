@@ -151,12 +151,12 @@ def cases(row: dict) -> tuple[int, int, int]:
     return passed, failed, skipped
 
 
-def pytest(tally: Tally, name: str, folder: pathlib.Path, arguments: list[str],
+def pytest(tally: Tally, name: str, paths: list[pathlib.Path],
            environment: dict[str, str] | None = None, limit_s: float = 1800) -> None:
     report = tally.logs / f"{name}.xml"
     report.unlink(missing_ok=True)
     status = run([PYTHON, "-m", "pytest", "-q", "-rfE", "-p", "no:cacheprovider",
-                  f"--junitxml={report}", *arguments, str(folder)],
+                  f"--junitxml={report}", *map(str, paths)],
                  tally.logs / f"{name}.log", environment, limit_s, show=True)
     failed = 0
     if report.exists():
@@ -167,7 +167,7 @@ def pytest(tally: Tally, name: str, folder: pathlib.Path, arguments: list[str],
             title = f"{case.get('classname')}::{case.get('name')}"
             tally.add(title, int(not bad and not skipped), int(bad), int(skipped))
     if status and not failed:
-        tally.add(f"pytest {folder.name} (status {status})", 0, 1)
+        tally.add(f"pytest {name} (status {status})", 0, 1)
 
 
 def have(program: str) -> bool:

@@ -54,7 +54,7 @@ def test_pytest_counts(tmp_path):
         "@pytest.fixture\ndef broken(): raise ValueError\n"
         "def test_d(broken): pass\n")
     tally = runners.Tally(tmp_path / "logs")
-    runners.pytest(tally, "suite", suite, [])
+    runners.pytest(tally, "suite", [suite])
     assert (tally.passed, tally.failed, tally.skipped) == (1, 2, 1)
 
 
@@ -64,7 +64,7 @@ def test_suite_that_does_not_run_is_a_failure(tmp_path, text):
     suite.mkdir()
     (suite / "test_it.py").write_text(text)
     tally = runners.Tally(tmp_path / "logs")
-    runners.pytest(tally, "suite", suite, [])
+    runners.pytest(tally, "suite", [suite])
     assert tally.failed >= 1
 
 
