@@ -8,6 +8,7 @@
 #include "exit_code.h"
 #include "message.h"
 #include "server.h"
+#include "server_start.h"
 #include "session.h"
 
 /* As systemctl(1) and the LSB say "not running". */
@@ -48,6 +49,9 @@ static int status_print(const struct server_place *place)
 {
 	int64_t count;
 	pid_t pid = server_find(place);
+	if (pid == 0 && server_is_alive(place))
+		return trouble("the private server is there but does not answer: see %s/redis.log",
+			       place->folder);
 	if (pid == 0) {
 		printf("not running\nfolder: %s\n", place->folder);
 		return output_finish() ? EXIT_TROUBLE : EXIT_NOT_RUNNING;
@@ -83,6 +87,8 @@ static int server_stop(const struct server_place *place, int force)
 			       count, count == 1 ? " is" : "s are");
 	if (code == 0 && pid)
 		code = server_end(place, pid);
+	else if (code == 0 && server_is_alive(place))
+		code = trouble("the private server does not answer, and so cannot be stopped");
 	close(guard);
 	return code;
 }

@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "exit_code.h"
 #include "message.h"
 #include "server_start.h"
 
@@ -184,21 +185,33 @@ int server_guard(const struct server_place *place)
 	return fd;
 }
 
-static int server_await(const struct server_place *place, int life)
+/* 0 when it answers, -1 when it has ended, 1 when it does neither. */
+static int server_await(const struct server_place *place)
 {
 	for (int waited_ms = 0; waited_ms < START_LIMIT_MS; waited_ms += TURN_MS) {
-		struct pollfd ended = {life, POLLIN, 0};
-		int reason;
 		if (server_find(place))
 			return 0;
-		if (poll(&ended, 1, TURN_MS) <= 0)
-			continue;
-		if (read(life, &reason, sizeof(reason)) == sizeof(reason))
-			return trouble_errno(reason, "no private server: cannot execute "
-						     "redis-server or valkey-server");
-		return trouble("the private server ended at once: see %s/redis.log", place->folder);
+		if (!server_is_alive(place))
+			return -1;
+		poll(NULL, 0, TURN_MS);
 	}
-	return trouble("the private server does not answer: see %s/redis.log", place->folder);
+	return 1;
+}
+
+/* With the guard held. */
+static int server_bring(const struct server_place *place)
+{
+	/* One that is alive was started by somebody who was killed since, or is about to end. */
+	int result = server_await(place);
+	if (result < 0) {
+		if (server_start(place))
+			return EXIT_TROUBLE;
+		result = server_await(place);
+	}
+	if (result == 0)
+		return 0;
+	return trouble("the private server %s: see %s/redis.log",
+		       result < 0 ? "ended at once" : "does not answer", place->folder);
 }
 
 int server_ensure(const struct server_place *place)
@@ -208,14 +221,7 @@ int server_ensure(const struct server_place *place)
 	int guard = server_guard(place);
 	if (guard < 0)
 		return trouble("the private server cannot be started");
-	int code = 0;
-	if (!server_find(place)) {
-		int life = server_start(place);
-		code = life < 0 ? trouble("the private server cannot be started")
-				: server_await(place, life);
-		if (life >= 0)
-			close(life);
-	}
+	int code = server_bring(place);
 	close(guard);
 	return code;
 }

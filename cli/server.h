@@ -3,11 +3,13 @@
  * set-up. It is started when it is first needed and left running, in a session of its own.
  *
  *   ~/.local/state/lockkeeper/HOST/      0700, or LOCKKEEPER_STATE_DIR; the home directory is that
- *     lock                               of the user's entry, so that cron and a terminal agree
+ *     lock  alive                        of the user's entry, so that cron and a terminal agree
  *     redis.conf redis.sock redis.log
  *     appendonlydir/                     the locks outlive a restart of the server
  *
- * Starts and stops hold a flock(2) on `lock`, so that racing starts make one server.
+ * Starts and stops hold a flock(2) on `lock`, so that racing starts make one server. The server
+ * holds a lock on `alive` for as long as it lives, whoever started it and has been killed since:
+ * two servers must never write the same data.
  */
 #ifndef CLI_SERVER_H
 #define CLI_SERVER_H

@@ -6,9 +6,11 @@ struct server_place;
 
 /*
  * Writes the configuration and starts the server, detached: a session of its own, no terminal, none
- * of our descriptors. Returns a descriptor that becomes readable when the server ends: the errno
- * (an int) when it could not be executed, else nothing. Or -1 (said).
+ * of our descriptors. It need not answer yet. 0, or EXIT_TROUBLE (said).
  */
 int server_start(const struct server_place *place);
+
+/* 1 while a server process lives in this place, answering or not, else 0. */
+int server_is_alive(const struct server_place *place);
 
 #endif

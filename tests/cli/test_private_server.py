@@ -13,6 +13,25 @@ from command import BINARY, Command, children
 from waiting import until
 
 
+def servers_in(folder) -> list[int]:
+    """The server processes that live in a state folder."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and os.readlink(entry / "cwd").startswith(str(folder)):
+                found.append(int(entry.name))
+        except OSError:
+            pass
+    return found
+
+
+@pytest.fixture(autouse=True)
+def no_server_is_left(folder, bare):
+    yield
+    bare("server", "stop", "--force")
+    until(lambda: not servers_in(folder), 10, "no server is left")
+
+
 def status(bare) -> dict[str, str]:
     result = bare("server", "status")
     assert result.returncode == 0, result
@@ -54,15 +73,17 @@ def test_ten_commands_at_once_share_one_server(bare, folder):
     assert log.read_text() == "in\nout\n" * 10
 
 
-def test_a_starter_that_is_killed_does_not_block_the_next(bare):
-    for delay_ms in (1, 3, 6, 10):
+def test_a_starter_that_is_killed_leaves_one_server_and_no_obstacle(bare, folder):
+    for delay_ms in (0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 8, 10):
         process = bare.start("server", "start")
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(delay_ms / 1000)
             raise subprocess.TimeoutExpired("ended already", 0)
         process.kill()
         assert bare("run", "job", "true").returncode == 0
+        assert len(servers_in(folder)) == 1, f"killed after {delay_ms} ms"
         assert bare("server", "stop", "--force").returncode == 0
+        until(lambda: not servers_in(folder), 5, "the server has ended")
 
 
 def test_stop_refuses_while_locks_are_held(bare):
@@ -155,6 +176,19 @@ def test_a_server_that_cannot_start_is_told(bare, folder):
     result = bare("run", "job", "/bin/true", PATH=f"{fake}:/usr/bin:/bin")
     assert result.returncode == 125 and "redis.log" in result.stderr
     assert "broken" in (folder / "state" / "redis.log").read_text()
+
+
+def test_a_server_that_hangs_is_told_and_not_doubled(bare, folder):
+    assert bare("run", "job", "true").returncode == 0
+    pid = int(status(bare)["process"])
+    os.kill(pid, signal.SIGSTOP)
+    for args in (["status"], ["stop"], ["stop", "--force"]):
+        result = bare("server", *args)
+        assert result.returncode == 125 and "not answer" in result.stderr
+    assert servers_in(folder) == [pid]
+    os.kill(pid, signal.SIGCONT)
+    assert bare("run", "job", "true").returncode == 0
+    assert status(bare)["process"] == str(pid)
 
 
 def test_a_stale_socket_is_no_hindrance(bare):
