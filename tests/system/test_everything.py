@@ -1,7 +1,7 @@
 """All faults at once, by a seed: LOCKKEEPER_SEED repeats a run, LOCKKEEPER_SECONDS prolongs it.
 
-Three processes with threads of every kind use a few locks through a proxy that cuts, parks and drips
-messages, while servers and clients are stopped, connections killed and scripts forgotten.
+Three processes with threads of every kind use a few locks through a proxy that cuts, parks and
+drips messages, while servers and clients are stopped, connections killed and scripts forgotten.
 """
 from __future__ import annotations
 
