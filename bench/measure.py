@@ -28,6 +28,7 @@ class Bench:
     def __init__(self, build: pathlib.Path, folder: pathlib.Path, quick: bool, runs: int):
         self.build, self.folder, self.quick, self.runs = build, folder, quick, runs
         self.tcp = self.unix = ""
+        self.server_pid = 0
         self.environment = {name: value for name, value in os.environ.items()
                             if not name.startswith("LOCKKEEPER_")}
         self.environment["LOCKKEEPER_STATE_DIR"] = str(folder / "state")
@@ -58,11 +59,30 @@ def server(bench: Bench):
             if process.poll() is not None or time.monotonic() > end:
                 raise Failed("redis-server did not start")
             time.sleep(0.01)
+        bench.server_pid = process.pid
         bench.tcp, bench.unix = f"redis://127.0.0.1:{port}", f"unix://{path}"
         yield
     finally:
         process.terminate()
         process.wait()
+
+
+def place_server(bench: Bench, cores: set[int]) -> None:
+    for thread in pathlib.Path(f"/proc/{bench.server_pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), cores)
+
+
+@contextlib.contextmanager
+def kept_apart(bench: Bench, row: Row):
+    """For rows that want it, the server stays on core 0 meanwhile."""
+    if not row.apart:
+        yield
+        return
+    place_server(bench, {0})
+    try:
+        yield
+    finally:
+        place_server(bench, os.sched_getaffinity(0))
 
 
 def run_program(bench: Bench, words: list[str]) -> dict[str, float]:
@@ -126,10 +146,11 @@ def measure(bench: Bench, row: Row) -> dict:
     """The sides in turn, as often as asked for, and the medians."""
     ours, floor = [], []
     load = os.getloadavg()[0]
-    for _ in range(1 if bench.quick else row.runs or bench.runs):
-        if row.floor:
-            floor.append(run_side(bench, row, row.floor))
-        ours.append(run_side(bench, row, row.ours))
+    with kept_apart(bench, row):
+        for _ in range(1 if bench.quick else row.runs or bench.runs):
+            if row.floor:
+                floor.append(run_side(bench, row, row.floor))
+            ours.append(run_side(bench, row, row.ours))
     middle, base = medians(ours), medians(floor) if floor else {}
     missing = [figure.key for figure in row.figures if figure.key not in middle]
     if missing:

@@ -1,6 +1,7 @@
 #include "pairs.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@ struct run {
 	const struct bench_side *side;
 	const char *url;
 	int threads;
+	int core; /* -1: any */
 	pthread_barrier_t warm, go;
 	int64_t until_ns;
 };
@@ -25,6 +27,15 @@ struct worker {
 	struct bench_samples samples;
 };
 
+static void stay_on(int core)
+{
+	cpu_set_t cores;
+	CPU_ZERO(&cores);
+	CPU_SET(core, &cores);
+	if (sched_setaffinity(0, sizeof(cores), &cores))
+		bench_die("no core %d", core);
+}
+
 static void *worker_main(void *argument)
 {
 	struct worker *worker = argument;
@@ -32,6 +43,9 @@ static void *worker_main(void *argument)
 	char name[32];
 	snprintf(name, sizeof(name), "bench:%d", worker->index);
 	void *mine = run->side->open(run->url, name);
+	run->side->pair(mine);
+	if (run->core >= 0)
+		stay_on(run->core);
 	for (int i = 0; i < WARM_PAIRS / run->threads; i++)
 		run->side->pair(mine);
 	pthread_barrier_wait(&run->warm);
@@ -67,11 +81,20 @@ static struct worker *start_workers(struct run *run)
 int bench_pairs(int argc, char **argv, const struct bench_side *side)
 {
 	if (argc < 4)
-		bench_die("usage: %s URL THREADS MS [no-wait]", argv[0]);
-	struct run run = {.side = side, .url = argv[1]};
+		bench_die("usage: %s URL THREADS MS [no-wait] [core=N]", argv[0]);
+	struct run run = {.side = side, .url = argv[1], .core = -1};
+	int no_wait = 0;
+	for (int i = 4; i < argc; i++) {
+		if (strncmp(argv[i], "core=", 5) == 0)
+			run.core = (int)bench_number(argv[i] + 5, 0, 1023);
+		else if (strcmp(argv[i], "no-wait") == 0)
+			no_wait = 1;
+		else
+			bench_die("unknown: %s", argv[i]);
+	}
 	run.threads = (int)bench_number(argv[2], 1, BENCH_THREADS_MAX);
 	int64_t length_ns = bench_number(argv[3], 10, 600000) * INT64_C(1000000);
-	side->start(run.url, argc > 4 && strcmp(argv[4], "no-wait") == 0);
+	side->start(run.url, no_wait);
 	struct worker *workers = start_workers(&run);
 
 	pthread_barrier_wait(&run.warm);

@@ -2,7 +2,10 @@
  * Threads that acquire and release, each its own name, for a time: pairs a second, what a pair
  * takes, what it costs. Both sides are run by this one program.
  *
- * usage: PROGRAM URL THREADS MS [no-wait]
+ * usage: PROGRAM URL THREADS MS [no-wait] [core=N]
+ *
+ * With core=N the threads run on that core, from when they are connected; the caller of the program
+ * keeps the server on another.
  */
 #ifndef BENCH_PAIRS_H
 #define BENCH_PAIRS_H

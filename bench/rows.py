@@ -2,6 +2,7 @@
 reached. A target is a bound on ours / floor, or on ours alone where there is no floor."""
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 
 LEAST, MOST = "at least", "at most"
@@ -28,16 +29,18 @@ class Row:
     full: dict[str, int] = field(default_factory=dict)
     quick: dict[str, int] = field(default_factory=dict)
     runs: int | None = None  # None: as many as asked for
+    apart: bool = False  # the server is kept on core 0, the programs keep to core 1
 
 
 PAIR_LENGTH = {"full": {"ms": 1500}, "quick": {"ms": 200}}
 
 
 def pair_row(name: str, title: str, url: str, threads: int, figures: list[Figure], query: str = "",
-             no_wait: bool = False) -> Row:
+             no_wait: bool = False, apart: bool = False) -> Row:
+    core = ["core=1"] if apart else []
     ours = ["ours-pairs", url + query, str(threads), "{ms}"] + (["no-wait"] if no_wait else [])
-    return Row(name, title, ours, ["floor-pairs", url, str(threads), "{ms}"], figures,
-               **PAIR_LENGTH)
+    return Row(name, title, ours + core, ["floor-pairs", url, str(threads), "{ms}", *core],
+               figures, apart=apart, **PAIR_LENGTH)
 
 
 def lone(p50: float, p99: float | None, cpu: float | None) -> list[Figure]:
@@ -49,6 +52,18 @@ def many(pairs: float, cpu: float | None) -> list[Figure]:
     return [Figure("pairs_s", "/s", pairs, LEAST), Figure("cpu_us", "µs", cpu),
             Figure("p50_us", "µs"), Figure("p99_us", "µs"),
             Figure("connections", "", 3, MOST, ratio=False)]
+
+
+def apart_rows() -> list[Row]:
+    """As an idle machine places them: the server on another core than its client."""
+    return [
+        pair_row("apart-tcp", "1 thread, TCP, server on another core", "{tcp}", 1,
+                 lone(0.5, 1, 1.25), apart=True),
+        pair_row("apart-tcp-no-spin", "the same, spin off", "{tcp}", 1, lone(1.05, None, 1.1),
+                 "?spin_us=0", apart=True),
+        pair_row("apart-tcp-no-wait", "the same, release not waited for", "{tcp}", 1,
+                 lone(0.3, None, None), no_wait=True, apart=True),
+    ]
 
 
 def pair_rows() -> list[Row]:
@@ -63,6 +78,8 @@ def pair_rows() -> list[Row]:
         pair_row("pair-tcp-no-wait", "the same, TCP, release not waited for", "{tcp}", 1,
                  lone(0.3, None, None), no_wait=True),
     ]
+    if {0, 1} <= os.sched_getaffinity(0):
+        rows += apart_rows()
     for threads, waited, not_waited in ((8, 1.0, 1.4), (64, 1.4, 1.8), (256, 1.6, 2.2)):
         cpu = 0.8 if threads >= 64 else None
         rows.append(pair_row(f"threads-{threads}",
