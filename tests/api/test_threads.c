@@ -4,7 +4,7 @@
 #define THREADS 64
 #define NAMES 4
 #define CLIENTS 2
-#define CALLS 150
+#define CALLS 600
 
 struct guarded {
 	size_t owner;     /* 0: nobody; else index of the thread + 1 */
