@@ -356,7 +356,8 @@ static int head_do(struct head *head, const struct lk__acquire_action *action)
 static int head_leave(struct head *head, int code)
 {
 	struct lk__entry *entry = head->entry;
-	if (!entry->request)
+	bool told = entry->acquire.busy && entry->acquire.state == LK__ACQUIRE_WAITING;
+	if (!entry->request && !told)
 		entry->acquire.state = LK__ACQUIRE_IDLE; /* nothing was sent */
 	int verdict = code == LK_ETIMEDOUT
 			      ? lk__acquire_verdict(&entry->acquire,
