@@ -77,7 +77,7 @@ static void test_first_come_first_served_behind_a_stranger(void **state)
 	stranger_takes("line", slow_ms(60000));
 	threads_start(&threads, 20, queue_up, &line);
 	wait_until(waiting(line.client) == 20, 20000);
-	check_int(listeners("redisson_lock__channel:{line}"), ==, 1);
+	wait_until(listeners("redisson_lock__channel:{line}") == 1, 5000);
 	stranger_releases("line");
 	threads_join(&threads, 20000);
 	check_order(&line, 20);
