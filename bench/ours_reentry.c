@@ -1,6 +1,6 @@
 /*
  * Re-entry under a valid lease: what a further acquire and its release take, and that no command is
- * sent for them. Medians of rounds, so that a round in which the thread was preempted does not count.
+ * sent for them. Medians of rounds: one in which the thread was preempted does not count.
  *
  * usage: ours-reentry URL ROUNDS
  */

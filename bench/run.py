@@ -45,13 +45,21 @@ def chosen(names: str | None) -> list:
     return [rows[name] for name in names.split(",")]
 
 
+def as_text(document: dict) -> str:
+    """JSON with a line for each member, and for each row."""
+    lines = [f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
+             for key, value in document.items() if key != "rows"]
+    rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in document["rows"])
+    return "{\n" + ",\n".join([*lines, f'"rows": [\n{rows}\n]']) + "\n}\n"
+
+
 def keep(options: argparse.Namespace, results: list[dict]) -> None:
     now = datetime.datetime.now(datetime.timezone.utc)
     document = {"date": now.strftime("%Y-%m-%d %H:%M UTC"), **machine.describe(options.build),
                 "runs_a_side": options.runs, "rows": results}
     options.results.mkdir(parents=True, exist_ok=True)
     path = options.results / f"{now:%Y-%m-%d}-{machine.label()}.json"
-    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    path.write_text(as_text(document))
     page.write(ROOT / "docs", document, path.relative_to(options.results.parent.parent))
     print(f"\nwritten: {path.name}, docs/performance.md, docs/performance.svg")
 
