@@ -10,7 +10,8 @@ void lk__term_begin(struct lk__term *term, int64_t now_ns)
 
 enum lk__pass lk__term_pass(struct lk__term *term, const struct lk__passing *passing)
 {
-	bool over = passing->now_ns - term->begun_ns >= term->length_ns ||
+	/* Not to the last moment: the hold that is begun now belongs to the term as well. */
+	bool over = passing->now_ns - term->begun_ns >= term->length_ns / 10 * 9 ||
 		    term->handovers >= LK__TERM_HANDOVERS_MAX;
 	int64_t third_ns = passing->lease_ms * LK__MS / 3;
 	bool short_lease = passing->valid_until_ns - passing->now_ns < third_ns;

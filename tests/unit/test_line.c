@@ -43,9 +43,9 @@ static void test_a_term_is_so_long(void **state)
 	struct lk__passing now = passing(100 * MS);
 	(void)state;
 	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_MEMORY);
-	now.now_ns = 110 * MS - 1;
+	now.now_ns = 109 * MS - 1;
 	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_MEMORY);
-	now.now_ns = 110 * MS;
+	now.now_ns = 109 * MS; /* nine tenths: the last hold ends within the term */
 	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_WIRE);
 	lk__term_begin(&term, now.now_ns);
 	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_MEMORY);
