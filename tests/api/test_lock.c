@@ -210,6 +210,44 @@ static void test_named_owners_move_between_threads(void **state)
 	close_client(client);
 }
 
+struct twice {
+	lk_client *client;
+	lk_lock *lock;
+};
+
+static void acquire_for_job(size_t index, void *argument)
+{
+	struct twice *twice = argument;
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	wait_until(stats_of(twice->client).waiting == index, 5000);
+	options.owner = "job";
+	expect(0, lk_lock_acquire(twice->lock, &options, &err));
+}
+
+/* One name waits in two threads: the second grant is a re-entry of the first. */
+static void test_a_named_owner_waits_twice(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "name-twice");
+	lk_release_options job = {.struct_size = sizeof(job), .owner = "job"};
+	struct twice twice = {.client = client, .lock = lock};
+	struct threads threads;
+	stranger_takes("name-twice", slow_ms(60000));
+	threads_start(&threads, 2, acquire_for_job, &twice);
+	wait_until(stats_of(client).waiting == 2, 5000);
+	stranger_releases("name-twice");
+	threads_join(&threads, 10000);
+	expect(2, lk_lock_hold_count(lock, "job", &err));
+	check_int(stats_of(client).wire_grants, ==, 1);
+	expect(0, lk_lock_release(lock, &job, &err));
+	check_int(redis_integer(&server, "EXISTS name-twice"), ==, 1);
+	expect(0, lk_lock_release(lock, &job, &err));
+	check_int(redis_integer(&server, "EXISTS name-twice"), ==, 0);
+	lk_lock_free(lock);
+	close_client(client);
+}
+
 static void test_two_handles_are_one_lock(void **state)
 {
 	(void)state;
@@ -592,6 +630,7 @@ int main(void)
 		api_test(test_reentry_never_shortens_a_lease),
 		api_test(test_reentry_with_a_longer_lease_gets_it),
 		api_test(test_named_owners_move_between_threads),
+		api_test(test_a_named_owner_waits_twice),
 		api_test(test_two_handles_are_one_lock),
 		api_test(test_force_release_is_a_loss),
 		api_test(test_a_loss_does_not_touch_the_next_owner),
