@@ -139,6 +139,12 @@ class Keeper:
     def cancel(self, token: str) -> None:
         self.call("cancel", thread="-", token=token)
 
+    def is_asleep(self) -> bool:
+        """Whether each of its threads sleeps: nothing is under way but waits."""
+        tasks = pathlib.Path(f"/proc/{self.pid}/task").iterdir()
+        states = [(task / "stat").read_text().rsplit(")", 1)[1].split()[0] for task in tasks]
+        return all(state == "S" for state in states)
+
     def pause(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
         until(lambda: stopped(self.pid), 5, "the driver is stopped")

@@ -69,8 +69,7 @@ class Server:
         try:
             with resp.Connection(self.path) as connection:
                 connection.send("PING")
-                connection.read()
-                return True
+                return not str(connection.read()).startswith("LOADING")
         except (OSError, resp.Closed):
             return False
 

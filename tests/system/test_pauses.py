@@ -183,6 +183,7 @@ def test_renewals_go_on_while_the_reader_is_stopped(server, proxy, make_keeper):
     reader = keeper.say("acquire", "other", thread="reader", lease=60000)
     assert once.hit.wait(5)
     follower = keeper.say("acquire", "third", thread="follower", lease=60000)
+    until(lambda: all(keeper.is_asleep() for _ in range(20)), 5, "the reader sleeps")
     keeper.call("freeze", thread="-", target="reader", ms=2500)
     gate.set()
     never(lambda: server.call("EXISTS", "kept") != 1, 2.2, "the lock was lost")
