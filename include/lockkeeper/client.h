@@ -55,7 +55,8 @@ LK_API int lk_client_close(lk_client *client, int how, lk_error *error);
 
 /*
  * Frees a client; one that is still open is closed with LK_CLOSE_ABANDON first. NULL is fine.
- * Lock handles may be freed before or after. In a forked child it frees memory only.
+ * Lock handles may be freed before or after. In a forked child it does nothing: the memory and the
+ * descriptors there are copies that end with it.
  * Returns NULL. Since 0.1.
  */
 LK_API lk_client *lk_client_free(lk_client *client);
