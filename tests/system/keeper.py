@@ -141,9 +141,12 @@ class Keeper:
 
     def is_asleep(self) -> bool:
         """Whether each of its threads sleeps: nothing is under way but waits."""
-        tasks = pathlib.Path(f"/proc/{self.pid}/task").iterdir()
-        states = [(task / "stat").read_text().rsplit(")", 1)[1].split()[0] for task in tasks]
-        return all(state == "S" for state in states)
+        try:
+            stats = [(task / "stat").read_text()
+                     for task in pathlib.Path(f"/proc/{self.pid}/task").iterdir()]
+        except OSError:
+            return False  # one has just ended
+        return all(stat.rsplit(")", 1)[1].split()[0] == "S" for stat in stats)
 
     def pause(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
