@@ -29,6 +29,7 @@ def describe(build: pathlib.Path) -> dict:
                      "lockkeeper": output(str(build / "cli" / "lockkeeper"), "--version"),
                      "hiredis": output("pkg-config", "--modversion", "hiredis"),
                      "compiler": compiler[1] if compiler else "unknown"},
+        "nice": os.getpriority(os.PRIO_PROCESS, 0),
         "server": "private, 127.0.0.1 and unix socket, save \"\", appendonly no",
     }
 
