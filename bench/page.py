@@ -73,11 +73,11 @@ def write_page(docs: pathlib.Path, document: dict, results: pathlib.Path) -> Non
     mark = "<!-- below: made by `make bench` -->"
     head = path.read_text().split(mark)[0] if path.exists() else "# Performance\n\n"
     about, versions = document["machine"], document["versions"]
-    all_nice = f"Server and programs at nice {document['nice']}. " if document["nice"] else ""
+    priority = f"Server and programs at nice {document['nice']}. " if document["nice"] else ""
     facts = (f"Measured {document['date']}: {about['cpu']}, {about['cores']} cores, "
              f"{about['system']} {about['kernel']}; {versions['redis'].split(' sha=')[0]}; "
              f"{versions['lockkeeper']}; {versions['compiler']}; hiredis {versions['hiredis']}. "
-             f"{all_nice}Medians of {document['runs_a_side']} runs a side, in turn. All runs: "
+             f"{priority}Medians of {document['runs_a_side']} runs a side, in turn. All runs: "
              f"[{results.name}](../{results}).")
     path.write_text("\n".join([head + mark, "", facts, "", *table(document), ""]))
 
