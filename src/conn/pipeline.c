@@ -512,7 +512,8 @@ bool lk__conn_adopt(struct lk__conn *conn, struct lk__request *request, struct l
 bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread)
 {
 	struct lk__aftermath after = {.wake_count = 0};
-	pthread_mutex_lock(&conn->mutex);
+	if (pthread_mutex_trylock(&conn->mutex) != 0)
+		return true; /* its holder may be stopped in a debugger: no reason to stop renewals */
 	if (conn->state == LK__CONN_UP && !conn->leader) {
 		conn->leader = thread;
 		conn_turn(conn, 0, NULL, &after);
