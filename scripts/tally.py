@@ -18,8 +18,8 @@ import time
 import xml.etree.ElementTree as xml
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Whoever started us may ignore signals (nohup, a job in the background), and all that we start would
-# too: the tests of signals count on none that is.
+# Whoever started us may ignore signals (nohup, a job in the background), and all that we start
+# would too: the tests of signals count on none that is.
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, signal.SIG_DFL)

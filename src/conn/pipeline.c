@@ -513,7 +513,7 @@ bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread)
 {
 	struct lk__aftermath after = {.wake_count = 0};
 	if (pthread_mutex_trylock(&conn->mutex) != 0)
-		return true; /* its holder may be stopped in a debugger: no reason to stop renewals */
+		return true; /* its holder may be stopped in a debugger: renewals go on */
 	if (conn->state == LK__CONN_UP && !conn->leader) {
 		conn->leader = thread;
 		conn_turn(conn, 0, NULL, &after);
