@@ -67,6 +67,15 @@ def table(document: dict) -> list[str]:
     return lines
 
 
+def later(document: dict) -> str:
+    """Which rows were put in anew, and when."""
+    names: dict[str, list[str]] = {}
+    for row in document["rows"]:
+        if "date" in row:
+            names.setdefault(row["date"], []).append(row["name"])
+    return "".join(f" Measured anew {date}: {', '.join(rows)}." for date, rows in names.items())
+
+
 def write_page(docs: pathlib.Path, document: dict, results: pathlib.Path) -> None:
     """The table goes below the line in the page; what stands above it is written by hand."""
     path = docs / "performance.md"
@@ -78,7 +87,7 @@ def write_page(docs: pathlib.Path, document: dict, results: pathlib.Path) -> Non
              f"{about['system']} {about['kernel']}; {versions['redis'].split(' sha=')[0]}; "
              f"{versions['lockkeeper']}; {versions['compiler']}; hiredis {versions['hiredis']}. "
              f"{priority}Medians of {document['runs_a_side']} runs a side, in turn. All runs: "
-             f"[{results.name}](../{results}).")
+             f"[{results.name}](../{results}).{later(document)}")
     path.write_text("\n".join([head + mark, "", facts, "", *table(document), ""]))
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Figures of the library beside bare hiredis programs, as ratios in one run.
 
-usage: run.py --build DIR [--quick] [--only ROW[,ROW…]] [--runs N] [--results DIR] [--list]
+usage: run.py --build DIR [--quick] [--only ROW[,ROW…] [--update]] [--runs N] [--results DIR]
+              [--list]
 
 Both sides are run in turn, so that what else the machine does falls on both. Results, a picture and
 the page docs/performance.md are written by a full run of all rows; --quick only shows that each
@@ -29,6 +30,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--quick", action="store_true", help="once, and short; nothing is written")
     parser.add_argument("--only", help="these rows, parted by commas; nothing is written")
+    parser.add_argument("--update", action="store_true",
+                        help="with --only: put these rows in place of the newest results' own")
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--results", type=pathlib.Path, default=ROOT / "bench" / "results")
     parser.add_argument("--list", action="store_true", help="names the rows")
@@ -53,15 +56,29 @@ def as_text(document: dict) -> str:
     return "{\n" + ",\n".join([*lines, f'"rows": [\n{rows}\n]']) + "\n}\n"
 
 
+def write(path: pathlib.Path, document: dict, options: argparse.Namespace) -> None:
+    path.write_text(as_text(document))
+    page.write(ROOT / "docs", document, path.relative_to(options.results.parent.parent))
+    print(f"\nwritten: {path.name}, docs/performance.md, docs/performance.svg")
+
+
 def keep(options: argparse.Namespace, results: list[dict]) -> None:
     now = datetime.datetime.now(datetime.timezone.utc)
     document = {"date": now.strftime("%Y-%m-%d %H:%M UTC"), **machine.describe(options.build),
                 "runs_a_side": options.runs, "rows": results}
     options.results.mkdir(parents=True, exist_ok=True)
-    path = options.results / f"{now:%Y-%m-%d}-{machine.label()}.json"
-    path.write_text(as_text(document))
-    page.write(ROOT / "docs", document, path.relative_to(options.results.parent.parent))
-    print(f"\nwritten: {path.name}, docs/performance.md, docs/performance.svg")
+    write(options.results / f"{now:%Y-%m-%d}-{machine.label()}.json", document, options)
+
+
+def update(options: argparse.Namespace, results: list[dict]) -> None:
+    """Rows measured later, on the same machine and tree, say when in their own words."""
+    path = max(options.results.glob(f"*-{machine.label()}.json"))
+    document = json.loads(path.read_text())
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    fresh = {row["name"]: {**row, "date": now, **machine.describe(options.build)}
+             for row in results}
+    document["rows"] = [fresh.get(row["name"], row) for row in document["rows"]]
+    write(path, document, options)
 
 
 def main() -> int:
@@ -81,6 +98,8 @@ def main() -> int:
                 print(f"{row.name}: NO FIGURES: {failure}", flush=True)
     if not failures and not options.quick and not options.only:
         keep(options, results)
+    if not failures and options.only and options.update:
+        update(options, results)
     print(f"{len(results)} passed, {failures} failed")
     return 1 if failures else 0
 
