@@ -164,8 +164,8 @@ def test_thousand_impatient_threads_one_gets_it(server, keeper, history):
     answer = keeper.call("stress", thread="s", name="rush", threads=1000, pairs=1, wait=10,
                          hold_us=4_000_000, history=path, limit=60)
     assert answer["acquire_OK"] == 1, dict(answer)
-    # On a slow machine 10 ms may pass before the server has said anything: the first in line is then
-    # told so, and not that another holds the lock. Nobody is told anything else.
+    # On a slow machine 10 ms may pass before the server has said anything: the first in line is
+    # then told so, and not that another holds the lock. Nobody is told anything else.
     unanswered = answer.get("acquire_LK_EMAYBEHELD", 0) + answer.get("acquire_LK_EUNREACHABLE", 0)
     assert answer["acquire_LK_ETIMEDOUT"] + unanswered == 999, dict(answer)
     assert unanswered <= 100, dict(answer)
