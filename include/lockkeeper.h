@@ -16,7 +16,8 @@
  * - LK_EMAYBEHELD means just that: the server may have granted the lock and the answer never
  *   arrived. The library takes such a grant back in the background; until then nobody holds it,
  *   and nobody may be able to get it.
- * - Do not give a reentrant lock and a read/write lock the same name.
+ * - A name belongs to one kind of lock. What is found under another kind's name is refused, as far
+ *   as the data tells (see inspect.h).
  *
  * WHAT THE LIBRARY DOES TO YOUR PROCESS
  *
@@ -51,8 +52,18 @@
 #include <lockkeeper/config.h>
 #include <lockkeeper/error.h>
 #include <lockkeeper/event.h>
+#include <lockkeeper/fair_lock.h>
+#include <lockkeeper/fenced_lock.h>
 #include <lockkeeper/inspect.h>
+#include <lockkeeper/latch.h>
 #include <lockkeeper/lock.h>
+#include <lockkeeper/multi_lock.h>
+#include <lockkeeper/permit_semaphore.h>
+#include <lockkeeper/plain_lock.h>
+#include <lockkeeper/red_lock.h>
+#include <lockkeeper/read_write_lock.h>
+#include <lockkeeper/semaphore.h>
+#include <lockkeeper/spin_lock.h>
 #include <lockkeeper/stats.h>
 #include <lockkeeper/version.h>
 

@@ -69,6 +69,8 @@ def main():
     pathlib.Path(out_c).write_text(
         '/* Made by scripts/embed_lua.py from the .lua files; do not edit. */\n'
         '#include "scripts.h"\n\n'
+        "/* A script is one string, however long. */\n"
+        '#pragma GCC diagnostic ignored "-Woverlength-strings"\n\n'
         "const struct lk__script lk__scripts[LK__SCRIPT_COUNT] = {\n" + "\n".join(rows) + "\n};\n")
 
 

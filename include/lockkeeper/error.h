@@ -38,7 +38,10 @@
 	X(LK_EFORKED, -19, LK_CLASS_FATAL, "the client belongs to the parent process")             \
 	X(LK_EHELD, -20, LK_CLASS_FATAL, "the client still holds locks")                           \
 	X(LK_ELIMIT, -21, LK_CLASS_RETRY, "a configured limit is reached")                         \
-	X(LK_EINTERNAL, -22, LK_CLASS_FATAL, "internal error, please report it")
+	X(LK_EINTERNAL, -22, LK_CLASS_FATAL, "internal error, please report it")                   \
+	X(LK_EUPGRADE, -23, LK_CLASS_FATAL, "the owner reads, and cannot write before it ends")    \
+	X(LK_ENOQUORUM, -24, LK_CLASS_RETRY, "no majority of the nodes answered")                  \
+	X(LK_ESTALE, -25, LK_CLASS_FATAL, "a newer fence token has been seen")
 
 enum lk_error_code {
 	LK_OK = 0,

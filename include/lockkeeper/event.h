@@ -29,6 +29,7 @@ typedef struct lk_event {
 	char field[64];                /* the wire field of the grant */
 	size_t name_size;              /* bytes in the whole name */
 	char name[LK_EVENT_NAME_SIZE]; /* its first bytes, ended with a NUL */
+	uint64_t fence;                /* the fence token of the grant; 0: the kind has none */
 } lk_event;
 
 LK_BEGIN_DECLS

@@ -1,7 +1,23 @@
 /*
- * Looking at locks from outside: which there are, who holds them, for how long.
+ * Looking at locks from outside: which there are, of which kind, who holds them, for how long, and
+ * who waits.
  *
  * What is read here is a picture of a moment and never a reason to believe that one holds a lock.
+ *
+ * A KIND IS KNOWN BY ITS DATA (each header draws it); what shares its data cannot be told apart:
+ *
+ *   "lock"                a reentrant lock, a spin lock, a part of a multi lock, or a fair lock
+ *                         that nobody waits for
+ *   "fair lock"           one with a queue
+ *   "fenced lock"         a lock with a fence token beside it
+ *   "read/write lock"
+ *   "plain lock"          a string that looks like a token (ours, redis-py's, redsync's or
+ *                         node-redlock's); for lk_scan_show() any string with a time to live
+ *   "permit semaphore"    a counter with permits in use beside it
+ *   "semaphore", "latch"  a counter for whose channel somebody listens
+ *   "semaphore or latch"  any other key that is a whole number; it may also be a permit semaphore
+ *                         none of whose permits is in use, or a number that is no lock at all
+ *   "none"                there is nothing of that name (lk_scan_show() alone)
  */
 #ifndef LOCKKEEPER_INSPECT_H
 #define LOCKKEEPER_INSPECT_H
@@ -12,30 +28,51 @@
 #include <lockkeeper/client.h>
 #include <lockkeeper/error.h>
 
+#define LK_INSPECT_MAX 1000 /* of holders and waiters about so many are read */
+
 typedef struct lk_scan lk_scan;
 
+enum lk_holder_role {
+	LK_HOLDER_OWNER = 0,  /* of the whole lock */
+	LK_HOLDER_READER = 1, /* of a read/write lock */
+	LK_HOLDER_WRITER = 2,
+	LK_HOLDER_PERMIT = 3, /* one permit of a permit semaphore */
+};
+
 typedef struct lk_holder {
-	const char *field; /* the owner's wire field, with a NUL after its bytes */
+	const char *field; /* the owner's wire field, the token, or the permit's id; with a NUL */
 	size_t field_size;
 	int64_t hold_count;
+	int64_t ttl_ms; /* what this holder has left; -1: it has no end */
+	int role;       /* LK_HOLDER_… */
 } lk_holder;
 
+typedef struct lk_waiter {
+	const char *field; /* the wire field, with a NUL after its bytes */
+	size_t field_size;
+} lk_waiter;
+
 typedef struct lk_lock_info {
-	const char *type; /* "lock" */
+	const char *type; /* see above */
 	const char *name; /* with a NUL after its bytes; without the configured prefix */
 	size_t name_size;
 	int64_t ttl_ms;      /* -1: it has none */
 	size_t holder_count; /* 0: not locked */
 	const lk_holder *holders;
+	size_t waiter_count; /* of a fair lock, the next one first; writers that are preferred */
+	const lk_waiter *waiters;
 	int64_t waiting_clients; /* subscribers of the lock's channel, a hint */
+	int is_counter;          /* 1: a semaphore or a latch, and `count` is told */
+	int64_t count;           /* free permits, or what is left of a latch's count */
+	uint64_t fence;          /* the newest token of a fenced lock; else 0 */
 } lk_lock_info;
 
 LK_BEGIN_DECLS
 
 /*
  * Begins to walk over the locks whose name matches a glob pattern (NULL: all), by SCAN, never
- * KEYS; keys that are no locks are passed over. Errors: LK_ENOMEM, LK_EINVAL, LK_ECLOSED,
- * LK_EFORKED. Since 0.1.
+ * KEYS; keys that are no locks are passed over, as are those that stand beside a lock. Errors:
+ * LK_ENOMEM, LK_EINVAL, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_scan_new(lk_scan **scan_out, lk_client *client, const char *pattern, lk_error *error);
 

@@ -1,4 +1,4 @@
-/* The public face of the reentrant lock: arguments are checked here, the rest is the drivers'. */
+/* The public face of every kind of lock: arguments are checked here, the rest is the drivers'. */
 #include <lockkeeper/lock.h>
 
 #include <inttypes.h>
@@ -12,26 +12,67 @@
 #include "conf/config.h"
 #include "drive/caller.h"
 #include "drive/loop.h"
+#include "sync/lock/lock.h"
 
-int lk_lock_new(lk_lock **lock_out, lk_client *client, const void *name, size_t name_size,
-		lk_error *error)
+int lk__name_check(lk_client *client, const void *name, size_t name_size, const char *operation,
+		   lk_error *error)
 {
-	if (!lock_out || !client || !name)
-		return lk__fail(error, LK_EINVAL, "lk_lock_new: an argument is NULL");
+	if (!client || !name)
+		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
 	if (name_size == 0)
-		return lk__fail(error, LK_EINVAL, "lk_lock_new: the name is empty");
-	int rc = lk__client_check(client, "lk_lock_new", error);
+		return lk__fail(error, LK_EINVAL, "%s: the name is empty", operation);
+	int rc = lk__client_check(client, operation, error);
 	if (rc < 0)
 		return rc;
 	size_t most = LK_NAME_SIZE_MAX - strlen(client->config->key_prefix);
 	if (name_size > most)
-		return lk__fail(error, LK_EINVAL,
-				"lk_lock_new: the name has %zu bytes, at most %zu fit", name_size,
-				most);
-	lk_lock *lock = malloc(sizeof(*lock));
+		return lk__fail(error, LK_EINVAL, "%s: the name has %zu bytes, at most %zu fit",
+				operation, name_size, most);
+	return 0;
+}
+
+int lk__name_check_slot(lk_client *client, const void *name, size_t name_size,
+			const char *operation, lk_error *error)
+{
+	int rc = lk__name_check(client, name, name_size, operation, error);
+	if (rc < 0)
+		return rc;
+	const char *prefix = client->config->key_prefix;
+	size_t prefix_size = strlen(prefix);
+	char *key = malloc(prefix_size + name_size);
+	if (!key)
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
+	memcpy(key, prefix, prefix_size);
+	memcpy(key + prefix_size, name, name_size);
+	bool one_slot = lk__names_one_slot(key, prefix_size + name_size);
+	free(key);
+	return one_slot ? 0
+			: lk__fail(error, LK_EINVAL,
+				   "%s: the braces in the name would put its keys in different "
+				   "slots of a cluster: use none, or a {tag}",
+				   operation);
+}
+
+int lk__lock_make(lk_lock **lock_out, lk_client *client, const struct lk__recipe *recipe,
+		  const void *name, size_t name_size, const struct lk__settings *settings,
+		  const char *operation, lk_error *error)
+{
+	if (!lock_out)
+		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
+	int rc = lk__name_check(client, name, name_size, operation, error);
+	if (rc < 0)
+		return rc;
+	lk_lock *lock = calloc(1, sizeof(*lock) + name_size);
 	if (!lock)
-		return lk__fail(error, LK_ENOMEM, "lk_lock_new: out of memory");
-	rc = lk__entry_get(&lock->entry, client, name, name_size, error);
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
+	lock->client = client;
+	lock->recipe = recipe;
+	lock->name_size = name_size;
+	memcpy(lock->name, name, name_size);
+	if (settings)
+		lock->settings = *settings;
+	if (recipe->sharing != LK__EACH_OWNER)
+		rc = lk__entry_get(&lock->entry, client, recipe, name, name_size, NULL, error);
 	if (rc < 0) {
 		free(lock);
 		return rc;
@@ -41,17 +82,45 @@ int lk_lock_new(lk_lock **lock_out, lk_client *client, const void *name, size_t 
 	return 0;
 }
 
+int lk_lock_new(lk_lock **lock_out, lk_client *client, const void *name, size_t name_size,
+		lk_error *error)
+{
+	return lk__lock_make(lock_out, client, &lk__lock_recipe, name, name_size, NULL,
+			     "lk_lock_new", error);
+}
+
 lk_lock *lk_lock_free(lk_lock *lock)
 {
-	if (lock) {
-		lk_client *client = lock->entry->client;
-		if (!lk__client_forked(client)) {
+	if (lock && !lk__client_forked(lock->client)) {
+		struct lk__entry *last = atomic_load(&lock->last);
+		if (last)
+			lk__entry_unref(last);
+		if (lock->multi)
+			lk__multi_let_go(lock->multi);
+		else if (lock->entry)
 			lk__entry_unref(lock->entry);
-			lk__client_unref(client);
-		}
-		free(lock);
+		if (!lock->multi)
+			lk__client_unref(lock->client);
 	}
+	if (lock)
+		free(lock->multi);
+	free(lock);
 	return NULL;
+}
+
+/* The owner's entry, with a reference: the one that the last call left here, or looked up. */
+static int call_find_entry(struct lk__call *call, lk_error *error)
+{
+	lk_lock *lock = call->keeper;
+	struct lk__entry *last = atomic_exchange(&lock->last, NULL);
+	if (last && lk__entry_is_of(last, &call->owner)) {
+		call->entry = last;
+		return 0;
+	}
+	if (last)
+		lk__entry_unref(last);
+	return lk__entry_get(&call->entry, lock->client, lock->recipe, lock->name, lock->name_size,
+			     &call->owner, error);
 }
 
 int lk__lock_enter(struct lk__call *call, lk_lock *lock, const char *operation, const char *owner,
@@ -63,13 +132,29 @@ int lk__lock_enter(struct lk__call *call, lk_lock *lock, const char *operation, 
 	if (owner && (size == 0 || size > LK_OWNER_SIZE_MAX))
 		return lk__fail(error, LK_EINVAL, "%s: owner has %s", operation,
 				size ? "more than 256 bytes" : "no bytes");
-	int rc = lk__enter(lock->entry->client, operation, &call->thread, &call->saved, error);
+	int rc = lk__enter(lock->client, operation, &call->thread, &call->saved, error);
 	if (rc < 0)
 		return rc;
-	call->entry = lock->entry;
 	call->owner = (struct lk__owner){
 		.name = owner, .name_size = size, .serial = owner ? 0 : call->thread->serial};
-	return 0;
+	call->entry = lock->entry;
+	call->multi = lock->multi;
+	call->keeper = lock->entry ? NULL : lock;
+	if (call->keeper)
+		rc = call_find_entry(call, error);
+	if (rc < 0)
+		lk__leave(call->saved);
+	return rc;
+}
+
+void lk__lock_leave(struct lk__call *call)
+{
+	if (call->keeper) {
+		struct lk__entry *last = atomic_exchange(&call->keeper->last, call->entry);
+		if (last)
+			lk__entry_unref(last);
+	}
+	lk__leave(call->saved);
 }
 
 static int check_ms(const char *operation, const char *what, int64_t ms, int64_t least,
@@ -116,10 +201,12 @@ static int lock_acquire(lk_lock *lock, const char *operation, int64_t wait_ms,
 			.tag = own.tag,
 			.cancel = own.cancel,
 			.wait_ms = wait_ms,
+			.settings = lock->settings,
 		};
-		rc = lk__caller_acquire(call.entry, call.thread, &want, error);
+		rc = call.multi ? lk__multi_acquire(call.multi, &want, error)
+				: lk__caller_acquire(call.entry, call.thread, &want, error);
 	}
-	lk__leave(call.saved);
+	lk__lock_leave(&call);
 	return rc;
 }
 
@@ -144,27 +231,30 @@ int lk_lock_try(lk_lock *lock, const lk_acquire_options *options, lk_error *erro
 int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_error *error)
 {
 	lk_release_options own;
-	struct lk__call call;
+	struct lk__call call = {.entry = NULL};
 	int rc = lk__copy_options(&own, sizeof(own), options, "lk_lock_release", error);
 	if (rc == 0)
 		rc = lk__lock_enter(&call, lock, "lk_lock_release", own.owner, error);
-	if (rc < 0)
+	if (rc)
 		return rc;
-	rc = lk__caller_release(call.entry, call.thread, &call.owner, own.no_wait != 0, error);
-	lk__leave(call.saved);
+	rc = call.multi ? lk__multi_release(call.multi, &call.owner, error)
+			: lk__caller_release(call.entry, call.thread, &call.owner, own.no_wait != 0,
+					     error);
+	lk__lock_leave(&call);
 	return rc;
 }
 
 int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const char *owner, lk_error *error)
 {
-	struct lk__call call;
+	struct lk__call call = {.entry = NULL};
 	int rc = check_ms("lk_lock_extend", "lease_ms", lease_ms, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS,
 			  error);
 	if (rc == 0)
 		rc = lk__lock_enter(&call, lock, "lk_lock_extend", owner, error);
-	if (rc < 0)
+	if (rc)
 		return rc;
-	rc = lk__caller_extend(call.entry, call.thread, &call.owner, lease_ms, error);
-	lk__leave(call.saved);
+	rc = call.multi ? lk__multi_extend(call.multi, &call.owner, lease_ms, error)
+			: lk__caller_extend(call.entry, call.thread, &call.owner, lease_ms, error);
+	lk__lock_leave(&call);
 	return rc;
 }

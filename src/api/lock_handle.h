@@ -1,25 +1,50 @@
-/* The handle of a lock, and the first words of its calls. */
+/* The handle of a lock of any kind, and the first and last words of its calls. */
 #ifndef LK__API_LOCK_HANDLE_H
 #define LK__API_LOCK_HANDLE_H
 
 #include <lockkeeper/lock.h>
 
 #include "drive/entry.h"
+#include "drive/multi.h"
 
 struct lk_lock {
-	struct lk__entry *entry;
+	lk_client *client;
+	const struct lk__recipe *recipe;
+	struct lk__settings settings;
+	struct lk__entry *entry; /* NULL where each owner has one of its own */
+	struct lk__multi *multi; /* several locks, of which `entry` is the first; else NULL */
+	/* Where each owner has an entry: that of the last call, most often the next one's too. */
+	_Atomic(struct lk__entry *) last;
+	size_t name_size;
+	char name[];
 };
 
 /* A public call under way. */
 struct lk__call {
 	struct lk__entry *entry;
+	const struct lk__multi *multi; /* as in the handle */
 	struct lk__thread *thread;
 	struct lk__owner owner;
+	lk_lock *keeper; /* of the entry, if it was looked up for this call; else NULL */
 	int saved;
 };
 
-/* Checks lock and owner (NULL: the calling thread) and begins the call; lk__leave() ends it. */
+/* Checks name and client for the constructor `operation`: 0 or a code. */
+int lk__name_check(lk_client *client, const void *name, size_t name_size, const char *operation,
+		   lk_error *error);
+
+/* The same, and that keys derived from the name are in its cluster slot. */
+int lk__name_check_slot(lk_client *client, const void *name, size_t name_size,
+			const char *operation, lk_error *error);
+
+/* Makes the handle of a lock of a kind; `settings` may be NULL. */
+int lk__lock_make(lk_lock **lock_out, lk_client *client, const struct lk__recipe *recipe,
+		  const void *name, size_t name_size, const struct lk__settings *settings,
+		  const char *operation, lk_error *error);
+
+/* Checks lock and owner (NULL: the calling thread) and begins the call. */
 int lk__lock_enter(struct lk__call *call, lk_lock *lock, const char *operation, const char *owner,
 		   lk_error *error);
+void lk__lock_leave(struct lk__call *call);
 
 #endif

@@ -1,4 +1,6 @@
 /* What is known of a lock: from memory, and as the server sees it. */
+#include <lockkeeper/fenced_lock.h>
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -8,11 +10,14 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "drive/caller.h"
+#include "drive/red.h"
+#include "sync/script.h"
 
 /* ---- from memory ---- */
 
 struct holding {
-	uint64_t number;
+	char field[LK__FIELD_SIZE];
+	uint64_t fence;
 	int64_t deadline_ns;
 	unsigned count;
 };
@@ -21,10 +26,18 @@ struct holding {
 static int holding_of(const struct lk__call *call, struct holding *holding)
 {
 	int rc = LK_ENOTOWNER;
+	if (call->multi) {
+		struct lk__multi_hold all = {.count = 0};
+		rc = lk__multi_hold_of(call->multi, &call->owner, &all);
+		holding->count = all.count;
+		holding->deadline_ns = all.deadline_ns;
+		return rc;
+	}
 	pthread_mutex_lock(&call->entry->mutex);
 	const struct lk__hold *hold = lk__entry_hold_of(call->entry, &call->owner);
 	if (hold) {
-		holding->number = hold->number;
+		lk__field(call->entry, hold->number, holding->field);
+		holding->fence = hold->fence;
 		holding->count = hold->count;
 		holding->deadline_ns = lk__hold_deadline(hold);
 		rc = hold->lost || lk__now_ns() >= holding->deadline_ns ? LK_ELOST : 0;
@@ -42,7 +55,7 @@ static int lock_holding(lk_lock *lock, const char *operation, const char *owner,
 	if (rc < 0)
 		return rc;
 	rc = holding_of(&call, holding);
-	lk__leave(call.saved);
+	lk__lock_leave(&call);
 	return rc < 0 ? lk__fail(error, rc, "%s: %s", operation, lk_error_text(rc)) : 0;
 }
 
@@ -85,50 +98,145 @@ int lk_lock_remaining_ms(lk_lock *lock, const char *owner, int64_t *remaining_ms
 	return rc;
 }
 
+int lk_lock_fence(lk_lock *lock, const char *owner, uint64_t *token_out, lk_error *error)
+{
+	struct holding holding = {.fence = 0};
+	if (!token_out)
+		return lk__fail(error, LK_EINVAL, "lk_lock_fence: token_out is NULL");
+	int rc = lock_holding(lock, "lk_lock_fence", owner, &holding, error);
+	if (rc == 0 && !holding.fence)
+		return lk__fail(error, LK_EINVAL, "lk_lock_fence: a %s has no fence tokens",
+				lock->recipe->type);
+	if (rc == 0)
+		*token_out = holding.fence;
+	return rc;
+}
+
+/* 0, or LK_EINVAL for a lock that has not one field on one server. */
+static int check_single(const struct lk_lock *lock, const char *operation, lk_error *error)
+{
+	bool red = lock && lock->entry && lock->entry->ops;
+	if (!lock || (!lock->multi && !red))
+		return 0;
+	return lk__fail(error, LK_EINVAL, "%s: not for a %s lock, which has no one field",
+			operation, red ? "red" : "multi");
+}
+
 int lk_lock_export(lk_lock *lock, const char *owner, char *field_out, size_t size, lk_error *error)
 {
 	struct holding holding = {0};
 	if (!field_out || size < LK_FIELD_SIZE)
 		return lk__fail(error, LK_EINVAL,
 				"lk_lock_export: field_out needs LK_FIELD_SIZE bytes");
-	int rc = lock_holding(lock, "lk_lock_export", owner, &holding, error);
+	int rc = check_single(lock, "lk_lock_export", error);
 	if (rc == 0)
-		lk__field(lock->entry, holding.number, field_out);
+		rc = lock_holding(lock, "lk_lock_export", owner, &holding, error);
+	if (rc == 0)
+		memcpy(field_out, holding.field, sizeof(holding.field));
 	return rc;
 }
 
 /* ---- as the server sees it ---- */
 
-/* Sends `words` about the lock and gives the integer that is answered. */
-static int lock_query(lk_lock *lock, const char *operation, const char *verb, const char *field,
-		      int64_t *answer_out, lk_error *error)
+/* Asks for one integer about the lock, or for a text that is to be `field` (1) or not (0); takes
+ * the request, and ends the call. */
+static int lock_query(struct lk__call *call, struct lk__request *request, const char *operation,
+		      const char *field, int64_t *answer_out, lk_error *error)
 {
-	struct lk__call call;
-	int rc = lk__lock_enter(&call, lock, operation, NULL, error);
-	if (rc < 0)
-		return rc;
-	const struct lk__target *target = &call.entry->target;
-	const char *argv[] = {verb, target->key, field};
-	size_t sizes[] = {strlen(verb), target->key_size, field ? strlen(field) : 0};
-	struct lk__request *request = lk__request_new(field ? 3 : 2, argv, sizes);
-	rc = lk__caller_ask(
-		call.entry, call.thread, request, operation,
-		lk__after_ms(lk__now_ns(), call.entry->client->config->command_timeout_ms), error);
+	int64_t limit_ms = call->entry->client->config->command_timeout_ms;
+	int rc = lk__caller_ask(call->entry, call->thread, request, operation,
+				lk__after_ms(lk__now_ns(), limit_ms), error);
 	if (rc == LK__WAIT_READY) {
-		*answer_out = request->reply->integer;
+		const redisReply *reply = request->reply;
+		*answer_out = reply->type == REDIS_REPLY_STRING
+				      ? field && strcmp(reply->str, field) == 0
+				      : reply->integer;
 		lk__request_free(request);
 		rc = 0;
 	}
-	lk__leave(call.saved);
+	lk__lock_leave(call);
 	return rc == LK_EMAYBEHELD ? lk__fail(error, LK_EUNREACHABLE,
 					      "%s: no answer within the command limit", operation)
 				   : rc;
 }
 
+/* Asks `call` of every part of a multi lock: the sum of the answers, or a code. */
+static int lock_each(const lk_lock *lock, int (*call)(lk_lock *lock, lk_error *error),
+		     lk_error *error)
+{
+	int sum = 0;
+	for (size_t i = 0; i < lock->multi->count; i++) {
+		struct lk__entry *part = lock->multi->part[i];
+		lk_lock single = {.client = part->client, .recipe = part->recipe, .entry = part};
+		int rc = call(&single, error);
+		if (rc < 0)
+			return rc;
+		sum += rc;
+	}
+	return sum;
+}
+
+/* Asks all nodes of a red lock: how many say yes, or a code when no majority answers. */
+static int red_ask(lk_lock *lock, const char *operation, bool force, size_t *answered,
+		   lk_error *error)
+{
+	struct lk__call call;
+	size_t yes = 0;
+	int rc = lk__lock_enter(&call, lock, operation, NULL, error);
+	if (rc < 0)
+		return rc;
+	const struct lk__red *red = lk__red_of(call.entry);
+	rc = lk__red_ask(call.entry, call.thread, force, answered, &yes, error);
+	if (rc == 0 && force) {
+		pthread_mutex_lock(&call.entry->mutex);
+		if (call.entry->hold && yes >= red->majority) {
+			lk__entry_lose(call.entry, lk__now_ns());
+			lk__entry_promote(call.entry);
+		}
+		pthread_mutex_unlock(&call.entry->mutex);
+	}
+	if (rc == 0 && *answered < red->majority)
+		rc = lk__fail(error, LK_ENOQUORUM, "%s: %zu of %zu nodes answered", operation,
+			      *answered, red->count);
+	lk__lock_leave(&call);
+	return rc < 0 ? rc : (int)yes;
+}
+
+static int red_is_locked(lk_lock *lock, lk_error *error)
+{
+	const struct lk__red *red = lk__red_of(lock->entry);
+	size_t answered = 0;
+	int yes = red_ask(lock, "lk_lock_is_locked", false, &answered, error);
+	if (yes < 0 || (size_t)yes >= red->majority)
+		return yes < 0 ? yes : 1;
+	if ((size_t)yes + red->count - answered < red->majority)
+		return 0;
+	return lk__fail(error, LK_ENOQUORUM, "lk_lock_is_locked: %zu of %zu nodes answered, %d yes",
+			answered, red->count, yes);
+}
+
+static int red_force_release(lk_lock *lock, lk_error *error)
+{
+	size_t answered = 0;
+	int yes = red_ask(lock, "lk_lock_force_release", true, &answered, error);
+	return yes > 0 ? 1 : yes;
+}
+
 int lk_lock_is_locked(lk_lock *lock, lk_error *error)
 {
+	if (lock && lock->multi) {
+		int count = lock_each(lock, lk_lock_is_locked, error);
+		return count > 0 ? 1 : count;
+	}
+	if (lock && lock->entry && lock->entry->ops)
+		return red_is_locked(lock, error);
+	const char *operation = "lk_lock_is_locked";
+	struct lk__call call;
 	int64_t answer = 0;
-	int rc = lock_query(lock, "lk_lock_is_locked", "EXISTS", NULL, &answer, error);
+	int rc = lk__lock_enter(&call, lock, operation, NULL, error);
+	if (rc == 0)
+		rc = lock_query(&call, call.entry->recipe->is_locked(&call.entry->target),
+				operation, NULL, &answer, error);
 	return rc < 0 ? rc : answer > 0;
 }
 
@@ -145,10 +253,17 @@ static int check_field(const char *operation, const char *field, lk_error *error
 
 int lk_lock_is_held_by(lk_lock *lock, const char *field, lk_error *error)
 {
+	const char *operation = "lk_lock_is_held_by";
+	struct lk__call call;
 	int64_t answer = 0;
-	int rc = check_field("lk_lock_is_held_by", field, error);
+	int rc = check_field(operation, field, error);
 	if (rc == 0)
-		rc = lock_query(lock, "lk_lock_is_held_by", "HEXISTS", field, &answer, error);
+		rc = check_single(lock, operation, error);
+	if (rc == 0)
+		rc = lk__lock_enter(&call, lock, operation, NULL, error);
+	if (rc == 0)
+		rc = lock_query(&call, call.entry->recipe->is_held_by(&call.entry->target, field),
+				operation, field, &answer, error);
 	return rc < 0 ? rc : answer > 0;
 }
 
@@ -157,7 +272,17 @@ int lk_lock_server_ttl_ms(lk_lock *lock, int64_t *ttl_ms_out, lk_error *error)
 	int64_t answer = 0;
 	if (!ttl_ms_out)
 		return lk__fail(error, LK_EINVAL, "lk_lock_server_ttl_ms: ttl_ms_out is NULL");
-	int rc = lock_query(lock, "lk_lock_server_ttl_ms", "PTTL", NULL, &answer, error);
+	const char *operation = "lk_lock_server_ttl_ms";
+	struct lk__call call;
+	int rc = check_single(lock, operation, error);
+	if (rc == 0)
+		rc = lk__lock_enter(&call, lock, operation, NULL, error);
+	if (rc)
+		return rc;
+	const struct lk__target *target = &call.entry->target;
+	struct lk__request *request = lk__request_new(2, (const char *[]){"PTTL", target->key},
+						      (size_t[]){4, target->key_size});
+	rc = lock_query(&call, request, operation, NULL, &answer, error);
 	if (rc == 0)
 		*ttl_ms_out = answer;
 	return rc;
@@ -173,20 +298,56 @@ static int lock_command(struct lk__call *call, struct lk__request *request, cons
 			      lk__after_ms(lk__now_ns(), limit_ms), error);
 }
 
+/* What the recipe must know of the node before its commands can be chosen. */
+static int lock_learn(struct lk__call *call, const char *operation, lk_error *error)
+{
+	const struct lk__recipe *recipe = call->entry->recipe;
+	const struct lk__target *target = &call->entry->target;
+	struct lk__answer answer = {.fence = 0};
+	if (!recipe->ask || !recipe->must_ask(target))
+		return 0;
+	struct lk__request *request = recipe->ask(target);
+	int rc = lock_command(call, request, operation, error);
+	if (rc < 0)
+		return rc;
+	recipe->read_acquire(request, &answer);
+	bool failed = answer.event.type == LK__ACQUIRE_FAILED;
+	rc = !failed ? 0
+		     : lk__fail(error, answer.event.code, "%s \"%.100s\" on %.100s: %s", operation,
+				call->entry->name, call->entry->client->config->url,
+				answer.reason ? answer.reason : request->reason);
+	lk__request_free(request);
+	return rc;
+}
+
 int lk_lock_force_release(lk_lock *lock, lk_error *error)
 {
+	if (lock && lock->multi) {
+		int count = lock_each(lock, lk_lock_force_release, error);
+		return count > 0 ? 1 : count;
+	}
+	if (lock && lock->entry && lock->entry->ops)
+		return red_force_release(lock, error);
 	struct lk__call call;
 	int rc = lk__lock_enter(&call, lock, "lk_lock_force_release", NULL, error);
 	if (rc < 0)
 		return rc;
-	struct lk__request *request = call.entry->recipe->force(&call.entry->target);
+	rc = lock_learn(&call, "lk_lock_force_release", error);
+	if (rc < 0) {
+		lk__lock_leave(&call);
+		return rc;
+	}
+	const struct lk__recipe *recipe = call.entry->recipe;
+	struct lk__request *request = recipe->force(&call.entry->target);
 	pthread_mutex_lock(&call.entry->mutex);
 	uint64_t number = call.entry->grant.number;
 	pthread_mutex_unlock(&call.entry->mutex);
 	rc = lock_command(&call, request, "lk_lock_force_release", error);
 	if (rc == LK__WAIT_READY) {
 		/* Sent twice, the first one may have freed it. */
-		rc = request->reply->integer == 1 || request->sends > 1;
+		bool freed = recipe->read_force ? recipe->read_force(request)
+						: request->reply->integer == 1;
+		rc = freed || request->sends > 1;
 		lk__request_free(request);
 		pthread_mutex_lock(&call.entry->mutex);
 		if (call.entry->hold && call.entry->grant.number == number) {
@@ -195,7 +356,7 @@ int lk_lock_force_release(lk_lock *lock, lk_error *error)
 		}
 		pthread_mutex_unlock(&call.entry->mutex);
 	}
-	lk__leave(call.saved);
+	lk__lock_leave(&call);
 	return rc;
 }
 
@@ -205,19 +366,29 @@ int lk_lock_release_field(lk_lock *lock, const char *field, lk_error *error)
 	const char *operation = "lk_lock_release_field";
 	int rc = check_field(operation, field, error);
 	if (rc == 0)
+		rc = check_single(lock, operation, error);
+	if (rc == 0)
 		rc = lk__lock_enter(&call, lock, operation, NULL, error);
 	if (rc < 0)
 		return rc;
+	rc = lock_learn(&call, operation, error);
+	if (rc < 0) {
+		lk__lock_leave(&call);
+		return rc;
+	}
 	struct lk__request *request = call.entry->recipe->release(&call.entry->target, field);
 	rc = lock_command(&call, request, operation, error);
 	if (rc == LK__WAIT_READY) {
-		bool gone = request->reply->type == REDIS_REPLY_NIL && request->sends < 2;
+		int64_t listeners;
+		bool gone = request->sends < 2 &&
+			    call.entry->recipe->read_release(request, &listeners) ==
+				    LK__RELEASED_NOT_OWNER;
 		rc = gone ? lk__fail(error, LK_ENOTOWNER, "%s \"%.100s\": not held under %.256s",
 				     operation, call.entry->name, field)
 			  : 0;
 		lk__request_free(request);
 	}
-	lk__leave(call.saved);
+	lk__lock_leave(&call);
 	return rc;
 }
 
@@ -226,24 +397,29 @@ int lk_lock_extend_field(lk_lock *lock, const char *field, int64_t lease_ms, lk_
 	struct lk__call call;
 	const char *operation = "lk_lock_extend_field";
 	int rc = check_field(operation, field, error);
+	if (rc == 0)
+		rc = check_single(lock, operation, error);
 	if (rc == 0 && (lease_ms < LK_LEASE_MIN_MS || lease_ms > LK_LEASE_MAX_MS))
 		rc = lk__fail(error, LK_EINVAL, "%s: lease_ms is %" PRId64, operation, lease_ms);
 	if (rc == 0)
 		rc = lk__lock_enter(&call, lock, operation, NULL, error);
 	if (rc < 0)
 		return rc;
+	rc = lock_learn(&call, operation, error);
+	if (rc < 0) {
+		lk__lock_leave(&call);
+		return rc;
+	}
 	struct lk__renewal renewal = {&call.entry->target, field, lease_ms};
 	struct lk__request *request = call.entry->recipe->renew(&renewal, 1);
 	rc = lock_command(&call, request, operation, error);
 	if (rc == LK__WAIT_READY) {
-		const redisReply *reply = request->reply;
-		bool ours = reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
-			    reply->element[0]->integer == 1;
+		bool ours = lk__reply_renewed(request, 1, 0, field) == 1;
 		rc = ours ? 0
 			  : lk__fail(error, LK_ENOTOWNER, "%s \"%.100s\": not held under %.256s",
 				     operation, call.entry->name, field);
 		lk__request_free(request);
 	}
-	lk__leave(call.saved);
+	lk__lock_leave(&call);
 	return rc;
 }

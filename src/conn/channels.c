@@ -1,7 +1,9 @@
 #include "conn/channels.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
@@ -32,7 +34,7 @@ static void channel_want(struct lk__conn *conn, struct lk__channel *channel, boo
 
 static void channel_drop_if_unused(struct lk__conn *conn, struct lk__channel *channel)
 {
-	if (channel->refs > 0 || channel->unconfirmed > 0)
+	if (channel->listenings || channel->unconfirmed > 0)
 		return;
 	HASH_DEL(conn->channels, channel);
 	free(channel);
@@ -53,20 +55,25 @@ static struct lk__channel *channel_new(struct lk__conn *conn, const char *name, 
 	return channel;
 }
 
-struct lk__channel *lk__channel_open(struct lk__conn *conn, const char *name, size_t size,
-				     void *owner)
+struct lk__listening *lk__channel_open(struct lk__conn *conn, const char *name, size_t size,
+				       void *owner)
 {
 	struct lk__aftermath after = {.wake_count = 0};
 	struct lk__channel *channel;
+	struct lk__listening *listening = calloc(1, sizeof(*listening));
+	if (!listening)
+		return NULL;
 	pthread_mutex_lock(&conn->mutex);
 	HASH_FIND(hh, conn->channels, name, size, channel);
 	if (!channel)
 		channel = channel_new(conn, name, size);
 	if (channel) {
-		channel->owner = owner;
-		if (channel->refs++ == 0) {
+		bool first = !channel->listenings;
+		listening->channel = channel;
+		listening->owner = owner;
+		DL_APPEND(channel->listenings, listening);
+		if (first) {
 			channel->code = 0;
-			channel->echoes = 0;
 			channel_want(conn, channel, true);
 		}
 		if (conn->state == LK__CONN_DOWN)
@@ -74,16 +81,20 @@ struct lk__channel *lk__channel_open(struct lk__conn *conn, const char *name, si
 		lk__conn_push(conn);
 	}
 	lk__conn_unlock_held(conn, &after);
-	return channel;
+	if (channel)
+		return listening;
+	free(listening);
+	return NULL;
 }
 
-void lk__channel_close(struct lk__conn *conn, struct lk__channel *channel)
+void lk__channel_close(struct lk__conn *conn, struct lk__listening *listening)
 {
 	struct lk__aftermath after = {.wake_count = 0};
+	struct lk__channel *channel = listening->channel;
 	pthread_mutex_lock(&conn->mutex);
-	if (--channel->refs == 0) {
+	DL_DELETE(channel->listenings, listening);
+	if (!channel->listenings) {
 		channel_want(conn, channel, false);
-		channel->owner = NULL;
 		channel_drop_if_unused(conn, channel);
 		/* No hurry: without a reader the loop sends it; our caller has its lock sooner. */
 		if (conn->leader)
@@ -92,6 +103,7 @@ void lk__channel_close(struct lk__conn *conn, struct lk__channel *channel)
 			conn->node->events->attention(conn->node->context);
 	}
 	lk__conn_unlock_held(conn, &after);
+	free(listening);
 }
 
 bool lk__channel_lingers(struct lk__conn *conn, const char *name, size_t size)
@@ -101,7 +113,7 @@ bool lk__channel_lingers(struct lk__conn *conn, const char *name, size_t size)
 		return false;
 	pthread_mutex_lock(&conn->mutex);
 	HASH_FIND(hh, conn->channels, name, size, channel);
-	bool lingers = channel && channel->refs == 0 && lk__buffer_size(&conn->out) > 0;
+	bool lingers = channel && !channel->listenings && lk__buffer_size(&conn->out) > 0;
 	pthread_mutex_unlock(&conn->mutex);
 	return lingers;
 }
@@ -112,66 +124,70 @@ static bool channel_is_on(const struct lk__conn *conn, const struct lk__channel 
 	       channel->code == 0;
 }
 
-static void channel_mark(const struct lk__conn *conn, const struct lk__channel *channel,
+static void channel_mark(const struct lk__conn *conn, const struct lk__listening *listening,
 			 struct lk__heard *heard)
 {
-	heard->channel = channel;
+	heard->listening = listening;
 	heard->conn = conn;
-	heard->generation = channel->generation;
-	heard->heard = channel->heard;
-	heard->news = channel->news;
+	heard->generation = listening->channel->generation;
+	heard->heard = listening->heard;
+	heard->news = listening->news;
 	heard->failures = conn->failure_count;
 }
 
-void lk__channel_mark(struct lk__conn *conn, struct lk__channel *channel, struct lk__heard *heard)
+void lk__channel_mark(struct lk__conn *conn, struct lk__listening *listening,
+		      struct lk__heard *heard)
 {
 	pthread_mutex_lock(&conn->mutex);
-	channel_mark(conn, channel, heard);
+	channel_mark(conn, listening, heard);
 	pthread_mutex_unlock(&conn->mutex);
 }
 
-bool lk__channel_listens(struct lk__conn *conn, struct lk__channel *channel)
+bool lk__channel_listens(struct lk__conn *conn, struct lk__listening *listening)
 {
 	pthread_mutex_lock(&conn->mutex);
-	bool on = channel_is_on(conn, channel);
+	bool on = channel_is_on(conn, listening->channel);
 	pthread_mutex_unlock(&conn->mutex);
 	return on;
 }
 
-void lk__channel_expect_echo(struct lk__conn *conn, struct lk__channel *channel)
+void lk__channel_expect_echo(struct lk__conn *conn, struct lk__listening *listening)
 {
 	pthread_mutex_lock(&conn->mutex);
-	channel->echoes += channel_is_on(conn, channel);
+	listening->echoes += channel_is_on(conn, listening->channel);
 	pthread_mutex_unlock(&conn->mutex);
 }
 
-void lk__channel_drop_echo(struct lk__conn *conn, struct lk__channel *channel)
+void lk__channel_drop_echo(struct lk__conn *conn, struct lk__listening *listening)
 {
 	pthread_mutex_lock(&conn->mutex);
-	channel->echoes -= channel->echoes > 0;
+	listening->echoes -= listening->echoes > 0;
 	pthread_mutex_unlock(&conn->mutex);
 }
 
 static bool heard_on_or_failed(const void *subject)
 {
 	const struct lk__heard *heard = subject;
-	return channel_is_on(heard->conn, heard->channel) || heard->channel->code ||
+	const struct lk__channel *channel = heard->listening->channel;
+	return channel_is_on(heard->conn, channel) || channel->code ||
 	       (heard->conn->failure_count != heard->failures &&
 		!atomic_load(&heard->conn->node->was_up)) ||
 	       heard->conn->state == LK__CONN_DOWN;
 }
 
-int lk__channel_await(struct lk__conn *conn, struct lk__channel *channel, struct lk__thread *thread,
-		      int64_t until_ns, lk_cancel *cancel, lk_error *error)
+int lk__channel_await(struct lk__conn *conn, struct lk__listening *listening,
+		      struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel,
+		      lk_error *error)
 {
 	struct lk__heard heard;
+	const struct lk__channel *channel = listening->channel;
 	pthread_mutex_lock(&conn->mutex);
-	channel->listener = thread;
-	channel_mark(conn, channel, &heard);
+	listening->listener = thread;
+	channel_mark(conn, listening, &heard);
 	pthread_mutex_unlock(&conn->mutex);
 	int rc = lk__conn_wait(conn, thread, heard_on_or_failed, &heard, until_ns, cancel);
 	pthread_mutex_lock(&conn->mutex);
-	channel->listener = NULL;
+	listening->listener = NULL;
 	if (rc == LK__WAIT_READY && channel->code) {
 		rc = lk__fail(error, channel->code, "%s: SUBSCRIBE: %s", conn->node->config->url,
 			      channel->reason);
@@ -187,45 +203,71 @@ int lk__channel_await(struct lk__conn *conn, struct lk__channel *channel, struct
 static bool heard_something(const void *subject)
 {
 	const struct lk__heard *heard = subject;
-	const struct lk__channel *channel = heard->channel;
-	bool message = heard->news_only ? channel->news != heard->news
-					: channel->heard != heard->heard;
-	return message || channel->generation != heard->generation || channel->code;
+	const struct lk__listening *listening = heard->listening;
+	bool message = heard->news_only ? listening->news != heard->news
+					: listening->heard != heard->heard;
+	return message || listening->channel->generation != heard->generation ||
+	       listening->channel->code;
 }
 
 int lk__channel_hear(struct lk__conn *conn, struct lk__heard *heard, struct lk__thread *thread,
 		     int64_t until_ns, lk_cancel *cancel)
 {
-	/* `channel` is const for the waiting, not for us: we hold a reference. */
-	struct lk__channel *channel = (struct lk__channel *)heard->channel;
+	/* `listening` is const for the waiting, not for us: it is ours. */
+	struct lk__listening *listening = (struct lk__listening *)heard->listening;
 	pthread_mutex_lock(&conn->mutex);
-	channel->listener = thread;
+	listening->listener = thread;
 	pthread_mutex_unlock(&conn->mutex);
 	int rc = lk__conn_wait(conn, thread, heard_something, heard, until_ns, cancel);
 	pthread_mutex_lock(&conn->mutex);
-	channel->listener = NULL;
+	listening->listener = NULL;
+	/* After a new subscription there may have been others that were missed. */
+	bool whole = listening->heard != heard->heard &&
+		     listening->channel->generation == heard->generation;
+	heard->payload[0] = 0;
+	if (whole)
+		memcpy(heard->payload, listening->channel->payload, sizeof(heard->payload));
 	pthread_mutex_unlock(&conn->mutex);
 	return rc;
+}
+
+static void channel_wake(const struct lk__channel *channel, struct lk__aftermath *after)
+{
+	const struct lk__listening *listening;
+	DL_FOREACH(channel->listenings, listening)
+	if (listening->listener)
+		lk__after_wake(after, listening->listener);
 }
 
 static void channel_message(struct lk__conn *conn, const redisReply *reply,
 			    struct lk__aftermath *after)
 {
 	struct lk__channel *channel;
+	struct lk__listening *listening;
 	HASH_FIND(hh, conn->channels, reply->element[1]->str, (size_t)reply->element[1]->len,
 		  channel);
 	atomic_fetch_add_explicit(&conn->node->counters.messages, 1, memory_order_relaxed);
-	if (!channel || channel->refs == 0)
+	if (!channel)
 		return;
-	channel->heard++;
-	if (channel->echoes > 0) {
-		channel->echoes--;
-	} else {
-		channel->news++;
-		conn->node->events->doubt(conn->node->context, channel);
+	snprintf(channel->payload, sizeof(channel->payload), "%s", reply->element[2]->str);
+	DL_FOREACH(channel->listenings, listening)
+	{
+		listening->heard++;
+		if (listening->echoes > 0) {
+			listening->echoes--;
+		} else {
+			listening->news++;
+			conn->node->events->doubt(conn->node->context, listening->owner);
+		}
 	}
-	if (channel->listener)
-		lk__after_wake(after, channel->listener);
+	channel_wake(channel, after);
+}
+
+static void channel_forget_echoes(struct lk__channel *channel)
+{
+	struct lk__listening *listening;
+	DL_FOREACH(channel->listenings, listening)
+	listening->echoes = 0;
 }
 
 /* The answer to the oldest SUBSCRIBE or UNSUBSCRIBE. */
@@ -243,15 +285,14 @@ static void channel_confirmed(struct lk__conn *conn, const redisReply *reply,
 	if (!channel)
 		return; /* PING */
 	channel->unconfirmed--;
-	channel->echoes = 0;
+	channel_forget_echoes(channel);
 	if (reply->type == REDIS_REPLY_ERROR && channel->wanted) {
 		channel->code = lk__classify(reply->str);
 		strncpy(channel->reason, reply->str, sizeof(channel->reason) - 1);
 	} else if (channel->unconfirmed == 0 && channel->wanted) {
 		channel->generation++;
 	}
-	if (channel->listener)
-		lk__after_wake(after, channel->listener);
+	channel_wake(channel, after);
 	channel_drop_if_unused(conn, channel);
 }
 
@@ -273,6 +314,7 @@ void lk__channels_take(struct lk__conn *conn, redisReply *reply, struct lk__afte
 	bool message = reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
 		       reply->element[0]->type == REDIS_REPLY_STRING &&
 		       reply->element[1]->type == REDIS_REPLY_STRING &&
+		       reply->element[2]->type == REDIS_REPLY_STRING &&
 		       strcmp(reply->element[0]->str, "message") == 0;
 	if (message)
 		channel_message(conn, reply, after);
@@ -294,7 +336,7 @@ void lk__channels_lost(struct lk__conn *conn)
 	HASH_ITER(hh, conn->channels, channel, next)
 	{
 		channel->unconfirmed = 0;
-		channel->echoes = 0;
+		channel_forget_echoes(channel);
 		channel_drop_if_unused(conn, channel);
 	}
 }
@@ -313,9 +355,12 @@ void lk__channels_restore(struct lk__conn *conn)
 void lk__channels_free(struct lk__conn *conn)
 {
 	struct lk__channel *channel, *next;
+	struct lk__listening *listening, *next_listening;
 	HASH_ITER(hh, conn->channels, channel, next)
 	{
 		HASH_DEL(conn->channels, channel);
+		DL_FOREACH_SAFE(channel->listenings, listening, next_listening)
+		free(listening);
 		free(channel);
 	}
 }

@@ -15,55 +15,67 @@
 #include "base/hash.h"
 #include "conn/conn.h"
 
+#define LK__PAYLOAD_SIZE 40 /* what is kept of a message, with its NUL */
+
 struct lk__channel {
 	UT_hash_handle hh;
-	size_t refs;
-	size_t unconfirmed;          /* commands whose answer is to come */
-	bool wanted;                 /* the last command was SUBSCRIBE */
-	uint64_t generation;         /* confirmed subscriptions */
-	uint64_t heard;              /* messages, our own among them */
-	uint64_t news;               /* messages of others, as far as we can tell */
-	uint64_t echoes;             /* our own releases, still to be heard */
-	struct lk__thread *listener; /* at most one a channel: the head of the line */
-	int code;                    /* why the server refused to subscribe, or 0 */
+	size_t unconfirmed;  /* commands whose answer is to come */
+	bool wanted;         /* the last command was SUBSCRIBE */
+	uint64_t generation; /* confirmed subscriptions */
+	struct lk__listening *listenings;
+	int code; /* why the server refused to subscribe, or 0 */
 	char reason[160];
-	void *owner; /* for the node's doubt event */
+	char payload[LK__PAYLOAD_SIZE]; /* the last message */
 	size_t name_size;
 	char name[];
 };
 
-/* What a listener has heard so far, and what it waits to see change. */
-struct lk__heard {
-	const struct lk__channel *channel;
-	const struct lk__conn *conn;
-	uint64_t generation, heard, news, failures;
-	bool news_only; /* our own releases are not what is waited for */
+/* One who listens on a channel: a lock's entry. */
+struct lk__listening {
+	struct lk__listening *prev, *next;
+	struct lk__channel *channel;
+	uint64_t heard;              /* messages, our own among them */
+	uint64_t news;               /* messages of others, as far as we can tell */
+	uint64_t echoes;             /* our own releases, still to be heard */
+	struct lk__thread *listener; /* at most one: the head of the line */
+	void *owner;                 /* for the node's doubt event */
 };
 
-/* Takes a reference and subscribes if it is the first. NULL when out of memory. */
-struct lk__channel *lk__channel_open(struct lk__conn *conn, const char *name, size_t size,
-				     void *owner);
+/* What a listener has heard so far, and what it waits to see change. */
+struct lk__heard {
+	const struct lk__listening *listening;
+	const struct lk__conn *conn;
+	uint64_t generation, heard, news, failures;
+	bool news_only;                 /* our own releases are not what is waited for */
+	char payload[LK__PAYLOAD_SIZE]; /* once heard: the last message; empty for none */
+};
 
-/* Gives it back; the last one unsubscribes. */
-void lk__channel_close(struct lk__conn *conn, struct lk__channel *channel);
+/* Begins to listen; the first one subscribes. NULL when out of memory. */
+struct lk__listening *lk__channel_open(struct lk__conn *conn, const char *name, size_t size,
+				       void *owner);
+
+/* Ends it; the last one unsubscribes. */
+void lk__channel_close(struct lk__conn *conn, struct lk__listening *listening);
 
 /* Whether the server still takes us for a listener: lk__channel_close() left its UNSUBSCRIBE to be
  * sent by the loop. A hint. */
 bool lk__channel_lingers(struct lk__conn *conn, const char *name, size_t size);
 
 /* Notes what was heard up to now. */
-void lk__channel_mark(struct lk__conn *conn, struct lk__channel *channel, struct lk__heard *heard);
+void lk__channel_mark(struct lk__conn *conn, struct lk__listening *listening,
+		      struct lk__heard *heard);
 
 /* Whether subscribed and confirmed. */
-bool lk__channel_listens(struct lk__conn *conn, struct lk__channel *channel);
+bool lk__channel_listens(struct lk__conn *conn, struct lk__listening *listening);
 
 /* A release of ours is about to be published: its message is no news. The opposite: it was not. */
-void lk__channel_expect_echo(struct lk__conn *conn, struct lk__channel *channel);
-void lk__channel_drop_echo(struct lk__conn *conn, struct lk__channel *channel);
+void lk__channel_expect_echo(struct lk__conn *conn, struct lk__listening *listening);
+void lk__channel_drop_echo(struct lk__conn *conn, struct lk__listening *listening);
 
 /* Waits until subscribed; LK__WAIT_… or a code. */
-int lk__channel_await(struct lk__conn *conn, struct lk__channel *channel, struct lk__thread *thread,
-		      int64_t until_ns, lk_cancel *cancel, lk_error *error);
+int lk__channel_await(struct lk__conn *conn, struct lk__listening *listening,
+		      struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel,
+		      lk_error *error);
 
 /* Waits for a message, a new subscription or a failed connect since the mark; LK__WAIT_…. */
 int lk__channel_hear(struct lk__conn *conn, struct lk__heard *heard, struct lk__thread *thread,

@@ -53,6 +53,14 @@ int lk__conn_watch(struct lk__conn *conn)
 	return fd;
 }
 
+int lk__conn_fd(struct lk__conn *conn)
+{
+	pthread_mutex_lock(&conn->mutex);
+	int fd = conn->state == LK__CONN_UP ? conn->stream->fd : -1;
+	pthread_mutex_unlock(&conn->mutex);
+	return fd;
+}
+
 static void conn_drop_stream(struct lk__conn *conn)
 {
 	if (conn->stream)
@@ -184,6 +192,8 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 	conn->state = LK__CONN_UP;
 	conn->heard_ns = 0;
 	atomic_store(&conn->node->was_up, true);
+	if (conn->kind == LK__CONN_SCRIPTS) /* it may be another server, or another version */
+		atomic_fetch_and(&conn->node->abilities, ~LK__CAN_KNOWN);
 	conn->failures = 0;
 	conn->next_connect_ns = 0;
 	conn->last_error.code = 0;

@@ -142,6 +142,10 @@ int lk__conn_call(struct lk__conn *conn, struct lk__request *request, struct lk_
 bool lk__conn_leave(struct lk__conn *conn, struct lk__request *request,
 		    void (*finish)(struct lk__request *request));
 
+/* Takes back a request that nobody waits for, if it was never sent: true, and it is done, without a
+ * call of its `finish`. */
+bool lk__conn_withdraw(struct lk__conn *conn, struct lk__request *request);
+
 /* Lets `thread` wait for a request that was left. False when it is done: `finish` has it. */
 bool lk__conn_adopt(struct lk__conn *conn, struct lk__request *request, struct lk__thread *thread);
 
@@ -160,6 +164,10 @@ bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread);
 /* A duplicate of the socket's descriptor, once for each connection made; -1 when there is none
  * that was not given yet. It is shut down when the connection is dropped. */
 int lk__conn_watch(struct lk__conn *conn);
+
+/* The socket, for poll() alone: a hint that is out of date when the connection is lost. -1 while
+ * there is none. */
+int lk__conn_fd(struct lk__conn *conn);
 
 /* For the files of src/conn alone, with the mutex held. */
 void lk__conn_enqueue(struct lk__conn *conn, struct lk__request *request);

@@ -17,15 +17,22 @@ struct lk_config;
 
 /* What a node tells its client; called with a connection's mutex held, so it may only take note. */
 struct lk__node_events {
-	void (*attention)(void *context); /* answers are expected and nobody reads */
-	void (*lost)(void *context);      /* a connection was lost: grants are in doubt */
-	void (*up)(void *context);        /* a connection was made */
-	void (*doubt)(void *context, struct lk__channel *channel); /* an unexpected message */
+	void (*attention)(void *context);          /* answers are expected and nobody reads */
+	void (*lost)(void *context);               /* a connection was lost: grants are in doubt */
+	void (*up)(void *context);                 /* a connection was made */
+	void (*doubt)(void *context, void *owner); /* a listener heard an unexpected message */
 };
 
 struct lk__node_counters {
 	_Atomic uint64_t commands, resent, connects, disconnects, messages;
 };
+
+/* What a server does, and lets this user do, as far as it was asked. */
+#define LK__CAN_KNOWN 1u /* asked since the last connection was made */
+#define LK__CAN_SCRIPT 2u
+#define LK__CAN_DELEX 4u   /* DELEX key IFEQ value */
+#define LK__CAN_DELIFEQ 8u /* DELIFEQ key value */
+#define LK__CAN_SET_IFEQ 16u
 
 struct lk__node {
 	const struct lk_config *config;
@@ -38,8 +45,9 @@ struct lk__node {
 	bool can_spin;       /* asked for, and there is a core left for the server */
 	struct lk__conn messages;
 	struct lk__conn work;
-	_Atomic int64_t offset_ns; /* server time - CLOCK_BOOTTIME, a lower bound */
-	_Atomic uint64_t epoch;    /* connections lost so far */
+	_Atomic unsigned abilities; /* LK__CAN_… */
+	_Atomic int64_t offset_ns;  /* server time - CLOCK_BOOTTIME, a lower bound */
+	_Atomic uint64_t epoch;     /* connections lost so far */
 	struct lk__node_counters counters;
 };
 

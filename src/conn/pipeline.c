@@ -47,6 +47,8 @@ void lk__conn_append(struct lk__conn *conn, struct lk__request *request)
 		conn->must_break = true;
 		return;
 	}
+	if (request->batch)
+		lk__request_ungather(request);
 	request->sent_ns = lk__now_ns();
 	atomic_fetch_add_explicit(&conn->node->counters.commands, 1, memory_order_relaxed);
 	if (request->sends++)
@@ -207,12 +209,17 @@ void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__aftermat
 		freeReplyObject(reply);
 		return;
 	}
+	if (request->batch && !lk__request_gather(request, reply))
+		return;
 	lk__conn_remove(conn, request);
-	if (conn_reload(conn, request, reply)) {
+	if (request->batch) {
+		reply = request->reply->element[0];
+	} else if (conn_reload(conn, request, reply)) {
 		freeReplyObject(reply);
 		return;
+	} else {
+		request->reply = reply;
 	}
-	request->reply = reply;
 	int code = reply->type == REDIS_REPLY_ERROR ? lk__classify(reply->str) : 0;
 	lk__conn_done(conn, request, code, code ? reply->str : "", after);
 }
@@ -477,17 +484,32 @@ int lk__conn_call(struct lk__conn *conn, struct lk__request *request, struct lk_
 	return conn_wait_and_go(conn, &wait, until_ns, cancel, &after);
 }
 
+/* True when it was never sent: then it is done. */
+static bool conn_withdraw(struct lk__conn *conn, struct lk__request *request)
+{
+	if (request->done || request->sends > 0)
+		return false;
+	lk__conn_remove(conn, request);
+	request->done = true;
+	request->code = LK_EUNREACHABLE;
+	snprintf(request->reason, sizeof(request->reason), "not sent: %.140s",
+		 conn->last_error.code ? conn->last_error.message : "no connection yet");
+	return true;
+}
+
+bool lk__conn_withdraw(struct lk__conn *conn, struct lk__request *request)
+{
+	pthread_mutex_lock(&conn->mutex);
+	bool withdrawn = conn_withdraw(conn, request);
+	pthread_mutex_unlock(&conn->mutex);
+	return withdrawn;
+}
+
 bool lk__conn_leave(struct lk__conn *conn, struct lk__request *request,
 		    void (*finish)(struct lk__request *request))
 {
 	pthread_mutex_lock(&conn->mutex);
-	if (!request->done && request->sends == 0) {
-		lk__conn_remove(conn, request);
-		request->done = true;
-		request->code = LK_EUNREACHABLE;
-		snprintf(request->reason, sizeof(request->reason), "not sent: %.140s",
-			 conn->last_error.code ? conn->last_error.message : "no connection yet");
-	}
+	conn_withdraw(conn, request);
 	bool left = !request->done;
 	if (left) {
 		request->thread = NULL;

@@ -17,6 +17,7 @@
 #include "base/buffer.h"
 #include "scripts.h"
 
+struct lk__node;
 struct lk__thread;
 struct lk__wait;
 
@@ -28,18 +29,22 @@ struct lk__request {
 	struct lk__buffer bytes;
 	int script;     /* LK__SCRIPT_…, to load it when the server has lost it */
 	unsigned loads; /* how often that happened */
+	size_t batch;   /* commands in it, whose answers come as one array; 0: it is one command */
+	redisReply *parts; /* the array, while it fills */
 	struct lk__thread *thread;
 	struct lk__wait *wait; /* of that thread, while it stands in the connection's list */
 	void (*finish)(struct lk__request *request);
-	void *owner;        /* for finish */
-	bool resend;        /* safe and useful to send again after a lost connection */
-	bool return_unsent; /* a lost connection ends it if it was not sent yet */
-	bool contended;     /* other processes are at it too: their need of a core is ours */
-	_Atomic bool done;  /* set last: its thread may then read, and free, without a mutex */
+	void *owner;           /* for finish */
+	struct lk__node *asks; /* what this node can do is what is asked; NULL: not that */
+	bool resend;           /* safe and useful to send again after a lost connection */
+	bool return_unsent;    /* a lost connection ends it if it was not sent yet */
+	bool contended;        /* other processes are at it too: their need of a core is ours */
+	_Atomic bool done;     /* set last: its thread may then read, and free, without a mutex */
 	unsigned sends;
 	int64_t sent_ns;     /* before it was last written */
 	int64_t deadline_ns; /* not to be sent after this */
-	int code;            /* done: 0 with a reply; LK_EMAYBEHELD unknown; else not done */
+	int code;            /* done: 0 with a reply; LK_EMAYBEHELD unknown; else not done; of a
+				batch: what became of its first command */
 	redisReply *reply;
 	char reason[160]; /* for a code */
 };
@@ -50,6 +55,21 @@ struct lk__request *lk__request_new(size_t argc, const char **argv, const size_t
 /* Makes the call of a script: EVALSHA sha keys… arguments…. NULL when out of memory. */
 struct lk__request *lk__request_script(enum lk__script_id script, size_t key_count, size_t argc,
 				       const char **argv, const size_t *sizes);
+
+/*
+ * Makes an empty batch for at most `most` commands; then they are added. They leave together, their
+ * answers come as one array, and a lost connection sends them all again. NULL, or false, when out
+ * of memory.
+ */
+struct lk__request *lk__request_batch(size_t most);
+bool lk__request_add(struct lk__request *batch, size_t argc, const char **argv,
+		     const size_t *sizes);
+
+/* The next answer of a batch; true when it was the last: `reply` is the array. */
+bool lk__request_gather(struct lk__request *batch, redisReply *reply);
+
+/* Forgets the answers so far: the batch is sent again. */
+void lk__request_ungather(struct lk__request *batch);
 
 void lk__request_free(struct lk__request *request);
 

@@ -7,6 +7,7 @@
 #include "conf/config.h"
 #include "drive/caller.h"
 #include "drive/watch.h"
+#include "sync/script.h"
 
 int lk__ask(lk_client *client, struct lk__conn *conn, struct lk__thread *thread,
 	    struct lk__request *request, const char *what, int64_t until_ns, lk_error *error)
@@ -48,14 +49,12 @@ static struct lk__hold *extend_hold(struct lk__entry *entry, const struct lk__ow
 	return *code ? NULL : hold;
 }
 
+/* The hold still is what it was, and the answer has come: `renewed`, or not ours any more. */
 static int extend_read(struct lk__entry *entry, const struct lk__owner *owner, uint64_t number,
-		       int64_t lease_ms, const struct lk__request *request)
+		       int64_t lease_ms, int64_t sent_ns, bool renewed)
 {
-	const redisReply *reply = request->reply;
 	int code;
 	struct lk__hold *hold = extend_hold(entry, owner, &code);
-	bool renewed = reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
-		       reply->element[0]->integer == 1;
 	if (!hold || hold->number != number)
 		return code ? code : LK_ENOTOWNER;
 	if (!renewed) {
@@ -63,7 +62,7 @@ static int extend_read(struct lk__entry *entry, const struct lk__owner *owner, u
 		lk__entry_promote(entry);
 		return LK_ELOST;
 	}
-	int64_t end_ns = lk__lease_end_ns(request->sent_ns, lease_ms);
+	int64_t end_ns = lk__lease_end_ns(sent_ns, lease_ms);
 	if (end_ns > entry->grant.valid_until_ns)
 		entry->grant.valid_until_ns = end_ns;
 	if (!hold->watched && end_ns > hold->own_until_ns)
@@ -73,10 +72,31 @@ static int extend_read(struct lk__entry *entry, const struct lk__owner *owner, u
 	return 0;
 }
 
+/* 1 extended, 0 not ours any more, or a code. */
+static int extend_ask(struct lk__entry *entry, struct lk__thread *thread, uint64_t number,
+		      int64_t lease_ms, int64_t until_ns, int64_t *sent_ns, lk_error *error)
+{
+	char field[LK__FIELD_SIZE];
+	if (entry->ops)
+		return entry->ops->extend(entry, thread, number, lease_ms, until_ns, sent_ns,
+					  error);
+	lk__field(entry, number, field);
+	struct lk__renewal renewal = {
+		.target = &entry->target, .field = field, .lease_ms = lease_ms};
+	struct lk__request *request = entry->recipe->renew(&renewal, 1);
+	int rc = lk__caller_ask(entry, thread, request, "extend", until_ns, error);
+	if (rc < 0)
+		return rc;
+	rc = lk__reply_renewed(request, 1, 0, field) == 1;
+	*sent_ns = request->sent_ns;
+	lk__request_free(request);
+	return rc;
+}
+
 int lk__caller_extend(struct lk__entry *entry, struct lk__thread *thread,
 		      const struct lk__owner *owner, int64_t lease_ms, lk_error *error)
 {
-	char field[LK__FIELD_SIZE];
+	int64_t sent_ns = 0;
 	int code;
 	pthread_mutex_lock(&entry->mutex);
 	struct lk__hold *hold = extend_hold(entry, owner, &code);
@@ -86,17 +106,12 @@ int lk__caller_extend(struct lk__entry *entry, struct lk__thread *thread,
 	if (code)
 		return lk__fail(error, code, "extend \"%.100s\": %s", entry->name,
 				lk_error_text(code));
-	lk__field(entry, number, field);
-	struct lk__renewal renewal = {
-		.target = &entry->target, .field = field, .lease_ms = lease_ms};
-	struct lk__request *request = entry->recipe->renew(&renewal, 1);
-	int rc = lk__caller_ask(entry, thread, request, "extend", until_ns, error);
+	int rc = extend_ask(entry, thread, number, lease_ms, until_ns, &sent_ns, error);
 	if (rc < 0)
 		return rc;
 	pthread_mutex_lock(&entry->mutex);
-	rc = extend_read(entry, owner, number, lease_ms, request);
+	rc = extend_read(entry, owner, number, lease_ms, sent_ns, rc == 1);
 	pthread_mutex_unlock(&entry->mutex);
-	lk__request_free(request);
 	return rc ? lk__fail(error, rc, "extend \"%.100s\": %s", entry->name, lk_error_text(rc))
 		  : 0;
 }

@@ -16,8 +16,7 @@ static int caller_fail(struct lk__entry *entry, int code, const char *operation,
 			lk_error_text(code));
 }
 
-/* Counted in the client, without a command: 1; 0 when it is no re-entry. */
-static int caller_reenter(struct lk__entry *entry, const struct lk__want *want, lk_error *error)
+int lk__caller_reenter(struct lk__entry *entry, const struct lk__want *want, lk_error *error)
 {
 	struct lk__hold *hold = lk__entry_hold_of(entry, &want->owner);
 	if (!hold)
@@ -123,6 +122,8 @@ static int caller_stand(struct lk__entry *entry, struct lk__waiter *waiter, lk_e
 				return rc;
 		}
 		if (waiter->state == LK__WAITER_GRANTED) {
+			if (!waiter->hold->entry) /* its kind leaves nothing behind */
+				return 1;
 			bool open = atomic_load(&entry->client->state) == LK__CLIENT_OPEN;
 			if (open && !waiter->hold->lost && !caller_lost(entry, waiter) &&
 			    lk__now_ns() < lk__hold_deadline(waiter->hold))
@@ -141,14 +142,54 @@ static int caller_stand(struct lk__entry *entry, struct lk__waiter *waiter, lk_e
 	}
 }
 
+/* What the owner has of the other side of the lock. Its number is lent once: if two grants had the
+ * same, a late release of the first could end the second. */
+struct other_side {
+	uint64_t number; /* of the grant; 0: none */
+	bool lent;       /* before */
+	int code;        /* LK_ENOMEM: not known */
+};
+
+static struct other_side caller_other_side(const struct lk__entry *entry,
+					   const struct lk__owner *owner)
+{
+	struct other_side side = {0};
+	const struct lk__recipe *recipe = entry->recipe->other_side;
+	struct lk__entry *other = NULL;
+	if (recipe)
+		side.code = lk__entry_look(&other, entry->client, recipe, entry->name,
+					   entry->name_size, owner);
+	if (!other)
+		return side;
+	pthread_mutex_lock(&other->mutex);
+	if (other->hold && lk__now_ns() < lk__hold_deadline(other->hold)) {
+		side.number = other->grant.number;
+		side.lent = other->grant.lent;
+		other->grant.lent = true;
+	}
+	pthread_mutex_unlock(&other->mutex);
+	lk__entry_unref(other);
+	return side;
+}
+
 static int caller_prepare(struct lk__entry *entry, struct lk__thread *thread,
-			  const struct lk__want *want, struct lk__waiter *waiter, lk_error *error)
+			  const struct lk__want *want, const struct other_side *side,
+			  struct lk__waiter *waiter, lk_error *error)
 {
 	const struct lk_config *config = entry->client->config;
 	int64_t now_ns = lk__now_ns();
+	if (side->code)
+		return caller_fail(entry, side->code, "acquire", error);
+	if (side->number && !(entry->recipe->flags & LK__UNDER_OTHER))
+		return caller_fail(entry, LK_EUPGRADE, "acquire", error);
 	*waiter = (struct lk__waiter){.thread = thread,
 				      .once = want->wait_ms == 0,
 				      .cancel = want->cancel,
+				      .count = want->count,
+				      .under = side->number,
+				      .borrow = side->lent ? 0 : side->number,
+				      .settings = want->settings,
+				      .since_ns = now_ns,
 				      .until_ns = LK__NEVER};
 	if (waiter->once)
 		waiter->until_ns = lk__after_ms(now_ns, config->connect_timeout_ms +
@@ -208,19 +249,22 @@ static void caller_count(struct lk__counters *counters, int rc, int64_t waited_n
 int lk__caller_acquire(struct lk__entry *entry, struct lk__thread *thread,
 		       const struct lk__want *want, lk_error *error)
 {
-	struct lk__waiter waiter;
+	struct lk__waiter waiter = {.thread = NULL};
 	int64_t begun_ns = lk__now_ns();
+	struct other_side side = caller_other_side(entry, &want->owner);
 	pthread_mutex_lock(&entry->mutex);
-	int rc = caller_reenter(entry, want, error);
+	int rc = lk__caller_reenter(entry, want, error);
 	if (rc) {
 		pthread_mutex_unlock(&entry->mutex);
 		return rc < 0 ? rc : 0;
 	}
-	rc = caller_prepare(entry, thread, want, &waiter, error);
+	rc = caller_prepare(entry, thread, want, &side, &waiter, error);
 	if (rc == 0) {
 		rc = caller_queue(entry, &waiter, error);
 		lk__cancel_leave(want->cancel);
-		if (rc < 0)
+		if (rc == 1 && want->grant_out)
+			*want->grant_out = entry->grant;
+		if (rc < 0 || entry->recipe->sharing == LK__NO_HOLD)
 			lk__hold_free(waiter.hold);
 	}
 	pthread_mutex_unlock(&entry->mutex);

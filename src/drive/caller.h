@@ -15,12 +15,19 @@ struct lk__want {
 	struct lk__owner owner;
 	int64_t lease_ms, max_hold_ms, margin_ms;
 	int64_t wait_ms; /* -1: no limit; 0: once */
+	int64_t count;   /* permits */
+	struct lk__settings settings;
 	uint64_t tag;
 	lk_cancel *cancel;
+	struct lk__grant *grant_out; /* NULL, or where what the server granted is written */
 };
 
 int lk__caller_acquire(struct lk__entry *entry, struct lk__thread *thread,
 		       const struct lk__want *want, lk_error *error);
+
+/* With the entry's mutex held: 1, the owner holds it, counted without a command; 0, it does not;
+ * or a code. */
+int lk__caller_reenter(struct lk__entry *entry, const struct lk__want *want, lk_error *error);
 
 int lk__caller_release(struct lk__entry *entry, struct lk__thread *thread,
 		       const struct lk__owner *owner, bool no_wait, lk_error *error);

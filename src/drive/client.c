@@ -54,11 +54,11 @@ static void client_on_up(void *context)
 
 /* A release was heard of a lock that we may hold: whose was it? One that we only wait for is no
  * work of the loop's, which would be in the way of the waiter's try. */
-static void client_on_doubt(void *context, struct lk__channel *channel)
+static void client_on_doubt(void *context, void *owner)
 {
-	struct lk__entry *entry = channel->owner;
+	struct lk__entry *entry = owner;
 	(void)context;
-	if (entry && !atomic_exchange(&entry->doubt, true) && atomic_load(&entry->hold))
+	if (!atomic_exchange(&entry->doubt, true) && atomic_load(&entry->hold))
 		lk__watch_at(entry, lk__now_ns());
 }
 

@@ -10,6 +10,8 @@
 #include "drive/loop.h"
 #include "drive/notices.h"
 
+#define LEAVE_MS 200 /* for those who wait to go */
+
 /* A picture of the entries, each with a reference; NULL when there is no memory. */
 static struct lk__entry **close_entries(lk_client *client, size_t *count_out)
 {
@@ -46,8 +48,12 @@ static void close_release(struct lk__entry *entry)
 	pthread_mutex_lock(&entry->mutex);
 	if (entry->hold && lk__now_ns() < lk__hold_deadline(entry->hold)) {
 		lk__field(entry, entry->grant.number, field);
-		struct lk__request *request = entry->recipe->release(&entry->target, field);
-		if (request) {
+		struct lk__request *request = entry->ops ? NULL
+							 : entry->recipe->release(&entry->target,
+										  field);
+		if (entry->ops) {
+			lk__entry_release_unasked(entry, entry->grant.number);
+		} else if (request) {
 			request->resend = true;
 			request->deadline_ns = entry->grant.valid_until_ns;
 			request->owner = entry->client;
@@ -88,6 +94,17 @@ static void close_wake_waiters(lk_client *client)
 	pthread_mutex_unlock(&client->mutex);
 }
 
+/* Those who wait go; what they send as they leave a queue on the server comes before the end. */
+static void close_await_leavers(lk_client *client, struct lk__thread *thread)
+{
+	int64_t until_ns = lk__after_ms(lk__now_ns(), LEAVE_MS);
+	struct lk__node *node;
+	for (size_t i = 0; (node = client->topo->ops->node_at(client->topo, i)); i++)
+		lk__conn_close(&node->messages);
+	while (atomic_load(&client->counters.waiting) > 0 && lk__now_ns() < until_ns)
+		lk__park_wait(&thread->park, lk__now_ns() + 2 * LK__MS);
+}
+
 /* Reads until every answer is there, those of releases and of tries left behind among them; at
  * most for the command limit. True when no release is without an answer. */
 static bool close_await_answers(lk_client *client)
@@ -95,6 +112,8 @@ static bool close_await_answers(lk_client *client)
 	struct lk__thread *thread = lk__client_thread(client);
 	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
 	struct lk__node *node;
+	if (thread)
+		close_await_leavers(client, thread);
 	for (size_t i = 0; thread && (node = client->topo->ops->node_at(client->topo, i)); i++) {
 		for (size_t j = 0; j < node->script_count; j++) {
 			struct lk__conn *conn = &node->scripts[j];

@@ -13,10 +13,10 @@
 #include "drive/notices.h"
 #include "drive/take_back.h"
 #include "drive/watch.h"
-#include "sync/lock/lock.h"
 
 #define DRIFT_NS (2 * LK__MS)
 #define DRIFT_PER_LEASE 100 /* a hundredth of it */
+#define RECORD_MS 60000     /* so long the server remembers what a try took that has no lease */
 
 int64_t lk__lease_end_ns(int64_t sent_ns, int64_t lease_ms)
 {
@@ -29,6 +29,8 @@ int64_t lk__lease_end_ns(int64_t sent_ns, int64_t lease_ms)
 static void entry_free(struct lk__entry *entry)
 {
 	struct lk__hold *hold, *next;
+	if (entry->ops)
+		entry->ops->free(entry);
 	lk__hold_free(entry->hold);
 	DL_FOREACH_SAFE(entry->lost, hold, next)
 	lk__hold_free(hold);
@@ -36,7 +38,33 @@ static void entry_free(struct lk__entry *entry)
 	pthread_mutex_destroy(&entry->mutex);
 	free(entry->target.key);
 	free(entry->target.channel);
+	free(entry->id);
 	free(entry);
+}
+
+/*
+ * What an entry is found by: its kind, its owner where each has one, its name. A copy to be freed,
+ * or NULL.
+ */
+static char *entry_id(const struct lk__recipe *recipe, const void *name, size_t size,
+		      const struct lk__owner *owner, size_t *size_out)
+{
+	static const struct lk__owner none;
+	if (recipe->sharing != LK__EACH_OWNER)
+		owner = &none;
+	size_t fixed = sizeof(recipe) + sizeof(owner->serial) + sizeof(owner->name_size);
+	char *id = malloc(fixed + owner->name_size + size);
+	char *end = id;
+	if (!id)
+		return NULL;
+	end = mempcpy(end, &recipe, sizeof(recipe));
+	end = mempcpy(end, &owner->serial, sizeof(owner->serial));
+	end = mempcpy(end, &owner->name_size, sizeof(owner->name_size));
+	if (owner->name)
+		end = mempcpy(end, owner->name, owner->name_size);
+	memcpy(end, name, size);
+	*size_out = fixed + owner->name_size + size;
+	return id;
 }
 
 static int entry_set_names(struct lk__entry *entry, const char *prefix, const void *name,
@@ -52,56 +80,110 @@ static int entry_set_names(struct lk__entry *entry, const char *prefix, const vo
 	entry->target.key[prefix_size + size] = 0;
 	entry->name = entry->target.key + prefix_size;
 	entry->name_size = size;
-	entry->target.channel = lk__derived_name(LK__LOCK_CHANNEL_PREFIX, entry->target.key,
-						 entry->target.key_size,
-						 &entry->target.channel_size);
+	if (!entry->recipe->channel_prefix)
+		return 0;
+	char *(*derive)(const char *, const char *, size_t,
+			size_t *) = entry->recipe->flags & LK__BRACED ? lk__braced_name
+								      : lk__derived_name;
+	entry->target.channel = derive(entry->recipe->channel_prefix, entry->target.key,
+				       entry->target.key_size, &entry->target.channel_size);
 	return entry->target.channel ? 0 : LK_ENOMEM;
 }
 
-static struct lk__entry *entry_new(lk_client *client, const void *name, size_t size)
+static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *recipe,
+				   const void *name, size_t size)
 {
 	const struct lk_config *config = client->config;
 	struct lk__entry *entry = calloc(1, sizeof(*entry));
 	if (!entry)
 		return NULL;
 	pthread_mutex_init(&entry->mutex, NULL);
+	entry->recipe = recipe;
 	if (entry_set_names(entry, config->key_prefix, name, size) < 0) {
 		entry_free(entry);
 		return NULL;
 	}
 	entry->client = client;
-	entry->recipe = &lk__lock_recipe;
 	entry->node = lk__topo_node_of(client->topo, entry->target.key, entry->target.key_size);
+	entry->target.node = entry->node;
 	entry->scripts = lk__node_scripts(entry->node, entry->target.key, entry->target.key_size);
 	entry->term.length_ns = config->term_ms * LK__MS;
 	entry->term.hold_off_ns = config->holdoff_ms * LK__MS;
 	entry->acquire.backoff_min_ns = config->backoff_min_ms * LK__MS;
 	entry->acquire.backoff_max_ns = config->backoff_max_ms * LK__MS;
+	entry->acquire.spins = (recipe->flags & LK__SPINS) != 0;
 	return entry;
 }
 
-int lk__entry_get(struct lk__entry **entry_out, lk_client *client, const void *name, size_t size,
-		  lk_error *error)
+/* Under the client's mutex; `id` is kept, or freed. */
+static struct lk__entry *entry_find_or_make(lk_client *client, const struct lk__recipe *recipe,
+					    const void *name, size_t size, char *id, size_t id_size)
 {
 	struct lk__entry *entry;
-	pthread_mutex_lock(&client->mutex);
-	HASH_FIND(hh, client->entries, name, size, entry);
-	if (!entry) {
-		entry = entry_new(client, name, size);
-		if (entry)
-			HASH_ADD_KEYPTR(hh, client->entries, entry->name, entry->name_size, entry);
-		if (entry && !entry->hh.tbl) {
-			entry_free(entry);
-			entry = NULL;
-		}
+	HASH_FIND(hh, client->entries, id, id_size, entry);
+	if (!entry && (entry = entry_new(client, recipe, name, size))) {
+		entry->id = id;
+		entry->id_size = id_size;
+		HASH_ADD_KEYPTR(hh, client->entries, entry->id, entry->id_size, entry);
+		if (entry->hh.tbl)
+			return entry;
+		entry_free(entry);
+		return NULL;
 	}
+	free(id);
+	return entry;
+}
+
+int lk__entry_get(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
+		  const void *name, size_t size, const struct lk__owner *owner, lk_error *error)
+{
+	size_t id_size;
+	char *id = entry_id(recipe, name, size, owner, &id_size);
+	struct lk__entry *entry = NULL;
+	if (id) {
+		pthread_mutex_lock(&client->mutex);
+		entry = entry_find_or_make(client, recipe, name, size, id, id_size);
+		if (entry)
+			atomic_fetch_add(&entry->refs, 1);
+		pthread_mutex_unlock(&client->mutex);
+	}
+	if (!entry)
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", recipe->type);
+	*entry_out = entry;
+	return 0;
+}
+
+int lk__entry_look(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
+		   const void *name, size_t size, const struct lk__owner *owner)
+{
+	size_t id_size;
+	char *id = entry_id(recipe, name, size, owner, &id_size);
+	struct lk__entry *entry;
+	if (!id)
+		return LK_ENOMEM;
+	pthread_mutex_lock(&client->mutex);
+	HASH_FIND(hh, client->entries, id, id_size, entry);
 	if (entry)
 		atomic_fetch_add(&entry->refs, 1);
 	pthread_mutex_unlock(&client->mutex);
-	if (!entry)
-		return lk__fail(error, LK_ENOMEM, "lk_lock_new: out of memory");
+	free(id);
 	*entry_out = entry;
 	return 0;
+}
+
+struct lk__entry *lk__entry_find(lk_client *client, const struct lk__recipe *recipe,
+				 const void *name, size_t size, const struct lk__owner *owner)
+{
+	struct lk__entry *entry;
+	return lk__entry_look(&entry, client, recipe, name, size, owner) < 0 ? NULL : entry;
+}
+
+bool lk__entry_is_of(const struct lk__entry *entry, const struct lk__owner *owner)
+{
+	uint64_t serial;
+	memcpy(&serial, entry->id + sizeof(entry->recipe),
+	       sizeof(serial)); /* as entry_id() has it */
+	return serial && serial == owner->serial;
 }
 
 void lk__entry_ref(struct lk__entry *entry)
@@ -136,9 +218,23 @@ void lk__entry_unref(struct lk__entry *entry)
 	}
 }
 
+/* One whose lock is on several nodes; it has references of others, which go with it. */
+static struct lk__entry *entries_spread(lk_client *client)
+{
+	struct lk__entry *entry, *next;
+	HASH_ITER(hh, client->entries, entry, next)
+	if (entry->ops)
+		return entry;
+	return NULL;
+}
+
 void lk__entries_free(lk_client *client)
 {
 	struct lk__entry *entry, *next;
+	while ((entry = entries_spread(client))) {
+		HASH_DEL(client->entries, entry);
+		entry_free(entry);
+	}
 	HASH_ITER(hh, client->entries, entry, next)
 	{
 		HASH_DEL(client->entries, entry);
@@ -148,7 +244,10 @@ void lk__entries_free(lk_client *client)
 
 void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK__FIELD_SIZE])
 {
-	snprintf(field_out, LK__FIELD_SIZE, "%s:%" PRIu64, entry->client->id, number);
+	if (entry->recipe->field)
+		entry->recipe->field(entry->client->id, number, field_out);
+	else
+		snprintf(field_out, LK__FIELD_SIZE, "%s:%" PRIu64, entry->client->id, number);
 }
 
 /* ---- holds ---- */
@@ -241,6 +340,9 @@ void lk__entry_lose(struct lk__entry *entry, int64_t now_ns)
 	lk__count(&client->counters.held, (uint64_t)-1);
 	lk__notices_give(client, hold, LK__NOTICE_LOST);
 	lk__log(&client->log, LK_LOG_WARNING, "lock lost: %.200s", entry->name);
+	/* The other side may keep the key: what is over would stay in it. */
+	if (entry->recipe->other_side)
+		lk__entry_release_unasked(entry, hold->number);
 }
 
 void lk__entry_drop_hold(struct lk__entry *entry, int64_t now_ns)
@@ -264,6 +366,7 @@ static void hold_begin(struct lk__entry *entry, struct lk__hold *hold, int64_t n
 	hold->entry = entry;
 	hold->count = 1;
 	hold->number = entry->grant.number;
+	hold->fence = entry->grant.fence;
 	hold->granted_ns = now_ns;
 	hold->watched = hold->lease_ms == 0;
 	hold->own_until_ns = hold->watched ? LK__NEVER : entry->grant.valid_until_ns;
@@ -282,8 +385,14 @@ static void hold_begin(struct lk__entry *entry, struct lk__hold *hold, int64_t n
 void lk__entry_hand(struct lk__entry *entry, struct lk__waiter *waiter, int64_t now_ns)
 {
 	lk__entry_leave_line(entry, waiter);
-	hold_begin(entry, waiter->hold, now_ns);
 	waiter->state = LK__WAITER_GRANTED;
+	if (entry->recipe->sharing == LK__NO_HOLD) {
+		/* A copy of a try that was sent twice may still run: its record has to stay. */
+		entry->settled = entry->grant.repeated_until_ns ? 0 : entry->grant.number;
+		lk__entry_promote(entry);
+		return;
+	}
+	hold_begin(entry, waiter->hold, now_ns);
 	if (entry->hold->owner.name) /* others who wait under the same name re-enter */
 		DL_FOREACH(entry->line, waiter)
 	if (lk__owner_is(entry->hold, &waiter->hold->owner))
@@ -291,17 +400,43 @@ void lk__entry_hand(struct lk__entry *entry, struct lk__waiter *waiter, int64_t 
 	lk__watch_hold(entry, now_ns);
 }
 
+/* The others who stood in line before the try was sent. */
+static void entry_grant_all(struct lk__entry *entry, const struct lk__waiter *first,
+			    int64_t sent_ns)
+{
+	struct lk__waiter *waiter, *next;
+	DL_FOREACH_SAFE(entry->line, waiter, next)
+	{
+		if (waiter == first || waiter->since_ns >= sent_ns)
+			continue;
+		lk__entry_leave_line(entry, waiter);
+		waiter->state = LK__WAITER_GRANTED;
+		lk__park_wake(&waiter->thread->park);
+	}
+}
+
 void lk__entry_grant(struct lk__entry *entry, struct lk__waiter *waiter, uint64_t number,
 		     int64_t sent_ns, int64_t lease_ms)
 {
 	int64_t now_ns = lk__now_ns();
 	entry->grant.number = number;
+	entry->grant.lent = false;
 	entry->grant.lease_ms = lease_ms;
 	entry->grant.valid_until_ns = lk__lease_end_ns(sent_ns, lease_ms);
 	atomic_store(&entry->doubt, false);
 	lk__term_begin(&entry->term, now_ns);
 	lk__count(&entry->client->counters.wire_grants, 1);
+	if (entry->recipe->flags & LK__FOR_ALL)
+		entry_grant_all(entry, waiter, sent_ns);
 	lk__entry_hand(entry, waiter, now_ns);
+}
+
+void lk__entry_adopt(struct lk__entry *entry, struct lk__hold *hold, const struct lk__grant *grant)
+{
+	int64_t now_ns = lk__now_ns();
+	entry->grant = *grant;
+	hold_begin(entry, hold, now_ns);
+	lk__watch_hold(entry, now_ns);
 }
 
 /* ---- the line ---- */
@@ -325,17 +460,21 @@ void lk__entry_leave_line(struct lk__entry *entry, struct lk__waiter *waiter)
 	if (!entry->line && entry->channel) {
 		lk__channel_close(&entry->node->messages, entry->channel);
 		entry->channel = NULL;
-		entry->mark.channel = NULL;
+		entry->mark.listening = NULL;
 	}
 }
 
 int64_t lk__entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns)
 {
 	int64_t lease_ms = entry->client->config->watchdog_ms;
+	if (entry->recipe->sharing == LK__NO_HOLD && lease_ms < RECORD_MS)
+		lease_ms = RECORD_MS;
 	if (lease_ms < entry->try_lease_ms)
 		lease_ms = entry->try_lease_ms;
 	if (lease_ms < entry->grant.lease_ms)
 		lease_ms = entry->grant.lease_ms;
+	if (lease_ms < entry->red_lease_ms)
+		lease_ms = entry->red_lease_ms;
 	int64_t end_ns = lk__after_ms(from_ns, lease_ms);
 	return end_ns > entry->grant.valid_until_ns ? end_ns : entry->grant.valid_until_ns;
 }
@@ -343,6 +482,10 @@ int64_t lk__entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns)
 void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number)
 {
 	char field[LK__FIELD_SIZE];
+	if (entry->ops) {
+		entry->ops->release_unasked(entry, number);
+		return;
+	}
 	lk__field(entry, number, field);
 	struct lk__request *request = entry->recipe->release(&entry->target, field);
 	if (!request)

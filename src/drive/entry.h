@@ -1,6 +1,6 @@
 /*
- * One lock name in one client: who in this process has it, who stands in line for it, and what the
- * server has granted.
+ * One lock of one kind and name in one client (and of one owner, where the kind has it so): who in
+ * this process has it, who stands in line for it, and what the server has granted.
  *
  *   grant   what the server gave: one number, one deadline, renewed by the watchdog
  *   hold    what an owner in this process has of it; one at a time, lost ones until released
@@ -29,6 +29,14 @@ struct lk__owner {
 #define LK__NOTICE_LOST 2u
 #define LK__NOTICE_ABANDONED 4u
 
+/* What the handle of a kind asks of each try. */
+struct lk__settings {
+	unsigned flags;  /* of the kind's own */
+	int64_t poll_ms; /* 0: the recipe's */
+	int64_t spin_min_ms, spin_max_ms;
+	int spin_factor;
+};
+
 struct lk__hold {
 	struct lk__hold *prev, *next;               /* among the entry's lost holds */
 	struct lk__hold *thread_prev, *thread_next; /* among its thread's holds */
@@ -42,6 +50,7 @@ struct lk__hold {
 	bool watched;     /* the watchdog renews it */
 	bool lost, abandoned, warned;
 	uint64_t number; /* of the wire grant */
+	uint64_t fence;  /* its token; 0: the kind has none */
 	uint64_t tag;
 	int64_t granted_ns;
 	int64_t lease_ms;        /* named by the caller; 0: the watchdog's */
@@ -56,10 +65,12 @@ struct lk__hold {
 /* What the server has granted, as far as confirmed. */
 struct lk__grant {
 	uint64_t number;
+	uint64_t fence;
 	int64_t lease_ms;
 	int64_t valid_until_ns;
 	uint64_t epoch;            /* of the node, when last confirmed */
 	int64_t repeated_until_ns; /* its acquire was sent twice: a copy may run until then */
+	bool lent;                 /* its number was given to the other side, once */
 };
 
 enum lk__waiter_state { LK__WAITER_WAITS, LK__WAITER_TAKES, LK__WAITER_GRANTED };
@@ -70,18 +81,49 @@ struct lk__waiter {
 	struct lk__thread *thread;
 	struct lk__hold *hold; /* made ready: whoever passes the lock on fills it */
 	enum lk__waiter_state state;
-	int64_t until_ns;
+	int64_t since_ns, until_ns;
 	bool once;
+	int64_t count;   /* permits */
+	uint64_t under;  /* number of the other side that its owner has; 0: it has not */
+	uint64_t borrow; /* number of its first try; 0: a new one */
+	struct lk__settings settings;
 	lk_cancel *cancel;
+};
+
+struct lk__entry;
+struct lk__renewed;
+
+/* What is done otherwise where a lock is on several nodes; NULL in all other entries. With the
+ * mutex held, unless it says otherwise. */
+struct lk__entry_ops {
+	/* One try under a new number; gives up the mutex meanwhile. 0 with the event and, when
+	 * granted, since when; or why the head has to leave. */
+	int (*try_once)(struct lk__entry *entry, struct lk__waiter *waiter,
+			struct lk__acquire_event *event, int64_t *sent_ns, lk_error *error);
+	/* The last hold is given up; gives up the mutex meanwhile. */
+	int (*release)(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
+		       lk_error *error);
+	void (*release_unasked)(struct lk__entry *entry, uint64_t number);
+	/* Ends in one lk__watch_renewed(); without the mutex. */
+	void (*renew)(const struct lk__renewed *renewed);
+	/* 1 extended, 0 not ours any more, or a code; without the mutex. */
+	int (*extend)(struct lk__entry *entry, struct lk__thread *thread, uint64_t number,
+		      int64_t lease_ms, int64_t until_ns, int64_t *sent_ns, lk_error *error);
+	/* The entry goes. */
+	void (*free)(struct lk__entry *entry);
 };
 
 struct lk__entry {
 	UT_hash_handle hh;
+	char *id; /* kind, owner where each has an entry of its own, and name */
+	size_t id_size;
 	_Atomic size_t
 		refs; /* of handles, holds, requests left behind; 0 under the client's mutex */
 	lk_client *client;
 	const struct lk__recipe *recipe;
 	struct lk__target target;
+	const struct lk__entry_ops *ops;
+	void *data;       /* for the ops */
 	const char *name; /* in the target's key, behind the prefix */
 	size_t name_size;
 	struct lk__node *node;
@@ -101,12 +143,19 @@ struct lk__entry {
 	int64_t hold_off_until_ns;
 	struct lk__acquire acquire;
 	uint64_t number; /* of the machine's tries */
+	bool queued;     /* the machine's tries may have left a place in a queue on the server */
 	int64_t try_lease_ms;
-	int64_t try_until_ns;         /* when no copy of the try can run any more */
-	int64_t down_since_ns;        /* the head waits for a connection since; 0: it does not */
-	struct lk__request *request;  /* the try in flight */
-	struct lk__request *answered; /* it was answered while nobody waited for it */
-	struct lk__channel *channel;  /* while there is a line */
+	int64_t red_lease_ms;          /* the longest that a red lock has asked for here */
+	int64_t try_count;             /* permits */
+	uint64_t settled;              /* the last number whose caller has its grant; 0 */
+	int64_t try_until_ns;          /* when no copy of the try can run any more */
+	int64_t copies_until_ns;       /* one of this number was sent twice: the same for that */
+	int64_t busy_sent_ns;          /* the last try that was answered busy: when it was sent, */
+	int64_t busy_server_us;        /* and the server's time in the answer; 0: not told */
+	int64_t down_since_ns;         /* the head waits for a connection since; 0: it does not */
+	struct lk__request *request;   /* the try in flight */
+	struct lk__request *answered;  /* it was answered while nobody waited for it */
+	struct lk__listening *channel; /* while there is a line */
 	struct lk__heard mark;
 
 	struct lk__heap_node watch;   /* under the watch's mutex */
@@ -114,9 +163,18 @@ struct lk__entry {
 	_Atomic unsigned taking_back; /* numbers that may be held and nobody wants */
 };
 
-/* Finds or makes the entry of a name, and takes a reference. */
-int lk__entry_get(struct lk__entry **entry_out, lk_client *client, const void *name, size_t size,
-		  lk_error *error);
+/* Finds or makes the entry of a name, and takes a reference. `owner` is looked at where each owner
+ * has an entry of its own. */
+int lk__entry_get(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
+		  const void *name, size_t size, const struct lk__owner *owner, lk_error *error);
+/* The same, but NULL where there is none: 0, or LK_ENOMEM. */
+int lk__entry_look(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
+		   const void *name, size_t size, const struct lk__owner *owner);
+/* The same, but NULL also when out of memory. */
+struct lk__entry *lk__entry_find(lk_client *client, const struct lk__recipe *recipe,
+				 const void *name, size_t size, const struct lk__owner *owner);
+/* Whether the entry is that of this thread's own. */
+bool lk__entry_is_of(const struct lk__entry *entry, const struct lk__owner *owner);
 void lk__entry_ref(struct lk__entry *entry);
 bool lk__entry_ref_if_alive(struct lk__entry *entry);
 void lk__entry_unref(struct lk__entry *entry); /* with no lock held */
@@ -151,6 +209,9 @@ int64_t lk__entry_lease_ms(const struct lk__entry *entry, const struct lk__hold 
 void lk__entry_grant(struct lk__entry *entry, struct lk__waiter *waiter, uint64_t number,
 		     int64_t sent_ns, int64_t lease_ms);
 
+/* What the server granted in another entry's line goes to a hold of this one, which has none. */
+void lk__entry_adopt(struct lk__entry *entry, struct lk__hold *hold, const struct lk__grant *grant);
+
 /* The grant as it stands goes to the waiter, who leaves the line. */
 void lk__entry_hand(struct lk__entry *entry, struct lk__waiter *waiter, int64_t now_ns);
 
@@ -160,7 +221,8 @@ void lk__entry_promote(struct lk__entry *entry);
 /* A waiter goes out of the line; the last one unsubscribes. */
 void lk__entry_leave_line(struct lk__entry *entry, struct lk__waiter *waiter);
 
-/* When the lease has ended whatever the server may have granted here up to `from_ns`. */
+/* When the lease has ended whatever the server may have granted here up to `from_ns`; where there
+ * is none, when the server has forgotten it. */
 int64_t lk__entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns);
 
 /* Sends the release of a number that nobody waits for. */

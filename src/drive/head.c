@@ -23,6 +23,7 @@ struct head {
 	struct lk__entry *entry;
 	struct lk__waiter *waiter;
 	struct lk__acquire_event event;
+	uint64_t fence;
 	int64_t sent_ns; /* of the try that was granted */
 	uint64_t epoch;  /* of the node, before the try */
 	bool unsent;     /* the connection was lost before the try was written */
@@ -55,22 +56,66 @@ static int head_over(const struct head *head)
 
 /* ---- answers ---- */
 
+/* The outcome of the last try is unknown. */
+static void head_take_back(struct lk__entry *entry)
+{
+	lk__take_back(entry, entry->number, entry->try_until_ns);
+	entry->copies_until_ns = 0;
+	entry->queued = false;
+}
+
+/*
+ * Nobody goes on with the number of the last try: what it has or may yet get is given back, its
+ * place in a queue on the server too. A copy of a try that was sent twice may still come: then once
+ * more when none can.
+ */
+static void head_give_back(struct lk__entry *entry, bool granted)
+{
+	if (entry->copies_until_ns > lk__now_ns())
+		lk__take_back(entry, entry->number, entry->copies_until_ns);
+	else if (granted || entry->queued)
+		lk__entry_release_unasked(entry, entry->number);
+	entry->copies_until_ns = 0;
+	entry->queued = false;
+}
+
+/* The try of an earlier head asked for another number of permits: its answer says nothing to us. */
+static void head_disown(struct head *head)
+{
+	struct lk__entry *entry = head->entry;
+	if (head->event.type != LK__ACQUIRE_GRANTED && head->event.type != LK__ACQUIRE_BUSY)
+		return;
+	head_give_back(entry, head->event.type == LK__ACQUIRE_GRANTED);
+	entry->acquire.fresh = true;
+	entry->acquire.busy = true; /* who leaves now has waited for the one before it */
+	entry->acquire.was_late = false;
+	head->event.type = LK__ACQUIRE_LATE; /* not done: at once again */
+}
+
 /* The event that the answer is; the request is gone. */
 static void head_read(struct head *head, struct lk__request *request)
 {
 	struct lk__entry *entry = head->entry;
-	int64_t server_us = 0;
-	head->event = entry->recipe->read_acquire(request, &server_us);
-	if (head->event.type == LK__ACQUIRE_BUSY)
+	struct lk__answer answer = {.fence = 0};
+	entry->recipe->read_acquire(request, &answer);
+	head->event = answer.event;
+	head->fence = answer.fence;
+	if (head->event.type == LK__ACQUIRE_BUSY) {
 		lk__count(&entry->client->counters.busy, 1);
+		entry->busy_sent_ns = request->sent_ns;
+		entry->busy_server_us = answer.server_us;
+	}
 	entry->contended |= head->event.type == LK__ACQUIRE_BUSY;
 	if (head->event.type == LK__ACQUIRE_LATE)
-		lk__node_learn_time(entry->node, server_us, lk__now_ns());
-	if (request->code)
+		lk__node_learn_time(entry->node, answer.server_us, lk__now_ns());
+	if (answer.reason)
+		head_fail(head, head->event.code, answer.reason);
+	else if (request->code)
 		head_fail(head, request->code, request->reason);
 	head->sent_ns = request->sent_ns;
 	head->unsent = request->code == LK_EUNREACHABLE && request->sends == 0;
-	entry->grant.repeated_until_ns = request->sends > 1 ? request->deadline_ns : 0;
+	if (request->sends > 1)
+		entry->copies_until_ns = request->deadline_ns;
 	entry->request = NULL;
 	lk__request_free(request);
 	if (head->event.type == LK__ACQUIRE_GRANTED &&
@@ -78,6 +123,8 @@ static void head_read(struct head *head, struct lk__request *request)
 		head_fail(head, LK_EMAYBEHELD, "the grant came later than its lease");
 		head->event.type = LK__ACQUIRE_UNKNOWN;
 	}
+	if (head->waiter && head->waiter->count != entry->try_count)
+		head_disown(head);
 }
 
 /* A try was answered and there is nobody who wants it: a grant is given back. */
@@ -87,10 +134,10 @@ static void orphan_read(struct lk__entry *entry, struct lk__request *request)
 	head_read(&head, request);
 	struct lk__acquire_action action = lk__acquire_step(&entry->acquire, &head.event,
 							    lk__now_ns());
-	if (action.type == LK__ACQUIRE_DO_TAKE_BACK && head.event.type == LK__ACQUIRE_GRANTED)
-		lk__entry_release_unasked(entry, entry->number);
-	else if (action.type == LK__ACQUIRE_DO_TAKE_BACK)
-		lk__take_back(entry, entry->number, entry->try_until_ns);
+	if (action.type == LK__ACQUIRE_DO_TAKE_BACK && head.event.type == LK__ACQUIRE_UNKNOWN)
+		head_take_back(entry);
+	else
+		head_give_back(entry, action.type == LK__ACQUIRE_DO_TAKE_BACK);
 }
 
 /* A try whose caller has left is answered: the next head's, or nobody's. */
@@ -162,18 +209,44 @@ static int head_connect(struct head *head)
 	return 0;
 }
 
+/* Makes the request of a try; NULL when out of memory. */
+static struct lk__request *head_request(const struct head *head)
+{
+	struct lk__entry *entry = head->entry;
+	const struct lk__waiter *waiter = head->waiter;
+	int64_t now_ns = lk__now_ns();
+	char field[LK__FIELD_SIZE];
+	lk__field(entry, entry->number, field);
+	struct lk__try wanted = {
+		.target = &entry->target,
+		.field = field,
+		.number = entry->number,
+		.lease_ms = entry->try_lease_ms,
+		.deadline_us = lk__node_server_us(entry->node, entry->try_until_ns),
+		.wait_ms = -1,
+		.alive_ms = entry->client->config->fair_wait_ms,
+		.count = waiter->count,
+		.under = waiter->under,
+		.settled = entry->settled,
+		.flags = waiter->settings.flags,
+		.once = waiter->once,
+	};
+	if (waiter->until_ns != LK__NEVER)
+		wanted.wait_ms = now_ns < waiter->until_ns
+					 ? (waiter->until_ns - now_ns) / LK__MS + 1
+					 : 1;
+	return entry->recipe->acquire(&wanted);
+}
+
 static int head_send(struct head *head)
 {
 	struct lk__entry *entry = head->entry;
 	struct lk__waiter *waiter = head->waiter;
 	const struct lk_config *config = entry->client->config;
-	char field[LK__FIELD_SIZE];
-	lk__field(entry, entry->number, field);
 	entry->try_lease_ms = lk__entry_lease_ms(entry, waiter->hold);
+	entry->try_count = waiter->count;
 	entry->try_until_ns = lk__after_ms(lk__now_ns(), config->command_timeout_ms);
-	struct lk__request *request = entry->recipe->acquire(
-		&entry->target, field, entry->try_lease_ms,
-		lk__node_server_us(entry->node, entry->try_until_ns));
+	struct lk__request *request = head_request(head);
 	if (!request) {
 		head->event = (struct lk__acquire_event){.type = LK__ACQUIRE_FAILED,
 							 .code = LK_ENOMEM};
@@ -185,6 +258,7 @@ static int head_send(struct head *head)
 	request->return_unsent = true;
 	request->deadline_ns = entry->try_until_ns;
 	request->owner = entry;
+	entry->queued |= (entry->recipe->flags & LK__QUEUES) && !waiter->once;
 	entry->request = request;
 	head->epoch = atomic_load(&entry->node->epoch);
 	if (entry->channel)
@@ -197,13 +271,43 @@ static int head_send(struct head *head)
 	return head_answered(head, rc);
 }
 
+/* A new wait: with it goes the channel, where that is the waiter's own. */
+static void head_renumber(struct lk__entry *entry, struct lk__waiter *waiter)
+{
+	entry->number = waiter->borrow;
+	waiter->borrow = 0;
+	entry->queued = false;
+	entry->copies_until_ns = 0;
+	if (!entry->number)
+		entry->number = atomic_fetch_add(&entry->client->last_number, 1) + 1;
+	if ((entry->recipe->flags & LK__OWN_CHANNEL) && entry->channel) {
+		lk__channel_close(&entry->node->messages, entry->channel);
+		entry->channel = NULL;
+		entry->mark.listening = NULL;
+		entry->acquire.listening = false;
+	}
+}
+
+/* The same where the lock is on several nodes. */
+static int head_try_all(struct head *head)
+{
+	struct lk__entry *entry = head->entry;
+	head->epoch = atomic_load(&entry->node->epoch);
+	head->event = (struct lk__acquire_event){.type = LK__ACQUIRE_FAILED};
+	int rc = entry->ops->try_once(entry, head->waiter, &head->event, &head->sent_ns,
+				      head->error);
+	if (rc == 0 && head->event.type == LK__ACQUIRE_BUSY)
+		lk__count(&entry->client->counters.busy, 1);
+	return rc;
+}
+
 /* An idle connection that the server has closed is found out by writing: that fails no call. */
 static int head_try(struct head *head, bool new_number)
 {
 	struct lk__entry *entry = head->entry;
 	int rc = 0;
 	if (new_number)
-		entry->number = atomic_fetch_add(&entry->client->last_number, 1) + 1;
+		head_renumber(entry, head->waiter);
 	for (int sends = 0; sends < SENDS_MAX; sends++) {
 		rc = head_connect(head);
 		if (rc <= 0)
@@ -244,14 +348,44 @@ static int head_await(struct head *head)
 	return 0;
 }
 
+static struct lk__listening *head_open_channel(struct lk__entry *entry)
+{
+	const struct lk__target *target = &entry->target;
+	struct lk__conn *conn = &entry->node->messages;
+	char field[LK__FIELD_SIZE];
+	if (!(entry->recipe->flags & LK__OWN_CHANNEL))
+		return lk__channel_open(conn, target->channel, target->channel_size, entry);
+	char *own = malloc(target->channel_size + 1 + sizeof(field));
+	if (!own)
+		return NULL;
+	lk__field(entry, entry->number, field);
+	memcpy(own, target->channel, target->channel_size);
+	own[target->channel_size] = ':';
+	memcpy(own + target->channel_size + 1, field, strlen(field) + 1);
+	struct lk__listening *channel = lk__channel_open(
+		conn, own, strlen(field) + 1 + target->channel_size, entry);
+	free(own);
+	return channel;
+}
+
+/* Who may not listen, of a kind that looks again anyway, does that alone. */
+static void head_poll(struct head *head)
+{
+	struct lk__entry *entry = head->entry;
+	lk__channel_close(&entry->node->messages, entry->channel);
+	entry->channel = NULL;
+	entry->mark.listening = NULL;
+	entry->acquire.spins = true;
+	head->event.type = LK__ACQUIRE_LISTENING;
+}
+
 static int head_listen(struct head *head)
 {
 	struct lk__entry *entry = head->entry;
 	struct lk__conn *conn = &entry->node->messages;
 	lk_error why = {.code = LK_EUNREACHABLE, .message = "no answer to SUBSCRIBE"};
 	if (!entry->channel)
-		entry->channel = lk__channel_open(conn, entry->target.channel,
-						  entry->target.channel_size, entry);
+		entry->channel = head_open_channel(entry);
 	if (!entry->channel) {
 		head->event = (struct lk__acquire_event){.type = LK__ACQUIRE_FAILED,
 							 .code = LK_ENOMEM};
@@ -273,27 +407,67 @@ static int head_listen(struct head *head)
 	}
 	if (rc == LK__WAIT_TIME_UP && head_over(head))
 		return head_over(head);
+	if (rc == LK_EDENIED && entry->acquire.poll_ns) {
+		head_poll(head);
+		return 0;
+	}
 	head->event = (struct lk__acquire_event){.type = LK__ACQUIRE_FAILED, .code = why.code};
 	head_fail(head, why.code, why.message);
 	return 0;
+}
+
+/*
+ * Whether the message has brought the lock. Its lease counts from the hand-over: so much after the
+ * last try was sent as the server says that lies between, less 1 % for the clocks; never later than
+ * it was, as long as the server's clock does not jump. A hand-over from before that try was refused
+ * is over.
+ */
+static bool head_handed(struct head *head, const char *payload)
+{
+	const struct lk__entry *entry = head->entry;
+	int64_t handed_us = 0;
+	if (!entry->recipe->read_message || !entry->recipe->read_message(payload, &handed_us) ||
+	    !entry->busy_server_us || handed_us < entry->busy_server_us)
+		return false;
+	int64_t now_ns = lk__now_ns();
+	int64_t after_us = (handed_us - entry->busy_server_us) / 100 * 99;
+	int64_t most_us = (now_ns - entry->busy_sent_ns) / 1000;
+	if (after_us > most_us)
+		after_us = most_us;
+	head->sent_ns = entry->busy_sent_ns + after_us * 1000;
+	return now_ns < lk__lease_end_ns(head->sent_ns, entry->try_lease_ms);
+}
+
+/* A random part of the half of the time until then. */
+static int64_t head_jitter_ns(int64_t until_ns)
+{
+	uint32_t random = 0;
+	int64_t now_ns = lk__now_ns();
+	lk__random_bytes(&random, sizeof(random));
+	return until_ns > now_ns ? (until_ns - now_ns) / 2 * (random % 1024) / 1024 : 0;
 }
 
 static int head_hear(struct head *head, const struct lk__acquire_action *action)
 {
 	struct lk__entry *entry = head->entry;
 	struct lk__waiter *waiter = head->waiter;
-	if (!entry->mark.channel) /* subscribed by a head that left before it knew */
+	if (!entry->mark.listening) /* subscribed by a head that left before it knew */
 		lk__channel_mark(&entry->node->messages, entry->channel, &entry->mark);
 	struct lk__heard mark = entry->mark;
 	mark.news_only = action->type == LK__ACQUIRE_DO_HOLD_OFF;
+	int64_t until_ns = action->until_ns;
+	if (entry->acquire.poll_ns) /* not in step with others who poll */
+		until_ns -= head_jitter_ns(until_ns) / 2;
+	until_ns = earlier(waiter->until_ns, until_ns);
 	pthread_mutex_unlock(&entry->mutex);
-	int rc = lk__channel_hear(&entry->node->messages, &mark, waiter->thread,
-				  earlier(waiter->until_ns, action->until_ns), waiter->cancel);
+	int rc = lk__channel_hear(&entry->node->messages, &mark, waiter->thread, until_ns,
+				  waiter->cancel);
 	pthread_mutex_lock(&entry->mutex);
 	if (rc < 0)
 		return rc;
 	if (rc == LK__WAIT_READY) {
-		head->event.type = LK__ACQUIRE_WOKEN;
+		bool handed = head_handed(head, mark.payload);
+		head->event.type = handed ? LK__ACQUIRE_GRANTED : LK__ACQUIRE_WOKEN;
 		return 0;
 	}
 	int over = head_over(head);
@@ -305,11 +479,9 @@ static int head_pause(struct head *head, int64_t until_ns)
 {
 	struct lk__entry *entry = head->entry;
 	struct lk__waiter *waiter = head->waiter;
-	uint32_t random = 0;
 	int64_t now_ns = lk__now_ns();
-	lk__random_bytes(&random, sizeof(random));
-	until_ns -= (until_ns - now_ns) / 2 * (random % 1024) / 1024;
-	if (waiter->until_ns == LK__NEVER &&
+	until_ns -= head_jitter_ns(until_ns);
+	if (waiter->until_ns == LK__NEVER && entry->acquire.failures > 0 &&
 	    lk__after_ms(entry->acquire.failing_since_ns, entry->client->config->retry_ms) <
 		    now_ns) {
 		entry->acquire.state = LK__ACQUIRE_IDLE;
@@ -338,7 +510,7 @@ static int head_do(struct head *head, const struct lk__acquire_action *action)
 		return over;
 	switch (action->type) {
 	case LK__ACQUIRE_DO_TRY:
-		return head_try(head, action->new_number);
+		return head->entry->ops ? head_try_all(head) : head_try(head, action->new_number);
 	case LK__ACQUIRE_DO_AWAIT:
 		return head_await(head);
 	case LK__ACQUIRE_DO_LISTEN:
@@ -356,7 +528,8 @@ static int head_do(struct head *head, const struct lk__acquire_action *action)
 static int head_leave(struct head *head, int code)
 {
 	struct lk__entry *entry = head->entry;
-	bool told = entry->acquire.busy && entry->acquire.state == LK__ACQUIRE_WAITING;
+	bool told = entry->acquire.busy && (entry->acquire.state == LK__ACQUIRE_WAITING ||
+					    entry->acquire.state == LK__ACQUIRE_PAUSED);
 	if (!entry->request && !told)
 		entry->acquire.state = LK__ACQUIRE_IDLE; /* nothing was sent */
 	int verdict = code == LK_ETIMEDOUT
@@ -375,6 +548,8 @@ static int head_leave(struct head *head, int code)
 			orphan_read(entry, request);
 		}
 	}
+	if (entry->acquire.state == LK__ACQUIRE_IDLE)
+		head_give_back(entry, false);
 	if (verdict == LK_ETIMEDOUT || code == LK_ECANCELLED || code == LK_ECLOSED)
 		return head_fail(head, verdict, lk_error_text(verdict));
 	if (!head->error || !head->error->code || head->error->code != verdict)
@@ -384,10 +559,26 @@ static int head_leave(struct head *head, int code)
 
 static int head_give_up(struct head *head, int code)
 {
-	const struct lk__entry *entry = head->entry;
+	struct lk__entry *entry = head->entry;
+	head_give_back(entry, false);
 	if (entry->acquire.unknown && atomic_load(&entry->taking_back) > 0)
 		code = LK_EMAYBEHELD;
 	return head->error->code == code ? code : head_fail(head, code, lk_error_text(code));
+}
+
+/* What this head wants of the machine that the line shares. */
+static void head_settings(struct lk__entry *entry, const struct lk__waiter *waiter)
+{
+	struct lk__acquire *acquire = &entry->acquire;
+	int64_t poll_ms = waiter->settings.poll_ms ? waiter->settings.poll_ms
+						   : entry->recipe->poll_ms;
+	int64_t spin_min_ms = waiter->settings.spin_min_ms;
+	int64_t spin_max_ms = waiter->settings.spin_max_ms;
+	acquire->once = waiter->once;
+	acquire->poll_ns = poll_ms * LK__MS;
+	acquire->spin_min_ns = (spin_min_ms ? spin_min_ms : poll_ms) * LK__MS;
+	acquire->spin_max_ns = (spin_max_ms ? spin_max_ms : poll_ms) * LK__MS;
+	acquire->spin_factor = spin_min_ms ? waiter->settings.spin_factor : 1;
 }
 
 int lk__head_drive(struct lk__entry *entry, struct lk__waiter *waiter, lk_error *error)
@@ -399,7 +590,7 @@ int lk__head_drive(struct lk__entry *entry, struct lk__waiter *waiter, lk_error 
 				  entry->channel && lk__channel_listens(&entry->node->messages,
 									entry->channel),
 				  entry->hold_off_until_ns);
-	entry->acquire.once = waiter->once;
+	head_settings(entry, waiter);
 	if (!entry->channel)
 		entry->acquire.listening = false; /* the last line took the subscription along */
 	head.error->code = 0;
@@ -407,9 +598,13 @@ int lk__head_drive(struct lk__entry *entry, struct lk__waiter *waiter, lk_error 
 		struct lk__acquire_action action = lk__acquire_step(&entry->acquire, &head.event,
 								    lk__now_ns());
 		if (action.take_back)
-			lk__take_back(entry, entry->number, entry->try_until_ns);
+			head_take_back(entry);
 		if (action.type == LK__ACQUIRE_DO_GRANT) {
+			entry->queued = false;
+			entry->grant.repeated_until_ns = entry->copies_until_ns;
+			entry->copies_until_ns = 0;
 			entry->grant.epoch = head.epoch;
+			entry->grant.fence = head.fence;
 			lk__entry_grant(entry, waiter, entry->number, head.sent_ns,
 					entry->try_lease_ms);
 			if (entry->channel) /* others wait: until one is the head, the loop reads */

@@ -88,6 +88,7 @@ static void notice_fill(const struct lk__hold *hold, int type, lk_event *event_o
 	event_out->type = type;
 	event_out->tag = hold->tag;
 	event_out->deadline_ns = hold->told_until_ns;
+	event_out->fence = hold->fence;
 	lk__field(entry, hold->number, event_out->field);
 	event_out->name_size = entry->name_size;
 	memcpy(event_out->name, entry->name, shown);

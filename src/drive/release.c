@@ -9,28 +9,17 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "drive/caller.h"
+#include "drive/parting.h"
 #include "drive/take_back.h"
 #include "drive/watch.h"
 
-/* A release or exchange on its way. */
-struct parting {
-	struct lk__entry *entry;
-	uint64_t number;
-	int64_t valid_until_ns; /* of the grant that is given up */
-	int64_t repeated_until_ns;
-	bool echo;    /* our own message is expected on our own subscription */
-	bool lingers; /* the server may still count a subscription that we have given up */
-	bool passes;  /* it has set entry->passing: its end clears it, and no other's */
-	lk_error *error;
-};
-
-static int parting_fail(const struct parting *parting, int code, const char *reason)
+static int parting_fail(const struct lk__parting *parting, int code, const char *reason)
 {
 	return lk__fail(parting->error, code, "release \"%.100s\" on %.100s: %s",
 			parting->entry->name, parting->entry->client->config->url, reason);
 }
 
-static void parting_begin(struct parting *parting, struct lk__entry *entry, lk_error *error)
+void lk__parting_begin(struct lk__parting *parting, struct lk__entry *entry, lk_error *error)
 {
 	parting->entry = entry;
 	parting->number = entry->grant.number;
@@ -40,7 +29,7 @@ static void parting_begin(struct parting *parting, struct lk__entry *entry, lk_e
 	parting->passes = false;
 	parting->error = error;
 	entry->grant.repeated_until_ns = 0;
-	parting->lingers = !parting->echo &&
+	parting->lingers = !parting->echo && entry->target.channel &&
 			   lk__channel_lingers(&entry->node->messages, entry->target.channel,
 					       entry->target.channel_size);
 	if (parting->echo) {
@@ -52,6 +41,8 @@ static void parting_begin(struct parting *parting, struct lk__entry *entry, lk_e
 /* Freed on the wire: others who listen are let in first, also by a caller who comes right back. */
 static void parting_hold_off(struct lk__entry *entry, int64_t listeners)
 {
+	if (entry->recipe->flags & LK__NO_TERMS)
+		return;
 	bool ours = entry->channel && lk__channel_listens(&entry->node->messages, entry->channel);
 	entry->hold_off_until_ns = lk__term_hold_off(&entry->term, lk__now_ns(),
 						     listeners - (ours ? 1 : 0));
@@ -70,13 +61,12 @@ static void parting_end(struct lk__entry *entry)
 	lk__entry_promote(entry);
 }
 
-/* What the answer to a release means; the entry's mutex is held. */
-static int parting_read(const struct parting *parting, const struct lk__request *request)
+int lk__parting_read(const struct lk__parting *parting, const struct lk__request *request,
+		     enum lk__released released, int64_t listeners)
 {
 	struct lk__entry *entry = parting->entry;
-	int64_t listeners = 0;
 	int rc = 0;
-	switch (entry->recipe->read_release(request, &listeners)) {
+	switch (released) {
 	case LK__RELEASED:
 		lk__count(&entry->client->counters.releases, 1);
 		listeners -= parting->lingers;
@@ -102,10 +92,24 @@ static int parting_read(const struct parting *parting, const struct lk__request 
 	return rc;
 }
 
+static int parting_answered(const struct lk__parting *parting, const struct lk__request *request)
+{
+	int64_t listeners = 0;
+	enum lk__released released = parting->entry->recipe->read_release(request, &listeners);
+	return lk__parting_read(parting, request, released, listeners);
+}
+
+int lk__parting_unanswered(const struct lk__parting *parting)
+{
+	if (parting->passes)
+		parting_end(parting->entry);
+	return parting_fail(parting, LK_EMAYBEHELD, "no answer before the end of the lease");
+}
+
 /* ---- releases that nobody waits for ---- */
 
 struct farewell {
-	struct parting parting;
+	struct lk__parting parting;
 	lk_client *client;
 };
 
@@ -114,7 +118,7 @@ static void farewell_finish(struct lk__request *request)
 	struct farewell *farewell = request->owner;
 	struct lk__entry *entry = farewell->parting.entry;
 	pthread_mutex_lock(&entry->mutex);
-	int rc = parting_read(&farewell->parting, request);
+	int rc = parting_answered(&farewell->parting, request);
 	pthread_mutex_unlock(&entry->mutex);
 	if (rc < 0)
 		lk__log(&entry->client->log, LK_LOG_WARNING, "release not waited for: %s (%.200s)",
@@ -126,7 +130,7 @@ static void farewell_finish(struct lk__request *request)
 }
 
 /* True when it is on its way; false when it has to be waited for after all. */
-static bool farewell_send(const struct parting *parting, struct lk__request *request)
+static bool farewell_send(const struct lk__parting *parting, struct lk__request *request)
 {
 	lk_client *client = parting->entry->client;
 	if (atomic_load(&client->releasing) >= (uint64_t)client->config->release_queue)
@@ -150,8 +154,8 @@ static bool farewell_send(const struct parting *parting, struct lk__request *req
 static int release_wire(struct lk__entry *entry, struct lk__thread *thread,
 			struct lk__request *request, bool no_wait, lk_error *error)
 {
-	struct parting parting;
-	parting_begin(&parting, entry, error);
+	struct lk__parting parting;
+	lk__parting_begin(&parting, entry, error);
 	request->resend = true;
 	request->contended = entry->contended;
 	request->deadline_ns = parting.valid_until_ns;
@@ -163,29 +167,27 @@ static int release_wire(struct lk__entry *entry, struct lk__thread *thread,
 	pthread_mutex_unlock(&entry->mutex);
 	int rc = lk__conn_await(entry->scripts, request, thread, parting.valid_until_ns, NULL);
 	pthread_mutex_lock(&entry->mutex);
-	if (rc != LK__WAIT_READY && lk__conn_leave(entry->scripts, request, lk__request_forget)) {
-		if (parting.passes)
-			parting_end(entry);
-		return parting_fail(&parting, LK_EMAYBEHELD,
-				    "no answer before the end of the lease");
-	}
-	rc = parting_read(&parting, request);
+	if (rc != LK__WAIT_READY && lk__conn_leave(entry->scripts, request, lk__request_forget))
+		return lk__parting_unanswered(&parting);
+	rc = parting_answered(&parting, request);
 	lk__request_free(request);
 	return rc;
 }
 
 /* ---- exchange: release and acquire in one ---- */
 
-static int exchange_read(struct parting *parting, struct lk__waiter *waiter, uint64_t number,
+static int exchange_read(struct lk__parting *parting, struct lk__waiter *waiter, uint64_t number,
 			 int64_t lease_ms, const struct lk__request *request)
 {
 	struct lk__entry *entry = parting->entry;
-	enum lk__exchanged answer = request->done ? entry->recipe->read_exchange(request)
+	struct lk__answer said = {.fence = 0};
+	enum lk__exchanged answer = request->done ? entry->recipe->read_exchange(request, &said)
 						  : LK__EXCHANGE_UNKNOWN;
 	waiter->state = LK__WAITER_WAITS;
 	entry->passing = false;
 	if (answer == LK__EXCHANGED) {
 		entry->grant.repeated_until_ns = request->sends > 1 ? request->deadline_ns : 0;
+		entry->grant.fence = said.fence;
 		int64_t begun_ns = entry->term.begun_ns;
 		unsigned handovers = entry->term.handovers;
 		lk__entry_grant(entry, waiter, number, request->sent_ns, lease_ms);
@@ -213,18 +215,25 @@ static int release_exchange(struct lk__entry *entry, struct lk__thread *thread,
 			    struct lk__request *release, lk_error *error)
 {
 	struct lk__waiter *waiter = entry->line;
-	struct parting parting;
+	struct lk__parting parting;
 	char from[LK__FIELD_SIZE], to[LK__FIELD_SIZE];
 	uint64_t number = atomic_fetch_add(&entry->client->last_number, 1) + 1;
 	int64_t lease_ms = lk__entry_lease_ms(entry, waiter->hold);
 	int64_t deadline_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
-	parting_begin(&parting, entry, error);
+	lk__parting_begin(&parting, entry, error);
 	if (parting.echo)
 		lk__channel_drop_echo(&entry->node->messages, entry->channel);
 	lk__field(entry, parting.number, from);
 	lk__field(entry, number, to);
-	struct lk__request *request = entry->recipe->exchange(
-		&entry->target, from, to, lease_ms, lk__node_server_us(entry->node, deadline_ns));
+	struct lk__try wanted = {
+		.target = &entry->target,
+		.field = to,
+		.number = number,
+		.lease_ms = lease_ms,
+		.deadline_us = lk__node_server_us(entry->node, deadline_ns),
+		.flags = waiter->settings.flags,
+	};
+	struct lk__request *request = entry->recipe->exchange(&wanted, from);
 	if (!request)
 		return release_wire(entry, thread, release, false, error);
 	lk__request_free(release);
@@ -254,7 +263,9 @@ static int release_last(struct lk__entry *entry, struct lk__thread *thread, bool
 	struct lk__waiter *next = entry->line;
 	char field[LK__FIELD_SIZE];
 	int64_t now_ns = lk__now_ns();
-	bool named = next && (next->hold->lease_ms ||
+	if (entry->ops)
+		return entry->ops->release(entry, thread, no_wait, error);
+	bool named = next && (next->hold->lease_ms || (entry->recipe->flags & LK__NEEDS_SERVER) ||
 			      entry->grant.lease_ms != lk__entry_lease_ms(entry, next->hold));
 	struct lk__passing passing = {
 		.now_ns = now_ns,
@@ -264,7 +275,9 @@ static int release_last(struct lk__entry *entry, struct lk__thread *thread, bool
 		.doubt = lk__entry_in_doubt(entry),
 		.needs_server = named,
 	};
-	enum lk__pass pass = lk__term_pass(&entry->term, &passing);
+	enum lk__pass pass = entry->recipe->flags & LK__NO_TERMS
+				     ? LK__PASS_WIRE
+				     : lk__term_pass(&entry->term, &passing);
 	if (pass == LK__PASS_MEMORY) {
 		lk__entry_drop_hold(entry, now_ns);
 		lk__count(&entry->client->counters.handovers, 1);
@@ -296,11 +309,9 @@ static int release_lost(struct lk__entry *entry, struct lk__hold *hold)
 	return LK_ELOST;
 }
 
-int lk__caller_release(struct lk__entry *entry, struct lk__thread *thread,
-		       const struct lk__owner *owner, bool no_wait, lk_error *error)
+int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, lk_error *error)
 {
 	int rc = 0;
-	pthread_mutex_lock(&entry->mutex);
 	struct lk__hold *hold = lk__entry_hold_of(entry, owner);
 	if (!hold) {
 		rc = LK_ENOTOWNER;
@@ -313,8 +324,17 @@ int lk__caller_release(struct lk__entry *entry, struct lk__thread *thread,
 	if (hold && hold->lost)
 		rc = release_lost(entry, hold);
 	if (rc)
-		lk__fail(error, rc, "release \"%.100s\": %s", entry->name, lk_error_text(rc));
-	else if (--hold->count == 0)
+		return lk__fail(error, rc, "release \"%.100s\": %s", entry->name,
+				lk_error_text(rc));
+	return --hold->count == 0;
+}
+
+int lk__caller_release(struct lk__entry *entry, struct lk__thread *thread,
+		       const struct lk__owner *owner, bool no_wait, lk_error *error)
+{
+	pthread_mutex_lock(&entry->mutex);
+	int rc = lk__release_count(entry, owner, error);
+	if (rc == 1)
 		rc = release_last(entry, thread, no_wait, error);
 	pthread_mutex_unlock(&entry->mutex);
 	return rc;

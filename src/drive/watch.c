@@ -9,6 +9,7 @@
 #include "drive/entry.h"
 #include "drive/loop.h"
 #include "drive/notices.h"
+#include "sync/script.h"
 
 #define BATCH_MAX 100        /* locks in one renewal script: about 1 ms of the server */
 #define JUST_LOOK_MS 1       /* a lease that renews nothing: only the owner is verified */
@@ -98,24 +99,15 @@ void lk__watch_hold(struct lk__entry *entry, int64_t now_ns)
 
 /* ---- renewals ---- */
 
-struct renewed {
-	struct lk__entry *entry;
-	uint64_t number;
-	int64_t lease_ms;
-	int64_t wanted_until_ns; /* what a re-entry had asked for by then; 0: nothing */
-	char field[LK__FIELD_SIZE];
-};
-
 struct batch {
 	lk_client *client;
 	struct lk__node *node;
-	uint64_t epoch;
 	size_t count;
-	struct renewed of[BATCH_MAX];
+	struct lk__renewed of[BATCH_MAX];
 };
 
-static void renewed_confirm(struct lk__entry *entry, const struct batch *batch,
-			    const struct renewed *renewed, int64_t sent_ns)
+static void renewed_confirm(struct lk__entry *entry, const struct lk__renewed *renewed,
+			    int64_t sent_ns)
 {
 	struct lk__hold *hold = entry->hold;
 	int64_t end_ns = lk__lease_end_ns(sent_ns, renewed->lease_ms);
@@ -131,13 +123,11 @@ static void renewed_confirm(struct lk__entry *entry, const struct batch *batch,
 		hold->wanted_until_ns = 0; /* else more was asked for meanwhile */
 	if (renewed->lease_ms > JUST_LOOK_MS)
 		hold->warned = false;
-	entry->grant.epoch = batch->epoch;
+	entry->grant.epoch = renewed->epoch;
 	lk__count(&entry->client->counters.renewals, 1);
 }
 
-/* One answer: 1 renewed, 0 not ours any more, -1 none: the old deadline stands. */
-static void renewed_answer(const struct batch *batch, const struct renewed *renewed, int answer,
-			   int64_t sent_ns)
+void lk__watch_renewed(const struct lk__renewed *renewed, int answer, int64_t sent_ns)
 {
 	struct lk__entry *entry = renewed->entry;
 	int64_t now_ns = lk__now_ns();
@@ -148,7 +138,7 @@ static void renewed_answer(const struct batch *batch, const struct renewed *rene
 			lk__entry_lose(entry, now_ns);
 			lk__entry_promote(entry);
 		} else if (answer == 1) {
-			renewed_confirm(entry, batch, renewed, sent_ns);
+			renewed_confirm(entry, renewed, sent_ns);
 			lk__watch_hold(entry, now_ns);
 		} else {
 			int64_t lease_ns = lk__entry_lease_ms(entry, entry->hold) * LK__MS;
@@ -164,12 +154,10 @@ static void renewed_answer(const struct batch *batch, const struct renewed *rene
 static void batch_finish(struct lk__request *request)
 {
 	struct batch *batch = request->owner;
-	const redisReply *reply = request->reply;
-	bool good = !request->code && reply->type == REDIS_REPLY_ARRAY &&
-		    reply->elements == batch->count;
 	for (size_t i = 0; i < batch->count; i++)
-		renewed_answer(batch, &batch->of[i], good ? reply->element[i]->integer == 1 : -1,
-			       request->sent_ns);
+		lk__watch_renewed(&batch->of[i],
+				  lk__reply_renewed(request, batch->count, i, batch->of[i].field),
+				  request->sent_ns);
 	lk__request_free(request);
 	free(batch);
 }
@@ -177,6 +165,11 @@ static void batch_finish(struct lk__request *request)
 static void batch_send(struct batch *batch)
 {
 	struct lk__renewal renewals[BATCH_MAX];
+	if (batch->of[0].entry->ops) { /* then it is alone */
+		batch->of[0].entry->ops->renew(&batch->of[0]);
+		free(batch);
+		return;
+	}
 	for (size_t i = 0; i < batch->count; i++)
 		renewals[i] = (struct lk__renewal){&batch->of[i].entry->target, batch->of[i].field,
 						   batch->of[i].lease_ms};
@@ -184,11 +177,10 @@ static void batch_send(struct batch *batch)
 	if (!request) {
 		struct lk__request none = {.code = LK_ENOMEM};
 		for (size_t i = 0; i < batch->count; i++)
-			renewed_answer(batch, &batch->of[i], -1, none.sent_ns);
+			lk__watch_renewed(&batch->of[i], -1, none.sent_ns);
 		free(batch);
 		return;
 	}
-	batch->epoch = atomic_load(&batch->node->epoch);
 	request->owner = batch;
 	request->finish = batch_finish;
 	request->deadline_ns = lk__after_ms(lk__now_ns(),
@@ -207,12 +199,13 @@ static void batch_add(struct batch **batch, struct lk__entry *entry)
 		(*batch)->node = entry->node;
 		(*batch)->count = 0;
 	}
-	struct renewed *renewed = &(*batch)->of[(*batch)->count++];
+	struct lk__renewed *renewed = &(*batch)->of[(*batch)->count++];
 	const struct lk__hold *hold = entry->hold;
 	int64_t now_ns = lk__now_ns();
 	int64_t wanted_ms = (hold->wanted_until_ns - now_ns) / LK__MS + 1;
 	renewed->entry = entry;
 	renewed->number = entry->grant.number;
+	renewed->epoch = atomic_load(&entry->node->epoch);
 	renewed->lease_ms = hold_is_renewed(hold, now_ns) ? renewal_lease_ms(hold) : JUST_LOOK_MS;
 	renewed->wanted_until_ns = hold->wanted_until_ns;
 	if (hold->wanted_until_ns > hold->own_until_ns)
@@ -292,7 +285,8 @@ int64_t lk__watch_turn(lk_client *client)
 	struct lk__entry *entry;
 	int64_t now_ns = lk__now_ns();
 	while ((entry = watch_pop(client, now_ns))) {
-		if (batch && (batch->count == BATCH_MAX || batch->node != entry->node)) {
+		if (batch && (batch->count == BATCH_MAX || batch->node != entry->node ||
+			      batch->of[0].entry->recipe != entry->recipe || entry->ops)) {
 			batch_send(batch);
 			batch = NULL;
 		}

@@ -9,6 +9,7 @@
 #define LK__DRIVE_WATCH_H
 
 #include "drive/client.h"
+#include "sync/recipe.h"
 
 void lk__watch_init(lk_client *client);
 void lk__watch_free(lk_client *client);
@@ -24,6 +25,19 @@ void lk__watch_forget(lk_client *client, struct lk__entry *entry);
 
 /* The loop's turn: everything that is due. Returns when the next is; LK__NEVER for none. */
 int64_t lk__watch_turn(lk_client *client);
+
+/* A renewal on its way; it has a reference of the entry. */
+struct lk__renewed {
+	struct lk__entry *entry;
+	uint64_t number;
+	uint64_t epoch; /* of the node, before it was sent */
+	int64_t lease_ms;
+	int64_t wanted_until_ns; /* what a re-entry had asked for by then; 0: nothing */
+	char field[LK__FIELD_SIZE];
+};
+
+/* Its answer: 1 renewed, 0 not ours any more, -1 none: the old deadline stands. */
+void lk__watch_renewed(const struct lk__renewed *renewed, int answer, int64_t sent_ns);
 
 /* Makes every grant of the client come up at once: a connection was lost or made. */
 void lk__watch_all(lk_client *client);

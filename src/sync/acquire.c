@@ -45,6 +45,11 @@ void lk__acquire_begin(struct lk__acquire *acquire, bool once, bool listening,
 		.hold_off_until_ns = hold_off_until_ns,
 		.backoff_min_ns = acquire->backoff_min_ns,
 		.backoff_max_ns = acquire->backoff_max_ns,
+		.spins = acquire->spins,
+		.poll_ns = acquire->poll_ns,
+		.spin_min_ns = acquire->spin_min_ns,
+		.spin_max_ns = acquire->spin_max_ns,
+		.spin_factor = acquire->spin_factor,
 	};
 }
 
@@ -54,12 +59,30 @@ static struct lk__acquire_action acquire_start(struct lk__acquire *acquire, int6
 	if (acquire->once || now_ns >= acquire->hold_off_until_ns)
 		return acquire_try(acquire);
 	acquire->held_off = true;
+	if (acquire->spins) {
+		acquire->state = LK__ACQUIRE_PAUSED;
+		return act_until(LK__ACQUIRE_DO_PAUSE, acquire->hold_off_until_ns);
+	}
 	if (!acquire->listening) {
 		acquire->state = LK__ACQUIRE_SUBSCRIBING;
 		return act(LK__ACQUIRE_DO_LISTEN);
 	}
 	acquire->state = LK__ACQUIRE_WAITING;
 	return act_until(LK__ACQUIRE_DO_HOLD_OFF, acquire->hold_off_until_ns);
+}
+
+/* Longer each time, up to a limit; the driver adds jitter. */
+static struct lk__acquire_action acquire_spin(struct lk__acquire *acquire, int64_t now_ns)
+{
+	int64_t pause_ns = acquire->spin_min_ns;
+	for (unsigned i = 0; i < acquire->spun && pause_ns < acquire->spin_max_ns; i++)
+		pause_ns *= acquire->spin_factor;
+	if (pause_ns < acquire->spin_max_ns && acquire->spin_factor > 1)
+		acquire->spun++;
+	if (pause_ns > acquire->spin_max_ns)
+		pause_ns = acquire->spin_max_ns;
+	acquire->state = LK__ACQUIRE_PAUSED;
+	return act_until(LK__ACQUIRE_DO_PAUSE, now_ns + pause_ns);
 }
 
 static struct lk__acquire_action acquire_busy(struct lk__acquire *acquire, int64_t ttl_ms,
@@ -71,6 +94,8 @@ static struct lk__acquire_action acquire_busy(struct lk__acquire *acquire, int64
 	acquire->was_late = false;
 	if (acquire->once)
 		return acquire_fail(acquire, LK_EBUSY);
+	if (acquire->spins)
+		return acquire_spin(acquire, now_ns);
 	if (!acquire->listening) {
 		acquire->state = LK__ACQUIRE_SUBSCRIBING;
 		return act(LK__ACQUIRE_DO_LISTEN);
@@ -82,7 +107,10 @@ static struct lk__acquire_action acquire_busy(struct lk__acquire *acquire, int64
 		ttl_ms = LEAST_SLEEP_MS;
 	else
 		ttl_ms++; /* the key is there until the whole ms is over */
-	return act_until(LK__ACQUIRE_DO_WAIT, lk__after_ms(now_ns, ttl_ms));
+	int64_t until_ns = lk__after_ms(now_ns, ttl_ms);
+	if (acquire->poll_ns && until_ns > now_ns + acquire->poll_ns)
+		until_ns = now_ns + acquire->poll_ns;
+	return act_until(LK__ACQUIRE_DO_WAIT, until_ns);
 }
 
 static struct lk__acquire_action acquire_pause(struct lk__acquire *acquire, int code,
@@ -207,6 +235,10 @@ struct lk__acquire_action lk__acquire_step(struct lk__acquire *acquire,
 		return acquire_start(acquire, now_ns);
 	if (acquire->state == LK__ACQUIRE_SUBSCRIBING)
 		return acquire_listening(acquire, event, now_ns);
+	if (event->type == LK__ACQUIRE_GRANTED) { /* by a message */
+		acquire->state = LK__ACQUIRE_IDLE;
+		return act(LK__ACQUIRE_DO_GRANT);
+	}
 	return acquire_try(acquire); /* WAITING, PAUSED: whatever came, look again */
 }
 

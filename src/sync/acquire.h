@@ -30,7 +30,7 @@ enum lk__acquire_state {
 
 enum lk__acquire_event_type {
 	LK__ACQUIRE_START,     /* somebody is at the head of the line */
-	LK__ACQUIRE_GRANTED,   /* the try was answered: ours */
+	LK__ACQUIRE_GRANTED,   /* the try was answered: ours; or a message says so */
 	LK__ACQUIRE_BUSY,      /* the try was answered: another's, for `ttl_ms` */
 	LK__ACQUIRE_LATE,      /* the try reached the server after its deadline: not done */
 	LK__ACQUIRE_FAILED,    /* not done, for the reason `code` */
@@ -83,6 +83,11 @@ struct lk__acquire {
 	int64_t failing_since_ns;
 	int64_t hold_off_until_ns;
 	int64_t backoff_min_ns, backoff_max_ns;
+	bool spins;      /* nobody publishes: BUSY is followed by a pause */
+	unsigned spun;   /* such pauses in a row */
+	int64_t poll_ns; /* the longest wait for a message; 0: until the ttl */
+	int64_t spin_min_ns, spin_max_ns;
+	int spin_factor; /* each pause is so many times the one before; 1: all alike */
 };
 
 /* Begins a wait for a wire grant. `hold_off_until_ns`: not to try before, unless others release. */

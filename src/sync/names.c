@@ -1,26 +1,56 @@
 /* Names that Redisson derives from a lock's name. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sync/recipe.h"
 
+/* The name between two texts, in braces or not. */
+static char *name_make(const char *before, const char *name, size_t name_size, const char *after,
+		       bool braces, size_t *size_out)
+{
+	size_t before_size = strlen(before), after_size = strlen(after);
+	char *made = malloc(before_size + name_size + after_size + 3);
+	char *end = made;
+	if (!made)
+		return NULL;
+	end = mempcpy(end, before, before_size);
+	if (braces)
+		*end++ = '{';
+	end = mempcpy(end, name, name_size);
+	if (braces)
+		*end++ = '}';
+	end = mempcpy(end, after, after_size + 1);
+	*size_out = (size_t)(end - 1 - made);
+	return made;
+}
+
 char *lk__derived_name(const char *prefix, const char *name, size_t name_size, size_t *size_out)
 {
-	int tagged = memchr(name, '{', name_size) != NULL;
-	size_t prefix_size = strlen(prefix);
-	char *derived = malloc(prefix_size + name_size + 4);
-	if (!derived)
-		return NULL;
-	char *end = derived + prefix_size;
-	memcpy(derived, prefix, prefix_size);
-	*end++ = ':';
-	if (!tagged)
-		*end++ = '{';
-	memcpy(end, name, name_size);
-	end += name_size;
-	if (!tagged)
-		*end++ = '}';
-	*end = 0;
-	*size_out = (size_t)(end - derived);
-	return derived;
+	char before[64];
+	snprintf(before, sizeof(before), "%s:", prefix);
+	return name_make(before, name, name_size, "", !memchr(name, '{', name_size), size_out);
+}
+
+char *lk__braced_name(const char *prefix, const char *name, size_t name_size, size_t *size_out)
+{
+	return name_make(prefix, name, name_size, "", true, size_out);
+}
+
+char *lk__suffixed_name(const char *name, size_t name_size, const char *suffix, size_t *size_out)
+{
+	char after[64];
+	snprintf(after, sizeof(after), ":%s", suffix);
+	return name_make("", name, name_size, after, !memchr(name, '{', name_size), size_out);
+}
+
+/* A hash tag is what stands between the first "{" and the next "}", if that is anything. */
+bool lk__names_one_slot(const char *name, size_t name_size)
+{
+	const char *end = name + name_size;
+	const char *open = memchr(name, '{', name_size);
+	if (!open) /* will be put in braces: the first "}" of its own would end the tag */
+		return memchr(name, '}', name_size) == NULL;
+	const char *close = memchr(open, '}', (size_t)(end - open));
+	return close && close > open + 1;
 }

@@ -5,6 +5,7 @@
 #ifndef LK__SYNC_RECIPE_H
 #define LK__SYNC_RECIPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +16,7 @@
 
 /* Where a lock is in Redis. */
 struct lk__target {
+	struct lk__node *node;
 	char *key;
 	size_t key_size;
 	char *channel;
@@ -37,26 +39,94 @@ enum lk__exchanged {
 	LK__EXCHANGE_UNKNOWN,
 };
 
+/* How the callers of one client share it. */
+enum lk__sharing {
+	LK__ONE_LINE,   /* one grant at a time, and all who wait stand in one line */
+	LK__EACH_OWNER, /* each owner has an entry, a number and a grant of its own */
+	LK__NO_HOLD,    /* one line; a grant leaves nothing behind to renew or release */
+};
+
+#define LK__NO_TERMS 1u     /* never handed on in memory: each release goes to the wire */
+#define LK__NEEDS_SERVER 2u /* handed on inside the client by an exchange only */
+#define LK__OWN_CHANNEL 4u  /* a waiter listens on "<channel>:<its field>" */
+#define LK__QUEUES 8u       /* a try leaves a place in a queue: who gives up releases it */
+#define LK__SPINS 16u       /* nobody publishes: try again after a pause that grows */
+#define LK__UNDER_OTHER 32u /* an owner that has the other side is let in under its number */
+#define LK__FOR_ALL 64u     /* a grant is for all who stood in line when its try was sent */
+#define LK__BRACED 128u     /* the channel's name has braces, also when the name has some */
+
+/* What one try asks for. */
+struct lk__try {
+	const struct lk__target *target;
+	const char *field;
+	uint64_t number;
+	int64_t lease_ms;
+	int64_t deadline_us; /* server time */
+	int64_t wait_ms;     /* what is left of the caller's limit; -1: no limit */
+	int64_t alive_ms;    /* how long one who waits counts as alive without a sign of it */
+	int64_t count;       /* permits */
+	uint64_t under;      /* number of the other side that the owner has; 0: it has not */
+	uint64_t settled;    /* an earlier number, whose grant its caller has; 0 */
+	unsigned flags;      /* of the kind's own */
+	bool once;           /* the caller does not wait */
+};
+
+/* What the answer to a try says. */
+struct lk__answer {
+	struct lk__acquire_event event;
+	int64_t server_us;  /* LATE, and where a kind tells it: the server's time; else 0 */
+	uint64_t fence;     /* GRANTED, where a kind has one */
+	const char *reason; /* FAILED without a word of the server: why */
+};
+
 struct lk__recipe {
 	const char *type;
-	struct lk__request *(*acquire)(const struct lk__target *target, const char *field,
-				       int64_t lease_ms, int64_t deadline_us);
+	const char *channel_prefix; /* NULL: no channel */
+	enum lk__sharing sharing;
+	unsigned flags;  /* LK__NO_TERMS … */
+	int64_t poll_ms; /* a waiter looks again after so long without a message; 0: at the ttl */
+	/* The kind that shares the key; NULL. An owner that has that one and asks for this one is
+	 * let in (LK__UNDER_OTHER) or refused (LK_EUPGRADE). */
+	const struct lk__recipe *other_side;
+	/* The field of a number; NULL: "<uuid>:<number>". */
+	void (*field)(const char *client_id, uint64_t number, char field_out[LK__FIELD_SIZE]);
+	struct lk__request *(*acquire)(const struct lk__try *wanted);
 	struct lk__request *(*release)(const struct lk__target *target, const char *field);
-	struct lk__request *(*exchange)(const struct lk__target *target, const char *from,
-					const char *to, int64_t lease_ms, int64_t deadline_us);
+	/* NULL with LK__NO_TERMS. */
+	struct lk__request *(*exchange)(const struct lk__try *wanted, const char *from);
 	struct lk__request *(*force)(const struct lk__target *target);
 	struct lk__request *(*renew)(const struct lk__renewal *renewals, size_t count);
+	/* Asks what the node can do, before anything else is sent; NULL: nothing to ask. The answer
+	 * is read_acquire()'s: LATE when it is known, for the try is still to be made. */
+	struct lk__request *(*ask)(const struct lk__target *target);
+	bool (*must_ask)(const struct lk__target *target); /* NULL with it */
+	/* Whether the answer to `force` says that there was a lock; NULL: it is 1. */
+	bool (*read_force)(const struct lk__request *request);
+	/* Both are answered with an integer, 1 for yes, or the second with who holds it. */
+	struct lk__request *(*is_locked)(const struct lk__target *target);
+	struct lk__request *(*is_held_by)(const struct lk__target *target, const char *field);
 
-	/* `server_us` is set for LATE. */
-	struct lk__acquire_event (*read_acquire)(const struct lk__request *request,
-						 int64_t *server_us);
+	void (*read_acquire)(const struct lk__request *request, struct lk__answer *answer);
 	/* `listeners`: subscribers that heard of it. */
 	enum lk__released (*read_release)(const struct lk__request *request, int64_t *listeners);
-	enum lk__exchanged (*read_exchange)(const struct lk__request *request);
+	enum lk__exchanged (*read_exchange)(const struct lk__request *request,
+					    struct lk__answer *answer);
+	/* Whether a message says that its listener has the lock, and since when in server time, µs.
+	 * Its lease is that of the last try. NULL: messages only wake. */
+	bool (*read_message)(const char *payload, int64_t *server_us);
 };
 
 /* The name of the channel or key that Redisson derives: "prefix:{name}", or "prefix:name" for a
  * name with a "{". NULL when out of memory. */
 char *lk__derived_name(const char *prefix, const char *name, size_t name_size, size_t *size_out);
+
+/* "prefix{name}", whatever is in the name. */
+char *lk__braced_name(const char *prefix, const char *name, size_t name_size, size_t *size_out);
+
+/* "{name}:suffix", or "name:suffix" for a name with a "{". */
+char *lk__suffixed_name(const char *name, size_t name_size, const char *suffix, size_t *size_out);
+
+/* Whether names derived so are in the cluster slot of the name itself. */
+bool lk__names_one_slot(const char *name, size_t name_size);
 
 #endif

@@ -56,6 +56,18 @@ int check_nothing_left(void **state)
 	return 0;
 }
 
+int check_only_records_left(void **state)
+{
+	long long lasting = redis_integer(
+		&server, "EVAL %s 0",
+		"local lasting = 0 for _, key in ipairs(redis.call('KEYS', 'lockkeeper_sc:*')) do "
+		"local ttl = redis.call('PTTL', key) if ttl < 0 or ttl > 70000 then "
+		"lasting = lasting + 1 end redis.call('DEL', key) end return lasting");
+	check_nothing_left(state);
+	check_int(lasting, ==, 0);
+	return 0;
+}
+
 static void set_options(lk_config *config, const char *options)
 {
 	char text[512];

@@ -34,6 +34,9 @@
 /* A test of ours: nothing may be left in Redis when it ends. */
 #define api_test(name) cmocka_unit_test_teardown(name, check_nothing_left)
 
+/* The same where requests are remembered for a minute, in keys of their own. */
+#define counter_test(name) cmocka_unit_test_teardown(name, check_only_records_left)
+
 extern struct server server;
 
 /* Group setup and teardown. */
@@ -42,6 +45,7 @@ int stop_server(void **state);
 
 /* No keys, no subscriptions, no connections of ours, once all has gone its way. */
 int check_nothing_left(void **state);
+int check_only_records_left(void **state);
 
 /* A client on the unix socket, with default options. */
 lk_client *open_client(void);

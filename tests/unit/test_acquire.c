@@ -54,6 +54,17 @@ static void test_granted_at_once(void **state)
 	assert_int_equal(acquire.state, LK__ACQUIRE_IDLE);
 }
 
+/* A message may be the grant: then no try follows it. */
+static void test_granted_by_a_message(void **state)
+{
+	struct lk__acquire acquire = begin(false, true, 0);
+	(void)state;
+	step(&acquire, LK__ACQUIRE_START, 0);
+	assert_int_equal(busy(&acquire, 1000, 1).type, LK__ACQUIRE_DO_WAIT);
+	assert_int_equal(step(&acquire, LK__ACQUIRE_GRANTED, 2).type, LK__ACQUIRE_DO_GRANT);
+	assert_int_equal(acquire.state, LK__ACQUIRE_IDLE);
+}
+
 /* Subscribe, then try again, then wait: a release in between cannot be missed. */
 static void test_busy_listens_then_tries_then_waits(void **state)
 {
@@ -306,6 +317,43 @@ static void obey(struct world *world, const struct lk__acquire_event *event)
 		world->action = action;
 }
 
+static void test_a_spinner_pauses_and_never_listens(void **state)
+{
+	struct lk__acquire acquire = begin(false, false, 0);
+	int64_t now_ns = 0, pauses_ns[6];
+	(void)state;
+	acquire.spins = true;
+	acquire.spin_min_ns = MS;
+	acquire.spin_max_ns = 10 * MS;
+	acquire.spin_factor = 2;
+	step(&acquire, LK__ACQUIRE_START, 0);
+	for (int i = 0; i < 6; i++) {
+		struct lk__acquire_action action = busy(&acquire, 30000, now_ns);
+		assert_int_equal(action.type, LK__ACQUIRE_DO_PAUSE);
+		pauses_ns[i] = action.until_ns - now_ns;
+		now_ns = action.until_ns;
+		assert_int_equal(lk__acquire_verdict(&acquire, false), LK_ETIMEDOUT);
+		assert_int_equal(step(&acquire, LK__ACQUIRE_TIMER, now_ns).type,
+				 LK__ACQUIRE_DO_TRY);
+	}
+	assert_int_equal(pauses_ns[0], MS);
+	assert_int_equal(pauses_ns[1], 2 * MS);
+	assert_int_equal(pauses_ns[3], 8 * MS);
+	assert_int_equal(pauses_ns[4], 10 * MS);
+	assert_int_equal(pauses_ns[5], 10 * MS);
+}
+
+static void test_who_polls_waits_no_longer_than_that(void **state)
+{
+	struct lk__acquire acquire = begin(false, true, 0);
+	(void)state;
+	acquire.poll_ns = 100 * MS;
+	step(&acquire, LK__ACQUIRE_START, 0);
+	assert_int_equal(busy(&acquire, 30000, MS).until_ns, 101 * MS);
+	step(&acquire, LK__ACQUIRE_TIMER, 101 * MS);
+	assert_true(busy(&acquire, 20, 101 * MS).until_ns < 125 * MS);
+}
+
 static void one_random_event(struct world *world)
 {
 	static const enum lk__acquire_event_type answers[] = {
@@ -352,6 +400,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_granted_at_once),
+		cmocka_unit_test(test_granted_by_a_message),
 		cmocka_unit_test(test_busy_listens_then_tries_then_waits),
 		cmocka_unit_test(test_once_never_waits),
 		cmocka_unit_test(test_waits_for_each_ttl),
@@ -363,6 +412,8 @@ int main(void)
 		cmocka_unit_test(test_left_with_a_try_in_flight),
 		cmocka_unit_test(test_somebody_comes_before_the_answer),
 		cmocka_unit_test(test_hold_off),
+		cmocka_unit_test(test_a_spinner_pauses_and_never_listens),
+		cmocka_unit_test(test_who_polls_waits_no_longer_than_that),
 		cmocka_unit_test(test_random_events),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 --   ARGV[3]  deadline of this request, server time in us: it must not run late
 --
 -- Answers: nil granted · integer: held by another, its PTTL · status "LATE <server us>".
+-- Refused: a key that is something else than a lock (WRONGTYPE).
 -- Safe to send twice: a repetition finds its own field and renews the lease.
 local lease, deadline = tonumber(ARGV[2]), tonumber(ARGV[3])
 if not string.find(ARGV[2], '^%d+$') or lease < 1 or lease > 31536000000 or not deadline then
@@ -18,6 +19,10 @@ if now > deadline then
 end
 if redis.call('EXISTS', KEYS[1]) == 1 then
 	if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+		if redis.call('HEXISTS', KEYS[1], 'mode') == 1 then
+			local why = 'the key is a read/write lock, not a lock'
+			return redis.error_reply('WRONGTYPE ' .. why)
+		end
 		return redis.call('PTTL', KEYS[1])
 	end
 else

@@ -1,145 +1,112 @@
 #include "sync/lock/lock.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "sync/script.h"
 
-#include <lockkeeper/error.h>
-
-struct number {
-	char text[24];
-};
-
-static const char *decimal(struct number *number, int64_t value)
+static void lock_channel(struct lk__words *words, const struct lk__target *target)
 {
-	snprintf(number->text, sizeof(number->text), "%" PRId64, value);
-	return number->text;
+	if (target->channel)
+		lk__words_add(words, target->channel, target->channel_size);
+	else
+		lk__words_text(words, "");
 }
 
-static struct lk__request *lock_acquire(const struct lk__target *target, const char *field,
-					int64_t lease_ms, int64_t deadline_us)
+struct lk__request *lk__lock_acquire(const struct lk__try *wanted)
 {
-	struct number lease, deadline;
-	const char *argv[] = {target->key, field, decimal(&lease, lease_ms),
-			      decimal(&deadline, deadline_us)};
-	size_t sizes[] = {target->key_size, strlen(field), strlen(argv[2]), strlen(argv[3])};
-	return lk__request_script(LK__SCRIPT_LOCK_ACQUIRE, 1, 4, argv, sizes);
+	struct lk__words words = {.count = 0};
+	lk__words_add(&words, wanted->target->key, wanted->target->key_size);
+	lk__words_text(&words, wanted->field);
+	lk__words_number(&words, wanted->lease_ms);
+	lk__words_number(&words, wanted->deadline_us);
+	return lk__words_script(&words, LK__SCRIPT_LOCK_ACQUIRE, 1);
 }
 
-static struct lk__request *lock_release(const struct lk__target *target, const char *field)
+struct lk__request *lk__lock_release(const struct lk__target *target, const char *field)
 {
-	const char *argv[] = {target->key, field, target->channel};
-	size_t sizes[] = {target->key_size, strlen(field), target->channel_size};
-	return lk__request_script(LK__SCRIPT_LOCK_RELEASE, 1, 3, argv, sizes);
+	struct lk__words words = {.count = 0};
+	lk__words_add(&words, target->key, target->key_size);
+	lk__words_text(&words, field);
+	lock_channel(&words, target);
+	return lk__words_script(&words, LK__SCRIPT_LOCK_RELEASE, 1);
 }
 
-static struct lk__request *lock_exchange(const struct lk__target *target, const char *from,
-					 const char *to, int64_t lease_ms, int64_t deadline_us)
+struct lk__request *lk__lock_exchange(const struct lk__try *wanted, const char *from)
 {
-	struct number lease, deadline;
-	const char *argv[] = {target->key,
-			      from,
-			      to,
-			      decimal(&lease, lease_ms),
-			      decimal(&deadline, deadline_us),
-			      target->channel};
-	size_t sizes[] = {target->key_size, strlen(from),    strlen(to),
-			  strlen(argv[3]),  strlen(argv[4]), target->channel_size};
-	return lk__request_script(LK__SCRIPT_LOCK_EXCHANGE, 1, 6, argv, sizes);
+	struct lk__words words = {.count = 0};
+	lk__words_add(&words, wanted->target->key, wanted->target->key_size);
+	lk__words_text(&words, from);
+	lk__words_text(&words, wanted->field);
+	lk__words_number(&words, wanted->lease_ms);
+	lk__words_number(&words, wanted->deadline_us);
+	lock_channel(&words, wanted->target);
+	return lk__words_script(&words, LK__SCRIPT_LOCK_EXCHANGE, 1);
 }
 
-static struct lk__request *lock_force(const struct lk__target *target)
+struct lk__request *lk__lock_force(const struct lk__target *target)
 {
-	const char *argv[] = {target->key, target->channel};
-	size_t sizes[] = {target->key_size, target->channel_size};
-	return lk__request_script(LK__SCRIPT_LOCK_FORCE_RELEASE, 1, 2, argv, sizes);
+	struct lk__words words = {.count = 0};
+	lk__words_add(&words, target->key, target->key_size);
+	lock_channel(&words, target);
+	return lk__words_script(&words, LK__SCRIPT_LOCK_FORCE_RELEASE, 1);
 }
 
-static struct lk__request *lock_renew(const struct lk__renewal *renewals, size_t count)
+struct lk__request *lk__lock_renew(const struct lk__renewal *renewals, size_t count)
 {
-	const char **argv = calloc(3 * count, sizeof(*argv));
-	size_t *sizes = calloc(3 * count, sizeof(*sizes));
-	struct number *leases = calloc(count, sizeof(*leases));
-	struct lk__request *request = NULL;
-	if (argv && sizes && leases) {
-		for (size_t i = 0; i < count; i++) {
-			argv[i] = renewals[i].target->key;
-			sizes[i] = renewals[i].target->key_size;
-			argv[count + 2 * i] = renewals[i].field;
-			sizes[count + 2 * i] = strlen(renewals[i].field);
-			argv[count + 2 * i + 1] = decimal(&leases[i], renewals[i].lease_ms);
-			sizes[count + 2 * i + 1] = strlen(leases[i].text);
-		}
-		request = lk__request_script(LK__SCRIPT_LOCK_RENEW, count, 3 * count, argv, sizes);
-	}
-	free(argv);
-	free(sizes);
-	free(leases);
-	return request;
+	return lk__renew_script(LK__SCRIPT_LOCK_RENEW, renewals, count);
 }
 
-static struct lk__acquire_event lock_read_refusal(const struct lk__request *request)
+struct lk__request *lk__lock_is_locked(const struct lk__target *target)
 {
-	if (request->code == LK_EMAYBEHELD)
-		return (struct lk__acquire_event){.type = LK__ACQUIRE_UNKNOWN};
-	/* OOM and the like fail fast: trying again would only add to it. */
-	bool retryable = lk_error_is_retryable(request->code) && request->code != LK_EREFUSED;
-	return (struct lk__acquire_event){
-		.type = LK__ACQUIRE_FAILED, .code = request->code, .retryable = retryable};
+	struct lk__words words = {.count = 0};
+	lk__words_text(&words, "EXISTS");
+	lk__words_add(&words, target->key, target->key_size);
+	return lk__words_command(&words);
 }
 
-static struct lk__acquire_event lock_read_acquire(const struct lk__request *request,
-						  int64_t *server_us)
+struct lk__request *lk__lock_is_held_by(const struct lk__target *target, const char *field)
+{
+	struct lk__words words = {.count = 0};
+	lk__words_text(&words, "HEXISTS");
+	lk__words_add(&words, target->key, target->key_size);
+	lk__words_text(&words, field);
+	return lk__words_command(&words);
+}
+
+void lk__lock_read_acquire(const struct lk__request *request, struct lk__answer *answer)
 {
 	const redisReply *reply = request->reply;
-	if (request->code)
-		return lock_read_refusal(request);
-	if (reply->type == REDIS_REPLY_NIL)
-		return (struct lk__acquire_event){.type = LK__ACQUIRE_GRANTED};
-	if (reply->type == REDIS_REPLY_INTEGER)
-		return (struct lk__acquire_event){.type = LK__ACQUIRE_BUSY,
-						  .ttl_ms = reply->integer};
-	if (reply->type == REDIS_REPLY_STATUS && strncmp(reply->str, "LATE ", 5) == 0) {
-		*server_us = strtoll(reply->str + 5, NULL, 10);
-		return (struct lk__acquire_event){.type = LK__ACQUIRE_LATE};
+	struct lk__acquire_event *event = &answer->event;
+	event->type = LK__ACQUIRE_UNKNOWN;
+	if (request->code) {
+		*event = lk__reply_refusal(request);
+	} else if (reply->type == REDIS_REPLY_NIL) {
+		event->type = LK__ACQUIRE_GRANTED;
+	} else if (reply->type == REDIS_REPLY_INTEGER) {
+		event->type = LK__ACQUIRE_BUSY;
+		event->ttl_ms = reply->integer;
+	} else if (lk__reply_late(reply, &answer->server_us)) {
+		event->type = LK__ACQUIRE_LATE;
 	}
-	return (struct lk__acquire_event){.type = LK__ACQUIRE_UNKNOWN};
 }
 
-static enum lk__released lock_read_release(const struct lk__request *request, int64_t *listeners)
+enum lk__exchanged lk__lock_read_exchange(const struct lk__request *request,
+					  struct lk__answer *answer)
 {
-	if (request->code)
-		return LK__RELEASED_FAILED;
-	if (request->reply->type == REDIS_REPLY_NIL)
-		return LK__RELEASED_NOT_OWNER;
-	*listeners = request->reply->integer;
-	return LK__RELEASED;
-}
-
-static enum lk__exchanged lock_read_exchange(const struct lk__request *request)
-{
-	const redisReply *reply = request->reply;
-	if (request->code)
-		return request->code == LK_EMAYBEHELD ? LK__EXCHANGE_UNKNOWN
-						      : LK__EXCHANGE_NOT_DONE;
-	if (reply->type == REDIS_REPLY_NIL)
-		return LK__EXCHANGED;
-	if (reply->type == REDIS_REPLY_INTEGER)
-		return LK__EXCHANGE_NOT_OWNER;
-	if (reply->type == REDIS_REPLY_STATUS && strncmp(reply->str, "FREED", 5) == 0)
-		return LK__EXCHANGE_FREED;
-	return LK__EXCHANGE_NOT_DONE;
+	(void)answer;
+	return lk__reply_exchanged(request);
 }
 
 const struct lk__recipe lk__lock_recipe = {
 	.type = "lock",
-	.acquire = lock_acquire,
-	.release = lock_release,
-	.exchange = lock_exchange,
-	.force = lock_force,
-	.renew = lock_renew,
-	.read_acquire = lock_read_acquire,
-	.read_release = lock_read_release,
-	.read_exchange = lock_read_exchange,
+	.channel_prefix = LK__LOCK_CHANNEL_PREFIX,
+	.sharing = LK__ONE_LINE,
+	.acquire = lk__lock_acquire,
+	.release = lk__lock_release,
+	.exchange = lk__lock_exchange,
+	.force = lk__lock_force,
+	.renew = lk__lock_renew,
+	.is_locked = lk__lock_is_locked,
+	.is_held_by = lk__lock_is_held_by,
+	.read_acquire = lk__lock_read_acquire,
+	.read_release = lk__reply_released,
+	.read_exchange = lk__lock_read_exchange,
 };

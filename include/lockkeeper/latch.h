@@ -1,0 +1,82 @@
+/*
+ * The count-down latch: those who await it go on when it has been counted down to zero,
+ * RCountDownLatch of Redisson.
+ *
+ * In Redis, for the latch "ready":
+ *
+ *   ready                                        string, the count; gone when it is open   no ttl
+ *   redisson_countdownlatch__channel__{ready}    channel, message "0" open, "1" set or removed
+ *   lockkeeper_sc:{ready}:<field>                string, what one request of ours came to
+ *                                                PX about a minute
+ *
+ * A latch without a count is open. Braces are put around every name in the channel, also around
+ * one that has braces.
+ *
+ * COUNTED ONCE. A count-down that is sent again after a lost connection finds what it has done,
+ * and counts once. Without an answer within the command limit it is LK_EMAYBEHELD: it may have
+ * been counted.
+ *
+ * WAITING. One look at the server serves all threads of a client that wait. It is taken at each
+ * message, and each second without one.
+ */
+#ifndef LOCKKEEPER_LATCH_H
+#define LOCKKEEPER_LATCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <lockkeeper/cancel.h>
+#include <lockkeeper/client.h>
+#include <lockkeeper/error.h>
+
+#define LK_LATCH_COUNT_MAX INT64_C(9007199254740991) /* the highest count: 2^53 - 1 */
+
+typedef struct lk_latch lk_latch;
+
+LK_BEGIN_DECLS
+
+/*
+ * Makes a handle for a name, as lk_lock_new() does. Names whose keys would be in other slots of a
+ * cluster are refused ("a}b"). No I/O. Since 0.1.
+ */
+LK_API int lk_latch_new(lk_latch **latch_out, lk_client *client, const void *name, size_t name_size,
+			lk_error *error);
+
+/* Frees a handle. NULL is fine. Returns NULL. Since 0.1. */
+LK_API lk_latch *lk_latch_free(lk_latch *latch);
+
+/*
+ * Closes an open latch with a count of 1 … LK_LATCH_COUNT_MAX (trySetCount). Returns 1 when it was
+ * set, 0 when the latch has a count already. Errors: LK_EINVAL, LK_EWRONGTYPE, LK_EMAYBEHELD and
+ * those of lk_client_ping(). Since 0.1.
+ */
+LK_API int lk_latch_try_set(lk_latch *latch, int64_t count, lk_error *error);
+
+/*
+ * Counts down by `by`, at least 1; at zero the latch is open. One that is open stays as it is.
+ * Writes what is left into `left_out`, which may be NULL. Since 0.1.
+ */
+LK_API int lk_latch_count_down(lk_latch *latch, int64_t by, int64_t *left_out, lk_error *error);
+
+/* Writes the count, 0 for an open latch. Since 0.1. */
+LK_API int lk_latch_count(lk_latch *latch, int64_t *count_out, lk_error *error);
+
+/*
+ * Waits until the latch is open, without limit. `cancel` may be NULL. A server that is lost
+ * meanwhile is tried for 30 s. Errors: LK_ECANCELLED, LK_EWRONGTYPE, LK_EUNREACHABLE, … Since 0.1.
+ */
+LK_API int lk_latch_await(lk_latch *latch, lk_cancel *cancel, lk_error *error);
+
+/* The same for at most `wait_ms`: LK_ETIMEDOUT when it is still closed; 0 looks once. Since 0.1. */
+LK_API int lk_latch_await_within(lk_latch *latch, int64_t wait_ms, lk_cancel *cancel,
+				 lk_error *error);
+
+/*
+ * Removes the count, whatever it is: those who wait go on. Returns 1, or 0 when the latch was
+ * open. Since 0.1.
+ */
+LK_API int lk_latch_delete(lk_latch *latch, lk_error *error);
+
+LK_END_DECLS
+
+#endif

@@ -1,0 +1,243 @@
+/* Asking for all that may stand in Redis about one lock. What the server refuses to tell is not
+ * there, but for the key itself. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/check.h"
+#include "api/inspect.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "drive/caller.h"
+#include "sync/fenced/fenced.h"
+#include "sync/latch/latch.h"
+#include "sync/lock/lock.h"
+#include "sync/plain/plain.h"
+#include "sync/rw/rw.h"
+#include "sync/semaphore/semaphore.h"
+
+#define WORDS_MAX 6
+#define MOST "1000" /* LK_INSPECT_MAX */
+#define LAST "999"
+#define VALUE_LAST "255" /* of a string so many bytes are asked for: no token is as long */
+#define HOLDS_MAX 8      /* of one reader's holds so many are looked at; ours have one */
+
+int lk__look_ask(struct lk__look *look, struct lk__request *request, lk_error *error)
+{
+	lk_client *client = look->client;
+	struct lk__node *node = lk__topo_node_of(client->topo, look->key, look->key_size);
+	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
+	int rc = lk__ask(client, lk__node_scripts(node, look->key, look->key_size), look->thread,
+			 request, "inspect", until_ns, error);
+	if (rc == LK_EMAYBEHELD) /* a question leaves nothing behind */
+		rc = LK_EUNREACHABLE;
+	if (rc == LK_EUNREACHABLE && error)
+		error->code = rc;
+	return rc;
+}
+
+void lk__look_clear(struct lk__look *look)
+{
+	lk__request_free(look->answers);
+	free(look->key);
+	free(look->holders);
+	free(look->waiters);
+	free(look->ids);
+	*look = (struct lk__look){.client = look->client, .thread = look->thread};
+}
+
+/* Adds words to a batch, up to a NULL. The second is a key, which may have NULs. */
+static bool look_add(struct lk__request *batch, size_t key_size, const char *const words[WORDS_MAX])
+{
+	const char *argv[WORDS_MAX];
+	size_t sizes[WORDS_MAX], count = 0;
+	for (; count < WORDS_MAX && words[count]; count++) {
+		argv[count] = words[count];
+		sizes[count] = count == 1 ? key_size : strlen(words[count]);
+	}
+	return lk__request_add(batch, count, argv, sizes);
+}
+
+/* A command on a key that is derived from the lock's. */
+static bool look_add_derived(const struct lk__look *look, struct lk__request *batch,
+			     const char *verb, const char *prefix, const char *from, const char *to,
+			     const char *more)
+{
+	size_t size;
+	char *name = lk__derived_name(prefix, look->key, look->key_size, &size);
+	bool added = name && look_add(batch, size,
+				      (const char *const[WORDS_MAX]){verb, name, from, to, more});
+	free(name);
+	return added;
+}
+
+/* How many listen to the channels of the kinds that the key may be. */
+static bool look_add_listeners(const struct lk__look *look, struct lk__request *batch,
+			       const struct lk__recipe *const kinds[3], size_t count)
+{
+	const char *argv[5] = {"PUBSUB", "NUMSUB"};
+	size_t sizes[5] = {6, 6};
+	char *names[3] = {NULL, NULL, NULL};
+	bool made = true;
+	for (size_t i = 0; i < count; i++) {
+		bool braced = kinds[i]->flags & LK__BRACED;
+		names[i] = (braced ? lk__braced_name : lk__derived_name)(
+			kinds[i]->channel_prefix, look->key, look->key_size, &sizes[2 + i]);
+		argv[2 + i] = names[i];
+		made = made && names[i];
+	}
+	made = made && lk__request_add(batch, 2 + count, argv, sizes);
+	for (size_t i = 0; i < count; i++)
+		free(names[i]);
+	return made;
+}
+
+static struct lk__request *hash_questions(const struct lk__look *look)
+{
+	static const struct lk__recipe *const kinds[3] = {&lk__lock_recipe, &lk__read_recipe};
+	const char *key = look->key;
+	size_t size = look->key_size;
+	struct lk__request *batch = lk__request_batch(LK__HASH_PARTS);
+	if (batch &&
+	    look_add(batch, size,
+		     (const char *const[WORDS_MAX]){"HSCAN", key, "0", "COUNT", MOST}) &&
+	    look_add(batch, size, (const char *const[WORDS_MAX]){"PTTL", key}) &&
+	    look_add(batch, size, (const char *const[WORDS_MAX]){"TIME"}) &&
+	    look_add_listeners(look, batch, kinds, 2) &&
+	    look_add_derived(look, batch, "LRANGE", "redisson_lock_queue", "0", LAST, NULL) &&
+	    look_add_derived(look, batch, "ZRANGE", "lockkeeper_writers", "0", LAST,
+			     "WITHSCORES") &&
+	    look_add_derived(look, batch, "GET", LK__FENCE_PREFIX, NULL, NULL, NULL) &&
+	    look_add_derived(look, batch, "GET", LK__FENCE_JAVA_PREFIX, NULL, NULL, NULL))
+		return batch;
+	lk__request_free(batch);
+	return NULL;
+}
+
+static struct lk__request *string_questions(const struct lk__look *look)
+{
+	static const struct lk__recipe *const kinds[3] = {&lk__plain_recipe, &lk__semaphore_recipe,
+							  &lk__latch_recipe};
+	const char *key = look->key;
+	size_t size = look->key_size, permits_size;
+	char *permits = lk__suffixed_name(key, size, "timeout", &permits_size);
+	struct lk__request *batch = lk__request_batch(LK__STRING_PARTS);
+	bool made = batch && permits &&
+		    look_add(batch, size,
+			     (const char *const[WORDS_MAX]){"GETRANGE", key, "0", VALUE_LAST}) &&
+		    look_add(batch, size, (const char *const[WORDS_MAX]){"PTTL", key}) &&
+		    look_add(batch, size, (const char *const[WORDS_MAX]){"TIME"}) &&
+		    look_add_listeners(look, batch, kinds, 3) &&
+		    look_add(batch, permits_size,
+			     (const char *const[WORDS_MAX]){"ZRANGE", permits, "0", LAST,
+							    "WITHSCORES"});
+	free(permits);
+	if (made)
+		return batch;
+	lk__request_free(batch);
+	return NULL;
+}
+
+/* A reader's time to live is that of its hold that ends last, each of which has a key. */
+static bool look_add_reader(const struct lk__look *look, struct lk__request *batch,
+			    const lk_holder *reader, int hold)
+{
+	char suffix[32];
+	size_t size;
+	char *base = lk__suffixed_name(look->key, look->key_size, "", &size);
+	char *name = base ? malloc(size + reader->field_size + sizeof(suffix)) : NULL;
+	bool added = false;
+	if (name) {
+		int suffix_size = snprintf(suffix, sizeof(suffix), ":rwlock_timeout:%d", hold);
+		char *end = mempcpy(name, base, size);
+		end = mempcpy(end, reader->field, reader->field_size);
+		memcpy(end, suffix, (size_t)suffix_size + 1);
+		size += reader->field_size + (size_t)suffix_size;
+		const char *words[WORDS_MAX] = {"PTTL", name};
+		added = look_add(batch, size, words);
+	}
+	free(name);
+	free(base);
+	return added;
+}
+
+static int reader_holds(const lk_holder *holder)
+{
+	if (holder->role != LK_HOLDER_READER)
+		return 0;
+	return holder->hold_count < HOLDS_MAX ? (int)holder->hold_count : HOLDS_MAX;
+}
+
+static void readers_read(struct lk__look *look, const lk_lock_info *info, const redisReply *times)
+{
+	size_t place = 0;
+	for (size_t i = 0; i < info->holder_count; i++) {
+		lk_holder *holder = &look->holders[i];
+		int holds = reader_holds(holder);
+		if (holds)
+			holder->ttl_ms = 0; /* over, though its field is still there */
+		for (int hold = 0; hold < holds && place < times->elements; hold++) {
+			const redisReply *ttl = times->element[place++];
+			if (ttl->type == REDIS_REPLY_INTEGER && ttl->integer > holder->ttl_ms)
+				holder->ttl_ms = ttl->integer;
+		}
+	}
+}
+
+static int readers_ask(struct lk__look *look, const lk_lock_info *info, lk_error *error)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < info->holder_count; i++)
+		count += (size_t)reader_holds(&look->holders[i]);
+	if (!count)
+		return LK__WAIT_READY;
+	struct lk__request *batch = lk__request_batch(count);
+	bool made = batch;
+	for (size_t i = 0; made && i < info->holder_count; i++)
+		for (int hold = 1; made && hold <= reader_holds(&look->holders[i]); hold++)
+			made = look_add_reader(look, batch, &look->holders[i], hold);
+	if (!made) {
+		lk__request_free(batch);
+		return lk__fail(error, LK_ENOMEM, "inspect: out of memory");
+	}
+	int rc = lk__look_ask(look, batch, error);
+	if (rc == LK__WAIT_READY) {
+		readers_read(look, info, batch->reply);
+		lk__request_free(batch);
+	}
+	return rc;
+}
+
+static int look_ask_all(struct lk__look *look, struct lk__request *batch, size_t parts,
+			lk_error *error)
+{
+	int rc = lk__look_ask(look, batch, error);
+	if (rc < 0)
+		return rc;
+	look->answers = batch;
+	if (batch->reply->type != REDIS_REPLY_ARRAY || batch->reply->elements != parts)
+		return lk__fail(error, LK_EPROTOCOL, "inspect: not as many answers as questions");
+	return LK__WAIT_READY;
+}
+
+int lk__look_at_hash(struct lk__look *look, lk_lock_info *info, lk_error *error)
+{
+	int rc = look_ask_all(look, hash_questions(look), LK__HASH_PARTS, error);
+	if (rc < 0)
+		return rc;
+	int is_lock = lk__look_read_hash(look, info);
+	if (is_lock < 0)
+		return lk__fail(error, LK_ENOMEM, "inspect: out of memory");
+	rc = is_lock ? readers_ask(look, info, error) : LK__WAIT_READY;
+	return rc < 0 ? rc : is_lock;
+}
+
+int lk__look_at_string(struct lk__look *look, bool any, lk_lock_info *info, lk_error *error)
+{
+	int rc = look_ask_all(look, string_questions(look), LK__STRING_PARTS, error);
+	if (rc < 0)
+		return rc;
+	int is_lock = lk__look_read_string(look, any, info);
+	return is_lock < 0 ? lk__fail(error, LK_ENOMEM, "inspect: out of memory") : is_lock;
+}

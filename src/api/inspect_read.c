@@ -1,0 +1,311 @@
+/* What kind of lock the answers show. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/inspect.h"
+
+#define NO_END_MS INT64_C(922337203685477) /* Redisson's permit that never expires */
+#define PERMIT_BYTES 16
+
+static const redisReply *look_part(const struct lk__look *look, size_t place)
+{
+	return look->answers->reply->element[place];
+}
+
+static size_t elements_of(const redisReply *reply)
+{
+	return reply->type == REDIS_REPLY_ARRAY ? reply->elements : 0;
+}
+
+static int64_t part_integer(const struct lk__look *look, size_t place)
+{
+	const redisReply *reply = look_part(look, place);
+	return reply->type == REDIS_REPLY_INTEGER ? reply->integer : -1;
+}
+
+/* TIME, in ms since 1970. */
+static int64_t part_time_ms(const struct lk__look *look, size_t place)
+{
+	const redisReply *reply = look_part(look, place);
+	if (elements_of(reply) != 2 || reply->element[0]->type != REDIS_REPLY_STRING ||
+	    reply->element[1]->type != REDIS_REPLY_STRING)
+		return 0;
+	return strtoll(reply->element[0]->str, NULL, 10) * 1000 +
+	       strtoll(reply->element[1]->str, NULL, 10) / 1000;
+}
+
+/* PUBSUB NUMSUB answers channel, count, channel, count, … */
+static int64_t listeners(const struct lk__look *look, size_t place, size_t channel)
+{
+	const redisReply *reply = look_part(look, place);
+	if (elements_of(reply) < 2 * channel + 2 ||
+	    reply->element[2 * channel + 1]->type != REDIS_REPLY_INTEGER)
+		return 0;
+	return reply->element[2 * channel + 1]->integer;
+}
+
+static bool is_decimal(const char *text, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		if (!isdigit((unsigned char)text[i]))
+			return false;
+	return size > 0 && size < 20;
+}
+
+static bool is_text(const redisReply *reply, const char *text)
+{
+	return reply->type == REDIS_REPLY_STRING && (size_t)reply->len == strlen(text) &&
+	       memcmp(reply->str, text, (size_t)reply->len) == 0;
+}
+
+/* An owner's field ends in ":" and a number. */
+static bool is_owner(const char *field, size_t size)
+{
+	const char *colon = memrchr(field, ':', size);
+	return colon && colon > field && is_decimal(colon + 1, (size_t)(field + size - colon - 1));
+}
+
+/* A field of a read/write lock's writer; one of any lock is an owner. */
+static bool is_writer(const char *field, size_t size)
+{
+	static const char end[] = ":write";
+	size_t end_size = sizeof(end) - 1;
+	return size > end_size && memcmp(field + size - end_size, end, end_size) == 0 &&
+	       is_owner(field, size - end_size);
+}
+
+/* ---- hashes ---- */
+
+static bool holder_read(const redisReply *field, const redisReply *value, bool has_mode,
+			lk_holder *holder)
+{
+	if (field->type != REDIS_REPLY_STRING || value->type != REDIS_REPLY_STRING ||
+	    !is_decimal(value->str, (size_t)value->len))
+		return false;
+	size_t size = (size_t)field->len;
+	bool writes = has_mode && is_writer(field->str, size);
+	if (!writes && !is_owner(field->str, size))
+		return false;
+	*holder = (lk_holder){.field = field->str,
+			      .field_size = size,
+			      .hold_count = strtoll(value->str, NULL, 10),
+			      .role = LK_HOLDER_OWNER};
+	if (has_mode)
+		holder->role = writes ? LK_HOLDER_WRITER : LK_HOLDER_READER;
+	return true;
+}
+
+static const redisReply *mode_of(const redisReply *fields)
+{
+	for (size_t i = 0; i + 1 < elements_of(fields); i += 2)
+		if (is_text(fields->element[i], "mode"))
+			return fields->element[i + 1];
+	return NULL;
+}
+
+/* 1: every field is a holder's; 0: one is something else; LK_ENOMEM. */
+static int holders_read(struct lk__look *look, const redisReply *fields, bool has_mode,
+			lk_lock_info *info)
+{
+	look->holders = calloc(fields->elements / 2 + 1, sizeof(*look->holders));
+	if (!look->holders)
+		return LK_ENOMEM;
+	info->holders = look->holders;
+	for (size_t i = 0; i + 1 < fields->elements; i += 2) {
+		if (has_mode && is_text(fields->element[i], "mode"))
+			continue;
+		lk_holder *holder = &look->holders[info->holder_count];
+		if (!holder_read(fields->element[i], fields->element[i + 1], has_mode, holder))
+			return 0;
+		holder->ttl_ms = info->ttl_ms;
+		info->holder_count++;
+	}
+	return 1;
+}
+
+/* The members of a list, or (`step` 2) of a sorted set whose scores are after `now_ms`. */
+static int waiters_read(struct lk__look *look, size_t place, size_t step, int64_t now_ms,
+			lk_lock_info *info)
+{
+	const redisReply *reply = look_part(look, place);
+	look->waiters = calloc(elements_of(reply) + 1, sizeof(*look->waiters));
+	if (!look->waiters)
+		return LK_ENOMEM;
+	info->waiters = look->waiters;
+	for (size_t i = 0; i + step <= elements_of(reply); i += step) {
+		const redisReply *field = reply->element[i];
+		const redisReply *score = reply->element[i + step - 1];
+		if (field->type != REDIS_REPLY_STRING || score->type != REDIS_REPLY_STRING ||
+		    (step == 2 && strtoll(score->str, NULL, 10) <= now_ms))
+			continue;
+		look->waiters[info->waiter_count++] = (lk_waiter){field->str, (size_t)field->len};
+	}
+	return 1;
+}
+
+static uint64_t fence_of(const struct lk__look *look)
+{
+	uint64_t newest = 0;
+	for (size_t place = LK__HASH_FENCE; place <= LK__HASH_JAVA_FENCE; place++) {
+		const redisReply *token = look_part(look, place);
+		if (token->type == REDIS_REPLY_STRING &&
+		    is_decimal(token->str, (size_t)token->len)) {
+			uint64_t value = strtoull(token->str, NULL, 10);
+			newest = value > newest ? value : newest;
+		}
+	}
+	return newest;
+}
+
+/* A lock whose hash names its owners only. */
+static int owned_read(struct lk__look *look, lk_lock_info *info)
+{
+	int rc = waiters_read(look, LK__HASH_QUEUE, 1, 0, info);
+	if (rc < 0)
+		return rc;
+	info->waiting_clients = listeners(look, LK__HASH_LISTENERS, 0);
+	info->fence = fence_of(look);
+	info->type = info->waiter_count ? "fair lock" : info->fence ? "fenced lock" : "lock";
+	if (!info->holder_count && !info->waiter_count)
+		info->type = "none";
+	return 1;
+}
+
+int lk__look_read_hash(struct lk__look *look, lk_lock_info *info)
+{
+	const redisReply *page = look_part(look, LK__HASH_VALUE);
+	if (elements_of(page) != 2 || page->element[1]->type != REDIS_REPLY_ARRAY)
+		return 0;
+	const redisReply *fields = page->element[1], *mode = mode_of(fields);
+	bool has_mode = mode && (is_text(mode, "read") || is_text(mode, "write"));
+	info->ttl_ms = part_integer(look, LK__HASH_TTL);
+	int rc = holders_read(look, fields, has_mode, info);
+	if (rc <= 0)
+		return rc;
+	if (!has_mode)
+		return owned_read(look, info);
+	info->type = "read/write lock";
+	info->waiting_clients = listeners(look, LK__HASH_LISTENERS, 1);
+	return waiters_read(look, LK__HASH_WRITERS, 2, part_time_ms(look, LK__HASH_TIME), info);
+}
+
+/* ---- strings ---- */
+
+static bool is_made_of(const redisReply *text, size_t size, const char *characters)
+{
+	return (size_t)text->len == size && strspn(text->str, characters) == size;
+}
+
+/* Whether it looks like what plain locks have as a token. */
+static bool is_token(const redisReply *value)
+{
+	static const char hexadecimal[] = "0123456789abcdef";
+	static const char base64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+				     "0123456789+/=";
+	size_t size = (size_t)value->len;
+	if (is_made_of(value, 32, hexadecimal)) /* redis-py, node-redlock */
+		return true;
+	if (is_made_of(value, 24, base64)) /* redsync */
+		return value->str[22] == '=' && value->str[23] == '=';
+	return size > 37 && value->str[36] == ':' && is_owner(value->str, size);
+}
+
+static bool is_count(const redisReply *value, int64_t *count)
+{
+	size_t sign = value->len > 0 && value->str[0] == '-';
+	if (!is_decimal(value->str + sign, (size_t)value->len - sign))
+		return false;
+	errno = 0;
+	*count = strtoll(value->str, NULL, 10);
+	return errno == 0;
+}
+
+static void permit_id(const redisReply *member, char id[LK_PERMIT_ID_SIZE])
+{
+	static const char digits[] = "0123456789abcdef";
+	for (size_t i = 0; i < PERMIT_BYTES; i++) {
+		unsigned char byte = (unsigned char)member->str[i];
+		id[2 * i] = digits[byte >> 4];
+		id[2 * i + 1] = digits[byte & 15];
+	}
+	id[(size_t)2 * PERMIT_BYTES] = 0;
+}
+
+/* Permits whose time is up are as good as given back. */
+static int permits_read(struct lk__look *look, lk_lock_info *info)
+{
+	const redisReply *reply = look_part(look, LK__STRING_PERMITS);
+	int64_t now_ms = part_time_ms(look, LK__STRING_TIME);
+	size_t count = elements_of(reply) / 2;
+	look->holders = calloc(count + 1, sizeof(*look->holders));
+	look->ids = calloc(count + 1, LK_PERMIT_ID_SIZE);
+	if (!look->holders || !look->ids)
+		return LK_ENOMEM;
+	info->holders = look->holders;
+	for (size_t i = 0; i < count; i++) {
+		const redisReply *member = reply->element[2 * i],
+				 *score = reply->element[2 * i + 1];
+		if (member->type != REDIS_REPLY_STRING || score->type != REDIS_REPLY_STRING ||
+		    member->len != PERMIT_BYTES)
+			continue;
+		int64_t end_ms = strtoll(score->str, NULL, 10);
+		char *id = look->ids + info->holder_count * LK_PERMIT_ID_SIZE;
+		if (end_ms <= now_ms)
+			continue;
+		permit_id(member, id);
+		look->holders[info->holder_count++] = (lk_holder){
+			.field = id,
+			.field_size = 2 * (size_t)PERMIT_BYTES,
+			.hold_count = 1,
+			.ttl_ms = end_ms >= NO_END_MS ? -1 : end_ms - now_ms,
+			.role = LK_HOLDER_PERMIT,
+		};
+	}
+	return 1;
+}
+
+static int counter_read(struct lk__look *look, lk_lock_info *info)
+{
+	int64_t semaphore = listeners(look, LK__STRING_LISTENERS, 1);
+	int64_t latch = listeners(look, LK__STRING_LISTENERS, 2);
+	info->is_counter = 1;
+	info->waiting_clients = semaphore + latch;
+	info->type = "semaphore or latch";
+	if (semaphore && !latch)
+		info->type = "semaphore";
+	if (latch && !semaphore)
+		info->type = "latch";
+	if (!elements_of(look_part(look, LK__STRING_PERMITS)))
+		return 1;
+	info->type = "permit semaphore";
+	return permits_read(look, info);
+}
+
+int lk__look_read_string(struct lk__look *look, bool any, lk_lock_info *info)
+{
+	const redisReply *value = look_part(look, LK__STRING_VALUE);
+	info->ttl_ms = part_integer(look, LK__STRING_TTL);
+	if (value->type != REDIS_REPLY_STRING || value->len == 0)
+		return 0;
+	if (is_count(value, &info->count))
+		return counter_read(look, info);
+	if (!is_token(value) && !(any && info->ttl_ms >= 0))
+		return 0;
+	look->holders = calloc(1, sizeof(*look->holders));
+	if (!look->holders)
+		return LK_ENOMEM;
+	*look->holders = (lk_holder){
+		.field = value->str,
+		.field_size = (size_t)value->len,
+		.hold_count = 1,
+		.ttl_ms = info->ttl_ms,
+		.role = LK_HOLDER_OWNER,
+	};
+	info->type = "plain lock";
+	info->holders = look->holders;
+	info->holder_count = 1;
+	info->waiting_clients = listeners(look, LK__STRING_LISTENERS, 0);
+	return 1;
+}

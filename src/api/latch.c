@@ -1,0 +1,159 @@
+/* The public face of the count-down latch. */
+#include <lockkeeper/latch.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <lockkeeper/lock.h>
+
+#include "api/counter.h"
+#include "base/fail.h"
+#include "sync/latch/latch.h"
+#include "sync/script.h"
+
+struct lk_latch {
+	struct lk__counter counter;
+};
+
+int lk_latch_new(lk_latch **latch_out, lk_client *client, const void *name, size_t name_size,
+		 lk_error *error)
+{
+	const char *operation = "lk_latch_new";
+	if (!latch_out)
+		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
+	lk_latch *latch = calloc(1, sizeof(*latch));
+	if (!latch)
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
+	int rc = lk__counter_open(&latch->counter, client, &lk__latch_recipe, name, name_size,
+				  operation, error);
+	if (rc < 0)
+		free(latch);
+	else
+		*latch_out = latch;
+	return rc;
+}
+
+lk_latch *lk_latch_free(lk_latch *latch)
+{
+	if (latch)
+		lk__counter_close(&latch->counter);
+	free(latch);
+	return NULL;
+}
+
+static int latch_enter(struct lk__counter_call *call, lk_latch *latch, const char *operation,
+		       lk_error *error)
+{
+	return lk__counter_enter(call, latch ? &latch->counter : NULL, operation, error);
+}
+
+static int latch_change(lk_latch *latch, const char *operation, enum lk__script_id script,
+			const char *what, int64_t number, int64_t *answer_out, lk_error *error)
+{
+	struct lk__counter_call call;
+	char text[24];
+	struct lk__change change = {.script = script, .argument_count = 1, .arguments = {text}};
+	snprintf(text, sizeof(text), "%" PRId64, number);
+	int rc = lk__counter_check(operation, what, number, 1, LK_LATCH_COUNT_MAX, error);
+	if (rc == 0)
+		rc = latch_enter(&call, latch, operation, error);
+	return rc < 0 ? rc
+		      : lk__counter_leave(&call, lk__counter_change(&call, &change, answer_out));
+}
+
+int lk_latch_try_set(lk_latch *latch, int64_t count, lk_error *error)
+{
+	int64_t answer = 0;
+	int rc = latch_change(latch, "lk_latch_try_set", LK__SCRIPT_LATCH_SET, "count", count,
+			      &answer, error);
+	return rc < 0 ? rc : (int)answer;
+}
+
+int lk_latch_count_down(lk_latch *latch, int64_t by, int64_t *left_out, lk_error *error)
+{
+	int64_t left = 0;
+	int rc = latch_change(latch, "lk_latch_count_down", LK__SCRIPT_LATCH_COUNT_DOWN, "by", by,
+			      &left, error);
+	if (rc == 0 && left_out)
+		*left_out = left;
+	return rc;
+}
+
+int lk_latch_count(lk_latch *latch, int64_t *count_out, lk_error *error)
+{
+	struct lk__counter_call call;
+	int64_t count;
+	if (!count_out)
+		return lk__fail(error, LK_EINVAL, "lk_latch_count: count_out is NULL");
+	int rc = latch_enter(&call, latch, "lk_latch_count", error);
+	if (rc < 0)
+		return rc;
+	rc = lk__counter_get(&call, &count);
+	if (rc == 0)
+		*count_out = count > 0 ? count : 0;
+	return lk__counter_leave(&call, rc);
+}
+
+/* Asks, whoever waits: what those in line were told may be older than our own count-down. */
+static int latch_look(struct lk__counter_call *call)
+{
+	int64_t count = 0;
+	int rc = lk__counter_get(call, &count);
+	return rc == 0 && count > 0 ? LK_EBUSY : rc;
+}
+
+static int latch_wait(lk_latch *latch, const char *operation, int64_t wait_ms, lk_cancel *cancel,
+		      lk_error *error)
+{
+	struct lk__counter_call call;
+	struct lk__want want = {.wait_ms = wait_ms, .cancel = cancel};
+	int rc = latch_enter(&call, latch, operation, error);
+	if (rc < 0)
+		return rc;
+	rc = wait_ms == 0 ? latch_look(&call) : lk__counter_acquire(&call, &want);
+	lk__counter_leave(&call, rc);
+	switch (rc) {
+	case LK_EBUSY:
+	case LK_ETIMEDOUT:
+		return lk__fail(error, LK_ETIMEDOUT, "await \"%.100s\": it is still closed",
+				call.counter->entry->name);
+	case LK_EMAYBEHELD:
+		return lk__fail(error, LK_EUNREACHABLE,
+				"await \"%.100s\": no answer from the server",
+				call.counter->entry->name);
+	default:
+		return rc;
+	}
+}
+
+int lk_latch_await(lk_latch *latch, lk_cancel *cancel, lk_error *error)
+{
+	return latch_wait(latch, "lk_latch_await", -1, cancel, error);
+}
+
+int lk_latch_await_within(lk_latch *latch, int64_t wait_ms, lk_cancel *cancel, lk_error *error)
+{
+	const char *operation = "lk_latch_await_within";
+	int rc = lk__counter_check(operation, "wait_ms", wait_ms, 0, LK_WAIT_MAX_MS, error);
+	return rc < 0 ? rc : latch_wait(latch, operation, wait_ms, cancel, error);
+}
+
+int lk_latch_delete(lk_latch *latch, lk_error *error)
+{
+	struct lk__counter_call call;
+	struct lk__request *answer;
+	struct lk__words words = {0};
+	int rc = latch_enter(&call, latch, "lk_latch_delete", error);
+	if (rc < 0)
+		return rc;
+	const struct lk__target *target = &call.counter->entry->target;
+	lk__words_add(&words, target->key, target->key_size);
+	lk__words_add(&words, target->channel, target->channel_size);
+	rc = lk__counter_ask(&call, lk__words_script(&words, LK__SCRIPT_LATCH_DELETE, 1), &answer);
+	if (rc == 0) {
+		rc = answer->reply->integer == 1 || answer->sends > 1;
+		lk__request_free(answer);
+	}
+	return lk__counter_leave(&call, rc);
+}

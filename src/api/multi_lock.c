@@ -1,0 +1,59 @@
+/* The constructor of the multi lock. */
+#include <lockkeeper/multi_lock.h>
+
+#include <stdlib.h>
+
+#include "api/lock_handle.h"
+#include "base/fail.h"
+#include "drive/multi.h"
+#include "sync/lock/lock.h"
+
+static int multi_check(lk_lock *const *locks, size_t count, lk_error *error)
+{
+	if (count == 0 || count > LK_MULTI_LOCK_MAX)
+		return lk__fail(error, LK_EINVAL, "lk_multi_lock_new: %zu locks, not 1 … %d", count,
+				LK_MULTI_LOCK_MAX);
+	for (size_t i = 0; i < count; i++) {
+		if (!locks[i])
+			return lk__fail(error, LK_EINVAL, "lk_multi_lock_new: lock %zu is NULL", i);
+		if (locks[i]->multi || locks[i]->recipe != &lk__lock_recipe)
+			return lk__fail(error, LK_EINVAL,
+					"lk_multi_lock_new: lock %zu is a %s, not a lock", i,
+					locks[i]->multi ? "multi lock" : locks[i]->recipe->type);
+		int rc = lk__client_check(locks[i]->client, "lk_multi_lock_new", error);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+int lk_multi_lock_new(lk_lock **lock_out, lk_lock *const *locks, size_t count, lk_error *error)
+{
+	if (!lock_out || !locks)
+		return lk__fail(error, LK_EINVAL, "lk_multi_lock_new: an argument is NULL");
+	int rc = multi_check(locks, count, error);
+	if (rc < 0)
+		return rc;
+	lk_lock *lock = calloc(1, sizeof(*lock));
+	struct lk__multi *multi = calloc(1, sizeof(*multi));
+	if (lock && multi) {
+		multi->count = count;
+		for (size_t i = 0; i < count; i++)
+			multi->part[i] = locks[i]->entry;
+		rc = lk__multi_sort(multi, error);
+	} else {
+		rc = lk__fail(error, LK_ENOMEM, "lk_multi_lock_new: out of memory");
+	}
+	if (rc < 0) {
+		free(lock);
+		free(multi);
+		return rc;
+	}
+	lk__multi_keep(multi);
+	lock->multi = multi;
+	lock->entry = multi->part[0];
+	lock->client = lock->entry->client;
+	lock->recipe = lock->entry->recipe;
+	*lock_out = lock;
+	return 0;
+}

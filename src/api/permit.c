@@ -1,0 +1,244 @@
+/* Taking permits and giving them back. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/check.h"
+#include "api/permit_semaphore.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "drive/take_back.h"
+#include "sync/permits/permits.h"
+
+/* ---- taking ---- */
+
+/* One permit of a grant becomes an entry of its own, with a hold; its id is written. */
+static int permit_adopt(struct lk__counter_call *call, const lk_acquire_options *options,
+			const struct lk__grant *grant, char id_out[LK_PERMIT_ID_SIZE])
+{
+	const struct lk__entry *line = call->counter->entry;
+	lk_client *client = call->counter->client;
+	char field[LK__FIELD_SIZE];
+	lk__permit_recipe.field(client->id, grant->number, field);
+	struct lk__owner owner = {.name = field, .name_size = strlen(field)};
+	struct lk__entry *entry;
+	int rc = lk__entry_get(&entry, client, &lk__permit_recipe, line->name, line->name_size,
+			       &owner, call->error);
+	if (rc < 0)
+		return rc;
+	struct lk__hold *hold = lk__hold_new(call->thread, &owner);
+	if (hold) {
+		hold->lease_ms = options->lease_ms;
+		hold->max_hold_ms = options->max_hold_ms;
+		hold->margin_ms = options->margin_ms;
+		hold->tag = options->tag;
+		pthread_mutex_lock(&entry->mutex);
+		lk__entry_adopt(entry, hold, grant);
+		pthread_mutex_unlock(&entry->mutex);
+		memcpy(id_out, field, LK_PERMIT_ID_SIZE);
+	} else {
+		rc = lk__fail(call->error, LK_ENOMEM, "%s: out of memory", call->operation);
+	}
+	lk__entry_unref(entry);
+	return rc;
+}
+
+/* The hold of a permit, if it is ours, goes without a word to the server. */
+static void permit_drop(struct lk__entry *entry, bool take_back)
+{
+	if (!entry)
+		return;
+	pthread_mutex_lock(&entry->mutex);
+	if (entry->hold) {
+		int64_t repeated_ns = entry->grant.repeated_until_ns;
+		uint64_t number = entry->grant.number;
+		int64_t until_ns = take_back ? entry->grant.valid_until_ns : repeated_ns;
+		lk__entry_drop_hold(entry, lk__now_ns());
+		if (until_ns > lk__now_ns())
+			lk__take_back(entry, number, until_ns);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+}
+
+static void permit_forget(struct lk__counter_call *call, const char *id)
+{
+	struct lk__entry *entry;
+	if (lk__permit_entry(&entry, call, id) < 0 || !entry)
+		return; /* out of memory: it is reported lost in time */
+	permit_drop(entry, false);
+	lk__entry_unref(entry);
+}
+
+/* The permits of a grant become holds, or are given back. */
+static int permits_hold(struct lk__counter_call *call, const lk_acquire_options *options,
+			const struct lk__grant *grant, size_t count, lk_permit *permits_out)
+{
+	struct lk__entry *line = call->counter->entry;
+	size_t made = 0;
+	int rc = 0;
+	for (; rc == 0 && made < count; made += rc == 0) {
+		struct lk__grant own = *grant;
+		own.number = lk__permit_number(grant->number, made);
+		rc = permit_adopt(call, options, &own, permits_out[made].id);
+	}
+	if (rc == 0 && lk__now_ns() >= grant->valid_until_ns)
+		rc = lk__fail(call->error, LK_EMAYBEHELD, "%s: the grant came later than its lease",
+			      call->operation);
+	if (rc == 0)
+		return 0;
+	while (made > 0)
+		permit_forget(call, permits_out[--made].id);
+	pthread_mutex_lock(&line->mutex);
+	lk__entry_release_unasked(line, grant->number);
+	pthread_mutex_unlock(&line->mutex);
+	return rc;
+}
+
+static int permits_check(const char *operation, int64_t count, const lk_acquire_options *options,
+			 int64_t watchdog_ms, lk_error *error)
+{
+	int64_t lease_ms = options->lease_ms ? options->lease_ms : watchdog_ms;
+	if (options->owner)
+		return lk__fail(error, LK_EINVAL, "%s: a permit has no owner but its id",
+				operation);
+	int rc = lk__counter_check(operation, "count", count, 1, LK__PERMITS_MAX, error);
+	if (rc == 0)
+		rc = lk__counter_check(operation, "lease_ms", lease_ms, LK_LEASE_MIN_MS,
+				       LK_LEASE_MAX_MS, error);
+	if (rc == 0)
+		rc = lk__counter_check(operation, "max_hold_ms", options->max_hold_ms, 0,
+				       LK_WAIT_MAX_MS, error);
+	return rc < 0 ? rc
+		      : lk__counter_check(operation, "margin_ms", options->margin_ms, 0, lease_ms,
+					  error);
+}
+
+static int permits_take(lk_permit_semaphore *semaphore, const char *operation, int64_t count,
+			lk_permit *permits_out, int64_t wait_ms, const lk_acquire_options *options,
+			lk_error *error)
+{
+	struct lk__counter_call call;
+	struct lk__grant grant;
+	lk_acquire_options own;
+	if (!permits_out)
+		return lk__fail(error, LK_EINVAL, "%s: permits_out is NULL", operation);
+	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
+	if (rc == 0)
+		rc = lk__permit_enter(&call, semaphore, operation, error);
+	if (rc < 0)
+		return rc;
+	rc = permits_check(operation, count, &own, call.counter->client->config->watchdog_ms,
+			   error);
+	struct lk__want want = {.wait_ms = wait_ms,
+				.count = count,
+				.lease_ms = own.lease_ms,
+				.cancel = own.cancel,
+				.grant_out = &grant};
+	if (rc == 0)
+		rc = lk__counter_acquire(&call, &want);
+	if (rc == 0)
+		rc = permits_hold(&call, &own, &grant, (size_t)count, permits_out);
+	return lk__counter_leave(&call, rc);
+}
+
+int lk_permit_semaphore_acquire(lk_permit_semaphore *semaphore, int64_t count,
+				lk_permit *permits_out, const lk_acquire_options *options,
+				lk_error *error)
+{
+	return permits_take(semaphore, "lk_permit_semaphore_acquire", count, permits_out, -1,
+			    options, error);
+}
+
+int lk_permit_semaphore_acquire_within(lk_permit_semaphore *semaphore, int64_t count,
+				       lk_permit *permits_out, int64_t wait_ms,
+				       const lk_acquire_options *options, lk_error *error)
+{
+	const char *operation = "lk_permit_semaphore_acquire_within";
+	int rc = lk__counter_check(operation, "wait_ms", wait_ms, 0, LK_WAIT_MAX_MS, error);
+	return rc < 0 ? rc
+		      : permits_take(semaphore, operation, count, permits_out, wait_ms, options,
+				     error);
+}
+
+int lk_permit_semaphore_try(lk_permit_semaphore *semaphore, int64_t count, lk_permit *permits_out,
+			    const lk_acquire_options *options, lk_error *error)
+{
+	return permits_take(semaphore, "lk_permit_semaphore_try", count, permits_out, 0, options,
+			    error);
+}
+
+/* ---- giving back ---- */
+
+/* Permits that are given back in one step, with their entries where they are ours. */
+struct giving {
+	size_t count;
+	const lk_permit *permits;
+	unsigned char (*ids)[LK__PERMIT_ID_BYTES];
+	struct lk__entry **entries;
+};
+
+static int giving_send(struct lk__counter_call *call, struct giving *giving)
+{
+	struct lk__entry *line = call->counter->entry;
+	struct lk__request *answer, *request;
+	request = lk__permits_release(&line->target, giving->ids[0], giving->count);
+	int rc = lk__counter_ask(call, request, &answer);
+	if (rc == 0) {
+		/* Sent twice, the first one may have freed them. */
+		if (answer->reply->type == REDIS_REPLY_NIL && answer->sends < 2)
+			rc = lk__fail(call->error, LK_ENOTOWNER, "%s \"%.100s\": %s is not in use",
+				      call->operation, line->name,
+				      giving->count == 1 ? giving->permits[0].id
+							 : "one of the permits");
+		lk__request_free(answer);
+	}
+	for (size_t i = 0; (rc == 0 || rc == LK_EMAYBEHELD) && i < giving->count; i++)
+		permit_drop(giving->entries[i], rc == LK_EMAYBEHELD);
+	return rc;
+}
+
+static int giving_run(struct lk__counter_call *call, struct giving *giving)
+{
+	struct lk__owner owner = {.name = giving->permits[0].id,
+				  .name_size = strlen(giving->permits[0].id)};
+	for (size_t i = 0; i < giving->count; i++) {
+		int rc = lk__permit_entry(&giving->entries[i], call, giving->permits[i].id);
+		if (rc < 0)
+			return rc;
+		lk__permit_bytes(giving->permits[i].id, giving->ids[i]);
+	}
+	/* One of ours goes the way of every lock. */
+	if (giving->count == 1 && giving->entries[0])
+		return lk__caller_release(giving->entries[0], call->thread, &owner, false,
+					  call->error);
+	return giving_send(call, giving);
+}
+
+int lk_permit_semaphore_release(lk_permit_semaphore *semaphore, const lk_permit *permits,
+				int64_t count, lk_error *error)
+{
+	const char *operation = "lk_permit_semaphore_release";
+	struct lk__counter_call call;
+	if (!permits)
+		return lk__fail(error, LK_EINVAL, "%s: permits is NULL", operation);
+	int rc = lk__counter_check(operation, "count", count, 1, LK__PERMITS_MAX, error);
+	for (int64_t i = 0; rc == 0 && i < count; i++)
+		rc = lk__permit_check_id(operation, permits[i].id, error);
+	if (rc == 0)
+		rc = lk__permit_enter(&call, semaphore, operation, error);
+	if (rc < 0)
+		return rc;
+	struct giving giving = {.count = (size_t)count, .permits = permits};
+	giving.ids = calloc(giving.count, sizeof(*giving.ids));
+	giving.entries = calloc(giving.count, sizeof(struct lk__entry *));
+	if (giving.ids && giving.entries)
+		rc = giving_run(&call, &giving);
+	else
+		rc = lk__fail(error, LK_ENOMEM, "%s: out of memory, nothing was done", operation);
+	for (size_t i = 0; giving.entries && i < giving.count; i++)
+		if (giving.entries[i])
+			lk__entry_unref(giving.entries[i]);
+	free(giving.ids);
+	free(giving.entries);
+	return lk__counter_leave(&call, rc);
+}

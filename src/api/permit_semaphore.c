@@ -1,0 +1,339 @@
+/* The public face of the permit semaphore: its number, and what the server knows of it. */
+#include "api/permit_semaphore.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "drive/watch.h"
+#include "sync/permits/permits.h"
+#include "sync/script.h"
+
+int lk_permit_semaphore_new(lk_permit_semaphore **semaphore_out, lk_client *client,
+			    const void *name, size_t name_size, lk_error *error)
+{
+	const char *operation = "lk_permit_semaphore_new";
+	if (!semaphore_out)
+		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
+	lk_permit_semaphore *semaphore = calloc(1, sizeof(*semaphore));
+	if (!semaphore)
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
+	int rc = lk__counter_open(&semaphore->counter, client, &lk__permit_line_recipe, name,
+				  name_size, operation, error);
+	if (rc < 0)
+		free(semaphore);
+	else
+		*semaphore_out = semaphore;
+	return rc;
+}
+
+lk_permit_semaphore *lk_permit_semaphore_free(lk_permit_semaphore *semaphore)
+{
+	if (semaphore)
+		lk__counter_close(&semaphore->counter);
+	free(semaphore);
+	return NULL;
+}
+
+int lk__permit_enter(struct lk__counter_call *call, lk_permit_semaphore *semaphore,
+		     const char *operation, lk_error *error)
+{
+	return lk__counter_enter(call, semaphore ? &semaphore->counter : NULL, operation, error);
+}
+
+int lk__permit_entry(struct lk__entry **entry_out, const struct lk__counter_call *call,
+		     const char *id)
+{
+	const struct lk__entry *line = call->counter->entry;
+	struct lk__owner owner = {.name = id, .name_size = strlen(id)};
+	int rc = lk__entry_look(entry_out, call->counter->client, &lk__permit_recipe, line->name,
+				line->name_size, &owner);
+	return rc < 0 ? lk__fail(call->error, rc, "%s: out of memory", call->operation) : 0;
+}
+
+int lk__permit_check_id(const char *operation, const char *id, lk_error *error)
+{
+	unsigned char bytes[LK__PERMIT_ID_BYTES];
+	if (!id)
+		return lk__fail(error, LK_EINVAL, "%s: an id is NULL", operation);
+	if (!lk__permit_bytes(id, bytes))
+		return lk__fail(error, LK_EINVAL,
+				"%s: \"%.40s\" is no permit id (32 hexadecimal digits, lower case)",
+				operation, id);
+	return 0;
+}
+
+/* ---- how many there are ---- */
+
+static int permits_change(lk_permit_semaphore *semaphore, const char *operation, int64_t number,
+			  const char *how, lk_error *error)
+{
+	struct lk__counter_call call;
+	char text[24];
+	int64_t answer = 0;
+	int rc = lk__permit_enter(&call, semaphore, operation, error);
+	if (rc < 0)
+		return rc;
+	struct lk__change change = {
+		.script = LK__SCRIPT_PERMITS_SET, .argument_count = 2, .arguments = {text, how}};
+	snprintf(text, sizeof(text), "%" PRId64, number);
+	char *in_use = lk__permits_key(&call.counter->entry->target, &change.key_size);
+	change.key = in_use;
+	if (in_use)
+		rc = lk__counter_change(&call, &change, &answer);
+	else
+		rc = lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
+	free(in_use);
+	lk__counter_leave(&call, rc);
+	return rc < 0 ? rc : (int)answer;
+}
+
+int lk_permit_semaphore_try_set(lk_permit_semaphore *semaphore, int64_t permits, lk_error *error)
+{
+	const char *operation = "lk_permit_semaphore_try_set";
+	int rc = lk__counter_check(operation, "permits", permits, 0, LK_PERMITS_MAX, error);
+	return rc < 0 ? rc : permits_change(semaphore, operation, permits, "new", error);
+}
+
+int lk_permit_semaphore_set(lk_permit_semaphore *semaphore, int64_t permits, lk_error *error)
+{
+	const char *operation = "lk_permit_semaphore_set";
+	int rc = lk__counter_check(operation, "permits", permits, 0, LK_PERMITS_MAX, error);
+	if (rc == 0)
+		rc = permits_change(semaphore, operation, permits, "all", error);
+	return rc < 0 ? rc : 0;
+}
+
+int lk_permit_semaphore_add(lk_permit_semaphore *semaphore, int64_t change, lk_error *error)
+{
+	const char *operation = "lk_permit_semaphore_add";
+	int rc = lk__counter_check(operation, "change", change, -LK_PERMITS_MAX, LK_PERMITS_MAX,
+				   error);
+	if (rc == 0 && change == 0)
+		rc = lk__fail(error, LK_EINVAL, "%s: change is 0", operation);
+	if (rc == 0)
+		rc = permits_change(semaphore, operation, change, "add", error);
+	return rc < 0 ? rc : 0;
+}
+
+/* ---- what the server knows ---- */
+
+enum look { LOOK_FREE, LOOK_USED, LOOK_TTL_MS, LOOK_COUNT };
+
+static int permits_look(lk_permit_semaphore *semaphore, const char *operation,
+			const unsigned char *id, int64_t seen_out[LOOK_COUNT], lk_error *error)
+{
+	struct lk__counter_call call;
+	struct lk__request *answer;
+	struct lk__words words = {0};
+	size_t size;
+	int rc = lk__permit_enter(&call, semaphore, operation, error);
+	if (rc < 0)
+		return rc;
+	const struct lk__target *target = &call.counter->entry->target;
+	char *in_use = lk__permits_key(target, &size);
+	lk__words_add(&words, target->key, target->key_size);
+	lk__words_add(&words, in_use, size);
+	lk__words_add(&words, id ? (const char *)id : "", id ? LK__PERMIT_ID_BYTES : 0);
+	rc = lk__counter_ask(&call, lk__words_script(&words, LK__SCRIPT_PERMITS_LOOK, 2), &answer);
+	free(in_use);
+	if (rc == 0) {
+		for (size_t i = 0; i < LOOK_COUNT && i < answer->reply->elements; i++)
+			seen_out[i] = answer->reply->element[i]->integer;
+		lk__request_free(answer);
+	}
+	lk__counter_leave(&call, rc);
+	return rc == LK_EMAYBEHELD ? lk__fail(error, LK_EUNREACHABLE,
+					      "%s: no answer within the command limit", operation)
+				   : rc;
+}
+
+int lk_permit_semaphore_count(lk_permit_semaphore *semaphore, int64_t *free_out, int64_t *used_out,
+			      lk_error *error)
+{
+	int64_t seen[LOOK_COUNT] = {0};
+	int rc = permits_look(semaphore, "lk_permit_semaphore_count", NULL, seen, error);
+	if (rc == 0 && free_out)
+		*free_out = seen[LOOK_FREE];
+	if (rc == 0 && used_out)
+		*used_out = seen[LOOK_USED];
+	return rc;
+}
+
+int lk_permit_semaphore_server_ttl_ms(lk_permit_semaphore *semaphore, const char *id,
+				      int64_t *ttl_ms_out, lk_error *error)
+{
+	const char *operation = "lk_permit_semaphore_server_ttl_ms";
+	int64_t seen[LOOK_COUNT] = {0};
+	unsigned char bytes[LK__PERMIT_ID_BYTES];
+	if (!ttl_ms_out)
+		return lk__fail(error, LK_EINVAL, "%s: ttl_ms_out is NULL", operation);
+	int rc = lk__permit_check_id(operation, id, error);
+	if (rc == 0) {
+		lk__permit_bytes(id, bytes);
+		rc = permits_look(semaphore, operation, bytes, seen, error);
+	}
+	if (rc == 0)
+		*ttl_ms_out = seen[LOOK_TTL_MS];
+	return rc;
+}
+
+int lk_permit_semaphore_remaining_ms(lk_permit_semaphore *semaphore, const char *id,
+				     int64_t *remaining_ms_out, lk_error *error)
+{
+	const char *operation = "lk_permit_semaphore_remaining_ms";
+	struct lk__counter_call call;
+	int64_t deadline_ns = 0;
+	if (!remaining_ms_out)
+		return lk__fail(error, LK_EINVAL, "%s: remaining_ms_out is NULL", operation);
+	int rc = lk__permit_check_id(operation, id, error);
+	if (rc == 0)
+		rc = lk__permit_enter(&call, semaphore, operation, error);
+	if (rc < 0)
+		return rc;
+	struct lk__entry *entry;
+	rc = lk__permit_entry(&entry, &call, id);
+	if (rc < 0)
+		return lk__counter_leave(&call, rc);
+	rc = LK_ENOTOWNER;
+	if (entry) {
+		pthread_mutex_lock(&entry->mutex);
+		if (entry->hold)
+			deadline_ns = lk__hold_deadline(entry->hold);
+		if (entry->hold || entry->lost)
+			rc = entry->hold && lk__now_ns() < deadline_ns ? 0 : LK_ELOST;
+		pthread_mutex_unlock(&entry->mutex);
+		lk__entry_unref(entry);
+	}
+	if (rc == 0)
+		*remaining_ms_out = (deadline_ns - lk__now_ns()) / LK__MS;
+	else
+		lk__fail(error, rc, "%s: %s", operation, lk_error_text(rc));
+	return lk__counter_leave(&call, rc);
+}
+
+/* ---- changing one, removing all ---- */
+
+/* What a hold of ours was before a change of its lease. */
+struct before {
+	bool watched;
+	int64_t own_until_ns;
+};
+
+/* From now on the server may let the permit end with the new lease: so do we. */
+static void lease_begin(struct lk__entry *entry, int64_t lease_ms, struct before *before)
+{
+	pthread_mutex_lock(&entry->mutex);
+	struct lk__hold *hold = entry->hold;
+	if (hold) {
+		int64_t deadline_ns = lk__hold_deadline(hold);
+		int64_t end_ns = lk__lease_end_ns(lk__now_ns(), lease_ms);
+		*before = (struct before){hold->watched, hold->own_until_ns};
+		hold->watched = false;
+		hold->own_until_ns = end_ns < deadline_ns ? end_ns : deadline_ns;
+		lk__watch_hold(entry, lk__now_ns());
+	}
+	pthread_mutex_unlock(&entry->mutex);
+}
+
+/* `sent_ns`: when the change was sent that was made; 0: it was not made. */
+static void lease_end(struct lk__entry *entry, int64_t lease_ms, int64_t sent_ns,
+		      const struct before *before)
+{
+	pthread_mutex_lock(&entry->mutex);
+	struct lk__hold *hold = entry->hold;
+	if (hold && sent_ns) {
+		hold->warned = false;
+		hold->lease_ms = entry->grant.lease_ms = lease_ms;
+		hold->own_until_ns = entry->grant.valid_until_ns = lk__lease_end_ns(sent_ns,
+										    lease_ms);
+	} else if (hold) {
+		hold->watched = before->watched;
+		hold->own_until_ns = before->own_until_ns;
+	}
+	if (hold)
+		lk__watch_hold(entry, lk__now_ns());
+	pthread_mutex_unlock(&entry->mutex);
+}
+
+/* Asks for the new lease; `sent_ns_out` is set if it was given. */
+static int lease_ask(struct lk__counter_call *call, const char *id, int64_t lease_ms,
+		     int64_t *sent_ns_out)
+{
+	struct lk__request *answer;
+	struct lk__words words = {0};
+	unsigned char bytes[LK__PERMIT_ID_BYTES];
+	size_t size;
+	char *in_use = lk__permits_key(&call->counter->entry->target, &size);
+	lk__permit_bytes(id, bytes);
+	lk__words_add(&words, in_use, size);
+	lk__words_add(&words, (const char *)bytes, sizeof(bytes));
+	lk__words_number(&words, lease_ms);
+	int rc = lk__counter_ask(call, lk__words_script(&words, LK__SCRIPT_PERMITS_UPDATE, 1),
+				 &answer);
+	free(in_use);
+	if (rc < 0)
+		return rc;
+	if (answer->reply->integer == 1)
+		*sent_ns_out = answer->sent_ns;
+	else
+		rc = lk__fail(call->error, LK_ENOTOWNER, "%s \"%.100s\": %s is not in use",
+			      call->operation, call->counter->entry->name, id);
+	lk__request_free(answer);
+	return rc;
+}
+
+int lk_permit_semaphore_update_lease(lk_permit_semaphore *semaphore, const char *id,
+				     int64_t lease_ms, lk_error *error)
+{
+	const char *operation = "lk_permit_semaphore_update_lease";
+	struct lk__counter_call call;
+	struct lk__entry *entry;
+	struct before before = {0};
+	int64_t sent_ns = 0;
+	int rc = lk__permit_check_id(operation, id, error);
+	if (rc == 0)
+		rc = lk__counter_check(operation, "lease_ms", lease_ms, LK_LEASE_MIN_MS,
+				       LK_LEASE_MAX_MS, error);
+	if (rc == 0)
+		rc = lk__permit_enter(&call, semaphore, operation, error);
+	if (rc < 0)
+		return rc;
+	rc = lk__permit_entry(&entry, &call, id);
+	if (rc < 0)
+		return lk__counter_leave(&call, rc);
+	if (entry)
+		lease_begin(entry, lease_ms, &before);
+	rc = lease_ask(&call, id, lease_ms, &sent_ns);
+	if (entry && rc != LK_EMAYBEHELD)
+		lease_end(entry, lease_ms, sent_ns, &before);
+	if (entry)
+		lk__entry_unref(entry);
+	return lk__counter_leave(&call, rc);
+}
+
+int lk_permit_semaphore_delete(lk_permit_semaphore *semaphore, lk_error *error)
+{
+	struct lk__counter_call call;
+	struct lk__request *answer;
+	struct lk__words words = {0};
+	size_t size;
+	int rc = lk__permit_enter(&call, semaphore, "lk_permit_semaphore_delete", error);
+	if (rc < 0)
+		return rc;
+	const struct lk__target *target = &call.counter->entry->target;
+	char *in_use = lk__permits_key(target, &size);
+	lk__words_text(&words, "DEL");
+	lk__words_add(&words, target->key, target->key_size);
+	lk__words_add(&words, in_use, size);
+	rc = lk__counter_ask(&call, lk__words_command(&words), &answer);
+	free(in_use);
+	if (rc == 0) {
+		rc = answer->reply->integer > 0 || answer->sends > 1;
+		lk__request_free(answer);
+	}
+	return lk__counter_leave(&call, rc);
+}

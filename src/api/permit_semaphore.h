@@ -1,0 +1,24 @@
+/* The handle of a permit semaphore, for the two files of its calls. */
+#ifndef LK__API_PERMIT_SEMAPHORE_H
+#define LK__API_PERMIT_SEMAPHORE_H
+
+#include <lockkeeper/permit_semaphore.h>
+
+#include "api/counter.h"
+
+struct lk_permit_semaphore {
+	struct lk__counter counter; /* with the entry of the line */
+};
+
+int lk__permit_enter(struct lk__counter_call *call, lk_permit_semaphore *semaphore,
+		     const char *operation, lk_error *error);
+
+/* The entry of a permit that this client knows, with a reference, or NULL for another's: 0 or
+ * LK_ENOMEM. */
+int lk__permit_entry(struct lk__entry **entry_out, const struct lk__counter_call *call,
+		     const char *id);
+
+/* 0, or LK_EINVAL for what is no id. */
+int lk__permit_check_id(const char *operation, const char *id, lk_error *error);
+
+#endif

@@ -1,0 +1,419 @@
+#include "drive/multi_ask.h"
+
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "drive/gather.h"
+#include "drive/parting.h"
+#include "drive/take_back.h"
+#include "sync/multi/multi.h"
+
+/* Parts of one client that go in one script: neighbours, since the parts are in order. */
+struct group {
+	size_t count;
+	const size_t *part;        /* their places in the multi lock */
+	struct lk__multi_key *key; /* of each */
+	uint64_t number;           /* of an acquire */
+	uint64_t epoch;
+	int64_t lease_ms, until_ns;
+};
+
+struct attempt {
+	struct lk__multi_ask *ask;
+	struct lk__waiter waiter[LK__MULTI_MAX];
+	bool reserved[LK__MULTI_MAX];
+	size_t asked; /* parts that go on the wire: part[], key[] */
+	size_t part[LK__MULTI_MAX];
+	struct lk__multi_key key[LK__MULTI_MAX];
+	size_t group_count;
+	struct group group[LK__MULTI_MAX];
+	struct lk__parting parting[LK__MULTI_MAX];
+	lk_error why; /* of the part that was given back last */
+	int code;     /* that ends it; 0: none */
+};
+
+static struct lk__entry *part_of(const struct attempt *attempt, size_t part)
+{
+	return attempt->ask->multi->part[part];
+}
+
+static void attempt_busy(struct attempt *attempt, size_t part, int code)
+{
+	struct lk__multi_ask *ask = attempt->ask;
+	if (part >= ask->busy)
+		return;
+	ask->busy = part; /* the first in the order of all */
+	ask->code = code;
+}
+
+/* Puts a part on the list for the wire; its key is to be filled in. */
+static struct group *attempt_add(struct attempt *attempt, size_t part)
+{
+	const struct lk__entry *entry = part_of(attempt, part);
+	struct group *group = &attempt->group[attempt->group_count];
+	const struct lk__entry *last = attempt->asked
+					       ? part_of(attempt, attempt->part[attempt->asked - 1])
+					       : NULL;
+	attempt->part[attempt->asked] = part;
+	attempt->key[attempt->asked].target = &entry->target;
+	if (last && last->client == entry->client && last->node == entry->node)
+		group--;
+	else
+		*group = (struct group){.part = &attempt->part[attempt->asked],
+					.key = &attempt->key[attempt->asked]};
+	attempt->group_count = (size_t)(group - attempt->group) + 1;
+	attempt->asked++;
+	group->count++;
+	return group;
+}
+
+/* ---- places in the lines ---- */
+
+/* Whether nobody of this client has the lock, waits for it, or lets others go first, as a mere try
+ * does not. */
+static bool entry_is_free(struct lk__entry *entry, bool once)
+{
+	int64_t now_ns = lk__now_ns();
+	if (entry->hold && now_ns >= lk__hold_deadline(entry->hold))
+		lk__entry_lose(entry, now_ns);
+	return !entry->hold && !entry->line && !entry->head && !entry->passing && !entry->request &&
+	       !entry->answered && entry->acquire.state == LK__ACQUIRE_IDLE &&
+	       (once || now_ns >= entry->hold_off_until_ns);
+}
+
+/* Makes the caller the head of the line, so that nobody of this client comes between. */
+static int part_reserve(struct attempt *attempt, size_t part)
+{
+	struct lk__multi_ask *ask = attempt->ask;
+	struct lk__entry *entry = part_of(attempt, part);
+	struct lk__waiter *waiter = &attempt->waiter[part];
+	struct lk__want want = *ask->want;
+	want.owner = lk__multi_owner(ask->threads[part], &ask->want->owner);
+	int rc = lk__caller_reenter(entry, &want, ask->error);
+	if (rc) {
+		ask->taken[part] = rc == 1;
+		return rc < 0 ? rc : 0;
+	}
+	if (!entry_is_free(entry, want.wait_ms == 0)) {
+		attempt_busy(attempt, part, LK_EBUSY);
+		return 0;
+	}
+	*waiter = (struct lk__waiter){.thread = ask->threads[part], .until_ns = LK__NEVER};
+	waiter->hold = lk__hold_new(waiter->thread, &want.owner);
+	if (!waiter->hold)
+		return lk__fail(ask->error, LK_ENOMEM, "acquire \"%.100s\": out of memory",
+				entry->name);
+	waiter->hold->lease_ms = want.lease_ms;
+	waiter->hold->max_hold_ms = want.max_hold_ms;
+	waiter->hold->margin_ms = want.margin_ms;
+	waiter->hold->tag = want.tag;
+	entry->try_lease_ms = lk__entry_lease_ms(entry, waiter->hold);
+	DL_APPEND(entry->line, waiter);
+	lk__count(&entry->client->counters.waiting, 1);
+	lk__entry_promote(entry);
+	attempt->reserved[part] = true;
+	return 0;
+}
+
+static void part_leave(struct attempt *attempt, size_t part)
+{
+	struct lk__entry *entry = part_of(attempt, part);
+	if (!attempt->reserved[part])
+		return;
+	attempt->reserved[part] = false;
+	pthread_mutex_lock(&entry->mutex);
+	lk__entry_leave_line(entry, &attempt->waiter[part]);
+	lk__hold_free(attempt->waiter[part].hold);
+	lk__entry_promote(entry);
+	pthread_mutex_unlock(&entry->mutex);
+}
+
+/* Reserves what is not taken, and sorts it by client. 0 or a code; `busy` may be set. */
+static int attempt_reserve(struct attempt *attempt)
+{
+	struct lk__multi_ask *ask = attempt->ask;
+	for (size_t i = 0; i < ask->multi->count; i++) {
+		struct lk__entry *entry = part_of(attempt, i);
+		if (ask->taken[i])
+			continue;
+		pthread_mutex_lock(&entry->mutex);
+		int rc = part_reserve(attempt, i);
+		pthread_mutex_unlock(&entry->mutex);
+		if (rc < 0)
+			return rc;
+		if (ask->busy < ask->multi->count)
+			return 0;
+		if (attempt->reserved[i])
+			attempt_add(attempt, i);
+	}
+	return 0;
+}
+
+/* ---- asking ---- */
+
+static struct lk__request *group_request(struct attempt *attempt, struct group *group)
+{
+	struct lk__entry *entry = part_of(attempt, group->part[0]);
+	lk_client *client = entry->client;
+	group->number = atomic_fetch_add(&client->last_number, 1) + 1;
+	group->epoch = atomic_load(&entry->node->epoch);
+	group->lease_ms = lk__entry_lease_ms(entry, attempt->waiter[group->part[0]].hold);
+	group->until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
+	lk__field(entry, group->number, group->key[0].field);
+	struct lk__request *request = lk__multi_acquire_request(
+		group->key, group->count, group->lease_ms,
+		lk__node_server_us(entry->node, group->until_ns));
+	if (request) {
+		request->resend = true;
+		request->return_unsent = true;
+		request->deadline_ns = group->until_ns;
+	}
+	return request;
+}
+
+static void group_granted(struct attempt *attempt, const struct group *group,
+			  const struct lk__request *request)
+{
+	for (size_t i = 0; i < group->count; i++) {
+		size_t part = group->part[i];
+		struct lk__entry *entry = part_of(attempt, part);
+		pthread_mutex_lock(&entry->mutex);
+		entry->grant.fence = 0;
+		entry->grant.epoch = group->epoch;
+		entry->grant.repeated_until_ns = request->sends > 1 ? request->deadline_ns : 0;
+		lk__entry_grant(entry, &attempt->waiter[part], group->number, request->sent_ns,
+				group->lease_ms);
+		pthread_mutex_unlock(&entry->mutex);
+		lk__count(&entry->client->counters.acquires, 1);
+		attempt->reserved[part] = false;
+		attempt->ask->taken[part] = true;
+	}
+}
+
+static void group_take_back(struct attempt *attempt, const struct group *group)
+{
+	for (size_t i = 0; i < group->count; i++) {
+		struct lk__entry *entry = part_of(attempt, group->part[i]);
+		pthread_mutex_lock(&entry->mutex);
+		lk__take_back(entry, group->number, group->until_ns);
+		pthread_mutex_unlock(&entry->mutex);
+	}
+}
+
+/* Held perhaps: each is taken back; whoever waits for the first finds out the rest. */
+static void group_unknown(struct attempt *attempt, const struct group *group)
+{
+	group_take_back(attempt, group);
+	attempt_busy(attempt, group->part[0], LK_EMAYBEHELD);
+}
+
+static void group_failed(struct attempt *attempt, const struct group *group,
+			 const struct lk__request *request, const struct lk__acquire_event *event)
+{
+	struct lk__entry *entry = part_of(attempt, group->part[0]);
+	lk__fail(attempt->ask->error, event->code, "acquire %zu locks, \"%.100s\" … on %.100s: %s",
+		 attempt->ask->multi->count, entry->name, entry->client->config->url,
+		 request->reason);
+	if (!event->retryable)
+		attempt->code = event->code;
+	attempt_busy(attempt, group->part[0], event->code);
+}
+
+static void group_read(void *context, size_t index, const struct lk__request *request)
+{
+	struct attempt *attempt = context;
+	const struct group *group = &attempt->group[index];
+	struct lk__node *node = part_of(attempt, group->part[0])->node;
+	struct lk__acquire_event event = {.type = LK__ACQUIRE_UNKNOWN};
+	size_t busy = 0;
+	int64_t server_us = 0;
+	if (request)
+		event = lk__multi_read_acquire(request, group->count, &busy, &server_us);
+	bool late = event.type == LK__ACQUIRE_GRANTED &&
+		    lk__now_ns() >= lk__lease_end_ns(request->sent_ns, group->lease_ms);
+	if (event.type == LK__ACQUIRE_GRANTED && !late) {
+		group_granted(attempt, group, request);
+	} else if (event.type == LK__ACQUIRE_BUSY) {
+		lk__count(&part_of(attempt, group->part[0])->client->counters.busy, 1);
+		attempt_busy(attempt, group->part[busy], LK_EBUSY);
+	} else if (event.type == LK__ACQUIRE_LATE) {
+		lk__node_learn_time(node, server_us, lk__now_ns());
+		attempt_busy(attempt, group->part[0], LK_EUNAVAILABLE);
+	} else if (event.type == LK__ACQUIRE_FAILED) {
+		group_failed(attempt, group, request, &event);
+	} else {
+		group_unknown(attempt, group);
+		return;
+	}
+	if (request->sends > 1 && !attempt->ask->taken[group->part[0]])
+		group_take_back(attempt,
+				group); /* refused, but the first copy may have been granted */
+}
+
+/* The clients' connections; one that is down is left to the wait for its part. */
+static int attempt_connect(struct attempt *attempt)
+{
+	struct lk__multi_ask *ask = attempt->ask;
+	for (size_t i = 0; i < attempt->group_count; i++) {
+		size_t part = attempt->group[i].part[0];
+		struct lk__entry *entry = part_of(attempt, part);
+		int64_t until_ns = lk__after_ms(lk__now_ns(),
+						entry->client->config->connect_timeout_ms);
+		if (ask->until_ns < until_ns)
+			until_ns = ask->until_ns;
+		lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
+		int rc = lk__conn_ready(entry->scripts, ask->threads[part], true, until_ns,
+					ask->want->cancel, &why);
+		if (rc == LK__WAIT_READY)
+			continue;
+		if (rc == LK_ECANCELLED || rc == LK_ECLOSED)
+			return lk__fail(ask->error, rc, "acquire: %s", lk_error_text(rc));
+		lk__fail(ask->error, why.code, "acquire \"%.100s\": %.300s", entry->name,
+			 why.message);
+		attempt_busy(attempt, part, why.code);
+		if (lk_error_is_fatal(why.code))
+			return why.code;
+	}
+	return 0;
+}
+
+static int attempt_ask(struct attempt *attempt)
+{
+	struct lk__multi_ask *ask = attempt->ask;
+	struct lk__ask asks[LK__MULTI_MAX];
+	int64_t until_ns = ask->until_ns;
+	for (size_t i = 0; i < attempt->group_count; i++) {
+		struct group *group = &attempt->group[i];
+		asks[i].conn = part_of(attempt, group->part[0])->scripts;
+		asks[i].request = group_request(attempt, group);
+		if (group->until_ns < until_ns)
+			until_ns = group->until_ns;
+		if (!asks[i].request) {
+			while (i > 0)
+				lk__request_free(asks[--i].request);
+			return lk__fail(ask->error, LK_ENOMEM, "acquire: out of memory");
+		}
+	}
+	lk__ask_each(asks, attempt->group_count, ask->threads[attempt->part[0]], until_ns,
+		     ask->want->cancel, group_read, attempt);
+	return attempt->code;
+}
+
+int lk__multi_ask(struct lk__multi_ask *ask)
+{
+	struct attempt attempt = {.ask = ask};
+	size_t none = ask->multi->count;
+	int rc = lk__cancel_enter(ask->want->cancel, ask->threads[0], ask->error);
+	if (rc < 0)
+		return rc;
+	ask->busy = none;
+	rc = attempt_reserve(&attempt);
+	if (rc == 0 && ask->busy == none)
+		rc = attempt_connect(&attempt);
+	if (rc == 0 && ask->busy == none && attempt.group_count > 0)
+		rc = attempt_ask(&attempt);
+	for (size_t i = 0; i < none; i++)
+		part_leave(&attempt, i);
+	lk__cancel_leave(ask->want->cancel);
+	if (rc < 0)
+		return rc;
+	return ask->busy == none ? LK__MULTI_ALL : LK__MULTI_BUSY;
+}
+
+/* ---- giving back ---- */
+
+/* What became of a part: the first failure is told. */
+static void attempt_told(struct attempt *attempt, int rc)
+{
+	if (rc >= 0 || attempt->code)
+		return;
+	attempt->code = rc;
+	if (attempt->ask->error)
+		*attempt->ask->error = attempt->why;
+}
+
+/* A count off; the last one goes on the wire. */
+static int part_give_back(struct attempt *attempt, size_t part)
+{
+	struct lk__multi_ask *ask = attempt->ask;
+	struct lk__entry *entry = part_of(attempt, part);
+	struct lk__parting *parting = &attempt->parting[part];
+	struct lk__owner owner = lk__multi_owner(ask->threads[part], &ask->want->owner);
+	int rc = lk__release_count(entry, &owner, &attempt->why);
+	if (rc < 1)
+		return rc;
+	lk__parting_begin(parting, entry, &attempt->why);
+	lk__entry_drop_hold(entry, lk__now_ns());
+	parting->passes = entry->passing = entry->line != NULL;
+	struct group *group = attempt_add(attempt, part);
+	lk__field(entry, parting->number, group->key[group->count - 1].field);
+	if (parting->valid_until_ns > group->until_ns)
+		group->until_ns = parting->valid_until_ns;
+	return 0;
+}
+
+static void group_freed(void *context, size_t index, const struct lk__request *request)
+{
+	struct attempt *attempt = context;
+	const struct group *group = &attempt->group[index];
+	for (size_t i = 0; i < group->count; i++) {
+		struct lk__parting *parting = &attempt->parting[group->part[i]];
+		struct lk__entry *entry = parting->entry;
+		int64_t listeners = 0;
+		pthread_mutex_lock(&entry->mutex);
+		int rc = !request ? lk__parting_unanswered(parting)
+				  : lk__parting_read(parting, request,
+						     lk__multi_read_release(request, i, &listeners),
+						     listeners);
+		pthread_mutex_unlock(&entry->mutex);
+		attempt_told(attempt, rc);
+	}
+}
+
+static void attempt_free(struct attempt *attempt, int64_t most_ns)
+{
+	struct lk__multi_ask *ask = attempt->ask;
+	struct lk__ask asks[LK__MULTI_MAX];
+	struct lk__request none = {.code = LK_ENOMEM, .reason = "out of memory"};
+	size_t count = 0;
+	int64_t until_ns = 0;
+	for (size_t i = 0; i < attempt->group_count; i++) {
+		struct group *group = &attempt->group[i];
+		struct lk__request *request = lk__multi_release_request(group->key, group->count);
+		if (!request) {
+			group_freed(attempt, i, &none); /* left to be taken back */
+			continue;
+		}
+		request->resend = true;
+		request->deadline_ns = group->until_ns;
+		if (group->until_ns > until_ns)
+			until_ns = group->until_ns;
+		if (count != i)
+			attempt->group[count] = *group;
+		asks[count].conn = part_of(attempt, group->part[0])->scripts;
+		asks[count++].request = request;
+	}
+	if (count > 0)
+		lk__ask_each(asks, count, ask->threads[attempt->part[0]],
+			     until_ns < most_ns ? until_ns : most_ns, NULL, group_freed, attempt);
+}
+
+int lk__multi_give_back(struct lk__multi_ask *ask, int64_t most_ns)
+{
+	struct attempt attempt = {.ask = ask};
+	for (size_t i = 0; i < ask->multi->count; i++) {
+		struct lk__entry *entry = part_of(&attempt, i);
+		if (!ask->taken[i])
+			continue;
+		ask->taken[i] = false;
+		pthread_mutex_lock(&entry->mutex);
+		int rc = part_give_back(&attempt, i);
+		pthread_mutex_unlock(&entry->mutex);
+		attempt_told(&attempt, rc);
+	}
+	attempt_free(&attempt, most_ns);
+	return attempt.code;
+}

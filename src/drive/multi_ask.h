@@ -1,0 +1,32 @@
+/* One attempt at all locks of a multi lock that are not taken yet; and giving back. */
+#ifndef LK__DRIVE_MULTI_ASK_H
+#define LK__DRIVE_MULTI_ASK_H
+
+#include "drive/multi.h"
+
+#define LK__MULTI_ALL 1
+#define LK__MULTI_BUSY 0
+
+struct lk__multi_ask {
+	const struct lk__multi *multi;
+	const struct lk__want *want;
+	struct lk__thread *threads[LK__MULTI_MAX]; /* the caller's, in each part's client */
+	bool taken[LK__MULTI_MAX];
+	int64_t until_ns;
+	size_t busy; /* the part to wait for */
+	int code;    /* why it was not had: LK_EBUSY, or what stood in the way */
+	lk_error *error;
+};
+
+/* The owner as each client knows it. */
+struct lk__owner lk__multi_owner(const struct lk__thread *thread, const struct lk__owner *owner);
+
+/* LK__MULTI_ALL; LK__MULTI_BUSY, with `busy` and `code` (those that were granted are marked); or a
+ * code that waiting cannot mend. */
+int lk__multi_ask(struct lk__multi_ask *ask);
+
+/* Releases once what is taken, all at once. 0, or the first code. What is not answered by `most_ns`
+ * goes on without us. */
+int lk__multi_give_back(struct lk__multi_ask *ask, int64_t most_ns);
+
+#endif

@@ -1,0 +1,33 @@
+/* A release on its way: what is noted when it is sent, and what its answer means. */
+#ifndef LK__DRIVE_PARTING_H
+#define LK__DRIVE_PARTING_H
+
+#include "drive/entry.h"
+
+struct lk__parting {
+	struct lk__entry *entry;
+	uint64_t number;
+	int64_t valid_until_ns; /* of the grant that is given up */
+	int64_t repeated_until_ns;
+	bool echo;    /* our own message is expected on our own subscription */
+	bool lingers; /* the server may still count a subscription that we have given up */
+	bool passes;  /* it has set entry->passing: its end clears it, and no other's */
+	lk_error *error;
+};
+
+/* All with the entry's mutex held. */
+
+/* Takes one count off the owner's hold: 0, it has more; 1, that was the last one, and the hold is
+ * to be dropped and the lock freed; or a code (a lost hold is gone with its last count). */
+int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, lk_error *error);
+
+void lk__parting_begin(struct lk__parting *parting, struct lk__entry *entry, lk_error *error);
+
+/* Answered. 0 or a code. */
+int lk__parting_read(const struct lk__parting *parting, const struct lk__request *request,
+		     enum lk__released released, int64_t listeners);
+
+/* Not answered in time. LK_EMAYBEHELD. */
+int lk__parting_unanswered(const struct lk__parting *parting);
+
+#endif

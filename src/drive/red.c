@@ -1,0 +1,356 @@
+#include "drive/red.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "drive/take_back.h"
+
+/* ---- making ---- */
+
+static bool red_is_over(const struct lk__red *red, lk_client *const *clients, size_t count,
+			const struct lk__recipe *kind)
+{
+	if (red->count != count)
+		return false;
+	for (size_t i = 0; i < count; i++)
+		if (red->node[i].client != clients[i] || red->node[i].member->recipe != kind)
+			return false;
+	return true;
+}
+
+static void red_free(struct lk__red *red)
+{
+	for (size_t i = 0; red && i < red->count; i++) {
+		struct lk__red_node *node = &red->node[i];
+		if (node->member)
+			lk__entry_unref(node->member);
+		if (i > 0 && node->client)
+			lk__client_unref(node->client);
+	}
+	free(red);
+}
+
+static struct lk__red *red_new(const struct lk__entry *entry, lk_client *const *clients,
+			       size_t count, const struct lk__recipe *kind, lk_error *error)
+{
+	struct lk__red *red = calloc(1, sizeof(*red));
+	if (!red) {
+		lk__fail(error, LK_ENOMEM, "lk_red_lock_new: out of memory");
+		return NULL;
+	}
+	red->count = count;
+	red->majority = count / 2 + 1;
+	for (size_t i = 0; i < count; i++) {
+		struct lk__red_node *node = &red->node[i];
+		if (lk__entry_get(&node->member, clients[i], kind, entry->name, entry->name_size,
+				  NULL, error) < 0) {
+			red_free(red);
+			return NULL;
+		}
+		node->client = clients[i];
+		if (i > 0)
+			lk__client_ref(clients[i]);
+	}
+	return red;
+}
+
+static const struct lk__entry_ops red_ops;
+
+int lk__red_make(struct lk__entry *entry, lk_client *const *clients, size_t count,
+		 const struct lk__recipe *kind, int64_t quarantine_ms, int64_t node_limit_ms,
+		 lk_error *error)
+{
+	struct lk__red *red = red_new(entry, clients, count, kind, error);
+	if (!red)
+		return LK_ENOMEM;
+	pthread_mutex_lock(&entry->mutex);
+	struct lk__red *old = lk__red_of(entry);
+	bool fits = !old || red_is_over(old, clients, count, kind);
+	if (!old) {
+		entry->data = red;
+		entry->ops = &red_ops;
+		red->quarantine_ms = quarantine_ms;
+		red->node_limit_ms = node_limit_ms;
+		red = NULL;
+	} else if (fits) {
+		old->quarantine_ms = quarantine_ms;
+		old->node_limit_ms = node_limit_ms;
+	}
+	pthread_mutex_unlock(&entry->mutex);
+	red_free(red);
+	return fits ? 0
+		    : lk__fail(
+			      error, LK_EINVAL,
+			      "lk_red_lock_new: \"%.100s\" is in use on other nodes, or as another "
+			      "kind, with the same first client",
+			      entry->name);
+}
+
+void lk__red_ref(struct lk__entry *entry)
+{
+	lk__client_ref(entry->client);
+	lk__entry_ref(entry);
+}
+
+void lk__red_unref(struct lk__entry *entry)
+{
+	lk_client *client = entry->client;
+	lk__entry_unref(entry);
+	lk__client_unref(client);
+}
+
+static void red_entry_free(struct lk__entry *entry)
+{
+	red_free(lk__red_of(entry));
+	entry->data = NULL;
+}
+
+/* ---- giving back ---- */
+
+void lk__red_give_back(struct lk__red_node *node, uint64_t number, bool unsure, int64_t until_ns,
+		       int64_t lease_ms)
+{
+	struct lk__entry *member = node->member;
+	pthread_mutex_lock(&member->mutex);
+	if (member->red_lease_ms < lease_ms)
+		member->red_lease_ms = lease_ms;
+	lk__entry_release_unasked(member, number);
+	if (unsure)
+		lk__take_back(member, number, until_ns);
+	pthread_mutex_unlock(&member->mutex);
+}
+
+static void red_release_unasked(struct lk__entry *entry, uint64_t number)
+{
+	struct lk__red *red = lk__red_of(entry);
+	if (red->number != number)
+		return;
+	red->number = 0;
+	for (size_t i = 0; i < red->count; i++) {
+		struct lk__red_node *node = &red->node[i];
+		if (node->part != LK__RED_NOT_HELD)
+			lk__red_give_back(node, node->number, node->part == LK__RED_UNSURE,
+					  red->until_ns, entry->grant.lease_ms);
+		node->part = LK__RED_NOT_HELD;
+	}
+}
+
+/* ---- release ---- */
+
+struct farewell {
+	struct lk__entry *entry;
+	size_t majority, count;
+	size_t released, gone, failed;
+	int64_t valid_until_ns, until_ns, lease_ms;
+	bool unsure[LK__RED_MAX];
+	uint64_t number[LK__RED_MAX];
+};
+
+static void farewell_take(void *context, size_t index, const struct lk__gathered *answers)
+{
+	struct farewell *farewell = context;
+	struct lk__red_node *node = &lk__red_of(farewell->entry)->node[index];
+	const struct lk__request *request = answers->request[0];
+	int64_t listeners;
+	switch (node->member->recipe->read_release(request, &listeners)) {
+	case LK__RELEASED:
+		farewell->released++;
+		break;
+	case LK__RELEASED_NOT_OWNER:
+		if (request->sends > 1)
+			farewell->released++;
+		else
+			farewell->gone++;
+		break;
+	case LK__RELEASED_FAILED:
+		farewell->failed++;
+		farewell->unsure[index] = true;
+		lk__red_give_back(node, farewell->number[index], true, farewell->valid_until_ns,
+				  farewell->lease_ms);
+		break;
+	}
+}
+
+/* After the verdict: several readers may be here at once. */
+static void farewell_late(void *context, size_t index, const struct lk__gathered *answers)
+{
+	const struct farewell *farewell = context;
+	struct lk__red_node *node = &lk__red_of(farewell->entry)->node[index];
+	int64_t listeners;
+	if (node->member->recipe->read_release(answers->request[0], &listeners) ==
+	    LK__RELEASED_FAILED)
+		lk__red_give_back(node, farewell->number[index], true, farewell->valid_until_ns,
+				  farewell->lease_ms);
+}
+
+static bool farewell_decided(void *context)
+{
+	const struct farewell *farewell = context;
+	return farewell->released >= farewell->majority;
+}
+
+static void farewell_free(void *context)
+{
+	struct farewell *farewell = context;
+	lk__red_unref(farewell->entry);
+	free(farewell);
+}
+
+/* The releases of all that was, or may have been, granted. */
+static void farewell_ask(struct farewell *farewell, struct lk__gather *gather)
+{
+	struct lk__red *red = lk__red_of(farewell->entry);
+	char field[LK__FIELD_SIZE];
+	for (size_t i = 0; i < red->count; i++) {
+		struct lk__red_node *node = &red->node[i];
+		if (node->part == LK__RED_NOT_HELD)
+			continue;
+		farewell->unsure[i] = node->part == LK__RED_UNSURE;
+		farewell->number[i] = node->number;
+		farewell->count++;
+		node->part = LK__RED_NOT_HELD;
+		lk__field(node->member, node->number, field);
+		struct lk__request *request = node->member->recipe->release(&node->member->target,
+									    field);
+		if (request) {
+			request->resend = true;
+			request->deadline_ns = farewell->valid_until_ns;
+		} else {
+			farewell->unsure[i] = true; /* out of memory: later, in the background */
+		}
+		lk__gather_add(gather, i, node->member->scripts, request);
+	}
+}
+
+/* Where a try has had no answer, a copy of it may still run. */
+static void farewell_take_back(const struct farewell *farewell)
+{
+	struct lk__red *red = lk__red_of(farewell->entry);
+	for (size_t i = 0; i < red->count; i++) {
+		struct lk__entry *member = red->node[i].member;
+		if (!farewell->unsure[i])
+			continue;
+		pthread_mutex_lock(&member->mutex);
+		if (member->red_lease_ms < farewell->lease_ms)
+			member->red_lease_ms = farewell->lease_ms;
+		lk__take_back(member, farewell->number[i], farewell->until_ns);
+		pthread_mutex_unlock(&member->mutex);
+	}
+}
+
+static int farewell_verdict(const struct farewell *farewell, lk_error *error)
+{
+	const char *name = farewell->entry->name;
+	if (farewell->released >= farewell->majority)
+		return 0;
+	if (farewell->released + farewell->gone == farewell->count && farewell->gone > 0)
+		return lk__fail(error, LK_ELOST,
+				"release \"%.100s\": %zu of the nodes had lost it before", name,
+				farewell->gone);
+	return lk__fail(error, LK_EMAYBEHELD,
+			"release \"%.100s\": confirmed by %zu nodes, %zu are a majority", name,
+			farewell->released, farewell->majority);
+}
+
+static int red_release(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
+		       lk_error *error)
+{
+	struct lk__red *red = lk__red_of(entry);
+	struct farewell *farewell = calloc(1, sizeof(*farewell));
+	struct lk__gather *gather = farewell ? lk__gather_new(red->count) : NULL;
+	if (!gather) {
+		free(farewell);
+		entry->hold->count = 1;
+		return lk__fail(error, LK_ENOMEM, "release \"%.100s\": out of memory, still held",
+				entry->name);
+	}
+	int64_t limit_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
+	farewell->entry = entry;
+	farewell->majority = red->majority;
+	farewell->valid_until_ns = entry->grant.valid_until_ns;
+	farewell->until_ns = red->until_ns;
+	farewell->lease_ms = entry->grant.lease_ms;
+	lk__red_ref(entry);
+	farewell_ask(farewell, gather);
+	red->number = 0;
+	lk__entry_drop_hold(entry, lk__now_ns());
+	entry->passing = entry->line != NULL;
+	bool passes = entry->passing;
+	pthread_mutex_unlock(&entry->mutex);
+	lk__gather_go(gather);
+	farewell_take_back(farewell);
+	if (!no_wait)
+		lk__gather_wait(gather, thread, farewell_take, farewell_decided, farewell,
+				limit_ns < farewell->valid_until_ns ? limit_ns
+								    : farewell->valid_until_ns,
+				NULL);
+	int rc = no_wait ? 0 : farewell_verdict(farewell, error);
+	if (rc == 0)
+		lk__count(&entry->client->counters.releases, 1);
+	lk__gather_end(gather, farewell_late, farewell_free, farewell);
+	pthread_mutex_lock(&entry->mutex);
+	if (passes) {
+		entry->passing = false;
+		lk__entry_promote(entry);
+	}
+	return rc;
+}
+
+/* ---- inspection ---- */
+
+struct inquiry {
+	const struct lk__recipe *kind;
+	bool force;
+	size_t answered, yes;
+};
+
+static void inquiry_read(void *context, size_t index, const struct lk__request *request)
+{
+	struct inquiry *inquiry = context;
+	(void)index;
+	if (!request || request->code)
+		return;
+	inquiry->answered++;
+	if (inquiry->force && inquiry->kind->read_force)
+		inquiry->yes += inquiry->kind->read_force(request);
+	else
+		inquiry->yes += request->reply->integer > 0;
+}
+
+int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
+		size_t *answered_out, size_t *yes_out, lk_error *error)
+{
+	struct lk__red *red = lk__red_of(entry);
+	struct lk__ask asks[LK__RED_MAX];
+	struct inquiry inquiry = {.kind = red->node[0].member->recipe, .force = force};
+	int64_t until_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
+	for (size_t i = 0; i < red->count; i++) {
+		struct lk__entry *member = red->node[i].member;
+		asks[i].conn = member->scripts;
+		asks[i].request = force ? inquiry.kind->force(&member->target)
+					: inquiry.kind->is_locked(&member->target);
+		if (!asks[i].request) {
+			while (i > 0)
+				lk__request_free(asks[--i].request);
+			return lk__fail(error, LK_ENOMEM, "%s: out of memory", entry->name);
+		}
+		asks[i].request->resend = true;
+		asks[i].request->deadline_ns = until_ns;
+	}
+	lk__ask_each(asks, red->count, thread, until_ns, NULL, inquiry_read, &inquiry);
+	*answered_out = inquiry.answered;
+	*yes_out = inquiry.yes;
+	return 0;
+}
+
+static const struct lk__entry_ops red_ops = {
+	.try_once = lk__red_try,
+	.release = red_release,
+	.release_unasked = red_release_unasked,
+	.renew = lk__red_renew,
+	.extend = lk__red_extend,
+	.free = red_entry_free,
+};

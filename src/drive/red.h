@@ -1,0 +1,83 @@
+/*
+ * The red lock: one lock on a majority of several independent nodes.
+ *
+ * Its entry, in the first client, has line, hold, watch and notices as every lock's; what goes to
+ * the wire goes to all nodes at once (gather.h), each by the member: the entry of the same name
+ * and of the underlying kind in that node's client. On each node the grant has a number of that
+ * client, so that the members' own release and take-back serve.
+ *
+ * A front's mutex may be held while a member's is taken, never the other way round.
+ *
+ *   red.c        making, releasing, giving back
+ *   red_try.c    one try
+ *   red_renew.c  renewals, repair, extension
+ */
+#ifndef LK__DRIVE_RED_H
+#define LK__DRIVE_RED_H
+
+#include "drive/entry.h"
+#include "drive/gather.h"
+#include "sync/red/red.h"
+
+#define LK__RED_MAX LK__GATHER_NODES_MAX
+
+enum lk__red_part {
+	LK__RED_NOT_HELD,
+	LK__RED_HELD,
+	LK__RED_UNSURE, /* asked, and no answer that we know of */
+};
+
+struct lk__red_node {
+	lk_client *client;        /* a reference, but for the first */
+	struct lk__entry *member; /* a reference */
+	/* Below: under the front's mutex. */
+	bool known; /* `identity`, as of `epoch` */
+	uint64_t epoch;
+	struct lk__identity identity;
+	unsigned asked; /* tries on their way that nobody waits for any more */
+	uint64_t number;
+	enum lk__red_part part; /* of the current grant */
+};
+
+struct lk__red {
+	size_t count, majority;
+	int64_t quarantine_ms; /* -1: none; 0: the lease */
+	int64_t node_limit_ms; /* 0: from the lease */
+	uint64_t number;       /* of the current grant; 0: none */
+	int64_t until_ns;      /* no copy of its tries can run after that */
+	struct lk__red_node node[LK__RED_MAX];
+};
+
+/* Makes the entry a red lock over the clients, or finds that it is that already. `kind`: what is
+ * in each node. LK_EINVAL when it is one over others. */
+int lk__red_make(struct lk__entry *entry, lk_client *const *clients, size_t count,
+		 const struct lk__recipe *kind, int64_t quarantine_ms, int64_t node_limit_ms,
+		 lk_error *error);
+
+static inline struct lk__red *lk__red_of(const struct lk__entry *entry)
+{
+	return entry->data;
+}
+
+/* Asks every node whether it is locked, or frees it there by force: how many answered, and how many
+ * had it. LK_ENOMEM. */
+int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
+		size_t *answered_out, size_t *yes_out, lk_error *error);
+
+/* The ops. */
+int lk__red_try(struct lk__entry *entry, struct lk__waiter *waiter, struct lk__acquire_event *event,
+		int64_t *sent_ns, lk_error *error);
+void lk__red_renew(const struct lk__renewed *renewed);
+int lk__red_extend(struct lk__entry *entry, struct lk__thread *thread, uint64_t number,
+		   int64_t lease_ms, int64_t until_ns, int64_t *sent_ns, lk_error *error);
+
+/* Releases on a node what was perhaps granted there under `number`; `unsure`: and again when no
+ * copy of the try can run any more. The front's mutex may be held. */
+void lk__red_give_back(struct lk__red_node *node, uint64_t number, bool unsure, int64_t until_ns,
+		       int64_t lease_ms);
+
+/* References that outlast a call: of the entry and its client. */
+void lk__red_ref(struct lk__entry *entry);
+void lk__red_unref(struct lk__entry *entry);
+
+#endif

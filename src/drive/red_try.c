@@ -1,0 +1,472 @@
+/*
+ * One try of a red lock: all nodes at once, until a majority is certain or out of reach.
+ *
+ * What is then still unanswered goes on without us; what is granted late belongs to the hold, if
+ * that still stands, or goes back. A node that leaves too much unanswered is not asked any more.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "drive/loop.h"
+#include "drive/red.h"
+
+#define NODE_LIMIT_PARTS 4 /* of the lease: what asking may take */
+#define NODE_LIMIT_MIN_MS 25
+#define ASKED_MAX 4    /* questions that a node may leave open before it is left alone */
+#define WORTH_PARTS 10 /* of the lease: what must be left of it */
+
+enum vote {
+	VOTE_NONE,    /* no answer yet */
+	VOTE_UNASKED, /* it has not answered earlier tries */
+	VOTE_GRANTED,
+	VOTE_NO_VOTE, /* granted, but it may have forgotten others */
+	VOTE_BUSY,
+	VOTE_LATE,
+	VOTE_REFUSED, /* or not reached: not done */
+	VOTE_UNKNOWN,
+};
+
+struct ballot {
+	enum vote vote;
+	uint64_t number;
+	uint64_t epoch;  /* before it was asked */
+	bool introduced; /* asked who it is, and not answered yet */
+	bool tried;      /* asked for the lock */
+	bool granted;    /* whether it counts or not */
+	bool repeated;   /* it was late, and has taught us the time */
+	int64_t ttl_ms;
+	int code;
+	char reason[120];
+};
+
+struct round {
+	struct lk__entry *entry;
+	struct lk__red *red;
+	struct lk__gather *gather;
+	struct lk__waiter *waiter;
+	uint64_t number; /* the front's */
+	int64_t lease_ms, begun_ns, until_ns;
+	lk_error why; /* a reason that no other try can change */
+	struct ballot ballot[LK__RED_MAX];
+};
+
+/* ---- what a node's answer is worth ---- */
+
+static void ballot_cast(struct ballot *ballot, enum vote vote, int code, const char *reason)
+{
+	ballot->vote = vote;
+	ballot->code = code;
+	snprintf(ballot->reason, sizeof(ballot->reason), "%.*s", (int)sizeof(ballot->reason) - 1,
+		 reason);
+}
+
+/* Whether it may have granted the lock without our knowing. */
+static bool ballot_is_unsure(const struct ballot *ballot)
+{
+	return ballot->tried && (ballot->vote == VOTE_NONE || ballot->vote == VOTE_UNKNOWN);
+}
+
+/* Two addresses of one server would be two votes of one. */
+static void round_check_twins(struct round *round, size_t index)
+{
+	const struct lk__red *red = round->red;
+	const struct lk__red_node *node = &red->node[index];
+	for (size_t i = 0; i < red->count; i++) {
+		const struct lk__red_node *other = &red->node[i];
+		bool current = other->known &&
+			       other->epoch == atomic_load(&other->member->node->epoch);
+		if (i != index && current &&
+		    strcmp(other->identity.run_id, node->identity.run_id) == 0)
+			lk__fail(&round->why, LK_EINVAL,
+				 "acquire \"%.100s\": %.100s and %.100s are one server",
+				 round->entry->name, other->client->config->url,
+				 node->client->config->url);
+	}
+}
+
+/* Who the node is. The front's mutex is held. */
+static void round_introduce(struct round *round, size_t index, const struct lk__gathered *answers)
+{
+	struct ballot *ballot = &round->ballot[index];
+	struct lk__red_node *node = &round->red->node[index];
+	const struct lk__request *first = answers->request[0];
+	ballot->introduced = false;
+	node->known = lk__identity_read(answers->request, lk__now_ns(), &node->identity);
+	node->epoch = ballot->epoch;
+	if (node->known)
+		round_check_twins(round, index);
+	else if (first->code)
+		ballot_cast(ballot, VOTE_REFUSED, first->code, first->reason);
+	else
+		ballot_cast(ballot, VOTE_REFUSED, LK_EPROTOCOL, "INFO server names no run_id");
+}
+
+/* Whether a grant of this node counts; else the ballot says why not. */
+static bool node_may_vote(const struct round *round, size_t index, struct ballot *ballot)
+{
+	const struct lk__red *red = round->red;
+	const struct lk__red_node *node = &red->node[index];
+	char reason[120];
+	int64_t quarantine_ms = red->quarantine_ms;
+	if (atomic_load(&node->member->node->epoch) != ballot->epoch) {
+		ballot_cast(ballot, VOTE_NO_VOTE, LK_EUNREACHABLE, "the connection was lost");
+		return false;
+	}
+	if (!node->known || node->epoch != ballot->epoch) {
+		ballot_cast(ballot, VOTE_NO_VOTE, LK_EDENIED,
+			    "no vote, since INFO server does not say who it is");
+		return false;
+	}
+	if (quarantine_ms == 0) {
+		quarantine_ms = round->entry->client->config->watchdog_ms;
+		quarantine_ms = round->lease_ms > quarantine_ms ? round->lease_ms : quarantine_ms;
+	}
+	int64_t from_ns = lk__after_ms(node->identity.started_ns, quarantine_ms);
+	if (quarantine_ms < 0 || node->identity.durable || lk__now_ns() >= from_ns)
+		return true;
+	snprintf(reason, sizeof(reason),
+		 "no vote for %lld ms: started lately, and may have forgotten what it granted",
+		 (long long)((from_ns - lk__now_ns()) / LK__MS + 1));
+	ballot_cast(ballot, VOTE_NO_VOTE, LK_EUNAVAILABLE, reason);
+	return false;
+}
+
+/* A node has answered the try. The front's mutex is held. */
+static void round_settle(struct round *round, size_t index, const struct lk__request *request)
+{
+	struct ballot *ballot = &round->ballot[index];
+	struct lk__entry *member = round->red->node[index].member;
+	struct lk__answer answer = {.fence = 0};
+	member->recipe->read_acquire(request, &answer);
+	switch (answer.event.type) {
+	case LK__ACQUIRE_GRANTED:
+		ballot->granted = true;
+		if (node_may_vote(round, index, ballot))
+			ballot_cast(ballot, VOTE_GRANTED, 0, "granted");
+		break;
+	case LK__ACQUIRE_BUSY:
+		ballot->ttl_ms = answer.event.ttl_ms;
+		ballot_cast(ballot, VOTE_BUSY, LK_EBUSY, "held by another owner");
+		break;
+	case LK__ACQUIRE_LATE:
+		lk__node_learn_time(member->node, answer.server_us, lk__now_ns());
+		ballot_cast(ballot, VOTE_LATE, LK_EUNAVAILABLE, "reached it late");
+		break;
+	case LK__ACQUIRE_FAILED:
+		ballot_cast(ballot, VOTE_REFUSED, answer.event.code, request->reason);
+		break;
+	default:
+		ballot_cast(ballot, VOTE_UNKNOWN, LK_EMAYBEHELD, request->reason);
+	}
+}
+
+static size_t round_count(const struct round *round, enum vote vote)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < round->red->count; i++)
+		count += round->ballot[i].vote == vote;
+	return count;
+}
+
+/* Whether the answers that are there decide it. */
+static bool round_decided(void *context)
+{
+	const struct round *round = context;
+	size_t granted = round_count(round, VOTE_GRANTED), open = round_count(round, VOTE_NONE);
+	return granted >= round->red->majority || granted + open < round->red->majority ||
+	       round->why.code != 0;
+}
+
+/* ---- asking ---- */
+
+/* Also on a connection that is still to be made; a vote over one that was lost does not count. */
+static struct lk__request *until(struct lk__request *request, int64_t until_ns)
+{
+	if (request) {
+		request->resend = true;
+		request->deadline_ns = until_ns;
+	}
+	return request;
+}
+
+static struct lk__request *round_request(const struct round *round, size_t index)
+{
+	struct lk__entry *member = round->red->node[index].member;
+	char field[LK__FIELD_SIZE];
+	lk__field(member, round->ballot[index].number, field);
+	struct lk__try wanted = {
+		.target = &member->target,
+		.field = field,
+		.number = round->ballot[index].number,
+		.lease_ms = round->lease_ms,
+		.deadline_us = lk__node_server_us(member->node, round->until_ns),
+		.wait_ms = -1,
+		.once = true,
+	};
+	return until(member->recipe->acquire(&wanted), round->until_ns);
+}
+
+/* Introduces itself first, where it has not on this connection: only then is its clock known. */
+static void round_ask(struct round *round, size_t index)
+{
+	struct ballot *ballot = &round->ballot[index];
+	struct lk__red_node *node = &round->red->node[index];
+	struct lk__conn *conn = node->member->scripts;
+	ballot->epoch = atomic_load(&node->member->node->epoch);
+	ballot->number = index == 0 ? round->number
+				    : atomic_fetch_add(&node->client->last_number, 1) + 1;
+	if (node->asked >= ASKED_MAX) {
+		ballot_cast(ballot, VOTE_UNASKED, LK_EUNREACHABLE,
+			    "has not answered earlier questions");
+		return;
+	}
+	ballot->introduced = !node->known || node->epoch != ballot->epoch;
+	for (unsigned i = 0; ballot->introduced && i < LK__IDENTITY_QUESTIONS; i++)
+		lk__gather_add(round->gather, index, conn,
+			       until(lk__identity_question(i), round->until_ns));
+	if (!ballot->introduced)
+		round_check_twins(round, index);
+	if (!ballot->introduced && node_may_vote(round, index, ballot)) {
+		lk__gather_add(round->gather, index, conn, round_request(round, index));
+		ballot->tried = true;
+	}
+	if (ballot->vote == VOTE_NONE && lk__gather_at(round->gather, index)->count == 0)
+		ballot_cast(ballot, VOTE_REFUSED, LK_ENOMEM, "out of memory");
+}
+
+/* A node has answered: who it is, or the try. */
+static void round_take(void *context, size_t index, const struct lk__gathered *answers)
+{
+	struct round *round = context;
+	struct ballot *ballot = &round->ballot[index];
+	pthread_mutex_lock(&round->entry->mutex);
+	bool try_now = false;
+	if (ballot->introduced) {
+		round_introduce(round, index, answers);
+		try_now = ballot->vote == VOTE_NONE && node_may_vote(round, index, ballot);
+	} else {
+		round_settle(round, index, answers->request[answers->count - 1]);
+		try_now = ballot->vote == VOTE_LATE && !ballot->repeated;
+		ballot->repeated |= try_now;
+		if (try_now)
+			ballot->vote = VOTE_NONE;
+	}
+	ballot->tried |= try_now;
+	pthread_mutex_unlock(&round->entry->mutex);
+	if (try_now && !lk__gather_more(round->gather, index, round_request(round, index)))
+		ballot_cast(ballot, VOTE_REFUSED, LK_ENOMEM, "out of memory");
+}
+
+/* A node has answered after the round was over. */
+static void round_late(void *context, size_t index, const struct lk__gathered *answers)
+{
+	struct round *round = context;
+	struct ballot *ballot = &round->ballot[index];
+	struct lk__red *red = round->red;
+	struct lk__red_node *node = &red->node[index];
+	pthread_mutex_lock(&round->entry->mutex);
+	node->asked--;
+	if (ballot->introduced)
+		round_introduce(round, index, answers);
+	else
+		round_settle(round, index, answers->request[answers->count - 1]);
+	bool current = red->number == round->number && node->number == ballot->number;
+	if (current && node->part == LK__RED_UNSURE && ballot->vote != VOTE_UNKNOWN)
+		node->part = ballot->granted ? LK__RED_HELD : LK__RED_NOT_HELD;
+	pthread_mutex_unlock(&round->entry->mutex);
+}
+
+static void round_free(void *context)
+{
+	struct round *round = context;
+	lk__red_unref(round->entry);
+	free(round);
+}
+
+/* ---- the outcome ---- */
+
+/* Nobody has it: what may have been granted goes back, also where there was no answer. */
+static void round_give_back(const struct round *round)
+{
+	for (size_t i = 0; i < round->red->count; i++) {
+		const struct ballot *ballot = &round->ballot[i];
+		bool unsure = ballot_is_unsure(ballot);
+		if (unsure || ballot->granted)
+			lk__red_give_back(&round->red->node[i], ballot->number, unsure,
+					  round->until_ns, round->lease_ms);
+	}
+}
+
+static void round_keep(const struct round *round)
+{
+	struct lk__red *red = round->red;
+	red->number = round->number;
+	red->until_ns = round->until_ns;
+	for (size_t i = 0; i < red->count; i++) {
+		bool held = round->ballot[i].granted;
+		bool unsure = ballot_is_unsure(&round->ballot[i]);
+		red->node[i].number = round->ballot[i].number;
+		red->node[i].part = held     ? LK__RED_HELD
+				    : unsure ? LK__RED_UNSURE
+					     : LK__RED_NOT_HELD;
+	}
+}
+
+/* The reasons of those who did not grant it, as far as they fit. */
+static void round_explain(const struct round *round, int code, lk_error *error)
+{
+	const struct lk__red *red = round->red;
+	char text[400];
+	size_t used = 0;
+	text[0] = 0;
+	for (size_t i = 0; i < red->count && used < sizeof(text); i++) {
+		const struct ballot *ballot = &round->ballot[i];
+		if (ballot->vote == VOTE_GRANTED)
+			continue;
+		int size = snprintf(text + used, sizeof(text) - used, "; %.60s: %.100s",
+				    red->node[i].client->config->url,
+				    ballot->vote == VOTE_NONE ? "no answer in time"
+							      : ballot->reason);
+		used += (size_t)size;
+	}
+	if (round_count(round, VOTE_GRANTED) >= red->majority)
+		snprintf(text, sizeof(text), ", but too late: the lease is nearly over");
+	lk__fail(error, code, "acquire \"%.60s\": %zu of %zu nodes grant it, %zu are needed%s",
+		 round->entry->name, round_count(round, VOTE_GRANTED), red->count, red->majority,
+		 text);
+}
+
+/* What the machine is told when it was not had. */
+static void round_lost(const struct round *round, struct lk__acquire_event *event, lk_error *error)
+{
+	size_t majority = round->red->majority;
+	size_t busy = round_count(round, VOTE_BUSY), late = round_count(round, VOTE_LATE);
+	size_t granted = round_count(round, VOTE_GRANTED), wrong = 0;
+	size_t unsure = round_count(round, VOTE_NONE) + round_count(round, VOTE_UNKNOWN) +
+			round_count(round, VOTE_UNASKED);
+	int code = unsure >= majority ? LK_EMAYBEHELD : LK_ENOQUORUM;
+	if (round->why.code) {
+		*event = (struct lk__acquire_event){.type = LK__ACQUIRE_FAILED,
+						    .code = round->why.code};
+		*error = round->why;
+		return;
+	}
+	for (size_t i = 0; i < round->red->count; i++)
+		wrong += round->ballot[i].code == LK_EWRONGTYPE;
+	if (wrong > round->red->count - majority) { /* no majority without one of them */
+		event->code = LK_EWRONGTYPE;
+		round_explain(round, LK_EWRONGTYPE, error);
+		return;
+	}
+	if (busy > 0 && busy + granted + late >= majority) {
+		*event = (struct lk__acquire_event){.type = LK__ACQUIRE_BUSY};
+		for (size_t i = 0; i < round->red->count; i++)
+			if (round->ballot[i].ttl_ms > event->ttl_ms)
+				event->ttl_ms = round->ballot[i].ttl_ms;
+		round_explain(round, LK_EBUSY, error);
+		return;
+	}
+	if (late > 0 && granted + late >= majority) {
+		event->type = LK__ACQUIRE_LATE;
+		round_explain(round, LK_EUNAVAILABLE, error);
+		return;
+	}
+	*event = (struct lk__acquire_event){
+		.type = LK__ACQUIRE_FAILED, .code = code, .retryable = true};
+	round_explain(round, code, error);
+}
+
+static int round_over(const struct round *round)
+{
+	if (atomic_load(&round->entry->client->state) != LK__CLIENT_OPEN)
+		return LK_ECLOSED;
+	return lk__cancelled(round->waiter->cancel) ? LK_ECANCELLED : 0;
+}
+
+static int round_end(struct round *round, struct lk__acquire_event *event, int64_t *sent_ns,
+		     lk_error *error)
+{
+	struct lk__red *red = round->red;
+	int64_t end_ns = lk__lease_end_ns(round->begun_ns, round->lease_ms);
+	bool worth = lk__now_ns() + round->lease_ms * LK__MS / WORTH_PARTS < end_ns;
+	int over = round_over(round);
+	for (size_t i = 0; i < red->count; i++)
+		red->node[i].asked += round->ballot[i].vote == VOTE_NONE;
+	if (round_count(round, VOTE_GRANTED) >= red->majority && worth && !over &&
+	    !round->why.code) {
+		round_keep(round);
+		event->type = LK__ACQUIRE_GRANTED;
+		*sent_ns = round->begun_ns;
+	} else {
+		round_give_back(round);
+		if (!over)
+			round_lost(round, event, error);
+	}
+	return over;
+}
+
+static int64_t round_limit_ms(const struct round *round)
+{
+	int64_t limit_ms = round->red->node_limit_ms;
+	int64_t most_ms = round->entry->client->config->command_timeout_ms;
+	if (!limit_ms) {
+		limit_ms = round->lease_ms / NODE_LIMIT_PARTS;
+		limit_ms = limit_ms < NODE_LIMIT_MIN_MS ? NODE_LIMIT_MIN_MS : limit_ms;
+	}
+	return limit_ms < most_ms ? limit_ms : most_ms;
+}
+
+static struct round *round_new(struct lk__entry *entry, struct lk__waiter *waiter)
+{
+	struct round *round = calloc(1, sizeof(*round));
+	if (!round)
+		return NULL;
+	round->red = lk__red_of(entry);
+	round->gather = lk__gather_new(round->red->count);
+	if (!round->gather) {
+		free(round);
+		return NULL;
+	}
+	entry->number = atomic_fetch_add(&entry->client->last_number, 1) + 1;
+	entry->try_lease_ms = lk__entry_lease_ms(entry, waiter->hold);
+	round->entry = entry;
+	round->waiter = waiter;
+	round->number = entry->number;
+	round->lease_ms = entry->try_lease_ms;
+	round->begun_ns = lk__now_ns();
+	round->until_ns = lk__after_ms(round->begun_ns, round_limit_ms(round));
+	lk__red_ref(entry);
+	return round;
+}
+
+int lk__red_try(struct lk__entry *entry, struct lk__waiter *waiter, struct lk__acquire_event *event,
+		int64_t *sent_ns, lk_error *error)
+{
+	for (size_t i = 1; i < lk__red_of(entry)->count; i++)
+		lk__loop_start(lk__red_of(entry)->node[i].client, NULL);
+	struct round *round = round_new(entry, waiter);
+	if (!round) {
+		event->code = lk__fail(error, LK_ENOMEM, "acquire \"%.100s\": out of memory",
+				       entry->name);
+		return 0;
+	}
+	for (size_t i = 0; i < round->red->count; i++)
+		round_ask(round, i);
+	pthread_mutex_unlock(&entry->mutex);
+	lk__gather_go(round->gather);
+	/* A wait limit that is very short buys one try all the same: until_ns is the node limit. */
+	lk__gather_wait(round->gather, waiter->thread, round_take, round_decided, round,
+			round->until_ns, waiter->cancel);
+	lk__gather_withdraw(round->gather, round_take, round);
+	pthread_mutex_lock(&entry->mutex);
+	int rc = round_end(round, event, sent_ns, error);
+	round->waiter = NULL;
+	pthread_mutex_unlock(&entry->mutex);
+	lk__gather_end(round->gather, round_late, round_free, round);
+	pthread_mutex_lock(&entry->mutex);
+	return rc;
+}

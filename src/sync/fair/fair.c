@@ -1,0 +1,124 @@
+#include "sync/fair/fair.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <lockkeeper/error.h>
+
+#include "sync/lock/lock.h"
+#include "sync/script.h"
+
+#define DERIVED_KEYS 3
+
+static const char *const key_prefixes[DERIVED_KEYS] = {"redisson_lock_queue",
+						       "redisson_lock_timeout", "lockkeeper_fair"};
+
+/* How long the queue takes this waiter for alive: its wait, but others should not have to wait for
+ * one who is dead for as long as it may have been patient. */
+static int64_t fair_alive_ms(const struct lk__try *wanted)
+{
+	bool shorter = wanted->wait_ms > 0 && wanted->wait_ms < wanted->alive_ms;
+	return shorter ? wanted->wait_ms : wanted->alive_ms;
+}
+
+static struct lk__request *fair_call(const struct lk__target *target, const char *what,
+				     const char *field, const struct lk__try *wanted)
+{
+	struct lk__words words = {0};
+	char *keys[DERIVED_KEYS];
+	lk__words_add(&words, target->key, target->key_size);
+	for (size_t i = 0; i < DERIVED_KEYS; i++) {
+		size_t size = 0;
+		keys[i] = lk__derived_name(key_prefixes[i], target->key, target->key_size, &size);
+		lk__words_add(&words, keys[i], size);
+	}
+	lk__words_text(&words, what);
+	lk__words_text(&words, field);
+	lk__words_add(&words, target->channel, target->channel_size);
+	if (wanted) {
+		lk__words_number(&words, wanted->lease_ms);
+		lk__words_number(&words, fair_alive_ms(wanted));
+		lk__words_number(&words, wanted->deadline_us);
+	}
+	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_FAIR_QUEUE,
+						       1 + DERIVED_KEYS);
+	for (size_t i = 0; i < DERIVED_KEYS; i++)
+		free(keys[i]);
+	return request;
+}
+
+static struct lk__request *fair_acquire(const struct lk__try *wanted)
+{
+	return fair_call(wanted->target, wanted->once ? "try" : "acquire", wanted->field, wanted);
+}
+
+static struct lk__request *fair_release(const struct lk__target *target, const char *field)
+{
+	return fair_call(target, "release", field, NULL);
+}
+
+static struct lk__request *fair_force(const struct lk__target *target)
+{
+	return fair_call(target, "force", "", NULL);
+}
+
+static struct lk__request *fair_renew(const struct lk__renewal *renewals, size_t count)
+{
+	return lk__renew_script(LK__SCRIPT_LOCK_RENEW, renewals, count);
+}
+
+static struct lk__request *fair_is_locked(const struct lk__target *target)
+{
+	return lk__lock_recipe.is_locked(target);
+}
+
+static struct lk__request *fair_is_held_by(const struct lk__target *target, const char *field)
+{
+	return lk__lock_recipe.is_held_by(target, field);
+}
+
+static void fair_read_acquire(const struct lk__request *request, struct lk__answer *answer)
+{
+	const redisReply *reply = request->reply;
+	struct lk__acquire_event *event = &answer->event;
+	event->type = LK__ACQUIRE_UNKNOWN;
+	if (request->code) {
+		*event = lk__reply_refusal(request);
+	} else if (reply->type == REDIS_REPLY_NIL) {
+		event->type = LK__ACQUIRE_GRANTED;
+	} else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+		   reply->element[0]->type == REDIS_REPLY_INTEGER &&
+		   reply->element[1]->type == REDIS_REPLY_INTEGER) {
+		event->type = LK__ACQUIRE_BUSY;
+		event->ttl_ms = reply->element[0]->integer;
+		answer->server_us = reply->element[1]->integer;
+	} else if (lk__reply_late(reply, &answer->server_us)) {
+		event->type = LK__ACQUIRE_LATE;
+	}
+}
+
+static bool fair_read_message(const char *payload, int64_t *server_us)
+{
+	static const char granted[] = "granted ";
+	size_t size = sizeof(granted) - 1;
+	if (strncmp(payload, granted, size) != 0)
+		return false;
+	*server_us = strtoll(payload + size, NULL, 10);
+	return true;
+}
+
+const struct lk__recipe lk__fair_recipe = {
+	.type = "fair lock",
+	.channel_prefix = LK__LOCK_CHANNEL_PREFIX,
+	.sharing = LK__EACH_OWNER,
+	.flags = LK__NO_TERMS | LK__OWN_CHANNEL | LK__QUEUES,
+	.acquire = fair_acquire,
+	.release = fair_release,
+	.force = fair_force,
+	.renew = fair_renew,
+	.is_locked = fair_is_locked,
+	.is_held_by = fair_is_held_by,
+	.read_acquire = fair_read_acquire,
+	.read_release = lk__reply_released,
+	.read_message = fair_read_message,
+};

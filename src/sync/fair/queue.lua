@@ -1,0 +1,303 @@
+-- The fair lock: takes it, gives it up or frees it, and keeps Redisson's queue.
+--
+--   KEYS[1]  the lock's hash: owner field → count
+--   KEYS[2]  the queue, a list: owner fields that wait, the next one first
+--   KEYS[3]  the scores, a sorted set: until when (server time, ms) a waiter counts as alive
+--   KEYS[4]  our own waiters, a hash that Java does not know: owner field → "<lease> <wait>", ms;
+--            "off" → what the scores are too high by
+--   ARGV[1]  what is asked for: "acquire", "try" (without a place in the queue), "release", "force"
+--   ARGV[2]  owner field; empty for "force"
+--   ARGV[3]  channels: the waiter with a field F listens on "<this>:F"
+--   ARGV[4]  acquire, try: lease, ms
+--   ARGV[5]  acquire, try: how long this waiter counts as alive without a sign of it, ms
+--   ARGV[6]  acquire, try: deadline of this request, server time in us: it must not run late
+--
+-- Answers to acquire and try: nil granted · array {ms until it is worth to look again, server time
+-- in us}: not yet · status "LATE <server us>". To release: nil, neither holds it nor waits for it ·
+-- integer: given up, so many subscribers heard of it. To force: 1 freed, 0 there was none.
+-- Refused: a key that is something else than a lock (WRONGTYPE).
+--
+-- Messages: to one of ours "granted <server us>": it has the lock now; "look": try again. To one of
+-- Java's "0", as its own scripts send it.
+--
+-- Safe to send twice: a repetition finds its field as owner or in the queue. A release works under
+-- memory pressure: its first write is a HDEL, and the server then lets the script end.
+local lock, queue, scores, ours = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local what, own, channels = ARGV[1], ARGV[2], ARGV[3]
+
+local SILENT_MS = 3000 -- for one of ours whom no message reaches: it reconnects, or is dead
+local TAKES_MS = 1000 -- for one of Java's to take the lock that it was told of
+local GUARDS_MAX = 16 -- how far back one is looked for who watches over a silent head
+
+local time = redis.call('TIME')
+local now_us = time[1] * 1000000 + time[2]
+local now = math.floor(now_us / 1000)
+
+-- Each one's score counts on the waits of those before it: whoever is served, his wait comes off
+-- the scores of all others. That is a command for each; as long as all are ours, who know better,
+-- it is only noted, in a field of `ours`. Not without end, for if all of ours die, Java waits so
+-- much longer: a wait for each in the queue, and a few.
+local OFF, OFF_WAITS = 'off', 4
+
+local noted
+local function off()
+	noted = noted or tonumber(redis.call('HGET', ours, OFF) or '0')
+	return noted
+end
+
+-- What one of ours has asked for; nil for one of Java's.
+local function asked_by(field)
+	local asked = redis.call('HGET', ours, field)
+	if asked then
+		return string.match(asked, '^(%d+) (%d+)$')
+	end
+end
+
+local function lower(field, by)
+	redis.call('ZADD', scores, 'XX', 'INCR', string.format('-%.0f', by), field)
+end
+
+-- The head of the queue is served; `alone`: nobody stands behind it.
+local function queue_pop(head, wait, alone)
+	if alone then
+		redis.call('DEL', queue, scores, ours)
+		return
+	end
+	redis.call('LPOP', queue)
+	redis.call('ZREM', scores, head)
+	redis.call('HDEL', ours, head)
+	local count = redis.call('LLEN', queue)
+	local by = off() + wait
+	local all_ours = redis.call('HLEN', ours) - (off() > 0 and 1 or 0) == count
+	if all_ours and by <= (count + OFF_WAITS) * wait then
+		redis.call('HSET', ours, OFF, string.format('%.0f', by))
+		noted = by
+		return
+	end
+	for _, other in ipairs(redis.call('LRANGE', queue, 0, -1)) do
+		lower(other, by)
+	end
+	redis.call('HDEL', ours, OFF)
+	noted = 0
+end
+
+-- Makes a field the owner; an error if the server refuses.
+local function own_by(field, lease)
+	redis.call('HSET', lock, field, 1)
+	local answer = redis.pcall('PEXPIRE', lock, lease)
+	if type(answer) == 'table' then
+		-- A refused PEXPIRE (ACL) must not leave a lock without a time to live.
+		redis.call('HDEL', lock, field)
+		return answer
+	end
+end
+
+local function tell(field, message)
+	return redis.call('PUBLISH', channels .. ':' .. field, message)
+end
+
+-- Hands the lock to the head, which is ours. How many heard of it; none: it was not handed over.
+local function hand_over(head, lease, wait, alone)
+	if own_by(head, lease) then
+		return 0
+	end
+	local heard = tell(head, 'granted ' .. string.format('%.0f', now_us))
+	if heard == 0 then
+		redis.call('HDEL', lock, head)
+	else
+		queue_pop(head, wait, alone)
+	end
+	return heard
+end
+
+-- The usual release comes before all that it does not need is made: the server has to do with it
+-- twice as fast. Its first write is this one.
+local released = what == 'release' and redis.call('HDEL', lock, own) == 1
+if released then
+	local first = redis.call('LRANGE', queue, 0, 1)
+	if not first[1] then
+		return 0
+	end
+	local lease, wait = asked_by(first[1])
+	local heard = lease and hand_over(first[1], lease, wait, not first[2]) or 0
+	if heard > 0 then
+		return heard
+	end
+end
+
+local function score_of(field)
+	local score = redis.call('ZSCORE', scores, field)
+	return score and tonumber(score) - off() or nil
+end
+
+local function set_score(field, score)
+	redis.call('ZADD', scores, string.format('%.0f', score + off()), field)
+end
+
+-- A waiter gives up, wherever it stands; false if it is not there.
+local function queue_leave(field, wait)
+	local found = false
+	local waiters = redis.call('LRANGE', queue, 0, -1)
+	for _, other in ipairs(waiters) do
+		if other == field then
+			found = true
+		elseif found then
+			lower(other, wait)
+		end
+	end
+	if found then
+		redis.call('LREM', queue, 0, field)
+		redis.call('ZREM', scores, field)
+		redis.call('HDEL', ours, field)
+	end
+	if found and #waiters == 1 then
+		redis.call('DEL', ours)
+	end
+	return found
+end
+
+-- The head may be dead: the next of ours who listens is to look after it.
+local function tell_guard()
+	for _, other in ipairs(redis.call('LRANGE', queue, 1, GUARDS_MAX)) do
+		if other == own then
+			return 0
+		end
+		if redis.call('HEXISTS', ours, other) == 1 and tell(other, 'look') > 0 then
+			return 1
+		end
+	end
+	return 0
+end
+
+-- The lock is free: hands it to the next in the queue if that is ours and listens, tells it if it
+-- is Java's and there is `news` for it, drops it if it is dead. Not past who asks.
+-- The next in the queue; how many heard of it; whether it stands alone.
+local function settle(news)
+	while true do
+		local first = redis.call('LRANGE', queue, 0, 1)
+		local head, alone = first[1], not first[2]
+		if not head or head == own then
+			return head, 0, alone
+		end
+		local lease, wait = asked_by(head)
+		local heard = lease and hand_over(head, lease, wait, alone) or 0
+		if heard > 0 then
+			return head, heard
+		end
+		local score = score_of(head)
+		-- Java would wait for ever for one without a score.
+		local doubtful = not score or lease and score > now + SILENT_MS
+		if doubtful then
+			score = now + SILENT_MS
+			set_score(head, score)
+		end
+		if score > now then
+			if not lease and (doubtful or news) then
+				doubtful = true
+				heard = tell(head, '0')
+			end
+			return head, doubtful and heard + tell_guard() or heard
+		end
+		redis.call('LPOP', queue)
+		redis.call('ZREM', scores, head)
+		redis.call('HDEL', ours, head)
+		news = true
+	end
+end
+
+-- A place in the queue; who has one shows that it is alive.
+local function queue_up(lease, wait)
+	local score = score_of(own)
+	local held_ms = math.max(0, redis.call('PTTL', lock))
+	local _, asked_wait = asked_by(own)
+	if score then
+		score = math.max(score, now + held_ms + wait)
+	else
+		local last = redis.call('LINDEX', queue, -1)
+		if not last then
+			redis.call('DEL', ours)
+			noted = 0
+		end
+		local after = last and last ~= own and score_of(last) or now + held_ms
+		score = math.max(now, after) + wait
+		redis.call('RPUSH', queue, own)
+	end
+	redis.call('HSET', ours, own, lease .. ' ' .. (asked_wait or ARGV[5]))
+	set_score(own, score)
+	local keep_ms = score + off() - now + 60000
+	if redis.call('PTTL', ours) < keep_ms then
+		redis.call('PEXPIRE', ours, string.format('%.0f', keep_ms))
+	end
+end
+
+-- When it is worth to look again, if no message comes.
+local function look_again_ms(lease)
+	if redis.call('EXISTS', lock) == 1 then
+		return redis.call('PTTL', lock)
+	end
+	local head = redis.call('LINDEX', queue, 0)
+	local until_dead = head and (score_of(head) or now) - now or 0
+	local second = redis.call('LINDEX', queue, 1) == own
+	return math.max(1, math.min(until_dead, second and TAKES_MS or tonumber(lease)))
+end
+
+local function acquire(lease, wait)
+	if redis.call('EXISTS', lock) == 0 then
+		local head, _, alone = settle(false)
+		if not head or head == own then
+			local refused = own_by(own, lease)
+			if head and not refused then
+				local _, asked_wait = asked_by(own)
+				queue_pop(own, asked_wait or wait, alone)
+			end
+			return refused or false
+		end
+	elseif redis.call('HEXISTS', lock, own) == 1 then
+		return own_by(own, lease) or false
+	elseif redis.call('HEXISTS', lock, 'mode') == 1 then
+		return redis.error_reply('WRONGTYPE the key is a read/write lock, not a fair lock')
+	end
+	if what == 'acquire' then
+		queue_up(lease, wait)
+	end
+	return {look_again_ms(lease), now_us}
+end
+
+local function release()
+	if not released then
+		local _, wait = asked_by(own)
+		if not queue_leave(own, wait or 0) then
+			return false
+		end
+		if redis.call('EXISTS', lock) == 1 then
+			return 0
+		end
+	end
+	local _, heard = settle(true)
+	return heard
+end
+
+local function force()
+	if redis.call('HEXISTS', lock, 'mode') == 1 then
+		return redis.error_reply('WRONGTYPE the key is a read/write lock, not a fair lock')
+	end
+	local freed = redis.call('DEL', lock)
+	settle(true)
+	return freed
+end
+
+if what == 'release' then
+	return release()
+end
+if what == 'force' then
+	return force()
+end
+local lease, wait, deadline = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+if not string.find(ARGV[4], '^%d+$') or lease < 1 or lease > 31536000000 or not deadline
+	or not string.find(ARGV[5], '^%d+$') or wait < 1 or wait > 31536000000 then
+	return redis.error_reply('LOCKKEEPER bad lease, wait or deadline')
+end
+if now_us > deadline then
+	return redis.status_reply('LATE ' .. string.format('%.0f', now_us))
+end
+return acquire(ARGV[4], wait)

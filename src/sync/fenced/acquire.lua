@@ -1,0 +1,75 @@
+-- Takes the lock for one owner, unless another has it, and raises its fence token.
+--
+--   KEYS[1]  the lock's hash
+--   KEYS[2]  the newest token, kept for 30 days
+--   KEYS[3] … Redisson's counter, where Java peers share the lock
+--   ARGV[1]  owner field
+--   ARGV[2]  lease, ms
+--   ARGV[3]  deadline of this request, server time in us: it must not run late
+--   ARGV[4]  owner field that gives the lock up for it; empty: none does
+--   ARGV[5]  channel
+--
+-- Answers: status "TOKEN <token>" granted · integer: held by another, its PTTL, or, where one was
+-- to give it up, -3: it does not own it (nothing was done) · status "LATE <server us>" (nothing
+-- was done) · status "FREED <reason>": given up, but not taken.
+-- Refused (WRONGTYPE): a key that is something else than a lock, a counter that no token can
+-- follow.
+-- Safe to send twice: a repetition finds its own field, renews the lease and answers the token
+-- that it was granted with, which is the newest, since only a grant raises it.
+local lease, deadline, from = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+if not string.find(ARGV[2], '^%d+$') or lease < 1 or lease > 31536000000 or not deadline then
+	return redis.error_reply('LOCKKEEPER bad lease or deadline')
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if now > deadline then
+	return redis.status_reply('LATE ' .. string.format('%.0f', now))
+end
+local own = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1
+if not own and from ~= '' and redis.call('HEXISTS', KEYS[1], from) == 0 then
+	return -3
+end
+if not own and from == '' and redis.call('EXISTS', KEYS[1]) == 1 then
+	if redis.call('HEXISTS', KEYS[1], 'mode') == 1 then
+		return redis.error_reply('WRONGTYPE the key is a read/write lock, not a fenced one')
+	end
+	return redis.call('PTTL', KEYS[1])
+end
+local newest, most = 0, own and 9007199254740991 or 9007199254740990
+for i = 2, #KEYS do
+	local text = redis.call('GET', KEYS[i]) or '0'
+	local last = string.find(text, '^%d+$') and tonumber(text)
+	if not last or last > most then
+		return redis.error_reply('WRONGTYPE no fence token can follow what the counter has')
+	end
+	newest = math.max(newest, last)
+end
+local token = newest
+if not own or newest == 0 then
+	token = math.max(newest + 1, now)
+end
+token = string.format('%.0f', token)
+local writes = {
+	{'SET', KEYS[2], token, 'PX', '2592000000'},
+	{'HSET', KEYS[1], ARGV[1], 1},
+	{'PEXPIRE', KEYS[1], ARGV[2]},
+}
+if KEYS[3] then
+	table.insert(writes, 1, {'SET', KEYS[3], token})
+end
+if from ~= '' then
+	redis.call('HDEL', KEYS[1], from)
+end
+for _, write in ipairs(writes) do
+	local answer = redis.pcall(unpack(write))
+	if type(answer) == 'table' and answer['err'] then
+		-- A refusal (ACL, memory) must not leave a lock without a time to live.
+		redis.call('HDEL', KEYS[1], ARGV[1])
+		if from == '' then
+			return answer
+		end
+		redis.call('PUBLISH', ARGV[5], '0')
+		return redis.status_reply('FREED ' .. answer['err'])
+	end
+end
+return redis.status_reply('TOKEN ' .. token)

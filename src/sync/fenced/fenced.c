@@ -1,0 +1,114 @@
+#include "sync/fenced/fenced.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sync/lock/lock.h"
+#include "sync/script.h"
+
+/* `from` gives the lock up; "": nobody does. */
+static struct lk__request *fenced_request(const struct lk__try *wanted, const char *from, bool java)
+{
+	const struct lk__target *target = wanted->target;
+	struct lk__words words = {.count = 0};
+	size_t size = 0, java_size = 0;
+	char *java_key = NULL;
+	char *key = lk__derived_name(LK__FENCE_PREFIX, target->key, target->key_size, &size);
+	lk__words_add(&words, target->key, target->key_size);
+	lk__words_add(&words, key, size);
+	if (java) {
+		java_key = lk__derived_name(LK__FENCE_JAVA_PREFIX, target->key, target->key_size,
+					    &java_size);
+		lk__words_add(&words, java_key, java_size);
+	}
+	lk__words_text(&words, wanted->field);
+	lk__words_number(&words, wanted->lease_ms);
+	lk__words_number(&words, wanted->deadline_us);
+	lk__words_text(&words, from);
+	lk__words_add(&words, target->channel, target->channel_size);
+	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_FENCED_ACQUIRE,
+						       java ? 3 : 2);
+	free(key);
+	free(java_key);
+	return request;
+}
+
+static struct lk__request *fenced_acquire(const struct lk__try *wanted)
+{
+	return fenced_request(wanted, "", false);
+}
+
+static struct lk__request *fenced_exchange(const struct lk__try *wanted, const char *from)
+{
+	return fenced_request(wanted, from, false);
+}
+
+static struct lk__request *fenced_java_acquire(const struct lk__try *wanted)
+{
+	return fenced_request(wanted, "", true);
+}
+
+static struct lk__request *fenced_java_exchange(const struct lk__try *wanted, const char *from)
+{
+	return fenced_request(wanted, from, true);
+}
+
+/* The token of a grant; 0 when the reply is none. */
+static uint64_t fenced_token(const redisReply *reply)
+{
+	bool granted = reply->type == REDIS_REPLY_STATUS && strncmp(reply->str, "TOKEN ", 6) == 0;
+	return granted ? strtoull(reply->str + 6, NULL, 10) : 0;
+}
+
+static void fenced_read_acquire(const struct lk__request *request, struct lk__answer *answer)
+{
+	if (!request->code && request->reply->type == REDIS_REPLY_NIL) {
+		answer->event.type = LK__ACQUIRE_UNKNOWN; /* no grant without a token */
+		return;
+	}
+	lk__lock_read_acquire(request, answer);
+	answer->fence = request->code ? 0 : fenced_token(request->reply);
+	if (answer->fence)
+		answer->event.type = LK__ACQUIRE_GRANTED;
+}
+
+static enum lk__exchanged fenced_read_exchange(const struct lk__request *request,
+					       struct lk__answer *answer)
+{
+	answer->fence = request->code ? 0 : fenced_token(request->reply);
+	if (answer->fence)
+		return LK__EXCHANGED;
+	enum lk__exchanged exchanged = lk__reply_exchanged(request);
+	return exchanged == LK__EXCHANGED ? LK__EXCHANGE_UNKNOWN : exchanged;
+}
+
+#define FENCED_RECIPE(acquire_request, exchange_request)                                           \
+	{                                                                                          \
+		.type = "fenced lock", .channel_prefix = LK__LOCK_CHANNEL_PREFIX,                  \
+		.sharing = LK__ONE_LINE, .flags = LK__NEEDS_SERVER, .acquire = (acquire_request),  \
+		.release = lk__lock_release, .exchange = (exchange_request),                       \
+		.force = lk__lock_force, .renew = lk__lock_renew, .is_locked = lk__lock_is_locked, \
+		.is_held_by = lk__lock_is_held_by, .read_acquire = fenced_read_acquire,            \
+		.read_release = lk__reply_released, .read_exchange = fenced_read_exchange,         \
+	}
+
+const struct lk__recipe lk__fenced_recipe = FENCED_RECIPE(fenced_acquire, fenced_exchange);
+const struct lk__recipe lk__fenced_java_recipe = FENCED_RECIPE(fenced_java_acquire,
+							       fenced_java_exchange);
+
+struct lk__request *lk__fence_check(const struct lk__fence_check *check)
+{
+	struct lk__words words = {.count = 0};
+	lk__words_add(&words, check->key, check->key_size);
+	lk__words_number(&words, (int64_t)check->token);
+	lk__words_number(&words, check->ttl_ms);
+	if (check->value)
+		lk__words_add(&words, check->value, check->value_size);
+	return lk__words_script(&words, LK__SCRIPT_FENCED_CHECK, 1);
+}
+
+uint64_t lk__fence_read_check(const redisReply *reply)
+{
+	bool stale = reply->type == REDIS_REPLY_STATUS && strncmp(reply->str, "STALE ", 6) == 0;
+	return stale ? strtoull(reply->str + 6, NULL, 10) : 0;
+}

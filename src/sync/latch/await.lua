@@ -1,0 +1,18 @@
+-- Whether the latch is open: its count is zero, or it has none.
+--
+--   KEYS[1]  the count, a string
+--
+-- Answers: nil open · integer -1 closed.
+-- Refused: a key that is something else than a count (WRONGTYPE).
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind == 'none' then
+	return false
+end
+local count = kind == 'string' and redis.call('GET', KEYS[1])
+if not count or not string.find(count, '^-?%d+$') then
+	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a latch')
+end
+if tonumber(count) <= 0 then
+	return false
+end
+return -1

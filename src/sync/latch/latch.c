@@ -1,0 +1,48 @@
+#include "sync/latch/latch.h"
+
+#include <lockkeeper/error.h>
+
+#include "sync/script.h"
+
+#define POLL_MS 1000 /* a message can be lost with a connection */
+
+static struct lk__request *latch_look(const struct lk__try *wanted)
+{
+	struct lk__words words = {0};
+	lk__words_add(&words, wanted->target->key, wanted->target->key_size);
+	return lk__words_script(&words, LK__SCRIPT_LATCH_AWAIT, 1);
+}
+
+/* A look leaves nothing behind that could be taken back. */
+static struct lk__request *latch_undo(const struct lk__target *target, const char *field)
+{
+	(void)target;
+	(void)field;
+	return NULL;
+}
+
+static void latch_read(const struct lk__request *request, struct lk__answer *answer)
+{
+	answer->event = (struct lk__acquire_event){
+		.type = LK__ACQUIRE_FAILED, .code = LK_EUNAVAILABLE, .retryable = true};
+	if (request->code && request->code != LK_EMAYBEHELD) {
+		answer->event = lk__reply_refusal(request);
+	} else if (request->code == 0 && request->reply->type == REDIS_REPLY_NIL) {
+		answer->event.type = LK__ACQUIRE_GRANTED;
+	} else if (request->code == 0) {
+		answer->event.type = LK__ACQUIRE_BUSY;
+		answer->event.ttl_ms = -1;
+	}
+}
+
+const struct lk__recipe lk__latch_recipe = {
+	.type = "latch",
+	.channel_prefix = "redisson_countdownlatch__channel__",
+	.sharing = LK__NO_HOLD,
+	.flags = LK__NO_TERMS | LK__FOR_ALL | LK__BRACED,
+	.poll_ms = POLL_MS,
+	.acquire = latch_look,
+	.release = latch_undo,
+	.read_acquire = latch_read,
+	.read_release = lk__reply_released,
+};

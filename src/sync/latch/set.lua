@@ -1,0 +1,37 @@
+-- Sets the count of a latch that has none.
+--
+--   KEYS[1]  the count
+--   KEYS[2]  the record of this request
+--   KEYS[3]  the record of an earlier one whose end its client knows: it can go
+--   ARGV[1]  deadline of this request, server time in us
+--   ARGV[2]  channel
+--   ARGV[3]  the count
+--
+-- Answers: integer 1 set, 0 there is a count already · status "LATE <server us>".
+-- Safe to send twice: a repetition finds its record.
+local count, deadline = tonumber(ARGV[3]), tonumber(ARGV[1])
+if not string.find(ARGV[3], '^%d+$') or count < 1 or count > 9007199254740991 or not deadline then
+	return redis.error_reply('LOCKKEEPER bad count or deadline')
+end
+if redis.call('EXISTS', KEYS[2]) == 1 then
+	return 1
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if now > deadline then
+	return redis.status_reply('LATE ' .. string.format('%.0f', now))
+end
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind ~= 'none' then
+	if kind ~= 'string' or not string.find(redis.call('GET', KEYS[1]), '^-?%d+$') then
+		return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a latch')
+	end
+	return 0
+end
+redis.call('SET', KEYS[2], '1', 'PX', string.format('%.0f', (deadline - now) / 1000 + 60000))
+redis.call('SET', KEYS[1], ARGV[3])
+if KEYS[3] ~= KEYS[2] then
+	redis.call('DEL', KEYS[3])
+end
+redis.call('PUBLISH', ARGV[2], '1')
+return 1

@@ -1,0 +1,43 @@
+-- Takes several locks for one owner, all or none.
+--
+--   KEYS[1] … KEYS[n]  the locks' hashes
+--   ARGV[1]  owner field
+--   ARGV[2]  lease, ms
+--   ARGV[3]  deadline of this request, server time in us: it must not run late
+--
+-- Answers: nil granted · array { i, PTTL of KEYS[i] }: that one, the first, is another's · status
+-- "LATE <server us>". Nothing was taken unless granted.
+-- Refused: a key that is something else than a lock (WRONGTYPE).
+-- Safe to send twice: a repetition finds its own fields and renews the leases.
+local lease, deadline = tonumber(ARGV[2]), tonumber(ARGV[3])
+if not string.find(ARGV[2], '^%d+$') or lease < 1 or lease > 31536000000 or not deadline then
+	return redis.error_reply('LOCKKEEPER bad lease or deadline')
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if now > deadline then
+	return redis.status_reply('LATE ' .. string.format('%.0f', now))
+end
+for i, key in ipairs(KEYS) do
+	if redis.call('HEXISTS', key, ARGV[1]) == 0 and redis.call('EXISTS', key) == 1 then
+		if redis.call('HEXISTS', key, 'mode') == 1 then
+			local why = 'the key is a read/write lock, not a lock'
+			return redis.error_reply('WRONGTYPE ' .. why)
+		end
+		return {i, redis.call('PTTL', key)}
+	end
+end
+for i, key in ipairs(KEYS) do
+	local answer = redis.pcall('HSET', key, ARGV[1], 1)
+	if type(answer) ~= 'table' then
+		answer = redis.pcall('PEXPIRE', key, ARGV[2])
+	end
+	if type(answer) == 'table' then
+		-- Refused (ACL, memory): nothing of it may stay.
+		for j = 1, i do
+			redis.call('HDEL', KEYS[j], ARGV[1])
+		end
+		return answer
+	end
+end
+return false

@@ -1,0 +1,27 @@
+/* Several reentrant locks of one server in one script: taken all or none, freed together. */
+#ifndef LK__SYNC_MULTI_H
+#define LK__SYNC_MULTI_H
+
+#include "sync/recipe.h"
+
+struct lk__multi_key {
+	const struct lk__target *target;
+	char field[LK__FIELD_SIZE]; /* of the owner that has it, or is to have it */
+};
+
+/* Takes all under the field of the first. NULL when out of memory. */
+struct lk__request *lk__multi_acquire_request(const struct lk__multi_key *keys, size_t count,
+					      int64_t lease_ms, int64_t deadline_us);
+
+/* Frees each from its own field. NULL when out of memory. */
+struct lk__request *lk__multi_release_request(const struct lk__multi_key *keys, size_t count);
+
+/* `busy`: for BUSY, which of them is another's. `server_us`: for LATE. */
+struct lk__acquire_event lk__multi_read_acquire(const struct lk__request *request, size_t count,
+						size_t *busy, int64_t *server_us);
+
+/* What became of the one at `index`. */
+enum lk__released lk__multi_read_release(const struct lk__request *request, size_t index,
+					 int64_t *listeners);
+
+#endif

@@ -1,0 +1,75 @@
+-- Takes permits, all or none, each with a lease; what has expired comes back first.
+--
+--   KEYS[1]  the count of free permits, a string
+--   KEYS[2]  the permits in use: id (16 bytes) -> when it expires, server time in ms
+--   ARGV[1]  permits wanted
+--   ARGV[2]  lease, ms
+--   ARGV[3]  deadline of this request, server time in us: it must not run late
+--   ARGV[4]  the first 14 bytes of the ids; the last two count from 0
+--   ARGV[5]  channel
+--
+-- Answers: nil granted · integer: too few are free, ms until the next one expires (-1: none does)
+-- · status "LATE <server us>".
+-- Refused: a key that is something else than a count (WRONGTYPE).
+-- Safe to send twice: a repetition finds its ids, and renews their leases.
+local wanted, lease, deadline = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+if not string.find(ARGV[1], '^%d+$') or wanted < 1 or wanted > 1000 or
+	not string.find(ARGV[2], '^%d+$') or lease < 1 or lease > 31536000000 or not deadline or
+	#ARGV[4] ~= 14 then
+	return redis.error_reply('LOCKKEEPER bad number of permits, lease, deadline or id')
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if now > deadline then
+	return redis.status_reply('LATE ' .. string.format('%.0f', now))
+end
+now = math.floor(now / 1000)
+local kind = redis.call('TYPE', KEYS[1]).ok
+local count = kind == 'string' and redis.call('GET', KEYS[1])
+if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then
+	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a permit semaphore')
+end
+local free = tonumber(count) or 0
+local expired = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now),
+	'LIMIT', 0, 1000)
+if #expired > 0 then
+	redis.call('ZREM', KEYS[2], unpack(expired))
+	if count then
+		free = redis.call('INCRBY', KEYS[1], #expired)
+	end
+end
+local ids, needed = {}, 0
+for i = 1, wanted do
+	ids[i] = ARGV[4] .. string.char(math.floor((i - 1) / 256), (i - 1) % 256)
+	if not redis.call('ZSCORE', KEYS[2], ids[i]) then
+		needed = needed + 1
+	end
+end
+local granted = count and free >= needed
+if granted then
+	free = redis.call('DECRBY', KEYS[1], needed)
+	local expiry = string.format('%.0f', now + lease)
+	for i = 1, wanted do
+		local added = redis.pcall('ZADD', KEYS[2], expiry, ids[i])
+		if type(added) == 'table' then
+			redis.call('INCRBY', KEYS[1], needed)
+			redis.call('ZREM', KEYS[2], unpack(ids))
+			return added
+		end
+	end
+	local ttl = redis.call('PTTL', KEYS[1])
+	if ttl > 0 then
+		redis.call('PEXPIRE', KEYS[2], ttl)
+	end
+end
+if #expired > 0 and free > 0 then
+	redis.call('PUBLISH', ARGV[5], string.format('%.0f', free))
+end
+if granted then
+	return false
+end
+local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+if #first == 0 or tonumber(first[2]) >= 922337203685477 then
+	return -1
+end
+return tonumber(first[2]) - now

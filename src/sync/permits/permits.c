@@ -1,0 +1,212 @@
+#include "sync/permits/permits.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sync/script.h"
+#include "sync/semaphore/semaphore.h"
+
+#define POLL_MS 1000     /* a message can be lost with a connection */
+#define INDEX_BITS 16    /* of a permit's number */
+#define PREFIX_BYTES 14  /* what the ids of one acquire share */
+#define CLIENT_DIGITS 16 /* of the client's UUID */
+
+uint64_t lk__permit_number(uint64_t acquire_number, size_t index)
+{
+	return acquire_number << INDEX_BITS | index;
+}
+
+static void permit_field(const char *client_id, uint64_t number, char field_out[LK__FIELD_SIZE])
+{
+	size_t size = 0;
+	for (const char *at = client_id; *at && size < CLIENT_DIGITS; at++)
+		if (*at != '-')
+			field_out[size++] = *at;
+	snprintf(field_out + size, LK__FIELD_SIZE - size, "%016" PRIx64, number);
+}
+
+static void permit_line_field(const char *client_id, uint64_t number,
+			      char field_out[LK__FIELD_SIZE])
+{
+	permit_field(client_id, lk__permit_number(number, 0), field_out);
+}
+
+static int digit(char c)
+{
+	const char *digits = "0123456789abcdef", *at = c ? strchr(digits, c) : NULL;
+	return at ? (int)(at - digits) : -1;
+}
+
+bool lk__permit_bytes(const char *id, unsigned char bytes_out[LK__PERMIT_ID_BYTES])
+{
+	if (strnlen(id, (size_t)2 * LK__PERMIT_ID_BYTES + 1) != (size_t)2 * LK__PERMIT_ID_BYTES)
+		return false;
+	for (size_t i = 0; i < LK__PERMIT_ID_BYTES; i++) {
+		int high = digit(id[2 * i]), low = digit(id[2 * i + 1]);
+		if (high < 0 || low < 0)
+			return false;
+		bytes_out[i] = (unsigned char)(high << 4 | low);
+	}
+	return true;
+}
+
+char *lk__permits_key(const struct lk__target *target, size_t *size_out)
+{
+	return lk__suffixed_name(target->key, target->key_size, "timeout", size_out);
+}
+
+/* ---- the line ---- */
+
+static struct lk__request *permits_acquire(const struct lk__try *wanted)
+{
+	const struct lk__target *target = wanted->target;
+	unsigned char id[LK__PERMIT_ID_BYTES] = {0};
+	size_t size;
+	char *in_use = lk__permits_key(target, &size);
+	struct lk__words words = {0};
+	lk__permit_bytes(wanted->field, id);
+	lk__words_add(&words, target->key, target->key_size);
+	lk__words_add(&words, in_use, size);
+	lk__words_number(&words, wanted->count);
+	lk__words_number(&words, wanted->lease_ms);
+	lk__words_number(&words, wanted->deadline_us);
+	lk__words_add(&words, (const char *)id, PREFIX_BYTES);
+	lk__words_add(&words, target->channel, target->channel_size);
+	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_PERMITS_ACQUIRE, 2);
+	free(in_use);
+	return request;
+}
+
+static struct lk__request *permits_undo(const struct lk__target *target, const char *field)
+{
+	unsigned char id[LK__PERMIT_ID_BYTES] = {0};
+	size_t size;
+	char *in_use = lk__permits_key(target, &size);
+	struct lk__words words = {0};
+	lk__permit_bytes(field, id);
+	lk__words_add(&words, target->key, target->key_size);
+	lk__words_add(&words, in_use, size);
+	lk__words_add(&words, target->channel, target->channel_size);
+	lk__words_add(&words, (const char *)id, PREFIX_BYTES);
+	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_PERMITS_UNDO, 2);
+	free(in_use);
+	return request;
+}
+
+static void permits_read_acquire(const struct lk__request *request, struct lk__answer *answer)
+{
+	lk__semaphore_recipe.read_acquire(request, answer);
+}
+
+/* ---- each permit ---- */
+
+struct lk__request *lk__permits_release(const struct lk__target *target, const unsigned char *ids,
+					size_t count)
+{
+	const size_t others = 3;
+	size_t size;
+	char *in_use = lk__permits_key(target, &size);
+	const char **argv = calloc(others + count, sizeof(*argv));
+	size_t *sizes = calloc(others + count, sizeof(*sizes));
+	struct lk__request *request = NULL;
+	if (in_use && argv && sizes) {
+		argv[0] = target->key;
+		sizes[0] = target->key_size;
+		argv[1] = in_use;
+		sizes[1] = size;
+		argv[2] = target->channel;
+		sizes[2] = target->channel_size;
+		for (size_t i = 0; i < count; i++) {
+			argv[others + i] = (const char *)ids + i * LK__PERMIT_ID_BYTES;
+			sizes[others + i] = LK__PERMIT_ID_BYTES;
+		}
+		request = lk__request_script(LK__SCRIPT_PERMITS_RELEASE, 2, others + count, argv,
+					     sizes);
+	}
+	free(in_use);
+	free(argv);
+	free(sizes);
+	return request;
+}
+
+static struct lk__request *permit_release(const struct lk__target *target, const char *field)
+{
+	unsigned char id[LK__PERMIT_ID_BYTES] = {0};
+	lk__permit_bytes(field, id);
+	return lk__permits_release(target, id, 1);
+}
+
+/* Key, id and lease of each, to be put into one call. */
+struct renewing {
+	char *key;
+	size_t key_size;
+	unsigned char id[LK__PERMIT_ID_BYTES];
+	char lease[24];
+};
+
+static struct lk__request *renewing_send(const struct renewing *list, size_t count)
+{
+	const char **argv = calloc(3 * count, sizeof(*argv));
+	size_t *sizes = calloc(3 * count, sizeof(*sizes));
+	struct lk__request *request = NULL;
+	if (argv && sizes) {
+		for (size_t i = 0; i < count; i++) {
+			argv[i] = list[i].key;
+			sizes[i] = list[i].key_size;
+			argv[count + 2 * i] = (const char *)list[i].id;
+			sizes[count + 2 * i] = sizeof(list[i].id);
+			argv[count + 2 * i + 1] = list[i].lease;
+			sizes[count + 2 * i + 1] = strlen(list[i].lease);
+		}
+		request = lk__request_script(LK__SCRIPT_PERMITS_RENEW, count, 3 * count, argv,
+					     sizes);
+	}
+	free(argv);
+	free(sizes);
+	return request;
+}
+
+static struct lk__request *permit_renew(const struct lk__renewal *renewals, size_t count)
+{
+	struct renewing *list = calloc(count, sizeof(*list));
+	struct lk__request *request = NULL;
+	bool whole = list != NULL;
+	for (size_t i = 0; whole && i < count; i++) {
+		list[i].key = lk__permits_key(renewals[i].target, &list[i].key_size);
+		lk__permit_bytes(renewals[i].field, list[i].id);
+		snprintf(list[i].lease, sizeof(list[i].lease), "%" PRId64, renewals[i].lease_ms);
+		whole = list[i].key != NULL;
+	}
+	if (whole)
+		request = renewing_send(list, count);
+	for (size_t i = 0; list && i < count; i++)
+		free(list[i].key);
+	free(list);
+	return request;
+}
+
+const struct lk__recipe lk__permit_line_recipe = {
+	.type = "permit semaphore",
+	.channel_prefix = LK__SEMAPHORE_CHANNEL_PREFIX,
+	.sharing = LK__NO_HOLD,
+	.flags = LK__NO_TERMS,
+	.poll_ms = POLL_MS,
+	.field = permit_line_field,
+	.acquire = permits_acquire,
+	.release = permits_undo,
+	.read_acquire = permits_read_acquire,
+	.read_release = lk__reply_released,
+};
+
+const struct lk__recipe lk__permit_recipe = {
+	.type = "permit semaphore",
+	.channel_prefix = LK__SEMAPHORE_CHANNEL_PREFIX,
+	.sharing = LK__EACH_OWNER,
+	.flags = LK__NO_TERMS,
+	.field = permit_field,
+	.release = permit_release,
+	.renew = permit_renew,
+	.read_release = lk__reply_released,
+};

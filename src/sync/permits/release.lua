@@ -1,0 +1,26 @@
+-- Gives permits back, all or none.
+--
+--   KEYS[1]  the count of free permits
+--   KEYS[2]  the permits in use
+--   ARGV[1]  channel
+--   ARGV[2] …  ids
+--
+-- Answers: nil: one of them is not in use, or has expired (nothing was done) · integer: released,
+-- so many heard of it.
+local time = redis.call('TIME')
+local now = math.floor((time[1] * 1000000 + time[2]) / 1000)
+for i = 2, #ARGV do
+	local expiry = redis.call('ZSCORE', KEYS[2], ARGV[i])
+	if not expiry or tonumber(expiry) <= now then
+		return false
+	end
+end
+local removed = redis.call('ZREM', KEYS[2], unpack(ARGV, 2))
+if redis.call('EXISTS', KEYS[1]) == 0 then
+	return 0
+end
+local free = redis.call('INCRBY', KEYS[1], removed)
+if free <= 0 then
+	return 0
+end
+return redis.call('PUBLISH', ARGV[1], string.format('%.0f', free))

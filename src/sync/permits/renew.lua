@@ -1,0 +1,28 @@
+-- Makes permits last at least as long as a lease from now; it never shortens and never creates one.
+--
+--   KEYS[1] …  for each of them, the permits in use
+--   ARGV[1] …  for each of them, id and lease in ms
+--
+-- Answers: for each, 1 done, 0 not in use, or expired.
+local time = redis.call('TIME')
+local now = math.floor((time[1] * 1000000 + time[2]) / 1000)
+local answers = {}
+for i = 1, #KEYS do
+	local lease = tonumber(ARGV[2 * i])
+	if not lease or lease < 1 or lease > 31536000000 then
+		return redis.error_reply('LOCKKEEPER bad lease')
+	end
+end
+for i = 1, #KEYS do
+	local expiry = redis.pcall('ZSCORE', KEYS[i], ARGV[2 * i - 1])
+	answers[i] = 0
+	if expiry and type(expiry) ~= 'table' and tonumber(expiry) > now then
+		local wanted = now + tonumber(ARGV[2 * i])
+		if wanted > tonumber(expiry) then
+			redis.call('ZADD', KEYS[i], 'XX', string.format('%.0f', wanted),
+				ARGV[2 * i - 1])
+		end
+		answers[i] = 1
+	end
+end
+return answers

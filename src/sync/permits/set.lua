@@ -1,0 +1,53 @@
+-- Sets how many permits there are, or changes it.
+--
+--   KEYS[1]  the count of free permits
+--   KEYS[2]  the record of this request
+--   KEYS[3]  the record of an earlier one whose end its client knows: it can go
+--   KEYS[4]  the permits in use
+--   ARGV[1]  deadline of this request, server time in us
+--   ARGV[2]  channel
+--   ARGV[3]  how many
+--   ARGV[4]  "new": if there is no such semaphore · "all": free and in use together · "add"
+--
+-- Answers: integer 1 done, 0 there is one already ("new") · status "OVERFLOW": the count would
+-- leave its range (nothing was done) · status "LATE <server us>".
+-- Refused: a key that is something else than a count (WRONGTYPE).
+-- Safe to send twice: a repetition finds its record. The key keeps its time to live.
+local number, deadline = tonumber(ARGV[3]), tonumber(ARGV[1])
+if not string.find(ARGV[3], '^-?%d+$') or math.abs(number) > 2147483647 or not deadline then
+	return redis.error_reply('LOCKKEEPER bad number of permits or deadline')
+end
+if redis.call('EXISTS', KEYS[2]) == 1 then
+	return 1
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if now > deadline then
+	return redis.status_reply('LATE ' .. string.format('%.0f', now))
+end
+local kind = redis.call('TYPE', KEYS[1]).ok
+local count = kind == 'string' and redis.call('GET', KEYS[1])
+if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then
+	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a permit semaphore')
+end
+if count and ARGV[4] == 'new' then
+	return 0
+end
+local before, free = tonumber(count) or 0, number
+if ARGV[4] == 'all' then
+	free = number - redis.call('ZCARD', KEYS[4])
+elseif ARGV[4] == 'add' then
+	free = before + number
+end
+if free > 2147483647 or free < -2147483648 then
+	return redis.status_reply('OVERFLOW')
+end
+redis.call('SET', KEYS[2], '1', 'PX', string.format('%.0f', (deadline - now) / 1000 + 60000))
+redis.call('INCRBY', KEYS[1], string.format('%.0f', free - before))
+if KEYS[3] ~= KEYS[2] then
+	redis.call('DEL', KEYS[3])
+end
+if free > before and free > 0 then
+	redis.call('PUBLISH', ARGV[2], string.format('%.0f', free))
+end
+return 1

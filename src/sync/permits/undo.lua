@@ -1,0 +1,27 @@
+-- Gives back what a request has taken whose answer nobody wants, or nobody knows.
+--
+--   KEYS[1]  the count of free permits
+--   KEYS[2]  the permits in use
+--   ARGV[1]  channel
+--   ARGV[2]  the first 14 bytes of its ids; the last two count from 0
+--
+-- Answers: nil: it took nothing, or was undone · integer: given back, so many heard of it.
+local removed = 0
+for i = 0, 999 do
+	local id = ARGV[2] .. string.char(math.floor(i / 256), i % 256)
+	if redis.call('ZREM', KEYS[2], id) == 0 then
+		break
+	end
+	removed = removed + 1
+end
+if removed == 0 then
+	return false
+end
+if redis.call('EXISTS', KEYS[1]) == 0 then
+	return 0
+end
+local free = redis.call('INCRBY', KEYS[1], removed)
+if free <= 0 then
+	return 0
+end
+return redis.call('PUBLISH', ARGV[1], string.format('%.0f', free))

@@ -1,0 +1,36 @@
+-- Takes the plain lock for one token, unless another has it.
+--
+--   KEYS[1]  the lock's string
+--   ARGV[1]  token
+--   ARGV[2]  lease, ms
+--   ARGV[3]  deadline of this request, server time in us: it must not run late
+--
+-- Answers: nil granted · integer: held by another, its PTTL · status "LATE <server us>".
+-- Refused: a key that is something else than a string (WRONGTYPE).
+-- Safe to send twice: a repetition finds its own token and renews the lease.
+local lease, deadline = tonumber(ARGV[2]), tonumber(ARGV[3])
+if not string.find(ARGV[2], '^%d+$') or lease < 1 or lease > 31536000000 or not deadline then
+	return redis.error_reply('LOCKKEEPER bad lease or deadline')
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if now > deadline then
+	return redis.status_reply('LATE ' .. string.format('%.0f', now))
+end
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind == 'none' then
+	redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
+	return false
+end
+if kind == 'hash' then
+	kind = redis.call('HEXISTS', KEYS[1], 'mode') == 1 and 'read/write lock'
+		or 'hash, as of a reentrant lock'
+end
+if kind ~= 'string' then
+	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a plain lock')
+end
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+	return redis.call('PTTL', KEYS[1])
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return false

@@ -1,0 +1,298 @@
+#include "sync/plain/native.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <lockkeeper/error.h>
+
+#include "conn/classify.h"
+#include "conn/node.h"
+#include "sync/script.h"
+
+#define NOBODY "lockkeeper:nobody" /* a token that no lock has */
+
+/* ---- what the server can do ---- */
+
+static unsigned abilities(const struct lk__target *target)
+{
+	return target->node ? atomic_load(&target->node->abilities)
+			    : LK__CAN_KNOWN | LK__CAN_SCRIPT;
+}
+
+bool lk__native_must_ask(const struct lk__target *target)
+{
+	return !(abilities(target) & LK__CAN_KNOWN);
+}
+
+static bool serves(unsigned can)
+{
+	bool deletes = can & (LK__CAN_DELEX | LK__CAN_DELIFEQ);
+	return (can & LK__CAN_SET_IFEQ) && (deletes || !(can & LK__CAN_SCRIPT));
+}
+
+bool lk__native_serves(const struct lk__target *target)
+{
+	return serves(abilities(target));
+}
+
+bool lk__native_has_scripts(const struct lk__target *target)
+{
+	return !serves(abilities(target)) || (abilities(target) & LK__CAN_SCRIPT);
+}
+
+/* One command of a batch: its words, keys given as the target's. */
+static bool add(struct lk__request *batch, const struct lk__target *target, size_t count,
+		const char **argv)
+{
+	struct lk__words words = {0};
+	for (size_t i = 0; i < count; i++) {
+		if (argv[i] == target->key)
+			lk__words_add(&words, target->key, target->key_size);
+		else if (argv[i] == target->channel)
+			lk__words_add(&words, target->channel, target->channel_size);
+		else
+			lk__words_text(&words, argv[i]);
+	}
+	return lk__words_batch(batch, &words);
+}
+
+#define ADD(batch, target, ...)                                                                    \
+	add(batch, target, sizeof((const char *[]){__VA_ARGS__}) / sizeof(const char *),           \
+	    (const char *[]){__VA_ARGS__})
+
+static struct lk__request *whole(struct lk__request *batch, bool good)
+{
+	if (good)
+		return batch;
+	lk__request_free(batch);
+	return NULL;
+}
+
+/* The answers to lk__native_ask(), in order. */
+enum { ASKED_TIME, ASKED_DELEX, ASKED_DELIFEQ, ASKED_SET_IFEQ, ASKED_SCRIPT, ASKED_COUNT };
+
+struct lk__request *lk__native_ask(const struct lk__target *target)
+{
+	const char *key = target->key;
+	struct lk__request *batch = lk__request_batch(ASKED_COUNT);
+	if (!batch)
+		return NULL;
+	batch->asks = target->node;
+	return whole(batch,
+		     ADD(batch, target, "TIME") &&
+			     ADD(batch, target, "DELEX", key, "IFEQ", NOBODY) &&
+			     ADD(batch, target, "DELIFEQ", key, NOBODY) &&
+			     ADD(batch, target, "SET", key, NOBODY, "IFEQ", NOBODY, "KEEPTTL") &&
+			     ADD(batch, target, "EVALSHA", lk__scripts[LK__SCRIPT_PLAIN_RENEW].sha1,
+				 "0"));
+}
+
+/* 0 or `ability`, or the code of an answer that says nothing about it. */
+static int ability_read(const redisReply *reply, unsigned ability)
+{
+	if (reply->type != REDIS_REPLY_ERROR)
+		return (int)ability;
+	if (strncmp(reply->str, "NOSCRIPT", 8) == 0 ||
+	    strncmp(reply->str, "ERR Key should be", 17) == 0)
+		return (int)ability;
+	int code = lk__classify(reply->str);
+	if (code == LK_EWRONGTYPE)
+		return (int)ability;
+	return code == LK_EUNAVAILABLE || code == LK_EREFUSED || code == LK_EAUTH ? code : 0;
+}
+
+static int64_t time_us(const redisReply *reply)
+{
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+	    reply->element[0]->type != REDIS_REPLY_STRING ||
+	    reply->element[1]->type != REDIS_REPLY_STRING)
+		return -1;
+	return strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
+	       strtoll(reply->element[1]->str, NULL, 10);
+}
+
+static void fail(struct lk__answer *answer, int code, const char *reason)
+{
+	answer->event.type = LK__ACQUIRE_FAILED;
+	answer->event.code = code;
+	answer->event.retryable = code == LK_EUNAVAILABLE;
+	answer->reason = reason;
+}
+
+static void read_asked(const struct lk__request *request, struct lk__answer *answer)
+{
+	static const unsigned each[ASKED_COUNT] = {
+		[ASKED_DELEX] = LK__CAN_DELEX,
+		[ASKED_DELIFEQ] = LK__CAN_DELIFEQ,
+		[ASKED_SET_IFEQ] = LK__CAN_SET_IFEQ,
+		[ASKED_SCRIPT] = LK__CAN_SCRIPT,
+	};
+	unsigned can = LK__CAN_KNOWN;
+	for (size_t i = ASKED_DELEX; i < ASKED_COUNT; i++) {
+		const redisReply *reply = request->reply->element[i];
+		int ability = ability_read(reply, each[i]);
+		if (ability < 0) {
+			fail(answer, ability, reply->str);
+			return;
+		}
+		can |= (unsigned)ability;
+	}
+	if (!(can & LK__CAN_SCRIPT) && !serves(can)) {
+		fail(answer, LK_EDENIED,
+		     "scripts are refused, and the server has not, or refuses, SET with IFEQ");
+		return;
+	}
+	atomic_store(&request->asks->abilities, can);
+	answer->event.type = LK__ACQUIRE_LATE; /* and now the try itself */
+	answer->server_us = time_us(request->reply->element[ASKED_TIME]);
+}
+
+/* ---- acquire, exchange ---- */
+
+static struct lk__request *take(const struct lk__try *wanted, const char *first, const char *from)
+{
+	const struct lk__target *target = wanted->target;
+	const char *key = target->key, *field = wanted->field;
+	struct lk__request *batch = lk__request_batch(3);
+	if (!batch)
+		return NULL;
+	struct lk__words words = {0};
+	lk__words_text(&words, "SET");
+	lk__words_add(&words, key, target->key_size);
+	lk__words_text(&words, field);
+	lk__words_text(&words, first);
+	lk__words_text(&words, from);
+	lk__words_text(&words, "PXAT");
+	lk__words_number(&words, wanted->deadline_us / 1000);
+	bool good = lk__words_batch(batch, &words);
+	struct lk__words lease = {0};
+	lk__words_text(&lease, "SET");
+	lk__words_add(&lease, key, target->key_size);
+	lk__words_text(&lease, field);
+	lk__words_text(&lease, "IFEQ");
+	lk__words_text(&lease, field);
+	lk__words_text(&lease, "PX");
+	lk__words_number(&lease, wanted->lease_ms);
+	good = good && lk__words_batch(batch, &lease) && ADD(batch, target, "TIME");
+	return whole(batch, good);
+}
+
+struct lk__request *lk__native_acquire(const struct lk__try *wanted)
+{
+	return take(wanted, "NX", "GET");
+}
+
+struct lk__request *lk__native_exchange(const struct lk__try *wanted, const char *from)
+{
+	return take(wanted, "IFEQ", from);
+}
+
+static bool is(const redisReply *reply, int type)
+{
+	return reply->type == type;
+}
+
+void lk__native_read_acquire(const struct lk__request *request, struct lk__answer *answer)
+{
+	struct lk__acquire_event *event = &answer->event;
+	const redisReply *reply = request->reply;
+	if (request->code) {
+		*event = lk__reply_refusal(request);
+		if (request->code == LK_EWRONGTYPE)
+			answer->reason = "the key holds something else than a string, so it is "
+					 "not a plain lock";
+		return;
+	}
+	if (request->asks) {
+		read_asked(request, answer);
+		return;
+	}
+	const redisReply *before = reply->element[0], *leased = reply->element[1];
+	event->type = LK__ACQUIRE_UNKNOWN; /* taken, and then refused the lease */
+	if (is(leased, REDIS_REPLY_STATUS)) {
+		event->type = LK__ACQUIRE_GRANTED;
+	} else if (is(leased, REDIS_REPLY_NIL) && is(before, REDIS_REPLY_STRING)) {
+		event->type = LK__ACQUIRE_BUSY;
+		event->ttl_ms = -1;
+	} else if (is(leased, REDIS_REPLY_NIL)) {
+		event->type = LK__ACQUIRE_LATE;
+		answer->server_us = time_us(reply->element[2]);
+	}
+}
+
+enum lk__exchanged lk__native_read_exchange(const struct lk__request *request)
+{
+	if (request->code)
+		return lk__reply_exchanged(request);
+	const redisReply *given = request->reply->element[0], *leased = request->reply->element[1];
+	if (is(leased, REDIS_REPLY_STATUS))
+		return LK__EXCHANGED;
+	if (!is(leased, REDIS_REPLY_NIL))
+		return LK__EXCHANGE_UNKNOWN;
+	return is(given, REDIS_REPLY_NIL) ? LK__EXCHANGE_NOT_OWNER : LK__EXCHANGE_FREED;
+}
+
+/* ---- release, force ---- */
+
+struct lk__request *lk__native_release(const struct lk__target *target, const char *field)
+{
+	const char *key = target->key;
+	unsigned can = abilities(target);
+	struct lk__request *batch = lk__request_batch(2);
+	if (!batch)
+		return NULL;
+	bool good;
+	if (can & LK__CAN_DELEX)
+		good = ADD(batch, target, "DELEX", key, "IFEQ", field);
+	else if (can & LK__CAN_DELIFEQ)
+		good = ADD(batch, target, "DELIFEQ", key, field);
+	else
+		good = ADD(batch, target, "SET", key, field, "IFEQ", field, "PXAT", "1");
+	return whole(batch, good && ADD(batch, target, "PUBLISH", target->channel, "0"));
+}
+
+enum lk__released lk__native_read_release(const struct lk__request *request, int64_t *listeners)
+{
+	if (request->code == LK_EWRONGTYPE)
+		return LK__RELEASED_NOT_OWNER;
+	if (request->code)
+		return LK__RELEASED_FAILED;
+	const redisReply *freed = request->reply->element[0], *heard = request->reply->element[1];
+	if (is(freed, REDIS_REPLY_NIL) || (is(freed, REDIS_REPLY_INTEGER) && freed->integer == 0))
+		return LK__RELEASED_NOT_OWNER;
+	*listeners = is(heard, REDIS_REPLY_INTEGER) ? heard->integer : 0;
+	return LK__RELEASED;
+}
+
+struct lk__request *lk__native_force(const struct lk__target *target)
+{
+	struct lk__request *batch = lk__request_batch(2);
+	if (!batch)
+		return NULL;
+	return whole(batch,
+		     ADD(batch, target, "SET", target->key, NOBODY, "XX", "GET", "PXAT", "1") &&
+			     ADD(batch, target, "PUBLISH", target->channel, "0"));
+}
+
+bool lk__native_read_force(const struct lk__request *request)
+{
+	return is(request->reply->element[0], REDIS_REPLY_STRING);
+}
+
+/* ---- renewal ---- */
+
+struct lk__request *lk__native_renew(const struct lk__renewal *renewals, size_t count)
+{
+	struct lk__request *batch = lk__request_batch(2 * count);
+	bool good = batch != NULL;
+	for (size_t i = 0; good && i < count; i++) {
+		const struct lk__target *target = renewals[i].target;
+		struct lk__words words = {0};
+		lk__words_text(&words, "PEXPIRE");
+		lk__words_add(&words, target->key, target->key_size);
+		lk__words_number(&words, renewals[i].lease_ms);
+		lk__words_text(&words, "GT");
+		good = lk__words_batch(batch, &words) && ADD(batch, target, "GET", target->key);
+	}
+	return whole(batch, good);
+}

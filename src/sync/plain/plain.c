@@ -1,0 +1,139 @@
+#include "sync/plain/plain.h"
+
+#include "sync/lock/lock.h"
+#include "sync/plain/native.h"
+#include "sync/script.h"
+
+static struct lk__request *plain_acquire(const struct lk__try *wanted)
+{
+	if (lk__native_must_ask(wanted->target))
+		return lk__native_ask(wanted->target);
+	if (lk__native_serves(wanted->target))
+		return lk__native_acquire(wanted);
+	struct lk__words words = {0};
+	lk__words_add(&words, wanted->target->key, wanted->target->key_size);
+	lk__words_text(&words, wanted->field);
+	lk__words_number(&words, wanted->lease_ms);
+	lk__words_number(&words, wanted->deadline_us);
+	return lk__words_script(&words, LK__SCRIPT_PLAIN_ACQUIRE, 1);
+}
+
+static struct lk__request *plain_release(const struct lk__target *target, const char *field)
+{
+	if (lk__native_serves(target))
+		return lk__native_release(target, field);
+	struct lk__words words = {0};
+	lk__words_add(&words, target->key, target->key_size);
+	lk__words_text(&words, field);
+	lk__words_add(&words, target->channel, target->channel_size);
+	return lk__words_script(&words, LK__SCRIPT_PLAIN_RELEASE, 1);
+}
+
+static struct lk__request *plain_exchange(const struct lk__try *wanted, const char *from)
+{
+	const struct lk__target *target = wanted->target;
+	if (lk__native_serves(target))
+		return lk__native_exchange(wanted, from);
+	struct lk__words words = {0};
+	lk__words_add(&words, target->key, target->key_size);
+	lk__words_text(&words, from);
+	lk__words_text(&words, wanted->field);
+	lk__words_number(&words, wanted->lease_ms);
+	lk__words_number(&words, wanted->deadline_us);
+	lk__words_add(&words, target->channel, target->channel_size);
+	return lk__words_script(&words, LK__SCRIPT_PLAIN_EXCHANGE, 1);
+}
+
+static struct lk__request *plain_force(const struct lk__target *target)
+{
+	if (lk__native_serves(target))
+		return lk__native_force(target);
+	struct lk__words words = {0};
+	lk__words_add(&words, target->key, target->key_size);
+	lk__words_add(&words, target->channel, target->channel_size);
+	return lk__words_script(&words, LK__SCRIPT_PLAIN_FORCE_RELEASE, 1);
+}
+
+static struct lk__request *plain_renew(const struct lk__renewal *renewals, size_t count)
+{
+	/* A script compares and prolongs in one step: where there are scripts, they are better. */
+	if (!lk__native_has_scripts(renewals[0].target))
+		return lk__native_renew(renewals, count);
+	return lk__renew_script(LK__SCRIPT_PLAIN_RENEW, renewals, count);
+}
+
+static struct lk__request *plain_command(const char *verb, const struct lk__target *target)
+{
+	struct lk__words words = {0};
+	lk__words_text(&words, verb);
+	lk__words_add(&words, target->key, target->key_size);
+	return lk__words_command(&words);
+}
+
+static struct lk__request *plain_is_locked(const struct lk__target *target)
+{
+	return plain_command("EXISTS", target);
+}
+
+static struct lk__request *plain_is_held_by(const struct lk__target *target, const char *field)
+{
+	(void)field; /* the token is answered, and compared */
+	return plain_command("GET", target);
+}
+
+static void plain_read_acquire(const struct lk__request *request, struct lk__answer *answer)
+{
+	const redisReply *reply = request->reply;
+	struct lk__acquire_event *event = &answer->event;
+	event->type = LK__ACQUIRE_UNKNOWN;
+	if (request->batch) {
+		lk__native_read_acquire(request, answer);
+	} else if (request->code) {
+		*event = lk__reply_refusal(request);
+	} else if (reply->type == REDIS_REPLY_NIL) {
+		event->type = LK__ACQUIRE_GRANTED;
+	} else if (reply->type == REDIS_REPLY_INTEGER) {
+		event->type = LK__ACQUIRE_BUSY;
+		event->ttl_ms = reply->integer;
+	} else if (lk__reply_late(reply, &answer->server_us)) {
+		event->type = LK__ACQUIRE_LATE;
+	}
+}
+
+static enum lk__exchanged plain_read_exchange(const struct lk__request *request,
+					      struct lk__answer *answer)
+{
+	(void)answer;
+	return request->batch ? lk__native_read_exchange(request) : lk__reply_exchanged(request);
+}
+
+static enum lk__released plain_read_release(const struct lk__request *request, int64_t *listeners)
+{
+	return request->batch ? lk__native_read_release(request, listeners)
+			      : lk__reply_released(request, listeners);
+}
+
+static bool plain_read_force(const struct lk__request *request)
+{
+	return request->batch ? lk__native_read_force(request) : request->reply->integer == 1;
+}
+
+const struct lk__recipe lk__plain_recipe = {
+	.type = "plain lock",
+	.channel_prefix = LK__LOCK_CHANNEL_PREFIX,
+	.sharing = LK__ONE_LINE,
+	.poll_ms = LK__PLAIN_POLL_MS,
+	.acquire = plain_acquire,
+	.release = plain_release,
+	.exchange = plain_exchange,
+	.force = plain_force,
+	.renew = plain_renew,
+	.ask = lk__native_ask,
+	.must_ask = lk__native_must_ask,
+	.read_force = plain_read_force,
+	.is_locked = plain_is_locked,
+	.is_held_by = plain_is_held_by,
+	.read_acquire = plain_read_acquire,
+	.read_release = plain_read_release,
+	.read_exchange = plain_read_exchange,
+};

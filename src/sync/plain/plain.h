@@ -1,0 +1,19 @@
+/*
+ * The plain lock's recipe. In Redis:
+ *
+ *   <name>                             string <uuid>:<number>, PX lease
+ *   redisson_lock__channel:{<name>}    channel, "0" at each release of ours
+ *
+ * The holder may be any program that does SET name token NX PX ms. Such programs publish nothing,
+ * so a waiter looks again after poll_ms at the latest. By scripts, or as in native.h.
+ */
+#ifndef LK__SYNC_PLAIN_PLAIN_H
+#define LK__SYNC_PLAIN_PLAIN_H
+
+#include "sync/recipe.h"
+
+#define LK__PLAIN_POLL_MS 100
+
+extern const struct lk__recipe lk__plain_recipe;
+
+#endif

@@ -1,0 +1,72 @@
+-- Takes the read side for one owner, beside other readers or under the owner's own write side.
+--
+--   KEYS[1]  the lock's hash
+--   KEYS[2]  the timeout key of this hold
+--   KEYS[3]  the waiting writers that readers stand back for
+--   ARGV[1]  owner field
+--   ARGV[2]  lease, ms
+--   ARGV[3]  deadline of this request, server time in us: it must not run late
+--   ARGV[4]  field of the write side that this owner has; empty: it has none
+--   ARGV[5]  1: stand back while a writer waits
+--
+-- Answers: nil granted · integer: not now, look again after so many ms (-1: no time known)
+-- · status "LATE <server us>". Refused: a key that is something else (WRONGTYPE).
+-- Safe to send twice: a repetition finds its own field and renews the lease.
+local lease, deadline = tonumber(ARGV[2]), tonumber(ARGV[3])
+if not string.find(ARGV[2], '^%d+$') or lease < 1 or lease > 31536000000 or not deadline then
+	return redis.error_reply('LOCKKEEPER bad lease or deadline')
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if now > deadline then
+	return redis.status_reply('LATE ' .. string.format('%.0f', now))
+end
+local mode = redis.pcall('HGET', KEYS[1], 'mode')
+if type(mode) == 'table' then
+	if string.find(mode.err, 'WRONGTYPE') then
+		local kind = redis.call('TYPE', KEYS[1]).ok
+		local text = 'WRONGTYPE the key is a ' .. kind .. ', not a read/write lock'
+		return redis.error_reply(text)
+	end
+	return mode
+end
+if not mode and redis.call('EXISTS', KEYS[1]) == 1 then
+	return redis.error_reply('WRONGTYPE the key is a lock, not a read/write lock')
+end
+local asked = mode == 'write' or ARGV[5] == '1'
+if asked and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+	if mode == 'write' then
+		if ARGV[4] == '' or redis.call('HEXISTS', KEYS[1], ARGV[4]) == 0 then
+			return redis.call('PTTL', KEYS[1])
+		end
+	else
+		local last = redis.call('ZREVRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
+		local rest = last and tonumber(last) - now / 1000
+		if rest and rest > 0 then
+			return math.ceil(rest)
+		end
+	end
+end
+-- The timeout key first: it comes with its time to live, and without it the hold is none. Both end
+-- at one moment, so that a release can tell which hold has been the longest.
+local ends = string.format('%.0f', math.floor(now / 1000) + lease)
+redis.call('SET', KEYS[2], 1, 'PXAT', ends)
+local answer
+if mode then
+	answer = redis.pcall('HSET', KEYS[1], ARGV[1], 1)
+else
+	answer = redis.pcall('HSET', KEYS[1], 'mode', 'read', ARGV[1], 1)
+end
+if type(answer) ~= 'table' and (not mode or redis.call('PTTL', KEYS[1]) < lease) then
+	answer = redis.pcall('PEXPIREAT', KEYS[1], ends)
+end
+if type(answer) == 'table' then
+	-- Refused (ACL): no hold, and no lock without a time to live.
+	redis.call('HDEL', KEYS[1], ARGV[1])
+	if not mode then
+		redis.call('HDEL', KEYS[1], 'mode')
+	end
+	redis.call('DEL', KEYS[2])
+	return answer
+end
+return false

@@ -1,0 +1,26 @@
+-- Renews the leases of several read holds, each only for its owner: the lock's and the hold's own
+-- timeout key. Never makes a key, never shortens a lease.
+--
+--   KEYS[1] … KEYS[2n]  for each: the lock's hash, the timeout key of the hold
+--   ARGV[1] … ARGV[2n]  for each: owner field, lease in ms
+--
+-- Answers: an array, for each 1 (renewed) or 0 (not the owner, or its time was over).
+local time = redis.call('TIME')
+local now = math.floor((time[1] * 1000000 + time[2]) / 1000)
+local answers = {}
+for i = 1, #KEYS, 2 do
+	local name, hold, lease = KEYS[i], KEYS[i + 1], ARGV[i + 1]
+	local left = redis.call('PTTL', hold)
+	local lives = left > 0 and redis.call('HEXISTS', name, ARGV[i]) == 1
+	if lives then
+		local ends = string.format('%.0f', now + lease)
+		if left < tonumber(lease) then
+			redis.call('PEXPIREAT', hold, ends)
+		end
+		if redis.call('PTTL', name) < tonumber(lease) then
+			redis.call('PEXPIREAT', name, ends)
+		end
+	end
+	answers[#answers + 1] = lives and 1 or 0
+end
+return answers

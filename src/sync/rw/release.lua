@@ -1,0 +1,57 @@
+-- Gives up one hold, of either side; whoever can go on now is woken. A waiting writer that leaves
+-- is released in the same way: it goes out of the queue.
+--
+--   KEYS[1]  the lock's hash
+--   KEYS[2]  the timeout key of this hold (a write hold has none: no such key)
+--   KEYS[3]  the waiting writers that readers stand back for
+--   ARGV[1]  owner field, of its side
+--   ARGV[2]  channel
+--   ARGV[3]  message: "0" from the read side, "1" from the write side
+--
+-- Answers: nil, not the owner · integer: given up, so many subscribers heard of it.
+-- Works under memory pressure: the first write is HDEL. Live readers, Java's too, keep the lock;
+-- dead ones, whose timeout keys are gone, do not, and those met on the way are taken out.
+local own, whole = redis.call('PTTL', KEYS[2]), redis.call('PTTL', KEYS[1])
+local held = redis.call('HDEL', KEYS[1], ARGV[1]) == 1
+redis.call('DEL', KEYS[2])
+if not held then
+	if redis.call('ZREM', KEYS[3], ARGV[1]) == 1 and redis.call('EXISTS', KEYS[3]) == 0 then
+		redis.call('PUBLISH', ARGV[2], ARGV[3])
+	end
+	return false
+end
+local mode = redis.call('HGET', KEYS[1], 'mode')
+if mode == 'write' and ARGV[3] == '0' then
+	return 0
+end
+local prefix = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
+-- The lock lasts as long as the longest hold that is left. If another than ours has been that,
+-- one that lives is enough.
+local longest, enough = 0, own >= 0 and own < whole
+local fields = redis.call('HGETALL', KEYS[1])
+for i = 1, #fields, 2 do
+	local count, lives = tonumber(fields[i + 1]), false
+	-- One key a hold of a re-entrant reader of Java's; nobody goes deeper than that.
+	for hold = 1, math.min(count or 0, 10000) do
+		local key = prefix .. ':' .. fields[i] .. ':rwlock_timeout:' .. hold
+		local ttl = redis.call('PTTL', key)
+		lives = lives or ttl > 0
+		longest = math.max(longest, ttl)
+	end
+	if enough and lives then
+		return 0
+	end
+	if count and not lives then
+		redis.call('HDEL', KEYS[1], fields[i])
+	end
+end
+if longest == 0 then
+	redis.call('DEL', KEYS[1])
+	return redis.call('PUBLISH', ARGV[2], ARGV[3])
+end
+redis.call('PEXPIRE', KEYS[1], string.format('%.0f', longest))
+if mode == 'read' then
+	return 0
+end
+redis.call('HSET', KEYS[1], 'mode', 'read')
+return redis.call('PUBLISH', ARGV[2], ARGV[3])

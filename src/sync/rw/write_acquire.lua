@@ -1,0 +1,70 @@
+-- Takes the write side for one owner, unless anybody else has the lock.
+--
+--   KEYS[1]  the lock's hash
+--   KEYS[2]  the waiting writers that readers stand back for
+--   ARGV[1]  owner field of the write side
+--   ARGV[2]  lease, ms
+--   ARGV[3]  deadline of this request, server time in us: it must not run late
+--   ARGV[4]  if it has to wait, readers stand back for it so long, ms; 0: they do not
+--
+-- Answers: nil granted · integer: not now, look again after so many ms (-1: no time known)
+-- · status "LATE <server us>". Refused: a key that is something else (WRONGTYPE).
+-- Safe to send twice: a repetition finds its own field and renews the lease.
+local lease, deadline, counts = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+if not string.find(ARGV[2], '^%d+$') or lease < 1 or lease > 31536000000 or not deadline
+	or not counts or counts < 0 or counts > 60000 then
+	return redis.error_reply('LOCKKEEPER bad lease, deadline or preference')
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if now > deadline then
+	return redis.status_reply('LATE ' .. string.format('%.0f', now))
+end
+local mode = redis.pcall('HGET', KEYS[1], 'mode')
+if type(mode) == 'table' then
+	if string.find(mode.err, 'WRONGTYPE') then
+		local kind = redis.call('TYPE', KEYS[1]).ok
+		local text = 'WRONGTYPE the key is a ' .. kind .. ', not a read/write lock'
+		return redis.error_reply(text)
+	end
+	return mode
+end
+if not mode and redis.call('EXISTS', KEYS[1]) == 1 then
+	return redis.error_reply('WRONGTYPE the key is a lock, not a read/write lock')
+end
+if mode and (mode ~= 'write' or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0) then
+	local ttl = redis.call('PTTL', KEYS[1])
+	if counts == 0 then
+		return ttl
+	end
+	local now_ms = math.floor(now / 1000)
+	redis.call('ZADD', KEYS[2], string.format('%.0f', now_ms + counts), ARGV[1])
+	local kept = redis.pcall('PEXPIRE', KEYS[2], ARGV[4])
+	if type(kept) == 'table' then
+		redis.call('ZREM', KEYS[2], ARGV[1])
+		return kept
+	end
+	redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(' .. string.format('%.0f', now_ms))
+	-- It has to come again before it is taken for dead.
+	local again = math.floor(counts / 3)
+	return (ttl < 0 or ttl > again) and again or ttl
+end
+local answer
+if not mode then
+	answer = redis.pcall('HSET', KEYS[1], 'mode', 'write', ARGV[1], 1)
+end
+if type(answer) ~= 'table' and (not mode or redis.call('PTTL', KEYS[1]) < lease) then
+	answer = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
+end
+if type(answer) == 'table' then
+	-- Refused (ACL): no lock without a time to live.
+	redis.call('HDEL', KEYS[1], ARGV[1])
+	if not mode then
+		redis.call('HDEL', KEYS[1], 'mode')
+	end
+	return answer
+end
+if counts > 0 then
+	redis.call('ZREM', KEYS[2], ARGV[1])
+end
+return false

@@ -1,0 +1,42 @@
+-- Takes permits, all or none.
+--
+--   KEYS[1]  the count of free permits, a string
+--   KEYS[2]  the record of this request
+--   KEYS[3]  the record of an earlier one whose end its client knows: it can go
+--   ARGV[1]  permits wanted
+--   ARGV[2]  deadline of this request, server time in us: it must not run late
+--
+-- Answers: nil granted · integer -1: too few are free · status "LATE <server us>".
+-- Refused: a key that is something else than a count (WRONGTYPE).
+-- Safe to send twice: a repetition finds its record.
+local wanted, deadline = tonumber(ARGV[1]), tonumber(ARGV[2])
+if not string.find(ARGV[1], '^%d+$') or wanted < 1 or wanted > 2147483647 or not deadline then
+	return redis.error_reply('LOCKKEEPER bad number of permits or deadline')
+end
+if redis.call('EXISTS', KEYS[2]) == 1 then
+	return false
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if now > deadline then
+	return redis.status_reply('LATE ' .. string.format('%.0f', now))
+end
+local kind = redis.call('TYPE', KEYS[1]).ok
+local count = kind == 'string' and redis.call('GET', KEYS[1])
+if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then
+	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a semaphore')
+end
+if not count or tonumber(count) < wanted then
+	return -1
+end
+local kept = string.format('%.0f', (deadline - now) / 1000 + 60000)
+redis.call('SET', KEYS[2], ARGV[1], 'PX', kept)
+local answer = redis.pcall('DECRBY', KEYS[1], ARGV[1])
+if type(answer) == 'table' then
+	redis.call('DEL', KEYS[2])
+	return answer
+end
+if KEYS[3] ~= KEYS[2] then
+	redis.call('DEL', KEYS[3])
+end
+return false

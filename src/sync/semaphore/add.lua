@@ -1,0 +1,47 @@
+-- Adds to the count of free permits, or takes away: a release, or a change of their number.
+--
+--   KEYS[1]  the count of free permits
+--   KEYS[2]  the record of this request
+--   KEYS[3]  the record of an earlier one whose end its client knows: it can go
+--   ARGV[1]  deadline of this request, server time in us
+--   ARGV[2]  channel
+--   ARGV[3]  how many, maybe negative
+--   ARGV[4]  1: only if there is such a semaphore
+--
+-- Answers: integer 1 done, 0 there was none (ARGV[4]) · status "OVERFLOW": the count would leave
+-- its range (nothing was done) · status "LATE <server us>".
+-- Refused: a key that is something else than a count (WRONGTYPE).
+-- Safe to send twice: a repetition finds its record. The key keeps its time to live.
+local added, deadline = tonumber(ARGV[3]), tonumber(ARGV[1])
+if not string.find(ARGV[3], '^-?%d+$') or math.abs(added) > 2147483647 or not deadline then
+	return redis.error_reply('LOCKKEEPER bad number of permits or deadline')
+end
+local done = redis.call('GET', KEYS[2])
+if done then
+	return tonumber(done)
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if now > deadline then
+	return redis.status_reply('LATE ' .. string.format('%.0f', now))
+end
+local kind = redis.call('TYPE', KEYS[1]).ok
+local count = kind == 'string' and redis.call('GET', KEYS[1])
+if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then
+	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a semaphore')
+end
+if not count and ARGV[4] == '1' then
+	return 0
+end
+local sum = (tonumber(count) or 0) + added
+if sum > 2147483647 or sum < -2147483648 then
+	return redis.status_reply('OVERFLOW')
+end
+-- First a write that is allowed when memory is short.
+redis.call('DEL', KEYS[3])
+redis.call('INCRBY', KEYS[1], ARGV[3])
+redis.call('SET', KEYS[2], '1', 'PX', string.format('%.0f', (deadline - now) / 1000 + 60000))
+if sum > 0 then
+	redis.call('PUBLISH', ARGV[2], string.format('%.0f', sum))
+end
+return 1

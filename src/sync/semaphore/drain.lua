@@ -1,0 +1,37 @@
+-- Takes all free permits; a count below zero is set to zero.
+--
+--   KEYS[1]  the count of free permits
+--   KEYS[2]  the record of this request
+--   KEYS[3]  the record of an earlier one whose end its client knows: it can go
+--   ARGV[1]  deadline of this request, server time in us
+--
+-- Answers: integer: what the count was · status "LATE <server us>".
+-- Refused: a key that is something else than a count (WRONGTYPE).
+-- Safe to send twice: a repetition finds its record. The key keeps its time to live.
+local deadline = tonumber(ARGV[1])
+if not deadline then
+	return redis.error_reply('LOCKKEEPER bad deadline')
+end
+local done = redis.call('GET', KEYS[2])
+if done then
+	return tonumber(done)
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if now > deadline then
+	return redis.status_reply('LATE ' .. string.format('%.0f', now))
+end
+local kind = redis.call('TYPE', KEYS[1]).ok
+local count = kind == 'string' and redis.call('GET', KEYS[1])
+if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then
+	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a semaphore')
+end
+if not count or tonumber(count) == 0 then
+	return 0
+end
+redis.call('SET', KEYS[2], count, 'PX', string.format('%.0f', (deadline - now) / 1000 + 60000))
+redis.call('DECRBY', KEYS[1], count)
+if KEYS[3] ~= KEYS[2] then
+	redis.call('DEL', KEYS[3])
+end
+return tonumber(count)

@@ -1,0 +1,95 @@
+#include "sync/semaphore/semaphore.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sync/script.h"
+
+#define RECORD_PREFIX "lockkeeper_sc"
+#define POLL_MS 1000 /* a message can be lost with a connection */
+
+char *lk__record_key(const struct lk__target *target, const char *field, size_t *size_out)
+{
+	size_t size;
+	char *prefix = lk__derived_name(RECORD_PREFIX, target->key, target->key_size, &size);
+	char *key = prefix ? realloc(prefix, size + 1 + strlen(field) + 1) : NULL;
+	if (!key) {
+		free(prefix);
+		return NULL;
+	}
+	key[size] = ':';
+	memcpy(key + size + 1, field, strlen(field) + 1);
+	*size_out = size + 1 + strlen(field);
+	return key;
+}
+
+char *lk__record_key_of(const struct lk__target *target, const char *field, uint64_t number,
+			size_t *size_out)
+{
+	char other[LK__FIELD_SIZE];
+	int uuid_size = (int)(strrchr(field, ':') - field);
+	snprintf(other, sizeof(other), "%.*s:%" PRIu64, uuid_size, field, number);
+	return lk__record_key(target, other, size_out);
+}
+
+static struct lk__request *semaphore_acquire(const struct lk__try *wanted)
+{
+	size_t size, settled_size;
+	char *record = lk__record_key(wanted->target, wanted->field, &size);
+	char *settled = wanted->settled ? lk__record_key_of(wanted->target, wanted->field,
+							    wanted->settled, &settled_size)
+					: NULL;
+	struct lk__words words = {0};
+	lk__words_add(&words, wanted->target->key, wanted->target->key_size);
+	lk__words_add(&words, record, size);
+	lk__words_add(&words, settled ? settled : record, settled ? settled_size : size);
+	lk__words_number(&words, wanted->count);
+	lk__words_number(&words, wanted->deadline_us);
+	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_SEMAPHORE_ACQUIRE, 3);
+	free(record);
+	free(settled);
+	return request;
+}
+
+static struct lk__request *semaphore_undo(const struct lk__target *target, const char *field)
+{
+	size_t size;
+	char *record = lk__record_key(target, field, &size);
+	struct lk__words words = {0};
+	lk__words_add(&words, target->key, target->key_size);
+	lk__words_add(&words, record, size);
+	lk__words_add(&words, target->channel, target->channel_size);
+	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_SEMAPHORE_UNDO, 2);
+	free(record);
+	return request;
+}
+
+static void semaphore_read_acquire(const struct lk__request *request, struct lk__answer *answer)
+{
+	const redisReply *reply = request->reply;
+	answer->event.type = LK__ACQUIRE_UNKNOWN;
+	if (request->code) {
+		answer->event = lk__reply_refusal(request);
+	} else if (reply->type == REDIS_REPLY_NIL) {
+		answer->event.type = LK__ACQUIRE_GRANTED;
+	} else if (reply->type == REDIS_REPLY_INTEGER) {
+		answer->event.type = LK__ACQUIRE_BUSY;
+		answer->event.ttl_ms = reply->integer;
+	} else if (lk__reply_late(reply, &answer->server_us)) {
+		answer->event.type = LK__ACQUIRE_LATE;
+	}
+}
+
+const struct lk__recipe lk__semaphore_recipe = {
+	.type = "semaphore",
+	.channel_prefix = LK__SEMAPHORE_CHANNEL_PREFIX,
+	.sharing = LK__NO_HOLD,
+	.flags = LK__NO_TERMS,
+	.poll_ms = POLL_MS,
+	.acquire = semaphore_acquire,
+	.release = semaphore_undo,
+	.read_acquire = semaphore_read_acquire,
+	.read_release = lk__reply_released,
+};

@@ -1,0 +1,21 @@
+-- Gives back what a request has taken whose answer nobody wants, or nobody knows.
+--
+--   KEYS[1]  the count of free permits
+--   KEYS[2]  the record of that request
+--   ARGV[1]  channel
+--
+-- Answers: nil: it took nothing, or was undone · integer: given back, so many heard of it.
+-- Safe to send twice: the record goes with it.
+local taken = redis.call('GET', KEYS[2])
+if not taken then
+	return false
+end
+redis.call('DEL', KEYS[2])
+if redis.call('EXISTS', KEYS[1]) == 0 then
+	return 0
+end
+local count = redis.call('INCRBY', KEYS[1], taken)
+if count <= 0 then
+	return 0
+end
+return redis.call('PUBLISH', ARGV[1], string.format('%.0f', count))

@@ -1,0 +1,38 @@
+#include "sync/spin/spin.h"
+
+#include "sync/lock/lock.h"
+#include "sync/script.h"
+
+/* Without a message there is nothing that needs a script. */
+static struct lk__request *spin_release(const struct lk__target *target, const char *field)
+{
+	struct lk__words words = {.count = 0};
+	lk__words_text(&words, "HDEL");
+	lk__words_add(&words, target->key, target->key_size);
+	lk__words_text(&words, field);
+	return lk__words_command(&words);
+}
+
+static enum lk__released spin_read_release(const struct lk__request *request, int64_t *listeners)
+{
+	*listeners = 0;
+	if (request->code)
+		return LK__RELEASED_FAILED;
+	return request->reply->integer == 1 ? LK__RELEASED : LK__RELEASED_NOT_OWNER;
+}
+
+const struct lk__recipe lk__spin_recipe = {
+	.type = "spin lock",
+	.sharing = LK__ONE_LINE,
+	.flags = LK__SPINS,
+	.acquire = lk__lock_acquire,
+	.release = spin_release,
+	.exchange = lk__lock_exchange,
+	.force = lk__lock_force,
+	.renew = lk__lock_renew,
+	.is_locked = lk__lock_is_locked,
+	.is_held_by = lk__lock_is_held_by,
+	.read_acquire = lk__lock_read_acquire,
+	.read_release = spin_read_release,
+	.read_exchange = lk__lock_read_exchange,
+};

@@ -1,0 +1,15 @@
+/*
+ * The spin lock's recipe: the reentrant lock without messages. In Redis:
+ *
+ *   <name>                             hash { <uuid>:<number> → 1 }, PEXPIRE lease
+ *
+ * Nobody is told of a release; who waits asks again after pauses that grow.
+ */
+#ifndef LK__SYNC_SPIN_SPIN_H
+#define LK__SYNC_SPIN_SPIN_H
+
+#include "sync/recipe.h"
+
+extern const struct lk__recipe lk__spin_recipe;
+
+#endif

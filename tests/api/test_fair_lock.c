@@ -1,0 +1,340 @@
+/* The fair lock by its interface: order, waiters that leave, and what every lock can do. */
+#include "fixture.h"
+
+#define QUEUE "redisson_lock_queue:{fair}"
+#define MANY 40
+
+static lk_lock *new_fair(lk_client *client, const char *name)
+{
+	lk_lock *lock = NULL;
+	expect(0, lk_fair_lock_new(&lock, client, name, strlen(name), &err));
+	return lock;
+}
+
+struct pair {
+	lk_client *first, *second;
+	lk_lock *one, *two;
+	lk_cancel *cancel;
+	size_t order[MANY];
+	_Atomic size_t served;
+	int64_t wait_ms, lease_ms;
+	int code;
+};
+
+static struct pair open_pair(void)
+{
+	struct pair pair = {.first = open_client(), .second = open_client()};
+	pair.one = new_fair(pair.first, "fair");
+	pair.two = new_fair(pair.second, "fair");
+	return pair;
+}
+
+static void close_pair(struct pair *pair)
+{
+	lk_lock_free(pair->one);
+	lk_lock_free(pair->two);
+	close_client(pair->first);
+	close_client(pair->second);
+}
+
+static long long queued(void)
+{
+	return redis_integer(&server, "LLEN " QUEUE);
+}
+
+static void test_takes_and_gives_back(void **state)
+{
+	(void)state;
+	struct pair pair = open_pair();
+	expect(0, lk_lock_acquire(pair.one, NULL, &err));
+	expect(1, lk_lock_is_locked(pair.two, &err));
+	expect(1, lk_lock_is_held(pair.one, NULL, &err));
+	expect(0, lk_lock_is_held(pair.two, NULL, &err));
+	expect(LK_EBUSY, lk_lock_try(pair.two, NULL, &err));
+	check_int(queued(), ==, 0);
+	expect(LK_ENOTOWNER, lk_lock_release(pair.two, NULL, &err));
+	expect(0, lk_lock_release(pair.one, NULL, &err));
+	expect(LK_ENOTOWNER, lk_lock_release(pair.one, NULL, &err));
+	expect(0, lk_lock_is_locked(pair.two, &err));
+	close_pair(&pair);
+}
+
+static void test_reentry_costs_no_command(void **state)
+{
+	(void)state;
+	struct pair pair = open_pair();
+	expect(0, lk_lock_acquire(pair.one, NULL, &err));
+	uint64_t commands = stats_of(pair.first).commands;
+	for (int i = 0; i < 10; i++)
+		expect(0, lk_lock_acquire(pair.one, NULL, &err));
+	expect(11, lk_lock_hold_count(pair.one, NULL, &err));
+	for (int i = 0; i < 10; i++)
+		expect(0, lk_lock_release(pair.one, NULL, &err));
+	check_int(stats_of(pair.first).commands, ==, commands);
+	expect(0, lk_lock_release(pair.one, NULL, &err));
+	close_pair(&pair);
+}
+
+/* By turns with the one client and the other; each begins when those before it stand in line. */
+static void queue_up(size_t index, void *argument)
+{
+	struct pair *pair = argument;
+	lk_lock *lock = index % 2 ? pair->one : pair->two;
+	wait_until(queued() >= (long long)index || pair->served > 0, 20000);
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	pair->order[pair->served++] = index;
+	expect(0, lk_lock_release(lock, NULL, &err));
+}
+
+static void test_first_come_first_served(void **state)
+{
+	(void)state;
+	struct pair pair = open_pair();
+	struct threads threads;
+	expect(0, lk_lock_acquire(pair.one, NULL, &err));
+	threads_start(&threads, MANY, queue_up, &pair);
+	wait_until(queued() == MANY, 20000);
+	expect(0, lk_lock_release(pair.one, NULL, &err));
+	threads_join(&threads, 20000);
+	check_int(pair.served, ==, MANY);
+	for (size_t i = 0; i < MANY; i++)
+		check_int(pair.order[i], ==, i);
+	check_int(stats_of(pair.first).handovers, ==, 0);
+	close_pair(&pair);
+}
+
+static void wait_on_two(size_t index, void *argument)
+{
+	struct pair *pair = argument;
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	(void)index;
+	options.cancel = pair->cancel;
+	options.lease_ms = pair->lease_ms;
+	pair->code = pair->wait_ms < 0
+			     ? lk_lock_acquire(pair->two, &options, &err)
+			     : lk_lock_acquire_within(pair->two, pair->wait_ms, &options, &err);
+	pair->served++;
+	if (pair->code == 0)
+		expect(0, lk_lock_release(pair->two, NULL, &err));
+}
+
+static void test_limit_ends_the_wait(void **state)
+{
+	(void)state;
+	struct pair pair = open_pair();
+	pair.wait_ms = 300;
+	expect(0, lk_lock_acquire(pair.one, NULL, &err));
+	int64_t begun_ms = now_ms();
+	wait_on_two(0, &pair);
+	check_int(pair.code, ==, LK_ETIMEDOUT);
+	check_int(now_ms() - begun_ms, >=, 300);
+	wait_until(queued() == 0, 5000);
+	expect(0, lk_lock_release(pair.one, NULL, &err));
+	close_pair(&pair);
+}
+
+static void test_cancel_ends_the_wait(void **state)
+{
+	(void)state;
+	struct pair pair = open_pair();
+	struct threads threads;
+	pair.wait_ms = -1;
+	expect(0, lk_cancel_new(&pair.cancel, &err));
+	expect(0, lk_lock_acquire(pair.one, NULL, &err));
+	threads_start(&threads, 1, wait_on_two, &pair);
+	wait_until(queued() == 1, 5000);
+	lk_cancel_now(pair.cancel);
+	threads_join(&threads, 5000);
+	check_int(pair.code, ==, LK_ECANCELLED);
+	wait_until(queued() == 0, 5000);
+	expect(0, lk_lock_release(pair.one, NULL, &err));
+	lk_cancel_free(pair.cancel);
+	close_pair(&pair);
+}
+
+static void test_force_release_serves_the_next(void **state)
+{
+	(void)state;
+	struct pair pair = open_pair();
+	struct threads threads;
+	pair.wait_ms = -1;
+	expect(0, lk_lock_acquire(pair.one, NULL, &err));
+	threads_start(&threads, 1, wait_on_two, &pair);
+	wait_until(queued() == 1, 5000);
+	expect(1, lk_lock_force_release(pair.one, &err));
+	threads_join(&threads, 5000);
+	check_int(pair.code, ==, 0);
+	expect(LK_ELOST, lk_lock_release(pair.one, NULL, &err));
+	expect(0, lk_lock_force_release(pair.one, &err));
+	close_pair(&pair);
+}
+
+static void test_lease_ends_and_the_next_is_served(void **state)
+{
+	(void)state;
+	struct pair pair = open_pair();
+	struct threads threads;
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	options.lease_ms = slow_ms(400);
+	pair.wait_ms = -1;
+	expect(0, lk_lock_acquire(pair.one, &options, &err));
+	threads_start(&threads, 1, wait_on_two, &pair);
+	threads_join(&threads, 10000);
+	check_int(pair.code, ==, 0);
+	expect(LK_ELOST, lk_lock_release(pair.one, NULL, &err));
+	close_pair(&pair);
+}
+
+static void test_watchdog_renews_what_was_handed_over(void **state)
+{
+	(void)state;
+	struct pair pair = {.first = open_client(),
+			    .second = open_client_with("watchdog_ms=%lld", slow_ms(600))};
+	pair.one = new_fair(pair.first, "fair");
+	pair.two = new_fair(pair.second, "fair");
+	expect(0, lk_lock_acquire(pair.two, NULL, &err));
+	wait_until(stats_of(pair.second).renewals >= 4, 10000);
+	check(remaining(pair.two, NULL) > 0);
+	expect(LK_EBUSY, lk_lock_try(pair.one, NULL, &err));
+	expect(0, lk_lock_release(pair.two, NULL, &err));
+	close_pair(&pair);
+}
+
+static void test_owners_with_names(void **state)
+{
+	(void)state;
+	struct pair pair = open_pair();
+	lk_acquire_options job = LK_ACQUIRE_OPTIONS_INIT;
+	lk_release_options back = LK_RELEASE_OPTIONS_INIT;
+	job.owner = back.owner = "job 7";
+	expect(0, lk_lock_acquire(pair.one, &job, &err));
+	expect(0, lk_lock_acquire(pair.one, &job, &err));
+	expect(LK_EBUSY, lk_lock_try(pair.one, NULL, &err));
+	expect(LK_ENOTOWNER, lk_lock_release(pair.one, NULL, &err));
+	expect(2, lk_lock_hold_count(pair.one, "job 7", &err));
+	expect(0, lk_lock_extend(pair.one, slow_ms(60000), "job 7", &err));
+	check_int(remaining(pair.one, "job 7"), >, slow_ms(60000) * 9 / 10);
+	expect(0, lk_lock_release(pair.one, &back, &err));
+	expect(0, lk_lock_release(pair.one, &back, &err));
+	close_pair(&pair);
+}
+
+static void test_exported_field_is_released_elsewhere(void **state)
+{
+	(void)state;
+	struct pair pair = open_pair();
+	char field[LK_FIELD_SIZE];
+	expect(0, lk_lock_acquire(pair.one, NULL, &err));
+	expect(0, lk_lock_export(pair.one, NULL, field, sizeof(field), &err));
+	expect(1, lk_lock_is_held_by(pair.two, field, &err));
+	expect(0, lk_lock_release_field(pair.two, field, &err));
+	expect(LK_ENOTOWNER, lk_lock_release_field(pair.two, field, &err));
+	expect(LK_ELOST, lk_lock_release(pair.one, NULL, &err));
+	close_pair(&pair);
+}
+
+static void test_excludes_the_reentrant_lock(void **state)
+{
+	(void)state;
+	struct pair pair = open_pair();
+	lk_lock *other = new_lock(pair.second, "fair");
+	expect(0, lk_lock_acquire(pair.one, NULL, &err));
+	expect(LK_EBUSY, lk_lock_try(other, NULL, &err));
+	expect(0, lk_lock_release(pair.one, NULL, &err));
+	expect(0, lk_lock_acquire(other, NULL, &err));
+	expect(LK_EBUSY, lk_lock_try(pair.one, NULL, &err));
+	expect(0, lk_lock_release(other, NULL, &err));
+	lk_lock_free(other);
+	close_pair(&pair);
+}
+
+static void test_other_types_are_refused(void **state)
+{
+	(void)state;
+	struct pair pair = open_pair();
+	redis_do(&server, "HSET fair mode read stranger:1 1");
+	expect(LK_EWRONGTYPE, lk_lock_acquire(pair.one, NULL, &err));
+	check(strstr(err.message, "is a read/write lock, not a fair lock") != NULL);
+	expect(LK_EWRONGTYPE, lk_lock_try(pair.one, NULL, &err));
+	redis_do(&server, "DEL fair");
+	redis_do(&server, "SET fair text");
+	expect(LK_EWRONGTYPE, lk_lock_acquire_within(pair.one, 1000, NULL, &err));
+	redis_do(&server, "DEL fair");
+	close_pair(&pair);
+}
+
+static void test_names_of_other_slots_are_refused(void **state)
+{
+	(void)state;
+	static const char *const bad[] = {"a}b", "a{b", "{}", "x{}y", "}{"};
+	static const char *const good[] = {"a", "{a}", "a{b}c", "ü", "a b"};
+	lk_client *client = open_client();
+	lk_lock *lock = NULL;
+	for (size_t i = 0; i < COUNT(bad); i++)
+		expect(LK_EINVAL, lk_fair_lock_new(&lock, client, bad[i], strlen(bad[i]), &err));
+	check(lock == NULL);
+	expect(LK_EINVAL, lk_fair_lock_new(NULL, client, "a", 1, &err));
+	expect(LK_EINVAL, lk_fair_lock_new(&lock, NULL, "a", 1, &err));
+	expect(LK_EINVAL, lk_fair_lock_new(&lock, client, NULL, 1, &err));
+	expect(LK_EINVAL, lk_fair_lock_new(&lock, client, "a", 0, &err));
+	expect(LK_EINVAL, lk_fair_lock_new(&lock, client, good[0], LK_NAME_SIZE_MAX + 1, &err));
+	for (size_t i = 0; i < COUNT(good); i++) {
+		lock = new_fair(client, good[i]);
+		expect(0, lk_lock_try(lock, NULL, &err));
+		expect(0, lk_lock_release(lock, NULL, &err));
+		lk_lock_free(lock);
+	}
+	close_client(client);
+	client = open_client_with("key_prefix=app{1}:");
+	lock = new_fair(client, "a}b");
+	expect(0, lk_lock_try(lock, NULL, &err));
+	check_int(redis_integer(&server, "EXISTS app{1}:a}b"), ==, 1);
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void release_at_once(size_t index, void *argument)
+{
+	struct pair *pair = argument;
+	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
+	lk_lock *lock = index % 2 ? pair->one : pair->two;
+	options.no_wait = 1;
+	for (int i = 0; i < 50; i++) {
+		expect(0, lk_lock_acquire(lock, NULL, &err));
+		check_int(pair->served++, ==, 0);
+		pair->served--;
+		expect(0, lk_lock_release(lock, &options, &err));
+	}
+}
+
+static void test_release_not_waited_for(void **state)
+{
+	(void)state;
+	struct pair pair = open_pair();
+	struct threads threads;
+	threads_start(&threads, 6, release_at_once, &pair);
+	threads_join(&threads, 30000);
+	close_pair(&pair);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		api_test(test_takes_and_gives_back),
+		api_test(test_reentry_costs_no_command),
+		api_test(test_first_come_first_served),
+		api_test(test_limit_ends_the_wait),
+		api_test(test_cancel_ends_the_wait),
+		api_test(test_force_release_serves_the_next),
+		api_test(test_lease_ends_and_the_next_is_served),
+		api_test(test_watchdog_renews_what_was_handed_over),
+		api_test(test_owners_with_names),
+		api_test(test_exported_field_is_released_elsewhere),
+		api_test(test_excludes_the_reentrant_lock),
+		api_test(test_other_types_are_refused),
+		api_test(test_names_of_other_slots_are_refused),
+		api_test(test_release_not_waited_for),
+	};
+	return cmocka_run_group_tests_name("fair lock", tests, start_server, stop_server);
+}

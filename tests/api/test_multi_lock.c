@@ -1,0 +1,426 @@
+/* The multi lock: all or none, on one server in one script, on several at once. */
+#include "fixture.h"
+
+#define FEW 3
+
+struct set {
+	lk_client *client;
+	lk_lock *part[FEW];
+	lk_lock *all;
+};
+
+static struct server other;
+
+static void open_set(struct set *set, lk_client *client, const char *const *names)
+{
+	set->client = client;
+	for (size_t i = 0; i < FEW; i++)
+		set->part[i] = new_lock(client, names[i]);
+	expect(0, lk_multi_lock_new(&set->all, set->part, FEW, &err));
+}
+
+static void close_set(struct set *set)
+{
+	lk_lock_free(set->all);
+	for (size_t i = 0; i < FEW; i++)
+		lk_lock_free(set->part[i]);
+	close_client(set->client);
+}
+
+static const char *const abc[] = {"a", "b", "c"};
+static const char *const cba[] = {"c", "b", "a"};
+
+static long long scripts(void)
+{
+	return redis_info(&server, "commandstats", "cmdstat_evalsha:calls=");
+}
+
+static void test_one_script_takes_and_one_frees(void **state)
+{
+	(void)state;
+	struct set set;
+	open_set(&set, open_client(), abc);
+	expect(0, lk_client_ping(set.client, &err));
+	long long before = scripts();
+	expect(0, lk_lock_acquire(set.all, NULL, &err));
+	check_int(scripts() - before, ==, 1);
+	check_int(redis_integer(&server, "DBSIZE"), ==, 3);
+	char fields[FEW][LK_FIELD_SIZE];
+	for (size_t i = 0; i < FEW; i++) {
+		check(redis_field(&server, abc[i], 1, fields[i], LK_FIELD_SIZE));
+		check(!strcmp(fields[i], fields[0]));
+		expect(1, lk_lock_is_held(set.part[i], NULL, &err));
+		long long ttl_ms = redis_integer(&server, "PTTL %s", abc[i]);
+		check(ttl_ms > 20000 && ttl_ms <= 30000);
+	}
+	expect(1, lk_lock_is_held(set.all, NULL, &err));
+	expect(1, lk_lock_hold_count(set.all, NULL, &err));
+	check_int(remaining(set.all, NULL), >, 20000);
+	expect(0, lk_lock_release(set.all, NULL, &err));
+	check_int(scripts() - before, ==, 2);
+	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
+	expect(LK_ENOTOWNER, lk_lock_release(set.all, NULL, &err));
+	close_set(&set);
+}
+
+static void test_nothing_stays_when_one_is_busy(void **state)
+{
+	(void)state;
+	struct set set;
+	open_set(&set, open_client(), abc);
+	stranger_takes("b", 60000);
+	expect(LK_EBUSY, lk_lock_try(set.all, NULL, &err));
+	check_int(redis_integer(&server, "DBSIZE"), ==, 1);
+	expect(LK_ETIMEDOUT, lk_lock_acquire_within(set.all, 80, NULL, &err));
+	check_int(redis_integer(&server, "DBSIZE"), ==, 1);
+	expect(0, lk_lock_hold_count(set.all, NULL, &err));
+	expect(1, lk_lock_is_locked(set.all, &err));
+	for (size_t i = 0; i < FEW; i++)
+		expect(0, lk_lock_hold_count(set.part[i], NULL, &err));
+	stranger_releases("b");
+	expect(0, lk_lock_is_locked(set.all, &err));
+	close_set(&set);
+}
+
+static void acquire_in_thread(size_t index, void *argument)
+{
+	struct set *set = argument;
+	(void)index;
+	expect(0, lk_lock_acquire_within(set->all, slow_ms(20000), NULL, &err));
+	expect(0, lk_lock_release(set->all, NULL, &err));
+}
+
+static void test_a_message_ends_the_wait(void **state)
+{
+	(void)state;
+	struct set set;
+	struct threads threads;
+	open_set(&set, open_client(), abc);
+	stranger_takes("b", 60000);
+	threads_start(&threads, 1, acquire_in_thread, &set);
+	wait_until(redis_integer(&server, "EXISTS b") == 1 &&
+			   redis_info(&server, "commandstats", "cmdstat_subscribe:calls=") > 0,
+		   5000);
+	stranger_releases("b");
+	threads_join(&threads, 10000);
+	close_set(&set);
+}
+
+static void acquire_one(size_t index, void *argument)
+{
+	lk_lock *lock = argument;
+	(void)index;
+	expect(0, lk_lock_acquire_within(lock, slow_ms(20000), NULL, &err));
+	expect(0, lk_lock_release(lock, NULL, &err));
+}
+
+/* After a release others are let in first, by who waits; a try says what is so now. */
+static void test_a_try_does_not_hold_off(void **state)
+{
+	(void)state;
+	struct set set;
+	struct threads threads;
+	lk_client *second = open_client();
+	lk_lock *theirs = new_lock(second, "b");
+	open_set(&set, open_client_with("holdoff_ms=1000"), abc);
+	expect(0, lk_lock_acquire(set.all, NULL, &err));
+	threads_start(&threads, 1, acquire_one, theirs);
+	wait_until(redis_integer(&server, "PUBLISH redisson_lock__channel:{b} 1") == 1, 5000);
+	expect(0, lk_lock_release(set.all, NULL, &err));
+	threads_join(&threads, 20000);
+	expect(0, lk_lock_try(set.all, NULL, &err));
+	expect(0, lk_lock_release(set.all, NULL, &err));
+	lk_lock_free(theirs);
+	close_client(second);
+	close_set(&set);
+}
+
+static void test_a_part_held_already_is_counted(void **state)
+{
+	(void)state;
+	struct set set;
+	open_set(&set, open_client(), abc);
+	expect(0, lk_lock_acquire(set.part[1], NULL, &err));
+	expect(0, lk_lock_acquire(set.all, NULL, &err));
+	expect(2, lk_lock_hold_count(set.part[1], NULL, &err));
+	expect(1, lk_lock_hold_count(set.all, NULL, &err));
+	expect(0, lk_lock_acquire(set.all, NULL, &err));
+	expect(2, lk_lock_hold_count(set.all, NULL, &err));
+	expect(0, lk_lock_acquire(set.part[0], NULL, &err));
+	expect(3, lk_lock_hold_count(set.part[0], NULL, &err));
+	expect(0, lk_lock_release(set.part[0], NULL, &err));
+	expect(0, lk_lock_release(set.all, NULL, &err));
+	expect(0, lk_lock_release(set.all, NULL, &err));
+	check_int(redis_integer(&server, "DBSIZE"), ==, 1);
+	expect(0, lk_lock_release(set.part[1], NULL, &err));
+	close_set(&set);
+}
+
+static void test_a_failure_leaves_earlier_holds(void **state)
+{
+	(void)state;
+	struct set set;
+	open_set(&set, open_client(), abc);
+	expect(0, lk_lock_acquire(set.part[0], NULL, &err));
+	stranger_takes("c", 60000);
+	expect(LK_EBUSY, lk_lock_try(set.all, NULL, &err));
+	expect(1, lk_lock_hold_count(set.part[0], NULL, &err));
+	check_int(redis_integer(&server, "DBSIZE"), ==, 2);
+	stranger_releases("c");
+	expect(0, lk_lock_release(set.part[0], NULL, &err));
+	close_set(&set);
+}
+
+static void take_in_turn(size_t index, void *argument)
+{
+	struct set *sets = argument;
+	static _Atomic int inside;
+	for (int i = 0; i < 40; i++) {
+		if (expect(0, lk_lock_acquire_within(sets[index % 2].all, slow_ms(30000), NULL,
+						     &err)) < 0)
+			return;
+		check_int(atomic_fetch_add(&inside, 1), ==, 0);
+		atomic_fetch_sub(&inside, 1);
+		expect(0, lk_lock_release(sets[index % 2].all, NULL, &err));
+	}
+}
+
+static void test_opposite_orders_do_not_deadlock(void **state)
+{
+	(void)state;
+	struct set sets[2];
+	struct threads threads;
+	open_set(&sets[0], open_client(), abc);
+	open_set(&sets[1], open_client(), cba);
+	threads_start(&threads, 4, take_in_turn, sets);
+	threads_join(&threads, 60000);
+	close_set(&sets[0]);
+	close_set(&sets[1]);
+}
+
+static void test_a_lost_part_is_told(void **state)
+{
+	(void)state;
+	struct set set;
+	lk_event event;
+	open_set(&set, open_client_with("watchdog_ms=%lld", slow_ms(600)), abc);
+	expect(0, lk_lock_acquire(set.all, NULL, &err));
+	redis_do(&server, "DEL b");
+	check_int(next_event(set.client, &event, 5000), ==, LK_EVENT_LOST);
+	check(!strcmp(event.name, "b"));
+	expect(0, lk_lock_is_held(set.all, NULL, &err));
+	expect(LK_ELOST, lk_lock_acquire(set.all, NULL, &err));
+	expect(LK_ELOST, lk_lock_release(set.all, NULL, &err));
+	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
+	expect(0, lk_lock_acquire(set.all, NULL, &err));
+	expect(0, lk_lock_release(set.all, NULL, &err));
+	close_set(&set);
+}
+
+static void test_the_watchdog_keeps_all(void **state)
+{
+	(void)state;
+	struct set set;
+	open_set(&set, open_client_with("watchdog_ms=%lld", slow_ms(300)), abc);
+	expect(0, lk_lock_acquire(set.all, NULL, &err));
+	sleep_ms(slow_ms(900));
+	expect(1, lk_lock_is_held(set.all, NULL, &err));
+	check_int(redis_integer(&server, "DBSIZE"), ==, 3);
+	expect(0, lk_lock_release(set.all, NULL, &err));
+	close_set(&set);
+}
+
+static void test_a_lease_and_its_extension(void **state)
+{
+	(void)state;
+	struct set set;
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	options.lease_ms = 20000;
+	options.owner = "job";
+	open_set(&set, open_client(), abc);
+	expect(0, lk_lock_acquire(set.all, &options, &err));
+	expect(0, lk_lock_extend(set.all, 50000, "job", &err));
+	check_int(remaining(set.all, "job"), >, 40000);
+	for (size_t i = 0; i < FEW; i++)
+		check_int(redis_integer(&server, "PTTL %s", abc[i]), >, 40000);
+	expect(1, lk_lock_force_release(set.all, &err));
+	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
+	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
+	release.owner = "job";
+	expect(LK_ELOST, lk_lock_release(set.all, &release, &err));
+	close_set(&set);
+}
+
+static void test_two_servers(void **state)
+{
+	(void)state;
+	lk_client *here = open_client(), *there = open_client_at(other.url_unix, "");
+	lk_lock *part[2] = {new_lock(here, "x"), new_lock(there, "x")};
+	lk_lock *all;
+	expect(0, lk_multi_lock_new(&all, part, 2, &err));
+	expect(0, lk_lock_acquire(all, NULL, &err));
+	check_int(redis_integer(&server, "EXISTS x"), ==, 1);
+	check_int(redis_integer(&other, "EXISTS x"), ==, 1);
+	expect(0, lk_lock_release(all, NULL, &err));
+	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
+	check_int(redis_integer(&other, "EXISTS x"), ==, 0);
+	redis_do(&other, "HSET x stranger:1 1");
+	redis_do(&other, "PEXPIRE x 60000");
+	expect(LK_EBUSY, lk_lock_try(all, NULL, &err));
+	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
+	expect(LK_ETIMEDOUT, lk_lock_acquire_within(all, 50, NULL, &err));
+	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
+	redis_do(&other, "DEL x");
+	lk_lock_free(all);
+	lk_lock_free(part[0]);
+	lk_lock_free(part[1]);
+	close_client(here);
+	close_client(there);
+}
+
+static void test_a_dead_server_leaves_nothing(void **state)
+{
+	(void)state;
+	lk_client *here = open_client(), *there = open_client_at(other.url_unix, "");
+	lk_lock *part[2] = {new_lock(here, "x"), new_lock(there, "x")};
+	lk_lock *all;
+	expect(0, lk_multi_lock_new(&all, part, 2, &err));
+	server_kill(&other);
+	expect(LK_EUNREACHABLE, lk_lock_try(all, NULL, &err));
+	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
+	expect(LK_EUNREACHABLE, lk_lock_acquire_within(all, 300, NULL, &err));
+	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
+	server_start_again(&other);
+	expect(0, lk_lock_acquire_within(all, slow_ms(10000), NULL, &err));
+	expect(0, lk_lock_release(all, NULL, &err));
+	lk_lock_free(all);
+	lk_lock_free(part[0]);
+	lk_lock_free(part[1]);
+	close_client(here);
+	close_client(there);
+}
+
+static void acquire_late(size_t index, void *argument)
+{
+	lk_lock *all = argument;
+	(void)index;
+	int64_t begun_ms = now_ms();
+	expect(LK_EMAYBEHELD, lk_lock_acquire_within(all, 800, NULL, &err));
+	check_int(now_ms() - begun_ms, <, slow_ms(6000)); /* of 30,000 that the lease has */
+}
+
+static void test_giving_back_does_not_wait_for_the_lease(void **state)
+{
+	(void)state;
+	const char *config = "command_timeout_ms=500";
+	lk_client *here = open_client_at(server.url_unix, config);
+	lk_client *there = open_client_at(other.url_unix, config);
+	lk_lock *part[2] = {new_lock(here, "x"), new_lock(there, "x")};
+	lk_lock *all;
+	struct threads threads;
+	expect(0, lk_multi_lock_new(&all, part, 2, &err));
+	expect(0, lk_lock_acquire(all, NULL, &err));
+	expect(0, lk_lock_release(all, NULL, &err));
+	server_pause(&other);
+	threads_start(&threads, 1, acquire_late, all);
+	wait_until(redis_integer(&server, "EXISTS x") == 1, 5000);
+	server_pause(&server);
+	threads_join(&threads, 60000);
+	server_resume(&server);
+	server_resume(&other);
+	wait_until(redis_integer(&server, "EXISTS x") == 0, 10000);
+	wait_until(redis_integer(&other, "EXISTS x") == 0, 10000);
+	lk_lock_free(all);
+	lk_lock_free(part[0]);
+	lk_lock_free(part[1]);
+	close_client(here);
+	close_client(there);
+}
+
+static void test_a_cancel_leaves_nothing(void **state)
+{
+	(void)state;
+	struct set set;
+	lk_cancel *cancel;
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	open_set(&set, open_client(), abc);
+	expect(0, lk_cancel_new(&cancel, &err));
+	options.cancel = cancel;
+	lk_cancel_now(cancel);
+	expect(LK_ECANCELLED, lk_lock_acquire(set.all, &options, &err));
+	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
+	lk_cancel_free(cancel);
+	close_set(&set);
+}
+
+static void test_bad_input(void **state)
+{
+	(void)state;
+	struct set set;
+	lk_client *client = open_client(), *second = open_client();
+	open_set(&set, client, abc);
+	lk_lock *plain, *out = NULL, *twin = new_lock(second, "a");
+	char field[LK_FIELD_SIZE];
+	expect(0, lk_plain_lock_new(&plain, client, "p", 1, NULL, &err));
+	lk_lock *twice[] = {set.part[0], set.part[1], set.part[0]};
+	lk_lock *mixed[] = {set.part[0], plain};
+	lk_lock *nested[] = {set.all};
+	lk_lock *same[] = {set.part[0], twin};
+	lk_lock *none[] = {set.part[0], NULL};
+	expect(LK_EINVAL, lk_multi_lock_new(&out, twice, 3, &err));
+	check(strstr(err.message, "\"a\"") != NULL);
+	expect(LK_EINVAL, lk_multi_lock_new(&out, mixed, 2, &err));
+	check(strstr(err.message, "plain lock") != NULL);
+	expect(LK_EINVAL, lk_multi_lock_new(&out, nested, 1, &err));
+	expect(LK_EINVAL, lk_multi_lock_new(&out, same, 2, &err));
+	expect(LK_EINVAL, lk_multi_lock_new(&out, none, 2, &err));
+	expect(LK_EINVAL, lk_multi_lock_new(&out, set.part, 0, &err));
+	expect(LK_EINVAL, lk_multi_lock_new(&out, set.part, LK_MULTI_LOCK_MAX + 1, &err));
+	expect(LK_EINVAL, lk_multi_lock_new(NULL, set.part, 1, &err));
+	check(out == NULL);
+	expect(LK_EINVAL, lk_lock_export(set.all, NULL, field, sizeof(field), &err));
+	expect(LK_EINVAL, lk_lock_is_held_by(set.all, "f", &err));
+	expect(LK_EINVAL, lk_lock_release_field(set.all, "f", &err));
+	redis_do(&server, "SET b text");
+	expect(LK_EWRONGTYPE, lk_lock_try(set.all, NULL, &err));
+	redis_do(&server, "DEL b");
+	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
+	lk_lock_free(plain);
+	lk_lock_free(twin);
+	close_client(second);
+	close_set(&set);
+}
+
+static int start_both(void **state)
+{
+	server_start(&other, NULL);
+	return start_server(state);
+}
+
+static int stop_both(void **state)
+{
+	server_stop(&other);
+	return stop_server(state);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		api_test(test_one_script_takes_and_one_frees),
+		api_test(test_nothing_stays_when_one_is_busy),
+		api_test(test_a_message_ends_the_wait),
+		api_test(test_a_try_does_not_hold_off),
+		api_test(test_a_part_held_already_is_counted),
+		api_test(test_a_failure_leaves_earlier_holds),
+		api_test(test_opposite_orders_do_not_deadlock),
+		api_test(test_a_lost_part_is_told),
+		api_test(test_the_watchdog_keeps_all),
+		api_test(test_a_lease_and_its_extension),
+		api_test(test_two_servers),
+		api_test(test_a_dead_server_leaves_nothing),
+		api_test(test_giving_back_does_not_wait_for_the_lease),
+		api_test(test_a_cancel_leaves_nothing),
+		api_test(test_bad_input),
+	};
+	return cmocka_run_group_tests(tests, start_both, stop_both);
+}

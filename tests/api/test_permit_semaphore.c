@@ -1,0 +1,340 @@
+/* The permit semaphore: permits with ids and leases, renewed, lost, given back. */
+#include "fixture.h"
+
+static lk_permit_semaphore *new_permits(lk_client *client, const char *name)
+{
+	lk_permit_semaphore *permits = NULL;
+	expect(0, lk_permit_semaphore_new(&permits, client, name, strlen(name), &err));
+	return permits;
+}
+
+static void check_counts(lk_permit_semaphore *permits, int64_t free_wanted, int64_t used_wanted)
+{
+	int64_t free_now = -1, used = -1;
+	expect(0, lk_permit_semaphore_count(permits, &free_now, &used, &err));
+	check_int(free_now, ==, free_wanted);
+	check_int(used, ==, used_wanted);
+}
+
+static int64_t left_ms(lk_permit_semaphore *permits, const char *id)
+{
+	int64_t ms = INT64_MIN;
+	int rc = lk_permit_semaphore_remaining_ms(permits, id, &ms, &err);
+	return rc < 0 ? rc : ms;
+}
+
+static int64_t server_ttl(lk_permit_semaphore *permits, const char *id)
+{
+	int64_t ms = INT64_MIN;
+	expect(0, lk_permit_semaphore_server_ttl_ms(permits, id, &ms, &err));
+	return ms;
+}
+
+static void test_take_and_give(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_permit_semaphore *pool = new_permits(client, "pool");
+	lk_permit ids[4];
+	check_counts(pool, 0, 0);
+	expect(1, lk_permit_semaphore_try_set(pool, 4, &err));
+	expect(0, lk_permit_semaphore_try_set(pool, 9, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 3, ids, NULL, &err));
+	check_int(strlen(ids[0].id), ==, 32);
+	check(strcmp(ids[0].id, ids[1].id) && strcmp(ids[1].id, ids[2].id));
+	check_counts(pool, 1, 3);
+	check_int(redis_integer(&server, "ZCARD {pool}:timeout"), ==, 3);
+	expect(LK_EBUSY, lk_permit_semaphore_try(pool, 2, ids + 3, NULL, &err));
+	expect(0, lk_permit_semaphore_try(pool, 1, ids + 3, NULL, &err));
+	expect(LK_ETIMEDOUT, lk_permit_semaphore_acquire_within(pool, 1, ids + 3, 60, NULL, &err));
+	check(left_ms(pool, ids[0].id) > 20000 && server_ttl(pool, ids[0].id) > 20000);
+	expect(LK_EHELD, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
+	expect(0, lk_permit_semaphore_release(pool, ids, 1, &err));
+	expect(LK_ENOTOWNER, lk_permit_semaphore_release(pool, ids, 1, &err));
+	check_int(left_ms(pool, ids[0].id), ==, LK_ENOTOWNER);
+	check_int(server_ttl(pool, ids[0].id), ==, -2);
+	expect(LK_ENOTOWNER, lk_permit_semaphore_release(pool, ids, 4, &err));
+	check_counts(pool, 1, 3);
+	expect(0, lk_permit_semaphore_release(pool, ids + 1, 3, &err));
+	check_counts(pool, 4, 0);
+	expect(1, lk_permit_semaphore_delete(pool, &err));
+	expect(0, lk_permit_semaphore_delete(pool, &err));
+	lk_permit_semaphore_free(pool);
+	close_client(client);
+}
+
+static void test_how_many_there_are(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_permit_semaphore *pool = new_permits(client, "pool");
+	lk_permit ids[2];
+	expect(0, lk_permit_semaphore_set(pool, 5, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 2, ids, NULL, &err));
+	expect(0, lk_permit_semaphore_set(pool, 7, &err));
+	check_counts(pool, 5, 2);
+	expect(0, lk_permit_semaphore_add(pool, -6, &err));
+	check_counts(pool, -1, 2);
+	expect(0, lk_permit_semaphore_release(pool, ids, 2, &err));
+	check_counts(pool, 1, 0);
+	expect(0, lk_permit_semaphore_set(pool, LK_PERMITS_MAX, &err));
+	expect(LK_EINVAL, lk_permit_semaphore_add(pool, 1, &err));
+	check_counts(pool, LK_PERMITS_MAX, 0);
+	expect(1, lk_permit_semaphore_delete(pool, &err));
+	lk_permit_semaphore_free(pool);
+	close_client(client);
+}
+
+static void test_another_client_can_give_it_back(void **state)
+{
+	(void)state;
+	lk_client *ours = open_client(), *theirs = open_client();
+	lk_permit_semaphore *pool = new_permits(ours, "pool"), *same = new_permits(theirs, "pool");
+	lk_permit id[1];
+	lk_event event;
+	expect(1, lk_permit_semaphore_try_set(pool, 1, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 1, id, NULL, &err));
+	check_int(left_ms(same, id[0].id), ==, LK_ENOTOWNER);
+	check(server_ttl(same, id[0].id) > 20000);
+	expect(0, lk_permit_semaphore_update_lease(same, id[0].id, 40000, &err));
+	check(server_ttl(pool, id[0].id) > 35000);
+	expect(0, lk_permit_semaphore_release(same, id, 1, &err));
+	expect(LK_ENOTOWNER, lk_permit_semaphore_release(same, id, 1, &err));
+	check_counts(pool, 1, 0);
+	expect(LK_ENOTOWNER, lk_permit_semaphore_update_lease(same, id[0].id, 1000, &err));
+	expect(LK_ELOST, lk_permit_semaphore_release(pool, id, 1, &err));
+	check_int(lk_event_wait(ours, &event, 0, NULL, &err), >=, 0);
+	expect(1, lk_permit_semaphore_delete(pool, &err));
+	lk_permit_semaphore_free(pool);
+	lk_permit_semaphore_free(same);
+	drop_client(ours);
+	close_client(theirs);
+}
+
+static void test_renewed_while_held(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
+	lk_permit_semaphore *pool = new_permits(client, "pool");
+	lk_permit ids[3];
+	expect(1, lk_permit_semaphore_try_set(pool, 3, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 3, ids, NULL, &err));
+	sleep_ms(slow_ms(1500));
+	for (size_t i = 0; i < 3; i++)
+		check(left_ms(pool, ids[i].id) > 0 && server_ttl(pool, ids[i].id) > 0);
+	check_counts(pool, 0, 3);
+	check_int(stats_of(client).renewals, >=, 3);
+	expect(0, lk_permit_semaphore_release(pool, ids, 3, &err));
+	check_counts(pool, 3, 0);
+	expect(1, lk_permit_semaphore_delete(pool, &err));
+	lk_permit_semaphore_free(pool);
+	close_client(client);
+}
+
+static void test_a_named_lease_ends(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_permit_semaphore *pool = new_permits(client, "pool");
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_permit id[1], next[1];
+	lk_event event;
+	options.lease_ms = slow_ms(300);
+	options.tag = 42;
+	expect(1, lk_permit_semaphore_try_set(pool, 1, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 1, id, &options, &err));
+	/* It comes back by itself, and its end is waited for, not a message. */
+	expect(0, lk_permit_semaphore_acquire_within(pool, 1, next, slow_ms(10000), NULL, &err));
+	check(strcmp(id[0].id, next[0].id) != 0);
+	int type = next_event(client, &event, 5000);
+	if (type == LK_EVENT_AT_RISK)
+		type = next_event(client, &event, 5000);
+	check_int(type, ==, LK_EVENT_LOST);
+	check(strcmp(event.field, id[0].id) == 0 && event.tag == 42 && !strcmp(event.name, "pool"));
+	check_int(left_ms(pool, id[0].id), ==, LK_ELOST);
+	expect(LK_ELOST, lk_permit_semaphore_release(pool, id, 1, &err));
+	check_counts(pool, 0, 1);
+	expect(0, lk_permit_semaphore_release(pool, next, 1, &err));
+	check_counts(pool, 1, 0);
+	expect(1, lk_permit_semaphore_delete(pool, &err));
+	lk_permit_semaphore_free(pool);
+	close_client(client);
+}
+
+static void test_a_new_lease_ends_the_renewal(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_permit_semaphore *pool = new_permits(client, "pool");
+	lk_permit id[1];
+	lk_event event;
+	expect(1, lk_permit_semaphore_try_set(pool, 1, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 1, id, NULL, &err));
+	expect(0, lk_permit_semaphore_update_lease(pool, id[0].id, slow_ms(200), &err));
+	check(left_ms(pool, id[0].id) <= slow_ms(200));
+	int type = next_event(client, &event, 5000);
+	if (type == LK_EVENT_AT_RISK)
+		type = next_event(client, &event, 5000);
+	check_int(type, ==, LK_EVENT_LOST);
+	wait_until(server_ttl(pool, id[0].id) == -2, 5000);
+	check_counts(pool, 1, 0);
+	expect(LK_ELOST, lk_permit_semaphore_release(pool, id, 1, &err));
+	expect(1, lk_permit_semaphore_delete(pool, &err));
+	lk_permit_semaphore_free(pool);
+	close_client(client);
+}
+
+static void test_lost_when_it_is_gone(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
+	lk_permit_semaphore *pool = new_permits(client, "pool");
+	lk_permit id[1];
+	lk_event event;
+	expect(1, lk_permit_semaphore_try_set(pool, 1, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 1, id, NULL, &err));
+	redis_do(&server, "DEL pool {pool}:timeout");
+	check_int(next_event(client, &event, 10000), ==, LK_EVENT_LOST);
+	expect(LK_ELOST, lk_permit_semaphore_release(pool, id, 1, &err));
+	check_int(redis_integer(&server, "EXISTS pool {pool}:timeout"), ==, 0);
+	lk_permit_semaphore_free(pool);
+	close_client(client);
+}
+
+static void test_bad_input(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_permit_semaphore *pool = new_permits(client, "pool"), *none = NULL;
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_permit ids[2];
+	int64_t ms;
+	const int64_t wrong[] = {0, -1, INT64_MIN, LK_PERMITS_AT_ONCE_MAX + 1, INT64_MAX};
+	expect(LK_EINVAL, lk_permit_semaphore_new(&none, client, "a}b", 3, &err));
+	for (size_t i = 0; i < COUNT(wrong); i++) {
+		expect(LK_EINVAL, lk_permit_semaphore_acquire(pool, wrong[i], ids, NULL, &err));
+		expect(LK_EINVAL, lk_permit_semaphore_try(pool, wrong[i], ids, NULL, &err));
+		expect(LK_EINVAL, lk_permit_semaphore_release(pool, ids, wrong[i], &err));
+	}
+	expect(LK_EINVAL, lk_permit_semaphore_try_set(pool, -1, &err));
+	expect(LK_EINVAL, lk_permit_semaphore_set(pool, LK_PERMITS_MAX + 1, &err));
+	expect(LK_EINVAL, lk_permit_semaphore_add(pool, 0, &err));
+	expect(LK_EINVAL, lk_permit_semaphore_acquire(pool, 1, NULL, NULL, &err));
+	options.owner = "me";
+	expect(LK_EINVAL, lk_permit_semaphore_try(pool, 1, ids, &options, &err));
+	options.owner = NULL;
+	options.lease_ms = 1;
+	expect(LK_EINVAL, lk_permit_semaphore_try(pool, 1, ids, &options, &err));
+	strcpy(ids[0].id, "no id");
+	expect(LK_EINVAL, lk_permit_semaphore_release(pool, ids, 1, &err));
+	check(strstr(err.message, "no id") != NULL);
+	memset(ids[0].id, 'A', 32);
+	ids[0].id[32] = 0;
+	expect(LK_EINVAL, lk_permit_semaphore_server_ttl_ms(pool, ids[0].id, &ms, &err));
+	memset(ids[0].id, 'a', 32);
+	expect(LK_EINVAL, lk_permit_semaphore_update_lease(pool, ids[0].id, 0, &err));
+	expect(LK_ENOTOWNER, lk_permit_semaphore_update_lease(pool, ids[0].id, 1000, &err));
+	expect(LK_ENOTOWNER, lk_permit_semaphore_release(pool, ids, 1, &err));
+	redis_do(&server, "HSET pool x:1 1");
+	expect(LK_EWRONGTYPE, lk_permit_semaphore_try(pool, 1, ids, NULL, &err));
+	check(strstr(err.message, "hash") && strstr(err.message, "permit semaphore"));
+	expect(LK_EWRONGTYPE, lk_permit_semaphore_count(pool, &ms, NULL, &err));
+	expect(LK_EWRONGTYPE, lk_permit_semaphore_set(pool, 3, &err));
+	redis_do(&server, "DEL pool");
+	lk_permit_semaphore_free(pool);
+	close_client(client);
+}
+
+#define TURNS 100
+#define SLOTS 3
+
+struct crowd {
+	lk_client *clients[2];
+	_Atomic int inside, most, done;
+};
+
+static void crowd_body(size_t index, void *argument)
+{
+	struct crowd *crowd = argument;
+	lk_permit_semaphore *pool = new_permits(crowd->clients[index % 2], "crowd");
+	lk_permit ids[SLOTS];
+	for (int turn = 0; turn < TURNS; turn++) {
+		int64_t count = 1 + (int64_t)(index + (size_t)turn) % SLOTS;
+		expect(0, lk_permit_semaphore_acquire(pool, count, ids, NULL, &err));
+		int inside = atomic_fetch_add(&crowd->inside, (int)count) + (int)count;
+		for (int most = atomic_load(&crowd->most); inside > most;)
+			if (atomic_compare_exchange_weak(&crowd->most, &most, inside))
+				break;
+		crowd->inside -= (int)count;
+		expect(0, lk_permit_semaphore_release(pool, ids, count, &err));
+	}
+	crowd->done++;
+	lk_permit_semaphore_free(pool);
+}
+
+static void test_never_more_out_than_there_are(void **state)
+{
+	(void)state;
+	struct crowd crowd = {.clients = {open_client(), open_client()}};
+	lk_permit_semaphore *pool = new_permits(crowd.clients[0], "crowd");
+	struct threads threads;
+	expect(1, lk_permit_semaphore_try_set(pool, SLOTS, &err));
+	threads_start(&threads, 6, crowd_body, &crowd);
+	threads_join(&threads, 90000);
+	check_int(crowd.done, ==, 6);
+	check_int(crowd.most, <=, SLOTS);
+	check_counts(pool, SLOTS, 0);
+	expect(1, lk_permit_semaphore_delete(pool, &err));
+	lk_permit_semaphore_free(pool);
+	close_client(crowd.clients[0]);
+	close_client(crowd.clients[1]);
+}
+
+/* Callers who leave early, at whatever moment, leave no permit behind. */
+static void hasty_body(size_t index, void *argument)
+{
+	lk_permit_semaphore *pool = argument;
+	lk_permit ids[2];
+	for (int turn = 0; turn < 100; turn++) {
+		int64_t count = 1 + (int64_t)(index + (size_t)turn) % 2;
+		int rc = lk_permit_semaphore_acquire_within(pool, count, ids, turn % 3, NULL, &err);
+		if (rc == 0)
+			expect(0, lk_permit_semaphore_release(pool, ids, count, &err));
+		else if (rc != LK_ETIMEDOUT && rc != LK_EBUSY && rc != LK_EMAYBEHELD)
+			check_fail(__FILE__, __LINE__, "%s", err.message);
+	}
+}
+
+static void test_leaving_early_keeps_no_permit(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_permit_semaphore *pool = new_permits(client, "hasty");
+	struct threads threads;
+	int64_t used = -1;
+	expect(1, lk_permit_semaphore_try_set(pool, 2, &err));
+	threads_start(&threads, 6, hasty_body, pool);
+	threads_join(&threads, 60000);
+	wait_until(lk_permit_semaphore_count(pool, NULL, &used, NULL) == 0 && used == 0, 5000);
+	check_counts(pool, 2, 0);
+	expect(1, lk_permit_semaphore_delete(pool, &err));
+	lk_permit_semaphore_free(pool);
+	close_client(client);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		counter_test(test_take_and_give),
+		counter_test(test_how_many_there_are),
+		counter_test(test_another_client_can_give_it_back),
+		counter_test(test_renewed_while_held),
+		counter_test(test_a_named_lease_ends),
+		counter_test(test_a_new_lease_ends_the_renewal),
+		counter_test(test_lost_when_it_is_gone),
+		counter_test(test_bad_input),
+		counter_test(test_never_more_out_than_there_are),
+		counter_test(test_leaving_early_keeps_no_permit),
+	};
+	return cmocka_run_group_tests(tests, start_server, stop_server);
+}

@@ -1,0 +1,631 @@
+/* The red lock: majorities, and nodes that are dead, silent, erring, empty or the same. */
+#include "quorum.h"
+
+static lk_acquire_options with_lease(int64_t lease_ms)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	options.lease_ms = lease_ms;
+	return options;
+}
+
+/* Until every node has said who it is, and is asked for the lock at once. */
+static void know_all(struct quorum *quorum, size_t count)
+{
+	size_t seen = 0;
+	int64_t end_ms = now_ms() + slow_ms(10000);
+	while (seen < count && now_ms() < end_ms) {
+		expect(0, lk_lock_acquire_within(quorum->lock, slow_ms(10000), NULL, &err));
+		for (int i = 0; i < 50 && (seen = nodes_with("q")) < count; i++)
+			sleep_ms(2);
+		expect(0, lk_lock_release(quorum->lock, NULL, &err));
+		wait_until(nodes_with("q") == 0, 5000);
+	}
+	check_int(seen, ==, count);
+}
+
+static void test_all_nodes_have_it(void **state)
+{
+	(void)state;
+	struct quorum ours, theirs;
+	lk_acquire_options options = with_lease(20000);
+	open_quorum(&ours, NODES, "", NULL);
+	open_quorum(&theirs, NODES, "", NULL);
+	know_all(&ours, NODES);
+	expect(0, lk_lock_acquire(ours.lock, &options, &err));
+	wait_until(nodes_with("q") == NODES, 5000);
+	int64_t left_ms = remaining(ours.lock, NULL);
+	check(left_ms > 10000 && left_ms <= 20000 - 200 - 2);
+	expect(1, lk_lock_is_held(ours.lock, NULL, &err));
+	expect(1, lk_lock_is_locked(theirs.lock, &err));
+	expect(LK_EBUSY, lk_lock_try(theirs.lock, NULL, &err));
+	expect(LK_ETIMEDOUT, lk_lock_acquire_within(theirs.lock, 100, NULL, &err));
+	expect(LK_ENOTOWNER, lk_lock_release(theirs.lock, NULL, &err));
+	check_int(nodes_with("q"), ==, NODES);
+	expect(0, lk_lock_acquire(ours.lock, &options, &err));
+	expect(2, lk_lock_hold_count(ours.lock, NULL, &err));
+	expect(0, lk_lock_release(ours.lock, NULL, &err));
+	expect(0, lk_lock_release(ours.lock, NULL, &err));
+	wait_until(nodes_with("q") == 0, 5000);
+	expect(0, lk_lock_is_locked(theirs.lock, &err));
+	expect(0, lk_lock_acquire_within(theirs.lock, slow_ms(5000), NULL, &err));
+	expect(0, lk_lock_release(theirs.lock, NULL, &err));
+	close_quorum(&ours, NODES);
+	close_quorum(&theirs, NODES);
+}
+
+static void test_a_majority_is_enough_and_less_is_not(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	open_quorum(&quorum, NODES, "", NULL);
+	stranger_on(0, 60000);
+	stranger_on(3, 60000);
+	expect(0, lk_lock_try(quorum.lock, NULL, &err));
+	expect(0, lk_lock_release(quorum.lock, NULL, &err));
+	wait_until(nodes_with("q") == 2, 5000);
+	stranger_on(4, 60000);
+	expect(LK_EBUSY, lk_lock_try(quorum.lock, NULL, &err));
+	check(strstr(err.message, "of 5 nodes grant it, 3 are needed") != NULL);
+	wait_until(nodes_with("q") == 3, 5000);
+	for (size_t i = 0; i < NODES; i++)
+		redis_do(&nodes[i], "DEL q");
+	close_quorum(&quorum, NODES);
+}
+
+static void test_dead_nodes(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	open_quorum(&quorum, NODES, "", NULL);
+	server_kill(&nodes[0]);
+	server_kill(&nodes[1]);
+	expect(0, lk_lock_try(quorum.lock, NULL, &err));
+	check_int(nodes_with("q"), ==, 3);
+	expect(0, lk_lock_release(quorum.lock, NULL, &err));
+	wait_until(nodes_with("q") == 0, 5000);
+	server_kill(&nodes[2]);
+	expect(LK_ENOQUORUM, lk_lock_try(quorum.lock, NULL, &err));
+	check(strstr(err.message, "of 5 nodes grant it, 3 are needed") != NULL);
+	check(strstr(err.message, nodes[2].url_unix) != NULL);
+	expect(LK_ENOQUORUM, lk_lock_acquire_within(quorum.lock, 200, NULL, &err));
+	wait_until(nodes_with("q") == 0, 5000);
+	server_start_again(&nodes[2]);
+	expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(10000), NULL, &err));
+	expect(0, lk_lock_release(quorum.lock, NULL, &err));
+	close_quorum(&quorum, NODES);
+}
+
+static void test_a_silent_node_is_not_waited_for(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	open_quorum(&quorum, NODES, "", NULL);
+	know_all(&quorum, NODES);
+	server_pause(&nodes[1]);
+	int64_t begun_ms = now_ms();
+	for (int i = 0; i < 20; i++) {
+		expect(0, lk_lock_try(quorum.lock, NULL, &err));
+		expect(0, lk_lock_release(quorum.lock, NULL, &err));
+	}
+	check_int(now_ms() - begun_ms, <, slow_ms(1500)); /* of 3,000 that one wait would take */
+	server_resume(&nodes[1]);
+	wait_until(nodes_with("q") == 0, 8000); /* what it grants late goes back */
+	close_quorum(&quorum, NODES);
+}
+
+static void test_a_late_grant_belongs_to_the_hold(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	open_quorum(&quorum, NODES, "", NULL);
+	know_all(&quorum, NODES);
+	server_pause(&nodes[1]);
+	expect(0, lk_lock_try(quorum.lock, NULL, &err));
+	server_resume(&nodes[1]);
+	wait_until(nodes_with("q") == NODES, 5000);
+	expect(0, lk_lock_release(quorum.lock, NULL, &err));
+	wait_until(nodes_with("q") == 0, 5000);
+	close_quorum(&quorum, NODES);
+}
+
+static void test_a_silent_majority_may_hold(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	open_quorum(&quorum, MOST, "command_timeout_ms=300", NULL);
+	know_all(&quorum, MOST);
+	server_pause(&nodes[1]);
+	server_pause(&nodes[2]);
+	expect(LK_EMAYBEHELD, lk_lock_try(quorum.lock, NULL, &err));
+	server_resume(&nodes[1]);
+	server_resume(&nodes[2]);
+	wait_until(nodes_with("q") == 0, 8000);
+	expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(10000), NULL, &err));
+	expect(0, lk_lock_release(quorum.lock, NULL, &err));
+	close_quorum(&quorum, MOST);
+}
+
+static void test_an_erring_node(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	open_quorum(&quorum, MOST, "", NULL);
+	redis_do(&nodes[0], "CONFIG SET maxmemory 1");
+	expect(0, lk_lock_try(quorum.lock, NULL, &err));
+	expect(0, lk_lock_release(quorum.lock, NULL, &err));
+	redis_do(&nodes[1], "CONFIG SET maxmemory 1");
+	expect(LK_ENOQUORUM, lk_lock_try(quorum.lock, NULL, &err));
+	check(strstr(err.message, "OOM") != NULL);
+	redis_do(&nodes[0], "CONFIG SET maxmemory 0");
+	redis_do(&nodes[1], "CONFIG SET maxmemory 0");
+	redis_do(&nodes[2], "SET q text");
+	expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(5000), NULL, &err));
+	expect(0, lk_lock_release(quorum.lock, NULL, &err));
+	redis_do(&nodes[1], "SET q text");
+	expect(LK_EWRONGTYPE, lk_lock_try(quorum.lock, NULL, &err));
+	redis_do(&nodes[1], "DEL q");
+	redis_do(&nodes[2], "DEL q");
+	close_quorum(&quorum, MOST);
+}
+
+/* It cannot grant, but two of three can: the owner in the way is waited for. */
+static void test_one_wrong_key_does_not_end_the_wait(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	open_quorum(&quorum, MOST, "", NULL);
+	know_all(&quorum, MOST);
+	redis_do(&nodes[2], "SET q text");
+	stranger_on(0, 400);
+	expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(10000), NULL, &err));
+	expect(0, lk_lock_release(quorum.lock, NULL, &err));
+	redis_do(&nodes[2], "DEL q");
+	close_quorum(&quorum, MOST);
+}
+
+static void acquire_single(size_t index, void *argument)
+{
+	lk_lock *single = argument;
+	lk_acquire_options options = with_lease(2000);
+	(void)index;
+	expect(0, lk_lock_acquire_within(single, slow_ms(10000), &options, &err));
+	check_int(remaining(single, NULL), <=, 2000);
+	expect(0, lk_lock_release(single, NULL, &err));
+}
+
+/* The reentrant lock of that name on one of the nodes, by the same client. */
+static void test_a_lock_on_a_node_keeps_its_own_lease(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	struct threads threads;
+	lk_red_lock_options trusting = LK_RED_LOCK_OPTIONS_INIT;
+	lk_acquire_options options = with_lease(100000);
+	trusting.quarantine_ms = -1;
+	trusting.node_limit_ms = 100;
+	open_quorum(&quorum, MOST, "", &trusting);
+	know_all(&quorum, MOST);
+	lk_lock *single = new_lock(quorum.client[1], "q");
+	stranger_on(0, 60000);
+	stranger_on(2, 60000);
+	server_pause(&nodes[1]);
+	threads_start(&threads, 1, acquire_single, single);
+	wait_until(stats_of(quorum.client[1]).waiting == 1, 5000);
+	sleep_ms(50); /* its try is on the way */
+	expect(LK_EBUSY, lk_lock_try(quorum.lock, &options, &err));
+	server_resume(&nodes[1]);
+	threads_join(&threads, 20000);
+	redis_do(&nodes[0], "DEL q");
+	redis_do(&nodes[2], "DEL q");
+	lk_lock_free(single);
+	close_quorum(&quorum, MOST);
+}
+
+static void test_the_watchdog_renews_by_majority(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	char config[64];
+	snprintf(config, sizeof(config), "watchdog_ms=%lld", slow_ms(600));
+	open_quorum(&quorum, NODES, config, NULL);
+	know_all(&quorum, NODES);
+	expect(0, lk_lock_acquire(quorum.lock, NULL, &err));
+	wait_until(nodes_with("q") == NODES, 5000);
+	server_kill(&nodes[0]);
+	server_kill(&nodes[4]);
+	sleep_ms(slow_ms(1500));
+	expect(1, lk_lock_is_held(quorum.lock, NULL, &err));
+	check_int(nodes_with("q"), ==, 3);
+	expect(0, lk_lock_release(quorum.lock, NULL, &err));
+	close_quorum(&quorum, NODES);
+}
+
+static void check_repair(int plain)
+{
+	struct quorum quorum;
+	char config[64];
+	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
+	options.quarantine_ms = -1;
+	options.plain = plain;
+	snprintf(config, sizeof(config), "watchdog_ms=%lld", slow_ms(900));
+	open_quorum(&quorum, MOST, config, &options);
+	know_all(&quorum, MOST);
+	expect(0, lk_lock_acquire(quorum.lock, NULL, &err));
+	wait_until(nodes_with("q") == MOST, 5000);
+	server_kill(&nodes[2]);
+	server_start_again(&nodes[2]);
+	/* Another lock is what connects anew: the repair comes on a connection that is there. */
+	lk_lock *other = new_lock(quorum.client[2], "other");
+	expect(0, lk_lock_acquire_within(other, slow_ms(10000), NULL, &err));
+	expect(0, lk_lock_release(other, NULL, &err));
+	lk_lock_free(other);
+	wait_until(nodes_with("q") == MOST, 10000);
+	expect(1, lk_lock_is_held(quorum.lock, NULL, &err));
+	expect(0, lk_lock_release(quorum.lock, NULL, &err));
+	wait_until(nodes_with("q") == 0, 5000);
+	close_quorum(&quorum, MOST);
+}
+
+static void test_an_emptied_node_is_given_it_again(void **state)
+{
+	(void)state;
+	check_repair(0);
+	check_repair(1); /* which asks each new connection first what the server can do */
+}
+
+/* No watchdog: but a lost connection lets it look, and what it then gives is to last. */
+static void test_a_named_lease_is_repaired(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	lk_acquire_options options = with_lease(60000);
+	open_quorum(&quorum, MOST, "", NULL);
+	know_all(&quorum, MOST);
+	expect(0, lk_lock_acquire(quorum.lock, &options, &err));
+	wait_until(nodes_with("q") == MOST, 5000);
+	server_kill(&nodes[0]);
+	server_start_again(&nodes[0]);
+	wait_until(lk_client_ping(quorum.client[0], NULL) == 0, 10000);
+	wait_until(redis_integer(&nodes[0], "PTTL q") > 20000, 10000);
+	expect(0, lk_lock_release(quorum.lock, NULL, &err));
+	wait_until(nodes_with("q") == 0, 5000);
+	close_quorum(&quorum, MOST);
+}
+
+static void test_nobody_waits_for_the_release(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
+	release.no_wait = 1;
+	open_quorum(&quorum, NODES, "", NULL);
+	know_all(&quorum, NODES);
+	for (int i = 0; i < 50; i++) {
+		expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(10000), NULL, &err));
+		expect(0, lk_lock_release(quorum.lock, &release, &err));
+	}
+	wait_until(nodes_with("q") == 0, 5000);
+	close_quorum(&quorum, NODES);
+}
+
+static void test_a_majority_that_forgot_is_a_loss(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	lk_event event;
+	char config[64];
+	snprintf(config, sizeof(config), "watchdog_ms=%lld", slow_ms(900));
+	open_quorum(&quorum, MOST, config, NULL);
+	know_all(&quorum, MOST);
+	expect(0, lk_lock_acquire(quorum.lock, NULL, &err));
+	wait_until(nodes_with("q") == MOST, 5000);
+	redis_do(&nodes[0], "DEL q");
+	redis_do(&nodes[2], "DEL q");
+	int type = next_event(quorum.client[0], &event, 10000);
+	if (type == LK_EVENT_AT_RISK) /* on a busy machine the renewal that finds out comes late */
+		type = next_event(quorum.client[0], &event, 10000);
+	check_int(type, ==, LK_EVENT_LOST);
+	check(!strcmp(event.name, "q"));
+	expect(LK_ELOST, lk_lock_acquire(quorum.lock, NULL, &err));
+	expect(LK_ELOST, lk_lock_release(quorum.lock, NULL, &err));
+	for (size_t i = 0; i < MOST; i++)
+		redis_do(&nodes[i], "DEL q");
+	close_quorum(&quorum, MOST);
+}
+
+static void test_without_a_majority_it_ends_by_the_clock(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	lk_event event;
+	char config[64];
+	snprintf(config, sizeof(config), "watchdog_ms=%lld", slow_ms(900));
+	open_quorum(&quorum, MOST, config, NULL);
+	know_all(&quorum, MOST);
+	expect(0, lk_lock_acquire(quorum.lock, NULL, &err));
+	server_pause(&nodes[0]);
+	server_pause(&nodes[1]);
+	check_int(next_event(quorum.client[0], &event, 10000), ==, LK_EVENT_AT_RISK);
+	check_int(event.deadline_ns, >, now_ns() - slow_ms(90) * 1000000);
+	check_int(next_event(quorum.client[0], &event, 10000), ==, LK_EVENT_LOST);
+	check_int(event.deadline_ns, <=, now_ns());
+	expect(0, lk_lock_is_held(quorum.lock, NULL, &err));
+	expect(LK_ELOST, lk_lock_release(quorum.lock, NULL, &err));
+	server_resume(&nodes[0]);
+	server_resume(&nodes[1]);
+	close_quorum(&quorum, MOST);
+}
+
+static void test_extension_needs_a_majority(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	lk_acquire_options options = with_lease(20000);
+	open_quorum(&quorum, MOST, "command_timeout_ms=500", NULL);
+	know_all(&quorum, MOST);
+	expect(0, lk_lock_acquire(quorum.lock, &options, &err));
+	expect(0, lk_lock_extend(quorum.lock, 50000, NULL, &err));
+	check_int(remaining(quorum.lock, NULL), >, 40000);
+	server_kill(&nodes[1]);
+	expect(0, lk_lock_extend(quorum.lock, 90000, NULL, &err));
+	server_kill(&nodes[2]);
+	expect(LK_ENOQUORUM, lk_lock_extend(quorum.lock, 200000, NULL, &err));
+	check_int(remaining(quorum.lock, NULL), <, 90000);
+	expect(1, lk_lock_is_held(quorum.lock, NULL, &err));
+	expect(LK_ENOQUORUM, lk_lock_is_locked(quorum.lock, &err));
+	expect(LK_EMAYBEHELD, lk_lock_release(quorum.lock, NULL, &err));
+	close_quorum(&quorum, MOST);
+}
+
+static void test_a_fresh_node_has_no_vote(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
+	options.quarantine_ms = 600000;
+	open_quorum(&quorum, MOST, "", &options);
+	expect(LK_ENOQUORUM, lk_lock_try(quorum.lock, NULL, &err));
+	check(strstr(err.message, "no vote for") != NULL);
+	wait_until(nodes_with("q") == 0, 5000);
+	/* They write everything down: what was granted is known after a restart. */
+	for (size_t i = 0; i < 2; i++) {
+		redis_do(&nodes[i], "CONFIG SET appendfsync always");
+		redis_do(&nodes[i], "CONFIG SET appendonly yes");
+	}
+	close_quorum(&quorum, MOST);
+	open_quorum(&quorum, MOST, "", &options);
+	expect(0, lk_lock_try(quorum.lock, NULL, &err));
+	expect(0, lk_lock_release(quorum.lock, NULL, &err));
+	for (size_t i = 0; i < 2; i++) {
+		redis_do(&nodes[i], "CONFIG SET appendonly no");
+		redis_do(&nodes[i], "CONFIG SET appendfsync everysec");
+	}
+	close_quorum(&quorum, MOST);
+}
+
+/* Ours is on two of three nodes. One of them forgets it, the third never knew: those two would be a
+ * majority for another. */
+static void test_a_restart_takes_the_vote(void **state)
+{
+	(void)state;
+	struct quorum ours, theirs;
+	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
+	options.quarantine_ms = 3000;
+	open_quorum(&ours, MOST, "watchdog_ms=3000", &options);
+	open_quorum(&theirs, MOST, "watchdog_ms=3000", &options);
+	expect(0, lk_lock_acquire_within(ours.lock, slow_ms(20000), NULL, &err));
+	expect(0, lk_lock_release(ours.lock, NULL, &err));
+	know_all(&ours, MOST);
+	server_kill(&nodes[2]);
+	expect(0, lk_lock_acquire_within(ours.lock, slow_ms(20000), NULL, &err));
+	server_pause(&nodes[0]);
+	server_kill(&nodes[1]);
+	server_start_again(&nodes[1]);
+	server_start_again(&nodes[2]);
+	while (lk_lock_is_held(ours.lock, NULL, NULL) == 1) {
+		int rc = lk_lock_try(theirs.lock, NULL, &err);
+		check(rc != 0 || lk_lock_is_held(ours.lock, NULL, NULL) == 0);
+		if (rc == 0)
+			break;
+		sleep_ms(20);
+	}
+	server_resume(&nodes[0]);
+	lk_lock_release(ours.lock, NULL, NULL);
+	lk_lock_release(theirs.lock, NULL, NULL);
+	wait_until(nodes_with("q") == 0, 10000);
+	close_quorum(&ours, MOST);
+	close_quorum(&theirs, MOST);
+}
+
+static void test_two_addresses_of_one_server(void **state)
+{
+	(void)state;
+	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
+	options.quarantine_ms = -1;
+	lk_client *clients[] = {open_client_at(nodes[0].url_unix, ""),
+				open_client_at(nodes[1].url_unix, ""),
+				open_client_at(nodes[0].url_tcp, "")};
+	lk_lock *lock = NULL;
+	expect(0, lk_red_lock_new(&lock, clients, 3, "q", 1, &options, &err));
+	/* The first may be granted by the two others, before the third has said who it is. */
+	int64_t end_ms = now_ms() + slow_ms(5000);
+	int rc = 0;
+	while (rc == 0 && now_ms() < end_ms)
+		if ((rc = lk_lock_try(lock, NULL, &err)) == 0)
+			expect(0, lk_lock_release(lock, NULL, &err));
+	check_int(rc, ==, LK_EINVAL);
+	check(strstr(err.message, "one server") != NULL);
+	wait_until(nodes_with("q") == 0, 5000);
+	lk_lock_free(lock);
+	for (size_t i = 0; i < 3; i++)
+		close_client(clients[i]);
+}
+
+static void test_strings_are_shared_with_others(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
+	options.quarantine_ms = -1;
+	options.plain = 1;
+	open_quorum(&quorum, MOST, "", &options);
+	redis_do(&nodes[0], "SET q token NX PX 60000");
+	redis_do(&nodes[2], "SET q token NX PX 60000");
+	expect(LK_EBUSY, lk_lock_try(quorum.lock, NULL, &err));
+	redis_do(&nodes[0], "DEL q");
+	redis_do(&nodes[2], "DEL q");
+	know_all(&quorum, MOST);
+	expect(0, lk_lock_try(quorum.lock, NULL, &err));
+	wait_until(nodes_with("q") == MOST, 5000);
+	for (size_t i = 0; i < MOST; i++)
+		check_int(redis_integer(&nodes[i], "STRLEN q"), >, 36);
+	expect(0, lk_lock_release(quorum.lock, NULL, &err));
+	wait_until(nodes_with("q") == 0, 5000);
+	close_quorum(&quorum, MOST);
+}
+
+static _Atomic int inside;
+
+static void take_in_turn(size_t index, void *argument)
+{
+	struct quorum *quorums = argument;
+	for (int i = 0; i < 15; i++) {
+		lk_lock *lock = quorums[index % 2].lock;
+		if (expect(0, lk_lock_acquire_within(lock, slow_ms(40000), NULL, &err)) < 0)
+			return;
+		check_int(atomic_fetch_add(&inside, 1), ==, 0);
+		atomic_fetch_sub(&inside, 1);
+		expect(0, lk_lock_release(lock, NULL, &err));
+	}
+}
+
+static void test_one_at_a_time(void **state)
+{
+	(void)state;
+	struct quorum quorums[2];
+	struct threads threads;
+	open_quorum(&quorums[0], MOST, "", NULL);
+	open_quorum(&quorums[1], MOST, "", NULL);
+	threads_start(&threads, 6, take_in_turn, quorums);
+	threads_join(&threads, 60000);
+	close_quorum(&quorums[0], MOST);
+	close_quorum(&quorums[1], MOST);
+}
+
+static void test_force_and_cancel(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	lk_cancel *cancel;
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	open_quorum(&quorum, MOST, "", NULL);
+	expect(0, lk_cancel_new(&cancel, &err));
+	options.cancel = cancel;
+	lk_cancel_now(cancel);
+	expect(LK_ECANCELLED, lk_lock_acquire(quorum.lock, &options, &err));
+	know_all(&quorum, MOST);
+	expect(0, lk_lock_try(quorum.lock, NULL, &err));
+	expect(1, lk_lock_force_release(quorum.lock, &err));
+	expect(LK_ELOST, lk_lock_release(quorum.lock, NULL, &err));
+	expect(0, lk_lock_force_release(quorum.lock, &err));
+	lk_cancel_free(cancel);
+	close_quorum(&quorum, MOST);
+}
+
+static void test_close_releases(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	open_quorum(&quorum, MOST, "", NULL);
+	expect(0, lk_lock_try(quorum.lock, NULL, &err));
+	expect(LK_EHELD, lk_client_close(quorum.client[0], LK_CLOSE_IF_IDLE, &err));
+	expect(0, lk_client_close(quorum.client[0], LK_CLOSE_RELEASE, &err));
+	wait_until(nodes_with("q") == 0, 5000);
+	expect(LK_ECLOSED, lk_lock_try(quorum.lock, NULL, &err));
+	close_quorum(&quorum, MOST);
+}
+
+static void test_nodes_that_are_closed(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	open_quorum(&quorum, MOST, "", NULL);
+	know_all(&quorum, MOST);
+	expect(0, lk_client_close(quorum.client[1], LK_CLOSE_ABANDON, &err));
+	expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(5000), NULL, &err));
+	expect(0, lk_lock_release(quorum.lock, NULL, &err));
+	expect(0, lk_client_close(quorum.client[2], LK_CLOSE_ABANDON, &err));
+	int64_t begun_ms = now_ms();
+	expect(LK_ENOQUORUM, lk_lock_try(quorum.lock, NULL, &err));
+	check_int(now_ms() - begun_ms, <, slow_ms(1500)); /* of 3,000 that a silent node takes */
+	wait_until(nodes_with("q") == 0, 5000);
+	close_quorum(&quorum, MOST);
+}
+
+static void test_bad_input(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
+	lk_lock *out = NULL;
+	char field[LK_FIELD_SIZE];
+	open_quorum(&quorum, MOST, "", NULL);
+	lk_client **c = quorum.client;
+	lk_client *twice[] = {c[0], c[1], c[0]};
+	lk_client *none[] = {c[0], NULL, c[1]};
+	lk_client *turned[] = {c[0], c[2], c[1]};
+	expect(LK_EINVAL, lk_red_lock_new(&out, twice, 3, "r", 1, NULL, &err));
+	expect(LK_EINVAL, lk_red_lock_new(&out, none, 3, "r", 1, NULL, &err));
+	expect(LK_EINVAL, lk_red_lock_new(&out, c, 2, "r", 1, NULL, &err));
+	expect(LK_EINVAL, lk_red_lock_new(&out, c, LK_RED_NODES_MAX + 1, "r", 1, NULL, &err));
+	expect(LK_EINVAL, lk_red_lock_new(&out, NULL, 3, "r", 1, NULL, &err));
+	expect(LK_EINVAL, lk_red_lock_new(&out, c, 3, "", 0, NULL, &err));
+	expect(LK_EINVAL, lk_red_lock_new(NULL, c, 3, "r", 1, NULL, &err));
+	expect(LK_EINVAL, lk_red_lock_new(&out, turned, 3, "q", 1, NULL, &err));
+	options.plain = 2;
+	expect(LK_EINVAL, lk_red_lock_new(&out, c, 3, "r", 1, &options, &err));
+	options.plain = 0;
+	options.quarantine_ms = -2;
+	expect(LK_EINVAL, lk_red_lock_new(&out, c, 3, "r", 1, &options, &err));
+	check(out == NULL);
+	expect(LK_EINVAL, lk_lock_export(quorum.lock, NULL, field, sizeof(field), &err));
+	expect(LK_EINVAL, lk_lock_is_held_by(quorum.lock, "f", &err));
+	expect(LK_EINVAL, lk_lock_extend_field(quorum.lock, "f", 1000, &err));
+	int64_t ttl_ms;
+	expect(LK_EINVAL, lk_lock_server_ttl_ms(quorum.lock, &ttl_ms, &err));
+	lk_lock *nested[] = {quorum.lock};
+	expect(LK_EINVAL, lk_multi_lock_new(&out, nested, 1, &err));
+	close_quorum(&quorum, MOST);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		quorum_test(test_all_nodes_have_it),
+		quorum_test(test_a_majority_is_enough_and_less_is_not),
+		quorum_test(test_dead_nodes),
+		quorum_test(test_a_silent_node_is_not_waited_for),
+		quorum_test(test_a_late_grant_belongs_to_the_hold),
+		quorum_test(test_a_silent_majority_may_hold),
+		quorum_test(test_an_erring_node),
+		quorum_test(test_one_wrong_key_does_not_end_the_wait),
+		quorum_test(test_a_lock_on_a_node_keeps_its_own_lease),
+		quorum_test(test_the_watchdog_renews_by_majority),
+		quorum_test(test_an_emptied_node_is_given_it_again),
+		quorum_test(test_a_named_lease_is_repaired),
+		quorum_test(test_nobody_waits_for_the_release),
+		quorum_test(test_a_majority_that_forgot_is_a_loss),
+		quorum_test(test_without_a_majority_it_ends_by_the_clock),
+		quorum_test(test_extension_needs_a_majority),
+		quorum_test(test_a_fresh_node_has_no_vote),
+		quorum_test(test_a_restart_takes_the_vote),
+		quorum_test(test_two_addresses_of_one_server),
+		quorum_test(test_strings_are_shared_with_others),
+		quorum_test(test_one_at_a_time),
+		quorum_test(test_force_and_cancel),
+		quorum_test(test_close_releases),
+		quorum_test(test_nodes_that_are_closed),
+		quorum_test(test_bad_input),
+	};
+	return cmocka_run_group_tests(tests, start_nodes, stop_nodes);
+}

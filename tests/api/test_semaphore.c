@@ -1,0 +1,372 @@
+/* The semaphore: permits taken and given back, counted once, waited for. */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fixture.h"
+
+static lk_semaphore *new_semaphore(lk_client *client, const char *name)
+{
+	lk_semaphore *semaphore = NULL;
+	expect(0, lk_semaphore_new(&semaphore, client, name, strlen(name), &err));
+	return semaphore;
+}
+
+static int64_t available(lk_semaphore *semaphore)
+{
+	int64_t permits = INT64_MIN;
+	expect(0, lk_semaphore_available(semaphore, &permits, &err));
+	return permits;
+}
+
+static void test_take_and_give(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_semaphore *pool = new_semaphore(client, "pool");
+	check_int(available(pool), ==, 0);
+	expect(1, lk_semaphore_try_set(pool, 3, 0, &err));
+	expect(0, lk_semaphore_try_set(pool, 5, 0, &err));
+	expect(0, lk_semaphore_acquire(pool, 2, NULL, &err));
+	check_int(redis_integer(&server, "GET pool"), ==, 1);
+	expect(LK_EBUSY, lk_semaphore_try(pool, 2, &err));
+	check(strstr(err.message, "2 of \"pool\": too few are free") != NULL);
+	expect(0, lk_semaphore_try(pool, 1, &err));
+	expect(LK_EBUSY, lk_semaphore_try(pool, 1, &err));
+	expect(LK_ETIMEDOUT, lk_semaphore_acquire_within(pool, 1, 60, NULL, &err));
+	expect(0, lk_semaphore_release(pool, 3, &err));
+	check_int(available(pool), ==, 3);
+	int64_t drained = 0;
+	expect(0, lk_semaphore_drain(pool, &drained, &err));
+	check_int(drained, ==, 3);
+	expect(0, lk_semaphore_drain(pool, &drained, &err));
+	check_int(drained, ==, 0);
+	expect(0, lk_semaphore_add(pool, -2, &err));
+	check_int(available(pool), ==, -2);
+	expect(0, lk_semaphore_add(pool, 5, &err));
+	check_int(available(pool), ==, 3);
+	expect(1, lk_semaphore_delete(pool, &err));
+	expect(0, lk_semaphore_delete(pool, &err));
+	expect(0, lk_semaphore_release_if_exists(pool, 1, &err));
+	expect(0, lk_semaphore_release(pool, 1, &err));
+	expect(1, lk_semaphore_release_if_exists(pool, 1, &err));
+	check_int(available(pool), ==, 2);
+	expect(1, lk_semaphore_delete(pool, &err));
+	lk_semaphore_free(pool);
+	close_client(client);
+}
+
+static void test_time_to_live_is_kept(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_semaphore *pool = new_semaphore(client, "brief");
+	int64_t drained;
+	expect(1, lk_semaphore_try_set(pool, 4, 60000, &err));
+	expect(0, lk_semaphore_acquire(pool, 1, NULL, &err));
+	expect(0, lk_semaphore_add(pool, 2, &err));
+	check_int(redis_integer(&server, "PTTL brief"), >, 30000);
+	expect(0, lk_semaphore_drain(pool, &drained, &err));
+	check_int(drained, ==, 5);
+	expect(0, lk_semaphore_release(pool, 1, &err));
+	check_int(redis_integer(&server, "PTTL brief"), >, 30000);
+	expect(1, lk_semaphore_delete(pool, &err));
+	lk_semaphore_free(pool);
+	close_client(client);
+}
+
+static void test_bad_input(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_semaphore *pool = new_semaphore(client, "pool"), *none = NULL;
+	int64_t drained = 77;
+	const int64_t wrong[] = {0, -1, INT64_MIN, LK_PERMITS_MAX + 1, INT64_MAX};
+	expect(LK_EINVAL, lk_semaphore_new(NULL, client, "x", 1, &err));
+	expect(LK_EINVAL, lk_semaphore_new(&none, NULL, "x", 1, &err));
+	expect(LK_EINVAL, lk_semaphore_new(&none, client, "", 0, &err));
+	expect(LK_EINVAL, lk_semaphore_new(&none, client, "a}b", 3, &err));
+	check(none == NULL);
+	for (size_t i = 0; i < COUNT(wrong); i++) {
+		expect(LK_EINVAL, lk_semaphore_acquire(pool, wrong[i], NULL, &err));
+		check(strstr(err.message, "permits") != NULL);
+		expect(LK_EINVAL, lk_semaphore_try(pool, wrong[i], &err));
+		expect(LK_EINVAL, lk_semaphore_release(pool, wrong[i], &err));
+		expect(LK_EINVAL, lk_semaphore_release_if_exists(pool, wrong[i], &err));
+		if (wrong[i] != -1)
+			expect(LK_EINVAL, lk_semaphore_add(pool, wrong[i], &err));
+		if (wrong[i] != 0)
+			expect(LK_EINVAL, lk_semaphore_try_set(pool, wrong[i], 0, &err));
+	}
+	expect(LK_EINVAL, lk_semaphore_try_set(pool, 1, -1, &err));
+	expect(LK_EINVAL, lk_semaphore_acquire_within(pool, 1, -1, NULL, &err));
+	expect(LK_EINVAL, lk_semaphore_acquire(NULL, 1, NULL, &err));
+	expect(LK_EINVAL, lk_semaphore_drain(pool, NULL, &err));
+	expect(LK_EINVAL, lk_semaphore_available(pool, NULL, &err));
+	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
+	/* A count that would leave its range is as it was. */
+	expect(1, lk_semaphore_try_set(pool, LK_PERMITS_MAX, 0, &err));
+	expect(LK_EINVAL, lk_semaphore_release(pool, 1, &err));
+	check(strstr(err.message, "range") != NULL);
+	check_int(available(pool), ==, LK_PERMITS_MAX);
+	redis_do(&server, "DEL pool");
+	/* Another type under the name. */
+	redis_do(&server, "HSET pool x:1 1");
+	expect(LK_EWRONGTYPE, lk_semaphore_try(pool, 1, &err));
+	check(strstr(err.message, "hash") && strstr(err.message, "semaphore"));
+	expect(LK_EWRONGTYPE, lk_semaphore_release(pool, 1, &err));
+	expect(LK_EWRONGTYPE, lk_semaphore_try_set(pool, 1, 0, &err));
+	expect(LK_EWRONGTYPE, lk_semaphore_drain(pool, &drained, &err));
+	expect(LK_EWRONGTYPE, lk_semaphore_available(pool, &drained, &err));
+	redis_do(&server, "SET pool text");
+	expect(LK_EWRONGTYPE, lk_semaphore_try(pool, 1, &err));
+	expect(LK_EWRONGTYPE, lk_semaphore_release(pool, 1, &err));
+	expect(LK_EWRONGTYPE, lk_semaphore_available(pool, &drained, &err));
+	check_int(drained, ==, 77);
+	redis_do(&server, "DEL pool");
+	lk_semaphore_free(pool);
+	close_client(client);
+}
+
+struct waiting {
+	lk_semaphore *pool;
+	int64_t permits;
+	_Atomic int got;
+};
+
+static void wait_body(size_t index, void *argument)
+{
+	struct waiting *waiting = argument;
+	(void)index;
+	expect(0, lk_semaphore_acquire_within(waiting->pool, waiting->permits, slow_ms(20000), NULL,
+					      &err));
+	waiting->got++;
+}
+
+static void test_waiter_is_woken_by_a_message(void **state)
+{
+	(void)state;
+	lk_client *ours = open_client(), *others = open_client();
+	lk_semaphore *pool = new_semaphore(ours, "pool"), *same = new_semaphore(others, "pool");
+	struct waiting waiting = {.pool = pool, .permits = 2};
+	struct threads threads;
+	threads_start(&threads, 1, wait_body, &waiting);
+	wait_until(redis_integer(&server, "PUBLISH redisson_sc:{pool} 0") == 1, 5000);
+	expect(0, lk_semaphore_release(same, 1, &err));
+	expect(LK_EBUSY, lk_semaphore_try(same, 2, &err));
+	check_int(waiting.got, ==, 0);
+	expect(0, lk_semaphore_release(same, 1, &err));
+	threads_join(&threads, 20000);
+	check_int(waiting.got, ==, 1);
+	check_int(available(pool), ==, 0);
+	expect(1, lk_semaphore_delete(pool, &err));
+	lk_semaphore_free(pool);
+	lk_semaphore_free(same);
+	close_client(ours);
+	close_client(others);
+}
+
+static void test_waiter_looks_again_without_a_message(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	struct waiting waiting = {.pool = new_semaphore(client, "mute"), .permits = 1};
+	struct threads threads;
+	threads_start(&threads, 1, wait_body, &waiting);
+	wait_until(redis_integer(&server, "PUBLISH redisson_sc:{mute} 0") == 1, 5000);
+	redis_do(&server, "SET mute 1");
+	threads_join(&threads, 10000);
+	check_int(redis_integer(&server, "GET mute"), ==, 0);
+	redis_do(&server, "DEL mute");
+	lk_semaphore_free(waiting.pool);
+	close_client(client);
+}
+
+static void test_waiters_of_one_client_each_get_theirs(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	struct waiting waiting = {.pool = new_semaphore(client, "many"), .permits = 1};
+	struct threads threads;
+	threads_start(&threads, 8, wait_body, &waiting);
+	wait_until(stats_of(client).waiting == 8, 5000);
+	expect(0, lk_semaphore_release(waiting.pool, 5, &err));
+	wait_until(waiting.got == 5, 5000);
+	sleep_ms(20);
+	check_int(waiting.got, ==, 5);
+	expect(0, lk_semaphore_release(waiting.pool, 3, &err));
+	threads_join(&threads, 10000);
+	check_int(available(waiting.pool), ==, 0);
+	redis_do(&server, "DEL many");
+	lk_semaphore_free(waiting.pool);
+	close_client(client);
+}
+
+static void test_cancel(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_semaphore *pool = new_semaphore(client, "none");
+	lk_cancel *cancel = NULL;
+	expect(0, lk_cancel_new(&cancel, &err));
+	lk_cancel_now(cancel);
+	expect(LK_ECANCELLED, lk_semaphore_acquire(pool, 1, cancel, &err));
+	lk_cancel_free(cancel);
+	lk_semaphore_free(pool);
+	close_client(client);
+}
+
+/* What a forked child may do with the parent's handles: be told so, and free them. */
+static int child_calls(lk_semaphore *pool, lk_permit_semaphore *slots, lk_latch *gate)
+{
+	lk_permit permit;
+	int64_t number;
+	int wrong = lk_semaphore_try(pool, 1, NULL) != LK_EFORKED;
+	wrong += lk_semaphore_release(pool, 1, NULL) != LK_EFORKED;
+	wrong += lk_semaphore_available(pool, &number, NULL) != LK_EFORKED;
+	wrong += lk_permit_semaphore_try(slots, 1, &permit, NULL, NULL) != LK_EFORKED;
+	wrong += lk_permit_semaphore_set(slots, 1, NULL) != LK_EFORKED;
+	wrong += lk_latch_await(gate, NULL, NULL) != LK_EFORKED;
+	wrong += lk_latch_count_down(gate, 1, NULL, NULL) != LK_EFORKED;
+	lk_semaphore_free(pool);
+	lk_permit_semaphore_free(slots);
+	lk_latch_free(gate);
+	return wrong;
+}
+
+static void test_forked(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_semaphore *pool = new_semaphore(client, "pool");
+	lk_permit_semaphore *slots = NULL;
+	lk_latch *gate = NULL;
+	lk_permit permit;
+	int status = -1;
+	expect(0, lk_permit_semaphore_new(&slots, client, "slots", 5, &err));
+	expect(0, lk_latch_new(&gate, client, "gate", 4, &err));
+	expect(0, lk_permit_semaphore_set(slots, 1, &err));
+	expect(0, lk_permit_semaphore_acquire(slots, 1, &permit, NULL, &err));
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(child_calls(pool, slots, gate));
+	check_int(waitpid(pid, &status, 0), ==, pid);
+	check_int(status, ==, 0);
+	expect(0, lk_permit_semaphore_release(slots, &permit, 1, &err));
+	expect(1, lk_permit_semaphore_delete(slots, &err));
+	lk_semaphore_free(pool);
+	lk_permit_semaphore_free(slots);
+	lk_latch_free(gate);
+	close_client(client);
+}
+
+static void closed_body(size_t index, void *argument)
+{
+	(void)index;
+	expect(LK_ECLOSED, lk_semaphore_acquire(argument, 1, NULL, &err));
+}
+
+static void test_close_wakes_who_waits(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_semaphore *pool = new_semaphore(client, "none");
+	struct threads threads;
+	threads_start(&threads, 3, closed_body, pool);
+	wait_until(stats_of(client).waiting == 3, 5000);
+	expect(0, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
+	threads_join(&threads, 10000);
+	expect(LK_ECLOSED, lk_semaphore_release(pool, 1, &err));
+	lk_semaphore_free(pool);
+	lk_client_free(client);
+}
+
+#define TURNS 200
+#define SLOTS 3
+
+struct crowd {
+	lk_client *clients[2];
+	_Atomic int inside, most, done;
+};
+
+static void crowd_body(size_t index, void *argument)
+{
+	struct crowd *crowd = argument;
+	lk_semaphore *pool = new_semaphore(crowd->clients[index % 2], "crowd");
+	for (int turn = 0; turn < TURNS; turn++) {
+		int64_t permits = 1 + (int64_t)(index + (size_t)turn) % SLOTS;
+		expect(0, lk_semaphore_acquire(pool, permits, NULL, &err));
+		int inside = atomic_fetch_add(&crowd->inside, (int)permits) + (int)permits;
+		for (int most = atomic_load(&crowd->most); inside > most;)
+			if (atomic_compare_exchange_weak(&crowd->most, &most, inside))
+				break;
+		crowd->inside -= (int)permits;
+		expect(0, lk_semaphore_release(pool, permits, &err));
+	}
+	crowd->done++;
+	lk_semaphore_free(pool);
+}
+
+static void test_never_more_out_than_there_are(void **state)
+{
+	(void)state;
+	struct crowd crowd = {.clients = {open_client(), open_client()}};
+	lk_semaphore *pool = new_semaphore(crowd.clients[0], "crowd");
+	struct threads threads;
+	expect(1, lk_semaphore_try_set(pool, SLOTS, 0, &err));
+	threads_start(&threads, 6, crowd_body, &crowd);
+	threads_join(&threads, 90000);
+	check_int(crowd.done, ==, 6);
+	check_int(crowd.most, <=, SLOTS);
+	check_int(available(pool), ==, SLOTS);
+	redis_do(&server, "DEL crowd");
+	lk_semaphore_free(pool);
+	close_client(crowd.clients[0]);
+	close_client(crowd.clients[1]);
+}
+
+/* Callers who leave early, at whatever moment, leave the count as it was. */
+static void hasty_body(size_t index, void *argument)
+{
+	lk_semaphore *pool = argument;
+	for (int turn = 0; turn < 100; turn++) {
+		int64_t permits = 1 + (int64_t)(index + (size_t)turn) % 2;
+		int rc = lk_semaphore_acquire_within(pool, permits, turn % 3, NULL, &err);
+		if (rc == 0)
+			expect(0, lk_semaphore_release(pool, permits, &err));
+		else if (rc != LK_ETIMEDOUT && rc != LK_EBUSY && rc != LK_EMAYBEHELD)
+			check_fail(__FILE__, __LINE__, "%s", err.message);
+	}
+}
+
+static void test_leaving_early_loses_no_permit(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_semaphore *pool = new_semaphore(client, "hasty");
+	struct threads threads;
+	expect(1, lk_semaphore_try_set(pool, 2, 0, &err));
+	threads_start(&threads, 6, hasty_body, pool);
+	threads_join(&threads, 60000);
+	wait_until(available(pool) == 2, 5000);
+	redis_do(&server, "DEL hasty");
+	lk_semaphore_free(pool);
+	close_client(client);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		counter_test(test_take_and_give),
+		counter_test(test_time_to_live_is_kept),
+		counter_test(test_bad_input),
+		counter_test(test_waiter_is_woken_by_a_message),
+		counter_test(test_waiter_looks_again_without_a_message),
+		counter_test(test_waiters_of_one_client_each_get_theirs),
+		counter_test(test_cancel),
+		counter_test(test_close_wakes_who_waits),
+		counter_test(test_forked),
+		counter_test(test_never_more_out_than_there_are),
+		counter_test(test_leaving_early_loses_no_permit),
+	};
+	return cmocka_run_group_tests(tests, start_server, stop_server);
+}
