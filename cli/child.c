@@ -40,6 +40,11 @@ static void signals_restore(const sigset_t *mask)
 static int environment_fill(const struct guard_page *page)
 {
 	char deadline[24];
+	char fence[24];
+	snprintf(fence, sizeof(fence), "%" PRIu64, page->fence);
+	/* One of a lock further out would be taken for ours. */
+	if (page->fence ? setenv("LOCKKEEPER_FENCE", fence, 1) : unsetenv("LOCKKEEPER_FENCE"))
+		return -1;
 	snprintf(deadline, sizeof(deadline), "%" PRId64, page->deadline_ns / NS_PER_MS);
 	return setenv("LOCKKEEPER_NAME", page->name, 1) ||
 	       setenv("LOCKKEEPER_OWNER", page->owner, 1) ||

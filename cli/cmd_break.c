@@ -26,50 +26,58 @@ static void question_print(const char *name, const lk_lock_info *info)
 }
 
 /* 0 when the user agrees (or there is nothing to break), else an exit code. */
-static int ask(lk_client *client, const char *name)
+static int ask(const char *name, const lk_lock_info *info)
 {
 	char answer[16] = "";
-	lk_error error = {0};
-	lk_lock_info info;
-	lk_scan *scan = NULL;
 	if (!isatty(STDIN_FILENO))
 		return trouble("break: stdin is no terminal to ask on; say --yes");
-	int result = lk_scan_new(&scan, client, NULL, &error);
-	if (result == 0)
-		result = lk_scan_show(scan, name, strlen(name), &info, &error);
-	if (result == 0 && info.holder_count > 0) {
-		question_print(name, &info);
-		if (!fgets(answer, sizeof(answer), stdin))
-			fputc('\n', stderr);
-	} else {
-		strcpy(answer, "y\n");
-	}
-	lk_scan_free(scan);
-	if (result)
-		return trouble_library(&error);
+	if (info->holder_count == 0)
+		return 0;
+	question_print(name, info);
+	if (!fgets(answer, sizeof(answer), stdin))
+		fputc('\n', stderr);
 	return strcmp(answer, "y\n") == 0 || strcmp(answer, "yes\n") == 0 ? 0
 									  : trouble("not broken");
+}
+
+static int lock_break(lk_client *client, const char *name, const lk_lock_info *info)
+{
+	lk_error error = {0};
+	lk_lock *lock = NULL;
+	const struct lock_kind *kind = kind_of(info);
+	if (!kind)
+		return trouble("break: %s is a %s, which nobody holds as a whole", name,
+			       info->type);
+	int result = kind->make(&lock, client, name, strlen(name), &error);
+	if (result == 0)
+		result = lk_lock_force_release(lock, &error);
+	lk_lock_free(lock);
+	if (result < 0)
+		return trouble_library(&error);
+	if (result == 0)
+		message("%s was not locked", name);
+	return 0;
 }
 
 int cmd_break(const struct command *command, int argc, char **argv)
 {
 	struct session session;
-	lk_lock *lock = NULL;
+	lk_scan *scan = NULL;
+	lk_lock_info info = {.type = ""};
 	lk_error error = {0};
 	int yes = 0;
 	int result = session_begin(&session, command, argc, argv, take_flag, &yes, 1, 1);
 	if (result)
 		return -1 - result;
-	int code = session_open_lock(&session, &lock);
+	const char *name = session.argv[0];
+	int code = *name ? session_open(&session) : trouble("NAME is empty");
+	if (code == 0 && (lk_scan_new(&scan, session.client, NULL, &error) ||
+			  lk_scan_show(scan, name, strlen(name), &info, &error)))
+		code = trouble_library(&error);
 	if (code == 0 && !yes)
-		code = ask(session.client, session.argv[0]);
-	if (code == 0) {
-		result = lk_lock_force_release(lock, &error);
-		if (result < 0)
-			code = trouble_library(&error);
-		else if (result == 0)
-			message("%s was not locked", session.argv[0]);
-	}
-	lk_lock_free(lock);
+		code = ask(name, &info);
+	if (code == 0)
+		code = lock_break(session.client, name, &info);
+	lk_scan_free(scan);
 	return session_end(&session, code);
 }

@@ -11,11 +11,18 @@ const struct option_row lock_options[] = {
 	{'n', "nonblock", NULL, "fail when another owner holds the lock, instead of waiting"},
 	{'w', "wait", "WAIT", "wait for the lock at most so long"},
 	{'l', "lease", "LEASE", "how long it is locked; nobody renews it (required)"},
+	{OPTION_PLAIN, "plain", NULL, "a plain lock, SET NX PX, as other programs take it"},
 	{0, NULL, NULL, NULL},
 };
 
 const struct option_row extend_options[] = {
 	{'l', "lease", "LEASE", "how long it is locked from now on, at least (required)"},
+	{OPTION_PLAIN, "plain", NULL, "it is a plain lock"},
+	{0, NULL, NULL, NULL},
+};
+
+const struct option_row unlock_options[] = {
+	{OPTION_PLAIN, "plain", NULL, "it is a plain lock"},
 	{0, NULL, NULL, NULL},
 };
 
@@ -24,11 +31,14 @@ struct lock_state {
 	int has_wait;
 	int64_t wait_ms;
 	int64_t lease_ms;
+	const struct lock_kind *kind;
 };
 
 static int lock_take(void *context, int id, const char *value)
 {
 	struct lock_state *state = context;
+	if (kind_take(&state->kind, id))
+		return 0; /* there is one to choose */
 	switch (id) {
 	case 'n':
 		state->nonblock = 1;
@@ -82,13 +92,14 @@ static int lock_check(const struct command *command, const struct lock_state *st
 int cmd_lock(const struct command *command, int argc, char **argv)
 {
 	struct session session;
-	struct lock_state state = {0, 0, 0, 0};
+	struct lock_state state = {.kind = &kind_default};
 	lk_lock *lock = NULL;
 	lk_error error = {0};
 	int result = session_begin(&session, command, argc, argv, lock_take, &state, 1, 1);
 	if (result)
 		return -1 - result;
 	int code = lock_check(command, &state);
+	session.kind = state.kind;
 	if (code == 0)
 		code = session_open_lock(&session, &lock);
 	if (code == 0 && lock_acquire(lock, &state, &error))
@@ -102,11 +113,13 @@ int cmd_lock(const struct command *command, int argc, char **argv)
 int cmd_unlock(const struct command *command, int argc, char **argv)
 {
 	struct session session;
+	struct lock_state state = {.kind = &kind_default};
 	lk_lock *lock = NULL;
 	lk_error error = {0};
-	int result = session_begin(&session, command, argc, argv, take_nothing, NULL, 2, 2);
+	int result = session_begin(&session, command, argc, argv, lock_take, &state, 2, 2);
 	if (result)
 		return -1 - result;
+	session.kind = state.kind;
 	int code = session_open_lock(&session, &lock);
 	if (code == 0 && lk_lock_release_field(lock, session.argv[1], &error))
 		code = trouble_library(&error);
@@ -117,13 +130,14 @@ int cmd_unlock(const struct command *command, int argc, char **argv)
 int cmd_extend(const struct command *command, int argc, char **argv)
 {
 	struct session session;
-	struct lock_state state = {0, 0, 0, 0};
+	struct lock_state state = {.kind = &kind_default};
 	lk_lock *lock = NULL;
 	lk_error error = {0};
 	int result = session_begin(&session, command, argc, argv, lock_take, &state, 2, 2);
 	if (result)
 		return -1 - result;
 	int code = lock_check(command, &state);
+	session.kind = state.kind;
 	if (code == 0)
 		code = session_open_lock(&session, &lock);
 	if (code == 0 && lk_lock_extend_field(lock, session.argv[1], state.lease_ms, &error))

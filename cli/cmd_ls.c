@@ -1,4 +1,4 @@
-/* lockkeeper ls and show: which locks there are, and who holds them. */
+/* lockkeeper ls and show: which locks there are, of which kind, who holds them and who waits. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,10 +16,11 @@ const struct option_row json_options[] = {
 	{0, NULL, NULL, NULL},
 };
 
-/* One holder of one lock: a line of the list. SCAN may show a lock twice, so they are collected,
- * sorted, and printed once. */
+/* One holder of one lock, or a counter: a line of the list. SCAN may show a lock twice, so they
+ * are collected, sorted, and printed once. */
 struct line {
 	json_t *lock; /* shared by the holders of a lock */
+	const char *type;
 	char *name, *field;
 	size_t name_size, field_size;
 	int64_t hold_count, ttl_ms;
@@ -40,6 +41,7 @@ static void *bytes_copy(const void *bytes, size_t size)
 	return copy;
 }
 
+/* `holder` is NULL for the line of a counter: what is free, or left of it. */
 static int list_append(struct list *list, const lk_lock_info *info, const lk_holder *holder,
 		       json_t *lock)
 {
@@ -52,14 +54,27 @@ static int list_append(struct list *list, const lk_lock_info *info, const lk_hol
 		list->room = room;
 	}
 	struct line *line = &list->lines[list->count++];
-	*line = (struct line){json_incref(lock),
-			      bytes_copy(info->name, info->name_size),
-			      bytes_copy(holder->field, holder->field_size),
-			      info->name_size,
-			      holder->field_size,
-			      holder->hold_count,
-			      info->ttl_ms};
+	*line = (struct line){
+		.lock = json_incref(lock),
+		.type = info->type,
+		.name = bytes_copy(info->name, info->name_size),
+		.field = holder ? bytes_copy(holder->field, holder->field_size) : bytes_copy("", 0),
+		.name_size = info->name_size,
+		.field_size = holder ? holder->field_size : 0,
+		.hold_count = holder ? holder->hold_count : info->count,
+		.ttl_ms = holder ? holder->ttl_ms : info->ttl_ms,
+	};
 	return line->name && line->field ? 0 : -1;
+}
+
+static int list_append_all(struct list *list, const lk_lock_info *info, json_t *lock)
+{
+	if (info->is_counter && list_append(list, info, NULL, lock))
+		return -1;
+	for (size_t i = 0; i < info->holder_count; i++)
+		if (list_append(list, info, &info->holders[i], lock))
+			return -1;
+	return 0;
 }
 
 static void list_free(struct list *list)
@@ -93,9 +108,7 @@ static int list_read(struct list *list, lk_client *client, const char *pattern, 
 	int failed = 0, result = lk_scan_new(&scan, client, pattern, &error);
 	while (result == 0 && !failed && (result = lk_scan_next(scan, &info, &error)) == 1) {
 		json_t *lock = json ? inspect_json(&info) : NULL;
-		failed = json && !lock;
-		for (size_t i = 0; i < info.holder_count && !failed; i++)
-			failed = list_append(list, &info, &info.holders[i], lock);
+		failed = (json && !lock) || list_append_all(list, &info, lock);
 		json_decref(lock);
 		result = 0;
 	}
@@ -108,8 +121,11 @@ static int list_read(struct list *list, lk_client *client, const char *pattern, 
 static void line_print(const struct line *line)
 {
 	escape_print(stdout, line->name, line->name_size);
-	putchar('\t');
-	escape_print(stdout, line->field, line->field_size);
+	printf("\t%s\t", line->type);
+	if (line->field_size)
+		escape_print(stdout, line->field, line->field_size);
+	else
+		putchar('-');
 	printf("\t%" PRId64 "\t%" PRId64 "\n", line->hold_count, line->ttl_ms);
 }
 
@@ -122,7 +138,7 @@ static int list_print(const struct list *list, int json)
 {
 	json_t *array = json ? json_array() : NULL;
 	if (!json)
-		puts("NAME\tHOLDER\tHOLDS\tTTL_MS");
+		puts("NAME\tTYPE\tHOLDER\tHOLDS\tTTL_MS");
 	for (size_t i = 0; i < list->count; i++) {
 		const struct line *line = &list->lines[i], *before = line - (i > 0);
 		if (json && (i == 0 || !same_name(line, before)))
@@ -153,18 +169,43 @@ int cmd_ls(const struct command *command, int argc, char **argv)
 	return session_end(&session, code);
 }
 
+static void holder_print(const lk_holder *holder)
+{
+	static const char *const roles[] = {
+		[LK_HOLDER_OWNER] = "holder",
+		[LK_HOLDER_READER] = "reader",
+		[LK_HOLDER_WRITER] = "writer",
+		[LK_HOLDER_PERMIT] = "permit",
+	};
+	printf("%s: ", roles[holder->role]);
+	escape_print(stdout, holder->field, holder->field_size);
+	if (holder->role != LK_HOLDER_PERMIT)
+		printf("\nholds: %" PRId64, holder->hold_count);
+	if (holder->role == LK_HOLDER_READER || holder->role == LK_HOLDER_PERMIT)
+		printf("\nends in ms: %" PRId64, holder->ttl_ms);
+	putchar('\n');
+}
+
 static int info_print(const lk_lock_info *info)
 {
 	fputs("name: ", stdout);
 	escape_print(stdout, info->name, info->name_size);
-	printf("\ntype: %s\nstate: %s\n", info->type, info->holder_count ? "locked" : "free");
-	for (size_t i = 0; i < info->holder_count; i++) {
-		fputs("holder: ", stdout);
-		escape_print(stdout, info->holders[i].field, info->holders[i].field_size);
-		printf("\nholds: %" PRId64 "\n", info->holders[i].hold_count);
-	}
-	if (info->holder_count)
+	printf("\ntype: %s\n", info->type);
+	if (info->is_counter)
+		printf("count: %" PRId64 "\n", info->count);
+	else
+		printf("state: %s\n", info->holder_count ? "locked" : "free");
+	for (size_t i = 0; i < info->holder_count; i++)
+		holder_print(&info->holders[i]);
+	if (info->fence)
+		printf("newest token: %" PRIu64 "\n", info->fence);
+	if (info->holder_count || info->is_counter)
 		printf("ttl_ms: %" PRId64 "\n", info->ttl_ms);
+	for (size_t i = 0; i < info->waiter_count; i++) {
+		printf("waiter %zu: ", i + 1);
+		escape_print(stdout, info->waiters[i].field, info->waiters[i].field_size);
+		putchar('\n');
+	}
 	printf("waiting clients: %" PRId64 "\n", info->waiting_clients);
 	return output_finish();
 }

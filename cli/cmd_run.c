@@ -21,6 +21,16 @@ const struct option_row run_options[] = {
 	{'k', "kill-after", "GRACE", "time from SIGNAL to SIGKILL (default min(5, LEASE/3))"},
 	{'s', "signal", "SIGNAL", "signal that ends COMMAND before the lease does (default TERM)"},
 	{'c', "command", "STRING", "run STRING by the shell, instead of COMMAND"},
+	{OPTION_FAIR, "fair", NULL, "take a fair lock: first come, first served"},
+	{OPTION_FENCE, "fence", NULL,
+	 "take a fenced lock; COMMAND finds its token in LOCKKEEPER_FENCE"},
+	{OPTION_SHARED, "shared", NULL, "take the read side of a read/write lock"},
+	{OPTION_EXCLUSIVE, "exclusive", NULL, "take the write side of a read/write lock"},
+	{OPTION_PLAIN, "plain", NULL, "take a plain lock, SET NX PX, as other programs do"},
+	{OPTION_PERMITS, "permits", "N", "let at most N commands run at once, each with a permit"},
+	{OPTION_ALSO, "also", "NAME", "take this lock too: all or none; may be repeated"},
+	{OPTION_URL, "url", "URL",
+	 "the server, instead of LOCKKEEPER_URL; three or more are a quorum"},
 	{'v', "verbose", NULL, "tell what happens"},
 	{0, NULL, NULL, NULL},
 };
@@ -45,6 +55,9 @@ static int signal_take(const char *value, int *number_out)
 static int run_take(void *context, int id, const char *value)
 {
 	struct run_state *state = context;
+	int is_kind = kind_take(&state->keep.kind, id);
+	if (is_kind)
+		return is_kind < 0 ? -is_kind : 0;
 	switch (id) {
 	case 'n':
 		state->nonblock = 1;
@@ -65,6 +78,18 @@ static int run_take(void *context, int id, const char *value)
 	case 'c':
 		state->shell_line = value;
 		return 0;
+	case OPTION_ALSO:
+		if (*value == '\0')
+			return trouble("option --also: NAME is empty");
+		if (state->keep.also_count + 1 == LK_MULTI_LOCK_MAX)
+			return trouble("option --also: more than %d locks", LK_MULTI_LOCK_MAX);
+		state->keep.also[state->keep.also_count++] = value;
+		return 0;
+	case OPTION_URL:
+		return nodes_add(&state->keep.nodes, value);
+	case OPTION_PERMITS:
+		return operand_count("option --permits", value, 1, LK_PERMITS_MAX,
+				     &state->keep.permits);
 	default:
 		state->keep.verbose = 1;
 		return 0;
@@ -126,16 +151,41 @@ static int operands_settle(const struct command *command, struct run_state *stat
 	return 0;
 }
 
+/* What cannot be had together. */
+static int run_check(const struct command *command, const struct run_state *state)
+{
+	const struct keeper_options *keep = &state->keep;
+	int several = keep->nodes.count > 1;
+	const char *what = several ? "several servers" : "--also";
+	if (state->nonblock && state->has_wait)
+		return usage_error(command, "-n and -w exclude each other");
+	if (keep->permits && keep->kind != &kind_default)
+		return usage_error(command, "--permits and --%s exclude each other",
+				   keep->kind->name);
+	if (several && keep->also_count)
+		return usage_error(command, "--also and several servers exclude each other");
+	if (!several && !keep->also_count)
+		return 0;
+	if (keep->permits)
+		return usage_error(command, "--permits and %s exclude each other", what);
+	if (keep->kind != &kind_default && !(several && keep->kind->option == OPTION_PLAIN))
+		return usage_error(command, "--%s and %s exclude each other", keep->kind->name,
+				   what);
+	return 0;
+}
+
 static int run_settle(const struct command *command, struct run_state *state, lk_config *config,
 		      int argc, char **argv)
 {
 	int code = operands_settle(command, state, argc, argv);
-	if (code == 0 && state->nonblock && state->has_wait)
-		code = usage_error(command, "-n and -w exclude each other");
+	if (code == 0)
+		code = run_check(command, state);
 	if (state->nonblock)
 		state->keep.wait_ms = 0;
 	if (code == 0)
 		code = lease_settle(state, config);
+	if (code == 0)
+		code = nodes_settle(&state->keep.nodes, config);
 	if (code == 0)
 		code = config_settle(config);
 	/* After the configuration has been read: the command must not see our secrets. */
@@ -148,14 +198,19 @@ int cmd_run(const struct command *command, int argc, char **argv)
 	lk_config *config;
 	struct run_state state = {.keep = {.wait_ms = KEEPER_WAIT_FOREVER,
 					   .conflict_code = EXIT_NOT_ACQUIRED,
-					   .end_signal = SIGTERM}};
+					   .end_signal = SIGTERM,
+					   .kind = &kind_default}};
 	if (lk_config_new(&config, &error))
 		return trouble_library(&error);
-	int first = options_parse(command, argc, argv, config, run_take, &state);
-	int code = first < 0 ? -1 - first
-			     : run_settle(command, &state, config, argc - first, argv + first);
+	int first = 0, code = nodes_from_environment(&state.keep.nodes);
+	if (code == 0) {
+		first = options_parse(command, argc, argv, config, run_take, &state);
+		code = first < 0 ? -1 - first
+				 : run_settle(command, &state, config, argc - first, argv + first);
+	}
 	if (code == 0 && first >= 0)
 		code = keeper_run(config, &state.keep);
+	nodes_free(&state.keep.nodes);
 	lk_config_free(config);
 	return code;
 }

@@ -7,17 +7,22 @@
 extern const struct option_row run_options[];
 extern const struct option_row lock_options[];
 extern const struct option_row extend_options[];
+extern const struct option_row unlock_options[];
 extern const struct option_row json_options[];
 extern const struct option_row break_options[];
+extern const struct option_row latch_options[];
 extern const struct option_row server_options[];
 
 int cmd_run(const struct command *command, int argc, char **argv);
 int cmd_lock(const struct command *command, int argc, char **argv);
 int cmd_unlock(const struct command *command, int argc, char **argv);
 int cmd_extend(const struct command *command, int argc, char **argv);
+int cmd_fence(const struct command *command, int argc, char **argv);
 int cmd_ls(const struct command *command, int argc, char **argv);
 int cmd_show(const struct command *command, int argc, char **argv);
 int cmd_break(const struct command *command, int argc, char **argv);
+int cmd_latch(const struct command *command, int argc, char **argv);
+int cmd_sem(const struct command *command, int argc, char **argv);
 int cmd_server(const struct command *command, int argc, char **argv);
 int cmd_completion(const struct command *command, int argc, char **argv);
 

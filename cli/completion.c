@@ -62,7 +62,8 @@ static void rows_print(const struct command *command, int only_valued)
 	for (const struct option_row *row = command->options; row && row->id; row++)
 		row_print(row, only_valued);
 	for (const struct option_row *row = common_options; row->id; row++)
-		row_print(row, only_valued);
+		if (!row_find(command->options, row->id))
+			row_print(row, only_valued);
 }
 
 static void commands_print(void)

@@ -3,7 +3,7 @@
 #define CLI_EXIT_CODE_H
 
 enum exit_code {
-	EXIT_LOST = 123,           /* the lock was lost while the command ran; not the owner */
+	EXIT_LOST = 123,           /* lost while the command ran; not the owner; a token is stale */
 	EXIT_NOT_ACQUIRED = 124,   /* another owner holds the lock */
 	EXIT_TROUBLE = 125,        /* wrong use, no answer from the server, our own failure */
 	EXIT_CANNOT_EXECUTE = 126, /* the command was found and cannot be executed */

@@ -40,7 +40,8 @@ struct guard_page {
 	char *const *argv;
 	const char *name;
 	char owner[GUARD_OWNER_SIZE];
-	sigset_t mask; /* the signal mask lockkeeper was started with */
+	uint64_t fence; /* the grant's token; 0: the kind of lock has none */
+	sigset_t mask;  /* the signal mask lockkeeper was started with */
 };
 
 enum guard_order {

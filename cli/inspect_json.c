@@ -29,11 +29,39 @@ static int bytes_set(json_t *object, const char *key, const char *key_hex, const
 	return json_object_set_new(object, key_hex, hex_new(bytes, size));
 }
 
+/* Sets a new value that may be NULL, which is out of memory; -1 then. */
+static int value_set(json_t *object, const char *key, json_t *value)
+{
+	return value ? json_object_set_new(object, key, value) : -1;
+}
+
+static json_t *known(int is_known, int64_t number)
+{
+	return is_known ? json_integer(number) : json_null();
+}
+
 static json_t *holder_json(const lk_holder *holder)
 {
+	static const char *const roles[] = {
+		[LK_HOLDER_OWNER] = "owner",
+		[LK_HOLDER_READER] = "reader",
+		[LK_HOLDER_WRITER] = "writer",
+		[LK_HOLDER_PERMIT] = "permit",
+	};
 	json_t *object = json_object();
 	if (bytes_set(object, "owner", "owner_hex", holder->field, holder->field_size) == 0 &&
-	    json_object_set_new(object, "hold_count", json_integer(holder->hold_count)) == 0)
+	    value_set(object, "hold_count", json_integer(holder->hold_count)) == 0 &&
+	    value_set(object, "role", json_string(roles[holder->role])) == 0 &&
+	    value_set(object, "ttl_ms", json_integer(holder->ttl_ms)) == 0)
+		return object;
+	json_decref(object);
+	return NULL;
+}
+
+static json_t *waiter_json(const lk_waiter *waiter)
+{
+	json_t *object = json_object();
+	if (bytes_set(object, "owner", "owner_hex", waiter->field, waiter->field_size) == 0)
 		return object;
 	json_decref(object);
 	return NULL;
@@ -51,21 +79,33 @@ static json_t *holders_json(const lk_lock_info *info)
 	return array;
 }
 
+static json_t *waiters_json(const lk_lock_info *info)
+{
+	json_t *array = json_array();
+	for (size_t i = 0; i < info->waiter_count; i++) {
+		if (json_array_append_new(array, waiter_json(&info->waiters[i]))) {
+			json_decref(array);
+			return NULL;
+		}
+	}
+	return array;
+}
+
+/* What only some kinds have is null for the others. */
 json_t *inspect_json(const lk_lock_info *info)
 {
 	json_t *object = json_object();
-	json_t *ttl = info->holder_count ? json_integer(info->ttl_ms) : json_null();
+	int there = info->holder_count || info->is_counter;
 	if (bytes_set(object, "name", "name_hex", info->name, info->name_size) == 0 &&
-	    json_object_set_new(object, "type", json_string(info->type)) == 0 &&
-	    json_object_set_new(object, "locked", json_boolean(info->holder_count > 0)) == 0 &&
-	    json_object_set_new(object, "holders", holders_json(info)) == 0 &&
-	    json_object_set(object, "ttl_ms", ttl) == 0 &&
-	    json_object_set_new(object, "waiting_clients", json_integer(info->waiting_clients)) ==
-		    0) {
-		json_decref(ttl);
+	    value_set(object, "type", json_string(info->type)) == 0 &&
+	    value_set(object, "locked", json_boolean(info->holder_count > 0)) == 0 &&
+	    value_set(object, "holders", holders_json(info)) == 0 &&
+	    value_set(object, "waiters", waiters_json(info)) == 0 &&
+	    value_set(object, "ttl_ms", known(there, info->ttl_ms)) == 0 &&
+	    value_set(object, "count", known(info->is_counter, info->count)) == 0 &&
+	    value_set(object, "fence", known(info->fence > 0, (int64_t)info->fence)) == 0 &&
+	    value_set(object, "waiting_clients", json_integer(info->waiting_clients)) == 0)
 		return object;
-	}
-	json_decref(ttl);
 	json_decref(object);
 	return NULL;
 }

@@ -15,6 +15,7 @@
 #include "exit_code.h"
 #include "front.h"
 #include "guard.h"
+#include "holding.h"
 #include "message.h"
 #include "relay.h"
 #include "signals.h"
@@ -35,7 +36,9 @@ struct keeper {
 	struct front front;
 	struct guard guard;
 	lk_client *client;
-	lk_lock *lock;
+	lk_client *clients[LK_RED_NODES_MAX]; /* of a quorum: `client`, and the others */
+	size_t others;
+	struct holding holding;
 	lk_cancel *cancel;
 	int started;   /* the command runs, or ran */
 	int ended;     /* nothing runs any more */
@@ -75,11 +78,7 @@ static int acquire_once(struct keeper *keeper, int64_t wait_ms, lk_error *error)
 	lk_acquire_options acquire = LK_ACQUIRE_OPTIONS_INIT;
 	acquire.cancel = keeper->cancel;
 	acquire.margin_ms = keeper->options->grace_ms + slack_ms(keeper->options->lease_ms);
-	if (wait_ms == KEEPER_WAIT_FOREVER)
-		return lk_lock_acquire(keeper->lock, &acquire, error);
-	if (wait_ms == 0)
-		return lk_lock_try(keeper->lock, &acquire, error);
-	return lk_lock_acquire_within(keeper->lock, wait_ms, &acquire, error);
+	return holding_acquire(&keeper->holding, wait_ms, &acquire, error);
 }
 
 /* The job was suspended while it waited: it has left the line. Returns when it goes on; 0, or -1
@@ -144,7 +143,7 @@ static void deadline_refresh(struct keeper *keeper)
 {
 	int64_t deadline_ns;
 	lk_error error = {0};
-	if (lk_lock_deadline_ns(keeper->lock, NULL, &deadline_ns, &error) == 0) {
+	if (holding_deadline(&keeper->holding, &deadline_ns, &error) == 0) {
 		guard_publish(&keeper->guard, deadline_ns);
 	} else if (!keeper->gone) {
 		keeper->gone = keeper->lost = 1;
@@ -289,7 +288,7 @@ static void release(struct keeper *keeper, int code)
 {
 	lk_error error = {0};
 	relay_release(code, RELEASE_LIMIT_S);
-	int result = lk_lock_release(keeper->lock, NULL, &error);
+	int result = holding_release(&keeper->holding, &error);
 	if (result == 0 || keeper->lost)
 		return;
 	message("%s", error.message);
@@ -320,11 +319,12 @@ static int work(struct keeper *keeper)
 {
 	lk_error error = {0};
 	struct guard_page *page = keeper->guard.page;
-	if (lk_lock_deadline_ns(keeper->lock, NULL, &page->deadline_ns, &error) ||
-	    lk_lock_export(keeper->lock, NULL, page->owner, sizeof(page->owner), &error)) {
+	if (holding_deadline(&keeper->holding, &page->deadline_ns, &error) ||
+	    holding_owner(&keeper->holding, page->owner, sizeof(page->owner), &error)) {
 		trouble_library(&error);
 		return EXIT_TROUBLE; /* lost before anything ran under it */
 	}
+	page->fence = holding_fence(&keeper->holding);
 	relay_run();
 	relay_resume(); /* a suspension that came too late for the wait is meant for the command */
 	if (relay_cause()) {
@@ -338,23 +338,46 @@ static int work(struct keeper *keeper)
 	return exit_say(keeper);
 }
 
-static int keeper_serve(struct keeper *keeper, const lk_config *config, const sigset_t *relayed)
+/* Makes the handle of what is to be held; 0, or an exit code (said). */
+static int keeper_make(struct keeper *keeper, lk_config *config)
+{
+	const struct keeper_options *options = keeper->options;
+	lk_error error = {0};
+	int result,
+		code = nodes_open(&options->nodes, config, keeper->clients + 1, &keeper->others);
+	if (code)
+		return code;
+	keeper->clients[0] = keeper->client;
+	if (keeper->others)
+		result = holding_make_quorum(&keeper->holding, keeper->clients, keeper->others + 1,
+					     options->kind, options->name, &error);
+	else if (options->also_count)
+		result = holding_make_multi(&keeper->holding, keeper->client, options->name,
+					    options->also, options->also_count, &error);
+	else
+		result = holding_make(&keeper->holding, keeper->client, options->kind,
+				      options->permits, options->name, &error);
+	return result ? trouble_library(&error) : 0;
+}
+
+static int keeper_serve(struct keeper *keeper, lk_config *config, const sigset_t *relayed)
 {
 	lk_error error = {0};
-	const char *name = keeper->options->name;
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1))
 		return trouble_errno(errno, "cannot become a subreaper");
 	int code = client_open(config, &keeper->client);
 	if (code)
 		return code;
-	if (lk_cancel_new(&keeper->cancel, &error) ||
-	    lk_lock_new(&keeper->lock, keeper->client, name, strlen(name), &error))
+	if (lk_cancel_new(&keeper->cancel, &error))
 		return trouble_library(&error);
+	code = keeper_make(keeper, config);
+	if (code)
+		return code;
 	code = relay_begin(relayed, keeper->front.pid, keeper->cancel);
 	return code || acquire(keeper, &code) ? code : work(keeper);
 }
 
-int keeper_run(const lk_config *config, const struct keeper_options *options)
+int keeper_run(lk_config *config, const struct keeper_options *options)
 {
 	struct keeper keeper = {.options = options};
 	sigset_t relayed, mask;
@@ -369,9 +392,13 @@ int keeper_run(const lk_config *config, const struct keeper_options *options)
 		relay_release(code, RELEASE_LIMIT_S);
 	if (keeper.client)
 		lk_client_close(keeper.client, LK_CLOSE_RELEASE, NULL);
+	for (size_t i = 1; i <= keeper.others; i++)
+		lk_client_close(keeper.clients[i], LK_CLOSE_RELEASE, NULL);
 	guard_end(&keeper.guard);
-	lk_lock_free(keeper.lock);
+	holding_free(&keeper.holding);
 	lk_client_free(keeper.client);
+	for (size_t i = 1; i <= keeper.others; i++)
+		lk_client_free(keeper.clients[i]);
 	lk_cancel_free(keeper.cancel);
 	front_finish(&keeper.front, 0);
 	return code;

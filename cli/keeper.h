@@ -9,6 +9,9 @@
 
 #include <lockkeeper.h>
 
+#include "kind.h"
+#include "nodes.h"
+
 #define KEEPER_WAIT_FOREVER INT64_C(-1)
 
 struct keeper_options {
@@ -18,11 +21,17 @@ struct keeper_options {
 	int conflict_code; /* exit code when another owner holds the lock */
 	int end_signal;
 	int verbose;
+	const struct lock_kind *kind;
+	int64_t permits; /* 0: a lock; else a permit of so many */
 	const char *name;
+	const char *also[LK_MULTI_LOCK_MAX]; /* locks to take besides */
+	size_t also_count;
+	struct nodes nodes; /* more than one: a quorum */
 	char *const *argv;
 };
 
-/* Runs the command under the lock; returns the exit code of the program. */
-int keeper_run(const lk_config *config, const struct keeper_options *options);
+/* Runs the command under the lock; the configuration is used up. Returns the exit code of the
+ * program. */
+int keeper_run(lk_config *config, const struct keeper_options *options);
 
 #endif

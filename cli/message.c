@@ -76,6 +76,7 @@ int trouble_library(const lk_error *error)
 	switch (error->code) {
 	case LK_ELOST:
 	case LK_ENOTOWNER:
+	case LK_ESTALE:
 		return EXIT_LOST;
 	case LK_EBUSY:
 	case LK_ETIMEDOUT:

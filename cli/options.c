@@ -20,18 +20,27 @@ const struct option_row common_options[] = {
 	{0, NULL, NULL, NULL},
 };
 
+const struct option_row *row_find(const struct option_row *table, int id)
+{
+	for (; table && table->id; table++)
+		if (table->id == id)
+			return table;
+	return NULL;
+}
+
 static size_t rows_append(const struct option_row **rows, size_t count,
-			  const struct option_row *table)
+			  const struct option_row *table, const struct option_row *but)
 {
 	for (; table && table->id && count < OPTIONS_MAX; table++)
-		rows[count++] = table;
+		if (!row_find(but, table->id))
+			rows[count++] = table;
 	return count;
 }
 
 static size_t rows_collect(const struct command *command, const struct option_row **rows)
 {
-	size_t count = rows_append(rows, 0, command->options);
-	return rows_append(rows, count, common_options);
+	size_t count = rows_append(rows, 0, command->options, NULL);
+	return rows_append(rows, count, common_options, command->options);
 }
 
 /* What getopt_long() wants: "+" stops at the first operand, ":" tells a missing value apart. */
@@ -85,12 +94,15 @@ static int environment_load(lk_config *config, int *loaded)
 	return lk_config_load_environment(config, &error) ? trouble_library(&error) : 0;
 }
 
-static int option_take(lk_config *config, option_taker take, void *state, int id, int *loaded)
+static int option_take(const struct command *command, lk_config *config, option_taker take,
+		       void *state, int id, int *loaded)
 {
 	int common = id == 'o' || id == OPTION_URL;
 	int code = common ? environment_load(config, loaded) : 0;
 	if (code)
 		return code;
+	if (row_find(command->options, id))
+		return take(state, id, optarg);
 	switch (id) {
 	case 'o':
 		return config_assign(config, optarg);
@@ -119,7 +131,7 @@ int options_parse(const struct command *command, int argc, char **argv, lk_confi
 		if (id == '?' || id == ':')
 			code = option_refuse(command, id, argv);
 		else
-			code = option_take(config, take, state, id, &loaded);
+			code = option_take(command, config, take, state, id, &loaded);
 		if (code)
 			return -1 - code;
 	}
@@ -183,5 +195,18 @@ int option_number(int id, const char *value, int least, int most, int *number_ou
 		return trouble("option %s: '%s' is not a whole number from %d to %d",
 			       option_shown(id), value, least, most);
 	*number_out = (int)number;
+	return 0;
+}
+
+int operand_count(const char *what, const char *value, int64_t least, int64_t most,
+		  int64_t *count_out)
+{
+	char *end;
+	errno = 0;
+	long long count = *value >= '0' && *value <= '9' ? strtoll(value, &end, 10) : -1;
+	if (count < 0 || *end != '\0' || errno || count < least || count > most)
+		return trouble("%s: '%s' is not a whole number from %" PRId64 " to %" PRId64, what,
+			       value, least, most);
+	*count_out = count;
 	return 0;
 }

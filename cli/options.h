@@ -10,7 +10,19 @@
 #include <lockkeeper/config.h>
 
 /* Ids of options without a letter; those with one have the letter as id. */
-enum option_id { OPTION_URL = 256, OPTION_JSON, OPTION_YES, OPTION_FORCE };
+enum option_id {
+	OPTION_URL = 256,
+	OPTION_JSON,
+	OPTION_YES,
+	OPTION_FORCE,
+	OPTION_FAIR,
+	OPTION_FENCE,
+	OPTION_SHARED,
+	OPTION_EXCLUSIVE,
+	OPTION_PERMITS,
+	OPTION_PLAIN,
+	OPTION_ALSO,
+};
 
 #define OPTIONS_MAX 24 /* rows of one command, the common ones included */
 
@@ -31,10 +43,13 @@ struct command {
 	int (*run)(const struct command *command, int argc, char **argv);
 };
 
+/* The row of an id; NULL when the table, which may be NULL, has none. */
+const struct option_row *row_find(const struct option_row *table, int id);
+
 /* All commands, ended by a row without a name. */
 extern const struct command commands[];
 
-/* The options that every command takes. */
+/* The options that every command takes; a row of its own with the same id prevails. */
 extern const struct option_row common_options[];
 
 /* Takes one option that is not common; 0, or an exit code when the value is wrong (said). */
@@ -61,5 +76,9 @@ int option_duration(int id, const char *value, int64_t least_ms, int64_t most_ms
 
 /* Reads a whole number from `least` to `most`; 0, or EXIT_TROUBLE (said). */
 int option_number(int id, const char *value, int least, int most, int *number_out);
+
+/* Reads a whole number called `what`; 0, or EXIT_TROUBLE (said). */
+int operand_count(const char *what, const char *value, int64_t least, int64_t most,
+		  int64_t *count_out);
 
 #endif

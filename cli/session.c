@@ -10,7 +10,7 @@ int session_begin(struct session *session_out, const struct command *command, in
 		  option_taker take, void *state, int least, int most)
 {
 	lk_error error = {0};
-	*session_out = (struct session){NULL, NULL, 0, NULL};
+	*session_out = (struct session){.kind = &kind_default};
 	if (lk_config_new(&session_out->config, &error))
 		return -1 - trouble_library(&error);
 	int first = options_parse(command, argc, argv, session_out->config, take, state);
@@ -39,7 +39,7 @@ int session_open_lock(struct session *session, lk_lock **lock_out)
 	int code = session_open(session);
 	if (code)
 		return code;
-	return lk_lock_new(lock_out, session->client, name, strlen(name), &error)
+	return session->kind->make(lock_out, session->client, name, strlen(name), &error)
 		       ? trouble_library(&error)
 		       : 0;
 }

@@ -4,6 +4,7 @@
 
 #include <lockkeeper.h>
 
+#include "kind.h"
 #include "options.h"
 
 struct session {
@@ -11,6 +12,8 @@ struct session {
 	lk_client *client; /* NULL until session_open() */
 	int argc;          /* operands */
 	char **argv;
+	const struct lock_kind
+		*kind; /* of session_open_lock(); the default one after the beginning */
 };
 
 /*

@@ -13,7 +13,7 @@ from waiting import until
 
 def rows(result):
     lines = result.stdout.splitlines()
-    assert lines[0] == "NAME\tHOLDER\tHOLDS\tTTL_MS"
+    assert lines[0] == "NAME\tTYPE\tHOLDER\tHOLDS\tTTL_MS"
     return [line.split("\t") for line in lines[1:]]
 
 
@@ -24,8 +24,9 @@ def test_ls_shows_name_holder_count_and_ttl(cli, server):
     server.call("HSET", "a", "stranger:8", "3")
     server.call("SET", "text", "no lock")
     found = rows(cli("ls"))
-    assert [row[:3] for row in found] == [["a", "stranger:8", "3"], ["b", "stranger:7", "1"]]
-    assert 10000 < int(found[0][3]) <= 20000
+    assert [row[:4] for row in found] == [["a", "lock", "stranger:8", "3"],
+                                          ["b", "lock", "stranger:7", "1"]]
+    assert 10000 < int(found[0][4]) <= 20000
 
 
 def test_ls_takes_a_pattern(cli, server):
@@ -54,10 +55,13 @@ def test_json_of_ls_and_show(cli, server):
     hold(server, "job", ms=50000)
     (lock,) = json.loads(cli("ls", "--json").stdout)
     assert lock["name"] == "job" and lock["locked"] is True and lock["type"] == "lock"
-    assert lock["holders"] == [{"owner": "stranger:1", "hold_count": 1}]
+    (holder,) = lock["holders"]
+    assert 40000 < holder.pop("ttl_ms") <= 50000
+    assert holder == {"owner": "stranger:1", "hold_count": 1, "role": "owner"}
+    assert (lock["waiters"], lock["count"], lock["fence"]) == ([], None, None)
     assert 40000 < lock["ttl_ms"] <= 50000
     shown = json.loads(cli("show", "job", "--json").stdout)
-    assert shown["holders"] == lock["holders"]
+    assert [holder["owner"] for holder in shown["holders"]] == ["stranger:1"]
     free = json.loads(cli("show", "--json", "free").stdout)
     assert (free["locked"], free["holders"], free["ttl_ms"]) == (False, [], None)
     assert json.loads(cli("ls", "--json", "nothing*").stdout) == []

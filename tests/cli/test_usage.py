@@ -10,7 +10,8 @@ import pytest
 from command import BINARY, ROOT, Command
 from servers import Server
 
-COMMANDS = ["run", "lock", "unlock", "extend", "ls", "show", "break", "server", "completion"]
+COMMANDS = ["run", "lock", "unlock", "extend", "ls", "show", "break", "fence", "latch", "sem",
+            "server", "completion"]
 MANUAL = ROOT / "docs" / "man" / "lockkeeper.1"
 
 

@@ -1,0 +1,64 @@
+/* lockkeeper sem: how many permits a semaphore has, as `run --permits` takes them. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "commands.h"
+#include "exit_code.h"
+#include "inspect_json.h"
+#include "message.h"
+#include "session.h"
+
+static int sem_show(lk_permit_semaphore *semaphore, int as_json)
+{
+	int64_t free_now, used;
+	lk_error error = {0};
+	if (lk_permit_semaphore_count(semaphore, &free_now, &used, &error))
+		return trouble_library(&error);
+	if (as_json)
+		return inspect_json_print(json_pack(
+			"{s:I,s:I,s:I}", "permits", (json_int_t)free_now + (json_int_t)used, "free",
+			(json_int_t)free_now, "used", (json_int_t)used));
+	printf("%" PRId64 " permits, %" PRId64 " free, %" PRId64 " in use\n", free_now + used,
+	       free_now, used);
+	return output_finish();
+}
+
+static int sem_check(const struct command *command, const struct session *session,
+		     int64_t *count_out)
+{
+	const char *verb = session->argv[0];
+	int is_set = strcmp(verb, "set") == 0;
+	if (!is_set && strcmp(verb, "show") != 0)
+		return usage_error(command, "'%s': set or show", verb);
+	if (is_set != (session->argc == 3))
+		return usage_error(command, is_set ? "COUNT is missing" : "show takes no COUNT");
+	if (session->argv[1][0] == '\0')
+		return trouble("NAME is empty");
+	return is_set ? operand_count("COUNT", session->argv[2], 0, LK_PERMITS_MAX, count_out) : 0;
+}
+
+int cmd_sem(const struct command *command, int argc, char **argv)
+{
+	struct session session;
+	lk_permit_semaphore *semaphore = NULL;
+	lk_error error = {0};
+	int as_json = 0;
+	int64_t count = 0;
+	int result = session_begin(&session, command, argc, argv, take_flag, &as_json, 2, 3);
+	if (result)
+		return -1 - result;
+	int code = sem_check(command, &session, &count);
+	if (code == 0)
+		code = session_open(&session);
+	const char *name = session.argv[1];
+	if (code == 0 &&
+	    lk_permit_semaphore_new(&semaphore, session.client, name, strlen(name), &error))
+		code = trouble_library(&error);
+	if (code == 0 && session.argc == 2)
+		code = sem_show(semaphore, as_json);
+	else if (code == 0 && lk_permit_semaphore_set(semaphore, count, &error))
+		code = trouble_library(&error);
+	lk_permit_semaphore_free(semaphore);
+	return session_end(&session, code);
+}

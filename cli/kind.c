@@ -1,0 +1,77 @@
+#include "kind.h"
+
+#include <string.h>
+
+#include "exit_code.h"
+#include "message.h"
+#include "options.h"
+
+static int make_fenced(lk_lock **lock_out, lk_client *client, const void *name, size_t size,
+		       lk_error *error)
+{
+	return lk_fenced_lock_new(lock_out, client, name, size, NULL, error);
+}
+
+static int make_shared(lk_lock **lock_out, lk_client *client, const void *name, size_t size,
+		       lk_error *error)
+{
+	return lk_read_lock_new(lock_out, client, name, size, NULL, error);
+}
+
+static int make_exclusive(lk_lock **lock_out, lk_client *client, const void *name, size_t size,
+			  lk_error *error)
+{
+	return lk_write_lock_new(lock_out, client, name, size, NULL, error);
+}
+
+static int make_plain(lk_lock **lock_out, lk_client *client, const void *name, size_t size,
+		      lk_error *error)
+{
+	return lk_plain_lock_new(lock_out, client, name, size, NULL, error);
+}
+
+const struct lock_kind kind_default = {0, "", lk_lock_new};
+
+static const struct lock_kind kinds[] = {
+	{OPTION_FAIR, "fair", lk_fair_lock_new}, {OPTION_FENCE, "fence", make_fenced},
+	{OPTION_SHARED, "shared", make_shared},  {OPTION_EXCLUSIVE, "exclusive", make_exclusive},
+	{OPTION_PLAIN, "plain", make_plain},
+};
+
+int kind_take(const struct lock_kind **kind, int option)
+{
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		if (kinds[i].option != option)
+			continue;
+		if (*kind != &kind_default && *kind != &kinds[i])
+			return -trouble("--%s and --%s exclude each other", (*kind)->name,
+					kinds[i].name);
+		*kind = &kinds[i];
+		return 1;
+	}
+	return 0;
+}
+
+static const struct lock_kind *kind_by_option(int option)
+{
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (kinds[i].option == option)
+			return &kinds[i];
+	return &kind_default;
+}
+
+const struct lock_kind *kind_of(const lk_lock_info *info)
+{
+	if (info->is_counter)
+		return NULL;
+	if (strcmp(info->type, "fair lock") == 0)
+		return kind_by_option(OPTION_FAIR);
+	if (strcmp(info->type, "plain lock") == 0)
+		return kind_by_option(OPTION_PLAIN);
+	if (strcmp(info->type, "read/write lock") != 0)
+		return &kind_default;
+	for (size_t i = 0; i < info->holder_count; i++)
+		if (info->holders[i].role == LK_HOLDER_WRITER)
+			return kind_by_option(OPTION_EXCLUSIVE);
+	return kind_by_option(OPTION_SHARED);
+}

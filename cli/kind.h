@@ -1,0 +1,27 @@
+/* The kinds of lock that `run` takes: each is one option, and one row of the table in kind.c. */
+#ifndef CLI_KIND_H
+#define CLI_KIND_H
+
+#include <stddef.h>
+
+#include <lockkeeper.h>
+
+struct lock_kind {
+	int option;       /* 0: the kind without an option, the reentrant lock */
+	const char *name; /* of the option */
+	int (*make)(lk_lock **lock_out, lk_client *client, const void *name, size_t size,
+		    lk_error *error);
+};
+
+extern const struct lock_kind kind_default;
+
+/*
+ * Takes the kind of an option: 1, 0 when the option names none, or -EXIT_TROUBLE when another
+ * kind was named before (said).
+ */
+int kind_take(const struct lock_kind **kind, int option);
+
+/* The kind of lock that was found under a name; NULL when nobody can be said to hold it. */
+const struct lock_kind *kind_of(const lk_lock_info *info);
+
+#endif

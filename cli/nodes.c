@@ -1,0 +1,94 @@
+#include "nodes.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "connect.h"
+#include "exit_code.h"
+#include "message.h"
+
+/* The comma behind which the next URL begins; NULL when there is none. */
+static char *list_next(char *list)
+{
+	for (char *comma = strchr(list, ','); comma; comma = strchr(comma + 1, ','))
+		if (comma[1 + strspn(comma + 1, "abcdefghijklmnopqrstuvwxyz-")] == ':')
+			return comma;
+	return NULL;
+}
+
+static int nodes_append(struct nodes *nodes, const char *url)
+{
+	if (nodes->count == LK_RED_NODES_MAX)
+		return trouble("more than %d servers", LK_RED_NODES_MAX);
+	nodes->url[nodes->count++] = url;
+	return 0;
+}
+
+int nodes_from_environment(struct nodes *nodes)
+{
+	char *list = getenv("LOCKKEEPER_URL");
+	*nodes = (struct nodes){.count = 0};
+	if (!list || !list_next(list))
+		return 0;
+	nodes->listed = strdup(list);
+	nodes->text = strdup(list);
+	if (!nodes->listed || !nodes->text)
+		return trouble_errno(ENOMEM, "LOCKKEEPER_URL");
+	int code = 0;
+	for (char *url = nodes->text, *next = url; code == 0 && next; url = next + 1) {
+		next = list_next(url);
+		if (next)
+			*next = '\0';
+		code = nodes_append(nodes, url);
+		if (!next)
+			break;
+	}
+	if (code == 0 && setenv("LOCKKEEPER_URL", nodes->url[0], 1))
+		code = trouble_errno(errno, "cannot change the environment");
+	return code;
+}
+
+int nodes_add(struct nodes *nodes, const char *url)
+{
+	if (nodes->text) { /* the environment's, which do not count now */
+		free(nodes->text);
+		nodes->text = NULL;
+		nodes->count = 0;
+	}
+	return nodes_append(nodes, url);
+}
+
+int nodes_settle(struct nodes *nodes, lk_config *config)
+{
+	if (nodes->listed && setenv("LOCKKEEPER_URL", nodes->listed, 1))
+		return trouble_errno(errno, "cannot change the environment");
+	if (nodes->count > 1 && nodes->count < LK_RED_NODES_MIN)
+		return trouble("%zu servers: a quorum needs at least %d", nodes->count,
+			       LK_RED_NODES_MIN);
+	int code = 0;
+	for (size_t i = nodes->count; code == 0 && i > 0;
+	     i--) /* all are checked, the first stays */
+		code = config_assign_url(config, nodes->url[i - 1]);
+	return code;
+}
+
+int nodes_open(const struct nodes *nodes, lk_config *config, lk_client **others_out,
+	       size_t *count_out)
+{
+	int code = 0;
+	*count_out = 0;
+	for (size_t i = 1; code == 0 && i < nodes->count; i++) {
+		code = config_assign_url(config, nodes->url[i]);
+		if (code == 0)
+			code = client_open(config, &others_out[*count_out]);
+		*count_out += code == 0;
+	}
+	return code;
+}
+
+void nodes_free(struct nodes *nodes)
+{
+	free(nodes->listed);
+	free(nodes->text);
+}

@@ -1,0 +1,36 @@
+/* The servers of `run`: one, or several that are a quorum; and the locks that it takes besides. */
+#ifndef CLI_NODES_H
+#define CLI_NODES_H
+
+#include <stddef.h>
+
+#include <lockkeeper.h>
+
+struct nodes {
+	size_t count;
+	const char *url[LK_RED_NODES_MAX];
+	char *listed; /* LOCKKEEPER_URL as it was, when it names several; else NULL */
+	char *text;   /* its copy, into which `url` points */
+};
+
+/*
+ * LOCKKEEPER_URL may name several, with commas between them. The library, which wants one, is shown
+ * the first until nodes_settle(). 0, or EXIT_TROUBLE (said).
+ */
+int nodes_from_environment(struct nodes *nodes);
+
+/* One more --url, which stand instead of the environment's. 0, or EXIT_TROUBLE (said). */
+int nodes_add(struct nodes *nodes, const char *url);
+
+/* Puts the environment back, and the first server into the configuration. 0, or EXIT_TROUBLE
+ * (said): two are no quorum, passwords are not for lists. */
+int nodes_settle(struct nodes *nodes, lk_config *config);
+
+/* Makes the clients of the others, with the same configuration but for the URL; `count_out` of them
+ * are made also when that fails. 0, or EXIT_TROUBLE (said). */
+int nodes_open(const struct nodes *nodes, lk_config *config, lk_client **others_out,
+	       size_t *count_out);
+
+void nodes_free(struct nodes *nodes);
+
+#endif

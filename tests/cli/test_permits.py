@@ -1,0 +1,110 @@
+"""lockkeeper run --permits, sem and latch."""
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+from command import Tree
+from waiting import until
+
+
+def records_gone(server) -> set[bytes]:
+    """The keys, but for those that go by themselves."""
+    return {key for key in server.call("KEYS", "*") if not key.startswith(b"lockkeeper_sc:")}
+
+
+def test_at_most_n_at_once(cli, server, tmp_path):
+    log = tmp_path / "log"
+    script = f"echo in >> {log}; sleep 0.3; echo out >> {log}"
+    runs = [cli.start("run", "--permits", "2", "slots", "sh", "-c", script) for _ in range(5)]
+    assert [run.wait(30) for run in runs] == [0] * 5
+    inside = most = 0
+    for word in log.read_text().split():
+        inside += 1 if word == "in" else -1
+        most = max(most, inside)
+    assert most == 2 and inside == 0
+    assert server.call("GET", "slots") == b"2"
+    assert records_gone(server) == {b"slots"}
+
+
+def test_no_slot_is_a_conflict(cli, server):
+    first = cli.start("run", "--permits", "1", "slots", "sleep", "30")
+    until(lambda: server.call("GET", "slots") == b"0", 20)
+    assert cli("run", "--permits", "1", "-n", "slots", "true").returncode == 124
+    assert cli("run", "--permits", "1", "-w", "0.2", "-E", "7", "slots", "true").returncode == 7
+    shown = json.loads(cli("sem", "show", "--json", "slots").stdout)
+    assert shown == {"permits": 1, "free": 0, "used": 1}
+    first.send_signal(signal.SIGTERM)
+    first.wait(20)
+    assert server.call("GET", "slots") == b"1"
+
+
+def test_a_killed_holder_gives_its_permit_back(cli, server):
+    tree = Tree()
+    holder = cli.start("run", "-l", "2", "--permits", "1", "slots", *tree.line("sleep 60"))
+    tree.await_size(1)
+    holder.kill()
+    tree.await_end(20)
+    assert cli("run", "-w", "20", "--permits", "1", "slots", "true").returncode == 0
+
+
+def test_a_lost_permit_ends_the_command(cli, server):
+    tree = Tree()
+    holder = cli.start("run", "-l", "1", "--permits", "1", "slots", *tree.line("sleep 60"))
+    tree.await_size(1)
+    server.call("DEL", "slots", "{slots}:timeout")
+    assert holder.wait(20) == 123
+    tree.await_end(5)
+
+
+def test_the_permit_is_renewed_while_it_runs(cli, server):
+    assert cli("run", "-l", "0.5", "--permits", "3", "slots", "sleep", "1.5").returncode == 0
+    assert server.call("GET", "slots") == b"3"
+
+
+def test_another_number_is_said(cli, server):
+    assert cli("sem", "set", "slots", "3").returncode == 0
+    result = cli("run", "--permits", "2", "slots", "true")
+    assert result.returncode == 0 and "3 permits, not 2" in result.stderr
+    assert cli("sem", "show", "slots").stdout == "3 permits, 3 free, 0 in use\n"
+
+
+def test_latch(cli, server):
+    assert cli("latch", "wait", "ready").returncode == 0
+    assert cli("latch", "set", "ready", "3").returncode == 0
+    assert cli("latch", "set", "ready", "3").returncode == 124
+    waiter = cli.start("latch", "wait", "ready")
+    until(lambda: server.channels() == [b"redisson_countdownlatch__channel__{ready}"], 20)
+    assert cli("latch", "wait", "-n", "ready").returncode == 124
+    assert cli("latch", "wait", "-w", "0.1", "ready").returncode == 124
+    assert cli("latch", "down", "ready").stdout == "2\n"
+    assert waiter.poll() is None
+    assert cli("latch", "down", "ready", "2").stdout == "0\n"
+    assert waiter.wait(20) == 0
+    assert records_gone(server) == set()
+
+
+@pytest.mark.parametrize("words", [
+    ("latch", "set", "ready"), ("latch", "set", "ready", "0"), ("latch", "set", "ready", "-1"),
+    ("latch", "set", "ready", "9007199254740992"), ("latch", "down", "ready", "x"),
+    ("latch", "open", "ready"), ("latch", "wait", "ready", "3"), ("latch", "wait", ""),
+    ("latch", "set", "-n", "ready", "3"), ("latch", "wait", "-n", "-w", "1", "ready"),
+    ("sem", "set", "slots"), ("sem", "set", "slots", "-1"), ("sem", "set", "slots", "2147483648"),
+    ("sem", "show", "slots", "1"), ("sem", "take", "slots"), ("sem", "show", ""),
+    ("run", "--permits", "0", "slots", "true"), ("run", "--permits", "2x", "slots", "true"),
+    ("run", "--permits", "2", "--fair", "slots", "true"), ("run", "--permits", "2", "a}b", "true"),
+])
+def test_wrong_use(cli, server, words):
+    result = cli(*words)
+    assert result.returncode == 125 and result.stderr.startswith("lockkeeper: ")
+    assert server.call("DBSIZE") == 0
+
+
+def test_another_type_is_named(cli, server):
+    server.call("HSET", "job", "x:1", "1")
+    for words in (("latch", "down", "job"), ("sem", "show", "job"), ("sem", "set", "job", "1"),
+                  ("run", "--permits", "1", "job", "true")):
+        result = cli(*words)
+        assert result.returncode == 125 and "hash" in result.stderr, result.stderr

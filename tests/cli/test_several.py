@@ -1,0 +1,105 @@
+"""lockkeeper run with several locks (--also), and with several servers (a quorum)."""
+from __future__ import annotations
+
+import pytest
+
+from servers import Server
+from waiting import until
+
+STRANGER = ("HSET", "{}", "12345678-1234-4234-8234-123456789abc:1", "1")
+
+
+def take_by_stranger(server, name):
+    server.call(*(word.format(name) for word in STRANGER))
+    server.call("PEXPIRE", name, 60000)
+
+
+def test_also_takes_all(cli, server):
+    seen = cli("run", "--also", "b", "--also", "c", "a", "sh", "-c",
+               "echo $LOCKKEEPER_NAME; sleep 0.2", LOCKKEEPER_URL=server.unix_url)
+    assert (seen.returncode, seen.stdout) == (0, "a\n")
+    assert server.call("DBSIZE") == 0
+    held = cli.start("run", "--also", "b", "a", "sleep", "60", LOCKKEEPER_URL=server.unix_url)
+    until(lambda: server.call("EXISTS", "a", "b") == 2, 20, "both are held")
+    assert cli("run", "-n", "b", "true", LOCKKEEPER_URL=server.unix_url).returncode == 124
+    held.terminate()
+    held.wait(20)
+    until(lambda: server.call("DBSIZE") == 0, 20, "both are free")
+
+
+def test_also_takes_nothing_when_one_is_busy(cli, server):
+    take_by_stranger(server, "b")
+    assert cli("run", "-n", "--also", "b", "a", "true",
+               LOCKKEEPER_URL=server.unix_url).returncode == 124
+    assert server.call("EXISTS", "a") == 0
+    server.call("DEL", "b")
+
+
+@pytest.fixture
+def three(folder):
+    """Three servers that write everything down, so that they have a vote at once."""
+    made = []
+    for number in range(3):
+        place = folder / f"node{number}"
+        place.mkdir()
+        made.append(Server(place, {"appendonly": "yes", "appendfsync": "always"}).start())
+    yield made
+    for server in made:
+        server.kill()
+
+
+def urls(servers):
+    return [word for server in servers for word in ("--url", server.unix_url)]
+
+
+def test_quorum(cli, three):
+    script = "sleep 0.3"
+    seen = cli("run", *urls(three), "q", "sh", "-c", script, LOCKKEEPER_URL="")
+    assert seen.returncode == 0, seen.stderr
+    until(lambda: not any(server.call("EXISTS", "q") for server in three), 20, "all are free")
+    for server in three[:2]:
+        take_by_stranger(server, "q")
+    assert cli("run", "-n", *urls(three), "q", "true", LOCKKEEPER_URL="").returncode == 124
+    for server in three[:2]:
+        server.call("DEL", "q")
+    three[1].kill()
+    assert cli("run", *urls(three), "q", "true", LOCKKEEPER_URL="").returncode == 0
+    three[2].kill()
+    seen = cli("run", "-n", *urls(three), "q", "true", LOCKKEEPER_URL="")
+    assert seen.returncode == 125 and "3 nodes grant it, 2 are needed" in seen.stderr
+
+
+def test_quorum_from_the_environment(cli, three):
+    listed = ",".join(server.unix_url for server in three)
+    seen = cli("run", "--plain", "q", "sh", "-c", "echo $LOCKKEEPER_URL", LOCKKEEPER_URL=listed)
+    assert (seen.returncode, seen.stdout) == (0, listed + "\n"), seen.stderr
+    one = cli("run", "--url", three[0].unix_url, "q", "true", LOCKKEEPER_URL=listed)
+    assert one.returncode == 0, one.stderr
+
+
+def test_a_quorum_outlives_a_node_and_not_a_majority(cli, three):
+    held = cli.start("run", "-l", "3", "-k", "0.2", *urls(three), "q", "sleep", "60",
+                     LOCKKEEPER_URL="")
+    until(lambda: sum(server.call("EXISTS", "q") for server in three) >= 2, 20, "it is held")
+    three[0].call("DEL", "q")
+    until(lambda: all(server.call("EXISTS", "q") for server in three), 20, "it is mended")
+    assert held.poll() is None
+    for server in three[:2]:
+        server.pause()  # a majority is silent: the lease ends, and the command before it
+    try:
+        assert held.wait(20) == 123, held.stderr.read()
+    finally:
+        for server in three[:2]:
+            server.resume()
+
+
+def test_what_cannot_be_had_together(cli, server):
+    url = server.unix_url
+    for words in (["--also", "b", "--fair"], ["--also", "b", "--permits", "2"],
+                  ["--also", ""], ["--url", url, "--url", url],
+                  ["--url", url, "--url", url, "--url", url],
+                  ["--url", url, "--url", url, "--url", url, "--also", "b"],
+                  ["--url", url, "--url", url, "--url", url, "--shared"]):
+        seen = cli("run", "-n", *words, "a", "true", LOCKKEEPER_URL=url)
+        assert seen.returncode == 125 and seen.stderr, words
+    assert server.call("DBSIZE") == 0
