@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every test of one build folder: checks of the tree, C programs, pytest suites; then the sum.
 
-usage: check.py [--build DIR] [checks] [c] [python]     (all three when none is named)
+usage: check.py [--build DIR] [checks] [c] [python] [interop]   (the first three if none is named)
 """
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ import tally as runners
 from tally import PYTHON, ROOT, Tally, say
 
 SCRIPTS = ROOT / "scripts"
-SHARDS = {"system": 2}  # its tests wait more than they work
+INTEROP = ROOT / "tests" / "interop"
+INTEROP_LIMIT_S = 480
+SHARDS = {"history": 2, "system": 2}  # its tests wait more than they work
 
 
 def suites() -> list[pathlib.Path]:
-    """The folders of tests/ that pytest runs."""
-    return sorted({path.parent for path in (ROOT / "tests").glob("*/test_*.py")})
+    """The folders of tests/ that pytest runs; interop, which fetches other libraries, aside."""
+    return sorted({path.parent for path in (ROOT / "tests").glob("*/test_*.py")} - {INTEROP})
 
 
 def checks(tally: Tally, build: pathlib.Path) -> None:
@@ -41,6 +43,9 @@ def everything(tally: Tally, build: pathlib.Path, parts: list[str]) -> None:
         for folder in suites():
             say(f"Suite {folder.relative_to(ROOT)}")
             suite(tally, folder, environment)
+    if "interop" in parts:
+        say("Suite tests/interop")
+        runners.pytest(tally, "interop", [INTEROP], environment, INTEROP_LIMIT_S)
 
 
 def c_suites(tally: Tally, build: pathlib.Path, environment: dict[str, str]) -> None:
@@ -73,18 +78,18 @@ def conclude(tally: Tally, begun: float) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
-    parser.add_argument("parts", nargs="*", metavar="checks|c|python")
+    parser.add_argument("parts", nargs="*", metavar="checks|c|python|interop")
     arguments = parser.parse_args()
-    known = ["checks", "c", "python"]
+    usual = ["checks", "c", "python"]
     for part in arguments.parts:
-        if part not in known:
+        if part not in [*usual, "interop"]:
             parser.error(f"no part is called {part}")
     build = arguments.build.resolve()
     if not (build / "build.ninja").exists():
         parser.error(f"{build} is not built: run make")
     begun = time.monotonic()
     tally = Tally(build / "logs")
-    everything(tally, build, arguments.parts or known)
+    everything(tally, build, arguments.parts or usual)
     return conclude(tally, begun)
 
 

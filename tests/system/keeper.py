@@ -22,6 +22,12 @@ CLOSE_IF_IDLE, CLOSE_RELEASE, CLOSE_ABANDON = 0, 1, 2
 EVENT_AT_RISK, EVENT_LOST, EVENT_ABANDONED = 1, 2, 3
 
 
+def is_sanitized(program: pathlib.Path) -> bool:
+    """Whether it was built with a sanitizer, which makes it a few times slower."""
+    data = program.read_bytes() if program.exists() else b""
+    return b"__asan_init" in data or b"__tsan_init" in data
+
+
 class Answer(dict):
     """What a command answered; its members as attributes."""
 
@@ -67,10 +73,13 @@ def encoded(value) -> str:
 
 
 class Keeper:
-    """One process with C clients. `say` begins a command, `call` waits for its answer."""
+    """One process with C clients, or another program that takes the driver's commands.
 
-    def __init__(self, url: str | None = None, **options):
-        self.process = subprocess.Popen([str(DRIVER)], stdin=subprocess.PIPE,
+    `say` begins a command, `call` waits for its answer.
+    """
+
+    def __init__(self, url: str | None = None, program: tuple = (DRIVER,), **options):
+        self.process = subprocess.Popen([str(word) for word in program], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.pid = self.process.pid
         self.last = 0

@@ -105,6 +105,40 @@ MUTANTS = [
         ("src/conn/pipeline.c", "conn->in_flight && lk__now_ns() >= conn_limit_ns(conn)",
          "conn->in_flight && conn_limit_ns(conn) < 0")],
         "test_lost_replies.py test_hostile.py", "never_comes or slow_drip"),
+    Mutant("a fair queue is served last come first", [
+        ("src/sync/fair/queue.lua", "redis.call('RPUSH', queue, own)",
+         "redis.call('LPUSH', queue, own)")],
+        "../history/test_kinds.py", "in_order"),
+    Mutant("a hand-over that is past is a grant", [
+        ("src/drive/head.c", "handed_us < entry->busy_server_us)\n\t\treturn false;",
+         "handed_us < entry->busy_server_us)\n\t\thanded_us = entry->busy_server_us;")],
+        "test_fair.py", "past"),
+    Mutant("a latch counts twice what is sent again", [
+        ("src/sync/latch/count_down.lua", "local done = redis.call('GET', KEYS[2])",
+         "local done = false")],
+        "../history/test_latch.py", "sent_again"),
+    Mutant("one permit more than there are", [
+        ("src/sync/permits/acquire.lua", "count and free >= needed",
+         "count and free + 1 >= needed")],
+        "../history/test_kinds.py", "permits_out"),
+    Mutant("readers do not mind a writer", [
+        ("src/sync/rw/read_acquire.lua", "if mode == 'write' then",
+         "if mode == 'neither' then")],
+        "../history/test_kinds.py", "write-read"),
+    Mutant("a plain lock is released whoever has it", [
+        ("src/sync/plain/release.lua", "redis.pcall('GET', KEYS[1]) ~= ARGV[1]",
+         "redis.pcall('EXISTS', KEYS[1]) ~= 1 and ARGV[1]")],
+        "test_plain_wire.py", "compares or renewed"),
+    Mutant("a plain lock's late try is not refused by its expiry", [
+        ("src/sync/plain/native.c", "wanted->deadline_us / 1000", "INT64_C(4000000000000)")],
+        "test_plain_native.py", "late"),
+    Mutant("a plain lock's renewal does not look who has it", [
+        ("src/sync/script.c", "owner->type != REDIS_REPLY_STRING || strcmp(owner->str, field) != 0",
+         "owner->type != REDIS_REPLY_STRING || !*field")],
+        "test_plain_native.py", "thief"),
+    Mutant("the answers to a batch that was sent twice are mixed", [
+        ("src/conn/pipeline.c", "lk__request_ungather(request);", ";")],
+        "test_plain_native.py", "parts"),
 ]
 
 UNCHANGED = Mutant("none", [], "test_lost_replies.py test_wire.py test_tls.py",

@@ -22,6 +22,8 @@ def free_port() -> int:
 class Server:
     """One redis-server. `config`: its options, as {name: value}."""
 
+    program = "redis-server"
+
     def __init__(self, folder: pathlib.Path, config: dict | None = None, tls: dict | None = None):
         self.folder = folder
         self.path = str(folder / "redis.sock")
@@ -58,7 +60,7 @@ class Server:
     def start(self) -> Server:
         arguments = [word for name, value in self.config.items()
                      for word in (f"--{name}", str(value))]
-        self.process = subprocess.Popen(["redis-server", *arguments], stdin=subprocess.DEVNULL,
+        self.process = subprocess.Popen([self.program, *arguments], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
         until(self.accepts, 20, "the server accepts connections")
         return self

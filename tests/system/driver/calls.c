@@ -92,6 +92,12 @@ static int call_is_held_by(struct call *call)
 	return lk_lock_is_held_by(call->lock, field, &call->error);
 }
 
+static int call_fence(struct call *call)
+{
+	uint64_t token = 0; /* told with the answer */
+	return lk_lock_fence(call->lock, call->owner, &token, &call->error);
+}
+
 static int call_hold_count(struct call *call)
 {
 	return lk_lock_hold_count(call->lock, call->owner, &call->error);
@@ -129,12 +135,13 @@ static const struct {
 	{"is_locked", call_is_locked},
 	{"is_held", call_is_held},
 	{"is_held_by", call_is_held_by},
+	{"fence", call_fence},
 	{"hold_count", call_hold_count},
 	{"remaining", call_remaining},
 	{"ttl", call_ttl},
 };
 
-/* Runs a verb on the lock `name`, with a handle of its own; adds the deadline where it is held. */
+/* Runs a verb on the lock `name`, with a handle of its own; adds deadline and token if held. */
 static void lock_verb_run(size_t index, const struct command *command, struct answer *answer)
 {
 	size_t name_size = 0;
@@ -153,12 +160,15 @@ static void lock_verb_run(size_t index, const struct command *command, struct an
 	call.options.owner = call.owner;
 	call.options.tag = (uint64_t)command_number(command, "tag", 0);
 	call.options.cancel = cancel ? handle_cancel(cancel) : NULL;
-	int result = lk_lock_new(&call.lock, call.client, name, name_size, &call.error);
+	int result = kind_make(&call.lock, command, call.client, name, name_size, &call.error);
 	if (result == 0)
 		result = lock_verbs[index].run(&call);
 	int64_t deadline_ns = 0;
 	if (call.lock && lk_lock_deadline_ns(call.lock, call.owner, &deadline_ns, NULL) == 0)
 		answer_int(answer, "deadline_ns", deadline_ns);
+	uint64_t fence = 0;
+	if (call.lock && lk_lock_fence(call.lock, call.owner, &fence, NULL) == 0)
+		answer_int(answer, "fence", (int64_t)fence);
 	answer_result(answer, result, &call.error);
 	lk_lock_free(call.lock);
 }
@@ -255,6 +265,7 @@ static void event_answer(struct answer *answer, const lk_event *event)
 	answer_int(answer, "tag", (int64_t)event->tag);
 	answer_int(answer, "deadline_ns", event->deadline_ns);
 	answer_string(answer, "field", event->field);
+	answer_int(answer, "fence", (int64_t)event->fence);
 	answer_string(answer, "name", event->name);
 	answer_int(answer, "at_ns", now_ns());
 }
@@ -356,6 +367,8 @@ static const struct {
 void call_run(const struct command *command, struct answer *answer)
 {
 	lk_error error = {0};
+	if (synchronizer_run(command, answer))
+		return;
 	for (size_t i = 0; i < sizeof(lock_verbs) / sizeof(lock_verbs[0]); i++) {
 		if (strcmp(lock_verbs[i].verb, command->verb) == 0) {
 			lock_verb_run(i, command, answer);

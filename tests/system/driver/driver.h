@@ -59,11 +59,20 @@ void answer_send(struct answer *answer);
 /* The result of a library call: "result", "code", "message". */
 void answer_result(struct answer *answer, int result, const lk_error *error);
 
+/* kinds.c: makes the lock that kind=WORD asks for ("lock" without one): 0 or a code. */
+int kind_make(lk_lock **lock_out, const struct command *command, lk_client *client,
+	      const char *name, size_t name_size, lk_error *error);
+int kind_known(const struct command *command);
+
 /* calls.c: runs one command and adds its outcome to the answer. */
 void call_run(const struct command *command, struct answer *answer);
 
+/* synchronizers.c: the verbs with kind=semaphore, permits or latch; 0: it is none of these. */
+int synchronizer_run(const struct command *command, struct answer *answer);
+
 /* handles.c: clients and cancel tokens by name; NULL when there is none (for a token: made). */
 lk_client *handle_client(const struct command *command);
+lk_client *handle_client_named(const char *name);
 void handle_client_set(const char *name, lk_client *client);
 lk_cancel *handle_cancel(const char *name);
 

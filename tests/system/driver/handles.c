@@ -27,13 +27,18 @@ static struct handle *find(const char *name)
 	abort();
 }
 
+lk_client *handle_client_named(const char *name)
+{
+	pthread_mutex_lock(&handles_mutex);
+	lk_client *client = find(name)->client;
+	pthread_mutex_unlock(&handles_mutex);
+	return client;
+}
+
 lk_client *handle_client(const struct command *command)
 {
 	const char *name = command_text(command, "c", NULL);
-	pthread_mutex_lock(&handles_mutex);
-	lk_client *client = find(name ? name : "c")->client;
-	pthread_mutex_unlock(&handles_mutex);
-	return client;
+	return handle_client_named(name ? name : "c");
 }
 
 void handle_client_set(const char *name, lk_client *client)

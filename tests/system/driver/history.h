@@ -2,7 +2,7 @@
  * A history: records of 64 bytes in a mapped file, so that what was written survives kill -9.
  *
  * Any thread appends. The phase is stored last; a record of phase 0 was never finished. Read by
- * tests/system/checker.py, which knows the layout.
+ * tests/history/checker.py, which knows the layout.
  */
 #ifndef HISTORY_H
 #define HISTORY_H
@@ -20,6 +20,15 @@ enum history_phase {
 	HISTORY_RELEASED = 5, /* it returned: code */
 };
 
+/* What an attempt is about. */
+enum history_mode {
+	HISTORY_EXCLUSIVE = 0,
+	HISTORY_SHARED = 1,     /* a reader's share */
+	HISTORY_PERMITS = 2,    /* so many of a semaphore's */
+	HISTORY_COUNT_DOWN = 3, /* of a latch; granted: it was counted */
+	HISTORY_LATCH_WAIT = 4, /* granted: it was open */
+};
+
 struct history_record {
 	int64_t time_ns;     /* CLOCK_BOOTTIME */
 	int64_t deadline_ns; /* likewise; 0: none known */
@@ -28,8 +37,11 @@ struct history_record {
 	uint32_t attempt; /* of this thread, from 0 */
 	uint32_t lock;    /* number of the lock's name */
 	int32_t code;
-	uint32_t run; /* which stress command */
-	char spare[20];
+	uint32_t run;     /* which stress command */
+	int64_t fence;    /* of a grant; 0: it has none */
+	uint32_t permits; /* with HISTORY_PERMITS */
+	uint32_t mode;    /* enum history_mode */
+	char spare[4];
 	_Atomic uint32_t phase;
 };
 

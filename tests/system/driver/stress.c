@@ -1,6 +1,8 @@
 /*
  * stress: threads that acquire and release, and a history of what they believed.
  *
+ *   kind=WORD             the kind of lock (kinds.c), or semaphore, permits
+ *   count=N               permits at a time
  *   threads=N pairs=M     each thread makes M pairs; stopped early by "stop"
  *   name=PREFIX names=K   0: a fresh name for every pair; 1: one name for all (PREFIX itself);
  *                         K: PREFIX0 … PREFIX<K-1>, in turn
@@ -15,6 +17,7 @@
  */
 #include "driver.h"
 #include "history.h"
+#include "holding.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -26,11 +29,12 @@
 #define RUNS_MAX 64
 
 struct stress {
+	const struct command *command;
 	lk_client *client;
-	int64_t threads, pairs, names, wait_ms, lease_ms, hold_us, pause_us;
+	int64_t threads, pairs, names, wait_ms, lease_ms, hold_us, pause_us, count;
 	int64_t cancel_us, freeze_us, freeze_ms;
-	int no_wait;
 	uint32_t run;
+	enum history_mode mode;
 	const char *name;
 	struct history history;
 	pthread_barrier_t start;
@@ -71,35 +75,16 @@ static uint32_t lock_number(const struct stress_thread *self, int64_t pair)
 	return (uint32_t)((self->number + pair) % stress->names);
 }
 
-static lk_lock *lock_make(const struct stress_thread *self, uint32_t number)
+static int holding_make(const struct stress_thread *self, uint32_t number, struct holding *holding,
+			lk_error *error)
 {
+	const struct stress *stress = self->stress;
 	char name[256];
-	lk_lock *lock = NULL;
-	if (self->stress->names == 1)
-		snprintf(name, sizeof(name), "%s", self->stress->name);
+	if (stress->names == 1)
+		snprintf(name, sizeof(name), "%s", stress->name);
 	else
-		snprintf(name, sizeof(name), "%s%u", self->stress->name, number);
-	return lk_lock_new(&lock, self->stress->client, name, strlen(name), NULL) ? NULL : lock;
-}
-
-static int lock_acquire(struct stress_thread *self, lk_lock *lock, lk_error *error)
-{
-	struct stress *stress = self->stress;
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	options.lease_ms = stress->lease_ms;
-	options.cancel = self->cancel;
-	if (stress->wait_ms < 0)
-		return lk_lock_acquire(lock, &options, error);
-	if (stress->wait_ms == 0)
-		return lk_lock_try(lock, &options, error);
-	return lk_lock_acquire_within(lock, stress->wait_ms, &options, error);
-}
-
-static int lock_release(struct stress_thread *self, lk_lock *lock, lk_error *error)
-{
-	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
-	options.no_wait = self->stress->no_wait;
-	return lk_lock_release(lock, &options, error);
+		snprintf(name, sizeof(name), "%s%u", stress->name, number);
+	return holding_open(holding, stress->command, stress->client, name, error);
 }
 
 static void count_code(struct stress_thread *self, int64_t *counts, int code, const char *message)
@@ -110,19 +95,19 @@ static void count_code(struct stress_thread *self, int64_t *counts, int code, co
 }
 
 /* Holds a grant for a while and gives it up; `record` is that of the grant. */
-static void hold_and_release(struct stress_thread *self, lk_lock *lock,
+static void hold_and_release(struct stress_thread *self, struct holding *holding,
 			     struct history_record *record)
 {
 	struct stress *stress = self->stress;
 	lk_error error = {0};
 	self->grants++;
 	sleep_us(stress->hold_us);
-	int64_t deadline_ns = 0;
-	if (lk_lock_deadline_ns(lock, NULL, &deadline_ns, NULL) == 0)
+	int64_t deadline_ns = holding_deadline_ns(holding);
+	if (deadline_ns >= 0)
 		record->deadline_ns = deadline_ns;
 	record->time_ns = now_ns();
 	history_add(&stress->history, record, HISTORY_RELEASE);
-	record->code = lock_release(self, lock, &error);
+	record->code = holding_release(holding, &error);
 	record->time_ns = now_ns();
 	history_add(&stress->history, record, HISTORY_RELEASED);
 	count_code(self, self->released, record->code, error.message);
@@ -137,30 +122,37 @@ static void pair_run(struct stress_thread *self, int64_t pair)
 		.attempt = (uint32_t)pair,
 		.lock = lock_number(self, pair),
 		.run = stress->run,
+		.mode = stress->mode,
+		.permits = (uint32_t)(stress->mode == HISTORY_PERMITS ? stress->count : 0),
 	};
-	lk_lock *lock = lock_make(self, record.lock);
+	struct holding holding;
 	lk_error error = {0};
-	if (!lock) {
-		count_code(self, self->acquired, LK_EINTERNAL, "no handle");
+	record.code = holding_make(self, record.lock, &holding, &error);
+	if (record.code) {
+		count_code(self, self->acquired, record.code, error.message);
 		return;
 	}
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	options.lease_ms = stress->lease_ms;
+	options.cancel = self->cancel;
 	int64_t begun_ns = record.time_ns = now_ns();
 	history_add(&stress->history, &record, HISTORY_INVOKE);
-	record.code = lock_acquire(self, lock, &error);
+	record.code = holding_acquire(&holding, stress->wait_ms, &options, &error);
 	record.time_ns = now_ns();
 	count_code(self, self->acquired, record.code, error.message);
 	if (record.time_ns - begun_ns > self->longest_wait_ns)
 		self->longest_wait_ns = record.time_ns - begun_ns;
 	if (record.code == 0) {
 		/* A grant whose deadline is gone already says nothing: then it is "over". */
-		if (lk_lock_deadline_ns(lock, NULL, &record.deadline_ns, NULL))
-			record.deadline_ns = begun_ns;
+		int64_t deadline_ns = holding_deadline_ns(&holding);
+		record.deadline_ns = deadline_ns < 0 ? begun_ns : deadline_ns;
+		record.fence = holding_fence(&holding);
 		history_add(&stress->history, &record, HISTORY_GRANTED);
-		hold_and_release(self, lock, &record);
+		hold_and_release(self, &holding, &record);
 	} else {
 		history_add(&stress->history, &record, HISTORY_FAILED);
 	}
-	lk_lock_free(lock);
+	holding_close(&holding);
 }
 
 static void *stress_thread_main(void *argument)
@@ -218,7 +210,10 @@ static void stress_answer(struct answer *answer, struct stress *stress,
 static void stress_read(struct stress *stress, const struct command *command)
 {
 	const char *name = command_text(command, "name", NULL);
+	stress->command = command;
 	stress->client = handle_client(command);
+	stress->mode = holding_mode(command);
+	stress->count = command_number(command, "count", 1);
 	stress->name = name ? name : "stress";
 	stress->threads = command_number(command, "threads", 1);
 	stress->pairs = command_number(command, "pairs", 1);
@@ -230,7 +225,6 @@ static void stress_read(struct stress *stress, const struct command *command)
 	stress->cancel_us = command_number(command, "cancel_us", 0);
 	stress->freeze_us = command_number(command, "freeze_us", 0);
 	stress->freeze_ms = command_number(command, "freeze_ms", 200);
-	stress->no_wait = (int)command_number(command, "no_wait", 0);
 	stress->run = (uint32_t)command_number(command, "run", 0);
 	int slot = atomic_fetch_add(&stops_used, 1) % RUNS_MAX;
 	stress->stop = &stops[slot];
@@ -268,6 +262,10 @@ void stress_run(const struct command *command, struct answer *answer)
 {
 	struct stress stress = {0};
 	stress_read(&stress, command);
+	if (!holding_known(command)) {
+		answer_string(answer, "code", "unknown kind");
+		return;
+	}
 	const char *path = command_text(command, "history", NULL);
 	size_t capacity = (size_t)command_number(command, "capacity",
 						 stress.threads * stress.pairs * 4);

@@ -1,0 +1,128 @@
+#include "holding.h"
+
+#include <string.h>
+
+static const char *kind_of(const struct command *command)
+{
+	const char *kind = command_text(command, "kind", NULL);
+	return kind ? kind : "lock";
+}
+
+static int is_semaphore(const char *kind)
+{
+	return strcmp(kind, "semaphore") == 0 || strcmp(kind, "permits") == 0;
+}
+
+int holding_known(const struct command *command)
+{
+	return is_semaphore(kind_of(command)) || kind_known(command);
+}
+
+enum history_mode holding_mode(const struct command *command)
+{
+	if (is_semaphore(kind_of(command)))
+		return HISTORY_PERMITS;
+	return strncmp(kind_of(command), "read", 4) == 0 ? HISTORY_SHARED : HISTORY_EXCLUSIVE;
+}
+
+int holding_open(struct holding *holding, const struct command *command, lk_client *client,
+		 const char *name, lk_error *error)
+{
+	const char *kind = kind_of(command);
+	memset(holding, 0, sizeof(*holding));
+	holding->no_wait = (int)command_number(command, "no_wait", 0);
+	if (is_semaphore(kind))
+		holding->count = command_number(command, "count", 1);
+	if (holding->count > HOLDING_PERMITS_MAX)
+		return LK_EINVAL;
+	if (strcmp(kind, "semaphore") == 0)
+		return lk_semaphore_new(&holding->semaphore, client, name, strlen(name), error);
+	if (strcmp(kind, "permits") == 0)
+		return lk_permit_semaphore_new(&holding->permits, client, name, strlen(name),
+					       error);
+	return kind_make(&holding->lock, command, client, name, strlen(name), error);
+}
+
+void holding_close(struct holding *holding)
+{
+	lk_lock_free(holding->lock);
+	lk_semaphore_free(holding->semaphore);
+	lk_permit_semaphore_free(holding->permits);
+}
+
+static int semaphore_acquire(struct holding *holding, int64_t wait_ms, lk_cancel *cancel,
+			     lk_error *error)
+{
+	if (wait_ms < 0)
+		return lk_semaphore_acquire(holding->semaphore, holding->count, cancel, error);
+	return lk_semaphore_acquire_within(holding->semaphore, holding->count, wait_ms, cancel,
+					   error);
+}
+
+static int permits_acquire(struct holding *holding, int64_t wait_ms,
+			   const lk_acquire_options *options, lk_error *error)
+{
+	if (wait_ms < 0)
+		return lk_permit_semaphore_acquire(holding->permits, holding->count, holding->taken,
+						   options, error);
+	return lk_permit_semaphore_acquire_within(holding->permits, holding->count, holding->taken,
+						  wait_ms, options, error);
+}
+
+int holding_acquire(struct holding *holding, int64_t wait_ms, const lk_acquire_options *options,
+		    lk_error *error)
+{
+	if (holding->semaphore)
+		return semaphore_acquire(holding, wait_ms, options->cancel, error);
+	if (holding->permits)
+		return permits_acquire(holding, wait_ms, options, error);
+	if (wait_ms < 0)
+		return lk_lock_acquire(holding->lock, options, error);
+	if (wait_ms == 0)
+		return lk_lock_try(holding->lock, options, error);
+	return lk_lock_acquire_within(holding->lock, wait_ms, options, error);
+}
+
+int holding_release(struct holding *holding, lk_error *error)
+{
+	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
+	if (holding->semaphore)
+		return lk_semaphore_release(holding->semaphore, holding->count, error);
+	if (holding->permits)
+		return lk_permit_semaphore_release(holding->permits, holding->taken, holding->count,
+						   error);
+	options.no_wait = holding->no_wait;
+	return lk_lock_release(holding->lock, &options, error);
+}
+
+/* The end of the permit that ends first. */
+static int64_t permits_deadline_ns(struct holding *holding)
+{
+	int64_t least_ms = INT64_MAX;
+	for (int64_t i = 0; i < holding->count; i++) {
+		int64_t ms = 0;
+		if (lk_permit_semaphore_remaining_ms(holding->permits, holding->taken[i].id, &ms,
+						     NULL))
+			return -1;
+		least_ms = ms < least_ms ? ms : least_ms;
+	}
+	return now_ns() + least_ms * 1000000;
+}
+
+int64_t holding_deadline_ns(struct holding *holding)
+{
+	int64_t deadline_ns = 0;
+	if (holding->semaphore)
+		return now_ns() + INT64_C(3600000000000);
+	if (holding->permits)
+		return permits_deadline_ns(holding);
+	return lk_lock_deadline_ns(holding->lock, NULL, &deadline_ns, NULL) ? -1 : deadline_ns;
+}
+
+int64_t holding_fence(struct holding *holding)
+{
+	uint64_t token = 0;
+	if (!holding->lock || lk_lock_fence(holding->lock, NULL, &token, NULL))
+		return 0;
+	return (int64_t)token;
+}

@@ -1,0 +1,263 @@
+"""Semaphores and latches through connections that end: each change counts once, none is lost."""
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from proxy import CUT_BEFORE, SWALLOW, Cut, Once, Park, Replace
+from waiting import never, until
+
+PLACES = {
+    "before the request": (False, CUT_BEFORE),
+    "in the request": (False, Cut(20)),
+    "behind the request": (False, Cut(1 << 20)),
+    "before the reply": (True, CUT_BEFORE),
+    "in the reply": (True, Cut(2)),
+    "behind the reply": (True, Cut(1 << 20)),
+}
+USED = "{pool}:timeout"
+
+
+def script_on(name: bytes, reply: bool):
+    """A call of a script with this key, or its answer."""
+    return lambda m: m.reply == reply and m.what == "evalsha" and m.lock == name
+
+
+@pytest.fixture
+def through(proxy, make_keeper):
+    """A client behind the proxy that is connected, and has used all the scripts."""
+    keeper = make_keeper(proxy.unix_url, watchdog_ms=3000)
+    for kind in ("semaphore", "permits", "latch"):
+        keeper.call("set", f"warm-{kind}", kind=kind, count=2).ok()
+    keeper.call("acquire", "warm-semaphore", kind="semaphore").ok()
+    keeper.call("release", "warm-semaphore", kind="semaphore").ok()
+    keeper.call("add", "warm-semaphore", kind="semaphore", count=1).ok()
+    keeper.call("drain", "warm-semaphore", kind="semaphore").ok()
+    ids = keeper.call("acquire", "warm-permits", kind="permits", count=1).ok()["ids"]
+    keeper.call("release", "warm-permits", kind="permits", count=1, ids=ids).ok()
+    keeper.call("down", "warm-latch", kind="latch", count=1).ok()
+    keeper.call("down", "warm-latch", kind="latch", count=1).ok()
+    keeper.call("acquire", "warm-latch", kind="latch").ok()
+    return keeper
+
+
+def count(server, name="pool") -> int:
+    return int(server.call("GET", name) or 0)
+
+
+def cut(proxy, name: bytes, place: str) -> Once:
+    reply, verdict = PLACES[place]
+    proxy.rule = Once(script_on(name, reply), verdict)
+    return proxy.rule
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_semaphore_cut(server, proxy, through, place):
+    server.call("SET", "pool", 5)
+    for verb, permits, left in (("acquire", 2, 3), ("release", 1, 4), ("add", 3, 7),
+                                ("drain", 1, 0)):
+        once = cut(proxy, b"pool", place)
+        result = through.call(verb, "pool", kind="semaphore", count=permits)
+        assert once.hit.is_set()
+        if verb == "drain":
+            assert result.result == 7
+        else:
+            result.ok()
+        never(lambda left=left: count(server) != left, 0.05, f"{verb} counts once")
+    server.call("DEL", "pool")
+    cut(proxy, b"pool", place)
+    assert through.call("set", "pool", kind="semaphore", count=4).result == 1
+    assert count(server) == 4
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_latch_cut(server, proxy, through, place):
+    cut(proxy, b"ready", place)
+    assert through.call("set", "ready", kind="latch", count=3).result == 1
+    for left in (2, 1):
+        once = cut(proxy, b"ready", place)
+        through.call("down", "ready", kind="latch", count=1).ok()
+        assert once.hit.is_set() and count(server, "ready") == left
+    waits = through.say("acquire", "ready", kind="latch", thread="w")
+    until(lambda: server.channels(), 5)
+    cut(proxy, b"ready", place)
+    through.call("down", "ready", kind="latch", count=1).ok()
+    waits.result(10).ok()
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_permits_cut(server, proxy, through, place):
+    server.call("SET", "pool", 5)
+    cut(proxy, b"pool", place)
+    ids = through.call("acquire", "pool", kind="permits", count=3).ok()["ids"].split(",")
+    assert (count(server), server.call("ZCARD", USED)) == (2, 3)
+    cut(proxy, b"pool", place)
+    through.call("release", "pool", kind="permits", count=1, ids=ids[0]).ok()
+    assert (count(server), server.call("ZCARD", USED)) == (3, 2)
+    cut(proxy, b"pool", place)
+    through.call("release", "pool", kind="permits", count=2, ids=",".join(ids[1:])).ok()
+    assert (count(server), server.call("ZCARD", USED)) == (5, 0)
+    cut(proxy, b"pool", place)
+    through.call("add", "pool", kind="permits", count=2).ok()
+    assert count(server) == 7
+
+
+@pytest.mark.parametrize("kind", ["semaphore", "permits"])
+def test_an_answer_that_never_comes(server, proxy, make_keeper, kind):
+    """What was taken without anybody's knowing comes back."""
+    keeper = make_keeper(proxy.unix_url, watchdog_ms=3000, command_timeout_ms=600)
+    server.call("SET", "pool", 5)
+    keeper.call("try", "warm", kind=kind).is_code("LK_EBUSY")
+    proxy.rule = once = Once(script_on(b"pool", True), SWALLOW)
+    result = keeper.call("try", "pool", kind=kind, count=2)
+    assert once.hit.is_set()
+    proxy.rule = None
+    if result.code == "OK":  # a repetition was answered
+        assert count(server) == 3
+        return
+    result.is_code("LK_EMAYBEHELD")
+    until(lambda: count(server) == 5, 10, "taken back")
+    never(lambda: count(server) != 5, 0.3)
+    assert server.call("ZCARD", USED) == 0
+
+
+def test_waiting_semaphore_survives_the_server(server, make_keeper):
+    a, b = make_keeper(server.unix_url), make_keeper(server.unix_url)
+    waits = a.say("acquire", "pool", kind="semaphore", count=1)
+    latch = a.say("acquire", "ready", kind="latch", thread="l")
+    latch.result(5).ok()
+    b.call("set", "ready", kind="latch", count=1).ok()
+    latch = a.say("acquire", "ready", kind="latch", thread="l")
+    until(lambda: len(server.channels()) == 2, 5)
+    server.kill()
+    server.start()
+    latch.result(20).ok()
+    b.call("ping")
+    until(lambda: b.call("release", "pool", kind="semaphore", count=1).code == "OK", 10)
+    waits.result(20).ok()
+    assert count(server) in (0, 1)
+
+
+@pytest.mark.parametrize("kind", ["semaphore", "permits"])
+def test_waiters_that_leave_take_nothing(server, make_keeper, kind):
+    keeper = make_keeper(server.unix_url)
+    waits = [keeper.say("within", "pool", kind=kind, count=1, wait=200, thread=f"t{i}")
+             for i in range(5)]
+    for wait in waits:
+        wait.result(10).is_code("LK_ETIMEDOUT")
+    server.call("SET", "pool", 5)
+    never(lambda: count(server) != 5, 0.3)
+    assert not server.channels()
+
+
+def test_permits_are_renewed_and_reported(server, make_keeper):
+    keeper = make_keeper(server.unix_url, watchdog_ms=900)
+    server.call("SET", "pool", 5)
+    ids = keeper.call("acquire", "pool", kind="permits", count=2).ok()["ids"].split(",")
+    never(lambda: keeper.call("taken", "pool", kind="permits").result != 2, 1.5, "renewed")
+    server.call("ZREM", USED, bytes.fromhex(ids[1]))
+    event = keeper.call("event", wait=5000)
+    assert ids[1] in str(dict(event)), dict(event)
+    keeper.call("release", "pool", kind="permits", count=1, ids=ids[1]).is_code("LK_ELOST")
+    keeper.call("release", "pool", kind="permits", count=1, ids=ids[0]).ok()
+    assert count(server) == 4
+
+
+@pytest.mark.parametrize("kind", ["semaphore", "permits", "latch"])
+def test_clocks_apart(server, proxy, make_keeper, kind):
+    """An answer that it came too late teaches the server's time, and the call is made again."""
+    keeper = make_keeper(proxy.unix_url)
+    keeper.call("set", "pool", kind=kind, count=5).ok()
+    seconds, micros = server.call("TIME")
+    late = b"+LATE %d\r\n" % (int(seconds) * 10**6 + int(micros) + 1000)
+    proxy.rule = once = Once(script_on(b"pool", True), Replace(late))
+    verb = {"semaphore": "drain", "permits": "add", "latch": "down"}[kind]
+    keeper.call(verb, "pool", kind=kind, count=1)
+    assert once.hit.is_set()
+    assert count(server) == {"semaphore": 0, "permits": 6, "latch": 4}[kind]
+
+
+class Strayed:
+    """A rule: the first request with this key gets lost on the way with its connection, and
+    arrives when arrive() is called; what becomes of the answer to its repetition is `answer`."""
+
+    def __init__(self, name: bytes, answer=None):
+        self.name, self.answer, self.bytes = name, answer, b""
+
+    def __call__(self, message):
+        if message.what != "evalsha" or message.lock != self.name:
+            return None
+        if message.reply:
+            return self.answer
+        if self.bytes:
+            return None
+        self.bytes = message.data
+        return CUT_BEFORE
+
+    def arrive(self, server) -> bytes:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(server.path)
+            connection.sendall(self.bytes)
+            return connection.recv(100)
+
+
+KINDS = ["semaphore", "permits"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_strayed_copy_of_a_try_that_nobody_wants_any_more(server, proxy, through, kind):
+    proxy.rule = strayed = Strayed(b"pool")
+    through.call("within", "pool", kind=kind, count=2, wait=300).is_code("LK_ETIMEDOUT")
+    server.call("SET", "pool", 5)
+    strayed.arrive(server)
+    until(lambda: count(server) == 5, 10, "what the copy took is given back")
+    assert server.call("ZCARD", USED) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_strayed_copy_of_a_try_whose_caller_left_before_the_answer(server, proxy, through, kind):
+    server.call("SET", "pool", 5)
+    proxy.rule = strayed = Strayed(b"pool", Park(0.6))
+    through.call("within", "pool", kind=kind, count=2, wait=300)
+    until(lambda: count(server) == 5, 10, "the answer has come, and was not wanted")
+    strayed.arrive(server)
+    until(lambda: count(server) == 5, 10, "what the copy took is given back")
+    assert server.call("ZCARD", USED) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_strayed_copy_of_a_try_before_the_one_that_was_granted(server, proxy, through, kind):
+    proxy.rule = strayed = Strayed(b"pool")
+    waits = through.say("within", "pool", kind=kind, count=2, wait=5000)
+    until(lambda: server.channels(), 5)
+    server.call("SET", "pool", 5)
+    ids = waits.result(10).ok().get("ids", "")
+    ids = through.call("acquire", "pool", kind=kind, count=1).ok().get("ids", "") or ids
+    if kind == "permits":
+        ids = waits.result(10)["ids"] + "," + ids
+    taken = count(server)
+    assert taken == 2
+    for given in ids.split(","):
+        through.call("release", "pool", kind=kind, count=1, ids=given).ok()
+    before = count(server)
+    strayed.arrive(server)
+    until(lambda: count(server) == before, 10, "what the copy took is given back")
+
+
+def test_a_semaphore_is_taken_back_however_long_the_server_is_away(server, proxy, make_keeper):
+    """No lease ends what was taken: the client has to come back for it."""
+    keeper = make_keeper(proxy.unix_url, watchdog_ms=400, command_timeout_ms=200)
+    server.call("SET", "pool", 5)
+    keeper.call("try", "warm", kind="semaphore").is_code("LK_EBUSY")
+
+    def rule(message):
+        if not script_on(b"pool", True)(message):
+            return None
+        proxy.refuse = True
+        return CUT_BEFORE
+    proxy.rule = rule
+    keeper.call("within", "pool", kind="semaphore", count=2, wait=300).is_code("LK_EMAYBEHELD")
+    never(lambda: count(server) != 3, 2)
+    proxy.rule, proxy.refuse = None, False
+    until(lambda: count(server) == 5, 10, "taken back")

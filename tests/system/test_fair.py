@@ -1,0 +1,351 @@
+"""The fair lock between processes: the order, and what waiters cost the others that go away."""
+from __future__ import annotations
+
+import threading
+import time
+
+import checker
+from proxy import Once, Park, reply_to
+from redisson_fair import JavaFairLock, keys_of
+from waiting import boottime_ns, never, until
+
+NAME = "f"
+LOCK, QUEUE, SCORES, OURS = keys_of(NAME)
+
+
+def queue(server) -> list[str]:
+    return [field.decode() for field in server.call("LRANGE", QUEUE, 0, -1)]
+
+
+def listening(server) -> int:
+    return sum(channel.startswith(b"redisson_lock__channel:{f}:") for channel in server.channels())
+
+
+def line_up(server, keeper, thread: str, **arguments):
+    """An acquire that now waits: it stands in the queue and hears its messages."""
+    length, listeners = len(queue(server)), listening(server)
+    pending = keeper.say(arguments.pop("verb", "acquire"), NAME, thread=thread, kind="fair",
+                         **arguments)
+    until(lambda: len(queue(server)) > length and listening(server) > listeners, 10, "it waits")
+    until(lambda: tries_over(keeper), 10, "it has asked again since it listens")
+    return pending
+
+
+def tries_over(keeper) -> bool:
+    before = keeper.stats().commands
+    return keeper.is_asleep() and keeper.stats().commands == before
+
+
+def nothing_left(server) -> None:
+    until(lambda: server.call("DBSIZE") == 0, 10, "no key is left")
+    until(lambda: not server.channels(), 10, "no subscription is left")
+
+
+def scripts_run(server) -> int:
+    return int(server.info("cmdstat_evalsha").split("calls=")[1].split(",")[0])
+
+
+def served_as_queued(monitor) -> int:
+    """Asserts that the lock was given in the order of the queue; how often that was."""
+    queued, given = [], []
+    for words in monitor.commands(True):
+        if words[:2] == ["RPUSH", QUEUE]:
+            queued.append(words[2])
+        elif words[:2] == ["HSET", LOCK] and words[2] not in given[-1:]:
+            given.append(words[2])  # the same again: it did not listen yet, and was next still
+    waited = set(queued)
+    given = [field for field in given if field in waited]
+    assert len(waited) == len(queued), "somebody lost its place"
+    assert given == queued[:len(given)]
+    return len(given)
+
+
+def test_hundred_waiters_of_four_processes(server, make_keeper, history):
+    keepers = [make_keeper(server.unix_url) for _ in range(4)]
+    paths = [history() for _ in keepers]
+    keepers[0].call("acquire", NAME, kind="fair").ok()
+    monitor = server.monitor()
+    runs = [keeper.say("stress", thread="s", kind="fair", name=NAME, threads=25, pairs=4,
+                       hold_us=200, history=path, run=number)
+            for number, (keeper, path) in enumerate(zip(keepers, paths))]
+    until(lambda: len(queue(server)) == 100, 20, "all of them wait")
+    keepers[0].call("release", NAME, kind="fair").ok()
+    answers = [run.result(60) for run in runs]
+    assert all(answer["acquire_OK"] == answer["release_OK"] == 100 for answer in answers)
+    checker.check(checker.read(*paths))
+    until(lambda: server.call("DBSIZE") == 0, 10)
+    assert served_as_queued(monitor) >= 100
+    nothing_left(server)
+
+
+def test_hand_over_needs_one_command(server, make_keeper):
+    a, b = make_keeper(server.unix_url), make_keeper(server.unix_url)
+    a.call("acquire", NAME, kind="fair").ok()
+    waits = line_up(server, b, "b")
+    before = scripts_run(server)
+    a.call("release", NAME, kind="fair").ok()
+    answer = waits.result(5).ok()
+    assert scripts_run(server) == before + 1, "the message is the grant"
+    assert answer.deadline_ns - boottime_ns() < 30e9
+    assert answer.deadline_ns - boottime_ns() > 25e9
+    b.call("release", NAME, thread="b", kind="fair").ok()
+    nothing_left(server)
+
+
+def test_lease_counts_from_the_hand_over(server, make_keeper):
+    """Not from when the waiter gets to read the message."""
+    a, b = make_keeper(server.unix_url), make_keeper(server.unix_url)
+    a.call("acquire", NAME, kind="fair").ok()
+    waits = line_up(server, b, "b", lease=20000)
+    b.pause()
+    handed_ns = boottime_ns()
+    a.call("release", NAME, kind="fair").ok()
+    released_ns = boottime_ns()
+    time.sleep(1.5)
+    b.resume()
+    answer = waits.result(5).ok()
+    assert answer.deadline_ns <= released_ns + 20e9
+    assert answer.deadline_ns >= handed_ns + 19e9 - 2e9
+    b.call("release", NAME, thread="b", kind="fair").ok()
+
+
+def test_waiter_that_slept_through_its_lease_holds_nothing(server, make_keeper):
+    a, b = make_keeper(server.unix_url), make_keeper(server.unix_url)
+    a.call("acquire", NAME, kind="fair").ok()
+    waits = line_up(server, b, "b", lease=300)
+    b.pause()
+    a.call("release", NAME, kind="fair").ok()
+    until(lambda: server.call("EXISTS", LOCK) == 0, 5, "its lease is over")
+    a.call("acquire", NAME, kind="fair").ok()
+    b.resume()
+    until(lambda: len(queue(server)) == 1, 5, "it stands in line again")
+    assert not waits.done
+    a.call("release", NAME, kind="fair").ok()
+    waits.result(5).ok()
+    b.call("release", NAME, thread="b", kind="fair").ok()
+    nothing_left(server)
+
+
+def test_java_and_ours_in_strict_order(server, make_keeper):
+    keepers = [make_keeper(server.unix_url) for _ in range(2)]
+    keepers[0].call("acquire", NAME, kind="fair").ok()
+    order: list[str] = []
+    turns = []
+
+    def java_turn(java: JavaFairLock) -> None:
+        java.lock()
+        order.append(java.field)
+        assert server.holders(NAME) == {java.field.encode(): b"1"}
+        assert java.unlock() == 1
+
+    def our_turn(keeper, thread, pending) -> None:
+        pending.result(30).ok()
+        (field,) = server.holders(NAME)
+        order.append(field.decode())
+        keeper.call("release", NAME, thread=thread, kind="fair").ok()
+    for number in range(12):
+        length = len(queue(server))
+        if number % 3 == 1:
+            turn = threading.Thread(target=java_turn, args=(JavaFairLock(server, NAME),))
+        else:
+            keeper, thread = keepers[number % 2], f"t{number}"
+            pending = line_up(server, keeper, thread)
+            turn = threading.Thread(target=our_turn, args=(keeper, thread, pending))
+        turn.start()
+        turns.append(turn)
+        until(lambda: len(queue(server)) == length + 1, 10)
+    expected = queue(server)
+    keepers[0].call("release", NAME, kind="fair").ok()
+    for turn in turns:
+        turn.join(30)
+    assert order == expected
+    nothing_left(server)
+
+
+def test_cancelled_and_timed_out_waiters_leave_at_once(server, make_keeper):
+    a, b = make_keeper(server.unix_url), make_keeper(server.unix_url)
+    a.call("acquire", NAME, kind="fair").ok()
+    cancelled = line_up(server, b, "cancelled", cancel="token")
+    timed_out = line_up(server, b, "timed", verb="within", wait=600)
+    last = line_up(server, b, "last")
+    places = queue(server)
+    b.cancel("token")
+    cancelled.result(5).is_code("LK_ECANCELLED")
+    until(lambda: queue(server) == places[1:], 5, "the cancelled one has left")
+    timed_out.result(5).is_code("LK_ETIMEDOUT")
+    until(lambda: queue(server) == places[2:], 5, "the other too")
+    a.call("release", NAME, kind="fair").ok()
+    assert last.result(5).ok().took < 20
+    b.call("release", NAME, thread="last", kind="fair").ok()
+    nothing_left(server)
+
+
+def test_cancelled_before_the_answer_to_its_try(server, proxy, make_keeper):
+    a, b = make_keeper(server.unix_url), make_keeper(proxy.unix_url)
+    a.call("acquire", NAME, kind="fair").ok()
+    gate = threading.Event()
+    proxy.rule = once = Once(reply_to("evalsha"), Park(event=gate))
+    waits = b.say("acquire", NAME, kind="fair", cancel="token")
+    assert once.hit.wait(5)
+    b.cancel("token")
+    waits.result(5).is_code("LK_ECANCELLED")
+    assert len(queue(server)) == 1
+    gate.set()
+    until(lambda: queue(server) == [], 5, "its place is given up when the answer is there")
+    a.call("release", NAME, kind="fair").ok()
+    nothing_left(server)
+
+
+def test_limited_waiter_counts_as_alive_no_longer_than_it_waits(server, make_keeper):
+    a, b = make_keeper(server.unix_url), make_keeper(server.unix_url, fair_wait_ms=20000)
+    a.call("acquire", NAME, kind="fair", lease=60000).ok()
+    limits = [line_up(server, b, f"t{wait}", verb="within", wait=wait) for wait in (8000, 600000)]
+    scores = [float(server.call("ZSCORE", SCORES, field)) for field in queue(server)]
+    ends_ms = time.time() * 1000 + server.call("PTTL", LOCK)
+    assert 5000 < scores[0] - ends_ms < 11000
+    assert 18000 < scores[1] - scores[0] < 22000, "fair_wait_ms, and not ten minutes"
+    a.call("release", NAME, kind="fair").ok()
+    for limit, wait in zip(limits, (8000, 600000)):
+        limit.result(5).ok()
+        b.call("release", NAME, thread=f"t{wait}", kind="fair").ok()
+
+
+def test_closed_client_leaves(server, make_keeper):
+    a, b = make_keeper(server.unix_url), make_keeper(server.unix_url)
+    a.call("acquire", NAME, kind="fair").ok()
+    waits = line_up(server, b, "w")
+    b.call("close", thread="-", how=1)
+    waits.result(5).is_code("LK_ECLOSED")
+    until(lambda: queue(server) == [], 5)
+    a.call("release", NAME, kind="fair").ok()
+    nothing_left(server)
+
+
+def test_killed_waiter_costs_seconds(server, make_keeper):
+    a, killed, b = (make_keeper(server.unix_url) for _ in range(3))
+    a.call("acquire", NAME, kind="fair").ok()
+    line_up(server, killed, "k")
+    waits = line_up(server, b, "b")
+    killed.kill()
+    until(lambda: listening(server) == 1, 5, "the server knows that it is gone")
+    before = scripts_run(server)
+    released_ns = boottime_ns()
+    a.call("release", NAME, kind="fair").ok()
+    answer = waits.result(15).ok()
+    assert 2e9 < answer.end_ns - released_ns < 8e9, "a moment for it to come back, and no more"
+    assert scripts_run(server) - before < 10
+    b.call("release", NAME, thread="b", kind="fair").ok()
+    nothing_left(server)
+
+
+def test_killed_holder_costs_its_lease(server, make_keeper):
+    a = make_keeper(server.unix_url)
+    b = make_keeper(server.unix_url)
+    a.call("acquire", NAME, kind="fair", lease=1500).ok()
+    waits = line_up(server, b, "b")
+    a.kill()
+    assert waits.result(15).ok().took < 8
+    b.call("release", NAME, thread="b", kind="fair").ok()
+    nothing_left(server)
+
+
+def test_dead_java_waiter_costs_its_limit_and_no_burst(server, make_keeper):
+    keepers = [make_keeper(server.unix_url) for _ in range(2)]
+    keepers[0].call("acquire", NAME, kind="fair", lease=1000).ok()
+    java = JavaFairLock(server, NAME, wait_ms=3000)
+    java.ask()
+    java.close()
+    turns = [line_up(server, keepers[number % 2], f"t{number}") for number in range(20)]
+    before, released_ns = scripts_run(server), boottime_ns()
+    keepers[0].call("release", NAME, kind="fair")
+    first = turns[0].result(20).ok()
+    assert first.end_ns - released_ns < 9e9
+    assert scripts_run(server) - before < 60, "a few looks for each who waits"
+    for number, turn in enumerate(turns):
+        turn.result(20).ok()
+        keepers[number % 2].call("release", NAME, thread=f"t{number}", kind="fair").ok()
+    nothing_left(server)
+
+
+def test_java_that_dies_with_the_lock_costs_its_lease(server, make_keeper):
+    """Who stands behind a head of Java's looks whether it has taken the lock."""
+    a, b = make_keeper(server.unix_url), make_keeper(server.unix_url)
+    a.call("acquire", NAME, kind="fair").ok()
+    java = JavaFairLock(server, NAME, lease_ms=1500)
+    java.ask()
+    waits = line_up(server, b, "b")
+    a.call("release", NAME, kind="fair").ok()
+    assert java.ask() is None
+    java.close()
+    assert waits.result(20).ok().took < 15
+    b.call("release", NAME, thread="b", kind="fair").ok()
+    nothing_left(server)
+
+
+def test_lost_connection_keeps_the_place(server, proxy, make_keeper):
+    a, b, c = (make_keeper(url) for url in (server.unix_url, proxy.unix_url, server.unix_url))
+    a.call("acquire", NAME, kind="fair").ok()
+    waits = line_up(server, b, "b")
+    line_up(server, c, "c")
+    places = queue(server)
+    proxy.cut_all()
+    until(lambda: listening(server) == 2, 10, "it has subscribed again")
+    assert queue(server) == places
+    a.call("release", NAME, kind="fair").ok()
+    waits.result(10).ok()
+    b.call("release", NAME, thread="b", kind="fair").ok()
+
+
+def test_cancels_and_hand_overs_at_one_time(server, make_keeper, history):
+    keepers = [make_keeper(server.unix_url) for _ in range(3)]
+    paths = [history() for _ in keepers]
+    runs = [keeper.say("stress", thread="s", kind="fair", name=NAME, threads=8, pairs=150,
+                       hold_us=100, cancel_us=cancel_us, history=path, run=number)
+            for number, (keeper, path, cancel_us) in enumerate(zip(keepers, paths, (0, 300, 700)))]
+    answers = [run.result(90) for run in runs]
+    checker.check(checker.read(*paths))
+    for answer in answers:
+        assert answer.get("acquire_OK") == answer.get("release_OK"), dict(answer)
+    assert answers[0]["acquire_OK"] == 8 * 150, "nobody cancels these"
+    assert any("acquire_LK_ECANCELLED" in answer for answer in answers)
+    nothing_left(server)
+
+
+def test_news_of_a_hand_over_that_is_past(server, proxy, make_keeper):
+    """The message comes when the lease that it brought is over, and the lock another's: it must
+    not count for the try that was refused meanwhile."""
+    holder, other = make_keeper(server.unix_url), make_keeper(server.unix_url)
+    waiter = make_keeper(proxy.url)
+    holder.call("acquire", NAME, kind="fair", lease=1500).ok()
+    waits = line_up(server, waiter, "w", lease=400)
+    gate = threading.Event()
+    proxy.rule = once = Once(reply_to("message"), Park(event=gate))
+    holder.call("release", NAME, kind="fair").ok()
+    assert once.hit.wait(5)
+    other.call("within", NAME, kind="fair", wait=5000, lease=60000).ok()
+    until(lambda: queue(server), 10, "the waiter has asked again, and was refused")
+    until(lambda: tries_over(waiter), 10)
+    gate.set()
+    never(lambda: waits.done, 0.3, "two have it")
+    other.call("release", NAME, kind="fair").ok()
+    waits.result(5).ok()
+    waiter.call("release", NAME, kind="fair", thread="w")
+    nothing_left(server)
+
+
+def test_server_that_forgets_everything(server, make_keeper):
+    """It restarts empty: who waits queues up again, and is served."""
+    keepers = [make_keeper(server.unix_url) for _ in range(2)]
+    keepers[0].call("acquire", NAME, kind="fair").ok()
+    turns = [line_up(server, keepers[number % 2], f"t{number}") for number in range(4)]
+    server.restart()
+    served = []
+    until(lambda: any(turn.done for turn in turns), 20, "the first is served")
+    while len(served) < len(turns):
+        number = until(lambda: [number for number, turn in enumerate(turns)
+                                if turn.done and number not in served], 20)[0]
+        turns[number].result().ok()
+        served.append(number)
+        keepers[number % 2].call("release", NAME, thread=f"t{number}", kind="fair").ok()
+    keepers[0].call("release", NAME, kind="fair").is_code("LK_ELOST")
+    nothing_left(server)

@@ -1,0 +1,397 @@
+"""The fair lock in Redis: its one script asked directly, and what is left by it and by Java."""
+from __future__ import annotations
+
+import pathlib
+import time
+
+import pytest
+
+import resp
+from redisson_fair import JavaFairLock, keys_of
+from servers import Subscriber, channel_of
+from waiting import until
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "src" / "sync" / "fair" / "queue.lua"
+WAIT_MS = 300000
+
+
+class Fair:
+    """The script of the fair lock, as the library calls it."""
+
+    def __init__(self, server, name: str = "f"):
+        self.connection, self.keys = server.connect(), keys_of(name)
+        self.channel = channel_of(name)
+
+    def ask(self, what: str, field: str, *arguments):
+        return self.connection.call("EVAL", SCRIPT.read_text(), 4, *self.keys, what, field,
+                                    self.channel, *arguments)
+
+    def acquire(self, field: str, lease=30000, wait=WAIT_MS, what="acquire", late_us=10_000_000):
+        return self.ask(what, field, lease, wait, self.now_us() + late_us)
+
+    def release(self, field: str):
+        return self.ask("release", field)
+
+    def now_us(self) -> int:
+        seconds, micros = self.connection.call("TIME")
+        return int(seconds) * 1_000_000 + int(micros)
+
+    def queue(self) -> list[str]:
+        return [field.decode() for field in self.connection.call("LRANGE", self.keys[1], 0, -1)]
+
+    def score(self, field: str) -> float | None:
+        """In ms from now; None without one."""
+        score = self.connection.call("ZSCORE", self.keys[2], field)
+        off = int(self.connection.call("HGET", self.keys[3], "off") or 0)
+        return None if score is None else float(score) - off - self.now_us() / 1000
+
+    def holder(self) -> str | None:
+        fields = self.connection.call("HKEYS", self.keys[0])
+        return fields[0].decode() if fields else None
+
+
+@pytest.fixture
+def fair(server):
+    made = Fair(server)
+    yield made
+    made.connection.close()
+
+
+def about(value, wanted, slack=2000):
+    return wanted - slack <= value <= wanted + slack
+
+
+def test_queue_and_scores_are_redissons(server, fair):
+    assert fair.acquire("a") is None
+    ttl_ms, server_us = fair.acquire("b")
+    assert about(ttl_ms, 30000) and about(server_us, fair.now_us(), 2_000_000)
+    java = JavaFairLock(server, "f")
+    assert about(java.ask(), 330000), "Java counts on the score of the one before it"
+    fair.acquire("c")
+    assert fair.queue() == ["b", java.field, "c"]
+    assert about(fair.score("b"), 330000)
+    assert about(fair.score(java.field), 630000)
+    assert about(fair.score("c"), 930000)
+    assert server.call("TYPE", fair.keys[3]) == "hash"
+    assert server.call("PTTL", fair.keys[3]) > 900000
+    assert server.call("HKEYS", fair.keys[3]) == [b"b", b"c"], "Java is not in our own hash"
+    java.close()
+
+
+def test_scores_move_up_with_every_grant(server, fair):
+    fair.acquire("a")
+    for field in "bcd":
+        fair.acquire(field)
+    assert fair.release("a") == 0
+    assert fair.acquire("b") is None
+    assert about(fair.score("c"), 330000) and about(fair.score("d"), 630000)
+    assert fair.release("c") == 0, "a waiter that gives up"
+    assert about(fair.score("d"), 330000)
+    assert fair.queue() == ["d"]
+    fair.release("b")
+    assert fair.acquire("d") is None and fair.release("d") == 0
+    assert server.call("DBSIZE") == 0
+
+
+def test_scores_are_put_right_when_java_comes(server, fair):
+    """While all are ours it is only noted how much too high the scores are."""
+    fair.acquire("a")
+    for number in range(6):
+        fair.acquire(f"w:{number}")
+    for before, after in (("a", "w:0"), ("w:0", "w:1"), ("w:1", "w:2")):
+        fair.release(before)
+        assert fair.acquire(after) is None
+    assert server.call("HGET", fair.keys[3], "off") == b"900000"
+    assert about(fair.score("w:3"), 330000)
+    java = JavaFairLock(server, "f")
+    java.ask()
+    assert about(fair.score(java.field), 4 * 300000 + 30000)
+    fair.release("w:2")
+    assert fair.acquire("w:3") is None
+    assert server.call("HGET", fair.keys[3], "off") is None
+    assert about(fair.score("w:4"), 330000), "as Java reads it"
+    assert about(fair.score(java.field), 3 * 300000 + 30000)
+    java.close()
+
+
+def test_safe_to_send_twice(fair):
+    assert fair.acquire("a", lease=5000) is None
+    assert fair.acquire("a", lease=30000) is None
+    assert about(fair.connection.call("PTTL", "f"), 30000)
+    fair.acquire("b")
+    fair.acquire("b")
+    assert fair.queue() == ["b"]
+    assert about(fair.score("b"), 330000)
+    assert fair.release("a") == 0
+    assert fair.release("a") is None
+    assert fair.release("stranger") is None
+    assert fair.queue() == ["b"]
+
+
+def test_cannot_run_late(server, fair):
+    answer = fair.acquire("a", late_us=-1)
+    assert answer.startswith("LATE ") and about(int(answer[5:]), fair.now_us(), 2_000_000)
+    assert server.call("DBSIZE") == 0
+
+
+@pytest.mark.parametrize("lease, wait", [(0, 1), (-1, 1), ("1.5", 1), ("x", 1), (10**18, 1),
+                                         (1, 0), (1, -1), (1, "y"), (1, 10**18), (1, "2.5")])
+def test_arguments_are_checked_before_anything_is_written(server, fair, lease, wait):
+    with pytest.raises(resp.ErrorReply, match="LOCKKEEPER bad"):
+        fair.acquire("a", lease=lease, wait=wait)
+    assert server.call("DBSIZE") == 0
+
+
+def test_other_types_are_refused(server, fair):
+    server.call("HSET", "f", "mode", "read", "x:1", 1)
+    for ask in (lambda: fair.acquire("a"), lambda: fair.ask("force", "")):
+        with pytest.raises(resp.ErrorReply, match="WRONGTYPE.*read/write lock, not a fair lock"):
+            ask()
+    server.call("SET", "f", "text")
+    for ask in (lambda: fair.acquire("a"), lambda: fair.release("a"),
+                lambda: fair.ask("force", "")):
+        with pytest.raises(resp.ErrorReply, match="WRONGTYPE"):
+            ask()
+    assert server.call("KEYS", "*") == [b"f"]
+
+
+def test_try_takes_no_place_and_passes_nobody(server, fair):
+    assert fair.acquire("a", what="try") is None
+    assert fair.acquire("b", what="try")[0] > 0
+    assert fair.queue() == []
+    java = JavaFairLock(server, "f")
+    java.ask()
+    fair.release("a")
+    assert fair.acquire("b", what="try")[0] > 0, "the lock is free, but Java is next"
+    assert fair.acquire("c", what="try")[0] > 0
+    assert java.ask() is None
+    java.close()
+
+
+def test_release_hands_over_to_one_of_ours_that_listens(server, fair):
+    fair.acquire("a")
+    fair.acquire("b", lease=7000)
+    fair.acquire("c")
+    listeners = {field: Subscriber(server, f"{fair.channel}:{field}") for field in "bc"}
+    before_us = fair.now_us()
+    assert fair.release("a") == 1, "one message, to one waiter"
+    assert fair.holder() == "b"
+    assert about(server.call("PTTL", "f"), 7000), "the lease that it has asked for"
+    until(lambda: listeners["b"].messages, 5)
+    (message,) = listeners["b"].messages
+    verb, at_us = message.split()
+    assert verb == b"granted" and before_us <= int(at_us) <= fair.now_us()
+    assert fair.queue() == ["c"] and listeners["c"].messages == []
+    assert fair.score("b") is None and about(fair.score("c"), 330000)
+    assert fair.connection.call("HKEYS", fair.keys[3]) == [b"c", b"off"]
+    assert fair.acquire("b") is None, "whose message was lost finds out with its next try"
+    for listener in listeners.values():
+        listener.stop()
+
+
+def test_java_is_woken_as_it_expects(server, fair):
+    java = JavaFairLock(server, "f")
+    fair.acquire("a")
+    java.ask()
+    heard = Subscriber(server, f"{java.prefix}:{java.field}")
+    assert fair.release("a") == 1
+    until(lambda: heard.messages == [b"0"], 5)
+    assert fair.holder() is None and fair.queue() == [java.field]
+    fair.acquire("b")
+    fair.acquire("b")
+    assert heard.messages == [b"0"], "told once, however often others look"
+    assert java.ask() is None and java.unlock() == 1
+    heard.stop()
+    java.close()
+
+
+def test_java_wakes_ours(server, fair):
+    java = JavaFairLock(server, "f")
+    assert java.ask() is None
+    fair.acquire("b")
+    heard = Subscriber(server, f"{fair.channel}:b")
+    assert java.unlock() == 1
+    until(lambda: heard.messages == [b"0"], 5)
+    assert fair.acquire("b") is None
+    heard.stop()
+    java.close()
+
+
+def test_silent_head_of_ours_costs_seconds_and_another_watches(server, fair):
+    fair.acquire("a")
+    for field in "bcd":
+        fair.acquire(field)
+    guard = Subscriber(server, f"{fair.channel}:d")
+    fair.release("a")
+    assert fair.holder() is None and fair.queue() == ["b", "c", "d"]
+    assert 2000 < fair.score("b") <= 3000
+    until(lambda: guard.messages == [b"look"], 5)
+    wait_ms, _ = fair.acquire("d")
+    assert 0 < wait_ms <= 3000, "it learns when it is worth to look again"
+    assert guard.messages == [b"look"], "it is not told by its own look"
+    assert fair.acquire("b") is None, "who was only slow has kept its turn"
+    guard.stop()
+
+
+def test_who_finds_a_silent_head_is_not_told_by_its_own_look(server, fair):
+    fair.acquire("a", lease=200)
+    fair.acquire("b")
+    fair.acquire("c")
+    guard = Subscriber(server, f"{fair.channel}:c")
+    until(lambda: server.call("EXISTS", "f") == 0, 5)
+    assert fair.acquire("c")[0] <= 3000
+    assert fair.score("b") <= 3000
+    server.call("PUBLISH", f"{fair.channel}:c", "last")
+    until(lambda: guard.messages, 5)
+    assert guard.messages == [b"last"]
+    guard.stop()
+
+
+def test_dead_head_of_java_costs_its_own_limit(server, fair):
+    java = JavaFairLock(server, "f", wait_ms=700)
+    fair.acquire("a", lease=800)
+    java.ask()
+    fair.acquire("b")
+    heard = Subscriber(server, f"{fair.channel}:b")
+    fair.release("a")
+    wait_ms, _ = fair.acquire("b")
+    assert 100 < wait_ms <= 1000, "who is second looks again soon: Java may have taken it"
+    until(lambda: fair.acquire("b") is None, 10)
+    assert fair.queue() == []
+    heard.stop()
+    java.close()
+
+
+def test_others_behind_a_dead_head_look_less_often(server, fair):
+    java = JavaFairLock(server, "f")
+    fair.acquire("a")
+    java.ask()
+    fair.acquire("b", lease=20000)
+    fair.acquire("c", lease=20000)
+    fair.release("a")
+    assert fair.acquire("b", lease=20000)[0] == 1000
+    assert fair.acquire("c", lease=20000)[0] == 20000
+    assert fair.acquire("x", what="try")[0] > 1000
+    java.close()
+
+
+def test_head_without_a_score_is_not_for_ever(server, fair):
+    fair.acquire("a")
+    server.call("RPUSH", fair.keys[1], "lost:1")
+    fair.acquire("b")
+    fair.release("a")
+    assert 2000 < fair.score("lost:1") <= 3000
+    server.call("ZADD", fair.keys[2], int(fair.now_us() / 1000), "lost:1")
+    assert fair.acquire("b") is None
+
+
+def test_waiter_that_gives_up_passes_on_what_it_was_handed(server, fair):
+    fair.acquire("a")
+    fair.acquire("b")
+    fair.acquire("c")
+    listeners = [Subscriber(server, f"{fair.channel}:{field}") for field in "bc"]
+    fair.release("a")
+    assert fair.holder() == "b"
+    fair.release("b")
+    assert fair.holder() == "c"
+    for listener in listeners:
+        listener.stop()
+
+
+def test_force_release_hands_to_the_next(server, fair):
+    assert fair.ask("force", "") == 0
+    fair.acquire("a")
+    fair.acquire("b")
+    listener = Subscriber(server, f"{fair.channel}:b")
+    assert fair.ask("force", "") == 1
+    assert fair.holder() == "b"
+    assert fair.release("a") is None, "it is not the owner any more"
+    listener.stop()
+
+
+def test_expired_lock_is_not_the_former_owners(server, fair):
+    fair.acquire("a", lease=100)
+    until(lambda: server.call("EXISTS", "f") == 0, 5)
+    assert fair.release("a") is None, "Redisson would call it released"
+
+
+def test_who_shows_signs_of_life_keeps_its_turn(server, fair):
+    """Redisson drops a live waiter whose score passes while the holder renews for long."""
+    fair.acquire("a")
+    fair.acquire("b", wait=1000)
+    server.call("ZADD", fair.keys[2], int(fair.now_us() / 1000) + 500, "b")
+    fair.acquire("b", wait=1000)
+    assert fair.score("b") > 25000
+
+
+def test_release_works_when_memory_is_full(server, fair):
+    fair.acquire("a")
+    fair.acquire("b")
+    listener = Subscriber(server, f"{fair.channel}:b")
+    server.set("maxmemory", "1")
+    with pytest.raises(resp.ErrorReply, match="OOM"):
+        fair.acquire("c")
+    fair.release("a")
+    assert fair.holder() == "b", "handed over, although memory is full"
+    fair.release("b")
+    assert fair.holder() is None
+    listener.stop()
+
+
+def test_fast_clock_of_java_costs_a_place_and_not_the_lock(server, fair):
+    fair.acquire("a")
+    fair.acquire("b")
+    fast = JavaFairLock(server, "f", clock_ms=3_600_000)
+    fast.ask()
+    assert fair.queue() == [fast.field], "Redisson takes ours for dead"
+    fair.acquire("b")
+    assert fair.queue() == [fast.field, "b"]
+    fair.release("a")
+    assert fast.ask() is None and fair.acquire("b")[0] > 0
+    assert fast.unlock() == 1
+    assert fair.acquire("b") is None
+    fast.close()
+
+
+def test_names(server):
+    for name, tag in (("f", "{f}"), ("a{b}c", "a{b}c"), ("{t}", "{t}")):
+        fair = Fair(server, name)
+        fair.acquire("a")
+        fair.acquire("b")
+        keys = {name, f"redisson_lock_queue:{tag}", f"redisson_lock_timeout:{tag}",
+                f"lockkeeper_fair:{tag}"}
+        assert {key.decode() for key in server.call("KEYS", "*")} == keys
+        fair.release("a")
+        fair.release("b")
+        assert server.call("DBSIZE") == 0
+        fair.connection.close()
+
+
+def test_a_thousand_waiters_cost_the_server_little(server, fair):
+    """No speed is asserted but an order: it stays far below what a client takes for a timeout."""
+    fair.acquire("a")
+    for number in range(1000):
+        fair.acquire(f"w:{number}")
+    begun = time.monotonic()
+    fair.release("a")
+    for number in range(10):
+        assert fair.acquire(f"w:{number}") is None
+        fair.release(f"w:{number}")
+    assert time.monotonic() - begun < 3
+
+
+def test_waiters_of_ours_that_all_died_are_over_for_java_in_time(server, fair):
+    """However much they had served one another before: Java goes by the scores alone."""
+    subscribers = [Subscriber(server, f"{fair.channel}:{i}") for i in range(40)]
+    fair.acquire("0")
+    fair.acquire("1")
+    for i in range(38):
+        fair.acquire(str(i + 2))
+        fair.release(str(i))
+    for subscriber in subscribers:
+        subscriber.stop()
+    java = JavaFairLock(server, "f")
+    java.ask()
+    raw = float(server.call("ZSCORE", fair.keys[2], fair.queue()[0])) - fair.now_us() / 1000
+    assert raw < 30000 + (2 * 2 + 4) * WAIT_MS, f"dead for Java in {raw} ms"
+    java.close()

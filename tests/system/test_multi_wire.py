@@ -1,0 +1,110 @@
+"""The multi lock's two scripts, asked directly: all or none, safe to repeat, never late."""
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+import resp
+from servers import Subscriber, channel_of
+from waiting import until
+
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "src" / "sync" / "multi"
+NAMES = ["m1", "m2", "m3"]
+
+
+class Multi:
+    def __init__(self, server):
+        self.server, self.connection = server, server.connect()
+
+    def deadline(self, later_us: int) -> int:
+        seconds, micros = self.connection.call("TIME")
+        return int(seconds) * 1_000_000 + int(micros) + later_us
+
+    def acquire(self, field="me:1", lease=30000, names=NAMES, later_us=10_000_000):
+        return self.connection.call("EVAL", (FOLDER / "acquire.lua").read_text(), len(names),
+                                    *names, field, lease, self.deadline(later_us))
+
+    def release(self, *fields, names=NAMES):
+        words = [word for name, field in zip(names, fields)
+                 for word in (field, channel_of(name))]
+        return self.connection.call("EVAL", (FOLDER / "release.lua").read_text(), len(names),
+                                    *names, *words)
+
+
+@pytest.fixture
+def multi(server):
+    return Multi(server)
+
+
+def test_all_are_taken_and_freed(server, multi):
+    assert multi.acquire() is None
+    for name in NAMES:
+        assert server.holders(name) == {b"me:1": b"1"}
+        assert 29000 < server.call("PTTL", name) <= 30000
+    heard = [Subscriber(server, channel_of(name)) for name in NAMES]
+    assert multi.release("me:1", "me:1", "me:1") == [1, 1, 1]
+    for listener in heard:
+        until(lambda: listener.messages == [b"0"], 5, "one message, 0")
+        listener.stop()
+    assert server.call("DBSIZE") == 0
+
+
+def test_none_is_taken_when_one_is_busy(server, multi):
+    server.call("HSET", "m2", "other:1", "1")
+    server.call("PEXPIRE", "m2", "5000")
+    which, ttl = multi.acquire()
+    assert which == 2 and 4000 < ttl <= 5000
+    assert server.call("EXISTS", "m1", "m3") == 0
+    server.call("PERSIST", "m2")
+    assert multi.acquire() == [2, -1]
+
+
+def test_a_repetition_renews_and_frees_once(server, multi):
+    assert multi.acquire(lease=1000) is None
+    assert multi.acquire(lease=50000) is None
+    assert all(server.call("PTTL", name) > 40000 for name in NAMES)
+    assert multi.release("me:1", "me:1", "me:1") == [0, 0, 0]
+    assert multi.release("me:1", "me:1", "me:1") == [-1, -1, -1]
+
+
+def test_each_is_freed_from_its_own_field_only(server, multi):
+    assert multi.acquire("me:1", names=["m1"]) is None
+    assert multi.acquire("me:2", names=["m2"]) is None
+    server.call("HSET", "m3", "other:1", "1")
+    assert multi.release("me:1", "me:2", "me:3") == [0, 0, -1]
+    assert server.call("KEYS", "*") == [b"m3"]
+
+
+def test_late_takes_nothing(server, multi):
+    answer = multi.acquire(later_us=-1)
+    assert answer.startswith("LATE ") and int(answer.split()[1]) > 0
+    assert server.call("DBSIZE") == 0
+
+
+@pytest.mark.parametrize("lease", ["0", "-1", "1.5", "1e3", "31536000001", "x"])
+def test_bad_leases_take_nothing(server, multi, lease):
+    with pytest.raises(resp.ErrorReply, match="bad lease"):
+        multi.acquire(lease=lease)
+    assert server.call("DBSIZE") == 0
+
+
+def test_another_type_is_refused_and_nothing_taken(server, multi):
+    server.call("SET", "m3", "text")
+    with pytest.raises(resp.ErrorReply, match="WRONGTYPE"):
+        multi.acquire()
+    assert server.call("KEYS", "*") == [b"m3"]
+    server.call("DEL", "m3")
+    server.call("HSET", "m3", "mode", "read")
+    with pytest.raises(resp.ErrorReply, match="read/write lock, not a lock"):
+        multi.acquire()
+    assert server.call("KEYS", "*") == [b"m3"]
+
+
+def test_full_memory_takes_nothing_and_frees_all(server, multi):
+    assert multi.acquire() is None
+    server.set("maxmemory", "1")
+    with pytest.raises(resp.ErrorReply, match="OOM"):
+        multi.acquire("other:1", names=["free"])
+    assert multi.release("me:1", "me:1", "me:1") == [0, 0, 0]
+    assert server.call("DBSIZE") == 0

@@ -1,0 +1,315 @@
+"""The red lock over five servers of which some are slow, silent, unreachable, erring or emptied.
+
+A grant has validity left and stands on a majority; once released, no node keeps the key.
+"""
+from __future__ import annotations
+
+import contextlib
+import socket
+
+import pytest
+
+import resp
+from keeper import EVENT_LOST
+from proxy import CUT_BEFORE, SWALLOW, Cut, Once, Park, Replace, reply_to, request
+from waiting import never, until
+
+NODES, MAJORITY = 5, 3
+LEASE_MS = 20000
+NODE_LIMIT_MS = 300
+GONE_LIMIT = 20  # seconds until no node keeps it; less than any lease here but the watchdog's
+
+
+class BlackHole:
+    """A listener that drops the handshakes of connections: its queue is full."""
+
+    def __init__(self):
+        self.listener = socket.socket()
+        self.listener.bind(("127.0.0.1", 0))
+        self.listener.listen(0)
+        self.fillers = []
+        self.fill()
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.listener.getsockname()[1]}"
+
+    def fill(self) -> None:
+        for _ in range(10):
+            self.fillers.append(socket.socket())
+            self.fillers[-1].settimeout(0.3)
+            try:
+                self.fillers[-1].connect(self.listener.getsockname())
+            except TimeoutError:
+                return
+        pytest.fail("ten connections, and the listener still takes more")
+
+    def close(self) -> None:
+        for each in [self.listener, *self.fillers]:
+            each.close()
+
+
+class Quorum:
+    """Five servers, each behind a proxy, and one process with a client at each."""
+
+    def __init__(self, make_server, make_proxy, keeper):
+        self.servers = [make_server() for _ in range(NODES)]
+        self.proxies = [make_proxy(server.path) for server in self.servers]
+        self.urls = [proxy.url for proxy in self.proxies]
+        self.keeper = keeper
+        self.uuids: list[str] = []
+
+    def open(self, **options) -> Quorum:
+        for number, url in enumerate(self.urls):
+            opened = self.keeper.open(url, c=f"n{number}", command_timeout_ms=1000, **options)
+            self.uuids.append(opened.uuid)
+        return self
+
+    def know_all(self) -> Quorum:
+        """Every node is connected, and has said who it is."""
+        for _ in range(10):
+            self.call("acquire").ok()
+            with contextlib.suppress(AssertionError):
+                until(lambda: self.holding() == NODES, 0.5)
+            seen = self.holding()
+            self.call("release").ok()
+            self.gone()
+            if seen == NODES:
+                return self
+        raise AssertionError("a node has never granted it")
+
+    def call(self, verb: str, **arguments):
+        nodes = ",".join(f"n{number}" for number in range(NODES))
+        return self.keeper.call(verb, "q", kind="red", c="n0", nodes=nodes,
+                                node_limit=NODE_LIMIT_MS, **arguments)
+
+    def holding(self) -> int:
+        """How many nodes hold it for us: one field of their own client, held once."""
+        count = 0
+        for server, uuid in zip(self.servers, self.uuids):
+            held = server.holders("q")
+            assert len(held) <= 1, held
+            count += any(field.startswith(uuid.encode()) and times == b"1"
+                         for field, times in held.items())
+        return count
+
+    def keys(self) -> int:
+        return sum(server.call("EXISTS", "q") for server in self.servers)
+
+    def gone(self) -> None:
+        until(lambda: self.keys() == 0, GONE_LIMIT, "no node keeps it")
+
+    def check_grant(self, verb: str = "acquire", **arguments):
+        """Takes it, looks at it, and gives it up again."""
+        answer = self.call(verb, lease=LEASE_MS, **arguments).ok()
+        self.check_held(LEASE_MS)
+        self.call("release").ok()
+        self.gone()
+        never(self.keys, 0.1, "a late copy of a request took it")
+        return answer
+
+    def check_grants(self, rules: list[Once]) -> None:
+        """Until each rule was met: who is late when a majority has granted may not be asked."""
+        for _ in range(20):
+            self.check_grant()
+            if all(rule.hit.wait(0.2) for rule in rules):
+                return
+        raise AssertionError([rule.seen for rule in rules])
+
+    def check_held(self, lease_ms: int) -> None:
+        """A majority has it, and the caller counts on less than the lease."""
+        assert self.holding() >= MAJORITY
+        left = self.call("remaining").ok().value
+        assert 0 < left <= lease_ms - lease_ms // 100 - 2
+        assert self.call("is_held").result == 1
+
+
+@pytest.fixture
+def quorum(make_server, make_proxy, make_keeper):
+    return Quorum(make_server, make_proxy, make_keeper())
+
+
+@pytest.fixture
+def black_hole():
+    made = []
+
+    def make() -> BlackHole:
+        made.append(BlackHole())
+        return made[-1]
+
+    yield make
+    for hole in made:
+        hole.close()
+
+
+def swallow(reply: bool):
+    return lambda message: SWALLOW if message.reply == reply else None
+
+
+@pytest.mark.parametrize("slow", [(0,), (1, 4)], ids=["the-first", "two"])
+@pytest.mark.parametrize("replies", [False, True], ids=["requests", "answers"])
+def test_slow_node(quorum, slow, replies):
+    """Delayed beyond what a try waits for a node; a request that comes so late grants nothing."""
+    quorum.open().know_all()
+    for number in slow:
+        quorum.proxies[number].rule = \
+            lambda message: Park(2.0) if message.reply == replies else None
+    for _ in range(3):
+        quorum.check_grant()
+
+
+@pytest.mark.parametrize("holes", [(0,), (2, 4)], ids=["the-first", "two"])
+def test_black_hole(quorum, black_hole, holes):
+    """A node whose connection is never made, and never refused."""
+    for number in holes:
+        quorum.urls[number] = black_hole().url
+    quorum.open()
+    for _ in range(3):
+        quorum.check_grant()
+
+
+@pytest.mark.parametrize("silent", [(0,), (1, 3)], ids=["the-first", "two"])
+@pytest.mark.parametrize("known", [False, True], ids=["from-the-start", "later"])
+@pytest.mark.parametrize("reply", [False, True], ids=["does-nothing", "does-it"])
+def test_node_that_reads_and_says_nothing(quorum, silent, known, reply):
+    quorum.open()
+    if known:
+        quorum.know_all()
+    for number in silent:
+        quorum.proxies[number].rule = swallow(reply)
+    for _ in range(3):
+        quorum.check_grant()
+
+
+@pytest.mark.parametrize("cut", [(0,), (1, 3), (0, 2, 4)], ids=["one", "two", "a-majority"])
+@pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
+@pytest.mark.parametrize("where, verdict", [(request, Cut(1 << 20)), (reply_to, CUT_BEFORE)],
+                         ids=["behind-the-request", "before-the-answer"])
+def test_lost_answer(quorum, cut, known, where, verdict):
+    """What it granted without our knowing is in the hold, or goes back."""
+    quorum.open()
+    if known:
+        quorum.know_all()
+    rules = [Once(where("acquire"), verdict) for _ in cut]
+    for number, rule in zip(cut, rules):
+        quorum.proxies[number].rule = rule
+    quorum.check_grants(rules)
+    quorum.know_all()
+
+
+@pytest.mark.parametrize("lost", [(0,), (1, 3)], ids=["one", "two"])
+def test_lost_answer_of_a_release(quorum, lost):
+    quorum.open().know_all()
+    rules = [Once(reply_to("release"), CUT_BEFORE) for _ in lost]
+    for number, rule in zip(lost, rules):
+        quorum.proxies[number].rule = rule
+    quorum.check_grants(rules)
+    quorum.know_all()
+
+
+def erring(text: str):
+    """The server answers an acquire with this error, and has done nothing."""
+    instead = Replace(resp.encode("EVAL", "return redis.error_reply(ARGV[1])", 0, "-" + text))
+    return lambda message: instead if request("acquire")(message) else None
+
+
+@pytest.mark.parametrize("text", [
+    "LOADING Redis is loading the dataset in memory",
+    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+    "READONLY You can't write against a read only replica.",
+    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist",
+    "NOPERM this user has no permissions to run the 'evalsha' command",
+], ids=lambda text: text.split()[0])
+def test_erring_node(quorum, text):
+    quorum.open().know_all()
+    for number in (0, 3):
+        quorum.proxies[number].rule = erring(text)
+    quorum.check_grant("within", wait=10000)
+    quorum.proxies[1].rule = erring(text)
+    answer = quorum.call("try", lease=LEASE_MS).is_code("LK_ENOQUORUM")
+    assert text.split()[0] in answer.message
+    quorum.gone()
+    for proxy in quorum.proxies:
+        proxy.rule = None
+    quorum.check_grant("within", wait=10000)
+
+
+def test_node_out_of_memory(quorum):
+    quorum.open().know_all()
+    for number in (1, 2):
+        quorum.servers[number].set("maxmemory", 1)
+    quorum.check_grant("within", wait=10000)
+    quorum.servers[4].set("maxmemory", 1)
+    assert "OOM" in quorum.call("try", lease=LEASE_MS).is_code("LK_ENOQUORUM").message
+    quorum.gone()
+    for number in (1, 2, 4):
+        quorum.servers[number].set("maxmemory", 0)
+    quorum.check_grant("within", wait=10000)
+
+
+@pytest.mark.parametrize("emptied", [(0,), (1, 4)], ids=["the-first", "two"])
+@pytest.mark.parametrize("how", ["flushed", "restarted"])
+def test_emptied_node_is_repaired(quorum, emptied, how):
+    """It is given the lock again by a renewal; the majority stands all the while."""
+    watchdog_ms = 3000
+    quorum.open(watchdog_ms=watchdog_ms).know_all()
+    quorum.keeper.listen("n0")
+    quorum.call("acquire").ok()
+    until(lambda: quorum.holding() == NODES, 5)
+    for number in emptied:
+        if how == "flushed":
+            quorum.servers[number].call("FLUSHALL")
+        else:
+            quorum.servers[number].restart()
+    quorum.check_held(watchdog_ms)
+    until(lambda: quorum.holding() == NODES, 20, "every node has it again")
+    quorum.check_held(watchdog_ms)
+    assert not quorum.keeper.events_of(EVENT_LOST)
+    quorum.call("release").ok()
+    quorum.gone()
+
+
+SILENT = (0, 2, 3)
+
+
+def heal(quorum) -> None:
+    for proxy, server in zip(quorum.proxies, quorum.servers):
+        proxy.rule = None
+        server.resume()
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["from-the-start", "later"])
+@pytest.mark.parametrize("how", ["does-nothing", "does-it", "stopped"])
+@pytest.mark.parametrize("verb", ["try", "within"])
+def test_silent_majority(quorum, verb, how, known):
+    """What it may have granted is not known: that is said in time, and then taken back."""
+    quorum.open()
+    if known:
+        quorum.know_all()
+    for number in SILENT:
+        if how == "stopped":
+            quorum.servers[number].pause()
+        else:
+            quorum.proxies[number].rule = swallow(how == "does-it")
+    wait_ms = 1200 if verb == "within" else 0
+    answer = quorum.call(verb, lease=600_000, wait=wait_ms)
+    answer.is_code("LK_EMAYBEHELD", *(() if known else ("LK_ENOQUORUM",)))
+    assert answer.took < (wait_ms + NODE_LIMIT_MS) / 1000 + 5
+    assert quorum.call("is_held").result == 0
+    heal(quorum)
+    quorum.gone()
+    never(quorum.keys, 0.3, "it came back")
+    quorum.check_grant("within", wait=20000)
+
+
+@pytest.mark.parametrize("verb", ["try", "within"])
+def test_black_holes_are_a_majority(quorum, black_hole, verb):
+    for number in SILENT:
+        quorum.urls[number] = black_hole().url
+    quorum.open()
+    wait_ms = 1200 if verb == "within" else 0
+    answer = quorum.call(verb, lease=600_000, wait=wait_ms)
+    answer.is_code("LK_EMAYBEHELD", "LK_ENOQUORUM")
+    assert answer.took < (wait_ms + NODE_LIMIT_MS) / 1000 + 5
+    quorum.gone()
+    never(quorum.keys, 0.3, "it came back")
