@@ -4,7 +4,7 @@ PREFIX = /usr/local
 DESTDIR =
 PYTHON = /usr/bin/python3
 
-.PHONY: all check format docs demo bench install clean packages-build packages-run packages-check packages-bench
+.PHONY: all check interop format docs demo bench install clean packages-build packages-run packages-check packages-bench packages-interop
 
 all: packages-build $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -22,9 +22,16 @@ packages-check:
 packages-bench:
 	@sh scripts/install_packages.sh build run check bench
 
+packages-interop:
+	@sh scripts/install_packages.sh build run check interop
+
 # Every test; ends with "N passed, N failed".
 check: packages-check all
 	$(PYTHON) scripts/check.py --build $(BUILD)
+
+# Redisson, redis-py, redsync and node-redlock on the same keys; fetches them (docs/interop.md).
+interop: packages-interop all
+	$(PYTHON) scripts/check.py --build $(BUILD) interop
 
 # Processes fight for one lock, one is killed while it holds; about 20 seconds.
 demo: packages-run all

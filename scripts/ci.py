@@ -115,7 +115,12 @@ def bench(tally: Tally) -> None:
                                            str(BUILDS / "release")], 300)
 
 
-STAGES = [release, address, thread, lint, fuzz, demo, bench]
+def interop(tally: Tally) -> None:
+    """The other libraries on the same keys, with the programs of the release build."""
+    check.everything(tally, BUILDS / "release", ["interop"])
+
+
+STAGES = [release, address, thread, lint, fuzz, demo, bench, interop]
 
 
 def main() -> int:

@@ -18,6 +18,12 @@ command -v dpkg-query >/dev/null 2>&1 || exit 0
 missing=
 for kind in "$@"; do
 	for package in $(sed -n "s/^$kind  *//p" "$(dirname "$0")/packages.txt"); do
+		case $package in
+		*:*)
+			command -v "${package%%:*}" >/dev/null 2>&1 && continue
+			package=${package#*:}
+			;;
+		esac
 		status=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || :)
 		[ "$status" = 'install ok installed' ] || missing="$missing $package"
 	done

@@ -1,0 +1,127 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.util.Map;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.LinkedBlockingQueue;
+
+import org.redisson.Redisson;
+import org.redisson.api.RedissonClient;
+import org.redisson.config.Config;
+
+/**
+ * Redisson in the hands of a Python program: reads commands from stdin and runs each on the named
+ * thread, made at first use ("-" is the reading thread), as tests/system/driver does for C.
+ */
+public final class Peer {
+	/** CLOCK_BOOTTIME less CLOCK_MONOTONIC, which is what nanoTime() reads. */
+	private static final long OFFSET_NS = Long.getLong("boottime.offset.ns", 0);
+	private static final Map<String, RedissonClient> CLIENTS = new ConcurrentHashMap<>();
+	private static final Map<String, Worker> WORKERS = new ConcurrentHashMap<>();
+
+	static long nowNs() {
+		return System.nanoTime() + OFFSET_NS;
+	}
+
+	static RedissonClient client(Command command) {
+		return CLIENTS.get(command.text("c", "c"));
+	}
+
+	private static final class Worker extends Thread {
+		final BlockingQueue<Command> commands = new LinkedBlockingQueue<>();
+
+		Worker(String name) {
+			super(name);
+			setDaemon(true);
+		}
+
+		@Override
+		public void run() {
+			while (true) {
+				try {
+					Peer.run(commands.take());
+				} catch (InterruptedException e) {
+					// An interrupt that came behind the call it was for.
+				}
+			}
+		}
+	}
+
+	public static void main(String[] arguments) throws Exception {
+		BufferedReader in = new BufferedReader(
+			new InputStreamReader(System.in, StandardCharsets.UTF_8));
+		for (String line; (line = in.readLine()) != null;) {
+			Command command = new Command(line);
+			if (command.verb.equals("quit"))
+				break;
+			if (command.thread.equals("-"))
+				run(command);
+			else
+				worker(command.thread).commands.add(command);
+		}
+		Runtime.getRuntime().halt(0);
+	}
+
+	private static Worker worker(String name) {
+		return WORKERS.computeIfAbsent(name, missing -> {
+			Worker worker = new Worker(missing);
+			worker.start();
+			return worker;
+		});
+	}
+
+	private static void run(Command command) {
+		Answer answer = new Answer().add("id", command.id).add("start_ns", nowNs());
+		try {
+			call(command, answer);
+		} catch (IllegalMonitorStateException e) {
+			answer.code("LK_ENOTOWNER").add("message", String.valueOf(e.getMessage()));
+		} catch (InterruptedException e) {
+			answer.code("LK_ECANCELLED").add("message", "interrupted");
+		} catch (Throwable e) {
+			answer.code("EXCEPTION").add("message", e.toString());
+		}
+		answer.add("end_ns", nowNs()).send();
+	}
+
+	private static void call(Command command, Answer answer) throws Exception {
+		switch (command.verb) {
+		case "open" -> open(command, answer);
+		case "close" -> {
+			CLIENTS.remove(command.text("c", "c")).shutdown();
+			answer.result(0);
+		}
+		case "clock" -> answer.result(0).add("value", nowNs());
+		case "interrupt" -> {
+			worker(command.text("target", "main")).interrupt();
+			answer.result(0);
+		}
+		case "stress" -> new Stress(command).run(answer);
+		case "stop" -> {
+			Stress.stopAll();
+			answer.result(0);
+		}
+		default -> {
+			switch (command.text("kind", "lock")) {
+			case "semaphore" -> Synchronizers.semaphore(command, answer);
+			case "permits" -> Synchronizers.permits(command, answer);
+			case "latch" -> Synchronizers.latch(command, answer);
+			default -> Locks.call(command, answer);
+			}
+		}
+		}
+	}
+
+	private static void open(Command command, Answer answer) {
+		Config config = new Config();
+		config.setThreads(4).setNettyThreads(4);
+		config.setLockWatchdogTimeout(command.number("watchdog_ms", 30000));
+		config.setFairLockWaitTimeout(command.number("fair_wait_ms", 300000));
+		config.useSingleServer().setAddress(command.text("url", null))
+			.setConnectionMinimumIdleSize(1).setSubscriptionConnectionMinimumIdleSize(1);
+		RedissonClient client = Redisson.create(config);
+		CLIENTS.put(command.text("c", "c"), client);
+		answer.result(0).add("uuid", client.getId());
+	}
+}
