@@ -171,6 +171,23 @@ long bench_info(redisContext *redis, const char *field)
 	return value;
 }
 
+long bench_calls(redisContext *redis)
+{
+	static const char *const sent[] = {"evalsha", "eval", "subscribe", "unsubscribe"};
+	redisReply *reply = redisCommand(redis, "INFO commandstats");
+	long calls = 0;
+	if (!reply || !reply->str)
+		bench_die("no INFO commandstats");
+	for (size_t i = 0; i < sizeof(sent) / sizeof(sent[0]); i++) {
+		char key[64];
+		snprintf(key, sizeof(key), "\ncmdstat_%s:calls=", sent[i]);
+		const char *found = strstr(reply->str, key);
+		calls += found ? strtol(found + strlen(key), NULL, 10) : 0;
+	}
+	freeReplyObject(reply);
+	return calls;
+}
+
 long bench_clients(redisContext *redis, const char *name)
 {
 	redisReply *reply = redisCommand(redis, "CLIENT LIST");

@@ -58,6 +58,8 @@ void bench_channel(char *channel_out, size_t size, const char *name);
 
 /* A number from INFO ("total_commands_processed"), or how many lines of CLIENT LIST have `name`. */
 long bench_info(redisContext *redis, const char *field);
+/* Commands that clients have sent, SUBSCRIBE and the like among them, this call not. */
+long bench_calls(redisContext *redis);
 long bench_clients(redisContext *redis, const char *name);
 
 #endif

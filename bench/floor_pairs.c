@@ -1,23 +1,38 @@
-/* The floor of a pair: the same two scripts, a connection a thread, blocking, made bytes. */
+/*
+ * The floor of a pair: the commands that the library sends for this kind, made by its own recipe;
+ * a connection a thread, blocking. Made once, but for counters, which take each number once.
+ */
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common.h"
 #include "pairs.h"
+#include "recipes.h"
 
 struct floor {
 	redisContext *redis;
-	char *acquire, *release;
-	int acquire_size, release_size;
+	struct lk__request *acquire, *release;
+	char name[64];
+	uint64_t number;
 };
 
 static _Atomic long connection_count;
+static const struct lk__recipe *recipe;
 
-static void floor_start(const char *url, int no_wait)
+static void floor_start(const char *url, int no_wait, const char *kind)
 {
 	(void)url;
+	recipe = bench_recipe(kind);
 	if (no_wait)
 		bench_die("the floor always waits");
+}
+
+static redisReply *floor_send(const struct floor *floor, const struct lk__request *request)
+{
+	return bench_send(floor->redis, lk__buffer_front(&request->bytes),
+			  (int)lk__buffer_size(&request->bytes));
 }
 
 static void *floor_open(const char *url, const char *name)
@@ -25,15 +40,14 @@ static void *floor_open(const char *url, const char *name)
 	struct floor *floor = calloc(1, sizeof(*floor));
 	if (!floor)
 		bench_die("out of memory");
-	char channel[96];
-	const char *owner = "5f0c8c5e-7a3e-4d0a-9b59-0b1f5b7f2f11:1000001";
-	bench_channel(channel, sizeof(channel), name);
 	floor->redis = bench_connect(url);
-	floor->acquire = bench_script(floor->redis, LK__SCRIPT_LOCK_ACQUIRE, name, 3,
-				      (const char *[]){owner, BENCH_LEASE, BENCH_NO_DEADLINE},
-				      &floor->acquire_size);
-	floor->release = bench_script(floor->redis, LK__SCRIPT_LOCK_RELEASE, name, 2,
-				      (const char *[]){owner, channel}, &floor->release_size);
+	snprintf(floor->name, sizeof(floor->name), "%s", name);
+	floor->number = 1000001;
+	bench_requests(recipe, name, floor->number, &floor->acquire, &floor->release);
+	bench_load(floor->redis, floor->acquire);
+	bench_load(floor->redis, floor->release);
+	if (recipe->sharing == LK__NO_HOLD)
+		freeReplyObject(redisCommand(floor->redis, "SET %s 10", name));
 	atomic_fetch_add(&connection_count, 1);
 	return floor;
 }
@@ -41,14 +55,14 @@ static void *floor_open(const char *url, const char *name)
 static void floor_pair(void *worker)
 {
 	struct floor *floor = worker;
-	redisReply *reply = bench_send(floor->redis, floor->acquire, floor->acquire_size);
-	if (reply->type != REDIS_REPLY_NIL)
-		bench_die("not granted");
-	freeReplyObject(reply);
-	reply = bench_send(floor->redis, floor->release, floor->release_size);
-	if (reply->type != REDIS_REPLY_INTEGER)
-		bench_die("not released");
-	freeReplyObject(reply);
+	if (recipe->sharing == LK__NO_HOLD) {
+		lk__request_free(floor->acquire);
+		lk__request_free(floor->release);
+		bench_requests(recipe, floor->name, ++floor->number, &floor->acquire,
+			       &floor->release);
+	}
+	freeReplyObject(floor_send(floor, floor->acquire));
+	freeReplyObject(floor_send(floor, floor->release));
 }
 
 static long floor_connections(void)

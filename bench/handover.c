@@ -61,8 +61,8 @@ static void waiter(struct shared *shared, const struct bench_handover_side *side
 
 int bench_handover(int argc, char **argv, const struct bench_handover_side *side)
 {
-	if (argc != 3)
-		bench_die("usage: %s URL ROUNDS", argv[0]);
+	if (argc != 3 && argc != 4)
+		bench_die("usage: %s URL ROUNDS [KIND]", argv[0]);
 	long rounds = bench_number(argv[2], 1, 100000) + WARM_ROUNDS;
 	struct shared *shared = bench_shared(sizeof(*shared));
 	sem_init(&shared->held, 1, 0);
@@ -74,7 +74,7 @@ int bench_handover(int argc, char **argv, const struct bench_handover_side *side
 	pid_t child = fork();
 	if (child < 0)
 		bench_die("no process");
-	side->start(argv[1]);
+	side->start(argv[1], argc == 4 ? argv[3] : "lock", child == 0);
 	if (child == 0) {
 		waiter(shared, side, rounds);
 		_exit(0);

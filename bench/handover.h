@@ -2,7 +2,7 @@
  * A process releases, another that waits is granted: the time from before the release to after
  * the grant, on a machine that does nothing else.
  *
- * usage: PROGRAM URL ROUNDS
+ * usage: PROGRAM URL ROUNDS [KIND]
  */
 #ifndef BENCH_HANDOVER_H
 #define BENCH_HANDOVER_H
@@ -10,8 +10,9 @@
 #define BENCH_HANDOVER_NAME "bench:handover"
 
 struct bench_handover_side {
-	void (*start)(const char *url); /* in each process */
-	void (*acquire)(void);          /* waits for as long as it takes */
+	/* In each process; the one that waits is told so. */
+	void (*start)(const char *url, const char *kind, int waits);
+	void (*acquire)(void); /* waits for as long as it takes */
 	void (*release)(void);
 };
 

@@ -29,12 +29,15 @@ class Bench:
         self.build, self.folder, self.quick, self.runs = build, folder, quick, runs
         self.tcp = self.unix = ""
         self.server_pid = 0
+        self.nodes: list[subprocess.Popen] = []
+        self.node_urls: list[str] = []
         self.environment = {name: value for name, value in os.environ.items()
                             if not name.startswith("LOCKKEEPER_")}
         self.environment["LOCKKEEPER_STATE_DIR"] = str(folder / "state")
 
     def words(self, row: Row, command: list[str]) -> list[str]:
         values = {"tcp": self.tcp, "unix": self.unix, "folder": self.folder,
+                  "nodes": ",".join(self.node_urls),
                   **(row.quick if self.quick else row.full)}
         return [word.format(**values) for word in command]
 
@@ -45,20 +48,50 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-@contextlib.contextmanager
-def server(bench: Bench):
-    """A redis-server without persistence, on TCP loopback and on a unix socket."""
-    port, path = free_port(), bench.folder / "socket"
+def start_server(folder: pathlib.Path, port: int) -> subprocess.Popen:
+    """A redis-server without persistence, on TCP loopback and on folder/socket."""
+    path = folder / "socket"
     process = subprocess.Popen(
         ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--unixsocket", str(path),
-         "--dir", str(bench.folder), "--save", "", "--appendonly", "no",
-         "--logfile", str(bench.folder / "log")])
+         "--dir", str(folder), "--save", "", "--appendonly", "no",
+         "--logfile", str(folder / "log")])
+    end = time.monotonic() + START_LIMIT_S
+    while not path.exists():
+        if process.poll() is not None or time.monotonic() > end:
+            process.kill()
+            process.wait()
+            raise Failed("redis-server did not start")
+        time.sleep(0.01)
+    return process
+
+
+@contextlib.contextmanager
+def nodes(bench: Bench, row: Row):
+    """As many servers more as the row wants; of those the last ones stopped that it wants so."""
     try:
-        end = time.monotonic() + START_LIMIT_S
-        while not path.exists():
-            if process.poll() is not None or time.monotonic() > end:
-                raise Failed("redis-server did not start")
-            time.sleep(0.01)
+        for number in range(row.nodes):
+            folder, port = bench.folder / f"node-{number}", free_port()
+            folder.mkdir(exist_ok=True)
+            bench.nodes.append(start_server(folder, port))
+            bench.node_urls.append(f"redis://127.0.0.1:{port}")
+        for process in bench.nodes[row.nodes - row.stopped:]:
+            process.send_signal(signal.SIGSTOP)
+        yield
+    finally:
+        for process in bench.nodes:
+            process.kill()
+            process.wait()
+        bench.nodes.clear()
+        bench.node_urls.clear()
+        for number in range(row.nodes):
+            (bench.folder / f"node-{number}" / "socket").unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def server(bench: Bench):
+    port, path = free_port(), bench.folder / "socket"
+    process = start_server(bench.folder, port)
+    try:
         bench.server_pid = process.pid
         bench.tcp, bench.unix = f"redis://127.0.0.1:{port}", f"unix://{path}"
         yield
@@ -146,7 +179,7 @@ def measure(bench: Bench, row: Row) -> dict:
     """The sides in turn, as often as asked for, and the medians."""
     ours, floor = [], []
     load = os.getloadavg()[0]
-    with kept_apart(bench, row):
+    with kept_apart(bench, row), nodes(bench, row):
         for _ in range(1 if bench.quick else row.runs or bench.runs):
             if row.floor:
                 floor.append(run_side(bench, row, row.floor))

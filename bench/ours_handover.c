@@ -1,20 +1,20 @@
 /* A hand-over to another process by the library. */
-#include <string.h>
-
 #include <lockkeeper.h>
 
 #include "common.h"
 #include "handover.h"
+#include "kinds.h"
 
 static lk_lock *lock;
 
-static void ours_start(const char *url)
+static void ours_start(const char *url, const char *kind, int waits)
 {
 	static lk_client *client;
 	lk_error error;
-	if (lk_client_open(&client, url, &error) ||
-	    lk_lock_new(&lock, client, BENCH_HANDOVER_NAME, strlen(BENCH_HANDOVER_NAME), &error))
+	(void)waits;
+	if (lk_client_open(&client, url, &error))
 		bench_die("%s", error.message);
+	lock = bench_lock(client, kind, BENCH_HANDOVER_NAME);
 }
 
 static void ours_acquire(void)

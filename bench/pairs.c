@@ -12,9 +12,10 @@
 
 struct run {
 	const struct bench_side *side;
-	const char *url;
+	const char *url, *kind;
 	int threads;
 	int core; /* -1: any */
+	int one_name;
 	pthread_barrier_t warm, go;
 	int64_t until_ns;
 };
@@ -40,8 +41,8 @@ static void *worker_main(void *argument)
 {
 	struct worker *worker = argument;
 	struct run *run = worker->run;
-	char name[32];
-	snprintf(name, sizeof(name), "bench:%d", worker->index);
+	char name[64];
+	snprintf(name, sizeof(name), "bench:%s:%d", run->kind, run->one_name ? 0 : worker->index);
 	void *mine = run->side->open(run->url, name);
 	run->side->pair(mine);
 	if (run->core >= 0)
@@ -81,12 +82,17 @@ static struct worker *start_workers(struct run *run)
 int bench_pairs(int argc, char **argv, const struct bench_side *side)
 {
 	if (argc < 4)
-		bench_die("usage: %s URL THREADS MS [no-wait] [core=N]", argv[0]);
-	struct run run = {.side = side, .url = argv[1], .core = -1};
+		bench_die("usage: %s URL THREADS MS [no-wait] [core=N] [kind=KIND] [one-name]",
+			  argv[0]);
+	struct run run = {.side = side, .url = argv[1], .kind = "lock", .core = -1};
 	int no_wait = 0;
 	for (int i = 4; i < argc; i++) {
 		if (strncmp(argv[i], "core=", 5) == 0)
 			run.core = (int)bench_number(argv[i] + 5, 0, 1023);
+		else if (strncmp(argv[i], "kind=", 5) == 0)
+			run.kind = argv[i] + 5;
+		else if (strcmp(argv[i], "one-name") == 0)
+			run.one_name = 1;
 		else if (strcmp(argv[i], "no-wait") == 0)
 			no_wait = 1;
 		else
@@ -94,7 +100,7 @@ int bench_pairs(int argc, char **argv, const struct bench_side *side)
 	}
 	run.threads = (int)bench_number(argv[2], 1, BENCH_THREADS_MAX);
 	int64_t length_ns = bench_number(argv[3], 10, 600000) * INT64_C(1000000);
-	side->start(run.url, no_wait);
+	side->start(run.url, no_wait, run.kind);
 	struct worker *workers = start_workers(&run);
 
 	pthread_barrier_wait(&run.warm);

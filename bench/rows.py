@@ -29,6 +29,8 @@ class Row:
     full: dict[str, int] = field(default_factory=dict)
     quick: dict[str, int] = field(default_factory=dict)
     runs: int | None = None  # None: as many as asked for
+    nodes: int = 0  # servers beside the usual one, as {nodes} in the commands
+    stopped: int = 0  # so many of them answer nothing
     apart: bool = False  # the server is kept on core 0, the programs keep to core 1
 
 
@@ -43,7 +45,7 @@ def pair_row(name: str, title: str, url: str, threads: int, figures: list[Figure
                figures, apart=apart, **PAIR_LENGTH)
 
 
-def lone(p50: float, p99: float | None, cpu: float | None) -> list[Figure]:
+def lone(p50: float | None, p99: float | None, cpu: float | None) -> list[Figure]:
     return [Figure("p50_us", "µs", p50), Figure("p99_us", "µs", p99), Figure("pairs_s", "/s"),
             Figure("cpu_us", "µs", cpu)]
 
@@ -153,5 +155,56 @@ def other_rows() -> list[Row]:
     ]
 
 
+KINDS = {"fair-lock": "fair lock", "read-lock": "read side", "write-lock": "write side",
+         "fenced-lock": "fenced lock", "spin-lock": "spin lock", "plain-lock": "plain lock"}
+
+
+COUNTERS = {"semaphore": "semaphore", "permit-semaphore": "permit semaphore"}
+
+
+def kind_row(kind: str, title: str) -> Row:
+    """A pair of one kind beside bare hiredis that sends the same scripts."""
+    words = ["{tcp}", "1", "{ms}", f"kind={kind}"]
+    return Row(f"kind-{kind}", f"{title}: acquire + release, 1 thread, TCP",
+               ["ours-pairs", *words], ["floor-pairs", *words], lone(1.1, None, None),
+               **PAIR_LENGTH)
+
+
+def red_row(name: str, title: str, figures: list[Figure], floor: bool, stopped: int) -> Row:
+    return Row(name, title, ["ours-red", "{nodes}", "{rounds}"],
+               ["floor-red", "{nodes}", "{rounds}"] if floor else None, figures,
+               {"rounds": 5000}, {"rounds": 200}, nodes=5, stopped=stopped)
+
+
+def queue_row(kind: str, waiters: int) -> Row:
+    return Row(f"queue-{kind}-{waiters}", f"{kind.replace('-', ' ')}, {waiters} waiting threads",
+               ["ours-queue", "{tcp}", kind, str(waiters)], None,
+               [Figure("commands_a_handover", "commands"), Figure("drain_ms", "ms")])
+
+
+def kind_rows() -> list[Row]:
+    readers = ["{tcp}", "64", "{ms}", "kind=read-lock", "one-name"]
+    return [
+        *(kind_row(kind, title) for kind, title in KINDS.items()),
+        *(kind_row(kind, title) for kind, title in COUNTERS.items()),
+        Row("multi-10", "multi lock of 10 names on one server, beside a plain pair",
+            ["ours-pairs", "{tcp}", "1", "{ms}", "kind=multi-lock"],
+            ["ours-pairs", "{tcp}", "1", "{ms}"], lone(None, None, None), **PAIR_LENGTH),
+        red_row("red-5", "red lock of five: until a majority has answered",
+                [Figure("p50_us", "µs"), Figure("p99_us", "µs")], True, 0),
+        red_row("red-5-one-stopped", "the same, one of the five answers nothing",
+                [Figure("p50_us", "µs"), Figure("p99_us", "µs")], False, 1),
+        Row("readers-64", "64 readers of one name at once", ["ours-pairs", *readers],
+            ["floor-pairs", *readers], many(1.0, None), **PAIR_LENGTH),
+        Row("handover-fair", "fair lock: release to grant in another process",
+            ["ours-handover", "{tcp}", "{rounds}", "fair-lock"],
+            ["floor-handover", "{tcp}", "{rounds}", "message"],
+            [Figure("p50_us", "µs", 1.2), Figure("p99_us", "µs")], {"rounds": 500},
+            {"rounds": 50}),
+        *(queue_row(kind, waiters) for kind in ("lock", "fair-lock", "spin-lock")
+          for waiters in (1, 10, 100, 1000)),
+    ]
+
+
 def all_rows() -> list[Row]:
-    return [*pair_rows(), hot_row(8), hot_row(64), *share_rows(), *other_rows()]
+    return [*pair_rows(), hot_row(8), hot_row(64), *share_rows(), *kind_rows(), *other_rows()]

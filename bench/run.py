@@ -31,7 +31,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="once, and short; nothing is written")
     parser.add_argument("--only", help="these rows, parted by commas; nothing is written")
     parser.add_argument("--update", action="store_true",
-                        help="with --only: put these rows in place of the newest results' own")
+                        help="with --only: put these rows into the newest results")
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--results", type=pathlib.Path, default=ROOT / "bench" / "results")
     parser.add_argument("--list", action="store_true", help="names the rows")
@@ -71,13 +71,14 @@ def keep(options: argparse.Namespace, results: list[dict]) -> None:
 
 
 def update(options: argparse.Namespace, results: list[dict]) -> None:
-    """Rows measured later, on the same machine and tree, say when in their own words."""
+    """Rows measured later, on the same machine, say when and of which tree in their own words."""
     path = max(options.results.glob(f"*-{machine.label()}.json"))
     document = json.loads(path.read_text())
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     fresh = {row["name"]: {**row, "date": now, **machine.describe(options.build)}
              for row in results}
-    document["rows"] = [fresh.get(row["name"], row) for row in document["rows"]]
+    rows = {row["name"]: row for row in document["rows"]} | fresh
+    document["rows"] = [rows[row.name] for row in all_rows() if row.name in rows]
     write(path, document, options)
 
 

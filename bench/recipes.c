@@ -1,0 +1,77 @@
+#include "recipes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+#include "sync/fair/fair.h"
+#include "sync/fenced/fenced.h"
+#include "sync/lock/lock.h"
+#include "sync/permits/permits.h"
+#include "sync/plain/plain.h"
+#include "sync/rw/rw.h"
+#include "sync/semaphore/semaphore.h"
+#include "sync/spin/spin.h"
+
+#define UUID "5f0c8c5e-7a3e-4d0a-9b59-0b1f5b7f2f11"
+
+static const struct lk__recipe *const recipes[] = {
+	&lk__lock_recipe,  &lk__fair_recipe,      &lk__fenced_recipe,
+	&lk__plain_recipe, &lk__read_recipe,      &lk__spin_recipe,
+	&lk__write_recipe, &lk__semaphore_recipe, &lk__permit_line_recipe,
+};
+
+static int named(const char *type, const char *kind)
+{
+	for (; *type && *kind; type++, kind++)
+		if (*type != *kind && !((*type == ' ' || *type == '/') && *kind == '-'))
+			return 0;
+	return *type == *kind;
+}
+
+const struct lk__recipe *bench_recipe(const char *kind)
+{
+	for (size_t i = 0; i < sizeof(recipes) / sizeof(recipes[0]); i++)
+		if (named(recipes[i]->type, kind))
+			return recipes[i];
+	bench_die("no kind is called %s", kind);
+}
+
+void bench_load(redisContext *redis, const struct lk__request *request)
+{
+	if (request->script == LK__NO_SCRIPT)
+		return;
+	const struct lk__script *script = &lk__scripts[request->script];
+	redisReply *loaded = redisCommand(redis, "SCRIPT LOAD %b", script->text, script->size);
+	if (!loaded || loaded->type != REDIS_REPLY_STRING || strcmp(loaded->str, script->sha1) != 0)
+		bench_die("cannot load %s", script->name);
+	freeReplyObject(loaded);
+}
+
+void bench_requests(const struct lk__recipe *recipe, const char *name, uint64_t number,
+		    struct lk__request **acquire_out, struct lk__request **release_out)
+{
+	struct lk__target target = {.key = strdup(name), .key_size = strlen(name)};
+	char field[LK__FIELD_SIZE];
+	if (recipe->channel_prefix)
+		target.channel = lk__derived_name(recipe->channel_prefix, name, strlen(name),
+						  &target.channel_size);
+	snprintf(field, sizeof(field), UUID ":%llu", (unsigned long long)number);
+	struct lk__try wanted = {
+		.target = &target,
+		.field = field,
+		.number = number,
+		.lease_ms = 30000,
+		.deadline_us = INT64_C(9007199254740000),
+		.wait_ms = -1,
+		.alive_ms = 300000,
+		.count = 1,
+	};
+	*acquire_out = recipe->acquire(&wanted);
+	*release_out = recipe->release(&target, field);
+	free(target.key);
+	free(target.channel);
+	if (!*acquire_out || !*release_out)
+		bench_die("out of memory");
+}
