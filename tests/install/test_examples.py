@@ -36,6 +36,88 @@ def test_lock(start):
     assert process.returncode == 0
 
 
+def test_fence(start, server):
+    process = start("fence", "first")
+    out, error = process.communicate(timeout=20)
+    assert (out[:19], error) == ("written with token ", "")
+    assert server.ask("HGET", "report", "value") == "first"
+    server.ask("HSET", "report", "token", str(2**53 - 1))  # one that is newer than all
+    process = start("fence", "second")
+    assert "has been seen" in process.communicate(timeout=20)[1]
+    assert process.returncode == 1
+    assert server.ask("HGET", "report", "value") == "first"
+
+
+def test_many(start):
+    process = start("many")
+    out, error = process.communicate(timeout=20)
+    assert (out, error) == ("from account:7 to account:9\nfrom account:9 to account:7\n", "")
+    assert process.returncode == 0
+
+
+def test_quorum(start):
+    assert start("quorum", "redis://one", "redis://two").wait(20) == 2
+    process = start("quorum", "unix:///no/1", "unix:///no/2", "unix:///no/3")
+    assert "0 of 3 nodes grant it" in process.communicate(timeout=40)[1]
+    assert process.returncode == 1
+
+
+def test_permits(start, server):
+    process = start("permits")
+    assert process.communicate(timeout=20) == ("one of three\n", "")
+    assert process.returncode == 0
+    assert server.ask("GET", "downloads") == "3"
+
+
+def test_semaphore(start, server):
+    process = start("semaphore")
+    assert process.communicate(timeout=20) == ("four are ours, 6 are left\n", "")
+    assert server.ask("GET", "connections") == "10"
+
+
+def test_latch(start):
+    process = start("latch")
+    assert process.communicate(timeout=20) == ("all parts are done\n", "")
+    assert process.returncode == 0
+
+
+def test_read_write(start, server):
+    process = start("read_write")
+    assert process.communicate(timeout=20) == ("changed, alone\nlooking, beside others\n", "")
+    assert process.returncode == 0
+    hold(server, "prices")
+    process = start("read_write")
+    assert "is a lock, not a read/write lock" in process.communicate(timeout=20)[1]
+    assert process.returncode == 1
+
+
+def test_plain(start, server):
+    server.ask("SET", "report", "a Python program's", "NX", "PX", "300")
+    process = start("plain")
+    assert process.communicate(timeout=20) == ("alone, in C and in Python\n", "")
+    assert process.returncode == 0
+
+
+def test_spin(start):
+    process = start("spin")
+    assert process.communicate(timeout=20) == ("alone for a moment\n", "")
+    assert process.returncode == 0
+
+
+def test_fair(start, server):
+    hold(server, "counter")
+    customers = []
+    for number in range(3):
+        customers.append(start("fair", f"customer {number}"))
+        until("it waits", lambda: int(server.ask("LLEN", "redisson_lock_queue:{counter}")) ==
+              len(server.ask("PUBSUB", "CHANNELS").split()) == number + 1)
+    server.ask("DEL", "counter")
+    first = server.ask("LINDEX", "redisson_lock_queue:{counter}", "0")
+    server.ask("PUBLISH", f"redisson_lock__channel:{{counter}}:{first}", "0")
+    for number, customer in enumerate(customers):
+        assert customer.communicate(timeout=20) == (f"customer {number} is served\n", "")
+
+
 def test_patience_granted(start):
     assert start("patience", "door", "5000").communicate(timeout=20) == ("granted\n", "")
 

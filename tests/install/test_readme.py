@@ -5,7 +5,8 @@ import pytest
 
 from conftest import blocks, run
 
-STUBS = ("pg_dump", "report.sh", "migrate.sh")
+STUBS = ("pg_dump", "report.sh", "migrate.sh", "import.sh", "encode.sh", "post.sh",
+         "settle.sh")
 
 
 @pytest.fixture
@@ -56,6 +57,12 @@ def test_lines_with_an_owner(place, environment, server):
     assert server.ask("DBSIZE") == "0"
 
 
+def test_lines_of_other_kinds(place, environment):
+    shell(place, environment, blocks("README.md", "sh")[3])
+    assert ran(place) == ["migrate.sh release", "report.sh data", "import.sh data",
+                          "encode.sh encoder", "post.sh ledger", "settle.sh orders"]
+
+
 def test_rights_of_the_redis_user(place, environment, server):
     words = blocks("SECURITY.md", "redis")[0].split()
     assert server.ask(*words) == "OK"
@@ -73,4 +80,20 @@ def test_rights_of_the_redis_user(place, environment, server):
         ! lockkeeper run -n other -- true
         lockkeeper break --yes other
         lockkeeper run -w 5s other -- true
+        """)
+
+
+def test_rights_for_every_kind(place, environment, server):
+    assert server.ask(*blocks("SECURITY.md", "redis")[1].split()) == "OK"
+    server.ask("ACL", "SETUSER", "default", "resetpass", "off")
+    limited = {**environment, "LOCKKEEPER_URL": server.url.replace("unix://",
+                                                                   "unix://lockkeeper@"),
+               "LOCKKEEPER_PASSWORD": "change-me"}
+    for number in (0, 2, 3):
+        shell(place, limited, blocks("README.md", "sh")[number])
+    shell(place, limited, """
+        lockkeeper latch set done 1
+        lockkeeper latch down done
+        lockkeeper latch wait done
+        lockkeeper sem show encoder
         """)

@@ -1,0 +1,29 @@
+/* Works as one of at most three, on however many machines; a permit of a dead one comes back. */
+#include <stdio.h>
+#include <string.h>
+
+#include <lockkeeper.h>
+
+static int work(lk_permit_semaphore *downloads, lk_error *error)
+{
+	lk_permit permit;
+	if (lk_permit_semaphore_try_set(downloads, 3, error) < 0 ||
+	    lk_permit_semaphore_acquire_within(downloads, 1, &permit, 10000, NULL, error))
+		return error->code;
+	puts("one of three");
+	return lk_permit_semaphore_release(downloads, &permit, 1, error);
+}
+
+int main(void)
+{
+	lk_client *client = NULL;
+	lk_permit_semaphore *downloads = NULL;
+	lk_error error = {0};
+	if (lk_client_open(&client, NULL, &error) ||
+	    lk_permit_semaphore_new(&downloads, client, "downloads", 9, &error) ||
+	    work(downloads, &error))
+		fprintf(stderr, "not done: %s\n", error.message);
+	lk_permit_semaphore_free(downloads);
+	lk_client_free(client);
+	return error.code != 0;
+}

@@ -1,0 +1,42 @@
+/*
+ * A price list: many look, one changes. Who has changed it goes on looking, and lets others look at
+ * once, before anybody can change it again.
+ *
+ * usage: read_write
+ */
+#include <stdio.h>
+
+#include <lockkeeper.h>
+
+static int change_then_look(lk_lock *reading, lk_lock *writing, lk_error *error)
+{
+	if (lk_lock_acquire_within(writing, 60000, NULL, error))
+		return error->code;
+	printf("changed, alone\n");
+	int rc = lk_lock_acquire(reading, NULL, error); /* no wait: under our own write */
+	if (lk_lock_release(writing, NULL, rc ? NULL : error) && !rc)
+		rc = error->code; /* it was not ours to the end */
+	if (rc)
+		return rc;
+	printf("looking, beside others\n");
+	return lk_lock_release(reading, NULL, error);
+}
+
+int main(void)
+{
+	lk_read_write_options options = LK_READ_WRITE_OPTIONS_INIT;
+	lk_client *client = NULL;
+	lk_lock *reading = NULL, *writing = NULL;
+	lk_error error = {0};
+
+	options.prefer_writers = 1; /* changes are few, and shall not wait for ever */
+	if (lk_client_open(&client, NULL, &error) ||
+	    lk_read_lock_new(&reading, client, "prices", 6, &options, &error) ||
+	    lk_write_lock_new(&writing, client, "prices", 6, &options, &error) ||
+	    change_then_look(reading, writing, &error))
+		fprintf(stderr, "not to the end: %s\n", error.message);
+	lk_lock_free(reading);
+	lk_lock_free(writing);
+	lk_client_free(client);
+	return error.code != 0;
+}

@@ -1,0 +1,29 @@
+/* A pool of ten connections that several programs share: each takes as many as it needs. */
+#include <stdio.h>
+
+#include <lockkeeper.h>
+
+static int work(lk_semaphore *connections, lk_error *error)
+{
+	int64_t left = 0;
+	if (lk_semaphore_try_set(connections, 10, 0, error) < 0 ||
+	    lk_semaphore_acquire_within(connections, 4, 10000, NULL, error) ||
+	    lk_semaphore_available(connections, &left, error))
+		return error->code;
+	printf("four are ours, %lld are left\n", (long long)left);
+	return lk_semaphore_release(connections, 4, error);
+}
+
+int main(void)
+{
+	lk_client *client = NULL;
+	lk_semaphore *connections = NULL;
+	lk_error error = {0};
+	if (lk_client_open(&client, NULL, &error) ||
+	    lk_semaphore_new(&connections, client, "connections", 11, &error) ||
+	    work(connections, &error))
+		fprintf(stderr, "not done: %s\n", error.message);
+	lk_semaphore_free(connections);
+	lk_client_free(client);
+	return error.code != 0;
+}
