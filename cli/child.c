@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,42 +52,52 @@ static int environment_fill(const struct guard_page *page)
 	       setenv("LOCKKEEPER_DEADLINE_MS", deadline, 1);
 }
 
-/* In the child: executes, or writes errno to `failure` and ends. */
+/* In the child: executes, or sends errno to the guard and ends. */
 __attribute__((noreturn)) static void child_become(const struct guard_page *page, pid_t parent,
-						   int failure)
+						   int guard)
 {
+	char go = 0;
 	/* The job's group may be gone already; then a group of its own is as good. */
 	if (setpgid(0, page->join_group))
 		setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (page->join_group && recv(guard, &go, sizeof(go), 0) != (ssize_t)sizeof(go))
+		_exit(127); /* the guard is gone */
 	if (getppid() == parent && environment_fill(page) == 0) {
 		signals_restore(&page->mask);
 		execvp(page->argv[0], page->argv);
 	}
 	int reason = errno;
-	ssize_t written = write(failure, &reason, sizeof(reason));
-	(void)written;
+	send(guard, &reason, sizeof(reason), MSG_NOSIGNAL);
 	_exit(127);
 }
 
 int child_start(const struct guard_page *page, pid_t *pid_out, int *exec_out)
 {
-	int failure[2];
-	if (pipe2(failure, O_CLOEXEC | O_NONBLOCK))
+	int pair[2];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
 		return errno;
 	pid_t parent = getpid(), child = fork();
 	int fork_errno = errno;
-	if (child == 0)
-		child_become(page, parent, failure[1]);
-	close(failure[1]);
+	if (child == 0) {
+		close(pair[0]);
+		child_become(page, parent, pair[1]);
+	}
+	close(pair[1]);
 	if (child < 0) {
-		close(failure[0]);
+		close(pair[0]);
 		return fork_errno;
 	}
 	/* Here too: a signal for the group may come before the child has joined it by itself. */
 	if (setpgid(child, page->join_group))
 		setpgid(child, 0);
 	*pid_out = child;
-	*exec_out = failure[0];
+	*exec_out = pair[0];
 	return 0;
+}
+
+void child_go(int exec)
+{
+	char go = 1;
+	send(exec, &go, sizeof(go), MSG_NOSIGNAL | MSG_DONTWAIT);
 }

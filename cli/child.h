@@ -14,9 +14,14 @@ void child_save_signals(void);
  * Forks and executes the command of the page: in its group, with the signal mask and dispositions
  * that lockkeeper was started with, and LOCKKEEPER_NAME, _OWNER and _DEADLINE_MS in its
  * environment.
- * Does not wait for that, which may take long: `*exec_out` becomes readable with errno (an int)
- * when the command could not be executed, and ends without it once it runs. 0, or errno.
+ * Does not wait until it is executed, which may take long: `*exec_out` becomes readable with errno
+ * (an int) when it could not be, and ends without it once it runs. 0, or errno.
+ *
+ * In the job's group it is not executed before child_go(); until then every signal for it is kept.
  */
 int child_start(const struct guard_page *page, pid_t *pid_out, int *exec_out);
+
+/* Lets the command be executed; `exec` is from child_start(). */
+void child_go(int exec);
 
 #endif

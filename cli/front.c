@@ -14,16 +14,16 @@
 #include "message.h"
 #include "tree.h"
 
-enum front_order { FRONT_RUNS, FRONT_STOP, FRONT_DIE };
+enum front_order { FRONT_JOINED, FRONT_STOP, FRONT_DIE };
 
 struct front_message {
 	int type;
-	int number; /* RUNS: the command; else a signal */
+	int number; /* JOINED: the command; else a signal */
 };
 
 struct front_self {
 	pid_t keeper;
-	pid_t command; /* 0 until it runs */
+	pid_t command; /* 0 until it is in our group */
 	int fd, signals, terminal;
 	int die_of;
 	int was_foreground;
@@ -99,10 +99,18 @@ static void stop_here(const struct front_self *self, int number)
 		tcsetpgrp(self->terminal, foreground);
 }
 
+/* What came before the command was there has been relayed: signals are read before orders. */
+static void command_joined(struct front_self *self, pid_t command)
+{
+	char ready = 1;
+	self->command = command;
+	send(self->fd, &ready, sizeof(ready), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 static void order_take(struct front_self *self, const struct front_message *order)
 {
-	if (order->type == FRONT_RUNS)
-		self->command = order->number;
+	if (order->type == FRONT_JOINED)
+		command_joined(self, order->number);
 	else if (order->type == FRONT_DIE)
 		self->die_of = order->number;
 	else if (self->command && !tree_is_stopped(self->command))
@@ -178,7 +186,7 @@ __attribute__((noreturn)) static void front_serve(struct front_self *self)
 		};
 		if (poll(ready, 2, -1) < 0)
 			continue;
-		/* Signals first: what came before the command was there, it has not got. */
+		/* Signals first, see command_joined(). */
 		if (ready[0].revents || ready[1].revents)
 			signals_read(self);
 		if (open && ready[1].revents)
@@ -229,9 +237,16 @@ static void front_send(const struct front *front, enum front_order order, int nu
 		send(front->fd, &message, sizeof(message), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-void front_runs(const struct front *front, pid_t command)
+void front_joined(const struct front *front, pid_t command)
 {
-	front_send(front, FRONT_RUNS, command);
+	front_send(front, FRONT_JOINED, command);
+}
+
+int front_is_ready(const struct front *front)
+{
+	char ready;
+	return front->fd >= 0 &&
+	       recv(front->fd, &ready, sizeof(ready), MSG_DONTWAIT) == (ssize_t)sizeof(ready);
 }
 
 void front_stop(const struct front *front, int number)

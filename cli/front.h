@@ -8,7 +8,13 @@
  *
  * The command joins the front's process group, the job's. So the terminal, the shell and the
  * other members of a pipeline treat it as they treat any job; nobody has to move the foreground.
- * What the terminal sends to the group is not sent a second time.
+ * What the terminal sends to the group is not sent a second time. To be sure which signals those
+ * are, the command waits with all signals blocked until the front knows that it is in the group:
+ *
+ *   keeper ── joined ──> front          the command has all that comes from now on
+ *   keeper <── what came before, ready  the command is given that, whether it has it already or
+ *                                       not: a blocked signal is pending once, however often sent
+ *   keeper ── go ──> guard              the command is executed
  */
 #ifndef CLI_FRONT_H
 #define CLI_FRONT_H
@@ -29,8 +35,11 @@ struct front {
  */
 int front_split(struct front *front_out, const sigset_t *relayed);
 
-/* Tells the front that the command runs, and has joined its group. */
-void front_runs(const struct front *front, pid_t command);
+/* Tells the front that the command has joined its group. */
+void front_joined(const struct front *front, pid_t command);
+
+/* 1 when the front has answered that, and relayed all signals that came before, else 0. */
+int front_is_ready(const struct front *front);
 
 /* Has the front stop itself by `number`, as the command was stopped; not if the command goes on
  * again by then. */

@@ -26,7 +26,8 @@ struct guard_self {
 	enum guard_state state;
 	int fd; /* to the keeper; -1 once it is gone */
 	int timer, child_signals;
-	int exec; /* from the command until it is executed; -1 */
+	int exec;  /* from the command until it is executed; -1 */
+	int waits; /* it is not executed before GUARD_GO */
 	pid_t child;
 	int child_ended;
 	int child_status;
@@ -88,7 +89,7 @@ static void end_begin(struct guard_self *self)
 	self->kill_ns = now_ns + self->page->grace_ns;
 	if (self->kill_ns > last_ns)
 		self->kill_ns = last_ns;
-	if (self->kill_ns <= now_ns) {
+	if (self->kill_ns <= now_ns || self->waits) {
 		kill_begin(self);
 		return;
 	}
@@ -106,19 +107,28 @@ static void child_begin(struct guard_self *self)
 		return;
 	}
 	self->state = GUARD_RUNNING;
+	self->waits = self->page->join_group != 0;
+	if (self->waits)
+		report(self, GUARD_JOINED, self->child);
+}
+
+static void child_let_go(struct guard_self *self)
+{
+	self->waits = 0;
+	child_go(self->exec);
 }
 
 /* Looks whether the command was executed. */
 static void exec_check(struct guard_self *self)
 {
 	int reason;
-	ssize_t got = self->exec < 0 ? -1 : read(self->exec, &reason, sizeof(reason));
+	ssize_t got = self->exec < 0 ? -1 : recv(self->exec, &reason, sizeof(reason), MSG_DONTWAIT);
 	if (got < 0)
 		return;
 	close(self->exec);
 	self->exec = -1;
 	if (got == 0) {
-		report(self, GUARD_STARTED, self->child);
+		report(self, GUARD_STARTED, 0);
 	} else {
 		report(self, GUARD_FAILED, reason);
 		self->state = GUARD_DONE;
@@ -130,6 +140,8 @@ static void order_take(struct guard_self *self, const struct guard_message *orde
 	int runs = self->state == GUARD_RUNNING || self->state == GUARD_SIGNALLED;
 	if (order->type == GUARD_START && self->state == GUARD_IDLE)
 		child_begin(self);
+	else if (order->type == GUARD_GO && self->waits)
+		child_let_go(self);
 	else if (order->type == GUARD_FORWARD && runs)
 		group_signal(self, order->value);
 	else if (order->type == GUARD_END && self->state == GUARD_RUNNING)

@@ -45,14 +45,16 @@ struct guard_page {
 };
 
 enum guard_order {
-	GUARD_START,   /* run the command */
+	GUARD_START,   /* fork the command, and execute it if it has a group of its own */
+	GUARD_GO,      /* in the job's group: execute it */
 	GUARD_FORWARD, /* value: a signal for the command's group */
 	GUARD_END,     /* SIGNAL, GRACE, KILL, now */
 	GUARD_KILL,    /* KILL, now: the lock is lost */
 };
 
 enum guard_report {
-	GUARD_STARTED, /* value: the command's process id */
+	GUARD_JOINED,  /* value: the command's process id; it is in the job's group, and waits */
+	GUARD_STARTED, /* it runs */
 	GUARD_FAILED,  /* value: errno of exec (or fork); nothing runs */
 	GUARD_STOPPED, /* value: the signal that stopped the command */
 	GUARD_ENDING,  /* the lease is about to end, SIGNAL was sent */

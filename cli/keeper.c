@@ -188,9 +188,11 @@ static void guard_lost(struct keeper *keeper)
 static void report_take(struct keeper *keeper, const struct guard_message *report)
 {
 	switch (report->type) {
+	case GUARD_JOINED:
+		front_joined(&keeper->front, report->value);
+		break;
 	case GUARD_STARTED:
 		keeper->started = 1;
-		front_runs(&keeper->front, report->value);
 		break;
 	case GUARD_FAILED:
 		keeper->exec_errno = report->value;
@@ -258,15 +260,18 @@ static void keep(struct keeper *keeper)
 			{keeper->guard.fd, POLLIN, 0},
 			{relay_fd(), POLLIN, 0},
 			{events, POLLIN, 0},
-			{keeper->front.fd, 0, 0},
+			{keeper->front.fd, POLLIN, 0},
 		};
 		/* Whatever poll() says, the command is not left alone. */
 		if (poll(ready, 4, (int)turn_ms) < 0 && errno != EINTR)
 			poll(NULL, 0, 1);
 		events_read(keeper);
 		reports_read(keeper);
-		signals_read(keeper);
-		front_check(keeper, ready[3].revents);
+		int front_ready = front_is_ready(&keeper->front);
+		signals_read(keeper); /* before GO: what the front relayed before it was ready */
+		if (front_ready)
+			guard_send(&keeper->guard, GUARD_GO, 0);
+		front_check(keeper, ready[3].revents & (POLLHUP | POLLERR));
 		guard_check(keeper);
 	}
 }

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from command import BINARY, Tree, children, state_of
+from command import BINARY, BUILD, Tree, children, state_of
 from terminal import Terminal
 from test_run import hold
 from waiting import until
@@ -106,6 +106,16 @@ while time.monotonic() < end:
 def test_ctrl_c_is_given_once_and_may_be_handled(terminal, folder):
     (folder / "counting.py").write_text(COUNTING)
     terminal.line(f"$L run job {sys.executable} {folder}/counting.py; echo over=$?")
+    terminal.expect("go\r\n")
+    terminal.type(b"\x03")
+    assert terminal.expect("over=0").count("interrupt") == 1
+
+
+@pytest.mark.skipif(bool(os.environ.get("LK_TEST_SLOW")), reason="a sanitizer is preloaded already")
+def test_ctrl_c_is_given_once_before_the_front_knows_of_the_command(terminal, folder):
+    (folder / "counting.py").write_text(COUNTING)
+    terminal.line(f"LD_PRELOAD={BUILD}/tests/cli/slow_guard.so "
+                  f"$L run job {sys.executable} {folder}/counting.py; echo over=$?")
     terminal.expect("go\r\n")
     terminal.type(b"\x03")
     assert terminal.expect("over=0").count("interrupt") == 1
