@@ -185,8 +185,7 @@ int lk__channel_await(struct lk__conn *conn, struct lk__listening *listening,
 	listening->listener = thread;
 	channel_mark(conn, listening, &heard);
 	pthread_mutex_unlock(&conn->mutex);
-	int rc = lk__conn_wait(conn, thread, heard_on_or_failed, &heard, until_ns, cancel);
-	pthread_mutex_lock(&conn->mutex);
+	int rc = lk__conn_wait_locked(conn, thread, heard_on_or_failed, &heard, until_ns, cancel);
 	listening->listener = NULL;
 	if (rc == LK__WAIT_READY && channel->code) {
 		rc = lk__fail(error, channel->code, "%s: SUBSCRIBE: %s", conn->node->config->url,
@@ -218,8 +217,7 @@ int lk__channel_hear(struct lk__conn *conn, struct lk__heard *heard, struct lk__
 	pthread_mutex_lock(&conn->mutex);
 	listening->listener = thread;
 	pthread_mutex_unlock(&conn->mutex);
-	int rc = lk__conn_wait(conn, thread, heard_something, heard, until_ns, cancel);
-	pthread_mutex_lock(&conn->mutex);
+	int rc = lk__conn_wait_locked(conn, thread, heard_something, heard, until_ns, cancel);
 	listening->listener = NULL;
 	/* After a new subscription there may have been others that were missed. */
 	bool whole = listening->heard != heard->heard &&

@@ -298,6 +298,19 @@ void lk__conn_close(struct lk__conn *conn)
 	lk__connector_stop(connector);
 }
 
+int lk__conn_wait_locked(struct lk__conn *conn, struct lk__thread *thread,
+			 bool (*ready)(const void *subject), const void *subject, int64_t until_ns,
+			 lk_cancel *cancel)
+{
+	for (;;) {
+		int rc = lk__conn_wait(conn, thread, ready, subject, until_ns, cancel);
+		pthread_mutex_lock(&conn->mutex);
+		if (rc != LK__WAIT_READY || ready(subject))
+			return rc;
+		pthread_mutex_unlock(&conn->mutex);
+	}
+}
+
 struct ready_subject {
 	const struct lk__conn *conn;
 	uint64_t failure_count;
@@ -327,8 +340,7 @@ int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, 
 	if (conn->state == LK__CONN_DOWN)
 		lk__conn_start(conn, &after);
 	lk__conn_unlock(conn, &after);
-	int rc = lk__conn_wait(conn, thread, conn_is_ready, &subject, until_ns, cancel);
-	pthread_mutex_lock(&conn->mutex);
+	int rc = lk__conn_wait_locked(conn, thread, conn_is_ready, &subject, until_ns, cancel);
 	conn->wanted--;
 	if (rc == LK__WAIT_READY && conn->state != LK__CONN_UP)
 		rc = conn->last_error.code ? conn->last_error.code : LK_EUNREACHABLE;

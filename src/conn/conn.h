@@ -127,6 +127,12 @@ int lk__conn_wait(struct lk__conn *conn, struct lk__thread *thread,
 		  bool (*ready)(const void *subject), const void *subject, int64_t until_ns,
 		  lk_cancel *cancel);
 
+/* The same, and returns with the mutex, while it still is ready: a connection may be lost again
+ * before the thread that was woken by it has looked. */
+int lk__conn_wait_locked(struct lk__conn *conn, struct lk__thread *thread,
+			 bool (*ready)(const void *subject), const void *subject, int64_t until_ns,
+			 lk_cancel *cancel);
+
 /* Waits until the request is done. */
 int lk__conn_await(struct lk__conn *conn, struct lk__request *request, struct lk__thread *thread,
 		   int64_t until_ns, lk_cancel *cancel);

@@ -1,0 +1,103 @@
+/* A connection that is lost again before those whom it woke have looked at it. */
+#include "unit.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "conn/channels.h"
+#include "conn/node.h"
+
+#define LIMIT_NS (20 * 1000 * LK__MS)
+
+static enum lk__conn_state found[3]; /* by who is woken, each time; then it is down */
+static size_t wakes;
+
+int __wrap_lk__conn_wait(struct lk__conn *conn, struct lk__thread *thread,
+			 bool (*ready)(const void *subject), const void *subject, int64_t until_ns,
+			 lk_cancel *cancel);
+
+int __wrap_lk__conn_wait(struct lk__conn *conn, struct lk__thread *thread,
+			 bool (*ready)(const void *subject), const void *subject, int64_t until_ns,
+			 lk_cancel *cancel)
+{
+	(void)thread, (void)ready, (void)subject, (void)until_ns, (void)cancel;
+	conn->state = wakes < sizeof(found) / sizeof(found[0]) ? found[wakes] : LK__CONN_DOWN;
+	wakes++;
+	return LK__WAIT_READY;
+}
+
+static void finds(enum lk__conn_state first, enum lk__conn_state second, enum lk__conn_state third)
+{
+	found[0] = first;
+	found[1] = second;
+	found[2] = third;
+	wakes = 0;
+}
+
+/* A connection that is being made, to a server that was there before. */
+static void begin(struct lk__conn *conn, struct lk__node *node)
+{
+	memset(node, 0, sizeof(*node));
+	memset(conn, 0, sizeof(*conn));
+	atomic_store(&node->was_up, true);
+	conn->node = node;
+	conn->state = LK__CONN_CONNECTING;
+	conn->last_error.code = LK_EUNREACHABLE;
+	pthread_mutex_init(&conn->mutex, NULL);
+}
+
+static void test_a_connection_lost_again_is_waited_for(void **state)
+{
+	static struct lk__conn conn;
+	static struct lk__node node;
+	lk_error error = {0};
+	(void)state;
+	begin(&conn, &node);
+	finds(LK__CONN_CONNECTING, LK__CONN_CONNECTING, LK__CONN_UP);
+	assert_int_equal(lk__conn_ready(&conn, NULL, false, lk__now_ns() + LIMIT_NS, NULL, &error),
+			 LK__WAIT_READY);
+	assert_int_equal(wakes, 3);
+	assert_int_equal(conn.wanted, 0);
+	pthread_mutex_destroy(&conn.mutex);
+}
+
+static void test_a_connection_given_up_is_not(void **state)
+{
+	static struct lk__conn conn;
+	static struct lk__node node;
+	lk_error error = {0};
+	(void)state;
+	begin(&conn, &node);
+	finds(LK__CONN_CONNECTING, LK__CONN_DOWN, LK__CONN_UP);
+	assert_int_equal(lk__conn_ready(&conn, NULL, false, lk__now_ns() + LIMIT_NS, NULL, &error),
+			 LK_EUNREACHABLE);
+	assert_int_equal(wakes, 2);
+	pthread_mutex_destroy(&conn.mutex);
+}
+
+static void test_a_subscription_lost_again_is_waited_for(void **state)
+{
+	static struct lk__conn conn;
+	static struct lk__node node;
+	struct lk__channel channel = {.wanted = true};
+	struct lk__listening listening = {.channel = &channel};
+	lk_error error = {0};
+	(void)state;
+	begin(&conn, &node);
+	finds(LK__CONN_CONNECTING, LK__CONN_UP, LK__CONN_DOWN);
+	assert_int_equal(
+		lk__channel_await(&conn, &listening, NULL, lk__now_ns() + LIMIT_NS, NULL, &error),
+		LK__WAIT_READY);
+	assert_int_equal(wakes, 2);
+	pthread_mutex_destroy(&conn.mutex);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_connection_lost_again_is_waited_for),
+		cmocka_unit_test(test_a_connection_given_up_is_not),
+		cmocka_unit_test(test_a_subscription_lost_again_is_waited_for),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
