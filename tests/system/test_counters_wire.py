@@ -352,6 +352,19 @@ def test_permits_renewed_updated_and_set(server, permits):
     assert permits.change("set", 3, "add", keys=[USED]) == "OVERFLOW"
 
 
+def test_permits_last_on_when_memory_is_full(server, permits):
+    permits.change("set", 1, "new", keys=[USED])
+    grab(permits, 1, lease=5000)
+    look = lambda: permits.ask("look", ["pool", USED], ident(0))[2]  # noqa: E731
+    server.set("maxmemory", "1")
+    assert permits.ask("renew", [USED], ident(0), 30000) == [1]
+    assert look() > 20000
+    assert permits.ask("update", [USED], ident(0), 60000) == 1
+    assert look() > 50000
+    assert permits.ask("renew", [USED], b"x" * 16, 30000) == [0]
+    assert server.call("ZRANGE", USED, 0, -1) == [ident(0)]
+
+
 def test_permits_refused(server, permits):
     for wrong in (0, 1001, "1.5", -1):
         refused(lambda: grab(permits, wrong), "LOCKKEEPER")

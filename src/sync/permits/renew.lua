@@ -19,6 +19,8 @@ for i = 1, #KEYS do
 	if expiry and type(expiry) ~= 'table' and tonumber(expiry) > now then
 		local wanted = now + tonumber(ARGV[2 * i])
 		if wanted > tonumber(expiry) then
+			-- First a write that is allowed when memory is short: no id is empty.
+			redis.call('ZREM', KEYS[i], '')
 			redis.call('ZADD', KEYS[i], 'XX', string.format('%.0f', wanted),
 				ARGV[2 * i - 1])
 		end

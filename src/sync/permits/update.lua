@@ -15,5 +15,7 @@ local expiry = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if not expiry or tonumber(expiry) <= now then
 	return 0
 end
+-- First a write that is allowed when memory is short: no id is empty.
+redis.call('ZREM', KEYS[1], '')
 redis.call('ZADD', KEYS[1], 'XX', string.format('%.0f', now + lease), ARGV[1])
 return 1
