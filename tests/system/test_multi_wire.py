@@ -101,6 +101,13 @@ def test_another_type_is_refused_and_nothing_taken(server, multi):
     assert server.call("KEYS", "*") == [b"m3"]
 
 
+def test_another_type_keeps_none_of_the_others(server, multi):
+    assert multi.acquire() is None
+    server.call("SET", "m2", "text")
+    assert multi.release("me:1", "me:1", "me:1") == [0, -1, 0]
+    assert server.call("KEYS", "*") == [b"m2"]
+
+
 def test_full_memory_takes_nothing_and_frees_all(server, multi):
     assert multi.acquire() is None
     server.set("maxmemory", "1")

@@ -149,6 +149,16 @@ def test_renewal_renews_the_hash_and_the_own_key_only(server, make_keeper):
     java.close()
 
 
+def test_renewal_is_not_stopped_by_a_key_of_another_type(server):
+    names = ["a", "b", "c"]
+    for name in names:
+        assert read_raw(server, name, "u:1", lease=5000) is None
+    server.call("SET", "b", "text")
+    keys = [key for name in names for key in (name, timeout_of(name, "u:1"))]
+    assert script(server, "read_renew", keys, *3 * ["u:1", 30000]) == [1, 0, 1]
+    assert all(server.call("PTTL", name) > 20000 for name in ("a", "c"))
+
+
 def test_renewal_never_shortens(server, make_keeper):
     keeper = make_keeper(server.unix_url, watchdog_ms=600)
     keeper.call("acquire", "long", thread="a", kind="read", lease=60000).ok()

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 import checker
+from keeper import ROOT
 from redisson import JavaLock, ask_raw
 from servers import Subscriber, channel_of
 from waiting import boottime_ns, never, until
@@ -41,6 +42,16 @@ def test_names_of_any_bytes(server, keeper):
     keeper.call("acquire", long).ok()
     assert server.call("KEYS", "*") == [long]
     keeper.call("release", long).ok()
+
+
+def test_renewal_is_not_stopped_by_a_key_of_another_type(server):
+    for name in "abc":
+        server.call("HSET", name, "u:1", 1)
+        server.call("PEXPIRE", name, 5000)
+    server.call("SET", "b", "text")
+    text = (ROOT / "src" / "sync" / "lock" / "renew.lua").read_text()
+    assert server.call("EVAL", text, 3, "a", "b", "c", *3 * ["u:1", 30000]) == [1, 0, 1]
+    assert all(server.call("PTTL", name) > 20000 for name in "ac")
 
 
 def test_fields_of_a_client_share_its_uuid_and_no_number(server, make_keeper):

@@ -4,11 +4,11 @@
 --   KEYS[1] … KEYS[n]   the locks' hashes
 --   ARGV[1] … ARGV[2n]  for each: owner field, lease in ms
 --
--- Answers: an array, for each 1 (renewed) or 0 (not the owner).
+-- Answers: an array, for each 1 (renewed) or 0 (not the owner, or the key is something else).
 local answers = {}
 for i = 1, #KEYS do
 	local owner, lease = ARGV[2 * i - 1], ARGV[2 * i]
-	if redis.call('HEXISTS', KEYS[i], owner) == 1 then
+	if redis.pcall('HEXISTS', KEYS[i], owner) == 1 then
 		if redis.call('PTTL', KEYS[i]) < tonumber(lease) then
 			redis.call('PEXPIRE', KEYS[i], lease)
 		end
