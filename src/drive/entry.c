@@ -340,8 +340,9 @@ void lk__entry_lose(struct lk__entry *entry, int64_t now_ns)
 	lk__count(&client->counters.held, (uint64_t)-1);
 	lk__notices_give(client, hold, LK__NOTICE_LOST);
 	lk__log(&client->log, LK_LOG_WARNING, "lock lost: %.200s", entry->name);
-	/* The other side may keep the key: what is over would stay in it. */
-	if (entry->recipe->other_side)
+	/* The other side may keep the key: what is over would stay in it. Of several nodes, some
+	 * may have it still, and for longer than was ever confirmed. */
+	if (entry->recipe->other_side || entry->ops)
 		lk__entry_release_unasked(entry, hold->number);
 }
 

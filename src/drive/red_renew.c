@@ -13,18 +13,27 @@
 #include "sync/script.h"
 
 struct renewal {
-	struct lk__red_round *round;
+	struct lk__red_round *round; /* NULL: an extension */
 	size_t index;
 	uint64_t number;
+	bool gone; /* the node has it no more, and was not given it again */
+};
+
+/* One question to all nodes, and what they have said so far. */
+struct tally {
+	struct lk__entry *entry;
+	int64_t lease_ms;
+	size_t yes, no, count, majority;
+	struct renewal of[LK__RED_MAX];
 };
 
 struct lk__red_round {
 	pthread_mutex_t mutex;
 	struct lk__renewed renewed;
-	size_t waiting, yes, no, count, majority;
-	bool concluded;
+	size_t waiting;
+	bool concluded, held;
 	int64_t sent_ns;
-	struct renewal of[LK__RED_MAX];
+	struct tally tally;
 };
 
 static struct lk__request *renewal_request(const struct lk__entry *member, uint64_t number,
@@ -99,21 +108,71 @@ static void node_repair(struct lk__red *red, struct lk__red_node *node, const st
 	lk__conn_submit(member->scripts, request);
 }
 
-/* What a node has said of the current grant. */
-static void node_noted(struct lk__entry *entry, const struct renewal *renewal, int answer,
-		       int64_t lease_ms)
+/* Whether that was asked of the grant that is held, and is certain, now. Its mutex is held. */
+static bool renewal_is_current(const struct lk__entry *entry, const struct renewal *renewal)
+{
+	const struct lk__red *red = lk__red_of(entry);
+	const struct lk__hold *hold = entry->hold;
+	return hold && red->number == entry->grant.number &&
+	       red->node[renewal->index].number == renewal->number &&
+	       lk__now_ns() < lk__hold_deadline(hold);
+}
+
+static void node_has_it(struct lk__entry *entry, const struct renewal *renewal)
 {
 	struct lk__red *red = lk__red_of(entry);
-	struct lk__red_node *node = &red->node[renewal->index];
 	pthread_mutex_lock(&entry->mutex);
-	const struct lk__hold *hold = entry->hold;
-	bool current = hold && red->number == entry->grant.number &&
-		       node->number == renewal->number && lk__now_ns() < lk__hold_deadline(hold);
-	if (current && answer == 1)
-		node->part = LK__RED_HELD;
-	else if (current && answer == 0)
-		node_repair(red, node, hold, lease_ms);
+	if (renewal_is_current(entry, renewal))
+		red->node[renewal->index].part = LK__RED_HELD;
 	pthread_mutex_unlock(&entry->mutex);
+}
+
+static void node_gets_it_again(struct lk__entry *entry, const struct renewal *renewal,
+			       int64_t lease_ms)
+{
+	struct lk__red *red = lk__red_of(entry);
+	pthread_mutex_lock(&entry->mutex);
+	if (renewal_is_current(entry, renewal))
+		node_repair(red, &red->node[renewal->index], entry->hold, lease_ms);
+	pthread_mutex_unlock(&entry->mutex);
+}
+
+/* ---- counting ---- */
+
+static void tally_begin(struct tally *tally, struct lk__entry *entry, int64_t lease_ms)
+{
+	const struct lk__red *red = lk__red_of(entry);
+	tally->entry = entry;
+	tally->lease_ms = lease_ms;
+	tally->count = red->count;
+	tally->majority = red->majority;
+}
+
+/* The numbers of the grant; false when it is another's by now. The entry's mutex is held. */
+static bool tally_numbers(struct tally *tally, uint64_t number, struct lk__red_round *round)
+{
+	const struct lk__red *red = lk__red_of(tally->entry);
+	for (size_t i = 0; i < red->count; i++)
+		tally->of[i] = (struct renewal){round, i, red->node[i].number, false};
+	return red->number == number;
+}
+
+static void tally_add(struct tally *tally, size_t index, int answer)
+{
+	tally->yes += answer == 1;
+	tally->no += answer == 0;
+	tally->of[index].gone = answer == 0;
+}
+
+/* A majority has it: only then may a node be given it again. Else another may have had it. */
+static bool tally_held(const struct tally *tally)
+{
+	return tally->yes >= tally->majority;
+}
+
+static bool tally_lost(const struct tally *tally)
+{
+	return tally->no > tally->count - tally->majority;
 }
 
 /* ---- a round ---- */
@@ -121,27 +180,47 @@ static void node_noted(struct lk__entry *entry, const struct renewal *renewal, i
 /* The outcome, once it is certain: 1, 0 or -1; 2 while it is not. */
 static int round_outcome(const struct lk__red_round *round)
 {
-	if (round->yes >= round->majority)
+	if (tally_held(&round->tally))
 		return 1;
-	if (round->no > round->count - round->majority)
+	if (tally_lost(&round->tally))
 		return 0;
 	return round->waiting == 0 ? -1 : 2;
 }
 
+/* Gives up the mutex meanwhile; `waiting` counts the caller. */
+static void round_conclude(struct lk__red_round *round, int outcome)
+{
+	round->concluded = true;
+	round->held = outcome == 1;
+	pthread_mutex_unlock(&round->mutex);
+	lk__watch_renewed(&round->renewed, outcome, round->sent_ns);
+	pthread_mutex_lock(&round->mutex);
+}
+
+/* The same. */
+static void round_repair(struct lk__red_round *round)
+{
+	struct tally *tally = &round->tally;
+	for (size_t i = 0; i < tally->count; i++) {
+		if (!tally->of[i].gone)
+			continue;
+		tally->of[i].gone = false;
+		pthread_mutex_unlock(&round->mutex);
+		node_gets_it_again(tally->entry, &tally->of[i], tally->lease_ms);
+		pthread_mutex_lock(&round->mutex);
+	}
+}
+
 static void round_unlock(struct lk__red_round *round)
 {
-	struct lk__entry *entry = round->renewed.entry;
+	struct lk__entry *entry = round->tally.entry;
 	int outcome = round_outcome(round);
-	bool concludes = !round->concluded && outcome != 2;
-	if (concludes) {
-		round->concluded = true;
-		round->waiting++; /* ours: the last answer may come meanwhile */
-		pthread_mutex_unlock(&round->mutex);
-		lk__watch_renewed(&round->renewed, outcome, round->sent_ns);
-		pthread_mutex_lock(&round->mutex);
-		round->waiting--;
-	}
-	bool last = round->waiting == 0;
+	round->waiting++; /* ours: the last answer may come meanwhile */
+	if (!round->concluded && outcome != 2)
+		round_conclude(round, outcome);
+	if (round->held)
+		round_repair(round);
+	bool last = --round->waiting == 0;
 	pthread_mutex_unlock(&round->mutex);
 	if (last) {
 		pthread_mutex_destroy(&round->mutex);
@@ -152,48 +231,39 @@ static void round_unlock(struct lk__red_round *round)
 
 static void renewal_finish(struct lk__request *request)
 {
-	struct renewal *renewal = request->owner;
+	const struct renewal *renewal = request->owner;
 	struct lk__red_round *round = renewal->round;
-	const struct lk__red *red = lk__red_of(round->renewed.entry);
+	struct lk__entry *entry = round->tally.entry;
+	const struct lk__red *red = lk__red_of(entry);
 	int answer = renewal_answer(red->node[renewal->index].member, renewal->number, request);
 	lk__request_free(request);
+	if (answer == 1)
+		node_has_it(entry, renewal);
 	pthread_mutex_lock(&round->mutex);
-	round->yes += answer == 1;
-	round->no += answer == 0;
-	bool lost = round_outcome(round) == 0;
-	pthread_mutex_unlock(&round->mutex);
-	if (!lost)
-		node_noted(round->renewed.entry, renewal, answer, round->renewed.lease_ms);
-	pthread_mutex_lock(&round->mutex);
+	tally_add(&round->tally, renewal->index, answer);
 	round->waiting--;
 	round_unlock(round);
 }
 
 static struct lk__red_round *round_new(const struct lk__renewed *renewed)
 {
-	struct lk__red *red = lk__red_of(renewed->entry);
 	struct lk__red_round *round = calloc(1, sizeof(*round));
 	if (!round)
 		return NULL;
 	pthread_mutex_init(&round->mutex, NULL);
 	round->renewed = *renewed;
-	round->count = red->count;
-	round->majority = red->majority;
 	round->sent_ns = lk__now_ns();
 	round->waiting = 1; /* ours, until all are sent */
+	tally_begin(&round->tally, renewed->entry, renewed->lease_ms);
 	lk__red_ref(renewed->entry);
 	return round;
 }
 
-/* The numbers of the grant; false when it is another's by now. */
 static bool round_numbers(struct lk__red_round *round)
 {
-	struct lk__entry *entry = round->renewed.entry;
-	const struct lk__red *red = lk__red_of(entry);
+	struct lk__entry *entry = round->tally.entry;
 	pthread_mutex_lock(&entry->mutex);
-	bool current = red->number == round->renewed.number;
-	for (size_t i = 0; i < red->count; i++)
-		round->of[i] = (struct renewal){round, i, red->node[i].number};
+	bool current = tally_numbers(&round->tally, round->renewed.number, round);
 	pthread_mutex_unlock(&entry->mutex);
 	return current;
 }
@@ -209,11 +279,12 @@ void lk__red_renew(const struct lk__renewed *renewed)
 	bool current = round_numbers(round);
 	for (size_t i = 0; current && i < red->count; i++) {
 		struct lk__red_node *node = &red->node[i];
-		struct lk__request *request = renewal_request(node->member, round->of[i].number,
+		struct renewal *renewal = &round->tally.of[i];
+		struct lk__request *request = renewal_request(node->member, renewal->number,
 							      renewed->lease_ms);
 		if (!request)
 			continue;
-		request->owner = &round->of[i];
+		request->owner = renewal;
 		request->finish = renewal_finish;
 		request->resend = true;
 		request->deadline_ns = lk__after_ms(round->sent_ns,
@@ -231,65 +302,114 @@ void lk__red_renew(const struct lk__renewed *renewed)
 /* ---- by the caller ---- */
 
 struct extension {
-	struct lk__entry *entry;
-	size_t yes, no, majority, count;
-	int64_t lease_ms;
-	struct renewal of[LK__RED_MAX];
+	bool held; /* the verdict */
+	struct tally tally;
 };
+
+static int extension_answer(const struct extension *extension, size_t index,
+			    const struct lk__gathered *answers)
+{
+	const struct renewal *renewal = &extension->tally.of[index];
+	struct lk__entry *entry = extension->tally.entry;
+	int answer = renewal_answer(lk__red_of(entry)->node[index].member, renewal->number,
+				    answers->request[0]);
+	if (answer == 1)
+		node_has_it(entry, renewal);
+	return answer;
+}
 
 static void extension_take(void *context, size_t index, const struct lk__gathered *answers)
 {
 	struct extension *extension = context;
-	const struct lk__red *red = lk__red_of(extension->entry);
-	int answer = renewal_answer(red->node[index].member, extension->of[index].number,
-				    answers->request[0]);
-	extension->yes += answer == 1;
-	extension->no += answer == 0;
-	if (extension->no <= extension->count - extension->majority)
-		node_noted(extension->entry, &extension->of[index], answer, extension->lease_ms);
+	tally_add(&extension->tally, index, extension_answer(extension, index, answers));
+}
+
+/* After the verdict: several readers may be here at once. */
+static void extension_late(void *context, size_t index, const struct lk__gathered *answers)
+{
+	const struct extension *extension = context;
+	const struct tally *tally = &extension->tally;
+	if (extension_answer(extension, index, answers) == 0 && extension->held)
+		node_gets_it_again(tally->entry, &tally->of[index], tally->lease_ms);
 }
 
 static bool extension_decided(void *context)
 {
 	const struct extension *extension = context;
-	return extension->yes >= extension->majority ||
-	       extension->no > extension->count - extension->majority;
+	return tally_held(&extension->tally) || tally_lost(&extension->tally);
+}
+
+static void extension_free(void *context)
+{
+	struct extension *extension = context;
+	lk__red_unref(extension->tally.entry);
+	free(extension);
+}
+
+/* What it takes where it is taken back may outlast what was held. */
+static void member_note_lease(struct lk__entry *member, int64_t lease_ms)
+{
+	pthread_mutex_lock(&member->mutex);
+	if (member->red_lease_ms < lease_ms)
+		member->red_lease_ms = lease_ms;
+	pthread_mutex_unlock(&member->mutex);
+}
+
+/* The entry's mutex is held. */
+static void extension_ask(const struct extension *extension, struct lk__gather *gather,
+			  int64_t until_ns)
+{
+	const struct tally *tally = &extension->tally;
+	const struct lk__red *red = lk__red_of(tally->entry);
+	for (size_t i = 0; i < tally->count; i++) {
+		struct lk__entry *member = red->node[i].member;
+		struct lk__request *request = renewal_request(member, tally->of[i].number,
+							      tally->lease_ms);
+		if (request) {
+			request->resend = true;
+			request->deadline_ns = until_ns;
+		}
+		member_note_lease(member, tally->lease_ms);
+		lk__gather_add(gather, i, member->scripts, request);
+	}
+}
+
+static int extension_verdict(struct extension *extension, lk_error *error)
+{
+	const struct tally *tally = &extension->tally;
+	extension->held = tally_held(tally);
+	for (size_t i = 0; extension->held && i < tally->count; i++)
+		if (tally->of[i].gone)
+			node_gets_it_again(tally->entry, &tally->of[i], tally->lease_ms);
+	if (extension_decided(extension))
+		return extension->held;
+	return lk__fail(error, LK_ENOQUORUM,
+			"extend \"%.100s\": confirmed by %zu nodes, %zu are a majority",
+			tally->entry->name, tally->yes, tally->majority);
 }
 
 int lk__red_extend(struct lk__entry *entry, struct lk__thread *thread, uint64_t number,
 		   int64_t lease_ms, int64_t until_ns, int64_t *sent_ns, lk_error *error)
 {
-	struct lk__red *red = lk__red_of(entry);
-	struct lk__gather *gather = lk__gather_new(red->count);
-	struct extension extension = {.entry = entry,
-				      .majority = red->majority,
-				      .count = red->count,
-				      .lease_ms = lease_ms};
+	struct extension *extension = calloc(1, sizeof(*extension));
+	struct lk__gather *gather = extension ? lk__gather_new(lk__red_of(entry)->count) : NULL;
 	int64_t limit_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
-	if (!gather)
+	if (!gather) {
+		free(extension);
 		return lk__fail(error, LK_ENOMEM, "extend \"%.100s\": out of memory", entry->name);
-	pthread_mutex_lock(&entry->mutex);
-	for (size_t i = 0; red->number == number && i < red->count; i++) {
-		extension.of[i] = (struct renewal){NULL, i, red->node[i].number};
-		struct lk__request *request = renewal_request(red->node[i].member,
-							      red->node[i].number, lease_ms);
-		if (request) {
-			request->resend = true;
-			request->deadline_ns = until_ns;
-		}
-		lk__gather_add(gather, i, red->node[i].member->scripts, request);
 	}
+	tally_begin(&extension->tally, entry, lease_ms);
+	lk__red_ref(entry);
+	pthread_mutex_lock(&entry->mutex);
+	if (tally_numbers(&extension->tally, number, NULL))
+		extension_ask(extension, gather, until_ns);
 	pthread_mutex_unlock(&entry->mutex);
 	*sent_ns = lk__now_ns();
 	lk__gather_go(gather);
-	lk__gather_wait(gather, thread, extension_take, extension_decided, &extension,
+	lk__gather_wait(gather, thread, extension_take, extension_decided, extension,
 			limit_ns < until_ns ? limit_ns : until_ns, NULL);
-	lk__gather_withdraw(gather, extension_take, &extension);
-	int rc = extension.yes >= extension.majority ? 1 : 0;
-	if (!rc && !extension_decided(&extension))
-		rc = lk__fail(error, LK_ENOQUORUM,
-			      "extend \"%.100s\": confirmed by %zu nodes, %zu are a majority",
-			      entry->name, extension.yes, extension.majority);
-	lk__gather_end(gather, NULL, NULL, NULL);
+	lk__gather_withdraw(gather, extension_take, extension);
+	int rc = extension_verdict(extension, error);
+	lk__gather_end(gather, extension_late, extension_free, extension);
 	return rc;
 }

@@ -333,6 +333,94 @@ static void test_a_majority_that_forgot_is_a_loss(void **state)
 	close_quorum(&quorum, MOST);
 }
 
+static void extend_for_an_hour(size_t index, void *argument)
+{
+	(void)index;
+	expect(LK_ELOST, lk_lock_extend(argument, 3600000, "o", &err));
+}
+
+/* The answer that makes it a loss comes last: what was extended until then is given back. */
+static void test_a_lost_lock_is_not_taken_again_to_extend_it(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	struct threads threads;
+	lk_acquire_options options = with_lease(20000);
+	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
+	options.owner = release.owner = "o";
+	open_quorum(&quorum, MOST, "", NULL);
+	know_all(&quorum, MOST);
+	expect(0, lk_lock_acquire(quorum.lock, &options, &err));
+	wait_until(nodes_with("q") == MOST, 5000);
+	redis_do(&nodes[1], "DEL q");
+	redis_do(&nodes[2], "DEL q");
+	server_pause(&nodes[2]);
+	threads_start(&threads, 1, extend_for_an_hour, quorum.lock);
+	wait_until(redis_integer(&nodes[0], "PTTL q") > 20000, 5000);
+	sleep_ms(100); /* the caller has read what the second one says */
+	check_int(redis_integer(&nodes[1], "EXISTS q"), ==, 0);
+	server_resume(&nodes[2]);
+	threads_join(&threads, 10000);
+	wait_until(nodes_with("q") == 0, 5000);
+	expect(LK_ELOST, lk_lock_release(quorum.lock, &release, &err));
+	close_quorum(&quorum, MOST);
+}
+
+/* The majority has it: the two nodes that forgot it, one before the answer and one after it, have
+ * it again, for as long as the others. */
+static void test_an_extension_repairs(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	lk_acquire_options options = with_lease(20000);
+	open_quorum(&quorum, NODES, "", NULL);
+	know_all(&quorum, NODES);
+	expect(0, lk_lock_acquire(quorum.lock, &options, &err));
+	wait_until(nodes_with("q") == NODES, 5000);
+	redis_do(&nodes[1], "DEL q");
+	redis_do(&nodes[4], "DEL q");
+	server_pause(&nodes[4]);
+	expect(0, lk_lock_extend(quorum.lock, 3600000, NULL, &err));
+	server_resume(&nodes[4]);
+	wait_until(redis_integer(&nodes[1], "PTTL q") > 20000, 5000);
+	wait_until(redis_integer(&nodes[4], "PTTL q") > 20000, 5000);
+	expect(0, lk_lock_release(quorum.lock, NULL, &err));
+	wait_until(nodes_with("q") == 0, 5000);
+	close_quorum(&quorum, NODES);
+}
+
+/* Another had it in between, on the two nodes that have forgotten ours: they are never both heard
+ * in one round until the first would have been repaired. */
+static void test_no_round_papers_over_a_loss(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	lk_event event;
+	char config[200];
+	long long lease_ms = slow_ms(1500), limit_ms = slow_ms(150);
+	snprintf(config, sizeof(config),
+		 "watchdog_ms=%lld command_timeout_ms=%lld connect_timeout_ms=%lld", lease_ms,
+		 limit_ms, limit_ms);
+	open_quorum(&quorum, MOST, config, NULL);
+	know_all(&quorum, MOST);
+	expect(0, lk_lock_acquire(quorum.lock, NULL, &err));
+	wait_until(nodes_with("q") == MOST, 5000);
+	server_pause(&nodes[0]);
+	redis_do(&nodes[1], "DEL q");
+	redis_do(&nodes[2], "DEL q");
+	server_pause(&nodes[2]);
+	sleep_ms(lease_ms / 3 + limit_ms * 5 / 4); /* the first round is over */
+	server_resume(&nodes[2]);
+	int type = next_event(quorum.client[0], &event, 10000);
+	if (type == LK_EVENT_AT_RISK)
+		type = next_event(quorum.client[0], &event, 10000);
+	check_int(type, ==, LK_EVENT_LOST);
+	server_resume(&nodes[0]);
+	wait_until(nodes_with("q") == 0, 5000);
+	expect(LK_ELOST, lk_lock_release(quorum.lock, NULL, &err));
+	close_quorum(&quorum, MOST);
+}
+
 static void test_without_a_majority_it_ends_by_the_clock(void **state)
 {
 	(void)state;
@@ -615,6 +703,9 @@ int main(void)
 		quorum_test(test_a_named_lease_is_repaired),
 		quorum_test(test_nobody_waits_for_the_release),
 		quorum_test(test_a_majority_that_forgot_is_a_loss),
+		quorum_test(test_a_lost_lock_is_not_taken_again_to_extend_it),
+		quorum_test(test_an_extension_repairs),
+		quorum_test(test_no_round_papers_over_a_loss),
 		quorum_test(test_without_a_majority_it_ends_by_the_clock),
 		quorum_test(test_extension_needs_a_majority),
 		quorum_test(test_a_fresh_node_has_no_vote),
