@@ -68,6 +68,18 @@ def test_a_repetition_neither_raises_nor_loses_the_token(server):
     assert acquire(server) == token
 
 
+@pytest.mark.parametrize("java", [False, True])
+def test_a_repetition_when_memory_is_full_keeps_the_lock(server, java):
+    token = acquire(server, lease=5000, java=java)
+    server.set("maxmemory", "1")
+    assert acquire(server, java=java) == token
+    assert server.call("PTTL", "lock") > 20000
+    taken = acquire(server, field="u:2", giver="u:1", java=java)
+    assert taken > token
+    assert acquire(server, field="u:2", giver="u:1", java=java) == taken
+    assert server.holders("lock") == {b"u:2": b"1"}
+
+
 def test_tokens_rise_with_each_grant(server):
     tokens = []
     for number in range(200):

@@ -108,6 +108,22 @@ def test_another_type_keeps_none_of_the_others(server, multi):
     assert server.call("KEYS", "*") == [b"m2"]
 
 
+def test_a_repetition_when_memory_is_full_keeps_all(server, multi):
+    assert multi.acquire(lease=5000) is None
+    server.set("maxmemory", "1")
+    assert multi.acquire() is None
+    assert all(server.call("PTTL", name) > 20000 for name in NAMES)
+
+
+def test_a_repetition_that_is_refused_keeps_none(server, multi):
+    assert multi.acquire() is None
+    server.call("DEL", "m1")
+    server.set("maxmemory", "1")
+    with pytest.raises(resp.ErrorReply, match="OOM"):
+        multi.acquire()
+    assert server.call("DBSIZE") == 0
+
+
 def test_full_memory_takes_nothing_and_frees_all(server, multi):
     assert multi.acquire() is None
     server.set("maxmemory", "1")

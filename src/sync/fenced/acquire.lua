@@ -44,11 +44,12 @@ for i = 2, #KEYS do
 	end
 	newest = math.max(newest, last)
 end
-local token = newest
-if not own or newest == 0 then
-	token = math.max(newest + 1, now)
+if own and newest > 0 then
+	-- Nothing else is written: when memory is short, that would be refused, and the lock freed.
+	redis.call('PEXPIRE', KEYS[1], ARGV[2])
+	return redis.status_reply('TOKEN ' .. string.format('%.0f', newest))
 end
-token = string.format('%.0f', token)
+local token = string.format('%.0f', math.max(newest + 1, now))
 local writes = {
 	{'SET', KEYS[2], token, 'PX', '2592000000'},
 	{'HSET', KEYS[1], ARGV[1], 1},

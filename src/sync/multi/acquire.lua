@@ -27,15 +27,19 @@ for i, key in ipairs(KEYS) do
 		return {i, redis.call('PTTL', key)}
 	end
 end
-for i, key in ipairs(KEYS) do
-	local answer = redis.pcall('HSET', key, ARGV[1], 1)
+for _, key in ipairs(KEYS) do
+	-- What a repetition finds is not written again: when memory is short that would be refused.
+	local answer = redis.call('HEXISTS', key, ARGV[1])
+	if answer == 0 then
+		answer = redis.pcall('HSET', key, ARGV[1], 1)
+	end
 	if type(answer) ~= 'table' then
 		answer = redis.pcall('PEXPIRE', key, ARGV[2])
 	end
 	if type(answer) == 'table' then
 		-- Refused (ACL, memory): nothing of it may stay.
-		for j = 1, i do
-			redis.call('HDEL', KEYS[j], ARGV[1])
+		for _, taken in ipairs(KEYS) do
+			redis.call('HDEL', taken, ARGV[1])
 		end
 		return answer
 	end
