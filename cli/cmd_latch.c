@@ -25,7 +25,7 @@ static int latch_take(void *context, int id, const char *value)
 	if (state->waits++)
 		return trouble("-n and -w exclude each other");
 	if (id == 'w')
-		return option_duration(id, value, 0, LK_WAIT_MAX_MS, &state->wait_ms);
+		return option_duration("-w", value, 0, LK_WAIT_MAX_MS, &state->wait_ms);
 	state->wait_ms = 0;
 	return 0;
 }

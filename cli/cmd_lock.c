@@ -45,9 +45,9 @@ static int lock_take(void *context, int id, const char *value)
 		return 0;
 	case 'w':
 		state->has_wait = 1;
-		return option_duration(id, value, 0, LK_WAIT_MAX_MS, &state->wait_ms);
+		return option_duration("-w", value, 0, LK_WAIT_MAX_MS, &state->wait_ms);
 	default:
-		return option_duration(id, value, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS,
+		return option_duration("-l", value, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS,
 				       &state->lease_ms);
 	}
 }

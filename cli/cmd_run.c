@@ -12,6 +12,7 @@
 #include "signals.h"
 
 #define GRACE_DEFAULT_MS INT64_C(5000)
+#define QUARANTINE_LEAST_MS INT64_C(30000) /* others may have the lease that is usual */
 
 const struct option_row run_options[] = {
 	{'n', "nonblock", NULL, "fail when another owner holds the lock, instead of waiting"},
@@ -31,6 +32,8 @@ const struct option_row run_options[] = {
 	{OPTION_ALSO, "also", "NAME", "take this lock too: all or none; may be repeated"},
 	{OPTION_URL, "url", "URL",
 	 "the server, instead of LOCKKEEPER_URL; three or more are a quorum"},
+	{OPTION_QUARANTINE, "quarantine", "TIME",
+	 "of a quorum: the longest lease in use; a server that started since has no vote"},
 	{'v', "verbose", NULL, "tell what happens"},
 	{0, NULL, NULL, NULL},
 };
@@ -40,6 +43,7 @@ struct run_state {
 	int nonblock;
 	int has_wait;
 	int has_grace;
+	int has_quarantine;
 	const char *shell_line;
 };
 
@@ -64,15 +68,15 @@ static int run_take(void *context, int id, const char *value)
 		return 0;
 	case 'w':
 		state->has_wait = 1;
-		return option_duration(id, value, 0, LK_WAIT_MAX_MS, &state->keep.wait_ms);
+		return option_duration("-w", value, 0, LK_WAIT_MAX_MS, &state->keep.wait_ms);
 	case 'E':
-		return option_number(id, value, 0, 255, &state->keep.conflict_code);
+		return option_number("-E", value, 0, 255, &state->keep.conflict_code);
 	case 'l':
-		return option_duration(id, value, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS,
+		return option_duration("-l", value, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS,
 				       &state->keep.lease_ms);
 	case 'k':
 		state->has_grace = 1;
-		return option_duration(id, value, 0, LK_LEASE_MAX_MS, &state->keep.grace_ms);
+		return option_duration("-k", value, 0, LK_LEASE_MAX_MS, &state->keep.grace_ms);
 	case 's':
 		return signal_take(value, &state->keep.end_signal);
 	case 'c':
@@ -87,6 +91,10 @@ static int run_take(void *context, int id, const char *value)
 		return 0;
 	case OPTION_URL:
 		return nodes_add(&state->keep.nodes, value);
+	case OPTION_QUARANTINE:
+		state->has_quarantine = 1;
+		return option_duration("--quarantine", value, 1, LK_LEASE_MAX_MS,
+				       &state->keep.quarantine_ms);
 	case OPTION_PERMITS:
 		return operand_count("option --permits", value, 1, LK_PERMITS_MAX,
 				     &state->keep.permits);
@@ -111,6 +119,13 @@ static int lease_settle(struct run_state *state, lk_config *config)
 			return trouble_library(&error);
 	}
 	int64_t lease_ms = state->keep.lease_ms;
+	if (!state->has_quarantine)
+		state->keep.quarantine_ms = lease_ms > QUARANTINE_LEAST_MS ? lease_ms
+									   : QUARANTINE_LEAST_MS;
+	if (state->keep.quarantine_ms < lease_ms)
+		return trouble("option --quarantine: %" PRId64 " ms is less than the lease of "
+			       "%" PRId64 " ms",
+			       state->keep.quarantine_ms, lease_ms);
 	if (!state->has_grace)
 		state->keep.grace_ms = lease_ms / 3 < GRACE_DEFAULT_MS ? lease_ms / 3
 								       : GRACE_DEFAULT_MS;
@@ -162,6 +177,8 @@ static int run_check(const struct command *command, const struct run_state *stat
 	if (keep->permits && keep->kind != &kind_default)
 		return usage_error(command, "--permits and --%s exclude each other",
 				   keep->kind->name);
+	if (state->has_quarantine && !several)
+		return usage_error(command, "--quarantine is for several servers");
 	if (several && keep->also_count)
 		return usage_error(command, "--also and several servers exclude each other");
 	if (!several && !keep->also_count)

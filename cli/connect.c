@@ -62,15 +62,20 @@ static int secret_refuse(const char *what)
 		       what);
 }
 
+int url_has_secret(const char *url)
+{
+	size_t head, secret;
+	url_find_password(url, &head, &secret);
+	/* A colon with nothing behind it is no secret. */
+	return secret > 1 || url_query_has_secret(url);
+}
+
 int config_assign_url(lk_config *config, const char *url)
 {
 	lk_error error = {0};
-	size_t head, secret;
 	if (*url == '\0')
 		return trouble("option --url: the URL is empty");
-	url_find_password(url, &head, &secret);
-	/* A colon with nothing behind it is no secret. */
-	if (secret > 1 || url_query_has_secret(url))
+	if (url_has_secret(url))
 		return secret_refuse("a password in the URL");
 	return lk_config_set(config, "url", url, &error) ? trouble_library(&error) : 0;
 }

@@ -22,6 +22,9 @@ int client_open(const lk_config *config, lk_client **client_out);
  * password with its colon in `*secret_out`: 0 when there is none. */
 void url_find_password(const char *url, size_t *head_out, size_t *secret_out);
 
+/* 1 when the URL has a password, or sets a secret option. */
+int url_has_secret(const char *url);
+
 /* Takes the secrets out of the environment, for the child: variables of secret options, and the
  * password in LOCKKEEPER_URL. 0, or EXIT_TROUBLE (said). */
 int environment_drop_secrets(void);

@@ -35,12 +35,10 @@ int holding_make(struct holding *holding, lk_client *client, const struct lock_k
 }
 
 int holding_make_quorum(struct holding *holding, lk_client *const *clients, size_t count,
-			const struct lock_kind *kind, const char *name, lk_error *error)
+			const lk_red_lock_options *options, const char *name, lk_error *error)
 {
-	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
-	options.plain = kind->option == OPTION_PLAIN;
 	holding->several = 1;
-	return lk_red_lock_new(&holding->lock, clients, count, name, strlen(name), &options, error);
+	return lk_red_lock_new(&holding->lock, clients, count, name, strlen(name), options, error);
 }
 
 int holding_make_multi(struct holding *holding, lk_client *client, const char *name,

@@ -21,7 +21,7 @@ int holding_make(struct holding *holding, lk_client *client, const struct lock_k
 		 int64_t permits, const char *name, lk_error *error);
 /* The same of one lock on the quorum of all clients, the first of them among them. */
 int holding_make_quorum(struct holding *holding, lk_client *const *clients, size_t count,
-			const struct lock_kind *kind, const char *name, lk_error *error);
+			const lk_red_lock_options *options, const char *name, lk_error *error);
 
 /* The same of several locks of one client, all or none. */
 int holding_make_multi(struct holding *holding, lk_client *client, const char *name,

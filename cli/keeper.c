@@ -17,6 +17,7 @@
 #include "guard.h"
 #include "holding.h"
 #include "message.h"
+#include "options.h"
 #include "relay.h"
 #include "signals.h"
 #include "tree.h"
@@ -111,7 +112,7 @@ static int acquire_fail(struct keeper *keeper, const lk_error *error)
 		return trouble_library(error);
 	/* As flock(1): a conflict is an answer, not a failure; the exit code tells of it. */
 	if (keeper->options->verbose)
-		message("%s", error->message);
+		message("%s", library_text(error));
 	return keeper->options->conflict_code;
 }
 
@@ -147,7 +148,7 @@ static void deadline_refresh(struct keeper *keeper)
 		guard_publish(&keeper->guard, deadline_ns);
 	} else if (!keeper->gone) {
 		keeper->gone = keeper->lost = 1;
-		message("%s", error.message);
+		message("%s: %s", keeper->options->name, library_text(&error));
 		guard_send(&keeper->guard, GUARD_KILL, 0);
 	}
 }
@@ -296,7 +297,7 @@ static void release(struct keeper *keeper, int code)
 	int result = holding_release(&keeper->holding, &error);
 	if (result == 0 || keeper->lost)
 		return;
-	message("%s", error.message);
+	message("%s", library_text(&error));
 	if (result == LK_ELOST || result == LK_ENOTOWNER)
 		keeper->lost = keeper->started;
 	else
@@ -347,7 +348,10 @@ static int work(struct keeper *keeper)
 static int keeper_make(struct keeper *keeper, lk_config *config)
 {
 	const struct keeper_options *options = keeper->options;
+	lk_red_lock_options quorum = LK_RED_LOCK_OPTIONS_INIT;
 	lk_error error = {0};
+	quorum.plain = options->kind->option == OPTION_PLAIN;
+	quorum.quarantine_ms = options->quarantine_ms;
 	int result,
 		code = nodes_open(&options->nodes, config, keeper->clients + 1, &keeper->others);
 	if (code)
@@ -355,7 +359,7 @@ static int keeper_make(struct keeper *keeper, lk_config *config)
 	keeper->clients[0] = keeper->client;
 	if (keeper->others)
 		result = holding_make_quorum(&keeper->holding, keeper->clients, keeper->others + 1,
-					     options->kind, options->name, &error);
+					     &quorum, options->name, &error);
 	else if (options->also_count)
 		result = holding_make_multi(&keeper->holding, keeper->client, options->name,
 					    options->also, options->also_count, &error);

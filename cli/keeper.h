@@ -27,6 +27,7 @@ struct keeper_options {
 	const char *also[LK_MULTI_LOCK_MAX]; /* locks to take besides */
 	size_t also_count;
 	struct nodes nodes; /* more than one: a quorum */
+	int64_t quarantine_ms;
 	char *const *argv;
 };
 

@@ -70,9 +70,16 @@ int trouble_errno(int system_errno, const char *format, ...)
 	return EXIT_TROUBLE;
 }
 
+const char *library_text(const lk_error *error)
+{
+	const char *text = error->message[0] ? error->message : lk_error_text(error->code);
+	size_t word = strcspn(text, " :");
+	return strncmp(text, "lk_", 3) == 0 && text[word] == ':' ? text + word + 2 : text;
+}
+
 int trouble_library(const lk_error *error)
 {
-	message("%s", error->message[0] ? error->message : lk_error_text(error->code));
+	message("%s", library_text(error));
 	switch (error->code) {
 	case LK_ELOST:
 	case LK_ENOTOWNER:

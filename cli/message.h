@@ -13,6 +13,9 @@ __attribute__((format(printf, 1, 2))) int trouble(const char *format, ...);
 /* The same with the text of `system_errno` appended. */
 __attribute__((format(printf, 2, 3))) int trouble_errno(int system_errno, const char *format, ...);
 
+/* What the library reported, without the name of the C function. */
+const char *library_text(const lk_error *error);
+
 /* Says what a library call reported, and returns the exit code for it: EXIT_LOST for
  * LK_ELOST and LK_ENOTOWNER, EXIT_NOT_ACQUIRED for LK_EBUSY and LK_ETIMEDOUT, else EXIT_TROUBLE. */
 int trouble_library(const lk_error *error);

@@ -9,7 +9,7 @@
 #include "message.h"
 
 /* The comma behind which the next URL begins; NULL when there is none. */
-static char *list_next(char *list)
+static char *list_next(const char *list)
 {
 	for (char *comma = strchr(list, ','); comma; comma = strchr(comma + 1, ','))
 		if (comma[1 + strspn(comma + 1, "abcdefghijklmnopqrstuvwxyz-")] == ':')
@@ -25,11 +25,16 @@ static int nodes_append(struct nodes *nodes, const char *url)
 	return 0;
 }
 
+int nodes_are_several(const char *list)
+{
+	return list && list_next(list) != NULL;
+}
+
 int nodes_from_environment(struct nodes *nodes)
 {
-	char *list = getenv("LOCKKEEPER_URL");
+	const char *list = getenv("LOCKKEEPER_URL");
 	*nodes = (struct nodes){.count = 0};
-	if (!list || !list_next(list))
+	if (!nodes_are_several(list))
 		return 0;
 	nodes->listed = strdup(list);
 	nodes->text = strdup(list);
@@ -67,9 +72,13 @@ int nodes_settle(struct nodes *nodes, lk_config *config)
 		return trouble("%zu servers: a quorum needs at least %d", nodes->count,
 			       LK_RED_NODES_MIN);
 	int code = 0;
-	for (size_t i = nodes->count; code == 0 && i > 0;
-	     i--) /* all are checked, the first stays */
+	/* All are checked, the first stays. */
+	for (size_t i = nodes->count; code == 0 && i > 0; i--) {
+		if (nodes->text && url_has_secret(nodes->url[i - 1]))
+			return trouble("LOCKKEEPER_URL: the command would see a password in a list "
+				       "of servers; set LOCKKEEPER_PASSWORD");
 		code = config_assign_url(config, nodes->url[i - 1]);
+	}
 	return code;
 }
 

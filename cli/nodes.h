@@ -13,6 +13,9 @@ struct nodes {
 	char *text;   /* its copy, into which `url` points */
 };
 
+/* 1 when the value of LOCKKEEPER_URL (or NULL) names more than one server. */
+int nodes_are_several(const char *list);
+
 /*
  * LOCKKEEPER_URL may name several, with commas between them. The library, which wants one, is shown
  * the first until nodes_settle(). 0, or EXIT_TROUBLE (said).

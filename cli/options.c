@@ -83,31 +83,45 @@ static int option_refuse(const struct command *command, int result, char **argv)
 	return usage_error(command, "option %s %s", argv[optind - 1], reason);
 }
 
+struct parse {
+	const struct command *command;
+	lk_config *config;
+	int loaded; /* the environment was */
+	int urls;   /* named so far */
+};
+
 /* The environment comes before the options, which prevail; but a variable that is wrong must not
  * keep --help away. */
-static int environment_load(lk_config *config, int *loaded)
+static int environment_load(struct parse *parse)
 {
 	lk_error error = {0};
-	if (*loaded)
+	if (parse->loaded)
 		return 0;
-	*loaded = 1;
-	return lk_config_load_environment(config, &error) ? trouble_library(&error) : 0;
+	parse->loaded = 1;
+	return lk_config_load_environment(parse->config, &error) ? trouble_library(&error) : 0;
 }
 
-static int option_take(const struct command *command, lk_config *config, option_taker take,
-		       void *state, int id, int *loaded)
+static int url_take(struct parse *parse, const char *url)
+{
+	if (parse->urls++)
+		return usage_error(parse->command,
+				   "several --url are a quorum, which only run takes");
+	return config_assign_url(parse->config, url);
+}
+
+static int option_take(struct parse *parse, option_taker take, void *state, int id)
 {
 	int common = id == 'o' || id == OPTION_URL;
-	int code = common ? environment_load(config, loaded) : 0;
+	int code = common ? environment_load(parse) : 0;
 	if (code)
 		return code;
-	if (row_find(command->options, id))
+	if (row_find(parse->command->options, id))
 		return take(state, id, optarg);
 	switch (id) {
 	case 'o':
-		return config_assign(config, optarg);
+		return config_assign(parse->config, optarg);
 	case OPTION_URL:
-		return config_assign_url(config, optarg);
+		return url_take(parse, optarg);
 	default:
 		return take(state, id, optarg);
 	}
@@ -122,7 +136,8 @@ int options_parse(const struct command *command, int argc, char **argv, lk_confi
 	getopt_fill(rows, rows_collect(command, rows), command->stops, letters, longs);
 	optind = 1;
 	opterr = 0;
-	int id, code, loaded = 0;
+	int id, code;
+	struct parse parse = {command, config, 0, 0};
 	while ((id = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
 		if (id == 'h') {
 			usage_print(command);
@@ -131,11 +146,11 @@ int options_parse(const struct command *command, int argc, char **argv, lk_confi
 		if (id == '?' || id == ':')
 			code = option_refuse(command, id, argv);
 		else
-			code = option_take(command, config, take, state, id, &loaded);
+			code = option_take(&parse, take, state, id);
 		if (code)
 			return -1 - code;
 	}
-	code = environment_load(config, &loaded);
+	code = environment_load(&parse);
 	return code ? -1 - code : optind;
 }
 
@@ -164,36 +179,29 @@ void usage_print(const struct command *command)
 		row_print(rows[i]);
 }
 
-/* How an option with a value is called in a message. */
-static const char *option_shown(int id)
-{
-	static char shown[3] = "-?";
-	shown[1] = (char)id;
-	return shown;
-}
-
-int option_duration(int id, const char *value, int64_t least_ms, int64_t most_ms, int64_t *ms_out)
+int option_duration(const char *option, const char *value, int64_t least_ms, int64_t most_ms,
+		    int64_t *ms_out)
 {
 	int64_t ms = 0;
 	int result = duration_parse(value, &ms);
 	if (result == -EINVAL)
 		return trouble("option %s: '%s' is not a duration (seconds, or ms, s, m, h, d)",
-			       option_shown(id), value);
+			       option, value);
 	if (result == -ERANGE || ms < least_ms || ms > most_ms)
 		return trouble("option %s: '%s' is not from %" PRId64 " ms to %" PRId64 " ms",
-			       option_shown(id), value, least_ms, most_ms);
+			       option, value, least_ms, most_ms);
 	*ms_out = ms;
 	return 0;
 }
 
-int option_number(int id, const char *value, int least, int most, int *number_out)
+int option_number(const char *option, const char *value, int least, int most, int *number_out)
 {
 	char *end;
 	errno = 0;
 	long number = *value >= '0' && *value <= '9' ? strtol(value, &end, 10) : -1;
 	if (number < 0 || *end != '\0' || errno || number < least || number > most)
-		return trouble("option %s: '%s' is not a whole number from %d to %d",
-			       option_shown(id), value, least, most);
+		return trouble("option %s: '%s' is not a whole number from %d to %d", option, value,
+			       least, most);
 	*number_out = (int)number;
 	return 0;
 }

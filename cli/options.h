@@ -22,6 +22,7 @@ enum option_id {
 	OPTION_PERMITS,
 	OPTION_PLAIN,
 	OPTION_ALSO,
+	OPTION_QUARANTINE,
 };
 
 #define OPTIONS_MAX 24 /* rows of one command, the common ones included */
@@ -72,10 +73,11 @@ __attribute__((format(printf, 2, 3))) int usage_error(const struct command *comm
 void usage_print(const struct command *command);
 
 /* Reads a duration from `least_ms` to `most_ms`; 0, or EXIT_TROUBLE (said, naming the option). */
-int option_duration(int id, const char *value, int64_t least_ms, int64_t most_ms, int64_t *ms_out);
+int option_duration(const char *option, const char *value, int64_t least_ms, int64_t most_ms,
+		    int64_t *ms_out);
 
 /* Reads a whole number from `least` to `most`; 0, or EXIT_TROUBLE (said). */
-int option_number(int id, const char *value, int least, int most, int *number_out);
+int option_number(const char *option, const char *value, int least, int most, int *number_out);
 
 /* Reads a whole number called `what`; 0, or EXIT_TROUBLE (said). */
 int operand_count(const char *what, const char *value, int64_t least, int64_t most,

@@ -1,10 +1,12 @@
 #include "session.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "connect.h"
 #include "exit_code.h"
 #include "message.h"
+#include "nodes.h"
 
 int session_begin(struct session *session_out, const struct command *command, int argc, char **argv,
 		  option_taker take, void *state, int least, int most)
@@ -13,6 +15,9 @@ int session_begin(struct session *session_out, const struct command *command, in
 	*session_out = (struct session){.kind = &kind_default};
 	if (lk_config_new(&session_out->config, &error))
 		return -1 - trouble_library(&error);
+	session_out->several = nodes_are_several(getenv("LOCKKEEPER_URL"));
+	if (session_out->several) /* --url may still name one */
+		unsetenv("LOCKKEEPER_URL");
 	int first = options_parse(command, argc, argv, session_out->config, take, state);
 	if (first < 0)
 		return session_end(session_out, first);
@@ -26,6 +31,10 @@ int session_begin(struct session *session_out, const struct command *command, in
 
 int session_open(struct session *session)
 {
+	char url[8]; /* only whether there is one */
+	if (session->several && lk_config_get(session->config, "url", url, sizeof(url)) <= 0)
+		return trouble("LOCKKEEPER_URL names several servers: they are a quorum, which "
+			       "only run takes; name one by --url");
 	int code = config_settle(session->config);
 	return code ? code : client_open(session->config, &session->client);
 }

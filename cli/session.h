@@ -10,6 +10,7 @@
 struct session {
 	lk_config *config;
 	lk_client *client; /* NULL until session_open() */
+	int several;       /* LOCKKEEPER_URL names a quorum */
 	int argc;          /* operands */
 	char **argv;
 	const struct lock_kind

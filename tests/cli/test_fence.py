@@ -37,7 +37,7 @@ def test_check_in_a_script(cli):
     assert cli("fence", "check", "report", str(newer)).returncode == 0
     stale = cli("fence", "check", "report", str(token))
     assert stale.returncode == 123
-    assert stale.stderr == f"lockkeeper: lk_fence_check: the token is {token}, " \
+    assert stale.stderr == f"lockkeeper: the token is {token}, " \
                            f"and {newer} has been seen\n"
     assert cli("fence", "check", "other", str(token)).returncode == 0
 

@@ -103,3 +103,64 @@ def test_what_cannot_be_had_together(cli, server):
         seen = cli("run", "-n", *words, "a", "true", LOCKKEEPER_URL=url)
         assert seen.returncode == 125 and seen.stderr, words
     assert server.call("DBSIZE") == 0
+
+
+@pytest.fixture
+def forgetful(folder):
+    """Three servers that have just been started and keep nothing."""
+    made = []
+    for number in range(3):
+        place = folder / f"new{number}"
+        place.mkdir()
+        made.append(Server(place).start())
+    yield made
+    for server in made:
+        server.kill()
+
+
+def test_who_has_forgotten_has_no_vote_however_short_the_lease(cli, forgetful):
+    """Somebody else may have taken the lock for longer than we do."""
+    seen = cli("run", "-n", "-l", "1", *urls(forgetful), "q", "true", LOCKKEEPER_URL="")
+    assert seen.returncode == 125 and "0 of 3 nodes" in seen.stderr, seen.stderr
+
+
+def test_quarantine_is_settable(cli, forgetful):
+    short = ["run", "-n", "-l", "1", "--quarantine", "1"]
+    until(lambda: cli(*short, *urls(forgetful), "q", "true", LOCKKEEPER_URL="").returncode == 0,
+          20, "the servers have run for a second")
+
+
+@pytest.mark.parametrize("args, culprit", [
+    (["--quarantine", "1", "-l", "2"], "less than the lease"),
+    (["--quarantine", "0"], "--quarantine: '0'"),
+])
+def test_wrong_quarantines(cli, forgetful, args, culprit):
+    seen = cli("run", *args, *urls(forgetful), "q", "true", LOCKKEEPER_URL="")
+    assert seen.returncode == 125 and culprit in seen.stderr
+    assert "several servers" in cli("run", "--quarantine", "9", "q", "true").stderr
+
+
+@pytest.mark.parametrize("args", [
+    ["ls"], ["show", "q"], ["break", "--yes", "q"], ["lock", "-l", "5", "q"], ["unlock", "q", "o"],
+    ["extend", "-l", "5", "q", "o"], ["latch", "set", "q", "1"], ["sem", "show", "q"],
+    ["fence", "check", "q", "1"],
+])
+def test_other_commands_take_one_server(cli, three, args):
+    named = cli(args[0], *urls(three), *args[1:], LOCKKEEPER_URL="")
+    assert named.returncode == 125 and "only run takes" in named.stderr
+    listed = ",".join(server.unix_url for server in three)
+    from_list = cli(*args, LOCKKEEPER_URL=listed)
+    assert from_list.returncode == 125 and "only run takes" in from_list.stderr
+    assert not any(server.call("DBSIZE") for server in three)
+
+
+def test_one_server_beside_a_list(cli, three):
+    listed = ",".join(server.unix_url for server in three)
+    cli("latch", "set", "--url", three[1].unix_url, "q", "1", LOCKKEEPER_URL=listed)
+    assert [server.call("EXISTS", "q") for server in three] == [0, 1, 0]
+
+
+def test_passwords_in_a_list_are_refused_and_not_repeated(cli):
+    seen = cli("run", "q", "true", LOCKKEEPER_URL="redis://:S3cr3t@a,redis://b,redis://c")
+    assert seen.returncode == 125 and "LOCKKEEPER_PASSWORD" in seen.stderr
+    assert "S3cr3t" not in seen.stderr and "argument" not in seen.stderr
