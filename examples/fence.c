@@ -8,13 +8,14 @@
 static int report(lk_client *client, lk_lock *lock, const char *text, lk_error *error)
 {
 	uint64_t token = 0;
-	if (lk_lock_acquire_within(lock, 10000, NULL, error) ||
-	    lk_lock_fence(lock, NULL, &token, error))
+	if (lk_lock_acquire_within(lock, 10000, NULL, error))
 		return error->code;
+	int code = lk_lock_fence(lock, NULL, &token, error);
 	/* Here time may pass, more than the lease. The check is made where it is written. */
-	int code = lk_fence_write(client, "report", 6, token, text, strlen(text), NULL, NULL,
-				  error);
-	lk_lock_release(lock, NULL, NULL);
+	if (code == 0)
+		code = lk_fence_write(client, "report", 6, token, text, strlen(text), NULL, NULL,
+				      error);
+	lk_lock_release(lock, NULL, NULL); /* lost or not: the token has decided */
 	if (code == 0)
 		printf("written with token %" PRIu64 "\n", token);
 	return code;

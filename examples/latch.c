@@ -1,4 +1,7 @@
-/* Waits until three parts of a job are done; here they are threads, elsewhere machines. */
+/*
+ * Waits until three parts of a job are done; here they are threads, elsewhere machines. If somebody
+ * has begun the job already, it waits for their parts.
+ */
 #include <pthread.h>
 #include <stdio.h>
 
@@ -18,14 +21,17 @@ static void *part(void *latch)
 static int whole(lk_latch *latch, lk_error *error)
 {
 	pthread_t threads[PARTS];
-	int set = lk_latch_try_set(latch, PARTS, error);
-	if (set <= 0)
+	int begun = 0, set = lk_latch_try_set(latch, PARTS, error);
+	if (set < 0)
 		return set;
-	for (int i = 0; i < PARTS; i++)
-		pthread_create(&threads[i], NULL, part, latch);
+	if (set == 0)
+		puts("begun by somebody else");
+	fflush(stdout);
+	while (set && begun < PARTS && !pthread_create(&threads[begun], NULL, part, latch))
+		begun++;
 	int code = lk_latch_await_within(latch, 10000, NULL, error);
-	for (int i = 0; i < PARTS; i++)
-		pthread_join(threads[i], NULL);
+	while (begun > 0)
+		pthread_join(threads[--begun], NULL);
 	if (code == 0)
 		puts("all parts are done");
 	return code;

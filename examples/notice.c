@@ -30,6 +30,7 @@ static int notices_read(lk_client *client, lk_error *error)
 	return 0;
 }
 
+/* 1 when it has to stop early. */
 static int work(lk_client *client, lk_lock *lock, long steps, lk_error *error)
 {
 	struct pollfd notices = {lk_event_fd(client, error), POLLIN, 0};
@@ -52,18 +53,28 @@ int main(int argc, char **argv)
 	lk_client *client = NULL;
 	lk_lock *lock = NULL;
 	lk_error error = {0};
-	int result = 2;
+	char *end = NULL;
+	long steps = argc == 3 ? strtol(argv[2], &end, 10) : 0;
+	int stopped = 1;
 
-	if (argc == 3 && lk_client_open(&client, NULL, &error) == 0 &&
+	if (argc != 3 || end == argv[2] || *end) {
+		fprintf(stderr, "usage: notice NAME STEPS\n");
+		return 2;
+	}
+	if (lk_client_open(&client, NULL, &error) == 0 &&
 	    lk_lock_new(&lock, client, argv[1], strlen(argv[1]), &error) == 0 &&
 	    lk_lock_acquire(lock, NULL, &error) == 0) {
-		result = work(client, lock, atol(argv[2]), &error);
-		if (lk_lock_release(lock, NULL, &error) == 0 && result == 0)
-			puts("done");
+		stopped = work(client, lock, steps, &error);
+		/* The server may know better than we: LK_ELOST if the lock was broken meanwhile. */
+		if (lk_lock_release(lock, NULL, &error))
+			stopped = 1;
 	}
-	if (result)
-		fprintf(stderr, "stopped: %s\n", error.message);
+	if (stopped)
+		fprintf(stderr, "stopped: %s\n",
+			error.code ? error.message : "too little of the lease is left");
+	else
+		puts("done");
 	lk_lock_free(lock);
 	lk_client_free(client);
-	return result;
+	return stopped;
 }

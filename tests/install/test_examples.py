@@ -81,6 +81,15 @@ def test_latch(start):
     assert process.returncode == 0
 
 
+def test_latch_that_is_set_already(start, server):
+    server.ask("SET", "parts", "1")
+    process = start("latch")
+    assert process.stdout.readline() == "begun by somebody else\n"
+    server.ask("DEL", "parts")
+    assert process.communicate(timeout=20) == ("all parts are done\n", "")
+    assert process.returncode == 0
+
+
 def test_read_write(start, server):
     process = start("read_write")
     assert process.communicate(timeout=20) == ("changed, alone\nlooking, beside others\n", "")
@@ -150,6 +159,15 @@ def test_notice_of_a_lost_lock(start, server):
     # Heard at once where the library listens, else at the next renewal: a third of 30 s.
     out, error = process.communicate(timeout=30)
     assert out == "lost: bench\n" and "stopped: " in error
+    assert process.returncode == 1
+
+
+def test_notice_of_a_lock_that_nobody_told_of(start, server):
+    process = start("notice", "bench", "100")
+    assert process.stdout.readline() == "working\n"
+    server.ask("DEL", "bench")
+    out, error = process.communicate(timeout=30)
+    assert out == "" and "stopped: " in error and "lost" in error
     assert process.returncode == 1
 
 
