@@ -13,8 +13,10 @@ int main(int argc, char **argv)
 	lk_lock *lock = NULL;
 	lk_error error = {0};
 
-	if (argc != 2)
+	if (argc != 2) {
+		fprintf(stderr, "usage: fair CUSTOMER\n");
 		return 2;
+	}
 	if (lk_client_open(&client, NULL, &error) ||
 	    lk_fair_lock_new(&lock, client, "counter", 7, &error) ||
 	    lk_lock_acquire_within(lock, 60000, NULL, &error)) {

@@ -47,16 +47,20 @@ int main(int argc, char **argv)
 	lk_client *client = NULL;
 	lk_lock *lock = NULL;
 	lk_error error = {0};
+	char *end = NULL;
+	int64_t wait_ms = argc == 3 ? strtoll(argv[2], &end, 10) : 0;
 	int code;
 
-	if (argc != 3)
+	if (argc != 3 || end == argv[2] || *end) {
+		fprintf(stderr, "usage: patience NAME WAIT_MS\n");
 		return 2;
+	}
 	if ((code = lk_cancel_new(&cancel, &error)) == 0 &&
 	    (code = lk_client_open(&client, NULL, &error)) == 0 &&
 	    (code = lk_lock_new(&lock, client, argv[1], strlen(argv[1]), &error)) == 0) {
 		signal(SIGINT, on_interrupt);
 		options.cancel = cancel;
-		code = lk_lock_acquire_within(lock, atoll(argv[2]), &options, &error);
+		code = lk_lock_acquire_within(lock, wait_ms, &options, &error);
 		if (code == 0)
 			code = lk_lock_release(lock, NULL, &error);
 	}

@@ -1,7 +1,7 @@
 /*
  * Shares a lock with a Python program, which takes it with redis-py:
  *
- *	with redis.Redis().lock("report", timeout=30):
+ *	with redis.Redis().lock("newsletter", timeout=30):
  *		...
  */
 #include <stdio.h>
@@ -16,7 +16,7 @@ int main(void)
 	lk_plain_lock_options options = LK_PLAIN_LOCK_OPTIONS_INIT;
 	options.poll_ms = 50; /* redis-py does not tell when it releases */
 	if (lk_client_open(&client, NULL, &error) ||
-	    lk_plain_lock_new(&lock, client, "report", 6, &options, &error) ||
+	    lk_plain_lock_new(&lock, client, "newsletter", 10, &options, &error) ||
 	    lk_lock_acquire_within(lock, 10000, NULL, &error)) {
 		fprintf(stderr, "no lock: %s\n", error.message);
 	} else {

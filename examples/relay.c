@@ -49,7 +49,11 @@ int main(int argc, char **argv)
 	lk_error error = {0};
 	int result = 1;
 
-	if (argc == 2 && lk_client_open(&client, NULL, &error) == 0 &&
+	if (argc != 2) {
+		fprintf(stderr, "usage: relay NAME\n");
+		return 2;
+	}
+	if (lk_client_open(&client, NULL, &error) == 0 &&
 	    lk_lock_new(&lock, client, argv[1], strlen(argv[1]), &error) == 0)
 		result = first_half(lock, &error);
 	if (error.code)

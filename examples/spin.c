@@ -1,4 +1,4 @@
-/* Adds one to a counter, under a lock that sends no messages; waits without a subscription. */
+/* Counts a visit, under a lock that sends no messages; waits without a subscription. */
 #include <stdio.h>
 
 #include <lockkeeper.h>
@@ -12,7 +12,7 @@ int main(void)
 	options.spin_min_ms = 2;  /* then 4, 8, … */
 	options.spin_max_ms = 50; /* each shortened at random, by a half at most */
 	if (lk_client_open(&client, NULL, &error) ||
-	    lk_spin_lock_new(&lock, client, "counter", 7, &options, &error) ||
+	    lk_spin_lock_new(&lock, client, "visits", 6, &options, &error) ||
 	    lk_lock_acquire_within(lock, 10000, NULL, &error)) {
 		fprintf(stderr, "no lock: %s\n", error.message);
 	} else {

@@ -101,7 +101,7 @@ def test_read_write(start, server):
 
 
 def test_plain(start, server):
-    server.ask("SET", "report", "a Python program's", "NX", "PX", "300")
+    server.ask("SET", "newsletter", "a Python program's", "NX", "PX", "300")
     process = start("plain")
     assert process.communicate(timeout=20) == ("alone, in C and in Python\n", "")
     assert process.returncode == 0
@@ -174,6 +174,25 @@ def test_notice_of_a_lock_that_nobody_told_of(start, server):
 def test_relay(start, server):
     assert start("relay", "baton").communicate(timeout=20)[0] == "handed over and released\n"
     assert server.ask("EXISTS", "baton") == "0"
+
+
+@pytest.mark.parametrize("words", [
+    ["fair"], ["relay"], ["notice"], ["notice", "bench", "few"], ["patience"],
+    ["patience", "door", "abc"], ["patience", "door", ""]])
+def test_usage(start, words):
+    process = start(*words)
+    out, error = process.communicate(timeout=20)
+    assert (out, error[:7 + len(words[0])]) == ("", f"usage: {words[0]}")
+    assert process.returncode == 2
+
+
+def test_each_kind_has_names_of_its_own(start, server):
+    """One server for all: one name is one kind."""
+    for name in ("fence", "plain", "fair", "spin", "lock", "many", "permits", "semaphore", "latch",
+                 "read_write"):
+        process = start(name, *(["customer"] if name == "fair" else []))
+        assert process.communicate(timeout=20)[1] == ""
+        assert process.returncode == 0
 
 
 def test_run_needs_no_more_than_the_url(server):
