@@ -79,14 +79,39 @@ static void head_give_back(struct lk__entry *entry, bool granted)
 	entry->queued = false;
 }
 
-/* The try of an earlier head asked for another number of permits: its answer says nothing to us. */
-static void head_disown(struct head *head)
+/* Whether the last try asked for what this head wants to have. */
+static bool head_asked_alike(const struct head *head)
+{
+	const struct lk__entry *entry = head->entry;
+	const struct lk__waiter *waiter = head->waiter;
+	return entry->try_count == waiter->count &&
+	       entry->try_lease_ms == lk__entry_lease_ms(entry, waiter->hold);
+}
+
+/*
+ * What an earlier head's try has, or a copy of it may yet get, is not ours if it asked for something
+ * else. A place in a queue is kept: our own try says there what we want.
+ */
+static void head_disown(struct head *head, bool granted)
 {
 	struct lk__entry *entry = head->entry;
-	if (head->event.type != LK__ACQUIRE_GRANTED && head->event.type != LK__ACQUIRE_BUSY)
+	if (head_asked_alike(head) || (!granted && !entry->copies_until_ns))
 		return;
-	head_give_back(entry, head->event.type == LK__ACQUIRE_GRANTED);
+	head_give_back(entry, granted);
 	entry->acquire.fresh = true;
+}
+
+/*
+ * The try of an earlier head was answered. A grant of the same is ours; else we try at once, as
+ * every new head does, for the answer was to what another asked for.
+ */
+static void head_adopt(struct head *head)
+{
+	struct lk__entry *entry = head->entry;
+	bool granted = head->event.type == LK__ACQUIRE_GRANTED;
+	if (head->event.type != LK__ACQUIRE_BUSY && !(granted && !head_asked_alike(head)))
+		return;
+	head_disown(head, granted);
 	entry->acquire.busy = true; /* who leaves now has waited for the one before it */
 	entry->acquire.was_late = false;
 	head->event.type = LK__ACQUIRE_LATE; /* not done: at once again */
@@ -123,8 +148,6 @@ static void head_read(struct head *head, struct lk__request *request)
 		head_fail(head, LK_EMAYBEHELD, "the grant came later than its lease");
 		head->event.type = LK__ACQUIRE_UNKNOWN;
 	}
-	if (head->waiter && head->waiter->count != entry->try_count)
-		head_disown(head);
 }
 
 /* A try was answered and there is nobody who wants it: a grant is given back. */
@@ -332,7 +355,9 @@ static int head_await(struct head *head)
 		int rc = lk__conn_await(entry->scripts, entry->request, waiter->thread, until_ns,
 					waiter->cancel);
 		pthread_mutex_lock(&entry->mutex);
-		return head_answered(head, rc);
+		rc = head_answered(head, rc);
+		head_adopt(head);
+		return rc;
 	}
 	while (!entry->answered) {
 		int over = head_over(head);
@@ -345,6 +370,7 @@ static int head_await(struct head *head)
 	struct lk__request *request = entry->answered;
 	entry->answered = NULL;
 	head_read(head, request);
+	head_adopt(head);
 	return 0;
 }
 
@@ -590,6 +616,8 @@ int lk__head_drive(struct lk__entry *entry, struct lk__waiter *waiter, lk_error 
 				  entry->channel && lk__channel_listens(&entry->node->messages,
 									entry->channel),
 				  entry->hold_off_until_ns);
+	else if (!entry->request)
+		head_disown(&head, false);
 	head_settings(entry, waiter);
 	if (!entry->channel)
 		entry->acquire.listening = false; /* the last line took the subscription along */

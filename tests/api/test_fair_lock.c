@@ -318,6 +318,49 @@ static void test_release_not_waited_for(void **state)
 	close_pair(&pair);
 }
 
+#define HEIRS 3
+#define HEIR_LEASE_MS 60000
+
+struct heirs {
+	lk_client *client;
+	lk_lock *lock;
+};
+
+/* All wait under one name, in one line: the next takes over the place in the server's queue. */
+static void inherit_place(size_t index, void *argument)
+{
+	struct heirs *heirs = argument;
+	const int64_t waits_ms[HEIRS] = {slow_ms(300), slow_ms(450), slow_ms(20000)};
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	options.owner = "heir";
+	options.lease_ms = index + 1 < HEIRS ? 3600000 : HEIR_LEASE_MS;
+	wait_until(stats_of(heirs->client).waiting == index, 5000);
+	expect(index + 1 < HEIRS ? LK_ETIMEDOUT : 0,
+	       lk_lock_acquire_within(heirs->lock, waits_ms[index], &options, &err));
+}
+
+/* The second leaves a try behind while the server is silent, and the third hears its answer. */
+static void test_an_inherited_place_has_the_lease_of_the_heir(void **state)
+{
+	(void)state;
+	struct pair pair = open_pair();
+	struct heirs heirs = {.client = pair.second, .lock = pair.two};
+	struct threads threads;
+	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
+	options.owner = "heir";
+	expect(0, lk_lock_acquire(pair.one, NULL, &err));
+	threads_start(&threads, HEIRS, inherit_place, &heirs);
+	wait_until(stats_of(pair.second).waiting == HEIRS && stats_of(pair.second).busy >= 2, 5000);
+	redis_do(&server, "CLIENT PAUSE %lld ALL", slow_ms(600));
+	wait_until(thread_done(&threads, 0) && thread_done(&threads, 1), 5000);
+	expect(0, lk_lock_release(pair.one, NULL, &err));
+	threads_join(&threads, 20000);
+	check_int(redis_integer(&server, "PTTL fair"), <=, HEIR_LEASE_MS);
+	check_int(remaining(pair.two, "heir"), <=, HEIR_LEASE_MS);
+	expect(0, lk_lock_release(pair.two, &options, &err));
+	close_pair(&pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -335,6 +378,7 @@ int main(void)
 		api_test(test_other_types_are_refused),
 		api_test(test_names_of_other_slots_are_refused),
 		api_test(test_release_not_waited_for),
+		api_test(test_an_inherited_place_has_the_lease_of_the_heir),
 	};
 	return cmocka_run_group_tests_name("fair lock", tests, start_server, stop_server);
 }

@@ -245,6 +245,40 @@ static void test_bad_input(void **state)
 	close_client(client);
 }
 
+/* The one before has left a try behind that asked for another lease. */
+static void take_after_another(int64_t before_ms, int64_t lease_ms)
+{
+	lk_client *client = open_client();
+	lk_permit_semaphore *pool = new_permits(client, "pool");
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_permit id[1];
+	expect(1, lk_permit_semaphore_try_set(pool, 1, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 1, id, NULL, &err));
+	expect(0, lk_permit_semaphore_release(pool, id, 1, &err));
+	redis_do(&server, "CLIENT PAUSE %lld ALL", slow_ms(300));
+	options.lease_ms = before_ms;
+	expect(LK_EMAYBEHELD,
+	       lk_permit_semaphore_acquire_within(pool, 1, id, slow_ms(50), &options, &err));
+	options.lease_ms = lease_ms;
+	expect(0, lk_permit_semaphore_acquire(pool, 1, id, &options, &err));
+	check_int(left_ms(pool, id[0].id), >, lease_ms / 2);
+	check_int(left_ms(pool, id[0].id), <=, lease_ms);
+	check_int(server_ttl(pool, id[0].id), >, lease_ms / 2);
+	check_int(server_ttl(pool, id[0].id), <=, lease_ms);
+	expect(0, lk_permit_semaphore_release(pool, id, 1, &err));
+	check_counts(pool, 1, 0);
+	expect(1, lk_permit_semaphore_delete(pool, &err));
+	lk_permit_semaphore_free(pool);
+	close_client(client);
+}
+
+static void test_each_has_the_lease_it_asked_for(void **state)
+{
+	(void)state;
+	take_after_another(slow_ms(1500), slow_ms(60000));
+	take_after_another(3600000, slow_ms(5000));
+}
+
 #define TURNS 100
 #define SLOTS 3
 
@@ -333,6 +367,7 @@ int main(void)
 		counter_test(test_a_new_lease_ends_the_renewal),
 		counter_test(test_lost_when_it_is_gone),
 		counter_test(test_bad_input),
+		counter_test(test_each_has_the_lease_it_asked_for),
 		counter_test(test_never_more_out_than_there_are),
 		counter_test(test_leaving_early_keeps_no_permit),
 	};

@@ -272,6 +272,39 @@ static void test_max_waiters(void **state)
 	close_line(&line);
 }
 
+/*
+ * A caller leaves a try behind, for the server is silent. The next, who asks for another lease, has
+ * the lock by its own.
+ */
+static void take_after_another(int64_t left_ms, int64_t lease_ms)
+{
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "leases");
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_release(lock, NULL, &err));
+	redis_do(&server, "CLIENT PAUSE %lld ALL", slow_ms(300));
+	options.lease_ms = left_ms;
+	expect(LK_EMAYBEHELD, lk_lock_acquire_within(lock, slow_ms(50), &options, &err));
+	options.lease_ms = lease_ms;
+	expect(0, lk_lock_acquire(lock, &options, &err));
+	long long ttl_ms = redis_integer(&server, "PTTL leases");
+	check_int(remaining(lock, NULL), >, lease_ms / 2);
+	check_int(remaining(lock, NULL), <=, lease_ms);
+	check_int(ttl_ms, >, lease_ms / 2);
+	check_int(ttl_ms, <=, lease_ms);
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void test_each_has_the_lease_it_asked_for(void **state)
+{
+	(void)state;
+	take_after_another(slow_ms(1500), slow_ms(60000));
+	take_after_another(3600000, slow_ms(5000));
+}
+
 static volatile sig_atomic_t alarms;
 
 static void count_alarm(int number)
@@ -346,6 +379,7 @@ int main(void)
 		api_test(test_a_lock_without_ttl_is_polled),
 		api_test(test_subscription_is_made_again),
 		api_test(test_max_waiters),
+		api_test(test_each_has_the_lease_it_asked_for),
 		api_test(test_interrupted_system_calls),
 		api_test(test_thread_cancellation_waits_for_the_end_of_the_call),
 	};
