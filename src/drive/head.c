@@ -89,8 +89,8 @@ static bool head_asked_alike(const struct head *head)
 }
 
 /*
- * What an earlier head's try has, or a copy of it may yet get, is not ours if it asked for something
- * else. A place in a queue is kept: our own try says there what we want.
+ * What an earlier head's try has, or a copy of it may yet get, is not ours if that asked for
+ * something else. A place in a queue is kept: our own try says there what we want.
  */
 static void head_disown(struct head *head, bool granted)
 {
