@@ -46,7 +46,7 @@ static void test_release_wakes_others(void **state)
 	lk_client *client = open_client(), *other = open_client();
 	lk_lock *lock = new_lock(client, "others"), *theirs = new_lock(other, "others");
 	expect(0, lk_lock_acquire(lock, NULL, &err));
-	expect(LK_ETIMEDOUT, lk_lock_acquire_within(theirs, 20, NULL, &err));
+	expect(LK_ETIMEDOUT, lk_lock_acquire_within(theirs, slow_ms(200), NULL, &err));
 	expect(0, lk_client_close(client, LK_CLOSE_RELEASE, &err));
 	expect(0, lk_lock_try(theirs, NULL, &err));
 	expect(0, lk_lock_release(theirs, NULL, &err));

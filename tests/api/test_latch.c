@@ -29,7 +29,7 @@ static void test_set_and_count_down(void **state)
 	expect(0, lk_latch_try_set(ready, 7, &err));
 	check_int(count_of(ready), ==, 5);
 	expect(LK_ETIMEDOUT, lk_latch_await_within(ready, 0, NULL, &err));
-	expect(LK_ETIMEDOUT, lk_latch_await_within(ready, 50, NULL, &err));
+	expect(LK_ETIMEDOUT, lk_latch_await_within(ready, slow_ms(200), NULL, &err));
 	expect(0, lk_latch_count_down(ready, 3, &left, &err));
 	check_int(left, ==, 2);
 	expect(0, lk_latch_count_down(ready, 1, NULL, &err));

@@ -71,7 +71,7 @@ static void test_nothing_stays_when_one_is_busy(void **state)
 	stranger_takes("b", 60000);
 	expect(LK_EBUSY, lk_lock_try(set.all, NULL, &err));
 	check_int(redis_integer(&server, "DBSIZE"), ==, 1);
-	expect(LK_ETIMEDOUT, lk_lock_acquire_within(set.all, 80, NULL, &err));
+	expect(LK_ETIMEDOUT, lk_lock_acquire_within(set.all, slow_ms(200), NULL, &err));
 	check_int(redis_integer(&server, "DBSIZE"), ==, 1);
 	expect(0, lk_lock_hold_count(set.all, NULL, &err));
 	expect(1, lk_lock_is_locked(set.all, &err));
@@ -268,7 +268,7 @@ static void test_two_servers(void **state)
 	redis_do(&other, "PEXPIRE x 60000");
 	expect(LK_EBUSY, lk_lock_try(all, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
-	expect(LK_ETIMEDOUT, lk_lock_acquire_within(all, 50, NULL, &err));
+	expect(LK_ETIMEDOUT, lk_lock_acquire_within(all, slow_ms(200), NULL, &err));
 	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
 	redis_do(&other, "DEL x");
 	lk_lock_free(all);

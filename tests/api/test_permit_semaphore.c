@@ -46,7 +46,8 @@ static void test_take_and_give(void **state)
 	check_int(redis_integer(&server, "ZCARD {pool}:timeout"), ==, 3);
 	expect(LK_EBUSY, lk_permit_semaphore_try(pool, 2, ids + 3, NULL, &err));
 	expect(0, lk_permit_semaphore_try(pool, 1, ids + 3, NULL, &err));
-	expect(LK_ETIMEDOUT, lk_permit_semaphore_acquire_within(pool, 1, ids + 3, 60, NULL, &err));
+	expect(LK_ETIMEDOUT,
+	       lk_permit_semaphore_acquire_within(pool, 1, ids + 3, slow_ms(200), NULL, &err));
 	check(left_ms(pool, ids[0].id) > 20000 && server_ttl(pool, ids[0].id) > 20000);
 	expect(LK_EHELD, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
 	expect(0, lk_permit_semaphore_release(pool, ids, 1, &err));

@@ -150,7 +150,7 @@ static void test_a_stranger_without_ttl(void **state)
 	int64_t ttl_ms = 0;
 	redis_do(&server, "SET ever stranger");
 	expect(LK_EBUSY, lk_lock_try(lock, NULL, &err));
-	expect(LK_ETIMEDOUT, lk_lock_acquire_within(lock, 100, NULL, &err));
+	expect(LK_ETIMEDOUT, lk_lock_acquire_within(lock, slow_ms(200), NULL, &err));
 	expect(0, lk_lock_server_ttl_ms(lock, &ttl_ms, &err));
 	check_int(ttl_ms, ==, -1);
 	expect(LK_ENOTOWNER, lk_lock_extend_field(lock, "other", 1000, &err));

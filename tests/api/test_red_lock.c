@@ -38,7 +38,7 @@ static void test_all_nodes_have_it(void **state)
 	expect(1, lk_lock_is_held(ours.lock, NULL, &err));
 	expect(1, lk_lock_is_locked(theirs.lock, &err));
 	expect(LK_EBUSY, lk_lock_try(theirs.lock, NULL, &err));
-	expect(LK_ETIMEDOUT, lk_lock_acquire_within(theirs.lock, 100, NULL, &err));
+	expect(LK_ETIMEDOUT, lk_lock_acquire_within(theirs.lock, slow_ms(200), NULL, &err));
 	expect(LK_ENOTOWNER, lk_lock_release(theirs.lock, NULL, &err));
 	check_int(nodes_with("q"), ==, NODES);
 	expect(0, lk_lock_acquire(ours.lock, &options, &err));
