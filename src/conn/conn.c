@@ -275,6 +275,16 @@ bool lk__conn_is_idle(const void *subject)
 	       atomic_load(&conn->finishing) == 0;
 }
 
+void lk__conn_pin(struct lk__conn *conn)
+{
+	atomic_fetch_add(&conn->finishing, 1);
+}
+
+void lk__conn_unpin(struct lk__conn *conn)
+{
+	atomic_fetch_sub(&conn->finishing, 1);
+}
+
 void lk__conn_close(struct lk__conn *conn)
 {
 	struct lk__aftermath after = {.wake_count = 0};

@@ -71,7 +71,7 @@ struct lk__conn {
 	struct lk__request *in_flight; /* sent, or waiting for the next connection; oldest first */
 	size_t in_flight_count;
 	struct lk__request *finished; /* done, and left to whoever may call `finish` */
-	_Atomic unsigned finishing;   /* threads that call it now */
+	_Atomic unsigned finishing;   /* threads that call it now, or keep it pinned */
 	bool closing;                 /* no new tries, please: the client is being closed */
 	struct lk__wait *waits;
 	struct lk__thread *leader;
@@ -109,6 +109,10 @@ void lk__conn_close_to_tries(struct lk__conn *conn);
 
 /* Whether every answer is there and finished; under the mutex, as lk__conn_wait() calls it. */
 bool lk__conn_is_idle(const void *conn);
+
+/* Not idle in between: the caller has an answer to read yet, and may have more to send then. */
+void lk__conn_pin(struct lk__conn *conn);
+void lk__conn_unpin(struct lk__conn *conn);
 
 /* Ends it: everything in flight is done, every waiter returns LK_ECLOSED. */
 void lk__conn_close(struct lk__conn *conn);

@@ -105,16 +105,10 @@ static void close_await_leavers(lk_client *client, struct lk__thread *thread)
 		lk__park_wait(&thread->park, lk__now_ns() + 2 * LK__MS);
 }
 
-/* Reads until every answer is there, those of releases and of tries left behind among them; at
- * most for the command limit. True when no release is without an answer. */
-static bool close_await_answers(lk_client *client)
+static void close_read(lk_client *client, struct lk__thread *thread, int64_t until_ns)
 {
-	struct lk__thread *thread = lk__client_thread(client);
-	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
 	struct lk__node *node;
-	if (thread)
-		close_await_leavers(client, thread);
-	for (size_t i = 0; thread && (node = client->topo->ops->node_at(client->topo, i)); i++) {
+	for (size_t i = 0; (node = client->topo->ops->node_at(client->topo, i)); i++) {
 		for (size_t j = 0; j < node->script_count; j++) {
 			struct lk__conn *conn = &node->scripts[j];
 			int rc = LK__WAIT_TIME_UP;
@@ -124,6 +118,20 @@ static bool close_await_answers(lk_client *client)
 				rc = lk__conn_wait(conn, thread, lk__conn_is_idle, conn,
 						   lk__now_ns() + 2 * LK__MS, NULL);
 		}
+	}
+}
+
+/* Reads until every answer is there, those of releases and of tries left behind among them; at
+ * most for the command limit. True when no release is without an answer. */
+static bool close_await_answers(lk_client *client)
+{
+	struct lk__thread *thread = lk__client_thread(client);
+	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
+	if (thread) {
+		close_await_leavers(client, thread);
+		close_read(client, thread, until_ns);
+		/* What was granted meanwhile may go back by another connection. */
+		close_read(client, thread, until_ns);
 	}
 	return atomic_load(&client->releasing) == 0 && !atomic_load(&client->unreleased);
 }

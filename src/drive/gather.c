@@ -232,18 +232,35 @@ void lk__gather_end(struct lk__gather *gather, taker late, void (*end)(void *con
 
 /* ---- one command each, all of them ---- */
 
-static void ask_one(const struct lk__ask *ask, size_t index, struct lk__thread *thread,
-		    int64_t until_ns, lk_cancel *cancel,
-		    void (*read)(void *context, size_t index, const struct lk__request *request),
-		    void *context)
+struct each {
+	const struct lk__ask *asks;
+	void (*read)(void *context, size_t index, const struct lk__request *request);
+	void *context;
+};
+
+static void each_read(const struct each *each, size_t index, const struct lk__request *request)
 {
-	struct lk__request *request = ask->request;
-	int rc = lk__conn_call(ask->conn, request, thread, until_ns, cancel);
-	if (rc != LK__WAIT_READY && lk__conn_leave(ask->conn, request, lk__request_forget)) {
-		read(context, index, NULL);
+	each->read(each->context, index, request);
+	lk__conn_unpin(each->asks[index].conn);
+}
+
+static void each_take(void *context, size_t index, const struct lk__gathered *answers)
+{
+	each_read(context, index, answers->request[0]);
+}
+
+static void ask_one(const struct each *each, size_t index, struct lk__thread *thread,
+		    int64_t until_ns, lk_cancel *cancel)
+{
+	struct lk__conn *conn = each->asks[index].conn;
+	struct lk__request *request = each->asks[index].request;
+	lk__conn_pin(conn);
+	int rc = lk__conn_call(conn, request, thread, until_ns, cancel);
+	if (rc != LK__WAIT_READY && lk__conn_leave(conn, request, lk__request_forget)) {
+		each_read(each, index, NULL);
 		return;
 	}
-	read(context, index, request);
+	each_read(each, index, request);
 	lk__request_free(request);
 }
 
@@ -258,22 +275,25 @@ void lk__ask_each(const struct lk__ask *asks, size_t count, struct lk__thread *t
 		  void (*read)(void *context, size_t index, const struct lk__request *request),
 		  void *context)
 {
+	struct each each = {.asks = asks, .read = read, .context = context};
 	struct lk__gather *gather = count > 1 ? lk__gather_new(count) : NULL;
 	if (!gather) { /* one, or no memory to ask them at once */
 		for (size_t i = 0; i < count; i++)
-			ask_one(&asks[i], i, thread, until_ns, cancel, read, context);
+			ask_one(&each, i, thread, until_ns, cancel);
 		return;
 	}
-	for (size_t i = 0; i < count; i++)
-		lk__gather_add(gather, i, asks[i].conn, asks[i].request);
-	lk__gather_go(gather);
-	lk__gather_wait(gather, thread, NULL, ask_wants_all, NULL, until_ns, cancel);
 	for (size_t i = 0; i < count; i++) {
+		lk__conn_pin(asks[i].conn);
+		lk__gather_add(gather, i, asks[i].conn, asks[i].request);
+	}
+	lk__gather_go(gather);
+	lk__gather_wait(gather, thread, each_take, ask_wants_all, &each, until_ns, cancel);
+	for (size_t i = 0; i < count; i++) {
+		struct lk__gathered *node = &gather->node[i];
 		pthread_mutex_lock(&gather->mutex);
-		const struct lk__gathered *node = &gather->node[i];
-		bool done = gathered_done(node);
+		if (!node->taken)
+			each_read(&each, i, gathered_done(node) ? node->request[0] : NULL);
 		pthread_mutex_unlock(&gather->mutex);
-		read(context, i, done ? node->request[0] : NULL);
 	}
 	lk__gather_end(gather, NULL, NULL, NULL);
 }

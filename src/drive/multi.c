@@ -80,11 +80,18 @@ void lk__multi_let_go(const struct lk__multi *multi)
 
 /* ---- acquire ---- */
 
-static int multi_over(const struct lk__multi_ask *ask)
+static bool multi_closed(const struct lk__multi_ask *ask)
 {
 	for (size_t i = 0; i < ask->multi->count; i++)
 		if (atomic_load(&ask->multi->part[i]->client->state) != LK__CLIENT_OPEN)
-			return LK_ECLOSED;
+			return true;
+	return false;
+}
+
+static int multi_over(const struct lk__multi_ask *ask)
+{
+	if (multi_closed(ask))
+		return LK_ECLOSED;
 	if (lk__cancelled(ask->want->cancel))
 		return LK_ECANCELLED;
 	if (ask->until_ns != LK__NEVER && lk__now_ns() >= ask->until_ns)
@@ -126,11 +133,11 @@ static void multi_pause(struct lk__multi_ask *ask, unsigned round)
 		lk__park_wait(&ask->threads[0]->park, until_ns);
 }
 
-/* Everything is ours: whether it still is, seen last. */
+/* Everything is ours: whether it still is, and may be, seen last. */
 static bool multi_stands(const struct lk__multi_ask *ask)
 {
 	struct lk__multi_hold hold;
-	return lk__multi_hold_of(ask->multi, &ask->want->owner, &hold) == 0;
+	return !multi_closed(ask) && lk__multi_hold_of(ask->multi, &ask->want->owner, &hold) == 0;
 }
 
 /* Gives back what there is; why we do is not to be forgotten over it. A server that is silent by
@@ -164,6 +171,8 @@ static int multi_rounds(struct lk__multi_ask *ask)
 			ask->busy = awaited < ask->multi->count ? awaited : 0;
 			ask->code = LK_EUNAVAILABLE; /* it came later than its lease */
 		}
+		if (multi_closed(ask))
+			return multi_fail(ask, ask->busy, LK_ECLOSED);
 		if (once)
 			return multi_fail(ask, ask->busy, ask->code);
 		waits = true;

@@ -174,22 +174,39 @@ static struct lk__request *group_request(struct attempt *attempt, struct group *
 	return request;
 }
 
+/* One that came while its client was closed is nobody's: close has released all holds before. */
+static bool part_granted(struct attempt *attempt, size_t part, const struct group *group,
+			 const struct lk__request *request)
+{
+	struct lk__entry *entry = part_of(attempt, part);
+	if (atomic_load(&entry->client->state) != LK__CLIENT_OPEN) {
+		lk__entry_release_unasked(entry, group->number);
+		return false;
+	}
+	entry->grant.fence = 0;
+	entry->grant.epoch = group->epoch;
+	entry->grant.repeated_until_ns = request->sends > 1 ? request->deadline_ns : 0;
+	lk__entry_grant(entry, &attempt->waiter[part], group->number, request->sent_ns,
+			group->lease_ms);
+	lk__count(&entry->client->counters.acquires, 1);
+	attempt->reserved[part] = false;
+	attempt->ask->taken[part] = true;
+	return true;
+}
+
 static void group_granted(struct attempt *attempt, const struct group *group,
 			  const struct lk__request *request)
 {
 	for (size_t i = 0; i < group->count; i++) {
-		size_t part = group->part[i];
-		struct lk__entry *entry = part_of(attempt, part);
+		struct lk__entry *entry = part_of(attempt, group->part[i]);
 		pthread_mutex_lock(&entry->mutex);
-		entry->grant.fence = 0;
-		entry->grant.epoch = group->epoch;
-		entry->grant.repeated_until_ns = request->sends > 1 ? request->deadline_ns : 0;
-		lk__entry_grant(entry, &attempt->waiter[part], group->number, request->sent_ns,
-				group->lease_ms);
+		bool granted = part_granted(attempt, group->part[i], group, request);
 		pthread_mutex_unlock(&entry->mutex);
-		lk__count(&entry->client->counters.acquires, 1);
-		attempt->reserved[part] = false;
-		attempt->ask->taken[part] = true;
+		if (!granted)
+			attempt->code = lk__fail(attempt->ask->error, LK_ECLOSED,
+						 "acquire %zu locks, \"%.100s\": %s",
+						 attempt->ask->multi->count, entry->name,
+						 lk_error_text(LK_ECLOSED));
 	}
 }
 
@@ -214,10 +231,12 @@ static void group_failed(struct attempt *attempt, const struct group *group,
 			 const struct lk__request *request, const struct lk__acquire_event *event)
 {
 	struct lk__entry *entry = part_of(attempt, group->part[0]);
-	lk__fail(attempt->ask->error, event->code, "acquire %zu locks, \"%.100s\" … on %.100s: %s",
-		 attempt->ask->multi->count, entry->name, entry->client->config->url,
-		 request->reason);
-	if (!event->retryable)
+	if (!attempt->code)
+		lk__fail(attempt->ask->error, event->code,
+			 "acquire %zu locks, \"%.100s\" … on %.100s: %s",
+			 attempt->ask->multi->count, entry->name, entry->client->config->url,
+			 request->reason);
+	if (!attempt->code && !event->retryable)
 		attempt->code = event->code;
 	attempt_busy(attempt, group->part[0], event->code);
 }

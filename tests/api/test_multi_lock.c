@@ -337,6 +337,69 @@ static void test_giving_back_does_not_wait_for_the_lease(void **state)
 	close_client(there);
 }
 
+static void acquire_over_close(size_t index, void *argument)
+{
+	(void)index;
+	expect(LK_ECLOSED, lk_lock_acquire_within(argument, slow_ms(20000), NULL, &err));
+}
+
+static void close_meanwhile(size_t index, void *argument)
+{
+	(void)index;
+	expect(0, lk_client_close(argument, LK_CLOSE_RELEASE, &err));
+}
+
+/* The locks' acquire is on its way to a server that is silent; then the client is closed. */
+static void close_over_a_try(lk_client *client, lk_lock *all, struct server *silent,
+			     int64_t silence_ms)
+{
+	struct threads caller, closer;
+	server_pause(silent);
+	uint64_t sent = stats_of(client).commands;
+	threads_start(&caller, 1, acquire_over_close, all);
+	wait_until(stats_of(client).commands > sent, 5000);
+	threads_start(&closer, 1, close_meanwhile, client);
+	wait_until(lk_lock_try(all, NULL, NULL) == LK_ECLOSED, 5000);
+	sleep_ms(silence_ms);
+	server_resume(silent);
+	threads_join(&closer, 10000);
+	threads_join(&caller, 10000);
+}
+
+static void test_a_grant_during_close_is_none(void **state)
+{
+	(void)state;
+	for (int64_t silence_ms = 0; silence_ms <= 500; silence_ms += 500) {
+		struct set set;
+		open_set(&set, open_client_with("connections=3"), abc);
+		expect(0, lk_lock_acquire(set.all, NULL, &err));
+		expect(0, lk_lock_release(set.all, NULL, &err));
+		close_over_a_try(set.client, set.all, &server, silence_ms);
+		check_int(redis_integer(&server, "DBSIZE"), ==, 0);
+		close_set(&set);
+	}
+}
+
+/* The one that is closed has granted already; the other is still asked. */
+static void test_closing_one_of_two_clients(void **state)
+{
+	(void)state;
+	lk_client *here = open_client(), *there = open_client_at(other.url_unix, "");
+	lk_lock *part[2] = {new_lock(here, "x"), new_lock(there, "x")};
+	lk_lock *all;
+	expect(0, lk_multi_lock_new(&all, part, 2, &err));
+	expect(0, lk_lock_acquire(all, NULL, &err));
+	expect(0, lk_lock_release(all, NULL, &err));
+	close_over_a_try(here, all, &other, 500);
+	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
+	check_int(redis_integer(&other, "EXISTS x"), ==, 0);
+	lk_lock_free(all);
+	lk_lock_free(part[0]);
+	lk_lock_free(part[1]);
+	close_client(here);
+	close_client(there);
+}
+
 static void test_a_cancel_leaves_nothing(void **state)
 {
 	(void)state;
@@ -419,6 +482,8 @@ int main(void)
 		api_test(test_two_servers),
 		api_test(test_a_dead_server_leaves_nothing),
 		api_test(test_giving_back_does_not_wait_for_the_lease),
+		api_test(test_a_grant_during_close_is_none),
+		api_test(test_closing_one_of_two_clients),
 		api_test(test_a_cancel_leaves_nothing),
 		api_test(test_bad_input),
 	};
