@@ -257,6 +257,39 @@ static void test_null_arguments_of_the_lock(void **state)
 }
 
 /* A NULL lk_error is fine everywhere. */
+/* Tries to take a lock of that kind, and lets go of the handle. */
+static void expect_wrong(lk_lock *lock, const char *culprit)
+{
+	expect(LK_EWRONGTYPE, lk_lock_try(lock, NULL, &err));
+	check(strstr(err.message, culprit) != NULL);
+	lk_lock_free(lock);
+}
+
+/* The message names what is there and what was wanted. */
+static void test_a_key_of_another_type(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock, *parts[2] = {new_lock(client, "free"), new_lock(client, "text")};
+	redis_do(&server, "SET text x");
+	expect_wrong(new_lock(client, "text"), "the key is a string, not a lock");
+	expect(0, lk_fair_lock_new(&lock, client, "text", 4, &err));
+	expect_wrong(lock, "the key is a string, not a fair lock");
+	expect(0, lk_fenced_lock_new(&lock, client, "text", 4, NULL, &err));
+	expect_wrong(lock, "the key is a string, not a fenced lock");
+	expect(0, lk_spin_lock_new(&lock, client, "text", 4, NULL, &err));
+	expect_wrong(lock, "the key is a string, not a lock");
+	expect(0, lk_read_lock_new(&lock, client, "text", 4, NULL, &err));
+	expect_wrong(lock, "the key is a string, not a read/write lock");
+	expect(0, lk_multi_lock_new(&lock, parts, 2, &err));
+	expect_wrong(lock, "\"text\" is a string, not a lock");
+	check_int(redis_integer(&server, "DBSIZE"), ==, 1);
+	redis_do(&server, "DEL text");
+	lk_lock_free(parts[0]);
+	lk_lock_free(parts[1]);
+	close_client(client);
+}
+
 static void test_error_may_be_null(void **state)
 {
 	(void)state;
@@ -394,6 +427,7 @@ int main(void)
 		api_test(test_struct_size),
 		api_test(test_null_arguments),
 		api_test(test_null_arguments_of_the_lock),
+		api_test(test_a_key_of_another_type),
 		api_test(test_error_may_be_null),
 		api_test(test_unknown_options_and_values),
 		api_test(test_use_after_close),

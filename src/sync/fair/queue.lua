@@ -241,6 +241,10 @@ local function look_again_ms(lease)
 	return math.max(1, math.min(until_dead, second and TAKES_MS or tonumber(lease)))
 end
 
+local function wrong(kind)
+	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a fair lock')
+end
+
 local function acquire(lease, wait)
 	if redis.call('EXISTS', lock) == 0 then
 		local head, _, alone = settle(false)
@@ -252,10 +256,17 @@ local function acquire(lease, wait)
 			end
 			return refused or false
 		end
-	elseif redis.call('HEXISTS', lock, own) == 1 then
-		return own_by(own, lease) or false
-	elseif redis.call('HEXISTS', lock, 'mode') == 1 then
-		return redis.error_reply('WRONGTYPE the key is a read/write lock, not a fair lock')
+	else
+		local has = redis.pcall('HEXISTS', lock, own)
+		if type(has) == 'table' and string.find(has.err, 'WRONGTYPE') then
+			return wrong(redis.call('TYPE', lock).ok)
+		elseif type(has) == 'table' then
+			return has
+		elseif has == 1 then
+			return own_by(own, lease) or false
+		elseif redis.call('HEXISTS', lock, 'mode') == 1 then
+			return wrong('read/write lock')
+		end
 	end
 	if what == 'acquire' then
 		queue_up(lease, wait)
@@ -279,7 +290,7 @@ end
 
 local function force()
 	if redis.call('HEXISTS', lock, 'mode') == 1 then
-		return redis.error_reply('WRONGTYPE the key is a read/write lock, not a fair lock')
+		return wrong('read/write lock')
 	end
 	local freed = redis.call('DEL', lock)
 	settle(true)

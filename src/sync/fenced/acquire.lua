@@ -25,7 +25,15 @@ local now = time[1] * 1000000 + time[2]
 if now > deadline then
 	return redis.status_reply('LATE ' .. string.format('%.0f', now))
 end
-local own = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1
+local own = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
+if type(own) == 'table' then
+	if not string.find(own.err, 'WRONGTYPE') then
+		return own
+	end
+	local kind = redis.call('TYPE', KEYS[1]).ok
+	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a fenced lock')
+end
+own = own == 1
 if not own and from ~= '' and redis.call('HEXISTS', KEYS[1], from) == 0 then
 	return -3
 end

@@ -18,7 +18,15 @@ if now > deadline then
 	return redis.status_reply('LATE ' .. string.format('%.0f', now))
 end
 if redis.call('EXISTS', KEYS[1]) == 1 then
-	if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+	local own = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
+	if type(own) == 'table' then
+		if not string.find(own.err, 'WRONGTYPE') then
+			return own
+		end
+		local kind = redis.call('TYPE', KEYS[1]).ok
+		return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a lock')
+	end
+	if own == 0 then
 		if redis.call('HEXISTS', KEYS[1], 'mode') == 1 then
 			local why = 'the key is a read/write lock, not a lock'
 			return redis.error_reply('WRONGTYPE ' .. why)

@@ -18,11 +18,18 @@ local now = time[1] * 1000000 + time[2]
 if now > deadline then
 	return redis.status_reply('LATE ' .. string.format('%.0f', now))
 end
+local function wrong(key, kind)
+	local why = 'WRONGTYPE "' .. string.sub(key, 1, 100) .. '" is a ' .. kind .. ', not a lock'
+	return redis.error_reply(why)
+end
 for i, key in ipairs(KEYS) do
-	if redis.call('HEXISTS', key, ARGV[1]) == 0 and redis.call('EXISTS', key) == 1 then
+	local own = redis.pcall('HEXISTS', key, ARGV[1])
+	if type(own) == 'table' then
+		return string.find(own.err, 'WRONGTYPE') and wrong(key, redis.call('TYPE', key).ok) or own
+	end
+	if own == 0 and redis.call('EXISTS', key) == 1 then
 		if redis.call('HEXISTS', key, 'mode') == 1 then
-			local why = 'the key is a read/write lock, not a lock'
-			return redis.error_reply('WRONGTYPE ' .. why)
+			return wrong(key, 'read/write lock')
 		end
 		return {i, redis.call('PTTL', key)}
 	end
