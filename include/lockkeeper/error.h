@@ -40,7 +40,7 @@
 	X(LK_ELIMIT, -21, LK_CLASS_RETRY, "a configured limit is reached")                         \
 	X(LK_EINTERNAL, -22, LK_CLASS_FATAL, "internal error, please report it")                   \
 	X(LK_EUPGRADE, -23, LK_CLASS_FATAL, "the owner reads, and cannot write before it ends")    \
-	X(LK_ENOQUORUM, -24, LK_CLASS_RETRY, "no majority of the nodes answered")                  \
+	X(LK_ENOQUORUM, -24, LK_CLASS_RETRY, "no majority of the nodes answered, or may vote")     \
 	X(LK_ESTALE, -25, LK_CLASS_FATAL, "a newer fence token has been seen")
 
 enum lk_error_code {
