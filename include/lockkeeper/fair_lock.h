@@ -26,6 +26,9 @@
  * lives, but cannot be reached for 3 s when its turn comes, goes to the end of the queue.
  * Option fair_wait_ms: how long Java takes a waiter of ours for alive; a shorter wait limit counts.
  *
+ * OTHER KINDS. Reentrant, fenced and spin locks of the same name exclude it and know no queue. They
+ * and it do not wake each other: the waiter looks again when the ttl it last saw is over.
+ *
  * CLOCKS. Ours go by the server's clock. Java writes its own time into the queue; a Java client
  * whose clock is fast may drop waiters.
  */

@@ -11,8 +11,8 @@
  *   redisson_lock_token:{backup}        string  Redisson's counter, with `share_java` only
  *   redisson_lock__channel:{backup}     channel, message "0" at each release
  *
- * All calls of <lockkeeper/lock.h> work on its handle. It excludes reentrant and spin locks of
- * the same name, which have no tokens.
+ * All calls of <lockkeeper/lock.h> work on its handle. It excludes reentrant, fair and spin locks
+ * of the same name, which have no tokens; only the reentrant ones wake it, and are woken by it.
  *
  * THE TOKEN is the newest one plus one, or the server's time in microseconds, whichever is more. So
  * it rises when the server's clock steps back, and when the data is gone (FLUSHALL, an empty

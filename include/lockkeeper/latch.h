@@ -16,6 +16,9 @@
  * and counts once. Without an answer within the command limit it is LK_EMAYBEHELD: it may have
  * been counted.
  *
+ * A KEY that is no whole number is refused (LK_EWRONGTYPE). A semaphore's cannot be told from a
+ * latch's: it would be changed.
+ *
  * WAITING. One look at the server serves all threads of a client that wait. It is taken at each
  * message, and each second without one.
  */

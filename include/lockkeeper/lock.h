@@ -25,6 +25,12 @@
  * FAIRNESS. Threads of one client stand in one line, first come first served, and the lock goes
  * down the line in terms of at most 10 ms before other processes get their chance. Between
  * processes there is no order.
+ *
+ * OTHER KINDS. Fair, fenced and spin locks of the same name keep the same hash, and exclude it. Its
+ * release wakes waiters of fenced locks, not those of fair ones: these see it when the ttl they
+ * last saw is over, as its own waiters do after the release of a fair or spin lock. Let all who
+ * contend use one kind. A hash that is no lock looks like a lock that another holds; a read/write
+ * lock, and whatever is no hash, is refused (LK_EWRONGTYPE).
  */
 #ifndef LOCKKEEPER_LOCK_H
 #define LOCKKEEPER_LOCK_H

@@ -16,6 +16,9 @@
  * permit that this client has taken is renewed by its watchdog, unless a lease was named, and
  * reported by LK_EVENT_AT_RISK and LK_EVENT_LOST, with the id as the event's `field`.
  *
+ * A KEY that is no whole number is refused (LK_EWRONGTYPE). A semaphore's, or a latch's, cannot be
+ * told from this one's: it would be changed.
+ *
  * FAIRNESS. Callers of one client stand in one line, first come first served; the head waits until
  * all that it wants is free. Between processes there is no order. A waiter looks again at each
  * message, when the next permit ends, and each second.

@@ -31,7 +31,8 @@
  * A LOCK WITHOUT A TIME TO LIVE, which redis-py's Lock makes by default, is respected: it stays
  * until its holder, or lk_lock_force_release(), frees it. Ours always have one.
  *
- * A key of another type (a reentrant lock's hash, say) is refused: LK_EWRONGTYPE.
+ * A key of another type (a reentrant lock's hash, say) is refused: LK_EWRONGTYPE. Any string counts
+ * as a lock that another holds, a semaphore's number too.
  */
 #ifndef LOCKKEEPER_PLAIN_LOCK_H
 #define LOCKKEEPER_PLAIN_LOCK_H

@@ -15,6 +15,9 @@
  * counts once. A call without an answer within the command limit is LK_EMAYBEHELD: a take is
  * undone in the background, any other change may have been made.
  *
+ * A KEY that is no whole number is refused (LK_EWRONGTYPE). A latch's, or a permit semaphore's,
+ * cannot be told from this one's: it would be changed.
+ *
  * FAIRNESS. Callers of one client stand in one line, first come first served; the head waits until
  * all that it wants is free. Between processes there is no order. A waiter looks again at each
  * message, and each second without one.
