@@ -25,7 +25,8 @@ end
 for i, key in ipairs(KEYS) do
 	local own = redis.pcall('HEXISTS', key, ARGV[1])
 	if type(own) == 'table' then
-		return string.find(own.err, 'WRONGTYPE') and wrong(key, redis.call('TYPE', key).ok) or own
+		local other = string.find(own.err, 'WRONGTYPE')
+		return other and wrong(key, redis.call('TYPE', key).ok) or own
 	end
 	if own == 0 and redis.call('EXISTS', key) == 1 then
 		if redis.call('HEXISTS', key, 'mode') == 1 then
