@@ -42,8 +42,11 @@ class Fair:
     def score(self, field: str) -> float | None:
         """In ms from now; None without one."""
         score = self.connection.call("ZSCORE", self.keys[2], field)
-        off = int(self.connection.call("HGET", self.keys[3], "off") or 0)
-        return None if score is None else float(score) - off - self.now_us() / 1000
+        return None if score is None else float(score) - self.off() - self.now_us() / 1000
+
+    def off(self) -> int:
+        """What the scores are too high by."""
+        return int((self.connection.call("HGET", self.keys[3], "off") or b"0").split()[0])
 
     def holder(self) -> str | None:
         fields = self.connection.call("HKEYS", self.keys[0])
@@ -101,7 +104,7 @@ def test_scores_are_put_right_when_java_comes(server, fair):
     for before, after in (("a", "w:0"), ("w:0", "w:1"), ("w:1", "w:2")):
         fair.release(before)
         assert fair.acquire(after) is None
-    assert server.call("HGET", fair.keys[3], "off") == b"900000"
+    assert fair.off() == 900000
     assert about(fair.score("w:3"), 330000)
     java = JavaFairLock(server, "f")
     java.ask()
@@ -112,6 +115,73 @@ def test_scores_are_put_right_when_java_comes(server, fair):
     assert about(fair.score("w:4"), 330000), "as Java reads it"
     assert about(fair.score(java.field), 3 * 300000 + 30000)
     java.close()
+
+
+def hand_over_twice(server, fair) -> None:
+    """b, c and d have waited: c has the lock, d waits, and two waits are noted."""
+    listeners = [Subscriber(server, f"{fair.channel}:{field}") for field in "bc"]
+    for field in "abcd":
+        fair.acquire(field)
+    assert fair.release("a") == 1 and fair.release("b") == 1
+    for listener in listeners:
+        listener.stop()
+    assert fair.holder() == "c" and fair.queue() == ["d"] and fair.off() == 600000
+
+
+def java_keeps_its_place(server, fair, holder) -> None:
+    """A waiter of Java's with one of ours behind it, when the holder dies: told, and not passed."""
+    java = JavaFairLock(server, "f")
+    heard = Subscriber(server, f"{java.prefix}:{java.field}")
+    assert java.ask() > 0
+    fair.acquire("e")
+    assert about(fair.score(java.field), 330000) and about(fair.score("e"), 630000)
+    server.call("DEL", "f") if holder is None else fair.release(holder)
+    assert isinstance(fair.acquire("e"), list), "Java is next"
+    assert fair.queue() == [java.field, "e"]
+    assert java.ask() is None and java.unlock() == 1
+    heard.stop()
+    java.close()
+
+
+def test_who_leaves_takes_along_what_was_noted(server, fair):
+    """Only Java is left in the queue, takes the lock by its own script, and others come."""
+    hand_over_twice(server, fair)
+    first = JavaFairLock(server, "f")
+    assert about(first.ask(), 930000, 3000)
+    assert fair.release("d") == 0, "it gives up"
+    assert about(fair.score(first.field), 330000, 3000) and fair.off() == 0
+    fair.release("c")
+    assert first.ask() is None and fair.queue() == []
+    java_keeps_its_place(server, fair, None)
+    first.close()
+
+
+def test_who_is_dropped_takes_along_what_was_noted(server, fair):
+    hand_over_twice(server, fair)
+    first = JavaFairLock(server, "f")
+    first.ask()
+    server.call("ZADD", fair.keys[2], fair.now_us() // 1000 + 600000 - 1, "d")
+    assert fair.release("c") > -1
+    assert fair.queue() == [first.field] and fair.off() == 0
+    assert first.ask() is None
+    java_keeps_its_place(server, fair, None)
+    first.close()
+
+
+@pytest.mark.parametrize("come_back", [False, True])
+def test_what_was_noted_is_void_when_java_has_emptied_the_queue(server, fair, come_back):
+    """As it does when the scores of dead ones are past, or with delete()."""
+    hand_over_twice(server, fair)
+    server.call("DEL", fair.keys[1], fair.keys[2])
+    if come_back:
+        java = JavaFairLock(server, "f")
+        java.ask()
+        fair.acquire("d")
+        assert about(fair.score(java.field), 330000) and about(fair.score("d"), 630000)
+        java.give_up()
+        assert fair.release("d") == 0
+        java.close()
+    java_keeps_its_place(server, fair, "c")
 
 
 def test_safe_to_send_twice(fair):

@@ -4,7 +4,7 @@
 --   KEYS[2]  the queue, a list: owner fields that wait, the next one first
 --   KEYS[3]  the scores, a sorted set: until when (server time, ms) a waiter counts as alive
 --   KEYS[4]  our own waiters, a hash that Java does not know: owner field → "<lease> <wait>", ms;
---            "off" → what the scores are too high by
+--            "off" → "<what the scores are too high by> <the last in the queue then>"
 --   ARGV[1]  what is asked for: "acquire", "try" (without a place in the queue), "release", "force"
 --   ARGV[2]  owner field; empty for "force"
 --   ARGV[3]  channels: the waiter with a field F listens on "<this>:F"
@@ -39,10 +39,24 @@ local now = math.floor(now_us / 1000)
 -- much longer: a wait for each in the queue, and a few.
 local OFF, OFF_WAITS = 'off', 4
 
-local noted
+local function off_noted()
+	local by, last = string.match(redis.call('HGET', ours, OFF) or '', '^(%d+) (.+)$')
+	return tonumber(by) or 0, last
+end
+
+-- Void when that last one has gone without us: Java's scripts drop the dead, or all, and know
+-- nothing of `ours`. Who has queued up since then has a score that nothing comes off.
+local off_known
 local function off()
-	noted = noted or tonumber(redis.call('HGET', ours, OFF) or '0')
-	return noted
+	if not off_known then
+		local by, last = off_noted()
+		off_known = by
+		if last and not redis.call('ZSCORE', scores, last) then
+			redis.call('HDEL', ours, OFF)
+			off_known = 0
+		end
+	end
+	return off_known
 end
 
 -- What one of ours has asked for; nil for one of Java's.
@@ -57,28 +71,47 @@ local function lower(field, by)
 	redis.call('ZADD', scores, 'XX', 'INCR', string.format('-%.0f', by), field)
 end
 
--- The head of the queue is served; `alone`: nobody stands behind it.
-local function queue_pop(head, wait, alone)
-	if alone then
-		redis.call('DEL', queue, scores, ours)
-		return
+-- Nothing stays noted.
+local function lower_all(by)
+	if by > 0 then
+		for _, other in ipairs(redis.call('LRANGE', queue, 0, -1)) do
+			lower(other, by)
+		end
 	end
+	redis.call('HDEL', ours, OFF)
+	off_known = 0
+end
+
+local function queue_drop(head)
 	redis.call('LPOP', queue)
 	redis.call('ZREM', scores, head)
 	redis.call('HDEL', ours, head)
+end
+
+local function queue_clear()
+	redis.call('DEL', queue, scores, ours)
+	off_known = 0
+end
+
+-- The head of the queue is served; `alone`: nobody stands behind it.
+local function queue_pop(head, wait, alone)
+	if alone then
+		return queue_clear()
+	end
+	queue_drop(head)
 	local count = redis.call('LLEN', queue)
-	local by = off() + wait
-	local all_ours = redis.call('HLEN', ours) - (off() > 0 and 1 or 0) == count
+	local before, last = off_noted()
+	local by = before + wait
+	local all_ours = redis.call('HLEN', ours) - (last and 1 or 0) == count
 	if all_ours and by <= (count + OFF_WAITS) * wait then
-		redis.call('HSET', ours, OFF, string.format('%.0f', by))
-		noted = by
+		if not last or last == head then
+			last = redis.call('LINDEX', queue, -1)
+		end
+		redis.call('HSET', ours, OFF, string.format('%.0f ', by) .. last)
+		off_known = nil
 		return
 	end
-	for _, other in ipairs(redis.call('LRANGE', queue, 0, -1)) do
-		lower(other, by)
-	end
-	redis.call('HDEL', ours, OFF)
-	noted = 0
+	lower_all((last == head and before or off()) + wait)
 end
 
 -- Makes a field the owner; an error if the server refuses.
@@ -136,24 +169,22 @@ end
 
 -- A waiter gives up, wherever it stands; false if it is not there.
 local function queue_leave(field, wait)
-	local found = false
-	local waiters = redis.call('LRANGE', queue, 0, -1)
-	for _, other in ipairs(waiters) do
-		if other == field then
-			found = true
-		elseif found then
-			lower(other, wait)
-		end
+	local place = redis.call('LPOS', queue, field)
+	if not place then
+		return false
 	end
-	if found then
-		redis.call('LREM', queue, 0, field)
-		redis.call('ZREM', scores, field)
-		redis.call('HDEL', ours, field)
+	-- Those who are left may all be Java's, whose scripts leave what is noted behind.
+	lower_all(off())
+	for _, other in ipairs(redis.call('LRANGE', queue, place + 1, -1)) do
+		lower(other, wait)
 	end
-	if found and #waiters == 1 then
-		redis.call('DEL', ours)
+	redis.call('LREM', queue, 0, field)
+	redis.call('ZREM', scores, field)
+	redis.call('HDEL', ours, field)
+	if redis.call('EXISTS', queue) == 0 then
+		queue_clear()
 	end
-	return found
+	return true
 end
 
 -- The head may be dead: the next of ours who listens is to look after it.
@@ -198,9 +229,12 @@ local function settle(news)
 			end
 			return head, doubtful and heard + tell_guard() or heard
 		end
-		redis.call('LPOP', queue)
-		redis.call('ZREM', scores, head)
-		redis.call('HDEL', ours, head)
+		if alone then
+			queue_clear()
+		else
+			lower_all(off())
+			queue_drop(head)
+		end
 		news = true
 	end
 end
@@ -215,8 +249,7 @@ local function queue_up(lease, wait)
 	else
 		local last = redis.call('LINDEX', queue, -1)
 		if not last then
-			redis.call('DEL', ours)
-			noted = 0
+			queue_clear()
 		end
 		local after = last and last ~= own and score_of(last) or now + held_ms
 		score = math.max(now, after) + wait
