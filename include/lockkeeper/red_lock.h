@@ -62,7 +62,8 @@ typedef struct lk_red_lock_options {
 				  has no vote. 0: the watchdog's lease, or the one asked for if that
 				  is longer; -1: every node is trusted to remember */
 	int64_t node_limit_ms; /* what one try waits for a node; 0: a quarter of the lease, and
-				  never more than command_timeout_ms */
+				  never more than command_timeout_ms; nor, but for the first try,
+				  longer than the caller's wait limit */
 	int64_t retry_min_ms;  /* the first pause between tries; 0: 10 ms */
 	int64_t retry_max_ms;  /* the longest; 0: 200 ms */
 } lk_red_lock_options;

@@ -83,6 +83,7 @@ struct lk__waiter {
 	enum lk__waiter_state state;
 	int64_t since_ns, until_ns;
 	bool once;
+	bool tried;      /* of a red lock: its wait limit bounds each further try */
 	int64_t count;   /* permits */
 	uint64_t under;  /* number of the other side that its owner has; 0: it has not */
 	uint64_t borrow; /* number of its first try; 0: a new one */

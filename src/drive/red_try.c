@@ -14,10 +14,10 @@
 #include "drive/loop.h"
 #include "drive/red.h"
 
-#define NODE_LIMIT_PARTS 4 /* of the lease: what asking may take */
-#define NODE_LIMIT_MIN_MS 25
-#define ASKED_MAX 4    /* questions that a node may leave open before it is left alone */
-#define WORTH_PARTS 10 /* of the lease: what must be left of it */
+#define NODE_LIMIT_PARTS 4   /* of the lease: what asking may take */
+#define NODE_LIMIT_MIN_MS 25 /* also so late that a wait limit leaves less */
+#define ASKED_MAX 4          /* questions that a node may leave open before it is left alone */
+#define WORTH_PARTS 10       /* of the lease: what must be left of it */
 
 enum vote {
 	VOTE_NONE,    /* no answer yet */
@@ -420,6 +420,17 @@ static int64_t round_limit_ms(const struct round *round)
 	return limit_ms < most_ms ? limit_ms : most_ms;
 }
 
+/* A wait limit that is very short buys one try all the same; it bounds the further ones. */
+static int64_t round_until_ns(const struct round *round)
+{
+	const struct lk__waiter *waiter = round->waiter;
+	int64_t until_ns = lk__after_ms(round->begun_ns, round_limit_ms(round));
+	int64_t least_ns = lk__after_ms(round->begun_ns, NODE_LIMIT_MIN_MS);
+	if (!waiter->tried || until_ns <= waiter->until_ns || until_ns <= least_ns)
+		return until_ns;
+	return waiter->until_ns > least_ns ? waiter->until_ns : least_ns;
+}
+
 static struct round *round_new(struct lk__entry *entry, struct lk__waiter *waiter)
 {
 	struct round *round = calloc(1, sizeof(*round));
@@ -438,7 +449,8 @@ static struct round *round_new(struct lk__entry *entry, struct lk__waiter *waite
 	round->number = entry->number;
 	round->lease_ms = entry->try_lease_ms;
 	round->begun_ns = lk__now_ns();
-	round->until_ns = lk__after_ms(round->begun_ns, round_limit_ms(round));
+	round->until_ns = round_until_ns(round);
+	waiter->tried = true;
 	lk__red_ref(entry);
 	return round;
 }
@@ -458,7 +470,6 @@ int lk__red_try(struct lk__entry *entry, struct lk__waiter *waiter, struct lk__a
 		round_ask(round, i);
 	pthread_mutex_unlock(&entry->mutex);
 	lk__gather_go(round->gather);
-	/* A wait limit that is very short buys one try all the same: until_ns is the node limit. */
 	lk__gather_wait(round->gather, waiter->thread, round_take, round_decided, round,
 			round->until_ns, waiter->cancel);
 	lk__gather_withdraw(round->gather, round_take, round);

@@ -145,6 +145,28 @@ static void test_a_silent_majority_may_hold(void **state)
 	close_quorum(&quorum, MOST);
 }
 
+/* What is left of the limit is less than what a try waits for a node. */
+static void test_a_wait_limit_bounds_every_try(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	char config[64];
+	snprintf(config, sizeof(config), "command_timeout_ms=%lld", slow_ms(800));
+	open_quorum(&quorum, MOST, config, NULL);
+	know_all(&quorum, MOST);
+	server_pause(&nodes[1]);
+	server_pause(&nodes[2]);
+	int64_t begun_ms = now_ms();
+	int rc = lk_lock_acquire_within(quorum.lock, slow_ms(900), NULL, &err);
+	check(rc == LK_EMAYBEHELD || rc == LK_ENOQUORUM);
+	check_int(now_ms() - begun_ms, >=, slow_ms(900));
+	check_int(now_ms() - begun_ms, <, slow_ms(1400)); /* of 1,600 that two tries take */
+	server_resume(&nodes[1]);
+	server_resume(&nodes[2]);
+	wait_until(nodes_with("q") == 0, 8000);
+	close_quorum(&quorum, MOST);
+}
+
 static void test_an_erring_node(void **state)
 {
 	(void)state;
@@ -695,6 +717,7 @@ int main(void)
 		quorum_test(test_a_silent_node_is_not_waited_for),
 		quorum_test(test_a_late_grant_belongs_to_the_hold),
 		quorum_test(test_a_silent_majority_may_hold),
+		quorum_test(test_a_wait_limit_bounds_every_try),
 		quorum_test(test_an_erring_node),
 		quorum_test(test_one_wrong_key_does_not_end_the_wait),
 		quorum_test(test_a_lock_on_a_node_keeps_its_own_lease),
