@@ -303,6 +303,28 @@ def test_silent_head_of_ours_costs_seconds_and_another_watches(server, fair):
     guard.stop()
 
 
+def test_who_listens_to_everything_is_no_waiter(server, fair):
+    fair.acquire("a")
+    for field in "bcd":
+        fair.acquire(field)
+    guard = Subscriber(server, f"{fair.channel}:d")
+    with server.connect() as monitor:
+        monitor.call("PSUBSCRIBE", "*")
+        fair.release("a")
+    assert fair.holder() is None and fair.queue() == ["b", "c", "d"]
+    until(lambda: guard.messages == [b"look"], 5, "c does not listen either")
+    guard.stop()
+
+
+def test_hand_over_where_the_user_may_not_ask_who_listens(server, fair):
+    server.call("ACL", "SETUSER", "default", "-pubsub")
+    fair.acquire("a")
+    fair.acquire("b")
+    listener = Subscriber(server, f"{fair.channel}:b")
+    assert fair.release("a") == 1 and fair.holder() == "b"
+    listener.stop()
+
+
 def test_who_finds_a_silent_head_is_not_told_by_its_own_look(server, fair):
     fair.acquire("a", lease=200)
     fair.acquire("b")

@@ -129,9 +129,16 @@ local function tell(field, message)
 	return redis.call('PUBLISH', channels .. ':' .. field, message)
 end
 
+-- A message also reaches those who listen to everything, and they are nobody who waits here. Where
+-- the user may not ask, the message alone has to tell.
+local function listens(field)
+	local answer = redis.pcall('PUBSUB', 'NUMSUB', channels .. ':' .. field)
+	return answer.err or answer[2] > 0
+end
+
 -- Hands the lock to the head, which is ours. How many heard of it; none: it was not handed over.
 local function hand_over(head, lease, wait, alone)
-	if own_by(head, lease) then
+	if not listens(head) or own_by(head, lease) then
 		return 0
 	end
 	local heard = tell(head, 'granted ' .. string.format('%.0f', now_us))
@@ -193,7 +200,8 @@ local function tell_guard()
 		if other == own then
 			return 0
 		end
-		if redis.call('HEXISTS', ours, other) == 1 and tell(other, 'look') > 0 then
+		local listening = redis.call('HEXISTS', ours, other) == 1 and listens(other)
+		if listening and tell(other, 'look') > 0 then
 			return 1
 		end
 	end
