@@ -482,18 +482,8 @@ int64_t lk__entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns)
 
 void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number)
 {
-	char field[LK__FIELD_SIZE];
-	if (entry->ops) {
+	if (entry->ops)
 		entry->ops->release_unasked(entry, number);
-		return;
-	}
-	lk__field(entry, number, field);
-	struct lk__request *request = entry->recipe->release(&entry->target, field);
-	if (!request)
-		return; /* out of memory: the lease ends it */
-	request->resend = true;
-	request->deadline_ns = lk__entry_outlived_ns(entry, lk__now_ns());
-	request->finish = lk__request_forget;
-	lk__count(&entry->client->counters.take_backs, 1);
-	lk__conn_submit(entry->scripts, request);
+	else
+		lk__take_back_behind(entry, number);
 }

@@ -10,6 +10,12 @@
 /* Notes one; `until_ns`: when no copy of its acquire can run any more. Entry's mutex held. */
 void lk__take_back(struct lk__entry *entry, uint64_t number, int64_t until_ns);
 
+/*
+ * The same for a number whose acquire is over: its release goes out at once, behind what is in
+ * flight on the connection of the tries. If it is refused, or gets no answer, the loop repeats it.
+ */
+void lk__take_back_behind(struct lk__entry *entry, uint64_t number);
+
 /* The loop's turn. Returns when the next is due; LK__NEVER for none. */
 int64_t lk__take_back_turn(lk_client *client);
 

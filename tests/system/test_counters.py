@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import socket
+import threading
 
 import pytest
 
+from keeper import CLOSE_ABANDON
 from proxy import CUT_BEFORE, SWALLOW, Cut, Once, Park, Replace
 from waiting import never, until
 
@@ -243,6 +245,49 @@ def test_a_strayed_copy_of_a_try_before_the_one_that_was_granted(server, proxy, 
     before = count(server)
     strayed.arrive(server)
     until(lambda: count(server) == before, 10, "what the copy took is given back")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_refused_taking_back_is_repeated(server, proxy, through, kind):
+    """The try is granted after its caller has left; what gives it back is refused for a while, and
+    then the server has also lost the script."""
+    server.call("SET", "pool", 5)
+    granted, refused = threading.Event(), []
+
+    def rule(message):
+        if not script_on(b"pool", True)(message):
+            return None
+        if message.data.startswith(b"-NOREPLICAS"):
+            refused.append(message)
+        return Park(event=granted)
+    proxy.rule = rule
+    through.call("within", "pool", kind=kind, count=2, wait=200)
+    assert count(server) == 3
+    server.set("min-replicas-to-write", 1)
+    granted.set()
+    until(lambda: len(refused) > 1, 5)
+    server.call("SCRIPT", "FLUSH")
+    server.set("min-replicas-to-write", 0)
+    until(lambda: count(server) == 5, 10, "taken back")
+    assert server.call("ZCARD", USED) == 0
+
+
+def test_close_does_not_wait_for_a_refused_taking_back(server, proxy, through):
+    server.call("SET", "pool", 5)
+    granted, refused = threading.Event(), threading.Event()
+
+    def rule(message):
+        if not script_on(b"pool", True)(message):
+            return None
+        if message.data.startswith(b"-NOREPLICAS"):
+            refused.set()
+        return Park(event=granted)
+    proxy.rule = rule
+    through.call("within", "pool", kind="semaphore", count=2, wait=200)
+    server.set("min-replicas-to-write", 1)
+    granted.set()
+    until(refused.is_set, 5)
+    assert through.call("close", how=CLOSE_ABANDON).ok().took < 2
 
 
 def test_a_semaphore_is_taken_back_however_long_the_server_is_away(server, proxy, make_keeper):
