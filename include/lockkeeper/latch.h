@@ -40,7 +40,8 @@ LK_BEGIN_DECLS
 
 /*
  * Makes a handle for a name, as lk_lock_new() does. Names whose keys would be in other slots of a
- * cluster are refused ("a}b"). No I/O. Since 0.1.
+ * cluster are refused ("a}b"). No I/O. Errors: LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED.
+ * Since 0.1.
  */
 LK_API int lk_latch_new(lk_latch **latch_out, lk_client *client, const void *name, size_t name_size,
 			lk_error *error);
@@ -49,34 +50,49 @@ LK_API int lk_latch_new(lk_latch **latch_out, lk_client *client, const void *nam
 LK_API lk_latch *lk_latch_free(lk_latch *latch);
 
 /*
- * Closes an open latch with a count of 1 … LK_LATCH_COUNT_MAX (trySetCount). Returns 1 when it was
- * set, 0 when the latch has a count already. Errors: LK_EINVAL, LK_EWRONGTYPE, LK_EMAYBEHELD and
- * those of lk_client_ping(). Since 0.1.
+ * Closes an open latch with a count of 1 … LK_LATCH_COUNT_MAX (RCountDownLatch.trySetCount).
+ * Returns 1 when it was set, 0 when the latch has a count already. Blocks for one round trip, at
+ * most for the command limit. Errors: LK_EINVAL, LK_EWRONGTYPE, LK_EMAYBEHELD (no answer: it may
+ * have been set) and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_latch_try_set(lk_latch *latch, int64_t count, lk_error *error);
 
 /*
- * Counts down by `by`, at least 1; at zero the latch is open. One that is open stays as it is.
- * Writes what is left into `left_out`, which may be NULL. Since 0.1.
+ * Counts down by `by`, at least 1; at zero the latch is open (RCountDownLatch.countDown, which
+ * counts down by 1). One that is open stays as it is. Writes what is left into `left_out`, which
+ * may be NULL. Blocks for one round trip, at most for the command limit. Errors: LK_EINVAL,
+ * LK_EWRONGTYPE, LK_EMAYBEHELD (no answer: it may have been counted) and those of
+ * lk_client_ping(). Since 0.1.
  */
 LK_API int lk_latch_count_down(lk_latch *latch, int64_t by, int64_t *left_out, lk_error *error);
 
-/* Writes the count, 0 for an open latch. Since 0.1. */
+/*
+ * Writes the count, 0 for an open latch (RCountDownLatch.getCount). Blocks for one round trip, at
+ * most for the command limit. Errors: LK_EINVAL, LK_EWRONGTYPE and those of lk_client_ping().
+ * Since 0.1.
+ */
 LK_API int lk_latch_count(lk_latch *latch, int64_t *count_out, lk_error *error);
 
 /*
- * Waits until the latch is open, without limit. `cancel` may be NULL. A server that is lost
- * meanwhile is tried for 30 s. Errors: LK_ECANCELLED, LK_EWRONGTYPE, LK_EUNREACHABLE, … Since 0.1.
+ * Waits until the latch is open, without limit (RCountDownLatch.await). Blocks. `cancel` may be
+ * NULL. A server that was reached and is lost meanwhile is tried for 30 s (retry_ms); the first
+ * connect fails at once. Errors: LK_ECANCELLED, LK_EWRONGTYPE, LK_ELIMIT (waiters), LK_EINVAL (the
+ * token is used by another call, …) and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_latch_await(lk_latch *latch, lk_cancel *cancel, lk_error *error);
 
-/* The same for at most `wait_ms`: LK_ETIMEDOUT when it is still closed; 0 looks once. Since 0.1. */
+/*
+ * The same for at most `wait_ms` (0 … LK_WAIT_MAX_MS): LK_ETIMEDOUT when it is still closed. 0 looks
+ * once, for at most the command limit, and cannot be cancelled. Since 0.1.
+ */
 LK_API int lk_latch_await_within(lk_latch *latch, int64_t wait_ms, lk_cancel *cancel,
 				 lk_error *error);
 
 /*
- * Removes the count, whatever it is: those who wait go on. Returns 1, or 0 when the latch was
- * open. Since 0.1.
+ * Removes the count, whatever it is: those who wait go on (RCountDownLatch.delete, which leaves
+ * Java's waiters asleep). Returns 1, or 0 when the latch was open. Blocks for one round trip, at
+ * most for the command limit. Errors: LK_EINVAL, LK_EWRONGTYPE, LK_EMAYBEHELD (no answer: it may be
+ * gone) and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_latch_delete(lk_latch *latch, lk_error *error);
 
