@@ -81,13 +81,16 @@ LK_BEGIN_DECLS
 
 /*
  * Makes a handle for a name: any `name_size` bytes, at least 1, at most LK_NAME_SIZE_MAX. Handles
- * of one name in one client stand for one lock. Takes nothing in Redis and does no I/O. Errors:
- * LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * of one name in one client stand for one lock (getLock). The name is copied. Takes nothing in
+ * Redis and does no I/O. Errors: LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_lock_new(lk_lock **lock_out, lk_client *client, const void *name, size_t name_size,
 		       lk_error *error);
 
-/* Frees a handle; what is held stays held. NULL is fine. Returns NULL. Since 0.1. */
+/*
+ * Frees a handle; what is held stays held. NULL is fine. May be done after lk_client_free() too.
+ * Does not block. Returns NULL. Since 0.1.
+ */
 LK_API lk_lock *lk_lock_free(lk_lock *lock);
 
 /*
@@ -109,13 +112,14 @@ LK_API int lk_lock_acquire_within(lk_lock *lock, int64_t wait_ms, const lk_acqui
 
 /*
  * Asks once (RLock.tryLock()); LK_EBUSY when another owner holds it, threads of this client
- * included. Blocks for one round trip, at most for the command limit. Since 0.1.
+ * included. Blocks for one round trip, at most for the connect and command limits. Errors
+ * otherwise as lk_lock_acquire(). Since 0.1.
  */
 LK_API int lk_lock_try(lk_lock *lock, const lk_acquire_options *options, lk_error *error);
 
 /*
- * Gives up one hold of the owner; the last one frees the lock. Waits for the server's answer at
- * most until the lease is over.
+ * Gives up one hold of the owner; the last one frees the lock (RLock.unlock). Waits for the
+ * server's answer at most until the lease is over; a hold that is not the last is a memory write.
  *
  * With `no_wait` the command leaves at once and the call returns; its answer is read by whoever
  * reads next, within 10 ms, and it is sent again after a lost connection. At most
@@ -131,42 +135,55 @@ LK_API int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_
 
 /*
  * Frees the lock whoever holds it, and wakes the waiters (RLock.forceUnlock). Returns 1 when
- * there was one, 0 when there was none. A holder finds out by LK_EVENT_LOST. Since 0.1.
+ * there was one, 0 when there was none. A holder finds out by LK_EVENT_LOST. A hash that is no lock
+ * goes as well; a plain lock's goes with any string. Blocks for one round trip, at most for the
+ * command limit (a plain lock's first call after a connect for two of them).
+ * Errors: LK_EWRONGTYPE, LK_EMAYBEHELD (no answer: it may have been freed), LK_EINVAL and those of
+ * lk_client_ping(); a multi lock stops at the first part that fails. Since 0.1.
  */
 LK_API int lk_lock_force_release(lk_lock *lock, lk_error *error);
 
 /*
  * Makes sure that the hold of `owner` (NULL: the calling thread) lasts at least `lease_ms` from
- * now; never shortens it. Blocks for one round trip. Errors: LK_ENOTOWNER, LK_ELOST, LK_EINVAL,
- * LK_EMAYBEHELD (no answer: the old deadline stands), … Since 0.1.
+ * now; never shortens it (Redlock's extending of the lock). Blocks for one round trip, at most until
+ * the hold's deadline. Errors: LK_ENOTOWNER, LK_ELOST, LK_EINVAL, LK_EMAYBEHELD (no answer: the old
+ * deadline stands), LK_ENOQUORUM (a red lock: likewise) and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const char *owner, lk_error *error);
 
-/* 1 when any owner holds the lock, 0 when none: asks the server (EXISTS). Since 0.1. */
+/*
+ * 1 when any owner holds the lock, 0 when none: asks the server (RLock.isLocked), whether there is
+ * such a key, or who has the side of a read/write lock. Blocks for one round trip, at most for the
+ * command limit; a multi lock asks for its parts in turn. Errors: LK_EINVAL, LK_EWRONGTYPE
+ * (read/write), LK_ENOQUORUM (red) and those of lk_client_ping(). Since 0.1.
+ */
 LK_API int lk_lock_is_locked(lk_lock *lock, lk_error *error);
 
 /*
  * 1 when the lock is held by `owner` (NULL: the calling thread) of this client and its deadline
- * has not come, else 0. A memory read. Since 0.1.
+ * has not come, else 0 (RLock.isHeldByCurrentThread, which asks the server). A memory read. Errors:
+ * LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_lock_is_held(lk_lock *lock, const char *owner, lk_error *error);
 
 /*
  * 1 when the lock is held under the wire field `field` (a client's UUID, ":", a number), else 0:
- * asks the server. Since 0.1.
+ * asks the server (RLock.isHeldByThread). Blocks for one round trip, at most for the command limit.
+ * Errors: LK_EINVAL, LK_EWRONGTYPE and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_lock_is_held_by(lk_lock *lock, const char *field, lk_error *error);
 
 /*
- * How many holds `owner` (NULL: the calling thread) has to release, lost ones included. A memory
- * read. Since 0.1.
+ * How many holds `owner` (NULL: the calling thread) has to release, lost ones included
+ * (RLock.getHoldCount, which asks the server). A memory read. Errors as lk_lock_is_held().
+ * Since 0.1.
  */
 LK_API int lk_lock_hold_count(lk_lock *lock, const char *owner, lk_error *error);
 
 /*
  * Writes how long the hold of `owner` is certain, in ms. A memory read of a few tens of
  * nanoseconds; call it before each step that must not be done without the lock. Errors:
- * LK_ENOTOWNER, LK_ELOST, … Since 0.1.
+ * LK_ENOTOWNER, LK_ELOST and those of lk_lock_is_held(). Since 0.1.
  */
 LK_API int lk_lock_remaining_ms(lk_lock *lock, const char *owner, int64_t *remaining_ms_out,
 				lk_error *error);
@@ -176,29 +193,33 @@ LK_API int lk_lock_deadline_ns(lk_lock *lock, const char *owner, int64_t *deadli
 			       lk_error *error);
 
 /*
- * Writes the remaining lease as the server sees it (PTTL): ms, -1 for a lock without a time to
- * live, -2 for no lock. Since 0.1.
+ * Writes the remaining lease as the server sees it (RLock.remainTimeToLive; PTTL): ms, -1 for a
+ * lock without a time to live, -2 for no lock. Blocks for one round trip, at most for the command
+ * limit. Errors: LK_EINVAL and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_lock_server_ttl_ms(lk_lock *lock, int64_t *ttl_ms_out, lk_error *error);
 
 /*
  * Writes the wire field of the hold of `owner` (NULL: the calling thread), with a NUL, so that
  * another process can release or extend it. The hold stays here as well, renewed as before; a
- * program that hands it over closes with LK_CLOSE_ABANDON. Errors: LK_ENOTOWNER, LK_ELOST,
- * LK_EINVAL (size < LK_FIELD_SIZE). Since 0.1.
+ * program that hands it over closes with LK_CLOSE_ABANDON. A memory read. Errors: LK_ENOTOWNER,
+ * LK_ELOST, LK_EINVAL (size < LK_FIELD_SIZE, …) and those of lk_lock_is_held(). Since 0.1.
  */
 LK_API int lk_lock_export(lk_lock *lock, const char *owner, char *field_out, size_t size,
 			  lk_error *error);
 
 /*
- * Frees the lock if it is held under `field`. Errors: LK_ENOTOWNER, LK_EMAYBEHELD, and so on.
- * Safe to repeat. Since 0.1.
+ * Frees the lock if it is held under `field` (RLock.unlockAsync(threadId)). Safe to repeat. Blocks
+ * as lk_lock_force_release(). Errors: LK_ENOTOWNER, LK_EMAYBEHELD (no answer: it may have been
+ * freed), LK_EINVAL, LK_EWRONGTYPE and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_lock_release_field(lk_lock *lock, const char *field, lk_error *error);
 
 /*
- * Makes the lock last at least `lease_ms` from now if it is held under `field`.
- * Errors as lk_lock_release_field(). Since 0.1.
+ * Makes the lock last at least `lease_ms` (LK_LEASE_MIN_MS … LK_LEASE_MAX_MS) from now if it is
+ * held under `field`. Blocks as lk_lock_force_release(). Errors: LK_ENOTOWNER (also for a key that
+ * is something else), LK_EMAYBEHELD (no answer: it may last longer), LK_EINVAL and those of
+ * lk_client_ping(). Since 0.1.
  */
 LK_API int lk_lock_extend_field(lk_lock *lock, const char *field, int64_t lease_ms,
 				lk_error *error);

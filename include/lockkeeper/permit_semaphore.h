@@ -47,7 +47,8 @@ LK_BEGIN_DECLS
 
 /*
  * Makes a handle for a name, as lk_lock_new() does. Names whose keys would be in other slots of a
- * cluster are refused ("a}b"). No I/O. Since 0.1.
+ * cluster are refused ("a}b"). No I/O. Errors: LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED.
+ * Since 0.1.
  */
 LK_API int lk_permit_semaphore_new(lk_permit_semaphore **semaphore_out, lk_client *client,
 				   const void *name, size_t name_size, lk_error *error);
@@ -56,77 +57,109 @@ LK_API int lk_permit_semaphore_new(lk_permit_semaphore **semaphore_out, lk_clien
 LK_API lk_permit_semaphore *lk_permit_semaphore_free(lk_permit_semaphore *semaphore);
 
 /*
- * Sets the number of permits if there is no such semaphore yet: 0 … LK_PERMITS_MAX. Returns 1 when
- * it was set, 0 when there is one. Errors: LK_EINVAL, LK_EWRONGTYPE, LK_EMAYBEHELD and those of
- * lk_client_ping(). Since 0.1.
+ * Sets the number of permits if there is no such semaphore yet: 0 … LK_PERMITS_MAX
+ * (RPermitExpirableSemaphore.trySetPermits). Returns 1 when it was set, 0 when there is one. Blocks
+ * for one round trip, at most for the command limit. Errors: LK_EINVAL, LK_EWRONGTYPE,
+ * LK_EMAYBEHELD (no answer: it may have been set) and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_permit_semaphore_try_set(lk_permit_semaphore *semaphore, int64_t permits,
 				       lk_error *error);
 
-/* Sets the number of permits, free and used together (setPermits). Since 0.1. */
+/*
+ * Sets the number of permits, free and used together (RPermitExpirableSemaphore.setPermits): 0 …
+ * LK_PERMITS_MAX. With fewer than are used, fewer than none are free. Blocks for one round trip, at
+ * most for the command limit. Errors as lk_permit_semaphore_try_set(). Since 0.1.
+ */
 LK_API int lk_permit_semaphore_set(lk_permit_semaphore *semaphore, int64_t permits,
 				   lk_error *error);
 
-/* Changes their number by `change`, which may be negative (addPermits). Since 0.1. */
+/*
+ * Changes their number by `change`, not 0, which may be negative
+ * (RPermitExpirableSemaphore.addPermits, but the time to live stays). Blocks for one round trip, at
+ * most for the command limit. Errors as lk_permit_semaphore_try_set(), LK_EINVAL also when the
+ * number of free ones would leave an int's range. Since 0.1.
+ */
 LK_API int lk_permit_semaphore_add(lk_permit_semaphore *semaphore, int64_t change, lk_error *error);
 
 /*
  * Takes `count` permits (1 … LK_PERMITS_AT_ONCE_MAX), all or none, and writes them into
- * `permits_out`, which has room for so many. Waits without limit; there need not be a semaphore
- * yet. `options` as for lk_lock_acquire(), without an owner; its lease is that of each permit.
- * Errors as there. Since 0.1.
+ * `permits_out`, which has room for so many (RPermitExpirableSemaphore.acquire). Waits without
+ * limit; there need not be a semaphore yet. `options` as for lk_lock_acquire(), without an owner;
+ * its lease is that of each permit, its tag comes back in the events of each. Errors as there, but
+ * never LK_ELOST. Since 0.1.
  */
 LK_API int lk_permit_semaphore_acquire(lk_permit_semaphore *semaphore, int64_t count,
 				       lk_permit *permits_out, const lk_acquire_options *options,
 				       lk_error *error);
 
-/* The same for at most `wait_ms`; LK_ETIMEDOUT when too few were free. Since 0.1. */
+/*
+ * The same for at most `wait_ms` (RPermitExpirableSemaphore.tryAcquire(permits, wait, lease)),
+ * LK_ETIMEDOUT when too few were free; 0 is lk_permit_semaphore_try(). Since 0.1.
+ */
 LK_API int lk_permit_semaphore_acquire_within(lk_permit_semaphore *semaphore, int64_t count,
 					      lk_permit *permits_out, int64_t wait_ms,
 					      const lk_acquire_options *options, lk_error *error);
 
-/* Asks once; LK_EBUSY when too few are free, or others of this client wait. Since 0.1. */
+/*
+ * Asks once (RPermitExpirableSemaphore.tryAcquire(permits)); LK_EBUSY when too few are free, or
+ * others of this client wait. Blocks for one round trip, at most for the connect and command
+ * limits. Errors otherwise as lk_permit_semaphore_acquire(). Since 0.1.
+ */
 LK_API int lk_permit_semaphore_try(lk_permit_semaphore *semaphore, int64_t count,
 				   lk_permit *permits_out, const lk_acquire_options *options,
 				   lk_error *error);
 
 /*
- * Gives `count` permits back, ours or another's, all or none; no id twice. Errors: LK_ENOTOWNER
- * (one of them is not in use: nothing was done), LK_ELOST (the only one named was ours and lost:
- * it is given up), LK_EMAYBEHELD (no answer; ours are given up), … Since 0.1.
+ * Gives `count` permits back (1 … LK_PERMITS_AT_ONCE_MAX), ours or another's, all or none; no id
+ * twice (RPermitExpirableSemaphore.tryRelease). Blocks for one round trip, at most for the command
+ * limit; for a single one of ours as lk_lock_release(). Errors: LK_ENOTOWNER (one of them is not in
+ * use: nothing was done), LK_ELOST (the only one named was ours and lost: it is given up),
+ * LK_EMAYBEHELD (no answer; ours are given up), LK_EINVAL and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_permit_semaphore_release(lk_permit_semaphore *semaphore, const lk_permit *permits,
 				       int64_t count, lk_error *error);
 
 /*
- * Lets a permit, ours or another's, end `lease_ms` from now (updateLeaseTime), sooner or later
- * than it would; one of ours is no longer renewed. Errors: LK_ENOTOWNER, … Since 0.1.
+ * Lets a permit, ours or another's, end `lease_ms` (LK_LEASE_MIN_MS … LK_LEASE_MAX_MS) from now,
+ * sooner or later than it would (RPermitExpirableSemaphore.updateLeaseTime); one of ours is no
+ * longer renewed. Blocks for one round trip, at most for the command limit. Errors: LK_ENOTOWNER
+ * (not in use), LK_EMAYBEHELD (no answer: one of ours counts as ending when the sooner of both
+ * does), LK_EINVAL and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_permit_semaphore_update_lease(lk_permit_semaphore *semaphore, const char *id,
 					    int64_t lease_ms, lk_error *error);
 
 /*
- * Writes how long a permit of ours is certain, in ms. A memory read. Errors: LK_ENOTOWNER,
- * LK_ELOST. Since 0.1.
+ * Writes how long a permit of ours is certain, in ms. A memory read. Errors: LK_ENOTOWNER (not
+ * ours), LK_ELOST, LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_permit_semaphore_remaining_ms(lk_permit_semaphore *semaphore, const char *id,
 					    int64_t *remaining_ms_out, lk_error *error);
 
 /*
- * Writes how long a permit lasts as the server sees it (getLeaseTime): ms, -1 for one without an
- * end, -2 for one that is not in use. Since 0.1.
+ * Writes how long a permit lasts as the server sees it (RPermitExpirableSemaphore.getLeaseTime):
+ * ms, -1 for one without an end, -2 for one that is not in use. Blocks for one round trip, at most
+ * for the command limit. Errors: LK_EINVAL, LK_EWRONGTYPE and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_permit_semaphore_server_ttl_ms(lk_permit_semaphore *semaphore, const char *id,
 					     int64_t *ttl_ms_out, lk_error *error);
 
 /*
- * Writes how many permits are free and how many in use; their sum is all there are. Either may be
- * NULL. Since 0.1.
+ * Writes how many permits are free and how many in use; their sum is all there are
+ * (RPermitExpirableSemaphore.availablePermits, acquiredPermits). Either may be NULL. Blocks for one
+ * round trip, at most for the command limit. Errors: LK_EINVAL, LK_EWRONGTYPE and those of
+ * lk_client_ping(). Since 0.1.
  */
 LK_API int lk_permit_semaphore_count(lk_permit_semaphore *semaphore, int64_t *free_out,
 				     int64_t *used_out, lk_error *error);
 
-/* Removes the semaphore with all its permits: 1, or 0 when there was none. Since 0.1. */
+/*
+ * Removes the semaphore with all its permits: 1, or 0 when there was none
+ * (RPermitExpirableSemaphore.delete). The keys go by DEL, whatever they are; nobody who waits is
+ * told, and who has a permit learns of it as of any loss. Blocks for one round trip, at most for
+ * the command limit. Errors: LK_EINVAL, LK_EMAYBEHELD (no answer: it may be gone) and those of
+ * lk_client_ping(). Since 0.1.
+ */
 LK_API int lk_permit_semaphore_delete(lk_permit_semaphore *semaphore, lk_error *error);
 
 LK_END_DECLS
