@@ -14,8 +14,9 @@ typedef struct lk_cancel lk_cancel;
 LK_BEGIN_DECLS
 
 /*
- * Makes a token. It may be used for any number of calls, one at a time (a second call at the
- * same time fails with LK_EINVAL). Errors: LK_ENOMEM, LK_ESYSTEM. Since 0.1.
+ * Makes a token, to be freed with lk_cancel_free(). It may be used for any number of calls, one at a
+ * time (a second call at the same time fails with LK_EINVAL), of any clients. Errors: LK_EINVAL,
+ * LK_ENOMEM, LK_ESYSTEM (no descriptor). Since 0.1.
  */
 LK_API int lk_cancel_new(lk_cancel **cancel_out, lk_error *error);
 
@@ -25,7 +26,7 @@ LK_API int lk_cancel_new(lk_cancel **cancel_out, lk_error *error);
  */
 LK_API void lk_cancel_now(lk_cancel *cancel);
 
-/* Makes the token usable again. Not while a call uses it. Since 0.1. */
+/* Makes the token usable again. Not while a call uses it. Does not block. Since 0.1. */
 LK_API void lk_cancel_reset(lk_cancel *cancel);
 
 /* 1 when lk_cancel_now() was called since the last reset, else 0. Since 0.1. */

@@ -12,6 +12,9 @@
  * brackets. A query sets options: redis://host?client_name=worker&spin_us=0 (db is short for
  * database; url, username, password and password_file cannot stand there). Whatever sets an
  * option last wins; a URL leaves alone what it does not name.
+ *
+ * A configuration is for one thread at a time. Its calls do no I/O, but for reading a file that
+ * password_file names.
  */
 #ifndef LOCKKEEPER_CONFIG_H
 #define LOCKKEEPER_CONFIG_H
@@ -46,23 +49,31 @@ typedef struct lk_option_info {
 
 LK_BEGIN_DECLS
 
-/* Makes a configuration with every option at its default. Errors: LK_ENOMEM. Since 0.1. */
+/*
+ * Makes a configuration with every option at its default, to be freed with lk_config_free().
+ * Errors: LK_EINVAL, LK_ENOMEM. Since 0.1.
+ */
 LK_API int lk_config_new(lk_config **config_out, lk_error *error);
 
-/* Frees it and wipes its secrets; NULL is fine. Returns NULL. Since 0.1. */
+/*
+ * Frees it and wipes its secrets; clients made from it have copies. NULL is fine. Returns NULL.
+ * Since 0.1.
+ */
 LK_API lk_config *lk_config_free(lk_config *config);
 
 /*
- * Sets one option from text. The whole text must be valid and in range, else LK_EINVAL with a
- * message that names option, value and reason, and nothing is changed. Option "url" parses the
- * URL and sets what it names. Since 0.1.
+ * Sets one option from text, which is copied. The whole text must be valid and in range, else
+ * LK_EINVAL with a message that names option, value and reason, and nothing is changed. Option
+ * "url" parses the URL and sets what it names; "password_file" is read at once. Errors: LK_EINVAL,
+ * LK_ENOMEM. Since 0.1.
  */
 LK_API int lk_config_set(lk_config *config, const char *name, const char *value, lk_error *error);
 
 /*
  * Sets every option whose environment variable is set (LOCKKEEPER_URL, LOCKKEEPER_PASSWORD,
- * …). Variables that begin with LOCKKEEPER_ and name no option are left alone. Errors: as
- * lk_config_set(). Not while another thread changes the environment. Since 0.1.
+ * …), all or none. Variables that begin with LOCKKEEPER_ and name no option are left alone; in a
+ * set-user-ID program all are (secure_getenv). Errors as lk_config_set(). Not while another thread
+ * changes the environment. Since 0.1.
  */
 LK_API int lk_config_load_environment(lk_config *config, lk_error *error);
 
@@ -72,7 +83,11 @@ LK_API int lk_config_load_environment(lk_config *config, lk_error *error);
  */
 LK_API int lk_config_get(const lk_config *config, const char *name, char *text_out, size_t size);
 
-/* Gives log lines up to `level` to `callback`; the default is silence. Since 0.1. */
+/*
+ * Gives log lines up to `level` (LK_LOG_…) of the clients made from it later to `callback`; the
+ * default, and NULL, is silence. `context` is passed on as it is, and has to live until
+ * lk_client_free() has returned for the last of these clients. Since 0.1.
+ */
 LK_API void lk_config_set_log(lk_config *config, int level, lk_log_callback callback,
 			      void *context);
 

@@ -36,16 +36,18 @@ LK_BEGIN_DECLS
 
 /*
  * Writes the next notice and returns 1; 0 when none came within `wait_ms` (0: do not wait; -1: no
- * limit). Any number of threads may wait; each notice goes to one. Errors: LK_ECANCELLED,
- * LK_ECLOSED (after the last notice), LK_EINVAL, LK_EFORKED. `cancel` may be NULL. Since 0.1.
+ * limit). Blocks no longer than that, and asks no server. Any number of threads may wait; each
+ * notice goes to one. Errors: LK_ECANCELLED, LK_ECLOSED (after the last notice), LK_EINVAL,
+ * LK_EFORKED. `cancel` may be NULL. Since 0.1.
  */
 LK_API int lk_event_wait(lk_client *client, lk_event *event_out, int64_t wait_ms, lk_cancel *cancel,
 			 lk_error *error);
 
 /*
  * A descriptor that is readable exactly while notices are pending, for poll(2) or an event loop;
- * then call lk_event_wait() with 0. It belongs to the client: do not read or close it.
- * Errors: LK_EFORKED. Since 0.1.
+ * then call lk_event_wait() with 0. It belongs to the client, and lives until lk_client_free(): do
+ * not read or close it. After lk_client_close() it stays readable. Does not block. Errors:
+ * LK_EINVAL, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_event_fd(lk_client *client, lk_error *error);
 

@@ -59,17 +59,18 @@ typedef struct lk_fence_options {
 LK_BEGIN_DECLS
 
 /*
- * Makes a handle as lk_lock_new() does; `options` may be NULL. A name whose derived keys are in
- * another cluster slot ("a}b", "foo{bar") is LK_EINVAL. Since 0.1.
+ * Makes a handle, to be freed with lk_lock_free(), as lk_lock_new() does (getFencedLock); `options`
+ * may be NULL. A name whose derived keys are in another cluster slot ("a}b", "foo{bar") is
+ * LK_EINVAL. No I/O. Errors as lk_lock_new(). Since 0.1.
  */
 LK_API int lk_fenced_lock_new(lk_lock **lock_out, lk_client *client, const void *name,
 			      size_t name_size, const lk_fenced_lock_options *options,
 			      lk_error *error);
 
 /*
- * Writes the token of the hold of `owner` (NULL: the calling thread). A memory read; see also
- * lk_event.fence. Errors: LK_ENOTOWNER, LK_ELOST, LK_EINVAL (a lock of another kind), …
- * Since 0.1.
+ * Writes the token of the hold of `owner` (NULL: the calling thread). A memory read
+ * (RFencedLock.getToken asks the server); see also lk_event.fence. Errors: LK_ENOTOWNER, LK_ELOST,
+ * LK_EINVAL (a lock of another kind, …), LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_lock_fence(lk_lock *lock, const char *owner, uint64_t *token_out, lk_error *error);
 
@@ -85,17 +86,17 @@ LK_API int lk_lock_fence(lk_lock *lock, const char *owner, uint64_t *token_out, 
 /*
  * 0 when `token` is not older than any seen at `key`, which then remembers it. Else LK_ESTALE, and
  * *newest_out (which may be NULL) is the newest. The same token passes again and again. Blocks
- * for one round trip. Errors: LK_EINVAL (token 0 or above LK_FENCE_TOKEN_MAX, …), LK_EWRONGTYPE
- * (the key holds something else), LK_EMAYBEHELD (no answer: it may have been noted), those of
- * lk_client_ping(). Since 0.1.
+ * for one round trip, at most for the command limit. Errors: LK_EINVAL (token 0 or above
+ * LK_FENCE_TOKEN_MAX, …), LK_EWRONGTYPE (the key holds something else), LK_EMAYBEHELD (no answer: it
+ * may have been noted) and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_fence_check(lk_client *client, const void *key, size_t key_size, uint64_t token,
 			  const lk_fence_options *options, uint64_t *newest_out, lk_error *error);
 
 /*
- * The same, and writes the value in the same step. `value` may be NULL if `value_size` is 0; an
- * empty value is a value. LK_ESTALE: nothing was written, or a newer token has overwritten it.
- * Since 0.1.
+ * The same, and writes the value in the same step: at most LK_FENCE_VALUE_SIZE_MAX bytes. `value`
+ * may be NULL if `value_size` is 0; an empty value is a value. LK_ESTALE: nothing was written, or a
+ * newer token has overwritten it. Errors otherwise as lk_fence_check(). Since 0.1.
  */
 LK_API int lk_fence_write(lk_client *client, const void *key, size_t key_size, uint64_t token,
 			  const void *value, size_t value_size, const lk_fence_options *options,

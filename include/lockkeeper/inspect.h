@@ -71,7 +71,8 @@ LK_BEGIN_DECLS
 
 /*
  * Begins to walk over the locks whose name matches a glob pattern (NULL: all), by SCAN, never
- * KEYS; keys that are no locks are passed over, as are those that stand beside a lock. Errors:
+ * KEYS; keys that are no locks are passed over, as are those that stand beside a lock. The pattern
+ * is copied. No I/O. To be freed with lk_scan_free(), before the client or after. Errors:
  * LK_ENOMEM, LK_EINVAL, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_scan_new(lk_scan **scan_out, lk_client *client, const char *pattern, lk_error *error);
@@ -79,19 +80,23 @@ LK_API int lk_scan_new(lk_scan **scan_out, lk_client *client, const char *patter
 /*
  * Writes the next lock and returns 1, or returns 0 at the end. A lock may come twice when the
  * key space changes meanwhile (SCAN's promise). What `info_out` points to lives until the next call
- * on `scan`. Blocks for a few round trips. One thread at a time. Since 0.1.
+ * on `scan`. Blocks for round trips: one for about 200 keys of the database, one or two for each
+ * that may be a lock, each at most for the command limit. One thread at a time. Errors:
+ * LK_EINVAL and those of lk_client_ping(); it may then be called again, and goes on behind the key
+ * at which it failed. Since 0.1.
  */
 LK_API int lk_scan_next(lk_scan *scan, lk_lock_info *info_out, lk_error *error);
 
 /*
  * Writes the state of one lock (holder_count 0 when it is free) and returns 0. What `info_out`
- * points to lives until the next call on `scan`. Errors: LK_EWRONGTYPE when the key is no
- * lock, … Since 0.1.
+ * points to lives until the next call on `scan`; a walk that is under way goes on afterwards. Blocks
+ * for two or three round trips, each at most for the command limit. One thread at a time. Errors:
+ * LK_EWRONGTYPE when the key is no lock, LK_EINVAL and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_scan_show(lk_scan *scan, const void *name, size_t name_size, lk_lock_info *info_out,
 			lk_error *error);
 
-/* Ends the walk; NULL is fine. Returns NULL. Since 0.1. */
+/* Ends the walk and frees what it has told of; NULL is fine. Returns NULL. Since 0.1. */
 LK_API lk_scan *lk_scan_free(lk_scan *scan);
 
 LK_END_DECLS

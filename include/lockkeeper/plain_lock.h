@@ -32,7 +32,7 @@
  * until its holder, or lk_lock_force_release(), frees it. Ours always have one.
  *
  * A key of another type (a reentrant lock's hash, say) is refused: LK_EWRONGTYPE. Any string counts
- * as a lock that another holds, a semaphore's number too.
+ * as a lock that another holds, a semaphore's number too, and lk_lock_force_release() deletes it.
  */
 #ifndef LOCKKEEPER_PLAIN_LOCK_H
 #define LOCKKEEPER_PLAIN_LOCK_H
@@ -55,8 +55,8 @@ typedef struct lk_plain_lock_options {
 LK_BEGIN_DECLS
 
 /*
- * Makes a handle for a plain lock; `name` as for lk_lock_new(), `options` may be NULL. Free it with
- * lk_lock_free(). Takes nothing in Redis and does no I/O. Errors: LK_EINVAL, LK_ENOMEM, LK_ECLOSED,
+ * Makes a handle for a plain lock; `name` as for lk_lock_new(), `options` may be NULL (poll_ms: 0, or
+ * LK_POLL_MIN_MS … LK_POLL_MAX_MS). Free it with lk_lock_free(). Takes nothing in Redis and does no I/O. Errors: LK_EINVAL, LK_ENOMEM, LK_ECLOSED,
  * LK_EFORKED. Since 0.1.
  */
 LK_API int lk_plain_lock_new(lk_lock **lock_out, lk_client *client, const void *name,

@@ -68,15 +68,16 @@ typedef struct lk_read_write_options {
 LK_BEGIN_DECLS
 
 /*
- * Makes a handle for the read side of a name, as lk_lock_new(); to be freed with lk_lock_free().
- * `options` may be NULL. Errors: LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * Makes a handle for the read side of a name, as lk_lock_new() (RReadWriteLock.readLock); to be
+ * freed with lk_lock_free(). `options` may be NULL. No I/O. Errors: LK_EINVAL, LK_ENOMEM, LK_ECLOSED,
+ * LK_EFORKED. Since 0.1.
  */
 LK_API int lk_read_lock_new(lk_lock **lock_out, lk_client *client, const void *name,
 			    size_t name_size, const lk_read_write_options *options,
 			    lk_error *error);
 
 /*
- * The same for the write side. Acquiring it fails with LK_EUPGRADE for an owner that has the read
+ * The same for the write side (RReadWriteLock.writeLock). Acquiring it fails with LK_EUPGRADE for an owner that has the read
  * side and not the write side. Since 0.1.
  */
 LK_API int lk_write_lock_new(lk_lock **lock_out, lk_client *client, const void *name,

@@ -45,9 +45,9 @@ typedef struct lk_spin_lock_options {
 LK_BEGIN_DECLS
 
 /*
- * Makes a handle as lk_lock_new() does; `options` may be NULL. Errors: LK_EINVAL also for pauses
- * out of 0 … LK_SPIN_MAX_MS, spin_min_ms above spin_max_ms, a factor out of
- * 0 … LK_SPIN_FACTOR_MAX. Since 0.1.
+ * Makes a handle, to be freed with lk_lock_free(), as lk_lock_new() does (getSpinLock); `options`
+ * may be NULL. No I/O. Errors as lk_lock_new(), LK_EINVAL also for pauses out of 0 …
+ * LK_SPIN_MAX_MS, spin_min_ms above spin_max_ms, a factor out of 0 … LK_SPIN_FACTOR_MAX. Since 0.1.
  */
 LK_API int lk_spin_lock_new(lk_lock **lock_out, lk_client *client, const void *name,
 			    size_t name_size, const lk_spin_lock_options *options, lk_error *error);
