@@ -14,8 +14,8 @@ typedef struct lk_cancel lk_cancel;
 LK_BEGIN_DECLS
 
 /*
- * Makes a token, to be freed with lk_cancel_free(). It may be used for any number of calls, one at a
- * time (a second call at the same time fails with LK_EINVAL), of any clients. Errors: LK_EINVAL,
+ * Makes a token, to be freed with lk_cancel_free(). It may be used for any number of calls, one at
+ * a time (a second call at the same time fails with LK_EINVAL), of any clients. Errors: LK_EINVAL,
  * LK_ENOMEM, LK_ESYSTEM (no descriptor). Since 0.1.
  */
 LK_API int lk_cancel_new(lk_cancel **cancel_out, lk_error *error);

@@ -20,8 +20,8 @@ LK_BEGIN_DECLS
 /*
  * Makes a client from a configuration, which is copied and may be freed. No I/O: the first call
  * that needs the server connects, and fails at once if that fails; later losses of the connection
- * are mended in the background. To be freed with lk_client_free(). Errors: LK_EINVAL (no URL, options that contradict each other),
- * LK_ENOMEM, LK_ESYSTEM. Since 0.1.
+ * are mended in the background. To be freed with lk_client_free(). Errors: LK_EINVAL (no URL,
+ * options that contradict each other), LK_ENOMEM, LK_ESYSTEM. Since 0.1.
  */
 LK_API int lk_client_new(lk_client **client_out, const lk_config *config, lk_error *error);
 
@@ -57,10 +57,9 @@ LK_API const char *lk_client_node(const lk_client *client);
 /*
  * Ends the work of a client: wakes its waiters, whose calls fail with LK_ECLOSED, waits for the
  * releases that are under way (at most the command limit), and closes its connections. `how`:
- * LK_CLOSE_…, above. Calls made later fail with LK_ECLOSED; closing twice is fine. Blocks for little
- * more than the command limit at most.
- * Errors: LK_EHELD, LK_EMAYBEHELD (a release got no answer), LK_ENOMEM (not done: still open),
- * LK_EINVAL, LK_EFORKED. Since 0.1.
+ * LK_CLOSE_…, above. Calls made later fail with LK_ECLOSED; closing twice is fine. Blocks for
+ * little more than the command limit at most. Errors: LK_EHELD, LK_EMAYBEHELD (a release got no
+ * answer), LK_ENOMEM (not done: still open), LK_EINVAL, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_client_close(lk_client *client, int how, lk_error *error);
 

@@ -40,9 +40,9 @@
 LK_BEGIN_DECLS
 
 /*
- * Makes a handle, to be freed with lk_lock_free(), as lk_lock_new() does (getFairLock). Also refused
- * (LK_EINVAL) are names whose braces would put lock and queue on different nodes of a cluster:
- * "a{b", "a}b", "{}". No I/O. Errors as lk_lock_new(). Since 0.1.
+ * Makes a handle, to be freed with lk_lock_free(), as lk_lock_new() does (getFairLock). Also
+ * refused (LK_EINVAL) are names whose braces would put lock and queue on different nodes of a
+ * cluster: "a{b", "a}b", "{}". No I/O. Errors as lk_lock_new(). Since 0.1.
  */
 LK_API int lk_fair_lock_new(lk_lock **lock_out, lk_client *client, const void *name,
 			    size_t name_size, lk_error *error);

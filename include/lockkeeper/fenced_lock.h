@@ -85,10 +85,10 @@ LK_API int lk_lock_fence(lk_lock *lock, const char *owner, uint64_t *token_out, 
 
 /*
  * 0 when `token` is not older than any seen at `key`, which then remembers it. Else LK_ESTALE, and
- * *newest_out (which may be NULL) is the newest. The same token passes again and again. Blocks
- * for one round trip, at most for the command limit. Errors: LK_EINVAL (token 0 or above
- * LK_FENCE_TOKEN_MAX, …), LK_EWRONGTYPE (the key holds something else), LK_EMAYBEHELD (no answer: it
- * may have been noted) and those of lk_client_ping(). Since 0.1.
+ * *newest_out (which may be NULL) is the newest. The same token passes again and again. Blocks for
+ * one round trip, at most for the command limit. Errors: LK_EINVAL (token 0 or above
+ * LK_FENCE_TOKEN_MAX, …), LK_EWRONGTYPE (the key holds something else), LK_EMAYBEHELD (no answer:
+ * it may have been noted) and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_fence_check(lk_client *client, const void *key, size_t key_size, uint64_t token,
 			  const lk_fence_options *options, uint64_t *newest_out, lk_error *error);

@@ -89,9 +89,10 @@ LK_API int lk_scan_next(lk_scan *scan, lk_lock_info *info_out, lk_error *error);
 
 /*
  * Writes the state of one lock (holder_count 0 when it is free) and returns 0. What `info_out`
- * points to lives until the next call on `scan`; a walk that is under way goes on afterwards. Blocks
- * for two or three round trips, each at most for the command limit. One thread at a time. Errors:
- * LK_EWRONGTYPE when the key is no lock, LK_EINVAL and those of lk_client_ping(). Since 0.1.
+ * points to lives until the next call on `scan`; a walk that is under way goes on afterwards.
+ * Blocks for two or three round trips, each at most for the command limit. One thread at a time.
+ * Errors: LK_EWRONGTYPE when the key is no lock, LK_EINVAL and those of lk_client_ping().
+ * Since 0.1.
  */
 LK_API int lk_scan_show(lk_scan *scan, const void *name, size_t name_size, lk_lock_info *info_out,
 			lk_error *error);

@@ -145,9 +145,10 @@ LK_API int lk_lock_force_release(lk_lock *lock, lk_error *error);
 
 /*
  * Makes sure that the hold of `owner` (NULL: the calling thread) lasts at least `lease_ms` from
- * now; never shortens it (Redlock's extending of the lock). Blocks for one round trip, at most until
- * the hold's deadline. Errors: LK_ENOTOWNER, LK_ELOST, LK_EINVAL, LK_EMAYBEHELD (no answer: the old
- * deadline stands), LK_ENOQUORUM (a red lock: likewise) and those of lk_client_ping(). Since 0.1.
+ * now; never shortens it (Redlock's extending of the lock). Blocks for one round trip, at most
+ * until the hold's deadline. Errors: LK_ENOTOWNER, LK_ELOST, LK_EINVAL, LK_EMAYBEHELD (no answer:
+ * the old deadline stands), LK_ENOQUORUM (a red lock: likewise) and those of lk_client_ping().
+ * Since 0.1.
  */
 LK_API int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const char *owner, lk_error *error);
 

@@ -43,9 +43,9 @@ LK_BEGIN_DECLS
 
 /*
  * Makes a handle for `count` (1 … LK_MULTI_LOCK_MAX) locks made with lk_lock_new() (getMultiLock);
- * their handles may be freed afterwards. Free it with lk_lock_free(). Takes nothing in Redis and does no I/O.
- * Errors: LK_EINVAL (no locks, too many, another kind of lock, one named twice), LK_ENOMEM,
- * LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * their handles may be freed afterwards. Free it with lk_lock_free(). Takes nothing in Redis and
+ * does no I/O. Errors: LK_EINVAL (no locks, too many, another kind of lock, one named twice),
+ * LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_multi_lock_new(lk_lock **lock_out, lk_lock *const *locks, size_t count,
 			     lk_error *error);

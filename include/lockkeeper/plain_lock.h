@@ -55,9 +55,9 @@ typedef struct lk_plain_lock_options {
 LK_BEGIN_DECLS
 
 /*
- * Makes a handle for a plain lock; `name` as for lk_lock_new(), `options` may be NULL (poll_ms: 0, or
- * LK_POLL_MIN_MS … LK_POLL_MAX_MS). Free it with lk_lock_free(). Takes nothing in Redis and does no I/O. Errors: LK_EINVAL, LK_ENOMEM, LK_ECLOSED,
- * LK_EFORKED. Since 0.1.
+ * Makes a handle for a plain lock; `name` as for lk_lock_new(), `options` may be NULL (poll_ms: 0,
+ * or LK_POLL_MIN_MS … LK_POLL_MAX_MS). Free it with lk_lock_free(). Takes nothing in Redis and does
+ * no I/O. Errors: LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_plain_lock_new(lk_lock **lock_out, lk_client *client, const void *name,
 			     size_t name_size, const lk_plain_lock_options *options,

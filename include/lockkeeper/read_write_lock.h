@@ -69,16 +69,16 @@ LK_BEGIN_DECLS
 
 /*
  * Makes a handle for the read side of a name, as lk_lock_new() (RReadWriteLock.readLock); to be
- * freed with lk_lock_free(). `options` may be NULL. No I/O. Errors: LK_EINVAL, LK_ENOMEM, LK_ECLOSED,
- * LK_EFORKED. Since 0.1.
+ * freed with lk_lock_free(). `options` may be NULL. No I/O. Errors: LK_EINVAL, LK_ENOMEM,
+ * LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_read_lock_new(lk_lock **lock_out, lk_client *client, const void *name,
 			    size_t name_size, const lk_read_write_options *options,
 			    lk_error *error);
 
 /*
- * The same for the write side (RReadWriteLock.writeLock). Acquiring it fails with LK_EUPGRADE for an owner that has the read
- * side and not the write side. Since 0.1.
+ * The same for the write side (RReadWriteLock.writeLock). Acquiring it fails with LK_EUPGRADE for
+ * an owner that has the read side and not the write side. Since 0.1.
  */
 LK_API int lk_write_lock_new(lk_lock **lock_out, lk_client *client, const void *name,
 			     size_t name_size, const lk_read_write_options *options,
