@@ -66,6 +66,21 @@ int lk__permit_check_id(const char *operation, const char *id, lk_error *error)
 	return 0;
 }
 
+/* A change with two arguments, and what its script answers. */
+static int permits_ask(struct lk__counter_call *call, enum lk__script_id script, const char *first,
+		       const char *second, int64_t *answer_out)
+{
+	struct lk__change change = {
+		.script = script, .argument_count = 2, .arguments = {first, second}};
+	char *in_use = lk__permits_key(&call->counter->entry->target, &change.key_size);
+	if (!in_use)
+		return lk__fail(call->error, LK_ENOMEM, "%s: out of memory", call->operation);
+	change.key = in_use;
+	int rc = lk__counter_change(call, &change, answer_out);
+	free(in_use);
+	return rc;
+}
+
 /* ---- how many there are ---- */
 
 static int permits_change(lk_permit_semaphore *semaphore, const char *operation, int64_t number,
@@ -77,16 +92,8 @@ static int permits_change(lk_permit_semaphore *semaphore, const char *operation,
 	int rc = lk__permit_enter(&call, semaphore, operation, error);
 	if (rc < 0)
 		return rc;
-	struct lk__change change = {
-		.script = LK__SCRIPT_PERMITS_SET, .argument_count = 2, .arguments = {text, how}};
 	snprintf(text, sizeof(text), "%" PRId64, number);
-	char *in_use = lk__permits_key(&call.counter->entry->target, &change.key_size);
-	change.key = in_use;
-	if (in_use)
-		rc = lk__counter_change(&call, &change, &answer);
-	else
-		rc = lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
-	free(in_use);
+	rc = permits_ask(&call, LK__SCRIPT_PERMITS_SET, text, how, &answer);
 	lk__counter_leave(&call, rc);
 	return rc < 0 ? rc : (int)answer;
 }
@@ -239,16 +246,16 @@ static void lease_begin(struct lk__entry *entry, int64_t lease_ms, struct before
 	pthread_mutex_unlock(&entry->mutex);
 }
 
-/* `sent_ns`: when the change was sent that was made; 0: it was not made. */
-static void lease_end(struct lk__entry *entry, int64_t lease_ms, int64_t sent_ns,
+/* `begun_ns`: before the change was sent that was made; 0: it was not made. */
+static void lease_end(struct lk__entry *entry, int64_t lease_ms, int64_t begun_ns,
 		      const struct before *before)
 {
 	pthread_mutex_lock(&entry->mutex);
 	struct lk__hold *hold = entry->hold;
-	if (hold && sent_ns) {
+	if (hold && begun_ns) {
 		hold->warned = false;
 		hold->lease_ms = entry->grant.lease_ms = lease_ms;
-		hold->own_until_ns = entry->grant.valid_until_ns = lk__lease_end_ns(sent_ns,
+		hold->own_until_ns = entry->grant.valid_until_ns = lk__lease_end_ns(begun_ns,
 										    lease_ms);
 	} else if (hold) {
 		hold->watched = before->watched;
@@ -259,31 +266,16 @@ static void lease_end(struct lk__entry *entry, int64_t lease_ms, int64_t sent_ns
 	pthread_mutex_unlock(&entry->mutex);
 }
 
-/* Asks for the new lease; `sent_ns_out` is set if it was given. */
-static int lease_ask(struct lk__counter_call *call, const char *id, int64_t lease_ms,
-		     int64_t *sent_ns_out)
+static int lease_ask(struct lk__counter_call *call, const char *id, int64_t lease_ms)
 {
-	struct lk__request *answer;
-	struct lk__words words = {0};
-	unsigned char bytes[LK__PERMIT_ID_BYTES];
-	size_t size;
-	char *in_use = lk__permits_key(&call->counter->entry->target, &size);
-	lk__permit_bytes(id, bytes);
-	lk__words_add(&words, in_use, size);
-	lk__words_add(&words, (const char *)bytes, sizeof(bytes));
-	lk__words_number(&words, lease_ms);
-	int rc = lk__counter_ask(call, lk__words_script(&words, LK__SCRIPT_PERMITS_UPDATE, 1),
-				 &answer);
-	free(in_use);
-	if (rc < 0)
+	char text[24];
+	int64_t answer = 0;
+	snprintf(text, sizeof(text), "%" PRId64, lease_ms);
+	int rc = permits_ask(call, LK__SCRIPT_PERMITS_UPDATE, id, text, &answer);
+	if (rc < 0 || answer == 1)
 		return rc;
-	if (answer->reply->integer == 1)
-		*sent_ns_out = answer->sent_ns;
-	else
-		rc = lk__fail(call->error, LK_ENOTOWNER, "%s \"%.100s\": %s is not in use",
-			      call->operation, call->counter->entry->name, id);
-	lk__request_free(answer);
-	return rc;
+	return lk__fail(call->error, LK_ENOTOWNER, "%s \"%.100s\": %s is not in use",
+			call->operation, call->counter->entry->name, id);
 }
 
 int lk_permit_semaphore_update_lease(lk_permit_semaphore *semaphore, const char *id,
@@ -293,7 +285,6 @@ int lk_permit_semaphore_update_lease(lk_permit_semaphore *semaphore, const char 
 	struct lk__counter_call call;
 	struct lk__entry *entry;
 	struct before before = {0};
-	int64_t sent_ns = 0;
 	int rc = lk__permit_check_id(operation, id, error);
 	if (rc == 0)
 		rc = lk__counter_check(operation, "lease_ms", lease_ms, LK_LEASE_MIN_MS,
@@ -307,9 +298,11 @@ int lk_permit_semaphore_update_lease(lk_permit_semaphore *semaphore, const char 
 		return lk__counter_leave(&call, rc);
 	if (entry)
 		lease_begin(entry, lease_ms, &before);
-	rc = lease_ask(&call, id, lease_ms, &sent_ns);
+	/* The server remembers the first copy that it ran, however often it is sent. */
+	int64_t begun_ns = lk__now_ns();
+	rc = lease_ask(&call, id, lease_ms);
 	if (entry && rc != LK_EMAYBEHELD)
-		lease_end(entry, lease_ms, sent_ns, &before);
+		lease_end(entry, lease_ms, rc == 0 ? begun_ns : 0, &before);
 	if (entry)
 		lk__entry_unref(entry);
 	return lk__counter_leave(&call, rc);

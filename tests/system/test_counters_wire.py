@@ -339,9 +339,9 @@ def test_permits_renewed_updated_and_set(server, permits):
     assert look() > 20000
     assert permits.ask("renew", [USED], ident(0), 100) == [1]
     assert look() > 20000, "it never shortens"
-    assert permits.ask("update", [USED], ident(0), 3000) == 1
+    assert permits.change("update", ident(0).hex(), 3000, keys=[USED]) == 1
     assert look() <= 3000
-    assert permits.ask("update", [USED], b"x" * 16, 3000) == 0
+    assert permits.change("update", (b"x" * 16).hex(), 3000, keys=[USED]) == 0
     assert permits.change("set", 5, "all", keys=[USED]) == 1
     assert permits.change("set", 1, "all", keys=[USED]) == 1
     assert free(server) == -1
@@ -359,10 +359,32 @@ def test_permits_last_on_when_memory_is_full(server, permits):
     server.set("maxmemory", "1")
     assert permits.ask("renew", [USED], ident(0), 30000) == [1]
     assert look() > 20000
-    assert permits.ask("update", [USED], ident(0), 60000) == 1
+    assert permits.change("update", ident(0).hex(), 60000, keys=[USED]) == 1
     assert look() > 50000
     assert permits.ask("renew", [USED], b"x" * 16, 30000) == [0]
     assert server.call("ZRANGE", USED, 0, -1) == [ident(0)]
+
+
+def test_a_lease_is_not_shortened_by_a_copy_of_an_earlier_update(server, permits):
+    permits.change("set", 1, "new", keys=[USED])
+    grab(permits)
+    look = lambda: permits.ask("look", ["pool", USED], ident(0))[2]  # noqa: E731
+    update = lambda lease, **how: permits.change(  # noqa: E731
+        "update", ident(0).hex(), lease, keys=[USED], **how)
+    assert update(1000, number=100) == 1
+    assert look() <= 1000
+    assert update(60000, number=101) == 1
+    assert update(1000, number=100) == 1, "done it is, and not again"
+    assert look() > 50000
+    assert update(60000, number=102, settled=101) == 1
+    assert not server.call("EXISTS", permits.record(101))
+    assert re.match("LATE ", update(1000, number=103, late_us=-1000))
+    assert look() > 50000
+    assert 0 < server.call("PTTL", permits.record(102)) <= 70000
+    for wrong in (0, -1, "1.5", 31536000001, "x"):
+        refused(lambda: update(wrong), "LOCKKEEPER bad lease")
+    for wrong in ("", "x" * 32, "ab" * 15, "AB" * 16):
+        refused(lambda: permits.change("update", wrong, 1000, keys=[USED]), "LOCKKEEPER bad")
 
 
 def test_permits_refused(server, permits):

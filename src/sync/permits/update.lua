@@ -1,21 +1,42 @@
 -- Gives a permit a new lease, from now.
 --
---   KEYS[1]  the permits in use
---   ARGV[1]  id
---   ARGV[2]  lease, ms
+--   KEYS[2]  the record of this request
+--   KEYS[3]  the record of an earlier one whose end its client knows: it can go
+--   KEYS[4]  the permits in use
+--   ARGV[1]  deadline of this request, server time in us
+--   ARGV[3]  id, 32 hexadecimal digits
+--   ARGV[4]  lease, ms
 --
--- Answers: 1 done, 0 not in use, or expired.
-local time = redis.call('TIME')
-local now = math.floor((time[1] * 1000000 + time[2]) / 1000)
-local lease = tonumber(ARGV[2])
-if not lease or lease < 1 or lease > 31536000000 then
-	return redis.error_reply('LOCKKEEPER bad lease')
+-- The first key, the count, and the second argument, the channel, are there as in all changes.
+--
+-- Answers: integer 1 done, 0 not in use, or expired · status "LATE <server us>".
+-- Safe to send twice: a repetition finds its record, and does not undo what a later request did.
+local lease, deadline = tonumber(ARGV[4]), tonumber(ARGV[1])
+if not string.find(ARGV[4], '^%d+$') or lease < 1 or lease > 31536000000 or not deadline or
+	#ARGV[3] ~= 32 or string.find(ARGV[3], '[^0-9a-f]') then
+	return redis.error_reply('LOCKKEEPER bad lease, deadline or id')
 end
-local expiry = redis.call('ZSCORE', KEYS[1], ARGV[1])
-if not expiry or tonumber(expiry) <= now then
+if redis.call('EXISTS', KEYS[2]) == 1 then
+	return 1
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if now > deadline then
+	return redis.status_reply('LATE ' .. string.format('%.0f', now))
+end
+local id = string.gsub(ARGV[3], '..', function(hex)
+	return string.char(tonumber(hex, 16))
+end)
+local now_ms = math.floor(now / 1000)
+local expiry = redis.call('ZSCORE', KEYS[4], id)
+if not expiry or tonumber(expiry) <= now_ms then
 	return 0
 end
 -- First a write that is allowed when memory is short: no id is empty.
-redis.call('ZREM', KEYS[1], '')
-redis.call('ZADD', KEYS[1], 'XX', string.format('%.0f', now + lease), ARGV[1])
+redis.call('ZREM', KEYS[4], '')
+redis.call('SET', KEYS[2], '1', 'PX', string.format('%.0f', (deadline - now) / 1000 + 60000))
+redis.call('ZADD', KEYS[4], 'XX', string.format('%.0f', now_ms + lease), id)
+if KEYS[3] ~= KEYS[2] then
+	redis.call('DEL', KEYS[3])
+end
 return 1
