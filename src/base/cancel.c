@@ -69,6 +69,12 @@ int lk__cancel_enter(lk_cancel *cancel, struct lk__thread *thread, lk_error *err
 	return lk__fail(error, LK_EINVAL, "cancel: the token is used by another call");
 }
 
+void lk__cancel_move(lk_cancel *cancel, struct lk__thread *thread)
+{
+	if (cancel)
+		atomic_store(&cancel->thread, thread);
+}
+
 void lk__cancel_leave(lk_cancel *cancel)
 {
 	if (!cancel)

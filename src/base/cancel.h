@@ -26,6 +26,9 @@ struct lk_cancel {
 int lk__cancel_enter(lk_cancel *cancel, struct lk__thread *thread, lk_error *error);
 void lk__cancel_leave(lk_cancel *cancel);
 
+/* Within the call: from now on it parks elsewhere, in the calling thread's place of that client. */
+void lk__cancel_move(lk_cancel *cancel, struct lk__thread *thread);
+
 static inline bool lk__cancelled(const lk_cancel *cancel)
 {
 	return cancel && atomic_load(&cancel->set);

@@ -284,6 +284,7 @@ static int attempt_connect(struct attempt *attempt)
 		if (ask->until_ns < until_ns)
 			until_ns = ask->until_ns;
 		lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
+		lk__cancel_move(ask->want->cancel, ask->threads[part]);
 		int rc = lk__conn_ready(entry->scripts, ask->threads[part], true, until_ns,
 					ask->want->cancel, &why);
 		if (rc == LK__WAIT_READY)
@@ -316,8 +317,10 @@ static int attempt_ask(struct attempt *attempt)
 			return lk__fail(ask->error, LK_ENOMEM, "acquire: out of memory");
 		}
 	}
-	lk__ask_each(asks, attempt->group_count, ask->threads[attempt->part[0]], until_ns,
-		     ask->want->cancel, group_read, attempt);
+	struct lk__thread *thread = ask->threads[attempt->part[0]];
+	lk__cancel_move(ask->want->cancel, thread);
+	lk__ask_each(asks, attempt->group_count, thread, until_ns, ask->want->cancel, group_read,
+		     attempt);
 	return attempt->code;
 }
 

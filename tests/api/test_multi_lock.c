@@ -1,6 +1,11 @@
 /* The multi lock: all or none, on one server in one script, on several at once. */
 #include "fixture.h"
 
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
 #define FEW 3
 
 struct set {
@@ -416,6 +421,132 @@ static void test_a_cancel_leaves_nothing(void **state)
 	close_set(&set);
 }
 
+/* Lets anyone connect, and says nothing. In the order of all it comes behind `server`. */
+struct silence {
+	int fd;
+	char path[108], url[128];
+};
+
+static void silence_start(struct silence *silence)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	snprintf(silence->path, sizeof(silence->path), "%s~", server.socket);
+	snprintf(silence->url, sizeof(silence->url), "%s~", server.url_unix);
+	memcpy(address.sun_path, silence->path, sizeof(silence->path));
+	silence->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	check_int(bind(silence->fd, (struct sockaddr *)&address, sizeof(address)), ==, 0);
+	check_int(listen(silence->fd, 16), ==, 0);
+}
+
+static bool silence_reached(const struct silence *silence)
+{
+	struct pollfd at = {.fd = silence->fd, .events = POLLIN};
+	return poll(&at, 1, 0) == 1;
+}
+
+static void silence_stop(struct silence *silence)
+{
+	close(silence->fd);
+	unlink(silence->path);
+}
+
+/* One lock on each of two servers. */
+struct pair {
+	lk_client *here, *there;
+	lk_lock *part[2];
+	lk_lock *all;
+	lk_cancel *cancel;
+};
+
+static void open_pair(struct pair *pair, lk_client *here, lk_client *there)
+{
+	pair->here = here;
+	pair->there = there;
+	pair->part[0] = new_lock(here, "x");
+	pair->part[1] = new_lock(there, "x");
+	expect(0, lk_multi_lock_new(&pair->all, pair->part, 2, &err));
+	expect(0, lk_cancel_new(&pair->cancel, &err));
+}
+
+static void close_pair(struct pair *pair)
+{
+	lk_lock_free(pair->all);
+	lk_lock_free(pair->part[0]);
+	lk_lock_free(pair->part[1]);
+	lk_cancel_free(pair->cancel);
+	close_client(pair->here);
+	close_client(pair->there);
+}
+
+static void acquire_till_cancelled(size_t index, void *argument)
+{
+	struct pair *pair = argument;
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	(void)index;
+	options.cancel = pair->cancel;
+	options.owner = "owner";
+	expect(LK_ECANCELLED, lk_lock_acquire(pair->all, &options, &err));
+}
+
+static void cancel_soon(struct pair *pair, struct threads *caller)
+{
+	int64_t begun_ms = now_ms();
+	lk_cancel_now(pair->cancel);
+	threads_join(caller, 30000);
+	check_int(now_ms() - begun_ms, <, slow_ms(2000));
+}
+
+static void test_a_cancel_reaches_who_connects(void **state)
+{
+	(void)state;
+	struct silence silence;
+	struct pair pair;
+	struct threads caller;
+	silence_start(&silence);
+	open_pair(&pair, open_client(), open_client_at(silence.url, ""));
+	threads_start(&caller, 1, acquire_till_cancelled, &pair);
+	wait_until(silence_reached(&silence), 5000);
+	cancel_soon(&pair, &caller);
+	close_pair(&pair);
+	silence_stop(&silence);
+}
+
+static void ping_there(size_t index, void *argument)
+{
+	struct pair *pair = argument;
+	(void)index;
+	expect(0, lk_client_ping(pair->there, &err));
+}
+
+/* It is one of several who wait for the second server's answers, and not the one who reads. */
+static void test_a_cancel_reaches_who_waits_for_an_answer(void **state)
+{
+	(void)state;
+	bool in_order = strcmp(server.url_unix, other.url_unix) < 0;
+	struct server *first = in_order ? &server : &other, *second = in_order ? &other : &server;
+	struct pair pair;
+	struct threads reader, caller;
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
+	options.owner = release.owner = "owner";
+	open_pair(&pair, open_client_at(first->url_unix, ""),
+		  open_client_at(second->url_unix, "command_timeout_ms=30000"));
+	expect(0, lk_client_ping(pair.there, &err));
+	expect(0, lk_lock_acquire(pair.part[0], &options, &err));
+	server_pause(second);
+	uint64_t sent = stats_of(pair.there).commands;
+	threads_start(&reader, 1, ping_there, &pair);
+	wait_until(stats_of(pair.there).commands == sent + 1, 5000);
+	threads_start(&caller, 1, acquire_till_cancelled, &pair);
+	wait_until(stats_of(pair.there).commands == sent + 2, 5000);
+	cancel_soon(&pair, &caller);
+	server_resume(second);
+	threads_join(&reader, 30000);
+	expect(0, lk_lock_release(pair.part[0], &release, &err));
+	wait_until(redis_integer(second, "EXISTS x") == 0, 5000);
+	close_pair(&pair);
+}
+
 static void test_bad_input(void **state)
 {
 	(void)state;
@@ -485,6 +616,8 @@ int main(void)
 		api_test(test_a_grant_during_close_is_none),
 		api_test(test_closing_one_of_two_clients),
 		api_test(test_a_cancel_leaves_nothing),
+		api_test(test_a_cancel_reaches_who_connects),
+		api_test(test_a_cancel_reaches_who_waits_for_an_answer),
 		api_test(test_bad_input),
 	};
 	return cmocka_run_group_tests(tests, start_both, stop_both);
