@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The generated pages are fresh, every public function has a comment with "Since", links lead
-somewhere, and quoted files are quoted rightly. usage: check_docs.py BUILD
+"""The generated pages are fresh, every public function has a comment that says since when and, if
+it can fail, with what; links lead somewhere, and quoted files are quoted rightly.
+usage: check_docs.py BUILD
 """
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ import sys
 import make_docs
 from tree import ROOT, files, finish, name
 
-DECLARATION = re.compile(r"(/\*(?:(?!\*/).)*\*/)?\s*^LK_API\b[^;(]*?\b(lk_\w+)\s*\(",
+DECLARATION = re.compile(r"(/\*(?:(?!\*/).)*\*/)?\s*^LK_API\b[^;(]*?\b(lk_\w+)\s*\(([^;]*)\);",
                          re.MULTILINE | re.DOTALL)
+FAILURES = re.compile(r"\bErrors\b|\bThe same\b")
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)[^)]*\)")
 
 
@@ -26,9 +28,13 @@ def stale(build: pathlib.Path) -> list[str]:
 
 
 def undocumented(path: pathlib.Path) -> list[str]:
-    return [f"{name(path)}: {function} has no comment that says since when"
-            for comment, function in DECLARATION.findall(path.read_text())
-            if not re.search(r"Since\s+(\*\s+)?\d", comment)]
+    problems = []
+    for comment, function, parameters in DECLARATION.findall(path.read_text()):
+        if not re.search(r"Since\s+(\*\s+)?\d", comment):
+            problems.append(f"{name(path)}: {function} has no comment that says since when")
+        if "lk_error *" in parameters and not FAILURES.search(comment):
+            problems.append(f"{name(path)}: {function} does not say how it fails")
+    return problems
 
 
 def dead_links(path: pathlib.Path) -> list[str]:

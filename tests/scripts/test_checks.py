@@ -43,6 +43,8 @@ SPOILT = [
     ("headers", "include/lockkeeper/cancel.h", "LK_BEGIN_DECLS", "inline f(void) {}", "cancel.h"),
     ("docs", "docs/errors.md", "LK_EBUSY", "LK_EIDLE", "errors.md"),
     ("docs", "include/lockkeeper/cancel.h", "Since 0.1.", "", "lk_cancel_new"),
+    ("docs", "include/lockkeeper/stats.h", "Errors: LK_EINVAL (struct_size), LK_EFORKED.", "",
+     "lk_client_stats does not say how it fails"),
     ("docs", "README.md", "(SECURITY.md)", "(SAFETY.md)", "SAFETY.md"),
     ("docs", "README.md", "alone at work", "at work alone", "examples/lock.c"),
     ("scripts", "src/sync/lock/release.lua", "return false", "retrun false", "release.lua"),
