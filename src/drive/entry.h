@@ -107,6 +107,8 @@ struct lk__entry_ops {
 	void (*release_unasked)(struct lk__entry *entry, uint64_t number);
 	/* Ends in one lk__watch_renewed(); without the mutex. */
 	void (*renew)(const struct lk__renewed *renewed);
+	/* Ends that one if it should have ended by now; without the mutex. */
+	void (*overdue)(struct lk__entry *entry);
 	/* 1 extended, 0 not ours any more, or a code; without the mutex. */
 	int (*extend)(struct lk__entry *entry, struct lk__thread *thread, uint64_t number,
 		      int64_t lease_ms, int64_t until_ns, int64_t *sent_ns, lk_error *error);

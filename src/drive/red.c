@@ -351,6 +351,7 @@ static const struct lk__entry_ops red_ops = {
 	.release = red_release,
 	.release_unasked = red_release_unasked,
 	.renew = lk__red_renew,
+	.overdue = lk__red_overdue,
 	.extend = lk__red_extend,
 	.free = red_entry_free,
 };

@@ -39,12 +39,15 @@ struct lk__red_node {
 	enum lk__red_part part; /* of the current grant */
 };
 
+struct lk__red_round;
+
 struct lk__red {
 	size_t count, majority;
-	int64_t quarantine_ms; /* -1: none; 0: the lease */
-	int64_t node_limit_ms; /* 0: from the lease */
-	uint64_t number;       /* of the current grant; 0: none */
-	int64_t until_ns;      /* no copy of its tries can run after that */
+	int64_t quarantine_ms;       /* -1: none; 0: the lease */
+	int64_t node_limit_ms;       /* 0: from the lease */
+	uint64_t number;             /* of the current grant; 0: none */
+	int64_t until_ns;            /* no copy of its tries can run after that */
+	struct lk__red_round *round; /* the renewal that the watchdog waits for; NULL */
 	struct lk__red_node node[LK__RED_MAX];
 };
 
@@ -68,6 +71,7 @@ int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
 int lk__red_try(struct lk__entry *entry, struct lk__waiter *waiter, struct lk__acquire_event *event,
 		int64_t *sent_ns, lk_error *error);
 void lk__red_renew(const struct lk__renewed *renewed);
+void lk__red_overdue(struct lk__entry *entry);
 int lk__red_extend(struct lk__entry *entry, struct lk__thread *thread, uint64_t number,
 		   int64_t lease_ms, int64_t until_ns, int64_t *sent_ns, lk_error *error);
 

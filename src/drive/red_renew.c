@@ -31,8 +31,8 @@ struct lk__red_round {
 	pthread_mutex_t mutex;
 	struct lk__renewed renewed;
 	size_t waiting;
-	bool concluded, held;
-	int64_t sent_ns;
+	bool overdue, concluded, held;
+	int64_t sent_ns, until_ns;
 	struct tally tally;
 };
 
@@ -184,15 +184,19 @@ static int round_outcome(const struct lk__red_round *round)
 		return 1;
 	if (tally_lost(&round->tally))
 		return 0;
-	return round->waiting == 0 ? -1 : 2;
+	return round->waiting == 0 || round->overdue ? -1 : 2;
 }
 
 /* Gives up the mutex meanwhile; `waiting` counts the caller. */
 static void round_conclude(struct lk__red_round *round, int outcome)
 {
+	struct lk__entry *entry = round->tally.entry;
 	round->concluded = true;
 	round->held = outcome == 1;
 	pthread_mutex_unlock(&round->mutex);
+	pthread_mutex_lock(&entry->mutex);
+	lk__red_of(entry)->round = NULL;
+	pthread_mutex_unlock(&entry->mutex);
 	lk__watch_renewed(&round->renewed, outcome, round->sent_ns);
 	pthread_mutex_lock(&round->mutex);
 }
@@ -253,17 +257,22 @@ static struct lk__red_round *round_new(const struct lk__renewed *renewed)
 	pthread_mutex_init(&round->mutex, NULL);
 	round->renewed = *renewed;
 	round->sent_ns = lk__now_ns();
+	round->until_ns = lk__after_ms(round->sent_ns,
+				       renewed->entry->client->config->command_timeout_ms);
 	round->waiting = 1; /* ours, until all are sent */
 	tally_begin(&round->tally, renewed->entry, renewed->lease_ms);
 	lk__red_ref(renewed->entry);
 	return round;
 }
 
-static bool round_numbers(struct lk__red_round *round)
+/* False when the grant is another's by now. */
+static bool round_begin(struct lk__red_round *round)
 {
 	struct lk__entry *entry = round->tally.entry;
 	pthread_mutex_lock(&entry->mutex);
 	bool current = tally_numbers(&round->tally, round->renewed.number, round);
+	lk__red_of(entry)->round = round;
+	lk__watch_at(entry, round->until_ns);
 	pthread_mutex_unlock(&entry->mutex);
 	return current;
 }
@@ -276,7 +285,7 @@ void lk__red_renew(const struct lk__renewed *renewed)
 		lk__watch_renewed(renewed, -1, 0);
 		return;
 	}
-	bool current = round_numbers(round);
+	bool current = round_begin(round);
 	for (size_t i = 0; current && i < red->count; i++) {
 		struct lk__red_node *node = &red->node[i];
 		struct renewal *renewal = &round->tally.of[i];
@@ -294,6 +303,31 @@ void lk__red_renew(const struct lk__renewed *renewed)
 		pthread_mutex_unlock(&round->mutex);
 		lk__conn_submit(&node->member->node->work, request);
 	}
+	pthread_mutex_lock(&round->mutex);
+	round->waiting--;
+	round_unlock(round);
+}
+
+/* A node that is being connected to answers when that ends, which may take longer than the lease
+ * lasts: the others are asked again without it. */
+void lk__red_overdue(struct lk__entry *entry)
+{
+	int64_t now_ns = lk__now_ns();
+	pthread_mutex_lock(&entry->mutex);
+	struct lk__red_round *round = lk__red_of(entry)->round;
+	if (round && now_ns < round->until_ns) {
+		lk__watch_at(entry, round->until_ns);
+		round = NULL;
+	}
+	if (round) {
+		pthread_mutex_lock(&round->mutex);
+		round->overdue = true;
+		round->waiting++; /* ours: until then it is not freed */
+		pthread_mutex_unlock(&round->mutex);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+	if (!round)
+		return;
 	pthread_mutex_lock(&round->mutex);
 	round->waiting--;
 	round_unlock(round);

@@ -290,6 +290,8 @@ int64_t lk__watch_turn(lk_client *client)
 			batch_send(batch);
 			batch = NULL;
 		}
+		if (entry->ops)
+			entry->ops->overdue(entry);
 		pthread_mutex_lock(&entry->mutex);
 		watch_entry(entry, &batch);
 		pthread_mutex_unlock(&entry->mutex);

@@ -443,6 +443,34 @@ static void test_no_round_papers_over_a_loss(void **state)
 	close_quorum(&quorum, MOST);
 }
 
+/* The first node stays silent, and is being connected to until long after the lease. The second
+ * comes back in time. */
+static void test_a_silent_node_does_not_hold_up_renewals(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	char config[64];
+	long long lease_ms = slow_ms(1500);
+	snprintf(config, sizeof(config), "watchdog_ms=%lld command_timeout_ms=%lld", lease_ms,
+		 lease_ms / 6);
+	open_quorum(&quorum, MOST, config, NULL);
+	know_all(&quorum, MOST);
+	expect(0, lk_lock_acquire(quorum.lock, NULL, &err));
+	wait_until(nodes_with("q") == MOST, 5000);
+	server_pause(&nodes[0]);
+	server_pause(&nodes[1]);
+	int64_t back_ms = now_ms() + remaining(quorum.lock, NULL) - lease_ms / 4;
+	while (now_ms() < back_ms)
+		sleep_ms(1);
+	server_resume(&nodes[1]);
+	wait_until(remaining(quorum.lock, NULL) > lease_ms / 2, 1500);
+	expect(1, lk_lock_is_held(quorum.lock, NULL, &err));
+	server_resume(&nodes[0]);
+	expect(0, lk_lock_release(quorum.lock, NULL, &err));
+	wait_until(nodes_with("q") == 0, 5000);
+	close_quorum(&quorum, MOST);
+}
+
 static void test_without_a_majority_it_ends_by_the_clock(void **state)
 {
 	(void)state;
@@ -729,6 +757,7 @@ int main(void)
 		quorum_test(test_a_lost_lock_is_not_taken_again_to_extend_it),
 		quorum_test(test_an_extension_repairs),
 		quorum_test(test_no_round_papers_over_a_loss),
+		quorum_test(test_a_silent_node_does_not_hold_up_renewals),
 		quorum_test(test_without_a_majority_it_ends_by_the_clock),
 		quorum_test(test_extension_needs_a_majority),
 		quorum_test(test_a_fresh_node_has_no_vote),
