@@ -81,6 +81,8 @@ static int permits_hold(struct lk__counter_call *call, const lk_acquire_options 
 		own.number = lk__permit_number(grant->number, made);
 		rc = permit_adopt(call, options, &own, permits_out[made].id);
 	}
+	if (rc == 0 && atomic_load(&line->client->state) != LK__CLIENT_OPEN)
+		rc = lk__fail(call->error, LK_ECLOSED, "%s: the client is closed", call->operation);
 	if (rc == 0 && lk__now_ns() >= grant->valid_until_ns)
 		rc = lk__fail(call->error, LK_EMAYBEHELD, "%s: the grant came later than its lease",
 			      call->operation);

@@ -27,6 +27,7 @@ struct head {
 	int64_t sent_ns; /* of the try that was granted */
 	uint64_t epoch;  /* of the node, before the try */
 	bool unsent;     /* the connection was lost before the try was written */
+	bool finishing;  /* the connection counts us among those who deal with an answer */
 	lk_error *error;
 };
 
@@ -55,6 +56,18 @@ static int head_over(const struct head *head)
 }
 
 /* ---- answers ---- */
+
+/* While a try is out, and until its grant has an owner or has gone back, close must not take the
+ * connection for idle. */
+static void head_finishing(struct head *head, bool finishing)
+{
+	struct lk__conn *conn = head->entry->scripts;
+	if (finishing && !head->finishing)
+		atomic_fetch_add(&conn->finishing, 1);
+	else if (!finishing && head->finishing)
+		atomic_fetch_sub(&conn->finishing, 1);
+	head->finishing = finishing;
+}
 
 /* The outcome of the last try is unknown. */
 static void head_take_back(struct lk__entry *entry)
@@ -286,6 +299,7 @@ static int head_send(struct head *head)
 	head->epoch = atomic_load(&entry->node->epoch);
 	if (entry->channel)
 		lk__channel_mark(&entry->node->messages, entry->channel, &entry->mark);
+	head_finishing(head, true);
 	pthread_mutex_unlock(&entry->mutex);
 	int rc = lk__conn_call(entry->scripts, request, waiter->thread,
 			       earlier(waiter->until_ns, request->deadline_ns + ANSWER_GRACE_NS),
@@ -347,6 +361,7 @@ static int head_await(struct head *head)
 {
 	struct lk__entry *entry = head->entry;
 	struct lk__waiter *waiter = head->waiter;
+	head_finishing(head, true);
 	if (entry->request && !entry->answered &&
 	    lk__conn_adopt(entry->scripts, entry->request, waiter->thread)) {
 		int64_t until_ns = earlier(waiter->until_ns, entry->try_until_ns + ANSWER_GRACE_NS);
@@ -530,6 +545,7 @@ static int head_pause(struct head *head, int64_t until_ns)
 static int head_do(struct head *head, const struct lk__acquire_action *action)
 {
 	int over = head_over(head);
+	head_finishing(head, false);
 	/* A wait limit that is very short buys one try all the same. */
 	bool first = action->type == LK__ACQUIRE_DO_TRY && head->event.type == LK__ACQUIRE_START;
 	if (over && (over != LK_ETIMEDOUT || !first))
@@ -592,6 +608,26 @@ static int head_give_up(struct head *head, int code)
 	return head->error->code == code ? code : head_fail(head, code, lk_error_text(code));
 }
 
+/* A grant goes to the waiter: 1. One that comes while the client is being closed goes back, for
+ * who would have it could not give it up any more. */
+static int head_grant(struct head *head)
+{
+	struct lk__entry *entry = head->entry;
+	if (atomic_load(&entry->client->state) != LK__CLIENT_OPEN) {
+		head_give_back(entry, true);
+		return head_leave(head, LK_ECLOSED);
+	}
+	entry->queued = false;
+	entry->grant.repeated_until_ns = entry->copies_until_ns;
+	entry->copies_until_ns = 0;
+	entry->grant.epoch = head->epoch;
+	entry->grant.fence = head->fence;
+	lk__entry_grant(entry, head->waiter, entry->number, head->sent_ns, entry->try_lease_ms);
+	if (entry->channel) /* others wait: until one is the head, the loop reads */
+		lk__loop_attend(entry->client);
+	return 1;
+}
+
 /* What this head wants of the machine that the line shares. */
 static void head_settings(struct lk__entry *entry, const struct lk__waiter *waiter)
 {
@@ -605,6 +641,23 @@ static void head_settings(struct lk__entry *entry, const struct lk__waiter *wait
 	acquire->spin_min_ns = (spin_min_ms ? spin_min_ms : poll_ms) * LK__MS;
 	acquire->spin_max_ns = (spin_max_ms ? spin_max_ms : poll_ms) * LK__MS;
 	acquire->spin_factor = spin_min_ms ? waiter->settings.spin_factor : 1;
+}
+
+static int head_run(struct head *head)
+{
+	for (;;) {
+		struct lk__acquire_action action = lk__acquire_step(&head->entry->acquire,
+								    &head->event, lk__now_ns());
+		if (action.take_back)
+			head_take_back(head->entry);
+		if (action.type == LK__ACQUIRE_DO_GRANT)
+			return head_grant(head);
+		if (action.type == LK__ACQUIRE_DO_FAIL)
+			return head_give_up(head, action.code);
+		int rc = head_do(head, &action);
+		if (rc < 0)
+			return head_leave(head, rc);
+	}
 }
 
 int lk__head_drive(struct lk__entry *entry, struct lk__waiter *waiter, lk_error *error)
@@ -622,27 +675,7 @@ int lk__head_drive(struct lk__entry *entry, struct lk__waiter *waiter, lk_error 
 	if (!entry->channel)
 		entry->acquire.listening = false; /* the last line took the subscription along */
 	head.error->code = 0;
-	for (;;) {
-		struct lk__acquire_action action = lk__acquire_step(&entry->acquire, &head.event,
-								    lk__now_ns());
-		if (action.take_back)
-			head_take_back(entry);
-		if (action.type == LK__ACQUIRE_DO_GRANT) {
-			entry->queued = false;
-			entry->grant.repeated_until_ns = entry->copies_until_ns;
-			entry->copies_until_ns = 0;
-			entry->grant.epoch = head.epoch;
-			entry->grant.fence = head.fence;
-			lk__entry_grant(entry, waiter, entry->number, head.sent_ns,
-					entry->try_lease_ms);
-			if (entry->channel) /* others wait: until one is the head, the loop reads */
-				lk__loop_attend(entry->client);
-			return 1;
-		}
-		if (action.type == LK__ACQUIRE_DO_FAIL)
-			return head_give_up(&head, action.code);
-		int rc = head_do(&head, &action);
-		if (rc < 0)
-			return head_leave(&head, rc);
-	}
+	int rc = head_run(&head);
+	head_finishing(&head, false);
+	return rc;
 }

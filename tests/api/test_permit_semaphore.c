@@ -280,6 +280,39 @@ static void test_each_has_the_lease_it_asked_for(void **state)
 	take_after_another(3600000, slow_ms(5000));
 }
 
+static void late_body(size_t index, void *argument)
+{
+	lk_permit ids[2];
+	(void)index;
+	memset(ids, 0, sizeof(ids));
+	expect(LK_ECLOSED, lk_permit_semaphore_acquire(argument, 2, ids, NULL, &err));
+	check(!ids[0].id[0] && !ids[1].id[0]);
+}
+
+static void test_a_grant_while_closing_goes_back(void **state)
+{
+	(void)state;
+	lk_client *client = open_client(), *other = open_client();
+	lk_permit_semaphore *pool = new_permits(client, "pool"), *same = new_permits(other, "pool");
+	struct threads threads;
+	lk_permit id[1];
+	expect(1, lk_permit_semaphore_try_set(pool, 2, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 1, id, NULL, &err));
+	expect(0, lk_permit_semaphore_release(pool, id, 1, &err));
+	redis_do(&server, "CLIENT PAUSE %lld ALL", slow_ms(500));
+	uint64_t commands = stats_of(client).commands;
+	threads_start(&threads, 1, late_body, pool);
+	wait_until(stats_of(client).commands > commands, 5000);
+	expect(0, lk_client_close(client, LK_CLOSE_RELEASE, &err));
+	threads_join(&threads, 10000);
+	check_counts(same, 2, 0);
+	expect(1, lk_permit_semaphore_delete(same, &err));
+	lk_permit_semaphore_free(pool);
+	lk_permit_semaphore_free(same);
+	lk_client_free(client);
+	close_client(other);
+}
+
 #define TURNS 100
 #define SLOTS 3
 
@@ -369,6 +402,7 @@ int main(void)
 		counter_test(test_lost_when_it_is_gone),
 		counter_test(test_bad_input),
 		counter_test(test_each_has_the_lease_it_asked_for),
+		counter_test(test_a_grant_while_closing_goes_back),
 		counter_test(test_never_more_out_than_there_are),
 		counter_test(test_leaving_early_keeps_no_permit),
 	};

@@ -280,6 +280,35 @@ static void test_close_wakes_who_waits(void **state)
 	lk_client_free(client);
 }
 
+static void late_body(size_t index, void *argument)
+{
+	(void)index;
+	expect(LK_ECLOSED, lk_semaphore_acquire(argument, 1, NULL, &err));
+}
+
+static void test_a_grant_while_closing_goes_back(void **state)
+{
+	(void)state;
+	lk_client *client = open_client(), *other = open_client();
+	lk_semaphore *pool = new_semaphore(client, "pool"), *same = new_semaphore(other, "pool");
+	struct threads threads;
+	expect(1, lk_semaphore_try_set(pool, 1, 0, &err));
+	expect(0, lk_semaphore_acquire(pool, 1, NULL, &err));
+	expect(0, lk_semaphore_release(pool, 1, &err));
+	redis_do(&server, "CLIENT PAUSE %lld ALL", slow_ms(500));
+	uint64_t commands = stats_of(client).commands;
+	threads_start(&threads, 1, late_body, pool);
+	wait_until(stats_of(client).commands > commands, 5000);
+	expect(0, lk_client_close(client, LK_CLOSE_RELEASE, &err));
+	threads_join(&threads, 10000);
+	check_int(available(same), ==, 1);
+	expect(1, lk_semaphore_delete(same, &err));
+	lk_semaphore_free(pool);
+	lk_semaphore_free(same);
+	lk_client_free(client);
+	close_client(other);
+}
+
 #define TURNS 200
 #define SLOTS 3
 
@@ -364,6 +393,7 @@ int main(void)
 		counter_test(test_waiters_of_one_client_each_get_theirs),
 		counter_test(test_cancel),
 		counter_test(test_close_wakes_who_waits),
+		counter_test(test_a_grant_while_closing_goes_back),
 		counter_test(test_forked),
 		counter_test(test_never_more_out_than_there_are),
 		counter_test(test_leaving_early_loses_no_permit),
