@@ -49,6 +49,11 @@ static void attempt_busy(struct attempt *attempt, size_t part, int code)
 	ask->code = code;
 }
 
+static bool attempt_is_busy(const struct attempt *attempt)
+{
+	return attempt->ask->busy < attempt->ask->multi->count;
+}
+
 /* Puts a part on the list for the wire; its key is to be filled in. */
 static struct group *attempt_add(struct attempt *attempt, size_t part)
 {
@@ -84,6 +89,20 @@ static bool entry_is_free(struct lk__entry *entry, bool once)
 	       (once || now_ns >= entry->hold_off_until_ns);
 }
 
+/* Takes a part that the owner has already; `busy` may be set. 0 or a code. */
+static int part_look(struct attempt *attempt, size_t part)
+{
+	struct lk__multi_ask *ask = attempt->ask;
+	struct lk__entry *entry = part_of(attempt, part);
+	struct lk__want want = *ask->want;
+	want.owner = lk__multi_owner(ask->threads[part], &ask->want->owner);
+	int rc = lk__caller_reenter(entry, &want, ask->error);
+	ask->taken[part] = rc == 1;
+	if (rc == 0 && !entry_is_free(entry, want.wait_ms == 0))
+		attempt_busy(attempt, part, LK_EBUSY);
+	return rc < 0 ? rc : 0;
+}
+
 /* Makes the caller the head of the line, so that nobody of this client comes between. */
 static int part_reserve(struct attempt *attempt, size_t part)
 {
@@ -92,15 +111,9 @@ static int part_reserve(struct attempt *attempt, size_t part)
 	struct lk__waiter *waiter = &attempt->waiter[part];
 	struct lk__want want = *ask->want;
 	want.owner = lk__multi_owner(ask->threads[part], &ask->want->owner);
-	int rc = lk__caller_reenter(entry, &want, ask->error);
-	if (rc) {
-		ask->taken[part] = rc == 1;
-		return rc < 0 ? rc : 0;
-	}
-	if (!entry_is_free(entry, want.wait_ms == 0)) {
-		attempt_busy(attempt, part, LK_EBUSY);
-		return 0;
-	}
+	int rc = part_look(attempt, part);
+	if (rc < 0 || ask->taken[part] || attempt_is_busy(attempt))
+		return rc;
 	*waiter = (struct lk__waiter){.thread = ask->threads[part], .until_ns = LK__NEVER};
 	waiter->hold = lk__hold_new(waiter->thread, &want.owner);
 	if (!waiter->hold)
@@ -131,25 +144,29 @@ static void part_leave(struct attempt *attempt, size_t part)
 	pthread_mutex_unlock(&entry->mutex);
 }
 
-/* Reserves what is not taken, and sorts it by client. 0 or a code; `busy` may be set. */
-static int attempt_reserve(struct attempt *attempt)
+/* Looks at, or reserves, what is not taken, until one is busy. 0 or a code. */
+static int attempt_parts(struct attempt *attempt,
+			 int (*visit)(struct attempt *attempt, size_t part))
 {
 	struct lk__multi_ask *ask = attempt->ask;
-	for (size_t i = 0; i < ask->multi->count; i++) {
+	int rc = 0;
+	for (size_t i = 0; i < ask->multi->count && rc == 0 && !attempt_is_busy(attempt); i++) {
 		struct lk__entry *entry = part_of(attempt, i);
 		if (ask->taken[i])
 			continue;
 		pthread_mutex_lock(&entry->mutex);
-		int rc = part_reserve(attempt, i);
+		rc = visit(attempt, i);
 		pthread_mutex_unlock(&entry->mutex);
-		if (rc < 0)
-			return rc;
-		if (ask->busy < ask->multi->count)
-			return 0;
+	}
+	return rc;
+}
+
+/* What is reserved, by client. */
+static void attempt_group(struct attempt *attempt)
+{
+	for (size_t i = 0; i < attempt->ask->multi->count; i++)
 		if (attempt->reserved[i])
 			attempt_add(attempt, i);
-	}
-	return 0;
 }
 
 /* ---- asking ---- */
@@ -272,32 +289,45 @@ static void group_read(void *context, size_t index, const struct lk__request *re
 				group); /* refused, but the first copy may have been granted */
 }
 
-/* The clients' connections; one that is down is left to the wait for its part. */
+/* A client's connection; one that is down is left to the wait for its part. */
+static int part_connect(struct attempt *attempt, size_t part)
+{
+	struct lk__multi_ask *ask = attempt->ask;
+	struct lk__entry *entry = part_of(attempt, part);
+	int64_t until_ns = lk__after_ms(lk__now_ns(), entry->client->config->connect_timeout_ms);
+	if (ask->until_ns < until_ns)
+		until_ns = ask->until_ns;
+	lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
+	lk__cancel_move(ask->want->cancel, ask->threads[part]);
+	int rc = lk__conn_ready(entry->scripts, ask->threads[part], true, until_ns,
+				ask->want->cancel, &why);
+	if (rc == LK__WAIT_READY)
+		return 0;
+	if (rc == LK_ECANCELLED || rc == LK_ECLOSED)
+		return lk__fail(ask->error, rc, "acquire: %s", lk_error_text(rc));
+	lk__fail(ask->error, why.code, "acquire \"%.100s\": %.300s", entry->name, why.message);
+	attempt_busy(attempt, part, why.code);
+	return lk_error_is_fatal(why.code) ? why.code : 0;
+}
+
+/* Once a client, and before any line is stood in: callers of one part alone need not wait for the
+ * servers of the others. */
 static int attempt_connect(struct attempt *attempt)
 {
 	struct lk__multi_ask *ask = attempt->ask;
-	for (size_t i = 0; i < attempt->group_count; i++) {
-		size_t part = attempt->group[i].part[0];
-		struct lk__entry *entry = part_of(attempt, part);
-		int64_t until_ns = lk__after_ms(lk__now_ns(),
-						entry->client->config->connect_timeout_ms);
-		if (ask->until_ns < until_ns)
-			until_ns = ask->until_ns;
-		lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
-		lk__cancel_move(ask->want->cancel, ask->threads[part]);
-		int rc = lk__conn_ready(entry->scripts, ask->threads[part], true, until_ns,
-					ask->want->cancel, &why);
-		if (rc == LK__WAIT_READY)
+	const struct lk__node *last = NULL;
+	int rc = 0;
+	for (size_t i = 0; i < ask->multi->count && rc == 0; i++) {
+		const struct lk__node *node = part_of(attempt, i)->node;
+		if (ask->taken[i] || node == last)
 			continue;
-		if (rc == LK_ECANCELLED || rc == LK_ECLOSED)
-			return lk__fail(ask->error, rc, "acquire: %s", lk_error_text(rc));
-		lk__fail(ask->error, why.code, "acquire \"%.100s\": %.300s", entry->name,
-			 why.message);
-		attempt_busy(attempt, part, why.code);
-		if (lk_error_is_fatal(why.code))
-			return why.code;
+		rc = part_connect(attempt, i);
+		last = node;
 	}
-	return 0;
+	if (rc == 0 && last && lk__cancelled(ask->want->cancel))
+		rc = lk__fail(ask->error, LK_ECANCELLED, "acquire: %s",
+			      lk_error_text(LK_ECANCELLED));
+	return rc;
 }
 
 static int attempt_ask(struct attempt *attempt)
@@ -327,22 +357,24 @@ static int attempt_ask(struct attempt *attempt)
 int lk__multi_ask(struct lk__multi_ask *ask)
 {
 	struct attempt attempt = {.ask = ask};
-	size_t none = ask->multi->count;
 	int rc = lk__cancel_enter(ask->want->cancel, ask->threads[0], ask->error);
 	if (rc < 0)
 		return rc;
-	ask->busy = none;
-	rc = attempt_reserve(&attempt);
-	if (rc == 0 && ask->busy == none)
+	ask->busy = ask->multi->count;
+	rc = attempt_parts(&attempt, part_look);
+	if (rc == 0 && !attempt_is_busy(&attempt))
 		rc = attempt_connect(&attempt);
-	if (rc == 0 && ask->busy == none && attempt.group_count > 0)
+	if (rc == 0 && !attempt_is_busy(&attempt))
+		rc = attempt_parts(&attempt, part_reserve);
+	attempt_group(&attempt);
+	if (rc == 0 && !attempt_is_busy(&attempt) && attempt.group_count > 0)
 		rc = attempt_ask(&attempt);
-	for (size_t i = 0; i < none; i++)
+	for (size_t i = 0; i < ask->multi->count; i++)
 		part_leave(&attempt, i);
 	lk__cancel_leave(ask->want->cancel);
 	if (rc < 0)
 		return rc;
-	return ask->busy == none ? LK__MULTI_ALL : LK__MULTI_BUSY;
+	return attempt_is_busy(&attempt) ? LK__MULTI_BUSY : LK__MULTI_ALL;
 }
 
 /* ---- giving back ---- */

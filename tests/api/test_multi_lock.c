@@ -511,6 +511,30 @@ static void test_a_cancel_reaches_who_connects(void **state)
 	silence_stop(&silence);
 }
 
+/* While the second server is connected to, nobody has the lock on the first, or waits for it. */
+static void test_who_connects_is_in_nobodys_way(void **state)
+{
+	(void)state;
+	struct silence silence;
+	struct pair pair;
+	struct threads caller;
+	lk_acquire_options another = LK_ACQUIRE_OPTIONS_INIT;
+	another.owner = "another";
+	silence_start(&silence);
+	open_pair(&pair, open_client(), open_client_at(silence.url, "connect_timeout_ms=30000"));
+	threads_start(&caller, 1, acquire_till_cancelled, &pair);
+	wait_until(silence_reached(&silence), 5000);
+	expect(0, lk_lock_is_locked(pair.part[0], &err));
+	expect(0, lk_lock_try(pair.part[0], NULL, &err));
+	expect(LK_EBUSY, lk_lock_try(pair.all, &another, &err)); /* told without a connection */
+	expect(0, lk_lock_release(pair.part[0], NULL, &err));
+	expect(0, lk_lock_acquire_within(pair.part[0], slow_ms(2000), NULL, &err));
+	expect(0, lk_lock_release(pair.part[0], NULL, &err));
+	cancel_soon(&pair, &caller);
+	close_pair(&pair);
+	silence_stop(&silence);
+}
+
 static void ping_there(size_t index, void *argument)
 {
 	struct pair *pair = argument;
@@ -617,6 +641,7 @@ int main(void)
 		api_test(test_closing_one_of_two_clients),
 		api_test(test_a_cancel_leaves_nothing),
 		api_test(test_a_cancel_reaches_who_connects),
+		api_test(test_who_connects_is_in_nobodys_way),
 		api_test(test_a_cancel_reaches_who_waits_for_an_answer),
 		api_test(test_bad_input),
 	};
