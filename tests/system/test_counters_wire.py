@@ -288,6 +288,17 @@ def test_permits_taken_twice_are_taken_once(server, permits):
     assert re.match("LATE ", grab(permits, late_us=-1000))
 
 
+def test_permits_taken_are_taken_however_few_there_are_to_be(server, permits):
+    permits.change("set", 2, "new", keys=[USED])
+    assert grab(permits, 2, lease=5000) is None
+    permits.change("set", 1, "all", keys=[USED])
+    assert free(server) == -1
+    assert grab(permits, 2) is None, "sent again"
+    assert free(server) == -1 and server.call("ZCARD", USED) == 2
+    assert permits.ask("look", ["pool", USED], ident(0))[2] > 20000
+    assert 0 < grab(permits, 1, prefix=b"b" * 14) <= 30000
+
+
 def test_expired_permits_come_back(server, permits):
     heard = Subscriber(server, permits.channel)
     permits.change("set", 3, "new", keys=[USED])
