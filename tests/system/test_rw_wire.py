@@ -184,6 +184,17 @@ def test_acquire_scripts_validate_before_they_write(server, take):
     assert server.call("DBSIZE") == 0
 
 
+@pytest.mark.parametrize("kind", ["read", "write", "lock", "fair", "fenced"])
+def test_release_of_a_field_of_the_other_side(server, keeper, kind):
+    """By mistake: the lock stays whose it is."""
+    assert write_raw(server, "n", "u:1") is None
+    for field in "mode", "u:1:write":
+        keeper.call("release_field", "n", kind=kind, field=field).is_code("LK_ENOTOWNER")
+    assert fields_of(server, "n") == {"mode": "write", "u:1:write": "1"}
+    keeper.call("release_field", "n", kind="write", field="u:1").ok()
+    assert server.call("DBSIZE") == 0
+
+
 def test_acquires_sent_twice(server):
     for _ in range(2):
         assert read_raw(server, "n", "u:1") is None

@@ -151,8 +151,10 @@ local function hand_over(head, lease, wait, alone)
 end
 
 -- The usual release comes before all that it does not need is made: the server has to do with it
--- twice as fast. Its first write is this one.
-local released = what == 'release' and redis.call('HDEL', lock, own) == 1
+-- twice as fast. Its first write is this one. The fields of a read/write lock are left alone: it
+-- would be nobody's.
+local foreign = own == 'mode' or string.sub(own, -6) == ':write'
+local released = what == 'release' and not foreign and redis.call('HDEL', lock, own) == 1
 if released then
 	local first = redis.call('LRANGE', queue, 0, 1)
 	if not first[1] then

@@ -7,6 +7,9 @@
 -- Answers: nil, not the owner · integer: freed, so many subscribers heard of it.
 -- Works under memory pressure: HDEL and PUBLISH are never refused for it. The field is the hash's
 -- only one, so the key goes with it.
+if ARGV[1] == 'mode' or string.sub(ARGV[1], -6) == ':write' then
+	return false -- of a read/write lock, which would be left as nobody's
+end
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
 	return false
 end

@@ -11,6 +11,9 @@
 -- Answers: nil, not the owner · integer: given up, so many subscribers heard of it.
 -- Works under memory pressure: the first write is HDEL. Live readers, Java's too, keep the lock;
 -- dead ones, whose timeout keys are gone, do not, and those met on the way are taken out.
+if ARGV[1] == 'mode' or ARGV[3] == '0' and string.sub(ARGV[1], -6) == ':write' then
+	return false -- of the other side, or of neither: the lock would be left as nobody's
+end
 local own, whole = redis.call('PTTL', KEYS[2]), redis.call('PTTL', KEYS[1])
 local held = redis.call('HDEL', KEYS[1], ARGV[1]) == 1
 redis.call('DEL', KEYS[2])
