@@ -56,7 +56,7 @@ typedef struct lk_acquire_options {
 	int64_t lease_ms;    /* 0: kept by the watchdog; else LK_LEASE_MIN_MS … LK_LEASE_MAX_MS */
 	int64_t max_hold_ms; /* 0: none; else the watchdog stops renewing so long after the grant */
 	int64_t margin_ms;   /* LK_EVENT_AT_RISK comes so long before the end; 0: lease / 10 */
-	const char *owner;   /* NULL: the calling thread; else an owner's name */
+	const char *owner;   /* NULL: the calling thread; else an owner's name, copied */
 	lk_cancel *cancel;   /* NULL: the call cannot be cancelled */
 	uint64_t tag;        /* given back in events about this hold */
 } lk_acquire_options;
