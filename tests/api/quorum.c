@@ -72,3 +72,24 @@ void stranger_on(size_t node, int64_t ttl_ms)
 	redis_do(&nodes[node], "HSET q stranger:1 1");
 	redis_do(&nodes[node], "PEXPIRE q %lld", (long long)ttl_ms);
 }
+
+lk_acquire_options with_lease(int64_t lease_ms)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	options.lease_ms = lease_ms;
+	return options;
+}
+
+void know_all(struct quorum *quorum, size_t count)
+{
+	size_t seen = 0;
+	int64_t end_ms = now_ms() + slow_ms(10000);
+	while (seen < count && now_ms() < end_ms) {
+		expect(0, lk_lock_acquire_within(quorum->lock, slow_ms(10000), NULL, &err));
+		for (int i = 0; i < 50 && (seen = nodes_with("q")) < count; i++)
+			sleep_ms(2);
+		expect(0, lk_lock_release(quorum->lock, NULL, &err));
+		wait_until(nodes_with("q") == 0, 5000);
+	}
+	check_int(seen, ==, count);
+}

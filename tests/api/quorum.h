@@ -28,6 +28,11 @@ void open_quorum(struct quorum *quorum, size_t count, const char *config,
 		 const lk_red_lock_options *options);
 void close_quorum(struct quorum *quorum, size_t count);
 
+/* Takes and releases the lock until every node has said who it is, and is asked at once. */
+void know_all(struct quorum *quorum, size_t count);
+
+lk_acquire_options with_lease(int64_t lease_ms);
+
 /* On how many nodes the key is; nodes that do not run do not count. */
 size_t nodes_with(const char *key);
 
