@@ -167,6 +167,14 @@ def test_semaphore_late_and_out_of_range(server, sem):
     assert take(sem, 1, 102, late_us=-1000) is None, "what it has done it says, also when late"
 
 
+def test_change_that_is_refused_is_not_remembered(server, sem, permits):
+    server.call("SET", "pool", 10**30)
+    for _ in range(2):
+        refused(lambda: sem.change("drain", number=100), "not an integer")
+        refused(lambda: permits.change("set", 1, "all", keys=[USED], number=100), "not an integer")
+    assert server.call("KEYS", "*") == [b"pool"]
+
+
 def test_semaphore_keeps_its_time_to_live(server, sem):
     assert sem.change("set", 5, 60000) == 1
     take(sem, 1, 100)

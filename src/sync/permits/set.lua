@@ -43,7 +43,11 @@ if free > 2147483647 or free < -2147483648 then
 	return redis.status_reply('OVERFLOW')
 end
 redis.call('SET', KEYS[2], '1', 'PX', string.format('%.0f', (deadline - now) / 1000 + 60000))
-redis.call('INCRBY', KEYS[1], string.format('%.0f', free - before))
+local answer = redis.pcall('INCRBY', KEYS[1], string.format('%.0f', free - before))
+if type(answer) == 'table' then
+	redis.call('DEL', KEYS[2])
+	return answer
+end
 if KEYS[3] ~= KEYS[2] then
 	redis.call('DEL', KEYS[3])
 end

@@ -30,7 +30,11 @@ if not count or tonumber(count) == 0 then
 	return 0
 end
 redis.call('SET', KEYS[2], count, 'PX', string.format('%.0f', (deadline - now) / 1000 + 60000))
-redis.call('DECRBY', KEYS[1], count)
+local answer = redis.pcall('DECRBY', KEYS[1], count)
+if type(answer) == 'table' then
+	redis.call('DEL', KEYS[2])
+	return answer
+end
 if KEYS[3] ~= KEYS[2] then
 	redis.call('DEL', KEYS[3])
 end
