@@ -184,6 +184,12 @@ def test_acquire_scripts_validate_before_they_write(server, take):
     assert server.call("DBSIZE") == 0
 
 
+def test_writer_that_may_not_leave_the_queue_has_the_lock(server):
+    server.call("ACL", "SETUSER", "default", "-zrem")
+    assert write_raw(server, "n", "u:1", prefer=3000) is None
+    assert fields_of(server, "n") == {"mode": "write", "u:1:write": "1"}
+
+
 @pytest.mark.parametrize("kind", ["read", "write", "lock", "fair", "fenced"])
 def test_release_of_a_field_of_the_other_side(server, keeper, kind):
     """By mistake: the lock stays whose it is."""

@@ -65,6 +65,7 @@ if type(answer) == 'table' then
 	return answer
 end
 if counts > 0 then
-	redis.call('ZREM', KEYS[2], ARGV[1])
+	-- Where it is refused (ACL), the place in the queue ends by itself.
+	redis.pcall('ZREM', KEYS[2], ARGV[1])
 end
 return false
