@@ -9,6 +9,7 @@
 #include "drive/loop.h"
 #include "drive/multi_ask.h"
 
+#define SENDS_MAX 3   /* of a try, each on new connections */
 #define CALM_ROUNDS 2 /* lost races before it pauses as well */
 #define PAUSE_MAX_NS (20 * LK__MS)
 
@@ -164,6 +165,7 @@ static int multi_rounds(struct lk__multi_ask *ask)
 			rc = lk__multi_ask(ask);
 		if (rc == LK__MULTI_ALL && multi_stands(ask))
 			return 0;
+		bool again = rc == LK__MULTI_BUSY && ask->again;
 		multi_give_up(ask);
 		if (rc < 0)
 			return rc;
@@ -173,6 +175,8 @@ static int multi_rounds(struct lk__multi_ask *ask)
 		}
 		if (multi_closed(ask))
 			return multi_fail(ask, ask->busy, LK_ECLOSED);
+		if (once && again && round + 1 < SENDS_MAX && !multi_over(ask))
+			continue; /* an idle connection that was closed, or a clock, fails no try */
 		if (once)
 			return multi_fail(ask, ask->busy, ask->code);
 		waits = true;

@@ -23,6 +23,7 @@ struct group {
 
 struct attempt {
 	struct lk__multi_ask *ask;
+	bool was_late; /* an earlier one */
 	struct lk__waiter waiter[LK__MULTI_MAX];
 	bool reserved[LK__MULTI_MAX];
 	size_t asked; /* parts that go on the wire: part[], key[] */
@@ -258,35 +259,51 @@ static void group_failed(struct attempt *attempt, const struct group *group,
 	attempt_busy(attempt, group->part[0], event->code);
 }
 
+static void group_late(struct attempt *attempt, const struct group *group, int64_t server_us)
+{
+	lk__node_learn_time(part_of(attempt, group->part[0])->node, server_us, lk__now_ns());
+	attempt->ask->late = true;
+	attempt_busy(attempt, group->part[0], LK_EUNAVAILABLE);
+}
+
 static void group_read(void *context, size_t index, const struct lk__request *request)
 {
 	struct attempt *attempt = context;
 	const struct group *group = &attempt->group[index];
-	struct lk__node *node = part_of(attempt, group->part[0])->node;
 	struct lk__acquire_event event = {.type = LK__ACQUIRE_UNKNOWN};
+	bool again = false;
 	size_t busy = 0;
 	int64_t server_us = 0;
 	if (request)
 		event = lk__multi_read_acquire(request, group->count, &busy, &server_us);
-	bool late = event.type == LK__ACQUIRE_GRANTED &&
-		    lk__now_ns() >= lk__lease_end_ns(request->sent_ns, group->lease_ms);
-	if (event.type == LK__ACQUIRE_GRANTED && !late) {
+	if (event.type == LK__ACQUIRE_GRANTED &&
+	    lk__now_ns() >= lk__lease_end_ns(request->sent_ns, group->lease_ms))
+		event.type = LK__ACQUIRE_UNKNOWN; /* later than its lease */
+	switch (event.type) {
+	case LK__ACQUIRE_GRANTED:
+		again = true;
 		group_granted(attempt, group, request);
-	} else if (event.type == LK__ACQUIRE_BUSY) {
+		break;
+	case LK__ACQUIRE_BUSY:
 		lk__count(&part_of(attempt, group->part[0])->client->counters.busy, 1);
 		attempt_busy(attempt, group->part[busy], LK_EBUSY);
-	} else if (event.type == LK__ACQUIRE_LATE) {
-		lk__node_learn_time(node, server_us, lk__now_ns());
-		attempt_busy(attempt, group->part[0], LK_EUNAVAILABLE);
-	} else if (event.type == LK__ACQUIRE_FAILED) {
+		break;
+	case LK__ACQUIRE_LATE:
+		again = !attempt->was_late;
+		group_late(attempt, group, server_us);
+		break;
+	case LK__ACQUIRE_FAILED:
+		again = request->code == LK_EUNREACHABLE && request->sends == 0;
 		group_failed(attempt, group, request, &event);
-	} else {
+		break;
+	default:
 		group_unknown(attempt, group);
-		return;
 	}
-	if (request->sends > 1 && !attempt->ask->taken[group->part[0]])
-		group_take_back(attempt,
-				group); /* refused, but the first copy may have been granted */
+	attempt->ask->again &= again;
+	/* Refused, but the first copy may have been granted. */
+	bool copies = event.type != LK__ACQUIRE_UNKNOWN && request->sends > 1;
+	if (copies && !attempt->ask->taken[group->part[0]])
+		group_take_back(attempt, group);
 }
 
 /* A client's connection; one that is down is left to the wait for its part. */
@@ -349,6 +366,7 @@ static int attempt_ask(struct attempt *attempt)
 	}
 	struct lk__thread *thread = ask->threads[attempt->part[0]];
 	lk__cancel_move(ask->want->cancel, thread);
+	ask->again = true; /* until an answer says otherwise */
 	lk__ask_each(asks, attempt->group_count, thread, until_ns, ask->want->cancel, group_read,
 		     attempt);
 	return attempt->code;
@@ -356,11 +374,12 @@ static int attempt_ask(struct attempt *attempt)
 
 int lk__multi_ask(struct lk__multi_ask *ask)
 {
-	struct attempt attempt = {.ask = ask};
+	struct attempt attempt = {.ask = ask, .was_late = ask->late};
 	int rc = lk__cancel_enter(ask->want->cancel, ask->threads[0], ask->error);
 	if (rc < 0)
 		return rc;
 	ask->busy = ask->multi->count;
+	ask->again = false;
 	rc = attempt_parts(&attempt, part_look);
 	if (rc == 0 && !attempt_is_busy(&attempt))
 		rc = attempt_connect(&attempt);

@@ -15,6 +15,8 @@ struct lk__multi_ask {
 	int64_t until_ns;
 	size_t busy; /* the part to wait for */
 	int code;    /* why it was not had: LK_EBUSY, or what stood in the way */
+	bool again;  /* because requests were not sent, or came late for the first time; no more */
+	bool late;   /* one came late, and has taught us the server's time */
 	lk_error *error;
 };
 

@@ -535,6 +535,25 @@ static void test_who_connects_is_in_nobodys_way(void **state)
 	silence_stop(&silence);
 }
 
+/* Servers close idle connections, which is found out by writing. */
+static void test_an_idle_disconnect_fails_no_try(void **state)
+{
+	(void)state;
+	struct pair pair;
+	open_pair(&pair, open_client(), open_client_at(other.url_unix, ""));
+	for (int i = 0; i < 60; i++) {
+		if (i % 3 != 0)
+			redis_do(&server, "CLIENT KILL TYPE normal");
+		if (i % 3 != 1)
+			redis_do(&other, "CLIENT KILL TYPE normal");
+		expect(0, lk_lock_try(pair.all, NULL, &err));
+		expect(0, lk_lock_release(pair.all, NULL, &err));
+	}
+	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
+	check_int(redis_integer(&other, "DBSIZE"), ==, 0);
+	close_pair(&pair);
+}
+
 static void ping_there(size_t index, void *argument)
 {
 	struct pair *pair = argument;
@@ -642,6 +661,7 @@ int main(void)
 		api_test(test_a_cancel_leaves_nothing),
 		api_test(test_a_cancel_reaches_who_connects),
 		api_test(test_who_connects_is_in_nobodys_way),
+		api_test(test_an_idle_disconnect_fails_no_try),
 		api_test(test_a_cancel_reaches_who_waits_for_an_answer),
 		api_test(test_bad_input),
 	};

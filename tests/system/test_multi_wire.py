@@ -1,4 +1,5 @@
-"""The multi lock's two scripts, asked directly: all or none, safe to repeat, never late."""
+"""The multi lock's two scripts, asked directly: all or none, safe to repeat, never late. And what
+a client makes of a late answer."""
 from __future__ import annotations
 
 import pathlib
@@ -6,6 +7,7 @@ import pathlib
 import pytest
 
 import resp
+from proxy import Once, Replace
 from servers import Subscriber, channel_of
 from waiting import until
 
@@ -130,4 +132,24 @@ def test_full_memory_takes_nothing_and_frees_all(server, multi):
     with pytest.raises(resp.ErrorReply, match="OOM"):
         multi.acquire("other:1", names=["free"])
     assert multi.release("me:1", "me:1", "me:1") == [0, 0, 0]
+    assert server.call("DBSIZE") == 0
+
+
+def late_once():
+    """The first acquire gets the answer of a server whose clock is ahead."""
+    answer = resp.encode("EVAL", "local now = redis.call('TIME') return redis.status_reply("
+                         "'LATE ' .. string.format('%.0f', now[1] * 1000000 + now[2]))", 0)
+    return Once(lambda m: not m.reply and m.what == "evalsha" and m.lock == b"m1", Replace(answer))
+
+
+def test_a_try_that_is_late_is_made_again_once(server, proxy, make_keeper):
+    keeper = make_keeper(proxy.unix_url)
+    keeper.call("try", "m1,m2", kind="multi").ok()
+    keeper.call("release", "m1,m2", kind="multi").ok()
+    proxy.rule = once = late_once()
+    keeper.call("try", "m1,m2", kind="multi").ok()
+    assert once.hit.is_set()
+    keeper.call("release", "m1,m2", kind="multi").ok()
+    proxy.rule = lambda message: late_once()(message)  # each time
+    keeper.call("try", "m1,m2", kind="multi").is_code("LK_EUNAVAILABLE")
     assert server.call("DBSIZE") == 0
