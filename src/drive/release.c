@@ -176,83 +176,128 @@ static int release_wire(struct lk__entry *entry, struct lk__thread *thread,
 
 /* ---- exchange: release and acquire in one ---- */
 
-static int exchange_read(struct lk__parting *parting, struct lk__waiter *waiter, uint64_t number,
-			 int64_t lease_ms, const struct lk__request *request)
+struct exchange {
+	struct lk__parting parting; /* the giver's */
+	struct lk__waiter *waiter;
+	uint64_t number; /* the taker's */
+	int64_t lease_ms;
+	int64_t deadline_ns;
+};
+
+static struct lk__request *exchange_request(const struct exchange *exchange,
+					    const struct lk__entry *entry)
 {
-	struct lk__entry *entry = parting->entry;
-	struct lk__answer said = {.fence = 0};
-	enum lk__exchanged answer = request->done ? entry->recipe->read_exchange(request, &said)
-						  : LK__EXCHANGE_UNKNOWN;
-	waiter->state = LK__WAITER_WAITS;
-	entry->passing = false;
-	if (answer == LK__EXCHANGED) {
-		entry->grant.repeated_until_ns = request->sends > 1 ? request->deadline_ns : 0;
-		entry->grant.fence = said.fence;
-		int64_t begun_ns = entry->term.begun_ns;
-		unsigned handovers = entry->term.handovers;
-		lk__entry_grant(entry, waiter, number, request->sent_ns, lease_ms);
-		entry->term.begun_ns = begun_ns;
-		entry->term.handovers = handovers;
-		lk__park_wake(&waiter->thread->park);
-		return 0;
+	char from[LK__FIELD_SIZE], to[LK__FIELD_SIZE];
+	lk__field(entry, entry->grant.number, from);
+	lk__field(entry, exchange->number, to);
+	struct lk__try wanted = {
+		.target = &entry->target,
+		.field = to,
+		.number = exchange->number,
+		.lease_ms = exchange->lease_ms,
+		.deadline_us = lk__node_server_us(entry->node, exchange->deadline_ns),
+		.flags = exchange->waiter->settings.flags,
+	};
+	struct lk__request *request = entry->recipe->exchange(&wanted, from);
+	if (request) {
+		request->resend = true;
+		request->deadline_ns = exchange->deadline_ns;
 	}
+	return request;
+}
+
+static void exchange_grant(const struct exchange *exchange, const struct lk__request *request,
+			   uint64_t fence)
+{
+	struct lk__entry *entry = exchange->parting.entry;
+	struct lk__term term = entry->term; /* it goes on */
+	entry->grant.repeated_until_ns = request->sends > 1 ? request->deadline_ns : 0;
+	entry->grant.fence = fence;
+	lk__entry_grant(entry, exchange->waiter, exchange->number, request->sent_ns,
+			exchange->lease_ms);
+	entry->term = term;
+	lk__park_wake(&exchange->waiter->thread->park);
+}
+
+/* What became of it; `request` is NULL when there was no answer. */
+static enum lk__exchanged exchange_read(const struct exchange *exchange,
+					const struct lk__request *request)
+{
+	struct lk__entry *entry = exchange->parting.entry;
+	struct lk__answer said = {.fence = 0};
+	enum lk__exchanged answer = LK__EXCHANGE_UNKNOWN;
+	if (request)
+		answer = entry->recipe->read_exchange(request, &said);
+	if (answer == LK__EXCHANGED)
+		exchange_grant(exchange, request, said.fence);
+	/* Of one that was sent twice, the copy before the one that is refused may have run. */
+	if (answer == LK__EXCHANGE_NOT_DONE && request->sends > 1)
+		answer = LK__EXCHANGE_UNKNOWN;
+	return answer;
+}
+
+static int exchange_end(const struct exchange *exchange, enum lk__exchanged answer)
+{
+	const struct lk__parting *parting = &exchange->parting;
+	struct lk__entry *entry = parting->entry;
 	if (answer == LK__EXCHANGE_UNKNOWN) {
-		lk__take_back(entry, number, request->deadline_ns);
+		lk__take_back(entry, exchange->number, exchange->deadline_ns);
 		lk__take_back(entry, parting->number, parting->valid_until_ns);
-	} else if (answer == LK__EXCHANGE_NOT_DONE) {
-		lk__entry_release_unasked(entry, parting->number);
 	}
 	lk__entry_promote(entry);
 	if (answer == LK__EXCHANGE_NOT_OWNER)
 		return parting_fail(parting, LK_ELOST, "it was lost before the release");
-	return answer == LK__EXCHANGE_UNKNOWN
-		       ? parting_fail(parting, LK_EMAYBEHELD, "no answer to the hand-over")
-		       : 0;
+	if (answer == LK__EXCHANGE_UNKNOWN)
+		return parting_fail(parting, LK_EMAYBEHELD, "no answer to the hand-over");
+	return 0;
 }
 
-/* `release` is what becomes of it when there is no memory for more. */
-static int release_exchange(struct lk__entry *entry, struct lk__thread *thread,
-			    struct lk__request *release, lk_error *error)
+/* Sends it and waits for what becomes of it. */
+static enum lk__exchanged exchange_call(struct exchange *exchange, struct lk__thread *thread,
+					struct lk__request *request)
 {
-	struct lk__waiter *waiter = entry->line;
-	struct lk__parting parting;
-	char from[LK__FIELD_SIZE], to[LK__FIELD_SIZE];
-	uint64_t number = atomic_fetch_add(&entry->client->last_number, 1) + 1;
-	int64_t lease_ms = lk__entry_lease_ms(entry, waiter->hold);
-	int64_t deadline_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
-	lk__parting_begin(&parting, entry, error);
-	if (parting.echo)
-		lk__channel_drop_echo(&entry->node->messages, entry->channel);
-	lk__field(entry, parting.number, from);
-	lk__field(entry, number, to);
-	struct lk__try wanted = {
-		.target = &entry->target,
-		.field = to,
-		.number = number,
-		.lease_ms = lease_ms,
-		.deadline_us = lk__node_server_us(entry->node, deadline_ns),
-		.flags = waiter->settings.flags,
-	};
-	struct lk__request *request = entry->recipe->exchange(&wanted, from);
-	if (!request)
-		return release_wire(entry, thread, release, false, error);
-	lk__request_free(release);
-	request->resend = true;
-	request->deadline_ns = deadline_ns;
+	struct lk__entry *entry = exchange->parting.entry;
 	request->thread = thread;
-	waiter->state = LK__WAITER_TAKES;
+	exchange->waiter->state = LK__WAITER_TAKES;
 	entry->passing = true;
 	lk__conn_submit(entry->scripts, request);
 	pthread_mutex_unlock(&entry->mutex);
-	int rc = lk__conn_await(entry->scripts, request, thread, deadline_ns, NULL);
+	int rc = lk__conn_await(entry->scripts, request, thread, exchange->deadline_ns, NULL);
 	pthread_mutex_lock(&entry->mutex);
 	bool left = rc != LK__WAIT_READY &&
 		    lk__conn_leave(entry->scripts, request, lk__request_forget);
-	struct lk__request unknown = {.done = false, .deadline_ns = deadline_ns};
-	rc = exchange_read(&parting, waiter, number, lease_ms, left ? &unknown : request);
+	exchange->waiter->state = LK__WAITER_WAITS;
+	entry->passing = false;
+	enum lk__exchanged answer = exchange_read(exchange, left ? NULL : request);
 	if (!left)
 		lk__request_free(request);
-	return rc;
+	return answer;
+}
+
+/* `release` is what is sent when the exchange is not to be had: no memory, refused, or late. */
+static int release_exchange(struct lk__entry *entry, struct lk__thread *thread,
+			    struct lk__request *release, lk_error *error)
+{
+	int64_t limit_ms = entry->client->config->command_timeout_ms;
+	struct exchange exchange = {
+		.waiter = entry->line,
+		.number = atomic_fetch_add(&entry->client->last_number, 1) + 1,
+		.lease_ms = lk__entry_lease_ms(entry, entry->line->hold),
+		.deadline_ns = lk__after_ms(lk__now_ns(), limit_ms),
+	};
+	struct lk__request *request = exchange_request(&exchange, entry);
+	if (!request)
+		return release_wire(entry, thread, release, false, error);
+	lk__parting_begin(&exchange.parting, entry, error);
+	if (exchange.parting.echo)
+		lk__channel_drop_echo(&entry->node->messages, entry->channel);
+	enum lk__exchanged answer = exchange_call(&exchange, thread, request);
+	if (answer == LK__EXCHANGE_NOT_DONE) {
+		entry->grant.repeated_until_ns = exchange.parting.repeated_until_ns;
+		return release_wire(entry, thread, release, false, error);
+	}
+	lk__request_free(release);
+	return exchange_end(&exchange, answer);
 }
 
 /* ---- the last hold is given up ---- */

@@ -13,7 +13,7 @@ import pytest
 import checker
 import redisson
 from keeper import CLOSE_ABANDON
-from proxy import CUT_BEFORE, HOLE, Cut, Once, Park, reply_to, request
+from proxy import CUT_BEFORE, HOLE, Cut, Once, Park, Replace, reply_to, request
 from waiting import never, until
 
 UNKNOWN = ("LK_EMAYBEHELD",)
@@ -196,6 +196,63 @@ def test_hand_over_to_the_line_cut(server, proxy, make_keeper, history, place):
     checker.check(checker.read(path))
     assert server.call("DBSIZE") == 0
     assert seen["acquire"] > 5 and seen["release"] > 5
+
+
+class HandOver:
+    """One thread of a client holds a lock and the next one waits: what the release sends first is
+    a hand-over."""
+
+    def __init__(self, make_keeper, url, kind):
+        self.keeper, self.kind = make_keeper(url, term_ms=1000, watchdog_ms=20000), kind
+        self.keeper.call("acquire", "passed", kind=kind).ok()
+        self.waits = self.keeper.say("acquire", "passed", kind=kind, thread="next", lease=20000)
+        until(lambda: self.keeper.stats().waiting == 1, 5)
+
+    def release(self):
+        return self.keeper.call("release", "passed", kind=self.kind)
+
+    def comes(self) -> None:
+        """To the next one, long before a lease has ended it."""
+        self.waits.result(10).ok()
+        self.keeper.call("release", "passed", kind=self.kind, thread="next").ok()
+
+
+@pytest.mark.parametrize("kind", ["lock", "fenced", "plain"])
+def test_hand_over_refused(server, proxy, make_keeper, kind):
+    """The server takes no writes for a while: the release says so, and is made up for."""
+    line = HandOver(make_keeper, proxy.url, kind)
+    server.set("min-replicas-to-write", 1)
+    line.release().is_code("LK_EREFUSED")
+    server.set("min-replicas-to-write", 0)
+    line.comes()
+
+
+@pytest.mark.parametrize("kind", ["lock", "fenced"])
+def test_hand_over_sent_twice_and_then_refused(server, proxy, make_keeper, kind):
+    """The copy that nobody heard of has given the lock to the next one: it is taken back."""
+    line = HandOver(make_keeper, proxy.url, kind)
+
+    def rule(message):
+        if not message.reply or message.lock != b"passed":
+            return None
+        proxy.rule = None
+        server.set("min-replicas-to-write", 1)
+        return CUT_BEFORE
+    proxy.rule = rule
+    line.release().is_code(*UNKNOWN, "LK_EREFUSED")
+    server.set("min-replicas-to-write", 0)
+    line.comes()
+
+
+@pytest.mark.parametrize("kind", ["lock", "fenced", "plain"])
+def test_hand_over_that_was_late(proxy, make_keeper, kind):
+    """Nothing was done: it is released instead."""
+    line = HandOver(make_keeper, proxy.url, kind)
+    late = {False: Replace(b"*1\r\n$4\r\nPING\r\n"), True: Replace(b"+LATE 1\r\n")}
+    proxy.rule = lambda m: late.pop(m.reply, None) if m.lock == b"passed" else None
+    line.release().ok()
+    assert not late
+    line.comes()
 
 
 def test_renewal_replies_lost(server, proxy, make_keeper):
