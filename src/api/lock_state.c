@@ -186,10 +186,14 @@ static int red_ask(lk_lock *lock, const char *operation, bool force, size_t *ans
 	if (rc < 0)
 		return rc;
 	const struct lk__red *red = lk__red_of(call.entry);
+	pthread_mutex_lock(&call.entry->mutex);
+	uint64_t number = call.entry->grant.number;
+	pthread_mutex_unlock(&call.entry->mutex);
 	rc = lk__red_ask(call.entry, call.thread, force, answered, &yes, error);
 	if (rc == 0 && force) {
 		pthread_mutex_lock(&call.entry->mutex);
-		if (call.entry->hold && yes >= red->majority) {
+		bool same = call.entry->hold && call.entry->grant.number == number;
+		if (same && yes >= red->majority) {
 			lk__entry_lose(call.entry, lk__now_ns());
 			lk__entry_promote(call.entry);
 		}

@@ -392,6 +392,37 @@ static void test_force_and_cancel(void **state)
 	close_quorum(&quorum, MOST);
 }
 
+static void force_release(size_t index, void *argument)
+{
+	(void)index;
+	expect(1, lk_lock_force_release(argument, &err));
+}
+
+/* The third node is waited for, when the lock is taken on the two that are free: that is a lock
+ * that was not asked for. */
+static void test_force_spares_who_comes_after_it(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	struct threads threads;
+	open_quorum(&quorum, MOST, "command_timeout_ms=1000", NULL);
+	know_all(&quorum, MOST);
+	for (size_t i = 0; i < MOST; i++)
+		stranger_on(i, 60000);
+	server_pause(&nodes[2]);
+	threads_start(&threads, 1, force_release, quorum.lock);
+	wait_until(redis_integer(&nodes[0], "EXISTS q") == 0, 5000);
+	wait_until(redis_integer(&nodes[1], "EXISTS q") == 0, 5000);
+	expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(5000), NULL, &err));
+	threads_join(&threads, 10000);
+	expect(1, lk_lock_is_held(quorum.lock, NULL, &err));
+	server_resume(&nodes[2]);
+	expect(0, lk_lock_release(quorum.lock, NULL, &err));
+	redis_do(&nodes[2], "DEL q");
+	wait_until(nodes_with("q") == 0, 5000);
+	close_quorum(&quorum, MOST);
+}
+
 static void test_close_releases(void **state)
 {
 	(void)state;
@@ -478,6 +509,7 @@ int main(void)
 		quorum_test(test_strings_are_shared_with_others),
 		quorum_test(test_one_at_a_time),
 		quorum_test(test_force_and_cancel),
+		quorum_test(test_force_spares_who_comes_after_it),
 		quorum_test(test_close_releases),
 		quorum_test(test_nodes_that_are_closed),
 		quorum_test(test_bad_input),
