@@ -435,7 +435,8 @@ int lk__red_extend(struct lk__entry *entry, struct lk__thread *thread, uint64_t 
 	tally_begin(&extension->tally, entry, lease_ms);
 	lk__red_ref(entry);
 	pthread_mutex_lock(&entry->mutex);
-	if (tally_numbers(&extension->tally, number, NULL))
+	bool current = tally_numbers(&extension->tally, number, NULL);
+	if (current)
 		extension_ask(extension, gather, until_ns);
 	pthread_mutex_unlock(&entry->mutex);
 	*sent_ns = lk__now_ns();
@@ -443,7 +444,7 @@ int lk__red_extend(struct lk__entry *entry, struct lk__thread *thread, uint64_t 
 	lk__gather_wait(gather, thread, extension_take, extension_decided, extension,
 			limit_ns < until_ns ? limit_ns : until_ns, NULL);
 	lk__gather_withdraw(gather, extension_take, extension);
-	int rc = extension_verdict(extension, error);
+	int rc = current ? extension_verdict(extension, error) : 0;
 	lk__gather_end(gather, extension_late, extension_free, extension);
 	return rc;
 }

@@ -72,6 +72,41 @@ static void test_a_named_lease_is_repaired(void **state)
 	close_quorum(&quorum, MOST);
 }
 
+static _Atomic bool taken_enough;
+
+static void extend_again_and_again(size_t index, void *argument)
+{
+	(void)index;
+	while (!taken_enough) {
+		int rc = lk_lock_extend(argument, 30000, "o", &err);
+		check(rc == 0 || rc == LK_ENOTOWNER);
+	}
+}
+
+/* All nodes are well: either it is held, or it is another's. */
+static void test_an_extension_that_meets_a_release(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	struct threads threads;
+	lk_acquire_options options = with_lease(20000);
+	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
+	options.owner = release.owner = "o";
+	taken_enough = false;
+	open_quorum(&quorum, MOST, "", NULL);
+	know_all(&quorum, MOST);
+	threads_start(&threads, 1, extend_again_and_again, quorum.lock);
+	int64_t end_ms = now_ms() + 1000;
+	while (now_ms() < end_ms) {
+		expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(10000), &options, &err));
+		expect(0, lk_lock_release(quorum.lock, &release, &err));
+	}
+	taken_enough = true;
+	threads_join(&threads, 10000);
+	wait_until(nodes_with("q") == 0, 5000);
+	close_quorum(&quorum, MOST);
+}
+
 static void test_a_majority_that_forgot_is_a_loss(void **state)
 {
 	(void)state;
@@ -263,6 +298,7 @@ int main(void)
 		quorum_test(test_the_watchdog_renews_by_majority),
 		quorum_test(test_an_emptied_node_is_given_it_again),
 		quorum_test(test_a_named_lease_is_repaired),
+		quorum_test(test_an_extension_that_meets_a_release),
 		quorum_test(test_a_majority_that_forgot_is_a_loss),
 		quorum_test(test_a_lost_lock_is_not_taken_again_to_extend_it),
 		quorum_test(test_an_extension_repairs),
