@@ -302,7 +302,10 @@ static int lock_command(struct lk__call *call, struct lk__request *request, cons
 			      lk__after_ms(lk__now_ns(), limit_ms), error);
 }
 
-/* What the recipe must know of the node before its commands can be chosen. */
+/*
+ * What the recipe must know of the node before its commands can be chosen. A server that is too
+ * full to say has it choose as if it knew nothing: that takes no memory.
+ */
 static int lock_learn(struct lk__call *call, const char *operation, lk_error *error)
 {
 	const struct lk__recipe *recipe = call->entry->recipe;
@@ -315,7 +318,7 @@ static int lock_learn(struct lk__call *call, const char *operation, lk_error *er
 	if (rc < 0)
 		return rc;
 	recipe->read_acquire(request, &answer);
-	bool failed = answer.event.type == LK__ACQUIRE_FAILED;
+	bool failed = answer.event.type == LK__ACQUIRE_FAILED && answer.event.code != LK_EREFUSED;
 	rc = !failed ? 0
 		     : lk__fail(error, answer.event.code, "%s \"%.100s\" on %.100s: %s", operation,
 				call->entry->name, call->entry->client->config->url,

@@ -196,6 +196,49 @@ static void test_lost_when_somebody_takes_it_away(void **state)
 	close_client(client);
 }
 
+/* Each call is the first of a new client: it has to find out how to put it. */
+static int at_a_full_server(int (*call)(lk_lock *lock))
+{
+	lk_client *client = open_client();
+	lk_lock *lock = new_plain(client, "full", 0);
+	redis_do(&server, "CONFIG SET maxmemory 1");
+	int rc = call(lock);
+	lk_error why = err;
+	redis_do(&server, "CONFIG SET maxmemory 0");
+	lk_lock_free(lock);
+	close_client(client);
+	err = why;
+	return rc;
+}
+
+static int extend_somebody(lk_lock *lock)
+{
+	return lk_lock_extend_field(lock, "somebody", 600000, &err);
+}
+
+static int release_somebody(lk_lock *lock)
+{
+	return lk_lock_release_field(lock, "somebody", &err);
+}
+
+static int force(lk_lock *lock)
+{
+	return lk_lock_force_release(lock, &err);
+}
+
+static void test_freed_although_memory_is_full(void **state)
+{
+	(void)state;
+	redis_do(&server, "SET full somebody PX 60000");
+	expect(0, at_a_full_server(extend_somebody));
+	check_int(redis_integer(&server, "PTTL full"), >, 500000);
+	expect(0, at_a_full_server(release_somebody));
+	expect(LK_ENOTOWNER, at_a_full_server(release_somebody));
+	redis_do(&server, "SET full somebody PX 60000");
+	expect(1, at_a_full_server(force));
+	expect(0, at_a_full_server(force));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -207,6 +250,7 @@ int main(void)
 		api_test(test_a_stranger_without_ttl),
 		api_test(test_other_types_are_refused),
 		api_test(test_lost_when_somebody_takes_it_away),
+		api_test(test_freed_although_memory_is_full),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
 }

@@ -46,7 +46,8 @@ static struct lk__request *plain_exchange(const struct lk__try *wanted, const ch
 
 static struct lk__request *plain_force(const struct lk__target *target)
 {
-	if (lk__native_serves(target))
+	/* A SET is refused when memory is full, a script that deletes is not. */
+	if (!lk__native_has_scripts(target))
 		return lk__native_force(target);
 	struct lk__words words = {0};
 	lk__words_add(&words, target->key, target->key_size);
