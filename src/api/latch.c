@@ -10,7 +10,6 @@
 #include "api/counter.h"
 #include "base/fail.h"
 #include "sync/latch/latch.h"
-#include "sync/script.h"
 
 struct lk_latch {
 	struct lk__counter counter;
@@ -142,18 +141,10 @@ int lk_latch_await_within(lk_latch *latch, int64_t wait_ms, lk_cancel *cancel, l
 int lk_latch_delete(lk_latch *latch, lk_error *error)
 {
 	struct lk__counter_call call;
-	struct lk__request *answer;
-	struct lk__words words = {0};
+	struct lk__change change = {.script = LK__SCRIPT_LATCH_DELETE};
+	int64_t removed = 0;
 	int rc = latch_enter(&call, latch, "lk_latch_delete", error);
-	if (rc < 0)
-		return rc;
-	const struct lk__target *target = &call.counter->entry->target;
-	lk__words_add(&words, target->key, target->key_size);
-	lk__words_add(&words, target->channel, target->channel_size);
-	rc = lk__counter_ask(&call, lk__words_script(&words, LK__SCRIPT_LATCH_DELETE, 1), &answer);
-	if (rc == 0) {
-		rc = answer->reply->integer == 1 || answer->sends > 1;
-		lk__request_free(answer);
-	}
-	return lk__counter_leave(&call, rc);
+	if (rc == 0)
+		rc = lk__counter_leave(&call, lk__counter_change(&call, &change, &removed));
+	return rc < 0 ? rc : (int)removed;
 }

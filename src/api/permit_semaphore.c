@@ -66,17 +66,15 @@ int lk__permit_check_id(const char *operation, const char *id, lk_error *error)
 	return 0;
 }
 
-/* A change with two arguments, and what its script answers. */
-static int permits_ask(struct lk__counter_call *call, enum lk__script_id script, const char *first,
-		       const char *second, int64_t *answer_out)
+/* Makes a change that is about the permits in use as well. */
+static int permits_ask(struct lk__counter_call *call, struct lk__change *change,
+		       int64_t *answer_out)
 {
-	struct lk__change change = {
-		.script = script, .argument_count = 2, .arguments = {first, second}};
-	char *in_use = lk__permits_key(&call->counter->entry->target, &change.key_size);
+	char *in_use = lk__permits_key(&call->counter->entry->target, &change->key_size);
 	if (!in_use)
 		return lk__fail(call->error, LK_ENOMEM, "%s: out of memory", call->operation);
-	change.key = in_use;
-	int rc = lk__counter_change(call, &change, answer_out);
+	change->key = in_use;
+	int rc = lk__counter_change(call, change, answer_out);
 	free(in_use);
 	return rc;
 }
@@ -92,8 +90,10 @@ static int permits_change(lk_permit_semaphore *semaphore, const char *operation,
 	int rc = lk__permit_enter(&call, semaphore, operation, error);
 	if (rc < 0)
 		return rc;
+	struct lk__change change = {
+		.script = LK__SCRIPT_PERMITS_SET, .argument_count = 2, .arguments = {text, how}};
 	snprintf(text, sizeof(text), "%" PRId64, number);
-	rc = permits_ask(&call, LK__SCRIPT_PERMITS_SET, text, how, &answer);
+	rc = permits_ask(&call, &change, &answer);
 	lk__counter_leave(&call, rc);
 	return rc < 0 ? rc : (int)answer;
 }
@@ -270,8 +270,10 @@ static int lease_ask(struct lk__counter_call *call, const char *id, int64_t leas
 {
 	char text[24];
 	int64_t answer = 0;
+	struct lk__change change = {
+		.script = LK__SCRIPT_PERMITS_UPDATE, .argument_count = 2, .arguments = {id, text}};
 	snprintf(text, sizeof(text), "%" PRId64, lease_ms);
-	int rc = permits_ask(call, LK__SCRIPT_PERMITS_UPDATE, id, text, &answer);
+	int rc = permits_ask(call, &change, &answer);
 	if (rc < 0 || answer == 1)
 		return rc;
 	return lk__fail(call->error, LK_ENOTOWNER, "%s \"%.100s\": %s is not in use",
@@ -311,22 +313,10 @@ int lk_permit_semaphore_update_lease(lk_permit_semaphore *semaphore, const char 
 int lk_permit_semaphore_delete(lk_permit_semaphore *semaphore, lk_error *error)
 {
 	struct lk__counter_call call;
-	struct lk__request *answer;
-	struct lk__words words = {0};
-	size_t size;
+	struct lk__change change = {.script = LK__SCRIPT_SEMAPHORE_DELETE};
+	int64_t removed = 0;
 	int rc = lk__permit_enter(&call, semaphore, "lk_permit_semaphore_delete", error);
-	if (rc < 0)
-		return rc;
-	const struct lk__target *target = &call.counter->entry->target;
-	char *in_use = lk__permits_key(target, &size);
-	lk__words_text(&words, "DEL");
-	lk__words_add(&words, target->key, target->key_size);
-	lk__words_add(&words, in_use, size);
-	rc = lk__counter_ask(&call, lk__words_command(&words), &answer);
-	free(in_use);
-	if (rc == 0) {
-		rc = answer->reply->integer > 0 || answer->sends > 1;
-		lk__request_free(answer);
-	}
-	return lk__counter_leave(&call, rc);
+	if (rc == 0)
+		rc = lk__counter_leave(&call, permits_ask(&call, &change, &removed));
+	return rc < 0 ? rc : (int)removed;
 }

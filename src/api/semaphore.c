@@ -171,18 +171,10 @@ int lk_semaphore_available(lk_semaphore *semaphore, int64_t *permits_out, lk_err
 int lk_semaphore_delete(lk_semaphore *semaphore, lk_error *error)
 {
 	struct lk__counter_call call;
-	struct lk__request *answer;
+	struct lk__change change = {.script = LK__SCRIPT_SEMAPHORE_DELETE};
+	int64_t removed = 0;
 	int rc = semaphore_enter(&call, semaphore, "lk_semaphore_delete", error);
-	if (rc < 0)
-		return rc;
-	const struct lk__target *target = &call.counter->entry->target;
-	rc = lk__counter_ask(&call,
-			     lk__request_new(2, (const char *[]){"DEL", target->key},
-					     (size_t[]){3, target->key_size}),
-			     &answer);
-	if (rc == 0) {
-		rc = answer->reply->integer == 1 || answer->sends > 1;
-		lk__request_free(answer);
-	}
-	return lk__counter_leave(&call, rc);
+	if (rc == 0)
+		rc = lk__counter_leave(&call, lk__counter_change(&call, &change, &removed));
+	return rc < 0 ? rc : (int)removed;
 }

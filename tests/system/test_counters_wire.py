@@ -207,8 +207,8 @@ def test_latch_messages_are_redissons(server, latch):
     assert latch.ask("await", ["ready"]) is None
     assert latch.change("count_down", 1) == 0, "an open latch stays open"
     assert latch.change("set", 1) == 1
-    assert latch.ask("delete", ["ready"], latch.channel) == 1
-    assert latch.ask("delete", ["ready"], latch.channel) == 0
+    assert latch.change("delete") == 1
+    assert latch.change("delete") == 0
     until(lambda: heard.messages == [b"1", b"0", b"1", b"1", b"0"], 5,
           "set, open, set, removed (Java's word and the one that wakes)")
     heard.stop()
@@ -243,6 +243,22 @@ def test_latch_range(server, latch):
     assert latch.change("set", 2**53 - 1) == 1
     assert latch.change("count_down", 1) == 2**53 - 2
     assert re.match("LATE ", latch.change("count_down", 1, late_us=-1000))
+
+
+def test_delete_sent_twice_removes_nothing_that_was_made_since(server, sem, latch):
+    for made, values in (sem, (5, 0)), (latch, (5,)):
+        assert made.change("set", *values) == 1
+        assert made.change("delete", number=100) == 1
+        assert made.change("delete", number=101) == 0
+        assert made.change("set", *values) == 1
+        assert made.change("delete", number=100) == 1, "done it is, and not again"
+        assert made.change("delete", number=101) == 0
+        assert re.match("LATE ", made.change("delete", number=102, late_us=-1000))
+        assert server.call("GET", made.name) == b"5"
+        assert made.change("delete", number=103, settled=101) == 1
+        assert not server.call("EXISTS", made.name, made.record(101))
+    server.set("maxmemory", "1")
+    assert sem.change("delete") == 0 and latch.change("delete") == 0
 
 
 # ---- permit semaphore ----
@@ -406,6 +422,18 @@ def test_a_lease_is_not_shortened_by_a_copy_of_an_earlier_update(server, permits
         refused(lambda: permits.change("update", wrong, 1000, keys=[USED]), "LOCKKEEPER bad")
 
 
+def test_permit_semaphore_goes_with_its_permits(server, sem, permits):
+    permits.change("set", 1, "new", keys=[USED])
+    grab(permits)
+    assert sem.change("delete", number=100, keys=[USED]) == 1
+    assert not server.call("EXISTS", "pool", USED)
+    assert sem.change("delete", number=101, keys=[USED]) == 0
+    permits.change("set", 1, "new", keys=[USED], number=7)
+    grab(permits)
+    assert sem.change("delete", number=100, keys=[USED]) == 1
+    assert server.call("EXISTS", "pool", USED) == 2
+
+
 def test_permits_refused(server, permits):
     for wrong in (0, 1001, "1.5", -1):
         refused(lambda: grab(permits, wrong), "LOCKKEEPER")
@@ -427,7 +455,7 @@ def test_another_type_is_refused_by_name(server, sem, latch, permits, kind):
         refused(call, f"WRONGTYPE.*{shown}.*semaphore")
     for call in (lambda: latch.change("set", 1), lambda: latch.change("count_down", 1),
                  lambda: latch.ask("await", ["ready"]),
-                 lambda: latch.ask("delete", ["ready"], latch.channel)):
+                 lambda: latch.change("delete")):
         refused(call, f"WRONGTYPE.*{shown}.*latch")
     for call in (lambda: grab(permits), lambda: permits.change("set", 1, "all", keys=[USED]),
                  lambda: permits.ask("look", ["pool", USED], "")):

@@ -1,18 +1,40 @@
 -- Removes the count: the latch is open, and may be set anew.
 --
 --   KEYS[1]  the count
---   ARGV[1]  channel
+--   KEYS[2]  the record of this request
+--   KEYS[3]  the record of an earlier one whose end its client knows: it can go
+--   ARGV[1]  deadline of this request, server time in us
+--   ARGV[2]  channel
 --
--- Answers: 1 removed, 0 there was none. A key of another type is left alone (WRONGTYPE).
+-- Answers: 1 removed, 0 there was none · status "LATE <server us>". A key of another type is left
+-- alone (WRONGTYPE).
+-- Safe to send twice: a repetition finds its record, and removes no count that was set since.
 -- Java's own message for it is "1", which leaves its waiters asleep; "0" wakes them.
-local kind = redis.call('TYPE', KEYS[1]).ok
-if kind == 'none' then
-	return 0
+local deadline = tonumber(ARGV[1])
+if not deadline then
+	return redis.error_reply('LOCKKEEPER bad deadline')
 end
-if kind ~= 'string' or not string.find(redis.call('GET', KEYS[1]), '^-?%d+$') then
+local done = redis.call('GET', KEYS[2])
+if done then
+	return tonumber(done)
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if now > deadline then
+	return redis.status_reply('LATE ' .. string.format('%.0f', now))
+end
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind ~= 'none' and
+	(kind ~= 'string' or not string.find(redis.call('GET', KEYS[1]), '^-?%d+$')) then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a latch')
 end
-redis.call('DEL', KEYS[1])
-redis.call('PUBLISH', ARGV[1], '1')
-redis.call('PUBLISH', ARGV[1], '0')
-return 1
+local removed = redis.call('DEL', KEYS[1])
+redis.call('SET', KEYS[2], removed, 'PX', string.format('%.0f', (deadline - now) / 1000 + 60000))
+if KEYS[3] ~= KEYS[2] then
+	redis.call('DEL', KEYS[3])
+end
+if removed == 1 then
+	redis.call('PUBLISH', ARGV[2], '1')
+	redis.call('PUBLISH', ARGV[2], '0')
+end
+return removed

@@ -1,0 +1,31 @@
+-- Removes a semaphore, whatever its keys are; nobody is told.
+--
+--   KEYS[1]  the count of free permits
+--   KEYS[2]  the record of this request
+--   KEYS[3]  the record of an earlier one whose end its client knows: it can go
+--   KEYS[4]  the permits in use, of a permit semaphore; else there is no such key
+--   ARGV[1]  deadline of this request, server time in us
+--
+-- The second argument, the channel, is there as in all changes.
+--
+-- Answers: integer 1 removed, 0 there was none · status "LATE <server us>".
+-- Safe to send twice: a repetition finds its record, and removes nothing that was made since.
+local deadline = tonumber(ARGV[1])
+if not deadline then
+	return redis.error_reply('LOCKKEEPER bad deadline')
+end
+local done = redis.call('GET', KEYS[2])
+if done then
+	return tonumber(done)
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if now > deadline then
+	return redis.status_reply('LATE ' .. string.format('%.0f', now))
+end
+local removed = redis.call('DEL', KEYS[1], KEYS[4] or KEYS[1]) > 0 and 1 or 0
+redis.call('SET', KEYS[2], removed, 'PX', string.format('%.0f', (deadline - now) / 1000 + 60000))
+if KEYS[3] ~= KEYS[2] then
+	redis.call('DEL', KEYS[3])
+end
+return removed
