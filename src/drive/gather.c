@@ -288,6 +288,7 @@ void lk__ask_each(const struct lk__ask *asks, size_t count, struct lk__thread *t
 	}
 	lk__gather_go(gather);
 	lk__gather_wait(gather, thread, each_take, ask_wants_all, &each, until_ns, cancel);
+	lk__gather_withdraw(gather, each_take, &each);
 	for (size_t i = 0; i < count; i++) {
 		struct lk__gathered *node = &gather->node[i];
 		pthread_mutex_lock(&gather->mutex);

@@ -554,6 +554,21 @@ static void test_an_idle_disconnect_fails_no_try(void **state)
 	close_pair(&pair);
 }
 
+static void test_a_release_that_is_never_sent_says_so(void **state)
+{
+	(void)state;
+	struct pair pair;
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	options.lease_ms = slow_ms(800);
+	open_pair(&pair, open_client(), open_client_at(other.url_unix, ""));
+	expect(0, lk_lock_acquire(pair.all, &options, &err));
+	server_kill(&other);
+	expect(LK_EUNREACHABLE, lk_lock_release(pair.all, NULL, &err));
+	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
+	server_start_again(&other);
+	close_pair(&pair);
+}
+
 static void ping_there(size_t index, void *argument)
 {
 	struct pair *pair = argument;
@@ -662,6 +677,7 @@ int main(void)
 		api_test(test_a_cancel_reaches_who_connects),
 		api_test(test_who_connects_is_in_nobodys_way),
 		api_test(test_an_idle_disconnect_fails_no_try),
+		api_test(test_a_release_that_is_never_sent_says_so),
 		api_test(test_a_cancel_reaches_who_waits_for_an_answer),
 		api_test(test_bad_input),
 	};
