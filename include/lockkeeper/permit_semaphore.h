@@ -113,8 +113,9 @@ LK_API int lk_permit_semaphore_try(lk_permit_semaphore *semaphore, int64_t count
  * Gives `count` permits back (1 … LK_PERMITS_AT_ONCE_MAX), ours or another's, all or none; no id
  * twice (RPermitExpirableSemaphore.tryRelease). Blocks for one round trip, at most for the command
  * limit; for a single one of ours as lk_lock_release(). Errors: LK_ENOTOWNER (one of them is not in
- * use: nothing was done), LK_ELOST (the only one named was ours and lost: it is given up),
- * LK_EMAYBEHELD (no answer; ours are given up), LK_EINVAL and those of lk_client_ping(). Since 0.1.
+ * use: nothing was done), LK_ELOST (some were ours and lost: these are given up, all others given
+ * back), LK_EMAYBEHELD (no answer; ours are given up), LK_EINVAL and those of lk_client_ping().
+ * Since 0.1.
  */
 LK_API int lk_permit_semaphore_release(lk_permit_semaphore *semaphore, const lk_permit *permits,
 				       int64_t count, lk_error *error);

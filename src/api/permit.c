@@ -1,6 +1,7 @@
 /* Taking permits and giving them back. */
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "api/check.h"
 #include "api/permit_semaphore.h"
@@ -8,6 +9,7 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "drive/take_back.h"
+#include "drive/watch.h"
 #include "sync/permits/permits.h"
 
 /* ---- taking ---- */
@@ -43,12 +45,22 @@ static int permit_adopt(struct lk__counter_call *call, const lk_acquire_options 
 	return rc;
 }
 
+/* A permit that was lost is given up: nothing is left of it. */
+static void lost_drop(struct lk__entry *entry)
+{
+	struct lk__hold *hold = entry->lost;
+	DL_DELETE(entry->lost, hold);
+	lk__hold_free(hold);
+	atomic_fetch_sub(&entry->refs, 1); /* never the last: the caller has one */
+}
+
 /* The hold of a permit, if it is ours, goes without a word to the server. */
 static void permit_drop(struct lk__entry *entry, bool take_back)
 {
 	if (!entry)
 		return;
 	pthread_mutex_lock(&entry->mutex);
+	entry->passing = false;
 	if (entry->hold) {
 		int64_t repeated_ns = entry->grant.repeated_until_ns;
 		uint64_t number = entry->grant.number;
@@ -56,6 +68,8 @@ static void permit_drop(struct lk__entry *entry, bool take_back)
 		lk__entry_drop_hold(entry, lk__now_ns());
 		if (until_ns > lk__now_ns())
 			lk__take_back(entry, number, until_ns);
+	} else if (entry->lost) {
+		lost_drop(entry);
 	}
 	pthread_mutex_unlock(&entry->mutex);
 }
@@ -175,27 +189,76 @@ int lk_permit_semaphore_try(lk_permit_semaphore *semaphore, int64_t count, lk_pe
 struct giving {
 	size_t count;
 	const lk_permit *permits;
-	unsigned char (*ids)[LK__PERMIT_ID_BYTES];
 	struct lk__entry **entries;
+	unsigned char (*ids)[LK__PERMIT_ID_BYTES]; /* of those that are sent */
+	size_t sent;
 };
 
-static int giving_send(struct lk__counter_call *call, struct giving *giving)
+/* Whether a permit is to be sent: not one of ours that was lost. Ours are nobody else's business
+ * until the answer is there: a renewal that finds nothing then tells no loss. */
+static bool permit_pass(struct lk__entry *entry)
 {
-	struct lk__entry *line = call->counter->entry;
-	struct lk__request *answer, *request;
-	request = lk__permits_release(&line->target, giving->ids[0], giving->count);
-	int rc = lk__counter_ask(call, request, &answer);
-	if (rc == 0) {
-		/* Sent twice, the first one may have freed them. */
-		if (answer->reply->type == REDIS_REPLY_NIL && answer->sends < 2)
-			rc = lk__fail(call->error, LK_ENOTOWNER, "%s \"%.100s\": %s is not in use",
-				      call->operation, line->name,
-				      giving->count == 1 ? giving->permits[0].id
-							 : "one of the permits");
-		lk__request_free(answer);
+	if (!entry)
+		return true;
+	int64_t now_ns = lk__now_ns();
+	pthread_mutex_lock(&entry->mutex);
+	if (entry->hold && now_ns >= lk__hold_deadline(entry->hold)) {
+		lk__entry_lose(entry, now_ns);
+		lk__entry_release_unasked(entry, entry->grant.number);
 	}
-	for (size_t i = 0; (rc == 0 || rc == LK_EMAYBEHELD) && i < giving->count; i++)
-		permit_drop(giving->entries[i], rc == LK_EMAYBEHELD);
+	bool lost = !entry->hold && entry->lost;
+	entry->passing = entry->hold != NULL;
+	pthread_mutex_unlock(&entry->mutex);
+	return !lost;
+}
+
+/* Nothing was done: the hold is as it was, and watched again. */
+static void permit_stay(struct lk__entry *entry)
+{
+	if (!entry)
+		return;
+	pthread_mutex_lock(&entry->mutex);
+	entry->passing = false;
+	if (entry->hold)
+		lk__watch_hold(entry, lk__now_ns());
+	pthread_mutex_unlock(&entry->mutex);
+}
+
+static int giving_send(struct lk__counter_call *call, const struct giving *giving)
+{
+	const struct lk__entry *line = call->counter->entry;
+	struct lk__request *answer, *request;
+	request = lk__permits_release(&line->target, giving->ids[0], giving->sent);
+	int rc = lk__counter_ask(call, request, &answer);
+	if (rc < 0)
+		return rc;
+	/* Sent twice, the first one may have freed them. */
+	if (answer->reply->type == REDIS_REPLY_NIL && answer->sends < 2)
+		rc = lk__fail(call->error, LK_ENOTOWNER, "%s \"%.100s\": %s is not in use",
+			      call->operation, line->name,
+			      giving->count == 1 ? giving->permits[0].id : "one of the permits");
+	lk__request_free(answer);
+	return rc;
+}
+
+static int giving_pass(struct lk__counter_call *call, struct giving *giving)
+{
+	int rc = 0;
+	for (size_t i = 0; i < giving->count; i++)
+		if (permit_pass(giving->entries[i]))
+			lk__permit_bytes(giving->permits[i].id, giving->ids[giving->sent++]);
+	if (giving->sent > 0)
+		rc = giving_send(call, giving);
+	for (size_t i = 0; i < giving->count; i++) {
+		if (rc == 0 || rc == LK_EMAYBEHELD)
+			permit_drop(giving->entries[i], rc == LK_EMAYBEHELD);
+		else
+			permit_stay(giving->entries[i]);
+	}
+	if (rc == 0 && giving->sent < giving->count)
+		rc = lk__fail(call->error, LK_ELOST, "%s \"%.100s\": %zu of %zu were lost before",
+			      call->operation, call->counter->entry->name,
+			      giving->count - giving->sent, giving->count);
 	return rc;
 }
 
@@ -207,13 +270,12 @@ static int giving_run(struct lk__counter_call *call, struct giving *giving)
 		int rc = lk__permit_entry(&giving->entries[i], call, giving->permits[i].id);
 		if (rc < 0)
 			return rc;
-		lk__permit_bytes(giving->permits[i].id, giving->ids[i]);
 	}
 	/* One of ours goes the way of every lock. */
 	if (giving->count == 1 && giving->entries[0])
 		return lk__caller_release(giving->entries[0], call->thread, &owner, false,
 					  call->error);
-	return giving_send(call, giving);
+	return giving_pass(call, giving);
 }
 
 int lk_permit_semaphore_release(lk_permit_semaphore *semaphore, const lk_permit *permits,

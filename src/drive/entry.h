@@ -5,7 +5,8 @@
  *   grant   what the server gave: one number, one deadline, renewed by the watchdog
  *   hold    what an owner in this process has of it; one at a time, lost ones until released
  *   line    callers that wait, first come first served; its head alone talks to the server
- *   passing a release or exchange is on the wire whose answer decides what comes next
+ *   passing a release or exchange is on the wire whose answer decides what comes next: also
+ *           whether the hold goes, where several permits are given back, all or none
  */
 #ifndef LK__DRIVE_ENTRY_H
 #define LK__DRIVE_ENTRY_H

@@ -134,7 +134,7 @@ void lk__watch_renewed(const struct lk__renewed *renewed, int answer, int64_t se
 	pthread_mutex_lock(&entry->mutex);
 	entry->renewing = false;
 	if (entry->hold && entry->grant.number == renewed->number) {
-		if (answer == 0) {
+		if (answer == 0 && !entry->passing) { /* else its release was there first */
 			lk__entry_lose(entry, now_ns);
 			lk__entry_promote(entry);
 		} else if (answer == 1) {
@@ -244,7 +244,7 @@ static void watch_entry(struct lk__entry *entry, struct batch **batch)
 	int64_t now_ns = lk__now_ns();
 	struct lk__hold *hold = entry->hold;
 	watch_linger(entry, now_ns);
-	if (!hold)
+	if (!hold || entry->passing)
 		return;
 	int64_t deadline_ns = lk__hold_deadline(hold);
 	if (now_ns >= deadline_ns) {

@@ -202,6 +202,50 @@ static void test_lost_when_it_is_gone(void **state)
 	close_client(client);
 }
 
+/* Of several that are given back, those that were lost are given up, and it is said. */
+static void test_several_are_released_though_one_is_lost(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
+	lk_permit_semaphore *pool = new_permits(client, "pool");
+	lk_permit ids[3];
+	lk_event event;
+	expect(1, lk_permit_semaphore_try_set(pool, 3, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 3, ids, NULL, &err));
+	redis_do(&server, "ZPOPMIN {pool}:timeout");
+	check_int(next_event(client, &event, 10000), ==, LK_EVENT_LOST);
+	expect(LK_ELOST, lk_permit_semaphore_release(pool, ids, 3, &err));
+	check_counts(pool, 2, 0);
+	for (size_t i = 0; i < COUNT(ids); i++)
+		check_int(left_ms(pool, ids[i].id), ==, LK_ENOTOWNER);
+	expect(LK_ENOTOWNER, lk_permit_semaphore_release(pool, ids, 3, &err));
+	expect(1, lk_permit_semaphore_delete(pool, &err));
+	lk_permit_semaphore_free(pool);
+	close_client(client);
+}
+
+/* Where one of them is not in use, nothing is done: the others are held, and renewed. */
+static void test_several_stay_when_one_is_unknown(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
+	lk_permit_semaphore *pool = new_permits(client, "pool");
+	lk_permit ids[3];
+	expect(1, lk_permit_semaphore_try_set(pool, 2, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 2, ids, NULL, &err));
+	memset(&ids[2], 'a', 32);
+	ids[2].id[32] = 0;
+	expect(LK_ENOTOWNER, lk_permit_semaphore_release(pool, ids, 3, &err));
+	uint64_t renewals = stats_of(client).renewals;
+	wait_until(stats_of(client).renewals >= renewals + 6, 5000);
+	check(left_ms(pool, ids[0].id) > 0 && left_ms(pool, ids[1].id) > 0);
+	check_counts(pool, 0, 2);
+	expect(0, lk_permit_semaphore_release(pool, ids, 2, &err));
+	expect(1, lk_permit_semaphore_delete(pool, &err));
+	lk_permit_semaphore_free(pool);
+	close_client(client);
+}
+
 static void test_bad_input(void **state)
 {
 	(void)state;
@@ -400,6 +444,8 @@ int main(void)
 		counter_test(test_a_named_lease_ends),
 		counter_test(test_a_new_lease_ends_the_renewal),
 		counter_test(test_lost_when_it_is_gone),
+		counter_test(test_several_are_released_though_one_is_lost),
+		counter_test(test_several_stay_when_one_is_unknown),
 		counter_test(test_bad_input),
 		counter_test(test_each_has_the_lease_it_asked_for),
 		counter_test(test_a_grant_while_closing_goes_back),

@@ -124,6 +124,23 @@ def test_an_answer_that_never_comes(server, proxy, make_keeper, kind):
     assert server.call("ZCARD", USED) == 0
 
 
+def test_a_release_that_is_answered_late_is_no_loss(server, proxy, make_keeper):
+    """Renewals and the local deadline come while several permits are given back."""
+    keeper = make_keeper(proxy.unix_url, watchdog_ms=600)
+    for name in ("warm", "pool"):
+        server.call("SET", name, 5)
+        ids = keeper.call("acquire", name, kind="permits", count=2).ok()["ids"]
+        if name == "warm":
+            keeper.call("release", name, kind="permits", count=2, ids=ids).ok()
+    keeper.listen()
+    proxy.rule = once = Once(script_on(b"pool", True), Park(1.0))
+    keeper.call("release", "pool", kind="permits", count=2, ids=ids).ok()
+    assert once.hit.is_set() and count(server) == 5
+    never(lambda: keeper.events, 0.3)
+    keeper.call("release", "pool", kind="permits", count=2, ids=ids).is_code("LK_ENOTOWNER")
+    keeper.call("release", "pool", kind="permits", count=1, ids=ids[:32]).is_code("LK_ENOTOWNER")
+
+
 def test_waiting_semaphore_survives_the_server(server, make_keeper):
     a, b = make_keeper(server.unix_url), make_keeper(server.unix_url)
     waits = a.say("acquire", "pool", kind="semaphore", count=1)
