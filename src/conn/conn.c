@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -53,12 +54,19 @@ int lk__conn_watch(struct lk__conn *conn)
 	return fd;
 }
 
-int lk__conn_fd(struct lk__conn *conn)
+bool lk__conn_poll(struct lk__conn *conn, struct pollfd *poll_out)
 {
+	*poll_out = (struct pollfd){.fd = -1};
 	pthread_mutex_lock(&conn->mutex);
-	int fd = conn->state == LK__CONN_UP ? conn->stream->fd : -1;
+	bool up = conn->state == LK__CONN_UP, led = conn->leader != NULL;
+	bool writes = up && !led && lk__buffer_size(&conn->out) > 0;
+	if (up) {
+		poll_out->fd = conn->stream->fd;
+		poll_out->events = conn->stream->wants | (writes ? POLLOUT : 0);
+	}
+	bool now = !up || (!led && (conn->stream->buffered || conn->must_break));
 	pthread_mutex_unlock(&conn->mutex);
-	return fd;
+	return now;
 }
 
 static void conn_drop_stream(struct lk__conn *conn)

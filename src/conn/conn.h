@@ -36,6 +36,7 @@ struct lk__connector;
 struct lk__node;
 struct lk__reader;
 struct lk__stream;
+struct pollfd;
 
 enum lk__conn_kind { LK__CONN_SCRIPTS, LK__CONN_MESSAGES, LK__CONN_WORK };
 enum lk__conn_state { LK__CONN_DOWN, LK__CONN_CONNECTING, LK__CONN_UP, LK__CONN_CLOSED };
@@ -175,9 +176,10 @@ bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread);
  * that was not given yet. It is shut down when the connection is dropped. */
 int lk__conn_watch(struct lk__conn *conn);
 
-/* The socket, for poll() alone: a hint that is out of date when the connection is lost. -1 while
- * there is none. */
-int lk__conn_fd(struct lk__conn *conn);
+/* The socket and what to wait for, for poll() alone: a hint that is out of date when the connection
+ * is lost. True where poll() cannot tell: lk__conn_attend() is to be called, and there may be no
+ * socket (-1). */
+bool lk__conn_poll(struct lk__conn *conn, struct pollfd *poll_out);
 
 /* For the files of src/conn alone, with the mutex held. */
 void lk__conn_enqueue(struct lk__conn *conn, struct lk__request *request);

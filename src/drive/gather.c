@@ -119,17 +119,20 @@ static void gather_sleep(struct lk__gather *gather, struct lk__thread *thread, i
 		{.fd = cancel ? cancel->fd : -1, .events = POLLIN},
 	};
 	bool open[LK__GATHER_NODES_MAX] = {false};
+	int most_ms = SLICE_MS;
 	pthread_mutex_lock(&gather->mutex);
 	for (size_t i = 0; i < gather->count; i++)
 		open[i] = gather->node[i].done < gather->node[i].count;
 	pthread_mutex_unlock(&gather->mutex);
 	for (size_t i = 0; i < gather->count; i++) {
-		fds[i + 2].fd = open[i] ? lk__conn_fd(gather->node[i].conn) : -1;
-		fds[i + 2].events = POLLIN;
-		if (open[i] && fds[i + 2].fd < 0) /* refused, if closed: for us to finish */
-			lk__conn_attend(gather->node[i].conn, thread);
+		fds[i + 2].fd = -1;
+		if (!open[i] || !lk__conn_poll(gather->node[i].conn, &fds[i + 2]))
+			continue;
+		/* Bytes that were read already; or refused, if closed: for us to finish. */
+		lk__conn_attend(gather->node[i].conn, thread);
+		most_ms = fds[i + 2].fd < 0 ? most_ms : 0;
 	}
-	poll(fds, gather->count + 2, lk__ms_until(lk__now_ns(), until_ns, SLICE_MS));
+	poll(fds, gather->count + 2, lk__ms_until(lk__now_ns(), until_ns, most_ms));
 	if (fds[0].revents) {
 		uint64_t count;
 		ssize_t drained = read(gather->fd, &count, sizeof(count));

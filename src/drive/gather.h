@@ -75,9 +75,9 @@ struct lk__ask {
 
 /*
  * Asks several connections one command each, waits for all, and calls `read` for each, as the
- * answers come, with its request, done, or NULL where none came in time; what was not sent by
- * then is done, with LK_EUNREACHABLE, and not sent any more. The requests are gone
- * then. Until an answer is read, closing its client waits: what `read` still sends gets through.
+ * answers come, with its request, done, or NULL where none came in time; what was not sent by then
+ * is done, with LK_EUNREACHABLE, and not sent any more. The requests are gone then. Until an answer
+ * is read, closing its client waits: what `read` still sends gets through.
  * For one it is lk__conn_call().
  */
 void lk__ask_each(const struct lk__ask *asks, size_t count, struct lk__thread *thread,
