@@ -14,30 +14,38 @@
 
 /* ---- taking ---- */
 
-/* One permit of a grant becomes an entry of its own, with a hold; its id is written. */
+/* The id of one permit of a grant. */
+static void permit_id(const struct lk__counter_call *call, const struct lk__grant *grant,
+		      size_t index, char id_out[LK__FIELD_SIZE])
+{
+	lk__permit_recipe.field(call->counter->client->id, lk__permit_number(grant->number, index),
+				id_out);
+}
+
+/* One permit of a grant becomes an entry of its own, with a hold. */
 static int permit_adopt(struct lk__counter_call *call, const lk_acquire_options *options,
-			const struct lk__grant *grant, char id_out[LK_PERMIT_ID_SIZE])
+			const struct lk__grant *grant, size_t index)
 {
 	const struct lk__entry *line = call->counter->entry;
-	lk_client *client = call->counter->client;
-	char field[LK__FIELD_SIZE];
-	lk__permit_recipe.field(client->id, grant->number, field);
-	struct lk__owner owner = {.name = field, .name_size = strlen(field)};
+	char id[LK__FIELD_SIZE];
+	permit_id(call, grant, index, id);
+	struct lk__owner owner = {.name = id, .name_size = strlen(id)};
 	struct lk__entry *entry;
-	int rc = lk__entry_get(&entry, client, &lk__permit_recipe, line->name, line->name_size,
-			       &owner, call->error);
+	int rc = lk__entry_get(&entry, call->counter->client, &lk__permit_recipe, line->name,
+			       line->name_size, &owner, call->error);
 	if (rc < 0)
 		return rc;
 	struct lk__hold *hold = lk__hold_new(call->thread, &owner);
 	if (hold) {
+		struct lk__grant own = *grant;
+		own.number = lk__permit_number(grant->number, index);
 		hold->lease_ms = options->lease_ms;
 		hold->max_hold_ms = options->max_hold_ms;
 		hold->margin_ms = options->margin_ms;
 		hold->tag = options->tag;
 		pthread_mutex_lock(&entry->mutex);
-		lk__entry_adopt(entry, hold, grant);
+		lk__entry_adopt(entry, hold, &own);
 		pthread_mutex_unlock(&entry->mutex);
-		memcpy(id_out, field, LK_PERMIT_ID_SIZE);
 	} else {
 		rc = lk__fail(call->error, LK_ENOMEM, "%s: out of memory", call->operation);
 	}
@@ -83,27 +91,30 @@ static void permit_forget(struct lk__counter_call *call, const char *id)
 	lk__entry_unref(entry);
 }
 
-/* The permits of a grant become holds, or are given back. */
+/* The permits of a grant become holds, whose ids are written, or are given back. */
 static int permits_hold(struct lk__counter_call *call, const lk_acquire_options *options,
 			const struct lk__grant *grant, size_t count, lk_permit *permits_out)
 {
 	struct lk__entry *line = call->counter->entry;
+	char id[LK__FIELD_SIZE];
 	size_t made = 0;
 	int rc = 0;
-	for (; rc == 0 && made < count; made += rc == 0) {
-		struct lk__grant own = *grant;
-		own.number = lk__permit_number(grant->number, made);
-		rc = permit_adopt(call, options, &own, permits_out[made].id);
-	}
+	for (; rc == 0 && made < count; made += rc == 0)
+		rc = permit_adopt(call, options, grant, made);
 	if (rc == 0 && atomic_load(&line->client->state) != LK__CLIENT_OPEN)
 		rc = lk__fail(call->error, LK_ECLOSED, "%s: the client is closed", call->operation);
 	if (rc == 0 && lk__now_ns() >= grant->valid_until_ns)
 		rc = lk__fail(call->error, LK_EMAYBEHELD, "%s: the grant came later than its lease",
 			      call->operation);
+	for (; made > 0; made--) {
+		permit_id(call, grant, made - 1, id);
+		if (rc == 0)
+			memcpy(permits_out[made - 1].id, id, LK_PERMIT_ID_SIZE);
+		else
+			permit_forget(call, id);
+	}
 	if (rc == 0)
 		return 0;
-	while (made > 0)
-		permit_forget(call, permits_out[--made].id);
 	pthread_mutex_lock(&line->mutex);
 	lk__entry_release_unasked(line, grant->number);
 	pthread_mutex_unlock(&line->mutex);

@@ -137,7 +137,11 @@ static void run_permits(struct script *script)
 	int64_t ms;
 	attempt(0, lk_permit_semaphore_new(&script->permits, script->client, "slots", 5, &err));
 	attempt(0, lk_permit_semaphore_set(script->permits, 3, &err));
-	attempt(0, lk_permit_semaphore_acquire(script->permits, 3, some, NULL, &err));
+	memset(some, '-', sizeof(some));
+	int code = lk_permit_semaphore_acquire(script->permits, 3, some, NULL, &err);
+	for (size_t i = 0; code < 0 && i < COUNT(some); i++)
+		check(some[i].id[0] == '-'); /* what fails writes nothing */
+	attempt(0, code);
 	attempt(0, lk_permit_semaphore_remaining_ms(script->permits, some[0].id, &ms, &err));
 	attempt(0, lk_permit_semaphore_update_lease(script->permits, some[0].id, 40000, &err));
 	attempt(0, lk_permit_semaphore_release(script->permits, some, 1, &err));
