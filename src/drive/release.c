@@ -54,6 +54,22 @@ static void parting_hold_off(struct lk__entry *entry, int64_t listeners)
 	}
 }
 
+/* A copy of its acquire may still run: once more, when none can. */
+static void parting_take_back_copies(const struct lk__parting *parting)
+{
+	if (parting->repeated_until_ns > lk__now_ns())
+		lk__take_back(parting->entry, parting->number, parting->repeated_until_ns);
+}
+
+/* Nobody knows whether it is released. */
+static void parting_take_back(const struct lk__parting *parting)
+{
+	int64_t until_ns = parting->valid_until_ns;
+	if (until_ns < parting->repeated_until_ns)
+		until_ns = parting->repeated_until_ns;
+	lk__take_back(parting->entry, parting->number, until_ns);
+}
+
 /* The next in line goes on. */
 static void parting_end(struct lk__entry *entry)
 {
@@ -72,17 +88,17 @@ int lk__parting_read(const struct lk__parting *parting, const struct lk__request
 		listeners -= parting->lingers;
 		entry->contended = listeners > 0;
 		parting_hold_off(entry, listeners);
-		if (parting->repeated_until_ns > lk__now_ns())
-			lk__take_back(entry, parting->number, parting->repeated_until_ns);
+		parting_take_back_copies(parting);
 		break;
 	case LK__RELEASED_NOT_OWNER:
 		/* Sent twice, the first one may have freed it: that is what was asked for. */
 		if (request->sends < 2)
 			rc = parting_fail(parting, LK_ELOST, "it was lost before the release");
+		parting_take_back_copies(parting);
 		break;
 	case LK__RELEASED_FAILED:
 		rc = parting_fail(parting, request->code, request->reason);
-		lk__take_back(entry, parting->number, parting->valid_until_ns);
+		parting_take_back(parting);
 		break;
 	}
 	if (rc && parting->echo && entry->channel)
@@ -101,6 +117,7 @@ static int parting_answered(const struct lk__parting *parting, const struct lk__
 
 int lk__parting_unanswered(const struct lk__parting *parting)
 {
+	parting_take_back_copies(parting);
 	if (parting->passes)
 		parting_end(parting->entry);
 	return parting_fail(parting, LK_EMAYBEHELD, "no answer before the end of the lease");
@@ -230,9 +247,11 @@ static enum lk__exchanged exchange_read(const struct exchange *exchange,
 		answer = entry->recipe->read_exchange(request, &said);
 	if (answer == LK__EXCHANGED)
 		exchange_grant(exchange, request, said.fence);
-	/* Of one that was sent twice, the copy before the one that is refused may have run. */
+	/* Of one that was sent twice, the first copy may have run, or have freed it. */
 	if (answer == LK__EXCHANGE_NOT_DONE && request->sends > 1)
 		answer = LK__EXCHANGE_UNKNOWN;
+	if (answer == LK__EXCHANGE_NOT_OWNER && request->sends > 1)
+		answer = LK__EXCHANGE_FREED;
 	return answer;
 }
 
@@ -242,7 +261,9 @@ static int exchange_end(const struct exchange *exchange, enum lk__exchanged answ
 	struct lk__entry *entry = parting->entry;
 	if (answer == LK__EXCHANGE_UNKNOWN) {
 		lk__take_back(entry, exchange->number, exchange->deadline_ns);
-		lk__take_back(entry, parting->number, parting->valid_until_ns);
+		parting_take_back(parting);
+	} else {
+		parting_take_back_copies(parting);
 	}
 	lk__entry_promote(entry);
 	if (answer == LK__EXCHANGE_NOT_OWNER)

@@ -6,6 +6,7 @@ outlives its lease.
 from __future__ import annotations
 
 import random
+import socket
 import threading
 
 import pytest
@@ -198,6 +199,32 @@ def test_hand_over_to_the_line_cut(server, proxy, make_keeper, history, place):
     assert seen["acquire"] > 5 and seen["release"] > 5
 
 
+@pytest.mark.parametrize("release_cut", [False, True])
+def test_strayed_acquire_arrives_after_the_release(server, proxy, make_keeper, release_cut):
+    """Its connection was cut, its repetition granted and released: what it takes is taken back,
+    also where the release was repeated and found nothing."""
+    keeper = make_keeper(proxy.url, watchdog_ms=20000, command_timeout_ms=1500)
+    keeper.call("ping").ok()
+    strayed = []
+
+    def rule(message):
+        if message.what == "release" and message.reply and release_cut:
+            proxy.rule = None
+            return CUT_BEFORE
+        if message.what != "acquire" or message.reply or strayed:
+            return None
+        strayed.append(message.data)
+        return CUT_BEFORE
+    proxy.rule = rule
+    keeper.call("acquire", "strayed").ok()
+    keeper.call("release", "strayed").ok()
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(server.path)
+        connection.sendall(strayed[0])
+        assert connection.recv(100) == b"$-1\r\n", "the copy has taken it"
+    until(lambda: server.call("EXISTS", "strayed") == 0, 8, "it is taken back")
+
+
 class HandOver:
     """One thread of a client holds a lock and the next one waits: what the release sends first is
     a hand-over."""
@@ -241,6 +268,16 @@ def test_hand_over_sent_twice_and_then_refused(server, proxy, make_keeper, kind)
     proxy.rule = rule
     line.release().is_code(*UNKNOWN, "LK_EREFUSED")
     server.set("min-replicas-to-write", 0)
+    line.comes()
+
+
+def test_hand_over_sent_twice_that_only_freed(proxy, make_keeper):
+    """As when there is no room for the next one. The second copy finds neither: it is released."""
+    line = HandOver(make_keeper, proxy.url, "lock")
+    freed = {False: Replace(b"*2\r\n$3\r\nDEL\r\n$6\r\npassed\r\n"), True: CUT_BEFORE}
+    proxy.rule = lambda m: freed.pop(m.reply, None) if m.lock == b"passed" else None
+    line.release().ok()
+    assert not freed
     line.comes()
 
 
