@@ -113,6 +113,8 @@ struct lk__entry_ops {
 	/* 1 extended, 0 not ours any more, or a code; without the mutex. */
 	int (*extend)(struct lk__entry *entry, struct lk__thread *thread, uint64_t number,
 		      int64_t lease_ms, int64_t until_ns, int64_t *sent_ns, lk_error *error);
+	/* Whether a try of it may be held, and is being taken back. */
+	bool (*taking_back)(const struct lk__entry *entry);
 	/* The entry goes. */
 	void (*free)(struct lk__entry *entry);
 };

@@ -567,6 +567,12 @@ static int head_do(struct head *head, const struct lk__acquire_action *action)
 	}
 }
 
+/* Whether an earlier try of ours may be held for all we know. */
+static bool head_taking_back(const struct lk__entry *entry)
+{
+	return entry->ops ? entry->ops->taking_back(entry) : atomic_load(&entry->taking_back) > 0;
+}
+
 static int head_leave(struct head *head, int code)
 {
 	struct lk__entry *entry = head->entry;
@@ -575,8 +581,7 @@ static int head_leave(struct head *head, int code)
 	if (!entry->request && !told)
 		entry->acquire.state = LK__ACQUIRE_IDLE; /* nothing was sent */
 	int verdict = code == LK_ETIMEDOUT
-			      ? lk__acquire_verdict(&entry->acquire,
-						    atomic_load(&entry->taking_back) > 0)
+			      ? lk__acquire_verdict(&entry->acquire, head_taking_back(entry))
 			      : code;
 	bool alone = head->waiter == entry->line && !head->waiter->next;
 	if (alone) {
@@ -603,7 +608,7 @@ static int head_give_up(struct head *head, int code)
 {
 	struct lk__entry *entry = head->entry;
 	head_give_back(entry, false);
-	if (entry->acquire.unknown && atomic_load(&entry->taking_back) > 0)
+	if (entry->acquire.unknown && head_taking_back(entry))
 		code = LK_EMAYBEHELD;
 	return head->error->code == code ? code : head_fail(head, code, lk_error_text(code));
 }

@@ -346,6 +346,15 @@ int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
 	return 0;
 }
 
+static bool red_taking_back(const struct lk__entry *entry)
+{
+	const struct lk__red *red = lk__red_of(entry);
+	for (size_t i = 0; i < red->count; i++)
+		if (atomic_load(&red->node[i].member->taking_back) > 0)
+			return true;
+	return false;
+}
+
 static const struct lk__entry_ops red_ops = {
 	.try_once = lk__red_try,
 	.release = red_release,
@@ -353,5 +362,6 @@ static const struct lk__entry_ops red_ops = {
 	.renew = lk__red_renew,
 	.overdue = lk__red_overdue,
 	.extend = lk__red_extend,
+	.taking_back = red_taking_back,
 	.free = red_entry_free,
 };

@@ -133,6 +133,7 @@ static struct lk__acquire_action acquire_failed(struct lk__acquire *acquire,
 						int64_t now_ns)
 {
 	acquire->busy = false;
+	acquire->unknown |= event->code == LK_EMAYBEHELD; /* and its driver takes it back */
 	if (acquire->once || !event->retryable)
 		return acquire_fail(acquire, event->code);
 	return acquire_pause(acquire, event->code, now_ns);

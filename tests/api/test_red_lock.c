@@ -135,8 +135,8 @@ static void test_a_wait_limit_bounds_every_try(void **state)
 	server_pause(&nodes[1]);
 	server_pause(&nodes[2]);
 	int64_t begun_ms = now_ms();
-	int rc = lk_lock_acquire_within(quorum.lock, slow_ms(900), NULL, &err);
-	check(rc == LK_EMAYBEHELD || rc == LK_ENOQUORUM);
+	/* The last try may not even be sent; the first may be held all the same. */
+	expect(LK_EMAYBEHELD, lk_lock_acquire_within(quorum.lock, slow_ms(900), NULL, &err));
 	check_int(now_ms() - begun_ms, >=, slow_ms(900));
 	check_int(now_ms() - begun_ms, <, slow_ms(1400)); /* of 1,600 that two tries take */
 	server_resume(&nodes[1]);
