@@ -123,6 +123,10 @@ void lk__conn_destroy(struct lk__conn *conn);
  * request that cannot be sent is done with a code. */
 void lk__conn_submit(struct lk__conn *conn, struct lk__request *request);
 
+/* Finishes what is done, for callers that hold no lock. The loop does that too, but not any more
+ * for what was submitted to a connection that is closed. */
+void lk__conn_settle(struct lk__conn *conn);
+
 /* Results of waiting beside LK_ECANCELLED and LK_ECLOSED. */
 #define LK__WAIT_TIME_UP 0
 #define LK__WAIT_READY 1

@@ -101,6 +101,13 @@ void lk__conn_submit(struct lk__conn *conn, struct lk__request *request)
 	lk__conn_unlock_held(conn, &after);
 }
 
+void lk__conn_settle(struct lk__conn *conn)
+{
+	struct lk__aftermath after = {.wake_count = 0};
+	pthread_mutex_lock(&conn->mutex);
+	lk__conn_unlock(conn, &after);
+}
+
 /* ---- what comes of it ---- */
 
 void lk__after_wake(struct lk__aftermath *after, struct lk__thread *thread)

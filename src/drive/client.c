@@ -162,6 +162,8 @@ static int client_mark_alive(lk_client *client, lk_error *error)
 static void client_free(lk_client *client)
 {
 	struct lk__thread *thread, *next;
+	if (client->topo) /* what was submitted after the close comes back to its owners */
+		client->topo->ops->close(client->topo);
 	lk__loop_free(client);
 	lk__take_back_free(client);
 	lk__entries_free(client);

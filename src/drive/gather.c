@@ -103,6 +103,9 @@ void lk__gather_go(struct lk__gather *gather)
 	for (size_t i = 0; i < gather->count; i++)
 		for (size_t j = 0; j < gather->node[i].count; j++)
 			lk__conn_submit(gather->node[i].conn, gather->node[i].request[j]);
+	for (size_t i = 0; i < gather->count; i++)
+		if (gather->node[i].count > 0)
+			lk__conn_settle(gather->node[i].conn);
 }
 
 const struct lk__gathered *lk__gather_at(const struct lk__gather *gather, size_t node)
@@ -213,19 +216,24 @@ void lk__gather_withdraw(struct lk__gather *gather, taker take, void *context)
 void lk__gather_end(struct lk__gather *gather, taker late, void (*end)(void *context),
 		    void *context)
 {
-	bool missed[LK__GATHER_NODES_MAX];
+	bool missed[LK__GATHER_NODES_MAX], open[LK__GATHER_NODES_MAX];
 	pthread_mutex_lock(&gather->mutex);
 	gather->late = late;
 	gather->end = end;
 	gather->context = context;
 	gather->over = true;
 	gather->waiting++; /* ours */
-	for (size_t i = 0; i < gather->count; i++)
+	for (size_t i = 0; i < gather->count; i++) {
 		missed[i] = !gather->node[i].taken && gathered_done(&gather->node[i]);
+		open[i] = gather->node[i].done < gather->node[i].count;
+	}
 	pthread_mutex_unlock(&gather->mutex);
-	for (size_t i = 0; late && i < gather->count; i++)
-		if (missed[i])
+	for (size_t i = 0; i < gather->count; i++) {
+		if (late && missed[i])
 			late(context, i, &gather->node[i]);
+		if (open[i]) /* asked for more by `take`, under the mutex */
+			lk__conn_settle(gather->node[i].conn);
+	}
 	pthread_mutex_lock(&gather->mutex);
 	bool last = --gather->waiting == 0;
 	pthread_mutex_unlock(&gather->mutex);

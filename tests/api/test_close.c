@@ -1,6 +1,8 @@
 /* Closing a client: what happens to holds, to waiters, and to releases under way. */
 #include "fixture.h"
 
+#include <dirent.h>
+
 static void test_if_idle_refuses_while_it_holds(void **state)
 {
 	(void)state;
@@ -268,6 +270,52 @@ static void test_closed_by_many_at_once(void **state)
 	lk_client_free(client);
 }
 
+static size_t descriptors(void)
+{
+	size_t count = 0;
+	DIR *folder = opendir("/proc/self/fd");
+	check(folder != NULL);
+	while (readdir(folder))
+		count++;
+	closedir(folder);
+	return count;
+}
+
+/* What is asked of it nevertheless is answered, or nobody's: nothing stays of either client. */
+static void release_over_a_closed_client(int no_wait)
+{
+	struct server more[2];
+	lk_client *clients[3] = {open_client()};
+	lk_lock *lock;
+	lk_red_lock_options trusting = LK_RED_LOCK_OPTIONS_INIT;
+	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
+	size_t before = descriptors();
+	trusting.quarantine_ms = -1;
+	release.no_wait = no_wait;
+	for (size_t i = 0; i < 2; i++) {
+		server_start(&more[i], NULL);
+		clients[i + 1] = open_client_at(more[i].url_unix, "");
+	}
+	expect(0, lk_red_lock_new(&lock, clients, 3, "red", 3, &trusting, &err));
+	expect(0, lk_lock_acquire_within(lock, slow_ms(10000), NULL, &err));
+	expect(0, lk_client_close(clients[2], LK_CLOSE_RELEASE, &err));
+	lk_client_free(clients[2]);
+	expect(0, lk_lock_release(lock, &release, &err));
+	lk_lock_free(lock);
+	for (size_t i = 0; i < 2; i++)
+		close_client(clients[i]);
+	wait_until(descriptors() < before, 5000);
+	for (size_t i = 0; i < 2; i++)
+		server_stop(&more[i]);
+}
+
+static void test_a_red_lock_outlives_one_of_its_clients(void **state)
+{
+	(void)state;
+	release_over_a_closed_client(0);
+	release_over_a_closed_client(1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -283,6 +331,7 @@ int main(void)
 		api_test(test_create_and_destroy_under_threads),
 		api_test(test_close_under_fire),
 		api_test(test_closed_by_many_at_once),
+		api_test(test_a_red_lock_outlives_one_of_its_clients),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
 }
