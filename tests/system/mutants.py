@@ -58,8 +58,8 @@ MUTANTS = [
          "redis.call('HINCRBY', KEYS[1], ARGV[1], 1)")],
         "test_lost_replies.py", "acquire_cut"),
     Mutant("nothing is taken back", [
-        ("src/drive/take_back.c", "int64_t next_ns, now_ns = lk__now_ns();",
-         "int64_t next_ns, now_ns = 0;")],
+        ("src/drive/take_back.c", "take_back_due(client, lk__now_ns(), &next_ns)",
+         "take_back_due(client, 0, &next_ns)")],
         "test_lost_replies.py", "told or back"),
     Mutant("no try after a new subscription", [
         ("src/conn/channels.c", "channel->generation++;", "channel->generation += 0;")],
