@@ -124,9 +124,9 @@ LK_API int lk_permit_semaphore_release(lk_permit_semaphore *semaphore, const lk_
  * Lets a permit, ours or another's, end `lease_ms` (LK_LEASE_MIN_MS … LK_LEASE_MAX_MS) from now,
  * sooner or later than it would (RPermitExpirableSemaphore.updateLeaseTime); one of ours is no
  * longer renewed. Blocks for one round trip, at most for the command limit. Errors: LK_ENOTOWNER
- * (not in use), LK_EMAYBEHELD (no answer: one of ours counts as ending when the sooner of both
- * does; until the command limit is over the server may still let it end so, also after another
- * update), LK_EINVAL and those of lk_client_ping(). Since 0.1.
+ * (not in use), LK_ELOST (it was ours, and is lost), LK_EMAYBEHELD (no answer: one of ours counts
+ * as ending when the sooner of both does; until the command limit is over the server may still let
+ * it end so, also after another update), LK_EINVAL and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_permit_semaphore_update_lease(lk_permit_semaphore *semaphore, const char *id,
 					    int64_t lease_ms, lk_error *error);

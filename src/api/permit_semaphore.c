@@ -230,40 +230,62 @@ struct before {
 	int64_t own_until_ns;
 };
 
-/* From now on the server may let the permit end with the new lease: so do we. */
-static void lease_begin(struct lk__entry *entry, int64_t lease_ms, struct before *before)
+/* From now on the server may let the permit end with the new lease: so do we. LK_ELOST: it is. */
+static int lease_begin(struct lk__entry *entry, int64_t lease_ms, struct before *before)
 {
+	int64_t now_ns = lk__now_ns();
 	pthread_mutex_lock(&entry->mutex);
 	struct lk__hold *hold = entry->hold;
-	if (hold) {
-		int64_t deadline_ns = lk__hold_deadline(hold);
-		int64_t end_ns = lk__lease_end_ns(lk__now_ns(), lease_ms);
+	int64_t deadline_ns = hold ? lk__hold_deadline(hold) : LK__NEVER;
+	if (hold && now_ns < deadline_ns) {
+		int64_t end_ns = lk__lease_end_ns(now_ns, lease_ms);
 		*before = (struct before){hold->watched, hold->own_until_ns};
 		hold->watched = false;
 		hold->own_until_ns = end_ns < deadline_ns ? end_ns : deadline_ns;
-		lk__watch_hold(entry, lk__now_ns());
+		lk__watch_hold(entry, now_ns);
+	} else if (hold) {
+		lk__entry_lose(entry, now_ns);
 	}
+	int rc = !entry->hold && entry->lost ? LK_ELOST : 0;
 	pthread_mutex_unlock(&entry->mutex);
+	return rc;
 }
 
-/* `begun_ns`: before the change was sent that was made; 0: it was not made. */
-static void lease_end(struct lk__entry *entry, int64_t lease_ms, int64_t begun_ns,
+/* What the answer, `rc`, makes of a hold. `begun_ns`: before the change was sent. */
+static void lease_set(struct lk__hold *hold, int rc, int64_t lease_ms, int64_t begun_ns,
 		      const struct before *before)
 {
-	pthread_mutex_lock(&entry->mutex);
-	struct lk__hold *hold = entry->hold;
-	if (hold && begun_ns) {
+	struct lk__entry *entry = hold->entry;
+	if (rc == 0) {
 		hold->warned = false;
 		hold->lease_ms = entry->grant.lease_ms = lease_ms;
 		hold->own_until_ns = entry->grant.valid_until_ns = lk__lease_end_ns(begun_ns,
 										    lease_ms);
-	} else if (hold) {
+	} else {
 		hold->watched = before->watched;
 		hold->own_until_ns = before->own_until_ns;
 	}
-	if (hold)
-		lk__watch_hold(entry, lk__now_ns());
+	lk__watch_hold(entry, lk__now_ns());
+}
+
+/* A permit of ours that is not in use any more is lost; one that was lost meanwhile stays so. */
+static int lease_end(struct lk__entry *entry, int rc, int64_t lease_ms, int64_t begun_ns,
+		     const struct before *before)
+{
+	int64_t now_ns = lk__now_ns();
+	pthread_mutex_lock(&entry->mutex);
+	struct lk__hold *hold = entry->hold;
+	bool late = rc == 0 && hold && now_ns >= lk__hold_deadline(hold);
+	bool gone = hold && (late || rc == LK_ENOTOWNER);
+	if (gone && !entry->passing)
+		lk__entry_lose(entry, now_ns);
+	else if (hold)
+		lease_set(hold, rc, lease_ms, begun_ns, before);
+	bool lost = !entry->hold && entry->lost && (rc == 0 || rc == LK_ENOTOWNER);
+	if (lost && rc == 0)
+		lk__entry_release_unasked(entry, entry->grant.number);
 	pthread_mutex_unlock(&entry->mutex);
+	return lost ? LK_ELOST : rc;
 }
 
 static int lease_ask(struct lk__counter_call *call, const char *id, int64_t lease_ms)
@@ -299,12 +321,16 @@ int lk_permit_semaphore_update_lease(lk_permit_semaphore *semaphore, const char 
 	if (rc < 0)
 		return lk__counter_leave(&call, rc);
 	if (entry)
-		lease_begin(entry, lease_ms, &before);
+		rc = lease_begin(entry, lease_ms, &before);
 	/* The server remembers the first copy that it ran, however often it is sent. */
 	int64_t begun_ns = lk__now_ns();
-	rc = lease_ask(&call, id, lease_ms);
-	if (entry && rc != LK_EMAYBEHELD)
-		lease_end(entry, lease_ms, rc == 0 ? begun_ns : 0, &before);
+	if (rc == 0) {
+		rc = lease_ask(&call, id, lease_ms);
+		if (entry && rc != LK_EMAYBEHELD)
+			rc = lease_end(entry, rc, lease_ms, begun_ns, &before);
+	}
+	if (rc == LK_ELOST)
+		lk__fail(error, rc, "%s: %s was lost", operation, id);
 	if (entry)
 		lk__entry_unref(entry);
 	return lk__counter_leave(&call, rc);

@@ -185,6 +185,27 @@ static void test_a_new_lease_ends_the_renewal(void **state)
 	close_client(client);
 }
 
+static void test_a_new_lease_finds_what_is_gone(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_permit_semaphore *pool = new_permits(client, "pool");
+	lk_permit id[1];
+	lk_event event;
+	expect(1, lk_permit_semaphore_try_set(pool, 1, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 1, id, NULL, &err));
+	redis_do(&server, "DEL pool {pool}:timeout");
+	for (int i = 0; i < 2; i++) {
+		expect(LK_ELOST,
+		       lk_permit_semaphore_update_lease(pool, id[0].id, slow_ms(20000), &err));
+		check_int(left_ms(pool, id[0].id), ==, LK_ELOST);
+	}
+	check_int(next_event(client, &event, 5000), ==, LK_EVENT_LOST);
+	expect(LK_ELOST, lk_permit_semaphore_release(pool, id, 1, &err));
+	lk_permit_semaphore_free(pool);
+	close_client(client);
+}
+
 static void test_lost_when_it_is_gone(void **state)
 {
 	(void)state;
@@ -443,6 +464,7 @@ int main(void)
 		counter_test(test_renewed_while_held),
 		counter_test(test_a_named_lease_ends),
 		counter_test(test_a_new_lease_ends_the_renewal),
+		counter_test(test_a_new_lease_finds_what_is_gone),
 		counter_test(test_lost_when_it_is_gone),
 		counter_test(test_several_are_released_though_one_is_lost),
 		counter_test(test_several_stay_when_one_is_unknown),

@@ -141,6 +141,22 @@ def test_a_release_that_is_answered_late_is_no_loss(server, proxy, make_keeper):
     keeper.call("release", "pool", kind="permits", count=1, ids=ids[:32]).is_code("LK_ENOTOWNER")
 
 
+def test_a_new_lease_that_comes_too_late(server, proxy, make_keeper):
+    """The old one ends before the answer is there: lost, and nothing of it stays behind."""
+    keeper = make_keeper(proxy.unix_url)
+    server.call("SET", "warm", 1)
+    ids = keeper.call("acquire", "warm", kind="permits", count=1).ok()["ids"]
+    keeper.call("extend", "warm", kind="permits", ids=ids, lease=60000).ok()
+    server.call("SET", "pool", 5)
+    ids = keeper.call("acquire", "pool", kind="permits", count=1, lease=600).ok()["ids"]
+    proxy.rule = once = Once(script_on(b"pool", True), Park(1.0))
+    late = keeper.call("extend", "pool", kind="permits", ids=ids, lease=60000)
+    assert once.hit.is_set()
+    late.is_code("LK_ELOST")
+    until(lambda: count(server) == 5 and server.call("ZCARD", USED) == 0, 5, "given back")
+    keeper.call("release", "pool", kind="permits", count=1, ids=ids).is_code("LK_ELOST")
+
+
 def test_waiting_semaphore_survives_the_server(server, make_keeper):
     a, b = make_keeper(server.unix_url), make_keeper(server.unix_url)
     waits = a.say("acquire", "pool", kind="semaphore", count=1)
