@@ -10,7 +10,8 @@
 #include "drive/entry.h"
 #include "drive/loop.h"
 
-#define AGAIN_NS (200 * LK__MS) /* between attempts that got no answer */
+#define AGAIN_NS (200 * LK__MS) /* between attempts that were refused, doubled each time */
+#define AGAIN_MAX_NS (16 * AGAIN_NS)
 
 struct lk__take_back {
 	struct lk__take_back *prev, *next;
@@ -20,6 +21,7 @@ struct lk__take_back {
 	int64_t until_ns; /* a copy of the acquire may run until then */
 	int64_t end_ns;   /* by then its lease has ended it */
 	int64_t at_ns;    /* the next attempt; LK__NEVER while one is under way */
+	int64_t pause_ns; /* before it, if this one is refused */
 };
 
 /* Entry's mutex held. NULL when out of memory: the lease ends it. */
@@ -37,6 +39,7 @@ static struct lk__take_back *take_back_new(struct lk__entry *entry, uint64_t num
 	take_back->until_ns = until_ns;
 	take_back->end_ns = lk__entry_outlived_ns(entry, until_ns);
 	take_back->at_ns = at_ns;
+	take_back->pause_ns = AGAIN_NS;
 	lk__count(&client->counters.take_backs, 1);
 	pthread_mutex_lock(&client->mutex);
 	DL_APPEND(client->take_backs, take_back);
@@ -64,6 +67,15 @@ static void take_back_end(struct lk__take_back *take_back)
 	lk__entry_unref(entry);
 }
 
+/* When to try again after one that was refused, or got no answer. */
+static int64_t take_back_refused(struct lk__take_back *take_back, int64_t now_ns)
+{
+	int64_t at_ns = now_ns + take_back->pause_ns;
+	if (take_back->pause_ns < AGAIN_MAX_NS)
+		take_back->pause_ns *= 2;
+	return at_ns < take_back->end_ns ? at_ns : take_back->end_ns;
+}
+
 static void take_back_finish(struct lk__request *request)
 {
 	struct lk__take_back *take_back = request->owner;
@@ -75,8 +87,8 @@ static void take_back_finish(struct lk__request *request)
 	if (sure || now_ns >= take_back->end_ns)
 		take_back_end(take_back);
 	else
-		take_back_later(take_back,
-				answered ? take_back->until_ns + LK__MS : now_ns + AGAIN_NS);
+		take_back_later(take_back, answered ? take_back->until_ns + LK__MS
+						    : take_back_refused(take_back, now_ns));
 }
 
 /* False when out of memory. */

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 
 import pytest
 
@@ -303,6 +304,26 @@ def test_a_refused_taking_back_is_repeated(server, proxy, through, kind):
     server.set("min-replicas-to-write", 0)
     until(lambda: count(server) == 5, 10, "taken back")
     assert server.call("ZCARD", USED) == 0
+
+
+def test_a_taking_back_that_stays_refused_is_no_storm(server, proxy, through):
+    server.call("SET", "pool", 5)
+    granted, refused = threading.Event(), []
+
+    def rule(message):
+        if not script_on(b"pool", True)(message):
+            return None
+        if message.data.startswith(b"-NOREPLICAS"):
+            refused.append(time.monotonic())
+        return Park(event=granted)
+    proxy.rule = rule
+    through.call("within", "pool", kind="semaphore", count=2, wait=200)
+    server.set("min-replicas-to-write", 1)
+    granted.set()
+    until(lambda: len(refused) > 2, 10)
+    assert refused[2] - refused[0] > 0.55, "the second pause is longer than the first"
+    server.set("min-replicas-to-write", 0)
+    until(lambda: count(server) == 5, 10, "taken back")
 
 
 def test_close_does_not_wait_for_a_refused_taking_back(server, proxy, through):
