@@ -296,6 +296,7 @@ static void test_a_dead_server_leaves_nothing(void **state)
 	expect(LK_EUNREACHABLE, lk_lock_acquire_within(all, 300, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
 	server_start_again(&other);
+	wait_until(lk_client_ping(there, NULL) == 0, 5000); /* it has never been reached before */
 	expect(0, lk_lock_acquire_within(all, slow_ms(10000), NULL, &err));
 	expect(0, lk_lock_release(all, NULL, &err));
 	lk_lock_free(all);
