@@ -238,6 +238,20 @@ static void group_take_back(struct attempt *attempt, const struct group *group)
 	}
 }
 
+/* Its acquire is still on its way: a release behind it, which close waits for as well. */
+static void group_release_behind(struct group *group, struct lk__entry *first)
+{
+	for (size_t i = 1; i < group->count; i++)
+		memcpy(group->key[i].field, group->key[0].field, LK__FIELD_SIZE);
+	struct lk__request *request = lk__multi_release_request(group->key, group->count);
+	if (!request)
+		return; /* out of memory: it is taken back all the same, later */
+	request->resend = true;
+	request->deadline_ns = lk__after_ms(group->until_ns, group->lease_ms);
+	request->finish = lk__request_forget;
+	lk__conn_submit(first->scripts, request);
+}
+
 /* Held perhaps: each is taken back; whoever waits for the first finds out the rest. */
 static void group_unknown(struct attempt *attempt, const struct group *group)
 {
@@ -269,7 +283,7 @@ static void group_late(struct attempt *attempt, const struct group *group, int64
 static void group_read(void *context, size_t index, const struct lk__request *request)
 {
 	struct attempt *attempt = context;
-	const struct group *group = &attempt->group[index];
+	struct group *group = &attempt->group[index];
 	struct lk__acquire_event event = {.type = LK__ACQUIRE_UNKNOWN};
 	bool again = false;
 	size_t busy = 0;
@@ -297,6 +311,8 @@ static void group_read(void *context, size_t index, const struct lk__request *re
 		group_failed(attempt, group, request, &event);
 		break;
 	default:
+		if (!request)
+			group_release_behind(group, part_of(attempt, group->part[0]));
 		group_unknown(attempt, group);
 	}
 	attempt->ask->again &= again;

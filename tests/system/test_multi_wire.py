@@ -3,13 +3,15 @@ a client makes of a late answer."""
 from __future__ import annotations
 
 import pathlib
+import threading
 
 import pytest
 
 import resp
-from proxy import Once, Replace
+from keeper import CLOSE_RELEASE
+from proxy import Once, Park, Replace
 from servers import Subscriber, channel_of
-from waiting import until
+from waiting import never, until
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "src" / "sync" / "multi"
 NAMES = ["m1", "m2", "m3"]
@@ -135,11 +137,15 @@ def test_full_memory_takes_nothing_and_frees_all(server, multi):
     assert server.call("DBSIZE") == 0
 
 
+def is_acquire(message) -> bool:
+    return not message.reply and message.what == "evalsha" and message.lock == b"m1"
+
+
 def late_once():
     """The first acquire gets the answer of a server whose clock is ahead."""
     answer = resp.encode("EVAL", "local now = redis.call('TIME') return redis.status_reply("
                          "'LATE ' .. string.format('%.0f', now[1] * 1000000 + now[2]))", 0)
-    return Once(lambda m: not m.reply and m.what == "evalsha" and m.lock == b"m1", Replace(answer))
+    return Once(is_acquire, Replace(answer))
 
 
 def test_a_try_that_is_late_is_made_again_once(server, proxy, make_keeper):
@@ -152,4 +158,20 @@ def test_a_try_that_is_late_is_made_again_once(server, proxy, make_keeper):
     keeper.call("release", "m1,m2", kind="multi").ok()
     proxy.rule = lambda message: late_once()(message)  # each time
     keeper.call("try", "m1,m2", kind="multi").is_code("LK_EUNAVAILABLE")
+    assert server.call("DBSIZE") == 0
+
+
+def test_an_acquire_that_is_left_behind_is_granted_to_nobody(server, proxy, make_keeper):
+    """Not even when the client is closed before its loop can take anything back."""
+    keeper, go_on = make_keeper(proxy.unix_url), threading.Event()
+    keeper.call("try", "m1,m2", kind="multi").ok()
+    keeper.call("release", "m1,m2", kind="multi").ok()
+    proxy.rule = once = Once(is_acquire, Park(event=go_on))
+    proxy.refuse = True  # no other connection
+    keeper.call("within", "m1,m2", kind="multi", wait=200).is_code("LK_EMAYBEHELD")
+    assert once.hit.is_set()
+    closing = keeper.say("close", how=CLOSE_RELEASE)
+    never(lambda: closing.done, 0.3, "it waits for the answer")
+    go_on.set()
+    closing.result(10)
     assert server.call("DBSIZE") == 0
