@@ -27,7 +27,7 @@ struct head {
 	int64_t sent_ns; /* of the try that was granted */
 	uint64_t epoch;  /* of the node, before the try */
 	bool unsent;     /* the connection was lost before the try was written */
-	bool finishing;  /* the connection counts us among those who deal with an answer */
+	bool pins;       /* the connection, see head_pin() */
 	lk_error *error;
 };
 
@@ -59,14 +59,18 @@ static int head_over(const struct head *head)
 
 /* While a try is out, and until its grant has an owner or has gone back, close must not take the
  * connection for idle. */
-static void head_finishing(struct head *head, bool finishing)
+static void head_pin(struct head *head)
 {
-	struct lk__conn *conn = head->entry->scripts;
-	if (finishing && !head->finishing)
-		atomic_fetch_add(&conn->finishing, 1);
-	else if (!finishing && head->finishing)
-		atomic_fetch_sub(&conn->finishing, 1);
-	head->finishing = finishing;
+	if (!head->pins)
+		lk__conn_pin(head->entry->scripts);
+	head->pins = true;
+}
+
+static void head_unpin(struct head *head)
+{
+	if (head->pins)
+		lk__conn_unpin(head->entry->scripts);
+	head->pins = false;
 }
 
 /* The outcome of the last try is unknown. */
@@ -299,7 +303,7 @@ static int head_send(struct head *head)
 	head->epoch = atomic_load(&entry->node->epoch);
 	if (entry->channel)
 		lk__channel_mark(&entry->node->messages, entry->channel, &entry->mark);
-	head_finishing(head, true);
+	head_pin(head);
 	pthread_mutex_unlock(&entry->mutex);
 	int rc = lk__conn_call(entry->scripts, request, waiter->thread,
 			       earlier(waiter->until_ns, request->deadline_ns + ANSWER_GRACE_NS),
@@ -361,7 +365,7 @@ static int head_await(struct head *head)
 {
 	struct lk__entry *entry = head->entry;
 	struct lk__waiter *waiter = head->waiter;
-	head_finishing(head, true);
+	head_pin(head);
 	if (entry->request && !entry->answered &&
 	    lk__conn_adopt(entry->scripts, entry->request, waiter->thread)) {
 		int64_t until_ns = earlier(waiter->until_ns, entry->try_until_ns + ANSWER_GRACE_NS);
@@ -545,7 +549,7 @@ static int head_pause(struct head *head, int64_t until_ns)
 static int head_do(struct head *head, const struct lk__acquire_action *action)
 {
 	int over = head_over(head);
-	head_finishing(head, false);
+	head_unpin(head);
 	/* A wait limit that is very short buys one try all the same. */
 	bool first = action->type == LK__ACQUIRE_DO_TRY && head->event.type == LK__ACQUIRE_START;
 	if (over && (over != LK_ETIMEDOUT || !first))
@@ -681,6 +685,6 @@ int lk__head_drive(struct lk__entry *entry, struct lk__waiter *waiter, lk_error 
 		entry->acquire.listening = false; /* the last line took the subscription along */
 	head.error->code = 0;
 	int rc = head_run(&head);
-	head_finishing(&head, false);
+	head_unpin(&head);
 	return rc;
 }
