@@ -216,7 +216,7 @@ void lk__gather_withdraw(struct lk__gather *gather, taker take, void *context)
 void lk__gather_end(struct lk__gather *gather, taker late, void (*end)(void *context),
 		    void *context)
 {
-	bool missed[LK__GATHER_NODES_MAX], open[LK__GATHER_NODES_MAX];
+	bool missed[LK__GATHER_NODES_MAX] = {false}, open[LK__GATHER_NODES_MAX] = {false};
 	pthread_mutex_lock(&gather->mutex);
 	gather->late = late;
 	gather->end = end;
