@@ -165,6 +165,7 @@ static int multi_rounds(struct lk__multi_ask *ask)
 			rc = lk__multi_ask(ask);
 		if (rc == LK__MULTI_ALL && multi_stands(ask))
 			return 0;
+		ask->unknown |= ask->code == LK_EMAYBEHELD;
 		bool again = rc == LK__MULTI_BUSY && ask->again;
 		multi_give_up(ask);
 		if (rc < 0)
@@ -187,6 +188,17 @@ static int multi_rounds(struct lk__multi_ask *ask)
 										      : rc);
 		multi_pause(ask, round);
 	}
+}
+
+/* What is still being taken back may be held, whatever the last round ended with. */
+static int multi_verdict(const struct lk__multi_ask *ask, int rc)
+{
+	if (rc >= 0 || !ask->unknown || rc == LK_ECANCELLED || rc == LK_ECLOSED)
+		return rc;
+	for (size_t i = 0; i < ask->multi->count; i++)
+		if (atomic_load(&ask->multi->part[i]->taking_back) > 0)
+			return multi_fail(ask, i, LK_EMAYBEHELD);
+	return rc;
 }
 
 static int multi_threads(const struct lk__multi *multi, struct lk__thread **threads)
@@ -218,7 +230,7 @@ int lk__multi_acquire(const struct lk__multi *multi, const struct lk__want *want
 		if (rc < 0)
 			return rc;
 	}
-	return multi_rounds(&ask);
+	return multi_verdict(&ask, multi_rounds(&ask));
 }
 
 /* ---- what is held ---- */
