@@ -126,6 +126,23 @@ bool lk__reply_late(const redisReply *reply, int64_t *server_us)
 	return true;
 }
 
+void lk__reply_acquired(const struct lk__request *request, struct lk__answer *answer)
+{
+	const redisReply *reply = request->reply;
+	struct lk__acquire_event *event = &answer->event;
+	event->type = LK__ACQUIRE_UNKNOWN;
+	if (request->code) {
+		*event = lk__reply_refusal(request);
+	} else if (reply->type == REDIS_REPLY_NIL) {
+		event->type = LK__ACQUIRE_GRANTED;
+	} else if (reply->type == REDIS_REPLY_INTEGER) {
+		event->type = LK__ACQUIRE_BUSY;
+		event->ttl_ms = reply->integer;
+	} else if (lk__reply_late(reply, &answer->server_us)) {
+		event->type = LK__ACQUIRE_LATE;
+	}
+}
+
 enum lk__released lk__reply_released(const struct lk__request *request, int64_t *listeners)
 {
 	if (request->code)

@@ -58,6 +58,9 @@ bool lk__reply_late(const redisReply *reply, int64_t *server_us);
 int lk__reply_renewed(const struct lk__request *request, size_t count, size_t index,
 		      const char *field);
 
+/* nil: granted; integer: busy, with the ttl in ms, or -1; status "LATE <server us>". */
+void lk__reply_acquired(const struct lk__request *request, struct lk__answer *answer);
+
 /* nil: not the owner; integer: released, so many heard of it. */
 enum lk__released lk__reply_released(const struct lk__request *request, int64_t *listeners);
 

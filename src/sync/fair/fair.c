@@ -62,21 +62,6 @@ static struct lk__request *fair_force(const struct lk__target *target)
 	return fair_call(target, "force", "", NULL);
 }
 
-static struct lk__request *fair_renew(const struct lk__renewal *renewals, size_t count)
-{
-	return lk__renew_script(LK__SCRIPT_LOCK_RENEW, renewals, count);
-}
-
-static struct lk__request *fair_is_locked(const struct lk__target *target)
-{
-	return lk__lock_recipe.is_locked(target);
-}
-
-static struct lk__request *fair_is_held_by(const struct lk__target *target, const char *field)
-{
-	return lk__lock_recipe.is_held_by(target, field);
-}
-
 static void fair_read_acquire(const struct lk__request *request, struct lk__answer *answer)
 {
 	const redisReply *reply = request->reply;
@@ -115,9 +100,9 @@ const struct lk__recipe lk__fair_recipe = {
 	.acquire = fair_acquire,
 	.release = fair_release,
 	.force = fair_force,
-	.renew = fair_renew,
-	.is_locked = fair_is_locked,
-	.is_held_by = fair_is_held_by,
+	.renew = lk__lock_renew,
+	.is_locked = lk__lock_is_locked,
+	.is_held_by = lk__lock_is_held_by,
 	.read_acquire = fair_read_acquire,
 	.read_release = lk__reply_released,
 	.read_message = fair_read_message,

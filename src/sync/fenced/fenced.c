@@ -66,7 +66,7 @@ static void fenced_read_acquire(const struct lk__request *request, struct lk__an
 		answer->event.type = LK__ACQUIRE_UNKNOWN; /* no grant without a token */
 		return;
 	}
-	lk__lock_read_acquire(request, answer);
+	lk__reply_acquired(request, answer);
 	answer->fence = request->code ? 0 : fenced_token(request->reply);
 	if (answer->fence)
 		answer->event.type = LK__ACQUIRE_GRANTED;

@@ -71,23 +71,6 @@ struct lk__request *lk__lock_is_held_by(const struct lk__target *target, const c
 	return lk__words_command(&words);
 }
 
-void lk__lock_read_acquire(const struct lk__request *request, struct lk__answer *answer)
-{
-	const redisReply *reply = request->reply;
-	struct lk__acquire_event *event = &answer->event;
-	event->type = LK__ACQUIRE_UNKNOWN;
-	if (request->code) {
-		*event = lk__reply_refusal(request);
-	} else if (reply->type == REDIS_REPLY_NIL) {
-		event->type = LK__ACQUIRE_GRANTED;
-	} else if (reply->type == REDIS_REPLY_INTEGER) {
-		event->type = LK__ACQUIRE_BUSY;
-		event->ttl_ms = reply->integer;
-	} else if (lk__reply_late(reply, &answer->server_us)) {
-		event->type = LK__ACQUIRE_LATE;
-	}
-}
-
 enum lk__exchanged lk__lock_read_exchange(const struct lk__request *request,
 					  struct lk__answer *answer)
 {
@@ -106,7 +89,7 @@ const struct lk__recipe lk__lock_recipe = {
 	.renew = lk__lock_renew,
 	.is_locked = lk__lock_is_locked,
 	.is_held_by = lk__lock_is_held_by,
-	.read_acquire = lk__lock_read_acquire,
+	.read_acquire = lk__reply_acquired,
 	.read_release = lk__reply_released,
 	.read_exchange = lk__lock_read_exchange,
 };

@@ -22,7 +22,6 @@ struct lk__request *lk__lock_force(const struct lk__target *target);
 struct lk__request *lk__lock_renew(const struct lk__renewal *renewals, size_t count);
 struct lk__request *lk__lock_is_locked(const struct lk__target *target);
 struct lk__request *lk__lock_is_held_by(const struct lk__target *target, const char *field);
-void lk__lock_read_acquire(const struct lk__request *request, struct lk__answer *answer);
 enum lk__exchanged lk__lock_read_exchange(const struct lk__request *request,
 					  struct lk__answer *answer);
 

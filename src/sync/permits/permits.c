@@ -95,11 +95,6 @@ static struct lk__request *permits_undo(const struct lk__target *target, const c
 	return request;
 }
 
-static void permits_read_acquire(const struct lk__request *request, struct lk__answer *answer)
-{
-	lk__semaphore_recipe.read_acquire(request, answer);
-}
-
 /* ---- each permit ---- */
 
 struct lk__request *lk__permits_release(const struct lk__target *target, const unsigned char *ids,
@@ -196,7 +191,7 @@ const struct lk__recipe lk__permit_line_recipe = {
 	.field = permit_line_field,
 	.acquire = permits_acquire,
 	.release = permits_undo,
-	.read_acquire = permits_read_acquire,
+	.read_acquire = lk__reply_acquired,
 	.read_release = lk__reply_released,
 };
 

@@ -84,20 +84,11 @@ static struct lk__request *plain_is_held_by(const struct lk__target *target, con
 
 static void plain_read_acquire(const struct lk__request *request, struct lk__answer *answer)
 {
-	const redisReply *reply = request->reply;
-	struct lk__acquire_event *event = &answer->event;
-	event->type = LK__ACQUIRE_UNKNOWN;
 	if (request->batch) {
+		answer->event.type = LK__ACQUIRE_UNKNOWN;
 		lk__native_read_acquire(request, answer);
-	} else if (request->code) {
-		*event = lk__reply_refusal(request);
-	} else if (reply->type == REDIS_REPLY_NIL) {
-		event->type = LK__ACQUIRE_GRANTED;
-	} else if (reply->type == REDIS_REPLY_INTEGER) {
-		event->type = LK__ACQUIRE_BUSY;
-		event->ttl_ms = reply->integer;
-	} else if (lk__reply_late(reply, &answer->server_us)) {
-		event->type = LK__ACQUIRE_LATE;
+	} else {
+		lk__reply_acquired(request, answer);
 	}
 }
 

@@ -105,6 +105,6 @@ const struct lk__recipe lk__read_recipe = {
 	.renew = read_renew,
 	.is_locked = read_is_locked,
 	.is_held_by = lk__rw_is_held_by,
-	.read_acquire = lk__lock_read_acquire,
+	.read_acquire = lk__reply_acquired,
 	.read_release = lk__reply_released,
 };

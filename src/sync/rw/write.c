@@ -92,6 +92,6 @@ const struct lk__recipe lk__write_recipe = {
 	.renew = write_renew,
 	.is_locked = write_is_locked,
 	.is_held_by = write_is_held_by,
-	.read_acquire = lk__lock_read_acquire,
+	.read_acquire = lk__reply_acquired,
 	.read_release = lk__reply_released,
 };

@@ -66,22 +66,6 @@ static struct lk__request *semaphore_undo(const struct lk__target *target, const
 	return request;
 }
 
-static void semaphore_read_acquire(const struct lk__request *request, struct lk__answer *answer)
-{
-	const redisReply *reply = request->reply;
-	answer->event.type = LK__ACQUIRE_UNKNOWN;
-	if (request->code) {
-		answer->event = lk__reply_refusal(request);
-	} else if (reply->type == REDIS_REPLY_NIL) {
-		answer->event.type = LK__ACQUIRE_GRANTED;
-	} else if (reply->type == REDIS_REPLY_INTEGER) {
-		answer->event.type = LK__ACQUIRE_BUSY;
-		answer->event.ttl_ms = reply->integer;
-	} else if (lk__reply_late(reply, &answer->server_us)) {
-		answer->event.type = LK__ACQUIRE_LATE;
-	}
-}
-
 const struct lk__recipe lk__semaphore_recipe = {
 	.type = "semaphore",
 	.channel_prefix = LK__SEMAPHORE_CHANNEL_PREFIX,
@@ -90,6 +74,6 @@ const struct lk__recipe lk__semaphore_recipe = {
 	.poll_ms = POLL_MS,
 	.acquire = semaphore_acquire,
 	.release = semaphore_undo,
-	.read_acquire = semaphore_read_acquire,
+	.read_acquire = lk__reply_acquired,
 	.read_release = lk__reply_released,
 };

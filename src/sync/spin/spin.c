@@ -32,7 +32,7 @@ const struct lk__recipe lk__spin_recipe = {
 	.renew = lk__lock_renew,
 	.is_locked = lk__lock_is_locked,
 	.is_held_by = lk__lock_is_held_by,
-	.read_acquire = lk__lock_read_acquire,
+	.read_acquire = lk__reply_acquired,
 	.read_release = spin_read_release,
 	.read_exchange = lk__lock_read_exchange,
 };
