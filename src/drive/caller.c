@@ -172,6 +172,18 @@ static struct other_side caller_other_side(const struct lk__entry *entry,
 	return side;
 }
 
+struct lk__hold *lk__caller_hold(struct lk__thread *thread, const struct lk__want *want)
+{
+	struct lk__hold *hold = lk__hold_new(thread, &want->owner);
+	if (!hold)
+		return NULL;
+	hold->lease_ms = want->lease_ms;
+	hold->max_hold_ms = want->max_hold_ms;
+	hold->margin_ms = want->margin_ms;
+	hold->tag = want->tag;
+	return hold;
+}
+
 static int caller_prepare(struct lk__entry *entry, struct lk__thread *thread,
 			  const struct lk__want *want, const struct other_side *side,
 			  struct lk__waiter *waiter, lk_error *error)
@@ -203,15 +215,11 @@ static int caller_prepare(struct lk__entry *entry, struct lk__thread *thread,
 	int rc = lk__cancel_enter(want->cancel, thread, error);
 	if (rc < 0)
 		return rc;
-	waiter->hold = lk__hold_new(thread, &want->owner);
+	waiter->hold = lk__caller_hold(thread, want);
 	if (!waiter->hold) {
 		lk__cancel_leave(want->cancel);
 		return caller_fail(entry, LK_ENOMEM, "acquire", error);
 	}
-	waiter->hold->lease_ms = want->lease_ms;
-	waiter->hold->max_hold_ms = want->max_hold_ms;
-	waiter->hold->margin_ms = want->margin_ms;
-	waiter->hold->tag = want->tag;
 	return 0;
 }
 

@@ -22,6 +22,9 @@ struct lk__want {
 	struct lk__grant *grant_out; /* NULL, or where what the server granted is written */
 };
 
+/* A hold that is ready for what is wanted; NULL when out of memory. */
+struct lk__hold *lk__caller_hold(struct lk__thread *thread, const struct lk__want *want);
+
 int lk__caller_acquire(struct lk__entry *entry, struct lk__thread *thread,
 		       const struct lk__want *want, lk_error *error);
 

@@ -116,14 +116,10 @@ static int part_reserve(struct attempt *attempt, size_t part)
 	if (rc < 0 || ask->taken[part] || attempt_is_busy(attempt))
 		return rc;
 	*waiter = (struct lk__waiter){.thread = ask->threads[part], .until_ns = LK__NEVER};
-	waiter->hold = lk__hold_new(waiter->thread, &want.owner);
+	waiter->hold = lk__caller_hold(waiter->thread, &want);
 	if (!waiter->hold)
 		return lk__fail(ask->error, LK_ENOMEM, "acquire \"%.100s\": out of memory",
 				entry->name);
-	waiter->hold->lease_ms = want.lease_ms;
-	waiter->hold->max_hold_ms = want.max_hold_ms;
-	waiter->hold->margin_ms = want.margin_ms;
-	waiter->hold->tag = want.tag;
 	entry->try_lease_ms = lk__entry_lease_ms(entry, waiter->hold);
 	DL_APPEND(entry->line, waiter);
 	lk__count(&entry->client->counters.waiting, 1);
