@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "child.h"
 
 #include <errno.h>
@@ -65,6 +66,7 @@ __attribute__((noreturn)) static void child_become(const struct guard_page *page
 		_exit(127); /* the guard is gone */
 	if (getppid() == parent && environment_fill(page) == 0) {
 		signals_restore(&page->mask);
+		setrlimit(RLIMIT_NOFILE, &page->descriptors);
 		execvp(page->argv[0], page->argv);
 	}
 	int reason = errno;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Starting the command, as a child of the guard. */
 #ifndef CLI_CHILD_H
 #define CLI_CHILD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* CLOCK_BOOTTIME, which runs through suspend, in ns: the clock of the library's deadlines. */
 #ifndef CLI_CLOCK_H
 #define CLI_CLOCK_H

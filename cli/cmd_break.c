@@ -1,9 +1,11 @@
+/* SPDX-License-Identifier: MIT */
 /* lockkeeper break: frees a lock whoever holds it, after a question. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "breaking.h"
 #include "commands.h"
 #include "exit_code.h"
 #include "escape.h"
@@ -11,7 +13,7 @@
 #include "session.h"
 
 const struct option_row break_options[] = {
-	{OPTION_YES, "yes", NULL, "do not ask; needed where there is no terminal"},
+	{OPTION_YES, "yes", NULL, "do not ask; required without a terminal"},
 	{0, NULL, NULL, NULL},
 };
 
@@ -22,7 +24,7 @@ static void question_print(const char *name, const lk_lock_info *info)
 		fputs(i ? ", " : " is held by ", stderr);
 		escape_print(stderr, info->holders[i].field, info->holders[i].field_size);
 	}
-	fputs(". Its holder will go on until it notices. Break it? [y/N] ", stderr);
+	fputs(". Its holder continues until it notices. Break it? [y/N] ", stderr);
 }
 
 /* 0 when the user agrees (or there is nothing to break), else an exit code. */
@@ -30,7 +32,7 @@ static int ask(const char *name, const lk_lock_info *info)
 {
 	char answer[16] = "";
 	if (!isatty(STDIN_FILENO))
-		return trouble("break: stdin is no terminal to ask on; say --yes");
+		return trouble("break: stdin is not a terminal, so it cannot ask; use --yes");
 	if (info->holder_count == 0)
 		return 0;
 	question_print(name, info);
@@ -40,18 +42,28 @@ static int ask(const char *name, const lk_lock_info *info)
 									  : trouble("not broken");
 }
 
-static int lock_break(lk_client *client, const char *name, const lk_lock_info *info)
+int lock_break(lk_client *client, const char *name, size_t name_size, const lk_lock_info *info,
+	       lk_error *error)
 {
-	lk_error error = {0};
 	lk_lock *lock = NULL;
 	const struct lock_kind *kind = kind_of(info);
-	if (!kind)
-		return trouble("break: %s is a %s, which nobody holds as a whole", name,
-			       info->type);
-	int result = kind->make(&lock, client, name, strlen(name), &error);
+	if (!kind) {
+		error->code = LK_EINVAL;
+		snprintf(error->message, sizeof(error->message),
+			 "break: %.200s is a %s, which nobody holds as a whole", name, info->type);
+		return LK_EINVAL;
+	}
+	int result = kind->make(&lock, client, name, name_size, error);
 	if (result == 0)
-		result = lk_lock_force_release(lock, &error);
+		result = lk_lock_force_release(lock, error);
 	lk_lock_free(lock);
+	return result;
+}
+
+static int break_and_say(lk_client *client, const char *name, const lk_lock_info *info)
+{
+	lk_error error = {0};
+	int result = lock_break(client, name, strlen(name), info, &error);
 	if (result < 0)
 		return trouble_library(&error);
 	if (result == 0)
@@ -77,7 +89,7 @@ int cmd_break(const struct command *command, int argc, char **argv)
 	if (code == 0 && !yes)
 		code = ask(name, &info);
 	if (code == 0)
-		code = lock_break(session.client, name, &info);
+		code = break_and_say(session.client, name, &info);
 	lk_scan_free(scan);
 	return session_end(&session, code);
 }

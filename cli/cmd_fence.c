@@ -1,4 +1,5 @@
-/* lockkeeper fence: whether the bearer of a token may still be let in. */
+/* SPDX-License-Identifier: MIT */
+/* lockkeeper fence: whether a token is the newest. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -31,7 +32,7 @@ int cmd_fence(const struct command *command, int argc, char **argv)
 	const char *key = session.argv[1];
 	int code = 0;
 	if (strcmp(session.argv[0], "check") != 0)
-		code = usage_error(command, "'%s': only check", session.argv[0]);
+		code = usage_error(command, "'%s' is unknown: use check", session.argv[0]);
 	else if (*key == '\0')
 		code = trouble("KEY is empty");
 	if (code == 0)

@@ -1,4 +1,5 @@
-/* lockkeeper latch: sets a count-down latch, counts it down, waits until it is open. */
+/* SPDX-License-Identifier: MIT */
+/* lockkeeper latch: sets a count-down latch, counts it down, waits until it is open, deletes it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,20 +10,26 @@
 #include "session.h"
 
 const struct option_row latch_options[] = {
-	{'n', "nonblock", NULL, "wait: fail when it is closed, instead of waiting"},
-	{'w', "wait", "WAIT", "wait: at most so long"},
+	{'n', "nonblock", NULL, "wait: fail if the latch is closed, instead of waiting"},
+	{'w', "wait", "WAIT", "wait: wait at most this long"},
+	WAITING_ROWS("`latch wait`"),
 	{0, NULL, NULL, NULL},
 };
 
 struct latch_state {
 	int64_t wait_ms; /* -1: no limit */
-	int waits;       /* -n or -w was given */
+	int limits;      /* -n or -w was given */
+	int waits;       /* an option of `wait` was given */
+	struct waiting_wish told;
 };
 
 static int latch_take(void *context, int id, const char *value)
 {
 	struct latch_state *state = context;
-	if (state->waits++)
+	state->waits = 1;
+	if (waiting_take(&state->told, id))
+		return 0;
+	if (state->limits++)
 		return trouble("-n and -w exclude each other");
 	if (id == 'w')
 		return option_duration("-w", value, 0, LK_WAIT_MAX_MS, &state->wait_ms);
@@ -38,7 +45,7 @@ static int latch_set(lk_latch *latch, const char *name, int64_t count)
 		return trouble_library(&error);
 	if (result == 1)
 		return 0;
-	message("%s has a count already", name);
+	message("%s already has a count", name);
 	return EXIT_NOT_ACQUIRED;
 }
 
@@ -52,12 +59,28 @@ static int latch_down(lk_latch *latch, int64_t by)
 	return output_finish();
 }
 
-static int latch_wait(lk_latch *latch, int64_t wait_ms)
+static int latch_wait(struct session *session, lk_latch *latch, const struct latch_state *state)
 {
 	lk_error error = {0};
-	int result = wait_ms < 0 ? lk_latch_await(latch, NULL, &error)
-				 : lk_latch_await_within(latch, wait_ms, NULL, &error);
+	if (state->wait_ms != 0)
+		waiting_begin(&session->waiting, session->client, NULL, session->argv[1],
+			      &state->told);
+	int result = state->wait_ms < 0
+			     ? lk_latch_await(latch, NULL, &error)
+			     : lk_latch_await_within(latch, state->wait_ms, NULL, &error);
+	waiting_end(&session->waiting);
 	return result ? trouble_library(&error) : 0;
+}
+
+static int latch_delete(lk_latch *latch, const char *name)
+{
+	lk_error error = {0};
+	int result = lk_latch_delete(latch, &error);
+	if (result < 0)
+		return trouble_library(&error);
+	if (result == 0)
+		message("%s had no count", name);
+	return 0;
 }
 
 /* The number among the operands; 1 when there need not be one and is none. */
@@ -65,12 +88,12 @@ static int latch_number(const struct command *command, const struct session *ses
 			int64_t *number_out)
 {
 	const char *verb = session->argv[0];
-	int is_wait = strcmp(verb, "wait") == 0, is_set = strcmp(verb, "set") == 0;
+	int is_set = strcmp(verb, "set") == 0, is_down = strcmp(verb, "down") == 0;
 	*number_out = 1;
-	if (!is_wait && !is_set && strcmp(verb, "down") != 0)
-		return usage_error(command, "'%s': set, down or wait", verb);
-	if (is_wait && session->argc == 3)
-		return usage_error(command, "wait takes no COUNT");
+	if (!is_set && !is_down && strcmp(verb, "wait") != 0 && strcmp(verb, "delete") != 0)
+		return usage_error(command, "'%s' is unknown: use set, down, wait or delete", verb);
+	if (!is_set && !is_down && session->argc == 3)
+		return usage_error(command, "%s takes no COUNT", verb);
 	if (is_set && session->argc == 2)
 		return usage_error(command, "COUNT is missing");
 	if (session->argv[1][0] == '\0')
@@ -78,6 +101,18 @@ static int latch_number(const struct command *command, const struct session *ses
 	return session->argc == 3
 		       ? operand_count("COUNT", session->argv[2], 1, LK_LATCH_COUNT_MAX, number_out)
 		       : 0;
+}
+
+static int latch_do(struct session *session, lk_latch *latch, int64_t number,
+		    const struct latch_state *state)
+{
+	const char *verb = session->argv[0], *name = session->argv[1];
+	if (strcmp(verb, "set") == 0)
+		return latch_set(latch, name, number);
+	if (strcmp(verb, "down") == 0)
+		return latch_down(latch, number);
+	return strcmp(verb, "wait") == 0 ? latch_wait(session, latch, state)
+					 : latch_delete(latch, name);
 }
 
 int cmd_latch(const struct command *command, int argc, char **argv)
@@ -92,24 +127,14 @@ int cmd_latch(const struct command *command, int argc, char **argv)
 		return -1 - result;
 	int code = latch_number(command, &session, &number);
 	if (code == 0 && state.waits && strcmp(session.argv[0], "wait") != 0)
-		code = usage_error(command, "-n and -w are for wait");
+		code = usage_error(command, "-n, -w, -v and -q are for wait");
 	if (code == 0)
 		code = session_open(&session);
 	const char *name = session.argv[1];
 	if (code == 0 && lk_latch_new(&latch, session.client, name, strlen(name), &error))
 		code = trouble_library(&error);
-	if (code == 0) {
-		switch (session.argv[0][0]) {
-		case 's':
-			code = latch_set(latch, name, number);
-			break;
-		case 'd':
-			code = latch_down(latch, number);
-			break;
-		default:
-			code = latch_wait(latch, state.wait_ms);
-		}
-	}
+	if (code == 0)
+		code = latch_do(&session, latch, number, &state);
 	lk_latch_free(latch);
 	return session_end(&session, code);
 }

@@ -1,28 +1,33 @@
+/* SPDX-License-Identifier: MIT */
 /* lockkeeper lock, unlock and extend: for scripts that cannot wrap a command. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "commands.h"
 #include "exit_code.h"
 #include "message.h"
+#include "relay.h"
 #include "session.h"
 
 const struct option_row lock_options[] = {
-	{'n', "nonblock", NULL, "fail when another owner holds the lock, instead of waiting"},
-	{'w', "wait", "WAIT", "wait for the lock at most so long"},
-	{'l', "lease", "LEASE", "how long it is locked; nobody renews it (required)"},
-	{OPTION_PLAIN, "plain", NULL, "a plain lock, SET NX PX, as other programs take it"},
+	{'n', "nonblock", NULL, "fail if another owner holds the lock, instead of waiting"},
+	{'w', "wait", "WAIT", "wait for the lock at most this long"},
+	{'l', "lease", "LEASE", "lease of the lock, which is not renewed (required)"},
+	{OPTION_PLAIN, "plain", NULL,
+	 "take a plain lock (SET NX PX), which other libraries use too"},
+	WAITING_ROWS("the command"),
 	{0, NULL, NULL, NULL},
 };
 
 const struct option_row extend_options[] = {
-	{'l', "lease", "LEASE", "how long it is locked from now on, at least (required)"},
-	{OPTION_PLAIN, "plain", NULL, "it is a plain lock"},
+	{'l', "lease", "LEASE", "the lock lasts at least this long from now (required)"},
+	{OPTION_PLAIN, "plain", NULL, "the lock is a plain lock"},
 	{0, NULL, NULL, NULL},
 };
 
 const struct option_row unlock_options[] = {
-	{OPTION_PLAIN, "plain", NULL, "it is a plain lock"},
+	{OPTION_PLAIN, "plain", NULL, "the lock is a plain lock"},
 	{0, NULL, NULL, NULL},
 };
 
@@ -32,6 +37,8 @@ struct lock_state {
 	int64_t wait_ms;
 	int64_t lease_ms;
 	const struct lock_kind *kind;
+	lk_cancel *cancel;
+	struct waiting_wish told;
 };
 
 static int lock_take(void *context, int id, const char *value)
@@ -39,6 +46,8 @@ static int lock_take(void *context, int id, const char *value)
 	struct lock_state *state = context;
 	if (kind_take(&state->kind, id))
 		return 0; /* there is one to choose */
+	if (waiting_take(&state->told, id))
+		return 0;
 	switch (id) {
 	case 'n':
 		state->nonblock = 1;
@@ -56,6 +65,7 @@ static int lock_acquire(lk_lock *lock, const struct lock_state *state, lk_error 
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.lease_ms = state->lease_ms;
+	options.cancel = state->cancel;
 	if (state->nonblock)
 		return lk_lock_try(lock, &options, error);
 	if (state->has_wait)
@@ -63,20 +73,51 @@ static int lock_acquire(lk_lock *lock, const struct lock_state *state, lk_error 
 	return lk_lock_acquire(lock, &options, error);
 }
 
-/* A lock whose owner nobody learns could only be waited for: it is given back. */
 static int owner_print(lk_lock *lock)
 {
 	char field[LK_FIELD_SIZE];
 	lk_error error = {0};
-	int code;
-	if (lk_lock_export(lock, NULL, field, sizeof(field), &error)) {
-		code = trouble_library(&error);
-	} else {
-		puts(field);
-		code = output_finish();
-	}
+	if (lk_lock_export(lock, NULL, field, sizeof(field), &error))
+		return trouble_library(&error);
+	puts(field);
+	return output_finish();
+}
+
+/* A lock whose owner nobody learns could only be waited for. */
+static void lock_give_back(lk_lock *lock, int code)
+{
+	lk_error error = {0};
+	relay_release(code, RELEASE_LIMIT_S);
+	if (lk_lock_release(lock, NULL, &error))
+		trouble_library(&error);
+	relay_released();
+}
+
+/* Takes the lock and prints its owner; a signal ends the wait. */
+static int lock_serve(struct session *session, lk_lock *lock, struct lock_state *state)
+{
+	lk_error error = {0};
+	sigset_t relayed, mask;
+	if (lk_cancel_new(&state->cancel, &error))
+		return trouble_library(&error);
+	signal(SIGPIPE, SIG_IGN);
+	relay_block(&relayed, &mask);
+	int code = relay_begin(&relayed, 0, state->cancel);
 	if (code)
-		lk_lock_release(lock, NULL, NULL);
+		return code;
+	if (!state->nonblock)
+		waiting_begin(&session->waiting, session->client, lock, session->argv[0],
+			      &state->told);
+	int result = lock_acquire(lock, state, &error);
+	waiting_end(&session->waiting);
+	relay_run();
+	if (result == LK_ECANCELLED)
+		return EXIT_SIGNAL_BASE + relay_cause();
+	if (result)
+		return trouble_library(&error);
+	code = relay_cause() ? EXIT_SIGNAL_BASE + relay_cause() : owner_print(lock);
+	if (code)
+		lock_give_back(lock, code);
 	return code;
 }
 
@@ -94,7 +135,6 @@ int cmd_lock(const struct command *command, int argc, char **argv)
 	struct session session;
 	struct lock_state state = {.kind = &kind_default};
 	lk_lock *lock = NULL;
-	lk_error error = {0};
 	int result = session_begin(&session, command, argc, argv, lock_take, &state, 1, 1);
 	if (result)
 		return -1 - result;
@@ -102,10 +142,9 @@ int cmd_lock(const struct command *command, int argc, char **argv)
 	session.kind = state.kind;
 	if (code == 0)
 		code = session_open_lock(&session, &lock);
-	if (code == 0 && lock_acquire(lock, &state, &error))
-		code = trouble_library(&error);
-	else if (code == 0)
-		code = owner_print(lock);
+	if (code == 0)
+		code = lock_serve(&session, lock, &state);
+	lk_cancel_free(state.cancel);
 	lk_lock_free(lock);
 	return session_end(&session, code);
 }

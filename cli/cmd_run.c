@@ -1,5 +1,7 @@
+/* SPDX-License-Identifier: MIT */
 /* lockkeeper run: options, and what follows from them; keeper.c does the work. */
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,29 +14,33 @@
 #include "signals.h"
 
 #define GRACE_DEFAULT_MS INT64_C(5000)
+#define PROGRAM_SIZE 256                   /* of what is told of the command */
 #define QUARANTINE_LEAST_MS INT64_C(30000) /* others may have the lease that is usual */
 
 const struct option_row run_options[] = {
-	{'n', "nonblock", NULL, "fail when another owner holds the lock, instead of waiting"},
-	{'w', "wait", "WAIT", "wait for the lock at most so long"},
-	{'E', "conflict-exit-code", "CODE", "exit with CODE, not 124, when it is not acquired"},
+	{'n', "nonblock", NULL, "fail if another owner holds the lock, instead of waiting"},
+	{'w', "wait", "WAIT", "wait for the lock at most this long"},
+	{'E', "conflict-exit-code", "CODE",
+	 "exit with CODE instead of 124 if the lock is not acquired"},
 	{'l', "lease", "LEASE", "lease of the lock, renewed while COMMAND runs (default 30)"},
 	{'k', "kill-after", "GRACE", "time from SIGNAL to SIGKILL (default min(5, LEASE/3))"},
 	{'s', "signal", "SIGNAL", "signal that ends COMMAND before the lease does (default TERM)"},
-	{'c', "command", "STRING", "run STRING by the shell, instead of COMMAND"},
+	{'c', "command", "STRING", "run STRING with the shell instead of COMMAND"},
 	{OPTION_FAIR, "fair", NULL, "take a fair lock: first come, first served"},
 	{OPTION_FENCE, "fence", NULL,
 	 "take a fenced lock; COMMAND finds its token in LOCKKEEPER_FENCE"},
 	{OPTION_SHARED, "shared", NULL, "take the read side of a read/write lock"},
 	{OPTION_EXCLUSIVE, "exclusive", NULL, "take the write side of a read/write lock"},
-	{OPTION_PLAIN, "plain", NULL, "take a plain lock, SET NX PX, as other programs do"},
-	{OPTION_PERMITS, "permits", "N", "let at most N commands run at once, each with a permit"},
-	{OPTION_ALSO, "also", "NAME", "take this lock too: all or none; may be repeated"},
+	{OPTION_PLAIN, "plain", NULL,
+	 "take a plain lock (SET NX PX), which other libraries use too"},
+	{OPTION_PERMITS, "permits", "N", "run at most N commands at once, each with a permit"},
+	{OPTION_ALSO, "also", "NAME", "take this lock too (all or none); may be repeated"},
 	{OPTION_URL, "url", "URL",
 	 "the server, instead of LOCKKEEPER_URL; three or more are a quorum"},
 	{OPTION_QUARANTINE, "quarantine", "TIME",
-	 "of a quorum: the longest lease in use; a server that started since has no vote"},
-	{'v', "verbose", NULL, "tell what happens"},
+	 "(quorum) ignore a server that restarted more recently than this"},
+	{'v', "verbose", NULL, "report what happens, and who holds the lock during a wait"},
+	{'q', "quiet", NULL, "do not show on the terminal what the command waits for"},
 	{0, NULL, NULL, NULL},
 };
 
@@ -99,7 +105,7 @@ static int run_take(void *context, int id, const char *value)
 		return operand_count("option --permits", value, 1, LK_PERMITS_MAX,
 				     &state->keep.permits);
 	default:
-		state->keep.verbose = 1;
+		waiting_take(&state->keep.told, id); /* there is none but -v and -q */
 		return 0;
 	}
 }
@@ -191,6 +197,23 @@ static int run_check(const struct command *command, const struct run_state *stat
 	return 0;
 }
 
+/* Who looks at the lock is told the command's name, not lockkeeper's; its arguments if allowed. */
+static int program_settle(const struct run_state *state, lk_config *config)
+{
+	char told[16], record[16], text[PROGRAM_SIZE] = "";
+	lk_error error = {0};
+	if (lk_config_get(config, "client_program", told, sizeof(told)) != 0 ||
+	    lk_config_get(config, "client_record", record, sizeof(record)) < 0)
+		return 0;
+	const char *slash = strrchr(state->keep.argv[0], '/');
+	size_t used = (size_t)snprintf(text, sizeof(text), "%s",
+				       slash && slash[1] ? slash + 1 : state->keep.argv[0]);
+	bool all = strcmp(record, "arguments") == 0;
+	for (char *const *word = state->keep.argv + 1; all && *word && used < sizeof(text); word++)
+		used += (size_t)snprintf(text + used, sizeof(text) - used, " %s", *word);
+	return lk_config_set(config, "client_program", text, &error) ? trouble_library(&error) : 0;
+}
+
 static int run_settle(const struct command *command, struct run_state *state, lk_config *config,
 		      int argc, char **argv)
 {
@@ -201,6 +224,8 @@ static int run_settle(const struct command *command, struct run_state *state, lk
 		state->keep.wait_ms = 0;
 	if (code == 0)
 		code = lease_settle(state, config);
+	if (code == 0)
+		code = program_settle(state, config);
 	if (code == 0)
 		code = nodes_settle(&state->keep.nodes, config);
 	if (code == 0)

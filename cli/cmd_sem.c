@@ -1,4 +1,5 @@
-/* lockkeeper sem: how many permits a semaphore has, as `run --permits` takes them. */
+/* SPDX-License-Identifier: MIT */
+/* lockkeeper sem: how many permits a semaphore has, which `run --permits` takes; deletes it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +9,25 @@
 #include "inspect_json.h"
 #include "message.h"
 #include "session.h"
+
+const struct option_row sem_options[] = {
+	{OPTION_JSON, "json", NULL, "show: print JSON"},
+	{OPTION_FORCE, "force", NULL, "delete: even while permits are in use"},
+	{0, NULL, NULL, NULL},
+};
+
+struct sem_state {
+	int as_json;
+	int force;
+};
+
+static int sem_take(void *context, int id, const char *value)
+{
+	struct sem_state *state = context;
+	(void)value;
+	*(id == OPTION_JSON ? &state->as_json : &state->force) = 1;
+	return 0;
+}
 
 static int sem_show(lk_permit_semaphore *semaphore, int as_json)
 {
@@ -24,15 +44,34 @@ static int sem_show(lk_permit_semaphore *semaphore, int as_json)
 	return output_finish();
 }
 
+/* The count is asked first: it also tells whether this is a semaphore at all. */
+static int sem_delete(lk_permit_semaphore *semaphore, const char *name, int force)
+{
+	int64_t free_now, used;
+	lk_error error = {0};
+	if (lk_permit_semaphore_count(semaphore, &free_now, &used, &error))
+		return trouble_library(&error);
+	if (used > 0 && !force) {
+		message("%s: permits in use: %" PRId64 " (--force deletes it anyway)", name, used);
+		return EXIT_NOT_ACQUIRED;
+	}
+	int result = lk_permit_semaphore_delete(semaphore, &error);
+	if (result == 0)
+		message("%s was not set", name);
+	return result < 0 ? trouble_library(&error) : 0;
+}
+
 static int sem_check(const struct command *command, const struct session *session,
 		     int64_t *count_out)
 {
 	const char *verb = session->argv[0];
 	int is_set = strcmp(verb, "set") == 0;
-	if (!is_set && strcmp(verb, "show") != 0)
-		return usage_error(command, "'%s': set or show", verb);
-	if (is_set != (session->argc == 3))
-		return usage_error(command, is_set ? "COUNT is missing" : "show takes no COUNT");
+	if (!is_set && strcmp(verb, "show") != 0 && strcmp(verb, "delete") != 0)
+		return usage_error(command, "'%s' is unknown: use set, show or delete", verb);
+	if (is_set && session->argc == 2)
+		return usage_error(command, "COUNT is missing");
+	if (!is_set && session->argc == 3)
+		return usage_error(command, "%s takes no COUNT", verb);
 	if (session->argv[1][0] == '\0')
 		return trouble("NAME is empty");
 	return is_set ? operand_count("COUNT", session->argv[2], 0, LK_PERMITS_MAX, count_out) : 0;
@@ -43,9 +82,9 @@ int cmd_sem(const struct command *command, int argc, char **argv)
 	struct session session;
 	lk_permit_semaphore *semaphore = NULL;
 	lk_error error = {0};
-	int as_json = 0;
+	struct sem_state state = {0, 0};
 	int64_t count = 0;
-	int result = session_begin(&session, command, argc, argv, take_flag, &as_json, 2, 3);
+	int result = session_begin(&session, command, argc, argv, sem_take, &state, 2, 3);
 	if (result)
 		return -1 - result;
 	int code = sem_check(command, &session, &count);
@@ -55,8 +94,10 @@ int cmd_sem(const struct command *command, int argc, char **argv)
 	if (code == 0 &&
 	    lk_permit_semaphore_new(&semaphore, session.client, name, strlen(name), &error))
 		code = trouble_library(&error);
-	if (code == 0 && session.argc == 2)
-		code = sem_show(semaphore, as_json);
+	if (code == 0 && strcmp(session.argv[0], "delete") == 0)
+		code = sem_delete(semaphore, name, state.force);
+	else if (code == 0 && session.argc == 2)
+		code = sem_show(semaphore, state.as_json);
 	else if (code == 0 && lk_permit_semaphore_set(semaphore, count, &error))
 		code = trouble_library(&error);
 	lk_permit_semaphore_free(semaphore);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* lockkeeper server: start, stop and status of the private server. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,6 +9,8 @@
 #include "exit_code.h"
 #include "message.h"
 #include "server.h"
+#include "server_folder.h"
+#include "server_prepare.h"
 #include "server_start.h"
 #include "session.h"
 
@@ -15,81 +18,123 @@
 #define EXIT_NOT_RUNNING 3
 
 const struct option_row server_options[] = {
-	{OPTION_FORCE, "force", NULL, "stop: also while locks are held"},
+	{OPTION_FORCE, "force", NULL, "stop: even while locks are held"},
 	{0, NULL, NULL, NULL},
 };
 
-/* Counts the locks on the private server, whatever server the environment names. */
-static int locks_count(const struct server_place *place, int64_t *count_out)
+static int lock_count(lk_client *client, const lk_lock_info *info, void *state)
 {
-	lk_error error = {0};
-	lk_config *config = NULL;
-	lk_client *client = NULL;
-	lk_scan *scan = NULL;
-	lk_lock_info info;
-	*count_out = 0;
-	int result = lk_config_new(&config, &error);
-	if (result == 0)
-		result = lk_config_set(config, "url", place->url, &error);
-	if (result == 0)
-		result = lk_client_new(&client, config, &error);
-	if (result == 0)
-		result = lk_scan_new(&scan, client, NULL, &error);
-	while (result == 0 && (result = lk_scan_next(scan, &info, &error)) == 1) {
-		*count_out += info.holder_count > 0;
-		result = 0;
-	}
-	lk_scan_free(scan);
-	lk_client_free(client);
-	lk_config_free(config);
-	return result < 0 ? trouble_library(&error) : 0;
+	int64_t *count = state;
+	(void)client;
+	*count += info->holder_count > 0;
+	return 0;
 }
 
-static int status_print(const struct server_place *place)
+static int running_print(const struct server_place *place, const struct server_view *view)
 {
-	int64_t count;
-	pid_t pid = server_find(place);
-	if (pid == 0 && server_is_alive(place))
-		return trouble("the private server is there but does not answer: see %s/redis.log",
-			       place->folder);
-	if (pid == 0) {
-		printf("not running\nfolder: %s\n", place->folder);
-		return output_finish() ? EXIT_TROUBLE : EXIT_NOT_RUNNING;
-	}
-	int code = locks_count(place, &count);
+	int64_t count = 0;
+	int code = locks_walk(view->socket->url, lock_count, &count);
 	if (code)
 		return code;
-	printf("running\nprocess: %d\nurl: %s\nfolder: %s\nlocks: %" PRId64 "\n", (int)pid,
-	       place->url, place->folder, count);
+	puts("running");
+	if (view->pid)
+		printf("process: %d\n", (int)view->pid);
+	else
+		puts("process: unknown, in another pid namespace");
+	printf("url: %s\nfolder: %s\nlocks: %" PRId64 "\n", place->published.url, place->folder,
+	       count);
 	return output_finish();
+}
+
+static int status_print(const struct server_place *place, int folder)
+{
+	struct server_view view = {.state = SERVER_ABSENT};
+	if (folder >= 0)
+		server_find(place, folder, &view);
+	if (view.state == SERVER_READY)
+		return running_print(place, &view);
+	if (view.state != SERVER_ABSENT || (folder >= 0 && server_is_alive(folder)))
+		return server_complain(&view);
+	printf("not running\nfolder: %s\n", place->folder);
+	return output_finish() ? EXIT_TROUBLE : EXIT_NOT_RUNNING;
+}
+
+static int server_status(const struct server_place *place)
+{
+	int folder = folder_open(place->folder);
+	int code = folder == FOLDER_REFUSED ? EXIT_TROUBLE : status_print(place, folder);
+	if (folder >= 0)
+		close(folder);
+	return code;
 }
 
 static int server_start_say(const struct server_place *place)
 {
-	int code = server_ensure(place);
-	return code ? code : status_print(place);
+	struct server_guard guard;
+	int code = server_enter(place, &guard);
+	if (code == 0)
+		code = server_lock(&guard);
+	if (code == 0)
+		code = server_ensure_locked(place, &guard);
+	if (code == 0)
+		code = status_print(place, guard.folder);
+	server_leave(&guard);
+	return code;
+}
+
+/* Refuses while locks are held there, and when that cannot be found out. */
+static int stop_check(const struct server_view *view)
+{
+	int64_t count = 0;
+	if (view->state == SERVER_ABSENT)
+		return 0;
+	int code = view->state == SERVER_READY ? locks_walk(view->socket->url, lock_count, &count)
+					       : server_complain(view);
+	if (code || count == 0)
+		return code;
+	return trouble("%" PRId64
+		       " lock%s held there (see lockkeeper ls): the server keeps running; "
+		       "--force stops it anyway",
+		       count, count == 1 ? " is" : "s are");
+}
+
+/* With other commands at work on the server, a stop is refused; mostly it is their locks. */
+static int stop_refuse(const struct server_place *place, int folder)
+{
+	struct server_view view;
+	server_find(place, folder, &view);
+	/* One that is starting holds no locks yet, and is about to change its socket's name. */
+	int code = view.socket == &place->starting ? 0 : stop_check(&view);
+	return code ? code
+		    : trouble("other commands are using the private server: it keeps running; "
+			      "--force stops it anyway");
+}
+
+static int stop_locked(const struct server_place *place, struct server_guard *guard, int force)
+{
+	struct server_view view;
+	int code = server_lock(guard);
+	if (code)
+		return code;
+	server_find(place, guard->folder, &view);
+	if (!force)
+		code = stop_check(&view);
+	return code ? code : server_end(guard, &view, force);
 }
 
 static int server_stop(const struct server_place *place, int force)
 {
-	int64_t count = 0;
-	if (server_find(place) == 0 && access(place->folder, F_OK))
-		return 0; /* never started: nothing to guard */
-	int guard = server_guard(place), code = 0;
-	if (guard < 0)
-		return EXIT_TROUBLE;
-	pid_t pid = server_find(place);
-	if (pid && !force)
-		code = locks_count(place, &count);
-	if (code == 0 && count > 0)
-		code = trouble("%" PRId64 " lock%s held there (see lockkeeper ls): the server "
-			       "goes on; --force stops it all the same",
-			       count, count == 1 ? " is" : "s are");
-	if (code == 0 && pid)
-		code = server_end(place, pid);
-	else if (code == 0 && server_is_alive(place))
-		code = trouble("the private server does not answer, and so cannot be stopped");
-	close(guard);
+	struct server_guard guard;
+	int folder = folder_open(place->folder);
+	if (folder < 0)
+		return folder == FOLDER_REFUSED ? EXIT_TROUBLE : 0; /* never started */
+	close(folder);
+	int code = server_enter_alone(place, &guard);
+	if (code == 0 && guard.users < 0 && !force)
+		code = stop_refuse(place, guard.folder);
+	else if (code == 0)
+		code = stop_locked(place, &guard, force);
+	server_leave(&guard);
 	return code;
 }
 
@@ -108,8 +153,8 @@ int cmd_server(const struct command *command, int argc, char **argv)
 	else if (code == 0 && strcmp(what, "stop") == 0)
 		code = server_stop(&place, force);
 	else if (code == 0 && strcmp(what, "status") == 0)
-		code = status_print(&place);
+		code = server_status(&place);
 	else if (code == 0)
-		code = usage_error(command, "'%s' is none of %s", what, command->operands);
+		code = usage_error(command, "'%s' is unknown: use %s", what, command->operands);
 	return session_end(&session, code);
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The commands: each is one row of the table in main.c, and one file (or one of a family). */
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
@@ -10,8 +11,11 @@ extern const struct option_row extend_options[];
 extern const struct option_row unlock_options[];
 extern const struct option_row json_options[];
 extern const struct option_row break_options[];
+extern const struct option_row wait_options[];
+extern const struct option_row sem_options[];
 extern const struct option_row latch_options[];
 extern const struct option_row server_options[];
+extern const struct option_row top_options[];
 
 int cmd_run(const struct command *command, int argc, char **argv);
 int cmd_lock(const struct command *command, int argc, char **argv);
@@ -21,8 +25,10 @@ int cmd_fence(const struct command *command, int argc, char **argv);
 int cmd_ls(const struct command *command, int argc, char **argv);
 int cmd_show(const struct command *command, int argc, char **argv);
 int cmd_break(const struct command *command, int argc, char **argv);
+int cmd_wait(const struct command *command, int argc, char **argv);
 int cmd_latch(const struct command *command, int argc, char **argv);
 int cmd_sem(const struct command *command, int argc, char **argv);
+int cmd_top(const struct command *command, int argc, char **argv);
 int cmd_server(const struct command *command, int argc, char **argv);
 int cmd_completion(const struct command *command, int argc, char **argv);
 

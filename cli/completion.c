@@ -1,96 +1,66 @@
-/* lockkeeper completion: prints the bash completion, made from the tables that are parsed. */
+/* SPDX-License-Identifier: MIT */
+/* lockkeeper completion: prints the completion of a shell; what the shells have in common. */
 #include <stdio.h>
 #include <string.h>
 
 #include <lockkeeper/config.h>
 
 #include "commands.h"
+#include "completion.h"
 #include "message.h"
 #include "session.h"
 
-static const char head[] =
-	"# bash completion for lockkeeper; printed by: lockkeeper completion bash\n"
-	"_lockkeeper()\n"
-	"{\n"
-	"\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-	"\tlocal cmd=${COMP_WORDS[1]} options='' valued='' words='' i\n"
-	"\tCOMPREPLY=()\n"
-	"\tif ((COMP_CWORD == 1)); then\n";
+const char completion_locks[] =
+	"timeout 1 sh -c '"
+	"url=$LOCKKEEPER_URL; "
+	"[ \"$url\" ] || url=$(lockkeeper server status | sed -n \"s/^url: //p\"); "
+	"[ \"$url\" ] && LOCKKEEPER_URL=$url lockkeeper ls | sed 1d | grep -e \"$1\" | cut -f 1 | "
+	"sed -e \"/[\\]/d\" -e /^-/d | sort -u' 2>/dev/null </dev/null ";
 
-static const char middle[] =
-	"\tesac\n"
-	"\tcase $prev in\n"
-	"\t-o|--option) compopt -o nospace\n"
-	"\t\tCOMPREPLY=($(compgen -S = -W \"$_lockkeeper_names\" -- \"$cur\")); return;;\n"
-	"\t-s|--signal) COMPREPLY=($(compgen -A signal -P '' -- \"SIG${cur#SIG}\")); return;;\n"
-	"\tesac\n"
-	"\t[[ \" $valued \" == *\" $prev \"* ]] && return\n"
-	"\t# Where the operands begin: behind NAME, `run` completes the command's own line.\n"
-	"\tfor ((i = 2; i < COMP_CWORD; i++)); do\n"
-	"\t\tcase ${COMP_WORDS[i]} in\n"
-	"\t\t-*) [[ \" $valued \" == *\" ${COMP_WORDS[i]} \"* ]] && ((i++));;\n"
-	"\t\t*) break;;\n"
-	"\t\tesac\n"
-	"\tdone\n"
-	"\tif ((i < COMP_CWORD)); then\n"
-	"\t\tif [[ $cmd == run ]] && declare -F _command_offset >/dev/null; then\n"
-	"\t\t\t((i++))\n"
-	"\t\t\t[[ ${COMP_WORDS[i]} == -- ]] && ((i++))\n"
-	"\t\t\t_command_offset $i\n"
-	"\t\tfi\n"
-	"\t\treturn\n"
-	"\tfi\n"
-	"\tif [[ $cur == -* ]]; then\n"
-	"\t\tCOMPREPLY=($(compgen -W \"$options\" -- \"$cur\"))\n"
-	"\telse\n"
-	"\t\tCOMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
-	"\tfi\n"
-	"}\n"
-	"complete -F _lockkeeper lockkeeper\n";
-
-static void row_print(const struct option_row *row, int only_valued)
+int completion_name_place(const struct command *command)
 {
-	if (only_valued && !row->argument)
+	if (strncmp(command->operands, "NAME", strlen("NAME")) == 0)
+		return 1;
+	return strstr(command->operands, " NAME") ? 2 : 0;
+}
+
+void completion_options(const struct command *command,
+			void (*print)(const struct command *command, const struct option_row *row))
+{
+	for (const struct option_row *row = command->options; row && row->id; row++)
+		print(command, row);
+	for (const struct option_row *row = common_options; row->id; row++)
+		if (!row_find(command->options, row->id))
+			print(command, row);
+}
+
+void completion_print_valued(const struct command *command, const struct option_row *row)
+{
+	(void)command;
+	if (!row->argument)
 		return;
 	if (row->id < 256)
 		printf("-%c ", row->id);
 	printf("--%s ", row->name);
 }
 
-static void rows_print(const struct command *command, int only_valued)
+void completion_print_names(void)
 {
-	for (const struct option_row *row = command->options; row && row->id; row++)
-		row_print(row, only_valued);
-	for (const struct option_row *row = common_options; row->id; row++)
-		if (!row_find(command->options, row->id))
-			row_print(row, only_valued);
-}
-
-static void commands_print(void)
-{
-	fputs("\t\tCOMPREPLY=($(compgen -W '", stdout);
-	for (const struct command *command = commands; command->name; command++)
-		printf("%s ", command->name);
-	fputs("--help --version' -- \"$cur\"))\n\t\treturn\n\tfi\n\tcase $cmd in\n", stdout);
-	for (const struct command *command = commands; command->name; command++) {
-		printf("\t%s)\n\t\toptions='", command->name);
-		rows_print(command, 0);
-		fputs("'\n\t\tvalued='", stdout);
-		rows_print(command, 1);
-		printf("'\n\t\twords='%s';;\n", command->words);
-	}
-}
-
-static void names_print(void)
-{
-	fputs("_lockkeeper_names='", stdout);
 	for (size_t i = 0; i < lk_option_count(); i++) {
 		const lk_option_info *row = lk_option_at(i);
 		if (strcmp(row->type, "secret") != 0)
 			printf("%s ", row->name);
 	}
-	fputs("'\n", stdout);
 }
+
+static const struct {
+	const char *shell;
+	void (*print)(void);
+} shells[] = {
+	{"bash", completion_bash},
+	{"zsh", completion_zsh},
+	{"fish", completion_fish},
+};
 
 int cmd_completion(const struct command *command, int argc, char **argv)
 {
@@ -98,12 +68,12 @@ int cmd_completion(const struct command *command, int argc, char **argv)
 	int result = session_begin(&session, command, argc, argv, take_nothing, NULL, 1, 1);
 	if (result)
 		return -1 - result;
-	if (strcmp(session.argv[0], "bash") != 0)
-		return session_end(&session,
-				   usage_error(command, "'%s': only bash", session.argv[0]));
-	fputs(head, stdout);
-	commands_print();
-	fputs(middle, stdout);
-	names_print();
-	return session_end(&session, output_finish());
+	for (size_t i = 0; i < sizeof(shells) / sizeof(*shells); i++) {
+		if (strcmp(session.argv[0], shells[i].shell) == 0) {
+			shells[i].print();
+			return session_end(&session, output_finish());
+		}
+	}
+	return session_end(&session, usage_error(command, "'%s' is unknown: use %s",
+						 session.argv[0], command->operands));
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "connect.h"
 
 #include <errno.h>
@@ -8,6 +9,7 @@
 #include "message.h"
 #include "server.h"
 
+#define DEAD_STACK_SIZE 32768
 #define OPTION_NAME_SIZE 64 /* longer than any option's name */
 
 static const lk_option_info *option_find(const char *name, size_t size)
@@ -57,7 +59,7 @@ static int url_query_has_secret(const char *url)
 
 static int secret_refuse(const char *what)
 {
-	return trouble("%s: an argument list can be read by everybody on this machine; set "
+	return trouble("%s: every user of this machine can read an argument list; set "
 		       "LOCKKEEPER_PASSWORD, or -o password_file=FILE",
 		       what);
 }
@@ -86,7 +88,7 @@ int config_assign(lk_config *config, const char *assignment)
 	char name[OPTION_NAME_SIZE];
 	size_t size = strcspn(assignment, "=");
 	if (assignment[size] != '=' || size == 0 || size >= sizeof(name))
-		return trouble("option -o: NAME=VALUE is wanted");
+		return trouble("option -o: the value must be NAME=VALUE");
 	memcpy(name, assignment, size);
 	name[size] = '\0';
 	if (option_is_secret(name, size))
@@ -112,7 +114,7 @@ int config_settle(lk_config *config)
 	/* It has no users and no passwords; those of the environment are for another server. */
 	if (lk_config_set(config, "username", "", &error) ||
 	    lk_config_set(config, "password", "", &error) ||
-	    lk_config_set(config, "url", place.url, &error))
+	    lk_config_set(config, "url", place.published.url, &error))
 		return trouble_library(&error);
 	return 0;
 }
@@ -123,12 +125,36 @@ int client_open(const lk_config *config, lk_client **client_out)
 	return lk_client_new(client_out, config, &error) ? trouble_library(&error) : 0;
 }
 
-int environment_drop_secrets(void)
+/* Also from the memory that this process was started with: /proc/PID/environ shows that. */
+static void variable_wipe(const char *name)
+{
+	char *value = getenv(name);
+	if (value)
+		explicit_bzero(value, strlen(value));
+	unsetenv(name);
+}
+
+static int url_replace(const char *clean)
+{
+	variable_wipe("LOCKKEEPER_URL");
+	return setenv("LOCKKEEPER_URL", clean, 1)
+		       ? trouble_errno(errno, "cannot change the environment")
+		       : 0;
+}
+
+/* What calls that have returned left below us on the stack: registers that held a URL, say. */
+__attribute__((noinline)) static void stack_wipe(void)
+{
+	char dead[DEAD_STACK_SIZE];
+	explicit_bzero(dead, sizeof(dead));
+}
+
+static int environment_clean(void)
 {
 	for (size_t i = 0; i < lk_option_count(); i++) {
 		const lk_option_info *row = lk_option_at(i);
 		if (row->environment && strcmp(row->type, "secret") == 0)
-			unsetenv(row->environment);
+			variable_wipe(row->environment);
 	}
 	const char *url = getenv("LOCKKEEPER_URL");
 	size_t head, secret;
@@ -136,16 +162,21 @@ int environment_drop_secrets(void)
 		return 0;
 	/* Not unset: the child's own lockkeeper would go to another server and find no lock. */
 	if (url_query_has_secret(url))
-		return setenv("LOCKKEEPER_URL", "removed:password-in-query", 1)
-			       ? trouble_errno(errno, "cannot change the environment")
-			       : 0;
+		return url_replace("removed:password-in-query");
 	url_find_password(url, &head, &secret);
 	if (secret == 0)
 		return 0;
 	char *clean;
 	if (asprintf(&clean, "%.*s%s", (int)head, url, url + head + secret) < 0)
 		return trouble_errno(ENOMEM, "cannot change the environment");
-	int result = setenv("LOCKKEEPER_URL", clean, 1);
+	int code = url_replace(clean);
 	free(clean);
-	return result ? trouble_errno(errno, "cannot change the environment") : 0;
+	return code;
+}
+
+int environment_drop_secrets(void)
+{
+	int code = environment_clean();
+	stack_wipe();
+	return code;
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* From options and environment to a client. */
 #ifndef CLI_CONNECT_H
 #define CLI_CONNECT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Durations as timeout(1) reads them, made strict. */
 #ifndef CLI_DURATION_H
 #define CLI_DURATION_H

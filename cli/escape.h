@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * Names and messages made safe for a terminal: control bytes, bidirectional controls and bytes
  * that are not UTF-8 are written as \xNN.

@@ -1,8 +1,10 @@
+/* SPDX-License-Identifier: MIT */
 /* What the command exits with: timeout(1)'s codes, and one of ours for a lock that was lost. */
 #ifndef CLI_EXIT_CODE_H
 #define CLI_EXIT_CODE_H
 
 enum exit_code {
+	EXIT_FREE = 3,             /* show: nobody holds it */
 	EXIT_LOST = 123,           /* lost while the command ran; not the owner; a token is stale */
 	EXIT_NOT_ACQUIRED = 124,   /* another owner holds the lock */
 	EXIT_TROUBLE = 125,        /* wrong use, no answer from the server, our own failure */

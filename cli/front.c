@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "front.h"
 
 #include <errno.h>
@@ -8,13 +9,14 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "exit_code.h"
 #include "message.h"
 #include "tree.h"
 
-enum front_order { FRONT_JOINED, FRONT_STOP, FRONT_DIE };
+enum front_order { FRONT_JOINED, FRONT_STOP, FRONT_DIE, FRONT_RESTORE };
 
 struct front_message {
 	int type;
@@ -27,6 +29,8 @@ struct front_self {
 	int fd, signals, terminal;
 	int die_of;
 	int was_foreground;
+	int restores;            /* the command was killed: it could not restore the settings */
+	struct termios settings; /* of the terminal, before the command */
 };
 
 /* The keeper is in a background group, where stopping by terminal output must not reach it. */
@@ -50,8 +54,9 @@ static int is_shared(const struct front_self *self, const struct signalfd_siginf
 		return 0;
 	if (info->ssi_signo == SIGCONT)
 		return getpgid(self->command) == getpgrp();
+	/* A terminal that goes away hangs up the session's leader alone. */
 	if (info->ssi_code == SI_KERNEL)
-		return 1;
+		return info->ssi_signo != SIGHUP || getsid(0) != getpid();
 	pid_t sender = (pid_t)info->ssi_pid;
 	return info->ssi_code == SI_USER && getpgid(sender) == getpgrp() &&
 	       tree_contains(self->keeper, sender);
@@ -113,6 +118,8 @@ static void order_take(struct front_self *self, const struct front_message *orde
 		command_joined(self, order->number);
 	else if (order->type == FRONT_DIE)
 		self->die_of = order->number;
+	else if (order->type == FRONT_RESTORE)
+		self->restores = 1;
 	else if (self->command && !tree_is_stopped(self->command))
 		return; /* the order waited while we were stopped, and has been overtaken */
 	else if (has_shell())
@@ -134,12 +141,15 @@ static int orders_read(struct front_self *self, int flags)
 	return got < 0 && (errno == EINTR || errno == EAGAIN) ? 0 : -1;
 }
 
-/* An interactive shell that was killed cannot give the terminal back. */
+/* An interactive shell that was killed cannot give the terminal back, and a program that was killed
+ * cannot set it to what it was. */
 static void terminal_restore(const struct front_self *self)
 {
 	pid_t now = tcgetpgrp(self->terminal);
 	if (self->was_foreground && now > 0 && now != getpgrp() && kill(-now, 0) && errno == ESRCH)
 		tcsetpgrp(self->terminal, getpgrp());
+	if (self->restores && self->was_foreground && tcgetpgrp(self->terminal) == getpgrp())
+		tcsetattr(self->terminal, TCSADRAIN, &self->settings);
 }
 
 __attribute__((noreturn)) static void front_exit(struct front_self *self, int status)
@@ -147,9 +157,10 @@ __attribute__((noreturn)) static void front_exit(struct front_self *self, int st
 	if (!WIFEXITED(status)) {
 		/* The guard now ends the command; its end of the socket closes with it. */
 		while (orders_read(self, 0) >= 0) {}
-		message("the keeper of the lock was killed; the command was ended");
+		self->restores = 1;
+		message("the keeper of the lock was killed: the guard ended the command");
 	} else {
-		while (self->die_of == 0 && orders_read(self, MSG_DONTWAIT) > 0) {}
+		while (orders_read(self, MSG_DONTWAIT) > 0) {}
 	}
 	terminal_restore(self);
 	if (self->die_of) {
@@ -200,11 +211,12 @@ static int front_settle(struct front_self *self, const sigset_t *relayed)
 	sigaddset(&set, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	self->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	self->was_foreground = tcgetpgrp(self->terminal) == getpgrp();
+	self->was_foreground = tcgetpgrp(self->terminal) == getpgrp() &&
+			       tcgetattr(self->terminal, &self->settings) == 0;
 	return self->signals < 0 ? trouble_errno(errno, "cannot watch signals") : 0;
 }
 
-int front_split(struct front *front_out, const sigset_t *relayed)
+int front_split(struct front *front_out, lk_config *config, const sigset_t *relayed)
 {
 	struct front_self self = {.terminal = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY)};
 	int pair[2];
@@ -222,6 +234,7 @@ int front_split(struct front *front_out, const sigset_t *relayed)
 		return trouble_errno(errno, "cannot fork");
 	if (self.keeper > 0) {
 		close(pair[1]);
+		lk_config_free(config);
 		front_serve(&self);
 	}
 	close(pair[0]);
@@ -257,6 +270,11 @@ void front_stop(const struct front *front, int number)
 int front_is_orphaned(const struct front *front)
 {
 	return front->fd >= 0 && tree_parent(front->pid) != front->shell;
+}
+
+void front_restore(const struct front *front)
+{
+	front_send(front, FRONT_RESTORE, 0);
 }
 
 void front_finish(const struct front *front, int number)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The front: on a terminal, the process that the shell knows as the job.
  *
@@ -22,6 +23,8 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <lockkeeper/config.h>
+
 struct front {
 	pid_t pid;   /* 0: there is none */
 	pid_t group; /* the job's process group */
@@ -31,9 +34,10 @@ struct front {
 
 /*
  * On a terminal, forks: the caller goes on as the keeper in the child, and the parent serves as the
- * front and never returns. Elsewhere does nothing. 0, or EXIT_TROUBLE (said).
+ * front and never returns; it wipes its copy of `config`. Elsewhere does nothing. 0, or
+ * EXIT_TROUBLE (said).
  */
-int front_split(struct front *front_out, const sigset_t *relayed);
+int front_split(struct front *front_out, lk_config *config, const sigset_t *relayed);
 
 /* Tells the front that the command has joined its group. */
 void front_joined(const struct front *front, pid_t command);
@@ -51,6 +55,9 @@ void front_stop(const struct front *front, int number);
  * same session.
  */
 int front_is_orphaned(const struct front *front);
+
+/* Has the front restore the terminal's settings at the end, for the command was killed. */
+void front_restore(const struct front *front);
 
 /* Tells the front that lockkeeper ends: wakes it if it is stopped, and, with `number` not 0, has
  * it die of that signal, so that a shell's loop ends on Ctrl-C. */

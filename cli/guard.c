@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "guard.h"
 
 #include <errno.h>
@@ -13,11 +14,10 @@
 
 #include "clock.h"
 #include "child.h"
+#include "ending.h"
 #include "message.h"
+#include "signals.h"
 #include "tree.h"
-
-/* Between two rounds of SIGKILL. */
-#define ROUND_NS (2 * NS_PER_MS)
 
 enum guard_state { GUARD_IDLE, GUARD_RUNNING, GUARD_SIGNALLED, GUARD_KILLING, GUARD_DONE };
 
@@ -31,7 +31,9 @@ struct guard_self {
 	pid_t child;
 	int child_ended;
 	int child_status;
-	int64_t kill_ns; /* when SIGNALLED: the time of SIGKILL */
+	int64_t kill_ns;      /* when SIGNALLED: the time of SIGKILL */
+	int over;             /* the lock is lost, whatever the deadline says */
+	struct ending ending; /* when KILLING */
 };
 
 static int64_t deadline_read(const struct guard_self *self)
@@ -59,28 +61,53 @@ static int owns_group(const struct guard_self *self)
 static void group_signal(const struct guard_self *self, int number)
 {
 	if (owns_group(self)) {
-		kill(-self->child, number);
+		if (kill(-self->child, number) && errno == EPERM)
+			message("SIG%s was not passed on: the command runs as another user",
+				signal_name(number));
 		return;
 	}
 	pid_t group = self->page->join_group ? self->page->join_group : self->child;
 	if (!self->child_ended && getpgid(self->child) != group)
 		kill(self->child, number);
-	tree_signal(getpid(), group, number);
+	tree_signal(getpid(), group, number, NULL);
 }
 
-/* To all: the group first, for that is one call and cannot be outrun. */
-static void all_signal(const struct guard_self *self, int number)
+/* To all: the group first, for that is one call and cannot be outrun. Returns the number of
+ * processes, or -1. */
+static int all_signal(const struct guard_self *self, int number, struct tree_denied *denied_out)
 {
 	if (owns_group(self) && number == SIGKILL)
 		kill(-self->child, number);
-	if (tree_signal(getpid(), 0, number) < 0 && !self->child_ended)
+	int living = tree_signal(getpid(), 0, number, denied_out);
+	if (living < 0 && !self->child_ended)
 		kill(owns_group(self) ? -self->child : self->child, number);
+	return living;
+}
+
+/* What cannot be ended keeps the lock as long as there is one. */
+static void kill_round(struct guard_self *self)
+{
+	struct tree_denied denied = {0, 0};
+	int living = all_signal(self, SIGKILL, &denied);
+	ending_judge(&self->ending, living, &denied);
+	if (!self->ending.left)
+		return;
+	if (self->over || clock_now_ns() >= deadline_read(self)) {
+		ending_give_up(&self->ending);
+		report(self, GUARD_LEFT, 0);
+		self->state = GUARD_DONE;
+		return;
+	}
+	if (!self->ending.said)
+		report(self, GUARD_DENIED, 0);
+	ending_say(&self->ending);
 }
 
 static void kill_begin(struct guard_self *self)
 {
 	self->state = GUARD_KILLING;
-	all_signal(self, SIGKILL);
+	ending_begin(&self->ending);
+	kill_round(self);
 }
 
 static void end_begin(struct guard_self *self)
@@ -94,8 +121,8 @@ static void end_begin(struct guard_self *self)
 		return;
 	}
 	self->state = GUARD_SIGNALLED;
-	all_signal(self, self->page->end_signal);
-	all_signal(self, SIGCONT);
+	all_signal(self, self->page->end_signal, NULL);
+	all_signal(self, SIGCONT, NULL);
 }
 
 static void child_begin(struct guard_self *self)
@@ -146,7 +173,9 @@ static void order_take(struct guard_self *self, const struct guard_message *orde
 		group_signal(self, order->value);
 	else if (order->type == GUARD_END && self->state == GUARD_RUNNING)
 		end_begin(self);
-	else if (order->type == GUARD_KILL && runs)
+	else if (order->type == GUARD_KILL)
+		self->over = 1;
+	if (order->type == GUARD_KILL && runs)
 		kill_begin(self);
 }
 
@@ -183,15 +212,16 @@ static void children_reap(struct guard_self *self)
 {
 	struct signalfd_siginfo info;
 	int status;
-	pid_t pid;
+	pid_t pid = 0;
 	while (read(self->child_signals, &info, sizeof(info)) > 0) {}
 	while (self->state != GUARD_DONE &&
 	       (pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
 		if (pid == self->child)
 			child_changed(self, status);
 	}
-	if ((self->state == GUARD_SIGNALLED || self->state == GUARD_KILLING) && self->child_ended &&
-	    tree_count(getpid()) <= 0)
+	/* A subreaper without children has no descendants: no need to ask /proc. */
+	if ((self->state == GUARD_SIGNALLED || self->state == GUARD_KILLING) && pid < 0 &&
+	    errno == ECHILD)
 		self->state = GUARD_DONE;
 }
 
@@ -206,7 +236,7 @@ static void time_passed(struct guard_self *self)
 	} else if (self->state == GUARD_SIGNALLED && now_ns >= self->kill_ns) {
 		kill_begin(self);
 	} else if (self->state == GUARD_KILLING) {
-		all_signal(self, SIGKILL);
+		kill_round(self);
 	}
 }
 
@@ -219,7 +249,7 @@ static void timer_set(const struct guard_self *self)
 	else if (self->state == GUARD_SIGNALLED)
 		at_ns = self->kill_ns;
 	else if (self->state == GUARD_KILLING)
-		at_ns = clock_now_ns() + ROUND_NS;
+		at_ns = clock_now_ns() + self->ending.pause_ns;
 	/* An instant of 0 or less would disarm it. */
 	struct itimerspec when = {.it_value = clock_timespec(at_ns > 0 ? at_ns : 1)};
 	if (self->state == GUARD_IDLE)
@@ -241,10 +271,11 @@ static void guard_turn(struct guard_self *self)
 		return;
 	if (ready[0].revents && read(self->timer, &expirations, sizeof(expirations)) < 0)
 		return;
-	time_passed(self);
 	exec_check(self); /* before its end is seen, which follows a failure */
 	if (ready[1].revents || self->state == GUARD_KILLING)
 		children_reap(self);
+	if (self->state != GUARD_DONE)
+		time_passed(self);
 	if (ready[2].revents && self->state != GUARD_DONE)
 		orders_read(self);
 }
@@ -281,6 +312,9 @@ int guard_main(int fd, const struct guard_page *page)
 
 int guard_prepare(struct guard *guard_out)
 {
+	if (!tree_is_readable())
+		return trouble("/proc does not show this process, so what the command starts could "
+			       "not be found and ended in time (mount proc here)");
 	void *page = mmap(NULL, sizeof(*guard_out->page), PROT_READ | PROT_WRITE,
 			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (page == MAP_FAILED)
@@ -289,7 +323,7 @@ int guard_prepare(struct guard *guard_out)
 	return 0;
 }
 
-int guard_start(struct guard *guard)
+int guard_start(struct guard *guard, lk_config *config)
 {
 	int pair[2];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
@@ -299,6 +333,7 @@ int guard_start(struct guard *guard)
 		return trouble_errno(errno, "cannot fork the guard");
 	if (guard->pid == 0) {
 		close(pair[0]);
+		lk_config_free(config);
 		_exit(guard_main(pair[1], guard->page));
 	}
 	close(pair[1]);
@@ -316,6 +351,9 @@ void guard_send(const struct guard *guard, enum guard_order order, int value)
 int guard_read(const struct guard *guard, struct guard_message *message_out)
 {
 	ssize_t got = recv(guard->fd, message_out, sizeof(*message_out), MSG_DONTWAIT);
+	/* A guard that ends with an order unread resets the connection; its last words follow. */
+	if (got < 0 && errno == ECONNRESET)
+		got = recv(guard->fd, message_out, sizeof(*message_out), MSG_DONTWAIT);
 	if (got == (ssize_t)sizeof(*message_out))
 		return 1;
 	return got < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The guard: a small process that stands between lockkeeper and the command, and ends the
  * command's processes before the lease does, whatever has become of lockkeeper.
@@ -14,6 +15,8 @@
  *
  *   Both are read off the page, so nothing has to happen for it to act: a keeper that is stopped or
  *   hangs does not move the deadline. If the keeper dies the guard begins at once.
+ * - What runs as another user cannot be signalled. While only such processes are left and the
+ *   deadline is ahead, the guard waits for them and the keeper renews; then it says so and ends.
  * - If the guard dies, the kernel kills the command (PR_SET_PDEATHSIG), its orphans fall to the
  *   keeper, a subreaper too, and the keeper ends them. If the front dies, the keeper has the guard
  *   end the command, then releases the lock.
@@ -25,7 +28,10 @@
 
 #include <signal.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
+
+#include <lockkeeper/config.h>
 
 /* Room for an owner's wire field. */
 #define GUARD_OWNER_SIZE 64
@@ -40,8 +46,9 @@ struct guard_page {
 	char *const *argv;
 	const char *name;
 	char owner[GUARD_OWNER_SIZE];
-	uint64_t fence; /* the grant's token; 0: the kind of lock has none */
-	sigset_t mask;  /* the signal mask lockkeeper was started with */
+	uint64_t fence;            /* the grant's token; 0: the kind of lock has none */
+	sigset_t mask;             /* the signal mask lockkeeper was started with */
+	struct rlimit descriptors; /* and the limit */
 };
 
 enum guard_order {
@@ -58,6 +65,8 @@ enum guard_report {
 	GUARD_FAILED,  /* value: errno of exec (or fork); nothing runs */
 	GUARD_STOPPED, /* value: the signal that stopped the command */
 	GUARD_ENDING,  /* the lease is about to end, SIGNAL was sent */
+	GUARD_DENIED,  /* only processes of other users are left, which it cannot end */
+	GUARD_LEFT,    /* the lock is over, and they run on; the guard has ended */
 	GUARD_ENDED,   /* value: the command's wait status */
 };
 
@@ -75,8 +84,9 @@ struct guard {
 /* Makes the shared page. 0, or EXIT_TROUBLE (said). */
 int guard_prepare(struct guard *guard_out);
 
-/* Forks the guard; before there is a client. 0, or EXIT_TROUBLE (said). */
-int guard_start(struct guard *guard);
+/* Forks the guard; before there is a client. The guard wipes its copy of `config`, for it lives as
+ * long as the command and needs no secrets. 0, or EXIT_TROUBLE (said). */
+int guard_start(struct guard *guard, lk_config *config);
 
 /* Sends an order; the guard's end shows when reading. */
 void guard_send(const struct guard *guard, enum guard_order order, int value);

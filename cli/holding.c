@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "holding.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What `run` holds while its command runs: a lock of some kind, or a permit. */
 #ifndef CLI_HOLDING_H
 #define CLI_HOLDING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "inspect_json.h"
 
 #include <stdio.h>
@@ -5,6 +6,7 @@
 
 #include "escape.h"
 #include "message.h"
+#include "owner.h"
 
 static json_t *hex_new(const unsigned char *bytes, size_t size)
 {
@@ -40,7 +42,7 @@ static json_t *known(int is_known, int64_t number)
 	return is_known ? json_integer(number) : json_null();
 }
 
-static json_t *holder_json(const lk_holder *holder)
+static json_t *holder_json(lk_scan *scan, const lk_holder *holder)
 {
 	static const char *const roles[] = {
 		[LK_HOLDER_OWNER] = "owner",
@@ -52,26 +54,28 @@ static json_t *holder_json(const lk_holder *holder)
 	if (bytes_set(object, "owner", "owner_hex", holder->field, holder->field_size) == 0 &&
 	    value_set(object, "hold_count", json_integer(holder->hold_count)) == 0 &&
 	    value_set(object, "role", json_string(roles[holder->role])) == 0 &&
-	    value_set(object, "ttl_ms", json_integer(holder->ttl_ms)) == 0)
+	    value_set(object, "ttl_ms", json_integer(holder->ttl_ms)) == 0 &&
+	    value_set(object, "client", owner_json(scan, holder->field, holder->field_size)) == 0)
 		return object;
 	json_decref(object);
 	return NULL;
 }
 
-static json_t *waiter_json(const lk_waiter *waiter)
+static json_t *waiter_json(lk_scan *scan, const lk_waiter *waiter)
 {
 	json_t *object = json_object();
-	if (bytes_set(object, "owner", "owner_hex", waiter->field, waiter->field_size) == 0)
+	if (bytes_set(object, "owner", "owner_hex", waiter->field, waiter->field_size) == 0 &&
+	    value_set(object, "client", owner_json(scan, waiter->field, waiter->field_size)) == 0)
 		return object;
 	json_decref(object);
 	return NULL;
 }
 
-static json_t *holders_json(const lk_lock_info *info)
+static json_t *holders_json(lk_scan *scan, const lk_lock_info *info)
 {
 	json_t *array = json_array();
 	for (size_t i = 0; i < info->holder_count; i++) {
-		if (json_array_append_new(array, holder_json(&info->holders[i]))) {
+		if (json_array_append_new(array, holder_json(scan, &info->holders[i]))) {
 			json_decref(array);
 			return NULL;
 		}
@@ -79,11 +83,11 @@ static json_t *holders_json(const lk_lock_info *info)
 	return array;
 }
 
-static json_t *waiters_json(const lk_lock_info *info)
+static json_t *waiters_json(lk_scan *scan, const lk_lock_info *info)
 {
 	json_t *array = json_array();
 	for (size_t i = 0; i < info->waiter_count; i++) {
-		if (json_array_append_new(array, waiter_json(&info->waiters[i]))) {
+		if (json_array_append_new(array, waiter_json(scan, &info->waiters[i]))) {
 			json_decref(array);
 			return NULL;
 		}
@@ -92,15 +96,15 @@ static json_t *waiters_json(const lk_lock_info *info)
 }
 
 /* What only some kinds have is null for the others. */
-json_t *inspect_json(const lk_lock_info *info)
+json_t *inspect_json(lk_scan *scan, const lk_lock_info *info)
 {
 	json_t *object = json_object();
 	int there = info->holder_count || info->is_counter;
 	if (bytes_set(object, "name", "name_hex", info->name, info->name_size) == 0 &&
 	    value_set(object, "type", json_string(info->type)) == 0 &&
 	    value_set(object, "locked", json_boolean(info->holder_count > 0)) == 0 &&
-	    value_set(object, "holders", holders_json(info)) == 0 &&
-	    value_set(object, "waiters", waiters_json(info)) == 0 &&
+	    value_set(object, "holders", holders_json(scan, info)) == 0 &&
+	    value_set(object, "waiters", waiters_json(scan, info)) == 0 &&
 	    value_set(object, "ttl_ms", known(there, info->ttl_ms)) == 0 &&
 	    value_set(object, "count", known(info->is_counter, info->count)) == 0 &&
 	    value_set(object, "fence", known(info->fence > 0, (int64_t)info->fence)) == 0 &&
@@ -110,11 +114,23 @@ json_t *inspect_json(const lk_lock_info *info)
 	return NULL;
 }
 
+#define JSON_STYLE (JSON_INDENT(2) | JSON_PRESERVE_ORDER)
+
+/* Most locks fit into the buffer: json_dumpf() calls fwrite() for each of its many pieces. */
+int inspect_json_write(const json_t *value)
+{
+	char text[4096];
+	size_t size = json_dumpb(value, text, sizeof(text), JSON_STYLE);
+	if (size == 0 || size > sizeof(text))
+		return json_dumpf(value, stdout, JSON_STYLE);
+	return fwrite(text, 1, size, stdout) == size ? 0 : -1;
+}
+
 int inspect_json_print(json_t *value)
 {
 	if (!value)
 		return trouble("out of memory");
-	int failed = json_dumpf(value, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+	int failed = inspect_json_write(value);
 	json_decref(value);
 	putchar('\n');
 	int code = output_finish();

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Locks as JSON. Bytes that are UTF-8 are strings; others stand in hexadecimal, under the same
  * name with "_hex", for JSON knows no other strings. */
 #ifndef CLI_INSPECT_JSON_H
@@ -7,8 +8,11 @@
 
 #include <lockkeeper/inspect.h>
 
-/* One lock as an object, or NULL when out of memory. */
-json_t *inspect_json(const lk_lock_info *info);
+/* One lock as an object, or NULL when out of memory; `scan` tells who its owners are. */
+json_t *inspect_json(lk_scan *scan, const lk_lock_info *info);
+
+/* Writes the value to stdout; 0, or -1. */
+int inspect_json_write(const json_t *value);
 
 /* Prints the value to stdout and frees it; 0, or EXIT_TROUBLE (said; a NULL value too). */
 int inspect_json_print(json_t *value);

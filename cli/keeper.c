@@ -1,9 +1,11 @@
+/* SPDX-License-Identifier: MIT */
 #include "keeper.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -12,6 +14,8 @@
 #include "child.h"
 #include "clock.h"
 #include "connect.h"
+#include "descriptors.h"
+#include "ending.h"
 #include "exit_code.h"
 #include "front.h"
 #include "guard.h"
@@ -21,13 +25,11 @@
 #include "relay.h"
 #include "signals.h"
 #include "tree.h"
+#include "waiting.h"
 
 /* What is left between the last SIGKILL and the end of the lease, to find and end the rest. */
 #define SLACK_MIN_MS 10
 #define SLACK_MAX_MS 500
-
-/* How long an answer to the release is waited for. */
-#define RELEASE_LIMIT_S 10
 
 /* How long the deadline in the guard's page may lag behind, at most. */
 #define REFRESH_MAX_MS 1000
@@ -41,10 +43,15 @@ struct keeper {
 	size_t others;
 	struct holding holding;
 	lk_cancel *cancel;
+	struct waiting waiting;
+	int acquired;  /* the lock was granted */
 	int started;   /* the command runs, or ran */
 	int ended;     /* nothing runs any more */
 	int suspended; /* the front was stopped with the command */
 	int guard_died;
+	int ending;       /* the guard has begun to end the command: the lease cannot be kept */
+	int guard_killed; /* by us, for it was late */
+	int denied;       /* the guard waits for processes that it cannot end */
 	int exec_errno;
 	int status; /* the command's wait status */
 	int lost;   /* the lock was lost, or about to be, while the command ran */
@@ -57,7 +64,7 @@ static int64_t slack_ms(int64_t lease_ms)
 	return slack < SLACK_MIN_MS ? SLACK_MIN_MS : slack > SLACK_MAX_MS ? SLACK_MAX_MS : slack;
 }
 
-static int guard_fill(struct keeper *keeper, const sigset_t *mask)
+static int guard_fill(struct keeper *keeper, lk_config *config, const sigset_t *mask)
 {
 	const struct keeper_options *options = keeper->options;
 	int code = guard_prepare(&keeper->guard);
@@ -71,7 +78,8 @@ static int guard_fill(struct keeper *keeper, const sigset_t *mask)
 	page->argv = options->argv;
 	page->name = options->name;
 	page->mask = *mask;
-	return guard_start(&keeper->guard);
+	descriptors_raise(&page->descriptors);
+	return guard_start(&keeper->guard, config);
 }
 
 static int acquire_once(struct keeper *keeper, int64_t wait_ms, lk_error *error)
@@ -111,9 +119,20 @@ static int acquire_fail(struct keeper *keeper, const lk_error *error)
 	if (error->code != LK_EBUSY && error->code != LK_ETIMEDOUT)
 		return trouble_library(error);
 	/* As flock(1): a conflict is an answer, not a failure; the exit code tells of it. */
-	if (keeper->options->verbose)
+	if (keeper->options->told.verbose)
 		message("%s", library_text(error));
 	return keeper->options->conflict_code;
+}
+
+/* A run within a run of the same name waits for its own end, unless both only read. */
+static void nesting_warn(const struct keeper_options *options)
+{
+	const char *outer = getenv("LOCKKEEPER_NAME");
+	if (outer && strcmp(outer, options->name) == 0 && options->permits == 0 &&
+	    options->kind->option != OPTION_SHARED)
+		message("an outer lockkeeper run holds %s (LOCKKEEPER_NAME): this one cannot "
+			"get it until the outer one ends",
+			options->name);
 }
 
 /* 0 with the lock held; else -1, and the exit code. */
@@ -121,6 +140,11 @@ static int acquire(struct keeper *keeper, int *code_out)
 {
 	lk_error error = {0};
 	int64_t wait_ms = keeper->options->wait_ms, left_ms = wait_ms, began_ns = clock_now_ns();
+	struct waiting_wish told = keeper->options->told;
+	told.group = keeper->front.group;
+	if (wait_ms != 0)
+		waiting_begin(&keeper->waiting, keeper->client, keeper->holding.lock,
+			      keeper->options->name, &told);
 	for (;;) {
 		int64_t waited_ms = (clock_now_ns() - began_ns) / NS_PER_MS;
 		if (wait_ms > 0)
@@ -130,10 +154,13 @@ static int acquire(struct keeper *keeper, int *code_out)
 			break;
 		if (result == LK_ECANCELLED && relay_cause() == SIGTSTP && suspend(keeper) == 0)
 			continue;
+		waiting_end(&keeper->waiting);
 		*code_out = acquire_fail(keeper, &error);
 		return -1;
 	}
-	if (keeper->options->verbose)
+	waiting_end(&keeper->waiting);
+	keeper->acquired = 1;
+	if (keeper->options->told.verbose)
 		message("acquired %s after %" PRId64 " ms", keeper->options->name,
 			(clock_now_ns() - began_ns) / NS_PER_MS);
 	return 0;
@@ -157,7 +184,7 @@ static void events_read(struct keeper *keeper)
 {
 	lk_event event;
 	while (lk_event_wait(keeper->client, &event, 0, NULL, NULL) == 1) {
-		if (event.type == LK_EVENT_AT_RISK && keeper->options->verbose)
+		if (event.type == LK_EVENT_AT_RISK && keeper->options->told.verbose)
 			message("the lease of %s is about to end", keeper->options->name);
 	}
 	deadline_refresh(keeper);
@@ -174,15 +201,32 @@ static void signals_read(struct keeper *keeper)
 	}
 }
 
-/* The guard was killed, and the command by the kernel with it; what it left has come to us. */
+/* The guard has died, and the command by the kernel with it; what it left has come to us. What
+ * cannot be ended keeps the lock as long as there is one. */
 static void guard_lost(struct keeper *keeper)
 {
+	struct ending ending;
+	struct tree_denied denied = {0, 0};
 	keeper->guard_died = 1;
 	keeper->ended = 1;
-	message("the guard was killed; the command is ended");
-	while (tree_signal(getpid(), 0, SIGKILL) > 0) {
+	message(keeper->guard_killed
+			? "the guard did not end the command in time: lockkeeper killed both"
+			: "the guard was killed; ending the command");
+	ending_begin(&ending);
+	for (;;) {
+		int living = tree_signal(getpid(), 0, SIGKILL, &denied);
 		while (waitpid(-1, NULL, WNOHANG) > 0) {}
-		poll(NULL, 0, 1);
+		if (waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD)
+			return;
+		ending_judge(&ending, living, &denied);
+		deadline_refresh(keeper);
+		if (ending.left && keeper->gone) {
+			ending_give_up(&ending);
+			return;
+		}
+		if (ending.left)
+			ending_say(&ending);
+		poll(NULL, 0, (int)(ending.pause_ns / NS_PER_MS));
 	}
 }
 
@@ -204,9 +248,15 @@ static void report_take(struct keeper *keeper, const struct guard_message *repor
 		front_stop(&keeper->front, report->value);
 		break;
 	case GUARD_ENDING:
-		keeper->lost = 1;
-		message("the lease of %s cannot be kept: the command is ended",
+		keeper->lost = keeper->ending = 1;
+		message("the lease of %s cannot be renewed: ending the command",
 			keeper->options->name);
+		break;
+	case GUARD_DENIED:
+		keeper->denied = 1;
+		break;
+	case GUARD_LEFT:
+		keeper->lost = keeper->ended = 1;
 		break;
 	case GUARD_ENDED:
 		keeper->status = report->value;
@@ -245,8 +295,11 @@ static void front_check(struct keeper *keeper, int front_gone)
 static void guard_check(struct keeper *keeper)
 {
 	const struct guard_page *page = keeper->guard.page;
-	if (!keeper->ended && clock_now_ns() > page->deadline_ns - page->slack_ns / 2)
-		kill(keeper->guard.pid, SIGKILL);
+	if (keeper->ended || keeper->denied ||
+	    clock_now_ns() <= page->deadline_ns - page->slack_ns / 2)
+		return;
+	keeper->guard_killed = 1;
+	kill(keeper->guard.pid, SIGKILL);
 }
 
 static void keep(struct keeper *keeper)
@@ -281,7 +334,8 @@ static int exit_code(const struct keeper *keeper)
 {
 	if (keeper->exec_errno)
 		return keeper->exec_errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE;
-	if (keeper->guard_died)
+	/* A guard that had begun to end the command, for the lease's sake, was only too slow. */
+	if (keeper->guard_died && !keeper->ending)
 		return EXIT_TROUBLE;
 	if (keeper->lost)
 		return EXIT_LOST;
@@ -289,32 +343,62 @@ static int exit_code(const struct keeper *keeper)
 					   : WEXITSTATUS(keeper->status);
 }
 
-/* The library asks again until the lease is over, which may be an hour: not so long. */
+static void release_unknown(const struct keeper *keeper)
+{
+	message("unknown whether %s was released: it may stay locked for %" PRId64 " ms",
+		keeper->options->name, keeper->options->lease_ms);
+}
+
+static void release_take(struct keeper *keeper, int result, const lk_error *error)
+{
+	if (result == 0 || keeper->lost)
+		return;
+	message("%s", library_text(error));
+	if (result == LK_ELOST || result == LK_ENOTOWNER)
+		keeper->lost = keeper->started;
+	else
+		release_unknown(keeper);
+}
+
+/* The library repeats the release until the lease is over, which may be an hour; we wait less. */
 static void release(struct keeper *keeper, int code)
 {
 	lk_error error = {0};
 	relay_release(code, RELEASE_LIMIT_S);
-	int result = holding_release(&keeper->holding, &error);
-	if (result == 0 || keeper->lost)
-		return;
-	message("%s", library_text(&error));
-	if (result == LK_ELOST || result == LK_ENOTOWNER)
-		keeper->lost = keeper->started;
-	else
-		message("whether %s was released is unknown: it may stay locked for %" PRId64 " ms",
-			keeper->options->name, keeper->options->lease_ms);
+	release_take(keeper, holding_release(&keeper->holding, &error), &error);
+	relay_released();
+}
+
+/* Closes the clients. Without the lock there may still be a try that was granted unheard. */
+static void clients_close(const struct keeper *keeper)
+{
+	int unknown = 0;
+	for (size_t i = 0; keeper->client && i <= keeper->others; i++)
+		unknown |= lk_client_close(i ? keeper->clients[i] : keeper->client,
+					   LK_CLOSE_RELEASE, NULL) == LK_EMAYBEHELD;
+	if (unknown && !keeper->acquired)
+		release_unknown(keeper);
+	relay_released();
+}
+
+static void clients_free(const struct keeper *keeper)
+{
+	lk_client_free(keeper->client);
+	for (size_t i = 1; i <= keeper->others; i++)
+		lk_client_free(keeper->clients[i]);
 }
 
 /* The exit code, with what there is to say about it. */
 static int exit_say(const struct keeper *keeper)
 {
 	int code = exit_code(keeper);
+	if (keeper->lost || keeper->guard_died || WIFSIGNALED(keeper->status))
+		front_restore(&keeper->front);
 	if (keeper->exec_errno) {
 		trouble_errno(keeper->exec_errno, "cannot execute %s", keeper->options->argv[0]);
 	} else if (code > EXIT_SIGNAL_BASE && WIFSIGNALED(keeper->status)) {
-		if (keeper->options->verbose)
-			message("the command was ended by SIG%s",
-				signal_name(WTERMSIG(keeper->status)));
+		if (keeper->options->told.verbose)
+			message("SIG%s ended the command", signal_name(WTERMSIG(keeper->status)));
 		front_finish(&keeper->front, WTERMSIG(keeper->status) == SIGINT ? SIGINT : 0);
 	}
 	return code;
@@ -374,7 +458,10 @@ static int keeper_serve(struct keeper *keeper, lk_config *config, const sigset_t
 	lk_error error = {0};
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1))
 		return trouble_errno(errno, "cannot become a subreaper");
-	int code = client_open(config, &keeper->client);
+	size_t servers = keeper->options->nodes.count;
+	int code = descriptors_check(servers ? servers : 1);
+	if (code == 0)
+		code = client_open(config, &keeper->client);
 	if (code)
 		return code;
 	if (lk_cancel_new(&keeper->cancel, &error))
@@ -383,7 +470,13 @@ static int keeper_serve(struct keeper *keeper, lk_config *config, const sigset_t
 	if (code)
 		return code;
 	code = relay_begin(relayed, keeper->front.pid, keeper->cancel);
-	return code || acquire(keeper, &code) ? code : work(keeper);
+	if (code)
+		return code;
+	nesting_warn(keeper->options);
+	if (acquire(keeper, &code) == 0)
+		return work(keeper);
+	relay_release(code, RELEASE_LIMIT_S);
+	return code;
 }
 
 int keeper_run(lk_config *config, const struct keeper_options *options)
@@ -392,22 +485,16 @@ int keeper_run(lk_config *config, const struct keeper_options *options)
 	sigset_t relayed, mask;
 	relay_block(&relayed, &mask);
 	child_save_signals();
-	int code = front_split(&keeper.front, &relayed);
+	int code = front_split(&keeper.front, config, &relayed);
 	if (code == 0)
-		code = guard_fill(&keeper, &mask);
+		code = guard_fill(&keeper, config, &mask);
 	if (code == 0)
 		code = keeper_serve(&keeper, config, &relayed);
-	if (code)
-		relay_release(code, RELEASE_LIMIT_S);
-	if (keeper.client)
-		lk_client_close(keeper.client, LK_CLOSE_RELEASE, NULL);
-	for (size_t i = 1; i <= keeper.others; i++)
-		lk_client_close(keeper.clients[i], LK_CLOSE_RELEASE, NULL);
+	clients_close(&keeper);
 	guard_end(&keeper.guard);
+	waiting_join(&keeper.waiting);
 	holding_free(&keeper.holding);
-	lk_client_free(keeper.client);
-	for (size_t i = 1; i <= keeper.others; i++)
-		lk_client_free(keeper.clients[i]);
+	clients_free(&keeper);
 	lk_cancel_free(keeper.cancel);
 	front_finish(&keeper.front, 0);
 	return code;

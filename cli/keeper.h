@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The keeper: takes the lock, has the guard run the command, keeps the lease while it runs, and
  * releases.
@@ -11,6 +12,7 @@
 
 #include "kind.h"
 #include "nodes.h"
+#include "waiting.h"
 
 #define KEEPER_WAIT_FOREVER INT64_C(-1)
 
@@ -20,7 +22,7 @@ struct keeper_options {
 	int64_t grace_ms;
 	int conflict_code; /* exit code when another owner holds the lock */
 	int end_signal;
-	int verbose;
+	struct waiting_wish told; /* verbose: not the wait alone */
 	const struct lock_kind *kind;
 	int64_t permits; /* 0: a lock; else a permit of so many */
 	const char *name;

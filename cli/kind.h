@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The kinds of lock that `run` takes: each is one option, and one row of the table in kind.c. */
 #ifndef CLI_KIND_H
 #define CLI_KIND_H

@@ -1,5 +1,7 @@
+/* SPDX-License-Identifier: MIT */
 /* The command `lockkeeper`: the table of its commands, and the choice among them. */
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -11,6 +13,8 @@
 #include "exit_code.h"
 #include "message.h"
 
+static int cmd_help(const struct command *command, int argc, char **argv);
+
 const struct command commands[] = {
 	{"run", "NAME [--] COMMAND [ARG…]", "", "Runs a command while holding a lock.", run_options,
 	 1, cmd_run},
@@ -18,23 +22,28 @@ const struct command commands[] = {
 	 0, cmd_lock},
 	{"unlock", "NAME OWNER", "", "Releases a lock that `lock` took.", unlock_options, 0,
 	 cmd_unlock},
-	{"extend", "NAME OWNER", "", "Makes a lock last at least a lease from now.", extend_options,
-	 0, cmd_extend},
+	{"extend", "NAME OWNER", "", "Extends a lock to last at least LEASE from now.",
+	 extend_options, 0, cmd_extend},
 	{"ls", "[PATTERN]", "", "Lists the locks that are held.", json_options, 0, cmd_ls},
 	{"show", "NAME", "", "Shows one lock.", json_options, 0, cmd_show},
+	{"top", "[PATTERN]", "", "Shows the locks that are held, live.", top_options, 0, cmd_top},
 	{"break", "NAME", "", "Frees a lock, whoever holds it.", break_options, 0, cmd_break},
-	{"fence", "check KEY TOKEN", "check", "Lets in who bears the newest token seen at KEY.",
-	 NULL, 0, cmd_fence},
-	{"latch", "set NAME COUNT|down NAME [COUNT]|wait NAME", "set down wait",
-	 "Sets a count-down latch, counts it down, or waits until it is open.", latch_options, 0,
-	 cmd_latch},
-	{"sem", "set NAME COUNT|show NAME", "set show",
-	 "Sets or shows how many permits a semaphore has.", json_options, 0, cmd_sem},
+	{"wait", "NAME", "", "Waits until a lock is free, without taking it.", wait_options, 0,
+	 cmd_wait},
+	{"fence", "check KEY TOKEN", "check", "Succeeds if TOKEN is the newest seen for KEY.", NULL,
+	 0, cmd_fence},
+	{"latch", "set NAME COUNT|down NAME [COUNT]|wait NAME|delete NAME", "set down wait delete",
+	 "Sets a count-down latch, counts it down, waits until it is open, or deletes it.",
+	 latch_options, 0, cmd_latch},
+	{"sem", "set NAME COUNT|show NAME|delete NAME", "set show delete",
+	 "Sets or shows how many permits a semaphore has, or deletes it.", sem_options, 0, cmd_sem},
 	{"server", "start|stop|status", "start stop status",
-	 "Controls the private server, which is used when no other is named.", server_options, 0,
+	 "Controls the private server, the default when no server is named.", server_options, 0,
 	 cmd_server},
-	{"completion", "bash", "bash", "Prints the completion for a shell.", NULL, 0,
-	 cmd_completion},
+	{"completion", "bash|zsh|fish", "bash zsh fish", "Prints the completion for a shell.", NULL,
+	 0, cmd_completion},
+	{"help", "[COMMAND]", "", "Prints the usage of a command, or this list.", NULL, 0,
+	 cmd_help},
 	{NULL, NULL, NULL, NULL, NULL, 0, NULL},
 };
 
@@ -45,8 +54,8 @@ static void help_print(FILE *stream)
 	      stream);
 	for (const struct command *command = commands; command->name; command++)
 		fprintf(stream, "  %-11s %s\n", command->name, command->summary);
-	fputs("\nlockkeeper COMMAND --help tells the options. The server is named by "
-	      "LOCKKEEPER_URL;\nwithout it a private redis-server is used.\n",
+	fputs("\nlockkeeper COMMAND --help lists the options. LOCKKEEPER_URL names the server; "
+	      "without\nit lockkeeper uses a private redis-server.\n",
 	      stream);
 }
 
@@ -59,21 +68,40 @@ static const struct command *command_find(const char *name)
 	return NULL;
 }
 
-/* A descriptor of ours must never become somebody's stdin, stdout or stderr. */
+static int cmd_help(const struct command *command, int argc, char **argv)
+{
+	const struct command *about = argc == 2 ? command_find(argv[1]) : NULL;
+	if (argc > 2)
+		return usage_error(command, "wanted: %s", command->operands);
+	if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
+		about = command;
+	else if (argc == 2 && !about)
+		return trouble("unknown command '%s' (see lockkeeper --help)", argv[1]);
+	if (about)
+		usage_print(about);
+	else
+		help_print(stdout);
+	return output_finish();
+}
+
+/* No descriptor of ours must become somebody's stdin, stdout or stderr. What takes the place of
+ * one that is closed cannot be read or written either: an owner printed there would be lost. */
 static int streams_open(void)
 {
-	int fd;
-	do {
-		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-	} while (fd >= 0 && fd <= STDERR_FILENO);
-	if (fd < 0)
-		return EXIT_TROUBLE;
-	close(fd);
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+		int mode = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", mode | O_CLOEXEC) != fd)
+			return EXIT_TROUBLE;
+	}
 	return 0;
 }
 
 int main(int argc, char **argv)
 {
+#ifdef M_ARENA_MAX
+	/* The threads allocate little: making an arena for each takes longer. */
+	mallopt(M_ARENA_MAX, 1);
+#endif
 	if (streams_open())
 		return EXIT_TROUBLE;
 	if (getauxval(AT_SECURE))

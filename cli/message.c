@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "message.h"
 
 #include <errno.h>
@@ -7,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "error_text.h"
 #include "escape.h"
 #include "exit_code.h"
 
@@ -72,9 +74,11 @@ int trouble_errno(int system_errno, const char *format, ...)
 
 const char *library_text(const lk_error *error)
 {
-	const char *text = error->message[0] ? error->message : lk_error_text(error->code);
-	size_t word = strcspn(text, " :");
-	return strncmp(text, "lk_", 3) == 0 && text[word] == ':' ? text + word + 2 : text;
+	static char text[sizeof(error->message)];
+	snprintf(text, sizeof(text), "%s",
+		 error->message[0] ? error->message : lk_error_text(error->code));
+	error_text_plain(text);
+	return text;
 }
 
 int trouble_library(const lk_error *error)

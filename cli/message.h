@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the command says on stderr: one line a message, "lockkeeper: …", escaped. */
 #ifndef CLI_MESSAGE_H
 #define CLI_MESSAGE_H
@@ -13,7 +14,7 @@ __attribute__((format(printf, 1, 2))) int trouble(const char *format, ...);
 /* The same with the text of `system_errno` appended. */
 __attribute__((format(printf, 2, 3))) int trouble_errno(int system_errno, const char *format, ...);
 
-/* What the library reported, without the name of the C function. */
+/* What the library reported, in plain words; static memory. */
 const char *library_text(const lk_error *error);
 
 /* Says what a library call reported, and returns the exit code for it: EXIT_LOST for

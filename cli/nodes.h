@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The servers of `run`: one, or several that are a quorum; and the locks that it takes besides. */
 #ifndef CLI_NODES_H
 #define CLI_NODES_H

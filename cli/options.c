@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "options.h"
 
 #include <errno.h>
@@ -105,7 +106,7 @@ static int url_take(struct parse *parse, const char *url)
 {
 	if (parse->urls++)
 		return usage_error(parse->command,
-				   "several --url are a quorum, which only run takes");
+				   "several --url are a quorum, which only run supports");
 	return config_assign_url(parse->config, url);
 }
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The tables of commands and options: what is parsed, what --help prints, and what the shell
  * completes all come from them.

@@ -1,9 +1,11 @@
+/* SPDX-License-Identifier: MIT */
 #include "relay.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "exit_code.h"
 #include "message.h"
 #include "signals.h"
@@ -16,7 +18,13 @@ static struct {
 	volatile sig_atomic_t phase;
 	volatile sig_atomic_t cause;
 	volatile sig_atomic_t exit_code;
+	volatile sig_atomic_t hurried;
+	int64_t released_since_ns;
 } relay;
+
+/* How long signals belong to what ended the command, and what a later one leaves the server. */
+#define RELEASE_OWN_NS (1000 * NS_PER_MS)
+#define RELEASE_HURRIED_S 1
 
 static void relay_take(int number, int shared)
 {
@@ -29,11 +37,24 @@ static void relay_take(int number, int shared)
 /* The answer to the release is not waited for any longer. */
 __attribute__((noreturn)) static void relay_leave(void)
 {
-	static const char text[] = "lockkeeper: whether the lock was released is unknown: it may "
-				   "stay locked until its lease is over\n";
-	ssize_t written = write(STDERR_FILENO, text, sizeof(text) - 1);
+	static const char text[] = "lockkeeper: unknown whether the lock was released: it may "
+				   "stay locked until its lease ends\n";
+	ssize_t written = relay.phase == RELAY_RELEASED
+				  ? 0
+				  : write(STDERR_FILENO, text, sizeof(text) - 1);
 	(void)written;
 	_exit(relay.exit_code);
+}
+
+static void release_signalled(int number, const siginfo_t *info)
+{
+	if (number == SIGALRM && info->si_code == SI_KERNEL)
+		relay_leave();
+	if (relay.phase == RELAY_RELEASED || relay.hurried || !signal_ends_wait(number) ||
+	    clock_now_ns() - relay.released_since_ns < RELEASE_OWN_NS)
+		return;
+	relay.hurried = 1;
+	alarm(RELEASE_HURRIED_S);
 }
 
 static void relay_handle(int number, siginfo_t *info, void *context)
@@ -44,8 +65,8 @@ static void relay_handle(int number, siginfo_t *info, void *context)
 	(void)context;
 	if (relay.phase == RELAY_WAITING && number == SIGTSTP && !relay.front) {
 		raise(SIGSTOP); /* nothing is held: all may stand still */
-	} else if (relay.phase == RELAY_RELEASING && signal_ends_wait(number)) {
-		relay_leave();
+	} else if (relay.phase >= RELAY_RELEASING) {
+		release_signalled(number, info);
 	} else {
 		relay_take(number, shared);
 		if (relay.phase == RELAY_WAITING &&
@@ -93,6 +114,7 @@ void relay_release(int code, unsigned limit_s)
 				   .sa_flags = SA_SIGINFO | SA_RESTART};
 	sigset_t alarm_only;
 	relay.exit_code = code;
+	relay.released_since_ns = clock_now_ns();
 	relay.phase = RELAY_RELEASING;
 	sigfillset(&action.sa_mask);
 	sigaction(SIGALRM, &action, NULL);
@@ -100,6 +122,11 @@ void relay_release(int code, unsigned limit_s)
 	sigaddset(&alarm_only, SIGALRM);
 	sigprocmask(SIG_UNBLOCK, &alarm_only, NULL);
 	alarm(limit_s);
+}
+
+void relay_released(void)
+{
+	relay.phase = RELAY_RELEASED;
 }
 
 int relay_fd(void)

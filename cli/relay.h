@@ -1,6 +1,9 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * Signals that reach lockkeeper itself: while it waits for the lock they cancel the wait, while the
- * command runs they are handed to it, while the lock is released they end lockkeeper.
+ * command runs they are handed to it. They do not cut the release short: those of its first second
+ * belong to what ended the command (Ctrl-C reaches the command and lockkeeper, timeout(1) signals
+ * twice); one that comes later leaves the server one more second.
  */
 #ifndef CLI_RELAY_H
 #define CLI_RELAY_H
@@ -10,7 +13,10 @@
 
 #include <lockkeeper/cancel.h>
 
-enum relay_phase { RELAY_WAITING, RELAY_RUNNING, RELAY_RELEASING };
+/* How long an answer to the release is waited for. */
+#define RELEASE_LIMIT_S 10
+
+enum relay_phase { RELAY_WAITING, RELAY_RUNNING, RELAY_RELEASING, RELAY_RELEASED };
 
 struct relay_signal {
 	unsigned char number;
@@ -27,9 +33,13 @@ int relay_begin(const sigset_t *relayed, pid_t front, lk_cancel *cancel);
 /* The command is about to run: signals are for it. */
 void relay_run(void);
 
-/* The lock is being released: a signal, or `limit_s` seconds, end lockkeeper with exit code `code`
- * and a warning. */
+/* The lock is being released: after `limit_s` seconds, or one second after a signal that came late,
+ * lockkeeper ends with exit code `code` and a warning. */
 void relay_release(int code, unsigned limit_s);
+
+/* The outcome of the release is known, and told: signals do nothing, the limit ends lockkeeper
+ * without a warning. */
+void relay_released(void);
 
 /* Becomes readable when there is a signal. */
 int relay_fd(void);

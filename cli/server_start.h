@@ -1,16 +1,23 @@
-/* Starting the private server's process. */
+/* SPDX-License-Identifier: MIT */
+/* Starting the process of the private server; by whoever holds the lock of starts and stops. */
 #ifndef CLI_SERVER_START_H
 #define CLI_SERVER_START_H
 
-struct server_place;
+#include <sys/types.h>
 
-/*
- * Writes the configuration and starts the server, detached: a session of its own, no terminal, none
- * of our descriptors. It need not answer yet. 0, or EXIT_TROUBLE (said).
- */
-int server_start(const struct server_place *place);
+#include "server.h"
 
-/* 1 while a server process lives in this place, answering or not, else 0. */
-int server_is_alive(const struct server_place *place);
+/* Starts the server, which will listen on `start.sock` of the folder. It takes its settings from
+ * its arguments, and listens on no port. 0, or EXIT_TROUBLE (said). */
+int server_start(int folder);
+
+/* 1 while a server lives that was started in this folder, whether it answers or not. */
+int server_is_alive(int folder);
+
+/* The process id of the server that lives, as it wrote it down, or 0 when that is not certain. */
+pid_t server_recorded(int folder);
+
+/* 1 when there may be data from an earlier server. */
+int server_has_data(int folder);
 
 #endif

@@ -1,9 +1,11 @@
+/* SPDX-License-Identifier: MIT */
 #include "session.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "connect.h"
+#include "descriptors.h"
 #include "exit_code.h"
 #include "message.h"
 #include "nodes.h"
@@ -34,8 +36,10 @@ int session_open(struct session *session)
 	char url[8]; /* only whether there is one */
 	if (session->several && lk_config_get(session->config, "url", url, sizeof(url)) <= 0)
 		return trouble("LOCKKEEPER_URL names several servers: they are a quorum, which "
-			       "only run takes; name one by --url");
+			       "only run supports; name one with --url");
 	int code = config_settle(session->config);
+	if (code == 0)
+		code = descriptors_check(1);
 	return code ? code : client_open(session->config, &session->client);
 }
 
@@ -55,8 +59,11 @@ int session_open_lock(struct session *session, lk_lock **lock_out)
 
 int session_end(struct session *session, int code)
 {
-	if (session->client)
-		lk_client_close(session->client, LK_CLOSE_ABANDON, NULL);
+	lk_error error = {0};
+	if (session->client &&
+	    lk_client_close(session->client, LK_CLOSE_ABANDON, &error) == LK_EMAYBEHELD)
+		message("%s", library_text(&error));
+	waiting_join(&session->waiting);
 	session->client = lk_client_free(session->client);
 	session->config = lk_config_free(session->config);
 	return code;

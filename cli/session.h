@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What every command but `run` begins and ends with: options, then a client. */
 #ifndef CLI_SESSION_H
 #define CLI_SESSION_H
@@ -6,12 +7,14 @@
 
 #include "kind.h"
 #include "options.h"
+#include "waiting.h"
 
 struct session {
 	lk_config *config;
 	lk_client *client; /* NULL until session_open() */
-	int several;       /* LOCKKEEPER_URL names a quorum */
-	int argc;          /* operands */
+	struct waiting waiting;
+	int several; /* LOCKKEEPER_URL names a quorum */
+	int argc;    /* operands */
 	char **argv;
 	const struct lock_kind
 		*kind; /* of session_open_lock(); the default one after the beginning */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Names of signals, and which of them `run` passes on. */
 #ifndef CLI_SIGNALS_H
 #define CLI_SIGNALS_H

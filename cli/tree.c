@@ -1,6 +1,8 @@
+/* SPDX-License-Identifier: MIT */
 #include "tree.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,12 +21,15 @@ struct table {
 	size_t count, room;
 };
 
+struct stat_line {
+	char state;
+	int parent, group, threads;
+};
+
 /* Reads "pid (name) state parent group …"; the name may hold anything, so its last ")" counts. */
-static int process_read(int proc, const char *entry, struct process *process_out)
+static int stat_read(int proc, const char *path, struct stat_line *line_out)
 {
-	char path[32], text[512];
-	if (snprintf(path, sizeof(path), "%.20s/stat", entry) >= (int)sizeof(path))
-		return -1;
+	char text[512];
 	int fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -1;
@@ -32,13 +37,55 @@ static int process_read(int proc, const char *entry, struct process *process_out
 	close(fd);
 	text[size > 0 ? size : 0] = '\0';
 	const char *rest = strrchr(text, ')');
-	if (!rest || sscanf(rest, ") %c %d %d", &process_out->state, &process_out->parent,
-			    &process_out->group) != 3)
+	return rest && sscanf(rest,
+			      ") %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d "
+			      "%*d %*d %d",
+			      &line_out->state, &line_out->parent, &line_out->group,
+			      &line_out->threads) == 4
+		       ? 0
+		       : -1;
+}
+
+/* 'X' and 'x' are dead, 'Z' is dead but for its exit status. */
+static int is_dead(char state)
+{
+	return state == 'Z' || state == 'X' || state == 'x';
+}
+
+/* The state of a process whose main thread has ended: that of a living thread, or 'Z'. */
+static char threads_state(int proc, const char *entry)
+{
+	char path[64], state = 'Z';
+	struct stat_line line;
+	snprintf(path, sizeof(path), "%.20s/task", entry);
+	int fd = openat(proc, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *task;
+	if (fd >= 0 && !folder)
+		close(fd);
+	while (folder && is_dead(state) && (task = readdir(folder)) != NULL) {
+		snprintf(path, sizeof(path), "%.20s/task/%.20s/stat", entry, task->d_name);
+		if (task->d_name[0] != '.' && stat_read(proc, path, &line) == 0)
+			state = line.state;
+	}
+	if (folder)
+		closedir(folder);
+	return state;
+}
+
+/* Reads a process that lives; a zombie does nothing any more, and its children have been handed
+ * on, unless other threads of it go on. */
+static int process_read(int proc, const char *entry, struct process *process_out)
+{
+	char path[32];
+	struct stat_line line;
+	snprintf(path, sizeof(path), "%.20s/stat", entry);
+	if (stat_read(proc, path, &line))
 		return -1;
-	process_out->pid = atoi(entry);
-	process_out->below = 0;
-	/* A zombie does nothing any more, and its children have been handed on. */
-	return process_out->state == 'Z' || process_out->state == 'X' ? -1 : 0;
+	if (line.state == 'Z' && line.threads > 1)
+		line.state = threads_state(proc, entry);
+	*process_out = (struct process){atoi(entry), line.parent, line.group, line.state, 0};
+	return is_dead(line.state) ? -1 : 0;
 }
 
 static int table_append(struct table *table, const struct process *process)
@@ -117,9 +164,10 @@ static int table_fill(struct table *table, pid_t root)
 	return 0;
 }
 
-int tree_signal(pid_t root, pid_t group, int number)
+int tree_signal(pid_t root, pid_t group, int number, struct tree_denied *denied_out)
 {
 	struct table table;
+	struct tree_denied denied = {0, 0};
 	int count = 0;
 	if (table_fill(&table, root))
 		return -1;
@@ -128,16 +176,13 @@ int tree_signal(pid_t root, pid_t group, int number)
 		if (!row->below || (group > 0 && row->group != group))
 			continue;
 		count++;
-		if (number)
-			kill(row->pid, number);
+		if (kill(row->pid, number) && errno == EPERM)
+			denied = (struct tree_denied){denied.count + 1, row->pid};
 	}
 	free(table.rows);
+	if (denied_out)
+		*denied_out = denied;
 	return count;
-}
-
-int tree_count(pid_t root)
-{
-	return tree_signal(root, 0, 0);
 }
 
 int tree_contains(pid_t root, pid_t pid)
@@ -172,4 +217,28 @@ int tree_is_stopped(pid_t pid)
 {
 	struct process process;
 	return process_find(pid, &process) == 0 && process.state == 'T';
+}
+
+int tree_is_readable(void)
+{
+	char self[16] = "", pid[16];
+	struct process process;
+	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	return readlink("/proc/self", self, sizeof(self) - 1) > 0 && strcmp(self, pid) == 0 &&
+	       process_find(getpid(), &process) == 0;
+}
+
+uid_t tree_user(pid_t pid)
+{
+	char path[32], line[256];
+	unsigned effective = (unsigned)-1;
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	FILE *status = fopen(path, "re");
+	while (status && fgets(line, sizeof(line), status)) {
+		if (sscanf(line, "Uid: %*u %u", &effective) == 1)
+			break;
+	}
+	if (status)
+		fclose(status);
+	return effective;
 }

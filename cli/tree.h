@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The processes below a process, by /proc: the only way to those that left the process group. A
  * subreaper (PR_SET_CHILD_SUBREAPER) keeps all its descendants below it, orphans too.
@@ -11,18 +12,28 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Sends a signal to every living descendant of `root`, or, with `group` > 0, to those of that
- * process group. Returns how many there were; -1 when /proc cannot be read. */
-int tree_signal(pid_t root, pid_t group, int number);
+/* Those that we may not signal, because they run as another user. */
+struct tree_denied {
+	int count;
+	pid_t pid; /* one of them; 0: there is none */
+};
 
-/* How many living descendants `root` has; -1 when /proc cannot be read. */
-int tree_count(pid_t root);
+/* 1 when /proc shows this process under its own number, else 0. */
+int tree_is_readable(void);
+
+/* Sends a signal to every living descendant of `root`, or, with `group` > 0, to those of that
+ * process group. Returns how many there were; -1 when /proc cannot be read. `denied_out` may be
+ * NULL. */
+int tree_signal(pid_t root, pid_t group, int number, struct tree_denied *denied_out);
 
 /* The parent of a living process, or -1. */
 pid_t tree_parent(pid_t pid);
 
 /* 1 when the process is stopped by a signal, else 0. */
 int tree_is_stopped(pid_t pid);
+
+/* The user that a process runs as, or (uid_t)-1. */
+uid_t tree_user(pid_t pid);
 
 /* 1 when `pid` is a living descendant of `root`, else 0. */
 int tree_contains(pid_t root, pid_t pid);

@@ -1,5 +1,5 @@
 /*
- * One counter, many customers, each a process: they are served in the order in which they came.
+ * One counter, many customers, each a process: first come, first served.
  *
  * usage: fair CUSTOMER
  */

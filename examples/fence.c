@@ -1,4 +1,4 @@
-/* Writes a report under a fenced lock: one that slept through its lease writes nothing. */
+/* Writes a report under a fenced lock: a process that slept past its lease writes nothing. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,10 +11,10 @@ static int report(lk_client *client, lk_lock *lock, const char *text, lk_error *
 	if (lk_lock_acquire_within(lock, 10000, NULL, error))
 		return error->code;
 	int code = lk_lock_fence(lock, NULL, &token, error);
-	/* Here time may pass, more than the lease. The check is made where it is written. */
+	/* Time may pass here, more than the lease. The write itself checks the token. */
 	if (code == 0)
-		code = lk_fence_write(client, "report", 6, token, text, strlen(text), NULL, NULL,
-				      error);
+		code = lk_fence_write(client, "report-text", 11, token, text, strlen(text), NULL,
+				      NULL, error);
 	lk_lock_release(lock, NULL, NULL); /* lost or not: the token has decided */
 	if (code == 0)
 		printf("written with token %" PRIu64 "\n", token);

@@ -1,6 +1,6 @@
 /*
- * Waits until three parts of a job are done; here they are threads, elsewhere machines. If somebody
- * has begun the job already, it waits for their parts.
+ * Waits until three parts of a job are done; here the parts are threads, elsewhere machines.
+ * If another process has already begun the job, it waits for that one's parts.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /*
- * Works in small steps for as long as the lock is certain, and stops at once when it is lost.
+ * Works in small steps while the lock is certain, and stops at once when it is lost.
  *
  * usage: notice NAME STEPS
  *
- * The descriptor of lk_event_fd() stands in the same poll() as whatever else the program waits for;
- * here that is the next step, every 10 ms.
+ * The program polls the descriptor of lk_event_fd() together with whatever else it waits for; here
+ * that is the next step, every 10 ms.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ static int notices_read(lk_client *client, lk_error *error)
 	return 0;
 }
 
-/* 1 when it has to stop early. */
+/* 1 when the work must stop early. */
 static int work(lk_client *client, lk_lock *lock, long steps, lk_error *error)
 {
 	struct pollfd notices = {lk_event_fd(client, error), POLLIN, 0};
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
 	    lk_lock_new(&lock, client, argv[1], strlen(argv[1]), &error) == 0 &&
 	    lk_lock_acquire(lock, NULL, &error) == 0) {
 		stopped = work(client, lock, steps, &error);
-		/* The server may know better than we: LK_ELOST if the lock was broken meanwhile. */
+		/* The server may know more: LK_ELOST if the lock was broken meanwhile. */
 		if (lk_lock_release(lock, NULL, &error))
 			stopped = 1;
 	}

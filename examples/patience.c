@@ -1,10 +1,10 @@
 /*
- * Waits for a lock as long as it was told, or until Ctrl-C, and says how that ended.
+ * Waits for a lock, up to a limit or until Ctrl-C, and says how the wait ended.
  *
  * usage: patience NAME WAIT_MS
  *
  * lk_cancel_now() may be called in a signal handler. A cancel tells the truth: if the grant came
- * first, the call succeeds all the same.
+ * first, the call succeeds.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static int report(int code, const lk_error *error)
 		puts("cancelled");
 		return 1;
 	default:
-		/* No word from the server, or it refused: that is not "somebody else has it". */
+		/* The server did not answer, or refused: that is not "held by another owner". */
 		fprintf(stderr, "%s: %s\n", lk_error_name(code), error->message);
 		return 2;
 	}

@@ -1,4 +1,4 @@
-/* Works as one of at most three, on however many machines; a permit of a dead one comes back. */
+/* Works as one of at most three processes, on any machines; the permit of a dead one comes back. */
 #include <stdio.h>
 #include <string.h>
 

@@ -14,7 +14,7 @@ int main(void)
 	lk_lock *lock = NULL;
 	lk_error error = {0};
 	lk_plain_lock_options options = LK_PLAIN_LOCK_OPTIONS_INIT;
-	options.poll_ms = 50; /* redis-py does not tell when it releases */
+	options.poll_ms = 50; /* redis-py sends no message when it releases */
 	if (lk_client_open(&client, NULL, &error) ||
 	    lk_plain_lock_new(&lock, client, "newsletter", 10, &options, &error) ||
 	    lk_lock_acquire_within(lock, 10000, NULL, &error)) {

@@ -12,8 +12,7 @@ static int work(lk_lock *lock, lk_error *error)
 	if (result < 0)
 		return result;
 	lk_lock_remaining_ms(lock, NULL, &left_ms, NULL);
-	printf("held, and certain for %" PRId64 " ms, renewed as long as a majority agrees\n",
-	       left_ms);
+	printf("held, and certain for %" PRId64 " ms, renewed while a majority agrees\n", left_ms);
 	return lk_lock_release(lock, NULL, error);
 }
 

@@ -1,6 +1,6 @@
 /*
- * A price list: many look, one changes. Who has changed it goes on looking, and lets others look at
- * once, before anybody can change it again.
+ * A price list: many read, one changes it. The one that changed it goes on reading, and admits
+ * other readers at once, before anybody can change it again.
  *
  * usage: read_write
  */
@@ -13,9 +13,9 @@ static int change_then_look(lk_lock *reading, lk_lock *writing, lk_error *error)
 	if (lk_lock_acquire_within(writing, 60000, NULL, error))
 		return error->code;
 	printf("changed, alone\n");
-	int rc = lk_lock_acquire(reading, NULL, error); /* no wait: under our own write */
+	int rc = lk_lock_acquire(reading, NULL, error); /* does not wait: we hold the write side */
 	if (lk_lock_release(writing, NULL, rc ? NULL : error) && !rc)
-		rc = error->code; /* it was not ours to the end */
+		rc = error->code; /* we did not hold it to the end */
 	if (rc)
 		return rc;
 	printf("looking, beside others\n");
@@ -29,7 +29,7 @@ int main(void)
 	lk_lock *reading = NULL, *writing = NULL;
 	lk_error error = {0};
 
-	options.prefer_writers = 1; /* changes are few, and shall not wait for ever */
+	options.prefer_writers = 1; /* changes are rare, and must not wait for ever */
 	if (lk_client_open(&client, NULL, &error) ||
 	    lk_read_lock_new(&reading, client, "prices", 6, &options, &error) ||
 	    lk_write_lock_new(&writing, client, "prices", 6, &options, &error) ||

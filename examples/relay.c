@@ -1,5 +1,5 @@
 /*
- * One thread takes the lock, another gives it back: the owner is not a thread but "job 7".
+ * One thread takes the lock, another releases it: the owner is not a thread but "job 7".
  *
  * usage: relay NAME
  */
@@ -11,7 +11,7 @@
 
 #define OWNER "job 7"
 
-/* Returns NULL, or a complaint. */
+/* Returns NULL, or an error text. */
 static void *second_half(void *argument)
 {
 	static char stolen[] = "a thread released what it does not own";
@@ -20,7 +20,7 @@ static void *second_half(void *argument)
 	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
 	lk_error error;
 
-	/* Without the owner's name this thread has nothing to give back. */
+	/* Without the owner's name this thread holds nothing to release. */
 	if (lk_lock_release(lock, NULL, &error) != LK_ENOTOWNER)
 		return stolen;
 	options.owner = OWNER;

@@ -10,7 +10,7 @@ int main(void)
 	lk_error error = {0};
 	lk_spin_lock_options options = LK_SPIN_LOCK_OPTIONS_INIT;
 	options.spin_min_ms = 2;  /* then 4, 8, … */
-	options.spin_max_ms = 50; /* each shortened at random, by a half at most */
+	options.spin_max_ms = 50; /* each shortened at random by up to a half */
 	if (lk_client_open(&client, NULL, &error) ||
 	    lk_spin_lock_new(&lock, client, "visits", 6, &options, &error) ||
 	    lk_lock_acquire_within(lock, 10000, NULL, &error)) {

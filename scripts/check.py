@@ -17,7 +17,9 @@ from tally import PYTHON, ROOT, Tally, say
 SCRIPTS = ROOT / "scripts"
 INTEROP = ROOT / "tests" / "interop"
 INTEROP_LIMIT_S = 480
-SHARDS = {"history": 2, "system": 2}  # its tests wait more than they work
+# Most tests wait more than they work: a suite is split, and several parts run at once.
+SHARDS = {"cli": 4, "faults": 4, "history": 2, "system": 4}
+PARTS_AT_ONCE = 4
 
 
 def suites() -> list[pathlib.Path]:
@@ -40,9 +42,7 @@ def everything(tally: Tally, build: pathlib.Path, parts: list[str]) -> None:
         say("C suites")
         c_suites(tally, build, environment)
     if "python" in parts:
-        for folder in suites():
-            say(f"Suite {folder.relative_to(ROOT)}")
-            suite(tally, folder, environment)
+        run_suites(tally, suites(), environment)
     if "interop" in parts:
         say("Suite tests/interop")
         runners.pytest(tally, "interop", [INTEROP], environment, INTEROP_LIMIT_S)
@@ -53,13 +53,20 @@ def c_suites(tally: Tally, build: pathlib.Path, environment: dict[str, str]) -> 
     runners.meson(tally, build, ["--timeout-multiplier", slow], environment)
 
 
-def suite(tally: Tally, folder: pathlib.Path, environment: dict[str, str]) -> None:
-    """One pytest suite, by as many processes side by side as it is made for."""
+def shard(tally: Tally, folder: pathlib.Path, number: int, environment: dict[str, str]) -> None:
     shards = SHARDS.get(folder.name, 1)
-    with concurrent.futures.ThreadPoolExecutor(shards) as pool:
-        list(pool.map(lambda number: runners.pytest(
-            tally, f"{folder.name}-{number}", [folder],
-            {**environment, "LOCKKEEPER_SHARD": f"{number}/{shards}"}), range(1, shards + 1)))
+    say(f"Suite {folder.relative_to(ROOT)}, part {number} of {shards}")
+    runners.pytest(tally, f"{folder.name}-{number}", [folder],
+                   {**environment, "LOCKKEEPER_SHARD": f"{number}/{shards}"})
+
+
+def run_suites(tally: Tally, folders: list[pathlib.Path], environment: dict[str, str]) -> None:
+    """The pytest suites, each in its parts. The first that fails to run at all is raised."""
+    with concurrent.futures.ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
+        begun = [pool.submit(shard, tally, folder, number, environment) for folder in folders
+                 for number in range(1, SHARDS.get(folder.name, 1) + 1)]
+        for one in begun:
+            one.result()
 
 
 def conclude(tally: Tally, begun: float) -> int:

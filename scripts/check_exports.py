@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What the headers declare, what the map exports and what the library has are the same names.
 
-The installed library must also be hardened: relocations read-only, bound at start, no executable
+Every call that can fail is in the test of what happens when memory and descriptors run out. The
+installed library must also be hardened: relocations read-only, bound at start, no executable
 stack. usage: check_exports.py BUILD
 """
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 
 from tree import ROOT, files, finish
 
+STARVED = "tests/api/test_nomem.c"
 DECLARED = re.compile(r"\bLK_API\b[^;(]*?\b(lk_\w+)\s*\(")
 
 
@@ -24,6 +26,15 @@ def declared() -> set[str]:
 def mapped() -> set[str]:
     text = re.sub(r"/\*.*?\*/", "", (ROOT / "src/lockkeeper.map").read_text(), flags=re.DOTALL)
     return set(re.findall(r"^\s*(lk_\w+);", text, re.MULTILINE))
+
+
+def unstarved() -> list[str]:
+    """Calls that can fail, and that no test makes while memory and descriptors run out."""
+    text = "".join(path.read_text() for path in files(".h", under=("include",)))
+    fallible = re.findall(r"\bLK_API\b[^;(]*?\b(lk_\w+)\s*\([^;]*?\blk_error\s*\*", text)
+    test = (ROOT / STARVED).read_text()
+    return [f"{name}: not in {STARVED}" for name in fallible
+            if not re.search(rf"\b{name}\(", test)]
 
 
 def exported(library: pathlib.Path) -> set[str]:
@@ -52,6 +63,7 @@ def main() -> None:
     library = build / "src/liblockkeeper.so"
     problems = differences(declared(), mapped(), "the headers", "src/lockkeeper.map")
     problems += differences(mapped(), exported(library), "src/lockkeeper.map", library.name)
+    problems += unstarved()
     problems += hardened(library)
     command = build / "cli/lockkeeper"
     if command.exists():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every public header compiles alone, without a warning, as C99 to C23 and as C++."""
+"""Every public header compiles alone, without a warning, as C99 to C23 and as C++98 to C++23."""
 from __future__ import annotations
 
 import shutil
@@ -7,9 +7,9 @@ import subprocess
 
 from tree import ROOT, files, finish
 
-WARNINGS = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-Wshadow", "-Wundef"]
+WARNINGS = ["-Wall", "-Wextra", "-pedantic-errors", "-Werror", "-Wshadow", "-Wundef"]
 C = ["-std=c99", "-std=c11", "-std=c17", "-std=c2x"]
-CXX = ["-std=c++11", "-std=c++17", "-std=c++20"]
+CXX = ["-std=c++98", "-std=c++11", "-std=c++17", "-std=c++20", "-std=c++2b"]
 
 
 def attempt(compiler: str, language: str, standard: str, program: str) -> str | None:

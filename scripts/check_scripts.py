@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The Lua scripts: valid for Lua 5.1, clean for luacheck, and known to a server by our SHA-1.
+"""The Lua scripts, with what they include: valid for Lua 5.1, clean for luacheck, and known to a
+server by our SHA-1.
 
 usage: check_scripts.py BUILD
 """
@@ -14,23 +15,53 @@ import sys
 import tempfile
 import time
 
+import lua_scripts
 from tree import files, finish, name
 
 SERVER_START_S = 10
 
 
-def lint(path: pathlib.Path) -> list[str]:
-    commands = [["luac5.1", "-p", str(path)]]
+def lint(path: pathlib.Path, lines: list[lua_scripts.Line]) -> list[str]:
+    """What the tools say of the expanded text, at the places where it was written."""
+    commands = [["luac5.1", "-p", "-"]]
     if shutil.which("luacheck"):
-        commands.append(["luacheck", "-q", "--std", "lua51", "--read-globals", "redis", "cjson",
-                         "struct", "--globals", "KEYS", "ARGV", "--max-line-length", "100",
-                         str(path)])
+        commands.append(["luacheck", "-q", "--no-color", "--std", "lua51",
+                         "--read-globals", "redis", "cjson", "struct",
+                         "--globals", "KEYS", "ARGV", "--max-line-length", "100", "-"])
+    text = "".join(line.text + "\n" for line in lines)
     problems = []
     for command in commands:
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run(command, input=text, capture_output=True, text=True)
         if done.returncode:
-            problems.append(f"{name(path)}: {command[0]}:\n{done.stdout}{done.stderr}")
+            said = re.sub(r"stdin:(\d+)", lambda match: place(lines, int(match[1])),
+                          done.stdout + done.stderr)
+            problems.append(f"{name(path)}: {command[0]}:\n{said}")
     return problems
+
+
+def place(lines: list[lua_scripts.Line], number: int) -> str:
+    line = lines[min(number, len(lines)) - 1]
+    return f"{name(line.path)}:{line.number}"
+
+
+def expanded(sources: list[pathlib.Path], problems: list[str]) -> list[str]:
+    """Lints each script; their names, as embedded. Each piece must be included somewhere."""
+    pieces = lua_scripts.pieces_of(sources)
+    used, names = set(), []
+    for path in sources:
+        if lua_scripts.is_piece(path):
+            continue
+        names.append(f"{path.parent.name}_{path.stem}")
+        try:
+            lines = lua_scripts.expand(path, pieces)
+        except lua_scripts.ScriptError as error:
+            problems.append(str(error))
+            continue
+        used |= {line.path.name for line in lines}
+        problems += lint(path, lines)
+    problems += [f"{name(path)}: no script includes it" for title, path in pieces.items()
+                 if title not in used]
+    return names
 
 
 def embedded(build: pathlib.Path) -> dict[str, tuple[str, str]]:
@@ -57,6 +88,12 @@ def script_load(path: pathlib.Path, text: str) -> str:
         return answer.readline().strip() if first.startswith("$") else first
 
 
+def listens(path: pathlib.Path) -> bool:
+    """The socket's file is there a moment before anybody listens on it."""
+    with socket.socket(socket.AF_UNIX) as link:
+        return path.exists() and link.connect_ex(str(path)) == 0
+
+
 def loaded(scripts: dict[str, tuple[str, str]]) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="lk-") as folder:
         path = pathlib.Path(folder) / "socket"
@@ -64,7 +101,7 @@ def loaded(scripts: dict[str, tuple[str, str]]) -> list[str]:
                                    "--save", "", "--dir", folder], stdout=subprocess.DEVNULL)
         try:
             end = time.monotonic() + SERVER_START_S
-            while not path.exists():
+            while not listens(path):
                 if time.monotonic() > end or server.poll() is not None:
                     return ["redis-server does not start"]
                 time.sleep(0.01)
@@ -78,11 +115,11 @@ def loaded(scripts: dict[str, tuple[str, str]]) -> list[str]:
 
 def main() -> None:
     sources = files(".lua", under=("src",))
-    problems = [problem for path in sources for problem in lint(path)]
+    problems: list[str] = []
+    wanted = sorted(expanded(sources, problems))
     scripts = embedded(pathlib.Path(sys.argv[1]))
-    wanted = {f"{path.parent.name}_{path.stem}" for path in sources}
-    if set(scripts) != wanted:
-        problems.append(f"embedded: {sorted(scripts)}; in src/: {sorted(wanted)}")
+    if sorted(scripts) != wanted:
+        problems.append(f"embedded: {sorted(scripts)}; in src/: {wanted}")
     problems += loaded(scripts)
     finish(problems, f"{len(scripts)} scripts")
 

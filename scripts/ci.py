@@ -32,7 +32,8 @@ def build(tally: Tally, name: str, compiler: str, options: list[str],
           targets: tuple[str, ...] = ()) -> pathlib.Path | None:
     folder = BUILDS / name
     shutil.rmtree(folder, ignore_errors=True)
-    made = runners.command(tally, f"{name}-setup", ["meson", "setup", str(folder), *options],
+    made = runners.command(tally, f"{name}-setup", ["meson", "setup", "--werror", str(folder),
+                                                        *options],
                            environment={"CC": compiler})
     if made and runners.command(tally, f"{name}-build", ["ninja", "-C", str(folder), *targets],
                                 900):
@@ -61,7 +62,8 @@ def address(tally: Tally) -> None:
                    ["-Db_sanitize=address,undefined", "-Db_lundef=false"])
     if folder:
         check.c_suites(tally, folder, ASAN)
-        several(tally, folder, ASAN, "cli", ["run", "lock", "inspect", "usage"])
+        several(tally, folder, ASAN, "cli",
+                ["run", "lock", "inspect", "inspect_kinds", "usage", "who"])
         several(tally, folder, ASAN, "system", ["wire", "lost_replies", "hostile"])
 
 
@@ -120,11 +122,24 @@ def interop(tally: Tally) -> None:
     check.everything(tally, BUILDS / "release", ["interop"])
 
 
+def faults(tally: Tally) -> None:
+    """Only when named: every request with every fault, under both kinds of sanitizer."""
+    for name, compiler, sanitize, environment in (
+            ("faults-address", "clang", "address,undefined", ASAN),
+            ("faults-thread", "gcc", "thread", TSAN)):
+        folder = build(tally, name, compiler, [f"-Db_sanitize={sanitize}", "-Db_lundef=false"],
+                       ("tests/system/system-driver",))
+        if folder:
+            check.run_suites(tally, [ROOT / "tests" / "faults"], {
+                **environment, "LOCKKEEPER_BUILD": str(folder), "LOCKKEEPER_FAULTS": "all"})
+
+
 STAGES = [release, address, thread, lint, fuzz, demo, bench, interop]
+NAMED = [faults]
 
 
 def main() -> int:
-    stages = {stage.__name__: stage for stage in STAGES}
+    stages = {stage.__name__: stage for stage in [*STAGES, *NAMED]}
     if sys.argv[1:] == ["--list"]:
         for name, stage in stages.items():
             say(f"{name:10} {stage.__doc__}")
@@ -135,7 +150,7 @@ def main() -> int:
     begun = time.monotonic()
     total = Tally(BUILDS / "logs")
     times = []
-    for name in sys.argv[1:] or stages:
+    for name in sys.argv[1:] or [stage.__name__ for stage in STAGES]:
         say(f"\n==== {name}: {stages[name].__doc__}")
         stage_begun = time.monotonic()
         tally = Tally(BUILDS / "logs" / name)

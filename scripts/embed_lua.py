@@ -3,6 +3,9 @@
 
 usage: embed_lua.py OUT.c OUT.h IN.lua...
 
+The inputs are the scripts and the pieces that they include (lua_scripts.py says how). What counts
+is the expanded text.
+
 Each script documents KEYS[i] and ARGV[i] in its leading comment, one a line ("--   ARGV[1]  …"; "…"
 after the last index says that more follow). A script that documents an index it does not use,
 or uses one that it does not document, fails the build.
@@ -12,17 +15,11 @@ import pathlib
 import re
 import sys
 
+import lua_scripts
+
 
 def indexes(text, table):
     return {int(i) for i in re.findall(rf"{table}\[(\d+)\]", text)}
-
-
-def split(source):
-    lines = source.splitlines()
-    head = []
-    while lines and (lines[0].startswith("--") or not lines[0].strip()):
-        head.append(lines.pop(0))
-    return "\n".join(head), "\n".join(lines)
 
 
 def check(path, head, body):
@@ -30,13 +27,19 @@ def check(path, head, body):
         told, used = indexes(head, table), indexes(body, table)
         many = re.search(rf"{table}\[\d+\] ?…", head)
         if told != used and not many:
-            sys.exit(f"{path}: {table} documented {sorted(told)}, used {sorted(used)}")
+            raise lua_scripts.ScriptError(
+                f"{path}: {table} documented {sorted(told)}, used {sorted(used)}")
 
 
 def strip(body):
     """What the server runs: without comment lines and indentation."""
-    lines = (line.strip() for line in body.splitlines())
-    return "\n".join(line for line in lines if line and not line.startswith("--")) + "\n"
+    return "".join(line.text.strip() + "\n" for line in body if not line.is_comment())
+
+
+def sent(path, pieces):
+    head, body = lua_scripts.split(lua_scripts.expand(path, pieces))
+    check(path, "\n".join(line.text for line in head), "\n".join(line.text for line in body))
+    return strip(body)
 
 
 def c_text(text):
@@ -49,15 +52,20 @@ def c_text(text):
 def main():
     out_c, out_h, *inputs = sys.argv[1:]
     rows, names = [], []
-    for name in inputs:
-        path = pathlib.Path(name)
-        head, body = split(path.read_text())
-        check(path, head, body)
-        text = strip(body)
+    paths = [pathlib.Path(name) for name in inputs]
+    pieces = lua_scripts.pieces_of(paths)
+    for path in paths:
+        if lua_scripts.is_piece(path):
+            continue
+        text = sent(path, pieces)
         ident = f"{path.parent.name}_{path.stem}"
         names.append(ident)
         sha1 = hashlib.sha1(text.encode()).hexdigest()
         rows.append(f'\t{{"{ident}", {len(text.encode())}, "{sha1}",\n{c_text(text)}}},')
+    write_table(out_c, out_h, rows, names)
+
+
+def write_table(out_c, out_h, rows, names):
     enum = "".join(f"\tLK__SCRIPT_{n.upper()},\n" for n in names)
     pathlib.Path(out_h).write_text(
         "/* Made by scripts/embed_lua.py from the .lua files; do not edit. */\n"
@@ -75,4 +83,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except lua_scripts.ScriptError as error:
+        sys.exit(str(error))

@@ -15,9 +15,9 @@ OPTIONS_HEAD = """# Options
 
 Made from `src/conf/options.def` by `make docs`; do not edit.
 
-An option is set by `lk_config_set()`, by the query of a URL (`redis://host?spin_us=0`), by its
-environment variable, or by `lockkeeper -o name=value`. A value that is not wholly valid and in
-range is refused with its name and the reason, and nothing is changed.
+`lk_config_set()`, the query of a URL (`redis://host?spin_us=0`), an environment variable or
+`lockkeeper -o name=value` sets an option. A value that is invalid or out of range is refused with
+its name and the reason, and nothing changes.
 
 | option | environment | type | default | range | meaning |
 |---|---|---|---|---|---|
@@ -27,11 +27,11 @@ ERRORS_HEAD = """# Errors
 
 Made from `include/lockkeeper/error.h` by `make docs`; do not edit.
 
-A call that fails says either *not done*, or *unknown*: the code is then marked *may be held*,
-nobody holds the lock through this call, and the library takes a grant back that the server may
+A failed call says either *not done* or *unknown*. A code for *unknown* is marked *may be held*:
+nobody holds the lock through this call, and the library takes back any grant that the server may
 have made. *Retryable*: the same call can succeed later without any change. *Fatal*: only a change
-of arguments, rights or configuration can help. The `lk_error` that a call fills names the node,
-the command and the reason besides.
+of arguments, rights or configuration can help. The `lk_error` that a call fills also names the
+node, the command and the reason.
 
 | code | value | meaning | retryable | fatal | may be held |
 |---|---|---|---|---|---|

@@ -157,7 +157,7 @@ def cases(row: dict) -> tuple[int, int, int]:
 
 
 def pytest(tally: Tally, name: str, paths: list[pathlib.Path],
-           environment: dict[str, str] | None = None, limit_s: float = 1800) -> None:
+           environment: dict[str, str] | None = None, limit_s: float = 3600) -> None:
     report = tally.logs / f"{name}.xml"
     report.unlink(missing_ok=True)
     status = run([PYTHON, "-m", "pytest", "-q", "-rfE", "-p", "no:cacheprovider",

@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The client: connections to a deployment, the identity under which this process owns locks,
- * and the watchdog that renews them. One a process is the usual number.
+ * and the watchdog that renews them. A process usually has one client.
  */
 #ifndef LOCKKEEPER_CLIENT_H
 #define LOCKKEEPER_CLIENT_H
@@ -11,63 +12,69 @@
 typedef struct lk_client lk_client;
 
 /* What lk_client_close() does with locks that are still held. */
-#define LK_CLOSE_IF_IDLE 0 /* nothing: it fails with LK_EHELD and the client stays open */
+#define LK_CLOSE_IF_IDLE 0 /* keeps them: it fails with LK_EHELD, and the client stays open */
 #define LK_CLOSE_RELEASE 1 /* releases them */
-#define LK_CLOSE_ABANDON 2 /* leaves them to their leases: they are no longer renewed */
+#define LK_CLOSE_ABANDON 2 /* stops renewing them: they stay until their leases end */
 
 LK_BEGIN_DECLS
 
 /*
- * Makes a client from a configuration, which is copied and may be freed. No I/O: the first call
- * that needs the server connects, and fails at once if that fails; later losses of the connection
- * are mended in the background. To be freed with lk_client_free(). Errors: LK_EINVAL (no URL,
- * options that contradict each other), LK_ENOMEM, LK_ESYSTEM. Since 0.1.
+ * Makes a client from a configuration. The configuration is copied and may be freed. Does no I/O:
+ * the first call that needs the server connects, and fails at once if it cannot. Later, the library
+ * restores a lost connection in the background. Free the client with lk_client_free(). Errors:
+ * LK_EINVAL (no URL, options that contradict each other), LK_ENOMEM, LK_ESYSTEM. Since 0.1.
  */
 LK_API int lk_client_new(lk_client **client_out, const lk_config *config, lk_error *error);
 
 /*
- * The same from the environment (lk_config_load_environment()), then a URL, which may be NULL when
- * LOCKKEEPER_URL is set. Reads the file of LOCKKEEPER_PASSWORD_FILE, if that is set. Errors as
- * lk_config_set() and lk_client_new(). Since 0.1.
+ * The same from the environment (lk_config_load_environment()), then from `url`, which may be NULL
+ * when LOCKKEEPER_URL is set. Reads the file that LOCKKEEPER_PASSWORD_FILE names, if it is set.
+ * Errors as lk_config_set() and lk_client_new(). Since 0.1.
  */
 LK_API int lk_client_open(lk_client **client_out, const char *url, lk_error *error);
 
 /*
- * Asks the server for an answer (TIME; connects if need be). Blocks up to the connect and
- * command limits. Errors, which every call can give that asks the server: LK_EUNREACHABLE (no
- * connection, or no answer within a limit), LK_EAUTH, LK_EDENIED, LK_ETLS, LK_EPROTOCOL,
- * LK_EUNAVAILABLE (loading, read-only, …), LK_EREFUSED (out of memory, …), LK_EINVAL (no such
- * database, …), LK_ECLOSED, LK_EFORKED, LK_ENOMEM, LK_ESYSTEM (no descriptor, no thread).
- * Since 0.1.
+ * Asks the server for its time (TIME). Connects first if necessary; the handshake asks the same, so
+ * nothing more is sent then. Blocks up to the connect and command limits. Errors, which every call
+ * that asks the server can give: LK_EUNREACHABLE (no connection, or no answer within a limit),
+ * LK_EAUTH, LK_EDENIED, LK_ETLS, LK_EPROTOCOL, LK_EUNAVAILABLE (loading, read-only, …), LK_EREFUSED
+ * (out of memory, …), LK_EINVAL (no such database, …), LK_ECLOSED, LK_EFORKED, LK_ENOMEM,
+ * LK_ESYSTEM (no descriptor, no thread). Since 0.1.
  */
 LK_API int lk_client_ping(lk_client *client, lk_error *error);
 
 /*
- * The random UUID with which every owner field of this client begins. The text lives until
+ * Returns the random UUID with which every owner field of this client begins. It is valid until
  * lk_client_free(); `client` must not be NULL. Does not block. Since 0.1.
  */
 LK_API const char *lk_client_id(const lk_client *client);
 
 /*
- * The node that the client talks to, as a URL without secrets. The text lives until
+ * Returns the node that the client talks to, as a URL without secrets. It is valid until
  * lk_client_free(); `client` must not be NULL. Does not block. Since 0.1.
  */
 LK_API const char *lk_client_node(const lk_client *client);
 
 /*
- * Ends the work of a client: wakes its waiters, whose calls fail with LK_ECLOSED, waits for the
- * releases that are under way (at most the command limit), and closes its connections. `how`:
- * LK_CLOSE_…, above. Calls made later fail with LK_ECLOSED; closing twice is fine. Blocks for
- * little more than the command limit at most. Errors: LK_EHELD, LK_EMAYBEHELD (a release got no
- * answer), LK_ENOMEM (not done: still open), LK_EINVAL, LK_EFORKED. Since 0.1.
+ * Closes a client: wakes its waiters, whose calls fail with LK_ECLOSED; waits until the server has
+ * answered every release, and until everything that may be held without a holder is released; then
+ * closes the connections. `how`: LK_CLOSE_…, above. Later calls fail with LK_ECLOSED. Blocks for
+ * little more than the command limit at most.
+ *
+ * LK_EMAYBEHELD: something of ours may still be held, because the server did not answer in time.
+ * The client continues the release until a further call of this function finds it complete, or
+ * until lk_client_free(). A call after one that returned 0 returns 0. Errors otherwise: LK_EHELD,
+ * LK_ENOMEM (not done: still open), LK_EINVAL, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_client_close(lk_client *client, int how, lk_error *error);
 
 /*
- * Frees a client; one that is still open is closed with LK_CLOSE_ABANDON first. NULL is fine.
- * Handles may be freed before or after; no other call on the client may be under way. Blocks as
- * lk_client_close(). In a forked child it does nothing: the memory and the descriptors there are
- * copies that end with it. Returns NULL. Since 0.1.
+ * Frees a client. A client that is still open is closed with LK_CLOSE_ABANDON first. NULL is fine.
+ * Handles may be freed before or after. No other call on the client may be in progress. Threads
+ * that used the client may live on and end later. If such a thread is just ending, this call waits
+ * for it; but the library learns of a thread's end a moment late, so join a thread that is about to
+ * end. Blocks as lk_client_close(). In a forked child it does nothing: memory and descriptors there
+ * are copies, which end with the child. Returns NULL. Since 0.1.
  */
 LK_API lk_client *lk_client_free(lk_client *client);
 

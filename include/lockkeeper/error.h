@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * Errors: one table of codes, names and texts, and three questions about a code.
  *
@@ -25,27 +26,27 @@
 	X(LK_ELOST, -7, LK_CLASS_FATAL, "the lock was lost")                                       \
 	X(LK_ENOTOWNER, -8, LK_CLASS_FATAL, "not the owner")                                       \
 	X(LK_EMAYBEHELD, -9, LK_CLASS_RETRY | LK_CLASS_MAYBE,                                      \
-	  "outcome unknown, the lock may be held until its lease is over")                         \
+	  "outcome unknown: the lock may be held until its lease ends")                            \
 	X(LK_EUNREACHABLE, -10, LK_CLASS_RETRY, "server unreachable")                              \
 	X(LK_EAUTH, -11, LK_CLASS_FATAL, "authentication refused")                                 \
-	X(LK_EDENIED, -12, LK_CLASS_FATAL, "permission refused")                                   \
+	X(LK_EDENIED, -12, LK_CLASS_FATAL, "permission denied")                                    \
 	X(LK_ETLS, -13, LK_CLASS_FATAL, "TLS refused")                                             \
 	X(LK_EPROTOCOL, -14, LK_CLASS_RETRY, "the peer does not speak the Redis protocol")         \
-	X(LK_EUNAVAILABLE, -15, LK_CLASS_RETRY, "the server cannot serve now")                     \
+	X(LK_EUNAVAILABLE, -15, LK_CLASS_RETRY, "the server is temporarily unavailable")           \
 	X(LK_EREFUSED, -16, LK_CLASS_RETRY, "the server refused the command")                      \
-	X(LK_EWRONGTYPE, -17, LK_CLASS_FATAL, "the key holds something else than this lock")       \
+	X(LK_EWRONGTYPE, -17, LK_CLASS_FATAL, "the key holds something other than this lock")      \
 	X(LK_ECLOSED, -18, LK_CLASS_FATAL, "the client is closed")                                 \
 	X(LK_EFORKED, -19, LK_CLASS_FATAL, "the client belongs to the parent process")             \
 	X(LK_EHELD, -20, LK_CLASS_FATAL, "the client still holds locks")                           \
 	X(LK_ELIMIT, -21, LK_CLASS_RETRY, "a configured limit is reached")                         \
-	X(LK_EINTERNAL, -22, LK_CLASS_FATAL, "internal error, please report it")                   \
-	X(LK_EUPGRADE, -23, LK_CLASS_FATAL, "the owner reads, and cannot write before it ends")    \
-	X(LK_ENOQUORUM, -24, LK_CLASS_RETRY, "no majority of the nodes answered, or may vote")     \
+	X(LK_EINTERNAL, -22, LK_CLASS_FATAL, "internal error; please report it")                   \
+	X(LK_EUPGRADE, -23, LK_CLASS_FATAL, "owner holds the read lock; release it first")         \
+	X(LK_ENOQUORUM, -24, LK_CLASS_RETRY, "no quorum: too few nodes answered or may vote")      \
 	X(LK_ESTALE, -25, LK_CLASS_FATAL, "a newer fence token has been seen")
 
 enum lk_error_code {
-	LK_OK = 0,
-#define LK_ERROR_ENUM(name, value, classes, text) name = (value),
+	LK_OK = 0
+#define LK_ERROR_ENUM(name, value, classes, text) , name = (value)
 	LK_ERROR_MAP(LK_ERROR_ENUM)
 #undef LK_ERROR_ENUM
 };

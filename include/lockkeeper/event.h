@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: MIT */
 /*
- * Notices about holds: before the end, at the end, and of threads that ended while they held.
+ * Notices about holds: before the end, at the end, and when a thread ended while it held a lock.
  *
- * They are kept by the client, one pending notice of each kind a hold, so that none is dropped
- * and the memory is bounded; a hold that is released before its notice was read takes it along.
- * Three ways to learn of them: wait, poll with a wait of 0, or watch the descriptor. They are
- * made by the local clock, also when the network hangs.
+ * The client keeps one pending notice of each type per hold, so no notice is dropped and the memory
+ * is bounded. The release of a hold deletes its notices that nobody has read. A program can wait
+ * for notices, poll with a wait of 0, or watch the descriptor. The local clock makes them, so they
+ * come also when the network hangs.
  */
 #ifndef LOCKKEEPER_EVENT_H
 #define LOCKKEEPER_EVENT_H
@@ -35,19 +36,19 @@ typedef struct lk_event {
 LK_BEGIN_DECLS
 
 /*
- * Writes the next notice and returns 1; 0 when none came within `wait_ms` (0: do not wait; -1: no
- * limit). Blocks no longer than that, and asks no server. Any number of threads may wait; each
- * notice goes to one. Errors: LK_ECANCELLED, LK_ECLOSED (after the last notice), LK_EINVAL,
- * LK_EFORKED. `cancel` may be NULL. Since 0.1.
+ * Writes the next notice and returns 1, or returns 0 when none came within `wait_ms` (0: do not
+ * wait; -1: no limit). Blocks no longer than that, and asks no server. `cancel` may be NULL. Any
+ * number of threads may wait; each notice goes to one of them. Errors: LK_ECANCELLED, LK_ECLOSED
+ * (after the last notice), LK_EINVAL, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_event_wait(lk_client *client, lk_event *event_out, int64_t wait_ms, lk_cancel *cancel,
 			 lk_error *error);
 
 /*
- * A descriptor that is readable exactly while notices are pending, for poll(2) or an event loop;
- * then call lk_event_wait() with 0. It belongs to the client, and lives until lk_client_free(): do
- * not read or close it. After lk_client_close() it stays readable. Does not block. Errors:
- * LK_EINVAL, LK_EFORKED. Since 0.1.
+ * Returns a descriptor that is readable exactly while notices are pending, for poll(2) or an event
+ * loop; when it is, call lk_event_wait() with 0. The client owns it until lk_client_free(): do not
+ * read or close it. After lk_client_close() it stays readable. Does not block. Errors: LK_EINVAL,
+ * LK_EFORKED. Since 0.1.
  */
 LK_API int lk_event_fd(lk_client *client, lk_error *error);
 

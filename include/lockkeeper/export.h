@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Visibility and linkage of what the library exports; nothing here is for users. */
 #ifndef LOCKKEEPER_EXPORT_H
 #define LOCKKEEPER_EXPORT_H

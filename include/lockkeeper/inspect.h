@@ -1,23 +1,25 @@
+/* SPDX-License-Identifier: MIT */
 /*
- * Looking at locks from outside: which there are, of which kind, who holds them, for how long, and
- * who waits.
+ * Looking at locks from outside: which locks exist, of which kind, who holds them and for how long,
+ * and who waits.
  *
- * What is read here is a picture of a moment and never a reason to believe that one holds a lock.
+ * These calls return what was true at one moment. Never conclude from them that you hold a lock.
  *
- * A KIND IS KNOWN BY ITS DATA (each header draws it); what shares its data cannot be told apart:
+ * A KIND IS KNOWN BY ITS DATA (each kind's header shows it). Kinds that share their data cannot be
+ * told apart:
  *
  *   "lock"                a reentrant lock, a spin lock, a part of a multi lock, or a fair lock
- *                         that nobody waits for
- *   "fair lock"           one with a queue
- *   "fenced lock"         a lock with a fence token beside it
+ *                         without waiters
+ *   "fair lock"           a fair lock with a queue
+ *   "fenced lock"         a lock with a fence token
  *   "read/write lock"
  *   "plain lock"          a string that looks like a token (ours, redis-py's, redsync's or
- *                         node-redlock's); for lk_scan_show() any string with a time to live
- *   "permit semaphore"    a counter with permits in use beside it
- *   "semaphore", "latch"  a counter for whose channel somebody listens
+ *                         node-redlock's); for lk_scan_show(), any string with a time to live
+ *   "permit semaphore"    a counter with permits in use
+ *   "semaphore", "latch"  a counter to whose channel a client is subscribed
  *   "semaphore or latch"  any other key that is a whole number; it may also be a permit semaphore
- *                         none of whose permits is in use, or a number that is no lock at all
- *   "none"                there is nothing of that name (lk_scan_show() alone)
+ *                         without permits in use, or a number that is not a lock at all
+ *   "none"                the name has no key (lk_scan_show() only)
  */
 #ifndef LOCKKEEPER_INSPECT_H
 #define LOCKKEEPER_INSPECT_H
@@ -28,7 +30,7 @@
 #include <lockkeeper/client.h>
 #include <lockkeeper/error.h>
 
-#define LK_INSPECT_MAX 1000 /* of holders and waiters about so many are read */
+#define LK_INSPECT_MAX 1000 /* about how many holders, and how many waiters, are read */
 
 typedef struct lk_scan lk_scan;
 
@@ -36,14 +38,14 @@ enum lk_holder_role {
 	LK_HOLDER_OWNER = 0,  /* of the whole lock */
 	LK_HOLDER_READER = 1, /* of a read/write lock */
 	LK_HOLDER_WRITER = 2,
-	LK_HOLDER_PERMIT = 3, /* one permit of a permit semaphore */
+	LK_HOLDER_PERMIT = 3 /* one permit of a permit semaphore */
 };
 
 typedef struct lk_holder {
 	const char *field; /* the owner's wire field, the token, or the permit's id; with a NUL */
 	size_t field_size;
 	int64_t hold_count;
-	int64_t ttl_ms; /* what this holder has left; -1: it has no end */
+	int64_t ttl_ms; /* the rest of this holder's lease; -1: it has no end */
 	int role;       /* LK_HOLDER_… */
 } lk_holder;
 
@@ -56,48 +58,71 @@ typedef struct lk_lock_info {
 	const char *type; /* see above */
 	const char *name; /* with a NUL after its bytes; without the configured prefix */
 	size_t name_size;
-	int64_t ttl_ms;      /* -1: it has none */
+	int64_t ttl_ms;      /* -1: no time to live */
 	size_t holder_count; /* 0: not locked */
 	const lk_holder *holders;
-	size_t waiter_count; /* of a fair lock, the next one first; writers that are preferred */
+	size_t waiter_count; /* of a fair lock, the next first; or preferred writers */
 	const lk_waiter *waiters;
-	int64_t waiting_clients; /* subscribers of the lock's channel, a hint */
-	int is_counter;          /* 1: a semaphore or a latch, and `count` is told */
-	int64_t count;           /* free permits, or what is left of a latch's count */
+	int64_t waiting_clients; /* subscribers of the lock's channel: a hint */
+	int is_counter;          /* 1: a semaphore or a latch, and `count` is set */
+	int64_t count;           /* free permits, or the rest of a latch's count */
 	uint64_t fence;          /* the newest token of a fenced lock; else 0 */
 } lk_lock_info;
+
+/* Who an owner is. Its client writes this into a key of its own, and nobody checks it. */
+typedef struct lk_owner_info {
+	const char *client_id; /* the client's UUID */
+	const char *host;
+	int64_t pid;
+	int64_t since_ms;    /* the client's start, by the server's clock: ms since 1970 */
+	const char *user;    /* "" if the client does not tell it (option client_record) */
+	const char *program; /* "" if the client does not tell it */
+} lk_owner_info;
 
 LK_BEGIN_DECLS
 
 /*
- * Begins to walk over the locks whose name matches a glob pattern (NULL: all), by SCAN, never
- * KEYS; keys that are no locks are passed over, as are those that stand beside a lock. The pattern
- * is copied. No I/O. To be freed with lk_scan_free(), before the client or after. Errors:
- * LK_ENOMEM, LK_EINVAL, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * Starts a walk over the locks whose name matches a glob pattern (NULL: all), by SCAN, never KEYS.
+ * The walk skips keys that are not locks, and keys that a lock keeps beside its own. Copies the
+ * pattern. Does no I/O. Free it with lk_scan_free(), before or after the client. Errors: LK_ENOMEM,
+ * LK_EINVAL, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_scan_new(lk_scan **scan_out, lk_client *client, const char *pattern, lk_error *error);
 
 /*
- * Writes the next lock and returns 1, or returns 0 at the end. A lock may come twice when the
- * key space changes meanwhile (SCAN's promise). What `info_out` points to lives until the next call
- * on `scan`. Blocks for round trips: one for about 200 keys of the database, one or two for each
- * that may be a lock, each at most for the command limit. One thread at a time. Errors:
- * LK_EINVAL and those of lk_client_ping(); it may then be called again, and goes on behind the key
- * at which it failed. Since 0.1.
+ * Writes the next lock and returns 1, or returns 0 at the end. A lock may come twice if the key
+ * space changes meanwhile (SCAN allows that). What `info_out` points to is valid until the next
+ * call on `scan`. Blocks for round trips: two for about 500 keys of the database, one for each
+ * read/write lock with readers and for each lock with 20 or more holders or waiters, each at most
+ * for the command limit; and one for each key that may be a lock where the server refused to answer
+ * for all at once. One thread at a time.
+ * Errors: LK_EINVAL and those of lk_client_ping(). After an error, call it again: it
+ * continues behind the key at which it failed. Since 0.1.
  */
 LK_API int lk_scan_next(lk_scan *scan, lk_lock_info *info_out, lk_error *error);
 
 /*
  * Writes the state of one lock (holder_count 0 when it is free) and returns 0. What `info_out`
- * points to lives until the next call on `scan`; a walk that is under way goes on afterwards.
- * Blocks for two or three round trips, each at most for the command limit. One thread at a time.
- * Errors: LK_EWRONGTYPE when the key is no lock, LK_EINVAL and those of lk_client_ping().
- * Since 0.1.
+ * points to is valid until the next call on `scan`. A walk in progress continues afterwards. Blocks
+ * for two or three round trips, each at most for the command limit. One thread at a time. Errors:
+ * LK_EWRONGTYPE when the key is not a lock, LK_EINVAL and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_scan_show(lk_scan *scan, const void *name, size_t name_size, lk_lock_info *info_out,
 			lk_error *error);
 
-/* Ends the walk and frees what it has told of; NULL is fine. Returns NULL. Since 0.1. */
+/*
+ * Writes who the owner of a field is (the field of an lk_holder or lk_waiter) and returns 1.
+ * Returns 0 when its client tells nothing: a client of another library, a client that is gone, or
+ * one with client_record=off. The id of a permit leads to its client too. Anyone who may write keys
+ * can write this one: it is a hint for people. What `info_out` points to is valid until the
+ * next call on `scan`; what the other calls wrote about a lock stays valid. Blocks for one round
+ * trip for each new client, at most for the command limit; `scan` remembers up to 1,000 clients.
+ * One thread at a time. Errors: LK_EINVAL and those of lk_client_ping(). Since 0.1.
+ */
+LK_API int lk_scan_owner(lk_scan *scan, const char *field, size_t field_size,
+			 lk_owner_info *info_out, lk_error *error);
+
+/* Ends the walk and frees what it wrote. NULL is fine. Returns NULL. Since 0.1. */
 LK_API lk_scan *lk_scan_free(lk_scan *scan);
 
 LK_END_DECLS

@@ -1,26 +1,27 @@
+/* SPDX-License-Identifier: MIT */
 /*
- * The count-down latch: those who await it go on when it has been counted down to zero,
- * RCountDownLatch of Redisson.
+ * The count-down latch: callers wait until its count is zero. Redisson's RCountDownLatch, on the
+ * same keys.
  *
  * In Redis, for the latch "ready":
  *
  *   ready                                        string, the count; gone when it is open   no ttl
  *   redisson_countdownlatch__channel__{ready}    channel, message "0" open, "1" set or removed
- *   lockkeeper_sc:{ready}:<field>                string, what one request of ours came to
+ *   lockkeeper_sc:{ready}:<field>                string, the result of one of our requests
  *                                                PX about a minute
  *
- * A latch without a count is open. Braces are put around every name in the channel, also around
- * one that has braces.
+ * A latch without a count is open. The channel has braces added around every name, even around a
+ * name that has braces.
  *
- * COUNTED ONCE. A count-down that is sent again after a lost connection finds what it has done,
- * and counts once. Without an answer within the command limit it is LK_EMAYBEHELD: it may have
- * been counted.
+ * COUNTED ONCE. A count-down that is sent again after a lost connection finds its own record, and
+ * counts once. Without an answer within the command limit the call fails with LK_EMAYBEHELD: the
+ * server may have counted it.
  *
- * A KEY that is no whole number is refused (LK_EWRONGTYPE). A semaphore's cannot be told from a
- * latch's: it would be changed.
+ * A KEY that is not a whole number is refused (LK_EWRONGTYPE). A semaphore's key looks like a
+ * latch's: the call would change it.
  *
- * WAITING. One look at the server serves all threads of a client that wait. It is taken at each
- * message, and each second without one.
+ * WAITING. One request to the server serves all waiting threads of a client. The client sends it at
+ * each message, and every second without one.
  */
 #ifndef LOCKKEEPER_LATCH_H
 #define LOCKKEEPER_LATCH_H
@@ -39,9 +40,9 @@ typedef struct lk_latch lk_latch;
 LK_BEGIN_DECLS
 
 /*
- * Makes a handle for a name, as lk_lock_new() does. Names whose keys would be in other slots of a
- * cluster are refused ("a}b"). No I/O. Errors: LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED.
- * Since 0.1.
+ * Makes a handle for a name, as lk_lock_new() does. Names whose keys would be in different slots of
+ * a cluster are refused ("a}b"). Does no I/O. Free it with lk_latch_free(). Errors: LK_EINVAL,
+ * LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_latch_new(lk_latch **latch_out, lk_client *client, const void *name, size_t name_size,
 			lk_error *error);
@@ -51,15 +52,15 @@ LK_API lk_latch *lk_latch_free(lk_latch *latch);
 
 /*
  * Closes an open latch with a count of 1 … LK_LATCH_COUNT_MAX (RCountDownLatch.trySetCount).
- * Returns 1 when it was set, 0 when the latch has a count already. Blocks for one round trip, at
- * most for the command limit. Errors: LK_EINVAL, LK_EWRONGTYPE, LK_EMAYBEHELD (no answer: it may
+ * Returns 1 when it set the count, 0 when the latch already has a count. Blocks for one round trip,
+ * at most for the command limit. Errors: LK_EINVAL, LK_EWRONGTYPE, LK_EMAYBEHELD (no answer: it may
  * have been set) and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_latch_try_set(lk_latch *latch, int64_t count, lk_error *error);
 
 /*
  * Counts down by `by`, at least 1; at zero the latch is open (RCountDownLatch.countDown, which
- * counts down by 1). One that is open stays as it is. Writes what is left into `left_out`, which
+ * counts down by 1). An open latch stays open. Writes the remaining count into `left_out`, which
  * may be NULL. Blocks for one round trip, at most for the command limit. Errors: LK_EINVAL,
  * LK_EWRONGTYPE, LK_EMAYBEHELD (no answer: it may have been counted) and those of
  * lk_client_ping(). Since 0.1.
@@ -75,24 +76,25 @@ LK_API int lk_latch_count(lk_latch *latch, int64_t *count_out, lk_error *error);
 
 /*
  * Waits until the latch is open, without limit (RCountDownLatch.await). Blocks. `cancel` may be
- * NULL. A server that was reached and is lost meanwhile is tried for 30 s (retry_ms); the first
- * connect fails at once. Errors: LK_ECANCELLED, LK_EWRONGTYPE, LK_ELIMIT (waiters), LK_EINVAL (the
- * token is used by another call, …) and those of lk_client_ping(). Since 0.1.
+ * NULL. If a server that answered before becomes unreachable during the wait, the call retries for
+ * 30 s (retry_ms); if the first connect fails, the call fails at once. Errors: LK_ECANCELLED,
+ * LK_EWRONGTYPE, LK_ELIMIT (waiters), LK_EINVAL (another call uses the token, …) and those of
+ * lk_client_ping(). Since 0.1.
  */
 LK_API int lk_latch_await(lk_latch *latch, lk_cancel *cancel, lk_error *error);
 
 /*
- * The same for at most `wait_ms` (0 … LK_WAIT_MAX_MS): LK_ETIMEDOUT when it is still closed. 0
- * looks once, for at most the command limit, and cannot be cancelled. Since 0.1.
+ * The same for at most `wait_ms` (0 … LK_WAIT_MAX_MS). Fails with LK_ETIMEDOUT when the latch is
+ * still closed. 0 asks once, for at most the command limit, and cannot be cancelled. Since 0.1.
  */
 LK_API int lk_latch_await_within(lk_latch *latch, int64_t wait_ms, lk_cancel *cancel,
 				 lk_error *error);
 
 /*
- * Removes the count, whatever it is: those who wait go on (RCountDownLatch.delete, which leaves
+ * Removes the count, whatever it is, so that waiters go on (RCountDownLatch.delete, which leaves
  * Java's waiters asleep). Returns 1, or 0 when the latch was open. Blocks for one round trip, at
- * most for the command limit. Errors: LK_EINVAL, LK_EWRONGTYPE, LK_EMAYBEHELD (no answer: it may be
- * gone) and those of lk_client_ping(). Since 0.1.
+ * most for the command limit. Errors: LK_EINVAL, LK_EWRONGTYPE, LK_EMAYBEHELD (no answer: the count
+ * may be gone) and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_latch_delete(lk_latch *latch, lk_error *error);
 

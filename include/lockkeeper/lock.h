@@ -1,5 +1,9 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The reentrant lock: Redisson's RLock, on the same keys.
+ *
+ * A lease is not a mutex. A holder that is paused past its deadline has lost the lock, and no lock
+ * can stop its next write: see <lockkeeper.h>, and <lockkeeper/fenced_lock.h> for a remedy.
  *
  * In Redis, for the lock "backup":
  *
@@ -8,29 +12,38 @@
  *
  *   owner field = <uuid of the client>:<number>, the number new for every grant
  *
- * A name that contains "{" is not wrapped in the channel: redisson_lock__channel:a{b}c.
+ * The channel of a name that contains "{" has no braces added: redisson_lock__channel:a{b}c.
  *
  * WHO OWNS. The owner of a hold is the calling thread, or the owner named in the options: any
- * text that the program chooses, for work that moves between threads. Another thread's release
- * is LK_ENOTOWNER. A thread that ends while it holds is reported (LK_EVENT_ABANDONED), and its
- * hold is no longer renewed.
+ * text that the program chooses, for work that moves between threads. A release by another thread
+ * fails with LK_ENOTOWNER. If a thread ends while it holds a lock, the library reports
+ * LK_EVENT_ABANDONED and no longer renews the hold.
  *
- * RE-ENTRY by the same owner is counted in the client and costs no round trip; it never
- * shortens a lease. As many releases free the lock. After a loss every call of that owner says
- * LK_ELOST until each of its holds is released.
+ * RE-ENTRY by the same owner is counted in the client and costs no round trip. It never shortens a
+ * lease. An owner that acquired a lock several times has to release it as often. After a loss, the
+ * owner's calls that acquire, release, extend or export the lock, or read its deadline or fence
+ * token, fail with LK_ELOST until it has released each of its holds.
  *
- * LEASE AND WATCHDOG. Without a lease the watchdog renews the grant (30 s, at each third;
- * option watchdog_ms) as long as the process lives. With one, the lock is over after it.
+ * LEASE AND WATCHDOG. Without a lease in the options, the lease is watchdog_ms (30 s), and the
+ * watchdog renews it every third of that time while the process lives. A lease named in the options
+ * is not renewed: the lock ends with it.
  *
- * FAIRNESS. Threads of one client stand in one line, first come first served, and the lock goes
- * down the line in terms of at most 10 ms before other processes get their chance. Between
- * processes there is no order.
+ * LOSS. The library checks each hold on the server every third of its lease, or every third of
+ * watchdog_ms (10 s) if that is shorter. If the server no longer has the hold (a forced release,
+ * lost data), the library reports LK_EVENT_LOST within that time and one round trip. If the server
+ * cannot confirm the hold, the library reports LK_EVENT_LOST at the deadline.
  *
- * OTHER KINDS. Fair, fenced and spin locks of the same name keep the same hash, and exclude it. Its
- * release wakes waiters of fenced locks, not those of fair ones: these see it when the ttl they
- * last saw is over, as its own waiters do after the release of a fair or spin lock. Let all who
- * contend use one kind. A hash that is no lock looks like a lock that another holds; a read/write
- * lock, and whatever is no hash, is refused (LK_EWRONGTYPE).
+ * FAIRNESS. Threads of one client form one queue, first come, first served. The lock passes along
+ * that queue for at most 10 ms at a time, then other processes get a chance. Processes are served
+ * in no particular order.
+ *
+ * OTHER KINDS. Fair, fenced and spin locks of the same name use the same hash: they exclude this
+ * lock, and it excludes them. Not all of them wake each other. A release of this lock wakes waiters
+ * of fenced locks, but not waiters of fair locks; a release of a fair or spin lock does not wake
+ * waiters of this lock. A waiter that is not woken notices the release when the ttl it last saw has
+ * passed. So all who contend for a name should use one kind. A read/write lock, any other hash that
+ * is not a lock (a field does not end in ":" and a number), or a key that is not a hash, is refused
+ * (LK_EWRONGTYPE).
  */
 #ifndef LOCKKEEPER_LOCK_H
 #define LOCKKEEPER_LOCK_H
@@ -43,7 +56,7 @@
 #include <lockkeeper/error.h>
 
 #define LK_NAME_SIZE_MAX 65536                 /* bytes in a lock's name, its prefix included */
-#define LK_LEASE_MIN_MS INT64_C(100)           /* the least lease */
+#define LK_LEASE_MIN_MS INT64_C(100)           /* the shortest lease */
 #define LK_LEASE_MAX_MS INT64_C(31536000000)   /* the longest: 365 days */
 #define LK_WAIT_MAX_MS INT64_C(31536000000000) /* the longest wait limit: 1,000 years */
 #define LK_OWNER_SIZE_MAX 256                  /* bytes in an owner's name, or a wire field */
@@ -53,23 +66,26 @@ typedef struct lk_lock lk_lock;
 
 typedef struct lk_acquire_options {
 	size_t struct_size;
-	int64_t lease_ms;    /* 0: kept by the watchdog; else LK_LEASE_MIN_MS … LK_LEASE_MAX_MS */
-	int64_t max_hold_ms; /* 0: none; else the watchdog stops renewing so long after the grant */
-	int64_t margin_ms;   /* LK_EVENT_AT_RISK comes so long before the end; 0: lease / 10 */
+	int64_t lease_ms;    /* 0: the watchdog's; else LK_LEASE_MIN_MS … LK_LEASE_MAX_MS */
+	int64_t max_hold_ms; /* 0: no limit; else renewal stops this long after the grant */
+	int64_t margin_ms;   /* LK_EVENT_AT_RISK comes this long before the end; 0: lease / 10 */
 	const char *owner;   /* NULL: the calling thread; else an owner's name, copied */
 	lk_cancel *cancel;   /* NULL: the call cannot be cancelled */
-	uint64_t tag;        /* given back in events about this hold */
+	uint64_t tag;        /* returned in events about this hold */
+	int no_loss;         /* for permits only; 1: a permit that ends with its lease, or that
+				another caller releases, is not lost: the library makes no event and
+				keeps no record */
 } lk_acquire_options;
 
 #define LK_ACQUIRE_OPTIONS_INIT                                                                    \
 	{                                                                                          \
-		sizeof(lk_acquire_options), 0, 0, 0, NULL, NULL, 0                                 \
+		sizeof(lk_acquire_options), 0, 0, 0, NULL, NULL, 0, 0                              \
 	}
 
 typedef struct lk_release_options {
 	size_t struct_size;
 	const char *owner; /* NULL: the calling thread; else an owner's name */
-	int no_wait;       /* 1: send it now and return; see lk_lock_release() */
+	int no_wait;       /* 1: send the release and return at once; see lk_lock_release() */
 } lk_release_options;
 
 #define LK_RELEASE_OPTIONS_INIT                                                                    \
@@ -77,113 +93,140 @@ typedef struct lk_release_options {
 		sizeof(lk_release_options), NULL, 0                                                \
 	}
 
+/* A wait in progress, as another thread sees it. */
+typedef struct lk_wait_info {
+	size_t struct_size;
+	int64_t waited_ms; /* how long the longest-waiting caller of this client has waited */
+	int64_t left_ms;   /* until that caller's limit; -1: it has none */
+	uint64_t callers;  /* waiting callers of this client, including that one */
+	int code;          /* LK_EBUSY: another owner holds it; 0: no answer yet; else an */
+			   /* error that may pass */
+	char reason[504];  /* the same in words; for a red lock, what each node has said */
+} lk_wait_info;
+
 LK_BEGIN_DECLS
 
 /*
  * Makes a handle for a name: any `name_size` bytes, at least 1, at most LK_NAME_SIZE_MAX. Handles
- * of one name in one client stand for one lock (getLock). The name is copied. Takes nothing in
- * Redis and does no I/O. Errors: LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * of one name in one client stand for one lock (getLock). Copies the name. Takes nothing in Redis
+ * and does no I/O. Free it with lk_lock_free(). Errors: LK_EINVAL, LK_ENOMEM, LK_ECLOSED,
+ * LK_EFORKED. Since 0.1.
  */
 LK_API int lk_lock_new(lk_lock **lock_out, lk_client *client, const void *name, size_t name_size,
 		       lk_error *error);
 
 /*
- * Frees a handle; what is held stays held. NULL is fine. May be done after lk_client_free() too.
- * Does not block. Returns NULL. Since 0.1.
+ * Frees a handle, before or after lk_client_free(); what is held stays held. NULL is fine. Does
+ * not block. Returns NULL. Since 0.1.
  */
 LK_API lk_lock *lk_lock_free(lk_lock *lock);
 
 /*
- * Acquires, waiting without limit (RLock.lock). Blocks. A server that was reached and is lost
- * while waiting is tried for 30 s; the first connect fails at once.
- * Errors: LK_ECANCELLED, LK_ELOST (an earlier hold of this owner is lost and not yet released),
+ * Acquires the lock and waits without limit (RLock.lock). Blocks. If a server that answered before
+ * becomes unreachable during the wait, the call retries for 30 s (retry_ms); if the first connect
+ * fails, the call fails at once.
+ * Errors: LK_ECANCELLED, LK_ELOST (this owner lost an earlier hold and has not released it yet),
  * LK_EMAYBEHELD, LK_EWRONGTYPE, LK_ELIMIT (waiters), LK_EINVAL, LK_ECLOSED, LK_EFORKED,
  * LK_ENOMEM, and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_lock_acquire(lk_lock *lock, const lk_acquire_options *options, lk_error *error);
 
 /*
- * The same, for at most `wait_ms` (RLock.tryLock(wait)); 0 is lk_lock_try(). LK_ETIMEDOUT only
- * if the server last said that another owner holds it; else the reason why there is no such
- * word (LK_EUNREACHABLE, LK_EUNAVAILABLE, …). Since 0.1.
+ * As lk_lock_acquire(), but waits at most `wait_ms` (RLock.tryLock(wait)); 0 is lk_lock_try().
+ * Errors as lk_lock_acquire(), and at the limit LK_ETIMEDOUT, but only if the server last said that
+ * another owner holds the lock; else the reason why the server did not say so (LK_EUNREACHABLE,
+ * LK_EUNAVAILABLE, …), which is LK_EMAYBEHELD while a try has no answer yet. A try that is sent
+ * just before the limit gets 20 ms for its answer, so the call may end that much later. Since 0.1.
  */
 LK_API int lk_lock_acquire_within(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *options,
 				  lk_error *error);
 
 /*
- * Asks once (RLock.tryLock()); LK_EBUSY when another owner holds it, threads of this client
- * included. Blocks for one round trip, at most for the connect and command limits. Errors
- * otherwise as lk_lock_acquire(). Since 0.1.
+ * Tries once (RLock.tryLock()). Fails with LK_EBUSY when another owner holds the lock, a thread of
+ * this client included. Blocks for one round trip, at most for the connect and command limits.
+ * Errors otherwise as lk_lock_acquire(). Since 0.1.
  */
 LK_API int lk_lock_try(lk_lock *lock, const lk_acquire_options *options, lk_error *error);
 
 /*
- * Gives up one hold of the owner; the last one frees the lock (RLock.unlock). Waits for the
- * server's answer at most until the lease is over; a hold that is not the last is a memory write.
+ * Reports on a wait for this lock in any thread of this client: writes it and returns 1, or returns
+ * 0 when nobody waits. A memory read. It does not say who holds the lock; lk_scan_show() and
+ * lk_scan_owner() do. Set `struct_size` first. For a multi lock it reports on the part that it
+ * waits for. Errors: LK_EINVAL, LK_ECLOSED, LK_EFORKED, LK_ENOMEM. Since 0.1.
+ */
+LK_API int lk_lock_wait_info(lk_lock *lock, lk_wait_info *info_out, lk_error *error);
+
+/*
+ * Releases one hold of the owner; the last release frees the lock (RLock.unlock). Blocks until the
+ * server answers, at most until the lease ends. The release of a hold that is not the last is a
+ * memory write.
  *
- * With `no_wait` the command leaves at once and the call returns; its answer is read by whoever
- * reads next, within 10 ms, and it is sent again after a lost connection. At most
- * `release_queue` such releases are under way; beyond that the call waits. lk_client_close()
- * waits for them all.
+ * With `no_wait` the call sends the command and returns. The next call or the library's thread
+ * reads the answer, within 10 ms, and the command is sent again after a lost connection. At most
+ * `release_queue` such releases are outstanding; beyond that the call waits. lk_client_close()
+ * waits for all of them.
  *
- * Errors: LK_ENOTOWNER (never held, or released before), LK_ELOST (it was lost; the hold is
- * given up all the same), LK_EMAYBEHELD (no answer: the lock may stay until its lease is over;
- * the hold is given up), LK_EREFUSED and the like (likewise), LK_ENOMEM (not done: still held),
- * LK_EINVAL, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * Errors: LK_ENOTOWNER (never held, or already released), LK_ELOST (the hold was lost before; the
+ * owner no longer has it), LK_EMAYBEHELD (no answer, or a refusal, as the text says: the lock may
+ * stay until its lease ends; the owner no longer has the hold, and the library repeats the release
+ * in the background), LK_EWRONGTYPE (the key is no longer this lock; the owner no longer has the
+ * hold), LK_ENOMEM (not done: still held), LK_EINVAL, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_error *error);
 
 /*
- * Frees the lock whoever holds it, and wakes the waiters (RLock.forceUnlock). Returns 1 when
- * there was one, 0 when there was none. A holder finds out by LK_EVENT_LOST. A hash that is no lock
- * goes as well; a plain lock's goes with any string. Blocks for one round trip, at most for the
- * command limit (a plain lock's first call after a connect for two of them).
- * Errors: LK_EWRONGTYPE, LK_EMAYBEHELD (no answer: it may have been freed), LK_EINVAL and those of
- * lk_client_ping(); a multi lock stops at the first part that fails. Since 0.1.
+ * Frees the lock, whoever holds it, and wakes the waiters (RLock.forceUnlock). Returns 1 when the
+ * lock was held, 0 when it was free. The holder learns of it by LK_EVENT_LOST (see LOSS above).
+ * A plain lock may be any string. Blocks for one round trip, at most for the command limit (for two
+ * of them in a plain lock's first call after a connect). Errors: LK_EWRONGTYPE (not this kind of
+ * lock: nothing is freed), LK_EMAYBEHELD (no answer: it may have been freed), LK_EINVAL and those
+ * of lk_client_ping(). A multi lock stops at the first part that fails; if an earlier part was
+ * freed by then, that is LK_EMAYBEHELD, and the text says why. Since 0.1.
  */
 LK_API int lk_lock_force_release(lk_lock *lock, lk_error *error);
 
 /*
- * Makes sure that the hold of `owner` (NULL: the calling thread) lasts at least `lease_ms` from
- * now; never shortens it (Redlock's extending of the lock). Blocks for one round trip, at most
+ * Extends the hold of `owner` (NULL: the calling thread) so that it lasts at least `lease_ms` from
+ * now (Redlock's lock extension). It never shortens the hold. Blocks for one round trip, at most
  * until the hold's deadline. Errors: LK_ENOTOWNER, LK_ELOST, LK_EINVAL, LK_EMAYBEHELD (no answer:
- * the old deadline stands), LK_ENOQUORUM (a red lock: likewise) and those of lk_client_ping().
- * Since 0.1.
+ * the old deadline stands), LK_ENOQUORUM (red lock: the old deadline stands) and those of
+ * lk_client_ping(). Since 0.1.
  */
 LK_API int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const char *owner, lk_error *error);
 
 /*
- * 1 when any owner holds the lock, 0 when none: asks the server (RLock.isLocked), whether there is
- * such a key, or who has the side of a read/write lock. Blocks for one round trip, at most for the
- * command limit; a multi lock asks for its parts in turn. Errors: LK_EINVAL, LK_EWRONGTYPE
- * (read/write), LK_ENOQUORUM (red) and those of lk_client_ping(). Since 0.1.
+ * Returns 1 when any owner holds the lock, 0 when none does (RLock.isLocked). Asks the server
+ * whether the key exists; for a read/write lock, whether anyone has this side. Blocks for one round
+ * trip, at most for the command limit; a multi lock asks for its parts in turn. Errors: LK_EINVAL,
+ * LK_EWRONGTYPE (read/write lock), LK_ENOQUORUM (red lock) and those of lk_client_ping().
+ * Since 0.1.
  */
 LK_API int lk_lock_is_locked(lk_lock *lock, lk_error *error);
 
 /*
- * 1 when the lock is held by `owner` (NULL: the calling thread) of this client and its deadline
- * has not come, else 0 (RLock.isHeldByCurrentThread, which asks the server). A memory read. Errors:
- * LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * Returns 1 when `owner` (NULL: the calling thread) of this client holds the lock and its deadline
+ * has not passed, else 0 (RLock.isHeldByCurrentThread, which asks the server). A memory read.
+ * Errors: LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_lock_is_held(lk_lock *lock, const char *owner, lk_error *error);
 
 /*
- * 1 when the lock is held under the wire field `field` (a client's UUID, ":", a number), else 0:
- * asks the server (RLock.isHeldByThread). Blocks for one round trip, at most for the command limit.
- * Errors: LK_EINVAL, LK_EWRONGTYPE and those of lk_client_ping(). Since 0.1.
+ * Returns 1 when the lock is held under the wire field `field` (a client's UUID, ":", a number),
+ * else 0 (RLock.isHeldByThread). Asks the server. Blocks for one round trip, at most for the
+ * command limit. Errors: LK_EINVAL, LK_EWRONGTYPE and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_lock_is_held_by(lk_lock *lock, const char *field, lk_error *error);
 
 /*
- * How many holds `owner` (NULL: the calling thread) has to release, lost ones included
+ * Returns how many holds `owner` (NULL: the calling thread) has to release, lost ones included
  * (RLock.getHoldCount, which asks the server). A memory read. Errors as lk_lock_is_held().
  * Since 0.1.
  */
 LK_API int lk_lock_hold_count(lk_lock *lock, const char *owner, lk_error *error);
 
 /*
- * Writes how long the hold of `owner` is certain, in ms. A memory read of a few tens of
- * nanoseconds; call it before each step that must not be done without the lock. Errors:
+ * Writes for how many ms the hold of `owner` (NULL: the calling thread) is still certain. A memory
+ * read of a few tens of nanoseconds: call it before each step that needs the lock. Errors:
  * LK_ENOTOWNER, LK_ELOST and those of lk_lock_is_held(). Since 0.1.
  */
 LK_API int lk_lock_remaining_ms(lk_lock *lock, const char *owner, int64_t *remaining_ms_out,
@@ -194,17 +237,18 @@ LK_API int lk_lock_deadline_ns(lk_lock *lock, const char *owner, int64_t *deadli
 			       lk_error *error);
 
 /*
- * Writes the remaining lease as the server sees it (RLock.remainTimeToLive; PTTL): ms, -1 for a
- * lock without a time to live, -2 for no lock. Blocks for one round trip, at most for the command
- * limit. Errors: LK_EINVAL and those of lk_client_ping(). Since 0.1.
+ * Writes the remaining lease as the server sees it (RLock.remainTimeToLive; PTTL), in ms: -1 when
+ * the lock has no time to live, -2 when it is free. Blocks for one round trip, at most for the
+ * command limit. Errors: LK_EINVAL and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_lock_server_ttl_ms(lk_lock *lock, int64_t *ttl_ms_out, lk_error *error);
 
 /*
  * Writes the wire field of the hold of `owner` (NULL: the calling thread), with a NUL, so that
- * another process can release or extend it. The hold stays here as well, renewed as before; a
- * program that hands it over closes with LK_CLOSE_ABANDON. A memory read. Errors: LK_ENOTOWNER,
- * LK_ELOST, LK_EINVAL (size < LK_FIELD_SIZE, …) and those of lk_lock_is_held(). Since 0.1.
+ * another process can release or extend the lock. This client keeps the hold and goes on renewing
+ * it; a program that hands the hold over closes its client with LK_CLOSE_ABANDON. A memory read.
+ * Errors: LK_ENOTOWNER, LK_ELOST, LK_EINVAL (size < LK_FIELD_SIZE, …) and those of
+ * lk_lock_is_held(). Since 0.1.
  */
 LK_API int lk_lock_export(lk_lock *lock, const char *owner, char *field_out, size_t size,
 			  lk_error *error);
@@ -217,10 +261,10 @@ LK_API int lk_lock_export(lk_lock *lock, const char *owner, char *field_out, siz
 LK_API int lk_lock_release_field(lk_lock *lock, const char *field, lk_error *error);
 
 /*
- * Makes the lock last at least `lease_ms` (LK_LEASE_MIN_MS … LK_LEASE_MAX_MS) from now if it is
- * held under `field`. Blocks as lk_lock_force_release(). Errors: LK_ENOTOWNER (also for a key that
- * is something else), LK_EMAYBEHELD (no answer: it may last longer), LK_EINVAL and those of
- * lk_client_ping(). Since 0.1.
+ * Extends the lock, if it is held under `field`, so that it lasts at least `lease_ms`
+ * (LK_LEASE_MIN_MS … LK_LEASE_MAX_MS) from now. Blocks as lk_lock_force_release(). Errors:
+ * LK_ENOTOWNER (also when the key is not this lock), LK_EMAYBEHELD (no answer: it may last longer),
+ * LK_EINVAL and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_lock_extend_field(lk_lock *lock, const char *field, int64_t lease_ms,
 				lk_error *error);

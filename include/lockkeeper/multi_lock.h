@@ -1,50 +1,57 @@
+/* SPDX-License-Identifier: MIT */
 /*
- * The multi lock: several reentrant locks, of one client or of many, taken all or none (Redisson's
- * RMultiLock).
+ * The multi lock: several reentrant locks, of one client or of several, acquired all or none
+ * (Redisson's RMultiLock).
  *
- * In Redis there is nothing but the locks themselves (<lockkeeper/lock.h>): Java clients, and
- * callers of one lock alone, exclude it and are excluded by it.
+ * A lease is not a mutex. A holder that is paused past its deadline has lost the locks, and no lock
+ * can stop its next write: see <lockkeeper.h>.
+ *
+ * Redis contains only the locks themselves (<lockkeeper/lock.h>). So a multi lock, Java clients,
+ * and callers of one of the locks exclude each other. One acquire:
  *
  *   multi lock of "a", "b" of one client        one script takes both or none, one frees both
- *   multi lock of "a" here and "b" elsewhere    both servers are asked at once; what was had is
- *                                               given back when the other is busy
+ *   multi lock of "a" here and "b" elsewhere    both servers are asked at once; if one is busy,
+ *                                               the grant of the other is released
  *
  * The handle is an lk_lock: acquire, try, release, extend, is_held, remaining_ms, … are those of
  * <lockkeeper/lock.h>. What differs:
  *
- * PARTS. An acquire makes the owner hold each part, as lk_lock_acquire() on each would: a part that
- * the owner holds already is counted up, and one can be released alone. hold_count is the least of
- * the parts', deadline and remaining_ms are the soonest. A release gives up each part once; if
- * something was wrong with one (LK_ENOTOWNER, LK_ELOST), the others are released all the same.
+ * PARTS. An acquire makes the owner hold each part, as lk_lock_acquire() on each would. An owner
+ * that already holds a part re-enters it. Each part can be released alone. hold_count is the lowest
+ * of the parts; deadline and remaining_ms are the earliest. A release releases each part once. If
+ * it finds that a part was not held or was lost (LK_ENOTOWNER, LK_ELOST), it releases the others
+ * all the same. LK_EMAYBEHELD: the holds are gone in this client, but a server has not confirmed
+ * their release. LK_ENOMEM: nothing was done.
  *
- * WAITING. Nothing is held while waiting, so that callers who name the same locks in opposite
- * orders cannot block each other. A caller waits for the first busy lock (by server, then name),
- * in its line and by its messages, and then tries the rest. Between those who want many locks and
- * those who want one of them there is no order: many locks that are much sought take patience.
+ * WAITING. A caller holds nothing while it waits, so callers that name the same locks in opposite
+ * orders cannot block each other. It waits for the first busy lock (by server, then by name), in
+ * that lock's queue and for its messages, and then tries the rest. A caller that wants only one of
+ * the locks may overtake it, so a caller that wants several contended locks may wait long.
  *
- * NOTICES come for each part by itself (its name, the tag of the acquire), from its own client. A
- * part that is lost makes every call say LK_ELOST until all is released.
+ * NOTICES. Each part makes notices of its own (its name, the tag of the acquire), in its own
+ * client. After the loss of a part, acquire, release, extend and remaining_ms fail with LK_ELOST
+ * until every part is released.
  *
- * NOT FOR IT: export, is_held_by, server_ttl_ms, release_field and extend_field (LK_EINVAL: there
- * is no one field). is_locked is 1 when any part is held by anyone. force_release frees every part.
- * no_wait in release options does nothing: the release waits for its answers.
+ * NOT AVAILABLE: export, is_held_by, server_ttl_ms, release_field and extend_field (LK_EINVAL: it
+ * has no single field). is_locked returns 1 when anyone holds any part. force_release frees every
+ * part. The option no_wait does nothing: the release waits for its answers.
  *
- * Locks of one server reached by two addresses cannot be told from locks of two servers: the same
- * name in both would wait for itself.
+ * The library cannot tell one server at two addresses from two servers: a multi lock of the same
+ * name at both would wait for itself.
  */
 #ifndef LOCKKEEPER_MULTI_LOCK_H
 #define LOCKKEEPER_MULTI_LOCK_H
 
 #include <lockkeeper/lock.h>
 
-#define LK_MULTI_LOCK_MAX 64 /* locks in one */
+#define LK_MULTI_LOCK_MAX 64 /* the most locks in one multi lock */
 
 LK_BEGIN_DECLS
 
 /*
- * Makes a handle for `count` (1 … LK_MULTI_LOCK_MAX) locks made with lk_lock_new() (getMultiLock);
- * their handles may be freed afterwards. Free it with lk_lock_free(). Takes nothing in Redis and
- * does no I/O. Errors: LK_EINVAL (no locks, too many, another kind of lock, one named twice),
+ * Makes a handle for `count` (1 … LK_MULTI_LOCK_MAX) locks made with lk_lock_new() (getMultiLock).
+ * Their handles may be freed afterwards. Takes nothing in Redis and does no I/O. Free it with
+ * lk_lock_free(). Errors: LK_EINVAL (no locks, too many, another kind of lock, one named twice),
  * LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_multi_lock_new(lk_lock **lock_out, lk_lock *const *locks, size_t count,

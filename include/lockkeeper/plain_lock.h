@@ -1,38 +1,46 @@
+/* SPDX-License-Identifier: MIT */
 /*
- * The plain lock: a string with a time to live, shared with every program that takes a lock with
- * SET name token NX PX ms and frees it by comparing: redis-py's Lock, redsync, node-redlock, …
+ * The plain lock: a string with a time to live, shared with every program that acquires with
+ * SET name token NX PX ms, and compares the token to release: redis-py's Lock, redsync,
+ * node-redlock, …
+ *
+ * A lease is not a mutex. A holder that is paused past its deadline has lost the lock, and no lock
+ * can stop its next write: see <lockkeeper.h>.
  *
  * In Redis, for the lock "backup":
  *
  *   backup                              string <owner field>            PX lease
  *   redisson_lock__channel:{backup}     channel, message "0" at each release of ours
  *
- *   owner field = <uuid of the client>:<number>, the number new for every grant; to the others it
- *   is the token
+ *   owner field = <uuid of the client>:<number>, the number new for every grant; other programs
+ *   call it the token
  *
  * The handle is an lk_lock: acquire, release, extend, … are those of <lockkeeper/lock.h>, with the
- * same re-entry (counted in the client: the others see one holder), watchdog, notices and terms.
- * An exported field is the token, and may be given to another program; with
- * lk_lock_release_field() a token of another program's frees its lock.
+ * same re-entry (counted in the client: other programs see one holder), watchdog and notices. The
+ * exported field is the token, and may be given to another program. lk_lock_release_field() with
+ * another program's token frees its lock.
  *
- * WAITING. The others publish nothing when they release: a waiter looks again every `poll_ms`, or
- * up to a quarter earlier, at random, so that waiters do not fall into step; and at once when the
- * holder was one of ours, which publishes. A user who may not subscribe only polls. There is no
- * order between clients, and who polls has little chance against programs that come back at once.
+ * WAITING. Other programs publish nothing when they release, so a waiter looks again every
+ * `poll_ms`, or up to a quarter earlier, at random: waiters then do not fall into step. Our
+ * releases publish, and wake our waiters at once. A user without the right to subscribe only polls.
+ * Clients are served in no particular order, and a client that polls seldom wins against programs
+ * that come back at once.
  *
  * COMMANDS. Where the server has DELEX (Redis 8.4) or DELIFEQ (Valkey 9) and SET with IFEQ, the
- * lock is taken, handed on and released by them; elsewhere by scripts. A user who may run no
- * scripts can have plain locks there, and on Valkey 8.1 (SET with IFEQ alone), with the right to
- * SET, GET, PEXPIRE and PUBLISH besides. What the server does, and lets this user do, is asked
- * before the first try after each connect, by commands that change nothing. Where neither scripts
- * nor commands are to be had an acquire is LK_EDENIED, and says what is missing. Without scripts a
- * renewal that finds the lock lost may have prolonged its next holder's lease, once.
+ * library uses these commands to acquire, hand on and release the lock; elsewhere it uses scripts.
+ * A user who may not run scripts can use plain locks on such servers, and on Valkey 8.1 (SET with
+ * IFEQ only), with the right to SET, GET, PEXPIRE and PUBLISH as well. Before the first try after
+ * each connect, the library finds out what the server has and what the user may do, by commands
+ * that change nothing. If neither scripts nor these commands can be used, an acquire fails with
+ * LK_EDENIED and says what is missing. Without scripts, a renewal that finds the lock lost may have
+ * prolonged the next holder's lease, once.
  *
  * A LOCK WITHOUT A TIME TO LIVE, which redis-py's Lock makes by default, is respected: it stays
- * until its holder, or lk_lock_force_release(), frees it. Ours always have one.
+ * until its holder, or lk_lock_force_release(), frees it. Our locks always have a time to live.
  *
- * A key of another type (a reentrant lock's hash, say) is refused: LK_EWRONGTYPE. Any string counts
- * as a lock that another holds, a semaphore's number too, and lk_lock_force_release() deletes it.
+ * A key of another type (a reentrant lock's hash, say) is refused (LK_EWRONGTYPE). Any string
+ * counts as a lock that another owner holds, even a semaphore's number, and lk_lock_force_release()
+ * deletes it.
  */
 #ifndef LOCKKEEPER_PLAIN_LOCK_H
 #define LOCKKEEPER_PLAIN_LOCK_H
@@ -44,7 +52,7 @@
 
 typedef struct lk_plain_lock_options {
 	size_t struct_size;
-	int64_t poll_ms; /* a waiter looks again after about so long; 0: 100 ms */
+	int64_t poll_ms; /* about how often a waiter looks again; 0: 100 ms */
 } lk_plain_lock_options;
 
 #define LK_PLAIN_LOCK_OPTIONS_INIT                                                                 \
@@ -56,8 +64,8 @@ LK_BEGIN_DECLS
 
 /*
  * Makes a handle for a plain lock; `name` as for lk_lock_new(), `options` may be NULL (poll_ms: 0,
- * or LK_POLL_MIN_MS … LK_POLL_MAX_MS). Free it with lk_lock_free(). Takes nothing in Redis and does
- * no I/O. Errors: LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * or LK_POLL_MIN_MS … LK_POLL_MAX_MS). Takes nothing in Redis and does no I/O. Free it with
+ * lk_lock_free(). Errors: LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_plain_lock_new(lk_lock **lock_out, lk_client *client, const void *name,
 			     size_t name_size, const lk_plain_lock_options *options,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The read/write lock: Redisson's RReadWriteLock, on the same keys. Any number of readers, or one
  * writer.
@@ -5,8 +6,11 @@
  *   lk_read_lock_new(&reading, client, "catalogue", 9, NULL, &error);
  *   lk_lock_acquire(reading, NULL, &error);         beside other readers
  *
- * Each side is an lk_lock, and all of lk_lock_acquire(), lk_lock_release(), … (lock.h) work on it.
- * Every reading owner and every writing owner has a lease, a watchdog and a deadline of its own.
+ * A lease is not a mutex. A holder that is paused past its deadline has lost the lock, and no lock
+ * can stop its next write: see <lockkeeper.h>.
+ *
+ * Each side is an lk_lock, and the calls of <lockkeeper/lock.h> work on it. Every owner of either
+ * side has its own lease, watchdog and deadline.
  *
  * In Redis, for the lock "catalogue":
  *
@@ -16,29 +20,31 @@
  *     <owner field>:write            1, for the writer
  *   {catalogue}:<owner field>:rwlock_timeout:1   string "1"   PX: that reader's lease
  *   redisson_rwlock:{catalogue}      channel: "0" when the last reader leaves, "1" when the writer
- *                                    leaves, or goes down to reading
- *   lockkeeper_writers:{catalogue}   zset of the writers that wait and are preferred, by the server
- *                                    time in ms up to which they count; see prefer_writers
+ *                                    leaves, or goes on as a reader
+ *   lockkeeper_writers:{catalogue}   sorted set of waiting writers; each counts until the server
+ *                                    time in ms that is its score; see prefer_writers
  *
  *   owner field = <uuid of the client>:<number>; the first read under a write has its number
  *
- * A name with "{" is not wrapped: a{b}c:<owner field>:rwlock_timeout:1, redisson_rwlock:a{b}c.
- * Names whose derived keys would be in another cluster slot ("a}b", "foo{bar") are refused.
+ * A name with "{" gets no braces added: a{b}c:<owner field>:rwlock_timeout:1,
+ * redisson_rwlock:a{b}c. Names whose derived keys would be in another cluster slot ("a}b",
+ * "foo{bar") are refused.
  *
- * RE-ENTRY works on both sides, by the same owner, counted in the client (lock.h).
+ * RE-ENTRY works on both sides, by the same owner, and is counted in the client (lock.h).
  *
- * DOWN, NOT UP. An owner that writes may take the read side too, and release the write side first:
- * then it goes on reading, and waiting readers are let in at that moment. An owner that only reads
- * and asks for the write side gets LK_EUPGRADE at once: it would wait for itself.
+ * DOWN, NOT UP. An owner that holds the write side may acquire the read side too, and then release
+ * the write side. It goes on reading, and waiting readers are admitted at that moment. An owner
+ * that holds only the read side and asks for the write side gets LK_EUPGRADE at once: it would wait
+ * for itself.
  *
- * WHO KEEPS WHOM OUT. A reader counts as long as its own lease; one that died keeps the lock no
- * longer than that, and no release of another reader frees a live one. Readers come in beside
- * readers, also past waiting writers, as with Redisson: enough of them can keep a writer out for
+ * WHO BLOCKS WHOM. A reader counts while its own lease lasts. A reader that died blocks writers no
+ * longer than that, and no release of another reader frees a live one. Readers are admitted beside
+ * readers, even while writers wait, as with Redisson. Enough readers can keep a writer out for
  * ever, unless prefer_writers is set.
  *
- * lk_lock_force_release() frees one side whoever has it; the read side only while nobody writes.
- * lk_lock_is_locked() tells of one side. A name that is a reentrant lock, or anything else, is
- * refused with LK_EWRONGTYPE.
+ * lk_lock_force_release() frees one side, whoever holds it; the read side only while nobody writes.
+ * lk_lock_is_locked() reports on one side. A key that is a reentrant lock, or anything else, is
+ * refused (LK_EWRONGTYPE).
  */
 #ifndef LOCKKEEPER_READ_WRITE_LOCK_H
 #define LOCKKEEPER_READ_WRITE_LOCK_H
@@ -50,10 +56,10 @@
 #include <lockkeeper/lock.h>
 
 /*
- * prefer_writers: a waiting writer with the option is written down on the server, and readers with
- * the option wait behind it (an owner that reads or writes already is let in). Readers without it,
- * and Redisson's, come in as ever. A writer that dies while it waits holds them up for 3 s at most.
- * Writers that never pause keep such readers out.
+ * prefer_writers: a waiting writer with this option registers on the server, and readers with this
+ * option wait behind it (an owner that already reads or writes is admitted). Readers without the
+ * option, and Redisson's readers, are admitted as before. A writer that dies while it waits holds
+ * up readers for 3 s at most. Writers that never pause keep readers with this option out.
  */
 typedef struct lk_read_write_options {
 	size_t struct_size;
@@ -68,8 +74,8 @@ typedef struct lk_read_write_options {
 LK_BEGIN_DECLS
 
 /*
- * Makes a handle for the read side of a name, as lk_lock_new() (RReadWriteLock.readLock); to be
- * freed with lk_lock_free(). `options` may be NULL. No I/O. Errors: LK_EINVAL, LK_ENOMEM,
+ * Makes a handle for the read side of a name, as lk_lock_new() does (RReadWriteLock.readLock).
+ * `options` may be NULL. Does no I/O. Free it with lk_lock_free(). Errors: LK_EINVAL, LK_ENOMEM,
  * LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_read_lock_new(lk_lock **lock_out, lk_client *client, const void *name,
@@ -77,8 +83,8 @@ LK_API int lk_read_lock_new(lk_lock **lock_out, lk_client *client, const void *n
 			    lk_error *error);
 
 /*
- * The same for the write side (RReadWriteLock.writeLock). Acquiring it fails with LK_EUPGRADE for
- * an owner that has the read side and not the write side. Since 0.1.
+ * The same for the write side (RReadWriteLock.writeLock). An acquire fails with LK_EUPGRADE for an
+ * owner that holds the read side and not the write side. Since 0.1.
  */
 LK_API int lk_write_lock_new(lk_lock **lock_out, lk_client *client, const void *name,
 			     size_t name_size, const lk_read_write_options *options,

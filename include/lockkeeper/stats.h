@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Counters of a client since it was made, and histograms of its waits and holds. */
 #ifndef LOCKKEEPER_STATS_H
 #define LOCKKEEPER_STATS_H
@@ -27,17 +28,17 @@ typedef struct lk_stats {
 	uint64_t busy;        /* tries that found another owner */
 	uint64_t timeouts;    /* calls that ended with LK_ETIMEDOUT or LK_EBUSY */
 	uint64_t cancels;     /* calls that ended with LK_ECANCELLED */
-	uint64_t failures;    /* calls that ended otherwise */
+	uint64_t failures;    /* calls that failed otherwise */
 	uint64_t lost;        /* holds lost */
 	uint64_t renewals;    /* leases renewed */
-	uint64_t take_backs;  /* grants of unknown or abandoned tries that were taken back */
+	uint64_t take_backs;  /* grants of unknown or abandoned tries that were released */
 	uint64_t commands;    /* commands sent, repetitions included */
 	uint64_t resent;      /* commands sent again after a lost connection */
 	uint64_t connects;    /* connections made */
 	uint64_t disconnects; /* connections lost */
 	uint64_t messages;    /* release messages heard */
 	uint64_t held;        /* now: locks held */
-	uint64_t waiting;     /* now: callers in lines */
+	uint64_t waiting;     /* now: callers in queues */
 	lk_histogram wait_us; /* from call to grant, re-entries not counted */
 	lk_histogram hold_us; /* from grant to release */
 } lk_stats;
@@ -45,7 +46,7 @@ typedef struct lk_stats {
 LK_BEGIN_DECLS
 
 /*
- * Copies the counters into `stats_out`, whose struct_size the caller has set. Does not block.
+ * Copies the counters into `stats_out`. Set its `struct_size` first. Does not block.
  * Errors: LK_EINVAL (struct_size), LK_EFORKED. Since 0.1.
  */
 LK_API int lk_client_stats(lk_client *client, lk_stats *stats_out, lk_error *error);

@@ -1,4 +1,5 @@
-/* The version: the one place it is written; the build and the command read it from here. */
+/* SPDX-License-Identifier: MIT */
+/* The version. It is written only here; the build and the command read it from here. */
 #ifndef LOCKKEEPER_VERSION_H
 #define LOCKKEEPER_VERSION_H
 
@@ -12,8 +13,8 @@
 LK_BEGIN_DECLS
 
 /*
- * The version of the library that is loaded, as text ("0.1.0"); LK_VERSION is that of the
- * headers. Does not block; static memory. Since 0.1.
+ * Returns the version of the loaded library as text ("0.1.0"); LK_VERSION is the version of the
+ * headers. Does not block. Static memory. Since 0.1.
  */
 LK_API const char *lk_version(void);
 

@@ -1,5 +1,7 @@
+/* SPDX-License-Identifier: MIT */
 #include "api/check.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/fail.h"
@@ -19,6 +21,15 @@ int lk__enter(lk_client *client, const char *operation, struct lk__thread **thre
 		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, saved_out);
 	return 0;
+}
+
+int lk__check_range(const char *operation, const char *what, int64_t number, int64_t least,
+		    int64_t most, lk_error *error)
+{
+	if (number >= least && number <= most)
+		return 0;
+	return lk__fail(error, LK_EINVAL, "%s: %s is %" PRId64 ", not %" PRId64 " … %" PRId64,
+			operation, what, number, least, most);
 }
 
 int lk__copy_options(void *options_out, size_t own_size, const void *options, const char *operation,

@@ -1,4 +1,6 @@
-/* What every public call does first and last: may it run, who calls, no thread cancellation. */
+/* SPDX-License-Identifier: MIT */
+/* What public calls do first and last: may it run, who calls, are its arguments good; no thread
+ * cancellation. */
 #ifndef LK__API_CHECK_H
 #define LK__API_CHECK_H
 
@@ -14,6 +16,10 @@ static inline void lk__leave(int saved)
 {
 	pthread_setcancelstate(saved, NULL);
 }
+
+/* 0, or LK_EINVAL that names what is out of range: "OPERATION: WHAT is 7, not 0 … 5". */
+int lk__check_range(const char *operation, const char *what, int64_t number, int64_t least,
+		    int64_t most, lk_error *error);
 
 /*
  * Copies an options struct of the caller's size into ours: what it lacks is zero, what we do not

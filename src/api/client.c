@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The public face of the client. */
 #include <lockkeeper/client.h>
 
@@ -57,7 +58,8 @@ int lk_client_ping(lk_client *client, lk_error *error)
 		return rc;
 	struct lk__conn *conn = lk__node_scripts(client->topo->ops->node_at(client->topo, 0), "",
 						 0);
-	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->connect_timeout_ms);
+	int64_t begun_ns = lk__now_ns();
+	int64_t until_ns = lk__after_ms(begun_ns, client->config->connect_timeout_ms);
 	rc = lk__conn_ready(conn, thread, true, until_ns, NULL, error);
 	if (rc == LK__WAIT_TIME_UP)
 		rc = lk__fail(error, LK_EUNREACHABLE,
@@ -66,7 +68,9 @@ int lk_client_ping(lk_client *client, lk_error *error)
 	else if (rc == LK_ECLOSED)
 		lk__fail(error, rc, "ping: the client is closed");
 	else if (rc == LK__WAIT_READY)
-		rc = client_ask_time(client, conn, thread, error);
+		rc = lk__conn_greeted_since(conn, begun_ns)
+			     ? 0 /* the handshake has asked, and was answered */
+			     : client_ask_time(client, conn, thread, error);
 	lk__leave(saved);
 	return rc;
 }
@@ -97,9 +101,10 @@ lk_client *lk_client_free(lk_client *client)
 {
 	if (!client || lk__client_forked(client))
 		return NULL;
-	lk__client_close(client, LK_CLOSE_ABANDON, NULL);
+	if (lk__client_close(client, LK_CLOSE_ABANDON, NULL) < 0)
+		lk__client_end(client);
 	/* Not in close: a call that is late to see it closed may still look its thread up. */
-	pthread_key_delete(client->key);
+	lk__client_forget_threads(client);
 	lk__client_unref(client);
 	return NULL;
 }

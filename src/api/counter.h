@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * What semaphores and latches share: a handle on a count in Redis, and changes of it that count
  * once however often they are sent.
@@ -13,7 +14,9 @@
 struct lk__counter {
 	lk_client *client;
 	struct lk__entry *entry;
-	_Atomic uint64_t settled; /* a change whose record can go; 0: none */
+	pthread_mutex_t mutex;
+	uint64_t *settled; /* changes whose records can go: as many as threads made them at once */
+	size_t settled_count, settled_room;
 };
 
 /* One change: a script with the keys count, record, settled record and `key` (unless NULL), and
@@ -44,10 +47,6 @@ void lk__counter_close(struct lk__counter *counter);
 int lk__counter_enter(struct lk__counter_call *call, struct lk__counter *counter,
 		      const char *operation, lk_error *error);
 int lk__counter_leave(struct lk__counter_call *call, int rc);
-
-/* 0, or LK_EINVAL naming what is out of range. */
-int lk__counter_check(const char *operation, const char *what, int64_t number, int64_t least,
-		      int64_t most, lk_error *error);
 
 /* Asks, and gives the reply, to be freed with its request. For requests that may be sent twice. */
 int lk__counter_ask(struct lk__counter_call *call, struct lk__request *request,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The table of errors, and the version. */
 #include <lockkeeper/error.h>
 #include <lockkeeper/version.h>

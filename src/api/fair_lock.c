@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The constructor of the fair lock; all its calls are those of every lock. */
 #include <lockkeeper/fair_lock.h>
 

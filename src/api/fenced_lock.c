@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The fenced lock's constructor, and its tokens at resources in Redis. */
 #include <lockkeeper/fenced_lock.h>
 
@@ -36,13 +37,11 @@ static int fence_check_arguments(const char *operation, const struct lk__fence_c
 	if (check->token == 0 || check->token > LK_FENCE_TOKEN_MAX)
 		return lk__fail(error, LK_EINVAL, "%s: the token is %" PRIu64 ", not 1 … %" PRIu64,
 				operation, check->token, LK_FENCE_TOKEN_MAX);
-	if (check->ttl_ms < 0 || check->ttl_ms > LK_WAIT_MAX_MS)
-		return lk__fail(error, LK_EINVAL, "%s: ttl_ms is %" PRId64 ", not 0 … %" PRId64,
-				operation, check->ttl_ms, LK_WAIT_MAX_MS);
-	if (check->value_size > LK_FENCE_VALUE_SIZE_MAX)
-		return lk__fail(error, LK_EINVAL, "%s: the value has %zu bytes, at most %d fit",
-				operation, check->value_size, LK_FENCE_VALUE_SIZE_MAX);
-	return 0;
+	int rc = lk__check_range(operation, "ttl_ms", check->ttl_ms, 0, LK_WAIT_MAX_MS, error);
+	if (rc == 0 && check->value_size > LK_FENCE_VALUE_SIZE_MAX)
+		rc = lk__fail(error, LK_EINVAL, "%s: the value has %zu bytes, at most %d fit",
+			      operation, check->value_size, LK_FENCE_VALUE_SIZE_MAX);
+	return rc;
 }
 
 static int fence_read(const struct lk__request *request, const char *operation, uint64_t token,
@@ -73,6 +72,8 @@ static int fence_ask(lk_client *client, const char *operation, struct lk__fence_
 	key[size] = 0;
 	check->key = key;
 	check->key_size = size;
+	check->client = client->id;
+	check->number = atomic_fetch_add(&client->last_number, 1) + 1;
 	int rc = lk__enter(client, operation, &thread, &saved, error);
 	if (rc == 0) {
 		struct lk__node *node = lk__topo_node_of(client->topo, key, size);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Walking over locks: SCAN for hashes, then for strings, and a look at each key. */
 #include <lockkeeper/inspect.h>
 #include <lockkeeper/lock.h>
@@ -10,8 +11,10 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "drive/caller.h"
+#include "drive/client_record.h"
 
 static const char *const types[] = {"hash", "string"}; /* of keys that may be locks */
+#define PAGE "500"                                     /* keys that one SCAN looks at, about */
 #define TYPES (sizeof(types) / sizeof(types[0]))
 
 struct lk_scan {
@@ -22,7 +25,10 @@ struct lk_scan {
 	char cursor[24];
 	struct lk__request *page; /* the answer to SCAN */
 	size_t next_key;
+	struct lk__request *ahead; /* the answers about all keys of the page; NULL: ask for each */
+	size_t next_part;          /* in `ahead` */
 	struct lk__look look;
+	struct lk__owners owners;
 };
 
 /* A pattern for keys: the prefix taken literally, then the user's glob. */
@@ -71,7 +77,9 @@ lk_scan *lk_scan_free(lk_scan *scan)
 	if (!scan)
 		return NULL;
 	lk__request_free(scan->page);
+	lk__request_free(scan->ahead);
 	lk__look_clear(&scan->look);
+	lk__owners_free(&scan->owners);
 	if (!lk__client_forked(scan->client))
 		lk__client_unref(scan->client);
 	free(scan->pattern);
@@ -88,10 +96,12 @@ static int scan_turn_page(lk_scan *scan, lk_error *error)
 		return 0;
 	const char *type = types[scan->type];
 	const char *argv[] = {"SCAN",  scan->cursor, "MATCH", scan->pattern,
-			      "COUNT", "200",        "TYPE",  type};
-	size_t sizes[] = {4, strlen(scan->cursor), 5, scan->pattern_size, 5, 3, 4, strlen(type)};
+			      "COUNT", PAGE,         "TYPE",  type};
+	size_t sizes[] = {4, strlen(scan->cursor), 5, scan->pattern_size,
+			  5, strlen(PAGE),         4, strlen(type)};
 	lk__request_free(scan->page);
-	scan->page = NULL;
+	lk__request_free(scan->ahead);
+	scan->page = scan->ahead = NULL;
 	struct lk__request *page = lk__request_new(8, argv, sizes);
 	int rc = lk__look_ask(&scan->look, page, error);
 	if (rc < 0)
@@ -105,22 +115,66 @@ static int scan_turn_page(lk_scan *scan, lk_error *error)
 	    reply->element[1]->type != REDIS_REPLY_ARRAY) {
 		lk__request_free(page);
 		scan->page = NULL;
-		return lk__fail(error, LK_EPROTOCOL,
-				"inspect: SCAN was answered with something else");
+		return lk__fail(error, LK_EPROTOCOL, "inspect: unexpected reply to SCAN");
 	}
 	memcpy(scan->cursor, reply->element[0]->str, (size_t)reply->element[0]->len + 1);
 	return 1;
 }
 
 /* Keys that stand beside a lock: names that the kinds derive. */
-static bool is_companion(const char *key, size_t size)
+static bool is_companion(const lk_scan *scan, const char *key, size_t size)
 {
+	static const char record[] = LK__CLIENT_RECORD_PREFIX;
+	size_t prefix = strlen(scan->client->config->key_prefix);
 	static const char *const begins[] = {"lockkeeper_", "redisson_"};
 	static const char hold[] = ":rwlock_timeout:";
 	for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
 		if (size > strlen(begins[i]) && memcmp(key, begins[i], strlen(begins[i])) == 0)
 			return true;
+	if (size > prefix + sizeof(record) - 1 &&
+	    memcmp(key + prefix, record, sizeof(record) - 1) == 0)
+		return true;
 	return memmem(key, size, hold, sizeof(hold) - 1) != NULL;
+}
+
+static bool may_be_lock(const lk_scan *scan, const redisReply *key)
+{
+	return key->type == REDIS_REPLY_STRING && !is_companion(scan, key->str, (size_t)key->len);
+}
+
+/* The questions about all keys of the page; NULL when there are none, or no memory. */
+static struct lk__request *page_questions(const lk_scan *scan)
+{
+	const redisReply *keys = scan->page->reply->element[1];
+	bool hash = scan->type == 0;
+	struct lk__request *batch = keys->elements ? lk__look_batch(keys->elements, hash) : NULL;
+	bool made = batch;
+	for (size_t i = 0; made && i < keys->elements; i++) {
+		const redisReply *key = keys->element[i];
+		struct lk__look look = {
+			.client = scan->client, .key = key->str, .key_size = (size_t)key->len};
+		if (may_be_lock(scan, key))
+			made = lk__look_add(&look, hash, batch);
+	}
+	if (made && batch->batch > 1)
+		return batch;
+	lk__request_free(batch);
+	return NULL;
+}
+
+/* Asks for all keys of the page in one go. Where that fails each key is asked for alone, so that
+ * an error is that key's. */
+static void page_ask_ahead(lk_scan *scan)
+{
+	struct lk__request *batch = page_questions(scan);
+	size_t count = batch ? batch->batch : 0;
+	scan->next_part = 1; /* behind the time */
+	if (!batch || lk__look_ask(&scan->look, batch, NULL) < 0)
+		return;
+	if (batch->reply->type == REDIS_REPLY_ARRAY && batch->reply->elements == count)
+		scan->ahead = batch;
+	else
+		lk__request_free(batch);
 }
 
 /* The key that is looked at from now on. */
@@ -142,16 +196,32 @@ static int look_begin(lk_scan *scan, const char *prefix, const char *key, size_t
 	return 0;
 }
 
-/* 1 and the picture of a key that SCAN has found, 0 when it is no lock (any more). */
-static int scan_look(lk_scan *scan, const redisReply *key, lk_lock_info *info, lk_error *error)
+/* Looks at a key that SCAN has found; `parts`: the answers about it, or NULL to ask for them. */
+static int scan_look_at(lk_scan *scan, const redisReply *key, redisReply **parts,
+			lk_lock_info *info, lk_error *error)
 {
-	if (key->type != REDIS_REPLY_STRING || is_companion(key->str, (size_t)key->len))
-		return 0;
 	int rc = look_begin(scan, "", key->str, (size_t)key->len, info, error);
 	if (rc < 0)
 		return rc;
-	rc = scan->type == 0 ? lk__look_at_hash(&scan->look, info, error)
-			     : lk__look_at_string(&scan->look, false, info, error);
+	scan->look.parts = parts;
+	scan->look.time = parts ? scan->ahead->reply->element[0] : NULL;
+	return scan->type == 0 ? lk__look_at_hash(&scan->look, info, error)
+			       : lk__look_at_string(&scan->look, false, info, error);
+}
+
+/* 1 and the picture of a key that SCAN has found, 0 when it is no lock (any more). */
+static int scan_look(lk_scan *scan, const redisReply *key, lk_lock_info *info, lk_error *error)
+{
+	bool hash = scan->type == 0;
+	if (!may_be_lock(scan, key))
+		return 0;
+	redisReply **parts = scan->ahead ? scan->ahead->reply->element + scan->next_part : NULL;
+	scan->next_part += lk__look_parts(hash);
+	if (parts && parts[LK__LOOK_VALUE]->type == REDIS_REPLY_ERROR)
+		parts = NULL; /* asked for alone, it says why */
+	int rc = scan_look_at(scan, key, parts, info, error);
+	if (rc == 1 && parts && lk__look_is_cut(&scan->look, hash))
+		rc = scan_look_at(scan, key, NULL, info, error);
 	if (rc == LK_EWRONGTYPE || (rc == 1 && !info->holder_count && !info->is_counter))
 		return 0; /* it changed since SCAN saw it */
 	return rc;
@@ -161,15 +231,16 @@ static int scan_next(lk_scan *scan, lk_lock_info *info, lk_error *error)
 {
 	for (;;) {
 		const redisReply *keys = scan->page ? scan->page->reply->element[1] : NULL;
-		int rc = 0;
-		if (keys && scan->next_key < keys->elements)
-			rc = scan_look(scan, keys->element[scan->next_key++], info, error);
-		else if ((rc = scan_turn_page(scan, error)) <= 0)
-			return rc;
-		else
+		if (keys && scan->next_key < keys->elements) {
+			int rc = scan_look(scan, keys->element[scan->next_key++], info, error);
+			if (rc != 0)
+				return rc;
 			continue;
-		if (rc != 0)
+		}
+		int rc = scan_turn_page(scan, error);
+		if (rc <= 0)
 			return rc;
+		page_ask_ahead(scan);
 	}
 }
 
@@ -208,7 +279,10 @@ static int show_look(lk_scan *scan, lk_lock_info *info, lk_error *error)
 		rc = lk__look_at_hash(look, info, error);
 	else
 		rc = 0;
-	return rc ? rc : lk__fail(error, LK_EWRONGTYPE, "show: the key is a %s, but no lock", type);
+	if (rc)
+		return rc;
+	return lk__fail(error, LK_EWRONGTYPE, "inspect \"%.100s\": the key is a %s, not a lock",
+			info->name, type);
 }
 
 int lk_scan_show(lk_scan *scan, const void *name, size_t name_size, lk_lock_info *info_out,
@@ -231,4 +305,22 @@ int lk_scan_show(lk_scan *scan, const void *name, size_t name_size, lk_lock_info
 		*info_out = info;
 	lk__leave(saved);
 	return rc < 0 ? rc : 0;
+}
+
+int lk_scan_owner(lk_scan *scan, const char *field, size_t field_size, lk_owner_info *info_out,
+		  lk_error *error)
+{
+	lk_owner_info info;
+	int saved;
+	if (!scan || !field || !info_out)
+		return lk__fail(error, LK_EINVAL, "lk_scan_owner: an argument is NULL");
+	struct lk__look look = {.client = scan->client};
+	int rc = lk__enter(scan->client, "lk_scan_owner", &look.thread, &saved, error);
+	if (rc < 0)
+		return rc;
+	rc = lk__owner_look(&scan->owners, &look, field, field_size, &info, error);
+	if (rc == 1)
+		*info_out = info;
+	lk__leave(saved);
+	return rc;
 }

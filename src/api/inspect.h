@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * One key under the eye: what kind of lock it is, who holds it and who waits.
  *
@@ -12,11 +13,11 @@
 
 #include "conn/request.h"
 
-/* What a batch asks, by place. LOOK_VALUE: a hash's fields, a string's bytes. */
+/* What a batch asks about each key, by place. VALUE: a hash's fields, a string's bytes. */
+#define LK__LOOK_VALUE 0
 enum lk__look_hash {
-	LK__HASH_VALUE,
+	LK__HASH_VALUE = LK__LOOK_VALUE,
 	LK__HASH_TTL,
-	LK__HASH_TIME,
 	LK__HASH_LISTENERS,
 	LK__HASH_QUEUE,
 	LK__HASH_WRITERS,
@@ -25,9 +26,8 @@ enum lk__look_hash {
 	LK__HASH_PARTS
 };
 enum lk__look_string {
-	LK__STRING_VALUE,
+	LK__STRING_VALUE = LK__LOOK_VALUE,
 	LK__STRING_TTL,
-	LK__STRING_TIME,
 	LK__STRING_LISTENERS,
 	LK__STRING_PERMITS,
 	LK__STRING_PARTS
@@ -38,7 +38,10 @@ struct lk__look {
 	struct lk__thread *thread;
 	char *key;
 	size_t key_size;
-	struct lk__request *answers; /* the fields of holders and waiters stand in there */
+	redisReply **parts; /* the answers, by place; set before: the key is not asked for again */
+	const redisReply *time; /* the server's, of the batch that `parts` are of */
+	/* Whose parts they are, if asked for this key alone. */
+	struct lk__request *answers;
 	lk_holder *holders;
 	lk_waiter *waiters;
 	char *ids; /* of permits */
@@ -46,6 +49,17 @@ struct lk__look {
 
 /* Sends a request that is about the key and waits: LK__WAIT_READY, else a code with `error`. */
 int lk__look_ask(struct lk__look *look, struct lk__request *request, lk_error *error);
+
+/* A batch for the questions about so many keys, which begins with one for the server's time. NULL:
+ * no memory. */
+struct lk__request *lk__look_batch(size_t keys, bool hash);
+
+/* The questions about one key, for such a batch: as many parts. False: no memory. */
+size_t lk__look_parts(bool hash);
+bool lk__look_add(const struct lk__look *look, bool hash, struct lk__request *batch);
+
+/* Whether such answers may lack some holders or waiters: only a few of each key's are asked for. */
+bool lk__look_is_cut(const struct lk__look *look, bool hash);
 
 /* Looks at a key: 1 and the picture, 0 when it is no lock, or a code. `any`: a string with a time
  * to live is one whatever it says. */
@@ -55,6 +69,18 @@ int lk__look_at_string(struct lk__look *look, bool any, lk_lock_info *info, lk_e
 /* Reads the answers: 1, 0 when the key is no lock, or LK_ENOMEM. */
 int lk__look_read_hash(struct lk__look *look, lk_lock_info *info);
 int lk__look_read_string(struct lk__look *look, bool any, lk_lock_info *info);
+
+/* Clients that were looked at, by UUID: those that tell nothing too. */
+struct lk__known_client;
+
+struct lk__owners {
+	struct lk__known_client *clients;
+};
+
+/* Who the owner of a field is: 1, 0 unknown, or a code. `look` is for one question on the way. */
+int lk__owner_look(struct lk__owners *owners, struct lk__look *look, const char *field,
+		   size_t field_size, lk_owner_info *info, lk_error *error);
+void lk__owners_free(struct lk__owners *owners);
 
 /* Forgets the key and its answers. */
 void lk__look_clear(struct lk__look *look);

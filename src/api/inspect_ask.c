@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Asking for all that may stand in Redis about one lock. What the server refuses to tell is not
  * there, but for the key itself. */
 #include <stdio.h>
@@ -9,6 +10,8 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "conn/classify.h"
+#include "conn/words.h"
 #include "drive/caller.h"
 #include "sync/fenced/fenced.h"
 #include "sync/latch/latch.h"
@@ -18,8 +21,7 @@
 #include "sync/semaphore/semaphore.h"
 
 #define WORDS_MAX 6
-#define MOST "1000" /* LK_INSPECT_MAX */
-#define LAST "999"
+#define AHEAD_MOST 20
 #define VALUE_LAST "255" /* of a string so many bytes are asked for: no token is as long */
 #define HOLDS_MAX 8      /* of one reader's holds so many are looked at; ours have one */
 
@@ -50,14 +52,19 @@ void lk__look_clear(struct lk__look *look)
 /* Adds words to a batch, up to a NULL. The second is a key, which may have NULs. */
 static bool look_add(struct lk__request *batch, size_t key_size, const char *const words[WORDS_MAX])
 {
-	const char *argv[WORDS_MAX];
-	size_t sizes[WORDS_MAX], count = 0;
-	for (; count < WORDS_MAX && words[count]; count++) {
-		argv[count] = words[count];
-		sizes[count] = count == 1 ? key_size : strlen(words[count]);
-	}
-	return lk__request_add(batch, count, argv, sizes);
+	struct lk__words all = {0};
+	for (size_t i = 0; i < WORDS_MAX && words[i]; i++)
+		lk__words_add(&all, words[i], i == 1 ? key_size : strlen(words[i]));
+	return lk__words_batch(batch, &all);
 }
+
+/* How many holders, or waiters, are asked for. */
+struct extent {
+	const char *most, *last;
+};
+
+static const struct extent whole = {"1000", "999"}; /* LK_INSPECT_MAX */
+static const struct extent ahead = {"20", "19"};    /* AHEAD_MOST, of each key of a page */
 
 /* A command on a key that is derived from the lock's. */
 static bool look_add_derived(const struct lk__look *look, struct lk__request *batch,
@@ -76,67 +83,92 @@ static bool look_add_derived(const struct lk__look *look, struct lk__request *ba
 static bool look_add_listeners(const struct lk__look *look, struct lk__request *batch,
 			       const struct lk__recipe *const kinds[3], size_t count)
 {
-	const char *argv[5] = {"PUBSUB", "NUMSUB"};
-	size_t sizes[5] = {6, 6};
-	char *names[3] = {NULL, NULL, NULL};
-	bool made = true;
+	struct lk__words words = {0};
+	lk__words_text(&words, "PUBSUB");
+	lk__words_text(&words, "NUMSUB");
 	for (size_t i = 0; i < count; i++) {
 		bool braced = kinds[i]->flags & LK__BRACED;
-		names[i] = (braced ? lk__braced_name : lk__derived_name)(
-			kinds[i]->channel_prefix, look->key, look->key_size, &sizes[2 + i]);
-		argv[2 + i] = names[i];
-		made = made && names[i];
+		size_t size = 0;
+		char *name = (braced ? lk__braced_name : lk__derived_name)(
+			kinds[i]->channel_prefix, look->key, look->key_size, &size);
+		lk__words_own(&words, name, size);
 	}
-	made = made && lk__request_add(batch, 2 + count, argv, sizes);
-	for (size_t i = 0; i < count; i++)
-		free(names[i]);
-	return made;
+	return lk__words_batch(batch, &words);
 }
 
-static struct lk__request *hash_questions(const struct lk__look *look)
+static bool hash_add(const struct lk__look *look, const struct extent *extent,
+		     struct lk__request *batch)
 {
 	static const struct lk__recipe *const kinds[3] = {&lk__lock_recipe, &lk__read_recipe};
 	const char *key = look->key;
 	size_t size = look->key_size;
-	struct lk__request *batch = lk__request_batch(LK__HASH_PARTS);
-	if (batch &&
-	    look_add(batch, size,
-		     (const char *const[WORDS_MAX]){"HSCAN", key, "0", "COUNT", MOST}) &&
-	    look_add(batch, size, (const char *const[WORDS_MAX]){"PTTL", key}) &&
-	    look_add(batch, size, (const char *const[WORDS_MAX]){"TIME"}) &&
-	    look_add_listeners(look, batch, kinds, 2) &&
-	    look_add_derived(look, batch, "LRANGE", "redisson_lock_queue", "0", LAST, NULL) &&
-	    look_add_derived(look, batch, "ZRANGE", "lockkeeper_writers", "0", LAST,
-			     "WITHSCORES") &&
-	    look_add_derived(look, batch, "GET", LK__FENCE_PREFIX, NULL, NULL, NULL) &&
-	    look_add_derived(look, batch, "GET", LK__FENCE_JAVA_PREFIX, NULL, NULL, NULL))
-		return batch;
-	lk__request_free(batch);
-	return NULL;
+	return look_add(batch, size,
+			(const char *const[WORDS_MAX]){"HSCAN", key, "0", "COUNT", extent->most}) &&
+	       look_add(batch, size, (const char *const[WORDS_MAX]){"PTTL", key}) &&
+	       look_add_listeners(look, batch, kinds, 2) &&
+	       look_add_derived(look, batch, "LRANGE", "redisson_lock_queue", "0", extent->last,
+				NULL) &&
+	       look_add_derived(look, batch, "ZRANGE", "lockkeeper_writers", "0", extent->last,
+				"WITHSCORES") &&
+	       look_add_derived(look, batch, "GET", LK__FENCE_PREFIX, NULL, NULL, NULL) &&
+	       look_add_derived(look, batch, "GET", LK__FENCE_JAVA_PREFIX, NULL, NULL, NULL);
 }
 
-static struct lk__request *string_questions(const struct lk__look *look)
+static bool string_add(const struct lk__look *look, const struct extent *extent,
+		       struct lk__request *batch)
 {
 	static const struct lk__recipe *const kinds[3] = {&lk__plain_recipe, &lk__semaphore_recipe,
 							  &lk__latch_recipe};
 	const char *key = look->key;
 	size_t size = look->key_size, permits_size;
 	char *permits = lk__suffixed_name(key, size, "timeout", &permits_size);
-	struct lk__request *batch = lk__request_batch(LK__STRING_PARTS);
-	bool made = batch && permits &&
+	bool made = permits &&
 		    look_add(batch, size,
 			     (const char *const[WORDS_MAX]){"GETRANGE", key, "0", VALUE_LAST}) &&
 		    look_add(batch, size, (const char *const[WORDS_MAX]){"PTTL", key}) &&
-		    look_add(batch, size, (const char *const[WORDS_MAX]){"TIME"}) &&
 		    look_add_listeners(look, batch, kinds, 3) &&
 		    look_add(batch, permits_size,
-			     (const char *const[WORDS_MAX]){"ZRANGE", permits, "0", LAST,
+			     (const char *const[WORDS_MAX]){"ZRANGE", permits, "0", extent->last,
 							    "WITHSCORES"});
 	free(permits);
-	if (made)
+	return made;
+}
+
+struct lk__request *lk__look_batch(size_t keys, bool hash)
+{
+	struct lk__request *batch = lk__request_batch(1 + keys * lk__look_parts(hash));
+	if (!batch || look_add(batch, 0, (const char *const[WORDS_MAX]){"TIME"}))
 		return batch;
 	lk__request_free(batch);
 	return NULL;
+}
+
+size_t lk__look_parts(bool hash)
+{
+	return hash ? LK__HASH_PARTS : LK__STRING_PARTS;
+}
+
+bool lk__look_add(const struct lk__look *look, bool hash, struct lk__request *batch)
+{
+	return (hash ? hash_add : string_add)(look, &ahead, batch);
+}
+
+static bool part_is_full(const struct lk__look *look, size_t place, size_t each)
+{
+	const redisReply *reply = look->parts[place];
+	return reply->type == REDIS_REPLY_ARRAY && reply->elements >= each * AHEAD_MOST;
+}
+
+bool lk__look_is_cut(const struct lk__look *look, bool hash)
+{
+	if (!hash)
+		return part_is_full(look, LK__STRING_PERMITS, 2);
+	const redisReply *page = look->parts[LK__HASH_VALUE];
+	bool more = page->type == REDIS_REPLY_ARRAY && page->elements == 2 &&
+		    page->element[0]->type == REDIS_REPLY_STRING &&
+		    strcmp(page->element[0]->str, "0") != 0;
+	return more || part_is_full(look, LK__HASH_QUEUE, 1) ||
+	       part_is_full(look, LK__HASH_WRITERS, 2);
 }
 
 /* A reader's time to live is that of its hold that ends last, each of which has a key. */
@@ -209,21 +241,42 @@ static int readers_ask(struct lk__look *look, const lk_lock_info *info, lk_error
 	return rc;
 }
 
-static int look_ask_all(struct lk__look *look, struct lk__request *batch, size_t parts,
-			lk_error *error)
+/* A key that the server tells nothing of is not known to be no lock. */
+static int look_refused(const struct lk__look *look, lk_error *error)
 {
+	const redisReply *value = look->parts[LK__LOOK_VALUE];
+	if (value->type != REDIS_REPLY_ERROR)
+		return LK__WAIT_READY;
+	int code = lk__classify(value->str);
+	return lk__fail(error, code == LK_EMAYBEHELD ? LK_EUNAVAILABLE : code,
+			"inspect on %.100s: %.300s", look->client->config->url, value->str);
+}
+
+/* Nothing to do where the answers are there already. */
+static int look_ask_all(struct lk__look *look, bool hash, lk_error *error)
+{
+	if (look->parts)
+		return LK__WAIT_READY;
+	struct lk__request *batch = lk__look_batch(1, hash);
+	if (batch && !(hash ? hash_add : string_add)(look, &whole, batch)) {
+		lk__request_free(batch);
+		batch = NULL;
+	}
 	int rc = lk__look_ask(look, batch, error);
 	if (rc < 0)
 		return rc;
 	look->answers = batch;
-	if (batch->reply->type != REDIS_REPLY_ARRAY || batch->reply->elements != parts)
+	if (batch->reply->type != REDIS_REPLY_ARRAY ||
+	    batch->reply->elements != 1 + lk__look_parts(hash))
 		return lk__fail(error, LK_EPROTOCOL, "inspect: not as many answers as questions");
-	return LK__WAIT_READY;
+	look->time = batch->reply->element[0];
+	look->parts = batch->reply->element + 1;
+	return look_refused(look, error);
 }
 
 int lk__look_at_hash(struct lk__look *look, lk_lock_info *info, lk_error *error)
 {
-	int rc = look_ask_all(look, hash_questions(look), LK__HASH_PARTS, error);
+	int rc = look_ask_all(look, true, error);
 	if (rc < 0)
 		return rc;
 	int is_lock = lk__look_read_hash(look, info);
@@ -235,7 +288,7 @@ int lk__look_at_hash(struct lk__look *look, lk_lock_info *info, lk_error *error)
 
 int lk__look_at_string(struct lk__look *look, bool any, lk_lock_info *info, lk_error *error)
 {
-	int rc = look_ask_all(look, string_questions(look), LK__STRING_PARTS, error);
+	int rc = look_ask_all(look, false, error);
 	if (rc < 0)
 		return rc;
 	int is_lock = lk__look_read_string(look, any, info);

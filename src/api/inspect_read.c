@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What kind of lock the answers show. */
 #include <ctype.h>
 #include <errno.h>
@@ -11,7 +12,7 @@
 
 static const redisReply *look_part(const struct lk__look *look, size_t place)
 {
-	return look->answers->reply->element[place];
+	return look->parts[place];
 }
 
 static size_t elements_of(const redisReply *reply)
@@ -26,9 +27,9 @@ static int64_t part_integer(const struct lk__look *look, size_t place)
 }
 
 /* TIME, in ms since 1970. */
-static int64_t part_time_ms(const struct lk__look *look, size_t place)
+static int64_t time_ms(const struct lk__look *look)
 {
-	const redisReply *reply = look_part(look, place);
+	const redisReply *reply = look->time;
 	if (elements_of(reply) != 2 || reply->element[0]->type != REDIS_REPLY_STRING ||
 	    reply->element[1]->type != REDIS_REPLY_STRING)
 		return 0;
@@ -60,11 +61,14 @@ static bool is_text(const redisReply *reply, const char *text)
 	       memcmp(reply->str, text, (size_t)reply->len) == 0;
 }
 
-/* An owner's field ends in ":" and a number. */
+/* An owner's field ends in ":" and a number; a Java program may name a negative one. */
 static bool is_owner(const char *field, size_t size)
 {
-	const char *colon = memrchr(field, ':', size);
-	return colon && colon > field && is_decimal(colon + 1, (size_t)(field + size - colon - 1));
+	const char *colon = memrchr(field, ':', size), *end = field + size;
+	if (!colon || colon == field)
+		return false;
+	const char *number = colon + 1 + (colon + 1 < end && colon[1] == '-');
+	return is_decimal(number, (size_t)(end - number));
 }
 
 /* A field of a read/write lock's writer; one of any lock is an owner. */
@@ -188,7 +192,7 @@ int lk__look_read_hash(struct lk__look *look, lk_lock_info *info)
 		return owned_read(look, info);
 	info->type = "read/write lock";
 	info->waiting_clients = listeners(look, LK__HASH_LISTENERS, 1);
-	return waiters_read(look, LK__HASH_WRITERS, 2, part_time_ms(look, LK__HASH_TIME), info);
+	return waiters_read(look, LK__HASH_WRITERS, 2, time_ms(look), info);
 }
 
 /* ---- strings ---- */
@@ -237,7 +241,7 @@ static void permit_id(const redisReply *member, char id[LK_PERMIT_ID_SIZE])
 static int permits_read(struct lk__look *look, lk_lock_info *info)
 {
 	const redisReply *reply = look_part(look, LK__STRING_PERMITS);
-	int64_t now_ms = part_time_ms(look, LK__STRING_TIME);
+	int64_t now_ms = time_ms(look);
 	size_t count = elements_of(reply) / 2;
 	look->holders = calloc(count + 1, sizeof(*look->holders));
 	look->ids = calloc(count + 1, LK_PERMIT_ID_SIZE);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The public face of the count-down latch. */
 #include <lockkeeper/latch.h>
 
@@ -7,6 +8,7 @@
 
 #include <lockkeeper/lock.h>
 
+#include "api/check.h"
 #include "api/counter.h"
 #include "base/fail.h"
 #include "sync/latch/latch.h"
@@ -54,7 +56,7 @@ static int latch_change(lk_latch *latch, const char *operation, enum lk__script_
 	char text[24];
 	struct lk__change change = {.script = script, .argument_count = 1, .arguments = {text}};
 	snprintf(text, sizeof(text), "%" PRId64, number);
-	int rc = lk__counter_check(operation, what, number, 1, LK_LATCH_COUNT_MAX, error);
+	int rc = lk__check_range(operation, what, number, 1, LK_LATCH_COUNT_MAX, error);
 	if (rc == 0)
 		rc = latch_enter(&call, latch, operation, error);
 	return rc < 0 ? rc
@@ -134,7 +136,7 @@ int lk_latch_await(lk_latch *latch, lk_cancel *cancel, lk_error *error)
 int lk_latch_await_within(lk_latch *latch, int64_t wait_ms, lk_cancel *cancel, lk_error *error)
 {
 	const char *operation = "lk_latch_await_within";
-	int rc = lk__counter_check(operation, "wait_ms", wait_ms, 0, LK_WAIT_MAX_MS, error);
+	int rc = lk__check_range(operation, "wait_ms", wait_ms, 0, LK_WAIT_MAX_MS, error);
 	return rc < 0 ? rc : latch_wait(latch, operation, wait_ms, cancel, error);
 }
 

@@ -1,7 +1,7 @@
+/* SPDX-License-Identifier: MIT */
 /* The public face of every kind of lock: arguments are checked here, the rest is the drivers'. */
 #include <lockkeeper/lock.h>
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -157,25 +157,20 @@ void lk__lock_leave(struct lk__call *call)
 	lk__leave(call->saved);
 }
 
-static int check_ms(const char *operation, const char *what, int64_t ms, int64_t least,
-		    int64_t most, lk_error *error)
-{
-	if (ms >= least && ms <= most)
-		return 0;
-	return lk__fail(error, LK_EINVAL, "%s: %s is %" PRId64 ", not %" PRId64 " … %" PRId64,
-			operation, what, ms, least, most);
-}
-
 static int check_options(const char *operation, const lk_acquire_options *options,
 			 int64_t watchdog_ms, lk_error *error)
 {
 	int64_t lease_ms = options->lease_ms ? options->lease_ms : watchdog_ms;
-	int rc = check_ms(operation, "lease_ms", lease_ms, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS, error);
+	int rc = lk__check_range(operation, "lease_ms", lease_ms, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS,
+				 error);
 	if (rc == 0)
-		rc = check_ms(operation, "max_hold_ms", options->max_hold_ms, 0, LK_WAIT_MAX_MS,
-			      error);
+		rc = lk__check_range(operation, "max_hold_ms", options->max_hold_ms, 0,
+				     LK_WAIT_MAX_MS, error);
 	if (rc == 0)
-		rc = check_ms(operation, "margin_ms", options->margin_ms, 0, lease_ms, error);
+		rc = lk__check_range(operation, "margin_ms", options->margin_ms, 0, lease_ms,
+				     error);
+	if (rc == 0 && options->no_loss)
+		rc = lk__fail(error, LK_EINVAL, "%s: no_loss is for permits only", operation);
 	return rc;
 }
 
@@ -219,7 +214,7 @@ int lk_lock_acquire_within(lk_lock *lock, int64_t wait_ms, const lk_acquire_opti
 			   lk_error *error)
 {
 	const char *operation = "lk_lock_acquire_within";
-	int rc = check_ms(operation, "wait_ms", wait_ms, 0, LK_WAIT_MAX_MS, error);
+	int rc = lk__check_range(operation, "wait_ms", wait_ms, 0, LK_WAIT_MAX_MS, error);
 	return rc < 0 ? rc : lock_acquire(lock, operation, wait_ms, options, error);
 }
 
@@ -247,8 +242,8 @@ int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_error *
 int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const char *owner, lk_error *error)
 {
 	struct lk__call call = {.entry = NULL};
-	int rc = check_ms("lk_lock_extend", "lease_ms", lease_ms, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS,
-			  error);
+	int rc = lk__check_range("lk_lock_extend", "lease_ms", lease_ms, LK_LEASE_MIN_MS,
+				 LK_LEASE_MAX_MS, error);
 	if (rc == 0)
 		rc = lk__lock_enter(&call, lock, "lk_lock_extend", owner, error);
 	if (rc)

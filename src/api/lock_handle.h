@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The handle of a lock of any kind, and the first and last words of its calls. */
 #ifndef LK__API_LOCK_HANDLE_H
 #define LK__API_LOCK_HANDLE_H

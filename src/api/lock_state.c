@@ -1,7 +1,7 @@
+/* SPDX-License-Identifier: MIT */
 /* What is known of a lock: from memory, and as the server sees it. */
 #include <lockkeeper/fenced_lock.h>
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "api/check.h"
@@ -118,7 +118,7 @@ static int check_single(const struct lk_lock *lock, const char *operation, lk_er
 	bool red = lock && lock->entry && lock->entry->ops;
 	if (!lock || (!lock->multi && !red))
 		return 0;
-	return lk__fail(error, LK_EINVAL, "%s: not for a %s lock, which has no one field",
+	return lk__fail(error, LK_EINVAL, "%s: not for a %s lock, which has no single field",
 			operation, red ? "red" : "multi");
 }
 
@@ -160,20 +160,20 @@ static int lock_query(struct lk__call *call, struct lk__request *request, const 
 				   : rc;
 }
 
-/* Asks `call` of every part of a multi lock: the sum of the answers, or a code. */
-static int lock_each(const lk_lock *lock, int (*call)(lk_lock *lock, lk_error *error),
+/* Asks `call` of each part of a multi lock until one fails. 0 or a code; and the sum of the answers
+ * by then. */
+static int lock_each(const lk_lock *lock, int (*call)(lk_lock *lock, lk_error *error), int *sum,
 		     lk_error *error)
 {
-	int sum = 0;
 	for (size_t i = 0; i < lock->multi->count; i++) {
 		struct lk__entry *part = lock->multi->part[i];
 		lk_lock single = {.client = part->client, .recipe = part->recipe, .entry = part};
 		int rc = call(&single, error);
 		if (rc < 0)
 			return rc;
-		sum += rc;
+		*sum += rc;
 	}
-	return sum;
+	return 0;
 }
 
 /* Asks all nodes of a red lock: how many say yes, or a code when no majority answers. */
@@ -190,7 +190,8 @@ static int red_ask(lk_lock *lock, const char *operation, bool force, size_t *ans
 	uint64_t number = call.entry->grant.number;
 	pthread_mutex_unlock(&call.entry->mutex);
 	rc = lk__red_ask(call.entry, call.thread, force, answered, &yes, error);
-	if (rc == 0 && force) {
+	bool unsure = force && (rc > 0 || yes > 0);
+	if (rc >= 0 && force) {
 		pthread_mutex_lock(&call.entry->mutex);
 		bool same = call.entry->hold && call.entry->grant.number == number;
 		if (same && yes >= red->majority) {
@@ -199,9 +200,9 @@ static int red_ask(lk_lock *lock, const char *operation, bool force, size_t *ans
 		}
 		pthread_mutex_unlock(&call.entry->mutex);
 	}
-	if (rc == 0 && *answered < red->majority)
-		rc = lk__fail(error, LK_ENOQUORUM, "%s: %zu of %zu nodes answered", operation,
-			      *answered, red->count);
+	if (rc >= 0 && *answered < red->majority)
+		rc = lk__fail(error, unsure ? LK_EMAYBEHELD : LK_ENOQUORUM,
+			      "%s: %zu of %zu nodes answered", operation, *answered, red->count);
 	lk__lock_leave(&call);
 	return rc < 0 ? rc : (int)yes;
 }
@@ -229,8 +230,9 @@ static int red_force_release(lk_lock *lock, lk_error *error)
 int lk_lock_is_locked(lk_lock *lock, lk_error *error)
 {
 	if (lock && lock->multi) {
-		int count = lock_each(lock, lk_lock_is_locked, error);
-		return count > 0 ? 1 : count;
+		int locked = 0;
+		int rc = lock_each(lock, lk_lock_is_locked, &locked, error);
+		return rc < 0 ? rc : locked > 0;
 	}
 	if (lock && lock->entry && lock->entry->ops)
 		return red_is_locked(lock, error);
@@ -318,7 +320,7 @@ static int lock_learn(struct lk__call *call, const char *operation, lk_error *er
 	if (rc < 0)
 		return rc;
 	recipe->read_acquire(request, &answer);
-	bool failed = answer.event.type == LK__ACQUIRE_FAILED && answer.event.code != LK_EREFUSED;
+	bool failed = answer.event.type == LK__ATTEMPT_FAILED && answer.event.code != LK_EREFUSED;
 	rc = !failed ? 0
 		     : lk__fail(error, answer.event.code, "%s \"%.100s\" on %.100s: %s", operation,
 				call->entry->name, call->entry->client->config->url,
@@ -327,12 +329,25 @@ static int lock_learn(struct lk__call *call, const char *operation, lk_error *er
 	return rc;
 }
 
+/* Part by part, until one fails: what is freed by then is not "not done". */
+static int multi_force_release(const lk_lock *lock, lk_error *error)
+{
+	lk_error why = {.code = 0};
+	int freed = 0;
+	int rc = lock_each(lock, lk_lock_force_release, &freed, &why);
+	if (rc == 0)
+		return freed > 0;
+	if (freed == 0 && error)
+		*error = why;
+	return freed == 0 ? rc
+			  : lk__fail(error, LK_EMAYBEHELD, "%d of %zu locks freed, then %s", freed,
+				     lock->multi->count, why.message);
+}
+
 int lk_lock_force_release(lk_lock *lock, lk_error *error)
 {
-	if (lock && lock->multi) {
-		int count = lock_each(lock, lk_lock_force_release, error);
-		return count > 0 ? 1 : count;
-	}
+	if (lock && lock->multi)
+		return multi_force_release(lock, error);
 	if (lock && lock->entry && lock->entry->ops)
 		return red_force_release(lock, error);
 	struct lk__call call;
@@ -406,8 +421,9 @@ int lk_lock_extend_field(lk_lock *lock, const char *field, int64_t lease_ms, lk_
 	int rc = check_field(operation, field, error);
 	if (rc == 0)
 		rc = check_single(lock, operation, error);
-	if (rc == 0 && (lease_ms < LK_LEASE_MIN_MS || lease_ms > LK_LEASE_MAX_MS))
-		rc = lk__fail(error, LK_EINVAL, "%s: lease_ms is %" PRId64, operation, lease_ms);
+	if (rc == 0)
+		rc = lk__check_range(operation, "lease_ms", lease_ms, LK_LEASE_MIN_MS,
+				     LK_LEASE_MAX_MS, error);
 	if (rc == 0)
 		rc = lk__lock_enter(&call, lock, operation, NULL, error);
 	if (rc < 0)
@@ -421,11 +437,14 @@ int lk_lock_extend_field(lk_lock *lock, const char *field, int64_t lease_ms, lk_
 	struct lk__request *request = call.entry->recipe->renew(&renewal, 1);
 	rc = lock_command(&call, request, operation, error);
 	if (rc == LK__WAIT_READY) {
-		bool ours = lk__reply_renewed(request, 1, 0, field) == 1;
-		rc = ours ? 0
-			  : lk__fail(error, LK_ENOTOWNER, "%s \"%.100s\": not held under %.256s",
-				     operation, call.entry->name, field);
+		int renewed = lk__reply_renewed(request, 1, 0, field);
 		lk__request_free(request);
+		rc = renewed > 0 ? 0 : renewed < 0 ? LK_EMAYBEHELD : LK_ENOTOWNER;
+		if (rc < 0)
+			lk__fail(error, rc, "%s \"%.100s\": %s %.256s", operation, call.entry->name,
+				 renewed < 0 ? "no answer says whether it was done for"
+					     : "not held under",
+				 field);
 	}
 	lk__lock_leave(&call);
 	return rc;

@@ -1,8 +1,10 @@
+/* SPDX-License-Identifier: MIT */
 /* The constructor of the multi lock. */
 #include <lockkeeper/multi_lock.h>
 
 #include <stdlib.h>
 
+#include "api/check.h"
 #include "api/lock_handle.h"
 #include "base/fail.h"
 #include "drive/multi.h"
@@ -10,9 +12,10 @@
 
 static int multi_check(lk_lock *const *locks, size_t count, lk_error *error)
 {
-	if (count == 0 || count > LK_MULTI_LOCK_MAX)
-		return lk__fail(error, LK_EINVAL, "lk_multi_lock_new: %zu locks, not 1 … %d", count,
-				LK_MULTI_LOCK_MAX);
+	int rc = lk__check_range("lk_multi_lock_new", "the number of locks", (int64_t)count, 1,
+				 LK_MULTI_LOCK_MAX, error);
+	if (rc < 0)
+		return rc;
 	for (size_t i = 0; i < count; i++) {
 		if (!locks[i])
 			return lk__fail(error, LK_EINVAL, "lk_multi_lock_new: lock %zu is NULL", i);
@@ -20,7 +23,7 @@ static int multi_check(lk_lock *const *locks, size_t count, lk_error *error)
 			return lk__fail(error, LK_EINVAL,
 					"lk_multi_lock_new: lock %zu is a %s, not a lock", i,
 					locks[i]->multi ? "multi lock" : locks[i]->recipe->type);
-		int rc = lk__client_check(locks[i]->client, "lk_multi_lock_new", error);
+		rc = lk__client_check(locks[i]->client, "lk_multi_lock_new", error);
 		if (rc < 0)
 			return rc;
 	}

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The public face of the permit semaphore: its number, and what the server knows of it. */
 #include "api/permit_semaphore.h"
 
@@ -6,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/check.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "drive/watch.h"
@@ -44,6 +46,19 @@ int lk__permit_enter(struct lk__counter_call *call, lk_permit_semaphore *semapho
 	return lk__counter_enter(call, semaphore ? &semaphore->counter : NULL, operation, error);
 }
 
+/* Whether it has ended as was meant: then it is not ours any more. */
+static bool permit_is_over(struct lk__entry *entry)
+{
+	int64_t now_ns = lk__now_ns();
+	pthread_mutex_lock(&entry->mutex);
+	const struct lk__hold *hold = entry->hold;
+	if (hold && hold->no_loss && now_ns >= lk__hold_deadline(hold))
+		lk__entry_lose(entry, now_ns);
+	bool over = !entry->hold && entry->lost && entry->lost->no_loss;
+	pthread_mutex_unlock(&entry->mutex);
+	return over;
+}
+
 int lk__permit_entry(struct lk__entry **entry_out, const struct lk__counter_call *call,
 		     const char *id)
 {
@@ -51,6 +66,10 @@ int lk__permit_entry(struct lk__entry **entry_out, const struct lk__counter_call
 	struct lk__owner owner = {.name = id, .name_size = strlen(id)};
 	int rc = lk__entry_look(entry_out, call->counter->client, &lk__permit_recipe, line->name,
 				line->name_size, &owner);
+	if (rc == 0 && *entry_out && permit_is_over(*entry_out)) {
+		lk__entry_unref(*entry_out);
+		*entry_out = NULL;
+	}
 	return rc < 0 ? lk__fail(call->error, rc, "%s: out of memory", call->operation) : 0;
 }
 
@@ -60,9 +79,10 @@ int lk__permit_check_id(const char *operation, const char *id, lk_error *error)
 	if (!id)
 		return lk__fail(error, LK_EINVAL, "%s: an id is NULL", operation);
 	if (!lk__permit_bytes(id, bytes))
-		return lk__fail(error, LK_EINVAL,
-				"%s: \"%.40s\" is no permit id (32 hexadecimal digits, lower case)",
-				operation, id);
+		return lk__fail(
+			error, LK_EINVAL,
+			"%s: \"%.40s\" is not a permit id (32 hexadecimal digits, lower case)",
+			operation, id);
 	return 0;
 }
 
@@ -101,14 +121,14 @@ static int permits_change(lk_permit_semaphore *semaphore, const char *operation,
 int lk_permit_semaphore_try_set(lk_permit_semaphore *semaphore, int64_t permits, lk_error *error)
 {
 	const char *operation = "lk_permit_semaphore_try_set";
-	int rc = lk__counter_check(operation, "permits", permits, 0, LK_PERMITS_MAX, error);
+	int rc = lk__check_range(operation, "permits", permits, 0, LK_PERMITS_MAX, error);
 	return rc < 0 ? rc : permits_change(semaphore, operation, permits, "new", error);
 }
 
 int lk_permit_semaphore_set(lk_permit_semaphore *semaphore, int64_t permits, lk_error *error)
 {
 	const char *operation = "lk_permit_semaphore_set";
-	int rc = lk__counter_check(operation, "permits", permits, 0, LK_PERMITS_MAX, error);
+	int rc = lk__check_range(operation, "permits", permits, 0, LK_PERMITS_MAX, error);
 	if (rc == 0)
 		rc = permits_change(semaphore, operation, permits, "all", error);
 	return rc < 0 ? rc : 0;
@@ -117,8 +137,8 @@ int lk_permit_semaphore_set(lk_permit_semaphore *semaphore, int64_t permits, lk_
 int lk_permit_semaphore_add(lk_permit_semaphore *semaphore, int64_t change, lk_error *error)
 {
 	const char *operation = "lk_permit_semaphore_add";
-	int rc = lk__counter_check(operation, "change", change, -LK_PERMITS_MAX, LK_PERMITS_MAX,
-				   error);
+	int rc = lk__check_range(operation, "change", change, -LK_PERMITS_MAX, LK_PERMITS_MAX,
+				 error);
 	if (rc == 0 && change == 0)
 		rc = lk__fail(error, LK_EINVAL, "%s: change is 0", operation);
 	if (rc == 0)
@@ -143,10 +163,9 @@ static int permits_look(lk_permit_semaphore *semaphore, const char *operation,
 	const struct lk__target *target = &call.counter->entry->target;
 	char *in_use = lk__permits_key(target, &size);
 	lk__words_add(&words, target->key, target->key_size);
-	lk__words_add(&words, in_use, size);
+	lk__words_own(&words, in_use, size);
 	lk__words_add(&words, id ? (const char *)id : "", id ? LK__PERMIT_ID_BYTES : 0);
 	rc = lk__counter_ask(&call, lk__words_script(&words, LK__SCRIPT_PERMITS_LOOK, 2), &answer);
-	free(in_use);
 	if (rc == 0) {
 		for (size_t i = 0; i < LOOK_COUNT && i < answer->reply->elements; i++)
 			seen_out[i] = answer->reply->element[i]->integer;
@@ -311,8 +330,8 @@ int lk_permit_semaphore_update_lease(lk_permit_semaphore *semaphore, const char 
 	struct before before = {0};
 	int rc = lk__permit_check_id(operation, id, error);
 	if (rc == 0)
-		rc = lk__counter_check(operation, "lease_ms", lease_ms, LK_LEASE_MIN_MS,
-				       LK_LEASE_MAX_MS, error);
+		rc = lk__check_range(operation, "lease_ms", lease_ms, LK_LEASE_MIN_MS,
+				     LK_LEASE_MAX_MS, error);
 	if (rc == 0)
 		rc = lk__permit_enter(&call, semaphore, operation, error);
 	if (rc < 0)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The handle of a permit semaphore, for the two files of its calls. */
 #ifndef LK__API_PERMIT_SEMAPHORE_H
 #define LK__API_PERMIT_SEMAPHORE_H

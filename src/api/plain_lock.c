@@ -1,11 +1,9 @@
+/* SPDX-License-Identifier: MIT */
 /* The constructor of the plain lock. */
 #include <lockkeeper/plain_lock.h>
 
-#include <inttypes.h>
-
 #include "api/check.h"
 #include "api/lock_handle.h"
-#include "base/fail.h"
 #include "sync/plain/plain.h"
 
 int lk_plain_lock_new(lk_lock **lock_out, lk_client *client, const void *name, size_t name_size,
@@ -14,11 +12,11 @@ int lk_plain_lock_new(lk_lock **lock_out, lk_client *client, const void *name, s
 	const char *operation = "lk_plain_lock_new";
 	lk_plain_lock_options own;
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
+	if (rc == 0 && own.poll_ms)
+		rc = lk__check_range(operation, "poll_ms", own.poll_ms, LK_POLL_MIN_MS,
+				     LK_POLL_MAX_MS, error);
 	if (rc < 0)
 		return rc;
-	if (own.poll_ms && (own.poll_ms < LK_POLL_MIN_MS || own.poll_ms > LK_POLL_MAX_MS))
-		return lk__fail(error, LK_EINVAL, "%s: poll_ms is %" PRId64 ", not 1 … 60000",
-				operation, own.poll_ms);
 	struct lk__settings settings = {.poll_ms = own.poll_ms};
 	return lk__lock_make(lock_out, client, &lk__plain_recipe, name, name_size, &settings,
 			     operation, error);

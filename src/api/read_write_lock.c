@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include <lockkeeper/read_write_lock.h>
 
 #include "api/check.h"
@@ -11,9 +12,8 @@ static int side_new(lk_lock **lock_out, lk_client *client, const struct lk__reci
 {
 	lk_read_write_options own;
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
-	if (rc == 0 && own.prefer_writers != 0 && own.prefer_writers != 1)
-		rc = lk__fail(error, LK_EINVAL, "%s: prefer_writers is %d, not 0 or 1", operation,
-			      own.prefer_writers);
+	if (rc == 0)
+		rc = lk__check_range(operation, "prefer_writers", own.prefer_writers, 0, 1, error);
 	if (rc == 0)
 		rc = lk__name_check_slot(client, name, name_size, operation, error);
 	if (rc < 0)

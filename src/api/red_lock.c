@@ -1,7 +1,7 @@
+/* SPDX-License-Identifier: MIT */
 /* The constructor of the red lock. */
 #include <lockkeeper/red_lock.h>
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "api/check.h"
@@ -15,28 +15,21 @@
 #define RETRY_MIN_MS 10
 #define RETRY_MAX_MS 200
 
-static int check_range(const char *what, int64_t ms, int64_t least, int64_t most, lk_error *error)
+static int check_options(const char *operation, const lk_red_lock_options *options, lk_error *error)
 {
-	if (ms >= least && ms <= most)
-		return 0;
-	return lk__fail(error, LK_EINVAL,
-			"lk_red_lock_new: %s is %" PRId64 ", not %" PRId64 " … %" PRId64, what, ms,
-			least, most);
-}
-
-static int check_options(const lk_red_lock_options *options, lk_error *error)
-{
-	int rc = check_range("plain", options->plain, 0, 1, error);
+	int rc = lk__check_range(operation, "plain", options->plain, 0, 1, error);
 	if (rc == 0)
-		rc = check_range("quarantine_ms", options->quarantine_ms, -1, LK_LEASE_MAX_MS,
-				 error);
+		rc = lk__check_range(operation, "quarantine_ms", options->quarantine_ms, -1,
+				     LK_LEASE_MAX_MS, error);
 	if (rc == 0)
-		rc = check_range("node_limit_ms", options->node_limit_ms, 0, LK_LEASE_MAX_MS,
-				 error);
+		rc = lk__check_range(operation, "node_limit_ms", options->node_limit_ms, 0,
+				     LK_LEASE_MAX_MS, error);
 	if (rc == 0)
-		rc = check_range("retry_min_ms", options->retry_min_ms, 0, 3600000, error);
+		rc = lk__check_range(operation, "retry_min_ms", options->retry_min_ms, 0, 3600000,
+				     error);
 	if (rc == 0)
-		rc = check_range("retry_max_ms", options->retry_max_ms, 0, 3600000, error);
+		rc = lk__check_range(operation, "retry_max_ms", options->retry_max_ms, 0, 3600000,
+				     error);
 	return rc;
 }
 
@@ -45,11 +38,12 @@ static int check_clients(lk_client *const *clients, size_t count, const void *na
 {
 	if (!clients)
 		return lk__fail(error, LK_EINVAL, "lk_red_lock_new: an argument is NULL");
-	if (count < LK_RED_NODES_MIN || count > LK_RED_NODES_MAX)
-		return lk__fail(error, LK_EINVAL, "lk_red_lock_new: %zu clients, not %d … %d",
-				count, LK_RED_NODES_MIN, LK_RED_NODES_MAX);
+	int rc = lk__check_range("lk_red_lock_new", "the number of clients", (int64_t)count,
+				 LK_RED_NODES_MIN, LK_RED_NODES_MAX, error);
+	if (rc < 0)
+		return rc;
 	for (size_t i = 0; i < count; i++) {
-		int rc = lk__name_check(clients[i], name, name_size, "lk_red_lock_new", error);
+		rc = lk__name_check(clients[i], name, name_size, "lk_red_lock_new", error);
 		if (rc < 0)
 			return rc;
 		for (size_t j = 0; j < i; j++)
@@ -69,7 +63,7 @@ int lk_red_lock_new(lk_lock **lock_out, lk_client *const *clients, size_t count,
 	lk_lock *lock = NULL;
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
-		rc = check_options(&own, error);
+		rc = check_options(operation, &own, error);
 	if (rc == 0)
 		rc = check_clients(clients, count, name, name_size, error);
 	if (rc == 0 && !lock_out)

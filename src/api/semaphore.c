@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The public face of the semaphore. */
 #include <lockkeeper/semaphore.h>
 
@@ -7,6 +8,7 @@
 
 #include <lockkeeper/lock.h>
 
+#include "api/check.h"
 #include "api/counter.h"
 #include "base/fail.h"
 #include "sync/semaphore/semaphore.h"
@@ -54,9 +56,9 @@ static int semaphore_take(lk_semaphore *semaphore, const char *operation, int64_
 {
 	struct lk__counter_call call;
 	struct lk__want want = {.wait_ms = wait_ms, .count = permits, .cancel = cancel};
-	int rc = lk__counter_check(operation, "permits", permits, 1, LK_PERMITS_MAX, error);
+	int rc = lk__check_range(operation, "permits", permits, 1, LK_PERMITS_MAX, error);
 	if (rc == 0)
-		rc = lk__counter_check(operation, "wait_ms", wait_ms, -1, LK_WAIT_MAX_MS, error);
+		rc = lk__check_range(operation, "wait_ms", wait_ms, -1, LK_WAIT_MAX_MS, error);
 	if (rc == 0)
 		rc = semaphore_enter(&call, semaphore, operation, error);
 	return rc < 0 ? rc : lk__counter_leave(&call, lk__counter_acquire(&call, &want));
@@ -72,7 +74,7 @@ int lk_semaphore_acquire_within(lk_semaphore *semaphore, int64_t permits, int64_
 				lk_cancel *cancel, lk_error *error)
 {
 	const char *operation = "lk_semaphore_acquire_within";
-	int rc = lk__counter_check(operation, "wait_ms", wait_ms, 0, LK_WAIT_MAX_MS, error);
+	int rc = lk__check_range(operation, "wait_ms", wait_ms, 0, LK_WAIT_MAX_MS, error);
 	return rc < 0 ? rc : semaphore_take(semaphore, operation, permits, wait_ms, cancel, error);
 }
 
@@ -103,9 +105,9 @@ int lk_semaphore_try_set(lk_semaphore *semaphore, int64_t permits, int64_t ttl_m
 {
 	const char *operation = "lk_semaphore_try_set";
 	int64_t answer = 0;
-	int rc = lk__counter_check(operation, "permits", permits, 0, LK_PERMITS_MAX, error);
+	int rc = lk__check_range(operation, "permits", permits, 0, LK_PERMITS_MAX, error);
 	if (rc == 0)
-		rc = lk__counter_check(operation, "ttl_ms", ttl_ms, 0, LK_LEASE_MAX_MS, error);
+		rc = lk__check_range(operation, "ttl_ms", ttl_ms, 0, LK_LEASE_MAX_MS, error);
 	if (rc == 0)
 		rc = semaphore_change(semaphore, operation, LK__SCRIPT_SEMAPHORE_SET, permits,
 				      ttl_ms, &answer, error);
@@ -116,7 +118,7 @@ static int semaphore_give(lk_semaphore *semaphore, const char *operation, int64_
 			  bool if_exists, lk_error *error)
 {
 	int64_t answer = 0;
-	int rc = lk__counter_check(operation, "permits", permits, 1, LK_PERMITS_MAX, error);
+	int rc = lk__check_range(operation, "permits", permits, 1, LK_PERMITS_MAX, error);
 	if (rc == 0)
 		rc = semaphore_change(semaphore, operation, LK__SCRIPT_SEMAPHORE_ADD, permits,
 				      if_exists, &answer, error);
@@ -137,8 +139,8 @@ int lk_semaphore_add(lk_semaphore *semaphore, int64_t change, lk_error *error)
 {
 	const char *operation = "lk_semaphore_add";
 	int64_t answer;
-	int rc = lk__counter_check(operation, "change", change, -LK_PERMITS_MAX, LK_PERMITS_MAX,
-				   error);
+	int rc = lk__check_range(operation, "change", change, -LK_PERMITS_MAX, LK_PERMITS_MAX,
+				 error);
 	if (rc == 0 && change == 0)
 		rc = lk__fail(error, LK_EINVAL, "%s: change is 0", operation);
 	return rc < 0 ? rc

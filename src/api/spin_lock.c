@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include <lockkeeper/spin_lock.h>
 
 #include <inttypes.h>
@@ -14,20 +15,18 @@
 
 static int spin_check(const char *operation, const lk_spin_lock_options *options, lk_error *error)
 {
-	if (options->spin_min_ms < 0 || options->spin_min_ms > LK_SPIN_MAX_MS)
-		return lk__fail(error, LK_EINVAL, "%s: spin_min_ms is %" PRId64 ", not 0 … 3600000",
-				operation, options->spin_min_ms);
-	if (options->spin_max_ms < 0 || options->spin_max_ms > LK_SPIN_MAX_MS)
-		return lk__fail(error, LK_EINVAL, "%s: spin_max_ms is %" PRId64 ", not 0 … 3600000",
-				operation, options->spin_max_ms);
-	if (options->spin_max_ms && options->spin_min_ms > options->spin_max_ms)
-		return lk__fail(error, LK_EINVAL,
-				"%s: spin_min_ms is %" PRId64 ", spin_max_ms only %" PRId64,
-				operation, options->spin_min_ms, options->spin_max_ms);
-	if (options->spin_factor < 0 || options->spin_factor > LK_SPIN_FACTOR_MAX)
-		return lk__fail(error, LK_EINVAL, "%s: spin_factor is %d, not 0 … %d", operation,
-				options->spin_factor, LK_SPIN_FACTOR_MAX);
-	return 0;
+	int64_t min_ms = options->spin_min_ms, max_ms = options->spin_max_ms;
+	int rc = lk__check_range(operation, "spin_min_ms", min_ms, 0, LK_SPIN_MAX_MS, error);
+	if (rc == 0)
+		rc = lk__check_range(operation, "spin_max_ms", max_ms, 0, LK_SPIN_MAX_MS, error);
+	if (rc == 0 && max_ms && min_ms > max_ms)
+		rc = lk__fail(error, LK_EINVAL,
+			      "%s: spin_min_ms is %" PRId64 ", spin_max_ms only %" PRId64,
+			      operation, min_ms, max_ms);
+	if (rc == 0)
+		rc = lk__check_range(operation, "spin_factor", options->spin_factor, 0,
+				     LK_SPIN_FACTOR_MAX, error);
+	return rc;
 }
 
 int lk_spin_lock_new(lk_lock **lock_out, lk_client *client, const void *name, size_t name_size,

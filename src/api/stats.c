@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Counters as the user sees them. */
 #include <lockkeeper/stats.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A growing run of bytes: appended at the end, taken from the front. */
 #ifndef LK__BASE_BUFFER_H
 #define LK__BASE_BUFFER_H

@@ -1,10 +1,9 @@
+/* SPDX-License-Identifier: MIT */
 #include "base/cancel.h"
 
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/fail.h"
 #include "base/thread.h"
@@ -16,7 +15,7 @@ int lk_cancel_new(lk_cancel **cancel_out, lk_error *error)
 	lk_cancel *cancel = calloc(1, sizeof(*cancel));
 	if (!cancel)
 		return lk__fail(error, LK_ENOMEM, "lk_cancel_new: out of memory");
-	cancel->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	cancel->fd = lk__wake_fd_new();
 	if (cancel->fd < 0) {
 		int saved = errno;
 		free(cancel);
@@ -41,9 +40,7 @@ void lk_cancel_now(lk_cancel *cancel)
 
 void lk_cancel_reset(lk_cancel *cancel)
 {
-	uint64_t count;
-	ssize_t got = read(cancel->fd, &count, sizeof(count));
-	(void)got; /* nothing to read is fine */
+	lk__wake_fd_clear(cancel->fd);
 	atomic_store(&cancel->set, 0);
 }
 
@@ -55,7 +52,7 @@ int lk_cancel_is_set(const lk_cancel *cancel)
 lk_cancel *lk_cancel_free(lk_cancel *cancel)
 {
 	if (cancel) {
-		close(cancel->fd);
+		lk__fd_close(cancel->fd);
 		free(cancel);
 	}
 	return NULL;

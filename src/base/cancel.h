@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The cancel token from the inside: a flag, a descriptor for callers that poll, and the thread
  * that is to be woken when it parks.

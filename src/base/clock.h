@@ -1,22 +1,15 @@
-/*
- * Time: CLOCK_BOOTTIME in ns, which runs through suspend. The wall clock is never read.
- */
+/* SPDX-License-Identifier: MIT */
+/* Time in ns of lk__now_ns(): units, deadlines, limits. */
 #ifndef LK__BASE_CLOCK_H
 #define LK__BASE_CLOCK_H
 
 #include <stdint.h>
-#include <time.h>
+
+#include "base/door.h"
 
 #define LK__MS INT64_C(1000000)
 #define LK__US INT64_C(1000)
 #define LK__NEVER INT64_MAX
-
-static inline int64_t lk__now_ns(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	return (int64_t)now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
 
 /* `now_ns` + `ms`, or LK__NEVER where that overflows. */
 static inline int64_t lk__after_ms(int64_t now_ns, int64_t ms)

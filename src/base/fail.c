@@ -1,8 +1,20 @@
+/* SPDX-License-Identifier: MIT */
 #include "base/fail.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+/* "… on URL: URL: reason": who passes a reason on does not know that it names the server. */
+static void fail_name_once(char *text)
+{
+	for (char *on = strstr(text, " on "); on; on = strstr(on + 1, " on ")) {
+		char *url = on + 4, *end = strstr(url, ": ");
+		size_t size = end ? (size_t)(end - url) + 2 : 0;
+		if (size > 2 && strncmp(url, url + size, size) == 0)
+			memmove(url, url + size, strlen(url + size) + 1);
+	}
+}
 
 __attribute__((format(printf, 4, 0))) static void fail_format(lk_error *error, int code,
 							      int system_errno, const char *format,
@@ -11,6 +23,7 @@ __attribute__((format(printf, 4, 0))) static void fail_format(lk_error *error, i
 	error->code = code;
 	error->system_errno = system_errno;
 	vsnprintf(error->message, sizeof(error->message), format, arguments);
+	fail_name_once(error->message);
 }
 
 int lk__fail(lk_error *error, int code, const char *format, ...)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Filling the caller's lk_error: every failure in the library is made here. */
 #ifndef LK__BASE_FAIL_H
 #define LK__BASE_FAIL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * uthash, told not to end the process when memory runs out: an add that failed leaves the
  * element's hh.tbl NULL and the table as it was.

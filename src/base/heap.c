@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "base/heap.h"
 
 #include <stdlib.h>
@@ -41,11 +42,13 @@ static void heap_sink(struct lk__heap *heap, size_t index)
 	heap_set(heap, index, node);
 }
 
-static int heap_grow(struct lk__heap *heap)
+int lk__heap_reserve(struct lk__heap *heap, size_t count)
 {
-	if (heap->count < heap->room)
+	size_t room = heap->room ? heap->room : 64;
+	if (count <= heap->room)
 		return 0;
-	size_t room = heap->room ? heap->room * 2 : 64;
+	while (room < count)
+		room *= 2;
 	struct lk__heap_node **nodes = realloc(heap->nodes, room * sizeof(*nodes));
 	if (!nodes)
 		return LK_ENOMEM;
@@ -57,7 +60,7 @@ static int heap_grow(struct lk__heap *heap)
 int lk__heap_put(struct lk__heap *heap, struct lk__heap_node *node, int64_t key)
 {
 	if (!node->place) {
-		int rc = heap_grow(heap);
+		int rc = lk__heap_reserve(heap, heap->count + 1);
 		if (rc < 0)
 			return rc;
 		heap_set(heap, heap->count++, node);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A binary heap of nodes that live in their owners, least key first. Not thread-safe. */
 #ifndef LK__BASE_HEAP_H
 #define LK__BASE_HEAP_H
@@ -16,7 +17,10 @@ struct lk__heap {
 	size_t room;
 };
 
-/* Puts a node in, or moves it to its new key. 0 or LK_ENOMEM (only when it was not in). */
+/* Makes room for so many nodes in all: until then lk__heap_put() cannot fail. 0 or LK_ENOMEM. */
+int lk__heap_reserve(struct lk__heap *heap, size_t count);
+
+/* Puts a node in, or moves it to its new key. 0, or LK_ENOMEM where no room was made for it. */
 int lk__heap_put(struct lk__heap *heap, struct lk__heap_node *node, int64_t key);
 
 /* Takes a node out, wherever it stands; one that is not in is fine. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Lines for the user's log callback; without one, silence. */
 #ifndef LK__BASE_LOG_H
 #define LK__BASE_LOG_H

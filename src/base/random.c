@@ -1,22 +1,9 @@
+/* SPDX-License-Identifier: MIT */
 #include "base/random.h"
-
-#include <errno.h>
-#include <sys/random.h>
 
 #include <lockkeeper/error.h>
 
-int lk__random_bytes(void *bytes, size_t size)
-{
-	size_t filled = 0;
-	while (filled < size) {
-		ssize_t got = getrandom((char *)bytes + filled, size - filled, 0);
-		if (got > 0)
-			filled += (size_t)got;
-		else if (got == 0 || errno != EINTR)
-			return LK_ESYSTEM;
-	}
-	return 0;
-}
+#include "base/door.h"
 
 int lk__random_uuid(char uuid[LK__UUID_SIZE])
 {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * What the library keeps about one thread that uses one client: where it parks, and who it is.
  *
@@ -9,9 +10,8 @@
 
 #include <pthread.h>
 #include <stdint.h>
-#include <unistd.h>
 
-#include "base/park.h"
+#include "base/door.h"
 
 struct lk__hold;
 
@@ -24,15 +24,5 @@ struct lk__thread {
 	void *client;
 	int ended; /* free for the next new thread */
 };
-
-/* Starts a thread of the library's own, in which all signals are blocked. 0 or an errno. */
-int lk__thread_start(pthread_t *thread_out, int detached, void *(*main)(void *), void *argument);
-
-/* Makes an eventfd readable. Async-signal-safe. */
-static inline void lk__wake_fd(int fd)
-{
-	ssize_t wrote = write(fd, &(uint64_t){1}, sizeof(uint64_t));
-	(void)wrote; /* a full counter wakes as well */
-}
 
 #endif

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The configuration of a client, driven by the table in options.def.
  *
@@ -7,6 +8,7 @@
  */
 #include "conf/config.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -174,6 +176,22 @@ static bool client_name_valid(const char *name)
 	return !*name;
 }
 
+static bool client_record_valid(const char *level)
+{
+	static const char *const levels[] = {"off", "short", "full", "arguments"};
+	for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++)
+		if (strcmp(level, levels[i]) == 0)
+			return true;
+	return false;
+}
+
+/* What keeps it from being the name or address in a certificate; NULL: nothing. */
+static const char *server_name_fault(const char *name)
+{
+	struct in6_addr address;
+	return *name && inet_pton(AF_INET6, name, &address) != 1 ? lk__host_fault(name) : NULL;
+}
+
 static int set_text(lk_config *config, const struct option *option, const char *value,
 		    lk_error *error)
 {
@@ -182,6 +200,11 @@ static int set_text(lk_config *config, const struct option *option, const char *
 		return refuse(option, value, "is longer than 4096 bytes", error);
 	if (text == &config->client_name && !client_name_valid(value))
 		return refuse(option, value, "has a blank or a byte that is not ASCII", error);
+	if (text == &config->client_record && !client_record_valid(value))
+		return refuse(option, value, "is not off, short, full or arguments", error);
+	const char *fault = text == &config->tls_server_name ? server_name_fault(value) : NULL;
+	if (fault)
+		return refuse(option, value, fault, error);
 	return replace_text(text, value) == 0 ? 0 : no_memory(error);
 }
 
@@ -218,6 +241,8 @@ static const char *check_line(char *line, size_t size)
 		return "has a first line of more than 4096 bytes";
 	if (length == 0)
 		return "has an empty first line";
+	if (line[length - 1] == '\r')
+		return "has a first line that ends in CR LF, as Windows writes it; end it with LF";
 	if (memchr(line, '\0', length))
 		return "has a NUL in its first line";
 	line[length] = '\0';

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The configuration as the rest of the library reads it: one member an option, plus where the URL
  * points. Texts are never NULL.

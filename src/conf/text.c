@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "conf/text.h"
 
 #include <stdio.h>

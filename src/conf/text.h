@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Small helpers for texts of a configuration: secrets, numbers, quoting. */
 #ifndef LK__CONF_TEXT_H
 #define LK__CONF_TEXT_H

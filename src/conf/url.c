@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "conf/url.h"
 
 #include <arpa/inet.h>
@@ -72,7 +73,7 @@ static int check_bytes(const char *text, lk_error *error)
 		if (low < 0)
 			return bad(error, "a '%' is not followed by two hex digits (write %25)");
 		if (high == 0 && low == 0)
-			return bad(error, "%00 cannot stand in a URL");
+			return bad(error, "a URL cannot contain %00");
 	}
 	return 0;
 }
@@ -108,8 +109,8 @@ static int parse_scheme(struct lk__url *url, struct span *rest, lk_error *error)
 		const char *text;
 		enum lk__scheme scheme;
 	} schemes[] = {
-		{"redis://", LK__SCHEME_TCP},
-		{"rediss://", LK__SCHEME_TLS},
+		{"redis://", LK__SCHEME_TCP},  {"rediss://", LK__SCHEME_TLS},
+		{"valkey://", LK__SCHEME_TCP}, {"valkeys://", LK__SCHEME_TLS},
 		{"unix://", LK__SCHEME_UNIX},
 	};
 	for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
@@ -120,7 +121,8 @@ static int parse_scheme(struct lk__url *url, struct span *rest, lk_error *error)
 		rest->start += length;
 		return 0;
 	}
-	return bad(error, "the scheme is none of redis://, rediss://, unix://");
+	return bad(error, "the scheme is not one of redis://, rediss://, valkey://, valkeys://, "
+			  "unix://");
 }
 
 /* user[:password]@; an empty user means that AUTH takes the password alone. */
@@ -130,7 +132,7 @@ static int parse_userinfo(struct lk__url *url, struct span span, lk_error *error
 	if (!span_empty(user) && decode_to(&url->user, user, error) != 0)
 		return LK_ENOMEM;
 	if (user.end == span.end)
-		return url->user ? 0 : bad(error, "nothing stands before the '@'");
+		return url->user ? 0 : bad(error, "the part before the '@' is empty");
 	struct span password = {user.end + 1, span.end};
 	if (span_empty(password))
 		return bad(error, "the password is empty");
@@ -151,27 +153,32 @@ static int parse_port(struct lk__url *url, struct span span, lk_error *error)
 	return 0;
 }
 
-/* Letters, digits, '-', '_', in labels; an address in dotted form must be one. */
-static int check_host(const char *host, lk_error *error)
+const char *lk__host_fault(const char *host)
 {
 	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 	struct in_addr address;
 	if (!*host)
-		return bad(error, "the host is empty");
+		return "is empty";
 	if (strlen(host) > HOST_MAX)
-		return bad(error, "the host is too long");
+		return "is too long";
 	if (strspn(host, "0123456789.") == strlen(host))
-		return inet_pton(AF_INET, host, &address) == 1
-			       ? 0
-			       : bad(error, "the host is not an IPv4 address");
+		return inet_pton(AF_INET, host, &address) == 1 ? NULL : "is not an IPv4 address";
 	for (const char *at = host; *at; at++) {
 		if (*at == '.' && (at == host || at[-1] == '.'))
-			return bad(error, "the host has an empty label");
+			return "has an empty label";
 		if (!strchr(letters, *at) && !strchr("0123456789-_.", *at))
-			return bad(error, "the host has a byte that no host name has "
-					  "(IPv6 stands in brackets)");
+			return "contains a byte that a host name cannot have";
 	}
-	return 0;
+	return NULL;
+}
+
+static int check_host(const char *host, lk_error *error)
+{
+	const char *fault = lk__host_fault(host);
+	if (!fault)
+		return 0;
+	return lk__fail(error, LK_EINVAL, "url: the host %s%s", fault,
+			strstr(fault, "byte") ? " (write IPv6 in brackets)" : "");
 }
 
 static int parse_ipv6(struct lk__url *url, struct span *rest, lk_error *error)
@@ -206,7 +213,7 @@ static int parse_host_port(struct lk__url *url, struct span span, lk_error *erro
 	if (status != 0 || span_empty(span))
 		return status;
 	if (*span.start != ':')
-		return bad(error, "something stands between the host and the port");
+		return bad(error, "unexpected text between the host and the port");
 	return parse_port(url, (struct span){span.start + 1, span.end}, error);
 }
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The URL of a node, taken apart. Strict: what is not understood is refused, and a message names
  * the part that is wrong but never repeats it, since it may be a piece of a password.
@@ -36,6 +37,10 @@ struct lk__url {
 
 /* Parses into `url`, to be freed by lk__url_free(), also after a failure. LK_EINVAL, LK_ENOMEM. */
 int lk__url_parse(struct lk__url *url, const char *text, lk_error *error);
+
+/* What keeps the text from being a host name or an IPv4 address; NULL: nothing. Letters, digits,
+ * '-' and '_' stand in labels, none of which is empty. */
+const char *lk__host_fault(const char *host);
 
 /* Frees the parts and wipes them. */
 void lk__url_free(struct lk__url *url);

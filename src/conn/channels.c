@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "conn/channels.h"
 
 #include <stdio.h>
@@ -17,7 +18,8 @@ static void channel_command(struct lk__conn *conn, struct lk__channel *channel, 
 	struct lk__request *request = lk__request_new(2, (const char *[]){verb, channel->name},
 						      (size_t[]){strlen(verb), channel->name_size});
 	if (!request) {
-		conn->must_break = true; /* the next connection subscribes to what is wanted */
+		/* The next connection subscribes to what is wanted. */
+		lk__conn_must_break(conn, LK_ENOMEM, "out of memory");
 		return;
 	}
 	request->owner = channel;
@@ -133,6 +135,7 @@ static void channel_mark(const struct lk__conn *conn, const struct lk__listening
 	heard->heard = listening->heard;
 	heard->news = listening->news;
 	heard->failures = conn->failure_count;
+	heard->on = channel_is_on(conn, listening->channel);
 }
 
 void lk__channel_mark(struct lk__conn *conn, struct lk__listening *listening,
@@ -165,14 +168,16 @@ void lk__channel_drop_echo(struct lk__conn *conn, struct lk__listening *listenin
 	pthread_mutex_unlock(&conn->mutex);
 }
 
+/* Who lacks a descriptor may lack it for long: that is told at once, as is a first failure. */
 static bool heard_on_or_failed(const void *subject)
 {
 	const struct lk__heard *heard = subject;
+	const struct lk__conn *conn = heard->conn;
 	const struct lk__channel *channel = heard->listening->channel;
-	return channel_is_on(heard->conn, channel) || channel->code ||
-	       (heard->conn->failure_count != heard->failures &&
-		!atomic_load(&heard->conn->node->was_up)) ||
-	       heard->conn->state == LK__CONN_DOWN;
+	bool failed = conn->failure_count != heard->failures;
+	bool tells = !atomic_load(&conn->node->was_up) || conn->last_error.code == LK_ESYSTEM;
+	return channel_is_on(conn, channel) || channel->code || (failed && tells) ||
+	       conn->state == LK__CONN_DOWN;
 }
 
 int lk__channel_await(struct lk__conn *conn, struct lk__listening *listening,
@@ -205,7 +210,8 @@ static bool heard_something(const void *subject)
 	const struct lk__listening *listening = heard->listening;
 	bool message = heard->news_only ? listening->news != heard->news
 					: listening->heard != heard->heard;
-	return message || listening->channel->generation != heard->generation ||
+	bool lost = heard->on && !channel_is_on(heard->conn, listening->channel);
+	return message || lost || listening->channel->generation != heard->generation ||
 	       listening->channel->code;
 }
 
@@ -272,11 +278,9 @@ static void channel_forget_echoes(struct lk__channel *channel)
 static void channel_confirmed(struct lk__conn *conn, const redisReply *reply,
 			      struct lk__aftermath *after)
 {
-	struct lk__request *request = conn->in_flight;
-	if (!request) {
-		conn->must_break = true;
+	struct lk__request *request = lk__conn_answered(conn);
+	if (!request)
 		return;
-	}
 	struct lk__channel *channel = request->owner;
 	lk__conn_remove(conn, request);
 	lk__request_free(request);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * Subscriptions, shared by all who wait on one channel of a node.
  *
@@ -15,7 +16,7 @@
 #include "base/hash.h"
 #include "conn/conn.h"
 
-#define LK__PAYLOAD_SIZE 40 /* what is kept of a message, with its NUL */
+#define LK__PAYLOAD_SIZE 48 /* what is kept of a message, with its NUL */
 
 struct lk__channel {
 	UT_hash_handle hh;
@@ -46,6 +47,7 @@ struct lk__heard {
 	const struct lk__listening *listening;
 	const struct lk__conn *conn;
 	uint64_t generation, heard, news, failures;
+	bool on;                        /* subscribed then: the loss of that is heard as well */
 	bool news_only;                 /* our own releases are not what is waited for */
 	char payload[LK__PAYLOAD_SIZE]; /* once heard: the last message; empty for none */
 };

@@ -1,61 +1,94 @@
+/* SPDX-License-Identifier: MIT */
 #include "conn/classify.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
 #include <lockkeeper/error.h>
 
+#define CLUSTER "the server is a node of a cluster, and clusters are not supported"
+
 /* Refusals that the server gives before the first write of a command or script. */
 static const struct {
 	const char *prefix;
 	int code;
+	const char *hint;
 } refusals[] = {
-	{"LOADING", LK_EUNAVAILABLE},
-	{"BUSY ", LK_EUNAVAILABLE},
-	{"MASTERDOWN", LK_EUNAVAILABLE},
-	{"READONLY", LK_EUNAVAILABLE},
-	{"TRYAGAIN", LK_EUNAVAILABLE},
-	{"CLUSTERDOWN", LK_EUNAVAILABLE},
-	{"MOVED", LK_EUNAVAILABLE},
-	{"ASK ", LK_EUNAVAILABLE},
-	{"NOSCRIPT", LK_EUNAVAILABLE},
-	{"ERR max number of clients", LK_EUNAVAILABLE},
-	{"OOM", LK_EREFUSED},
-	{"MISCONF", LK_EREFUSED},
-	{"NOREPLICAS", LK_EREFUSED},
-	{"NOAUTH", LK_EAUTH},
-	{"WRONGPASS", LK_EAUTH},
-	{"ERR AUTH", LK_EAUTH},
-	{"ERR Client sent AUTH", LK_EAUTH},
-	{"ERR invalid password", LK_EAUTH},
-	{"NOPERM", LK_EDENIED},
-	{"DENIED", LK_EDENIED},
-	{"ERR The user executing the script", LK_EDENIED},
-	{"ERR ACL failure in script", LK_EDENIED},
-	{"ERR unknown command", LK_EDENIED},
-	{"ERR DB index", LK_EINVAL},
-	{"ERR invalid DB index", LK_EINVAL},
-	{"WRONGTYPE", LK_EWRONGTYPE},
-	{"LOCKKEEPER", LK_EINTERNAL},
+	{"LOADING", LK_EUNAVAILABLE, NULL},
+	{"BUSY ", LK_EUNAVAILABLE, NULL},
+	{"MASTERDOWN", LK_EUNAVAILABLE, NULL},
+	{"READONLY", LK_EUNAVAILABLE, "the server is a replica: name its master"},
+	{"TRYAGAIN", LK_EUNAVAILABLE, NULL},
+	{"CLUSTERDOWN", LK_EUNAVAILABLE, NULL},
+	{"MOVED", LK_EREFUSED, CLUSTER},
+	{"ASK ", LK_EREFUSED, CLUSTER},
+	{"CROSSSLOT", LK_EREFUSED, CLUSTER},
+	{"NOSCRIPT", LK_EUNAVAILABLE, NULL},
+	{"ERR max number of clients", LK_EUNAVAILABLE, NULL},
+	{"OOM", LK_EREFUSED, NULL},
+	{"MISCONF", LK_EREFUSED, NULL},
+	{"NOREPLICAS", LK_EREFUSED, NULL},
+	{"NOAUTH", LK_EAUTH, NULL},
+	{"WRONGPASS", LK_EAUTH, NULL},
+	{"ERR AUTH", LK_EAUTH, NULL},
+	{"ERR Client sent AUTH", LK_EAUTH, NULL},
+	{"ERR invalid password", LK_EAUTH, NULL},
+	{"NOPERM", LK_EDENIED, NULL},
+	{"DENIED", LK_EDENIED, NULL},
+	{"ERR The user executing the script", LK_EDENIED, NULL},
+	{"The user executing the script", LK_EDENIED, NULL}, /* up to 6, inside a script */
+	{"ERR ACL failure in script", LK_EDENIED, NULL},
+	{"ERR unknown command", LK_EDENIED, NULL},
+	{"ERR DB index", LK_EINVAL, NULL},
+	{"ERR invalid DB index", LK_EINVAL, NULL},
+	{"WRONGTYPE", LK_EWRONGTYPE, NULL},
+	{"LOCKKEEPER", LK_EINTERNAL, NULL},
 };
 
-static int refusal_code(const char *text)
+#define REFUSAL_COUNT (sizeof(refusals) / sizeof(refusals[0]))
+
+static size_t refusal_at(const char *text)
 {
-	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++)
-		if (strncmp(text, refusals[i].prefix, strlen(refusals[i].prefix)) == 0)
-			return refusals[i].code;
-	return 0;
+	size_t at = 0;
+	while (at < REFUSAL_COUNT &&
+	       strncmp(text, refusals[at].prefix, strlen(refusals[at].prefix)) != 0)
+		at++;
+	return at;
+}
+
+/*
+ * Its row, or REFUSAL_COUNT. Servers up to 6 wrap an error from inside a script: "ERR Error running
+ * script (call to f_…): @user_script:3: @user_script: 3: -OOM …", or "…: @user_script:3: WRONGTYPE
+ * …".
+ */
+static size_t refusal(const char *text)
+{
+	size_t found = refusal_at(text);
+	if (found < REFUSAL_COUNT || strncmp(text, "ERR Error running script", 24) != 0)
+		return found;
+	for (const char *at = strstr(text, ": "); found == REFUSAL_COUNT && at;
+	     at = strstr(at + 2, ": "))
+		found = refusal_at(at + 2 + (at[2] == '-'));
+	return found;
 }
 
 int lk__classify(const char *text)
 {
-	int code = refusal_code(text);
-	if (code)
-		return code;
-	/* Servers up to 6 wrap an error from inside a script: "… @user_script: 3: -OOM …". */
-	const char *inner = strncmp(text, "ERR Error running script", 24) ? NULL
-									  : strstr(text, ": -");
-	if (inner)
-		code = refusal_code(inner + 3);
-	return code ? code : LK_EMAYBEHELD;
+	size_t at = refusal(text);
+	return at < REFUSAL_COUNT ? refusals[at].code : LK_EMAYBEHELD;
+}
+
+const char *lk__classify_hint(const char *text)
+{
+	size_t at = refusal(text);
+	return at < REFUSAL_COUNT && refusals[at].hint ? refusals[at].hint : "";
+}
+
+int lk__classify_size(const char *text)
+{
+	const char *place = strstr(text, " script: ");
+	size_t hash = place ? strspn(place + 9, "0123456789abcdef") : 0;
+	bool ends = hash > 0 && strncmp(place + 9 + hash, ", on ", 5) == 0;
+	return (int)(ends ? (size_t)(place - text) : strlen(text));
 }

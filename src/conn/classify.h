@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Error replies: what a server's refusal means. One table. */
 #ifndef LK__CONN_CLASSIFY_H
 #define LK__CONN_CLASSIFY_H
@@ -7,5 +8,11 @@
  * have run. NOSCRIPT is LK_EUNAVAILABLE: nothing ran.
  */
 int lk__classify(const char *text);
+
+/* What such an answer says about the server that gave it, or "". */
+const char *lk__classify_hint(const char *text);
+
+/* The size of its words, without the place in a script at their end: " script: <hash>, on …". */
+int lk__classify_size(const char *text);
 
 #endif

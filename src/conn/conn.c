@@ -1,13 +1,11 @@
+/* SPDX-License-Identifier: MIT */
 /* The life of a connection: down, connecting, up, broken, closed. */
 #include "conn/conn.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <utlist.h>
 
 #include "base/clock.h"
@@ -16,6 +14,7 @@
 #include "conf/config.h"
 #include "conn/channels.h"
 #include "conn/connector.h"
+#include "conn/handshake.h"
 #include "conn/node.h"
 #include "net/stream.h"
 #include "resp/reader.h"
@@ -26,7 +25,7 @@ int lk__conn_init(struct lk__conn *conn, struct lk__node *node, enum lk__conn_ki
 	conn->node = node;
 	conn->kind = kind;
 	conn->exclusive = node->config->scheme == LK__SCHEME_TLS;
-	conn->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	conn->wake_fd = lk__wake_fd_new();
 	if (conn->wake_fd < 0)
 		return lk__fail_errno(error, LK_ESYSTEM, errno, "eventfd");
 	pthread_mutex_init(&conn->mutex, NULL);
@@ -38,20 +37,24 @@ void lk__conn_destroy(struct lk__conn *conn)
 	lk__channels_free(conn);
 	lk__buffer_free(&conn->out);
 	if (conn->wake_fd >= 0)
-		close(conn->wake_fd);
+		lk__fd_close(conn->wake_fd);
 	pthread_mutex_destroy(&conn->mutex);
 }
 
-int lk__conn_watch(struct lk__conn *conn)
+void lk__conn_watch(struct lk__conn *conn, int set_fd)
 {
-	int fd = -1;
 	pthread_mutex_lock(&conn->mutex);
-	if (conn->state == LK__CONN_UP && !conn->watched) {
-		fd = fcntl(conn->stream->fd, F_DUPFD_CLOEXEC, 0);
-		conn->watched = true;
-	}
+	if (conn->state == LK__CONN_UP && !conn->watched)
+		conn->watched = lk__set_add(set_fd, conn->stream->fd, LK__SET_ENDED, conn) == 0;
 	pthread_mutex_unlock(&conn->mutex);
-	return fd;
+}
+
+bool lk__conn_is_up(struct lk__conn *conn)
+{
+	pthread_mutex_lock(&conn->mutex);
+	bool up = conn->state == LK__CONN_UP;
+	pthread_mutex_unlock(&conn->mutex);
+	return up;
 }
 
 bool lk__conn_poll(struct lk__conn *conn, struct pollfd *poll_out)
@@ -72,7 +75,7 @@ bool lk__conn_poll(struct lk__conn *conn, struct pollfd *poll_out)
 static void conn_drop_stream(struct lk__conn *conn)
 {
 	if (conn->stream)
-		shutdown(conn->stream->fd, SHUT_RDWR);
+		lk__socket_shutdown(conn->stream->fd);
 	conn->watched = false;
 	lk__stream_close(conn->stream);
 	lk__reader_free(conn->reader);
@@ -89,10 +92,10 @@ static void conn_take_back_unwritten(struct lk__conn *conn)
 {
 	size_t left = lk__buffer_size(&conn->out);
 	struct lk__request *request = conn->in_flight ? conn->in_flight->prev : NULL;
-	while (left > 0 && request && request->sends > 0) {
-		size_t size = lk__buffer_size(&request->bytes);
+	while (left > 0 && request) {
+		size_t size = request->appended ? lk__buffer_size(&request->bytes) : 0;
 		left -= size < left ? size : left;
-		request->sends--;
+		request->sends -= size > 0;
 		request = request == conn->in_flight ? NULL : request->prev;
 	}
 }
@@ -106,6 +109,7 @@ static void conn_sort_out(struct lk__conn *conn, bool all, int code, const char 
 	DL_FOREACH_SAFE(conn->in_flight, request, next)
 	{
 		bool returns = request->return_unsent && request->sends == 0;
+		request->appended = false;
 		if (!all && request->resend && now_ns < request->deadline_ns && !returns)
 			continue;
 		DL_DELETE(conn->in_flight, request);
@@ -119,12 +123,38 @@ bool lk__conn_demand(const struct lk__conn *conn)
 	return conn->in_flight || conn->channels || conn->wanted > 0;
 }
 
+/* Doubled with each failure up to the most, then a random half of it added or not. */
+static int64_t conn_backoff_ns(const struct lk__conn *conn)
+{
+	const struct lk_config *config = conn->node->config;
+	int64_t pause_ms = config->backoff_min_ms;
+	for (unsigned i = 1; i < conn->failures && pause_ms < config->backoff_max_ms; i++)
+		pause_ms *= 2;
+	if (pause_ms > config->backoff_max_ms)
+		pause_ms = config->backoff_max_ms;
+	uint32_t random = 0;
+	lk__random_bytes(&random, sizeof(random));
+	int64_t half_ns = pause_ms * LK__MS / 2;
+	return half_ns + (int64_t)(random % 1024) * half_ns / 1024;
+}
+
+/* Returns the pause before the next attempt. */
+static int64_t conn_failed(struct lk__conn *conn)
+{
+	conn->failures++;
+	int64_t pause_ns = conn_backoff_ns(conn);
+	conn->next_connect_ns = lk__now_ns() + pause_ns;
+	return pause_ns;
+}
+
 void lk__conn_break(struct lk__conn *conn, int code, const char *reason,
 		    struct lk__aftermath *after)
 {
 	struct lk__node *node = conn->node;
 	lk__fail(&conn->last_error, code, "%s: %s", node->config->url, reason);
 	lk__log(&node->log, LK_LOG_WARNING, "connection lost: %s", conn->last_error.message);
+	if (!conn->proved && lk__conn_demand(conn)) /* as bad as no connection */
+		conn_failed(conn);
 	conn_take_back_unwritten(conn);
 	conn_drop_stream(conn);
 	conn->state = LK__CONN_DOWN;
@@ -186,7 +216,8 @@ static void conn_delivered(struct lk__conn *conn, struct lk__aftermath *after)
 	pthread_mutex_unlock(&conn->mutex);
 }
 
-bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct lk__reader *reader)
+bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct lk__reader *reader,
+		      const struct lk__greeting *greeting)
 {
 	struct lk__aftermath after = {.wake_count = 0};
 	pthread_mutex_lock(&conn->mutex);
@@ -197,13 +228,15 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 	conn->connector = NULL;
 	conn->stream = stream;
 	conn->reader = reader;
+	conn->greeted_ns = greeting->sent_ns;
+	memcpy(conn->scripts, greeting->scripts, sizeof(conn->scripts));
+	conn->load_refused[0] = '\0';
 	conn->state = LK__CONN_UP;
 	conn->heard_ns = 0;
 	atomic_store(&conn->node->was_up, true);
 	if (conn->kind == LK__CONN_SCRIPTS) /* it may be another server, or another version */
 		atomic_fetch_and(&conn->node->abilities, ~LK__CAN_KNOWN);
-	conn->failures = 0;
-	conn->next_connect_ns = 0;
+	conn->proved = false;
 	conn->last_error.code = 0;
 	atomic_fetch_add_explicit(&conn->node->counters.connects, 1, memory_order_relaxed);
 	conn_sort_out(conn, false, LK_EUNREACHABLE, "the server could not be reached in time",
@@ -222,21 +255,6 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 	return true;
 }
 
-/* Doubled with each failure up to the most, then a random half of it added or not. */
-static int64_t conn_backoff_ns(const struct lk__conn *conn)
-{
-	const struct lk_config *config = conn->node->config;
-	int64_t pause_ms = config->backoff_min_ms;
-	for (unsigned i = 1; i < conn->failures && pause_ms < config->backoff_max_ms; i++)
-		pause_ms *= 2;
-	if (pause_ms > config->backoff_max_ms)
-		pause_ms = config->backoff_max_ms;
-	uint32_t random = 0;
-	lk__random_bytes(&random, sizeof(random));
-	int64_t half_ns = pause_ms * LK__MS / 2;
-	return half_ns + (int64_t)(random % 1024) * half_ns / 1024;
-}
-
 int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error, bool *taken)
 {
 	struct lk__aftermath after = {.wake_count = 0};
@@ -245,17 +263,17 @@ int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error, bo
 		pthread_mutex_unlock(&conn->mutex);
 		return -1;
 	}
-	conn->failures++;
 	conn->failure_count++;
 	conn->last_error = *error;
-	int64_t pause_ns = conn_backoff_ns(conn);
-	conn->next_connect_ns = lk__now_ns() + pause_ns;
+	int64_t pause_ns = conn_failed(conn);
 	lk__log(&conn->node->log, LK_LOG_WARNING, "cannot connect: %s", error->message);
 	if (!atomic_load(&conn->node->was_up) || lk_error_is_fatal(error->code)) {
 		conn_give_up(conn, error, &after);
 		pause_ns = -1;
 	} else {
-		conn_sort_out(conn, false, error->code, error->message, &after);
+		/* The background's work goes over another connection meanwhile: lk__node_work(). */
+		conn_sort_out(conn, conn->kind == LK__CONN_WORK, error->code, error->message,
+			      &after);
 		conn_wake_all(conn, &after);
 		if (!lk__conn_demand(conn)) {
 			conn->state = LK__CONN_DOWN;
@@ -267,6 +285,41 @@ int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error, bo
 		conn->connector = NULL;
 	conn_delivered(conn, &after);
 	return pause_ns;
+}
+
+void lk__conn_open(struct lk__conn *conn)
+{
+	struct lk__aftermath after = {.wake_count = 0};
+	pthread_mutex_lock(&conn->mutex);
+	if (conn->state == LK__CONN_DOWN && lk__now_ns() >= conn->next_connect_ns)
+		lk__conn_start(conn, &after);
+	lk__conn_unlock_held(conn, &after);
+}
+
+bool lk__conn_greeted_since(struct lk__conn *conn, int64_t since_ns)
+{
+	pthread_mutex_lock(&conn->mutex);
+	bool greeted = conn->state == LK__CONN_UP && conn->greeted_ns >= since_ns;
+	pthread_mutex_unlock(&conn->mutex);
+	return greeted;
+}
+
+bool lk__conn_fails(struct lk__conn *conn)
+{
+	pthread_mutex_lock(&conn->mutex);
+	bool fails = conn->state == LK__CONN_DOWN ||
+		     (conn->state == LK__CONN_CONNECTING && conn->failures > 0);
+	pthread_mutex_unlock(&conn->mutex);
+	return fails;
+}
+
+bool lk__conn_seems_up(struct lk__conn *conn)
+{
+	if (pthread_mutex_trylock(&conn->mutex) != 0)
+		return false;
+	bool up = conn->state == LK__CONN_UP;
+	pthread_mutex_unlock(&conn->mutex);
+	return up;
 }
 
 void lk__conn_close_to_tries(struct lk__conn *conn)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * One connection to a node, driven by the threads that wait for what it brings.
  *
@@ -33,6 +34,7 @@
 
 struct lk__channel;
 struct lk__connector;
+struct lk__greeting;
 struct lk__node;
 struct lk__reader;
 struct lk__stream;
@@ -61,6 +63,12 @@ struct lk__spin {
 	int pause;  /* turns to go without a spin */
 };
 
+/* Why a connection must break: the first reason. */
+struct lk__fault {
+	int code;
+	char reason[160];
+};
+
 struct lk__conn {
 	pthread_mutex_t mutex;
 	struct lk__node *node;
@@ -79,16 +87,22 @@ struct lk__conn {
 	unsigned delivering; /* connector threads that still wake and finish what they found here */
 	_Atomic bool asleep; /* the leader sleeps: newcomers write themselves */
 	_Atomic bool left;   /* bytes were left for the leader */
-	bool must_break;     /* a writer saw the stream fail: for the leader to deal with */
-	bool exclusive;      /* the stream cannot be read and written at once */
+	bool must_break;     /* for the leader to do: `fault` says why */
+	struct lk__fault fault;
+	bool exclusive; /* the stream cannot be read and written at once */
 	int wake_fd;
 	struct lk__spin spin;
-	struct lk__channel *channels; /* kind MESSAGES: what is subscribed to, by name */
-	int64_t heard_ns;             /* kind MESSAGES: when something was last read */
+	struct lk__channel *channels;        /* kind MESSAGES: what is subscribed to, by name */
+	int64_t heard_ns;                    /* kind MESSAGES: when something was last read */
+	bool scripts[LK__SCRIPT_COUNT];      /* which the server has, or was sent before */
+	int64_t loaded_ns[LK__SCRIPT_COUNT]; /* when each was last sent */
+	char load_refused[160]; /* the server's words when this user may not send scripts */
 	struct lk__connector *connector;
 	size_t wanted;          /* callers that wait for the connection itself */
-	bool watched;           /* lk__conn_watch() has given this connection's descriptor */
-	unsigned failures;      /* of connecting, since it was up */
+	bool watched;           /* lk__conn_watch() has put this connection into its set */
+	int64_t greeted_ns;     /* when the present connection's handshake was sent */
+	bool proved;            /* the present connection has answered a request */
+	unsigned failures;      /* to get a connection that answers, in a row */
 	uint64_t failure_count; /* of connecting, ever: waits look for a change */
 	int64_t next_connect_ns;
 	lk_error last_error;
@@ -122,6 +136,9 @@ void lk__conn_destroy(struct lk__conn *conn);
 /* Puts a request in line and starts the connection if need be; never blocks, never fails: a
  * request that cannot be sent is done with a code. */
 void lk__conn_submit(struct lk__conn *conn, struct lk__request *request);
+
+/* Whether it is up at this moment: a hint for what need not be sent at any cost. */
+bool lk__conn_is_up(struct lk__conn *conn);
 
 /* Finishes what is done, for callers that hold no lock. The loop does that too, but not any more
  * for what was submitted to a connection that is closed. */
@@ -172,13 +189,25 @@ bool lk__conn_adopt(struct lk__conn *conn, struct lk__request *request, struct l
 int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, int64_t until_ns,
 		   lk_cancel *cancel, lk_error *error);
 
+/* Begins to connect if it is down and its pause is over; waits for nothing. */
+void lk__conn_open(struct lk__conn *conn);
+
+/* Whether it is up, and its handshake, which was answered, was sent at that time or later. */
+bool lk__conn_greeted_since(struct lk__conn *conn, int64_t since_ns);
+
+/* Whether it cannot be had at present: it is down, or the last attempts have failed. */
+bool lk__conn_fails(struct lk__conn *conn);
+
+/* Whether it is up; false also where another thread keeps the mutex. A hint. */
+bool lk__conn_seems_up(struct lk__conn *conn);
+
 /* The loop's turn: reads what is there if nobody else reads, and keeps the command limit. Returns
  * whether answers or messages are still expected without a reader. */
 bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread);
 
-/* A duplicate of the socket's descriptor, once for each connection made; -1 when there is none
- * that was not given yet. It is shut down when the connection is dropped. */
-int lk__conn_watch(struct lk__conn *conn);
+/* Puts the socket into a set, once for each connection made: one event when the other side ends it,
+ * with `conn` as its data. Where that fails, whoever uses it next notices its end. */
+void lk__conn_watch(struct lk__conn *conn, int set_fd);
 
 /* The socket and what to wait for, for poll() alone: a hint that is out of date when the connection
  * is lost. True where poll() cannot tell: lk__conn_attend() is to be called, and there may be no
@@ -192,6 +221,8 @@ void lk__conn_push(struct lk__conn *conn); /* what was appended must leave now *
 void lk__conn_append(struct lk__conn *conn, struct lk__request *request);
 void lk__conn_done(struct lk__conn *conn, struct lk__request *request, int code, const char *reason,
 		   struct lk__aftermath *after);
+void lk__conn_must_break(struct lk__conn *conn, int code, const char *reason);
+struct lk__request *lk__conn_answered(struct lk__conn *conn); /* whose answer comes next, or NULL */
 void lk__conn_break(struct lk__conn *conn, int code, const char *reason,
 		    struct lk__aftermath *after);
 void lk__conn_start(struct lk__conn *conn, struct lk__aftermath *after);
@@ -208,7 +239,8 @@ void lk__conn_unlock_held(struct lk__conn *conn, struct lk__aftermath *after);
  * For the connector: it has a stream, or why it has none (the answer is the pause before the next
  * try, or -1: stop). True, or `taken`: the connection has let go of its connector.
  */
-bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct lk__reader *reader);
+bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct lk__reader *reader,
+		      const struct lk__greeting *greeting);
 int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error, bool *taken);
 
 #endif

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "conn/connector.h"
 
 #include <errno.h>
@@ -5,8 +6,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
@@ -23,7 +22,7 @@ struct lk__connector {
 	pthread_mutex_t mutex;
 	struct lk__conn *conn; /* NULL once it was cut off */
 	struct lk_config *config;
-	enum lk__conn_kind kind;
+	unsigned greeting; /* LK__GREET_… */
 	int64_t pause_ns;
 	int cancel_fd;
 };
@@ -32,7 +31,7 @@ static void connector_unref(struct lk__connector *connector)
 {
 	if (atomic_fetch_sub(&connector->refs, 1) > 1)
 		return;
-	close(connector->cancel_fd);
+	lk__fd_close(connector->cancel_fd);
 	lk_config_free(connector->config);
 	pthread_mutex_destroy(&connector->mutex);
 	free(connector);
@@ -45,7 +44,7 @@ static int connector_pause(struct lk__connector *connector)
 	int64_t until_ns = lk__now_ns() + connector->pause_ns;
 	int timeout_ms;
 	while ((timeout_ms = lk__ms_until(lk__now_ns(), until_ns, 60000)) > 0)
-		if (poll(&fd, 1, timeout_ms) > 0)
+		if (lk__poll(&fd, 1, timeout_ms) > 0)
 			return 1;
 	return 0;
 }
@@ -57,9 +56,9 @@ static int connector_deliver(struct lk__connector *connector, struct lk__stream 
 	bool taken = false;
 	pthread_mutex_lock(&connector->mutex);
 	if (connector->conn) {
-		lk__node_learn_time(connector->conn->node, greeting->server_us,
-				    greeting->received_ns);
-		taken = lk__conn_install(connector->conn, stream, reader);
+		lk__node_hear_time(connector->conn->node, greeting->server_us, greeting->sent_ns,
+				   greeting->received_ns);
+		taken = lk__conn_install(connector->conn, stream, reader, greeting);
 		connector->conn = NULL;
 	}
 	pthread_mutex_unlock(&connector->mutex);
@@ -99,8 +98,8 @@ static int connector_attempt(struct lk__connector *connector)
 	int rc = lk__stream_open(&stream, config, deadline_ns, connector->cancel_fd, &error);
 	if (rc < 0)
 		return connector_report(connector, &error);
-	rc = lk__handshake(stream, config, connector->kind != LK__CONN_MESSAGES, deadline_ns,
-			   connector->cancel_fd, &reader, &greeting, &error);
+	rc = lk__handshake(stream, config, connector->greeting, deadline_ns, connector->cancel_fd,
+			   &reader, &greeting, &error);
 	if (rc == 0)
 		return connector_deliver(connector, stream, reader, &greeting);
 	lk__stream_close(stream);
@@ -116,39 +115,45 @@ static void *connector_main(void *argument)
 	return NULL;
 }
 
-static struct lk__connector *connector_new(struct lk__conn *conn, int64_t pause_ns)
+static int connector_new(struct lk__connector **connector_out, struct lk__conn *conn,
+			 int64_t pause_ns, lk_error *error)
 {
+	const char *node = conn->node->config->url;
+	int cancel_fd = lk__wake_fd_new();
+	if (cancel_fd < 0)
+		return lk__fail_errno(error, LK_ESYSTEM, errno, "%s: cannot connect", node);
 	struct lk__connector *connector = calloc(1, sizeof(*connector));
-	if (!connector)
-		return NULL;
-	connector->config = lk__config_copy(conn->node->config);
-	connector->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (!connector->config || connector->cancel_fd < 0) {
-		lk_config_free(connector->config);
-		if (connector->cancel_fd >= 0)
-			close(connector->cancel_fd);
+	struct lk_config *config = connector ? lk__config_copy(conn->node->config) : NULL;
+	if (!config) {
+		lk__fd_close(cancel_fd);
 		free(connector);
-		return NULL;
+		return lk__fail(error, LK_ENOMEM, "%s: cannot connect: out of memory", node);
 	}
 	pthread_mutex_init(&connector->mutex, NULL);
 	atomic_store(&connector->refs, 2);
+	connector->config = config;
+	connector->cancel_fd = cancel_fd;
 	connector->conn = conn;
-	connector->kind = conn->kind;
+	connector->greeting = conn->kind == LK__CONN_MESSAGES ? 0 : LK__GREET_SCRIPTS;
+	if (!atomic_load(&conn->node->was_up))
+		connector->greeting |= LK__GREET_FIRST;
 	connector->pause_ns = pause_ns;
-	return connector;
+	*connector_out = connector;
+	return 0;
 }
 
 int lk__connector_start(struct lk__conn *conn, int64_t pause_ns, lk_error *error)
 {
-	struct lk__connector *connector = connector_new(conn, pause_ns);
-	if (!connector)
-		return lk__fail(error, LK_ENOMEM, "cannot connect: out of memory or descriptors");
-	pthread_t thread;
-	int rc = lk__thread_start(&thread, true, connector_main, connector);
+	struct lk__connector *connector = NULL;
+	int rc = connector_new(&connector, conn, pause_ns, error);
+	if (rc < 0)
+		return rc;
+	rc = lk__thread_start(NULL, connector_main, connector);
 	if (rc) {
 		connector_unref(connector);
 		connector_unref(connector);
-		return lk__fail_errno(error, LK_ESYSTEM, rc, "cannot start a thread");
+		return lk__fail_errno(error, LK_ESYSTEM, rc, "%s: cannot start a thread to connect",
+				      conn->node->config->url);
 	}
 	conn->connector = connector;
 	return 0;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The thread that makes a connection: name, connect, TLS, AUTH, then hands it over and ends.
  *

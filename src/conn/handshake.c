@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "conn/handshake.h"
 
 #include <errno.h>
@@ -16,7 +17,8 @@
 #include "resp/writer.h"
 #include "scripts.h"
 
-#define WORDS_MAX (4 + LK__SCRIPT_COUNT)
+#define COMMANDS_MAX 5
+#define WORDS_MAX (2 + LK__SCRIPT_COUNT) /* of one command */
 
 struct greeter {
 	struct lk__stream *stream;
@@ -24,23 +26,33 @@ struct greeter {
 	int64_t deadline_ns;
 	int cancel_fd;
 	struct lk__buffer out;
-	const char *words[WORDS_MAX]; /* what each answer belongs to */
-	bool needed[WORDS_MAX];
+	const char *verbs[COMMANDS_MAX]; /* what each answer belongs to */
+	bool needed[COMMANDS_MAX];
 	size_t count;
+	unsigned flags;
 	lk_error *error;
 };
 
 static int greeter_say(struct greeter *greeter, bool needed, size_t argc, const char **argv)
 {
-	size_t sizes[3];
+	size_t sizes[WORDS_MAX];
 	for (size_t i = 0; i < argc; i++)
 		sizes[i] = strlen(argv[i]);
-	greeter->words[greeter->count] = argv[0];
+	greeter->verbs[greeter->count] = argv[0];
 	greeter->needed[greeter->count++] = needed;
 	return lk__write_command(&greeter->out, argc, argv, sizes);
 }
 
-static int greeter_compose(struct greeter *greeter, bool load)
+/* Which of our scripts are there: one question instead of all their texts. */
+static int greeter_ask_scripts(struct greeter *greeter)
+{
+	const char *argv[WORDS_MAX] = {"SCRIPT", "EXISTS"};
+	for (size_t i = 0; i < LK__SCRIPT_COUNT; i++)
+		argv[2 + i] = lk__scripts[i].sha1;
+	return greeter_say(greeter, false, WORDS_MAX, argv);
+}
+
+static int greeter_compose(struct greeter *greeter)
 {
 	const struct lk_config *config = greeter->config;
 	int rc = 0;
@@ -58,9 +70,8 @@ static int greeter_compose(struct greeter *greeter, bool load)
 		rc |= greeter_say(greeter, false, 3,
 				  (const char *[]){"CLIENT", "SETNAME", config->client_name});
 	rc |= greeter_say(greeter, true, 1, (const char *[]){"TIME"});
-	for (size_t i = 0; load && i < LK__SCRIPT_COUNT; i++)
-		rc |= greeter_say(greeter, false, 3,
-				  (const char *[]){"SCRIPT", "LOAD", lk__scripts[i].text});
+	if (greeter->flags & LK__GREET_SCRIPTS)
+		rc |= greeter_ask_scripts(greeter);
 	return rc ? lk__fail(greeter->error, LK_ENOMEM, "handshake: out of memory") : 0;
 }
 
@@ -76,7 +87,7 @@ static int greeter_wait(struct greeter *greeter, short events)
 		return lk__fail(greeter->error, LK_EUNREACHABLE,
 				"%s: no answer within the connect limit of %lld ms", node,
 				(long long)greeter->config->connect_timeout_ms);
-	if (poll(fds, 2, timeout_ms) < 0 && errno != EINTR)
+	if (lk__poll(fds, 2, timeout_ms) < 0 && errno != EINTR)
 		return lk__fail_errno(greeter->error, LK_ESYSTEM, errno, "%s: poll", node);
 	if (fds[1].revents)
 		return lk__fail(greeter->error, LK_ECANCELLED, "%s: connecting was cancelled",
@@ -88,8 +99,10 @@ static int greeter_broken(struct greeter *greeter, ssize_t got)
 {
 	const char *node = greeter->config->url;
 	char reason[256];
-	if (lk__stream_explain(greeter->stream, reason, sizeof(reason)) == LK_ETLS)
-		return lk__fail(greeter->error, LK_ETLS, "%s: TLS: %s", node, reason);
+	int code = lk__stream_explain(greeter->stream, reason, sizeof(reason));
+	if (code)
+		return lk__fail(greeter->error, greeter->flags & LK__GREET_FIRST ? LK_ETLS : code,
+				"%s: TLS: %s", node, reason);
 	if (got == 0)
 		return lk__fail(greeter->error, LK_EUNREACHABLE,
 				"%s: the server closed the connection", node);
@@ -140,18 +153,44 @@ static int greeter_read(struct greeter *greeter, struct lk__reader *reader, redi
 	}
 }
 
-static int greeter_time(struct greeter *greeter, const redisReply *reply,
-			struct lk__greeting *greeting)
+int64_t lk__time_answer(const redisReply *reply)
 {
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
 	    reply->element[0]->type != REDIS_REPLY_STRING ||
 	    reply->element[1]->type != REDIS_REPLY_STRING)
-		return lk__fail(greeter->error, LK_EPROTOCOL,
-				"%s: TIME was answered with something else", greeter->config->url);
+		return -1;
+	return strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
+	       strtoll(reply->element[1]->str, NULL, 10);
+}
+
+static int greeter_time(struct greeter *greeter, const redisReply *reply,
+			struct lk__greeting *greeting)
+{
 	greeting->received_ns = lk__now_ns();
-	greeting->server_us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
-			      strtoll(reply->element[1]->str, NULL, 10);
+	greeting->server_us = lk__time_answer(reply);
+	if (greeting->server_us < 0)
+		return lk__fail(greeter->error, LK_EPROTOCOL, "%s: unexpected reply to TIME",
+				greeter->config->url);
 	return 0;
+}
+
+/* What is not answered as expected is taken for missing: it is sent with its first use. */
+static void greeter_scripts(const redisReply *reply, struct lk__greeting *greeting)
+{
+	bool whole = reply->type == REDIS_REPLY_ARRAY && reply->elements == LK__SCRIPT_COUNT;
+	for (size_t i = 0; whole && i < LK__SCRIPT_COUNT; i++)
+		greeting->scripts[i] = reply->element[i]->type == REDIS_REPLY_INTEGER &&
+				       reply->element[i]->integer == 1;
+}
+
+/* A Sentinel speaks the protocol too, but has hardly any of the commands of a server. */
+static int greeter_refused(struct greeter *greeter, const char *verb, const char *words)
+{
+	int code = lk__classify(words);
+	bool lacks = strncmp(words, "ERR unknown command", 19) == 0 && strcmp(verb, "TIME") == 0;
+	return lk__fail(greeter->error, code == LK_EMAYBEHELD ? LK_EPROTOCOL : code,
+			"%s: %s: %.300s%s", greeter->config->url, verb, words,
+			lacks ? " (a Sentinel? name the server that it watches)" : "");
 }
 
 static int greeter_hear(struct greeter *greeter, struct lk__reader *reader,
@@ -168,12 +207,11 @@ static int greeter_hear(struct greeter *greeter, struct lk__reader *reader,
 			bool refused = code == LK_EAUTH ||
 				       strncmp(reply->str, "ERR max number", 14) == 0;
 			if (greeter->needed[i] || refused)
-				rc = lk__fail(greeter->error,
-					      code == LK_EMAYBEHELD ? LK_EPROTOCOL : code,
-					      "%s: %s: %.300s", greeter->config->url,
-					      greeter->words[i], reply->str);
-		} else if (strcmp(greeter->words[i], "TIME") == 0) {
+				rc = greeter_refused(greeter, greeter->verbs[i], reply->str);
+		} else if (strcmp(greeter->verbs[i], "TIME") == 0) {
 			rc = greeter_time(greeter, reply, greeting);
+		} else if (strcmp(greeter->verbs[i], "SCRIPT") == 0) {
+			greeter_scripts(reply, greeting);
 		}
 		freeReplyObject(reply);
 		if (rc < 0)
@@ -182,7 +220,7 @@ static int greeter_hear(struct greeter *greeter, struct lk__reader *reader,
 	return 0;
 }
 
-int lk__handshake(struct lk__stream *stream, const struct lk_config *config, bool load,
+int lk__handshake(struct lk__stream *stream, const struct lk_config *config, unsigned flags,
 		  int64_t deadline_ns, int cancel_fd, struct lk__reader **reader_out,
 		  struct lk__greeting *greeting, lk_error *error)
 {
@@ -190,10 +228,13 @@ int lk__handshake(struct lk__stream *stream, const struct lk_config *config, boo
 				  .config = config,
 				  .deadline_ns = deadline_ns,
 				  .cancel_fd = cancel_fd,
+				  .flags = flags,
 				  .error = error};
 	struct lk__reader *reader = lk__reader_new();
-	int rc = reader ? greeter_compose(&greeter, load)
+	memset(greeting, 0, sizeof(*greeting));
+	int rc = reader ? greeter_compose(&greeter)
 			: lk__fail(error, LK_ENOMEM, "handshake: out of memory");
+	greeting->sent_ns = lk__now_ns();
 	if (rc == 0)
 		rc = greeter_send(&greeter);
 	if (rc == 0)

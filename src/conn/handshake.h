@@ -1,27 +1,40 @@
-/* The first words on a new connection: AUTH, SELECT, CLIENT SETNAME, scripts, TIME. */
+/* SPDX-License-Identifier: MIT */
+/* The first words on a new connection: AUTH, SELECT, CLIENT SETNAME, TIME, SCRIPT EXISTS. */
 #ifndef LK__CONN_HANDSHAKE_H
 #define LK__CONN_HANDSHAKE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <hiredis/hiredis.h>
+
 #include <lockkeeper/error.h>
+
+#include "scripts.h"
 
 struct lk_config;
 struct lk__reader;
 struct lk__stream;
 
 struct lk__greeting {
-	int64_t server_us;   /* the server's clock … */
-	int64_t received_ns; /* … as it was some time before this */
+	int64_t server_us;              /* the server's clock … */
+	int64_t sent_ns;                /* … as it was some time between this … */
+	int64_t received_ns;            /* … and this */
+	bool scripts[LK__SCRIPT_COUNT]; /* which of our scripts the server has */
 };
 
+#define LK__GREET_SCRIPTS 1u /* ask for our scripts */
+#define LK__GREET_FIRST 2u   /* the server has never been reached: what may be a refusal is one */
+
+/* The time that the answer to TIME tells, in µs, or -1. */
+int64_t lk__time_answer(const redisReply *reply);
+
 /*
- * Speaks them in one batch, and loads our scripts if `load` (so that later EVALSHAs find them);
- * blocks until all is answered, the deadline, or `cancel_fd`. The reader that it made goes on
- * reading. What the connection can do without (the name, the scripts) may be refused.
+ * Speaks them in one batch, and asks for our scripts if the flags say so; blocks until all is
+ * answered, the deadline, or `cancel_fd`. The reader that it made goes on reading. What the
+ * connection can do without (the name, the question for scripts) may be refused.
  */
-int lk__handshake(struct lk__stream *stream, const struct lk_config *config, bool load,
+int lk__handshake(struct lk__stream *stream, const struct lk_config *config, unsigned flags,
 		  int64_t deadline_ns, int cancel_fd, struct lk__reader **reader_out,
 		  struct lk__greeting *greeting, lk_error *error);
 

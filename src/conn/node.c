@@ -1,17 +1,13 @@
+/* SPDX-License-Identifier: MIT */
 #include "conn/node.h"
 
-#include <sched.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
 
-static bool has_two_cores(void)
-{
-	cpu_set_t cores;
-	return sched_getaffinity(0, sizeof(cores), &cores) == 0 && CPU_COUNT(&cores) > 1;
-}
+#define MOMENT_MAX_NS (100 * LK__MS)
 
 int lk__node_init(struct lk__node *node, const struct lk_config *config,
 		  const struct lk__node_events *events, void *context, lk_error *error)
@@ -20,7 +16,8 @@ int lk__node_init(struct lk__node *node, const struct lk_config *config,
 	node->log = config->log;
 	node->events = events;
 	node->context = context;
-	node->can_spin = config->spin_us > 0 && has_two_cores();
+	node->messages.wake_fd = node->work.wake_fd = -1;
+	node->can_spin = config->spin_us > 0 && lk__core_count() > 1;
 	node->scripts = calloc((size_t)config->connections, sizeof(*node->scripts));
 	if (!node->scripts)
 		return lk__fail(error, LK_ENOMEM, "out of memory");
@@ -60,16 +57,98 @@ struct lk__conn *lk__node_scripts(struct lk__node *node, const void *key, size_t
 	return &node->scripts[hash % node->script_count];
 }
 
+int64_t lk__node_moment_ns(const struct lk__node *node)
+{
+	int64_t part_ns = node->config->watchdog_ms * LK__MS / 30;
+	return part_ns < MOMENT_MAX_NS ? part_ns : MOMENT_MAX_NS;
+}
+
+int64_t lk__node_prepare(struct lk__node *node, int64_t now_ns)
+{
+	int64_t due_ns = atomic_load_explicit(&node->work_due_ns, memory_order_relaxed);
+	int64_t first_ns = now_ns + lk__node_moment_ns(node);
+	if (due_ns == 0 && atomic_compare_exchange_strong(&node->work_due_ns, &due_ns, first_ns))
+		due_ns = first_ns;
+	if (now_ns < due_ns)
+		return due_ns;
+	if (atomic_exchange(&node->work_due_ns, LK__NEVER) != LK__NEVER)
+		lk__conn_open(&node->work);
+	return LK__NEVER;
+}
+
+struct lk__conn *lk__node_work(struct lk__node *node)
+{
+	if (lk__conn_seems_up(&node->work))
+		return &node->work;
+	lk__conn_open(&node->work);
+	if (!lk__conn_fails(&node->work))
+		return &node->work;
+	for (size_t i = 0; i < node->script_count; i++)
+		if (lk__conn_seems_up(&node->scripts[i]))
+			return &node->scripts[i];
+	return &node->work;
+}
+
 #define SERVER_US_MAX (INT64_MAX / LK__US / 2) /* in the year 2116; beyond it is no clock */
+#define ASK_TIME_NS (1000 * LK__MS)
 
 int64_t lk__node_server_us(const struct lk__node *node, int64_t at_ns)
 {
 	return (at_ns + atomic_load_explicit(&node->offset_ns, memory_order_relaxed)) / LK__US;
 }
 
+static bool is_clock(int64_t server_us)
+{
+	return server_us >= 0 && server_us <= SERVER_US_MAX;
+}
+
 void lk__node_learn_time(struct lk__node *node, int64_t server_us, int64_t received_ns)
 {
-	if (server_us < 0 || server_us > SERVER_US_MAX)
+	if (!is_clock(server_us))
 		return;
-	atomic_store(&node->offset_ns, server_us * LK__US - received_ns);
+	int64_t least_ns = server_us * LK__US - received_ns;
+	if (least_ns > atomic_load(&node->offset_ns))
+		atomic_store(&node->offset_ns, least_ns);
+}
+
+/* Reads the present difference first, which a step stores last. */
+int64_t lk__node_most_offset_ns(const struct lk__node *node, int64_t now_ns)
+{
+	int64_t offset_ns = atomic_load(&node->offset_ns);
+	int64_t before_ns = atomic_load(&node->before_ns);
+	int64_t last_ns = lk__after_ms(atomic_load(&node->fell_ns),
+				       node->config->command_timeout_ms);
+	/* Subtracted, because the limit may be near the largest number. */
+	bool matters = before_ns > offset_ns && now_ns - (before_ns - offset_ns) < last_ns;
+	return matters ? before_ns : offset_ns;
+}
+
+/* A second step while the first one matters leaves the larger difference. */
+static void node_fell(struct lk__node *node, int64_t received_ns)
+{
+	atomic_store(&node->before_ns, lk__node_most_offset_ns(node, received_ns));
+	atomic_store(&node->fell_ns, received_ns);
+}
+
+void lk__node_hear_time(struct lk__node *node, int64_t server_us, int64_t sent_ns,
+			int64_t received_ns)
+{
+	if (!is_clock(server_us))
+		return;
+	int64_t least_ns = server_us * LK__US - received_ns;
+	int64_t most_ns = server_us * LK__US + LK__US - sent_ns; /* its clock counts whole µs */
+	int64_t known_ns = atomic_load(&node->offset_ns);
+	atomic_store(&node->asked_ns, received_ns);
+	if (known_ns && known_ns > most_ns)
+		node_fell(node, received_ns);
+	if (known_ns < least_ns || known_ns > most_ns)
+		atomic_store(&node->offset_ns, least_ns);
+}
+
+bool lk__node_asks_time(struct lk__node *node)
+{
+	int64_t now_ns = lk__now_ns();
+	int64_t asked_ns = atomic_load_explicit(&node->asked_ns, memory_order_relaxed);
+	return now_ns - asked_ns >= ASK_TIME_NS &&
+	       atomic_compare_exchange_strong(&node->asked_ns, &asked_ns, now_ns);
 }

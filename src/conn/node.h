@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * One server: its connections, the difference between its clock and ours, and the count of
  * connections lost, by which grants know that they are in doubt.
@@ -45,9 +46,13 @@ struct lk__node {
 	bool can_spin;       /* asked for, and there is a core left for the server */
 	struct lk__conn messages;
 	struct lk__conn work;
-	_Atomic unsigned abilities; /* LK__CAN_… */
-	_Atomic int64_t offset_ns;  /* server time - CLOCK_BOOTTIME, a lower bound */
-	_Atomic uint64_t epoch;     /* connections lost so far */
+	_Atomic int64_t work_due_ns; /* 0: nothing is renewed here; LK__NEVER: was opened */
+	_Atomic unsigned abilities;  /* LK__CAN_… */
+	_Atomic int64_t offset_ns;   /* server time - CLOCK_BOOTTIME, a lower bound; 0: unknown */
+	_Atomic int64_t before_ns;   /* the difference before the server's clock stepped back … */
+	_Atomic int64_t fell_ns;     /* … which was noticed then */
+	_Atomic int64_t asked_ns;    /* when the server was last asked for its time */
+	_Atomic uint64_t epoch;      /* connections lost so far */
 	struct lk__node_counters counters;
 };
 
@@ -59,10 +64,42 @@ void lk__node_destroy(struct lk__node *node);
 /* The connection for scripts on a key: always the same one, so that they stay in order. */
 struct lk__conn *lk__node_scripts(struct lk__node *node, const void *key, size_t size);
 
+/*
+ * How long background work for a first grant can wait: who holds for less needs none. Long before
+ * the first renewal, which is due after a third of the lease.
+ */
+int64_t lk__node_moment_ns(const struct lk__node *node);
+
+/*
+ * Something will be renewed: the background's connection is opened while descriptors are there, a
+ * moment after the first such call, since who holds for less than that needs none. When to call
+ * again, or LK__NEVER.
+ */
+int64_t lk__node_prepare(struct lk__node *node, int64_t now_ns);
+
+/* The background's connection, or while that cannot be had one that is up. */
+struct lk__conn *lk__node_work(struct lk__node *node);
+
 /* Server time of an instant of ours, in µs: never later than the truth. */
 int64_t lk__node_server_us(const struct lk__node *node, int64_t at_ns);
 
-/* Learns the difference from an answer that arrived at `received_ns`. */
+/* Raises the difference where an answer that arrived at `received_ns` shows that it is larger. */
 void lk__node_learn_time(struct lk__node *node, int64_t server_us, int64_t received_ns);
+
+/*
+ * Learns the difference from a question sent at `sent_ns` and its answer, also that it has become
+ * smaller. Every connection asks in its handshake, and with a command once a second at most.
+ */
+void lk__node_hear_time(struct lk__node *node, int64_t server_us, int64_t sent_ns,
+			int64_t received_ns);
+
+/* Whether it is time to ask; then the caller does. */
+bool lk__node_asks_time(struct lk__node *node);
+
+/*
+ * The largest difference with which the deadline of a request under way at `now_ns` may have been
+ * computed. After a step back it is the one before the step, until all such deadlines are past.
+ */
+int64_t lk__node_most_offset_ns(const struct lk__node *node, int64_t now_ns);
 
 #endif

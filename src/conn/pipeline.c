@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The way of a command through a connection: submit, write, read, match, wake. */
 #include <errno.h>
 #include <poll.h>
@@ -12,16 +13,35 @@
 #include "conn/channels.h"
 #include "conn/classify.h"
 #include "conn/conn.h"
+#include "conn/handshake.h"
 #include "conn/node.h"
 #include "net/stream.h"
 #include "resp/reader.h"
 
-#define LOADS_MAX 5 /* times a script is loaded for one request */
+#define LOADS_MAX 5  /* times a script is loaded for one request */
+#define WORDS_MAX 90 /* of a refusal that are passed on */
 #define SPIN_CREDIT_MAX 16
 #define WAIT_SERVED 2  /* LK__WAIT_READY, and the mutex is not held */
 #define SPIN_PAUSE 128 /* turns without a spin after it has not paid */
 
 /* ---- writing ---- */
+
+void lk__conn_must_break(struct lk__conn *conn, int code, const char *reason)
+{
+	if (conn->must_break)
+		return;
+	conn->must_break = true;
+	conn->fault.code = code;
+	snprintf(conn->fault.reason, sizeof(conn->fault.reason), "%s", reason);
+}
+
+static void conn_cannot_write(struct lk__conn *conn, int failed)
+{
+	char text[100], reason[160];
+	snprintf(reason, sizeof(reason), "writing failed: %s",
+		 strerror_r(failed, text, sizeof(text)));
+	lk__conn_must_break(conn, LK_EUNREACHABLE, reason);
+}
 
 void lk__conn_flush(struct lk__conn *conn)
 {
@@ -29,7 +49,8 @@ void lk__conn_flush(struct lk__conn *conn)
 		ssize_t wrote = lk__stream_write(conn->stream, lk__buffer_front(&conn->out),
 						 lk__buffer_size(&conn->out));
 		if (wrote < 0) {
-			conn->must_break |= wrote != -EAGAIN && wrote != -EINTR;
+			if (wrote != -EAGAIN && wrote != -EINTR)
+				conn_cannot_write(conn, (int)-wrote);
 			if (wrote != -EINTR)
 				break;
 		} else {
@@ -39,14 +60,16 @@ void lk__conn_flush(struct lk__conn *conn)
 	atomic_store_explicit(&conn->left, lk__buffer_size(&conn->out) > 0, memory_order_relaxed);
 }
 
-/* Puts the bytes of a request that is in line behind what is to be written. */
-void lk__conn_append(struct lk__conn *conn, struct lk__request *request)
+/* Puts its bytes behind what is to be written. Nothing may follow what there was no memory for. */
+static void conn_append(struct lk__conn *conn, struct lk__request *request)
 {
-	if (lk__buffer_append(&conn->out, request->bytes.bytes + request->bytes.start,
-			      lk__buffer_size(&request->bytes)) < 0) {
-		conn->must_break = true;
+	if (!conn->must_break &&
+	    lk__buffer_append(&conn->out, request->bytes.bytes + request->bytes.start,
+			      lk__buffer_size(&request->bytes)) < 0)
+		lk__conn_must_break(conn, LK_ENOMEM, "out of memory");
+	if (conn->must_break)
 		return;
-	}
+	request->appended = true;
 	if (request->batch)
 		lk__request_ungather(request);
 	request->sent_ns = lk__now_ns();
@@ -54,6 +77,50 @@ void lk__conn_append(struct lk__conn *conn, struct lk__request *request)
 	if (request->sends++)
 		atomic_fetch_add_explicit(&conn->node->counters.resent, 1, memory_order_relaxed);
 	atomic_store_explicit(&conn->left, true, memory_order_relaxed);
+}
+
+/*
+ * A script that the server lacks goes directly before its first call. Without memory for that the
+ * call goes alone: NOSCRIPT is answered, and both are sent again.
+ */
+static void conn_append_script(struct lk__conn *conn, struct lk__request *call)
+{
+	const struct lk__script *script = &lk__scripts[call->script];
+	struct lk__request *load = lk__request_new(3,
+						   (const char *[]){"SCRIPT", "LOAD", script->text},
+						   (size_t[]){6, 4, script->size});
+	if (!load)
+		return;
+	load->finish = lk__request_forget;
+	load->is_load = true;
+	DL_PREPEND_ELEM(conn->in_flight, call, load);
+	conn->in_flight_count++;
+	conn_append(conn, load);
+	conn->scripts[call->script] = true;
+	conn->loaded_ns[call->script] = load->sent_ns;
+}
+
+/* The server's clock may be set while we are connected: it is asked along with other commands. */
+static void conn_append_time(struct lk__conn *conn, struct lk__request *before)
+{
+	struct lk__request *request = lk__request_new(1, (const char *[]){"TIME"}, (size_t[]){4});
+	if (!request)
+		return;
+	request->tells_time = true;
+	request->finish = lk__request_forget;
+	DL_PREPEND_ELEM(conn->in_flight, before, request);
+	conn->in_flight_count++;
+	conn_append(conn, request);
+}
+
+/* Writes a request that stands in line. */
+void lk__conn_append(struct lk__conn *conn, struct lk__request *request)
+{
+	if (conn->kind != LK__CONN_MESSAGES && lk__node_asks_time(conn->node))
+		conn_append_time(conn, request);
+	if (request->script != LK__NO_SCRIPT && !conn->scripts[request->script])
+		conn_append_script(conn, request);
+	conn_append(conn, request);
 }
 
 void lk__conn_enqueue(struct lk__conn *conn, struct lk__request *request)
@@ -183,36 +250,75 @@ void lk__conn_remove(struct lk__conn *conn, struct lk__request *request)
 {
 	DL_DELETE(conn->in_flight, request);
 	conn->in_flight_count--;
+	request->appended = false;
 }
 
-/* The server has lost the script: give it the text, then the same call again, at the end. */
+/*
+ * The server has lost the script: the text and the same call are sent again, at the end. That holds
+ * for every request, also for those that nobody waits for; the copy has not run.
+ */
 static bool conn_reload(struct lk__conn *conn, struct lk__request *request, redisReply *reply)
 {
 	bool lost = reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0;
-	if (!lost || request->script == LK__NO_SCRIPT || request->loads++ >= LOADS_MAX ||
-	    (!request->thread && !request->resend))
+	if (!lost || request->script == LK__NO_SCRIPT)
 		return false;
-	const struct lk__script *script = &lk__scripts[request->script];
-	struct lk__request *load = lk__request_new(3,
-						   (const char *[]){"SCRIPT", "LOAD", script->text},
-						   (size_t[]){6, 4, script->size});
-	if (!load)
+	if (request->sent_ns >= conn->loaded_ns[request->script]) /* else it is on its way again */
+		conn->scripts[request->script] = false;
+	unsigned most = conn->load_refused[0] ? 1 : LOADS_MAX; /* the right may have been given */
+	if (lk__now_ns() >= request->deadline_ns || request->loads++ >= most)
 		return false;
-	load->finish = lk__request_forget;
-	lk__conn_enqueue(conn, load);
-	request->sends = 0;
+	request->sends--;
 	lk__conn_enqueue(conn, request);
 	return true;
 }
 
+/* Who may not send scripts is told so, and not that one is missing. */
+static void conn_loaded(struct lk__conn *conn, const redisReply *reply)
+{
+	bool refused = reply->type == REDIS_REPLY_ERROR && lk__classify(reply->str) == LK_EDENIED;
+	snprintf(conn->load_refused, sizeof(conn->load_refused), "%s", refused ? reply->str : "");
+}
+
+static const char *conn_words(const struct lk__conn *conn, const redisReply *reply)
+{
+	bool lost = strncmp(reply->str, "NOSCRIPT", 8) == 0;
+	return lost && conn->load_refused[0] ? conn->load_refused : reply->str;
+}
+
+/* What the server has refused has not run; but an earlier copy may have. */
+static void conn_refused(struct lk__conn *conn, struct lk__request *request, const char *words,
+			 struct lk__aftermath *after)
+{
+	char reason[sizeof(request->reason)];
+	const char *hint = lk__classify_hint(words);
+	int size = lk__classify_size(words);
+	bool copied = request->sends > 1;
+	snprintf(reason, sizeof(reason), "%s%.*s%s%s%s",
+		 copied ? "refused, but an earlier copy may have run: " : "",
+		 size < WORDS_MAX ? size : WORDS_MAX, words, *hint ? " (" : "", hint,
+		 *hint ? ")" : "");
+	lk__conn_done(conn, request, copied ? LK_EMAYBEHELD : lk__classify(words), reason, after);
+}
+
+struct lk__request *lk__conn_answered(struct lk__conn *conn)
+{
+	if (conn->in_flight && conn->in_flight->appended) {
+		conn->proved = true;
+		conn->failures = 0;
+		conn->next_connect_ns = 0;
+		return conn->in_flight;
+	}
+	lk__conn_must_break(conn, LK_EPROTOCOL, "unexpected reply: no command outstanding");
+	return NULL;
+}
+
 void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__aftermath *after)
 {
-	struct lk__request *request = conn->in_flight;
+	/* "max number of clients reached" comes unasked, then the end of the stream. */
+	if (!conn->in_flight && reply->type == REDIS_REPLY_ERROR)
+		lk__conn_must_break(conn, LK_EUNAVAILABLE, reply->str);
+	struct lk__request *request = lk__conn_answered(conn);
 	if (!request) {
-		/* "max number of clients reached" comes unasked, then the end of the stream. */
-		conn->must_break = true;
-		if (reply->type == REDIS_REPLY_ERROR)
-			lk__fail(&conn->last_error, lk__classify(reply->str), "%s", reply->str);
 		freeReplyObject(reply);
 		return;
 	}
@@ -227,8 +333,15 @@ void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__aftermat
 	} else {
 		request->reply = reply;
 	}
-	int code = reply->type == REDIS_REPLY_ERROR ? lk__classify(reply->str) : 0;
-	lk__conn_done(conn, request, code, code ? reply->str : "", after);
+	if (request->is_load)
+		conn_loaded(conn, reply);
+	if (request->tells_time)
+		lk__node_hear_time(conn->node, lk__time_answer(reply), request->sent_ns,
+				   lk__now_ns());
+	if (reply->type == REDIS_REPLY_ERROR)
+		conn_refused(conn, request, conn_words(conn, reply), after);
+	else
+		lk__conn_done(conn, request, 0, "", after);
 }
 
 /* ---- reading: the leader's turn ---- */
@@ -299,12 +412,9 @@ static void conn_sleep(struct lk__conn *conn, short events, int64_t until_ns,
 	};
 	int timeout_ms = until_ns == LK__NEVER ? 60000
 					       : lk__ms_until(lk__now_ns(), until_ns, 60000);
-	poll(fds, cancel ? 3 : 2, timeout_ms);
-	if (fds[1].revents) {
-		uint64_t count;
-		ssize_t drained = read(conn->wake_fd, &count, sizeof(count));
-		(void)drained;
-	}
+	lk__poll(fds, cancel ? 3 : 2, timeout_ms);
+	if (fds[1].revents)
+		lk__wake_fd_clear(conn->wake_fd);
 }
 
 /* Takes whole replies out of what was read; true when the peer does not speak the protocol. */
@@ -327,9 +437,11 @@ static bool conn_parse(struct lk__conn *conn, ssize_t got, struct lk__aftermath 
 static void conn_took(struct lk__conn *conn, ssize_t got, struct lk__aftermath *after)
 {
 	char reason[160];
+	if (conn->state == LK__CONN_CLOSED) /* meanwhile; a lost connection would be opened again */
+		return;
 	if (got == -EAGAIN || got == -EINTR) {
 		if (conn->must_break)
-			lk__conn_break(conn, LK_EUNREACHABLE, "writing failed", after);
+			lk__conn_break(conn, conn->fault.code, conn->fault.reason, after);
 		else if (conn->in_flight && lk__now_ns() >= conn_limit_ns(conn))
 			lk__conn_break(conn, LK_EUNREACHABLE, "no answer within the command limit",
 				       after);
@@ -341,10 +453,7 @@ static void conn_took(struct lk__conn *conn, ssize_t got, struct lk__aftermath *
 	} else if (conn_parse(conn, got, after)) {
 		lk__conn_break(conn, LK_EPROTOCOL, lk__reader_error(conn->reader), after);
 	} else if (conn->must_break) {
-		lk__conn_break(conn, conn->last_error.code ? conn->last_error.code : LK_EPROTOCOL,
-			       conn->last_error.code ? conn->last_error.message
-						     : "an answer to no question",
-			       after);
+		lk__conn_break(conn, conn->fault.code, conn->fault.reason, after);
 	}
 }
 

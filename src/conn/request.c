@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "conn/request.h"
 
 #include <stdio.h>
@@ -64,40 +65,6 @@ struct lk__request *lk__request_new(size_t argc, const char **argv, const size_t
 		lk__request_free(request);
 		return NULL;
 	}
-	return request;
-}
-
-struct lk__request *lk__request_script(enum lk__script_id script, size_t key_count, size_t argc,
-				       const char **argv, const size_t *sizes)
-{
-	const char *few[3 + 1 + LK__ARGUMENTS_MAX];
-	size_t few_sizes[3 + 1 + LK__ARGUMENTS_MAX];
-	const char **words = few;
-	size_t *word_sizes = few_sizes;
-	bool many = argc > 1 + LK__ARGUMENTS_MAX;
-	if (many) {
-		words = calloc(argc + 3, sizeof(*words));
-		word_sizes = calloc(argc + 3, sizeof(*word_sizes));
-	}
-	struct lk__request *request = NULL;
-	if (words && word_sizes) {
-		char count[24];
-		words[0] = "EVALSHA";
-		word_sizes[0] = 7;
-		words[1] = lk__scripts[script].sha1;
-		word_sizes[1] = 40;
-		words[2] = count;
-		word_sizes[2] = (size_t)snprintf(count, sizeof(count), "%zu", key_count);
-		memcpy(words + 3, argv, argc * sizeof(*argv));
-		memcpy(word_sizes + 3, sizes, argc * sizeof(*sizes));
-		request = lk__request_new(argc + 3, words, word_sizes);
-	}
-	if (many) {
-		free(words);
-		free(word_sizes);
-	}
-	if (request)
-		request->script = (int)script;
 	return request;
 }
 

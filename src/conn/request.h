@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * One command on its way: its bytes, its answer, and who cares for it.
  *
@@ -22,7 +23,6 @@ struct lk__thread;
 struct lk__wait;
 
 #define LK__NO_SCRIPT (-1)
-#define LK__ARGUMENTS_MAX 8 /* after the keys, of the scripts for one lock */
 
 struct lk__request {
 	struct lk__request *prev, *next; /* in the connection's order */
@@ -35,26 +35,27 @@ struct lk__request {
 	struct lk__wait *wait; /* of that thread, while it stands in the connection's list */
 	void (*finish)(struct lk__request *request);
 	void *owner;           /* for finish */
+	char token[64];        /* whose try it is, where the answer does not say; for its reader */
 	struct lk__node *asks; /* what this node can do is what is asked; NULL: not that */
 	bool resend;           /* safe and useful to send again after a lost connection */
 	bool return_unsent;    /* a lost connection ends it if it was not sent yet */
 	bool contended;        /* other processes are at it too: their need of a core is ours */
+	bool is_load;          /* the connection sends a script */
+	bool tells_time;       /* the connection asks what the server's clock says */
+	bool appended;         /* to what the present connection sends: an answer will come */
 	_Atomic bool done;     /* set last: its thread may then read, and free, without a mutex */
-	unsigned sends;
-	int64_t sent_ns;     /* before it was last written */
-	int64_t deadline_ns; /* not to be sent after this */
-	int code;            /* done: 0 with a reply; LK_EMAYBEHELD unknown; else not done; of a
-				batch: what became of its first command */
+	unsigned sends;        /* copies that may have run; never reset */
+	int64_t sent_ns;       /* before it was last written */
+	int64_t deadline_ns;   /* not to be sent after this */
+	int code; /* done: 0 with a reply; LK_EMAYBEHELD unknown (also when one of several
+				copies was refused); else not done; of a batch: what became of its
+				first command */
 	redisReply *reply;
 	char reason[160]; /* for a code */
 };
 
 /* Makes a request of plain words. NULL when out of memory. */
 struct lk__request *lk__request_new(size_t argc, const char **argv, const size_t *sizes);
-
-/* Makes the call of a script: EVALSHA sha keys… arguments…. NULL when out of memory. */
-struct lk__request *lk__request_script(enum lk__script_id script, size_t key_count, size_t argc,
-				       const char **argv, const size_t *sizes);
 
 /*
  * Makes an empty batch for at most `most` commands; then they are added. They leave together, their

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One command with an answer: queries, forced releases, extensions. */
 #include <stdio.h>
 #include <string.h>
@@ -68,6 +69,7 @@ static int extend_read(struct lk__entry *entry, const struct lk__owner *owner, u
 	if (!hold->watched && end_ns > hold->own_until_ns)
 		hold->own_until_ns = end_ns;
 	hold->warned = false;
+	entry->grant.seen_ns = sent_ns;
 	lk__watch_hold(entry, lk__now_ns());
 	return 0;
 }
@@ -87,10 +89,13 @@ static int extend_ask(struct lk__entry *entry, struct lk__thread *thread, uint64
 	int rc = lk__caller_ask(entry, thread, request, "extend", until_ns, error);
 	if (rc < 0)
 		return rc;
-	rc = lk__reply_renewed(request, 1, 0, field) == 1;
+	rc = lk__reply_renewed(request, 1, 0, field);
 	*sent_ns = request->sent_ns;
 	lk__request_free(request);
-	return rc;
+	return rc >= 0 ? rc
+		       : lk__fail(error, LK_EMAYBEHELD,
+				  "extend \"%.100s\": no answer says whether it was done",
+				  entry->name);
 }
 
 int lk__caller_extend(struct lk__entry *entry, struct lk__thread *thread,
@@ -102,6 +107,9 @@ int lk__caller_extend(struct lk__entry *entry, struct lk__thread *thread,
 	struct lk__hold *hold = extend_hold(entry, owner, &code);
 	uint64_t number = hold ? hold->number : 0;
 	int64_t until_ns = hold ? lk__hold_deadline(hold) : 0;
+	int64_t outlives_ns = lk__after_ms(lk__now_ns(), lease_ms);
+	if (hold && entry->grant.outlives_ns < outlives_ns)
+		entry->grant.outlives_ns = outlives_ns;
 	pthread_mutex_unlock(&entry->mutex);
 	if (code)
 		return lk__fail(error, code, "extend \"%.100s\": %s", entry->name,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "drive/caller.h"
 
 #include <stdlib.h>
@@ -9,6 +10,8 @@
 #include "conf/config.h"
 #include "drive/notices.h"
 #include "drive/watch.h"
+
+#define LOOK_NS (5 * LK__MS) /* between looks at a lock that is being passed to us */
 
 static int caller_fail(struct lk__entry *entry, int code, const char *operation, lk_error *error)
 {
@@ -66,6 +69,7 @@ static void caller_undo(struct lk__entry *entry, struct lk__waiter *waiter)
 	hold->lost = false;
 	atomic_fetch_sub(&entry->refs, 1);
 	waiter->state = LK__WAITER_WAITS;
+	waiter->undone = true;
 	DL_PREPEND(entry->line, waiter);
 	lk__count(&entry->client->counters.waiting, 1);
 	lk__entry_promote(entry);
@@ -81,18 +85,20 @@ static bool caller_lost(const struct lk__entry *entry, const struct lk__waiter *
 	return false;
 }
 
-/* An owner's name waits in several threads, and one of them has the lock: the others re-enter. */
-static bool caller_joins(struct lk__entry *entry, struct lk__waiter *waiter)
+/* An owner's name waits in several threads, and one of them has the lock: the others re-enter. 1, 0
+ * where they cannot yet, or why they will not. */
+static int caller_joins(struct lk__entry *entry, struct lk__waiter *waiter, lk_error *error)
 {
-	struct lk__hold *hold = entry->hold;
-	if (!hold || hold == waiter->hold || !lk__owner_is(hold, &waiter->hold->owner))
-		return false;
-	hold->count++;
-	hold->watched |= !waiter->hold->lease_ms;
-	lk__watch_hold(entry, lk__now_ns());
-	lk__entry_leave_line(entry, waiter);
-	lk__hold_free(waiter->hold);
-	return true;
+	struct lk__want want = {.owner = waiter->hold->owner, .lease_ms = waiter->hold->lease_ms};
+	const struct lk__hold *hold = entry->hold;
+	if (waiter->state != LK__WAITER_WAITS || !hold || !lk__owner_is(hold, &want.owner))
+		return 0;
+	int rc = lk__caller_reenter(entry, &want, error);
+	if (rc == 1) {
+		lk__entry_leave_line(entry, waiter);
+		lk__hold_free(waiter->hold);
+	}
+	return rc;
 }
 
 /* 0, or why a waiter that is not the head leaves the line. */
@@ -108,7 +114,7 @@ static int caller_over(struct lk__entry *entry, const struct lk__waiter *waiter,
 	else if (lk__cancelled(waiter->cancel))
 		code = LK_ECANCELLED;
 	else if (waiter->until_ns != LK__NEVER && lk__now_ns() >= waiter->until_ns)
-		code = !entry->hold && entry->acquire.code ? entry->acquire.code : LK_ETIMEDOUT;
+		code = !entry->hold && entry->attempt.code ? entry->attempt.code : LK_ETIMEDOUT;
 	return code ? caller_fail(entry, code, "acquire", error) : 0;
 }
 
@@ -131,13 +137,16 @@ static int caller_stand(struct lk__entry *entry, struct lk__waiter *waiter, lk_e
 			caller_undo(entry, waiter);
 			continue;
 		}
-		if (caller_joins(entry, waiter))
-			return 1;
-		int rc = caller_over(entry, waiter, error);
-		if (rc < 0)
+		int rc = caller_joins(entry, waiter, error);
+		if (rc == 0)
+			rc = caller_over(entry, waiter, error);
+		if (rc)
 			return rc;
+		/* What is being passed to it comes within the command limit, also after its own. */
+		int64_t until_ns = waiter->state == LK__WAITER_TAKES ? lk__now_ns() + LOOK_NS
+								     : waiter->until_ns;
 		pthread_mutex_unlock(&entry->mutex);
-		lk__park_wait(&waiter->thread->park, waiter->until_ns);
+		lk__park_wait(&waiter->thread->park, until_ns);
 		pthread_mutex_lock(&entry->mutex);
 	}
 }
@@ -276,6 +285,7 @@ int lk__caller_acquire(struct lk__entry *entry, struct lk__thread *thread,
 			lk__hold_free(waiter.hold);
 	}
 	pthread_mutex_unlock(&entry->mutex);
-	caller_count(&entry->client->counters, rc, lk__now_ns() - begun_ns);
+	if (rc < 0 || waiter.state == LK__WAITER_GRANTED) /* else it was counted as a re-entry */
+		caller_count(&entry->client->counters, rc, lk__now_ns() - begun_ns);
 	return rc < 0 ? rc : 0;
 }

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * Blocking calls, driven by the calling thread.
  *
  * An acquire stands in its lock's line. The first in line, while nobody in the process has the
- * lock, is the head: it drives the acquire machine (head.c). The others park until they are handed
+ * lock, is the head: it drives the lock's attempt (head.c). The others park until they are handed
  * the lock or become the head.
  */
 #ifndef LK__DRIVE_CALLER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "drive/client.h"
 
 #include <errno.h>
@@ -47,8 +48,10 @@ static void client_on_lost(void *context)
 	lk__loop_verify(context);
 }
 
+/* What was in doubt is looked at now that the node answers again. */
 static void client_on_up(void *context)
 {
+	lk__loop_verify(context);
 	lk__loop_wake(context);
 }
 
@@ -91,6 +94,7 @@ static void thread_end(void *argument)
 	lk_client *client = thread->client;
 	if (lk__client_forked(client))
 		return;
+	atomic_fetch_add(&client->ending, 1);
 	for (;;) {
 		pthread_mutex_lock(&thread->mutex);
 		struct lk__hold *hold = thread->holds;
@@ -107,6 +111,7 @@ static void thread_end(void *argument)
 	pthread_mutex_lock(&client->mutex);
 	thread->ended = 1;
 	pthread_mutex_unlock(&client->mutex);
+	atomic_fetch_sub(&client->ending, 1); /* from now on the client may be gone */
 }
 
 static struct lk__thread *thread_new(lk_client *client)
@@ -130,17 +135,25 @@ static struct lk__thread *thread_new(lk_client *client)
 
 struct lk__thread *lk__client_thread(lk_client *client)
 {
-	struct lk__thread *thread = pthread_getspecific(client->key);
+	struct lk__thread *thread = lk__thread_get(client->key);
 	if (thread)
 		return thread;
 	pthread_mutex_lock(&client->mutex);
 	thread = thread_new(client);
-	if (thread && pthread_setspecific(client->key, thread) != 0) {
+	if (thread && lk__thread_set(client->key, thread) != 0) {
 		thread->ended = 1;
 		thread = NULL;
 	}
 	pthread_mutex_unlock(&client->mutex);
 	return thread;
+}
+
+void lk__client_forget_threads(lk_client *client)
+{
+	struct lk__park nap = {0};
+	lk__thread_key_free(client->key);
+	while (atomic_load(&client->ending) > 0)
+		lk__park_wait(&nap, lk__now_ns() + LK__MS);
 }
 
 /* ---- birth and death ---- */
@@ -176,6 +189,7 @@ static void client_free(lk_client *client)
 	}
 	lk__notices_free(client);
 	lk__watch_free(client);
+	pthread_mutex_destroy(&client->record.mutex);
 	pthread_mutex_destroy(&client->mutex);
 	if (client->alive)
 		munmap((void *)(uintptr_t)client->alive, (size_t)sysconf(_SC_PAGESIZE));
@@ -200,6 +214,8 @@ int lk__client_new(lk_client **client_out, const struct lk_config *config, lk_er
 	if (!client)
 		return lk__fail(error, LK_ENOMEM, "lk_client_new: out of memory");
 	client->notices.fd = -1;
+	client->record.since_ns = lk__now_ns();
+	pthread_mutex_init(&client->record.mutex, NULL);
 	atomic_store(&client->refs, 1);
 	pthread_mutex_init(&client->mutex, NULL);
 	lk__watch_init(client);
@@ -215,7 +231,7 @@ int lk__client_new(lk_client **client_out, const struct lk_config *config, lk_er
 		client->log = client->config->log;
 		rc = lk__topo_new(&client->topo, client->config, &client_events, client, error);
 	}
-	if (rc == 0 && pthread_key_create(&client->key, thread_end) != 0) {
+	if (rc == 0 && lk__thread_key_new(&client->key, thread_end) != 0) {
 		client->topo->ops->close(client->topo);
 		rc = lk__fail(error, LK_ESYSTEM, "lk_client_new: no thread-specific key is left");
 	}

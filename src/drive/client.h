@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The client from the inside: what the drivers share.
  *
- * Locks, always in this order: an entry's mutex; the client's; a connection's; the watch's; the
- * notices'. No two of one kind at a time.
+ * Locks, always in this order: an entry's mutex; the client's; its record's; a connection's; the
+ * watch's; the notices'. No two of one kind at a time.
  */
 #ifndef LK__DRIVE_CLIENT_H
 #define LK__DRIVE_CLIENT_H
@@ -41,6 +42,15 @@ struct lk__notices {
 	int fd;
 };
 
+/* What is known of the client's own key, see client_record.h. */
+struct lk__client_record {
+	int64_t since_ns; /* the client's start */
+	int64_t due_ns;   /* the loop's: not written again before */
+	_Atomic bool wanted, denied;
+	pthread_mutex_t mutex; /* what is sent about it, in order */
+	bool written, ended;   /* under the mutex */
+};
+
 struct lk__counters {
 	_Atomic uint64_t acquires, reentries, handovers, wire_grants, releases, busy, timeouts,
 		cancels, failures, lost, renewals, take_backs, held, waiting;
@@ -63,11 +73,17 @@ struct lk_client {
 	_Atomic uint64_t last_number;    /* of the wire grants */
 	_Atomic uint64_t last_serial;    /* of the threads */
 	_Atomic uint64_t releasing;      /* releases under way that nobody waits for */
-	_Atomic bool unreleased;         /* close could not release all */
+	_Atomic unsigned ending;         /* threads that are at their end, in thread_end() */
+	_Atomic bool unreleased;         /* no memory was left to release something */
+	_Atomic bool begun_to_close;     /* what was held is on its way back */
+	_Atomic bool closing;            /* a thread waits in close */
 	_Atomic(struct lk__loop *) loop; /* NULL until the first need */
 	struct lk__watch watch;
 	struct lk__notices notices;
 	struct lk__take_back *take_backs;
+	struct lk__hold *lost; /* permits, those to be forgotten first in front; see lost.h */
+	size_t lost_count;
+	struct lk__client_record record;
 	struct lk__counters counters;
 };
 
@@ -84,6 +100,10 @@ void lk__client_unref(lk_client *client);
 
 /* What we keep about the calling thread; NULL when out of memory. */
 struct lk__thread *lk__client_thread(lk_client *client);
+
+/* Forgets the threads: their ends are no business of the client's any more. Waits for those that
+ * are at their end just now, which do no I/O there. */
+void lk__client_forget_threads(lk_client *client);
 
 static inline void lk__count(_Atomic uint64_t *counter, uint64_t by)
 {

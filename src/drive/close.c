@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Closing a client: waiters go, releases arrive, connections end. */
 #include <stdlib.h>
 #include <utlist.h>
@@ -5,10 +6,12 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "drive/client_record.h"
 #include "drive/entry.h"
 #include "drive/life.h"
 #include "drive/loop.h"
 #include "drive/notices.h"
+#include "drive/take_back.h"
 
 #define LEAVE_MS 200 /* for those who wait to go */
 
@@ -30,39 +33,12 @@ static struct lk__entry **close_entries(lk_client *client, size_t *count_out)
 	return entries;
 }
 
-static void close_finish(struct lk__request *request)
-{
-	lk_client *client = request->owner;
-	if (request->code)
-		atomic_store(&client->unreleased, true);
-	if (request->code && request->code != LK_ECLOSED)
-		lk__log(&client->log, LK_LOG_WARNING, "release at close: %s", request->reason);
-	atomic_fetch_sub(&client->releasing, 1);
-	lk__request_free(request);
-}
-
 /* The hold stays in memory, as lost, for its owner's thread to find; the lock is freed. */
 static void close_release(struct lk__entry *entry)
 {
-	char field[LK__FIELD_SIZE];
 	pthread_mutex_lock(&entry->mutex);
 	if (entry->hold && lk__now_ns() < lk__hold_deadline(entry->hold)) {
-		lk__field(entry, entry->grant.number, field);
-		struct lk__request *request = entry->ops ? NULL
-							 : entry->recipe->release(&entry->target,
-										  field);
-		if (entry->ops) {
-			lk__entry_release_unasked(entry, entry->grant.number);
-		} else if (request) {
-			request->resend = true;
-			request->deadline_ns = entry->grant.valid_until_ns;
-			request->owner = entry->client;
-			request->finish = close_finish;
-			atomic_fetch_add(&entry->client->releasing, 1);
-			lk__conn_submit(entry->scripts, request);
-		} else {
-			atomic_store(&entry->client->unreleased, true);
-		}
+		lk__entry_release_unasked(entry, entry->grant.number);
 		lk__count(&entry->client->counters.held, (uint64_t)-1);
 		entry->hold->lost = true;
 		DL_APPEND(entry->lost, entry->hold);
@@ -83,6 +59,24 @@ static bool close_release_all(lk_client *client)
 	}
 	free(entries);
 	return true;
+}
+
+/* When the last lease ends that nobody renews or releases any more; 0 when nothing is held. */
+static int64_t close_abandoned_until_ns(lk_client *client)
+{
+	size_t count;
+	int64_t until_ns = 0;
+	struct lk__entry **entries = close_entries(client, &count);
+	for (size_t i = 0; i < count; i++) {
+		pthread_mutex_lock(&entries[i]->mutex);
+		const struct lk__hold *hold = entries[i]->hold;
+		if (hold && lk__hold_deadline(hold) > until_ns)
+			until_ns = lk__hold_deadline(hold);
+		pthread_mutex_unlock(&entries[i]->mutex);
+		lk__entry_unref(entries[i]);
+	}
+	free(entries);
+	return until_ns;
 }
 
 static void close_wake_waiters(lk_client *client)
@@ -121,8 +115,17 @@ static void close_read(lk_client *client, struct lk__thread *thread, int64_t unt
 	}
 }
 
-/* Reads until every answer is there, those of releases and of tries left behind among them; at
- * most for the command limit. True when no release is without an answer. */
+/* Every release is answered, and nothing may be held any more that nobody wants. */
+static bool close_is_settled(lk_client *client)
+{
+	return atomic_load(&client->releasing) == 0 && !lk__take_back_pending(client);
+}
+
+/*
+ * Reads until every answer is there, those of releases and of tries left behind among them, and the
+ * loop has taken back what may be held; at most for the command limit, which is also the longest
+ * that a copy of a try may still run, and a little more for the last answer.
+ */
 static bool close_await_answers(lk_client *client)
 {
 	struct lk__thread *thread = lk__client_thread(client);
@@ -130,13 +133,17 @@ static bool close_await_answers(lk_client *client)
 	if (thread) {
 		close_await_leavers(client, thread);
 		close_read(client, thread, until_ns);
+		until_ns = lk__after_ms(until_ns, LEAVE_MS);
+		while (!close_is_settled(client) && lk__now_ns() < until_ns)
+			lk__park_wait(&thread->park, lk__now_ns() + 2 * LK__MS);
 		/* What was granted meanwhile may go back by another connection. */
 		close_read(client, thread, until_ns);
 	}
-	return atomic_load(&client->releasing) == 0 && !atomic_load(&client->unreleased);
+	return close_is_settled(client) && !atomic_exchange(&client->unreleased, false);
 }
 
-int lk__client_close(lk_client *client, int how, lk_error *error)
+/* The first call: holds and waiters go. */
+static int close_begin(lk_client *client, int how, lk_error *error)
 {
 	int open = LK__CLIENT_OPEN;
 	if (how == LK_CLOSE_IF_IDLE && atomic_load(&client->state) == LK__CLIENT_OPEN &&
@@ -149,15 +156,34 @@ int lk__client_close(lk_client *client, int how, lk_error *error)
 		atomic_store(&client->state, LK__CLIENT_OPEN);
 		return lk__fail(error, LK_ENOMEM, "close: out of memory, nothing was released");
 	}
+	lk__client_record_end(client, close_abandoned_until_ns(client));
+	lk__notices_close(client);
 	close_wake_waiters(client);
-	bool released = close_await_answers(client);
+	atomic_store(&client->begun_to_close, true);
+	return 0;
+}
+
+void lk__client_end(lk_client *client)
+{
 	client->topo->ops->close(client->topo);
 	lk__loop_stop(client);
 	/* What the loop still sent while the connections closed comes back to its owners. */
 	client->topo->ops->close(client->topo);
 	atomic_store(&client->state, LK__CLIENT_CLOSED);
 	lk__notices_close(client);
-	return released ? 0
-			: lk__fail(error, LK_EMAYBEHELD,
-				   "close: a release got no answer within the limit");
+}
+
+int lk__client_close(lk_client *client, int how, lk_error *error)
+{
+	int rc = close_begin(client, how, error);
+	if (rc < 0 || atomic_load(&client->state) == LK__CLIENT_CLOSED ||
+	    !atomic_load(&client->begun_to_close) || atomic_exchange(&client->closing, true))
+		return rc; /* done, or another thread is at it */
+	if (close_await_answers(client))
+		lk__client_end(client);
+	else
+		rc = lk__fail(error, LK_EMAYBEHELD,
+			      "close: something may still be held, and is being released");
+	atomic_store(&client->closing, false);
+	return rc;
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "drive/entry.h"
 
 #include <inttypes.h>
@@ -9,20 +10,12 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "drive/client_record.h"
 #include "drive/life.h"
+#include "drive/lost.h"
 #include "drive/notices.h"
 #include "drive/take_back.h"
 #include "drive/watch.h"
-
-#define DRIFT_NS (2 * LK__MS)
-#define DRIFT_PER_LEASE 100 /* a hundredth of it */
-#define RECORD_MS 60000     /* so long the server remembers what a try took that has no lease */
-
-int64_t lk__lease_end_ns(int64_t sent_ns, int64_t lease_ms)
-{
-	int64_t lease_ns = lease_ms * LK__MS;
-	return sent_ns + lease_ns - lease_ns / DRIFT_PER_LEASE - DRIFT_NS;
-}
 
 /* ---- entries ---- */
 
@@ -35,6 +28,7 @@ static void entry_free(struct lk__entry *entry)
 	DL_FOREACH_SAFE(entry->lost, hold, next)
 	lk__hold_free(hold);
 	lk__request_free(entry->answered);
+	lk__take_back_unreserve(entry);
 	pthread_mutex_destroy(&entry->mutex);
 	free(entry->target.key);
 	free(entry->target.channel);
@@ -99,7 +93,9 @@ static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *r
 		return NULL;
 	pthread_mutex_init(&entry->mutex, NULL);
 	entry->recipe = recipe;
-	if (entry_set_names(entry, config->key_prefix, name, size) < 0) {
+	if (entry_set_names(entry, config->key_prefix, name, size) < 0 ||
+	    !lk__take_back_reserve(entry) ||
+	    lk__watch_reserve(client, HASH_COUNT(client->entries) + 1) < 0) {
 		entry_free(entry);
 		return NULL;
 	}
@@ -109,9 +105,17 @@ static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *r
 	entry->scripts = lk__node_scripts(entry->node, entry->target.key, entry->target.key_size);
 	entry->term.length_ns = config->term_ms * LK__MS;
 	entry->term.hold_off_ns = config->holdoff_ms * LK__MS;
-	entry->acquire.backoff_min_ns = config->backoff_min_ms * LK__MS;
-	entry->acquire.backoff_max_ns = config->backoff_max_ms * LK__MS;
-	entry->acquire.spins = (recipe->flags & LK__SPINS) != 0;
+	entry->attempt.rules = (struct lk__attempt_rules){
+		.numbers = &client->last_number,
+		.command_ns = config->command_timeout_ms * LK__MS,
+		.retry_ns = config->retry_ms * LK__MS,
+		.backoff_min_ns = config->backoff_min_ms * LK__MS,
+		.backoff_max_ns = config->backoff_max_ms * LK__MS,
+		.spins = (recipe->flags & LK__SPINS) != 0,
+		.takes = !(recipe->flags & LK__FOR_ALL),
+		.queues = (recipe->flags & LK__QUEUES) != 0,
+		.own_channel = (recipe->flags & LK__OWN_CHANNEL) != 0,
+	};
 	return entry;
 }
 
@@ -209,13 +213,13 @@ void lk__entry_unref(struct lk__entry *entry)
 	lk_client *client = entry->client;
 	pthread_mutex_lock(&client->mutex);
 	bool last = atomic_fetch_sub(&entry->refs, 1) == 1;
-	if (last)
-		HASH_DEL(client->entries, entry);
-	pthread_mutex_unlock(&client->mutex);
 	if (last) {
-		lk__watch_forget(client, entry);
-		entry_free(entry);
+		lk__watch_forget(client, entry); /* those that are left have room for their own */
+		HASH_DEL(client->entries, entry);
 	}
+	pthread_mutex_unlock(&client->mutex);
+	if (last)
+		entry_free(entry);
 }
 
 /* One whose lock is on several nodes; it has references of others, which go with it. */
@@ -290,6 +294,7 @@ void lk__hold_free(struct lk__hold *hold)
 	if (hold->entry) {
 		hold_leave_thread(hold);
 		lk__notices_forget(hold->entry->client, hold);
+		lk__lost_forget(hold);
 	}
 	free(hold->owner_name);
 	free(hold);
@@ -327,6 +332,12 @@ bool lk__entry_in_doubt(const struct lk__entry *entry)
 		       atomic_load_explicit(&entry->node->epoch, memory_order_relaxed);
 }
 
+uint64_t lk__entry_begin_try(struct lk__entry *entry)
+{
+	atomic_store(&entry->doubt, false);
+	return atomic_load(&entry->node->epoch);
+}
+
 void lk__entry_lose(struct lk__entry *entry, int64_t now_ns)
 {
 	struct lk__hold *hold = entry->hold;
@@ -336,13 +347,18 @@ void lk__entry_lose(struct lk__entry *entry, int64_t now_ns)
 	hold->lost = true;
 	entry->hold = NULL;
 	DL_APPEND(entry->lost, hold);
-	lk__count(&client->counters.lost, 1);
 	lk__count(&client->counters.held, (uint64_t)-1);
-	lk__notices_give(client, hold, LK__NOTICE_LOST);
-	lk__log(&client->log, LK_LOG_WARNING, "lock lost: %.200s", entry->name);
+	lk__lost_note(hold);
+	if (!hold->no_loss) {
+		lk__count(&client->counters.lost, 1);
+		lk__notices_give(client, hold, LK__NOTICE_LOST);
+		lk__log(&client->log, LK_LOG_WARNING, "lock lost: %.200s", entry->name);
+	}
 	/* The other side may keep the key: what is over would stay in it. Of several nodes, some
-	 * may have it still, and for longer than was ever confirmed. */
-	if (entry->recipe->other_side || entry->ops)
+	 * may have it still, and for longer than was ever confirmed; so may a node whose answer to
+	 * an extension is missing. A copy of the acquire may still run, and take the lock. */
+	if (entry->recipe->other_side || entry->ops || entry->grant.outlives_ns > now_ns ||
+	    entry->grant.repeated_until_ns > now_ns)
 		lk__entry_release_unasked(entry, hold->number);
 }
 
@@ -422,11 +438,13 @@ void lk__entry_grant(struct lk__entry *entry, struct lk__waiter *waiter, uint64_
 	int64_t now_ns = lk__now_ns();
 	entry->grant.number = number;
 	entry->grant.lent = false;
+	entry->grant.outlives_ns = 0;
 	entry->grant.lease_ms = lease_ms;
 	entry->grant.valid_until_ns = lk__lease_end_ns(sent_ns, lease_ms);
-	atomic_store(&entry->doubt, false);
+	entry->grant.seen_ns = sent_ns;
 	lk__term_begin(&entry->term, now_ns);
 	lk__count(&entry->client->counters.wire_grants, 1);
+	lk__client_record_want(entry->client);
 	if (entry->recipe->flags & LK__FOR_ALL)
 		entry_grant_all(entry, waiter, sent_ns);
 	lk__entry_hand(entry, waiter, now_ns);
@@ -457,7 +475,7 @@ void lk__entry_leave_line(struct lk__entry *entry, struct lk__waiter *waiter)
 	if (entry->head == waiter)
 		entry->head = NULL;
 	if (!entry->line)
-		entry->down_since_ns = 0; /* who comes later is patient anew */
+		lk__attempt_rest(&entry->attempt);
 	if (!entry->line && entry->channel) {
 		lk__channel_close(&entry->node->messages, entry->channel);
 		entry->channel = NULL;
@@ -468,15 +486,17 @@ void lk__entry_leave_line(struct lk__entry *entry, struct lk__waiter *waiter)
 int64_t lk__entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns)
 {
 	int64_t lease_ms = entry->client->config->watchdog_ms;
-	if (entry->recipe->sharing == LK__NO_HOLD && lease_ms < RECORD_MS)
-		lease_ms = RECORD_MS;
-	if (lease_ms < entry->try_lease_ms)
-		lease_ms = entry->try_lease_ms;
+	if (entry->recipe->sharing == LK__NO_HOLD || (entry->recipe->flags & LK__QUEUES))
+		return LK__NEVER;
+	if (lease_ms < entry->asked_lease_ms)
+		lease_ms = entry->asked_lease_ms;
 	if (lease_ms < entry->grant.lease_ms)
 		lease_ms = entry->grant.lease_ms;
 	if (lease_ms < entry->red_lease_ms)
 		lease_ms = entry->red_lease_ms;
 	int64_t end_ns = lk__after_ms(from_ns, lease_ms);
+	if (end_ns < entry->grant.outlives_ns)
+		end_ns = entry->grant.outlives_ns;
 	return end_ns > entry->grant.valid_until_ns ? end_ns : entry->grant.valid_until_ns;
 }
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * One lock of one kind and name in one client (and of one owner, where the kind has it so): who in
  * this process has it, who stands in line for it, and what the server has granted.
@@ -15,7 +16,7 @@
 #include "base/hash.h"
 #include "conn/channels.h"
 #include "drive/client.h"
-#include "sync/acquire.h"
+#include "sync/attempt.h"
 #include "sync/line.h"
 #include "sync/recipe.h"
 
@@ -42,6 +43,7 @@ struct lk__hold {
 	struct lk__hold *prev, *next;               /* among the entry's lost holds */
 	struct lk__hold *thread_prev, *thread_next; /* among its thread's holds */
 	struct lk__hold *notice_prev, *notice_next; /* among the client's notices */
+	struct lk__hold *lost_prev, *lost_next;     /* among the client's lost permits */
 	struct lk__entry *entry;
 	struct lk__thread *thread; /* whose list it is in */
 	struct lk__owner owner;
@@ -50,6 +52,8 @@ struct lk__hold {
 	unsigned notices; /* pending LK__NOTICE_… */
 	bool watched;     /* the watchdog renews it */
 	bool lost, abandoned, warned;
+	bool no_loss;    /* its end is meant: no notice, and nothing is kept of it */
+	bool noted;      /* in the client's list of lost ones */
 	uint64_t number; /* of the wire grant */
 	uint64_t fence;  /* its token; 0: the kind has none */
 	uint64_t tag;
@@ -69,9 +73,17 @@ struct lk__grant {
 	uint64_t fence;
 	int64_t lease_ms;
 	int64_t valid_until_ns;
+	int64_t seen_ns;           /* before it was asked for what last confirmed it */
 	uint64_t epoch;            /* of the node, when last confirmed */
 	int64_t repeated_until_ns; /* its acquire was sent twice: a copy may run until then */
+	int64_t outlives_ns;       /* what was asked for besides may keep it until then */
 	bool lent;                 /* its number was given to the other side, once */
+};
+
+/* A lock over several nodes, in the list of its entry on one of them. */
+struct lk__front {
+	struct lk__front *prev, *next;
+	struct lk__entry *entry;
 };
 
 enum lk__waiter_state { LK__WAITER_WAITS, LK__WAITER_TAKES, LK__WAITER_GRANTED };
@@ -84,12 +96,14 @@ struct lk__waiter {
 	enum lk__waiter_state state;
 	int64_t since_ns, until_ns;
 	bool once;
+	bool undone;     /* a grant of it came later than its lease */
 	bool tried;      /* of a red lock: its wait limit bounds each further try */
 	int64_t count;   /* permits */
 	uint64_t under;  /* number of the other side that its owner has; 0: it has not */
 	uint64_t borrow; /* number of its first try; 0: a new one */
 	struct lk__settings settings;
 	lk_cancel *cancel;
+	const lk_error *why; /* of the head: what stands in its way; else NULL */
 };
 
 struct lk__entry;
@@ -98,18 +112,18 @@ struct lk__renewed;
 /* What is done otherwise where a lock is on several nodes; NULL in all other entries. With the
  * mutex held, unless it says otherwise. */
 struct lk__entry_ops {
-	/* One try under a new number; gives up the mutex meanwhile. 0 with the event and, when
-	 * granted, since when; or why the head has to leave. */
+	/* One try under the attempt's number; gives up the mutex meanwhile. 0 with the event, or
+	 * why the head has to leave. */
 	int (*try_once)(struct lk__entry *entry, struct lk__waiter *waiter,
-			struct lk__acquire_event *event, int64_t *sent_ns, lk_error *error);
+			struct lk__attempt_event *event, lk_error *error);
 	/* The last hold is given up; gives up the mutex meanwhile. */
 	int (*release)(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
 		       lk_error *error);
 	void (*release_unasked)(struct lk__entry *entry, uint64_t number);
 	/* Ends in one lk__watch_renewed(); without the mutex. */
 	void (*renew)(const struct lk__renewed *renewed);
-	/* Ends that one if it should have ended by now; without the mutex. */
-	void (*overdue)(struct lk__entry *entry);
+	/* What else is due: ends that one if it should have ended by now; without the mutex. */
+	void (*turn)(struct lk__entry *entry);
 	/* 1 extended, 0 not ours any more, or a code; without the mutex. */
 	int (*extend)(struct lk__entry *entry, struct lk__thread *thread, uint64_t number,
 		      int64_t lease_ms, int64_t until_ns, int64_t *sent_ns, lk_error *error);
@@ -129,8 +143,9 @@ struct lk__entry {
 	const struct lk__recipe *recipe;
 	struct lk__target target;
 	const struct lk__entry_ops *ops;
-	void *data;       /* for the ops */
-	const char *name; /* in the target's key, behind the prefix */
+	void *data;               /* for the ops */
+	struct lk__front *fronts; /* under the client's mutex */
+	const char *name;         /* in the target's key, behind the prefix */
 	size_t name_size;
 	struct lk__node *node;
 	struct lk__conn *scripts;
@@ -147,18 +162,11 @@ struct lk__entry {
 	bool contended;     /* at our last try or release another process held it, or listened */
 	_Atomic bool doubt; /* a message came that nobody of us sent */
 	int64_t hold_off_until_ns;
-	struct lk__acquire acquire;
-	uint64_t number; /* of the machine's tries */
-	bool queued;     /* the machine's tries may have left a place in a queue on the server */
-	int64_t try_lease_ms;
+	struct lk__attempt attempt;
+	int64_t asked_lease_ms;        /* by the last try, also of a multi lock */
 	int64_t red_lease_ms;          /* the longest that a red lock has asked for here */
-	int64_t try_count;             /* permits */
 	uint64_t settled;              /* the last number whose caller has its grant; 0 */
-	int64_t try_until_ns;          /* when no copy of the try can run any more */
-	int64_t copies_until_ns;       /* one of this number was sent twice: the same for that */
-	int64_t busy_sent_ns;          /* the last try that was answered busy: when it was sent, */
-	int64_t busy_server_us;        /* and the server's time in the answer; 0: not told */
-	int64_t down_since_ns;         /* the head waits for a connection since; 0: it does not */
+	uint64_t try_nonce;            /* what a message that brings the lock has to repeat */
 	struct lk__request *request;   /* the try in flight */
 	struct lk__request *answered;  /* it was answered while nobody waited for it */
 	struct lk__listening *channel; /* while there is a line */
@@ -167,6 +175,8 @@ struct lk__entry {
 	struct lk__heap_node watch;   /* under the watch's mutex */
 	bool renewing;                /* a renewal is in flight */
 	_Atomic unsigned taking_back; /* numbers that may be held and nobody wants */
+	struct lk__take_back *spares; /* memory for more of these */
+	unsigned spare_count;
 };
 
 /* Finds or makes the entry of a name, and takes a reference. `owner` is looked at where each owner
@@ -202,6 +212,10 @@ int64_t lk__hold_deadline(const struct lk__hold *hold);
 /* Whether what we know of the grant may be out of date. */
 bool lk__entry_in_doubt(const struct lk__entry *entry);
 
+/* A try is about to be sent: what is heard from now on puts its grant in doubt, and so does a node
+ * whose epoch is not the one that is returned any more. */
+uint64_t lk__entry_begin_try(struct lk__entry *entry);
+
 /* The hold is over without a release: told, and kept until its owner has released it. */
 void lk__entry_lose(struct lk__entry *entry, int64_t now_ns);
 
@@ -227,14 +241,11 @@ void lk__entry_promote(struct lk__entry *entry);
 /* A waiter goes out of the line; the last one unsubscribes. */
 void lk__entry_leave_line(struct lk__entry *entry, struct lk__waiter *waiter);
 
-/* When the lease has ended whatever the server may have granted here up to `from_ns`; where there
- * is none, when the server has forgotten it. */
+/* When the lease has ended whatever the server may have granted here up to `from_ns`; LK__NEVER
+ * where something without a lease may be left: a place in a queue, a count. */
 int64_t lk__entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns);
 
 /* Sends the release of a number that nobody waits for. */
 void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number);
-
-/* The end of a grant that counts from `sent_ns`: less 1 % and 2 ms for the clocks. */
-int64_t lk__lease_end_ns(int64_t sent_ns, int64_t lease_ms);
 
 #endif

@@ -1,9 +1,8 @@
+/* SPDX-License-Identifier: MIT */
 #include "drive/gather.h"
 
 #include <poll.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 
@@ -32,7 +31,7 @@ struct lk__gather *lk__gather_new(size_t count)
 								  : NULL;
 	if (!gather)
 		return NULL;
-	gather->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	gather->fd = lk__wake_fd_new();
 	if (gather->fd < 0) {
 		free(gather);
 		return NULL;
@@ -51,7 +50,7 @@ static void gather_free(struct lk__gather *gather)
 			lk__request_free(gather->node[i].request[j]);
 	if (gather->end)
 		gather->end(gather->context);
-	close(gather->fd);
+	lk__fd_close(gather->fd);
 	pthread_mutex_destroy(&gather->mutex);
 	free(gather);
 }
@@ -135,12 +134,9 @@ static void gather_sleep(struct lk__gather *gather, struct lk__thread *thread, i
 		lk__conn_attend(gather->node[i].conn, thread);
 		most_ms = fds[i + 2].fd < 0 ? most_ms : 0;
 	}
-	poll(fds, gather->count + 2, lk__ms_until(lk__now_ns(), until_ns, most_ms));
-	if (fds[0].revents) {
-		uint64_t count;
-		ssize_t drained = read(gather->fd, &count, sizeof(count));
-		(void)drained;
-	}
+	lk__poll(fds, gather->count + 2, lk__ms_until(lk__now_ns(), until_ns, most_ms));
+	if (fds[0].revents)
+		lk__wake_fd_clear(gather->fd);
 	for (size_t i = 0; i < gather->count; i++)
 		if (fds[i + 2].revents)
 			lk__conn_attend(gather->node[i].conn, thread);

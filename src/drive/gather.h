@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * Several nodes asked at once by one caller, who goes on as soon as it knows enough.
  *

@@ -1,52 +1,35 @@
+/* SPDX-License-Identifier: MIT */
 #include "drive/loop.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
-#include <uv.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "drive/hangup.h"
+#include "drive/client_record.h"
 #include "drive/take_back.h"
 #include "drive/watch.h"
 
-#define TICK_MS 5     /* while answers are expected that nobody reads */
-#define IDLE_TICKS 20 /* ticks without any before it stops */
+#define EVENTS_MAX 16          /* in one turn; the rest comes with the next */
+#define TICK_NS (5 * LK__MS)   /* while answers are expected that nobody reads */
+#define IDLE_TICKS 20          /* ticks without any before it stops */
+#define BLIND_NS (20 * LK__MS) /* between turns where waiting fails */
 
 struct lk__loop {
 	lk_client *client;
 	pthread_t pthread;
 	struct lk__thread thread; /* its place as a reader */
-	uv_loop_t uv;
-	uv_async_t wake;
-	uv_poll_t timer;
-	uv_timer_t tick;
-	int timer_fd;
+	int set_fd;               /* of the two below, and of the connections' sockets */
+	int wake_fd, timer_fd;
+	int64_t armed_ns; /* when the timer goes off; LK__NEVER */
+	int64_t tick_ns;  /* the next tick; LK__NEVER while it does not tick */
 	unsigned idle_ticks;
-	struct lk__hangups hangups;
+	bool blind; /* the set cannot be waited for: somebody closed our descriptors */
 	_Atomic bool attending, verify, stop;
 };
 
-static void loop_arm(struct lk__loop *loop, int64_t at_ns)
-{
-	struct itimerspec when = {0};
-	if (at_ns != LK__NEVER) {
-		when.it_value.tv_sec = (time_t)(at_ns / INT64_C(1000000000));
-		when.it_value.tv_nsec = (long)(at_ns % INT64_C(1000000000));
-	}
-	timerfd_settime(loop->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
-}
-
-static void loop_turn(struct lk__loop *loop)
-{
-	if (atomic_exchange(&loop->verify, false))
-		lk__watch_all(loop->client);
-	int64_t watch_ns = lk__watch_turn(loop->client);
-	int64_t take_back_ns = lk__take_back_turn(loop->client);
-	loop_arm(loop, watch_ns < take_back_ns ? watch_ns : take_back_ns);
-}
+/* ---- answers and messages that nobody waits for ---- */
 
 static bool loop_read(struct lk__loop *loop)
 {
@@ -62,98 +45,164 @@ static bool loop_read(struct lk__loop *loop)
 	return expected;
 }
 
-static void loop_on_tick(uv_timer_t *tick)
+/* Nothing is expected any more. What came meanwhile, and did not wake us, begins it anew. */
+static int64_t loop_end_ticks(struct lk__loop *loop)
 {
-	struct lk__loop *loop = tick->data;
-	loop->idle_ticks = loop_read(loop) ? 0 : loop->idle_ticks + 1;
-	if (loop->idle_ticks < IDLE_TICKS)
-		return;
-	uv_timer_stop(tick);
+	loop->tick_ns = LK__NEVER;
 	atomic_store(&loop->attending, false);
 	if (loop_read(loop))
 		lk__loop_attend(loop->client);
+	return LK__NEVER;
 }
 
-static void loop_on_timer(uv_poll_t *timer, int status, int events)
+/* Returns when the next tick is due. */
+static int64_t loop_tick(struct lk__loop *loop, int64_t now_ns)
 {
-	struct lk__loop *loop = timer->data;
-	uint64_t count;
-	ssize_t got = read(loop->timer_fd, &count, sizeof(count));
-	(void)got;
-	(void)status;
-	(void)events;
-	loop_turn(loop);
+	if (!atomic_load(&loop->attending))
+		return LK__NEVER;
+	if (loop->tick_ns == LK__NEVER)
+		loop->idle_ticks = 0;
+	else if (now_ns < loop->tick_ns)
+		return loop->tick_ns;
+	else
+		loop->idle_ticks = loop_read(loop) ? 0 : loop->idle_ticks + 1;
+	if (loop->idle_ticks == IDLE_TICKS)
+		return loop_end_ticks(loop);
+	loop->tick_ns = now_ns + TICK_NS;
+	return loop->tick_ns;
 }
+
+/* ---- connections that end while nobody reads them ---- */
 
 static void loop_watch_connections(struct lk__loop *loop)
 {
 	struct lk__topo *topo = loop->client->topo;
 	struct lk__node *node;
-	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++)
-		lk__hangups_turn(&loop->hangups, node);
+	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++) {
+		for (size_t j = 0; j < node->script_count; j++)
+			lk__conn_watch(&node->scripts[j], loop->set_fd);
+		lk__conn_watch(&node->messages, loop->set_fd);
+		lk__conn_watch(&node->work, loop->set_fd);
+	}
 }
 
-static void loop_on_wake(uv_async_t *wake)
+/* ---- the turn ---- */
+
+static void loop_take(struct lk__loop *loop, void *data)
 {
-	struct lk__loop *loop = wake->data;
-	if (atomic_load(&loop->stop)) {
-		uv_stop(&loop->uv);
+	if (data == &loop->wake_fd) {
+		lk__wake_fd_clear(loop->wake_fd);
+		loop_watch_connections(loop);
+	} else if (data == &loop->timer_fd) {
+		lk__timer_arm(loop->timer_fd, LK__NEVER);
+		loop->armed_ns = LK__NEVER;
+	} else if (lk__conn_attend(data, &loop->thread)) {
+		lk__loop_attend(loop->client);
+	}
+}
+
+static void loop_arm(struct lk__loop *loop, int64_t at_ns)
+{
+	if (at_ns == loop->armed_ns)
 		return;
-	}
-	loop_watch_connections(loop);
-	loop_turn(loop);
-	if (atomic_load(&loop->attending) && !uv_is_active((uv_handle_t *)&loop->tick)) {
-		loop->idle_ticks = 0;
-		uv_timer_start(&loop->tick, loop_on_tick, TICK_MS, TICK_MS);
-	}
+	lk__timer_arm(loop->timer_fd, at_ns);
+	loop->armed_ns = at_ns;
+}
+
+static int64_t sooner(int64_t one_ns, int64_t other_ns)
+{
+	return one_ns < other_ns ? one_ns : other_ns;
+}
+
+/* Does what is due and never waits. Returns when more is, and has set the timer to that. */
+static int64_t loop_turn(struct lk__loop *loop)
+{
+	void *ready[EVENTS_MAX];
+	int count = lk__set_take(loop->set_fd, ready, EVENTS_MAX);
+	loop->blind = count < 0 && errno != EINTR;
+	for (int i = 0; i < count; i++)
+		loop_take(loop, ready[i]);
+	if (atomic_exchange(&loop->verify, false))
+		lk__watch_all(loop->client);
+	int64_t next_ns = lk__watch_turn(loop->client);
+	next_ns = sooner(next_ns, lk__take_back_turn(loop->client));
+	next_ns = sooner(next_ns, lk__client_record_turn(loop->client));
+	next_ns = sooner(next_ns, loop_tick(loop, lk__now_ns()));
+	loop_arm(loop, next_ns);
+	return next_ns;
+}
+
+/* ---- the thread ---- */
+
+/* The timer is in the set: poll() itself does not count while the machine is suspended. Where there
+ * is nothing to wait for, a look now and then keeps what is held. */
+static void loop_wait(struct lk__loop *loop, int64_t next_ns)
+{
+	struct pollfd set = {.fd = loop->set_fd, .events = POLLIN};
+	if (loop->blind)
+		lk__park_wait(&loop->thread.park, sooner(next_ns, lk__now_ns() + BLIND_NS));
+	else
+		lk__poll(&set, 1, -1);
 }
 
 static void *loop_main(void *argument)
 {
 	struct lk__loop *loop = argument;
 	pthread_setname_np(pthread_self(), "lockkeeper");
-	uv_run(&loop->uv, UV_RUN_DEFAULT);
-	return NULL;
+	for (;;) {
+		int64_t next_ns = loop_turn(loop);
+		if (atomic_load(&loop->stop)) /* the turn may have taken the wake-up for that */
+			return NULL;
+		loop_wait(loop, next_ns);
+	}
 }
 
-static int loop_init(struct lk__loop *loop, lk_client *client, lk_error *error)
+static void loop_free(struct lk__loop *loop)
 {
+	if (loop->timer_fd >= 0)
+		lk__fd_close(loop->timer_fd);
+	if (loop->wake_fd >= 0)
+		lk__fd_close(loop->wake_fd);
+	if (loop->set_fd >= 0)
+		lk__fd_close(loop->set_fd);
+	free(loop);
+}
+
+static int loop_add(struct lk__loop *loop, int *fd)
+{
+	return lk__set_add(loop->set_fd, *fd, LK__SET_READABLE, fd);
+}
+
+static int loop_new(struct lk__loop **loop_out, lk_client *client, lk_error *error)
+{
+	struct lk__loop *loop = calloc(1, sizeof(*loop));
+	if (!loop)
+		return lk__fail(error, LK_ENOMEM, "background thread: out of memory");
 	loop->client = client;
-	loop->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (loop->timer_fd < 0)
-		return lk__fail_errno(error, LK_ESYSTEM, errno, "timerfd");
-	int rc = uv_loop_init(&loop->uv);
-	if (rc < 0) {
-		close(loop->timer_fd);
-		return lk__fail_errno(error, LK_ESYSTEM, -rc, "background loop");
+	loop->armed_ns = loop->tick_ns = LK__NEVER;
+	loop->set_fd = lk__set_new();
+	loop->wake_fd = lk__wake_fd_new();
+	loop->timer_fd = lk__timer_new();
+	if (loop->set_fd < 0 || loop->wake_fd < 0 || loop->timer_fd < 0 ||
+	    loop_add(loop, &loop->wake_fd) < 0 || loop_add(loop, &loop->timer_fd) < 0) {
+		lk__fail_errno(error, LK_ESYSTEM, errno, "cannot start the background thread");
+		loop_free(loop);
+		return LK_ESYSTEM;
 	}
-	rc = uv_async_init(&loop->uv, &loop->wake, loop_on_wake);
-	if (rc == 0)
-		rc = uv_poll_init(&loop->uv, &loop->timer, loop->timer_fd);
-	if (rc == 0)
-		rc = uv_timer_init(&loop->uv, &loop->tick);
-	loop->wake.data = loop->timer.data = loop->tick.data = loop;
-	loop->hangups = (struct lk__hangups){.uv = &loop->uv, .thread = &loop->thread};
-	if (rc == 0)
-		rc = uv_poll_start(&loop->timer, UV_READABLE, loop_on_timer);
-	return rc < 0 ? lk__fail_errno(error, LK_ESYSTEM, -rc, "background loop") : 0;
+	*loop_out = loop;
+	return 0;
 }
 
 static int loop_launch(lk_client *client, lk_error *error)
 {
-	struct lk__loop *loop = calloc(1, sizeof(*loop));
-	if (!loop)
-		return lk__fail(error, LK_ENOMEM, "background loop: out of memory");
-	int rc = loop_init(loop, client, error);
-	if (rc == 0) {
-		rc = lk__thread_start(&loop->pthread, 0, loop_main, loop);
-		if (rc)
-			rc = lk__fail_errno(error, LK_ESYSTEM, rc,
-					    "cannot start the background thread");
-	}
-	if (rc < 0) {
-		free(loop);
+	struct lk__loop *loop = NULL;
+	int rc = loop_new(&loop, client, error);
+	if (rc < 0)
 		return rc;
+	rc = lk__thread_start(&loop->pthread, loop_main, loop);
+	if (rc) {
+		loop_free(loop);
+		return lk__fail_errno(error, LK_ESYSTEM, rc, "cannot start the background thread");
 	}
 	atomic_store(&client->loop, loop);
 	return 0;
@@ -181,8 +230,8 @@ void lk__loop_stop(lk_client *client)
 	struct lk__loop *loop = client_loop(client);
 	if (!loop || atomic_exchange(&loop->stop, true))
 		return;
-	uv_async_send(&loop->wake);
-	pthread_join(loop->pthread, NULL);
+	lk__wake_fd(loop->wake_fd);
+	lk__thread_join(loop->pthread);
 }
 
 void lk__loop_free(lk_client *client)
@@ -191,34 +240,27 @@ void lk__loop_free(lk_client *client)
 	if (!loop)
 		return;
 	lk__loop_stop(client);
-	uv_close((uv_handle_t *)&loop->wake, NULL);
-	uv_close((uv_handle_t *)&loop->timer, NULL);
-	uv_close((uv_handle_t *)&loop->tick, NULL);
-	lk__hangups_close(&loop->hangups);
-	uv_run(&loop->uv, UV_RUN_DEFAULT);
-	uv_loop_close(&loop->uv);
-	close(loop->timer_fd);
 	atomic_store(&client->loop, NULL);
-	free(loop);
+	loop_free(loop);
 }
 
 void lk__loop_attend(lk_client *client)
 {
 	struct lk__loop *loop = client_loop(client);
 	if (loop && !atomic_exchange(&loop->attending, true))
-		uv_async_send(&loop->wake);
+		lk__wake_fd(loop->wake_fd);
 }
 
 void lk__loop_wake(lk_client *client)
 {
 	struct lk__loop *loop = client_loop(client);
 	if (loop)
-		uv_async_send(&loop->wake);
+		lk__wake_fd(loop->wake_fd);
 }
 
 void lk__loop_verify(lk_client *client)
 {
 	struct lk__loop *loop = client_loop(client);
 	if (loop && !atomic_exchange(&loop->verify, true))
-		uv_async_send(&loop->wake);
+		lk__wake_fd(loop->wake_fd);
 }

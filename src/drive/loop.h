@@ -1,9 +1,12 @@
+/* SPDX-License-Identifier: MIT */
 /*
- * The background thread of a client, on libuv: what has no caller.
+ * The background thread of a client: what has no caller.
  *
  * Renewals and take-backs on their own connection, timers of leases (a timerfd of CLOCK_BOOTTIME),
- * and answers or messages that nobody waits for. It starts with the first need. It ticks every few
- * ms only while such answers are expected.
+ * connections that end while nobody reads them, and answers or messages that nobody waits for. It
+ * is one set of descriptors and one turn, which does what is due and never waits; the thread only
+ * waits for the set between turns. It starts with the first need. It ticks every few ms only while
+ * such answers are expected. What the system refuses it is an error, never the end of the process.
  */
 #ifndef LK__DRIVE_LOOP_H
 #define LK__DRIVE_LOOP_H

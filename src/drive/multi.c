@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "drive/multi.h"
 
 #include <string.h>
@@ -172,7 +173,8 @@ static int multi_rounds(struct lk__multi_ask *ask)
 			return rc;
 		if (rc == LK__MULTI_ALL) {
 			ask->busy = awaited < ask->multi->count ? awaited : 0;
-			ask->code = LK_EUNAVAILABLE; /* it came later than its lease */
+			ask->code = LK_EMAYBEHELD; /* it came later than its lease */
+			ask->unknown = true;
 		}
 		if (multi_closed(ask))
 			return multi_fail(ask, ask->busy, LK_ECLOSED);
@@ -223,14 +225,15 @@ int lk__multi_acquire(const struct lk__multi *multi, const struct lk__want *want
 	int64_t now_ns = lk__now_ns();
 	if (want->wait_ms > 0)
 		ask.until_ns = lk__after_ms(now_ns, want->wait_ms);
-	if (multi_threads(multi, ask.threads) < 0)
-		return lk__fail(error, LK_ENOMEM, "acquire: out of memory");
-	for (size_t i = 0; i < multi->count; i++) {
-		int rc = lk__loop_start(multi->part[i]->client, error);
-		if (rc < 0)
-			return rc;
-	}
-	return multi_verdict(&ask, multi_rounds(&ask));
+	int rc = lk__multi_begin(&ask);
+	if (rc < 0)
+		lk__fail(error, rc, "acquire: out of memory");
+	for (size_t i = 0; i < multi->count && rc == 0; i++)
+		rc = lk__loop_start(multi->part[i]->client, error);
+	if (rc == 0)
+		rc = multi_verdict(&ask, multi_rounds(&ask));
+	lk__multi_end(&ask);
+	return rc;
 }
 
 /* ---- what is held ---- */
@@ -271,11 +274,13 @@ int lk__multi_release(const struct lk__multi *multi, const struct lk__owner *own
 {
 	struct lk__want want = {.owner = *owner};
 	struct lk__multi_ask ask = {.multi = multi, .want = &want, .error = error};
-	if (multi_threads(multi, ask.threads) < 0)
+	if (lk__multi_begin(&ask) < 0)
 		return lk__fail(error, LK_ENOMEM, "release: out of memory, still held");
 	for (size_t i = 0; i < multi->count; i++)
 		ask.taken[i] = true;
-	return lk__multi_give_back(&ask, LK__NEVER);
+	int rc = lk__multi_give_back(&ask, LK__NEVER);
+	lk__multi_end(&ask);
+	return rc;
 }
 
 int lk__multi_extend(const struct lk__multi *multi, const struct lk__owner *owner, int64_t lease_ms,

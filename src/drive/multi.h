@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * Several reentrant locks, of one client or many, taken all or none.
  *

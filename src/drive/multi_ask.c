@@ -1,5 +1,7 @@
+/* SPDX-License-Identifier: MIT */
 #include "drive/multi_ask.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
@@ -21,7 +23,7 @@ struct group {
 	int64_t lease_ms, until_ns;
 };
 
-struct attempt {
+struct lk__multi_work {
 	struct lk__multi_ask *ask;
 	bool was_late; /* an earlier one */
 	struct lk__waiter waiter[LK__MULTI_MAX];
@@ -36,12 +38,12 @@ struct attempt {
 	int code;     /* that ends it; 0: none */
 };
 
-static struct lk__entry *part_of(const struct attempt *attempt, size_t part)
+static struct lk__entry *part_of(const struct lk__multi_work *attempt, size_t part)
 {
 	return attempt->ask->multi->part[part];
 }
 
-static void attempt_busy(struct attempt *attempt, size_t part, int code)
+static void attempt_busy(struct lk__multi_work *attempt, size_t part, int code)
 {
 	struct lk__multi_ask *ask = attempt->ask;
 	if (part >= ask->busy)
@@ -50,13 +52,13 @@ static void attempt_busy(struct attempt *attempt, size_t part, int code)
 	ask->code = code;
 }
 
-static bool attempt_is_busy(const struct attempt *attempt)
+static bool attempt_is_busy(const struct lk__multi_work *attempt)
 {
 	return attempt->ask->busy < attempt->ask->multi->count;
 }
 
 /* Puts a part on the list for the wire; its key is to be filled in. */
-static struct group *attempt_add(struct attempt *attempt, size_t part)
+static struct group *attempt_add(struct lk__multi_work *attempt, size_t part)
 {
 	const struct lk__entry *entry = part_of(attempt, part);
 	struct group *group = &attempt->group[attempt->group_count];
@@ -76,6 +78,23 @@ static struct group *attempt_add(struct attempt *attempt, size_t part)
 	return group;
 }
 
+int lk__multi_begin(struct lk__multi_ask *ask)
+{
+	const struct lk__multi *multi = ask->multi;
+	for (size_t i = 0; i < multi->count; i++) {
+		ask->threads[i] = lk__client_thread(multi->part[i]->client);
+		if (!ask->threads[i])
+			return LK_ENOMEM;
+	}
+	ask->work = malloc(sizeof(*ask->work));
+	return ask->work ? 0 : LK_ENOMEM;
+}
+
+void lk__multi_end(struct lk__multi_ask *ask)
+{
+	free(ask->work);
+}
+
 /* ---- places in the lines ---- */
 
 /* Whether nobody of this client has the lock, waits for it, or lets others go first, as a mere try
@@ -86,12 +105,12 @@ static bool entry_is_free(struct lk__entry *entry, bool once)
 	if (entry->hold && now_ns >= lk__hold_deadline(entry->hold))
 		lk__entry_lose(entry, now_ns);
 	return !entry->hold && !entry->line && !entry->head && !entry->passing && !entry->request &&
-	       !entry->answered && entry->acquire.state == LK__ACQUIRE_IDLE &&
+	       !entry->answered && entry->attempt.state == LK__ATTEMPT_IDLE &&
 	       (once || now_ns >= entry->hold_off_until_ns);
 }
 
 /* Takes a part that the owner has already; `busy` may be set. 0 or a code. */
-static int part_look(struct attempt *attempt, size_t part)
+static int part_look(struct lk__multi_work *attempt, size_t part)
 {
 	struct lk__multi_ask *ask = attempt->ask;
 	struct lk__entry *entry = part_of(attempt, part);
@@ -105,7 +124,7 @@ static int part_look(struct attempt *attempt, size_t part)
 }
 
 /* Makes the caller the head of the line, so that nobody of this client comes between. */
-static int part_reserve(struct attempt *attempt, size_t part)
+static int part_reserve(struct lk__multi_work *attempt, size_t part)
 {
 	struct lk__multi_ask *ask = attempt->ask;
 	struct lk__entry *entry = part_of(attempt, part);
@@ -120,7 +139,7 @@ static int part_reserve(struct attempt *attempt, size_t part)
 	if (!waiter->hold)
 		return lk__fail(ask->error, LK_ENOMEM, "acquire \"%.100s\": out of memory",
 				entry->name);
-	entry->try_lease_ms = lk__entry_lease_ms(entry, waiter->hold);
+	entry->asked_lease_ms = lk__entry_lease_ms(entry, waiter->hold);
 	DL_APPEND(entry->line, waiter);
 	lk__count(&entry->client->counters.waiting, 1);
 	lk__entry_promote(entry);
@@ -128,7 +147,7 @@ static int part_reserve(struct attempt *attempt, size_t part)
 	return 0;
 }
 
-static void part_leave(struct attempt *attempt, size_t part)
+static void part_leave(struct lk__multi_work *attempt, size_t part)
 {
 	struct lk__entry *entry = part_of(attempt, part);
 	if (!attempt->reserved[part])
@@ -142,8 +161,8 @@ static void part_leave(struct attempt *attempt, size_t part)
 }
 
 /* Looks at, or reserves, what is not taken, until one is busy. 0 or a code. */
-static int attempt_parts(struct attempt *attempt,
-			 int (*visit)(struct attempt *attempt, size_t part))
+static int attempt_parts(struct lk__multi_work *attempt,
+			 int (*visit)(struct lk__multi_work *attempt, size_t part))
 {
 	struct lk__multi_ask *ask = attempt->ask;
 	int rc = 0;
@@ -159,7 +178,7 @@ static int attempt_parts(struct attempt *attempt,
 }
 
 /* What is reserved, by client. */
-static void attempt_group(struct attempt *attempt)
+static void attempt_group(struct lk__multi_work *attempt)
 {
 	for (size_t i = 0; i < attempt->ask->multi->count; i++)
 		if (attempt->reserved[i])
@@ -168,12 +187,13 @@ static void attempt_group(struct attempt *attempt)
 
 /* ---- asking ---- */
 
-static struct lk__request *group_request(struct attempt *attempt, struct group *group)
+static struct lk__request *group_request(struct lk__multi_work *attempt, struct group *group)
 {
 	struct lk__entry *entry = part_of(attempt, group->part[0]);
 	lk_client *client = entry->client;
 	group->number = atomic_fetch_add(&client->last_number, 1) + 1;
-	group->epoch = atomic_load(&entry->node->epoch);
+	for (size_t i = 0; i < group->count; i++)
+		group->epoch = lk__entry_begin_try(part_of(attempt, group->part[i]));
 	group->lease_ms = lk__entry_lease_ms(entry, attempt->waiter[group->part[0]].hold);
 	group->until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
 	lk__field(entry, group->number, group->key[0].field);
@@ -189,7 +209,7 @@ static struct lk__request *group_request(struct attempt *attempt, struct group *
 }
 
 /* One that came while its client was closed is nobody's: close has released all holds before. */
-static bool part_granted(struct attempt *attempt, size_t part, const struct group *group,
+static bool part_granted(struct lk__multi_work *attempt, size_t part, const struct group *group,
 			 const struct lk__request *request)
 {
 	struct lk__entry *entry = part_of(attempt, part);
@@ -208,7 +228,7 @@ static bool part_granted(struct attempt *attempt, size_t part, const struct grou
 	return true;
 }
 
-static void group_granted(struct attempt *attempt, const struct group *group,
+static void group_granted(struct lk__multi_work *attempt, const struct group *group,
 			  const struct lk__request *request)
 {
 	for (size_t i = 0; i < group->count; i++) {
@@ -224,7 +244,7 @@ static void group_granted(struct attempt *attempt, const struct group *group,
 	}
 }
 
-static void group_take_back(struct attempt *attempt, const struct group *group)
+static void group_take_back(struct lk__multi_work *attempt, const struct group *group)
 {
 	for (size_t i = 0; i < group->count; i++) {
 		struct lk__entry *entry = part_of(attempt, group->part[i]);
@@ -249,14 +269,14 @@ static void group_release_behind(struct group *group, struct lk__entry *first)
 }
 
 /* Held perhaps: each is taken back; whoever waits for the first finds out the rest. */
-static void group_unknown(struct attempt *attempt, const struct group *group)
+static void group_unknown(struct lk__multi_work *attempt, const struct group *group)
 {
 	group_take_back(attempt, group);
 	attempt_busy(attempt, group->part[0], LK_EMAYBEHELD);
 }
 
-static void group_failed(struct attempt *attempt, const struct group *group,
-			 const struct lk__request *request, const struct lk__acquire_event *event)
+static void group_failed(struct lk__multi_work *attempt, const struct group *group,
+			 const struct lk__request *request, const struct lk__attempt_event *event)
 {
 	struct lk__entry *entry = part_of(attempt, group->part[0]);
 	if (!attempt->code)
@@ -269,7 +289,7 @@ static void group_failed(struct attempt *attempt, const struct group *group,
 	attempt_busy(attempt, group->part[0], event->code);
 }
 
-static void group_late(struct attempt *attempt, const struct group *group, int64_t server_us)
+static void group_late(struct lk__multi_work *attempt, const struct group *group, int64_t server_us)
 {
 	lk__node_learn_time(part_of(attempt, group->part[0])->node, server_us, lk__now_ns());
 	attempt->ask->late = true;
@@ -278,31 +298,31 @@ static void group_late(struct attempt *attempt, const struct group *group, int64
 
 static void group_read(void *context, size_t index, const struct lk__request *request)
 {
-	struct attempt *attempt = context;
+	struct lk__multi_work *attempt = context;
 	struct group *group = &attempt->group[index];
-	struct lk__acquire_event event = {.type = LK__ACQUIRE_UNKNOWN};
+	struct lk__attempt_event event = {.type = LK__ATTEMPT_UNKNOWN};
 	bool again = false;
 	size_t busy = 0;
 	int64_t server_us = 0;
 	if (request)
 		event = lk__multi_read_acquire(request, group->count, &busy, &server_us);
-	if (event.type == LK__ACQUIRE_GRANTED &&
+	if (event.type == LK__ATTEMPT_GRANTED &&
 	    lk__now_ns() >= lk__lease_end_ns(request->sent_ns, group->lease_ms))
-		event.type = LK__ACQUIRE_UNKNOWN; /* later than its lease */
+		event.type = LK__ATTEMPT_UNKNOWN; /* later than its lease */
 	switch (event.type) {
-	case LK__ACQUIRE_GRANTED:
+	case LK__ATTEMPT_GRANTED:
 		again = true;
 		group_granted(attempt, group, request);
 		break;
-	case LK__ACQUIRE_BUSY:
+	case LK__ATTEMPT_BUSY:
 		lk__count(&part_of(attempt, group->part[0])->client->counters.busy, 1);
 		attempt_busy(attempt, group->part[busy], LK_EBUSY);
 		break;
-	case LK__ACQUIRE_LATE:
+	case LK__ATTEMPT_LATE:
 		again = !attempt->was_late;
 		group_late(attempt, group, server_us);
 		break;
-	case LK__ACQUIRE_FAILED:
+	case LK__ATTEMPT_FAILED:
 		again = request->code == LK_EUNREACHABLE && request->sends == 0;
 		group_failed(attempt, group, request, &event);
 		break;
@@ -313,13 +333,13 @@ static void group_read(void *context, size_t index, const struct lk__request *re
 	}
 	attempt->ask->again &= again;
 	/* Refused, but the first copy may have been granted. */
-	bool copies = event.type != LK__ACQUIRE_UNKNOWN && request->sends > 1;
+	bool copies = event.type != LK__ATTEMPT_UNKNOWN && request->sends > 1;
 	if (copies && !attempt->ask->taken[group->part[0]])
 		group_take_back(attempt, group);
 }
 
 /* A client's connection; one that is down is left to the wait for its part. */
-static int part_connect(struct attempt *attempt, size_t part)
+static int part_connect(struct lk__multi_work *attempt, size_t part)
 {
 	struct lk__multi_ask *ask = attempt->ask;
 	struct lk__entry *entry = part_of(attempt, part);
@@ -341,7 +361,7 @@ static int part_connect(struct attempt *attempt, size_t part)
 
 /* Once a client, and before any line is stood in: callers of one part alone need not wait for the
  * servers of the others. */
-static int attempt_connect(struct attempt *attempt)
+static int attempt_connect(struct lk__multi_work *attempt)
 {
 	struct lk__multi_ask *ask = attempt->ask;
 	const struct lk__node *last = NULL;
@@ -359,7 +379,7 @@ static int attempt_connect(struct attempt *attempt)
 	return rc;
 }
 
-static int attempt_ask(struct attempt *attempt)
+static int attempt_ask(struct lk__multi_work *attempt)
 {
 	struct lk__multi_ask *ask = attempt->ask;
 	struct lk__ask asks[LK__MULTI_MAX];
@@ -386,32 +406,35 @@ static int attempt_ask(struct attempt *attempt)
 
 int lk__multi_ask(struct lk__multi_ask *ask)
 {
-	struct attempt attempt = {.ask = ask, .was_late = ask->late};
+	struct lk__multi_work *attempt = ask->work;
 	int rc = lk__cancel_enter(ask->want->cancel, ask->threads[0], ask->error);
 	if (rc < 0)
 		return rc;
+	memset(attempt, 0, sizeof(*attempt));
+	attempt->ask = ask;
+	attempt->was_late = ask->late;
 	ask->busy = ask->multi->count;
 	ask->again = false;
-	rc = attempt_parts(&attempt, part_look);
-	if (rc == 0 && !attempt_is_busy(&attempt))
-		rc = attempt_connect(&attempt);
-	if (rc == 0 && !attempt_is_busy(&attempt))
-		rc = attempt_parts(&attempt, part_reserve);
-	attempt_group(&attempt);
-	if (rc == 0 && !attempt_is_busy(&attempt) && attempt.group_count > 0)
-		rc = attempt_ask(&attempt);
+	rc = attempt_parts(attempt, part_look);
+	if (rc == 0 && !attempt_is_busy(attempt))
+		rc = attempt_connect(attempt);
+	if (rc == 0 && !attempt_is_busy(attempt))
+		rc = attempt_parts(attempt, part_reserve);
+	attempt_group(attempt);
+	if (rc == 0 && !attempt_is_busy(attempt) && attempt->group_count > 0)
+		rc = attempt_ask(attempt);
 	for (size_t i = 0; i < ask->multi->count; i++)
-		part_leave(&attempt, i);
+		part_leave(attempt, i);
 	lk__cancel_leave(ask->want->cancel);
 	if (rc < 0)
 		return rc;
-	return attempt_is_busy(&attempt) ? LK__MULTI_BUSY : LK__MULTI_ALL;
+	return attempt_is_busy(attempt) ? LK__MULTI_BUSY : LK__MULTI_ALL;
 }
 
 /* ---- giving back ---- */
 
 /* What became of a part: the first failure is told. */
-static void attempt_told(struct attempt *attempt, int rc)
+static void attempt_told(struct lk__multi_work *attempt, int rc)
 {
 	if (rc >= 0 || attempt->code)
 		return;
@@ -421,7 +444,7 @@ static void attempt_told(struct attempt *attempt, int rc)
 }
 
 /* A count off; the last one goes on the wire. */
-static int part_give_back(struct attempt *attempt, size_t part)
+static int part_give_back(struct lk__multi_work *attempt, size_t part)
 {
 	struct lk__multi_ask *ask = attempt->ask;
 	struct lk__entry *entry = part_of(attempt, part);
@@ -442,7 +465,7 @@ static int part_give_back(struct attempt *attempt, size_t part)
 
 static void group_freed(void *context, size_t index, const struct lk__request *request)
 {
-	struct attempt *attempt = context;
+	struct lk__multi_work *attempt = context;
 	const struct group *group = &attempt->group[index];
 	for (size_t i = 0; i < group->count; i++) {
 		struct lk__parting *parting = &attempt->parting[group->part[i]];
@@ -454,11 +477,14 @@ static void group_freed(void *context, size_t index, const struct lk__request *r
 						     lk__multi_read_release(request, i, &listeners),
 						     listeners);
 		pthread_mutex_unlock(&entry->mutex);
+		/* The hold is gone: what was not done may be held. */
+		if (rc < 0 && rc != LK_ELOST)
+			rc = attempt->why.code = LK_EMAYBEHELD;
 		attempt_told(attempt, rc);
 	}
 }
 
-static void attempt_free(struct attempt *attempt, int64_t most_ns)
+static void attempt_free(struct lk__multi_work *attempt, int64_t most_ns)
 {
 	struct lk__multi_ask *ask = attempt->ask;
 	struct lk__ask asks[LK__MULTI_MAX];
@@ -488,17 +514,19 @@ static void attempt_free(struct attempt *attempt, int64_t most_ns)
 
 int lk__multi_give_back(struct lk__multi_ask *ask, int64_t most_ns)
 {
-	struct attempt attempt = {.ask = ask};
+	struct lk__multi_work *attempt = ask->work;
+	memset(attempt, 0, sizeof(*attempt));
+	attempt->ask = ask;
 	for (size_t i = 0; i < ask->multi->count; i++) {
-		struct lk__entry *entry = part_of(&attempt, i);
+		struct lk__entry *entry = part_of(attempt, i);
 		if (!ask->taken[i])
 			continue;
 		ask->taken[i] = false;
 		pthread_mutex_lock(&entry->mutex);
-		int rc = part_give_back(&attempt, i);
+		int rc = part_give_back(attempt, i);
 		pthread_mutex_unlock(&entry->mutex);
-		attempt_told(&attempt, rc);
+		attempt_told(attempt, rc);
 	}
-	attempt_free(&attempt, most_ns);
-	return attempt.code;
+	attempt_free(attempt, most_ns);
+	return attempt->code;
 }

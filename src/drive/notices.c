@@ -1,10 +1,10 @@
+/* SPDX-License-Identifier: MIT */
 #include "drive/notices.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <utlist.h>
 
 #include <lockkeeper/event.h>
@@ -17,7 +17,7 @@
 int lk__notices_init(lk_client *client, lk_error *error)
 {
 	pthread_mutex_init(&client->notices.mutex, NULL);
-	client->notices.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	client->notices.fd = lk__wake_fd_new();
 	if (client->notices.fd < 0)
 		return lk__fail_errno(error, LK_ESYSTEM, errno, "eventfd");
 	return 0;
@@ -26,23 +26,23 @@ int lk__notices_init(lk_client *client, lk_error *error)
 void lk__notices_free(lk_client *client)
 {
 	if (client->notices.fd >= 0)
-		close(client->notices.fd);
+		lk__fd_close(client->notices.fd);
 	pthread_mutex_destroy(&client->notices.mutex);
 }
 
 static void notices_mark(lk_client *client, bool readable)
 {
-	uint64_t count;
-	ssize_t done;
 	if (readable)
 		lk__wake_fd(client->notices.fd);
 	else
-		done = read(client->notices.fd, &count, sizeof(count)), (void)done;
+		lk__wake_fd_clear(client->notices.fd);
 }
 
 void lk__notices_give(lk_client *client, struct lk__hold *hold, unsigned notice)
 {
 	struct lk__notices *notices = &client->notices;
+	if (hold->no_loss)
+		return;
 	pthread_mutex_lock(&notices->mutex);
 	if (!hold->notices) {
 		if (!notices->holds)
@@ -126,7 +126,7 @@ static int notices_sleep(lk_client *client, int64_t until_ns, lk_cancel *cancel)
 		{.fd = cancel ? cancel->fd : -1, .events = POLLIN},
 	};
 	int timeout_ms = until_ns == LK__NEVER ? -1 : lk__ms_until(lk__now_ns(), until_ns, 60000);
-	return poll(fds, 2, timeout_ms);
+	return lk__poll(fds, 2, timeout_ms);
 }
 
 static int notices_wait(lk_client *client, lk_event *event_out, int64_t until_ns, lk_cancel *cancel,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Notices about holds: at most one pending of each kind a hold. */
 #ifndef LK__DRIVE_NOTICES_H
 #define LK__DRIVE_NOTICES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A release on its way: what is noted when it is sent, and what its answer means. */
 #ifndef LK__DRIVE_PARTING_H
 #define LK__DRIVE_PARTING_H

@@ -1,12 +1,15 @@
+/* SPDX-License-Identifier: MIT */
 #include "drive/red.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
 #include "drive/take_back.h"
+#include "drive/watch.h"
 
 /* ---- making ---- */
 
@@ -21,10 +24,32 @@ static bool red_is_over(const struct lk__red *red, lk_client *const *clients, si
 	return true;
 }
 
+/* From here on a lost connection of a node puts the lock in doubt. */
+static void red_join_fronts(struct lk__red *red, struct lk__entry *entry)
+{
+	for (size_t i = 0; i < red->count; i++) {
+		struct lk__red_node *node = &red->node[i];
+		node->front.entry = entry;
+		pthread_mutex_lock(&node->client->mutex);
+		DL_APPEND(node->member->fronts, &node->front);
+		pthread_mutex_unlock(&node->client->mutex);
+	}
+}
+
+static void red_leave_fronts(struct lk__red_node *node)
+{
+	if (!node->front.entry)
+		return;
+	pthread_mutex_lock(&node->client->mutex);
+	DL_DELETE(node->member->fronts, &node->front);
+	pthread_mutex_unlock(&node->client->mutex);
+}
+
 static void red_free(struct lk__red *red)
 {
 	for (size_t i = 0; red && i < red->count; i++) {
 		struct lk__red_node *node = &red->node[i];
+		red_leave_fronts(node);
 		if (node->member)
 			lk__entry_unref(node->member);
 		if (i > 0 && node->client)
@@ -72,6 +97,8 @@ int lk__red_make(struct lk__entry *entry, lk_client *const *clients, size_t coun
 	if (!old) {
 		entry->data = red;
 		entry->ops = &red_ops;
+		entry->attempt.rules.gathers = true;
+		red_join_fronts(red, entry);
 		red->quarantine_ms = quarantine_ms;
 		red->node_limit_ms = node_limit_ms;
 		red = NULL;
@@ -106,6 +133,7 @@ static void red_entry_free(struct lk__entry *entry)
 {
 	red_free(lk__red_of(entry));
 	entry->data = NULL;
+	lk__watch_forget(entry->client, entry); /* a node may have been lost until now */
 }
 
 /* ---- giving back ---- */
@@ -123,6 +151,13 @@ void lk__red_give_back(struct lk__red_node *node, uint64_t number, bool unsure, 
 	pthread_mutex_unlock(&member->mutex);
 }
 
+/* A renewal may have found the lock there before the try itself was answered: a copy of that try
+ * may still run. */
+static bool node_is_unsure(const struct lk__red_node *node)
+{
+	return node->part == LK__RED_UNSURE || node->copies || node->asked > 0;
+}
+
 static void red_release_unasked(struct lk__entry *entry, uint64_t number)
 {
 	struct lk__red *red = lk__red_of(entry);
@@ -131,9 +166,11 @@ static void red_release_unasked(struct lk__entry *entry, uint64_t number)
 	red->number = 0;
 	for (size_t i = 0; i < red->count; i++) {
 		struct lk__red_node *node = &red->node[i];
+		lk__red_unjoin(node);
+		bool unsure = node_is_unsure(node);
 		if (node->part != LK__RED_NOT_HELD)
-			lk__red_give_back(node, node->number, node->part == LK__RED_UNSURE,
-					  red->until_ns, entry->grant.lease_ms);
+			lk__red_give_back(node, node->number, unsure, red->until_ns,
+					  entry->grant.lease_ms);
 		node->part = LK__RED_NOT_HELD;
 	}
 }
@@ -142,8 +179,8 @@ static void red_release_unasked(struct lk__entry *entry, uint64_t number)
 
 struct farewell {
 	struct lk__entry *entry;
-	size_t majority, count;
-	size_t released, gone, failed;
+	size_t majority;
+	size_t released, lost; /* nodes; lost: it was gone, or never there */
 	int64_t valid_until_ns, until_ns, lease_ms;
 	bool unsure[LK__RED_MAX];
 	uint64_t number[LK__RED_MAX];
@@ -163,10 +200,9 @@ static void farewell_take(void *context, size_t index, const struct lk__gathered
 		if (request->sends > 1)
 			farewell->released++;
 		else
-			farewell->gone++;
+			farewell->lost++;
 		break;
 	case LK__RELEASED_FAILED:
-		farewell->failed++;
 		farewell->unsure[index] = true;
 		lk__red_give_back(node, farewell->number[index], true, farewell->valid_until_ns,
 				  farewell->lease_ms);
@@ -186,10 +222,17 @@ static void farewell_late(void *context, size_t index, const struct lk__gathered
 				  farewell->lease_ms);
 }
 
+/* Whether no majority had it any more, whatever the others say. */
+static bool farewell_is_lost(const struct farewell *farewell)
+{
+	const struct lk__red *red = lk__red_of(farewell->entry);
+	return farewell->lost > red->count - farewell->majority;
+}
+
 static bool farewell_decided(void *context)
 {
 	const struct farewell *farewell = context;
-	return farewell->released >= farewell->majority;
+	return farewell->released >= farewell->majority || farewell_is_lost(farewell);
 }
 
 static void farewell_free(void *context)
@@ -206,11 +249,12 @@ static void farewell_ask(struct farewell *farewell, struct lk__gather *gather)
 	char field[LK__FIELD_SIZE];
 	for (size_t i = 0; i < red->count; i++) {
 		struct lk__red_node *node = &red->node[i];
+		lk__red_unjoin(node);
+		farewell->lost += node->part == LK__RED_NOT_HELD;
 		if (node->part == LK__RED_NOT_HELD)
 			continue;
-		farewell->unsure[i] = node->part == LK__RED_UNSURE;
+		farewell->unsure[i] = node_is_unsure(node);
 		farewell->number[i] = node->number;
-		farewell->count++;
 		node->part = LK__RED_NOT_HELD;
 		lk__field(node->member, node->number, field);
 		struct lk__request *request = node->member->recipe->release(&node->member->target,
@@ -246,10 +290,10 @@ static int farewell_verdict(const struct farewell *farewell, lk_error *error)
 	const char *name = farewell->entry->name;
 	if (farewell->released >= farewell->majority)
 		return 0;
-	if (farewell->released + farewell->gone == farewell->count && farewell->gone > 0)
+	if (farewell_is_lost(farewell))
 		return lk__fail(error, LK_ELOST,
 				"release \"%.100s\": %zu of the nodes had lost it before", name,
-				farewell->gone);
+				farewell->lost);
 	return lk__fail(error, LK_EMAYBEHELD,
 			"release \"%.100s\": confirmed by %zu nodes, %zu are a majority", name,
 			farewell->released, farewell->majority);
@@ -304,20 +348,21 @@ static int red_release(struct lk__entry *entry, struct lk__thread *thread, bool 
 struct inquiry {
 	const struct lk__recipe *kind;
 	bool force;
-	size_t answered, yes;
+	size_t answered, yes, unsure;
 };
 
 static void inquiry_read(void *context, size_t index, const struct lk__request *request)
 {
 	struct inquiry *inquiry = context;
 	(void)index;
+	inquiry->unsure += !request || request->code == LK_EMAYBEHELD;
 	if (!request || request->code)
 		return;
 	inquiry->answered++;
-	if (inquiry->force && inquiry->kind->read_force)
-		inquiry->yes += inquiry->kind->read_force(request);
-	else
-		inquiry->yes += request->reply->integer > 0;
+	bool yes = inquiry->force && inquiry->kind->read_force ? inquiry->kind->read_force(request)
+							       : request->reply->integer > 0;
+	/* Sent twice, the first one may have freed it. */
+	inquiry->yes += yes || (inquiry->force && request->sends > 1);
 }
 
 int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
@@ -343,7 +388,7 @@ int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
 	lk__ask_each(asks, red->count, thread, until_ns, NULL, inquiry_read, &inquiry);
 	*answered_out = inquiry.answered;
 	*yes_out = inquiry.yes;
-	return 0;
+	return (int)inquiry.unsure;
 }
 
 static bool red_taking_back(const struct lk__entry *entry)
@@ -360,7 +405,7 @@ static const struct lk__entry_ops red_ops = {
 	.release = red_release,
 	.release_unasked = red_release_unasked,
 	.renew = lk__red_renew,
-	.overdue = lk__red_overdue,
+	.turn = lk__red_turn,
 	.extend = lk__red_extend,
 	.taking_back = red_taking_back,
 	.free = red_entry_free,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The red lock: one lock on a majority of several independent nodes.
  *
@@ -10,7 +11,8 @@
  *
  *   red.c        making, releasing, giving back
  *   red_try.c    one try
- *   red_renew.c  renewals, repair, extension
+ *   red_join.c   nodes that join a grant which is held
+ *   red_renew.c  renewals, extension
  */
 #ifndef LK__DRIVE_RED_H
 #define LK__DRIVE_RED_H
@@ -20,6 +22,7 @@
 #include "sync/red/red.h"
 
 #define LK__RED_MAX LK__GATHER_NODES_MAX
+#define LK__RED_ASKED_MAX 4 /* questions that a node may leave open before it is left alone */
 
 enum lk__red_part {
 	LK__RED_NOT_HELD,
@@ -30,13 +33,21 @@ enum lk__red_part {
 struct lk__red_node {
 	lk_client *client;        /* a reference, but for the first */
 	struct lk__entry *member; /* a reference */
+	struct lk__front front;   /* in the member's list */
 	/* Below: under the front's mutex. */
 	bool known; /* `identity`, as of `epoch` */
 	uint64_t epoch;
 	struct lk__identity identity;
 	unsigned asked; /* tries on their way that nobody waits for any more */
+	/* Of the current grant. */
 	uint64_t number;
-	enum lk__red_part part; /* of the current grant */
+	enum lk__red_part part;
+	bool copies; /* it was asked twice: whatever it answered, a copy may still run */
+	bool joined; /* it was asked again after the grant: older answers tell nothing */
+	struct lk__request *join; /* such a question under way; NULL */
+	int64_t again_ns;         /* another has it there: when to ask once more; 0: not */
+	int64_t pause_ns;         /* before that */
+	enum lk__red_part before_join;
 };
 
 struct lk__red_round;
@@ -63,15 +74,15 @@ static inline struct lk__red *lk__red_of(const struct lk__entry *entry)
 }
 
 /* Asks every node whether it is locked, or frees it there by force: how many answered, and how many
- * had it. LK_ENOMEM. */
+ * had it. Returns how many were asked and did not answer, or LK_ENOMEM. */
 int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
 		size_t *answered_out, size_t *yes_out, lk_error *error);
 
 /* The ops. */
-int lk__red_try(struct lk__entry *entry, struct lk__waiter *waiter, struct lk__acquire_event *event,
-		int64_t *sent_ns, lk_error *error);
+int lk__red_try(struct lk__entry *entry, struct lk__waiter *waiter, struct lk__attempt_event *event,
+		lk_error *error);
 void lk__red_renew(const struct lk__renewed *renewed);
-void lk__red_overdue(struct lk__entry *entry);
+void lk__red_turn(struct lk__entry *entry);
 int lk__red_extend(struct lk__entry *entry, struct lk__thread *thread, uint64_t number,
 		   int64_t lease_ms, int64_t until_ns, int64_t *sent_ns, lk_error *error);
 
@@ -79,6 +90,14 @@ int lk__red_extend(struct lk__entry *entry, struct lk__thread *thread, uint64_t 
  * copy of the try can run any more. The front's mutex may be held. */
 void lk__red_give_back(struct lk__red_node *node, uint64_t number, bool unsure, int64_t until_ns,
 		       int64_t lease_ms);
+
+/* Asks a node for the current grant, which is certain until `end_ns`, in the background. Takes such
+ * a question back if it was not sent yet. The front's mutex is held. */
+void lk__red_join(struct lk__entry *entry, size_t index, int64_t lease_ms, int64_t end_ns);
+void lk__red_unjoin(struct lk__red_node *node);
+/* The same of a node where another has it, after a pause that grows; and what is due of that. */
+void lk__red_join_later(struct lk__entry *entry, size_t index);
+void lk__red_join_turn(struct lk__entry *entry, int64_t now_ns);
 
 /* References that outlast a call: of the entry and its client. */
 void lk__red_ref(struct lk__entry *entry);

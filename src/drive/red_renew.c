@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * Renewals of a red lock: a majority must confirm. A node that has it no more, while the majority
  * stands, is given it anew under the same number; a lock that was lost never is.
@@ -54,60 +55,6 @@ static int renewal_answer(const struct lk__entry *member, uint64_t number,
 	return lk__reply_renewed(request, 1, 0, field);
 }
 
-/* ---- repair ---- */
-
-/* Whether it is there the next renewal will tell; but it may have been asked first what the node
- * can do, and what time it is there. */
-static void repair_finish(struct lk__request *request)
-{
-	struct lk__entry *member = request->owner;
-	struct lk__answer answer = {.fence = 0};
-	member->recipe->read_acquire(request, &answer);
-	if (answer.event.type == LK__ACQUIRE_LATE)
-		lk__node_learn_time(member->node, answer.server_us, lk__now_ns());
-	lk__request_free(request);
-	lk__entry_unref(member);
-}
-
-/* Takes it again on a node that has lost it, behind which a release would come on the same
- * connection, and for as long as the hold is certain, though the renewal may have been but a look.
- * The front's mutex is held, and its hold stands. */
-static void node_repair(struct lk__red *red, struct lk__red_node *node, const struct lk__hold *hold,
-			int64_t lease_ms)
-{
-	struct lk__entry *member = node->member;
-	char field[LK__FIELD_SIZE];
-	int64_t now_ns = lk__now_ns();
-	int64_t until_ns = lk__after_ms(now_ns, node->client->config->command_timeout_ms);
-	int64_t left_ms = (lk__hold_deadline(hold) - now_ns) / LK__MS + 1;
-	if (lk__hold_deadline(hold) < until_ns)
-		until_ns = lk__hold_deadline(hold);
-	if (lease_ms < left_ms)
-		lease_ms = left_ms;
-	lk__field(member, node->number, field);
-	struct lk__try wanted = {
-		.target = &member->target,
-		.field = field,
-		.number = node->number,
-		.lease_ms = lease_ms,
-		.deadline_us = lk__node_server_us(member->node, until_ns),
-		.wait_ms = -1,
-		.once = true,
-	};
-	struct lk__request *request = member->recipe->acquire(&wanted);
-	if (!request)
-		return;
-	request->deadline_ns = until_ns;
-	request->resend = true;
-	request->owner = member;
-	request->finish = repair_finish;
-	lk__entry_ref(member);
-	node->part = LK__RED_UNSURE; /* until a renewal finds it there */
-	if (until_ns > red->until_ns)
-		red->until_ns = until_ns;
-	lk__conn_submit(member->scripts, request);
-}
-
 /* Whether that was asked of the grant that is held, and is certain, now. Its mutex is held. */
 static bool renewal_is_current(const struct lk__entry *entry, const struct renewal *renewal)
 {
@@ -130,10 +77,9 @@ static void node_has_it(struct lk__entry *entry, const struct renewal *renewal)
 static void node_gets_it_again(struct lk__entry *entry, const struct renewal *renewal,
 			       int64_t lease_ms)
 {
-	struct lk__red *red = lk__red_of(entry);
 	pthread_mutex_lock(&entry->mutex);
 	if (renewal_is_current(entry, renewal))
-		node_repair(red, &red->node[renewal->index], entry->hold, lease_ms);
+		lk__red_join(entry, renewal->index, lease_ms, lk__hold_deadline(entry->hold));
 	pthread_mutex_unlock(&entry->mutex);
 }
 
@@ -301,7 +247,7 @@ void lk__red_renew(const struct lk__renewed *renewed)
 		pthread_mutex_lock(&round->mutex);
 		round->waiting++;
 		pthread_mutex_unlock(&round->mutex);
-		lk__conn_submit(&node->member->node->work, request);
+		lk__conn_submit(lk__node_work(node->member->node), request);
 	}
 	pthread_mutex_lock(&round->mutex);
 	round->waiting--;
@@ -310,10 +256,11 @@ void lk__red_renew(const struct lk__renewed *renewed)
 
 /* A node that is being connected to answers when that ends, which may take longer than the lease
  * lasts: the others are asked again without it. */
-void lk__red_overdue(struct lk__entry *entry)
+void lk__red_turn(struct lk__entry *entry)
 {
 	int64_t now_ns = lk__now_ns();
 	pthread_mutex_lock(&entry->mutex);
+	lk__red_join_turn(entry, now_ns);
 	struct lk__red_round *round = lk__red_of(entry)->round;
 	if (round && now_ns < round->until_ns) {
 		lk__watch_at(entry, round->until_ns);

@@ -1,8 +1,10 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * One try of a red lock: all nodes at once, until a majority is certain or out of reach.
  *
  * What is then still unanswered goes on without us; what is granted late belongs to the hold, if
- * that still stands, or goes back. A node that leaves too much unanswered is not asked any more.
+ * that still stands, or goes back. A node that could not be asked yet joins the grant later
+ * (red_join.c). A node that leaves too much unanswered is not asked any more.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,12 +13,12 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "drive/client_record.h"
 #include "drive/loop.h"
 #include "drive/red.h"
 
 #define NODE_LIMIT_PARTS 4   /* of the lease: what asking may take */
 #define NODE_LIMIT_MIN_MS 25 /* also so late that a wait limit leaves less */
-#define ASKED_MAX 4          /* questions that a node may leave open before it is left alone */
 #define WORTH_PARTS 10       /* of the lease: what must be left of it */
 
 enum vote {
@@ -38,6 +40,7 @@ struct ballot {
 	bool tried;      /* asked for the lock */
 	bool granted;    /* whether it counts or not */
 	bool repeated;   /* it was late, and has taught us the time */
+	bool copies;     /* sent twice: whatever was answered, a copy may still run */
 	int64_t ttl_ms;
 	int code;
 	char reason[120];
@@ -67,7 +70,27 @@ static void ballot_cast(struct ballot *ballot, enum vote vote, int code, const c
 /* Whether it may have granted the lock without our knowing. */
 static bool ballot_is_unsure(const struct ballot *ballot)
 {
-	return ballot->tried && (ballot->vote == VOTE_NONE || ballot->vote == VOTE_UNKNOWN);
+	return ballot->tried &&
+	       (ballot->vote == VOTE_NONE || ballot->vote == VOTE_UNKNOWN || ballot->copies);
+}
+
+/* Whether it may have our number, and a release on its connection may not reach it. */
+static bool round_is_unsure(const struct round *round, size_t index)
+{
+	const struct ballot *ballot = &round->ballot[index];
+	const struct lk__node *node = round->red->node[index].member->node;
+	bool cut_off = ballot->granted && atomic_load(&node->epoch) != ballot->epoch;
+	return cut_off || ballot_is_unsure(ballot);
+}
+
+/* Whether a node that has not granted it may do so when it is asked again. */
+static bool ballot_wants_more(const struct ballot *ballot)
+{
+	if (ballot->granted || (ballot->tried && ballot->vote == VOTE_NONE))
+		return false;
+	return ballot->vote == VOTE_NONE || ballot->vote == VOTE_LATE ||
+	       ballot->vote == VOTE_NO_VOTE || ballot->vote == VOTE_UNKNOWN ||
+	       ballot->code == LK_EUNREACHABLE;
 }
 
 /* Two addresses of one server would be two votes of one. */
@@ -102,7 +125,7 @@ static void round_introduce(struct round *round, size_t index, const struct lk__
 	else if (first->code)
 		ballot_cast(ballot, VOTE_REFUSED, first->code, first->reason);
 	else
-		ballot_cast(ballot, VOTE_REFUSED, LK_EPROTOCOL, "INFO server names no run_id");
+		ballot_cast(ballot, VOTE_REFUSED, LK_EPROTOCOL, "INFO server shows no run_id");
 }
 
 /* Whether a grant of this node counts; else the ballot says why not. */
@@ -118,7 +141,7 @@ static bool node_may_vote(const struct round *round, size_t index, struct ballot
 	}
 	if (!node->known || node->epoch != ballot->epoch) {
 		ballot_cast(ballot, VOTE_NO_VOTE, LK_EDENIED,
-			    "no vote, since INFO server does not say who it is");
+			    "no vote: INFO server does not identify it");
 		return false;
 	}
 	if (quarantine_ms == 0) {
@@ -129,7 +152,7 @@ static bool node_may_vote(const struct round *round, size_t index, struct ballot
 	if (quarantine_ms < 0 || node->identity.durable || lk__now_ns() >= from_ns)
 		return true;
 	snprintf(reason, sizeof(reason),
-		 "no vote for %lld ms: started lately, and may have forgotten what it granted",
+		 "no vote for %lld ms: it restarted recently and may have forgotten its grants",
 		 (long long)((from_ns - lk__now_ns()) / LK__MS + 1));
 	ballot_cast(ballot, VOTE_NO_VOTE, LK_EUNAVAILABLE, reason);
 	return false;
@@ -142,21 +165,23 @@ static void round_settle(struct round *round, size_t index, const struct lk__req
 	struct lk__entry *member = round->red->node[index].member;
 	struct lk__answer answer = {.fence = 0};
 	member->recipe->read_acquire(request, &answer);
+	ballot->copies |= request->sends > 1;
 	switch (answer.event.type) {
-	case LK__ACQUIRE_GRANTED:
+	case LK__ATTEMPT_GRANTED:
 		ballot->granted = true;
+		lk__client_record_want(member->client);
 		if (node_may_vote(round, index, ballot))
 			ballot_cast(ballot, VOTE_GRANTED, 0, "granted");
 		break;
-	case LK__ACQUIRE_BUSY:
+	case LK__ATTEMPT_BUSY:
 		ballot->ttl_ms = answer.event.ttl_ms;
 		ballot_cast(ballot, VOTE_BUSY, LK_EBUSY, "held by another owner");
 		break;
-	case LK__ACQUIRE_LATE:
+	case LK__ATTEMPT_LATE:
 		lk__node_learn_time(member->node, answer.server_us, lk__now_ns());
-		ballot_cast(ballot, VOTE_LATE, LK_EUNAVAILABLE, "reached it late");
+		ballot_cast(ballot, VOTE_LATE, LK_EUNAVAILABLE, "the request arrived too late");
 		break;
-	case LK__ACQUIRE_FAILED:
+	case LK__ATTEMPT_FAILED:
 		ballot_cast(ballot, VOTE_REFUSED, answer.event.code, request->reason);
 		break;
 	default:
@@ -219,9 +244,9 @@ static void round_ask(struct round *round, size_t index)
 	ballot->epoch = atomic_load(&node->member->node->epoch);
 	ballot->number = index == 0 ? round->number
 				    : atomic_fetch_add(&node->client->last_number, 1) + 1;
-	if (node->asked >= ASKED_MAX) {
+	if (node->asked >= LK__RED_ASKED_MAX) {
 		ballot_cast(ballot, VOTE_UNASKED, LK_EUNREACHABLE,
-			    "has not answered earlier questions");
+			    "has not answered earlier requests");
 		return;
 	}
 	ballot->introduced = !node->known || node->epoch != ballot->epoch;
@@ -261,6 +286,31 @@ static void round_take(void *context, size_t index, const struct lk__gathered *a
 		ballot_cast(ballot, VOTE_REFUSED, LK_ENOMEM, "out of memory");
 }
 
+/* Who has not granted it may still do so: the majority stands without it, for now. */
+static void round_join(const struct round *round, size_t index)
+{
+	const struct ballot *ballot = &round->ballot[index];
+	if (ballot_wants_more(ballot))
+		lk__red_join(round->entry, index, round->lease_ms,
+			     lk__lease_end_ns(round->begun_ns, round->lease_ms));
+	else if (ballot->vote == VOTE_BUSY)
+		lk__red_join_later(round->entry, index);
+}
+
+/* What a node has answered late says about its part of the grant that was had without it. The
+ * front's mutex is held. */
+static void round_late_part(const struct round *round, size_t index)
+{
+	const struct ballot *ballot = &round->ballot[index];
+	struct lk__red_node *node = &round->red->node[index];
+	node->copies |= ballot->copies;
+	if (ballot->granted)
+		node->part = LK__RED_HELD;
+	else if (!node->joined && !ballot_is_unsure(ballot))
+		node->part = LK__RED_NOT_HELD;
+	round_join(round, index);
+}
+
 /* A node has answered after the round was over. */
 static void round_late(void *context, size_t index, const struct lk__gathered *answers)
 {
@@ -274,9 +324,8 @@ static void round_late(void *context, size_t index, const struct lk__gathered *a
 		round_introduce(round, index, answers);
 	else
 		round_settle(round, index, answers->request[answers->count - 1]);
-	bool current = red->number == round->number && node->number == ballot->number;
-	if (current && node->part == LK__RED_UNSURE && ballot->vote != VOTE_UNKNOWN)
-		node->part = ballot->granted ? LK__RED_HELD : LK__RED_NOT_HELD;
+	if (red->number == round->number && ballot->tried)
+		round_late_part(round, index);
 	pthread_mutex_unlock(&round->entry->mutex);
 }
 
@@ -294,7 +343,7 @@ static void round_give_back(const struct round *round)
 {
 	for (size_t i = 0; i < round->red->count; i++) {
 		const struct ballot *ballot = &round->ballot[i];
-		bool unsure = ballot_is_unsure(ballot);
+		bool unsure = round_is_unsure(round, i);
 		if (unsure || ballot->granted)
 			lk__red_give_back(&round->red->node[i], ballot->number, unsure,
 					  round->until_ns, round->lease_ms);
@@ -313,6 +362,9 @@ static void round_keep(const struct round *round)
 		red->node[i].part = held     ? LK__RED_HELD
 				    : unsure ? LK__RED_UNSURE
 					     : LK__RED_NOT_HELD;
+		red->node[i].copies = round->ballot[i].copies;
+		red->node[i].joined = false;
+		round_join(round, i);
 	}
 }
 
@@ -340,17 +392,25 @@ static void round_explain(const struct round *round, int code, lk_error *error)
 		 text);
 }
 
-/* What the machine is told when it was not had. */
-static void round_lost(const struct round *round, struct lk__acquire_event *event, lk_error *error)
+/* How many nodes may have it for all we know, until what they granted has gone back. */
+static size_t round_may_have(const struct round *round)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < round->red->count; i++)
+		count += round->ballot[i].vote == VOTE_GRANTED || round_is_unsure(round, i);
+	return count;
+}
+
+/* What the attempt is told when it was not had. */
+static void round_lost(const struct round *round, struct lk__attempt_event *event, lk_error *error)
 {
 	size_t majority = round->red->majority;
 	size_t busy = round_count(round, VOTE_BUSY), late = round_count(round, VOTE_LATE);
 	size_t granted = round_count(round, VOTE_GRANTED), wrong = 0;
-	size_t unsure = round_count(round, VOTE_NONE) + round_count(round, VOTE_UNKNOWN) +
-			round_count(round, VOTE_UNASKED);
-	int code = unsure >= majority ? LK_EMAYBEHELD : LK_ENOQUORUM;
+	bool certain = round_may_have(round) < majority;
+	int code = certain ? LK_ENOQUORUM : LK_EMAYBEHELD;
 	if (round->why.code) {
-		*event = (struct lk__acquire_event){.type = LK__ACQUIRE_FAILED,
+		*event = (struct lk__attempt_event){.type = LK__ATTEMPT_FAILED,
 						    .code = round->why.code};
 		*error = round->why;
 		return;
@@ -362,21 +422,21 @@ static void round_lost(const struct round *round, struct lk__acquire_event *even
 		round_explain(round, LK_EWRONGTYPE, error);
 		return;
 	}
-	if (busy > 0 && busy + granted + late >= majority) {
-		*event = (struct lk__acquire_event){.type = LK__ACQUIRE_BUSY};
+	if (certain && busy > 0 && busy + granted + late >= majority) {
+		*event = (struct lk__attempt_event){.type = LK__ATTEMPT_BUSY};
 		for (size_t i = 0; i < round->red->count; i++)
 			if (round->ballot[i].ttl_ms > event->ttl_ms)
 				event->ttl_ms = round->ballot[i].ttl_ms;
 		round_explain(round, LK_EBUSY, error);
 		return;
 	}
-	if (late > 0 && granted + late >= majority) {
-		event->type = LK__ACQUIRE_LATE;
+	if (certain && late > 0 && granted + late >= majority) {
+		event->type = LK__ATTEMPT_LATE;
 		round_explain(round, LK_EUNAVAILABLE, error);
 		return;
 	}
-	*event = (struct lk__acquire_event){
-		.type = LK__ACQUIRE_FAILED, .code = code, .retryable = true};
+	*event = (struct lk__attempt_event){
+		.type = LK__ATTEMPT_FAILED, .code = code, .retryable = true};
 	round_explain(round, code, error);
 }
 
@@ -387,8 +447,7 @@ static int round_over(const struct round *round)
 	return lk__cancelled(round->waiter->cancel) ? LK_ECANCELLED : 0;
 }
 
-static int round_end(struct round *round, struct lk__acquire_event *event, int64_t *sent_ns,
-		     lk_error *error)
+static int round_end(struct round *round, struct lk__attempt_event *event, lk_error *error)
 {
 	struct lk__red *red = round->red;
 	int64_t end_ns = lk__lease_end_ns(round->begun_ns, round->lease_ms);
@@ -399,8 +458,8 @@ static int round_end(struct round *round, struct lk__acquire_event *event, int64
 	if (round_count(round, VOTE_GRANTED) >= red->majority && worth && !over &&
 	    !round->why.code) {
 		round_keep(round);
-		event->type = LK__ACQUIRE_GRANTED;
-		*sent_ns = round->begun_ns;
+		event->type = LK__ATTEMPT_GRANTED;
+		event->sent_ns = round->begun_ns;
 	} else {
 		round_give_back(round);
 		if (!over)
@@ -442,12 +501,10 @@ static struct round *round_new(struct lk__entry *entry, struct lk__waiter *waite
 		free(round);
 		return NULL;
 	}
-	entry->number = atomic_fetch_add(&entry->client->last_number, 1) + 1;
-	entry->try_lease_ms = lk__entry_lease_ms(entry, waiter->hold);
 	round->entry = entry;
 	round->waiter = waiter;
-	round->number = entry->number;
-	round->lease_ms = entry->try_lease_ms;
+	round->number = entry->attempt.number;
+	round->lease_ms = entry->attempt.asked_lease_ms;
 	round->begun_ns = lk__now_ns();
 	round->until_ns = round_until_ns(round);
 	waiter->tried = true;
@@ -455,8 +512,8 @@ static struct round *round_new(struct lk__entry *entry, struct lk__waiter *waite
 	return round;
 }
 
-int lk__red_try(struct lk__entry *entry, struct lk__waiter *waiter, struct lk__acquire_event *event,
-		int64_t *sent_ns, lk_error *error)
+int lk__red_try(struct lk__entry *entry, struct lk__waiter *waiter, struct lk__attempt_event *event,
+		lk_error *error)
 {
 	for (size_t i = 1; i < lk__red_of(entry)->count; i++)
 		lk__loop_start(lk__red_of(entry)->node[i].client, NULL);
@@ -474,7 +531,7 @@ int lk__red_try(struct lk__entry *entry, struct lk__waiter *waiter, struct lk__a
 			round->until_ns, waiter->cancel);
 	lk__gather_withdraw(round->gather, round_take, round);
 	pthread_mutex_lock(&entry->mutex);
-	int rc = round_end(round, event, sent_ns, error);
+	int rc = round_end(round, event, error);
 	round->waiter = NULL;
 	pthread_mutex_unlock(&entry->mutex);
 	lk__gather_end(round->gather, round_late, round_free, round);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * Giving up a hold: down the line in memory, by one exchange on the wire, or by a release.
  */
@@ -17,6 +18,12 @@ static int parting_fail(const struct lk__parting *parting, int code, const char 
 {
 	return lk__fail(parting->error, code, "release \"%.100s\" on %.100s: %s",
 			parting->entry->name, parting->entry->client->config->url, reason);
+}
+
+/* The hold is given up: whatever kept the server from freeing the lock, it may have it still. */
+static int parting_code(int code)
+{
+	return code == LK_EWRONGTYPE || code == LK_ECLOSED ? code : LK_EMAYBEHELD;
 }
 
 void lk__parting_begin(struct lk__parting *parting, struct lk__entry *entry, lk_error *error)
@@ -97,7 +104,7 @@ int lk__parting_read(const struct lk__parting *parting, const struct lk__request
 		parting_take_back_copies(parting);
 		break;
 	case LK__RELEASED_FAILED:
-		rc = parting_fail(parting, request->code, request->reason);
+		rc = parting_fail(parting, parting_code(request->code), request->reason);
 		parting_take_back(parting);
 		break;
 	}
@@ -260,6 +267,7 @@ static int exchange_end(const struct exchange *exchange, enum lk__exchanged answ
 	const struct lk__parting *parting = &exchange->parting;
 	struct lk__entry *entry = parting->entry;
 	if (answer == LK__EXCHANGE_UNKNOWN) {
+		entry->grant.outlives_ns = lk__after_ms(exchange->deadline_ns, exchange->lease_ms);
 		lk__take_back(entry, exchange->number, exchange->deadline_ns);
 		parting_take_back(parting);
 	} else {
@@ -281,6 +289,7 @@ static enum lk__exchanged exchange_call(struct exchange *exchange, struct lk__th
 	request->thread = thread;
 	exchange->waiter->state = LK__WAITER_TAKES;
 	entry->passing = true;
+	lk__entry_begin_try(entry);
 	lk__conn_submit(entry->scripts, request);
 	pthread_mutex_unlock(&entry->mutex);
 	int rc = lk__conn_await(entry->scripts, request, thread, exchange->deadline_ns, NULL);
@@ -353,7 +362,8 @@ static int release_last(struct lk__entry *entry, struct lk__thread *thread, bool
 	}
 	lk__field(entry, entry->grant.number, field);
 	struct lk__request *request = entry->recipe->release(&entry->target, field);
-	if (!request) {
+	if (!request || !lk__take_back_reserve(entry)) {
+		lk__request_free(request);
 		entry->hold->count = 1;
 		return lk__fail(error, LK_ENOMEM, "release \"%.100s\": out of memory, still held",
 				entry->name);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "drive/watch.h"
 
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include "conf/config.h"
 #include "drive/entry.h"
 #include "drive/loop.h"
+#include "drive/lost.h"
 #include "drive/notices.h"
 #include "sync/script.h"
 
@@ -25,6 +27,14 @@ void lk__watch_free(lk_client *client)
 {
 	lk__heap_free(&client->watch.heap);
 	pthread_mutex_destroy(&client->watch.mutex);
+}
+
+int lk__watch_reserve(lk_client *client, size_t count)
+{
+	pthread_mutex_lock(&client->watch.mutex);
+	int rc = lk__heap_reserve(&client->watch.heap, count);
+	pthread_mutex_unlock(&client->watch.mutex);
+	return rc;
 }
 
 void lk__watch_at(struct lk__entry *entry, int64_t at_ns)
@@ -65,7 +75,8 @@ static bool hold_is_renewed(const struct lk__hold *hold, int64_t now_ns)
 	bool wanted = hold->watched || hold->wanted_until_ns > hold->own_until_ns;
 	bool too_long = hold->max_hold_ms &&
 			now_ns >= lk__after_ms(hold->granted_ns, hold->max_hold_ms);
-	return wanted && !too_long && !hold->abandoned;
+	bool open = atomic_load(&hold->entry->client->state) == LK__CLIENT_OPEN;
+	return wanted && !too_long && !hold->abandoned && open;
 }
 
 static int64_t renewal_lease_ms(const struct lk__hold *hold)
@@ -83,14 +94,36 @@ static int64_t renewal_due_ns(const struct lk__hold *hold, int64_t now_ns)
 	return entry->grant.valid_until_ns - lease_ns / 3 * 2;
 }
 
+/* When to look whether the server still has it: others can free it, and tell nobody who would tell
+ * us. */
+static int64_t look_due_ns(const struct lk__hold *hold)
+{
+	const struct lk__entry *entry = hold->entry;
+	int64_t lease_ms = lk__entry_lease_ms(entry, hold);
+	int64_t most_ms = entry->client->config->watchdog_ms;
+	return entry->grant.seen_ns + (lease_ms < most_ms ? lease_ms : most_ms) * LK__MS / 3;
+}
+
+/* When to ask the server next, for more time or whether it still has it. */
+static int64_t question_due_ns(const struct lk__hold *hold, int64_t now_ns)
+{
+	int64_t look_ns = look_due_ns(hold);
+	int64_t renew_ns = hold_is_renewed(hold, now_ns) ? renewal_due_ns(hold, now_ns) : look_ns;
+	return renew_ns < look_ns ? renew_ns : look_ns;
+}
+
 void lk__watch_hold(struct lk__entry *entry, int64_t now_ns)
 {
 	const struct lk__hold *hold = entry->hold;
 	int64_t deadline_ns = lk__hold_deadline(hold);
 	int64_t at_ns = hold->warned ? deadline_ns : deadline_ns - hold_margin_ns(hold);
-	if (hold_is_renewed(hold, now_ns) && !entry->renewing) {
-		int64_t renew_ns = renewal_due_ns(hold, now_ns);
-		at_ns = renew_ns < at_ns ? renew_ns : at_ns;
+	if (hold_is_renewed(hold, now_ns)) {
+		int64_t prepare_ns = lk__node_prepare(entry->node, now_ns);
+		at_ns = prepare_ns < at_ns ? prepare_ns : at_ns;
+	}
+	if (!entry->renewing) {
+		int64_t ask_ns = question_due_ns(hold, now_ns);
+		at_ns = ask_ns < at_ns ? ask_ns : at_ns;
 	}
 	if (lk__entry_in_doubt(entry) && !entry->renewing)
 		at_ns = now_ns;
@@ -121,10 +154,12 @@ static void renewed_confirm(struct lk__entry *entry, const struct lk__renewed *r
 		hold->own_until_ns = end_ns;
 	if (hold->wanted_until_ns == renewed->wanted_until_ns)
 		hold->wanted_until_ns = 0; /* else more was asked for meanwhile */
-	if (renewed->lease_ms > JUST_LOOK_MS)
-		hold->warned = false;
 	entry->grant.epoch = renewed->epoch;
-	lk__count(&entry->client->counters.renewals, 1);
+	entry->grant.seen_ns = sent_ns;
+	if (renewed->lease_ms > JUST_LOOK_MS) {
+		hold->warned = false;
+		lk__count(&entry->client->counters.renewals, 1);
+	}
 }
 
 void lk__watch_renewed(const struct lk__renewed *renewed, int answer, int64_t sent_ns)
@@ -183,9 +218,10 @@ static void batch_send(struct batch *batch)
 	}
 	request->owner = batch;
 	request->finish = batch_finish;
+	request->resend = true; /* it never shortens a lease, and never makes a key */
 	request->deadline_ns = lk__after_ms(lk__now_ns(),
 					    batch->client->config->command_timeout_ms);
-	lk__conn_submit(&batch->node->work, request);
+	lk__conn_submit(lk__node_work(batch->node), request);
 }
 
 /* Puts the entry, which is locked, into the batch, which has room. */
@@ -255,7 +291,7 @@ static void watch_entry(struct lk__entry *entry, struct batch **batch)
 		hold->warned = true;
 		lk__notices_give(entry->client, hold, LK__NOTICE_AT_RISK);
 	}
-	bool due = hold_is_renewed(hold, now_ns) && now_ns >= renewal_due_ns(hold, now_ns);
+	bool due = now_ns >= question_due_ns(hold, now_ns);
 	bool doubt = lk__entry_in_doubt(entry);
 	if (!entry->renewing && (due || doubt))
 		batch_add(batch, entry);
@@ -291,7 +327,7 @@ int64_t lk__watch_turn(lk_client *client)
 			batch = NULL;
 		}
 		if (entry->ops)
-			entry->ops->overdue(entry);
+			entry->ops->turn(entry);
 		pthread_mutex_lock(&entry->mutex);
 		watch_entry(entry, &batch);
 		pthread_mutex_unlock(&entry->mutex);
@@ -299,6 +335,7 @@ int64_t lk__watch_turn(lk_client *client)
 	}
 	if (batch)
 		batch_send(batch);
+	lk__lost_turn(client);
 	pthread_mutex_lock(&client->watch.mutex);
 	struct lk__heap_node *first = lk__heap_first(&client->watch.heap);
 	client->watch.armed_ns = first ? first->key : LK__NEVER;
@@ -307,11 +344,23 @@ int64_t lk__watch_turn(lk_client *client)
 	return next_ns;
 }
 
+/* A node of theirs may have forgotten them. The mutex of the entry's client is held. */
+static void watch_fronts(const struct lk__entry *entry)
+{
+	struct lk__front *front;
+	DL_FOREACH(entry->fronts, front)
+	if (!atomic_exchange(&front->entry->doubt, true) && atomic_load(&front->entry->hold))
+		lk__watch_at(front->entry, lk__now_ns());
+}
+
 void lk__watch_all(lk_client *client)
 {
 	struct lk__entry *entry, *next;
 	pthread_mutex_lock(&client->mutex);
 	HASH_ITER(hh, client->entries, entry, next)
-	lk__watch_at(entry, lk__now_ns());
+	{
+		lk__watch_at(entry, lk__now_ns());
+		watch_fronts(entry);
+	}
 	pthread_mutex_unlock(&client->mutex);
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The watchdog: renews leases in time, warns before the end, and ends what is over, by the local
  * clock.
@@ -13,6 +14,10 @@
 
 void lk__watch_init(lk_client *client);
 void lk__watch_free(lk_client *client);
+
+/* Makes room for the deadlines of so many entries: noting one of theirs then needs no memory. 0 or
+ * LK_ENOMEM. */
+int lk__watch_reserve(lk_client *client, size_t count);
 
 /* Notes that an entry needs attention at `at_ns`, if not before. Its mutex is held. */
 void lk__watch_at(struct lk__entry *entry, int64_t at_ns);

@@ -1,12 +1,11 @@
+/* SPDX-License-Identifier: MIT */
 /* Opening a stream: resolve, connect to one address after the other, and TLS on top. */
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
@@ -54,25 +53,21 @@ static int fail_connect(struct opening *opening, int status)
 /* connect() that is under way ends when the descriptor becomes writable. */
 static int finish_connect(int fd, int64_t deadline_ns, int cancel_fd)
 {
-	int failed = 0;
-	socklen_t size = sizeof(failed);
 	int status = lk__socket_wait(fd, POLLOUT, deadline_ns, cancel_fd);
 	if (status != 0)
 		return status;
-	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &size) != 0)
-		return -errno;
-	return -failed;
+	return -lk__socket_failure(fd);
 }
 
 /* A connected descriptor, or -errno. */
 static int connect_address(const struct sockaddr *address, socklen_t size, int64_t deadline_ns,
 			   int cancel_fd)
 {
-	int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int fd = lk__socket_new(address->sa_family);
 	int status = 0;
 	if (fd < 0)
 		return -errno;
-	while (connect(fd, address, size) != 0) {
+	while (lk__socket_connect(fd, address, size) != 0) {
 		status = -errno;
 		if (status == -EINPROGRESS || status == -EINTR) {
 			status = finish_connect(fd, deadline_ns, cancel_fd);
@@ -90,7 +85,7 @@ static int connect_address(const struct sockaddr *address, socklen_t size, int64
 	}
 	if (status == 0)
 		return fd;
-	close(fd);
+	lk__fd_close(fd);
 	return status;
 }
 
@@ -137,7 +132,7 @@ static int connect_tcp(struct opening *opening, int *fd_out)
 		return lk__fail(opening->error, LK_EUNREACHABLE, "connect to %s: resolve: %s",
 				opening->node, gai_strerror(failed));
 	int fd = connect_any(opening, addresses);
-	freeaddrinfo(addresses);
+	lk__look_up_free(addresses);
 	if (fd < 0)
 		return fail_connect(opening, fd);
 	lk__socket_tune(fd, config->keepalive_s);
@@ -179,6 +174,6 @@ int lk__stream_open(struct lk__stream **stream_out, const struct lk_config *conf
 		return status;
 	status = wrap(&opening, fd, stream_out);
 	if (status != 0)
-		close(fd);
+		lk__fd_close(fd);
 	return status;
 }

@@ -1,26 +1,27 @@
+/* SPDX-License-Identifier: MIT */
 #include "net/plain.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <unistd.h>
+
+#include "base/door.h"
 
 static ssize_t plain_read(struct lk__stream *stream, void *bytes, size_t size)
 {
-	ssize_t got = recv(stream->fd, bytes, size, MSG_DONTWAIT);
+	ssize_t got = lk__socket_read(stream->fd, bytes, size);
 	return got < 0 ? -errno : got;
 }
 
 static ssize_t plain_write(struct lk__stream *stream, const void *bytes, size_t size)
 {
-	ssize_t sent = send(stream->fd, bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+	ssize_t sent = lk__socket_write(stream->fd, bytes, size);
 	return sent < 0 ? -errno : sent;
 }
 
 static void plain_close(struct lk__stream *stream)
 {
-	close(stream->fd);
+	lk__fd_close(stream->fd);
 	free(stream);
 }
 

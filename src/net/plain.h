@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The streams without TLS: TCP and unix sockets. For src/net alone. */
 #ifndef LK__NET_PLAIN_H
 #define LK__NET_PLAIN_H

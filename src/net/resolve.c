@@ -1,17 +1,14 @@
+/* SPDX-License-Identifier: MIT */
 #include "net/resolve.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
+#include "base/door.h"
 #include "net/socket.h"
 
 /* Shared by the caller and the thread; freed by the one who lets go of it last. */
@@ -26,34 +23,23 @@ struct lookup {
 	char host[];
 };
 
-static int look_up(const char *host, const char *port, int flags, struct addrinfo **addresses)
-{
-	const struct addrinfo hints = {
-		.ai_family = AF_UNSPEC,
-		.ai_socktype = SOCK_STREAM,
-		.ai_flags = AI_NUMERICSERV | flags,
-	};
-	return getaddrinfo(host, port, &hints, addresses);
-}
-
 static void lookup_leave(struct lookup *lookup)
 {
 	if (atomic_fetch_sub(&lookup->users, 1) > 1)
 		return;
 	if (lookup->addresses)
-		freeaddrinfo(lookup->addresses);
-	close(lookup->done_fd);
+		lk__look_up_free(lookup->addresses);
+	lk__fd_close(lookup->done_fd);
 	free(lookup);
 }
 
 static void *lookup_run(void *argument)
 {
 	struct lookup *lookup = argument;
-	lookup->failed = look_up(lookup->host, lookup->port, 0, &lookup->addresses);
+	lookup->failed = lk__look_up(&lookup->addresses, lookup->host, lookup->port, 0);
 	lookup->system_errno = errno;
 	atomic_store(&lookup->done, 1);
-	ssize_t wrote = write(lookup->done_fd, &(uint64_t){1}, sizeof(uint64_t));
-	(void)wrote; /* the counter was 0 */
+	lk__wake_fd(lookup->done_fd);
 	lookup_leave(lookup);
 	return NULL;
 }
@@ -64,7 +50,7 @@ static struct lookup *lookup_new(const char *host, const char *port)
 	if (!lookup)
 		return NULL;
 	lookup->users = 2;
-	lookup->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	lookup->done_fd = lk__wake_fd_new();
 	if (lookup->done_fd < 0) {
 		int saved = errno;
 		free(lookup);
@@ -76,29 +62,13 @@ static struct lookup *lookup_new(const char *host, const char *port)
 	return lookup;
 }
 
-/* A detached thread in which no signal is handled. 0 or an errno. */
-static int start_thread(struct lookup *lookup)
-{
-	sigset_t every;
-	sigset_t before;
-	pthread_t thread;
-	sigfillset(&every);
-	pthread_sigmask(SIG_SETMASK, &every, &before);
-	int failed = pthread_create(&thread, NULL, lookup_run, lookup);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (failed)
-		return failed;
-	pthread_detach(thread);
-	return 0;
-}
-
 static int look_up_within(struct addrinfo **addresses_out, const char *host, const char *port,
 			  int64_t deadline_ns, int cancel_fd)
 {
 	struct lookup *lookup = lookup_new(host, port);
 	if (!lookup)
 		return EAI_SYSTEM;
-	int failed = start_thread(lookup);
+	int failed = lk__thread_start(NULL, lookup_run, lookup);
 	if (failed) {
 		lookup_leave(lookup); /* for the thread that is not there */
 		lookup_leave(lookup);
@@ -124,7 +94,7 @@ int lk__resolve(struct addrinfo **addresses_out, const char *host, int port, int
 {
 	char digits[8];
 	snprintf(digits, sizeof(digits), "%d", port & 0xffff);
-	int failed = look_up(host, digits, AI_NUMERICHOST, addresses_out);
+	int failed = lk__look_up(addresses_out, host, digits, AI_NUMERICHOST);
 	if (failed != EAI_NONAME)
 		return failed;
 	return look_up_within(addresses_out, host, digits, deadline_ns, cancel_fd);

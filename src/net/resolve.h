@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * Names to addresses, within a limit.
  *
@@ -11,7 +12,7 @@
 #include <stdint.h>
 
 /*
- * Addresses of `host`, to be freed with freeaddrinfo(). 0; an EAI_… code; or EAI_SYSTEM with
+ * Addresses of `host`, to be freed with lk__look_up_free(). 0; an EAI_… code; or EAI_SYSTEM with
  * errno: ETIMEDOUT at `deadline_ns` (CLOCK_BOOTTIME), ECANCELED when `cancel_fd` is readable.
  */
 int lk__resolve(struct addrinfo **addresses_out, const char *host, int port, int64_t deadline_ns,

@@ -1,4 +1,5 @@
-/* Waiting for descriptors, and the options of sockets. */
+/* SPDX-License-Identifier: MIT */
+/* Waiting for one descriptor. */
 #ifndef LK__NET_SOCKET_H
 #define LK__NET_SOCKET_H
 
@@ -9,8 +10,5 @@
  * (CLOCK_BOOTTIME), or -ECANCELED when `cancel_fd` (-1: none) is readable, which goes first.
  */
 int lk__socket_wait(int fd, short events, int64_t deadline_ns, int cancel_fd);
-
-/* No delay, and probes after `keepalive_s` of silence (0: none). What the kernel lacks is left. */
-void lk__socket_tune(int fd, int64_t keepalive_s);
 
 #endif

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * A connected byte stream: TCP, unix socket, or TLS over TCP, behind one small interface.
  *
@@ -57,8 +58,9 @@ static inline ssize_t lk__stream_write(struct lk__stream *stream, const void *by
 }
 
 /*
- * After a read or write that failed, or the end of the stream: LK_ETLS and one line of text when
- * TLS is the reason (with TLS 1.3, a missing client certificate shows only here), else 0 and "".
+ * After a read or write that failed, or the end of the stream: one line of text where TLS has a
+ * reason, else 0 and "". LK_ETLS: a refusal that stays. LK_EUNREACHABLE: broken, or closed by a
+ * peer that may miss a client certificate (with TLS 1.3 that shows only here).
  */
 static inline int lk__stream_explain(struct lk__stream *stream, char *text, size_t size)
 {

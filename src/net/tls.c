@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "net/tls.h"
 
 #include <errno.h>
@@ -5,19 +6,16 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <openssl/err.h>
-#include <openssl/ssl.h>
-#include <openssl/x509_vfy.h>
-
+#include "base/door.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "net/openssl.h"
 #include "net/socket.h"
 #include "net/tls_context.h"
 
 #define REASON_MAX 256
+#define APP_DATA 0 /* where SSL_set_app_data() puts it */
 
 struct tls_stream {
 	struct lk__stream stream;
@@ -27,6 +25,7 @@ struct tls_stream {
 	int io_errno;           /* of the last call to the socket that failed, or 0 */
 	bool ended;             /* the peer closed the connection */
 	bool read_any;          /* at least one byte of data has come */
+	bool refused;           /* by the peer or by us: trying again does not help */
 	bool certificate_lacks; /* the server asked for a certificate and there is none */
 	short read_wants;
 	short write_wants;       /* 0: the last write was not blocked */
@@ -41,11 +40,11 @@ static struct tls_stream *tls_of(struct lk__stream *stream)
 /* OpenSSL's own socket BIO would raise SIGPIPE; this one does not. */
 static int socket_read(BIO *bio, char *bytes, int size)
 {
-	struct tls_stream *tls = BIO_get_data(bio);
-	BIO_clear_retry_flags(bio);
-	ssize_t got = recv(tls->stream.fd, bytes, (size_t)size, MSG_DONTWAIT);
+	struct tls_stream *tls = lk__openssl.BIO_get_data(bio);
+	lk__openssl.BIO_clear_flags(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY);
+	ssize_t got = lk__socket_read(tls->stream.fd, bytes, (size_t)size);
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
-		BIO_set_retry_read(bio);
+		lk__openssl.BIO_set_flags(bio, BIO_FLAGS_READ | BIO_FLAGS_SHOULD_RETRY);
 	else if (got < 0)
 		tls->io_errno = errno;
 	else if (got == 0)
@@ -55,11 +54,11 @@ static int socket_read(BIO *bio, char *bytes, int size)
 
 static int socket_write(BIO *bio, const char *bytes, int size)
 {
-	struct tls_stream *tls = BIO_get_data(bio);
-	BIO_clear_retry_flags(bio);
-	ssize_t sent = send(tls->stream.fd, bytes, (size_t)size, MSG_DONTWAIT | MSG_NOSIGNAL);
+	struct tls_stream *tls = lk__openssl.BIO_get_data(bio);
+	lk__openssl.BIO_clear_flags(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY);
+	ssize_t sent = lk__socket_write(tls->stream.fd, bytes, (size_t)size);
 	if (sent < 0 && (errno == EAGAIN || errno == EINTR))
-		BIO_set_retry_write(bio);
+		lk__openssl.BIO_set_flags(bio, BIO_FLAGS_WRITE | BIO_FLAGS_SHOULD_RETRY);
 	else if (sent < 0)
 		tls->io_errno = errno;
 	return (int)sent;
@@ -73,30 +72,41 @@ static long socket_control(BIO *bio, int command, long number, void *pointer)
 
 static int attach_socket(struct tls_stream *tls)
 {
-	tls->socket_method = BIO_meth_new(BIO_TYPE_SOCKET, "lockkeeper socket");
-	if (!tls->socket_method || BIO_meth_set_read(tls->socket_method, socket_read) != 1 ||
-	    BIO_meth_set_write(tls->socket_method, socket_write) != 1 ||
-	    BIO_meth_set_ctrl(tls->socket_method, socket_control) != 1)
+	tls->socket_method = lk__openssl.BIO_meth_new(BIO_TYPE_SOCKET, "lockkeeper socket");
+	if (!tls->socket_method ||
+	    lk__openssl.BIO_meth_set_read(tls->socket_method, socket_read) != 1 ||
+	    lk__openssl.BIO_meth_set_write(tls->socket_method, socket_write) != 1 ||
+	    lk__openssl.BIO_meth_set_ctrl(tls->socket_method, socket_control) != 1)
 		return LK_ENOMEM;
-	BIO *bio = BIO_new(tls->socket_method);
+	BIO *bio = lk__openssl.BIO_new(tls->socket_method);
 	if (!bio)
 		return LK_ENOMEM;
-	BIO_set_data(bio, tls);
-	BIO_set_init(bio, 1);
-	SSL_set_bio(tls->ssl, bio, bio);
+	lk__openssl.BIO_set_data(bio, tls);
+	lk__openssl.BIO_set_init(bio, 1);
+	lk__openssl.SSL_set_bio(tls->ssl, bio, bio);
 	return 0;
+}
+
+/* Alerts by which a peer says that it will not have us: certificates, versions, ciphers, rights. */
+static bool alert_is_refusal(int alert)
+{
+	return (alert >= SSL_AD_HANDSHAKE_FAILURE && alert <= SSL_AD_CERTIFICATE_UNKNOWN) ||
+	       alert == SSL_AD_UNKNOWN_CA || alert == SSL_AD_ACCESS_DENIED ||
+	       alert == SSL_AD_PROTOCOL_VERSION || alert == SSL_AD_INSUFFICIENT_SECURITY ||
+	       alert == SSL_AD_UNRECOGNIZED_NAME || alert == SSL_AD_CERTIFICATE_REQUIRED;
 }
 
 /* Keeps OpenSSL's reason in words; a reason that is there stays, for the first is the cause. */
 static void keep_reason(struct tls_stream *tls)
 {
-	unsigned long first = ERR_peek_error();
+	unsigned long first = lk__openssl.ERR_peek_error();
 	int reason = ERR_GET_REASON(first);
-	const char *text = ERR_reason_error_string(first);
+	const char *text = lk__openssl.ERR_reason_error_string(first);
 	bool alert = ERR_GET_LIB(first) == ERR_LIB_SSL && reason > SSL_AD_REASON_OFFSET;
-	ERR_clear_error();
+	lk__openssl.ERR_clear_error();
 	if (tls->reason[0])
 		return;
+	tls->refused = !alert || alert_is_refusal(reason - SSL_AD_REASON_OFFSET);
 	snprintf(tls->reason, sizeof(tls->reason), "%s%s%s%s", alert ? "the server refused: " : "",
 		 text ? text : "TLS failed",
 		 reason == SSL_R_WRONG_VERSION_NUMBER ? " (the peer does not speak TLS)" : "",
@@ -111,7 +121,7 @@ static void keep_reason(struct tls_stream *tls)
  */
 static ssize_t call_failed(struct tls_stream *tls, int result, short *wants)
 {
-	switch (SSL_get_error(tls->ssl, result)) {
+	switch (lk__openssl.SSL_get_error(tls->ssl, result)) {
 	case SSL_ERROR_WANT_READ:
 		*wants = POLLIN;
 		return -EAGAIN;
@@ -121,9 +131,15 @@ static ssize_t call_failed(struct tls_stream *tls, int result, short *wants)
 	case SSL_ERROR_ZERO_RETURN:
 		return 0;
 	case SSL_ERROR_SYSCALL:
-		ERR_clear_error();
+		lk__openssl.ERR_clear_error();
 		return tls->io_errno ? -tls->io_errno : tls->ended ? 0 : -EIO;
 	default:
+		/* A connection that ends in the midst of something is cut, whatever that was. */
+		if (ERR_GET_REASON(lk__openssl.ERR_peek_error()) ==
+		    SSL_R_UNEXPECTED_EOF_WHILE_READING) {
+			lk__openssl.ERR_clear_error();
+			return tls->io_errno ? -tls->io_errno : 0;
+		}
 		keep_reason(tls);
 		return -EPROTO;
 	}
@@ -138,11 +154,11 @@ static ssize_t tls_read(struct lk__stream *stream, void *bytes, size_t size)
 {
 	struct tls_stream *tls = tls_of(stream);
 	size_t got = 0;
-	ERR_clear_error();
+	lk__openssl.ERR_clear_error();
 	tls->read_wants = POLLIN;
-	int result = SSL_read_ex(tls->ssl, bytes, size, &got);
+	int result = lk__openssl.SSL_read_ex(tls->ssl, bytes, size, &got);
 	ssize_t status = result == 1 ? (ssize_t)got : call_failed(tls, result, &tls->read_wants);
-	stream->buffered = result == 1 && SSL_has_pending(tls->ssl);
+	stream->buffered = result == 1 && lk__openssl.SSL_has_pending(tls->ssl);
 	if (result == 1)
 		tls->read_any = true;
 	set_wants(tls);
@@ -153,9 +169,9 @@ static ssize_t tls_write(struct lk__stream *stream, const void *bytes, size_t si
 {
 	struct tls_stream *tls = tls_of(stream);
 	size_t taken = 0;
-	ERR_clear_error();
+	lk__openssl.ERR_clear_error();
 	tls->write_wants = 0;
-	int result = SSL_write_ex(tls->ssl, bytes, size, &taken);
+	int result = lk__openssl.SSL_write_ex(tls->ssl, bytes, size, &taken);
 	ssize_t status = (ssize_t)taken;
 	if (result != 1)
 		status = call_failed(tls, result, &tls->write_wants);
@@ -167,12 +183,12 @@ static void tls_close(struct lk__stream *stream)
 {
 	struct tls_stream *tls = tls_of(stream);
 	int fd = stream->fd;
-	SSL_free(tls->ssl);
-	SSL_CTX_free(tls->context);
-	BIO_meth_free(tls->socket_method);
-	ERR_clear_error();
+	lk__openssl.SSL_free(tls->ssl);
+	lk__openssl.SSL_CTX_free(tls->context);
+	lk__openssl.BIO_meth_free(tls->socket_method);
+	lk__openssl.ERR_clear_error();
 	if (fd >= 0)
-		close(fd);
+		lk__fd_close(fd);
 	free(tls);
 }
 
@@ -186,8 +202,8 @@ static int tls_explain(struct lk__stream *stream, char *text, size_t size)
 	if (!tls->reason[0]) {
 		char byte;
 		size_t got;
-		ERR_clear_error();
-		int result = SSL_peek_ex(tls->ssl, &byte, sizeof(byte), &got);
+		lk__openssl.ERR_clear_error();
+		int result = lk__openssl.SSL_peek_ex(tls->ssl, &byte, sizeof(byte), &got);
 		if (result != 1)
 			call_failed(tls, result, &(short){0});
 	}
@@ -196,7 +212,7 @@ static int tls_explain(struct lk__stream *stream, char *text, size_t size)
 			 "the server asked for a client certificate and got none "
 			 "(see tls_cert_file)");
 	snprintf(text, size, "%s", tls->reason);
-	return tls->reason[0] ? LK_ETLS : 0;
+	return !tls->reason[0] ? 0 : tls->refused ? LK_ETLS : LK_EUNREACHABLE;
 }
 
 static const struct lk__stream_ops tls_ops = {
@@ -209,7 +225,7 @@ static const struct lk__stream_ops tls_ops = {
 /* Called when the server asks for a certificate and none is configured. */
 static int certificate_asked(SSL *ssl, X509 **certificate, EVP_PKEY **key)
 {
-	struct tls_stream *tls = SSL_get_app_data(ssl);
+	struct tls_stream *tls = lk__openssl.SSL_get_ex_data(ssl, APP_DATA);
 	(void)certificate, (void)key;
 	tls->certificate_lacks = true;
 	return 0;
@@ -218,16 +234,17 @@ static int certificate_asked(SSL *ssl, X509 **certificate, EVP_PKEY **key)
 static int fail_handshake(struct tls_stream *tls, ssize_t status, const char *name,
 			  const char *node, lk_error *error)
 {
-	long verified = SSL_get_verify_result(tls->ssl);
+	long verified = lk__openssl.SSL_get_verify_result(tls->ssl);
 	if (verified == X509_V_ERR_HOSTNAME_MISMATCH || verified == X509_V_ERR_IP_ADDRESS_MISMATCH)
 		return lk__fail(error, LK_ETLS,
 				"connect to %s: TLS: the server's certificate is not for \"%s\"",
 				node, name);
 	if (verified != X509_V_OK)
 		return lk__fail(error, LK_ETLS, "connect to %s: TLS: the server's certificate: %s",
-				node, X509_verify_cert_error_string(verified));
+				node, lk__openssl.X509_verify_cert_error_string(verified));
 	if (status == -EPROTO)
-		return lk__fail(error, LK_ETLS, "connect to %s: TLS: %s", node, tls->reason);
+		return lk__fail(error, tls->refused ? LK_ETLS : LK_EUNREACHABLE,
+				"connect to %s: TLS: %s", node, tls->reason);
 	if (status == -ECANCELED)
 		return lk__fail(error, LK_ECANCELLED, "connect to %s: cancelled", node);
 	if (status == 0)
@@ -245,8 +262,8 @@ static ssize_t shake_hands(struct tls_stream *tls, int64_t deadline_ns, int canc
 {
 	for (;;) {
 		short wants = 0;
-		ERR_clear_error();
-		int result = SSL_connect(tls->ssl);
+		lk__openssl.ERR_clear_error();
+		int result = lk__openssl.SSL_connect(tls->ssl);
 		if (result == 1)
 			return 1;
 		ssize_t status = call_failed(tls, result, &wants);
@@ -261,10 +278,10 @@ static ssize_t shake_hands(struct tls_stream *tls, int64_t deadline_ns, int canc
 
 static int prepare(struct tls_stream *tls, const char *name)
 {
-	tls->ssl = SSL_new(tls->context);
-	if (!tls->ssl || SSL_set_app_data(tls->ssl, tls) != 1)
+	tls->ssl = lk__openssl.SSL_new(tls->context);
+	if (!tls->ssl || lk__openssl.SSL_set_ex_data(tls->ssl, APP_DATA, tls) != 1)
 		return LK_ENOMEM;
-	SSL_set_quiet_shutdown(tls->ssl, 1);
+	lk__openssl.SSL_set_quiet_shutdown(tls->ssl, 1);
 	if (attach_socket(tls) != 0)
 		return LK_ENOMEM;
 	return lk__tls_expect_name(tls->ssl, name);
@@ -278,7 +295,7 @@ static int open_over(struct tls_stream *tls, const struct lk_config *config, con
 	if (status != 0)
 		return status;
 	if (!*config->tls_cert_file)
-		SSL_CTX_set_client_cert_cb(tls->context, certificate_asked);
+		lk__openssl.SSL_CTX_set_client_cert_cb(tls->context, certificate_asked);
 	if (prepare(tls, name) != 0)
 		return lk__fail(error, LK_ENOMEM, "connect to %s: no memory for TLS", node);
 	ssize_t shaken = shake_hands(tls, deadline_ns, cancel_fd);
@@ -290,12 +307,15 @@ static int open_over(struct tls_stream *tls, const struct lk_config *config, con
 int lk__tls_open(struct lk__stream **stream_out, int fd, const struct lk_config *config,
 		 const char *node, int64_t deadline_ns, int cancel_fd, lk_error *error)
 {
+	int status = lk__openssl_load(node, error);
+	if (status != 0)
+		return status;
 	struct tls_stream *tls = calloc(1, sizeof(*tls));
 	if (!tls)
 		return lk__fail(error, LK_ENOMEM, "connect to %s: out of memory", node);
 	tls->stream = (struct lk__stream){.ops = &tls_ops, .fd = fd, .wants = POLLIN};
 	tls->read_wants = POLLIN;
-	int status = open_over(tls, config, node, deadline_ns, cancel_fd, error);
+	status = open_over(tls, config, node, deadline_ns, cancel_fd, error);
 	if (status != 0) {
 		tls->stream.fd = -1; /* stays the caller's */
 		tls_close(&tls->stream);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "resp/reader.h"
 
 #include <stdbool.h>
@@ -33,7 +34,7 @@ static void *create_array(const redisReadTask *task, element_count count)
 	for (const redisReadTask *outer = task->parent; outer; outer = outer->parent)
 		depth++;
 	if (depth > LK__REPLY_DEPTH_MAX)
-		reader->refused = "arrays in arrays are too deep";
+		reader->refused = "arrays are nested too deeply";
 	else if ((size_t)count > LK__REPLY_ELEMENTS_MAX - reader->elements)
 		reader->refused = "an array is too large";
 	if (reader->refused)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * Bytes in, values out: hiredis' reply reader behind limits of our own.
  *

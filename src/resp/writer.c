@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "resp/writer.h"
 
 #include <limits.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Commands as bytes: hiredis' formatter appended to a buffer of ours. */
 #ifndef LK__RESP_WRITER_H
 #define LK__RESP_WRITER_H

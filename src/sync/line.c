@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "sync/line.h"
 
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * How a lock goes down the line of one client: in terms. Pure decisions; the line itself stands in
  * the lock's entry.

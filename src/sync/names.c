@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Names that Redisson derives from a lock's name. */
 #include <stdio.h>
 #include <stdlib.h>

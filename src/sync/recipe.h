@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * A kind of lock, as the drivers see it: how its commands are made and how its answers are read.
  * One table a noun, in src/sync/<noun>/.
@@ -10,7 +11,7 @@
 #include <stdint.h>
 
 #include "conn/request.h"
-#include "sync/acquire.h"
+#include "sync/attempt.h"
 
 #define LK__FIELD_SIZE 64 /* "<uuid>:<number>" with its NUL */
 
@@ -54,6 +55,7 @@ enum lk__sharing {
 #define LK__UNDER_OTHER 32u /* an owner that has the other side is let in under its number */
 #define LK__FOR_ALL 64u     /* a grant is for all who stood in line when its try was sent */
 #define LK__BRACED 128u     /* the channel's name has braces, also when the name has some */
+#define LK__FORGETS 256u    /* its lost holds are remembered up to a bound */
 
 /* What one try asks for. */
 struct lk__try {
@@ -67,13 +69,14 @@ struct lk__try {
 	int64_t count;       /* permits */
 	uint64_t under;      /* number of the other side that the owner has; 0: it has not */
 	uint64_t settled;    /* an earlier number, whose grant its caller has; 0 */
+	uint64_t nonce;      /* random; a message that brings the lock repeats it */
 	unsigned flags;      /* of the kind's own */
 	bool once;           /* the caller does not wait */
 };
 
 /* What the answer to a try says. */
 struct lk__answer {
-	struct lk__acquire_event event;
+	struct lk__attempt_event event;
 	int64_t server_us;  /* LATE, and where a kind tells it: the server's time; else 0 */
 	uint64_t fence;     /* GRANTED, where a kind has one */
 	const char *reason; /* FAILED without a word of the server: why */
@@ -112,8 +115,9 @@ struct lk__recipe {
 	enum lk__exchanged (*read_exchange)(const struct lk__request *request,
 					    struct lk__answer *answer);
 	/* Whether a message says that its listener has the lock, and since when in server time, µs.
-	 * Its lease is that of the last try. NULL: messages only wake. */
-	bool (*read_message)(const char *payload, int64_t *server_us);
+	 * Its lease, and the nonce without which anybody could have sent it, are those of the last
+	 * try. NULL: messages only wake. */
+	bool (*read_message)(const char *payload, uint64_t nonce, int64_t *server_us);
 };
 
 /* The name of the channel or key that Redisson derives: "prefix:{name}", or "prefix:name" for a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One server has every key. */
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "topo/topo.h"
 
 #include "base/fail.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * From a lock's key to the node that has it: one table of operations, one file a kind of
  * deployment.

@@ -42,9 +42,10 @@ int check_nothing_left(void **state)
 	if (!server.pid)
 		server_start_again(&server); /* the test failed while it had killed it */
 	server_resume(&server);
-	for (int64_t end_ms = now_ms() + slow_ms(5000); !nothing_left() && now_ms() < end_ms;)
-		sleep_ms(2);
-	bool clean = nothing_left();
+	bool clean = false;
+	/* One look decides: a connector that is told too late to stop shows for a moment. */
+	for (int64_t end_ms = now_ms() + slow_ms(5000); !clean && now_ms() < end_ms; sleep_ms(2))
+		clean = nothing_left();
 	snprintf(left, sizeof(left), "left behind: %lld keys, %zu channels, %zu connections",
 		 redis_integer(&server, "DBSIZE"), channels(),
 		 redis_clients(&server, "lockkeeper") - orphans);
@@ -61,7 +62,7 @@ int check_only_records_left(void **state)
 	long long lasting = redis_integer(
 		&server, "EVAL %s 0",
 		"local lasting = 0 for _, key in ipairs(redis.call('KEYS', 'lockkeeper_sc:*')) do "
-		"local ttl = redis.call('PTTL', key) if ttl < 0 or ttl > 70000 then "
+		"local ttl = redis.call('PTTL', key) if ttl < 0 or ttl > 3700000 then "
 		"lasting = lasting + 1 end redis.call('DEL', key) end return lasting");
 	check_nothing_left(state);
 	check_int(lasting, ==, 0);
@@ -87,6 +88,8 @@ lk_client *open_client_at(const char *url, const char *options)
 	lk_client *client = NULL;
 	expect(0, lk_config_new(&config, &err));
 	expect(0, lk_config_set(config, "url", url, &err));
+	/* Nothing but its locks is to be left behind, and its commands are counted. */
+	expect(0, lk_config_set(config, "client_record", "off", &err));
 	set_options(config, options);
 	expect(0, lk_client_new(&client, config, &err));
 	lk_config_free(config);

@@ -34,7 +34,7 @@
 /* A test of ours: nothing may be left in Redis when it ends. */
 #define api_test(name) cmocka_unit_test_teardown(name, check_nothing_left)
 
-/* The same where requests are remembered for a minute, in keys of their own. */
+/* The same where requests are remembered for a while, in keys of their own. */
 #define counter_test(name) cmocka_unit_test_teardown(name, check_only_records_left)
 
 extern struct server server;

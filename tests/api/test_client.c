@@ -60,6 +60,18 @@ static void test_open_from_url_and_environment(void **state)
 	check(client == NULL);
 }
 
+static void test_a_ping_that_connects_asks_once(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	redis_do(&server, "CONFIG RESETSTAT");
+	expect(0, lk_client_ping(client, &err));
+	check_int(redis_info(&server, "commandstats", "cmdstat_time:calls="), ==, 1);
+	expect(0, lk_client_ping(client, &err));
+	check_int(redis_info(&server, "commandstats", "cmdstat_time:calls="), ==, 2);
+	close_client(client);
+}
+
 static void test_id_is_a_random_uuid(void **state)
 {
 	(void)state;
@@ -402,6 +414,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		api_test(test_unix_tcp_and_ipv6),
 		api_test(test_open_from_url_and_environment),
+		api_test(test_a_ping_that_connects_asks_once),
 		api_test(test_id_is_a_random_uuid),
 		api_test(test_node_has_no_secrets),
 		api_test(test_refused),

@@ -2,6 +2,9 @@
 #include "fixture.h"
 
 #include <dirent.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static void test_if_idle_refuses_while_it_holds(void **state)
 {
@@ -210,6 +213,26 @@ static void create_and_destroy(size_t index, void *argument)
 	}
 }
 
+/* The library's own call: slowed down, the background thread is about to take its wake-ups. */
+static _Atomic bool slow_turns;
+
+int epoll_wait(int epoll_fd, struct epoll_event *events, int most, int timeout_ms)
+{
+	if (slow_turns)
+		sleep_ms(2);
+	return (int)syscall(SYS_epoll_pwait, epoll_fd, events, most, timeout_ms, NULL, 0);
+}
+
+static void test_close_ends_a_background_thread_in_its_turn(void **state)
+{
+	(void)state;
+	struct threads threads;
+	slow_turns = true;
+	threads_start(&threads, 8, create_and_destroy, NULL);
+	threads_join(&threads, 60000);
+	slow_turns = false;
+}
+
 static void test_create_and_destroy_under_threads(void **state)
 {
 	(void)state;
@@ -329,6 +352,7 @@ int main(void)
 		api_test(test_close_is_bounded),
 		api_test(test_free_of_an_open_client_abandons),
 		api_test(test_create_and_destroy_under_threads),
+		api_test(test_close_ends_a_background_thread_in_its_turn),
 		api_test(test_close_under_fire),
 		api_test(test_closed_by_many_at_once),
 		api_test(test_a_red_lock_outlives_one_of_its_clients),

@@ -78,7 +78,7 @@ static void ask_as_another(size_t index, void *argument)
 	check(token == 7);
 }
 
-static void test_who_is_told_the_token(void **state)
+static void test_owners_can_read_the_token(void **state)
 {
 	(void)state;
 	lk_client *client = open_client();
@@ -210,7 +210,7 @@ static int check_token(lk_client *client, uint64_t token, uint64_t *newest_out)
 	return lk_fence_check(client, "report", 6, token, NULL, newest_out, &err);
 }
 
-static void test_a_resource_lets_the_newest_in(void **state)
+static void test_a_resource_accepts_the_newest(void **state)
 {
 	(void)state;
 	lk_client *client = open_client();
@@ -344,12 +344,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		api_test(test_each_grant_has_a_greater_token),
 		api_test(test_the_greatest_token_is_the_last),
-		api_test(test_who_is_told_the_token),
+		api_test(test_owners_can_read_the_token),
 		api_test(test_a_notice_tells_the_token),
 		api_test(test_tokens_rise_in_the_order_of_the_grants),
 		api_test(test_tokens_rise_with_redissons_counter_too),
 		api_test(test_javas_counter_goes_on_above_ours),
-		api_test(test_a_resource_lets_the_newest_in),
+		api_test(test_a_resource_accepts_the_newest),
 		api_test(test_a_resource_is_written_by_the_newest),
 		api_test(test_a_value_may_be_large),
 		api_test(test_a_resource_that_is_something_else),

@@ -146,6 +146,7 @@ static void test_child_sends_nothing(void **state)
 	scene.other = new_lock(scene.client, "other");
 	expect(0, lk_cancel_new(&scene.cancel, &err));
 	expect(0, lk_lock_acquire(scene.held, NULL, &err));
+	wait_until(stats_of(scene.client).connects == 2, 10000); /* the watchdog's own is there */
 	long long before = redis_info(&server, "stats", "total_net_input_bytes:");
 	long long one_info = redis_info(&server, "stats", "total_net_input_bytes:") - before;
 	long long start = redis_info(&server, "stats", "total_net_input_bytes:");

@@ -44,22 +44,24 @@ static const struct {
 	int64_t lease_ms, max_hold_ms, margin_ms;
 	const char *owner;
 	const char *named; /* in the error's text */
+	int no_loss;
 } bad_options[] = {
-	{-1, 0, 0, NULL, "lease"},
-	{1, 0, 0, NULL, "lease"},
-	{LK_LEASE_MIN_MS - 1, 0, 0, NULL, "lease"},
-	{LK_LEASE_MAX_MS + 1, 0, 0, NULL, "lease"},
-	{INT64_MAX, 0, 0, NULL, "lease"},
-	{INT64_MIN, 0, 0, NULL, "lease"},
-	{0, -1, 0, NULL, "max_hold"},
-	{0, INT64_MIN, 0, NULL, "max_hold"},
-	{0, INT64_MAX, 0, NULL, "max_hold"},
-	{0, 0, -1, NULL, "margin"},
-	{0, 0, INT64_MIN, NULL, "margin"},
-	{0, 0, INT64_MAX, NULL, "margin"},
-	{1000, 0, INT64_MAX, NULL, "margin"},
-	{0, 0, 0, owner_257, "owner"},
-	{0, 0, 0, "", "owner"},
+	{-1, 0, 0, NULL, "lease", 0},
+	{1, 0, 0, NULL, "lease", 0},
+	{LK_LEASE_MIN_MS - 1, 0, 0, NULL, "lease", 0},
+	{LK_LEASE_MAX_MS + 1, 0, 0, NULL, "lease", 0},
+	{INT64_MAX, 0, 0, NULL, "lease", 0},
+	{INT64_MIN, 0, 0, NULL, "lease", 0},
+	{0, -1, 0, NULL, "max_hold", 0},
+	{0, INT64_MIN, 0, NULL, "max_hold", 0},
+	{0, INT64_MAX, 0, NULL, "max_hold", 0},
+	{0, 0, -1, NULL, "margin", 0},
+	{0, 0, INT64_MIN, NULL, "margin", 0},
+	{0, 0, INT64_MAX, NULL, "margin", 0},
+	{1000, 0, INT64_MAX, NULL, "margin", 0},
+	{0, 0, 0, owner_257, "owner", 0},
+	{0, 0, 0, "", "owner", 0},
+	{0, 0, 0, NULL, "no_loss", 1},
 };
 
 static void test_acquire_options(void **state)
@@ -78,6 +80,7 @@ static void test_acquire_options(void **state)
 			.max_hold_ms = bad_options[i].max_hold_ms,
 			.margin_ms = bad_options[i].margin_ms,
 			.owner = bad_options[i].owner,
+			.no_loss = bad_options[i].no_loss,
 		};
 		expect(LK_EINVAL, lk_lock_try(lock, &options, &err));
 		check(strstr(err.message, bad_options[i].named) != NULL);
@@ -257,11 +260,12 @@ static void test_null_arguments_of_the_lock(void **state)
 }
 
 /* A NULL lk_error is fine everywhere. */
-/* Tries to take a lock of that kind, and lets go of the handle. */
+/* Tries to take, and to free by force, a lock of that kind, and lets go of the handle. */
 static void expect_wrong(lk_lock *lock, const char *culprit)
 {
 	expect(LK_EWRONGTYPE, lk_lock_try(lock, NULL, &err));
 	check(strstr(err.message, culprit) != NULL);
+	expect(LK_EWRONGTYPE, lk_lock_force_release(lock, &err));
 	lk_lock_free(lock);
 }
 
@@ -287,6 +291,48 @@ static void test_a_key_of_another_type(void **state)
 	redis_do(&server, "DEL text");
 	lk_lock_free(parts[0]);
 	lk_lock_free(parts[1]);
+	close_client(client);
+}
+
+/* Nobody waits for a hash that no lock has written: its fields do not look like owners. */
+static void test_a_hash_that_is_not_a_lock(void **state)
+{
+	(void)state;
+	static const char says[] = "the key is a hash that is not a lock";
+	lk_client *client = open_client();
+	lk_lock *lock, *parts[2] = {new_lock(client, "free"), new_lock(client, "user")};
+	redis_do(&server, "HSET user name ann mail ann@example.org last: x at:5pm y");
+	expect_wrong(new_lock(client, "user"), says);
+	expect(0, lk_fair_lock_new(&lock, client, "user", 4, &err));
+	expect_wrong(lock, says);
+	expect(0, lk_fenced_lock_new(&lock, client, "user", 4, NULL, &err));
+	expect_wrong(lock, says);
+	expect(0, lk_spin_lock_new(&lock, client, "user", 4, NULL, &err));
+	expect_wrong(lock, says);
+	expect(0, lk_multi_lock_new(&lock, parts, 2, &err));
+	expect_wrong(lock, "\"user\" is a hash that is not a lock");
+	check_int(redis_integer(&server, "DBSIZE"), ==, 1);
+	check_int(redis_integer(&server, "HLEN user"), ==, 4);
+	redis_do(&server, "DEL user");
+	lk_lock_free(parts[0]);
+	lk_lock_free(parts[1]);
+	close_client(client);
+}
+
+/* What an unknown peer writes as its owner is waited for, a negative thread id too. */
+static void test_a_hash_of_another_owner(void **state)
+{
+	(void)state;
+	static const char *const owners[] = {"stranger:1",
+					     "12345678-1234-4234-8234-123456789abc:-77"};
+	lk_client *client = open_client();
+	for (size_t i = 0; i < 2; i++) {
+		lk_lock *lock = new_lock(client, "user");
+		redis_do(&server, "HSET user %s 1", owners[i]);
+		expect(LK_EBUSY, lk_lock_try(lock, NULL, &err));
+		redis_do(&server, "DEL user");
+		lk_lock_free(lock);
+	}
 	close_client(client);
 }
 
@@ -428,6 +474,8 @@ int main(void)
 		api_test(test_null_arguments),
 		api_test(test_null_arguments_of_the_lock),
 		api_test(test_a_key_of_another_type),
+		api_test(test_a_hash_that_is_not_a_lock),
+		api_test(test_a_hash_of_another_owner),
 		api_test(test_error_may_be_null),
 		api_test(test_unknown_options_and_values),
 		api_test(test_use_after_close),

@@ -1,6 +1,8 @@
 /* The lock itself: who holds it, how often, for how long, and what that looks like in Redis. */
 #include "fixture.h"
 
+#include <sys/resource.h>
+
 static void test_acquire_and_release_on_the_wire(void **state)
 {
 	(void)state;
@@ -277,6 +279,8 @@ static void test_force_release_is_a_loss(void **state)
 	lk_lock *lock = new_lock(holder, "forced"), *other = new_lock(breaker, "forced");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_event event;
+	char field[LK_FIELD_SIZE];
+	int64_t deadline_ns = 0;
 	options.tag = 77;
 	expect(0, lk_lock_force_release(other, &err));
 	expect(0, lk_lock_acquire(lock, &options, &err));
@@ -292,6 +296,8 @@ static void test_force_release_is_a_loss(void **state)
 	expect(LK_ELOST, lk_lock_acquire_within(lock, 20, NULL, &err));
 	expect(LK_ELOST, lk_lock_extend(lock, 5000, NULL, &err));
 	check_int(remaining(lock, NULL), ==, LK_ELOST);
+	expect(LK_ELOST, lk_lock_deadline_ns(lock, NULL, &deadline_ns, &err));
+	expect(LK_ELOST, lk_lock_export(lock, NULL, field, sizeof(field), &err));
 	expect(0, lk_lock_is_held(lock, NULL, &err));
 	expect(2, lk_lock_hold_count(lock, NULL, &err));
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
@@ -618,6 +624,29 @@ static void test_release_not_waited_for(void **state)
 	close_client(client);
 }
 
+/* The connection is cut and cannot be made anew: the hold is given up, and the answer says so. */
+static void test_release_without_a_descriptor(void **state)
+{
+	(void)state;
+	struct rlimit before, none;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "fds");
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	check(getrlimit(RLIMIT_NOFILE, &before) == 0);
+	none = before;
+	none.rlim_cur = 3; /* the three standard ones take all of it */
+	redis_do(&server, "CLIENT KILL TYPE normal");
+	check(setrlimit(RLIMIT_NOFILE, &none) == 0);
+	int code = lk_lock_release(lock, NULL, &err);
+	check(setrlimit(RLIMIT_NOFILE, &before) == 0);
+	check(code == 0 || code == LK_EMAYBEHELD);
+	expect(0, lk_lock_is_held(lock, NULL, &err));
+	expect(LK_ENOTOWNER, lk_lock_release(lock, NULL, &err));
+	wait_until(redis_integer(&server, "EXISTS fds") == 0, 10000);
+	lk_lock_free(lock);
+	close_client(client);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -645,6 +674,7 @@ int main(void)
 		api_test(test_wrong_type_is_left_alone),
 		api_test(test_many_pairs_on_fresh_names),
 		api_test(test_release_not_waited_for),
+		api_test(test_release_without_a_descriptor),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
 }

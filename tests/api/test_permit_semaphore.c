@@ -30,7 +30,7 @@ static int64_t server_ttl(lk_permit_semaphore *permits, const char *id)
 	return ms;
 }
 
-static void test_take_and_give(void **state)
+static void test_acquire_and_release(void **state)
 {
 	(void)state;
 	lk_client *client = open_client();
@@ -86,7 +86,7 @@ static void test_how_many_there_are(void **state)
 	close_client(client);
 }
 
-static void test_another_client_can_give_it_back(void **state)
+static void test_another_client_can_release_it(void **state)
 {
 	(void)state;
 	lk_client *ours = open_client(), *theirs = open_client();
@@ -223,8 +223,66 @@ static void test_lost_when_it_is_gone(void **state)
 	close_client(client);
 }
 
+/* Nobody asks for them again: the last thousand are remembered. */
+static void test_lost_permits_are_not_kept_for_good(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_permit_semaphore *pool = new_permits(client, "pool");
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	static lk_permit first[LK_PERMITS_AT_ONCE_MAX], last[LK_PERMITS_AT_ONCE_MAX];
+	options.lease_ms = slow_ms(200);
+	expect(1, lk_permit_semaphore_try_set(pool, 10 * LK_PERMITS_AT_ONCE_MAX, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, COUNT(first), first, &options, &err));
+	wait_until(stats_of(client).lost == COUNT(first), 10000);
+	check_int(left_ms(pool, first[0].id), ==, LK_ELOST);
+	expect(0, lk_permit_semaphore_acquire(pool, COUNT(last), last, &options, &err));
+	wait_until(stats_of(client).lost == COUNT(first) + COUNT(last), 10000);
+	for (size_t i = 0; i < COUNT(first); i++)
+		wait_until(left_ms(pool, first[i].id) == LK_ENOTOWNER, 5000);
+	for (size_t i = 0; i < COUNT(last); i++)
+		check_int(left_ms(pool, last[i].id), ==, LK_ELOST);
+	expect(LK_ELOST, lk_permit_semaphore_release(pool, last, COUNT(last), &err));
+	lk_event event;
+	check_int(lk_event_wait(client, &event, 0, NULL, &err), ==, 0);
+	expect(0, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
+	lk_permit_semaphore_free(pool);
+	lk_client_free(client);
+	redis_do(&server, "DEL pool {pool}:timeout");
+}
+
+/* It is left to its lease, or to another who gives it back. */
+static void test_an_end_with_no_loss_set_is_not_a_loss(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
+	lk_permit_semaphore *pool = new_permits(client, "pool");
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_permit ids[2];
+	lk_event event;
+	expect(1, lk_permit_semaphore_try_set(pool, 2, &err));
+	options.no_loss = 1;
+	options.lease_ms = slow_ms(300);
+	expect(0, lk_permit_semaphore_acquire(pool, 1, ids, &options, &err));
+	check_int(left_ms(pool, ids[0].id), >, 0);
+	options.lease_ms = 0;
+	expect(0, lk_permit_semaphore_acquire(pool, 1, ids + 1, &options, &err));
+	redis_do(&server, "ZPOPMAX {pool}:timeout");
+	for (size_t i = 0; i < COUNT(ids); i++)
+		wait_until(left_ms(pool, ids[i].id) == LK_ENOTOWNER, 10000);
+	wait_until(server_ttl(pool, ids[0].id) == -2, 10000);
+	expect(LK_ENOTOWNER, lk_permit_semaphore_release(pool, ids, 1, &err));
+	expect(LK_ENOTOWNER, lk_permit_semaphore_release(pool, ids, 2, &err));
+	check_int(stats_of(client).lost, ==, 0);
+	check_int(lk_event_wait(client, &event, 0, NULL, &err), ==, 0);
+	expect(0, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
+	lk_permit_semaphore_free(pool);
+	lk_client_free(client);
+	redis_do(&server, "DEL pool {pool}:timeout");
+}
+
 /* Of several that are given back, those that were lost are given up, and it is said. */
-static void test_several_are_released_though_one_is_lost(void **state)
+static void test_several_are_released_although_one_is_lost(void **state)
 {
 	(void)state;
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
@@ -240,6 +298,72 @@ static void test_several_are_released_though_one_is_lost(void **state)
 	for (size_t i = 0; i < COUNT(ids); i++)
 		check_int(left_ms(pool, ids[i].id), ==, LK_ENOTOWNER);
 	expect(LK_ENOTOWNER, lk_permit_semaphore_release(pool, ids, 3, &err));
+	expect(1, lk_permit_semaphore_delete(pool, &err));
+	lk_permit_semaphore_free(pool);
+	close_client(client);
+}
+
+/* It was given back by another, and nobody has noticed yet. */
+static void test_several_are_released_although_one_is_gone(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_permit_semaphore *pool = new_permits(client, "pool");
+	lk_permit ids[3];
+	lk_event event;
+	expect(1, lk_permit_semaphore_try_set(pool, 3, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 3, ids, NULL, &err));
+	redis_do(&server, "ZPOPMIN {pool}:timeout");
+	expect(LK_ELOST, lk_permit_semaphore_release(pool, ids, 3, &err));
+	check(strstr(err.message, "1 of 3") != NULL);
+	check_counts(pool, 2, 0);
+	for (size_t i = 0; i < COUNT(ids); i++)
+		check_int(left_ms(pool, ids[i].id), ==, LK_ENOTOWNER);
+	check_int(lk_event_wait(client, &event, 0, NULL, &err), ==, 0);
+	expect(0, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
+	lk_permit_semaphore_free(pool);
+	lk_client_free(client);
+	redis_do(&server, "DEL pool {pool}:timeout");
+}
+
+/* One lease ends while the answer is on its way. */
+static void test_several_are_released_although_one_ends(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("command_timeout_ms=%lld", 9000LL);
+	lk_permit_semaphore *pool = new_permits(client, "pool");
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_permit ids[3];
+	expect(1, lk_permit_semaphore_try_set(pool, 3, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 2, ids, NULL, &err));
+	options.lease_ms = slow_ms(500);
+	expect(0, lk_permit_semaphore_acquire(pool, 1, ids + 2, &options, &err));
+	redis_do(&server, "CLIENT PAUSE %lld ALL", slow_ms(800));
+	expect(LK_ELOST, lk_permit_semaphore_release(pool, ids, 3, &err));
+	for (size_t i = 0; i < COUNT(ids); i++)
+		check_int(left_ms(pool, ids[i].id), ==, LK_ENOTOWNER);
+	check_counts(pool, 3, 0);
+	expect(1, lk_permit_semaphore_delete(pool, &err));
+	lk_permit_semaphore_free(pool);
+	close_client(client);
+}
+
+/* Ours that is lost is told apart from one that was never in use. */
+static void test_an_unknown_permit_keeps_all_although_one_is_gone(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_permit_semaphore *pool = new_permits(client, "pool");
+	lk_permit ids[4];
+	expect(1, lk_permit_semaphore_try_set(pool, 3, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 3, ids, NULL, &err));
+	redis_do(&server, "ZPOPMIN {pool}:timeout");
+	memset(&ids[3], 'a', 32);
+	ids[3].id[32] = 0;
+	expect(LK_ENOTOWNER, lk_permit_semaphore_release(pool, ids, 4, &err));
+	check_counts(pool, 0, 2);
+	expect(LK_ELOST, lk_permit_semaphore_release(pool, ids, 3, &err));
+	check_counts(pool, 2, 0);
 	expect(1, lk_permit_semaphore_delete(pool, &err));
 	lk_permit_semaphore_free(pool);
 	close_client(client);
@@ -289,6 +413,9 @@ static void test_bad_input(void **state)
 	options.owner = "me";
 	expect(LK_EINVAL, lk_permit_semaphore_try(pool, 1, ids, &options, &err));
 	options.owner = NULL;
+	options.no_loss = 2;
+	expect(LK_EINVAL, lk_permit_semaphore_try(pool, 1, ids, &options, &err));
+	options.no_loss = 0;
 	options.lease_ms = 1;
 	expect(LK_EINVAL, lk_permit_semaphore_try(pool, 1, ids, &options, &err));
 	strcpy(ids[0].id, "no id");
@@ -354,10 +481,11 @@ static void late_body(size_t index, void *argument)
 	check(!ids[0].id[0] && !ids[1].id[0]);
 }
 
-static void test_a_grant_while_closing_goes_back(void **state)
+static void test_a_grant_while_closing_is_released(void **state)
 {
 	(void)state;
-	lk_client *client = open_client(), *other = open_client();
+	lk_client *client = open_client_with("command_timeout_ms=%lld", slow_ms(3000));
+	lk_client *other = open_client();
 	lk_permit_semaphore *pool = new_permits(client, "pool"), *same = new_permits(other, "pool");
 	struct threads threads;
 	lk_permit id[1];
@@ -458,19 +586,24 @@ static void test_leaving_early_keeps_no_permit(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		counter_test(test_take_and_give),
+		counter_test(test_acquire_and_release),
 		counter_test(test_how_many_there_are),
-		counter_test(test_another_client_can_give_it_back),
+		counter_test(test_another_client_can_release_it),
 		counter_test(test_renewed_while_held),
 		counter_test(test_a_named_lease_ends),
 		counter_test(test_a_new_lease_ends_the_renewal),
 		counter_test(test_a_new_lease_finds_what_is_gone),
 		counter_test(test_lost_when_it_is_gone),
-		counter_test(test_several_are_released_though_one_is_lost),
+		counter_test(test_lost_permits_are_not_kept_for_good),
+		counter_test(test_an_end_with_no_loss_set_is_not_a_loss),
+		counter_test(test_several_are_released_although_one_is_lost),
+		counter_test(test_several_are_released_although_one_is_gone),
+		counter_test(test_several_are_released_although_one_ends),
+		counter_test(test_an_unknown_permit_keeps_all_although_one_is_gone),
 		counter_test(test_several_stay_when_one_is_unknown),
 		counter_test(test_bad_input),
 		counter_test(test_each_has_the_lease_it_asked_for),
-		counter_test(test_a_grant_while_closing_goes_back),
+		counter_test(test_a_grant_while_closing_is_released),
 		counter_test(test_never_more_out_than_there_are),
 		counter_test(test_leaving_early_keeps_no_permit),
 	};

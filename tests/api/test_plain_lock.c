@@ -226,7 +226,7 @@ static int force(lk_lock *lock)
 	return lk_lock_force_release(lock, &err);
 }
 
-static void test_freed_although_memory_is_full(void **state)
+static void test_release_works_although_memory_is_full(void **state)
 {
 	(void)state;
 	redis_do(&server, "SET full somebody PX 60000");
@@ -250,7 +250,7 @@ int main(void)
 		api_test(test_a_stranger_without_ttl),
 		api_test(test_other_types_are_refused),
 		api_test(test_lost_when_somebody_takes_it_away),
-		api_test(test_freed_although_memory_is_full),
+		api_test(test_release_works_although_memory_is_full),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
 }

@@ -31,7 +31,7 @@ static void test_all_nodes_have_it(void **state)
 	close_quorum(&theirs, NODES);
 }
 
-static void test_a_majority_is_enough_and_less_is_not(void **state)
+static void test_a_majority_is_enough_and_a_minority_is_not(void **state)
 {
 	(void)state;
 	struct quorum quorum;
@@ -106,6 +106,24 @@ static void test_a_late_grant_belongs_to_the_hold(void **state)
 	close_quorum(&quorum, NODES);
 }
 
+/* A node that is another's when a majority has granted: he may be about to give it back. It is not
+ * left for the next look, which is 10 s away. */
+static void test_a_node_that_was_busy_joins(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	lk_acquire_options options = with_lease(60000);
+	open_quorum(&quorum, MOST, "", NULL);
+	know_all(&quorum, MOST);
+	stranger_on(1, 300);
+	expect(0, lk_lock_try(quorum.lock, &options, &err));
+	check_int(redis_integer(&nodes[1], "HEXISTS q stranger:1"), ==, 1);
+	wait_until(redis_integer(&nodes[1], "PTTL q") > 30000, 5000);
+	expect(0, lk_lock_release(quorum.lock, NULL, &err));
+	wait_until(nodes_with("q") == 0, 5000);
+	close_quorum(&quorum, MOST);
+}
+
 static void test_a_silent_majority_may_hold(void **state)
 {
 	(void)state;
@@ -120,6 +138,49 @@ static void test_a_silent_majority_may_hold(void **state)
 	wait_until(nodes_with("q") == 0, 8000);
 	expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(10000), NULL, &err));
 	expect(0, lk_lock_release(quorum.lock, NULL, &err));
+	close_quorum(&quorum, MOST);
+}
+
+/* Who was not asked for it has not granted it: that is no quorum, and certain. */
+static void test_a_node_that_was_not_asked_holds_nothing(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
+	options.quarantine_ms = -1;
+	options.node_limit_ms = slow_ms(50);
+	open_quorum(&quorum, MOST, "command_timeout_ms=10000", &options);
+	server_pause(&nodes[1]);
+	server_pause(&nodes[2]);
+	expect(LK_ENOQUORUM,
+	       lk_lock_try(quorum.lock, NULL, &err)); /* they have not said who they are */
+	server_resume(&nodes[1]);
+	server_resume(&nodes[2]);
+	know_all(&quorum, MOST);
+	server_pause(&nodes[1]);
+	server_pause(&nodes[2]);
+	for (int i = 0; i < 4; i++) /* so many are left open */
+		expect(LK_EMAYBEHELD, lk_lock_try(quorum.lock, NULL, &err));
+	expect(LK_ENOQUORUM, lk_lock_try(quorum.lock, NULL, &err));
+	server_resume(&nodes[1]);
+	server_resume(&nodes[2]);
+	wait_until(nodes_with("q") == 0, 8000);
+	close_quorum(&quorum, MOST);
+}
+
+/* The other owner has one node of three, and a second does not answer. */
+static void test_an_owner_in_the_way_does_not_hide_what_may_be_held(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	open_quorum(&quorum, MOST, "command_timeout_ms=300", NULL);
+	know_all(&quorum, MOST);
+	stranger_on(1, 60000);
+	server_pause(&nodes[2]);
+	expect(LK_EMAYBEHELD, lk_lock_try(quorum.lock, NULL, &err));
+	server_resume(&nodes[2]);
+	redis_do(&nodes[1], "DEL q");
+	wait_until(nodes_with("q") == 0, 8000);
 	close_quorum(&quorum, MOST);
 }
 
@@ -145,7 +206,7 @@ static void test_a_wait_limit_bounds_every_try(void **state)
 	close_quorum(&quorum, MOST);
 }
 
-static void test_an_erring_node(void **state)
+static void test_a_node_that_answers_with_errors(void **state)
 {
 	(void)state;
 	struct quorum quorum;
@@ -265,7 +326,7 @@ static void test_a_fresh_node_has_no_vote(void **state)
 
 /* Ours is on two of three nodes. One of them forgets it, the third never knew: those two would be a
  * majority for another. */
-static void test_a_restart_takes_the_vote(void **state)
+static void test_a_restarted_node_has_no_vote(void **state)
 {
 	(void)state;
 	struct quorum ours, theirs;
@@ -400,7 +461,7 @@ static void force_release(size_t index, void *argument)
 
 /* The third node is waited for, when the lock is taken on the two that are free: that is a lock
  * that was not asked for. */
-static void test_force_spares_who_comes_after_it(void **state)
+static void test_force_release_does_not_touch_the_next_owner(void **state)
 {
 	(void)state;
 	struct quorum quorum;
@@ -421,6 +482,48 @@ static void test_force_spares_who_comes_after_it(void **state)
 	redis_do(&nodes[2], "DEL q");
 	wait_until(nodes_with("q") == 0, 5000);
 	close_quorum(&quorum, MOST);
+}
+
+static void wait_in_vain(size_t index, void *argument)
+{
+	(void)index;
+	int rc = lk_lock_acquire(argument, NULL, &err);
+	check(rc == LK_ENOQUORUM || rc == LK_EMAYBEHELD);
+}
+
+/* Another has it for ten minutes; then a majority dies, or says nothing any more. */
+static void wait_without_a_majority(void (*end)(struct server *server))
+{
+	struct quorum quorum;
+	struct threads threads;
+	char config[96];
+	snprintf(config, sizeof(config), "retry_ms=%lld command_timeout_ms=%lld", slow_ms(500),
+		 slow_ms(300));
+	open_quorum(&quorum, MOST, config, NULL);
+	know_all(&quorum, MOST);
+	for (size_t i = 0; i < MOST; i++)
+		stranger_on(i, 600000);
+	threads_start(&threads, 1, wait_in_vain, quorum.lock);
+	wait_until(stats_of(quorum.client[0]).busy > 0, 5000);
+	for (size_t i = 1; i < MOST; i++)
+		end(&nodes[i]);
+	threads_join(&threads, 20000);
+	for (size_t i = 0; i < MOST; i++)
+		if (nodes[i].pid)
+			server_resume(&nodes[i]);
+	for (size_t i = 0; i < MOST; i++)
+		if (nodes[i].pid)
+			redis_do(&nodes[i], "DEL q");
+	close_quorum(&quorum, MOST);
+}
+
+static void test_a_wait_without_limit_ends_with_its_nodes(void **state)
+{
+	(void)state;
+	wait_without_a_majority(server_kill);
+	for (size_t i = 1; i < MOST; i++)
+		server_start_again(&nodes[i]);
+	wait_without_a_majority(server_pause);
 }
 
 static void test_close_releases(void **state)
@@ -493,23 +596,27 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		quorum_test(test_all_nodes_have_it),
-		quorum_test(test_a_majority_is_enough_and_less_is_not),
+		quorum_test(test_a_majority_is_enough_and_a_minority_is_not),
 		quorum_test(test_dead_nodes),
 		quorum_test(test_a_silent_node_is_not_waited_for),
 		quorum_test(test_a_late_grant_belongs_to_the_hold),
+		quorum_test(test_a_node_that_was_busy_joins),
 		quorum_test(test_a_silent_majority_may_hold),
+		quorum_test(test_a_node_that_was_not_asked_holds_nothing),
+		quorum_test(test_an_owner_in_the_way_does_not_hide_what_may_be_held),
 		quorum_test(test_a_wait_limit_bounds_every_try),
-		quorum_test(test_an_erring_node),
+		quorum_test(test_a_node_that_answers_with_errors),
 		quorum_test(test_one_wrong_key_does_not_end_the_wait),
 		quorum_test(test_a_lock_on_a_node_keeps_its_own_lease),
 		quorum_test(test_nobody_waits_for_the_release),
 		quorum_test(test_a_fresh_node_has_no_vote),
-		quorum_test(test_a_restart_takes_the_vote),
+		quorum_test(test_a_restarted_node_has_no_vote),
 		quorum_test(test_two_addresses_of_one_server),
 		quorum_test(test_strings_are_shared_with_others),
 		quorum_test(test_one_at_a_time),
 		quorum_test(test_force_and_cancel),
-		quorum_test(test_force_spares_who_comes_after_it),
+		quorum_test(test_force_release_does_not_touch_the_next_owner),
+		quorum_test(test_a_wait_without_limit_ends_with_its_nodes),
 		quorum_test(test_close_releases),
 		quorum_test(test_nodes_that_are_closed),
 		quorum_test(test_bad_input),

@@ -109,7 +109,7 @@ static void mix(size_t index, void *argument)
 	}
 }
 
-static void test_a_writer_is_beside_nobody(void **state)
+static void test_a_writer_is_alone(void **state)
 {
 	(void)state;
 	struct crowd crowd = {.sides = open_sides("mixed"), .rounds = 50};
@@ -144,7 +144,7 @@ static void test_reentry_on_both_sides_costs_no_command(void **state)
 	close_sides(&sides);
 }
 
-static void test_up_is_refused_at_once(void **state)
+static void test_an_upgrade_is_refused_at_once(void **state)
 {
 	(void)state;
 	struct sides sides = open_sides("up");
@@ -164,7 +164,7 @@ static void test_up_is_refused_at_once(void **state)
 	close_sides(&sides);
 }
 
-static void test_up_is_refused_to_a_named_owner(void **state)
+static void test_an_upgrade_is_refused_to_a_named_owner(void **state)
 {
 	(void)state;
 	struct sides sides = open_sides("up");
@@ -211,7 +211,7 @@ static void read_once(size_t index, void *argument)
 	expect(0, lk_lock_release(crowd->sides.read, NULL, &err));
 }
 
-static void test_going_down_lets_waiting_readers_in(void **state)
+static void test_a_downgrade_admits_waiting_readers(void **state)
 {
 	(void)state;
 	struct crowd crowd = {.sides = open_sides_with("down", 0, slow_ms(60000)), .writing = 1};
@@ -304,7 +304,7 @@ static void test_a_lease_of_the_read_does_not_end_the_write(void **state)
 }
 
 /* The owner reads on, so the key stays: but not what it wrote under. */
-static void test_a_write_that_is_over_keeps_no_readers_out(void **state)
+static void test_an_expired_write_does_not_keep_readers_out(void **state)
 {
 	(void)state;
 	struct sides sides = open_sides("over");
@@ -337,7 +337,7 @@ static void test_extend_each_side(void **state)
 
 /* ---- lost ---- */
 
-static void test_force_release_is_told_to_readers(void **state)
+static void test_force_release_wakes_readers(void **state)
 {
 	(void)state;
 	struct sides sides = open_sides_with("forced", 0, slow_ms(300));
@@ -482,19 +482,19 @@ static void writer_leaves(int64_t wait_ms, int wanted)
 	close_sides(&late.sides);
 }
 
-static void test_a_cancelled_writer_is_not_waited_for(void **state)
+static void test_readers_do_not_wait_for_a_cancelled_writer(void **state)
 {
 	(void)state;
 	writer_leaves(slow_ms(60000), LK_ECANCELLED);
 }
 
-static void test_a_writer_whose_time_is_up_is_not_waited_for(void **state)
+static void test_readers_do_not_wait_for_a_writer_that_timed_out(void **state)
 {
 	(void)state;
 	writer_leaves(slow_ms(1000), LK_ETIMEDOUT);
 }
 
-static void test_who_writes_reads_past_preferred_writers(void **state)
+static void test_a_writer_may_read_past_preferred_writers(void **state)
 {
 	(void)state;
 	struct late_writer late = {.sides = open_sides_with("past", 1, 30000),
@@ -538,24 +538,24 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		api_test(test_64_readers_at_once),
-		api_test(test_a_writer_is_beside_nobody),
+		api_test(test_a_writer_is_alone),
 		api_test(test_reentry_on_both_sides_costs_no_command),
-		api_test(test_up_is_refused_at_once),
-		api_test(test_up_is_refused_to_a_named_owner),
+		api_test(test_an_upgrade_is_refused_at_once),
+		api_test(test_an_upgrade_is_refused_to_a_named_owner),
 		api_test(test_the_sides_have_owners_of_their_own),
-		api_test(test_going_down_lets_waiting_readers_in),
+		api_test(test_a_downgrade_admits_waiting_readers),
 		api_test(test_leases_end_one_by_one),
 		api_test(test_watchdog_on_both_sides),
 		api_test(test_a_lease_of_the_read_does_not_end_the_write),
-		api_test(test_a_write_that_is_over_keeps_no_readers_out),
+		api_test(test_an_expired_write_does_not_keep_readers_out),
 		api_test(test_extend_each_side),
-		api_test(test_force_release_is_told_to_readers),
+		api_test(test_force_release_wakes_readers),
 		api_test(test_the_client_releases_both_sides_at_its_end),
 		api_test(test_readers_can_keep_a_writer_out),
 		api_test(test_a_preferred_writer_comes_next),
-		api_test(test_a_cancelled_writer_is_not_waited_for),
-		api_test(test_a_writer_whose_time_is_up_is_not_waited_for),
-		api_test(test_who_writes_reads_past_preferred_writers),
+		api_test(test_readers_do_not_wait_for_a_cancelled_writer),
+		api_test(test_readers_do_not_wait_for_a_writer_that_timed_out),
+		api_test(test_a_writer_may_read_past_preferred_writers),
 		api_test(test_bad_input),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);

@@ -18,7 +18,7 @@ static int64_t available(lk_semaphore *semaphore)
 	return permits;
 }
 
-static void test_take_and_give(void **state)
+static void test_acquire_and_release(void **state)
 {
 	(void)state;
 	lk_client *client = open_client();
@@ -70,6 +70,38 @@ static void test_time_to_live_is_kept(void **state)
 	expect(0, lk_semaphore_release(pool, 1, &err));
 	check_int(redis_integer(&server, "PTTL brief"), >, 30000);
 	expect(1, lk_semaphore_delete(pool, &err));
+	lk_semaphore_free(pool);
+	close_client(client);
+}
+
+static void check_one_record(void)
+{
+	check_int(redis_integer(&server, "EVAL %s 0",
+				"return #redis.call('KEYS', 'lockkeeper_sc:*')"),
+		  ==, 1);
+}
+
+/* Each change deletes the record of the one before it, also if it does nothing, or is refused. */
+static void test_one_record_is_left(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_semaphore *pool = new_semaphore(client, "pool");
+	int64_t drained;
+	for (int i = 0; i < 2; i++) {
+		expect(i == 0, lk_semaphore_try_set(pool, LK_PERMITS_MAX, 0, &err));
+		check_one_record();
+	}
+	expect(LK_EINVAL, lk_semaphore_add(pool, 1, &err));
+	for (int i = 0; i < 2; i++) {
+		expect(0, lk_semaphore_drain(pool, &drained, &err));
+		check_one_record();
+	}
+	for (int i = 0; i < 2; i++) {
+		expect(i == 0, lk_semaphore_delete(pool, &err));
+		expect(0, lk_semaphore_release_if_exists(pool, 1, &err));
+		check_one_record();
+	}
 	lk_semaphore_free(pool);
 	close_client(client);
 }
@@ -265,7 +297,7 @@ static void closed_body(size_t index, void *argument)
 	expect(LK_ECLOSED, lk_semaphore_acquire(argument, 1, NULL, &err));
 }
 
-static void test_close_wakes_who_waits(void **state)
+static void test_close_wakes_its_waiters(void **state)
 {
 	(void)state;
 	lk_client *client = open_client();
@@ -286,10 +318,11 @@ static void late_body(size_t index, void *argument)
 	expect(LK_ECLOSED, lk_semaphore_acquire(argument, 1, NULL, &err));
 }
 
-static void test_a_grant_while_closing_goes_back(void **state)
+static void test_a_grant_while_closing_is_released(void **state)
 {
 	(void)state;
-	lk_client *client = open_client(), *other = open_client();
+	lk_client *client = open_client_with("command_timeout_ms=%lld", slow_ms(3000));
+	lk_client *other = open_client();
 	lk_semaphore *pool = new_semaphore(client, "pool"), *same = new_semaphore(other, "pool");
 	struct threads threads;
 	expect(1, lk_semaphore_try_set(pool, 1, 0, &err));
@@ -385,16 +418,17 @@ static void test_leaving_early_loses_no_permit(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		counter_test(test_take_and_give),
+		counter_test(test_acquire_and_release),
 		counter_test(test_time_to_live_is_kept),
 		counter_test(test_bad_input),
 		counter_test(test_waiter_is_woken_by_a_message),
 		counter_test(test_waiter_looks_again_without_a_message),
 		counter_test(test_waiters_of_one_client_each_get_theirs),
 		counter_test(test_cancel),
-		counter_test(test_close_wakes_who_waits),
-		counter_test(test_a_grant_while_closing_goes_back),
+		counter_test(test_close_wakes_its_waiters),
+		counter_test(test_a_grant_while_closing_is_released),
 		counter_test(test_forked),
+		counter_test(test_one_record_is_left),
 		counter_test(test_never_more_out_than_there_are),
 		counter_test(test_leaving_early_loses_no_permit),
 	};

@@ -344,6 +344,96 @@ static void test_interrupted_system_calls(void **state)
 	close_line(&line);
 }
 
+/* ---- several threads under one owner's name ---- */
+
+struct namesake {
+	lk_client *client;
+	lk_lock *lock;
+	lk_acquire_options options;
+	_Atomic int granted;
+};
+
+static void take_by_name(size_t index, void *argument)
+{
+	struct namesake *namesake = argument;
+	lk_acquire_options options = namesake->options;
+	options.lease_ms = index == 0 ? slow_ms(500) : slow_ms(60000);
+	wait_until(waiting(namesake->client) == index, 5000);
+	expect(0, lk_lock_acquire(namesake->lock, &options, &err));
+	namesake->granted++;
+}
+
+/* The first of them is granted the lock; the other joins, and has the lease it asked for. */
+static void test_a_namesake_has_the_lease_it_asked_for(void **state)
+{
+	struct namesake namesake = {.client = open_client(), .options = LK_ACQUIRE_OPTIONS_INIT};
+	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
+	struct threads threads;
+	(void)state;
+	namesake.lock = new_lock(namesake.client, "namesakes");
+	namesake.options.owner = release.owner = "job";
+	stranger_takes("namesakes", slow_ms(60000));
+	threads_start(&threads, 2, take_by_name, &namesake);
+	wait_until(waiting(namesake.client) == 2, 5000);
+	stranger_releases("namesakes");
+	threads_join(&threads, 5000);
+	check_int(namesake.granted, ==, 2);
+	wait_until(remaining(namesake.lock, "job") > slow_ms(30000), 2000);
+	check_int(redis_integer(&server, "PTTL namesakes"), >, slow_ms(30000));
+	expect(0, lk_lock_release(namesake.lock, &release, &err));
+	expect(0, lk_lock_release(namesake.lock, &release, &err));
+	lk_lock_free(namesake.lock);
+	close_client(namesake.client);
+}
+
+/* ---- a waiter whose limit ends while the lock is passed to it ---- */
+
+struct taker {
+	struct line line;
+	int64_t cpu_us;
+	int code;
+};
+
+static int64_t thread_cpu_us(void)
+{
+	struct timespec used;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+	return used.tv_sec * INT64_C(1000000) + used.tv_nsec / 1000;
+}
+
+static void take_late(size_t index, void *argument)
+{
+	struct taker *taker = argument;
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	int64_t begun_us = thread_cpu_us();
+	(void)index;
+	options.lease_ms = slow_ms(30000);
+	taker->code = lk_lock_acquire_within(taker->line.lock, slow_ms(300), &options, &err);
+	taker->cpu_us = thread_cpu_us() - begun_us;
+	if (taker->code == 0)
+		expect(0, lk_lock_release(taker->line.lock, NULL, &err));
+}
+
+static void test_a_waiter_sleeps_while_the_lock_is_passed_to_it(void **state)
+{
+	struct taker taker = {.line.client = open_client_with(
+				      "term_ms=1000 command_timeout_ms=%lld", slow_ms(5000))};
+	struct threads threads;
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	(void)state;
+	taker.line.lock = new_lock(taker.line.client, "taken");
+	options.lease_ms = slow_ms(30000);
+	expect(0, lk_lock_acquire(taker.line.lock, &options, &err));
+	threads_start(&threads, 1, take_late, &taker);
+	wait_until(waiting(taker.line.client) == 1, 5000);
+	redis_do(&server, "CLIENT PAUSE %lld ALL", slow_ms(700));
+	expect(0, lk_lock_release(taker.line.lock, NULL, &err)); /* an exchange: answered late */
+	threads_join(&threads, 5000);
+	check(taker.code == 0 || taker.code == LK_ETIMEDOUT);
+	check_int(taker.cpu_us, <, slow_ms(100) * 1000);
+	close_line(&taker.line);
+}
+
 static void test_thread_cancellation_waits_for_the_end_of_the_call(void **state)
 {
 	(void)state;
@@ -381,6 +471,8 @@ int main(void)
 		api_test(test_max_waiters),
 		api_test(test_each_has_the_lease_it_asked_for),
 		api_test(test_interrupted_system_calls),
+		api_test(test_a_namesake_has_the_lease_it_asked_for),
+		api_test(test_a_waiter_sleeps_while_the_lock_is_passed_to_it),
 		api_test(test_thread_cancellation_waits_for_the_end_of_the_call),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);

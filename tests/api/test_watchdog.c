@@ -229,7 +229,7 @@ static void test_descriptor_is_readable_while_notices_are_pending(void **state)
 	close_client(client);
 }
 
-static void test_a_release_takes_its_notice_along(void **state)
+static void test_a_release_deletes_its_notice(void **state)
 {
 	(void)state;
 	lk_client *client = open_client();
@@ -392,7 +392,7 @@ int main(void)
 		api_test(test_a_pause_within_the_lease_is_survived),
 		api_test(test_a_longer_lease_during_a_verification),
 		api_test(test_descriptor_is_readable_while_notices_are_pending),
-		api_test(test_a_release_takes_its_notice_along),
+		api_test(test_a_release_deletes_its_notice),
 		api_test(test_a_thread_that_ends_while_it_holds),
 		api_test(test_a_new_thread_inherits_nothing),
 		api_test(test_handovers_keep_deadlines_right),

@@ -13,14 +13,16 @@ from waiting import until
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("LOCKKEEPER_BUILD") or ROOT / "build").resolve()
 BINARY = BUILD / "cli" / "lockkeeper"
+SANITIZED = "ASAN_OPTIONS" in os.environ  # then a process has memory that is not its own
 LIMIT = 60  # seconds that any one command may take before the test gives up
 
 
 class Command:
-    """The command with an environment; what it starts has no terminal."""
+    """The command with an environment; what it starts has no terminal. Shells find `lockkeeper`."""
 
     def __init__(self, environment: dict[str, str]):
-        self.environment = {**os.environ, **environment}
+        path = f"{BINARY.parent}:{os.environ['PATH']}"
+        self.environment = {**os.environ, "PATH": path, **environment}
         self.started: list[subprocess.Popen] = []
 
     def __call__(self, *args: str | bytes, input: str = "", **environment: str):

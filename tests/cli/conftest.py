@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
+import signal
 import sys
 import tempfile
 
@@ -17,11 +18,18 @@ ROOT = HERE.parent.parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "system")]
 
 from command import BINARY, Command  # noqa: E402  (behind the path)
+from fixtures import take_shard  # noqa: E402
+from private import servers_in  # noqa: E402
 from servers import Server  # noqa: E402
+from waiting import until  # noqa: E402
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: takes several seconds by its nature")
+
+
+def pytest_collection_modifyitems(items):
+    take_shard(items)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -64,8 +72,21 @@ def bare(folder):
     made("server", "stop", "--force")
 
 
+@pytest.fixture
+def no_server_is_left(folder, bare):
+    yield
+    bare("server", "stop", "--force")
+    try:
+        until(lambda: not servers_in(folder), 10, "no private server is left")
+    finally:
+        for pid in servers_in(folder):
+            os.kill(pid, signal.SIGKILL)
+
+
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch):
     for name in list(os.environ):
         if name.startswith("LOCKKEEPER_") and name != "LOCKKEEPER_BUILD":
             monkeypatch.delenv(name)
+    # Tests look at the keys that a command leaves; those of the record itself switch it on.
+    monkeypatch.setenv("LOCKKEEPER_CLIENT_RECORD", "off")

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import pytest
 
-from command import BINARY
 
 MOST = 2**53 - 1
 
@@ -28,7 +27,7 @@ def test_without_fence_there_is_no_token(cli):
 
 
 def test_check_in_a_script(cli):
-    line = f'"{BINARY}" fence check report "$LOCKKEEPER_FENCE" && echo "$LOCKKEEPER_FENCE"'
+    line = 'lockkeeper fence check report "$LOCKKEEPER_FENCE" && echo "$LOCKKEEPER_FENCE"'
     result = cli("run", "--fence", "job", "-c", line)
     assert result.returncode == 0
     token = int(result.stdout)

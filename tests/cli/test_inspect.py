@@ -3,17 +3,21 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import pty
+import re
 import subprocess
 
-from command import BINARY
+import pytest
+
+from command import BINARY, SANITIZED
 from test_run import hold
-from waiting import until
+from waiting import never, until
 
 
 def rows(result):
     lines = result.stdout.splitlines()
-    assert lines[0] == "NAME\tTYPE\tHOLDER\tHOLDS\tTTL_MS"
+    assert lines[0] == "NAME\tTYPE\tHOLDER\tHOLDS\tTTL_MS\tCLIENT"
     return [line.split("\t") for line in lines[1:]]
 
 
@@ -48,7 +52,55 @@ def test_each_lock_is_listed_once_though_there_are_many(cli, server):
     for number in range(3000):
         hold(server, f"lock{number}")
     assert [row[0] for row in rows(cli("ls"))] == sorted(f"lock{n}" for n in range(3000))
-    assert len(json.loads(cli("ls", "--json").stdout)) == 3000
+    listed = [lock["name"] for lock in json.loads(cli("ls", "--json").stdout)]
+    assert sorted(listed) == sorted(f"lock{n}" for n in range(3000))
+
+
+def peak_kib(pid: int) -> int:
+    """The most memory that a process had; 0 when it has ended."""
+    try:
+        found = re.search(r"VmHWM:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())
+    except FileNotFoundError:
+        found = None
+    return int(found.group(1)) if found else 0
+
+
+@pytest.mark.skipif(SANITIZED, reason="measures the memory of a process")
+def test_a_long_list_as_json_takes_little_memory(cli, server):
+    for begin in range(0, 20000, 1000):
+        server.call("EVAL", "for i = ARGV[1], ARGV[2] do redis.call('HSET', 'lock' .. i, 'a:1', 1) "
+                            "redis.call('PEXPIRE', 'lock' .. i, 600000) end", "0",
+                    str(begin), str(begin + 999))
+    process = cli.start("ls", "--json")
+    text, peak = "", 0
+    while chunk := process.stdout.read(100000):
+        text += chunk
+        peak = max(peak, peak_kib(process.pid))
+    assert process.wait(20) == 0 and len({lock["name"] for lock in json.loads(text)}) == 20000
+    assert 0 < peak < 20000
+
+
+def test_a_failed_list_is_not_taken_for_a_complete_one(cli, server):
+    assert json.loads(cli("ls", "--json").stdout) == []
+    failed = cli("ls", "--json", "--url", "redis://127.0.0.1:1")
+    assert failed.returncode == 125 and failed.stdout == ""
+    for i in range(2000):
+        hold(server, f"job-{i}")
+    listing = cli.start("ls", "--json", "-o", "command_timeout_ms=500")
+    assert listing.stdout.readline() == "[\n"
+    server.pause()  # the list waits: its pipe is full
+    text = "[" + listing.stdout.read()
+    assert listing.wait(20) == 125
+    with pytest.raises(ValueError):
+        json.loads(text)
+
+
+@pytest.mark.parametrize("command", ["show", "wait"])
+def test_a_key_that_is_no_lock_is_named(cli, server, command):
+    server.call("RPUSH", "todo", "x")
+    refused = cli(command, "todo")
+    assert refused.returncode == 125
+    assert refused.stderr == "lockkeeper: inspect \"todo\": the key is a list, not a lock\n"
 
 
 def test_json_of_ls_and_show(cli, server):
@@ -57,7 +109,7 @@ def test_json_of_ls_and_show(cli, server):
     assert lock["name"] == "job" and lock["locked"] is True and lock["type"] == "lock"
     (holder,) = lock["holders"]
     assert 40000 < holder.pop("ttl_ms") <= 50000
-    assert holder == {"owner": "stranger:1", "hold_count": 1, "role": "owner"}
+    assert holder == {"owner": "stranger:1", "hold_count": 1, "role": "owner", "client": None}
     assert (lock["waiters"], lock["count"], lock["fence"]) == ([], None, None)
     assert 40000 < lock["ttl_ms"] <= 50000
     shown = json.loads(cli("show", "job", "--json").stdout)
@@ -79,12 +131,12 @@ def test_odd_names_are_escaped_in_text_and_exact_in_json(cli, server):
     assert exact == set(names)
 
 
-def test_show_tells_of_one_lock(cli, server):
+def test_show_describes_one_lock(cli, server):
     hold(server, "job")
     text = cli("show", "job").stdout
     assert "state: locked" in text and "holder: stranger:1" in text
     free = cli("show", "free")
-    assert free.returncode == 0 and "state: free" in free.stdout
+    assert free.returncode == 3 and "state: free" in free.stdout
     server.call("SET", "text", "x")
     assert cli("show", "text").returncode == 125
 
@@ -125,9 +177,69 @@ def test_break_asks_on_a_terminal(cli, server):
     assert server.call("EXISTS", "job") == 0
 
 
-def test_break_wakes_who_waits(cli, server):
+def test_break_wakes_waiters(cli, server):
     hold(server, "job")
     waiter = cli.start("run", "-w", "30", "job", "true")
     until(server.channels, 10, "it waits")
     assert cli("break", "--yes", "job").returncode == 0
     assert waiter.wait(10) == 0
+
+
+def test_the_exit_status_of_show_says_whether_it_is_held(cli, server):
+    hold(server, "job")
+    server.call("SET", "count", "3")
+    assert cli("show", "job").returncode == cli("show", "--json", "job").returncode == 0
+    assert cli("show", "free").returncode == cli("show", "--json", "free").returncode == 3
+    assert cli("show", "count").returncode == 0
+    assert cli("show", "--url", "redis://127.0.0.1:1", "job").returncode == 125
+
+
+def test_wait_returns_when_the_lock_is_free_and_does_not_take_it(cli, server):
+    assert cli("wait", "job").returncode == cli("wait", "-n", "job").returncode == 0
+    assert server.call("EXISTS", "job") == 0
+    hold(server, "job")
+    assert cli("wait", "-n", "job").returncode == cli("wait", "-w", "0.3", "job").returncode == 124
+    waiter = cli.start("wait", "job")
+    never(lambda: waiter.poll() is not None, 0.5, "it waits")
+    server.call("DEL", "job")
+    assert waiter.wait(20) == 0
+    assert server.call("EXISTS", "job") == 0
+
+
+def test_wait_refuses_what_is_not_a_lock(cli, server):
+    server.call("SET", "count", "3")
+    server.call("HSET", "foreign", "a", "b")
+    for name in ("count", "foreign", ""):
+        result = cli("wait", name)
+        assert result.returncode == 125 and result.stderr.count("\n") == 1
+    assert cli("wait", "--url", "redis://127.0.0.1:1", "job").returncode == 125
+
+
+def test_wait_survives_a_restart_of_the_server(cli, server):
+    hold(server, "job")
+    waiter = cli.start("wait", "job")
+    never(lambda: waiter.poll() is not None, 0.3, "it waits")
+    server.stop()
+    never(lambda: waiter.poll() is not None, 0.5, "it waits for the server")
+    server.start()
+    assert waiter.wait(20) == 0
+
+
+def reads_of(server) -> int:
+    text = server.call("INFO", "stats").decode()
+    return int(text.split("total_reads_processed:")[1].split()[0])
+
+
+def test_ls_asks_for_a_page_of_keys_at_once(cli, server):
+    """Each lock is shown with its own holder, whatever stands between: few reads of the server."""
+    server.call("EVAL", """for i = 1, 1000 do
+        redis.call('HSET', 'lock' .. i, 'a:' .. i, i)
+        redis.call('HSET', 'lockkeeper_fair:{' .. i .. '}', 'a:7', 1)
+        redis.call('HSET', 'user' .. i, 'name', i)
+    end""", 0)
+    before = reads_of(server)
+    result = cli("ls")
+    assert reads_of(server) - before < 200
+    rows = [line.split("\t") for line in result.stdout.splitlines()[1:]]
+    assert sorted((row[0], row[2], row[3]) for row in rows) == sorted(
+        (f"lock{i}", f"a:{i}", str(i)) for i in range(1, 1001))

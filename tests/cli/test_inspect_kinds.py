@@ -22,7 +22,7 @@ def keeper(server):
 def show(cli):
     def ask(name: str) -> dict:
         result = cli("show", "--json", name)
-        assert result.returncode == 0, result.stderr
+        assert result.returncode in (0, 3), result.stderr
         return json.loads(result.stdout)
     return ask
 
@@ -68,7 +68,7 @@ def test_fair_queue_in_order(cli, server, keeper, show):
     lock = show("line")
     assert (lock["type"], owners(lock["waiters"])) == ("fair lock", queue)
     text = cli("show", "line").stdout
-    assert [f"waiter {place}: {field}" for place, field in enumerate(queue, 1)] == \
+    assert [f"waiter {place}: {field}, another client" for place, field in enumerate(queue, 1)] == \
         [line for line in text.splitlines() if line.startswith("waiter ")]
     keeper.call("release", "line", kind="fair").ok()
     for number, wait in enumerate(waits):
@@ -97,7 +97,7 @@ def test_readers_with_their_ends_and_a_waiting_writer(cli, server, keeper, show)
     assert f"writer: {writer['owner']}" in cli("show", "book").stdout
 
 
-def test_a_reader_that_is_over_is_shown_to_be(server, show):
+def test_an_expired_reader_is_shown_as_expired(server, show):
     """Redisson's layout, written by hand: one re-entered, one dead."""
     for field, count in (("mode", "read"), (f"{OWNER}:1", 2), (f"{OWNER}:2", 1)):
         server.call("HSET", "old", field, count)
@@ -111,7 +111,7 @@ def test_a_reader_that_is_over_is_shown_to_be(server, show):
     assert count == 2 and 10000 < ttl_ms <= 30000
 
 
-def test_more_readers_than_one_would_think(cli, server, show):
+def test_five_hundred_readers_are_shown(cli, server, show):
     fields = [word for number in range(500) for word in (f"{OWNER}:{number}", "1")]
     server.call("HSET", "crowd", "mode", "read", *fields)
     assert len(show("crowd")["holders"]) == 500
@@ -164,7 +164,7 @@ def test_plain_locks_of_others(cli, server, show):
     assert "odd" not in listed(cli), "but nobody else does"
 
 
-def test_what_is_no_lock(cli, server):
+def test_a_key_that_is_not_a_lock(cli, server):
     server.call("SET", "text", "no lock")
     server.call("SET", "float", "1.5")
     server.call("SET", "long", "9" * 30)

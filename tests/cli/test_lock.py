@@ -1,6 +1,8 @@
 """lockkeeper lock, unlock, extend: a lease that nobody renews."""
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import time
 
@@ -35,7 +37,7 @@ def test_unlock_frees_it_for_its_owner_only(cli, server):
     assert cli("unlock", "job", owner).returncode == 123
 
 
-def test_unlock_wakes_who_waits(cli, server):
+def test_unlock_wakes_waiters(cli, server):
     owner = cli("lock", "-l", "60", "job").stdout.strip()
     waiter = cli.start("run", "-w", "30", "job", "echo", "mine")
     until(server.channels, 10, "it waits")
@@ -54,7 +56,7 @@ def test_extend_lengthens_and_never_shortens(cli, server):
     assert server.call("EXISTS", "free") == 0
 
 
-def test_lock_does_not_wait_with_n_and_so_long_with_w(cli, server):
+def test_lock_does_not_wait_with_n_and_waits_its_limit_with_w(cli, server):
     hold(server, "job")
     result = cli("lock", "-n", "-l", "5", "job")
     assert (result.returncode, result.stdout) == (124, "")
@@ -71,6 +73,49 @@ def test_an_owner_that_cannot_be_printed_gives_the_lock_back(cli, server):
     assert done.returncode == 125
     assert "stdout" in done.stderr
     assert server.call("EXISTS", "job") == 0
+
+
+def test_an_owner_printed_to_a_closed_stdout_gives_the_lock_back(cli, server):
+    done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "-", BINARY, "lock", "-l", "60", "job"],
+                          stderr=subprocess.PIPE, text=True, env=cli.environment, timeout=60)
+    assert done.returncode == 125
+    assert "stdout" in done.stderr
+    assert server.call("EXISTS", "job") == 0
+
+
+def test_an_owner_printed_to_a_broken_pipe_gives_the_lock_back(cli, server):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([BINARY, "lock", "-l", "60", "job"], stdout=writing,
+                          stderr=subprocess.PIPE, text=True, env=cli.environment, timeout=60)
+    os.close(writing)
+    assert done.returncode == 125
+    assert "stdout" in done.stderr
+    assert server.call("EXISTS", "job") == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_lock_never_leaves_a_lock_without_an_owner(cli, server, number):
+    for delay_ms in (0, 1, 2, 3, 4, 5, 6, 8, 10, 15):
+        process = cli.start("lock", "-l", "60", "job")
+        time.sleep(delay_ms / 1000)
+        process.send_signal(number)
+        code = process.wait(20)
+        owner = process.stdout.read().strip()
+        assert code in (0, 128 + number, -number)
+        assert (code == 0) == (owner != "")
+        assert bool(server.call("EXISTS", "job")) == (code == 0), f"after {delay_ms} ms"
+        server.call("DEL", "job")
+
+
+def test_a_signal_ends_the_wait_of_lock(cli, server):
+    hold(server, "job")
+    process = cli.start("lock", "-l", "60", "job")
+    until(server.channels, 20, "it waits")
+    process.terminate()
+    assert process.wait(20) == 143
+    assert process.stdout.read() == ""
+    until(lambda: not server.channels(), 5, "no subscription is left")
 
 
 @pytest.mark.parametrize("owner", ["", "x" * 257, "no-such-owner"])

@@ -29,7 +29,7 @@ def test_at_most_n_at_once(cli, server, tmp_path):
     assert records_gone(server) == {b"slots"}
 
 
-def test_no_slot_is_a_conflict(cli, server):
+def test_too_few_permits_are_a_conflict(cli, server):
     first = cli.start("run", "--permits", "1", "slots", "sleep", "30")
     until(lambda: server.call("GET", "slots") == b"0", 20)
     assert cli("run", "--permits", "1", "-n", "slots", "true").returncode == 124
@@ -64,7 +64,7 @@ def test_the_permit_is_renewed_while_it_runs(cli, server):
     assert server.call("GET", "slots") == b"3"
 
 
-def test_another_number_is_said(cli, server):
+def test_another_number_of_permits_is_reported(cli, server):
     assert cli("sem", "set", "slots", "3").returncode == 0
     result = cli("run", "--permits", "2", "slots", "true")
     assert result.returncode == 0 and "3 permits, not 2" in result.stderr
@@ -84,6 +84,36 @@ def test_latch(cli, server):
     assert cli("latch", "down", "ready", "2").stdout == "0\n"
     assert waiter.wait(20) == 0
     assert records_gone(server) == set()
+
+
+def test_latch_delete_opens_it(cli, server):
+    assert cli("latch", "set", "ready", "3").returncode == 0
+    waiter = cli.start("latch", "wait", "ready")
+    until(lambda: server.channels() == [b"redisson_countdownlatch__channel__{ready}"], 20)
+    assert cli("latch", "delete", "ready").returncode == 0
+    assert waiter.wait(20) == 0
+    again = cli("latch", "delete", "ready")
+    assert again.returncode == 0 and "had no count" in again.stderr
+    assert records_gone(server) == set()
+
+
+def test_sem_delete_refuses_while_permits_are_in_use(cli, server):
+    first = cli.start("run", "--permits", "2", "slots", "sleep", "30")
+    until(lambda: server.call("GET", "slots") == b"1", 20)
+    refused = cli("sem", "delete", "slots")
+    assert refused.returncode == 124 and "permits in use: 1" in refused.stderr
+    assert cli("sem", "delete", "--force", "slots").returncode == 0
+    assert first.wait(20) == 123
+    assert cli("sem", "set", "slots", "3").returncode == 0
+    assert cli("sem", "delete", "slots").returncode == 0
+    assert records_gone(server) == set()
+
+
+def test_sem_delete_deletes_nothing_else(cli, server):
+    server.call("HSET", "job", "x:1", "1")
+    assert cli("sem", "delete", "--force", "job").returncode == 125
+    assert cli("latch", "delete", "job").returncode == 125
+    assert server.call("EXISTS", "job") == 1
 
 
 @pytest.mark.parametrize("words", [

@@ -10,32 +10,11 @@ import subprocess
 import pytest
 
 from command import BINARY, Command, children
+from private import servers_in, status
 from waiting import until
 
 
-def servers_in(folder) -> list[int]:
-    """The server processes that live in a state folder."""
-    found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and os.readlink(entry / "cwd").startswith(str(folder)):
-                found.append(int(entry.name))
-        except OSError:
-            pass
-    return found
-
-
-@pytest.fixture(autouse=True)
-def no_server_is_left(folder, bare):
-    yield
-    bare("server", "stop", "--force")
-    until(lambda: not servers_in(folder), 10, "no server is left")
-
-
-def status(bare) -> dict[str, str]:
-    result = bare("server", "status")
-    assert result.returncode == 0, result
-    return dict(line.split(": ", 1) for line in result.stdout.splitlines() if ": " in line)
+pytestmark = pytest.mark.usefixtures("no_server_is_left")
 
 
 def test_run_without_any_set_up(bare):
@@ -117,16 +96,12 @@ def test_a_folder_that_lets_others_in_is_refused(bare, folder, mode):
     (folder / "state").mkdir()
     (folder / "state").chmod(mode)
     result = bare("run", "job", "true")
-    assert result.returncode == 125 and "700 is wanted" in result.stderr
+    assert result.returncode == 125 and "must be 700" in result.stderr
 
 
-def test_a_folder_that_is_none_or_a_link_is_refused(bare, folder):
+def test_a_folder_that_is_a_file_is_refused(bare, folder):
     (folder / "state").write_text("")
     assert str(folder / "state") in bare("run", "job", "true").stderr
-    (folder / "state").unlink()
-    (folder / "real").mkdir(mode=0o700)
-    (folder / "state").symlink_to(folder / "real")
-    assert bare("run", "job", "true").returncode == 125
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs the rights to give a folder away")
@@ -153,7 +128,7 @@ def test_odd_paths_work(bare, folder):
     assert bare("server", "stop", **environment).returncode == 0
 
 
-def test_the_place_does_not_depend_on_the_environments_home(folder):
+def test_the_folder_does_not_depend_on_the_environments_home(folder):
     """cron, su and systemd have other environments, and must find the same server."""
     bare = Command({"HOME": str(folder), "XDG_RUNTIME_DIR": str(folder),
                     "XDG_STATE_HOME": str(folder)})
@@ -168,7 +143,7 @@ def test_no_server_program(bare, folder):
     assert result.returncode == 125 and "redis-server" in result.stderr
 
 
-def test_a_server_that_cannot_start_is_told(bare, folder):
+def test_a_server_that_cannot_start_is_reported(bare, folder):
     fake = folder / "bin"
     fake.mkdir()
     (fake / "redis-server").write_text("#!/bin/sh\necho broken; exit 1\n")
@@ -178,11 +153,11 @@ def test_a_server_that_cannot_start_is_told(bare, folder):
     assert "broken" in (folder / "state" / "redis.log").read_text()
 
 
-def test_a_server_that_hangs_is_told_and_not_doubled(bare, folder):
+def test_a_server_that_hangs_is_reported_and_no_second_one_starts(bare, folder):
     assert bare("run", "job", "true").returncode == 0
     pid = int(status(bare)["process"])
     os.kill(pid, signal.SIGSTOP)
-    for args in (["status"], ["stop"], ["stop", "--force"]):
+    for args in (["status"], ["stop"]):
         result = bare("server", *args)
         assert result.returncode == 125 and "not answer" in result.stderr
     assert servers_in(folder) == [pid]
@@ -191,13 +166,13 @@ def test_a_server_that_hangs_is_told_and_not_doubled(bare, folder):
     assert status(bare)["process"] == str(pid)
 
 
-def test_a_stale_socket_is_no_hindrance(bare):
+def test_a_stale_socket_does_not_prevent_a_start(bare):
     assert bare("run", "job", "true").returncode == 0
     os.kill(int(status(bare)["process"]), signal.SIGKILL)
     assert bare("run", "job", "true").returncode == 0
 
 
-def test_the_server_holds_nothing_of_its_starter(bare):
+def test_the_server_keeps_nothing_of_its_starter(bare):
     """Its session, descriptors and signals are its own: a pipe of the starter's ends with it."""
     process = subprocess.Popen([BINARY, "run", "job", "echo", "x"], env=bare.environment,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -206,13 +181,13 @@ def test_the_server_holds_nothing_of_its_starter(bare):
     assert text == b"x\n"
     pid = int(status(bare)["process"])
     assert os.getsid(pid) == pid
-    assert os.readlink(f"/proc/{pid}/fd/0").endswith("/redis.conf")
+    assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null"
     assert pid not in children(os.getpid())
     environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes()
     assert b"LOCKKEEPER" not in environment
 
 
-def test_a_password_for_another_server_is_no_hindrance(bare, folder):
+def test_a_password_for_another_server_does_no_harm(bare, folder):
     secret = folder / "secret"
     secret.write_text("S3cr3t\n")
     for environment in ({"LOCKKEEPER_PASSWORD": "S3cr3t"}, {"LOCKKEEPER_USERNAME": "somebody"},

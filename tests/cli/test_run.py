@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import os
+import resource
+import socket
 import subprocess
 import time
 
@@ -15,6 +17,15 @@ def hold(server, name, owner="stranger:1", ms=60000):
     """Another owner's lock, as any peer would write it."""
     server.call("HSET", name, owner, "1")
     server.call("PEXPIRE", name, str(ms))
+
+
+@pytest.mark.parametrize("options", [[], ["--fair"], ["--fence"], ["--exclusive"], ["--plain"]])
+def test_a_hash_that_is_not_a_lock_is_not_waited_for(cli, server, options):
+    server.call("HSET", "user", "name", "ann")
+    result = cli("run", *options, "user", "true")
+    assert result.returncode == 125
+    assert "hash" in result.stderr or "not a read/write lock" in result.stderr
+    assert server.call("HGETALL", "user") == [b"name", b"ann"]
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 42, 123, 124, 255])
@@ -41,6 +52,24 @@ def test_a_command_that_cannot_be_executed_gives_126(cli, server, path):
     assert result.returncode == 126
     assert "Permission denied" in result.stderr
     assert server.call("EXISTS", "job") == 0
+
+
+def test_libraries_are_loaded_where_they_are_needed(cli, folder):
+    """OpenSSL for TLS, ncurses for `top`: they would take a third of the time of a short run."""
+    maps = folder / "maps"
+    assert cli("run", "job", "sh", "-c", f"cat /proc/$PPID/maps > {maps}").returncode == 0
+    assert "libhiredis" in maps.read_text()
+    for library in ("libssl", "libcrypto", "libncurses", "libtinfo"):
+        assert library not in maps.read_text()
+
+
+def test_a_missing_openssl_is_named(folder, cli):
+    (folder / "libssl.so.3").touch()  # found first, and no library
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"rediss://127.0.0.1:{listener.getsockname()[1]}"
+        result = cli("run", "--url", url, "job", "true", LD_LIBRARY_PATH=str(folder))
+    assert result.returncode == 125
+    assert "OpenSSL" in result.stderr and "libssl.so.3" in result.stderr
 
 
 def test_the_lock_is_held_while_it_runs_and_free_afterwards(cli, server, folder):
@@ -81,7 +110,7 @@ def test_stdin_stdout_stderr_and_other_descriptors_are_inherited(cli):
     result = cli("run", "job", "sh", "-c", "cat; echo err >&2", input="hello\n")
     assert (result.stdout, result.stderr) == ("hello\n", "err\n")
     result = subprocess.run(
-        ["bash", "-c", f"{BINARY} run job cat <(echo one) /dev/fd/8 8< <(echo two)"],
+        ["bash", "-c", "lockkeeper run job cat <(echo one) /dev/fd/8 8< <(echo two)"],
         capture_output=True, text=True, env=cli.environment, timeout=60)
     assert result.stdout == "one\ntwo\n"
 
@@ -115,6 +144,33 @@ def test_flags_of_the_command_are_its_own(cli):
     assert cli("run", "job", "--", "--").returncode == 127
 
 
+def limit_descriptors(soft: int, hard: int):
+    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("count", range(6, 32))
+def test_with_few_descriptors_it_works_or_says_so(cli, server, count):
+    """A waiter that runs out of them must not take a free lock for one that is held."""
+    hold(server, "job")
+    process = subprocess.Popen([BINARY, "run", "-w", "20", "job", "true"], env=cli.environment,
+                               stderr=subprocess.PIPE, text=True, start_new_session=True,
+                               preexec_fn=limit_descriptors(count, count))
+    until(lambda: server.channels() or process.poll() is not None, 20, "it waits or has ended")
+    server.call("DEL", "job")
+    server.call("PUBLISH", "redisson_lock__channel:{job}", "0")
+    code, text = process.wait(60), process.stderr.read()
+    process.stderr.close()
+    assert code == 0 or (code == 125 and ("descriptors" in text or "open files" in text)), text
+    assert code == 0 or count < 28, text
+
+
+def test_a_soft_limit_of_descriptors_is_the_commands_alone(cli):
+    done = subprocess.run([BINARY, "run", "job", "sh", "-c", "ulimit -Sn; ulimit -Hn"],
+                          env=cli.environment, capture_output=True, text=True, timeout=60,
+                          preexec_fn=limit_descriptors(12, 500))
+    assert (done.returncode, done.stdout) == (0, "12\n500\n"), done.stderr
+
+
 def test_no_shell_unless_asked_for(cli):
     assert cli("run", "job", "echo", "$HOME;", "`x`", "*").stdout == "$HOME; `x` *\n"
     assert cli("run", "-c", "echo $((1 + 2)); exit 5", "job").stdout == "3\n"
@@ -134,7 +190,7 @@ def test_a_lock_of_another_owner_gives_124_at_once_with_n(cli, server):
     assert "held by" in cli("run", "-v", "-n", "job", "true").stderr
 
 
-def test_w_waits_so_long_and_gives_124(cli, server):
+def test_w_limits_the_wait_and_gives_124(cli, server):
     hold(server, "job")
     begun = time.monotonic()
     assert cli("run", "-w", "0.7", "job", "echo", "ran").returncode == 124
@@ -174,7 +230,7 @@ def test_no_answer_from_the_server_is_125_not_124(cli, server):
     until(lambda: not server.call("EXISTS", "job"), 10, "what it asked for has been taken back")
 
 
-def test_a_key_that_is_no_lock_is_125(cli, server):
+def test_a_key_that_is_not_a_lock_gives_125(cli, server):
     server.call("SET", "job", "text")
     result = cli("run", "-n", "job", "true")
     assert result.returncode == 125
@@ -200,11 +256,11 @@ def test_lease_from_the_configuration(cli, server):
                           LOCKKEEPER_WATCHDOG_MS="7000").stdout) <= 9000
 
 
-def test_v_tells_what_happens(cli):
+def test_v_reports_what_happens(cli):
     assert "lockkeeper: acquired job after " in cli("run", "-v", "job", "true").stderr
 
 
-def test_what_the_command_left_behind_does_not_hold_us(cli, server, folder):
+def test_run_does_not_wait_for_background_processes(cli, server, folder):
     mark = folder / "left"
     begun = time.monotonic()
     result = cli("run", "job", "sh", "-c",
@@ -230,9 +286,18 @@ def test_names_are_any_bytes(cli, server, name):
 
 
 def test_locks_within_locks(cli):
-    inner = f"{BINARY} run inner sh -c 'echo $LOCKKEEPER_NAME; exit 9'"
+    inner = "lockkeeper run inner sh -c 'echo $LOCKKEEPER_NAME; exit 9'"
     result = cli("run", "outer", "sh", "-c", inner)
     assert (result.returncode, result.stdout) == (9, "inner\n")
+
+
+def test_a_lock_within_the_same_lock_warns(cli):
+    def nested(*options: str, name: str = "job"):
+        return cli("run", *options, "job", BINARY, "run", *options, "-w", "0.1", name, "true")
+    assert "an outer lockkeeper run holds job" in nested().stderr
+    assert nested().returncode == 124
+    for quiet in (nested(name="other"), nested("--shared"), nested("--permits", "2")):
+        assert (quiet.returncode, quiet.stderr) == (0, "")
 
 
 def test_many_at_once_take_turns(cli, folder):

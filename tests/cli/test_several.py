@@ -93,7 +93,7 @@ def test_a_quorum_outlives_a_node_and_not_a_majority(cli, three):
             server.resume()
 
 
-def test_what_cannot_be_had_together(cli, server):
+def test_options_that_exclude_each_other(cli, server):
     url = server.unix_url
     for words in (["--also", "b", "--fair"], ["--also", "b", "--permits", "2"],
                   ["--also", ""], ["--url", url, "--url", url],
@@ -118,7 +118,7 @@ def forgetful(folder):
         server.kill()
 
 
-def test_who_has_forgotten_has_no_vote_however_short_the_lease(cli, forgetful):
+def test_a_forgetful_node_has_no_vote_even_for_a_short_lease(cli, forgetful):
     """Somebody else may have taken the lock for longer than we do."""
     seen = cli("run", "-n", "-l", "1", *urls(forgetful), "q", "true", LOCKKEEPER_URL="")
     assert seen.returncode == 125 and "0 of 3 nodes" in seen.stderr, seen.stderr
@@ -147,10 +147,10 @@ def test_wrong_quarantines(cli, forgetful, args, culprit):
 ])
 def test_other_commands_take_one_server(cli, three, args):
     named = cli(args[0], *urls(three), *args[1:], LOCKKEEPER_URL="")
-    assert named.returncode == 125 and "only run takes" in named.stderr
+    assert named.returncode == 125 and "only run supports" in named.stderr
     listed = ",".join(server.unix_url for server in three)
     from_list = cli(*args, LOCKKEEPER_URL=listed)
-    assert from_list.returncode == 125 and "only run takes" in from_list.stderr
+    assert from_list.returncode == 125 and "only run supports" in from_list.stderr
     assert not any(server.call("DBSIZE") for server in three)
 
 

@@ -51,7 +51,7 @@ def test_a_signal_reaches_the_whole_group(cli, server, folder):
     tree.await_end(10)
 
 
-def test_a_command_may_handle_the_signal_and_go_on(cli, server, folder):
+def test_a_command_may_handle_the_signal_and_continue(cli, server, folder):
     ready = folder / "ready"
     process = cli.start("run", "job", "sh", "-c",
                         f"trap 'echo got' USR1; trap 'exit 5' TERM; touch {ready}; "
@@ -65,7 +65,7 @@ def test_a_command_may_handle_the_signal_and_go_on(cli, server, folder):
     assert process.wait(20) == 5
 
 
-def test_what_was_ignored_stays_ignored(cli, server):
+def test_ignored_signals_stay_ignored(cli, server):
     process = subprocess.Popen(
         ["sh", "-c", 'trap "" HUP INT; exec "$@"', "-", BINARY, "run", "job", "sleep", "1"],
         env=cli.environment, start_new_session=True)

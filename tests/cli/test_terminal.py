@@ -8,6 +8,7 @@ import pty
 import shutil
 import signal
 import sys
+import termios
 import time
 
 import pytest
@@ -20,7 +21,7 @@ from waiting import until
 
 @pytest.fixture
 def terminal(cli):
-    made = Terminal({**cli.environment, "L": str(BINARY)})
+    made = Terminal({**cli.environment, "L": "lockkeeper"})
     yield made
     made.close()
 
@@ -114,7 +115,8 @@ def test_ctrl_c_is_given_once_and_may_be_handled(terminal, folder):
 @pytest.mark.skipif(bool(os.environ.get("LK_TEST_SLOW")), reason="a sanitizer is preloaded already")
 def test_ctrl_c_is_given_once_before_the_front_knows_of_the_command(terminal, folder):
     (folder / "counting.py").write_text(COUNTING)
-    terminal.line(f"LD_PRELOAD={BUILD}/tests/cli/slow_guard.so "
+    # By a bare name: LD_PRELOAD would end at a space of the path.
+    terminal.line(f"LD_LIBRARY_PATH='{BUILD}/tests/cli' LD_PRELOAD=slow_guard.so "
                   f"$L run job {sys.executable} {folder}/counting.py; echo over=$?")
     terminal.expect("go\r\n")
     terminal.type(b"\x03")
@@ -323,7 +325,7 @@ def test_the_keeper_killed_or_stopped_ends_everything_in_time(terminal, server, 
     assert terminal.status() == 123
 
 
-def test_suspended_while_it_waits_it_leaves_the_line(terminal, cli, server):
+def test_a_suspended_wait_leaves_the_wait_queue(terminal, cli, server):
     owner = cli("lock", "-l", "60", "job").stdout.strip()
     terminal.line("$L run job echo ran")
     until(server.channels, 10, "it waits")
@@ -351,7 +353,7 @@ def test_kill_of_the_job_while_it_is_stopped(terminal, server, tree):
 
 
 def test_the_terminal_goes_away(cli, server, tree):
-    terminal = Terminal({**cli.environment, "L": str(BINARY)})
+    terminal = Terminal({**cli.environment, "L": "lockkeeper"})
     terminal.line(f"$L run job env {tree.mark} sleep 300")
     tree.await_size(1)
     terminal.close()
@@ -361,7 +363,7 @@ def test_the_terminal_goes_away(cli, server, tree):
 
 def test_the_terminal_goes_away_while_it_is_suspended(cli, server, tree):
     """The kernel hangs up a stopped job that lost its shell; nobody may hold the lock for ever."""
-    terminal = Terminal({**cli.environment, "L": str(BINARY)})
+    terminal = Terminal({**cli.environment, "L": "lockkeeper"})
     terminal.line(f"$L run -l 2s job env {tree.mark} sleep 300")
     await_program(terminal, "sleep")
     terminal.type(b"\x1a")
@@ -386,3 +388,71 @@ def test_without_a_shell_to_wake_it_ctrl_z_stops_nothing(cli, server, tree):
     os.close(fd)
     assert status
     assert server.call("EXISTS", "job") == 0
+
+
+@pytest.mark.parametrize("end", ["killed", "lost"])
+def test_the_settings_of_the_terminal_are_restored_after_the_command_was_killed(terminal, cli,
+                                                                                server, end):
+    """The shell takes the exit code of lockkeeper for an orderly end."""
+    before = termios.tcgetattr(terminal.fd)
+    terminal.line("$L run -l 3s -k 1s job sh -c 'stty raw -echo isig; echo go; exec sleep 300'")
+    terminal.expect("go")
+    await_program(terminal, "sleep")
+    assert termios.tcgetattr(terminal.fd) != before
+    if end == "killed":
+        members = group_members(os.tcgetpgrp(terminal.fd))
+        os.kill(next(pid for pid in members if comm(pid) == "sleep"), signal.SIGKILL)
+    else:
+        assert cli("break", "--yes", "job").returncode == 0
+    terminal.prompt()
+    assert "icanon=1" in terminal.run("stty -a | grep -q ' icanon' && echo icanon=1")
+
+
+def test_settings_that_the_command_made_stay(terminal):
+    terminal.run("$L run job stty -ixon")
+    assert "off=1" in terminal.run("stty -a | grep -q ' -ixon' && echo off=1")
+
+
+def leader(cli, *args: str) -> tuple[int, int]:
+    """lockkeeper as the leader of a session with a terminal of its own, as in a tmux window or
+    under `ssh -t host lockkeeper run …`: its process id and the terminal's other end."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execve(BINARY, ["lockkeeper", *args], cli.environment)
+    return pid, fd
+
+
+def await_exit(pid: int, limit: float = 20) -> int:
+    def ended():
+        found, status = os.waitpid(pid, os.WNOHANG)
+        return (os.waitstatus_to_exitcode(status),) if found else None
+    return until(ended, limit, "lockkeeper has ended")[0]
+
+
+def test_the_terminal_of_a_session_leader_goes_away(cli, server, tree):
+    """The kernel hangs up the leader alone."""
+    pid, fd = leader(cli, "run", "job", *tree.line("trap 'exit 9' HUP; sleep 300 & wait"))
+    tree.await_size(2)
+    os.close(fd)
+    assert await_exit(pid) == 9
+    assert server.call("EXISTS", "job") == 0
+
+
+def test_the_terminal_of_a_session_leader_goes_away_while_it_waits(cli, server):
+    hold(server, "job")
+    pid, fd = leader(cli, "run", "job", "echo", "ran")
+    until(server.channels, 20, "it waits")
+    os.close(fd)
+    assert await_exit(pid) == 128 + signal.SIGHUP
+    until(lambda: not server.channels(), 5, "nothing is left")
+
+
+def test_a_hangup_of_a_session_leader_reaches_the_command_once(cli, server, tree, folder):
+    heard = folder / "heard"
+    pid, fd = leader(cli, "run", "job",
+                     *tree.line(f"trap 'echo hup >> {heard}' HUP; echo go; "
+                                "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done"))
+    assert b"go" in os.read(fd, 100)
+    os.close(fd)
+    await_exit(pid)
+    assert heard.read_text() == "hup\n"

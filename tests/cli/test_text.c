@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "../../cli/duration.h"
+#include "../../cli/error_text.h"
 #include "../../cli/escape.h"
 #include "../../cli/signals.h"
 
@@ -56,7 +57,7 @@ static void test_durations_are_read(void **state)
 	}
 }
 
-static void test_what_is_no_duration_is_refused(void **state)
+static void test_text_that_is_not_a_duration_is_refused(void **state)
 {
 	(void)state;
 	static const char *const cases[] = {
@@ -144,7 +145,7 @@ static void escaped_equal(const char *bytes, size_t size, const char *expected)
 	free(text);
 }
 
-static void test_what_moves_a_terminal_is_escaped(void **state)
+static void test_bytes_that_control_a_terminal_are_escaped(void **state)
 {
 	(void)state;
 	escaped_equal("plain/name:1", 12, "plain/name:1");
@@ -172,15 +173,41 @@ static void test_utf8_is_told_from_bytes(void **state)
 	assert_int_equal(utf8_is_valid("\xf8\x88\x80\x80\x80", 5), 0);
 }
 
+static void test_errors_are_in_plain_words(void **state)
+{
+	static const char *const rows[][2] = {
+		{"acquire \"job\" on redis://a: timed out",
+		 "acquire \"job\" on redis://a: timed out"},
+		{"lk_event_wait: cancelled", "cancelled"},
+		{"lk_lock_release_field \"a_b\": not held under x",
+		 "release \"a_b\": not held under x"},
+		{"lk_permit_semaphore_set \"s\" on unix:///s: WRONGTYPE no",
+		 "permit semaphore set \"s\" on unix:///s: WRONGTYPE no"},
+		{"acquire \"my script: zoo\": busy", "acquire \"my script: zoo\": busy"},
+		{"", ""},
+		{"lk_", ""},
+		{"lk_x:", ""},
+		{" on : : ", " on : : "},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char text[256];
+		snprintf(text, sizeof(text), "%s", rows[i][0]);
+		error_text_plain(text);
+		assert_string_equal(text, rows[i][1]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_durations_are_read),
-		cmocka_unit_test(test_what_is_no_duration_is_refused),
+		cmocka_unit_test(test_text_that_is_not_a_duration_is_refused),
 		cmocka_unit_test(test_generated_durations_agree_with_an_expression),
 		cmocka_unit_test(test_signals_have_names_and_numbers),
-		cmocka_unit_test(test_what_moves_a_terminal_is_escaped),
+		cmocka_unit_test(test_bytes_that_control_a_terminal_are_escaped),
 		cmocka_unit_test(test_utf8_is_told_from_bytes),
+		cmocka_unit_test(test_errors_are_in_plain_words),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

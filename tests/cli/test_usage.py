@@ -1,17 +1,19 @@
 """Bad input, help, and the pages that must say the same as the program."""
 from __future__ import annotations
 
+import contextlib
+import pathlib
 import re
 import shutil
 import subprocess
 
 import pytest
 
-from command import BINARY, ROOT, Command
+from command import BINARY, ROOT, SANITIZED, Command, guard_of
 from servers import Server
 
-COMMANDS = ["run", "lock", "unlock", "extend", "ls", "show", "break", "fence", "latch", "sem",
-            "server", "completion"]
+COMMANDS = ["run", "lock", "unlock", "extend", "ls", "show", "top", "break", "wait", "fence",
+            "latch", "sem", "server", "completion", "help"]
 MANUAL = ROOT / "docs" / "man" / "lockkeeper.1"
 
 
@@ -80,7 +82,7 @@ def test_a_grace_over_half_of_the_lease_is_refused(offline, cli):
     ["extend", "job", "a:1"], ["extend", "-l", "5", "job"], ["ls", "a", "b"], ["ls", "--jsn"],
     ["show"], ["show", ""], ["show", "a", "b"], ["break"], ["break", "--yes", ""],
     ["server"], ["server", "restart"], ["server", "start", "stop"], ["completion"],
-    ["completion", "fish"], ["ls", "-o", "nonsense"], ["ls", "-o", "=x"], ["ls", "-o", "no_such=1"],
+    ["completion", "ksh"], ["ls", "-o", "nonsense"], ["ls", "-o", "=x"], ["ls", "-o", "no_such=1"],
     ["ls", "-o", "command_timeout_ms=soon"], ["ls", "-o", "command_timeout_ms=-1"],
     ["ls", "-o", "x" * 100 + "=1"], ["ls", "--url", "http://host"], ["ls", "--url", ""],
     ["ls", "--url", "redis://"], ["ls", "-o"],
@@ -144,7 +146,40 @@ def test_secrets_do_not_reach_the_command(guarded, folder):
         assert f"LOCKKEEPER_URL={url}\n" in result.stdout
 
 
-def test_no_or_a_wrong_password_is_125_and_not_shown(guarded):
+def memory_has(pid: int, secret: bytes) -> bool:
+    """Whether the bytes are anywhere in what the process may write to."""
+    with open(f"/proc/{pid}/mem", "rb") as memory:
+        for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines():
+            if " rw" not in line:
+                continue
+            start, end = (int(number, 16) for number in line.split()[0].split("-"))
+            memory.seek(start)
+            with contextlib.suppress(OSError):
+                if secret in memory.read(end - start):
+                    return True
+    return False
+
+
+@pytest.mark.skipif(SANITIZED, reason="measures the memory of a process")
+@pytest.mark.parametrize("by", ["password", "url", "file"])
+def test_the_guard_does_not_keep_the_password(guarded, folder, by):
+    server, cli = guarded
+    secret = folder / "secret"
+    secret.write_text("S3cr3t\n")
+    environment = {"password": {"LOCKKEEPER_PASSWORD": "S3cr3t"},
+                   "url": {"LOCKKEEPER_URL": f"unix://default:S3cr3t@{server.path}"},
+                   "file": {"LOCKKEEPER_PASSWORD_FILE": str(secret)}}[by]
+    process = cli.start("run", "job", "sh", "-c", "echo in; exec sleep 60", **environment)
+    assert process.stdout.readline() == "in\n"
+    for pid in (process.pid, guard_of(process)):
+        assert b"S3cr3t" not in pathlib.Path(f"/proc/{pid}/environ").read_bytes()
+    assert memory_has(guard_of(process), b"job"), "the search finds what is there"
+    assert not memory_has(guard_of(process), b"S3cr3t")
+    process.terminate()
+    assert process.wait(30) == 143
+
+
+def test_a_missing_or_wrong_password_gives_125_and_is_not_shown(guarded):
     _, cli = guarded
     assert cli("run", "job", "true").returncode == 125
     result = cli("run", "job", "true", LOCKKEEPER_PASSWORD="wr0ng")
@@ -159,6 +194,14 @@ def test_version_and_help(offline):
     for option in ("--help", "-h"):
         text = offline(option).stdout
         assert all(f"\n  {command} " in text for command in COMMANDS)
+
+
+def test_help_is_a_command_too(offline):
+    assert offline("help").stdout == offline("--help").stdout
+    for command in COMMANDS:
+        assert offline("help", command).stdout == offline(command, "--help").stdout
+    assert_refused(offline("help", "nonsense"), "nonsense")
+    assert_refused(offline("help", "run", "lock"))
 
 
 def options_of(offline, command: str) -> dict[str, bool]:
@@ -182,6 +225,40 @@ def test_the_manual_has_every_command_and_option(offline, command):
         # ".It Fl w , -wait Ar wait", ".It Fl -url Ar url", ".Op Fl -json"
         wanted = rf"^\.(It|Op|Fl)\b.*(Fl|,) {re.escape(name[1:])}\b"
         assert re.search(wanted, page, re.M), name
+
+
+def test_the_synopsis_shows_options_as_they_are_typed():
+    for line in MANUAL.read_text().splitlines():
+        if line.startswith(".Op Fl"):
+            assert not re.search(r"\| (?!Fl|Cm|Ar)", line), line
+
+
+@pytest.mark.parametrize("args", [
+    ["unlock", "text", "a:1"], ["extend", "-l", "5", "text", "a:1"], ["unlock", "free", "a:1"],
+    ["fence", "check", "text", "4"], ["latch", "down", "text"], ["latch", "set", "text", "2"],
+    ["sem", "show", "text"], ["sem", "set", "text", "4"], ["run", "-n", "text", "true"],
+    ["run", "-n", "--permits", "3", "text", "true"], ["lock", "-n", "-l", "5", "text"],
+    ["lock", "-n", "-l", "5", "full"], ["run", "-n", "full", "true"], ["break", "--yes", "text"],
+    ["ls", "--url", "redis://127.0.0.1:1"], ["unlock", "", "a:1"], ["unlock", "job", ""],
+])
+def test_errors_name_no_functions_hashes_or_a_url_twice(cli, server, args):
+    server.call("SET", "text", "text")
+    if "full" in args:
+        server.call("CONFIG", "SET", "maxmemory", "1")
+    result = cli(*args)
+    assert result.returncode in (123, 125)
+    text = result.stderr
+    assert "lk_" not in text and "_field" not in text
+    assert not re.search(r"[0-9a-f]{12}", text), text
+    for url in re.findall(r"\w+://\S*[^:\s]", text):
+        assert text.count(url) == 1
+
+
+def test_a_windows_password_file_is_named(offline, folder):
+    (folder / "secret").write_bytes(b"S3cr3t\r\n")
+    result = offline("ls", "-o", f"password_file={folder}/secret")
+    assert_refused(result, "password_file", "CR LF")
+    assert "S3cr3t" not in result.stderr
 
 
 @pytest.mark.skipif(not shutil.which("mandoc"), reason="mandoc is not installed")

@@ -4,16 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/*
- * TSan sees libuv, which is not built with it, open descriptors but not close them, and takes their
- * next life for a race.
- */
-const char *__tsan_default_suppressions(void);
-const char *__tsan_default_suppressions(void)
-{
-	return "called_from_lib:libuv.so.1\n";
-}
-
 _Thread_local lk_error err;
 _Thread_local bool check_in_thread;
 

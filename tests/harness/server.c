@@ -1,6 +1,7 @@
 #include "server.h"
 
 #include <errno.h>
+#include <ftw.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -147,16 +148,17 @@ void server_start_again(struct server *server)
 		give_up("redis-server does not start again; see %s/log", server->folder);
 }
 
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *place)
+{
+	(void)status, (void)type, (void)place;
+	return remove(path);
+}
+
+/* With whatever the server wrote there. */
 void server_stop(struct server *server)
 {
-	static const char *const files[] = {"log", "socket", "dump.rdb"};
 	server_kill(server);
-	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-		char path[128];
-		snprintf(path, sizeof(path), "%s/%s", server->folder, files[i]);
-		unlink(path);
-	}
-	rmdir(server->folder);
+	nftw(server->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 void server_pause(struct server *server)

@@ -153,7 +153,7 @@ def test_bad_fences(tokens):
         checker.check(fenced(*tokens))
 
 
-def test_a_token_of_a_grant_that_was_over_may_not_repeat():
+def test_a_token_of_an_expired_grant_may_not_repeat():
     with pytest.raises(AssertionError, match="bad fence"):
         checker.check(fenced(3, 4) + attempt(7, 0, 90, 91, 80, fence=4), over_allowed=1)
 
@@ -214,7 +214,7 @@ def test_overtaken(seen):
     assert checker.overtaken(sightings(*seen))
 
 
-def test_grant_that_was_over():
+def test_grant_after_its_lease():
     records = attempt(1, 0, 60, 70, 50)
     assert len(checker.returned_over(records)) == 1
     with pytest.raises(AssertionError):
@@ -222,7 +222,7 @@ def test_grant_that_was_over():
     checker.check(records, over_allowed=1)
 
 
-def test_read_leaves_out_what_was_not_finished(tmp_path):
+def test_read_leaves_out_unfinished_calls(tmp_path):
     whole = RECORD.pack(5, 9, 1, 2, 3, 4, -1, 7, 12, 2, PERMITS, INVOKE)
     torn = RECORD.pack(6, 9, 1, 2, 4, 4, -1, 7, 0, 0, 0, 0)
     path = tmp_path / "history"

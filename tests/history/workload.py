@@ -86,7 +86,9 @@ class Scene:
             self.release(program, name + "-before").result()
 
     def program(self, url: str, clock_ms: int) -> Keeper:
-        skewed = ("env", f"LD_PRELOAD={SKEW}", f"LOCKKEEPER_TEST_CLOCK_MS={clock_ms}")
+        # By a bare name: LD_PRELOAD would end at a space of the path.
+        skewed = ("env", f"LD_LIBRARY_PATH={SKEW.parent}", f"LD_PRELOAD={SKEW.name}",
+                  f"LOCKKEEPER_TEST_CLOCK_MS={clock_ms}")
         return Keeper(url, program=(*(skewed if clock_ms else ()), self.target.program))
 
     def names(self, program, name: str) -> str:

@@ -40,12 +40,12 @@ def test_fence(start, server):
     process = start("fence", "first")
     out, error = process.communicate(timeout=20)
     assert (out[:19], error) == ("written with token ", "")
-    assert server.ask("HGET", "report", "value") == "first"
-    server.ask("HSET", "report", "token", str(2**53 - 1))  # one that is newer than all
+    assert server.ask("HGET", "report-text", "value") == "first"
+    server.ask("HSET", "report-text", "token", str(2**53 - 1))  # one that is newer than all
     process = start("fence", "second")
     assert "has been seen" in process.communicate(timeout=20)[1]
     assert process.returncode == 1
-    assert server.ask("HGET", "report", "value") == "first"
+    assert server.ask("HGET", "report-text", "value") == "first"
 
 
 def test_many(start):
@@ -162,7 +162,7 @@ def test_notice_of_a_lost_lock(start, server):
     assert process.returncode == 1
 
 
-def test_notice_of_a_lock_that_nobody_told_of(start, server):
+def test_notice_of_a_lock_deleted_without_a_message(start, server):
     process = start("notice", "bench", "100")
     assert process.stdout.readline() == "working\n"
     server.ask("DEL", "bench")

@@ -24,7 +24,9 @@ def test_what_is_installed(copy):
     assert libraries == {"liblockkeeper.a", "liblockkeeper.so", "liblockkeeper.so.0",
                          f"liblockkeeper.so.{version}"}
     assert any(name.endswith("man1/lockkeeper.1") for name in files)
-    assert any("completions/lockkeeper" in name for name in files)
+    assert {"share/bash-completion/completions/lockkeeper.bash",
+            "share/zsh/site-functions/_lockkeeper",
+            "share/fish/vendor_completions.d/lockkeeper.fish"} <= files
     strays = {name for name in files if re.search(r"(test|example|demo|bench|driver)", name)}
     assert not strays
 

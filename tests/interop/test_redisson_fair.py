@@ -61,7 +61,7 @@ def test_mixed_queue_is_served_in_order(server, make_ours, java, pattern):
     assert (granted[-1]["end_ns"] - released["start_ns"]) / 1e9 < SOON_S + 0.2 * len(granted)
 
 
-def test_try_does_not_pass_the_queue(server, ours, java):
+def test_try_does_not_overtake_the_queue(server, ours, java):
     queue = Queue(server)
     held(java)
     queue.enter(ours)

@@ -45,7 +45,7 @@ def test_exclusion_under_load(ours, java, history, kind):
 
 
 @pytest.mark.parametrize("wait", [0, 20])
-def test_exclusion_of_those_who_give_up(ours, java, history, wait, kind):
+def test_exclusion_of_waiters_that_give_up(ours, java, history, wait, kind):
     """try and tryLock(wait): both grants and refusals on both sides, never two owners."""
     paths = history(), history()
     runs = [keeper.say("stress", "hot", kind=kind, thread="s", threads=4, pairs=200, wait=wait,

@@ -90,7 +90,7 @@ def test_readers_are_woken_by_the_writer(server, pair):
     write(first, "try").is_code("LK_EBUSY")
 
 
-def test_readers_are_let_in_when_our_writer_goes_down(server, ours, java):
+def test_readers_are_admitted_when_our_writer_downgrades(server, ours, java):
     write(ours).ok()
     read(ours, thread="w").ok()
     pending = [waiter(server, java, "read", "r1"), waiter(server, ours, "read", "r2")]
@@ -101,7 +101,7 @@ def test_readers_are_let_in_when_our_writer_goes_down(server, ours, java):
     read(ours, "release", thread="w").ok()
 
 
-def test_javas_writer_goes_down(ours, java):
+def test_javas_writer_downgrades(ours, java):
     write(java).ok()
     read(java, thread="w").ok()
     read(ours, "try").is_code("LK_EBUSY")

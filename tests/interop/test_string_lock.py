@@ -34,7 +34,7 @@ def test_exclusion_under_load(ours, other, history):
     assert mixed.switches(claims) > 10, mixed.switches(claims)
 
 
-def test_exclusion_of_those_who_ask_once(ours, other, history):
+def test_exclusion_of_single_tries(ours, other, history):
     paths = history(), history()
     runs = [keeper.say("stress", "hot", kind="plain", thread="s", threads=4, pairs=100, wait=0,
                        hold_us=500, pause_us=700, run=number, history=path)
@@ -44,7 +44,7 @@ def test_exclusion_of_those_who_ask_once(ours, other, history):
     checker.check(checker.read(paths[0]) + mixed.read_peer(paths[1], run=1))
 
 
-def test_our_release_lets_them_in(ours, other):
+def test_our_release_frees_it_for_them(ours, other):
     plain(ours, "acquire", "door").ok()
     other.call("try", "door").is_code("LK_EBUSY")
     waiter = other.say("acquire", "door")
@@ -53,7 +53,7 @@ def test_our_release_lets_them_in(ours, other):
     other.call("release", "door").ok()
 
 
-def test_their_release_lets_us_in(ours, other):
+def test_their_release_frees_it_for_us(ours, other):
     other.call("acquire", "door").ok()
     plain(ours, "try", "door").is_code("LK_EBUSY")
     waiter = ours_says(ours, "acquire", "door", thread="waiter")

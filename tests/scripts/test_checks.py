@@ -15,8 +15,10 @@ LONG_FUNCTION = "int lk__long(void);\nint lk__long(void)\n{\n" + "\t;\n" * 80 + 
 
 @pytest.fixture
 def tree(tmp_path):
-    for name in ("include", "src", "cli", "examples", "demo", "docs", "scripts"):
-        shutil.copytree(ROOT / name, tmp_path / name)
+    for name in ("include", "src", "cli", "examples", "demo", "docs", "scripts",
+                 "tests"):
+        shutil.copytree(ROOT / name, tmp_path / name,
+                        ignore=shutil.ignore_patterns("node_modules", "__pycache__", "target"))
     for path in [*ROOT.glob("*.md"), ROOT / ".clang-format"]:
         shutil.copy(path, tmp_path)
     return tmp_path
@@ -38,6 +40,8 @@ SPOILT = [
     ("layers", "src/base/heap.c", "#include", '#include "conn/conn.h"\n#include', "base may not"),
     ("layers", "src/base/heap.c", "#include", '#include "heap.h"\n#include', "from src/ on"),
     ("layers", "cli/main.c", "#include", "#include <hiredis/hiredis.h>\n#include", "cli/main.c"),
+    ("door", "src/conn/conn.c", "lk__socket_shutdown(", "shutdown(", "shutdown() is called past"),
+    ("door", "src/base/clock.h", "static", "#define NOW() clock_gettime(0, 0)\nstatic", "clock.h"),
     ("sizes", "src/base/heap.c", "static", LONG_FUNCTION + "static", "lk__long has 8"),
     ("sizes", "src/base/heap.c", "static", "/*" + "x" * 100 + "*/\nstatic", "104 columns"),
     ("headers", "include/lockkeeper/cancel.h", "LK_BEGIN_DECLS", "inline f(void) {}", "cancel.h"),
@@ -47,8 +51,17 @@ SPOILT = [
      "lk_client_stats does not say how it fails"),
     ("docs", "README.md", "(SECURITY.md)", "(SAFETY.md)", "SAFETY.md"),
     ("docs", "README.md", "alone at work", "at work alone", "examples/lock.c"),
-    ("scripts", "src/sync/lock/release.lua", "return false", "retrun false", "release.lua"),
+    ("scripts", "src/sync/lock/release.lua", "return false", "retrun false",
+     "src/sync/lock/release.lua:12:"),
+    ("scripts", "src/sync/late.lua", "if now", "fi now", "src/sync/late.lua:4:"),
+    ("scripts", "src/sync/lock/acquire.lua", "gives lease, now", "gives lease",
+     "prologue.lua gives lease, now, not lease"),
+    ("scripts", "src/sync/late.lua", "now > deadline", "now > deadlin",
+     "accessing undefined variable"),
     ("exports", "src/lockkeeper.map", "\tlk_lock_try;\n", "", "lk_lock_try"),
+    ("exports", "tests/api/test_nomem.c", "lk_client_stats(", "lk_client_state(",
+     "lk_client_stats"),
+    ("guarantees", "docs/guarantees.md", "| lk_lock_try |", "| lk_lock_tried |", "lk_lock_try"),
     ("format", "src/base/heap.c", "\tif (", "    if(", "heap.c"),
 ]
 
@@ -59,3 +72,10 @@ def test_spoilt_tree(tree, name, file, before, after, says):
     done = check(tree, name)
     assert done.returncode == 1
     assert says in done.stdout
+
+
+def test_a_piece_that_no_script_includes(tree):
+    (tree / "src" / "sync" / "spare.lua").write_text("-- Gives: more\nlocal more = 1\n")
+    done = check(tree, "scripts")
+    assert done.returncode == 1
+    assert "src/sync/spare.lua: no script includes it" in done.stdout

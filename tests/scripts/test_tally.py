@@ -68,7 +68,7 @@ def test_suite_that_does_not_run_is_a_failure(tmp_path, text):
     assert tally.failed >= 1
 
 
-def test_what_a_command_leaves_behind_is_ended(tmp_path):
+def test_processes_that_a_command_left_are_ended(tmp_path):
     tally = runners.Tally(tmp_path)
     begun = pathlib.Path(tmp_path / "pid")
     runners.command(tally, "leaves", ["sh", "-c", f"sleep 60 & echo $! >{begun}"])

@@ -173,6 +173,10 @@ class FakeServer:
     def do_exists(self, _client, key):
         return int(key in self.values)
 
+    def do_type(self, _client, key):
+        value = self.values.get(key)
+        return "none" if value is None else "list" if isinstance(value, list) else "string"
+
     def do_dbsize(self, _client):
         return len(self.values)
 

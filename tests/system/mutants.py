@@ -34,19 +34,20 @@ ACQUIRE, RELEASE, RENEW = (f"src/sync/lock/{name}.lua" for name in ("acquire", "
 
 MUTANTS = [
     Mutant("a grant is not checked when it arrives", [
-        ("src/drive/head.c",
-         "lk__now_ns() >= lk__lease_end_ns(head->sent_ns, entry->try_lease_ms)", "0"),
+        ("src/sync/attempt.c",
+         "now_ns >= lk__lease_end_ns(event->sent_ns, attempt->asked_lease_ms)", "0"),
         ("src/drive/caller.c", "lk__now_ns() < lk__hold_deadline(waiter->hold)", "1")],
         "test_pauses.py", "way or later or random"),
     Mutant("the lease is counted from the reply", [
-        ("src/drive/head.c", "head->sent_ns = request->sent_ns;", "head->sent_ns = lk__now_ns();")],
+        ("src/drive/head.c", "event->sent_ns = request->sent_ns;",
+         "event->sent_ns = lk__now_ns();")],
         "test_pauses.py test_lost_replies.py", "way or later or random or parked or holder"),
     Mutant("a release frees whoever has it", [
         (RELEASE, "redis.call('HDEL', KEYS[1], ARGV[1]) == 0",
          "redis.call('DEL', KEYS[1]) == 0 and ARGV[1]")],
         "test_lost_replies.py", "release_cut"),
     Mutant("a late request is not refused", [
-        (ACQUIRE, "if now > deadline then", "if now > deadline * 2 then")],
+        ("src/sync/late.lua", "if now > deadline then", "if now > deadline * 2 then")],
         "test_lost_replies.py", "late or zombie"),
     Mutant("a renewal renews a stranger's lock", [
         (RENEW, "redis.pcall('HEXISTS', KEYS[i], owner) == 1",
@@ -95,7 +96,7 @@ MUTANTS = [
         (ACQUIRE, "\tredis.call('HDEL', KEYS[1], ARGV[1])\n\treturn answer", "\treturn answer")],
         "test_server_faults.py", "missing_for_acquire"),
     Mutant("renewals go over the callers' connection", [
-        ("src/drive/watch.c", "lk__conn_submit(&batch->node->work, request);",
+        ("src/drive/watch.c", "lk__conn_submit(lk__node_work(batch->node), request);",
          "lk__conn_submit(&batch->node->scripts[0], request);")],
         "test_pauses.py", "reader_is_stopped"),
     Mutant("another message than Redisson's", [
@@ -110,11 +111,11 @@ MUTANTS = [
          "redis.call('LPUSH', queue, own)")],
         "../history/test_kinds.py", "in_order"),
     Mutant("a hand-over that is past is a grant", [
-        ("src/drive/head.c", "handed_us < entry->busy_server_us)\n\t\treturn false;",
-         "handed_us < entry->busy_server_us)\n\t\thanded_us = entry->busy_server_us;")],
+        ("src/sync/attempt.c", "handed_us < attempt->busy_server_us)\n\t\treturn 0;",
+         "handed_us < attempt->busy_server_us)\n\t\thanded_us = attempt->busy_server_us;")],
         "test_fair.py", "past"),
     Mutant("a latch counts twice what is sent again", [
-        ("src/sync/latch/count_down.lua", "local done = redis.call('GET', KEYS[2])",
+        ("src/sync/change.lua", "local done = redis.call('GET', KEYS[2])",
          "local done = false")],
         "../history/test_latch.py", "sent_again"),
     Mutant("one permit more than there are", [
@@ -133,8 +134,8 @@ MUTANTS = [
         ("src/sync/plain/native.c", "wanted->deadline_us / 1000", "INT64_C(4000000000000)")],
         "test_plain_native.py", "late"),
     Mutant("a plain lock's renewal does not look who has it", [
-        ("src/sync/script.c", "owner->type != REDIS_REPLY_STRING || strcmp(owner->str, field) != 0",
-         "owner->type != REDIS_REPLY_STRING || !*field")],
+        ("src/sync/script.c", "if (strcmp(owner->str, field) != 0)\n\t\treturn 0;",
+         "if (!*field)\n\t\treturn 0;")],
         "test_plain_native.py", "thief"),
     Mutant("the answers to a batch that was sent twice are mixed", [
         ("src/conn/pipeline.c", "lk__request_ungather(request);", ";")],

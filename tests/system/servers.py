@@ -44,6 +44,7 @@ class Server:
             self.config["port"] = self.port
         self.process: subprocess.Popen | None = None
         self.monitors: list[Monitor] = []
+        self.environment: dict[str, str] = {}
 
     @property
     def url(self) -> str:
@@ -61,7 +62,8 @@ class Server:
         arguments = [word for name, value in self.config.items()
                      for word in (f"--{name}", str(value))]
         self.process = subprocess.Popen([self.program, *arguments], stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT,
+                                        env=os.environ | self.environment)
         until(self.accepts, 20, "the server accepts connections")
         return self
 
@@ -94,6 +96,17 @@ class Server:
             if line.startswith(name + ":"):
                 return line.split(":", 1)[1]
         raise KeyError(name)
+
+    def refuses_scripts(self) -> bool:
+        """Whether what refuses writes also refuses scripts that write: since Redis 7."""
+        return int(self.info("redis_version").split(".")[0]) >= 7
+
+    def has_ifeq(self) -> bool:
+        """Whether it has SET with IFEQ, so that a plain lock is taken without scripts."""
+        try:
+            return self.call("SET", "has", "x", "IFEQ", "y") is None
+        except resp.ErrorReply:
+            return False
 
     def clients(self, kind: str = "") -> list[str]:
         """CLIENT LIST without the connection that asks; kind: normal, pubsub."""

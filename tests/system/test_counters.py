@@ -106,6 +106,19 @@ def test_permits_cut(server, proxy, through, place):
     assert count(server) == 7
 
 
+@pytest.mark.parametrize("place", PLACES)
+def test_one_permit_is_gone_and_the_release_is_cut(server, proxy, through, place):
+    """Two copies that find it gone have not freed the others."""
+    server.call("SET", "pool", 5)
+    ids = through.call("acquire", "pool", kind="permits", count=3).ok()["ids"]
+    server.call("ZPOPMIN", USED)
+    once = cut(proxy, b"pool", place)
+    through.call("release", "pool", kind="permits", count=3, ids=ids).is_code("LK_ELOST")
+    assert once.hit.is_set()
+    assert (count(server), server.call("ZCARD", USED)) == (4, 0)
+    through.call("release", "pool", kind="permits", count=3, ids=ids).is_code("LK_ENOTOWNER")
+
+
 @pytest.mark.parametrize("kind", ["semaphore", "permits"])
 def test_an_answer_that_never_comes(server, proxy, make_keeper, kind):
     """What was taken without anybody's knowing comes back."""
@@ -125,7 +138,7 @@ def test_an_answer_that_never_comes(server, proxy, make_keeper, kind):
     assert server.call("ZCARD", USED) == 0
 
 
-def test_a_release_that_is_answered_late_is_no_loss(server, proxy, make_keeper):
+def test_a_late_answer_to_a_release_is_not_a_loss(server, proxy, make_keeper):
     """Renewals and the local deadline come while several permits are given back."""
     keeper = make_keeper(proxy.unix_url, watchdog_ms=600)
     for name in ("warm", "pool"):
@@ -181,7 +194,8 @@ def test_waiters_that_leave_take_nothing(server, make_keeper, kind):
     waits = [keeper.say("within", "pool", kind=kind, count=1, wait=200, thread=f"t{i}")
              for i in range(5)]
     for wait in waits:
-        wait.result(10).is_code("LK_ETIMEDOUT")
+        # On a busy machine a try may have no answer yet at the limit.
+        wait.result(10).is_code("LK_ETIMEDOUT", "LK_EMAYBEHELD")
     server.call("SET", "pool", 5)
     never(lambda: count(server) != 5, 0.3)
     assert not server.channels()
@@ -214,6 +228,60 @@ def test_clocks_apart(server, proxy, make_keeper, kind):
     assert count(server) == {"semaphore": 0, "permits": 6, "latch": 4}[kind]
 
 
+CHANGES = [("semaphore", "add"), ("semaphore", "drain"), ("permits", "add"), ("latch", "down")]
+REFUSED = {
+    "LOADING": b"-LOADING Redis is loading the dataset in memory\r\n",
+    "NOREPLICAS": b"-NOREPLICAS Not enough good replicas to write.\r\n",
+    "LATE": b"+LATE 1\r\n", "OVERFLOW": b"+OVERFLOW\r\n",
+}
+
+
+@pytest.mark.parametrize("refused", REFUSED)
+@pytest.mark.parametrize("kind, verb", CHANGES)
+def test_a_copy_that_is_refused(server, proxy, through, kind, verb, refused):
+    """The first copy has run, and its answer is lost: nobody is told that it was not done."""
+    server.call("SET", "pool", 5)
+    answers = [CUT_BEFORE, *[Replace(REFUSED[refused])] * 3]
+    requests = [None, *[SWALLOW] * 3]
+
+    def rule(message):
+        if message.what != "evalsha" or message.lock != b"pool":
+            return None
+        if message.reply:
+            return answers.pop(0)
+        verdict = requests.pop(0)
+        return verdict and Replace(b"*1\r\n$4\r\nPING\r\n")
+    proxy.rule = rule
+    result = through.call(verb, "pool", kind=kind, count=1)
+    assert count(server) == {"add": 6, "drain": 0, "down": 4}[verb], "it was done"
+    result.is_code("OK", "LK_EMAYBEHELD")
+
+
+@pytest.mark.parametrize("kind, verb", CHANGES)
+def test_a_late_copy_finds_the_record_of_the_first(server, proxy, through, kind, verb):
+    server.call("SET", "pool", 5)
+    answers = [CUT_BEFORE, Replace(b"+LATE 1\r\n")]
+    proxy.rule = lambda m: answers.pop(0) if answers and script_on(b"pool", True)(m) else None
+    through.call(verb, "pool", kind=kind, count=1)
+    assert not answers
+    assert count(server) == {"add": 6, "drain": 0, "down": 4}[verb], "it was done, and once"
+
+
+@pytest.mark.parametrize("kind", ["semaphore", "permits", "latch"])
+def test_the_first_request_of_a_client_is_in_time(server, proxy, make_keeper, kind):
+    """Its deadline is told in the server's time, which is known by then."""
+    answers = []
+
+    def rule(message):
+        if message.reply and script_on(b"pool", True)(message) and \
+                not str(message.value).startswith("NOSCRIPT"):
+            answers.append(message.value)
+    proxy.rule = rule
+    keeper = make_keeper(proxy.unix_url)
+    assert keeper.call("set", "pool", kind=kind, count=5).result == 1
+    assert answers == [1]
+
+
 class Strayed:
     """A rule: the first request with this key gets lost on the way with its connection, and
     arrives when arrive() is called; what becomes of the answer to its repetition is `answer`."""
@@ -242,7 +310,7 @@ KINDS = ["semaphore", "permits"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_strayed_copy_of_a_try_that_nobody_wants_any_more(server, proxy, through, kind):
+def test_a_strayed_copy_of_an_abandoned_try(server, proxy, through, kind):
     proxy.rule = strayed = Strayed(b"pool")
     through.call("within", "pool", kind=kind, count=2, wait=300).is_code("LK_ETIMEDOUT")
     server.call("SET", "pool", 5)
@@ -282,9 +350,11 @@ def test_a_strayed_copy_of_a_try_before_the_one_that_was_granted(server, proxy, 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_refused_taking_back_is_repeated(server, proxy, through, kind):
+def test_a_refused_compensation_is_repeated(server, proxy, through, kind):
     """The try is granted after its caller has left; what gives it back is refused for a while, and
     then the server has also lost the script."""
+    if not server.refuses_scripts():
+        pytest.skip("its scripts run without replicas")
     server.call("SET", "pool", 5)
     granted, refused = threading.Event(), []
 
@@ -306,7 +376,9 @@ def test_a_refused_taking_back_is_repeated(server, proxy, through, kind):
     assert server.call("ZCARD", USED) == 0
 
 
-def test_a_taking_back_that_stays_refused_is_no_storm(server, proxy, through):
+def test_a_compensation_that_stays_refused_backs_off(server, proxy, through):
+    if not server.refuses_scripts():
+        pytest.skip("its scripts run without replicas")
     server.call("SET", "pool", 5)
     granted, refused = threading.Event(), []
 
@@ -326,7 +398,9 @@ def test_a_taking_back_that_stays_refused_is_no_storm(server, proxy, through):
     until(lambda: count(server) == 5, 10, "taken back")
 
 
-def test_close_does_not_wait_for_a_refused_taking_back(server, proxy, through):
+def test_close_waits_for_a_refused_compensation_and_says_so(server, proxy, through):
+    if not server.refuses_scripts():
+        pytest.skip("its scripts run without replicas")
     server.call("SET", "pool", 5)
     granted, refused = threading.Event(), threading.Event()
 
@@ -341,10 +415,13 @@ def test_close_does_not_wait_for_a_refused_taking_back(server, proxy, through):
     server.set("min-replicas-to-write", 1)
     granted.set()
     until(refused.is_set, 5)
-    assert through.call("close", how=CLOSE_ABANDON).ok().took < 2
+    assert through.call("close", how=CLOSE_ABANDON).is_code("LK_EMAYBEHELD").took < 8
+    server.set("min-replicas-to-write", 0)
+    through.call("close", how=CLOSE_ABANDON).ok()
+    assert count(server) == 5
 
 
-def test_a_semaphore_is_taken_back_however_long_the_server_is_away(server, proxy, make_keeper):
+def test_an_acquire_is_undone_after_a_long_outage(server, proxy, make_keeper):
     """No lease ends what was taken: the client has to come back for it."""
     keeper = make_keeper(proxy.unix_url, watchdog_ms=400, command_timeout_ms=200)
     server.call("SET", "pool", 5)
@@ -360,3 +437,24 @@ def test_a_semaphore_is_taken_back_however_long_the_server_is_away(server, proxy
     never(lambda: count(server) != 3, 2)
     proxy.rule, proxy.refuse = None, False
     until(lambda: count(server) == 5, 10, "taken back")
+
+
+NOT_DONE = [
+    ("semaphore", "set", {"count": 3}, 5), ("latch", "set", {"count": 3}, 5),
+    ("permits", "set", {"count": 3}, 5), ("semaphore", "release_if_exists", {"count": 1}, None),
+    ("semaphore", "drain", {}, 0), ("latch", "down", {"count": 1}, None),
+]
+
+
+@pytest.mark.parametrize("kind, verb, given, before", NOT_DONE)
+def test_a_late_copy_makes_no_change_that_was_denied(server, proxy, through, kind, verb, given,
+                                                     before):
+    """The first copy strays, the second is told that there is nothing to do; then there is."""
+    if before is not None:
+        server.call("SET", "pool", before)
+    proxy.rule = strayed = Strayed(b"pool")
+    assert through.call(verb, "pool", kind=kind, **given).ok().result == 0
+    after = None if before == 5 else b"7"
+    server.call(*(("SET", "pool", after) if after else ("DEL", "pool")))
+    strayed.arrive(server)
+    assert server.call("GET", "pool") == after

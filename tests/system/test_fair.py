@@ -4,6 +4,8 @@ from __future__ import annotations
 import threading
 import time
 
+import pytest
+
 import checker
 from proxy import Once, Park, reply_to
 from redisson_fair import JavaFairLock, keys_of
@@ -88,6 +90,74 @@ def test_hand_over_needs_one_command(server, make_keeper):
     assert scripts_run(server) == before + 1, "the message is the grant"
     assert answer.deadline_ns - boottime_ns() < 30e9
     assert answer.deadline_ns - boottime_ns() > 25e9
+    b.call("release", NAME, thread="b", kind="fair").ok()
+    nothing_left(server)
+
+
+def nonce_of(server) -> bytes:
+    """What the only waiter has named with its last try."""
+    ((_, asked),) = [(field, asked) for field, asked in zip(*[iter(
+        server.call("HGETALL", OURS))] * 2) if field != b"off"]
+    return asked.split()[2]
+
+
+def deceived(server, keeper, waits, message: bytes) -> bool:
+    """Publishes it on the waiter's channel; whether more came of it than another try."""
+    before, nonce = scripts_run(server), nonce_of(server)
+    holder = server.holders(NAME)
+    (channel,) = [name for name in server.channels() if name.startswith(b"redisson_lock__channel")]
+    assert server.call("PUBLISH", channel, message) == 1
+    until(lambda: waits.done or scripts_run(server) > before, 10, "it looks again")
+    until(lambda: waits.done or tries_over(keeper), 10)
+    return waits.done or server.holders(NAME) != holder or nonce_of(server) == nonce
+
+
+FORGED = {
+    "no nonce": lambda nonce: b"granted 9223372036854775807",
+    "an empty one": lambda nonce: b"granted 9223372036854775807 ",
+    "zero": lambda nonce: b"granted 9223372036854775807 0000000000000000",
+    "a guess": lambda nonce: b"granted 9223372036854775807 0123456789abcdef",
+    "one digit wrong": lambda nonce: b"granted 9223372036854775807 " + nonce[:-1] +
+        (b"0" if nonce[-1:] != b"0" else b"1"),
+    "more behind it": lambda nonce: b"granted 9223372036854775807 " + nonce + b"0",
+    "no time": lambda nonce: b"granted " + nonce,
+}
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_a_forged_hand_over_grants_nothing(server, make_keeper, forged):
+    a, b = make_keeper(server.unix_url), make_keeper(server.unix_url)
+    a.call("acquire", NAME, kind="fair").ok()
+    waits = line_up(server, b, "b")
+    assert not deceived(server, b, waits, FORGED[forged](nonce_of(server)))
+    before = scripts_run(server)
+    a.call("release", NAME, kind="fair").ok()
+    waits.result(5).ok()
+    assert scripts_run(server) == before + 1, "the real one needs no try"
+    b.call("release", NAME, thread="b", kind="fair").ok()
+    nothing_left(server)
+
+
+def test_a_hand_over_message_grants_only_once(server, make_keeper):
+    """Neither to the same waiter in its next wait, nor to others, nor with another time."""
+    a, b = make_keeper(server.unix_url), make_keeper(server.unix_url)
+    a.call("acquire", NAME, kind="fair").ok()
+    waits = line_up(server, b, "b")
+    monitor = server.monitor()
+    a.call("release", NAME, kind="fair").ok()
+    waits.result(5).ok()
+
+    def told():
+        return [words[2] for words in monitor.commands(True) if words[0].upper() == "PUBLISH"]
+    (message,) = until(told, 5)
+    b.call("release", NAME, thread="b", kind="fair").ok()
+    nothing_left(server)
+    a.call("acquire", NAME, kind="fair").ok()
+    waits = line_up(server, b, "b")
+    for replayed in (message, f"granted 9223372036854775807 {message.split()[2]}"):
+        assert not deceived(server, b, waits, replayed.encode())
+    a.call("release", NAME, kind="fair").ok()
+    waits.result(5).ok()
     b.call("release", NAME, thread="b", kind="fair").ok()
     nothing_left(server)
 
@@ -311,7 +381,7 @@ def test_cancels_and_hand_overs_at_one_time(server, make_keeper, history):
     nothing_left(server)
 
 
-def test_news_of_a_hand_over_that_is_past(server, proxy, make_keeper):
+def test_an_old_message_of_a_hand_over(server, proxy, make_keeper):
     """The message comes when the lease that it brought is over, and the lock another's: it must
     not count for the try that was refused meanwhile."""
     holder, other = make_keeper(server.unix_url), make_keeper(server.unix_url)

@@ -89,7 +89,7 @@ def test_java_like_waiter_beside_one_busy_thread(server, make_keeper, history):
     assert sorted(waits)[len(waits) // 2] <= 3, waits
 
 
-def test_threads_of_a_client_stand_in_line(server, keeper, history):
+def test_threads_of_a_client_form_one_queue(server, keeper, history):
     """First come, first served: over many rounds fewest and most grants differ little."""
     path = history()
     run = keeper.say("stress", thread="s", name="line", threads=16, pairs=1_000_000, hold_us=50,

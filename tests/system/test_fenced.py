@@ -68,7 +68,7 @@ def test_a_hand_over_inside_a_client_sent_twice(server, proxy, make_keeper):
     assert server.call("EXISTS", "lock") == 0
 
 
-def test_a_late_grant_is_none_and_the_next_has_a_greater_token(server, proxy, make_keeper):
+def test_a_late_grant_is_discarded_and_the_next_has_a_greater_token(server, proxy, make_keeper):
     """The answer comes after the lease: the token was given to nobody."""
     keeper = make_keeper(proxy.unix_url)
     keeper.call("acquire", "warm", kind="fenced").ok()

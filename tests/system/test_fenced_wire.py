@@ -1,18 +1,18 @@
 """The fenced lock in Redis: its tokens only rise, whatever happens to clock and data."""
 from __future__ import annotations
 
-import pathlib
+import itertools
 import re
 import time
 
 import pytest
 
+import lua
 import resp
 from redisson import JavaLock
 from servers import Subscriber, channel_of
 from waiting import until
 
-SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "src/sync/fenced"
 MOST = 2**53 - 1
 NAMES = ["plain", "with space", "a{b}c", "{tag}", "ü"]
 JAVA_ACQUIRE = """
@@ -35,15 +35,26 @@ def acquire(server, name="lock", field="u:1", *, lease=30000, deadline=None, giv
     keys = [name, derived("lockkeeper_fence", name)]
     keys += [derived("redisson_lock_token", name)] if java else []
     deadline = deadline or now_us() + 60_000_000
-    answer = server.call("EVAL", (SCRIPTS / "acquire.lua").read_text(), len(keys), *keys, field,
+    answer = server.call("EVAL", lua.text_of("fenced", "acquire"), len(keys), *keys, field,
                          lease, deadline, giver, channel_of(name))
     if isinstance(answer, int):
         return "busy", answer
     return int(answer[6:]) if re.fullmatch(r"TOKEN [1-9]\d*", answer) else answer
 
 
-def check(server, token, *value, key="seen", ttl=0):
-    return server.call("EVAL", (SCRIPTS / "check.lua").read_text(), 1, key, token, ttl, *value)
+numbers = itertools.count(1)
+
+
+def check(server, token, *value, key="seen", ttl=0, client="u", number=None):
+    """The script's answer; a value is written by a `client` under a `number` that only rises."""
+    write = [*value, client, number or next(numbers)] if value else []
+    return server.call("EVAL", lua.text_of("fenced", "check"), 1, key, token, ttl, *write)
+
+
+def seen(server) -> dict[bytes, bytes]:
+    fields = server.holders("seen")
+    fields.pop(b"writes", None)
+    return fields
 
 
 # ---- the script, directly ----
@@ -115,7 +126,7 @@ def test_a_repetition_without_the_newest_token_gets_a_greater_one(server):
 
 
 @pytest.mark.parametrize("counter", [MOST, MOST + 1, 10**30, "nan", "1e3", "-5", "", "1.5", "x"])
-def test_a_counter_that_nothing_can_follow_is_refused(server, counter):
+def test_a_counter_at_its_end_is_refused(server, counter):
     server.call("SET", "lockkeeper_fence:{lock}", counter)
     with pytest.raises(resp.ErrorReply, match="^WRONGTYPE"):
         acquire(server)
@@ -251,7 +262,7 @@ def test_javas_counter_that_is_ahead_is_followed(server):
 
 # ---- a resource's own check ----
 
-def test_check_lets_only_the_newest_in(server):
+def test_check_accepts_only_the_newest(server):
     assert check(server, 5) == "NEWEST"
     assert check(server, 5) == "NEWEST", "again and again"
     assert check(server, 4) == "STALE 5"
@@ -264,14 +275,43 @@ def test_check_lets_only_the_newest_in(server):
 def test_write_is_one_step_with_the_check(server):
     assert check(server, 5, b"\x00five\xff") == "NEWEST"
     assert check(server, 4, "four") == "STALE 5"
-    assert server.holders("seen") == {b"token": b"5", b"value": b"\x00five\xff"}
+    assert seen(server) == {b"token": b"5", b"value": b"\x00five\xff"}
     assert check(server, 9, "") == "NEWEST"
     assert check(server, 10) == "NEWEST"
-    assert server.holders("seen") == {b"token": b"10", b"value": b""}
+    assert seen(server) == {b"token": b"10", b"value": b""}
     assert check(server, 10, "ten", ttl=5000) == "NEWEST"
     assert 0 < server.call("PTTL", "seen") <= 5000
     assert check(server, 11, "more") == "NEWEST"
     assert 0 < server.call("PTTL", "seen") <= 5000, "as it is"
+
+
+def test_a_copy_overwrites_no_later_write(server):
+    for client, number, value in [("a", 7, "one"), ("b", 3, "two"), ("a", 11, "three")]:
+        assert check(server, 5, value, client=client, number=number) == "NEWEST"
+        assert seen(server)[b"value"] == value.encode()
+    for client, number in [("a", 7), ("b", 3), ("a", 11), ("a", 10)]:
+        assert check(server, 5, "stray", client=client, number=number) == "NEWEST"
+        assert seen(server)[b"value"] == b"three"
+    assert check(server, 6) == "NEWEST"
+    assert check(server, 6, "four", client="b", number=4) == "NEWEST"
+    assert check(server, 6, "stray", client="a", number=11) == "NEWEST"
+    assert seen(server)[b"value"] == b"four"
+
+
+def test_the_last_writers_are_remembered_and_no_more(server):
+    for number in range(40):
+        assert check(server, 5, "x", client=f"c{number}", number=MOST) == "NEWEST"
+    kept = server.call("HGET", "seen", "writes").split()
+    assert kept[::2] == [b"c%d" % number for number in range(39, 23, -1)]
+    assert check(server, 5, "stray", client="c24", number=MOST) == "NEWEST"
+    assert seen(server)[b"value"] == b"x"
+
+
+@pytest.mark.parametrize("number", ["", "0", "-1", "x", "1e3"])
+def test_a_write_without_a_number_is_refused(server, number):
+    with pytest.raises(resp.ErrorReply, match="LOCKKEEPER bad write"):
+        server.call("EVAL", lua.text_of("fenced", "check"), 1, "seen", 5, 0, "v", "u", number)
+    assert server.call("DBSIZE") == 0
 
 
 @pytest.mark.parametrize("token", [0, -1, MOST + 1, "", "x", "1e3", "01", "1.5", 10**30])

@@ -91,7 +91,7 @@ def test_acquire_reply_never_comes(server, proxy, make_keeper):
 
 
 @pytest.mark.parametrize("verb", ["try", "within"])
-def test_granted_but_never_told(server, proxy, make_keeper, verb):
+def test_granted_but_never_answered(server, proxy, make_keeper, verb):
     """The server granted it and is gone for us: the caller is told so, and later it is freed."""
     keeper = make_keeper(proxy.url, watchdog_ms=20000, command_timeout_ms=300)
     keeper.call("ping").ok()
@@ -129,7 +129,7 @@ def test_orphan_is_not_renewed(server, proxy, make_keeper):
     until(lambda: server.call("EXISTS", "orphan") == 0, 2.5, "it ends with its lease")
 
 
-def test_taken_back_however_long_its_lease(server, proxy, make_keeper):
+def test_compensated_even_with_a_long_lease(server, proxy, make_keeper):
     """The server is away for longer than the watchdog's lease, but the orphan has a longer one."""
     keeper = make_keeper(proxy.url, watchdog_ms=400, command_timeout_ms=200)
     keeper.call("ping").ok()
@@ -178,18 +178,21 @@ def test_first_request_parked_second_granted_then_released(server, proxy, make_k
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_hand_over_to_the_line_cut(server, proxy, make_keeper, history, place):
-    """Threads of one client in line, the connection cut at every 5th release and acquire."""
-    keeper, path = make_keeper(proxy.url), history()
+def test_hand_over_in_the_wait_queue_cut(server, proxy, make_keeper, history, place):
+    """Threads of one client in line, the connection cut at one of five releases and acquires.
+
+    Not at each 5th: with five in flight every connection would end at the same place.
+    """
+    keeper, path = make_keeper(proxy.url, backoff_max_ms=40), history()
     keeper.call("ping").ok()
     where, verdict = PLACES[place]
-    seen = {"acquire": 0, "release": 0}
+    seen, dice = {"acquire": 0, "release": 0}, random.Random(7)
 
     def rule(message):
         if message.what not in seen or not where(message.what)(message):
             return None
         seen[message.what] += 1
-        return verdict if seen[message.what] % 5 == 0 else None
+        return verdict if dice.random() < 0.2 else None
     proxy.rule = rule
     answer = keeper.call("stress", thread="s", name="line", threads=8, names=4, pairs=40,
                          history=path, limit=60)
@@ -249,7 +252,8 @@ def test_hand_over_refused(server, proxy, make_keeper, kind):
     """The server takes no writes for a while: the release says so, and is made up for."""
     line = HandOver(make_keeper, proxy.url, kind)
     server.set("min-replicas-to-write", 1)
-    line.release().is_code("LK_EREFUSED")
+    answer = line.release().is_code(*UNKNOWN)
+    assert "NOREPLICAS" in answer.message
     server.set("min-replicas-to-write", 0)
     line.comes()
 
@@ -266,7 +270,7 @@ def test_hand_over_sent_twice_and_then_refused(server, proxy, make_keeper, kind)
         server.set("min-replicas-to-write", 1)
         return CUT_BEFORE
     proxy.rule = rule
-    line.release().is_code(*UNKNOWN, "LK_EREFUSED")
+    line.release().is_code(*UNKNOWN)
     server.set("min-replicas-to-write", 0)
     line.comes()
 
@@ -282,8 +286,10 @@ def test_hand_over_sent_twice_that_only_freed(proxy, make_keeper):
 
 
 @pytest.mark.parametrize("kind", ["lock", "fenced", "plain"])
-def test_hand_over_that_was_late(proxy, make_keeper, kind):
+def test_hand_over_that_was_late(server, proxy, make_keeper, kind):
     """Nothing was done: it is released instead."""
+    if kind == "plain" and server.has_ifeq():
+        pytest.skip("it is no script there: test_late_hand_over_gives_up")
     line = HandOver(make_keeper, proxy.url, kind)
     late = {False: Replace(b"*1\r\n$4\r\nPING\r\n"), True: Replace(b"+LATE 1\r\n")}
     proxy.rule = lambda m: late.pop(m.reply, None) if m.lock == b"passed" else None

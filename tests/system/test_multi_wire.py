@@ -2,18 +2,17 @@
 a client makes of a late answer."""
 from __future__ import annotations
 
-import pathlib
 import threading
 
 import pytest
 
+import lua
 import resp
 from keeper import CLOSE_RELEASE
 from proxy import Once, Park, Replace
 from servers import Subscriber, channel_of
 from waiting import never, until
 
-FOLDER = pathlib.Path(__file__).resolve().parents[2] / "src" / "sync" / "multi"
 NAMES = ["m1", "m2", "m3"]
 
 
@@ -26,13 +25,13 @@ class Multi:
         return int(seconds) * 1_000_000 + int(micros) + later_us
 
     def acquire(self, field="me:1", lease=30000, names=NAMES, later_us=10_000_000):
-        return self.connection.call("EVAL", (FOLDER / "acquire.lua").read_text(), len(names),
+        return self.connection.call("EVAL", lua.text_of("multi", "acquire"), len(names),
                                     *names, field, lease, self.deadline(later_us))
 
     def release(self, *fields, names=NAMES):
         words = [word for name, field in zip(names, fields)
                  for word in (field, channel_of(name))]
-        return self.connection.call("EVAL", (FOLDER / "release.lua").read_text(), len(names),
+        return self.connection.call("EVAL", lua.text_of("multi", "release"), len(names),
                                     *names, *words)
 
 
@@ -137,6 +136,39 @@ def test_full_memory_takes_nothing_and_frees_all(server, multi):
     assert server.call("DBSIZE") == 0
 
 
+def test_a_refused_release_is_refused(server, multi):
+    """"Not the owner" would be a lie: all is still held."""
+    assert multi.acquire() is None
+    server.set("min-replicas-to-write", "1")
+    with pytest.raises(resp.ErrorReply, match="NOREPLICAS"):
+        multi.release("me:1", "me:1", "me:1")
+    server.set("min-replicas-to-write", "0")
+    assert multi.release("me:1", "me:1", "me:1") == [0, 0, 0]
+
+
+def test_a_refused_release_may_be_held_and_is_repeated(server, make_keeper):
+    keeper = make_keeper(server.unix_url)
+    keeper.call("acquire", "a,b", kind="multi", lease=60000).ok()
+    server.set("min-replicas-to-write", "1")
+    answer = keeper.call("release", "a,b", kind="multi").is_code("LK_EMAYBEHELD")
+    assert "NOREPLICAS" in answer.message
+    assert server.call("EXISTS", "a", "b") == 2
+    server.set("min-replicas-to-write", "0")
+    until(lambda: server.call("EXISTS", "a", "b") == 0, 10, "long before the lease ends")
+
+
+def test_forced_release_that_stops_behind_the_first(server, make_keeper):
+    """One is freed, so "not done" would be a lie."""
+    server.call("ACL", "SETUSER", "some", "on", ">word", "~a", "&*", "+@all")
+    holder = make_keeper(server.unix_url)
+    keeper = make_keeper(server.unix_url, username="some", password="word")
+    holder.call("acquire", "a,b", kind="multi", lease=60000).ok()
+    answer = keeper.call("force", "a,b", kind="multi").is_code("LK_EMAYBEHELD")
+    assert "1 of 2" in answer.message and '"b"' in answer.message
+    assert server.call("EXISTS", "a", "b") == 1
+    keeper.call("force", "a,b", kind="multi").is_code("LK_EDENIED")
+
+
 def is_acquire(message) -> bool:
     return not message.reply and message.what == "evalsha" and message.lock == b"m1"
 
@@ -161,7 +193,7 @@ def test_a_try_that_is_late_is_made_again_once(server, proxy, make_keeper):
     assert server.call("DBSIZE") == 0
 
 
-def test_an_acquire_that_is_left_behind_is_granted_to_nobody(server, proxy, make_keeper):
+def test_a_detached_acquire_is_granted_to_nobody(server, proxy, make_keeper):
     """Not even when the client is closed before its loop can take anything back."""
     keeper, go_on = make_keeper(proxy.unix_url), threading.Event()
     keeper.call("try", "m1,m2", kind="multi").ok()

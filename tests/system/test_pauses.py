@@ -173,7 +173,7 @@ def test_threads_stopped_at_any_point(server, make_keeper, history, names):
     until(lambda: server.call("DBSIZE") == 0, 5)
 
 
-def test_renewals_go_on_while_the_reader_is_stopped(server, proxy, make_keeper):
+def test_renewals_continue_while_the_reader_is_stopped(server, proxy, make_keeper):
     """The thread that reads for all is stopped for longer than the lease: the watchdog is not."""
     keeper = make_keeper(proxy.url, watchdog_ms=900, command_timeout_ms=20000)
     keeper.listen()

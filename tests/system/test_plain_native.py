@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -16,6 +17,7 @@ import checker
 import resp
 from fake_server import FakeServer
 from keeper import EVENT_LOST
+from proxy import Replace
 from servers import Server
 from waiting import until
 
@@ -51,7 +53,11 @@ def native(request, folder):
         place.mkdir()
         program = next(name for name in PROGRAMS if os.path.dirname(name)[-12:] == request.param)
         server = RealServer(program, place, scripts=False)
-        yield server.start()
+        server.start()
+        if not server.has_ifeq():
+            server.kill()
+            pytest.skip("it has no SET with IFEQ")
+        yield server
         server.kill()
 
 
@@ -191,6 +197,54 @@ def test_exclusion_by_history(native, make_user, history):
     assert native.call("EXISTS", "both") == 0
 
 
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_a_stray_copy_does_not_shorten_a_lease(native, make_proxy, make_keeper, exchanged):
+    """What took the lock runs once more, in parts and whole, after the lease was made longer."""
+    proxy, options, sent = make_proxy(native.path), {}, []
+    if isinstance(native, RealServer):
+        options = {"username": "app", "password": "word"}
+    keeper = make_keeper(proxy.unix_url, command_timeout_ms=30000, **options)
+    keeper.call("acquire", "n", lease=5000, **KIND).ok()
+    waits = keeper.say("acquire", "n", thread="b", lease=5000, **KIND) if exchanged else None
+    until(lambda: keeper.stats().waiting == int(exchanged), 5)
+    if not exchanged:
+        keeper.call("release", "n", **KIND).ok()
+    proxy.rule = lambda m: sent.append(m.argv) if not m.reply and m.what == "set" else None
+    if exchanged:
+        keeper.call("release", "n", **KIND).ok()
+        waits.result(5).ok()
+    else:
+        keeper.call("acquire", "n", thread="b", lease=5000, **KIND).ok()
+    keeper.call("extend", "n", thread="b", lease=90000, **KIND).ok()
+    holder = native.call("GET", "n")
+    assert len(sent) == 2
+    for words in [*sent, *reversed(sent)]:
+        native.call(*words)
+        assert native.call("GET", "n") == holder and native.call("PTTL", "n") > 80000
+    keeper.call("release", "n", thread="b", **KIND).ok()
+
+
+@pytest.mark.parametrize("second", [False, True])
+def test_a_try_that_runs_late_leaves_nothing(native, make_proxy, make_keeper, second):
+    """Each of its two commands alone, when its deadline is over."""
+    proxy, options, sent = make_proxy(native.path), {}, []
+    if isinstance(native, RealServer):
+        options = {"username": "app", "password": "word"}
+    keeper = make_keeper(proxy.unix_url, command_timeout_ms=300, **options)
+    keeper.call("ping").ok()
+    proxy.rule = lambda m: sent.append(m.argv) if not m.reply and m.what == "set" else None
+    keeper.call("acquire", "n", **KIND).ok()
+    (taken, leased) = sent[-2:]
+    keeper.call("release", "n", **KIND).ok()
+    deadline_s = int(taken[taken.index(b"PXAT") + 1]) / 1000
+    if second:
+        native.call(*taken)
+        assert native.call("EXISTS", "n") in (0, 1), "until the deadline, if that is still to come"
+    until(lambda: time.time() > deadline_s + 0.05, 5)
+    native.call(*(leased if second else taken))
+    assert native.call("EXISTS", "n") == 0
+
+
 # ---- what only a server of our own does ----
 
 def test_what_is_sent(fake, make_keeper):
@@ -199,10 +253,11 @@ def test_what_is_sent(fake, make_keeper):
         keeper.call("acquire", "n", **KIND).ok()
         keeper.call("release", "n", **KIND).ok()
     asked = ["DELEX", "DELIFEQ", "SET"]
-    assert fake.verbs("n") == [*asked, *(["SET", "SET", "DELEX"] * 2)], "asked once"
+    assert fake.verbs("n") == [*asked, *(["SET", "SET", "TYPE", "DELEX"] * 2)], "asked once"
     take, lease = [words for words in fake.seen if words[0] == "SET" and "NX" in words
                    or "PX" in words][:2]
     assert take[1] == "n" and take[3:6] == ["NX", "GET", "PXAT"]
+    assert take[2] == lease[2] + ":taking"
     assert lease[3:] == ["IFEQ", take[2], "PX", "30000"]
 
 
@@ -221,7 +276,26 @@ def test_late_try_leaves_no_key(fake, make_keeper):
     keeper.call("release", "n", **KIND).ok()
 
 
-def test_every_try_late_is_no_grant(fake, make_keeper):
+def test_late_hand_over_gives_up(fake, make_keeper):
+    """The exchange comes after its deadline: what the giver had is free, and the next one tries."""
+    keeper = make_keeper(fake.unix_url)
+    keeper.call("acquire", "n", lease=9000, **KIND).ok()
+    waits = keeper.say("acquire", "n", thread="b", lease=9000, **KIND)
+    until(lambda: keeper.stats().waiting == 1, 5)
+
+    def leap(words):
+        if words[0] == b"SET" and b"IFEQ" in words and b"PXAT" in words:
+            fake.ahead_ms = 3_600_000
+            fake.hook = lambda _: None
+            fake.ends[b"n"] += 3_600_000  # it is not over yet
+    fake.hook = leap
+    keeper.call("release", "n", **KIND).ok()
+    waits.result(10).ok()
+    keeper.call("release", "n", thread="b", **KIND).ok()
+    assert fake.call("EXISTS", "n") == 0
+
+
+def test_late_tries_alone_grant_nothing(fake, make_keeper):
     keeper = make_keeper(fake.unix_url)
     keeper.call("acquire", "warm", **KIND).ok()
 
@@ -248,7 +322,7 @@ def test_nothing_fits(folder, make_keeper, has, denied, missing):
     fake.stop()
 
 
-def test_a_user_who_may_not_delete_frees_all_the_same(fake, make_keeper):
+def test_a_user_without_the_right_to_delete_can_release(fake, make_keeper):
     fake.denied.add("DELEX")
     keeper = make_keeper(fake.unix_url)
     keeper.call("acquire", "n", **KIND).ok()
@@ -308,3 +382,21 @@ def test_commands_are_preferred_to_scripts(program, folder, make_keeper):
     assert ("cmdstat_delifeq" in calls or "cmdstat_delex" in calls) == known
     assert subprocess.run([program, "--version"], capture_output=True, check=True).stdout
     server.kill()
+
+
+@pytest.mark.parametrize("refusal", [b"-NOPERM no right to read it\r\n", b"-LOADING it starts\r\n"])
+def test_an_extension_without_a_usable_answer_is_not_a_loss(fake, make_proxy, make_keeper, refusal):
+    """PEXPIRE is answered, GET behind it is not: the hold stays what it was."""
+    proxy = make_proxy(fake.path)
+    keeper = make_keeper(proxy.unix_url)
+    keeper.listen()
+    keeper.call("acquire", "kept", lease=20000, **KIND).ok()
+    field = keeper.call("export", "kept", **KIND).ok()["field"]
+    proxy.rule = lambda m: Replace(refusal) if m.reply and m.what == "get" else None
+    keeper.call("extend", "kept", lease=30000, **KIND).is_code("LK_EMAYBEHELD")
+    keeper.call("extend_field", "kept", field=field, lease=30000, **KIND).is_code("LK_EMAYBEHELD")
+    proxy.rule = None
+    assert keeper.call("is_held", "kept", **KIND).result == 1
+    keeper.call("extend", "kept", lease=30000, **KIND).ok()
+    assert not keeper.events
+    keeper.call("release", "kept", **KIND).ok()

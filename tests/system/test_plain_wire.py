@@ -1,7 +1,6 @@
 """The plain lock is SET name token NX PX ms: with redis-py, and as redsync and others do it."""
 from __future__ import annotations
 
-import pathlib
 import re
 import secrets
 import threading
@@ -11,13 +10,13 @@ import pytest
 import redis
 
 import checker
+import lua
 import resp
 from keeper import CLOSE_RELEASE, EVENT_LOST
 from servers import Subscriber, channel_of
 from waiting import boottime_ns, until
 
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
-SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "src" / "sync" / "plain"
 FAR_US = 4_000_000_000_000_000
 KIND = {"kind": "plain"}
 
@@ -32,7 +31,7 @@ redis.call("set", KEYS[1], ARGV[1], "PX", ARGV[2]) return 1"""
 
 def ours(server, script: str, name: str, *arguments):
     with server.connect() as connection:
-        return connection.call("EVAL", (SCRIPTS / f"{script}.lua").read_text(), 1, name, *arguments)
+        return connection.call("EVAL", lua.text_of("plain", script), 1, name, *arguments)
 
 
 def acquire(server, name: str, token: str, lease_ms=30000, deadline_us=FAR_US):
@@ -57,7 +56,7 @@ def test_acquire_is_what_set_nx_px_makes(server):
     assert server.call("GET", "s") == b"a"
 
 
-def test_acquire_twice_is_one(server):
+def test_acquire_sent_twice_is_one(server):
     assert acquire(server, "s", "a", 1000) is None
     assert acquire(server, "s", "a", 30000) is None
     assert server.call("PTTL", "s") > 20000
@@ -69,7 +68,7 @@ def test_acquire_refuses_to_run_late(server):
     assert server.call("DBSIZE") == 0
 
 
-def test_lock_without_ttl_is_somebodys(server):
+def test_lock_without_ttl_is_respected(server):
     server.call("SET", "s", "for ever")
     assert acquire(server, "s", "a") == -1
     assert server.call("GET", "s") == b"for ever"
@@ -96,11 +95,11 @@ def test_bad_leases_leave_nothing(server, lease):
     with pytest.raises(resp.ErrorReply, match="LOCKKEEPER bad lease"):
         acquire(server, "s", "a", lease)
     with pytest.raises(resp.ErrorReply, match="LOCKKEEPER bad lease"):
-        ours(server, "exchange", "s", "a", "b", lease, FAR_US, "channel")
+        ours(server, "exchange", "s", "b", lease, FAR_US, "a", "channel")
     assert server.call("DBSIZE") == 0
 
 
-def test_release_compares_and_tells(server):
+def test_release_compares_the_token_and_publishes(server):
     listener = Subscriber(server, "channel")
     acquire(server, "s", "a")
     assert ours(server, "release", "s", "b", "channel") is None
@@ -114,11 +113,11 @@ def test_release_compares_and_tells(server):
 
 def test_exchange(server):
     acquire(server, "s", "a", 1000)
-    assert ours(server, "exchange", "s", "x", "b", 30000, FAR_US, "channel") == -3
-    assert re.fullmatch(r"LATE \d{16}", ours(server, "exchange", "s", "a", "b", 9, 1, "channel"))
+    assert ours(server, "exchange", "s", "b", 30000, FAR_US, "x", "channel") == -3
+    assert re.fullmatch(r"LATE \d{16}", ours(server, "exchange", "s", "b", 9, 1, "a", "channel"))
     assert server.call("GET", "s") == b"a"
     for _ in range(2):  # the second one finds what the first has done
-        assert ours(server, "exchange", "s", "a", "b", 30000, FAR_US, "channel") is None
+        assert ours(server, "exchange", "s", "b", 30000, FAR_US, "a", "channel") is None
         assert server.call("GET", "s") == b"b"
     assert server.call("PTTL", "s") > 20000
 
@@ -142,7 +141,7 @@ def test_full_server_refuses_a_grant_but_no_release(server):
         acquire(server, "new", "a")
     assert ours(server, "renew", "s", "a", 60000) == [1]
     assert ours(server, "release", "s", "a", "channel") == 0
-    assert ours(server, "exchange", "t", "a", "b", 9000, FAR_US, "channel").startswith("FREED ")
+    assert ours(server, "exchange", "t", "b", 9000, FAR_US, "a", "channel").startswith("FREED ")
     server.set("maxmemory", "0")
     assert server.call("DBSIZE") == 0
 
@@ -221,7 +220,7 @@ def test_ours_wake_at_once_others_are_polled(server, make_keeper):
     b.call("release", "o", **KIND).ok()
 
 
-def test_who_may_not_listen_polls(server, make_keeper):
+def test_a_user_without_the_right_to_subscribe_polls(server, make_keeper):
     server.call("ACL", "SETUSER", "quiet", "on", ">word", "~*", "+@all", "resetchannels")
     keeper = make_keeper(server.unix_url, username="quiet", password="word")
     keeper.call("acquire", "q", **KIND).ok()
@@ -276,7 +275,7 @@ def test_lease_of_redis_py_ends(server, keeper, python):
 
 
 @pytest.mark.parametrize("take", ["redsync", "node-redlock"])
-def test_as_the_others_take_free_and_prolong(server, keeper, take):
+def test_acquire_release_and_extend_as_other_libraries_do(server, keeper, take):
     token = secrets.token_hex(20) if take == "node-redlock" else secrets.token_urlsafe(16)
 
     def grab():

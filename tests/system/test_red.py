@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 
 import pytest
 
@@ -61,7 +62,8 @@ class Quorum:
 
     def open(self, **options) -> Quorum:
         for number, url in enumerate(self.urls):
-            opened = self.keeper.open(url, c=f"n{number}", command_timeout_ms=1000, **options)
+            opened = self.keeper.open(url, c=f"n{number}",
+                                      **{"command_timeout_ms": 1000, **options})
             self.uuids.append(opened.uuid)
         return self
 
@@ -197,6 +199,44 @@ def test_lost_answer(quorum, cut, known, where, verdict):
     quorum.know_all()
 
 
+class LostThenRefused:
+    """The first copy of an acquire runs and its answer is lost; the second is refused."""
+
+    def __init__(self, text: str):
+        self.lost = Once(reply_to("acquire"), CUT_BEFORE)
+        self.refused = Once(request("acquire"), erring_reply(text), number=1)
+
+    def __call__(self, message):
+        return self.lost(message) or self.refused(message)
+
+
+@pytest.mark.parametrize("text", [
+    "LOADING Redis is loading the dataset in memory",
+    "BUSY Redis is busy running a script.",
+    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist",
+    "NOREPLICAS Not enough good replicas to write.",
+], ids=lambda text: text.split()[0])
+@pytest.mark.parametrize("node", [0, 1], ids=["the-first", "another"])
+def test_refused_second_copy(quorum, node, text):
+    """It may have the lock all the same: it is released, granted or not."""
+    quorum.open().know_all()
+    rule = quorum.proxies[node].rule = LostThenRefused(text)
+    quorum.check_grants([rule.lost, rule.refused])
+    quorum.know_all()
+    quorum.proxies[4].rule = swallow(False)  # which leaves the outcome open until the refusal
+    strangers = (2, 3)
+    for number in strangers:
+        quorum.servers[number].call("HSET", "q", "stranger:1", "1")
+        quorum.servers[number].call("PEXPIRE", "q", 60000)
+    rule = quorum.proxies[node].rule = LostThenRefused(text)
+    # The silent node makes it a majority if it was asked for the lock: the driver makes a handle
+    # for each call, so that a node has to say first who it is, unless that was asked just now.
+    quorum.call("try", lease=600_000).is_code("LK_EMAYBEHELD", "LK_EBUSY")
+    assert rule.refused.hit.is_set()
+    until(lambda: quorum.keys() == len(strangers), GONE_LIMIT, "ours is on no node")
+    never(lambda: quorum.keys() != len(strangers), 0.3, "it came back")
+
+
 @pytest.mark.parametrize("lost", [(0,), (1, 3)], ids=["one", "two"])
 def test_lost_answer_of_a_release(quorum, lost):
     quorum.open().know_all()
@@ -207,10 +247,41 @@ def test_lost_answer_of_a_release(quorum, lost):
     quorum.know_all()
 
 
+@pytest.mark.parametrize("lost", [(0, 1, 2), range(NODES)], ids=["a-majority", "all"])
+def test_lost_answer_of_a_forced_release(quorum, lost):
+    """Sent twice, the first copy has freed it."""
+    quorum.open().know_all()
+    quorum.keeper.listen("n0")
+    quorum.call("acquire", lease=600_000).ok()
+    until(lambda: quorum.holding() == NODES, 5)
+    for number in lost:
+        quorum.proxies[number].rule = Once(reply_to("force"), CUT_BEFORE)
+    assert quorum.call("force").result == 1
+    assert quorum.call("is_held").result == 0
+    assert quorum.keys() == 0
+    quorum.call("release").is_code("LK_ELOST")
+
+
+def test_release_of_what_a_majority_has_lost(quorum):
+    """That is certain without the node that is stopped, and is not waited for."""
+    quorum.open().know_all()
+    quorum.call("acquire", lease=600_000).ok()
+    until(lambda: quorum.holding() == NODES, 5)
+    for number in (0, 2, 3):
+        quorum.servers[number].call("DEL", "q")
+    quorum.servers[1].pause()
+    quorum.call("release").is_code("LK_ELOST")
+    quorum.servers[1].resume()
+    quorum.gone()
+
+
+def erring_reply(text: str) -> Replace:
+    """Instead of a request: the server answers with this error, and has done nothing."""
+    return Replace(resp.encode("EVAL", "return redis.error_reply(ARGV[1])", 0, "-" + text))
+
+
 def erring(text: str):
-    """The server answers an acquire with this error, and has done nothing."""
-    instead = Replace(resp.encode("EVAL", "return redis.error_reply(ARGV[1])", 0, "-" + text))
-    return lambda message: instead if request("acquire")(message) else None
+    return lambda message: erring_reply(text) if request("acquire")(message) else None
 
 
 @pytest.mark.parametrize("text", [
@@ -220,7 +291,7 @@ def erring(text: str):
     "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist",
     "NOPERM this user has no permissions to run the 'evalsha' command",
 ], ids=lambda text: text.split()[0])
-def test_erring_node(quorum, text):
+def test_a_node_that_answers_with_errors(quorum, text):
     quorum.open().know_all()
     for number in (0, 3):
         quorum.proxies[number].rule = erring(text)
@@ -269,7 +340,77 @@ def test_emptied_node_is_repaired(quorum, emptied, how):
     quorum.gone()
 
 
+@pytest.mark.parametrize("slow", [(0,), (1, 4)], ids=["the-first", "two"])
+@pytest.mark.parametrize("what", ["hello", "info"], ids=["to-connect", "to-say-who-it-is"])
+def test_node_that_comes_after_the_majority(quorum, slow, what):
+    """Granted without it, and not renewed for long: it is given the lock all the same."""
+    for number in slow:
+        quorum.proxies[number].rule = Once(request(what), Park(0.5))
+    quorum.open()
+    quorum.call("acquire", lease=600_000).ok()
+    until(lambda: quorum.holding() == NODES, 10, "every node has it")
+    quorum.check_held(600_000)
+    quorum.call("release").ok()
+    quorum.gone()
+
+
+@pytest.mark.parametrize("slow", [(0,), (1, 4)], ids=["the-first", "two"])
+@pytest.mark.parametrize("what", ["hello", "info"], ids=["to-connect", "to-say-who-it-is"])
+def test_node_that_comes_after_the_release(quorum, slow, what):
+    for number in slow:
+        quorum.proxies[number].rule = Once(request(what), Park(0.5))
+    quorum.open()
+    quorum.call("acquire", lease=600_000).ok()
+    quorum.call("release").ok()
+    never(quorum.keys, 1, "it was taken after its release")
+
+
+@pytest.mark.parametrize("lost", [(0,), (3,), (1, 4)], ids=["the-first", "another", "two"])
+def test_lost_connection_makes_the_library_ask_all_nodes(quorum, lost):
+    """It may have forgotten: it is asked at once, and given the lock again."""
+    quorum.open().know_all()
+    quorum.call("acquire", lease=600_000).ok()
+    until(lambda: quorum.holding() == NODES, 5)
+    for number in lost:
+        quorum.servers[number].call("DEL", "q")
+        quorum.proxies[number].cut_all()
+    until(lambda: quorum.holding() == NODES, 10, "every node has it again")
+    quorum.check_held(600_000)
+    quorum.call("release").ok()
+    quorum.gone()
+
+
+def test_old_answer_about_a_repaired_node(quorum):
+    """It says that another has the lock there; meanwhile we do, and release it."""
+    quorum.open(command_timeout_ms=20000).know_all()
+    quorum.servers[4].call("HSET", "q", "stranger:1", "1")
+    old, new = threading.Event(), threading.Event()
+    first = Once(reply_to("acquire"), Park(event=old))
+    second = Once(reply_to("acquire"), Park(event=new))
+    quorum.proxies[4].rule = lambda message: first(message) or second(message)
+    quorum.call("acquire", lease=600_000).ok()
+    until(first.hit.is_set, 5)
+    quorum.servers[4].call("DEL", "q")
+    quorum.proxies[3].cut_all()  # so that all are looked at
+    until(lambda: quorum.holding() == NODES, 5, "the node has it")
+    old.set()
+    until(second.hit.is_set, 5)
+    until(quorum.keeper.is_asleep, 5, "the old answer is read")
+    quorum.call("release").ok()
+    new.set()
+    quorum.gone()
+
+
 SILENT = (0, 2, 3)
+
+
+def noting(asked: list, rule):
+    """The same rule; notes who was asked for the lock, which is after he has said who he is."""
+    def note(message):
+        if request("acquire")(message):
+            asked.append(message)
+        return rule(message) if rule else None
+    return note
 
 
 def heal(quorum) -> None:
@@ -286,20 +427,57 @@ def test_silent_majority(quorum, verb, how, known):
     quorum.open()
     if known:
         quorum.know_all()
+    asked = []
     for number in SILENT:
+        rule = swallow(how == "does-it")
         if how == "stopped":
             quorum.servers[number].pause()
-        else:
-            quorum.proxies[number].rule = swallow(how == "does-it")
+            rule = quorum.proxies[number].rule  # none
+        quorum.proxies[number].rule = noting(asked, rule)
     wait_ms = 1200 if verb == "within" else 0
     answer = quorum.call(verb, lease=600_000, wait=wait_ms)
-    answer.is_code("LK_EMAYBEHELD", *(() if known else ("LK_ENOQUORUM",)))
+    answer.is_code("LK_EMAYBEHELD" if asked else "LK_ENOQUORUM")
     assert answer.took < (wait_ms + NODE_LIMIT_MS) / 1000 + 5
     assert quorum.call("is_held").result == 0
     heal(quorum)
     quorum.gone()
     never(quorum.keys, 0.3, "it came back")
     quorum.check_grant("within", wait=20000)
+
+
+def lose_behind(proxy, verdict, then):
+    """What becomes of the answer; then the node is away, on all connections."""
+    def rule(message):
+        if proxy.refuse:
+            return then
+        if reply_to("acquire")(message):
+            proxy.refuse = True
+            return verdict
+        return None
+    return rule
+
+
+PASS_AND_CUT = Cut(1 << 20)
+
+
+@pytest.mark.parametrize("verb", ["try", "within", "acquire"])
+@pytest.mark.parametrize("lost, kept, passed, then", [
+    ((0, 1), (2, 3), PASS_AND_CUT, CUT_BEFORE), ((0,), (2, 3), None, SWALLOW)],
+    ids=["cut", "silent"])
+def test_granted_and_then_away(quorum, verb, lost, kept, passed, then):
+    """A majority has it: some have not said so, and those that have cannot be asked any more."""
+    quorum.open(retry_ms=1200).know_all()
+    for number, proxy in enumerate(quorum.proxies):
+        proxy.rule = erring("LOADING Redis is loading the dataset in memory")
+        if number in lost + kept:
+            proxy.rule = lose_behind(proxy, passed if number in kept else CUT_BEFORE, then)
+    answer = quorum.call(verb, lease=600_000, wait=1200)
+    assert quorum.keys() == len(lost + kept)
+    answer.is_code("LK_EMAYBEHELD")
+    for proxy in quorum.proxies:
+        proxy.rule, proxy.refuse = None, False
+    quorum.gone()
+    never(quorum.keys, 0.3, "it came back")
 
 
 @pytest.mark.parametrize("verb", ["try", "within"])

@@ -58,7 +58,7 @@ def granted(records, mode) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wire", ["good", "bad"])
-def test_no_writer_beside_anybody(server, proxy, make_keeper, history, wire):
+def test_a_writer_is_never_beside_others(server, proxy, make_keeper, history, wire):
     """Three processes, readers and writers with leases and without, by what they believed."""
     hits: list = []
     keepers = [make_keeper(proxy.unix_url, command_timeout_ms=300, watchdog_ms=500)
@@ -127,7 +127,7 @@ def test_history_with_java(server, make_keeper, history):
 
 @pytest.mark.parametrize("dead,waiting", [("read", "write"), ("write", "read"),
                                           ("write", "write")])
-def test_the_dead_keep_it_for_their_lease_at_most(server, make_keeper, dead, waiting):
+def test_a_dead_holder_keeps_it_for_its_lease_at_most(server, make_keeper, dead, waiting):
     victim = make_keeper(server.unix_url, watchdog_ms=1500)
     keeper = make_keeper(server.unix_url)
     victim.call("acquire", "dead", kind=dead).ok()
@@ -158,7 +158,7 @@ def test_a_dead_reader_among_living_ones(server, make_keeper):
     assert server.call("DBSIZE") == 0
 
 
-def test_a_dead_preferred_writer_holds_readers_up_for_seconds_at_most(server, make_keeper):
+def test_a_dead_preferred_writer_holds_up_readers_for_seconds_at_most(server, make_keeper):
     victim, keeper = make_keeper(server.unix_url), make_keeper(server.unix_url)
     keeper.call("acquire", "late", kind="read-polite").ok()
     victim.say("acquire", "late", kind="write-preferred")
@@ -280,7 +280,7 @@ def test_write_release_cut(server, proxy, through, make_keeper, place):
 
 
 @pytest.mark.parametrize("kind", ["read", "write"])
-def test_granted_but_never_told(server, proxy, make_keeper, kind):
+def test_granted_but_never_answered(server, proxy, make_keeper, kind):
     """The caller is told that it may be held, and it is taken back."""
     keeper = make_keeper(proxy.url, watchdog_ms=20000, command_timeout_ms=300)
     keeper.call("ping").ok()

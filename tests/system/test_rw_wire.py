@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
+import lua
 import resp
-from keeper import ROOT
 from redisson_rw import JavaReadWriteLock, channel_of_rw, timeout_of
 from servers import Subscriber
 from waiting import never, until
@@ -22,7 +22,7 @@ def fields_of(server, name) -> dict[str, str]:
 
 
 def script(server, name: str, keys: list, *args):
-    text = (ROOT / "src" / "sync" / "rw" / f"{name}.lua").read_text()
+    text = lua.text_of("rw", name)
     return server.call("EVAL", text, len(keys), *keys, *args)
 
 
@@ -268,9 +268,9 @@ def test_a_refused_expiry_leaves_no_lock_without_one(server):
         connection.call("AUTH", "poor", "x")
         for name, keys, field in (("read_acquire", ["n", timeout_of("n", "u:1"), "w"], "u:1"),
                                   ("write_acquire", ["n", "w"], "u:1:write")):
-            text = (ROOT / "src" / "sync" / "rw" / f"{name}.lua").read_text()
+            text = lua.text_of("rw", name)
             more = ["", 0] if name == "read_acquire" else [0]
-            with pytest.raises(resp.ErrorReply, match="(?i)can.t run this command|NOPERM"):
+            with pytest.raises(resp.ErrorReply, match="(?i)can.t run this command|no permissions"):
                 connection.call("EVAL", text, len(keys), *keys, field, 5000, FAR, *more)
             assert server.call("DBSIZE") == 0
 
@@ -398,7 +398,7 @@ def test_our_downgrade_lets_java_readers_in(server, keeper):
     java.close()
 
 
-def test_java_goes_down_and_ours_reads_beside_it(server, keeper):
+def test_java_downgrades_and_ours_reads_beside_it(server, keeper):
     """Redisson's downgrade says nothing: ours finds out at the ttl."""
     java = JavaReadWriteLock(server, "down", lease_ms=1500)
     assert java.write() is None and java.read() is None

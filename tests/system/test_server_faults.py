@@ -1,6 +1,7 @@
 """What servers say and do when they are not well (reliability: error replies, server states)."""
 from __future__ import annotations
 
+import re
 import threading
 
 import pytest
@@ -26,6 +27,28 @@ def stress(history):
         checker.check(checker.read(path))
         return answer
     return run
+
+
+def scripts_asked(server) -> tuple[int, int]:
+    """How many SCRIPT LOAD and SCRIPT EXISTS the server has seen."""
+    stats = server.call("INFO", "commandstats").decode()
+    calls = re.findall(r"cmdstat_script\|(load|exists):calls=(\d+)", stats)
+    return tuple(int(dict(calls).get(what, 0)) for what in ("load", "exists"))
+
+
+def test_scripts_travel_when_they_are_used(server, make_keeper):
+    """A call that the server has not seen brings its script; what is there is not sent again."""
+    first = make_keeper(server.unix_url)
+    first.call("ping").ok()
+    assert scripts_asked(server) == (0, 1)
+    first.call("acquire", "used").ok()
+    assert scripts_asked(server)[0] == 1
+    first.call("release", "used").ok()
+    assert scripts_asked(server)[0] == 2
+    second = make_keeper(server.unix_url)
+    second.call("acquire", "used").ok()
+    second.call("release", "used").ok()
+    assert scripts_asked(server)[0] == 2
 
 
 def test_script_flush(server, keeper, stress, background):
@@ -94,7 +117,7 @@ def test_restart_with_data(make_server, make_keeper):
     assert server.call("EXISTS", "durable") == 0
 
 
-def test_restart_without_data_is_told_at_once(server, make_keeper):
+def test_restart_without_data_is_reported_at_once(server, make_keeper):
     """A lost connection puts its grants in doubt: they are verified, long before the lease."""
     keeper = make_keeper(server.unix_url)
     keeper.listen()
@@ -396,6 +419,25 @@ def test_right_missing_for_acquire(server, make_keeper, right):
     assert server.call("EXISTS", "refused") == 0
 
 
+def test_right_missing_for_scripts(server, make_keeper):
+    """Who may not send one is told that, at once; who finds them on the server needs no right."""
+    restrict(server, "-script|load")
+    keeper = make_keeper(server.unix_url, username="app", password="app")
+    answer = keeper.call("acquire", "refused").is_code("LK_EDENIED")
+    assert answer.took < 2 and "script" in answer.message
+    other = make_keeper(server.unix_url)
+    other.call("acquire", "warm").ok()
+    other.call("release", "warm").ok()
+    keeper.call("acquire", "refused").ok()
+    keeper.call("release", "refused").ok()
+    server.call("SCRIPT", "FLUSH")
+    keeper.call("try", "refused").is_code("LK_EDENIED")
+    server.call("ACL", "SETUSER", "app", "+script|load")
+    server.call("SCRIPT", "FLUSH")
+    keeper.call("acquire", "refused").ok()
+    keeper.call("release", "refused").ok()
+
+
 def test_right_missing_for_the_key(server, make_keeper):
     restrict(server, "resetkeys", "~allowed:*")
     keeper = make_keeper(server.unix_url, username="app", password="app")
@@ -419,7 +461,7 @@ def test_right_missing_for_release(server, make_keeper):
     keeper = make_keeper(server.unix_url, username="app", password="app", watchdog_ms=1000)
     keeper.call("acquire", "stuck").ok()
     server.call("ACL", "SETUSER", "app", "-hdel")
-    keeper.call("release", "stuck").is_code("LK_EDENIED")
+    keeper.call("release", "stuck").is_code("LK_EMAYBEHELD")
     until(lambda: server.call("EXISTS", "stuck") == 0, 4, "it ends with its lease")
 
 

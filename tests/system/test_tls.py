@@ -1,6 +1,7 @@
 """TLS: peer and host name are verified, and there is no way back to plain text."""
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 
@@ -139,3 +140,81 @@ def test_connections_cut_at_random(make_server, make_keeper, certificates, backg
     answer = keeper.call("stress", thread="s", threads=8, names=3, pairs=100, limit=60,
                          pause_us=2000)
     assert (answer["acquire_OK"], answer["release_OK"]) == (800, 800), dict(answer)
+
+
+class Cutter:
+    """Passes bytes to a port; ends the next connections after so many, in either direction."""
+
+    def __init__(self, port: int):
+        self.target, self.cuts, self.pairs = port, [], []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection(("127.0.0.1", self.target))
+            self.pairs.append((client, server))
+            up, down = self.cuts.pop(0) if self.cuts else (None, None)
+            for source, to, most in ((client, server, up), (server, client, down)):
+                threading.Thread(target=self.pump, args=(source, to, most), daemon=True).start()
+
+    @staticmethod
+    def pump(source, to, most):
+        passed = 0
+        with contextlib.suppress(OSError):
+            while most is None or passed < most:
+                data = source.recv(65536 if most is None else most - passed)
+                if not data:
+                    break
+                to.sendall(data)
+                passed += len(data)
+        for end in (to, source) if most is not None and passed >= most else (to,):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR if end is source else socket.SHUT_WR)
+
+    def cut_all(self):
+        pairs, self.pairs = self.pairs, []
+        for pair in pairs:
+            for end in pair:
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+
+    def stop(self):
+        self.listener.close()
+        self.cut_all()
+
+
+@pytest.fixture
+def make_cutter():
+    made = []
+
+    def make(port):
+        made.append(Cutter(port))
+        return made[-1]
+    yield make
+    for cutter in made:
+        cutter.stop()
+
+
+@pytest.mark.parametrize("way", ["to the server", "from the server"])
+@pytest.mark.parametrize("auth", ["no", "optional"])
+def test_a_handshake_that_is_cut_is_tried_again(make_server, make_keeper, make_cutter,
+                                                certificates, way, auth):
+    """Once the server was reached, a connection that ends anywhere in a handshake is no refusal."""
+    server = make_server(tls={**certificates.files("good"), "auth": auth})
+    cutter = make_cutter(server.port)
+    keeper = make_keeper(f"rediss://localhost:{cutter.port}", tls_ca_file=certificates.ca,
+                         backoff_max_ms=50)
+    keeper.call("ping").ok()
+    places = [1, 4, 60, 200, 400, 600, 700, 900, 1300, 1700, 2000, 2300, 2600]
+    for at in range(0, len(places), 3):
+        cutter.cuts = [(place, None) if way == "to the server" else (None, place)
+                       for place in places[at:at + 3]]
+        cutter.cut_all()
+        keeper.call("acquire", "cut").ok()
+        keeper.call("release", "cut").ok()

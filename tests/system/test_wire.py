@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import checker
-from keeper import ROOT
+import lua
 from redisson import JavaLock, ask_raw
 from servers import Subscriber, channel_of
 from waiting import boottime_ns, never, until
@@ -49,7 +49,7 @@ def test_renewal_is_not_stopped_by_a_key_of_another_type(server):
         server.call("HSET", name, "u:1", 1)
         server.call("PEXPIRE", name, 5000)
     server.call("SET", "b", "text")
-    text = (ROOT / "src" / "sync" / "lock" / "renew.lua").read_text()
+    text = lua.text_of("lock", "renew")
     assert server.call("EVAL", text, 3, "a", "b", "c", *3 * ["u:1", 30000]) == [1, 0, 1]
     assert all(server.call("PTTL", name) > 20000 for name in "ac")
 
@@ -77,6 +77,7 @@ def test_commands_of_a_pair(server, keeper):
     until(lambda: any(words[0].upper() == "PUBLISH" for words in monitor.commands(True)), 5)
     own = [words for words in monitor.commands() if "pair" in words]
     assert [words[0].upper() for words in own] == ["EVALSHA", "EVALSHA"]
+    assert "HRANDFIELD" not in [words[0].upper() for words in monitor.commands(True)]
     writing = ("HSET", "HINCRBY", "PEXPIRE", "HDEL", "DEL", "PUBLISH", "SET")
     writes = [words for words in monitor.commands(True) if words[0].upper() in writing]
     assert [words[0].upper() for words in writes] == ["HSET", "PEXPIRE", "HDEL", "PUBLISH"]

@@ -7,6 +7,7 @@
 #include <lockkeeper/error.h>
 
 #include "base/buffer.h"
+#include "base/door.h"
 #include "base/log.h"
 #include "base/random.h"
 
@@ -62,7 +63,7 @@ static void test_a_huge_append_changes_nothing(void **state)
 	assert_int_equal(lk__buffer_size(&buffer), 0);
 }
 
-static void test_taking_too_much_takes_all(void **state)
+static void test_taking_more_than_there_is_takes_all(void **state)
 {
 	(void)state;
 	struct lk__buffer buffer = {0};
@@ -165,7 +166,7 @@ int main(void)
 		cmocka_unit_test(test_bytes_come_out_in_order),
 		cmocka_unit_test(test_a_steady_stream_needs_no_more_room),
 		cmocka_unit_test(test_a_huge_append_changes_nothing),
-		cmocka_unit_test(test_taking_too_much_takes_all),
+		cmocka_unit_test(test_taking_more_than_there_is_takes_all),
 		cmocka_unit_test(test_an_empty_buffer_gives_much_room_back),
 		cmocka_unit_test(test_uuids_are_version_4),
 		cmocka_unit_test(test_random_bytes_fill_all),

@@ -37,7 +37,7 @@ static void test_nobody_waits(void **state)
 	assert_int_equal(term.handovers, 0);
 }
 
-static void test_a_term_is_so_long(void **state)
+static void test_a_term_ends_after_its_time(void **state)
 {
 	struct lk__term term = begin(100 * MS);
 	struct lk__passing now = passing(100 * MS);
@@ -51,7 +51,7 @@ static void test_a_term_is_so_long(void **state)
 	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_MEMORY);
 }
 
-static void test_a_term_has_so_many_handovers(void **state)
+static void test_a_term_ends_after_its_handovers(void **state)
 {
 	struct lk__term term = begin(0);
 	struct lk__passing now = passing(0);
@@ -66,7 +66,7 @@ static void test_a_term_has_so_many_handovers(void **state)
 	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_WIRE);
 }
 
-static void test_a_term_of_zero_is_none(void **state)
+static void test_a_term_of_zero_hands_nothing_over(void **state)
 {
 	struct lk__term term = begin(0);
 	struct lk__passing now = passing(0);
@@ -91,7 +91,7 @@ static void test_a_third_of_the_lease_must_be_left(void **state)
 	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_MEMORY);
 }
 
-static void test_doubt_goes_to_the_server(void **state)
+static void test_a_hold_in_doubt_goes_to_the_server(void **state)
 {
 	struct lk__term term = begin(0);
 	struct lk__passing now = passing(0);
@@ -118,11 +118,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nobody_waits),
-		cmocka_unit_test(test_a_term_is_so_long),
-		cmocka_unit_test(test_a_term_has_so_many_handovers),
-		cmocka_unit_test(test_a_term_of_zero_is_none),
+		cmocka_unit_test(test_a_term_ends_after_its_time),
+		cmocka_unit_test(test_a_term_ends_after_its_handovers),
+		cmocka_unit_test(test_a_term_of_zero_hands_nothing_over),
 		cmocka_unit_test(test_a_third_of_the_lease_must_be_left),
-		cmocka_unit_test(test_doubt_goes_to_the_server),
+		cmocka_unit_test(test_a_hold_in_doubt_goes_to_the_server),
 		cmocka_unit_test(test_hold_off_only_for_others),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,7 +11,9 @@
 #include <lockkeeper/config.h>
 
 #include "base/buffer.h"
+#include "base/heap.h"
 #include "conf/config.h"
+#include "conn/words.h"
 #include "resp/reader.h"
 
 #define TRIES_MOST 1000
@@ -122,6 +124,19 @@ static int call_copy(void)
 	return copy ? 0 : LK_ENOMEM;
 }
 
+static int call_words(void)
+{
+	struct lk__words words = {0};
+	lk__words_many(&words, LK__WORDS_FEW + 1);
+	for (int i = 0; i < 3; i++) {
+		char *key = strdup("key");
+		lk__words_own(&words, key, 3);
+	}
+	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_LOCK_RENEW, 3);
+	lk__request_free(request);
+	return request ? 0 : LK_ENOMEM;
+}
+
 static int call_reader(void)
 {
 	struct lk__reader *reader = lk__reader_new();
@@ -144,6 +159,24 @@ static int call_buffer(void)
 	return code;
 }
 
+#define NODES 200
+
+static int call_heap(void)
+{
+	static struct lk__heap_node nodes[NODES];
+	struct lk__heap heap = {0};
+	memset(nodes, 0, sizeof(nodes));
+	int code = lk__heap_reserve(&heap, NODES);
+	if (code == 0) {
+		allocations_left = 0; /* what was promised needs none */
+		for (int i = 0; i < NODES; i++)
+			assert_int_equal(lk__heap_put(&heap, &nodes[i], NODES - i), 0);
+		assert_ptr_equal(lk__heap_first(&heap), &nodes[NODES - 1]);
+	}
+	lk__heap_free(&heap);
+	return code;
+}
+
 static void test_configurations(void **state)
 {
 	(void)state;
@@ -163,7 +196,9 @@ static void test_bytes(void **state)
 {
 	(void)state;
 	sweep(call_reader);
+	sweep(call_words);
 	sweep(call_buffer);
+	sweep(call_heap);
 }
 
 int main(void)

@@ -95,7 +95,7 @@ static void test_numbers_end_at_their_range(void **state)
 	}
 }
 
-static void test_junk_is_no_number(void **state)
+static void test_junk_is_not_a_number(void **state)
 {
 	static const char *const junk[] = {
 		"",
@@ -167,8 +167,8 @@ static void test_wrong_calls(void **state)
 
 static void test_texts_are_bounded(void **state)
 {
-	static const char *const names[] = {"username",   "password",    "client_name",
-					    "key_prefix", "tls_ca_file", "tls_server_name"};
+	static const char *const names[] = {"username", "password", "client_name", "key_prefix",
+					    "tls_ca_file"};
 	char text[4098];
 	memset(text, 'x', sizeof(text));
 	text[4097] = '\0';
@@ -177,6 +177,23 @@ static void test_texts_are_bounded(void **state)
 	text[4096] = '\0';
 	for (size_t i = 0; i < COUNT(names); i++)
 		assert_int_equal(lk_config_set(*state, names[i], text, NULL), 0);
+}
+
+static void test_the_name_in_a_certificate(void **state)
+{
+	static const char *const names[] = {"",        "node.example", "node.example.",
+					    "a_b-c.d", "127.0.0.1",    "::1"};
+	static const char *const faults[] = {".example.test", "a..b",  "node\nexample", "*.example",
+					     "node example",  "1.2.3", "node:6379",     "[::1]"};
+	lk_error error;
+	for (size_t i = 0; i < COUNT(names); i++)
+		assert_int_equal(lk_config_set(*state, "tls_server_name", names[i], NULL), 0);
+	for (size_t i = 0; i < COUNT(faults); i++) {
+		assert_int_equal(lk_config_set(*state, "tls_server_name", faults[i], &error),
+				 LK_EINVAL);
+		assert_non_null(strstr(error.message, "tls_server_name"));
+		assert_null(strchr(error.message, '\n'));
+	}
 }
 
 static void test_get_writes_no_more_than_there_is_room(void **state)
@@ -260,9 +277,9 @@ static void test_the_password_file(void **state)
 		size_t size;
 		const char *password; /* NULL: refused */
 	} files[] = {
-		{"pw", 2, "pw"},       {"pw\n", 3, "pw"},     {"pw\nmore\n", 8, "pw"},
-		{" pw \n", 5, " pw "}, {"pw\r\n", 4, "pw\r"}, {"", 0, NULL},
-		{"\n", 1, NULL},       {"\npw\n", 4, NULL},   {"a\0b\n", 4, NULL},
+		{"pw", 2, "pw"},       {"pw\n", 3, "pw"},   {"pw\nmore\n", 8, "pw"},
+		{" pw \n", 5, " pw "}, {"pw\r\n", 4, NULL}, {"", 0, NULL},
+		{"\n", 1, NULL},       {"\npw\n", 4, NULL}, {"a\0b\n", 4, NULL},
 		{much, 4097, NULL},    {much, 5000, NULL},
 	};
 	for (size_t i = 0; i < COUNT(files); i++) {
@@ -350,10 +367,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_every_option_is_described),
 		TEST(test_numbers_end_at_their_range),
-		TEST(test_junk_is_no_number),
+		TEST(test_junk_is_not_a_number),
 		TEST(test_messages_name_option_value_and_reason),
 		TEST(test_wrong_calls),
 		TEST(test_texts_are_bounded),
+		TEST(test_the_name_in_a_certificate),
 		TEST(test_get_writes_no_more_than_there_is_room),
 		TEST(test_secrets_are_not_shown),
 		TEST(test_the_environment_is_read),

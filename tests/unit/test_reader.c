@@ -123,7 +123,7 @@ static void test_many_replies_in_one_piece(void **state)
 }
 
 /* A big stream of whole replies must not run into the limit of one value. */
-static void test_limits_are_of_one_value(void **state)
+static void test_limits_apply_to_each_value(void **state)
 {
 	(void)state;
 	static char bulk[1 << 20];
@@ -303,7 +303,7 @@ int main(void)
 		cmocka_unit_test(test_replies_cut_at_every_byte),
 		cmocka_unit_test(test_replies_byte_by_byte_in_one_stream),
 		cmocka_unit_test(test_many_replies_in_one_piece),
-		cmocka_unit_test(test_limits_are_of_one_value),
+		cmocka_unit_test(test_limits_apply_to_each_value),
 		cmocka_unit_test(test_hostile_replies_end_at_once),
 		cmocka_unit_test(test_endless_replies_end),
 		cmocka_unit_test(test_a_value_of_many_pieces_is_capped),

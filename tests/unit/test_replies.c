@@ -5,9 +5,16 @@
 
 #include <lockkeeper/error.h>
 
+#include "conn/classify.h"
+#include "sync/fair/fair.h"
 #include "sync/fenced/fenced.h"
 #include "sync/lock/lock.h"
+#include "sync/multi/multi.h"
+#include "sync/permits/permits.h"
+#include "sync/plain/plain.h"
+#include "sync/rw/rw.h"
 #include "sync/script.h"
+#include "sync/semaphore/semaphore.h"
 #include "sync/spin/spin.h"
 
 static redisReply integer(long long value)
@@ -38,7 +45,7 @@ static void test_a_remaining_ttl_is_busy(void **state)
 	for (size_t i = 0; i < sizeof(recipes) / sizeof(recipes[0]); i++) {
 		for (size_t j = 0; j < sizeof(ttls) / sizeof(ttls[0]); j++) {
 			struct lk__answer answer = read_as(recipes[i], integer(ttls[j]));
-			assert_int_equal(answer.event.type, LK__ACQUIRE_BUSY);
+			assert_int_equal(answer.event.type, LK__ATTEMPT_BUSY);
 			assert_int_equal(answer.event.ttl_ms, ttls[j]);
 			assert_int_equal(answer.fence, 0);
 		}
@@ -50,11 +57,11 @@ static void test_a_token_is_a_grant(void **state)
 	(void)state;
 	struct lk__answer answer = read_as(&lk__fenced_recipe,
 					   text(REDIS_REPLY_STATUS, "TOKEN 9007199254740991"));
-	assert_int_equal(answer.event.type, LK__ACQUIRE_GRANTED);
+	assert_int_equal(answer.event.type, LK__ATTEMPT_GRANTED);
 	assert_true(answer.fence == LK__FENCE_TOKEN_MAX);
 	redisReply nil = {.type = REDIS_REPLY_NIL};
 	answer = read_as(&lk__lock_recipe, nil);
-	assert_int_equal(answer.event.type, LK__ACQUIRE_GRANTED);
+	assert_int_equal(answer.event.type, LK__ATTEMPT_GRANTED);
 }
 
 /* What no script of ours says is no grant, and no refusal either: it is taken back. */
@@ -69,7 +76,7 @@ static void test_anything_else_is_unknown(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
 		struct lk__answer answer = read_as(&lk__fenced_recipe, replies[i]);
-		assert_int_equal(answer.event.type, LK__ACQUIRE_UNKNOWN);
+		assert_int_equal(answer.event.type, LK__ATTEMPT_UNKNOWN);
 		assert_int_equal(answer.fence, 0);
 	}
 }
@@ -79,8 +86,81 @@ static void test_late_tells_the_time(void **state)
 	(void)state;
 	struct lk__answer answer = read_as(&lk__fenced_recipe,
 					   text(REDIS_REPLY_STATUS, "LATE 1795263965971151"));
-	assert_int_equal(answer.event.type, LK__ACQUIRE_LATE);
+	assert_int_equal(answer.event.type, LK__ATTEMPT_LATE);
 	assert_int_equal(answer.server_us, INT64_C(1795263965971151));
+}
+
+/* Of a request that was sent twice, what one copy was told is not what became of it. */
+static void test_a_late_copy_is_unknown(void **state)
+{
+	const struct lk__recipe *recipes[] = {
+		&lk__lock_recipe,      &lk__spin_recipe,  &lk__fenced_recipe,
+		&lk__fair_recipe,      &lk__read_recipe,  &lk__write_recipe,
+		&lk__semaphore_recipe, &lk__plain_recipe, &lk__permit_line_recipe,
+	};
+	redisReply late = text(REDIS_REPLY_STATUS, "LATE 1795263965971151");
+	(void)state;
+	for (size_t i = 0; i < sizeof(recipes) / sizeof(recipes[0]); i++) {
+		struct lk__request request = {.reply = &late, .sends = 2};
+		struct lk__answer answer = {.fence = 0};
+		recipes[i]->read_acquire(&request, &answer);
+		assert_int_equal(answer.event.type, LK__ATTEMPT_UNKNOWN);
+		request.sends = 1;
+		recipes[i]->read_acquire(&request, &answer);
+		assert_int_equal(answer.event.type, LK__ATTEMPT_LATE);
+		if (!recipes[i]->read_exchange)
+			continue;
+		assert_int_equal(recipes[i]->read_exchange(&request, &answer),
+				 LK__EXCHANGE_NOT_DONE);
+		request.sends = 2;
+		assert_int_equal(recipes[i]->read_exchange(&request, &answer),
+				 LK__EXCHANGE_UNKNOWN);
+	}
+	size_t busy;
+	int64_t server_us;
+	struct lk__request request = {.reply = &late, .sends = 2};
+	assert_int_equal(lk__multi_read_acquire(&request, 1, &busy, &server_us).type,
+			 LK__ATTEMPT_UNKNOWN);
+}
+
+/* The native plain lock's answers: to a token of its own, and what another copy has left. */
+static void test_native_answers(void **state)
+{
+	redisReply nil = {.type = REDIS_REPLY_NIL}, ok = text(REDIS_REPLY_STATUS, "OK");
+	redisReply own = text(REDIS_REPLY_STRING, "u:1"), other = text(REDIS_REPLY_STRING, "u:2");
+	redisReply oom = text(REDIS_REPLY_ERROR, "OOM"), type = text(REDIS_REPLY_STATUS, "string");
+	redisReply second = text(REDIS_REPLY_STRING, "1795263965"),
+		   zero = text(REDIS_REPLY_STRING, "0");
+	redisReply *seconds[] = {&second, &zero};
+	redisReply time = {.type = REDIS_REPLY_ARRAY, .elements = 2, .element = seconds};
+	const struct {
+		redisReply *before, *leased;
+		unsigned sends;
+		enum lk__attempt_event_type type;
+	} cases[] = {
+		{&nil, &ok, 1, LK__ATTEMPT_GRANTED},  {&own, &nil, 1, LK__ATTEMPT_UNKNOWN},
+		{&other, &nil, 1, LK__ATTEMPT_BUSY},  {&nil, &nil, 1, LK__ATTEMPT_LATE},
+		{&nil, &oom, 1, LK__ATTEMPT_UNKNOWN}, {&other, &ok, 2, LK__ATTEMPT_GRANTED},
+		{&own, &nil, 2, LK__ATTEMPT_UNKNOWN}, {&other, &nil, 2, LK__ATTEMPT_BUSY},
+		{&nil, &nil, 2, LK__ATTEMPT_UNKNOWN},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		redisReply *elements[] = {cases[i].before, cases[i].leased, &time, &type};
+		redisReply reply = {.type = REDIS_REPLY_ARRAY, .elements = 4, .element = elements};
+		struct lk__request request = {
+			.reply = &reply, .batch = 4, .token = "u:1", .sends = cases[i].sends};
+		struct lk__answer answer = {.fence = 0};
+		lk__plain_recipe.read_acquire(&request, &answer);
+		assert_int_equal(answer.event.type, cases[i].type);
+	}
+	redisReply *elements[] = {&nil, &nil, &time, &type};
+	redisReply reply = {.type = REDIS_REPLY_ARRAY, .elements = 4, .element = elements};
+	struct lk__request request = {.reply = &reply, .batch = 4, .sends = 1};
+	struct lk__answer answer = {.fence = 0};
+	assert_int_equal(lk__plain_recipe.read_exchange(&request, &answer), LK__EXCHANGE_NOT_OWNER);
+	request.sends = 2;
+	assert_int_equal(lk__plain_recipe.read_exchange(&request, &answer), LK__EXCHANGE_UNKNOWN);
 }
 
 static enum lk__exchanged exchanged(const struct lk__recipe *recipe, redisReply reply,
@@ -116,13 +196,13 @@ static void test_refusals(void **state)
 {
 	const struct {
 		int code;
-		enum lk__acquire_event_type type;
+		enum lk__attempt_event_type type;
 		bool retryable;
 	} cases[] = {
-		{LK_EMAYBEHELD, LK__ACQUIRE_UNKNOWN, false},
-		{LK_EUNAVAILABLE, LK__ACQUIRE_FAILED, true},
-		{LK_EREFUSED, LK__ACQUIRE_FAILED, false},
-		{LK_EWRONGTYPE, LK__ACQUIRE_FAILED, false},
+		{LK_EMAYBEHELD, LK__ATTEMPT_UNKNOWN, false},
+		{LK_EUNAVAILABLE, LK__ATTEMPT_FAILED, true},
+		{LK_EREFUSED, LK__ATTEMPT_FAILED, false},
+		{LK_EWRONGTYPE, LK__ATTEMPT_FAILED, false},
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -134,6 +214,30 @@ static void test_refusals(void **state)
 	}
 }
 
+/* Servers up to 6 say where in the script it was. */
+static void test_errors_from_inside_a_script(void **state)
+{
+#define WHERE "ERR Error running script (call to f_726ac4a0c47729879d79b164501e92439cc93628): "
+	const struct {
+		const char *text;
+		int code;
+	} cases[] = {
+		{WHERE "@user_script:1: WRONGTYPE Operation against a key", LK_EWRONGTYPE},
+		{WHERE "@user_script:1: @user_script: 1: -OOM command not allowed", LK_EREFUSED},
+		{WHERE "@user_script:31: @user_script: 31: -READONLY You can't", LK_EUNAVAILABLE},
+		{WHERE "@user_script:1: @user_script: 1: The user executing the script can't",
+		 LK_EDENIED},
+		{WHERE "@user_script:1: something: else", LK_EMAYBEHELD},
+		{WHERE, LK_EMAYBEHELD},
+		{"ERR Error running script", LK_EMAYBEHELD},
+		{"ERR other: -OOM", LK_EMAYBEHELD},
+		{"WRONGTYPE Operation", LK_EWRONGTYPE},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_int_equal(lk__classify(cases[i].text), cases[i].code);
+}
+
 static void test_a_check_is_stale_or_not(void **state)
 {
 	redisReply stale = text(REDIS_REPLY_STATUS, "STALE 9007199254740991");
@@ -143,6 +247,33 @@ static void test_a_check_is_stale_or_not(void **state)
 	assert_true(lk__fence_read_check(&newest) == 0);
 }
 
+/* A native renewal has two answers: its own, and what GET has read. Only no value, or the value of
+ * another, says that the lock is not ours. */
+static void test_answers_that_deny_our_ownership(void **state)
+{
+	const struct {
+		redisReply owner;
+		int answer;
+	} cases[] = {
+		{text(REDIS_REPLY_STRING, "ours"), 1},
+		{text(REDIS_REPLY_STRING, "another's"), 0},
+		{{.type = REDIS_REPLY_NIL}, 0},
+		{text(REDIS_REPLY_ERROR, "WRONGTYPE Operation"), 0},
+		{text(REDIS_REPLY_ERROR, "LOADING Redis is loading"), -1},
+		{text(REDIS_REPLY_STATUS, "QUEUED"), -1},
+		{integer(0), -1},
+		{{.type = REDIS_REPLY_ARRAY}, -1},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		redisReply renewed = integer(1), owner = cases[i].owner;
+		redisReply *both[] = {&renewed, &owner};
+		redisReply reply = {.type = REDIS_REPLY_ARRAY, .elements = 2, .element = both};
+		struct lk__request request = {.batch = 2, .reply = &reply};
+		assert_int_equal(lk__reply_renewed(&request, 1, 0, "ours"), cases[i].answer);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -150,9 +281,13 @@ int main(void)
 		cmocka_unit_test(test_a_token_is_a_grant),
 		cmocka_unit_test(test_anything_else_is_unknown),
 		cmocka_unit_test(test_late_tells_the_time),
+		cmocka_unit_test(test_a_late_copy_is_unknown),
+		cmocka_unit_test(test_native_answers),
 		cmocka_unit_test(test_exchanges),
 		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_errors_from_inside_a_script),
 		cmocka_unit_test(test_a_check_is_stale_or_not),
+		cmocka_unit_test(test_answers_that_deny_our_ownership),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -404,7 +404,7 @@ static void test_a_lost_peer_raises_no_signal(void **state)
 }
 
 /* A read that takes less than a record leaves the rest inside, where poll() does not see it. */
-static void test_what_is_left_inside_is_told(void **state)
+static void test_unread_bytes_are_reported(void **state)
 {
 	(void)state;
 	char bytes[4];
@@ -466,7 +466,7 @@ int main(void)
 		cmocka_unit_test(test_renewed_files_are_seen),
 		cmocka_unit_test(test_much_goes_both_ways),
 		cmocka_unit_test(test_a_lost_peer_raises_no_signal),
-		cmocka_unit_test(test_what_is_left_inside_is_told),
+		cmocka_unit_test(test_unread_bytes_are_reported),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

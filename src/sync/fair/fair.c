@@ -1,5 +1,8 @@
+/* SPDX-License-Identifier: MIT */
 #include "sync/fair/fair.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,12 +28,12 @@ static struct lk__request *fair_call(const struct lk__target *target, const char
 				     const char *field, const struct lk__try *wanted)
 {
 	struct lk__words words = {0};
-	char *keys[DERIVED_KEYS];
+	char nonce[24];
 	lk__words_add(&words, target->key, target->key_size);
 	for (size_t i = 0; i < DERIVED_KEYS; i++) {
 		size_t size = 0;
-		keys[i] = lk__derived_name(key_prefixes[i], target->key, target->key_size, &size);
-		lk__words_add(&words, keys[i], size);
+		char *key = lk__derived_name(key_prefixes[i], target->key, target->key_size, &size);
+		lk__words_own(&words, key, size);
 	}
 	lk__words_text(&words, what);
 	lk__words_text(&words, field);
@@ -39,12 +42,10 @@ static struct lk__request *fair_call(const struct lk__target *target, const char
 		lk__words_number(&words, wanted->lease_ms);
 		lk__words_number(&words, fair_alive_ms(wanted));
 		lk__words_number(&words, wanted->deadline_us);
+		snprintf(nonce, sizeof(nonce), "%016" PRIx64, wanted->nonce);
+		lk__words_text(&words, nonce);
 	}
-	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_FAIR_QUEUE,
-						       1 + DERIVED_KEYS);
-	for (size_t i = 0; i < DERIVED_KEYS; i++)
-		free(keys[i]);
-	return request;
+	return lk__words_script(&words, LK__SCRIPT_FAIR_QUEUE, 1 + DERIVED_KEYS);
 }
 
 static struct lk__request *fair_acquire(const struct lk__try *wanted)
@@ -62,34 +63,37 @@ static struct lk__request *fair_force(const struct lk__target *target)
 	return fair_call(target, "force", "", NULL);
 }
 
+/* LONGER is unknown: it is taken back, since nobody wants it for as long as an earlier head did. */
 static void fair_read_acquire(const struct lk__request *request, struct lk__answer *answer)
 {
 	const redisReply *reply = request->reply;
-	struct lk__acquire_event *event = &answer->event;
-	event->type = LK__ACQUIRE_UNKNOWN;
+	struct lk__attempt_event *event = &answer->event;
+	event->type = LK__ATTEMPT_UNKNOWN;
 	if (request->code) {
 		*event = lk__reply_refusal(request);
 	} else if (reply->type == REDIS_REPLY_NIL) {
-		event->type = LK__ACQUIRE_GRANTED;
+		event->type = LK__ATTEMPT_GRANTED;
 	} else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
 		   reply->element[0]->type == REDIS_REPLY_INTEGER &&
 		   reply->element[1]->type == REDIS_REPLY_INTEGER) {
-		event->type = LK__ACQUIRE_BUSY;
+		event->type = LK__ATTEMPT_BUSY;
 		event->ttl_ms = reply->element[0]->integer;
 		answer->server_us = reply->element[1]->integer;
 	} else if (lk__reply_late(reply, &answer->server_us)) {
-		event->type = LK__ACQUIRE_LATE;
+		event->type = lk__reply_not_done(request);
 	}
 }
 
-static bool fair_read_message(const char *payload, int64_t *server_us)
+static bool fair_read_message(const char *payload, uint64_t nonce, int64_t *server_us)
 {
 	static const char granted[] = "granted ";
 	size_t size = sizeof(granted) - 1;
-	if (strncmp(payload, granted, size) != 0)
+	char expected[24], *end;
+	if (!nonce || strncmp(payload, granted, size) != 0)
 		return false;
-	*server_us = strtoll(payload + size, NULL, 10);
-	return true;
+	snprintf(expected, sizeof(expected), " %016" PRIx64, nonce);
+	*server_us = strtoll(payload + size, &end, 10);
+	return strcmp(end, expected) == 0;
 }
 
 const struct lk__recipe lk__fair_recipe = {

@@ -3,25 +3,30 @@
 --   KEYS[1]  the lock's hash: owner field → count
 --   KEYS[2]  the queue, a list: owner fields that wait, the next one first
 --   KEYS[3]  the scores, a sorted set: until when (server time, ms) a waiter counts as alive
---   KEYS[4]  our own waiters, a hash that Java does not know: owner field → "<lease> <wait>", ms;
---            "off" → "<what the scores are too high by> <the last in the queue then>"
+--   KEYS[4]  our own waiters, a hash that Java does not know: owner field → "<lease> <wait>
+--            <nonce>", ms; "off" → "<what the scores are too high by> <the last in the queue then>"
 --   ARGV[1]  what is asked for: "acquire", "try" (without a place in the queue), "release", "force"
 --   ARGV[2]  owner field; empty for "force"
 --   ARGV[3]  channels: the waiter with a field F listens on "<this>:F"
 --   ARGV[4]  acquire, try: lease, ms
 --   ARGV[5]  acquire, try: how long this waiter counts as alive without a sign of it, ms
 --   ARGV[6]  acquire, try: deadline of this request, server time in us: it must not run late
+--   ARGV[7]  acquire, try: a number in hexadecimal digits that nobody can guess
 --
 -- Answers to acquire and try: nil granted · array {ms until it is worth to look again, server time
--- in us}: not yet · status "LATE <server us>". To release: nil, neither holds it nor waits for it ·
--- integer: given up, so many subscribers heard of it. To force: 1 freed, 0 there was none.
+-- in us}: not yet · status "LONGER": it has the lock, for longer than it asks, by an earlier try
+-- under its field, and the lease is not shortened · status "LATE <server us>". To release: nil,
+-- neither holds it nor waits for it · integer: given up, so many subscribers heard of it. To force:
+-- 1 freed, 0 there was none.
 -- Refused: a key that is something else than a lock (WRONGTYPE).
 --
--- Messages: to one of ours "granted <server us>": it has the lock now; "look": try again. To one of
--- Java's "0", as its own scripts send it.
+-- Messages: to one of ours "granted <server us> <nonce>": it has the lock now; the nonce is the one
+-- that it has named, so that nobody else can say so; "look": try again. To one of Java's "0", as
+-- its own scripts send it.
 --
--- Safe to send twice: a repetition finds its field as owner or in the queue. A release works under
--- memory pressure: its first write is a HDEL, and the server then lets the script end.
+-- Safe to send twice: a repetition finds its field as owner, and never shortens the lease, or in
+-- the queue. A release works under memory pressure: its first write is a HDEL, and the server then
+-- lets the script end. A user who may not publish gives up all the same, and hands over to nobody.
 local lock, queue, scores, ours = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local what, own, channels = ARGV[1], ARGV[2], ARGV[3]
 
@@ -59,11 +64,11 @@ local function off()
 	return off_known
 end
 
--- What one of ours has asked for; nil for one of Java's.
+-- What one of ours has asked for: lease, wait, nonce; nil for one of Java's.
 local function asked_by(field)
 	local asked = redis.call('HGET', ours, field)
 	if asked then
-		return string.match(asked, '^(%d+) (%d+)$')
+		return string.match(asked, '^(%d+) (%d+) (%x+)$')
 	end
 end
 
@@ -126,7 +131,8 @@ local function own_by(field, lease)
 end
 
 local function tell(field, message)
-	return redis.call('PUBLISH', channels .. ':' .. field, message)
+	local heard = redis.pcall('PUBLISH', channels .. ':' .. field, message)
+	return type(heard) == 'number' and heard or 0
 end
 
 -- A message also reaches those who listen to everything, and they are nobody who waits here. Where
@@ -137,11 +143,11 @@ local function listens(field)
 end
 
 -- Hands the lock to the head, which is ours. How many heard of it; none: it was not handed over.
-local function hand_over(head, lease, wait, alone)
+local function hand_over(head, lease, wait, nonce, alone)
 	if not listens(head) or own_by(head, lease) then
 		return 0
 	end
-	local heard = tell(head, 'granted ' .. string.format('%.0f', now_us))
+	local heard = tell(head, 'granted ' .. string.format('%.0f ', now_us) .. nonce)
 	if heard == 0 then
 		redis.call('HDEL', lock, head)
 	else
@@ -160,8 +166,8 @@ if released then
 	if not first[1] then
 		return 0
 	end
-	local lease, wait = asked_by(first[1])
-	local heard = lease and hand_over(first[1], lease, wait, not first[2]) or 0
+	local lease, wait, nonce = asked_by(first[1])
+	local heard = lease and hand_over(first[1], lease, wait, nonce, not first[2]) or 0
 	if heard > 0 then
 		return heard
 	end
@@ -178,13 +184,19 @@ end
 
 -- A waiter gives up, wherever it stands; false if it is not there.
 local function queue_leave(field, wait)
-	local place = redis.call('LPOS', queue, field)
-	if not place then
+	local behind = {}
+	for _, other in ipairs(redis.call('LRANGE', queue, 0, -1)) do
+		if behind.found then
+			table.insert(behind, other)
+		end
+		behind.found = behind.found or other == field
+	end
+	if not behind.found then
 		return false
 	end
 	-- Those who are left may all be Java's, whose scripts leave what is noted behind.
 	lower_all(off())
-	for _, other in ipairs(redis.call('LRANGE', queue, place + 1, -1)) do
+	for _, other in ipairs(behind) do
 		lower(other, wait)
 	end
 	redis.call('LREM', queue, 0, field)
@@ -220,8 +232,8 @@ local function settle(news)
 		if not head or head == own then
 			return head, 0, alone
 		end
-		local lease, wait = asked_by(head)
-		local heard = lease and hand_over(head, lease, wait, alone) or 0
+		local lease, wait, nonce = asked_by(head)
+		local heard = lease and hand_over(head, lease, wait, nonce, alone) or 0
 		if heard > 0 then
 			return head, heard
 		end
@@ -265,7 +277,7 @@ local function queue_up(lease, wait)
 		score = math.max(now, after) + wait
 		redis.call('RPUSH', queue, own)
 	end
-	redis.call('HSET', ours, own, lease .. ' ' .. (asked_wait or ARGV[5]))
+	redis.call('HSET', ours, own, lease .. ' ' .. (asked_wait or ARGV[5]) .. ' ' .. ARGV[7])
 	set_score(own, score)
 	local keep_ms = score + off() - now + 60000
 	if redis.call('PTTL', ours) < keep_ms then
@@ -288,6 +300,12 @@ local function wrong(kind)
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a fair lock')
 end
 
+-- Whether one field does not look like an owner's, which ends in a number. Who may not ask waits.
+local function is_no_lock()
+	local some = redis.pcall('HRANDFIELD', lock)
+	return type(some) == 'string' and not string.find(some, ':%-?%d+$')
+end
+
 local function acquire(lease, wait)
 	if redis.call('EXISTS', lock) == 0 then
 		local head, _, alone = settle(false)
@@ -306,9 +324,15 @@ local function acquire(lease, wait)
 		elseif type(has) == 'table' then
 			return has
 		elseif has == 1 then
-			return own_by(own, lease) or false
+			local left = redis.call('PTTL', lock)
+			if left > tonumber(lease) then
+				return redis.status_reply('LONGER')
+			end
+			return left < tonumber(lease) and own_by(own, lease) or false
 		elseif redis.call('HEXISTS', lock, 'mode') == 1 then
 			return wrong('read/write lock')
+		elseif is_no_lock() then
+			return redis.error_reply('WRONGTYPE the key is a hash that is not a lock')
 		end
 	end
 	if what == 'acquire' then
@@ -334,6 +358,8 @@ end
 local function force()
 	if redis.call('HEXISTS', lock, 'mode') == 1 then
 		return wrong('read/write lock')
+	elseif is_no_lock() then
+		return redis.error_reply('WRONGTYPE the key is a hash that is not a lock')
 	end
 	local freed = redis.call('DEL', lock)
 	settle(true)
@@ -348,8 +374,9 @@ if what == 'force' then
 end
 local lease, wait, deadline = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 if not string.find(ARGV[4], '^%d+$') or lease < 1 or lease > 31536000000 or not deadline
-	or not string.find(ARGV[5], '^%d+$') or wait < 1 or wait > 31536000000 then
-	return redis.error_reply('LOCKKEEPER bad lease, wait or deadline')
+	or not string.find(ARGV[5], '^%d+$') or wait < 1 or wait > 31536000000
+	or not string.find(ARGV[7] or '', '^%x+$') then
+	return redis.error_reply('LOCKKEEPER bad lease, wait, deadline or nonce')
 end
 if now_us > deadline then
 	return redis.status_reply('LATE ' .. string.format('%.0f', now_us))

@@ -14,17 +14,10 @@
 -- was done) · status "FREED <reason>": given up, but not taken.
 -- Refused (WRONGTYPE): a key that is something else than a lock, a counter that no token can
 -- follow.
--- Safe to send twice: a repetition finds its own field, renews the lease and answers the token
--- that it was granted with, which is the newest, since only a grant raises it.
-local lease, deadline, from = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
-if not string.find(ARGV[2], '^%d+$') or lease < 1 or lease > 31536000000 or not deadline then
-	return redis.error_reply('LOCKKEEPER bad lease or deadline')
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-if now > deadline then
-	return redis.status_reply('LATE ' .. string.format('%.0f', now))
-end
+-- Safe to send twice: a repetition finds its own field, never shortens the lease and answers the
+-- token that it was granted with, which is the newest, since only a grant raises it.
+--include "prologue.lua" gives lease, now
+local from = ARGV[4]
 local own = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
 if type(own) == 'table' then
 	if not string.find(own.err, 'WRONGTYPE') then
@@ -41,6 +34,11 @@ if not own and from == '' and redis.call('EXISTS', KEYS[1]) == 1 then
 	if redis.call('HEXISTS', KEYS[1], 'mode') == 1 then
 		return redis.error_reply('WRONGTYPE the key is a read/write lock, not a fenced one')
 	end
+	-- An owner's field ends in a number. Who may not ask waits.
+	local some = redis.pcall('HRANDFIELD', KEYS[1])
+	if type(some) == 'string' and not string.find(some, ':%-?%d+$') then
+		return redis.error_reply('WRONGTYPE the key is a hash that is not a lock')
+	end
 	return redis.call('PTTL', KEYS[1])
 end
 local newest, most = 0, own and 9007199254740991 or 9007199254740990
@@ -54,15 +52,19 @@ for i = 2, #KEYS do
 end
 if own and newest > 0 then
 	-- Nothing else is written: when memory is short, that would be refused, and the lock freed.
-	redis.call('PEXPIRE', KEYS[1], ARGV[2])
+	if redis.call('PTTL', KEYS[1]) < lease then
+		redis.call('PEXPIRE', KEYS[1], ARGV[2])
+	end
 	return redis.status_reply('TOKEN ' .. string.format('%.0f', newest))
 end
 local token = string.format('%.0f', math.max(newest + 1, now))
 local writes = {
 	{'SET', KEYS[2], token, 'PX', '2592000000'},
 	{'HSET', KEYS[1], ARGV[1], 1},
-	{'PEXPIRE', KEYS[1], ARGV[2]},
 }
+if not own or redis.call('PTTL', KEYS[1]) < lease then
+	table.insert(writes, {'PEXPIRE', KEYS[1], ARGV[2]})
+end
 if KEYS[3] then
 	table.insert(writes, 1, {'SET', KEYS[3], token})
 end
@@ -77,7 +79,7 @@ for _, write in ipairs(writes) do
 		if from == '' then
 			return answer
 		end
-		redis.call('PUBLISH', ARGV[5], '0')
+		redis.pcall('PUBLISH', ARGV[5], '0')
 		return redis.status_reply('FREED ' .. answer['err'])
 	end
 end

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "sync/fenced/fenced.h"
 
 #include <stdlib.h>
@@ -11,26 +12,20 @@ static struct lk__request *fenced_request(const struct lk__try *wanted, const ch
 {
 	const struct lk__target *target = wanted->target;
 	struct lk__words words = {.count = 0};
-	size_t size = 0, java_size = 0;
-	char *java_key = NULL;
+	size_t size = 0;
 	char *key = lk__derived_name(LK__FENCE_PREFIX, target->key, target->key_size, &size);
 	lk__words_add(&words, target->key, target->key_size);
-	lk__words_add(&words, key, size);
+	lk__words_own(&words, key, size);
 	if (java) {
-		java_key = lk__derived_name(LK__FENCE_JAVA_PREFIX, target->key, target->key_size,
-					    &java_size);
-		lk__words_add(&words, java_key, java_size);
+		key = lk__derived_name(LK__FENCE_JAVA_PREFIX, target->key, target->key_size, &size);
+		lk__words_own(&words, key, size);
 	}
 	lk__words_text(&words, wanted->field);
 	lk__words_number(&words, wanted->lease_ms);
 	lk__words_number(&words, wanted->deadline_us);
 	lk__words_text(&words, from);
 	lk__words_add(&words, target->channel, target->channel_size);
-	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_FENCED_ACQUIRE,
-						       java ? 3 : 2);
-	free(key);
-	free(java_key);
-	return request;
+	return lk__words_script(&words, LK__SCRIPT_FENCED_ACQUIRE, java ? 3 : 2);
 }
 
 static struct lk__request *fenced_acquire(const struct lk__try *wanted)
@@ -63,13 +58,13 @@ static uint64_t fenced_token(const redisReply *reply)
 static void fenced_read_acquire(const struct lk__request *request, struct lk__answer *answer)
 {
 	if (!request->code && request->reply->type == REDIS_REPLY_NIL) {
-		answer->event.type = LK__ACQUIRE_UNKNOWN; /* no grant without a token */
+		answer->event.type = LK__ATTEMPT_UNKNOWN; /* no grant without a token */
 		return;
 	}
 	lk__reply_acquired(request, answer);
 	answer->fence = request->code ? 0 : fenced_token(request->reply);
 	if (answer->fence)
-		answer->event.type = LK__ACQUIRE_GRANTED;
+		answer->event.type = LK__ATTEMPT_GRANTED;
 }
 
 static enum lk__exchanged fenced_read_exchange(const struct lk__request *request,
@@ -102,8 +97,11 @@ struct lk__request *lk__fence_check(const struct lk__fence_check *check)
 	lk__words_add(&words, check->key, check->key_size);
 	lk__words_number(&words, (int64_t)check->token);
 	lk__words_number(&words, check->ttl_ms);
-	if (check->value)
+	if (check->value) {
 		lk__words_add(&words, check->value, check->value_size);
+		lk__words_text(&words, check->client);
+		lk__words_number(&words, (int64_t)check->number);
+	}
 	return lk__words_script(&words, LK__SCRIPT_FENCED_CHECK, 1);
 }
 

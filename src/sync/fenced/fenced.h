@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The fenced lock's recipe: the reentrant lock, and a token that rises with each grant. In Redis:
  *
@@ -29,6 +30,8 @@ struct lk__fence_check {
 	int64_t ttl_ms; /* 0: as it is */
 	const void *value;
 	size_t value_size;
+	const char *client;
+	uint64_t number; /* of this write; a later one of the client has a greater one */
 };
 
 struct lk__request *lk__fence_check(const struct lk__fence_check *check);

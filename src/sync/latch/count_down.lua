@@ -10,25 +10,20 @@
 -- Answers: integer: what is left of the count · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).
 -- Safe to send twice: a repetition finds its record. An open latch stays as it is.
-local by, deadline = tonumber(ARGV[3]), tonumber(ARGV[1])
-if not string.find(ARGV[3], '^%d+$') or by < 1 or by > 9007199254740991 or not deadline then
-	return redis.error_reply('LOCKKEEPER bad count or deadline')
+local by = tonumber(ARGV[3])
+if not string.find(ARGV[3], '^%d+$') or by < 1 or by > 9007199254740991 then
+	return redis.error_reply('LOCKKEEPER bad count')
 end
-local done = redis.call('GET', KEYS[2])
-if done then
-	return tonumber(done)
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-if now > deadline then
-	return redis.status_reply('LATE ' .. string.format('%.0f', now))
-end
+--include "change.lua" gives now, kept
 local kind = redis.call('TYPE', KEYS[1]).ok
 local count = kind == 'string' and redis.call('GET', KEYS[1])
 if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a latch')
 end
 if not count then
+	-- A copy that is still to come must not find another answer.
+	redis.call('DEL', KEYS[3])
+	redis.call('SET', KEYS[2], 0, 'PX', kept)
 	return 0
 end
 -- First a write that is allowed when memory is short.
@@ -36,10 +31,9 @@ redis.call('DEL', KEYS[3])
 local left = 0
 if tonumber(count) <= by then
 	redis.call('DEL', KEYS[1])
-	redis.call('PUBLISH', ARGV[2], '0')
+	redis.pcall('PUBLISH', ARGV[2], '0')
 else
 	left = redis.call('DECRBY', KEYS[1], ARGV[3])
 end
-redis.call('SET', KEYS[2], string.format('%.0f', left), 'PX',
-	string.format('%.0f', (deadline - now) / 1000 + 60000))
+redis.call('SET', KEYS[2], string.format('%.0f', left), 'PX', kept)
 return left

@@ -10,31 +10,19 @@
 -- alone (WRONGTYPE).
 -- Safe to send twice: a repetition finds its record, and removes no count that was set since.
 -- Java's own message for it is "1", which leaves its waiters asleep; "0" wakes them.
-local deadline = tonumber(ARGV[1])
-if not deadline then
-	return redis.error_reply('LOCKKEEPER bad deadline')
-end
-local done = redis.call('GET', KEYS[2])
-if done then
-	return tonumber(done)
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-if now > deadline then
-	return redis.status_reply('LATE ' .. string.format('%.0f', now))
-end
+--include "change.lua" gives now, kept
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind ~= 'none' and
 	(kind ~= 'string' or not string.find(redis.call('GET', KEYS[1]), '^-?%d+$')) then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a latch')
 end
 local removed = redis.call('DEL', KEYS[1])
-redis.call('SET', KEYS[2], removed, 'PX', string.format('%.0f', (deadline - now) / 1000 + 60000))
+redis.call('SET', KEYS[2], removed, 'PX', kept)
 if KEYS[3] ~= KEYS[2] then
 	redis.call('DEL', KEYS[3])
 end
 if removed == 1 then
-	redis.call('PUBLISH', ARGV[2], '1')
-	redis.call('PUBLISH', ARGV[2], '0')
+	redis.pcall('PUBLISH', ARGV[2], '1')
+	redis.pcall('PUBLISH', ARGV[2], '0')
 end
 return removed

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "sync/latch/latch.h"
 
 #include <lockkeeper/error.h>
@@ -23,14 +24,14 @@ static struct lk__request *latch_undo(const struct lk__target *target, const cha
 
 static void latch_read(const struct lk__request *request, struct lk__answer *answer)
 {
-	answer->event = (struct lk__acquire_event){
-		.type = LK__ACQUIRE_FAILED, .code = LK_EUNAVAILABLE, .retryable = true};
+	answer->event = (struct lk__attempt_event){
+		.type = LK__ATTEMPT_FAILED, .code = LK_EUNAVAILABLE, .retryable = true};
 	if (request->code && request->code != LK_EMAYBEHELD) {
 		answer->event = lk__reply_refusal(request);
 	} else if (request->code == 0 && request->reply->type == REDIS_REPLY_NIL) {
-		answer->event.type = LK__ACQUIRE_GRANTED;
+		answer->event.type = LK__ATTEMPT_GRANTED;
 	} else if (request->code == 0) {
-		answer->event.type = LK__ACQUIRE_BUSY;
+		answer->event.type = LK__ATTEMPT_BUSY;
 		answer->event.ttl_ms = -1;
 	}
 }

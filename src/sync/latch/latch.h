@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The count-down latch: a count that opens the way when it is zero, or gone. */
 #ifndef LK__SYNC_LATCH_H
 #define LK__SYNC_LATCH_H

@@ -9,29 +9,25 @@
 --
 -- Answers: integer 1 set, 0 there is a count already · status "LATE <server us>".
 -- Safe to send twice: a repetition finds its record.
-local count, deadline = tonumber(ARGV[3]), tonumber(ARGV[1])
-if not string.find(ARGV[3], '^%d+$') or count < 1 or count > 9007199254740991 or not deadline then
-	return redis.error_reply('LOCKKEEPER bad count or deadline')
+local count = tonumber(ARGV[3])
+if not string.find(ARGV[3], '^%d+$') or count < 1 or count > 9007199254740991 then
+	return redis.error_reply('LOCKKEEPER bad count')
 end
-if redis.call('EXISTS', KEYS[2]) == 1 then
-	return 1
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-if now > deadline then
-	return redis.status_reply('LATE ' .. string.format('%.0f', now))
-end
+--include "change.lua" gives now, kept
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind ~= 'none' then
 	if kind ~= 'string' or not string.find(redis.call('GET', KEYS[1]), '^-?%d+$') then
 		return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a latch')
 	end
+	-- A copy that is still to come must not find another answer.
+	redis.call('DEL', KEYS[3])
+	redis.call('SET', KEYS[2], 0, 'PX', kept)
 	return 0
 end
-redis.call('SET', KEYS[2], '1', 'PX', string.format('%.0f', (deadline - now) / 1000 + 60000))
+redis.call('SET', KEYS[2], '1', 'PX', kept)
 redis.call('SET', KEYS[1], ARGV[3])
 if KEYS[3] ~= KEYS[2] then
 	redis.call('DEL', KEYS[3])
 end
-redis.call('PUBLISH', ARGV[2], '1')
+redis.pcall('PUBLISH', ARGV[2], '1')
 return 1

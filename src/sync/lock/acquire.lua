@@ -7,16 +7,8 @@
 --
 -- Answers: nil granted · integer: held by another, its PTTL · status "LATE <server us>".
 -- Refused: a key that is something else than a lock (WRONGTYPE).
--- Safe to send twice: a repetition finds its own field and renews the lease.
-local lease, deadline = tonumber(ARGV[2]), tonumber(ARGV[3])
-if not string.find(ARGV[2], '^%d+$') or lease < 1 or lease > 31536000000 or not deadline then
-	return redis.error_reply('LOCKKEEPER bad lease or deadline')
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-if now > deadline then
-	return redis.status_reply('LATE ' .. string.format('%.0f', now))
-end
+-- Safe to send twice: a repetition finds its own field, and never shortens the lease.
+--include "prologue.lua" gives lease, now
 if redis.call('EXISTS', KEYS[1]) == 1 then
 	local own = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
 	if type(own) == 'table' then
@@ -31,7 +23,15 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 			local why = 'the key is a read/write lock, not a lock'
 			return redis.error_reply('WRONGTYPE ' .. why)
 		end
+		-- An owner's field ends in a number. Who may not ask waits.
+		local some = redis.pcall('HRANDFIELD', KEYS[1])
+		if type(some) == 'string' and not string.find(some, ':%-?%d+$') then
+			return redis.error_reply('WRONGTYPE the key is a hash that is not a lock')
+		end
 		return redis.call('PTTL', KEYS[1])
+	end
+	if redis.call('PTTL', KEYS[1]) >= lease then
+		return false
 	end
 else
 	redis.call('HSET', KEYS[1], ARGV[1], 1)

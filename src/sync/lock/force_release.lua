@@ -3,12 +3,21 @@
 --   KEYS[1]  the lock's hash
 --   ARGV[1]  channel; empty where nobody listens
 --
--- Answers: 1 freed, 0 there was none. A key of another type is left alone (WRONGTYPE).
+-- Answers: 1 freed, 0 there was none. Another kind of lock, a hash that is none, and a key of
+-- another type are left alone (WRONGTYPE).
+-- It is freed also for a user who may not publish.
 if redis.call('HLEN', KEYS[1]) == 0 then
 	return 0
 end
+if redis.call('HEXISTS', KEYS[1], 'mode') == 1 then
+	return redis.error_reply('WRONGTYPE the key is a read/write lock, not a lock')
+end
+local some = redis.pcall('HRANDFIELD', KEYS[1])
+if type(some) == 'string' and not string.find(some, ':%-?%d+$') then
+	return redis.error_reply('WRONGTYPE the key is a hash that is not a lock')
+end
 redis.call('DEL', KEYS[1])
 if ARGV[1] ~= '' then
-	redis.call('PUBLISH', ARGV[1], '0')
+	redis.pcall('PUBLISH', ARGV[1], '0')
 end
 return 1

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "sync/lock/lock.h"
 
 #include "sync/script.h"
@@ -33,10 +34,10 @@ struct lk__request *lk__lock_exchange(const struct lk__try *wanted, const char *
 {
 	struct lk__words words = {.count = 0};
 	lk__words_add(&words, wanted->target->key, wanted->target->key_size);
-	lk__words_text(&words, from);
 	lk__words_text(&words, wanted->field);
 	lk__words_number(&words, wanted->lease_ms);
 	lk__words_number(&words, wanted->deadline_us);
+	lk__words_text(&words, from);
 	lock_channel(&words, wanted->target);
 	return lk__words_script(&words, LK__SCRIPT_LOCK_EXCHANGE, 1);
 }

@@ -1,5 +1,5 @@
 -- Renews the leases of several locks, each only for its owner; never makes a key, never
--- shortens a lease.
+-- shortens a lease. One of 1 ms only looks: it writes nothing.
 --
 --   KEYS[1] … KEYS[n]   the locks' hashes
 --   ARGV[1] … ARGV[2n]  for each: owner field, lease in ms
@@ -9,7 +9,7 @@ local answers = {}
 for i = 1, #KEYS do
 	local owner, lease = ARGV[2 * i - 1], ARGV[2 * i]
 	if redis.pcall('HEXISTS', KEYS[i], owner) == 1 then
-		if redis.call('PTTL', KEYS[i]) < tonumber(lease) then
+		if lease ~= '1' and redis.call('PTTL', KEYS[i]) < tonumber(lease) then
 			redis.call('PEXPIRE', KEYS[i], lease)
 		end
 		answers[i] = 1

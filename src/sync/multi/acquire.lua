@@ -8,29 +8,25 @@
 -- Answers: nil granted · array { i, PTTL of KEYS[i] }: that one, the first, is another's · status
 -- "LATE <server us>". Nothing was taken unless granted.
 -- Refused: a key that is something else than a lock (WRONGTYPE).
--- Safe to send twice: a repetition finds its own fields and renews the leases.
-local lease, deadline = tonumber(ARGV[2]), tonumber(ARGV[3])
-if not string.find(ARGV[2], '^%d+$') or lease < 1 or lease > 31536000000 or not deadline then
-	return redis.error_reply('LOCKKEEPER bad lease or deadline')
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-if now > deadline then
-	return redis.status_reply('LATE ' .. string.format('%.0f', now))
-end
-local function wrong(key, kind)
-	local why = 'WRONGTYPE "' .. string.sub(key, 1, 100) .. '" is a ' .. kind .. ', not a lock'
-	return redis.error_reply(why)
+-- Safe to send twice: a repetition finds its own fields, and never shortens a lease.
+--include "prologue.lua" gives lease, now
+local function wrong(key, what)
+	return redis.error_reply('WRONGTYPE "' .. string.sub(key, 1, 100) .. '" is a ' .. what)
 end
 for i, key in ipairs(KEYS) do
 	local own = redis.pcall('HEXISTS', key, ARGV[1])
 	if type(own) == 'table' then
 		local other = string.find(own.err, 'WRONGTYPE')
-		return other and wrong(key, redis.call('TYPE', key).ok) or own
+		return other and wrong(key, redis.call('TYPE', key).ok .. ', not a lock') or own
 	end
 	if own == 0 and redis.call('EXISTS', key) == 1 then
 		if redis.call('HEXISTS', key, 'mode') == 1 then
-			return wrong(key, 'read/write lock')
+			return wrong(key, 'read/write lock, not a lock')
+		end
+		-- An owner's field ends in a number. Who may not ask waits.
+		local some = redis.pcall('HRANDFIELD', key)
+		if type(some) == 'string' and not string.find(some, ':%-?%d+$') then
+			return wrong(key, 'hash that is not a lock')
 		end
 		return {i, redis.call('PTTL', key)}
 	end
@@ -41,7 +37,7 @@ for _, key in ipairs(KEYS) do
 	if answer == 0 then
 		answer = redis.pcall('HSET', key, ARGV[1], 1)
 	end
-	if type(answer) ~= 'table' then
+	if type(answer) ~= 'table' and redis.call('PTTL', key) < lease then
 		answer = redis.pcall('PEXPIRE', key, ARGV[2])
 	end
 	if type(answer) == 'table' then

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Several reentrant locks of one server in one script: taken all or none, freed together. */
 #ifndef LK__SYNC_MULTI_H
 #define LK__SYNC_MULTI_H
@@ -17,7 +18,7 @@ struct lk__request *lk__multi_acquire_request(const struct lk__multi_key *keys, 
 struct lk__request *lk__multi_release_request(const struct lk__multi_key *keys, size_t count);
 
 /* `busy`: for BUSY, which of them is another's. `server_us`: for LATE. */
-struct lk__acquire_event lk__multi_read_acquire(const struct lk__request *request, size_t count,
+struct lk__attempt_event lk__multi_read_acquire(const struct lk__request *request, size_t count,
 						size_t *busy, int64_t *server_us);
 
 /* What became of the one at `index`. */

@@ -4,13 +4,18 @@
 --   ARGV[1] … ARGV[2n]  for each: owner field, channel
 --
 -- Answers: an array, for each the subscribers that heard of it, or -1 (not the owner, or
--- the key is something else).
+-- the key is something else) · an error, if the server refused one of them; the others are freed.
 -- Works under memory pressure: HDEL and PUBLISH are never refused for it. Safe to send twice.
-local answers = {}
+-- A user who may not publish frees them all the same, and then nobody is said to have heard.
+local answers, refused = {}, nil
 for i = 1, #KEYS do
+	local freed = redis.pcall('HDEL', KEYS[i], ARGV[2 * i - 1])
 	answers[i] = -1
-	if redis.pcall('HDEL', KEYS[i], ARGV[2 * i - 1]) == 1 then
-		answers[i] = redis.call('PUBLISH', ARGV[2 * i], '0')
+	if type(freed) == 'table' and not string.find(freed.err, 'WRONGTYPE') then
+		refused = freed
+	elseif freed == 1 then
+		local listeners = redis.pcall('PUBLISH', ARGV[2 * i], '0')
+		answers[i] = type(listeners) == 'number' and listeners or 0
 	end
 end
-return answers
+return refused or answers

@@ -11,18 +11,12 @@
 -- Answers: nil granted · integer: too few are free, ms until the next one expires (-1: none does)
 -- · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).
--- Safe to send twice: a repetition finds its ids, and renews their leases.
-local wanted, lease, deadline = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-if not string.find(ARGV[1], '^%d+$') or wanted < 1 or wanted > 1000 or
-	not string.find(ARGV[2], '^%d+$') or lease < 1 or lease > 31536000000 or not deadline or
-	#ARGV[4] ~= 14 then
-	return redis.error_reply('LOCKKEEPER bad number of permits, lease, deadline or id')
+-- Safe to send twice: a repetition finds its ids, and never shortens a lease.
+local wanted = tonumber(ARGV[1])
+if not string.find(ARGV[1], '^%d+$') or wanted < 1 or wanted > 1000 or #ARGV[4] ~= 14 then
+	return redis.error_reply('LOCKKEEPER bad number of permits or id')
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-if now > deadline then
-	return redis.status_reply('LATE ' .. string.format('%.0f', now))
-end
+--include "prologue.lua" gives lease, now
 now = math.floor(now / 1000)
 local kind = redis.call('TYPE', KEYS[1]).ok
 local count = kind == 'string' and redis.call('GET', KEYS[1])
@@ -38,10 +32,11 @@ if #expired > 0 then
 		free = redis.call('INCRBY', KEYS[1], #expired)
 	end
 end
-local ids, needed = {}, 0
+local ids, ends, needed = {}, {}, 0
 for i = 1, wanted do
 	ids[i] = ARGV[4] .. string.char(math.floor((i - 1) / 256), (i - 1) % 256)
-	if not redis.call('ZSCORE', KEYS[2], ids[i]) then
+	ends[i] = tonumber(redis.call('ZSCORE', KEYS[2], ids[i]) or '')
+	if not ends[i] then
 		needed = needed + 1
 	end
 end
@@ -51,7 +46,8 @@ if granted then
 	free = redis.call('DECRBY', KEYS[1], needed)
 	local expiry = string.format('%.0f', now + lease)
 	for i = 1, wanted do
-		local added = redis.pcall('ZADD', KEYS[2], expiry, ids[i])
+		local longer = not ends[i] or ends[i] < now + lease
+		local added = longer and redis.pcall('ZADD', KEYS[2], expiry, ids[i])
 		if type(added) == 'table' then
 			redis.call('INCRBY', KEYS[1], needed)
 			redis.call('ZREM', KEYS[2], unpack(ids))
@@ -64,7 +60,7 @@ if granted then
 	end
 end
 if #expired > 0 and free > 0 then
-	redis.call('PUBLISH', ARGV[5], string.format('%.0f', free))
+	redis.pcall('PUBLISH', ARGV[5], string.format('%.0f', free))
 end
 if granted then
 	return false

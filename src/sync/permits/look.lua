@@ -7,8 +7,8 @@
 --
 -- Answers: free, in use, and for the id: ms, -1 without an end, -2 not in use.
 -- Refused: a key that is something else than a count (WRONGTYPE).
-local time = redis.call('TIME')
-local now = string.format('%.0f', math.floor((time[1] * 1000000 + time[2]) / 1000))
+--include "time.lua" gives now
+now = string.format('%.0f', math.floor(now / 1000))
 local kind = redis.call('TYPE', KEYS[1]).ok
 local count = kind == 'string' and redis.call('GET', KEYS[1])
 if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then

@@ -1,8 +1,8 @@
+/* SPDX-License-Identifier: MIT */
 #include "sync/permits/permits.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "sync/script.h"
@@ -68,15 +68,13 @@ static struct lk__request *permits_acquire(const struct lk__try *wanted)
 	struct lk__words words = {0};
 	lk__permit_bytes(wanted->field, id);
 	lk__words_add(&words, target->key, target->key_size);
-	lk__words_add(&words, in_use, size);
+	lk__words_own(&words, in_use, size);
 	lk__words_number(&words, wanted->count);
 	lk__words_number(&words, wanted->lease_ms);
 	lk__words_number(&words, wanted->deadline_us);
 	lk__words_add(&words, (const char *)id, PREFIX_BYTES);
 	lk__words_add(&words, target->channel, target->channel_size);
-	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_PERMITS_ACQUIRE, 2);
-	free(in_use);
-	return request;
+	return lk__words_script(&words, LK__SCRIPT_PERMITS_ACQUIRE, 2);
 }
 
 static struct lk__request *permits_undo(const struct lk__target *target, const char *field)
@@ -87,12 +85,10 @@ static struct lk__request *permits_undo(const struct lk__target *target, const c
 	struct lk__words words = {0};
 	lk__permit_bytes(field, id);
 	lk__words_add(&words, target->key, target->key_size);
-	lk__words_add(&words, in_use, size);
+	lk__words_own(&words, in_use, size);
 	lk__words_add(&words, target->channel, target->channel_size);
 	lk__words_add(&words, (const char *)id, PREFIX_BYTES);
-	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_PERMITS_UNDO, 2);
-	free(in_use);
-	return request;
+	return lk__words_script(&words, LK__SCRIPT_PERMITS_UNDO, 2);
 }
 
 /* ---- each permit ---- */
@@ -100,30 +96,17 @@ static struct lk__request *permits_undo(const struct lk__target *target, const c
 struct lk__request *lk__permits_release(const struct lk__target *target, const unsigned char *ids,
 					size_t count)
 {
-	const size_t others = 3;
-	size_t size;
+	struct lk__words words = {0};
+	size_t size = 0;
 	char *in_use = lk__permits_key(target, &size);
-	const char **argv = calloc(others + count, sizeof(*argv));
-	size_t *sizes = calloc(others + count, sizeof(*sizes));
-	struct lk__request *request = NULL;
-	if (in_use && argv && sizes) {
-		argv[0] = target->key;
-		sizes[0] = target->key_size;
-		argv[1] = in_use;
-		sizes[1] = size;
-		argv[2] = target->channel;
-		sizes[2] = target->channel_size;
-		for (size_t i = 0; i < count; i++) {
-			argv[others + i] = (const char *)ids + i * LK__PERMIT_ID_BYTES;
-			sizes[others + i] = LK__PERMIT_ID_BYTES;
-		}
-		request = lk__request_script(LK__SCRIPT_PERMITS_RELEASE, 2, others + count, argv,
-					     sizes);
-	}
-	free(in_use);
-	free(argv);
-	free(sizes);
-	return request;
+	lk__words_many(&words, 3 + count);
+	lk__words_add(&words, target->key, target->key_size);
+	lk__words_own(&words, in_use, size);
+	lk__words_add(&words, target->channel, target->channel_size);
+	for (size_t i = 0; i < count; i++)
+		lk__words_add(&words, (const char *)ids + i * LK__PERMIT_ID_BYTES,
+			      LK__PERMIT_ID_BYTES);
+	return lk__words_script(&words, LK__SCRIPT_PERMITS_RELEASE, 2);
 }
 
 static struct lk__request *permit_release(const struct lk__target *target, const char *field)
@@ -133,53 +116,22 @@ static struct lk__request *permit_release(const struct lk__target *target, const
 	return lk__permits_release(target, id, 1);
 }
 
-/* Key, id and lease of each, to be put into one call. */
-struct renewing {
-	char *key;
-	size_t key_size;
-	unsigned char id[LK__PERMIT_ID_BYTES];
-	char lease[24];
-};
-
-static struct lk__request *renewing_send(const struct renewing *list, size_t count)
-{
-	const char **argv = calloc(3 * count, sizeof(*argv));
-	size_t *sizes = calloc(3 * count, sizeof(*sizes));
-	struct lk__request *request = NULL;
-	if (argv && sizes) {
-		for (size_t i = 0; i < count; i++) {
-			argv[i] = list[i].key;
-			sizes[i] = list[i].key_size;
-			argv[count + 2 * i] = (const char *)list[i].id;
-			sizes[count + 2 * i] = sizeof(list[i].id);
-			argv[count + 2 * i + 1] = list[i].lease;
-			sizes[count + 2 * i + 1] = strlen(list[i].lease);
-		}
-		request = lk__request_script(LK__SCRIPT_PERMITS_RENEW, count, 3 * count, argv,
-					     sizes);
-	}
-	free(argv);
-	free(sizes);
-	return request;
-}
-
 static struct lk__request *permit_renew(const struct lk__renewal *renewals, size_t count)
 {
-	struct renewing *list = calloc(count, sizeof(*list));
-	struct lk__request *request = NULL;
-	bool whole = list != NULL;
-	for (size_t i = 0; whole && i < count; i++) {
-		list[i].key = lk__permits_key(renewals[i].target, &list[i].key_size);
-		lk__permit_bytes(renewals[i].field, list[i].id);
-		snprintf(list[i].lease, sizeof(list[i].lease), "%" PRId64, renewals[i].lease_ms);
-		whole = list[i].key != NULL;
+	struct lk__words words = {0};
+	lk__words_many(&words, 3 * count);
+	for (size_t i = 0; i < count; i++) {
+		size_t size = 0;
+		char *in_use = lk__permits_key(renewals[i].target, &size);
+		lk__words_own(&words, in_use, size);
 	}
-	if (whole)
-		request = renewing_send(list, count);
-	for (size_t i = 0; list && i < count; i++)
-		free(list[i].key);
-	free(list);
-	return request;
+	for (size_t i = 0; i < count; i++) {
+		unsigned char id[LK__PERMIT_ID_BYTES] = {0};
+		lk__permit_bytes(renewals[i].field, id);
+		lk__words_copy(&words, id, sizeof(id));
+		lk__words_number(&words, renewals[i].lease_ms);
+	}
+	return lk__words_script(&words, LK__SCRIPT_PERMITS_RENEW, count);
 }
 
 const struct lk__recipe lk__permit_line_recipe = {
@@ -199,7 +151,7 @@ const struct lk__recipe lk__permit_recipe = {
 	.type = "permit semaphore",
 	.channel_prefix = LK__SEMAPHORE_CHANNEL_PREFIX,
 	.sharing = LK__EACH_OWNER,
-	.flags = LK__NO_TERMS,
+	.flags = LK__NO_TERMS | LK__FORGETS,
 	.field = permit_field,
 	.release = permit_release,
 	.renew = permit_renew,

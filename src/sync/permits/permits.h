@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The permit semaphore: a count of free permits, and a sorted set of those in use with their ends.
  *

@@ -4,8 +4,8 @@
 --   ARGV[1] …  for each of them, id and lease in ms
 --
 -- Answers: for each, 1 done, 0 not in use, or expired.
-local time = redis.call('TIME')
-local now = math.floor((time[1] * 1000000 + time[2]) / 1000)
+--include "time.lua" gives now
+now = math.floor(now / 1000)
 local answers = {}
 for i = 1, #KEYS do
 	local lease = tonumber(ARGV[2 * i])

@@ -13,24 +13,20 @@
 -- leave its range (nothing was done) · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).
 -- Safe to send twice: a repetition finds its record. The key keeps its time to live.
-local number, deadline = tonumber(ARGV[3]), tonumber(ARGV[1])
-if not string.find(ARGV[3], '^-?%d+$') or math.abs(number) > 2147483647 or not deadline then
-	return redis.error_reply('LOCKKEEPER bad number of permits or deadline')
+local number = tonumber(ARGV[3])
+if not string.find(ARGV[3], '^-?%d+$') or math.abs(number) > 2147483647 then
+	return redis.error_reply('LOCKKEEPER bad number of permits')
 end
-if redis.call('EXISTS', KEYS[2]) == 1 then
-	return 1
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-if now > deadline then
-	return redis.status_reply('LATE ' .. string.format('%.0f', now))
-end
+--include "change.lua" gives now, kept
 local kind = redis.call('TYPE', KEYS[1]).ok
 local count = kind == 'string' and redis.call('GET', KEYS[1])
 if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a permit semaphore')
 end
 if count and ARGV[4] == 'new' then
+	-- A copy that is still to come must not find another answer.
+	redis.call('DEL', KEYS[3])
+	redis.call('SET', KEYS[2], 0, 'PX', kept)
 	return 0
 end
 local before, free = tonumber(count) or 0, number
@@ -42,7 +38,7 @@ end
 if free > 2147483647 or free < -2147483648 then
 	return redis.status_reply('OVERFLOW')
 end
-redis.call('SET', KEYS[2], '1', 'PX', string.format('%.0f', (deadline - now) / 1000 + 60000))
+redis.call('SET', KEYS[2], '1', 'PX', kept)
 local answer = redis.pcall('INCRBY', KEYS[1], string.format('%.0f', free - before))
 if type(answer) == 'table' then
 	redis.call('DEL', KEYS[2])
@@ -52,6 +48,6 @@ if KEYS[3] ~= KEYS[2] then
 	redis.call('DEL', KEYS[3])
 end
 if free > before and free > 0 then
-	redis.call('PUBLISH', ARGV[2], string.format('%.0f', free))
+	redis.pcall('PUBLISH', ARGV[2], string.format('%.0f', free))
 end
 return 1

@@ -24,4 +24,5 @@ local free = redis.call('INCRBY', KEYS[1], removed)
 if free <= 0 then
 	return 0
 end
-return redis.call('PUBLISH', ARGV[1], string.format('%.0f', free))
+local listeners = redis.pcall('PUBLISH', ARGV[1], string.format('%.0f', free))
+return type(listeners) == 'number' and listeners or 0

@@ -11,30 +11,26 @@
 --
 -- Answers: integer 1 done, 0 not in use, or expired · status "LATE <server us>".
 -- Safe to send twice: a repetition finds its record, and does not undo what a later request did.
-local lease, deadline = tonumber(ARGV[4]), tonumber(ARGV[1])
-if not string.find(ARGV[4], '^%d+$') or lease < 1 or lease > 31536000000 or not deadline or
+local lease = tonumber(ARGV[4])
+if not string.find(ARGV[4], '^%d+$') or lease < 1 or lease > 31536000000 or
 	#ARGV[3] ~= 32 or string.find(ARGV[3], '[^0-9a-f]') then
-	return redis.error_reply('LOCKKEEPER bad lease, deadline or id')
+	return redis.error_reply('LOCKKEEPER bad lease or id')
 end
-if redis.call('EXISTS', KEYS[2]) == 1 then
-	return 1
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-if now > deadline then
-	return redis.status_reply('LATE ' .. string.format('%.0f', now))
-end
+--include "change.lua" gives now, kept
 local id = string.gsub(ARGV[3], '..', function(hex)
 	return string.char(tonumber(hex, 16))
 end)
 local now_ms = math.floor(now / 1000)
 local expiry = redis.call('ZSCORE', KEYS[4], id)
 if not expiry or tonumber(expiry) <= now_ms then
+	-- A copy that is still to come must not find another answer.
+	redis.call('DEL', KEYS[3])
+	redis.call('SET', KEYS[2], 0, 'PX', kept)
 	return 0
 end
 -- First a write that is allowed when memory is short: no id is empty.
 redis.call('ZREM', KEYS[4], '')
-redis.call('SET', KEYS[2], '1', 'PX', string.format('%.0f', (deadline - now) / 1000 + 60000))
+redis.call('SET', KEYS[2], '1', 'PX', kept)
 redis.call('ZADD', KEYS[4], 'XX', string.format('%.0f', now_ms + lease), id)
 if KEYS[3] ~= KEYS[2] then
 	redis.call('DEL', KEYS[3])

@@ -1,15 +1,19 @@
+/* SPDX-License-Identifier: MIT */
 #include "sync/plain/native.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <lockkeeper/error.h>
 
 #include "conn/classify.h"
+#include "conn/handshake.h"
 #include "conn/node.h"
 #include "sync/script.h"
 
 #define NOBODY "lockkeeper:nobody" /* a token that no lock has */
+#define TAKING ":taking"           /* behind a token, until the lease is counted */
 
 /* ---- what the server can do ---- */
 
@@ -101,19 +105,9 @@ static int ability_read(const redisReply *reply, unsigned ability)
 	return code == LK_EUNAVAILABLE || code == LK_EREFUSED || code == LK_EAUTH ? code : 0;
 }
 
-static int64_t time_us(const redisReply *reply)
-{
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-	    reply->element[0]->type != REDIS_REPLY_STRING ||
-	    reply->element[1]->type != REDIS_REPLY_STRING)
-		return -1;
-	return strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
-	       strtoll(reply->element[1]->str, NULL, 10);
-}
-
 static void fail(struct lk__answer *answer, int code, const char *reason)
 {
-	answer->event.type = LK__ACQUIRE_FAILED;
+	answer->event.type = LK__ATTEMPT_FAILED;
 	answer->event.code = code;
 	answer->event.retryable = code == LK_EUNAVAILABLE;
 	answer->reason = reason;
@@ -143,23 +137,34 @@ static void read_asked(const struct lk__request *request, struct lk__answer *ans
 		return;
 	}
 	atomic_store(&request->asks->abilities, can);
-	answer->event.type = LK__ACQUIRE_LATE; /* and now the try itself */
-	answer->server_us = time_us(request->reply->element[ASKED_TIME]);
+	answer->event.type = LK__ATTEMPT_LATE; /* and now the try itself */
+	answer->server_us = lk__time_answer(request->reply->element[ASKED_TIME]);
 }
 
 /* ---- acquire, exchange ---- */
+
+static bool is(const redisReply *reply, int type)
+{
+	return reply->type == type;
+}
+
+/* The answers to a try or an exchange, in order. */
+enum { TAKE_BEFORE, TAKE_LEASED, TAKE_TIME, TAKE_TYPE, TAKE_COUNT };
 
 static struct lk__request *take(const struct lk__try *wanted, const char *first, const char *from)
 {
 	const struct lk__target *target = wanted->target;
 	const char *key = target->key, *field = wanted->field;
-	struct lk__request *batch = lk__request_batch(3);
+	char taking[LK__FIELD_SIZE + sizeof(TAKING)];
+	struct lk__request *batch = lk__request_batch(TAKE_COUNT);
 	if (!batch)
 		return NULL;
+	snprintf(batch->token, sizeof(batch->token), "%s", field);
+	snprintf(taking, sizeof(taking), "%s" TAKING, field);
 	struct lk__words words = {0};
 	lk__words_text(&words, "SET");
 	lk__words_add(&words, key, target->key_size);
-	lk__words_text(&words, field);
+	lk__words_text(&words, taking);
 	lk__words_text(&words, first);
 	lk__words_text(&words, from);
 	lk__words_text(&words, "PXAT");
@@ -170,10 +175,11 @@ static struct lk__request *take(const struct lk__try *wanted, const char *first,
 	lk__words_add(&lease, key, target->key_size);
 	lk__words_text(&lease, field);
 	lk__words_text(&lease, "IFEQ");
-	lk__words_text(&lease, field);
+	lk__words_text(&lease, taking);
 	lk__words_text(&lease, "PX");
 	lk__words_number(&lease, wanted->lease_ms);
-	good = good && lk__words_batch(batch, &lease) && ADD(batch, target, "TIME");
+	good = good && lk__words_batch(batch, &lease) && ADD(batch, target, "TIME") &&
+	       ADD(batch, target, "TYPE", key);
 	return whole(batch, good);
 }
 
@@ -187,36 +193,59 @@ struct lk__request *lk__native_exchange(const struct lk__try *wanted, const char
 	return take(wanted, "IFEQ", from);
 }
 
-static bool is(const redisReply *reply, int type)
+/* Which type a key has that is no string. */
+static const char *wrong_type(const redisReply *type)
 {
-	return reply->type == type;
+	static const char *const reasons[][2] = {
+		{"hash", "the key is a hash, as of a reentrant lock or a read/write lock, "
+			 "not a plain lock"},
+		{"list", "the key is a list, not a plain lock"},
+		{"set", "the key is a set, not a plain lock"},
+		{"zset", "the key is a zset, not a plain lock"},
+		{"stream", "the key is a stream, not a plain lock"},
+	};
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
+		if (is(type, REDIS_REPLY_STATUS) && strcmp(type->str, reasons[i][0]) == 0)
+			return reasons[i][1];
+	return "the key is not a string, so it is not a plain lock";
+}
+
+/*
+ * Somebody had it before: another; or we, by an earlier copy or try, and the lease has counted
+ * since then, which is not known.
+ */
+static bool is_taken_by(const redisReply *before, const char *token)
+{
+	return is(before, REDIS_REPLY_STRING) && strcmp(before->str, token) == 0;
 }
 
 void lk__native_read_acquire(const struct lk__request *request, struct lk__answer *answer)
 {
-	struct lk__acquire_event *event = &answer->event;
+	struct lk__attempt_event *event = &answer->event;
 	const redisReply *reply = request->reply;
 	if (request->code) {
 		*event = lk__reply_refusal(request);
-		if (request->code == LK_EWRONGTYPE)
-			answer->reason = "the key holds something else than a string, so it is "
-					 "not a plain lock";
+		if (request->code == LK_EWRONGTYPE && reply)
+			answer->reason = wrong_type(reply->element[TAKE_TYPE]);
 		return;
 	}
 	if (request->asks) {
 		read_asked(request, answer);
 		return;
 	}
-	const redisReply *before = reply->element[0], *leased = reply->element[1];
-	event->type = LK__ACQUIRE_UNKNOWN; /* taken, and then refused the lease */
+	const redisReply *before = reply->element[TAKE_BEFORE];
+	const redisReply *leased = reply->element[TAKE_LEASED];
+	event->type = LK__ATTEMPT_UNKNOWN; /* taken, and then refused the lease */
 	if (is(leased, REDIS_REPLY_STATUS)) {
-		event->type = LK__ACQUIRE_GRANTED;
-	} else if (is(leased, REDIS_REPLY_NIL) && is(before, REDIS_REPLY_STRING)) {
-		event->type = LK__ACQUIRE_BUSY;
+		event->type = LK__ATTEMPT_GRANTED;
+	} else if (is_taken_by(before, request->token) || !is(leased, REDIS_REPLY_NIL)) {
+		return;
+	} else if (is(before, REDIS_REPLY_STRING)) {
+		event->type = LK__ATTEMPT_BUSY;
 		event->ttl_ms = -1;
-	} else if (is(leased, REDIS_REPLY_NIL)) {
-		event->type = LK__ACQUIRE_LATE;
-		answer->server_us = time_us(reply->element[2]);
+	} else {
+		event->type = lk__reply_not_done(request);
+		answer->server_us = lk__time_answer(reply->element[TAKE_TIME]);
 	}
 }
 
@@ -224,10 +253,12 @@ enum lk__exchanged lk__native_read_exchange(const struct lk__request *request)
 {
 	if (request->code)
 		return lk__reply_exchanged(request);
-	const redisReply *given = request->reply->element[0], *leased = request->reply->element[1];
+	const redisReply *given = request->reply->element[TAKE_BEFORE];
+	const redisReply *leased = request->reply->element[TAKE_LEASED];
 	if (is(leased, REDIS_REPLY_STATUS))
 		return LK__EXCHANGED;
-	if (!is(leased, REDIS_REPLY_NIL))
+	/* An earlier copy may have done it: since when the lease counts is not known then. */
+	if (!is(leased, REDIS_REPLY_NIL) || lk__reply_is_of_copy(request))
 		return LK__EXCHANGE_UNKNOWN;
 	return is(given, REDIS_REPLY_NIL) ? LK__EXCHANGE_NOT_OWNER : LK__EXCHANGE_FREED;
 }

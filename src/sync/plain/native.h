@@ -1,14 +1,18 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The plain lock by the server's own commands, for servers that have them (Redis 8.4: DELEX,
  * Valkey 9: DELIFEQ, both, and Valkey 8.1: SET … IFEQ), and for users who may run no scripts.
  *
- *   acquire    SET key token NX GET PXAT deadline    a past deadline leaves no key: it was late
- *              SET key token IFEQ token PX lease     the lease, counted from here
- *              TIME
- *   exchange   the same, but SET key to IFEQ from PXAT deadline first
+ *   acquire    SET key token:taking NX GET PXAT deadline   a past one leaves no key: it was late
+ *              SET key token IFEQ token:taking PX lease    the lease, counted from here
+ *              TIME; TYPE key
+ *   exchange   the same, but SET key to:taking IFEQ from PXAT deadline first
  *   release    DELEX key IFEQ token | DELIFEQ key token | SET key token IFEQ token PXAT 1; PUBLISH
  *   renew      PEXPIRE key lease GT; GET key
  *   force      SET key - XX GET PXAT 1; PUBLISH
+ *
+ * The lease is given once: a copy of a try that has been granted finds no ":taking" any more, so it
+ * cannot shorten what was extended since. Nor can it run late, for that token ends at the deadline.
  *
  * The commands of a line go out together. Between two of them others may get in, and do no harm:
  * each step compares for itself. A renewal of a lock that is lost and has another holder prolongs

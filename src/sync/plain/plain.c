@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "sync/plain/plain.h"
 
 #include "sync/lock/lock.h"
@@ -36,10 +37,10 @@ static struct lk__request *plain_exchange(const struct lk__try *wanted, const ch
 		return lk__native_exchange(wanted, from);
 	struct lk__words words = {0};
 	lk__words_add(&words, target->key, target->key_size);
-	lk__words_text(&words, from);
 	lk__words_text(&words, wanted->field);
 	lk__words_number(&words, wanted->lease_ms);
 	lk__words_number(&words, wanted->deadline_us);
+	lk__words_text(&words, from);
 	lk__words_add(&words, target->channel, target->channel_size);
 	return lk__words_script(&words, LK__SCRIPT_PLAIN_EXCHANGE, 1);
 }
@@ -85,7 +86,7 @@ static struct lk__request *plain_is_held_by(const struct lk__target *target, con
 static void plain_read_acquire(const struct lk__request *request, struct lk__answer *answer)
 {
 	if (request->batch) {
-		answer->event.type = LK__ACQUIRE_UNKNOWN;
+		answer->event.type = LK__ATTEMPT_UNKNOWN;
 		lk__native_read_acquire(request, answer);
 	} else {
 		lk__reply_acquired(request, answer);

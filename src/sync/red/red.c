@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "sync/red/red.h"
 
 #include <stdlib.h>

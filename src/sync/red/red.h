@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * What a node of a quorum says about itself, and whether its vote counts.
  *

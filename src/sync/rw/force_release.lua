@@ -11,5 +11,5 @@ if redis.call('HGET', KEYS[1], 'mode') ~= ARGV[1] then
 	return 0
 end
 redis.call('DEL', KEYS[1])
-redis.call('PUBLISH', ARGV[2], ARGV[3])
+redis.pcall('PUBLISH', ARGV[2], ARGV[3])
 return 1

@@ -1,7 +1,7 @@
+/* SPDX-License-Identifier: MIT */
 /* The read side: shared by any number of owners, and open to an owner that has the write side. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "sync/lock/lock.h"
@@ -31,17 +31,14 @@ static struct lk__request *read_acquire(const struct lk__try *wanted)
 	char under[LK__RW_FIELD_SIZE];
 	write_field(under, wanted->field, wanted->under);
 	lk__words_add(&words, target->key, target->key_size);
-	lk__words_add(&words, timeout, timeout_size);
-	lk__words_add(&words, writers, writers_size);
+	lk__words_own(&words, timeout, timeout_size);
+	lk__words_own(&words, writers, writers_size);
 	lk__words_text(&words, wanted->field);
 	lk__words_number(&words, wanted->lease_ms);
 	lk__words_number(&words, wanted->deadline_us);
 	lk__words_text(&words, under);
 	lk__words_number(&words, (wanted->flags & LK__RW_PREFER_WRITERS) != 0);
-	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_RW_READ_ACQUIRE, 3);
-	free(timeout);
-	free(writers);
-	return request;
+	return lk__words_script(&words, LK__SCRIPT_RW_READ_ACQUIRE, 3);
 }
 
 static struct lk__request *read_release(const struct lk__target *target, const char *field)
@@ -54,38 +51,22 @@ static struct lk__request *read_force(const struct lk__target *target)
 	return lk__rw_force(target, SIDE, MESSAGE);
 }
 
-/* One word of a batch of renewals: the timeout key or the lease, whose text is ours. */
-static bool renew_add(const struct lk__renewal *renewal, size_t at, size_t count, char **argv,
-		      size_t *sizes)
-{
-	char lease[24];
-	argv[2 * at] = renewal->target->key;
-	sizes[2 * at] = renewal->target->key_size;
-	argv[2 * at + 1] = lk__rw_timeout_key(renewal->target, renewal->field, &sizes[2 * at + 1]);
-	argv[2 * count + 2 * at] = (char *)renewal->field;
-	sizes[2 * count + 2 * at] = strlen(renewal->field);
-	sizes[2 * count + 2 * at + 1] = (size_t)snprintf(lease, sizeof(lease), "%" PRId64,
-							 renewal->lease_ms);
-	argv[2 * count + 2 * at + 1] = strdup(lease);
-	return argv[2 * at + 1] && argv[2 * count + 2 * at + 1];
-}
-
 static struct lk__request *read_renew(const struct lk__renewal *renewals, size_t count)
 {
-	char **argv = calloc(4 * count, sizeof(*argv));
-	size_t *sizes = calloc(4 * count, sizeof(*sizes));
-	bool whole = argv && sizes;
-	struct lk__request *request = NULL;
-	for (size_t i = 0; i < count && whole; i++)
-		whole = renew_add(&renewals[i], i, count, argv, sizes);
-	if (whole)
-		request = lk__request_script(LK__SCRIPT_RW_READ_RENEW, 2 * count, 4 * count,
-					     (const char **)argv, sizes);
-	for (size_t i = 1; i < 4 * count && argv; i += 2)
-		free(argv[i]);
-	free(argv);
-	free(sizes);
-	return request;
+	struct lk__words words = {0};
+	lk__words_many(&words, 4 * count);
+	for (size_t i = 0; i < count; i++) {
+		const struct lk__target *target = renewals[i].target;
+		size_t size = 0;
+		char *timeout = lk__rw_timeout_key(target, renewals[i].field, &size);
+		lk__words_add(&words, target->key, target->key_size);
+		lk__words_own(&words, timeout, size);
+	}
+	for (size_t i = 0; i < count; i++) {
+		lk__words_text(&words, renewals[i].field);
+		lk__words_number(&words, renewals[i].lease_ms);
+	}
+	return lk__words_script(&words, LK__SCRIPT_RW_READ_RENEW, 2 * count);
 }
 
 static struct lk__request *read_is_locked(const struct lk__target *target)
@@ -104,7 +85,7 @@ const struct lk__recipe lk__read_recipe = {
 	.force = read_force,
 	.renew = read_renew,
 	.is_locked = read_is_locked,
-	.is_held_by = lk__rw_is_held_by,
+	.is_held_by = lk__lock_is_held_by,
 	.read_acquire = lk__reply_acquired,
 	.read_release = lk__reply_released,
 };

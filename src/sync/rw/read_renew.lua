@@ -1,19 +1,19 @@
 -- Renews the leases of several read holds, each only for its owner: the lock's and the hold's own
--- timeout key. Never makes a key, never shortens a lease.
+-- timeout key. Never makes a key, never shortens a lease; one of 1 ms only looks.
 --
 --   KEYS[1] … KEYS[2n]  for each: the lock's hash, the timeout key of the hold
 --   ARGV[1] … ARGV[2n]  for each: owner field, lease in ms
 --
 -- Answers: an array, for each 1 (renewed) or 0 (not the owner, its time was over, or the key is
 -- something else).
-local time = redis.call('TIME')
-local now = math.floor((time[1] * 1000000 + time[2]) / 1000)
+--include "time.lua" gives now
+now = math.floor(now / 1000)
 local answers = {}
 for i = 1, #KEYS, 2 do
 	local name, hold, lease = KEYS[i], KEYS[i + 1], ARGV[i + 1]
 	local left = redis.call('PTTL', hold)
 	local lives = left > 0 and redis.pcall('HEXISTS', name, ARGV[i]) == 1
-	if lives then
+	if lives and lease ~= '1' then
 		local ends = string.format('%.0f', now + lease)
 		if left < tonumber(lease) then
 			redis.call('PEXPIREAT', hold, ends)

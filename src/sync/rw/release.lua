@@ -10,16 +10,21 @@
 --
 -- Answers: nil, not the owner · integer: given up, so many subscribers heard of it.
 -- Works under memory pressure: the first write is HDEL. Live readers, Java's too, keep the lock;
--- dead ones, whose timeout keys are gone, do not, and those met on the way are taken out.
+-- dead ones, whose timeout keys are gone, do not, and those met on the way are taken out. A user
+-- who may not publish gives it up all the same.
 if ARGV[1] == 'mode' or ARGV[3] == '0' and string.sub(ARGV[1], -6) == ':write' then
 	return false -- of the other side, or of neither: the lock would be left as nobody's
+end
+local function tell()
+	local listeners = redis.pcall('PUBLISH', ARGV[2], ARGV[3])
+	return type(listeners) == 'number' and listeners or 0
 end
 local own, whole = redis.call('PTTL', KEYS[2]), redis.call('PTTL', KEYS[1])
 local held = redis.call('HDEL', KEYS[1], ARGV[1]) == 1
 redis.call('DEL', KEYS[2])
 if not held then
 	if redis.call('ZREM', KEYS[3], ARGV[1]) == 1 and redis.call('EXISTS', KEYS[3]) == 0 then
-		redis.call('PUBLISH', ARGV[2], ARGV[3])
+		tell()
 	end
 	return false
 end
@@ -50,11 +55,11 @@ for i = 1, #fields, 2 do
 end
 if longest == 0 then
 	redis.call('DEL', KEYS[1])
-	return redis.call('PUBLISH', ARGV[2], ARGV[3])
+	return tell()
 end
 redis.call('PEXPIRE', KEYS[1], string.format('%.0f', longest))
 if mode == 'read' then
 	return 0
 end
 redis.call('HSET', KEYS[1], 'mode', 'read')
-return redis.call('PUBLISH', ARGV[2], ARGV[3])
+return tell()

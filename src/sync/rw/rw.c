@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What both sides of the read/write lock share: names of keys, and the scripts that serve both. */
 #include "sync/rw/rw.h"
 
@@ -43,15 +44,12 @@ struct lk__request *lk__rw_release(const struct lk__target *target, const char *
 	char *timeout = lk__rw_timeout_key(target, field, &timeout_size);
 	char *writers = lk__rw_writers_key(target, &writers_size);
 	lk__words_add(&words, target->key, target->key_size);
-	lk__words_add(&words, timeout, timeout_size);
-	lk__words_add(&words, writers, writers_size);
+	lk__words_own(&words, timeout, timeout_size);
+	lk__words_own(&words, writers, writers_size);
 	lk__words_text(&words, field);
 	lk__words_add(&words, target->channel, target->channel_size);
 	lk__words_text(&words, message);
-	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_RW_RELEASE, 3);
-	free(timeout);
-	free(writers);
-	return request;
+	return lk__words_script(&words, LK__SCRIPT_RW_RELEASE, 3);
 }
 
 struct lk__request *lk__rw_force(const struct lk__target *target, const char *side,
@@ -71,13 +69,4 @@ struct lk__request *lk__rw_is_locked(const struct lk__target *target, const char
 	lk__words_add(&words, target->key, target->key_size);
 	lk__words_text(&words, side);
 	return lk__words_script(&words, LK__SCRIPT_RW_IS_LOCKED, 1);
-}
-
-struct lk__request *lk__rw_is_held_by(const struct lk__target *target, const char *field)
-{
-	struct lk__words words = {0};
-	lk__words_text(&words, "HEXISTS");
-	lk__words_add(&words, target->key, target->key_size);
-	lk__words_text(&words, field);
-	return lk__words_command(&words);
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The two sides of the read/write lock, a recipe each. In Redis:
  *
@@ -39,6 +40,5 @@ struct lk__request *lk__rw_release(const struct lk__target *target, const char *
 struct lk__request *lk__rw_force(const struct lk__target *target, const char *side,
 				 const char *message);
 struct lk__request *lk__rw_is_locked(const struct lk__target *target, const char *side);
-struct lk__request *lk__rw_is_held_by(const struct lk__target *target, const char *field);
 
 #endif

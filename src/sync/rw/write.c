@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The write side: one owner alone, who may read as well. Its field is the owner's with ":write". */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,14 +31,12 @@ static struct lk__request *write_acquire(const struct lk__try *wanted)
 	size_t writers_size = 0;
 	char *writers = lk__rw_writers_key(target, &writers_size);
 	lk__words_add(&words, target->key, target->key_size);
-	lk__words_add(&words, writers, writers_size);
+	lk__words_own(&words, writers, writers_size);
 	lk__words_text(&words, write_field(&field, wanted->field));
 	lk__words_number(&words, wanted->lease_ms);
 	lk__words_number(&words, wanted->deadline_us);
 	lk__words_number(&words, preferred ? PREFERRED_MS : 0);
-	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_RW_WRITE_ACQUIRE, 2);
-	free(writers);
-	return request;
+	return lk__words_script(&words, LK__SCRIPT_RW_WRITE_ACQUIRE, 2);
 }
 
 static struct lk__request *write_release(const struct lk__target *target, const char *owner)
@@ -77,7 +76,7 @@ static struct lk__request *write_is_locked(const struct lk__target *target)
 static struct lk__request *write_is_held_by(const struct lk__target *target, const char *owner)
 {
 	struct field field;
-	return lk__rw_is_held_by(target, write_field(&field, owner));
+	return lk__lock_is_held_by(target, write_field(&field, owner));
 }
 
 const struct lk__recipe lk__write_recipe = {

@@ -9,17 +9,12 @@
 --
 -- Answers: nil granted · integer: not now, look again after so many ms (-1: no time known)
 -- · status "LATE <server us>". Refused: a key that is something else (WRONGTYPE).
--- Safe to send twice: a repetition finds its own field and renews the lease.
-local lease, deadline, counts = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-if not string.find(ARGV[2], '^%d+$') or lease < 1 or lease > 31536000000 or not deadline
-	or not counts or counts < 0 or counts > 60000 then
-	return redis.error_reply('LOCKKEEPER bad lease, deadline or preference')
+-- Safe to send twice: a repetition finds its own field, and never shortens the lease.
+local counts = tonumber(ARGV[4])
+if not counts or counts < 0 or counts > 60000 then
+	return redis.error_reply('LOCKKEEPER bad preference')
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-if now > deadline then
-	return redis.status_reply('LATE ' .. string.format('%.0f', now))
-end
+--include "prologue.lua" gives lease, now
 local mode = redis.pcall('HGET', KEYS[1], 'mode')
 if type(mode) == 'table' then
 	if string.find(mode.err, 'WRONGTYPE') then

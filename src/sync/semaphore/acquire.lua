@@ -16,11 +16,8 @@ end
 if redis.call('EXISTS', KEYS[2]) == 1 then
 	return false
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-if now > deadline then
-	return redis.status_reply('LATE ' .. string.format('%.0f', now))
-end
+--include "time.lua" gives now
+--include "late.lua"
 local kind = redis.call('TYPE', KEYS[1]).ok
 local count = kind == 'string' and redis.call('GET', KEYS[1])
 if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then
@@ -29,7 +26,8 @@ end
 if not count or tonumber(count) < wanted then
 	return -1
 end
-local kept = string.format('%.0f', (deadline - now) / 1000 + 60000)
+-- What it has taken is given back by this record, also after a long outage.
+local kept = string.format('%.0f', (deadline - now) / 1000 + 3600000)
 redis.call('SET', KEYS[2], ARGV[1], 'PX', kept)
 local answer = redis.pcall('DECRBY', KEYS[1], ARGV[1])
 if type(answer) == 'table' then

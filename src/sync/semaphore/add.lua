@@ -12,25 +12,20 @@
 -- its range (nothing was done) · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).
 -- Safe to send twice: a repetition finds its record. The key keeps its time to live.
-local added, deadline = tonumber(ARGV[3]), tonumber(ARGV[1])
-if not string.find(ARGV[3], '^-?%d+$') or math.abs(added) > 2147483647 or not deadline then
-	return redis.error_reply('LOCKKEEPER bad number of permits or deadline')
+local added = tonumber(ARGV[3])
+if not string.find(ARGV[3], '^-?%d+$') or math.abs(added) > 2147483647 then
+	return redis.error_reply('LOCKKEEPER bad number of permits')
 end
-local done = redis.call('GET', KEYS[2])
-if done then
-	return tonumber(done)
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-if now > deadline then
-	return redis.status_reply('LATE ' .. string.format('%.0f', now))
-end
+--include "change.lua" gives now, kept
 local kind = redis.call('TYPE', KEYS[1]).ok
 local count = kind == 'string' and redis.call('GET', KEYS[1])
 if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a semaphore')
 end
 if not count and ARGV[4] == '1' then
+	-- A copy that is still to come must not find another answer.
+	redis.call('DEL', KEYS[3])
+	redis.call('SET', KEYS[2], 0, 'PX', kept)
 	return 0
 end
 local sum = (tonumber(count) or 0) + added
@@ -40,8 +35,8 @@ end
 -- First a write that is allowed when memory is short.
 redis.call('DEL', KEYS[3])
 redis.call('INCRBY', KEYS[1], ARGV[3])
-redis.call('SET', KEYS[2], '1', 'PX', string.format('%.0f', (deadline - now) / 1000 + 60000))
+redis.call('SET', KEYS[2], '1', 'PX', kept)
 if sum > 0 then
-	redis.call('PUBLISH', ARGV[2], string.format('%.0f', sum))
+	redis.pcall('PUBLISH', ARGV[2], string.format('%.0f', sum))
 end
 return 1

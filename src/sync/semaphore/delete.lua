@@ -10,21 +10,9 @@
 --
 -- Answers: integer 1 removed, 0 there was none · status "LATE <server us>".
 -- Safe to send twice: a repetition finds its record, and removes nothing that was made since.
-local deadline = tonumber(ARGV[1])
-if not deadline then
-	return redis.error_reply('LOCKKEEPER bad deadline')
-end
-local done = redis.call('GET', KEYS[2])
-if done then
-	return tonumber(done)
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-if now > deadline then
-	return redis.status_reply('LATE ' .. string.format('%.0f', now))
-end
+--include "change.lua" gives now, kept
 local removed = redis.call('DEL', KEYS[1], KEYS[4] or KEYS[1]) > 0 and 1 or 0
-redis.call('SET', KEYS[2], removed, 'PX', string.format('%.0f', (deadline - now) / 1000 + 60000))
+redis.call('SET', KEYS[2], removed, 'PX', kept)
 if KEYS[3] ~= KEYS[2] then
 	redis.call('DEL', KEYS[3])
 end

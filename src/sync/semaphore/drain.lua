@@ -8,28 +8,19 @@
 -- Answers: integer: what the count was · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).
 -- Safe to send twice: a repetition finds its record. The key keeps its time to live.
-local deadline = tonumber(ARGV[1])
-if not deadline then
-	return redis.error_reply('LOCKKEEPER bad deadline')
-end
-local done = redis.call('GET', KEYS[2])
-if done then
-	return tonumber(done)
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-if now > deadline then
-	return redis.status_reply('LATE ' .. string.format('%.0f', now))
-end
+--include "change.lua" gives now, kept
 local kind = redis.call('TYPE', KEYS[1]).ok
 local count = kind == 'string' and redis.call('GET', KEYS[1])
 if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a semaphore')
 end
 if not count or tonumber(count) == 0 then
+	-- A copy that is still to come must not find another answer.
+	redis.call('DEL', KEYS[3])
+	redis.call('SET', KEYS[2], 0, 'PX', kept)
 	return 0
 end
-redis.call('SET', KEYS[2], count, 'PX', string.format('%.0f', (deadline - now) / 1000 + 60000))
+redis.call('SET', KEYS[2], count, 'PX', kept)
 local answer = redis.pcall('DECRBY', KEYS[1], count)
 if type(answer) == 'table' then
 	redis.call('DEL', KEYS[2])

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "sync/semaphore/semaphore.h"
 
 #include <inttypes.h>
@@ -43,14 +44,14 @@ static struct lk__request *semaphore_acquire(const struct lk__try *wanted)
 					: NULL;
 	struct lk__words words = {0};
 	lk__words_add(&words, wanted->target->key, wanted->target->key_size);
-	lk__words_add(&words, record, size);
-	lk__words_add(&words, settled ? settled : record, settled ? settled_size : size);
+	lk__words_own(&words, record, size);
+	if (settled)
+		lk__words_own(&words, settled, settled_size);
+	else
+		lk__words_add(&words, record, size);
 	lk__words_number(&words, wanted->count);
 	lk__words_number(&words, wanted->deadline_us);
-	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_SEMAPHORE_ACQUIRE, 3);
-	free(record);
-	free(settled);
-	return request;
+	return lk__words_script(&words, LK__SCRIPT_SEMAPHORE_ACQUIRE, 3);
 }
 
 static struct lk__request *semaphore_undo(const struct lk__target *target, const char *field)
@@ -59,11 +60,9 @@ static struct lk__request *semaphore_undo(const struct lk__target *target, const
 	char *record = lk__record_key(target, field, &size);
 	struct lk__words words = {0};
 	lk__words_add(&words, target->key, target->key_size);
-	lk__words_add(&words, record, size);
+	lk__words_own(&words, record, size);
 	lk__words_add(&words, target->channel, target->channel_size);
-	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_SEMAPHORE_UNDO, 2);
-	free(record);
-	return request;
+	return lk__words_script(&words, LK__SCRIPT_SEMAPHORE_UNDO, 2);
 }
 
 const struct lk__recipe lk__semaphore_recipe = {

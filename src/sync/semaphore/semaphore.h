@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The semaphore: a count of free permits. Takes and returns of one client are remembered by their
  * numbers, in keys of their own with a time to live, so that each counts once however often it is

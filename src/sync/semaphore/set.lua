@@ -10,27 +10,23 @@
 --
 -- Answers: integer 1 set, 0 there is one already · status "LATE <server us>".
 -- Safe to send twice: a repetition finds its record.
-local count, ttl, deadline = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[1])
-if not string.find(ARGV[3], '^%d+$') or count > 2147483647 or not deadline or
+local count, ttl = tonumber(ARGV[3]), tonumber(ARGV[4])
+if not string.find(ARGV[3], '^%d+$') or count > 2147483647 or
 	not string.find(ARGV[4], '^%d+$') or ttl > 31536000000 then
-	return redis.error_reply('LOCKKEEPER bad number of permits, time to live or deadline')
+	return redis.error_reply('LOCKKEEPER bad number of permits or time to live')
 end
-if redis.call('EXISTS', KEYS[2]) == 1 then
-	return 1
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-if now > deadline then
-	return redis.status_reply('LATE ' .. string.format('%.0f', now))
-end
+--include "change.lua" gives now, kept
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind ~= 'none' then
 	if kind ~= 'string' or not string.find(redis.call('GET', KEYS[1]), '^-?%d+$') then
 		return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a semaphore')
 	end
+	-- A copy that is still to come must not find another answer.
+	redis.call('DEL', KEYS[3])
+	redis.call('SET', KEYS[2], 0, 'PX', kept)
 	return 0
 end
-redis.call('SET', KEYS[2], '1', 'PX', string.format('%.0f', (deadline - now) / 1000 + 60000))
+redis.call('SET', KEYS[2], '1', 'PX', kept)
 if ttl > 0 then
 	redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[4])
 else
@@ -40,6 +36,6 @@ if KEYS[3] ~= KEYS[2] then
 	redis.call('DEL', KEYS[3])
 end
 if count > 0 then
-	redis.call('PUBLISH', ARGV[2], ARGV[3])
+	redis.pcall('PUBLISH', ARGV[2], ARGV[3])
 end
 return 1

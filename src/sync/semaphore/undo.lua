@@ -18,4 +18,5 @@ local count = redis.call('INCRBY', KEYS[1], taken)
 if count <= 0 then
 	return 0
 end
-return redis.call('PUBLISH', ARGV[1], string.format('%.0f', count))
+local listeners = redis.pcall('PUBLISH', ARGV[1], string.format('%.0f', count))
+return type(listeners) == 'number' and listeners or 0

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "sync/spin/spin.h"
 
 #include "sync/lock/lock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The spin lock's recipe: the reentrant lock without messages. In Redis:
  *

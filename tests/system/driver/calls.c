@@ -141,6 +141,11 @@ static const struct {
 	{"ttl", call_ttl},
 };
 
+const char *lock_verb_at(size_t index)
+{
+	return index < sizeof(lock_verbs) / sizeof(lock_verbs[0]) ? lock_verbs[index].verb : NULL;
+}
+
 /* Runs a verb on the lock `name`, with a handle of its own; adds deadline and token if held. */
 static void lock_verb_run(size_t index, const struct command *command, struct answer *answer)
 {
@@ -204,6 +209,8 @@ static int client_open(const struct command *command, struct answer *answer, lk_
 	const char *name = command_text(command, "c", NULL);
 	int level = (int)command_number(command, "log_level", 0);
 	int result = lk_config_new(&config, error);
+	if (result == 0) /* tests compare what is in Redis with what the kinds describe */
+		result = lk_config_set(config, "client_record", "off", error);
 	if (result == 0)
 		result = config_fill(config, command, error);
 	if (result == 0 && level)
@@ -346,6 +353,59 @@ static int client_fork(const struct command *command, struct answer *answer, lk_
 	return 0;
 }
 
+static int fence_check(const struct command *command, struct answer *answer, lk_error *error)
+{
+	size_t size = 0;
+	const char *name = command_text(command, "name", &size);
+	uint64_t newest = 0, token = (uint64_t)command_number(command, "token", 0);
+	(void)answer;
+	return lk_fence_check(handle_client(command), name, size, token, NULL, &newest, error);
+}
+
+static int fence_write(const struct command *command, struct answer *answer, lk_error *error)
+{
+	size_t size = 0, value_size = 0;
+	const char *name = command_text(command, "name", &size);
+	const char *value = command_text(command, "value", &value_size);
+	uint64_t newest = 0, token = (uint64_t)command_number(command, "token", 0);
+	(void)answer;
+	return lk_fence_write(handle_client(command), name, size, token, value, value_size, NULL,
+			      &newest, error);
+}
+
+/* "result": how many holders the lock has. */
+static int scan_show(const struct command *command, struct answer *answer, lk_error *error)
+{
+	size_t size = 0;
+	const char *name = command_text(command, "name", &size);
+	lk_lock_info info = {0};
+	lk_scan *scan = NULL;
+	(void)answer;
+	int result = lk_scan_new(&scan, handle_client(command), NULL, error);
+	if (result == 0)
+		result = lk_scan_show(scan, name, size, &info, error);
+	if (result == 0)
+		result = (int)info.holder_count;
+	lk_scan_free(scan);
+	return result;
+}
+
+/* "result": how many locks there are. */
+static int scan_all(const struct command *command, struct answer *answer, lk_error *error)
+{
+	lk_lock_info info = {0};
+	lk_scan *scan = NULL;
+	int count = 0;
+	(void)answer;
+	int result = lk_scan_new(&scan, handle_client(command), NULL, error);
+	while (result == 0 && (result = lk_scan_next(scan, &info, error)) == 1) {
+		count++;
+		result = 0;
+	}
+	lk_scan_free(scan);
+	return result < 0 ? result : count;
+}
+
 static int thread_end(const struct command *command, struct answer *answer, lk_error *error)
 {
 	(void)command;
@@ -358,11 +418,18 @@ static const struct {
 	const char *verb;
 	int (*run)(const struct command *command, struct answer *answer, lk_error *error);
 } client_verbs[] = {
-	{"open", client_open},   {"close", client_close}, {"free", client_free},
-	{"ping", client_ping},   {"stats", client_stats}, {"events", client_events},
-	{"event", client_event}, {"cancel", cancel_now},  {"reset", cancel_reset},
-	{"fork", client_fork},   {"end", thread_end},
+	{"open", client_open},        {"close", client_close}, {"free", client_free},
+	{"ping", client_ping},        {"stats", client_stats}, {"events", client_events},
+	{"event", client_event},      {"cancel", cancel_now},  {"reset", cancel_reset},
+	{"fork", client_fork},        {"end", thread_end},     {"fence_check", fence_check},
+	{"fence_write", fence_write}, {"show", scan_show},     {"scan", scan_all},
 };
+
+const char *client_verb_at(size_t index)
+{
+	size_t count = sizeof(client_verbs) / sizeof(client_verbs[0]);
+	return index < count ? client_verbs[index].verb : NULL;
+}
 
 void call_run(const struct command *command, struct answer *answer)
 {
@@ -384,6 +451,8 @@ void call_run(const struct command *command, struct answer *answer)
 	}
 	if (strcmp(command->verb, "stress") == 0)
 		stress_run(command, answer);
+	else if (strcmp(command->verb, "list") == 0)
+		list_run(answer);
 	else if (strcmp(command->verb, "stop") == 0)
 		stress_stop_all();
 	else

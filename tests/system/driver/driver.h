@@ -70,6 +70,15 @@ void call_run(const struct command *command, struct answer *answer);
 /* synchronizers.c: the verbs with kind=semaphore, permits or latch; 0: it is none of these. */
 int synchronizer_run(const struct command *command, struct answer *answer);
 
+/* The tables by index, NULL behind the end; list.c tells of them all. */
+const char *kind_at(size_t index);
+const char *lock_verb_at(size_t index);
+const char *client_verb_at(size_t index);
+const char *synchronizer_at(size_t index, const char **kind_out);
+
+/* list.c: "operations": each as KIND:VERB, those on a client itself with the kind "client". */
+void list_run(struct answer *answer);
+
 /* handles.c: clients and cancel tokens by name; NULL when there is none (for a token: made). */
 lk_client *handle_client(const struct command *command);
 lk_client *handle_client_named(const char *name);

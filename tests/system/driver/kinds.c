@@ -115,6 +115,16 @@ static const struct {
 	{"write-preferred", make_preferred_write},
 };
 
+static const char *const red_kinds[] = {"red", "red-plain"};
+
+const char *kind_at(size_t index)
+{
+	size_t count = sizeof(kinds) / sizeof(kinds[0]);
+	if (index < count)
+		return kinds[index].kind;
+	return index - count < 2 ? red_kinds[index - count] : NULL;
+}
+
 static lock_maker *kind_maker(const struct command *command)
 {
 	const char *kind = command_text(command, "kind", NULL);

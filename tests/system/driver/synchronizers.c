@@ -71,6 +71,26 @@ static int semaphore_available(struct call *call)
 	return counted(lk_semaphore_available(call->semaphore, &value, call->error), &value);
 }
 
+static int semaphore_delete(struct call *call)
+{
+	return lk_semaphore_delete(call->semaphore, call->error);
+}
+
+static int semaphore_release_if_exists(struct call *call)
+{
+	return lk_semaphore_release_if_exists(call->semaphore, call->count, call->error);
+}
+
+static int permits_delete(struct call *call)
+{
+	return lk_permit_semaphore_delete(call->permits, call->error);
+}
+
+static int permits_resize(struct call *call)
+{
+	return lk_permit_semaphore_set(call->permits, call->count, call->error);
+}
+
 static int permits_set(struct call *call)
 {
 	return lk_permit_semaphore_try_set(call->permits, call->count, call->error);
@@ -147,6 +167,15 @@ static int permits_lease(struct call *call)
 	return result;
 }
 
+static int permits_remaining(struct call *call)
+{
+	int64_t value = 0;
+	const char *id = command_text(call->command, "ids", NULL);
+	int result = lk_permit_semaphore_remaining_ms(call->permits, id, &value, call->error);
+	answer_int(call->answer, "value", value);
+	return result;
+}
+
 static int permits_available(struct call *call)
 {
 	int64_t value = 0;
@@ -203,6 +232,8 @@ static const struct {
 	{"semaphore", "release", semaphore_release},
 	{"semaphore", "drain", semaphore_drain},
 	{"semaphore", "available", semaphore_available},
+	{"semaphore", "delete", semaphore_delete},
+	{"semaphore", "release_if_exists", semaphore_release_if_exists},
 	{"permits", "set", permits_set},
 	{"permits", "add", permits_add},
 	{"permits", "acquire", permits_acquire},
@@ -211,8 +242,11 @@ static const struct {
 	{"permits", "release", permits_release},
 	{"permits", "extend", permits_extend},
 	{"permits", "lease", permits_lease},
+	{"permits", "remaining", permits_remaining},
 	{"permits", "available", permits_available},
 	{"permits", "taken", permits_taken},
+	{"permits", "delete", permits_delete},
+	{"permits", "resize", permits_resize},
 	{"latch", "set", latch_set},
 	{"latch", "down", latch_down},
 	{"latch", "acquire", latch_acquire},
@@ -220,6 +254,14 @@ static const struct {
 	{"latch", "count", latch_count},
 	{"latch", "delete", latch_delete},
 };
+
+const char *synchronizer_at(size_t index, const char **kind_out)
+{
+	if (index >= sizeof(verbs) / sizeof(verbs[0]))
+		return NULL;
+	*kind_out = verbs[index].kind;
+	return verbs[index].verb;
+}
 
 static call_run_fn *verb_find(const char *kind, const char *verb)
 {

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/* lockkeeper wait: returns when a lock is free, without taking it. */
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "clock.h"
+#include "commands.h"
+#include "exit_code.h"
+#include "message.h"
+#include "session.h"
+
+/* Between two looks: at first, and at most. */
+#define PAUSE_MIN_MS 10
+#define PAUSE_MAX_MS 250
+
+/* How long a server that answered once may be silent. */
+#define SILENCE_MS INT64_C(30000)
+
+const struct option_row wait_options[] = {
+	{'n', "nonblock", NULL, "fail if the lock is held, instead of waiting"},
+	{'w', "wait", "WAIT", "wait at most this long"},
+	WAITING_ROWS("the command"),
+	{0, NULL, NULL, NULL},
+};
+
+struct wait_state {
+	int64_t wait_ms; /* -1: no limit */
+	int limits;      /* -n or -w was given */
+	struct waiting_wish told;
+};
+
+static int wait_take(void *context, int id, const char *value)
+{
+	struct wait_state *state = context;
+	if (waiting_take(&state->told, id))
+		return 0;
+	if (state->limits++)
+		return trouble("-n and -w exclude each other");
+	if (id == 'w')
+		return option_duration("-w", value, 0, LK_WAIT_MAX_MS, &state->wait_ms);
+	state->wait_ms = 0;
+	return 0;
+}
+
+/* 1: the lock is free, 0: it is held, or a negative error code. */
+static int look(lk_scan *scan, const char *name, lk_error *error)
+{
+	lk_lock_info info;
+	int result = lk_scan_show(scan, name, strlen(name), &info, error);
+	if (result)
+		return result;
+	if (info.is_counter) {
+		error->code = LK_EWRONGTYPE;
+		snprintf(error->message, sizeof(error->message), "wait: %.100s is a %s, not a lock",
+			 name, info.type);
+		return LK_EWRONGTYPE;
+	}
+	return info.holder_count == 0;
+}
+
+static int64_t since_ms(int64_t began_ns)
+{
+	return (clock_now_ns() - began_ns) / NS_PER_MS;
+}
+
+/* The last look, when the lock is free, or the time is up, or there is no use in waiting. */
+static int wait_free(lk_scan *scan, const char *name, int64_t wait_ms, lk_error *error)
+{
+	int64_t began_ns = clock_now_ns(), heard_ns = 0;
+	int result;
+	for (int pause_ms = PAUSE_MIN_MS; (result = look(scan, name, error)) != 1;) {
+		if (result == 0)
+			heard_ns = clock_now_ns();
+		else if (!lk_error_is_retryable(result) || heard_ns == 0 ||
+			 since_ms(heard_ns) > SILENCE_MS)
+			return result;
+		int64_t left_ms = wait_ms < 0 ? pause_ms : wait_ms - since_ms(began_ns);
+		if (left_ms <= 0)
+			return result;
+		poll(NULL, 0, (int)(left_ms < pause_ms ? left_ms : pause_ms));
+		pause_ms = 2 * pause_ms < PAUSE_MAX_MS ? 2 * pause_ms : PAUSE_MAX_MS;
+	}
+	return result;
+}
+
+static int wait_serve(struct session *session, lk_scan *scan, const struct wait_state *state)
+{
+	lk_error error = {0};
+	const char *name = session->argv[0];
+	if (state->wait_ms != 0)
+		waiting_begin(&session->waiting, session->client, NULL, name, &state->told);
+	int result = wait_free(scan, name, state->wait_ms, &error);
+	waiting_end(&session->waiting);
+	if (result < 0)
+		return trouble_library(&error);
+	return result == 1 ? 0 : EXIT_NOT_ACQUIRED;
+}
+
+int cmd_wait(const struct command *command, int argc, char **argv)
+{
+	struct session session;
+	struct wait_state state = {.wait_ms = -1};
+	lk_scan *scan = NULL;
+	lk_error error = {0};
+	int result = session_begin(&session, command, argc, argv, wait_take, &state, 1, 1);
+	if (result)
+		return -1 - result;
+	int code = *session.argv[0] ? session_open(&session) : trouble("NAME is empty");
+	if (code == 0 && lk_scan_new(&scan, session.client, NULL, &error))
+		code = trouble_library(&error);
+	if (code == 0)
+		code = wait_serve(&session, scan, &state);
+	lk_scan_free(scan);
+	return session_end(&session, code);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Ending all descendants by rounds of SIGKILL: how long to pause between two rounds, and the truth
+ * about those that cannot be ended, because they run as another user (a set-user-ID program, sudo).
+ */
+#ifndef CLI_ENDING_H
+#define CLI_ENDING_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "tree.h"
+
+struct ending {
+	int64_t began_ns;
+	int64_t pause_ns; /* until the next round */
+	int left;         /* all that still lives cannot be ended */
+	pid_t pid;        /* one of these; 0: /proc does not show it */
+	int unseen;       /* rounds on end that found nobody */
+	int said;
+};
+
+/* Before the first round. */
+void ending_begin(struct ending *ending);
+
+/* Judges one round: how many processes it found, and which it might not signal. Zombies are reaped
+ * between two rounds, and there are no more rounds when no child is left. */
+void ending_judge(struct ending *ending, int living, const struct tree_denied *denied);
+
+/* Says once what is left, which keeps the lock. */
+void ending_say(struct ending *ending);
+
+/* Says that what is left goes on without the lock. */
+void ending_give_up(const struct ending *ending);
+
+#endif

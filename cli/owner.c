@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+#include "owner.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "escape.h"
+
+#define TIME_SIZE 32
+
+static void time_text(int64_t ms, char text_out[TIME_SIZE])
+{
+	time_t seconds = (time_t)(ms / 1000);
+	struct tm local;
+	if (!localtime_r(&seconds, &local) ||
+	    strftime(text_out, TIME_SIZE, "%Y-%m-%d %H:%M:%S", &local) == 0)
+		snprintf(text_out, TIME_SIZE, "?");
+}
+
+void owner_text(lk_scan *scan, const char *field, size_t field_size, char *text_out, size_t size)
+{
+	lk_owner_info owner;
+	char since[TIME_SIZE];
+	if (lk_scan_owner(scan, field, field_size, &owner, NULL) != 1) {
+		snprintf(text_out, size, "another client");
+		return;
+	}
+	time_text(owner.since_ms, since);
+	int used = snprintf(text_out, size, "%s%spid %" PRId64 " on %s", owner.program,
+			    *owner.program ? ", " : "", owner.pid, owner.host);
+	if (used >= 0 && (size_t)used < size)
+		snprintf(text_out + used, size - (size_t)used, "%s%s%s, since %s",
+			 *owner.user ? " (user " : "", owner.user, *owner.user ? ")" : "", since);
+}
+
+/* A text that may have any bytes; "?" where it is not UTF-8. */
+static int text_set(json_t *object, const char *key, const char *text)
+{
+	json_t *value = utf8_is_valid(text, strlen(text)) ? json_string(text) : json_string("?");
+	return value ? json_object_set_new(object, key, value) : -1;
+}
+
+static int number_set(json_t *object, const char *key, int64_t number)
+{
+	json_t *value = json_integer(number);
+	return value ? json_object_set_new(object, key, value) : -1;
+}
+
+json_t *owner_json(lk_scan *scan, const char *field, size_t field_size)
+{
+	lk_owner_info owner;
+	if (lk_scan_owner(scan, field, field_size, &owner, NULL) != 1)
+		return json_null();
+	json_t *object = json_object();
+	if (object && text_set(object, "id", owner.client_id) == 0 &&
+	    text_set(object, "host", owner.host) == 0 &&
+	    number_set(object, "pid", owner.pid) == 0 &&
+	    number_set(object, "since_ms", owner.since_ms) == 0 &&
+	    text_set(object, "user", owner.user) == 0 &&
+	    text_set(object, "program", owner.program) == 0)
+		return object;
+	json_decref(object);
+	return NULL;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* Who an owner is, in words and as JSON: what its client tells of itself. */
+#ifndef CLI_OWNER_H
+#define CLI_OWNER_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+#include <lockkeeper/inspect.h>
+
+#define OWNER_TEXT_SIZE 640
+
+/* "pg_dump, pid 123 on db1 (user postgres), since 2026-11-22 10:03:11"; or "another client". */
+void owner_text(lk_scan *scan, const char *field, size_t field_size, char *text_out, size_t size);
+
+/* The same as an object; null for another client. NULL when out of memory. */
+json_t *owner_json(lk_scan *scan, const char *field, size_t field_size);
+
+#endif

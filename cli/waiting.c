@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+#include "waiting.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "error_text.h"
+#include "escape.h"
+#include "message.h"
+#include "owner.h"
+
+#define PATIENCE_MS 2000  /* on a terminal, before the first word */
+#define REFRESH_MS 1000   /* of the line on a terminal */
+#define AGAIN_MIN_MS 2000 /* elsewhere, between two lines; doubled each time */
+#define AGAIN_MAX_MS 60000
+#define TEXT_SIZE 900
+#define COLUMNS_DEFAULT 80
+
+/* ---- what is said ---- */
+
+static void text_add(char *text, const char *more)
+{
+	size_t used = strlen(text);
+	snprintf(text + used, TEXT_SIZE - used, "%s", more);
+}
+
+/* Who holds it, and how many stand in its queue. */
+static void explain_holder(lk_scan *scan, const lk_lock_info *info, char *text)
+{
+	char who[OWNER_TEXT_SIZE], part[OWNER_TEXT_SIZE + 64];
+	const lk_holder *holder = &info->holders[0];
+	owner_text(scan, holder->field, holder->field_size, who, sizeof(who));
+	snprintf(part, sizeof(part), "held by %s", who);
+	text_add(text, part);
+	if (info->holder_count > 1) {
+		snprintf(part, sizeof(part), " and %zu more", info->holder_count - 1);
+		text_add(text, part);
+	}
+	if (info->ttl_ms >= 0) {
+		snprintf(part, sizeof(part), "; its lease ends in %" PRId64 " s unless renewed",
+			 (info->ttl_ms + 999) / 1000);
+		text_add(text, part);
+	}
+	if (info->waiter_count > 0) {
+		snprintf(part, sizeof(part), "; %zu in its wait queue", info->waiter_count);
+		text_add(text, part);
+	}
+}
+
+/* What the server shows. */
+static void explain_state(const struct waiting *waiting, lk_scan *scan, char *text)
+{
+	char count[64];
+	lk_lock_info info;
+	lk_error error = {0};
+	if (lk_scan_show(scan, waiting->name, strlen(waiting->name), &info, &error) < 0) {
+		error_text_plain(error.message);
+		text_add(text, error.message);
+	} else if (info.holder_count > 0) {
+		explain_holder(scan, &info, text);
+	} else if (info.is_counter) {
+		snprintf(count, sizeof(count), "its count is %" PRId64, info.count);
+		text_add(text, count);
+	} else {
+		text_add(text, "nobody holds it at this moment");
+	}
+}
+
+/* 1 with what there is to say; 0 when nobody waits (any more). */
+static int explain(const struct waiting *waiting, lk_scan *scan, char text_out[TEXT_SIZE])
+{
+	lk_wait_info wait = {.struct_size = sizeof(wait), .code = LK_EBUSY};
+	if (waiting->lock && lk_lock_wait_info(waiting->lock, &wait, NULL) != 1)
+		return 0;
+	snprintf(text_out, TEXT_SIZE, "waiting for %.200s: ", waiting->name);
+	if (wait.code == LK_EBUSY)
+		explain_state(waiting, scan, text_out);
+	else
+		text_add(text_out, *wait.reason ? wait.reason : "no answer yet");
+	return 1;
+}
+
+/* ---- where it is said ---- */
+
+static size_t terminal_columns(void)
+{
+	struct winsize size;
+	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1)
+		return size.ws_col;
+	return COLUMNS_DEFAULT;
+}
+
+/* The terminal belongs to another job: its line must stay as it is. */
+static int in_background(const struct waiting *waiting)
+{
+	pid_t foreground = tcgetpgrp(STDERR_FILENO);
+	return foreground > 0 && foreground != waiting->group;
+}
+
+/* As much of a line of UTF-8 as fits: no character takes more columns than bytes. */
+static size_t line_fit(const char *line, size_t size, size_t columns)
+{
+	size_t fit = size < columns ? size : columns;
+	while (fit > 0 && fit < size && (line[fit] & 0xc0) == 0x80)
+		fit--;
+	return fit;
+}
+
+/* Writes a line over the last one, no longer than the terminal is wide; NULL clears it. */
+static void line_rewrite(const struct waiting *waiting, const char *text)
+{
+	char *line = NULL;
+	size_t size = 0;
+	if (in_background(waiting))
+		return;
+	FILE *stream = open_memstream(&line, &size);
+	if (!stream)
+		return;
+	if (text)
+		escape_print(stream, text, strlen(text));
+	fclose(stream);
+	if (!line)
+		return;
+	dprintf(STDERR_FILENO, "\r\033[K%.*s", (int)line_fit(line, size, terminal_columns() - 1),
+		line);
+	free(line);
+}
+
+/* With the mutex. */
+static void say(struct waiting *waiting, const char *text)
+{
+	if (waiting->in_place)
+		line_rewrite(waiting, text);
+	else
+		message("%s", text);
+	waiting->shown = 1;
+}
+
+/* ---- the thread ---- */
+
+/* Sleeps with the mutex given up; 1 when the wait is over. */
+static int pause_ms(struct waiting *waiting, int64_t ms)
+{
+	struct timespec until;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += (time_t)(ms / 1000);
+	until.tv_nsec += (long)(ms % 1000) * 1000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_sec++;
+		until.tv_nsec -= 1000000000;
+	}
+	int rc = 0;
+	while (!waiting->over && rc != ETIMEDOUT)
+		rc = pthread_cond_timedwait(&waiting->end, &waiting->mutex, &until);
+	return waiting->over;
+}
+
+static void *waiting_main(void *argument)
+{
+	struct waiting *waiting = argument;
+	char text[TEXT_SIZE];
+	lk_scan *scan = NULL;
+	int64_t next_ms = waiting->verbose ? REFRESH_MS / 4 : PATIENCE_MS, again_ms = AGAIN_MIN_MS;
+	pthread_mutex_lock(&waiting->mutex);
+	while (!pause_ms(waiting, next_ms)) {
+		pthread_mutex_unlock(&waiting->mutex);
+		/* Anew each time: an owner may have told since who it is. */
+		int told = lk_scan_new(&scan, waiting->client, NULL, NULL) == 0 &&
+			   explain(waiting, scan, text);
+		scan = lk_scan_free(scan);
+		pthread_mutex_lock(&waiting->mutex);
+		if (told && !waiting->over)
+			say(waiting, text);
+		next_ms = waiting->in_place ? REFRESH_MS : again_ms;
+		again_ms = again_ms * 2 < AGAIN_MAX_MS ? again_ms * 2 : AGAIN_MAX_MS;
+	}
+	pthread_mutex_unlock(&waiting->mutex);
+	return NULL;
+}
+
+static int thread_start(struct waiting *waiting)
+{
+	sigset_t all, mask;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &mask);
+	int rc = pthread_create(&waiting->thread, NULL, waiting_main, waiting);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+	return rc;
+}
+
+int waiting_take(struct waiting_wish *wish, int id)
+{
+	if (id == 'v')
+		wish->verbose = 1;
+	else if (id == 'q')
+		wish->quiet = 1;
+	else
+		return 0;
+	return 1;
+}
+
+void waiting_begin(struct waiting *waiting, lk_client *client, lk_lock *lock, const char *name,
+		   const struct waiting_wish *wish)
+{
+	pthread_condattr_t monotonic;
+	*waiting = (struct waiting){.lock = lock,
+				    .client = client,
+				    .name = name,
+				    .group = wish->group ? wish->group : getpgrp(),
+				    .verbose = wish->verbose,
+				    .in_place = isatty(STDERR_FILENO)};
+	if (wish->quiet || (!wish->verbose && !waiting->in_place))
+		return;
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_mutex_init(&waiting->mutex, NULL);
+	pthread_cond_init(&waiting->end, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	waiting->started = thread_start(waiting) == 0;
+}
+
+void waiting_end(struct waiting *waiting)
+{
+	if (!waiting->started)
+		return;
+	pthread_mutex_lock(&waiting->mutex);
+	if (!waiting->over && waiting->shown && waiting->in_place)
+		line_rewrite(waiting, NULL);
+	waiting->over = 1;
+	pthread_cond_signal(&waiting->end);
+	pthread_mutex_unlock(&waiting->mutex);
+}
+
+void waiting_join(struct waiting *waiting)
+{
+	if (!waiting->started)
+		return;
+	waiting_end(waiting);
+	pthread_join(waiting->thread, NULL);
+	pthread_mutex_destroy(&waiting->mutex);
+	pthread_cond_destroy(&waiting->end);
+	waiting->started = 0;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A wait that explains itself: while a command waits for a lock or a latch, a thread beside it says
+ * on stderr who holds the lock, since when, and who waits; or what stands in the way of an answer.
+ *
+ * On a terminal it is one line, rewritten in place, from the second second on, while the job is in
+ * the foreground. Elsewhere it is a line now and then, and only if it was asked for (-v). It only
+ * looks: the wait never waits for it.
+ */
+#ifndef CLI_WAITING_H
+#define CLI_WAITING_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include <lockkeeper.h>
+
+/* The options of a command that has both; `what` it waits for, in their help. */
+#define WAITING_ROWS(what)                                                                         \
+	{'v', "verbose", NULL, "report now and then what " what " waits for"},                     \
+	{                                                                                          \
+		'q', "quiet", NULL, "do not show on the terminal what " what " waits for"          \
+	}
+
+struct waiting_wish {
+	int verbose; /* tell now and then, also where there is no terminal */
+	int quiet;   /* say nothing, on a terminal too */
+	pid_t group; /* the job's process group; 0: the caller's */
+};
+
+struct waiting {
+	lk_lock *lock;
+	lk_client *client;
+	const char *name;
+	pid_t group;
+	int verbose;
+	int started, in_place, shown;
+	pthread_t thread;
+	pthread_mutex_t mutex; /* nothing is said once it is over */
+	pthread_cond_t end;
+	int over;
+};
+
+/* Takes -v or -q: 1, or 0 for any other option. */
+int waiting_take(struct waiting_wish *wish, int id);
+
+/* Begins to explain; what cannot be started is done without. `lock` is NULL where the wait is not
+ * for a lock of the library. */
+void waiting_begin(struct waiting *waiting, lk_client *client, lk_lock *lock, const char *name,
+		   const struct waiting_wish *wish);
+
+/* The wait is over: nothing more is said, and the line on the terminal is gone. Does not block. */
+void waiting_end(struct waiting *waiting);
+
+/* Joins the thread, which may have a question under way: for when the client is closed. */
+void waiting_join(struct waiting *waiting);
+
+#endif

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""docs/guarantees.md and the public headers agree: what a line quotes stands in the comment that it
+names, the test that it names exists, and each public function and each paragraph of a header that
+opens with capitals has a line.
+usage: check_guarantees.py BUILD
+"""
+from __future__ import annotations
+
+import re
+
+from tree import ROOT, files, finish
+
+PAGE = ROOT / "docs" / "guarantees.md"
+COMMENT = re.compile(r"/\*(?! SPDX-)(.*?)\*/", re.DOTALL)
+FUNCTION = re.compile(r"\s*LK_API\b[^;(]*?\b(lk_\w+)\s*\(")
+TITLE = re.compile(r"(?:A |(?!NULL)[A-Z][A-Z'-]{2,}\b)(?:,? ?(?:A(?= )|[A-Z][A-Z'-]+)\b)*")
+ROW = re.compile(r"^\| ([^|]+?) \| ([^|]+?) \| `([^|:`]+): (\w*)` \|$", re.MULTILINE)
+
+
+def plain(comment: str) -> str:
+    return " ".join(re.sub(r"^\s*\* ?", "", comment, flags=re.MULTILINE).split())
+
+
+def paragraphs(comment: str) -> list[str]:
+    lines = re.sub(r"^ *\* ?", "", comment, flags=re.MULTILINE)
+    return [part.strip() for part in re.split(r"\n\s*\n", lines)]
+
+
+def promises(header: str) -> dict[str, str]:
+    """By name: the comment of each function, and each paragraph that opens with capitals."""
+    found = {}
+    for match in COMMENT.finditer(header):
+        function = FUNCTION.match(header, match.end())
+        if function:
+            found[function.group(1)] = plain(match.group(1))
+        where = ""
+        for paragraph in paragraphs(match.group(1)):
+            title = TITLE.match(paragraph)
+            if title and len(title.group()) > 3:
+                where = title.group()
+            if where:
+                found[where] = f"{found.get(where, '')} {' '.join(paragraph.split())}"
+    return found
+
+
+def has_test(place: str, test: str) -> bool:
+    paths = [ROOT / "tests" / f"{place}{suffix}" for suffix in (".c", ".py")]
+    return any(path.is_file() and re.search(rf"\b{test}\b", path.read_text()) for path in paths)
+
+
+def compare(header: str, told: dict[str, str], rows: list[tuple[str, ...]]) -> list[str]:
+    problems = []
+    for where, promise, place, test in rows:
+        if " ".join(promise.split()) not in told.get(where, ""):
+            problems.append(f"{header}: {where} does not say: {promise}")
+        if not test or not has_test(place, test):
+            problems.append(f"{header}: {where}: there is no test tests/{place}: {test}")
+    missing = sorted(set(told) - {row[0] for row in rows})
+    return problems + [f"{header}: nothing of {where} is in docs/guarantees.md"
+                       for where in missing]
+
+
+def main() -> None:
+    sections = dict(re.findall(r"^## (\w+\.h)\n(.*?)(?=^## )", PAGE.read_text(),
+                               re.MULTILINE | re.DOTALL))
+    problems, count = [], 0
+    for path in files(".h", under=("include/lockkeeper",)):
+        rows = ROW.findall(sections.pop(path.name, ""))
+        problems += compare(path.name, promises(path.read_text()), rows)
+        count += len(rows)
+    problems += [f"docs/guarantees.md: there is no header {name}" for name in sections]
+    lines = PAGE.read_text().count("\n| ") - PAGE.read_text().count("\n| where |")
+    if lines != count:
+        problems.append(f"docs/guarantees.md: {lines - count} lines are not read as promises")
+    finish(problems, f"{count} promises")
+
+
+main()

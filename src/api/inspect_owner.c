@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/* From an owner's field to the client that has it, by the record that the client keeps. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/inspect.h"
+#include "base/fail.h"
+#include "base/hash.h"
+#include "conf/config.h"
+#include "drive/client_record.h"
+
+#define CLIENTS_MAX 1000 /* that are remembered; then all are forgotten */
+#define UUID_SIZE 36
+#define PERMIT_SIZE 32
+
+struct lk__known_client {
+	UT_hash_handle hh;
+	char half[LK__CLIENT_HALF + 1]; /* the beginning of its UUID */
+	char *text; /* of the record, its lines parted by NULs; NULL: there is none */
+	lk_owner_info info;
+};
+
+static bool is_uuid(const char *text)
+{
+	for (size_t i = 0; i < UUID_SIZE; i++) {
+		bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+		if (!text[i] || !strchr(dash ? "-" : "0123456789abcdef", text[i]))
+			return false;
+	}
+	return true;
+}
+
+static bool is_owner(const char *field, size_t size)
+{
+	return size > UUID_SIZE && field[UUID_SIZE] == ':' && is_uuid(field);
+}
+
+/* What a client's permits begin with: half of a random UUID, whose version is 4. */
+static bool is_permit(const char *field, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		if (!field[i] || !strchr("0123456789abcdef", field[i]))
+			return false;
+	return size == PERMIT_SIZE && field[12] == '4';
+}
+
+/* The beginning of the client's UUID; false where the field has none. */
+static bool field_half(const char *field, size_t size, char half_out[LK__CLIENT_HALF + 1])
+{
+	if (is_owner(field, size))
+		snprintf(half_out, LK__CLIENT_HALF + 1, "%.*s", LK__CLIENT_HALF, field);
+	else if (is_permit(field, size))
+		snprintf(half_out, LK__CLIENT_HALF + 1, "%.8s-%.4s-%.4s", field, field + 8,
+			 field + 12);
+	else
+		return false;
+	return true;
+}
+
+/* The rest of the line that begins with `name`, or "". */
+static const char *record_value(const char *text, size_t size, const char *name)
+{
+	size_t name_size = strlen(name);
+	for (const char *line = text; line < text + size; line += strlen(line) + 1)
+		if (strncmp(line, name, name_size) == 0)
+			return line + name_size;
+	return "";
+}
+
+/* Takes the text of a record apart; one of another client is none. False when out of memory. */
+static bool client_read(struct lk__known_client *client, const redisReply *reply)
+{
+	if (reply->type != REDIS_REPLY_STRING)
+		return true;
+	size_t size = (size_t)reply->len;
+	client->text = malloc(size + 1);
+	if (!client->text)
+		return false;
+	memcpy(client->text, reply->str, size);
+	client->text[size] = '\0';
+	for (size_t i = 0; i < size; i++)
+		if (client->text[i] == '\n')
+			client->text[i] = '\0';
+	client->info = (lk_owner_info){
+		.client_id = record_value(client->text, size, "id="),
+		.host = record_value(client->text, size, "host="),
+		.pid = strtoll(record_value(client->text, size, "pid="), NULL, 10),
+		.since_ms = strtoll(record_value(client->text, size, "since="), NULL, 10),
+		.user = record_value(client->text, size, "user="),
+		.program = record_value(client->text, size, "program="),
+	};
+	const char *id = client->info.client_id;
+	if (strlen(id) != UUID_SIZE || !is_uuid(id) ||
+	    strncmp(id, client->half, LK__CLIENT_HALF) != 0) {
+		free(client->text);
+		client->text = NULL;
+	}
+	return true;
+}
+
+static void client_free(struct lk__known_client *client)
+{
+	if (client)
+		free(client->text);
+	free(client);
+}
+
+/* Asks for a client's record; NULL with a code and `error`. */
+static struct lk__known_client *client_ask(struct lk__look *look, const char *half, int *code,
+					   lk_error *error)
+{
+	struct lk__known_client *client = calloc(1, sizeof(*client));
+	struct lk__request *request = NULL;
+	char *key = NULL;
+	*code = LK_ENOMEM;
+	if (client)
+		memcpy(client->half, half, sizeof(client->half));
+	if (client && asprintf(&key, "%s" LK__CLIENT_RECORD_PREFIX "%s",
+			       look->client->config->key_prefix, half) >= 0) {
+		look->key = key;
+		look->key_size = strlen(key);
+		request = lk__request_new(2, (const char *[]){"GET", key},
+					  (size_t[]){3, look->key_size});
+		*code = lk__look_ask(look, request, error);
+	}
+	if (*code >= 0) {
+		*code = client_read(client, request->reply) ? 0 : LK_ENOMEM;
+		lk__request_free(request);
+	} else if (*code == LK_EDENIED || *code == LK_EWRONGTYPE) {
+		*code = 0; /* the record is for people, and cannot be read */
+	}
+	if (*code == LK_ENOMEM)
+		lk__fail(error, LK_ENOMEM, "inspect: out of memory");
+	free(key);
+	look->key = NULL;
+	if (*code == 0)
+		return client;
+	client_free(client);
+	return NULL;
+}
+
+int lk__owner_look(struct lk__owners *owners, struct lk__look *look, const char *field,
+		   size_t field_size, lk_owner_info *info, lk_error *error)
+{
+	char half[LK__CLIENT_HALF + 1];
+	struct lk__known_client *client;
+	int code;
+	if (!field_half(field, field_size, half))
+		return 0;
+	HASH_FIND(hh, owners->clients, half, LK__CLIENT_HALF, client);
+	if (!client) {
+		client = client_ask(look, half, &code, error);
+		if (!client)
+			return code;
+		if (HASH_COUNT(owners->clients) >= CLIENTS_MAX)
+			lk__owners_free(owners);
+		HASH_ADD(hh, owners->clients, half, LK__CLIENT_HALF, client);
+		if (!client->hh.tbl) {
+			client_free(client);
+			return lk__fail(error, LK_ENOMEM, "inspect: out of memory");
+		}
+	}
+	if (!client->text ||
+	    (is_owner(field, field_size) && strncmp(client->info.client_id, field, UUID_SIZE) != 0))
+		return 0;
+	*info = client->info;
+	return 1;
+}
+
+void lk__owners_free(struct lk__owners *owners)
+{
+	struct lk__known_client *client, *next;
+	HASH_ITER(hh, owners->clients, client, next)
+	{
+		HASH_DEL(owners->clients, client);
+		client_free(client);
+	}
+}

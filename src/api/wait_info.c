@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/* What a wait in progress waits for, told to another thread. */
+#include <stdio.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "api/check.h"
+#include "api/lock_handle.h"
+#include "base/clock.h"
+#include "base/fail.h"
+
+#define OWNERS_MAX 64 /* of a fair or read/write lock, so many owners are looked at */
+
+static void info_reason(lk_wait_info *info, int code, const char *reason)
+{
+	info->code = code;
+	snprintf(info->reason, sizeof(info->reason), "%s", reason);
+}
+
+/* It was up, and neither brings answers nor messages now. */
+static bool node_is_down(struct lk__node *node, struct lk__conn *scripts)
+{
+	return atomic_load(&node->was_up) && !lk__conn_is_up(scripts) &&
+	       !lk__conn_is_up(&node->messages);
+}
+
+/* Why the head has no grant yet. A refusal that the attempt has got over is not told any more. */
+static void info_explain(lk_wait_info *info, const struct lk__entry *entry)
+{
+	const lk_error *why = entry->head ? entry->head->why : NULL;
+	bool told = why && (why->code == LK_EBUSY || (why->code && entry->attempt.failures > 0));
+	if (entry->hold)
+		info_reason(info, LK_EBUSY, "another caller of this client holds it");
+	else if (told)
+		info_reason(info, why->code, why->message);
+	else if (entry->attempt.down_since_ns || node_is_down(entry->node, entry->scripts))
+		info_reason(info, LK_EUNREACHABLE, lk_error_text(LK_EUNREACHABLE));
+	else if (entry->attempt.busy)
+		info_reason(info, LK_EBUSY, lk_error_text(LK_EBUSY));
+}
+
+/* 1 when somebody waits for the entry's lock. */
+static int entry_wait_info(struct lk__entry *entry, lk_wait_info *info)
+{
+	const struct lk__waiter *waiter, *oldest = NULL;
+	int64_t now_ns = lk__now_ns();
+	pthread_mutex_lock(&entry->mutex);
+	DL_FOREACH(entry->line, waiter)
+	{
+		info->callers++;
+		if (!oldest || waiter->since_ns < oldest->since_ns)
+			oldest = waiter;
+	}
+	if (oldest) {
+		info->waited_ms = (now_ns - oldest->since_ns) / LK__MS;
+		info->left_ms = -1;
+		if (oldest->until_ns != LK__NEVER)
+			info->left_ms = lk__ms_until(now_ns, oldest->until_ns, INT32_MAX);
+		info_explain(info, entry);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+	return oldest != NULL;
+}
+
+/* The first entries of the lock, each with a reference, where each owner has its own. */
+static size_t find_entries(const lk_lock *lock, struct lk__entry *found[OWNERS_MAX])
+{
+	lk_client *client = lock->client;
+	struct lk__entry *entry, *next;
+	size_t count = 0;
+	pthread_mutex_lock(&client->mutex);
+	HASH_ITER(hh, client->entries, entry, next)
+	{
+		bool same = entry->recipe == lock->recipe && entry->name_size == lock->name_size &&
+			    memcmp(entry->name, lock->name, lock->name_size) == 0;
+		if (same && count < OWNERS_MAX && lk__entry_ref_if_alive(entry))
+			found[count++] = entry;
+	}
+	pthread_mutex_unlock(&client->mutex);
+	return count;
+}
+
+/* The same where each owner has an entry: callers of all, the rest of the wait that is older. */
+static int owners_wait_info(const lk_lock *lock, lk_wait_info *info)
+{
+	struct lk__entry *found[OWNERS_MAX];
+	size_t count = find_entries(lock, found);
+	uint64_t callers = 0;
+	for (size_t i = 0; i < count; i++) {
+		lk_wait_info one = {.struct_size = info->struct_size};
+		if (entry_wait_info(found[i], &one) == 1 &&
+		    (!callers || one.waited_ms > info->waited_ms))
+			*info = one;
+		callers += one.callers;
+		lk__entry_unref(found[i]);
+	}
+	info->callers = callers;
+	return callers > 0;
+}
+
+static int lock_wait_info(lk_lock *lock, lk_wait_info *info)
+{
+	int answer = 0;
+	if (lock->multi) {
+		for (size_t i = 0; i < lock->multi->count && !answer; i++)
+			answer = entry_wait_info(lock->multi->part[i], info);
+	} else if (lock->entry) {
+		answer = entry_wait_info(lock->entry, info);
+	} else {
+		answer = owners_wait_info(lock, info);
+	}
+	return answer;
+}
+
+int lk_lock_wait_info(lk_lock *lock, lk_wait_info *info_out, lk_error *error)
+{
+	if (!lock || !info_out)
+		return lk__fail(error, LK_EINVAL, "lk_lock_wait_info: an argument is NULL");
+	size_t size = info_out->struct_size;
+	if (size < sizeof(size) || size > 2 * sizeof(*info_out))
+		return lk__fail(error, LK_EINVAL, "lk_lock_wait_info: struct_size is %zu", size);
+	int rc = lk__client_check(lock->client, "lk_lock_wait_info", error);
+	if (rc < 0)
+		return rc;
+	lk_wait_info info = {.struct_size = size};
+	rc = lock_wait_info(lock, &info);
+	if (rc == 1) {
+		memset(info_out, 0, size);
+		memcpy(info_out, &info, size < sizeof(info) ? size : sizeof(info));
+	}
+	return rc;
+}

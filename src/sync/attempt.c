@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: MIT */
+#include "sync/attempt.h"
+
+#include <stdatomic.h>
+
+#include <lockkeeper/error.h>
+
+#include "base/clock.h"
+
+#define POLL_WITHOUT_TTL_MS 1000 /* a key without a time to live sends no message when it goes */
+#define LEAST_SLEEP_MS 5         /* a ttl of 0: it is about to go */
+#define UNSENT_MAX 3             /* connections lost in a row before a try was written */
+#define DRIFT_NS (2 * LK__MS)
+#define DRIFT_PER_LEASE 100 /* a hundredth of it */
+
+int64_t lk__lease_end_ns(int64_t sent_ns, int64_t lease_ms)
+{
+	int64_t lease_ns = lease_ms * LK__MS;
+	return sent_ns + lease_ns - lease_ns / DRIFT_PER_LEASE - DRIFT_NS;
+}
+
+static struct lk__effects act(struct lk__effects effects, enum lk__attempt_action action,
+			      int64_t until_ns)
+{
+	effects.action = action;
+	effects.until_ns = until_ns;
+	return effects;
+}
+
+/* ---- compensation ---- */
+
+/* The outcome of the last try is unknown: its number is given up. */
+static void attempt_doubt(struct lk__attempt *attempt, struct lk__effects *effects)
+{
+	effects->compensate = LK__COMPENSATE_COPIES;
+	effects->gives_up = attempt->number;
+	effects->copies_until_ns = attempt->try_until_ns;
+	attempt->copies_until_ns = 0;
+	attempt->queued = false;
+	attempt->fresh = true;
+}
+
+/*
+ * Nobody goes on with the number: what it has or may yet get is given back, its place in a queue
+ * too. A copy of a try that was sent twice may still come: then once more when none can.
+ */
+static void attempt_give_back(struct lk__attempt *attempt, bool granted,
+			      struct lk__effects *effects, int64_t now_ns)
+{
+	effects->gives_up = attempt->number;
+	effects->copies_until_ns = attempt->copies_until_ns;
+	if (attempt->copies_until_ns > now_ns)
+		effects->compensate = LK__COMPENSATE_COPIES;
+	else if (granted || attempt->queued)
+		effects->compensate = LK__COMPENSATE_RELEASE;
+	attempt->copies_until_ns = 0;
+	attempt->queued = false;
+	attempt->fresh = true;
+}
+
+/* Whether the last try asked for what the head wants. */
+static bool attempt_asked_alike(const struct lk__attempt *attempt)
+{
+	return attempt->asked_count == attempt->want.count &&
+	       attempt->asked_lease_ms == attempt->want.lease_ms;
+}
+
+/*
+ * What an earlier head's try has, or a copy of it may yet get, is not ours if that asked for
+ * something else. A place in a queue is kept: our own try says there what we want.
+ */
+static void attempt_disown(struct lk__attempt *attempt, bool granted, struct lk__effects *effects,
+			   int64_t now_ns)
+{
+	if (!attempt_asked_alike(attempt) && (granted || attempt->copies_until_ns))
+		attempt_give_back(attempt, granted, effects, now_ns);
+}
+
+/* ---- the way to a try ---- */
+
+static void attempt_renumber(struct lk__attempt *attempt, struct lk__effects *effects)
+{
+	attempt->number = attempt->want.borrow;
+	if (!attempt->number)
+		attempt->number = atomic_fetch_add(attempt->rules.numbers, 1) + 1;
+	attempt->want.borrow = 0;
+	attempt->fresh = false;
+	attempt->queued = false;
+	attempt->copies_until_ns = 0;
+	effects->new_number = true;
+	if (attempt->rules.own_channel) {
+		effects->unsubscribes = true;
+		attempt->listening = false;
+	}
+}
+
+static struct lk__effects attempt_try(struct lk__attempt *attempt, struct lk__effects effects,
+				      int64_t now_ns)
+{
+	if (attempt->fresh || attempt->rules.gathers)
+		attempt_renumber(attempt, &effects);
+	attempt->held_off = false;
+	attempt->state = LK__ATTEMPT_CONNECTING;
+	if (!attempt->down_since_ns)
+		attempt->down_since_ns = now_ns;
+	return act(effects, LK__ATTEMPT_DO_CONNECT,
+		   attempt->down_since_ns + attempt->rules.retry_ns);
+}
+
+static struct lk__effects attempt_connected(struct lk__attempt *attempt, int64_t now_ns)
+{
+	const struct lk__attempt_want *want = &attempt->want;
+	attempt->down_since_ns = 0;
+	attempt->state = LK__ATTEMPT_TRYING;
+	attempt->adopted = false;
+	attempt->asked_lease_ms = want->lease_ms;
+	attempt->asked_count = want->count;
+	attempt->try_until_ns = now_ns + attempt->rules.command_ns;
+	attempt->queued |= attempt->rules.queues && !want->once;
+	return act((struct lk__effects){0}, LK__ATTEMPT_DO_SEND, attempt->try_until_ns);
+}
+
+static struct lk__effects attempt_fail(struct lk__attempt *attempt, struct lk__effects effects,
+				       const struct lk__attempt_event *event, int code,
+				       int64_t now_ns)
+{
+	if (effects.compensate == LK__COMPENSATE_NOT)
+		attempt_give_back(attempt, false, &effects, now_ns);
+	attempt->state = LK__ATTEMPT_IDLE;
+	effects.code = attempt->unknown && event->compensating ? LK_EMAYBEHELD : code;
+	return act(effects, LK__ATTEMPT_DO_FAIL, 0);
+}
+
+/* ---- pauses ---- */
+
+/* `first_ns`, `factor` times as long each time, up to `most_ns`. */
+static int64_t grown_ns(int64_t first_ns, int64_t most_ns, int factor, unsigned times)
+{
+	int64_t pause_ns = first_ns;
+	for (unsigned i = 0; i < times && pause_ns < most_ns; i++)
+		pause_ns *= factor;
+	return pause_ns < most_ns ? pause_ns : most_ns;
+}
+
+static struct lk__effects attempt_spin(struct lk__attempt *attempt, struct lk__effects effects,
+				       int64_t now_ns)
+{
+	const struct lk__attempt_want *want = &attempt->want;
+	int64_t pause_ns = grown_ns(want->spin_min_ns, want->spin_max_ns, want->spin_factor,
+				    attempt->spun);
+	if (pause_ns < want->spin_max_ns && want->spin_factor > 1)
+		attempt->spun++;
+	attempt->state = LK__ATTEMPT_PAUSED;
+	return act(effects, LK__ATTEMPT_DO_PAUSE, now_ns + pause_ns);
+}
+
+static struct lk__effects attempt_back_off(struct lk__attempt *attempt, struct lk__effects effects,
+					   const struct lk__attempt_event *event, int code,
+					   int64_t now_ns)
+{
+	const struct lk__attempt_rules *rules = &attempt->rules;
+	if (attempt->failures == 0)
+		attempt->failing_since_ns = now_ns;
+	attempt->code = code;
+	if (attempt->want.unlimited && attempt->failing_since_ns + rules->retry_ns < now_ns)
+		return attempt_fail(attempt, effects, event, code, now_ns);
+	int64_t pause_ns = grown_ns(rules->backoff_min_ns, rules->backoff_max_ns, 2,
+				    attempt->failures++);
+	attempt->state = LK__ATTEMPT_PAUSED;
+	return act(effects, LK__ATTEMPT_DO_PAUSE, now_ns + pause_ns);
+}
+
+/* ---- answers ---- */
+
+static int64_t attempt_wait_until_ns(const struct lk__attempt *attempt, int64_t ttl_ms,
+				     int64_t now_ns)
+{
+	if (ttl_ms < 0)
+		ttl_ms = POLL_WITHOUT_TTL_MS;
+	else if (ttl_ms < LEAST_SLEEP_MS)
+		ttl_ms = LEAST_SLEEP_MS;
+	else
+		ttl_ms++; /* the key is there until the whole ms is over */
+	int64_t until_ns = lk__after_ms(now_ns, ttl_ms);
+	int64_t poll_ns = attempt->want.poll_ns;
+	return poll_ns && until_ns > now_ns + poll_ns ? now_ns + poll_ns : until_ns;
+}
+
+static struct lk__effects attempt_busy(struct lk__attempt *attempt,
+				       const struct lk__attempt_event *event, int64_t now_ns)
+{
+	struct lk__effects effects = {0};
+	attempt->busy = true;
+	attempt->code = 0;
+	attempt->failures = 0;
+	attempt->was_late = false;
+	if (attempt->want.once)
+		return attempt_fail(attempt, effects, event, LK_EBUSY, now_ns);
+	if (attempt->rules.spins)
+		return attempt_spin(attempt, effects, now_ns);
+	if (!attempt->listening) {
+		attempt->state = LK__ATTEMPT_SUBSCRIBING;
+		return act(effects, LK__ATTEMPT_DO_LISTEN, 0);
+	}
+	attempt->state = LK__ATTEMPT_WAITING;
+	return act(effects, LK__ATTEMPT_DO_WAIT,
+		   attempt_wait_until_ns(attempt, event->ttl_ms, now_ns));
+}
+
+static struct lk__effects attempt_failed(struct lk__attempt *attempt,
+					 const struct lk__attempt_event *event, int64_t now_ns)
+{
+	struct lk__effects effects = {0};
+	attempt->busy = false;
+	attempt->unknown |= event->code == LK_EMAYBEHELD; /* a quorum, which compensates itself */
+	if (event->unsent && ++attempt->unsent < UNSENT_MAX)
+		return attempt_try(attempt, effects, now_ns);
+	attempt->unsent = 0;
+	if (attempt->want.once || !event->retryable)
+		return attempt_fail(attempt, effects, event, event->code, now_ns);
+	return attempt_back_off(attempt, effects, event, event->code, now_ns);
+}
+
+/* Held perhaps: the number is given up; a new one may try. */
+static struct lk__effects attempt_unknown(struct lk__attempt *attempt,
+					  const struct lk__attempt_event *event, int64_t now_ns)
+{
+	struct lk__effects effects = {0};
+	attempt->busy = false;
+	attempt->unknown = true;
+	attempt_doubt(attempt, &effects);
+	if (attempt->want.once)
+		return attempt_fail(attempt, effects, event, LK_EMAYBEHELD, now_ns);
+	return attempt_back_off(attempt, effects, event, LK_EMAYBEHELD, now_ns);
+}
+
+/* The clocks were apart: the answer has taught by how much, so once more. */
+static struct lk__effects attempt_late(struct lk__attempt *attempt,
+				       const struct lk__attempt_event *event, int64_t now_ns)
+{
+	bool again = !attempt->was_late;
+	attempt->was_late = again;
+	if (again)
+		return attempt_try(attempt, (struct lk__effects){0}, now_ns);
+	struct lk__attempt_event failed = *event;
+	failed.code = LK_EUNAVAILABLE;
+	failed.retryable = true;
+	return attempt_failed(attempt, &failed, now_ns);
+}
+
+static struct lk__effects attempt_granted(struct lk__attempt *attempt, int64_t sent_ns,
+					  const struct lk__attempt_event *event, int64_t now_ns)
+{
+	struct lk__effects effects = {.sent_ns = sent_ns,
+				      .repeated_until_ns = attempt->copies_until_ns};
+	if (event->closing) { /* its owner could not give it up any more */
+		attempt->state = LK__ATTEMPT_IDLE;
+		attempt_give_back(attempt, true, &effects, now_ns);
+		effects.code = LK_ECLOSED;
+		return act(effects, LK__ATTEMPT_DO_FAIL, 0);
+	}
+	attempt->state = LK__ATTEMPT_IDLE;
+	attempt->queued = false;
+	attempt->copies_until_ns = 0;
+	return act(effects, LK__ATTEMPT_DO_GRANT, 0);
+}
+
+/*
+ * An answer to what an earlier head asked for. A grant of the same is ours. Else the present head
+ * tries at once, as every new head does.
+ */
+static struct lk__effects attempt_inherit(struct lk__attempt *attempt,
+					  const struct lk__attempt_event *event, int64_t now_ns)
+{
+	struct lk__effects effects = {0};
+	attempt_disown(attempt, event->type == LK__ATTEMPT_GRANTED, &effects, now_ns);
+	attempt->busy = true; /* a head that leaves now has waited for its predecessor */
+	attempt->was_late = true;
+	return attempt_try(attempt, effects, now_ns);
+}
+
+/* What an answer says of the number, whoever asked. */
+static void attempt_note(struct lk__attempt *attempt, const struct lk__attempt_event *event)
+{
+	if (event->copied)
+		attempt->copies_until_ns = attempt->try_until_ns;
+	if (event->type == LK__ATTEMPT_BUSY) {
+		attempt->busy_sent_ns = event->sent_ns;
+		attempt->busy_server_us = event->server_us;
+	}
+	if (!event->unsent)
+		attempt->unsent = 0;
+}
+
+static bool event_is_answer(const struct lk__attempt_event *event)
+{
+	return event->type >= LK__ATTEMPT_GRANTED && event->type <= LK__ATTEMPT_UNKNOWN;
+}
+
+static bool attempt_expired(const struct lk__attempt *attempt,
+			    const struct lk__attempt_event *event, int64_t now_ns)
+{
+	return event->type == LK__ATTEMPT_GRANTED && !attempt->rules.gathers &&
+	       now_ns >= lk__lease_end_ns(event->sent_ns, attempt->asked_lease_ms);
+}
+
+static struct lk__effects attempt_answered(struct lk__attempt *attempt,
+					   const struct lk__attempt_event *event, int64_t now_ns)
+{
+	bool adopted = attempt->adopted;
+	bool granted = event->type == LK__ATTEMPT_GRANTED;
+	attempt_note(attempt, event);
+	attempt->adopted = false;
+	if (event->type == LK__ATTEMPT_UNKNOWN || attempt_expired(attempt, event, now_ns)) {
+		struct lk__effects effects = attempt_unknown(attempt, event, now_ns);
+		effects.expired = granted;
+		return effects;
+	}
+	if (adopted &&
+	    (event->type == LK__ATTEMPT_BUSY || (granted && !attempt_asked_alike(attempt))))
+		return attempt_inherit(attempt, event, now_ns);
+	if (granted)
+		return attempt_granted(attempt, event->sent_ns, event, now_ns);
+	if (event->type == LK__ATTEMPT_BUSY)
+		return attempt_busy(attempt, event, now_ns);
+	if (event->type == LK__ATTEMPT_LATE)
+		return attempt_late(attempt, event, now_ns);
+	return attempt_failed(attempt, event, now_ns);
+}
+
+/* An answer that nobody waits for. */
+static struct lk__effects attempt_detached(struct lk__attempt *attempt,
+					   const struct lk__attempt_event *event, int64_t now_ns)
+{
+	struct lk__effects effects = {0};
+	if (!event_is_answer(event))
+		return effects;
+	attempt_note(attempt, event);
+	attempt->state = LK__ATTEMPT_IDLE;
+	effects.expired = attempt_expired(attempt, event, now_ns);
+	if (event->type == LK__ATTEMPT_UNKNOWN || effects.expired)
+		attempt_doubt(attempt, &effects);
+	else
+		attempt_give_back(attempt, event->type == LK__ATTEMPT_GRANTED, &effects, now_ns);
+	return effects;
+}
+
+/* ---- messages ---- */
+
+/*
+ * Since when the lock is ours that a message has brought; 0: it has not. The lease counts from the
+ * hand-over: so much after the last try was sent as the server says that lies between, less 1 % for
+ * the clocks; never later than it was, as long as the server's clock does not jump. A hand-over
+ * from before that try was refused is over.
+ */
+static int64_t attempt_handed_ns(const struct lk__attempt *attempt, int64_t handed_us,
+				 int64_t now_ns)
+{
+	if (!handed_us || !attempt->busy_server_us || handed_us < attempt->busy_server_us)
+		return 0;
+	int64_t after_us = (handed_us - attempt->busy_server_us) / 100 * 99;
+	int64_t most_us = (now_ns - attempt->busy_sent_ns) / 1000;
+	int64_t sent_ns = attempt->busy_sent_ns + (after_us < most_us ? after_us : most_us) * 1000;
+	return now_ns < lk__lease_end_ns(sent_ns, attempt->asked_lease_ms) ? sent_ns : 0;
+}
+
+static struct lk__effects attempt_woken(struct lk__attempt *attempt,
+					const struct lk__attempt_event *event, int64_t now_ns)
+{
+	int64_t sent_ns = attempt_handed_ns(attempt, event->handed_us, now_ns);
+	if (!sent_ns)
+		return attempt_try(attempt, (struct lk__effects){0}, now_ns);
+	struct lk__effects effects = attempt_granted(attempt, sent_ns, event, now_ns);
+	effects.handed = true;
+	return effects;
+}
+
+static struct lk__effects attempt_hold_off(struct lk__attempt *attempt)
+{
+	attempt->state = LK__ATTEMPT_WAITING;
+	return act((struct lk__effects){0}, LK__ATTEMPT_DO_HOLD_OFF, attempt->hold_off_until_ns);
+}
+
+static struct lk__effects attempt_subscribed(struct lk__attempt *attempt,
+					     const struct lk__attempt_event *event, int64_t now_ns)
+{
+	bool deaf = event->type == LK__ATTEMPT_FAILED && event->code == LK_EDENIED &&
+		    attempt->want.poll_ns;
+	if (event->type == LK__ATTEMPT_FAILED && !deaf)
+		return attempt_failed(attempt, event, now_ns);
+	if (deaf) /* who may not listen, of a kind that looks again anyway, does that alone */
+		attempt->rules.spins = true;
+	attempt->listening = true;
+	struct lk__effects effects = {.unsubscribes = deaf};
+	if (!attempt->held_off || now_ns >= attempt->hold_off_until_ns)
+		return attempt_try(attempt, effects, now_ns);
+	effects = attempt_hold_off(attempt);
+	effects.unsubscribes = deaf;
+	return effects;
+}
+
+/* ---- heads come and go ---- */
+
+static void attempt_begin(struct lk__attempt *attempt, const struct lk__attempt_event *event)
+{
+	attempt->fresh = true;
+	attempt->listening = event->listens;
+	attempt->hold_off_until_ns = event->hold_off_until_ns;
+	attempt->held_off = attempt->was_late = attempt->unknown = attempt->busy = false;
+	attempt->code = 0;
+	attempt->unsent = attempt->failures = attempt->spun = 0;
+	attempt->failing_since_ns = 0;
+}
+
+/* From standing still: listen first if others are to have their chance, else try. */
+static struct lk__effects attempt_start(struct lk__attempt *attempt, struct lk__effects effects,
+					int64_t now_ns)
+{
+	if (attempt->want.once || now_ns >= attempt->hold_off_until_ns)
+		return attempt_try(attempt, effects, now_ns);
+	attempt->held_off = true;
+	if (attempt->rules.spins) {
+		attempt->state = LK__ATTEMPT_PAUSED;
+		return act(effects, LK__ATTEMPT_DO_PAUSE, attempt->hold_off_until_ns);
+	}
+	attempt->state = attempt->listening ? LK__ATTEMPT_WAITING : LK__ATTEMPT_SUBSCRIBING;
+	return act(effects, attempt->listening ? LK__ATTEMPT_DO_HOLD_OFF : LK__ATTEMPT_DO_LISTEN,
+		   attempt->hold_off_until_ns);
+}
+
+static struct lk__effects attempt_adopted(struct lk__attempt *attempt,
+					  const struct lk__attempt_event *event, int64_t now_ns)
+{
+	struct lk__effects effects = {0};
+	bool in_flight = attempt->state == LK__ATTEMPT_TRYING ||
+			 attempt->state == LK__ATTEMPT_DETACHED;
+	attempt->want = event->want;
+	if (attempt->state == LK__ATTEMPT_IDLE)
+		attempt_begin(attempt, event);
+	attempt->unknown |= event->want.undone;
+	if (!event->subscribed)
+		attempt->listening = false; /* the last line took the subscription along */
+	if (in_flight) {
+		attempt->state = LK__ATTEMPT_TRYING;
+		attempt->adopted = true;
+		return act(effects, LK__ATTEMPT_DO_AWAIT, attempt->try_until_ns);
+	}
+	if (attempt->state != LK__ATTEMPT_IDLE)
+		attempt_disown(attempt, false, &effects, now_ns);
+	return attempt_start(attempt, effects, now_ns);
+}
+
+/* What a head that leaves now, its time being up, is told. */
+static int attempt_verdict(const struct lk__attempt *attempt, bool in_flight, bool compensating)
+{
+	if ((in_flight && attempt->rules.takes) || (attempt->unknown && compensating))
+		return LK_EMAYBEHELD;
+	if (attempt->busy)
+		return LK_ETIMEDOUT;
+	return attempt->code ? attempt->code : LK_EUNREACHABLE;
+}
+
+/* A try in flight stays; so does what the server was last told, as long as somebody follows. */
+static struct lk__effects attempt_left(struct lk__attempt *attempt,
+				       const struct lk__attempt_event *event, int64_t now_ns)
+{
+	struct lk__effects effects = {0};
+	bool in_flight = attempt->state == LK__ATTEMPT_TRYING && !attempt->rules.gathers &&
+			 !event->unsent;
+	bool told = attempt->busy &&
+		    (attempt->state == LK__ATTEMPT_WAITING || attempt->state == LK__ATTEMPT_PAUSED);
+	effects.code = event->code;
+	if (event->code == LK_ETIMEDOUT)
+		effects.code = attempt_verdict(attempt, in_flight, event->compensating);
+	if (event->last)
+		lk__attempt_rest(attempt);
+	if (in_flight) {
+		attempt->state = event->last ? LK__ATTEMPT_DETACHED : LK__ATTEMPT_TRYING;
+	} else if (event->last || !told) {
+		attempt->state = LK__ATTEMPT_IDLE;
+		attempt_give_back(attempt, false, &effects, now_ns);
+	}
+	return act(effects, LK__ATTEMPT_DO_FAIL, 0);
+}
+
+void lk__attempt_rest(struct lk__attempt *attempt)
+{
+	attempt->down_since_ns = 0;
+}
+
+/* ---- the step ---- */
+
+static struct lk__effects attempt_next(struct lk__attempt *attempt,
+				       const struct lk__attempt_event *event, int64_t now_ns)
+{
+	switch (attempt->state) {
+	case LK__ATTEMPT_CONNECTING:
+		return event->type == LK__ATTEMPT_CONNECTED
+			       ? attempt_connected(attempt, now_ns)
+			       : attempt_failed(attempt, event, now_ns);
+	case LK__ATTEMPT_TRYING:
+		return event_is_answer(event) ? attempt_answered(attempt, event, now_ns)
+					      : (struct lk__effects){0};
+	case LK__ATTEMPT_SUBSCRIBING:
+		return attempt_subscribed(attempt, event, now_ns);
+	case LK__ATTEMPT_WAITING:
+	case LK__ATTEMPT_PAUSED: /* whatever came: look again */
+		return attempt_woken(attempt, event, now_ns);
+	default:
+		return (struct lk__effects){0};
+	}
+}
+
+struct lk__effects lk__attempt_step(struct lk__attempt *attempt,
+				    const struct lk__attempt_event *event, int64_t now_ns)
+{
+	if (event->type == LK__ATTEMPT_ADOPTED)
+		return attempt_adopted(attempt, event, now_ns);
+	if (attempt->state == LK__ATTEMPT_DETACHED)
+		return attempt_detached(attempt, event, now_ns);
+	if (event->type == LK__ATTEMPT_LEFT)
+		return attempt_left(attempt, event, now_ns);
+	return attempt_next(attempt, event, now_ns);
+}

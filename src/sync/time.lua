@@ -1,0 +1,5 @@
+-- The server's time, in us.
+--
+-- Gives: now
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]

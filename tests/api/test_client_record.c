@@ -1,0 +1,305 @@
+/* The key in which a client tells who it is: when it is there, what it says, who can read it. */
+#include <unistd.h>
+
+#include "fixture.h"
+
+#define RECORDS "lockkeeper_client:*"
+
+static long long records(void)
+{
+	return redis_integer(&server, "EVAL %s 0", "return #redis.call('KEYS', '*" RECORDS "')");
+}
+
+/* The text of the only record; false when there is none. */
+static bool record_text(char *text_out, size_t size)
+{
+	redisReply *reply = redis_ask(&server, "EVAL %s 0",
+				      "return redis.call('GET', redis.call('KEYS', '*" RECORDS
+				      "')[1] or '') or ''");
+	snprintf(text_out, size, "%s", reply->str);
+	freeReplyObject(reply);
+	return *text_out != '\0';
+}
+
+static void take(lk_client *client, const char *name, int64_t lease_ms)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	options.lease_ms = lease_ms;
+	lk_lock *lock = new_lock(client, name);
+	expect(0, lk_lock_acquire(lock, &options, &err));
+	lk_lock_free(lock);
+}
+
+static void test_the_record_lasts_as_long_as_the_client(void **state)
+{
+	char text[1024], host[65] = "", wanted[128];
+	(void)state;
+	lk_client *client = open_client_with("client_record=full client_program=tester");
+	check_int(records(), ==, 0);
+	take(client, "job", 0);
+	wait_until(records() == 1, 5000);
+	check(record_text(text, sizeof(text)));
+	gethostname(host, sizeof(host) - 1);
+	snprintf(wanted, sizeof(wanted), "id=%s\nhost=%s\npid=%ld\nsince=", lk_client_id(client),
+		 host, (long)getpid());
+	check(!strncmp(text, wanted, strlen(wanted)));
+	check(strstr(text, "\nuser=") && strstr(text, "\nprogram=tester\n"));
+	drop_client(client);
+	check_int(records(), ==, 0);
+}
+
+/* The moment is 100 ms: a machine that was slower shows nothing. */
+static void test_a_client_that_is_soon_gone_writes_none(void **state)
+{
+	(void)state;
+	long long before = redis_info(&server, "commandstats", "cmdstat_set:calls=");
+	int64_t begun_ms = now_ms();
+	lk_client *client = open_client_with("client_record=full");
+	take(client, "job", 0);
+	drop_client(client);
+	if (now_ms() - begun_ms < 100)
+		check_int(redis_info(&server, "commandstats", "cmdstat_set:calls="), ==, before);
+}
+
+static void test_one_command_per_client(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("client_record=full");
+	lk_lock *lock = new_lock(client, "job");
+	long long before = redis_info(&server, "commandstats", "cmdstat_set:calls=");
+	for (int i = 0; i < 200; i++) {
+		expect(0, lk_lock_acquire(lock, NULL, &err));
+		expect(0, lk_lock_release(lock, NULL, &err));
+	}
+	wait_until(records() == 1, 5000);
+	check_int(redis_info(&server, "commandstats", "cmdstat_set:calls=") - before, ==, 1);
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void test_kept_alive_while_something_is_held(void **state)
+{
+	(void)state;
+	int64_t watchdog_ms = slow_ms(200);
+	lk_client *client = open_client_with("client_record=short watchdog_ms=%lld",
+					     (long long)watchdog_ms);
+	take(client, "job", 0);
+	for (int64_t end_ms = now_ms() + 8 * watchdog_ms; now_ms() < end_ms;) {
+		wait_until(records() == 1, 5000);
+		sleep_ms(5);
+	}
+	drop_client(client);
+}
+
+static void test_the_record_ends_with_a_client_that_dies(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("client_record=short watchdog_ms=100");
+	lk_lock *lock = new_lock(client, "job");
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	wait_until(records() == 1, 5000);
+	expect(0, lk_lock_release(lock, NULL, &err));
+	wait_until(records() == 0, 5000); /* idle: as one that is gone */
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void test_stays_for_a_lease_that_is_left_behind(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("client_record=short");
+	take(client, "job", 300000);
+	expect(0, lk_client_close(client, LK_CLOSE_ABANDON, &err));
+	lk_client_free(client);
+	check_int(records(), ==, 1);
+	long long ttl_ms = redis_integer(&server, "EVAL %s 0",
+					 "return redis.call('PTTL', redis.call('KEYS', '" RECORDS
+					 "')[1])");
+	check_int(ttl_ms, >, 240000);
+	check_int(ttl_ms, <=, 300000);
+	redis_do(&server, "FLUSHALL");
+}
+
+static void test_the_record_can_be_short_or_off(void **state)
+{
+	char text[1024];
+	(void)state;
+	lk_client *client = open_client_with("client_record=short client_program=secret");
+	take(client, "job", 0);
+	wait_until(records() == 1, 5000);
+	check(record_text(text, sizeof(text)));
+	check(!strstr(text, "user=") && !strstr(text, "secret"));
+	drop_client(client);
+	client = open_client_with("client_record=off watchdog_ms=%lld", slow_ms(150));
+	take(client, "job", 0);
+	sleep_ms(slow_ms(300));
+	check_int(records(), ==, 0);
+	drop_client(client);
+	client = open_client();
+	lk_config *config = NULL;
+	expect(0, lk_config_new(&config, &err));
+	expect(LK_EINVAL, lk_config_set(config, "client_record", "loud", &err));
+	check(strstr(err.message, "loud") && strstr(err.message, "off, short, full"));
+	lk_config_free(config);
+	close_client(client);
+}
+
+static void test_one_line_per_value(void **state)
+{
+	char text[1024];
+	lk_config *config = NULL;
+	lk_client *client = NULL;
+	(void)state;
+	expect(0, lk_config_new(&config, &err));
+	expect(0, lk_config_set(config, "url", server.url_unix, &err));
+	expect(0, lk_config_set(config, "client_program", "a\nhost=evil\033[2J", &err));
+	expect(0, lk_client_new(&client, config, &err));
+	lk_config_free(config);
+	take(client, "job", 0);
+	wait_until(records() == 1, 5000);
+	check(record_text(text, sizeof(text)));
+	check(strstr(text, "program=a?host=evil?[2J\n") != NULL);
+	drop_client(client);
+}
+
+/* How often the newest kind of refusal has come. */
+static long long refusals(void)
+{
+	redisReply *log = redis_ask(&server, "ACL LOG");
+	long long count = log->elements ? log->element[0]->element[1]->integer : 0;
+	freeReplyObject(log);
+	return count;
+}
+
+static void test_a_refused_record_fails_no_call(void **state)
+{
+	(void)state;
+	redis_do(&server, "ACL SETUSER narrow on >pw ~job &* +@all");
+	char url[512];
+	snprintf(url, sizeof(url), "unix://narrow:pw@%s", server.url_unix + strlen("unix://"));
+	lk_client *client = open_client_at(url, "client_record=full watchdog_ms=150");
+	redis_do(&server, "ACL LOG RESET");
+	take(client, "job", 0);
+	wait_until(refusals() > 0, 5000);
+	int64_t renewals = (int64_t)stats_of(client).renewals;
+	wait_until((int64_t)stats_of(client).renewals > renewals + 10, 10000);
+	check_int(refusals(), ==, 1);
+	drop_client(client);
+	redis_do(&server, "ACL DELUSER narrow");
+}
+
+static void test_reads_the_record_of_an_owner(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("client_record=full client_program=tester");
+	lk_client *other = open_client();
+	lk_scan *scan = NULL;
+	lk_lock_info info;
+	lk_owner_info owner;
+	take(client, "job", 0);
+	stranger_takes("strange", slow_ms(60000));
+	wait_until(records() == 1, 5000);
+	expect(0, lk_scan_new(&scan, other, NULL, &err));
+	expect(0, lk_scan_show(scan, "job", 3, &info, &err));
+	expect(1, lk_scan_owner(scan, info.holders[0].field, info.holders[0].field_size, &owner,
+				&err));
+	check(!strcmp(owner.client_id, lk_client_id(client)));
+	check(!strcmp(owner.program, "tester"));
+	check_int(owner.pid, ==, getpid());
+	check(*owner.host && *owner.user);
+	long long now = redis_integer(&server, "EVAL %s 0", "return redis.call('TIME')[1] * 1000");
+	check_int(owner.since_ms, >, now - 600000);
+	check_int(owner.since_ms, <, now + 2000);
+	expect(0, lk_scan_show(scan, "strange", 7, &info, &err));
+	expect(0, lk_scan_owner(scan, info.holders[0].field, info.holders[0].field_size, &owner,
+				&err));
+	expect(0, lk_scan_owner(scan, "x", 1, &owner, &err));
+	expect(0, lk_scan_owner(scan, "", 0, &owner, &err));
+	int answer;
+	while ((answer = lk_scan_next(scan, &info, &err)) == 1)
+		check(!strstr(info.name, "lockkeeper_client"));
+	expect(0, answer);
+	lk_scan_free(scan);
+	drop_client(client);
+	close_client(other);
+	stranger_releases("strange");
+}
+
+#define ID "12345678-1234-4234-8234-123456789abc"
+#define RECORD "lockkeeper_client:12345678-1234-4234"
+
+/* Whoever may write keys can write this one. */
+static void test_a_forged_record_is_harmless(void **state)
+{
+	static const char *const texts[] = {"", "\n\n", "host",
+					    "pid=x\nsince=", "host=\n=\npid=-1"};
+	static const char *const others[] = {
+		"",          "id=",
+		"id=x\n",    ("id=" ID "0"),
+		("id=2" ID), "id=12345678-1234-4234-8234-123456789abd"};
+	(void)state;
+	lk_client *client = open_client();
+	for (size_t i = 0; i < COUNT(texts); i++) {
+		lk_scan *scan = NULL;
+		lk_owner_info owner;
+		redis_do(&server, "SET %s id=%s\n%s", RECORD, ID, texts[i]);
+		expect(0, lk_scan_new(&scan, client, NULL, &err));
+		expect(1, lk_scan_owner(scan, ID ":1", strlen(ID ":1"), &owner, &err));
+		check(!*owner.user && !*owner.program && owner.pid <= 0 && !owner.since_ms);
+		lk_scan_free(scan);
+	}
+	for (size_t i = 0; i < COUNT(others); i++) {
+		lk_scan *scan = NULL;
+		lk_owner_info owner;
+		redis_do(&server, "SET %s %b", RECORD, others[i], strlen(others[i]));
+		expect(0, lk_scan_new(&scan, client, NULL, &err));
+		expect(0, lk_scan_owner(scan, ID ":1", strlen(ID ":1"), &owner, &err));
+		lk_scan_free(scan);
+	}
+	redis_do(&server, "DEL %s", RECORD);
+	redis_do(&server, "RPUSH %s x", RECORD);
+	lk_scan *scan = NULL;
+	lk_owner_info owner;
+	expect(0, lk_scan_new(&scan, client, NULL, &err));
+	expect(0, lk_scan_owner(scan, ID ":1", strlen(ID ":1"), &owner, &err));
+	lk_scan_free(scan);
+	redis_do(&server, "FLUSHALL");
+	close_client(client);
+}
+
+static void test_carries_the_prefix(void **state)
+{
+	char key[128];
+	(void)state;
+	lk_client *client = open_client_with("client_record=full key_prefix=app:");
+	lk_scan *scan = NULL;
+	lk_lock_info info;
+	take(client, "job", 0);
+	snprintf(key, sizeof(key), "app:lockkeeper_client:%.18s", lk_client_id(client));
+	wait_until(redis_integer(&server, "EXISTS %s", key) == 1, 5000);
+	expect(0, lk_scan_new(&scan, client, NULL, &err));
+	expect(1, lk_scan_next(scan, &info, &err));
+	check(!strcmp(info.name, "job"));
+	expect(0, lk_scan_next(scan, &info, &err));
+	lk_scan_free(scan);
+	drop_client(client);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		api_test(test_the_record_lasts_as_long_as_the_client),
+		api_test(test_a_client_that_is_soon_gone_writes_none),
+		api_test(test_one_command_per_client),
+		api_test(test_kept_alive_while_something_is_held),
+		api_test(test_the_record_ends_with_a_client_that_dies),
+		api_test(test_stays_for_a_lease_that_is_left_behind),
+		api_test(test_the_record_can_be_short_or_off),
+		api_test(test_one_line_per_value),
+		api_test(test_a_refused_record_fails_no_call),
+		api_test(test_reads_the_record_of_an_owner),
+		api_test(test_a_forged_record_is_harmless),
+		api_test(test_carries_the_prefix),
+	};
+	return cmocka_run_group_tests(tests, start_server, stop_server);
+}

@@ -1,0 +1,48 @@
+"""Works through operations side by side: mostly they wait."""
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+
+from cells import Recording, cells_of, record
+from faults import FAULTS
+from operations import Operation
+from stand import Stand
+
+WORKERS = 8
+
+
+class Matrix:
+    """Each thread has a stand of its own, and works through one operation at a time."""
+
+    def __init__(self, which: str):
+        self.faults = [fault for fault in FAULTS if fault.main or which == "all"]
+        self.pool = concurrent.futures.ThreadPoolExecutor(WORKERS)
+        self.here = threading.local()
+        self.stands: list[Stand] = []
+        self.rows: dict[str, concurrent.futures.Future] = {}
+
+    def stand(self) -> Stand:
+        if not hasattr(self.here, "stand"):
+            self.here.stand = Stand()
+            self.stands.append(self.here.stand)
+        return self.here.stand
+
+    def begin(self, operations: list[Operation]) -> None:
+        """Those of several nodes first, which take longest."""
+        for operation in sorted(operations, key=lambda one: (-one.nodes, one.reads)):
+            self.rows[operation.title] = self.pool.submit(self.row, operation)
+
+    def row(self, operation: Operation) -> tuple[int, list[str]]:
+        return cells_of(self.stand(), operation, self.faults)
+
+    def problems(self, operation: Operation) -> list[str]:
+        return self.rows[operation.title].result()[1]
+
+    def recordings(self, operations: list[Operation]) -> list[Recording]:
+        return list(self.pool.map(lambda operation: record(self.stand(), operation), operations))
+
+    def end(self) -> None:
+        self.pool.shutdown(cancel_futures=True)
+        for stand in self.stands:
+            stand.stop()

@@ -1,0 +1,119 @@
+"""examples/operations: each file does what it says, with the installed copy."""
+from __future__ import annotations
+
+import os
+import pty
+import re
+import shlex
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import ROOT, run, until
+from test_readme import ran, shell
+
+FOLDER = ROOT / "examples" / "operations"
+STUBS = ("report.sh", "flush.sh", "backup.sh", "migrate.sh", "import.sh")
+
+
+@pytest.fixture
+def place(tmp_path):
+    for name in STUBS:
+        path = tmp_path / name
+        path.write_text(f"#!/bin/sh\necho {name} >>ran\n")
+        path.chmod(0o755)
+    return tmp_path
+
+
+def hold(server, name):
+    server.ask("HSET", name, "other:1", "1")
+    server.ask("PEXPIRE", name, "60000")
+
+
+def test_the_page_names_each_file():
+    page = (FOLDER / "README.md").read_text()
+    named = set(re.findall(r"\]\(([\w.]+)\)", page))
+    assert named == {path.name for path in FOLDER.iterdir()} - {"README.md"}
+
+
+def cron_lines() -> list[str]:
+    lines = (FOLDER / "crontab").read_text().splitlines()
+    return [re.sub(r"^(\S+\s+){5}", "", line) for line in lines if line[:1] in "0123456789*"]
+
+
+def test_cron_runs_the_job_once(place, environment, server):
+    report, flush = cron_lines()
+    shell(place, environment, report)
+    shell(place, environment, flush)
+    assert ran(place) == ["report.sh", "flush.sh"]
+    hold(server, "nightly-report")
+    shell(place, environment, report)  # status 0, and nothing ran
+    assert ran(place) == ["report.sh", "flush.sh"]
+
+
+def unit_value(name: str, key: str) -> str:
+    text = (FOLDER / name).read_text()
+    return re.search(rf"^{key}=(.*)$", text, re.MULTILINE).group(1)
+
+
+def test_the_service_runs_the_job_and_counts_a_held_lock_as_success(place, environment, server):
+    line = unit_value("backup.service", "ExecStart")
+    shell(place, environment, line)
+    assert ran(place) == ["backup.sh"]
+    hold(server, "backup")
+    at_once = line.replace("-w 10m", "-n")
+    assert at_once != line
+    result = run("sh", "-c", at_once, cwd=place, env=environment, check=False)
+    assert str(result.returncode) in unit_value("backup.service", "SuccessExitStatus").split()
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is missing")
+def test_the_units_are_valid(tmp_path, environment):
+    for name in ("backup.service", "backup.timer"):
+        text = (FOLDER / name).read_text()
+        binary = shutil.which("lockkeeper", path=environment["PATH"])
+        (tmp_path / name).write_text(text.replace("ExecStart=lockkeeper", f"ExecStart={binary}"))
+    result = run("systemd-analyze", "verify", "--man=no", tmp_path / "backup.timer", check=False,
+                 env={**os.environ, "SYSTEMD_LOG_LEVEL": "warning"})
+    assert "backup" not in result.stderr
+
+
+def test_the_target_runs_under_the_lock(place, environment):
+    shutil.copy(FOLDER / "Makefile", place)
+    shell(place, environment, "make deploy")
+    assert ran(place) == ["migrate.sh"]
+
+
+def test_the_kubernetes_job_runs_its_command(place, environment):
+    text = (FOLDER / "job.yaml").read_text()
+    (words,) = re.findall(r"^ +command: \[(.*)\]$", text, re.MULTILINE)
+    shell(place, environment, shlex.join(words.split(", ")))
+    assert ran(place) == ["migrate.sh"]
+
+
+def test_a_closed_terminal_ends_the_remote_job(place, environment, server):
+    """`ssh -t` gives the command a terminal and makes it the session's leader; so does this."""
+    (place / "import.sh").write_text("#!/bin/sh\necho began >>ran\nexec sleep 60\n")
+    text = (FOLDER / "remote.sh").read_text()
+    (command,) = re.findall(r'ssh -t "\$1" (.*)$', text, re.MULTILINE)
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.chdir(place)
+        words = shlex.split(command)
+        path = f"{place}:{environment['PATH']}"
+        os.execvpe(words[0], words, {**environment, "PATH": path})
+    until("the job runs", (place / "ran").exists)
+    assert server.ask("EXISTS", "import") == "1"
+    os.close(fd)
+    until("the lock is free", lambda: server.ask("EXISTS", "import") == "0")
+    os.waitpid(pid, 0)
+
+
+def test_the_remote_script_calls_ssh(place, environment):
+    (place / "ssh").write_text('#!/bin/sh\necho "$@" >>ran\n')
+    (place / "ssh").chmod(0o755)
+    run(FOLDER / "remote.sh", "host1", cwd=place,
+        env={**environment, "PATH": f"{place}:{environment['PATH']}"})
+    assert ran(place) == ["-t host1 lockkeeper run import -- import.sh"]
+    assert subprocess.run(["sh", "-n", FOLDER / "remote.sh"]).returncode == 0

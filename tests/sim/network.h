@@ -1,0 +1,35 @@
+/*
+ * Connections to the simulated server: bytes that take their time, in order, and faults.
+ *
+ * With SIM_LOSSES connections are refused, end with bytes under way in either direction,
+ * or fall silent: the server still runs what arrives, but its replies are lost.
+ */
+#ifndef SIM_NETWORK_H
+#define SIM_NETWORK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct sim_link;
+
+void sim_network_begin(void);
+void sim_network_end(void);
+
+/* The client's end. Connecting ends later. */
+struct sim_link *sim_link_new(void);
+bool sim_link_connecting(const struct sim_link *link);
+int sim_link_failure(const struct sim_link *link); /* an errno */
+bool sim_link_readable(const struct sim_link *link);
+bool sim_link_writable(const struct sim_link *link);
+bool sim_link_ended(const struct sim_link *link);
+
+/* As recv() and send() that do not block. */
+ssize_t sim_link_read(struct sim_link *link, void *bytes, size_t size);
+ssize_t sim_link_write(struct sim_link *link, const void *bytes, size_t size);
+void sim_link_shutdown(struct sim_link *link);
+
+/* The server's end: its bytes go on their way. */
+void sim_link_reply(struct sim_link *link, const void *bytes, size_t size);
+
+#endif

@@ -1,0 +1,403 @@
+#include "server.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "network.h"
+#include "scripts.h"
+#include "world.h"
+
+#define KEYS_MAX 8
+#define PEERS_MAX 64
+#define WORDS_MAX (LK__SCRIPT_COUNT + 8)
+#define CLOCK_OFFSET_US INT64_C(1700000000000000)
+#define HELD_MAX_MS 20000 /* no owner in these runs keeps a lock for longer */
+
+/* A lock's hash: it has one field while it exists. */
+struct key {
+	char name[64], owner[64];
+	int64_t until_ns, since_ns;
+};
+
+struct peer {
+	struct sim_link *link; /* NULL: free */
+	struct lk__buffer in;
+	char channel[64]; /* that it listens to; these runs have one */
+};
+
+static struct {
+	struct key keys[KEYS_MAX];
+	struct peer peers[PEERS_MAX];
+	bool loaded[LK__SCRIPT_COUNT];
+	int64_t offset_us;
+	bool closed;
+} server;
+
+/* One command: its words, and where the answer goes. */
+struct command {
+	struct peer *peer;
+	size_t count;
+	const char *words[WORDS_MAX];
+};
+
+__attribute__((format(printf, 2, 3))) static void say(struct sim_link *link, const char *format,
+						      ...)
+{
+	char text[1024];
+	va_list arguments;
+	va_start(arguments, format);
+	int size = vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	sim_link_reply(link, text, (size_t)size);
+}
+
+/* ---- keys ---- */
+
+static int64_t server_us(void)
+{
+	return sim_now_ns() / SIM_US + server.offset_us;
+}
+
+static struct key *key_find(const char *name)
+{
+	for (size_t i = 0; i < KEYS_MAX; i++) {
+		struct key *key = &server.keys[i];
+		if (key->owner[0] && key->until_ns <= sim_now_ns())
+			key->owner[0] = '\0';
+		if (key->owner[0] && strcmp(key->name, name) == 0)
+			return key;
+	}
+	return NULL;
+}
+
+static int64_t key_ttl_ms(const struct key *key)
+{
+	return (key->until_ns - sim_now_ns()) / SIM_MS;
+}
+
+static void key_expire(struct key *key, const char *lease_ms)
+{
+	key->until_ns = sim_now_ns() + atoll(lease_ms) * SIM_MS;
+	if (sim_now_ns() - key->since_ns > HELD_MAX_MS * SIM_MS)
+		sim_fail("%s has been kept for %s for %d ms", key->name, key->owner, HELD_MAX_MS);
+}
+
+static void key_own(struct key *key, const char *owner)
+{
+	if (server.closed)
+		sim_fail("all is given back, and then %s is granted", owner);
+	snprintf(key->owner, sizeof(key->owner), "%s", owner);
+	key->since_ns = sim_now_ns();
+}
+
+static struct key *key_new(const char *name, const char *owner)
+{
+	struct key *key = server.keys;
+	while (key->owner[0] && key < &server.keys[KEYS_MAX - 1])
+		key++;
+	snprintf(key->name, sizeof(key->name), "%s", name);
+	key_own(key, owner);
+	return key;
+}
+
+static bool key_is_of(const struct key *key, const char *owner)
+{
+	return key && strcmp(key->owner, owner) == 0;
+}
+
+const char *sim_server_owner(const char *name, int64_t *since_ns_out)
+{
+	const struct key *key = key_find(name);
+	if (key && since_ns_out)
+		*since_ns_out = key->since_ns;
+	return key ? key->owner : NULL;
+}
+
+void sim_server_close(void)
+{
+	server.closed = true;
+}
+
+static int publish(const char *channel)
+{
+	int heard = 0;
+	for (size_t i = 0; i < PEERS_MAX; i++) {
+		struct peer *peer = &server.peers[i];
+		if (!peer->link || !*channel || strcmp(peer->channel, channel) != 0)
+			continue;
+		say(peer->link, "*3\r\n$7\r\nmessage\r\n$%zu\r\n%s\r\n$1\r\n0\r\n", strlen(channel),
+		    channel);
+		heard++;
+	}
+	return heard;
+}
+
+/* ---- the scripts of src/sync/lock/ ---- */
+
+static bool is_late(struct sim_link *link, const char *deadline_us)
+{
+	if (server_us() <= atoll(deadline_us))
+		return false;
+	say(link, "+LATE %" PRId64 "\r\n", server_us());
+	return true;
+}
+
+static void granted(struct sim_link *link)
+{
+	say(link, "$-1\r\n");
+}
+
+/* Its own owner's repetition: the lease is never shortened. */
+static void again(struct sim_link *link, struct key *key, const char *lease_ms)
+{
+	if (key_ttl_ms(key) < atoll(lease_ms))
+		key_expire(key, lease_ms);
+	granted(link);
+}
+
+static void lock_acquire(struct sim_link *link, const char *name, const char **arguments)
+{
+	struct key *key = key_find(name);
+	if (is_late(link, arguments[2]))
+		return;
+	if (key && !key_is_of(key, arguments[0])) {
+		say(link, ":%" PRId64 "\r\n", key_ttl_ms(key));
+	} else if (key) {
+		again(link, key, arguments[1]);
+	} else {
+		key_expire(key_new(name, arguments[0]), arguments[1]);
+		granted(link);
+	}
+}
+
+static void lock_release(struct sim_link *link, const char *name, const char **arguments)
+{
+	struct key *key = key_find(name);
+	if (!key_is_of(key, arguments[0])) {
+		granted(link); /* the same nil: not the owner */
+		return;
+	}
+	key->owner[0] = '\0';
+	say(link, ":%d\r\n", publish(arguments[1]));
+}
+
+static void lock_exchange(struct sim_link *link, const char *name, const char **arguments)
+{
+	struct key *key = key_find(name);
+	if (is_late(link, arguments[3]))
+		return;
+	if (key_is_of(key, arguments[0])) {
+		key_own(key, arguments[1]);
+		key_expire(key, arguments[2]);
+		granted(link);
+	} else if (key_is_of(key, arguments[1])) {
+		again(link, key, arguments[2]);
+	} else {
+		say(link, ":-3\r\n");
+	}
+}
+
+static void lock_renew(struct sim_link *link, size_t count, const char **names,
+		       const char **arguments)
+{
+	say(link, "*%zu\r\n", count);
+	for (size_t i = 0; i < count; i++) {
+		struct key *key = key_find(names[i]);
+		const char *lease_ms = arguments[2 * i + 1];
+		bool own = key_is_of(key, arguments[2 * i]);
+		if (own && strcmp(lease_ms, "1") != 0 && key_ttl_ms(key) < atoll(lease_ms))
+			key_expire(key, lease_ms);
+		say(link, ":%d\r\n", own);
+	}
+}
+
+static int script_of(const char *sha1)
+{
+	for (int i = 0; i < LK__SCRIPT_COUNT; i++)
+		if (strcmp(lk__scripts[i].sha1, sha1) == 0)
+			return i;
+	return -1;
+}
+
+static void run_script(const struct command *command)
+{
+	struct sim_link *link = command->peer->link;
+	int script = script_of(command->words[1]);
+	size_t keys = (size_t)atoll(command->words[2]);
+	const char **names = (const char **)&command->words[3];
+	const char **arguments = names + keys;
+	if (script < 0 || !server.loaded[script]) {
+		say(link, "-NOSCRIPT No matching script. Please use EVAL.\r\n");
+		return;
+	}
+	sim_note("server: %s %s %s", lk__scripts[script].name, arguments[0],
+		 command->count > 4 + keys ? arguments[1] : "");
+	switch (script) {
+	case LK__SCRIPT_LOCK_ACQUIRE:
+		lock_acquire(link, names[0], arguments);
+		break;
+	case LK__SCRIPT_LOCK_RELEASE:
+		lock_release(link, names[0], arguments);
+		break;
+	case LK__SCRIPT_LOCK_EXCHANGE:
+		lock_exchange(link, names[0], arguments);
+		break;
+	case LK__SCRIPT_LOCK_RENEW:
+		lock_renew(link, keys, names, arguments);
+		break;
+	default:
+		sim_fail("the server has no %s", lk__scripts[script].name);
+	}
+}
+
+/* ---- the other commands ---- */
+
+static void script_exists(const struct command *command)
+{
+	say(command->peer->link, "*%zu\r\n", command->count - 2);
+	for (size_t i = 2; i < command->count; i++) {
+		int script = script_of(command->words[i]);
+		say(command->peer->link, ":%d\r\n", script >= 0 && server.loaded[script]);
+	}
+}
+
+static void script_load(const struct command *command)
+{
+	for (int i = 0; i < LK__SCRIPT_COUNT; i++) {
+		if (strcmp(lk__scripts[i].text, command->words[2]) != 0)
+			continue;
+		server.loaded[i] = true;
+		say(command->peer->link, "$40\r\n%s\r\n", lk__scripts[i].sha1);
+		return;
+	}
+	sim_fail("SCRIPT LOAD of a script that is not ours");
+}
+
+static void tell_time(const struct command *command)
+{
+	char seconds[24], micros[24];
+	snprintf(seconds, sizeof(seconds), "%" PRId64, server_us() / 1000000);
+	snprintf(micros, sizeof(micros), "%" PRId64, server_us() % 1000000);
+	say(command->peer->link, "*2\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(seconds), seconds,
+	    strlen(micros), micros);
+}
+
+static void subscribe(const struct command *command, bool on)
+{
+	struct peer *peer = command->peer;
+	const char *verb = on ? "subscribe" : "unsubscribe", *channel = command->words[1];
+	snprintf(peer->channel, sizeof(peer->channel), "%s", on ? channel : "");
+	say(peer->link, "*3\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n:%d\r\n", strlen(verb), verb,
+	    strlen(channel), channel, on);
+}
+
+static void obey(const struct command *command)
+{
+	const char *verb = command->words[0];
+	struct sim_link *link = command->peer->link;
+	if (strcmp(verb, "EVALSHA") == 0)
+		run_script(command);
+	else if (strcmp(verb, "TIME") == 0)
+		tell_time(command);
+	else if (strcmp(verb, "SCRIPT") == 0 && strcmp(command->words[1], "EXISTS") == 0)
+		script_exists(command);
+	else if (strcmp(verb, "SCRIPT") == 0)
+		script_load(command);
+	else if (strcmp(verb, "SUBSCRIBE") == 0)
+		subscribe(command, true);
+	else if (strcmp(verb, "UNSUBSCRIBE") == 0)
+		subscribe(command, false);
+	else if (strcmp(verb, "CLIENT") == 0)
+		say(link, "+OK\r\n");
+	else if (strcmp(verb, "PING") == 0 && command->peer->channel[0])
+		say(link, "*2\r\n$4\r\npong\r\n$0\r\n\r\n");
+	else if (strcmp(verb, "PING") == 0)
+		say(link, "+PONG\r\n");
+	else
+		sim_fail("the server does not know %s", verb);
+}
+
+/* ---- reading ---- */
+
+/* The number behind `*` or `$`, and where its line ends; NULL when it is not all there. */
+static char *read_number(char *at, const char *end, size_t *number)
+{
+	char *line_end = memchr(at, '\n', (size_t)(end - at));
+	if (line_end)
+		*number = (size_t)atoll(at + 1);
+	return line_end ? line_end + 1 : NULL;
+}
+
+/* Where a whole command ends, its words ended with a NUL; NULL when it is not all there. */
+static char *read_command(char *at, const char *end, struct command *command)
+{
+	size_t sizes[WORDS_MAX];
+	at = read_number(at, end, &command->count);
+	if (!at || command->count > WORDS_MAX)
+		return NULL;
+	for (size_t i = 0; i < command->count; i++) {
+		at = at < end ? read_number(at, end, &sizes[i]) : NULL;
+		if (!at || (size_t)(end - at) < sizes[i] + 2)
+			return NULL;
+		command->words[i] = at;
+		at += sizes[i] + 2;
+	}
+	for (size_t i = 0; i < command->count; i++)
+		((char *)command->words[i])[sizes[i]] = '\0';
+	return at;
+}
+
+static struct peer *peer_of(struct sim_link *link)
+{
+	struct peer *unused = NULL;
+	for (size_t i = 0; i < PEERS_MAX; i++) {
+		if (server.peers[i].link == link)
+			return &server.peers[i];
+		if (!server.peers[i].link)
+			unused = &server.peers[i];
+	}
+	if (!unused) {
+		sim_fail("the server has too many connections");
+		return &server.peers[0];
+	}
+	unused->link = link;
+	return unused;
+}
+
+void sim_server_take(struct sim_link *link, const void *bytes, size_t size)
+{
+	struct command command = {.peer = peer_of(link)};
+	struct lk__buffer *in = &command.peer->in;
+	lk__buffer_append(in, bytes, size);
+	while (lk__buffer_size(in) > 0) {
+		char *begin = in->bytes + in->start;
+		char *end = read_command(begin, in->bytes + in->end, &command);
+		if (!end)
+			return;
+		obey(&command);
+		lk__buffer_take(in, (size_t)(end - begin));
+	}
+}
+
+void sim_server_gone(struct sim_link *link)
+{
+	struct peer *peer = peer_of(link);
+	lk__buffer_free(&peer->in);
+	memset(peer, 0, sizeof(*peer));
+}
+
+void sim_server_begin(void)
+{
+	memset(&server, 0, sizeof(server));
+	server.offset_us = CLOCK_OFFSET_US + sim_between(0, 1000000);
+}
+
+void sim_server_end(void)
+{
+	for (size_t i = 0; i < PEERS_MAX; i++)
+		lk__buffer_free(&server.peers[i].in);
+}

@@ -1,0 +1,302 @@
+/*
+ * Two clients, with three threads and one thread, and one lock, in a simulated world: a thousand
+ * seeds.
+ *
+ * No two owners may believe at once that they hold; who is told that it does not hold must have
+ * nothing there; no call may last longer than its limit; the lock may not stay free while it is
+ * waited for; and in the end nothing may be left.
+ *
+ * usage: test_sim [SEED [COUNT]]   one seed, and what happens in it; or so many from it on
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <lockkeeper.h>
+
+#include "network.h"
+#include "server.h"
+#include "simulated_door.h"
+#include "switch.h"
+#include "world.h"
+
+#define SEEDS (SIM_THREAD_SANITIZER ? 100 : 1000) /* it makes a run 40 times as long */
+#define CLIENTS 2
+#define WORKERS 4 /* of all clients; the last is the only one of its client */
+#define ROUNDS 6
+#define KEY "lock"
+#define WATCHDOG_MS 600
+#define COMMAND_MS 300
+#define LEASE_MOST_MS 900 /* in a world with troubles */
+#define URL                                                                                        \
+	"redis://server?watchdog_ms=600&command_timeout_ms=300&connect_timeout_ms=400"             \
+	"&backoff_min_ms=5&backoff_max_ms=100&client_record=off"
+#define FREE_MS 100           /* that a lock stays free, at most, while it is waited for */
+#define SLACK_NS (5 * SIM_MS) /* a limit in ms, and the clock's own steps */
+
+struct worker {
+	int number;
+	lk_client *client;
+	struct sim_task *task;
+};
+
+static lk_client *clients[CLIENTS];
+static struct worker workers[WORKERS];
+static const struct worker *holder; /* who believes that it holds … */
+static int64_t held_until_ns;       /* … and until when, at least */
+static int waiting, ended, losers;  /* workers; those who could not release */
+static int64_t free_since_ns;
+static bool unanswered; /* a try of the last worker's */
+
+/* ---- what must hold ---- */
+
+static bool is_calm(void)
+{
+	return !sim_has(SIM_LOSSES | SIM_STALLS | SIM_PREEMPTS);
+}
+
+static void claim(const struct worker *worker, int64_t deadline_ns)
+{
+	if (holder && holder != worker && sim_now_ns() < held_until_ns &&
+	    sim_now_ns() < deadline_ns)
+		sim_fail("worker %d holds the lock, and so does worker %d", worker->number,
+			 holder->number);
+	holder = worker;
+	held_until_ns = deadline_ns;
+}
+
+/* Whether it still holds, by what the library says. */
+static bool keep(const struct worker *worker, lk_lock *lock)
+{
+	int64_t deadline_ns = 0;
+	lk_error error;
+	int rc = lk_lock_deadline_ns(lock, NULL, &deadline_ns, &error);
+	if (rc < 0 || sim_now_ns() >= deadline_ns)
+		return false;
+	claim(worker, deadline_ns);
+	return true;
+}
+
+static void give_up(const struct worker *worker)
+{
+	if (holder == worker)
+		holder = NULL;
+}
+
+/*
+ * A thread that was given no time is not late, nor is one to which such a thread is handing the
+ * lock; and a hand-over that was begun is waited for, within the command limit.
+ */
+static void check_limit(const char *call, int64_t begun_ns, int64_t stalled_ns, int64_t limit_ms)
+{
+	int64_t took_ns = sim_now_ns() - begun_ns - (sim_stalled_ns() - stalled_ns);
+	if (took_ns > (limit_ms + COMMAND_MS) * SIM_MS + SLACK_NS)
+		sim_fail("%s took %.3f ms, and had %lld", call, (double)took_ns / 1e6,
+			 (long long)limit_ms);
+}
+
+static void check_code(const char *call, int code, const int *expected, size_t count,
+		       const lk_error *error)
+{
+	for (size_t i = 0; i < count; i++)
+		if (code == expected[i])
+			return;
+	sim_fail("%s: %d: %s", call, code, error->message);
+}
+
+static uint64_t resent(lk_client *client)
+{
+	lk_stats stats = {.struct_size = sizeof(stats)};
+	lk_client_stats(client, &stats, NULL);
+	return stats.resent;
+}
+
+/*
+ * A caller that was told that it does not hold has nothing there. Of a client with several threads
+ * nobody can say whose try it was; and what was sent twice, or not answered, may arrive late and is
+ * given back: from then on the client is not judged.
+ */
+static void check_truth(const struct worker *worker, int code, int64_t begun_ns)
+{
+	const char *id = lk_client_id(worker->client);
+	int64_t since_ns = 0;
+	const char *owner = sim_server_owner(KEY, &since_ns);
+	bool told = code != 0 && code != LK_EMAYBEHELD;
+	bool known = worker->number == WORKERS - 1 && resent(worker->client) == 0;
+	unanswered |= worker->number == WORKERS - 1 && code == LK_EMAYBEHELD;
+	if (told && known && !unanswered && owner && strncmp(owner, id, strlen(id)) == 0 &&
+	    since_ns >= begun_ns)
+		sim_fail("worker %d was told %d, and holds: %s", worker->number, code, owner);
+}
+
+static void check_use(void *context)
+{
+	(void)context;
+	if (waiting == 0 || sim_server_owner(KEY, NULL))
+		free_since_ns = sim_now_ns();
+	if (sim_now_ns() - free_since_ns > FREE_MS * SIM_MS)
+		sim_fail("the lock has been free for %d ms, and is waited for", FREE_MS);
+	if (ended < WORKERS)
+		sim_at(sim_now_ns() + 10 * SIM_MS, check_use, NULL);
+}
+
+/* ---- a worker ---- */
+
+static void work(const struct worker *worker, lk_lock *lock)
+{
+	static const int expected[] = {0, LK_ELOST, LK_EMAYBEHELD};
+	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
+	lk_error error = {.code = 0};
+	if (!keep(worker, lock) && !sim_has(SIM_PREEMPTS))
+		sim_fail("a grant was over when the call returned");
+	for (int64_t steps = sim_between(0, 3); steps > 0; steps--) {
+		sim_sleep(sim_between(0, WATCHDOG_MS / 2) * SIM_MS);
+		keep(worker, lock);
+	}
+	options.no_wait = sim_chance(200);
+	sim_note("worker %d releases", worker->number);
+	give_up(worker);
+	int rc = lk_lock_release(lock, &options, &error);
+	sim_note("worker %d: release: %d", worker->number, rc);
+	losers += rc == LK_ELOST || rc == LK_EMAYBEHELD;
+	check_code("release", rc, expected, is_calm() ? 1 : 3, &error);
+}
+
+static void round_of(const struct worker *worker, lk_lock *lock)
+{
+	static const int expected[] = {0, LK_EBUSY, LK_ETIMEDOUT, LK_EUNREACHABLE, LK_EMAYBEHELD};
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_error error = {.code = 0};
+	int64_t begun_ns = sim_now_ns(), stalled_ns = sim_stalled_ns();
+	int64_t wait_ms = sim_chance(200) ? 0 : sim_between(1, 1500);
+	/* In a calm world what is held lasts: longer than the steps of work(). */
+	options.lease_ms = sim_chance(500) ? 0 : is_calm() ? 3000 : sim_between(100, LEASE_MOST_MS);
+	waiting++;
+	int rc = lk_lock_acquire_within(lock, wait_ms, &options, &error);
+	waiting--;
+	sim_note("worker %d: acquire within %lld: %d", worker->number, (long long)wait_ms, rc);
+	check_limit("acquire", begun_ns, stalled_ns, wait_ms ? wait_ms : 700);
+	check_code("acquire", rc, expected, 5, &error);
+	check_truth(worker, rc, begun_ns);
+	if (rc == 0)
+		work(worker, lock);
+	sim_sleep(sim_between(0, sim_chance(200) ? 400 : 50) * SIM_MS);
+}
+
+static void *worker_main(void *argument)
+{
+	const struct worker *worker = argument;
+	lk_lock *lock = NULL;
+	lk_error error;
+	if (lk_lock_new(&lock, worker->client, KEY, strlen(KEY), &error) < 0)
+		sim_fail("lk_lock_new: %s", error.message);
+	for (int i = 0; lock && i < ROUNDS; i++)
+		round_of(worker, lock);
+	lk_lock_free(lock);
+	ended++;
+	return NULL;
+}
+
+/* ---- a run ---- */
+
+static bool close_client(lk_client *client)
+{
+	lk_error error;
+	int rc = lk_client_close(client, LK_CLOSE_RELEASE, &error);
+	sim_note("close: %d", rc);
+	if (rc < 0 && (rc != LK_EMAYBEHELD || is_calm()))
+		sim_fail("close: %s", error.message);
+	lk_client_free(client);
+	return rc == 0;
+}
+
+static void *run_main(void *argument)
+{
+	lk_error error;
+	bool settled = true;
+	(void)argument;
+	for (int i = 0; i < CLIENTS; i++)
+		if (lk_client_open(&clients[i], URL, &error) < 0)
+			sim_fail("lk_client_open: %s", error.message);
+	for (int i = 0; i < WORKERS; i++) {
+		workers[i] = (struct worker){.number = i, .client = clients[i == WORKERS - 1]};
+		workers[i].task = sim_spawn(worker_main, &workers[i]);
+	}
+	if (is_calm())
+		check_use(NULL);
+	for (int i = 0; i < WORKERS; i++)
+		sim_wait(sim_ended, workers[i].task, SIM_NEVER);
+	for (int i = 0; i < CLIENTS; i++)
+		settled &= close_client(clients[i]);
+	settled &= losers == 0; /* else it may stay until its lease ends */
+	if (settled && sim_server_owner(KEY, NULL))
+		sim_fail("all is given back, but the lock is %s's", sim_server_owner(KEY, NULL));
+	if (settled)
+		sim_server_close();
+	else
+		sim_sleep(LEASE_MOST_MS * SIM_MS);
+	return NULL;
+}
+
+static void run(uint64_t seed, bool verbose)
+{
+	holder = NULL;
+	waiting = ended = losers = 0;
+	free_since_ns = 0;
+	unanswered = false;
+	sim_begin(seed, seed % 8, verbose);
+	sim_door_begin();
+	sim_network_begin();
+	sim_server_begin();
+	sim_spawn(run_main, NULL);
+	sim_run();
+	if (!sim_failure()) {
+		sim_door_end();
+		/* Whatever was still on its way has arrived. */
+		if (sim_server_owner(KEY, NULL))
+			sim_fail("the lock is left to %s", sim_server_owner(KEY, NULL));
+	}
+	sim_server_end();
+	sim_network_end();
+	sim_end();
+	if (sim_failure())
+		fail_msg("%s", sim_failure());
+}
+
+static void test_thousand_seeds(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= SEEDS; seed++)
+		run(seed, false);
+}
+
+static void test_same_seed_same_course(void **state)
+{
+	(void)state;
+	run(7, false);
+	uint64_t course = sim_course();
+	run(7, false);
+	assert_true(course == sim_course());
+	run(8, false);
+	assert_true(course != sim_course());
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_same_seed_same_course),
+		cmocka_unit_test(test_thousand_seeds),
+	};
+	if (argc > 1) {
+		uint64_t seed = strtoull(argv[1], NULL, 10);
+		uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+		for (uint64_t i = 0; i < count; i++)
+			run(seed + i, argc == 2);
+		return 0;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

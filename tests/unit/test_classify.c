@@ -1,0 +1,69 @@
+/* What a server's refusals mean: one row a text, as real servers of several versions say them. */
+#include "unit.h"
+
+#include <string.h>
+
+#include <lockkeeper/error.h>
+
+#include "conn/classify.h"
+
+#define IN_6 "ERR Error running script (call to f_6b1bf486c81ceb7edf3c093f4c48582e38c0e791): "
+
+static const struct {
+	const char *text;
+	int code;
+	const char *hint; /* a piece of it */
+} rows[] = {
+	{"LOADING Redis is loading the dataset in memory", LK_EUNAVAILABLE, NULL},
+	{"BUSY Redis is busy running a script.", LK_EUNAVAILABLE, NULL},
+	{"BUSYGROUP Consumer Group name already exists", LK_EMAYBEHELD, NULL},
+	{"READONLY You can't write against a read only replica.", LK_EUNAVAILABLE, "replica"},
+	{"MOVED 3999 127.0.0.1:6381", LK_EREFUSED, "cluster"},
+	{"ASK 3999 127.0.0.1:6381", LK_EREFUSED, "cluster"},
+	{"CROSSSLOT Keys in request don't hash to the same slot", LK_EREFUSED, "cluster"},
+	{"TRYAGAIN Multiple keys request during rehashing of slot", LK_EUNAVAILABLE, NULL},
+	{"OOM command not allowed when used memory > 'maxmemory'.", LK_EREFUSED, NULL},
+	{"NOPERM this user has no permissions to run the 'evalsha' command", LK_EDENIED, NULL},
+	{"WRONGTYPE Operation against a key holding the wrong kind of value", LK_EWRONGTYPE, NULL},
+	{"WRONGTYPE Operation against a key holding the wrong kind of value script: "
+	 "f_6b1bf486c81ceb7edf3c093f4c48582e38c0e791, on @user_script:1.",
+	 LK_EWRONGTYPE, NULL},
+	{IN_6 "@user_script:1: WRONGTYPE Operation against a key", LK_EWRONGTYPE, NULL},
+	{IN_6 "@user_script:12: @user_script: 12: -OOM command not allowed when used memory > "
+	      "'maxmemory'.",
+	 LK_EREFUSED, NULL},
+	{IN_6 "@user_script:3: @user_script: 3: -READONLY You can't write against a read only "
+	      "replica.",
+	 LK_EUNAVAILABLE, "replica"},
+	{IN_6 "@user_script: 1: The user executing the script can't run this command or "
+	      "subcommand ",
+	 LK_EDENIED, NULL},
+	{IN_6 "@user_script:7: user_script:7: attempt to index a nil value", LK_EMAYBEHELD, NULL},
+	{"ERR Error running script", LK_EMAYBEHELD, NULL},
+	{IN_6, LK_EMAYBEHELD, NULL},
+	{IN_6 "@user_script", LK_EMAYBEHELD, NULL},
+	{"ERR something else: -OOM", LK_EMAYBEHELD, NULL},
+	{"", LK_EMAYBEHELD, NULL},
+};
+
+static void test_each_refusal(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		const char *hint = lk__classify_hint(rows[i].text);
+		print_message("%s\n", rows[i].text);
+		assert_int_equal(lk__classify(rows[i].text), rows[i].code);
+		if (rows[i].hint)
+			assert_non_null(strstr(hint, rows[i].hint));
+		else
+			assert_string_equal(hint, "");
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_each_refusal),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

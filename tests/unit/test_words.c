@@ -1,0 +1,155 @@
+/* Words become the bytes of a command or of a script's call, or, if one is missing, nothing. What
+ * they own goes with them (the address sanitizer looks). */
+#include "unit.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conn/words.h"
+
+#define MANY 100
+
+static char *made(const char *text)
+{
+	char *copy = strdup(text);
+	assert_non_null(copy);
+	return copy;
+}
+
+/* The request has these bytes; frees it. */
+static void has(struct lk__request *request, const char *bytes, size_t size)
+{
+	assert_non_null(request);
+	assert_int_equal(lk__buffer_size(&request->bytes), size);
+	assert_memory_equal(lk__buffer_front(&request->bytes), bytes, size);
+	lk__request_free(request);
+}
+
+static void test_command(void **state)
+{
+	static const char bytes[] = "*4\r\n$3\r\nSET\r\n$3\r\na\0b\r\n$0\r\n\r\n$2\r\n-7\r\n";
+	(void)state;
+	struct lk__words words = {0};
+	lk__words_text(&words, "SET");
+	lk__words_add(&words, "a\0b", 3);
+	lk__words_text(&words, "");
+	lk__words_number(&words, -7);
+	has(lk__words_command(&words), bytes, sizeof(bytes) - 1);
+}
+
+static void test_longest_number(void **state)
+{
+	static const char bytes[] = "*1\r\n$20\r\n-9223372036854775808\r\n";
+	(void)state;
+	struct lk__words words = {0};
+	lk__words_number(&words, INT64_MIN);
+	has(lk__words_command(&words), bytes, sizeof(bytes) - 1);
+}
+
+static void test_script(void **state)
+{
+	char bytes[200];
+	(void)state;
+	struct lk__words words = {0};
+	lk__words_own(&words, made("key"), 3);
+	{
+		char id[] = {'i', 0, 'd'};
+		lk__words_copy(&words, id, sizeof(id));
+		memset(id, 'x', sizeof(id));
+	}
+	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_LOCK_RELEASE, 1);
+	assert_non_null(request);
+	assert_int_equal(request->script, LK__SCRIPT_LOCK_RELEASE);
+	int size = snprintf(bytes, sizeof(bytes),
+			    "*5\r\n$7\r\nEVALSHA\r\n$40\r\n%s\r\n$1\r\n1\r\n$3\r\nkey\r\n$3\r\n"
+			    "i%cd\r\n",
+			    lk__scripts[LK__SCRIPT_LOCK_RELEASE].sha1, 0);
+	has(request, bytes, (size_t)size);
+}
+
+static void test_batch(void **state)
+{
+	static const char bytes[] = "*1\r\n$4\r\nTIME\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+	(void)state;
+	struct lk__request *batch = lk__request_batch(2);
+	struct lk__words time = {0}, get = {0};
+	assert_non_null(batch);
+	lk__words_text(&time, "TIME");
+	assert_true(lk__words_batch(batch, &time));
+	lk__words_text(&get, "GET");
+	lk__words_own(&get, made("k"), 1);
+	assert_true(lk__words_batch(batch, &get));
+	assert_int_equal(batch->batch, 2);
+	has(batch, bytes, sizeof(bytes) - 1);
+}
+
+static void test_many(void **state)
+{
+	char bytes[MANY * 10 + 10];
+	(void)state;
+	struct lk__words words = {0};
+	int size = snprintf(bytes, sizeof(bytes), "*%d\r\n", MANY);
+	lk__words_many(&words, MANY);
+	for (int i = 0; i < MANY; i += 2) {
+		lk__words_own(&words, made("k"), 1);
+		lk__words_number(&words, 10);
+		size += snprintf(bytes + size, sizeof(bytes) - (size_t)size,
+				 "$1\r\nk\r\n$2\r\n10\r\n");
+	}
+	has(lk__words_command(&words), bytes, (size_t)size);
+}
+
+static void test_missing_word(void **state)
+{
+	(void)state;
+	struct lk__request *batch = lk__request_batch(1);
+	assert_non_null(batch);
+	for (int end = 0; end < 3; end++) {
+		struct lk__words words = {0};
+		lk__words_own(&words, made("before"), 6);
+		if (end == 0)
+			lk__words_own(&words, NULL, 0);
+		else
+			lk__words_text(&words, NULL);
+		lk__words_own(&words, made("behind"), 6);
+		lk__words_number(&words, 1);
+		if (end == 0)
+			assert_null(lk__words_script(&words, LK__SCRIPT_LOCK_RELEASE, 1));
+		else if (end == 1)
+			assert_null(lk__words_command(&words));
+		else
+			assert_false(lk__words_batch(batch, &words));
+	}
+	assert_int_equal(batch->batch, 0);
+	lk__request_free(batch);
+}
+
+/* More than was said, or longer than can be copied: no request rather than a part of one. */
+static void test_too_much(void **state)
+{
+	static const char longer[LK__WORD_COPIED + 1];
+	(void)state;
+	struct lk__words few = {0}, many = {0}, copied = {0};
+	for (int i = 0; i <= LK__WORDS_FEW; i++)
+		lk__words_own(&few, made("word"), 4);
+	assert_null(lk__words_command(&few));
+	lk__words_many(&many, MANY);
+	for (int i = 0; i <= MANY; i++)
+		lk__words_number(&many, i);
+	assert_null(lk__words_command(&many));
+	lk__words_copy(&copied, longer, sizeof(longer));
+	assert_null(lk__words_command(&copied));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_command),  cmocka_unit_test(test_longest_number),
+		cmocka_unit_test(test_script),   cmocka_unit_test(test_batch),
+		cmocka_unit_test(test_many),     cmocka_unit_test(test_missing_word),
+		cmocka_unit_test(test_too_much),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
