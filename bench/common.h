@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * What the programs of the benchmark share: time, samples, and hiredis calls that block.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The floor of a hand-over to another process: it hears the release on a subscription that is in
  * place already, and asks for the lock on a second connection. Both block.

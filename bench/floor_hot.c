@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The floor of a hand-over: threads in a ring, each with a connection; the one whose turn it is
  * exchanges the owner for the next in one script, and wakes the next by futex. The least a bare
@@ -60,7 +61,7 @@ static void *floor_open(const char *url, int index, int threads)
 	seat->redis = bench_connect(url);
 	seat->exchange = bench_script(
 		seat->redis, LK__SCRIPT_LOCK_EXCHANGE, NAME, 5,
-		(const char *[]){mine, next, BENCH_LEASE, BENCH_NO_DEADLINE, channel},
+		(const char *[]){next, BENCH_LEASE, BENCH_NO_DEADLINE, mine, channel},
 		&seat->exchange_size);
 	return seat;
 }

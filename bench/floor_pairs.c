@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The floor of a pair: the commands that the library sends for this kind, made by its own recipe;
  * a connection a thread, blocking. Made once, but for counters, which take each number once.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The floor of a red lock: the acquire script to all nodes at once, done when most have answered;
  * then the release to all, and each answer read before the next round.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * A process releases, another that waits is granted: the time from before the release to after
  * the grant, on a machine that does nothing else.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "hot.h"
 
 #include <limits.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * Threads of one process that pass one lock around, held for no time: grants a second, and the
  * fewest and most of a thread, counted once every thread stands in line.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A lock of a kind by its name in the benchmark: "lock", "fair-lock", … */
 #ifndef BENCH_KINDS_H
 #define BENCH_KINDS_H

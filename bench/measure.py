@@ -12,10 +12,12 @@ import subprocess
 import tempfile
 import time
 
+import traffic
 from rows import LEAST, Figure, Row
 
 PROGRAM_LIMIT_S = 300
 START_LIMIT_S = 10
+COUNTED_ROUNDS = 20  # of a side, where its traffic is counted
 
 
 class Failed(Exception):
@@ -27,6 +29,7 @@ class Bench:
 
     def __init__(self, build: pathlib.Path, folder: pathlib.Path, quick: bool, runs: int):
         self.build, self.folder, self.quick, self.runs = build, folder, quick, runs
+        self.port = 0
         self.tcp = self.unix = ""
         self.server_pid = 0
         self.nodes: list[subprocess.Popen] = []
@@ -35,10 +38,10 @@ class Bench:
                             if not name.startswith("LOCKKEEPER_")}
         self.environment["LOCKKEEPER_STATE_DIR"] = str(folder / "state")
 
-    def words(self, row: Row, command: list[str]) -> list[str]:
-        values = {"tcp": self.tcp, "unix": self.unix, "folder": self.folder,
+    def words(self, row: Row, command: list[str], **other: str | int) -> list[str]:
+        values = {"tcp": self.tcp, "direct": self.tcp, "unix": self.unix, "folder": self.folder,
                   "nodes": ",".join(self.node_urls),
-                  **(row.quick if self.quick else row.full)}
+                  **(row.quick if self.quick else row.full), **other}
         return [word.format(**values) for word in command]
 
 
@@ -92,7 +95,7 @@ def server(bench: Bench):
     port, path = free_port(), bench.folder / "socket"
     process = start_server(bench.folder, port)
     try:
-        bench.server_pid = process.pid
+        bench.server_pid, bench.port = process.pid, port
         bench.tcp, bench.unix = f"redis://127.0.0.1:{port}", f"unix://{path}"
         yield
     finally:
@@ -140,22 +143,28 @@ def time_command(bench: Bench, words: list[str]) -> dict[str, float]:
     if command[0] == "lockkeeper":
         command = [str(bench.build / "cli" / "lockkeeper"), *command[1:]]
     times = []
-    for number in range(repeats + 3):
+    for _ in range(repeats):
         begun = time.perf_counter()
         code = subprocess.call(command, env=bench.environment)
         if code != 0:
             raise Failed(f"{' '.join(command)}: ended with {code}")
-        if number >= 3:
-            times.append((time.perf_counter() - begun) * 1e3)
-    times.sort()
-    return {"p50_ms": statistics.median(times), "p99_ms": times[len(times) * 99 // 100]}
+        times.append((time.perf_counter() - begun) * 1e3)
+    return {"p50_ms": statistics.median(times)}
 
 
-def run_side(bench: Bench, row: Row, command: list[str]) -> dict[str, float]:
-    words = bench.words(row, command)
+def run_words(bench: Bench, words: list[str]) -> dict[str, float]:
     if words[0] == "time-command":
         return time_command(bench, words[1:])
     return run_program(bench, words)
+
+
+def run_side(bench: Bench, row: Row, command: list[str]) -> dict[str, float]:
+    """Traffic is counted in a run of its own, because the proxy takes time."""
+    figures = run_words(bench, bench.words(row, command))
+    if row.counted and "{tcp}" in command:
+        figures |= traffic.counted(bench.port, COUNTED_ROUNDS, lambda url: run_words(
+            bench, bench.words(row, command, tcp=url, rounds=COUNTED_ROUNDS)))
+    return figures
 
 
 def medians(runs: list[dict[str, float]]) -> dict[str, float]:
@@ -188,7 +197,7 @@ def measure(bench: Bench, row: Row) -> dict:
     missing = [figure.key for figure in row.figures if figure.key not in middle]
     if missing:
         raise Failed(f"{row.name}: no figures for {', '.join(missing)}")
-    return {"name": row.name, "title": row.title,
+    return {"name": row.name, "title": row.title, "beside": row.beside,
             "commands": {"ours": " ".join(row.ours), "floor": " ".join(row.floor or [])},
             "settings": row.quick if bench.quick else row.full, "load_1m_before": load,
             "figures": [judge(figure, middle[figure.key], base.get(figure.key))

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * Many threads of one process wait for a lock that another holds: what the waiting costs, and how
  * many commands the hand-overs take once it is free.

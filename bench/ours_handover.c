@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A hand-over to another process by the library. */
 #include <lockkeeper.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One hot lock by the library: one client, one handle, every thread acquires and releases. */
 #include <lockkeeper.h>
 

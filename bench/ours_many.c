@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * Many locks held by one client for a time: all must be alive at the end. Bytes a lock, and what
  * the renewals cost.

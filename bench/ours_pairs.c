@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A pair by the library: one client, a handle a thread. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * Many threads of a process wait for a lock of a kind that another client holds, which then lets
  * go: how many commands each hand-over takes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * A red lock over several nodes, acquired and released: how long the acquire takes.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * Re-entry under a valid lease: what a further acquire and its release take, and that no command is
  * sent for them. Medians of rounds: one in which the thread was preempted does not count.

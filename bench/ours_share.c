@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * Processes that share one lock: how it is divided, how long a term is, how long a wait.
  *

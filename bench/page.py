@@ -53,10 +53,10 @@ def plain(result: dict) -> str:
     return "\n".join(lines)
 
 
-def table(document: dict) -> list[str]:
-    lines = ["| what | figure | bare hiredis | Lockkeeper | ratio | to reach | reached |",
+def table(beside: str, rows: list[dict]) -> list[str]:
+    lines = [f"| what | figure | {beside} | Lockkeeper | ratio | target | reached |",
              "|---|---|--:|--:|--:|--:|---|"]
-    for row in document["rows"]:
+    for row in rows:
         title = row["title"]
         for figure in row["figures"]:
             unit = f" ({figure['unit']})" if figure["unit"] else ""
@@ -67,17 +67,25 @@ def table(document: dict) -> list[str]:
     return lines
 
 
+def tables(document: dict) -> list[str]:
+    """A table for each program that the library is compared with: it heads a column."""
+    sorts: dict[str, list[dict]] = {}
+    for row in document["rows"]:
+        sorts.setdefault(row["beside"], []).append(row)
+    return [line for beside, rows in sorts.items() for line in ["", *table(beside, rows)]]
+
+
 def later(document: dict) -> str:
-    """Which rows were put in anew, and when."""
+    """Which rows were measured again, and when."""
     names: dict[str, list[str]] = {}
     for row in document["rows"]:
         if "date" in row:
             names.setdefault(row["date"], []).append(row["name"])
-    return "".join(f" Measured anew {date}: {', '.join(rows)}." for date, rows in names.items())
+    return "".join(f" Measured again {date}: {', '.join(rows)}." for date, rows in names.items())
 
 
 def write_page(docs: pathlib.Path, document: dict, results: pathlib.Path) -> None:
-    """The table goes below the line in the page; what stands above it is written by hand."""
+    """The table goes below the line in the page; the text above it is written by hand."""
     path = docs / "performance.md"
     mark = "<!-- below: made by `make bench` -->"
     head = path.read_text().split(mark)[0] if path.exists() else "# Performance\n\n"
@@ -86,9 +94,9 @@ def write_page(docs: pathlib.Path, document: dict, results: pathlib.Path) -> Non
     facts = (f"Measured {document['date']}: {about['cpu']}, {about['cores']} cores, "
              f"{about['system']} {about['kernel']}; {versions['redis'].split(' sha=')[0]}; "
              f"{versions['lockkeeper']}; {versions['compiler']}; hiredis {versions['hiredis']}. "
-             f"{priority}Medians of {document['runs_a_side']} runs a side, in turn. All runs: "
+             f"{priority}Medians of {document['runs_a_side']} runs per side, in turn. All runs: "
              f"[{results.name}](../{results}).{later(document)}")
-    path.write_text("\n".join([head + mark, "", facts, "", *table(document), ""]))
+    path.write_text("\n".join([head + mark, "", facts, *tables(document), ""]))
 
 
 def write_picture(docs: pathlib.Path, document: dict) -> None:

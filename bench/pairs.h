@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * Threads that acquire and release, each its own name, for a time: pairs a second, what a pair
  * takes, what it costs. Both sides are run by this one program.

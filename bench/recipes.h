@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The commands that the library sends for a kind of lock, for programs without the library. */
 #ifndef BENCH_RECIPES_H
 #define BENCH_RECIPES_H

@@ -30,8 +30,10 @@ class Row:
     quick: dict[str, int] = field(default_factory=dict)
     runs: int | None = None  # None: as many as asked for
     nodes: int = 0  # servers beside the usual one, as {nodes} in the commands
-    stopped: int = 0  # so many of them answer nothing
+    stopped: int = 0  # how many of them do not answer
+    counted: bool = False  # also the traffic of a round over {tcp}
     apart: bool = False  # the server is kept on core 0, the programs keep to core 1
+    beside: str = "bare hiredis"  # what `floor` runs: heads its column in the page
 
 
 PAIR_LENGTH = {"full": {"ms": 1500}, "quick": {"ms": 200}}
@@ -135,7 +137,7 @@ def other_rows() -> list[Row]:
             {"rounds": 500}, {"rounds": 50}),
         Row("crowd", "1,000 threads wait for a lock that another holds",
             ["ours-crowd", "{tcp}", "{threads}", "{ms}"], None,
-            [Figure("cpu_ms_s", "ms CPU a s", 5, MOST, ratio=False),
+            [Figure("cpu_ms_s", "ms CPU per s", 5, MOST, ratio=False),
              Figure("commands_s", "/s", 1, MOST, ratio=False),
              Figure("subscriptions", "", 1, MOST, ratio=False),
              Figure("heap_bytes_a_waiter", "bytes"), Figure("drain_ms", "ms"),
@@ -146,13 +148,28 @@ def other_rows() -> list[Row]:
             [Figure("alive_share", "", 1, LEAST, ratio=False),
              Figure("lost", "", 0, MOST, ratio=False), Figure("heap_bytes_a_lock", "bytes"),
              Figure("resident_bytes_a_lock", "bytes"), Figure("renewals_s", "/s"),
-             Figure("cpu_ms_s", "ms CPU a s")],
+             Figure("cpu_ms_s", "ms CPU per s")],
             {"locks": 100000, "ms": 60000}, {"locks": 1000, "ms": 500}, runs=1),
-        Row("command", "lockkeeper run NAME true, a private server running",
-            ["time-command", "{repeats}", "lockkeeper", "run", "bench", "true"],
-            ["time-command", "{repeats}", "flock", "{folder}/flock", "true"],
-            [Figure("p50_ms", "ms"), Figure("p99_ms", "ms")], {"repeats": 100}, {"repeats": 10}),
+        *connect_rows(),
+        command_row("command", "lockkeeper run NAME true, a private server running", [], 2),
+        command_row("command-tcp", "the same, a server by TCP", ["--url", "{tcp}"], 2.5),
     ]
+
+
+def traffic() -> list[Figure]:
+    return [Figure("commands", "per round"), Figure("bytes_out", "bytes"),
+            Figure("bytes_in", "bytes"), Figure("connections", "per round")]
+
+
+def connect_rows() -> list[Row]:
+    titles = {"ping": "connect and ping", "cold": "connect and first pair, no script at the server",
+              "warm": "the same, the scripts at the server"}
+    return [Row(f"connect-{subject}", title,
+                ["ours-connect", "{tcp}", "{direct}", "{rounds}", subject],
+                ["floor-connect", "{tcp}", "{direct}", "{rounds}", subject],
+                [Figure("p50_us", "µs"), Figure("p99_us", "µs"), *traffic()],
+                {"rounds": 1000}, {"rounds": 50}, counted=True)
+            for subject, title in titles.items()]
 
 
 KINDS = {"fair-lock": "fair lock", "read-lock": "read side", "write-lock": "write side",
@@ -160,6 +177,16 @@ KINDS = {"fair-lock": "fair lock", "read-lock": "read side", "write-lock": "writ
 
 
 COUNTERS = {"semaphore": "semaphore", "permit-semaphore": "permit semaphore"}
+
+
+def command_row(name: str, title: str, options: list[str], bound: float) -> Row:
+    """Short sides often in turn: what else the machine does takes longer than a few commands."""
+    return Row(name, f"{title}, beside flock FILE true",
+               ["time-command", "{rounds}", "lockkeeper", "run", *options, "bench", "true"],
+               ["time-command", "{rounds}", "flock", "{folder}/flock", "true"],
+               [Figure("p50_ms", "ms", bound), *(traffic() if options else [])],
+               {"rounds": 25}, {"rounds": 10}, runs=21, counted=True,
+               beside="flock")
 
 
 def kind_row(kind: str, title: str) -> Row:
@@ -177,7 +204,8 @@ def red_row(name: str, title: str, figures: list[Figure], floor: bool, stopped: 
 
 
 def queue_row(kind: str, waiters: int) -> Row:
-    return Row(f"queue-{kind}-{waiters}", f"{kind.replace('-', ' ')}, {waiters} waiting threads",
+    threads = "thread" if waiters == 1 else "threads"
+    return Row(f"queue-{kind}-{waiters}", f"{kind.replace('-', ' ')}, {waiters} waiting {threads}",
                ["ours-queue", "{tcp}", kind, str(waiters)], None,
                [Figure("commands_a_handover", "commands"), Figure("drain_ms", "ms")])
 
@@ -187,12 +215,13 @@ def kind_rows() -> list[Row]:
     return [
         *(kind_row(kind, title) for kind, title in KINDS.items()),
         *(kind_row(kind, title) for kind, title in COUNTERS.items()),
-        Row("multi-10", "multi lock of 10 names on one server, beside a plain pair",
+        Row("multi-10", "multi lock of 10 names on one server, beside one reentrant lock",
             ["ours-pairs", "{tcp}", "1", "{ms}", "kind=multi-lock"],
-            ["ours-pairs", "{tcp}", "1", "{ms}"], lone(None, None, None), **PAIR_LENGTH),
+            ["ours-pairs", "{tcp}", "1", "{ms}"], lone(None, None, None), **PAIR_LENGTH,
+            beside="one reentrant lock"),
         red_row("red-5", "red lock of five: until a majority has answered",
                 [Figure("p50_us", "µs"), Figure("p99_us", "µs")], True, 0),
-        red_row("red-5-one-stopped", "the same, one of the five answers nothing",
+        red_row("red-5-one-stopped", "the same, one of the five does not answer",
                 [Figure("p50_us", "µs"), Figure("p99_us", "µs")], False, 1),
         Row("readers-64", "64 readers of one name at once", ["ours-pairs", *readers],
             ["floor-pairs", *readers], many(1.0, None), **PAIR_LENGTH),

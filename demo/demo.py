@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Several processes fight for one lock around a file that would be corrupted without it; one of
+"""Several processes compete for one lock around a file that would be corrupted without it; one of
 them is killed while it holds. What is said here is read off the file and the journal that the
 workers write, never off the library.
 
@@ -123,7 +123,7 @@ def locked(program: pathlib.Path, folder: pathlib.Path, url: str) -> bool:
         time.sleep(FIGHT_S)
         fought = round_.journal()
         story.tell_fight(fought)
-        story.title("3. Worker 3 enters, hangs, and is killed (kill -9) while it holds")
+        story.title("3. Worker 3 enters, hangs, and is killed (kill -9) while it holds the lock")
         killed_ns = round_.kill(3)
         until("somebody's turn after the kill",
               lambda: round_.journal().first_enter_after(killed_ns))

@@ -1,4 +1,4 @@
-"""What the journal of a fight says, and how it is shown: turns, hand-overs, a timeline."""
+"""Reads the journal of a round, and shows it: turns, hand-overs, a timeline."""
 from __future__ import annotations
 
 import statistics
@@ -74,7 +74,7 @@ def line(text: str) -> None:
 
 
 def timeline(journal: Journal, from_ns: int, to_ns: int, killed: dict[int, int]) -> None:
-    """A row a worker, a column a moment: # inside, . outside, X killed inside, blank when dead."""
+    """A row per worker, a column per moment: # inside, . outside, X killed, blank when dead."""
     step = (to_ns - from_ns) / COLUMNS
     moments = [from_ns + step * (column + 0.5) for column in range(COLUMNS)]
     for worker in sorted({turn.worker for turn in journal.turns}):
@@ -86,7 +86,7 @@ def timeline(journal: Journal, from_ns: int, to_ns: int, killed: dict[int, int])
             column = int((end_ns - from_ns) / step)
             row[column:] = ["X"] + [" "] * (COLUMNS - column - 1)
         line(f"worker {worker}  {''.join(row)}".rstrip())
-    line(f"{'':8}  a column each {step / 1e6:.0f} ms;  # inside   . outside   X killed\n")
+    line(f"{'':8}  one column per {step / 1e6:.0f} ms;  # inside   . outside   X killed\n")
 
 
 def tell_bare(journal: Journal, balance: int) -> bool:
@@ -113,7 +113,7 @@ def tell_kill(journal: Journal, from_ns: int, victim: int, killed_ns: int, balan
     timeline(journal, from_ns, journal.last_ns, {victim: killed_ns})
     overlaps = journal.overlaps({victim: killed_ns})
     waited_ms = (journal.first_enter_after(killed_ns) - killed_ns) / 1e6
-    line(f"next one inside {waited_ms / 1000:.2f} s after the kill: what was left of the lease of "
+    line(f"next worker inside {waited_ms / 1000:.2f} s after the kill: the rest of the lease of "
          f"{lease_ms / 1000:.0f} s")
     line(f"turns finished in all {journal.finished()}, overlaps {overlaps}")
     line(f"the file says {balance}: {journal.finished() - balance} additions are lost")

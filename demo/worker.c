@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * One of the processes that fight in the demo: takes the lock, adds 1 to a number in a shared file
  * in the slowest way there is, releases, and again, until SIGTERM.
