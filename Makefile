@@ -1,18 +1,20 @@
 # A thin front over Meson, for people and for the README.
 BUILD = build
-PREFIX = /usr/local
+# Empty: the prefix of the build folder; Meson's own default is /usr/local.
+PREFIX =
 DESTDIR =
 PYTHON = /usr/bin/python3
 
-.PHONY: all check interop format docs demo bench install clean packages-build packages-run packages-check packages-bench packages-interop
+.PHONY: all check check-faults check-servers interop format docs demo bench install uninstall clean packages-build packages-run packages-check packages-bench packages-interop
 
 all: packages-build $(BUILD)/build.ninja
-	ninja -C $(BUILD)
+	$(if $(PREFIX),meson configure "$(BUILD)" --prefix="$(PREFIX)")
+	ninja -C "$(BUILD)"
 
 $(BUILD)/build.ninja:
-	meson setup $(BUILD) --prefix=$(PREFIX)
+	meson setup "$(BUILD)" $(if $(PREFIX),--prefix="$(PREFIX)")
 
-# What is missing is installed, by root or through sudo; otherwise named.
+# Installs missing packages as root or through sudo; otherwise names them.
 packages-build:
 	@sh scripts/install_packages.sh build
 packages-run:
@@ -29,27 +31,40 @@ packages-interop:
 check: packages-check all
 	$(PYTHON) scripts/check.py --build $(BUILD)
 
-# Redisson, redis-py, redsync and node-redlock on the same keys; fetches them (docs/interop.md).
+# The whole matrix of faults under the sanitizers, in its own build folders; about an hour.
+check-faults: packages-check
+	$(PYTHON) scripts/ci.py faults
+
+# The wire suites on servers of other versions, which pip fetches (docs/servers.md).
+check-servers: packages-check all
+	$(PYTHON) scripts/try_servers.py --build $(BUILD)
+
+# Redisson, redis-py, redsync and node-redlock on the same keys (docs/interop.md).
 interop: packages-interop all
 	$(PYTHON) scripts/check.py --build $(BUILD) interop
 
-# Processes fight for one lock, one is killed while it holds; about 20 seconds.
+# Processes compete for one lock, and one is killed while it holds it; about 20 seconds.
 demo: packages-run all
 	$(PYTHON) demo/demo.py --build $(BUILD)
 
-# Figures against bare hiredis programs, into bench/results.
+# Figures beside bare hiredis programs, into bench/results.
 bench: packages-bench all
 	$(PYTHON) bench/run.py --build $(BUILD)
 
-# Writes what is made from tables or by rule; `make check` finds what is stale.
+# Writes the pages that come from tables; `make check` finds stale ones.
 docs: all
 	$(PYTHON) scripts/make_docs.py $(BUILD)
 format:
-	git ls-files '*.c' '*.h' | xargs clang-format -i --style=file
+	find include src cli tests examples demo bench -name '*.[ch]' -exec \
+		clang-format -i --style=file {} +
 
+# A relative DESTDIR counts from here, not from the build folder.
 install: all
-	meson configure $(BUILD) --prefix=$(PREFIX)
-	DESTDIR=$(DESTDIR) meson install -C $(BUILD)
+	destdir="$(DESTDIR)"; case "$$destdir" in ''|/*) ;; *) destdir="$$PWD/$$destdir";; esac; \
+	DESTDIR="$$destdir" meson install -C "$(BUILD)"
+# Removes the files that the last installation from this build folder wrote.
+uninstall:
+	ninja -C "$(BUILD)" uninstall
 
 clean:
-	rm -rf $(BUILD) build-ci
+	rm -rf "$(BUILD)" build-ci
