@@ -280,7 +280,7 @@ static void farewell_take_back(const struct farewell *farewell)
 		pthread_mutex_lock(&member->mutex);
 		if (member->red_lease_ms < farewell->lease_ms)
 			member->red_lease_ms = farewell->lease_ms;
-		lk__take_back(member, farewell->number[i], farewell->until_ns);
+		lk__take_back_copies(member, farewell->number[i], farewell->until_ns);
 		pthread_mutex_unlock(&member->mutex);
 	}
 }

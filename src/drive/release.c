@@ -65,7 +65,7 @@ static void parting_hold_off(struct lk__entry *entry, int64_t listeners)
 static void parting_take_back_copies(const struct lk__parting *parting)
 {
 	if (parting->repeated_until_ns > lk__now_ns())
-		lk__take_back(parting->entry, parting->number, parting->repeated_until_ns);
+		lk__take_back_copies(parting->entry, parting->number, parting->repeated_until_ns);
 }
 
 /* Nobody knows whether it is released. */

@@ -190,6 +190,12 @@ void lk__take_back(struct lk__entry *entry, uint64_t number, int64_t until_ns)
 		lk__loop_wake(entry->client);
 }
 
+void lk__take_back_copies(struct lk__entry *entry, uint64_t number, int64_t until_ns)
+{
+	if (!takes_nothing(entry) && take_back_new(entry, number, until_ns, until_ns + LK__MS))
+		lk__loop_wake(entry->client);
+}
+
 /* Until when a copy of this number's acquire may run, or now. */
 static int64_t copies_until_ns(const struct lk__entry *entry, uint64_t number, int64_t now_ns)
 {

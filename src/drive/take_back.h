@@ -20,6 +20,9 @@ void lk__take_back_unreserve(struct lk__entry *entry);
 /* Notes one; `until_ns`: when no copy of its acquire can run any more. Entry's mutex held. */
 void lk__take_back(struct lk__entry *entry, uint64_t number, int64_t until_ns);
 
+/* The same where a release is on its way already: it is repeated when no copy can run any more. */
+void lk__take_back_copies(struct lk__entry *entry, uint64_t number, int64_t until_ns);
+
 /*
  * The same for a number whose acquire is over: its release goes out at once, behind what is in
  * flight on the connection of the tries. If it is refused, or gets no answer, the loop repeats it.

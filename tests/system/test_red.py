@@ -199,6 +199,31 @@ def test_lost_answer(quorum, cut, known, where, verdict):
     quorum.know_all()
 
 
+class LostThenSlow:
+    """The answer to an acquire is lost, and its second copy is late, and what follows it later."""
+
+    def __init__(self):
+        self.lost = Once(reply_to("acquire"), CUT_BEFORE)
+        self.slow = None
+
+    def __call__(self, message):
+        if self.lost.hit.is_set() and request("acquire")(message):
+            self.slow = self.slow or message.connection
+        if message.connection is self.slow and not message.reply:
+            return Park(0.05)
+        return self.lost(message)
+
+
+def test_a_release_does_not_overtake_a_second_copy(quorum):
+    """On another connection it would: the copy then takes what the caller has released."""
+    quorum.open().know_all()
+    rule = quorum.proxies[0].rule = LostThenSlow()
+    quorum.check_grants([rule.lost])
+    assert rule.slow
+    quorum.proxies[0].rule = None
+    quorum.know_all()
+
+
 class LostThenRefused:
     """The first copy of an acquire runs and its answer is lost; the second is refused."""
 
