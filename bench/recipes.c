@@ -20,7 +20,7 @@
 static const struct lk__recipe *const recipes[] = {
 	&lk__lock_recipe,  &lk__fair_recipe,      &lk__fenced_recipe,
 	&lk__plain_recipe, &lk__read_recipe,      &lk__spin_recipe,
-	&lk__write_recipe, &lk__semaphore_recipe, &lk__permit_line_recipe,
+	&lk__write_recipe, &lk__semaphore_recipe, &lk__permit_queue_recipe,
 };
 
 static int named(const char *type, const char *kind)

@@ -28,7 +28,7 @@ ERRORS_HEAD = """# Errors
 Made from `include/lockkeeper/error.h` by `make docs`; do not edit.
 
 A failed call says either *not done* or *unknown*. A code for *unknown* is marked *may be held*:
-nobody holds the lock through this call, and the library takes back any grant that the server may
+nobody holds the lock through this call, and the library releases any grant that the server may
 have made. *Retryable*: the same call can succeed later without any change. *Fatal*: only a change
 of arguments, rights or configuration can help. The `lk_error` that a call fills also names the
 node, the command and the reason.

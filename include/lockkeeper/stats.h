@@ -20,27 +20,27 @@ typedef struct lk_histogram {
 
 typedef struct lk_stats {
 	size_t struct_size;
-	uint64_t acquires;    /* holds granted, re-entries not counted */
-	uint64_t reentries;   /* holds granted without a command */
-	uint64_t handovers;   /* holds passed on in memory, without a command */
-	uint64_t wire_grants; /* grants by the server */
-	uint64_t releases;    /* locks released on the server */
-	uint64_t busy;        /* tries that found another owner */
-	uint64_t timeouts;    /* calls that ended with LK_ETIMEDOUT or LK_EBUSY */
-	uint64_t cancels;     /* calls that ended with LK_ECANCELLED */
-	uint64_t failures;    /* calls that failed otherwise */
-	uint64_t lost;        /* holds lost */
-	uint64_t renewals;    /* leases renewed */
-	uint64_t take_backs;  /* grants of unknown or abandoned tries that were released */
-	uint64_t commands;    /* commands sent, repetitions included */
-	uint64_t resent;      /* commands sent again after a lost connection */
-	uint64_t connects;    /* connections made */
-	uint64_t disconnects; /* connections lost */
-	uint64_t messages;    /* release messages heard */
-	uint64_t held;        /* now: locks held */
-	uint64_t waiting;     /* now: callers in queues */
-	lk_histogram wait_us; /* from call to grant, re-entries not counted */
-	lk_histogram hold_us; /* from grant to release */
+	uint64_t acquires;      /* holds granted, re-entries not counted */
+	uint64_t reentries;     /* holds granted without a command */
+	uint64_t handovers;     /* holds passed on in memory, without a command */
+	uint64_t wire_grants;   /* grants by the server */
+	uint64_t releases;      /* locks released on the server */
+	uint64_t busy;          /* tries that found another owner */
+	uint64_t timeouts;      /* calls that ended with LK_ETIMEDOUT or LK_EBUSY */
+	uint64_t cancels;       /* calls that ended with LK_ECANCELLED */
+	uint64_t failures;      /* calls that failed otherwise */
+	uint64_t lost;          /* holds lost */
+	uint64_t renewals;      /* leases renewed */
+	uint64_t compensations; /* grants of unknown or abandoned tries that were released */
+	uint64_t commands;      /* commands sent, repetitions included */
+	uint64_t resent;        /* commands sent again after a lost connection */
+	uint64_t connects;      /* connections made */
+	uint64_t disconnects;   /* connections lost */
+	uint64_t messages;      /* release messages heard */
+	uint64_t held;          /* now: locks held */
+	uint64_t waiting;       /* now: callers in queues */
+	lk_histogram wait_us;   /* from call to grant, re-entries not counted */
+	lk_histogram hold_us;   /* from grant to release */
 } lk_stats;
 
 LK_BEGIN_DECLS

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/take_back.h"
+#include "drive/compensation.h"
 #include "drive/watch.h"
 #include "sync/permits/permits.h"
 #include "sync/script.h"
@@ -28,16 +28,16 @@ static void permit_id(const struct lk__counter_call *call, const struct lk__gran
 }
 
 /* One permit of a grant becomes an entry of its own, with a hold. */
-static int permit_adopt(struct lk__counter_call *call, const lk_acquire_options *options,
-			const struct lk__grant *grant, size_t index)
+static int permit_keep(struct lk__counter_call *call, const lk_acquire_options *options,
+		       const struct lk__grant *grant, size_t index)
 {
-	const struct lk__entry *line = call->counter->entry;
+	const struct lk__entry *queue = call->counter->entry;
 	char id[LK__FIELD_SIZE];
 	permit_id(call, grant, index, id);
 	struct lk__owner owner = {.name = id, .name_size = strlen(id)};
 	struct lk__entry *entry;
-	int rc = lk__entry_get(&entry, call->counter->client, &lk__permit_recipe, line->name,
-			       line->name_size, &owner, call->error);
+	int rc = lk__entry_get(&entry, call->counter->client, &lk__permit_recipe, queue->name,
+			       queue->name_size, &owner, call->error);
 	if (rc < 0)
 		return rc;
 	struct lk__hold *hold = lk__hold_new(call->thread, &owner);
@@ -50,7 +50,7 @@ static int permit_adopt(struct lk__counter_call *call, const lk_acquire_options 
 		hold->tag = options->tag;
 		hold->no_loss = options->no_loss;
 		pthread_mutex_lock(&entry->mutex);
-		lk__entry_adopt(entry, hold, &own);
+		lk__entry_move_grant(entry, hold, &own);
 		pthread_mutex_unlock(&entry->mutex);
 	} else {
 		rc = lk__fail(call->error, LK_ENOMEM, "%s: out of memory", call->operation);
@@ -69,7 +69,7 @@ static void lost_drop(struct lk__entry *entry)
 }
 
 /* The hold of a permit, if it is ours, goes without a word to the server. */
-static void permit_drop(struct lk__entry *entry, bool take_back)
+static void permit_drop(struct lk__entry *entry, bool compensate)
 {
 	if (!entry)
 		return;
@@ -78,10 +78,10 @@ static void permit_drop(struct lk__entry *entry, bool take_back)
 	if (entry->hold) {
 		int64_t repeated_ns = entry->grant.repeated_until_ns;
 		uint64_t number = entry->grant.number;
-		int64_t until_ns = take_back ? entry->grant.valid_until_ns : repeated_ns;
+		int64_t until_ns = compensate ? entry->grant.valid_until_ns : repeated_ns;
 		lk__entry_drop_hold(entry, lk__now_ns());
 		if (until_ns > lk__now_ns())
-			lk__take_back(entry, number, until_ns);
+			lk__compensate(entry, number, until_ns);
 	} else if (entry->lost) {
 		lost_drop(entry);
 	}
@@ -101,13 +101,13 @@ static void permit_forget(struct lk__counter_call *call, const char *id)
 static int permits_hold(struct lk__counter_call *call, const lk_acquire_options *options,
 			const struct lk__grant *grant, size_t count, lk_permit *permits_out)
 {
-	struct lk__entry *line = call->counter->entry;
+	struct lk__entry *queue = call->counter->entry;
 	char id[LK__FIELD_SIZE];
 	size_t made = 0;
 	int rc = 0;
 	for (; rc == 0 && made < count; made += rc == 0)
-		rc = permit_adopt(call, options, grant, made);
-	if (rc == 0 && atomic_load(&line->client->state) != LK__CLIENT_OPEN)
+		rc = permit_keep(call, options, grant, made);
+	if (rc == 0 && atomic_load(&queue->client->state) != LK__CLIENT_OPEN)
 		rc = lk__fail(call->error, LK_ECLOSED, "%s: the client is closed", call->operation);
 	if (rc == 0 && lk__now_ns() >= grant->valid_until_ns)
 		rc = lk__fail(call->error, LK_EMAYBEHELD,
@@ -121,9 +121,9 @@ static int permits_hold(struct lk__counter_call *call, const lk_acquire_options 
 	}
 	if (rc == 0)
 		return 0;
-	pthread_mutex_lock(&line->mutex);
-	lk__entry_release_unasked(line, grant->number);
-	pthread_mutex_unlock(&line->mutex);
+	pthread_mutex_lock(&queue->mutex);
+	lk__entry_release_unasked(queue, grant->number);
+	pthread_mutex_unlock(&queue->mutex);
 	return rc;
 }
 
@@ -262,7 +262,7 @@ static int giving_ask(struct lk__counter_call *call, const struct giving *giving
 /* Sends what is not lost. LK_ENOTOWNER: one of these is not in use, and nothing was done. */
 static int giving_send(struct lk__counter_call *call, struct giving *giving)
 {
-	const struct lk__entry *line = call->counter->entry;
+	const struct lk__entry *queue = call->counter->entry;
 	giving->sent = giving->ours = 0;
 	for (size_t i = 0; i < giving->count; i++) {
 		struct part *part = &giving->parts[i];
@@ -275,14 +275,14 @@ static int giving_send(struct lk__counter_call *call, struct giving *giving)
 	if (giving->sent == 0)
 		return 0;
 	struct lk__request *request;
-	request = lk__permits_release(&line->target, giving->ids[0], giving->sent);
+	request = lk__permits_release(&queue->target, giving->ids[0], giving->sent);
 	int rc = giving_ask(call, giving, request);
 	if (rc < 0)
 		return rc;
 	giving->repeated |= request->sends > 1;
 	if (request->reply->type == REDIS_REPLY_NIL)
 		rc = lk__fail(call->error, LK_ENOTOWNER, "%s \"%.100s\": %s is not in use",
-			      call->operation, line->name,
+			      call->operation, queue->name,
 			      giving->count == 1 ? giving->permits[0].id : "one of the permits");
 	lk__request_free(request);
 	return rc < 0 ? rc : 0;

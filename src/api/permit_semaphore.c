@@ -23,7 +23,7 @@ int lk_permit_semaphore_new(lk_permit_semaphore **semaphore_out, lk_client *clie
 	lk_permit_semaphore *semaphore = calloc(1, sizeof(*semaphore));
 	if (!semaphore)
 		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
-	int rc = lk__counter_open(&semaphore->counter, client, &lk__permit_line_recipe, name,
+	int rc = lk__counter_open(&semaphore->counter, client, &lk__permit_queue_recipe, name,
 				  name_size, operation, error);
 	if (rc < 0)
 		free(semaphore);
@@ -62,10 +62,10 @@ static bool permit_is_over(struct lk__entry *entry)
 int lk__permit_entry(struct lk__entry **entry_out, const struct lk__counter_call *call,
 		     const char *id)
 {
-	const struct lk__entry *line = call->counter->entry;
+	const struct lk__entry *queue = call->counter->entry;
 	struct lk__owner owner = {.name = id, .name_size = strlen(id)};
-	int rc = lk__entry_look(entry_out, call->counter->client, &lk__permit_recipe, line->name,
-				line->name_size, &owner);
+	int rc = lk__entry_look(entry_out, call->counter->client, &lk__permit_recipe, queue->name,
+				queue->name_size, &owner);
 	if (rc == 0 && *entry_out && permit_is_over(*entry_out)) {
 		lk__entry_unref(*entry_out);
 		*entry_out = NULL;

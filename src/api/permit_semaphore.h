@@ -8,7 +8,7 @@
 #include "api/counter.h"
 
 struct lk_permit_semaphore {
-	struct lk__counter counter; /* with the entry of the line */
+	struct lk__counter counter; /* with the entry of the wait queue */
 };
 
 int lk__permit_enter(struct lk__counter_call *call, lk_permit_semaphore *semaphore,

@@ -58,7 +58,7 @@ int lk_client_stats(lk_client *client, lk_stats *stats_out, lk_error *error)
 		.failures = get(&counters->failures),
 		.lost = get(&counters->lost),
 		.renewals = get(&counters->renewals),
-		.take_backs = get(&counters->take_backs),
+		.compensations = get(&counters->compensations),
 		.held = get(&counters->held),
 		.waiting = get(&counters->waiting),
 	};

@@ -42,10 +42,10 @@ static void info_explain(lk_wait_info *info, const struct lk__entry *entry)
 /* 1 when somebody waits for the entry's lock. */
 static int entry_wait_info(struct lk__entry *entry, lk_wait_info *info)
 {
-	const struct lk__waiter *waiter, *oldest = NULL;
+	const struct lk__caller *waiter, *oldest = NULL;
 	int64_t now_ns = lk__now_ns();
 	pthread_mutex_lock(&entry->mutex);
-	DL_FOREACH(entry->line, waiter)
+	DL_FOREACH(entry->queue, waiter)
 	{
 		info->callers++;
 		if (!oldest || waiter->since_ns < oldest->since_ns)

@@ -49,7 +49,7 @@ int lk__thread_set(pthread_key_t key, void *value);
  * A parking place for one thread: wait until somebody gives the token, or a deadline passes.
  *
  * At most one token is kept, so a wake that comes early is not lost and a wake too many only
- * makes the owner look again: every wait stands in a loop over its own condition.
+ * makes the owner look again: every wait is a loop over its own condition.
  */
 struct lk__park {
 	_Atomic uint32_t state; /* the door's own; 0 at first */

@@ -60,7 +60,7 @@ static struct lk__channel *channel_new(struct lk__conn *conn, const char *name, 
 struct lk__listening *lk__channel_open(struct lk__conn *conn, const char *name, size_t size,
 				       void *owner)
 {
-	struct lk__aftermath after = {.wake_count = 0};
+	struct lk__deferred after = {.wake_count = 0};
 	struct lk__channel *channel;
 	struct lk__listening *listening = calloc(1, sizeof(*listening));
 	if (!listening)
@@ -91,7 +91,7 @@ struct lk__listening *lk__channel_open(struct lk__conn *conn, const char *name, 
 
 void lk__channel_close(struct lk__conn *conn, struct lk__listening *listening)
 {
-	struct lk__aftermath after = {.wake_count = 0};
+	struct lk__deferred after = {.wake_count = 0};
 	struct lk__channel *channel = listening->channel;
 	pthread_mutex_lock(&conn->mutex);
 	DL_DELETE(channel->listenings, listening);
@@ -235,7 +235,7 @@ int lk__channel_hear(struct lk__conn *conn, struct lk__heard *heard, struct lk__
 	return rc;
 }
 
-static void channel_wake(const struct lk__channel *channel, struct lk__aftermath *after)
+static void channel_wake(const struct lk__channel *channel, struct lk__deferred *after)
 {
 	const struct lk__listening *listening;
 	DL_FOREACH(channel->listenings, listening)
@@ -244,7 +244,7 @@ static void channel_wake(const struct lk__channel *channel, struct lk__aftermath
 }
 
 static void channel_message(struct lk__conn *conn, const redisReply *reply,
-			    struct lk__aftermath *after)
+			    struct lk__deferred *after)
 {
 	struct lk__channel *channel;
 	struct lk__listening *listening;
@@ -276,7 +276,7 @@ static void channel_forget_echoes(struct lk__channel *channel)
 
 /* The answer to the oldest SUBSCRIBE or UNSUBSCRIBE. */
 static void channel_confirmed(struct lk__conn *conn, const redisReply *reply,
-			      struct lk__aftermath *after)
+			      struct lk__deferred *after)
 {
 	struct lk__request *request = lk__conn_answered(conn);
 	if (!request)
@@ -311,7 +311,7 @@ void lk__channels_probe(struct lk__conn *conn)
 		lk__conn_enqueue(conn, request);
 }
 
-void lk__channels_take(struct lk__conn *conn, redisReply *reply, struct lk__aftermath *after)
+void lk__channels_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after)
 {
 	bool message = reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
 		       reply->element[0]->type == REDIS_REPLY_STRING &&

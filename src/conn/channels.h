@@ -38,7 +38,7 @@ struct lk__listening {
 	uint64_t heard;              /* messages, our own among them */
 	uint64_t news;               /* messages of others, as far as we can tell */
 	uint64_t echoes;             /* our own releases, still to be heard */
-	struct lk__thread *listener; /* at most one: the head of the line */
+	struct lk__thread *listener; /* at most one: the head of the wait queue */
 	void *owner;                 /* for the node's doubt event */
 };
 
@@ -84,7 +84,7 @@ int lk__channel_hear(struct lk__conn *conn, struct lk__heard *heard, struct lk__
 		     int64_t until_ns, lk_cancel *cancel);
 
 /* For src/conn alone, with the mutex held. */
-void lk__channels_take(struct lk__conn *conn, redisReply *reply, struct lk__aftermath *after);
+void lk__channels_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after);
 void lk__channels_probe(struct lk__conn *conn); /* PING when it has been silent for long */
 void lk__channels_lost(struct lk__conn *conn);
 void lk__channels_restore(struct lk__conn *conn);

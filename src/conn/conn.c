@@ -88,7 +88,7 @@ static void conn_drop_stream(struct lk__conn *conn)
 }
 
 /* What was still to be written, in whole or in part, cannot have run. */
-static void conn_take_back_unwritten(struct lk__conn *conn)
+static void conn_recall_unwritten(struct lk__conn *conn)
 {
 	size_t left = lk__buffer_size(&conn->out);
 	struct lk__request *request = conn->in_flight ? conn->in_flight->prev : NULL;
@@ -102,7 +102,7 @@ static void conn_take_back_unwritten(struct lk__conn *conn)
 
 /* What may be sent again waits for the next connection; the rest is done. */
 static void conn_sort_out(struct lk__conn *conn, bool all, int code, const char *reason,
-			  struct lk__aftermath *after)
+			  struct lk__deferred *after)
 {
 	struct lk__request *request, *next;
 	int64_t now_ns = lk__now_ns();
@@ -147,15 +147,14 @@ static int64_t conn_failed(struct lk__conn *conn)
 	return pause_ns;
 }
 
-void lk__conn_break(struct lk__conn *conn, int code, const char *reason,
-		    struct lk__aftermath *after)
+void lk__conn_break(struct lk__conn *conn, int code, const char *reason, struct lk__deferred *after)
 {
 	struct lk__node *node = conn->node;
 	lk__fail(&conn->last_error, code, "%s: %s", node->config->url, reason);
 	lk__log(&node->log, LK_LOG_WARNING, "connection lost: %s", conn->last_error.message);
 	if (!conn->proved && lk__conn_demand(conn)) /* as bad as no connection */
 		conn_failed(conn);
-	conn_take_back_unwritten(conn);
+	conn_recall_unwritten(conn);
 	conn_drop_stream(conn);
 	conn->state = LK__CONN_DOWN;
 	conn->leader = NULL;
@@ -168,7 +167,7 @@ void lk__conn_break(struct lk__conn *conn, int code, const char *reason,
 		lk__conn_start(conn, after);
 }
 
-static void conn_wake_all(struct lk__conn *conn, struct lk__aftermath *after)
+static void conn_wake_all(struct lk__conn *conn, struct lk__deferred *after)
 {
 	struct lk__wait *wait;
 	DL_FOREACH(conn->waits, wait)
@@ -176,14 +175,14 @@ static void conn_wake_all(struct lk__conn *conn, struct lk__aftermath *after)
 }
 
 /* Nothing will come of what is waiting here: not sent is not done, sent is unknown. */
-static void conn_give_up(struct lk__conn *conn, const lk_error *error, struct lk__aftermath *after)
+static void conn_give_up(struct lk__conn *conn, const lk_error *error, struct lk__deferred *after)
 {
 	conn->state = LK__CONN_DOWN;
 	conn_sort_out(conn, true, error->code, error->message, after);
 	conn_wake_all(conn, after);
 }
 
-void lk__conn_start(struct lk__conn *conn, struct lk__aftermath *after)
+void lk__conn_start(struct lk__conn *conn, struct lk__deferred *after)
 {
 	int64_t now_ns = lk__now_ns();
 	bool fails = !atomic_load(&conn->node->was_up) || lk_error_is_fatal(conn->last_error.code);
@@ -207,7 +206,7 @@ void lk__conn_start(struct lk__conn *conn, struct lk__aftermath *after)
  * The end of what a connector does to the connection, and to those who waited for it. It is the
  * only thread that close does not know of: close waits until all of it is done.
  */
-static void conn_delivered(struct lk__conn *conn, struct lk__aftermath *after)
+static void conn_delivered(struct lk__conn *conn, struct lk__deferred *after)
 {
 	conn->delivering++;
 	lk__conn_unlock(conn, after);
@@ -219,7 +218,7 @@ static void conn_delivered(struct lk__conn *conn, struct lk__aftermath *after)
 bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct lk__reader *reader,
 		      const struct lk__greeting *greeting)
 {
-	struct lk__aftermath after = {.wake_count = 0};
+	struct lk__deferred after = {.wake_count = 0};
 	pthread_mutex_lock(&conn->mutex);
 	if (conn->state == LK__CONN_CLOSED) {
 		pthread_mutex_unlock(&conn->mutex);
@@ -257,7 +256,7 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 
 int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error, bool *taken)
 {
-	struct lk__aftermath after = {.wake_count = 0};
+	struct lk__deferred after = {.wake_count = 0};
 	pthread_mutex_lock(&conn->mutex);
 	if (conn->state == LK__CONN_CLOSED) {
 		pthread_mutex_unlock(&conn->mutex);
@@ -289,7 +288,7 @@ int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error, bo
 
 void lk__conn_open(struct lk__conn *conn)
 {
-	struct lk__aftermath after = {.wake_count = 0};
+	struct lk__deferred after = {.wake_count = 0};
 	pthread_mutex_lock(&conn->mutex);
 	if (conn->state == LK__CONN_DOWN && lk__now_ns() >= conn->next_connect_ns)
 		lk__conn_start(conn, &after);
@@ -348,7 +347,7 @@ void lk__conn_unpin(struct lk__conn *conn)
 
 void lk__conn_close(struct lk__conn *conn)
 {
-	struct lk__aftermath after = {.wake_count = 0};
+	struct lk__deferred after = {.wake_count = 0};
 	pthread_mutex_lock(&conn->mutex);
 	struct lk__connector *connector = conn->connector;
 	conn->connector = NULL;
@@ -399,7 +398,7 @@ static bool conn_is_ready(const void *subject)
 int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, int64_t until_ns,
 		   lk_cancel *cancel, lk_error *error)
 {
-	struct lk__aftermath after = {.wake_count = 0};
+	struct lk__deferred after = {.wake_count = 0};
 	struct ready_subject subject = {.conn = conn, .once = once};
 	pthread_mutex_lock(&conn->mutex);
 	if (conn->state == LK__CONN_UP) {

@@ -110,7 +110,7 @@ struct lk__conn {
 };
 
 /* What is to be done once the mutex is free: threads to wake, requests to finish. */
-struct lk__aftermath {
+struct lk__deferred {
 	struct lk__thread *wakes[LK__WAKES_MAX];
 	size_t wake_count;
 	struct lk__request *finished;
@@ -133,7 +133,7 @@ void lk__conn_unpin(struct lk__conn *conn);
 void lk__conn_close(struct lk__conn *conn);
 void lk__conn_destroy(struct lk__conn *conn);
 
-/* Puts a request in line and starts the connection if need be; never blocks, never fails: a
+/* Queues a request and starts the connection if need be; never blocks, never fails: a
  * request that cannot be sent is done with a code. */
 void lk__conn_submit(struct lk__conn *conn, struct lk__request *request);
 
@@ -179,7 +179,8 @@ bool lk__conn_leave(struct lk__conn *conn, struct lk__request *request,
 bool lk__conn_withdraw(struct lk__conn *conn, struct lk__request *request);
 
 /* Lets `thread` wait for a request that was left. False when it is done: `finish` has it. */
-bool lk__conn_adopt(struct lk__conn *conn, struct lk__request *request, struct lk__thread *thread);
+bool lk__conn_take_over(struct lk__conn *conn, struct lk__request *request,
+			struct lk__thread *thread);
 
 /*
  * Waits until the connection is up. LK__WAIT_READY, or LK__WAIT_TIME_UP, LK_ECANCELLED, LK_ECLOSED,
@@ -220,20 +221,20 @@ void lk__conn_remove(struct lk__conn *conn, struct lk__request *request);
 void lk__conn_push(struct lk__conn *conn); /* what was appended must leave now */
 void lk__conn_append(struct lk__conn *conn, struct lk__request *request);
 void lk__conn_done(struct lk__conn *conn, struct lk__request *request, int code, const char *reason,
-		   struct lk__aftermath *after);
+		   struct lk__deferred *after);
 void lk__conn_must_break(struct lk__conn *conn, int code, const char *reason);
 struct lk__request *lk__conn_answered(struct lk__conn *conn); /* whose answer comes next, or NULL */
 void lk__conn_break(struct lk__conn *conn, int code, const char *reason,
-		    struct lk__aftermath *after);
-void lk__conn_start(struct lk__conn *conn, struct lk__aftermath *after);
+		    struct lk__deferred *after);
+void lk__conn_start(struct lk__conn *conn, struct lk__deferred *after);
 bool lk__conn_demand(const struct lk__conn *conn);
 void lk__conn_flush(struct lk__conn *conn);
-void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__aftermath *after);
-void lk__after_wake(struct lk__aftermath *after, struct lk__thread *thread);
+void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after);
+void lk__after_wake(struct lk__deferred *after, struct lk__thread *thread);
 /* Frees the mutex, then wakes and finishes; for callers that hold no entry. */
-void lk__conn_unlock(struct lk__conn *conn, struct lk__aftermath *after);
+void lk__conn_unlock(struct lk__conn *conn, struct lk__deferred *after);
 /* The same for callers that may hold one: finishing is left to the next who may, or the loop. */
-void lk__conn_unlock_held(struct lk__conn *conn, struct lk__aftermath *after);
+void lk__conn_unlock_held(struct lk__conn *conn, struct lk__deferred *after);
 
 /*
  * For the connector: it has a stream, or why it has none (the answer is the pause before the next

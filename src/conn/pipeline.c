@@ -71,7 +71,7 @@ static void conn_append(struct lk__conn *conn, struct lk__request *request)
 		return;
 	request->appended = true;
 	if (request->batch)
-		lk__request_ungather(request);
+		lk__request_drop_collected(request);
 	request->sent_ns = lk__now_ns();
 	atomic_fetch_add_explicit(&conn->node->counters.commands, 1, memory_order_relaxed);
 	if (request->sends++)
@@ -113,7 +113,7 @@ static void conn_append_time(struct lk__conn *conn, struct lk__request *before)
 	conn_append(conn, request);
 }
 
-/* Writes a request that stands in line. */
+/* Writes a request that is queued. */
 void lk__conn_append(struct lk__conn *conn, struct lk__request *request)
 {
 	if (conn->kind != LK__CONN_MESSAGES && lk__node_asks_time(conn->node))
@@ -142,7 +142,7 @@ void lk__conn_push(struct lk__conn *conn)
 }
 
 static void conn_submit(struct lk__conn *conn, struct lk__request *request,
-			struct lk__aftermath *after)
+			struct lk__deferred *after)
 {
 	bool refused = conn->closing && request->return_unsent;
 	if (conn->state == LK__CONN_CLOSED || refused) {
@@ -156,7 +156,7 @@ static void conn_submit(struct lk__conn *conn, struct lk__request *request,
 
 void lk__conn_submit(struct lk__conn *conn, struct lk__request *request)
 {
-	struct lk__aftermath after = {.wake_count = 0};
+	struct lk__deferred after = {.wake_count = 0};
 	pthread_mutex_lock(&conn->mutex);
 	bool attended = request->thread != NULL;
 	conn_submit(conn, request, &after);
@@ -170,14 +170,14 @@ void lk__conn_submit(struct lk__conn *conn, struct lk__request *request)
 
 void lk__conn_settle(struct lk__conn *conn)
 {
-	struct lk__aftermath after = {.wake_count = 0};
+	struct lk__deferred after = {.wake_count = 0};
 	pthread_mutex_lock(&conn->mutex);
 	lk__conn_unlock(conn, &after);
 }
 
 /* ---- what comes of it ---- */
 
-void lk__after_wake(struct lk__aftermath *after, struct lk__thread *thread)
+void lk__after_wake(struct lk__deferred *after, struct lk__thread *thread)
 {
 	if (after->wake_count < LK__WAKES_MAX)
 		after->wakes[after->wake_count++] = thread;
@@ -185,14 +185,14 @@ void lk__after_wake(struct lk__aftermath *after, struct lk__thread *thread)
 		lk__park_wake(&thread->park);
 }
 
-static void after_wakes(struct lk__aftermath *after)
+static void after_wakes(struct lk__deferred *after)
 {
 	for (size_t i = 0; i < after->wake_count; i++)
 		lk__park_wake(&after->wakes[i]->park);
 	after->wake_count = 0;
 }
 
-void lk__conn_unlock(struct lk__conn *conn, struct lk__aftermath *after)
+void lk__conn_unlock(struct lk__conn *conn, struct lk__deferred *after)
 {
 	struct lk__request *request, *next, *finished = conn->finished;
 	conn->finished = NULL;
@@ -209,7 +209,7 @@ void lk__conn_unlock(struct lk__conn *conn, struct lk__aftermath *after)
 	atomic_fetch_sub(&conn->finishing, 1);
 }
 
-void lk__conn_unlock_held(struct lk__conn *conn, struct lk__aftermath *after)
+void lk__conn_unlock_held(struct lk__conn *conn, struct lk__deferred *after)
 {
 	if (after->finished) {
 		DL_CONCAT(conn->finished, after->finished);
@@ -228,7 +228,7 @@ static void conn_unlist(struct lk__conn *conn, struct lk__wait *wait)
 }
 
 void lk__conn_done(struct lk__conn *conn, struct lk__request *request, int code, const char *reason,
-		   struct lk__aftermath *after)
+		   struct lk__deferred *after)
 {
 	request->code = code;
 	if (code) {
@@ -287,7 +287,7 @@ static const char *conn_words(const struct lk__conn *conn, const redisReply *rep
 
 /* What the server has refused has not run; but an earlier copy may have. */
 static void conn_refused(struct lk__conn *conn, struct lk__request *request, const char *words,
-			 struct lk__aftermath *after)
+			 struct lk__deferred *after)
 {
 	char reason[sizeof(request->reason)];
 	const char *hint = lk__classify_hint(words);
@@ -312,7 +312,7 @@ struct lk__request *lk__conn_answered(struct lk__conn *conn)
 	return NULL;
 }
 
-void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__aftermath *after)
+void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after)
 {
 	/* "max number of clients reached" comes unasked, then the end of the stream. */
 	if (!conn->in_flight && reply->type == REDIS_REPLY_ERROR)
@@ -322,7 +322,7 @@ void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__aftermat
 		freeReplyObject(reply);
 		return;
 	}
-	if (request->batch && !lk__request_gather(request, reply))
+	if (request->batch && !lk__request_collect(request, reply))
 		return;
 	lk__conn_remove(conn, request);
 	if (request->batch) {
@@ -418,7 +418,7 @@ static void conn_sleep(struct lk__conn *conn, short events, int64_t until_ns,
 }
 
 /* Takes whole replies out of what was read; true when the peer does not speak the protocol. */
-static bool conn_parse(struct lk__conn *conn, ssize_t got, struct lk__aftermath *after)
+static bool conn_parse(struct lk__conn *conn, ssize_t got, struct lk__deferred *after)
 {
 	int rc = lk__reader_feed(conn->reader, conn->chunk, (size_t)got);
 	if (conn->kind == LK__CONN_MESSAGES)
@@ -434,7 +434,7 @@ static bool conn_parse(struct lk__conn *conn, ssize_t got, struct lk__aftermath 
 	return rc < 0;
 }
 
-static void conn_took(struct lk__conn *conn, ssize_t got, struct lk__aftermath *after)
+static void conn_took(struct lk__conn *conn, ssize_t got, struct lk__deferred *after)
 {
 	char reason[160];
 	if (conn->state == LK__CONN_CLOSED) /* meanwhile; a lost connection would be opened again */
@@ -459,7 +459,7 @@ static void conn_took(struct lk__conn *conn, ssize_t got, struct lk__aftermath *
 
 /* One turn of the leader: write, spin or sleep, read, hand out. Frees the mutex meanwhile. */
 static void conn_turn(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel,
-		      struct lk__aftermath *after)
+		      struct lk__deferred *after)
 {
 	if (conn->kind == LK__CONN_MESSAGES)
 		lk__channels_probe(conn);
@@ -489,7 +489,7 @@ static void conn_turn(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel
  * goes because it has heard its message: it tries now, and then listens again, leaves the channel,
  * or tells the loop (lk__head_drive()). Waking the loop would be in the way of that try.
  */
-static void conn_resign(struct lk__conn *conn, bool heard, struct lk__aftermath *after)
+static void conn_resign(struct lk__conn *conn, bool heard, struct lk__deferred *after)
 {
 	struct lk__wait *wait;
 	conn->leader = NULL;
@@ -518,7 +518,7 @@ static bool conn_served(const struct lk__wait *wait)
 
 /* Returns with the mutex, but for WAIT_SERVED. */
 static int conn_wait(struct lk__conn *conn, struct lk__wait *wait, int64_t until_ns,
-		     lk_cancel *cancel, struct lk__aftermath *after)
+		     lk_cancel *cancel, struct lk__deferred *after)
 {
 	for (;;) {
 		if (wait->ready(wait->subject))
@@ -545,7 +545,7 @@ static int conn_wait(struct lk__conn *conn, struct lk__wait *wait, int64_t until
 }
 
 static int conn_wait_and_go(struct lk__conn *conn, struct lk__wait *wait, int64_t until_ns,
-			    lk_cancel *cancel, struct lk__aftermath *after)
+			    lk_cancel *cancel, struct lk__deferred *after)
 {
 	DL_APPEND(conn->waits, wait);
 	wait->listed = true;
@@ -567,7 +567,7 @@ int lk__conn_wait(struct lk__conn *conn, struct lk__thread *thread,
 		  bool (*ready)(const void *subject), const void *subject, int64_t until_ns,
 		  lk_cancel *cancel)
 {
-	struct lk__aftermath after = {.wake_count = 0};
+	struct lk__deferred after = {.wake_count = 0};
 	struct lk__wait wait = {.thread = thread, .ready = ready, .subject = subject};
 	pthread_mutex_lock(&conn->mutex);
 	return conn_wait_and_go(conn, &wait, until_ns, cancel, &after);
@@ -581,7 +581,7 @@ static bool request_ready(const void *subject)
 int lk__conn_await(struct lk__conn *conn, struct lk__request *request, struct lk__thread *thread,
 		   int64_t until_ns, lk_cancel *cancel)
 {
-	struct lk__aftermath after = {.wake_count = 0};
+	struct lk__deferred after = {.wake_count = 0};
 	struct lk__wait wait = {
 		.thread = thread, .ready = request_ready, .subject = request, .request = request};
 	pthread_mutex_lock(&conn->mutex);
@@ -591,7 +591,7 @@ int lk__conn_await(struct lk__conn *conn, struct lk__request *request, struct lk
 int lk__conn_call(struct lk__conn *conn, struct lk__request *request, struct lk__thread *thread,
 		  int64_t until_ns, lk_cancel *cancel)
 {
-	struct lk__aftermath after = {.wake_count = 0};
+	struct lk__deferred after = {.wake_count = 0};
 	struct lk__wait wait = {
 		.thread = thread, .ready = request_ready, .subject = request, .request = request};
 	request->thread = thread;
@@ -637,7 +637,8 @@ bool lk__conn_leave(struct lk__conn *conn, struct lk__request *request,
 	return left;
 }
 
-bool lk__conn_adopt(struct lk__conn *conn, struct lk__request *request, struct lk__thread *thread)
+bool lk__conn_take_over(struct lk__conn *conn, struct lk__request *request,
+			struct lk__thread *thread)
 {
 	pthread_mutex_lock(&conn->mutex);
 	bool adopted = !request->done;
@@ -649,7 +650,7 @@ bool lk__conn_adopt(struct lk__conn *conn, struct lk__request *request, struct l
 
 bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread)
 {
-	struct lk__aftermath after = {.wake_count = 0};
+	struct lk__deferred after = {.wake_count = 0};
 	if (pthread_mutex_trylock(&conn->mutex) != 0)
 		return true; /* its holder may be stopped in a debugger: renewals go on */
 	if (conn->state == LK__CONN_UP && !conn->leader) {

@@ -38,7 +38,7 @@ bool lk__request_add(struct lk__request *batch, size_t argc, const char **argv, 
 	return lk__write_command(&batch->bytes, argc, argv, sizes) == 0;
 }
 
-bool lk__request_gather(struct lk__request *batch, redisReply *reply)
+bool lk__request_collect(struct lk__request *batch, redisReply *reply)
 {
 	redisReply *parts = batch->parts;
 	parts->element[parts->elements++] = reply;
@@ -49,7 +49,7 @@ bool lk__request_gather(struct lk__request *batch, redisReply *reply)
 	return true;
 }
 
-void lk__request_ungather(struct lk__request *batch)
+void lk__request_drop_collected(struct lk__request *batch)
 {
 	redisReply *parts = batch->parts;
 	while (parts->elements > 0)
@@ -73,7 +73,7 @@ static void request_free_parts(struct lk__request *batch)
 {
 	if (!batch->parts)
 		batch->parts = batch->reply;
-	lk__request_ungather(batch);
+	lk__request_drop_collected(batch);
 	free(batch->parts->element);
 	free(batch->parts);
 }

@@ -2,7 +2,7 @@
 /*
  * One command on its way: its bytes, its answer, and who cares for it.
  *
- * A request is made by a caller, lent to a connection by lk__conn_submit(), and comes back done.
+ * A request is made by a caller, handed to a connection by lk__conn_submit(), and comes back done.
  * As long as `thread` is set that thread waits for it and frees it. When nobody waits (any more),
  * whoever reads the answer calls `finish`, which then owns the request.
  */
@@ -67,10 +67,10 @@ bool lk__request_add(struct lk__request *batch, size_t argc, const char **argv,
 		     const size_t *sizes);
 
 /* The next answer of a batch; true when it was the last: `reply` is the array. */
-bool lk__request_gather(struct lk__request *batch, redisReply *reply);
+bool lk__request_collect(struct lk__request *batch, redisReply *reply);
 
 /* Forgets the answers so far: the batch is sent again. */
-void lk__request_ungather(struct lk__request *batch);
+void lk__request_drop_collected(struct lk__request *batch);
 
 void lk__request_free(struct lk__request *request);
 

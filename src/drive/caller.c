@@ -47,8 +47,8 @@ int lk__caller_reenter(struct lk__entry *entry, const struct lk__want *want, lk_
 }
 
 /* A hold that ended, or whose client was closed, before its owner could know of it was none: back
- * to the front of the line. */
-static void caller_undo(struct lk__entry *entry, struct lk__waiter *waiter)
+ * to the front of the wait queue. */
+static void caller_undo(struct lk__entry *entry, struct lk__caller *waiter)
 {
 	struct lk__hold *hold = waiter->hold;
 	if (entry->hold == hold) {
@@ -70,13 +70,13 @@ static void caller_undo(struct lk__entry *entry, struct lk__waiter *waiter)
 	atomic_fetch_sub(&entry->refs, 1);
 	waiter->state = LK__WAITER_WAITS;
 	waiter->undone = true;
-	DL_PREPEND(entry->line, waiter);
+	DL_PREPEND(entry->queue, waiter);
 	lk__count(&entry->client->counters.waiting, 1);
 	lk__entry_promote(entry);
 }
 
 /* Whether a hold of the waiter's owner, other than its own, was lost and not released yet. */
-static bool caller_lost(const struct lk__entry *entry, const struct lk__waiter *waiter)
+static bool caller_lost(const struct lk__entry *entry, const struct lk__caller *waiter)
 {
 	const struct lk__hold *hold;
 	DL_FOREACH(entry->lost, hold)
@@ -87,7 +87,7 @@ static bool caller_lost(const struct lk__entry *entry, const struct lk__waiter *
 
 /* An owner's name waits in several threads, and one of them has the lock: the others re-enter. 1, 0
  * where they cannot yet, or why they will not. */
-static int caller_joins(struct lk__entry *entry, struct lk__waiter *waiter, lk_error *error)
+static int caller_joins(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error)
 {
 	struct lk__want want = {.owner = waiter->hold->owner, .lease_ms = waiter->hold->lease_ms};
 	const struct lk__hold *hold = entry->hold;
@@ -95,14 +95,14 @@ static int caller_joins(struct lk__entry *entry, struct lk__waiter *waiter, lk_e
 		return 0;
 	int rc = lk__caller_reenter(entry, &want, error);
 	if (rc == 1) {
-		lk__entry_leave_line(entry, waiter);
+		lk__entry_leave_queue(entry, waiter);
 		lk__hold_free(waiter->hold);
 	}
 	return rc;
 }
 
-/* 0, or why a waiter that is not the head leaves the line. */
-static int caller_over(struct lk__entry *entry, const struct lk__waiter *waiter, lk_error *error)
+/* 0, or why a waiter that is not the head leaves the queue. */
+static int caller_over(struct lk__entry *entry, const struct lk__caller *waiter, lk_error *error)
 {
 	int code = 0;
 	if (waiter->state == LK__WAITER_TAKES)
@@ -118,8 +118,8 @@ static int caller_over(struct lk__entry *entry, const struct lk__waiter *waiter,
 	return code ? caller_fail(entry, code, "acquire", error) : 0;
 }
 
-/* Stands in line until the lock is ours (1) or the wait is over (a code). */
-static int caller_stand(struct lk__entry *entry, struct lk__waiter *waiter, lk_error *error)
+/* Waits in the queue until the lock is ours (1) or the wait is over (a code). */
+static int caller_stand(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error)
 {
 	for (;;) {
 		if (entry->head == waiter) {
@@ -151,11 +151,11 @@ static int caller_stand(struct lk__entry *entry, struct lk__waiter *waiter, lk_e
 	}
 }
 
-/* What the owner has of the other side of the lock. Its number is lent once: if two grants had the
- * same, a late release of the first could end the second. */
+/* What the owner has of the other side of the lock. The number serves one downgrade: if two grants
+ * had the same, a late release of the first could end the second. */
 struct other_side {
 	uint64_t number; /* of the grant; 0: none */
-	bool lent;       /* before */
+	bool downgraded; /* before */
 	int code;        /* LK_ENOMEM: not known */
 };
 
@@ -173,8 +173,8 @@ static struct other_side caller_other_side(const struct lk__entry *entry,
 	pthread_mutex_lock(&other->mutex);
 	if (other->hold && lk__now_ns() < lk__hold_deadline(other->hold)) {
 		side.number = other->grant.number;
-		side.lent = other->grant.lent;
-		other->grant.lent = true;
+		side.downgraded = other->grant.downgraded;
+		other->grant.downgraded = true;
 	}
 	pthread_mutex_unlock(&other->mutex);
 	lk__entry_unref(other);
@@ -195,20 +195,20 @@ struct lk__hold *lk__caller_hold(struct lk__thread *thread, const struct lk__wan
 
 static int caller_prepare(struct lk__entry *entry, struct lk__thread *thread,
 			  const struct lk__want *want, const struct other_side *side,
-			  struct lk__waiter *waiter, lk_error *error)
+			  struct lk__caller *waiter, lk_error *error)
 {
 	const struct lk_config *config = entry->client->config;
 	int64_t now_ns = lk__now_ns();
 	if (side->code)
 		return caller_fail(entry, side->code, "acquire", error);
-	if (side->number && !(entry->recipe->flags & LK__UNDER_OTHER))
+	if (side->number && !(entry->recipe->flags & LK__DOWNGRADES))
 		return caller_fail(entry, LK_EUPGRADE, "acquire", error);
-	*waiter = (struct lk__waiter){.thread = thread,
+	*waiter = (struct lk__caller){.thread = thread,
 				      .once = want->wait_ms == 0,
 				      .cancel = want->cancel,
 				      .count = want->count,
-				      .under = side->number,
-				      .borrow = side->lent ? 0 : side->number,
+				      .other_number = side->number,
+				      .downgrade_number = side->downgraded ? 0 : side->number,
 				      .settings = want->settings,
 				      .since_ns = now_ns,
 				      .until_ns = LK__NEVER};
@@ -232,18 +232,18 @@ static int caller_prepare(struct lk__entry *entry, struct lk__thread *thread,
 	return 0;
 }
 
-static int caller_queue(struct lk__entry *entry, struct lk__waiter *waiter, lk_error *error)
+static int caller_queue(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error)
 {
-	if (waiter->once && (entry->hold || entry->line))
+	if (waiter->once && (entry->hold || entry->queue))
 		return caller_fail(entry, LK_EBUSY, "acquire", error);
-	DL_APPEND(entry->line, waiter);
+	DL_APPEND(entry->queue, waiter);
 	lk__count(&entry->client->counters.waiting, 1);
 	if (entry->hold && lk__now_ns() >= lk__hold_deadline(entry->hold))
 		lk__entry_lose(entry, lk__now_ns());
 	lk__entry_promote(entry);
 	int rc = caller_stand(entry, waiter, error);
 	if (rc < 0) {
-		lk__entry_leave_line(entry, waiter);
+		lk__entry_leave_queue(entry, waiter);
 		lk__entry_promote(entry);
 	}
 	return rc;
@@ -266,7 +266,7 @@ static void caller_count(struct lk__counters *counters, int rc, int64_t waited_n
 int lk__caller_acquire(struct lk__entry *entry, struct lk__thread *thread,
 		       const struct lk__want *want, lk_error *error)
 {
-	struct lk__waiter waiter = {.thread = NULL};
+	struct lk__caller waiter = {.thread = NULL};
 	int64_t begun_ns = lk__now_ns();
 	struct other_side side = caller_other_side(entry, &want->owner);
 	pthread_mutex_lock(&entry->mutex);

@@ -2,9 +2,9 @@
 /*
  * Blocking calls, driven by the calling thread.
  *
- * An acquire stands in its lock's line. The first in line, while nobody in the process has the
- * lock, is the head: it drives the lock's attempt (head.c). The others park until they are handed
- * the lock or become the head.
+ * An acquire joins its lock's wait queue. The first in the queue, while nobody in the process
+ * has the lock, is the head: it drives the lock's attempt (head.c). The others park until they are
+ * handed the lock or become the head.
  */
 #ifndef LK__DRIVE_CALLER_H
 #define LK__DRIVE_CALLER_H
@@ -51,7 +51,7 @@ int lk__caller_ask(struct lk__entry *entry, struct lk__thread *thread, struct lk
 		   const char *operation, int64_t until_ns, lk_error *error);
 
 /* The head's work, with the entry's mutex held: 1, granted to the waiter; or a code, and the waiter
- * is still in line. */
-int lk__head_drive(struct lk__entry *entry, struct lk__waiter *waiter, lk_error *error);
+ * is still in the queue. */
+int lk__head_drive(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error);
 
 #endif

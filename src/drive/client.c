@@ -15,7 +15,7 @@
 #include "drive/life.h"
 #include "drive/loop.h"
 #include "drive/notices.h"
-#include "drive/take_back.h"
+#include "drive/compensation.h"
 #include "drive/watch.h"
 
 int lk__client_check(lk_client *client, const char *operation, lk_error *error)
@@ -178,7 +178,7 @@ static void client_free(lk_client *client)
 	if (client->topo) /* what was submitted after the close comes back to its owners */
 		client->topo->ops->close(client->topo);
 	lk__loop_free(client);
-	lk__take_back_free(client);
+	lk__compensation_free(client);
 	lk__entries_free(client);
 	if (client->topo)
 		client->topo->ops->free(client->topo);

@@ -24,7 +24,7 @@
 struct lk__entry;
 struct lk__hold;
 struct lk__loop;
-struct lk__take_back;
+struct lk__compensation;
 
 enum lk__client_state { LK__CLIENT_OPEN, LK__CLIENT_CLOSING, LK__CLIENT_CLOSED };
 
@@ -53,7 +53,7 @@ struct lk__client_record {
 
 struct lk__counters {
 	_Atomic uint64_t acquires, reentries, handovers, wire_grants, releases, busy, timeouts,
-		cancels, failures, lost, renewals, take_backs, held, waiting;
+		cancels, failures, lost, renewals, compensations, held, waiting;
 	_Atomic uint64_t wait_us[LK_HISTOGRAM_SIZE], wait_sum_us;
 	_Atomic uint64_t hold_us[LK_HISTOGRAM_SIZE], hold_sum_us;
 };
@@ -80,7 +80,7 @@ struct lk_client {
 	_Atomic(struct lk__loop *) loop; /* NULL until the first need */
 	struct lk__watch watch;
 	struct lk__notices notices;
-	struct lk__take_back *take_backs;
+	struct lk__compensation *compensations;
 	struct lk__hold *lost; /* permits, those to be forgotten first in front; see lost.h */
 	size_t lost_count;
 	struct lk__client_record record;

@@ -11,7 +11,7 @@
 #include "drive/life.h"
 #include "drive/loop.h"
 #include "drive/notices.h"
-#include "drive/take_back.h"
+#include "drive/compensation.h"
 
 #define LEAVE_MS 200 /* for those who wait to go */
 
@@ -118,12 +118,12 @@ static void close_read(lk_client *client, struct lk__thread *thread, int64_t unt
 /* Every release is answered, and nothing may be held any more that nobody wants. */
 static bool close_is_settled(lk_client *client)
 {
-	return atomic_load(&client->releasing) == 0 && !lk__take_back_pending(client);
+	return atomic_load(&client->releasing) == 0 && !lk__compensation_pending(client);
 }
 
 /*
  * Reads until every answer is there, those of releases and of tries left behind among them, and the
- * loop has taken back what may be held; at most for the command limit, which is also the longest
+ * loop has compensated what may be held; at most for the command limit, which is also the longest
  * that a copy of a try may still run, and a little more for the last answer.
  */
 static bool close_await_answers(lk_client *client)

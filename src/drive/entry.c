@@ -14,7 +14,7 @@
 #include "drive/life.h"
 #include "drive/lost.h"
 #include "drive/notices.h"
-#include "drive/take_back.h"
+#include "drive/compensation.h"
 #include "drive/watch.h"
 
 /* ---- entries ---- */
@@ -28,7 +28,7 @@ static void entry_free(struct lk__entry *entry)
 	DL_FOREACH_SAFE(entry->lost, hold, next)
 	lk__hold_free(hold);
 	lk__request_free(entry->answered);
-	lk__take_back_unreserve(entry);
+	lk__compensation_unreserve(entry);
 	pthread_mutex_destroy(&entry->mutex);
 	free(entry->target.key);
 	free(entry->target.channel);
@@ -94,7 +94,7 @@ static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *r
 	pthread_mutex_init(&entry->mutex, NULL);
 	entry->recipe = recipe;
 	if (entry_set_names(entry, config->key_prefix, name, size) < 0 ||
-	    !lk__take_back_reserve(entry) ||
+	    !lk__compensation_reserve(entry) ||
 	    lk__watch_reserve(client, HASH_COUNT(client->entries) + 1) < 0) {
 		entry_free(entry);
 		return NULL;
@@ -399,9 +399,9 @@ static void hold_begin(struct lk__entry *entry, struct lk__hold *hold, int64_t n
 	}
 }
 
-void lk__entry_hand(struct lk__entry *entry, struct lk__waiter *waiter, int64_t now_ns)
+void lk__entry_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t now_ns)
 {
-	lk__entry_leave_line(entry, waiter);
+	lk__entry_leave_queue(entry, waiter);
 	waiter->state = LK__WAITER_GRANTED;
 	if (entry->recipe->sharing == LK__NO_HOLD) {
 		/* A copy of a try that was sent twice may still run: its record has to stay. */
@@ -411,33 +411,33 @@ void lk__entry_hand(struct lk__entry *entry, struct lk__waiter *waiter, int64_t 
 	}
 	hold_begin(entry, waiter->hold, now_ns);
 	if (entry->hold->owner.name) /* others who wait under the same name re-enter */
-		DL_FOREACH(entry->line, waiter)
+		DL_FOREACH(entry->queue, waiter)
 	if (lk__owner_is(entry->hold, &waiter->hold->owner))
 		lk__park_wake(&waiter->thread->park);
 	lk__watch_hold(entry, now_ns);
 }
 
-/* The others who stood in line before the try was sent. */
-static void entry_grant_all(struct lk__entry *entry, const struct lk__waiter *first,
+/* The others who were in the wait queue before the try was sent. */
+static void entry_grant_all(struct lk__entry *entry, const struct lk__caller *first,
 			    int64_t sent_ns)
 {
-	struct lk__waiter *waiter, *next;
-	DL_FOREACH_SAFE(entry->line, waiter, next)
+	struct lk__caller *waiter, *next;
+	DL_FOREACH_SAFE(entry->queue, waiter, next)
 	{
 		if (waiter == first || waiter->since_ns >= sent_ns)
 			continue;
-		lk__entry_leave_line(entry, waiter);
+		lk__entry_leave_queue(entry, waiter);
 		waiter->state = LK__WAITER_GRANTED;
 		lk__park_wake(&waiter->thread->park);
 	}
 }
 
-void lk__entry_grant(struct lk__entry *entry, struct lk__waiter *waiter, uint64_t number,
+void lk__entry_grant(struct lk__entry *entry, struct lk__caller *waiter, uint64_t number,
 		     int64_t sent_ns, int64_t lease_ms)
 {
 	int64_t now_ns = lk__now_ns();
 	entry->grant.number = number;
-	entry->grant.lent = false;
+	entry->grant.downgraded = false;
 	entry->grant.outlives_ns = 0;
 	entry->grant.lease_ms = lease_ms;
 	entry->grant.valid_until_ns = lk__lease_end_ns(sent_ns, lease_ms);
@@ -450,7 +450,8 @@ void lk__entry_grant(struct lk__entry *entry, struct lk__waiter *waiter, uint64_
 	lk__entry_hand(entry, waiter, now_ns);
 }
 
-void lk__entry_adopt(struct lk__entry *entry, struct lk__hold *hold, const struct lk__grant *grant)
+void lk__entry_move_grant(struct lk__entry *entry, struct lk__hold *hold,
+			  const struct lk__grant *grant)
 {
 	int64_t now_ns = lk__now_ns();
 	entry->grant = *grant;
@@ -458,25 +459,25 @@ void lk__entry_adopt(struct lk__entry *entry, struct lk__hold *hold, const struc
 	lk__watch_hold(entry, now_ns);
 }
 
-/* ---- the line ---- */
+/* ---- the wait queue ---- */
 
 void lk__entry_promote(struct lk__entry *entry)
 {
-	if (entry->hold || entry->head || entry->passing || !entry->line)
+	if (entry->hold || entry->head || entry->passing || !entry->queue)
 		return;
-	entry->head = entry->line;
+	entry->head = entry->queue;
 	lk__park_wake(&entry->head->thread->park);
 }
 
-void lk__entry_leave_line(struct lk__entry *entry, struct lk__waiter *waiter)
+void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter)
 {
-	DL_DELETE(entry->line, waiter);
+	DL_DELETE(entry->queue, waiter);
 	lk__count(&entry->client->counters.waiting, (uint64_t)-1);
 	if (entry->head == waiter)
 		entry->head = NULL;
-	if (!entry->line)
+	if (!entry->queue)
 		lk__attempt_rest(&entry->attempt);
-	if (!entry->line && entry->channel) {
+	if (!entry->queue && entry->channel) {
 		lk__channel_close(&entry->node->messages, entry->channel);
 		entry->channel = NULL;
 		entry->mark.listening = NULL;
@@ -505,5 +506,5 @@ void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number)
 	if (entry->ops)
 		entry->ops->release_unasked(entry, number);
 	else
-		lk__take_back_behind(entry, number);
+		lk__compensate_behind(entry, number);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One lock of one kind and name in one client (and of one owner, where the kind has it so): who in
- * this process has it, who stands in line for it, and what the server has granted.
+ * this process has it, who waits for it, and what the server has granted.
  *
  *   grant   what the server gave: one number, one deadline, renewed by the watchdog
  *   hold    what an owner in this process has of it; one at a time, lost ones until released
- *   line    callers that wait, first come first served; its head alone talks to the server
+ *   queue   callers that wait, first come first served; its head alone talks to the server
  *   passing a release or exchange is on the wire whose answer decides what comes next: also
  *           whether the hold goes, where several permits are given back, all or none
  */
@@ -17,7 +17,7 @@
 #include "conn/channels.h"
 #include "drive/client.h"
 #include "sync/attempt.h"
-#include "sync/line.h"
+#include "sync/term.h"
 #include "sync/recipe.h"
 
 /* A thread (by its serial), or a name. */
@@ -77,7 +77,7 @@ struct lk__grant {
 	uint64_t epoch;            /* of the node, when last confirmed */
 	int64_t repeated_until_ns; /* its acquire was sent twice: a copy may run until then */
 	int64_t outlives_ns;       /* what was asked for besides may keep it until then */
-	bool lent;                 /* its number was given to the other side, once */
+	bool downgraded;           /* its number was given to the other side, once */
 };
 
 /* A lock over several nodes, in the list of its entry on one of them. */
@@ -88,19 +88,19 @@ struct lk__front {
 
 enum lk__waiter_state { LK__WAITER_WAITS, LK__WAITER_TAKES, LK__WAITER_GRANTED };
 
-/* A caller in line; on its stack. */
-struct lk__waiter {
-	struct lk__waiter *prev, *next;
+/* A caller in the wait queue; on its stack. */
+struct lk__caller {
+	struct lk__caller *prev, *next;
 	struct lk__thread *thread;
 	struct lk__hold *hold; /* made ready: whoever passes the lock on fills it */
 	enum lk__waiter_state state;
 	int64_t since_ns, until_ns;
 	bool once;
-	bool undone;     /* a grant of it came later than its lease */
-	bool tried;      /* of a red lock: its wait limit bounds each further try */
-	int64_t count;   /* permits */
-	uint64_t under;  /* number of the other side that its owner has; 0: it has not */
-	uint64_t borrow; /* number of its first try; 0: a new one */
+	bool undone;               /* a grant of it came later than its lease */
+	bool tried;                /* of a red lock: its wait limit bounds each further try */
+	int64_t count;             /* permits */
+	uint64_t other_number;     /* number of the other side that its owner has; 0: it has not */
+	uint64_t downgrade_number; /* number of its first try; 0: a new one */
 	struct lk__settings settings;
 	lk_cancel *cancel;
 	const lk_error *why; /* of the head: what stands in its way; else NULL */
@@ -114,7 +114,7 @@ struct lk__renewed;
 struct lk__entry_ops {
 	/* One try under the attempt's number; gives up the mutex meanwhile. 0 with the event, or
 	 * why the head has to leave. */
-	int (*try_once)(struct lk__entry *entry, struct lk__waiter *waiter,
+	int (*try_once)(struct lk__entry *entry, struct lk__caller *waiter,
 			struct lk__attempt_event *event, lk_error *error);
 	/* The last hold is given up; gives up the mutex meanwhile. */
 	int (*release)(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
@@ -127,8 +127,8 @@ struct lk__entry_ops {
 	/* 1 extended, 0 not ours any more, or a code; without the mutex. */
 	int (*extend)(struct lk__entry *entry, struct lk__thread *thread, uint64_t number,
 		      int64_t lease_ms, int64_t until_ns, int64_t *sent_ns, lk_error *error);
-	/* Whether a try of it may be held, and is being taken back. */
-	bool (*taking_back)(const struct lk__entry *entry);
+	/* Whether a try of it may be held, and is being compensated. */
+	bool (*compensating)(const struct lk__entry *entry);
 	/* The entry goes. */
 	void (*free)(struct lk__entry *entry);
 };
@@ -155,8 +155,8 @@ struct lk__entry {
 	struct lk__hold *lost;
 	struct lk__grant grant;
 	struct lk__term term;
-	struct lk__waiter *line;
-	struct lk__waiter *head;
+	struct lk__caller *queue;
+	struct lk__caller *head;
 	bool passing;
 	bool lingers;       /* has a reference of its own until the hold-off is over */
 	bool contended;     /* at our last try or release another process held it, or listened */
@@ -169,13 +169,13 @@ struct lk__entry {
 	uint64_t try_nonce;            /* what a message that brings the lock has to repeat */
 	struct lk__request *request;   /* the try in flight */
 	struct lk__request *answered;  /* it was answered while nobody waited for it */
-	struct lk__listening *channel; /* while there is a line */
+	struct lk__listening *channel; /* while anyone waits */
 	struct lk__heard mark;
 
-	struct lk__heap_node watch;   /* under the watch's mutex */
-	bool renewing;                /* a renewal is in flight */
-	_Atomic unsigned taking_back; /* numbers that may be held and nobody wants */
-	struct lk__take_back *spares; /* memory for more of these */
+	struct lk__heap_node watch;      /* under the watch's mutex */
+	bool renewing;                   /* a renewal is in flight */
+	_Atomic unsigned compensating;   /* numbers that may be held and nobody wants */
+	struct lk__compensation *spares; /* memory for more of these */
 	unsigned spare_count;
 };
 
@@ -225,21 +225,22 @@ void lk__entry_drop_hold(struct lk__entry *entry, int64_t now_ns);
 /* The lease that the server is told for a hold. */
 int64_t lk__entry_lease_ms(const struct lk__entry *entry, const struct lk__hold *hold);
 
-/* A wire grant for `number`, sent at `sent_ns`, goes to the waiter, who leaves the line. */
-void lk__entry_grant(struct lk__entry *entry, struct lk__waiter *waiter, uint64_t number,
+/* A wire grant for `number`, sent at `sent_ns`, goes to the waiter, who leaves the queue. */
+void lk__entry_grant(struct lk__entry *entry, struct lk__caller *waiter, uint64_t number,
 		     int64_t sent_ns, int64_t lease_ms);
 
 /* What the server granted in another entry's line goes to a hold of this one, which has none. */
-void lk__entry_adopt(struct lk__entry *entry, struct lk__hold *hold, const struct lk__grant *grant);
+void lk__entry_move_grant(struct lk__entry *entry, struct lk__hold *hold,
+			  const struct lk__grant *grant);
 
-/* The grant as it stands goes to the waiter, who leaves the line. */
-void lk__entry_hand(struct lk__entry *entry, struct lk__waiter *waiter, int64_t now_ns);
+/* The grant as it stands goes to the waiter, who leaves the queue. */
+void lk__entry_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t now_ns);
 
-/* The next in line becomes the head if nothing stands in its way. */
+/* The first in the queue becomes the head if nothing stands in its way. */
 void lk__entry_promote(struct lk__entry *entry);
 
-/* A waiter goes out of the line; the last one unsubscribes. */
-void lk__entry_leave_line(struct lk__entry *entry, struct lk__waiter *waiter);
+/* A waiter leaves the queue; the last one unsubscribes. */
+void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter);
 
 /* When the lease has ended whatever the server may have granted here up to `from_ns`; LK__NEVER
  * where something without a lease may be left: a place in a queue, a count. */

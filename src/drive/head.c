@@ -16,7 +16,7 @@
 #include "conf/config.h"
 #include "drive/caller.h"
 #include "drive/loop.h"
-#include "drive/take_back.h"
+#include "drive/compensation.h"
 
 #define DEAF_NS (1000 * LK__MS)       /* between tries while no message can be heard */
 #define ANSWER_GRACE_NS (50 * LK__MS) /* beyond a try's deadline, for its answer's way back */
@@ -24,7 +24,7 @@
 
 struct head {
 	struct lk__entry *entry;
-	struct lk__waiter *waiter;
+	struct lk__caller *waiter;
 	struct lk__attempt_event event; /* the next that the attempt is fed */
 	uint64_t fence;                 /* of the grant */
 	uint64_t epoch;                 /* of the node, before the try */
@@ -68,7 +68,7 @@ static void head_failed(struct head *head, int code, bool retryable, const char 
 /* 0, or why the head has to leave. */
 static int head_over(const struct head *head)
 {
-	const struct lk__waiter *waiter = head->waiter;
+	const struct lk__caller *waiter = head->waiter;
 	if (atomic_load(&head->entry->client->state) != LK__CLIENT_OPEN)
 		return LK_ECLOSED;
 	if (lk__cancelled(waiter->cancel))
@@ -83,13 +83,13 @@ static int head_over(const struct head *head)
 /* Whether an earlier number may be held for all we know. */
 static bool entry_compensates(const struct lk__entry *entry)
 {
-	return entry->ops ? entry->ops->taking_back(entry) : atomic_load(&entry->taking_back) > 0;
+	return entry->ops ? entry->ops->compensating(entry) : atomic_load(&entry->compensating) > 0;
 }
 
 static void entry_compensate(struct lk__entry *entry, const struct lk__effects *effects)
 {
 	if (effects->compensate == LK__COMPENSATE_COPIES)
-		lk__take_back(entry, effects->gives_up, effects->copies_until_ns);
+		lk__compensate(entry, effects->gives_up, effects->copies_until_ns);
 	else if (effects->compensate == LK__COMPENSATE_RELEASE)
 		lk__entry_release_unasked(entry, effects->gives_up);
 }
@@ -219,7 +219,7 @@ static int head_answered(struct head *head, int rc)
 static int head_connect(struct head *head, int64_t unlimited_until_ns)
 {
 	struct lk__entry *entry = head->entry;
-	const struct lk__waiter *waiter = head->waiter;
+	const struct lk__caller *waiter = head->waiter;
 	int64_t until_ns = waiter->until_ns == LK__NEVER ? unlimited_until_ns : waiter->until_ns;
 	lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
 	head_happened(head, LK__ATTEMPT_CONNECTED);
@@ -241,7 +241,7 @@ static int head_connect(struct head *head, int64_t unlimited_until_ns)
 static struct lk__request *head_request(const struct head *head)
 {
 	struct lk__entry *entry = head->entry;
-	const struct lk__waiter *waiter = head->waiter;
+	const struct lk__caller *waiter = head->waiter;
 	int64_t now_ns = lk__now_ns();
 	char field[LK__FIELD_SIZE];
 	lk__field(entry, entry->attempt.number, field);
@@ -257,7 +257,7 @@ static struct lk__request *head_request(const struct head *head)
 		.wait_ms = -1,
 		.alive_ms = entry->client->config->fair_wait_ms,
 		.count = waiter->count,
-		.under = waiter->under,
+		.other_number = waiter->other_number,
 		.settled = entry->settled,
 		.nonce = entry->try_nonce,
 		.flags = waiter->settings.flags,
@@ -285,11 +285,11 @@ static int head_send_all(struct head *head)
 static int head_send(struct head *head)
 {
 	struct lk__entry *entry = head->entry;
-	struct lk__waiter *waiter = head->waiter;
+	struct lk__caller *waiter = head->waiter;
 	entry->asked_lease_ms = entry->attempt.asked_lease_ms;
 	if (entry->ops)
 		return head_send_all(head);
-	struct lk__request *request = lk__take_back_reserve(entry) ? head_request(head) : NULL;
+	struct lk__request *request = lk__compensation_reserve(entry) ? head_request(head) : NULL;
 	if (!request) {
 		head_failed(head, LK_ENOMEM, false, "out of memory");
 		return 0;
@@ -315,10 +315,10 @@ static int head_send(struct head *head)
 static int head_await(struct head *head)
 {
 	struct lk__entry *entry = head->entry;
-	struct lk__waiter *waiter = head->waiter;
+	struct lk__caller *waiter = head->waiter;
 	head_pin(head);
 	if (entry->request && !entry->answered &&
-	    lk__conn_adopt(entry->scripts, entry->request, waiter->thread)) {
+	    lk__conn_take_over(entry->scripts, entry->request, waiter->thread)) {
 		int64_t until_ns = answer_until_ns(head);
 		atomic_fetch_sub(&entry->refs, 1);
 		pthread_mutex_unlock(&entry->mutex);
@@ -413,7 +413,7 @@ static int64_t head_handed_us(const struct lk__entry *entry, const char *payload
 static int head_hear(struct head *head, int64_t until_ns, bool news_only)
 {
 	struct lk__entry *entry = head->entry;
-	struct lk__waiter *waiter = head->waiter;
+	struct lk__caller *waiter = head->waiter;
 	if (!entry->mark.listening) /* subscribed by a head that left before it knew */
 		lk__channel_mark(&entry->node->messages, entry->channel, &entry->mark);
 	struct lk__heard mark = entry->mark;
@@ -440,7 +440,7 @@ static int head_hear(struct head *head, int64_t until_ns, bool news_only)
 static int head_pause(struct head *head, int64_t until_ns)
 {
 	struct lk__entry *entry = head->entry;
-	struct lk__waiter *waiter = head->waiter;
+	struct lk__caller *waiter = head->waiter;
 	until_ns -= head_jitter_ns(until_ns);
 	while (lk__now_ns() < until_ns) {
 		int over = head_over(head);
@@ -495,7 +495,7 @@ static int head_leave(struct head *head, int code)
 {
 	struct lk__entry *entry = head->entry;
 	struct lk__attempt_event left = {.type = LK__ATTEMPT_LEFT, .code = code};
-	left.last = head->waiter == entry->line && !head->waiter->next;
+	left.last = head->waiter == entry->queue && !head->waiter->next;
 	left.unsent = !entry->request && !entry->answered;
 	int verdict = entry_step(entry, &left).code;
 	struct lk__request *request = left.last ? entry->answered : NULL;
@@ -532,7 +532,7 @@ static int head_run(struct head *head)
 		struct lk__effects effects = entry_step(head->entry, &head->event);
 		int code = effects.code;
 		if (effects.new_number)
-			head->waiter->borrow = 0;
+			head->waiter->downgrade_number = 0;
 		if (effects.expired)
 			head_fail(head, LK_EMAYBEHELD,
 				  "the grant arrived after its lease had expired");
@@ -549,7 +549,7 @@ static int head_run(struct head *head)
 }
 
 static struct lk__attempt_want head_want(const struct lk__entry *entry,
-					 const struct lk__waiter *waiter)
+					 const struct lk__caller *waiter)
 {
 	const struct lk__settings *settings = &waiter->settings;
 	int64_t poll_ms = settings->poll_ms ? settings->poll_ms : entry->recipe->poll_ms;
@@ -561,7 +561,7 @@ static struct lk__attempt_want head_want(const struct lk__entry *entry,
 		.undone = waiter->undone,
 		.lease_ms = lk__entry_lease_ms(entry, waiter->hold),
 		.count = waiter->count,
-		.borrow = waiter->borrow,
+		.downgrade_number = waiter->downgrade_number,
 		.poll_ns = poll_ms * LK__MS,
 		.spin_min_ns = spin_min_ms * LK__MS,
 		.spin_max_ns = spin_max_ms * LK__MS,
@@ -569,7 +569,7 @@ static struct lk__attempt_want head_want(const struct lk__entry *entry,
 	};
 }
 
-int lk__head_drive(struct lk__entry *entry, struct lk__waiter *waiter, lk_error *error)
+int lk__head_drive(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error)
 {
 	lk_error own = {0};
 	struct head head = {.entry = entry, .waiter = waiter, .error = error ? error : &own};

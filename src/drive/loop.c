@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "drive/client_record.h"
-#include "drive/take_back.h"
+#include "drive/compensation.h"
 #include "drive/watch.h"
 
 #define EVENTS_MAX 16          /* in one turn; the rest comes with the next */
@@ -125,7 +125,7 @@ static int64_t loop_turn(struct lk__loop *loop)
 	if (atomic_exchange(&loop->verify, false))
 		lk__watch_all(loop->client);
 	int64_t next_ns = lk__watch_turn(loop->client);
-	next_ns = sooner(next_ns, lk__take_back_turn(loop->client));
+	next_ns = sooner(next_ns, lk__compensation_turn(loop->client));
 	next_ns = sooner(next_ns, lk__client_record_turn(loop->client));
 	next_ns = sooner(next_ns, loop_tick(loop, lk__now_ns()));
 	loop_arm(loop, next_ns);

@@ -192,13 +192,13 @@ static int multi_rounds(struct lk__multi_ask *ask)
 	}
 }
 
-/* What is still being taken back may be held, whatever the last round ended with. */
+/* What is still being compensated may be held, whatever the last round ended with. */
 static int multi_verdict(const struct lk__multi_ask *ask, int rc)
 {
 	if (rc >= 0 || !ask->unknown || rc == LK_ECANCELLED || rc == LK_ECLOSED)
 		return rc;
 	for (size_t i = 0; i < ask->multi->count; i++)
-		if (atomic_load(&ask->multi->part[i]->taking_back) > 0)
+		if (atomic_load(&ask->multi->part[i]->compensating) > 0)
 			return multi_fail(ask, i, LK_EMAYBEHELD);
 	return rc;
 }

@@ -8,9 +8,9 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/gather.h"
-#include "drive/parting.h"
-#include "drive/take_back.h"
+#include "drive/fan_out.h"
+#include "drive/release.h"
+#include "drive/compensation.h"
 #include "sync/multi/multi.h"
 
 /* Parts of one client that go in one script: neighbours, since the parts are in order. */
@@ -26,14 +26,14 @@ struct group {
 struct lk__multi_work {
 	struct lk__multi_ask *ask;
 	bool was_late; /* an earlier one */
-	struct lk__waiter waiter[LK__MULTI_MAX];
+	struct lk__caller waiter[LK__MULTI_MAX];
 	bool reserved[LK__MULTI_MAX];
 	size_t asked; /* parts that go on the wire: part[], key[] */
 	size_t part[LK__MULTI_MAX];
 	struct lk__multi_key key[LK__MULTI_MAX];
 	size_t group_count;
 	struct group group[LK__MULTI_MAX];
-	struct lk__parting parting[LK__MULTI_MAX];
+	struct lk__release release[LK__MULTI_MAX];
 	lk_error why; /* of the part that was given back last */
 	int code;     /* that ends it; 0: none */
 };
@@ -104,8 +104,8 @@ static bool entry_is_free(struct lk__entry *entry, bool once)
 	int64_t now_ns = lk__now_ns();
 	if (entry->hold && now_ns >= lk__hold_deadline(entry->hold))
 		lk__entry_lose(entry, now_ns);
-	return !entry->hold && !entry->line && !entry->head && !entry->passing && !entry->request &&
-	       !entry->answered && entry->attempt.state == LK__ATTEMPT_IDLE &&
+	return !entry->hold && !entry->queue && !entry->head && !entry->passing &&
+	       !entry->request && !entry->answered && entry->attempt.state == LK__ATTEMPT_IDLE &&
 	       (once || now_ns >= entry->hold_off_until_ns);
 }
 
@@ -123,24 +123,24 @@ static int part_look(struct lk__multi_work *attempt, size_t part)
 	return rc < 0 ? rc : 0;
 }
 
-/* Makes the caller the head of the line, so that nobody of this client comes between. */
+/* Makes the caller the head of the wait queue, so that nobody of this client comes between. */
 static int part_reserve(struct lk__multi_work *attempt, size_t part)
 {
 	struct lk__multi_ask *ask = attempt->ask;
 	struct lk__entry *entry = part_of(attempt, part);
-	struct lk__waiter *waiter = &attempt->waiter[part];
+	struct lk__caller *waiter = &attempt->waiter[part];
 	struct lk__want want = *ask->want;
 	want.owner = lk__multi_owner(ask->threads[part], &ask->want->owner);
 	int rc = part_look(attempt, part);
 	if (rc < 0 || ask->taken[part] || attempt_is_busy(attempt))
 		return rc;
-	*waiter = (struct lk__waiter){.thread = ask->threads[part], .until_ns = LK__NEVER};
+	*waiter = (struct lk__caller){.thread = ask->threads[part], .until_ns = LK__NEVER};
 	waiter->hold = lk__caller_hold(waiter->thread, &want);
 	if (!waiter->hold)
 		return lk__fail(ask->error, LK_ENOMEM, "acquire \"%.100s\": out of memory",
 				entry->name);
 	entry->asked_lease_ms = lk__entry_lease_ms(entry, waiter->hold);
-	DL_APPEND(entry->line, waiter);
+	DL_APPEND(entry->queue, waiter);
 	lk__count(&entry->client->counters.waiting, 1);
 	lk__entry_promote(entry);
 	attempt->reserved[part] = true;
@@ -154,7 +154,7 @@ static void part_leave(struct lk__multi_work *attempt, size_t part)
 		return;
 	attempt->reserved[part] = false;
 	pthread_mutex_lock(&entry->mutex);
-	lk__entry_leave_line(entry, &attempt->waiter[part]);
+	lk__entry_leave_queue(entry, &attempt->waiter[part]);
 	lk__hold_free(attempt->waiter[part].hold);
 	lk__entry_promote(entry);
 	pthread_mutex_unlock(&entry->mutex);
@@ -244,12 +244,12 @@ static void group_granted(struct lk__multi_work *attempt, const struct group *gr
 	}
 }
 
-static void group_take_back(struct lk__multi_work *attempt, const struct group *group)
+static void group_compensate(struct lk__multi_work *attempt, const struct group *group)
 {
 	for (size_t i = 0; i < group->count; i++) {
 		struct lk__entry *entry = part_of(attempt, group->part[i]);
 		pthread_mutex_lock(&entry->mutex);
-		lk__take_back(entry, group->number, group->until_ns);
+		lk__compensate(entry, group->number, group->until_ns);
 		pthread_mutex_unlock(&entry->mutex);
 	}
 }
@@ -261,17 +261,17 @@ static void group_release_behind(struct group *group, struct lk__entry *first)
 		memcpy(group->key[i].field, group->key[0].field, LK__FIELD_SIZE);
 	struct lk__request *request = lk__multi_release_request(group->key, group->count);
 	if (!request)
-		return; /* out of memory: it is taken back all the same, later */
+		return; /* out of memory: it is compensated all the same, later */
 	request->resend = true;
 	request->deadline_ns = lk__after_ms(group->until_ns, group->lease_ms);
 	request->finish = lk__request_forget;
 	lk__conn_submit(first->scripts, request);
 }
 
-/* Held perhaps: each is taken back; whoever waits for the first finds out the rest. */
+/* Held perhaps: each is compensated; whoever waits for the first finds out the rest. */
 static void group_unknown(struct lk__multi_work *attempt, const struct group *group)
 {
-	group_take_back(attempt, group);
+	group_compensate(attempt, group);
 	attempt_busy(attempt, group->part[0], LK_EMAYBEHELD);
 }
 
@@ -335,7 +335,7 @@ static void group_read(void *context, size_t index, const struct lk__request *re
 	/* Refused, but the first copy may have been granted. */
 	bool copies = event.type != LK__ATTEMPT_UNKNOWN && request->sends > 1;
 	if (copies && !attempt->ask->taken[group->part[0]])
-		group_take_back(attempt, group);
+		group_compensate(attempt, group);
 }
 
 /* A client's connection; one that is down is left to the wait for its part. */
@@ -359,7 +359,7 @@ static int part_connect(struct lk__multi_work *attempt, size_t part)
 	return lk_error_is_fatal(why.code) ? why.code : 0;
 }
 
-/* Once a client, and before any line is stood in: callers of one part alone need not wait for the
+/* Once a client, and before it joins a wait queue: callers of one part alone need not wait for the
  * servers of the others. */
 static int attempt_connect(struct lk__multi_work *attempt)
 {
@@ -448,18 +448,18 @@ static int part_give_back(struct lk__multi_work *attempt, size_t part)
 {
 	struct lk__multi_ask *ask = attempt->ask;
 	struct lk__entry *entry = part_of(attempt, part);
-	struct lk__parting *parting = &attempt->parting[part];
+	struct lk__release *release = &attempt->release[part];
 	struct lk__owner owner = lk__multi_owner(ask->threads[part], &ask->want->owner);
 	int rc = lk__release_count(entry, &owner, &attempt->why);
 	if (rc < 1)
 		return rc;
-	lk__parting_begin(parting, entry, &attempt->why);
+	lk__release_begin(release, entry, &attempt->why);
 	lk__entry_drop_hold(entry, lk__now_ns());
-	parting->passes = entry->passing = entry->line != NULL;
+	release->passes = entry->passing = entry->queue != NULL;
 	struct group *group = attempt_add(attempt, part);
-	lk__field(entry, parting->number, group->key[group->count - 1].field);
-	if (parting->valid_until_ns > group->until_ns)
-		group->until_ns = parting->valid_until_ns;
+	lk__field(entry, release->number, group->key[group->count - 1].field);
+	if (release->valid_until_ns > group->until_ns)
+		group->until_ns = release->valid_until_ns;
 	return 0;
 }
 
@@ -468,12 +468,12 @@ static void group_freed(void *context, size_t index, const struct lk__request *r
 	struct lk__multi_work *attempt = context;
 	const struct group *group = &attempt->group[index];
 	for (size_t i = 0; i < group->count; i++) {
-		struct lk__parting *parting = &attempt->parting[group->part[i]];
-		struct lk__entry *entry = parting->entry;
+		struct lk__release *release = &attempt->release[group->part[i]];
+		struct lk__entry *entry = release->entry;
 		int64_t listeners = 0;
 		pthread_mutex_lock(&entry->mutex);
-		int rc = !request ? lk__parting_unanswered(parting)
-				  : lk__parting_read(parting, request,
+		int rc = !request ? lk__release_unanswered(release)
+				  : lk__release_read(release, request,
 						     lk__multi_read_release(request, i, &listeners),
 						     listeners);
 		pthread_mutex_unlock(&entry->mutex);
@@ -495,7 +495,7 @@ static void attempt_free(struct lk__multi_work *attempt, int64_t most_ns)
 		struct group *group = &attempt->group[i];
 		struct lk__request *request = lk__multi_release_request(group->key, group->count);
 		if (!request) {
-			group_freed(attempt, i, &none); /* left to be taken back */
+			group_freed(attempt, i, &none); /* left to compensation */
 			continue;
 		}
 		request->resend = true;

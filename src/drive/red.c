@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/take_back.h"
+#include "drive/compensation.h"
 #include "drive/watch.h"
 
 /* ---- making ---- */
@@ -97,7 +97,7 @@ int lk__red_make(struct lk__entry *entry, lk_client *const *clients, size_t coun
 	if (!old) {
 		entry->data = red;
 		entry->ops = &red_ops;
-		entry->attempt.rules.gathers = true;
+		entry->attempt.rules.fans_out = true;
 		red_join_fronts(red, entry);
 		red->quarantine_ms = quarantine_ms;
 		red->node_limit_ms = node_limit_ms;
@@ -147,7 +147,7 @@ void lk__red_give_back(struct lk__red_node *node, uint64_t number, bool unsure, 
 		member->red_lease_ms = lease_ms;
 	lk__entry_release_unasked(member, number);
 	if (unsure)
-		lk__take_back(member, number, until_ns);
+		lk__compensate(member, number, until_ns);
 	pthread_mutex_unlock(&member->mutex);
 }
 
@@ -177,7 +177,7 @@ static void red_release_unasked(struct lk__entry *entry, uint64_t number)
 
 /* ---- release ---- */
 
-struct farewell {
+struct release {
 	struct lk__entry *entry;
 	size_t majority;
 	size_t released, lost; /* nodes; lost: it was gone, or never there */
@@ -186,155 +186,155 @@ struct farewell {
 	uint64_t number[LK__RED_MAX];
 };
 
-static void farewell_take(void *context, size_t index, const struct lk__gathered *answers)
+static void release_take(void *context, size_t index, const struct lk__fan_out_part *answers)
 {
-	struct farewell *farewell = context;
-	struct lk__red_node *node = &lk__red_of(farewell->entry)->node[index];
+	struct release *release = context;
+	struct lk__red_node *node = &lk__red_of(release->entry)->node[index];
 	const struct lk__request *request = answers->request[0];
 	int64_t listeners;
 	switch (node->member->recipe->read_release(request, &listeners)) {
 	case LK__RELEASED:
-		farewell->released++;
+		release->released++;
 		break;
 	case LK__RELEASED_NOT_OWNER:
 		if (request->sends > 1)
-			farewell->released++;
+			release->released++;
 		else
-			farewell->lost++;
+			release->lost++;
 		break;
 	case LK__RELEASED_FAILED:
-		farewell->unsure[index] = true;
-		lk__red_give_back(node, farewell->number[index], true, farewell->valid_until_ns,
-				  farewell->lease_ms);
+		release->unsure[index] = true;
+		lk__red_give_back(node, release->number[index], true, release->valid_until_ns,
+				  release->lease_ms);
 		break;
 	}
 }
 
 /* After the verdict: several readers may be here at once. */
-static void farewell_late(void *context, size_t index, const struct lk__gathered *answers)
+static void release_late(void *context, size_t index, const struct lk__fan_out_part *answers)
 {
-	const struct farewell *farewell = context;
-	struct lk__red_node *node = &lk__red_of(farewell->entry)->node[index];
+	const struct release *release = context;
+	struct lk__red_node *node = &lk__red_of(release->entry)->node[index];
 	int64_t listeners;
 	if (node->member->recipe->read_release(answers->request[0], &listeners) ==
 	    LK__RELEASED_FAILED)
-		lk__red_give_back(node, farewell->number[index], true, farewell->valid_until_ns,
-				  farewell->lease_ms);
+		lk__red_give_back(node, release->number[index], true, release->valid_until_ns,
+				  release->lease_ms);
 }
 
 /* Whether no majority had it any more, whatever the others say. */
-static bool farewell_is_lost(const struct farewell *farewell)
+static bool release_is_lost(const struct release *release)
 {
-	const struct lk__red *red = lk__red_of(farewell->entry);
-	return farewell->lost > red->count - farewell->majority;
+	const struct lk__red *red = lk__red_of(release->entry);
+	return release->lost > red->count - release->majority;
 }
 
-static bool farewell_decided(void *context)
+static bool release_decided(void *context)
 {
-	const struct farewell *farewell = context;
-	return farewell->released >= farewell->majority || farewell_is_lost(farewell);
+	const struct release *release = context;
+	return release->released >= release->majority || release_is_lost(release);
 }
 
-static void farewell_free(void *context)
+static void release_free(void *context)
 {
-	struct farewell *farewell = context;
-	lk__red_unref(farewell->entry);
-	free(farewell);
+	struct release *release = context;
+	lk__red_unref(release->entry);
+	free(release);
 }
 
 /* The releases of all that was, or may have been, granted. */
-static void farewell_ask(struct farewell *farewell, struct lk__gather *gather)
+static void release_ask(struct release *release, struct lk__fan_out *fan_out)
 {
-	struct lk__red *red = lk__red_of(farewell->entry);
+	struct lk__red *red = lk__red_of(release->entry);
 	char field[LK__FIELD_SIZE];
 	for (size_t i = 0; i < red->count; i++) {
 		struct lk__red_node *node = &red->node[i];
 		lk__red_unjoin(node);
-		farewell->lost += node->part == LK__RED_NOT_HELD;
+		release->lost += node->part == LK__RED_NOT_HELD;
 		if (node->part == LK__RED_NOT_HELD)
 			continue;
-		farewell->unsure[i] = node_is_unsure(node);
-		farewell->number[i] = node->number;
+		release->unsure[i] = node_is_unsure(node);
+		release->number[i] = node->number;
 		node->part = LK__RED_NOT_HELD;
 		lk__field(node->member, node->number, field);
 		struct lk__request *request = node->member->recipe->release(&node->member->target,
 									    field);
 		if (request) {
 			request->resend = true;
-			request->deadline_ns = farewell->valid_until_ns;
+			request->deadline_ns = release->valid_until_ns;
 		} else {
-			farewell->unsure[i] = true; /* out of memory: later, in the background */
+			release->unsure[i] = true; /* out of memory: later, in the background */
 		}
-		lk__gather_add(gather, i, node->member->scripts, request);
+		lk__fan_out_add(fan_out, i, node->member->scripts, request);
 	}
 }
 
 /* Where a try has had no answer, a copy of it may still run. */
-static void farewell_take_back(const struct farewell *farewell)
+static void release_compensate(const struct release *release)
 {
-	struct lk__red *red = lk__red_of(farewell->entry);
+	struct lk__red *red = lk__red_of(release->entry);
 	for (size_t i = 0; i < red->count; i++) {
 		struct lk__entry *member = red->node[i].member;
-		if (!farewell->unsure[i])
+		if (!release->unsure[i])
 			continue;
 		pthread_mutex_lock(&member->mutex);
-		if (member->red_lease_ms < farewell->lease_ms)
-			member->red_lease_ms = farewell->lease_ms;
-		lk__take_back_copies(member, farewell->number[i], farewell->until_ns);
+		if (member->red_lease_ms < release->lease_ms)
+			member->red_lease_ms = release->lease_ms;
+		lk__compensate_copies(member, release->number[i], release->until_ns);
 		pthread_mutex_unlock(&member->mutex);
 	}
 }
 
-static int farewell_verdict(const struct farewell *farewell, lk_error *error)
+static int release_verdict(const struct release *release, lk_error *error)
 {
-	const char *name = farewell->entry->name;
-	if (farewell->released >= farewell->majority)
+	const char *name = release->entry->name;
+	if (release->released >= release->majority)
 		return 0;
-	if (farewell_is_lost(farewell))
+	if (release_is_lost(release))
 		return lk__fail(error, LK_ELOST,
 				"release \"%.100s\": %zu of the nodes had lost it before", name,
-				farewell->lost);
+				release->lost);
 	return lk__fail(error, LK_EMAYBEHELD,
 			"release \"%.100s\": confirmed by %zu nodes, %zu are a majority", name,
-			farewell->released, farewell->majority);
+			release->released, release->majority);
 }
 
 static int red_release(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
 		       lk_error *error)
 {
 	struct lk__red *red = lk__red_of(entry);
-	struct farewell *farewell = calloc(1, sizeof(*farewell));
-	struct lk__gather *gather = farewell ? lk__gather_new(red->count) : NULL;
-	if (!gather) {
-		free(farewell);
+	struct release *release = calloc(1, sizeof(*release));
+	struct lk__fan_out *fan_out = release ? lk__fan_out_new(red->count) : NULL;
+	if (!fan_out) {
+		free(release);
 		entry->hold->count = 1;
 		return lk__fail(error, LK_ENOMEM, "release \"%.100s\": out of memory, still held",
 				entry->name);
 	}
 	int64_t limit_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
-	farewell->entry = entry;
-	farewell->majority = red->majority;
-	farewell->valid_until_ns = entry->grant.valid_until_ns;
-	farewell->until_ns = red->until_ns;
-	farewell->lease_ms = entry->grant.lease_ms;
+	release->entry = entry;
+	release->majority = red->majority;
+	release->valid_until_ns = entry->grant.valid_until_ns;
+	release->until_ns = red->until_ns;
+	release->lease_ms = entry->grant.lease_ms;
 	lk__red_ref(entry);
-	farewell_ask(farewell, gather);
+	release_ask(release, fan_out);
 	red->number = 0;
 	lk__entry_drop_hold(entry, lk__now_ns());
-	entry->passing = entry->line != NULL;
+	entry->passing = entry->queue != NULL;
 	bool passes = entry->passing;
 	pthread_mutex_unlock(&entry->mutex);
-	lk__gather_go(gather);
-	farewell_take_back(farewell);
+	lk__fan_out_go(fan_out);
+	release_compensate(release);
 	if (!no_wait)
-		lk__gather_wait(gather, thread, farewell_take, farewell_decided, farewell,
-				limit_ns < farewell->valid_until_ns ? limit_ns
-								    : farewell->valid_until_ns,
-				NULL);
-	int rc = no_wait ? 0 : farewell_verdict(farewell, error);
+		lk__fan_out_wait(fan_out, thread, release_take, release_decided, release,
+				 limit_ns < release->valid_until_ns ? limit_ns
+								    : release->valid_until_ns,
+				 NULL);
+	int rc = no_wait ? 0 : release_verdict(release, error);
 	if (rc == 0)
 		lk__count(&entry->client->counters.releases, 1);
-	lk__gather_end(gather, farewell_late, farewell_free, farewell);
+	lk__fan_out_end(fan_out, release_late, release_free, release);
 	pthread_mutex_lock(&entry->mutex);
 	if (passes) {
 		entry->passing = false;
@@ -391,11 +391,11 @@ int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
 	return (int)inquiry.unsure;
 }
 
-static bool red_taking_back(const struct lk__entry *entry)
+static bool red_compensating(const struct lk__entry *entry)
 {
 	const struct lk__red *red = lk__red_of(entry);
 	for (size_t i = 0; i < red->count; i++)
-		if (atomic_load(&red->node[i].member->taking_back) > 0)
+		if (atomic_load(&red->node[i].member->compensating) > 0)
 			return true;
 	return false;
 }
@@ -407,6 +407,6 @@ static const struct lk__entry_ops red_ops = {
 	.renew = lk__red_renew,
 	.turn = lk__red_turn,
 	.extend = lk__red_extend,
-	.taking_back = red_taking_back,
+	.compensating = red_compensating,
 	.free = red_entry_free,
 };

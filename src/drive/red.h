@@ -2,8 +2,8 @@
 /*
  * The red lock: one lock on a majority of several independent nodes.
  *
- * Its entry, in the first client, has line, hold, watch and notices as every lock's; what goes to
- * the wire goes to all nodes at once (gather.h), each by the member: the entry of the same name
+ * Its entry, in the first client, has queue, hold, watch and notices as every lock's; what goes to
+ * the wire goes to all nodes at once (fan_out.h), each by the member: the entry of the same name
  * and of the underlying kind in that node's client. On each node the grant has a number of that
  * client, so that the members' own release and take-back serve.
  *
@@ -18,10 +18,10 @@
 #define LK__DRIVE_RED_H
 
 #include "drive/entry.h"
-#include "drive/gather.h"
+#include "drive/fan_out.h"
 #include "sync/red/red.h"
 
-#define LK__RED_MAX LK__GATHER_NODES_MAX
+#define LK__RED_MAX LK__FAN_OUT_NODES_MAX
 #define LK__RED_ASKED_MAX 4 /* questions that a node may leave open before it is left alone */
 
 enum lk__red_part {
@@ -79,7 +79,7 @@ int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
 		size_t *answered_out, size_t *yes_out, lk_error *error);
 
 /* The ops. */
-int lk__red_try(struct lk__entry *entry, struct lk__waiter *waiter, struct lk__attempt_event *event,
+int lk__red_try(struct lk__entry *entry, struct lk__caller *waiter, struct lk__attempt_event *event,
 		lk_error *error);
 void lk__red_renew(const struct lk__renewed *renewed);
 void lk__red_turn(struct lk__entry *entry);

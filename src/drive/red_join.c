@@ -4,7 +4,7 @@
  *
  * It is asked for the lock under the number that it has for this grant, in the background, on the
  * connection where a release would come behind. One question a node and grant is under way at a
- * time; one that was not sent yet is taken back when the grant ends. Where another has the lock, a
+ * time; one that was not sent yet is withdrawn when the grant ends. Where another has the lock, a
  * release may be on its way: that node is asked again after pauses that double.
  */
 #include <stdlib.h>

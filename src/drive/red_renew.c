@@ -288,7 +288,7 @@ struct extension {
 };
 
 static int extension_answer(const struct extension *extension, size_t index,
-			    const struct lk__gathered *answers)
+			    const struct lk__fan_out_part *answers)
 {
 	const struct renewal *renewal = &extension->tally.of[index];
 	struct lk__entry *entry = extension->tally.entry;
@@ -299,14 +299,14 @@ static int extension_answer(const struct extension *extension, size_t index,
 	return answer;
 }
 
-static void extension_take(void *context, size_t index, const struct lk__gathered *answers)
+static void extension_take(void *context, size_t index, const struct lk__fan_out_part *answers)
 {
 	struct extension *extension = context;
 	tally_add(&extension->tally, index, extension_answer(extension, index, answers));
 }
 
 /* After the verdict: several readers may be here at once. */
-static void extension_late(void *context, size_t index, const struct lk__gathered *answers)
+static void extension_late(void *context, size_t index, const struct lk__fan_out_part *answers)
 {
 	const struct extension *extension = context;
 	const struct tally *tally = &extension->tally;
@@ -327,7 +327,7 @@ static void extension_free(void *context)
 	free(extension);
 }
 
-/* What it takes where it is taken back may outlast what was held. */
+/* What it takes where it is compensated may outlast what was held. */
 static void member_note_lease(struct lk__entry *member, int64_t lease_ms)
 {
 	pthread_mutex_lock(&member->mutex);
@@ -337,7 +337,7 @@ static void member_note_lease(struct lk__entry *member, int64_t lease_ms)
 }
 
 /* The entry's mutex is held. */
-static void extension_ask(const struct extension *extension, struct lk__gather *gather,
+static void extension_ask(const struct extension *extension, struct lk__fan_out *fan_out,
 			  int64_t until_ns)
 {
 	const struct tally *tally = &extension->tally;
@@ -351,7 +351,7 @@ static void extension_ask(const struct extension *extension, struct lk__gather *
 			request->deadline_ns = until_ns;
 		}
 		member_note_lease(member, tally->lease_ms);
-		lk__gather_add(gather, i, member->scripts, request);
+		lk__fan_out_add(fan_out, i, member->scripts, request);
 	}
 }
 
@@ -373,9 +373,9 @@ int lk__red_extend(struct lk__entry *entry, struct lk__thread *thread, uint64_t 
 		   int64_t lease_ms, int64_t until_ns, int64_t *sent_ns, lk_error *error)
 {
 	struct extension *extension = calloc(1, sizeof(*extension));
-	struct lk__gather *gather = extension ? lk__gather_new(lk__red_of(entry)->count) : NULL;
+	struct lk__fan_out *fan_out = extension ? lk__fan_out_new(lk__red_of(entry)->count) : NULL;
 	int64_t limit_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
-	if (!gather) {
+	if (!fan_out) {
 		free(extension);
 		return lk__fail(error, LK_ENOMEM, "extend \"%.100s\": out of memory", entry->name);
 	}
@@ -384,14 +384,14 @@ int lk__red_extend(struct lk__entry *entry, struct lk__thread *thread, uint64_t 
 	pthread_mutex_lock(&entry->mutex);
 	bool current = tally_numbers(&extension->tally, number, NULL);
 	if (current)
-		extension_ask(extension, gather, until_ns);
+		extension_ask(extension, fan_out, until_ns);
 	pthread_mutex_unlock(&entry->mutex);
 	*sent_ns = lk__now_ns();
-	lk__gather_go(gather);
-	lk__gather_wait(gather, thread, extension_take, extension_decided, extension,
-			limit_ns < until_ns ? limit_ns : until_ns, NULL);
-	lk__gather_withdraw(gather, extension_take, extension);
+	lk__fan_out_go(fan_out);
+	lk__fan_out_wait(fan_out, thread, extension_take, extension_decided, extension,
+			 limit_ns < until_ns ? limit_ns : until_ns, NULL);
+	lk__fan_out_withdraw(fan_out, extension_take, extension);
 	int rc = current ? extension_verdict(extension, error) : 0;
-	lk__gather_end(gather, extension_late, extension_free, extension);
+	lk__fan_out_end(fan_out, extension_late, extension_free, extension);
 	return rc;
 }

@@ -49,8 +49,8 @@ struct ballot {
 struct round {
 	struct lk__entry *entry;
 	struct lk__red *red;
-	struct lk__gather *gather;
-	struct lk__waiter *waiter;
+	struct lk__fan_out *fan_out;
+	struct lk__caller *waiter;
 	uint64_t number; /* the front's */
 	int64_t lease_ms, begun_ns, until_ns;
 	lk_error why; /* a reason that no other try can change */
@@ -112,7 +112,8 @@ static void round_check_twins(struct round *round, size_t index)
 }
 
 /* Who the node is. The front's mutex is held. */
-static void round_introduce(struct round *round, size_t index, const struct lk__gathered *answers)
+static void round_introduce(struct round *round, size_t index,
+			    const struct lk__fan_out_part *answers)
 {
 	struct ballot *ballot = &round->ballot[index];
 	struct lk__red_node *node = &round->red->node[index];
@@ -251,20 +252,20 @@ static void round_ask(struct round *round, size_t index)
 	}
 	ballot->introduced = !node->known || node->epoch != ballot->epoch;
 	for (unsigned i = 0; ballot->introduced && i < LK__IDENTITY_QUESTIONS; i++)
-		lk__gather_add(round->gather, index, conn,
-			       until(lk__identity_question(i), round->until_ns));
+		lk__fan_out_add(round->fan_out, index, conn,
+				until(lk__identity_question(i), round->until_ns));
 	if (!ballot->introduced)
 		round_check_twins(round, index);
 	if (!ballot->introduced && node_may_vote(round, index, ballot)) {
-		lk__gather_add(round->gather, index, conn, round_request(round, index));
+		lk__fan_out_add(round->fan_out, index, conn, round_request(round, index));
 		ballot->tried = true;
 	}
-	if (ballot->vote == VOTE_NONE && lk__gather_at(round->gather, index)->count == 0)
+	if (ballot->vote == VOTE_NONE && lk__fan_out_at(round->fan_out, index)->count == 0)
 		ballot_cast(ballot, VOTE_REFUSED, LK_ENOMEM, "out of memory");
 }
 
 /* A node has answered: who it is, or the try. */
-static void round_take(void *context, size_t index, const struct lk__gathered *answers)
+static void round_take(void *context, size_t index, const struct lk__fan_out_part *answers)
 {
 	struct round *round = context;
 	struct ballot *ballot = &round->ballot[index];
@@ -282,7 +283,7 @@ static void round_take(void *context, size_t index, const struct lk__gathered *a
 	}
 	ballot->tried |= try_now;
 	pthread_mutex_unlock(&round->entry->mutex);
-	if (try_now && !lk__gather_more(round->gather, index, round_request(round, index)))
+	if (try_now && !lk__fan_out_more(round->fan_out, index, round_request(round, index)))
 		ballot_cast(ballot, VOTE_REFUSED, LK_ENOMEM, "out of memory");
 }
 
@@ -312,7 +313,7 @@ static void round_late_part(const struct round *round, size_t index)
 }
 
 /* A node has answered after the round was over. */
-static void round_late(void *context, size_t index, const struct lk__gathered *answers)
+static void round_late(void *context, size_t index, const struct lk__fan_out_part *answers)
 {
 	struct round *round = context;
 	struct ballot *ballot = &round->ballot[index];
@@ -482,7 +483,7 @@ static int64_t round_limit_ms(const struct round *round)
 /* A wait limit that is very short buys one try all the same; it bounds the further ones. */
 static int64_t round_until_ns(const struct round *round)
 {
-	const struct lk__waiter *waiter = round->waiter;
+	const struct lk__caller *waiter = round->waiter;
 	int64_t until_ns = lk__after_ms(round->begun_ns, round_limit_ms(round));
 	int64_t least_ns = lk__after_ms(round->begun_ns, NODE_LIMIT_MIN_MS);
 	if (!waiter->tried || until_ns <= waiter->until_ns || until_ns <= least_ns)
@@ -490,14 +491,14 @@ static int64_t round_until_ns(const struct round *round)
 	return waiter->until_ns > least_ns ? waiter->until_ns : least_ns;
 }
 
-static struct round *round_new(struct lk__entry *entry, struct lk__waiter *waiter)
+static struct round *round_new(struct lk__entry *entry, struct lk__caller *waiter)
 {
 	struct round *round = calloc(1, sizeof(*round));
 	if (!round)
 		return NULL;
 	round->red = lk__red_of(entry);
-	round->gather = lk__gather_new(round->red->count);
-	if (!round->gather) {
+	round->fan_out = lk__fan_out_new(round->red->count);
+	if (!round->fan_out) {
 		free(round);
 		return NULL;
 	}
@@ -512,7 +513,7 @@ static struct round *round_new(struct lk__entry *entry, struct lk__waiter *waite
 	return round;
 }
 
-int lk__red_try(struct lk__entry *entry, struct lk__waiter *waiter, struct lk__attempt_event *event,
+int lk__red_try(struct lk__entry *entry, struct lk__caller *waiter, struct lk__attempt_event *event,
 		lk_error *error)
 {
 	for (size_t i = 1; i < lk__red_of(entry)->count; i++)
@@ -526,15 +527,15 @@ int lk__red_try(struct lk__entry *entry, struct lk__waiter *waiter, struct lk__a
 	for (size_t i = 0; i < round->red->count; i++)
 		round_ask(round, i);
 	pthread_mutex_unlock(&entry->mutex);
-	lk__gather_go(round->gather);
-	lk__gather_wait(round->gather, waiter->thread, round_take, round_decided, round,
-			round->until_ns, waiter->cancel);
-	lk__gather_withdraw(round->gather, round_take, round);
+	lk__fan_out_go(round->fan_out);
+	lk__fan_out_wait(round->fan_out, waiter->thread, round_take, round_decided, round,
+			 round->until_ns, waiter->cancel);
+	lk__fan_out_withdraw(round->fan_out, round_take, round);
 	pthread_mutex_lock(&entry->mutex);
 	int rc = round_end(round, event, error);
 	round->waiter = NULL;
 	pthread_mutex_unlock(&entry->mutex);
-	lk__gather_end(round->gather, round_late, round_free, round);
+	lk__fan_out_end(round->fan_out, round_late, round_free, round);
 	pthread_mutex_lock(&entry->mutex);
 	return rc;
 }

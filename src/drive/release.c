@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Giving up a hold: down the line in memory, by one exchange on the wire, or by a release.
+ * Giving up a hold: to the next waiter in memory, by one exchange on the wire, or by a release.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,43 +10,43 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "drive/caller.h"
-#include "drive/parting.h"
-#include "drive/take_back.h"
+#include "drive/release.h"
+#include "drive/compensation.h"
 #include "drive/watch.h"
 
-static int parting_fail(const struct lk__parting *parting, int code, const char *reason)
+static int release_fail(const struct lk__release *release, int code, const char *reason)
 {
-	return lk__fail(parting->error, code, "release \"%.100s\" on %.100s: %s",
-			parting->entry->name, parting->entry->client->config->url, reason);
+	return lk__fail(release->error, code, "release \"%.100s\" on %.100s: %s",
+			release->entry->name, release->entry->client->config->url, reason);
 }
 
 /* The hold is given up: whatever kept the server from freeing the lock, it may have it still. */
-static int parting_code(int code)
+static int release_code(int code)
 {
 	return code == LK_EWRONGTYPE || code == LK_ECLOSED ? code : LK_EMAYBEHELD;
 }
 
-void lk__parting_begin(struct lk__parting *parting, struct lk__entry *entry, lk_error *error)
+void lk__release_begin(struct lk__release *release, struct lk__entry *entry, lk_error *error)
 {
-	parting->entry = entry;
-	parting->number = entry->grant.number;
-	parting->valid_until_ns = entry->grant.valid_until_ns;
-	parting->repeated_until_ns = entry->grant.repeated_until_ns;
-	parting->echo = entry->channel != NULL;
-	parting->passes = false;
-	parting->error = error;
+	release->entry = entry;
+	release->number = entry->grant.number;
+	release->valid_until_ns = entry->grant.valid_until_ns;
+	release->repeated_until_ns = entry->grant.repeated_until_ns;
+	release->echo = entry->channel != NULL;
+	release->passes = false;
+	release->error = error;
 	entry->grant.repeated_until_ns = 0;
-	parting->lingers = !parting->echo && entry->target.channel &&
+	release->lingers = !release->echo && entry->target.channel &&
 			   lk__channel_lingers(&entry->node->messages, entry->target.channel,
 					       entry->target.channel_size);
-	if (parting->echo) {
+	if (release->echo) {
 		lk__channel_mark(&entry->node->messages, entry->channel, &entry->mark);
 		lk__channel_expect_echo(&entry->node->messages, entry->channel);
 	}
 }
 
 /* Freed on the wire: others who listen are let in first, also by a caller who comes right back. */
-static void parting_hold_off(struct lk__entry *entry, int64_t listeners)
+static void release_hold_off(struct lk__entry *entry, int64_t listeners)
 {
 	if (entry->recipe->flags & LK__NO_TERMS)
 		return;
@@ -62,114 +62,114 @@ static void parting_hold_off(struct lk__entry *entry, int64_t listeners)
 }
 
 /* A copy of its acquire may still run: once more, when none can. */
-static void parting_take_back_copies(const struct lk__parting *parting)
+static void release_compensate_copies(const struct lk__release *release)
 {
-	if (parting->repeated_until_ns > lk__now_ns())
-		lk__take_back_copies(parting->entry, parting->number, parting->repeated_until_ns);
+	if (release->repeated_until_ns > lk__now_ns())
+		lk__compensate_copies(release->entry, release->number, release->repeated_until_ns);
 }
 
 /* Nobody knows whether it is released. */
-static void parting_take_back(const struct lk__parting *parting)
+static void release_compensate(const struct lk__release *release)
 {
-	int64_t until_ns = parting->valid_until_ns;
-	if (until_ns < parting->repeated_until_ns)
-		until_ns = parting->repeated_until_ns;
-	lk__take_back(parting->entry, parting->number, until_ns);
+	int64_t until_ns = release->valid_until_ns;
+	if (until_ns < release->repeated_until_ns)
+		until_ns = release->repeated_until_ns;
+	lk__compensate(release->entry, release->number, until_ns);
 }
 
-/* The next in line goes on. */
-static void parting_end(struct lk__entry *entry)
+/* The next waiter goes on. */
+static void release_end(struct lk__entry *entry)
 {
 	entry->passing = false;
 	lk__entry_promote(entry);
 }
 
-int lk__parting_read(const struct lk__parting *parting, const struct lk__request *request,
+int lk__release_read(const struct lk__release *release, const struct lk__request *request,
 		     enum lk__released released, int64_t listeners)
 {
-	struct lk__entry *entry = parting->entry;
+	struct lk__entry *entry = release->entry;
 	int rc = 0;
 	switch (released) {
 	case LK__RELEASED:
 		lk__count(&entry->client->counters.releases, 1);
-		listeners -= parting->lingers;
+		listeners -= release->lingers;
 		entry->contended = listeners > 0;
-		parting_hold_off(entry, listeners);
-		parting_take_back_copies(parting);
+		release_hold_off(entry, listeners);
+		release_compensate_copies(release);
 		break;
 	case LK__RELEASED_NOT_OWNER:
 		/* Sent twice, the first one may have freed it: that is what was asked for. */
 		if (request->sends < 2)
-			rc = parting_fail(parting, LK_ELOST, "it was lost before the release");
-		parting_take_back_copies(parting);
+			rc = release_fail(release, LK_ELOST, "it was lost before the release");
+		release_compensate_copies(release);
 		break;
 	case LK__RELEASED_FAILED:
-		rc = parting_fail(parting, parting_code(request->code), request->reason);
-		parting_take_back(parting);
+		rc = release_fail(release, release_code(request->code), request->reason);
+		release_compensate(release);
 		break;
 	}
-	if (rc && parting->echo && entry->channel)
+	if (rc && release->echo && entry->channel)
 		lk__channel_drop_echo(&entry->node->messages, entry->channel);
-	if (parting->passes)
-		parting_end(entry);
+	if (release->passes)
+		release_end(entry);
 	return rc;
 }
 
-static int parting_answered(const struct lk__parting *parting, const struct lk__request *request)
+static int release_answered(const struct lk__release *release, const struct lk__request *request)
 {
 	int64_t listeners = 0;
-	enum lk__released released = parting->entry->recipe->read_release(request, &listeners);
-	return lk__parting_read(parting, request, released, listeners);
+	enum lk__released released = release->entry->recipe->read_release(request, &listeners);
+	return lk__release_read(release, request, released, listeners);
 }
 
-int lk__parting_unanswered(const struct lk__parting *parting)
+int lk__release_unanswered(const struct lk__release *release)
 {
-	parting_take_back_copies(parting);
-	if (parting->passes)
-		parting_end(parting->entry);
-	return parting_fail(parting, LK_EMAYBEHELD, "no answer before the end of the lease");
+	release_compensate_copies(release);
+	if (release->passes)
+		release_end(release->entry);
+	return release_fail(release, LK_EMAYBEHELD, "no answer before the end of the lease");
 }
 
 /* ---- releases that nobody waits for ---- */
 
-struct farewell {
-	struct lk__parting parting;
+struct detached_release {
+	struct lk__release release;
 	lk_client *client;
 };
 
-static void farewell_finish(struct lk__request *request)
+static void detached_finish(struct lk__request *request)
 {
-	struct farewell *farewell = request->owner;
-	struct lk__entry *entry = farewell->parting.entry;
+	struct detached_release *detached = request->owner;
+	struct lk__entry *entry = detached->release.entry;
 	pthread_mutex_lock(&entry->mutex);
-	int rc = parting_answered(&farewell->parting, request);
+	int rc = release_answered(&detached->release, request);
 	pthread_mutex_unlock(&entry->mutex);
 	if (rc < 0)
 		lk__log(&entry->client->log, LK_LOG_WARNING, "release not waited for: %s (%.200s)",
 			lk_error_name(rc), entry->name);
-	atomic_fetch_sub(&farewell->client->releasing, 1);
+	atomic_fetch_sub(&detached->client->releasing, 1);
 	lk__request_free(request);
-	free(farewell);
+	free(detached);
 	lk__entry_unref(entry);
 }
 
 /* True when it is on its way; false when it has to be waited for after all. */
-static bool farewell_send(const struct lk__parting *parting, struct lk__request *request)
+static bool detached_send(const struct lk__release *release, struct lk__request *request)
 {
-	lk_client *client = parting->entry->client;
+	lk_client *client = release->entry->client;
 	if (atomic_load(&client->releasing) >= (uint64_t)client->config->release_queue)
 		return false;
-	struct farewell *farewell = malloc(sizeof(*farewell));
-	if (!farewell)
+	struct detached_release *detached = malloc(sizeof(*detached));
+	if (!detached)
 		return false;
-	farewell->parting = *parting;
-	farewell->parting.error = NULL;
-	farewell->client = client;
-	request->owner = farewell;
-	request->finish = farewell_finish;
+	detached->release = *release;
+	detached->release.error = NULL;
+	detached->client = client;
+	request->owner = detached;
+	request->finish = detached_finish;
 	atomic_fetch_add(&client->releasing, 1);
-	lk__entry_ref(parting->entry);
-	lk__conn_submit(parting->entry->scripts, request);
+	lk__entry_ref(release->entry);
+	lk__conn_submit(release->entry->scripts, request);
 	return true;
 }
 
@@ -178,22 +178,22 @@ static bool farewell_send(const struct lk__parting *parting, struct lk__request 
 static int release_wire(struct lk__entry *entry, struct lk__thread *thread,
 			struct lk__request *request, bool no_wait, lk_error *error)
 {
-	struct lk__parting parting;
-	lk__parting_begin(&parting, entry, error);
+	struct lk__release release;
+	lk__release_begin(&release, entry, error);
 	request->resend = true;
 	request->contended = entry->contended;
-	request->deadline_ns = parting.valid_until_ns;
-	parting.passes = entry->passing = entry->line != NULL;
-	if (no_wait && farewell_send(&parting, request))
+	request->deadline_ns = release.valid_until_ns;
+	release.passes = entry->passing = entry->queue != NULL;
+	if (no_wait && detached_send(&release, request))
 		return 0;
 	request->thread = thread;
 	lk__conn_submit(entry->scripts, request);
 	pthread_mutex_unlock(&entry->mutex);
-	int rc = lk__conn_await(entry->scripts, request, thread, parting.valid_until_ns, NULL);
+	int rc = lk__conn_await(entry->scripts, request, thread, release.valid_until_ns, NULL);
 	pthread_mutex_lock(&entry->mutex);
 	if (rc != LK__WAIT_READY && lk__conn_leave(entry->scripts, request, lk__request_forget))
-		return lk__parting_unanswered(&parting);
-	rc = parting_answered(&parting, request);
+		return lk__release_unanswered(&release);
+	rc = release_answered(&release, request);
 	lk__request_free(request);
 	return rc;
 }
@@ -201,8 +201,8 @@ static int release_wire(struct lk__entry *entry, struct lk__thread *thread,
 /* ---- exchange: release and acquire in one ---- */
 
 struct exchange {
-	struct lk__parting parting; /* the giver's */
-	struct lk__waiter *waiter;
+	struct lk__release release; /* the giver's */
+	struct lk__caller *waiter;
 	uint64_t number; /* the taker's */
 	int64_t lease_ms;
 	int64_t deadline_ns;
@@ -233,7 +233,7 @@ static struct lk__request *exchange_request(const struct exchange *exchange,
 static void exchange_grant(const struct exchange *exchange, const struct lk__request *request,
 			   uint64_t fence)
 {
-	struct lk__entry *entry = exchange->parting.entry;
+	struct lk__entry *entry = exchange->release.entry;
 	struct lk__term term = entry->term; /* it goes on */
 	entry->grant.repeated_until_ns = request->sends > 1 ? request->deadline_ns : 0;
 	entry->grant.fence = fence;
@@ -247,7 +247,7 @@ static void exchange_grant(const struct exchange *exchange, const struct lk__req
 static enum lk__exchanged exchange_read(const struct exchange *exchange,
 					const struct lk__request *request)
 {
-	struct lk__entry *entry = exchange->parting.entry;
+	struct lk__entry *entry = exchange->release.entry;
 	struct lk__answer said = {.fence = 0};
 	enum lk__exchanged answer = LK__EXCHANGE_UNKNOWN;
 	if (request)
@@ -264,20 +264,20 @@ static enum lk__exchanged exchange_read(const struct exchange *exchange,
 
 static int exchange_end(const struct exchange *exchange, enum lk__exchanged answer)
 {
-	const struct lk__parting *parting = &exchange->parting;
-	struct lk__entry *entry = parting->entry;
+	const struct lk__release *release = &exchange->release;
+	struct lk__entry *entry = release->entry;
 	if (answer == LK__EXCHANGE_UNKNOWN) {
 		entry->grant.outlives_ns = lk__after_ms(exchange->deadline_ns, exchange->lease_ms);
-		lk__take_back(entry, exchange->number, exchange->deadline_ns);
-		parting_take_back(parting);
+		lk__compensate(entry, exchange->number, exchange->deadline_ns);
+		release_compensate(release);
 	} else {
-		parting_take_back_copies(parting);
+		release_compensate_copies(release);
 	}
 	lk__entry_promote(entry);
 	if (answer == LK__EXCHANGE_NOT_OWNER)
-		return parting_fail(parting, LK_ELOST, "it was lost before the release");
+		return release_fail(release, LK_ELOST, "it was lost before the release");
 	if (answer == LK__EXCHANGE_UNKNOWN)
-		return parting_fail(parting, LK_EMAYBEHELD, "no answer to the hand-over");
+		return release_fail(release, LK_EMAYBEHELD, "no answer to the hand-over");
 	return 0;
 }
 
@@ -285,7 +285,7 @@ static int exchange_end(const struct exchange *exchange, enum lk__exchanged answ
 static enum lk__exchanged exchange_call(struct exchange *exchange, struct lk__thread *thread,
 					struct lk__request *request)
 {
-	struct lk__entry *entry = exchange->parting.entry;
+	struct lk__entry *entry = exchange->release.entry;
 	request->thread = thread;
 	exchange->waiter->state = LK__WAITER_TAKES;
 	entry->passing = true;
@@ -310,20 +310,20 @@ static int release_exchange(struct lk__entry *entry, struct lk__thread *thread,
 {
 	int64_t limit_ms = entry->client->config->command_timeout_ms;
 	struct exchange exchange = {
-		.waiter = entry->line,
+		.waiter = entry->queue,
 		.number = atomic_fetch_add(&entry->client->last_number, 1) + 1,
-		.lease_ms = lk__entry_lease_ms(entry, entry->line->hold),
+		.lease_ms = lk__entry_lease_ms(entry, entry->queue->hold),
 		.deadline_ns = lk__after_ms(lk__now_ns(), limit_ms),
 	};
 	struct lk__request *request = exchange_request(&exchange, entry);
 	if (!request)
 		return release_wire(entry, thread, release, false, error);
-	lk__parting_begin(&exchange.parting, entry, error);
-	if (exchange.parting.echo)
+	lk__release_begin(&exchange.release, entry, error);
+	if (exchange.release.echo)
 		lk__channel_drop_echo(&entry->node->messages, entry->channel);
 	enum lk__exchanged answer = exchange_call(&exchange, thread, request);
 	if (answer == LK__EXCHANGE_NOT_DONE) {
-		entry->grant.repeated_until_ns = exchange.parting.repeated_until_ns;
+		entry->grant.repeated_until_ns = exchange.release.repeated_until_ns;
 		return release_wire(entry, thread, release, false, error);
 	}
 	lk__request_free(release);
@@ -335,7 +335,7 @@ static int release_exchange(struct lk__entry *entry, struct lk__thread *thread,
 static int release_last(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
 			lk_error *error)
 {
-	struct lk__waiter *next = entry->line;
+	struct lk__caller *next = entry->queue;
 	char field[LK__FIELD_SIZE];
 	int64_t now_ns = lk__now_ns();
 	if (entry->ops)
@@ -362,7 +362,7 @@ static int release_last(struct lk__entry *entry, struct lk__thread *thread, bool
 	}
 	lk__field(entry, entry->grant.number, field);
 	struct lk__request *request = entry->recipe->release(&entry->target, field);
-	if (!request || !lk__take_back_reserve(entry)) {
+	if (!request || !lk__compensation_reserve(entry)) {
 		lk__request_free(request);
 		entry->hold->count = 1;
 		return lk__fail(error, LK_ENOMEM, "release \"%.100s\": out of memory, still held",

@@ -80,10 +80,10 @@ static void attempt_disown(struct lk__attempt *attempt, bool granted, struct lk_
 
 static void attempt_renumber(struct lk__attempt *attempt, struct lk__effects *effects)
 {
-	attempt->number = attempt->want.borrow;
+	attempt->number = attempt->want.downgrade_number;
 	if (!attempt->number)
 		attempt->number = atomic_fetch_add(attempt->rules.numbers, 1) + 1;
-	attempt->want.borrow = 0;
+	attempt->want.downgrade_number = 0;
 	attempt->fresh = false;
 	attempt->queued = false;
 	attempt->copies_until_ns = 0;
@@ -97,7 +97,7 @@ static void attempt_renumber(struct lk__attempt *attempt, struct lk__effects *ef
 static struct lk__effects attempt_try(struct lk__attempt *attempt, struct lk__effects effects,
 				      int64_t now_ns)
 {
-	if (attempt->fresh || attempt->rules.gathers)
+	if (attempt->fresh || attempt->rules.fans_out)
 		attempt_renumber(attempt, &effects);
 	attempt->held_off = false;
 	attempt->state = LK__ATTEMPT_CONNECTING;
@@ -300,7 +300,7 @@ static bool event_is_answer(const struct lk__attempt_event *event)
 static bool attempt_expired(const struct lk__attempt *attempt,
 			    const struct lk__attempt_event *event, int64_t now_ns)
 {
-	return event->type == LK__ATTEMPT_GRANTED && !attempt->rules.gathers &&
+	return event->type == LK__ATTEMPT_GRANTED && !attempt->rules.fans_out &&
 	       now_ns >= lk__lease_end_ns(event->sent_ns, attempt->asked_lease_ms);
 }
 
@@ -439,7 +439,7 @@ static struct lk__effects attempt_adopted(struct lk__attempt *attempt,
 		attempt_begin(attempt, event);
 	attempt->unknown |= event->want.undone;
 	if (!event->subscribed)
-		attempt->listening = false; /* the last line took the subscription along */
+		attempt->listening = false; /* the last queue took the subscription along */
 	if (in_flight) {
 		attempt->state = LK__ATTEMPT_TRYING;
 		attempt->adopted = true;
@@ -465,7 +465,7 @@ static struct lk__effects attempt_left(struct lk__attempt *attempt,
 				       const struct lk__attempt_event *event, int64_t now_ns)
 {
 	struct lk__effects effects = {0};
-	bool in_flight = attempt->state == LK__ATTEMPT_TRYING && !attempt->rules.gathers &&
+	bool in_flight = attempt->state == LK__ATTEMPT_TRYING && !attempt->rules.fans_out &&
 			 !event->unsent;
 	bool told = attempt->busy &&
 		    (attempt->state == LK__ATTEMPT_WAITING || attempt->state == LK__ATTEMPT_PAUSED);

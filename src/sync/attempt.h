@@ -48,13 +48,13 @@ enum lk__attempt_event_type {
 
 /* What a head wants. */
 struct lk__attempt_want {
-	bool once;        /* asks once, and does not wait */
-	bool unlimited;   /* waits without a limit: failures alone end it */
-	bool undone;      /* an earlier grant of it came later than its lease */
-	int64_t lease_ms; /* told to the server */
-	int64_t count;    /* permits */
-	uint64_t borrow;  /* the number of its first try; 0: a new one */
-	int64_t poll_ns;  /* the longest wait for a message; 0: until the ttl */
+	bool once;                 /* asks once, and does not wait */
+	bool unlimited;            /* waits without a limit: failures alone end it */
+	bool undone;               /* an earlier grant of it came later than its lease */
+	int64_t lease_ms;          /* told to the server */
+	int64_t count;             /* permits */
+	uint64_t downgrade_number; /* the number of its first try; 0: a new one */
+	int64_t poll_ns;           /* the longest wait for a message; 0: until the ttl */
 	int64_t spin_min_ns, spin_max_ns;
 	int spin_factor; /* each pause is that many times the one before; 1: all alike */
 };
@@ -131,7 +131,7 @@ struct lk__attempt_rules {
 	bool takes;       /* a grant takes something: a try in flight may hold */
 	bool queues;      /* a try leaves a place in a queue on the server */
 	bool own_channel; /* each number has a channel of its own */
-	bool gathers;     /* a try goes to several nodes, has a number of its own, and compensates
+	bool fans_out;    /* a try goes to several nodes, has a number of its own, and compensates
 	                     itself */
 };
 

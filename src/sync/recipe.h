@@ -42,9 +42,9 @@ enum lk__exchanged {
 
 /* How the callers of one client share it. */
 enum lk__sharing {
-	LK__ONE_LINE,   /* one grant at a time, and all who wait stand in one line */
+	LK__ONE_QUEUE,  /* one grant at a time, and all who wait are in one queue */
 	LK__EACH_OWNER, /* each owner has an entry, a number and a grant of its own */
-	LK__NO_HOLD,    /* one line; a grant leaves nothing behind to renew or release */
+	LK__NO_HOLD,    /* one queue; a grant leaves nothing behind to renew or release */
 };
 
 #define LK__NO_TERMS 1u     /* never handed on in memory: each release goes to the wire */
@@ -52,8 +52,8 @@ enum lk__sharing {
 #define LK__OWN_CHANNEL 4u  /* a waiter listens on "<channel>:<its field>" */
 #define LK__QUEUES 8u       /* a try leaves a place in a queue: who gives up releases it */
 #define LK__SPINS 16u       /* nobody publishes: try again after a pause that grows */
-#define LK__UNDER_OTHER 32u /* an owner that has the other side is let in under its number */
-#define LK__FOR_ALL 64u     /* a grant is for all who stood in line when its try was sent */
+#define LK__DOWNGRADES 32u  /* an owner that has the other side is let in under its number */
+#define LK__FOR_ALL 64u     /* a grant is for all who waited when its try was sent */
 #define LK__BRACED 128u     /* the channel's name has braces, also when the name has some */
 #define LK__FORGETS 256u    /* its lost holds are remembered up to a bound */
 
@@ -63,15 +63,15 @@ struct lk__try {
 	const char *field;
 	uint64_t number;
 	int64_t lease_ms;
-	int64_t deadline_us; /* server time */
-	int64_t wait_ms;     /* what is left of the caller's limit; -1: no limit */
-	int64_t alive_ms;    /* how long one who waits counts as alive without a sign of it */
-	int64_t count;       /* permits */
-	uint64_t under;      /* number of the other side that the owner has; 0: it has not */
-	uint64_t settled;    /* an earlier number, whose grant its caller has; 0 */
-	uint64_t nonce;      /* random; a message that brings the lock repeats it */
-	unsigned flags;      /* of the kind's own */
-	bool once;           /* the caller does not wait */
+	int64_t deadline_us;   /* server time */
+	int64_t wait_ms;       /* what is left of the caller's limit; -1: no limit */
+	int64_t alive_ms;      /* how long one who waits counts as alive without a sign of it */
+	int64_t count;         /* permits */
+	uint64_t other_number; /* number of the other side that the owner has; 0: it has not */
+	uint64_t settled;      /* an earlier number, whose grant its caller has; 0 */
+	uint64_t nonce;        /* random; a message that brings the lock repeats it */
+	unsigned flags;        /* of the kind's own */
+	bool once;             /* the caller does not wait */
 };
 
 /* What the answer to a try says. */
@@ -89,7 +89,7 @@ struct lk__recipe {
 	unsigned flags;  /* LK__NO_TERMS … */
 	int64_t poll_ms; /* a waiter looks again after so long without a message; 0: at the ttl */
 	/* The kind that shares the key; NULL. An owner that has that one and asks for this one is
-	 * let in (LK__UNDER_OTHER) or refused (LK_EUPGRADE). */
+	 * let in (LK__DOWNGRADES) or refused (LK_EUPGRADE). */
 	const struct lk__recipe *other_side;
 	/* The field of a number; NULL: "<uuid>:<number>". */
 	void (*field)(const char *client_id, uint64_t number, char field_out[LK__FIELD_SIZE]);

@@ -45,7 +45,7 @@ static void test_of_pairs_and_reentries(void **state)
 	check_int(stats.wire_grants, ==, 10);
 	check_int(stats.releases, ==, 10);
 	check_int(stats.handovers + stats.busy + stats.timeouts + stats.cancels, ==, 0);
-	check_int(stats.failures + stats.lost + stats.take_backs + stats.resent, ==, 0);
+	check_int(stats.failures + stats.lost + stats.compensations + stats.resent, ==, 0);
 	check_int(stats.held + stats.waiting, ==, 0);
 	check_int(stats.connects, >=, 1);
 	check_int(stats.connects, <=, 3);

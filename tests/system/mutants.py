@@ -59,8 +59,8 @@ MUTANTS = [
          "redis.call('HINCRBY', KEYS[1], ARGV[1], 1)")],
         "test_lost_replies.py", "acquire_cut"),
     Mutant("nothing is taken back", [
-        ("src/drive/take_back.c", "take_back_due(client, lk__now_ns(), &next_ns)",
-         "take_back_due(client, 0, &next_ns)")],
+        ("src/drive/compensation.c", "compensation_due(client, lk__now_ns(), &next_ns)",
+         "compensation_due(client, 0, &next_ns)")],
         "test_lost_replies.py", "told or back"),
     Mutant("no try after a new subscription", [
         ("src/conn/channels.c", "channel->generation++;", "channel->generation += 0;")],
@@ -82,14 +82,14 @@ MUTANTS = [
         ("src/drive/release.c", "if (request->sends < 2)", "if (request->sends)")],
         "test_lost_replies.py", "release_cut"),
     Mutant("no hold-off for others", [
-        ("src/sync/line.c",
+        ("src/sync/term.c",
          "return others > 0 && term->hold_off_ns > 0 ? now_ns + term->hold_off_ns : 0;",
          "(void)others, (void)term, (void)now_ns;\n\treturn 0;")],
         "test_fairness.py"),
     Mutant("terms without an end", [
-        ("src/sync/line.c", "now_ns - term->begun_ns >= term->length_ns",
+        ("src/sync/term.c", "now_ns - term->begun_ns >= term->length_ns",
          "now_ns - term->begun_ns >= 1000 * term->length_ns"),
-        ("src/sync/line.c", "term->handovers >= LK__TERM_HANDOVERS_MAX",
+        ("src/sync/term.c", "term->handovers >= LK__TERM_HANDOVERS_MAX",
          "term->handovers >= 100000000")],
         "test_fairness.py"),
     Mutant("a refused PEXPIRE leaves a lock without a time to live", [
@@ -138,7 +138,7 @@ MUTANTS = [
          "if (!*field)\n\t\treturn 0;")],
         "test_plain_native.py", "thief"),
     Mutant("the answers to a batch that was sent twice are mixed", [
-        ("src/conn/pipeline.c", "lk__request_ungather(request);", ";")],
+        ("src/conn/pipeline.c", "lk__request_drop_collected(request);", ";")],
         "test_plain_native.py", "parts"),
 ]
 

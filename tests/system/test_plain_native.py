@@ -361,7 +361,7 @@ def test_answers_that_come_in_parts_and_a_connection_that_ends(fake, make_keeper
     fake.hook = hook
     keeper.call("acquire", "n", **KIND).ok()
     stats = keeper.stats()
-    assert cut.is_set() and stats.resent == 1 and stats.take_backs == 0, dict(stats)
+    assert cut.is_set() and stats.resent == 1 and stats.compensations == 0, dict(stats)
     assert 20000 < fake.call("PTTL", "n") <= 30000
     keeper.call("release", "n", **KIND).ok()
     until(lambda: fake.call("EXISTS", "n") == 0, 5)

@@ -96,7 +96,7 @@ static void test_a_late_copy_is_unknown(void **state)
 	const struct lk__recipe *recipes[] = {
 		&lk__lock_recipe,      &lk__spin_recipe,  &lk__fenced_recipe,
 		&lk__fair_recipe,      &lk__read_recipe,  &lk__write_recipe,
-		&lk__semaphore_recipe, &lk__plain_recipe, &lk__permit_line_recipe,
+		&lk__semaphore_recipe, &lk__plain_recipe, &lk__permit_queue_recipe,
 	};
 	redisReply late = text(REDIS_REPLY_STATUS, "LATE 1795263965971151");
 	(void)state;

@@ -63,7 +63,8 @@ static struct lk__request *fair_force(const struct lk__target *target)
 	return fair_call(target, "force", "", NULL);
 }
 
-/* LONGER is unknown: it is taken back, since nobody wants it for as long as an earlier head did. */
+/* LONGER is unknown: it is compensated, since nobody wants it for as long as an earlier head
+ * did. */
 static void fair_read_acquire(const struct lk__request *request, struct lk__answer *answer)
 {
 	const redisReply *reply = request->reply;

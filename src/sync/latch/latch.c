@@ -14,7 +14,7 @@ static struct lk__request *latch_look(const struct lk__try *wanted)
 	return lk__words_script(&words, LK__SCRIPT_LATCH_AWAIT, 1);
 }
 
-/* A look leaves nothing behind that could be taken back. */
+/* A look leaves nothing behind that needs compensation. */
 static struct lk__request *latch_undo(const struct lk__target *target, const char *field)
 {
 	(void)target;

@@ -82,7 +82,7 @@ enum lk__exchanged lk__lock_read_exchange(const struct lk__request *request,
 const struct lk__recipe lk__lock_recipe = {
 	.type = "lock",
 	.channel_prefix = LK__LOCK_CHANNEL_PREFIX,
-	.sharing = LK__ONE_LINE,
+	.sharing = LK__ONE_QUEUE,
 	.acquire = lk__lock_acquire,
 	.release = lk__lock_release,
 	.exchange = lk__lock_exchange,

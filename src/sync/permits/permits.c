@@ -27,8 +27,8 @@ static void permit_field(const char *client_id, uint64_t number, char field_out[
 	snprintf(field_out + size, LK__FIELD_SIZE - size, "%016" PRIx64, number);
 }
 
-static void permit_line_field(const char *client_id, uint64_t number,
-			      char field_out[LK__FIELD_SIZE])
+static void permit_queue_field(const char *client_id, uint64_t number,
+			       char field_out[LK__FIELD_SIZE])
 {
 	permit_field(client_id, lk__permit_number(number, 0), field_out);
 }
@@ -57,7 +57,7 @@ char *lk__permits_key(const struct lk__target *target, size_t *size_out)
 	return lk__suffixed_name(target->key, target->key_size, "timeout", size_out);
 }
 
-/* ---- the line ---- */
+/* ---- the wait queue ---- */
 
 static struct lk__request *permits_acquire(const struct lk__try *wanted)
 {
@@ -134,13 +134,13 @@ static struct lk__request *permit_renew(const struct lk__renewal *renewals, size
 	return lk__words_script(&words, LK__SCRIPT_PERMITS_RENEW, count);
 }
 
-const struct lk__recipe lk__permit_line_recipe = {
+const struct lk__recipe lk__permit_queue_recipe = {
 	.type = "permit semaphore",
 	.channel_prefix = LK__SEMAPHORE_CHANNEL_PREFIX,
 	.sharing = LK__NO_HOLD,
 	.flags = LK__NO_TERMS,
 	.poll_ms = POLL_MS,
-	.field = permit_line_field,
+	.field = permit_queue_field,
 	.acquire = permits_acquire,
 	.release = permits_undo,
 	.read_acquire = lk__reply_acquired,

@@ -2,7 +2,7 @@
 /*
  * The permit semaphore: a count of free permits, and a sorted set of those in use with their ends.
  *
- * Two recipes: callers stand in the line of one, which leaves no hold behind; each permit that it
+ * Two recipes: callers wait in the queue of one, which leaves no hold behind; each permit that it
  * was granted becomes an entry of the other, renewed and released by itself.
  *
  *   permit id   16 bytes: 8 of the client's UUID, 6 of the number of the acquire, 2 of the permit
@@ -18,8 +18,8 @@
 #define LK__PERMIT_ID_BYTES 16
 #define LK__PERMITS_MAX 1000 /* in one acquire or release */
 
-extern const struct lk__recipe lk__permit_line_recipe; /* numbers: of acquires */
-extern const struct lk__recipe lk__permit_recipe;      /* numbers: lk__permit_number() */
+extern const struct lk__recipe lk__permit_queue_recipe; /* numbers: of acquires */
+extern const struct lk__recipe lk__permit_recipe;       /* numbers: lk__permit_number() */
 
 /* The number of a permit: the one of its acquire, and its place in that. */
 uint64_t lk__permit_number(uint64_t acquire_number, size_t index);

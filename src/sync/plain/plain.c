@@ -114,7 +114,7 @@ static bool plain_read_force(const struct lk__request *request)
 const struct lk__recipe lk__plain_recipe = {
 	.type = "plain lock",
 	.channel_prefix = LK__LOCK_CHANNEL_PREFIX,
-	.sharing = LK__ONE_LINE,
+	.sharing = LK__ONE_QUEUE,
 	.poll_ms = LK__PLAIN_POLL_MS,
 	.acquire = plain_acquire,
 	.release = plain_release,

@@ -8,7 +8,7 @@
 
 const struct lk__recipe lk__red_recipe = {
 	.type = "red lock",
-	.sharing = LK__ONE_LINE,
+	.sharing = LK__ONE_QUEUE,
 	.flags = LK__NO_TERMS | LK__SPINS,
 };
 

@@ -29,7 +29,7 @@ static struct lk__request *read_acquire(const struct lk__try *wanted)
 	char *timeout = lk__rw_timeout_key(target, wanted->field, &timeout_size);
 	char *writers = lk__rw_writers_key(target, &writers_size);
 	char under[LK__RW_FIELD_SIZE];
-	write_field(under, wanted->field, wanted->under);
+	write_field(under, wanted->field, wanted->other_number);
 	lk__words_add(&words, target->key, target->key_size);
 	lk__words_own(&words, timeout, timeout_size);
 	lk__words_own(&words, writers, writers_size);
@@ -78,7 +78,7 @@ const struct lk__recipe lk__read_recipe = {
 	.type = "read lock",
 	.channel_prefix = LK__RW_CHANNEL_PREFIX,
 	.sharing = LK__EACH_OWNER,
-	.flags = LK__NO_TERMS | LK__UNDER_OTHER,
+	.flags = LK__NO_TERMS | LK__DOWNGRADES,
 	.other_side = &lk__write_recipe,
 	.acquire = read_acquire,
 	.release = read_release,

@@ -24,7 +24,7 @@ static enum lk__released spin_read_release(const struct lk__request *request, in
 
 const struct lk__recipe lk__spin_recipe = {
 	.type = "spin lock",
-	.sharing = LK__ONE_LINE,
+	.sharing = LK__ONE_QUEUE,
 	.flags = LK__SPINS,
 	.acquire = lk__lock_acquire,
 	.release = spin_release,

@@ -252,7 +252,7 @@ static int client_ping(const struct command *command, struct answer *answer, lk_
 /* clang-format off */
 #define STATS(X)                                                                                 \
 	X(acquires) X(reentries) X(handovers) X(wire_grants) X(releases) X(busy) X(timeouts)     \
-	X(cancels) X(failures) X(lost) X(renewals) X(take_backs) X(commands) X(resent)           \
+	X(cancels) X(failures) X(lost) X(renewals) X(compensations) X(commands) X(resent)        \
 	X(connects) X(disconnects) X(messages) X(held) X(waiting)
 /* clang-format on */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "sync/line.h"
+#include "sync/term.h"
 
 #include "base/clock.h"
 

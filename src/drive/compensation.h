@@ -7,34 +7,34 @@
  * A place in a queue, or a count, has no lease: it is repeated as long as the client lives. Where
  * the server's clock was set back meanwhile, it is repeated at the deadline by that clock.
  */
-#ifndef LK__DRIVE_TAKE_BACK_H
-#define LK__DRIVE_TAKE_BACK_H
+#ifndef LK__DRIVE_COMPENSATION_H
+#define LK__DRIVE_COMPENSATION_H
 
 #include "drive/client.h"
 
 /* Keeps memory for what the next try or release of an entry may leave behind: before either is
  * sent. False when there is none. Entry's mutex held. The opposite: the entry goes. */
-bool lk__take_back_reserve(struct lk__entry *entry);
-void lk__take_back_unreserve(struct lk__entry *entry);
+bool lk__compensation_reserve(struct lk__entry *entry);
+void lk__compensation_unreserve(struct lk__entry *entry);
 
 /* Notes one; `until_ns`: when no copy of its acquire can run any more. Entry's mutex held. */
-void lk__take_back(struct lk__entry *entry, uint64_t number, int64_t until_ns);
+void lk__compensate(struct lk__entry *entry, uint64_t number, int64_t until_ns);
 
 /* The same where a release is on its way already: it is repeated when no copy can run any more. */
-void lk__take_back_copies(struct lk__entry *entry, uint64_t number, int64_t until_ns);
+void lk__compensate_copies(struct lk__entry *entry, uint64_t number, int64_t until_ns);
 
 /*
  * The same for a number whose acquire is over: its release goes out at once, behind what is in
  * flight on the connection of the tries. If it is refused, or gets no answer, the loop repeats it.
  */
-void lk__take_back_behind(struct lk__entry *entry, uint64_t number);
+void lk__compensate_behind(struct lk__entry *entry, uint64_t number);
 
 /* The loop's turn. Returns when the next is due; LK__NEVER for none. */
-int64_t lk__take_back_turn(lk_client *client);
+int64_t lk__compensation_turn(lk_client *client);
 
 /* Whether there are any. */
-bool lk__take_back_pending(lk_client *client);
+bool lk__compensation_pending(lk_client *client);
 
-void lk__take_back_free(lk_client *client);
+void lk__compensation_free(lk_client *client);
 
 #endif

@@ -4,69 +4,69 @@
  *
  * Each node is asked one or more commands, in order, on a connection of its own. The calling
  * thread sleeps in one poll() over all of them and reads for itself where nobody else does. What
- * is not answered when the caller ends the gathering stays in flight: whoever reads it gives it to
+ * is not answered when the caller ends the fan-out stays in flight: whoever reads it gives it to
  * `late`, with no mutex held.
  */
-#ifndef LK__DRIVE_GATHER_H
-#define LK__DRIVE_GATHER_H
+#ifndef LK__DRIVE_FAN_OUT_H
+#define LK__DRIVE_FAN_OUT_H
 
 #include "conn/conn.h"
 
-#define LK__GATHER_NODES_MAX 32
-#define LK__GATHER_ASKS_MAX 6 /* commands a node */
+#define LK__FAN_OUT_NODES_MAX 32
+#define LK__FAN_OUT_ASKS_MAX 6 /* commands a node */
 
-struct lk__gather;
+struct lk__fan_out;
 
 /* One node's part. */
-struct lk__gathered {
+struct lk__fan_out_part {
 	struct lk__conn *conn;
 	size_t count, done;
 	bool taken;
-	struct lk__request *request[LK__GATHER_ASKS_MAX]; /* all are done when done == count */
+	struct lk__request *request[LK__FAN_OUT_ASKS_MAX]; /* all are done when done == count */
 };
 
 /* Makes one for `count` nodes. NULL when out of memory or descriptors. */
-struct lk__gather *lk__gather_new(size_t count);
+struct lk__fan_out *lk__fan_out_new(size_t count);
 
 /* Adds a command for a node; NULL stands for one that there was no memory for: the node is then
- * not asked. All before lk__gather_go(). */
-void lk__gather_add(struct lk__gather *gather, size_t node, struct lk__conn *conn,
-		    struct lk__request *request);
+ * not asked. All before lk__fan_out_go(). */
+void lk__fan_out_add(struct lk__fan_out *fan_out, size_t node, struct lk__conn *conn,
+		     struct lk__request *request);
 
 /* Sends them all. */
-void lk__gather_go(struct lk__gather *gather);
+void lk__fan_out_go(struct lk__fan_out *fan_out);
 
 /*
  * Waits until `decided`, until all are there, or the deadline: LK__WAIT_READY, LK__WAIT_TIME_UP or
  * LK_ECANCELLED. `take` (may be NULL) is given the answers of each node once they are complete.
- * Both are called with the gathering locked, in the calling thread.
+ * Both are called with the fan-out locked, in the calling thread.
  */
-int lk__gather_wait(struct lk__gather *gather, struct lk__thread *thread,
-		    void (*take)(void *context, size_t node, const struct lk__gathered *gathered),
-		    bool (*decided)(void *context), void *context, int64_t until_ns,
-		    lk_cancel *cancel);
+int lk__fan_out_wait(struct lk__fan_out *fan_out, struct lk__thread *thread,
+		     void (*take)(void *context, size_t node, const struct lk__fan_out_part *part),
+		     bool (*decided)(void *context), void *context, int64_t until_ns,
+		     lk_cancel *cancel);
 
 /* From `take` alone: asks its node one more command; its answers will be taken again. False when it
  * was NULL, or one too many. */
-bool lk__gather_more(struct lk__gather *gather, size_t node, struct lk__request *request);
+bool lk__fan_out_more(struct lk__fan_out *fan_out, size_t node, struct lk__request *request);
 
 /* What was not sent yet is not sent any more, and is taken as an answer that says so. */
-void lk__gather_withdraw(struct lk__gather *gather,
-			 void (*take)(void *context, size_t node,
-				      const struct lk__gathered *gathered),
-			 void *context);
+void lk__fan_out_withdraw(struct lk__fan_out *fan_out,
+			  void (*take)(void *context, size_t node,
+				       const struct lk__fan_out_part *part),
+			  void *context);
 
 /* A node's part, as it was asked. */
-const struct lk__gathered *lk__gather_at(const struct lk__gather *gather, size_t node);
+const struct lk__fan_out_part *lk__fan_out_at(const struct lk__fan_out *fan_out, size_t node);
 
 /*
  * The caller goes. From here on `late` (may be NULL) has the complete answers of each node that
  * `take` did not have; `end` (may be NULL), when all are there, frees the context. Both may be
  * called at once.
  */
-void lk__gather_end(struct lk__gather *gather,
-		    void (*late)(void *context, size_t node, const struct lk__gathered *gathered),
-		    void (*end)(void *context), void *context);
+void lk__fan_out_end(struct lk__fan_out *fan_out,
+		     void (*late)(void *context, size_t node, const struct lk__fan_out_part *part),
+		     void (*end)(void *context), void *context);
 
 /* One command for one connection. */
 struct lk__ask {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* A release on its way: what is noted when it is sent, and what its answer means. */
-#ifndef LK__DRIVE_PARTING_H
-#define LK__DRIVE_PARTING_H
+#ifndef LK__DRIVE_RELEASE_H
+#define LK__DRIVE_RELEASE_H
 
 #include "drive/entry.h"
 
-struct lk__parting {
+struct lk__release {
 	struct lk__entry *entry;
 	uint64_t number;
 	int64_t valid_until_ns; /* of the grant that is given up */
@@ -22,13 +22,13 @@ struct lk__parting {
  * to be dropped and the lock freed; or a code (a lost hold is gone with its last count). */
 int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, lk_error *error);
 
-void lk__parting_begin(struct lk__parting *parting, struct lk__entry *entry, lk_error *error);
+void lk__release_begin(struct lk__release *release, struct lk__entry *entry, lk_error *error);
 
 /* Answered. 0 or a code. */
-int lk__parting_read(const struct lk__parting *parting, const struct lk__request *request,
+int lk__release_read(const struct lk__release *release, const struct lk__request *request,
 		     enum lk__released released, int64_t listeners);
 
 /* Not answered in time. LK_EMAYBEHELD. */
-int lk__parting_unanswered(const struct lk__parting *parting);
+int lk__release_unanswered(const struct lk__release *release);
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a lock goes down the line of one client: in terms. Pure decisions; the line itself stands in
- * the lock's entry.
+ * How a lock passes along the wait queue of one client: in terms. Pure decisions; the queue itself
+ * is in the lock's entry.
  *
  * One wire grant may serve many threads of a client, each handed the lock in memory (lock
  * cohorting: Dice, Marathe, Shavit 2012). A term ends after some ms or hand-overs; then the lock is
  * released on the wire, and if others listen the client holds off until it hears one of them
  * release, or a few ms have passed: without that, our next try would always come first.
  */
-#ifndef LK__SYNC_LINE_H
-#define LK__SYNC_LINE_H
+#ifndef LK__SYNC_TERM_H
+#define LK__SYNC_TERM_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,9 +28,9 @@ struct lk__passing {
 	int64_t now_ns;
 	int64_t valid_until_ns;
 	int64_t lease_ms;
-	bool waiting;      /* somebody stands in line */
+	bool waiting;      /* somebody waits */
 	bool doubt;        /* a connection was lost or a message heard, not yet verified */
-	bool needs_server; /* the next in line has named a lease of its own */
+	bool needs_server; /* the next waiter has named a lease of its own */
 };
 
 enum lk__pass { LK__PASS_MEMORY, LK__PASS_EXCHANGE, LK__PASS_WIRE };

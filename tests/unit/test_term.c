@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "sync/line.h"
+#include "sync/term.h"
 
 #define MS LK__MS
 

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+#include "drive/fan_out.h"
+
+#include <poll.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+
+#define SLICE_MS 100 /* a sleep is at most so long: connections come and go meanwhile */
+
+struct slot {
+	struct lk__fan_out *fan_out;
+	size_t node;
+};
+
+struct lk__fan_out {
+	pthread_mutex_t mutex;
+	size_t count, waiting; /* nodes; commands without an answer */
+	int fd;                /* the sleeping caller's */
+	bool asleep, over;
+	void (*late)(void *context, size_t node, const struct lk__fan_out_part *part);
+	void (*end)(void *context);
+	void *context;
+	struct slot slot[LK__FAN_OUT_NODES_MAX];
+	struct lk__fan_out_part node[LK__FAN_OUT_NODES_MAX];
+};
+
+struct lk__fan_out *lk__fan_out_new(size_t count)
+{
+	struct lk__fan_out *fan_out = count <= LK__FAN_OUT_NODES_MAX ? calloc(1, sizeof(*fan_out))
+								     : NULL;
+	if (!fan_out)
+		return NULL;
+	fan_out->fd = lk__wake_fd_new();
+	if (fan_out->fd < 0) {
+		free(fan_out);
+		return NULL;
+	}
+	pthread_mutex_init(&fan_out->mutex, NULL);
+	fan_out->count = count;
+	for (size_t i = 0; i < count; i++)
+		fan_out->slot[i] = (struct slot){fan_out, i};
+	return fan_out;
+}
+
+static void fan_out_free(struct lk__fan_out *fan_out)
+{
+	for (size_t i = 0; i < fan_out->count; i++)
+		for (size_t j = 0; j < fan_out->node[i].count; j++)
+			lk__request_free(fan_out->node[i].request[j]);
+	if (fan_out->end)
+		fan_out->end(fan_out->context);
+	lk__fd_close(fan_out->fd);
+	pthread_mutex_destroy(&fan_out->mutex);
+	free(fan_out);
+}
+
+/* An answer is there: the caller's, or too late for it. */
+static void fan_out_finish(struct lk__request *request)
+{
+	const struct slot *slot = request->owner;
+	struct lk__fan_out *fan_out = slot->fan_out;
+	struct lk__fan_out_part *node = &fan_out->node[slot->node];
+	pthread_mutex_lock(&fan_out->mutex);
+	bool complete = ++node->done == node->count;
+	bool late = fan_out->over && complete && fan_out->late;
+	if (complete && fan_out->asleep)
+		lk__wake_fd(fan_out->fd);
+	if (late) {
+		pthread_mutex_unlock(&fan_out->mutex);
+		fan_out->late(fan_out->context, slot->node, node);
+		pthread_mutex_lock(&fan_out->mutex);
+	}
+	bool last = --fan_out->waiting == 0 && fan_out->over;
+	pthread_mutex_unlock(&fan_out->mutex);
+	if (last)
+		fan_out_free(fan_out);
+}
+
+void lk__fan_out_add(struct lk__fan_out *fan_out, size_t index, struct lk__conn *conn,
+		     struct lk__request *request)
+{
+	struct lk__fan_out_part *node = &fan_out->node[index];
+	bool fits = node->count < LK__FAN_OUT_ASKS_MAX && node->done == 0;
+	if (request && fits) {
+		request->owner = &fan_out->slot[index];
+		request->finish = fan_out_finish;
+		node->conn = conn;
+		node->request[node->count++] = request;
+		fan_out->waiting++;
+		return;
+	}
+	lk__request_free(request);
+	for (size_t i = 0; i < node->count; i++)
+		lk__request_free(node->request[i]);
+	fan_out->waiting -= node->count;
+	*node = (struct lk__fan_out_part){.conn = NULL, .done = 1}; /* fits nothing more */
+}
+
+void lk__fan_out_go(struct lk__fan_out *fan_out)
+{
+	for (size_t i = 0; i < fan_out->count; i++)
+		for (size_t j = 0; j < fan_out->node[i].count; j++)
+			lk__conn_submit(fan_out->node[i].conn, fan_out->node[i].request[j]);
+	for (size_t i = 0; i < fan_out->count; i++)
+		if (fan_out->node[i].count > 0)
+			lk__conn_settle(fan_out->node[i].conn);
+}
+
+const struct lk__fan_out_part *lk__fan_out_at(const struct lk__fan_out *fan_out, size_t node)
+{
+	return &fan_out->node[node];
+}
+
+/* Sleeps until an answer may be there, and reads it. */
+static void fan_out_sleep(struct lk__fan_out *fan_out, struct lk__thread *thread, int64_t until_ns,
+			  const lk_cancel *cancel)
+{
+	struct pollfd fds[LK__FAN_OUT_NODES_MAX + 2] = {
+		{.fd = fan_out->fd, .events = POLLIN},
+		{.fd = cancel ? cancel->fd : -1, .events = POLLIN},
+	};
+	bool open[LK__FAN_OUT_NODES_MAX] = {false};
+	int most_ms = SLICE_MS;
+	pthread_mutex_lock(&fan_out->mutex);
+	for (size_t i = 0; i < fan_out->count; i++)
+		open[i] = fan_out->node[i].done < fan_out->node[i].count;
+	pthread_mutex_unlock(&fan_out->mutex);
+	for (size_t i = 0; i < fan_out->count; i++) {
+		fds[i + 2].fd = -1;
+		if (!open[i] || !lk__conn_poll(fan_out->node[i].conn, &fds[i + 2]))
+			continue;
+		/* Bytes that were read already; or refused, if closed: for us to finish. */
+		lk__conn_attend(fan_out->node[i].conn, thread);
+		most_ms = fds[i + 2].fd < 0 ? most_ms : 0;
+	}
+	lk__poll(fds, fan_out->count + 2, lk__ms_until(lk__now_ns(), until_ns, most_ms));
+	if (fds[0].revents)
+		lk__wake_fd_clear(fan_out->fd);
+	for (size_t i = 0; i < fan_out->count; i++)
+		if (fds[i + 2].revents)
+			lk__conn_attend(fan_out->node[i].conn, thread);
+}
+
+typedef void (*taker)(void *context, size_t node, const struct lk__fan_out_part *part);
+
+static bool part_done(const struct lk__fan_out_part *part)
+{
+	return part->count > 0 && part->done == part->count;
+}
+
+static void fan_out_take(struct lk__fan_out *fan_out, taker take, void *context)
+{
+	for (size_t i = 0; take && i < fan_out->count; i++) {
+		struct lk__fan_out_part *node = &fan_out->node[i];
+		if (node->taken || !part_done(node))
+			continue;
+		node->taken = true;
+		take(context, i, node);
+	}
+}
+
+bool lk__fan_out_more(struct lk__fan_out *fan_out, size_t index, struct lk__request *request)
+{
+	struct lk__fan_out_part *node = &fan_out->node[index];
+	if (!request || node->count == LK__FAN_OUT_ASKS_MAX) {
+		lk__request_free(request);
+		return false;
+	}
+	request->owner = &fan_out->slot[index];
+	request->finish = fan_out_finish;
+	node->request[node->count++] = request;
+	node->taken = false;
+	fan_out->waiting++;
+	lk__conn_submit(node->conn, request);
+	return true;
+}
+
+int lk__fan_out_wait(struct lk__fan_out *fan_out, struct lk__thread *thread, taker take,
+		     bool (*decided)(void *context), void *context, int64_t until_ns,
+		     lk_cancel *cancel)
+{
+	for (;;) {
+		pthread_mutex_lock(&fan_out->mutex);
+		fan_out_take(fan_out, take, context);
+		bool ready = decided(context) || fan_out->waiting == 0;
+		fan_out->asleep = !ready;
+		pthread_mutex_unlock(&fan_out->mutex);
+		if (ready)
+			return LK__WAIT_READY;
+		if (lk__cancelled(cancel))
+			return LK_ECANCELLED;
+		if (lk__now_ns() >= until_ns)
+			return LK__WAIT_TIME_UP;
+		fan_out_sleep(fan_out, thread, until_ns, cancel);
+	}
+}
+
+void lk__fan_out_withdraw(struct lk__fan_out *fan_out, taker take, void *context)
+{
+	for (size_t i = 0; i < fan_out->count; i++) {
+		const struct lk__fan_out_part *node = &fan_out->node[i];
+		for (size_t j = 0; j < node->count; j++)
+			if (lk__conn_withdraw(node->conn, node->request[j]))
+				fan_out_finish(node->request[j]);
+	}
+	pthread_mutex_lock(&fan_out->mutex);
+	fan_out_take(fan_out, take, context);
+	pthread_mutex_unlock(&fan_out->mutex);
+}
+
+void lk__fan_out_end(struct lk__fan_out *fan_out, taker late, void (*end)(void *context),
+		     void *context)
+{
+	bool missed[LK__FAN_OUT_NODES_MAX] = {false}, open[LK__FAN_OUT_NODES_MAX] = {false};
+	pthread_mutex_lock(&fan_out->mutex);
+	fan_out->late = late;
+	fan_out->end = end;
+	fan_out->context = context;
+	fan_out->over = true;
+	fan_out->waiting++; /* ours */
+	for (size_t i = 0; i < fan_out->count; i++) {
+		missed[i] = !fan_out->node[i].taken && part_done(&fan_out->node[i]);
+		open[i] = fan_out->node[i].done < fan_out->node[i].count;
+	}
+	pthread_mutex_unlock(&fan_out->mutex);
+	for (size_t i = 0; i < fan_out->count; i++) {
+		if (late && missed[i])
+			late(context, i, &fan_out->node[i]);
+		if (open[i]) /* asked for more by `take`, under the mutex */
+			lk__conn_settle(fan_out->node[i].conn);
+	}
+	pthread_mutex_lock(&fan_out->mutex);
+	bool last = --fan_out->waiting == 0;
+	pthread_mutex_unlock(&fan_out->mutex);
+	if (last)
+		fan_out_free(fan_out);
+}
+
+/* ---- one command each, all of them ---- */
+
+struct each {
+	const struct lk__ask *asks;
+	void (*read)(void *context, size_t index, const struct lk__request *request);
+	void *context;
+};
+
+static void each_read(const struct each *each, size_t index, const struct lk__request *request)
+{
+	each->read(each->context, index, request);
+	lk__conn_unpin(each->asks[index].conn);
+}
+
+static void each_take(void *context, size_t index, const struct lk__fan_out_part *answers)
+{
+	each_read(context, index, answers->request[0]);
+}
+
+static void ask_one(const struct each *each, size_t index, struct lk__thread *thread,
+		    int64_t until_ns, lk_cancel *cancel)
+{
+	struct lk__conn *conn = each->asks[index].conn;
+	struct lk__request *request = each->asks[index].request;
+	lk__conn_pin(conn);
+	int rc = lk__conn_call(conn, request, thread, until_ns, cancel);
+	if (rc != LK__WAIT_READY && lk__conn_leave(conn, request, lk__request_forget)) {
+		each_read(each, index, NULL);
+		return;
+	}
+	each_read(each, index, request);
+	lk__request_free(request);
+}
+
+static bool ask_wants_all(void *context)
+{
+	(void)context;
+	return false;
+}
+
+void lk__ask_each(const struct lk__ask *asks, size_t count, struct lk__thread *thread,
+		  int64_t until_ns, lk_cancel *cancel,
+		  void (*read)(void *context, size_t index, const struct lk__request *request),
+		  void *context)
+{
+	struct each each = {.asks = asks, .read = read, .context = context};
+	struct lk__fan_out *fan_out = count > 1 ? lk__fan_out_new(count) : NULL;
+	if (!fan_out) { /* one, or no memory to ask them at once */
+		for (size_t i = 0; i < count; i++)
+			ask_one(&each, i, thread, until_ns, cancel);
+		return;
+	}
+	for (size_t i = 0; i < count; i++) {
+		lk__conn_pin(asks[i].conn);
+		lk__fan_out_add(fan_out, i, asks[i].conn, asks[i].request);
+	}
+	lk__fan_out_go(fan_out);
+	lk__fan_out_wait(fan_out, thread, each_take, ask_wants_all, &each, until_ns, cancel);
+	lk__fan_out_withdraw(fan_out, each_take, &each);
+	for (size_t i = 0; i < count; i++) {
+		struct lk__fan_out_part *node = &fan_out->node[i];
+		pthread_mutex_lock(&fan_out->mutex);
+		if (!node->taken)
+			each_read(&each, i, part_done(node) ? node->request[0] : NULL);
+		pthread_mutex_unlock(&fan_out->mutex);
+	}
+	lk__fan_out_end(fan_out, NULL, NULL, NULL);
+}
