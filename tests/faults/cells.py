@@ -44,7 +44,7 @@ def parted(run: Run, name: str) -> None:
 @dataclass
 class Recording:
     """An operation without a fault, and its surroundings without it."""
-    calm: bool = False  # no answer and no connection was lost meanwhile
+    calm: bool = False  # see was_calm()
     code: str = ""
     result: int = 0
     requests: list = field(default_factory=list)
@@ -72,6 +72,12 @@ def record(stand: Stand, operation: Operation) -> Recording:
     return recording
 
 
+def was_calm(run: Run, answer) -> bool:
+    """No answer and no connection was lost so far, or that is what the operation is about."""
+    return run.operation.loses or (answer["code"] not in UNSAID and
+                                   not run.keeper.stats("c").get("disconnects"))
+
+
 def record_once(stand: Stand, operation: Operation) -> Recording:
     recording = Recording()
     run = Run(stand, operation)
@@ -80,8 +86,7 @@ def record_once(stand: Stand, operation: Operation) -> Recording:
         run.arm()
         answer = operation.act(run)
         recording.code, recording.result = answer["code"], answer["result"]
-        recording.calm = operation.loses or (answer["code"] not in UNSAID and
-                                             not run.keeper.stats("c").get("disconnects"))
+        recording.calm = was_calm(run, answer)
         recording.done = run.agreed()
         recording.requests = chosen(list(run.seen))
         operation.settle(run)
@@ -102,18 +107,21 @@ def record_once(stand: Stand, operation: Operation) -> Recording:
     for name in sorted({fault.follow for fault in FAULTS if fault.strays}):
         fault = next(fault for fault in FAULTS if fault.strays and fault.follow == name)
         if any(fault.fits(operation, request) for request in recording.requests):
-            record_follow(stand, operation, recording, name)
+            recording.calm = record_follow(stand, operation, recording, name) and recording.calm
     return recording
 
 
-def record_follow(stand: Stand, operation: Operation, recording: Recording, name: str) -> None:
+def record_follow(stand: Stand, operation: Operation, recording: Recording, name: str) -> bool:
+    """Whether it went calmly."""
     run = Run(stand, operation)
     try:
         operation.before(run)
         run.arm()
-        operation.act(run)
+        answer = operation.act(run)
+        run.codes.clear()
         followed(run, name)
         recording.followed[name] = run.agreed()
+        return was_calm(run, answer) and not run.codes.intersection(UNSAID)
     finally:
         run.end()
 

@@ -81,6 +81,7 @@ class Run:
         self.stand, self.operation = stand, operation
         self.names: dict[str, str] = {}
         self.field = self.ids = ""
+        self.codes: set[str] = set()  # that calls have returned
         self.meanwhile = ""  # what the other was told
         self.timers: list[threading.Timer] = []
         self.healing: threading.Timer | None = None
@@ -137,6 +138,7 @@ class Run:
     def told(self, answer):
         self.field = answer.get("field", self.field)
         self.ids = answer.get("ids", self.ids)
+        self.codes.add(answer["code"])
         return answer
 
     # ---- the proxies ----
