@@ -322,7 +322,7 @@ struct lk__hold *lk__entry_hold_of(struct lk__entry *entry, const struct lk__own
 int64_t lk__hold_deadline(const struct lk__hold *hold)
 {
 	int64_t until_ns = hold->lost ? hold->valid_until_ns : hold->entry->grant.valid_until_ns;
-	return until_ns < hold->own_until_ns ? until_ns : hold->own_until_ns;
+	return lk__earlier(until_ns, hold->own_until_ns);
 }
 
 bool lk__entry_in_doubt(const struct lk__entry *entry)
@@ -432,6 +432,15 @@ static void entry_grant_all(struct lk__entry *entry, const struct lk__caller *fi
 	}
 }
 
+struct lk__answer lk__entry_answer(struct lk__entry *entry, const struct lk__request *request)
+{
+	struct lk__answer answer = {.fence = 0};
+	entry->recipe->read_acquire(request, &answer);
+	if (answer.event.type == LK__ATTEMPT_LATE)
+		lk__node_learn_time(entry->node, answer.event.server_us, lk__now_ns());
+	return answer;
+}
+
 void lk__entry_grant(struct lk__entry *entry, struct lk__caller *waiter, uint64_t number,
 		     int64_t sent_ns, int64_t lease_ms)
 {
@@ -469,19 +478,25 @@ void lk__entry_promote(struct lk__entry *entry)
 	lk__park_wake(&entry->head->thread->park);
 }
 
+void lk__entry_unsubscribe(struct lk__entry *entry)
+{
+	if (!entry->channel)
+		return;
+	lk__channel_close(&entry->node->messages, entry->channel);
+	entry->channel = NULL;
+	entry->mark.listening = NULL;
+}
+
 void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter)
 {
 	DL_DELETE(entry->queue, waiter);
 	lk__count(&entry->client->counters.waiting, (uint64_t)-1);
 	if (entry->head == waiter)
 		entry->head = NULL;
-	if (!entry->queue)
-		lk__attempt_rest(&entry->attempt);
-	if (!entry->queue && entry->channel) {
-		lk__channel_close(&entry->node->messages, entry->channel);
-		entry->channel = NULL;
-		entry->mark.listening = NULL;
-	}
+	if (entry->queue)
+		return;
+	lk__attempt_rest(&entry->attempt);
+	lk__entry_unsubscribe(entry);
 }
 
 int64_t lk__entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns)

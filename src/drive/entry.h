@@ -225,6 +225,10 @@ void lk__entry_drop_hold(struct lk__entry *entry, int64_t now_ns);
 /* The lease that the server is told for a hold. */
 int64_t lk__entry_lease_ms(const struct lk__entry *entry, const struct lk__hold *hold);
 
+/* What the answer to a try says. An answer that was too late tells the server's time, which is
+ * learned. */
+struct lk__answer lk__entry_answer(struct lk__entry *entry, const struct lk__request *request);
+
 /* A wire grant for `number`, sent at `sent_ns`, goes to the waiter, who leaves the queue. */
 void lk__entry_grant(struct lk__entry *entry, struct lk__caller *waiter, uint64_t number,
 		     int64_t sent_ns, int64_t lease_ms);
@@ -238,6 +242,9 @@ void lk__entry_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t 
 
 /* The first in the queue becomes the head if nothing stands in its way. */
 void lk__entry_promote(struct lk__entry *entry);
+
+/* Closes its channel, if it has one. */
+void lk__entry_unsubscribe(struct lk__entry *entry);
 
 /* A waiter leaves the queue; the last one unsubscribes. */
 void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter);

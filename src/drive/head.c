@@ -33,18 +33,13 @@ struct head {
 	lk_error *error;
 };
 
-static int64_t earlier(int64_t a_ns, int64_t b_ns)
-{
-	return a_ns < b_ns ? a_ns : b_ns;
-}
-
 /* A limit that passes while a try is on its way would make a grant of nearly every refusal
  * uncertain: the answer is given a little time. */
 static int64_t answer_until_ns(const struct head *head)
 {
 	int64_t least_ns = lk__now_ns() + LAST_ANSWER_NS;
 	int64_t until_ns = head->waiter->until_ns > least_ns ? head->waiter->until_ns : least_ns;
-	return earlier(until_ns, head->entry->attempt.try_until_ns + ANSWER_GRACE_NS);
+	return lk__earlier(until_ns, head->entry->attempt.try_until_ns + ANSWER_GRACE_NS);
 }
 
 static int head_fail(struct head *head, int code, const char *reason)
@@ -94,15 +89,6 @@ static void entry_compensate(struct lk__entry *entry, const struct lk__effects *
 		lk__entry_release_unasked(entry, effects->gives_up);
 }
 
-static void entry_unsubscribe(struct lk__entry *entry)
-{
-	if (!entry->channel)
-		return;
-	lk__channel_close(&entry->node->messages, entry->channel);
-	entry->channel = NULL;
-	entry->mark.listening = NULL;
-}
-
 /* Feeds the event, and carries out what comes before the action. */
 static struct lk__effects entry_step(struct lk__entry *entry, struct lk__attempt_event *event)
 {
@@ -111,7 +97,7 @@ static struct lk__effects entry_step(struct lk__entry *entry, struct lk__attempt
 	struct lk__effects effects = lk__attempt_step(&entry->attempt, event, lk__now_ns());
 	entry_compensate(entry, &effects);
 	if (effects.unsubscribes)
-		entry_unsubscribe(entry);
+		lk__entry_unsubscribe(entry);
 	return effects;
 }
 
@@ -136,19 +122,15 @@ static void head_unpin(struct head *head)
 /* The event that the answer is; the request is gone. */
 static struct lk__answer answer_take(struct lk__entry *entry, struct lk__request *request)
 {
-	struct lk__answer answer = {.fence = 0};
+	struct lk__answer answer = lk__entry_answer(entry, request);
 	struct lk__attempt_event *event = &answer.event;
-	entry->recipe->read_acquire(request, &answer);
 	event->sent_ns = request->sent_ns;
-	event->server_us = answer.server_us;
 	event->copied = request->sends > 1;
 	event->unsent = request->code == LK_EUNREACHABLE && request->sends == 0;
 	if (event->type == LK__ATTEMPT_BUSY) {
 		lk__count(&entry->client->counters.busy, 1);
 		entry->contended = true;
 	}
-	if (event->type == LK__ATTEMPT_LATE)
-		lk__node_learn_time(entry->node, answer.server_us, lk__now_ns());
 	entry->request = NULL;
 	return answer;
 }
@@ -372,8 +354,8 @@ static int head_listen(struct head *head)
 		head_failed(head, LK_ENOMEM, false, "out of memory");
 		return 0;
 	}
-	int64_t until_ns = earlier(head->waiter->until_ns,
-				   lk__after_ms(lk__now_ns(), entry->client->config->retry_ms));
+	int64_t until_ns = lk__earlier(head->waiter->until_ns,
+				       lk__after_ms(lk__now_ns(), entry->client->config->retry_ms));
 	pthread_mutex_unlock(&entry->mutex);
 	int rc = lk__channel_await(conn, entry->channel, head->waiter->thread, until_ns,
 				   head->waiter->cancel, &why);
@@ -422,9 +404,9 @@ static int head_hear(struct head *head, int64_t until_ns, bool news_only)
 		until_ns -= head_jitter_ns(until_ns) / 2;
 	if (!mark.on) {
 		lk__conn_open(&entry->node->messages);
-		until_ns = earlier(until_ns, lk__now_ns() + DEAF_NS);
+		until_ns = lk__earlier(until_ns, lk__now_ns() + DEAF_NS);
 	}
-	until_ns = earlier(waiter->until_ns, until_ns);
+	until_ns = lk__earlier(waiter->until_ns, until_ns);
 	pthread_mutex_unlock(&entry->mutex);
 	int rc = lk__channel_hear(&entry->node->messages, &mark, waiter->thread, until_ns,
 				  waiter->cancel);
@@ -447,7 +429,7 @@ static int head_pause(struct head *head, int64_t until_ns)
 		if (over)
 			return over;
 		pthread_mutex_unlock(&entry->mutex);
-		lk__park_wait(&waiter->thread->park, earlier(waiter->until_ns, until_ns));
+		lk__park_wait(&waiter->thread->park, lk__earlier(waiter->until_ns, until_ns));
 		pthread_mutex_lock(&entry->mutex);
 	}
 	head_happened(head, LK__ATTEMPT_TIMER);

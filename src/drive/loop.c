@@ -109,11 +109,6 @@ static void loop_arm(struct lk__loop *loop, int64_t at_ns)
 	loop->armed_ns = at_ns;
 }
 
-static int64_t sooner(int64_t one_ns, int64_t other_ns)
-{
-	return one_ns < other_ns ? one_ns : other_ns;
-}
-
 /* Does what is due and never waits. Returns when more is, and has set the timer to that. */
 static int64_t loop_turn(struct lk__loop *loop)
 {
@@ -125,9 +120,9 @@ static int64_t loop_turn(struct lk__loop *loop)
 	if (atomic_exchange(&loop->verify, false))
 		lk__watch_all(loop->client);
 	int64_t next_ns = lk__watch_turn(loop->client);
-	next_ns = sooner(next_ns, lk__compensation_turn(loop->client));
-	next_ns = sooner(next_ns, lk__client_record_turn(loop->client));
-	next_ns = sooner(next_ns, loop_tick(loop, lk__now_ns()));
+	next_ns = lk__earlier(next_ns, lk__compensation_turn(loop->client));
+	next_ns = lk__earlier(next_ns, lk__client_record_turn(loop->client));
+	next_ns = lk__earlier(next_ns, loop_tick(loop, lk__now_ns()));
 	loop_arm(loop, next_ns);
 	return next_ns;
 }
@@ -140,7 +135,7 @@ static void loop_wait(struct lk__loop *loop, int64_t next_ns)
 {
 	struct pollfd set = {.fd = loop->set_fd, .events = POLLIN};
 	if (loop->blind)
-		lk__park_wait(&loop->thread.park, sooner(next_ns, lk__now_ns() + BLIND_NS));
+		lk__park_wait(&loop->thread.park, lk__earlier(next_ns, lk__now_ns() + BLIND_NS));
 	else
 		lk__poll(&set, 1, -1);
 }

@@ -303,9 +303,8 @@ static void group_read(void *context, size_t index, const struct lk__request *re
 	struct lk__attempt_event event = {.type = LK__ATTEMPT_UNKNOWN};
 	bool again = false;
 	size_t busy = 0;
-	int64_t server_us = 0;
 	if (request)
-		event = lk__multi_read_acquire(request, group->count, &busy, &server_us);
+		event = lk__multi_read_acquire(request, group->count, &busy);
 	if (event.type == LK__ATTEMPT_GRANTED &&
 	    lk__now_ns() >= lk__lease_end_ns(request->sent_ns, group->lease_ms))
 		event.type = LK__ATTEMPT_UNKNOWN; /* later than its lease */
@@ -320,7 +319,7 @@ static void group_read(void *context, size_t index, const struct lk__request *re
 		break;
 	case LK__ATTEMPT_LATE:
 		again = !attempt->was_late;
-		group_late(attempt, group, server_us);
+		group_late(attempt, group, event.server_us);
 		break;
 	case LK__ATTEMPT_FAILED:
 		again = request->code == LK_EUNREACHABLE && request->sends == 0;

@@ -328,9 +328,7 @@ static int red_release(struct lk__entry *entry, struct lk__thread *thread, bool 
 	release_compensate(release);
 	if (!no_wait)
 		lk__fan_out_wait(fan_out, thread, release_take, release_decided, release,
-				 limit_ns < release->valid_until_ns ? limit_ns
-								    : release->valid_until_ns,
-				 NULL);
+				 lk__earlier(limit_ns, release->valid_until_ns), NULL);
 	int rc = no_wait ? 0 : release_verdict(release, error);
 	if (rc == 0)
 		lk__count(&entry->client->counters.releases, 1);

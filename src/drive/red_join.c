@@ -102,11 +102,8 @@ static void join_send(const struct join *wanted)
 static void join_read(const struct join *join, const struct lk__request *request)
 {
 	struct lk__red_node *node = &lk__red_of(join->entry)->node[join->index];
-	struct lk__answer answer = {.fence = 0};
+	struct lk__answer answer = lk__entry_answer(node->member, request);
 	bool copies = request->sends > 1;
-	node->member->recipe->read_acquire(request, &answer);
-	if (answer.event.type == LK__ATTEMPT_LATE)
-		lk__node_learn_time(node->member->node, answer.server_us, lk__now_ns());
 	if (lk__red_of(join->entry)->number != join->grant)
 		return; /* it was released as one that may have it */
 	node->copies |= copies;

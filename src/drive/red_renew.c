@@ -389,7 +389,7 @@ int lk__red_extend(struct lk__entry *entry, struct lk__thread *thread, uint64_t 
 	*sent_ns = lk__now_ns();
 	lk__fan_out_go(fan_out);
 	lk__fan_out_wait(fan_out, thread, extension_take, extension_decided, extension,
-			 limit_ns < until_ns ? limit_ns : until_ns, NULL);
+			 lk__earlier(limit_ns, until_ns), NULL);
 	lk__fan_out_withdraw(fan_out, extension_take, extension);
 	int rc = current ? extension_verdict(extension, error) : 0;
 	lk__fan_out_end(fan_out, extension_late, extension_free, extension);

@@ -164,8 +164,7 @@ static void round_settle(struct round *round, size_t index, const struct lk__req
 {
 	struct ballot *ballot = &round->ballot[index];
 	struct lk__entry *member = round->red->node[index].member;
-	struct lk__answer answer = {.fence = 0};
-	member->recipe->read_acquire(request, &answer);
+	struct lk__answer answer = lk__entry_answer(member, request);
 	ballot->copies |= request->sends > 1;
 	switch (answer.event.type) {
 	case LK__ATTEMPT_GRANTED:
@@ -179,7 +178,6 @@ static void round_settle(struct round *round, size_t index, const struct lk__req
 		ballot_cast(ballot, VOTE_BUSY, LK_EBUSY, "held by another owner");
 		break;
 	case LK__ATTEMPT_LATE:
-		lk__node_learn_time(member->node, answer.server_us, lk__now_ns());
 		ballot_cast(ballot, VOTE_LATE, LK_EUNAVAILABLE, "the request arrived too late");
 		break;
 	case LK__ATTEMPT_FAILED:

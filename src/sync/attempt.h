@@ -70,7 +70,7 @@ struct lk__attempt_event {
 
 	/* Answers. */
 	int64_t sent_ns;   /* before the try was written */
-	int64_t server_us; /* BUSY: the server's time; 0: not told */
+	int64_t server_us; /* LATE, and BUSY where a kind tells it: the server's time; else 0 */
 	int64_t ttl_ms;    /* BUSY: -1 for none */
 	bool copied;       /* more than one copy of the try was sent */
 	bool unsent;       /* FAILED: the connection was lost before the try was written;

@@ -77,7 +77,6 @@ struct lk__try {
 /* What the answer to a try says. */
 struct lk__answer {
 	struct lk__attempt_event event;
-	int64_t server_us;  /* LATE, and where a kind tells it: the server's time; else 0 */
 	uint64_t fence;     /* GRANTED, where a kind has one */
 	const char *reason; /* FAILED without a word of the server: why */
 };

@@ -88,7 +88,7 @@ void lk__reply_acquired(const struct lk__request *request, struct lk__answer *an
 	} else if (reply->type == REDIS_REPLY_INTEGER) {
 		event->type = LK__ATTEMPT_BUSY;
 		event->ttl_ms = reply->integer;
-	} else if (lk__reply_late(reply, &answer->server_us)) {
+	} else if (lk__reply_late(reply, &answer->event.server_us)) {
 		event->type = lk__reply_not_done(request);
 	}
 }

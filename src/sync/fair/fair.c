@@ -79,8 +79,8 @@ static void fair_read_acquire(const struct lk__request *request, struct lk__answ
 		   reply->element[1]->type == REDIS_REPLY_INTEGER) {
 		event->type = LK__ATTEMPT_BUSY;
 		event->ttl_ms = reply->element[0]->integer;
-		answer->server_us = reply->element[1]->integer;
-	} else if (lk__reply_late(reply, &answer->server_us)) {
+		answer->event.server_us = reply->element[1]->integer;
+	} else if (lk__reply_late(reply, &answer->event.server_us)) {
 		event->type = lk__reply_not_done(request);
 	}
 }

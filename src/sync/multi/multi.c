@@ -34,7 +34,7 @@ struct lk__request *lk__multi_release_request(const struct lk__multi_key *keys, 
 }
 
 struct lk__attempt_event lk__multi_read_acquire(const struct lk__request *request, size_t count,
-						size_t *busy, int64_t *server_us)
+						size_t *busy)
 {
 	const redisReply *reply = request->reply;
 	if (request->code)
@@ -47,9 +47,10 @@ struct lk__attempt_event lk__multi_read_acquire(const struct lk__request *reques
 		return (struct lk__attempt_event){.type = LK__ATTEMPT_BUSY,
 						  .ttl_ms = reply->element[1]->integer};
 	}
-	if (lk__reply_late(reply, server_us))
-		return (struct lk__attempt_event){.type = lk__reply_not_done(request)};
-	return (struct lk__attempt_event){.type = LK__ATTEMPT_UNKNOWN};
+	struct lk__attempt_event event = {.type = LK__ATTEMPT_UNKNOWN};
+	if (lk__reply_late(reply, &event.server_us))
+		event.type = lk__reply_not_done(request);
+	return event;
 }
 
 enum lk__released lk__multi_read_release(const struct lk__request *request, size_t index,

@@ -17,9 +17,9 @@ struct lk__request *lk__multi_acquire_request(const struct lk__multi_key *keys, 
 /* Frees each from its own field. NULL when out of memory. */
 struct lk__request *lk__multi_release_request(const struct lk__multi_key *keys, size_t count);
 
-/* `busy`: for BUSY, which of them is another's. `server_us`: for LATE. */
+/* `busy`: for BUSY, which of them is another's. */
 struct lk__attempt_event lk__multi_read_acquire(const struct lk__request *request, size_t count,
-						size_t *busy, int64_t *server_us);
+						size_t *busy);
 
 /* What became of the one at `index`. */
 enum lk__released lk__multi_read_release(const struct lk__request *request, size_t index,

@@ -138,7 +138,7 @@ static void read_asked(const struct lk__request *request, struct lk__answer *ans
 	}
 	atomic_store(&request->asks->abilities, can);
 	answer->event.type = LK__ATTEMPT_LATE; /* and now the try itself */
-	answer->server_us = lk__time_answer(request->reply->element[ASKED_TIME]);
+	answer->event.server_us = lk__time_answer(request->reply->element[ASKED_TIME]);
 }
 
 /* ---- acquire, exchange ---- */
@@ -245,7 +245,7 @@ void lk__native_read_acquire(const struct lk__request *request, struct lk__answe
 		event->ttl_ms = -1;
 	} else {
 		event->type = lk__reply_not_done(request);
-		answer->server_us = lk__time_answer(reply->element[TAKE_TIME]);
+		answer->event.server_us = lk__time_answer(reply->element[TAKE_TIME]);
 	}
 }
 
