@@ -64,7 +64,7 @@ static int64_t since_ms(int64_t began_ns)
 	return (clock_now_ns() - began_ns) / NS_PER_MS;
 }
 
-/* The last look, when the lock is free, or the time is up, or there is no use in waiting. */
+/* The last look: the lock is free, the time is up, or waiting cannot help. */
 static int wait_free(lk_scan *scan, const char *name, int64_t wait_ms, lk_error *error)
 {
 	int64_t began_ns = clock_now_ns(), heard_ns = 0;

@@ -24,7 +24,7 @@ struct ending {
 void ending_begin(struct ending *ending);
 
 /* Judges one round: how many processes it found, and which it might not signal. Zombies are reaped
- * between two rounds, and there are no more rounds when no child is left. */
+ * between two rounds; the rounds end when no child is left. */
 void ending_judge(struct ending *ending, int living, const struct tree_denied *denied);
 
 /* Says once what is left, which keeps the lock. */

@@ -23,7 +23,7 @@
 	}
 
 struct waiting_wish {
-	int verbose; /* tell now and then, also where there is no terminal */
+	int verbose; /* report from time to time, without a terminal too */
 	int quiet;   /* say nothing, on a terminal too */
 	pid_t group; /* the job's process group; 0: the caller's */
 };

@@ -209,7 +209,7 @@ static int scan_look_at(lk_scan *scan, const redisReply *key, redisReply **parts
 			       : lk__look_at_string(&scan->look, false, info, error);
 }
 
-/* 1 and the picture of a key that SCAN has found, 0 when it is no lock (any more). */
+/* 1 and the picture of a key that SCAN has found, 0 when it is not a lock, or no longer. */
 static int scan_look(lk_scan *scan, const redisReply *key, lk_lock_info *info, lk_error *error)
 {
 	bool hash = scan->type == 0;

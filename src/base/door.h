@@ -25,7 +25,7 @@ struct pollfd;
 /* CLOCK_BOOTTIME, which runs through suspend. The wall clock is never read. */
 int64_t lk__now_ns(void);
 
-/* Fills `bytes` from the kernel; there is no fallback. 0, or LK_ESYSTEM. May block early in the
+/* Fills `bytes` from the kernel, and from nowhere else. 0, or LK_ESYSTEM. May block early in the
  * boot of a machine. */
 int lk__random_bytes(void *bytes, size_t size);
 

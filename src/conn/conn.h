@@ -207,7 +207,7 @@ bool lk__conn_seems_up(struct lk__conn *conn);
 bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread);
 
 /* Puts the socket into a set, once for each connection made: one event when the other side ends it,
- * with `conn` as its data. Where that fails, whoever uses it next notices its end. */
+ * with `conn` as its data. Where that fails, its next user notices its end. */
 void lk__conn_watch(struct lk__conn *conn, int set_fd);
 
 /* The socket and what to wait for, for poll() alone: a hint that is out of date when the connection

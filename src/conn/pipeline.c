@@ -60,7 +60,7 @@ void lk__conn_flush(struct lk__conn *conn)
 	atomic_store_explicit(&conn->left, lk__buffer_size(&conn->out) > 0, memory_order_relaxed);
 }
 
-/* Puts its bytes behind what is to be written. Nothing may follow what there was no memory for. */
+/* Puts its bytes behind what is to be written. Without memory for one, nothing may follow it. */
 static void conn_append(struct lk__conn *conn, struct lk__request *request)
 {
 	if (!conn->must_break &&

@@ -8,7 +8,7 @@
  *   lk__words_number(&words, lease_ms);
  *   return lk__words_script(&words, LK__SCRIPT_LOCK_ACQUIRE, 1);
  *
- * A word may be NULL (out of memory when it was made): then there is no request. The words end with
+ * A word may be NULL (out of memory when it was made): then no request is made. The words end with
  * the request that is made of them; so each is used for exactly one.
  */
 #ifndef LK__CONN_WORDS_H

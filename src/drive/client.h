@@ -101,8 +101,8 @@ void lk__client_unref(lk_client *client);
 /* What we keep about the calling thread; NULL when out of memory. */
 struct lk__thread *lk__client_thread(lk_client *client);
 
-/* Forgets the threads: their ends are no business of the client's any more. Waits for those that
- * are at their end just now, which do no I/O there. */
+/* Forgets the threads: the client no longer hears of their ends. Waits for threads that are ending
+ * right now; they do no I/O there. */
 void lk__client_forget_threads(lk_client *client);
 
 static inline void lk__count(_Atomic uint64_t *counter, uint64_t by)

@@ -139,7 +139,7 @@ static void compensation_finish(struct lk__request *request)
 	struct lk__compensation *compensation = request->owner;
 	int64_t now_ns = lk__now_ns();
 	int64_t until_ns = compensation->until_ns + compensation_moved_ns(compensation);
-	/* What is no lock of this kind any more holds nothing of ours. */
+	/* A key that is another kind of lock by now holds nothing of ours. */
 	bool answered = request->code == 0 || request->code == LK_EWRONGTYPE;
 	bool sure = answered && request->sent_ns >= until_ns;
 	bool outlived = now_ns >= compensation_end_ns(compensation);

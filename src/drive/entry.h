@@ -122,7 +122,7 @@ struct lk__entry_ops {
 	void (*release_unasked)(struct lk__entry *entry, uint64_t number);
 	/* Ends in one lk__watch_renewed(); without the mutex. */
 	void (*renew)(const struct lk__renewed *renewed);
-	/* What else is due: ends that one if it should have ended by now; without the mutex. */
+	/* Other work that is due: ends an overdue renewal; without the mutex. */
 	void (*turn)(struct lk__entry *entry);
 	/* 1 extended, 0 not ours any more, or a code; without the mutex. */
 	int (*extend)(struct lk__entry *entry, struct lk__thread *thread, uint64_t number,

@@ -362,7 +362,7 @@ static int head_listen(struct head *head)
 	pthread_mutex_lock(&entry->mutex);
 	if (rc == LK_ECANCELLED || rc == LK_ECLOSED)
 		return rc;
-	/* For want of a descriptor there is no connection: who hears nothing looks again. */
+	/* Without a descriptor no message can come: the waiter looks again from time to time. */
 	if (rc == LK__WAIT_READY || rc == LK_ESYSTEM) {
 		lk__channel_mark(conn, entry->channel, &entry->mark);
 		head_happened(head, LK__ATTEMPT_LISTENING);

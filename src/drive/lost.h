@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lost permits: their owners shall learn of it, but a permit is often given back by another
- * process, or left to its lease, and nobody asks for it again. So the last LK__LOST_MAX of a client
- * are remembered, and of those whose end is no loss none.
+ * Lost permits. Their owners have to learn of the loss, but often nobody asks for a permit again:
+ * another process gives it back, or it ends with its lease. So a client remembers the last
+ * LK__LOST_MAX losses, and none of the permits whose end is not a loss.
  */
 #ifndef LK__DRIVE_LOST_H
 #define LK__DRIVE_LOST_H

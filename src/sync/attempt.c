@@ -348,10 +348,10 @@ static struct lk__effects attempt_detached(struct lk__attempt *attempt,
 /* ---- messages ---- */
 
 /*
- * Since when the lock is ours that a message has brought; 0: it has not. The lease counts from the
- * hand-over: so much after the last try was sent as the server says that lies between, less 1 % for
- * the clocks; never later than it was, as long as the server's clock does not jump. A hand-over
- * from before that try was refused is over.
+ * Since when we have the lock that a message has brought; 0: it has not. The lease counts from the
+ * hand-over. That is when the last try was sent plus the time that the server counted since, less
+ * 1 % for the clocks: never too late, as long as the server's clock does not jump. A hand-over
+ * before that try was refused is over.
  */
 static int64_t attempt_handed_ns(const struct lk__attempt *attempt, int64_t handed_us,
 				 int64_t now_ns)

@@ -93,7 +93,7 @@ enum lk__attempt_action {
 	LK__ATTEMPT_DO_AWAIT,    /* a try is in flight: feed its answer */
 	LK__ATTEMPT_DO_LISTEN,   /* subscribe, then LISTENING or FAILED */
 	LK__ATTEMPT_DO_WAIT,     /* WOKEN by a message, or TIMER at `until_ns` */
-	LK__ATTEMPT_DO_HOLD_OFF, /* the same, but our own releases are no news */
+	LK__ATTEMPT_DO_HOLD_OFF, /* the same, but the messages of our own releases do not count */
 	LK__ATTEMPT_DO_PAUSE,    /* TIMER at `until_ns`, or earlier by a jitter */
 	LK__ATTEMPT_DO_GRANT,    /* the head has it */
 	LK__ATTEMPT_DO_FAIL,     /* the head leaves with `code` */
@@ -125,7 +125,7 @@ struct lk__effects {
 struct lk__attempt_rules {
 	_Atomic uint64_t *numbers; /* the last one used in this client */
 	int64_t command_ns;        /* a try reaches the server within this time, or never */
-	int64_t retry_ns;          /* a wait without limit bears failures for so long */
+	int64_t retry_ns;          /* how long a wait without limit may go on failing */
 	int64_t backoff_min_ns, backoff_max_ns;
 	bool spins;       /* nobody publishes: BUSY is followed by a pause */
 	bool takes;       /* a grant takes something: a try in flight may hold */
@@ -148,7 +148,7 @@ struct lk__attempt {
 	bool was_late;     /* the last try */
 	bool unknown;      /* a try since the beginning may have been granted */
 	bool busy;         /* the last answer of the server was: another's */
-	int code;          /* why there was no answer, since the last one; 0 */
+	int code;          /* what went wrong since the last answer; 0 */
 	unsigned unsent;   /* in a row: tries not written */
 	unsigned failures; /* in a row */
 	unsigned spun;     /* pauses of a spinner, in a row */

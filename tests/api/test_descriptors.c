@@ -259,7 +259,7 @@ static void wait_body(size_t index, void *argument)
 	expect(0, lk_lock_release(waiting->lock, NULL, &error));
 }
 
-/* There is no connection for messages: it looks again from time to time, until there is. */
+/* Until a connection for messages can be opened, the waiter looks again from time to time. */
 static void test_a_waiter_without_a_subscription_polls(void **state)
 {
 	(void)state;

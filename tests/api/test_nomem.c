@@ -311,8 +311,8 @@ static void run(struct script *script)
 	attempt(0, answer);
 }
 
-/* What was not done for want of memory is done when there is some again. A close that waits in vain
- * for that takes its time: not each does. */
+/* Work that failed without memory is done when there is memory again. A close that waits for that
+ * and does not get it takes long: only some do. */
 static void end(struct script *script, bool patient)
 {
 	lk_scan_free(script->scan);

@@ -141,7 +141,7 @@ static void test_a_silent_majority_may_hold(void **state)
 	close_quorum(&quorum, MOST);
 }
 
-/* Who was not asked for it has not granted it: that is no quorum, and certain. */
+/* A node that was not asked has not granted it: the quorum is certain to be missed. */
 static void test_a_node_that_was_not_asked_holds_nothing(void **state)
 {
 	(void)state;

@@ -193,7 +193,7 @@ struct lk__request *lk__native_exchange(const struct lk__try *wanted, const char
 	return take(wanted, "IFEQ", from);
 }
 
-/* Which type a key has that is no string. */
+/* The type of a key that is not a string. */
 static const char *wrong_type(const redisReply *type)
 {
 	static const char *const reasons[][2] = {
