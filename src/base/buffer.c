@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/buffer.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,6 +49,7 @@ int lk__buffer_append(struct lk__buffer *buffer, const void *bytes, size_t size)
 		return 0;
 	if (size > buffer->room - buffer->end && reserve(buffer, size) != 0)
 		return LK_ENOMEM;
+	assert(size <= buffer->room - buffer->end);
 	memcpy(buffer->bytes + buffer->end, bytes, size);
 	buffer->end += size;
 	return 0;

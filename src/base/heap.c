@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/heap.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include <lockkeeper/error.h>
@@ -76,6 +77,7 @@ void lk__heap_remove(struct lk__heap *heap, struct lk__heap_node *node)
 	if (!node->place)
 		return;
 	size_t index = node->place - 1;
+	assert(index < heap->count && heap->nodes[index] == node);
 	struct lk__heap_node *last = heap->nodes[--heap->count];
 	node->place = 0;
 	if (last == node)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "conn/channels.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,6 +95,7 @@ void lk__channel_close(struct lk__conn *conn, struct lk__listening *listening)
 	struct lk__deferred after = {.wake_count = 0};
 	struct lk__channel *channel = listening->channel;
 	pthread_mutex_lock(&conn->mutex);
+	assert(channel->listenings);
 	DL_DELETE(channel->listenings, listening);
 	if (!channel->listenings) {
 		channel_want(conn, channel, false);

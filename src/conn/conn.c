@@ -2,6 +2,7 @@
 /* The life of a connection: down, connecting, up, broken, closed. */
 #include "conn/conn.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -94,6 +95,7 @@ static void conn_recall_unwritten(struct lk__conn *conn)
 	struct lk__request *request = conn->in_flight ? conn->in_flight->prev : NULL;
 	while (left > 0 && request) {
 		size_t size = request->appended ? lk__buffer_size(&request->bytes) : 0;
+		assert(size == 0 || request->sends > 0);
 		left -= size < left ? size : left;
 		request->sends -= size > 0;
 		request = request == conn->in_flight ? NULL : request->prev;
@@ -224,6 +226,7 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 		pthread_mutex_unlock(&conn->mutex);
 		return false;
 	}
+	assert(!conn->stream && !conn->reader);
 	conn->connector = NULL;
 	conn->stream = stream;
 	conn->reader = reader;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The way of a command through a connection: submit, write, read, match, wake. */
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -125,6 +126,7 @@ void lk__conn_append(struct lk__conn *conn, struct lk__request *request)
 
 void lk__conn_enqueue(struct lk__conn *conn, struct lk__request *request)
 {
+	assert(conn->state != LK__CONN_CLOSED && !request->done);
 	DL_APPEND(conn->in_flight, request);
 	conn->in_flight_count++;
 	if (conn->state == LK__CONN_UP)
@@ -230,6 +232,7 @@ static void conn_unlist(struct lk__conn *conn, struct lk__wait *wait)
 void lk__conn_done(struct lk__conn *conn, struct lk__request *request, int code, const char *reason,
 		   struct lk__deferred *after)
 {
+	assert(!request->done);
 	request->code = code;
 	if (code) {
 		strncpy(request->reason, reason, sizeof(request->reason) - 1);
@@ -248,6 +251,7 @@ void lk__conn_done(struct lk__conn *conn, struct lk__request *request, int code,
 
 void lk__conn_remove(struct lk__conn *conn, struct lk__request *request)
 {
+	assert(conn->in_flight_count > 0);
 	DL_DELETE(conn->in_flight, request);
 	conn->in_flight_count--;
 	request->appended = false;
@@ -267,6 +271,7 @@ static bool conn_reload(struct lk__conn *conn, struct lk__request *request, redi
 	unsigned most = conn->load_refused[0] ? 1 : LOADS_MAX; /* the right may have been given */
 	if (lk__now_ns() >= request->deadline_ns || request->loads++ >= most)
 		return false;
+	assert(request->sends > 0);
 	request->sends--;
 	lk__conn_enqueue(conn, request);
 	return true;
@@ -461,6 +466,7 @@ static void conn_took(struct lk__conn *conn, ssize_t got, struct lk__deferred *a
 static void conn_turn(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel,
 		      struct lk__deferred *after)
 {
+	assert(conn->leader && conn->state == LK__CONN_UP);
 	if (conn->kind == LK__CONN_MESSAGES)
 		lk__channels_probe(conn);
 	lk__conn_flush(conn);
@@ -492,6 +498,7 @@ static void conn_turn(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel
 static void conn_resign(struct lk__conn *conn, bool heard, struct lk__deferred *after)
 {
 	struct lk__wait *wait;
+	assert(conn->leader);
 	conn->leader = NULL;
 	if (conn->state != LK__CONN_UP)
 		return;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "drive/caller.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -51,6 +52,7 @@ int lk__caller_reenter(struct lk__entry *entry, const struct lk__want *want, lk_
 static void caller_undo(struct lk__entry *entry, struct lk__caller *waiter)
 {
 	struct lk__hold *hold = waiter->hold;
+	assert(waiter->state == LK__WAITER_GRANTED && hold->entry == entry);
 	if (entry->hold == hold) {
 		entry->hold = NULL;
 		lk__count(&entry->client->counters.held, (uint64_t)-1);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "drive/client.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -204,7 +205,9 @@ void lk__client_ref(lk_client *client)
 
 void lk__client_unref(lk_client *client)
 {
-	if (atomic_fetch_sub(&client->refs, 1) == 1)
+	size_t before = atomic_fetch_sub(&client->refs, 1);
+	assert(before > 0);
+	if (before == 1)
 		client_free(client);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "drive/compensation.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <utlist.h>
 
@@ -47,6 +48,7 @@ static struct lk__compensation *spare_take(struct lk__entry *entry)
 	struct lk__compensation *spare = entry->spares;
 	if (!spare)
 		return calloc(1, sizeof(*spare));
+	assert(entry->spare_count > 0);
 	entry->spares = spare->next_due;
 	entry->spare_count--;
 	*spare = (struct lk__compensation){0};
@@ -102,6 +104,7 @@ static void compensation_later(struct lk__compensation *compensation, int64_t at
 static void compensation_end(struct lk__compensation *compensation)
 {
 	struct lk__entry *entry = compensation->entry;
+	assert(atomic_load(&entry->compensating) > 0);
 	pthread_mutex_lock(&entry->client->mutex);
 	DL_DELETE(entry->client->compensations, compensation);
 	pthread_mutex_unlock(&entry->client->mutex);
@@ -137,6 +140,7 @@ static int64_t compensation_refused(struct lk__compensation *compensation, int64
 static void compensation_finish(struct lk__request *request)
 {
 	struct lk__compensation *compensation = request->owner;
+	assert(compensation->at_ns == LK__NEVER); /* under way */
 	int64_t now_ns = lk__now_ns();
 	int64_t until_ns = compensation->until_ns + compensation_moved_ns(compensation);
 	/* A key that is another kind of lock by now holds nothing of ours. */

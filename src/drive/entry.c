@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "drive/entry.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,7 +193,9 @@ bool lk__entry_is_of(const struct lk__entry *entry, const struct lk__owner *owne
 
 void lk__entry_ref(struct lk__entry *entry)
 {
-	atomic_fetch_add(&entry->refs, 1);
+	size_t before = atomic_fetch_add(&entry->refs, 1);
+	assert(before > 0);
+	(void)before;
 }
 
 bool lk__entry_ref_if_alive(struct lk__entry *entry)
@@ -207,6 +210,7 @@ bool lk__entry_ref_if_alive(struct lk__entry *entry)
 void lk__entry_unref(struct lk__entry *entry)
 {
 	size_t refs = atomic_load(&entry->refs);
+	assert(refs > 0);
 	while (refs > 1)
 		if (atomic_compare_exchange_weak(&entry->refs, &refs, refs - 1))
 			return;
@@ -342,6 +346,7 @@ void lk__entry_lose(struct lk__entry *entry, int64_t now_ns)
 {
 	struct lk__hold *hold = entry->hold;
 	lk_client *client = entry->client;
+	assert(hold && !hold->lost);
 	int64_t deadline_ns = lk__hold_deadline(hold);
 	hold->valid_until_ns = deadline_ns < now_ns ? deadline_ns : now_ns;
 	hold->lost = true;
@@ -366,6 +371,7 @@ void lk__entry_drop_hold(struct lk__entry *entry, int64_t now_ns)
 {
 	struct lk__hold *hold = entry->hold;
 	struct lk__counters *counters = &entry->client->counters;
+	assert(hold);
 	entry->hold = NULL;
 	lk__count(&counters->held, (uint64_t)-1);
 	lk__count_us(counters->hold_us, &counters->hold_sum_us, now_ns - hold->granted_ns);
@@ -380,6 +386,7 @@ int64_t lk__entry_lease_ms(const struct lk__entry *entry, const struct lk__hold 
 
 static void hold_begin(struct lk__entry *entry, struct lk__hold *hold, int64_t now_ns)
 {
+	assert(!entry->hold); /* two owners never */
 	hold->entry = entry;
 	hold->count = 1;
 	hold->number = entry->grant.number;
@@ -401,6 +408,7 @@ static void hold_begin(struct lk__entry *entry, struct lk__hold *hold, int64_t n
 
 void lk__entry_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t now_ns)
 {
+	assert(waiter->state != LK__WAITER_GRANTED);
 	lk__entry_leave_queue(entry, waiter);
 	waiter->state = LK__WAITER_GRANTED;
 	if (entry->recipe->sharing == LK__NO_HOLD) {
@@ -445,6 +453,7 @@ void lk__entry_grant(struct lk__entry *entry, struct lk__caller *waiter, uint64_
 		     int64_t sent_ns, int64_t lease_ms)
 {
 	int64_t now_ns = lk__now_ns();
+	assert(number != 0 && sent_ns <= now_ns);
 	entry->grant.number = number;
 	entry->grant.downgraded = false;
 	entry->grant.outlives_ns = 0;
@@ -489,6 +498,7 @@ void lk__entry_unsubscribe(struct lk__entry *entry)
 
 void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter)
 {
+	assert(entry->queue);
 	DL_DELETE(entry->queue, waiter);
 	lk__count(&entry->client->counters.waiting, (uint64_t)-1);
 	if (entry->head == waiter)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "drive/fan_out.h"
 
+#include <assert.h>
 #include <poll.h>
 #include <stdlib.h>
 
@@ -62,6 +63,7 @@ static void fan_out_finish(struct lk__request *request)
 	struct lk__fan_out *fan_out = slot->fan_out;
 	struct lk__fan_out_part *node = &fan_out->node[slot->node];
 	pthread_mutex_lock(&fan_out->mutex);
+	assert(fan_out->waiting > 0 && node->done < node->count);
 	bool complete = ++node->done == node->count;
 	bool late = fan_out->over && complete && fan_out->late;
 	if (complete && fan_out->asleep)

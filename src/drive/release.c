@@ -2,6 +2,7 @@
 /*
  * Giving up a hold: to the next waiter in memory, by one exchange on the wire, or by a release.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -336,6 +337,7 @@ static int release_last(struct lk__entry *entry, struct lk__thread *thread, bool
 			lk_error *error)
 {
 	struct lk__caller *next = entry->queue;
+	assert(entry->hold && entry->hold->count == 0);
 	char field[LK__FIELD_SIZE];
 	int64_t now_ns = lk__now_ns();
 	if (entry->ops)
@@ -377,6 +379,7 @@ static int release_last(struct lk__entry *entry, struct lk__thread *thread, bool
 /* A hold that was lost is given up; nothing is left on the server that we know of. */
 static int release_lost(struct lk__entry *entry, struct lk__hold *hold)
 {
+	assert(hold->lost && hold->count > 0);
 	if (--hold->count > 0)
 		return LK_ELOST;
 	DL_DELETE(entry->lost, hold);
@@ -402,6 +405,7 @@ int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, lk
 	if (rc)
 		return lk__fail(error, rc, "release \"%.100s\": %s", entry->name,
 				lk_error_text(rc));
+	assert(hold->count > 0);
 	return --hold->count == 0;
 }
 

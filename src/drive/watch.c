@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "drive/watch.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -115,6 +116,7 @@ static int64_t question_due_ns(const struct lk__hold *hold, int64_t now_ns)
 void lk__watch_hold(struct lk__entry *entry, int64_t now_ns)
 {
 	const struct lk__hold *hold = entry->hold;
+	assert(hold && !hold->lost);
 	int64_t deadline_ns = lk__hold_deadline(hold);
 	int64_t at_ns = hold->warned ? deadline_ns : deadline_ns - hold_margin_ns(hold);
 	if (hold_is_renewed(hold, now_ns)) {
@@ -143,6 +145,7 @@ static void renewed_confirm(struct lk__entry *entry, const struct lk__renewed *r
 			    int64_t sent_ns)
 {
 	struct lk__hold *hold = entry->hold;
+	assert(!hold->lost && hold->entry == entry);
 	int64_t end_ns = lk__lease_end_ns(sent_ns, renewed->lease_ms);
 	if (end_ns > entry->grant.valid_until_ns)
 		entry->grant.valid_until_ns = end_ns;

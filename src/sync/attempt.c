@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "sync/attempt.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 
 #include <lockkeeper/error.h>
@@ -16,6 +17,7 @@
 int64_t lk__lease_end_ns(int64_t sent_ns, int64_t lease_ms)
 {
 	int64_t lease_ns = lease_ms * LK__MS;
+	assert(lease_ms >= 0);
 	return sent_ns + lease_ns - lease_ns / DRIFT_PER_LEASE - DRIFT_NS;
 }
 
@@ -32,6 +34,7 @@ static struct lk__effects act(struct lk__effects effects, enum lk__attempt_actio
 /* The outcome of the last try is unknown: its number is given up. */
 static void attempt_doubt(struct lk__attempt *attempt, struct lk__effects *effects)
 {
+	assert(attempt->number != 0);
 	effects->compensate = LK__COMPENSATE_COPIES;
 	effects->gives_up = attempt->number;
 	effects->copies_until_ns = attempt->try_until_ns;
@@ -53,6 +56,7 @@ static void attempt_give_back(struct lk__attempt *attempt, bool granted,
 		effects->compensate = LK__COMPENSATE_COPIES;
 	else if (granted || attempt->queued)
 		effects->compensate = LK__COMPENSATE_RELEASE;
+	assert(!effects->compensate || effects->gives_up != 0);
 	attempt->copies_until_ns = 0;
 	attempt->queued = false;
 	attempt->fresh = true;
@@ -110,6 +114,7 @@ static struct lk__effects attempt_try(struct lk__attempt *attempt, struct lk__ef
 static struct lk__effects attempt_connected(struct lk__attempt *attempt, int64_t now_ns)
 {
 	const struct lk__attempt_want *want = &attempt->want;
+	assert(attempt->number != 0 && !attempt->fresh);
 	attempt->down_since_ns = 0;
 	attempt->state = LK__ATTEMPT_TRYING;
 	attempt->adopted = false;
@@ -137,6 +142,7 @@ static struct lk__effects attempt_fail(struct lk__attempt *attempt, struct lk__e
 static int64_t grown_ns(int64_t first_ns, int64_t most_ns, int factor, unsigned times)
 {
 	int64_t pause_ns = first_ns;
+	assert(first_ns >= 0 && factor >= 0);
 	for (unsigned i = 0; i < times && pause_ns < most_ns; i++)
 		pause_ns *= factor;
 	return pause_ns < most_ns ? pause_ns : most_ns;
@@ -253,6 +259,7 @@ static struct lk__effects attempt_granted(struct lk__attempt *attempt, int64_t s
 {
 	struct lk__effects effects = {.sent_ns = sent_ns,
 				      .repeated_until_ns = attempt->copies_until_ns};
+	assert(sent_ns <= now_ns && attempt->number != 0);
 	if (event->closing) { /* its owner could not give it up any more */
 		attempt->state = LK__ATTEMPT_IDLE;
 		attempt_give_back(attempt, true, &effects, now_ns);
