@@ -160,9 +160,19 @@ static void test_log_lines_are_levelled_bounded_and_single(void **state)
 	assert_int_equal(strlen(lines.last), LK__LOG_LINE_MAX - 1);
 }
 
+/* The suites are to see a state that must not be; NDEBUG would hide it. */
+static void test_assertions_are_on(void **state)
+{
+	(void)state;
+#ifdef NDEBUG
+	fail_msg("built with NDEBUG");
+#endif
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_assertions_are_on),
 		cmocka_unit_test(test_bytes_come_out_in_order),
 		cmocka_unit_test(test_a_steady_stream_needs_no_more_room),
 		cmocka_unit_test(test_a_huge_append_changes_nothing),

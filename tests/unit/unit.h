@@ -9,10 +9,6 @@
 
 #include <cmocka.h>
 
-#ifdef NDEBUG
-#error "the library is tested with its assertions"
-#endif
-
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 #endif
