@@ -18,7 +18,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	if (lk_client_open(&client, NULL, &error) ||
-	    lk_fair_lock_new(&lock, client, "counter", 7, &error) ||
+	    lk_fair_lock_new(&lock, client, "counter", LK_STRLEN, &error) ||
 	    lk_lock_acquire_within(lock, 60000, NULL, &error)) {
 		fprintf(stderr, "not served: %s\n", error.message);
 	} else {

@@ -13,8 +13,8 @@ static int report(lk_client *client, lk_lock *lock, const char *text, lk_error *
 	int code = lk_lock_fence(lock, NULL, &token, error);
 	/* Time may pass here, more than the lease. The write itself checks the token. */
 	if (code == 0)
-		code = lk_fence_write(client, "report-text", 11, token, text, strlen(text), NULL,
-				      NULL, error);
+		code = lk_fence_write(client, "report-text", LK_STRLEN, token, text, strlen(text),
+				      NULL, NULL, error);
 	lk_lock_release(lock, NULL, NULL); /* lost or not: the token has decided */
 	if (code == 0)
 		printf("written with token %" PRIu64 "\n", token);
@@ -27,7 +27,7 @@ int main(int argc, char **argv)
 	lk_lock *lock = NULL;
 	lk_error error = {0};
 	if (lk_client_open(&client, NULL, &error) ||
-	    lk_fenced_lock_new(&lock, client, "report-lock", 11, NULL, &error) ||
+	    lk_fenced_lock_new(&lock, client, "report-lock", LK_STRLEN, NULL, &error) ||
 	    report(client, lock, argc > 1 ? argv[1] : "all is well", &error))
 		fprintf(stderr, "not written: %s\n", error.message);
 	lk_lock_free(lock);

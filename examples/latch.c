@@ -43,7 +43,7 @@ int main(void)
 	lk_latch *latch = NULL;
 	lk_error error = {0};
 	if (lk_client_open(&client, NULL, &error) ||
-	    lk_latch_new(&latch, client, "parts", 5, &error) || whole(latch, &error))
+	    lk_latch_new(&latch, client, "parts", LK_STRLEN, &error) || whole(latch, &error))
 		fprintf(stderr, "not done: %s\n", error.message);
 	lk_latch_free(latch);
 	lk_client_free(client);

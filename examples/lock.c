@@ -9,7 +9,7 @@ int main(void)
 	lk_error error = {0};
 
 	if (lk_client_open(&client, NULL, &error) || /* NULL: what LOCKKEEPER_URL says */
-	    lk_lock_new(&lock, client, "backup", 6, &error) ||
+	    lk_lock_new(&lock, client, "backup", LK_STRLEN, &error) ||
 	    lk_lock_acquire_within(lock, 10000, NULL, &error)) {
 		fprintf(stderr, "no lock: %s\n", error.message);
 	} else {

@@ -1,15 +1,14 @@
 /* Money goes from one account to another: both are locked, or none. */
 #include <stdio.h>
-#include <string.h>
 
 #include <lockkeeper.h>
 
 static int transfer(lk_client *client, const char *from, const char *to, lk_error *error)
 {
 	lk_lock *parts[2] = {NULL, NULL}, *both = NULL;
-	int result = lk_lock_new(&parts[0], client, from, strlen(from), error);
+	int result = lk_lock_new(&parts[0], client, from, LK_STRLEN, error);
 	if (result == 0)
-		result = lk_lock_new(&parts[1], client, to, strlen(to), error);
+		result = lk_lock_new(&parts[1], client, to, LK_STRLEN, error);
 	if (result == 0)
 		result = lk_multi_lock_new(&both, parts, 2, error);
 	/* The order does not matter: another transfer may go the other way at this moment. */

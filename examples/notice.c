@@ -9,7 +9,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <lockkeeper.h>
 
@@ -62,7 +61,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	if (lk_client_open(&client, NULL, &error) == 0 &&
-	    lk_lock_new(&lock, client, argv[1], strlen(argv[1]), &error) == 0 &&
+	    lk_lock_new(&lock, client, argv[1], LK_STRLEN, &error) == 0 &&
 	    lk_lock_acquire(lock, NULL, &error) == 0) {
 		stopped = work(client, lock, steps, &error);
 		/* The server may know more: LK_ELOST if the lock was broken meanwhile. */

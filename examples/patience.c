@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <lockkeeper.h>
 
@@ -57,7 +56,7 @@ int main(int argc, char **argv)
 	}
 	if ((code = lk_cancel_new(&cancel, &error)) == 0 &&
 	    (code = lk_client_open(&client, NULL, &error)) == 0 &&
-	    (code = lk_lock_new(&lock, client, argv[1], strlen(argv[1]), &error)) == 0) {
+	    (code = lk_lock_new(&lock, client, argv[1], LK_STRLEN, &error)) == 0) {
 		signal(SIGINT, on_interrupt);
 		options.cancel = cancel;
 		code = lk_lock_acquire_within(lock, wait_ms, &options, &error);

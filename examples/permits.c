@@ -20,7 +20,7 @@ int main(void)
 	lk_permit_semaphore *downloads = NULL;
 	lk_error error = {0};
 	if (lk_client_open(&client, NULL, &error) ||
-	    lk_permit_semaphore_new(&downloads, client, "downloads", 9, &error) ||
+	    lk_permit_semaphore_new(&downloads, client, "downloads", LK_STRLEN, &error) ||
 	    work(downloads, &error))
 		fprintf(stderr, "not done: %s\n", error.message);
 	lk_permit_semaphore_free(downloads);

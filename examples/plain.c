@@ -16,7 +16,7 @@ int main(void)
 	lk_plain_lock_options options = LK_PLAIN_LOCK_OPTIONS_INIT;
 	options.poll_ms = 50; /* redis-py sends no message when it releases */
 	if (lk_client_open(&client, NULL, &error) ||
-	    lk_plain_lock_new(&lock, client, "newsletter", 10, &options, &error) ||
+	    lk_plain_lock_new(&lock, client, "newsletter", LK_STRLEN, &options, &error) ||
 	    lk_lock_acquire_within(lock, 10000, NULL, &error)) {
 		fprintf(stderr, "no lock: %s\n", error.message);
 	} else {

@@ -29,7 +29,8 @@ int main(int argc, char **argv)
 	for (int i = 0; result == 0 && i < count; i++)
 		result = lk_client_open(&nodes[i], argv[i + 1], &error);
 	if (result == 0)
-		result = lk_red_lock_new(&lock, nodes, (size_t)count, "payroll", 7, NULL, &error);
+		result = lk_red_lock_new(&lock, nodes, (size_t)count, "payroll", LK_STRLEN, NULL,
+					 &error);
 	if (result == 0)
 		result = work(lock, &error);
 	if (result < 0)

@@ -31,8 +31,8 @@ int main(void)
 
 	options.prefer_writers = 1; /* changes are rare, and must not wait for ever */
 	if (lk_client_open(&client, NULL, &error) ||
-	    lk_read_lock_new(&reading, client, "prices", 6, &options, &error) ||
-	    lk_write_lock_new(&writing, client, "prices", 6, &options, &error) ||
+	    lk_read_lock_new(&reading, client, "prices", LK_STRLEN, &options, &error) ||
+	    lk_write_lock_new(&writing, client, "prices", LK_STRLEN, &options, &error) ||
 	    change_then_look(reading, writing, &error))
 		fprintf(stderr, "not to the end: %s\n", error.message);
 	lk_lock_free(reading);

@@ -5,7 +5,6 @@
  */
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
 
 #include <lockkeeper.h>
 
@@ -54,7 +53,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	if (lk_client_open(&client, NULL, &error) == 0 &&
-	    lk_lock_new(&lock, client, argv[1], strlen(argv[1]), &error) == 0)
+	    lk_lock_new(&lock, client, argv[1], LK_STRLEN, &error) == 0)
 		result = first_half(lock, &error);
 	if (error.code)
 		fprintf(stderr, "%s\n", error.message);

@@ -20,7 +20,7 @@ int main(void)
 	lk_semaphore *connections = NULL;
 	lk_error error = {0};
 	if (lk_client_open(&client, NULL, &error) ||
-	    lk_semaphore_new(&connections, client, "connections", 11, &error) ||
+	    lk_semaphore_new(&connections, client, "connections", LK_STRLEN, &error) ||
 	    work(connections, &error))
 		fprintf(stderr, "not done: %s\n", error.message);
 	lk_semaphore_free(connections);

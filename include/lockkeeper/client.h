@@ -6,10 +6,15 @@
 #ifndef LOCKKEEPER_CLIENT_H
 #define LOCKKEEPER_CLIENT_H
 
+#include <stddef.h>
+
 #include <lockkeeper/config.h>
 #include <lockkeeper/error.h>
 
 typedef struct lk_client lk_client;
+
+/* In place of the size of a name or a key: it is a C string, and ends at its NUL. */
+#define LK_STRLEN ((size_t)-1)
 
 /* What lk_client_close() does with locks that are still held. */
 #define LK_CLOSE_IF_IDLE 0 /* keeps them: it fails with LK_EHELD, and the client stays open */

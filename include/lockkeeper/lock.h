@@ -107,10 +107,11 @@ typedef struct lk_wait_info {
 LK_BEGIN_DECLS
 
 /*
- * Makes a handle for a name: any `name_size` bytes, at least 1, at most LK_NAME_SIZE_MAX. Handles
- * of one name in one client stand for one lock (getLock). Copies the name. Takes nothing in Redis
- * and does no I/O. Free it with lk_lock_free(). Errors: LK_EINVAL, LK_ENOMEM, LK_ECLOSED,
- * LK_EFORKED. Since 0.1.
+ * Makes a handle for a name: any `name_size` bytes, at least 1, at most LK_NAME_SIZE_MAX. With
+ * LK_STRLEN for the size, the name is a C string. Every call that takes a name or a key with its
+ * size takes LK_STRLEN too. Handles of one name in one client stand for one lock (getLock). Copies
+ * the name. Takes nothing in Redis and does no I/O. Free it with lk_lock_free(). Errors: LK_EINVAL,
+ * LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_lock_new(lk_lock **lock_out, lk_client *client, const void *name, size_t name_size,
 		       lk_error *error);

@@ -20,7 +20,7 @@ int lk__counter_open(struct lk__counter *counter, lk_client *client,
 		     const struct lk__recipe *recipe, const void *name, size_t name_size,
 		     const char *operation, lk_error *error)
 {
-	int rc = lk__name_check_slot(client, name, name_size, operation, error);
+	int rc = lk__name_check_slot(client, name, &name_size, operation, error);
 	if (rc == 0)
 		rc = lk__entry_get(&counter->entry, client, recipe, name, name_size, NULL, error);
 	if (rc < 0)

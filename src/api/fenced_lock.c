@@ -21,7 +21,7 @@ int lk_fenced_lock_new(lk_lock **lock_out, lk_client *client, const void *name, 
 	lk_fenced_lock_options own;
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
-		rc = lk__name_check_slot(client, name, name_size, operation, error);
+		rc = lk__name_check_slot(client, name, &name_size, operation, error);
 	if (rc < 0)
 		return rc;
 	return lk__lock_make(lock_out, client,
@@ -99,7 +99,7 @@ static int fence_call(lk_client *client, const char *operation, struct lk__fence
 	if (rc < 0)
 		return rc;
 	check->ttl_ms = own.ttl_ms;
-	rc = lk__name_check(client, check->key, check->key_size, operation, error);
+	rc = lk__name_check(client, check->key, &check->key_size, operation, error);
 	if (rc == 0)
 		rc = fence_check_arguments(operation, check, error);
 	return rc < 0 ? rc : fence_ask(client, operation, check, newest_out, error);

@@ -8,6 +8,7 @@
 
 #include "api/check.h"
 #include "api/inspect.h"
+#include "api/lock_handle.h"
 #include "base/fail.h"
 #include "conf/config.h"
 #include "drive/caller.h"
@@ -292,10 +293,10 @@ int lk_scan_show(lk_scan *scan, const void *name, size_t name_size, lk_lock_info
 	int saved;
 	if (!scan || !name || !info_out)
 		return lk__fail(error, LK_EINVAL, "lk_scan_show: an argument is NULL");
-	if (name_size == 0 || name_size > LK_NAME_SIZE_MAX)
-		return lk__fail(error, LK_EINVAL, "lk_scan_show: the name has %zu bytes",
-				name_size);
-	int rc = lk__enter(scan->client, "lk_scan_show", &scan->look.thread, &saved, error);
+	int rc = lk__name_check(scan->client, name, &name_size, "lk_scan_show", error);
+	if (rc < 0)
+		return rc;
+	rc = lk__enter(scan->client, "lk_scan_show", &scan->look.thread, &saved, error);
 	if (rc < 0)
 		return rc;
 	rc = look_begin(scan, scan->client->config->key_prefix, name, name_size, &info, error);

@@ -14,24 +14,26 @@
 #include "drive/loop.h"
 #include "sync/lock/lock.h"
 
-int lk__name_check(lk_client *client, const void *name, size_t name_size, const char *operation,
+int lk__name_check(lk_client *client, const void *name, size_t *name_size, const char *operation,
 		   lk_error *error)
 {
 	if (!client || !name)
 		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
-	if (name_size == 0)
+	size_t size = *name_size == LK_STRLEN ? strnlen(name, LK_NAME_SIZE_MAX + 1) : *name_size;
+	if (size == 0)
 		return lk__fail(error, LK_EINVAL, "%s: the name is empty", operation);
 	int rc = lk__client_check(client, operation, error);
 	if (rc < 0)
 		return rc;
 	size_t most = LK_NAME_SIZE_MAX - strlen(client->config->key_prefix);
-	if (name_size > most)
-		return lk__fail(error, LK_EINVAL, "%s: the name has %zu bytes, at most %zu fit",
-				operation, name_size, most);
+	if (size > most)
+		return lk__fail(error, LK_EINVAL, "%s: the name has more than %zu bytes", operation,
+				most);
+	*name_size = size;
 	return 0;
 }
 
-int lk__name_check_slot(lk_client *client, const void *name, size_t name_size,
+int lk__name_check_slot(lk_client *client, const void *name, size_t *name_size,
 			const char *operation, lk_error *error)
 {
 	int rc = lk__name_check(client, name, name_size, operation, error);
@@ -39,12 +41,12 @@ int lk__name_check_slot(lk_client *client, const void *name, size_t name_size,
 		return rc;
 	const char *prefix = client->config->key_prefix;
 	size_t prefix_size = strlen(prefix);
-	char *key = malloc(prefix_size + name_size);
+	char *key = malloc(prefix_size + *name_size);
 	if (!key)
 		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
 	memcpy(key, prefix, prefix_size);
-	memcpy(key + prefix_size, name, name_size);
-	bool one_slot = lk__names_one_slot(key, prefix_size + name_size);
+	memcpy(key + prefix_size, name, *name_size);
+	bool one_slot = lk__names_one_slot(key, prefix_size + *name_size);
 	free(key);
 	return one_slot ? 0
 			: lk__fail(error, LK_EINVAL,
@@ -59,7 +61,7 @@ int lk__lock_make(lk_lock **lock_out, lk_client *client, const struct lk__recipe
 {
 	if (!lock_out)
 		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
-	int rc = lk__name_check(client, name, name_size, operation, error);
+	int rc = lk__name_check(client, name, &name_size, operation, error);
 	if (rc < 0)
 		return rc;
 	lk_lock *lock = calloc(1, sizeof(*lock) + name_size);

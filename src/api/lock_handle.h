@@ -30,12 +30,12 @@ struct lk__call {
 	int saved;
 };
 
-/* Checks name and client for the constructor `operation`: 0 or a code. */
-int lk__name_check(lk_client *client, const void *name, size_t name_size, const char *operation,
+/* Checks name and client for `operation`: 0 or a code. LK_STRLEN becomes the string's length. */
+int lk__name_check(lk_client *client, const void *name, size_t *name_size, const char *operation,
 		   lk_error *error);
 
 /* The same, and that keys derived from the name are in its cluster slot. */
-int lk__name_check_slot(lk_client *client, const void *name, size_t name_size,
+int lk__name_check_slot(lk_client *client, const void *name, size_t *name_size,
 			const char *operation, lk_error *error);
 
 /* Makes the handle of a lock of a kind; `settings` may be NULL. */

@@ -34,7 +34,7 @@ static int check_options(const char *operation, const lk_red_lock_options *optio
 }
 
 static int check_clients(lk_client *const *clients, size_t count, const void *name,
-			 size_t name_size, lk_error *error)
+			 size_t *name_size, lk_error *error)
 {
 	if (!clients)
 		return lk__fail(error, LK_EINVAL, "lk_red_lock_new: an argument is NULL");
@@ -65,7 +65,7 @@ int lk_red_lock_new(lk_lock **lock_out, lk_client *const *clients, size_t count,
 	if (rc == 0)
 		rc = check_options(operation, &own, error);
 	if (rc == 0)
-		rc = check_clients(clients, count, name, name_size, error);
+		rc = check_clients(clients, count, name, &name_size, error);
 	if (rc == 0 && !lock_out)
 		rc = lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
 	if (rc < 0)

@@ -54,7 +54,7 @@ void open_quorum(struct quorum *quorum, size_t count, const char *config,
 		quorum->client[i] = open_client_at(nodes[i].url_unix, config);
 	for (size_t i = 0; i < count; i++)
 		lk_client_ping(quorum->client[i], NULL);
-	expect(0, lk_red_lock_new(&quorum->lock, quorum->client, count, "q", 1,
+	expect(0, lk_red_lock_new(&quorum->lock, quorum->client, count, "q", LK_STRLEN,
 				  options ? options : &trusting, &err));
 }
 

@@ -1,4 +1,7 @@
 /* Bad input: each is refused with an error that names it, and nothing is sent. */
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "fixture.h"
 
 static char big[LK_NAME_SIZE_MAX + 2];
@@ -38,6 +41,97 @@ static void test_names(void **state)
 		lk_lock_free(lock);
 		close_client(client);
 	}
+}
+
+/* The lock of a handle is the one named "text". */
+static void expect_text(int code, lk_lock **made)
+{
+	lk_lock *lock = *made;
+	check_int(code, ==, 0);
+	expect(0, lk_lock_try(lock, NULL, &err));
+	check_int(redis_integer(&server, "EXISTS text"), ==, 1);
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+}
+
+static void test_c_strings_name_locks(void **state)
+{
+	(void)state;
+	const char text[] = "text\0more";
+	lk_client *client = open_client();
+	lk_lock *lock = NULL;
+	expect_text(lk_lock_new(&lock, client, text, LK_STRLEN, &err), &lock);
+	expect_text(lk_fair_lock_new(&lock, client, text, LK_STRLEN, &err), &lock);
+	expect_text(lk_spin_lock_new(&lock, client, text, LK_STRLEN, NULL, &err), &lock);
+	expect_text(lk_plain_lock_new(&lock, client, text, LK_STRLEN, NULL, &err), &lock);
+	expect_text(lk_read_lock_new(&lock, client, text, LK_STRLEN, NULL, &err), &lock);
+	expect_text(lk_write_lock_new(&lock, client, text, LK_STRLEN, NULL, &err), &lock);
+	expect_text(lk_fenced_lock_new(&lock, client, text, LK_STRLEN, NULL, &err), &lock);
+	redis_do(&server, "DEL lockkeeper_fence:{text}");
+	close_client(client);
+}
+
+static void test_c_strings_name_the_rest(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_semaphore *semaphore = NULL;
+	lk_permit_semaphore *permits = NULL;
+	lk_latch *latch = NULL;
+	lk_scan *scan = NULL;
+	lk_lock_info info;
+	expect(0, lk_semaphore_new(&semaphore, client, "text", LK_STRLEN, &err));
+	expect(1, lk_semaphore_try_set(semaphore, 3, 0, &err));
+	check_int(redis_integer(&server, "DEL text"), ==, 1);
+	expect(0, lk_permit_semaphore_new(&permits, client, "text", LK_STRLEN, &err));
+	expect(1, lk_permit_semaphore_try_set(permits, 3, &err));
+	check_int(redis_integer(&server, "DEL text"), ==, 1);
+	expect(0, lk_latch_new(&latch, client, "text", LK_STRLEN, &err));
+	expect(1, lk_latch_try_set(latch, 3, &err));
+	check_int(redis_integer(&server, "DEL text"), ==, 1);
+	expect(0, lk_fence_check(client, "text", LK_STRLEN, 1, NULL, NULL, &err));
+	expect(0, lk_fence_write(client, "text", LK_STRLEN, 2, "v", 1, NULL, NULL, &err));
+	check_int(redis_integer(&server, "HGET text token"), ==, 2);
+	redis_do(&server, "DEL text");
+	expect(0, lk_scan_new(&scan, client, NULL, &err));
+	expect(0, lk_scan_show(scan, "text", LK_STRLEN, &info, &err));
+	check(info.name_size == 4 && !memcmp(info.name, "text", 4));
+	lk_scan_free(scan);
+	lk_semaphore_free(semaphore);
+	lk_permit_semaphore_free(permits);
+	lk_latch_free(latch);
+	close_client(client);
+}
+
+/* As any long name: and what is behind the first byte too many is not read. */
+static void test_a_long_c_string_is_refused(void **state)
+{
+	(void)state;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t room = (LK_NAME_SIZE_MAX / page + 1) * page;
+	lk_client *client = open_client_with("key_prefix=p:");
+	lk_lock *lock = NULL;
+	lk_scan *scan = NULL;
+	lk_lock_info info;
+	char *map = mmap(NULL, room + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			 0);
+	check(map != MAP_FAILED && mprotect(map + room, page, PROT_NONE) == 0);
+	memset(map, 'n', room);
+	const char *endless = map + room - (LK_NAME_SIZE_MAX + 1);
+	expect(0, lk_scan_new(&scan, client, NULL, &err));
+	expect(LK_EINVAL, lk_lock_new(&lock, client, endless, LK_STRLEN, &err));
+	check(strstr(err.message, "the name has more than 65534 bytes") != NULL);
+	expect(LK_EINVAL, lk_scan_show(scan, endless, LK_STRLEN, &info, &err));
+	expect(LK_EINVAL, lk_lock_new(&lock, client, "", LK_STRLEN, &err));
+	expect(LK_EINVAL, lk_lock_new(&lock, client, NULL, LK_STRLEN, &err));
+	map[room - 1] = 0; /* one byte less, and two more than fit behind the prefix */
+	expect(LK_EINVAL, lk_lock_new(&lock, client, endless, LK_STRLEN, &err));
+	check(lock == NULL);
+	expect(0, lk_lock_new(&lock, client, endless + 2, LK_STRLEN, &err));
+	lk_lock_free(lock);
+	lk_scan_free(scan);
+	munmap(map, room + page);
+	close_client(client);
 }
 
 static const struct {
@@ -467,6 +561,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		api_test(test_names),
+		api_test(test_c_strings_name_locks),
+		counter_test(test_c_strings_name_the_rest),
+		api_test(test_a_long_c_string_is_refused),
 		api_test(test_acquire_options),
 		api_test(test_greatest_values_work),
 		api_test(test_waits_and_leases_of_other_calls),
