@@ -7,14 +7,14 @@
 
 static int report(lk_client *client, lk_lock *lock, const char *text, lk_error *error)
 {
-	uint64_t token = 0;
-	if (lk_lock_acquire_within(lock, 10000, NULL, error))
+	uint64_t token;
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	options.fence_out = &token;
+	if (lk_lock_acquire_within(lock, 10000, &options, error))
 		return error->code;
-	int code = lk_lock_fence(lock, NULL, &token, error);
 	/* Time may pass here, more than the lease. The write itself checks the token. */
-	if (code == 0)
-		code = lk_fence_write(client, "report-text", LK_STRLEN, token, text, strlen(text),
-				      NULL, NULL, error);
+	int code = lk_fence_write(client, "report-text", LK_STRLEN, token, text, strlen(text), NULL,
+				  NULL, error);
 	lk_lock_release(lock, NULL, NULL); /* lost or not: the token has decided */
 	if (code == 0)
 		printf("written with token %" PRIu64 "\n", token);

@@ -75,11 +75,13 @@ typedef struct lk_acquire_options {
 	int no_loss;         /* for permits only; 1: a permit that ends with its lease, or that
 				another caller releases, is not lost: the library makes no event and
 				keeps no record */
+	uint64_t *fence_out; /* NULL, or, for fenced locks only, where a call that succeeds writes
+				the fence token of the hold: see lk_lock_fence() */
 } lk_acquire_options;
 
 #define LK_ACQUIRE_OPTIONS_INIT                                                                    \
 	{                                                                                          \
-		sizeof(lk_acquire_options), 0, 0, 0, NULL, NULL, 0, 0                              \
+		sizeof(lk_acquire_options), 0, 0, 0, NULL, NULL, 0, 0, NULL                        \
 	}
 
 typedef struct lk_release_options {

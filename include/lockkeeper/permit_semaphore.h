@@ -97,9 +97,9 @@ LK_API int lk_permit_semaphore_add(lk_permit_semaphore *semaphore, int64_t chang
 /*
  * Acquires `count` permits (1 … LK_PERMITS_AT_ONCE_MAX), all or none, and writes them into
  * `permits_out`, which must have room for `count` (RPermitExpirableSemaphore.acquire). Waits
- * without limit. The semaphore need not exist yet. `options` as for lk_lock_acquire(), without an
- * owner; its lease is that of each permit, and the events of each permit return its tag. Errors as
- * there, but never LK_ELOST. Since 0.1.
+ * without limit. The semaphore need not exist yet. `options` as for lk_lock_acquire(), without
+ * owner and fence_out; its lease is that of each permit, and the events of each permit return its
+ * tag. Errors as there, but never LK_ELOST. Since 0.1.
  */
 LK_API int lk_permit_semaphore_acquire(lk_permit_semaphore *semaphore, int64_t count,
 				       lk_permit *permits_out, const lk_acquire_options *options,

@@ -159,10 +159,11 @@ void lk__lock_leave(struct lk__call *call)
 	lk__leave(call->saved);
 }
 
-static int check_options(const char *operation, const lk_acquire_options *options,
-			 int64_t watchdog_ms, lk_error *error)
+static int check_options(const char *operation, const lk_lock *lock,
+			 const lk_acquire_options *options, lk_error *error)
 {
-	int64_t lease_ms = options->lease_ms ? options->lease_ms : watchdog_ms;
+	int64_t lease_ms = options->lease_ms ? options->lease_ms
+					     : lock->client->config->watchdog_ms;
 	int rc = lk__check_range(operation, "lease_ms", lease_ms, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS,
 				 error);
 	if (rc == 0)
@@ -173,6 +174,10 @@ static int check_options(const char *operation, const lk_acquire_options *option
 				     error);
 	if (rc == 0 && options->no_loss)
 		rc = lk__fail(error, LK_EINVAL, "%s: no_loss is for permits only", operation);
+	if (rc == 0 && options->fence_out && !(lock->recipe->flags & LK__FENCES))
+		rc = lk__fail(error, LK_EINVAL,
+			      "%s: fence_out is set, and a %s has no fence tokens", operation,
+			      lock->multi ? "multi lock" : lock->recipe->type);
 	return rc;
 }
 
@@ -186,10 +191,11 @@ static int lock_acquire(lk_lock *lock, const char *operation, int64_t wait_ms,
 		rc = lk__lock_enter(&call, lock, operation, own.owner, error);
 	if (rc < 0)
 		return rc;
-	rc = check_options(operation, &own, call.entry->client->config->watchdog_ms, error);
+	rc = check_options(operation, lock, &own, error);
 	if (rc == 0)
 		rc = lk__loop_start(call.entry->client, error);
 	if (rc == 0) {
+		struct lk__grant grant;
 		struct lk__want want = {
 			.owner = call.owner,
 			.lease_ms = own.lease_ms,
@@ -199,9 +205,12 @@ static int lock_acquire(lk_lock *lock, const char *operation, int64_t wait_ms,
 			.cancel = own.cancel,
 			.wait_ms = wait_ms,
 			.settings = lock->settings,
+			.grant_out = own.fence_out ? &grant : NULL,
 		};
 		rc = call.multi ? lk__multi_acquire(call.multi, &want, error)
 				: lk__caller_acquire(call.entry, call.thread, &want, error);
+		if (rc == 0 && own.fence_out)
+			*own.fence_out = grant.fence;
 	}
 	lk__lock_leave(&call);
 	return rc;

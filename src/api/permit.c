@@ -134,6 +134,9 @@ static int permits_check(const char *operation, int64_t count, const lk_acquire_
 	if (options->owner)
 		return lk__fail(error, LK_EINVAL, "%s: a permit has no owner but its id",
 				operation);
+	if (options->fence_out)
+		return lk__fail(error, LK_EINVAL,
+				"%s: fence_out is set, and a permit has no fence token", operation);
 	int rc = lk__check_range(operation, "count", count, 1, LK__PERMITS_MAX, error);
 	if (rc == 0)
 		rc = lk__check_range(operation, "no_loss", options->no_loss, 0, 1, error);

@@ -36,6 +36,8 @@ int lk__caller_reenter(struct lk__entry *entry, const struct lk__want *want, lk_
 		return lk__fail(error, LK_ELIMIT, "acquire \"%.100s\": held 2147483647 times",
 				entry->name);
 	hold->count++;
+	if (want->grant_out)
+		*want->grant_out = entry->grant;
 	if (!hold->watched &&
 	    (!want->lease_ms || lk__after_ms(now_ns, want->lease_ms) > hold->own_until_ns)) {
 		/* The hold is to last longer: the watchdog sees to it, at once. */

@@ -20,7 +20,8 @@ struct lk__want {
 	struct lk__settings settings;
 	uint64_t tag;
 	lk_cancel *cancel;
-	struct lk__grant *grant_out; /* NULL, or where what the server granted is written */
+	struct lk__grant *grant_out; /* NULL, or where what the server granted is written, also for
+				      * a re-entry */
 };
 
 /* A hold that is ready for what is wanted; NULL when out of memory. */

@@ -56,6 +56,7 @@ enum lk__sharing {
 #define LK__FOR_ALL 64u     /* a grant is for all who waited when its try was sent */
 #define LK__BRACED 128u     /* the channel's name has braces, also when the name has some */
 #define LK__FORGETS 256u    /* its lost holds are remembered up to a bound */
+#define LK__FENCES 512u     /* each grant has a fence token */
 
 /* What one try asks for. */
 struct lk__try {
