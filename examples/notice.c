@@ -1,12 +1,14 @@
 /*
- * Works in small steps while the lock is certain, and stops at once when it is lost.
+ * Works while it holds a lock, and ends the work when the lock is lost.
  *
- * usage: notice NAME STEPS
+ * usage: notice NAME TOOL STEPS
  *
- * The program polls the descriptor of lk_event_fd() together with whatever else it waits for; here
- * that is the next step, every 10 ms.
+ * One thread reads the notices. When the lock is lost, it calls lk_cancel_now(). That ends a call
+ * in which the worker waits, here for a second lock (TOOL). The worker looks at the same token
+ * before each step.
  */
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,66 +16,93 @@
 
 #define STEP_MS 10
 
-/* 1 when the lock is lost. */
-static int notices_read(lk_client *client, lk_error *error)
+struct job {
+	lk_client *client;
+	lk_lock *lock, *tool;
+	lk_cancel *stop;
+};
+
+/* The notice loop: it ends when the client is closed. */
+static void *read_notices(void *argument)
 {
+	struct job *job = argument;
 	lk_event event;
-	while (lk_event_wait(client, &event, 0, NULL, error) == 1) {
+
+	while (lk_event_wait(job->client, &event, -1, NULL, NULL) == 1) {
 		if (event.type == LK_EVENT_AT_RISK)
 			printf("at risk: %s\n", event.name);
 		if (event.type == LK_EVENT_LOST) {
 			printf("lost: %s\n", event.name);
-			return 1;
+			lk_cancel_now(job->stop);
 		}
 	}
-	return 0;
+	return NULL;
 }
 
-/* 1 when the work must stop early. */
-static int work(lk_client *client, lk_lock *lock, long steps, lk_error *error)
+static int step(struct job *job, lk_error *error)
 {
-	struct pollfd notices = {lk_event_fd(client, error), POLLIN, 0};
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	int64_t left_ms;
 
+	options.cancel = job->stop;
+	if (lk_lock_acquire(job->tool, &options, error))
+		return 1;
+	/* A memory read: is there enough of the lease left for this step? */
+	int stopped = lk_lock_remaining_ms(job->lock, NULL, &left_ms, error) || left_ms < STEP_MS;
+	if (!stopped)
+		poll(NULL, 0, STEP_MS); /* the work */
+	return lk_lock_release(job->tool, NULL, error) || stopped;
+}
+
+/* 1 when the work stopped early. */
+static int work(struct job *job, long steps, lk_error *error)
+{
+	int stopped = 0;
+
+	if (lk_lock_acquire(job->lock, NULL, error))
+		return 1;
 	puts("working");
 	fflush(stdout);
-	for (long step = 0; step < steps; step++) {
-		if (poll(&notices, 1, STEP_MS) > 0 && notices_read(client, error))
-			return 1;
-		/* A memory read: is there enough of the lease left for the next step? */
-		if (lk_lock_remaining_ms(lock, NULL, &left_ms, error) || left_ms < STEP_MS)
-			return 1;
-	}
-	return 0;
+	for (long i = 0; i < steps && !stopped; i++)
+		stopped = lk_cancel_is_set(job->stop) || step(job, error);
+	/* The server may know more: LK_ELOST if the lock was broken meanwhile. */
+	return lk_lock_release(job->lock, NULL, error) || stopped;
+}
+
+static int job_open(struct job *job, char **names, lk_error *error)
+{
+	return lk_cancel_new(&job->stop, error) || lk_client_open(&job->client, NULL, error) ||
+	       lk_lock_new(&job->lock, job->client, names[0], LK_STRLEN, error) ||
+	       lk_lock_new(&job->tool, job->client, names[1], LK_STRLEN, error);
 }
 
 int main(int argc, char **argv)
 {
-	lk_client *client = NULL;
-	lk_lock *lock = NULL;
+	struct job job = {0};
 	lk_error error = {0};
+	pthread_t reader;
 	char *end = NULL;
-	long steps = argc == 3 ? strtol(argv[2], &end, 10) : 0;
+	long steps = argc == 4 ? strtol(argv[3], &end, 10) : 0;
 	int stopped = 1;
 
-	if (argc != 3 || end == argv[2] || *end) {
-		fprintf(stderr, "usage: notice NAME STEPS\n");
+	if (argc != 4 || end == argv[3] || *end) {
+		fprintf(stderr, "usage: notice NAME TOOL STEPS\n");
 		return 2;
 	}
-	if (lk_client_open(&client, NULL, &error) == 0 &&
-	    lk_lock_new(&lock, client, argv[1], LK_STRLEN, &error) == 0 &&
-	    lk_lock_acquire(lock, NULL, &error) == 0) {
-		stopped = work(client, lock, steps, &error);
-		/* The server may know more: LK_ELOST if the lock was broken meanwhile. */
-		if (lk_lock_release(lock, NULL, &error))
-			stopped = 1;
+	if (job_open(&job, argv + 1, &error) == 0 &&
+	    pthread_create(&reader, NULL, read_notices, &job) == 0) {
+		stopped = work(&job, steps, &error);
+		lk_client_close(job.client, LK_CLOSE_RELEASE, NULL); /* ends the notice loop */
+		pthread_join(reader, NULL);
 	}
 	if (stopped)
 		fprintf(stderr, "stopped: %s\n",
 			error.code ? error.message : "too little of the lease is left");
 	else
 		puts("done");
-	lk_lock_free(lock);
-	lk_client_free(client);
+	lk_lock_free(job.lock);
+	lk_lock_free(job.tool);
+	lk_client_free(job.client);
+	lk_cancel_free(job.stop);
 	return stopped;
 }

@@ -33,6 +33,15 @@
  * lost data), the library reports LK_EVENT_LOST within that time and one round trip. If the server
  * cannot confirm the hold, the library reports LK_EVENT_LOST at the deadline.
  *
+ * To end the work when its hold is lost, let one thread read the notices: lk_event_wait() without a
+ * limit, until the client is closed. At LK_EVENT_LOST, or as early as LK_EVENT_AT_RISK, it calls
+ * lk_cancel_now() on the worker's token; the event's tag says whose work it is. The token ends a
+ * call in which the worker waits for another lock, a permit or a latch. Before each step the worker
+ * looks at the token with lk_cancel_is_set(). Where it waits in calls that are not the library's,
+ * the thread has to wake it as well, by a signal or a descriptor. The worker then releases the lost
+ * hold, which fails with LK_ELOST. examples/notice.c is such a program. One that has an event loop
+ * watches lk_event_fd() instead.
+ *
  * FAIRNESS. Threads of one client form one queue, first come, first served. The lock passes along
  * that queue for at most 10 ms at a time, then other processes get a chance. Processes are served
  * in no particular order.
