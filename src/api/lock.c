@@ -185,7 +185,7 @@ static int lock_acquire(lk_lock *lock, const char *operation, int64_t wait_ms,
 			const lk_acquire_options *options, lk_error *error)
 {
 	lk_acquire_options own;
-	struct lk__call call;
+	struct lk__call call = {.keeper = NULL};
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
 		rc = lk__lock_enter(&call, lock, operation, own.owner, error);
