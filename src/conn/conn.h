@@ -137,6 +137,10 @@ void lk__conn_destroy(struct lk__conn *conn);
  * request that cannot be sent is done with a code. */
 void lk__conn_submit(struct lk__conn *conn, struct lk__request *request);
 
+/* The same for a request that nobody awaits, to a client that may be closed: false, and the request
+ * is still the caller's. Of a closed client no thread is left that would call its finish(). */
+bool lk__conn_offer(struct lk__conn *conn, struct lk__request *request);
+
 /* Whether it is up at this moment: a hint for what need not be sent at any cost. */
 bool lk__conn_is_up(struct lk__conn *conn);
 

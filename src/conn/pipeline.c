@@ -143,11 +143,15 @@ void lk__conn_push(struct lk__conn *conn)
 		lk__wake_fd(conn->wake_fd);
 }
 
+static bool conn_is_closed_to(const struct lk__conn *conn, const struct lk__request *request)
+{
+	return conn->state == LK__CONN_CLOSED || (conn->closing && request->return_unsent);
+}
+
 static void conn_submit(struct lk__conn *conn, struct lk__request *request,
 			struct lk__deferred *after)
 {
-	bool refused = conn->closing && request->return_unsent;
-	if (conn->state == LK__CONN_CLOSED || refused) {
+	if (conn_is_closed_to(conn, request)) {
 		lk__conn_done(conn, request, LK_ECLOSED, "the client is closed", after);
 		return;
 	}
@@ -156,18 +160,36 @@ static void conn_submit(struct lk__conn *conn, struct lk__request *request,
 		lk__conn_start(conn, after);
 }
 
+/* Nobody will await it: it leaves now. */
+static void conn_submit_unattended(struct lk__conn *conn, struct lk__request *request,
+				   struct lk__deferred *after)
+{
+	conn_submit(conn, request, after);
+	lk__conn_push(conn);
+	if (!conn->leader)
+		conn->node->events->attention(conn->node->context);
+}
+
 void lk__conn_submit(struct lk__conn *conn, struct lk__request *request)
 {
 	struct lk__deferred after = {.wake_count = 0};
 	pthread_mutex_lock(&conn->mutex);
-	bool attended = request->thread != NULL;
-	conn_submit(conn, request, &after);
-	if (!attended) { /* else it leaves when that thread awaits it */
-		lk__conn_push(conn);
-		if (!conn->leader)
-			conn->node->events->attention(conn->node->context);
-	}
+	if (request->thread)
+		conn_submit(conn, request, &after);
+	else
+		conn_submit_unattended(conn, request, &after);
 	lk__conn_unlock_held(conn, &after);
+}
+
+bool lk__conn_offer(struct lk__conn *conn, struct lk__request *request)
+{
+	struct lk__deferred after = {.wake_count = 0};
+	pthread_mutex_lock(&conn->mutex);
+	bool open = !conn_is_closed_to(conn, request);
+	if (open)
+		conn_submit_unattended(conn, request, &after);
+	lk__conn_unlock_held(conn, &after);
+	return open;
 }
 
 void lk__conn_settle(struct lk__conn *conn)

@@ -180,7 +180,8 @@ static bool compensation_send(struct lk__compensation *compensation, struct lk__
 	request->finish = compensation_finish;
 	request->resend = true;
 	request->deadline_ns = compensation_end_ns(compensation);
-	lk__conn_submit(conn, request);
+	if (!lk__conn_offer(conn, request))
+		lk__request_free(request); /* the client is closed: its lease ends it */
 	return true;
 }
 

@@ -265,7 +265,8 @@ static void group_release_behind(struct group *group, struct lk__entry *first)
 	request->resend = true;
 	request->deadline_ns = lk__after_ms(group->until_ns, group->lease_ms);
 	request->finish = lk__request_forget;
-	lk__conn_submit(first->scripts, request);
+	if (!lk__conn_offer(first->scripts, request))
+		lk__request_free(request); /* the client is closed: their leases end them */
 }
 
 /* Held perhaps: each is compensated; whoever waits for the first finds out the rest. */

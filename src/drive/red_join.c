@@ -89,6 +89,11 @@ static void join_send(const struct join *wanted)
 	}
 	request->owner = join;
 	request->finish = join_finish;
+	if (!lk__conn_offer(node->member->scripts, request)) {
+		join_drop(join);
+		lk__request_free(request);
+		return;
+	}
 	node->before_join = node->part;
 	node->part = LK__RED_UNSURE;
 	node->joined = true;
@@ -96,7 +101,6 @@ static void join_send(const struct join *wanted)
 	node->join = request;
 	if (until_ns > red->until_ns)
 		red->until_ns = until_ns;
-	lk__conn_submit(node->member->scripts, request);
 }
 
 static void join_read(const struct join *join, const struct lk__request *request)

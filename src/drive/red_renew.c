@@ -247,7 +247,9 @@ void lk__red_renew(const struct lk__renewed *renewed)
 		pthread_mutex_lock(&round->mutex);
 		round->waiting++;
 		pthread_mutex_unlock(&round->mutex);
-		lk__conn_submit(lk__node_work(node->member->node), request);
+		struct lk__conn *conn = lk__node_work(node->member->node);
+		lk__conn_submit(conn, request);
+		lk__conn_settle(conn); /* its client may be closed: then it is done already */
 	}
 	pthread_mutex_lock(&round->mutex);
 	round->waiting--;

@@ -304,32 +304,59 @@ static size_t descriptors(void)
 	return count;
 }
 
-/* What is asked of it nevertheless is answered, or nobody's: nothing stays of either client. */
+/* A red lock over three servers, with a client each. */
+struct quorum_of_three {
+	struct server more[2];
+	lk_client *clients[3];
+	lk_lock *lock;
+	size_t descriptors; /* of the first client and what was before it */
+};
+
+static void open_three(struct quorum_of_three *three)
+{
+	lk_red_lock_options trusting = LK_RED_LOCK_OPTIONS_INIT;
+	trusting.quarantine_ms = -1;
+	three->clients[0] = open_client();
+	three->descriptors = descriptors();
+	for (size_t i = 0; i < 2; i++) {
+		server_start(&three->more[i], NULL);
+		three->clients[i + 1] = open_client_at(three->more[i].url_unix, "");
+	}
+	expect(0,
+	       lk_red_lock_new(&three->lock, three->clients, 3, "red", LK_STRLEN, &trusting, &err));
+}
+
+/* Nothing stays of any client. */
+static void close_three(struct quorum_of_three *three)
+{
+	lk_lock_free(three->lock);
+	for (size_t i = 0; i < 2; i++)
+		close_client(three->clients[i]);
+	wait_until(descriptors() < three->descriptors, 5000);
+	for (size_t i = 0; i < 2; i++)
+		server_stop(&three->more[i]);
+}
+
+static bool all_have_it(const struct quorum_of_three *three)
+{
+	return redis_integer(&server, "EXISTS red") &&
+	       redis_integer(&three->more[0], "EXISTS red") &&
+	       redis_integer(&three->more[1], "EXISTS red");
+}
+
+/* What is asked of it nevertheless is answered, or nobody's. */
 static void release_over_a_closed_client(int no_wait)
 {
-	struct server more[2];
-	lk_client *clients[3] = {open_client()};
-	lk_lock *lock;
-	lk_red_lock_options trusting = LK_RED_LOCK_OPTIONS_INIT;
+	struct quorum_of_three three;
 	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
-	size_t before = descriptors();
-	trusting.quarantine_ms = -1;
 	release.no_wait = no_wait;
-	for (size_t i = 0; i < 2; i++) {
-		server_start(&more[i], NULL);
-		clients[i + 1] = open_client_at(more[i].url_unix, "");
-	}
-	expect(0, lk_red_lock_new(&lock, clients, 3, "red", 3, &trusting, &err));
-	expect(0, lk_lock_acquire_within(lock, slow_ms(10000), NULL, &err));
-	expect(0, lk_client_close(clients[2], LK_CLOSE_RELEASE, &err));
-	lk_client_free(clients[2]);
-	expect(0, lk_lock_release(lock, &release, &err));
-	lk_lock_free(lock);
-	for (size_t i = 0; i < 2; i++)
-		close_client(clients[i]);
-	wait_until(descriptors() < before, 5000);
-	for (size_t i = 0; i < 2; i++)
-		server_stop(&more[i]);
+	open_three(&three);
+	expect(0, lk_lock_acquire_within(three.lock, slow_ms(10000), NULL, &err));
+	wait_until(all_have_it(&three), 5000); /* two of them are a majority for the release, too */
+	expect(0, lk_client_close(three.clients[2], LK_CLOSE_RELEASE, &err));
+	lk_client_free(three.clients[2]);
+	expect(0, lk_lock_release(three.lock, &release, &err));
+	close_three(&three);
 }
 
 static void test_a_red_lock_outlives_one_of_its_clients(void **state)
@@ -337,6 +364,22 @@ static void test_a_red_lock_outlives_one_of_its_clients(void **state)
 	(void)state;
 	release_over_a_closed_client(0);
 	release_over_a_closed_client(1);
+}
+
+/* A node where another has the lock is asked again after pauses that double, for its part. */
+static void test_a_closed_client_is_not_asked_to_join(void **state)
+{
+	(void)state;
+	struct quorum_of_three three;
+	open_three(&three);
+	redis_do(&three.more[1], "HSET red stranger 1");
+	int64_t begun_ms = now_ms();
+	expect(0, lk_lock_acquire_within(three.lock, slow_ms(10000), NULL, &err));
+	expect(0, lk_client_close(three.clients[2], LK_CLOSE_RELEASE, &err));
+	lk_client_free(three.clients[2]);
+	sleep_ms(2 * (now_ms() - begun_ms) + 50); /* the next question comes meanwhile */
+	expect(0, lk_lock_release(three.lock, NULL, &err));
+	close_three(&three);
 }
 
 int main(void)
@@ -356,6 +399,7 @@ int main(void)
 		api_test(test_close_under_fire),
 		api_test(test_closed_by_many_at_once),
 		api_test(test_a_red_lock_outlives_one_of_its_clients),
+		api_test(test_a_closed_client_is_not_asked_to_join),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
 }
