@@ -47,6 +47,8 @@ class Replace:
 
 
 SWALLOW = Replace(b"")
+"""Nothing of it, nor of what follows in this direction of the connection: a stream has no gaps, and
+the answer to a later request would be taken for that to this one."""
 CUT_BEFORE = Cut(0)
 HOLE = Park(event=threading.Event())
 """Nothing of it, nor of what follows: the connection stays open and says nothing."""
@@ -98,6 +100,7 @@ class Pipe:
     server: asyncio.StreamWriter | None = None
     asked: deque = field(default_factory=deque)  # requests whose replies are to come
     pubsub: bool = False
+    swallowed: set = field(default_factory=set)  # directions, by Message.reply
     requests: int = 0
     replies: int = 0
 
@@ -238,12 +241,16 @@ class Proxy:
         """Applies the rule to one message; False when the connection is over."""
         rule = self.rule
         verdict = rule(message) if rule else None
+        if message.reply in pipe.swallowed:
+            verdict = SWALLOW
         writer = pipe.client if message.reply else pipe.server
         data = message.data
         if isinstance(verdict, Park):
             await self.park(verdict)
         elif isinstance(verdict, Replace):
             data = verdict.data
+            if not data:
+                pipe.swallowed.add(message.reply)
             if not data and not message.reply and pipe.asked:
                 pipe.asked.pop()  # it will have no reply
         elif isinstance(verdict, Drip):
