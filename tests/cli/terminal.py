@@ -21,17 +21,20 @@ class Terminal:
     def __init__(self, environment: dict[str, str]):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"],
+            self.prepare()
+            # readline would set the terminal's modes itself, and echo.
+            os.execvpe("bash", ["bash", "--norc", "--noprofile", "--noediting", "-i"],
                        {**environment, "PS1": PROMPT.decode(), "TERM": "dumb", "HISTFILE": ""})
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
-        attributes = termios.tcgetattr(self.fd)
-        attributes[3] &= ~termios.ECHO
-        termios.tcsetattr(self.fd, termios.TCSANOW, attributes)
         self.seen = b""
         self.prompt()
-        # readline would set the terminal's modes itself, and echo.
-        self.line("set +o emacs; set +o vi; stty -echo")
-        self.prompt()
+
+    @staticmethod
+    def prepare() -> None:
+        """Before the shell starts: a change of the size would make it print its prompt again."""
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
+        attributes = termios.tcgetattr(0)
+        attributes[3] &= ~termios.ECHO
+        termios.tcsetattr(0, termios.TCSANOW, attributes)
 
     def type(self, keys: bytes) -> None:
         os.write(self.fd, keys)
