@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Includes point down: a layer may include itself and what stands before it.
+"""Includes and calls point down: a layer may use itself and what stands before it.
 
-The command, the examples and the demo see the public headers alone.
+A public header says nothing of the layer that a function of it is in, so who defines what is read
+from the sources: any layer may include <lockkeeper/error.h>, and call what is defined below it. The
+command, the examples and the demo see the public headers alone.
 """
 from __future__ import annotations
 
@@ -15,6 +17,13 @@ LAYERS = ["base", "conf", "resp", "net", "conn", "topo", "sync", "drive", "api"]
 BARRED = {("net", "resp"), ("resp", "conf")}
 OUTSIDE = ("cli", "examples", "demo")
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^">]+)[">]', re.MULTILINE)
+NO_CODE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+NAME = r"(?<!struct )(?<!enum )(?<!union )\b(lk_\w+)"
+# A function or an object that other files can see begins in the first column, and not with static.
+DEFINED = re.compile(r"^(?:__attribute__\(\(\w+\)\) )?(?!static\b|extern\b|typedef\b)[a-z]"
+                     rf"[^;{{}}()=#]*?{NAME}(?:\([^;{{}}]*\)\s*\{{|(?:\[\w*\])*\s*[=;])",
+                     re.MULTILINE)
+USED = re.compile(NAME)
 
 
 def lines_of(path: pathlib.Path):
@@ -23,18 +32,52 @@ def lines_of(path: pathlib.Path):
         yield text.count("\n", 0, match.start()) + 1, match[1], match[2]
 
 
-def inside(path: pathlib.Path) -> list[str]:
+def layer_of(path: pathlib.Path) -> str:
+    return path.relative_to(ROOT / "src").parts[0]
+
+
+def may_use(layer: str, other: str) -> bool:
+    return LAYERS.index(other) <= LAYERS.index(layer) and (layer, other) not in BARRED
+
+
+def code_of(path: pathlib.Path) -> str:
+    """The text without comments and strings, its lines where they were."""
+    return NO_CODE.sub(lambda match: "\n" * match[0].count("\n"), path.read_text())
+
+
+def definitions(sources: list[pathlib.Path]) -> dict[str, str]:
+    """The layer that defines each name."""
+    return {symbol: layer_of(path) for path in sources
+            if path.suffix == ".c" and layer_of(path) in LAYERS
+            for symbol in DEFINED.findall(code_of(path))}
+
+
+def calls(path: pathlib.Path, layers: dict[str, str]) -> list[str]:
     problems = []
-    layer = path.relative_to(ROOT / "src").parts[0]
+    layer = layer_of(path)
+    code = code_of(path)
+    for match in USED.finditer(code):
+        other = layers.get(match[1], layer)
+        if layer in LAYERS and not may_use(layer, other):
+            line = code.count("\n", 0, match.start()) + 1
+            problems.append(f"{name(path)}:{line}: {layer} may not use {match[1]}, "
+                            f"which {other} defines")
+    return problems
+
+
+def includes(path: pathlib.Path) -> list[str]:
+    problems = []
+    layer = layer_of(path)
     if layer not in LAYERS:
         return [f"{name(path)}: src/{layer} is no layer"]
     for line, bracket, target in lines_of(path):
         other = target.split("/")[0]
-        if bracket == "<" or target == "scripts.h":
+        ours = (ROOT / "src" / target).is_file()
+        if target == "scripts.h" or (bracket == "<" and not ours):
             continue
-        if other not in LAYERS or not (ROOT / "src" / target).is_file():
+        if other not in LAYERS or not ours:
             problems.append(f"{name(path)}:{line}: \"{target}\" is not written from src/ on")
-        elif LAYERS.index(other) > LAYERS.index(layer) or (layer, other) in BARRED:
+        elif not may_use(layer, other):
             problems.append(f"{name(path)}:{line}: {layer} may not include {other} (\"{target}\")")
     return problems
 
@@ -52,12 +95,14 @@ def outside(path: pathlib.Path) -> list[str]:
 def main() -> None:
     problems = []
     sources = files(".c", ".h", ".def", under=("src",))
+    layers = definitions(sources)
     for path in sources:
-        problems += inside(path)
+        problems += includes(path) + calls(path, layers)
     users = files(".c", ".h", under=OUTSIDE)
     for path in users:
         problems += outside(path)
-    finish(problems, f"{len(sources)} files of the library and {len(users)} of its users")
+    finish(problems, f"{len(sources)} files of the library with {len(layers)} names, "
+                     f"and {len(users)} files of its users")
 
 
 main()

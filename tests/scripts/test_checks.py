@@ -39,6 +39,9 @@ def spoil(tree, file, before, after):
 SPOILT = [
     ("layers", "src/base/heap.c", "#include", '#include "conn/conn.h"\n#include', "base may not"),
     ("layers", "src/base/heap.c", "#include", '#include "heap.h"\n#include', "from src/ on"),
+    ("layers", "src/base/heap.c", "#include", "#include <conn/conn.h>\n#include", "base may not"),
+    ("layers", "src/base/heap.c", "#include", "#define FREE lk_client_free\n#include",
+     "src/base/heap.c:2: base may not use lk_client_free, which api defines"),
     ("layers", "cli/main.c", "#include", "#include <hiredis/hiredis.h>\n#include", "cli/main.c"),
     ("door", "src/conn/conn.c", "lk__socket_shutdown(", "shutdown(", "shutdown() is called past"),
     ("door", "src/base/clock.h", "static", "#define NOW() clock_gettime(0, 0)\nstatic", "clock.h"),
@@ -72,6 +75,14 @@ def test_spoilt_tree(tree, name, file, before, after, says):
     done = check(tree, name)
     assert done.returncode == 1
     assert says in done.stdout
+
+
+def test_a_call_upward_through_a_public_header(tree):
+    (tree / "src" / "base" / "error.c").rename(tree / "src" / "api" / "error.c")
+    done = check(tree, "layers")
+    assert done.returncode == 1
+    assert "conn may not use lk_error_is_fatal, which api defines" in done.stdout
+    assert "sync may not use lk_error_is_retryable, which api defines" in done.stdout
 
 
 def test_a_piece_that_no_script_includes(tree):
