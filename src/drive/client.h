@@ -2,8 +2,8 @@
 /*
  * The client from the inside: what the drivers share.
  *
- * Locks, always in this order: an entry's mutex; the client's; its record's; a connection's; the
- * watch's; the notices'. No two of one kind at a time.
+ * The order of the mutexes is in docs/threads.md: first an entry's (of a red lock the front's, then
+ * a member's), then at most one of client, record, connection, thread, notices; then the watch's.
  */
 #ifndef LK__DRIVE_CLIENT_H
 #define LK__DRIVE_CLIENT_H

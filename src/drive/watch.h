@@ -19,7 +19,8 @@ void lk__watch_free(lk_client *client);
  * LK_ENOMEM. */
 int lk__watch_reserve(lk_client *client, size_t count);
 
-/* Notes that an entry needs attention at `at_ns`, if not before. Its mutex is held. */
+/* Notes that an entry needs attention at `at_ns`, if not before. The entry cannot go meanwhile: its
+ * mutex is held, or a reference. */
 void lk__watch_at(struct lk__entry *entry, int64_t at_ns);
 
 /* Notes when the entry's hold next needs attention. Its mutex is held. */
