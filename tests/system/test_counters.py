@@ -116,7 +116,8 @@ def test_one_permit_is_gone_and_the_release_is_cut(server, proxy, through, place
     through.call("release", "pool", kind="permits", count=3, ids=ids).is_code("LK_ELOST")
     assert once.hit.is_set()
     assert (count(server), server.call("ZCARD", USED)) == (4, 0)
-    until(lambda: through.stats().disconnects > 0, 5, "it has seen the end of the connection")
+    until(lambda: through.call("ping") and through.stats().disconnects > 0, 5,
+          "it has seen the end of the connection")
     through.call("release", "pool", kind="permits", count=3, ids=ids).is_code("LK_ENOTOWNER")
 
 

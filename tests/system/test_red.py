@@ -471,13 +471,20 @@ def test_silent_majority(quorum, verb, how, known):
 
 
 def lose_behind(proxy, verdict, then):
-    """What becomes of the answer; then the node is away, on all connections."""
+    """What becomes of the answer; then the node is away, on all connections. Nothing that follows
+    the acquire reaches it before, either: on a busy machine that may be the release."""
+    taken = threading.Event()
+
     def rule(message):
         if proxy.refuse:
             return then
         if reply_to("acquire")(message):
             proxy.refuse = True
             return verdict
+        if taken.is_set() and not message.reply:
+            return SWALLOW
+        if request("acquire")(message):
+            taken.set()
         return None
     return rule
 
