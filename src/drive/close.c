@@ -33,11 +33,17 @@ static struct lk__entry **close_entries(lk_client *client, size_t *count_out)
 	return entries;
 }
 
-/* The hold stays in memory, as lost, for its owner's thread to find; the lock is freed. */
+/*
+ * The hold stays in memory, as lost, for its owner's thread to find; the lock is freed. One whose
+ * lease has ended just now is lost: something else may keep its key for longer.
+ */
 static void close_release(struct lk__entry *entry)
 {
 	pthread_mutex_lock(&entry->mutex);
-	if (entry->hold && lk__now_ns() < lk__hold_deadline(entry->hold)) {
+	int64_t now_ns = lk__now_ns();
+	if (entry->hold && now_ns >= lk__hold_deadline(entry->hold)) {
+		lk__entry_lose(entry, now_ns);
+	} else if (entry->hold) {
 		lk__entry_release_unasked(entry, entry->grant.number);
 		lk__count(&entry->client->counters.held, (uint64_t)-1);
 		entry->hold->lost = true;

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -214,23 +215,59 @@ static void create_and_destroy(size_t index, void *argument)
 }
 
 /* The library's own call: slowed down, the background thread is about to take its wake-ups. */
-static _Atomic bool slow_turns;
+static _Atomic int slow_turns_ms;
 
 int epoll_wait(int epoll_fd, struct epoll_event *events, int most, int timeout_ms)
 {
-	if (slow_turns)
-		sleep_ms(2);
+	if (slow_turns_ms)
+		sleep_ms(slow_turns_ms);
 	return (int)syscall(SYS_epoll_pwait, epoll_fd, events, most, timeout_ms, NULL, 0);
+}
+
+/* The same: this thread hears nothing of what its commands have done. */
+static _Thread_local bool deaf;
+
+ssize_t recv(int fd, void *bytes, size_t size, int flags)
+{
+	if (deaf) {
+		errno = EAGAIN;
+		return -1;
+	}
+	return syscall(SYS_recvfrom, fd, bytes, size, flags, NULL, NULL);
+}
+
+/*
+ * The extension was done, and its answer is lost: the key outlives the hold. Close comes after the
+ * hold's deadline, and before the background thread has noticed that.
+ */
+static void test_release_frees_what_an_unanswered_extension_keeps(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("command_timeout_ms=%lld", slow_ms(100));
+	lk_lock *lock = new_lock(client, "outlives");
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	options.lease_ms = slow_ms(500);
+	expect(0, lk_lock_acquire(lock, &options, &err));
+	slow_turns_ms = 400;
+	deaf = true;
+	expect(LK_EMAYBEHELD, lk_lock_extend(lock, 60000, NULL, &err));
+	deaf = false;
+	check_int(redis_integer(&server, "PTTL outlives"), >, 1000);
+	expect(0, lk_client_close(client, LK_CLOSE_RELEASE, &err));
+	slow_turns_ms = 0;
+	check_int(redis_integer(&server, "EXISTS outlives"), ==, 0);
+	lk_lock_free(lock);
+	lk_client_free(client);
 }
 
 static void test_close_ends_a_background_thread_in_its_turn(void **state)
 {
 	(void)state;
 	struct threads threads;
-	slow_turns = true;
+	slow_turns_ms = 2;
 	threads_start(&threads, 8, create_and_destroy, NULL);
 	threads_join(&threads, 60000);
-	slow_turns = false;
+	slow_turns_ms = 0;
 }
 
 static void test_create_and_destroy_under_threads(void **state)
@@ -396,6 +433,7 @@ int main(void)
 		api_test(test_free_of_an_open_client_abandons),
 		api_test(test_create_and_destroy_under_threads),
 		api_test(test_close_ends_a_background_thread_in_its_turn),
+		api_test(test_release_frees_what_an_unanswered_extension_keeps),
 		api_test(test_close_under_fire),
 		api_test(test_closed_by_many_at_once),
 		api_test(test_a_red_lock_outlives_one_of_its_clients),
