@@ -87,6 +87,7 @@ struct lk__conn {
 	unsigned delivering; /* connector threads that still wake and finish what they found here */
 	_Atomic bool asleep; /* the leader sleeps: newcomers write themselves */
 	_Atomic bool left;   /* bytes were left for the leader */
+	_Atomic bool ended;  /* the set has told its end: to be read when the leader goes */
 	bool must_break;     /* for the leader to do: `fault` says why */
 	struct lk__fault fault;
 	bool exclusive; /* the stream cannot be read and written at once */
@@ -209,6 +210,10 @@ bool lk__conn_seems_up(struct lk__conn *conn);
 /* The loop's turn: reads what is there if nobody else reads, and keeps the command limit. Returns
  * whether answers or messages are still expected without a reader. */
 bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread);
+
+/* The same, after the set's event: the leader, who reads up to its own answer, may not see the end
+ * behind that. */
+bool lk__conn_attend_end(struct lk__conn *conn, struct lk__thread *thread);
 
 /* Puts the socket into a set, once for each connection made: one event when the other side ends it,
  * with `conn` as its data. Where that fails, its next user notices its end. */

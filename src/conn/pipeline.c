@@ -386,11 +386,16 @@ static int64_t conn_limit_ns(const struct lk__conn *conn)
 
 static ssize_t conn_read(struct lk__conn *conn)
 {
+	bool ended = atomic_load(&conn->ended);
+	if (ended)
+		atomic_store(&conn->ended, false);
 	if (conn->exclusive)
 		pthread_mutex_lock(&conn->mutex);
 	ssize_t got = lk__stream_read(conn->stream, conn->chunk, sizeof(conn->chunk));
 	if (conn->exclusive)
 		pthread_mutex_unlock(&conn->mutex);
+	if (ended && got > 0) /* the end is still to be read */
+		atomic_store(&conn->ended, true);
 	return got == 0 ? -ECONNRESET : got;
 }
 
@@ -534,7 +539,8 @@ static void conn_resign(struct lk__conn *conn, bool heard, struct lk__deferred *
 		}
 	}
 	lk__conn_flush(conn);
-	if (conn->in_flight || (conn->channels && !heard) || conn->must_break)
+	if (conn->in_flight || (conn->channels && !heard) || conn->must_break ||
+	    atomic_load(&conn->ended))
 		conn->node->events->attention(conn->node->context);
 }
 
@@ -691,4 +697,10 @@ bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread)
 	bool expected = !conn->leader && (conn->in_flight || conn->channels);
 	lk__conn_unlock(conn, &after);
 	return expected;
+}
+
+bool lk__conn_attend_end(struct lk__conn *conn, struct lk__thread *thread)
+{
+	atomic_store(&conn->ended, true);
+	return lk__conn_attend(conn, thread);
 }

@@ -1,6 +1,7 @@
 /* The client and its connections: how it reaches a server, and what it says when it does not. */
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "fixture.h"
@@ -306,6 +307,46 @@ static void test_idle_connections_closed_by_the_server(void **state)
 	close_client(client);
 }
 
+/* The library's own call: this thread reads late what has come. */
+static _Thread_local int slow_reads_ms;
+static _Atomic bool reads;
+
+ssize_t recv(int fd, void *bytes, size_t size, int flags)
+{
+	if (slow_reads_ms) {
+		reads = true;
+		sleep_ms(slow_reads_ms);
+	}
+	return syscall(SYS_recvfrom, fd, bytes, size, flags, NULL, NULL);
+}
+
+static void kill_while_it_reads(size_t index, void *argument)
+{
+	(void)index;
+	(void)argument;
+	wait_until(reads, 20000);
+	redis_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
+}
+
+/* The background thread hears of the end while a caller is about to read its last answer. */
+static void test_an_end_behind_an_answer_is_noticed(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	struct threads threads;
+	lk_lock *lock = new_lock(client, "works");
+	expect(0, lk_lock_acquire(lock, NULL, &err)); /* which starts the background thread */
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	threads_start(&threads, 1, kill_while_it_reads, NULL);
+	slow_reads_ms = slow_ms(200);
+	expect(0, lk_client_ping(client, &err));
+	slow_reads_ms = 0;
+	threads_join(&threads, 20000);
+	wait_until(stats_of(client).disconnects == 1, 5000);
+	close_client(client);
+}
+
 static void test_a_restarted_server(void **state)
 {
 	(void)state;
@@ -425,6 +466,7 @@ int main(void)
 		api_test(test_three_connections_at_most),
 		api_test(test_client_kill_fails_no_call),
 		api_test(test_idle_connections_closed_by_the_server),
+		api_test(test_an_end_behind_an_answer_is_noticed),
 		api_test(test_a_restarted_server),
 		api_test(test_a_wait_outlives_a_restart),
 		api_test(test_a_wait_limit_outlasts_retry_ms),
