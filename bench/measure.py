@@ -51,6 +51,12 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+def is_listening(path: pathlib.Path) -> bool:
+    """The file is there a moment before a client may connect."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return path.exists() and client.connect_ex(str(path)) == 0
+
+
 def start_server(folder: pathlib.Path, port: int) -> subprocess.Popen:
     """A redis-server without persistence, on TCP loopback and on folder/socket."""
     path = folder / "socket"
@@ -59,7 +65,7 @@ def start_server(folder: pathlib.Path, port: int) -> subprocess.Popen:
          "--dir", str(folder), "--save", "", "--appendonly", "no",
          "--logfile", str(folder / "log")])
     end = time.monotonic() + START_LIMIT_S
-    while not path.exists():
+    while not is_listening(path):
         if process.poll() is not None or time.monotonic() > end:
             process.kill()
             process.wait()

@@ -13,6 +13,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -39,17 +40,23 @@ def until(what: str, condition, limit_s: float = LIMIT_S):
     return answer
 
 
+def is_listening(path: pathlib.Path) -> bool:
+    """The file is there a moment before a client may connect."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return path.exists() and client.connect_ex(str(path)) == 0
+
+
 @contextlib.contextmanager
 def private_server(folder: pathlib.Path):
-    socket = folder / "socket"
+    path = folder / "socket"
     server = subprocess.Popen(
-        ["redis-server", "--port", "0", "--unixsocket", str(socket), "--dir", str(folder),
+        ["redis-server", "--port", "0", "--unixsocket", str(path), "--dir", str(folder),
          "--save", "", "--logfile", str(folder / "log")])
     try:
-        until("redis-server", lambda: socket.exists() or server.poll() is not None)
+        until("redis-server", lambda: is_listening(path) or server.poll() is not None)
         if server.poll() is not None:
             raise Failed((folder / "log").read_text())
-        yield f"unix://{socket}"
+        yield f"unix://{path}"
     finally:
         server.kill()
         server.wait()

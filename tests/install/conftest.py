@@ -79,7 +79,12 @@ class Server:
         self.process = subprocess.Popen(
             ["redis-server", "--port", "0", "--unixsocket", str(self.socket), "--save", "",
              "--dir", str(folder), "--logfile", str(folder / "log")])
-        until("the server", self.socket.exists, SERVER_START_S)
+        until("the server", self.answers, SERVER_START_S)
+
+    def answers(self) -> bool:
+        """The socket is there before it is listened to."""
+        return self.socket.exists() and run("redis-cli", "-s", self.socket, "PING",
+                                            check=False).stdout.strip() == "PONG"
 
     def ask(self, *words) -> str:
         return run("redis-cli", "-s", self.socket, *words).stdout.strip()
