@@ -126,6 +126,10 @@ def record_follow(stand: Stand, operation: Operation, recording: Recording, name
         run.end()
 
 
+def now_ns() -> int:
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
 def same(found: tuple, wanted: tuple, of_all: bool) -> bool:
     """On all nodes, or on a majority of them."""
     hits = sum(a == b for a, b in zip(found, wanted))
@@ -188,7 +192,7 @@ class Cell:
             self.judge_closed()
             return
         if done and self.run.strayed:
-            self.judge_stray()
+            self.judge_stray(answer.get("deadline_ns"))
         self.judge_end(done)
 
     def judge_now(self, done: bool, answer) -> None:
@@ -207,8 +211,9 @@ class Cell:
                 same(found, recording.done, False) and recording.done != recording.undone:
             self.problem("it is done", recording.undone, found)
 
-    def expect(self, wanted: list[tuple], what: str) -> None:
-        """One of these states in the end, on all nodes. The first problem of a cell is enough."""
+    def expect(self, wanted: list[tuple], what: str, until_ns: int | None = None) -> None:
+        """One of these states in the end, on all nodes. The first problem of a cell is enough. What
+        is held `until_ns` may be gone then: on a busy machine a short lease ends meanwhile."""
         found = ()
         if self.problems:
             return
@@ -219,7 +224,7 @@ class Cell:
             if any(same(found, state, True) for state in wanted) or self.between(found, wanted):
                 return True
             self.operation.sweep(self.run)
-            return False
+            return until_ns is not None and now_ns() >= until_ns
         if not wait_for(reached, SETTLES_S * SLOW):
             self.problem(f"{what}: {SETTLES_S} s later", wanted[0], found)
 
@@ -240,7 +245,7 @@ class Cell:
         if "deadline_ns" not in answer:
             return
         ttls = self.run.ttl_of(who)
-        left_ms = (answer["deadline_ns"] - time.clock_gettime_ns(time.CLOCK_BOOTTIME)) / 1e6
+        left_ms = (answer["deadline_ns"] - now_ns()) / 1e6
         if left_ms > 0 and sum(ttl >= left_ms - 5 for ttl in ttls) <= len(ttls) // 2:
             self.problem(f"its owner has {left_ms:.0f} ms left, its key {ttls}")
 
@@ -258,8 +263,9 @@ class Cell:
         operation.settle(self.run)
         self.expect(wanted, "after a close that said OK")
 
-    def judge_stray(self) -> None:
-        """The copy that was held back runs now, while its deadline has not come."""
+    def judge_stray(self, until_ns: int | None) -> None:
+        """The copy that was held back runs now, while its deadline has not come. The holder's lease
+        ends `until_ns`, as far as it was told."""
         run, name = self.run, self.fault.follow
         followed(run, name)
         wanted = self.recording.followed.get(name, self.recording.done)
@@ -269,9 +275,13 @@ class Cell:
         if name == "next":
             self.expect_lease("o", run.answer_next)
         elif name in ("", "extended") and self.operation.holds and self.operation.locks:
-            self.expect_lease("c", run.call("c", "is_held"))
+            answer = run.call("c", "is_held")
+            self.expect_lease("c", answer)
+            until_ns = answer.get("deadline_ns", until_ns)
+        else:
+            until_ns = None
         if name != "forced":  # who has not heard of it has the lock again, until he releases it
-            self.expect([wanted], f"the copy that strayed, {name or 'alone'}")
+            self.expect([wanted], f"the copy that strayed, {name or 'alone'}", until_ns)
 
     def judge_end(self, done: bool) -> None:
         """What is held is given back; then nothing is left that was not there before."""

@@ -122,6 +122,7 @@ def watched(run) -> Answer:
         held = run.call("c", "is_held")
         if held["result"] != 1:
             return Answer(held, code="LK_ELOST")
+        answer = Answer(answer, deadline_ns=held["deadline_ns"])
     return answer
 
 
