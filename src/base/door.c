@@ -196,6 +196,15 @@ int lk__set_add(int set_fd, int fd, enum lk__set_event event, void *data)
 	return epoll_ctl(set_fd, EPOLL_CTL_ADD, fd, &added);
 }
 
+int lk__set_rearm(int set_fd, int fd, int writes, void *data)
+{
+	struct epoll_event next = {
+		.events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT | (writes ? EPOLLOUT : 0),
+		.data.ptr = data,
+	};
+	return epoll_ctl(set_fd, EPOLL_CTL_MOD, fd, &next);
+}
+
 int lk__set_take(int set_fd, void **data_out, int most)
 {
 	struct epoll_event events[TAKE_MAX];

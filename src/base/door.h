@@ -90,6 +90,9 @@ enum lk__set_event {
 /* Adds a descriptor, which leaves the set when it is closed. `data` comes with its event. */
 int lk__set_add(int set_fd, int fd, enum lk__set_event event, void *data);
 
+/* For one that was added: asks for its next event, readable or ended, or writable; one only. */
+int lk__set_rearm(int set_fd, int fd, int writes, void *data);
+
 /* The data of those that are ready, `most` at most; never waits. How many. */
 int lk__set_take(int set_fd, void **data_out, int most);
 

@@ -17,6 +17,9 @@ struct lk__hold;
 
 struct lk__thread {
 	struct lk__park park;
+	/* Instead of the park, where it stands for an asynchronous call; from any thread, under any
+	 * mutex. */
+	void (*on_wake)(struct lk__thread *thread);
 	uint64_t serial; /* never used again, unlike pthread_t */
 	pthread_mutex_t mutex;
 	struct lk__hold *holds;  /* what the thread owns; under the mutex */
@@ -24,5 +27,13 @@ struct lk__thread {
 	void *client;
 	int ended; /* free for the next new thread */
 };
+
+static inline void lk__thread_wake(struct lk__thread *thread)
+{
+	if (thread->on_wake)
+		thread->on_wake(thread);
+	else
+		lk__park_wake(&thread->park);
+}
 
 #endif

@@ -182,26 +182,33 @@ static bool heard_on_or_failed(const void *subject)
 	       conn->state == LK__CONN_DOWN;
 }
 
+/* The wait for a subscription is over: it stands, or why not. */
+static int channel_awaited(const struct lk__conn *conn, const struct lk__channel *channel,
+			   lk_error *error)
+{
+	if (channel->code)
+		return lk__fail(error, channel->code, "%s: SUBSCRIBE: %s", conn->node->config->url,
+				channel->reason);
+	if (channel_is_on(conn, channel))
+		return LK__WAIT_READY;
+	if (error)
+		*error = conn->last_error;
+	return conn->last_error.code ? conn->last_error.code : LK_EUNREACHABLE;
+}
+
 int lk__channel_await(struct lk__conn *conn, struct lk__listening *listening,
 		      struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel,
 		      lk_error *error)
 {
 	struct lk__heard heard;
-	const struct lk__channel *channel = listening->channel;
 	pthread_mutex_lock(&conn->mutex);
 	listening->listener = thread;
 	channel_mark(conn, listening, &heard);
 	pthread_mutex_unlock(&conn->mutex);
 	int rc = lk__conn_wait_locked(conn, thread, heard_on_or_failed, &heard, until_ns, cancel);
 	listening->listener = NULL;
-	if (rc == LK__WAIT_READY && channel->code) {
-		rc = lk__fail(error, channel->code, "%s: SUBSCRIBE: %s", conn->node->config->url,
-			      channel->reason);
-	} else if (rc == LK__WAIT_READY && !channel_is_on(conn, channel)) {
-		rc = conn->last_error.code ? conn->last_error.code : LK_EUNREACHABLE;
-		if (error)
-			*error = conn->last_error;
-	}
+	if (rc == LK__WAIT_READY)
+		rc = channel_awaited(conn, listening->channel, error);
 	pthread_mutex_unlock(&conn->mutex);
 	return rc;
 }
@@ -217,6 +224,17 @@ static bool heard_something(const void *subject)
 	       listening->channel->code;
 }
 
+/* After a new subscription there may have been others that were missed. */
+static void heard_payload(struct lk__heard *heard)
+{
+	const struct lk__listening *listening = heard->listening;
+	bool whole = listening->heard != heard->heard &&
+		     listening->channel->generation == heard->generation;
+	heard->payload[0] = 0;
+	if (whole)
+		memcpy(heard->payload, listening->channel->payload, sizeof(heard->payload));
+}
+
 int lk__channel_hear(struct lk__conn *conn, struct lk__heard *heard, struct lk__thread *thread,
 		     int64_t until_ns, lk_cancel *cancel)
 {
@@ -227,12 +245,51 @@ int lk__channel_hear(struct lk__conn *conn, struct lk__heard *heard, struct lk__
 	pthread_mutex_unlock(&conn->mutex);
 	int rc = lk__conn_wait_locked(conn, thread, heard_something, heard, until_ns, cancel);
 	listening->listener = NULL;
-	/* After a new subscription there may have been others that were missed. */
-	bool whole = listening->heard != heard->heard &&
-		     listening->channel->generation == heard->generation;
-	heard->payload[0] = 0;
-	if (whole)
-		memcpy(heard->payload, listening->channel->payload, sizeof(heard->payload));
+	heard_payload(heard);
+	pthread_mutex_unlock(&conn->mutex);
+	return rc;
+}
+
+void lk__channel_stand_by(struct lk__conn *conn, struct lk__listening *listening,
+			  struct lk__standby *standby, struct lk__thread *thread)
+{
+	pthread_mutex_lock(&conn->mutex);
+	listening->listener = thread;
+	lk__standby_list(conn, standby, thread);
+	pthread_mutex_unlock(&conn->mutex);
+}
+
+void lk__channel_stand_down(struct lk__conn *conn, struct lk__listening *listening,
+			    struct lk__standby *standby)
+{
+	pthread_mutex_lock(&conn->mutex);
+	listening->listener = NULL;
+	lk__standby_unlist(conn, standby);
+	pthread_mutex_unlock(&conn->mutex);
+}
+
+int lk__channel_await_look(struct lk__conn *conn, const struct lk__heard *heard, lk_error *error)
+{
+	int rc = LK__WAIT_TIME_UP;
+	pthread_mutex_lock(&conn->mutex);
+	if (conn->state == LK__CONN_CLOSED)
+		rc = LK_ECLOSED;
+	else if (heard_on_or_failed(heard))
+		rc = channel_awaited(conn, heard->listening->channel, error);
+	pthread_mutex_unlock(&conn->mutex);
+	return rc;
+}
+
+int lk__channel_hear_look(struct lk__conn *conn, struct lk__heard *heard)
+{
+	int rc = LK__WAIT_TIME_UP;
+	pthread_mutex_lock(&conn->mutex);
+	if (conn->state == LK__CONN_CLOSED) {
+		rc = LK_ECLOSED;
+	} else if (heard_something(heard)) {
+		rc = LK__WAIT_READY;
+		heard_payload(heard);
+	}
 	pthread_mutex_unlock(&conn->mutex);
 	return rc;
 }

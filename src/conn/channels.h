@@ -83,6 +83,17 @@ int lk__channel_await(struct lk__conn *conn, struct lk__listening *listening,
 int lk__channel_hear(struct lk__conn *conn, struct lk__heard *heard, struct lk__thread *thread,
 		     int64_t until_ns, lk_cancel *cancel);
 
+/*
+ * Both without sleeping: stand by, then look until the answer is not LK__WAIT_TIME_UP, then stand
+ * down. Each look is at what has happened since the mark.
+ */
+void lk__channel_stand_by(struct lk__conn *conn, struct lk__listening *listening,
+			  struct lk__standby *standby, struct lk__thread *thread);
+void lk__channel_stand_down(struct lk__conn *conn, struct lk__listening *listening,
+			    struct lk__standby *standby);
+int lk__channel_await_look(struct lk__conn *conn, const struct lk__heard *heard, lk_error *error);
+int lk__channel_hear_look(struct lk__conn *conn, struct lk__heard *heard);
+
 /* For src/conn alone, with the mutex held. */
 void lk__channels_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after);
 void lk__channels_probe(struct lk__conn *conn); /* PING when it has been silent for long */

@@ -77,7 +77,7 @@ static void conn_drop_stream(struct lk__conn *conn)
 {
 	if (conn->stream)
 		lk__socket_shutdown(conn->stream->fd);
-	conn->watched = false;
+	conn->watched = conn->armed = false;
 	lk__stream_close(conn->stream);
 	lk__reader_free(conn->reader);
 	conn->stream = NULL;
@@ -175,6 +175,7 @@ static void conn_wake_all(struct lk__conn *conn, struct lk__deferred *after)
 	struct lk__wait *wait;
 	DL_FOREACH(conn->waits, wait)
 	lk__after_wake(after, wait->thread);
+	lk__standbys_wake(conn, after);
 }
 
 /* Nothing will come of what is waiting here: not sent is not done, sent is unknown. */
@@ -391,12 +392,17 @@ struct ready_subject {
 	bool once;
 };
 
+bool lk__conn_has_come(const struct lk__conn *conn, uint64_t failure_count, bool once)
+{
+	bool failed = conn->failure_count != failure_count;
+	return conn->state == LK__CONN_UP || conn->state == LK__CONN_DOWN ||
+	       (failed && (once || !atomic_load(&conn->node->was_up)));
+}
+
 static bool conn_is_ready(const void *subject)
 {
 	const struct ready_subject *ready = subject;
-	bool failed = ready->conn->failure_count != ready->failure_count;
-	return ready->conn->state == LK__CONN_UP || ready->conn->state == LK__CONN_DOWN ||
-	       (failed && (ready->once || !atomic_load(&ready->conn->node->was_up)));
+	return lk__conn_has_come(ready->conn, ready->failure_count, ready->once);
 }
 
 int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, int64_t until_ns,

@@ -83,6 +83,7 @@ struct lk__conn {
 	_Atomic unsigned finishing;   /* threads that call it now, or keep it pinned */
 	bool closing;                 /* no new tries, please: the client is being closed */
 	struct lk__wait *waits;
+	struct lk__standby *standbys; /* asynchronous calls; never leaders */
 	struct lk__thread *leader;
 	unsigned delivering; /* connector threads that still wake and finish what they found here */
 	_Atomic bool asleep; /* the leader sleeps: newcomers write themselves */
@@ -100,7 +101,8 @@ struct lk__conn {
 	char load_refused[160]; /* the server's words when this user may not send scripts */
 	struct lk__connector *connector;
 	size_t wanted;          /* callers that wait for the connection itself */
-	bool watched;           /* lk__conn_watch() has put this connection into its set */
+	bool watched;           /* the present connection is in the loop's set, */
+	bool armed;             /* which is asked to tell when it can be read */
 	int64_t greeted_ns;     /* when the present connection's handshake was sent */
 	bool proved;            /* the present connection has answered a request */
 	unsigned failures;      /* to get a connection that answers, in a row */
@@ -108,6 +110,16 @@ struct lk__conn {
 	int64_t next_connect_ns;
 	lk_error last_error;
 	char chunk[LK__CHUNK_SIZE];
+};
+
+/* A wait of one who does not sleep: an asynchronous call, woken when the connection comes up or
+ * fails to. */
+struct lk__standby {
+	struct lk__standby *prev, *next;
+	struct lk__thread *thread;
+	bool listed;
+	bool once;              /* one failed attempt ends it */
+	uint64_t failure_count; /* of the connection, when it began */
 };
 
 /* What is to be done once the mutex is free: threads to wake, requests to finish. */
@@ -195,6 +207,15 @@ bool lk__conn_take_over(struct lk__conn *conn, struct lk__request *request,
 int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, int64_t until_ns,
 		   lk_cancel *cancel, lk_error *error);
 
+/*
+ * The same without sleeping. Begin: true when it is up. Look: what lk__conn_ready() returns, but
+ * LK__WAIT_TIME_UP while it may still come. Each begin that was false has its end.
+ */
+bool lk__conn_ready_begin(struct lk__conn *conn, struct lk__standby *standby,
+			  struct lk__thread *thread, bool once);
+int lk__conn_ready_look(struct lk__conn *conn, const struct lk__standby *standby, lk_error *error);
+void lk__conn_ready_end(struct lk__conn *conn, struct lk__standby *standby);
+
 /* Begins to connect if it is down and its pause is over; waits for nothing. */
 void lk__conn_open(struct lk__conn *conn);
 
@@ -213,11 +234,21 @@ bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread);
 
 /* The same, after the set's event: the leader, who reads up to its own answer, may not see the end
  * behind that. */
-bool lk__conn_attend_end(struct lk__conn *conn, struct lk__thread *thread);
+bool lk__conn_attend_event(struct lk__conn *conn, struct lk__thread *thread);
 
 /* Puts the socket into a set, once for each connection made: one event when the other side ends it,
  * with `conn` as its data. Where that fails, its next user notices its end. */
 void lk__conn_watch(struct lk__conn *conn, int set_fd);
+
+/*
+ * For a loop that sleeps until there is something to read: asks for one event when there is, or
+ * when what is left can be written; not while another reads. Returns when to attend without one.
+ */
+int64_t lk__conn_arm(struct lk__conn *conn, int set_fd);
+
+/* Queues a request that nobody awaits; it leaves with lk__conn_send_queued(), or before. */
+void lk__conn_queue(struct lk__conn *conn, struct lk__request *request);
+void lk__conn_send_queued(struct lk__conn *conn);
 
 /* The socket and what to wait for, for poll() alone: a hint that is out of date when the connection
  * is lost. True where poll() cannot tell: lk__conn_attend() is to be called, and there may be no
@@ -225,6 +256,12 @@ void lk__conn_watch(struct lk__conn *conn, int set_fd);
 bool lk__conn_poll(struct lk__conn *conn, struct pollfd *poll_out);
 
 /* For the files of src/conn alone, with the mutex held. */
+void lk__standby_list(struct lk__conn *conn, struct lk__standby *standby,
+		      struct lk__thread *thread);
+void lk__standby_unlist(struct lk__conn *conn, struct lk__standby *standby);
+void lk__standbys_wake(struct lk__conn *conn, struct lk__deferred *after);
+bool lk__conn_has_come(const struct lk__conn *conn, uint64_t failure_count, bool once);
+int64_t lk__conn_limit_ns(const struct lk__conn *conn); /* when the oldest answer is too late */
 void lk__conn_enqueue(struct lk__conn *conn, struct lk__request *request);
 void lk__conn_remove(struct lk__conn *conn, struct lk__request *request);
 void lk__conn_push(struct lk__conn *conn); /* what was appended must leave now */

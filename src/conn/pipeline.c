@@ -192,6 +192,14 @@ bool lk__conn_offer(struct lk__conn *conn, struct lk__request *request)
 	return open;
 }
 
+void lk__conn_queue(struct lk__conn *conn, struct lk__request *request)
+{
+	struct lk__deferred after = {.wake_count = 0};
+	pthread_mutex_lock(&conn->mutex);
+	conn_submit(conn, request, &after);
+	lk__conn_unlock_held(conn, &after);
+}
+
 void lk__conn_settle(struct lk__conn *conn)
 {
 	struct lk__deferred after = {.wake_count = 0};
@@ -206,13 +214,13 @@ void lk__after_wake(struct lk__deferred *after, struct lk__thread *thread)
 	if (after->wake_count < LK__WAKES_MAX)
 		after->wakes[after->wake_count++] = thread;
 	else
-		lk__park_wake(&thread->park);
+		lk__thread_wake(thread);
 }
 
 static void after_wakes(struct lk__deferred *after)
 {
 	for (size_t i = 0; i < after->wake_count; i++)
-		lk__park_wake(&after->wakes[i]->park);
+		lk__thread_wake(after->wakes[i]);
 	after->wake_count = 0;
 }
 
@@ -374,7 +382,7 @@ void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred
 /* ---- reading: the leader's turn ---- */
 
 /* When the oldest answer is too late; a silent subscription is to be probed. */
-static int64_t conn_limit_ns(const struct lk__conn *conn)
+int64_t lk__conn_limit_ns(const struct lk__conn *conn)
 {
 	const struct lk_config *config = conn->node->config;
 	if (conn->in_flight)
@@ -474,7 +482,7 @@ static void conn_took(struct lk__conn *conn, ssize_t got, struct lk__deferred *a
 	if (got == -EAGAIN || got == -EINTR) {
 		if (conn->must_break)
 			lk__conn_break(conn, conn->fault.code, conn->fault.reason, after);
-		else if (conn->in_flight && lk__now_ns() >= conn_limit_ns(conn))
+		else if (conn->in_flight && lk__now_ns() >= lk__conn_limit_ns(conn))
 			lk__conn_break(conn, LK_EUNREACHABLE, "no answer within the command limit",
 				       after);
 	} else if (got < 0) {
@@ -497,7 +505,7 @@ static void conn_turn(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel
 	if (conn->kind == LK__CONN_MESSAGES)
 		lk__channels_probe(conn);
 	lk__conn_flush(conn);
-	int64_t limit_ns = conn_limit_ns(conn);
+	int64_t limit_ns = lk__conn_limit_ns(conn);
 	bool spins = until_ns > 0 && conn_may_spin(conn);
 	short events = conn->stream->wants | (lk__buffer_size(&conn->out) ? POLLOUT : 0);
 	bool sleeps = until_ns > 0 && !spins && !conn->stream->buffered && !conn->must_break;
@@ -683,11 +691,24 @@ bool lk__conn_take_over(struct lk__conn *conn, struct lk__request *request,
 	return adopted;
 }
 
-bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread)
+/* Tells whoever reads that the set has told an end. Who reads until there is nothing, finds it. */
+static void conn_note_end(struct lk__conn *conn)
+{
+	if (conn->leader || !conn->armed)
+		atomic_store(&conn->ended, true);
+	conn->armed = false;
+}
+
+static bool conn_attend(struct lk__conn *conn, struct lk__thread *thread, bool ended)
 {
 	struct lk__deferred after = {.wake_count = 0};
-	if (pthread_mutex_trylock(&conn->mutex) != 0)
+	if (pthread_mutex_trylock(&conn->mutex) != 0) {
+		if (ended)
+			atomic_store(&conn->ended, true);
 		return true; /* its holder may be stopped in a debugger: renewals go on */
+	}
+	if (ended)
+		conn_note_end(conn);
 	if (conn->state == LK__CONN_UP && !conn->leader) {
 		conn->leader = thread;
 		conn_turn(conn, 0, NULL, &after);
@@ -699,8 +720,12 @@ bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread)
 	return expected;
 }
 
-bool lk__conn_attend_end(struct lk__conn *conn, struct lk__thread *thread)
+bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread)
 {
-	atomic_store(&conn->ended, true);
-	return lk__conn_attend(conn, thread);
+	return conn_attend(conn, thread, false);
+}
+
+bool lk__conn_attend_event(struct lk__conn *conn, struct lk__thread *thread)
+{
+	return conn_attend(conn, thread, true);
 }

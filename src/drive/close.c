@@ -90,7 +90,7 @@ static void close_wake_waiters(lk_client *client)
 	struct lk__thread *thread;
 	pthread_mutex_lock(&client->mutex);
 	LL_FOREACH(client->threads, thread)
-	lk__park_wake(&thread->park);
+	lk__thread_wake(thread);
 	pthread_mutex_unlock(&client->mutex);
 }
 

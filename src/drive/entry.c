@@ -421,7 +421,7 @@ void lk__entry_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t 
 	if (entry->hold->owner.name) /* others who wait under the same name re-enter */
 		DL_FOREACH(entry->queue, waiter)
 	if (lk__owner_is(entry->hold, &waiter->hold->owner))
-		lk__park_wake(&waiter->thread->park);
+		lk__thread_wake(waiter->thread);
 	lk__watch_hold(entry, now_ns);
 }
 
@@ -436,7 +436,7 @@ static void entry_grant_all(struct lk__entry *entry, const struct lk__caller *fi
 			continue;
 		lk__entry_leave_queue(entry, waiter);
 		waiter->state = LK__WAITER_GRANTED;
-		lk__park_wake(&waiter->thread->park);
+		lk__thread_wake(waiter->thread);
 	}
 }
 
@@ -484,7 +484,7 @@ void lk__entry_promote(struct lk__entry *entry)
 	if (entry->hold || entry->head || entry->passing || !entry->queue)
 		return;
 	entry->head = entry->queue;
-	lk__park_wake(&entry->head->thread->park);
+	lk__thread_wake(entry->head->thread);
 }
 
 void lk__entry_unsubscribe(struct lk__entry *entry)

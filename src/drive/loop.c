@@ -96,7 +96,7 @@ static void loop_take(struct lk__loop *loop, void *data)
 	} else if (data == &loop->timer_fd) {
 		lk__timer_arm(loop->timer_fd, LK__NEVER);
 		loop->armed_ns = LK__NEVER;
-	} else if (lk__conn_attend_end(data, &loop->thread)) {
+	} else if (lk__conn_attend_event(data, &loop->thread)) {
 		lk__loop_attend(loop->client);
 	}
 }

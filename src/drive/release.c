@@ -241,7 +241,7 @@ static void exchange_grant(const struct exchange *exchange, const struct lk__req
 	lk__entry_grant(entry, exchange->waiter, exchange->number, request->sent_ns,
 			exchange->lease_ms);
 	entry->term = term;
-	lk__park_wake(&exchange->waiter->thread->park);
+	lk__thread_wake(exchange->waiter->thread);
 }
 
 /* What became of it; `request` is NULL when there was no answer. */
@@ -359,7 +359,7 @@ static int release_last(struct lk__entry *entry, struct lk__thread *thread, bool
 		lk__entry_drop_hold(entry, now_ns);
 		lk__count(&entry->client->counters.handovers, 1);
 		lk__entry_hand(entry, next, now_ns);
-		lk__park_wake(&next->thread->park);
+		lk__thread_wake(next->thread);
 		return 0;
 	}
 	lk__field(entry, entry->grant.number, field);

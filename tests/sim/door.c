@@ -20,6 +20,7 @@ enum kind { FREE, WAKE, TIMER, SET, SOCKET };
 struct member {
 	int fd; /* 0: none */
 	enum lk__set_event event;
+	bool once; /* it tells once more, whatever it is */
 	void *data;
 };
 
@@ -186,7 +187,8 @@ static bool member_ready(const struct member *member)
 	if (member->fd == 0)
 		return false;
 	const struct descriptor *at = descriptor_of(member->fd);
-	return member->event == LK__SET_ENDED ? sim_link_ended(at->link) : readable(at);
+	bool ended = at->kind == SOCKET && sim_link_ended(at->link);
+	return member->event == LK__SET_ENDED ? ended : readable(at) || ended;
 }
 
 static bool set_ready(const struct descriptor *set)
@@ -278,11 +280,31 @@ int lk__set_add(int set_fd, int fd, enum lk__set_event event, void *data)
 	for (int i = 0; i < MEMBERS_MAX; i++) {
 		if (set->members[i].fd != 0)
 			continue;
-		set->members[i] = (struct member){fd, event, data};
+		set->members[i] = (struct member){fd, event, event == LK__SET_ENDED, data};
 		return 0;
 	}
 	errno = ENOSPC;
 	return -1;
+}
+
+/* Writing never blocks here for long. */
+int lk__set_rearm(int set_fd, int fd, int writes, void *data)
+{
+	struct descriptor *set = descriptor_of(set_fd);
+	struct member *free_place = NULL;
+	(void)writes;
+	for (int i = MEMBERS_MAX - 1; i >= 0; i--)
+		if (set->members[i].fd == 0 || set->members[i].fd == fd)
+			free_place = &set->members[i];
+	for (int i = 0; i < MEMBERS_MAX; i++)
+		if (set->members[i].fd == fd)
+			set->members[i].fd = 0;
+	if (!free_place) {
+		errno = ENOSPC;
+		return -1;
+	}
+	*free_place = (struct member){fd, LK__SET_READABLE, true, data};
+	return 0;
 }
 
 int lk__set_take(int set_fd, void **data_out, int most)
@@ -294,8 +316,8 @@ int lk__set_take(int set_fd, void **data_out, int most)
 		if (!member_ready(member))
 			continue;
 		data_out[count++] = member->data;
-		if (member->event == LK__SET_ENDED)
-			member->fd = 0; /* it tells once */
+		if (member->once)
+			member->fd = 0;
 	}
 	return count;
 }

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A connection and those who do not sleep: asynchronous calls that wait for it, and the loop that
+ * reads and writes for them.
+ */
+#include <poll.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "conn/conn.h"
+#include "conn/node.h"
+#include "net/stream.h"
+
+void lk__standby_list(struct lk__conn *conn, struct lk__standby *standby, struct lk__thread *thread)
+{
+	standby->thread = thread;
+	standby->listed = true;
+	standby->failure_count = conn->failure_count;
+	DL_APPEND(conn->standbys, standby);
+}
+
+void lk__standby_unlist(struct lk__conn *conn, struct lk__standby *standby)
+{
+	if (standby->listed)
+		DL_DELETE(conn->standbys, standby);
+	standby->listed = false;
+}
+
+void lk__standbys_wake(struct lk__conn *conn, struct lk__deferred *after)
+{
+	const struct lk__standby *standby;
+	DL_FOREACH(conn->standbys, standby)
+	lk__after_wake(after, standby->thread);
+}
+
+bool lk__conn_ready_begin(struct lk__conn *conn, struct lk__standby *standby,
+			  struct lk__thread *thread, bool once)
+{
+	struct lk__deferred after = {.wake_count = 0};
+	pthread_mutex_lock(&conn->mutex);
+	bool up = conn->state == LK__CONN_UP;
+	if (!up) {
+		conn->wanted++;
+		standby->once = once;
+		lk__standby_list(conn, standby, thread);
+		if (conn->state == LK__CONN_DOWN)
+			lk__conn_start(conn, &after);
+	}
+	lk__conn_unlock_held(conn, &after);
+	return up;
+}
+
+int lk__conn_ready_look(struct lk__conn *conn, const struct lk__standby *standby, lk_error *error)
+{
+	int rc = LK__WAIT_TIME_UP;
+	pthread_mutex_lock(&conn->mutex);
+	if (conn->state == LK__CONN_CLOSED) {
+		rc = LK_ECLOSED;
+	} else if (conn->state == LK__CONN_UP) {
+		rc = LK__WAIT_READY;
+	} else if (lk__conn_has_come(conn, standby->failure_count, standby->once)) {
+		rc = conn->last_error.code ? conn->last_error.code : LK_EUNREACHABLE;
+		*error = conn->last_error;
+	}
+	pthread_mutex_unlock(&conn->mutex);
+	return rc;
+}
+
+void lk__conn_ready_end(struct lk__conn *conn, struct lk__standby *standby)
+{
+	pthread_mutex_lock(&conn->mutex);
+	lk__standby_unlist(conn, standby);
+	conn->wanted--;
+	pthread_mutex_unlock(&conn->mutex);
+}
+
+void lk__conn_send_queued(struct lk__conn *conn)
+{
+	pthread_mutex_lock(&conn->mutex);
+	lk__conn_push(conn);
+	pthread_mutex_unlock(&conn->mutex);
+}
+
+/* Whether the loop has to look at once: nobody else will, and the socket does not tell. */
+static bool conn_is_urgent(const struct lk__conn *conn)
+{
+	return conn->stream->buffered || conn->must_break;
+}
+
+int64_t lk__conn_arm(struct lk__conn *conn, int set_fd)
+{
+	int64_t at_ns = LK__NEVER;
+	pthread_mutex_lock(&conn->mutex);
+	bool expects = conn->in_flight || conn->channels;
+	if (conn->state == LK__CONN_UP && !conn->leader && (expects || conn->must_break)) {
+		bool writes = lk__buffer_size(&conn->out) > 0 || (conn->stream->wants & POLLOUT);
+		if (!conn->watched)
+			conn->watched = lk__set_add(set_fd, conn->stream->fd, LK__SET_ENDED,
+						    conn) == 0;
+		bool armed = conn->watched &&
+			     lk__set_rearm(set_fd, conn->stream->fd, writes, conn) == 0;
+		conn->armed = armed;
+		at_ns = lk__conn_limit_ns(conn);
+		if (conn_is_urgent(conn))
+			at_ns = 0;
+		else if (!armed)
+			at_ns = lk__earlier(at_ns, lk__now_ns() + LK__MS);
+	}
+	pthread_mutex_unlock(&conn->mutex);
+	return at_ns;
+}
