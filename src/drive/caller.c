@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "drive/head.h"
 #include "drive/notices.h"
 #include "drive/watch.h"
 

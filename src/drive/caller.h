@@ -51,8 +51,4 @@ int lk__ask(lk_client *client, struct lk__conn *conn, struct lk__thread *thread,
 int lk__caller_ask(struct lk__entry *entry, struct lk__thread *thread, struct lk__request *request,
 		   const char *operation, int64_t until_ns, lk_error *error);
 
-/* The head's work, with the entry's mutex held: 1, granted to the waiter; or a code, and the waiter
- * is still in the queue. */
-int lk__head_drive(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error);
-
 #endif

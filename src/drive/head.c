@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The head of a wait queue: drives the lock's attempt in the calling thread. It carries out the
- * effects of each step (src/sync/attempt.h) and feeds what came of them; it decides nothing.
- *
- * The entry's mutex is held except while something is waited for. A try that the head leaves
- * behind stays in flight: the next head waits on for it, and without one the thread that reads its
- * answer steps the detached attempt (detached_finish()).
- */
+#include "drive/head.h"
+
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,46 +9,34 @@
 #include "base/fail.h"
 #include "base/random.h"
 #include "conf/config.h"
-#include "drive/caller.h"
-#include "drive/loop.h"
 #include "drive/compensation.h"
+#include "drive/loop.h"
 
 #define DEAF_NS (1000 * LK__MS)       /* between tries while no message can be heard */
 #define ANSWER_GRACE_NS (50 * LK__MS) /* beyond a try's deadline, for its answer's way back */
 #define LAST_ANSWER_NS (20 * LK__MS)  /* beyond the wait limit, for the answer to a try */
 
-struct head {
-	struct lk__entry *entry;
-	struct lk__caller *waiter;
-	struct lk__attempt_event event; /* the next that the attempt is fed */
-	uint64_t fence;                 /* of the grant */
-	uint64_t epoch;                 /* of the node, before the try */
-	bool first;                     /* no try of this head has been sent yet */
-	bool pins;                      /* the connection, see head_pin() */
-	lk_error *error;
-};
-
 /* A limit that passes while a try is on its way would make a grant of nearly every refusal
  * uncertain: the answer is given a little time. */
-static int64_t answer_until_ns(const struct head *head)
+int64_t lk__head_answer_until_ns(const struct lk__head *head)
 {
 	int64_t least_ns = lk__now_ns() + LAST_ANSWER_NS;
 	int64_t until_ns = head->waiter->until_ns > least_ns ? head->waiter->until_ns : least_ns;
 	return lk__earlier(until_ns, head->entry->attempt.try_until_ns + ANSWER_GRACE_NS);
 }
 
-static int head_fail(struct head *head, int code, const char *reason)
+static int head_fail(struct lk__head *head, int code, const char *reason)
 {
 	return lk__fail(head->error, code, "acquire \"%.100s\" on %.100s: %s", head->entry->name,
 			head->entry->client->config->url, reason);
 }
 
-static void head_happened(struct head *head, enum lk__attempt_event_type type)
+void lk__head_happened(struct lk__head *head, enum lk__attempt_event_type type)
 {
 	head->event = (struct lk__attempt_event){.type = type};
 }
 
-static void head_failed(struct head *head, int code, bool retryable, const char *reason)
+void lk__head_failed(struct lk__head *head, int code, bool retryable, const char *reason)
 {
 	head->event = (struct lk__attempt_event){
 		.type = LK__ATTEMPT_FAILED, .code = code, .retryable = retryable};
@@ -61,7 +44,7 @@ static void head_failed(struct head *head, int code, bool retryable, const char 
 }
 
 /* 0, or why the head has to leave. */
-static int head_over(const struct head *head)
+int lk__head_over(const struct lk__head *head)
 {
 	const struct lk__caller *waiter = head->waiter;
 	if (atomic_load(&head->entry->client->state) != LK__CLIENT_OPEN)
@@ -103,16 +86,14 @@ static struct lk__effects entry_step(struct lk__entry *entry, struct lk__attempt
 
 /* ---- answers ---- */
 
-/* While a try is out, and until its grant has an owner or has gone back, close must not take the
- * connection for idle. */
-static void head_pin(struct head *head)
+void lk__head_pin(struct lk__head *head)
 {
 	if (!head->pins)
 		lk__conn_pin(head->entry->scripts);
 	head->pins = true;
 }
 
-static void head_unpin(struct head *head)
+static void head_unpin(struct lk__head *head)
 {
 	if (head->pins)
 		lk__conn_unpin(head->entry->scripts);
@@ -135,7 +116,7 @@ static struct lk__answer answer_take(struct lk__entry *entry, struct lk__request
 	return answer;
 }
 
-static void head_read(struct head *head, struct lk__request *request)
+void lk__head_answered(struct lk__head *head, struct lk__request *request)
 {
 	struct lk__answer answer = answer_take(head->entry, request);
 	head->event = answer.event;
@@ -156,13 +137,13 @@ static void detached_read(struct lk__entry *entry, struct lk__request *request)
 }
 
 /* A try whose caller has left is answered: the next head's, or nobody's. */
-static void detached_finish(struct lk__request *request)
+void lk__head_detached(struct lk__request *request)
 {
 	struct lk__entry *entry = request->owner;
 	pthread_mutex_lock(&entry->mutex);
 	if (entry->head) {
 		entry->answered = request;
-		lk__park_wake(&entry->head->thread->park);
+		lk__thread_wake(entry->head->thread);
 	} else {
 		detached_read(entry, request);
 	}
@@ -170,57 +151,37 @@ static void detached_finish(struct lk__request *request)
 	lk__entry_unref(entry);
 }
 
-/* The wait for the try's answer ended with `rc`: an event, or the head leaves and the try stays. */
-static int head_answered(struct head *head, int rc)
+void lk__head_unanswered(struct lk__head *head)
 {
-	struct lk__entry *entry = head->entry;
-	struct lk__request *request = entry->request;
-	int over = head_over(head);
-	if (rc != LK__WAIT_READY) {
-		lk__entry_ref(entry);
-		if (lk__conn_leave(entry->scripts, request,
-				   over ? detached_finish : lk__request_forget)) {
-			if (over)
-				return over;
-			/* The server has had its time: what it does now is refused as late. */
-			entry->request = NULL;
-			head_happened(head, LK__ATTEMPT_UNKNOWN);
-			head_fail(head, LK_EMAYBEHELD, "no answer within the command limit");
-			atomic_fetch_sub(&entry->refs, 1);
-			return 0;
-		}
-		atomic_fetch_sub(&entry->refs, 1);
-	}
-	head_read(head, request);
-	return 0;
+	head->entry->request = NULL; /* what the server does now is refused as late */
+	lk__head_happened(head, LK__ATTEMPT_UNKNOWN);
+	head_fail(head, LK_EMAYBEHELD, "no answer within the command limit");
 }
 
-/* ---- actions ---- */
+/* ---- connections ---- */
 
-/* Each returns 0 with an event, or why the head has to leave. */
-static int head_connect(struct head *head, int64_t unlimited_until_ns)
+int64_t lk__head_connect_until_ns(const struct lk__head *head, int64_t unlimited_until_ns)
 {
-	struct lk__entry *entry = head->entry;
-	const struct lk__caller *waiter = head->waiter;
-	int64_t until_ns = waiter->until_ns == LK__NEVER ? unlimited_until_ns : waiter->until_ns;
-	lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
-	head_happened(head, LK__ATTEMPT_CONNECTED);
-	if (entry->ops) /* connects to its nodes itself */
-		return 0;
-	pthread_mutex_unlock(&entry->mutex);
-	int rc = lk__conn_ready(entry->scripts, waiter->thread, waiter->once, until_ns,
-				waiter->cancel, &why);
-	pthread_mutex_lock(&entry->mutex);
+	int64_t until_ns = head->waiter->until_ns;
+	return until_ns == LK__NEVER ? unlimited_until_ns : until_ns;
+}
+
+int lk__head_connected(struct lk__head *head, int rc, const lk_error *why)
+{
+	bool was_up = atomic_load(&head->entry->node->was_up);
 	if (rc == LK_ECANCELLED || rc == LK_ECLOSED)
 		return rc;
-	if (rc != LK__WAIT_READY)
-		head_failed(head, why.code, atomic_load(&entry->node->was_up) && rc == LK_ESYSTEM,
-			    why.message);
+	if (rc == LK__WAIT_READY)
+		lk__head_happened(head, LK__ATTEMPT_CONNECTED);
+	else
+		lk__head_failed(head, why->code, was_up && rc == LK_ESYSTEM, why->message);
 	return 0;
 }
 
+/* ---- tries ---- */
+
 /* Makes the request of a try; NULL when out of memory. */
-static struct lk__request *head_request(const struct head *head)
+static struct lk__request *head_request(const struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
 	const struct lk__caller *waiter = head->waiter;
@@ -252,29 +213,14 @@ static struct lk__request *head_request(const struct head *head)
 	return entry->recipe->acquire(&wanted);
 }
 
-/* The same where the lock is on several nodes. */
-static int head_send_all(struct head *head)
+struct lk__request *lk__head_try(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
-	head->epoch = lk__entry_begin_try(entry);
-	head_happened(head, LK__ATTEMPT_FAILED);
-	int rc = entry->ops->try_once(entry, head->waiter, &head->event, head->error);
-	if (rc == 0 && head->event.type == LK__ATTEMPT_BUSY)
-		lk__count(&entry->client->counters.busy, 1);
-	return rc;
-}
-
-static int head_send(struct head *head)
-{
-	struct lk__entry *entry = head->entry;
-	struct lk__caller *waiter = head->waiter;
 	entry->asked_lease_ms = entry->attempt.asked_lease_ms;
-	if (entry->ops)
-		return head_send_all(head);
 	struct lk__request *request = lk__compensation_reserve(entry) ? head_request(head) : NULL;
 	if (!request) {
-		head_failed(head, LK_ENOMEM, false, "out of memory");
-		return 0;
+		lk__head_failed(head, LK_ENOMEM, false, "out of memory");
+		return NULL;
 	}
 	request->resend = true;
 	request->contended = entry->contended;
@@ -285,43 +231,11 @@ static int head_send(struct head *head)
 	head->epoch = lk__entry_begin_try(entry);
 	if (entry->channel)
 		lk__channel_mark(&entry->node->messages, entry->channel, &entry->mark);
-	head_pin(head);
-	pthread_mutex_unlock(&entry->mutex);
-	int rc = lk__conn_call(entry->scripts, request, waiter->thread, answer_until_ns(head),
-			       waiter->cancel);
-	pthread_mutex_lock(&entry->mutex);
-	return head_answered(head, rc);
+	lk__head_pin(head);
+	return request;
 }
 
-/* A try of an earlier head is in flight, or has just been answered. */
-static int head_await(struct head *head)
-{
-	struct lk__entry *entry = head->entry;
-	struct lk__caller *waiter = head->waiter;
-	head_pin(head);
-	if (entry->request && !entry->answered &&
-	    lk__conn_take_over(entry->scripts, entry->request, waiter->thread)) {
-		int64_t until_ns = answer_until_ns(head);
-		atomic_fetch_sub(&entry->refs, 1);
-		pthread_mutex_unlock(&entry->mutex);
-		int rc = lk__conn_await(entry->scripts, entry->request, waiter->thread, until_ns,
-					waiter->cancel);
-		pthread_mutex_lock(&entry->mutex);
-		return head_answered(head, rc);
-	}
-	while (!entry->answered) {
-		int over = head_over(head);
-		if (over)
-			return over;
-		pthread_mutex_unlock(&entry->mutex);
-		lk__park_wait(&waiter->thread->park, waiter->until_ns);
-		pthread_mutex_lock(&entry->mutex);
-	}
-	struct lk__request *request = entry->answered;
-	entry->answered = NULL;
-	head_read(head, request);
-	return 0;
-}
+/* ---- messages ---- */
 
 static struct lk__listening *head_open_channel(struct lk__entry *entry)
 {
@@ -343,39 +257,41 @@ static struct lk__listening *head_open_channel(struct lk__entry *entry)
 	return channel;
 }
 
-static int head_listen(struct head *head)
+bool lk__head_subscribe(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
-	struct lk__conn *conn = &entry->node->messages;
-	lk_error why = {.code = LK_EUNREACHABLE, .message = "no answer to SUBSCRIBE"};
 	if (!entry->channel)
 		entry->channel = head_open_channel(entry);
-	if (!entry->channel) {
-		head_failed(head, LK_ENOMEM, false, "out of memory");
-		return 0;
-	}
-	int64_t until_ns = lk__earlier(head->waiter->until_ns,
-				       lk__after_ms(lk__now_ns(), entry->client->config->retry_ms));
-	pthread_mutex_unlock(&entry->mutex);
-	int rc = lk__channel_await(conn, entry->channel, head->waiter->thread, until_ns,
-				   head->waiter->cancel, &why);
-	pthread_mutex_lock(&entry->mutex);
+	if (!entry->channel)
+		lk__head_failed(head, LK_ENOMEM, false, "out of memory");
+	return entry->channel != NULL;
+}
+
+int64_t lk__head_subscribe_until_ns(const struct lk__head *head)
+{
+	int64_t retry_ms = head->entry->client->config->retry_ms;
+	return lk__earlier(head->waiter->until_ns, lk__after_ms(lk__now_ns(), retry_ms));
+}
+
+int lk__head_subscribed(struct lk__head *head, int rc, const lk_error *why)
+{
+	struct lk__entry *entry = head->entry;
 	if (rc == LK_ECANCELLED || rc == LK_ECLOSED)
 		return rc;
 	/* Without a descriptor no message can come: the waiter looks again from time to time. */
 	if (rc == LK__WAIT_READY || rc == LK_ESYSTEM) {
-		lk__channel_mark(conn, entry->channel, &entry->mark);
-		head_happened(head, LK__ATTEMPT_LISTENING);
+		lk__channel_mark(&entry->node->messages, entry->channel, &entry->mark);
+		lk__head_happened(head, LK__ATTEMPT_LISTENING);
 		return 0;
 	}
-	if (rc == LK__WAIT_TIME_UP && head_over(head))
-		return head_over(head);
-	head_failed(head, why.code, false, why.message);
+	if (rc == LK__WAIT_TIME_UP && lk__head_over(head))
+		return lk__head_over(head);
+	lk__head_failed(head, why->code, false, why->message);
 	return 0;
 }
 
 /* A random part of the half of the time until then. */
-static int64_t head_jitter_ns(int64_t until_ns)
+int64_t lk__head_jitter_ns(int64_t until_ns)
 {
 	uint32_t random = 0;
 	int64_t now_ns = lk__now_ns();
@@ -392,88 +308,36 @@ static int64_t head_handed_us(const struct lk__entry *entry, const char *payload
 	return handed ? handed_us : 0;
 }
 
-static int head_hear(struct head *head, int64_t until_ns, bool news_only)
+int64_t lk__head_listen(struct lk__head *head, int64_t until_ns, bool news_only,
+			struct lk__heard *mark)
 {
 	struct lk__entry *entry = head->entry;
-	struct lk__caller *waiter = head->waiter;
 	if (!entry->mark.listening) /* subscribed by a head that left before it knew */
 		lk__channel_mark(&entry->node->messages, entry->channel, &entry->mark);
-	struct lk__heard mark = entry->mark;
-	mark.news_only = news_only;
+	*mark = entry->mark;
+	mark->news_only = news_only;
 	if (entry->attempt.want.poll_ns) /* not in step with others who poll */
-		until_ns -= head_jitter_ns(until_ns) / 2;
-	if (!mark.on) {
+		until_ns -= lk__head_jitter_ns(until_ns) / 2;
+	if (!mark->on) {
 		lk__conn_open(&entry->node->messages);
 		until_ns = lk__earlier(until_ns, lk__now_ns() + DEAF_NS);
 	}
-	until_ns = lk__earlier(waiter->until_ns, until_ns);
-	pthread_mutex_unlock(&entry->mutex);
-	int rc = lk__channel_hear(&entry->node->messages, &mark, waiter->thread, until_ns,
-				  waiter->cancel);
-	pthread_mutex_lock(&entry->mutex);
+	return lk__earlier(head->waiter->until_ns, until_ns);
+}
+
+int lk__head_heard(struct lk__head *head, int rc, const struct lk__heard *mark)
+{
 	if (rc < 0)
 		return rc;
-	head_happened(head, rc == LK__WAIT_READY ? LK__ATTEMPT_WOKEN : LK__ATTEMPT_TIMER);
+	lk__head_happened(head, rc == LK__WAIT_READY ? LK__ATTEMPT_WOKEN : LK__ATTEMPT_TIMER);
 	if (rc == LK__WAIT_READY)
-		head->event.handed_us = head_handed_us(entry, mark.payload);
-	return rc == LK__WAIT_READY ? 0 : head_over(head);
+		head->event.handed_us = head_handed_us(head->entry, mark->payload);
+	return rc == LK__WAIT_READY ? 0 : lk__head_over(head);
 }
 
-static int head_pause(struct head *head, int64_t until_ns)
-{
-	struct lk__entry *entry = head->entry;
-	struct lk__caller *waiter = head->waiter;
-	until_ns -= head_jitter_ns(until_ns);
-	while (lk__now_ns() < until_ns) {
-		int over = head_over(head);
-		if (over)
-			return over;
-		pthread_mutex_unlock(&entry->mutex);
-		lk__park_wait(&waiter->thread->park, lk__earlier(waiter->until_ns, until_ns));
-		pthread_mutex_lock(&entry->mutex);
-	}
-	head_happened(head, LK__ATTEMPT_TIMER);
-	return 0;
-}
+/* ---- from the first step to the last ---- */
 
-/* ---- the loop ---- */
-
-static int head_act(struct head *head, const struct lk__effects *effects)
-{
-	switch (effects->action) {
-	case LK__ATTEMPT_DO_CONNECT:
-		return head_connect(head, effects->until_ns);
-	case LK__ATTEMPT_DO_SEND:
-		return head_send(head);
-	case LK__ATTEMPT_DO_AWAIT:
-		return head_await(head);
-	case LK__ATTEMPT_DO_LISTEN:
-		return head_listen(head);
-	case LK__ATTEMPT_DO_WAIT:
-	case LK__ATTEMPT_DO_HOLD_OFF:
-		return head_hear(head, effects->until_ns,
-				 effects->action == LK__ATTEMPT_DO_HOLD_OFF);
-	case LK__ATTEMPT_DO_PAUSE:
-		return head_pause(head, effects->until_ns);
-	default:
-		return LK_EINTERNAL;
-	}
-}
-
-/* A wait limit that is very short buys one try all the same. */
-static int head_do(struct head *head, const struct lk__effects *effects)
-{
-	bool connects = effects->action == LK__ATTEMPT_DO_CONNECT;
-	bool tries = connects || effects->action == LK__ATTEMPT_DO_SEND;
-	int over = head_over(head);
-	head_unpin(head);
-	if (over && (over != LK_ETIMEDOUT || !head->first || !tries))
-		return over;
-	head->first = head->first && connects;
-	return head_act(head, effects);
-}
-
-static int head_leave(struct head *head, int code)
+int lk__head_leave(struct lk__head *head, int code)
 {
 	struct lk__entry *entry = head->entry;
 	struct lk__attempt_event left = {.type = LK__ATTEMPT_LEFT, .code = code};
@@ -493,7 +357,7 @@ static int head_leave(struct head *head, int code)
 }
 
 /* A grant goes to the waiter: 1. */
-static int head_grant(struct head *head, const struct lk__effects *effects)
+static int head_grant(struct lk__head *head, const struct lk__effects *effects)
 {
 	struct lk__entry *entry = head->entry;
 	if (effects->handed) /* what was heard was the grant itself */
@@ -508,26 +372,34 @@ static int head_grant(struct head *head, const struct lk__effects *effects)
 	return 1;
 }
 
-static int head_run(struct head *head)
+/* A wait limit that is very short buys one try all the same. */
+static int head_is_over(struct lk__head *head, const struct lk__effects *effects)
 {
-	for (;;) {
-		struct lk__effects effects = entry_step(head->entry, &head->event);
-		int code = effects.code;
-		if (effects.new_number)
-			head->waiter->downgrade_number = 0;
-		if (effects.expired)
-			head_fail(head, LK_EMAYBEHELD,
-				  "the grant arrived after its lease had expired");
-		if (effects.action == LK__ATTEMPT_DO_GRANT)
-			return head_grant(head, &effects);
-		if (effects.action == LK__ATTEMPT_DO_FAIL)
-			return head->error->code == code
-				       ? code
-				       : head_fail(head, code, lk_error_text(code));
-		int rc = head_do(head, &effects);
-		if (rc < 0)
-			return head_leave(head, rc);
-	}
+	bool connects = effects->action == LK__ATTEMPT_DO_CONNECT;
+	bool tries = connects || effects->action == LK__ATTEMPT_DO_SEND;
+	int over = lk__head_over(head);
+	head_unpin(head);
+	if (over && (over != LK_ETIMEDOUT || !head->first || !tries))
+		return over;
+	head->first = head->first && connects;
+	return 0;
+}
+
+int lk__head_step(struct lk__head *head, struct lk__effects *effects)
+{
+	*effects = entry_step(head->entry, &head->event);
+	int code = effects->code;
+	if (effects->new_number)
+		head->waiter->downgrade_number = 0;
+	if (effects->expired)
+		head_fail(head, LK_EMAYBEHELD, "the grant arrived after its lease had expired");
+	if (effects->action == LK__ATTEMPT_DO_GRANT)
+		return head_grant(head, effects);
+	if (effects->action == LK__ATTEMPT_DO_FAIL)
+		return head->error->code == code ? code
+						 : head_fail(head, code, lk_error_text(code));
+	int over = head_is_over(head, effects);
+	return over ? lk__head_leave(head, over) : 0;
 }
 
 static struct lk__attempt_want head_want(const struct lk__entry *entry,
@@ -551,13 +423,13 @@ static struct lk__attempt_want head_want(const struct lk__entry *entry,
 	};
 }
 
-int lk__head_drive(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error)
+void lk__head_begin(struct lk__head *head, struct lk__entry *entry, struct lk__caller *waiter,
+		    lk_error *error)
 {
-	lk_error own = {0};
-	struct head head = {.entry = entry, .waiter = waiter, .error = error ? error : &own};
+	*head = (struct lk__head){.entry = entry, .waiter = waiter, .error = error};
 	/* Where the head before it has just been told "busy", a limit that is over is over. */
-	head.first = entry->attempt.state == LK__ATTEMPT_IDLE || !entry->attempt.busy;
-	head.event = (struct lk__attempt_event){
+	head->first = entry->attempt.state == LK__ATTEMPT_IDLE || !entry->attempt.busy;
+	head->event = (struct lk__attempt_event){
 		.type = LK__ATTEMPT_ADOPTED,
 		.want = head_want(entry, waiter),
 		.subscribed = entry->channel != NULL,
@@ -565,10 +437,12 @@ int lk__head_drive(struct lk__entry *entry, struct lk__caller *waiter, lk_error 
 			   lk__channel_listens(&entry->node->messages, entry->channel),
 		.hold_off_until_ns = entry->hold_off_until_ns,
 	};
-	head.error->code = 0;
-	waiter->why = head.error;
-	int rc = head_run(&head);
-	waiter->why = NULL;
-	head_unpin(&head);
-	return rc;
+	head->error->code = 0;
+	waiter->why = head->error;
+}
+
+void lk__head_end(struct lk__head *head)
+{
+	head->waiter->why = NULL;
+	head_unpin(head);
 }
