@@ -116,40 +116,57 @@ static int caller_over(struct lk__entry *entry, const struct lk__caller *waiter,
 		code = LK_ECLOSED;
 	else if (caller_lost(entry, waiter))
 		code = LK_ELOST;
-	else if (lk__cancelled(waiter->cancel))
+	else if (lk__caller_cancelled(waiter))
 		code = LK_ECANCELLED;
 	else if (waiter->until_ns != LK__NEVER && lk__now_ns() >= waiter->until_ns)
 		code = !entry->hold && entry->attempt.code ? entry->attempt.code : LK_ETIMEDOUT;
 	return code ? caller_fail(entry, code, "acquire", error) : 0;
 }
 
+/* Whether its owner can be told that it has the lock. */
+static bool caller_keeps(const struct lk__entry *entry, const struct lk__caller *waiter)
+{
+	const struct lk__hold *hold = waiter->hold;
+	if (!hold->entry) /* its kind leaves nothing behind */
+		return true;
+	return atomic_load(&entry->client->state) == LK__CLIENT_OPEN && !hold->lost &&
+	       !caller_lost(entry, waiter) && lk__now_ns() < lk__hold_deadline(hold);
+}
+
+int lk__caller_look(struct lk__entry *entry, struct lk__caller *waiter, int64_t *until_ns,
+		    lk_error *error)
+{
+	if (waiter->state == LK__WAITER_GRANTED) {
+		if (caller_keeps(entry, waiter))
+			return 1;
+		caller_undo(entry, waiter);
+	}
+	*until_ns = waiter->until_ns;
+	if (entry->head == waiter)
+		return 0;
+	int rc = caller_joins(entry, waiter, error);
+	if (rc == 0)
+		rc = caller_over(entry, waiter, error);
+	/* What is being passed to it comes within the command limit, also after its own. */
+	if (waiter->state == LK__WAITER_TAKES)
+		*until_ns = lk__now_ns() + LOOK_NS;
+	return rc;
+}
+
 /* Waits in the queue until the lock is ours (1) or the wait is over (a code). */
 static int caller_stand(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error)
 {
 	for (;;) {
-		if (entry->head == waiter) {
-			int rc = lk__head_drive(entry, waiter, error);
-			if (rc < 0)
-				return rc;
-		}
-		if (waiter->state == LK__WAITER_GRANTED) {
-			if (!waiter->hold->entry) /* its kind leaves nothing behind */
-				return 1;
-			bool open = atomic_load(&entry->client->state) == LK__CLIENT_OPEN;
-			if (open && !waiter->hold->lost && !caller_lost(entry, waiter) &&
-			    lk__now_ns() < lk__hold_deadline(waiter->hold))
-				return 1;
-			caller_undo(entry, waiter);
-			continue;
-		}
-		int rc = caller_joins(entry, waiter, error);
-		if (rc == 0)
-			rc = caller_over(entry, waiter, error);
+		int64_t until_ns;
+		int rc = 0;
+		if (entry->head == waiter)
+			rc = lk__head_drive(entry, waiter, error);
+		if (rc >= 0)
+			rc = lk__caller_look(entry, waiter, &until_ns, error);
 		if (rc)
 			return rc;
-		/* What is being passed to it comes within the command limit, also after its own. */
-		int64_t until_ns = waiter->state == LK__WAITER_TAKES ? lk__now_ns() + LOOK_NS
-								     : waiter->until_ns;
+		if (entry->head == waiter)
+			continue;
 		pthread_mutex_unlock(&entry->mutex);
 		lk__park_wait(&waiter->thread->park, until_ns);
 		pthread_mutex_lock(&entry->mutex);
@@ -211,6 +228,8 @@ static int caller_prepare(struct lk__entry *entry, struct lk__thread *thread,
 	*waiter = (struct lk__caller){.thread = thread,
 				      .once = want->wait_ms == 0,
 				      .cancel = want->cancel,
+				      .stop = want->stop,
+				      .begun_ns = now_ns,
 				      .count = want->count,
 				      .other_number = side->number,
 				      .downgrade_number = side->downgraded ? 0 : side->number,
@@ -246,12 +265,7 @@ static int caller_queue(struct lk__entry *entry, struct lk__caller *waiter, lk_e
 	if (entry->hold && lk__now_ns() >= lk__hold_deadline(entry->hold))
 		lk__entry_lose(entry, lk__now_ns());
 	lk__entry_promote(entry);
-	int rc = caller_stand(entry, waiter, error);
-	if (rc < 0) {
-		lk__entry_leave_queue(entry, waiter);
-		lk__entry_promote(entry);
-	}
-	return rc;
+	return 0;
 }
 
 static void caller_count(struct lk__counters *counters, int rc, int64_t waited_ns)
@@ -268,29 +282,57 @@ static void caller_count(struct lk__counters *counters, int rc, int64_t waited_n
 	}
 }
 
-int lk__caller_acquire(struct lk__entry *entry, struct lk__thread *thread,
-		       const struct lk__want *want, lk_error *error)
+/* What is left of a caller that is not in the queue any more. */
+static void caller_finish(struct lk__entry *entry, const struct lk__want *want,
+			  const struct lk__caller *waiter, int rc)
 {
-	struct lk__caller waiter = {.thread = NULL};
-	int64_t begun_ns = lk__now_ns();
+	lk__cancel_leave(want->cancel);
+	if (rc == 1 && want->grant_out)
+		*want->grant_out = entry->grant;
+	if (rc < 0 || entry->recipe->sharing == LK__NO_HOLD)
+		lk__hold_free(waiter->hold);
+	if (rc < 0 || waiter->state == LK__WAITER_GRANTED) /* else it was counted as a re-entry */
+		caller_count(&entry->client->counters, rc, lk__now_ns() - waiter->begun_ns);
+}
+
+int lk__caller_begin(struct lk__entry *entry, struct lk__thread *thread,
+		     const struct lk__want *want, struct lk__caller *waiter, lk_error *error)
+{
 	struct other_side side = caller_other_side(entry, &want->owner);
 	pthread_mutex_lock(&entry->mutex);
 	int rc = lk__caller_reenter(entry, want, error);
-	if (rc) {
-		pthread_mutex_unlock(&entry->mutex);
-		return rc < 0 ? rc : 0;
+	if (rc)
+		return rc;
+	rc = caller_prepare(entry, thread, want, &side, waiter, error);
+	if (rc < 0) {
+		caller_count(&entry->client->counters, rc, 0);
+		return rc;
 	}
-	rc = caller_prepare(entry, thread, want, &side, &waiter, error);
+	rc = caller_queue(entry, waiter, error);
+	if (rc < 0)
+		caller_finish(entry, want, waiter, rc);
+	return rc;
+}
+
+void lk__caller_end(struct lk__entry *entry, const struct lk__want *want, struct lk__caller *waiter,
+		    int rc)
+{
+	if (rc < 0) {
+		lk__entry_leave_queue(entry, waiter);
+		lk__entry_promote(entry);
+	}
+	caller_finish(entry, want, waiter, rc);
+}
+
+int lk__caller_acquire(struct lk__entry *entry, struct lk__thread *thread,
+		       const struct lk__want *want, lk_error *error)
+{
+	struct lk__caller waiter;
+	int rc = lk__caller_begin(entry, thread, want, &waiter, error);
 	if (rc == 0) {
-		rc = caller_queue(entry, &waiter, error);
-		lk__cancel_leave(want->cancel);
-		if (rc == 1 && want->grant_out)
-			*want->grant_out = entry->grant;
-		if (rc < 0 || entry->recipe->sharing == LK__NO_HOLD)
-			lk__hold_free(waiter.hold);
+		rc = caller_stand(entry, &waiter, error);
+		lk__caller_end(entry, want, &waiter, rc);
 	}
 	pthread_mutex_unlock(&entry->mutex);
-	if (rc < 0 || waiter.state == LK__WAITER_GRANTED) /* else it was counted as a re-entry */
-		caller_count(&entry->client->counters, rc, lk__now_ns() - begun_ns);
 	return rc < 0 ? rc : 0;
 }

@@ -20,6 +20,7 @@ struct lk__want {
 	struct lk__settings settings;
 	uint64_t tag;
 	lk_cancel *cancel;
+	const _Atomic bool *stop;    /* set to cancel an asynchronous call; else NULL */
 	struct lk__grant *grant_out; /* NULL, or where what the server granted is written, also for
 				      * a re-entry */
 };
@@ -27,6 +28,25 @@ struct lk__want {
 /* A hold that is ready for what is wanted; NULL when out of memory. */
 struct lk__hold *lk__caller_hold(struct lk__thread *thread, const struct lk__want *want);
 
+static inline bool lk__caller_cancelled(const struct lk__caller *waiter)
+{
+	return lk__cancelled(waiter->cancel) || (waiter->stop && atomic_load(waiter->stop));
+}
+
+/*
+ * An acquire in parts. Begin: 1, the owner re-entered; 0, `waiter` is in the wait queue; or a code.
+ * Look, while it is not the head: 1, it has the lock; 0, it waits on, and looks again `until_ns`
+ * unless it is woken before; or why it leaves. End, after a begin of 0: `rc` is 1 or a code. Begin
+ * returns with the entry's mutex held, the others run under it.
+ */
+int lk__caller_begin(struct lk__entry *entry, struct lk__thread *thread,
+		     const struct lk__want *want, struct lk__caller *waiter, lk_error *error);
+int lk__caller_look(struct lk__entry *entry, struct lk__caller *waiter, int64_t *until_ns,
+		    lk_error *error);
+void lk__caller_end(struct lk__entry *entry, const struct lk__want *want, struct lk__caller *waiter,
+		    int rc);
+
+/* The same as a whole, in the calling thread. */
 int lk__caller_acquire(struct lk__entry *entry, struct lk__thread *thread,
 		       const struct lk__want *want, lk_error *error);
 

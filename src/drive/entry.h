@@ -103,6 +103,8 @@ struct lk__caller {
 	uint64_t downgrade_number; /* number of its first try; 0: a new one */
 	struct lk__settings settings;
 	lk_cancel *cancel;
+	const _Atomic bool *stop; /* of an asynchronous call: it was cancelled; else NULL */
+	int64_t begun_ns;
 	const lk_error *why; /* of the head: what stands in its way; else NULL */
 };
 

@@ -49,7 +49,7 @@ int lk__head_over(const struct lk__head *head)
 	const struct lk__caller *waiter = head->waiter;
 	if (atomic_load(&head->entry->client->state) != LK__CLIENT_OPEN)
 		return LK_ECLOSED;
-	if (lk__cancelled(waiter->cancel))
+	if (lk__caller_cancelled(waiter))
 		return LK_ECANCELLED;
 	if (waiter->until_ns != LK__NEVER && lk__now_ns() >= waiter->until_ns)
 		return LK_ETIMEDOUT;

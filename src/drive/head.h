@@ -40,7 +40,7 @@ struct lk__head {
 	/* Of an asynchronous one. */
 	enum lk__head_wait wait;
 	int64_t until_ns; /* looks again then */
-	int64_t action_until_ns;
+	int64_t pause_until_ns;
 	struct lk__standby standby;
 	struct lk__heard mark;
 };
