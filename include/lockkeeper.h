@@ -69,6 +69,7 @@
 #include <lockkeeper/multi_lock.h>
 #include <lockkeeper/permit_semaphore.h>
 #include <lockkeeper/plain_lock.h>
+#include <lockkeeper/queue.h>
 #include <lockkeeper/red_lock.h>
 #include <lockkeeper/read_write_lock.h>
 #include <lockkeeper/semaphore.h>

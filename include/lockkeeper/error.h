@@ -42,7 +42,8 @@
 	X(LK_EINTERNAL, -22, LK_CLASS_FATAL, "internal error; please report it")                   \
 	X(LK_EUPGRADE, -23, LK_CLASS_FATAL, "owner holds the read lock; release it first")         \
 	X(LK_ENOQUORUM, -24, LK_CLASS_RETRY, "no quorum: too few nodes answered or may vote")      \
-	X(LK_ESTALE, -25, LK_CLASS_FATAL, "a newer fence token has been seen")
+	X(LK_ESTALE, -25, LK_CLASS_FATAL, "a newer fence token has been seen")                     \
+	X(LK_EPENDING, -26, LK_CLASS_RETRY, "requests were not taken yet")
 
 enum lk_error_code {
 	LK_OK = 0

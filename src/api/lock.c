@@ -159,8 +159,8 @@ void lk__lock_leave(struct lk__call *call)
 	lk__leave(call->saved);
 }
 
-static int check_options(const char *operation, const lk_lock *lock,
-			 const lk_acquire_options *options, lk_error *error)
+int lk__acquire_check(const char *operation, const lk_lock *lock, const lk_acquire_options *options,
+		      lk_error *error)
 {
 	int64_t lease_ms = options->lease_ms ? options->lease_ms
 					     : lock->client->config->watchdog_ms;
@@ -191,7 +191,7 @@ static int lock_acquire(lk_lock *lock, const char *operation, int64_t wait_ms,
 		rc = lk__lock_enter(&call, lock, operation, own.owner, error);
 	if (rc < 0)
 		return rc;
-	rc = check_options(operation, lock, &own, error);
+	rc = lk__acquire_check(operation, lock, &own, error);
 	if (rc == 0)
 		rc = lk__loop_start(call.entry->client, error);
 	if (rc == 0) {

@@ -525,30 +525,43 @@ static void conn_turn(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel
 	conn_took(conn, got, after);
 }
 
-/*
- * The leader goes: the first who still waits is the next; with none, the loop is told. Not when it
- * goes because it has heard its message: it tries now, and then listens again, leaves the channel,
- * or tells the loop (lk__head_drive()). Waking the loop would be in the way of that try.
- */
-static void conn_resign(struct lk__conn *conn, bool heard, struct lk__deferred *after)
+/* The leader goes, and the first who still waits is the next. False: there is none. */
+static bool conn_pass_lead(struct lk__conn *conn, struct lk__deferred *after)
 {
 	struct lk__wait *wait;
 	assert(conn->leader);
 	conn->leader = NULL;
 	if (conn->state != LK__CONN_UP)
-		return;
+		return false;
 	DL_FOREACH(conn->waits, wait)
 	{
 		if (!wait->ready(wait->subject)) {
 			conn->leader = wait->thread;
 			atomic_store(&wait->appointed, true);
 			lk__after_wake(after, wait->thread);
-			return;
+			return true;
 		}
 	}
 	lk__conn_flush(conn);
-	if (conn->in_flight || (conn->channels && !heard) || conn->must_break ||
-	    atomic_load(&conn->ended))
+	return false;
+}
+
+/* Whether somebody has to look again even if nothing more comes. */
+static bool conn_is_unfinished(const struct lk__conn *conn)
+{
+	return conn->in_flight || conn->must_break || atomic_load(&conn->ended);
+}
+
+/*
+ * A caller that leads goes: without a next one, the loop is told. Not when it goes because it has
+ * heard its message: it tries now, and then listens again, leaves the channel, or tells the loop
+ * (head_grant()). Waking the loop would be in the way of that try.
+ */
+static void conn_resign(struct lk__conn *conn, bool heard, struct lk__deferred *after)
+{
+	if (conn_pass_lead(conn, after) || conn->state != LK__CONN_UP)
+		return;
+	if (conn_is_unfinished(conn) || (conn->channels && !heard))
 		conn->node->events->attention(conn->node->context);
 }
 
@@ -713,9 +726,9 @@ static bool conn_attend(struct lk__conn *conn, struct lk__thread *thread, bool e
 		conn->leader = thread;
 		conn_turn(conn, 0, NULL, &after);
 		if (conn->leader == thread)
-			conn_resign(conn, false, &after);
+			conn_pass_lead(conn, &after);
 	}
-	bool expected = !conn->leader && (conn->in_flight || conn->channels);
+	bool expected = !conn->leader && (conn_is_unfinished(conn) || conn->channels);
 	lk__conn_unlock(conn, &after);
 	return expected;
 }

@@ -84,26 +84,26 @@ void lk__conn_send_queued(struct lk__conn *conn)
 /* Whether the loop has to look at once: nobody else will, and the socket does not tell. */
 static bool conn_is_urgent(const struct lk__conn *conn)
 {
-	return conn->stream->buffered || conn->must_break;
+	return (conn->stream && conn->stream->buffered) || conn->must_break ||
+	       atomic_load(&conn->ended);
 }
 
 int64_t lk__conn_arm(struct lk__conn *conn, int set_fd)
 {
 	int64_t at_ns = LK__NEVER;
 	pthread_mutex_lock(&conn->mutex);
-	bool expects = conn->in_flight || conn->channels;
-	if (conn->state == LK__CONN_UP && !conn->leader && (expects || conn->must_break)) {
+	bool expects = conn->in_flight || conn->channels || conn_is_urgent(conn);
+	if (conn->state == LK__CONN_UP && !conn->leader && expects) {
 		bool writes = lk__buffer_size(&conn->out) > 0 || (conn->stream->wants & POLLOUT);
 		if (!conn->watched)
 			conn->watched = lk__set_add(set_fd, conn->stream->fd, LK__SET_ENDED,
 						    conn) == 0;
-		bool armed = conn->watched &&
-			     lk__set_rearm(set_fd, conn->stream->fd, writes, conn) == 0;
-		conn->armed = armed;
+		if (conn->watched && (writes || !conn->armed))
+			conn->armed = lk__set_rearm(set_fd, conn->stream->fd, writes, conn) == 0;
 		at_ns = lk__conn_limit_ns(conn);
 		if (conn_is_urgent(conn))
 			at_ns = 0;
-		else if (!armed)
+		else if (!conn->armed)
 			at_ns = lk__earlier(at_ns, lk__now_ns() + LK__MS);
 	}
 	pthread_mutex_unlock(&conn->mutex);

@@ -10,6 +10,14 @@
 #include "drive/watch.h"
 #include "sync/script.h"
 
+int lk__ask_read(const lk_client *client, const struct lk__request *request, const char *what,
+		 lk_error *error)
+{
+	return request->code ? lk__fail(error, request->code, "%s on %.100s: %s", what,
+					client->config->url, request->reason)
+			     : LK__WAIT_READY;
+}
+
 int lk__ask(lk_client *client, struct lk__conn *conn, struct lk__thread *thread,
 	    struct lk__request *request, const char *what, int64_t until_ns, lk_error *error)
 {
@@ -22,13 +30,10 @@ int lk__ask(lk_client *client, struct lk__conn *conn, struct lk__thread *thread,
 	if (rc != LK__WAIT_READY && lk__conn_leave(conn, request, lk__request_forget))
 		return lk__fail(error, rc < 0 ? rc : LK_EMAYBEHELD,
 				"%s on %.100s: no answer within the limit", what, node);
-	rc = request->code;
-	if (rc) {
-		lk__fail(error, rc, "%s on %.100s: %s", what, node, request->reason);
+	rc = lk__ask_read(client, request, what, error);
+	if (rc < 0)
 		lk__request_free(request);
-		return rc;
-	}
-	return LK__WAIT_READY;
+	return rc;
 }
 
 int lk__caller_ask(struct lk__entry *entry, struct lk__thread *thread, struct lk__request *request,
@@ -74,52 +79,80 @@ static int extend_read(struct lk__entry *entry, const struct lk__owner *owner, u
 	return 0;
 }
 
-/* 1 extended, 0 not ours any more, or a code. */
-static int extend_ask(struct lk__entry *entry, struct lk__thread *thread, uint64_t number,
-		      int64_t lease_ms, int64_t until_ns, int64_t *sent_ns, lk_error *error)
+int lk__extend_begin(struct lk__entry *entry, const struct lk__owner *owner, int64_t lease_ms,
+		     struct lk__extension *extension, lk_error *error)
 {
-	char field[LK__FIELD_SIZE];
-	if (entry->ops)
-		return entry->ops->extend(entry, thread, number, lease_ms, until_ns, sent_ns,
-					  error);
-	lk__field(entry, number, field);
-	struct lk__renewal renewal = {
-		.target = &entry->target, .field = field, .lease_ms = lease_ms};
-	struct lk__request *request = entry->recipe->renew(&renewal, 1);
-	int rc = lk__caller_ask(entry, thread, request, "extend", until_ns, error);
-	if (rc < 0)
-		return rc;
-	rc = lk__reply_renewed(request, 1, 0, field);
-	*sent_ns = request->sent_ns;
-	lk__request_free(request);
+	int code;
+	pthread_mutex_lock(&entry->mutex);
+	const struct lk__hold *hold = extend_hold(entry, owner, &code);
+	if (hold) {
+		int64_t outlives_ns = lk__after_ms(lk__now_ns(), lease_ms);
+		*extension = (struct lk__extension){.number = hold->number,
+						    .lease_ms = lease_ms,
+						    .until_ns = lk__hold_deadline(hold)};
+		lk__field(entry, hold->number, extension->field);
+		if (entry->grant.outlives_ns < outlives_ns)
+			entry->grant.outlives_ns = outlives_ns;
+	}
+	pthread_mutex_unlock(&entry->mutex);
+	return code ? lk__fail(error, code, "extend \"%.100s\": %s", entry->name,
+			       lk_error_text(code))
+		    : 0;
+}
+
+struct lk__request *lk__extend_request(const struct lk__entry *entry,
+				       const struct lk__extension *extension)
+{
+	struct lk__renewal renewal = {.target = &entry->target,
+				      .field = extension->field,
+				      .lease_ms = extension->lease_ms};
+	return entry->recipe->renew(&renewal, 1);
+}
+
+int lk__extend_read(const struct lk__entry *entry, struct lk__extension *extension,
+		    const struct lk__request *request, lk_error *error)
+{
+	int rc = lk__reply_renewed(request, 1, 0, extension->field);
+	extension->sent_ns = request->sent_ns;
 	return rc >= 0 ? rc
 		       : lk__fail(error, LK_EMAYBEHELD,
 				  "extend \"%.100s\": no answer says whether it was done",
 				  entry->name);
 }
 
-int lk__caller_extend(struct lk__entry *entry, struct lk__thread *thread,
-		      const struct lk__owner *owner, int64_t lease_ms, lk_error *error)
+int lk__extend_end(struct lk__entry *entry, const struct lk__owner *owner,
+		   const struct lk__extension *extension, bool renewed, lk_error *error)
 {
-	int64_t sent_ns = 0;
-	int code;
 	pthread_mutex_lock(&entry->mutex);
-	struct lk__hold *hold = extend_hold(entry, owner, &code);
-	uint64_t number = hold ? hold->number : 0;
-	int64_t until_ns = hold ? lk__hold_deadline(hold) : 0;
-	int64_t outlives_ns = lk__after_ms(lk__now_ns(), lease_ms);
-	if (hold && entry->grant.outlives_ns < outlives_ns)
-		entry->grant.outlives_ns = outlives_ns;
-	pthread_mutex_unlock(&entry->mutex);
-	if (code)
-		return lk__fail(error, code, "extend \"%.100s\": %s", entry->name,
-				lk_error_text(code));
-	int rc = extend_ask(entry, thread, number, lease_ms, until_ns, &sent_ns, error);
-	if (rc < 0)
-		return rc;
-	pthread_mutex_lock(&entry->mutex);
-	rc = extend_read(entry, owner, number, lease_ms, sent_ns, rc == 1);
+	int rc = extend_read(entry, owner, extension->number, extension->lease_ms,
+			     extension->sent_ns, renewed);
 	pthread_mutex_unlock(&entry->mutex);
 	return rc ? lk__fail(error, rc, "extend \"%.100s\": %s", entry->name, lk_error_text(rc))
 		  : 0;
+}
+
+/* 1 extended, 0 not ours any more, or a code. */
+static int extend_ask(struct lk__entry *entry, struct lk__thread *thread,
+		      struct lk__extension *extension, lk_error *error)
+{
+	if (entry->ops)
+		return entry->ops->extend(entry, thread, extension->number, extension->lease_ms,
+					  extension->until_ns, &extension->sent_ns, error);
+	struct lk__request *request = lk__extend_request(entry, extension);
+	int rc = lk__caller_ask(entry, thread, request, "extend", extension->until_ns, error);
+	if (rc < 0)
+		return rc;
+	rc = lk__extend_read(entry, extension, request, error);
+	lk__request_free(request);
+	return rc;
+}
+
+int lk__caller_extend(struct lk__entry *entry, struct lk__thread *thread,
+		      const struct lk__owner *owner, int64_t lease_ms, lk_error *error)
+{
+	struct lk__extension extension;
+	int rc = lk__extend_begin(entry, owner, lease_ms, &extension, error);
+	if (rc == 0)
+		rc = extend_ask(entry, thread, &extension, error);
+	return rc < 0 ? rc : lk__extend_end(entry, owner, &extension, rc == 1, error);
 }

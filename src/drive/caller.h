@@ -60,6 +60,29 @@ int lk__caller_release(struct lk__entry *entry, struct lk__thread *thread,
 int lk__caller_extend(struct lk__entry *entry, struct lk__thread *thread,
 		      const struct lk__owner *owner, int64_t lease_ms, lk_error *error);
 
+/* An extension in parts, without the entry's mutex; `sent_ns` is noted from its answer. */
+struct lk__extension {
+	uint64_t number;
+	char field[LK__FIELD_SIZE];
+	int64_t lease_ms;
+	int64_t until_ns; /* of the hold, when it began */
+	int64_t sent_ns;
+};
+
+int lk__extend_begin(struct lk__entry *entry, const struct lk__owner *owner, int64_t lease_ms,
+		     struct lk__extension *extension, lk_error *error);
+struct lk__request *lk__extend_request(const struct lk__entry *entry,
+				       const struct lk__extension *extension);
+/* 1 extended, 0 not ours any more, or a code. */
+int lk__extend_read(const struct lk__entry *entry, struct lk__extension *extension,
+		    const struct lk__request *request, lk_error *error);
+int lk__extend_end(struct lk__entry *entry, const struct lk__owner *owner,
+		   const struct lk__extension *extension, bool renewed, lk_error *error);
+
+/* What a request that is done says: LK__WAIT_READY, or its code with `error` filled. */
+int lk__ask_read(const lk_client *client, const struct lk__request *request, const char *what,
+		 lk_error *error);
+
 /*
  * Sends a request on a connection and waits for it: LK__WAIT_READY, else a code with `error`
  * filled and the request gone. For commands that may be sent twice.

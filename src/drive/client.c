@@ -5,13 +5,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 #include <utlist.h>
 
+#include "base/alive.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "drive/async.h"
 #include "drive/entry.h"
 #include "drive/life.h"
 #include "drive/loop.h"
@@ -159,26 +159,13 @@ void lk__client_forget_threads(lk_client *client)
 
 /* ---- birth and death ---- */
 
-static int client_mark_alive(lk_client *client, lk_error *error)
-{
-	size_t size = (size_t)sysconf(_SC_PAGESIZE);
-	_Atomic int *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-				 -1, 0);
-	if (page == MAP_FAILED)
-		return lk__fail_errno(error, LK_ESYSTEM, errno, "mmap");
-	client->alive = page;
-	if (madvise(page, size, MADV_WIPEONFORK) != 0)
-		return lk__fail_errno(error, LK_ESYSTEM, errno, "madvise(MADV_WIPEONFORK)");
-	atomic_store(page, 1);
-	return 0;
-}
-
 static void client_free(lk_client *client)
 {
 	struct lk__thread *thread, *next;
 	if (client->topo) /* what was submitted after the close comes back to its owners */
 		client->topo->ops->close(client->topo);
 	lk__loop_free(client);
+	lk__async_free(client);
 	lk__compensation_free(client);
 	lk__entries_free(client);
 	if (client->topo)
@@ -192,8 +179,7 @@ static void client_free(lk_client *client)
 	lk__watch_free(client);
 	pthread_mutex_destroy(&client->record.mutex);
 	pthread_mutex_destroy(&client->mutex);
-	if (client->alive)
-		munmap((void *)(uintptr_t)client->alive, (size_t)sysconf(_SC_PAGESIZE));
+	lk__alive_free(client->alive);
 	lk_config_free(client->config);
 	free(client);
 }
@@ -229,7 +215,7 @@ int lk__client_new(lk_client **client_out, const struct lk_config *config, lk_er
 	if (rc == 0 && lk__random_uuid(client->id) < 0)
 		rc = lk__fail(error, LK_ESYSTEM, "lk_client_new: no randomness");
 	if (rc == 0)
-		rc = client_mark_alive(client, error);
+		rc = lk__alive_new(&client->alive, error);
 	if (rc == 0) {
 		client->log = client->config->log;
 		rc = lk__topo_new(&client->topo, client->config, &client_events, client, error);

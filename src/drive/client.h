@@ -25,6 +25,7 @@ struct lk__entry;
 struct lk__hold;
 struct lk__loop;
 struct lk__compensation;
+struct lk__async;
 
 enum lk__client_state { LK__CLIENT_OPEN, LK__CLIENT_CLOSING, LK__CLIENT_CLOSED };
 
@@ -49,6 +50,18 @@ struct lk__client_record {
 	_Atomic bool wanted, denied;
 	pthread_mutex_t mutex; /* what is sent about it, in order */
 	bool written, ended;   /* under the mutex */
+};
+
+/* Asynchronous calls, see async.h. */
+struct lk__asyncs {
+	_Atomic(struct lk__async *) ready; /* woken, the last one first */
+	_Atomic bool asleep;               /* the loop waits, and does not look at `ready` */
+	_Atomic size_t count;              /* started, and not completed */
+	struct lk__async *free;            /* under the client's mutex */
+	bool ended;                        /* the same: no more can start */
+	struct lk__async *in_flight;       /* the loop's */
+	struct lk__heap timers;            /* the loop's */
+	bool told;                         /* the loop's: all have been woken for the close */
 };
 
 struct lk__counters {
@@ -83,6 +96,7 @@ struct lk_client {
 	struct lk__compensation *compensations;
 	struct lk__hold *lost; /* permits, those to be forgotten first in front; see lost.h */
 	size_t lost_count;
+	struct lk__asyncs asyncs;
 	struct lk__client_record record;
 	struct lk__counters counters;
 };

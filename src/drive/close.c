@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "drive/async.h"
 #include "drive/client_record.h"
 #include "drive/entry.h"
 #include "drive/life.h"
@@ -165,6 +166,7 @@ static int close_begin(lk_client *client, int how, lk_error *error)
 	lk__client_record_end(client, close_abandoned_until_ns(client));
 	lk__notices_close(client);
 	close_wake_waiters(client);
+	lk__loop_wake(client); /* asynchronous callers wait there */
 	atomic_store(&client->begun_to_close, true);
 	return 0;
 }
@@ -175,6 +177,7 @@ void lk__client_end(lk_client *client)
 	lk__loop_stop(client);
 	/* What the loop still sent while the connections closed comes back to its owners. */
 	client->topo->ops->close(client->topo);
+	lk__async_end(client);
 	atomic_store(&client->state, LK__CLIENT_CLOSED);
 	lk__notices_close(client);
 }

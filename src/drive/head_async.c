@@ -58,7 +58,7 @@ static int connect_look(struct lk__head *head)
 
 /* ---- tries ---- */
 
-static void send_begin(struct lk__head *head)
+static void try_begin(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
 	struct lk__request *request = lk__head_try(head);
@@ -191,7 +191,7 @@ static void head_act(struct lk__head *head, const struct lk__effects *effects)
 		connect_begin(head, effects->until_ns);
 		break;
 	case LK__ATTEMPT_DO_SEND:
-		send_begin(head);
+		try_begin(head);
 		break;
 	case LK__ATTEMPT_DO_AWAIT:
 		await_begin(head);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "drive/async.h"
 #include "drive/client_record.h"
 #include "drive/compensation.h"
 #include "drive/watch.h"
@@ -24,6 +25,7 @@ struct lk__loop {
 	int wake_fd, timer_fd;
 	int64_t armed_ns; /* when the timer goes off; LK__NEVER */
 	int64_t tick_ns;  /* the next tick; LK__NEVER while it does not tick */
+	int64_t read_ns;  /* for asynchronous calls: to be read then, whatever the set says */
 	unsigned idle_ticks;
 	bool blind; /* the set cannot be waited for: somebody closed our descriptors */
 	_Atomic bool attending, verify, stop;
@@ -70,6 +72,27 @@ static int64_t loop_tick(struct lk__loop *loop, int64_t now_ns)
 		return loop_end_ticks(loop);
 	loop->tick_ns = now_ns + TICK_NS;
 	return loop->tick_ns;
+}
+
+/*
+ * Asynchronous calls do not wait for a tick: the set tells when there is something to read. Returns
+ * when to look without that.
+ */
+static int64_t loop_listen(struct lk__loop *loop)
+{
+	struct lk__topo *topo = loop->client->topo;
+	struct lk__node *node;
+	if (atomic_exchange(&loop->attending, false) || lk__now_ns() >= loop->read_ns)
+		loop_read(loop);
+	loop->tick_ns = loop->read_ns = LK__NEVER;
+	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++) {
+		int64_t at_ns = lk__conn_arm(&node->messages, loop->set_fd);
+		at_ns = lk__earlier(at_ns, lk__conn_arm(&node->work, loop->set_fd));
+		for (size_t j = 0; j < node->script_count; j++)
+			at_ns = lk__earlier(at_ns, lk__conn_arm(&node->scripts[j], loop->set_fd));
+		loop->read_ns = lk__earlier(loop->read_ns, at_ns);
+	}
+	return loop->read_ns;
 }
 
 /* ---- connections that end while nobody reads them ---- */
@@ -122,7 +145,11 @@ static int64_t loop_turn(struct lk__loop *loop)
 	int64_t next_ns = lk__watch_turn(loop->client);
 	next_ns = lk__earlier(next_ns, lk__compensation_turn(loop->client));
 	next_ns = lk__earlier(next_ns, lk__client_record_turn(loop->client));
-	next_ns = lk__earlier(next_ns, loop_tick(loop, lk__now_ns()));
+	next_ns = lk__earlier(next_ns, lk__async_turn(loop->client));
+	if (lk__async_active(loop->client))
+		next_ns = lk__earlier(next_ns, loop_listen(loop));
+	else
+		next_ns = lk__earlier(next_ns, loop_tick(loop, lk__now_ns()));
 	loop_arm(loop, next_ns);
 	return next_ns;
 }
@@ -134,6 +161,8 @@ static int64_t loop_turn(struct lk__loop *loop)
 static void loop_wait(struct lk__loop *loop, int64_t next_ns)
 {
 	struct pollfd set = {.fd = loop->set_fd, .events = POLLIN};
+	if (!lk__async_rest(loop->client))
+		return;
 	if (loop->blind)
 		lk__park_wait(&loop->thread.park, lk__earlier(next_ns, lk__now_ns() + BLIND_NS));
 	else
@@ -174,7 +203,7 @@ static int loop_new(struct lk__loop **loop_out, lk_client *client, lk_error *err
 	if (!loop)
 		return lk__fail(error, LK_ENOMEM, "background thread: out of memory");
 	loop->client = client;
-	loop->armed_ns = loop->tick_ns = LK__NEVER;
+	loop->armed_ns = loop->tick_ns = loop->read_ns = LK__NEVER;
 	loop->set_fd = lk__set_new();
 	loop->wake_fd = lk__wake_fd_new();
 	loop->timer_fd = lk__timer_new();

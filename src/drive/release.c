@@ -133,25 +133,38 @@ int lk__release_unanswered(const struct lk__release *release)
 
 /* ---- releases that nobody waits for ---- */
 
-struct detached_release {
-	struct lk__release release;
-	lk_client *client;
-};
-
-static void detached_finish(struct lk__request *request)
+static void detached_log(struct lk__detached_release *detached, int rc)
 {
-	struct detached_release *detached = request->owner;
-	struct lk__entry *entry = detached->release.entry;
-	pthread_mutex_lock(&entry->mutex);
-	int rc = release_answered(&detached->release, request);
-	pthread_mutex_unlock(&entry->mutex);
+	const struct lk__entry *entry = detached->release.entry;
 	if (rc < 0)
 		lk__log(&entry->client->log, LK_LOG_WARNING, "release not waited for: %s (%.200s)",
 			lk_error_name(rc), entry->name);
-	atomic_fetch_sub(&detached->client->releasing, 1);
-	lk__request_free(request);
 	free(detached);
+}
+
+static void detached_finish(struct lk__request *request)
+{
+	struct lk__detached_release *detached = request->owner;
+	struct lk__entry *entry = detached->release.entry;
+	lk_client *client = detached->client;
+	pthread_mutex_lock(&entry->mutex);
+	int rc = release_answered(&detached->release, request);
+	pthread_mutex_unlock(&entry->mutex);
+	lk__request_free(request);
+	detached->done(detached, rc);
+	atomic_fetch_sub(&client->releasing, 1);
 	lk__entry_unref(entry);
+}
+
+static void detached_prepare(const struct lk__release *release, struct lk__request *request,
+			     struct lk__detached_release *detached)
+{
+	detached->release = *release;
+	detached->client = release->entry->client;
+	request->owner = detached;
+	request->finish = detached_finish;
+	atomic_fetch_add(&detached->client->releasing, 1);
+	lk__entry_ref(release->entry);
 }
 
 /* True when it is on its way; false when it has to be waited for after all. */
@@ -160,31 +173,33 @@ static bool detached_send(const struct lk__release *release, struct lk__request 
 	lk_client *client = release->entry->client;
 	if (atomic_load(&client->releasing) >= (uint64_t)client->config->release_queue)
 		return false;
-	struct detached_release *detached = malloc(sizeof(*detached));
+	struct lk__detached_release *detached = malloc(sizeof(*detached));
 	if (!detached)
 		return false;
-	detached->release = *release;
+	detached_prepare(release, request, detached);
 	detached->release.error = NULL;
-	detached->client = client;
-	request->owner = detached;
-	request->finish = detached_finish;
-	atomic_fetch_add(&client->releasing, 1);
-	lk__entry_ref(release->entry);
+	detached->done = detached_log;
 	lk__conn_submit(release->entry->scripts, request);
 	return true;
 }
 
 /* ---- on the wire ---- */
 
+static void release_prepare(struct lk__release *release, struct lk__entry *entry,
+			    struct lk__request *request, lk_error *error)
+{
+	lk__release_begin(release, entry, error);
+	request->resend = true;
+	request->contended = entry->contended;
+	request->deadline_ns = release->valid_until_ns;
+	release->passes = entry->passing = entry->queue != NULL;
+}
+
 static int release_wire(struct lk__entry *entry, struct lk__thread *thread,
 			struct lk__request *request, bool no_wait, lk_error *error)
 {
 	struct lk__release release;
-	lk__release_begin(&release, entry, error);
-	request->resend = true;
-	request->contended = entry->contended;
-	request->deadline_ns = release.valid_until_ns;
-	release.passes = entry->passing = entry->queue != NULL;
+	release_prepare(&release, entry, request, error);
 	if (no_wait && detached_send(&release, request))
 		return 0;
 	request->thread = thread;
@@ -333,15 +348,10 @@ static int release_exchange(struct lk__entry *entry, struct lk__thread *thread,
 
 /* ---- the last hold is given up ---- */
 
-static int release_last(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
-			lk_error *error)
+/* How the last hold is given up: to the next waiter in memory or by an exchange, or on the wire. */
+static enum lk__pass release_pass(struct lk__entry *entry, int64_t now_ns)
 {
-	struct lk__caller *next = entry->queue;
-	assert(entry->hold && entry->hold->count == 0);
-	char field[LK__FIELD_SIZE];
-	int64_t now_ns = lk__now_ns();
-	if (entry->ops)
-		return entry->ops->release(entry, thread, no_wait, error);
+	const struct lk__caller *next = entry->queue;
 	bool named = next && (next->hold->lease_ms || (entry->recipe->flags & LK__NEEDS_SERVER) ||
 			      entry->grant.lease_ms != lk__entry_lease_ms(entry, next->hold));
 	struct lk__passing passing = {
@@ -352,28 +362,72 @@ static int release_last(struct lk__entry *entry, struct lk__thread *thread, bool
 		.doubt = lk__entry_in_doubt(entry),
 		.needs_server = named,
 	};
-	enum lk__pass pass = entry->recipe->flags & LK__NO_TERMS
-				     ? LK__PASS_WIRE
-				     : lk__term_pass(&entry->term, &passing);
-	if (pass == LK__PASS_MEMORY) {
-		lk__entry_drop_hold(entry, now_ns);
-		lk__count(&entry->client->counters.handovers, 1);
-		lk__entry_hand(entry, next, now_ns);
-		lk__thread_wake(next->thread);
-		return 0;
-	}
+	return entry->recipe->flags & LK__NO_TERMS ? LK__PASS_WIRE
+						   : lk__term_pass(&entry->term, &passing);
+}
+
+static int release_hand_over(struct lk__entry *entry, int64_t now_ns)
+{
+	struct lk__caller *next = entry->queue;
+	lk__entry_drop_hold(entry, now_ns);
+	lk__count(&entry->client->counters.handovers, 1);
+	lk__entry_hand(entry, next, now_ns);
+	lk__thread_wake(next->thread);
+	return 0;
+}
+
+/* The request of a release, and the hold is dropped; NULL: LK_ENOMEM, and it is still held. */
+static struct lk__request *release_request(struct lk__entry *entry, int64_t now_ns, lk_error *error)
+{
+	char field[LK__FIELD_SIZE];
 	lk__field(entry, entry->grant.number, field);
 	struct lk__request *request = entry->recipe->release(&entry->target, field);
-	if (!request || !lk__compensation_reserve(entry)) {
-		lk__request_free(request);
-		entry->hold->count = 1;
-		return lk__fail(error, LK_ENOMEM, "release \"%.100s\": out of memory, still held",
-				entry->name);
+	if (request && lk__compensation_reserve(entry)) {
+		lk__entry_drop_hold(entry, now_ns);
+		return request;
 	}
-	lk__entry_drop_hold(entry, now_ns);
+	lk__request_free(request);
+	entry->hold->count = 1;
+	lk__fail(error, LK_ENOMEM, "release \"%.100s\": out of memory, still held", entry->name);
+	return NULL;
+}
+
+static int release_last(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
+			lk_error *error)
+{
+	assert(entry->hold && entry->hold->count == 0);
+	int64_t now_ns = lk__now_ns();
+	if (entry->ops)
+		return entry->ops->release(entry, thread, no_wait, error);
+	enum lk__pass pass = release_pass(entry, now_ns);
+	if (pass == LK__PASS_MEMORY)
+		return release_hand_over(entry, now_ns);
+	struct lk__request *request = release_request(entry, now_ns, error);
+	if (!request)
+		return LK_ENOMEM;
 	if (pass == LK__PASS_EXCHANGE && !no_wait)
 		return release_exchange(entry, thread, request, error);
 	return release_wire(entry, thread, request, no_wait, error);
+}
+
+int lk__release_start(struct lk__entry *entry, struct lk__detached_release *detached,
+		      const struct lk__owner *owner, lk_error *error)
+{
+	struct lk__release release;
+	int64_t now_ns = lk__now_ns();
+	int rc = lk__release_count(entry, owner, error);
+	if (rc != 1)
+		return rc;
+	assert(!entry->ops);
+	if (release_pass(entry, now_ns) == LK__PASS_MEMORY)
+		return release_hand_over(entry, now_ns);
+	struct lk__request *request = release_request(entry, now_ns, error);
+	if (!request)
+		return LK_ENOMEM;
+	release_prepare(&release, entry, request, error);
+	detached_prepare(&release, request, detached);
+	lk__conn_queue(entry->scripts, request);
+	return 1;
 }
 
 /* A hold that was lost is given up; nothing is left on the server that we know of. */

@@ -16,7 +16,20 @@ struct lk__release {
 	lk_error *error;
 };
 
+/* A release that no thread waits for. */
+struct lk__detached_release {
+	struct lk__release release;
+	lk_client *client;
+	/* Called once it is over, with no mutex held; NULL: it is logged, and freed. */
+	void (*done)(struct lk__detached_release *detached, int rc);
+};
+
 /* All with the entry's mutex held. */
+
+/* Releases one hold of the owner and waits for nothing: 0, or a code; or 1, and done() follows.
+ * `error` is kept until then. */
+int lk__release_start(struct lk__entry *entry, struct lk__detached_release *detached,
+		      const struct lk__owner *owner, lk_error *error);
 
 /* Takes one count off the owner's hold: 0, it has more; 1, that was the last one, and the hold is
  * to be dropped and the lock freed; or a code (a lost hold is gone with its last count). */

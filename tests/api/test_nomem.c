@@ -125,6 +125,8 @@ struct script {
 	lk_latch *latch;
 	lk_scan *scan;
 	lk_cancel *cancel;
+	lk_queue *queue;
+	lk_lock *queued;
 };
 
 /* The call must answer `wanted` or be out of memory; in that case the script ends. */
@@ -277,6 +279,43 @@ static void run_sides(struct script *script)
 	attempt(0, lk_lock_release(script->read, NULL, &err));
 }
 
+/* What the next completion says; a request that was started has one. */
+static int completed(const struct script *script)
+{
+	lk_completion completion = {.error = {.code = LK_EINTERNAL}};
+	check_int(lk_queue_take(script->queue, &completion, 1, 20000, NULL), ==, 1);
+	return completion.error.code;
+}
+
+static void run_asynchronous(struct script *script)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
+	uint64_t id = 0;
+	options.owner = release.owner = "task";
+	attempt(0, lk_queue_new(&script->queue, 0, &err));
+	check(lk_queue_fd(script->queue, &err) >= 0);
+	attempt(0, lk_lock_new(&script->queued, script->client, "queued", 6, &err));
+	attempt(0, lk_queue_acquire(script->queue, script->queued, -1, &options, &id, &err));
+	attempt(0, completed(script));
+	attempt(0, lk_queue_extend(script->queue, script->queued, 40000, "task", 0, NULL, &err));
+	attempt(0, completed(script));
+	attempt(0, lk_queue_cancel(script->queue, id, &err));
+	attempt(0, lk_queue_release(script->queue, script->queued, &release, 0, NULL, &err));
+	attempt(0, completed(script));
+}
+
+static void end_asynchronous(const struct script *script)
+{
+	lk_completion completion;
+	lk_lock_free(script->queued);
+	if (!script->queue)
+		return;
+	while (lk_queue_take(script->queue, &completion, 1, 0, NULL) > 0)
+		continue;
+	expect(0, lk_queue_free(script->queue, &err));
+}
+
 static void run(struct script *script)
 {
 	lk_lock_info info;
@@ -298,6 +337,7 @@ static void run(struct script *script)
 	run_questions(script);
 	run_kinds(script);
 	run_sides(script);
+	run_asynchronous(script);
 	run_counters(script);
 	attempt(0, lk_event_fd(script->client, &err) < 0 ? err.code : 0);
 	attempt(0, lk_event_wait(script->client, &event, 0, NULL, &err) < 0 ? err.code : 0);
@@ -339,6 +379,7 @@ static void end(struct script *script, bool patient)
 	lk_latch_free(script->latch);
 	lk_client_free(script->client);
 	lk_client_free(script->other);
+	end_asynchronous(script);
 	lk_cancel_free(script->cancel);
 	lk_config_free(script->config);
 }
@@ -360,7 +401,7 @@ static void sweep(bool for_ever)
 	long n = 1;
 	stranger_takes("busy", 3600000);
 	while (run_failing(n, for_ever)) {
-		if (redis_integer(&server, "EXISTS free asked kinds sides"))
+		if (redis_integer(&server, "EXISTS free asked kinds sides queued"))
 			check_fail(__FILE__, __LINE__, "request %ld: a lock is left behind", n);
 		/* Without any memory a permit stays until its lease is over. */
 		if (!for_ever && redis_integer(&server, "ZCARD {slots}:timeout"))

@@ -55,6 +55,20 @@ def test_many(start):
     assert process.returncode == 0
 
 
+def test_queue(start, server):
+    hold(server, "oven")
+    process = start("queue", "table", "oven", "table", "sink")
+    until("the others had them", lambda: server.ask("EXISTS", "table", "sink") == "0" and
+          server.ask("PUBSUB", "NUMSUB", "redisson_lock__channel:{oven}").endswith("1"))
+    server.ask("DEL", "oven")
+    server.ask("PUBLISH", "redisson_lock__channel:{oven}", "0")
+    out, error = process.communicate(timeout=20)
+    assert (sorted(out.splitlines()), error) == (
+        ["oven is ours", "sink is ours", "table is ours", "table is ours"], "")
+    assert out.splitlines()[-1] == "oven is ours"
+    assert process.returncode == 0
+
+
 def test_quorum(start):
     assert start("quorum", "redis://one", "redis://two").wait(20) == 2
     process = start("quorum", "unix:///no/1", "unix:///no/2", "unix:///no/3")

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Asynchronous calls: start them here, take their completions later.
+ *
+ * A queue collects the completions of calls that were started on it. One thread can have thousands
+ * of calls in flight, on locks of one client or of several. Starting a call never waits for a
+ * server. Its descriptor fits any event loop; no code of the program runs on a thread of the
+ * library.
+ *
+ *     start ──▶ in flight ──▶ completed ──▶ taken
+ *                  ▲ cancel
+ *
+ * Each request completes exactly once, whatever happens to it: success, failure, cancellation, or
+ * the close of its client. A completion is a value; nothing in it has to be freed.
+ *
+ * A completion says what was true when it was taken. A lock that it reports as acquired may end
+ * later, as any lease does: see <lockkeeper/lock.h>. If the lease of a grant ended before its
+ * completion was taken, the completion says LK_EMAYBEHELD, and the library gives the lock back.
+ *
+ * OWNERS. The owner of an asynchronous hold is a name in the options, never a thread: the program
+ * decides which of its tasks has the lock. Blocking calls and asynchronous ones can be mixed, also
+ * on one hold, by that name. Take the completion of an acquire before starting the release.
+ *
+ * KINDS. Every lock on one server: reentrant, fair, read/write, fenced, spin, plain. Multi and red
+ * locks, semaphores, permits and latches have blocking calls only so far; a multi or red lock is
+ * refused with LK_EINVAL.
+ *
+ * BOUNDS. A queue has a capacity: at most so many requests that were not taken yet, in flight or
+ * completed. Beyond that, starting fails with LK_ELIMIT. The memory of a completion is reserved
+ * when its request starts, so a completion cannot be lost for lack of memory.
+ */
+#ifndef LOCKKEEPER_QUEUE_H
+#define LOCKKEEPER_QUEUE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <lockkeeper/client.h>
+#include <lockkeeper/error.h>
+#include <lockkeeper/lock.h>
+
+#define LK_QUEUE_CAPACITY 65536        /* requests, unless another capacity is named */
+#define LK_QUEUE_CAPACITY_MAX 16777216 /* the largest that can be named */
+
+#define LK_OP_ACQUIRE 1
+#define LK_OP_RELEASE 2
+#define LK_OP_EXTEND 3
+
+typedef struct lk_queue lk_queue;
+
+typedef struct lk_completion {
+	uint64_t id;               /* of the request, as its start wrote it */
+	uint64_t tag;              /* the program's own, given at the start */
+	int operation;             /* LK_OP_… */
+	int64_t deadline_ns;       /* acquired: when the hold ends, CLOCK_BOOTTIME */
+	uint64_t fence;            /* acquired: the fence token; 0: the kind has none */
+	char field[LK_FIELD_SIZE]; /* acquired: the wire field of the hold */
+	lk_error error;            /* `code` is 0, or why it failed */
+} lk_completion;
+
+LK_BEGIN_DECLS
+
+/*
+ * Makes a queue for `capacity` requests; 0 means LK_QUEUE_CAPACITY. Takes two descriptors. Free it
+ * with lk_queue_free(). Errors: LK_EINVAL, LK_ENOMEM, LK_ESYSTEM (no descriptor). Since 0.1.
+ */
+LK_API int lk_queue_new(lk_queue **queue_out, size_t capacity, lk_error *error);
+
+/*
+ * Frees a queue whose completions were all taken. NULL is fine. To get there, cancel what is in
+ * flight or close the clients, then take until nothing is left. In a forked child it frees the
+ * child's copy. Does not block. Errors: LK_EPENDING (a request is in flight, or a completion was
+ * not taken: nothing is freed, and nothing is lost). Since 0.1.
+ */
+LK_API int lk_queue_free(lk_queue *queue, lk_error *error);
+
+/*
+ * Returns a descriptor that is readable exactly while a completion waits to be taken, for poll(2)
+ * or an event loop. The queue owns it: do not read or close it. Does not block. Errors: LK_EINVAL,
+ * LK_EFORKED. Since 0.1.
+ */
+LK_API int lk_queue_fd(lk_queue *queue, lk_error *error);
+
+/*
+ * Starts an acquire, as lk_lock_acquire_within() (RLock.tryLockAsync). A `wait_ms` of -1 waits
+ * without a limit, 0 tries once. `options` must name an owner; `cancel` and `fence_out` must be
+ * NULL. Copies the options; the handle may be freed before the completion. Writes the request's id
+ * to `id_out`, which may be NULL. Does not block.
+ *
+ * Errors of the start: LK_EINVAL, LK_ELIMIT (the queue is full), LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED,
+ * LK_EFORKED; then there is no completion. Errors in the completion: as lk_lock_acquire_within(),
+ * and LK_ECANCELLED after lk_queue_cancel(). Since 0.1.
+ */
+LK_API int lk_queue_acquire(lk_queue *queue, lk_lock *lock, int64_t wait_ms,
+			    const lk_acquire_options *options, uint64_t *id_out, lk_error *error);
+
+/*
+ * Starts a release of one hold, as lk_lock_release() (RLock.unlockAsync). `options` must name an
+ * owner; `no_wait` must be 0. Errors of the start as lk_queue_acquire(); in the completion as
+ * lk_lock_release(). It cannot be cancelled. Since 0.1.
+ */
+LK_API int lk_queue_release(lk_queue *queue, lk_lock *lock, const lk_release_options *options,
+			    uint64_t tag, uint64_t *id_out, lk_error *error);
+
+/*
+ * Starts an extension, as lk_lock_extend(). `owner` must not be NULL. Errors of the start as
+ * lk_queue_acquire(); in the completion as lk_lock_extend(). It cannot be cancelled. Since 0.1.
+ */
+LK_API int lk_queue_extend(lk_queue *queue, lk_lock *lock, int64_t lease_ms, const char *owner,
+			   uint64_t tag, uint64_t *id_out, lk_error *error);
+
+/*
+ * Asks that an acquire ends. Returns 1 when the request is in flight and 0 when it is not (it has
+ * completed, or never was). The request still completes: with LK_ECANCELLED, or with what became of
+ * it if that was faster. Any thread may call it. Does not block. Errors: LK_EINVAL (the request is
+ * not an acquire), LK_EFORKED. Since 0.1.
+ */
+LK_API int lk_queue_cancel(lk_queue *queue, uint64_t id, lk_error *error);
+
+/*
+ * Takes the oldest completions, `most` at most, and returns how many it wrote. Waits until there is
+ * one, at most `wait_ms` (0: does not wait; -1: no limit), and returns 0 if none came. Any number
+ * of threads may take; each completion goes to one of them. Errors: LK_EINVAL, LK_EFORKED.
+ * Since 0.1.
+ */
+LK_API int lk_queue_take(lk_queue *queue, lk_completion *completions_out, size_t most,
+			 int64_t wait_ms, lk_error *error);
+
+LK_END_DECLS
+
+#endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/* The public face of completion queues: arguments are checked here, the rest is the drivers'. */
+#include <lockkeeper/queue.h>
+
+#include "api/check.h"
+#include "api/lock_handle.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "drive/async.h"
+#include "drive/loop.h"
+
+/* ---- queues ---- */
+
+int lk_queue_new(lk_queue **queue_out, size_t capacity, lk_error *error)
+{
+	const char *operation = "lk_queue_new";
+	if (!queue_out)
+		return lk__fail(error, LK_EINVAL, "%s: queue_out is NULL", operation);
+	if (capacity > LK_QUEUE_CAPACITY_MAX)
+		return lk__fail(error, LK_EINVAL, "%s: capacity is %zu, not 0 … %d", operation,
+				capacity, LK_QUEUE_CAPACITY_MAX);
+	return lk__queue_new(queue_out, capacity ? capacity : LK_QUEUE_CAPACITY, error);
+}
+
+int lk_queue_free(lk_queue *queue, lk_error *error)
+{
+	return queue ? lk__queue_free(queue, error) : 0;
+}
+
+/* 0, or why the queue cannot be used. */
+static int queue_check(const lk_queue *queue, const char *operation, lk_error *error)
+{
+	if (!queue)
+		return lk__fail(error, LK_EINVAL, "%s: queue is NULL", operation);
+	if (lk__queue_forked(queue))
+		return lk__fail(error, LK_EFORKED, "%s: the queue belongs to the parent process",
+				operation);
+	return 0;
+}
+
+int lk_queue_fd(lk_queue *queue, lk_error *error)
+{
+	int rc = queue_check(queue, "lk_queue_fd", error);
+	return rc < 0 ? rc : lk__queue_fd(queue);
+}
+
+int lk_queue_cancel(lk_queue *queue, uint64_t id, lk_error *error)
+{
+	int rc = queue_check(queue, "lk_queue_cancel", error);
+	return rc < 0 ? rc : lk__queue_cancel(queue, id, error);
+}
+
+int lk_queue_take(lk_queue *queue, lk_completion *completions_out, size_t most, int64_t wait_ms,
+		  lk_error *error)
+{
+	const char *operation = "lk_queue_take";
+	int saved, rc = queue_check(queue, operation, error);
+	if (rc == 0 && (!completions_out || most == 0 || most > INT32_MAX))
+		rc = lk__fail(error, LK_EINVAL, "%s: there is no room for a completion", operation);
+	if (rc == 0)
+		rc = lk__check_range(operation, "wait_ms", wait_ms, -1, LK_WAIT_MAX_MS, error);
+	if (rc < 0)
+		return rc;
+	int64_t until_ns = wait_ms < 0 ? LK__NEVER : lk__after_ms(lk__now_ns(), wait_ms);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved);
+	rc = lk__queue_take(queue, completions_out, most, until_ns);
+	pthread_setcancelstate(saved, NULL);
+	return rc;
+}
+
+/* ---- starting ---- */
+
+/* What every start checks: queue, lock, owner, kind. 0 with the call begun, or a code. */
+static int start_enter(struct lk__call *call, const lk_queue *queue, lk_lock *lock,
+		       const char *operation, const char *owner, lk_error *error)
+{
+	int rc = queue_check(queue, operation, error);
+	if (rc == 0 && !owner)
+		rc = lk__fail(error, LK_EINVAL,
+			      "%s: no owner: the owner of an asynchronous hold is a name",
+			      operation);
+	if (rc == 0)
+		rc = lk__lock_enter(call, lock, operation, owner, error);
+	if (rc < 0)
+		return rc;
+	if (lock->multi || call->entry->ops)
+		rc = lk__fail(error, LK_EINVAL, "%s: a %s lock has blocking calls only", operation,
+			      lock->multi ? "multi" : "red");
+	if (rc == 0)
+		rc = lk__loop_start(lock->client, error);
+	if (rc < 0)
+		lk__lock_leave(call);
+	return rc;
+}
+
+static int start(struct lk__call *call, lk_queue *queue, int operation,
+		 const struct lk__async_want *want, uint64_t tag, uint64_t *id_out, lk_error *error)
+{
+	struct lk__completion *completion;
+	int rc = lk__queue_reserve(queue, &completion, operation, &call->owner, error);
+	if (rc < 0)
+		return rc;
+	uint64_t id = completion->value.id;
+	completion->value.tag = tag;
+	rc = lk__async_start(completion, call->entry, want, error);
+	if (rc < 0)
+		lk__queue_unreserve(completion);
+	else if (id_out)
+		*id_out = id;
+	return rc;
+}
+
+int lk_queue_acquire(lk_queue *queue, lk_lock *lock, int64_t wait_ms,
+		     const lk_acquire_options *options, uint64_t *id_out, lk_error *error)
+{
+	const char *operation = "lk_queue_acquire";
+	lk_acquire_options own;
+	struct lk__call call = {.entry = NULL};
+	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
+	if (rc == 0)
+		rc = lk__check_range(operation, "wait_ms", wait_ms, -1, LK_WAIT_MAX_MS, error);
+	if (rc == 0 && (own.cancel || own.fence_out))
+		rc = lk__fail(error, LK_EINVAL, "%s: %s", operation,
+			      own.cancel ? "cancel is set: use lk_queue_cancel()"
+					 : "fence_out is set: the completion has the token");
+	if (rc == 0)
+		rc = start_enter(&call, queue, lock, operation, own.owner, error);
+	if (rc < 0)
+		return rc;
+	rc = lk__acquire_check(operation, lock, &own, error);
+	if (rc == 0) {
+		struct lk__async_want want = {.acquire = {.lease_ms = own.lease_ms,
+							  .max_hold_ms = own.max_hold_ms,
+							  .margin_ms = own.margin_ms,
+							  .tag = own.tag,
+							  .wait_ms = wait_ms,
+							  .settings = lock->settings}};
+		rc = start(&call, queue, LK_OP_ACQUIRE, &want, own.tag, id_out, error);
+	}
+	lk__lock_leave(&call);
+	return rc;
+}
+
+int lk_queue_release(lk_queue *queue, lk_lock *lock, const lk_release_options *options,
+		     uint64_t tag, uint64_t *id_out, lk_error *error)
+{
+	const char *operation = "lk_queue_release";
+	static const struct lk__async_want want;
+	lk_release_options own;
+	struct lk__call call = {.entry = NULL};
+	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
+	if (rc == 0 && own.no_wait)
+		rc = lk__fail(error, LK_EINVAL, "%s: no_wait is set", operation);
+	if (rc == 0)
+		rc = start_enter(&call, queue, lock, operation, own.owner, error);
+	if (rc < 0)
+		return rc;
+	rc = start(&call, queue, LK_OP_RELEASE, &want, tag, id_out, error);
+	lk__lock_leave(&call);
+	return rc;
+}
+
+int lk_queue_extend(lk_queue *queue, lk_lock *lock, int64_t lease_ms, const char *owner,
+		    uint64_t tag, uint64_t *id_out, lk_error *error)
+{
+	const char *operation = "lk_queue_extend";
+	struct lk__async_want want = {.lease_ms = lease_ms};
+	struct lk__call call = {.entry = NULL};
+	int rc = lk__check_range(operation, "lease_ms", lease_ms, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS,
+				 error);
+	if (rc == 0)
+		rc = start_enter(&call, queue, lock, operation, owner, error);
+	if (rc < 0)
+		return rc;
+	rc = start(&call, queue, LK_OP_EXTEND, &want, tag, id_out, error);
+	lk__lock_leave(&call);
+	return rc;
+}

@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: MIT */
+#include "drive/async.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conn/node.h"
+#include "drive/head.h"
+#include "drive/loop.h"
+#include "drive/release.h"
+#include "topo/topo.h"
+
+#define ROUNDS_MAX 8 /* in one turn, while those that are resumed make others ready */
+
+enum async_state {
+	ASYNC_FREE,    /* waits for the next request */
+	ASYNC_STARTED, /* not resumed yet */
+	ASYNC_WAITING,
+};
+
+struct lk__async {
+	struct lk__thread thread;      /* first: it is found by that */
+	struct lk__async *next_ready;  /* in the list of those that are ready, */
+	_Atomic bool ready;            /* where it is */
+	struct lk__async *prev, *next; /* among those in flight, the loop's; or the free ones */
+	struct lk__heap_node timer;
+	_Atomic int state;
+	lk_client *client;
+	struct lk__completion *completion;
+	struct lk__async_want want;
+	_Atomic bool cancelled;
+	struct lk__caller caller;
+	struct lk__head head;
+	bool heads; /* the head is driven */
+	struct lk__grant grant;
+	struct lk__detached_release release;
+	struct lk__extension extension;
+	_Atomic(struct lk__request *) answer; /* to the extension */
+	_Atomic bool released;                /* the release is over, with `code` */
+	int code;
+};
+
+/* ---- those that are ready ---- */
+
+static void async_wake(struct lk__thread *thread)
+{
+	struct lk__async *async = (struct lk__async *)thread;
+	lk_client *client = async->client;
+	if (atomic_exchange(&async->ready, true))
+		return;
+	struct lk__async *first = atomic_load(&client->asyncs.ready);
+	do
+		async->next_ready = first;
+	while (!atomic_compare_exchange_weak(&client->asyncs.ready, &first, async));
+	if (atomic_exchange(&client->asyncs.asleep, false))
+		lk__loop_wake(client);
+}
+
+/* All of them, in the order in which they became so. */
+static struct lk__async *asyncs_take_ready(lk_client *client)
+{
+	struct lk__async *last = atomic_exchange(&client->asyncs.ready, NULL), *first = NULL;
+	while (last) {
+		struct lk__async *before = last->next_ready;
+		last->next_ready = first;
+		first = last;
+		last = before;
+	}
+	return first;
+}
+
+/* ---- memory ---- */
+
+static struct lk__async *async_new(lk_client *client)
+{
+	struct lk__async *async = calloc(1, sizeof(*async));
+	if (!async)
+		return NULL;
+	async->thread.on_wake = async_wake;
+	async->client = client;
+	return async;
+}
+
+/* Takes one from those that are free, or makes one. 0 or a code. */
+static int async_get(lk_client *client, struct lk__async **async_out)
+{
+	int rc = 0;
+	pthread_mutex_lock(&client->mutex);
+	struct lk__async *async = client->asyncs.free;
+	if (client->asyncs.ended)
+		rc = LK_ECLOSED;
+	else if (async)
+		DL_DELETE(client->asyncs.free, async);
+	else if (!(async = async_new(client)))
+		rc = LK_ENOMEM;
+	if (rc == 0)
+		atomic_fetch_add(&client->asyncs.count, 1);
+	pthread_mutex_unlock(&client->mutex);
+	*async_out = async;
+	return rc;
+}
+
+static void async_put(struct lk__async *async)
+{
+	lk_client *client = async->client;
+	pthread_mutex_lock(&client->mutex);
+	DL_PREPEND(client->asyncs.free, async);
+	atomic_fetch_sub(&client->asyncs.count, 1);
+	pthread_mutex_unlock(&client->mutex);
+}
+
+void lk__async_free(lk_client *client)
+{
+	struct lk__async *async, *next;
+	assert(!client->asyncs.in_flight);
+	DL_FOREACH_SAFE(client->asyncs.free, async, next)
+	free(async);
+	lk__heap_free(&client->asyncs.timers);
+}
+
+/* ---- from start to completion ---- */
+
+int lk__async_start(struct lk__completion *completion, struct lk__entry *entry,
+		    const struct lk__async_want *want, lk_error *error)
+{
+	struct lk__async *async;
+	int rc = async_get(entry->client, &async);
+	if (rc < 0)
+		return lk__fail(error, rc, "%.100s: %s", entry->name, lk_error_text(rc));
+	lk__entry_ref(entry);
+	lk__client_ref(entry->client);
+	completion->client = entry->client;
+	completion->entry = entry;
+	completion->async = async;
+	async->completion = completion;
+	async->want = *want;
+	async->want.acquire.owner = completion->owner;
+	async->want.acquire.stop = &async->cancelled;
+	async->want.acquire.grant_out = &async->grant;
+	atomic_store(&async->cancelled, false);
+	atomic_store(&async->state, ASYNC_STARTED);
+	async_wake(&async->thread);
+	return 0;
+}
+
+void lk__async_cancel(struct lk__async *async)
+{
+	atomic_store(&async->cancelled, true);
+	async_wake(&async->thread);
+}
+
+static void async_complete(struct lk__async *async, int rc)
+{
+	lk_client *client = async->client;
+	struct lk__completion *completion = async->completion;
+	assert(rc <= 0 && completion);
+	if (rc == 0)
+		completion->value.error = (lk_error){0};
+	else
+		completion->value.error.code = rc;
+	lk__heap_remove(&client->asyncs.timers, &async->timer);
+	DL_DELETE(client->asyncs.in_flight, async);
+	async->completion = NULL;
+	atomic_store(&async->state, ASYNC_FREE);
+	lk__queue_deliver(completion); /* nobody cancels it from now on */
+	async_put(async);
+}
+
+/* Waits to be woken, or for that time. */
+static void async_wait(struct lk__async *async, int64_t until_ns)
+{
+	struct lk__heap *timers = &async->client->asyncs.timers;
+	if (until_ns == LK__NEVER)
+		lk__heap_remove(timers, &async->timer);
+	else
+		lk__heap_put(timers, &async->timer, until_ns); /* it has room: async_begin() */
+}
+
+/* ---- acquire ---- */
+
+/* 1: it has the lock; 0: it waits; or a code. */
+static int acquire_look(struct lk__async *async, lk_error *error)
+{
+	struct lk__entry *entry = async->completion->entry;
+	struct lk__caller *caller = &async->caller;
+	for (;;) {
+		int64_t until_ns;
+		int rc = 0;
+		if (entry->head == caller) {
+			if (!async->heads)
+				lk__head_begin(&async->head, entry, caller, error);
+			rc = lk__head_resume(&async->head);
+			async->heads = rc == 0;
+			if (async->heads) {
+				async_wait(async, async->head.until_ns);
+				return 0;
+			}
+			lk__head_end(&async->head);
+		}
+		if (rc >= 0)
+			rc = lk__caller_look(entry, caller, &until_ns, error);
+		if (rc)
+			return rc;
+		if (entry->head == caller)
+			continue;
+		async_wait(async, until_ns);
+		return 0;
+	}
+}
+
+static void acquire_note(struct lk__async *async)
+{
+	struct lk__completion *completion = async->completion;
+	struct lk__entry *entry = completion->entry;
+	lk_completion *value = &completion->value;
+	const struct lk__hold *hold = lk__entry_hold_of(entry, &completion->owner);
+	assert(hold);
+	completion->number = hold->number;
+	value->deadline_ns = lk__hold_deadline(hold);
+	value->fence = hold->fence;
+	lk__field(entry, hold->number, value->field);
+}
+
+static void acquire_resume(struct lk__async *async, bool starts)
+{
+	struct lk__entry *entry = async->completion->entry;
+	struct lk__want *want = &async->want.acquire;
+	lk_error *error = &async->completion->value.error;
+	int rc = 0;
+	bool begun = true;
+	if (starts) {
+		async->heads = false;
+		rc = lk__caller_begin(entry, &async->thread, want, &async->caller, error);
+		begun = rc == 0;
+	} else {
+		pthread_mutex_lock(&entry->mutex);
+	}
+	if (begun)
+		rc = acquire_look(async, error);
+	if (begun && rc)
+		lk__caller_end(entry, want, &async->caller, rc);
+	if (rc == 1)
+		acquire_note(async);
+	pthread_mutex_unlock(&entry->mutex);
+	if (rc)
+		async_complete(async, rc < 0 ? rc : 0);
+}
+
+/* ---- release ---- */
+
+static void release_done(struct lk__detached_release *detached, int rc)
+{
+	struct lk__async *async = (struct lk__async *)((char *)detached -
+						       offsetof(struct lk__async, release));
+	async->code = rc;
+	atomic_store(&async->released, true);
+	async_wake(&async->thread);
+}
+
+static void release_resume(struct lk__async *async, bool starts)
+{
+	struct lk__completion *completion = async->completion;
+	struct lk__entry *entry = completion->entry;
+	if (starts) {
+		atomic_store(&async->released, false);
+		async->release.done = release_done;
+		pthread_mutex_lock(&entry->mutex);
+		int rc = lk__release_start(entry, &async->release, &completion->owner,
+					   &completion->value.error);
+		pthread_mutex_unlock(&entry->mutex);
+		if (rc != 1)
+			async_complete(async, rc);
+	} else if (atomic_load(&async->released)) {
+		async_complete(async, async->code);
+	}
+}
+
+/* ---- extend ---- */
+
+static void extend_finish(struct lk__request *request)
+{
+	struct lk__async *async = request->owner;
+	atomic_store(&async->answer, request);
+	async_wake(&async->thread);
+}
+
+static int extend_send(struct lk__async *async, lk_error *error)
+{
+	struct lk__entry *entry = async->completion->entry;
+	int rc = lk__extend_begin(entry, &async->completion->owner, async->want.lease_ms,
+				  &async->extension, error);
+	struct lk__request *request = rc < 0 ? NULL : lk__extend_request(entry, &async->extension);
+	if (rc == 0 && !request)
+		rc = lk__fail(error, LK_ENOMEM, "extend \"%.100s\": out of memory", entry->name);
+	if (rc < 0)
+		return rc;
+	request->owner = async;
+	request->finish = extend_finish;
+	request->resend = true;
+	request->deadline_ns = async->extension.until_ns;
+	lk__conn_queue(entry->scripts, request);
+	return 0;
+}
+
+static int extend_read(struct lk__async *async, struct lk__request *request, lk_error *error)
+{
+	struct lk__completion *completion = async->completion;
+	struct lk__entry *entry = completion->entry;
+	char what[192];
+	snprintf(what, sizeof(what), "extend \"%.100s\"", entry->name);
+	int rc = lk__ask_read(entry->client, request, what, error);
+	if (rc >= 0)
+		rc = lk__extend_read(entry, &async->extension, request, error);
+	lk__request_free(request);
+	if (rc >= 0)
+		rc = lk__extend_end(entry, &completion->owner, &async->extension, rc == 1, error);
+	return rc;
+}
+
+static void extend_resume(struct lk__async *async, bool starts)
+{
+	lk_error *error = &async->completion->value.error;
+	if (starts) {
+		int rc = extend_send(async, error);
+		if (rc < 0)
+			async_complete(async, rc);
+		return;
+	}
+	struct lk__request *request = atomic_exchange(&async->answer, NULL);
+	if (request)
+		async_complete(async, extend_read(async, request, error));
+}
+
+/* ---- the loop's turn ---- */
+
+bool lk__async_active(const lk_client *client)
+{
+	return atomic_load(&client->asyncs.count) > 0;
+}
+
+/* From now on it is the loop's. False: it is over already. */
+static bool async_begin(struct lk__async *async)
+{
+	struct lk__asyncs *asyncs = &async->client->asyncs;
+	atomic_store(&async->state, ASYNC_WAITING);
+	DL_APPEND(asyncs->in_flight, async);
+	if (lk__heap_reserve(&asyncs->timers, atomic_load(&asyncs->count)) == 0)
+		return true;
+	lk__fail(&async->completion->value.error, LK_ENOMEM, "out of memory");
+	async_complete(async, LK_ENOMEM);
+	return false;
+}
+
+static void async_resume(struct lk__async *async)
+{
+	int state = atomic_load(&async->state);
+	bool starts = state == ASYNC_STARTED;
+	if (state == ASYNC_FREE || (starts && !async_begin(async)))
+		return;
+	switch (async->completion->value.operation) {
+	case LK_OP_ACQUIRE:
+		acquire_resume(async, starts);
+		break;
+	case LK_OP_RELEASE:
+		release_resume(async, starts);
+		break;
+	default:
+		extend_resume(async, starts);
+	}
+}
+
+/* True when there was anything. */
+static bool asyncs_resume_ready(lk_client *client)
+{
+	struct lk__async *async = asyncs_take_ready(client);
+	bool any = async != NULL;
+	while (async) {
+		struct lk__async *next = async->next_ready;
+		atomic_exchange(&async->ready, false); /* what wakes it from now on, counts anew */
+		async_resume(async);
+		async = next;
+	}
+	return any;
+}
+
+static bool asyncs_resume_due(lk_client *client)
+{
+	struct lk__heap *timers = &client->asyncs.timers;
+	struct lk__heap_node *first;
+	int64_t now_ns = lk__now_ns();
+	bool any = false;
+	while ((first = lk__heap_first(timers)) && first->key <= now_ns) {
+		lk__heap_remove(timers, first);
+		async_resume(
+			(struct lk__async *)((char *)first - offsetof(struct lk__async, timer)));
+		any = true;
+	}
+	return any;
+}
+
+/* The client is being closed: those that wait hear of it. */
+static void asyncs_hear_close(lk_client *client)
+{
+	struct lk__async *async;
+	if (client->asyncs.told || atomic_load(&client->state) == LK__CLIENT_OPEN)
+		return;
+	client->asyncs.told = true;
+	DL_FOREACH(client->asyncs.in_flight, async)
+	async_wake(&async->thread);
+}
+
+static void asyncs_send(lk_client *client)
+{
+	struct lk__topo *topo = client->topo;
+	struct lk__node *node;
+	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++)
+		for (size_t j = 0; j < node->script_count; j++)
+			lk__conn_send_queued(&node->scripts[j]);
+}
+
+bool lk__async_rest(lk_client *client)
+{
+	atomic_store(&client->asyncs.asleep, true);
+	return !atomic_load(&client->asyncs.ready); /* who comes from now on wakes us */
+}
+
+int64_t lk__async_turn(lk_client *client)
+{
+	bool any = false;
+	atomic_store(&client->asyncs.asleep, false);
+	asyncs_hear_close(client);
+	for (int i = 0; i < ROUNDS_MAX && asyncs_resume_ready(client); i++)
+		any = true;
+	any |= asyncs_resume_due(client);
+	if (any)
+		asyncs_send(client);
+	if (atomic_load(&client->asyncs.ready))
+		return 0;
+	const struct lk__heap_node *first = lk__heap_first(&client->asyncs.timers);
+	return first ? first->key : LK__NEVER;
+}
+
+void lk__async_end(lk_client *client)
+{
+	pthread_mutex_lock(&client->mutex);
+	client->asyncs.ended = true;
+	pthread_mutex_unlock(&client->mutex);
+	client->asyncs.told = false;
+	while (client->asyncs.in_flight || atomic_load(&client->asyncs.ready)) {
+		struct lk__park nap = {0};
+		lk__async_turn(client);
+		if (client->asyncs.in_flight) /* what another thread still finishes */
+			lk__park_wait(&nap, lk__now_ns() + LK__MS);
+	}
+}
+
+/* ---- taken ---- */
+
+/* The lease of a grant ended before its owner could know of it: the hold is given up. */
+static void hold_give_up(struct lk__entry *entry, struct lk__hold *hold)
+{
+	if (!hold->lost) {
+		lk__entry_lose(entry, lk__now_ns());
+		lk__entry_release_unasked(entry, hold->number);
+		lk__entry_promote(entry);
+	}
+	if (--hold->count > 0)
+		return;
+	DL_DELETE(entry->lost, hold);
+	lk__hold_free(hold);
+	atomic_fetch_sub(&entry->refs, 1); /* never the last: the completion has one */
+}
+
+static void acquired_check(struct lk__completion *completion)
+{
+	struct lk__entry *entry = completion->entry;
+	lk_completion *value = &completion->value;
+	pthread_mutex_lock(&entry->mutex);
+	struct lk__hold *hold = lk__entry_hold_of(entry, &completion->owner);
+	if (!hold || hold->number != completion->number) {
+		/* given up by a call that did not wait for this completion */
+	} else if (!hold->lost && lk__now_ns() < lk__hold_deadline(hold)) {
+		value->deadline_ns = lk__hold_deadline(hold);
+	} else {
+		hold_give_up(entry, hold);
+		lk__fail(&value->error, LK_EMAYBEHELD,
+			 "acquire \"%.100s\": the lease ended before the completion was taken",
+			 entry->name);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+}
+
+void lk__async_taken(struct lk__completion *completion)
+{
+	if (completion->value.operation == LK_OP_ACQUIRE && completion->value.error.code == 0 &&
+	    !lk__client_forked(completion->client))
+		acquired_check(completion);
+	lk__entry_unref(completion->entry);
+	lk__client_unref(completion->client);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A completion queue: requests in flight, by id, and completions that wait to be taken.
+ *
+ * A request reserves its completion when it starts, and keeps it until it is delivered: that needs
+ * no memory. Clients and queues know nothing of each other; a completion has references of the
+ * client and the entry it belongs to, until it is taken.
+ */
+#ifndef LK__DRIVE_QUEUE_H
+#define LK__DRIVE_QUEUE_H
+
+#include <lockkeeper/queue.h>
+
+#include "base/hash.h"
+#include "drive/entry.h"
+
+struct lk__async;
+
+struct lk__completion {
+	struct lk__completion *prev, *next; /* among those to be taken */
+	UT_hash_handle hh;                  /* among those in flight */
+	lk_queue *queue;
+	struct lk__async *async; /* while it is in flight */
+	lk_client *client;
+	struct lk__entry *entry;
+	uint64_t number; /* of the wire grant, if it was granted */
+	lk_completion value;
+	struct lk__owner owner;
+	char owner_name[];
+};
+
+int lk__queue_new(lk_queue **queue_out, size_t capacity, lk_error *error);
+int lk__queue_free(lk_queue *queue, lk_error *error);
+int lk__queue_fd(const lk_queue *queue);
+bool lk__queue_forked(const lk_queue *queue);
+
+/* A completion for a request that is about to start, with an id: 0, LK_ELIMIT or LK_ENOMEM. The
+ * owner's name is copied. */
+int lk__queue_reserve(lk_queue *queue, struct lk__completion **completion_out, int operation,
+		      const struct lk__owner *owner, lk_error *error);
+/* It does not start after all. */
+void lk__queue_unreserve(struct lk__completion *completion);
+
+/* The request is over: its completion can be taken. */
+void lk__queue_deliver(struct lk__completion *completion);
+
+/* 1 when the acquire is in flight, 0 when no such request is; LK_EINVAL for another operation. */
+int lk__queue_cancel(lk_queue *queue, uint64_t id, lk_error *error);
+
+/* Completions, at most so many; 0 at the end of the wait. */
+int lk__queue_take(lk_queue *queue, lk_completion *completions_out, size_t most, int64_t until_ns);
+
+#endif

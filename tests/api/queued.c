@@ -1,0 +1,87 @@
+#include "queued.h"
+
+#include <poll.h>
+
+#define LIMIT_MS 20000
+
+lk_queue *queue;
+lk_client *client;
+
+void open_queue(void)
+{
+	client = open_client();
+	expect(0, lk_queue_new(&queue, 0, &err));
+}
+
+void close_queue(size_t left)
+{
+	lk_completion completion;
+	expect(0, lk_client_close(client, LK_CLOSE_RELEASE, &err));
+	lk_client_free(client);
+	for (size_t i = 0; i < left; i++)
+		expect(1, lk_queue_take(queue, &completion, 1, LIMIT_MS, &err));
+	expect(0, lk_queue_take(queue, &completion, 1, 0, &err));
+	expect(0, lk_queue_free(queue, &err));
+}
+
+uint64_t begin_acquire(lk_lock *lock, const char *owner, int64_t wait_ms, uint64_t tag)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	uint64_t id = 0;
+	options.owner = owner;
+	options.tag = tag;
+	expect(0, lk_queue_acquire(queue, lock, wait_ms, &options, &id, &err));
+	check(id != 0);
+	return id;
+}
+
+uint64_t begin_release(lk_lock *lock, const char *owner)
+{
+	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
+	uint64_t id = 0;
+	options.owner = owner;
+	expect(0, lk_queue_release(queue, lock, &options, 7, &id, &err));
+	return id;
+}
+
+uint64_t begin_extend(lk_lock *lock, const char *owner, int64_t lease_ms)
+{
+	uint64_t id = 0;
+	expect(0, lk_queue_extend(queue, lock, lease_ms, owner, 7, &id, &err));
+	return id;
+}
+
+lk_completion next_completion(void)
+{
+	lk_completion completion = {.id = 0};
+	expect(1, lk_queue_take(queue, &completion, 1, LIMIT_MS, &err));
+	return completion;
+}
+
+lk_completion completed(uint64_t id, int code)
+{
+	lk_completion completion = next_completion();
+	check_int(completion.id, ==, id);
+	if (completion.error.code != code)
+		check_fail(__FILE__, __LINE__, "request %llu: %d %s, not %d",
+			   (unsigned long long)id, completion.error.code, completion.error.message,
+			   code);
+	check((code == 0) == (completion.error.message[0] == '\0'));
+	return completion;
+}
+
+lk_completion acquire(lk_lock *lock, const char *owner)
+{
+	return completed(begin_acquire(lock, owner, -1, 0), 0);
+}
+
+void release(lk_lock *lock, const char *owner)
+{
+	completed(begin_release(lock, owner), 0);
+}
+
+bool queue_is_readable(void)
+{
+	struct pollfd fd = {.fd = lk_queue_fd(queue, &err), .events = POLLIN};
+	return poll(&fd, 1, 0) == 1;
+}

@@ -1,0 +1,31 @@
+/* Asynchronous calls in a line: a queue and its client, starts and completions. */
+#ifndef API_QUEUED_H
+#define API_QUEUED_H
+
+#include "fixture.h"
+
+extern lk_queue *queue;
+extern lk_client *client;
+
+void open_queue(void);
+/* Takes what is left, which is `left` completions, and closes both. */
+void close_queue(size_t left);
+
+/* Each returns the id. The tag of a release and an extension is 7. */
+uint64_t begin_acquire(lk_lock *lock, const char *owner, int64_t wait_ms, uint64_t tag);
+uint64_t begin_release(lk_lock *lock, const char *owner);
+uint64_t begin_extend(lk_lock *lock, const char *owner, int64_t lease_ms);
+
+/* The next completion, or a failed check. */
+lk_completion next_completion(void);
+
+/* The same, of that request, with that code. */
+lk_completion completed(uint64_t id, int code);
+
+/* In one: acquired, released. */
+lk_completion acquire(lk_lock *lock, const char *owner);
+void release(lk_lock *lock, const char *owner);
+
+bool queue_is_readable(void);
+
+#endif

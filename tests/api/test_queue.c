@@ -1,0 +1,595 @@
+/* Asynchronous calls: what each one says, in what order, and what it refuses. */
+#include "queued.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+static lk_lock *make_reentrant(void)
+{
+	return new_lock(client, "kind");
+}
+
+static lk_lock *make_fair(void)
+{
+	lk_lock *lock = NULL;
+	expect(0, lk_fair_lock_new(&lock, client, "kind", LK_STRLEN, &err));
+	return lock;
+}
+
+static lk_lock *make_read(void)
+{
+	lk_lock *lock = NULL;
+	expect(0, lk_read_lock_new(&lock, client, "kind", LK_STRLEN, NULL, &err));
+	return lock;
+}
+
+static lk_lock *make_write(void)
+{
+	lk_lock *lock = NULL;
+	expect(0, lk_write_lock_new(&lock, client, "kind", LK_STRLEN, NULL, &err));
+	return lock;
+}
+
+static lk_lock *make_fenced(void)
+{
+	lk_lock *lock = NULL;
+	expect(0, lk_fenced_lock_new(&lock, client, "kind", LK_STRLEN, NULL, &err));
+	return lock;
+}
+
+static lk_lock *make_spin(void)
+{
+	lk_lock *lock = NULL;
+	expect(0, lk_spin_lock_new(&lock, client, "kind", LK_STRLEN, NULL, &err));
+	return lock;
+}
+
+static lk_lock *make_plain(void)
+{
+	lk_lock *lock = NULL;
+	expect(0, lk_plain_lock_new(&lock, client, "kind", LK_STRLEN, NULL, &err));
+	return lock;
+}
+
+static lk_lock *(*const kinds[])(void) = {make_reentrant, make_fair, make_read, make_write,
+					  make_fenced,    make_spin, make_plain};
+
+static void test_every_kind(void **state)
+{
+	(void)state;
+	open_queue();
+	for (size_t i = 0; i < COUNT(kinds); i++) {
+		lk_lock *lock = kinds[i]();
+		char field[LK_FIELD_SIZE];
+		int64_t deadline_ns = 0;
+		uint64_t fence = 0, id = begin_acquire(lock, "task", -1, 40 + i);
+		lk_completion got = completed(id, 0);
+		check_int(got.operation, ==, LK_OP_ACQUIRE);
+		check_int(got.tag, ==, 40 + i);
+		expect(0, lk_lock_export(lock, "task", field, sizeof(field), &err));
+		check(!strcmp(got.field, field));
+		expect(0, lk_lock_deadline_ns(lock, "task", &deadline_ns, &err));
+		check_int(got.deadline_ns, <=, deadline_ns);
+		if (kinds[i] == make_fenced)
+			expect(0, lk_lock_fence(lock, "task", &fence, &err));
+		check_int(got.fence, ==, fence);
+		got = completed(begin_extend(lock, "task", 60000), 0);
+		check_int(got.operation, ==, LK_OP_EXTEND);
+		check_int(remaining(lock, "task"), >, 50000);
+		got = completed(begin_release(lock, "task"), 0);
+		check_int(got.operation, ==, LK_OP_RELEASE);
+		check_int(got.tag, ==, 7);
+		completed(begin_release(lock, "task"), LK_ENOTOWNER);
+		completed(begin_extend(lock, "task", 60000), LK_ENOTOWNER);
+		lk_lock_free(lock);
+		redis_do(&server, "DEL lockkeeper_fence:{kind}");
+	}
+	close_queue(0);
+}
+
+/* Of every kind that excludes itself. */
+static void test_a_waiter_is_served(void **state)
+{
+	(void)state;
+	open_queue();
+	for (size_t i = 0; i < COUNT(kinds); i++) {
+		if (kinds[i] == make_read)
+			continue;
+		lk_lock *lock = kinds[i]();
+		acquire(lock, "first");
+		completed(begin_acquire(lock, "second", 0, 0), LK_EBUSY);
+		completed(begin_acquire(lock, "second", slow_ms(60), 0), LK_ETIMEDOUT);
+		uint64_t second = begin_acquire(lock, "second", -1, 0);
+		uint64_t third = begin_acquire(lock, "third", -1, 0);
+		check_int(lk_queue_take(queue, &(lk_completion){0}, 1, 50, &err), ==, 0);
+		uint64_t given = begin_release(lock, "first");
+		for (int both = 0; both < 2; both++) {
+			lk_completion got = next_completion();
+			check(got.id == given || got.id == second);
+			check_int(got.error.code, ==, 0);
+		}
+		release(lock, "second");
+		completed(third, 0);
+		release(lock, "third");
+		lk_lock_free(lock);
+		redis_do(&server, "DEL lockkeeper_fence:{kind}");
+	}
+	close_queue(0);
+}
+
+static void test_another_process_makes_way(void **state)
+{
+	(void)state;
+	open_queue();
+	lk_lock *lock = new_lock(client, "others");
+	stranger_takes("others", 3600000);
+	uint64_t id = begin_acquire(lock, "task", -1, 0);
+	wait_until(redis_integer(&server, "PUBLISH redisson_lock__channel:{others} 1") == 1, 5000);
+	check(!queue_is_readable());
+	stranger_releases("others");
+	completed(id, 0);
+	release(lock, "task");
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+/* Threads and tasks stand in one wait queue. */
+static void wait_in_thread(size_t index, void *argument)
+{
+	(void)index;
+	expect(0, lk_lock_acquire(argument, NULL, &err));
+	expect(0, lk_lock_release(argument, NULL, &err));
+}
+
+static void test_blocking_and_asynchronous_callers_in_one_line(void **state)
+{
+	struct threads thread;
+	(void)state;
+	open_queue();
+	lk_lock *lock = new_lock(client, "line");
+	acquire(lock, "first");
+	uint64_t second = begin_acquire(lock, "second", -1, 0);
+	wait_until(stats_of(client).waiting == 1, 5000);
+	threads_start(&thread, 1, wait_in_thread, lock);
+	wait_until(stats_of(client).waiting == 2, 5000);
+	uint64_t fourth = begin_acquire(lock, "fourth", -1, 0);
+	wait_until(stats_of(client).waiting == 3, 5000);
+	expect(0,
+	       lk_lock_release(lock, &(lk_release_options){sizeof(lk_release_options), "first", 0},
+			       &err)); /* by a call that blocks */
+	completed(second, 0);
+	check(!thread_done(&thread, 0));
+	release(lock, "second");
+	completed(fourth, 0);
+	threads_join(&thread, 20000);
+	release(lock, "fourth");
+	expect(0,
+	       lk_lock_acquire(
+		       lock, &(lk_acquire_options){sizeof(lk_acquire_options), .owner = "blocking"},
+		       &err));
+	release(lock, "blocking"); /* and the other way round */
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+static void test_re_entry(void **state)
+{
+	(void)state;
+	open_queue();
+	lk_lock *lock = new_lock(client, "again");
+	acquire(lock, "task");
+	uint64_t commands = stats_of(client).commands;
+	acquire(lock, "task");
+	check_int(stats_of(client).commands, ==, commands);
+	check_int(lk_lock_hold_count(lock, "task", &err), ==, 2);
+	release(lock, "task");
+	completed(begin_acquire(lock, "other", 0, 0), LK_EBUSY);
+	release(lock, "task");
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+/* ---- many at a time ---- */
+
+#define NAMES 1000
+
+static void test_a_thousand_in_flight(void **state)
+{
+	static lk_lock *locks[NAMES];
+	static lk_completion got[64];
+	static int seen[NAMES];
+	size_t acquired = 0, released = 0;
+	(void)state;
+	open_queue();
+	memset(seen, 0, sizeof(seen));
+	for (size_t i = 0; i < NAMES; i++) {
+		char name[32];
+		snprintf(name, sizeof(name), "many-%zu", i);
+		locks[i] = new_lock(client, name);
+		begin_acquire(locks[i], "task", -1, i);
+	}
+	while (released < NAMES) {
+		int count = lk_queue_take(queue, got, COUNT(got), 20000, &err);
+		check_int(count, >, 0);
+		for (int i = 0; i < count; i++) {
+			check_int(got[i].error.code, ==, 0);
+			if (got[i].operation == LK_OP_RELEASE) {
+				released++;
+				continue;
+			}
+			acquired++;
+			check_int(++seen[got[i].tag], ==, 1);
+			begin_release(locks[got[i].tag], "task");
+		}
+	}
+	check_int(acquired, ==, NAMES);
+	check_int(stats_of(client).connects, <=, 3);
+	for (size_t i = 0; i < NAMES; i++)
+		lk_lock_free(locks[i]);
+	close_queue(0);
+}
+
+/* One name, many owners: one at a time, and each once. */
+static void test_one_at_a_time(void **state)
+{
+	enum { OWNERS = 200 };
+	char owner[32];
+	int served[OWNERS] = {0}, holder = -1, left = OWNERS;
+	(void)state;
+	open_queue();
+	lk_lock *lock = new_lock(client, "one");
+	for (uint64_t i = 0; i < OWNERS; i++) {
+		snprintf(owner, sizeof(owner), "owner-%d", (int)i);
+		begin_acquire(lock, owner, -1, i);
+	}
+	while (left > 0) {
+		lk_completion got = next_completion();
+		check_int(got.error.code, ==, 0);
+		if (got.operation == LK_OP_RELEASE) {
+			left--;
+			continue;
+		}
+		holder = (int)got.tag;
+		check_int(++served[holder], ==, 1);
+		snprintf(owner, sizeof(owner), "owner-%d", holder);
+		check_int(lk_lock_is_held(lock, owner, &err), ==, 1);
+		check_int(stats_of(client).held, ==, 1);
+		check(redis_integer(&server, "HEXISTS one %s", got.field) == 1);
+		begin_release(lock, owner);
+	}
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+/* Any thread starts, any thread takes. */
+struct crowd {
+	_Atomic int started, taken, inside, bad;
+};
+
+/* Each acquire has an owner of its own, by its tag: the same would re-enter. */
+static void give_back(struct crowd *crowd, lk_lock *lock, const lk_completion *got)
+{
+	char owner[32];
+	crowd->taken++;
+	check_int(got->error.code, ==, 0);
+	if (got->operation != LK_OP_ACQUIRE)
+		return;
+	crowd->bad += crowd->inside++ != 0;
+	snprintf(owner, sizeof(owner), "task-%d", (int)got->tag);
+	crowd->inside--;
+	crowd->started++;
+	begin_release(lock, owner);
+}
+
+static void start_and_take(size_t index, void *argument)
+{
+	enum { ROUNDS = 300 };
+	struct crowd *crowd = argument;
+	char owner[32];
+	lk_completion got;
+	lk_lock *lock = new_lock(client, "crowd");
+	for (int i = 0; i < ROUNDS; i++) {
+		int tag = (int)index * ROUNDS + i;
+		snprintf(owner, sizeof(owner), "task-%d", tag);
+		crowd->started++;
+		begin_acquire(lock, owner, -1, (uint64_t)tag);
+		if (lk_queue_take(queue, &got, 1, slow_ms(10), &err) == 1)
+			give_back(crowd, lock, &got);
+	}
+	lk_lock_free(lock);
+}
+
+static void test_queues_are_shared_by_threads(void **state)
+{
+	struct crowd crowd = {0};
+	struct threads threads;
+	(void)state;
+	open_queue();
+	threads_start(&threads, 4, start_and_take, &crowd);
+	threads_join(&threads, 120000);
+	lk_lock *lock = new_lock(client, "crowd");
+	while (crowd.taken < crowd.started) {
+		lk_completion got = next_completion();
+		give_back(&crowd, lock, &got);
+	}
+	check_int(crowd.taken, ==, 2 * 4 * 300);
+	check_int(crowd.bad, ==, 0);
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+static void test_two_clients_on_one_queue(void **state)
+{
+	(void)state;
+	open_queue();
+	lk_client *other = open_client();
+	lk_lock *lock = new_lock(client, "shared"), *theirs = new_lock(other, "shared");
+	acquire(lock, "task");
+	uint64_t id = begin_acquire(theirs, "task", -1, 5);
+	completed(begin_acquire(theirs, "other", 0, 0), LK_EBUSY);
+	release(lock, "task");
+	check_int(completed(id, 0).tag, ==, 5);
+	release(theirs, "task");
+	lk_lock_free(lock);
+	lk_lock_free(theirs);
+	close_client(other);
+	close_queue(0);
+}
+
+/* ---- the queue ---- */
+
+static void test_descriptor_tells_of_completions(void **state)
+{
+	(void)state;
+	open_queue();
+	lk_lock *lock = new_lock(client, "tells");
+	check(!queue_is_readable());
+	begin_acquire(lock, "task", -1, 0);
+	wait_until(queue_is_readable(), 5000);
+	begin_acquire(lock, "task", -1, 0);
+	wait_until(lk_lock_hold_count(lock, "task", &err) == 2, 5000);
+	next_completion();
+	wait_until(queue_is_readable(), 5000);
+	next_completion();
+	check(!queue_is_readable());
+	release(lock, "task");
+	release(lock, "task");
+	check(!queue_is_readable());
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+static void test_a_full_queue_refuses(void **state)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_completion got[4];
+	lk_queue *small = NULL;
+	(void)state;
+	lk_client *own = open_client();
+	lk_lock *lock = new_lock(own, "full");
+	expect(0, lk_queue_new(&small, 2, &err));
+	options.owner = "task";
+	for (int round = 0; round < 3; round++) {
+		expect(0, lk_queue_acquire(small, lock, -1, &options, NULL, &err));
+		expect(0, lk_queue_acquire(small, lock, -1, &options, NULL, &err));
+		expect(LK_ELIMIT, lk_queue_acquire(small, lock, -1, &options, NULL, &err));
+		expect(LK_EPENDING, lk_queue_free(small, &err));
+		wait_until(lk_lock_hold_count(lock, "task", &err) == 2 * (round + 1), 5000);
+		expect(LK_EPENDING, lk_queue_free(small, &err));
+		expect(LK_ELIMIT, lk_queue_extend(small, lock, 60000, "task", 0, NULL, &err));
+		int taken = 0;
+		while (taken < 2)
+			taken += lk_queue_take(small, got, COUNT(got), 5000, &err);
+		check_int(taken, ==, 2);
+	}
+	expect(0, lk_queue_free(small, &err));
+	expect(0, lk_queue_free(NULL, &err));
+	lk_lock_free(lock);
+	drop_client(own);
+}
+
+static void test_cancel(void **state)
+{
+	(void)state;
+	open_queue();
+	lk_lock *lock = new_lock(client, "cancel");
+	uint64_t held = begin_acquire(lock, "first", -1, 0);
+	completed(held, 0);
+	expect(0, lk_queue_cancel(queue, held, &err));
+	expect(0, lk_queue_cancel(queue, 123456, &err));
+	check_int(lk_lock_is_held(lock, "first", &err), ==, 1);
+	uint64_t second = begin_acquire(lock, "second", -1, 0);
+	uint64_t third = begin_acquire(lock, "third", -1, 0);
+	expect(1, lk_queue_cancel(queue, second, &err));
+	completed(second, LK_ECANCELLED);
+	release(lock, "first");
+	completed(third, 0);
+	release(lock, "third");
+	stranger_takes("cancel", 3600000); /* the head, which listens */
+	uint64_t waits = begin_acquire(lock, "task", -1, 0);
+	wait_until(redis_integer(&server, "PUBLISH redisson_lock__channel:{cancel} 1") == 1, 5000);
+	expect(1, lk_queue_cancel(queue, waits, &err));
+	completed(waits, LK_ECANCELLED);
+	stranger_releases("cancel");
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+/* Cancelled at some moment: what the completion says is what is in Redis. */
+static void test_a_cancel_that_lost_the_race(void **state)
+{
+	int cancelled = 0, acquired = 0;
+	(void)state;
+	open_queue();
+	lk_lock *lock = new_lock(client, "race");
+	for (int i = 0; i < 400; i++) {
+		uint64_t id = begin_acquire(lock, "task", -1, 0);
+		for (int spin = 0; spin < i * 20; spin++)
+			__asm__ volatile("" ::: "memory");
+		int asked = lk_queue_cancel(queue, id, &err);
+		lk_completion got = next_completion();
+		check_int(got.id, ==, id);
+		if (got.error.code == 0) {
+			acquired++;
+			check_int(lk_lock_is_held(lock, "task", &err), ==, 1);
+			release(lock, "task");
+		} else {
+			cancelled++;
+			check_int(asked, ==, 1);
+			check_int(got.error.code, ==, LK_ECANCELLED);
+			check_int(lk_lock_is_held(lock, "task", &err), ==, 0);
+		}
+	}
+	wait_until(redis_integer(&server, "EXISTS race") == 0, 5000);
+	print_message("%d cancelled, %d acquired\n", cancelled, acquired);
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+/* ---- what is refused ---- */
+
+static void refuses_acquire(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *options)
+{
+	uint64_t id = 5;
+	expect(LK_EINVAL, lk_queue_acquire(queue, lock, wait_ms, options, &id, &err));
+	check_int(id, ==, 5);
+}
+
+static void test_bad_input(void **state)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_release_options give = LK_RELEASE_OPTIONS_INIT;
+	lk_queue *none = NULL;
+	lk_completion got;
+	uint64_t fence;
+	(void)state;
+	open_queue();
+	lk_lock *lock = new_lock(client, "bad");
+	refuses_acquire(lock, -1, NULL);
+	refuses_acquire(lock, -1, &options); /* no owner */
+	options.owner = "task";
+	refuses_acquire(NULL, -1, &options);
+	refuses_acquire(lock, -2, &options);
+	options.lease_ms = 1;
+	refuses_acquire(lock, -1, &options);
+	options.lease_ms = 0;
+	options.fence_out = &fence;
+	refuses_acquire(lock, -1, &options);
+	options.fence_out = NULL;
+	expect(0, lk_cancel_new(&options.cancel, &err));
+	refuses_acquire(lock, -1, &options);
+	lk_cancel_free(options.cancel);
+	options.cancel = NULL;
+	expect(LK_EINVAL, lk_queue_acquire(NULL, lock, -1, &options, NULL, &err));
+	expect(LK_EINVAL, lk_queue_release(queue, lock, NULL, 0, NULL, &err));
+	give.owner = "task";
+	give.no_wait = 1;
+	expect(LK_EINVAL, lk_queue_release(queue, lock, &give, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_extend(queue, lock, 60000, NULL, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_extend(queue, lock, 0, "task", 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_take(queue, &got, 0, 0, &err));
+	expect(LK_EINVAL, lk_queue_take(queue, NULL, 1, 0, &err));
+	expect(LK_EINVAL, lk_queue_take(queue, &got, 1, -2, &err));
+	expect(LK_EINVAL, lk_queue_take(NULL, &got, 1, 0, &err));
+	expect(LK_EINVAL, lk_queue_fd(NULL, &err));
+	expect(LK_EINVAL, lk_queue_cancel(NULL, 1, &err));
+	expect(LK_EINVAL, lk_queue_new(NULL, 0, &err));
+	expect(LK_EINVAL, lk_queue_new(&none, LK_QUEUE_CAPACITY_MAX + 1, &err));
+	check(!none);
+	expect(0, lk_queue_take(queue, &got, 1, 0, &err));
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+static void test_locks_of_locks_are_refused(void **state)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_lock *multi = NULL;
+	(void)state;
+	open_queue();
+	lk_lock *parts[2] = {new_lock(client, "one"), new_lock(client, "two")};
+	expect(0, lk_multi_lock_new(&multi, parts, 2, &err));
+	options.owner = "task";
+	refuses_acquire(multi, -1, &options);
+	expect(LK_EINVAL, lk_queue_extend(queue, multi, 60000, "task", 0, NULL, &err));
+	lk_lock_free(multi);
+	lk_lock_free(parts[0]);
+	lk_lock_free(parts[1]);
+	close_queue(0);
+}
+
+static void test_releases_and_extensions_are_not_cancelled(void **state)
+{
+	(void)state;
+	open_queue();
+	lk_lock *lock = new_lock(client, "firm");
+	acquire(lock, "task");
+	server_pause(&server);
+	uint64_t id = begin_extend(lock, "task", 60000);
+	expect(LK_EINVAL, lk_queue_cancel(queue, id, &err));
+	uint64_t given = begin_release(lock, "task");
+	expect(LK_EINVAL, lk_queue_cancel(queue, given, &err));
+	server_resume(&server);
+	for (int both = 0; both < 2; both++) {
+		lk_completion got = next_completion();
+		check(got.id == given ? got.error.code == 0
+				      : got.error.code == 0 || got.error.code == LK_ENOTOWNER);
+	}
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+static int in_child(lk_lock *lock)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_completion got;
+	options.owner = "task";
+	return lk_queue_acquire(queue, lock, -1, &options, NULL, NULL) == LK_EFORKED &&
+	       lk_queue_take(queue, &got, 1, 0, NULL) == LK_EFORKED &&
+	       lk_queue_cancel(queue, 1, NULL) == LK_EFORKED &&
+	       lk_queue_fd(queue, NULL) == LK_EFORKED && lk_queue_free(queue, NULL) == 0;
+}
+
+static void test_fork(void **state)
+{
+	int status = -1;
+	(void)state;
+	open_queue();
+	lk_lock *lock = new_lock(client, "fork");
+	stranger_takes("fork", 3600000);
+	uint64_t id = begin_acquire(lock, "task", -1, 0);
+	pid_t child = fork();
+	if (child == 0)
+		_exit(in_child(lock) ? 0 : 1);
+	waitpid(child, &status, 0);
+	check_int(status, ==, 0);
+	stranger_releases("fork");
+	completed(id, 0);
+	release(lock, "task");
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		api_test(test_every_kind),
+		api_test(test_a_waiter_is_served),
+		api_test(test_another_process_makes_way),
+		api_test(test_blocking_and_asynchronous_callers_in_one_line),
+		api_test(test_re_entry),
+		api_test(test_a_thousand_in_flight),
+		api_test(test_one_at_a_time),
+		api_test(test_queues_are_shared_by_threads),
+		api_test(test_two_clients_on_one_queue),
+		api_test(test_descriptor_tells_of_completions),
+		api_test(test_a_full_queue_refuses),
+		api_test(test_cancel),
+		api_test(test_a_cancel_that_lost_the_race),
+		api_test(test_bad_input),
+		api_test(test_locks_of_locks_are_refused),
+		api_test(test_releases_and_extensions_are_not_cancelled),
+		api_test(test_fork),
+	};
+	return cmocka_run_group_tests(tests, start_server, stop_server);
+}
