@@ -50,6 +50,7 @@ class Operation:
     had: bool = False        # "c" owned something before
     reads: bool = False      # changes nothing
     cold: bool = False       # its client's first call on a lock: it may ask what the node can do
+    queued: bool = False     # "c" calls asynchronously
     kind: str = ""
     lock: str = "n"
     nodes: int = 1
@@ -83,7 +84,7 @@ class Operation:
 
     @property
     def title(self) -> str:
-        return f"{self.kind}:{self.name}"
+        return f"{self.kind}:{'queued-' if self.queued else ''}{self.name}"
 
 
 # ---- locks ----
@@ -191,6 +192,11 @@ LOCK_SCENARIOS = (
     Operation("left-behind", left_behind),
     Operation("closed", c("close", how=1), HELD, had=True),
 )
+
+QUEUED = {"acquire", "try", "within", "release", "extend", "given-up", "watched", "handed",
+          "left-behind", "closed"}
+"""What is done asynchronously too, with locks of one server."""
+BLOCKING_KINDS = {"multi", "red", "red-plain"}
 
 # ---- synchronizers ----
 
@@ -302,6 +308,8 @@ def rows_of(kind: str, verbs: list[str]) -> list[Operation]:
     missing = set(verbs) - {row.name for row in rows} - (set() if is_lock else NO_REQUESTS)
     assert not missing, f"not covered: {', '.join(f'{kind}:{verb}' for verb in sorted(missing))}"
     every = [*rows, *(LOCK_SCENARIOS if is_lock else ())]
+    if is_lock and kind not in BLOCKING_KINDS:
+        every += [replace(row, queued=True) for row in every if row.name in QUEUED]
     return [replace(row, kind=kind, **SHAPES.get(kind, {})) for row in every]
 
 

@@ -129,6 +129,8 @@ class Run:
             arguments["node_limit"] = COMMAND_MS  # a quarter of the lease would be less
         if arguments["kind"] == "client":
             del arguments["kind"]
+        if self.operation.queued and who == "c":
+            arguments["queue"] = 1
         return self.keeper.say(verb, **{"thread": who, **arguments})
 
     def call(self, who: str, verb: str, **arguments):

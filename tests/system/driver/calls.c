@@ -15,24 +15,29 @@ struct call {
 	lk_client *client;
 	lk_lock *lock;
 	const char *owner;
+	int queued; /* queue=1: asynchronous, and its owner is the thread's name */
 	lk_acquire_options options;
 	lk_error error;
 };
 
 static int call_acquire(struct call *call)
 {
-	return lk_lock_acquire(call->lock, &call->options, &call->error);
+	return call->queued ? queued_acquire(call->lock, -1, &call->options, &call->error)
+			    : lk_lock_acquire(call->lock, &call->options, &call->error);
 }
 
 static int call_within(struct call *call)
 {
 	int64_t wait_ms = command_number(call->command, "wait", 0);
-	return lk_lock_acquire_within(call->lock, wait_ms, &call->options, &call->error);
+	return call->queued
+		       ? queued_acquire(call->lock, wait_ms, &call->options, &call->error)
+		       : lk_lock_acquire_within(call->lock, wait_ms, &call->options, &call->error);
 }
 
 static int call_try(struct call *call)
 {
-	return lk_lock_try(call->lock, &call->options, &call->error);
+	return call->queued ? queued_acquire(call->lock, 0, &call->options, &call->error)
+			    : lk_lock_try(call->lock, &call->options, &call->error);
 }
 
 static int call_release(struct call *call)
@@ -40,7 +45,8 @@ static int call_release(struct call *call)
 	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
 	options.owner = call->owner;
 	options.no_wait = (int)command_number(call->command, "no_wait", 0);
-	return lk_lock_release(call->lock, &options, &call->error);
+	return call->queued ? queued_release(call->lock, &options, &call->error)
+			    : lk_lock_release(call->lock, &options, &call->error);
 }
 
 static int call_force(struct call *call)
@@ -51,7 +57,8 @@ static int call_force(struct call *call)
 static int call_extend(struct call *call)
 {
 	int64_t lease_ms = command_number(call->command, "lease", 0);
-	return lk_lock_extend(call->lock, lease_ms, call->owner, &call->error);
+	return call->queued ? queued_extend(call->lock, lease_ms, call->owner, &call->error)
+			    : lk_lock_extend(call->lock, lease_ms, call->owner, &call->error);
 }
 
 static int call_export(struct call *call)
@@ -157,11 +164,14 @@ static void lock_verb_run(size_t index, const struct command *command, struct an
 		.answer = answer,
 		.client = handle_client(command),
 		.owner = command_text(command, "owner", NULL),
+		.queued = command_number(command, "queue", 0) != 0,
 		.options = LK_ACQUIRE_OPTIONS_INIT,
 	};
 	call.options.lease_ms = command_number(command, "lease", 0);
 	call.options.max_hold_ms = command_number(command, "max_hold", 0);
 	call.options.margin_ms = command_number(command, "margin", 0);
+	if (call.queued && !call.owner)
+		call.owner = command->thread;
 	call.options.owner = call.owner;
 	call.options.tag = (uint64_t)command_number(command, "tag", 0);
 	call.options.cancel = cancel ? handle_cancel(cancel) : NULL;

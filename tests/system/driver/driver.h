@@ -67,6 +67,12 @@ int kind_known(const struct command *command);
 /* calls.c: runs one command and adds its outcome to the answer. */
 void call_run(const struct command *command, struct answer *answer);
 
+/* queued.c: the asynchronous forms of the calls with these names, waited for. */
+int queued_acquire(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *options,
+		   lk_error *error);
+int queued_release(lk_lock *lock, const lk_release_options *options, lk_error *error);
+int queued_extend(lk_lock *lock, int64_t lease_ms, const char *owner, lk_error *error);
+
 /* synchronizers.c: the verbs with kind=semaphore, permits or latch; 0: it is none of these. */
 int synchronizer_run(const struct command *command, struct answer *answer);
 
