@@ -413,13 +413,13 @@ static void asyncs_hear_close(lk_client *client)
 	async_wake(&async->thread);
 }
 
-static void asyncs_send(lk_client *client)
+static void asyncs_for_each_conn(const lk_client *client, void (*act)(struct lk__conn *conn))
 {
 	struct lk__topo *topo = client->topo;
 	struct lk__node *node;
 	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++)
 		for (size_t j = 0; j < node->script_count; j++)
-			lk__conn_send_queued(&node->scripts[j]);
+			act(&node->scripts[j]);
 }
 
 bool lk__async_rest(lk_client *client)
@@ -437,7 +437,7 @@ int64_t lk__async_turn(lk_client *client)
 		any = true;
 	any |= asyncs_resume_due(client);
 	if (any)
-		asyncs_send(client);
+		asyncs_for_each_conn(client, lk__conn_send_queued);
 	if (atomic_load(&client->asyncs.ready))
 		return 0;
 	const struct lk__heap_node *first = lk__heap_first(&client->asyncs.timers);
@@ -453,6 +453,7 @@ void lk__async_end(lk_client *client)
 	while (client->asyncs.in_flight || atomic_load(&client->asyncs.ready)) {
 		struct lk__park nap = {0};
 		lk__async_turn(client);
+		asyncs_for_each_conn(client, lk__conn_settle); /* what is refused, being closed */
 		if (client->asyncs.in_flight) /* what another thread still finishes */
 			lk__park_wait(&nap, lk__now_ns() + LK__MS);
 	}

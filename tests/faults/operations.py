@@ -5,6 +5,7 @@ verb without a row fails the suite. Scenarios are rows of more than one call.
 """
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from dataclasses import dataclass, replace
@@ -197,6 +198,7 @@ QUEUED = {"acquire", "try", "within", "release", "extend", "given-up", "watched"
           "left-behind", "closed"}
 """What is done asynchronously too, with locks of one server."""
 BLOCKING_KINDS = {"multi", "red", "red-plain"}
+QUEUED_KINDS = {"lock", "fair", "write"}  # among the main faults; with all, every kind
 
 # ---- synchronizers ----
 
@@ -308,7 +310,8 @@ def rows_of(kind: str, verbs: list[str]) -> list[Operation]:
     missing = set(verbs) - {row.name for row in rows} - (set() if is_lock else NO_REQUESTS)
     assert not missing, f"not covered: {', '.join(f'{kind}:{verb}' for verb in sorted(missing))}"
     every = [*rows, *(LOCK_SCENARIOS if is_lock else ())]
-    if is_lock and kind not in BLOCKING_KINDS:
+    every_kind = os.environ.get("LOCKKEEPER_FAULTS") == "all"
+    if is_lock and kind not in BLOCKING_KINDS and (every_kind or kind in QUEUED_KINDS):
         every += [replace(row, queued=True) for row in every if row.name in QUEUED]
     return [replace(row, kind=kind, **SHAPES.get(kind, {})) for row in every]
 
