@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "common.h"
 
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,6 +50,22 @@ double bench_cpu_us(void)
 	getrusage(RUSAGE_SELF, &usage);
 	return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e6 +
 	       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
+long bench_resident_bytes(void)
+{
+	long pages = 0, resident = 0;
+	FILE *file = fopen("/proc/self/statm", "r");
+	if (!file || fscanf(file, "%ld %ld", &pages, &resident) != 2)
+		bench_die("no /proc/self/statm");
+	fclose(file);
+	return resident * sysconf(_SC_PAGESIZE);
+}
+
+long bench_heap_bytes(void)
+{
+	struct mallinfo2 info = mallinfo2();
+	return (long)(info.uordblks + info.hblkhd);
 }
 
 /* ---- samples ---- */
@@ -136,15 +153,20 @@ redisReply *bench_send(redisContext *redis, const char *bytes, int size)
 	return reply;
 }
 
-char *bench_script(redisContext *redis, enum lk__script_id id, const char *name, size_t argc,
-		   const char *const *argv, int *size_out)
+const char *bench_script_load(redisContext *redis, enum lk__script_id id)
 {
 	const struct lk__script *script = &lk__scripts[id];
 	redisReply *loaded = redisCommand(redis, "SCRIPT LOAD %b", script->text, script->size);
 	if (!loaded || loaded->type != REDIS_REPLY_STRING || strcmp(loaded->str, script->sha1) != 0)
 		bench_die("cannot load %s", script->name);
 	freeReplyObject(loaded);
-	const char *words[16] = {"EVALSHA", script->sha1, "1", name};
+	return script->sha1;
+}
+
+char *bench_script(redisContext *redis, enum lk__script_id id, const char *name, size_t argc,
+		   const char *const *argv, int *size_out)
+{
+	const char *words[16] = {"EVALSHA", bench_script_load(redis, id), "1", name};
 	for (size_t i = 0; i < argc && i < 12; i++)
 		words[4 + i] = argv[i];
 	char *bytes = NULL;
@@ -189,6 +211,23 @@ long bench_calls(redisContext *redis)
 	return calls;
 }
 
+long bench_commands(redisContext *redis)
+{
+	static const char key[] = "\ncmdstat_", calls[] = ":calls=";
+	redisReply *reply = redisCommand(redis, "INFO commandstats");
+	long count = 0;
+	if (!reply || !reply->str)
+		bench_die("no INFO commandstats");
+	for (const char *at = reply->str; (at = strstr(at, key));) {
+		at += strlen(key);
+		const char *found = strstr(at, calls);
+		if (found && strncmp(at, "ping:", 5) != 0 && strncmp(at, "info:", 5) != 0)
+			count += strtol(found + strlen(calls), NULL, 10);
+	}
+	freeReplyObject(reply);
+	return count;
+}
+
 long bench_clients(redisContext *redis, const char *name)
 {
 	redisReply *reply = redisCommand(redis, "CLIENT LIST");
@@ -199,6 +238,21 @@ long bench_clients(redisContext *redis, const char *name)
 		bench_die("no CLIENT LIST");
 	for (const char *at = reply->str; (at = strstr(at, key)); at++)
 		count++;
+	freeReplyObject(reply);
+	return count;
+}
+
+long bench_subscriptions(redisContext *redis)
+{
+	static const char key[] = " sub=";
+	redisReply *reply = redisCommand(redis, "CLIENT LIST");
+	long count = 0;
+	if (!reply || !reply->str)
+		bench_die("no CLIENT LIST");
+	for (const char *at = reply->str; (at = strstr(at, key));) {
+		at += strlen(key);
+		count += strtol(at, NULL, 10);
+	}
 	freeReplyObject(reply);
 	return count;
 }

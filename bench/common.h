@@ -33,6 +33,10 @@ long bench_number(const char *text, long least, long most);
 /* User and system time of this process, us. */
 double bench_cpu_us(void);
 
+/* Memory of this process: what it has in RAM, and what it has allocated. */
+long bench_resident_bytes(void);
+long bench_heap_bytes(void);
+
 /* Room for `room` samples; more are not kept. */
 void bench_samples_init(struct bench_samples *samples, size_t room);
 void bench_samples_add(struct bench_samples *samples, int64_t ns);
@@ -46,6 +50,9 @@ void *bench_shared(size_t size);
 
 /* redis://host:port and unix://path; a query is passed over. */
 redisContext *bench_connect(const char *url);
+
+/* Gives the server a script; its SHA-1. */
+const char *bench_script_load(redisContext *redis, enum lk__script_id id);
 
 /* Makes the bytes of EVALSHA for one key; gives the server the script first. */
 char *bench_script(redisContext *redis, enum lk__script_id id, const char *name, size_t argc,
@@ -61,6 +68,10 @@ void bench_channel(char *channel_out, size_t size, const char *name);
 long bench_info(redisContext *redis, const char *field);
 /* Commands that clients have sent, SUBSCRIBE and the like among them, this call not. */
 long bench_calls(redisContext *redis);
+/* All that the server has done, also what scripts call; keep-alives (PING) and INFO not. */
+long bench_commands(redisContext *redis);
 long bench_clients(redisContext *redis, const char *name);
+/* Channels that clients listen on, counted for each client. */
+long bench_subscriptions(redisContext *redis);
 
 #endif

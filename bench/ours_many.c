@@ -5,31 +5,13 @@
  *
  * usage: ours-many URL LOCKS MS
  */
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <lockkeeper.h>
 
 #include "common.h"
-
-static long resident_bytes(void)
-{
-	long pages = 0, resident = 0;
-	FILE *file = fopen("/proc/self/statm", "r");
-	if (!file || fscanf(file, "%ld %ld", &pages, &resident) != 2)
-		bench_die("no /proc/self/statm");
-	fclose(file);
-	return resident * sysconf(_SC_PAGESIZE);
-}
-
-static long heap_bytes(void)
-{
-	struct mallinfo2 info = mallinfo2();
-	return (long)(info.uordblks + info.hblkhd);
-}
 
 static lk_lock *take(lk_client *client, long index)
 {
@@ -73,13 +55,13 @@ int main(int argc, char **argv)
 	if (!locks || lk_client_open(&client, argv[1], &error))
 		bench_die("%s", locks ? error.message : "out of memory");
 
-	long heap = heap_bytes(), resident = resident_bytes();
+	long heap = bench_heap_bytes(), resident = bench_resident_bytes();
 	int64_t begun_ns = bench_now_ns();
 	for (long i = 0; i < count; i++)
 		locks[i] = take(client, i);
 	double taking_s = (double)(bench_now_ns() - begun_ns) / 1e9;
-	heap = heap_bytes() - heap;
-	resident = resident_bytes() - resident;
+	heap = bench_heap_bytes() - heap;
+	resident = bench_resident_bytes() - resident;
 
 	lk_client_stats(client, &stats, NULL);
 	uint64_t renewals = stats.renewals;

@@ -41,13 +41,8 @@ const struct lk__recipe *bench_recipe(const char *kind)
 
 void bench_load(redisContext *redis, const struct lk__request *request)
 {
-	if (request->script == LK__NO_SCRIPT)
-		return;
-	const struct lk__script *script = &lk__scripts[request->script];
-	redisReply *loaded = redisCommand(redis, "SCRIPT LOAD %b", script->text, script->size);
-	if (!loaded || loaded->type != REDIS_REPLY_STRING || strcmp(loaded->str, script->sha1) != 0)
-		bench_die("cannot load %s", script->name);
-	freeReplyObject(loaded);
+	if (request->script != LK__NO_SCRIPT)
+		bench_script_load(redis, request->script);
 }
 
 void bench_requests(const struct lk__recipe *recipe, const char *name, uint64_t number,

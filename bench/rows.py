@@ -52,7 +52,7 @@ def lone(p50: float | None, p99: float | None, cpu: float | None) -> list[Figure
             Figure("cpu_us", "µs", cpu)]
 
 
-def many(pairs: float, cpu: float | None) -> list[Figure]:
+def many(pairs: float | None, cpu: float | None) -> list[Figure]:
     return [Figure("pairs_s", "/s", pairs, LEAST), Figure("cpu_us", "µs", cpu),
             Figure("p50_us", "µs"), Figure("p99_us", "µs"),
             Figure("connections", "", 3, MOST, ratio=False)]
@@ -93,6 +93,25 @@ def pair_rows() -> list[Row]:
                              f"{threads} threads, release not waited for", "{tcp}", threads,
                              many(not_waited, cpu), no_wait=True))
     return rows
+
+
+def async_row(pairs: int) -> Row:
+    words = ["{tcp}", str(pairs), "{ms}"]
+    return Row(f"async-{pairs}", f"{pairs:,} pairs in flight, one thread, one client",
+               ["ours-async", *words], ["floor-async", *words], many(None, None),
+               {"ms": 3000}, {"ms": 200}, beside="bare hiredis, pipelined")
+
+
+def async_rows() -> list[Row]:
+    return [
+        async_row(1000), async_row(10000),
+        Row("async-waits", "10,000 waits through a queue, each lock held by another client",
+            ["ours-async-waits", "{tcp}", "{waits}", "{ms}"], None,
+            [Figure("commands", "", 0, MOST, ratio=False), Figure("cpu_ms_s", "ms CPU per s"),
+             Figure("heap_bytes_a_wait", "bytes"), Figure("resident_bytes_a_wait", "bytes"),
+             Figure("start_ms", "ms"), Figure("listen_ms", "ms"), Figure("cancel_ms", "ms")],
+            {"waits": 10000, "ms": 30000}, {"waits": 1000, "ms": 300}, runs=1),
+    ]
 
 
 def hot_row(threads: int) -> Row:
@@ -236,4 +255,5 @@ def kind_rows() -> list[Row]:
 
 
 def all_rows() -> list[Row]:
-    return [*pair_rows(), hot_row(8), hot_row(64), *share_rows(), *kind_rows(), *other_rows()]
+    return [*pair_rows(), *async_rows(), hot_row(8), hot_row(64), *share_rows(), *kind_rows(),
+            *other_rows()]

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/* Pairs by the library: one client, one queue, a handle and an owner a name. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <lockkeeper.h>
+
+#include "async.h"
+#include "common.h"
+
+#define MOST_AT_ONCE 256
+
+struct mine {
+	lk_lock *lock;
+	char owner[32];
+};
+
+static lk_client *client;
+static lk_queue *queue;
+static struct mine *all;
+static uint32_t all_count;
+static redisContext *looker;
+
+static void check(int rc, const lk_error *error)
+{
+	if (rc < 0)
+		bench_die("%s", error->message);
+}
+
+static void ours_start(const char *url, uint32_t pairs)
+{
+	lk_error error;
+	looker = bench_connect(url);
+	check(lk_client_open(&client, url, &error), &error);
+	check(lk_queue_new(&queue, pairs, &error), &error);
+	all = calloc(pairs, sizeof(*all));
+	if (!all)
+		bench_die("out of memory");
+	for (all_count = 0; all_count < pairs; all_count++) {
+		char name[64];
+		struct mine *mine = &all[all_count];
+		snprintf(name, sizeof(name), "bench:async:%u", all_count);
+		snprintf(mine->owner, sizeof(mine->owner), "task %u", all_count);
+		check(lk_lock_new(&mine->lock, client, name, LK_STRLEN, &error), &error);
+	}
+}
+
+static void ours_acquire(uint32_t index)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_error error;
+	options.owner = all[index].owner;
+	options.tag = index;
+	check(lk_queue_acquire(queue, all[index].lock, -1, &options, NULL, &error), &error);
+}
+
+static void ours_release(uint32_t index)
+{
+	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
+	lk_error error;
+	options.owner = all[index].owner;
+	check(lk_queue_release(queue, all[index].lock, &options, index, NULL, &error), &error);
+}
+
+static size_t ours_take(uint32_t *indexes_out, size_t most)
+{
+	static lk_completion completions[MOST_AT_ONCE];
+	lk_error error;
+	int count = lk_queue_take(queue, completions, most < MOST_AT_ONCE ? most : MOST_AT_ONCE,
+				  BENCH_ASYNC_LIMIT_MS, &error);
+	check(count, &error);
+	if (!count)
+		bench_die("no completion in %d ms", BENCH_ASYNC_LIMIT_MS);
+	for (int i = 0; i < count; i++) {
+		check(completions[i].error.code, &completions[i].error);
+		indexes_out[i] = (uint32_t)completions[i].tag;
+	}
+	return (size_t)count;
+}
+
+static long ours_connections(void)
+{
+	return bench_clients(looker, "lockkeeper");
+}
+
+static void ours_stop(void)
+{
+	lk_error error;
+	check(lk_queue_free(queue, &error), &error);
+	check(lk_client_close(client, LK_CLOSE_IF_IDLE, &error), &error);
+	for (uint32_t i = 0; i < all_count; i++)
+		lk_lock_free(all[i].lock);
+	lk_client_free(client);
+	free(all);
+	redisFree(looker);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct bench_async_side side = {ours_start, ours_acquire,     ours_release,
+						     ours_take,  ours_connections, ours_stop};
+	return bench_async(argc, argv, &side);
+}
