@@ -174,31 +174,34 @@ int lk__queue_cancel(lk_queue *queue, uint64_t id, lk_error *error)
 
 /* ---- taking ---- */
 
-/* The oldest one, which is the caller's now; NULL when there is none. */
-static struct lk__completion *queue_pop(lk_queue *queue)
+/* The oldest ones, `most` at most, which are the caller's now. */
+static struct lk__completion *queue_pop(lk_queue *queue, size_t most)
 {
+	struct lk__completion *taken = NULL, *completion;
 	pthread_mutex_lock(&queue->mutex);
-	struct lk__completion *completion = queue->completed;
-	if (completion) {
+	bool any = queue->completed != NULL;
+	for (size_t i = 0; i < most && (completion = queue->completed); i++) {
 		DL_DELETE(queue->completed, completion);
+		DL_APPEND(taken, completion);
 		queue->count--;
-		if (!queue->completed)
-			lk__wake_fd_clear(queue->fd);
 	}
+	if (any && !queue->completed)
+		lk__wake_fd_clear(queue->fd);
 	pthread_mutex_unlock(&queue->mutex);
-	return completion;
+	return taken;
 }
 
 static int queue_take_some(lk_queue *queue, lk_completion *completions_out, size_t most)
 {
-	size_t count = 0;
-	struct lk__completion *completion;
-	while (count < most && (completion = queue_pop(queue))) {
+	int count = 0;
+	struct lk__completion *completion, *next, *taken = queue_pop(queue, most);
+	DL_FOREACH_SAFE(taken, completion, next)
+	{
 		lk__async_taken(completion);
 		completions_out[count++] = completion->value;
 		free(completion);
 	}
-	return (int)count;
+	return count;
 }
 
 int lk__queue_take(lk_queue *queue, lk_completion *completions_out, size_t most, int64_t until_ns)
