@@ -14,7 +14,8 @@
 #include "drive/release.h"
 #include "topo/topo.h"
 
-#define ROUNDS_MAX 8 /* in one turn, while those that are resumed make others ready */
+#define ROUNDS_MAX 8     /* in one turn, while those that are resumed make others ready */
+#define TOGETHER_MAX 128 /* completions that are delivered at once */
 
 enum async_state {
 	ASYNC_FREE,    /* waits for the next request */
@@ -104,15 +105,6 @@ static int async_get(lk_client *client, struct lk__async **async_out)
 	return rc;
 }
 
-static void async_put(struct lk__async *async)
-{
-	lk_client *client = async->client;
-	pthread_mutex_lock(&client->mutex);
-	DL_PREPEND(client->asyncs.free, async);
-	atomic_fetch_sub(&client->asyncs.count, 1);
-	pthread_mutex_unlock(&client->mutex);
-}
-
 void lk__async_free(lk_client *client)
 {
 	struct lk__async *async, *next;
@@ -153,21 +145,54 @@ void lk__async_cancel(struct lk__async *async)
 	async_wake(&async->thread);
 }
 
+/* The oldest of those that are over, with all that follow it in the same queue. */
+static struct lk__completion *asyncs_same_queue(struct lk__async **from)
+{
+	struct lk__completion *same = NULL;
+	const lk_queue *queue = (*from)->completion->queue;
+	for (; *from && (*from)->completion->queue == queue; *from = (*from)->next) {
+		DL_APPEND(same, (*from)->completion);
+		(*from)->completion = NULL;
+	}
+	return same;
+}
+
+/* Delivers what is over, several at a time: a mutex and a wake-up for each would cost more than the
+ * rest. Then nobody cancels them any more, and their memory is free. */
+static void asyncs_deliver(lk_client *client)
+{
+	struct lk__asyncs *asyncs = &client->asyncs;
+	struct lk__async *async = asyncs->over;
+	if (!async)
+		return;
+	while (async) {
+		struct lk__completion *same = asyncs_same_queue(&async);
+		lk__queue_deliver(same->queue, same);
+	}
+	pthread_mutex_lock(&client->mutex);
+	DL_CONCAT(asyncs->over, asyncs->free);
+	asyncs->free = asyncs->over;
+	atomic_fetch_sub(&asyncs->count, asyncs->over_count);
+	pthread_mutex_unlock(&client->mutex);
+	asyncs->over = NULL;
+	asyncs->over_count = 0;
+}
+
 static void async_complete(struct lk__async *async, int rc)
 {
-	lk_client *client = async->client;
+	struct lk__asyncs *asyncs = &async->client->asyncs;
 	struct lk__completion *completion = async->completion;
 	assert(rc <= 0 && completion);
 	if (rc == 0)
 		completion->value.error = (lk_error){0};
 	else
 		completion->value.error.code = rc;
-	lk__heap_remove(&client->asyncs.timers, &async->timer);
-	DL_DELETE(client->asyncs.in_flight, async);
-	async->completion = NULL;
+	lk__heap_remove(&asyncs->timers, &async->timer);
+	DL_DELETE(asyncs->in_flight, async);
 	atomic_store(&async->state, ASYNC_FREE);
-	lk__queue_deliver(completion); /* nobody cancels it from now on */
-	async_put(async);
+	DL_APPEND(asyncs->over, async);
+	if (++asyncs->over_count == TOGETHER_MAX)
+		asyncs_deliver(async->client);
 }
 
 /* Waits to be woken, or for that time. */
@@ -438,6 +463,7 @@ int64_t lk__async_turn(lk_client *client)
 	any |= asyncs_resume_due(client);
 	if (any)
 		asyncs_for_each_conn(client, lk__conn_send_queued);
+	asyncs_deliver(client);
 	if (atomic_load(&client->asyncs.ready))
 		return 0;
 	const struct lk__heap_node *first = lk__heap_first(&client->asyncs.timers);

@@ -60,6 +60,8 @@ struct lk__asyncs {
 	struct lk__async *free;            /* under the client's mutex */
 	bool ended;                        /* the same: no more can start */
 	struct lk__async *in_flight;       /* the loop's */
+	struct lk__async *over;            /* the loop's: completed, and delivered soon */
+	size_t over_count;                 /* the loop's */
 	struct lk__heap timers;            /* the loop's */
 	bool told;                         /* the loop's: all have been woken for the close */
 };

@@ -139,16 +139,19 @@ void lk__queue_unreserve(struct lk__completion *completion)
 	free(completion);
 }
 
-void lk__queue_deliver(struct lk__completion *completion)
+void lk__queue_deliver(lk_queue *queue, struct lk__completion *completions)
 {
-	lk_queue *queue = completion->queue;
+	struct lk__completion *completion;
 	pthread_mutex_lock(&queue->mutex);
-	assert(completion->async);
-	HASH_DEL(queue->in_flight, completion);
-	completion->async = NULL;
+	DL_FOREACH(completions, completion)
+	{
+		assert(completion->async && completion->queue == queue);
+		HASH_DEL(queue->in_flight, completion);
+		completion->async = NULL;
+	}
 	if (!queue->completed)
 		lk__wake_fd(queue->fd);
-	DL_APPEND(queue->completed, completion);
+	DL_CONCAT(queue->completed, completions);
 	pthread_mutex_unlock(&queue->mutex);
 }
 

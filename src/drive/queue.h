@@ -41,8 +41,8 @@ int lk__queue_reserve(lk_queue *queue, struct lk__completion **completion_out, i
 /* It does not start after all. */
 void lk__queue_unreserve(struct lk__completion *completion);
 
-/* The request is over: its completion can be taken. */
-void lk__queue_deliver(struct lk__completion *completion);
+/* These requests are over: their completions, a list, can be taken. */
+void lk__queue_deliver(lk_queue *queue, struct lk__completion *completions);
 
 /* 1 when the acquire is in flight, 0 when no such request is; LK_EINVAL for another operation. */
 int lk__queue_cancel(lk_queue *queue, uint64_t id, lk_error *error);
