@@ -243,11 +243,11 @@ static void acquire_note(struct lk__async *async)
 	struct lk__entry *entry = completion->entry;
 	lk_completion *value = &completion->value;
 	const struct lk__hold *hold = lk__entry_hold_of(entry, &completion->owner);
-	assert(hold);
-	completion->number = hold->number;
-	value->deadline_ns = lk__hold_deadline(hold);
-	value->fence = hold->fence;
-	lk__field(entry, hold->number, value->field);
+	bool holds = hold && hold->number == async->grant.number; /* else it has released it */
+	completion->number = async->grant.number;
+	value->deadline_ns = holds ? lk__hold_deadline(hold) : async->grant.valid_until_ns;
+	value->fence = async->grant.fence;
+	lk__field(entry, async->grant.number, value->field);
 }
 
 static void acquire_resume(struct lk__async *async, bool starts)

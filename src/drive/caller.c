@@ -127,6 +127,7 @@ static int caller_over(struct lk__entry *entry, const struct lk__caller *waiter,
 static bool caller_keeps(const struct lk__entry *entry, const struct lk__caller *waiter)
 {
 	const struct lk__hold *hold = waiter->hold;
+	assert(hold);
 	if (!hold->entry) /* its kind leaves nothing behind */
 		return true;
 	return atomic_load(&entry->client->state) == LK__CLIENT_OPEN && !hold->lost &&
@@ -137,6 +138,9 @@ int lk__caller_look(struct lk__entry *entry, struct lk__caller *waiter, int64_t 
 		    lk_error *error)
 {
 	if (waiter->state == LK__WAITER_GRANTED) {
+		if (!waiter->hold) /* first it acquired, then its owner released */
+			return waiter->given_up ? caller_fail(entry, LK_ELOST, "acquire", error)
+						: 1;
 		if (caller_keeps(entry, waiter))
 			return 1;
 		caller_undo(entry, waiter);
@@ -253,6 +257,7 @@ static int caller_prepare(struct lk__entry *entry, struct lk__thread *thread,
 		lk__cancel_leave(want->cancel);
 		return caller_fail(entry, LK_ENOMEM, "acquire", error);
 	}
+	waiter->hold->taker = waiter;
 	return 0;
 }
 
@@ -286,9 +291,12 @@ static void caller_count(struct lk__counters *counters, int rc, int64_t waited_n
 static void caller_finish(struct lk__entry *entry, const struct lk__want *want,
 			  const struct lk__caller *waiter, int rc)
 {
+	bool given_up = waiter->state == LK__WAITER_GRANTED && !waiter->hold;
 	lk__cancel_leave(want->cancel);
 	if (rc == 1 && want->grant_out)
-		*want->grant_out = entry->grant;
+		*want->grant_out = given_up ? waiter->was : entry->grant;
+	if (waiter->hold)
+		waiter->hold->taker = NULL;
 	if (rc < 0 || entry->recipe->sharing == LK__NO_HOLD)
 		lk__hold_free(waiter->hold);
 	if (rc < 0 || waiter->state == LK__WAITER_GRANTED) /* else it was counted as a re-entry */
@@ -317,7 +325,7 @@ int lk__caller_begin(struct lk__entry *entry, struct lk__thread *thread,
 void lk__caller_end(struct lk__entry *entry, const struct lk__want *want, struct lk__caller *waiter,
 		    int rc)
 {
-	if (rc < 0) {
+	if (rc < 0 && waiter->state != LK__WAITER_GRANTED) {
 		lk__entry_leave_queue(entry, waiter);
 		lk__entry_promote(entry);
 	}

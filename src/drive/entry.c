@@ -291,10 +291,23 @@ static void hold_leave_thread(struct lk__hold *hold)
 	hold->thread_prev = NULL;
 }
 
+/* Another call of the same owner gives it up, before the caller who waited for it knows of it. */
+static void hold_tell_taker(const struct lk__hold *hold)
+{
+	struct lk__caller *taker = hold->taker;
+	if (!taker)
+		return;
+	taker->hold = NULL;
+	taker->given_up = hold->lost ? LK_ELOST : 0;
+	if (hold->entry)
+		taker->was = hold->entry->grant;
+}
+
 void lk__hold_free(struct lk__hold *hold)
 {
 	if (!hold)
 		return;
+	hold_tell_taker(hold);
 	if (hold->entry) {
 		hold_leave_thread(hold);
 		lk__notices_forget(hold->entry->client, hold);

@@ -39,6 +39,8 @@ struct lk__settings {
 	int spin_factor;
 };
 
+struct lk__caller;
+
 struct lk__hold {
 	struct lk__hold *prev, *next;               /* among the entry's lost holds */
 	struct lk__hold *thread_prev, *thread_next; /* among its thread's holds */
@@ -46,6 +48,7 @@ struct lk__hold {
 	struct lk__hold *lost_prev, *lost_next;     /* among the client's lost permits */
 	struct lk__entry *entry;
 	struct lk__thread *thread; /* whose list it is in */
+	struct lk__caller *taker;  /* who has not looked yet whether it is granted; else NULL */
 	struct lk__owner owner;
 	char *owner_name;
 	unsigned count;
@@ -92,11 +95,14 @@ enum lk__waiter_state { LK__WAITER_WAITS, LK__WAITER_TAKES, LK__WAITER_GRANTED }
 struct lk__caller {
 	struct lk__caller *prev, *next;
 	struct lk__thread *thread;
-	struct lk__hold *hold; /* made ready: whoever passes the lock on fills it */
+	struct lk__hold *hold; /* made ready: whoever passes the lock on fills it. NULL: released
+				* by another call of its owner before the caller has looked */
 	enum lk__waiter_state state;
 	int64_t since_ns, until_ns;
 	bool once;
 	bool undone;               /* a grant of it came later than its lease */
+	int given_up;              /* its hold was released already, by its owner: 0 or LK_ELOST */
+	struct lk__grant was;      /* what that hold had */
 	bool tried;                /* of a red lock: its wait limit bounds each further try */
 	int64_t count;             /* permits */
 	uint64_t other_number;     /* number of the other side that its owner has; 0: it has not */

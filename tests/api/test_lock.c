@@ -312,6 +312,54 @@ static void test_force_release_is_a_loss(void **state)
 	close_client(breaker);
 }
 
+/* One that takes the lock and gives it up, all under one name. */
+struct named {
+	lk_lock *lock;
+	_Atomic int given_up; /* releases under that name that succeeded */
+};
+
+static void give_up(struct named *named)
+{
+	lk_release_options release = {.struct_size = sizeof(release), .owner = "second"};
+	int code = lk_lock_release(named->lock, &release, &err);
+	check(code == 0 || code == LK_ENOTOWNER);
+	named->given_up += code == 0;
+}
+
+static void take_and_give_up(size_t index, void *argument)
+{
+	struct named *named = argument;
+	lk_acquire_options second = {.struct_size = sizeof(second), .owner = "second"};
+	(void)index;
+	expect(0, lk_lock_acquire(named->lock, &second, &err));
+	give_up(named);
+}
+
+/* Handed over in memory, and released by another thread under the same name before the thread that
+ * waited has woken up. */
+static void test_given_up_before_its_acquire_has_returned(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	struct named named = {.lock = new_lock(client, "named")};
+	lk_acquire_options first = {.struct_size = sizeof(first), .owner = "first"};
+	lk_release_options release = {.struct_size = sizeof(release), .owner = "first"};
+	for (int round = 0; round < 300; round++) {
+		struct threads thread;
+		expect(0, lk_lock_acquire(named.lock, &first, &err));
+		named.given_up = 0;
+		threads_start(&thread, 1, take_and_give_up, &named);
+		wait_until(stats_of(client).waiting == 1, 5000);
+		expect(0, lk_lock_release(named.lock, &release, &err));
+		give_up(&named);
+		threads_join(&thread, 20000);
+		check_int(named.given_up, ==, 1);
+	}
+	check_int(stats_of(client).held, ==, 0);
+	lk_lock_free(named.lock);
+	close_client(client);
+}
+
 static void test_a_loss_does_not_touch_the_next_owner(void **state)
 {
 	(void)state;
@@ -660,6 +708,7 @@ int main(void)
 		api_test(test_reentry_with_a_longer_lease_gets_it),
 		api_test(test_named_owners_move_between_threads),
 		api_test(test_a_named_owner_waits_twice),
+		api_test(test_given_up_before_its_acquire_has_returned),
 		api_test(test_two_handles_are_one_lock),
 		api_test(test_force_release_is_a_loss),
 		api_test(test_a_loss_does_not_touch_the_next_owner),

@@ -189,6 +189,37 @@ static void test_re_entry(void **state)
 	close_queue(0);
 }
 
+/* A release that does not wait for the completion of its acquire: it comes too early, or at once
+ * after the grant, before the request that waited has been resumed. */
+static void test_a_release_that_does_not_wait(void **state)
+{
+	int early = 0;
+	(void)state;
+	open_queue();
+	lk_lock *lock = new_lock(client, "hasty");
+	for (int round = 0; round < 200; round++) {
+		acquire(lock, "first");
+		uint64_t waits = begin_acquire(lock, "second", -1, 0);
+		begin_release(lock, "first");
+		uint64_t hasty = begin_release(lock, "second");
+		bool given_up = false;
+		for (int i = 0; i < 3; i++) {
+			lk_completion got = next_completion();
+			given_up |= got.id == hasty && got.error.code == 0;
+			check(got.error.code == 0 ||
+			      (got.id == hasty && got.error.code == LK_ENOTOWNER));
+			check(got.id != waits || got.field[0]);
+		}
+		early += !given_up;
+		check_int(lk_lock_is_held(lock, "second", &err), ==, !given_up);
+		if (!given_up)
+			release(lock, "second");
+	}
+	print_message("%d of 200 came too early\n", early);
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
 /* ---- many at a time ---- */
 
 #define NAMES 1000
@@ -578,6 +609,7 @@ int main(void)
 		api_test(test_another_process_makes_way),
 		api_test(test_blocking_and_asynchronous_callers_in_one_line),
 		api_test(test_re_entry),
+		api_test(test_a_release_that_does_not_wait),
 		api_test(test_a_thousand_in_flight),
 		api_test(test_one_at_a_time),
 		api_test(test_queues_are_shared_by_threads),
