@@ -77,7 +77,8 @@ static void conn_drop_stream(struct lk__conn *conn)
 {
 	if (conn->stream)
 		lk__socket_shutdown(conn->stream->fd);
-	conn->watched = conn->armed = false;
+	conn->watched = false;
+	atomic_store(&conn->armed, false);
 	lk__stream_close(conn->stream);
 	lk__reader_free(conn->reader);
 	conn->stream = NULL;

@@ -102,7 +102,7 @@ struct lk__conn {
 	struct lk__connector *connector;
 	size_t wanted;          /* callers that wait for the connection itself */
 	bool watched;           /* the present connection is in the loop's set, */
-	bool armed;             /* which is asked to tell when it can be read */
+	_Atomic bool armed;     /* which is asked to tell when it can be read */
 	int64_t greeted_ns;     /* when the present connection's handshake was sent */
 	bool proved;            /* the present connection has answered a request */
 	unsigned failures;      /* to get a connection that answers, in a row */

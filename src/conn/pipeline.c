@@ -704,24 +704,17 @@ bool lk__conn_take_over(struct lk__conn *conn, struct lk__request *request,
 	return adopted;
 }
 
-/* Tells whoever reads that the set has told an end. Who reads until there is nothing, finds it. */
-static void conn_note_end(struct lk__conn *conn)
-{
-	if (conn->leader || !conn->armed)
-		atomic_store(&conn->ended, true);
-	conn->armed = false;
-}
-
-static bool conn_attend(struct lk__conn *conn, struct lk__thread *thread, bool ended)
+static bool conn_attend(struct lk__conn *conn, struct lk__thread *thread, bool event)
 {
 	struct lk__deferred after = {.wake_count = 0};
+	bool armed = event && atomic_exchange(&conn->armed, false);
 	if (pthread_mutex_trylock(&conn->mutex) != 0) {
-		if (ended)
+		if (event)
 			atomic_store(&conn->ended, true);
 		return true; /* its holder may be stopped in a debugger: renewals go on */
 	}
-	if (ended)
-		conn_note_end(conn);
+	if (event && (conn->leader || !armed)) /* whoever reads until there is nothing, finds it */
+		atomic_store(&conn->ended, true);
 	if (conn->state == LK__CONN_UP && !conn->leader) {
 		conn->leader = thread;
 		conn_turn(conn, 0, NULL, &after);

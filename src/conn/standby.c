@@ -84,8 +84,23 @@ void lk__conn_send_queued(struct lk__conn *conn)
 /* Whether the loop has to look at once: nobody else will, and the socket does not tell. */
 static bool conn_is_urgent(const struct lk__conn *conn)
 {
-	return (conn->stream && conn->stream->buffered) || conn->must_break ||
-	       atomic_load(&conn->ended);
+	bool buffered = conn->stream && conn->stream->buffered;
+	return buffered || conn->must_break || atomic_load(&conn->ended);
+}
+
+/* The same with the mutex held, where the connection is up and nobody else reads. */
+static int64_t conn_arm(struct lk__conn *conn, int set_fd)
+{
+	bool writes = lk__buffer_size(&conn->out) > 0 || (conn->stream->wants & POLLOUT);
+	if (!conn->watched)
+		conn->watched = lk__set_add(set_fd, conn->stream->fd, LK__SET_ENDED, conn) == 0;
+	if (conn->watched && (writes || !atomic_load(&conn->armed)))
+		atomic_store(&conn->armed,
+			     lk__set_rearm(set_fd, conn->stream->fd, writes, conn) == 0);
+	if (conn_is_urgent(conn))
+		return 0;
+	int64_t limit_ns = lk__conn_limit_ns(conn);
+	return atomic_load(&conn->armed) ? limit_ns : lk__earlier(limit_ns, lk__now_ns() + LK__MS);
 }
 
 int64_t lk__conn_arm(struct lk__conn *conn, int set_fd)
@@ -93,19 +108,10 @@ int64_t lk__conn_arm(struct lk__conn *conn, int set_fd)
 	int64_t at_ns = LK__NEVER;
 	pthread_mutex_lock(&conn->mutex);
 	bool expects = conn->in_flight || conn->channels || conn_is_urgent(conn);
-	if (conn->state == LK__CONN_UP && !conn->leader && expects) {
-		bool writes = lk__buffer_size(&conn->out) > 0 || (conn->stream->wants & POLLOUT);
-		if (!conn->watched)
-			conn->watched = lk__set_add(set_fd, conn->stream->fd, LK__SET_ENDED,
-						    conn) == 0;
-		if (conn->watched && (writes || !conn->armed))
-			conn->armed = lk__set_rearm(set_fd, conn->stream->fd, writes, conn) == 0;
-		at_ns = lk__conn_limit_ns(conn);
-		if (conn_is_urgent(conn))
-			at_ns = 0;
-		else if (!conn->armed)
-			at_ns = lk__earlier(at_ns, lk__now_ns() + LK__MS);
-	}
+	if (conn->state == LK__CONN_UP && !conn->leader && expects)
+		at_ns = conn_arm(conn, set_fd);
+	if (conn->finished) /* left to us by one who could not */
+		at_ns = 0;
 	pthread_mutex_unlock(&conn->mutex);
 	return at_ns;
 }

@@ -80,6 +80,18 @@ void release(lk_lock *lock, const char *owner)
 	completed(begin_release(lock, owner), 0);
 }
 
+void release_to(lk_lock *lock, const char *owner, uint64_t next)
+{
+	uint64_t id = begin_release(lock, owner), seen = 0;
+	for (int both = 0; both < 2; both++) {
+		lk_completion got = next_completion();
+		check(got.id == id || got.id == next);
+		check(got.id != seen);
+		check_int(got.error.code, ==, 0);
+		seen = got.id;
+	}
+}
+
 bool queue_is_readable(void)
 {
 	struct pollfd fd = {.fd = lk_queue_fd(queue, &err), .events = POLLIN};

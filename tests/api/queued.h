@@ -26,6 +26,9 @@ lk_completion completed(uint64_t id, int code);
 lk_completion acquire(lk_lock *lock, const char *owner);
 void release(lk_lock *lock, const char *owner);
 
+/* A release, and what it lets in: their completions come in any order. */
+void release_to(lk_lock *lock, const char *owner, uint64_t next);
+
 bool queue_is_readable(void);
 
 #endif

@@ -102,14 +102,8 @@ static void test_a_waiter_is_served(void **state)
 		uint64_t second = begin_acquire(lock, "second", -1, 0);
 		uint64_t third = begin_acquire(lock, "third", -1, 0);
 		check_int(lk_queue_take(queue, &(lk_completion){0}, 1, 50, &err), ==, 0);
-		uint64_t given = begin_release(lock, "first");
-		for (int both = 0; both < 2; both++) {
-			lk_completion got = next_completion();
-			check(got.id == given || got.id == second);
-			check_int(got.error.code, ==, 0);
-		}
-		release(lock, "second");
-		completed(third, 0);
+		release_to(lock, "first", second);
+		release_to(lock, "second", third);
 		release(lock, "third");
 		lk_lock_free(lock);
 		redis_do(&server, "DEL lockkeeper_fence:{kind}");
@@ -159,8 +153,7 @@ static void test_blocking_and_asynchronous_callers_in_one_line(void **state)
 			       &err)); /* by a call that blocks */
 	completed(second, 0);
 	check(!thread_done(&thread, 0));
-	release(lock, "second");
-	completed(fourth, 0);
+	release_to(lock, "second", fourth);
 	threads_join(&thread, 20000);
 	release(lock, "fourth");
 	expect(0,
@@ -356,10 +349,9 @@ static void test_two_clients_on_one_queue(void **state)
 	lk_client *other = open_client();
 	lk_lock *lock = new_lock(client, "shared"), *theirs = new_lock(other, "shared");
 	acquire(lock, "task");
-	uint64_t id = begin_acquire(theirs, "task", -1, 5);
+	uint64_t id = begin_acquire(theirs, "task", -1, 0);
 	completed(begin_acquire(theirs, "other", 0, 0), LK_EBUSY);
-	release(lock, "task");
-	check_int(completed(id, 0).tag, ==, 5);
+	release_to(lock, "task", id);
 	release(theirs, "task");
 	lk_lock_free(lock);
 	lk_lock_free(theirs);
@@ -433,8 +425,7 @@ static void test_cancel(void **state)
 	uint64_t third = begin_acquire(lock, "third", -1, 0);
 	expect(1, lk_queue_cancel(queue, second, &err));
 	completed(second, LK_ECANCELLED);
-	release(lock, "first");
-	completed(third, 0);
+	release_to(lock, "first", third);
 	release(lock, "third");
 	stranger_takes("cancel", 3600000); /* the head, which listens */
 	uint64_t waits = begin_acquire(lock, "task", -1, 0);

@@ -1,6 +1,8 @@
 /* Asynchronous calls and what goes wrong: close, lost connections, servers that go away. */
 #include "queued.h"
 
+#include <dlfcn.h>
+
 #define WAITS 50
 
 static lk_lock *locks[WAITS];
@@ -273,6 +275,38 @@ static void test_a_silent_server(void **state)
 	close_queue(0);
 }
 
+/* The library's own call: somebody else always has the mutex just then. */
+static _Atomic bool mutexes_busy;
+static _Atomic unsigned tries;
+
+int pthread_mutex_trylock(pthread_mutex_t *mutex)
+{
+	static int (*real)(pthread_mutex_t * mutex);
+	void *found = real ? NULL : dlsym(RTLD_NEXT, "pthread_mutex_trylock");
+	if (found)
+		memcpy(&real, &found, sizeof(real));
+	return mutexes_busy && ++tries % 3 ? EBUSY : real(mutex);
+}
+
+/* What the background thread could not read at once it reads soon, not at the command limit. */
+static void test_a_busy_connection_is_read_later(void **state)
+{
+	(void)state;
+	open_queue();
+	lk_lock *lock = new_lock(client, "busy");
+	acquire(lock, "task");
+	release(lock, "task");
+	mutexes_busy = true;
+	for (int i = 0; i < 100; i++) {
+		acquire(lock, "task");
+		release(lock, "task");
+	}
+	mutexes_busy = false;
+	check_int(stats_of(client).disconnects, ==, 0);
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
 static void test_no_server(void **state)
 {
 	(void)state;
@@ -327,6 +361,7 @@ int main(void)
 		api_test(test_scripts_are_flushed),
 		api_test(test_waits_outlive_a_restart),
 		api_test(test_a_silent_server),
+		api_test(test_a_busy_connection_is_read_later),
 		api_test(test_no_server),
 		api_test(test_waits_send_nothing),
 	};
