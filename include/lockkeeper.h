@@ -22,9 +22,9 @@
  *
  * WHAT THE LIBRARY DOES TO YOUR PROCESS
  *
- * - Each client has one background thread, started at the first grant or wait. It renews leases
- *   and makes notices. A second thread exists while a connection is made. Both block all signals.
- *   Your code never runs on them, except the log callback.
+ * - Each client has one background thread, started at the first grant or wait. It renews leases,
+ *   makes notices and carries out asynchronous calls. A second thread exists while a connection is
+ *   made. Both block all signals. Your code never runs on them, except the log callback.
  * - A client takes one thread-specific key, of which a process has 1,024 (PTHREAD_KEYS_MAX), and
  *   four descriptors; up to ten once it is used, more with the option `connections`. When keys or
  *   descriptors run out, the call fails with LK_ESYSTEM.

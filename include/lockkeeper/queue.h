@@ -61,7 +61,7 @@ typedef struct lk_completion {
 LK_BEGIN_DECLS
 
 /*
- * Makes a queue for `capacity` requests; 0 means LK_QUEUE_CAPACITY. Takes two descriptors. Free it
+ * Makes a queue for `capacity` requests; 0 means LK_QUEUE_CAPACITY. Takes one descriptor. Free it
  * with lk_queue_free(). Errors: LK_EINVAL, LK_ENOMEM, LK_ESYSTEM (no descriptor). Since 0.1.
  */
 LK_API int lk_queue_new(lk_queue **queue_out, size_t capacity, lk_error *error);
