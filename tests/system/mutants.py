@@ -36,7 +36,7 @@ MUTANTS = [
     Mutant("a grant is not checked when it arrives", [
         ("src/sync/attempt.c",
          "now_ns >= lk__lease_end_ns(event->sent_ns, attempt->asked_lease_ms)", "0"),
-        ("src/drive/caller.c", "lk__now_ns() < lk__hold_deadline(waiter->hold)", "1")],
+        ("src/drive/caller.c", "lk__now_ns() < lk__hold_deadline(hold)", "1")],
         "test_pauses.py", "way or later or random"),
     Mutant("the lease is counted from the reply", [
         ("src/drive/head.c", "event->sent_ns = request->sent_ns;",
@@ -103,8 +103,8 @@ MUTANTS = [
         (RELEASE, "PUBLISH', ARGV[2], '0'", "PUBLISH', ARGV[2], '1'")],
         "test_wire.py", "in_redis or pair"),
     Mutant("no limit for an answer", [
-        ("src/conn/pipeline.c", "conn->in_flight && lk__now_ns() >= conn_limit_ns(conn)",
-         "conn->in_flight && conn_limit_ns(conn) < 0")],
+        ("src/conn/pipeline.c", "conn->in_flight && lk__now_ns() >= lk__conn_limit_ns(conn)",
+         "conn->in_flight && lk__conn_limit_ns(conn) < 0")],
         "test_lost_replies.py test_hostile.py", "never_comes or slow_drip"),
     Mutant("a fair queue is served last come first", [
         ("src/sync/fair/queue.lua", "redis.call('RPUSH', queue, own)",
