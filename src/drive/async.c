@@ -476,11 +476,12 @@ void lk__async_end(lk_client *client)
 	client->asyncs.ended = true;
 	pthread_mutex_unlock(&client->mutex);
 	client->asyncs.told = false;
-	while (client->asyncs.in_flight || atomic_load(&client->asyncs.ready)) {
+	while (lk__async_active(
+		client)) { /* some may be about to start, or be finished elsewhere */
 		struct lk__park nap = {0};
 		lk__async_turn(client);
 		asyncs_for_each_conn(client, lk__conn_settle); /* what is refused, being closed */
-		if (client->asyncs.in_flight) /* what another thread still finishes */
+		if (lk__async_active(client))
 			lk__park_wait(&nap, lk__now_ns() + LK__MS);
 	}
 }
