@@ -7,6 +7,33 @@
 lk_queue *queue;
 lk_client *client;
 
+static int make_kind(lk_lock **lock, enum kind kind, lk_client *of)
+{
+	switch (kind) {
+	case KIND_FAIR:
+		return lk_fair_lock_new(lock, of, "kind", LK_STRLEN, &err);
+	case KIND_READ:
+		return lk_read_lock_new(lock, of, "kind", LK_STRLEN, NULL, &err);
+	case KIND_WRITE:
+		return lk_write_lock_new(lock, of, "kind", LK_STRLEN, NULL, &err);
+	case KIND_FENCED:
+		return lk_fenced_lock_new(lock, of, "kind", LK_STRLEN, NULL, &err);
+	case KIND_SPIN:
+		return lk_spin_lock_new(lock, of, "kind", LK_STRLEN, NULL, &err);
+	case KIND_PLAIN:
+		return lk_plain_lock_new(lock, of, "kind", LK_STRLEN, NULL, &err);
+	default:
+		return lk_lock_new(lock, of, "kind", LK_STRLEN, &err);
+	}
+}
+
+lk_lock *new_kind(enum kind kind, lk_client *of)
+{
+	lk_lock *lock = NULL;
+	expect(0, make_kind(&lock, kind, of));
+	return lock;
+}
+
 void open_queue(void)
 {
 	client = open_client();

@@ -7,6 +7,12 @@
 extern lk_queue *queue;
 extern lk_client *client;
 
+/* Every kind on one server, under the name "kind". */
+enum kind { KIND_REENTRANT, KIND_FAIR, KIND_READ, KIND_WRITE, KIND_FENCED, KIND_SPIN, KIND_PLAIN };
+#define KINDS (KIND_PLAIN + 1)
+
+lk_lock *new_kind(enum kind kind, lk_client *of);
+
 void open_queue(void);
 /* Takes what is left, which is `left` completions, and closes both. */
 void close_queue(size_t left);

@@ -4,62 +4,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static lk_lock *make_reentrant(void)
-{
-	return new_lock(client, "kind");
-}
-
-static lk_lock *make_fair(void)
-{
-	lk_lock *lock = NULL;
-	expect(0, lk_fair_lock_new(&lock, client, "kind", LK_STRLEN, &err));
-	return lock;
-}
-
-static lk_lock *make_read(void)
-{
-	lk_lock *lock = NULL;
-	expect(0, lk_read_lock_new(&lock, client, "kind", LK_STRLEN, NULL, &err));
-	return lock;
-}
-
-static lk_lock *make_write(void)
-{
-	lk_lock *lock = NULL;
-	expect(0, lk_write_lock_new(&lock, client, "kind", LK_STRLEN, NULL, &err));
-	return lock;
-}
-
-static lk_lock *make_fenced(void)
-{
-	lk_lock *lock = NULL;
-	expect(0, lk_fenced_lock_new(&lock, client, "kind", LK_STRLEN, NULL, &err));
-	return lock;
-}
-
-static lk_lock *make_spin(void)
-{
-	lk_lock *lock = NULL;
-	expect(0, lk_spin_lock_new(&lock, client, "kind", LK_STRLEN, NULL, &err));
-	return lock;
-}
-
-static lk_lock *make_plain(void)
-{
-	lk_lock *lock = NULL;
-	expect(0, lk_plain_lock_new(&lock, client, "kind", LK_STRLEN, NULL, &err));
-	return lock;
-}
-
-static lk_lock *(*const kinds[])(void) = {make_reentrant, make_fair, make_read, make_write,
-					  make_fenced,    make_spin, make_plain};
-
 static void test_every_kind(void **state)
 {
 	(void)state;
 	open_queue();
-	for (size_t i = 0; i < COUNT(kinds); i++) {
-		lk_lock *lock = kinds[i]();
+	for (size_t i = 0; i < KINDS; i++) {
+		lk_lock *lock = new_kind(i, client);
 		char field[LK_FIELD_SIZE];
 		int64_t deadline_ns = 0;
 		uint64_t fence = 0, id = begin_acquire(lock, "task", -1, 40 + i);
@@ -70,7 +20,7 @@ static void test_every_kind(void **state)
 		check(!strcmp(got.field, field));
 		expect(0, lk_lock_deadline_ns(lock, "task", &deadline_ns, &err));
 		check_int(got.deadline_ns, <=, deadline_ns);
-		if (kinds[i] == make_fenced)
+		if (i == KIND_FENCED)
 			expect(0, lk_lock_fence(lock, "task", &fence, &err));
 		check_int(got.fence, ==, fence);
 		got = completed(begin_extend(lock, "task", 60000), 0);
@@ -92,10 +42,10 @@ static void test_a_waiter_is_served(void **state)
 {
 	(void)state;
 	open_queue();
-	for (size_t i = 0; i < COUNT(kinds); i++) {
-		if (kinds[i] == make_read)
+	for (size_t i = 0; i < KINDS; i++) {
+		if (i == KIND_READ)
 			continue;
-		lk_lock *lock = kinds[i]();
+		lk_lock *lock = new_kind(i, client);
 		acquire(lock, "first");
 		completed(begin_acquire(lock, "second", 0, 0), LK_EBUSY);
 		begin_acquire(lock, "second", slow_ms(60), 0);
