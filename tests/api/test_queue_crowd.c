@@ -1,0 +1,503 @@
+/* Asynchronous calls: queues between many threads, tasks and clients. */
+#include "queued.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- the queue ---- */
+
+static void test_the_oldest_first(void **state)
+{
+	enum { REQUESTS = 10 };
+	lk_completion got[REQUESTS];
+	uint64_t ids[REQUESTS];
+	(void)state;
+	open_queue();
+	lk_lock *lock = new_lock(client, "oldest");
+	for (int i = 0; i < REQUESTS; i++) { /* one owner: each is completed before the next */
+		ids[i] = begin_acquire(lock, "task", -1, 0);
+		wait_until(lk_lock_hold_count(lock, "task", &err) == i + 1, 5000);
+	}
+	wait_until(queue_is_readable(), 5000);
+	expect(3, lk_queue_take(queue, got, 3, 0, &err));
+	check(queue_is_readable());
+	int taken = 3;
+	while (taken < REQUESTS)
+		taken += lk_queue_take(queue, got + taken, COUNT(got) - (size_t)taken, -1, &err);
+	check_int(taken, ==, REQUESTS);
+	check(!queue_is_readable());
+	for (int i = 0; i < REQUESTS; i++) {
+		check_int(got[i].id, ==, ids[i]);
+		release(lock, "task");
+	}
+	completed(begin_release(lock, "task"), LK_ENOTOWNER);
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+static void test_take_waits_as_long_as_it_is_told(void **state)
+{
+	lk_completion got;
+	(void)state;
+	open_queue();
+	int64_t begun_ms = now_ms();
+	expect(0, lk_queue_take(queue, &got, 1, 60, &err));
+	check_int(now_ms() - begun_ms, >=, 60);
+	close_queue(0);
+}
+
+static void take_one(size_t index, void *argument)
+{
+	lk_completion *got = argument;
+	expect(1, lk_queue_take(queue, &got[index], 1, -1, &err));
+}
+
+/* Each of those who wait is woken for one. */
+static void test_each_taker_gets_one(void **state)
+{
+	enum { TAKERS = 6, ROUNDS = 30 };
+	lk_completion got[TAKERS];
+	lk_lock *locks[TAKERS];
+	struct threads takers;
+	char name[32];
+	(void)state;
+	open_queue();
+	for (int i = 0; i < TAKERS; i++) {
+		snprintf(name, sizeof(name), "one-%d", i);
+		locks[i] = new_lock(client, name);
+	}
+	for (int round = 0; round < ROUNDS; round++) {
+		int seen[TAKERS] = {0};
+		threads_start(&takers, TAKERS, take_one, got);
+		for (uint64_t i = 0; i < TAKERS; i++)
+			begin_acquire(locks[i], "task", -1, i);
+		threads_join(&takers, 20000);
+		for (int i = 0; i < TAKERS; i++) {
+			check_int(got[i].error.code, ==, 0);
+			check_int(++seen[got[i].tag], ==, 1);
+		}
+		for (int i = 0; i < TAKERS; i++)
+			release(locks[i], "task");
+	}
+	for (int i = 0; i < TAKERS; i++)
+		lk_lock_free(locks[i]);
+	close_queue(0);
+}
+
+static void test_a_client_has_several_queues(void **state)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_queue *second = NULL;
+	lk_completion got;
+	(void)state;
+	open_queue();
+	expect(0, lk_queue_new(&second, 1, &err));
+	lk_lock *lock = new_lock(client, "several");
+	acquire(lock, "first");
+	options.owner = "second";
+	uint64_t id = 0;
+	expect(0, lk_queue_acquire(second, lock, -1, &options, &id, &err));
+	expect(0, lk_queue_cancel(queue, id + 100, &err));
+	expect(LK_EPENDING, lk_queue_free(second, &err));
+	release(lock, "first");
+	expect(1, lk_queue_take(second, &got, 1, -1, &err));
+	check_int(got.id, ==, id);
+	check_int(got.error.code, ==, 0);
+	check(!queue_is_readable());
+	expect(0, lk_queue_free(second, &err));
+	release(lock, "second"); /* by another queue than that of its acquire */
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+/* ---- what is refused ---- */
+
+static void test_refused_starts_take_no_room(void **state)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_queue *small = NULL;
+	lk_completion got;
+	uint64_t id = 5;
+	(void)state;
+	open_queue();
+	lk_client *closed = open_client();
+	lk_lock *lock = new_lock(client, "room"), *theirs = new_lock(closed, "room");
+	expect(0, lk_client_close(closed, LK_CLOSE_IF_IDLE, &err));
+	expect(0, lk_queue_new(&small, 1, &err));
+	for (int i = 0; i < 10; i++) {
+		options.owner = NULL;
+		expect(LK_EINVAL, lk_queue_acquire(small, lock, -1, &options, &id, &err));
+		options.owner = "task";
+		expect(LK_ECLOSED, lk_queue_acquire(small, theirs, -1, &options, &id, &err));
+		expect(LK_ECLOSED, lk_queue_extend(small, theirs, 60000, "task", 0, &id, &err));
+	}
+	check_int(id, ==, 5);
+	expect(0, lk_queue_take(small, &got, 1, 0, &err));
+	expect(0, lk_queue_acquire(small, lock, -1, &options, &id, &err));
+	uint64_t first = id;
+	expect(LK_ELIMIT, lk_queue_acquire(small, lock, -1, &options, &id, &err));
+	check_int(id, ==, first);
+	expect(1, lk_queue_take(small, &got, 1, -1, &err));
+	check_int(got.id, ==, first);
+	expect(0, lk_queue_free(small, &err));
+	release(lock, "task");
+	lk_lock_free(lock);
+	lk_lock_free(theirs);
+	lk_client_free(closed);
+	close_queue(0);
+}
+
+static void test_red_locks_are_refused(void **state)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_release_options give = LK_RELEASE_OPTIONS_INIT;
+	lk_completion got;
+	lk_lock *red = NULL;
+	(void)state;
+	open_queue();
+	lk_client *nodes[3] = {client, open_client_at("unix:///nowhere/1", ""),
+			       open_client_at("unix:///nowhere/2", "")};
+	expect(0, lk_red_lock_new(&red, nodes, 3, "red", LK_STRLEN, NULL, &err));
+	options.owner = give.owner = "task";
+	expect(LK_EINVAL, lk_queue_acquire(queue, red, -1, &options, NULL, &err));
+	expect(LK_EINVAL, lk_queue_release(queue, red, &give, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_extend(queue, red, 60000, "task", 0, NULL, &err));
+	expect(0, lk_queue_take(queue, &got, 1, 0, &err));
+	lk_lock_free(red);
+	close_queue(0);
+	close_client(nodes[1]);
+	close_client(nodes[2]);
+}
+
+/* What the child of a fork cannot do: use the parent's clients with a queue of its own. */
+static bool child_is_refused(lk_lock *lock)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_release_options give = LK_RELEASE_OPTIONS_INIT;
+	lk_queue *own = NULL;
+	options.owner = give.owner = "task";
+	return lk_queue_release(queue, lock, &give, 0, NULL, NULL) == LK_EFORKED &&
+	       lk_queue_extend(queue, lock, 60000, "task", 0, NULL, NULL) == LK_EFORKED &&
+	       lk_queue_new(&own, 0, NULL) == 0 &&
+	       lk_queue_acquire(own, lock, -1, &options, NULL, NULL) == LK_EFORKED &&
+	       lk_queue_release(own, lock, &give, 0, NULL, NULL) == LK_EFORKED &&
+	       lk_queue_free(own, NULL) == 0 && lk_queue_free(queue, NULL) == 0;
+}
+
+static void test_children(void **state)
+{
+	int status = -1;
+	(void)state;
+	open_queue();
+	lk_lock *lock = new_lock(client, "children");
+	uint64_t id = begin_acquire(lock, "task", -1, 0);
+	wait_until(queue_is_readable(), 5000); /* and nobody has taken it */
+	pid_t child = fork();
+	if (child == 0)
+		_exit(child_is_refused(lock) ? 0 : 1);
+	waitpid(child, &status, 0);
+	check_int(status, ==, 0);
+	check(queue_is_readable());
+	completed(id, 0);
+	release(lock, "task");
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+/* ---- cancel ---- */
+
+enum { WAITS = 400 };
+
+struct cancels {
+	uint64_t ids[WAITS];
+	_Atomic int asked;
+};
+
+static void cancel_all(size_t index, void *argument)
+{
+	struct cancels *cancels = argument;
+	for (size_t i = 0; i < WAITS; i++) {
+		uint64_t id = cancels->ids[index % 2 ? i : WAITS - 1 - i];
+		int answer = lk_queue_cancel(queue, id, &err);
+		check(answer == 0 || answer == 1);
+		cancels->asked += answer;
+	}
+}
+
+static void test_many_cancel(void **state)
+{
+	static struct cancels cancels;
+	static int seen[WAITS];
+	struct threads threads;
+	lk_lock *locks[8];
+	char text[32];
+	(void)state;
+	open_queue();
+	memset(seen, 0, sizeof(seen));
+	for (size_t i = 0; i < COUNT(locks); i++) {
+		snprintf(text, sizeof(text), "cancel-%zu", i);
+		stranger_takes(text, 3600000);
+		locks[i] = new_lock(client, text);
+	}
+	for (uint64_t i = 0; i < WAITS; i++) {
+		snprintf(text, sizeof(text), "owner-%d", (int)i);
+		cancels.ids[i] = begin_acquire(locks[i % COUNT(locks)], text, -1, i);
+	}
+	threads_start(&threads, 4, cancel_all, &cancels);
+	threads_join(&threads, 20000);
+	for (int i = 0; i < WAITS; i++) {
+		lk_completion got = next_completion();
+		check_int(got.error.code, ==, LK_ECANCELLED);
+		check_int(++seen[got.tag], ==, 1);
+	}
+	check_int(cancels.asked, >=, WAITS);
+	check_int(stats_of(client).waiting, ==, 0);
+	for (size_t i = 0; i < COUNT(locks); i++) {
+		redis_do(&server, "DEL cancel-%d", (int)i);
+		lk_lock_free(locks[i]);
+	}
+	close_queue(0);
+}
+
+/* ---- who has the lock, of several clients ---- */
+
+enum { NAMES = 3, CLIENTS = 2 };
+
+/* A tag is a task: its name and client, and a number of its own. */
+struct market {
+	lk_client *clients[CLIENTS];
+	lk_lock *locks[CLIENTS][NAMES];
+	_Atomic int inside[NAMES], served, failed, left;
+	uint64_t tasks;
+};
+
+static void open_market(struct market *market)
+{
+	char name[32];
+	open_queue();
+	memset(market, 0, sizeof(*market));
+	market->clients[0] = client;
+	market->clients[1] = open_client();
+	for (size_t i = 0; i < CLIENTS * NAMES; i++) {
+		snprintf(name, sizeof(name), "market-%zu", i % NAMES);
+		market->locks[i / NAMES][i % NAMES] = new_lock(market->clients[i / NAMES], name);
+		acquire(market->locks[i / NAMES][i % NAMES], "first"); /* it is connected */
+		release(market->locks[i / NAMES][i % NAMES], "first");
+	}
+}
+
+static void close_market(struct market *market)
+{
+	for (size_t i = 0; i < CLIENTS * NAMES; i++) {
+		check_int(market->inside[i % NAMES], ==, 0);
+		lk_lock_free(market->locks[i / NAMES][i % NAMES]);
+	}
+	drop_client(market->clients[1]);
+	close_queue(0);
+}
+
+static lk_lock *market_lock(const struct market *market, uint64_t tag)
+{
+	return market->locks[tag / NAMES % CLIENTS][tag % NAMES];
+}
+
+static void market_start(struct market *market, uint64_t tag)
+{
+	char owner[32];
+	snprintf(owner, sizeof(owner), "task-%d", (int)tag);
+	begin_acquire(market_lock(market, tag), owner, -1, tag);
+}
+
+/* Nobody else is inside from the completion of the acquire to the start of the release. */
+static void market_take(struct market *market, const lk_completion *got)
+{
+	lk_release_options give = LK_RELEASE_OPTIONS_INIT;
+	char owner[32];
+	bool ok = got->error.code == 0;
+	check(ok || got->error.code == LK_EMAYBEHELD);
+	market->failed += !ok;
+	if (got->operation == LK_OP_RELEASE || !ok) {
+		market->left--;
+		return;
+	}
+	check_int(market->inside[got->tag % NAMES]++, ==, 0);
+	market->served++;
+	if (got->tag % 50 == 0)
+		sleep_ms(1); /* long enough for another to come in */
+	snprintf(owner, sizeof(owner), "task-%d", (int)got->tag);
+	market->inside[got->tag % NAMES]--;
+	give.owner = owner;
+	expect(0,
+	       lk_queue_release(queue, market_lock(market, got->tag), &give, got->tag, NULL, &err));
+}
+
+enum { TASKS = 500 };
+
+static void trade(size_t index, void *argument)
+{
+	struct market *market = argument;
+	lk_completion got;
+	for (uint64_t i = 0; i < TASKS; i++) {
+		market_start(market, index * TASKS + i);
+		if (i % 8 == 7 && lk_queue_take(queue, &got, 1, slow_ms(10), &err) == 1)
+			market_take(market, &got);
+	}
+	while (market->left > 0)
+		if (lk_queue_take(queue, &got, 1, 20, &err) == 1)
+			market_take(market, &got);
+}
+
+static void test_one_holder_among_clients(void **state)
+{
+	static struct market market;
+	struct threads threads;
+	(void)state;
+	open_market(&market);
+	market.left = 4 * TASKS;
+	threads_start(&threads, 4, trade, &market);
+	threads_join(&threads, 60000);
+	check_int(market.served, ==, 4 * TASKS);
+	check_int(market.failed, ==, 0);
+	close_market(&market);
+}
+
+/* The same in one thread, while connections are cut. */
+static void test_one_holder_while_connections_are_cut(void **state)
+{
+	static struct market market;
+	int left = 2 * TASKS, taken = 0;
+	(void)state;
+	open_market(&market);
+	market.left = left;
+	for (int i = 0; i < left; i++)
+		market_start(&market, (uint64_t)i);
+	while (market.left > 0) {
+		lk_completion got = next_completion();
+		market_take(&market, &got);
+		if (++taken % 150 == 0) {
+			redis_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
+			redis_do(&server, "CLIENT KILL TYPE pubsub SKIPME yes");
+		}
+	}
+	print_message("%d served, %d unknown\n", market.served, market.failed);
+	check_int(stats_of(client).disconnects, >, 0);
+	close_market(&market);
+}
+
+/* Lines behind a holder that a restart forgets: each is served once, in its order. */
+static void test_lines_outlive_a_restart(void **state)
+{
+	enum { LINES = 5, EACH = 10 };
+	lk_lock *locks[LINES];
+	int next[LINES] = {0}, left = LINES * EACH;
+	char text[32];
+	(void)state;
+	open_queue();
+	for (int i = 0; i < LINES; i++) {
+		snprintf(text, sizeof(text), "line-%d", i);
+		stranger_takes(text, 3600000);
+		locks[i] = new_lock(client, text);
+	}
+	for (uint64_t i = 0; i < LINES * EACH; i++) {
+		snprintf(text, sizeof(text), "owner-%d", (int)i);
+		begin_acquire(locks[i % LINES], text, -1, i);
+	}
+	wait_until(stats_of(client).busy >= LINES, 20000);
+	server_kill(&server);
+	server_start_again(&server);
+	while (left > 0) {
+		lk_completion got = next_completion();
+		check_int(got.error.code, ==, 0);
+		if (got.operation == LK_OP_RELEASE) {
+			left--;
+			continue;
+		}
+		check_int(got.tag / LINES, ==, next[got.tag % LINES]++);
+		snprintf(text, sizeof(text), "owner-%d", (int)got.tag);
+		begin_release(locks[got.tag % LINES], text);
+	}
+	for (int i = 0; i < LINES; i++)
+		lk_lock_free(locks[i]);
+	close_queue(0);
+}
+
+/* ---- close, while threads start ---- */
+
+enum { STARTERS = 4, STARTS_MAX = 15000 };
+
+struct closing {
+	lk_lock *locks[8];
+	_Atomic int started[STARTERS];
+};
+
+static void start_until_closed(size_t index, void *argument)
+{
+	struct closing *closing = argument;
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	char owner[32];
+	int code = 0;
+	options.owner = owner;
+	for (uint64_t i = 0; i < STARTS_MAX; i++) {
+		snprintf(owner, sizeof(owner), "owner-%d-%d", (int)index, (int)i % 50);
+		options.tag = index * STARTS_MAX + i;
+		code = lk_queue_acquire(queue, closing->locks[i % 8], -1, &options, NULL, NULL);
+		if (code)
+			break;
+		closing->started[index]++;
+	}
+	check(code == 0 || code == LK_ECLOSED);
+}
+
+/* Each request that was started completes, and none twice. */
+static void close_while_threads_start(struct closing *closing)
+{
+	static unsigned char seen[STARTERS * STARTS_MAX];
+	struct threads threads;
+	char name[32];
+	int total = 0;
+	open_queue();
+	memset(seen, 0, sizeof(seen));
+	memset(closing, 0, sizeof(*closing));
+	for (size_t i = 0; i < COUNT(closing->locks); i++) {
+		snprintf(name, sizeof(name), "closing-%zu", i);
+		closing->locks[i] = new_lock(client, name);
+	}
+	threads_start(&threads, STARTERS, start_until_closed, closing);
+	wait_until(closing->started[0] > 500, 5000);
+	expect(0, lk_client_close(client, LK_CLOSE_RELEASE, &err));
+	threads_join(&threads, 60000);
+	for (int i = 0; i < STARTERS; i++)
+		total += closing->started[i];
+	for (int i = 0; i < total; i++)
+		check_int(++seen[next_completion().tag], ==, 1);
+	for (size_t i = 0; i < COUNT(closing->locks); i++)
+		lk_lock_free(closing->locks[i]);
+	close_queue(0);
+}
+
+static void test_close_while_threads_start(void **state)
+{
+	static struct closing closing;
+	(void)state;
+	for (int round = 0; round < 5; round++)
+		close_while_threads_start(&closing);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		api_test(test_the_oldest_first),
+		api_test(test_take_waits_as_long_as_it_is_told),
+		api_test(test_each_taker_gets_one),
+		api_test(test_a_client_has_several_queues),
+		api_test(test_refused_starts_take_no_room),
+		api_test(test_red_locks_are_refused),
+		api_test(test_children),
+		api_test(test_many_cancel),
+		api_test(test_one_holder_among_clients),
+		api_test(test_one_holder_while_connections_are_cut),
+		api_test(test_lines_outlive_a_restart),
+		api_test(test_close_while_threads_start),
+	};
+	return cmocka_run_group_tests(tests, start_server, stop_server);
+}

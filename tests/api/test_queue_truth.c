@@ -1,0 +1,550 @@
+/* Asynchronous calls: a completion says what is true when it is taken, of every kind of lock. */
+#include "queued.h"
+
+/* Begins an acquire with a lease of its own. */
+static uint64_t begin_leased(lk_lock *lock, const char *owner, int64_t lease_ms)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	uint64_t id = 0;
+	options.owner = owner;
+	options.lease_ms = lease_ms;
+	expect(0, lk_queue_acquire(queue, lock, -1, &options, &id, &err));
+	return id;
+}
+
+/* By calls that block. */
+static void take_blocking(lk_lock *lock, const char *owner)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	options.owner = owner;
+	expect(0, lk_lock_acquire(lock, &options, &err));
+}
+
+static void release_blocking(lk_lock *lock, const char *owner)
+{
+	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
+	options.owner = owner;
+	expect(0, lk_lock_release(lock, &options, &err));
+}
+
+/* ---- waits of every kind ---- */
+
+/* One kind excludes the other, and the holder is another client, whose calls block. */
+static void waits_for(enum kind theirs, enum kind ours)
+{
+	lk_client *other = open_client();
+	lk_lock *held = new_kind(theirs, other), *lock = new_kind(ours, client);
+	take_blocking(held, "holder");
+	completed(begin_acquire(lock, "task", 0, 0), LK_EBUSY);
+	int64_t begun_ms = now_ms();
+	completed(begin_acquire(lock, "task", slow_ms(60), 0), LK_ETIMEDOUT);
+	check_int(now_ms() - begun_ms, >=, slow_ms(60));
+	uint64_t id = begin_acquire(lock, "task", -1, 3);
+	wait_until(stats_of(client).waiting == 1, 5000);
+	check(!queue_is_readable());
+	release_blocking(held, "holder");
+	check_int(completed(id, 0).tag, ==, 3);
+	release(lock, "task");
+	lk_lock_free(lock);
+	lk_lock_free(held);
+	close_client(other);
+	redis_do(&server, "DEL lockkeeper_fence:{kind}");
+}
+
+static void test_every_kind_waits_for_another_client(void **state)
+{
+	(void)state;
+	open_queue();
+	for (size_t i = 0; i < KINDS; i++)
+		if (i != KIND_READ)
+			waits_for(i, i);
+	waits_for(KIND_READ, KIND_WRITE);
+	waits_for(KIND_WRITE, KIND_READ);
+	close_queue(0);
+}
+
+static void test_readers_come_in_together(void **state)
+{
+	enum { READERS = 20 };
+	char owner[32];
+	(void)state;
+	open_queue();
+	lk_lock *writer = new_kind(KIND_WRITE, client), *reader = new_kind(KIND_READ, client);
+	acquire(writer, "writer");
+	for (uint64_t i = 0; i < READERS; i++) {
+		snprintf(owner, sizeof(owner), "reader-%d", (int)i);
+		begin_acquire(reader, owner, -1, i);
+	}
+	wait_until(stats_of(client).waiting == READERS, 5000);
+	check(!queue_is_readable());
+	release_blocking(writer, "writer");
+	for (int i = 0; i < READERS; i++)
+		check_int(next_completion().error.code, ==, 0);
+	for (int i = 0; i < READERS; i++) {
+		snprintf(owner, sizeof(owner), "reader-%d", i);
+		check_int(lk_lock_is_held(reader, owner, &err), ==, 1);
+	}
+	completed(begin_acquire(writer, "writer", 0, 0), LK_EBUSY);
+	for (int i = 0; i < READERS; i++) {
+		snprintf(owner, sizeof(owner), "reader-%d", i);
+		release(reader, owner);
+	}
+	lk_lock_free(writer);
+	lk_lock_free(reader);
+	close_queue(0);
+}
+
+static void test_a_reader_does_not_become_a_writer(void **state)
+{
+	(void)state;
+	open_queue();
+	lk_lock *writer = new_kind(KIND_WRITE, client), *reader = new_kind(KIND_READ, client);
+	acquire(reader, "task");
+	completed(begin_acquire(writer, "task", -1, 0), LK_EUPGRADE);
+	release(reader, "task");
+	acquire(writer, "task");
+	acquire(reader, "task"); /* a downgrade */
+	release(writer, "task");
+	release(reader, "task");
+	lk_lock_free(writer);
+	lk_lock_free(reader);
+	close_queue(0);
+}
+
+/* ---- order of arrival, over clients and over both ways to wait ---- */
+
+struct place {
+	lk_lock *lock;
+	_Atomic bool served;
+};
+
+static void stand_in_line(size_t index, void *argument)
+{
+	struct place *place = argument;
+	(void)index;
+	expect(0, lk_lock_acquire(place->lock, NULL, &err));
+	place->served = true;
+	expect(0, lk_lock_release(place->lock, NULL, &err));
+}
+
+static bool line_is(long long size)
+{
+	return redis_integer(&server, "LLEN redisson_lock_queue:{kind}") == size;
+}
+
+/* The first and the third by a queue, the second and the fourth by threads. */
+static void test_fair_callers_in_order_of_arrival(void **state)
+{
+	struct threads second_thread, fourth_thread;
+	(void)state;
+	open_queue();
+	lk_client *other = open_client();
+	lk_lock *ours = new_kind(KIND_FAIR, client), *theirs = new_kind(KIND_FAIR, other);
+	struct place second = {theirs, false}, fourth = {ours, false};
+	take_blocking(theirs, "holder");
+	uint64_t first = begin_acquire(ours, "first", -1, 0);
+	wait_until(line_is(1), 5000);
+	threads_start(&second_thread, 1, stand_in_line, &second);
+	wait_until(line_is(2), 5000);
+	uint64_t third = begin_acquire(ours, "third", -1, 0);
+	wait_until(line_is(3), 5000);
+	threads_start(&fourth_thread, 1, stand_in_line, &fourth);
+	wait_until(line_is(4), 5000);
+	release_blocking(theirs, "holder");
+	completed(first, 0);
+	check(!second.served);
+	uint64_t given = begin_release(ours, "first");
+	for (int both = 0; both < 2; both++) {
+		lk_completion got = next_completion();
+		check(got.id == given || got.id == third);
+		check_int(got.error.code, ==, 0);
+	}
+	check(second.served && !fourth.served);
+	release(ours, "third");
+	threads_join(&second_thread, 20000);
+	threads_join(&fourth_thread, 20000);
+	lk_lock_free(ours);
+	lk_lock_free(theirs);
+	close_client(other);
+	close_queue(0);
+}
+
+static void test_tokens_grow(void **state)
+{
+	enum { OWNERS = 60 };
+	char owner[32];
+	uint64_t last = 0;
+	int left = OWNERS;
+	(void)state;
+	open_queue();
+	lk_client *other = open_client();
+	lk_lock *locks[2] = {new_kind(KIND_FENCED, client), new_kind(KIND_FENCED, other)};
+	for (uint64_t i = 0; i < OWNERS; i++) {
+		snprintf(owner, sizeof(owner), "owner-%d", (int)i);
+		begin_acquire(locks[i % 2], owner, -1, i);
+	}
+	while (left > 0) {
+		lk_completion got = next_completion();
+		check_int(got.error.code, ==, 0);
+		if (got.operation == LK_OP_RELEASE) {
+			left--;
+			continue;
+		}
+		check_int(got.fence, >, last);
+		last = got.fence;
+		snprintf(owner, sizeof(owner), "owner-%d", (int)got.tag);
+		begin_release(locks[got.tag % 2], owner);
+	}
+	redis_do(&server, "DEL lockkeeper_fence:{kind}");
+	lk_lock_free(locks[0]);
+	lk_lock_free(locks[1]);
+	close_client(other);
+	close_queue(0);
+}
+
+/* ---- grants that are taken too late ---- */
+
+static void test_late_grants_of_every_kind(void **state)
+{
+	(void)state;
+	open_queue();
+	for (size_t i = 0; i < KINDS; i++) {
+		lk_lock *lock = new_kind(i, client);
+		uint64_t id = begin_leased(lock, "task", slow_ms(200));
+		wait_until(queue_is_readable(), 5000);
+		wait_until(lk_lock_is_held(lock, "task", &err) == 0, 20000);
+		completed(id, LK_EMAYBEHELD);
+		wait_until(lk_lock_is_locked(lock, &err) == 0, 5000);
+		completed(begin_release(lock, "task"), LK_ENOTOWNER);
+		acquire(lock, "task");
+		release(lock, "task");
+		acquire(lock, "other");
+		release(lock, "other");
+		lk_lock_free(lock);
+		redis_do(&server, "DEL lockkeeper_fence:{kind}");
+	}
+	close_queue(0);
+}
+
+/* The one who came next keeps what it has. */
+static void test_a_late_grant_leaves_the_next_alone(void **state)
+{
+	(void)state;
+	open_queue();
+	for (size_t i = 0; i < KINDS; i++) {
+		if (i == KIND_READ)
+			continue;
+		lk_lock *lock = new_kind(i, client);
+		uint64_t late = begin_leased(lock, "late", slow_ms(200));
+		wait_until(queue_is_readable(), 5000);
+		uint64_t next = begin_acquire(lock, "next", -1, 0);
+		wait_until(lk_lock_is_held(lock, "next", &err) == 1, 20000);
+		completed(late, LK_EMAYBEHELD);
+		lk_completion got = completed(next, 0);
+		check_int(lk_lock_is_held(lock, "next", &err), ==, 1);
+		if (i != KIND_PLAIN && i != KIND_WRITE)
+			check_int(redis_integer(&server, "HEXISTS kind %s", got.field), ==, 1);
+		check_int(lk_lock_is_held_by(lock, got.field, &err), ==, 1);
+		release(lock, "next");
+		lk_lock_free(lock);
+		redis_do(&server, "DEL lockkeeper_fence:{kind}");
+	}
+	close_queue(0);
+}
+
+static void test_a_late_re_entry(void **state)
+{
+	(void)state;
+	open_queue();
+	lk_lock *lock = new_lock(client, "re-entry");
+	completed(begin_leased(lock, "task", slow_ms(300)), 0);
+	uint64_t again = begin_leased(lock, "task", slow_ms(300));
+	wait_until(queue_is_readable(), 5000);
+	wait_until(lk_lock_is_held(lock, "task", &err) == 0, 20000);
+	completed(again, LK_EMAYBEHELD);
+	check_int(lk_lock_hold_count(lock, "task", &err), ==, 1); /* the first is lost */
+	completed(begin_acquire(lock, "task", -1, 0), LK_ELOST);
+	completed(begin_release(lock, "task"), LK_ELOST);
+	acquire(lock, "task");
+	release(lock, "task");
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+/* The server has lost it, and the watchdog has noticed, before the completion is taken. */
+static void test_a_loss_before_it_was_taken(void **state)
+{
+	lk_event event;
+	int type;
+	(void)state;
+	client = open_client_with("watchdog_ms=%lld", slow_ms(300));
+	expect(0, lk_queue_new(&queue, 0, &err));
+	lk_lock *lock = new_lock(client, "lost");
+	uint64_t id = begin_acquire(lock, "task", -1, 0);
+	wait_until(queue_is_readable(), 5000);
+	redis_do(&server, "DEL lost");
+	do
+		type = next_event(client, &event, 5000);
+	while (type == LK_EVENT_AT_RISK);
+	check_int(type, ==, LK_EVENT_LOST);
+	completed(id, LK_EMAYBEHELD);
+	acquire(lock, "task");
+	release(lock, "task");
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+/* ---- grants that are taken after a close ---- */
+
+static void test_a_grant_keeps_its_client_open(void **state)
+{
+	(void)state;
+	open_queue();
+	lk_lock *lock = new_lock(client, "open");
+	uint64_t id = begin_acquire(lock, "task", -1, 0);
+	wait_until(queue_is_readable(), 5000);
+	expect(LK_EHELD, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
+	completed(id, 0);
+	release(lock, "task");
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+/* The close has released it: a completion that said 0 would not be true. */
+static void test_taken_after_a_close_that_released(void **state)
+{
+	(void)state;
+	open_queue();
+	lk_lock *lock = new_lock(client, "closed");
+	begin_acquire(lock, "task", -1, 0);
+	wait_until(queue_is_readable(), 5000);
+	expect(0, lk_client_close(client, LK_CLOSE_RELEASE, &err));
+	check_int(redis_integer(&server, "EXISTS closed"), ==, 0);
+	lk_completion got = next_completion();
+	lk_lock_free(lock);
+	close_queue(0);
+	check(got.error.code == LK_ECLOSED || got.error.code == LK_EMAYBEHELD);
+}
+
+static void test_taken_after_an_abandoned_lease(void **state)
+{
+	(void)state;
+	open_queue();
+	lk_lock *lock = new_lock(client, "abandoned");
+	begin_leased(lock, "task", slow_ms(200));
+	wait_until(queue_is_readable(), 5000);
+	lk_client_free(client);
+	wait_until(redis_integer(&server, "EXISTS abandoned") == 0, 5000);
+	sleep_ms(slow_ms(20)); /* our deadline may be a moment later than the server's */
+	lk_completion got = next_completion();
+	lk_lock_free(lock);
+	expect(0, lk_queue_free(queue, &err));
+	check(got.error.code == LK_ECLOSED || got.error.code == LK_EMAYBEHELD);
+}
+
+/* ---- starts ---- */
+
+/* The server does not even answer the first connect. */
+static void test_starts_wait_for_no_server(void **state)
+{
+	enum { REQUESTS = 200 };
+	char owner[32];
+	int left = REQUESTS;
+	(void)state;
+	client = open_client_with("connect_timeout_ms=60000 command_timeout_ms=60000");
+	expect(0, lk_queue_new(&queue, 0, &err));
+	lk_lock *lock = new_lock(client, "silent");
+	server_pause(&server);
+	for (uint64_t i = 0; i < REQUESTS; i++) {
+		snprintf(owner, sizeof(owner), "owner-%d", (int)i);
+		begin_acquire(lock, owner, -1, i);
+	}
+	check(!queue_is_readable());
+	server_resume(&server);
+	while (left > 0) {
+		lk_completion got = next_completion();
+		check_int(got.error.code, ==, 0);
+		if (got.operation == LK_OP_RELEASE) {
+			left--;
+			continue;
+		}
+		snprintf(owner, sizeof(owner), "owner-%d", (int)got.tag);
+		begin_release(lock, owner);
+	}
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+/* Its try is on its way, and has no answer. */
+static void test_cancel_waits_for_no_server(void **state)
+{
+	(void)state;
+	client = open_client_with("command_timeout_ms=60000");
+	expect(0, lk_queue_new(&queue, 0, &err));
+	lk_lock *lock = new_lock(client, "stopped");
+	acquire(lock, "task");
+	release(lock, "task");
+	uint64_t commands = stats_of(client).commands;
+	server_pause(&server);
+	uint64_t id = begin_acquire(lock, "task", -1, 0);
+	wait_until(stats_of(client).commands > commands, 5000);
+	expect(1, lk_queue_cancel(queue, id, &err));
+	completed(id, LK_ECANCELLED);
+	expect(0, lk_queue_cancel(queue, id, &err));
+	server_resume(&server);
+	wait_until(redis_integer(&server, "EXISTS stopped") == 0, 20000);
+	acquire(lock, "task");
+	release(lock, "task");
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+static void test_handles_may_be_freed(void **state)
+{
+	(void)state;
+	open_queue();
+	for (size_t i = 0; i < KINDS; i++) {
+		lk_lock *lock = new_kind(i, client);
+		uint64_t id = begin_acquire(lock, "task", -1, 0);
+		lk_lock_free(lock);
+		completed(id, 0);
+		lock = new_kind(i, client);
+		id = begin_extend(lock, "task", 60000);
+		lk_lock_free(lock);
+		completed(id, 0);
+		lock = new_kind(i, client);
+		id = begin_release(lock, "task");
+		lk_lock_free(lock);
+		completed(id, 0);
+		redis_do(&server, "DEL lockkeeper_fence:{kind}");
+	}
+	close_queue(0);
+}
+
+static void begin_here(size_t index, void *argument)
+{
+	(void)index;
+	begin_acquire(argument, "task", -1, 0);
+}
+
+/* The thread that started the acquire ends: its owner is a name, and does not end. */
+static void test_the_owner_is_no_thread(void **state)
+{
+	struct threads thread;
+	lk_event event;
+	(void)state;
+	client = open_client_with("watchdog_ms=%lld", slow_ms(300));
+	expect(0, lk_queue_new(&queue, 0, &err));
+	lk_lock *lock = new_lock(client, "name");
+	threads_start(&thread, 1, begin_here, lock);
+	threads_join(&thread, 20000);
+	check_int(next_completion().error.code, ==, 0);
+	wait_until(stats_of(client).renewals >= 4, 20000);
+	check_int(lk_event_wait(client, &event, 0, NULL, &err), ==, 0);
+	check_int(lk_lock_is_held(lock, "task", &err), ==, 1);
+	release(lock, "task");
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+static void test_names_of_owners(void **state)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	char longest[LK_OWNER_SIZE_MAX + 2];
+	(void)state;
+	open_queue();
+	lk_lock *lock = new_lock(client, "owners");
+	memset(longest, 'o', sizeof(longest));
+	longest[LK_OWNER_SIZE_MAX + 1] = '\0';
+	options.owner = longest;
+	expect(LK_EINVAL, lk_queue_acquire(queue, lock, -1, &options, NULL, &err));
+	longest[LK_OWNER_SIZE_MAX] = '\0';
+	uint64_t id = begin_acquire(lock, longest, -1, 0);
+	longest[0] = 'x'; /* it was copied */
+	completed(id, 0);
+	check_int(lk_lock_is_held(lock, longest, &err), ==, 0);
+	longest[0] = 'o';
+	check_int(lk_lock_is_held(lock, longest, &err), ==, 1);
+	release(lock, longest);
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+/* A release that does not wait for its acquire: whatever it says is so. */
+static void test_a_release_beside_its_acquire(void **state)
+{
+	(void)state;
+	open_queue();
+	lk_lock *lock = new_lock(client, "beside");
+	for (int i = 0; i < 200; i++) {
+		uint64_t id = begin_acquire(lock, "task", -1, 0);
+		uint64_t given = begin_release(lock, "task");
+		int code = 1;
+		for (int both = 0; both < 2; both++) {
+			lk_completion got = next_completion();
+			check(got.id == id || got.id == given);
+			if (got.id == given)
+				code = got.error.code;
+			else
+				check_int(got.error.code, ==, 0);
+		}
+		check(code == 0 || code == LK_ENOTOWNER);
+		check_int(lk_lock_is_held(lock, "task", &err), ==, code != 0);
+		if (code)
+			release(lock, "task");
+	}
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+static void test_what_an_acquire_can_say(void **state)
+{
+	(void)state;
+	client = open_client_with("max_waiters=4");
+	expect(0, lk_queue_new(&queue, 0, &err));
+	lk_lock *lock = new_lock(client, "string");
+	redis_do(&server, "SET string text");
+	completed(begin_acquire(lock, "task", -1, 0), LK_EWRONGTYPE);
+	redis_do(&server, "DEL string");
+	stranger_takes("string", 3600000);
+	char owner[32];
+	for (int i = 0; i < 4; i++) {
+		snprintf(owner, sizeof(owner), "owner-%d", i);
+		begin_acquire(lock, owner, -1, 0);
+	}
+	completed(begin_acquire(lock, "one more", -1, 0), LK_ELIMIT);
+	stranger_releases("string");
+	for (int i = 0; i < 4; i++) {
+		check_int(next_completion().error.code, ==, 0);
+		snprintf(owner, sizeof(owner), "owner-%d", i);
+		release_blocking(lock, owner);
+	}
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		api_test(test_every_kind_waits_for_another_client),
+		api_test(test_readers_come_in_together),
+		api_test(test_a_reader_does_not_become_a_writer),
+		api_test(test_fair_callers_in_order_of_arrival),
+		api_test(test_tokens_grow),
+		api_test(test_late_grants_of_every_kind),
+		api_test(test_a_late_grant_leaves_the_next_alone),
+		api_test(test_a_late_re_entry),
+		api_test(test_a_loss_before_it_was_taken),
+		api_test(test_a_grant_keeps_its_client_open),
+		api_test(test_taken_after_a_close_that_released),
+		api_test(test_taken_after_an_abandoned_lease),
+		api_test(test_starts_wait_for_no_server),
+		api_test(test_cancel_waits_for_no_server),
+		api_test(test_handles_may_be_freed),
+		api_test(test_the_owner_is_no_thread),
+		api_test(test_names_of_owners),
+		api_test(test_a_release_beside_its_acquire),
+		api_test(test_what_an_acquire_can_say),
+	};
+	return cmocka_run_group_tests(tests, start_server, stop_server);
+}
