@@ -1,6 +1,7 @@
 /* Asynchronous calls: queues between many threads, tasks and clients. */
 #include "queued.h"
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,6 +34,26 @@ static void test_the_oldest_first(void **state)
 	completed(begin_release(lock, "task"), LK_ENOTOWNER);
 	lk_lock_free(lock);
 	close_queue(0);
+}
+
+static int descriptors(void)
+{
+	int count = 0;
+	for (int fd = 0; fd < 1024; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
+static void test_a_queue_takes_one_descriptor(void **state)
+{
+	lk_queue *own = NULL;
+	(void)state;
+	int before = descriptors();
+	expect(0, lk_queue_new(&own, 0, &err));
+	int taken = descriptors() - before;
+	expect(0, lk_queue_free(own, &err));
+	check_int(descriptors(), ==, before);
+	check_int(taken, ==, 1);
 }
 
 static void test_take_waits_as_long_as_it_is_told(void **state)
@@ -487,6 +508,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		api_test(test_the_oldest_first),
+		api_test(test_a_queue_takes_one_descriptor),
 		api_test(test_take_waits_as_long_as_it_is_told),
 		api_test(test_each_taker_gets_one),
 		api_test(test_a_client_has_several_queues),
