@@ -335,7 +335,7 @@ void lk__caller_end(struct lk__entry *entry, const struct lk__want *want, struct
 int lk__caller_acquire(struct lk__entry *entry, struct lk__thread *thread,
 		       const struct lk__want *want, lk_error *error)
 {
-	struct lk__caller waiter;
+	struct lk__caller waiter = {.thread = NULL};
 	int rc = lk__caller_begin(entry, thread, want, &waiter, error);
 	if (rc == 0) {
 		rc = caller_stand(entry, &waiter, error);
