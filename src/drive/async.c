@@ -2,48 +2,18 @@
 #include "drive/async.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conn/node.h"
-#include "drive/head.h"
+#include "drive/async_call.h"
 #include "drive/loop.h"
-#include "drive/release.h"
 #include "topo/topo.h"
 
 #define ROUNDS_MAX 8     /* in one turn, while those that are resumed make others ready */
 #define TOGETHER_MAX 128 /* completions that are delivered at once */
-
-enum async_state {
-	ASYNC_FREE,    /* waits for the next request */
-	ASYNC_STARTED, /* not resumed yet */
-	ASYNC_WAITING,
-};
-
-struct lk__async {
-	struct lk__thread thread;      /* first: it is found by that */
-	struct lk__async *next_ready;  /* in the list of those that are ready, */
-	_Atomic bool ready;            /* where it is */
-	struct lk__async *prev, *next; /* among those in flight, the loop's; or the free ones */
-	struct lk__heap_node timer;
-	_Atomic int state;
-	lk_client *client;
-	struct lk__completion *completion;
-	struct lk__async_want want;
-	_Atomic bool cancelled;
-	struct lk__caller caller;
-	struct lk__head head;
-	bool heads; /* the head is driven */
-	struct lk__grant grant;
-	struct lk__detached_release release;
-	struct lk__extension extension;
-	_Atomic(struct lk__request *) answer; /* to the extension */
-	_Atomic bool released;                /* the release is over, with `code` */
-	int code;
-};
 
 /* ---- those that are ready ---- */
 
@@ -178,7 +148,7 @@ static void asyncs_deliver(lk_client *client)
 	asyncs->over_count = 0;
 }
 
-static void async_complete(struct lk__async *async, int rc)
+void lk__async_complete(struct lk__async *async, int rc)
 {
 	struct lk__asyncs *asyncs = &async->client->asyncs;
 	struct lk__completion *completion = async->completion;
@@ -195,169 +165,13 @@ static void async_complete(struct lk__async *async, int rc)
 		asyncs_deliver(async->client);
 }
 
-/* Waits to be woken, or for that time. */
-static void async_wait(struct lk__async *async, int64_t until_ns)
+void lk__async_wait(struct lk__async *async, int64_t until_ns)
 {
 	struct lk__heap *timers = &async->client->asyncs.timers;
 	if (until_ns == LK__NEVER)
 		lk__heap_remove(timers, &async->timer);
 	else
 		lk__heap_put(timers, &async->timer, until_ns); /* it has room: async_begin() */
-}
-
-/* ---- acquire ---- */
-
-/* 1: it has the lock; 0: it waits; or a code. */
-static int acquire_look(struct lk__async *async, lk_error *error)
-{
-	struct lk__entry *entry = async->completion->entry;
-	struct lk__caller *caller = &async->caller;
-	for (;;) {
-		int64_t until_ns;
-		int rc = 0;
-		if (entry->head == caller) {
-			if (!async->heads)
-				lk__head_begin(&async->head, entry, caller, error);
-			rc = lk__head_resume(&async->head);
-			async->heads = rc == 0;
-			if (async->heads) {
-				async_wait(async, async->head.until_ns);
-				return 0;
-			}
-			lk__head_end(&async->head);
-		}
-		if (rc >= 0)
-			rc = lk__caller_look(entry, caller, &until_ns, error);
-		if (rc)
-			return rc;
-		if (entry->head == caller)
-			continue;
-		async_wait(async, until_ns);
-		return 0;
-	}
-}
-
-static void acquire_note(struct lk__async *async)
-{
-	struct lk__completion *completion = async->completion;
-	struct lk__entry *entry = completion->entry;
-	lk_completion *value = &completion->value;
-	const struct lk__hold *hold = lk__entry_hold_of(entry, &completion->owner);
-	bool holds = hold && hold->number == async->grant.number; /* else it has released it */
-	completion->number = async->grant.number;
-	value->deadline_ns = holds ? lk__hold_deadline(hold) : async->grant.valid_until_ns;
-	value->fence = async->grant.fence;
-	lk__field(entry, async->grant.number, value->field);
-}
-
-static void acquire_resume(struct lk__async *async, bool starts)
-{
-	struct lk__entry *entry = async->completion->entry;
-	struct lk__want *want = &async->want.acquire;
-	lk_error *error = &async->completion->value.error;
-	int rc = 0;
-	bool begun = true;
-	if (starts) {
-		async->heads = false;
-		rc = lk__caller_begin(entry, &async->thread, want, &async->caller, error);
-		begun = rc == 0;
-	} else {
-		pthread_mutex_lock(&entry->mutex);
-	}
-	if (begun)
-		rc = acquire_look(async, error);
-	if (begun && rc)
-		lk__caller_end(entry, want, &async->caller, rc);
-	if (rc == 1)
-		acquire_note(async);
-	pthread_mutex_unlock(&entry->mutex);
-	if (rc)
-		async_complete(async, rc < 0 ? rc : 0);
-}
-
-/* ---- release ---- */
-
-static void release_done(struct lk__detached_release *detached, int rc)
-{
-	struct lk__async *async = (struct lk__async *)((char *)detached -
-						       offsetof(struct lk__async, release));
-	async->code = rc;
-	atomic_store(&async->released, true);
-	async_wake(&async->thread);
-}
-
-static void release_resume(struct lk__async *async, bool starts)
-{
-	struct lk__completion *completion = async->completion;
-	struct lk__entry *entry = completion->entry;
-	if (starts) {
-		atomic_store(&async->released, false);
-		async->release.done = release_done;
-		pthread_mutex_lock(&entry->mutex);
-		int rc = lk__release_start(entry, &async->release, &completion->owner,
-					   &completion->value.error);
-		pthread_mutex_unlock(&entry->mutex);
-		if (rc != 1)
-			async_complete(async, rc);
-	} else if (atomic_load(&async->released)) {
-		async_complete(async, async->code);
-	}
-}
-
-/* ---- extend ---- */
-
-static void extend_finish(struct lk__request *request)
-{
-	struct lk__async *async = request->owner;
-	atomic_store(&async->answer, request);
-	async_wake(&async->thread);
-}
-
-static int extend_send(struct lk__async *async, lk_error *error)
-{
-	struct lk__entry *entry = async->completion->entry;
-	int rc = lk__extend_begin(entry, &async->completion->owner, async->want.lease_ms,
-				  &async->extension, error);
-	struct lk__request *request = rc < 0 ? NULL : lk__extend_request(entry, &async->extension);
-	if (rc == 0 && !request)
-		rc = lk__fail(error, LK_ENOMEM, "extend \"%.100s\": out of memory", entry->name);
-	if (rc < 0)
-		return rc;
-	request->owner = async;
-	request->finish = extend_finish;
-	request->resend = true;
-	request->deadline_ns = async->extension.until_ns;
-	lk__conn_queue(entry->scripts, request);
-	return 0;
-}
-
-static int extend_read(struct lk__async *async, struct lk__request *request, lk_error *error)
-{
-	struct lk__completion *completion = async->completion;
-	struct lk__entry *entry = completion->entry;
-	char what[192];
-	snprintf(what, sizeof(what), "extend \"%.100s\"", entry->name);
-	int rc = lk__ask_read(entry->client, request, what, error);
-	if (rc >= 0)
-		rc = lk__extend_read(entry, &async->extension, request, error);
-	lk__request_free(request);
-	if (rc >= 0)
-		rc = lk__extend_end(entry, &completion->owner, &async->extension, rc == 1, error);
-	return rc;
-}
-
-static void extend_resume(struct lk__async *async, bool starts)
-{
-	lk_error *error = &async->completion->value.error;
-	if (starts) {
-		int rc = extend_send(async, error);
-		if (rc < 0)
-			async_complete(async, rc);
-		return;
-	}
-	struct lk__request *request = atomic_exchange(&async->answer, NULL);
-	if (request)
-		async_complete(async, extend_read(async, request, error));
 }
 
 /* ---- the loop's turn ---- */
@@ -376,7 +190,7 @@ static bool async_begin(struct lk__async *async)
 	if (lk__heap_reserve(&asyncs->timers, atomic_load(&asyncs->count)) == 0)
 		return true;
 	lk__fail(&async->completion->value.error, LK_ENOMEM, "out of memory");
-	async_complete(async, LK_ENOMEM);
+	lk__async_complete(async, LK_ENOMEM);
 	return false;
 }
 
@@ -388,13 +202,13 @@ static void async_resume(struct lk__async *async)
 		return;
 	switch (async->completion->value.operation) {
 	case LK_OP_ACQUIRE:
-		acquire_resume(async, starts);
+		lk__async_acquire(async, starts);
 		break;
 	case LK_OP_RELEASE:
-		release_resume(async, starts);
+		lk__async_release(async, starts);
 		break;
 	default:
-		extend_resume(async, starts);
+		lk__async_extend(async, starts);
 	}
 }
 
@@ -488,45 +302,11 @@ void lk__async_end(lk_client *client)
 
 /* ---- taken ---- */
 
-/* The lease of a grant ended before its owner could know of it: the hold is given up. */
-static void hold_give_up(struct lk__entry *entry, struct lk__hold *hold)
-{
-	if (!hold->lost) {
-		lk__entry_lose(entry, lk__now_ns());
-		lk__entry_release_unasked(entry, hold->number);
-		lk__entry_promote(entry);
-	}
-	if (--hold->count > 0)
-		return;
-	DL_DELETE(entry->lost, hold);
-	lk__hold_free(hold);
-	atomic_fetch_sub(&entry->refs, 1); /* never the last: the completion has one */
-}
-
-static void acquired_check(struct lk__completion *completion)
-{
-	struct lk__entry *entry = completion->entry;
-	lk_completion *value = &completion->value;
-	pthread_mutex_lock(&entry->mutex);
-	struct lk__hold *hold = lk__entry_hold_of(entry, &completion->owner);
-	if (!hold || hold->number != completion->number) {
-		/* given up by a call that did not wait for this completion */
-	} else if (!hold->lost && lk__now_ns() < lk__hold_deadline(hold)) {
-		value->deadline_ns = lk__hold_deadline(hold);
-	} else {
-		hold_give_up(entry, hold);
-		lk__fail(&value->error, LK_EMAYBEHELD,
-			 "acquire \"%.100s\": the lease ended before the completion was taken",
-			 entry->name);
-	}
-	pthread_mutex_unlock(&entry->mutex);
-}
-
 void lk__async_taken(struct lk__completion *completion)
 {
 	if (completion->value.operation == LK_OP_ACQUIRE && completion->value.error.code == 0 &&
 	    !lk__client_forked(completion->client))
-		acquired_check(completion);
+		lk__async_acquired(completion);
 	lk__entry_unref(completion->entry);
 	lk__client_unref(completion->client);
 }

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/* Acquires that the loop resumes. */
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "drive/async_call.h"
+
+/* 1: it has the lock; 0: it waits; or a code. */
+static int acquire_look(struct lk__async *async, lk_error *error)
+{
+	struct lk__entry *entry = async->completion->entry;
+	struct lk__caller *caller = &async->caller;
+	for (;;) {
+		int64_t until_ns;
+		int rc = 0;
+		if (entry->head == caller) {
+			if (!async->heads)
+				lk__head_begin(&async->head, entry, caller, error);
+			rc = lk__head_resume(&async->head);
+			async->heads = rc == 0;
+			if (async->heads) {
+				lk__async_wait(async, async->head.until_ns);
+				return 0;
+			}
+			lk__head_end(&async->head);
+		}
+		if (rc >= 0)
+			rc = lk__caller_look(entry, caller, &until_ns, error);
+		if (rc)
+			return rc;
+		if (entry->head == caller)
+			continue;
+		lk__async_wait(async, until_ns);
+		return 0;
+	}
+}
+
+static void acquire_note(struct lk__async *async)
+{
+	struct lk__completion *completion = async->completion;
+	struct lk__entry *entry = completion->entry;
+	lk_completion *value = &completion->value;
+	const struct lk__hold *hold = lk__entry_hold_of(entry, &completion->owner);
+	bool holds = hold && hold->number == async->grant.number; /* else it has released it */
+	completion->number = async->grant.number;
+	value->deadline_ns = holds ? lk__hold_deadline(hold) : async->grant.valid_until_ns;
+	value->fence = async->grant.fence;
+	lk__field(entry, async->grant.number, value->field);
+}
+
+void lk__async_acquire(struct lk__async *async, bool starts)
+{
+	struct lk__entry *entry = async->completion->entry;
+	struct lk__want *want = &async->want.acquire;
+	lk_error *error = &async->completion->value.error;
+	int rc = 0;
+	bool begun = true;
+	if (starts) {
+		async->heads = false;
+		rc = lk__caller_begin(entry, &async->thread, want, &async->caller, error);
+		begun = rc == 0;
+	} else {
+		pthread_mutex_lock(&entry->mutex);
+	}
+	if (begun)
+		rc = acquire_look(async, error);
+	if (begun && rc)
+		lk__caller_end(entry, want, &async->caller, rc);
+	if (rc == 1)
+		acquire_note(async);
+	pthread_mutex_unlock(&entry->mutex);
+	if (rc)
+		lk__async_complete(async, rc < 0 ? rc : 0);
+}
+
+/* ---- taken ---- */
+
+/* The lease of a grant ended before its owner could know of it: the hold is given up. */
+static void hold_give_up(struct lk__entry *entry, struct lk__hold *hold)
+{
+	if (!hold->lost) {
+		lk__entry_lose(entry, lk__now_ns());
+		lk__entry_release_unasked(entry, hold->number);
+		lk__entry_promote(entry);
+	}
+	if (--hold->count > 0)
+		return;
+	DL_DELETE(entry->lost, hold);
+	lk__hold_free(hold);
+	atomic_fetch_sub(&entry->refs, 1); /* never the last: the completion has one */
+}
+
+void lk__async_acquired(struct lk__completion *completion)
+{
+	struct lk__entry *entry = completion->entry;
+	lk_completion *value = &completion->value;
+	pthread_mutex_lock(&entry->mutex);
+	struct lk__hold *hold = lk__entry_hold_of(entry, &completion->owner);
+	if (!hold || hold->number != completion->number) {
+		/* given up by a call that did not wait for this completion */
+	} else if (!hold->lost && lk__now_ns() < lk__hold_deadline(hold)) {
+		value->deadline_ns = lk__hold_deadline(hold);
+	} else {
+		hold_give_up(entry, hold);
+		lk__fail(&value->error, LK_EMAYBEHELD,
+			 "acquire \"%.100s\": the lease ended before the completion was taken",
+			 entry->name);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One asynchronous call from the inside, for the files that drive it:
+ *
+ *   async.c           the loop's turn, and the life of a call from start to completion
+ *   async_acquire.c   what stands in a wait queue
+ *   async_release.c   releases and extensions of what is held
+ *
+ * Only the loop resumes a call. `starts`: for the first time.
+ */
+#ifndef LK__DRIVE_ASYNC_CALL_H
+#define LK__DRIVE_ASYNC_CALL_H
+
+#include "drive/async.h"
+#include "drive/head.h"
+#include "drive/release.h"
+
+enum async_state {
+	ASYNC_FREE,    /* waits for the next request */
+	ASYNC_STARTED, /* not resumed yet */
+	ASYNC_WAITING,
+};
+
+struct lk__async {
+	struct lk__thread thread;      /* first: it is found by that */
+	struct lk__async *next_ready;  /* in the list of those that are ready, */
+	_Atomic bool ready;            /* where it is */
+	struct lk__async *prev, *next; /* among those in flight, the loop's; or the free ones */
+	struct lk__heap_node timer;
+	_Atomic int state;
+	lk_client *client;
+	struct lk__completion *completion;
+	struct lk__async_want want;
+	_Atomic bool cancelled;
+	struct lk__caller caller;
+	struct lk__head head;
+	bool heads; /* the head is driven */
+	struct lk__grant grant;
+	struct lk__detached_release release;
+	struct lk__extension extension;
+	_Atomic(struct lk__request *) answer; /* to the extension */
+	_Atomic bool released;                /* the release is over, with `code` */
+	int code;
+};
+
+/* It is over, with 0 or a code. */
+void lk__async_complete(struct lk__async *async, int rc);
+
+/* Waits to be woken, or for that time. */
+void lk__async_wait(struct lk__async *async, int64_t until_ns);
+
+void lk__async_acquire(struct lk__async *async, bool starts);
+void lk__async_release(struct lk__async *async, bool starts);
+void lk__async_extend(struct lk__async *async, bool starts);
+
+/* The completion of an acquire is taken: what it says is true now. */
+void lk__async_acquired(struct lk__completion *completion);
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* Releases and extensions that the loop resumes. */
+#include <stdio.h>
+
+#include "base/fail.h"
+#include "drive/async_call.h"
+
+/* ---- release ---- */
+
+static void release_done(struct lk__detached_release *detached, int rc)
+{
+	struct lk__async *async = (struct lk__async *)((char *)detached -
+						       offsetof(struct lk__async, release));
+	async->code = rc;
+	atomic_store(&async->released, true);
+	lk__thread_wake(&async->thread);
+}
+
+void lk__async_release(struct lk__async *async, bool starts)
+{
+	struct lk__completion *completion = async->completion;
+	struct lk__entry *entry = completion->entry;
+	if (starts) {
+		atomic_store(&async->released, false);
+		async->release.done = release_done;
+		pthread_mutex_lock(&entry->mutex);
+		int rc = lk__release_start(entry, &async->release, &completion->owner,
+					   &completion->value.error);
+		pthread_mutex_unlock(&entry->mutex);
+		if (rc != 1)
+			lk__async_complete(async, rc);
+	} else if (atomic_load(&async->released)) {
+		lk__async_complete(async, async->code);
+	}
+}
+
+/* ---- extend ---- */
+
+static void extend_finish(struct lk__request *request)
+{
+	struct lk__async *async = request->owner;
+	atomic_store(&async->answer, request);
+	lk__thread_wake(&async->thread);
+}
+
+static int extend_send(struct lk__async *async, lk_error *error)
+{
+	struct lk__entry *entry = async->completion->entry;
+	int rc = lk__extend_begin(entry, &async->completion->owner, async->want.lease_ms,
+				  &async->extension, error);
+	struct lk__request *request = rc < 0 ? NULL : lk__extend_request(entry, &async->extension);
+	if (rc == 0 && !request)
+		rc = lk__fail(error, LK_ENOMEM, "extend \"%.100s\": out of memory", entry->name);
+	if (rc < 0)
+		return rc;
+	request->owner = async;
+	request->finish = extend_finish;
+	request->resend = true;
+	request->deadline_ns = async->extension.until_ns;
+	lk__conn_queue(entry->scripts, request);
+	return 0;
+}
+
+static int extend_read(struct lk__async *async, struct lk__request *request, lk_error *error)
+{
+	struct lk__completion *completion = async->completion;
+	struct lk__entry *entry = completion->entry;
+	char what[192];
+	snprintf(what, sizeof(what), "extend \"%.100s\"", entry->name);
+	int rc = lk__ask_read(entry->client, request, what, error);
+	if (rc >= 0)
+		rc = lk__extend_read(entry, &async->extension, request, error);
+	lk__request_free(request);
+	if (rc >= 0)
+		rc = lk__extend_end(entry, &completion->owner, &async->extension, rc == 1, error);
+	return rc;
+}
+
+void lk__async_extend(struct lk__async *async, bool starts)
+{
+	lk_error *error = &async->completion->value.error;
+	if (starts) {
+		int rc = extend_send(async, error);
+		if (rc < 0)
+			lk__async_complete(async, rc);
+		return;
+	}
+	struct lk__request *request = atomic_exchange(&async->answer, NULL);
+	if (request)
+		lk__async_complete(async, extend_read(async, request, error));
+}
