@@ -21,6 +21,8 @@
  * decides which of its tasks has the lock. Blocking calls and asynchronous ones can be mixed, also
  * on one hold, by that name. Take the completion of an acquire before starting the release.
  *
+ * NOTICES. Those of a client can come through a queue too: see lk_queue_notices().
+ *
  * KINDS. Every lock on one server: reentrant, fair, read/write, fenced, spin, plain. Multi and red
  * locks, semaphores, permits and latches have blocking calls only so far; a multi or red lock is
  * refused with LK_EINVAL.
@@ -37,6 +39,7 @@
 
 #include <lockkeeper/client.h>
 #include <lockkeeper/error.h>
+#include <lockkeeper/event.h>
 #include <lockkeeper/lock.h>
 
 #define LK_QUEUE_CAPACITY 65536        /* requests, unless another capacity is named */
@@ -45,16 +48,18 @@
 #define LK_OP_ACQUIRE 1
 #define LK_OP_RELEASE 2
 #define LK_OP_EXTEND 3
+#define LK_OP_NOTICE 16 /* a notice about a hold, or their end */
 
 typedef struct lk_queue lk_queue;
 
 typedef struct lk_completion {
-	uint64_t id;               /* of the request, as its start wrote it */
-	uint64_t tag;              /* the program's own, given at the start */
-	int operation;             /* LK_OP_… */
-	int64_t deadline_ns;       /* acquired: when the hold ends, CLOCK_BOOTTIME */
-	uint64_t fence;            /* acquired: the fence token; 0: the kind has none */
-	char field[LK_FIELD_SIZE]; /* acquired: the wire field of the hold */
+	uint64_t id;         /* of the request, as its start wrote it */
+	uint64_t tag;        /* the program's own, given at the start; of a notice: the hold's */
+	int operation;       /* LK_OP_… */
+	int event;           /* a notice: LK_EVENT_…; else 0 */
+	int64_t deadline_ns; /* acquired, notice: when the hold ends or ended, CLOCK_BOOTTIME */
+	uint64_t fence;      /* the same: the fence token; 0: the kind has none */
+	char field[LK_FIELD_SIZE]; /* the same: the wire field of the hold */
 	lk_error error;            /* `code` is 0, or why it failed */
 } lk_completion;
 
@@ -110,10 +115,31 @@ LK_API int lk_queue_extend(lk_queue *queue, lk_lock *lock, int64_t lease_ms, con
 			   uint64_t tag, uint64_t *id_out, lk_error *error);
 
 /*
- * Asks that an acquire ends. Returns 1 when the request is in flight and 0 when it is not (it has
- * completed, or never was). The request still completes: with LK_ECANCELLED, or with what became of
- * it if that was faster. Any thread may call it. Does not block. Errors: LK_EINVAL (the request is
- * not an acquire), LK_EFORKED. Since 0.1.
+ * From now on the notices of a client come through this queue: about all its holds, also of
+ * blocking calls. Each is a completion with LK_OP_NOTICE, the id of this request, the kind of
+ * notice in `event`, and the tag of the hold (lk_acquire_options.tag), its deadline, fence token
+ * and field. It comes behind the completions that wait already, so behind that of the acquire.
+ * <lockkeeper/event.h> says what a notice means, and how many can be pending: one of each type per
+ * hold. They stay with the client until they are taken, so they need no memory of the queue, none
+ * is lost, and the release of a hold deletes those that nobody has taken. lk_event_wait() goes on
+ * to work; each notice goes to one of both.
+ *
+ * This is one request, which is in flight until it ends: when lk_queue_cancel() is called
+ * (LK_ECANCELLED; notices that were not taken stay with the client), or after the last notice of a
+ * client that is closed (LK_ECLOSED). Then comes its one completion with an error, and with `tag`,
+ * and `event` is 0. Until that is taken, the request counts for the capacity and for
+ * lk_queue_free(), and the memory of the client stays. One queue can have the notices of many
+ * clients; the notices of one client go to one queue. Does not block. Errors: LK_EINVAL (they go to
+ * a queue already), LK_ELIMIT, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ */
+LK_API int lk_queue_notices(lk_queue *queue, lk_client *client, uint64_t tag, uint64_t *id_out,
+			    lk_error *error);
+
+/*
+ * Asks that an acquire, or a request for notices, ends. Returns 1 when the request is in flight and
+ * 0 when it is not (it has completed, or never was). The request still completes: with
+ * LK_ECANCELLED, or with what became of it if that was faster. Any thread may call it. Does not
+ * block. Errors: LK_EINVAL (another kind of request), LK_EFORKED. Since 0.1.
  */
 LK_API int lk_queue_cancel(lk_queue *queue, uint64_t id, lk_error *error);
 

@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "drive/async.h"
 #include "drive/loop.h"
+#include "drive/notices.h"
 
 /* ---- queues ---- */
 
@@ -66,6 +67,43 @@ int lk_queue_take(lk_queue *queue, lk_completion *completions_out, size_t most, 
 	rc = lk__queue_take(queue, completions_out, most, until_ns);
 	pthread_setcancelstate(saved, NULL);
 	return rc;
+}
+
+/* ---- notices ---- */
+
+/* Makes a request, and hands it to the client. */
+static int notices_start(lk_queue *queue, lk_client *client, uint64_t tag, uint64_t *id_out,
+			 lk_error *error)
+{
+	static const struct lk__owner nobody = {.name = ""};
+	struct lk__completion *request;
+	int rc = lk__queue_reserve(queue, &request, LK_OP_NOTICE, &nobody, error);
+	if (rc < 0)
+		return rc;
+	uint64_t id = request->value.id;
+	request->value.tag = tag;
+	request->client = client;
+	lk__client_ref(client);
+	rc = lk__notices_request(client, request, error);
+	if (rc < 0) {
+		lk__queue_unreserve(request);
+		lk__client_unref(client);
+	} else if (id_out) {
+		*id_out = id;
+	}
+	return rc;
+}
+
+int lk_queue_notices(lk_queue *queue, lk_client *client, uint64_t tag, uint64_t *id_out,
+		     lk_error *error)
+{
+	const char *operation = "lk_queue_notices";
+	int rc = queue_check(queue, operation, error);
+	if (rc == 0 && !client)
+		rc = lk__fail(error, LK_EINVAL, "%s: client is NULL", operation);
+	if (rc == 0)
+		rc = lk__client_check(client, operation, error);
+	return rc < 0 ? rc : notices_start(queue, client, tag, id_out, error);
 }
 
 /* ---- starting ---- */

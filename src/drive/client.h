@@ -3,7 +3,8 @@
  * The client from the inside: what the drivers share.
  *
  * The order of the mutexes is in docs/threads.md: first an entry's (of a red lock the front's, then
- * a member's), then at most one of client, record, connection, thread, notices; then the watch's.
+ * a member's), then at most one of client, record, connection, thread, notices; then the watch's
+ * or a queue's.
  */
 #ifndef LK__DRIVE_CLIENT_H
 #define LK__DRIVE_CLIENT_H
@@ -26,6 +27,7 @@ struct lk__hold;
 struct lk__loop;
 struct lk__compensation;
 struct lk__async;
+struct lk__completion;
 
 enum lk__client_state { LK__CLIENT_OPEN, LK__CLIENT_CLOSING, LK__CLIENT_CLOSED };
 
@@ -40,7 +42,9 @@ struct lk__watch {
 struct lk__notices {
 	pthread_mutex_t mutex;
 	struct lk__hold *holds;
+	struct lk__completion *request; /* the queue that they go to; NULL: none */
 	int fd;
+	bool readable; /* `fd` is */
 };
 
 /* What is known of the client's own key, see client_record.h. */

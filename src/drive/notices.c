@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "drive/notices.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -30,12 +31,20 @@ void lk__notices_free(lk_client *client)
 	pthread_mutex_destroy(&client->notices.mutex);
 }
 
-static void notices_mark(lk_client *client, bool readable)
+/* Under the mutex: tells both ways to read them whether there are any. The end of a queue's request
+ * comes after the last notice of a closed client. */
+static void notices_mark(lk_client *client)
 {
-	if (readable)
-		lk__wake_fd(client->notices.fd);
-	else
-		lk__wake_fd_clear(client->notices.fd);
+	struct lk__notices *notices = &client->notices;
+	int state = atomic_load(&client->state);
+	bool readable = notices->holds || state != LK__CLIENT_OPEN;
+	if (readable && !notices->readable)
+		lk__wake_fd(notices->fd);
+	else if (!readable && notices->readable)
+		lk__wake_fd_clear(notices->fd);
+	notices->readable = readable;
+	if (notices->request)
+		lk__queue_notify(notices->request, notices->holds || state == LK__CLIENT_CLOSED);
 }
 
 void lk__notices_give(lk_client *client, struct lk__hold *hold, unsigned notice)
@@ -44,22 +53,14 @@ void lk__notices_give(lk_client *client, struct lk__hold *hold, unsigned notice)
 	if (hold->no_loss)
 		return;
 	pthread_mutex_lock(&notices->mutex);
-	if (!hold->notices) {
-		if (!notices->holds)
-			notices_mark(client, true);
+	bool any = notices->holds != NULL;
+	if (!hold->notices)
 		DL_APPEND2(notices->holds, hold, notice_prev, notice_next);
-	}
+	if (!any)
+		notices_mark(client);
 	hold->notices |= notice;
 	hold->told_until_ns = lk__hold_deadline(hold);
 	pthread_mutex_unlock(&notices->mutex);
-}
-
-static void notices_take(lk_client *client, struct lk__hold *hold)
-{
-	struct lk__notices *notices = &client->notices;
-	DL_DELETE2(notices->holds, hold, notice_prev, notice_next);
-	if (!notices->holds && atomic_load(&client->state) == LK__CLIENT_OPEN)
-		notices_mark(client, false);
 }
 
 void lk__notices_forget(lk_client *client, struct lk__hold *hold)
@@ -67,7 +68,8 @@ void lk__notices_forget(lk_client *client, struct lk__hold *hold)
 	pthread_mutex_lock(&client->notices.mutex);
 	if (hold->notices) {
 		hold->notices = 0;
-		notices_take(client, hold);
+		DL_DELETE2(client->notices.holds, hold, notice_prev, notice_next);
+		notices_mark(client);
 	}
 	pthread_mutex_unlock(&client->notices.mutex);
 }
@@ -75,7 +77,7 @@ void lk__notices_forget(lk_client *client, struct lk__hold *hold)
 void lk__notices_close(lk_client *client)
 {
 	pthread_mutex_lock(&client->notices.mutex);
-	notices_mark(client, true);
+	notices_mark(client);
 	pthread_mutex_unlock(&client->notices.mutex);
 }
 
@@ -94,8 +96,8 @@ static void notice_fill(const struct lk__hold *hold, int type, lk_event *event_o
 	memcpy(event_out->name, entry->name, shown);
 }
 
-/* 1 and the oldest notice, or 0. */
-static int notices_next(lk_client *client, lk_event *event_out)
+/* 1 and the oldest notice, or 0. Under the mutex. */
+static int notices_pop(lk_client *client, lk_event *event_out)
 {
 	static const struct {
 		unsigned notice;
@@ -103,21 +105,98 @@ static int notices_next(lk_client *client, lk_event *event_out)
 	} kinds[] = {{LK__NOTICE_AT_RISK, LK_EVENT_AT_RISK},
 		     {LK__NOTICE_ABANDONED, LK_EVENT_ABANDONED},
 		     {LK__NOTICE_LOST, LK_EVENT_LOST}};
-	int found = 0;
-	pthread_mutex_lock(&client->notices.mutex);
 	struct lk__hold *hold = client->notices.holds;
-	for (size_t i = 0; hold && !found && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		if (!(hold->notices & kinds[i].notice))
-			continue;
-		found = 1;
-		notice_fill(hold, kinds[i].type, event_out);
-		hold->notices &= ~kinds[i].notice;
-		if (!hold->notices)
-			notices_take(client, hold);
-	}
+	if (!hold)
+		return 0;
+	size_t i = 0;
+	assert(hold->notices);
+	while (!(hold->notices & kinds[i].notice))
+		i++;
+	notice_fill(hold, kinds[i].type, event_out);
+	hold->notices &= ~kinds[i].notice;
+	if (!hold->notices)
+		DL_DELETE2(client->notices.holds, hold, notice_prev, notice_next);
+	notices_mark(client);
+	return 1;
+}
+
+static int notices_next(lk_client *client, lk_event *event_out)
+{
+	pthread_mutex_lock(&client->notices.mutex);
+	int found = notices_pop(client, event_out);
 	pthread_mutex_unlock(&client->notices.mutex);
 	return found;
 }
+
+/* ---- through a completion queue ---- */
+
+int lk__notices_request(lk_client *client, struct lk__completion *request, lk_error *error)
+{
+	struct lk__notices *notices = &client->notices;
+	pthread_mutex_lock(&notices->mutex);
+	const struct lk__completion *before = notices->request;
+	const lk_queue *other = before ? before->queue : NULL;
+	if (!before) {
+		notices->request = request;
+		notices_mark(client); /* some may wait already */
+	}
+	pthread_mutex_unlock(&notices->mutex);
+	return other ? lk__fail(error, LK_EINVAL,
+				"lk_queue_notices: the notices of this client go to %s queue "
+				"already",
+				other == request->queue ? "this" : "another")
+		     : 0;
+}
+
+static void notice_complete(const struct lk__completion *request, const lk_event *event,
+			    lk_completion *completion_out)
+{
+	*completion_out = (lk_completion){.id = request->value.id,
+					  .tag = event->tag,
+					  .operation = LK_OP_NOTICE,
+					  .event = event->type,
+					  .deadline_ns = event->deadline_ns,
+					  .fence = event->fence};
+	memcpy(completion_out->field, event->field, sizeof(completion_out->field));
+}
+
+/* Under the mutex: whether the request is over, which its error says then. */
+static bool notices_end(lk_client *client, struct lk__completion *request)
+{
+	bool closed = atomic_load(&client->state) == LK__CLIENT_CLOSED;
+	if (request->cancelled)
+		lk__fail(&request->value.error, LK_ECANCELLED, "notices: cancelled");
+	else if (closed && !client->notices.holds)
+		lk__fail(&request->value.error, LK_ECLOSED, "notices: the client is closed");
+	else
+		return false;
+	client->notices.request = NULL;
+	lk__queue_end_notices(request);
+	return true;
+}
+
+int lk__notices_take(lk_client *client, const lk_queue *queue, lk_completion *completion_out,
+		     struct lk__completion **ended_out)
+{
+	struct lk__notices *notices = &client->notices;
+	lk_event event;
+	int count = 0;
+	pthread_mutex_lock(&notices->mutex);
+	struct lk__completion *request = notices->request;
+	if (!request || request->queue != queue) {
+		/* another thread took the end */
+	} else if (notices_end(client, request)) {
+		*ended_out = request;
+		count = 1;
+	} else if (notices_pop(client, &event)) {
+		notice_complete(request, &event, completion_out);
+		count = 1;
+	}
+	pthread_mutex_unlock(&notices->mutex);
+	return count;
+}
+
+/* ---- by waiting ---- */
 
 static int notices_sleep(lk_client *client, int64_t until_ns, lk_cancel *cancel)
 {

@@ -3,7 +3,7 @@
 #ifndef LK__DRIVE_NOTICES_H
 #define LK__DRIVE_NOTICES_H
 
-#include "drive/client.h"
+#include "drive/queue.h"
 
 int lk__notices_init(lk_client *client, lk_error *error);
 void lk__notices_free(lk_client *client);
@@ -16,5 +16,15 @@ void lk__notices_forget(lk_client *client, struct lk__hold *hold);
 
 /* Wakes all who wait for notices, for good. */
 void lk__notices_close(lk_client *client);
+
+/* ---- through a completion queue ---- */
+
+/* From now on they go to the queue of this request too. LK_EINVAL: they go to one already. */
+int lk__notices_request(lk_client *client, struct lk__completion *request, lk_error *error);
+
+/* The next notice for that queue: 1, or 0 without. With `ended_out` set, it is the end of the
+ * request instead, which is the caller's now. */
+int lk__notices_take(lk_client *client, const lk_queue *queue, lk_completion *completion_out,
+		     struct lk__completion **ended_out);
 
 #endif

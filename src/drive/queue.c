@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "drive/async.h"
+#include "drive/notices.h"
 
 struct lk_queue {
 	const _Atomic int *alive; /* 0 in a forked child */
@@ -155,18 +156,66 @@ void lk__queue_deliver(lk_queue *queue, struct lk__completion *completions)
 	pthread_mutex_unlock(&queue->mutex);
 }
 
+/* ---- requests for notices ---- */
+
+/* Under the queue's mutex: behind all that wait to be taken, or not among them. */
+static void queue_place(lk_queue *queue, struct lk__completion *request, bool listed)
+{
+	bool any = queue->completed != NULL;
+	if (request->listed)
+		DL_DELETE(queue->completed, request);
+	if (listed)
+		DL_APPEND(queue->completed, request);
+	request->listed = listed;
+	if (!any && listed)
+		lk__wake_fd(queue->fd);
+	else if (any && !queue->completed)
+		lk__wake_fd_clear(queue->fd);
+}
+
+void lk__queue_notify(struct lk__completion *request, bool any)
+{
+	lk_queue *queue = request->queue;
+	pthread_mutex_lock(&queue->mutex);
+	request->begun = true;
+	queue_place(queue, request, any || request->cancelled);
+	pthread_mutex_unlock(&queue->mutex);
+}
+
+void lk__queue_end_notices(struct lk__completion *request)
+{
+	lk_queue *queue = request->queue;
+	pthread_mutex_lock(&queue->mutex);
+	queue_place(queue, request, false);
+	HASH_DEL(queue->in_flight, request);
+	queue->count--;
+	pthread_mutex_unlock(&queue->mutex);
+}
+
+/* ---- cancelling ---- */
+
+/* Under the queue's mutex. 1, 0 or LK_EINVAL. */
+static int queue_cancel(lk_queue *queue, struct lk__completion *completion)
+{
+	if (completion && completion->value.operation == LK_OP_NOTICE) {
+		completion->cancelled = completion->begun;
+		queue_place(queue, completion, completion->cancelled);
+		return completion->begun;
+	}
+	if (completion && completion->value.operation != LK_OP_ACQUIRE)
+		return LK_EINVAL;
+	if (!completion || !completion->async)
+		return 0;
+	lk__async_cancel(completion->async);
+	return 1;
+}
+
 int lk__queue_cancel(lk_queue *queue, uint64_t id, lk_error *error)
 {
 	struct lk__completion *completion;
-	int rc = 0;
 	pthread_mutex_lock(&queue->mutex);
 	HASH_FIND(hh, queue->in_flight, &id, sizeof(id), completion);
-	if (completion && completion->value.operation != LK_OP_ACQUIRE)
-		rc = LK_EINVAL;
-	else if (completion && completion->async)
-		rc = 1;
-	if (rc == 1)
-		lk__async_cancel(completion->async);
+	int rc = queue_cancel(queue, completion);
 	pthread_mutex_unlock(&queue->mutex);
 	return rc < 0 ? lk__fail(error, rc,
 				 "lk_queue_cancel: request %llu is not an acquire, and cannot be "
@@ -177,13 +226,19 @@ int lk__queue_cancel(lk_queue *queue, uint64_t id, lk_error *error)
 
 /* ---- taking ---- */
 
-/* The oldest ones, `most` at most, which are the caller's now. */
-static struct lk__completion *queue_pop(lk_queue *queue, size_t most)
+/* The oldest ones, `most` at most, which are the caller's now. They end before a client that has
+ * notices, which comes out with a reference. */
+static struct lk__completion *queue_pop(lk_queue *queue, size_t most, lk_client **notices_of_out)
 {
 	struct lk__completion *taken = NULL, *completion;
 	pthread_mutex_lock(&queue->mutex);
 	bool any = queue->completed != NULL;
 	for (size_t i = 0; i < most && (completion = queue->completed); i++) {
+		if (completion->value.operation == LK_OP_NOTICE) {
+			*notices_of_out = completion->client;
+			lk__client_ref(completion->client);
+			break;
+		}
 		DL_DELETE(queue->completed, completion);
 		DL_APPEND(taken, completion);
 		queue->count--;
@@ -194,17 +249,40 @@ static struct lk__completion *queue_pop(lk_queue *queue, size_t most)
 	return taken;
 }
 
+/* A notice, or the end of the request for them. How many: none if another thread was faster. Takes
+ * the reference of the client. */
+static int queue_take_notice(lk_queue *queue, lk_client *client, lk_completion *completion_out)
+{
+	struct lk__completion *ended = NULL;
+	int count = lk__notices_take(client, queue, completion_out, &ended);
+	if (ended) {
+		*completion_out = ended->value;
+		free(ended);
+		lk__client_unref(client);
+	}
+	lk__client_unref(client);
+	return count;
+}
+
+/* Each round takes something, or another thread has. */
 static int queue_take_some(lk_queue *queue, lk_completion *completions_out, size_t most)
 {
-	int count = 0;
-	struct lk__completion *completion, *next, *taken = queue_pop(queue, most);
-	DL_FOREACH_SAFE(taken, completion, next)
-	{
-		lk__async_taken(completion);
-		completions_out[count++] = completion->value;
-		free(completion);
-	}
-	return count;
+	size_t count = 0;
+	lk_client *notices_of;
+	do {
+		notices_of = NULL;
+		struct lk__completion *completion, *next;
+		struct lk__completion *taken = queue_pop(queue, most - count, &notices_of);
+		DL_FOREACH_SAFE(taken, completion, next)
+		{
+			lk__async_taken(completion);
+			completions_out[count++] = completion->value;
+			free(completion);
+		}
+		if (notices_of)
+			count += queue_take_notice(queue, notices_of, &completions_out[count]);
+	} while (notices_of && count < most);
+	return (int)count;
 }
 
 int lk__queue_take(lk_queue *queue, lk_completion *completions_out, size_t most, int64_t until_ns)

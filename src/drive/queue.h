@@ -5,6 +5,10 @@
  * A request reserves its completion when it starts, and keeps it until it is delivered: that needs
  * no memory. Clients and queues know nothing of each other; a completion has references of the
  * client and the entry it belongs to, until it is taken.
+ *
+ * A request for notices (LK_OP_NOTICE) is in flight until its end is taken. It also stands among
+ * the completions while its client has notices; who finds it there takes one from the client. So
+ * notices need no memory here, and one that its hold's release deletes is gone from here too.
  */
 #ifndef LK__DRIVE_QUEUE_H
 #define LK__DRIVE_QUEUE_H
@@ -22,6 +26,8 @@ struct lk__completion {
 	lk_queue *queue;
 	struct lk__async *async; /* while it is in flight */
 	lk_client *client;
+	bool begun, listed; /* LK_OP_NOTICE: the client knows it; it is among those to be taken */
+	_Atomic bool cancelled; /* the same: it ends next */
 	struct lk__entry *entry;
 	uint64_t number; /* of the wire grant, if it was granted */
 	lk_completion value;
@@ -44,7 +50,13 @@ void lk__queue_unreserve(struct lk__completion *completion);
 /* These requests are over: their completions, a list, can be taken. */
 void lk__queue_deliver(lk_queue *queue, struct lk__completion *completions);
 
-/* 1 when the acquire is in flight, 0 when no such request is; LK_EINVAL for another operation. */
+/* For who has the mutex of a client's notices: puts its request for notices behind all that waits
+ * to be taken, or (`any` is false, and it is not cancelled) takes it out; or ends it. */
+void lk__queue_notify(struct lk__completion *request, bool any);
+void lk__queue_end_notices(struct lk__completion *request);
+
+/* 1 when the acquire or request for notices is in flight, 0 when no such request is; LK_EINVAL for
+ * another operation. */
 int lk__queue_cancel(lk_queue *queue, uint64_t id, lk_error *error);
 
 /* Completions, at most so many; 0 at the end of the wait. */

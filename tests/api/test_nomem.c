@@ -295,6 +295,7 @@ static void run_asynchronous(struct script *script)
 	options.owner = release.owner = "task";
 	attempt(0, lk_queue_new(&script->queue, 0, &err));
 	check(lk_queue_fd(script->queue, &err) >= 0);
+	attempt(0, lk_queue_notices(script->queue, script->client, 0, NULL, &err));
 	attempt(0, lk_lock_new(&script->queued, script->client, "queued", 6, &err));
 	attempt(0, lk_queue_acquire(script->queue, script->queued, -1, &options, &id, &err));
 	attempt(0, completed(script));
