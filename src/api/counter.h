@@ -1,33 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * What semaphores and latches share: a handle on a count in Redis, and changes of it that count
- * once however often they are sent.
- */
+/* What the calls of semaphores and latches share: first and last words, questions, changes, and
+ * waits, in the calling thread. */
 #ifndef LK__API_COUNTER_H
 #define LK__API_COUNTER_H
 
-#include "drive/caller.h"
-
-#define LK__COUNTER_KEYS_MAX 1      /* beside the count and the records */
-#define LK__COUNTER_ARGUMENTS_MAX 2 /* after deadline and channel */
-
-struct lk__counter {
-	lk_client *client;
-	struct lk__entry *entry;
-	pthread_mutex_t mutex;
-	uint64_t *settled; /* changes whose records can go: as many as threads made them at once */
-	size_t settled_count, settled_room;
-};
-
-/* One change: a script with the keys count, record, settled record and `key` (unless NULL), and
- * the arguments deadline, channel and `arguments`. */
-struct lk__change {
-	enum lk__script_id script;
-	const char *key;
-	size_t key_size;
-	size_t argument_count;
-	const char *arguments[LK__COUNTER_ARGUMENTS_MAX];
-};
+#include "drive/counter.h"
 
 struct lk__counter_call {
 	struct lk__counter *counter;
@@ -37,11 +14,10 @@ struct lk__counter_call {
 	lk_error *error;
 };
 
-/* Checks the name, and makes the handle's inside. */
-int lk__counter_open(struct lk__counter *counter, lk_client *client,
+/* Checks the name, and makes the handle's inside. Free it with lk__counter_unref(). */
+int lk__counter_open(struct lk__counter **counter_out, lk_client *client,
 		     const struct lk__recipe *recipe, const void *name, size_t name_size,
 		     const char *operation, lk_error *error);
-void lk__counter_close(struct lk__counter *counter);
 
 /* The first and last words of a call; `counter` may be NULL. */
 int lk__counter_enter(struct lk__counter_call *call, struct lk__counter *counter,

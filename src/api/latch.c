@@ -2,8 +2,6 @@
 /* The public face of the count-down latch. */
 #include <lockkeeper/latch.h>
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include <lockkeeper/lock.h>
@@ -14,7 +12,7 @@
 #include "sync/latch/latch.h"
 
 struct lk_latch {
-	struct lk__counter counter;
+	struct lk__counter *counter;
 };
 
 int lk_latch_new(lk_latch **latch_out, lk_client *client, const void *name, size_t name_size,
@@ -38,7 +36,7 @@ int lk_latch_new(lk_latch **latch_out, lk_client *client, const void *name, size
 lk_latch *lk_latch_free(lk_latch *latch)
 {
 	if (latch)
-		lk__counter_close(&latch->counter);
+		lk__counter_unref(latch->counter);
 	free(latch);
 	return NULL;
 }
@@ -46,16 +44,15 @@ lk_latch *lk_latch_free(lk_latch *latch)
 static int latch_enter(struct lk__counter_call *call, lk_latch *latch, const char *operation,
 		       lk_error *error)
 {
-	return lk__counter_enter(call, latch ? &latch->counter : NULL, operation, error);
+	return lk__counter_enter(call, latch ? latch->counter : NULL, operation, error);
 }
 
 static int latch_change(lk_latch *latch, const char *operation, enum lk__script_id script,
 			const char *what, int64_t number, int64_t *answer_out, lk_error *error)
 {
 	struct lk__counter_call call;
-	char text[24];
-	struct lk__change change = {.script = script, .argument_count = 1, .arguments = {text}};
-	snprintf(text, sizeof(text), "%" PRId64, number);
+	struct lk__change change = {.script = script};
+	lk__change_add_number(&change, number);
 	int rc = lk__check_range(operation, what, number, 1, LK_LATCH_COUNT_MAX, error);
 	if (rc == 0)
 		rc = latch_enter(&call, latch, operation, error);
@@ -112,20 +109,9 @@ static int latch_wait(lk_latch *latch, const char *operation, int64_t wait_ms, l
 	int rc = latch_enter(&call, latch, operation, error);
 	if (rc < 0)
 		return rc;
-	rc = wait_ms == 0 ? latch_look(&call) : lk__counter_acquire(&call, &want);
-	lk__counter_leave(&call, rc);
-	switch (rc) {
-	case LK_EBUSY:
-	case LK_ETIMEDOUT:
-		return lk__fail(error, LK_ETIMEDOUT, "await \"%.100s\": it is still closed",
-				call.counter->entry->name);
-	case LK_EMAYBEHELD:
-		return lk__fail(error, LK_EUNREACHABLE,
-				"await \"%.100s\": no answer from the server",
-				call.counter->entry->name);
-	default:
-		return rc;
-	}
+	rc = wait_ms == 0 ? lk__counter_waited(call.counter->entry, 0, latch_look(&call), error)
+			  : lk__counter_acquire(&call, &want);
+	return lk__counter_leave(&call, rc);
 }
 
 int lk_latch_await(lk_latch *latch, lk_cancel *cancel, lk_error *error)

@@ -2,14 +2,12 @@
 /* Taking permits and giving them back. */
 #include <stdlib.h>
 #include <string.h>
-#include <utlist.h>
 
 #include "api/check.h"
 #include "api/permit_semaphore.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/compensation.h"
 #include "drive/watch.h"
 #include "sync/permits/permits.h"
 #include "sync/script.h"
@@ -18,114 +16,6 @@
 #define LOOKS_MAX 3    /* at those of ours, while one after the other is lost */
 
 /* ---- taking ---- */
-
-/* The id of one permit of a grant. */
-static void permit_id(const struct lk__counter_call *call, const struct lk__grant *grant,
-		      size_t index, char id_out[LK__FIELD_SIZE])
-{
-	lk__permit_recipe.field(call->counter->client->id, lk__permit_number(grant->number, index),
-				id_out);
-}
-
-/* One permit of a grant becomes an entry of its own, with a hold. */
-static int permit_keep(struct lk__counter_call *call, const lk_acquire_options *options,
-		       const struct lk__grant *grant, size_t index)
-{
-	const struct lk__entry *queue = call->counter->entry;
-	char id[LK__FIELD_SIZE];
-	permit_id(call, grant, index, id);
-	struct lk__owner owner = {.name = id, .name_size = strlen(id)};
-	struct lk__entry *entry;
-	int rc = lk__entry_get(&entry, call->counter->client, &lk__permit_recipe, queue->name,
-			       queue->name_size, &owner, call->error);
-	if (rc < 0)
-		return rc;
-	struct lk__hold *hold = lk__hold_new(call->thread, &owner);
-	if (hold) {
-		struct lk__grant own = *grant;
-		own.number = lk__permit_number(grant->number, index);
-		hold->lease_ms = options->lease_ms;
-		hold->max_hold_ms = options->max_hold_ms;
-		hold->margin_ms = options->margin_ms;
-		hold->tag = options->tag;
-		hold->no_loss = options->no_loss;
-		pthread_mutex_lock(&entry->mutex);
-		lk__entry_move_grant(entry, hold, &own);
-		pthread_mutex_unlock(&entry->mutex);
-	} else {
-		rc = lk__fail(call->error, LK_ENOMEM, "%s: out of memory", call->operation);
-	}
-	lk__entry_unref(entry);
-	return rc;
-}
-
-/* A permit that was lost is given up: nothing is left of it. */
-static void lost_drop(struct lk__entry *entry)
-{
-	struct lk__hold *hold = entry->lost;
-	DL_DELETE(entry->lost, hold);
-	lk__hold_free(hold);
-	atomic_fetch_sub(&entry->refs, 1); /* never the last: the caller has one */
-}
-
-/* The hold of a permit, if it is ours, goes without a word to the server. */
-static void permit_drop(struct lk__entry *entry, bool compensate)
-{
-	if (!entry)
-		return;
-	pthread_mutex_lock(&entry->mutex);
-	entry->passing = false;
-	if (entry->hold) {
-		int64_t repeated_ns = entry->grant.repeated_until_ns;
-		uint64_t number = entry->grant.number;
-		int64_t until_ns = compensate ? entry->grant.valid_until_ns : repeated_ns;
-		lk__entry_drop_hold(entry, lk__now_ns());
-		if (until_ns > lk__now_ns())
-			lk__compensate(entry, number, until_ns);
-	} else if (entry->lost) {
-		lost_drop(entry);
-	}
-	pthread_mutex_unlock(&entry->mutex);
-}
-
-static void permit_forget(struct lk__counter_call *call, const char *id)
-{
-	struct lk__entry *entry;
-	if (lk__permit_entry(&entry, call, id) < 0 || !entry)
-		return; /* out of memory: it is reported lost in time */
-	permit_drop(entry, false);
-	lk__entry_unref(entry);
-}
-
-/* The permits of a grant become holds, whose ids are written, or are given back. */
-static int permits_hold(struct lk__counter_call *call, const lk_acquire_options *options,
-			const struct lk__grant *grant, size_t count, lk_permit *permits_out)
-{
-	struct lk__entry *queue = call->counter->entry;
-	char id[LK__FIELD_SIZE];
-	size_t made = 0;
-	int rc = 0;
-	for (; rc == 0 && made < count; made += rc == 0)
-		rc = permit_keep(call, options, grant, made);
-	if (rc == 0 && atomic_load(&queue->client->state) != LK__CLIENT_OPEN)
-		rc = lk__fail(call->error, LK_ECLOSED, "%s: the client is closed", call->operation);
-	if (rc == 0 && lk__now_ns() >= grant->valid_until_ns)
-		rc = lk__fail(call->error, LK_EMAYBEHELD,
-			      "%s: the grant arrived after its lease had expired", call->operation);
-	for (; made > 0; made--) {
-		permit_id(call, grant, made - 1, id);
-		if (rc == 0)
-			memcpy(permits_out[made - 1].id, id, LK_PERMIT_ID_SIZE);
-		else
-			permit_forget(call, id);
-	}
-	if (rc == 0)
-		return 0;
-	pthread_mutex_lock(&queue->mutex);
-	lk__entry_release_unasked(queue, grant->number);
-	pthread_mutex_unlock(&queue->mutex);
-	return rc;
-}
 
 static int permits_check(const char *operation, int64_t count, const lk_acquire_options *options,
 			 int64_t watchdog_ms, lk_error *error)
@@ -170,12 +60,17 @@ static int permits_take(lk_permit_semaphore *semaphore, const char *operation, i
 	struct lk__want want = {.wait_ms = wait_ms,
 				.count = count,
 				.lease_ms = own.lease_ms,
+				.max_hold_ms = own.max_hold_ms,
+				.margin_ms = own.margin_ms,
+				.tag = own.tag,
+				.no_loss = own.no_loss,
 				.cancel = own.cancel,
 				.grant_out = &grant};
 	if (rc == 0)
 		rc = lk__counter_acquire(&call, &want);
 	if (rc == 0)
-		rc = permits_hold(&call, &own, &grant, (size_t)count, permits_out);
+		rc = lk__permits_hold(call.counter->entry, call.thread, &want, &grant, permits_out,
+				      operation, error);
 	return lk__counter_leave(&call, rc);
 }
 
@@ -354,7 +249,7 @@ static int giving_pass(struct lk__counter_call *call, struct giving *giving)
 		rc = giving_sort(call, giving);
 	for (size_t i = 0; i < giving->count; i++) {
 		if (rc == 0 || rc == LK_EMAYBEHELD)
-			permit_drop(giving->entries[i], rc == LK_EMAYBEHELD);
+			lk__permit_drop(giving->entries[i], rc == LK_EMAYBEHELD);
 		else
 			permit_stay(giving->entries[i]);
 	}
@@ -370,9 +265,10 @@ static int giving_run(struct lk__counter_call *call, struct giving *giving)
 	struct lk__owner owner = {.name = giving->permits[0].id,
 				  .name_size = strlen(giving->permits[0].id)};
 	for (size_t i = 0; i < giving->count; i++) {
-		int rc = lk__permit_entry(&giving->entries[i], call, giving->permits[i].id);
+		int rc = lk__permit_entry(&giving->entries[i], call->counter->entry,
+					  giving->permits[i].id);
 		if (rc < 0)
-			return rc;
+			return lk__fail(call->error, rc, "%s: out of memory", call->operation);
 	}
 	/* One of ours goes the way of every lock. */
 	if (giving->count == 1 && giving->entries[0])

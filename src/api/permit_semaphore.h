@@ -6,18 +6,14 @@
 #include <lockkeeper/permit_semaphore.h>
 
 #include "api/counter.h"
+#include "drive/permit.h"
 
 struct lk_permit_semaphore {
-	struct lk__counter counter; /* with the entry of the wait queue */
+	struct lk__counter *counter; /* with the entry of the wait queue */
 };
 
 int lk__permit_enter(struct lk__counter_call *call, lk_permit_semaphore *semaphore,
 		     const char *operation, lk_error *error);
-
-/* The entry of a permit that this client knows, with a reference, or NULL for another's: 0 or
- * LK_ENOMEM. */
-int lk__permit_entry(struct lk__entry **entry_out, const struct lk__counter_call *call,
-		     const char *id);
 
 /* 0, or LK_EINVAL for what is no id. */
 int lk__permit_check_id(const char *operation, const char *id, lk_error *error);

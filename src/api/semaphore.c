@@ -2,8 +2,6 @@
 /* The public face of the semaphore. */
 #include <lockkeeper/semaphore.h>
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include <lockkeeper/lock.h>
@@ -14,7 +12,7 @@
 #include "sync/semaphore/semaphore.h"
 
 struct lk_semaphore {
-	struct lk__counter counter;
+	struct lk__counter *counter;
 };
 
 int lk_semaphore_new(lk_semaphore **semaphore_out, lk_client *client, const void *name,
@@ -38,7 +36,7 @@ int lk_semaphore_new(lk_semaphore **semaphore_out, lk_client *client, const void
 lk_semaphore *lk_semaphore_free(lk_semaphore *semaphore)
 {
 	if (semaphore)
-		lk__counter_close(&semaphore->counter);
+		lk__counter_unref(semaphore->counter);
 	free(semaphore);
 	return NULL;
 }
@@ -46,7 +44,7 @@ lk_semaphore *lk_semaphore_free(lk_semaphore *semaphore)
 static int semaphore_enter(struct lk__counter_call *call, lk_semaphore *semaphore,
 			   const char *operation, lk_error *error)
 {
-	return lk__counter_enter(call, semaphore ? &semaphore->counter : NULL, operation, error);
+	return lk__counter_enter(call, semaphore ? semaphore->counter : NULL, operation, error);
 }
 
 /* ---- taking ---- */
@@ -91,11 +89,9 @@ static int semaphore_change(lk_semaphore *semaphore, const char *operation,
 			    int64_t *answer_out, lk_error *error)
 {
 	struct lk__counter_call call;
-	char texts[2][24];
-	struct lk__change change = {
-		.script = script, .argument_count = 2, .arguments = {texts[0], texts[1]}};
-	snprintf(texts[0], sizeof(texts[0]), "%" PRId64, number);
-	snprintf(texts[1], sizeof(texts[1]), "%" PRId64, other);
+	struct lk__change change = {.script = script};
+	lk__change_add_number(&change, number);
+	lk__change_add_number(&change, other);
 	int rc = semaphore_enter(&call, semaphore, operation, error);
 	return rc < 0 ? rc
 		      : lk__counter_leave(&call, lk__counter_change(&call, &change, answer_out));

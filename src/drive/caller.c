@@ -216,6 +216,7 @@ struct lk__hold *lk__caller_hold(struct lk__thread *thread, const struct lk__wan
 	hold->max_hold_ms = want->max_hold_ms;
 	hold->margin_ms = want->margin_ms;
 	hold->tag = want->tag;
+	hold->no_loss = want->no_loss;
 	return hold;
 }
 

@@ -19,6 +19,7 @@ struct lk__want {
 	int64_t count;   /* permits */
 	struct lk__settings settings;
 	uint64_t tag;
+	bool no_loss; /* its end is meant: see struct lk__hold */
 	lk_cancel *cancel;
 	const _Atomic bool *stop;    /* set to cancel an asynchronous call; else NULL */
 	struct lk__grant *grant_out; /* NULL, or where what the server granted is written, also for
