@@ -4,8 +4,8 @@
  *
  * A queue collects the completions of calls that were started on it. One thread can have thousands
  * of calls in flight, on locks of one client or of several. Starting a call never waits for a
- * server. Its descriptor fits any event loop; no code of the program runs on a thread of the
- * library.
+ * server. Its descriptor fits any event loop; lk_queue_on_ready() serves a loop that has none. No
+ * other code of the program runs on a thread of the library.
  *
  *     start ──▶ in flight ──▶ completed ──▶ taken
  *                  ▲ cancel
@@ -52,6 +52,9 @@
 
 typedef struct lk_queue lk_queue;
 
+/* See lk_queue_on_ready(). */
+typedef void (*lk_queue_callback)(void *context);
+
 typedef struct lk_completion {
 	uint64_t id;         /* of the request, as its start wrote it */
 	uint64_t tag;        /* the program's own, given at the start; of a notice: the hold's */
@@ -74,8 +77,9 @@ LK_API int lk_queue_new(lk_queue **queue_out, size_t capacity, lk_error *error);
 /*
  * Frees a queue whose completions were all taken. NULL is fine. To get there, cancel what is in
  * flight or close the clients, then take until nothing is left. In a forked child it frees the
- * child's copy. Does not block. Errors: LK_EPENDING (a request is in flight, or a completion was
- * not taken: nothing is freed, and nothing is lost). Since 0.1.
+ * child's copy. Does not block, except for a wake-up callback that is running. Errors: LK_EPENDING
+ * (a request is in flight, or a completion was not taken: nothing is freed, and nothing is lost).
+ * Since 0.1.
  */
 LK_API int lk_queue_free(lk_queue *queue, lk_error *error);
 
@@ -85,6 +89,24 @@ LK_API int lk_queue_free(lk_queue *queue, lk_error *error);
  * LK_EFORKED. Since 0.1.
  */
 LK_API int lk_queue_fd(lk_queue *queue, lk_error *error);
+
+/*
+ * Has `callback` called whenever something to take has come to an empty queue: for a loop that
+ * cannot watch a descriptor. Then take until nothing is left; the next call is for what comes after
+ * that. Where several threads take, all may be taken already when it is called.
+ *
+ * It runs on a thread of the library, or in lk_client_close() and lk_client_free(); with several
+ * clients, on several threads at once. No mutex of the library is held. It should wake the
+ * program's loop (post a message, write to a descriptor) and return at once, because renewals wait
+ * for it. It must not block, call the library, throw, or end its thread; and it must not take a
+ * mutex that the program holds while it closes or frees a client or frees the queue.
+ *
+ * `context` must stay valid until lk_queue_free() has returned 0. Call this before the first
+ * request of the queue; a second call replaces the first. Does not block. Errors: LK_EINVAL
+ * (`callback` is NULL, or the queue has had requests), LK_EFORKED. Since 0.1.
+ */
+LK_API int lk_queue_on_ready(lk_queue *queue, lk_queue_callback callback, void *context,
+			     lk_error *error);
 
 /*
  * Starts an acquire, as lk_lock_acquire_within() (RLock.tryLockAsync). A `wait_ms` of -1 waits
@@ -130,7 +152,7 @@ LK_API int lk_queue_extend(lk_queue *queue, lk_lock *lock, int64_t lease_ms, con
  * and `event` is 0. Until that is taken, the request counts for the capacity and for
  * lk_queue_free(), and the memory of the client stays. One queue can have the notices of many
  * clients; the notices of one client go to one queue. Does not block. Errors: LK_EINVAL (they go to
- * a queue already), LK_ELIMIT, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * a queue already), LK_ELIMIT, LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_queue_notices(lk_queue *queue, lk_client *client, uint64_t tag, uint64_t *id_out,
 			    lk_error *error);

@@ -45,6 +45,14 @@ int lk_queue_fd(lk_queue *queue, lk_error *error)
 	return rc < 0 ? rc : lk__queue_fd(queue);
 }
 
+int lk_queue_on_ready(lk_queue *queue, lk_queue_callback callback, void *context, lk_error *error)
+{
+	int rc = queue_check(queue, "lk_queue_on_ready", error);
+	if (rc == 0 && !callback)
+		rc = lk__fail(error, LK_EINVAL, "lk_queue_on_ready: callback is NULL");
+	return rc < 0 ? rc : lk__queue_on_ready(queue, callback, context, error);
+}
+
 int lk_queue_cancel(lk_queue *queue, uint64_t id, lk_error *error)
 {
 	int rc = queue_check(queue, "lk_queue_cancel", error);
@@ -103,6 +111,8 @@ int lk_queue_notices(lk_queue *queue, lk_client *client, uint64_t tag, uint64_t 
 		rc = lk__fail(error, LK_EINVAL, "%s: client is NULL", operation);
 	if (rc == 0)
 		rc = lk__client_check(client, operation, error);
+	if (rc == 0)
+		rc = lk__loop_start(client, error);
 	return rc < 0 ? rc : notices_start(queue, client, tag, id_out, error);
 }
 

@@ -44,7 +44,8 @@ struct lk__notices {
 	struct lk__hold *holds;
 	struct lk__completion *request; /* the queue that they go to; NULL: none */
 	int fd;
-	bool readable; /* `fd` is */
+	bool readable;     /* `fd` is */
+	_Atomic bool owes; /* the loop is to call that queue's callback, if it is owed */
 };
 
 /* What is known of the client's own key, see client_record.h. */

@@ -180,6 +180,7 @@ void lk__client_end(lk_client *client)
 	lk__async_end(client);
 	atomic_store(&client->state, LK__CLIENT_CLOSED);
 	lk__notices_close(client);
+	lk__notices_ring(client); /* no loop does it any more */
 }
 
 int lk__client_close(lk_client *client, int how, lk_error *error)

@@ -10,6 +10,7 @@
 #include "drive/async.h"
 #include "drive/client_record.h"
 #include "drive/compensation.h"
+#include "drive/notices.h"
 #include "drive/watch.h"
 
 #define EVENTS_MAX 16          /* in one turn; the rest comes with the next */
@@ -146,6 +147,7 @@ static int64_t loop_turn(struct lk__loop *loop)
 	next_ns = lk__earlier(next_ns, lk__compensation_turn(loop->client));
 	next_ns = lk__earlier(next_ns, lk__client_record_turn(loop->client));
 	next_ns = lk__earlier(next_ns, lk__async_turn(loop->client));
+	lk__notices_ring(loop->client);
 	if (lk__async_active(loop->client))
 		next_ns = lk__earlier(next_ns, loop_listen(loop));
 	else

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "drive/entry.h"
+#include "drive/loop.h"
 
 int lk__notices_init(lk_client *client, lk_error *error)
 {
@@ -43,8 +44,9 @@ static void notices_mark(lk_client *client)
 	else if (!readable && notices->readable)
 		lk__wake_fd_clear(notices->fd);
 	notices->readable = readable;
-	if (notices->request)
-		lk__queue_notify(notices->request, notices->holds || state == LK__CLIENT_CLOSED);
+	if (notices->request &&
+	    lk__queue_notify(notices->request, notices->holds || state == LK__CLIENT_CLOSED))
+		lk__notices_owe(client);
 }
 
 void lk__notices_give(lk_client *client, struct lk__hold *hold, unsigned notice)
@@ -130,22 +132,45 @@ static int notices_next(lk_client *client, lk_event *event_out)
 
 /* ---- through a completion queue ---- */
 
+void lk__notices_owe(lk_client *client)
+{
+	if (!atomic_exchange(&client->notices.owes, true))
+		lk__loop_wake(client);
+}
+
+void lk__notices_ring(lk_client *client)
+{
+	if (!atomic_load_explicit(&client->notices.owes, memory_order_relaxed))
+		return;
+	atomic_store(&client->notices.owes, false);
+	pthread_mutex_lock(&client->notices.mutex);
+	struct lk__completion *request = client->notices.request;
+	lk_queue *queue = request ? request->queue : NULL;
+	if (queue)
+		lk__queue_pin(queue);
+	pthread_mutex_unlock(&client->notices.mutex);
+	if (queue)
+		lk__queue_ring(queue);
+}
+
 int lk__notices_request(lk_client *client, struct lk__completion *request, lk_error *error)
 {
+	const char *operation = "lk_queue_notices";
 	struct lk__notices *notices = &client->notices;
+	int rc = 0;
 	pthread_mutex_lock(&notices->mutex);
-	const struct lk__completion *before = notices->request;
-	const lk_queue *other = before ? before->queue : NULL;
-	if (!before) {
+	if (atomic_load(&client->state) == LK__CLIENT_CLOSED)
+		rc = lk__fail(error, LK_ECLOSED, "%s: the client is closed", operation);
+	else if (notices->request)
+		rc = lk__fail(error, LK_EINVAL,
+			      "%s: the notices of this client go to %s queue already", operation,
+			      notices->request->queue == request->queue ? "this" : "another");
+	else
 		notices->request = request;
+	if (rc == 0)
 		notices_mark(client); /* some may wait already */
-	}
 	pthread_mutex_unlock(&notices->mutex);
-	return other ? lk__fail(error, LK_EINVAL,
-				"lk_queue_notices: the notices of this client go to %s queue "
-				"already",
-				other == request->queue ? "this" : "another")
-		     : 0;
+	return rc;
 }
 
 static void notice_complete(const struct lk__completion *request, const lk_event *event,

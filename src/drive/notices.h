@@ -19,8 +19,15 @@ void lk__notices_close(lk_client *client);
 
 /* ---- through a completion queue ---- */
 
-/* From now on they go to the queue of this request too. LK_EINVAL: they go to one already. */
+/* From now on they go to the queue of this request too. LK_EINVAL: they go to one already;
+ * LK_ECLOSED. */
 int lk__notices_request(lk_client *client, struct lk__completion *request, lk_error *error);
+
+/* Leaves a callback to the loop. With any mutex held. */
+void lk__notices_owe(lk_client *client);
+
+/* The loop's, or the end's: calls the callback that was left to it. No mutex may be held. */
+void lk__notices_ring(lk_client *client);
 
 /* The next notice for that queue: 1, or 0 without. With `ended_out` set, it is the end of the
  * request instead, which is the caller's now. */

@@ -23,6 +23,10 @@ struct lk_queue {
 	uint64_t last_id;
 	struct lk__completion *in_flight; /* by id */
 	struct lk__completion *completed; /* oldest first */
+	lk_queue_callback on_ready;       /* the same from the first request on */
+	void *context;
+	bool owed;     /* it is to be called */
+	unsigned pins; /* calls of it, under way or about to be */
 };
 
 bool lk__queue_forked(const lk_queue *queue)
@@ -33,6 +37,19 @@ bool lk__queue_forked(const lk_queue *queue)
 int lk__queue_fd(const lk_queue *queue)
 {
 	return queue->fd;
+}
+
+int lk__queue_on_ready(lk_queue *queue, lk_queue_callback callback, void *context, lk_error *error)
+{
+	pthread_mutex_lock(&queue->mutex);
+	bool used = queue->last_id > 0;
+	if (!used) {
+		queue->on_ready = callback;
+		queue->context = context;
+	}
+	pthread_mutex_unlock(&queue->mutex);
+	return used ? lk__fail(error, LK_EINVAL, "lk_queue_on_ready: the queue has had requests")
+		    : 0;
 }
 
 static void queue_destroy(lk_queue *queue)
@@ -61,6 +78,17 @@ int lk__queue_new(lk_queue **queue_out, size_t capacity, lk_error *error)
 	return rc;
 }
 
+/* A callback that is running may still need its context. */
+static void queue_await_pins(lk_queue *queue)
+{
+	struct lk__park nap = {0};
+	while (queue->pins > 0) {
+		pthread_mutex_unlock(&queue->mutex);
+		lk__park_wait(&nap, lk__now_ns() + LK__MS);
+		pthread_mutex_lock(&queue->mutex);
+	}
+}
+
 int lk__queue_free(lk_queue *queue, lk_error *error)
 {
 	size_t in_flight = 0, count = 0;
@@ -68,6 +96,8 @@ int lk__queue_free(lk_queue *queue, lk_error *error)
 		pthread_mutex_lock(&queue->mutex);
 		in_flight = HASH_COUNT(queue->in_flight);
 		count = queue->count;
+		if (count == 0)
+			queue_await_pins(queue);
 		pthread_mutex_unlock(&queue->mutex);
 	}
 	if (count > 0)
@@ -77,6 +107,49 @@ int lk__queue_free(lk_queue *queue, lk_error *error)
 				in_flight, count - in_flight);
 	queue_destroy(queue);
 	return 0;
+}
+
+/* ---- whether there is something to take ---- */
+
+/* Under the mutex, as the next three: after a change, before which there was something or not. */
+static void queue_mark(lk_queue *queue, bool before)
+{
+	bool any = queue->completed != NULL;
+	if (any == before)
+		return;
+	queue->owed = any && queue->on_ready;
+	if (any)
+		lk__wake_fd(queue->fd);
+	else
+		lk__wake_fd_clear(queue->fd);
+}
+
+/* Gives the mutex up for the callback. */
+static void queue_ring(lk_queue *queue)
+{
+	if (!queue->owed)
+		return;
+	queue->owed = false;
+	queue->pins++;
+	pthread_mutex_unlock(&queue->mutex);
+	queue->on_ready(queue->context);
+	pthread_mutex_lock(&queue->mutex);
+	queue->pins--;
+}
+
+void lk__queue_pin(lk_queue *queue)
+{
+	pthread_mutex_lock(&queue->mutex);
+	queue->pins++;
+	pthread_mutex_unlock(&queue->mutex);
+}
+
+void lk__queue_ring(lk_queue *queue)
+{
+	pthread_mutex_lock(&queue->mutex);
+	queue_ring(queue);
+	queue->pins--;
+	pthread_mutex_unlock(&queue->mutex);
 }
 
 /* ---- requests ---- */
@@ -150,9 +223,10 @@ void lk__queue_deliver(lk_queue *queue, struct lk__completion *completions)
 		HASH_DEL(queue->in_flight, completion);
 		completion->async = NULL;
 	}
-	if (!queue->completed)
-		lk__wake_fd(queue->fd);
+	bool before = queue->completed != NULL;
 	DL_CONCAT(queue->completed, completions);
+	queue_mark(queue, before);
+	queue_ring(queue);
 	pthread_mutex_unlock(&queue->mutex);
 }
 
@@ -161,25 +235,24 @@ void lk__queue_deliver(lk_queue *queue, struct lk__completion *completions)
 /* Under the queue's mutex: behind all that wait to be taken, or not among them. */
 static void queue_place(lk_queue *queue, struct lk__completion *request, bool listed)
 {
-	bool any = queue->completed != NULL;
+	bool before = queue->completed != NULL;
 	if (request->listed)
 		DL_DELETE(queue->completed, request);
 	if (listed)
 		DL_APPEND(queue->completed, request);
 	request->listed = listed;
-	if (!any && listed)
-		lk__wake_fd(queue->fd);
-	else if (any && !queue->completed)
-		lk__wake_fd_clear(queue->fd);
+	queue_mark(queue, before);
 }
 
-void lk__queue_notify(struct lk__completion *request, bool any)
+bool lk__queue_notify(struct lk__completion *request, bool any)
 {
 	lk_queue *queue = request->queue;
 	pthread_mutex_lock(&queue->mutex);
 	request->begun = true;
 	queue_place(queue, request, any || request->cancelled);
+	bool owed = queue->owed;
 	pthread_mutex_unlock(&queue->mutex);
+	return owed;
 }
 
 void lk__queue_end_notices(struct lk__completion *request)
@@ -200,6 +273,8 @@ static int queue_cancel(lk_queue *queue, struct lk__completion *completion)
 	if (completion && completion->value.operation == LK_OP_NOTICE) {
 		completion->cancelled = completion->begun;
 		queue_place(queue, completion, completion->cancelled);
+		if (queue->owed)
+			lk__notices_owe(completion->client);
 		return completion->begun;
 	}
 	if (completion && completion->value.operation != LK_OP_ACQUIRE)
@@ -232,7 +307,7 @@ static struct lk__completion *queue_pop(lk_queue *queue, size_t most, lk_client 
 {
 	struct lk__completion *taken = NULL, *completion;
 	pthread_mutex_lock(&queue->mutex);
-	bool any = queue->completed != NULL;
+	bool before = queue->completed != NULL;
 	for (size_t i = 0; i < most && (completion = queue->completed); i++) {
 		if (completion->value.operation == LK_OP_NOTICE) {
 			*notices_of_out = completion->client;
@@ -243,8 +318,7 @@ static struct lk__completion *queue_pop(lk_queue *queue, size_t most, lk_client 
 		DL_APPEND(taken, completion);
 		queue->count--;
 	}
-	if (any && !queue->completed)
-		lk__wake_fd_clear(queue->fd);
+	queue_mark(queue, before);
 	pthread_mutex_unlock(&queue->mutex);
 	return taken;
 }

@@ -9,6 +9,9 @@
  * A request for notices (LK_OP_NOTICE) is in flight until its end is taken. It also stands among
  * the completions while its client has notices; who finds it there takes one from the client. So
  * notices need no memory here, and one that its hold's release deletes is gone from here too.
+ *
+ * The callback is owed from the moment that there is something to take. Who delivers completions
+ * calls it at once. Notices come under mutexes, so there it is left to the client's loop.
  */
 #ifndef LK__DRIVE_QUEUE_H
 #define LK__DRIVE_QUEUE_H
@@ -38,6 +41,8 @@ struct lk__completion {
 int lk__queue_new(lk_queue **queue_out, size_t capacity, lk_error *error);
 int lk__queue_free(lk_queue *queue, lk_error *error);
 int lk__queue_fd(const lk_queue *queue);
+/* Before the first request, else LK_EINVAL. */
+int lk__queue_on_ready(lk_queue *queue, lk_queue_callback callback, void *context, lk_error *error);
 bool lk__queue_forked(const lk_queue *queue);
 
 /* A completion for a request that is about to start, with an id: 0, LK_ELIMIT or LK_ENOMEM. The
@@ -51,9 +56,15 @@ void lk__queue_unreserve(struct lk__completion *completion);
 void lk__queue_deliver(lk_queue *queue, struct lk__completion *completions);
 
 /* For who has the mutex of a client's notices: puts its request for notices behind all that waits
- * to be taken, or (`any` is false, and it is not cancelled) takes it out; or ends it. */
-void lk__queue_notify(struct lk__completion *request, bool any);
+ * to be taken, or (`any` is false, and it is not cancelled) takes it out; or ends it. True: the
+ * callback is owed. */
+bool lk__queue_notify(struct lk__completion *request, bool any);
 void lk__queue_end_notices(struct lk__completion *request);
+
+/* Keeps the queue until lk__queue_ring(), which calls the callback if it is owed. No mutex may be
+ * held there. */
+void lk__queue_pin(lk_queue *queue);
+void lk__queue_ring(lk_queue *queue);
 
 /* 1 when the acquire or request for notices is in flight, 0 when no such request is; LK_EINVAL for
  * another operation. */

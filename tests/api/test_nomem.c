@@ -287,6 +287,11 @@ static int completed(const struct script *script)
 	return completion.error.code;
 }
 
+static void on_ready(void *context)
+{
+	(void)context;
+}
+
 static void run_asynchronous(struct script *script)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
@@ -295,6 +300,7 @@ static void run_asynchronous(struct script *script)
 	options.owner = release.owner = "task";
 	attempt(0, lk_queue_new(&script->queue, 0, &err));
 	check(lk_queue_fd(script->queue, &err) >= 0);
+	attempt(0, lk_queue_on_ready(script->queue, on_ready, NULL, &err));
 	attempt(0, lk_queue_notices(script->queue, script->client, 0, NULL, &err));
 	attempt(0, lk_lock_new(&script->queued, script->client, "queued", 6, &err));
 	attempt(0, lk_queue_acquire(script->queue, script->queued, -1, &options, &id, &err));

@@ -1,0 +1,339 @@
+/* The wake-up callback of a queue: one for each time that something comes to an empty queue. */
+#include "queued.h"
+
+#include <poll.h>
+#include <semaphore.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct ready {
+	_Atomic int calls, left;
+	_Atomic bool stays; /* the callback does not return while this is set */
+	_Atomic pthread_t thread;
+	sem_t wake;
+};
+
+static struct ready ready;
+
+static void on_ready(void *context)
+{
+	struct ready *own = context;
+	own->thread = pthread_self();
+	own->calls++;
+	sem_post(&own->wake);
+	while (own->stays)
+		poll(NULL, 0, 1);
+	own->left++;
+}
+
+static void open_ready(void)
+{
+	ready.calls = ready.left = 0;
+	ready.stays = false;
+	sem_init(&ready.wake, 0, 0);
+	open_queue();
+	expect(0, lk_queue_on_ready(queue, on_ready, &ready, &err));
+}
+
+static void close_ready(size_t left)
+{
+	close_queue(left);
+	check_int(ready.left, ==, ready.calls);
+	sem_destroy(&ready.wake);
+}
+
+/* Nobody renews it: it is at risk, and lost after that time. */
+static void hold(lk_lock *lock, const char *owner, int64_t lease_ms)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	options.owner = owner;
+	options.lease_ms = slow_ms(lease_ms);
+	expect(0, lk_lock_acquire(lock, &options, &err));
+}
+
+static int give_back(lk_lock *lock, const char *owner)
+{
+	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
+	options.owner = owner;
+	return lk_lock_release(lock, &options, &err);
+}
+
+static void test_called_when_something_comes(void **state)
+{
+	(void)state;
+	open_ready();
+	lk_lock *lock = new_lock(client, "comes");
+	for (int round = 1; round < 4; round++) {
+		begin_acquire(lock, "task", -1, 0);
+		wait_until(ready.calls == round, 5000);
+		begin_acquire(lock, "task", -1, 0); /* it is not empty: no further call */
+		wait_until(lk_lock_hold_count(lock, "task", &err) == 2 * round, 5000);
+		check(!pthread_equal(ready.thread, pthread_self()));
+		next_completion();
+		next_completion();
+		check(!queue_is_readable());
+		check_int(ready.calls, ==, round);
+	}
+	lk_lock_free(lock);
+	close_ready(0);
+}
+
+static void test_called_for_notices(void **state)
+{
+	uint64_t id;
+	lk_event event;
+	(void)state;
+	open_ready();
+	lk_lock *lock = new_lock(client, "notice");
+	expect(0, lk_queue_notices(queue, client, 0, &id, &err));
+	hold(lock, "task", 300);
+	wait_until(ready.calls == 1, 5000);
+	check(!pthread_equal(ready.thread, pthread_self()));
+	wait_until(stats_of(client).lost == 1, 5000);
+	check_int(next_completion().event, ==, LK_EVENT_AT_RISK);
+	check_int(ready.calls, ==, 1); /* the queue was not empty since */
+	check_int(next_completion().event, ==, LK_EVENT_LOST);
+	expect(LK_ELOST, give_back(lock, "task"));
+	expect(1, lk_queue_cancel(queue, id, &err)); /* its end comes */
+	wait_until(ready.calls == 2, 5000);
+	check(!pthread_equal(ready.thread, pthread_self()));
+	completed(id, LK_ECANCELLED);
+	hold(lock, "task", 300); /* notices that wait when the request begins */
+	wait_until(stats_of(client).lost == 2, 5000);
+	check_int(ready.calls, ==, 2);
+	expect(0, lk_queue_notices(queue, client, 0, &id, &err));
+	wait_until(ready.calls == 3, 5000);
+	while (lk_event_wait(client, &event, 0, NULL, &err) == 1)
+		continue;
+	check(!queue_is_readable());
+	expect(LK_ELOST, give_back(lock, "task"));
+	lk_lock_free(lock);
+	drop_client(client);
+	wait_until(ready.calls == 4, 5000);
+	completed(id, LK_ECLOSED);
+	expect(0, lk_queue_free(queue, &err));
+	check_int(ready.left, ==, 4);
+}
+
+/* ---- no mutex is held ---- */
+
+/* Each of these would wait for a mutex of the queue, the notices or the entry. */
+static void call_everything(size_t index, void *argument)
+{
+	lk_lock *lock = argument;
+	lk_completion got;
+	lk_event event;
+	int64_t deadline_ns;
+	(void)index;
+	check(queue_is_readable());
+	expect(1, lk_queue_take(queue, &got, 1, 0, &err));
+	begin_release(lock, "nobody");
+	expect(0, lk_queue_cancel(queue, 123456, &err));
+	check(lk_lock_is_held(lock, "task", &err) >= 0);
+	check(lk_lock_deadline_ns(lock, "task", &deadline_ns, &err) != 1);
+	expect(0,
+	       lk_lock_acquire(
+		       lock, &(lk_acquire_options){sizeof(lk_acquire_options), .owner = "blocking"},
+		       &err));
+	expect(0, give_back(lock, "blocking"));
+	while (lk_event_wait(client, &event, 0, NULL, &err) == 1)
+		continue;
+}
+
+static void test_no_mutex_is_held(void **state)
+{
+	struct threads thread;
+	(void)state;
+	open_ready();
+	lk_lock *lock = new_lock(client, "free");
+	ready.stays = true;
+	begin_release(lock, "nobody");
+	wait_until(ready.calls == 1, 5000);
+	threads_start(&thread, 1, call_everything, lock);
+	threads_join(&thread, 10000);
+	check_int(ready.left, ==, 0);
+	ready.stays = false;
+	next_completion();
+	lk_lock_free(lock);
+	close_ready(0);
+}
+
+static void test_no_mutex_is_held_at_notices(void **state)
+{
+	uint64_t id;
+	(void)state;
+	open_ready();
+	lk_lock *lock = new_lock(client, "free");
+	expect(0, lk_queue_notices(queue, client, 0, &id, &err));
+	ready.stays = true;
+	hold(lock, "task", 300);
+	wait_until(ready.calls == 1, 5000); /* at risk; nobody but the loop would lose it */
+	check_int(give_back(lock, "task") == 0 || err.code == LK_ELOST, ==, 1);
+	check(!queue_is_readable());
+	ready.stays = false;
+	hold(lock, "task", 300);
+	wait_until(stats_of(client).lost >= 1, 5000);
+	expect(1, lk_queue_cancel(queue, id, &err));
+	completed(id, LK_ECANCELLED);
+	expect(LK_ELOST, give_back(lock, "task"));
+	lk_lock_free(lock);
+	close_ready(0);
+}
+
+/* ---- none is lost ---- */
+
+#define CLIENTS 3
+#define ROUNDS 400
+
+struct crowd {
+	lk_client *clients[CLIENTS];
+	lk_lock *locks[CLIENTS];
+	_Atomic int started, taken, notices;
+	_Atomic bool over;
+};
+
+static void start_many(size_t index, void *argument)
+{
+	struct crowd *crowd = argument;
+	for (int i = 0; i < ROUNDS; i++) {
+		crowd->started++;
+		begin_release(crowd->locks[index % CLIENTS], "nobody");
+		if (i % 20 == 0) { /* lets it become empty now and then */
+			wait_until(crowd->taken >= crowd->started - 5, 20000);
+			hold(crowd->locks[index % CLIENTS], "lost", 100);
+			wait_until(lk_lock_is_held(crowd->locks[index % CLIENTS], "lost", &err) !=
+					   1,
+				   5000);
+			give_back(crowd->locks[index % CLIENTS], "lost");
+		}
+	}
+}
+
+/* Nothing but the callback wakes it. */
+static void take_when_woken(size_t index, void *argument)
+{
+	struct crowd *crowd = argument;
+	lk_completion got[7];
+	(void)index;
+	while (!crowd->over) {
+		struct timespec limit;
+		int count;
+		clock_gettime(CLOCK_REALTIME, &limit);
+		limit.tv_sec += slow_ms(20000) / 1000;
+		if (sem_timedwait(&ready.wake, &limit) < 0)
+			check_fail(__FILE__, __LINE__, "nobody woke it: %d of %d taken",
+				   crowd->taken, crowd->started);
+		while ((count = lk_queue_take(queue, got, COUNT(got), 0, &err)) > 0)
+			for (int i = 0; i < count; i++)
+				(*(got[i].operation == LK_OP_NOTICE ? &crowd->notices
+								    : &crowd->taken))++;
+	}
+}
+
+static void test_no_wake_up_is_lost(void **state)
+{
+	static struct crowd crowd;
+	struct threads starters, taker;
+	char name[32];
+	(void)state;
+	memset(&crowd, 0, sizeof(crowd));
+	open_ready();
+	for (size_t i = 0; i < CLIENTS; i++) {
+		snprintf(name, sizeof(name), "crowd-%zu", i);
+		crowd.clients[i] = i ? open_client() : client;
+		crowd.locks[i] = new_lock(crowd.clients[i], name);
+		expect(0, lk_queue_notices(queue, crowd.clients[i], 0, NULL, &err));
+	}
+	threads_start(&taker, 1, take_when_woken, &crowd);
+	threads_start(&starters, CLIENTS, start_many, &crowd);
+	threads_join(&starters, 60000);
+	wait_until(crowd.taken == crowd.started, 10000);
+	crowd.over = true;
+	sem_post(&ready.wake);
+	threads_join(&taker, 30000);
+	print_message("%d calls, %d completions, %d notices\n", ready.calls, crowd.taken,
+		      crowd.notices);
+	for (size_t i = CLIENTS; i-- > 0;) {
+		lk_lock_free(crowd.locks[i]);
+		if (i)
+			drop_client(crowd.clients[i]);
+	}
+	close_ready(CLIENTS);
+}
+
+/* ---- its end, and what is refused ---- */
+
+static void let_it_return(size_t index, void *argument)
+{
+	(void)index;
+	(void)argument;
+	sleep_ms(slow_ms(100));
+	check_int(ready.left, ==, 0);
+	ready.stays = false;
+}
+
+static void test_free_waits_for_it(void **state)
+{
+	struct threads thread;
+	(void)state;
+	open_ready();
+	lk_lock *lock = new_lock(client, "waits");
+	ready.stays = true;
+	completed(begin_release(lock, "nobody"), LK_ENOTOWNER);
+	threads_start(&thread, 1, let_it_return, NULL);
+	expect(0, lk_queue_free(queue, &err));
+	check_int(ready.left, ==, 1);
+	threads_join(&thread, 10000);
+	lk_lock_free(lock);
+	drop_client(client);
+}
+
+static void other_callback(void *context)
+{
+	(*(_Atomic int *)context)++;
+}
+
+static int in_child(void)
+{
+	return lk_queue_on_ready(queue, on_ready, NULL, NULL) == LK_EFORKED &&
+	       lk_queue_free(queue, NULL) == 0;
+}
+
+static void test_bad_input(void **state)
+{
+	_Atomic int calls = 0;
+	int status = -1;
+	(void)state;
+	open_ready();
+	expect(LK_EINVAL, lk_queue_on_ready(queue, NULL, NULL, &err));
+	expect(LK_EINVAL, lk_queue_on_ready(NULL, on_ready, NULL, &err));
+	expect(0, lk_queue_on_ready(queue, other_callback, &calls, &err));
+	lk_lock *lock = new_lock(client, "bad");
+	uint64_t id = begin_release(lock, "nobody");
+	expect(LK_EINVAL, lk_queue_on_ready(queue, on_ready, &ready, &err));
+	completed(id, LK_ENOTOWNER);
+	expect(LK_EINVAL, lk_queue_on_ready(queue, on_ready, &ready, &err));
+	wait_until(calls == 1, 5000);
+	check_int(ready.calls, ==, 0);
+	pid_t child = fork();
+	if (child == 0)
+		_exit(in_child() ? 0 : 1);
+	waitpid(child, &status, 0);
+	check_int(status, ==, 0);
+	lk_lock_free(lock);
+	close_ready(0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		api_test(test_called_when_something_comes),
+		api_test(test_called_for_notices),
+		api_test(test_no_mutex_is_held),
+		api_test(test_no_mutex_is_held_at_notices),
+		api_test(test_no_wake_up_is_lost),
+		api_test(test_free_waits_for_it),
+		api_test(test_bad_input),
+	};
+	return cmocka_run_group_tests(tests, start_server, stop_server);
+}
