@@ -227,6 +227,8 @@ static int run_settle(const struct command *command, struct run_state *state, lk
 	if (code == 0)
 		code = program_settle(state, config);
 	if (code == 0)
+		code = nodes_check_quorum(&state->keep.nodes);
+	if (code == 0)
 		code = nodes_settle(&state->keep.nodes, config);
 	if (code == 0)
 		code = config_settle(config);

@@ -5,6 +5,8 @@
 
 enum exit_code {
 	EXIT_FREE = 3,             /* show: nobody holds it */
+	EXIT_WARNINGS = 4,         /* doctor: its worst finding is a warning, */
+	EXIT_ERRORS = 5,           /* or an error */
 	EXIT_LOST = 123,           /* lost while the command ran; not the owner; a token is stale */
 	EXIT_NOT_ACQUIRED = 124,   /* another owner holds the lock */
 	EXIT_TROUBLE = 125,        /* wrong use, no answer from the server, our own failure */

@@ -37,6 +37,8 @@ const struct command commands[] = {
 	 latch_options, 0, cmd_latch},
 	{"sem", "set NAME COUNT|show NAME|delete NAME", "set show delete",
 	 "Sets or shows how many permits a semaphore has, or deletes it.", sem_options, 0, cmd_sem},
+	{"doctor", "[NAME]", "", "Says what the servers promise, and what would lose locks.",
+	 doctor_options, 0, cmd_doctor},
 	{"server", "start|stop|status", "start stop status",
 	 "Controls the private server, the default when no server is named.", server_options, 0,
 	 cmd_server},

@@ -65,13 +65,18 @@ int nodes_add(struct nodes *nodes, const char *url)
 	return nodes_append(nodes, url);
 }
 
+int nodes_check_quorum(const struct nodes *nodes)
+{
+	if (nodes->count > 1 && nodes->count < LK_RED_NODES_MIN)
+		return trouble("%zu servers: a quorum needs at least %d", nodes->count,
+			       LK_RED_NODES_MIN);
+	return 0;
+}
+
 int nodes_settle(struct nodes *nodes, lk_config *config)
 {
 	if (nodes->listed && setenv("LOCKKEEPER_URL", nodes->listed, 1))
 		return trouble_errno(errno, "cannot change the environment");
-	if (nodes->count > 1 && nodes->count < LK_RED_NODES_MIN)
-		return trouble("%zu servers: a quorum needs at least %d", nodes->count,
-			       LK_RED_NODES_MIN);
 	int code = 0;
 	/* All are checked, the first stays. */
 	for (size_t i = nodes->count; code == 0 && i > 0; i--) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The servers of `run`: one, or several that are a quorum; and the locks that it takes besides. */
+/* The servers of `run` and `doctor`: one, or several that are a quorum. */
 #ifndef CLI_NODES_H
 #define CLI_NODES_H
 
@@ -26,8 +26,11 @@ int nodes_from_environment(struct nodes *nodes);
 /* One more --url, which stand instead of the environment's. 0, or EXIT_TROUBLE (said). */
 int nodes_add(struct nodes *nodes, const char *url);
 
+/* 0, or EXIT_TROUBLE (said): two are no quorum. */
+int nodes_check_quorum(const struct nodes *nodes);
+
 /* Puts the environment back, and the first server into the configuration. 0, or EXIT_TROUBLE
- * (said): two are no quorum, passwords are not for lists. */
+ * (said): passwords are not for lists. */
 int nodes_settle(struct nodes *nodes, lk_config *config);
 
 /* Makes the clients of the others, with the same configuration but for the URL; `count_out` of them

@@ -60,6 +60,7 @@
 #include <lockkeeper/cancel.h>
 #include <lockkeeper/client.h>
 #include <lockkeeper/config.h>
+#include <lockkeeper/doctor.h>
 #include <lockkeeper/error.h>
 #include <lockkeeper/event.h>
 #include <lockkeeper/fair_lock.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/options.md and docs/errors.md from the library's own tables.
+"""Writes docs/options.md, docs/errors.md and docs/doctor.md from the library's own tables.
 
 usage: make_docs.py BUILD [FOLDER]     (FOLDER: docs)
 """
@@ -35,6 +35,35 @@ node, the command and the reason.
 
 | code | value | meaning | retryable | fatal | may be held |
 |---|---|---|---|---|---|
+"""
+
+
+DOCTOR_HEAD = """# What the doctor finds
+
+Made from `src/api/doctor/findings.def` by `make docs`; do not edit.
+
+`lockkeeper doctor` looks at the servers that `LOCKKEEPER_URL` or `--url` name, and says what they
+promise and what would lose locks. One server is judged as such, several as a quorum. Programs call
+`lk_doctor_new()`. Each finding is one row of this table, told with what was seen at a server; the
+id never changes its meaning.
+
+- An *error* loses locks in normal use, or prevents them. The command exits with 5.
+- A *warning*: a crash, a failover or a change would lose locks or calls. It exits with 4.
+- A *note* is good to know. If there is nothing worse, it exits with 0.
+
+The command writes nothing. It sends `INFO`, `ROLE`, `TIME`, `CONFIG GET` and questions about
+rights (`ACL DRYRUN`; where that is refused, a script of one line asks the same on Redis 7.0 and
+later; before 7.0 only commands that read are tried). What a server refuses to tell is a finding
+too, `not-looked-at`. It compares host names to see that two servers are on one machine, and it
+cannot see what changes afterwards.
+
+With `--json` it prints one object: `worst` (`note`, `warning`, `error`), `promise`, `nodes` (`url`,
+`server`, `version`, `role`, `round_trip_us`, `clock_ahead_us`) and `findings` (`id`, `severity`,
+`node`, `detail`, `meaning`, `fix`). What is not known is `null`; so is the `node` of a finding
+about all servers together. Later versions may add keys and findings.
+
+| id | severity | what it does to a lock | what to do |
+|---|---|---|---|
 """
 
 
@@ -77,9 +106,27 @@ def errors(library: ctypes.CDLL) -> str:
     return ERRORS_HEAD + "".join(rows)
 
 
+class Finding(ctypes.Structure):
+    _fields_ = [("id", ctypes.c_char_p), ("severity", ctypes.c_int),
+                ("meaning", ctypes.c_char_p), ("remedy", ctypes.c_char_p)]
+
+
+def findings(library: ctypes.CDLL) -> str:
+    library.lk_finding_at.restype = ctypes.POINTER(Finding)
+    library.lk_finding_at.argtypes = [ctypes.c_size_t]
+    rows = []
+    while row := library.lk_finding_at(len(rows)):
+        found = row.contents
+        severity = ("note", "warning", "error")[found.severity]
+        rows.append(f"| {code(found.id)} | {severity} | {text(found.meaning)} "
+                    f"| {text(found.remedy)} |\n")
+    return DOCTOR_HEAD + "".join(rows)
+
+
 def pages(build: pathlib.Path) -> dict[str, str]:
     library = ctypes.CDLL(str(build / "src/liblockkeeper.so"))
-    return {"options.md": options(library), "errors.md": errors(library)}
+    return {"options.md": options(library), "errors.md": errors(library),
+            "doctor.md": findings(library)}
 
 
 def main() -> None:

@@ -37,6 +37,13 @@ __attribute__((no_stack_protector)) int64_t lk__now_ns(void)
 	return (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
+int64_t lk__wall_us(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
 static struct timespec timespec_of(int64_t ns)
 {
 	return (struct timespec){.tv_sec = (time_t)(ns / NS_PER_S),

@@ -22,8 +22,11 @@
 struct addrinfo;
 struct pollfd;
 
-/* CLOCK_BOOTTIME, which runs through suspend. The wall clock is never read. */
+/* CLOCK_BOOTTIME, which runs through suspend. All times of a lock are read here. */
 int64_t lk__now_ns(void);
+
+/* The wall clock, in µs since 1970: for the doctor, who compares it. No lock depends on it. */
+int64_t lk__wall_us(void);
 
 /* Fills `bytes` from the kernel, and from nowhere else. 0, or LK_ESYSTEM. May block early in the
  * boot of a machine. */

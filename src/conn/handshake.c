@@ -190,7 +190,7 @@ static int greeter_refused(struct greeter *greeter, const char *verb, const char
 	bool lacks = strncmp(words, "ERR unknown command", 19) == 0 && strcmp(verb, "TIME") == 0;
 	return lk__fail(greeter->error, code == LK_EMAYBEHELD ? LK_EPROTOCOL : code,
 			"%s: %s: %.300s%s", greeter->config->url, verb, words,
-			lacks ? " (a Sentinel? name the server that it watches)" : "");
+			lacks ? " (" LK__LIKE_SENTINEL ")" : "");
 }
 
 static int greeter_hear(struct greeter *greeter, struct lk__reader *reader,

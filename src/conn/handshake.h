@@ -26,6 +26,9 @@ struct lk__greeting {
 #define LK__GREET_SCRIPTS 1u /* ask for our scripts */
 #define LK__GREET_FIRST 2u   /* the server has never been reached: what may be a refusal is one */
 
+/* What a text says about a node that lacks the commands of a server. */
+#define LK__LIKE_SENTINEL "a Sentinel? name the server that it watches"
+
 /* The time that the answer to TIME tells, in µs, or -1. */
 int64_t lk__time_answer(const redisReply *reply);
 

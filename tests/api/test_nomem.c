@@ -435,6 +435,36 @@ static void test_nothing_is_left_from_each_request_on(void **state)
 	sweep(true);
 }
 
+/* A report is whole, or there is none. */
+static bool examine_failing(long n, bool ever_after)
+{
+	lk_client *client = open_client();
+	lk_doctor *doctor = NULL;
+	countdown = n;
+	for_good = ever_after;
+	armed = true;
+	int code = lk_doctor_new(&doctor, &client, 1, NULL, 0, &err);
+	armed = false;
+	check(code == 0 || code == LK_ENOMEM || code == LK_ESYSTEM);
+	check((code == 0) == (doctor != NULL));
+	if (doctor)
+		check(!strcmp(lk_doctor_node_at(doctor, 0)->role, "master"));
+	lk_doctor_free(doctor);
+	close_client(client);
+	return countdown <= 0;
+}
+
+static void test_doctor(void **state)
+{
+	(void)state;
+	for (int for_ever = 0; for_ever < 2; for_ever++) {
+		long n = 1;
+		while (examine_failing(n, for_ever))
+			check_int(++n, <, REQUESTS_MAX);
+		check_int(n, >, 20);
+	}
+}
+
 /* A grant that a caller has is renewed, whatever its acquire could not allocate. */
 static void test_every_grant_is_renewed(void **state)
 {
@@ -601,6 +631,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		counter_test(test_each_request_fails_once),
 		counter_test(test_nothing_is_left_from_each_request_on),
+		counter_test(test_doctor),
 		counter_test(test_every_grant_is_renewed),
 		quorum_test(test_multi_lock),
 		quorum_test(test_red_lock),

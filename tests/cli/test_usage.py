@@ -13,7 +13,7 @@ from command import BINARY, ROOT, SANITIZED, Command, guard_of
 from servers import Server
 
 COMMANDS = ["run", "lock", "unlock", "extend", "ls", "show", "top", "break", "wait", "fence",
-            "latch", "sem", "server", "completion", "help"]
+            "latch", "sem", "doctor", "server", "completion", "help"]
 MANUAL = ROOT / "docs" / "man" / "lockkeeper.1"
 
 

@@ -54,6 +54,11 @@ int64_t lk__now_ns(void)
 	return sim_clock_ns();
 }
 
+int64_t lk__wall_us(void)
+{
+	return sim_clock_ns() / 1000;
+}
+
 int lk__random_bytes(void *bytes, size_t size)
 {
 	for (size_t i = 0; i < size; i++)

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/* Asks one node: who and how it is, how long an answer takes, what its clock says. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/doctor/facts.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "conn/classify.h"
+#include "conn/handshake.h"
+#include "conn/words.h"
+#include "drive/caller.h"
+
+#define TRIPS 5         /* that are measured */
+#define SETTINGS_MAX 16 /* that are asked for */
+#define QUESTIONS_MAX (3 + SETTINGS_MAX)
+
+static struct lk__conn *conn_of(lk_client *client)
+{
+	return lk__node_scripts(client->topo->ops->node_at(client->topo, 0), "", 0);
+}
+
+int lk__facts_question(lk_client *client, struct lk__thread *thread, struct lk__request *request,
+		       lk_error *error)
+{
+	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
+	int rc = lk__ask(client, conn_of(client), thread, request, "examine", until_ns, error);
+	if (rc != LK_EMAYBEHELD) /* a question leaves nothing behind */
+		return rc;
+	return lk__fail(error, LK_EUNREACHABLE, "examine %s: no answer within the command limit",
+			client->config->url);
+}
+
+static bool batch_text(struct lk__request *batch, const char *one, const char *two,
+		       const char *three)
+{
+	struct lk__words words = {0};
+	lk__words_text(&words, one);
+	if (two)
+		lk__words_text(&words, two);
+	if (three)
+		lk__words_text(&words, three);
+	return lk__words_batch(batch, &words);
+}
+
+/* TIME comes first: what becomes of a batch is what becomes of its first command, and the handshake
+ * has shown that this one is allowed. */
+static struct lk__request *questions(void)
+{
+	struct lk__request *batch = lk__request_batch(QUESTIONS_MAX);
+	bool made = batch && batch_text(batch, "TIME", NULL, NULL) &&
+		    batch_text(batch, "INFO", NULL, NULL) && batch_text(batch, "ROLE", NULL, NULL);
+	for (size_t i = 0; made && lk__facts_setting(i); i++)
+		made = batch_text(batch, "CONFIG", "GET", lk__facts_setting(i));
+	if (made)
+		return batch;
+	lk__request_free(batch);
+	return NULL;
+}
+
+static int ask_settings(struct lk__facts *facts, lk_client *client, struct lk__thread *thread,
+			lk_error *error)
+{
+	struct lk__request *batch = questions();
+	int rc = lk__facts_question(client, thread, batch, error);
+	if (rc != LK__WAIT_READY)
+		return rc;
+	const redisReply *all = batch->reply;
+	for (size_t i = 1; all->type == REDIS_REPLY_ARRAY && i < all->elements; i++) {
+		const redisReply *reply = all->element[i];
+		if (i == 1)
+			lk__facts_read_info(facts, reply);
+		else if (i == 2)
+			lk__facts_read_role(facts, reply);
+		else
+			lk__facts_read_setting(facts, reply);
+	}
+	lk__request_free(batch);
+	return rc;
+}
+
+/* The shortest round trip tells the time best: the server looked at its clock within it. */
+static int ask_time(struct lk__facts *facts, lk_client *client, struct lk__thread *thread,
+		    lk_error *error)
+{
+	for (int i = 0; i < TRIPS; i++) {
+		struct lk__request *request = lk__request_new(1, (const char *[]){"TIME"},
+							      (size_t[]){4});
+		int64_t begun_ns = lk__now_ns();
+		int rc = lk__facts_question(client, thread, request, error);
+		if (rc != LK__WAIT_READY)
+			return rc;
+		int64_t trip_us = (lk__now_ns() - begun_ns) / LK__US;
+		int64_t server_us = lk__time_answer(request->reply);
+		lk__request_free(request);
+		if (trip_us > facts->trip_worst_us)
+			facts->trip_worst_us = trip_us;
+		if (server_us < 0 || (facts->trip_best_us >= 0 && trip_us >= facts->trip_best_us))
+			continue;
+		facts->trip_best_us = trip_us;
+		facts->clock_error_us = trip_us / 2 + 1;
+		facts->clock_ahead_us = server_us - (lk__wall_us() - trip_us / 2);
+	}
+	return LK__WAIT_READY;
+}
+
+static int connect_node(lk_client *client, struct lk__thread *thread, lk_error *error)
+{
+	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->connect_timeout_ms);
+	int rc = lk__conn_ready(conn_of(client), thread, true, until_ns, NULL, error);
+	if (rc == LK__WAIT_TIME_UP)
+		return lk__fail(error, LK_EUNREACHABLE,
+				"%s: no connection within the connect limit of %lld ms",
+				client->config->url, (long long)client->config->connect_timeout_ms);
+	if (rc == LK_ECLOSED)
+		lk__fail(error, rc, "lk_doctor_new: the client is closed");
+	return rc;
+}
+
+/* All addresses of this machine are one text. */
+static void machine_set(struct lk__facts *facts, const struct lk_config *config)
+{
+	const char *host = config->host;
+	bool here = config->scheme == LK__SCHEME_UNIX || strcmp(host, "localhost") == 0 ||
+		    strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
+	snprintf(facts->machine, sizeof(facts->machine), "%s", here ? "this machine" : host);
+}
+
+/* Whether a failure is ours, and says nothing about the node. */
+static bool is_ours(int code)
+{
+	return code == LK_ENOMEM || code == LK_ESYSTEM || code == LK_ECLOSED || code == LK_EFORKED;
+}
+
+int lk__facts_ask(struct lk__facts *facts, lk_client *client, struct lk__thread *thread,
+		  const char *name, size_t name_size, lk_error *error)
+{
+	lk_error own = {0};
+	lk__facts_clear(facts);
+	facts->url = strdup(client->config->url);
+	if (!facts->url)
+		return lk__fail(error, LK_ENOMEM, "lk_doctor_new: out of memory");
+	machine_set(facts, client->config);
+	int rc = connect_node(client, thread, &own);
+	if (rc == LK__WAIT_READY)
+		rc = ask_settings(facts, client, thread, &own);
+	if (rc == LK__WAIT_READY)
+		rc = ask_time(facts, client, thread, &own);
+	if (rc == LK__WAIT_READY && !facts->sentinel)
+		rc = lk__facts_ask_rights(facts, client, thread, name, name_size, &own);
+	if (rc == LK__WAIT_READY)
+		return 0;
+	if (is_ours(rc))
+		return lk__fail(error, rc, "%s", own.message);
+	facts->code = rc;
+	facts->sentinel |= strstr(own.message, LK__LIKE_SENTINEL) != NULL;
+	snprintf(facts->reason, sizeof(facts->reason), "%.399s", own.message);
+	return 0;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What was learnt about one node, before anybody judges it. What is not known is -1, or "".
+ *
+ * ask.c and rights.c ask, read.c reads the answers, judge*.c turn facts into findings.
+ */
+#ifndef LK__API_DOCTOR_FACTS_H
+#define LK__API_DOCTOR_FACTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <hiredis/hiredis.h>
+
+#include "drive/client.h"
+
+#define LK__REFUSED_SIZE 600 /* of a list of rights; a longer one ends in "…" */
+
+struct lk__facts {
+	char *url;
+	char machine[256]; /* its host; the same text for all that are this machine */
+	int code;          /* why it could not be asked; 0: it was */
+	char reason[400];
+	bool sentinel;
+
+	bool has_info;    /* INFO was answered; */
+	bool has_config;  /* and so was CONFIG GET */
+	char server[24];  /* "redis", … */
+	char version[32]; /* its own */
+	int compatible;   /* with Redis 6.2.14: 60214 */
+	char run_id[64];  /* the same: the same process */
+	char data_id[64]; /* the same: one copies the other's data */
+	bool cluster, loading;
+	char role[16];    /* "master", "replica" */
+	char master[300]; /* of a replica */
+	int64_t replicas;
+	bool disk_errors;
+	int active; /* replication: 0, 1 */
+
+	int64_t memory_limit; /* 0: none */
+	char policy[32];
+	int snapshots, append; /* 0, 1 */
+	char fsync[16];
+	int64_t min_replicas, lag_s, timeout_s;
+	int64_t buffer_hard, buffer_soft; /* of pubsub, bytes; 0: no limit */
+
+	int64_t trip_best_us, trip_worst_us;
+	int64_t clock_ahead_us, clock_error_us;
+
+	bool has_rights;                        /* all rights could be looked at */
+	char refused[LK__REFUSED_SIZE];         /* of those that each lock needs */
+	char refused_partial[LK__REFUSED_SIZE]; /* of the others */
+};
+
+/* Nothing is known yet. */
+void lk__facts_clear(struct lk__facts *facts);
+
+/* Asks the client's node. 0, also when the node cannot be asked (`code`); or the code of a failure
+ * of our own, with `error` filled. `name`: of a lock, with the prefix. */
+int lk__facts_ask(struct lk__facts *facts, lk_client *client, struct lk__thread *thread,
+		  const char *name, size_t name_size, lk_error *error);
+
+/* A question on the node's connection. LK__WAIT_READY, or a code with `error` filled. */
+int lk__facts_question(lk_client *client, struct lk__thread *thread, struct lk__request *request,
+		       lk_error *error);
+
+/* What the user may do there. As lk__facts_question(). */
+int lk__facts_ask_rights(struct lk__facts *facts, lk_client *client, struct lk__thread *thread,
+			 const char *name, size_t name_size, lk_error *error);
+
+/* Reads the text of INFO; the answer to ROLE; and the answer to CONFIG GET about one setting. */
+void lk__facts_read_info(struct lk__facts *facts, const redisReply *reply);
+void lk__facts_read_role(struct lk__facts *facts, const redisReply *reply);
+void lk__facts_read_setting(struct lk__facts *facts, const redisReply *reply);
+
+/* The settings that are asked for; NULL beyond the last. */
+const char *lk__facts_setting(size_t index);
+
+#endif

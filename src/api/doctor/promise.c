@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* One sentence on what the nodes promise together. It promises nothing that was not looked at. */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/doctor/findings.h"
+
+static bool has(const struct lk__findings *findings, enum lk__found what)
+{
+	for (size_t i = 0; i < findings->count; i++)
+		if (findings->list[i].what == what)
+			return true;
+	return false;
+}
+
+/* What makes a deployment promise nothing, whatever else is true of it. */
+static const struct {
+	enum lk__found what;
+	const char *promise;
+} nothing[] = {
+	{LK__FOUND_OLD, "none: the server is too old"},
+	{LK__FOUND_ACTIVE, "none: two servers can grant one lock"},
+	{LK__FOUND_RIGHTS, "none: the user lacks rights that every lock needs"},
+	{LK__FOUND_EVICTION, "none: a full memory deletes locks that are held"},
+	{LK__FOUND_SAME_SERVER, "none: this is no quorum, because one server votes twice"},
+	{LK__FOUND_SAME_DATA, "none: this is no quorum, because servers copy one another"},
+	{LK__FOUND_TOO_FEW, "none: two servers are no quorum"},
+};
+
+static const char *no_promise(const struct lk__findings *findings)
+{
+	for (size_t i = 0; i < sizeof(nothing) / sizeof(nothing[0]); i++)
+		if (has(findings, nothing[i].what))
+			return nothing[i].promise;
+	return NULL;
+}
+
+static const char *after_restart(const struct lk__facts *node)
+{
+	if (node->append == 0 && node->snapshots == 0)
+		return "each restart loses every lock";
+	if (node->append == 0 && node->snapshots == 1)
+		return "a crash loses the locks since the last snapshot";
+	if (node->append == 1 && strcmp(node->fsync, "always") == 0)
+		return "a crash loses no lock";
+	if (node->append == 1 && strcmp(node->fsync, "everysec") == 0)
+		return "a crash of its machine loses the locks of about the last second";
+	if (node->append == 1 && strcmp(node->fsync, "no") == 0)
+		return "a crash of its machine loses the locks of the last seconds";
+	return "what a crash loses could not be looked at";
+}
+
+static const char *after_failover(const struct lk__facts *node)
+{
+	if (node->replicas > 0 && node->min_replicas > 0 && node->lag_s > 0)
+		return "a failover loses at most the locks that replicas had not yet received";
+	if (node->replicas > 0 && node->min_replicas >= 0)
+		return "a failover loses the newest locks, without a limit";
+	if (node->replicas == 0)
+		return "while it is down no lock can be taken";
+	return "what a failover loses could not be looked at";
+}
+
+static void promise_one(const struct lk__facts *node, char *text_out, size_t size)
+{
+	if (lk__facts_serve(node))
+		snprintf(text_out, size, "one server: %s; %s", after_restart(node),
+			 after_failover(node));
+	else
+		snprintf(text_out, size, "one server: no lock can be taken on it");
+}
+
+static void promise_quorum(const struct lk__findings *findings, const struct lk__facts *nodes,
+			   size_t count, char *text_out, size_t size)
+{
+	size_t serving = 0, majority = count / 2 + 1;
+	for (size_t i = 0; i < count; i++)
+		serving += lk__facts_serve(&nodes[i]);
+	const char *but = has(findings, LK__FOUND_SAME_HOST) ? "; but some share a machine" : "";
+	if (serving < majority)
+		snprintf(text_out, size,
+			 "a quorum of %zu servers: no lock can be taken, because only %zu serve",
+			 count, serving);
+	else
+		snprintf(text_out, size,
+			 "a quorum of %zu servers, of which %zu serve: no lock is lost while a "
+			 "majority of %zu serves; %zu more may fail%s",
+			 count, serving, majority, serving - majority, but);
+}
+
+void lk__promise(const struct lk__findings *findings, const struct lk__facts *nodes, size_t count,
+		 char *text_out, size_t size)
+{
+	const char *none = no_promise(findings);
+	if (none)
+		snprintf(text_out, size, "%s", none);
+	else if (count == 1)
+		promise_one(&nodes[0], text_out, size);
+	else
+		promise_quorum(findings, nodes, count, text_out, size);
+}

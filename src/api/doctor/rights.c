@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the user may do on a node. Three ways to ask, the better ones first; each puts other words
+ * before those of the command in question:
+ *
+ *   ACL DRYRUN user …   the server says what it would answer (7.0 and later, with that right)
+ *   EVALSHA probe 0 …   a script asks for its own user, who needs no right for that (7.0 and later)
+ *   …                   the command itself, of those that only read
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/doctor/facts.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "conn/classify.h"
+#include "conn/words.h"
+#include "drive/caller.h"
+#include "sync/recipe.h"
+
+#define WORDS 5 /* of one command, at most */
+
+enum need { CORE, PARTIAL };
+enum how { READS, ASKED };
+
+static const struct right {
+	enum need need;
+	enum how how;
+	const char *words[WORDS];
+} rights[] = {
+#define LK__RIGHT(need, how, ...) {need, how, {__VA_ARGS__}},
+#include "api/doctor/rights.def"
+#undef LK__RIGHT
+};
+
+#define RIGHTS (sizeof(rights) / sizeof(rights[0]))
+
+static const char probe[] = "if not redis.acl_check_cmd then return -1 end "
+			    "local known, allowed = pcall(redis.acl_check_cmd, unpack(ARGV)) "
+			    "return known and allowed and 1 or 0";
+
+enum verdict { ALLOWED, REFUSED, NOT_ASKED, NO_SUCH_WAY };
+
+struct asker {
+	lk_client *client;
+	struct lk__thread *thread;
+	const char *name;
+	size_t name_size;
+	const char *before[3]; /* the words of the way */
+	bool sends;            /* the commands themselves */
+	bool no_load, no_call; /* of scripts, as the second way has shown */
+	enum verdict (*read)(const redisReply *reply);
+	enum verdict verdict[RIGHTS];
+	lk_error *error;
+};
+
+/* The name that a word of the table stands for; NULL when out of memory. */
+static char *name_of(const struct asker *asker, const char *word, size_t *size_out)
+{
+	if (word[1] == ':')
+		return lk__suffixed_name(asker->name, asker->name_size, word + 2, size_out);
+	if (word[1] == '&')
+		return lk__braced_name(word + 2, asker->name, asker->name_size, size_out);
+	return lk__derived_name(word + 1, asker->name, asker->name_size, size_out);
+}
+
+static bool is_name(const char *word)
+{
+	return *word == '~' || *word == '&';
+}
+
+static bool asker_add(const struct asker *asker, const struct right *right,
+		      struct lk__request *batch)
+{
+	struct lk__words words = {0};
+	for (size_t i = 0; i < 3 && asker->before[i]; i++)
+		lk__words_text(&words, asker->before[i]);
+	for (size_t i = 0; i < WORDS && right->words[i]; i++) {
+		const char *word = right->words[i];
+		size_t size = 0;
+		if (strcmp(word, "~") == 0) {
+			lk__words_add(&words, asker->name, asker->name_size);
+		} else if (is_name(word)) {
+			char *name = name_of(asker, word, &size);
+			lk__words_own(&words, name, size);
+		} else {
+			lk__words_text(&words, word);
+		}
+	}
+	return lk__words_batch(batch, &words);
+}
+
+static bool is_asked(const struct asker *asker, size_t at)
+{
+	return !asker->sends || rights[at].how == READS;
+}
+
+/* TIME is in front: what becomes of a batch is what becomes of its first command. */
+static struct lk__request *asker_questions(const struct asker *asker)
+{
+	struct lk__words time = {0};
+	struct lk__request *batch = lk__request_batch(1 + RIGHTS);
+	lk__words_text(&time, "TIME");
+	bool made = batch && lk__words_batch(batch, &time);
+	for (size_t i = 0; made && i < RIGHTS; i++)
+		if (is_asked(asker, i))
+			made = asker_add(asker, &rights[i], batch);
+	if (made)
+		return batch;
+	lk__request_free(batch);
+	return NULL;
+}
+
+static bool is_refusal(const redisReply *reply)
+{
+	return reply->type == REDIS_REPLY_ERROR && lk__classify(reply->str) == LK_EDENIED;
+}
+
+/* LK__WAIT_READY with the verdicts, 0 when the server knows no such way, or a code. */
+static int asker_ask(struct asker *asker)
+{
+	struct lk__request *batch = asker_questions(asker);
+	int rc = lk__facts_question(asker->client, asker->thread, batch, asker->error);
+	if (rc != LK__WAIT_READY)
+		return rc;
+	const redisReply *all = batch->reply;
+	size_t next = 1;
+	asker->no_call = is_refusal(all->element[1]);
+	for (size_t i = 0; i < RIGHTS && rc; i++) {
+		if (!is_asked(asker, i) || next >= all->elements)
+			continue;
+		enum verdict verdict = asker->read(all->element[next++]);
+		if (verdict == NO_SUCH_WAY)
+			rc = 0;
+		else
+			asker->verdict[i] = verdict;
+	}
+	lk__request_free(batch);
+	return rc;
+}
+
+/* ---- the three ways ---- */
+
+/* "OK", or in words why not; an error about the command in question means that it is unknown. */
+static enum verdict read_dryrun(const redisReply *reply)
+{
+	if (reply->type == REDIS_REPLY_STATUS)
+		return ALLOWED;
+	if (reply->type == REDIS_REPLY_STRING || strncmp(reply->str, "ERR Command '", 13) == 0)
+		return REFUSED;
+	return NO_SUCH_WAY;
+}
+
+static enum verdict read_probe(const redisReply *reply)
+{
+	if (reply->type != REDIS_REPLY_INTEGER || reply->integer < 0)
+		return NO_SUCH_WAY;
+	return reply->integer == 1 ? ALLOWED : REFUSED;
+}
+
+static enum verdict read_command(const redisReply *reply)
+{
+	return is_refusal(reply) ? REFUSED : ALLOWED;
+}
+
+static int ask_dryrun(struct asker *asker)
+{
+	const char *user = asker->client->config->username;
+	asker->before[0] = "ACL";
+	asker->before[1] = "DRYRUN";
+	asker->before[2] = *user ? user : "default";
+	asker->read = read_dryrun;
+	return asker_ask(asker);
+}
+
+static struct lk__request *load_request(void)
+{
+	struct lk__request *batch = lk__request_batch(2);
+	struct lk__words time = {0}, load = {0};
+	lk__words_text(&time, "TIME");
+	lk__words_text(&load, "SCRIPT");
+	lk__words_text(&load, "LOAD");
+	lk__words_text(&load, probe);
+	if (batch && lk__words_batch(batch, &time) && lk__words_batch(batch, &load))
+		return batch;
+	lk__request_free(batch);
+	return NULL;
+}
+
+static int ask_probe(struct asker *asker)
+{
+	struct lk__request *batch = load_request();
+	int rc = lk__facts_question(asker->client, asker->thread, batch, asker->error);
+	if (rc != LK__WAIT_READY)
+		return rc;
+	const redisReply *sha1 = batch->reply->element[1];
+	rc = 0;
+	asker->no_call = false;
+	asker->no_load = is_refusal(sha1);
+	if (sha1->type == REDIS_REPLY_STRING) {
+		asker->before[0] = "EVALSHA";
+		asker->before[1] = sha1->str;
+		asker->before[2] = "0";
+		asker->read = read_probe;
+		rc = asker_ask(asker);
+	}
+	lk__request_free(batch);
+	return rc;
+}
+
+static int ask_commands(struct asker *asker)
+{
+	asker->before[0] = NULL;
+	asker->sends = true;
+	asker->read = read_command;
+	for (size_t i = 0; i < RIGHTS; i++) {
+		const char *const *words = rights[i].words;
+		bool load = strcmp(words[0], "script") == 0 && strcmp(words[1], "load") == 0;
+		bool call = strcmp(words[0], "evalsha") == 0;
+		asker->verdict[i] = (load && asker->no_load) || (call && asker->no_call)
+					    ? REFUSED
+					    : NOT_ASKED;
+	}
+	return asker_ask(asker);
+}
+
+/* ---- what they tell ---- */
+
+/* "hset", "script load", "the key a:timeout", "publish on the channel b". */
+static void right_text(const struct asker *asker, const struct right *right, char *text_out,
+		       size_t room)
+{
+	const char *verb = right->words[0], *word = right->words[1];
+	size_t size;
+	if (!word || strcmp(word, "~") == 0 || strcmp(verb, "evalsha") == 0 ||
+	    strcmp(verb, "select") == 0 || strcmp(verb, "scan") == 0) {
+		snprintf(text_out, room, "%s", verb);
+	} else if (is_name(word)) {
+		char *name = name_of(asker, word, &size);
+		snprintf(text_out, room, "%s%s %.*s", *word == '&' ? verb : "the key",
+			 *word == '&' ? " on the channel" : "", name ? (int)size : 0,
+			 name ? name : "");
+		free(name);
+	} else {
+		snprintf(text_out, room, "%s %s", verb, word);
+	}
+}
+
+static void list_add(char *list, const char *text)
+{
+	size_t used = strlen(list), left = LK__REFUSED_SIZE - used;
+	static const char more[] = ", …";
+	if (strlen(text) + sizeof(more) + 2 < left)
+		snprintf(list + used, left, "%s%s", used ? ", " : "", text);
+	else if (used < sizeof(more) || strcmp(list + used - sizeof(more) + 1, more) != 0)
+		snprintf(list + used, left, "%s", more);
+}
+
+static bool is_about_key(const struct right *right)
+{
+	return right->words[1] && strcmp(right->words[1], "~") == 0;
+}
+
+/* All commands on the key are refused: it is the key that is. */
+static bool key_is_refused(const struct asker *asker)
+{
+	bool all = true;
+	for (size_t i = 0; i < RIGHTS; i++)
+		if (is_about_key(&rights[i]) && asker->verdict[i] != NOT_ASKED)
+			all &= asker->verdict[i] == REFUSED;
+	return all;
+}
+
+static void tell(const struct asker *asker, struct lk__facts *facts)
+{
+	char text[200];
+	bool key_refused = key_is_refused(asker);
+	if (key_refused) {
+		snprintf(text, sizeof(text), "every command on the key %.*s", (int)asker->name_size,
+			 asker->name);
+		list_add(facts->refused, text);
+	}
+	facts->has_rights = true;
+	for (size_t i = 0; i < RIGHTS; i++) {
+		facts->has_rights &= asker->verdict[i] != NOT_ASKED;
+		if (asker->verdict[i] != REFUSED || (key_refused && is_about_key(&rights[i])))
+			continue;
+		right_text(asker, &rights[i], text, sizeof(text));
+		list_add(rights[i].need == CORE ? facts->refused : facts->refused_partial, text);
+	}
+}
+
+int lk__facts_ask_rights(struct lk__facts *facts, lk_client *client, struct lk__thread *thread,
+			 const char *name, size_t name_size, lk_error *error)
+{
+	static int (*const ways[])(struct asker * asker) = {ask_dryrun, ask_probe, ask_commands};
+	struct asker asker = {.client = client,
+			      .thread = thread,
+			      .name = name,
+			      .name_size = name_size,
+			      .error = error};
+	int rc = 0;
+	for (size_t i = 0; rc == 0 && i < sizeof(ways) / sizeof(ways[0]); i++)
+		rc = ways[i](&asker);
+	if (rc == LK__WAIT_READY)
+		tell(&asker, facts);
+	return rc < 0 ? rc : LK__WAIT_READY;
+}

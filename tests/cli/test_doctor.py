@@ -1,0 +1,323 @@
+"""lockkeeper doctor: servers with each bad setting, what it says of them, and how it exits."""
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+
+import pytest
+
+from command import BUILD, ROOT, Command
+from servers import Server
+from waiting import until
+
+SAFE = {"appendonly": "yes", "appendfsync": "always"}
+SKEW = BUILD / "tests" / "history" / "skew.so"
+FINDING_KEYS = ["id", "severity", "node", "detail", "meaning", "fix"]
+NODE_KEYS = ["url", "server", "version", "role", "round_trip_us", "clock_ahead_us"]
+EXIT = {"note": 0, "warning": 4, "error": 5}
+
+
+@pytest.fixture
+def make(folder):
+    """Starts a server that is safe but for the settings named."""
+    made = []
+
+    def start(config: dict | None = None, **settings) -> Server:
+        place = folder / str(len(made))
+        place.mkdir()
+        changed = {name.replace("_", "-"): value for name, value in settings.items()}
+        server = Server(place, {**SAFE, **changed, **(config or {})})
+        made.append(server)
+        return server.start()
+
+    yield start
+    for server in made:
+        server.stop()
+
+
+@pytest.fixture
+def doctor():
+    """The command with --json: the report, whose exit code and schema are checked."""
+    command = Command({})
+
+    def examine(*words: str, **environment: str) -> dict:
+        done = command("doctor", "--json", *words, **environment)
+        assert done.stderr == ""
+        report = json.loads(done.stdout)
+        assert list(report) == ["worst", "promise", "nodes", "findings"]
+        assert all(list(finding) == FINDING_KEYS for finding in report["findings"])
+        assert all(list(node) == NODE_KEYS for node in report["nodes"])
+        assert done.returncode == EXIT[report["worst"]]
+        return report
+
+    examine.command = command
+    return examine
+
+
+def ids(report: dict) -> list[str]:
+    """Of all findings but those that each server has."""
+    return [finding["id"] for finding in report["findings"]
+            if finding["id"] not in ("round-trip", "no-replica")]
+
+
+def detail(report: dict, name: str) -> str:
+    return next(finding["detail"] for finding in report["findings"] if finding["id"] == name)
+
+
+def urls(*addresses: str) -> list[str]:
+    return [word for address in addresses for word in ("--url", address)]
+
+
+def test_a_safe_server(make, doctor):
+    server = make()
+    report = doctor("--url", server.unix_url)
+    assert ids(report) == [] and report["worst"] == "note"
+    assert report["promise"].startswith("one server: a crash loses no lock")
+    node = report["nodes"][0]
+    assert (node["url"], node["server"], node["role"]) == (server.unix_url, "redis", "master")
+    assert 0 <= node["round_trip_us"] < 1_000_000 and abs(node["clock_ahead_us"]) < 1_000_000
+
+
+SETTINGS = [
+    ({"maxmemory-policy": "allkeys-lru", "maxmemory": "100mb"}, "eviction", 5, "104857600"),
+    ({"maxmemory-policy": "volatile-ttl", "maxmemory": "100mb"}, "eviction", 5, "volatile-ttl"),
+    ({"maxmemory-policy": "allkeys-lru"}, "eviction-latent", 4, "maxmemory is 0"),
+    ({"appendonly": "no"}, "persistence-off", 4, "save is empty"),
+    ({"appendonly": "no", "save": "3600 1"}, "persistence-snapshots", 4, "save is set"),
+    ({"appendfsync": "no"}, "appendfsync-no", 4, "appendfsync is no"),
+    ({"appendfsync": "everysec"}, "appendfsync-everysec", 4, "everysec"),
+    ({"timeout": "300"}, "idle-timeout", 0, "300"),
+    ({"client-output-buffer-limit": "pubsub 64kb 32kb 60"}, "pubsub-buffer", 4, "65536"),
+    ({"cluster-enabled": "yes"}, "cluster-node", 5, "cluster-enabled"),
+]
+
+
+@pytest.mark.parametrize("config, name, code, words", SETTINGS,
+                         ids=[f"{row[1]}-{index}" for index, row in enumerate(SETTINGS)])
+def test_each_bad_setting(make, doctor, config, name, code, words):
+    server = make(config)
+    report = doctor("--url", server.unix_url)
+    assert ids(report) == [name] and words in detail(report, name)
+    done = doctor.command("doctor", "--url", server.unix_url)
+    assert done.returncode == code
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith(f"{report['worst']}: {name}: {server.unix_url}: ")
+    assert " Fix: " in lines[0] and words in lines[0]
+    assert lines[-1] == f"promise: {report['promise']}."
+    assert len(lines) == len(report["findings"]) + 1
+
+
+def test_nothing_is_written(make, doctor):
+    server = make()
+    server.call("SET", "other", "1")
+    monitor = server.monitor()
+    doctor("--url", server.unix_url)
+    server.call("ECHO", "over")
+    until(lambda: any("over" in line for line in monitor.lines), 5, "the monitor has seen it")
+    # MONITOR leaves out what administrators do: ACL DRYRUN and CONFIG GET.
+    sent = {words[0].upper() for words in monitor.commands()} - {"ECHO"}
+    assert sent == {"TIME", "INFO", "ROLE", "SCRIPT", "CLIENT"}
+    assert server.info("rdb_changes_since_last_save") == "1"
+    assert server.call("KEYS", "*") == [b"other"]
+    assert "cmdstat_config|set" not in server.call("INFO", "commandstats").decode()
+
+
+def test_replicas(make, doctor):
+    master = make()
+    replica = make({"replicaof": f"127.0.0.1 {master.port}"})
+    until(lambda: master.info("connected_slaves") == "1" and
+          replica.info("master_link_status") == "up", 30, "the replica follows")
+    report = doctor("--url", replica.unix_url)
+    assert ids(report) == ["replica"] and str(master.port) in detail(report, "replica")
+    assert report["nodes"][0]["role"] == "replica" and "no lock can be" in report["promise"]
+    report = doctor("--url", master.unix_url)
+    assert ids(report) == ["replicas-unguarded"] and "without a limit" in report["promise"]
+    master.set("min-replicas-to-write", "1")
+    assert ids(doctor("--url", master.unix_url)) == ["replicas-lag"]
+    third = make()
+    report = doctor(*urls(master.unix_url, replica.unix_url, third.unix_url))
+    assert {"replica", "quorum-replicas"} <= set(ids(report))
+    assert report["promise"].startswith("none:")
+
+
+def grant(server: Server, *changes: str) -> None:
+    _, _, *rules = (ROOT / "docs" / "acl" / "locks.acl").read_text().split()
+    server.call("ACL", "SETUSER", "limited", "reset", *rules, "+info", "+config|get", "+role",
+                *changes)
+
+
+def limited(server: Server, folder) -> dict:
+    secret = folder / "secret"
+    secret.write_text("change-me\n")
+    return {"LOCKKEEPER_URL": f"unix://limited@{server.path}", "LOCKKEEPER_KEY_PREFIX": "app:",
+            "LOCKKEEPER_PASSWORD_FILE": str(secret)}
+
+
+@pytest.mark.parametrize("dryrun", [True, False])
+@pytest.mark.parametrize("change, name, words", [
+    ("-hset", "rights", "hset"),
+    ("-publish", "rights", "publish on the channel redisson_lock__channel:{app:lockkeeper-doctor}"),
+    ("-subscribe", "rights", "subscribe on the channel"),
+    ("-zadd", "rights-partial", "refused: zadd"),
+    ("-client|setname", "rights-partial", "client setname"),
+    ("resetkeys ~webapp:*", "rights", "every command on the key app:lockkeeper-doctor"),
+    ("resetkeys ~app:*", "rights-partial", "the key redisson_lock_queue:{app:lockkeeper-doctor}"),
+    ("resetchannels &redisson_lock__channel:{app:*", "rights-partial", "channel redisson_sc:{"),
+], ids=lambda value: re.sub(r"\W+", "-", value) if isinstance(value, str) else value)
+def test_missing_rights(make, doctor, folder, dryrun, change, name, words):
+    server = make()
+    allowed = ["+acl|dryrun"] if dryrun else []
+    grant(server, *allowed)
+    environment = limited(server, folder)
+    assert ids(doctor(**environment)) == [], "the documented list is enough"
+    server.call("ACL", "LOG", "RESET")
+    grant(server, *allowed, *change.split())
+    report = doctor(**environment)
+    assert name in ids(report) and words in detail(report, name)
+    assert "change-me" not in json.dumps(report)
+    log = [dict(zip(entry[::2], entry[1::2])) for entry in server.call("ACL", "LOG")]
+    refused = {entry[b"object"] for entry in log}
+    assert refused <= {b"acl|dryrun", b"client|setname"}, "asking about a right does not use it"
+
+
+@pytest.mark.parametrize("change, words", [("-evalsha", "evalsha"),
+                                           ("-script|load", "script load")])
+def test_rights_without_which_nobody_can_be_asked(make, doctor, folder, change, words):
+    server = make()
+    grant(server, change)
+    report = doctor(**limited(server, folder))
+    assert words in detail(report, "rights")
+    assert "some rights" in detail(report, "not-looked-at")
+
+
+def test_a_user_of_some_names_names_one(make, doctor, folder):
+    server = make()
+    grant(server, "resetkeys", "~app:jobs*", "~{app:jobs*}:*", "~*:{app:jobs*}")
+    environment = limited(server, folder)
+    assert "rights" in ids(doctor(**environment))
+    assert ids(doctor("jobs-1", **environment)) == []
+
+
+def test_the_rights_are_those_of_the_documented_list():
+    granted = set(re.findall(r"\+([\w|]+)", (ROOT / "docs/acl/locks.acl").read_text()))
+    rows = re.findall(r'^LK__RIGHT\(\w+, \w+, "(\w+)"(?:, "(\w+)")?',
+                      (ROOT / "src/api/doctor/rights.def").read_text(), re.MULTILINE)
+    asked = {f"{verb}|{word}" if verb in ("script", "client", "pubsub") else verb
+             for verb, word in rows}
+    assert asked == granted - {"auth", "time"}  # which the handshake has used
+
+
+def test_what_is_refused_is_not_guessed(make, doctor, folder):
+    server = make()
+    grant(server, "-info", "-config", "-role")
+    report = doctor(**limited(server, folder))
+    assert ids(report) == ["not-looked-at"] and report["worst"] == "warning"
+    assert "INFO is refused" in detail(report, "not-looked-at")
+    assert "CONFIG GET is refused" in detail(report, "not-looked-at")
+    assert "could not be looked at" in report["promise"]
+    grant(server, "-config")
+    report = doctor(**limited(server, folder))
+    assert "persistence" in detail(report, "not-looked-at")
+    assert "INFO" not in detail(report, "not-looked-at")
+
+
+def test_a_server_that_is_down(make, doctor):
+    server = make()
+    server.kill()
+    report = doctor("--url", server.url)
+    assert ids(report) == ["unreachable"] and "no lock can be taken" in report["promise"]
+    assert report["nodes"][0]["server"] is report["nodes"][0]["round_trip_us"] is None
+
+
+def test_a_server_that_hangs(make, doctor):
+    server = make()
+    server.pause()
+    report = doctor("--url", server.unix_url, "-o", "connect_timeout_ms=300")
+    assert ids(report) == ["unreachable"] and "300 ms" in detail(report, "unreachable")
+
+
+def test_a_wrong_password(make, doctor):
+    server = make(requirepass="the right one")
+    report = doctor(LOCKKEEPER_URL=server.unix_url, LOCKKEEPER_PASSWORD="a wrong one")
+    assert ids(report) == ["login-refused"]
+    assert "a wrong one" not in json.dumps(report)
+    report = doctor(LOCKKEEPER_URL=f"unix://:the%20right%20one@{server.path}")
+    assert ids(report) == [] and "right" not in json.dumps(report)
+
+
+def test_a_sentinel(folder, doctor):
+    place = folder / "sentinel"
+    place.mkdir()
+    config = place / "sentinel.conf"
+    path = place / "s.sock"
+    config.write_text(f"port 0\nunixsocket {path}\nlogfile {place}/log\ndir {place}\n")
+    sentinel = subprocess.Popen(["redis-server", str(config), "--sentinel"],
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until(path.exists, 10, "the sentinel listens")
+        report = doctor("--url", f"unix://{path}")
+        assert ids(report) == ["sentinel"] and "no lock can be taken" in report["promise"]
+    finally:
+        sentinel.kill()
+        sentinel.wait()
+
+
+def test_a_quorum(make, doctor):
+    servers = [make() for _ in range(3)]
+    report = doctor(*urls(*(server.unix_url for server in servers)))
+    assert ids(report) == ["quorum-same-host"] * 2 and len(report["nodes"]) == 3
+    assert "a quorum of 3 servers, of which 3 serve" in report["promise"]
+    listed = ",".join(server.url for server in servers)
+    assert doctor(LOCKKEEPER_URL=listed)["promise"] == report["promise"]
+    servers[0].kill()
+    report = doctor(LOCKKEEPER_URL=listed)
+    assert ids(report) == ["unreachable"] + ["quorum-same-host"] * 2
+    assert "0 more may fail" in report["promise"]
+    servers[1].kill()
+    assert "only 1 serve" in doctor(LOCKKEEPER_URL=listed)["promise"]
+
+
+def test_two_addresses_of_one_server(make, doctor):
+    servers = [make(), make()]
+    report = doctor(*urls(servers[0].unix_url, servers[1].unix_url, servers[0].url))
+    assert ids(report)[0] == "quorum-same-server" and report["promise"].startswith("none:")
+    report = doctor(*urls(servers[0].unix_url, servers[0].url))
+    assert ids(report) == ["quorum-same-server", "quorum-too-few"]
+    report = doctor(*urls(servers[0].unix_url, servers[0].unix_url, servers[1].unix_url))
+    assert ids(report)[0] == "quorum-same-server"
+
+
+def test_an_even_number_and_nodes_that_forget(make, doctor):
+    servers = [make(appendfsync="everysec") for _ in range(4)]
+    report = doctor(*urls(*(server.unix_url for server in servers)))
+    assert sorted(set(ids(report))) == ["quorum-even", "quorum-restart-wait", "quorum-same-host"]
+    together = [finding["node"] for finding in report["findings"] if finding["id"] == "quorum-even"]
+    assert together == [None]
+
+
+@pytest.mark.parametrize("ahead_ms", [5000, -5000])
+def test_clocks_apart(make, doctor, folder, ahead_ms):
+    place = folder / "skewed"
+    place.mkdir()
+    skewed = Server(place, SAFE)
+    skewed.environment = {"LD_PRELOAD": str(SKEW), "LOCKKEEPER_TEST_CLOCK_MS": str(ahead_ms)}
+    try:
+        skewed.start()
+        report = doctor("--url", skewed.unix_url)
+        assert ids(report) == ["clock-apart"]
+        assert ("ahead of" if ahead_ms > 0 else "behind") in detail(report, "clock-apart")
+        assert abs(report["nodes"][0]["clock_ahead_us"] - ahead_ms * 1000) < 1_000_000
+        report = doctor(*urls(skewed.unix_url, make().unix_url, make().unix_url))
+        assert {"clock-apart", "quorum-clocks-apart"} <= set(ids(report))
+    finally:
+        skewed.stop()
+
+
+def test_bad_input(doctor):
+    command = doctor.command
+    for words in (["a", "b"], [""], ["--url", ""], ["--url", "http://a"],
+                  ["--url", "redis://:secret@a"], ["--nothing"]):
+        done = command("doctor", *words)
+        assert done.returncode == 125 and done.stdout == "", words
+        assert len(done.stderr.splitlines()) == 1 and "secret" not in done.stderr

@@ -1,0 +1,500 @@
+/* The doctor's judgement: from what was learnt about nodes to what is said of them; and what the
+ * answers of servers tell. No server is asked. */
+#include "unit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/doctor/findings.h"
+
+static char url_a[] = "redis://a", url_b[] = "redis://b", url_c[] = "redis://c",
+	    url_d[] = "redis://d";
+
+/* A server on which nothing is to be found but notes. */
+static struct lk__facts good(void)
+{
+	struct lk__facts facts;
+	lk__facts_clear(&facts);
+	facts.url = url_a;
+	strcpy(facts.machine, "a");
+	facts.has_info = facts.has_config = facts.has_rights = true;
+	strcpy(facts.server, "redis");
+	strcpy(facts.version, "7.0.15");
+	facts.compatible = 70015;
+	strcpy(facts.run_id, "run a");
+	strcpy(facts.data_id, "data a");
+	strcpy(facts.role, "master");
+	strcpy(facts.policy, "noeviction");
+	strcpy(facts.fsync, "always");
+	facts.replicas = facts.memory_limit = facts.min_replicas = facts.timeout_s = 0;
+	facts.append = facts.snapshots = 1;
+	facts.lag_s = 10;
+	facts.buffer_hard = 32 << 20;
+	facts.buffer_soft = 8 << 20;
+	facts.trip_best_us = 100;
+	facts.trip_worst_us = 200;
+	facts.clock_error_us = 50;
+	return facts;
+}
+
+static struct lk__facts good_as(char *url, const char *mark)
+{
+	struct lk__facts facts = good();
+	facts.url = url;
+	snprintf(facts.machine, sizeof(facts.machine), "machine %s", mark);
+	snprintf(facts.run_id, sizeof(facts.run_id), "run %s", mark);
+	snprintf(facts.data_id, sizeof(facts.data_id), "data %s", mark);
+	return facts;
+}
+
+struct judged {
+	struct lk__findings findings;
+	char promise[320];
+};
+
+static struct judged judge(const struct lk__facts *nodes, size_t count)
+{
+	struct judged judged = {.findings = {0}};
+	lk__judge(&judged.findings, nodes, count);
+	lk__promise(&judged.findings, nodes, count, judged.promise, sizeof(judged.promise));
+	return judged;
+}
+
+/* The findings are these ids, worst first, without "round-trip", which every server has. */
+static void says(const struct lk__facts *nodes, size_t count, const char *ids, const char *promise)
+{
+	char found[512] = "";
+	struct judged judged = judge(nodes, count);
+	for (size_t i = 0; i < judged.findings.count; i++) {
+		enum lk__found what = judged.findings.list[i].what;
+		assert_true(*judged.findings.list[i].detail);
+		if (what == LK__FOUND_ROUND_TRIP)
+			continue;
+		size_t used = strlen(found);
+		snprintf(found + used, sizeof(found) - used, "%s%s", used ? " " : "",
+			 lk_finding_at(what)->id);
+	}
+	free(judged.findings.list);
+	assert_string_equal(found, ids);
+	if (!strstr(judged.promise, promise))
+		print_message("%s\n", judged.promise);
+	assert_non_null(strstr(judged.promise, promise));
+}
+
+static void test_the_table(void **state)
+{
+	(void)state;
+	size_t count = 0;
+	for (; lk_finding_at(count); count++) {
+		const lk_finding_info *info = lk_finding_at(count);
+		assert_true(*info->id && *info->meaning && *info->remedy);
+		assert_in_range(info->severity, LK_SEVERITY_NOTE, LK_SEVERITY_ERROR);
+		for (size_t i = 0; i < count; i++)
+			assert_string_not_equal(lk_finding_at(i)->id, info->id);
+		if (count > 0) /* the worst first */
+			assert_true(lk_finding_at(count - 1)->severity >= info->severity);
+	}
+	assert_int_equal(count, LK__FOUND_COUNT);
+	assert_null(lk_finding_at((size_t)-1));
+}
+
+static void test_a_good_server(void **state)
+{
+	(void)state;
+	struct lk__facts facts = good();
+	says(&facts, 1, "no-replica", "one server: a crash loses no lock");
+	facts.snapshots = 0;
+	says(&facts, 1, "no-replica", "a crash loses no lock");
+}
+
+static void test_eviction(void **state)
+{
+	(void)state;
+	struct lk__facts facts = good();
+	facts.memory_limit = 100;
+	says(&facts, 1, "no-replica", "one server: a crash");
+	strcpy(facts.policy, "volatile-lru");
+	says(&facts, 1, "eviction no-replica", "none: a full memory");
+	facts.memory_limit = 0;
+	says(&facts, 1, "eviction-latent no-replica", "one server: a crash");
+	facts.memory_limit = -1; /* the limit is not known: it may be there */
+	says(&facts, 1, "eviction no-replica", "none: a full memory");
+	*facts.policy = '\0';
+	says(&facts, 1, "not-looked-at no-replica", "one server");
+}
+
+static void test_persistence(void **state)
+{
+	(void)state;
+	struct lk__facts facts = good();
+	strcpy(facts.fsync, "everysec");
+	says(&facts, 1, "appendfsync-everysec no-replica", "loses the locks of about the last sec");
+	strcpy(facts.fsync, "no");
+	says(&facts, 1, "appendfsync-no no-replica", "loses the locks of the last seconds");
+	facts.append = 0;
+	says(&facts, 1, "persistence-snapshots no-replica", "since the last snapshot");
+	facts.snapshots = 0;
+	says(&facts, 1, "persistence-off no-replica", "each restart loses every lock");
+	facts.snapshots = -1;
+	says(&facts, 1, "not-looked-at no-replica", "what a crash loses could not be looked at");
+	facts = good();
+	facts.disk_errors = true;
+	says(&facts, 1, "disk-errors no-replica", "one server");
+	facts = good();
+	*facts.fsync = '\0';
+	says(&facts, 1, "not-looked-at no-replica", "what a crash loses could not be looked at");
+}
+
+static void test_replicas(void **state)
+{
+	(void)state;
+	struct lk__facts facts = good();
+	facts.replicas = 1;
+	says(&facts, 1, "replicas-unguarded", "a failover loses the newest locks, without");
+	facts.min_replicas = 1;
+	says(&facts, 1, "replicas-lag", "a failover loses at most");
+	facts.lag_s = 0; /* switches the guard off */
+	says(&facts, 1, "replicas-unguarded", "without a limit");
+	facts.replicas = -1;
+	says(&facts, 1, "not-looked-at", "what a failover loses could not be looked at");
+	facts = good();
+	strcpy(facts.role, "replica");
+	says(&facts, 1, "replica", "no lock can be taken");
+}
+
+static void test_not_a_server_for_locks(void **state)
+{
+	(void)state;
+	struct lk__facts facts = good();
+	facts.cluster = true;
+	says(&facts, 1, "cluster-node", "no lock can be taken");
+	facts = good();
+	facts.sentinel = true;
+	says(&facts, 1, "sentinel", "no lock can be taken");
+	facts = good();
+	facts.loading = true;
+	says(&facts, 1, "loading", "no lock can be taken");
+	facts = good();
+	facts.active = 1;
+	says(&facts, 1, "active-replication no-replica", "none: two servers");
+	facts = good();
+	strcpy(facts.server, "keydb");
+	says(&facts, 1, "unknown-server no-replica", "one server");
+	*facts.server = '\0';
+	says(&facts, 1, "unknown-server no-replica", "one server");
+}
+
+static void test_versions(void **state)
+{
+	(void)state;
+	struct lk__facts facts = good();
+	facts.compatible = 60199;
+	says(&facts, 1, "version-old no-replica", "none: the server is too old");
+	facts.compatible = 60200;
+	says(&facts, 1, "no-replica", "one server");
+	strcpy(facts.server, "valkey");
+	facts.compatible = 70204;
+	says(&facts, 1, "no-replica", "one server");
+}
+
+static void test_silent(void **state)
+{
+	static const struct {
+		int code;
+		bool sentinel;
+		const char *id;
+	} rows[] = {
+		{LK_EUNREACHABLE, false, "unreachable"}, {LK_ETLS, false, "unreachable"},
+		{LK_EAUTH, false, "login-refused"},      {LK_EDENIED, false, "rights"},
+		{LK_EDENIED, true, "sentinel"},
+	};
+	(void)state;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct lk__facts facts;
+		lk__facts_clear(&facts);
+		facts.url = url_a;
+		facts.code = rows[i].code;
+		facts.sentinel = rows[i].sentinel;
+		strcpy(facts.reason, "the reason");
+		says(&facts, 1, rows[i].id, "");
+	}
+}
+
+/* Its only finding besides notes is what could not be looked at, in these words. */
+static void misses(const struct lk__facts *facts, const char *what)
+{
+	struct judged judged = judge(facts, 1);
+	assert_int_equal(judged.findings.list[0].what, LK__FOUND_NOT_LOOKED_AT);
+	assert_non_null(strstr(judged.findings.list[0].detail, what));
+	free(judged.findings.list);
+}
+
+static void test_what_is_refused_is_not_guessed(void **state)
+{
+	(void)state;
+	struct lk__facts facts;
+	lk__facts_clear(&facts);
+	facts.url = url_a;
+	facts.trip_best_us = facts.trip_worst_us = 1;
+	says(&facts, 1, "not-looked-at", "what a crash loses could not be looked at; what a fail");
+	misses(&facts, "INFO is refused");
+	misses(&facts, "; CONFIG GET is refused");
+	facts = good();
+	facts.has_rights = false;
+	misses(&facts, "some rights");
+	facts = good();
+	facts.replicas = 2;
+	facts.min_replicas = -1;
+	says(&facts, 1, "not-looked-at", "what a failover loses could not be looked at");
+	facts = good();
+	facts.snapshots = -1;
+	says(&facts, 1, "no-replica", "a crash loses no lock");
+}
+
+static void test_rights(void **state)
+{
+	(void)state;
+	struct lk__facts facts = good();
+	strcpy(facts.refused_partial, "zadd");
+	says(&facts, 1, "rights-partial no-replica", "one server");
+	strcpy(facts.refused, "hset");
+	says(&facts, 1, "rights rights-partial no-replica", "none: the user lacks rights");
+}
+
+static void test_links(void **state)
+{
+	(void)state;
+	struct lk__facts facts = good();
+	facts.timeout_s = 300;
+	says(&facts, 1, "idle-timeout no-replica", "one server");
+	facts = good();
+	facts.buffer_soft = 4096;
+	says(&facts, 1, "pubsub-buffer no-replica", "one server");
+	facts.buffer_soft = facts.buffer_hard = 0; /* no limit */
+	says(&facts, 1, "no-replica", "one server");
+	facts.clock_ahead_us = 1000040;
+	says(&facts, 1, "no-replica", "one server");
+	facts.clock_ahead_us = -1000060;
+	says(&facts, 1, "clock-apart no-replica", "one server");
+	facts.clock_error_us = 5000000; /* a slow network tells no time */
+	says(&facts, 1, "no-replica", "one server");
+}
+
+static void three(struct lk__facts *nodes)
+{
+	nodes[0] = good_as(url_a, "a");
+	nodes[1] = good_as(url_b, "b");
+	nodes[2] = good_as(url_c, "c");
+}
+
+static void test_quorum(void **state)
+{
+	struct lk__facts nodes[4];
+	(void)state;
+	three(nodes);
+	says(nodes, 3, "",
+	     "a quorum of 3 servers, of which 3 serve: no lock is lost while a "
+	     "majority of 2 serves; 1 more may fail");
+	nodes[3] = good_as(url_d, "d");
+	says(nodes, 4, "quorum-even", "majority of 3 serves; 1 more");
+	says(nodes, 2, "quorum-too-few", "none: two servers");
+	three(nodes);
+	nodes[2].code = LK_EUNREACHABLE;
+	strcpy(nodes[2].reason, "down");
+	says(nodes, 3, "unreachable",
+	     "of which 2 serve: no lock is lost while a majority of 2 "
+	     "serves; 0 more may fail");
+	strcpy(nodes[1].role, "replica");
+	says(nodes, 3, "unreachable replica", "no lock can be taken, because only 1 serve");
+}
+
+static void test_a_quorum_that_is_none(void **state)
+{
+	struct lk__facts nodes[3];
+	(void)state;
+	three(nodes);
+	strcpy(nodes[2].machine, nodes[0].machine);
+	says(nodes, 3, "quorum-same-host", "but some share a machine");
+	strcpy(nodes[2].data_id, nodes[0].data_id);
+	says(nodes, 3, "quorum-replicas", "none: this is no quorum");
+	strcpy(nodes[2].run_id, nodes[0].run_id);
+	says(nodes, 3, "quorum-same-server", "none: this is no quorum");
+	three(nodes);
+	*nodes[0].run_id = *nodes[1].run_id = '\0'; /* not known: nothing is said */
+	*nodes[0].data_id = *nodes[1].data_id = '\0';
+	says(nodes, 3, "", "a quorum of 3");
+	nodes[1].url = url_a;
+	says(nodes, 3, "quorum-same-server", "none: this is no quorum");
+}
+
+static void test_a_node_of_a_quorum_that_forgets(void **state)
+{
+	struct lk__facts nodes[3];
+	(void)state;
+	three(nodes);
+	nodes[1].append = nodes[1].snapshots = 0;
+	says(nodes, 3, "quorum-restart-wait", "a quorum of 3");
+	nodes[1].append = 1;
+	strcpy(nodes[1].fsync, "everysec");
+	says(nodes, 3, "quorum-restart-wait", "a quorum of 3");
+	nodes[1].replicas = 1;
+	says(nodes, 3, "replicas-unguarded quorum-restart-wait", "a quorum of 3");
+}
+
+static void test_clocks_of_a_quorum(void **state)
+{
+	struct lk__facts nodes[3];
+	(void)state;
+	three(nodes);
+	nodes[0].clock_ahead_us = -600000;
+	nodes[2].clock_ahead_us = 600000;
+	says(nodes, 3, "quorum-clocks-apart", "a quorum of 3");
+	nodes[2].clock_ahead_us = 300000;
+	says(nodes, 3, "", "a quorum of 3");
+}
+
+/* ---- what servers answer ---- */
+
+static struct lk__facts read_info(const char *text)
+{
+	struct lk__facts facts;
+	lk__facts_clear(&facts);
+	redisReply reply = {.type = REDIS_REPLY_STRING, .str = (char *)text, .len = strlen(text)};
+	lk__facts_read_info(&facts, &reply);
+	assert_true(facts.has_info);
+	return facts;
+}
+
+static void test_servers_by_their_info(void **state)
+{
+	static const struct {
+		const char *info, *server, *version;
+		int compatible;
+	} rows[] = {
+		{"# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\n", "redis", "7.0.15", 70015},
+		{"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\n", "valkey",
+		 "8.1.1", 70204},
+		{"redis_version:6.2.11\r\ndragonfly_version:df-v1.2\r\n", "dragonfly", "df-v1.2",
+		 60211},
+		{"redis_version:7.4.3\r\ngarnet_version:1.0.60\r\n", "garnet", "1.0.60", 70403},
+		{"redis_version:6.3.4\r\nexecutable:/usr/bin/keydb-server\r\n", "keydb", "6.3.4",
+		 60304},
+		{"redis_version:255.255.255\r\n", "redis", "255.255.255", 2575755},
+		{"nothing:of use\r\n", "", "", -1},
+		{"", "", "", -1},
+	};
+	(void)state;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct lk__facts facts = read_info(rows[i].info);
+		assert_string_equal(facts.server, rows[i].server);
+		assert_string_equal(facts.version, rows[i].version);
+		assert_int_equal(facts.compatible, rows[i].compatible);
+	}
+}
+
+static void test_info(void **state)
+{
+	(void)state;
+	struct lk__facts facts = read_info(
+		"redis_version:7.0.15\r\nredis_mode:cluster\r\nrole:slave\r\nmaster_host:b\r\n"
+		"master_port:7\r\nmaster_replid:data\r\nconnected_slaves:2\r\naof_enabled:1\r\n"
+		"aof_last_write_status:err\r\nmaxmemory:9\r\nmaxmemory_policy:allkeys-lru\r\n"
+		"run_id:this one is far longer than any run id that a server has ever told, "
+		"64\r\n");
+	assert_true(facts.cluster && facts.disk_errors && facts.append == 1);
+	assert_string_equal(facts.role, "replica");
+	assert_string_equal(facts.master, "b:7");
+	assert_string_equal(facts.data_id, "data");
+	assert_string_equal(facts.policy, "allkeys-lru");
+	assert_int_equal(facts.memory_limit, 9);
+	assert_int_equal(facts.replicas, 2);
+	assert_int_equal(strlen(facts.run_id), sizeof(facts.run_id) - 1);
+	facts = read_info("role:active-replica\r\nrdb_last_bgsave_status:err\r\n");
+	assert_int_equal(facts.active, 1);
+	assert_true(facts.disk_errors);
+}
+
+static void read_pair(struct lk__facts *facts, const char *name, const char *value)
+{
+	redisReply one = {.type = REDIS_REPLY_STRING, .str = (char *)name, .len = strlen(name)};
+	redisReply two = {.type = REDIS_REPLY_STRING, .str = (char *)value, .len = strlen(value)};
+	redisReply *both[] = {&one, &two};
+	redisReply reply = {.type = REDIS_REPLY_ARRAY, .elements = 2, .element = both};
+	lk__facts_read_setting(facts, &reply);
+}
+
+static void test_settings(void **state)
+{
+	struct lk__facts facts;
+	(void)state;
+	lk__facts_clear(&facts);
+	redisReply refused = {.type = REDIS_REPLY_ERROR, .str = (char[]){"NOPERM"}};
+	lk__facts_read_setting(&facts, &refused);
+	assert_false(facts.has_config);
+	read_pair(&facts, "save", "");
+	read_pair(&facts, "appendonly", "yes");
+	read_pair(&facts, "appendfsync", "everysec");
+	read_pair(&facts, "client-output-buffer-limit",
+		  "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60");
+	read_pair(&facts, "timeout", "7");
+	read_pair(&facts, "of-a-later-server", "7");
+	assert_true(facts.has_config);
+	assert_int_equal(facts.snapshots, 0);
+	assert_int_equal(facts.append, 1);
+	assert_string_equal(facts.fsync, "everysec");
+	assert_int_equal(facts.buffer_hard, 33554432);
+	assert_int_equal(facts.buffer_soft, 8388608);
+	assert_int_equal(facts.timeout_s, 7);
+	assert_string_equal(facts.server, "");
+	read_pair(&facts, "multi-master", "yes");
+	read_pair(&facts, "active-replica", "no");
+	assert_int_equal(facts.active, 1);
+	assert_string_equal(facts.server, "keydb");
+}
+
+static void test_role(void **state)
+{
+	struct lk__facts facts;
+	(void)state;
+	lk__facts_clear(&facts);
+	redisReply role = {.type = REDIS_REPLY_STRING, .str = (char[]){"slave"}, .len = 5};
+	redisReply host = {.type = REDIS_REPLY_STRING, .str = (char[]){"b"}, .len = 1};
+	redisReply port = {.type = REDIS_REPLY_INTEGER, .integer = 7};
+	redisReply *parts[] = {&role, &host, &port};
+	redisReply reply = {.type = REDIS_REPLY_ARRAY, .elements = 3, .element = parts};
+	lk__facts_read_role(&facts, &reply);
+	assert_string_equal(facts.role, "replica");
+	assert_string_equal(facts.master, "b:7");
+	reply.elements = 0;
+	lk__facts_read_role(&facts, &reply);
+	reply = (redisReply){.type = REDIS_REPLY_ERROR, .str = (char[]){"NOPERM"}};
+	lk__facts_read_role(&facts, &reply);
+	assert_string_equal(facts.role, "replica");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_the_table),
+		cmocka_unit_test(test_a_good_server),
+		cmocka_unit_test(test_eviction),
+		cmocka_unit_test(test_persistence),
+		cmocka_unit_test(test_replicas),
+		cmocka_unit_test(test_not_a_server_for_locks),
+		cmocka_unit_test(test_versions),
+		cmocka_unit_test(test_silent),
+		cmocka_unit_test(test_what_is_refused_is_not_guessed),
+		cmocka_unit_test(test_rights),
+		cmocka_unit_test(test_links),
+		cmocka_unit_test(test_quorum),
+		cmocka_unit_test(test_a_quorum_that_is_none),
+		cmocka_unit_test(test_a_node_of_a_quorum_that_forgets),
+		cmocka_unit_test(test_clocks_of_a_quorum),
+		cmocka_unit_test(test_servers_by_their_info),
+		cmocka_unit_test(test_info),
+		cmocka_unit_test(test_settings),
+		cmocka_unit_test(test_role),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
