@@ -1,14 +1,13 @@
 /*
- * Many jobs in one thread, in an event loop of its own: each takes a lock, works and releases.
+ * Many jobs in one thread: each takes a lock, works and releases.
  *
  * usage: queue NAME…
  *
- * The loop watches two descriptors: lk_queue_fd() for what has completed, and lk_event_fd() for
- * locks that are lost meanwhile. No call blocks but epoll_wait().
+ * What completes, and what is lost meanwhile, comes through one queue. This program waits for it
+ * there; in an event loop it would watch lk_queue_fd() and never wait (see loops/).
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 
 #include <lockkeeper.h>
 
@@ -24,13 +23,6 @@ static void need(int result)
 	}
 }
 
-static void watch(int loop, int fd)
-{
-	struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
-	need(fd);
-	epoll_ctl(loop, EPOLL_CTL_ADD, fd, &event);
-}
-
 static void start(lk_queue *queue, lk_lock *lock, const char *name, uint64_t job)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
@@ -39,56 +31,55 @@ static void start(lk_queue *queue, lk_lock *lock, const char *name, uint64_t job
 	need(lk_queue_acquire(queue, lock, -1, &options, NULL, &error));
 }
 
-/* What has completed. Returns how many jobs are done. */
-static int take(lk_queue *queue, lk_lock **locks, char **names)
+/* One that has completed. Returns 1 when its job is done. */
+static int complete(lk_queue *queue, const lk_completion *completed, lk_lock *lock,
+		    const char *name)
 {
-	lk_completion completed[COMPLETIONS];
 	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
-	int done = 0, count = lk_queue_take(queue, completed, COMPLETIONS, 0, &error);
-	need(count);
-	for (int i = 0; i < count; i++) {
-		uint64_t job = completed[i].tag;
-		if (completed[i].error.code)
-			fprintf(stderr, "%s\n", completed[i].error.message);
-		if (completed[i].operation != LK_OP_ACQUIRE || completed[i].error.code) {
-			done++;
-			continue;
-		}
-		printf("%s is ours\n", names[job]); /* here is the work */
-		options.owner = names[job];
-		need(lk_queue_release(queue, locks[job], &options, job, NULL, &error));
+	if (completed->operation == LK_OP_NOTICE) {
+		if (completed->event == LK_EVENT_LOST)
+			fprintf(stderr, "%s is lost: stop its job\n", name);
+		return 0;
 	}
-	return done;
+	if (completed->error.code)
+		fprintf(stderr, "%s\n", completed->error.message);
+	if (completed->operation == LK_OP_RELEASE || completed->error.code)
+		return 1;
+	printf("%s is ours\n", name); /* here is the work */
+	options.owner = name;
+	need(lk_queue_release(queue, lock, &options, completed->tag, NULL, &error));
+	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	int jobs = argc - 1, left = jobs, loop = epoll_create1(EPOLL_CLOEXEC);
+	int jobs = argc - 1, left = jobs;
 	lk_lock **locks = calloc((size_t)argc, sizeof(lk_lock *));
+	lk_completion completed[COMPLETIONS];
 	lk_client *client = NULL;
 	lk_queue *queue = NULL;
-	struct epoll_event ready;
-	lk_event event;
 
 	need(lk_client_open(&client, NULL, &error));
 	need(lk_queue_new(&queue, 0, &error));
-	watch(loop, lk_queue_fd(queue, &error));
-	watch(loop, lk_event_fd(client, &error));
+	need(lk_queue_notices(queue, client, 0, NULL, &error));
 	for (int i = 0; i < jobs; i++) {
 		need(lk_lock_new(&locks[i], client, argv[i + 1], LK_STRLEN, &error));
 		start(queue, locks[i], argv[i + 1], (uint64_t)i);
 	}
-	while (left > 0 && epoll_wait(loop, &ready, 1, -1) >= 0) {
-		left -= take(queue, locks, argv + 1);
-		while (lk_event_wait(client, &event, 0, NULL, &error) == 1)
-			if (event.type == LK_EVENT_LOST)
-				fprintf(stderr, "%s is lost: stop its job\n", event.name);
+	while (left > 0) {
+		int count = lk_queue_take(queue, completed, COMPLETIONS, -1, &error);
+		need(count);
+		for (int i = 0; i < count; i++)
+			left -= complete(queue, &completed[i], locks[completed[i].tag],
+					 argv[completed[i].tag + 1]);
 	}
 	for (int i = 0; i < jobs; i++)
 		lk_lock_free(locks[i]);
 	free(locks);
-	need(lk_queue_free(queue, &error));
 	need(lk_client_close(client, LK_CLOSE_RELEASE, &error));
+	while (lk_queue_take(queue, completed, 1, 0, &error) == 1)
+		continue; /* the end of the notices */
+	need(lk_queue_free(queue, &error));
 	lk_client_free(client);
 	return 0;
 }

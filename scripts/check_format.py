@@ -14,7 +14,7 @@ def main() -> None:
     version = subprocess.run(["clang-format", "--version"], capture_output=True, text=True).stdout
     if f"version {VERSION}" not in version:
         finish([], f"not checked: it takes clang-format {VERSION}x, this is {version}")
-    paths = files(".c", ".h")
+    paths = files(".c", ".cpp", ".h")
     done = subprocess.run(["clang-format", "--dry-run", "--Werror", "--style=file",
                            *map(str, paths)], capture_output=True, text=True)
     wrong = sorted({row.split(":")[0] for row in done.stderr.splitlines()

@@ -87,7 +87,7 @@ def outside(path: pathlib.Path) -> list[str]:
     for line, _, target in lines_of(path):
         beside = (path.parent / target).is_file() or (path.parent.parent / target).is_file()
         private = not beside and (ROOT / "src" / target).exists()
-        if private or target.startswith(("hiredis", "uv", "openssl")):
+        if private or target.startswith(("hiredis", "openssl")):
             problems.append(f"{name(path)}:{line}: it may see public headers alone ({target})")
     return problems
 
@@ -98,7 +98,7 @@ def main() -> None:
     layers = definitions(sources)
     for path in sources:
         problems += includes(path) + calls(path, layers)
-    users = files(".c", ".h", under=OUTSIDE)
+    users = files(".c", ".cpp", ".h", under=OUTSIDE)
     for path in users:
         problems += outside(path)
     finish(problems, f"{len(sources)} files of the library with {len(layers)} names, "

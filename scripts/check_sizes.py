@@ -42,7 +42,7 @@ def long_lines(path: pathlib.Path) -> list[str]:
 
 
 def main() -> None:
-    c_files, python_files = files(".c", ".h"), files(".py")
+    c_files, python_files = files(".c", ".cpp", ".h"), files(".py")
     functions = list(c_functions(c_files))
     sizes = sorted(lines for _, _, lines in functions)
     for path in python_files:

@@ -1,12 +1,15 @@
 """The examples do what their first lines say."""
 from __future__ import annotations
 
+import os
+import pathlib
 import signal
 import subprocess
+import time
 
 import pytest
 
-from conftest import BUILD, run, until
+from conftest import BUILD, ROOT, run, until
 
 
 @pytest.fixture
@@ -14,7 +17,9 @@ def start(server):
     made = []
 
     def begin(name, *arguments, **options):
-        made.append(subprocess.Popen([str(BUILD / f"examples/example-{name}"), *arguments],
+        folder, _, program = name.rpartition("/")
+        path = BUILD / "examples" / folder / f"example-{program}"
+        made.append(subprocess.Popen([str(path), *arguments],
                                      env={"LOCKKEEPER_URL": server.url, **options}, text=True,
                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE))
         return made[-1]
@@ -67,6 +72,59 @@ def test_queue(start, server):
         ["oven is ours", "sink is ours", "table is ours", "table is ours"], "")
     assert out.splitlines()[-1] == "oven is ours"
     assert process.returncode == 0
+
+
+# The libraries are in CI; elsewhere the build leaves out what it cannot make.
+LOOPS = ("epoll", "libuv", "glib", "sd_event", "asio")
+
+
+@pytest.fixture(params=LOOPS)
+def loop(request):
+    if not (BUILD / f"examples/loops/example-{request.param}").exists():
+        pytest.skip(f"built without the library of {request.param}")
+    return f"loops/{request.param}"
+
+
+def test_loop(start, server, loop):
+    process = start(loop, "oven")
+    assert process.communicate(timeout=20) == ("oven is ours\n", "")
+    assert process.returncode == 0
+    assert server.ask("EXISTS", "oven") == "0"
+
+
+def test_loop_waits_for_its_lock(start, server, loop):
+    hold(server, "oven")
+    process = start(loop, "oven", "1")
+    until("it waits", lambda: server.ask("PUBSUB", "NUMSUB",
+                                         "redisson_lock__channel:{oven}").endswith("1"))
+    break_lock(server, "oven")
+    assert process.communicate(timeout=20) == ("oven is ours\n", "")
+    assert process.returncode == 0
+
+
+def test_loop_hears_that_its_lock_is_lost(start, server, loop):
+    process = start(loop, "oven", "60000")
+    assert process.stdout.readline() == "oven is ours\n"
+    break_lock(server, "oven")
+    assert process.communicate(timeout=20)[1] == "oven is lost: the work must stop\n"
+    assert process.returncode == 1
+
+
+def test_loop_sleeps_while_nothing_comes(start, server, loop):
+    """A descriptor that stays readable, or a loop that asks again and again, would cost its CPU."""
+    process = start(loop, "oven", "60000")
+    assert process.stdout.readline() == "oven is ours\n"
+    time.sleep(1)
+    ticks = pathlib.Path(f"/proc/{process.pid}/stat").read_text().split()[13:15]
+    assert sum(map(int, ticks)) < 0.3 * os.sysconf("SC_CLK_TCK")
+
+
+def test_an_adapter_has_at_most_40_lines():
+    for path in (ROOT / "examples/loops").glob("*.c*"):
+        if path.stem != "job":
+            text = path.read_text()
+            adapter = text[text.index("/* ---- the adapter"):text.index("/* ---- the program")]
+            assert adapter.count("\n") <= 40, path.name
 
 
 def test_quorum(start):
