@@ -186,7 +186,8 @@ int lk__conn_call(struct lk__conn *conn, struct lk__request *request, struct lk_
 
 /*
  * Nobody waits for the request any more: `finish` will own it. False when it is done already, or
- * was never sent, which makes it so: then it stays the caller's.
+ * was never sent, which makes it so: then it stays the caller's. Where no thread waited, false
+ * means that the `finish` it had is called.
  */
 bool lk__conn_leave(struct lk__conn *conn, struct lk__request *request,
 		    void (*finish)(struct lk__request *request));

@@ -681,7 +681,8 @@ bool lk__conn_leave(struct lk__conn *conn, struct lk__request *request,
 		    void (*finish)(struct lk__request *request))
 {
 	pthread_mutex_lock(&conn->mutex);
-	conn_withdraw(conn, request);
+	if (request->thread) /* else its present `finish` would never hear that it is done */
+		conn_withdraw(conn, request);
 	bool left = !request->done;
 	if (left) {
 		request->thread = NULL;
