@@ -23,9 +23,9 @@
  *
  * NOTICES. Those of a client can come through a queue too: see lk_queue_notices().
  *
- * KINDS. Every lock on one server: reentrant, fair, read/write, fenced, spin, plain. Multi and red
- * locks, semaphores, permits and latches have blocking calls only so far; a multi or red lock is
- * refused with LK_EINVAL.
+ * KINDS. Every lock on one server: reentrant, fair, read/write, fenced, spin, plain; semaphores,
+ * latches and permit semaphores. Multi and red locks have blocking calls only so far; a multi or
+ * red lock is refused with LK_EINVAL.
  *
  * BOUNDS. A queue has a capacity: at most so many requests that were not taken yet, in flight or
  * completed. Beyond that, starting fails with LK_ELIMIT. The memory of a completion is reserved
@@ -40,14 +40,20 @@
 #include <lockkeeper/client.h>
 #include <lockkeeper/error.h>
 #include <lockkeeper/event.h>
+#include <lockkeeper/latch.h>
 #include <lockkeeper/lock.h>
+#include <lockkeeper/permit_semaphore.h>
+#include <lockkeeper/semaphore.h>
 
 #define LK_QUEUE_CAPACITY 65536        /* requests, unless another capacity is named */
 #define LK_QUEUE_CAPACITY_MAX 16777216 /* the largest that can be named */
 
-#define LK_OP_ACQUIRE 1
-#define LK_OP_RELEASE 2
-#define LK_OP_EXTEND 3
+#define LK_OP_ACQUIRE 1 /* of a lock, of permits */
+#define LK_OP_RELEASE 2 /* the same */
+#define LK_OP_EXTEND 3  /* of a lock, of one permit */
+#define LK_OP_AWAIT 4   /* of a latch */
+#define LK_OP_CHANGE 5  /* of a count: set, add, drain, count down, delete */
+#define LK_OP_COUNT 6   /* a question: how much a count is */
 #define LK_OP_NOTICE 16 /* a notice about a hold, or their end */
 
 typedef struct lk_queue lk_queue;
@@ -62,7 +68,8 @@ typedef struct lk_completion {
 	int event;           /* a notice: LK_EVENT_…; else 0 */
 	int64_t deadline_ns; /* acquired, notice: when the hold ends or ended, CLOCK_BOOTTIME */
 	uint64_t fence;      /* the same: the fence token; 0: the kind has none */
-	char field[LK_FIELD_SIZE]; /* the same: the wire field of the hold */
+	char field[LK_FIELD_SIZE]; /* the same: the wire field of the hold; of a permit: its id */
+	int64_t answer;            /* of a counter: what the call returns or writes, see there */
 	lk_error error;            /* `code` is 0, or why it failed */
 } lk_completion;
 
@@ -158,10 +165,131 @@ LK_API int lk_queue_notices(lk_queue *queue, lk_client *client, uint64_t tag, ui
 			    lk_error *error);
 
 /*
- * Asks that an acquire, or a request for notices, ends. Returns 1 when the request is in flight and
- * 0 when it is not (it has completed, or never was). The request still completes: with
- * LK_ECANCELLED, or with what became of it if that was faster. Any thread may call it. Does not
- * block. Errors: LK_EINVAL (another kind of request), LK_EFORKED. Since 0.1.
+ * COUNTERS. The calls below start what the blocking calls of the same names do, in
+ * <lockkeeper/semaphore.h>, <lockkeeper/latch.h> and <lockkeeper/permit_semaphore.h>: the same
+ * limits, and in the completion the same errors with the same meaning. Requests of one client wait
+ * in one queue with its blocking callers, first come, first served. `tag` comes back in the
+ * completion. A handle may be freed before the completions of its requests. None of the calls
+ * blocks. Errors of each start as lk_queue_acquire(). Requests that are in flight together are
+ * done in any order: take a completion before you start what depends on it.
+ *
+ * Some have blocking calls only. Several permits at once: a completion has room for one id, and
+ * giving back several can take more than one round trip. Questions about permits: they have several
+ * answers. lk_permit_semaphore_remaining_ms() reads memory and does not wait.
+ */
+
+/*
+ * Starts an acquire of `permits`, as lk_semaphore_acquire_within(). A `wait_ms` of -1 waits without
+ * a limit, 0 tries once. Nobody owns the permits, so nothing ends what a completion says: whoever
+ * takes it releases them. Permits that are granted to a request that completes with an error go
+ * back. Errors in the completion: also LK_ECANCELLED after lk_queue_cancel(). Since 0.1.
+ */
+LK_API int lk_queue_semaphore_acquire(lk_queue *queue, lk_semaphore *semaphore, int64_t permits,
+				      int64_t wait_ms, uint64_t tag, uint64_t *id_out,
+				      lk_error *error);
+
+/* Starts a release, as lk_semaphore_release(). Errors as there. Since 0.1. */
+LK_API int lk_queue_semaphore_release(lk_queue *queue, lk_semaphore *semaphore, int64_t permits,
+				      uint64_t tag, uint64_t *id_out, lk_error *error);
+
+/* The same, as lk_semaphore_release_if_exists(); the answer is 1 or 0. Since 0.1. */
+LK_API int lk_queue_semaphore_release_if_exists(lk_queue *queue, lk_semaphore *semaphore,
+						int64_t permits, uint64_t tag, uint64_t *id_out,
+						lk_error *error);
+
+/* Starts lk_semaphore_try_set(); the answer is 1 or 0. Errors as there. Since 0.1. */
+LK_API int lk_queue_semaphore_try_set(lk_queue *queue, lk_semaphore *semaphore, int64_t permits,
+				      int64_t ttl_ms, uint64_t tag, uint64_t *id_out,
+				      lk_error *error);
+
+/* Starts lk_semaphore_add(). Errors as there. Since 0.1. */
+LK_API int lk_queue_semaphore_add(lk_queue *queue, lk_semaphore *semaphore, int64_t change,
+				  uint64_t tag, uint64_t *id_out, lk_error *error);
+
+/*
+ * Starts lk_semaphore_drain(); the answer is how many permits there were. Errors as there. Since
+ * 0.1.
+ */
+LK_API int lk_queue_semaphore_drain(lk_queue *queue, lk_semaphore *semaphore, uint64_t tag,
+				    uint64_t *id_out, lk_error *error);
+
+/* Starts lk_semaphore_available(); the answer is how many are free. Errors as there. Since 0.1. */
+LK_API int lk_queue_semaphore_available(lk_queue *queue, lk_semaphore *semaphore, uint64_t tag,
+					uint64_t *id_out, lk_error *error);
+
+/* Starts lk_semaphore_delete(); the answer is 1 or 0. Errors as there. Since 0.1. */
+LK_API int lk_queue_semaphore_delete(lk_queue *queue, lk_semaphore *semaphore, uint64_t tag,
+				     uint64_t *id_out, lk_error *error);
+
+/*
+ * Starts a wait until the latch is open, as lk_latch_await_within(). A `wait_ms` of -1 waits
+ * without a limit, 0 asks once. Errors in the completion: also LK_ECANCELLED after
+ * lk_queue_cancel(). Since 0.1.
+ */
+LK_API int lk_queue_latch_await(lk_queue *queue, lk_latch *latch, int64_t wait_ms, uint64_t tag,
+				uint64_t *id_out, lk_error *error);
+
+/* Starts lk_latch_count_down(); the answer is the remaining count. Errors as there. Since 0.1. */
+LK_API int lk_queue_latch_count_down(lk_queue *queue, lk_latch *latch, int64_t by, uint64_t tag,
+				     uint64_t *id_out, lk_error *error);
+
+/* Starts lk_latch_try_set(); the answer is 1 or 0. Errors as there. Since 0.1. */
+LK_API int lk_queue_latch_try_set(lk_queue *queue, lk_latch *latch, int64_t count, uint64_t tag,
+				  uint64_t *id_out, lk_error *error);
+
+/* Starts lk_latch_count(); the answer is the count. Errors as there. Since 0.1. */
+LK_API int lk_queue_latch_count(lk_queue *queue, lk_latch *latch, uint64_t tag, uint64_t *id_out,
+				lk_error *error);
+
+/* Starts lk_latch_delete(); the answer is 1 or 0. Errors as there. Since 0.1. */
+LK_API int lk_queue_latch_delete(lk_queue *queue, lk_latch *latch, uint64_t tag, uint64_t *id_out,
+				 lk_error *error);
+
+/*
+ * Starts an acquire of one permit, as lk_permit_semaphore_acquire_within(). A `wait_ms` of -1 waits
+ * without a limit, 0 tries once. `options` as there; `cancel` must be NULL, and its tag is the
+ * request's. The completion has the permit's id in `field`, and its deadline; from its grant on it
+ * is renewed. Errors in the completion: also LK_ECANCELLED after lk_queue_cancel(), and
+ * LK_EMAYBEHELD if the permit ended before the completion was taken. Since 0.1.
+ */
+LK_API int lk_queue_permit_acquire(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t wait_ms,
+				   const lk_acquire_options *options, uint64_t *id_out,
+				   lk_error *error);
+
+/*
+ * Starts a release of one permit, ours or another's, as lk_permit_semaphore_release(). Errors as
+ * there. Since 0.1.
+ */
+LK_API int lk_queue_permit_release(lk_queue *queue, lk_permit_semaphore *semaphore,
+				   const char *permit_id, uint64_t tag, uint64_t *id_out,
+				   lk_error *error);
+
+/* Starts lk_permit_semaphore_update_lease(). Errors as there. Since 0.1. */
+LK_API int lk_queue_permit_update_lease(lk_queue *queue, lk_permit_semaphore *semaphore,
+					const char *permit_id, int64_t lease_ms, uint64_t tag,
+					uint64_t *id_out, lk_error *error);
+
+/* Starts lk_permit_semaphore_try_set(); the answer is 1 or 0. Errors as there. Since 0.1. */
+LK_API int lk_queue_permit_try_set(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t permits,
+				   uint64_t tag, uint64_t *id_out, lk_error *error);
+
+/* Starts lk_permit_semaphore_set(). Errors as there. Since 0.1. */
+LK_API int lk_queue_permit_set(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t permits,
+			       uint64_t tag, uint64_t *id_out, lk_error *error);
+
+/* Starts lk_permit_semaphore_add(). Errors as there. Since 0.1. */
+LK_API int lk_queue_permit_add(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t change,
+			       uint64_t tag, uint64_t *id_out, lk_error *error);
+
+/* Starts lk_permit_semaphore_delete(); the answer is 1 or 0. Errors as there. Since 0.1. */
+LK_API int lk_queue_permit_delete(lk_queue *queue, lk_permit_semaphore *semaphore, uint64_t tag,
+				  uint64_t *id_out, lk_error *error);
+
+/*
+ * Asks that an acquire, a wait for a latch, or a request for notices ends. Returns 1 when the
+ * request is in flight and 0 when it is not (it has completed, or never was). The request still
+ * completes: with LK_ECANCELLED, or with what became of it if that was faster. Any thread may call
+ * it. Does not block. Errors: LK_EINVAL (another kind of request), LK_EFORKED. Since 0.1.
  */
 LK_API int lk_queue_cancel(lk_queue *queue, uint64_t id, lk_error *error);
 

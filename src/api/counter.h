@@ -6,6 +6,19 @@
 
 #include "drive/counter.h"
 
+/* The handles. */
+struct lk_semaphore {
+	struct lk__counter *counter;
+};
+
+struct lk_latch {
+	struct lk__counter *counter;
+};
+
+struct lk_permit_semaphore {
+	struct lk__counter *counter; /* with the entry of the wait queue */
+};
+
 struct lk__counter_call {
 	struct lk__counter *counter;
 	const char *operation;

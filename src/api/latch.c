@@ -11,10 +11,6 @@
 #include "base/fail.h"
 #include "sync/latch/latch.h"
 
-struct lk_latch {
-	struct lk__counter *counter;
-};
-
 int lk_latch_new(lk_latch **latch_out, lk_client *client, const void *name, size_t name_size,
 		 lk_error *error)
 {

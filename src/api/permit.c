@@ -17,9 +17,10 @@
 
 /* ---- taking ---- */
 
-static int permits_check(const char *operation, int64_t count, const lk_acquire_options *options,
-			 int64_t watchdog_ms, lk_error *error)
+int lk__permits_check(const char *operation, const lk_permit_semaphore *semaphore, int64_t count,
+		      const lk_acquire_options *options, lk_error *error)
 {
+	int64_t watchdog_ms = semaphore->counter->client->config->watchdog_ms;
 	int64_t lease_ms = options->lease_ms ? options->lease_ms : watchdog_ms;
 	if (options->owner)
 		return lk__fail(error, LK_EINVAL, "%s: a permit has no owner but its id",
@@ -55,8 +56,7 @@ static int permits_take(lk_permit_semaphore *semaphore, const char *operation, i
 		rc = lk__permit_enter(&call, semaphore, operation, error);
 	if (rc < 0)
 		return rc;
-	rc = permits_check(operation, count, &own, call.counter->client->config->watchdog_ms,
-			   error);
+	rc = lk__permits_check(operation, semaphore, count, &own, error);
 	struct lk__want want = {.wait_ms = wait_ms,
 				.count = count,
 				.lease_ms = own.lease_ms,
@@ -70,7 +70,7 @@ static int permits_take(lk_permit_semaphore *semaphore, const char *operation, i
 		rc = lk__counter_acquire(&call, &want);
 	if (rc == 0)
 		rc = lk__permits_hold(call.counter->entry, call.thread, &want, &grant, permits_out,
-				      operation, error);
+				      NULL, operation, error);
 	return lk__counter_leave(&call, rc);
 }
 

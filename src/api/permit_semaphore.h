@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The handle of a permit semaphore, for the two files of its calls. */
+/* What the files of a permit semaphore's calls share. */
 #ifndef LK__API_PERMIT_SEMAPHORE_H
 #define LK__API_PERMIT_SEMAPHORE_H
 
@@ -8,12 +8,12 @@
 #include "api/counter.h"
 #include "drive/permit.h"
 
-struct lk_permit_semaphore {
-	struct lk__counter *counter; /* with the entry of the wait queue */
-};
-
 int lk__permit_enter(struct lk__counter_call *call, lk_permit_semaphore *semaphore,
 		     const char *operation, lk_error *error);
+
+/* 0, or LK_EINVAL for what the options of an acquire say. */
+int lk__permits_check(const char *operation, const lk_permit_semaphore *semaphore, int64_t count,
+		      const lk_acquire_options *options, lk_error *error);
 
 /* 0, or LK_EINVAL for what is no id. */
 int lk__permit_check_id(const char *operation, const char *id, lk_error *error);

@@ -4,6 +4,7 @@
 
 #include "api/check.h"
 #include "api/lock_handle.h"
+#include "api/queue_start.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "drive/async.h"
@@ -28,8 +29,7 @@ int lk_queue_free(lk_queue *queue, lk_error *error)
 	return queue ? lk__queue_free(queue, error) : 0;
 }
 
-/* 0, or why the queue cannot be used. */
-static int queue_check(const lk_queue *queue, const char *operation, lk_error *error)
+int lk__queue_check(const lk_queue *queue, const char *operation, lk_error *error)
 {
 	if (!queue)
 		return lk__fail(error, LK_EINVAL, "%s: queue is NULL", operation);
@@ -41,13 +41,13 @@ static int queue_check(const lk_queue *queue, const char *operation, lk_error *e
 
 int lk_queue_fd(lk_queue *queue, lk_error *error)
 {
-	int rc = queue_check(queue, "lk_queue_fd", error);
+	int rc = lk__queue_check(queue, "lk_queue_fd", error);
 	return rc < 0 ? rc : lk__queue_fd(queue);
 }
 
 int lk_queue_on_ready(lk_queue *queue, lk_queue_callback callback, void *context, lk_error *error)
 {
-	int rc = queue_check(queue, "lk_queue_on_ready", error);
+	int rc = lk__queue_check(queue, "lk_queue_on_ready", error);
 	if (rc == 0 && !callback)
 		rc = lk__fail(error, LK_EINVAL, "lk_queue_on_ready: callback is NULL");
 	return rc < 0 ? rc : lk__queue_on_ready(queue, callback, context, error);
@@ -55,7 +55,7 @@ int lk_queue_on_ready(lk_queue *queue, lk_queue_callback callback, void *context
 
 int lk_queue_cancel(lk_queue *queue, uint64_t id, lk_error *error)
 {
-	int rc = queue_check(queue, "lk_queue_cancel", error);
+	int rc = lk__queue_check(queue, "lk_queue_cancel", error);
 	return rc < 0 ? rc : lk__queue_cancel(queue, id, error);
 }
 
@@ -63,7 +63,7 @@ int lk_queue_take(lk_queue *queue, lk_completion *completions_out, size_t most, 
 		  lk_error *error)
 {
 	const char *operation = "lk_queue_take";
-	int saved, rc = queue_check(queue, operation, error);
+	int saved, rc = lk__queue_check(queue, operation, error);
 	if (rc == 0 && (!completions_out || most == 0 || most > INT32_MAX))
 		rc = lk__fail(error, LK_EINVAL, "%s: there is no room for a completion", operation);
 	if (rc == 0)
@@ -106,7 +106,7 @@ int lk_queue_notices(lk_queue *queue, lk_client *client, uint64_t tag, uint64_t 
 		     lk_error *error)
 {
 	const char *operation = "lk_queue_notices";
-	int rc = queue_check(queue, operation, error);
+	int rc = lk__queue_check(queue, operation, error);
 	if (rc == 0 && !client)
 		rc = lk__fail(error, LK_EINVAL, "%s: client is NULL", operation);
 	if (rc == 0)
@@ -122,7 +122,7 @@ int lk_queue_notices(lk_queue *queue, lk_client *client, uint64_t tag, uint64_t 
 static int start_enter(struct lk__call *call, const lk_queue *queue, lk_lock *lock,
 		       const char *operation, const char *owner, lk_error *error)
 {
-	int rc = queue_check(queue, operation, error);
+	int rc = lk__queue_check(queue, operation, error);
 	if (rc == 0 && !owner)
 		rc = lk__fail(error, LK_EINVAL,
 			      "%s: no owner: the owner of an asynchronous hold is a name",
@@ -141,21 +141,29 @@ static int start_enter(struct lk__call *call, const lk_queue *queue, lk_lock *lo
 	return rc;
 }
 
-static int start(struct lk__call *call, lk_queue *queue, int operation,
-		 const struct lk__async_want *want, uint64_t tag, uint64_t *id_out, lk_error *error)
+int lk__queue_start(lk_queue *queue, int operation, struct lk__entry *entry,
+		    const struct lk__owner *owner, const struct lk__async_want *want, uint64_t tag,
+		    uint64_t *id_out, lk_error *error)
 {
 	struct lk__completion *completion;
-	int rc = lk__queue_reserve(queue, &completion, operation, &call->owner, error);
+	int rc = lk__queue_reserve(queue, &completion, operation, owner, error);
 	if (rc < 0)
 		return rc;
 	uint64_t id = completion->value.id;
 	completion->value.tag = tag;
-	rc = lk__async_start(completion, call->entry, want, error);
+	rc = lk__async_start(completion, entry, want, error);
 	if (rc < 0)
 		lk__queue_unreserve(completion);
 	else if (id_out)
 		*id_out = id;
 	return rc;
+}
+
+static int start(struct lk__call *call, lk_queue *queue, int operation,
+		 const struct lk__async_want *want, uint64_t tag, uint64_t *id_out, lk_error *error)
+{
+	return lk__queue_start(queue, operation, call->entry, &call->owner, want, tag, id_out,
+			       error);
 }
 
 int lk_queue_acquire(lk_queue *queue, lk_lock *lock, int64_t wait_ms,
@@ -177,7 +185,8 @@ int lk_queue_acquire(lk_queue *queue, lk_lock *lock, int64_t wait_ms,
 		return rc;
 	rc = lk__acquire_check(operation, lock, &own, error);
 	if (rc == 0) {
-		struct lk__async_want want = {.acquire = {.lease_ms = own.lease_ms,
+		struct lk__async_want want = {.operation = operation,
+					      .acquire = {.lease_ms = own.lease_ms,
 							  .max_hold_ms = own.max_hold_ms,
 							  .margin_ms = own.margin_ms,
 							  .tag = own.tag,
@@ -193,7 +202,8 @@ int lk_queue_release(lk_queue *queue, lk_lock *lock, const lk_release_options *o
 		     uint64_t tag, uint64_t *id_out, lk_error *error)
 {
 	const char *operation = "lk_queue_release";
-	static const struct lk__async_want want;
+	static const struct lk__async_want want = {.way = LK__ASYNC_RELEASE,
+						   .operation = "lk_queue_release"};
 	lk_release_options own;
 	struct lk__call call = {.entry = NULL};
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
@@ -212,7 +222,8 @@ int lk_queue_extend(lk_queue *queue, lk_lock *lock, int64_t lease_ms, const char
 		    uint64_t tag, uint64_t *id_out, lk_error *error)
 {
 	const char *operation = "lk_queue_extend";
-	struct lk__async_want want = {.lease_ms = lease_ms};
+	struct lk__async_want want = {
+		.way = LK__ASYNC_EXTEND, .operation = operation, .lease_ms = lease_ms};
 	struct lk__call call = {.entry = NULL};
 	int rc = lk__check_range(operation, "lease_ms", lease_ms, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS,
 				 error);

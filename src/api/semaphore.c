@@ -11,10 +11,6 @@
 #include "base/fail.h"
 #include "sync/semaphore/semaphore.h"
 
-struct lk_semaphore {
-	struct lk__counter *counter;
-};
-
 int lk_semaphore_new(lk_semaphore **semaphore_out, lk_client *client, const void *name,
 		     size_t name_size, lk_error *error)
 {

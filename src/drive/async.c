@@ -100,9 +100,14 @@ int lk__async_start(struct lk__completion *completion, struct lk__entry *entry,
 	completion->async = async;
 	async->completion = completion;
 	async->want = *want;
-	async->want.acquire.owner = completion->owner;
-	async->want.acquire.stop = &async->cancelled;
-	async->want.acquire.grant_out = &async->grant;
+	if (want->way == LK__ASYNC_ACQUIRE) {
+		async->want.acquire.owner = completion->owner;
+		async->want.acquire.stop = &async->cancelled;
+		async->want.acquire.grant_out = &async->grant;
+	}
+	if (want->counter)
+		lk__counter_ref(want->counter);
+	atomic_store(&async->answer, NULL);
 	atomic_store(&async->cancelled, false);
 	atomic_store(&async->state, ASYNC_STARTED);
 	async_wake(&async->thread);
@@ -157,6 +162,8 @@ void lk__async_complete(struct lk__async *async, int rc)
 		completion->value.error = (lk_error){0};
 	else
 		completion->value.error.code = rc;
+	if (async->want.counter)
+		lk__counter_unref(async->want.counter); /* the completion has references too */
 	lk__heap_remove(&asyncs->timers, &async->timer);
 	DL_DELETE(asyncs->in_flight, async);
 	atomic_store(&async->state, ASYNC_FREE);
@@ -172,6 +179,13 @@ void lk__async_wait(struct lk__async *async, int64_t until_ns)
 		lk__heap_remove(timers, &async->timer);
 	else
 		lk__heap_put(timers, &async->timer, until_ns); /* it has room: async_begin() */
+}
+
+void lk__async_answered(struct lk__request *request)
+{
+	struct lk__async *async = request->owner;
+	atomic_store(&async->answer, request);
+	async_wake(&async->thread);
 }
 
 /* ---- the loop's turn ---- */
@@ -200,15 +214,18 @@ static void async_resume(struct lk__async *async)
 	bool starts = state == ASYNC_STARTED;
 	if (state == ASYNC_FREE || (starts && !async_begin(async)))
 		return;
-	switch (async->completion->value.operation) {
-	case LK_OP_ACQUIRE:
+	switch (async->want.way) {
+	case LK__ASYNC_ACQUIRE:
 		lk__async_acquire(async, starts);
 		break;
-	case LK_OP_RELEASE:
+	case LK__ASYNC_RELEASE:
 		lk__async_release(async, starts);
 		break;
-	default:
+	case LK__ASYNC_EXTEND:
 		lk__async_extend(async, starts);
+		break;
+	default:
+		lk__async_count(async, starts);
 	}
 }
 

@@ -14,13 +14,34 @@
 #ifndef LK__DRIVE_ASYNC_H
 #define LK__DRIVE_ASYNC_H
 
-#include "drive/caller.h"
+#include "drive/permit.h"
 #include "drive/queue.h"
+
+/* How a request is driven. */
+enum lk__async_way {
+	LK__ASYNC_ACQUIRE, /* in the entry's wait queue */
+	LK__ASYNC_RELEASE,
+	LK__ASYNC_EXTEND,
+	LK__ASYNC_CHANGE, /* of a count */
+	LK__ASYNC_LEASE,  /* the same, of a permit's lease */
+	LK__ASYNC_COUNT,  /* a question: how much the count is */
+	LK__ASYNC_GIVE,   /* a permit of another client goes back */
+};
 
 /* What a request asks for, besides its owner, who is the completion's. */
 struct lk__async_want {
-	struct lk__want acquire; /* LK_OP_ACQUIRE */
-	int64_t lease_ms;        /* LK_OP_EXTEND */
+	enum lk__async_way way;
+	const char *operation;       /* a constant, for messages */
+	struct lk__counter *counter; /* the last four; else NULL */
+	union {
+		struct lk__want acquire;
+		struct lk__change change;
+		struct {
+			char id[LK_PERMIT_ID_SIZE];
+			int64_t lease_ms;
+		} permit;         /* LEASE, GIVE */
+		int64_t lease_ms; /* EXTEND */
+	};
 };
 
 /* Starts the request of that completion, which is delivered at its end, and of that entry, of which

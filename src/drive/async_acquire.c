@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Acquires that the loop resumes. */
+#include <string.h>
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
 #include "drive/async_call.h"
+#include "sync/permits/permits.h"
 
 /* 1: it has the lock; 0: it waits; or a code. */
 static int acquire_look(struct lk__async *async, lk_error *error)
@@ -49,13 +51,43 @@ static void acquire_note(struct lk__async *async)
 	lk__field(entry, async->grant.number, value->field);
 }
 
+/* What was granted becomes a hold of its own, and the completion is of that. */
+static int permit_begin(struct lk__async *async, lk_error *error)
+{
+	struct lk__completion *completion = async->completion;
+	struct lk__entry *queue = completion->entry, *entry;
+	lk_permit permit;
+	int rc = lk__permits_hold(queue, &async->thread, &async->want.acquire, &async->grant,
+				  &permit, &entry, async->want.operation, error);
+	if (rc < 0)
+		return rc;
+	memcpy(completion->owner_name, permit.id, completion->owner.name_size);
+	completion->entry = entry;
+	lk__entry_unref(queue);
+	async->grant.number = lk__permit_number(async->grant.number, 0);
+	pthread_mutex_lock(&entry->mutex);
+	acquire_note(async);
+	pthread_mutex_unlock(&entry->mutex);
+	return 0;
+}
+
+/* The wait for a counter is over, with 1 or a code. */
+static int counter_end(struct lk__async *async, int rc)
+{
+	const struct lk__entry *entry = async->completion->entry;
+	lk_error *error = &async->completion->value.error;
+	rc = lk__counter_waited(entry, async->want.acquire.count, rc < 0 ? rc : 0, error);
+	return rc == 0 && entry->recipe == &lk__permit_queue_recipe ? permit_begin(async, error)
+								    : rc;
+}
+
 void lk__async_acquire(struct lk__async *async, bool starts)
 {
 	struct lk__entry *entry = async->completion->entry;
 	struct lk__want *want = &async->want.acquire;
 	lk_error *error = &async->completion->value.error;
 	int rc = 0;
-	bool begun = true;
+	bool begun = true, counts = entry->recipe->sharing == LK__NO_HOLD;
 	if (starts) {
 		async->heads = false;
 		rc = lk__caller_begin(entry, &async->thread, want, &async->caller, error);
@@ -67,11 +99,11 @@ void lk__async_acquire(struct lk__async *async, bool starts)
 		rc = acquire_look(async, error);
 	if (begun && rc)
 		lk__caller_end(entry, want, &async->caller, rc);
-	if (rc == 1)
+	if (rc == 1 && !counts)
 		acquire_note(async);
 	pthread_mutex_unlock(&entry->mutex);
 	if (rc)
-		lk__async_complete(async, rc < 0 ? rc : 0);
+		lk__async_complete(async, counts ? counter_end(async, rc) : rc < 0 ? rc : 0);
 }
 
 /* ---- taken ---- */
@@ -97,8 +129,13 @@ void lk__async_acquired(struct lk__completion *completion)
 	lk_completion *value = &completion->value;
 	pthread_mutex_lock(&entry->mutex);
 	struct lk__hold *hold = lk__entry_hold_of(entry, &completion->owner);
-	if (!hold || hold->number != completion->number) {
-		/* given up by a call that did not wait for this completion */
+	bool ours = hold && hold->number == completion->number;
+	if (!ours && (entry->recipe->flags & LK__FORGETS)) { /* nothing is kept of a permit */
+		lk__fail(&value->error, LK_EMAYBEHELD,
+			 "acquire \"%.100s\": the permit ended before the completion was taken",
+			 entry->name);
+	} else if (!ours) {
+		/* given up by a call that did not wait for this completion, or a count */
 	} else if (!hold->lost && lk__now_ns() < lk__hold_deadline(hold)) {
 		value->deadline_ns = lk__hold_deadline(hold);
 	} else {

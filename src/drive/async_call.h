@@ -5,6 +5,7 @@
  *   async.c           the loop's turn, and the life of a call from start to completion
  *   async_acquire.c   what stands in a wait queue
  *   async_release.c   releases and extensions of what is held
+ *   async_count.c     single requests to a counter: changes of its count, questions
  *
  * Only the loop resumes a call. `starts`: for the first time.
  */
@@ -21,6 +22,16 @@ enum async_state {
 	ASYNC_WAITING,
 };
 
+/* A single request to a counter, on its way. */
+struct lk__async_count {
+	bool connects; /* and nothing was sent yet */
+	struct lk__standby standby;
+	int64_t until_ns;
+	struct lk__request *request; /* in flight */
+	struct lk__changing changing;
+	struct lk__permit_lease lease;
+};
+
 struct lk__async {
 	struct lk__thread thread;      /* first: it is found by that */
 	struct lk__async *next_ready;  /* in the list of those that are ready, */
@@ -32,15 +43,22 @@ struct lk__async {
 	struct lk__completion *completion;
 	struct lk__async_want want;
 	_Atomic bool cancelled;
-	struct lk__caller caller;
-	struct lk__head head;
-	bool heads; /* the head is driven */
-	struct lk__grant grant;
-	struct lk__detached_release release;
-	struct lk__extension extension;
-	_Atomic(struct lk__request *) answer; /* to the extension */
-	_Atomic bool released;                /* the release is over, with `code` */
-	int code;
+	_Atomic(struct lk__request *) answer; /* to what was asked */
+	union {                               /* by the way it is driven */
+		struct {
+			struct lk__caller caller;
+			struct lk__head head;
+			bool heads; /* the head is driven */
+			struct lk__grant grant;
+		};
+		struct {
+			struct lk__detached_release release;
+			_Atomic bool released; /* the release is over, with `code` */
+			int code;
+		};
+		struct lk__extension extension;
+		struct lk__async_count count;
+	};
 };
 
 /* It is over, with 0 or a code. */
@@ -52,6 +70,10 @@ void lk__async_wait(struct lk__async *async, int64_t until_ns);
 void lk__async_acquire(struct lk__async *async, bool starts);
 void lk__async_release(struct lk__async *async, bool starts);
 void lk__async_extend(struct lk__async *async, bool starts);
+void lk__async_count(struct lk__async *async, bool starts);
+
+/* The `finish` of a request whose owner is the call: it is resumed with the answer. */
+void lk__async_answered(struct lk__request *request);
 
 /* The completion of an acquire is taken: what it says is true now. */
 void lk__async_acquired(struct lk__completion *completion);

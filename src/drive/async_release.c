@@ -36,13 +36,6 @@ void lk__async_release(struct lk__async *async, bool starts)
 
 /* ---- extend ---- */
 
-static void extend_finish(struct lk__request *request)
-{
-	struct lk__async *async = request->owner;
-	atomic_store(&async->answer, request);
-	lk__thread_wake(&async->thread);
-}
-
 static int extend_send(struct lk__async *async, lk_error *error)
 {
 	struct lk__entry *entry = async->completion->entry;
@@ -54,7 +47,7 @@ static int extend_send(struct lk__async *async, lk_error *error)
 	if (rc < 0)
 		return rc;
 	request->owner = async;
-	request->finish = extend_finish;
+	request->finish = lk__async_answered;
 	request->resend = true;
 	request->deadline_ns = async->extension.until_ns;
 	lk__conn_queue(entry->scripts, request);

@@ -74,10 +74,11 @@ static void permit_id(const struct lk__entry *queue, const struct lk__grant *gra
 	lk__permit_recipe.field(queue->client->id, lk__permit_number(grant->number, index), id_out);
 }
 
-/* One permit of a grant becomes an entry of its own, with a hold. */
-static int permit_keep(const struct lk__entry *queue, struct lk__thread *thread,
-		       const struct lk__want *want, const struct lk__grant *grant, size_t index,
-		       const char *operation, lk_error *error)
+/* One permit of a grant becomes an entry of its own, with a hold; the caller has a reference. */
+static int permit_keep(struct lk__entry **entry_out, const struct lk__entry *queue,
+		       struct lk__thread *thread, const struct lk__want *want,
+		       const struct lk__grant *grant, size_t index, const char *operation,
+		       lk_error *error)
 {
 	char id[LK__FIELD_SIZE];
 	struct lk__want own = *want;
@@ -97,8 +98,9 @@ static int permit_keep(const struct lk__entry *queue, struct lk__thread *thread,
 		pthread_mutex_unlock(&entry->mutex);
 	} else {
 		rc = lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
+		lk__entry_unref(entry);
 	}
-	lk__entry_unref(entry);
+	*entry_out = entry;
 	return rc;
 }
 
@@ -111,20 +113,36 @@ static void permit_forget(const struct lk__entry *queue, const char *id)
 	lk__entry_unref(entry);
 }
 
+/* Whether they can still be said to be held. */
+static int permits_check(const struct lk__entry *queue, const struct lk__grant *grant,
+			 const char *operation, lk_error *error)
+{
+	if (atomic_load(&queue->client->state) != LK__CLIENT_OPEN)
+		return lk__fail(error, LK_ECLOSED, "%s: the client is closed", operation);
+	if (lk__now_ns() >= grant->valid_until_ns)
+		return lk__fail(error, LK_EMAYBEHELD,
+				"%s: the grant arrived after its lease had expired", operation);
+	return 0;
+}
+
 int lk__permits_hold(struct lk__entry *queue, struct lk__thread *thread,
 		     const struct lk__want *want, const struct lk__grant *grant,
-		     lk_permit *permits_out, const char *operation, lk_error *error)
+		     lk_permit *permits_out, struct lk__entry **first_out, const char *operation,
+		     lk_error *error)
 {
 	char id[LK__FIELD_SIZE];
+	struct lk__entry *entry, *first = NULL;
 	size_t count = (size_t)want->count, made = 0;
 	int rc = 0;
-	for (; rc == 0 && made < count; made += rc == 0)
-		rc = permit_keep(queue, thread, want, grant, made, operation, error);
-	if (rc == 0 && atomic_load(&queue->client->state) != LK__CLIENT_OPEN)
-		rc = lk__fail(error, LK_ECLOSED, "%s: the client is closed", operation);
-	if (rc == 0 && lk__now_ns() >= grant->valid_until_ns)
-		rc = lk__fail(error, LK_EMAYBEHELD,
-			      "%s: the grant arrived after its lease had expired", operation);
+	while (rc == 0 && made < count) {
+		rc = permit_keep(&entry, queue, thread, want, grant, made, operation, error);
+		if (rc == 0 && made++ == 0)
+			first = entry;
+		else if (rc == 0)
+			lk__entry_unref(entry);
+	}
+	if (rc == 0)
+		rc = permits_check(queue, grant, operation, error);
 	for (; made > 0; made--) {
 		permit_id(queue, grant, made - 1, id);
 		if (rc == 0)
@@ -132,6 +150,10 @@ int lk__permits_hold(struct lk__entry *queue, struct lk__thread *thread,
 		else
 			permit_forget(queue, id);
 	}
+	if (rc == 0 && first_out)
+		*first_out = first;
+	else if (first)
+		lk__entry_unref(first);
 	if (rc == 0)
 		return 0;
 	pthread_mutex_lock(&queue->mutex);

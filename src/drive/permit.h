@@ -17,10 +17,12 @@
 int lk__permit_entry(struct lk__entry **entry_out, const struct lk__entry *queue, const char *id);
 
 /* The permits of a grant become holds as `want` says, except for its owner, and their ids are
- * written; or they are given back, with a code. */
+ * written; or they are given back, with a code. `first_out`, unless it is NULL, is the entry of the
+ * first one, with a reference. */
 int lk__permits_hold(struct lk__entry *queue, struct lk__thread *thread,
 		     const struct lk__want *want, const struct lk__grant *grant,
-		     lk_permit *permits_out, const char *operation, lk_error *error);
+		     lk_permit *permits_out, struct lk__entry **first_out, const char *operation,
+		     lk_error *error);
 
 /* The hold of a permit, if there is one, goes without a word to the server; `compensate`: it may
  * be held there still. `entry` may be NULL. */

@@ -277,7 +277,8 @@ static int queue_cancel(lk_queue *queue, struct lk__completion *completion)
 			lk__notices_owe(completion->client);
 		return completion->begun;
 	}
-	if (completion && completion->value.operation != LK_OP_ACQUIRE)
+	if (completion && completion->value.operation != LK_OP_ACQUIRE &&
+	    completion->value.operation != LK_OP_AWAIT)
 		return LK_EINVAL;
 	if (!completion || !completion->async)
 		return 0;
@@ -293,7 +294,7 @@ int lk__queue_cancel(lk_queue *queue, uint64_t id, lk_error *error)
 	int rc = queue_cancel(queue, completion);
 	pthread_mutex_unlock(&queue->mutex);
 	return rc < 0 ? lk__fail(error, rc,
-				 "lk_queue_cancel: request %llu is not an acquire, and cannot be "
+				 "lk_queue_cancel: request %llu waits for nothing, and cannot be "
 				 "cancelled",
 				 (unsigned long long)id)
 		      : rc;

@@ -279,12 +279,17 @@ static void run_sides(struct script *script)
 	attempt(0, lk_lock_release(script->read, NULL, &err));
 }
 
-/* What the next completion says; a request that was started has one. */
-static int completed(const struct script *script)
+/* The next completion; a request that was started has one. */
+static lk_completion completion_of(const struct script *script)
 {
 	lk_completion completion = {.error = {.code = LK_EINTERNAL}};
 	check_int(lk_queue_take(script->queue, &completion, 1, 20000, NULL), ==, 1);
-	return completion.error.code;
+	return completion;
+}
+
+static int completed(const struct script *script)
+{
+	return completion_of(script).error.code;
 }
 
 static void on_ready(void *context)
@@ -310,6 +315,77 @@ static void run_asynchronous(struct script *script)
 	attempt(0, lk_queue_cancel(script->queue, id, &err));
 	attempt(0, lk_queue_release(script->queue, script->queued, &release, 0, NULL, &err));
 	attempt(0, completed(script));
+}
+
+/* An asynchronous call whose start answers 0, and what its completion says. */
+#define attempt_queued(script, start)                                                              \
+	do {                                                                                       \
+		attempt(0, start);                                                                 \
+		attempt(0, completed(script));                                                     \
+	} while (0)
+
+static void run_queued_semaphore(struct script *script)
+{
+	lk_queue *queue = script->queue;
+	lk_semaphore *pool;
+	attempt(0, lk_semaphore_new(&script->semaphore, script->client, "pool", 4, &err));
+	pool = script->semaphore;
+	attempt_queued(script, lk_queue_semaphore_try_set(queue, pool, 1, 0, 0, NULL, &err));
+	attempt_queued(script, lk_queue_semaphore_acquire(queue, pool, 1, -1, 0, NULL, &err));
+	attempt_queued(script, lk_queue_semaphore_release(queue, pool, 1, 0, NULL, &err));
+	attempt_queued(script, lk_queue_semaphore_add(queue, pool, 1, 0, NULL, &err));
+	attempt_queued(script, lk_queue_semaphore_release_if_exists(queue, pool, 1, 0, NULL, &err));
+	attempt_queued(script, lk_queue_semaphore_available(queue, pool, 0, NULL, &err));
+	attempt_queued(script, lk_queue_semaphore_drain(queue, pool, 0, NULL, &err));
+	attempt_queued(script, lk_queue_semaphore_delete(queue, pool, 0, NULL, &err));
+}
+
+static void run_queued_latch(struct script *script)
+{
+	lk_queue *queue = script->queue;
+	lk_latch *gate;
+	attempt(0, lk_latch_new(&script->latch, script->client, "gate", 4, &err));
+	gate = script->latch;
+	attempt_queued(script, lk_queue_latch_try_set(queue, gate, 1, 0, NULL, &err));
+	attempt(0, lk_queue_latch_await(queue, gate, 5, 0, NULL, &err));
+	attempt_in_vain(completed(script));
+	attempt_queued(script, lk_queue_latch_count(queue, gate, 0, NULL, &err));
+	attempt_queued(script, lk_queue_latch_count_down(queue, gate, 1, 0, NULL, &err));
+	attempt_queued(script, lk_queue_latch_await(queue, gate, -1, 0, NULL, &err));
+	attempt_queued(script, lk_queue_latch_delete(queue, gate, 0, NULL, &err));
+}
+
+static void run_queued_permits(struct script *script)
+{
+	lk_queue *queue = script->queue;
+	lk_permit_semaphore *slots;
+	attempt(0, lk_permit_semaphore_new(&script->permits, script->client, "slots", 5, &err));
+	slots = script->permits;
+	attempt_queued(script, lk_queue_permit_try_set(queue, slots, 1, 0, NULL, &err));
+	attempt_queued(script, lk_queue_permit_set(queue, slots, 2, 0, NULL, &err));
+	attempt_queued(script, lk_queue_permit_add(queue, slots, 1, 0, NULL, &err));
+	attempt(0, lk_queue_permit_acquire(queue, slots, -1, NULL, NULL, &err));
+	lk_completion got = completion_of(script);
+	attempt(0, got.error.code);
+	attempt_queued(script,
+		       lk_queue_permit_update_lease(queue, slots, got.field, 40000, 0, NULL, &err));
+	attempt_queued(script, lk_queue_permit_release(queue, slots, got.field, 0, NULL, &err));
+	attempt(0, lk_queue_permit_release(queue, slots, got.field, 0, NULL, &err));
+	int again = completed(script);
+	attempt(0, again == LK_ENOTOWNER ? 0 : again);
+	attempt_queued(script, lk_queue_permit_delete(queue, slots, 0, NULL, &err));
+}
+
+static void run_queued_counters(struct script *script)
+{
+	attempt(0, lk_config_new(&script->config, &err));
+	attempt(0, lk_config_set(script->config, "url", server.url_unix, &err));
+	attempt(0, lk_config_set(script->config, "client_record", "off", &err));
+	attempt(0, lk_client_new(&script->client, script->config, &err));
+	attempt(0, lk_queue_new(&script->queue, 0, &err));
+	run_queued_semaphore(script);
+	run_queued_latch(script);
+	run_queued_permits(script);
 }
 
 static void end_asynchronous(const struct script *script)
@@ -392,22 +468,22 @@ static void end(struct script *script, bool patient)
 }
 
 /* Fails the n-th request; false when the script needed fewer. */
-static bool run_failing(long n, bool ever_after)
+static bool run_failing(void (*run_script)(struct script *script), long n, bool ever_after)
 {
 	struct script script = {0};
 	countdown = n;
 	for_good = ever_after;
 	armed = true;
-	run(&script);
+	run_script(&script);
 	end(&script, !ever_after || n % 16 == 0);
 	return countdown <= 0;
 }
 
-static void sweep(bool for_ever)
+static void sweep(void (*run_script)(struct script *script), bool for_ever)
 {
 	long n = 1;
 	stranger_takes("busy", 3600000);
-	while (run_failing(n, for_ever)) {
+	while (run_failing(run_script, n, for_ever)) {
 		if (redis_integer(&server, "EXISTS free asked kinds sides queued"))
 			check_fail(__FILE__, __LINE__, "request %ld: a lock is left behind", n);
 		/* Without any memory a permit stays until its lease is over. */
@@ -426,13 +502,20 @@ static void sweep(bool for_ever)
 static void test_each_request_fails_once(void **state)
 {
 	(void)state;
-	sweep(false);
+	sweep(run, false);
 }
 
 static void test_nothing_is_left_from_each_request_on(void **state)
 {
 	(void)state;
-	sweep(true);
+	sweep(run, true);
+}
+
+static void test_asynchronous_counters(void **state)
+{
+	(void)state;
+	sweep(run_queued_counters, false);
+	sweep(run_queued_counters, true);
 }
 
 /* A report is whole, or there is none. */
@@ -632,6 +715,7 @@ int main(void)
 		counter_test(test_each_request_fails_once),
 		counter_test(test_nothing_is_left_from_each_request_on),
 		counter_test(test_doctor),
+		counter_test(test_asynchronous_counters),
 		counter_test(test_every_grant_is_renewed),
 		quorum_test(test_multi_lock),
 		quorum_test(test_red_lock),

@@ -1,0 +1,690 @@
+/* Asynchronous calls of semaphores, latches and permit semaphores: what each says, and that no
+ * permit is lost, whatever becomes of a request. */
+#include "queued.h"
+
+static lk_semaphore *pool;
+static lk_latch *gate;
+static lk_permit_semaphore *slots;
+
+static void open_counters(const char *options)
+{
+	client = open_client_with("%s", options);
+	expect(0, lk_queue_new(&queue, 0, &err));
+	expect(0, lk_semaphore_new(&pool, client, "pool", LK_STRLEN, &err));
+	expect(0, lk_latch_new(&gate, client, "gate", LK_STRLEN, &err));
+	expect(0, lk_permit_semaphore_new(&slots, client, "slots", LK_STRLEN, &err));
+}
+
+static void free_handles(void)
+{
+	lk_semaphore_free(pool);
+	lk_latch_free(gate);
+	lk_permit_semaphore_free(slots);
+}
+
+static void close_counters(size_t left)
+{
+	free_handles();
+	close_queue(left);
+	redis_do(&server, "DEL pool gate slots");
+}
+
+/* ---- starts that are good, by their ids ---- */
+
+static uint64_t begin_take(int64_t permits, int64_t wait_ms, uint64_t tag)
+{
+	uint64_t id = 0;
+	expect(0, lk_queue_semaphore_acquire(queue, pool, permits, wait_ms, tag, &id, &err));
+	check(id != 0);
+	return id;
+}
+
+static uint64_t begin_give(int64_t permits)
+{
+	uint64_t id = 0;
+	expect(0, lk_queue_semaphore_release(queue, pool, permits, 7, &id, &err));
+	return id;
+}
+
+static uint64_t begin_await(int64_t wait_ms, uint64_t tag)
+{
+	uint64_t id = 0;
+	expect(0, lk_queue_latch_await(queue, gate, wait_ms, tag, &id, &err));
+	return id;
+}
+
+static uint64_t begin_down(int64_t by)
+{
+	uint64_t id = 0;
+	expect(0, lk_queue_latch_count_down(queue, gate, by, 7, &id, &err));
+	return id;
+}
+
+static uint64_t begin_permit(int64_t wait_ms, const lk_acquire_options *options)
+{
+	uint64_t id = 0;
+	expect(0, lk_queue_permit_acquire(queue, slots, wait_ms, options, &id, &err));
+	return id;
+}
+
+static uint64_t begin_permit_release(const char *permit)
+{
+	uint64_t id = 0;
+	expect(0, lk_queue_permit_release(queue, slots, permit, 7, &id, &err));
+	return id;
+}
+
+static uint64_t begin_lease(const char *permit, int64_t lease_ms)
+{
+	uint64_t id = 0;
+	expect(0, lk_queue_permit_update_lease(queue, slots, permit, lease_ms, 7, &id, &err));
+	return id;
+}
+
+/* The next completion answers a request with tag 7 with that number. */
+static void answers(int operation, int64_t answer)
+{
+	lk_completion got = next_completion();
+	check_int(got.error.code, ==, 0);
+	check_int(got.tag, ==, 7);
+	check_int(got.operation, ==, operation);
+	check_int(got.answer, ==, answer);
+}
+
+static long long free_permits(void)
+{
+	return redis_integer(&server, "GET pool");
+}
+
+/* ---- what each call says ---- */
+
+static void test_semaphores(void **state)
+{
+	(void)state;
+	open_counters("");
+	expect(0, lk_queue_semaphore_release_if_exists(queue, pool, 1, 7, NULL, &err));
+	answers(LK_OP_RELEASE, 0);
+	expect(0, lk_queue_semaphore_available(queue, pool, 7, NULL, &err));
+	answers(LK_OP_COUNT, 0);
+	expect(0, lk_queue_semaphore_try_set(queue, pool, 3, 0, 7, NULL, &err));
+	answers(LK_OP_CHANGE, 1);
+	expect(0, lk_queue_semaphore_try_set(queue, pool, 9, 0, 7, NULL, &err));
+	answers(LK_OP_CHANGE, 0);
+	lk_completion got = completed(begin_take(2, -1, 40), 0);
+	check_int(got.operation, ==, LK_OP_ACQUIRE);
+	check_int(got.tag, ==, 40);
+	check(!got.field[0] && got.fence == 0 && got.deadline_ns == 0);
+	completed(begin_take(2, 0, 0), LK_EBUSY);
+	got = completed(begin_take(2, slow_ms(50), 0), LK_ETIMEDOUT);
+	check(strstr(got.error.message, "acquire 2 of \"pool\": too few are free") != NULL);
+	got = completed(begin_give(2), 0);
+	check_int(got.operation, ==, LK_OP_RELEASE);
+	expect(0, lk_queue_semaphore_add(queue, pool, -5, 7, NULL, &err));
+	answers(LK_OP_CHANGE, 1);
+	expect(0, lk_queue_semaphore_available(queue, pool, 7, NULL, &err));
+	answers(LK_OP_COUNT, -2);
+	completed(begin_give(6), 0);
+	expect(0, lk_queue_semaphore_drain(queue, pool, 7, NULL, &err));
+	answers(LK_OP_CHANGE, 4);
+	expect(0, lk_queue_semaphore_release_if_exists(queue, pool, 1, 7, NULL, &err));
+	answers(LK_OP_RELEASE, 1);
+	expect(0, lk_queue_semaphore_delete(queue, pool, 7, NULL, &err));
+	answers(LK_OP_CHANGE, 1);
+	expect(0, lk_queue_semaphore_delete(queue, pool, 7, NULL, &err));
+	answers(LK_OP_CHANGE, 0);
+	close_counters(0);
+}
+
+static void test_latches(void **state)
+{
+	(void)state;
+	open_counters("");
+	check_int(completed(begin_await(-1, 9), 0).operation, ==, LK_OP_AWAIT);
+	completed(begin_await(0, 0), 0);
+	expect(0, lk_queue_latch_try_set(queue, gate, 3, 7, NULL, &err));
+	answers(LK_OP_CHANGE, 1);
+	expect(0, lk_queue_latch_try_set(queue, gate, 4, 7, NULL, &err));
+	answers(LK_OP_CHANGE, 0);
+	expect(0, lk_queue_latch_count(queue, gate, 7, NULL, &err));
+	answers(LK_OP_COUNT, 3);
+	lk_completion got = completed(begin_await(0, 0), LK_ETIMEDOUT);
+	check(strstr(got.error.message, "await \"gate\": it is still closed") != NULL);
+	completed(begin_await(slow_ms(50), 0), LK_ETIMEDOUT);
+	check_int(completed(begin_down(2), 0).answer, ==, 1);
+	uint64_t waits = begin_await(-1, 0), down = begin_down(1);
+	for (int both = 0; both < 2; both++) {
+		got = next_completion();
+		check_int(got.error.code, ==, 0);
+		check(got.id == waits || (got.id == down && got.answer == 0));
+	}
+	check_int(completed(begin_down(1), 0).answer, ==, 0);
+	expect(0, lk_queue_latch_delete(queue, gate, 7, NULL, &err));
+	answers(LK_OP_CHANGE, 0);
+	expect(0, lk_queue_latch_try_set(queue, gate, 4, 7, NULL, &err));
+	answers(LK_OP_CHANGE, 1);
+	expect(0, lk_queue_latch_delete(queue, gate, 7, NULL, &err));
+	answers(LK_OP_CHANGE, 1);
+	close_counters(0);
+}
+
+static int64_t left_ms(const char *permit)
+{
+	int64_t ms = INT64_MIN;
+	int rc = lk_permit_semaphore_remaining_ms(slots, permit, &ms, &err);
+	return rc < 0 ? rc : ms;
+}
+
+static void test_permits(void **state)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_permit other;
+	(void)state;
+	open_counters("");
+	completed(begin_permit(0, NULL), LK_EBUSY);
+	expect(0, lk_queue_permit_try_set(queue, slots, 2, 7, NULL, &err));
+	answers(LK_OP_CHANGE, 1);
+	expect(0, lk_queue_permit_set(queue, slots, 3, 7, NULL, &err));
+	answers(LK_OP_CHANGE, 1);
+	expect(0, lk_queue_permit_add(queue, slots, -1, 7, NULL, &err));
+	answers(LK_OP_CHANGE, 1);
+	options.lease_ms = 20000;
+	options.tag = 41;
+	lk_completion got = completed(begin_permit(-1, &options), 0);
+	check_int(got.operation, ==, LK_OP_ACQUIRE);
+	check_int(got.tag, ==, 41);
+	check_int(strlen(got.field), ==, 32);
+	check(left_ms(got.field) > 10000 && left_ms(got.field) <= 20000);
+	check_int(got.deadline_ns, >, now_ns() + 10000 * INT64_C(1000000));
+	lk_completion lease = completed(begin_lease(got.field, 60000), 0);
+	check_int(lease.operation, ==, LK_OP_EXTEND);
+	check_int(left_ms(got.field), >, 50000);
+	check_int(stats_of(client).held, ==, 1);
+	/* another client's: its id is all that is needed */
+	lk_client *stranger = open_client();
+	lk_permit_semaphore *theirs = NULL;
+	expect(0, lk_permit_semaphore_new(&theirs, stranger, "slots", LK_STRLEN, &err));
+	expect(0, lk_permit_semaphore_try(theirs, 1, &other, NULL, &err));
+	completed(begin_permit(slow_ms(50), NULL), LK_ETIMEDOUT);
+	completed(begin_lease(other.id, 50000), 0);
+	check_int(completed(begin_permit_release(other.id), 0).operation, ==, LK_OP_RELEASE);
+	completed(begin_permit_release(other.id), LK_ENOTOWNER);
+	completed(begin_lease(other.id, 50000), LK_ENOTOWNER);
+	lk_permit_semaphore_free(theirs);
+	drop_client(stranger);
+	completed(begin_permit_release(got.field), 0);
+	completed(begin_permit_release(got.field), LK_ENOTOWNER);
+	check_int(redis_integer(&server, "GET slots"), ==, 2);
+	expect(0, lk_queue_permit_delete(queue, slots, 7, NULL, &err));
+	answers(LK_OP_CHANGE, 1);
+	close_counters(0);
+}
+
+static void test_keys_of_other_types(void **state)
+{
+	(void)state;
+	open_counters("");
+	redis_do(&server, "SET pool text");
+	redis_do(&server, "HSET gate a b");
+	redis_do(&server, "HSET slots a b");
+	completed(begin_take(1, 0, 0), LK_EWRONGTYPE);
+	completed(begin_give(1), LK_EWRONGTYPE);
+	completed(begin_await(-1, 0), LK_EWRONGTYPE);
+	completed(begin_await(0, 0), LK_EWRONGTYPE);
+	completed(begin_down(1), LK_EWRONGTYPE);
+	completed(begin_permit(0, NULL), LK_EWRONGTYPE);
+	redis_do(&server, "SET pool 2147483647");
+	completed(begin_give(1), LK_EINVAL);
+	close_counters(0);
+}
+
+/* ---- those who wait ---- */
+
+static void take_in_thread(size_t index, void *argument)
+{
+	(void)index;
+	(void)argument;
+	expect(0, lk_semaphore_acquire(pool, 1, NULL, &err));
+}
+
+/* The first waits until all of its permits are free, and nobody overtakes it. */
+static void test_first_come_first_served(void **state)
+{
+	struct threads thread;
+	(void)state;
+	open_counters("");
+	expect(1, lk_semaphore_try_set(pool, 1, 0, &err));
+	uint64_t three = begin_take(3, -1, 0);
+	wait_until(stats_of(client).waiting == 1, 5000);
+	uint64_t one = begin_take(1, -1, 0);
+	wait_until(stats_of(client).waiting == 2, 5000);
+	threads_start(&thread, 1, take_in_thread, NULL);
+	wait_until(stats_of(client).waiting == 3, 5000);
+	check_int(lk_queue_take(queue, &(lk_completion){0}, 1, 100, &err), ==, 0);
+	expect(0, lk_semaphore_release(pool, 2, &err));
+	completed(three, 0);
+	check(!queue_is_readable());
+	expect(0, lk_semaphore_release(pool, 1, &err));
+	completed(one, 0);
+	check(!thread_done(&thread, 0));
+	expect(0, lk_semaphore_release(pool, 1, &err));
+	threads_join(&thread, 20000);
+	check_int(free_permits(), ==, 0);
+	close_counters(0);
+}
+
+/* One request serves all who wait at a latch. */
+static void test_a_latch_opens_for_all(void **state)
+{
+	enum { WAITERS = 1000 };
+	static int seen[WAITERS];
+	(void)state;
+	open_counters("");
+	memset(seen, 0, sizeof(seen));
+	expect(1, lk_latch_try_set(gate, 1, &err));
+	for (size_t i = 0; i < WAITERS; i++)
+		begin_await(-1, i);
+	wait_until(stats_of(client).waiting == WAITERS, 20000);
+	uint64_t commands = stats_of(client).commands;
+	redis_do(&server, "DEL gate");
+	redis_do(&server, "PUBLISH redisson_countdownlatch__channel__{gate} 0");
+	for (size_t i = 0; i < WAITERS; i++) {
+		lk_completion got = next_completion();
+		check_int(got.error.code, ==, 0);
+		check_int(++seen[got.tag], ==, 1);
+	}
+	check_int(stats_of(client).commands - commands, <, 20);
+	close_counters(0);
+}
+
+static void test_cancel(void **state)
+{
+	(void)state;
+	open_counters("");
+	expect(1, lk_latch_try_set(gate, 1, &err));
+	expect(1, lk_semaphore_try_set(pool, 0, 0, &err));
+	uint64_t first = begin_take(2, -1, 0), second = begin_take(1, -1, 0);
+	uint64_t waits = begin_await(-1, 0), permit = begin_permit(-1, NULL);
+	wait_until(stats_of(client).waiting == 4, 5000);
+	expect(1, lk_queue_cancel(queue, second, &err));
+	completed(second, LK_ECANCELLED);
+	expect(0, lk_queue_cancel(queue, second, &err));
+	expect(1, lk_queue_cancel(queue, first, &err));
+	completed(first, LK_ECANCELLED);
+	expect(1, lk_queue_cancel(queue, waits, &err));
+	completed(waits, LK_ECANCELLED);
+	expect(1, lk_queue_cancel(queue, permit, &err));
+	completed(permit, LK_ECANCELLED);
+	server_pause(&server);
+	uint64_t change = begin_give(1);
+	expect(LK_EINVAL, lk_queue_cancel(queue, change, &err));
+	server_resume(&server);
+	completed(change, 0);
+	check_int(free_permits(), ==, 1);
+	close_counters(0);
+}
+
+/* Acquired or cancelled: the count agrees with what was said. */
+static void test_a_cancel_that_lost_the_race(void **state)
+{
+	int acquired = 0;
+	(void)state;
+	open_counters("");
+	expect(1, lk_semaphore_try_set(pool, 0, 0, &err));
+	for (int round = 0; round < 300; round++) {
+		bool got_it = false;
+		uint64_t id = begin_take(1, -1, 0);
+		if (round % 3)
+			wait_until(stats_of(client).waiting == 1, 5000);
+		uint64_t give = begin_give(1);
+		for (int64_t end = now_ns() + slow_ms(round) * 2000; now_ns() < end;)
+			continue;
+		lk_queue_cancel(queue, id, &err);
+		for (int both = 0; both < 2; both++) {
+			lk_completion got = next_completion();
+			check(got.id == give || got.id == id);
+			check(got.error.code == 0 ||
+			      (got.id == id && got.error.code == LK_ECANCELLED));
+			got_it |= got.id == id && got.error.code == 0;
+		}
+		acquired += got_it;
+		wait_until(free_permits() == !got_it, 5000);
+		if (!got_it)
+			expect(0, lk_semaphore_acquire(pool, 1, NULL, &err));
+	}
+	print_message("%d of 300 were acquired\n", acquired);
+	close_counters(0);
+}
+
+/* ---- counts are conserved ---- */
+
+#define MANY 500
+
+/* Each change counts once, and leaves at most as many records as were in flight at once. */
+static void test_changes_in_flight_count_once(void **state)
+{
+	(void)state;
+	open_counters("");
+	for (int round = 0; round < 5; round++) {
+		for (int i = 0; i < MANY; i++)
+			expect(0, lk_queue_semaphore_add(queue, pool, 3, 0, NULL, &err));
+		if (round > 2)
+			redis_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
+		for (int i = 0; i < MANY; i++)
+			check_int(next_completion().error.code, ==, 0);
+		check_int(free_permits(), ==, 3LL * MANY * (round + 1));
+		check_int(redis_integer(&server, "DBSIZE"), <=, 2 * MANY + 1);
+	}
+	close_counters(0);
+}
+
+/* Takes and gives through cut connections: in the end all permits are back. */
+static void test_connections_are_cut(void **state)
+{
+	enum { PERMITS = 10, TAKES = 2000 };
+	int64_t started = 0, open = 0, unknown = 0;
+	(void)state;
+	open_counters("");
+	expect(1, lk_semaphore_try_set(pool, PERMITS, 0, &err));
+	while (started < TAKES || open > 0) {
+		for (; started < TAKES && open < 50; started++, open++) {
+			uint64_t permits = 1 + (uint64_t)started % 3;
+			begin_take((int64_t)permits, -1, permits);
+			if (started % 100 == 0)
+				redis_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
+		}
+		lk_completion got = next_completion();
+		open--;
+		if (got.operation == LK_OP_ACQUIRE && got.error.code == 0) {
+			begin_give((int64_t)got.tag);
+			open++;
+		} else if (got.operation == LK_OP_ACQUIRE) {
+			check_int(got.error.code, ==, LK_EMAYBEHELD);
+			unknown++;
+		} else {
+			check_int(got.error.code, ==, 0);
+		}
+	}
+	print_message("%d were uncertain\n", (int)unknown);
+	wait_until(free_permits() == PERMITS, 20000);
+	check_int(stats_of(client).disconnects, >, 0);
+	close_counters(0);
+}
+
+/* Some have their permits, some wait, some were just started. */
+static void close_in_flight(int how)
+{
+	enum { REQUESTS = 60, PERMITS = 20 };
+	int seen[REQUESTS] = {0}, acquired = 0;
+	open_counters("");
+	expect(1, lk_semaphore_try_set(pool, PERMITS, 0, &err));
+	expect(1, lk_latch_try_set(gate, 5, &err));
+	for (size_t i = 0; i < REQUESTS; i += 2) {
+		begin_take(1, i % 3 ? -1 : 60000, i);
+		begin_await(-1, i + 1);
+	}
+	int code = lk_client_close(client, how, &err);
+	check(code == 0 || code == LK_EMAYBEHELD);
+	lk_client_free(client);
+	for (size_t i = 0; i < REQUESTS; i++) {
+		lk_completion got = next_completion();
+		check_int(++seen[got.tag], ==, 1);
+		check(got.error.code == 0 || got.error.code == LK_ECLOSED ||
+		      (got.error.code == LK_EMAYBEHELD && got.operation == LK_OP_ACQUIRE));
+		acquired += got.operation == LK_OP_ACQUIRE && got.error.code == 0;
+	}
+	check_int(free_permits() + acquired, ==, PERMITS);
+	expect(LK_ECLOSED, lk_queue_semaphore_release(queue, pool, 1, 0, NULL, &err));
+	expect(LK_ECLOSED, lk_queue_latch_await(queue, gate, -1, 0, NULL, &err));
+	free_handles();
+	expect(0, lk_queue_free(queue, &err));
+	redis_do(&server, "DEL pool gate");
+}
+
+static void test_close_with_requests_in_flight(void **state)
+{
+	(void)state;
+	for (int round = 0; round < 20; round++)
+		close_in_flight(round % 2 ? LK_CLOSE_RELEASE : LK_CLOSE_IF_IDLE);
+}
+
+/* Permits that are granted as the client closes go back. */
+static void test_close_gives_permits_back(void **state)
+{
+	(void)state;
+	for (int round = 0; round < 20; round++) {
+		open_counters("");
+		expect(1, lk_permit_semaphore_try_set(slots, 20, &err));
+		for (int i = 0; i < 30; i++)
+			begin_permit(-1, NULL);
+		if (round % 2)
+			wait_until(stats_of(client).held == 20, 5000);
+		int code = lk_client_close(client, LK_CLOSE_RELEASE, &err);
+		check(code == 0 || code == LK_EMAYBEHELD);
+		free_handles();
+		lk_client_free(client);
+		for (int i = 0; i < 30; i++) {
+			code = next_completion().error.code;
+			check(code == LK_EMAYBEHELD || code == LK_ECLOSED);
+		}
+		expect(0, lk_queue_free(queue, &err));
+		check_int(redis_integer(&server, "GET slots"), ==, 20);
+		check_int(redis_integer(&server, "ZCARD {slots}:timeout"), ==, 0);
+		redis_do(&server, "DEL slots");
+	}
+}
+
+/* ---- permits between grant and take ---- */
+
+static void taken_too_late(int no_loss)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_completion got;
+	open_counters("");
+	expect(1, lk_permit_semaphore_try_set(slots, 1, &err));
+	options.lease_ms = slow_ms(200);
+	options.no_loss = no_loss;
+	begin_permit(-1, &options);
+	wait_until(queue_is_readable(), 5000);
+	wait_until(stats_of(client).held == 0, 20000);
+	expect(1, lk_queue_take(queue, &got, 1, 0, &err));
+	check_int(got.error.code, ==, LK_EMAYBEHELD);
+	got = completed(begin_permit(-1, NULL), 0);
+	completed(begin_permit_release(got.field), 0);
+	close_counters(0);
+}
+
+static void test_a_permit_taken_too_late(void **state)
+{
+	(void)state;
+	taken_too_late(0);
+	taken_too_late(1);
+}
+
+static void test_a_permit_is_renewed_until_it_is_taken(void **state)
+{
+	char options[64];
+	(void)state;
+	snprintf(options, sizeof(options), "watchdog_ms=%lld", slow_ms(300));
+	open_counters(options);
+	expect(1, lk_permit_semaphore_try_set(slots, 1, &err));
+	uint64_t id = begin_permit(-1, NULL);
+	wait_until(stats_of(client).renewals >= 4, 20000);
+	lk_completion got = completed(id, 0);
+	check_int(got.deadline_ns, >, now_ns());
+	completed(begin_lease(got.field, 60000), 0);
+	int64_t ms;
+	expect(0, lk_permit_semaphore_server_ttl_ms(slots, got.field, &ms, &err));
+	check_int(ms, >, 50000);
+	redis_do(&server, "DEL {slots}:timeout");
+	completed(begin_lease(got.field, 70000), LK_ELOST);
+	completed(begin_permit_release(got.field), LK_ELOST);
+	completed(begin_permit_release(got.field), LK_ENOTOWNER);
+	close_counters(0);
+}
+
+/* ---- servers that are silent, or not there ---- */
+
+static void test_a_silent_server(void **state)
+{
+	char options[64];
+	(void)state;
+	snprintf(options, sizeof(options), "command_timeout_ms=%lld", slow_ms(300));
+	open_counters(options);
+	expect(1, lk_semaphore_try_set(pool, 5, 0, &err));
+	expect(1, lk_latch_try_set(gate, 5, &err));
+	int64_t begun_ms = now_ms();
+	server_pause(&server);
+	uint64_t give = begin_give(1), down = begin_down(1), take = begin_take(2, -1, 0);
+	uint64_t look = begin_await(0, 0), count = 0;
+	expect(0, lk_queue_semaphore_available(queue, pool, 0, &count, &err));
+	check_int(now_ms() - begun_ms, <, slow_ms(250)); /* starts wait for nobody */
+	for (int i = 0; i < 4; i++) {
+		lk_completion got = next_completion();
+		bool changes = got.id == give || got.id == down;
+		check(changes || got.id == look || got.id == count);
+		check_int(got.error.code, ==, changes ? LK_EMAYBEHELD : LK_EUNREACHABLE);
+		check_int(now_ms() - begun_ms, <, slow_ms(2000));
+	}
+	server_resume(&server);
+	lk_completion got = next_completion();
+	check_int(got.id, ==, take);
+	check(got.error.code == 0 || got.error.code == LK_EMAYBEHELD);
+	long long taken = got.error.code == 0 ? 2 : 0;
+	wait_until(free_permits() == 5 - taken || free_permits() == 6 - taken, 20000);
+	close_counters(0);
+}
+
+static void test_no_server(void **state)
+{
+	lk_completion got;
+	(void)state;
+	client = open_client_at("unix:///nowhere/socket", "");
+	expect(0, lk_queue_new(&queue, 0, &err));
+	expect(0, lk_semaphore_new(&pool, client, "pool", LK_STRLEN, &err));
+	expect(0, lk_latch_new(&gate, client, "gate", LK_STRLEN, &err));
+	expect(0, lk_permit_semaphore_new(&slots, client, "slots", LK_STRLEN, &err));
+	got = completed(begin_give(1), LK_EUNREACHABLE);
+	check(strstr(got.error.message, "nowhere/socket") != NULL);
+	completed(begin_take(1, -1, 0), LK_EUNREACHABLE);
+	completed(begin_await(-1, 0), LK_EUNREACHABLE);
+	completed(begin_permit_release("0123456789abcdef0123456789abcdef"), LK_EUNREACHABLE);
+	free_handles();
+	close_queue(0);
+}
+
+/* ---- handles, and bad input ---- */
+
+static void test_handles_are_freed_first(void **state)
+{
+	(void)state;
+	open_counters("");
+	server_pause(&server);
+	for (int i = 0; i < 20; i++) {
+		begin_give(1);
+		begin_down(1);
+		begin_take(1, -1, 0);
+		begin_await(-1, 0);
+		expect(0, lk_queue_semaphore_available(queue, pool, 0, NULL, &err));
+	}
+	free_handles();
+	pool = NULL;
+	gate = NULL;
+	slots = NULL;
+	server_resume(&server);
+	for (int i = 0; i < 100; i++)
+		check_int(next_completion().error.code, ==, 0);
+	check_int(free_permits(), ==, 0);
+	close_counters(0);
+}
+
+static void test_bad_input(void **state)
+{
+	const char *id = "0123456789abcdef0123456789abcdef";
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_cancel *cancel = NULL;
+	(void)state;
+	open_counters("");
+	expect(0, lk_cancel_new(&cancel, &err));
+	expect(LK_EINVAL, lk_queue_semaphore_acquire(NULL, pool, 1, -1, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_semaphore_acquire(queue, NULL, 1, -1, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_semaphore_acquire(queue, pool, 0, -1, 0, NULL, &err));
+	check(strstr(err.message, "lk_queue_semaphore_acquire: permits is 0, not 1") != NULL);
+	expect(LK_EINVAL, lk_queue_semaphore_acquire(queue, pool, 1, -2, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_semaphore_release(queue, pool, 0, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_semaphore_release_if_exists(queue, pool, -1, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_semaphore_try_set(queue, pool, -1, 0, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_semaphore_try_set(queue, pool, 1, -1, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_semaphore_add(queue, pool, 0, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_semaphore_drain(queue, NULL, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_semaphore_available(NULL, pool, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_semaphore_delete(queue, NULL, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_latch_await(queue, NULL, -1, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_latch_await(queue, gate, -2, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_latch_count_down(queue, gate, 0, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_latch_try_set(queue, gate, 0, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_latch_count(queue, NULL, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_latch_delete(queue, NULL, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_permit_acquire(queue, NULL, -1, NULL, NULL, &err));
+	expect(LK_EINVAL, lk_queue_permit_acquire(queue, slots, -2, NULL, NULL, &err));
+	options.cancel = cancel;
+	expect(LK_EINVAL, lk_queue_permit_acquire(queue, slots, -1, &options, NULL, &err));
+	check(strstr(err.message, "use lk_queue_cancel()") != NULL);
+	options.cancel = NULL;
+	options.owner = "task";
+	expect(LK_EINVAL, lk_queue_permit_acquire(queue, slots, -1, &options, NULL, &err));
+	expect(LK_EINVAL, lk_queue_permit_release(queue, slots, NULL, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_permit_release(queue, slots, "0123", 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_permit_release(queue, NULL, id, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_permit_update_lease(queue, slots, id, 0, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_permit_update_lease(queue, slots, "x", 5000, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_permit_set(queue, slots, -1, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_permit_try_set(queue, slots, -1, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_permit_add(queue, slots, 0, 0, NULL, &err));
+	expect(LK_EINVAL, lk_queue_permit_delete(queue, NULL, 0, NULL, &err));
+	expect(0, lk_queue_take(queue, &(lk_completion){0}, 1, 0, &err));
+	lk_cancel_free(cancel);
+	close_counters(0);
+}
+
+static void test_a_full_queue_refuses(void **state)
+{
+	lk_queue *small = NULL;
+	lk_completion got;
+	(void)state;
+	open_counters("");
+	expect(0, lk_queue_new(&small, 1, &err));
+	expect(0, lk_queue_semaphore_release(small, pool, 1, 0, NULL, &err));
+	expect(LK_ELIMIT, lk_queue_semaphore_release(small, pool, 1, 0, NULL, &err));
+	expect(LK_ELIMIT, lk_queue_permit_acquire(small, slots, 0, NULL, NULL, &err));
+	expect(1, lk_queue_take(small, &got, 1, 20000, &err));
+	check_int(got.error.code, ==, 0);
+	check_int(free_permits(), ==, 1);
+	expect(0, lk_queue_free(small, &err));
+	close_counters(0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		counter_test(test_semaphores),
+		counter_test(test_latches),
+		counter_test(test_permits),
+		counter_test(test_keys_of_other_types),
+		counter_test(test_first_come_first_served),
+		counter_test(test_a_latch_opens_for_all),
+		counter_test(test_cancel),
+		counter_test(test_a_cancel_that_lost_the_race),
+		counter_test(test_changes_in_flight_count_once),
+		counter_test(test_connections_are_cut),
+		counter_test(test_close_with_requests_in_flight),
+		counter_test(test_close_gives_permits_back),
+		counter_test(test_a_permit_taken_too_late),
+		counter_test(test_a_permit_is_renewed_until_it_is_taken),
+		counter_test(test_a_silent_server),
+		counter_test(test_no_server),
+		counter_test(test_handles_are_freed_first),
+		counter_test(test_bad_input),
+		counter_test(test_a_full_queue_refuses),
+	};
+	return cmocka_run_group_tests(tests, start_server, stop_server);
+}
