@@ -55,8 +55,8 @@ bench: packages-bench all
 docs: all
 	$(PYTHON) scripts/make_docs.py $(BUILD)
 format:
-	find include src cli tests examples demo bench -name '*.[ch]' -o -name '*.cpp' | \
-		xargs clang-format -i --style=file
+	find include src cli tests examples demo bench '(' -name '*.[ch]' -o -name '*.cpp' ')' \
+		-exec clang-format -i --style=file {} +
 
 # A relative DESTDIR counts from here, not from the build folder.
 install: all
