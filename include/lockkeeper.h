@@ -68,6 +68,7 @@
 #include <lockkeeper/inspect.h>
 #include <lockkeeper/latch.h>
 #include <lockkeeper/lock.h>
+#include <lockkeeper/loop.h>
 #include <lockkeeper/multi_lock.h>
 #include <lockkeeper/permit_semaphore.h>
 #include <lockkeeper/plain_lock.h>

@@ -54,6 +54,16 @@ typedef struct lk_option_info {
 	const char *description;   /* one sentence */
 } lk_option_info;
 
+#define LK_ADDRESS_SIZE 64 /* bytes of an address as text, with its NUL */
+
+/*
+ * Writes the address of `host`, IPv4 or IPv6, as text with a NUL, and returns 0; or returns -1 when
+ * there is none, which fails the attempt to connect. Called by lk_client_process() before each
+ * attempt. It must return at once (look into a cache that the program fills) and must not call the
+ * library.
+ */
+typedef int (*lk_resolve_callback)(void *context, const char *host, char *address_out, size_t size);
+
 LK_BEGIN_DECLS
 
 /*
@@ -97,6 +107,14 @@ LK_API int lk_config_get(const lk_config *config, const char *name, char *text_o
  */
 LK_API void lk_config_set_log(lk_config *config, int level, lk_log_callback callback,
 			      void *context);
+
+/*
+ * Clients made from this configuration from now on are threadless: the program's own loop
+ * does their work, see <lockkeeper/loop.h>. `resolve` may be NULL: then the
+ * URL must have an address or a path, and lk_client_new() refuses a name with LK_EINVAL. `context`
+ * must stay valid until lk_client_free() has returned for the last of these clients. Since 0.1.
+ */
+LK_API void lk_config_set_threadless(lk_config *config, lk_resolve_callback resolve, void *context);
 
 /* Returns the number of options. Since 0.1. */
 LK_API size_t lk_option_count(void);

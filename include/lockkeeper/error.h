@@ -43,7 +43,9 @@
 	X(LK_EUPGRADE, -23, LK_CLASS_FATAL, "owner holds the read lock; release it first")         \
 	X(LK_ENOQUORUM, -24, LK_CLASS_RETRY, "no quorum: too few nodes answered or may vote")      \
 	X(LK_ESTALE, -25, LK_CLASS_FATAL, "a newer fence token has been seen")                     \
-	X(LK_EPENDING, -26, LK_CLASS_RETRY, "requests were not taken yet")
+	X(LK_EPENDING, -26, LK_CLASS_RETRY, "requests were not taken yet")                         \
+	X(LK_EBLOCKING, -27, LK_CLASS_FATAL, "a client without threads has no blocking calls")     \
+	X(LK_EPROCESSING, -28, LK_CLASS_RETRY, "another thread is processing this client")
 
 enum lk_error_code {
 	LK_OK = 0

@@ -55,6 +55,7 @@
 #define LK_OP_CHANGE 5  /* of a count: set, add, drain, count down, delete */
 #define LK_OP_COUNT 6   /* a question: how much a count is */
 #define LK_OP_NOTICE 16 /* a notice about a hold, or their end */
+#define LK_OP_CLOSE 17  /* lk_queue_close(), see <lockkeeper/loop.h> */
 
 typedef struct lk_queue lk_queue;
 

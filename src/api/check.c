@@ -5,11 +5,26 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "conf/config.h"
 
 #define OPTIONS_SIZE_MAX 1024 /* of any options struct that will ever be */
 
+int lk__check_blocking(const lk_client *client, const char *operation, lk_error *error)
+{
+	return client->config->threadless ? lk__fail(error, LK_EBLOCKING, "%s: %s", operation,
+						     lk_error_text(LK_EBLOCKING))
+					  : 0;
+}
+
 int lk__enter(lk_client *client, const char *operation, struct lk__thread **thread_out,
 	      int *saved_out, lk_error *error)
+{
+	int rc = client ? lk__check_blocking(client, operation, error) : 0;
+	return rc < 0 ? rc : lk__enter_briefly(client, operation, thread_out, saved_out, error);
+}
+
+int lk__enter_briefly(lk_client *client, const char *operation, struct lk__thread **thread_out,
+		      int *saved_out, lk_error *error)
 {
 	if (!client)
 		return lk__fail(error, LK_EINVAL, "%s: client is NULL", operation);

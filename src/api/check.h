@@ -8,9 +8,17 @@
 
 #include "drive/client.h"
 
-/* 0, with the calling thread and its cancel state to be given to lk__leave(); or a code. */
+/* A call that may wait for a server. 0, with the calling thread and its cancel state to be given to
+ * lk__leave(); or a code: LK_EBLOCKING for a threadless client. */
 int lk__enter(lk_client *client, const char *operation, struct lk__thread **thread_out,
 	      int *saved_out, lk_error *error);
+
+/* The same for a call that never waits. */
+int lk__enter_briefly(lk_client *client, const char *operation, struct lk__thread **thread_out,
+		      int *saved_out, lk_error *error);
+
+/* 0, or LK_EBLOCKING for a threadless client. */
+int lk__check_blocking(const lk_client *client, const char *operation, lk_error *error);
 
 static inline void lk__leave(int saved)
 {

@@ -94,14 +94,17 @@ int lk_client_close(lk_client *client, int how, lk_error *error)
 	if (lk__client_forked(client))
 		return lk__fail(error, LK_EFORKED, "lk_client_close: %s",
 				lk_error_text(LK_EFORKED));
-	return lk__client_close(client, how, error);
+	int rc = lk__check_blocking(client, "lk_client_close", error);
+	return rc < 0 ? rc : lk__client_close(client, how, error);
 }
 
 lk_client *lk_client_free(lk_client *client)
 {
 	if (!client || lk__client_forked(client))
 		return NULL;
-	if (lk__client_close(client, LK_CLOSE_ABANDON, NULL) < 0)
+	if (client->config->threadless)
+		lk__close_at_once(client);
+	else if (lk__client_close(client, LK_CLOSE_ABANDON, NULL) < 0)
 		lk__client_end(client);
 	/* Not in close: a call that is late to see it closed may still look its thread up. */
 	lk__client_forget_threads(client);

@@ -24,12 +24,19 @@ int lk__counter_open(struct lk__counter **counter_out, lk_client *client,
 int lk__counter_enter(struct lk__counter_call *call, struct lk__counter *counter,
 		      const char *operation, lk_error *error)
 {
+	int rc = counter ? lk__check_blocking(counter->client, operation, error) : 0;
+	return rc < 0 ? rc : lk__counter_enter_briefly(call, counter, operation, error);
+}
+
+int lk__counter_enter_briefly(struct lk__counter_call *call, struct lk__counter *counter,
+			      const char *operation, lk_error *error)
+{
 	call->counter = counter;
 	call->operation = operation;
 	call->error = error;
 	if (!counter)
 		return lk__fail(error, LK_EINVAL, "%s: the handle is NULL", operation);
-	return lk__enter(counter->client, operation, &call->thread, &call->saved, error);
+	return lk__enter_briefly(counter->client, operation, &call->thread, &call->saved, error);
 }
 
 int lk__counter_leave(struct lk__counter_call *call, int rc)

@@ -32,9 +32,12 @@ int lk__counter_open(struct lk__counter **counter_out, lk_client *client,
 		     const struct lk__recipe *recipe, const void *name, size_t name_size,
 		     const char *operation, lk_error *error);
 
-/* The first and last words of a call; `counter` may be NULL. */
+/* The first words of a call that may wait for a server, or of one that never waits, and the last;
+ * `counter` may be NULL. */
 int lk__counter_enter(struct lk__counter_call *call, struct lk__counter *counter,
 		      const char *operation, lk_error *error);
+int lk__counter_enter_briefly(struct lk__counter_call *call, struct lk__counter *counter,
+			      const char *operation, lk_error *error);
 int lk__counter_leave(struct lk__counter_call *call, int rc);
 
 /* Asks, and gives the reply, to be freed with its request. For requests that may be sent twice. */

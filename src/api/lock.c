@@ -128,13 +128,20 @@ static int call_find_entry(struct lk__call *call, lk_error *error)
 int lk__lock_enter(struct lk__call *call, lk_lock *lock, const char *operation, const char *owner,
 		   lk_error *error)
 {
+	int rc = lock ? lk__check_blocking(lock->client, operation, error) : 0;
+	return rc < 0 ? rc : lk__lock_enter_briefly(call, lock, operation, owner, error);
+}
+
+int lk__lock_enter_briefly(struct lk__call *call, lk_lock *lock, const char *operation,
+			   const char *owner, lk_error *error)
+{
 	if (!lock)
 		return lk__fail(error, LK_EINVAL, "%s: lock is NULL", operation);
 	size_t size = owner ? strnlen(owner, LK_OWNER_SIZE_MAX + 1) : 0;
 	if (owner && (size == 0 || size > LK_OWNER_SIZE_MAX))
 		return lk__fail(error, LK_EINVAL, "%s: owner has %s", operation,
 				size ? "more than 256 bytes" : "no bytes");
-	int rc = lk__enter(lock->client, operation, &call->thread, &call->saved, error);
+	int rc = lk__enter_briefly(lock->client, operation, &call->thread, &call->saved, error);
 	if (rc < 0)
 		return rc;
 	call->owner = (struct lk__owner){

@@ -43,9 +43,12 @@ int lk__lock_make(lk_lock **lock_out, lk_client *client, const struct lk__recipe
 		  const void *name, size_t name_size, const struct lk__settings *settings,
 		  const char *operation, lk_error *error);
 
-/* Checks lock and owner (NULL: the calling thread) and begins the call. */
+/* Checks lock and owner (NULL: the calling thread) and begins a call that may wait for a server; or
+ * one that never waits. */
 int lk__lock_enter(struct lk__call *call, lk_lock *lock, const char *operation, const char *owner,
 		   lk_error *error);
+int lk__lock_enter_briefly(struct lk__call *call, lk_lock *lock, const char *operation,
+			   const char *owner, lk_error *error);
 void lk__lock_leave(struct lk__call *call);
 
 /* Checks what the options of an acquire say: 0 or LK_EINVAL. */

@@ -51,7 +51,7 @@ static int lock_holding(lk_lock *lock, const char *operation, const char *owner,
 			struct holding *holding, lk_error *error)
 {
 	struct lk__call call;
-	int rc = lk__lock_enter(&call, lock, operation, owner, error);
+	int rc = lk__lock_enter_briefly(&call, lock, operation, owner, error);
 	if (rc < 0)
 		return rc;
 	rc = holding_of(&call, holding);

@@ -171,7 +171,8 @@ int lk_permit_semaphore_remaining_ms(lk_permit_semaphore *semaphore, const char 
 		return lk__fail(error, LK_EINVAL, "%s: remaining_ms_out is NULL", operation);
 	int rc = lk__permit_check_id(operation, id, error);
 	if (rc == 0)
-		rc = lk__permit_enter(&call, semaphore, operation, error);
+		rc = lk__counter_enter_briefly(&call, semaphore ? semaphore->counter : NULL,
+					       operation, error);
 	if (rc < 0)
 		return rc;
 	struct lk__entry *entry;

@@ -128,7 +128,7 @@ static int start_enter(struct lk__call *call, const lk_queue *queue, lk_lock *lo
 			      "%s: no owner: the owner of an asynchronous hold is a name",
 			      operation);
 	if (rc == 0)
-		rc = lk__lock_enter(call, lock, operation, owner, error);
+		rc = lk__lock_enter_briefly(call, lock, operation, owner, error);
 	if (rc < 0)
 		return rc;
 	if (lock->multi || call->entry->ops)

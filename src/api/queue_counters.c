@@ -25,7 +25,7 @@ static int start_enter(struct start *start, struct lk__counter *counter, const c
 {
 	int rc = lk__queue_check(start->queue, operation, error);
 	if (rc == 0)
-		rc = lk__counter_enter(&start->call, counter, operation, error);
+		rc = lk__counter_enter_briefly(&start->call, counter, operation, error);
 	if (rc < 0)
 		return rc;
 	rc = lk__loop_start(counter->client, error);

@@ -44,6 +44,8 @@ static int check_clients(lk_client *const *clients, size_t count, const void *na
 		return rc;
 	for (size_t i = 0; i < count; i++) {
 		rc = lk__name_check(clients[i], name, name_size, "lk_red_lock_new", error);
+		if (rc == 0)
+			rc = lk__check_blocking(clients[i], "lk_red_lock_new", error);
 		if (rc < 0)
 			return rc;
 		for (size_t j = 0; j < i; j++)

@@ -185,7 +185,7 @@ void lk__timer_arm(int timer_fd, int64_t at_ns)
 {
 	struct itimerspec when = {0};
 	if (at_ns != LK__NEVER)
-		when.it_value = timespec_of(at_ns);
+		when.it_value = timespec_of(at_ns > 0 ? at_ns : 1); /* 0 would disarm it */
 	timerfd_settime(timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
 }
 

@@ -437,6 +437,13 @@ void lk_config_set_log(lk_config *config, int level, lk_log_callback callback, v
 	config->log = (struct lk__log){level, callback, context};
 }
 
+void lk_config_set_threadless(lk_config *config, lk_resolve_callback resolve, void *context)
+{
+	config->threadless = true;
+	config->resolve = resolve;
+	config->resolve_context = context;
+}
+
 size_t lk_option_count(void)
 {
 	return OPTION_COUNT;
@@ -445,6 +452,13 @@ size_t lk_option_count(void)
 const lk_option_info *lk_option_at(size_t index)
 {
 	return index < OPTION_COUNT ? &options[index].info : NULL;
+}
+
+bool lk__config_has_address(const struct lk_config *config)
+{
+	struct in6_addr address; /* large enough for both */
+	return config->scheme == LK__SCHEME_UNIX ||
+	       inet_pton(AF_INET, config->host, &address) == 1 || strchr(config->host, ':');
 }
 
 int lk__config_check(const struct lk_config *config, lk_error *error)
@@ -461,6 +475,12 @@ int lk__config_check(const struct lk_config *config, lk_error *error)
 	    (*config->tls_ca_file || *config->tls_cert_file || *config->tls_server_name))
 		return lk__fail(error, LK_EINVAL,
 				"url: it is redis://, but TLS options are set (use rediss://)");
+	if (config->threadless && !config->resolve && !lk__config_has_address(config))
+		return lk__fail(
+			error, LK_EINVAL,
+			"url: \"%.200s\" is a name, and a client without threads looks none "
+			"up: set an address, or a callback that resolves it",
+			config->host);
 	if (config->backoff_min_ms > config->backoff_max_ms)
 		return lk__fail(error, LK_EINVAL, "backoff_min_ms: larger than backoff_max_ms");
 	return 0;

@@ -6,6 +6,7 @@
 #ifndef LK__CONF_CONFIG_H
 #define LK__CONF_CONFIG_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <lockkeeper/config.h>
@@ -29,12 +30,18 @@ struct lk_config {
 	char *host; /* name or address without brackets, or the path of the unix socket */
 	int port;
 	struct lk__log log;
+	bool threadless;             /* the program drives its clients, see <lockkeeper/loop.h> */
+	lk_resolve_callback resolve; /* then, or NULL */
+	void *resolve_context;
 };
 
 #undef LK__OPTION
 
 /* A deep copy, or NULL when out of memory. */
 struct lk_config *lk__config_copy(const struct lk_config *config);
+
+/* Whether `host` is an address, and not a name. */
+bool lk__config_has_address(const struct lk_config *config);
 
 /* Whether a client can be made from it: LK_EINVAL without a URL or when options contradict. */
 int lk__config_check(const struct lk_config *config, lk_error *error);

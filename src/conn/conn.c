@@ -221,7 +221,7 @@ static void conn_delivered(struct lk__conn *conn, struct lk__deferred *after)
 }
 
 bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct lk__reader *reader,
-		      const struct lk__greeting *greeting)
+		      const struct lk__greeting *greeting, bool watched)
 {
 	struct lk__deferred after = {.wake_count = 0};
 	pthread_mutex_lock(&conn->mutex);
@@ -238,6 +238,8 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 	conn->load_refused[0] = '\0';
 	conn->state = LK__CONN_UP;
 	conn->heard_ns = 0;
+	conn->watched = watched;
+	atomic_store(&conn->armed, watched);
 	atomic_store(&conn->node->was_up, true);
 	if (conn->kind == LK__CONN_SCRIPTS) /* it may be another server, or another version */
 		atomic_fetch_and(&conn->node->abilities, ~LK__CAN_KNOWN);

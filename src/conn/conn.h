@@ -13,7 +13,7 @@
  * - When the oldest answer is later than the command limit, or the stream fails, the connection
  *   is broken: what is in flight and may be repeated is sent again, in order, on the next one;
  *   the rest is done with an outcome (not sent: not done; sent: unknown).
- * - Connecting is done by a thread of its own (connector.h) that outlives impatient callers.
+ * - Connecting (connector.h) goes on when impatient callers have left.
  * - Answers that nobody waits for are read by the loop (lk__conn_attend()).
  * - Locks: a lock's entry first, then a connection's mutex; `finish` is called with neither.
  */
@@ -284,11 +284,12 @@ void lk__conn_unlock(struct lk__conn *conn, struct lk__deferred *after);
 void lk__conn_unlock_held(struct lk__conn *conn, struct lk__deferred *after);
 
 /*
- * For the connector: it has a stream, or why it has none (the answer is the pause before the next
- * try, or -1: stop). True, or `taken`: the connection has let go of its connector.
+ * For the connector: it has a stream (`watched`: in the loop's set, which tells its next event), or
+ * why it has none (the answer is the pause before the next try, or -1: stop). True, or `taken`: the
+ * connection has let go of its connector.
  */
 bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct lk__reader *reader,
-		      const struct lk__greeting *greeting);
+		      const struct lk__greeting *greeting, bool watched);
 int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error, bool *taken);
 
 #endif

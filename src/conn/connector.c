@@ -14,148 +14,272 @@
 #include "conn/conn.h"
 #include "conn/handshake.h"
 #include "conn/node.h"
+#include "net/socket.h"
 #include "net/stream.h"
 #include "resp/reader.h"
 
+enum connector_state { CONNECTOR_PAUSE, CONNECTOR_OPEN, CONNECTOR_GREET };
+
 struct lk__connector {
-	_Atomic int refs; /* the thread, and the connection */
+	_Atomic int refs; /* who steps it, and the connection */
 	pthread_mutex_t mutex;
 	struct lk__conn *conn; /* NULL once it was cut off */
 	struct lk_config *config;
 	unsigned greeting; /* LK__GREET_… */
-	int64_t pause_ns;
-	int cancel_fd;
+	int cancel_fd;     /* -1 where the loop steps it */
+
+	/* Of the one who steps it. */
+	enum connector_state state;
+	struct lk__readiness readiness; /* what it waits for */
+	int set_fd;                     /* of the loop, if that steps it */
+	int watched_fd;                 /* in the set, or -1 */
+	int64_t deadline_ns;            /* of the attempt */
+	struct lk__opening *opening;
+	struct lk__stream *stream;
+	struct lk__greeter *greeter;
 };
+
+static void connector_drop_attempt(struct lk__connector *connector)
+{
+	lk__opening_free(connector->opening);
+	lk__greeter_free(connector->greeter);
+	lk__stream_close(connector->stream);
+	connector->opening = NULL;
+	connector->greeter = NULL;
+	connector->stream = NULL;
+	connector->watched_fd = -1;
+}
 
 static void connector_unref(struct lk__connector *connector)
 {
 	if (atomic_fetch_sub(&connector->refs, 1) > 1)
 		return;
-	lk__fd_close(connector->cancel_fd);
+	connector_drop_attempt(connector);
+	if (connector->cancel_fd >= 0)
+		lk__fd_close(connector->cancel_fd);
 	lk_config_free(connector->config);
 	pthread_mutex_destroy(&connector->mutex);
 	free(connector);
 }
 
-/* True when it was told to stop meanwhile. */
-static int connector_pause(struct lk__connector *connector)
-{
-	struct pollfd fd = {.fd = connector->cancel_fd, .events = POLLIN};
-	int64_t until_ns = lk__now_ns() + connector->pause_ns;
-	int timeout_ms;
-	while ((timeout_ms = lk__ms_until(lk__now_ns(), until_ns, 60000)) > 0)
-		if (lk__poll(&fd, 1, timeout_ms) > 0)
-			return 1;
-	return 0;
-}
+/* ---- the connection is told ---- */
 
 /* Whoever takes the connector out of its connection drops the connection's reference. */
-static int connector_deliver(struct lk__connector *connector, struct lk__stream *stream,
-			     struct lk__reader *reader, const struct lk__greeting *greeting)
+static void connector_deliver(struct lk__connector *connector, struct lk__reader *reader,
+			      const struct lk__greeting *greeting)
 {
 	bool taken = false;
+	bool watched = connector->watched_fd >= 0 &&
+		       lk__set_rearm(connector->set_fd, connector->watched_fd, 0,
+				     connector->conn) == 0;
 	pthread_mutex_lock(&connector->mutex);
 	if (connector->conn) {
 		lk__node_hear_time(connector->conn->node, greeting->server_us, greeting->sent_ns,
 				   greeting->received_ns);
-		taken = lk__conn_install(connector->conn, stream, reader, greeting);
+		taken = lk__conn_install(connector->conn, connector->stream, reader, greeting,
+					 watched);
 		connector->conn = NULL;
 	}
 	pthread_mutex_unlock(&connector->mutex);
 	if (taken) {
+		connector->stream = NULL;
 		connector_unref(connector);
 	} else {
-		lk__stream_close(stream);
 		lk__reader_free(reader);
 	}
-	return 1;
 }
 
-/* True when it is over: given up, or stopped. */
-static int connector_report(struct lk__connector *connector, const lk_error *error)
+static void connector_pause(struct lk__connector *connector, int64_t pause_ns)
+{
+	connector->state = CONNECTOR_PAUSE;
+	connector->readiness = (struct lk__readiness){-1, 0, lk__now_ns() + pause_ns};
+}
+
+/* An attempt failed. True when it is over: given up, or stopped. */
+static bool connector_report(struct lk__connector *connector, const lk_error *error)
 {
 	bool taken = false;
+	int64_t pause_ns = -1;
+	connector_drop_attempt(connector);
 	pthread_mutex_lock(&connector->mutex);
-	connector->pause_ns = -1;
 	if (connector->conn)
-		connector->pause_ns = lk__conn_connect_failed(connector->conn, error, &taken);
-	if (connector->pause_ns < 0)
+		pause_ns = lk__conn_connect_failed(connector->conn, error, &taken);
+	if (pause_ns < 0)
 		connector->conn = NULL;
 	pthread_mutex_unlock(&connector->mutex);
 	if (taken)
 		connector_unref(connector);
-	return connector->pause_ns < 0;
+	else if (pause_ns >= 0)
+		connector_pause(connector, pause_ns);
+	return pause_ns < 0;
 }
 
-static int connector_attempt(struct lk__connector *connector)
+/* ---- steps: 1, the next can be taken at once; 0, it waits; or a code ---- */
+
+static int connector_begin(struct lk__connector *connector, lk_error *error)
 {
 	const struct lk_config *config = connector->config;
-	int64_t deadline_ns = lk__after_ms(lk__now_ns(), config->connect_timeout_ms);
-	lk_error error;
-	struct lk__stream *stream;
-	struct lk__reader *reader = NULL;
-	struct lk__greeting greeting;
-	int rc = lk__stream_open(&stream, config, deadline_ns, connector->cancel_fd, &error);
-	if (rc < 0)
-		return connector_report(connector, &error);
-	rc = lk__handshake(stream, config, connector->greeting, deadline_ns, connector->cancel_fd,
-			   &reader, &greeting, &error);
-	if (rc == 0)
-		return connector_deliver(connector, stream, reader, &greeting);
-	lk__stream_close(stream);
-	return connector_report(connector, &error);
+	if (lk__now_ns() < connector->readiness.until_ns)
+		return 0;
+	connector->deadline_ns = lk__after_ms(lk__now_ns(), config->connect_timeout_ms);
+	connector->opening = lk__opening_new(config, connector->deadline_ns);
+	if (!connector->opening)
+		return lk__fail(error, LK_ENOMEM, "%s: cannot connect: out of memory", config->url);
+	connector->state = CONNECTOR_OPEN;
+	return 1;
 }
+
+static int connector_open(struct lk__connector *connector, lk_error *error)
+{
+	int rc = lk__opening_step(connector->opening, &connector->stream, &connector->readiness,
+				  error);
+	if (rc <= 0)
+		return rc;
+	lk__opening_free(connector->opening);
+	connector->opening = NULL;
+	rc = lk__greeter_new(&connector->greeter, connector->stream, connector->config,
+			     connector->greeting, connector->deadline_ns, error);
+	connector->state = CONNECTOR_GREET;
+	return rc < 0 ? rc : 1;
+}
+
+static int connector_greet(struct lk__connector *connector, bool *over, lk_error *error)
+{
+	struct lk__reader *reader;
+	struct lk__greeting greeting;
+	int rc = lk__greeter_step(connector->greeter, &reader, &greeting, &connector->readiness,
+				  error);
+	if (rc == 1) {
+		*over = true;
+		connector_deliver(connector, reader, &greeting);
+	}
+	return rc;
+}
+
+/* Goes as far as it can without waiting. True when it is over: whoever steps it lets go of it. */
+static bool connector_step(struct lk__connector *connector)
+{
+	bool over = false;
+	for (;;) {
+		lk_error error;
+		int rc;
+		switch (connector->state) {
+		case CONNECTOR_PAUSE:
+			rc = connector_begin(connector, &error);
+			break;
+		case CONNECTOR_OPEN:
+			rc = connector_open(connector, &error);
+			break;
+		default:
+			rc = connector_greet(connector, &over, &error);
+		}
+		if (rc < 0)
+			over = connector_report(connector, &error);
+		if (rc == 0 || over)
+			return over;
+	}
+}
+
+/* ---- its own thread ---- */
 
 static void *connector_main(void *argument)
 {
 	struct lk__connector *connector = argument;
-	while (!connector_pause(connector) && !connector_attempt(connector))
-		;
+	while (!connector_step(connector)) {
+		int status = lk__socket_wait(&connector->readiness, connector->cancel_fd);
+		if (status == -ECANCELED)
+			break;
+		if (status != 0 && status != -ETIMEDOUT) { /* somebody closed our descriptors */
+			struct lk__park nap = {0};
+			lk__park_wait(&nap, lk__now_ns() + LK__MS);
+		}
+	}
 	connector_unref(connector);
 	return NULL;
 }
 
+/* ---- the loop's turn ---- */
+
+/* Asks the set for the event. False: it is to be looked at again soon. */
+static bool connector_watch(struct lk__connector *connector, struct lk__conn *conn, int set_fd)
+{
+	const struct lk__readiness *readiness = &connector->readiness;
+	if (readiness->fd < 0)
+		return true;
+	connector->set_fd = set_fd;
+	if (connector->watched_fd != readiness->fd &&
+	    lk__set_add(set_fd, readiness->fd, LK__SET_ENDED, conn) == 0)
+		connector->watched_fd = readiness->fd;
+	return connector->watched_fd == readiness->fd &&
+	       lk__set_rearm(set_fd, readiness->fd, (readiness->events & POLLOUT) != 0, conn) == 0;
+}
+
+int64_t lk__connector_turn(struct lk__conn *conn, int set_fd)
+{
+	pthread_mutex_lock(&conn->mutex);
+	struct lk__connector *connector = conn->connector;
+	pthread_mutex_unlock(&conn->mutex);
+	if (!connector)
+		return LK__NEVER;
+	if (connector_step(connector)) {
+		connector_unref(connector);
+		return LK__NEVER;
+	}
+	int64_t until_ns = connector->readiness.until_ns;
+	bool watched = connector_watch(connector, conn, set_fd);
+	return watched ? until_ns : lk__earlier(until_ns, lk__now_ns() + LK__MS);
+}
+
+/* ---- from start to stop ---- */
+
 static int connector_new(struct lk__connector **connector_out, struct lk__conn *conn,
-			 int64_t pause_ns, lk_error *error)
+			 lk_error *error)
 {
 	const char *node = conn->node->config->url;
-	int cancel_fd = lk__wake_fd_new();
-	if (cancel_fd < 0)
-		return lk__fail_errno(error, LK_ESYSTEM, errno, "%s: cannot connect", node);
 	struct lk__connector *connector = calloc(1, sizeof(*connector));
 	struct lk_config *config = connector ? lk__config_copy(conn->node->config) : NULL;
 	if (!config) {
-		lk__fd_close(cancel_fd);
 		free(connector);
 		return lk__fail(error, LK_ENOMEM, "%s: cannot connect: out of memory", node);
 	}
 	pthread_mutex_init(&connector->mutex, NULL);
 	atomic_store(&connector->refs, 2);
 	connector->config = config;
-	connector->cancel_fd = cancel_fd;
+	connector->cancel_fd = connector->watched_fd = -1;
 	connector->conn = conn;
 	connector->greeting = conn->kind == LK__CONN_MESSAGES ? 0 : LK__GREET_SCRIPTS;
 	if (!atomic_load(&conn->node->was_up))
 		connector->greeting |= LK__GREET_FIRST;
-	connector->pause_ns = pause_ns;
 	*connector_out = connector;
 	return 0;
 }
 
+/* 0 or an errno. */
+static int connector_launch(struct lk__connector *connector)
+{
+	connector->cancel_fd = lk__wake_fd_new();
+	return connector->cancel_fd < 0 ? errno : lk__thread_start(NULL, connector_main, connector);
+}
+
 int lk__connector_start(struct lk__conn *conn, int64_t pause_ns, lk_error *error)
 {
+	struct lk__node *node = conn->node;
 	struct lk__connector *connector = NULL;
-	int rc = connector_new(&connector, conn, pause_ns, error);
+	int rc = connector_new(&connector, conn, error);
 	if (rc < 0)
 		return rc;
-	rc = lk__thread_start(NULL, connector_main, connector);
+	connector_pause(connector, pause_ns);
+	bool threads = !node->config->threadless;
+	rc = threads ? connector_launch(connector) : 0;
 	if (rc) {
 		connector_unref(connector);
 		connector_unref(connector);
 		return lk__fail_errno(error, LK_ESYSTEM, rc, "%s: cannot start a thread to connect",
-				      conn->node->config->url);
+				      node->config->url);
 	}
 	conn->connector = connector;
+	if (!threads)
+		node->events->connecting(node->context);
 	return 0;
 }
 
@@ -166,6 +290,9 @@ void lk__connector_stop(struct lk__connector *connector)
 	pthread_mutex_lock(&connector->mutex);
 	connector->conn = NULL;
 	pthread_mutex_unlock(&connector->mutex);
-	lk__wake_fd(connector->cancel_fd);
+	if (connector->cancel_fd >= 0)
+		lk__wake_fd(connector->cancel_fd);
+	else
+		connector_unref(connector); /* nobody will step it any more */
 	connector_unref(connector);
 }

@@ -12,6 +12,7 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "conn/classify.h"
+#include "net/socket.h"
 #include "net/stream.h"
 #include "resp/reader.h"
 #include "resp/writer.h"
@@ -20,20 +21,23 @@
 #define COMMANDS_MAX 5
 #define WORDS_MAX (2 + LK__SCRIPT_COUNT) /* of one command */
 
-struct greeter {
+struct lk__greeter {
 	struct lk__stream *stream;
 	const struct lk_config *config;
 	int64_t deadline_ns;
-	int cancel_fd;
 	struct lk__buffer out;
+	struct lk__reader *reader;
 	const char *verbs[COMMANDS_MAX]; /* what each answer belongs to */
 	bool needed[COMMANDS_MAX];
 	size_t count;
+	size_t answered;
 	unsigned flags;
+	short wants; /* what it waits for */
+	struct lk__greeting greeting;
 	lk_error *error;
 };
 
-static int greeter_say(struct greeter *greeter, bool needed, size_t argc, const char **argv)
+static int greeter_say(struct lk__greeter *greeter, bool needed, size_t argc, const char **argv)
 {
 	size_t sizes[WORDS_MAX];
 	for (size_t i = 0; i < argc; i++)
@@ -44,7 +48,7 @@ static int greeter_say(struct greeter *greeter, bool needed, size_t argc, const 
 }
 
 /* Which of our scripts are there: one question instead of all their texts. */
-static int greeter_ask_scripts(struct greeter *greeter)
+static int greeter_ask_scripts(struct lk__greeter *greeter)
 {
 	const char *argv[WORDS_MAX] = {"SCRIPT", "EXISTS"};
 	for (size_t i = 0; i < LK__SCRIPT_COUNT; i++)
@@ -52,7 +56,7 @@ static int greeter_ask_scripts(struct greeter *greeter)
 	return greeter_say(greeter, false, WORDS_MAX, argv);
 }
 
-static int greeter_compose(struct greeter *greeter)
+static int greeter_compose(struct lk__greeter *greeter)
 {
 	const struct lk_config *config = greeter->config;
 	int rc = 0;
@@ -72,30 +76,22 @@ static int greeter_compose(struct greeter *greeter)
 	rc |= greeter_say(greeter, true, 1, (const char *[]){"TIME"});
 	if (greeter->flags & LK__GREET_SCRIPTS)
 		rc |= greeter_ask_scripts(greeter);
-	return rc ? lk__fail(greeter->error, LK_ENOMEM, "handshake: out of memory") : 0;
+	return rc;
 }
 
-static int greeter_wait(struct greeter *greeter, short events)
+/* 0: it waits; or it is too late for that. */
+static int greeter_waits(struct lk__greeter *greeter, short events)
 {
-	struct pollfd fds[2] = {
-		{.fd = greeter->stream->fd, .events = events},
-		{.fd = greeter->cancel_fd, .events = POLLIN},
-	};
-	const char *node = greeter->config->url;
-	int timeout_ms = lk__ms_until(lk__now_ns(), greeter->deadline_ns, 60000);
-	if (timeout_ms == 0)
+	if (lk__now_ns() >= greeter->deadline_ns)
 		return lk__fail(greeter->error, LK_EUNREACHABLE,
-				"%s: no answer within the connect limit of %lld ms", node,
+				"%s: no answer within the connect limit of %lld ms",
+				greeter->config->url,
 				(long long)greeter->config->connect_timeout_ms);
-	if (lk__poll(fds, 2, timeout_ms) < 0 && errno != EINTR)
-		return lk__fail_errno(greeter->error, LK_ESYSTEM, errno, "%s: poll", node);
-	if (fds[1].revents)
-		return lk__fail(greeter->error, LK_ECANCELLED, "%s: connecting was cancelled",
-				node);
+	greeter->wants = events;
 	return 0;
 }
 
-static int greeter_broken(struct greeter *greeter, ssize_t got)
+static int greeter_broken(struct lk__greeter *greeter, ssize_t got)
 {
 	const char *node = greeter->config->url;
 	char reason[256];
@@ -110,46 +106,44 @@ static int greeter_broken(struct greeter *greeter, ssize_t got)
 			      node);
 }
 
-static int greeter_send(struct greeter *greeter)
+/* 1: all is sent. */
+static int greeter_send(struct lk__greeter *greeter)
 {
 	while (lk__buffer_size(&greeter->out) > 0) {
 		ssize_t wrote = lk__stream_write(greeter->stream, lk__buffer_front(&greeter->out),
 						 lk__buffer_size(&greeter->out));
-		if (wrote > 0) {
+		if (wrote > 0)
 			lk__buffer_take(&greeter->out, (size_t)wrote);
-			continue;
-		}
-		if (wrote == -EPIPE || wrote == -ECONNRESET)
-			return 0; /* what the server said before it went is still to be read */
-		if (wrote != -EAGAIN && wrote != -EINTR)
+		else if (wrote == -EPIPE || wrote == -ECONNRESET)
+			break; /* what the server said before it went is still to be read */
+		else if (wrote == -EAGAIN)
+			return greeter_waits(greeter, POLLOUT | greeter->stream->wants);
+		else if (wrote != -EINTR)
 			return greeter_broken(greeter, wrote);
-		int rc = greeter_wait(greeter, POLLOUT | greeter->stream->wants);
-		if (rc < 0)
-			return rc;
 	}
-	return 0;
+	lk__buffer_take(&greeter->out, lk__buffer_size(&greeter->out));
+	return 1;
 }
 
-static int greeter_read(struct greeter *greeter, struct lk__reader *reader, redisReply **reply_out)
+/* 1 with the next answer. */
+static int greeter_read(struct lk__greeter *greeter, redisReply **reply_out)
 {
 	const char *node = greeter->config->url;
 	char chunk[4096];
 	for (;;) {
-		int rc = lk__reader_next(reader, reply_out);
+		int rc = lk__reader_next(greeter->reader, reply_out);
 		if (rc == 1)
-			return 0;
+			return 1;
 		ssize_t got = rc < 0 ? 0 : lk__stream_read(greeter->stream, chunk, sizeof(chunk));
 		if (rc == 0 && got > 0)
-			rc = lk__reader_feed(reader, chunk, (size_t)got);
-		else if (rc == 0 && (got == -EAGAIN || got == -EINTR))
-			rc = greeter_wait(greeter, greeter->stream->wants);
-		else if (rc == 0)
+			rc = lk__reader_feed(greeter->reader, chunk, (size_t)got);
+		else if (rc == 0 && got == -EAGAIN)
+			return greeter_waits(greeter, greeter->stream->wants);
+		else if (rc == 0 && got != -EINTR)
 			return greeter_broken(greeter, got);
-		if (rc == LK_EPROTOCOL || rc == LK_ENOMEM)
-			return lk__fail(greeter->error, rc, "%s: %s", node,
-					lk__reader_error(reader));
 		if (rc < 0)
-			return rc;
+			return lk__fail(greeter->error, rc, "%s: %s", node,
+					lk__reader_error(greeter->reader));
 	}
 }
 
@@ -163,7 +157,7 @@ int64_t lk__time_answer(const redisReply *reply)
 	       strtoll(reply->element[1]->str, NULL, 10);
 }
 
-static int greeter_time(struct greeter *greeter, const redisReply *reply,
+static int greeter_time(struct lk__greeter *greeter, const redisReply *reply,
 			struct lk__greeting *greeting)
 {
 	greeting->received_ns = lk__now_ns();
@@ -184,7 +178,7 @@ static void greeter_scripts(const redisReply *reply, struct lk__greeting *greeti
 }
 
 /* A Sentinel speaks the protocol too, but has hardly any of the commands of a server. */
-static int greeter_refused(struct greeter *greeter, const char *verb, const char *words)
+static int greeter_refused(struct lk__greeter *greeter, const char *verb, const char *words)
 {
 	int code = lk__classify(words);
 	bool lacks = strncmp(words, "ERR unknown command", 19) == 0 && strcmp(verb, "TIME") == 0;
@@ -193,58 +187,109 @@ static int greeter_refused(struct greeter *greeter, const char *verb, const char
 			lacks ? " (" LK__LIKE_SENTINEL ")" : "");
 }
 
-static int greeter_hear(struct greeter *greeter, struct lk__reader *reader,
-			struct lk__greeting *greeting)
+static int greeter_take(struct lk__greeter *greeter, const redisReply *reply)
 {
-	for (size_t i = 0; i < greeter->count; i++) {
-		redisReply *reply;
-		int rc = greeter_read(greeter, reader, &reply);
-		if (rc < 0)
-			return rc;
-		if (reply->type == REDIS_REPLY_ERROR) {
-			int code = lk__classify(reply->str);
-			/* What stands first is the reason: the rest only follows from it. */
-			bool refused = code == LK_EAUTH ||
-				       strncmp(reply->str, "ERR max number", 14) == 0;
-			if (greeter->needed[i] || refused)
-				rc = greeter_refused(greeter, greeter->verbs[i], reply->str);
-		} else if (strcmp(greeter->verbs[i], "TIME") == 0) {
-			rc = greeter_time(greeter, reply, greeting);
-		} else if (strcmp(greeter->verbs[i], "SCRIPT") == 0) {
-			greeter_scripts(reply, greeting);
-		}
-		freeReplyObject(reply);
-		if (rc < 0)
-			return rc;
+	const char *verb = greeter->verbs[greeter->answered];
+	if (reply->type == REDIS_REPLY_ERROR) {
+		int code = lk__classify(reply->str);
+		/* What stands first is the reason: the rest only follows from it. */
+		bool refused = code == LK_EAUTH || strncmp(reply->str, "ERR max number", 14) == 0;
+		if (greeter->needed[greeter->answered] || refused)
+			return greeter_refused(greeter, verb, reply->str);
+	} else if (strcmp(verb, "TIME") == 0) {
+		return greeter_time(greeter, reply, &greeter->greeting);
+	} else if (strcmp(verb, "SCRIPT") == 0) {
+		greeter_scripts(reply, &greeter->greeting);
 	}
 	return 0;
 }
 
+/* 1: all is answered. */
+static int greeter_hear(struct lk__greeter *greeter)
+{
+	for (; greeter->answered < greeter->count; greeter->answered++) {
+		redisReply *reply;
+		int rc = greeter_read(greeter, &reply);
+		if (rc != 1)
+			return rc;
+		rc = greeter_take(greeter, reply);
+		freeReplyObject(reply);
+		if (rc < 0)
+			return rc;
+	}
+	return 1;
+}
+
+int lk__greeter_new(struct lk__greeter **greeter_out, struct lk__stream *stream,
+		    const struct lk_config *config, unsigned flags, int64_t deadline_ns,
+		    lk_error *error)
+{
+	struct lk__greeter *greeter = calloc(1, sizeof(*greeter));
+	if (greeter) {
+		greeter->stream = stream;
+		greeter->config = config;
+		greeter->flags = flags;
+		greeter->deadline_ns = deadline_ns;
+		greeter->reader = lk__reader_new();
+	}
+	if (!greeter || !greeter->reader || greeter_compose(greeter) != 0) {
+		lk__greeter_free(greeter);
+		return lk__fail(error, LK_ENOMEM, "handshake: out of memory");
+	}
+	greeter->greeting.sent_ns = lk__now_ns();
+	*greeter_out = greeter;
+	return 0;
+}
+
+void lk__greeter_free(struct lk__greeter *greeter)
+{
+	if (!greeter)
+		return;
+	if (greeter->out.bytes)
+		explicit_bzero(greeter->out.bytes, greeter->out.room);
+	lk__buffer_free(&greeter->out);
+	lk__reader_free(greeter->reader);
+	free(greeter);
+}
+
+int lk__greeter_step(struct lk__greeter *greeter, struct lk__reader **reader_out,
+		     struct lk__greeting *greeting_out, struct lk__readiness *readiness_out,
+		     lk_error *error)
+{
+	greeter->error = error;
+	int rc = greeter_send(greeter);
+	if (rc == 1)
+		rc = greeter_hear(greeter);
+	if (rc == 1) {
+		*reader_out = greeter->reader;
+		*greeting_out = greeter->greeting;
+		greeter->reader = NULL;
+	} else if (rc == 0) {
+		*readiness_out = (struct lk__readiness){greeter->stream->fd, greeter->wants,
+							greeter->deadline_ns};
+	}
+	return rc;
+}
+
 int lk__handshake(struct lk__stream *stream, const struct lk_config *config, unsigned flags,
 		  int64_t deadline_ns, int cancel_fd, struct lk__reader **reader_out,
-		  struct lk__greeting *greeting, lk_error *error)
+		  struct lk__greeting *greeting_out, lk_error *error)
 {
-	struct greeter greeter = {.stream = stream,
-				  .config = config,
-				  .deadline_ns = deadline_ns,
-				  .cancel_fd = cancel_fd,
-				  .flags = flags,
-				  .error = error};
-	struct lk__reader *reader = lk__reader_new();
-	memset(greeting, 0, sizeof(*greeting));
-	int rc = reader ? greeter_compose(&greeter)
-			: lk__fail(error, LK_ENOMEM, "handshake: out of memory");
-	greeting->sent_ns = lk__now_ns();
-	if (rc == 0)
-		rc = greeter_send(&greeter);
-	if (rc == 0)
-		rc = greeter_hear(&greeter, reader, greeting);
-	if (greeter.out.bytes)
-		explicit_bzero(greeter.out.bytes, greeter.out.room);
-	lk__buffer_free(&greeter.out);
+	struct lk__greeter *greeter;
+	struct lk__readiness readiness;
+	int rc = lk__greeter_new(&greeter, stream, config, flags, deadline_ns, error);
 	if (rc < 0)
-		lk__reader_free(reader);
-	else
-		*reader_out = reader;
-	return rc;
+		return rc;
+	while ((rc = lk__greeter_step(greeter, reader_out, greeting_out, &readiness, error)) == 0) {
+		int status = lk__socket_wait(&readiness, cancel_fd);
+		if (status == -ECANCELED)
+			rc = lk__fail(error, LK_ECANCELLED, "%s: connecting was cancelled",
+				      config->url);
+		else if (status != 0 && status != -ETIMEDOUT)
+			rc = lk__fail_errno(error, LK_ESYSTEM, -status, "%s: poll", config->url);
+		if (rc < 0)
+			break;
+	}
+	lk__greeter_free(greeter);
+	return rc < 0 ? rc : 0;
 }

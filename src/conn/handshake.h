@@ -12,9 +12,11 @@
 
 #include "scripts.h"
 
-struct lk_config;
+struct lk__greeter;
 struct lk__reader;
+struct lk__readiness;
 struct lk__stream;
+struct lk_config;
 
 struct lk__greeting {
 	int64_t server_us;              /* the server's clock … */
@@ -33,12 +35,25 @@ struct lk__greeting {
 int64_t lk__time_answer(const redisReply *reply);
 
 /*
- * Speaks them in one batch, and asks for our scripts if the flags say so; blocks until all is
- * answered, the deadline, or `cancel_fd`. The reader that it made goes on reading. What the
- * connection can do without (the name, the question for scripts) may be refused.
+ * Begins to speak them, in one batch, and asks for our scripts if the flags say so. What the
+ * connection can do without (the name, the question for scripts) may be refused. Stream and
+ * configuration must outlive it. LK_ENOMEM. Free it in any state.
  */
+int lk__greeter_new(struct lk__greeter **greeter_out, struct lk__stream *stream,
+		    const struct lk_config *config, unsigned flags, int64_t deadline_ns,
+		    lk_error *error);
+void lk__greeter_free(struct lk__greeter *greeter);
+
+/* As far as it goes without waiting. 1: all is answered, and the reader goes on reading; 0: what it
+ * waits for is written; or a code. */
+int lk__greeter_step(struct lk__greeter *greeter, struct lk__reader **reader_out,
+		     struct lk__greeting *greeting_out, struct lk__readiness *readiness_out,
+		     lk_error *error);
+
+/* All steps, and waits between them; ends early with LK_ECANCELLED when `cancel_fd` (-1: none)
+ * becomes readable. */
 int lk__handshake(struct lk__stream *stream, const struct lk_config *config, unsigned flags,
 		  int64_t deadline_ns, int cancel_fd, struct lk__reader **reader_out,
-		  struct lk__greeting *greeting, lk_error *error);
+		  struct lk__greeting *greeting_out, lk_error *error);
 
 #endif

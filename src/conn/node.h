@@ -21,6 +21,7 @@ struct lk__node_events {
 	void (*attention)(void *context);          /* answers are expected and nobody reads */
 	void (*lost)(void *context);               /* a connection was lost: grants are in doubt */
 	void (*up)(void *context);                 /* a connection was made */
+	void (*connecting)(void *context);         /* a connector waits for the loop's turn */
 	void (*doubt)(void *context, void *owner); /* a listener heard an unexpected message */
 };
 

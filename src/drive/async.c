@@ -324,6 +324,7 @@ void lk__async_taken(struct lk__completion *completion)
 	if (completion->value.operation == LK_OP_ACQUIRE && completion->value.error.code == 0 &&
 	    !lk__client_forked(completion->client))
 		lk__async_acquired(completion);
-	lk__entry_unref(completion->entry);
+	if (completion->entry)
+		lk__entry_unref(completion->entry);
 	lk__client_unref(completion->client);
 }

@@ -56,6 +56,11 @@ static void client_on_up(void *context)
 	lk__loop_wake(context);
 }
 
+static void client_on_connecting(void *context)
+{
+	lk__loop_wake(context);
+}
+
 /* A release was heard of a lock that we may hold: whose was it? One that we only wait for is no
  * work of the loop's, which would be in the way of the waiter's try. */
 static void client_on_doubt(void *context, void *owner)
@@ -70,6 +75,7 @@ static const struct lk__node_events client_events = {
 	.attention = client_on_attention,
 	.lost = client_on_lost,
 	.up = client_on_up,
+	.connecting = client_on_connecting,
 	.doubt = client_on_doubt,
 };
 
@@ -224,6 +230,8 @@ int lk__client_new(lk_client **client_out, const struct lk_config *config, lk_er
 		client->topo->ops->close(client->topo);
 		rc = lk__fail(error, LK_ESYSTEM, "lk_client_new: no thread-specific key is left");
 	}
+	if (rc == 0 && client->config->threadless)
+		rc = lk__loop_start(client, error);
 	if (rc < 0) {
 		client_free(client);
 		return rc;

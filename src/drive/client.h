@@ -71,6 +71,13 @@ struct lk__asyncs {
 	bool told;                         /* the loop's: all have been woken for the close */
 };
 
+/* The close of a threadless client, while its completion is there. */
+struct lk__closing {
+	_Atomic(struct lk__completion *) completion;
+	int64_t leave_until_ns; /* for those who wait to go */
+	int64_t until_ns;
+};
+
 struct lk__counters {
 	_Atomic uint64_t acquires, reentries, handovers, wire_grants, releases, busy, timeouts,
 		cancels, failures, lost, renewals, compensations, held, waiting;
@@ -104,6 +111,7 @@ struct lk_client {
 	struct lk__hold *lost; /* permits, those to be forgotten first in front; see lost.h */
 	size_t lost_count;
 	struct lk__asyncs asyncs;
+	struct lk__closing close;
 	struct lk__client_record record;
 	struct lk__counters counters;
 };

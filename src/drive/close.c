@@ -13,8 +13,10 @@
 #include "drive/loop.h"
 #include "drive/notices.h"
 #include "drive/compensation.h"
+#include "drive/queue.h"
 
-#define LEAVE_MS 200 /* for those who wait to go */
+#define LEAVE_MS 200         /* for those who wait to go */
+#define LOOK_NS (2 * LK__MS) /* between looks at what is left */
 
 /* A picture of the entries, each with a reference; NULL when there is no memory. */
 static struct lk__entry **close_entries(lk_client *client, size_t *count_out)
@@ -95,15 +97,20 @@ static void close_wake_waiters(lk_client *client)
 	pthread_mutex_unlock(&client->mutex);
 }
 
+static void close_messages(lk_client *client)
+{
+	struct lk__node *node;
+	for (size_t i = 0; (node = client->topo->ops->node_at(client->topo, i)); i++)
+		lk__conn_close(&node->messages);
+}
+
 /* Those who wait go; what they send as they leave a queue on the server comes before the end. */
 static void close_await_leavers(lk_client *client, struct lk__thread *thread)
 {
 	int64_t until_ns = lk__after_ms(lk__now_ns(), LEAVE_MS);
-	struct lk__node *node;
-	for (size_t i = 0; (node = client->topo->ops->node_at(client->topo, i)); i++)
-		lk__conn_close(&node->messages);
+	close_messages(client);
 	while (atomic_load(&client->counters.waiting) > 0 && lk__now_ns() < until_ns)
-		lk__park_wait(&thread->park, lk__now_ns() + 2 * LK__MS);
+		lk__park_wait(&thread->park, lk__now_ns() + LOOK_NS);
 }
 
 static void close_read(lk_client *client, struct lk__thread *thread, int64_t until_ns)
@@ -117,7 +124,7 @@ static void close_read(lk_client *client, struct lk__thread *thread, int64_t unt
 			/* In small steps: nobody wakes us when another thread has finished one. */
 			while (rc == LK__WAIT_TIME_UP && lk__now_ns() < until_ns)
 				rc = lk__conn_wait(conn, thread, lk__conn_is_idle, conn,
-						   lk__now_ns() + 2 * LK__MS, NULL);
+						   lk__now_ns() + LOOK_NS, NULL);
 		}
 	}
 }
@@ -142,7 +149,7 @@ static bool close_await_answers(lk_client *client)
 		close_read(client, thread, until_ns);
 		until_ns = lk__after_ms(until_ns, LEAVE_MS);
 		while (!close_is_settled(client) && lk__now_ns() < until_ns)
-			lk__park_wait(&thread->park, lk__now_ns() + 2 * LK__MS);
+			lk__park_wait(&thread->park, lk__now_ns() + LOOK_NS);
 		/* What was granted meanwhile may go back by another connection. */
 		close_read(client, thread, until_ns);
 	}
@@ -196,4 +203,82 @@ int lk__client_close(lk_client *client, int how, lk_error *error)
 			      "close: something may still be held, and is being released");
 	atomic_store(&client->closing, false);
 	return rc;
+}
+
+/* ---- of a threadless client ---- */
+
+int lk__close_start(lk_client *client, int how, struct lk__completion *completion, lk_error *error)
+{
+	struct lk__closing *close = &client->close;
+	int rc = close_begin(client, how, error);
+	if (rc < 0)
+		return rc;
+	close_messages(client);
+	close->leave_until_ns = lk__after_ms(lk__now_ns(), LEAVE_MS);
+	close->until_ns = lk__after_ms(close->leave_until_ns, client->config->command_timeout_ms);
+	lk__client_ref(client);
+	completion->client = client;
+	atomic_store(&close->completion, completion);
+	lk__loop_wake(client);
+	return 0;
+}
+
+bool lk__close_is_under_way(lk_client *client)
+{
+	return atomic_load(&client->close.completion) != NULL;
+}
+
+static void close_complete(lk_client *client, int rc)
+{
+	struct lk__completion *completion = atomic_exchange(&client->close.completion, NULL);
+	if (rc < 0)
+		lk__fail(&completion->value.error, rc,
+			 "close: something may still be held, and is being released");
+	completion->prev = completion; /* a list of one */
+	completion->next = NULL;
+	lk__queue_deliver(completion->queue, completion);
+}
+
+/* Nothing is to be sent, or read, any more. */
+static bool close_is_read(lk_client *client)
+{
+	struct lk__node *node;
+	bool idle = true;
+	for (size_t i = 0; (node = client->topo->ops->node_at(client->topo, i)); i++) {
+		for (size_t j = 0; j < node->script_count; j++) {
+			struct lk__conn *conn = &node->scripts[j];
+			lk__conn_close_to_tries(conn);
+			pthread_mutex_lock(&conn->mutex);
+			idle &= lk__conn_is_idle(conn);
+			pthread_mutex_unlock(&conn->mutex);
+		}
+	}
+	return idle;
+}
+
+/* As close_await_answers(), a look at a time. */
+int64_t lk__close_turn(lk_client *client)
+{
+	const struct lk__closing *close = &client->close;
+	if (!lk__close_is_under_way(client))
+		return LK__NEVER;
+	int64_t now_ns = lk__now_ns();
+	if (atomic_load(&client->counters.waiting) > 0 && now_ns < close->leave_until_ns)
+		return now_ns + LOOK_NS;
+	bool done = close_is_read(client) && close_is_settled(client);
+	if (!done && now_ns < close->until_ns)
+		return now_ns + LOOK_NS;
+	done = done && !atomic_exchange(&client->unreleased, false);
+	if (done)
+		lk__client_end(client);
+	close_complete(client, done ? 0 : LK_EMAYBEHELD);
+	return LK__NEVER;
+}
+
+void lk__close_at_once(lk_client *client)
+{
+	close_begin(client, LK_CLOSE_ABANDON, NULL);
+	lk__client_end(client);
+	if (lk__close_is_under_way(client))
+		close_complete(client, LK_EMAYBEHELD);
 }

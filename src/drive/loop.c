@@ -7,15 +7,19 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "conf/config.h"
+#include "conn/connector.h"
 #include "drive/async.h"
 #include "drive/client_record.h"
 #include "drive/compensation.h"
+#include "drive/life.h"
 #include "drive/notices.h"
 #include "drive/watch.h"
 
 #define EVENTS_MAX 16          /* in one turn; the rest comes with the next */
 #define TICK_NS (5 * LK__MS)   /* while answers are expected that nobody reads */
 #define IDLE_TICKS 20          /* ticks without any before it stops */
+#define TURNS_MAX 4            /* in one call of the program */
 #define BLIND_NS (20 * LK__MS) /* between turns where waiting fails */
 
 struct lk__loop {
@@ -24,13 +28,19 @@ struct lk__loop {
 	struct lk__thread thread; /* its place as a reader */
 	int set_fd;               /* of the two below, and of the connections' sockets */
 	int wake_fd, timer_fd;
-	int64_t armed_ns; /* when the timer goes off; LK__NEVER */
-	int64_t tick_ns;  /* the next tick; LK__NEVER while it does not tick */
-	int64_t read_ns;  /* for asynchronous calls: to be read then, whatever the set says */
+	_Atomic int64_t armed_ns; /* when the timer goes off; LK__NEVER */
+	int64_t tick_ns;          /* the next tick; LK__NEVER while it does not tick */
+	int64_t read_ns; /* for asynchronous calls: to be read then, whatever the set says */
 	unsigned idle_ticks;
 	bool blind; /* the set cannot be waited for: somebody closed our descriptors */
-	_Atomic bool attending, verify, stop;
+	bool threadless;
+	_Atomic bool attending, verify, stop, processing;
 };
+
+static struct lk__loop *client_loop(lk_client *client)
+{
+	return atomic_load_explicit(&client->loop, memory_order_acquire);
+}
 
 /* ---- answers and messages that nobody waits for ---- */
 
@@ -75,24 +85,31 @@ static int64_t loop_tick(struct lk__loop *loop, int64_t now_ns)
 	return loop->tick_ns;
 }
 
+/* For each connection: when the soonest is to be looked at again. */
+static int64_t loop_each(struct lk__loop *loop, int64_t (*act)(struct lk__conn *conn, int set_fd))
+{
+	struct lk__topo *topo = loop->client->topo;
+	struct lk__node *node;
+	int64_t next_ns = LK__NEVER;
+	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++) {
+		next_ns = lk__earlier(next_ns, act(&node->messages, loop->set_fd));
+		next_ns = lk__earlier(next_ns, act(&node->work, loop->set_fd));
+		for (size_t j = 0; j < node->script_count; j++)
+			next_ns = lk__earlier(next_ns, act(&node->scripts[j], loop->set_fd));
+	}
+	return next_ns;
+}
+
 /*
  * Asynchronous calls do not wait for a tick: the set tells when there is something to read. Returns
  * when to look without that.
  */
 static int64_t loop_listen(struct lk__loop *loop)
 {
-	struct lk__topo *topo = loop->client->topo;
-	struct lk__node *node;
 	if (atomic_exchange(&loop->attending, false) || lk__now_ns() >= loop->read_ns)
 		loop_read(loop);
-	loop->tick_ns = loop->read_ns = LK__NEVER;
-	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++) {
-		int64_t at_ns = lk__conn_arm(&node->messages, loop->set_fd);
-		at_ns = lk__earlier(at_ns, lk__conn_arm(&node->work, loop->set_fd));
-		for (size_t j = 0; j < node->script_count; j++)
-			at_ns = lk__earlier(at_ns, lk__conn_arm(&node->scripts[j], loop->set_fd));
-		loop->read_ns = lk__earlier(loop->read_ns, at_ns);
-	}
+	loop->tick_ns = LK__NEVER;
+	loop->read_ns = loop_each(loop, lk__conn_arm);
 	return loop->read_ns;
 }
 
@@ -141,14 +158,16 @@ static int64_t loop_turn(struct lk__loop *loop)
 	loop->blind = count < 0 && errno != EINTR;
 	for (int i = 0; i < count; i++)
 		loop_take(loop, ready[i]);
+	int64_t next_ns = loop->threadless ? loop_each(loop, lk__connector_turn) : LK__NEVER;
 	if (atomic_exchange(&loop->verify, false))
 		lk__watch_all(loop->client);
-	int64_t next_ns = lk__watch_turn(loop->client);
+	next_ns = lk__earlier(next_ns, lk__watch_turn(loop->client));
 	next_ns = lk__earlier(next_ns, lk__compensation_turn(loop->client));
 	next_ns = lk__earlier(next_ns, lk__client_record_turn(loop->client));
 	next_ns = lk__earlier(next_ns, lk__async_turn(loop->client));
 	lk__notices_ring(loop->client);
-	if (lk__async_active(loop->client))
+	next_ns = lk__earlier(next_ns, lk__close_turn(loop->client));
+	if (loop->threadless || lk__async_active(loop->client))
 		next_ns = lk__earlier(next_ns, loop_listen(loop));
 	else
 		next_ns = lk__earlier(next_ns, loop_tick(loop, lk__now_ns()));
@@ -183,6 +202,34 @@ static void *loop_main(void *argument)
 	}
 }
 
+/* ---- or the program ---- */
+
+int lk__loop_process(lk_client *client)
+{
+	struct lk__loop *loop = client_loop(client);
+	if (atomic_exchange(&loop->processing, true))
+		return LK_EPROCESSING;
+	int64_t next_ns = loop_turn(loop);
+	for (int i = 1; i < TURNS_MAX && (next_ns == 0 || !lk__async_rest(client)); i++)
+		next_ns = loop_turn(loop);
+	if (!lk__async_rest(client))
+		lk__wake_fd(loop->wake_fd);
+	atomic_store(&loop->processing, false);
+	return 0;
+}
+
+int lk__loop_fd(lk_client *client)
+{
+	return client_loop(client)->set_fd;
+}
+
+int64_t lk__loop_due_ns(lk_client *client)
+{
+	return atomic_load(&client_loop(client)->armed_ns);
+}
+
+/* ---- life ---- */
+
 static void loop_free(struct lk__loop *loop)
 {
 	if (loop->timer_fd >= 0)
@@ -205,6 +252,7 @@ static int loop_new(struct lk__loop **loop_out, lk_client *client, lk_error *err
 	if (!loop)
 		return lk__fail(error, LK_ENOMEM, "background thread: out of memory");
 	loop->client = client;
+	loop->threadless = client->config->threadless;
 	loop->armed_ns = loop->tick_ns = loop->read_ns = LK__NEVER;
 	loop->set_fd = lk__set_new();
 	loop->wake_fd = lk__wake_fd_new();
@@ -225,18 +273,15 @@ static int loop_launch(lk_client *client, lk_error *error)
 	int rc = loop_new(&loop, client, error);
 	if (rc < 0)
 		return rc;
-	rc = lk__thread_start(&loop->pthread, loop_main, loop);
+	rc = loop->threadless ? 0 : lk__thread_start(&loop->pthread, loop_main, loop);
 	if (rc) {
 		loop_free(loop);
 		return lk__fail_errno(error, LK_ESYSTEM, rc, "cannot start the background thread");
 	}
+	if (loop->threadless) /* it rests until the program's first turn */
+		lk__async_rest(client);
 	atomic_store(&client->loop, loop);
 	return 0;
-}
-
-static struct lk__loop *client_loop(lk_client *client)
-{
-	return atomic_load_explicit(&client->loop, memory_order_acquire);
 }
 
 int lk__loop_start(lk_client *client, lk_error *error)
@@ -255,6 +300,8 @@ void lk__loop_stop(lk_client *client)
 {
 	struct lk__loop *loop = client_loop(client);
 	if (!loop || atomic_exchange(&loop->stop, true))
+		return;
+	if (loop->threadless)
 		return;
 	lk__wake_fd(loop->wake_fd);
 	lk__thread_join(loop->pthread);

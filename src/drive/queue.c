@@ -219,7 +219,7 @@ void lk__queue_deliver(lk_queue *queue, struct lk__completion *completions)
 	pthread_mutex_lock(&queue->mutex);
 	DL_FOREACH(completions, completion)
 	{
-		assert(completion->async && completion->queue == queue);
+		assert(completion->queue == queue);
 		HASH_DEL(queue->in_flight, completion);
 		completion->async = NULL;
 	}

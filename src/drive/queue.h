@@ -27,12 +27,12 @@ struct lk__completion {
 	struct lk__completion *prev, *next; /* among those to be taken */
 	UT_hash_handle hh;                  /* among those in flight */
 	lk_queue *queue;
-	struct lk__async *async; /* while it is in flight */
+	struct lk__async *async; /* while it is in flight; NULL for a close */
 	lk_client *client;
 	bool begun, listed; /* LK_OP_NOTICE: the client knows it; it is among those to be taken */
-	_Atomic bool cancelled; /* the same: it ends next */
-	struct lk__entry *entry;
-	uint64_t number; /* of the wire grant, if it was granted */
+	_Atomic bool cancelled;  /* the same: it ends next */
+	struct lk__entry *entry; /* NULL for a close */
+	uint64_t number;         /* of the wire grant, if it was granted */
 	lk_completion value;
 	struct lk__owner owner;
 	char owner_name[];

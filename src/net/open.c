@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Opening a stream: resolve, connect to one address after the other, and TLS on top. */
+/*
+ * Opening a stream: resolve, connect to one address after the other, and TLS on top.
+ *
+ *     NAME ──▶ ADDRESS ──▶ CONNECTING ──▶ [SHAKING] ──▶ the stream
+ *                ▲ the next one │  ▲
+ *                └──────────────┘  └ FULL (unix: the backlog)
+ */
 #include <errno.h>
-#include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
 
@@ -18,16 +24,35 @@
 
 #define ADDRESSES_MAX 16
 #define BACKLOG_PAUSE_MS 5 /* before the next try at a unix socket whose backlog is full */
+#define STEP_ON 2          /* the next state can be stepped at once */
 
-struct opening {
+enum opening_state {
+	OPENING_START,
+	OPENING_NAME,
+	OPENING_ADDRESS,
+	OPENING_CONNECTING,
+	OPENING_FULL,
+	OPENING_SHAKING,
+};
+
+struct lk__opening {
 	const struct lk_config *config;
+	enum opening_state state;
 	int64_t deadline_ns;
-	int cancel_fd;
+	struct lk__readiness readiness; /* what the state waits for */
+	struct lk__lookup *lookup;
+	struct addrinfo *addresses;
+	const struct addrinfo *at; /* the address that is tried, or the next */
+	int left;                  /* addresses to try, this one included */
+	struct sockaddr_un path;   /* instead, of a unix socket */
+	int fd;                    /* until the stream has it */
+	int status;                /* how the last address ended: -errno */
+	struct lk__stream *stream; /* while it shakes hands */
 	lk_error *error;
 	char node[300]; /* for messages */
 };
 
-static void name_node(struct opening *opening)
+static void name_node(struct lk__opening *opening)
 {
 	const struct lk_config *config = opening->config;
 	if (config->scheme == LK__SCHEME_UNIX)
@@ -39,141 +64,282 @@ static void name_node(struct opening *opening)
 }
 
 /* Turns the negative errno of an attempt to connect into an error. */
-static int fail_connect(struct opening *opening, int status)
+static int fail_connect(struct lk__opening *opening, int status)
 {
-	if (status == -ECANCELED)
-		return lk__fail(opening->error, LK_ECANCELLED, "connect to %s: cancelled",
-				opening->node);
 	int code = status == -EMFILE || status == -ENFILE || status == -ENOBUFS ? LK_ESYSTEM
 		   : status == -ENOMEM                                          ? LK_ENOMEM
 										: LK_EUNREACHABLE;
 	return lk__fail_errno(opening->error, code, -status, "connect to %s", opening->node);
 }
 
-/* connect() that is under way ends when the descriptor becomes writable. */
-static int finish_connect(int fd, int64_t deadline_ns, int cancel_fd)
+static int opening_waits(struct lk__opening *opening, enum opening_state state, int fd,
+			 short events, int64_t until_ns)
 {
-	int status = lk__socket_wait(fd, POLLOUT, deadline_ns, cancel_fd);
-	if (status != 0)
-		return status;
-	return -lk__socket_failure(fd);
+	opening->state = state;
+	opening->readiness = (struct lk__readiness){fd, events, until_ns};
+	return 0;
 }
 
-/* A connected descriptor, or -errno. */
-static int connect_address(const struct sockaddr *address, socklen_t size, int64_t deadline_ns,
-			   int cancel_fd)
+static int opening_goes_on(struct lk__opening *opening, enum opening_state state)
 {
-	int fd = lk__socket_new(address->sa_family);
-	int status = 0;
-	if (fd < 0)
-		return -errno;
-	while (lk__socket_connect(fd, address, size) != 0) {
-		status = -errno;
-		if (status == -EINPROGRESS || status == -EINTR) {
-			status = finish_connect(fd, deadline_ns, cancel_fd);
-			break;
-		}
-		if (status != -EAGAIN || address->sa_family != AF_UNIX)
-			break;
-		/* No event tells when the backlog has room again. */
-		int64_t pause_ns = lk__after_ms(lk__now_ns(), BACKLOG_PAUSE_MS);
-		if (pause_ns < deadline_ns)
-			status = lk__socket_wait(-1, 0, pause_ns, cancel_fd);
-		if (status != -ETIMEDOUT)
-			break;
-		status = 0;
-	}
-	if (status == 0)
-		return fd;
-	lk__fd_close(fd);
-	return status;
+	opening->state = state;
+	return STEP_ON;
 }
 
-static int connect_path(struct opening *opening)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	size_t length = strlen(opening->config->host);
-	if (length >= sizeof(address.sun_path))
-		return -ENAMETOOLONG;
-	memcpy(address.sun_path, opening->config->host, length + 1);
-	return connect_address((struct sockaddr *)&address, sizeof(address), opening->deadline_ns,
-			       opening->cancel_fd);
-}
+/* ---- names ---- */
 
-/* Every address gets its share of what is left, so that a silent one does not use up all. */
-static int connect_any(struct opening *opening, const struct addrinfo *addresses)
+static int name_resolved(struct lk__opening *opening, int failed)
 {
-	int left = 0;
-	int status = -EADDRNOTAVAIL;
-	for (const struct addrinfo *at = addresses; at && left < ADDRESSES_MAX; at = at->ai_next)
-		left++;
-	for (const struct addrinfo *at = addresses; at && left > 0; at = at->ai_next, left--) {
-		int64_t now_ns = lk__now_ns();
-		if (now_ns >= opening->deadline_ns)
-			return -ETIMEDOUT;
-		int64_t share_ns = (opening->deadline_ns - now_ns) / left;
-		status = connect_address(at->ai_addr, at->ai_addrlen, now_ns + share_ns,
-					 opening->cancel_fd);
-		if (status >= 0 || status == -ECANCELED)
-			return status;
-	}
-	return status;
-}
-
-static int connect_tcp(struct opening *opening, int *fd_out)
-{
-	const struct lk_config *config = opening->config;
-	struct addrinfo *addresses = NULL;
-	int failed = lk__resolve(&addresses, config->host, config->port, opening->deadline_ns,
-				 opening->cancel_fd);
 	if (failed == EAI_SYSTEM)
 		return fail_connect(opening, -errno);
 	if (failed)
 		return lk__fail(opening->error, LK_EUNREACHABLE, "connect to %s: resolve: %s",
 				opening->node, gai_strerror(failed));
-	int fd = connect_any(opening, addresses);
-	lk__look_up_free(addresses);
-	if (fd < 0)
-		return fail_connect(opening, fd);
-	lk__socket_tune(fd, config->keepalive_s);
-	*fd_out = fd;
-	return 0;
+	opening->at = opening->addresses;
+	for (const struct addrinfo *at = opening->at; at && opening->left < ADDRESSES_MAX;
+	     at = at->ai_next)
+		opening->left++;
+	opening->status = -EADDRNOTAVAIL;
+	return opening_goes_on(opening, OPENING_ADDRESS);
 }
 
-static int connect_unix(struct opening *opening, int *fd_out)
+/* Without threads: the program knows the address. */
+static int name_ask(struct lk__opening *opening)
 {
-	int fd = connect_path(opening);
-	if (fd < 0)
-		return fail_connect(opening, fd);
-	*fd_out = fd;
-	return 0;
+	const struct lk_config *config = opening->config;
+	char address[LK_ADDRESS_SIZE] = "";
+	int rc = config->resolve ? config->resolve(config->resolve_context, config->host, address,
+						   sizeof(address))
+				 : -1;
+	address[sizeof(address) - 1] = '\0';
+	if (rc != 0)
+		return name_resolved(opening, EAI_NONAME);
+	return name_resolved(opening,
+			     lk__resolve_address(&opening->addresses, address, config->port));
 }
 
-static int wrap(struct opening *opening, int fd, struct lk__stream **stream_out)
+static int name_begin(struct lk__opening *opening)
 {
-	if (opening->config->scheme == LK__SCHEME_TLS)
-		return lk__tls_open(stream_out, fd, opening->config, opening->node,
-				    opening->deadline_ns, opening->cancel_fd, opening->error);
-	struct lk__stream *stream = lk__plain_new(fd);
-	if (!stream)
-		return lk__fail(opening->error, LK_ENOMEM, "connect to %s: out of memory",
-				opening->node);
-	*stream_out = stream;
-	return 0;
+	const struct lk_config *config = opening->config;
+	int failed = lk__resolve_address(&opening->addresses, config->host, config->port);
+	if (failed != EAI_NONAME)
+		return name_resolved(opening, failed);
+	if (config->threadless)
+		return name_ask(opening);
+	failed = lk__lookup_begin(&opening->lookup, config->host, config->port);
+	if (failed)
+		return fail_connect(opening, -failed);
+	return opening_waits(opening, OPENING_NAME, lk__lookup_fd(opening->lookup), POLLIN,
+			     opening->deadline_ns);
+}
+
+static int name_look(struct lk__opening *opening)
+{
+	if (lk__lookup_done(opening->lookup))
+		return name_resolved(opening,
+				     lk__lookup_take(opening->lookup, &opening->addresses));
+	return lk__now_ns() < opening->deadline_ns ? 0 : fail_connect(opening, -ETIMEDOUT);
+}
+
+/* ---- addresses ---- */
+
+static int path_begin(struct lk__opening *opening)
+{
+	size_t length = strlen(opening->config->host);
+	if (length >= sizeof(opening->path.sun_path))
+		return fail_connect(opening, -ENAMETOOLONG);
+	opening->path.sun_family = AF_UNIX;
+	memcpy(opening->path.sun_path, opening->config->host, length + 1);
+	opening->left = 1;
+	return opening_goes_on(opening, OPENING_ADDRESS);
+}
+
+static int opening_start(struct lk__opening *opening)
+{
+	return opening->config->scheme == LK__SCHEME_UNIX ? path_begin(opening)
+							  : name_begin(opening);
+}
+
+/* Every address gets its share of what is left, so that a silent one does not use up all. */
+static int64_t address_until_ns(const struct lk__opening *opening)
+{
+	int64_t now_ns = lk__now_ns();
+	int64_t left_ns = opening->deadline_ns > now_ns ? opening->deadline_ns - now_ns : 0;
+	return now_ns + left_ns / opening->left;
+}
+
+static int address_failed(struct lk__opening *opening, int status)
+{
+	if (opening->fd >= 0)
+		lk__fd_close(opening->fd);
+	opening->fd = -1;
+	opening->status = status;
+	opening->left--;
+	opening->at = opening->at ? opening->at->ai_next : NULL;
+	return opening_goes_on(opening, OPENING_ADDRESS);
+}
+
+static int address_connect(struct lk__opening *opening, int64_t until_ns)
+{
+	const struct addrinfo *at = opening->at;
+	int failed = at ? lk__socket_connect(opening->fd, at->ai_addr, at->ai_addrlen)
+			: lk__socket_connect(opening->fd, (struct sockaddr *)&opening->path,
+					     sizeof(opening->path));
+	/* A connect() that is under way ends when the descriptor becomes writable. */
+	if (failed == 0 || errno == EINPROGRESS || errno == EINTR)
+		return opening_waits(opening, OPENING_CONNECTING, opening->fd, POLLOUT, until_ns);
+	if (errno != EAGAIN || at)
+		return address_failed(opening, -errno);
+	/* No event tells when the backlog has room again. */
+	int64_t again_ns = lk__after_ms(lk__now_ns(), BACKLOG_PAUSE_MS);
+	if (again_ns >= until_ns)
+		return address_failed(opening, -EAGAIN);
+	return opening_waits(opening, OPENING_FULL, -1, 0, again_ns);
+}
+
+static int address_begin(struct lk__opening *opening)
+{
+	if (opening->left == 0)
+		return fail_connect(opening, opening->status);
+	if (opening->at && lk__now_ns() >= opening->deadline_ns)
+		return fail_connect(opening, -ETIMEDOUT);
+	opening->fd = lk__socket_new(opening->at ? opening->at->ai_family : AF_UNIX);
+	if (opening->fd < 0)
+		return address_failed(opening, -errno);
+	int rc = address_connect(opening, address_until_ns(opening));
+	return rc == 0 && opening->state == OPENING_CONNECTING ? STEP_ON : rc;
+}
+
+static int full_look(struct lk__opening *opening)
+{
+	if (lk__now_ns() < opening->readiness.until_ns)
+		return 0;
+	return address_connect(opening, opening->deadline_ns);
+}
+
+/* ---- connected ---- */
+
+static int connected(struct lk__opening *opening, struct lk__stream **stream_out)
+{
+	const struct lk_config *config = opening->config;
+	struct lk__stream **stream = config->scheme == LK__SCHEME_TLS ? &opening->stream
+								      : stream_out;
+	int rc = 0;
+	if (config->scheme != LK__SCHEME_UNIX)
+		lk__socket_tune(opening->fd, config->keepalive_s);
+	if (config->scheme == LK__SCHEME_TLS)
+		rc = lk__tls_begin(stream, opening->fd, config, opening->node, opening->error);
+	else if (!(*stream = lk__plain_new(opening->fd)))
+		rc = lk__fail(opening->error, LK_ENOMEM, "connect to %s: out of memory",
+			      opening->node);
+	if (rc < 0)
+		return rc;
+	opening->fd = -1;
+	return opening->stream ? opening_goes_on(opening, OPENING_SHAKING) : 1;
+}
+
+static int connecting_look(struct lk__opening *opening, struct lk__stream **stream_out)
+{
+	struct pollfd polled = {.fd = opening->fd, .events = POLLOUT};
+	if (lk__poll(&polled, 1, 0) > 0) {
+		int failure = lk__socket_failure(opening->fd);
+		return failure ? address_failed(opening, -failure) : connected(opening, stream_out);
+	}
+	return lk__now_ns() < opening->readiness.until_ns ? 0 : address_failed(opening, -ETIMEDOUT);
+}
+
+static int shaking_look(struct lk__opening *opening, struct lk__stream **stream_out)
+{
+	struct lk__stream *stream = opening->stream;
+	int rc = lk__tls_shake(stream, opening->config, opening->node, opening->deadline_ns,
+			       opening->error);
+	if (rc == 0)
+		return opening_waits(opening, OPENING_SHAKING, stream->fd, stream->wants,
+				     opening->deadline_ns);
+	if (rc == 1) {
+		*stream_out = stream;
+		opening->stream = NULL;
+	}
+	return rc;
+}
+
+/* ---- steps ---- */
+
+struct lk__opening *lk__opening_new(const struct lk_config *config, int64_t deadline_ns)
+{
+	struct lk__opening *opening = calloc(1, sizeof(*opening));
+	if (!opening)
+		return NULL;
+	opening->config = config;
+	opening->deadline_ns = deadline_ns;
+	opening->fd = -1;
+	name_node(opening);
+	return opening;
+}
+
+void lk__opening_free(struct lk__opening *opening)
+{
+	if (!opening)
+		return;
+	lk__lookup_leave(opening->lookup);
+	if (opening->addresses)
+		lk__look_up_free(opening->addresses);
+	if (opening->fd >= 0)
+		lk__fd_close(opening->fd);
+	lk__stream_close(opening->stream);
+	free(opening);
+}
+
+int lk__opening_step(struct lk__opening *opening, struct lk__stream **stream_out,
+		     struct lk__readiness *readiness_out, lk_error *error)
+{
+	int rc = STEP_ON;
+	opening->error = error;
+	while (rc == STEP_ON) {
+		switch (opening->state) {
+		case OPENING_START:
+			rc = opening_start(opening);
+			break;
+		case OPENING_NAME:
+			rc = name_look(opening);
+			break;
+		case OPENING_ADDRESS:
+			rc = address_begin(opening);
+			break;
+		case OPENING_CONNECTING:
+			rc = connecting_look(opening, stream_out);
+			break;
+		case OPENING_FULL:
+			rc = full_look(opening);
+			break;
+		case OPENING_SHAKING:
+			rc = shaking_look(opening, stream_out);
+		}
+	}
+	if (rc == 0)
+		*readiness_out = opening->readiness;
+	return rc;
 }
 
 int lk__stream_open(struct lk__stream **stream_out, const struct lk_config *config,
 		    int64_t deadline_ns, int cancel_fd, lk_error *error)
 {
-	struct opening opening = {config, deadline_ns, cancel_fd, error, ""};
-	int fd = -1;
-	name_node(&opening);
-	int status = config->scheme == LK__SCHEME_UNIX ? connect_unix(&opening, &fd)
-						       : connect_tcp(&opening, &fd);
-	if (status != 0)
-		return status;
-	status = wrap(&opening, fd, stream_out);
-	if (status != 0)
-		lk__fd_close(fd);
-	return status;
+	struct lk__opening *opening = lk__opening_new(config, deadline_ns);
+	if (!opening)
+		return lk__fail(error, LK_ENOMEM, "connect to %s: out of memory", config->host);
+	struct lk__readiness readiness;
+	int rc;
+	while ((rc = lk__opening_step(opening, stream_out, &readiness, error)) == 0) {
+		int status = lk__socket_wait(&readiness, cancel_fd);
+		if (status == -ECANCELED)
+			rc = lk__fail(error, LK_ECANCELLED, "connect to %s: cancelled",
+				      opening->node);
+		else if (status != 0 && status != -ETIMEDOUT)
+			rc = lk__fail_errno(error, LK_ESYSTEM, -status, "connect to %s",
+					    opening->node);
+		if (rc < 0)
+			break;
+	}
+	lk__opening_free(opening);
+	return rc < 0 ? rc : 0;
 }

@@ -1,21 +1,32 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names to addresses, within a limit.
+ * Names to addresses, without waiting.
  *
- * getaddrinfo() can be neither limited nor interrupted, so a name (an address not) is looked up in
- * a thread of its own, which outlives a call that gives up by at most the resolver's own limit.
+ * getaddrinfo() can be neither limited nor interrupted, so a name is looked up in a thread of its
+ * own, which outlives a caller that gives up by at most the resolver's own limit.
  */
 #ifndef LK__NET_RESOLVE_H
 #define LK__NET_RESOLVE_H
 
 #include <netdb.h>
-#include <stdint.h>
 
-/*
- * Addresses of `host`, to be freed with lk__look_up_free(). 0; an EAI_… code; or EAI_SYSTEM with
- * errno: ETIMEDOUT at `deadline_ns` (CLOCK_BOOTTIME), ECANCELED when `cancel_fd` is readable.
- */
-int lk__resolve(struct addrinfo **addresses_out, const char *host, int port, int64_t deadline_ns,
-		int cancel_fd);
+struct lk__lookup;
+
+/* The address that `host` is, to be freed with lk__look_up_free(). 0; EAI_NONAME: it is a name;
+ * another EAI_… code; or EAI_SYSTEM with errno. */
+int lk__resolve_address(struct addrinfo **addresses_out, const char *host, int port);
+
+/* Begins to look a name up. 0 or an errno. */
+int lk__lookup_begin(struct lk__lookup **lookup_out, const char *host, int port);
+
+/* Readable when it is done. */
+int lk__lookup_fd(const struct lk__lookup *lookup);
+int lk__lookup_done(struct lk__lookup *lookup);
+
+/* Of one that is done: as lk__resolve_address(). */
+int lk__lookup_take(struct lk__lookup *lookup, struct addrinfo **addresses_out);
+
+/* The caller lets go of it, done or not. NULL is fine. */
+void lk__lookup_leave(struct lk__lookup *lookup);
 
 #endif

@@ -8,18 +8,19 @@
 
 #define POLL_MOST_MS 60000 /* a long wait is taken in pieces */
 
-int lk__socket_wait(int fd, short events, int64_t deadline_ns, int cancel_fd)
+int lk__socket_wait(const struct lk__readiness *readiness, int cancel_fd)
 {
 	for (;;) {
-		struct pollfd polled[2] = {{.fd = fd, .events = events},
+		struct pollfd polled[2] = {{.fd = readiness->fd, .events = readiness->events},
 					   {.fd = cancel_fd, .events = POLLIN}};
 		int64_t now_ns = lk__now_ns();
-		int ready = lk__poll(polled, 2, lk__ms_until(now_ns, deadline_ns, POLL_MOST_MS));
+		int ready = lk__poll(polled, 2,
+				     lk__ms_until(now_ns, readiness->until_ns, POLL_MOST_MS));
 		if (ready < 0 && errno != EINTR && errno != EAGAIN)
 			return -errno;
 		if (ready > 0)
 			return polled[1].revents ? -ECANCELED : 0;
-		if (now_ns >= deadline_ns)
+		if (now_ns >= readiness->until_ns)
 			return -ETIMEDOUT;
 	}
 }

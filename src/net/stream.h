@@ -2,9 +2,10 @@
 /*
  * A connected byte stream: TCP, unix socket, or TLS over TCP, behind one small interface.
  *
- * lk__stream_open() blocks (name resolution, connect, TLS handshake); everything else never
- * does. A stream is used by one thread at a time; who that is, its owner arranges. The descriptor
- * is non-blocking and close-on-exec, and writing raises no SIGPIPE.
+ * Opening is a row of steps that never wait (name resolution, connect, TLS handshake), or
+ * lk__stream_open(), which blocks; everything else never does. A stream is used by one thread at a
+ * time; who that is, its owner arranges. The descriptor is non-blocking and close-on-exec, and
+ * writing raises no SIGPIPE.
  */
 #ifndef LK__NET_STREAM_H
 #define LK__NET_STREAM_H
@@ -15,8 +16,10 @@
 
 #include <lockkeeper/error.h>
 
-struct lk_config;
+struct lk__opening;
+struct lk__readiness;
 struct lk__stream;
+struct lk_config;
 
 struct lk__stream_ops {
 	ssize_t (*read)(struct lk__stream *stream, void *bytes, size_t size);
@@ -34,11 +37,20 @@ struct lk__stream {
 };
 
 /*
- * Connects to the node that `config` names: resolves the name, tries its addresses in turn, and for
- * TLS shakes hands and verifies peer and host name, all before `deadline_ns` (CLOCK_BOOTTIME).
- * Ends early with LK_ECANCELLED when `cancel_fd` (-1: none) becomes readable.
- * Errors: LK_EUNREACHABLE, LK_ETLS, LK_ENOMEM, LK_ESYSTEM.
+ * Begins to connect to the node that `config` names, which must outlive it: resolves the name,
+ * tries its addresses in turn, and for TLS shakes hands and verifies peer and host name, all before
+ * `deadline_ns` (CLOCK_BOOTTIME). NULL when out of memory. Free it in any state.
  */
+struct lk__opening *lk__opening_new(const struct lk_config *config, int64_t deadline_ns);
+void lk__opening_free(struct lk__opening *opening);
+
+/* As far as it goes without waiting. 1 with the stream; 0: what it waits for is written; or a code:
+ * LK_EUNREACHABLE, LK_ETLS, LK_ENOMEM, LK_ESYSTEM. */
+int lk__opening_step(struct lk__opening *opening, struct lk__stream **stream_out,
+		     struct lk__readiness *readiness_out, lk_error *error);
+
+/* All steps, and waits between them. Ends early with LK_ECANCELLED when `cancel_fd` (-1: none)
+ * becomes readable. */
 int lk__stream_open(struct lk__stream **stream_out, const struct lk_config *config,
 		    int64_t deadline_ns, int cancel_fd, lk_error *error);
 

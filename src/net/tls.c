@@ -7,11 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/door.h"
+#include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
 #include "net/openssl.h"
-#include "net/socket.h"
 #include "net/tls_context.h"
 
 #define REASON_MAX 256
@@ -245,8 +244,6 @@ static int fail_handshake(struct tls_stream *tls, ssize_t status, const char *na
 	if (status == -EPROTO)
 		return lk__fail(error, tls->refused ? LK_ETLS : LK_EUNREACHABLE,
 				"connect to %s: TLS: %s", node, tls->reason);
-	if (status == -ECANCELED)
-		return lk__fail(error, LK_ECANCELLED, "connect to %s: cancelled", node);
 	if (status == 0)
 		return lk__fail(error, LK_EUNREACHABLE,
 				"connect to %s: TLS: the peer closed the connection in the "
@@ -255,25 +252,6 @@ static int fail_handshake(struct tls_stream *tls, ssize_t status, const char *na
 	return lk__fail_errno(error, LK_EUNREACHABLE, (int)-status,
 			      "connect to %s: TLS handshake%s", node,
 			      status == -ETIMEDOUT ? " (does the port speak TLS?)" : "");
-}
-
-/* 1, or what ended it: 0 when the peer closed, or -errno. */
-static ssize_t shake_hands(struct tls_stream *tls, int64_t deadline_ns, int cancel_fd)
-{
-	for (;;) {
-		short wants = 0;
-		lk__openssl.ERR_clear_error();
-		int result = lk__openssl.SSL_connect(tls->ssl);
-		if (result == 1)
-			return 1;
-		ssize_t status = call_failed(tls, result, &wants);
-		if (status == -EAGAIN)
-			status = lk__socket_wait(tls->stream.fd, wants, deadline_ns, cancel_fd);
-		else
-			return status;
-		if (status != 0)
-			return status;
-	}
 }
 
 static int prepare(struct tls_stream *tls, const char *name)
@@ -287,25 +265,27 @@ static int prepare(struct tls_stream *tls, const char *name)
 	return lk__tls_expect_name(tls->ssl, name);
 }
 
-static int open_over(struct tls_stream *tls, const struct lk_config *config, const char *node,
-		     int64_t deadline_ns, int cancel_fd, lk_error *error)
+/* The name that the peer's certificate must have. */
+static const char *expected_name(const struct lk_config *config)
 {
-	const char *name = *config->tls_server_name ? config->tls_server_name : config->host;
+	return *config->tls_server_name ? config->tls_server_name : config->host;
+}
+
+static int begin_over(struct tls_stream *tls, const struct lk_config *config, const char *node,
+		      lk_error *error)
+{
 	int status = lk__tls_context_new(&tls->context, config, node, error);
 	if (status != 0)
 		return status;
 	if (!*config->tls_cert_file)
 		lk__openssl.SSL_CTX_set_client_cert_cb(tls->context, certificate_asked);
-	if (prepare(tls, name) != 0)
+	if (prepare(tls, expected_name(config)) != 0)
 		return lk__fail(error, LK_ENOMEM, "connect to %s: no memory for TLS", node);
-	ssize_t shaken = shake_hands(tls, deadline_ns, cancel_fd);
-	if (shaken != 1)
-		return fail_handshake(tls, shaken, name, node, error);
 	return 0;
 }
 
-int lk__tls_open(struct lk__stream **stream_out, int fd, const struct lk_config *config,
-		 const char *node, int64_t deadline_ns, int cancel_fd, lk_error *error)
+int lk__tls_begin(struct lk__stream **stream_out, int fd, const struct lk_config *config,
+		  const char *node, lk_error *error)
 {
 	int status = lk__openssl_load(node, error);
 	if (status != 0)
@@ -315,7 +295,7 @@ int lk__tls_open(struct lk__stream **stream_out, int fd, const struct lk_config 
 		return lk__fail(error, LK_ENOMEM, "connect to %s: out of memory", node);
 	tls->stream = (struct lk__stream){.ops = &tls_ops, .fd = fd, .wants = POLLIN};
 	tls->read_wants = POLLIN;
-	status = open_over(tls, config, node, deadline_ns, cancel_fd, error);
+	status = begin_over(tls, config, node, error);
 	if (status != 0) {
 		tls->stream.fd = -1; /* stays the caller's */
 		tls_close(&tls->stream);
@@ -323,4 +303,21 @@ int lk__tls_open(struct lk__stream **stream_out, int fd, const struct lk_config 
 	}
 	*stream_out = &tls->stream;
 	return 0;
+}
+
+int lk__tls_shake(struct lk__stream *stream, const struct lk_config *config, const char *node,
+		  int64_t deadline_ns, lk_error *error)
+{
+	struct tls_stream *tls = tls_of(stream);
+	lk__openssl.ERR_clear_error();
+	int result = lk__openssl.SSL_connect(tls->ssl);
+	if (result == 1) {
+		stream->wants = POLLIN;
+		return 1;
+	}
+	ssize_t status = call_failed(tls, result, &stream->wants);
+	if (status == -EAGAIN && lk__now_ns() < deadline_ns)
+		return 0;
+	return fail_handshake(tls, status == -EAGAIN ? -ETIMEDOUT : status, expected_name(config),
+			      node, error);
 }

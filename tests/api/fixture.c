@@ -2,6 +2,8 @@
 
 #include <stdarg.h>
 
+#include "driver.h"
+
 struct server server;
 
 int start_server(void **state)
@@ -82,7 +84,7 @@ static void set_options(lk_config *config, const char *options)
 	}
 }
 
-lk_client *open_client_at(const char *url, const char *options)
+static lk_client *open_at(const char *url, const char *options, bool threadless)
 {
 	lk_config *config = NULL;
 	lk_client *client = NULL;
@@ -91,9 +93,33 @@ lk_client *open_client_at(const char *url, const char *options)
 	/* Nothing but its locks is to be left behind, and its commands are counted. */
 	expect(0, lk_config_set(config, "client_record", "off", &err));
 	set_options(config, options);
+	if (threadless)
+		lk_config_set_threadless(config, NULL, NULL);
 	expect(0, lk_client_new(&client, config, &err));
+	if (threadless)
+		driver_add(client);
 	lk_config_free(config);
 	return client;
+}
+
+lk_client *open_client_at(const char *url, const char *options)
+{
+	return open_at(url, options, false);
+}
+
+lk_client *open_driven_at(const char *url, const char *options)
+{
+	return open_at(url, options, program_drives());
+}
+
+lk_client *open_driven(const char *options, ...)
+{
+	char text[512];
+	va_list values;
+	va_start(values, options);
+	vsnprintf(text, sizeof(text), options, values);
+	va_end(values);
+	return open_driven_at(server.url_unix, text);
 }
 
 lk_client *open_client(void)

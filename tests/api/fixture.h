@@ -56,6 +56,10 @@ __attribute__((format(printf, 1, 2))) lk_client *open_client_with(const char *op
 /* The same at another URL; options may be "". */
 lk_client *open_client_at(const char *url, const char *options);
 
+/* The same, with the driver of this run, see driver.h; to be freed with driver_free(). */
+__attribute__((format(printf, 1, 2))) lk_client *open_driven(const char *options, ...);
+lk_client *open_driven_at(const char *url, const char *options);
+
 /* Closes a client that holds nothing, and frees it. Returns NULL. */
 lk_client *close_client(lk_client *client);
 

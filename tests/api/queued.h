@@ -2,6 +2,7 @@
 #ifndef API_QUEUED_H
 #define API_QUEUED_H
 
+#include "driver.h"
 #include "fixture.h"
 
 extern lk_queue *queue;

@@ -91,6 +91,7 @@ static void test_blocking_and_asynchronous_callers_in_one_line(void **state)
 {
 	struct threads thread;
 	(void)state;
+	needs_a_thread();
 	open_queue();
 	lk_lock *lock = new_lock(client, "line");
 	acquire(lock, "first");
@@ -480,6 +481,7 @@ static void test_locks_of_locks_are_refused(void **state)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_lock *multi = NULL;
 	(void)state;
+	needs_a_thread();
 	open_queue();
 	lk_lock *parts[2] = {new_lock(client, "one"), new_lock(client, "two")};
 	expect(0, lk_multi_lock_new(&multi, parts, 2, &err));

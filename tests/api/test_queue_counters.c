@@ -8,7 +8,7 @@ static lk_permit_semaphore *slots;
 
 static void open_counters(const char *options)
 {
-	client = open_client_with("%s", options);
+	client = open_driven("%s", options);
 	expect(0, lk_queue_new(&queue, 0, &err));
 	expect(0, lk_semaphore_new(&pool, client, "pool", LK_STRLEN, &err));
 	expect(0, lk_latch_new(&gate, client, "gate", LK_STRLEN, &err));
@@ -27,6 +27,27 @@ static void close_counters(size_t left)
 	free_handles();
 	close_queue(left);
 	redis_do(&server, "DEL pool gate slots");
+}
+
+static void set_pool(int64_t permits)
+{
+	uint64_t id = 0;
+	expect(0, lk_queue_semaphore_try_set(queue, pool, permits, 0, 7, &id, &err));
+	completed(id, 0);
+}
+
+static void set_gate(int64_t count)
+{
+	uint64_t id = 0;
+	expect(0, lk_queue_latch_try_set(queue, gate, count, 7, &id, &err));
+	completed(id, 0);
+}
+
+static void set_slots(int64_t permits)
+{
+	uint64_t id = 0;
+	expect(0, lk_queue_permit_try_set(queue, slots, permits, 7, &id, &err));
+	completed(id, 0);
 }
 
 /* ---- starts that are good, by their ids ---- */
@@ -251,8 +272,9 @@ static void test_first_come_first_served(void **state)
 {
 	struct threads thread;
 	(void)state;
+	needs_a_thread();
 	open_counters("");
-	expect(1, lk_semaphore_try_set(pool, 1, 0, &err));
+	set_pool(1);
 	uint64_t three = begin_take(3, -1, 0);
 	wait_until(stats_of(client).waiting == 1, 5000);
 	uint64_t one = begin_take(1, -1, 0);
@@ -280,7 +302,7 @@ static void test_a_latch_opens_for_all(void **state)
 	(void)state;
 	open_counters("");
 	memset(seen, 0, sizeof(seen));
-	expect(1, lk_latch_try_set(gate, 1, &err));
+	set_gate(1);
 	for (size_t i = 0; i < WAITERS; i++)
 		begin_await(-1, i);
 	wait_until(stats_of(client).waiting == WAITERS, 20000);
@@ -300,8 +322,8 @@ static void test_cancel(void **state)
 {
 	(void)state;
 	open_counters("");
-	expect(1, lk_latch_try_set(gate, 1, &err));
-	expect(1, lk_semaphore_try_set(pool, 0, 0, &err));
+	set_gate(1);
+	set_pool(0);
 	uint64_t first = begin_take(2, -1, 0), second = begin_take(1, -1, 0);
 	uint64_t waits = begin_await(-1, 0), permit = begin_permit(-1, NULL);
 	wait_until(stats_of(client).waiting == 4, 5000);
@@ -328,8 +350,9 @@ static void test_a_cancel_that_lost_the_race(void **state)
 {
 	int acquired = 0;
 	(void)state;
+	needs_a_thread();
 	open_counters("");
-	expect(1, lk_semaphore_try_set(pool, 0, 0, &err));
+	set_pool(0);
 	for (int round = 0; round < 300; round++) {
 		bool got_it = false;
 		uint64_t id = begin_take(1, -1, 0);
@@ -384,7 +407,7 @@ static void test_connections_are_cut(void **state)
 	int64_t started = 0, open = 0, unknown = 0;
 	(void)state;
 	open_counters("");
-	expect(1, lk_semaphore_try_set(pool, PERMITS, 0, &err));
+	set_pool(PERMITS);
 	while (started < TAKES || open > 0) {
 		for (; started < TAKES && open < 50; started++, open++) {
 			uint64_t permits = 1 + (uint64_t)started % 3;
@@ -416,15 +439,15 @@ static void close_in_flight(int how)
 	enum { REQUESTS = 60, PERMITS = 20 };
 	int seen[REQUESTS] = {0}, acquired = 0;
 	open_counters("");
-	expect(1, lk_semaphore_try_set(pool, PERMITS, 0, &err));
-	expect(1, lk_latch_try_set(gate, 5, &err));
+	set_pool(PERMITS);
+	set_gate(5);
 	for (size_t i = 0; i < REQUESTS; i += 2) {
 		begin_take(1, i % 3 ? -1 : 60000, i);
 		begin_await(-1, i + 1);
 	}
-	int code = lk_client_close(client, how, &err);
+	int code = driver_close(client, how, &err);
 	check(code == 0 || code == LK_EMAYBEHELD);
-	lk_client_free(client);
+	driver_free(client);
 	for (size_t i = 0; i < REQUESTS; i++) {
 		lk_completion got = next_completion();
 		check_int(++seen[got.tag], ==, 1);
@@ -453,15 +476,15 @@ static void test_close_gives_permits_back(void **state)
 	(void)state;
 	for (int round = 0; round < 20; round++) {
 		open_counters("");
-		expect(1, lk_permit_semaphore_try_set(slots, 20, &err));
+		set_slots(20);
 		for (int i = 0; i < 30; i++)
 			begin_permit(-1, NULL);
 		if (round % 2)
 			wait_until(stats_of(client).held == 20, 5000);
-		int code = lk_client_close(client, LK_CLOSE_RELEASE, &err);
+		int code = driver_close(client, LK_CLOSE_RELEASE, &err);
 		check(code == 0 || code == LK_EMAYBEHELD);
 		free_handles();
-		lk_client_free(client);
+		driver_free(client);
 		for (int i = 0; i < 30; i++) {
 			code = next_completion().error.code;
 			check(code == LK_EMAYBEHELD || code == LK_ECLOSED);
@@ -480,7 +503,7 @@ static void taken_too_late(int no_loss)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_completion got;
 	open_counters("");
-	expect(1, lk_permit_semaphore_try_set(slots, 1, &err));
+	set_slots(1);
 	options.lease_ms = slow_ms(200);
 	options.no_loss = no_loss;
 	begin_permit(-1, &options);
@@ -504,9 +527,10 @@ static void test_a_permit_is_renewed_until_it_is_taken(void **state)
 {
 	char options[64];
 	(void)state;
+	needs_a_thread();
 	snprintf(options, sizeof(options), "watchdog_ms=%lld", slow_ms(300));
 	open_counters(options);
-	expect(1, lk_permit_semaphore_try_set(slots, 1, &err));
+	set_slots(1);
 	uint64_t id = begin_permit(-1, NULL);
 	wait_until(stats_of(client).renewals >= 4, 20000);
 	lk_completion got = completed(id, 0);
@@ -530,8 +554,8 @@ static void test_a_silent_server(void **state)
 	(void)state;
 	snprintf(options, sizeof(options), "command_timeout_ms=%lld", slow_ms(300));
 	open_counters(options);
-	expect(1, lk_semaphore_try_set(pool, 5, 0, &err));
-	expect(1, lk_latch_try_set(gate, 5, &err));
+	set_pool(5);
+	set_gate(5);
 	int64_t begun_ms = now_ms();
 	server_pause(&server);
 	uint64_t give = begin_give(1), down = begin_down(1), take = begin_take(2, -1, 0);
@@ -558,7 +582,7 @@ static void test_no_server(void **state)
 {
 	lk_completion got;
 	(void)state;
-	client = open_client_at("unix:///nowhere/socket", "");
+	client = open_driven_at("unix:///nowhere/socket", "");
 	expect(0, lk_queue_new(&queue, 0, &err));
 	expect(0, lk_semaphore_new(&pool, client, "pool", LK_STRLEN, &err));
 	expect(0, lk_latch_new(&gate, client, "gate", LK_STRLEN, &err));

@@ -34,9 +34,9 @@ static void close_in_flight(int how)
 	for (size_t i = 0; i < WAITS; i++) {
 		begin_acquire(locks[i], i % 3 ? "task" : "other", i % 5 ? -1 : 60000, i);
 	}
-	int code = lk_client_close(client, how, &err);
+	int code = driver_close(client, how, &err);
 	check(code == 0 || code == LK_EMAYBEHELD);
-	lk_client_free(client);
+	driver_free(client);
 	for (size_t taken = 0; taken < WAITS; taken++) {
 		got = next_completion();
 		check_int(++seen[got.tag], ==, 1);
@@ -61,8 +61,8 @@ static void test_close_completes_what_is_in_flight(void **state)
 	acquire(locks[2], "task");
 	uint64_t again = begin_acquire(locks[2], "other", -1, 0);
 	wait_until(stats_of(client).waiting == 3, 5000);
-	expect(LK_EHELD, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
-	expect(0, lk_client_close(client, LK_CLOSE_RELEASE, &err));
+	expect(LK_EHELD, driver_close(client, LK_CLOSE_IF_IDLE, &err));
+	expect(0, driver_close(client, LK_CLOSE_RELEASE, &err));
 	for (int i = 0; i < 3; i++) {
 		lk_completion got = next_completion();
 		check(got.id == listens || got.id == stands || got.id == again);
@@ -93,7 +93,7 @@ static void test_a_queue_outlives_its_client(void **state)
 	stranger_takes("outlives", 3600000);
 	uint64_t id = begin_acquire(lock, "task", -1, 9);
 	lk_lock_free(lock);
-	lk_client_free(client);
+	driver_free(client);
 	check_int(completed(id, LK_ECLOSED).tag, ==, 9);
 	expect(0, lk_queue_free(queue, &err));
 	redis_do(&server, "DEL outlives");
@@ -126,7 +126,7 @@ static void test_a_grant_taken_too_late(void **state)
 static void test_a_grant_is_renewed_until_it_is_taken(void **state)
 {
 	(void)state;
-	client = open_client_with("watchdog_ms=%lld", slow_ms(300));
+	client = open_driven("watchdog_ms=%lld", slow_ms(300));
 	expect(0, lk_queue_new(&queue, 0, &err));
 	lk_lock *lock = new_lock(client, "renewed");
 	uint64_t id = begin_acquire(lock, "task", -1, 0);
@@ -143,7 +143,7 @@ static void test_a_loss_is_told(void **state)
 {
 	lk_event event;
 	(void)state;
-	client = open_client_with("watchdog_ms=%lld", slow_ms(300));
+	client = open_driven("watchdog_ms=%lld", slow_ms(300));
 	expect(0, lk_queue_new(&queue, 0, &err));
 	lk_lock *lock = new_lock(client, "lost");
 	completed(begin_acquire(lock, "task", -1, 55), 0);
@@ -256,7 +256,7 @@ static void test_waits_outlive_a_restart(void **state)
 static void test_a_silent_server(void **state)
 {
 	(void)state;
-	client = open_client_with("command_timeout_ms=%lld", slow_ms(300));
+	client = open_driven("command_timeout_ms=%lld", slow_ms(300));
 	expect(0, lk_queue_new(&queue, 0, &err));
 	make_locks();
 	acquire(locks[0], "task");
@@ -310,7 +310,7 @@ static void test_a_busy_connection_is_read_later(void **state)
 static void test_no_server(void **state)
 {
 	(void)state;
-	client = open_client_at("unix:///nowhere/socket", "");
+	client = open_driven_at("unix:///nowhere/socket", "");
 	expect(0, lk_queue_new(&queue, 0, &err));
 	lk_lock *lock = new_lock(client, "nowhere");
 	lk_completion got = completed(begin_acquire(lock, "task", -1, 0), LK_EUNREACHABLE);

@@ -68,6 +68,7 @@ static void test_readers_come_in_together(void **state)
 	enum { READERS = 20 };
 	char owner[32];
 	(void)state;
+	needs_a_thread();
 	open_queue();
 	lk_lock *writer = new_kind(KIND_WRITE, client), *reader = new_kind(KIND_READ, client);
 	acquire(writer, "writer");
@@ -137,6 +138,7 @@ static void test_fair_callers_in_order_of_arrival(void **state)
 {
 	struct threads second_thread, fourth_thread;
 	(void)state;
+	needs_a_thread();
 	open_queue();
 	lk_client *other = open_client();
 	lk_lock *ours = new_kind(KIND_FAIR, client), *theirs = new_kind(KIND_FAIR, other);
@@ -207,6 +209,7 @@ static void test_tokens_grow(void **state)
 static void test_late_grants_of_every_kind(void **state)
 {
 	(void)state;
+	needs_a_thread();
 	open_queue();
 	for (size_t i = 0; i < KINDS; i++) {
 		lk_lock *lock = new_kind(i, client);
@@ -230,6 +233,7 @@ static void test_late_grants_of_every_kind(void **state)
 static void test_a_late_grant_leaves_the_next_alone(void **state)
 {
 	(void)state;
+	needs_a_thread();
 	open_queue();
 	for (size_t i = 0; i < KINDS; i++) {
 		if (i == KIND_READ)
@@ -277,7 +281,7 @@ static void test_a_loss_before_it_was_taken(void **state)
 	lk_event event;
 	int type;
 	(void)state;
-	client = open_client_with("watchdog_ms=%lld", slow_ms(300));
+	client = open_driven("watchdog_ms=%lld", slow_ms(300));
 	expect(0, lk_queue_new(&queue, 0, &err));
 	lk_lock *lock = new_lock(client, "lost");
 	uint64_t id = begin_acquire(lock, "task", -1, 0);
@@ -303,7 +307,7 @@ static void test_a_grant_keeps_its_client_open(void **state)
 	lk_lock *lock = new_lock(client, "open");
 	uint64_t id = begin_acquire(lock, "task", -1, 0);
 	wait_until(queue_is_readable(), 5000);
-	expect(LK_EHELD, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
+	expect(LK_EHELD, driver_close(client, LK_CLOSE_IF_IDLE, &err));
 	completed(id, 0);
 	release(lock, "task");
 	lk_lock_free(lock);
@@ -318,7 +322,7 @@ static void test_taken_after_a_close_that_released(void **state)
 	lk_lock *lock = new_lock(client, "closed");
 	begin_acquire(lock, "task", -1, 0);
 	wait_until(queue_is_readable(), 5000);
-	expect(0, lk_client_close(client, LK_CLOSE_RELEASE, &err));
+	expect(0, driver_close(client, LK_CLOSE_RELEASE, &err));
 	check_int(redis_integer(&server, "EXISTS closed"), ==, 0);
 	lk_completion got = next_completion();
 	lk_lock_free(lock);
@@ -333,7 +337,7 @@ static void test_taken_after_an_abandoned_lease(void **state)
 	lk_lock *lock = new_lock(client, "abandoned");
 	begin_leased(lock, "task", slow_ms(200));
 	wait_until(queue_is_readable(), 5000);
-	lk_client_free(client);
+	driver_free(client);
 	wait_until(redis_integer(&server, "EXISTS abandoned") == 0, 5000);
 	sleep_ms(slow_ms(20)); /* our deadline may be a moment later than the server's */
 	lk_completion got = next_completion();
@@ -351,7 +355,7 @@ static void test_starts_wait_for_no_server(void **state)
 	char owner[32];
 	int left = REQUESTS;
 	(void)state;
-	client = open_client_with("connect_timeout_ms=60000 command_timeout_ms=60000");
+	client = open_driven("connect_timeout_ms=60000 command_timeout_ms=60000");
 	expect(0, lk_queue_new(&queue, 0, &err));
 	lk_lock *lock = new_lock(client, "silent");
 	server_pause(&server);
@@ -379,7 +383,7 @@ static void test_starts_wait_for_no_server(void **state)
 static void test_cancel_waits_for_no_server(void **state)
 {
 	(void)state;
-	client = open_client_with("command_timeout_ms=60000");
+	client = open_driven("command_timeout_ms=60000");
 	expect(0, lk_queue_new(&queue, 0, &err));
 	lk_lock *lock = new_lock(client, "stopped");
 	acquire(lock, "task");
@@ -433,7 +437,7 @@ static void test_the_owner_is_no_thread(void **state)
 	struct threads thread;
 	lk_event event;
 	(void)state;
-	client = open_client_with("watchdog_ms=%lld", slow_ms(300));
+	client = open_driven("watchdog_ms=%lld", slow_ms(300));
 	expect(0, lk_queue_new(&queue, 0, &err));
 	lk_lock *lock = new_lock(client, "name");
 	threads_start(&thread, 1, begin_here, lock);
@@ -500,7 +504,8 @@ static void test_a_release_beside_its_acquire(void **state)
 static void test_what_an_acquire_can_say(void **state)
 {
 	(void)state;
-	client = open_client_with("max_waiters=4");
+	needs_a_thread();
+	client = open_driven("max_waiters=4");
 	expect(0, lk_queue_new(&queue, 0, &err));
 	lk_lock *lock = new_lock(client, "string");
 	redis_do(&server, "SET string text");

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +20,8 @@
 
 #define START_LIMIT_MS 15000
 #define PORT_TRIES 5
+#define PORT_FIRST 10000 /* below those that the system gives to connections */
+#define PORT_END 32000
 
 __attribute__((noreturn, format(printf, 1, 2))) static void give_up(const char *format, ...)
 {
@@ -31,18 +34,27 @@ __attribute__((noreturn, format(printf, 1, 2))) static void give_up(const char *
 	abort();
 }
 
-/* A port that was free a moment ago; who loses the race for it tries another. */
+/*
+ * A port that was free a moment ago; who loses the race for it tries another. Not one that the
+ * system gives to connections: a server that is started again needs the same one.
+ */
 static int free_port(void)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET};
-	socklen_t size = sizeof(address);
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) ||
-	    getsockname(fd, (struct sockaddr *)&address, &size))
-		give_up("no free port: %s", strerror(errno));
-	close(fd);
-	return ntohs(address.sin_port);
+	for (int i = 0; i < 100; i++) {
+		uint16_t number = 0;
+		int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		if (fd < 0 || getrandom(&number, sizeof(number), 0) != sizeof(number))
+			give_up("no free port: %s", strerror(errno));
+		int port = PORT_FIRST + number % (PORT_END - PORT_FIRST);
+		address.sin_port = htons((uint16_t)port);
+		bool free = bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0;
+		close(fd);
+		if (free)
+			return port;
+	}
+	give_up("no free port in 100 tries");
 }
 
 static void run_server(const struct server *server, pid_t parent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import random
 import signal
 import socket
 import subprocess
@@ -13,10 +14,17 @@ import resp
 from waiting import until
 
 
+# Below those that the system gives to connections: a server that starts again needs the same one.
+PORTS = range(10000, 32000)
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that was free a moment ago."""
+    for port in random.sample(PORTS, 100):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no free port in 100 tries")
 
 
 class Server:

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Clients without threads: the program's own loop does their work.
+ *
+ * A client normally has a thread for what nobody waits for: renewals, compensation, connecting,
+ * asynchronous calls. A threadless client (lk_config_set_threadless()) starts none, not even to
+ * look a name up. The program calls lk_client_process() instead, whenever the client's descriptor
+ * is readable.
+ *
+ *     for (;;) {
+ *             poll(...);                            // the client's descriptor among others
+ *             lk_client_process(client, &error);
+ *             while (lk_queue_take(queue, &completion, 1, 0, NULL) == 1)
+ *                     handle(&completion);
+ *     }
+ *
+ * CAVEATS. Nothing happens between calls: a program that does not call lk_client_process() for a
+ * third of a lease delays renewals, and one that does not for a whole lease loses its locks. A
+ * lock's deadline (lk_lock_deadline_ns()) holds in any case: it is checked by the clock.
+ *
+ * CALLS. Everything that a queue can start (<lockkeeper/queue.h>) works, and so does everything
+ * that only reads memory. A call that would wait for a server fails with LK_EBLOCKING and does
+ * nothing. Several threads may start requests and take completions; one at a time processes.
+ *
+ * Such a client is used from one process and closed with lk_queue_close(), which does not block
+ * either.
+ */
+#ifndef LOCKKEEPER_LOOP_H
+#define LOCKKEEPER_LOOP_H
+
+#include <stdint.h>
+
+#include <lockkeeper/client.h>
+#include <lockkeeper/error.h>
+#include <lockkeeper/queue.h>
+
+LK_BEGIN_DECLS
+
+/*
+ * Returns a descriptor that is readable when lk_client_process() has something to do, for poll(2),
+ * epoll(7) or an event loop. There is no time limit to ask for: timers make it readable too. The
+ * client owns it until lk_client_free(): do not read or close it. Does not block. Errors: LK_EINVAL
+ * (the client has a thread), LK_EFORKED. Since 0.1.
+ */
+LK_API int lk_client_fd(lk_client *client, lk_error *error);
+
+/*
+ * Does what is due: reads and writes, renews, connects, and completes requests. Never waits for
+ * anything, and calls no code of the program but the callbacks for log and addresses, and those of
+ * lk_queue_on_ready(). It reads the clock itself. To call it without need costs a few system calls.
+ * The work of one call is bounded; what is left makes the descriptor readable again. Errors:
+ * LK_EPROCESSING (another thread is in it, or a callback called it), LK_ECLOSED, LK_EINVAL (the
+ * client has a thread), LK_EFORKED. Since 0.1.
+ */
+LK_API int lk_client_process(lk_client *client, lk_error *error);
+
+/*
+ * Returns when lk_client_process() is due at the latest (CLOCK_BOOTTIME), INT64_MAX without such a
+ * time: for loops that cannot watch the descriptor. They must call it often besides, because
+ * answers do not come by the clock. Errors as lk_client_fd(). Since 0.1.
+ */
+LK_API int64_t lk_client_due_ns(lk_client *client, lk_error *error);
+
+/*
+ * Starts the close of a threadless client, as lk_client_close(), which see for `how` (LK_CLOSE_…).
+ * Requests of the client in flight complete with LK_ECLOSED or what became of them, before the
+ * completion of the close (LK_OP_CLOSE). Go on processing until that. Then lk_client_free() does
+ * not wait. Does not block. Errors of the start: LK_EINVAL (the client has a thread), LK_EHELD,
+ * LK_ELIMIT, LK_EPENDING (it is being closed already), LK_ENOMEM, LK_ECLOSED, LK_EFORKED. In the
+ * completion: LK_EMAYBEHELD, as lk_client_close(); then it can be started again. Since 0.1.
+ */
+LK_API int lk_queue_close(lk_queue *queue, lk_client *client, int how, uint64_t tag,
+			  uint64_t *id_out, lk_error *error);
+
+LK_END_DECLS
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/* The public face of threadless clients. */
+#include <lockkeeper/loop.h>
+
+#include "api/check.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "drive/life.h"
+#include "drive/loop.h"
+#include "drive/queue.h"
+
+/* 0, or why the program does not drive this client. */
+static int check_threadless(const lk_client *client, const char *operation, lk_error *error)
+{
+	if (!client)
+		return lk__fail(error, LK_EINVAL, "%s: client is NULL", operation);
+	if (lk__client_forked(client))
+		return lk__fail(error, LK_EFORKED, "%s: %s", operation, lk_error_text(LK_EFORKED));
+	if (!client->config->threadless)
+		return lk__fail(error, LK_EINVAL,
+				"%s: the client has a thread (see lk_config_set_threadless)",
+				operation);
+	return 0;
+}
+
+int lk_client_fd(lk_client *client, lk_error *error)
+{
+	int rc = check_threadless(client, "lk_client_fd", error);
+	return rc < 0 ? rc : lk__loop_fd(client);
+}
+
+int64_t lk_client_due_ns(lk_client *client, lk_error *error)
+{
+	int rc = check_threadless(client, "lk_client_due_ns", error);
+	return rc < 0 ? rc : lk__loop_due_ns(client);
+}
+
+int lk_client_process(lk_client *client, lk_error *error)
+{
+	const char *operation = "lk_client_process";
+	int saved, rc = check_threadless(client, operation, error);
+	if (rc == 0 && atomic_load(&client->state) == LK__CLIENT_CLOSED)
+		rc = LK_ECLOSED;
+	else if (rc < 0)
+		return rc;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved);
+	if (rc == 0)
+		rc = lk__loop_process(client);
+	pthread_setcancelstate(saved, NULL);
+	return rc < 0 ? lk__fail(error, rc, "%s: %s", operation, lk_error_text(rc)) : 0;
+}
+
+static int close_check(const lk_queue *queue, lk_client *client, int how, lk_error *error)
+{
+	const char *operation = "lk_queue_close";
+	if (!queue)
+		return lk__fail(error, LK_EINVAL, "%s: queue is NULL", operation);
+	int rc = check_threadless(client, operation, error);
+	if (rc == 0)
+		rc = lk__check_range(operation, "how", how, LK_CLOSE_IF_IDLE, LK_CLOSE_ABANDON,
+				     error);
+	if (rc == 0 && atomic_load(&client->state) == LK__CLIENT_CLOSED)
+		rc = lk__fail(error, LK_ECLOSED, "%s: the client is closed", operation);
+	if (rc == 0 && lk__close_is_under_way(client))
+		rc = lk__fail(error, LK_EPENDING, "%s: the client is being closed", operation);
+	return rc;
+}
+
+int lk_queue_close(lk_queue *queue, lk_client *client, int how, uint64_t tag, uint64_t *id_out,
+		   lk_error *error)
+{
+	static const struct lk__owner nobody = {.name = ""};
+	struct lk__completion *completion;
+	int rc = close_check(queue, client, how, error);
+	if (rc == 0)
+		rc = lk__queue_reserve(queue, &completion, LK_OP_CLOSE, &nobody, error);
+	if (rc < 0)
+		return rc;
+	uint64_t id = completion->value.id;
+	completion->value.tag = tag;
+	rc = lk__close_start(client, how, completion, error);
+	if (rc < 0)
+		lk__queue_unreserve(completion);
+	else if (id_out)
+		*id_out = id;
+	return rc;
+}
