@@ -9,12 +9,15 @@
 #include "exit_code.h"
 #include "message.h"
 
-/* The comma behind which the next URL begins; NULL when there is none. */
+/* The comma behind which the next URL begins; NULL when there is none. Commas inside of one list
+ * the addresses of its deployment: host:port. */
 static char *list_next(const char *list)
 {
-	for (char *comma = strchr(list, ','); comma; comma = strchr(comma + 1, ','))
-		if (comma[1 + strspn(comma + 1, "abcdefghijklmnopqrstuvwxyz-")] == ':')
+	for (char *comma = strchr(list, ','); comma; comma = strchr(comma + 1, ',')) {
+		const char *end = comma + 1 + strspn(comma + 1, "abcdefghijklmnopqrstuvwxyz-");
+		if (strncmp(end, "://", 3) == 0)
 			return comma;
+	}
 	return NULL;
 }
 

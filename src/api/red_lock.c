@@ -48,6 +48,11 @@ static int check_clients(lk_client *const *clients, size_t count, const void *na
 			rc = lk__check_blocking(clients[i], "lk_red_lock_new", error);
 		if (rc < 0)
 			return rc;
+		if (clients[i]->config->deployment != LK__SINGLE)
+			return lk__fail(error, LK_EINVAL,
+					"lk_red_lock_new: %.200s: a node of a quorum must be a "
+					"single server, which no replica replaces",
+					clients[i]->config->url);
 		for (size_t j = 0; j < i; j++)
 			if (strcmp(clients[i]->config->url, clients[j]->config->url) == 0)
 				return lk__fail(error, LK_EINVAL,

@@ -86,6 +86,15 @@ static const struct option *option_find(const char *name)
 	return NULL;
 }
 
+/* What the URL says beside options. */
+#define PLACE_TEXTS 3
+
+static char **place_text(lk_config *config, size_t index)
+{
+	char **const texts[PLACE_TEXTS] = {&config->host, &config->places, &config->master};
+	return texts[index];
+}
+
 /* Frees what the configuration points to. */
 static void config_clear(lk_config *config)
 {
@@ -93,7 +102,8 @@ static void config_clear(lk_config *config)
 		if (!is_number(&options[i]))
 			lk__text_wipe(*text_of(config, &options[i]));
 	}
-	free(config->host);
+	for (size_t i = 0; i < PLACE_TEXTS; i++)
+		free(*place_text(config, i));
 	explicit_bzero(config, sizeof(*config));
 }
 
@@ -112,7 +122,8 @@ static int config_copy_to(lk_config *copy, const lk_config *config)
 {
 	int status = 0;
 	*copy = *config;
-	copy->host = NULL;
+	for (size_t i = 0; i < PLACE_TEXTS; i++)
+		*place_text(copy, i) = NULL;
 	for (size_t i = 0; i < OPTION_COUNT; i++) {
 		if (!is_number(&options[i]))
 			*text_of(copy, &options[i]) = NULL;
@@ -122,8 +133,8 @@ static int config_copy_to(lk_config *copy, const lk_config *config)
 			status = replace_text(text_of(copy, &options[i]),
 					      *text_of(config, &options[i]));
 	}
-	if (status == 0)
-		status = replace_text(&copy->host, config->host);
+	for (size_t i = 0; i < PLACE_TEXTS && status == 0; i++)
+		status = replace_text(place_text(copy, i), *place_text((lk_config *)config, i));
 	if (status != 0)
 		config_clear(copy);
 	return status;
@@ -185,6 +196,11 @@ static bool client_record_valid(const char *level)
 	return false;
 }
 
+static bool sentinel_tls_valid(const char *value)
+{
+	return !*value || strcmp(value, "on") == 0 || strcmp(value, "off") == 0;
+}
+
 /* What keeps it from being the name or address in a certificate; NULL: nothing. */
 static const char *server_name_fault(const char *name)
 {
@@ -202,6 +218,8 @@ static int set_text(lk_config *config, const struct option *option, const char *
 		return refuse(option, value, "has a blank or a byte that is not ASCII", error);
 	if (text == &config->client_record && !client_record_valid(value))
 		return refuse(option, value, "is not off, short, full or arguments", error);
+	if (text == &config->sentinel_tls && !sentinel_tls_valid(value))
+		return refuse(option, value, "is not on, off or empty", error);
 	const char *fault = text == &config->tls_server_name ? server_name_fault(value) : NULL;
 	if (fault)
 		return refuse(option, value, fault, error);
@@ -249,6 +267,14 @@ static const char *check_line(char *line, size_t size)
 	return NULL;
 }
 
+/* The option that a file's first line is for; NULL: the file is no such one. */
+static char **secret_of_file(lk_config *config, const char *name)
+{
+	if (strcmp(name, "password_file") == 0)
+		return &config->password;
+	return strcmp(name, "sentinel_password_file") == 0 ? &config->sentinel_password : NULL;
+}
+
 /* An empty path names no file, and leaves the password as it is. */
 static int set_password_file(lk_config *config, const struct option *option, const char *path,
 			     lk_error *error)
@@ -266,7 +292,7 @@ static int set_password_file(lk_config *config, const struct option *option, con
 	const char *reason = check_line(line, (size_t)size);
 	int status = reason ? refuse(option, path, reason, error)
 			    : set_text(config, option, path, error);
-	if (status == 0 && replace_text(&config->password, line) != 0)
+	if (status == 0 && replace_text(secret_of_file(config, option->info.name), line) != 0)
 		status = no_memory(error);
 	explicit_bzero(line, sizeof(line));
 	return status;
@@ -277,7 +303,13 @@ static int set_option(lk_config *config, const char *name, const char *value, lk
 /* The query may set what has no place of its own in a URL, and reads no files for secrets. */
 static int set_query_option(lk_config *config, const struct lk__url_option *given, lk_error *error)
 {
-	static const char *const refused[] = {"url", "username", "password", "password_file"};
+	static const char *const refused[] = {"url",
+					      "username",
+					      "password",
+					      "password_file",
+					      "sentinel_username",
+					      "sentinel_password",
+					      "sentinel_password_file"};
 	const struct option *option = option_find(given->name);
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
 		if (option && strcmp(given->name, refused[i]) == 0)
@@ -291,8 +323,11 @@ static int apply_url(lk_config *config, const struct lk__url *url, lk_error *err
 {
 	int status = 0;
 	config->scheme = url->scheme;
+	config->deployment = url->deployment;
 	config->port = url->port;
 	if (replace_text(&config->host, url->host) != 0 ||
+	    replace_text(&config->places, url->places ? url->places : "") != 0 ||
+	    replace_text(&config->master, url->master ? url->master : "") != 0 ||
 	    replace_text(&config->url, url->shown) != 0)
 		status = no_memory(error);
 	if (status == 0 && url->user)
@@ -312,7 +347,8 @@ static int set_url(lk_config *config, const char *value, lk_error *error)
 	struct lk__url url;
 	if (!*value) {
 		config->scheme = LK__SCHEME_NONE;
-		*config->url = *config->host = '\0';
+		config->deployment = LK__SINGLE;
+		*config->url = *config->host = *config->places = *config->master = '\0';
 		return 0;
 	}
 	int status = lk__url_parse(&url, value, error);
@@ -335,7 +371,7 @@ static int set_option(lk_config *config, const char *name, const char *value, lk
 		return set_number(config, option, value, error);
 	if (option->kind == KIND_URL)
 		return set_url(config, value, error);
-	if (strcmp(name, "password_file") == 0)
+	if (secret_of_file(config, name))
 		return set_password_file(config, option, value, error);
 	return set_text(config, option, value, error);
 }
@@ -345,7 +381,9 @@ int lk_config_new(lk_config **config_out, lk_error *error)
 	if (!config_out)
 		return lk__fail(error, LK_EINVAL, "lk_config_new: config_out is NULL");
 	lk_config *config = calloc(1, sizeof(*config));
-	int status = config ? replace_text(&config->host, "") : LK_ENOMEM;
+	int status = config ? 0 : LK_ENOMEM;
+	for (size_t i = 0; i < PLACE_TEXTS && status == 0; i++)
+		status = replace_text(place_text(config, i), "");
 	for (size_t i = 0; i < OPTION_COUNT && status == 0; i++) {
 		const char *value = options[i].info.default_value;
 		if (is_number(&options[i]))
@@ -468,11 +506,13 @@ int lk__config_check(const struct lk_config *config, lk_error *error)
 				"url: no node is named (set url or LOCKKEEPER_URL)");
 	if (*config->username && !*config->password)
 		return lk__fail(error, LK_EINVAL, "username: set without a password");
+	if (*config->sentinel_username && !*config->sentinel_password)
+		return lk__fail(error, LK_EINVAL, "sentinel_username: set without a password");
 	if (!*config->tls_cert_file != !*config->tls_key_file)
 		return lk__fail(error, LK_EINVAL,
 				"tls_cert_file, tls_key_file: one is set without the other");
-	if (config->scheme == LK__SCHEME_TCP &&
-	    (*config->tls_ca_file || *config->tls_cert_file || *config->tls_server_name))
+	bool plain = config->scheme == LK__SCHEME_TCP && strcmp(config->sentinel_tls, "on") != 0;
+	if (plain && (*config->tls_ca_file || *config->tls_cert_file || *config->tls_server_name))
 		return lk__fail(error, LK_EINVAL,
 				"url: it is redis://, but TLS options are set (use rediss://)");
 	if (config->threadless && !config->resolve && !lk__config_has_address(config))

@@ -15,6 +15,11 @@
 
 enum lk__scheme { LK__SCHEME_NONE, LK__SCHEME_TCP, LK__SCHEME_TLS, LK__SCHEME_UNIX };
 
+/* One server, or one that takes its place: among those listed, or named by sentinels. */
+enum lk__deployment { LK__SINGLE, LK__REPLICAS, LK__SENTINEL };
+
+#define LK__PLACES_MAX 16 /* in a URL that lists several */
+
 #define LK__MEMBER_MS(name) int64_t name;
 #define LK__MEMBER_INT(name) int64_t name;
 #define LK__MEMBER_TEXT(name) char *name;
@@ -27,8 +32,12 @@ enum lk__scheme { LK__SCHEME_NONE, LK__SCHEME_TCP, LK__SCHEME_TLS, LK__SCHEME_UN
 struct lk_config {
 #include "conf/options.def"
 	enum lk__scheme scheme;
-	char *host; /* name or address without brackets, or the path of the unix socket */
+	enum lk__deployment deployment;
+	char *host; /* name or address without brackets, or the path of the unix socket; the first
+		       of several */
 	int port;
+	char *places; /* of several: host:port,host:port with IPv6 in brackets; else "" */
+	char *master; /* of sentinels: the name by which they know it; else "" */
 	struct lk__log log;
 	bool threadless;             /* the program drives its clients, see <lockkeeper/loop.h> */
 	lk_resolve_callback resolve; /* then, or NULL */

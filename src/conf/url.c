@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
@@ -10,7 +11,8 @@
 #include "base/fail.h"
 #include "conf/text.h"
 
-#define HOST_MAX 253 /* of DNS */
+#define HOST_MAX 253   /* of DNS */
+#define MASTER_MAX 256 /* bytes of a master's name, as it is written */
 
 /* A run of bytes of the text that is being parsed. */
 struct span {
@@ -108,21 +110,33 @@ static int parse_scheme(struct lk__url *url, struct span *rest, lk_error *error)
 	static const struct {
 		const char *text;
 		enum lk__scheme scheme;
+		enum lk__deployment deployment;
 	} schemes[] = {
-		{"redis://", LK__SCHEME_TCP},  {"rediss://", LK__SCHEME_TLS},
-		{"valkey://", LK__SCHEME_TCP}, {"valkeys://", LK__SCHEME_TLS},
-		{"unix://", LK__SCHEME_UNIX},
+		{"redis://", LK__SCHEME_TCP, LK__SINGLE},
+		{"rediss://", LK__SCHEME_TLS, LK__SINGLE},
+		{"valkey://", LK__SCHEME_TCP, LK__SINGLE},
+		{"valkeys://", LK__SCHEME_TLS, LK__SINGLE},
+		{"unix://", LK__SCHEME_UNIX, LK__SINGLE},
+		{"redis-replicas://", LK__SCHEME_TCP, LK__REPLICAS},
+		{"rediss-replicas://", LK__SCHEME_TLS, LK__REPLICAS},
+		{"valkey-replicas://", LK__SCHEME_TCP, LK__REPLICAS},
+		{"valkeys-replicas://", LK__SCHEME_TLS, LK__REPLICAS},
+		{"redis-sentinel://", LK__SCHEME_TCP, LK__SENTINEL},
+		{"rediss-sentinel://", LK__SCHEME_TLS, LK__SENTINEL},
+		{"valkey-sentinel://", LK__SCHEME_TCP, LK__SENTINEL},
+		{"valkeys-sentinel://", LK__SCHEME_TLS, LK__SENTINEL},
 	};
 	for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
 		size_t length = strlen(schemes[i].text);
 		if (strncmp(rest->start, schemes[i].text, length) != 0)
 			continue;
 		url->scheme = schemes[i].scheme;
+		url->deployment = schemes[i].deployment;
 		rest->start += length;
 		return 0;
 	}
 	return bad(error, "the scheme is not one of redis://, rediss://, valkey://, valkeys://, "
-			  "unix://");
+			  "unix://, or redis-replicas://, redis-sentinel:// and their like");
 }
 
 /* user[:password]@; an empty user means that AUTH takes the password alone. */
@@ -209,7 +223,7 @@ static int parse_host_port(struct lk__url *url, struct span span, lk_error *erro
 		status = check_host(url->host, error);
 		span.start = host.end;
 	}
-	url->port = LK__URL_PORT_DEFAULT;
+	url->port = url->deployment == LK__SENTINEL ? LK__URL_PORT_SENTINEL : LK__URL_PORT_DEFAULT;
 	if (status != 0 || span_empty(span))
 		return status;
 	if (*span.start != ':')
@@ -317,13 +331,110 @@ static int parse_userinfo_if_any(struct lk__url *url, struct span *rest, lk_erro
 	return parse_userinfo(url, (struct span){authority.start, at}, error);
 }
 
+void lk__place_name(char *text_out, const char *host, int port)
+{
+	snprintf(text_out, LK__PLACE_SIZE, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
+}
+
+const char *lk__place_next(const char *places, char *host_out, int *port_out)
+{
+	if (!*places)
+		return NULL;
+	const char *end = strchrnul(places, ',');
+	const char *colon = memrchr(places, ':', (size_t)(end - places));
+	int brackets = *places == '[';
+	*port_out = (int)strtol(colon + 1, NULL, 10);
+	snprintf(host_out, LK__PLACE_SIZE, "%.*s", (int)(colon - places) - 2 * brackets,
+		 places + brackets);
+	return *end ? end + 1 : end;
+}
+
+static bool place_is_listed(const char *places, const char *host, int port)
+{
+	char other[LK__PLACE_SIZE];
+	int other_port = 0;
+	while ((places = lk__place_next(places, other, &other_port)))
+		if (other_port == port && strcasecmp(other, host) == 0)
+			return true;
+	return false;
+}
+
+static int add_place(struct lk__url *url, const struct lk__url *place, lk_error *error)
+{
+	char name[LK__PLACE_SIZE], *places = NULL;
+	const char *before = url->places ? url->places : "";
+	if (place_is_listed(before, place->host, place->port))
+		return bad(error, "lists an address twice");
+	lk__place_name(name, place->host, place->port);
+	if (asprintf(&places, "%s%s%s", before, *before ? "," : "", name) < 0)
+		return no_memory(error);
+	free(url->places);
+	url->places = places;
+	return 0;
+}
+
+/* host:port,host:port; the first is also where the URL points. */
+static int parse_places(struct lk__url *url, struct span span, lk_error *error)
+{
+	int count = 0, status = 0;
+	bool more = true;
+	while (status == 0 && more) {
+		struct lk__url place = {.deployment = url->deployment};
+		struct span one = {span.start, span_find(span, ",")};
+		more = one.end < span.end;
+		span.start = one.end + more;
+		if (++count > LK__PLACES_MAX)
+			return bad(error, "lists more than 16 addresses");
+		status = parse_host_port(&place, one, error);
+		if (status == 0)
+			status = add_place(url, &place, error);
+		if (count > 1 || status != 0) {
+			lk__text_wipe(place.host);
+		} else {
+			url->host = place.host;
+			url->port = place.port;
+		}
+	}
+	if (status == 0 && count == 1 && url->deployment == LK__REPLICAS)
+		return bad(error, "lists one address; list those of master and replicas");
+	return status;
+}
+
+/* host:port,host:port/name[/database] */
+static int parse_sentinels(struct lk__url *url, struct span span, lk_error *error)
+{
+	struct span authority = {span.start, span_find(span, "/")};
+	int status = parse_places(url, authority, error);
+	if (status != 0)
+		return status;
+	bool named = authority.end < span.end;
+	struct span rest = {authority.end + named, span.end};
+	struct span name = {rest.start, span_find(rest, "/")};
+	if (span_empty(name))
+		return bad(error, "the name of the master is missing (…/name)");
+	if (name.end - name.start > MASTER_MAX)
+		return bad(error, "the name of the master is too long");
+	status = decode_to(&url->master, name, error);
+	if (status != 0 || name.end == span.end || name.end + 1 == span.end)
+		return status;
+	return set_database(url, (struct span){name.end + 1, span.end}, error);
+}
+
+static int parse_authority(struct lk__url *url, struct span span, lk_error *error)
+{
+	return url->deployment == LK__REPLICAS ? parse_places(url, span, error)
+					       : parse_host_port(url, span, error);
+}
+
 /* What stands behind user and password: host and port and database, or the path of a socket. */
 static int parse_place(struct lk__url *url, struct span span, lk_error *error)
 {
 	if (url->scheme == LK__SCHEME_UNIX)
 		return parse_socket_path(url, span, error);
+	if (url->deployment == LK__SENTINEL)
+		return parse_sentinels(url, span, error);
 	struct span authority = {span.start, span_find(span, "/")};
-	int status = parse_host_port(url, authority, error);
+	int status = parse_authority(url, authority, error);
 	if (status != 0 || authority.end == span.end || authority.end + 1 == span.end)
 		return status;
 	return set_database(url, (struct span){authority.end + 1, span.end}, error);
@@ -353,6 +464,8 @@ int lk__url_parse(struct lk__url *url, const char *text, lk_error *error)
 void lk__url_free(struct lk__url *url)
 {
 	lk__text_wipe(url->host);
+	lk__text_wipe(url->places);
+	lk__text_wipe(url->master);
 	lk__text_wipe(url->user);
 	lk__text_wipe(url->password);
 	lk__text_wipe(url->database);

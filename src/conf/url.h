@@ -16,6 +16,8 @@
 #define LK__URL_MAX 16384
 #define LK__URL_OPTIONS_MAX 32
 #define LK__URL_PORT_DEFAULT 6379
+#define LK__URL_PORT_SENTINEL 26379
+#define LK__PLACE_SIZE 264 /* of host:port, with its NUL */
 
 struct lk__url_option {
 	char *name;
@@ -25,8 +27,11 @@ struct lk__url_option {
 /* Decoded; NULL (database: too) is what the URL does not name. */
 struct lk__url {
 	enum lk__scheme scheme;
-	char *host; /* of unix://: the path */
+	enum lk__deployment deployment;
+	char *host; /* of unix://: the path; of several: the first */
 	int port;
+	char *places; /* of several: as in struct lk_config */
+	char *master; /* of sentinels */
 	char *user;
 	char *password;
 	char *database;
@@ -41,6 +46,15 @@ int lk__url_parse(struct lk__url *url, const char *text, lk_error *error);
 /* What keeps the text from being a host name or an IPv4 address; NULL: nothing. Letters, digits,
  * '-' and '_' stand in labels, none of which is empty. */
 const char *lk__host_fault(const char *host);
+
+/*
+ * Takes the first place off a list as `places` has it: host (without brackets, LK__PLACE_SIZE
+ * bytes) and port. NULL at the end of the list, else the rest.
+ */
+const char *lk__place_next(const char *places, char *host_out, int *port_out);
+
+/* Writes host:port, with IPv6 in brackets, into LK__PLACE_SIZE bytes. */
+void lk__place_name(char *text_out, const char *host, int port);
 
 /* Frees the parts and wipes them. */
 void lk__url_free(struct lk__url *url);

@@ -79,6 +79,13 @@ int lk__classify(const char *text)
 	return at < REFUSAL_COUNT ? refusals[at].code : LK_EMAYBEHELD;
 }
 
+bool lk__classify_replica(const char *text)
+{
+	size_t at = refusal(text);
+	const char *prefix = at < REFUSAL_COUNT ? refusals[at].prefix : "";
+	return strcmp(prefix, "READONLY") == 0 || strcmp(prefix, "MASTERDOWN") == 0;
+}
+
 const char *lk__classify_hint(const char *text)
 {
 	size_t at = refusal(text);

@@ -3,11 +3,16 @@
 #ifndef LK__CONN_CLASSIFY_H
 #define LK__CONN_CLASSIFY_H
 
+#include <stdbool.h>
+
 /*
  * The code for an error reply's text. LK_EMAYBEHELD for one that is not known: the command may
  * have run. NOSCRIPT is LK_EUNAVAILABLE: nothing ran.
  */
 int lk__classify(const char *text);
+
+/* Whether a server refused because it is a replica. */
+bool lk__classify_replica(const char *text);
 
 /* What such an answer says about the server that gave it, or "". */
 const char *lk__classify_hint(const char *text);

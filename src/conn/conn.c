@@ -15,6 +15,7 @@
 #include "conf/config.h"
 #include "conn/channels.h"
 #include "conn/connector.h"
+#include "conn/finder.h"
 #include "conn/handshake.h"
 #include "conn/node.h"
 #include "net/stream.h"
@@ -86,7 +87,7 @@ static void conn_drop_stream(struct lk__conn *conn)
 	lk__buffer_take(&conn->out, lk__buffer_size(&conn->out));
 	atomic_store(&conn->left, false);
 	atomic_store(&conn->ended, false);
-	conn->must_break = false;
+	conn->must_break = conn->disowned = false;
 	conn->spin = (struct lk__spin){0};
 }
 
@@ -154,7 +155,8 @@ static int64_t conn_failed(struct lk__conn *conn)
 void lk__conn_break(struct lk__conn *conn, int code, const char *reason, struct lk__deferred *after)
 {
 	struct lk__node *node = conn->node;
-	lk__fail(&conn->last_error, code, "%s: %s", node->config->url, reason);
+	lk__fail(&conn->last_error, code, "%s%s%s: %s", conn->place, *conn->place ? " of " : "",
+		 node->config->url, reason);
 	lk__log(&node->log, LK_LOG_WARNING, "connection lost: %s", conn->last_error.message);
 	if (!conn->proved && lk__conn_demand(conn)) /* as bad as no connection */
 		conn_failed(conn);
@@ -207,6 +209,29 @@ void lk__conn_start(struct lk__conn *conn, struct lk__deferred *after)
 	}
 }
 
+static bool conn_is_past(const struct lk__conn *conn)
+{
+	struct lk__finder *finder = conn->node->finder;
+	return finder && atomic_load(&finder->generation) != conn->generation;
+}
+
+void lk__conn_disown(struct lk__conn *conn, const char *reason)
+{
+	struct lk__deferred after = {.wake_count = 0};
+	pthread_mutex_lock(&conn->mutex);
+	if (conn->state == LK__CONN_UP && conn_is_past(conn)) {
+		lk__conn_must_break(conn, LK_EUNREACHABLE, reason);
+		conn->disowned = true;
+		if (conn->leader) /* who may be reading: it breaks before it believes a word */
+			lk__wake_fd(conn->wake_fd);
+		else
+			lk__conn_break(conn, LK_EUNREACHABLE, reason, &after);
+	} else if (conn->state == LK__CONN_CONNECTING && conn->connector) {
+		lk__connector_hurry(conn->connector);
+	}
+	lk__conn_unlock(conn, &after);
+}
+
 /*
  * The end of what a connector does to the connection, and to those who waited for it. It is the
  * only thread that close does not know of: close waits until all of it is done.
@@ -234,6 +259,8 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 	conn->stream = stream;
 	conn->reader = reader;
 	conn->greeted_ns = greeting->sent_ns;
+	conn->generation = greeting->generation;
+	memcpy(conn->place, greeting->place, sizeof(conn->place));
 	memcpy(conn->scripts, greeting->scripts, sizeof(conn->scripts));
 	conn->load_refused[0] = '\0';
 	conn->state = LK__CONN_UP;
@@ -246,6 +273,11 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 	conn->proved = false;
 	conn->last_error.code = 0;
 	atomic_fetch_add_explicit(&conn->node->counters.connects, 1, memory_order_relaxed);
+	if (conn_is_past(conn)) { /* found before another became the master */
+		lk__conn_break(conn, LK_EUNREACHABLE, "it is the master no more", &after);
+		conn_delivered(conn, &after);
+		return true;
+	}
 	conn_sort_out(conn, false, LK_EUNREACHABLE, "the server could not be reached in time",
 		      &after);
 	struct lk__request *request;

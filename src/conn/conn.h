@@ -43,8 +43,9 @@ struct pollfd;
 enum lk__conn_kind { LK__CONN_SCRIPTS, LK__CONN_MESSAGES, LK__CONN_WORK };
 enum lk__conn_state { LK__CONN_DOWN, LK__CONN_CONNECTING, LK__CONN_UP, LK__CONN_CLOSED };
 
-#define LK__CHUNK_SIZE 16384 /* bytes of one read */
-#define LK__WAKES_MAX 256    /* threads woken together */
+#define LK__CONN_PLACE_SIZE 64 /* a longer one is cut */
+#define LK__CHUNK_SIZE 16384   /* bytes of one read */
+#define LK__WAKES_MAX 256      /* threads woken together */
 
 /* A caller that waits for something that this connection brings; lives on its stack. */
 struct lk__wait {
@@ -91,7 +92,10 @@ struct lk__conn {
 	_Atomic bool ended;  /* the set has told its end: to be read when the leader goes */
 	bool must_break;     /* for the leader to do: `fault` says why */
 	struct lk__fault fault;
-	bool exclusive; /* the stream cannot be read and written at once */
+	bool disowned;                   /* it must break, and what it still says is not believed */
+	uint64_t generation;             /* of the node's finder, when it was found */
+	char place[LK__CONN_PLACE_SIZE]; /* where the node was found; "" without a finder */
+	bool exclusive;                  /* the stream cannot be read and written at once */
 	int wake_fd;
 	struct lk__spin spin;
 	struct lk__channel *channels;        /* kind MESSAGES: what is subscribed to, by name */
@@ -141,6 +145,10 @@ bool lk__conn_is_idle(const void *conn);
 /* Not idle in between: the caller has an answer to read yet, and may have more to send then. */
 void lk__conn_pin(struct lk__conn *conn);
 void lk__conn_unpin(struct lk__conn *conn);
+
+/* Breaks it, unread, if it was found before the present generation of the node's finder; one that
+ * is being made is looked for anew, at once. For a thread that holds no mutex. */
+void lk__conn_disown(struct lk__conn *conn, const char *reason);
 
 /* Ends it: everything in flight is done, every waiter returns LK_ECLOSED. */
 void lk__conn_close(struct lk__conn *conn);

@@ -5,13 +5,16 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/thread.h"
 #include "conf/config.h"
+#include "conf/url.h"
 #include "conn/conn.h"
+#include "conn/finder.h"
 #include "conn/handshake.h"
 #include "conn/node.h"
 #include "net/socket.h"
@@ -25,8 +28,9 @@ struct lk__connector {
 	pthread_mutex_t mutex;
 	struct lk__conn *conn; /* NULL once it was cut off */
 	struct lk_config *config;
-	unsigned greeting; /* LK__GREET_… */
-	int cancel_fd;     /* -1 where the loop steps it */
+	struct lk__finder *finder; /* NULL: the configuration says where the node is */
+	unsigned greeting;         /* LK__GREET_… */
+	int cancel_fd; /* to stop, or to find the node again; -1 where the loop steps it */
 
 	/* Of the one who steps it. */
 	enum connector_state state;
@@ -34,6 +38,7 @@ struct lk__connector {
 	int set_fd;                     /* of the loop, if that steps it */
 	int watched_fd;                 /* in the set, or -1 */
 	int64_t deadline_ns;            /* of the attempt */
+	uint64_t generation;            /* with which it was found */
 	struct lk__opening *opening;
 	struct lk__stream *stream;
 	struct lk__greeter *greeter;
@@ -57,6 +62,8 @@ static void connector_unref(struct lk__connector *connector)
 	connector_drop_attempt(connector);
 	if (connector->cancel_fd >= 0)
 		lk__fd_close(connector->cancel_fd);
+	if (connector->finder)
+		connector->finder->ops->unref(connector->finder);
 	lk_config_free(connector->config);
 	pthread_mutex_destroy(&connector->mutex);
 	free(connector);
@@ -116,12 +123,24 @@ static bool connector_report(struct lk__connector *connector, const lk_error *er
 
 /* ---- steps: 1, the next can be taken at once; 0, it waits; or a code ---- */
 
+/* Where the node is now. Blocks, in a thread of its own. */
+static int connector_find(struct lk__connector *connector, lk_error *error)
+{
+	struct lk__finder *finder = connector->finder;
+	return finder ? finder->ops->find(finder, connector->config, &connector->generation,
+					  connector->deadline_ns, error)
+		      : 0;
+}
+
 static int connector_begin(struct lk__connector *connector, lk_error *error)
 {
 	const struct lk_config *config = connector->config;
 	if (lk__now_ns() < connector->readiness.until_ns)
 		return 0;
 	connector->deadline_ns = lk__after_ms(lk__now_ns(), config->connect_timeout_ms);
+	int rc = connector_find(connector, error);
+	if (rc < 0)
+		return rc;
 	connector->opening = lk__opening_new(config, connector->deadline_ns);
 	if (!connector->opening)
 		return lk__fail(error, LK_ENOMEM, "%s: cannot connect: out of memory", config->url);
@@ -143,6 +162,17 @@ static int connector_open(struct lk__connector *connector, lk_error *error)
 	return rc < 0 ? rc : 1;
 }
 
+static void connector_say_where(const struct lk__connector *connector,
+				struct lk__greeting *greeting)
+{
+	char place[LK__PLACE_SIZE];
+	if (!connector->finder)
+		return;
+	lk__place_name(place, connector->config->host, connector->config->port);
+	greeting->generation = connector->generation;
+	snprintf(greeting->place, sizeof(greeting->place), "%.63s", place);
+}
+
 static int connector_greet(struct lk__connector *connector, bool *over, lk_error *error)
 {
 	struct lk__reader *reader;
@@ -151,6 +181,7 @@ static int connector_greet(struct lk__connector *connector, bool *over, lk_error
 				  error);
 	if (rc == 1) {
 		*over = true;
+		connector_say_where(connector, &greeting);
 		connector_deliver(connector, reader, &greeting);
 	}
 	return rc;
@@ -182,14 +213,26 @@ static bool connector_step(struct lk__connector *connector)
 
 /* ---- its own thread ---- */
 
+/* It was woken: true when it is to stop, and not to find the node again at once. */
+static bool connector_is_cut_off(struct lk__connector *connector)
+{
+	lk__wake_fd_clear(connector->cancel_fd);
+	connector_drop_attempt(connector);
+	connector_pause(connector, 0);
+	pthread_mutex_lock(&connector->mutex);
+	bool cut_off = !connector->conn;
+	pthread_mutex_unlock(&connector->mutex);
+	return cut_off;
+}
+
 static void *connector_main(void *argument)
 {
 	struct lk__connector *connector = argument;
 	while (!connector_step(connector)) {
 		int status = lk__socket_wait(&connector->readiness, connector->cancel_fd);
-		if (status == -ECANCELED)
+		if (status == -ECANCELED && connector_is_cut_off(connector))
 			break;
-		if (status != 0 && status != -ETIMEDOUT) { /* somebody closed our descriptors */
+		if (status != 0 && status != -ETIMEDOUT && status != -ECANCELED) { /* somebody closed our descriptors */
 			struct lk__park nap = {0};
 			lk__park_wait(&nap, lk__now_ns() + LK__MS);
 		}
@@ -248,6 +291,11 @@ static int connector_new(struct lk__connector **connector_out, struct lk__conn *
 	connector->cancel_fd = connector->watched_fd = -1;
 	connector->conn = conn;
 	connector->greeting = conn->kind == LK__CONN_MESSAGES ? 0 : LK__GREET_SCRIPTS;
+	if (conn->node->finder) {
+		connector->finder = conn->node->finder;
+		atomic_fetch_add(&connector->finder->refs, 1);
+		connector->greeting |= LK__GREET_MASTER;
+	}
 	if (!atomic_load(&conn->node->was_up))
 		connector->greeting |= LK__GREET_FIRST;
 	*connector_out = connector;
@@ -281,6 +329,12 @@ int lk__connector_start(struct lk__conn *conn, int64_t pause_ns, lk_error *error
 	if (!threads)
 		node->events->connecting(node->context);
 	return 0;
+}
+
+void lk__connector_hurry(struct lk__connector *connector)
+{
+	if (connector->cancel_fd >= 0)
+		lk__wake_fd(connector->cancel_fd);
 }
 
 void lk__connector_stop(struct lk__connector *connector)

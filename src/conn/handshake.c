@@ -18,7 +18,7 @@
 #include "resp/writer.h"
 #include "scripts.h"
 
-#define COMMANDS_MAX 5
+#define COMMANDS_MAX 6
 #define WORDS_MAX (2 + LK__SCRIPT_COUNT) /* of one command */
 
 struct lk__greeter {
@@ -65,6 +65,8 @@ static int greeter_compose(struct lk__greeter *greeter)
 				  (const char *[]){"AUTH", config->username, config->password});
 	else if (config->password[0])
 		rc |= greeter_say(greeter, true, 2, (const char *[]){"AUTH", config->password});
+	if (greeter->flags & LK__GREET_MASTER)
+		rc |= greeter_say(greeter, true, 1, (const char *[]){"ROLE"});
 	if (config->database > 0) {
 		char number[24];
 		snprintf(number, sizeof(number), "%lld", (long long)config->database);
@@ -168,6 +170,18 @@ static int greeter_time(struct lk__greeter *greeter, const redisReply *reply,
 	return 0;
 }
 
+/* Nothing is written before a server has said that it is a master. */
+static int greeter_role(struct greeter *greeter, const redisReply *reply)
+{
+	bool told = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
+		    reply->element[0]->type == REDIS_REPLY_STRING;
+	const char *role = told ? reply->element[0]->str : "unknown";
+	if (strcmp(role, "master") == 0)
+		return 0;
+	return lk__fail(greeter->error, LK_EUNAVAILABLE,
+			"%s: it is not a master (ROLE answers %.20s)", greeter->config->url, role);
+}
+
 /* What is not answered as expected is taken for missing: it is sent with its first use. */
 static void greeter_scripts(const redisReply *reply, struct lk__greeting *greeting)
 {
@@ -198,6 +212,8 @@ static int greeter_take(struct lk__greeter *greeter, const redisReply *reply)
 			return greeter_refused(greeter, verb, reply->str);
 	} else if (strcmp(verb, "TIME") == 0) {
 		return greeter_time(greeter, reply, &greeter->greeting);
+	} else if (strcmp(verb, "ROLE") == 0) {
+		return greeter_role(greeter, reply);
 	} else if (strcmp(verb, "SCRIPT") == 0) {
 		greeter_scripts(reply, &greeter->greeting);
 	}

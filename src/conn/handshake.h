@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The first words on a new connection: AUTH, SELECT, CLIENT SETNAME, TIME, SCRIPT EXISTS. */
+/* The first words on a new connection: AUTH, ROLE, SELECT, CLIENT SETNAME, TIME, SCRIPT EXISTS. */
 #ifndef LK__CONN_HANDSHAKE_H
 #define LK__CONN_HANDSHAKE_H
 
@@ -10,6 +10,7 @@
 
 #include <lockkeeper/error.h>
 
+#include "conn/conn.h"
 #include "scripts.h"
 
 struct lk__greeter;
@@ -19,13 +20,16 @@ struct lk__stream;
 struct lk_config;
 
 struct lk__greeting {
-	int64_t server_us;              /* the server's clock … */
-	int64_t sent_ns;                /* … as it was some time between this … */
-	int64_t received_ns;            /* … and this */
-	bool scripts[LK__SCRIPT_COUNT]; /* which of our scripts the server has */
+	int64_t server_us;               /* the server's clock … */
+	int64_t sent_ns;                 /* … as it was some time between this … */
+	int64_t received_ns;             /* … and this */
+	bool scripts[LK__SCRIPT_COUNT];  /* which of our scripts the server has */
+	uint64_t generation;             /* of the node's finder, where it has one */
+	char place[LK__CONN_PLACE_SIZE]; /* and where that found the server; else "" */
 };
 
 #define LK__GREET_SCRIPTS 1u /* ask for our scripts */
+#define LK__GREET_MASTER 4u  /* refuse what is not a master */
 #define LK__GREET_FIRST 2u   /* the server has never been reached: what may be a refusal is one */
 
 /* What a text says about a node that lacks the commands of a server. */

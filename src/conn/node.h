@@ -13,6 +13,7 @@
 #include "conn/conn.h"
 
 struct lk_config;
+struct lk__finder;
 
 #define LK__SCRIPT_CONNECTIONS_MAX 16
 
@@ -38,6 +39,7 @@ struct lk__node_counters {
 
 struct lk__node {
 	const struct lk_config *config;
+	struct lk__finder *finder; /* NULL: it is where the configuration says */
 	struct lk__log log;
 	const struct lk__node_events *events;
 	void *context;

@@ -14,6 +14,7 @@
 #include "conn/channels.h"
 #include "conn/classify.h"
 #include "conn/conn.h"
+#include "conn/finder.h"
 #include "conn/handshake.h"
 #include "conn/node.h"
 #include "net/stream.h"
@@ -328,11 +329,32 @@ static void conn_refused(struct lk__conn *conn, struct lk__request *request, con
 	const char *hint = lk__classify_hint(words);
 	int size = lk__classify_size(words);
 	bool copied = request->sends > 1;
-	snprintf(reason, sizeof(reason), "%s%.*s%s%s%s",
+	snprintf(reason, sizeof(reason), "%s%s%s%.*s%s%s%s", conn->place, *conn->place ? ": " : "",
 		 copied ? "refused, but an earlier copy may have run: " : "",
 		 size < WORDS_MAX ? size : WORDS_MAX, words, *hint ? " (" : "", hint,
 		 *hint ? ")" : "");
 	lk__conn_done(conn, request, copied ? LK_EMAYBEHELD : lk__classify(words), reason, after);
+}
+
+/*
+ * A master that has become a replica has not run what it refuses. Unless an earlier copy may have
+ * run, the request counts as never sent; the connection is made anew, to the next master.
+ */
+static bool conn_demoted(struct lk__conn *conn, struct lk__request *request,
+			 const redisReply *reply, unsigned failures)
+{
+	struct lk__finder *finder = conn->node->finder;
+	if (!finder || reply->type != REDIS_REPLY_ERROR || !lk__classify_replica(reply->str))
+		return false;
+	lk__conn_must_break(conn, LK_EUNREACHABLE, "it has become a replica");
+	conn->proved = false; /* so that a server which says it is a master is not stormed */
+	conn->failures = failures;
+	finder->ops->suspect(finder);
+	if (request->batch || request->sends != 1)
+		return false;
+	request->sends--;
+	lk__conn_enqueue(conn, request);
+	return true;
 }
 
 struct lk__request *lk__conn_answered(struct lk__conn *conn)
@@ -352,6 +374,7 @@ void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred
 	/* "max number of clients reached" comes unasked, then the end of the stream. */
 	if (!conn->in_flight && reply->type == REDIS_REPLY_ERROR)
 		lk__conn_must_break(conn, LK_EUNAVAILABLE, reply->str);
+	unsigned failures = conn->failures;
 	struct lk__request *request = lk__conn_answered(conn);
 	if (!request) {
 		freeReplyObject(reply);
@@ -362,7 +385,9 @@ void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred
 	lk__conn_remove(conn, request);
 	if (request->batch) {
 		reply = request->reply->element[0];
-	} else if (conn_reload(conn, request, reply)) {
+		conn_demoted(conn, request, reply, failures);
+	} else if (conn_reload(conn, request, reply) ||
+		   conn_demoted(conn, request, reply, failures)) {
 		freeReplyObject(reply);
 		return;
 	} else {
@@ -479,7 +504,9 @@ static void conn_took(struct lk__conn *conn, ssize_t got, struct lk__deferred *a
 	char reason[160];
 	if (conn->state == LK__CONN_CLOSED) /* meanwhile; a lost connection would be opened again */
 		return;
-	if (got == -EAGAIN || got == -EINTR) {
+	if (conn->disowned) {
+		lk__conn_break(conn, conn->fault.code, conn->fault.reason, after);
+	} else if (got == -EAGAIN || got == -EINTR) {
 		if (conn->must_break)
 			lk__conn_break(conn, conn->fault.code, conn->fault.reason, after);
 		else if (conn->in_flight && lk__now_ns() >= lk__conn_limit_ns(conn))

@@ -32,6 +32,19 @@ int lk__topo_new(struct lk__topo **topo_out, const struct lk_config *config,
 int lk__topo_single_new(struct lk__topo **topo_out, const struct lk_config *config,
 			const struct lk__node_events *events, void *context, lk_error *error);
 
+/* A master and its replicas, listed; and a master that sentinels name. */
+int lk__topo_replicas_new(struct lk__topo **topo_out, const struct lk_config *config,
+			  const struct lk__node_events *events, void *context, lk_error *error);
+int lk__topo_sentinel_new(struct lk__topo **topo_out, const struct lk_config *config,
+			  const struct lk__node_events *events, void *context, lk_error *error);
+
+/* What both are: one node that a scout finds, asking as `asking` says, which it takes over (NULL:
+ * there was no memory for it). */
+struct lk__scout_ops;
+int lk__topo_moving_new(struct lk__topo **topo_out, const struct lk__scout_ops *ops,
+			struct lk_config *asking, const struct lk_config *config,
+			const struct lk__node_events *events, void *context, lk_error *error);
+
 static inline struct lk__node *lk__topo_node_of(struct lk__topo *topo, const void *key, size_t size)
 {
 	return topo->ops->node_of(topo, key, size);

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+#include "topo/link.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "net/stream.h"
+#include "resp/reader.h"
+#include "resp/writer.h"
+
+#define WORDS_MAX 4 /* of one command */
+
+int lk__link_open(struct lk__link *link, const struct lk_config *config, int64_t deadline_ns,
+		  int cancel_fd, lk_error *error)
+{
+	*link = (struct lk__link){.reader = lk__reader_new()};
+	if (!link->reader)
+		return lk__fail(error, LK_ENOMEM, "out of memory");
+	int rc = lk__stream_open(&link->stream, config, deadline_ns, cancel_fd, error);
+	if (rc < 0)
+		lk__link_close(link);
+	return rc;
+}
+
+void lk__link_close(struct lk__link *link)
+{
+	lk__stream_close(link->stream);
+	lk__reader_free(link->reader);
+	if (link->out.bytes) /* a password may have stood there */
+		explicit_bzero(link->out.bytes, link->out.room);
+	lk__buffer_free(&link->out);
+	*link = (struct lk__link){.stream = NULL};
+}
+
+int lk__link_say(struct lk__link *link, const char *what, size_t argc, const char **argv)
+{
+	size_t sizes[WORDS_MAX];
+	if (argc > WORDS_MAX || link->owed_count == LK__LINK_OWED_MAX)
+		return LK_ENOMEM;
+	for (size_t i = 0; i < argc; i++)
+		sizes[i] = strlen(argv[i]);
+	link->owed[link->owed_count++] = what;
+	return lk__write_command(&link->out, argc, argv, sizes);
+}
+
+short lk__link_events(const struct lk__link *link)
+{
+	return (short)(link->stream->wants | (lk__buffer_size(&link->out) > 0 ? POLLOUT : 0));
+}
+
+static int link_broken(const struct lk__link *link, ssize_t got, char *reason_out,
+		       size_t reason_size)
+{
+	char text[100];
+	int code = lk__stream_explain(link->stream, reason_out, reason_size);
+	if (code)
+		return code;
+	snprintf(reason_out, reason_size, "%s",
+		 got == 0 ? "it closed the connection" : strerror_r((int)-got, text, sizeof(text)));
+	return LK_EUNREACHABLE;
+}
+
+/* 0, or a code. */
+static int link_write(struct lk__link *link, char *reason_out, size_t reason_size)
+{
+	while (lk__buffer_size(&link->out) > 0) {
+		ssize_t wrote = lk__stream_write(link->stream, lk__buffer_front(&link->out),
+						 lk__buffer_size(&link->out));
+		if (wrote == -EAGAIN)
+			return 0;
+		if (wrote < 0 && wrote != -EINTR)
+			return link_broken(link, wrote, reason_out, reason_size);
+		if (wrote > 0)
+			lk__buffer_take(&link->out, (size_t)wrote);
+	}
+	return 0;
+}
+
+static const char *link_answered(struct lk__link *link)
+{
+	const char *what = link->owed_count ? link->owed[0] : NULL;
+	if (what)
+		memmove(link->owed, link->owed + 1, --link->owed_count * sizeof(link->owed[0]));
+	return what;
+}
+
+int lk__link_next(struct lk__link *link, redisReply **reply_out, const char **what_out,
+		  char *reason_out, size_t reason_size)
+{
+	char chunk[4096];
+	int rc = link_write(link, reason_out, reason_size);
+	while (rc == 0) {
+		rc = lk__reader_next(link->reader, reply_out);
+		if (rc == 1)
+			*what_out = link_answered(link);
+		if (rc != 0)
+			break;
+		ssize_t got = lk__stream_read(link->stream, chunk, sizeof(chunk));
+		if (got == -EAGAIN)
+			return 0;
+		if (got > 0)
+			rc = lk__reader_feed(link->reader, chunk, (size_t)got);
+		else if (got != -EINTR)
+			return link_broken(link, got, reason_out, reason_size);
+	}
+	if (rc == LK_EPROTOCOL || rc == LK_ENOMEM)
+		snprintf(reason_out, reason_size, "%s", lk__reader_error(link->reader));
+	return rc;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* One node, whose server changes: a scout finds it. */
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "conf/config.h"
+#include "topo/scout.h"
+#include "topo/topo.h"
+
+struct moving {
+	struct lk__topo topo;
+	struct lk__node node;
+	struct lk__scout *scout;
+};
+
+static struct lk__node *moving_node_of(struct lk__topo *topo, const void *key, size_t size)
+{
+	(void)key;
+	(void)size;
+	return &((struct moving *)topo)->node;
+}
+
+static struct lk__node *moving_node_at(struct lk__topo *topo, size_t index)
+{
+	return index == 0 ? &((struct moving *)topo)->node : NULL;
+}
+
+/* The scout first: it breaks connections. */
+static void moving_close(struct lk__topo *topo)
+{
+	struct moving *moving = (struct moving *)topo;
+	if (moving->scout)
+		lk__scout_stop(moving->scout);
+	lk__node_close(&moving->node);
+}
+
+static void moving_free(struct lk__topo *topo)
+{
+	struct moving *moving = (struct moving *)topo;
+	lk__scout_unref(moving->scout);
+	lk__node_destroy(&moving->node);
+	free(topo);
+}
+
+static const struct lk__topo_ops moving_ops = {
+	.node_of = moving_node_of,
+	.node_at = moving_node_at,
+	.close = moving_close,
+	.free = moving_free,
+};
+
+int lk__topo_moving_new(struct lk__topo **topo_out, const struct lk__scout_ops *ops,
+			struct lk_config *asking, const struct lk_config *config,
+			const struct lk__node_events *events, void *context, lk_error *error)
+{
+	struct moving *moving = calloc(1, sizeof(*moving));
+	if (!moving) {
+		lk_config_free(asking);
+		return lk__fail(error, LK_ENOMEM, "out of memory");
+	}
+	moving->topo.ops = &moving_ops;
+	int rc = lk__node_init(&moving->node, config, events, context, error);
+	if (rc < 0)
+		lk_config_free(asking);
+	else
+		rc = lk__scout_new(&moving->scout, ops, asking, &moving->node, error);
+	if (rc < 0) {
+		moving_free(&moving->topo);
+		return rc;
+	}
+	moving->node.finder = lk__scout_finder(moving->scout);
+	*topo_out = &moving->topo;
+	return 0;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A master with replicas, all of them listed: the master is the one that says so.
+ *
+ * Two masters are none: while a master is being replaced by hand both may say so for a moment, and
+ * two clients must not believe different ones. A server that does not answer has no say.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "conf/config.h"
+#include "topo/scout.h"
+#include "topo/topo.h"
+
+static int replicas_ask(struct lk__scout *scout, struct lk__peer *peer, bool first)
+{
+	int rc = first ? lk__scout_auth(scout, &peer->ask) : 0;
+	return rc ? rc : lk__link_say(&peer->ask, "ROLE", 1, (const char *[]){"ROLE"});
+}
+
+/* Its role is what it says. */
+static bool replicas_answered(struct lk__scout *scout, struct lk__peer *peer, const char *what,
+			      const redisReply *reply)
+{
+	bool auth = strcmp(what, "AUTH") == 0;
+	(void)scout;
+	if (!auth)
+		*peer->says = '\0';
+	if (reply->type == REDIS_REPLY_ERROR) {
+		lk__scout_fault(peer, lk__scout_code(reply->str), reply->str);
+	} else if (!auth && reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
+		   reply->element[0]->type == REDIS_REPLY_STRING) {
+		snprintf(peer->says, sizeof(peer->says), "%.20s", reply->element[0]->str);
+		bool master = strcmp(peer->says, "master") == 0;
+		bool replica = strcmp(peer->says, "slave") == 0;
+		lk__scout_fault(peer, LK_EUNAVAILABLE,
+				master    ? "a master"
+				: replica ? "a replica"
+					  : "no server of data");
+	}
+	return !auth;
+}
+
+static bool replica_is_master(const struct lk__scout *scout, const struct lk__peer *peer)
+{
+	return lk__scout_has_answered(scout, peer) && strcmp(peer->says, "master") == 0;
+}
+
+/* The one that is believed may be believed again before all the others have answered. */
+static enum lk__verdict replicas_judge(const struct lk__scout *scout, bool over, char *place_out,
+				       lk_error *error)
+{
+	const char *believed = lk__scout_believed(scout);
+	size_t masters = 0, answers = 0;
+	bool known = false, denied = false;
+	for (size_t i = 0; i < lk__scout_count(scout); i++) {
+		const struct lk__peer *peer = lk__scout_peer(scout, i);
+		bool master = replica_is_master(scout, peer);
+		bool same = strcmp(peer->name, believed) == 0;
+		answers += lk__scout_has_answered(scout, peer);
+		masters += master;
+		known |= master && same;
+		denied |= !master && same && lk__scout_has_answered(scout, peer);
+		if (master && (masters == 1 || same))
+			memcpy(place_out, peer->name, LK__PLACE_SIZE);
+	}
+	if (masters == 1 && (over || known))
+		return LK__VERDICT_MASTER;
+	if (masters > 1) {
+		lk__scout_fail(scout, error, LK_EUNAVAILABLE,
+			       "two of the listed servers say that they are the master");
+		return LK__VERDICT_NO_MASTER;
+	}
+	if (!over)
+		return LK__VERDICT_OPEN;
+	lk__scout_fail(scout, error,
+		       lk__scout_worst(scout, answers ? LK_EUNAVAILABLE : LK_EUNREACHABLE),
+		       answers ? "none of the listed servers is a master"
+			       : "none of the listed servers answers");
+	return denied ? LK__VERDICT_NO_MASTER : LK__VERDICT_UNKNOWN;
+}
+
+static const struct lk__scout_ops replicas_ops = {
+	.ask = replicas_ask,
+	.answered = replicas_answered,
+	.judge = replicas_judge,
+};
+
+int lk__topo_replicas_new(struct lk__topo **topo_out, const struct lk_config *config,
+			  const struct lk__node_events *events, void *context, lk_error *error)
+{
+	return lk__topo_moving_new(topo_out, &replicas_ops, lk__config_copy(config), config, events,
+				   context, error);
+}

@@ -1,0 +1,612 @@
+/* SPDX-License-Identifier: MIT */
+#include "topo/scout.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "conf/text.h"
+#include "conn/classify.h"
+#include "conn/node.h"
+#include "net/stream.h"
+
+#define WATCH_NS (1000 * LK__MS)  /* between rounds that nobody asked for */
+#define ROUND_NS (2000 * LK__MS)  /* the longest round */
+#define GAP_NS (5 * LK__MS)       /* between the beginnings of rounds */
+#define OPEN_MS 500               /* to open one link */
+#define ANSWER_MS 1000            /* for all answers of one peer */
+#define REOPEN_NS (100 * LK__MS)  /* after a link was refused, */
+#define SILENT_NS (2000 * LK__MS) /* or nobody was there */
+#define POLL_MS 1000              /* poll() does not count while the machine is suspended */
+
+/* A connector that waits. */
+struct wait {
+	struct wait *prev, *next;
+	struct lk__park park;
+};
+
+struct lk__scout {
+	struct lk__finder finder; /* first */
+	const struct lk__scout_ops *ops;
+	struct lk_config *config; /* of the client: what it calls the deployment */
+	struct lk_config *asking; /* how peers are reached; host and port are set for each */
+	struct lk__node *node;    /* not after the stop */
+	int wake_fd, stop_fd;
+
+	/* The thread's. */
+	struct lk__peer peers[LK__PEERS_MAX];
+	size_t count;
+	uint64_t round;
+	int64_t begun_ns;
+	bool over;                     /* of the round: all have answered or failed */
+	bool told;                     /* of the round: those who wait */
+	char believed[LK__PLACE_SIZE]; /* or "" */
+
+	pthread_mutex_t mutex; /* of what follows */
+	pthread_t pthread;
+	bool started, joined, stopped;
+	uint64_t wanted;            /* a round as late as this one is asked for */
+	uint64_t known;             /* the last round whose outcome follows: */
+	char place[LK__PLACE_SIZE]; /* the master, */
+	uint64_t generation;        /* as of which it is believed; or "" and: */
+	lk_error error;
+	struct wait *waits;
+};
+
+/* ---- for the kinds ---- */
+
+const struct lk_config *lk__scout_config(const struct lk__scout *scout)
+{
+	return scout->config;
+}
+
+size_t lk__scout_count(const struct lk__scout *scout)
+{
+	return scout->count;
+}
+
+const struct lk__peer *lk__scout_peer(const struct lk__scout *scout, size_t index)
+{
+	return &scout->peers[index];
+}
+
+bool lk__scout_has_answered(const struct lk__scout *scout, const struct lk__peer *peer)
+{
+	return peer->answered_round == scout->round;
+}
+
+const char *lk__scout_believed(const struct lk__scout *scout)
+{
+	return scout->believed;
+}
+
+static struct lk__peer *scout_add(struct lk__scout *scout, const char *name)
+{
+	if (scout->count == LK__PEERS_MAX)
+		return NULL;
+	struct lk__peer *peer = &scout->peers[scout->count++];
+	*peer = (struct lk__peer){.named_round = scout->round};
+	snprintf(peer->name, sizeof(peer->name), "%s", name);
+	return peer;
+}
+
+void lk__scout_learn(struct lk__scout *scout, const char *host, int port, const char *id)
+{
+	char name[LK__PLACE_SIZE];
+	lk__place_name(name, host, port);
+	for (size_t i = 0; i < scout->count; i++) {
+		struct lk__peer *peer = &scout->peers[i];
+		if (strcmp(peer->name, name) != 0 && (!*id || strcmp(peer->id, id) != 0))
+			continue;
+		peer->named_round = scout->round;
+		return;
+	}
+	struct lk__peer *peer = scout_add(scout, name);
+	if (peer)
+		snprintf(peer->id, sizeof(peer->id), "%s", id);
+}
+
+int lk__scout_auth(struct lk__scout *scout, struct lk__link *link)
+{
+	const struct lk_config *config = scout->asking;
+	if (!*config->password)
+		return 0;
+	if (!*config->username)
+		return lk__link_say(link, "AUTH", 2, (const char *[]){"AUTH", config->password});
+	return lk__link_say(link, "AUTH", 3,
+			    (const char *[]){"AUTH", config->username, config->password});
+}
+
+void lk__scout_fault(struct lk__peer *peer, int code, const char *reason)
+{
+	peer->code = code;
+	snprintf(peer->fault, sizeof(peer->fault), "%.100s", reason);
+}
+
+int lk__scout_code(const char *words)
+{
+	int code = lk__classify(words);
+	return code == LK_EMAYBEHELD ? LK_EPROTOCOL : code;
+}
+
+int lk__scout_worst(const struct lk__scout *scout, int code)
+{
+	for (size_t i = 0; i < scout->count; i++) {
+		int other = scout->peers[i].code;
+		if (other == LK_EAUTH || other == LK_EDENIED || other == LK_ETLS)
+			return other;
+	}
+	return code;
+}
+
+int lk__scout_fail(const struct lk__scout *scout, lk_error *error, int code, const char *text)
+{
+	char faults[360];
+	size_t used = 0;
+	*faults = '\0';
+	for (size_t i = 0; i < scout->count && used < sizeof(faults); i++) {
+		const struct lk__peer *peer = &scout->peers[i];
+		if (*peer->fault)
+			used += (size_t)snprintf(faults + used, sizeof(faults) - used, "%s%s: %s",
+						 used ? "; " : ": ", peer->name, peer->fault);
+	}
+	return lk__fail(error, code, "%s: %s%s", scout->config->url, text, faults);
+}
+
+/* ---- peers ---- */
+
+static void peer_close(struct lk__peer *peer)
+{
+	lk__link_close(&peer->ask);
+	lk__link_close(&peer->hear);
+}
+
+/* Nothing more comes of it in this round. */
+static void peer_fail(struct lk__scout *scout, struct lk__peer *peer, int code, const char *reason)
+{
+	peer_close(peer);
+	lk__scout_fault(peer, code, reason);
+	peer->failed_round = scout->round;
+}
+
+static bool peer_is_done(const struct lk__scout *scout, const struct lk__peer *peer)
+{
+	return peer->answered_round == scout->round || peer->failed_round == scout->round;
+}
+
+static void peer_ask(struct lk__scout *scout, struct lk__peer *peer, bool first)
+{
+	peer->asked_round = scout->round;
+	peer->asked_ns = lk__now_ns();
+	if (scout->ops->ask(scout, peer, first) < 0)
+		peer_fail(scout, peer, LK_ENOMEM, "out of memory");
+}
+
+/* The messages are a second link: a subscriber cannot ask. Without them, the rounds must do. */
+static void peer_listen(struct lk__scout *scout, struct lk__peer *peer)
+{
+	lk_error error;
+	int64_t until_ns = lk__after_ms(lk__now_ns(), OPEN_MS);
+	if (scout->ops->listen && !peer->hear.stream &&
+	    lk__link_open(&peer->hear, scout->asking, until_ns, scout->stop_fd, &error) == 0 &&
+	    scout->ops->listen(scout, peer) < 0)
+		lk__link_close(&peer->hear);
+}
+
+/* Blocks, for as long as it takes to connect. */
+static void peer_open(struct lk__scout *scout, struct lk__peer *peer)
+{
+	struct lk_config *config = scout->asking;
+	char host[LK__PLACE_SIZE];
+	lk_error error;
+	int64_t begun_ns = lk__now_ns();
+	lk__place_next(peer->name, host, &config->port);
+	free(config->host);
+	config->host = strdup(host);
+	int rc = config->host ? lk__link_open(&peer->ask, config, lk__after_ms(begun_ns, OPEN_MS),
+					      scout->stop_fd, &error)
+			      : lk__fail(&error, LK_ENOMEM, "out of memory");
+	if (rc < 0) {
+		int64_t now_ns = lk__now_ns();
+		bool silent = now_ns - begun_ns > REOPEN_NS;
+		const char *reason = strstr(error.message, ": "); /* behind the place */
+		peer->open_ns = now_ns + (silent ? SILENT_NS : REOPEN_NS);
+		peer_fail(scout, peer, rc, reason ? reason + 2 : error.message);
+		return;
+	}
+	peer_listen(scout, peer);
+	peer_ask(scout, peer, true);
+}
+
+static void peer_read(struct lk__scout *scout, struct lk__peer *peer)
+{
+	redisReply *reply;
+	const char *what;
+	char reason[LK__PEER_FAULT_SIZE];
+	int rc = 0;
+	while (peer->ask.stream &&
+	       (rc = lk__link_next(&peer->ask, &reply, &what, reason, sizeof(reason))) == 1) {
+		if (what && scout->ops->answered(scout, peer, what, reply))
+			peer->answered_round = peer->asked_round;
+		freeReplyObject(reply);
+	}
+	if (rc < 0)
+		peer_fail(scout, peer, rc, reason);
+	else if (peer->ask.owed_count && lk__now_ns() >= lk__after_ms(peer->asked_ns, ANSWER_MS))
+		peer_fail(scout, peer, LK_EUNREACHABLE, "no answer within a second");
+}
+
+/* A message says that something has changed; what, the next round tells. */
+static bool peer_hears(struct lk__peer *peer)
+{
+	redisReply *reply;
+	const char *what;
+	char reason[LK__PEER_FAULT_SIZE];
+	bool news = false;
+	int rc = 0;
+	while (peer->hear.stream &&
+	       (rc = lk__link_next(&peer->hear, &reply, &what, reason, sizeof(reason))) == 1) {
+		news |= reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
+			reply->element[2]->type == REDIS_REPLY_STRING;
+		freeReplyObject(reply);
+	}
+	if (rc < 0) /* opened again with the other link */
+		peer_close(peer);
+	return news;
+}
+
+/* What is to be done about it in this round. True when it was something that takes time. */
+static bool peer_tend(struct lk__scout *scout, struct lk__peer *peer)
+{
+	if (peer->ask.stream)
+		peer_read(scout, peer);
+	if (peer_is_done(scout, peer) || scout->over)
+		return false;
+	if (!peer->ask.stream && lk__now_ns() < peer->open_ns) {
+		peer->failed_round = scout->round; /* as a moment ago */
+	} else if (!peer->ask.stream) {
+		peer_open(scout, peer);
+		return true;
+	} else if (peer->ask.owed_count == 0 && peer->asked_round < scout->round) {
+		peer_ask(scout, peer, false);
+		if (peer->ask.stream)
+			peer_read(scout, peer);
+	}
+	return false;
+}
+
+/* Those that were learned, and are named no more, go. */
+static void scout_forget(struct lk__scout *scout)
+{
+	for (size_t i = scout->count; i-- > 0;) {
+		struct lk__peer *peer = &scout->peers[i];
+		if (peer->listed || peer->named_round + LK__PEER_ROUNDS > scout->round)
+			continue;
+		peer_close(peer);
+		*peer = scout->peers[--scout->count];
+	}
+}
+
+/* ---- what is believed ---- */
+
+static void scout_disown(struct lk__scout *scout, const char *reason)
+{
+	struct lk__node *node = scout->node;
+	for (size_t i = 0; i < node->script_count; i++)
+		lk__conn_disown(&node->scripts[i], reason);
+	lk__conn_disown(&node->messages, reason);
+	lk__conn_disown(&node->work, reason);
+}
+
+/* "": nothing. */
+static void scout_believe(struct lk__scout *scout, const char *place)
+{
+	char reason[128];
+	if (strcmp(scout->believed, place) == 0)
+		return;
+	bool first = atomic_load(&scout->finder.generation) == 0;
+	snprintf(scout->believed, sizeof(scout->believed), "%s", place);
+	atomic_fetch_add(&scout->finder.generation, 1);
+	snprintf(reason, sizeof(reason), *place ? "the master is now %.80s" : "it is no master%s",
+		 place);
+	lk__log(&scout->config->log, first ? LK_LOG_INFO : LK_LOG_WARNING, "%.200s: %s",
+		scout->config->url, *place ? reason : "no master is believed");
+	if (!first)
+		scout_disown(scout, reason);
+}
+
+/* The outcome of the round, for those who wait: once, and again where it turns out otherwise. */
+static void scout_tell(struct lk__scout *scout, const lk_error *error)
+{
+	struct wait *wait;
+	scout->told = true;
+	pthread_mutex_lock(&scout->mutex);
+	scout->known = scout->round;
+	snprintf(scout->place, sizeof(scout->place), "%s", error ? "" : scout->believed);
+	scout->generation = atomic_load(&scout->finder.generation);
+	if (error)
+		scout->error = *error;
+	DL_FOREACH(scout->waits, wait)
+	lk__park_wake(&wait->park);
+	pthread_mutex_unlock(&scout->mutex);
+}
+
+static void scout_judge(struct lk__scout *scout)
+{
+	char place[LK__PLACE_SIZE];
+	lk_error error;
+	bool over = lk__now_ns() >= scout->begun_ns + ROUND_NS;
+	size_t done = 0;
+	for (size_t i = 0; i < scout->count; i++)
+		done += peer_is_done(scout, &scout->peers[i]);
+	over |= done == scout->count;
+	if (scout->over || (scout->told && !over))
+		return;
+	scout->over = over;
+	enum lk__verdict verdict = scout->ops->judge(scout, over, place, &error);
+	if (verdict == LK__VERDICT_OPEN)
+		return;
+	if (verdict == LK__VERDICT_MASTER)
+		scout_believe(scout, place);
+	else if (verdict == LK__VERDICT_NO_MASTER)
+		scout_believe(scout, "");
+	scout_tell(scout, verdict == LK__VERDICT_MASTER ? NULL : &error);
+}
+
+/* ---- the thread ---- */
+
+static bool scout_is_wanted(struct lk__scout *scout)
+{
+	pthread_mutex_lock(&scout->mutex);
+	bool wanted = scout->wanted > scout->round;
+	pthread_mutex_unlock(&scout->mutex);
+	return wanted;
+}
+
+/* When the next round begins: one that is wanted does not wait for those who have not answered. */
+static int64_t scout_next_ns(struct lk__scout *scout)
+{
+	if (scout->told && scout_is_wanted(scout))
+		return scout->begun_ns + GAP_NS;
+	return scout->over ? scout->begun_ns + WATCH_NS : LK__NEVER;
+}
+
+static void scout_begin(struct lk__scout *scout)
+{
+	pthread_mutex_lock(&scout->mutex);
+	scout->round++;
+	pthread_mutex_unlock(&scout->mutex);
+	scout->begun_ns = lk__now_ns();
+	scout->over = scout->told = false;
+	scout_forget(scout);
+}
+
+/* Sleeps until there is something to read or to do. */
+static void scout_wait(struct lk__scout *scout, int64_t until_ns)
+{
+	struct pollfd fds[2 + 2 * LK__PEERS_MAX] = {{.fd = scout->wake_fd, .events = POLLIN},
+						    {.fd = scout->stop_fd, .events = POLLIN}};
+	size_t count = 2;
+	for (size_t i = 0; i < scout->count; i++) {
+		const struct lk__peer *peer = &scout->peers[i];
+		const struct lk__link *const links[] = {&peer->ask, &peer->hear};
+		for (size_t j = 0; j < 2; j++)
+			if (links[j]->stream)
+				fds[count++] = (struct pollfd){.fd = links[j]->stream->fd,
+							       .events = lk__link_events(links[j])};
+		if (peer->ask.owed_count)
+			until_ns = lk__earlier(until_ns, lk__after_ms(peer->asked_ns, ANSWER_MS));
+	}
+	if (!scout->over)
+		until_ns = lk__earlier(until_ns, scout->begun_ns + ROUND_NS);
+	lk__poll(fds, count, lk__ms_until(lk__now_ns(), until_ns, POLL_MS));
+	if (fds[0].revents)
+		lk__wake_fd_clear(scout->wake_fd);
+}
+
+static bool scout_is_stopped(struct lk__scout *scout)
+{
+	pthread_mutex_lock(&scout->mutex);
+	bool stopped = scout->stopped;
+	pthread_mutex_unlock(&scout->mutex);
+	return stopped;
+}
+
+/* One link is opened in a turn, so that answers of others are not kept waiting. */
+static void scout_turn(struct lk__scout *scout)
+{
+	bool news = false, opened = false;
+	for (size_t i = 0; i < scout->count; i++)
+		news |= peer_hears(&scout->peers[i]);
+	if (news)
+		scout->finder.ops->suspect(&scout->finder);
+	if (lk__now_ns() >= scout_next_ns(scout))
+		scout_begin(scout);
+	for (size_t i = 0; i < scout->count && !opened; i++)
+		opened = peer_tend(scout, &scout->peers[i]);
+	scout_judge(scout);
+	scout_wait(scout, opened ? 0 : scout_next_ns(scout));
+}
+
+static void *scout_main(void *argument)
+{
+	struct lk__scout *scout = argument;
+	pthread_setname_np(pthread_self(), "lockkeeper-find");
+	while (!scout_is_stopped(scout))
+		scout_turn(scout);
+	for (size_t i = 0; i < scout->count; i++)
+		peer_close(&scout->peers[i]);
+	return NULL;
+}
+
+/* ---- the finder ---- */
+
+static void scout_want(struct lk__scout *scout)
+{
+	scout->wanted = scout->round + 1;
+	lk__wake_fd(scout->wake_fd);
+}
+
+static int scout_start(struct lk__scout *scout, lk_error *error)
+{
+	if (scout->stopped)
+		return lk__fail(error, LK_ECLOSED, "%s: the client is closed", scout->config->url);
+	int rc = scout->started ? 0 : lk__thread_start(&scout->pthread, scout_main, scout);
+	scout->started |= rc == 0;
+	return rc == 0 ? 0
+		       : lk__fail_errno(error, LK_ESYSTEM, rc, "%s: cannot start a thread",
+					scout->config->url);
+}
+
+/* The outcome of a round that began after now, with the mutex held. */
+static int scout_await(struct lk__scout *scout, int64_t deadline_ns, lk_error *error)
+{
+	struct wait wait = {.prev = NULL};
+	uint64_t round = scout->round + 1;
+	scout_want(scout);
+	DL_APPEND(scout->waits, &wait);
+	while (scout->known < round && !scout->stopped && lk__now_ns() < deadline_ns) {
+		pthread_mutex_unlock(&scout->mutex);
+		lk__park_wait(&wait.park, deadline_ns);
+		pthread_mutex_lock(&scout->mutex);
+	}
+	DL_DELETE(scout->waits, &wait);
+	if (scout->stopped)
+		return lk__fail(error, LK_ECLOSED, "%s: the client is closed", scout->config->url);
+	if (scout->known < round)
+		return lk__fail(error, LK_EUNREACHABLE,
+				"%s: no master was found within the connect limit",
+				scout->config->url);
+	if (*scout->place)
+		return 0;
+	*error = scout->error;
+	return error->code;
+}
+
+static int scout_point(struct lk__scout *scout, const char *place, struct lk_config *config,
+		       lk_error *error)
+{
+	char host[LK__PLACE_SIZE], *url = NULL, *copy = NULL;
+	lk__place_next(place, host, &config->port);
+	copy = strdup(host);
+	if (!copy || asprintf(&url, "%s of %s", place, scout->config->url) < 0) {
+		free(copy);
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", scout->config->url);
+	}
+	lk__text_wipe(config->host);
+	lk__text_wipe(config->url);
+	config->host = copy;
+	config->url = url;
+	return 0;
+}
+
+static int scout_find(struct lk__finder *finder, struct lk_config *config, uint64_t *generation_out,
+		      int64_t deadline_ns, lk_error *error)
+{
+	struct lk__scout *scout = (struct lk__scout *)finder;
+	char place[LK__PLACE_SIZE] = "";
+	pthread_mutex_lock(&scout->mutex);
+	int rc = scout_start(scout, error);
+	if (rc == 0)
+		rc = scout_await(scout, deadline_ns, error);
+	*generation_out = scout->generation;
+	memcpy(place, scout->place, sizeof(place));
+	pthread_mutex_unlock(&scout->mutex);
+	return rc == 0 ? scout_point(scout, place, config, error) : rc;
+}
+
+static void scout_suspect(struct lk__finder *finder)
+{
+	struct lk__scout *scout = (struct lk__scout *)finder;
+	pthread_mutex_lock(&scout->mutex);
+	scout_want(scout);
+	pthread_mutex_unlock(&scout->mutex);
+}
+
+static void scout_unref(struct lk__finder *finder)
+{
+	lk__scout_unref((struct lk__scout *)finder);
+}
+
+static const struct lk__finder_ops scout_finder_ops = {
+	.find = scout_find,
+	.suspect = scout_suspect,
+	.unref = scout_unref,
+};
+
+/* ---- birth and death ---- */
+
+struct lk__finder *lk__scout_finder(struct lk__scout *scout)
+{
+	return &scout->finder;
+}
+
+void lk__scout_unref(struct lk__scout *scout)
+{
+	if (!scout || atomic_fetch_sub(&scout->finder.refs, 1) > 1)
+		return;
+	if (scout->wake_fd >= 0)
+		lk__fd_close(scout->wake_fd);
+	if (scout->stop_fd >= 0)
+		lk__fd_close(scout->stop_fd);
+	lk_config_free(scout->config);
+	lk_config_free(scout->asking);
+	pthread_mutex_destroy(&scout->mutex);
+	free(scout);
+}
+
+void lk__scout_stop(struct lk__scout *scout)
+{
+	struct wait *wait;
+	pthread_mutex_lock(&scout->mutex);
+	bool joins = scout->started && !scout->joined;
+	scout->stopped = scout->joined = true;
+	DL_FOREACH(scout->waits, wait)
+	lk__park_wake(&wait->park);
+	pthread_mutex_unlock(&scout->mutex);
+	lk__wake_fd(scout->stop_fd);
+	if (joins)
+		lk__thread_join(scout->pthread);
+}
+
+int lk__scout_new(struct lk__scout **scout_out, const struct lk__scout_ops *ops,
+		  struct lk_config *asking, struct lk__node *node, lk_error *error)
+{
+	struct lk__scout *scout = calloc(1, sizeof(*scout));
+	if (!scout) {
+		lk_config_free(asking);
+		return lk__fail(error, LK_ENOMEM, "out of memory");
+	}
+	atomic_store(&scout->finder.refs, 1);
+	pthread_mutex_init(&scout->mutex, NULL);
+	scout->finder.ops = &scout_finder_ops;
+	scout->ops = ops;
+	scout->node = node;
+	scout->asking = asking;
+	scout->over = scout->told = true;
+	scout->config = asking ? lk__config_copy(node->config) : NULL;
+	scout->wake_fd = lk__wake_fd_new();
+	scout->stop_fd = lk__wake_fd_new();
+	int rc = scout->config ? 0 : lk__fail(error, LK_ENOMEM, "out of memory");
+	if (rc == 0 && (scout->wake_fd < 0 || scout->stop_fd < 0))
+		rc = lk__fail_errno(error, LK_ESYSTEM, errno, "eventfd");
+	if (rc < 0) {
+		lk__scout_unref(scout);
+		return rc;
+	}
+	char host[LK__PLACE_SIZE], name[LK__PLACE_SIZE];
+	int port;
+	for (const char *at = scout->config->places; (at = lk__place_next(at, host, &port));) {
+		lk__place_name(name, host, port);
+		scout_add(scout, name)->listed = true;
+	}
+	*scout_out = scout;
+	return 0;
+}

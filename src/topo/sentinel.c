@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A master that sentinels watch: it is where most of them say.
+ *
+ * An address is believed as soon as more than half of all known sentinels name it. When not all
+ * answer, more than half of those that do are enough: a client that sees a minority alone believes
+ * it, as it could not work at all otherwise. One sentinel counts once, under however many
+ * addresses it was listed or learned: its run id tells.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "conf/config.h"
+#include "conf/text.h"
+#include "topo/scout.h"
+#include "topo/topo.h"
+
+#define NOBODY "nobody" /* what a sentinel says that does not know the master; no address */
+
+static int sentinel_ask(struct lk__scout *scout, struct lk__peer *peer, bool first)
+{
+	const char *master = lk__scout_config(scout)->master;
+	int rc = first ? lk__scout_auth(scout, &peer->ask) : 0;
+	if (rc == 0 && first)
+		rc = lk__link_say(&peer->ask, "MYID", 2, (const char *[]){"SENTINEL", "MYID"});
+	if (rc == 0)
+		rc = lk__link_say(&peer->ask, "MASTER", 3,
+				  (const char *[]){"SENTINEL", "GET-MASTER-ADDR-BY-NAME", master});
+	if (rc == 0)
+		rc = lk__link_say(&peer->ask, "OTHERS", 3,
+				  (const char *[]){"SENTINEL", "SENTINELS", master});
+	return rc;
+}
+
+static int sentinel_listen(struct lk__scout *scout, struct lk__peer *peer)
+{
+	int rc = lk__scout_auth(scout, &peer->hear);
+	return rc ? rc
+		  : lk__link_say(&peer->hear, "SUBSCRIBE", 3,
+				 (const char *[]){"SUBSCRIBE", "+switch-master", "+reboot"});
+}
+
+static const char *text_at(const redisReply *reply, size_t index)
+{
+	bool is = index < reply->elements && reply->element[index]->type == REDIS_REPLY_STRING;
+	return is ? reply->element[index]->str : "";
+}
+
+/* What a sentinel names is checked like a part of a URL. */
+static bool is_place(const char *host, const char *port)
+{
+	char *end;
+	long number = strtol(port, &end, 10);
+	return (lk__host_fault(host) == NULL || strchr(host, ':')) &&
+	       strlen(host) + 9 < LK__PLACE_SIZE && *port && !*end && number >= 1 &&
+	       number <= 65535;
+}
+
+static void sentinel_master(struct lk__peer *peer, const redisReply *reply)
+{
+	const char *host = reply->type == REDIS_REPLY_ARRAY ? text_at(reply, 0) : "";
+	const char *port = reply->type == REDIS_REPLY_ARRAY ? text_at(reply, 1) : "";
+	*peer->says = '\0';
+	if (reply->type == REDIS_REPLY_NIL) {
+		strcpy(peer->says, NOBODY);
+		lk__scout_fault(peer, LK_EREFUSED, "it does not know that master");
+	} else if (reply->type == REDIS_REPLY_ERROR) {
+		bool lacks = strncmp(reply->str, "ERR unknown command", 19) == 0;
+		lk__scout_fault(peer, lacks ? LK_EREFUSED : lk__scout_code(reply->str),
+				lacks ? "it is no sentinel" : reply->str);
+	} else if (is_place(host, port)) {
+		char fault[LK__PEER_FAULT_SIZE];
+		lk__place_name(peer->says, host, (int)strtol(port, NULL, 10));
+		snprintf(fault, sizeof(fault), "it names %.100s", peer->says);
+		lk__scout_fault(peer, LK_EUNAVAILABLE, fault);
+	} else {
+		lk__scout_fault(peer, LK_EPROTOCOL, "it names no address");
+	}
+}
+
+/* One of the others is a flat list of fields and values. */
+static void sentinel_other(struct lk__scout *scout, const redisReply *other)
+{
+	const char *host = "", *port = "", *id = "";
+	if (other->type != REDIS_REPLY_ARRAY)
+		return;
+	for (size_t i = 0; i + 1 < other->elements; i += 2) {
+		const char *field = text_at(other, i);
+		if (strcmp(field, "ip") == 0)
+			host = text_at(other, i + 1);
+		else if (strcmp(field, "port") == 0)
+			port = text_at(other, i + 1);
+		else if (strcmp(field, "runid") == 0)
+			id = text_at(other, i + 1);
+	}
+	if (is_place(host, port))
+		lk__scout_learn(scout, host, (int)strtol(port, NULL, 10), id);
+}
+
+static bool sentinel_answered(struct lk__scout *scout, struct lk__peer *peer, const char *what,
+			      const redisReply *reply)
+{
+	if (strcmp(what, "AUTH") == 0 && reply->type == REDIS_REPLY_ERROR) {
+		lk__scout_fault(peer, lk__scout_code(reply->str), reply->str);
+	} else if (strcmp(what, "MYID") == 0 && reply->type == REDIS_REPLY_STRING) {
+		snprintf(peer->id, sizeof(peer->id), "%s", reply->str);
+	} else if (strcmp(what, "MASTER") == 0) {
+		sentinel_master(peer, reply);
+	} else if (strcmp(what, "OTHERS") == 0) {
+		for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++)
+			sentinel_other(scout, reply->element[i]);
+		return true;
+	}
+	return false;
+}
+
+/* Whether it is another address of one that stands before it. */
+static bool is_counted(const struct lk__scout *scout, size_t index)
+{
+	const struct lk__peer *peer = lk__scout_peer(scout, index);
+	for (size_t i = 0; *peer->id && i < index; i++)
+		if (strcmp(lk__scout_peer(scout, i)->id, peer->id) == 0)
+			return true;
+	return false;
+}
+
+/* What it says in this round; "": nothing. */
+static const char *vote_of(const struct lk__scout *scout, size_t index)
+{
+	const struct lk__peer *peer = lk__scout_peer(scout, index);
+	return lk__scout_has_answered(scout, peer) && !is_counted(scout, index) ? peer->says : "";
+}
+
+/* The saying that most have in common, and how many that are. */
+static const char *most_common(const struct lk__scout *scout, size_t *most_out, size_t *votes_out)
+{
+	const char *common = "";
+	*most_out = *votes_out = 0;
+	for (size_t i = 0; i < lk__scout_count(scout); i++) {
+		const char *vote = vote_of(scout, i);
+		size_t same = 0;
+		if (!*vote)
+			continue;
+		for (size_t j = 0; j < lk__scout_count(scout); j++)
+			same += strcmp(vote_of(scout, j), vote) == 0;
+		if (same > *most_out) {
+			common = vote;
+			*most_out = same;
+		}
+		++*votes_out;
+	}
+	return common;
+}
+
+static void sentinel_fail(const struct lk__scout *scout, const char *common, size_t votes,
+			  bool agree, lk_error *error)
+{
+	bool refuses = false;
+	for (size_t i = 0; i < lk__scout_count(scout); i++)
+		refuses |= lk__scout_peer(scout, i)->code == LK_EREFUSED;
+	if (votes == 0)
+		lk__scout_fail(scout, error,
+			       lk__scout_worst(scout, refuses ? LK_EREFUSED : LK_EUNREACHABLE),
+			       "no sentinel answers");
+	else if (agree && strcmp(common, NOBODY) == 0)
+		lk__scout_fail(scout, error, LK_EREFUSED, "no sentinel knows the master's name");
+	else
+		lk__scout_fail(scout, error, LK_EUNAVAILABLE, "the sentinels disagree");
+}
+
+static enum lk__verdict sentinel_judge(const struct lk__scout *scout, bool over, char *place_out,
+				       lk_error *error)
+{
+	size_t most, votes, known = 0;
+	const char *common = most_common(scout, &most, &votes);
+	for (size_t i = 0; i < lk__scout_count(scout); i++)
+		known += !is_counted(scout, i);
+	bool named = most > 0 && strcmp(common, NOBODY) != 0;
+	if (named && (2 * most > known || (over && 2 * most > votes))) {
+		memcpy(place_out, common, LK__PLACE_SIZE);
+		return LK__VERDICT_MASTER;
+	}
+	if (!over)
+		return LK__VERDICT_OPEN;
+	sentinel_fail(scout, common, votes, 2 * most > votes, error);
+	return LK__VERDICT_UNKNOWN;
+}
+
+static const struct lk__scout_ops sentinel_ops = {
+	.ask = sentinel_ask,
+	.answered = sentinel_answered,
+	.listen = sentinel_listen,
+	.judge = sentinel_judge,
+};
+
+/* Sentinels have users, passwords and perhaps TLS of their own. */
+static struct lk_config *sentinel_config(const struct lk_config *config)
+{
+	struct lk_config *asking = lk__config_copy(config);
+	char *username = strdup(config->sentinel_username);
+	char *password = strdup(config->sentinel_password);
+	if (!asking || !username || !password) {
+		lk_config_free(asking);
+		free(username);
+		lk__text_wipe(password);
+		return NULL;
+	}
+	lk__text_wipe(asking->username);
+	lk__text_wipe(asking->password);
+	asking->username = username;
+	asking->password = password;
+	if (*config->sentinel_tls)
+		asking->scheme = strcmp(config->sentinel_tls, "on") == 0 ? LK__SCHEME_TLS
+									 : LK__SCHEME_TCP;
+	return asking;
+}
+
+int lk__topo_sentinel_new(struct lk__topo **topo_out, const struct lk_config *config,
+			  const struct lk__node_events *events, void *context, lk_error *error)
+{
+	return lk__topo_moving_new(topo_out, &sentinel_ops, sentinel_config(config), config, events,
+				   context, error);
+}

@@ -1,0 +1,155 @@
+"""Masters with replicas, and sentinels that watch them: started, failed over, ended."""
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import subprocess
+
+import resp
+from servers import Server, free_port
+from waiting import until
+
+DOWN_AFTER_MS = 500
+MASTER = "mymaster"
+
+
+class Replicas:
+    """One master and its replicas, on free ports of the loopback."""
+
+    def __init__(self, folder: pathlib.Path, count: int = 3, **config):
+        self.servers = []
+        for number in range(count):
+            place = folder / f"data{number}"
+            place.mkdir()
+            # Replicas synchronize at once, and without a child process.
+            self.servers.append(Server(place, {
+                "repl-diskless-sync": "yes", "repl-diskless-sync-delay": 0,
+                "repl-diskless-load": "swapdb", "repl-ping-replica-period": 1,
+                **({"replicaof": f"127.0.0.1 {self.servers[0].port}"} if number else {}),
+                **config}))
+        for server in self.servers:
+            server.start()
+        self.wait()
+
+    def wait(self, count: int | None = None) -> None:
+        """Until so many servers are there: a master, and its replicas in step."""
+        count = len(self.servers) if count is None else count
+        until(lambda: self.linked() >= count - 1, 30, "the replicas follow")
+
+    def linked(self) -> int:
+        return sum("state=online" in line for line in
+                   (self.master().call("INFO", "replication").decode().splitlines()))
+
+    def running(self) -> list[Server]:
+        return [server for server in self.servers if server.process.poll() is None]
+
+    @staticmethod
+    def is_master(server: Server) -> bool:
+        with contextlib.suppress(OSError, resp.Closed):
+            with server.connect(timeout=0.5) as connection:
+                return connection.call("ROLE")[0] == b"master"
+        return False
+
+    def master(self) -> Server:
+        return until(lambda: next((s for s in self.running() if self.is_master(s)), None), 20,
+                     "there is a master")
+
+    def replicas(self) -> list[Server]:
+        master = self.master()
+        return [server for server in self.running() if server is not master]
+
+    def promote(self, server: Server) -> None:
+        """The old master becomes its replica first, so that there are never two."""
+        old = self.master()
+        old.call("REPLICAOF", "127.0.0.1", server.port)
+        server.call("REPLICAOF", "NO", "ONE")
+        for other in self.running():
+            if other is not server and other is not old:
+                other.call("REPLICAOF", "127.0.0.1", server.port)
+
+    @property
+    def url(self) -> str:
+        return "redis-replicas://" + ",".join(f"127.0.0.1:{s.port}" for s in self.servers)
+
+    def kill(self) -> None:
+        for server in self.servers:
+            server.kill()
+
+
+class Sentinel(Server):
+    """One redis-sentinel: redis-server with its own commands, and a file that it rewrites."""
+
+    def __init__(self, folder: pathlib.Path, master: Server, quorum: int, more: str = ""):
+        super().__init__(folder)
+        self.file = folder / "sentinel.conf"
+        self.file.write_text(f"""port {self.port}
+bind 127.0.0.1
+dir {folder}
+unixsocket {self.path}
+logfile {folder / 'redis.log'}
+sentinel monitor {MASTER} 127.0.0.1 {master.port} {quorum}
+sentinel down-after-milliseconds {MASTER} {DOWN_AFTER_MS}
+sentinel failover-timeout {MASTER} 6000
+sentinel parallel-syncs {MASTER} 2
+{more}
+""")
+
+    def start(self) -> Sentinel:
+        self.process = subprocess.Popen([self.program, str(self.file), "--sentinel"],
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.STDOUT)
+        until(self.accepts, 20, "the sentinel accepts connections")
+        return self
+
+    def names(self) -> int:
+        """The port of the master, as it knows it."""
+        return int(self.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)[1])
+
+
+class Watched(Replicas):
+    """The same with sentinels."""
+
+    def __init__(self, folder: pathlib.Path, count: int = 3, sentinels: int = 3, more: str = "",
+                 **config):
+        super().__init__(folder, count, **config)
+        self.sentinels = []
+        for number in range(sentinels):
+            place = folder / f"sentinel{number}"
+            place.mkdir()
+            self.sentinels.append(Sentinel(place, self.servers[0], sentinels // 2 + 1, more))
+            self.sentinels[-1].start()
+        until(lambda: all(self.knows_all(sentinel) for sentinel in self.sentinels), 30,
+              "the sentinels know each other and the replicas")
+
+    def knows_all(self, sentinel: Sentinel) -> bool:
+        others = sentinel.call("SENTINEL", "SENTINELS", MASTER)
+        replicas = sentinel.call("SENTINEL", "REPLICAS", MASTER)
+        healthy = [r for r in replicas if dict(zip(r[::2], r[1::2]))[b"flags"] == b"slave"]
+        return len(others) == len(self.sentinels) - 1 and len(healthy) == len(self.servers) - 1
+
+    def failover(self) -> Server:
+        """A planned one. Returns the new master, once all sentinels name it."""
+        old = self.master()
+        self.sentinels[0].call("SENTINEL", "FAILOVER", MASTER)
+        return self.switched(old)
+
+    def switched(self, old: Server) -> Server:
+        running = [s for s in self.sentinels if s.process.poll() is None]
+        until(lambda: all(s.names() != old.port for s in running), 30, "another is the master")
+        port = running[0].names()
+        return next(server for server in self.servers if server.port == port)
+
+    @property
+    def url(self) -> str:
+        return ("redis-sentinel://" + ",".join(f"127.0.0.1:{s.port}" for s in self.sentinels) +
+                f"/{MASTER}")
+
+    def kill(self) -> None:
+        for sentinel in self.sentinels:
+            sentinel.kill()
+        super().kill()
+
+
+def refused_port() -> int:
+    """A port on which nobody listens."""
+    return free_port()
