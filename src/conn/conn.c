@@ -459,7 +459,9 @@ int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, 
 	conn->wanted--;
 	if (rc == LK__WAIT_READY && conn->state != LK__CONN_UP)
 		rc = conn->last_error.code ? conn->last_error.code : LK_EUNREACHABLE;
-	if (error && rc < 0 && rc != LK_ECANCELLED && rc != LK_ECLOSED)
+	bool why = rc < 0 ? rc != LK_ECANCELLED && rc != LK_ECLOSED
+			  : rc == LK__WAIT_TIME_UP && conn->last_error.code;
+	if (error && why)
 		*error = conn->last_error;
 	pthread_mutex_unlock(&conn->mutex);
 	return rc;

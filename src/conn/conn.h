@@ -211,7 +211,8 @@ bool lk__conn_take_over(struct lk__conn *conn, struct lk__request *request,
 /*
  * Waits until the connection is up. LK__WAIT_READY, or LK__WAIT_TIME_UP, LK_ECANCELLED, LK_ECLOSED,
  * or the code with which connecting failed. `once`: one failed attempt ends the wait, also where
- * the connection has been up before. Fills `error` except for cancel and time.
+ * the connection has been up before. Fills `error` except for cancel, and for time that is up where
+ * nothing has failed.
  */
 int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, int64_t until_ns,
 		   lk_cancel *cancel, lk_error *error);

@@ -28,7 +28,7 @@ static bool replicas_answered(struct lk__scout *scout, struct lk__peer *peer, co
 	if (!auth)
 		*peer->says = '\0';
 	if (reply->type == REDIS_REPLY_ERROR) {
-		lk__scout_fault(peer, lk__scout_code(reply->str), reply->str);
+		lk__scout_refused(peer, reply->str);
 	} else if (!auth && reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
 		   reply->element[0]->type == REDIS_REPLY_STRING) {
 		snprintf(peer->says, sizeof(peer->says), "%.20s", reply->element[0]->str);

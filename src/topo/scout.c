@@ -130,10 +130,11 @@ void lk__scout_fault(struct lk__peer *peer, int code, const char *reason)
 	snprintf(peer->fault, sizeof(peer->fault), "%.100s", reason);
 }
 
-int lk__scout_code(const char *words)
+void lk__scout_refused(struct lk__peer *peer, const char *words)
 {
 	int code = lk__classify(words);
-	return code == LK_EMAYBEHELD ? LK_EPROTOCOL : code;
+	if (code != LK_EAUTH || peer->code != LK_EAUTH)
+		lk__scout_fault(peer, code == LK_EMAYBEHELD ? LK_EPROTOCOL : code, words);
 }
 
 int lk__scout_worst(const struct lk__scout *scout, int code)

@@ -102,8 +102,8 @@ int lk__scout_auth(struct lk__scout *scout, struct lk__link *link);
 /* Notes why a peer gave no answer of use. */
 void lk__scout_fault(struct lk__peer *peer, int code, const char *reason);
 
-/* The code of an error reply to a question. */
-int lk__scout_code(const char *words);
+/* The same with an error reply. Of several refusals of AUTH the first is the reason. */
+void lk__scout_refused(struct lk__peer *peer, const char *words);
 
 /* A refusal among the peers' faults that stays, like a wrong password; else `code`. */
 int lk__scout_worst(const struct lk__scout *scout, int code);

@@ -7,6 +7,7 @@
  * it, as it could not work at all otherwise. One sentinel counts once, under however many
  * addresses it was listed or learned: its run id tells.
  */
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,11 +52,10 @@ static const char *text_at(const redisReply *reply, size_t index)
 /* What a sentinel names is checked like a part of a URL. */
 static bool is_place(const char *host, const char *port)
 {
-	char *end;
-	long number = strtol(port, &end, 10);
-	return (lk__host_fault(host) == NULL || strchr(host, ':')) &&
-	       strlen(host) + 9 < LK__PLACE_SIZE && *port && !*end && number >= 1 &&
-	       number <= 65535;
+	struct in6_addr address;
+	int64_t number = 0;
+	bool named = lk__host_fault(host) == NULL || inet_pton(AF_INET6, host, &address) == 1;
+	return named && lk__text_number(port, &number) == NULL && number >= 1 && number <= 65535;
 }
 
 static void sentinel_master(struct lk__peer *peer, const redisReply *reply)
@@ -67,9 +67,10 @@ static void sentinel_master(struct lk__peer *peer, const redisReply *reply)
 		strcpy(peer->says, NOBODY);
 		lk__scout_fault(peer, LK_EREFUSED, "it does not know that master");
 	} else if (reply->type == REDIS_REPLY_ERROR) {
-		bool lacks = strncmp(reply->str, "ERR unknown command", 19) == 0;
-		lk__scout_fault(peer, lacks ? LK_EREFUSED : lk__scout_code(reply->str),
-				lacks ? "it is no sentinel" : reply->str);
+		if (strncmp(reply->str, "ERR unknown command", 19) == 0)
+			lk__scout_fault(peer, LK_EREFUSED, "it is no sentinel");
+		else
+			lk__scout_refused(peer, reply->str);
 	} else if (is_place(host, port)) {
 		char fault[LK__PEER_FAULT_SIZE];
 		lk__place_name(peer->says, host, (int)strtol(port, NULL, 10));
@@ -103,7 +104,7 @@ static bool sentinel_answered(struct lk__scout *scout, struct lk__peer *peer, co
 			      const redisReply *reply)
 {
 	if (strcmp(what, "AUTH") == 0 && reply->type == REDIS_REPLY_ERROR) {
-		lk__scout_fault(peer, lk__scout_code(reply->str), reply->str);
+		lk__scout_refused(peer, reply->str);
 	} else if (strcmp(what, "MYID") == 0 && reply->type == REDIS_REPLY_STRING) {
 		snprintf(peer->id, sizeof(peer->id), "%s", reply->str);
 	} else if (strcmp(what, "MASTER") == 0) {

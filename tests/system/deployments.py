@@ -3,9 +3,12 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import socketserver
 import subprocess
+import threading
 
 import resp
+from fake_server import reply_bytes
 from servers import Server, free_port
 from waiting import until
 
@@ -80,7 +83,8 @@ class Sentinel(Server):
     """One redis-sentinel: redis-server with its own commands, and a file that it rewrites."""
 
     def __init__(self, folder: pathlib.Path, master: Server, quorum: int, more: str = ""):
-        super().__init__(folder)
+        password = [line.split()[1] for line in more.splitlines() if "requirepass" in line]
+        super().__init__(folder, {"requirepass": password[0]} if password else None)
         self.file = folder / "sentinel.conf"
         self.file.write_text(f"""port {self.port}
 bind 127.0.0.1
@@ -89,7 +93,7 @@ unixsocket {self.path}
 logfile {folder / 'redis.log'}
 sentinel monitor {MASTER} 127.0.0.1 {master.port} {quorum}
 sentinel down-after-milliseconds {MASTER} {DOWN_AFTER_MS}
-sentinel failover-timeout {MASTER} 6000
+sentinel failover-timeout {MASTER} 2000
 sentinel parallel-syncs {MASTER} 2
 {more}
 """)
@@ -148,6 +152,50 @@ class Watched(Replicas):
         for sentinel in self.sentinels:
             sentinel.kill()
         super().kill()
+
+
+class FakeSentinel:
+    """Says whatever it is told to: `place` is (host, port), None or an error."""
+
+    def __init__(self, place, name: str):
+        self.place, self.name, self.asked = place, name, 0
+        self.server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), self.handler())
+        self.server.daemon_threads = True
+        self.port = self.server.server_address[1]
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
+        self.thread.start()
+
+    def stop(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+    def handler(self):
+        owner = self
+
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self):
+                data = b""
+                with contextlib.suppress(OSError):
+                    while more := self.request.recv(65536):
+                        data += more
+                        while (found := resp.parse(data)) is not None:
+                            words, at = found
+                            data = data[at:]
+                            self.request.sendall(owner.answer([word.upper() for word in words]))
+        return Handler
+
+    def answer(self, words: list[bytes]) -> bytes:
+        if words[0] == b"SUBSCRIBE":
+            return b"".join(reply_bytes([b"subscribe", channel, number + 1])
+                            for number, channel in enumerate(words[1:]))
+        if words[1] == b"MYID":
+            return reply_bytes(self.name.encode())
+        if words[1] == b"SENTINELS":
+            return reply_bytes([])
+        self.asked += 1
+        if self.place is None:
+            return b"*-1\r\n"
+        return reply_bytes([str(part).encode() for part in self.place])
 
 
 def refused_port() -> int:

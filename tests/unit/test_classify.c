@@ -46,6 +46,31 @@ static const struct {
 	{"", LK_EMAYBEHELD, NULL},
 };
 
+/* What a master that has become a replica says, inside of scripts too. */
+static void test_refusals_of_replicas(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text;
+		bool replica;
+	} said[] = {
+		{"READONLY You can't write against a read only replica.", true},
+		{"READONLY You can't write against a read only replica. script: "
+		 "f_6b1bf486c81ceb7edf3c093f4c48582e38c0e791, on @user_script:1.",
+		 true},
+		{IN_6 "@user_script:3: @user_script: 3: -READONLY You can't write against a read "
+		      "only replica.",
+		 true},
+		{"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+		 true},
+		{"LOADING Redis is loading the dataset in memory", false},
+		{"ERR READONLY", false},
+		{"", false},
+	};
+	for (size_t i = 0; i < COUNT(said); i++)
+		assert_int_equal(lk__classify_replica(said[i].text), said[i].replica);
+}
+
 static void test_each_refusal(void **state)
 {
 	(void)state;
@@ -64,6 +89,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_each_refusal),
+		cmocka_unit_test(test_refusals_of_replicas),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

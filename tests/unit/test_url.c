@@ -7,6 +7,7 @@
 #include <lockkeeper/config.h>
 
 #include "conf/config.h"
+#include "conf/url.h"
 
 static lk_config *config_new(void)
 {
@@ -96,7 +97,47 @@ static const struct {
 	{"http://host", "scheme"},
 	{"REDIS://host", "scheme"},
 	{"redis+tls://host", "scheme"},
-	{"redis-sentinel://host", "scheme"},
+	{"redis-sentinel:host/m", "scheme"},
+	{"redis-sentinels://host/m", "scheme"},
+	{"unix-sentinel:///run/x", "scheme"},
+	{"redis-replica://a,b", "scheme"},
+	{"redis-cluster://a,b", "scheme"},
+	{"redis-sentinel://", "host is empty"},
+	{"redis-sentinel:///m", "host is empty"},
+	{"redis-sentinel://host", "name of the master"},
+	{"redis-sentinel://host/", "name of the master"},
+	{"redis-sentinel://host//0", "name of the master"},
+	{"redis-sentinel://a,b?db=1", "name of the master"},
+	{"redis-sentinel://a,b/m/x", "database"},
+	{"redis-sentinel://a,b/m/0/0", "database"},
+	{"redis-sentinel://a,b/m/0?db=0", "named twice"},
+	{"redis-sentinel://a,/m", "host is empty"},
+	{"redis-sentinel://,a/m", "host is empty"},
+	{"redis-sentinel://a,,b/m", "host is empty"},
+	{"redis-sentinel://a:1,b:0/m", "port"},
+	{"redis-sentinel://a:1,b:65536/m", "port"},
+	{"redis-sentinel://a:1,b:x/m", "port"},
+	{"redis-sentinel://a:1,b!/m", "a host name cannot have"},
+	{"redis-sentinel://[::1,b/m", "not closed"},
+	{"redis-sentinel://a:1,[::g]/m", "IPv6"},
+	{"redis-sentinel://a:1,a:1/m", "an address twice"},
+	{"redis-sentinel://a,A:26379/m", "an address twice"},
+	{"redis-sentinel://a,u:p@b/m", "before the '@'"},
+	{"redis-sentinel://a/m?sentinel_password=p", "cannot set sentinel_password"},
+	{"redis-sentinel://a/m?sentinel_password_file=/p", "cannot set sentinel_password_file"},
+	{"redis-sentinel://a/m?sentinel_username=p", "cannot set sentinel_username"},
+	{"redis-sentinel://a/m?sentinel_tls=maybe", "is not on, off or empty"},
+	{"redis-replicas://", "host is empty"},
+	{"redis-replicas://a", "lists one address"},
+	{"redis-replicas://a:1/0", "lists one address"},
+	{"redis-replicas://a,b/m", "database"},
+	{"redis-replicas://a,b:", "port"},
+	{"redis-replicas://a,b,", "host is empty"},
+	{"redis-replicas://a,b,a", "an address twice"},
+	{"redis-replicas://a,a:6379", "an address twice"},
+	{"redis-replicas://a,[::1", "not closed"},
+	{"redis-replicas://a,b?", "query is empty"},
+	{"redis-replicas://a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q", "more than 16"},
 	{" redis://host", "blank"},
 	{"redis://host ", "blank"},
 	{"redis://ho st", "blank"},
@@ -223,6 +264,79 @@ static void test_malformed_urls_are_refused_whole(void **state)
 	}
 }
 
+static void test_good_lists(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *url;
+		int deployment;
+		int scheme;
+		const char *places;
+		const char *master;
+		const char *user;
+		const char *password;
+		int database;
+		const char *shown; /* NULL: as it is */
+	} rows[] = {
+		{"redis-replicas://a,b:7", LK__REPLICAS, LK__SCHEME_TCP, "a:6379,b:7", "", "", "",
+		 0, NULL},
+		{"rediss-replicas://u:p@[::1]:7,[::2]/3", LK__REPLICAS, LK__SCHEME_TLS,
+		 "[::1]:7,[::2]:6379", "", "u", "p", 3, "rediss-replicas://u:***@[::1]:7,[::2]/3"},
+		{"valkey-replicas://a:1,a:2?db=4", LK__REPLICAS, LK__SCHEME_TCP, "a:1,a:2", "", "",
+		 "", 4, NULL},
+		{"valkeys-replicas://a:1,a:2/", LK__REPLICAS, LK__SCHEME_TLS, "a:1,a:2", "", "", "",
+		 0, NULL},
+		{"redis-sentinel://a/m", LK__SENTINEL, LK__SCHEME_TCP, "a:26379", "m", "", "", 0,
+		 NULL},
+		{"redis-sentinel://:p@a:1,10.0.0.1,[::1]/my%20m%2F1/15", LK__SENTINEL,
+		 LK__SCHEME_TCP, "a:1,10.0.0.1:26379,[::1]:26379", "my m/1", "", "p", 15,
+		 "redis-sentinel://:***@a:1,10.0.0.1,[::1]/my%20m%2F1/15"},
+		{"rediss-sentinel://a,b/m/", LK__SENTINEL, LK__SCHEME_TLS, "a:26379,b:26379", "m",
+		 "", "", 0, NULL},
+		{"valkey-sentinel://a,b/m?db=2", LK__SENTINEL, LK__SCHEME_TCP, "a:26379,b:26379",
+		 "m", "", "", 2, NULL},
+		{"valkeys-sentinel://a/m", LK__SENTINEL, LK__SCHEME_TLS, "a:26379", "m", "", "", 0,
+		 NULL},
+	};
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		lk_config *config = config_new();
+		lk_error error = {0};
+		if (lk_config_set(config, "url", rows[i].url, &error) != 0)
+			fail_msg("%s: %s", rows[i].url, error.message);
+		assert_int_equal(config->deployment, rows[i].deployment);
+		assert_int_equal(config->scheme, rows[i].scheme);
+		assert_string_equal(config->places, rows[i].places);
+		assert_string_equal(config->master, rows[i].master);
+		assert_string_equal(config->username, rows[i].user);
+		assert_string_equal(config->password, rows[i].password);
+		assert_int_equal(config->database, rows[i].database);
+		assert_string_equal(config->url, rows[i].shown ? rows[i].shown : rows[i].url);
+		assert_int_equal(lk_config_set(config, "url", "redis://h", NULL), 0);
+		assert_int_equal(config->deployment, LK__SINGLE);
+		assert_string_equal(config->places, "");
+		assert_string_equal(config->master, "");
+		lk_config_free(config);
+	}
+}
+
+static void test_places_are_taken_apart(void **state)
+{
+	(void)state;
+	char host[LK__PLACE_SIZE], name[LK__PLACE_SIZE];
+	int port = 0;
+	const char *rest = lk__place_next("[::1]:7,a.b:65535", host, &port);
+	assert_string_equal(host, "::1");
+	assert_int_equal(port, 7);
+	lk__place_name(name, host, port);
+	assert_string_equal(name, "[::1]:7");
+	rest = lk__place_next(rest, host, &port);
+	assert_string_equal(host, "a.b");
+	assert_int_equal(port, 65535);
+	lk__place_name(name, host, port);
+	assert_string_equal(name, "a.b:65535");
+	assert_null(lk__place_next(rest, host, &port));
+}
+
 static void test_long_urls_are_refused(void **state)
 {
 	(void)state;
@@ -266,6 +380,11 @@ static void test_messages_never_repeat_the_password(void **state)
 		"redis://u:hunter2@[h",
 		"redis://u:hunter2@[::1",
 		"redis://:hunter2@h/1?db=1",
+		"redis-sentinel://u:hunter2@a,b",
+		"redis-sentinel://u:hunter2,b/m",
+		"redis-replicas://u:hunter2@a",
+		"redis-replicas://a,u:hunter2",
+		"redis-replicas://u:hunter2@a,a",
 	};
 	for (size_t i = 0; i < COUNT(urls); i++) {
 		lk_config *config = config_new();
@@ -316,6 +435,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_good_urls),
 		cmocka_unit_test(test_malformed_urls_are_refused_whole),
+		cmocka_unit_test(test_good_lists),
+		cmocka_unit_test(test_places_are_taken_apart),
 		cmocka_unit_test(test_long_urls_are_refused),
 		cmocka_unit_test(test_messages_never_repeat_the_password),
 		cmocka_unit_test(test_the_query_sets_options),

@@ -1,0 +1,159 @@
+"""redis-replicas://: the client finds the master among the listed servers, and follows it."""
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import moving
+from deployments import Replicas, refused_port
+from keeper import EVENT_LOST
+from waiting import until
+
+
+@pytest.fixture
+def replicas(folder):
+    made = []
+
+    def make(**options) -> Replicas:
+        made.append(Replicas(folder, **options))
+        return made[-1]
+
+    yield make
+    for deployment in made:
+        deployment.kill()
+
+
+@pytest.fixture
+def pair(replicas):
+    return replicas(count=2)
+
+
+def test_every_kind(pair, make_keeper):
+    keeper = make_keeper(pair.url)
+    moving.use_every_kind(keeper)
+    assert moving.our_clients(pair.master()) >= 1
+
+
+def test_a_listed_replica_comes_first(pair, make_keeper):
+    url = "valkey-replicas://" + ",".join(f"127.0.0.1:{s.port}" for s in reversed(pair.servers))
+    make_keeper(url).call("acquire", "some").ok()
+
+
+def test_a_demoted_master_refuses(pair, make_keeper):
+    """READONLY means: not done, look for the master. The call goes on there."""
+    keeper, waiter = make_keeper(pair.url), make_keeper(pair.url)
+    keeper.listen()
+    keeper.call("acquire", "held").ok()
+    moving.acknowledged(pair.master(), 1)
+    waiter.call("ping").ok()
+    waits = waiter.say("within", "held", wait=30000)
+    for number in range(4):
+        new = pair.servers[(number + 1) % 2]
+        pair.promote(new)
+        assert keeper.call("within", f"next{number}", wait=10000).ok().took < 5
+        assert new.holders(f"next{number}")
+        pair.wait()
+        keeper.call("release", f"next{number}").ok()
+        assert not new.holders(f"next{number}")
+    assert not waits.done and not keeper.events_of(EVENT_LOST)
+    keeper.call("release", "held").ok()
+    waits.result().ok()
+
+
+def test_a_try_goes_to_the_new_master(pair, make_keeper):
+    """Even one that does not wait: it was not done, so it is not an error."""
+    keeper = make_keeper(pair.url)
+    keeper.call("try", "some").ok()
+    pair.promote(pair.servers[1])
+    keeper.call("try", "other").ok()
+    keeper.call("release", "some").is_code("OK", "LK_ELOST")
+
+
+def test_a_lock_that_was_not_replicated(pair, make_keeper):
+    keeper = make_keeper(pair.url)
+    keeper.listen()
+    keeper.call("ping").ok()
+    old, new = pair.servers
+    moving.without_replication(old)
+    keeper.call("acquire", "gone").ok()
+    old.kill()
+    new.call("REPLICAOF", "NO", "ONE")
+    moving.is_told(keeper, "gone")
+    keeper.call("acquire", "gone").is_code("LK_ELOST")
+    keeper.call("release", "gone").is_code("LK_ELOST")
+
+
+def test_a_paused_master_is_replaced_by_hand(pair, make_keeper):
+    """When it runs again there are two masters, and neither is written to until one is demoted."""
+    keeper = make_keeper(pair.url)
+    keeper.call("acquire", "held").ok()
+    old, new = pair.servers
+    moving.acknowledged(old, 1)
+    old.pause()
+    new.call("REPLICAOF", "NO", "ONE")
+    waits = keeper.say("within", "flight", wait=30000)
+    waits.result().ok()
+    assert new.holders("flight") and keeper.call("is_held", "held").result == 1
+    old.resume()
+    until(lambda: moving.our_clients(old) == moving.our_clients(new) == 0 or None, 10,
+          "neither is believed")
+    ran = moving.scripts_run(old) + moving.scripts_run(new)
+    seen = keeper.call("within", "more", thread="more", wait=300)
+    assert "two of the listed servers" in seen.is_code("LK_EUNAVAILABLE").message
+    assert moving.scripts_run(old) + moving.scripts_run(new) == ran
+    old.call("REPLICAOF", "127.0.0.1", new.port)
+    keeper.call("within", "more", thread="more", wait=10000).ok()
+    assert new.holders("more")
+
+
+def test_nothing_leaks(pair, make_keeper):
+    """Ten changes of the master, with a holder and a waiter."""
+    keeper, waiter = make_keeper(pair.url), make_keeper(pair.url)
+    keeper.call("acquire", "held").ok()
+    waiter.call("ping").ok()
+    waits = waiter.say("within", "held", wait=60000)
+    keeper.call("acquire", "watched").ok()
+    moving.acknowledged(pair.servers[0], 1)
+    time.sleep(0.5)
+    before = [(moving.descriptors(k), moving.threads(k)) for k in (keeper, waiter)]
+    for number in range(10):
+        new = pair.servers[(number + 1) % 2]
+        pair.promote(new)
+        keeper.call("within", f"turn{number}", wait=10000).ok()
+        keeper.call("release", f"turn{number}").ok()
+        pair.wait()
+    old, new = pair.replicas()[0], pair.master()
+    until(lambda: moving.our_clients(old) == 0, 10, "the old master has no clients")
+    until(lambda: moving.our_clients(new) <= 2 * 3, 10)
+    for keeper_, (fds, count) in zip((keeper, waiter), before):
+        until(lambda k=keeper_, n=fds: moving.descriptors(k) <= n, 10, "its descriptors")
+        until(lambda k=keeper_, n=count: moving.threads(k) <= n, 10, "its threads")
+    keeper.call("release", "held").ok()
+    waits.result().ok()
+
+
+def test_bad_input(pair, make_server, make_keeper):
+    """Each has its own error, which names the servers and what they said."""
+    replica, lone = pair.servers[1].port, make_server()
+    free = [refused_port(), refused_port()]
+    for ports, code, words in (
+            ([replica, free[0]], "LK_EUNAVAILABLE",
+             ["none of the listed servers is a master", f"127.0.0.1:{replica}: a replica",
+              f"127.0.0.1:{free[0]}: Connection refused"]),
+            (free, "LK_EUNREACHABLE", ["none of the listed servers answers",
+                                       f"127.0.0.1:{free[1]}: Connection refused"]),
+            ([pair.servers[0].port, lone.port], "LK_EUNAVAILABLE",
+             ["two of the listed servers say", f"127.0.0.1:{lone.port}: a master"])):
+        url = "redis-replicas://" + ",".join(f"127.0.0.1:{port}" for port in ports)
+        seen = make_keeper(url).call("acquire", "some").is_code(code)
+        assert all(word in seen.message for word in words), seen.message
+
+
+def test_a_quorum_refuses_it(pair, make_server, make_keeper):
+    """Its votes would not survive a failover."""
+    keeper = make_keeper(pair.url)
+    for number in range(2):
+        keeper.open(make_server().url, c=f"n{number}")
+    seen = keeper.call("acquire", "some", kind="red", nodes="c,n0,n1")
+    assert seen.code == "LK_EINVAL" and "single server" in seen.message, seen

@@ -1,0 +1,245 @@
+"""redis-sentinel://: the client finds the master, and follows it through failovers."""
+from __future__ import annotations
+
+import subprocess
+import time
+
+import pytest
+
+import moving
+from deployments import MASTER, FakeSentinel, Watched, refused_port
+from keeper import BUILD, EVENT_LOST
+from waiting import until
+
+
+@pytest.fixture
+def watched(folder):
+    made = []
+
+    def make(**options) -> Watched:
+        made.append(Watched(folder, **options))
+        return made[-1]
+
+    yield make
+    for deployment in made:
+        deployment.kill()
+
+
+@pytest.fixture
+def trio(watched):
+    return watched()
+
+
+def test_every_kind(trio, make_keeper):
+    keeper = make_keeper(trio.url)
+    moving.use_every_kind(keeper)
+    assert moving.our_clients(trio.master()) >= 1
+    assert not any(moving.our_clients(replica) for replica in trio.replicas())
+
+
+def test_the_master_is_killed(trio, make_keeper):
+    """What it had replicated is held on; what it had not is lost, and its holder is told."""
+    holder, waiter = make_keeper(trio.url), make_keeper(trio.url)
+    holder.listen()
+    old = trio.master()
+    holder.call("acquire", "kept").ok()
+    moving.acknowledged(old)
+    waits = waiter.say("within", "kept", thread="kept", wait=30000)
+    moving.without_replication(old)
+    holder.call("acquire", "gone").ok()
+    queue = waiter.say("within", "gone", thread="gone", wait=30000)
+    until(lambda: waiter.is_asleep(), 10, "it waits")
+    old.kill()
+    new = trio.switched(old)
+    switched = time.monotonic()
+    queue.result().ok()
+    assert time.monotonic() - switched < 3, "the first grant after the failover"
+    moving.is_told(holder, "gone")
+    holder.call("release", "gone").is_code("LK_ELOST")
+    assert not holder.events_of(EVENT_LOST, "kept") and not waits.done
+    assert holder.call("is_held", "kept").result == 1
+    holder.call("release", "kept").ok()
+    waits.result().ok()
+    assert new.holders("kept") and new.holders("gone")
+
+
+def test_a_planned_failover_while_held(trio, make_keeper):
+    holder, waiter = make_keeper(trio.url), make_keeper(trio.url)
+    holder.listen()
+    holder.call("acquire", "planned").ok()
+    moving.acknowledged(trio.master())
+    waits = waiter.say("within", "planned", wait=30000)
+    new = trio.failover()
+    holder.call("acquire", "next", thread="other").ok()
+    assert new.holders("next") and new.holders("planned")
+    assert not waits.done and not holder.events_of(EVENT_LOST)
+    holder.call("release", "planned").ok()
+    waits.result().ok()
+
+
+def test_a_master_that_was_paused_is_not_believed(trio, make_keeper):
+    """It executes what it had received, as soon as it runs again. Nobody takes that for a grant."""
+    keeper, other = make_keeper(trio.url), make_keeper(trio.url)
+    keeper.call("acquire", "before").ok()
+    other.call("ping").ok()
+    old = trio.master()
+    moving.acknowledged(old)
+    old.pause()
+    waits = keeper.say("within", "flight", wait=30000)
+    new = trio.switched(old)
+    waits.result().ok()
+    assert new.holders("flight")
+    other.call("try", "flight").is_code("LK_EBUSY")
+    old.resume()
+    until(lambda: moving.our_clients(old) == 0, 10, "nobody is connected to it")
+    ran = moving.scripts_run(old)
+    for number in range(10):
+        keeper.call("acquire", f"after{number}").ok()
+        other.call("try", "flight").is_code("LK_EBUSY")
+    assert moving.scripts_run(old) == ran
+    keeper.call("release", "flight").ok()
+    assert not new.holders("flight")
+    assert keeper.call("is_held", "before").result == 1
+
+
+def test_a_minority_of_sentinels_is_down(trio, make_keeper):
+    trio.sentinels[0].kill()
+    keeper = make_keeper(trio.url)
+    keeper.call("acquire", "some").ok()
+    old = trio.master()
+    old.kill()
+    trio.switched(old)
+    keeper.call("within", "more", wait=20000).ok()
+
+
+def test_sentinels_that_hang_do_not_delay(trio, make_keeper):
+    trio.sentinels[0].pause()
+    keeper = make_keeper(trio.url)
+    keeper.call("acquire", "some").ok()
+    assert keeper.call("acquire", "more").took < 1
+    trio.sentinels[0].resume()
+
+
+def test_other_sentinels_are_learned(trio, make_keeper):
+    """One is listed; after it has died, the failover is heard of all the same."""
+    keeper = make_keeper(f"redis-sentinel://127.0.0.1:{trio.sentinels[0].port}/{MASTER}")
+    keeper.call("acquire", "some").ok()
+    until(lambda: all(sentinel.clients("pubsub") for sentinel in trio.sentinels), 10)
+    trio.sentinels[0].kill()
+    old = trio.master()
+    old.kill()
+    trio.switched(old)
+    keeper.call("within", "more", wait=20000).ok()
+
+
+def test_a_password_of_their_own(folder, make_keeper):
+    deployment = Watched(folder, count=2, sentinels=1, more="requirepass sesame")
+    try:
+        make_keeper(deployment.url, sentinel_password="sesame").call("acquire", "some").ok()
+        seen = make_keeper(deployment.url).call("acquire", "some").is_code("LK_EAUTH")
+        assert "NOAUTH" in seen.message and str(deployment.sentinels[0].port) in seen.message
+        seen = make_keeper(deployment.url, sentinel_password="wrong").call("acquire", "some")
+        assert "WRONGPASS" in seen.is_code("LK_EAUTH").message and "wrong" not in seen.message
+    finally:
+        deployment.kill()
+
+
+def test_bad_input(watched, make_server, make_keeper):
+    """Each has its own error, which names the node that answered and what it said."""
+    one, server, nobody = watched(count=1, sentinels=1), make_server(), refused_port()
+    sentinel = one.sentinels[0].port
+    for url, code, words in (
+            (f"127.0.0.1:{sentinel}/other", "LK_EREFUSED",
+             ["knows the master's name", f"127.0.0.1:{sentinel}: it does not know that master"]),
+            (f"127.0.0.1:{server.port}/{MASTER}", "LK_EREFUSED",
+             ["no sentinel answers", f"127.0.0.1:{server.port}: it is no sentinel"]),
+            (f"127.0.0.1:{nobody}/{MASTER}", "LK_EUNREACHABLE",
+             ["no sentinel answers", f"127.0.0.1:{nobody}: Connection refused"])):
+        seen = make_keeper("redis-sentinel://" + url).call("acquire", "some").is_code(code)
+        assert all(word in seen.message for word in words), seen.message
+    good = f"127.0.0.1:{nobody},127.0.0.1:{server.port},127.0.0.1:{sentinel}"
+    make_keeper(f"redis-sentinel://{good}/{MASTER}").call("acquire", "some").ok()
+
+
+def test_sentinels_that_name_a_replica(watched, make_keeper):
+    """Its role is verified before anything is written."""
+    pair = watched(count=2, sentinels=1)
+    keeper = make_keeper(pair.url, connect_timeout_ms=2000)
+    keeper.call("ping").ok()
+    pair.sentinels[0].pause()
+    master, replica = pair.servers
+    master.call("REPLICAOF", "127.0.0.1", replica.port)
+    pair.sentinels[0].resume()
+    seen = keeper.call("within", "some", wait=300).is_code("LK_EUNAVAILABLE")
+    assert f"127.0.0.1:{master.port}" in seen.message and "not a master" in seen.message
+    assert not master.call("EXISTS", "some")
+
+
+@pytest.fixture
+def named():
+    """named([place, id], …): sentinels that say so, and the URL that lists them."""
+    made = []
+
+    def make(*rows) -> str:
+        made.extend(FakeSentinel(place, name) for place, name in rows)
+        return ("redis-sentinel://" +
+                ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in made) + f"/{MASTER}")
+
+    make.made = made
+    yield make
+    for sentinel in made:
+        sentinel.stop()
+
+
+def place(server):
+    return ("127.0.0.1", server.port)
+
+
+def test_most_sentinels_are_believed(named, make_server, make_keeper):
+    """And when most of them name another, without a message, it is gone to; a lost lock is told."""
+    one, other = make_server(), make_server()
+    keeper = make_keeper(named((place(other), "a"), (place(one), "b"), (place(one), "c")))
+    keeper.listen()
+    keeper.call("acquire", "some").ok()
+    assert one.holders("some") and not moving.our_clients(other)
+    named.made[1].place = place(other)
+    moving.is_told(keeper, "some", 5)
+    keeper.call("acquire", "more").ok()
+    assert other.holders("more") and moving.our_clients(one) == 0
+
+
+def test_no_vote_counts_twice(named, make_server, make_keeper):
+    """One sentinel under three addresses is one."""
+    one, other = make_server(), make_server()
+    url = named(*[(place(other), "same")] * 3, (place(one), "b"), (place(one), "c"))
+    make_keeper(url).call("acquire", "some").ok()
+    assert one.holders("some") and not other.call("EXISTS", "some")
+
+
+def test_sentinels_that_disagree(named, make_server, make_keeper):
+    one, other = make_server(), make_server()
+    keeper = make_keeper(named((place(one), "a"), (place(other), "b")))
+    seen = keeper.call("acquire", "some").is_code("LK_EUNAVAILABLE")
+    for word in ("disagree", f"it names 127.0.0.1:{one.port}", f"it names 127.0.0.1:{other.port}"):
+        assert word in seen.message, seen.message
+    named.made[1].place = place(one)
+    until(lambda: keeper.call("acquire", "some").code == "OK", 5)
+
+
+@pytest.mark.parametrize("said", [("a host!", 6379), ("127.0.0.1", 0), ("127.0.0.1", 65536),
+                                  ("127.0.0.1", "12x"), ("", 6379), ("127.0.0.1",),
+                                  ("h" * 300, 6379), ("[::1]", 6379)])
+def test_what_is_no_address(named, make_keeper, said):
+    seen = make_keeper(named((said, "a"))).call("acquire", "some")
+    assert "names no address" in seen.is_code("LK_EUNREACHABLE").message, seen.message
+
+
+def test_the_command_takes_a_quorum_and_a_list(trio, named, make_server):
+    """A comma inside of a URL lists its sentinels; one before a URL begins the next server."""
+    run = [BUILD / "cli" / "lockkeeper", "run", "job", "true"]
+    for url, code, words in ((trio.url, 0, ""),
+                             (",".join([trio.url] + [make_server().url for _ in range(2)]), 125,
+                              "must be a single server")):
+        seen = subprocess.run(run, capture_output=True, text=True, timeout=20,
+                              env={"LOCKKEEPER_URL": url})
+        assert seen.returncode == code and words in seen.stderr, seen
