@@ -328,7 +328,11 @@ static int parse_userinfo_if_any(struct lk__url *url, struct span *rest, lk_erro
 	if (at == authority.end)
 		return 0;
 	rest->start = at + 1;
-	return parse_userinfo(url, (struct span){authority.start, at}, error);
+	struct span userinfo = {authority.start, at};
+	if (url->deployment != LK__SINGLE && span_find(userinfo, ",") < at)
+		return bad(error, "user and password stand once, before the first address; a ',' "
+				  "in them must be written %2C");
+	return parse_userinfo(url, userinfo, error);
 }
 
 void lk__place_name(char *text_out, const char *host, int port)

@@ -122,7 +122,7 @@ static const struct {
 	{"redis-sentinel://a:1,[::g]/m", "IPv6"},
 	{"redis-sentinel://a:1,a:1/m", "an address twice"},
 	{"redis-sentinel://a,A:26379/m", "an address twice"},
-	{"redis-sentinel://a,u:p@b/m", "before the '@'"},
+	{"redis-sentinel://a,u:p@b/m", "before the first address"},
 	{"redis-sentinel://a/m?sentinel_password=p", "cannot set sentinel_password"},
 	{"redis-sentinel://a/m?sentinel_password_file=/p", "cannot set sentinel_password_file"},
 	{"redis-sentinel://a/m?sentinel_username=p", "cannot set sentinel_username"},
