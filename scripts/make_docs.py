@@ -19,6 +19,26 @@ Made from `src/conf/options.def` by `make docs`; do not edit.
 `lockkeeper -o name=value` sets an option. A value that is invalid or out of range is refused with
 its name and the reason, and nothing changes.
 
+## URLs
+
+**After a failover two owners are possible.** Redis replicates after it has answered, so a replica
+that becomes the master may not know the last grants. The library follows the master, but does not
+wait for replicas. It tells the old holder as soon as it knows that the lock is not at the new
+master. Use fence tokens or a quorum of independent servers if you cannot accept that.
+
+| URL | what it names |
+|---|---|
+| `redis://[user:password@]host[:6379][/db]` | one server |
+| `unix://[user:password@]path[?db=N]` | one server, through its socket |
+| `redis-replicas://[user:password@]host[:6379],host[:6379],…[/db]` | a master and replicas, all |
+| `redis-sentinel://[user:password@]host[:26379],…/master[/db]` | the master of some sentinels |
+
+`rediss` speaks TLS; `valkey` and `valkeys` are other names of `redis` and `rediss`. A URL lists up
+to 16 addresses. `config.h` says how the master is found. Several URLs of single servers, separated
+by commas, are a quorum (`lockkeeper run`).
+
+## Table
+
 | option | environment | type | default | range | meaning |
 |---|---|---|---|---|---|
 """

@@ -9,14 +9,37 @@
  *   rediss://[user[:password]@]host[:port][/db]     TLS; peer and host name are verified
  *   valkey://…  valkeys://…                         the same two under other names
  *   unix://path            unix://[user[:password]@]path[?db=N]
+ *   redis-replicas://[user[:password]@]host[:port],host[:port],…[/db]
+ *                                                   a master and its replicas, all listed
+ *   redis-sentinel://[user[:password]@]host[:port],host[:port],…/master[/db]
+ *                                                   the sentinels, and the master's name there
+ *   rediss-replicas://…  rediss-sentinel://…        the same with TLS; valkey and valkeys for redis
+ *                                                   and rediss mean the same here too
  *
  * Write reserved characters in user, password and path as %XX, and IPv6 addresses in brackets. A
  * query sets options: redis://host?client_name=worker&spin_us=0 (db is short for database; url,
- * username, password and password_file are not allowed there). The last setting of an option wins.
+ * names, passwords and their files are not allowed there). The last setting of an option wins.
  * A URL does not change options that it does not name.
  *
+ * FAILOVER of redis-replicas:// and redis-sentinel:// (since 0.1). After one, two owners are
+ * possible: Redis replicates after it has answered, so the new master may not know the last grants
+ * and then grants them again. The library does not wait for replicas. It tells the old holder that
+ * its lock is lost as soon as it knows the new master and that the lock is not there. If you cannot
+ * accept that, use fence tokens (fenced_lock.h), or a red lock over independent servers.
+ *
+ * The client asks the listed servers for their ROLE, or the sentinels for the master's address: at
+ * each connect, once a second, and when a sentinel announces something. It believes the one listed
+ * server that says it is the master; if two do, none. Of sentinels it believes more than half of
+ * all that it knows or, if not all answer, of those that do; it learns the sentinels that are not
+ * listed. It verifies the master's ROLE before it writes anything, so the user needs the right to
+ * that command. When another server is the master, it leaves the old one, whatever that still
+ * answers, and verifies all that is held at the new one. Waits go on there within their limits. A
+ * server that has become a replica refuses (READONLY): the call goes on at the master. One more
+ * thread looks for the master, from the first connect to the end of the client. The URL's user and
+ * password are for the servers; sentinels have options of their own. A red lock refuses such nodes.
+ *
  * Only one thread at a time may use a configuration. Its calls do no I/O, except to read the file
- * that password_file names.
+ * that password_file or sentinel_password_file names.
  */
 #ifndef LOCKKEEPER_CONFIG_H
 #define LOCKKEEPER_CONFIG_H
