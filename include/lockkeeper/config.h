@@ -36,7 +36,8 @@
  * answers, and verifies all that is held at the new one. Waits go on there within their limits. A
  * server that has become a replica refuses (READONLY): the call goes on at the master. One more
  * thread looks for the master, from the first connect to the end of the client. The URL's user and
- * password are for the servers; sentinels have options of their own. A red lock refuses such nodes.
+ * password are for the servers; sentinels have options of their own. Red locks and threadless
+ * clients refuse these URLs so far.
  *
  * Only one thread at a time may use a configuration. Its calls do no I/O, except to read the file
  * that password_file or sentinel_password_file names.

@@ -232,7 +232,8 @@ static void *connector_main(void *argument)
 		int status = lk__socket_wait(&connector->readiness, connector->cancel_fd);
 		if (status == -ECANCELED && connector_is_cut_off(connector))
 			break;
-		if (status != 0 && status != -ETIMEDOUT && status != -ECANCELED) { /* somebody closed our descriptors */
+		if (status != 0 && status != -ETIMEDOUT &&
+		    status != -ECANCELED) { /* somebody closed our descriptors */
 			struct lk__park nap = {0};
 			lk__park_wait(&nap, lk__now_ns() + LK__MS);
 		}

@@ -171,7 +171,7 @@ static int greeter_time(struct lk__greeter *greeter, const redisReply *reply,
 }
 
 /* Nothing is written before a server has said that it is a master. */
-static int greeter_role(struct greeter *greeter, const redisReply *reply)
+static int greeter_role(struct lk__greeter *greeter, const redisReply *reply)
 {
 	bool told = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
 		    reply->element[0]->type == REDIS_REPLY_STRING;

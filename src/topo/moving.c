@@ -53,7 +53,14 @@ int lk__topo_moving_new(struct lk__topo **topo_out, const struct lk__scout_ops *
 			struct lk_config *asking, const struct lk_config *config,
 			const struct lk__node_events *events, void *context, lk_error *error)
 {
-	struct moving *moving = calloc(1, sizeof(*moving));
+	struct moving *moving = NULL;
+	if (config->threadless) {
+		lk_config_free(asking);
+		return lk__fail(error, LK_EINVAL,
+				"%s: a client without threads cannot look for a master",
+				config->url);
+	}
+	moving = calloc(1, sizeof(*moving));
 	if (!moving) {
 		lk_config_free(asking);
 		return lk__fail(error, LK_ENOMEM, "out of memory");
