@@ -27,6 +27,8 @@ void job_start(struct job *job, int argc, char **argv)
 	job->work_ms = argc > 2 ? atol(argv[2]) : 100;
 	need(lk_client_open(&job->client, NULL, &error));
 	need(lk_queue_new(&job->queue, 0, &error));
+	if (job->wake)
+		need(lk_queue_on_ready(job->queue, job->wake, job->wake_context, &error));
 	need(lk_queue_notices(job->queue, job->client, 0, NULL, &error));
 	need(lk_lock_new(&job->lock, job->client, job->name, LK_STRLEN, &error));
 	need(lk_queue_acquire(job->queue, job->lock, -1, &options, NULL, &error));

@@ -18,9 +18,11 @@ struct job {
 	int ended, status;
 	void (*work)(struct job *job); /* the loop's: calls job_worked() when that time is over */
 	void (*end)(struct job *job);  /* the loop's: stops the loop */
+	lk_queue_callback wake;        /* of a loop that watches no descriptor; else NULL */
+	void *wake_context;
 };
 
-/* Reads the arguments NAME [MS] and starts the acquire. Set `work` and `end` before. */
+/* Reads the arguments NAME [MS] and starts the acquire. Set the functions before. */
 void job_start(struct job *job, int argc, char **argv);
 
 /* Takes what has completed: call it when lk_queue_fd(job->queue) is readable. */

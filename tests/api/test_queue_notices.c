@@ -260,7 +260,8 @@ static void test_several_at_a_time(void **state)
 	wait_until(stats_of(client).lost == 1, 5000);
 	uint64_t first = begin_acquire(lock, "task", -1, 0);
 	uint64_t second = begin_acquire(lock, "task", -1, 0);
-	sleep_ms(slow_ms(300)); /* both have completed */
+	wait_until(lk_lock_hold_count(lock, "task", &err) == 2, 5000);
+	sleep_ms(slow_ms(200)); /* both have completed, too */
 	check_int(lk_queue_take(queue, got, 2, 0, &err), ==, 2);
 	check_int(got[0].id, ==, id);
 	check_int(got[1].id, ==, first);

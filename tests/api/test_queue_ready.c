@@ -168,11 +168,13 @@ static void test_no_mutex_is_held_at_notices(void **state)
 	ready.stays = true;
 	hold(lock, "task", 300);
 	wait_until(ready.calls == 1, 5000); /* at risk; nobody but the loop would lose it */
-	check_int(give_back(lock, "task") == 0 || err.code == LK_ELOST, ==, 1);
+	int code = give_back(lock, "task");
+	check(code == 0 || code == LK_ELOST); /* a busy machine may take longer than its lease */
 	check(!queue_is_readable());
 	ready.stays = false;
+	uint64_t lost = stats_of(client).lost;
 	hold(lock, "task", 300);
-	wait_until(stats_of(client).lost >= 1, 5000);
+	wait_until(stats_of(client).lost == lost + 1, 5000);
 	expect(1, lk_queue_cancel(queue, id, &err));
 	completed(id, LK_ECANCELLED);
 	expect(LK_ELOST, give_back(lock, "task"));

@@ -75,7 +75,7 @@ def test_queue(start, server):
 
 
 # The libraries are in CI; elsewhere the build leaves out what it cannot make.
-LOOPS = ("epoll", "libuv", "glib", "sd_event", "asio")
+LOOPS = ("epoll", "libuv", "glib", "sd_event", "asio", "messages")
 
 
 @pytest.fixture(params=LOOPS)
@@ -103,7 +103,7 @@ def test_loop_waits_for_its_lock(start, server, loop):
 
 
 def test_loop_hears_that_its_lock_is_lost(start, server, loop):
-    process = start(loop, "oven", "60000")
+    process = start(loop, "oven", "60000", LOCKKEEPER_WATCHDOG_MS="3000")
     assert process.stdout.readline() == "oven is ours\n"
     break_lock(server, "oven")
     assert process.communicate(timeout=20)[1] == "oven is lost: the work must stop\n"
