@@ -103,11 +103,12 @@ LK_API int lk_queue_fd(lk_queue *queue, lk_error *error);
  * cannot watch a descriptor. Then take until nothing is left; the next call is for what comes after
  * that. Where several threads take, all may be taken already when it is called.
  *
- * It runs on a thread of the library, or in lk_client_close() and lk_client_free(); with several
- * clients, on several threads at once. No mutex of the library is held. It should wake the
- * program's loop (post a message, write to a descriptor) and return at once, because renewals wait
- * for it. It must not block, call the library, throw, or end its thread; and it must not take a
- * mutex that the program holds while it closes or frees a client or frees the queue.
+ * It runs on a thread of the library, or in lk_client_close() and lk_client_free(); of a threadless
+ * client, in lk_client_process(); with several clients, on several threads at once. No mutex of the
+ * library is held. It should wake the program's loop (post a message, write to a descriptor) and
+ * return at once, because renewals wait for it. It must not block, call the library, throw, or end
+ * its thread; and it must not take a mutex that the program holds while it closes or frees a client
+ * or frees the queue.
  *
  * `context` must stay valid until lk_queue_free() has returned 0. Call this before the first
  * request of the queue; a second call replaces the first. Does not block. Errors: LK_EINVAL
