@@ -11,22 +11,24 @@
 static char url_a[] = "redis://a", url_b[] = "redis://b", url_c[] = "redis://c",
 	    url_d[] = "redis://d";
 
+#define PUT(field, text) snprintf(field, sizeof(field), "%s", text)
+
 /* A server on which nothing is to be found but notes. */
 static struct lk__facts good(void)
 {
 	struct lk__facts facts;
 	lk__facts_clear(&facts);
 	facts.url = url_a;
-	strcpy(facts.machine, "a");
+	PUT(facts.machine, "a");
 	facts.has_info = facts.has_config = facts.has_rights = true;
-	strcpy(facts.server, "redis");
-	strcpy(facts.version, "7.0.15");
+	PUT(facts.server, "redis");
+	PUT(facts.version, "7.0.15");
 	facts.compatible = 70015;
-	strcpy(facts.run_id, "run a");
-	strcpy(facts.data_id, "data a");
-	strcpy(facts.role, "master");
-	strcpy(facts.policy, "noeviction");
-	strcpy(facts.fsync, "always");
+	PUT(facts.run_id, "run a");
+	PUT(facts.data_id, "data a");
+	PUT(facts.role, "master");
+	PUT(facts.policy, "noeviction");
+	PUT(facts.fsync, "always");
 	facts.replicas = facts.memory_limit = facts.min_replicas = facts.timeout_s = 0;
 	facts.append = facts.snapshots = 1;
 	facts.lag_s = 10;
@@ -114,7 +116,7 @@ static void test_eviction(void **state)
 	struct lk__facts facts = good();
 	facts.memory_limit = 100;
 	says(&facts, 1, "no-replica", "one server: a crash");
-	strcpy(facts.policy, "volatile-lru");
+	PUT(facts.policy, "volatile-lru");
 	says(&facts, 1, "eviction no-replica", "none: a full memory");
 	facts.memory_limit = 0;
 	says(&facts, 1, "eviction-latent no-replica", "one server: a crash");
@@ -128,9 +130,9 @@ static void test_persistence(void **state)
 {
 	(void)state;
 	struct lk__facts facts = good();
-	strcpy(facts.fsync, "everysec");
+	PUT(facts.fsync, "everysec");
 	says(&facts, 1, "appendfsync-everysec no-replica", "loses the locks of about the last sec");
-	strcpy(facts.fsync, "no");
+	PUT(facts.fsync, "no");
 	says(&facts, 1, "appendfsync-no no-replica", "loses the locks of the last seconds");
 	facts.append = 0;
 	says(&facts, 1, "persistence-snapshots no-replica", "since the last snapshot");
@@ -159,7 +161,7 @@ static void test_replicas(void **state)
 	facts.replicas = -1;
 	says(&facts, 1, "not-looked-at", "what a failover loses could not be looked at");
 	facts = good();
-	strcpy(facts.role, "replica");
+	PUT(facts.role, "replica");
 	says(&facts, 1, "replica", "no lock can be taken");
 }
 
@@ -179,7 +181,7 @@ static void test_not_a_server_for_locks(void **state)
 	facts.active = 1;
 	says(&facts, 1, "active-replication no-replica", "none: two servers");
 	facts = good();
-	strcpy(facts.server, "keydb");
+	PUT(facts.server, "keydb");
 	says(&facts, 1, "unknown-server no-replica", "one server");
 	*facts.server = '\0';
 	says(&facts, 1, "unknown-server no-replica", "one server");
@@ -193,7 +195,7 @@ static void test_versions(void **state)
 	says(&facts, 1, "version-old no-replica", "none: the server is too old");
 	facts.compatible = 60200;
 	says(&facts, 1, "no-replica", "one server");
-	strcpy(facts.server, "valkey");
+	PUT(facts.server, "valkey");
 	facts.compatible = 70204;
 	says(&facts, 1, "no-replica", "one server");
 }
@@ -216,7 +218,7 @@ static void test_silent(void **state)
 		facts.url = url_a;
 		facts.code = rows[i].code;
 		facts.sentinel = rows[i].sentinel;
-		strcpy(facts.reason, "the reason");
+		PUT(facts.reason, "the reason");
 		says(&facts, 1, rows[i].id, "");
 	}
 }
@@ -256,9 +258,9 @@ static void test_rights(void **state)
 {
 	(void)state;
 	struct lk__facts facts = good();
-	strcpy(facts.refused_partial, "zadd");
+	PUT(facts.refused_partial, "zadd");
 	says(&facts, 1, "rights-partial no-replica", "one server");
-	strcpy(facts.refused, "hset");
+	PUT(facts.refused, "hset");
 	says(&facts, 1, "rights rights-partial no-replica", "none: the user lacks rights");
 }
 
@@ -301,11 +303,11 @@ static void test_quorum(void **state)
 	says(nodes, 2, "quorum-too-few", "none: two servers");
 	three(nodes);
 	nodes[2].code = LK_EUNREACHABLE;
-	strcpy(nodes[2].reason, "down");
+	PUT(nodes[2].reason, "down");
 	says(nodes, 3, "unreachable",
 	     "of which 2 serve: no lock is lost while a majority of 2 "
 	     "serves; 0 more may fail");
-	strcpy(nodes[1].role, "replica");
+	PUT(nodes[1].role, "replica");
 	says(nodes, 3, "unreachable replica", "no lock can be taken, because only 1 serve");
 }
 
@@ -314,11 +316,11 @@ static void test_a_quorum_that_is_none(void **state)
 	struct lk__facts nodes[3];
 	(void)state;
 	three(nodes);
-	strcpy(nodes[2].machine, nodes[0].machine);
+	PUT(nodes[2].machine, nodes[0].machine);
 	says(nodes, 3, "quorum-same-host", "but some share a machine");
-	strcpy(nodes[2].data_id, nodes[0].data_id);
+	PUT(nodes[2].data_id, nodes[0].data_id);
 	says(nodes, 3, "quorum-replicas", "none: this is no quorum");
-	strcpy(nodes[2].run_id, nodes[0].run_id);
+	PUT(nodes[2].run_id, nodes[0].run_id);
 	says(nodes, 3, "quorum-same-server", "none: this is no quorum");
 	three(nodes);
 	*nodes[0].run_id = *nodes[1].run_id = '\0'; /* not known: nothing is said */
@@ -336,7 +338,7 @@ static void test_a_node_of_a_quorum_that_forgets(void **state)
 	nodes[1].append = nodes[1].snapshots = 0;
 	says(nodes, 3, "quorum-restart-wait", "a quorum of 3");
 	nodes[1].append = 1;
-	strcpy(nodes[1].fsync, "everysec");
+	PUT(nodes[1].fsync, "everysec");
 	says(nodes, 3, "quorum-restart-wait", "a quorum of 3");
 	nodes[1].replicas = 1;
 	says(nodes, 3, "replicas-unguarded quorum-restart-wait", "a quorum of 3");
@@ -466,11 +468,22 @@ static void test_role(void **state)
 	lk__facts_read_role(&facts, &reply);
 	assert_string_equal(facts.role, "replica");
 	assert_string_equal(facts.master, "b:7");
+	lk__facts_clear(&facts);
+	redisReply master = {.type = REDIS_REPLY_STRING, .str = (char[]){"master"}, .len = 6};
+	redisReply none = {.type = REDIS_REPLY_ARRAY, .elements = 0};
+	parts[0] = &master;
+	parts[1] = &port;
+	parts[2] = &none;
+	lk__facts_read_role(&facts, &reply);
+	assert_int_equal(facts.replicas, 0);
+	facts.replicas = 1; /* of INFO */
+	lk__facts_read_role(&facts, &reply);
+	assert_int_equal(facts.replicas, 1);
 	reply.elements = 0;
 	lk__facts_read_role(&facts, &reply);
 	reply = (redisReply){.type = REDIS_REPLY_ERROR, .str = (char[]){"NOPERM"}};
 	lk__facts_read_role(&facts, &reply);
-	assert_string_equal(facts.role, "replica");
+	assert_string_equal(facts.role, "master");
 }
 
 int main(void)

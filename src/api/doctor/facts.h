@@ -19,37 +19,34 @@
 struct lk__facts {
 	char *url;
 	char machine[256]; /* its host; the same text for all that are this machine */
-	int code;          /* why it could not be asked; 0: it was */
-	char reason[400];
-	bool sentinel;
+	char reason[400];  /* why it could not be asked, */
+	int code;          /* which is 0 if it was */
 
-	bool has_info;    /* INFO was answered; */
-	bool has_config;  /* and so was CONFIG GET */
+	/* 0 or 1; -1: not known */
+	int active; /* replication */
+	int snapshots, append;
+	int compatible;  /* with Redis 6.2.14: 60214 */
+	bool has_info;   /* INFO was answered; */
+	bool has_config; /* so was CONFIG GET; */
+	bool has_rights; /* and all rights could be looked at */
+	bool sentinel, cluster, loading, disk_errors;
+
 	char server[24];  /* "redis", … */
 	char version[32]; /* its own */
-	int compatible;   /* with Redis 6.2.14: 60214 */
 	char run_id[64];  /* the same: the same process */
 	char data_id[64]; /* the same: one copies the other's data */
-	bool cluster, loading;
 	char role[16];    /* "master", "replica" */
 	char master[300]; /* of a replica */
-	int64_t replicas;
-	bool disk_errors;
-	int active; /* replication: 0, 1 */
+	char policy[32];  /* of eviction */
+	char fsync[16];
+	char refused[LK__REFUSED_SIZE];         /* of the rights that each lock needs */
+	char refused_partial[LK__REFUSED_SIZE]; /* of the others */
 
 	int64_t memory_limit; /* 0: none */
-	char policy[32];
-	int snapshots, append; /* 0, 1 */
-	char fsync[16];
-	int64_t min_replicas, lag_s, timeout_s;
+	int64_t replicas, min_replicas, lag_s, timeout_s;
 	int64_t buffer_hard, buffer_soft; /* of pubsub, bytes; 0: no limit */
-
 	int64_t trip_best_us, trip_worst_us;
 	int64_t clock_ahead_us, clock_error_us;
-
-	bool has_rights;                        /* all rights could be looked at */
-	char refused[LK__REFUSED_SIZE];         /* of those that each lock needs */
-	char refused_partial[LK__REFUSED_SIZE]; /* of the others */
 };
 
 /* Nothing is known yet. */

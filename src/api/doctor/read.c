@@ -26,6 +26,11 @@ void lk__facts_clear(struct lk__facts *facts)
 	};
 }
 
+static void role_set(struct lk__facts *facts, const char *role)
+{
+	snprintf(facts->role, sizeof(facts->role), "%s", role);
+}
+
 /* ---- INFO ---- */
 
 /* Copies the value behind "name:" at the start of a line; false when there is none. */
@@ -99,9 +104,9 @@ static void read_replication(struct lk__facts *facts, const char *info)
 	if (strcmp(role, "active-replica") == 0)
 		facts->active = 1;
 	if (strcmp(role, "slave") == 0)
-		strcpy(facts->role, "replica");
+		role_set(facts, "replica");
 	else if (strcmp(role, "master") == 0 || facts->active == 1)
-		strcpy(facts->role, "master");
+		role_set(facts, "master");
 	if (info_text(info, "master_host", host, sizeof(host)) &&
 	    info_text(info, "master_port", port, sizeof(port)))
 		snprintf(facts->master, sizeof(facts->master), "%s:%s", host, port);
@@ -141,14 +146,15 @@ void lk__facts_read_role(struct lk__facts *facts, const redisReply *reply)
 		return;
 	const char *role = part[0]->str;
 	if (strcmp(role, "master") == 0 || strcmp(role, "sentinel") == 0)
-		strcpy(facts->role, role);
+		role_set(facts, role);
 	facts->sentinel |= strcmp(role, "sentinel") == 0;
-	if (strcmp(role, "master") == 0 && reply->elements > 2 &&
+	/* It leaves out those that are still copying the data, which INFO counts. */
+	if (strcmp(role, "master") == 0 && facts->replicas < 0 && reply->elements > 2 &&
 	    part[2]->type == REDIS_REPLY_ARRAY)
 		facts->replicas = (int64_t)part[2]->elements;
 	if (strcmp(role, "slave") != 0)
 		return;
-	strcpy(facts->role, "replica");
+	role_set(facts, "replica");
 	if (reply->elements > 2 && part[1]->type == REDIS_REPLY_STRING &&
 	    part[2]->type == REDIS_REPLY_INTEGER)
 		snprintf(facts->master, sizeof(facts->master), "%.255s:%lld", part[1]->str,
@@ -209,7 +215,7 @@ static void set_buffer(struct lk__facts *facts, const char *value)
 /* Of KeyDB. */
 static void set_active(struct lk__facts *facts, const char *value)
 {
-	strcpy(facts->server, "keydb");
+	snprintf(facts->server, sizeof(facts->server), "keydb");
 	if (facts->active != 1)
 		facts->active = strcmp(value, "yes") == 0;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the user may do on a node. Three ways to ask, the better ones first; each puts other words
- * before those of the command in question:
+ * What the user may do on a node. Four ways to ask, the better ones first. Three of them put other
+ * words before those of the command in question:
  *
  *   ACL DRYRUN user …   the server says what it would answer (7.0 and later, with that right)
  *   EVALSHA probe 0 …   a script asks for its own user, who needs no right for that (7.0 and later)
+ *   ACL GETUSER user    whether the user may do everything (before 7.0, with that right)
  *   …                   the command itself, of those that only read
  */
 #include <stdio.h>
@@ -48,7 +49,9 @@ struct asker {
 	const char *name;
 	size_t name_size;
 	const char *before[3]; /* the words of the way */
+	bool old;              /* before 7.0 */
 	bool sends;            /* the commands themselves */
+	bool first_refused;    /* the first of the last questions */
 	bool no_load, no_call; /* of scripts, as the second way has shown */
 	enum verdict (*read)(const redisReply *reply);
 	enum verdict verdict[RIGHTS];
@@ -96,13 +99,22 @@ static bool is_asked(const struct asker *asker, size_t at)
 	return !asker->sends || rights[at].how == READS;
 }
 
-/* TIME is in front: what becomes of a batch is what becomes of its first command. */
-static struct lk__request *asker_questions(const struct asker *asker)
+/* A batch that begins with TIME: what becomes of a batch is what becomes of its first command. */
+static struct lk__request *time_batch(size_t most)
 {
 	struct lk__words time = {0};
-	struct lk__request *batch = lk__request_batch(1 + RIGHTS);
+	struct lk__request *batch = lk__request_batch(most);
 	lk__words_text(&time, "TIME");
-	bool made = batch && lk__words_batch(batch, &time);
+	if (batch && lk__words_batch(batch, &time))
+		return batch;
+	lk__request_free(batch);
+	return NULL;
+}
+
+static struct lk__request *asker_questions(const struct asker *asker)
+{
+	struct lk__request *batch = time_batch(1 + RIGHTS);
+	bool made = batch;
 	for (size_t i = 0; made && i < RIGHTS; i++)
 		if (is_asked(asker, i))
 			made = asker_add(asker, &rights[i], batch);
@@ -126,7 +138,7 @@ static int asker_ask(struct asker *asker)
 		return rc;
 	const redisReply *all = batch->reply;
 	size_t next = 1;
-	asker->no_call = is_refusal(all->element[1]);
+	asker->first_refused = is_refusal(all->element[1]);
 	for (size_t i = 0; i < RIGHTS && rc; i++) {
 		if (!is_asked(asker, i) || next >= all->elements)
 			continue;
@@ -164,39 +176,45 @@ static enum verdict read_command(const redisReply *reply)
 	return is_refusal(reply) ? REFUSED : ALLOWED;
 }
 
-static int ask_dryrun(struct asker *asker)
+static const char *user_of(const struct asker *asker)
 {
 	const char *user = asker->client->config->username;
+	return *user ? user : "default";
+}
+
+static int ask_dryrun(struct asker *asker)
+{
 	asker->before[0] = "ACL";
 	asker->before[1] = "DRYRUN";
-	asker->before[2] = *user ? user : "default";
+	asker->before[2] = user_of(asker);
 	asker->read = read_dryrun;
 	return asker_ask(asker);
 }
 
 static struct lk__request *load_request(void)
 {
-	struct lk__request *batch = lk__request_batch(2);
-	struct lk__words time = {0}, load = {0};
-	lk__words_text(&time, "TIME");
+	struct lk__request *batch = time_batch(2);
+	struct lk__words load = {0};
 	lk__words_text(&load, "SCRIPT");
 	lk__words_text(&load, "LOAD");
 	lk__words_text(&load, probe);
-	if (batch && lk__words_batch(batch, &time) && lk__words_batch(batch, &load))
+	if (batch && lk__words_batch(batch, &load))
 		return batch;
 	lk__request_free(batch);
 	return NULL;
 }
 
+/* Servers before 7.0 cannot answer, and would send the script to their replicas. */
 static int ask_probe(struct asker *asker)
 {
+	if (asker->old)
+		return 0;
 	struct lk__request *batch = load_request();
 	int rc = lk__facts_question(asker->client, asker->thread, batch, asker->error);
 	if (rc != LK__WAIT_READY)
 		return rc;
 	const redisReply *sha1 = batch->reply->element[1];
 	rc = 0;
-	asker->no_call = false;
 	asker->no_load = is_refusal(sha1);
 	if (sha1->type == REDIS_REPLY_STRING) {
 		asker->before[0] = "EVALSHA";
@@ -204,7 +222,52 @@ static int ask_probe(struct asker *asker)
 		asker->before[2] = "0";
 		asker->read = read_probe;
 		rc = asker_ask(asker);
+		asker->no_call = rc == 0 && asker->first_refused;
 	}
+	lk__request_free(batch);
+	return rc;
+}
+
+/* Whether a list of flags has this one. */
+static bool has_flag(const redisReply *flags, const char *flag)
+{
+	for (size_t i = 0; flags->type == REDIS_REPLY_ARRAY && i < flags->elements; i++) {
+		const redisReply *one = flags->element[i];
+		if ((one->type == REDIS_REPLY_STRING || one->type == REDIS_REPLY_STATUS) &&
+		    strcmp(one->str, flag) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* The answer is a list of names and values, "flags" the first. */
+static bool may_do_all(const redisReply *reply)
+{
+	const redisReply *flags = reply->type == REDIS_REPLY_ARRAY && reply->elements > 1
+					  ? reply->element[1]
+					  : NULL;
+	return flags && has_flag(flags, "allcommands") && has_flag(flags, "allkeys") &&
+	       has_flag(flags, "allchannels");
+}
+
+/* Every verdict is ALLOWED if nothing was asked before that says otherwise. */
+static int ask_user(struct asker *asker)
+{
+	struct lk__words user = {0};
+	struct lk__request *batch = time_batch(2);
+	lk__words_text(&user, "ACL");
+	lk__words_text(&user, "GETUSER");
+	lk__words_text(&user, user_of(asker));
+	if (batch && !lk__words_batch(batch, &user)) {
+		lk__request_free(batch);
+		batch = NULL;
+	}
+	int rc = lk__facts_question(asker->client, asker->thread, batch, asker->error);
+	if (rc != LK__WAIT_READY)
+		return rc;
+	rc = may_do_all(batch->reply->element[1]) ? LK__WAIT_READY : 0;
+	for (size_t i = 0; i < RIGHTS; i++)
+		asker->verdict[i] = ALLOWED;
 	lk__request_free(batch);
 	return rc;
 }
@@ -294,11 +357,13 @@ static void tell(const struct asker *asker, struct lk__facts *facts)
 int lk__facts_ask_rights(struct lk__facts *facts, lk_client *client, struct lk__thread *thread,
 			 const char *name, size_t name_size, lk_error *error)
 {
-	static int (*const ways[])(struct asker * asker) = {ask_dryrun, ask_probe, ask_commands};
+	static int (*const ways[])(struct asker * asker) = {ask_dryrun, ask_probe, ask_user,
+							    ask_commands};
 	struct asker asker = {.client = client,
 			      .thread = thread,
 			      .name = name,
 			      .name_size = name_size,
+			      .old = facts->compatible >= 0 && facts->compatible < 70000,
 			      .error = error};
 	int rc = 0;
 	for (size_t i = 0; rc == 0 && i < sizeof(ways) / sizeof(ways[0]); i++)
