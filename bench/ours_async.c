@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Pairs by the library: one client, one queue, a handle and an owner a name. */
+/* Pairs by the library: one client, one queue, a handle and an owner a name. THREADLESS: this
+ * program drives the client. */
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +12,10 @@
 #include "common.h"
 
 #define MOST_AT_ONCE 256
+
+#ifndef THREADLESS
+#define THREADLESS 0
+#endif
 
 struct mine {
 	lk_lock *lock;
@@ -28,11 +34,23 @@ static void check(int rc, const lk_error *error)
 		bench_die("%s", error->message);
 }
 
+static void open_client(const char *url)
+{
+	lk_config *config;
+	lk_error error;
+	check(lk_config_new(&config, &error), &error);
+	check(lk_config_set(config, "url", url, &error), &error);
+	if (THREADLESS)
+		lk_config_set_threadless(config, NULL, NULL);
+	check(lk_client_new(&client, config, &error), &error);
+	lk_config_free(config);
+}
+
 static void ours_start(const char *url, uint32_t pairs)
 {
 	lk_error error;
 	looker = bench_connect(url);
-	check(lk_client_open(&client, url, &error), &error);
+	open_client(url);
 	check(lk_queue_new(&queue, pairs, &error), &error);
 	all = calloc(pairs, sizeof(*all));
 	if (!all)
@@ -63,12 +81,28 @@ static void ours_release(uint32_t index)
 	check(lk_queue_release(queue, all[index].lock, &options, index, NULL, &error), &error);
 }
 
+/* The program's loop: what there is, or what comes of processing. */
+static int take_processing(lk_completion *completions_out, size_t most, lk_error *error)
+{
+	struct pollfd fd = {.fd = lk_client_fd(client, NULL), .events = POLLIN};
+	int count;
+	while ((count = lk_queue_take(queue, completions_out, most, 0, error)) == 0) {
+		if (poll(&fd, 1, BENCH_ASYNC_LIMIT_MS) == 0)
+			return 0;
+		check(lk_client_process(client, error), error);
+	}
+	return count;
+}
+
 static size_t ours_take(uint32_t *indexes_out, size_t most)
 {
 	static lk_completion completions[MOST_AT_ONCE];
 	lk_error error;
-	int count = lk_queue_take(queue, completions, most < MOST_AT_ONCE ? most : MOST_AT_ONCE,
-				  BENCH_ASYNC_LIMIT_MS, &error);
+	if (most > MOST_AT_ONCE)
+		most = MOST_AT_ONCE;
+	int count = THREADLESS
+			    ? take_processing(completions, most, &error)
+			    : lk_queue_take(queue, completions, most, BENCH_ASYNC_LIMIT_MS, &error);
 	check(count, &error);
 	if (!count)
 		bench_die("no completion in %d ms", BENCH_ASYNC_LIMIT_MS);
@@ -84,11 +118,24 @@ static long ours_connections(void)
 	return bench_clients(looker, "lockkeeper");
 }
 
+static void close_client(void)
+{
+	lk_completion completion;
+	lk_error error;
+	if (THREADLESS) {
+		check(lk_queue_close(queue, client, LK_CLOSE_IF_IDLE, 0, NULL, &error), &error);
+		check(take_processing(&completion, 1, &error), &error);
+		check(completion.error.code, &completion.error);
+	} else {
+		check(lk_client_close(client, LK_CLOSE_IF_IDLE, &error), &error);
+	}
+}
+
 static void ours_stop(void)
 {
 	lk_error error;
+	close_client();
 	check(lk_queue_free(queue, &error), &error);
-	check(lk_client_close(client, LK_CLOSE_IF_IDLE, &error), &error);
 	for (uint32_t i = 0; i < all_count; i++)
 		lk_lock_free(all[i].lock);
 	lk_client_free(client);

@@ -102,9 +102,16 @@ def async_row(pairs: int) -> Row:
                {"ms": 3000}, {"ms": 200}, beside="bare hiredis, pipelined")
 
 
+def threadless_row(pairs: int) -> Row:
+    words = ["{tcp}", str(pairs), "{ms}"]
+    return Row(f"threadless-{pairs}", f"{pairs:,} pairs in flight, a client without a thread",
+               ["ours-async-threadless", *words], ["floor-async", *words], many(0.9, None),
+               {"ms": 3000}, {"ms": 200}, beside="bare hiredis, pipelined")
+
+
 def async_rows() -> list[Row]:
     return [
-        async_row(1000), async_row(10000),
+        async_row(1000), async_row(10000), threadless_row(1000), threadless_row(10000),
         Row("async-waits", "10,000 waits through a queue, each lock held by another client",
             ["ours-async-waits", "{tcp}", "{waits}", "{ms}"], None,
             [Figure("commands", "", 0, MOST, ratio=False), Figure("cpu_ms_s", "ms CPU per s"),

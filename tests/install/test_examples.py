@@ -74,6 +74,20 @@ def test_queue(start, server):
     assert process.returncode == 0
 
 
+def test_threadless(start, server):
+    process = start("threadless", "oven", "60000")
+    assert process.stdout.readline() == "oven is ours\n"
+    assert "Threads:\t1\n" in pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    assert server.ask("EXISTS", "oven") == "1"
+    process.kill()
+    process.communicate()
+    server.ask("DEL", "oven")
+    process = start("threadless", "oven", "1")
+    assert process.communicate(timeout=20) == ("oven is ours\n", "")
+    assert process.returncode == 0
+    assert server.ask("EXISTS", "oven") == "0"
+
+
 # The libraries are in CI; elsewhere the build leaves out what it cannot make.
 LOOPS = ("epoll", "libuv", "glib", "sd_event", "asio", "messages")
 
