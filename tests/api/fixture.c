@@ -2,8 +2,6 @@
 
 #include <stdarg.h>
 
-#include "driver.h"
-
 struct server server;
 
 int start_server(void **state)
@@ -97,7 +95,7 @@ static lk_client *open_at(const char *url, const char *options, bool threadless)
 		lk_config_set_threadless(config, NULL, NULL);
 	expect(0, lk_client_new(&client, config, &err));
 	if (threadless)
-		driver_add(client);
+		program_add(client);
 	lk_config_free(config);
 	return client;
 }

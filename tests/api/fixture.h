@@ -16,6 +16,7 @@
 #include <lockkeeper.h>
 
 #include "check.h"
+#include "program.h"
 #include "redis.h"
 #include "server.h"
 #include "threads.h"
@@ -56,7 +57,14 @@ __attribute__((format(printf, 1, 2))) lk_client *open_client_with(const char *op
 /* The same at another URL; options may be "". */
 lk_client *open_client_at(const char *url, const char *options);
 
-/* The same, with the driver of this run, see driver.h; to be freed with driver_free(). */
+/* First in a test that also makes blocking calls on the driven client. */
+#define needs_a_thread()                                                                           \
+	do {                                                                                       \
+		if (program_drives())                                                              \
+			skip();                                                                    \
+	} while (0)
+
+/* The same, with the driver of this run, see driver.h; to be freed with program_free(). */
 __attribute__((format(printf, 1, 2))) lk_client *open_driven(const char *options, ...);
 lk_client *open_driven_at(const char *url, const char *options);
 

@@ -44,8 +44,8 @@ void close_queue(size_t left)
 {
 	lk_completion completion;
 	/* What was in flight when its server went away is compensated, within its own limits. */
-	wait_until(driver_close(client, LK_CLOSE_RELEASE, &err) == 0, 20000);
-	driver_free(client);
+	wait_until(program_close(client, LK_CLOSE_RELEASE, &err) == 0, 20000);
+	program_free(client);
 	for (size_t i = 0; i < left; i++)
 		expect(1, lk_queue_take(queue, &completion, 1, LIMIT_MS, &err));
 	expect(0, lk_queue_take(queue, &completion, 1, 0, &err));

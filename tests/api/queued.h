@@ -2,7 +2,6 @@
 #ifndef API_QUEUED_H
 #define API_QUEUED_H
 
-#include "driver.h"
 #include "fixture.h"
 
 extern lk_queue *queue;

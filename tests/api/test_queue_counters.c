@@ -445,9 +445,9 @@ static void close_in_flight(int how)
 		begin_take(1, i % 3 ? -1 : 60000, i);
 		begin_await(-1, i + 1);
 	}
-	int code = driver_close(client, how, &err);
+	int code = program_close(client, how, &err);
 	check(code == 0 || code == LK_EMAYBEHELD);
-	driver_free(client);
+	program_free(client);
 	for (size_t i = 0; i < REQUESTS; i++) {
 		lk_completion got = next_completion();
 		check_int(++seen[got.tag], ==, 1);
@@ -481,10 +481,10 @@ static void test_close_gives_permits_back(void **state)
 			begin_permit(-1, NULL);
 		if (round % 2)
 			wait_until(stats_of(client).held == 20, 5000);
-		int code = driver_close(client, LK_CLOSE_RELEASE, &err);
+		int code = program_close(client, LK_CLOSE_RELEASE, &err);
 		check(code == 0 || code == LK_EMAYBEHELD);
 		free_handles();
-		driver_free(client);
+		program_free(client);
 		for (int i = 0; i < 30; i++) {
 			code = next_completion().error.code;
 			check(code == LK_EMAYBEHELD || code == LK_ECLOSED);

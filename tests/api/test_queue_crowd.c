@@ -143,7 +143,7 @@ static void test_refused_starts_take_no_room(void **state)
 	open_queue();
 	lk_client *closed = open_client();
 	lk_lock *lock = new_lock(client, "room"), *theirs = new_lock(closed, "room");
-	expect(0, driver_close(closed, LK_CLOSE_IF_IDLE, &err));
+	expect(0, program_close(closed, LK_CLOSE_IF_IDLE, &err));
 	expect(0, lk_queue_new(&small, 1, &err));
 	for (int i = 0; i < 10; i++) {
 		options.owner = NULL;
@@ -164,7 +164,7 @@ static void test_refused_starts_take_no_room(void **state)
 	release(lock, "task");
 	lk_lock_free(lock);
 	lk_lock_free(theirs);
-	driver_free(closed);
+	program_free(closed);
 	close_queue(0);
 }
 
@@ -486,7 +486,7 @@ static void close_while_threads_start(struct closing *closing)
 	}
 	threads_start(&threads, STARTERS, start_until_closed, closing);
 	wait_until(closing->started[0] > 500, 5000);
-	expect(0, driver_close(client, LK_CLOSE_RELEASE, &err));
+	expect(0, program_close(client, LK_CLOSE_RELEASE, &err));
 	threads_join(&threads, 60000);
 	for (int i = 0; i < STARTERS; i++)
 		total += closing->started[i];

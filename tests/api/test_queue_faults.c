@@ -34,9 +34,9 @@ static void close_in_flight(int how)
 	for (size_t i = 0; i < WAITS; i++) {
 		begin_acquire(locks[i], i % 3 ? "task" : "other", i % 5 ? -1 : 60000, i);
 	}
-	int code = driver_close(client, how, &err);
+	int code = program_close(client, how, &err);
 	check(code == 0 || code == LK_EMAYBEHELD);
-	driver_free(client);
+	program_free(client);
 	for (size_t taken = 0; taken < WAITS; taken++) {
 		got = next_completion();
 		check_int(++seen[got.tag], ==, 1);
@@ -61,8 +61,8 @@ static void test_close_completes_what_is_in_flight(void **state)
 	acquire(locks[2], "task");
 	uint64_t again = begin_acquire(locks[2], "other", -1, 0);
 	wait_until(stats_of(client).waiting == 3, 5000);
-	expect(LK_EHELD, driver_close(client, LK_CLOSE_IF_IDLE, &err));
-	expect(0, driver_close(client, LK_CLOSE_RELEASE, &err));
+	expect(LK_EHELD, program_close(client, LK_CLOSE_IF_IDLE, &err));
+	expect(0, program_close(client, LK_CLOSE_RELEASE, &err));
 	for (int i = 0; i < 3; i++) {
 		lk_completion got = next_completion();
 		check(got.id == listens || got.id == stands || got.id == again);
@@ -93,7 +93,7 @@ static void test_a_queue_outlives_its_client(void **state)
 	stranger_takes("outlives", 3600000);
 	uint64_t id = begin_acquire(lock, "task", -1, 9);
 	lk_lock_free(lock);
-	driver_free(client);
+	program_free(client);
 	check_int(completed(id, LK_ECLOSED).tag, ==, 9);
 	expect(0, lk_queue_free(queue, &err));
 	redis_do(&server, "DEL outlives");

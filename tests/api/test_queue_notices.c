@@ -476,12 +476,12 @@ static void test_close_ends_the_request_after_the_last_notice(void **state)
 	hold(lost, "task", 8, 300);
 	wait_until(stats_of(client).lost == 1, 5000);
 	hold(lock, "task", 9, 60000);
-	expect(LK_EHELD, driver_close(client, LK_CLOSE_IF_IDLE, &err));
-	expect(0, driver_close(client, LK_CLOSE_RELEASE, &err));
+	expect(LK_EHELD, program_close(client, LK_CLOSE_IF_IDLE, &err));
+	expect(0, program_close(client, LK_CLOSE_RELEASE, &err));
 	expect(LK_EPENDING, lk_queue_free(queue, &err));
 	lk_lock_free(lock);
 	lk_lock_free(lost);
-	driver_free(client); /* its memory stays */
+	program_free(client); /* its memory stays */
 	next_notice(id, LK_EVENT_AT_RISK, 8);
 	next_notice(id, LK_EVENT_LOST, 8);
 	check(queue_is_readable());
@@ -504,14 +504,14 @@ static void test_a_close_that_is_not_done(void **state)
 	expect(0, lk_lock_acquire(lock, NULL, &err));
 	server_pause(&server);
 	expect(0, lk_lock_release(lock, &release, &err));
-	expect(LK_EMAYBEHELD, driver_close(client, LK_CLOSE_RELEASE, &err));
+	expect(LK_EMAYBEHELD, program_close(client, LK_CLOSE_RELEASE, &err));
 	check(!queue_is_readable());
 	expect(0, lk_queue_take(queue, &got, 1, 0, &err));
 	server_resume(&server);
-	wait_until(driver_close(client, LK_CLOSE_RELEASE, &err) == 0, 5000);
+	wait_until(program_close(client, LK_CLOSE_RELEASE, &err) == 0, 5000);
 	ended(id, LK_ECLOSED);
 	lk_lock_free(lock);
-	driver_free(client);
+	program_free(client);
 	expect(0, lk_queue_free(queue, &err));
 }
 
@@ -522,7 +522,7 @@ static void test_free_ends_the_request(void **state)
 	open_queue();
 	uint64_t id = begin_notices(client);
 	check(!queue_is_readable());
-	driver_free(client);
+	program_free(client);
 	check(queue_is_readable());
 	expect(1, lk_queue_cancel(queue, id, &err)); /* at its end already: once */
 	expect(1, lk_queue_take(queue, &got, 1, 0, &err));
@@ -561,13 +561,13 @@ static void test_bad_input(void **state)
 	(void)state;
 	open_queue();
 	lk_client *closed = open_client();
-	expect(0, driver_close(closed, LK_CLOSE_IF_IDLE, &err));
+	expect(0, program_close(closed, LK_CLOSE_IF_IDLE, &err));
 	expect(LK_EINVAL, lk_queue_notices(NULL, client, 0, &id, &err));
 	expect(LK_EINVAL, lk_queue_notices(queue, NULL, 0, &id, &err));
 	expect(LK_ECLOSED, lk_queue_notices(queue, closed, 0, &id, &err));
 	check_int(id, ==, 5);
 	check_int(lk_queue_notices(queue, NULL, 0, NULL, NULL), ==, LK_EINVAL);
-	driver_free(closed);
+	program_free(closed);
 	check(!queue_is_readable());
 	expect(0, lk_queue_notices(queue, client, TAG, NULL, &err)); /* the id is optional */
 	close_queue(1);

@@ -57,7 +57,7 @@ static void start_and_stall(size_t index, void *argument)
 static void close_meanwhile(size_t index, void *argument)
 {
 	(void)index;
-	expect(0, driver_close(argument, LK_CLOSE_RELEASE, &err));
+	expect(0, program_close(argument, LK_CLOSE_RELEASE, &err));
 }
 
 /* Closes behind its back. A close may wait for the start, but not hold it up. */

@@ -307,7 +307,7 @@ static void test_a_grant_keeps_its_client_open(void **state)
 	lk_lock *lock = new_lock(client, "open");
 	uint64_t id = begin_acquire(lock, "task", -1, 0);
 	wait_until(queue_is_readable(), 5000);
-	expect(LK_EHELD, driver_close(client, LK_CLOSE_IF_IDLE, &err));
+	expect(LK_EHELD, program_close(client, LK_CLOSE_IF_IDLE, &err));
 	completed(id, 0);
 	release(lock, "task");
 	lk_lock_free(lock);
@@ -322,7 +322,7 @@ static void test_taken_after_a_close_that_released(void **state)
 	lk_lock *lock = new_lock(client, "closed");
 	begin_acquire(lock, "task", -1, 0);
 	wait_until(queue_is_readable(), 5000);
-	expect(0, driver_close(client, LK_CLOSE_RELEASE, &err));
+	expect(0, program_close(client, LK_CLOSE_RELEASE, &err));
 	check_int(redis_integer(&server, "EXISTS closed"), ==, 0);
 	lk_completion got = next_completion();
 	lk_lock_free(lock);
@@ -337,7 +337,7 @@ static void test_taken_after_an_abandoned_lease(void **state)
 	lk_lock *lock = new_lock(client, "abandoned");
 	begin_leased(lock, "task", slow_ms(200));
 	wait_until(queue_is_readable(), 5000);
-	driver_free(client);
+	program_free(client);
 	wait_until(redis_integer(&server, "EXISTS abandoned") == 0, 5000);
 	sleep_ms(slow_ms(20)); /* our deadline may be a moment later than the server's */
 	lk_completion got = next_completion();

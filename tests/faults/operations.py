@@ -52,6 +52,7 @@ class Operation:
     reads: bool = False      # changes nothing
     cold: bool = False       # its client's first call on a lock: it may ask what the node can do
     queued: bool = False     # "c" calls asynchronously
+    threadless: bool = False  # and its program drives it
     kind: str = ""
     lock: str = "n"
     nodes: int = 1
@@ -85,7 +86,8 @@ class Operation:
 
     @property
     def title(self) -> str:
-        return f"{self.kind}:{'queued-' if self.queued else ''}{self.name}"
+        how = "threadless-" if self.threadless else "queued-" if self.queued else ""
+        return f"{self.kind}:{how}{self.name}"
 
 
 # ---- locks ----
@@ -199,6 +201,7 @@ QUEUED = {"acquire", "try", "within", "release", "extend", "given-up", "watched"
 """What is done asynchronously too, with locks of one server."""
 BLOCKING_KINDS = {"multi", "red", "red-plain"}
 QUEUED_KINDS = {"lock", "fair", "write"}  # among the main faults; with all, every kind
+THREADLESS = {"acquire", "release", "closed"}  # of the kind "lock"; with all, as the queued ones
 
 # ---- synchronizers ----
 
@@ -312,7 +315,10 @@ def rows_of(kind: str, verbs: list[str]) -> list[Operation]:
     every = [*rows, *(LOCK_SCENARIOS if is_lock else ())]
     every_kind = os.environ.get("LOCKKEEPER_FAULTS") == "all"
     if is_lock and kind not in BLOCKING_KINDS and (every_kind or kind in QUEUED_KINDS):
-        every += [replace(row, queued=True) for row in every if row.name in QUEUED]
+        queued = [replace(row, queued=True) for row in every if row.name in QUEUED]
+        every += queued
+        every += [replace(row, threadless=True) for row in queued
+                  if every_kind or (kind == "lock" and row.name in THREADLESS)]
     return [replace(row, kind=kind, **SHAPES.get(kind, {})) for row in every]
 
 

@@ -1,5 +1,6 @@
 /* The verbs on locks, clients and events: each a call of the library. */
 #include "driver.h"
+#include "program.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -198,12 +199,13 @@ static void log_line(void *context, int level, const char *line)
 	answer_send(&answer);
 }
 
-/* Every argument but c and log_level is an option of the configuration. */
+/* Every argument but c, log_level and threadless is an option of the configuration. */
 static int config_fill(lk_config *config, const struct command *command, lk_error *error)
 {
 	for (int i = 0; i < command->count; i++) {
 		const struct argument *argument = &command->arguments[i];
-		if (strcmp(argument->key, "c") == 0 || strcmp(argument->key, "log_level") == 0)
+		if (strcmp(argument->key, "c") == 0 || strcmp(argument->key, "log_level") == 0 ||
+		    strcmp(argument->key, "threadless") == 0)
 			continue;
 		int result = lk_config_set(config, argument->key, argument->value, error);
 		if (result)
@@ -218,6 +220,7 @@ static int client_open(const struct command *command, struct answer *answer, lk_
 	lk_client *client = NULL;
 	const char *name = command_text(command, "c", NULL);
 	int level = (int)command_number(command, "log_level", 0);
+	int threadless = (int)command_number(command, "threadless", 0);
 	int result = lk_config_new(&config, error);
 	if (result == 0) /* tests compare what is in Redis with what the kinds describe */
 		result = lk_config_set(config, "client_record", "off", error);
@@ -225,9 +228,13 @@ static int client_open(const struct command *command, struct answer *answer, lk_
 		result = config_fill(config, command, error);
 	if (result == 0 && level)
 		lk_config_set_log(config, level, log_line, NULL);
+	if (threadless)
+		lk_config_set_threadless(config, NULL, NULL);
 	if (result == 0)
 		result = lk_client_new(&client, config, error);
 	lk_config_free(config);
+	if (result == 0 && threadless)
+		program_add(client);
 	if (result == 0) {
 		handle_client_set(name ? name : "c", client);
 		answer_string(answer, "uuid", lk_client_id(client));
@@ -240,7 +247,7 @@ static int client_close(const struct command *command, struct answer *answer, lk
 {
 	(void)answer;
 	int how = (int)command_number(command, "how", LK_CLOSE_IF_IDLE);
-	return lk_client_close(handle_client(command), how, error);
+	return program_close(handle_client(command), how, error);
 }
 
 static int client_free(const struct command *command, struct answer *answer, lk_error *error)
@@ -248,7 +255,7 @@ static int client_free(const struct command *command, struct answer *answer, lk_
 	const char *name = command_text(command, "c", NULL);
 	(void)answer;
 	(void)error;
-	lk_client_free(handle_client(command));
+	program_free(handle_client(command));
 	handle_client_set(name ? name : "c", NULL);
 	return 0;
 }

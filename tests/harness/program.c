@@ -1,18 +1,25 @@
-#include "driver.h"
+#include "program.h"
 
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "check.h"
-#include "waiting.h"
-
 #define CLIENTS_MAX 16
+#define CLOSE_LIMIT_MS 120000
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static lk_client *clients[CLIENTS_MAX];
 static size_t client_count;
+
+static void need(int result, const lk_error *error)
+{
+	if (result >= 0)
+		return;
+	fprintf(stderr, "program: %s\n", error->message);
+	abort();
+}
 
 bool program_drives(void)
 {
@@ -20,7 +27,7 @@ bool program_drives(void)
 	return driver && strcmp(driver, "program") == 0;
 }
 
-/* The descriptors, and how many there are; waits for none. */
+/* The descriptors, and how many there are. */
 static size_t list(struct pollfd fds[CLIENTS_MAX])
 {
 	pthread_mutex_lock(&mutex);
@@ -36,9 +43,8 @@ static void process_all(void)
 	pthread_mutex_lock(&mutex);
 	for (size_t i = 0; i < client_count; i++) {
 		lk_error error;
-		int rc = lk_client_process(clients[i], &error);
-		if (rc < 0 && rc != LK_ECLOSED)
-			check_fail(__FILE__, __LINE__, "%s", error.message);
+		int result = lk_client_process(clients[i], &error);
+		need(result == LK_ECLOSED ? 0 : result, &error);
 	}
 	pthread_mutex_unlock(&mutex);
 }
@@ -49,47 +55,22 @@ static void *drive(void *argument)
 	(void)argument;
 	for (;;) {
 		struct pollfd fds[CLIENTS_MAX];
-		if (poll(fds, list(fds), 2) > 0)
+		if (poll(fds, list(fds), 2) > 0) /* a client may have come meanwhile */
 			process_all();
 	}
 	return NULL;
 }
 
-void driver_add(lk_client *client)
+void program_add(lk_client *client)
 {
-	static pthread_t thread;
+	static bool runs;
+	pthread_t thread;
 	pthread_mutex_lock(&mutex);
-	check_int(client_count, <, CLIENTS_MAX);
+	if (client_count == CLIENTS_MAX || (!runs && pthread_create(&thread, NULL, drive, NULL)))
+		abort();
+	runs = true;
 	clients[client_count++] = client;
-	if (!thread)
-		check_int(pthread_create(&thread, NULL, drive, NULL), ==, 0);
 	pthread_mutex_unlock(&mutex);
-}
-
-void driver_remove(lk_client *client)
-{
-	pthread_mutex_lock(&mutex);
-	for (size_t i = 0; i < client_count; i++)
-		if (clients[i] == client)
-			clients[i] = clients[--client_count];
-	pthread_mutex_unlock(&mutex);
-}
-
-static int close_by_request(lk_client *client, int how, lk_error *error)
-{
-	lk_queue *queue = NULL;
-	lk_completion completion = {.operation = 0};
-	check_int(lk_queue_new(&queue, 1, NULL), ==, 0);
-	int rc = lk_queue_close(queue, client, how, 0, NULL, error);
-	if (rc == 0) {
-		check_int(lk_queue_take(queue, &completion, 1, slow_ms(20000), NULL), ==, 1);
-		check_int(completion.operation, ==, LK_OP_CLOSE);
-		rc = completion.error.code;
-		if (error)
-			*error = completion.error;
-	}
-	check_int(lk_queue_free(queue, NULL), ==, 0);
-	return rc == LK_ECLOSED ? 0 : rc;
 }
 
 static bool is_driven(const lk_client *client)
@@ -102,14 +83,36 @@ static bool is_driven(const lk_client *client)
 	return found;
 }
 
-int driver_close(lk_client *client, int how, lk_error *error)
+static int close_by_request(lk_client *client, int how, lk_error *error)
+{
+	lk_queue *queue = NULL;
+	lk_completion completion = {.operation = 0};
+	lk_error own;
+	need(lk_queue_new(&queue, 1, &own), &own);
+	int result = lk_queue_close(queue, client, how, 0, NULL, error);
+	if (result == 0) {
+		if (lk_queue_take(queue, &completion, 1, CLOSE_LIMIT_MS, &own) != 1)
+			abort();
+		result = completion.error.code;
+		if (error)
+			*error = completion.error;
+	}
+	need(lk_queue_free(queue, &own), &own);
+	return result == LK_ECLOSED ? 0 : result; /* it was closed before */
+}
+
+int program_close(lk_client *client, int how, lk_error *error)
 {
 	return is_driven(client) ? close_by_request(client, how, error)
 				 : lk_client_close(client, how, error);
 }
 
-lk_client *driver_free(lk_client *client)
+lk_client *program_free(lk_client *client)
 {
-	driver_remove(client);
+	pthread_mutex_lock(&mutex);
+	for (size_t i = 0; i < client_count; i++)
+		if (clients[i] == client)
+			clients[i] = clients[--client_count];
+	pthread_mutex_unlock(&mutex);
 	return lk_client_free(client);
 }
