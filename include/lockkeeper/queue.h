@@ -107,8 +107,8 @@ LK_API int lk_queue_fd(lk_queue *queue, lk_error *error);
  * client, in lk_client_process(); with several clients, on several threads at once. No mutex of the
  * library is held. It should wake the program's loop (post a message, write to a descriptor) and
  * return at once, because renewals wait for it. It must not block, call the library, throw, or end
- * its thread; and it must not take a mutex that the program holds while it closes or frees a client
- * or frees the queue.
+ * its thread; and it must not take a mutex that the program holds while it closes, frees or
+ * processes a client or frees the queue.
  *
  * `context` must stay valid until lk_queue_free() has returned 0. Call this before the first
  * request of the queue; a second call replaces the first. Does not block. Errors: LK_EINVAL

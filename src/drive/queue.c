@@ -249,7 +249,10 @@ bool lk__queue_notify(struct lk__completion *request, bool any)
 	lk_queue *queue = request->queue;
 	pthread_mutex_lock(&queue->mutex);
 	request->begun = true;
-	queue_place(queue, request, any || request->cancelled);
+	/* What a closed client has left comes before the completion of its close. */
+	bool stays = atomic_load(&request->client->state) == LK__CLIENT_CLOSED && any;
+	if (!stays || !request->listed)
+		queue_place(queue, request, any || request->cancelled);
 	bool owed = queue->owed;
 	pthread_mutex_unlock(&queue->mutex);
 	return owed;

@@ -108,6 +108,32 @@ void release(lk_lock *lock, const char *owner)
 	completed(begin_release(lock, owner), 0);
 }
 
+static int end_apart(lk_queue *apart)
+{
+	lk_completion got = {.id = 0};
+	expect(1, lk_queue_take(apart, &got, 1, LIMIT_MS, &err));
+	expect(0, lk_queue_free(apart, &err));
+	return got.error.code;
+}
+
+int acquire_apart(lk_lock *lock, const lk_acquire_options *options)
+{
+	lk_queue *apart = NULL;
+	expect(0, lk_queue_new(&apart, 1, &err));
+	expect(0, lk_queue_acquire(apart, lock, -1, options, NULL, &err));
+	return end_apart(apart);
+}
+
+int release_apart(lk_lock *lock, const char *owner)
+{
+	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
+	lk_queue *apart = NULL;
+	options.owner = owner;
+	expect(0, lk_queue_new(&apart, 1, &err));
+	expect(0, lk_queue_release(apart, lock, &options, 0, NULL, &err));
+	return end_apart(apart);
+}
+
 void release_to(lk_lock *lock, const char *owner, uint64_t next)
 {
 	uint64_t id = begin_release(lock, owner), seen = 0;

@@ -32,6 +32,10 @@ lk_completion completed(uint64_t id, int code);
 lk_completion acquire(lk_lock *lock, const char *owner);
 void release(lk_lock *lock, const char *owner);
 
+/* The same through a queue of its own, which is freed: the code of the completion. */
+int acquire_apart(lk_lock *lock, const lk_acquire_options *options);
+int release_apart(lk_lock *lock, const char *owner);
+
 /* A release, and what it lets in: their completions come in any order. */
 void release_to(lk_lock *lock, const char *owner, uint64_t next);
 

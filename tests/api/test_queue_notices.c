@@ -28,14 +28,12 @@ static lk_acquire_options unrenewed(const char *owner, uint64_t tag, int64_t lea
 static void hold(lk_lock *lock, const char *owner, uint64_t tag, int64_t lease_ms)
 {
 	lk_acquire_options options = unrenewed(owner, tag, lease_ms);
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	check_int(acquire_apart(lock, &options), ==, 0);
 }
 
 static void release_lost(lk_lock *lock, const char *owner)
 {
-	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
-	options.owner = owner;
-	expect(LK_ELOST, lk_lock_release(lock, &options, &err));
+	check_int(release_apart(lock, owner), ==, LK_ELOST);
 }
 
 static lk_completion next_notice(uint64_t id, int event, uint64_t tag)
@@ -110,6 +108,7 @@ static void test_a_thread_that_ends_while_it_holds(void **state)
 {
 	struct threads thread;
 	(void)state;
+	needs_a_thread();
 	open_queue();
 	lk_lock *lock = new_lock(client, "thread");
 	uint64_t id = begin_notices(client);
@@ -200,25 +199,19 @@ static void test_a_release_deletes_its_notice(void **state)
 	uint64_t id = begin_notices(client);
 	hold(lock, "task", 1, 3000);
 	wait_until(queue_is_readable(), 5000);
-	expect(0,
-	       lk_lock_release(lock, &(lk_release_options){sizeof(lk_release_options), "task", 0},
-			       &err));
+	check_int(release_apart(lock, "task"), ==, 0);
 	check(!queue_is_readable());
 	hold(lock, "task", 2, 3000);
 	hold(other, "task", 3, 3000);
 	sleep_ms(slow_ms(1200)); /* both are at risk */
-	expect(0,
-	       lk_lock_release(lock, &(lk_release_options){sizeof(lk_release_options), "task", 0},
-			       &err));
+	check_int(release_apart(lock, "task"), ==, 0);
 	next_notice(id, LK_EVENT_AT_RISK, 3);
 	check(!queue_is_readable());
 	release(other, "task");
 	hold(lock, "task", 4, 3000);
 	wait_until(queue_is_readable(), 5000);
 	expect(1, lk_queue_cancel(queue, id, &err));
-	expect(0,
-	       lk_lock_release(lock, &(lk_release_options){sizeof(lk_release_options), "task", 0},
-			       &err)); /* the end still waits */
+	check_int(release_apart(lock, "task"), ==, 0); /* the end still waits */
 	check(queue_is_readable());
 	ended(id, LK_ECANCELLED);
 	lk_lock_free(lock);
@@ -284,7 +277,7 @@ static void test_two_clients_on_one_queue(void **state)
 {
 	(void)state;
 	open_queue();
-	lk_client *other = open_client();
+	lk_client *other = open_driven("%s", "");
 	lk_lock *lock = new_lock(client, "mine"), *theirs = new_lock(other, "theirs");
 	uint64_t mine = begin_notices(client), others = begin_notices(other);
 	hold(theirs, "task", 1, 300);
@@ -300,7 +293,8 @@ static void test_two_clients_on_one_queue(void **state)
 	lk_lock_free(lock);
 	lk_lock_free(theirs);
 	end_notices(mine);
-	close_client(other);
+	expect(0, program_close(other, LK_CLOSE_IF_IDLE, &err));
+	program_free(other);
 	close_queue(0);
 }
 
@@ -496,6 +490,7 @@ static void test_a_close_that_is_not_done(void **state)
 	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
 	lk_completion got;
 	(void)state;
+	needs_a_thread();
 	client = open_driven("command_timeout_ms=%lld", slow_ms(300));
 	expect(0, lk_queue_new(&queue, 0, &err));
 	lk_lock *lock = new_lock(client, "late");
@@ -546,10 +541,34 @@ static void test_close_wakes_who_takes(void **state)
 	open_queue();
 	uint64_t id = begin_notices(client);
 	threads_start(&thread, 1, take_one, &got);
-	drop_client(client);
+	expect(0, program_close(client, LK_CLOSE_RELEASE, &err));
+	program_free(client);
 	threads_join(&thread, 5000);
 	check_int(got.id, ==, id);
 	check_int(got.error.code, ==, LK_ECLOSED);
+	expect(0, lk_queue_free(queue, &err));
+}
+
+/* Of a threadless client, whose close is a request like the others. */
+static void test_the_completion_of_the_close_comes_last(void **state)
+{
+	uint64_t close;
+	(void)state;
+	if (!program_drives())
+		skip();
+	open_queue();
+	lk_lock *lock = new_lock(client, "last");
+	uint64_t id = begin_notices(client);
+	hold(lock, "task", 1, 300);
+	wait_until(stats_of(client).lost == 1, 5000);
+	expect(0, lk_queue_close(queue, client, LK_CLOSE_RELEASE, 0, &close, &err));
+	sleep_ms(slow_ms(100)); /* all of them wait */
+	next_notice(id, LK_EVENT_AT_RISK, 1);
+	next_notice(id, LK_EVENT_LOST, 1);
+	check_int(completed(id, LK_ECLOSED).event, ==, 0);
+	check_int(completed(close, 0).operation, ==, LK_OP_CLOSE);
+	lk_lock_free(lock);
+	program_free(client);
 	expect(0, lk_queue_free(queue, &err));
 }
 
@@ -625,6 +644,7 @@ int main(void)
 		api_test(test_a_close_that_is_not_done),
 		api_test(test_free_ends_the_request),
 		api_test(test_close_wakes_who_takes),
+		api_test(test_the_completion_of_the_close_comes_last),
 		api_test(test_bad_input),
 		api_test(test_fork),
 	};

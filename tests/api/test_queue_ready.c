@@ -26,6 +26,12 @@ static void on_ready(void *context)
 	own->left++;
 }
 
+static void close_driven(lk_client *of)
+{
+	expect(0, program_close(of, LK_CLOSE_RELEASE, &err));
+	program_free(of);
+}
+
 static void open_ready(void)
 {
 	ready.calls = ready.left = 0;
@@ -48,14 +54,7 @@ static void hold(lk_lock *lock, const char *owner, int64_t lease_ms)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.owner = owner;
 	options.lease_ms = slow_ms(lease_ms);
-	expect(0, lk_lock_acquire(lock, &options, &err));
-}
-
-static int give_back(lk_lock *lock, const char *owner)
-{
-	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
-	options.owner = owner;
-	return lk_lock_release(lock, &options, &err);
+	check_int(acquire_apart(lock, &options), ==, 0);
 }
 
 static void test_called_when_something_comes(void **state)
@@ -93,7 +92,7 @@ static void test_called_for_notices(void **state)
 	check_int(next_completion().event, ==, LK_EVENT_AT_RISK);
 	check_int(ready.calls, ==, 1); /* the queue was not empty since */
 	check_int(next_completion().event, ==, LK_EVENT_LOST);
-	expect(LK_ELOST, give_back(lock, "task"));
+	check_int(release_apart(lock, "task"), ==, LK_ELOST);
 	expect(1, lk_queue_cancel(queue, id, &err)); /* its end comes */
 	wait_until(ready.calls == 2, 5000);
 	check(!pthread_equal(ready.thread, pthread_self()));
@@ -106,9 +105,9 @@ static void test_called_for_notices(void **state)
 	while (lk_event_wait(client, &event, 0, NULL, &err) == 1)
 		continue;
 	check(!queue_is_readable());
-	expect(LK_ELOST, give_back(lock, "task"));
+	check_int(release_apart(lock, "task"), ==, LK_ELOST);
 	lk_lock_free(lock);
-	drop_client(client);
+	close_driven(client);
 	wait_until(ready.calls == 4, 5000);
 	completed(id, LK_ECLOSED);
 	expect(0, lk_queue_free(queue, &err));
@@ -135,7 +134,9 @@ static void call_everything(size_t index, void *argument)
 	       lk_lock_acquire(
 		       lock, &(lk_acquire_options){sizeof(lk_acquire_options), .owner = "blocking"},
 		       &err));
-	expect(0, give_back(lock, "blocking"));
+	expect(0, lk_lock_release(lock,
+				  &(lk_release_options){sizeof(lk_release_options), "blocking", 0},
+				  &err));
 	while (lk_event_wait(client, &event, 0, NULL, &err) == 1)
 		continue;
 }
@@ -144,6 +145,7 @@ static void test_no_mutex_is_held(void **state)
 {
 	struct threads thread;
 	(void)state;
+	needs_a_thread();
 	open_ready();
 	lk_lock *lock = new_lock(client, "free");
 	ready.stays = true;
@@ -160,15 +162,18 @@ static void test_no_mutex_is_held(void **state)
 
 static void test_no_mutex_is_held_at_notices(void **state)
 {
+	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
 	uint64_t id;
 	(void)state;
+	needs_a_thread();
 	open_ready();
 	lk_lock *lock = new_lock(client, "free");
 	expect(0, lk_queue_notices(queue, client, 0, &id, &err));
 	ready.stays = true;
 	hold(lock, "task", 300);
 	wait_until(ready.calls == 1, 5000); /* at risk; nobody but the loop would lose it */
-	int code = give_back(lock, "task");
+	release.owner = "task";
+	int code = lk_lock_release(lock, &release, &err);
 	check(code == 0 || code == LK_ELOST); /* a busy machine may take longer than its lease */
 	check(!queue_is_readable());
 	ready.stays = false;
@@ -177,7 +182,7 @@ static void test_no_mutex_is_held_at_notices(void **state)
 	wait_until(stats_of(client).lost == lost + 1, 5000);
 	expect(1, lk_queue_cancel(queue, id, &err));
 	completed(id, LK_ECANCELLED);
-	expect(LK_ELOST, give_back(lock, "task"));
+	check_int(release_apart(lock, "task"), ==, LK_ELOST);
 	lk_lock_free(lock);
 	close_ready(0);
 }
@@ -206,7 +211,7 @@ static void start_many(size_t index, void *argument)
 			wait_until(lk_lock_is_held(crowd->locks[index % CLIENTS], "lost", &err) !=
 					   1,
 				   5000);
-			give_back(crowd->locks[index % CLIENTS], "lost");
+			release_apart(crowd->locks[index % CLIENTS], "lost");
 		}
 	}
 }
@@ -242,7 +247,7 @@ static void test_no_wake_up_is_lost(void **state)
 	open_ready();
 	for (size_t i = 0; i < CLIENTS; i++) {
 		snprintf(name, sizeof(name), "crowd-%zu", i);
-		crowd.clients[i] = i ? open_client() : client;
+		crowd.clients[i] = i ? open_driven("%s", "") : client;
 		crowd.locks[i] = new_lock(crowd.clients[i], name);
 		expect(0, lk_queue_notices(queue, crowd.clients[i], 0, NULL, &err));
 	}
@@ -258,7 +263,7 @@ static void test_no_wake_up_is_lost(void **state)
 	for (size_t i = CLIENTS; i-- > 0;) {
 		lk_lock_free(crowd.locks[i]);
 		if (i)
-			drop_client(crowd.clients[i]);
+			close_driven(crowd.clients[i]);
 	}
 	close_ready(CLIENTS);
 }
@@ -278,6 +283,7 @@ static void test_free_waits_for_it(void **state)
 {
 	struct threads thread;
 	(void)state;
+	needs_a_thread();
 	open_ready();
 	lk_lock *lock = new_lock(client, "waits");
 	ready.stays = true;
@@ -287,7 +293,7 @@ static void test_free_waits_for_it(void **state)
 	check_int(ready.left, ==, 1);
 	threads_join(&thread, 10000);
 	lk_lock_free(lock);
-	drop_client(client);
+	close_driven(client);
 }
 
 static void other_callback(void *context)
