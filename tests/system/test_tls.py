@@ -31,6 +31,19 @@ def test_verified(make_keeper, certificates, tls_url, host):
     assert answer["release_OK"] == 800, dict(answer)
 
 
+def test_a_threadless_client(make_keeper, certificates, tls_url):
+    """It shakes hands in steps; a name would need a thread."""
+    keeper = make_keeper(tls_url("good", "127.0.0.1"), tls_ca_file=certificates.ca, threadless=1)
+    keeper.call("acquire", "tls", queue=1).ok()
+    waits = keeper.say("acquire", "tls", queue=1, thread="w")
+    keeper.call("release", "tls", queue=1).ok()
+    waits.result(5).ok()
+    keeper.call("release", "tls", queue=1, thread="w").ok()
+    keeper = make_keeper(tls_url("wrong_host", "127.0.0.1"), tls_ca_file=certificates.ca,
+                         threadless=1, **LIMIT)
+    keeper.call("try", "tls", queue=1).is_code("LK_ETLS")
+
+
 @pytest.mark.parametrize("certificate, host", [
     ("wrong_host", "localhost"), ("wrong_host", "127.0.0.1"), ("expired", "localhost"),
     ("early", "localhost"), ("self_signed", "localhost"),
