@@ -1,12 +1,14 @@
-/* Buffer, randomness and log lines. */
+/* Buffer, randomness, log lines and timers. */
 #include "unit.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <lockkeeper/error.h>
 
 #include "base/buffer.h"
+#include "base/clock.h"
 #include "base/door.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -161,6 +163,28 @@ static void test_log_lines_are_levelled_bounded_and_single(void **state)
 }
 
 /* The suites are to see a state that must not be; NDEBUG would hide it. */
+static int is_readable(int fd)
+{
+	struct pollfd polled = {.fd = fd, .events = POLLIN};
+	return lk__poll(&polled, 1, 0);
+}
+
+/* A time that is past, even 0, is due at once; only LK__NEVER disarms. */
+static void test_a_timer_of_the_past_is_due(void **state)
+{
+	const int64_t past_ns[] = {0, 1, lk__now_ns() - 1};
+	(void)state;
+	int timer = lk__timer_new();
+	assert_true(timer >= 0);
+	for (size_t i = 0; i < sizeof(past_ns) / sizeof(past_ns[0]); i++) {
+		lk__timer_arm(timer, past_ns[i]);
+		assert_int_equal(is_readable(timer), 1);
+		lk__timer_arm(timer, LK__NEVER);
+		assert_int_equal(is_readable(timer), 0);
+	}
+	lk__fd_close(timer);
+}
+
 static void test_assertions_are_on(void **state)
 {
 	(void)state;
@@ -172,6 +196,7 @@ static void test_assertions_are_on(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_timer_of_the_past_is_due),
 		cmocka_unit_test(test_assertions_are_on),
 		cmocka_unit_test(test_bytes_come_out_in_order),
 		cmocka_unit_test(test_a_steady_stream_needs_no_more_room),
