@@ -213,7 +213,7 @@ def give_permits(run) -> Answer:
 
 
 def permits_watched(run) -> Answer:
-    answer = run.call("c", "acquire", count=2)
+    answer = run.call("c", "acquire", count=1 if run.operation.queued else 2)
     if answer["code"] != "OK":
         return answer
     time.sleep(1.5 * LEASE_MS / 1000)
@@ -229,7 +229,38 @@ def look(run) -> None:
     run.ids = ours
 
 
-TWO = c("acquire", count=2, lease=LONG_MS)
+def permit_rows(count: int) -> tuple[Operation, ...]:
+    """With so many permits in each acquire of ours."""
+    some = c("acquire", count=count, lease=LONG_MS)
+    have = steps(FIVE, some)
+    # The release of a single one waits until its lease ends, as that of a lock.
+    had = have if count > 1 else steps(FIVE, c("acquire", lease=1500))
+
+    def first(verb: str, **arguments):
+        return lambda run: run.call("c", verb, ids=run.ids.split(",")[0], **arguments)
+
+    return (
+        Operation("set", c("set", count=5)),
+        Operation("resize", c("resize", count=7), FIVE),
+        Operation("add", c("add", count=3), FIVE),
+        Operation("acquire", some, FIVE, after=give_permits, holds=True),
+        Operation("within", waits(count=count), o("set", count=0), o("add", count=5),
+                  after=give_permits, holds=True),
+        Operation("try", c("try", count=count, lease=LEASE_MS), FIVE, after=give_permits,
+                  holds=True),
+        Operation("release", give_permits, had, settle=give_permits, had=True),
+        Operation("extend", first("extend", lease=LONG_MS), have, settle=give_permits),
+        Operation("lease", first("lease"), have, settle=give_permits, reads=True),
+        Operation("remaining", first("remaining"), have, settle=give_permits, reads=True),
+        Operation("available", c("available"), FIVE, reads=True),
+        Operation("taken", c("taken"), FIVE, reads=True),
+        Operation("delete", c("delete"), FIVE),
+        Operation("given-up", c("within", wait=400, count=count), o("set", count=count - 1)),
+        Operation("watched", permits_watched, FIVE, after=give_permits, holds=True),
+        Operation("left-behind", left_behind, FIVE),
+    )
+
+
 GIVE = c("release", count=2)
 SYNCHRONIZER_ROWS = {
     "semaphore": (
@@ -247,29 +278,7 @@ SYNCHRONIZER_ROWS = {
         Operation("given-up", c("within", wait=400, count=2), o("set", count=1)),
         Operation("left-behind", left_behind, FIVE),
     ),
-    "permits": (
-        Operation("set", c("set", count=5)),
-        Operation("resize", c("resize", count=7), FIVE),
-        Operation("add", c("add", count=3), FIVE),
-        Operation("acquire", TWO, FIVE, after=give_permits, holds=True),
-        Operation("within", waits(count=2), o("set", count=0), o("add", count=5),
-                  after=give_permits, holds=True),
-        Operation("try", c("try", count=2, lease=LEASE_MS), FIVE, after=give_permits, holds=True),
-        Operation("release", give_permits, steps(FIVE, TWO), settle=give_permits, had=True),
-        Operation("extend", lambda run: run.call("c", "extend", ids=run.ids.split(",")[0],
-                                                 lease=LONG_MS),
-                  steps(FIVE, TWO), settle=give_permits),
-        Operation("lease", lambda run: run.call("c", "lease", ids=run.ids.split(",")[0]),
-                  steps(FIVE, TWO), settle=give_permits, reads=True),
-        Operation("remaining", lambda run: run.call("c", "remaining", ids=run.ids.split(",")[0]),
-                  steps(FIVE, TWO), settle=give_permits, reads=True),
-        Operation("available", c("available"), FIVE, reads=True),
-        Operation("taken", c("taken"), FIVE, reads=True),
-        Operation("delete", c("delete"), FIVE),
-        Operation("given-up", c("within", wait=400, count=2), o("set", count=1)),
-        Operation("watched", permits_watched, FIVE, after=give_permits, holds=True),
-        Operation("left-behind", left_behind, FIVE),
-    ),
+    "permits": permit_rows(2),
     "latch": (
         Operation("set", c("set", count=5)),
         Operation("down", c("down"), FIVE),
@@ -290,6 +299,13 @@ SYNCHRONIZER_ROWS = {
                   settle=o("release", kind="lock"), reads=True),
     ),
 }
+QUEUED_ROWS = {
+    "semaphore": SYNCHRONIZER_ROWS["semaphore"],
+    "permits": tuple(row for row in permit_rows(1)
+                     if row.name not in {"lease", "remaining", "available", "taken"}),
+    "latch": SYNCHRONIZER_ROWS["latch"],
+}
+"""What is done asynchronously too; of permits one at a time."""
 NO_REQUESTS = {"open", "close", "free", "stats", "events", "event", "cancel", "reset", "fork",
                "end"}
 """Verbs on a client that send nothing of their own; closing is a scenario of each lock."""
@@ -319,6 +335,7 @@ def rows_of(kind: str, verbs: list[str]) -> list[Operation]:
         every += queued
         every += [replace(row, threadless=True) for row in queued
                   if every_kind or (kind == "lock" and row.name in THREADLESS)]
+    every += [replace(row, queued=True) for row in QUEUED_ROWS.get(kind, ())]
     return [replace(row, kind=kind, **SHAPES.get(kind, {})) for row in every]
 
 

@@ -1,25 +1,12 @@
 /* The verbs on semaphores and latches: kind=semaphore, permits or latch. */
-#include "driver.h"
+#include "synchronizers.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define IDS_MAX 64
-
-/* A call under way. */
-struct call {
-	const struct command *command;
-	struct answer *answer;
-	lk_semaphore *semaphore;
-	lk_permit_semaphore *permits;
-	lk_latch *latch;
-	lk_cancel *cancel;
-	int64_t count, wait_ms;
-	lk_error *error;
-};
-
-typedef int call_run_fn(struct call *call);
 
 static int semaphore_set(struct call *call)
 {
@@ -301,7 +288,9 @@ int synchronizer_run(const struct command *command, struct answer *answer)
 	if (!run)
 		return 0;
 	int result = handle_make(&call, kind);
-	if (result == 0)
+	bool queued = command_number(command, "queue", 0) != 0; /* queue=1: asynchronous */
+	if (result == 0 &&
+	    !(queued && queued_synchronizer_run(&call, kind, command->verb, &result)))
 		result = run(&call);
 	answer_result(answer, result, &error);
 	lk_semaphore_free(call.semaphore);

@@ -1,0 +1,189 @@
+/* The calls of semaphores, permit semaphores and latches that have an asynchronous form, through a
+ * queue of their own. */
+#include "synchronizers.h"
+
+#include <string.h>
+
+/* Starts a call: 0 or a code. */
+typedef int start_fn(lk_queue *queue, struct call *call);
+
+static int64_t lease_of(const struct call *call)
+{
+	return command_number(call->command, "lease", 0);
+}
+
+static const char *id_of(const struct call *call)
+{
+	return command_text(call->command, "ids", NULL);
+}
+
+static int semaphore_set(lk_queue *queue, struct call *call)
+{
+	int64_t ttl_ms = command_number(call->command, "ttl", 0);
+	return lk_queue_semaphore_try_set(queue, call->semaphore, call->count, ttl_ms, 0, NULL,
+					  call->error);
+}
+
+static int semaphore_add(lk_queue *queue, struct call *call)
+{
+	return lk_queue_semaphore_add(queue, call->semaphore, call->count, 0, NULL, call->error);
+}
+
+static int semaphore_take(lk_queue *queue, struct call *call)
+{
+	return lk_queue_semaphore_acquire(queue, call->semaphore, call->count, call->wait_ms, 0,
+					  NULL, call->error);
+}
+
+static int semaphore_release(lk_queue *queue, struct call *call)
+{
+	return lk_queue_semaphore_release(queue, call->semaphore, call->count, 0, NULL,
+					  call->error);
+}
+
+static int semaphore_release_if_exists(lk_queue *queue, struct call *call)
+{
+	return lk_queue_semaphore_release_if_exists(queue, call->semaphore, call->count, 0, NULL,
+						    call->error);
+}
+
+static int semaphore_drain(lk_queue *queue, struct call *call)
+{
+	return lk_queue_semaphore_drain(queue, call->semaphore, 0, NULL, call->error);
+}
+
+static int semaphore_available(lk_queue *queue, struct call *call)
+{
+	return lk_queue_semaphore_available(queue, call->semaphore, 0, NULL, call->error);
+}
+
+static int semaphore_delete(lk_queue *queue, struct call *call)
+{
+	return lk_queue_semaphore_delete(queue, call->semaphore, 0, NULL, call->error);
+}
+
+static int permits_set(lk_queue *queue, struct call *call)
+{
+	return lk_queue_permit_try_set(queue, call->permits, call->count, 0, NULL, call->error);
+}
+
+static int permits_resize(lk_queue *queue, struct call *call)
+{
+	return lk_queue_permit_set(queue, call->permits, call->count, 0, NULL, call->error);
+}
+
+static int permits_add(lk_queue *queue, struct call *call)
+{
+	return lk_queue_permit_add(queue, call->permits, call->count, 0, NULL, call->error);
+}
+
+static int permits_take(lk_queue *queue, struct call *call)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	options.lease_ms = lease_of(call);
+	return lk_queue_permit_acquire(queue, call->permits, call->wait_ms, &options, NULL,
+				       call->error);
+}
+
+static int permits_release(lk_queue *queue, struct call *call)
+{
+	return lk_queue_permit_release(queue, call->permits, id_of(call), 0, NULL, call->error);
+}
+
+static int permits_extend(lk_queue *queue, struct call *call)
+{
+	return lk_queue_permit_update_lease(queue, call->permits, id_of(call), lease_of(call), 0,
+					    NULL, call->error);
+}
+
+static int permits_delete(lk_queue *queue, struct call *call)
+{
+	return lk_queue_permit_delete(queue, call->permits, 0, NULL, call->error);
+}
+
+static int latch_set(lk_queue *queue, struct call *call)
+{
+	return lk_queue_latch_try_set(queue, call->latch, call->count, 0, NULL, call->error);
+}
+
+static int latch_down(lk_queue *queue, struct call *call)
+{
+	return lk_queue_latch_count_down(queue, call->latch, call->count, 0, NULL, call->error);
+}
+
+static int latch_await(lk_queue *queue, struct call *call)
+{
+	return lk_queue_latch_await(queue, call->latch, call->wait_ms, 0, NULL, call->error);
+}
+
+static int latch_count(lk_queue *queue, struct call *call)
+{
+	return lk_queue_latch_count(queue, call->latch, 0, NULL, call->error);
+}
+
+static int latch_delete(lk_queue *queue, struct call *call)
+{
+	return lk_queue_latch_delete(queue, call->latch, 0, NULL, call->error);
+}
+
+static const struct {
+	const char *kind;
+	const char *verb;
+	start_fn *start;
+} starts[] = {
+	{"semaphore", "set", semaphore_set},
+	{"semaphore", "add", semaphore_add},
+	{"semaphore", "acquire", semaphore_take},
+	{"semaphore", "within", semaphore_take},
+	{"semaphore", "try", semaphore_take},
+	{"semaphore", "release", semaphore_release},
+	{"semaphore", "release_if_exists", semaphore_release_if_exists},
+	{"semaphore", "drain", semaphore_drain},
+	{"semaphore", "available", semaphore_available},
+	{"semaphore", "delete", semaphore_delete},
+	{"permits", "set", permits_set},
+	{"permits", "resize", permits_resize},
+	{"permits", "add", permits_add},
+	{"permits", "acquire", permits_take},
+	{"permits", "within", permits_take},
+	{"permits", "try", permits_take},
+	{"permits", "release", permits_release},
+	{"permits", "extend", permits_extend},
+	{"permits", "delete", permits_delete},
+	{"latch", "set", latch_set},
+	{"latch", "down", latch_down},
+	{"latch", "acquire", latch_await},
+	{"latch", "within", latch_await},
+	{"latch", "count", latch_count},
+	{"latch", "delete", latch_delete},
+};
+
+/* What the completion says: a code, or its answer. "ids": of a permit that was acquired. */
+static int completion_take(lk_queue *queue, struct call *call)
+{
+	lk_completion completion = {.error = {.code = LK_EINTERNAL}};
+	lk_queue_take(queue, &completion, 1, -1, call->error);
+	*call->error = completion.error;
+	if (completion.error.code == 0 && completion.field[0])
+		answer_string(call->answer, "ids", completion.field);
+	return completion.error.code ? completion.error.code : (int)completion.answer;
+}
+
+int queued_synchronizer_run(struct call *call, const char *kind, const char *verb, int *result_out)
+{
+	lk_queue *queue = NULL;
+	size_t at = 0, count = sizeof(starts) / sizeof(starts[0]);
+	while (at < count && (strcmp(starts[at].kind, kind) || strcmp(starts[at].verb, verb)))
+		at++;
+	if (at == count)
+		return 0;
+	if (strcmp(verb, "acquire") == 0)
+		call->wait_ms = -1;
+	*result_out = lk_queue_new(&queue, 1, call->error);
+	if (*result_out == 0)
+		*result_out = starts[at].start(queue, call);
+	if (*result_out == 0)
+		*result_out = completion_take(queue, call);
+	lk_queue_free(queue, NULL);
+	return 1;
+}
