@@ -88,6 +88,20 @@ def test_threadless(start, server):
     assert server.ask("EXISTS", "oven") == "0"
 
 
+def test_throttle(start, server):
+    server.ask("SET", "ovens", "0")  # somebody has them all
+    names = [f"loaf-{number}" for number in range(20)]
+    process = start("throttle", *names)
+    until("one waits", lambda: server.ask("PUBSUB", "NUMSUB",
+                                          "redisson_sc:{ovens}").endswith("1"))
+    server.ask("SET", "ovens", "2")
+    server.ask("PUBLISH", "redisson_sc:{ovens}", "2")
+    out, error = process.communicate(timeout=20)
+    assert (out.splitlines(), error) == ([f"{name} is baked" for name in names], "")
+    assert process.returncode == 0
+    assert server.ask("GET", "ovens") == "2"
+
+
 # The libraries are in CI; elsewhere the build leaves out what it cannot make.
 LOOPS = ("epoll", "libuv", "glib", "sd_event", "asio", "messages")
 

@@ -173,7 +173,8 @@ int queued_synchronizer_run(struct call *call, const char *kind, const char *ver
 {
 	lk_queue *queue = NULL;
 	size_t at = 0, count = sizeof(starts) / sizeof(starts[0]);
-	while (at < count && (strcmp(starts[at].kind, kind) || strcmp(starts[at].verb, verb)))
+	while (at < count &&
+	       (strcmp(starts[at].kind, kind) != 0 || strcmp(starts[at].verb, verb) != 0))
 		at++;
 	if (at == count)
 		return 0;
