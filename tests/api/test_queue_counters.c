@@ -568,6 +568,12 @@ static void test_a_silent_server(void **state)
 		check_int(got.error.code, ==, changes ? LK_EMAYBEHELD : LK_EUNREACHABLE);
 		check_int(now_ms() - begun_ms, <, slow_ms(2000));
 	}
+	/* the connection is lost now, and a new one is not made in time */
+	begun_ms = now_ms();
+	expect(0, lk_queue_semaphore_available(queue, pool, 0, &count, &err));
+	completed(count, LK_EUNREACHABLE);
+	completed(begin_give(1), LK_EUNREACHABLE);
+	check_int(now_ms() - begun_ms, <, slow_ms(2000));
 	server_resume(&server);
 	lk_completion got = next_completion();
 	check_int(got.id, ==, take);

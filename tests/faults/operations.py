@@ -218,6 +218,8 @@ def permits_watched(run) -> Answer:
         return answer
     time.sleep(1.5 * LEASE_MS / 1000)
     left = run.call("c", "remaining", ids=run.ids.split(",")[0])
+    if left["code"] == "LK_ENOMEM":  # without memory it says nothing of the permit
+        return answer
     return left if left["code"] == "OK" else Answer(left, code="LK_ELOST")
 
 
