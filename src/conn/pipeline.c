@@ -504,9 +504,9 @@ static void conn_took(struct lk__conn *conn, ssize_t got, struct lk__deferred *a
 	char reason[160];
 	if (conn->state == LK__CONN_CLOSED) /* meanwhile; a lost connection would be opened again */
 		return;
-	if (conn->disowned) {
-		lk__conn_break(conn, conn->fault.code, conn->fault.reason, after);
-	} else if (got == -EAGAIN || got == -EINTR) {
+	if (conn->disowned) /* what was read is not looked at; it must break */
+		got = -EAGAIN;
+	if (got == -EAGAIN || got == -EINTR) {
 		if (conn->must_break)
 			lk__conn_break(conn, conn->fault.code, conn->fault.reason, after);
 		else if (conn->in_flight && lk__now_ns() >= lk__conn_limit_ns(conn))

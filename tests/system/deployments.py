@@ -159,6 +159,7 @@ class FakeSentinel:
 
     def __init__(self, place, name: str):
         self.place, self.name, self.asked = place, name, 0
+        self.listeners = set()
         self.server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), self.handler())
         self.server.daemon_threads = True
         self.port = self.server.server_address[1]
@@ -182,7 +183,14 @@ class FakeSentinel:
                             words, at = found
                             data = data[at:]
                             self.request.sendall(owner.answer([word.upper() for word in words]))
+                            if words[0] == b"SUBSCRIBE":
+                                owner.listeners.add(self.request)
+                owner.listeners.discard(self.request)
         return Handler
+
+    def publish(self, channel: str, text: str) -> None:
+        for listener in list(self.listeners):
+            listener.sendall(reply_bytes([b"message", channel.encode(), text.encode()]))
 
     def answer(self, words: list[bytes]) -> bytes:
         if words[0] == b"SUBSCRIBE":

@@ -208,6 +208,28 @@ def test_most_sentinels_are_believed(named, make_server, make_keeper):
     assert other.holders("more") and moving.our_clients(one) == 0
 
 
+def test_messages_are_heard(named, make_server, make_keeper):
+    """A message is asked about at once, and not with the next round of the second."""
+    one, other = make_server(), make_server()
+    keeper = make_keeper(named((place(one), "a")))
+    keeper.call("acquire", "some").ok()
+    sentinel = until(lambda: named.made[0].listeners and named.made[0], 5)
+    for number in range(20):
+        before = sentinel.asked
+        sentinel.publish("+switch-master" if number % 2 else "+reboot", f"{MASTER} a 1 b 2")
+        until(lambda n=before: sentinel.asked > n, 5, "it asks")
+    rounds = sentinel.asked
+    sentinel.place = place(other)
+    began = time.monotonic()
+    for number in range(20):
+        before = sentinel.asked
+        sentinel.publish("+switch-master", f"{MASTER} a 1 b 2")
+        until(lambda n=before: sentinel.asked > n, 5, "it asks")
+    assert time.monotonic() - began < 5 and sentinel.asked >= rounds + 20
+    keeper.call("acquire", "more").ok()
+    assert other.holders("more")
+
+
 def test_no_vote_counts_twice(named, make_server, make_keeper):
     """One sentinel under three addresses is one."""
     one, other = make_server(), make_server()
