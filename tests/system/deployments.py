@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import socketserver
+import ssl
 import subprocess
 import threading
 
@@ -157,7 +158,10 @@ class Watched(Replicas):
 class FakeSentinel:
     """Says whatever it is told to: `place` is (host, port), None or an error."""
 
-    def __init__(self, place, name: str):
+    def __init__(self, place, name: str, tls: dict | None = None):
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if tls else None
+        if tls:
+            self.context.load_cert_chain(tls["cert"], tls["key"])
         self.place, self.name, self.asked = place, name, 0
         self.listeners = set()
         self.server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), self.handler())
@@ -177,6 +181,8 @@ class FakeSentinel:
             def handle(self):
                 data = b""
                 with contextlib.suppress(OSError):
+                    if owner.context:
+                        self.request = owner.context.wrap_socket(self.request, server_side=True)
                     while more := self.request.recv(65536):
                         data += more
                         while (found := resp.parse(data)) is not None:

@@ -157,3 +157,18 @@ def test_a_quorum_refuses_it(pair, make_server, make_keeper):
         keeper.open(make_server().url, c=f"n{number}")
     seen = keeper.call("acquire", "some", kind="red", nodes="c,n0,n1")
     assert seen.code == "LK_EINVAL" and "single server" in seen.message, seen
+
+
+def test_tls(make_server, make_keeper, certificates):
+    files = certificates.files("good")
+    master = make_server(tls=files, repl_diskless_sync_delay=0)
+    replica = make_server(tls=files, tls_replication="yes", replicaof=f"127.0.0.1 {master.port}")
+    until(lambda: replica.info("master_link_status") == "up", 20, "the replica follows")
+    url = f"rediss-replicas://localhost:{replica.port},localhost:{master.port}"
+    keeper = make_keeper(url, tls_ca_file=certificates.ca)
+    keeper.call("acquire", "some").ok()
+    moving.acknowledged(master, 1)
+    master.call("REPLICAOF", "127.0.0.1", replica.port)
+    replica.call("REPLICAOF", "NO", "ONE")
+    keeper.call("within", "more", wait=10000).ok()
+    assert replica.holders("more") and keeper.call("is_held", "some").result == 1

@@ -177,11 +177,11 @@ def test_sentinels_that_name_a_replica(watched, make_keeper):
 
 @pytest.fixture
 def named():
-    """named([place, id], …): sentinels that say so, and the URL that lists them."""
+    """named([place, id, TLS or nothing], …): sentinels that say so, and the URL that lists them."""
     made = []
 
     def make(*rows) -> str:
-        made.extend(FakeSentinel(place, name) for place, name in rows)
+        made.extend(FakeSentinel(*row) for row in rows)
         return ("redis-sentinel://" +
                 ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in made) + f"/{MASTER}")
 
@@ -265,3 +265,28 @@ def test_the_command_takes_a_quorum_and_a_list(trio, named, make_server):
         seen = subprocess.run(run, capture_output=True, text=True, timeout=20,
                               env={"LOCKKEEPER_URL": url})
         assert seen.returncode == code and words in seen.stderr, seen
+
+
+@pytest.mark.parametrize("option, data, sentinel", [("", True, True), ("off", True, False),
+                                                    ("on", False, True)])
+def test_tls(named, make_server, make_keeper, certificates, option, data, sentinel):
+    """Sentinels speak TLS as the servers do, unless an option says otherwise."""
+    files = certificates.files("good")
+    server = make_server(tls=files if data else None)
+    url = named((place(server), "a", files if sentinel else None))
+    url = url.replace("redis-", "rediss-") if data else url
+    keeper = make_keeper(url, tls_ca_file=certificates.ca, sentinel_tls=option)
+    keeper.call("acquire", "some").ok()
+    assert server.holders("some")
+
+
+@pytest.mark.parametrize("bad", ["server", "sentinel"])
+def test_tls_is_verified(named, make_server, make_keeper, certificates, bad):
+    """Whoever names an address, the certificate must be for it."""
+    good, wrong = certificates.files("good"), certificates.files("wrong_host")
+    server = make_server(tls=wrong if bad == "server" else good)
+    url = named((place(server), "a", wrong if bad == "sentinel" else good))
+    keeper = make_keeper(url.replace("redis-", "rediss-"), tls_ca_file=certificates.ca)
+    seen = keeper.call("acquire", "some").is_code("LK_ETLS")
+    port = server.port if bad == "server" else named.made[0].port
+    assert f"127.0.0.1:{port}" in seen.message, seen.message
