@@ -73,9 +73,9 @@ id never changes its meaning.
 
 The command writes nothing. It sends `INFO`, `ROLE`, `TIME`, `CONFIG GET` and questions about
 rights (`ACL DRYRUN`; where that is refused, a script of one line asks the same on Redis 7.0 and
-later; before 7.0 only commands that read are tried). What a server refuses to tell is a finding
-too, `not-looked-at`. It compares host names to see that two servers are on one machine, and it
-cannot see what changes afterwards.
+later; before 7.0 it uses `ACL GETUSER`, or tries the commands that only read). What a server
+refuses to tell is a finding too, `not-looked-at`. It compares host names to see that two servers
+are on one machine, and it cannot see what changes afterwards.
 
 With `--json` it prints one object: `worst` (`note`, `warning`, `error`), `promise`, `nodes` (`url`,
 `server`, `version`, `role`, `round_trip_us`, `clock_ahead_us`) and `findings` (`id`, `severity`,

@@ -22,8 +22,8 @@
  *
  * The doctor sends INFO, ROLE, TIME, CONFIG GET and questions about rights: no command that writes.
  * To ask about rights it uses ACL DRYRUN. Where that is refused it loads a script of one line,
- * which changes nothing; on servers before 7.0 it sends the commands that only read, about the lock
- * `name`. What the user may not do stands afterwards in the server's ACL LOG.
+ * which changes nothing. On servers before 7.0 it uses ACL GETUSER, or sends the commands that only
+ * read, about the lock `name`. What the user may not do stands afterwards in the ACL LOG.
  *
  * A FINDING is a row of one table (lk_finding_at(), docs/doctor.md), and what was seen at a node.
  * Its id never changes its meaning; later versions may add rows.

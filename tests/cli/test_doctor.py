@@ -10,6 +10,7 @@ import pytest
 import resp
 from command import BUILD, ROOT, SANITIZED, Command
 from fake_server import DENIED, FakeServer
+from proxy import Cut, Park, Proxy
 from servers import Server, free_port
 from waiting import until
 
@@ -238,6 +239,37 @@ def test_a_server_that_is_down(make, doctor):
     assert report["nodes"][0]["server"] is report["nodes"][0]["round_trip_us"] is None
 
 
+@pytest.fixture
+def proxy(make, folder):
+    made = Proxy(make().path, str(folder / "proxy.sock"))
+    yield made
+    made.stop()
+
+
+def test_a_server_that_is_far_away(doctor, proxy):
+    proxy.rule = lambda message: Park(0.06) if message.reply and message.what == "time" else None
+    report = doctor("--url", proxy.unix_url, "-o", "watchdog_ms=500")
+    assert ids(report) == ["lease-short"] and "500" in detail(report, "lease-short")
+    assert report["nodes"][0]["round_trip_us"] >= 50_000
+    assert ids(doctor("--url", proxy.unix_url)) == []
+
+
+def test_a_server_that_is_lost_meanwhile(doctor, proxy):
+    proxy.rule = lambda message: Cut() if message.reply and message.what == "info" else None
+    report = doctor("--url", proxy.unix_url, "-o", "command_timeout_ms=300")
+    assert ids(report) == ["unreachable"] and "no lock can be taken" in report["promise"]
+    cut = []
+
+    def once(message):
+        if message.reply and message.what == "info" and not cut:
+            cut.append(message)
+            return Cut()
+        return None
+
+    proxy.rule = once
+    assert ids(doctor("--url", proxy.unix_url)) == [] and cut
+
+
 def test_a_server_that_hangs(make, doctor):
     server = make()
     server.pause()
@@ -351,6 +383,9 @@ def test_a_quorum(make, doctor):
     assert "a quorum of 3 servers, of which 3 serve" in report["promise"]
     listed = ",".join(server.url for server in servers)
     assert doctor(LOCKKEEPER_URL=listed)["promise"] == report["promise"]
+    servers[0].call("ACL", "SETUSER", "default", "-info")
+    report = doctor(LOCKKEEPER_URL=listed)
+    assert "quorum-no-identity" in ids(report) and "of which 2 serve" in report["promise"]
     servers[0].kill()
     report = doctor(LOCKKEEPER_URL=listed)
     assert ids(report) == ["unreachable"] + ["quorum-same-host"] * 2

@@ -67,6 +67,14 @@ def test_lines_of_other_kinds(place, environment):
                           "encode.sh encoder", "post.sh ledger", "settle.sh orders"]
 
 
+def test_the_doctor(place, environment, server):
+    """It warns, because this server keeps nothing."""
+    (block,) = [text for text in blocks("README.md", "sh") if "doctor" in text]
+    line = block.replace("redis://localhost:6379", server.url)
+    said = shell(place, environment, f"{line.strip()} || [ $? = 4 ]")
+    assert said.startswith("warning: persistence-off: ") and "promise: one server: " in said
+
+
 def test_names_of_the_pages_and_examples_do_not_collide(place, environment, server):
     """One server for all of them, in both orders: one name is one kind."""
     manual = (ROOT / "docs/man/lockkeeper.1").read_text()

@@ -122,7 +122,14 @@ static void test_eviction(void **state)
 	says(&facts, 1, "eviction-latent no-replica", "one server: a crash");
 	facts.memory_limit = -1; /* the limit is not known: it may be there */
 	says(&facts, 1, "eviction no-replica", "none: a full memory");
+	facts = good();
+	facts.memory_limit = 100;
+	facts.memory_used = 89;
+	says(&facts, 1, "no-replica", "one server");
+	facts.memory_used = 90;
+	says(&facts, 1, "memory-nearly-full no-replica", "one server");
 	*facts.policy = '\0';
+	facts.memory_used = 1;
 	says(&facts, 1, "not-looked-at no-replica", "one server");
 }
 
@@ -275,6 +282,12 @@ static void test_links(void **state)
 	says(&facts, 1, "pubsub-buffer no-replica", "one server");
 	facts.buffer_soft = facts.buffer_hard = 0; /* no limit */
 	says(&facts, 1, "no-replica", "one server");
+	facts.lease_ms = 100;
+	facts.trip_worst_us = 10000;
+	says(&facts, 1, "no-replica", "one server");
+	facts.trip_worst_us = 10001;
+	says(&facts, 1, "lease-short no-replica", "one server");
+	facts.trip_worst_us = 200;
 	facts.clock_ahead_us = 1000040;
 	says(&facts, 1, "no-replica", "one server");
 	facts.clock_ahead_us = -1000060;
@@ -323,11 +336,15 @@ static void test_a_quorum_that_is_none(void **state)
 	PUT(nodes[2].run_id, nodes[0].run_id);
 	says(nodes, 3, "quorum-same-server", "none: this is no quorum");
 	three(nodes);
-	*nodes[0].run_id = *nodes[1].run_id = '\0'; /* not known: nothing is said */
-	*nodes[0].data_id = *nodes[1].data_id = '\0';
-	says(nodes, 3, "", "a quorum of 3");
 	nodes[1].url = url_a;
 	says(nodes, 3, "quorum-same-server", "none: this is no quorum");
+	three(nodes);
+	*nodes[0].data_id = *nodes[1].data_id = '\0'; /* not known: nothing is said */
+	says(nodes, 3, "", "a quorum of 3");
+	*nodes[0].run_id = '\0'; /* but without this a node has no vote */
+	says(nodes, 3, "quorum-no-identity", "of which 2 serve");
+	*nodes[1].run_id = '\0';
+	says(nodes, 3, "quorum-no-identity quorum-no-identity", "because only 1 serve");
 }
 
 static void test_a_node_of_a_quorum_that_forgets(void **state)

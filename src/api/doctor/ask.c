@@ -143,6 +143,7 @@ int lk__facts_ask(struct lk__facts *facts, lk_client *client, struct lk__thread 
 	if (!facts->url)
 		return lk__fail(error, LK_ENOMEM, "lk_doctor_new: out of memory");
 	machine_set(facts, client->config);
+	facts->lease_ms = client->config->watchdog_ms;
 	int rc = connect_node(client, thread, &own);
 	if (rc == LK__WAIT_READY)
 		rc = ask_settings(facts, client, thread, &own);

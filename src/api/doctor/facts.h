@@ -42,7 +42,9 @@ struct lk__facts {
 	char refused[LK__REFUSED_SIZE];         /* of the rights that each lock needs */
 	char refused_partial[LK__REFUSED_SIZE]; /* of the others */
 
+	int64_t lease_ms;     /* of the client's watchdog */
 	int64_t memory_limit; /* 0: none */
+	int64_t memory_used;
 	int64_t replicas, min_replicas, lag_s, timeout_s;
 	int64_t buffer_hard, buffer_soft; /* of pubsub, bytes; 0: no limit */
 	int64_t trip_best_us, trip_worst_us;

@@ -28,6 +28,10 @@ void lk__judge_links(struct lk__findings *findings, const struct lk__facts *node
 		lk__find(findings, LK__FOUND_CLOCK, index,
 			 "the server's clock is %lld.%03lld s %s ours", llabs(ahead_ms) / 1000,
 			 llabs(ahead_ms) % 1000, ahead_ms > 0 ? "ahead of" : "behind");
+	if (node->lease_ms > 0 && node->trip_worst_us > node->lease_ms * 100)
+		lk__find(findings, LK__FOUND_LEASE, index,
+			 "watchdog_ms is %lld, and ten round trips are %lld ms",
+			 (long long)node->lease_ms, (long long)node->trip_worst_us / 100);
 	lk__find(findings, LK__FOUND_ROUND_TRIP, index,
 		 "%.2f ms at best, %.2f ms at worst of a few; ten are %.2f ms",
 		 (double)node->trip_best_us / 1000, (double)node->trip_worst_us / 1000,

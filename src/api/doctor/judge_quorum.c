@@ -62,6 +62,9 @@ void lk__judge_quorum(struct lk__findings *findings, const struct lk__facts *nod
 {
 	judge_pairs(findings, nodes, count);
 	judge_clocks(findings, nodes, count);
+	for (size_t i = 0; i < count; i++)
+		if (lk__facts_serve(&nodes[i]) && !*nodes[i].run_id)
+			lk__find(findings, LK__FOUND_NO_IDENTITY, i, "INFO tells no run_id");
 	if (count < LK_RED_NODES_MIN)
 		lk__find(findings, LK__FOUND_TOO_FEW, LK__TOGETHER, "%zu servers", count);
 	else if (count % 2 == 0)

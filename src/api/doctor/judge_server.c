@@ -86,17 +86,30 @@ void lk__judge_server(struct lk__findings *findings, const struct lk__facts *nod
 		judge_unknown(findings, node, index);
 }
 
-void lk__judge_memory(struct lk__findings *findings, const struct lk__facts *node, size_t index)
+static void judge_eviction(struct lk__findings *findings, const struct lk__facts *node,
+			   size_t index)
 {
-	if (!*node->policy || strcmp(node->policy, "noeviction") == 0)
-		return;
 	if (node->memory_limit == 0)
 		lk__find(findings, LK__FOUND_EVICTION_LATENT, index,
 			 "maxmemory-policy is %s, and maxmemory is 0", node->policy);
-	else
+	else if (node->memory_limit > 0)
 		lk__find(findings, LK__FOUND_EVICTION, index,
 			 "maxmemory-policy is %s, and maxmemory is %lld bytes", node->policy,
 			 (long long)node->memory_limit);
+	else
+		lk__find(findings, LK__FOUND_EVICTION, index,
+			 "maxmemory-policy is %s, and maxmemory is not known", node->policy);
+}
+
+void lk__judge_memory(struct lk__findings *findings, const struct lk__facts *node, size_t index)
+{
+	int64_t limit = node->memory_limit, used = node->memory_used;
+	bool evicts = *node->policy && strcmp(node->policy, "noeviction") != 0;
+	if (evicts)
+		judge_eviction(findings, node, index);
+	else if (limit > 0 && used >= limit - limit / 10)
+		lk__find(findings, LK__FOUND_MEMORY, index, "%lld of %lld bytes are used",
+			 (long long)used, (long long)limit);
 }
 
 void lk__judge_rights(struct lk__findings *findings, const struct lk__facts *node, size_t index)

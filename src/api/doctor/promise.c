@@ -75,7 +75,7 @@ static void promise_quorum(const struct lk__findings *findings, const struct lk_
 {
 	size_t serving = 0, majority = count / 2 + 1;
 	for (size_t i = 0; i < count; i++)
-		serving += lk__facts_serve(&nodes[i]);
+		serving += lk__facts_serve(&nodes[i]) && *nodes[i].run_id;
 	const char *but = has(findings, LK__FOUND_SAME_HOST) ? "; but some share a machine" : "";
 	if (serving < majority)
 		snprintf(text_out, size,

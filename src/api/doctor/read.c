@@ -13,7 +13,9 @@ void lk__facts_clear(struct lk__facts *facts)
 		.compatible = -1,
 		.replicas = -1,
 		.active = -1,
+		.lease_ms = -1,
 		.memory_limit = -1,
+		.memory_used = -1,
 		.snapshots = -1,
 		.append = -1,
 		.min_replicas = -1,
@@ -121,6 +123,7 @@ static void read_storage(struct lk__facts *facts, const char *info)
 	if (append >= 0)
 		facts->append = append != 0;
 	facts->memory_limit = info_number(info, "maxmemory");
+	facts->memory_used = info_number(info, "used_memory");
 	info_text(info, "maxmemory_policy", facts->policy, sizeof(facts->policy));
 	facts->disk_errors = info_is(info, "rdb_last_bgsave_status", "err") ||
 			     (append == 1 && info_is(info, "aof_last_write_status", "err"));
