@@ -14,6 +14,7 @@
  *
  * - It sees the settings of this moment. It does not see what somebody changes afterwards, what the
  *   disk does with a write, or who else may delete keys.
+ * - Behind Sentinel, or of several listed servers, it looks at the master of the moment alone.
  * - Whether two addresses are one machine it knows only from the addresses, and from the server's
  *   run id.
  * - What a server refuses to tell is reported as "not-looked-at", and never guessed.

@@ -286,18 +286,22 @@ def test_a_wrong_password(make, doctor):
     assert ids(report) == [] and "right" not in json.dumps(report)
 
 
-def test_a_sentinel(folder, doctor):
+def test_a_sentinel(folder, doctor, make):
+    port, master = free_port(), make()
     place = folder / "sentinel"
     place.mkdir()
     config = place / "sentinel.conf"
     path = place / "s.sock"
-    config.write_text(f"port 0\nunixsocket {path}\nlogfile {place}/log\ndir {place}\n")
+    config.write_text(f"port {port}\nunixsocket {path}\nlogfile {place}/log\ndir {place}\n"
+                      f"sentinel monitor shop 127.0.0.1 {master.port} 1\n")
     sentinel = subprocess.Popen(["redis-server", str(config), "--sentinel"],
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         until(path.exists, 10, "the sentinel listens")
         report = doctor("--url", f"unix://{path}")
         assert ids(report) == ["sentinel"] and "no lock can be taken" in report["promise"]
+        report = doctor("--url", f"redis-sentinel://127.0.0.1:{port}/shop")
+        assert ids(report) == [] and report["nodes"][0]["role"] == "master"
     finally:
         sentinel.kill()
         sentinel.wait()

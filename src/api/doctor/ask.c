@@ -119,9 +119,11 @@ static int connect_node(lk_client *client, struct lk__thread *thread, lk_error *
 	return rc;
 }
 
-/* All addresses of this machine are one text. */
+/* All addresses of this machine are one text. Of several, the master may be at any. */
 static void machine_set(struct lk__facts *facts, const struct lk_config *config)
 {
+	if (*config->places)
+		return;
 	const char *host = config->host;
 	bool here = config->scheme == LK__SCHEME_UNIX || strcmp(host, "localhost") == 0 ||
 		    strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
