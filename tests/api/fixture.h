@@ -64,7 +64,7 @@ lk_client *open_client_at(const char *url, const char *options);
 			skip();                                                                    \
 	} while (0)
 
-/* The same, with the driver of this run, see driver.h; to be freed with program_free(). */
+/* The same, with the driver of this run, see program.h; to be freed with program_free(). */
 __attribute__((format(printf, 1, 2))) lk_client *open_driven(const char *options, ...);
 lk_client *open_driven_at(const char *url, const char *options);
 
