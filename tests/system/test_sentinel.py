@@ -8,7 +8,7 @@ import pytest
 
 import moving
 from deployments import MASTER, FakeSentinel, Watched, refused_port
-from keeper import BUILD, EVENT_LOST
+from keeper import BUILD, EVENT_LOST, ROOT
 from waiting import until
 
 
@@ -140,6 +140,30 @@ def test_a_password_of_their_own(folder, make_keeper):
         assert "NOAUTH" in seen.message and str(deployment.sentinels[0].port) in seen.message
         seen = make_keeper(deployment.url, sentinel_password="wrong").call("acquire", "some")
         assert "WRONGPASS" in seen.is_code("LK_EAUTH").message and "wrong" not in seen.message
+    finally:
+        deployment.kill()
+
+
+def test_least_rights(folder, make_keeper):
+    """Those that docs/options.md names, and not one less."""
+    page = (ROOT / "docs" / "options.md").read_text()
+    rights = " ".join(line.strip() for line in page.splitlines() if line.startswith("    "))
+    assert rights.startswith("-@all +auth")
+    deployment = Watched(folder, count=1, sentinels=1,
+                         more=f"user lk on >pw {rights}\nuser less on >pw " +
+                              rights.replace("+sentinel|get-master-addr-by-name", ""))
+    try:
+        sentinel = {"sentinel_username": "lk", "sentinel_password": "pw"}
+        locks = (ROOT / "docs" / "acl" / "locks.acl").read_text().split()[2:]
+        for name, more in (("plain", []), ("follows", ["+role"])):
+            deployment.master().call("ACL", "SETUSER", name, *locks, ">pw", *more)
+        url = deployment.url.replace("://", "://follows:pw@")
+        make_keeper(url, **sentinel).call("acquire", "app:some").ok()
+        until(lambda: deployment.sentinels[0].clients("pubsub"), 5, "it hears messages")
+        seen = make_keeper(url.replace("follows", "plain"), **sentinel).call("acquire", "app:some")
+        assert "ROLE" in seen.is_code("LK_EDENIED").message
+        seen = make_keeper(url, **sentinel | {"sentinel_username": "less"})
+        assert "NOPERM" in seen.call("acquire", "app:some").is_code("LK_EDENIED").message
     finally:
         deployment.kill()
 
