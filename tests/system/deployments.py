@@ -31,9 +31,13 @@ class Replicas:
                 "repl-diskless-load": "swapdb", "repl-ping-replica-period": 1,
                 **({"replicaof": f"127.0.0.1 {self.servers[0].port}"} if number else {}),
                 **config}))
-        for server in self.servers:
-            server.start()
-        self.wait()
+        try:
+            for server in self.servers:
+                server.start()
+            self.wait()
+        except BaseException:
+            Replicas.kill(self)
+            raise
 
     def wait(self, count: int | None = None) -> None:
         """Until so many servers are there: a master, and its replicas in step."""
@@ -118,6 +122,13 @@ class Watched(Replicas):
                  **config):
         super().__init__(folder, count, **config)
         self.sentinels = []
+        try:
+            self.watch(folder, sentinels, more)
+        except BaseException:
+            self.kill()
+            raise
+
+    def watch(self, folder: pathlib.Path, sentinels: int, more: str) -> None:
         for number in range(sentinels):
             place = folder / f"sentinel{number}"
             place.mkdir()
