@@ -308,8 +308,8 @@ static void test_idle_connections_closed_by_the_server(void **state)
 }
 
 /* The library's own call: this thread reads late what has come. */
-static _Thread_local int slow_reads_ms;
-static _Atomic bool reads;
+_Thread_local int slow_reads_ms; /* not static: where recv() is an inline function, clang minds */
+_Atomic bool reads;
 
 ssize_t recv(int fd, void *bytes, size_t size, int flags)
 {
