@@ -236,28 +236,41 @@ ssize_t recv(int fd, void *bytes, size_t size, int flags)
 	return syscall(SYS_recvfrom, fd, bytes, size, flags, NULL, NULL);
 }
 
-/*
- * The extension was done, and its answer is lost: the key outlives the hold. Close comes after the
- * hold's deadline, and before the background thread has noticed that.
- */
+/* A client whose extension was done, and whose answer is lost: the key outlives the hold. False:
+ * the machine was too slow for the lease. */
+static bool outlives_its_hold(lk_client **client_out, lk_lock **lock_out)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	*client_out = open_client_with("command_timeout_ms=%lld", slow_ms(100));
+	*lock_out = new_lock(*client_out, "outlives");
+	options.lease_ms = slow_ms(500);
+	expect(0, lk_lock_acquire(*lock_out, &options, &err));
+	slow_turns_ms = 400;
+	deaf = true;
+	int code = lk_lock_extend(*lock_out, 60000, NULL, &err);
+	deaf = false;
+	bool outlives = redis_integer(&server, "PTTL outlives") > 1000;
+	if (outlives)
+		check_int(code, ==, LK_EMAYBEHELD);
+	return outlives;
+}
+
+/* Close comes after the hold's deadline, and before the background thread has noticed that. */
 static void test_release_frees_what_an_unanswered_extension_keeps(void **state)
 {
 	(void)state;
-	lk_client *client = open_client_with("command_timeout_ms=%lld", slow_ms(100));
-	lk_lock *lock = new_lock(client, "outlives");
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	options.lease_ms = slow_ms(500);
-	expect(0, lk_lock_acquire(lock, &options, &err));
-	slow_turns_ms = 400;
-	deaf = true;
-	expect(LK_EMAYBEHELD, lk_lock_extend(lock, 60000, NULL, &err));
-	deaf = false;
-	check_int(redis_integer(&server, "PTTL outlives"), >, 1000);
-	expect(0, lk_client_close(client, LK_CLOSE_RELEASE, &err));
-	slow_turns_ms = 0;
-	check_int(redis_integer(&server, "EXISTS outlives"), ==, 0);
-	lk_lock_free(lock);
-	lk_client_free(client);
+	bool shown = false;
+	for (int i = 0; i < 5 && !shown; i++) {
+		lk_client *client;
+		lk_lock *lock;
+		shown = outlives_its_hold(&client, &lock);
+		expect(0, lk_client_close(client, LK_CLOSE_RELEASE, &err));
+		slow_turns_ms = 0;
+		check_int(redis_integer(&server, "EXISTS outlives"), ==, 0);
+		lk_lock_free(lock);
+		lk_client_free(client);
+	}
+	check(shown);
 }
 
 static void test_close_ends_a_background_thread_in_its_turn(void **state)
