@@ -284,7 +284,7 @@ bool lk__async_rest(lk_client *client)
 	return !atomic_load(&client->asyncs.ready); /* who comes from now on wakes us */
 }
 
-int64_t lk__async_turn(lk_client *client)
+int64_t lk__async_turn(lk_client *client, bool *any_out)
 {
 	bool any = false;
 	atomic_store(&client->asyncs.asleep, false);
@@ -295,6 +295,7 @@ int64_t lk__async_turn(lk_client *client)
 	if (any)
 		asyncs_for_each_conn(client, lk__conn_send_queued);
 	asyncs_deliver(client);
+	*any_out = any;
 	if (atomic_load(&client->asyncs.ready))
 		return 0;
 	const struct lk__heap_node *first = lk__heap_first(&client->asyncs.timers);
@@ -310,7 +311,8 @@ void lk__async_end(lk_client *client)
 	while (lk__async_active(
 		client)) { /* some may be about to start, or be finished elsewhere */
 		struct lk__park nap = {0};
-		lk__async_turn(client);
+		bool any;
+		lk__async_turn(client, &any);
 		asyncs_for_each_conn(client, lk__conn_settle); /* what is refused, being closed */
 		if (lk__async_active(client))
 			lk__park_wait(&nap, lk__now_ns() + LK__MS);

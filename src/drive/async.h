@@ -61,8 +61,8 @@ void lk__async_taken(struct lk__completion *completion);
 /* Whether any request is in flight. */
 bool lk__async_active(const lk_client *client);
 
-/* Resumes what is ready or due. Returns when more is. */
-int64_t lk__async_turn(lk_client *client);
+/* Resumes what is ready or due, and says whether anything was. Returns when more is. */
+int64_t lk__async_turn(lk_client *client, bool *any_out);
 
 /* The loop is about to sleep. False: something is ready. */
 bool lk__async_rest(lk_client *client);

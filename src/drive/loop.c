@@ -113,6 +113,23 @@ static int64_t loop_listen(struct lk__loop *loop)
 	return loop->read_ns;
 }
 
+/*
+ * What is expected is read, in one way or the other. `any`: asynchronous calls were resumed; the
+ * last of them may have left a try behind, whose answer is ticked for like any that nobody awaits.
+ */
+static int64_t loop_expect(struct lk__loop *loop, bool any)
+{
+	bool listens = loop->threadless || lk__async_active(loop->client);
+	int64_t next_ns = LK__NEVER;
+	if (listens || any)
+		next_ns = loop_listen(loop);
+	if (listens)
+		return next_ns;
+	if (next_ns != LK__NEVER)
+		atomic_store(&loop->attending, true);
+	return lk__earlier(next_ns, loop_tick(loop, lk__now_ns()));
+}
+
 /* ---- connections that end while nobody reads them ---- */
 
 static void loop_watch_connections(struct lk__loop *loop)
@@ -164,13 +181,11 @@ static int64_t loop_turn(struct lk__loop *loop)
 	next_ns = lk__earlier(next_ns, lk__watch_turn(loop->client));
 	next_ns = lk__earlier(next_ns, lk__compensation_turn(loop->client));
 	next_ns = lk__earlier(next_ns, lk__client_record_turn(loop->client));
-	next_ns = lk__earlier(next_ns, lk__async_turn(loop->client));
+	bool any;
+	next_ns = lk__earlier(next_ns, lk__async_turn(loop->client, &any));
 	lk__notices_ring(loop->client);
 	next_ns = lk__earlier(next_ns, lk__close_turn(loop->client));
-	if (loop->threadless || lk__async_active(loop->client))
-		next_ns = lk__earlier(next_ns, loop_listen(loop));
-	else
-		next_ns = lk__earlier(next_ns, loop_tick(loop, lk__now_ns()));
+	next_ns = lk__earlier(next_ns, loop_expect(loop, any));
 	loop_arm(loop, next_ns);
 	return next_ns;
 }

@@ -123,11 +123,52 @@ static void test_close_while_the_first_start_stalls(void **state)
 	close_behind_each(false);
 }
 
+/* ---- the loop stalls between a request and what comes next ---- */
+
+struct lk__conn;
+struct lk__request;
+void __real_lk__conn_queue(struct lk__conn *conn, struct lk__request *request);
+void __wrap_lk__conn_queue(struct lk__conn *conn, struct lk__request *request);
+
+static _Atomic int queue_stalls_ms;
+static _Atomic bool is_queued;
+
+void __wrap_lk__conn_queue(struct lk__conn *conn, struct lk__request *request)
+{
+	__real_lk__conn_queue(conn, request);
+	if (queue_stalls_ms) {
+		is_queued = true;
+		sleep_ms(queue_stalls_ms);
+	}
+}
+
+/* The loop has nothing left to wait for, but the answer of a try that nobody wants. */
+static void test_a_cancel_in_the_turn_of_its_start(void **state)
+{
+	(void)state;
+	open_queue();
+	lk_lock *lock = new_lock(client, "wanted");
+	acquire(lock, "task");
+	release(lock, "task");
+	queue_stalls_ms = 50;
+	is_queued = false;
+	uint64_t id = begin_acquire(lock, "task", -1, 0);
+	wait_until(is_queued, 5000);
+	check_int(lk_queue_cancel(queue, id, &err), ==, 1);
+	completed(id, LK_ECANCELLED);
+	queue_stalls_ms = 0;
+	wait_until(stats_of(client).compensations == 1, 5000);
+	wait_until(redis_integer(&server, "EXISTS wanted") == 0, 5000);
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		api_test(test_close_while_a_start_stalls),
 		api_test(test_close_while_the_first_start_stalls),
+		api_test(test_a_cancel_in_the_turn_of_its_start),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
 }
