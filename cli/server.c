@@ -83,7 +83,7 @@ static int socket_locate(const char *folder, const char *leaf, struct server_soc
 		return trouble("%s: a unix socket's path has at most %zu bytes, this one has %zu: "
 			       "set LOCKKEEPER_STATE_DIR to a shorter folder",
 			       path, most, strlen(path));
-	snprintf(socket_out->path, sizeof(socket_out->path), "%s", path);
+	memcpy(socket_out->path, path, strlen(path) + 1);
 	url_fill(path, socket_out->url);
 	return 0;
 }

@@ -291,7 +291,7 @@ int lk__handshake(struct lk__stream *stream, const struct lk_config *config, uns
 		  int64_t deadline_ns, int cancel_fd, struct lk__reader **reader_out,
 		  struct lk__greeting *greeting_out, lk_error *error)
 {
-	struct lk__greeter *greeter;
+	struct lk__greeter *greeter = NULL;
 	struct lk__readiness readiness;
 	int rc = lk__greeter_new(&greeter, stream, config, flags, deadline_ns, error);
 	if (rc < 0)
