@@ -24,7 +24,7 @@
 enum connector_state { CONNECTOR_PAUSE, CONNECTOR_OPEN, CONNECTOR_GREET };
 
 struct lk__connector {
-	_Atomic int refs; /* who steps it, and the connection */
+	_Atomic int refs; /* of the connection; and of its thread, or a turn of the loop */
 	pthread_mutex_t mutex;
 	struct lk__conn *conn; /* NULL once it was cut off */
 	struct lk_config *config;
@@ -76,11 +76,11 @@ static void connector_deliver(struct lk__connector *connector, struct lk__reader
 			      const struct lk__greeting *greeting)
 {
 	bool taken = false;
-	bool watched = connector->watched_fd >= 0 &&
-		       lk__set_rearm(connector->set_fd, connector->watched_fd, 0,
-				     connector->conn) == 0;
 	pthread_mutex_lock(&connector->mutex);
 	if (connector->conn) {
+		bool watched = connector->watched_fd >= 0 &&
+			       lk__set_rearm(connector->set_fd, connector->watched_fd, 0,
+					     connector->conn) == 0;
 		lk__node_hear_time(connector->conn->node, greeting->server_us, greeting->sent_ns,
 				   greeting->received_ns);
 		taken = lk__conn_install(connector->conn, connector->stream, reader, greeting,
@@ -187,7 +187,7 @@ static int connector_greet(struct lk__connector *connector, bool *over, lk_error
 	return rc;
 }
 
-/* Goes as far as it can without waiting. True when it is over: whoever steps it lets go of it. */
+/* Goes as far as it can without waiting. True when it is over. */
 static bool connector_step(struct lk__connector *connector)
 {
 	bool over = false;
@@ -258,20 +258,28 @@ static bool connector_watch(struct lk__connector *connector, struct lk__conn *co
 	       lk__set_rearm(set_fd, readiness->fd, (readiness->events & POLLOUT) != 0, conn) == 0;
 }
 
+static int64_t connector_turn(struct lk__connector *connector, struct lk__conn *conn, int set_fd)
+{
+	if (connector_step(connector))
+		return LK__NEVER;
+	int64_t until_ns = connector->readiness.until_ns;
+	bool watched = connector_watch(connector, conn, set_fd);
+	return watched ? until_ns : lk__earlier(until_ns, lk__now_ns() + LK__MS);
+}
+
+/* Another thread may close the connection meanwhile. */
 int64_t lk__connector_turn(struct lk__conn *conn, int set_fd)
 {
 	pthread_mutex_lock(&conn->mutex);
 	struct lk__connector *connector = conn->connector;
+	if (connector)
+		atomic_fetch_add(&connector->refs, 1);
 	pthread_mutex_unlock(&conn->mutex);
 	if (!connector)
 		return LK__NEVER;
-	if (connector_step(connector)) {
-		connector_unref(connector);
-		return LK__NEVER;
-	}
-	int64_t until_ns = connector->readiness.until_ns;
-	bool watched = connector_watch(connector, conn, set_fd);
-	return watched ? until_ns : lk__earlier(until_ns, lk__now_ns() + LK__MS);
+	int64_t next_ns = connector_turn(connector, conn, set_fd);
+	connector_unref(connector);
+	return next_ns;
 }
 
 /* ---- from start to stop ---- */
@@ -287,7 +295,7 @@ static int connector_new(struct lk__connector **connector_out, struct lk__conn *
 		return lk__fail(error, LK_ENOMEM, "%s: cannot connect: out of memory", node);
 	}
 	pthread_mutex_init(&connector->mutex, NULL);
-	atomic_store(&connector->refs, 2);
+	atomic_store(&connector->refs, 1);
 	connector->config = config;
 	connector->cancel_fd = connector->watched_fd = -1;
 	connector->conn = conn;
@@ -307,7 +315,13 @@ static int connector_new(struct lk__connector **connector_out, struct lk__conn *
 static int connector_launch(struct lk__connector *connector)
 {
 	connector->cancel_fd = lk__wake_fd_new();
-	return connector->cancel_fd < 0 ? errno : lk__thread_start(NULL, connector_main, connector);
+	if (connector->cancel_fd < 0)
+		return errno;
+	atomic_fetch_add(&connector->refs, 1);
+	int rc = lk__thread_start(NULL, connector_main, connector);
+	if (rc)
+		connector_unref(connector);
+	return rc;
 }
 
 int lk__connector_start(struct lk__conn *conn, int64_t pause_ns, lk_error *error)
@@ -321,7 +335,6 @@ int lk__connector_start(struct lk__conn *conn, int64_t pause_ns, lk_error *error
 	bool threads = !node->config->threadless;
 	rc = threads ? connector_launch(connector) : 0;
 	if (rc) {
-		connector_unref(connector);
 		connector_unref(connector);
 		return lk__fail_errno(error, LK_ESYSTEM, rc, "%s: cannot start a thread to connect",
 				      node->config->url);
@@ -347,7 +360,5 @@ void lk__connector_stop(struct lk__connector *connector)
 	pthread_mutex_unlock(&connector->mutex);
 	if (connector->cancel_fd >= 0)
 		lk__wake_fd(connector->cancel_fd);
-	else
-		connector_unref(connector); /* nobody will step it any more */
 	connector_unref(connector);
 }

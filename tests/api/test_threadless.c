@@ -570,6 +570,40 @@ static void test_free_of_one_that_never_connected(void **state)
 	expect(0, lk_queue_free(queue, &err));
 }
 
+static void process_until(size_t index, void *argument)
+{
+	_Atomic bool *over = argument;
+	(void)index;
+	while (!*over)
+		lk_client_process(client, NULL);
+}
+
+/* One thread takes the turns, another closes: at any moment of connecting. */
+static void test_close_while_another_thread_connects(void **state)
+{
+	(void)state;
+	redis_do(&server, "HSET while other:1 1");
+	for (int i = 0; i < 200; i++) {
+		struct threads threads;
+		_Atomic bool over = false;
+		lk_completion completion;
+		begin(NULL, NULL);
+		lk_lock *lock = new_lock(client, "while");
+		start_acquire(lock, "first", -1);
+		threads_start(&threads, 1, process_until, &over);
+		usleep((useconds_t)(i * 13 % 800));
+		expect(0, lk_queue_close(queue, client, LK_CLOSE_ABANDON, 0, NULL, &err));
+		for (int taken = 0; taken < 2; taken++) /* the acquire's, and this */
+			expect(1, lk_queue_take(queue, &completion, 1, LIMIT_MS, &err));
+		over = true;
+		threads_join(&threads, 20000);
+		lk_lock_free(lock);
+		lk_client_free(client);
+		expect(0, lk_queue_free(queue, &err));
+	}
+	redis_do(&server, "DEL while");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -590,6 +624,7 @@ int main(void)
 		api_test(test_a_forked_child),
 		api_test(test_close_completes_what_is_in_flight),
 		api_test(test_close_says_what_may_be_held),
+		api_test(test_close_while_another_thread_connects),
 		api_test(test_free_in_the_midst),
 		api_test(test_free_of_one_that_never_connected),
 	};
