@@ -148,7 +148,7 @@ static void test_a_named_lease_ends(void **state)
 	expect(0, lk_permit_semaphore_acquire_within(pool, 1, next, slow_ms(10000), NULL, &err));
 	check(strcmp(id[0].id, next[0].id) != 0);
 	int type = next_event(client, &event, 5000);
-	if (type == LK_EVENT_AT_RISK)
+	while (type == LK_EVENT_AT_RISK) /* more than one where the machine stalls */
 		type = next_event(client, &event, 5000);
 	check_int(type, ==, LK_EVENT_LOST);
 	check(strcmp(event.field, id[0].id) == 0 && event.tag == 42 && !strcmp(event.name, "pool"));
@@ -174,7 +174,7 @@ static void test_a_new_lease_ends_the_renewal(void **state)
 	expect(0, lk_permit_semaphore_update_lease(pool, id[0].id, slow_ms(200), &err));
 	check(left_ms(pool, id[0].id) <= slow_ms(200));
 	int type = next_event(client, &event, 5000);
-	if (type == LK_EVENT_AT_RISK)
+	while (type == LK_EVENT_AT_RISK) /* more than one where the machine stalls */
 		type = next_event(client, &event, 5000);
 	check_int(type, ==, LK_EVENT_LOST);
 	wait_until(server_ttl(pool, id[0].id) == -2, 5000);
