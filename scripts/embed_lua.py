@@ -8,7 +8,9 @@ is the expanded text.
 
 Each script documents KEYS[i] and ARGV[i] in its leading comment, one a line ("--   ARGV[1]  …"; "…"
 after the last index says that more follow). A script that documents an index it does not use,
-or uses one that it does not document, fails the build.
+or uses one that it does not document, fails the build. "-- Replicas must have what it did." in the
+same comment: its answer counts when they do. "-- Replicas must have what it grants.": an integer or
+an array is a refusal, which counts at once.
 """
 import hashlib
 import pathlib
@@ -16,6 +18,10 @@ import re
 import sys
 
 import lua_scripts
+
+
+DURABLE = {"-- Replicas must have what it did.": "LK__DURABLE_WHOLLY",
+           "-- Replicas must have what it grants.": "LK__DURABLE_GRANTS"}
 
 
 def indexes(text, table):
@@ -29,6 +35,11 @@ def check(path, head, body):
         if told != used and not many:
             raise lua_scripts.ScriptError(
                 f"{path}: {table} documented {sorted(told)}, used {sorted(used)}")
+
+
+def durable(path):
+    head, _ = lua_scripts.split(lua_scripts.read(path))
+    return next((DURABLE[line.text] for line in head if line.text in DURABLE), "LK__DURABLE_NOT")
 
 
 def strip(body):
@@ -61,7 +72,8 @@ def main():
         ident = f"{path.parent.name}_{path.stem}"
         names.append(ident)
         sha1 = hashlib.sha1(text.encode()).hexdigest()
-        rows.append(f'\t{{"{ident}", {len(text.encode())}, "{sha1}",\n{c_text(text)}}},')
+        rows.append(f'\t{{"{ident}", {len(text.encode())}, "{sha1}",\n{c_text(text)},\n'
+                    f'\t{durable(path)}}},')
     write_table(out_c, out_h, rows, names)
 
 
@@ -71,8 +83,10 @@ def write_table(out_c, out_h, rows, names):
         "/* Made by scripts/embed_lua.py from the .lua files; do not edit. */\n"
         "#ifndef LK__SCRIPTS_H\n#define LK__SCRIPTS_H\n\n#include <stddef.h>\n\n"
         f"enum lk__script_id {{\n{enum}\tLK__SCRIPT_COUNT\n}};\n\n"
+        "/* Which answers count only when replicas have what they tell of. */\n"
+        "enum lk__durable { LK__DURABLE_NOT, LK__DURABLE_GRANTS, LK__DURABLE_WHOLLY };\n\n"
         "struct lk__script {\n\tconst char *name;\n\tsize_t size;\n\tconst char *sha1;\n"
-        "\tconst char *text;\n};\n\n"
+        "\tconst char *text;\n\tenum lk__durable durable;\n};\n\n"
         "extern const struct lk__script lk__scripts[LK__SCRIPT_COUNT];\n\n#endif\n")
     pathlib.Path(out_c).write_text(
         '/* Made by scripts/embed_lua.py from the .lua files; do not edit. */\n'

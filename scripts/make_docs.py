@@ -37,11 +37,11 @@ master. Use fence tokens or a quorum of independent servers if you cannot accept
 to 16 addresses. `config.h` says how the master is found. Several URLs of single servers, separated
 by commas, are a quorum (`lockkeeper run`).
 
-To follow a master, its user needs `+role` besides [these rights](acl/locks.acl). A user of the
-sentinels needs no more than this:
+To follow a master, its user needs `+role` and `+wait` besides [these rights](acl/locks.acl). A user
+of the sentinels needs no more than this:
 
-    -@all +auth +sentinel|myid +sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe
-    resetchannels &+switch-master &+reboot
+    -@all +auth +sentinel|myid +sentinel|get-master-addr-by-name +sentinel|replicas
+    +sentinel|sentinels +subscribe resetchannels &+switch-master &+reboot
 
 ## Table
 

@@ -3,7 +3,11 @@
  * Errors: one table of codes, names and texts, and three questions about a code.
  *
  * The rules behind the classes: an outcome is done, not done, or unknown. Every code but
- * LK_EMAYBEHELD says *not done*.
+ * LK_EMAYBEHELD and LK_ENOTDURABLE says *not done*.
+ *
+ * LK_ENOTDURABLE: the master has done it, and a failover may undo it. A grant is given back, as
+ * after LK_EMAYBEHELD; an extension does not count. A change of a count was made: repeated, it is
+ * made twice.
  */
 #ifndef LOCKKEEPER_ERROR_H
 #define LOCKKEEPER_ERROR_H
@@ -45,7 +49,9 @@
 	X(LK_ESTALE, -25, LK_CLASS_FATAL, "a newer fence token has been seen")                     \
 	X(LK_EPENDING, -26, LK_CLASS_RETRY, "requests were not taken yet")                         \
 	X(LK_EBLOCKING, -27, LK_CLASS_FATAL, "a client without threads has no blocking calls")     \
-	X(LK_EPROCESSING, -28, LK_CLASS_RETRY, "another thread is processing this client")
+	X(LK_EPROCESSING, -28, LK_CLASS_RETRY, "another thread is processing this client")         \
+	X(LK_ENOTDURABLE, -29, LK_CLASS_RETRY | LK_CLASS_MAYBE,                                    \
+	  "done at the master, but acknowledged by too few replicas")
 
 enum lk_error_code {
 	LK_OK = 0

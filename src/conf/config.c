@@ -196,6 +196,19 @@ static bool client_record_valid(const char *level)
 	return false;
 }
 
+static bool replica_acks_valid(const char *value)
+{
+	int64_t number = 0;
+	return strcmp(value, "all") == 0 ||
+	       (lk__text_number(value, &number) == NULL && number >= 0 && number <= LK__ACKS_MAX);
+}
+
+int lk__config_acks(const struct lk_config *config)
+{
+	bool all = strcmp(config->replica_acks, "all") == 0;
+	return all ? LK__ACKS_ALL : (int)strtol(config->replica_acks, NULL, 10);
+}
+
 static bool sentinel_tls_valid(const char *value)
 {
 	return !*value || strcmp(value, "on") == 0 || strcmp(value, "off") == 0;
@@ -218,6 +231,8 @@ static int set_text(lk_config *config, const struct option *option, const char *
 		return refuse(option, value, "has a blank or a byte that is not ASCII", error);
 	if (text == &config->client_record && !client_record_valid(value))
 		return refuse(option, value, "is not off, short, full or arguments", error);
+	if (text == &config->replica_acks && !replica_acks_valid(value))
+		return refuse(option, value, "is not all or a number from 0 to 64", error);
 	if (text == &config->sentinel_tls && !sentinel_tls_valid(value))
 		return refuse(option, value, "is not on, off or empty", error);
 	const char *fault = text == &config->tls_server_name ? server_name_fault(value) : NULL;

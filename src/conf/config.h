@@ -19,6 +19,8 @@ enum lk__scheme { LK__SCHEME_NONE, LK__SCHEME_TCP, LK__SCHEME_TLS, LK__SCHEME_UN
 enum lk__deployment { LK__SINGLE, LK__REPLICAS, LK__SENTINEL };
 
 #define LK__PLACES_MAX 16 /* in a URL that lists several */
+#define LK__ACKS_MAX 64
+#define LK__ACKS_ALL (-1)
 
 #define LK__MEMBER_MS(name) int64_t name;
 #define LK__MEMBER_INT(name) int64_t name;
@@ -48,6 +50,9 @@ struct lk_config {
 
 /* A deep copy, or NULL when out of memory. */
 struct lk_config *lk__config_copy(const struct lk_config *config);
+
+/* How many replicas must have a grant: a number, or LK__ACKS_ALL. */
+int lk__config_acks(const struct lk_config *config);
 
 /* Whether `host` is an address, and not a name. */
 bool lk__config_has_address(const struct lk_config *config);

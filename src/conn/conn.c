@@ -111,6 +111,7 @@ static void conn_sort_out(struct lk__conn *conn, bool all, int code, const char 
 {
 	struct lk__request *request, *next;
 	int64_t now_ns = lk__now_ns();
+	lk__acks_lost(conn);
 	DL_FOREACH_SAFE(conn->in_flight, request, next)
 	{
 		bool returns = request->return_unsent && request->sends == 0;

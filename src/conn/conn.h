@@ -15,6 +15,7 @@
  *   the rest is done with an outcome (not sent: not done; sent: unknown).
  * - Connecting (connector.h) goes on when impatient callers have left.
  * - Answers that nobody waits for are read by the loop (lk__conn_attend()).
+ * - What must be on replicas is done when they have it: acks.c.
  * - Locks: a lock's entry first, then a connection's mutex; `finish` is called with neither.
  */
 #ifndef LK__CONN_CONN_H
@@ -80,6 +81,8 @@ struct lk__conn {
 	struct lk__buffer out;
 	struct lk__request *in_flight; /* sent, or waiting for the next connection; oldest first */
 	size_t in_flight_count;
+	struct lk__request *unacked;  /* answered, and not yet acknowledged; before in_flight */
+	bool asks_acks;               /* a WAIT is under way for them */
 	struct lk__request *finished; /* done, and left to whoever may call `finish` */
 	_Atomic unsigned finishing;   /* threads that call it now, or keep it pinned */
 	bool closing;                 /* no new tries, please: the client is being closed */
@@ -285,6 +288,10 @@ void lk__conn_break(struct lk__conn *conn, int code, const char *reason,
 void lk__conn_start(struct lk__conn *conn, struct lk__deferred *after);
 bool lk__conn_demand(const struct lk__conn *conn);
 void lk__conn_flush(struct lk__conn *conn);
+bool lk__acks_await(struct lk__conn *conn, struct lk__request *request);
+void lk__acks_came(struct lk__conn *conn, const struct lk__request *asked, const redisReply *reply,
+		   struct lk__deferred *after);
+void lk__acks_lost(struct lk__conn *conn);
 void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after);
 void lk__after_wake(struct lk__deferred *after, struct lk__thread *thread);
 /* Frees the mutex, then wakes and finishes; for callers that hold no entry. */

@@ -17,6 +17,7 @@ int lk__node_init(struct lk__node *node, const struct lk_config *config,
 	node->events = events;
 	node->context = context;
 	node->messages.wake_fd = node->work.wake_fd = -1;
+	node->acks = lk__config_acks(config);
 	node->can_spin = config->spin_us > 0 && lk__core_count() > 1;
 	node->scripts = calloc((size_t)config->connections, sizeof(*node->scripts));
 	if (!node->scripts)

@@ -45,8 +45,10 @@ struct lk__node {
 	void *context;
 	struct lk__conn *scripts; /* config->connections of them */
 	size_t script_count;
-	_Atomic bool was_up; /* ever: then a failure to connect is retried */
-	bool can_spin;       /* asked for, and there is a core left for the server */
+	_Atomic bool was_up;  /* ever: then a failure to connect is retried */
+	bool can_spin;        /* asked for, and there is a core left for the server */
+	int acks;             /* replicas that must have a grant, or LK__ACKS_ALL: */
+	_Atomic int replicas; /* so many are known to be alive */
 	struct lk__conn messages;
 	struct lk__conn work;
 	_Atomic int64_t work_due_ns; /* 0: nothing is renewed here; LK__NEVER: was opened */
@@ -95,6 +97,12 @@ void lk__node_learn_time(struct lk__node *node, int64_t server_us, int64_t recei
  */
 void lk__node_hear_time(struct lk__node *node, int64_t server_us, int64_t sent_ns,
 			int64_t received_ns);
+
+/* How many replicas must have a grant. */
+static inline int lk__node_acks(const struct lk__node *node)
+{
+	return node->acks >= 0 ? node->acks : atomic_load(&node->replicas);
+}
 
 /* Whether it is time to ask; then the caller does. */
 bool lk__node_asks_time(struct lk__node *node);

@@ -393,6 +393,8 @@ void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred
 	} else {
 		request->reply = reply;
 	}
+	if (request->asks_acks)
+		lk__acks_came(conn, request, reply, after);
 	if (request->is_load)
 		conn_loaded(conn, reply);
 	if (request->tells_time)
@@ -400,7 +402,7 @@ void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred
 				   lk__now_ns());
 	if (reply->type == REDIS_REPLY_ERROR)
 		conn_refused(conn, request, conn_words(conn, reply), after);
-	else
+	else if (!lk__acks_await(conn, request))
 		lk__conn_done(conn, request, 0, "", after);
 }
 

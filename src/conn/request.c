@@ -56,6 +56,17 @@ void lk__request_drop_collected(struct lk__request *batch)
 		freeReplyObject(parts->element[--parts->elements]);
 }
 
+void lk__request_drop_answer(struct lk__request *request)
+{
+	if (request->batch) {
+		request->parts = request->reply;
+		lk__request_drop_collected(request);
+	} else {
+		freeReplyObject(request->reply);
+	}
+	request->reply = NULL;
+}
+
 struct lk__request *lk__request_new(size_t argc, const char **argv, const size_t *sizes)
 {
 	struct lk__request *request = request_new();

@@ -40,16 +40,20 @@ struct lk__request {
 	bool resend;           /* safe and useful to send again after a lost connection */
 	bool return_unsent;    /* a lost connection ends it if it was not sent yet */
 	bool contended;        /* other processes are at it too: their need of a core is ours */
+	enum lk__durable durable; /* which answers need enough replicas */
 	bool is_load;          /* the connection sends a script */
-	bool tells_time;       /* the connection asks what the server's clock says */
+	bool tells_time;       /* the connection asks what the server's clock says, */
+	bool asks_acks;        /* or waits for replicas, */
+	int wants_acks;        /* so many of them */
 	bool appended;         /* to what the present connection sends: an answer will come */
 	_Atomic bool done;     /* set last: its thread may then read, and free, without a mutex */
 	unsigned sends;        /* copies that may have run; never reset */
 	int64_t sent_ns;       /* before it was last written */
 	int64_t deadline_ns;   /* not to be sent after this */
-	int code; /* done: 0 with a reply; LK_EMAYBEHELD unknown (also when one of several
-				copies was refused); else not done; of a batch: what became of its
-				first command */
+	int code; /* done: 0 with a reply; LK_ENOTDURABLE with one, too, that too few replicas
+				have; LK_EMAYBEHELD unknown (also when one of several copies was
+				refused); else not done; of a batch: what became of its first
+				command */
 	redisReply *reply;
 	char reason[160]; /* for a code */
 };
@@ -71,6 +75,9 @@ bool lk__request_collect(struct lk__request *batch, redisReply *reply);
 
 /* Forgets the answers so far: the batch is sent again. */
 void lk__request_drop_collected(struct lk__request *batch);
+
+/* Forgets the answer: the request is sent again. */
+void lk__request_drop_answer(struct lk__request *request);
 
 void lk__request_free(struct lk__request *request);
 

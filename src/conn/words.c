@@ -94,8 +94,10 @@ struct lk__request *lk__words_script(struct lk__words *words, enum lk__script_id
 		words->sizes[2] = (size_t)snprintf(keys, sizeof(keys), "%zu", key_count);
 		request = lk__request_new(LK__WORDS_HEAD + words->count, words->argv, words->sizes);
 	}
-	if (request)
+	if (request) {
 		request->script = (int)script;
+		request->durable = lk__scripts[script].durable;
+	}
 	words_end(words);
 	return request;
 }

@@ -17,6 +17,7 @@
 #include "drive/notices.h"
 #include "drive/compensation.h"
 #include "drive/watch.h"
+#include "sync/script.h"
 
 /* ---- entries ---- */
 
@@ -453,10 +454,25 @@ static void entry_grant_all(struct lk__entry *entry, const struct lk__caller *fi
 	}
 }
 
-struct lk__answer lk__entry_answer(struct lk__entry *entry, const struct lk__request *request)
+/* Too few replicas have it: a grant is none yet, and a refusal is one all the same. */
+static void entry_read(const struct lk__entry *entry, struct lk__request *request,
+		       struct lk__answer *answer)
+{
+	bool durable = request->code != LK_ENOTDURABLE;
+	if (!durable)
+		request->code = 0;
+	entry->recipe->read_acquire(request, answer);
+	if (durable)
+		return;
+	request->code = LK_ENOTDURABLE;
+	if (answer->event.type == LK__ATTEMPT_GRANTED)
+		answer->event = lk__reply_refusal(request);
+}
+
+struct lk__answer lk__entry_answer(struct lk__entry *entry, struct lk__request *request)
 {
 	struct lk__answer answer = {.fence = 0};
-	entry->recipe->read_acquire(request, &answer);
+	entry_read(entry, request, &answer);
 	if (answer.event.type == LK__ATTEMPT_LATE)
 		lk__node_learn_time(entry->node, answer.event.server_us, lk__now_ns());
 	return answer;

@@ -235,7 +235,7 @@ int64_t lk__entry_lease_ms(const struct lk__entry *entry, const struct lk__hold 
 
 /* What the answer to a try says. An answer that was too late tells the server's time, which is
  * learned. */
-struct lk__answer lk__entry_answer(struct lk__entry *entry, const struct lk__request *request);
+struct lk__answer lk__entry_answer(struct lk__entry *entry, struct lk__request *request);
 
 /* A wire grant for `number`, sent at `sent_ns`, goes to the waiter, who leaves the queue. */
 void lk__entry_grant(struct lk__entry *entry, struct lk__caller *waiter, uint64_t number,

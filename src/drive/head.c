@@ -189,7 +189,8 @@ static struct lk__request *head_request(const struct lk__head *head)
 	char field[LK__FIELD_SIZE];
 	lk__field(entry, entry->attempt.number, field);
 	entry->try_nonce = 0;
-	if (entry->recipe->read_message) /* without randomness messages only wake */
+	/* Without it messages only wake: replicas may lack what another's release has granted. */
+	if (entry->recipe->read_message && lk__node_acks(entry->node) == 0)
 		lk__random_bytes(&entry->try_nonce, sizeof(entry->try_nonce));
 	struct lk__try wanted = {
 		.target = &entry->target,

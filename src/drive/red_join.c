@@ -103,7 +103,7 @@ static void join_send(const struct join *wanted)
 		red->until_ns = until_ns;
 }
 
-static void join_read(const struct join *join, const struct lk__request *request)
+static void join_read(const struct join *join, struct lk__request *request)
 {
 	struct lk__red_node *node = &lk__red_of(join->entry)->node[join->index];
 	struct lk__answer answer = lk__entry_answer(node->member, request);

@@ -160,7 +160,7 @@ static bool node_may_vote(const struct round *round, size_t index, struct ballot
 }
 
 /* A node has answered the try. The front's mutex is held. */
-static void round_settle(struct round *round, size_t index, const struct lk__request *request)
+static void round_settle(struct round *round, size_t index, struct lk__request *request)
 {
 	struct ballot *ballot = &round->ballot[index];
 	struct lk__entry *member = round->red->node[index].member;

@@ -232,12 +232,13 @@ static struct lk__effects attempt_unknown(struct lk__attempt *attempt,
 					  const struct lk__attempt_event *event, int64_t now_ns)
 {
 	struct lk__effects effects = {0};
+	int code = event->code ? event->code : LK_EMAYBEHELD;
 	attempt->busy = false;
 	attempt->unknown = true;
 	attempt_doubt(attempt, &effects);
 	if (attempt->want.once)
-		return attempt_fail(attempt, effects, event, LK_EMAYBEHELD, now_ns);
-	return attempt_back_off(attempt, effects, event, LK_EMAYBEHELD, now_ns);
+		return attempt_fail(attempt, effects, event, code, now_ns);
+	return attempt_back_off(attempt, effects, event, code, now_ns);
 }
 
 /* The clocks were apart: the answer has taught by how much, so once more. */

@@ -76,7 +76,7 @@ struct lk__attempt_event {
 	bool unsent;       /* FAILED: the connection was lost before the try was written;
 			      LEFT: before it was sent at all */
 	bool retryable;    /* FAILED: it may go away by itself */
-	int code;          /* FAILED, LEFT */
+	int code;          /* FAILED, LEFT; UNKNOWN: LK_ENOTDURABLE, or 0 */
 
 	int64_t handed_us; /* WOKEN: the message brings the lock, since then in server time; 0 */
 	bool last;         /* LEFT: nobody follows */

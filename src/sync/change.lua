@@ -12,6 +12,8 @@ if not deadline then
 end
 local done = redis.call('GET', KEYS[2])
 if done then
+	-- A write that changes nothing: what replicas acknowledge behind it is all of this.
+	redis.call('PEXPIRE', KEYS[2], redis.call('PTTL', KEYS[2]))
 	return tonumber(done)
 end
 --include "time.lua" gives now

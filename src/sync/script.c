@@ -26,7 +26,8 @@ int lk__reply_renewed(const struct lk__request *request, size_t count, size_t in
 {
 	const redisReply *reply = request->reply;
 	size_t elements = request->batch ? 2 * count : count;
-	if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements != elements)
+	if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements < elements ||
+	    request->code == LK_ENOTDURABLE)
 		return -1;
 	if (request->batch)
 		return batch_renewed(reply->element[2 * index], reply->element[2 * index + 1],
@@ -50,8 +51,9 @@ struct lk__request *lk__renew_script(enum lk__script_id script, const struct lk_
 
 struct lk__attempt_event lk__reply_refusal(const struct lk__request *request)
 {
-	if (request->code == LK_EMAYBEHELD)
-		return (struct lk__attempt_event){.type = LK__ATTEMPT_UNKNOWN};
+	if (request->code == LK_EMAYBEHELD || request->code == LK_ENOTDURABLE)
+		return (struct lk__attempt_event){.type = LK__ATTEMPT_UNKNOWN,
+						  .code = request->code};
 	/* OOM and the like fail fast: trying again would only add to it. */
 	bool retryable = lk_error_is_retryable(request->code) && request->code != LK_EREFUSED;
 	return (struct lk__attempt_event){
@@ -106,9 +108,10 @@ enum lk__released lk__reply_released(const struct lk__request *request, int64_t 
 enum lk__exchanged lk__reply_exchanged(const struct lk__request *request)
 {
 	const redisReply *reply = request->reply;
+	if (request->code == LK_EMAYBEHELD || request->code == LK_ENOTDURABLE)
+		return LK__EXCHANGE_UNKNOWN;
 	if (request->code)
-		return request->code == LK_EMAYBEHELD ? LK__EXCHANGE_UNKNOWN
-						      : LK__EXCHANGE_NOT_DONE;
+		return LK__EXCHANGE_NOT_DONE;
 	if (reply->type == REDIS_REPLY_NIL)
 		return LK__EXCHANGED;
 	if (reply->type == REDIS_REPLY_INTEGER)

@@ -48,6 +48,7 @@ struct lk__scout {
 	bool over;                     /* of the round: all have answered or failed */
 	bool told;                     /* of the round: those who wait */
 	char believed[LK__PLACE_SIZE]; /* or "" */
+	char former[LK__PLACE_SIZE];   /* believed before that, or "" */
 
 	pthread_mutex_t mutex; /* of what follows */
 	pthread_t pthread;
@@ -82,9 +83,20 @@ bool lk__scout_has_answered(const struct lk__scout *scout, const struct lk__peer
 	return peer->answered_round == scout->round;
 }
 
+bool lk__scout_answered_lately(const struct lk__scout *scout, const struct lk__peer *peer)
+{
+	return peer->answered_round + 1 >= scout->round &&
+	       peer->answered_round > peer->failed_round;
+}
+
 const char *lk__scout_believed(const struct lk__scout *scout)
 {
 	return scout->believed;
+}
+
+const char *lk__scout_former(const struct lk__scout *scout)
+{
+	return scout->former;
 }
 
 static struct lk__peer *scout_add(struct lk__scout *scout, const char *name)
@@ -313,6 +325,8 @@ static void scout_believe(struct lk__scout *scout, const char *place)
 	if (strcmp(scout->believed, place) == 0)
 		return;
 	bool first = atomic_load(&scout->finder.generation) == 0;
+	if (*scout->believed)
+		memcpy(scout->former, scout->believed, sizeof(scout->former));
 	snprintf(scout->believed, sizeof(scout->believed), "%s", place);
 	atomic_fetch_add(&scout->finder.generation, 1);
 	snprintf(reason, sizeof(reason), *place ? "the master is now %.80s" : "it is no master%s",
@@ -354,10 +368,12 @@ static void scout_judge(struct lk__scout *scout)
 	enum lk__verdict verdict = scout->ops->judge(scout, over, place, &error);
 	if (verdict == LK__VERDICT_OPEN)
 		return;
-	if (verdict == LK__VERDICT_MASTER)
+	if (verdict == LK__VERDICT_MASTER) {
 		scout_believe(scout, place);
-	else if (verdict == LK__VERDICT_NO_MASTER)
+		atomic_store(&scout->node->replicas, scout->ops->replicas(scout, place));
+	} else if (verdict == LK__VERDICT_NO_MASTER) {
 		scout_believe(scout, "");
+	}
 	scout_tell(scout, verdict == LK__VERDICT_MASTER ? NULL : &error);
 }
 

@@ -8,6 +8,8 @@
  *   connection was told READONLY, and when a sentinel publishes something. A round ends when all
  *   have answered or failed, or after two seconds.
  * - A connector waits for a round that began after it asked.
+ * - The replicas that are alive are counted in each round: so many must have what the master has
+ *   done (conn/acks.c).
  * - When another server is believed, it raises the finder's generation and then disowns the node's
  *   older connections: their holds are in doubt, and are verified at the new master.
  * - The thread starts with the first question and ends with the client. It alone touches the
@@ -47,6 +49,7 @@ struct lk__peer {
 	int64_t asked_ns;          /* when the answers that it owes were asked for */
 	uint64_t asked_round, answered_round, failed_round, named_round;
 	char says[LK__PLACE_SIZE];       /* its answer: what it means, the kind knows */
+	int replicas;                    /* that it says are alive */
 	char fault[LK__PEER_FAULT_SIZE]; /* why it failed, or what else it said */
 	int code;                        /* of the fault */
 };
@@ -67,6 +70,8 @@ struct lk__scout_ops {
 			 const redisReply *reply);
 	/* Says what begins the messages. NULL: there are none. */
 	int (*listen)(struct lk__scout *scout, struct lk__peer *peer);
+	/* How many replicas of the server at `place` are alive, as far as those say that name it. */
+	int (*replicas)(const struct lk__scout *scout, const char *place);
 	/* What is known; `over`: nobody else will answer. The first two have no error. */
 	enum lk__verdict (*judge)(const struct lk__scout *scout, bool over, char *place_out,
 				  lk_error *error);
@@ -89,9 +94,12 @@ const struct lk_config *lk__scout_config(const struct lk__scout *scout);
 size_t lk__scout_count(const struct lk__scout *scout);
 const struct lk__peer *lk__scout_peer(const struct lk__scout *scout, size_t index);
 bool lk__scout_has_answered(const struct lk__scout *scout, const struct lk__peer *peer);
+/* In this round or the one before, and not failed since. */
+bool lk__scout_answered_lately(const struct lk__scout *scout, const struct lk__peer *peer);
 
-/* The server that is believed at present, or "". */
+/* The server that is believed at present, or ""; and the one before it. */
 const char *lk__scout_believed(const struct lk__scout *scout);
+const char *lk__scout_former(const struct lk__scout *scout);
 
 /* Another peer that a peer has named, with its run id. */
 void lk__scout_learn(struct lk__scout *scout, const char *host, int port, const char *id);

@@ -19,6 +19,13 @@
 #include "topo/topo.h"
 
 #define NOBODY "nobody" /* what a sentinel says that does not know the master; no address */
+#define UNHEARD_MS                                                                                 \
+	2500 /* longer than a sentinel's pings, of which there is one a second, and more */
+
+static bool asks_replicas(const struct lk__scout *scout)
+{
+	return lk__config_acks(lk__scout_config(scout)) == LK__ACKS_ALL;
+}
 
 static int sentinel_ask(struct lk__scout *scout, struct lk__peer *peer, bool first)
 {
@@ -29,6 +36,9 @@ static int sentinel_ask(struct lk__scout *scout, struct lk__peer *peer, bool fir
 	if (rc == 0)
 		rc = lk__link_say(&peer->ask, "MASTER", 3,
 				  (const char *[]){"SENTINEL", "GET-MASTER-ADDR-BY-NAME", master});
+	if (rc == 0 && asks_replicas(scout))
+		rc = lk__link_say(&peer->ask, "REPLICAS", 3,
+				  (const char *[]){"SENTINEL", "REPLICAS", master});
 	if (rc == 0)
 		rc = lk__link_say(&peer->ask, "OTHERS", 3,
 				  (const char *[]){"SENTINEL", "SENTINELS", master});
@@ -81,23 +91,55 @@ static void sentinel_master(struct lk__peer *peer, const redisReply *reply)
 	}
 }
 
-/* One of the others is a flat list of fields and values. */
+/* An instance is a flat list of fields and values; "" where there is no such field. */
+static const char *field_of(const redisReply *instance, const char *field)
+{
+	for (size_t i = 0; instance->type == REDIS_REPLY_ARRAY && i + 1 < instance->elements;
+	     i += 2)
+		if (strcmp(text_at(instance, i), field) == 0)
+			return text_at(instance, i + 1);
+	return "";
+}
+
 static void sentinel_other(struct lk__scout *scout, const redisReply *other)
 {
-	const char *host = "", *port = "", *id = "";
-	if (other->type != REDIS_REPLY_ARRAY)
-		return;
-	for (size_t i = 0; i + 1 < other->elements; i += 2) {
-		const char *field = text_at(other, i);
-		if (strcmp(field, "ip") == 0)
-			host = text_at(other, i + 1);
-		else if (strcmp(field, "port") == 0)
-			port = text_at(other, i + 1);
-		else if (strcmp(field, "runid") == 0)
-			id = text_at(other, i + 1);
-	}
+	const char *host = field_of(other, "ip"), *port = field_of(other, "port");
 	if (is_place(host, port))
-		lk__scout_learn(scout, host, (int)strtol(port, NULL, 10), id);
+		lk__scout_learn(scout, host, (int)strtol(port, NULL, 10), field_of(other, "runid"));
+}
+
+/*
+ * A replica counts until sentinels call it down. One that they cannot reach is not called so before
+ * their own limit is over, which may be half a minute: it counts no more when they have not heard
+ * of it for some seconds; and at once if it has been the master until now. A connection that is
+ * merely made anew, as when a replica is promoted, is back before that.
+ */
+static bool is_alive(const struct lk__scout *scout, const redisReply *replica)
+{
+	const char *flags = field_of(replica, "flags");
+	const char *host = field_of(replica, "ip"), *port = field_of(replica, "port");
+	char place[LK__PLACE_SIZE] = "";
+	if (strstr(flags, "s_down") || strstr(flags, "o_down"))
+		return false;
+	if (!strstr(flags, "disconnected"))
+		return true;
+	if (is_place(host, port))
+		lk__place_name(place, host, (int)strtol(port, NULL, 10));
+	return strcmp(place, lk__scout_former(scout)) != 0 &&
+	       strtol(field_of(replica, "last-ok-ping-reply"), NULL, 10) < UNHEARD_MS;
+}
+
+/* Who says where the master is must also say what replicas it has. */
+static void sentinel_replicas(const struct lk__scout *scout, struct lk__peer *peer,
+			      const redisReply *reply)
+{
+	peer->replicas = 0;
+	for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++)
+		peer->replicas += is_alive(scout, reply->element[i]);
+	if (reply->type == REDIS_REPLY_ERROR && *peer->says && strcmp(peer->says, NOBODY) != 0) {
+		*peer->says = '\0';
+		lk__scout_refused(peer, reply->str);
+	}
 }
 
 static bool sentinel_answered(struct lk__scout *scout, struct lk__peer *peer, const char *what,
@@ -109,6 +151,8 @@ static bool sentinel_answered(struct lk__scout *scout, struct lk__peer *peer, co
 		snprintf(peer->id, sizeof(peer->id), "%s", reply->str);
 	} else if (strcmp(what, "MASTER") == 0) {
 		sentinel_master(peer, reply);
+	} else if (strcmp(what, "REPLICAS") == 0) {
+		sentinel_replicas(scout, peer, reply);
 	} else if (strcmp(what, "OTHERS") == 0) {
 		for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++)
 			sentinel_other(scout, reply->element[i]);
@@ -155,6 +199,18 @@ static const char *most_common(const struct lk__scout *scout, size_t *most_out, 
 	return common;
 }
 
+/* As many as the one says that knows most. */
+static int sentinel_count(const struct lk__scout *scout, const char *place)
+{
+	int most = 0;
+	for (size_t i = 0; i < lk__scout_count(scout); i++) {
+		int replicas = lk__scout_peer(scout, i)->replicas;
+		if (strcmp(vote_of(scout, i), place) == 0 && replicas > most)
+			most = replicas;
+	}
+	return most;
+}
+
 static void sentinel_fail(const struct lk__scout *scout, const char *common, size_t votes,
 			  bool agree, lk_error *error)
 {
@@ -193,6 +249,7 @@ static const struct lk__scout_ops sentinel_ops = {
 	.ask = sentinel_ask,
 	.answered = sentinel_answered,
 	.listen = sentinel_listen,
+	.replicas = sentinel_count,
 	.judge = sentinel_judge,
 };
 

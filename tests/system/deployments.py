@@ -215,7 +215,7 @@ class FakeSentinel:
                             for number, channel in enumerate(words[1:]))
         if words[1] == b"MYID":
             return reply_bytes(self.name.encode())
-        if words[1] == b"SENTINELS":
+        if words[1] in (b"SENTINELS", b"REPLICAS"):
             return reply_bytes([])
         self.asked += 1
         if self.place is None:

@@ -14,8 +14,8 @@ def use_every_kind(keeper) -> None:
     """Each kind of lock, called both ways, and each counter, once."""
     for kind in LOCKS:
         for queued in (0, 1) if kind != "multi" else (0,):
-            keeper.call("acquire", f"{{k}}{kind}", kind=kind, queued=queued).ok()
-            keeper.call("release", f"{{k}}{kind}", kind=kind, queued=queued).ok()
+            keeper.call("acquire", f"{{k}}{kind}", kind=kind, queue=queued).ok()
+            keeper.call("release", f"{{k}}{kind}", kind=kind, queue=queued).ok()
     for kind in ("semaphore", "permits"):
         keeper.call("set", kind, kind=kind, count=2).ok()
         ids = keeper.call("acquire", kind, kind=kind, count=1).ok().get("ids", "")

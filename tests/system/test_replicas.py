@@ -71,7 +71,8 @@ def test_a_try_goes_to_the_new_master(pair, make_keeper):
 
 
 def test_a_lock_that_was_not_replicated(pair, make_keeper):
-    keeper = make_keeper(pair.url)
+    """Without acknowledgement it is granted all the same, and its holder is told of the loss."""
+    keeper = make_keeper(pair.url, replica_acks=0)
     keeper.listen()
     keeper.call("ping").ok()
     old, new = pair.servers
@@ -161,7 +162,7 @@ def test_a_quorum_refuses_it(pair, make_server, make_keeper):
 
 def test_tls(make_server, make_keeper, certificates):
     files = certificates.files("good")
-    master = make_server(tls=files, repl_diskless_sync_delay=0)
+    master = make_server(tls=files, tls_replication="yes", repl_diskless_sync_delay=0)
     replica = make_server(tls=files, tls_replication="yes", replicaof=f"127.0.0.1 {master.port}")
     until(lambda: replica.info("master_link_status") == "up", 20, "the replica follows")
     url = f"rediss-replicas://localhost:{replica.port},localhost:{master.port}"

@@ -38,12 +38,14 @@ def test_every_kind(trio, make_keeper):
 
 
 def test_the_master_is_killed(trio, make_keeper):
-    """What it had replicated is held on; what it had not is lost, and its holder is told."""
-    holder, waiter = make_keeper(trio.url), make_keeper(trio.url)
+    """What it had replicated is held on. Without acknowledgement (replica_acks) what it had not is
+    lost, and its holder is told."""
+    holder, waiter = make_keeper(trio.url, replica_acks=0), make_keeper(trio.url, replica_acks=0)
     holder.listen()
     old = trio.master()
     holder.call("acquire", "kept").ok()
     moving.acknowledged(old)
+    waiter.call("ping").ok()
     waits = waiter.say("within", "kept", thread="kept", wait=30000)
     moving.without_replication(old)
     holder.call("acquire", "gone").ok()
@@ -149,19 +151,21 @@ def test_least_rights(folder, make_keeper):
     page = (ROOT / "docs" / "options.md").read_text()
     rights = " ".join(line.strip() for line in page.splitlines() if line.startswith("    "))
     assert rights.startswith("-@all +auth")
-    deployment = Watched(folder, count=1, sentinels=1,
+    deployment = Watched(folder, count=2, sentinels=1,
                          more=f"user lk on >pw {rights}\nuser less on >pw " +
                               rights.replace("+sentinel|get-master-addr-by-name", ""))
     try:
         sentinel = {"sentinel_username": "lk", "sentinel_password": "pw"}
         locks = (ROOT / "docs" / "acl" / "locks.acl").read_text().split()[2:]
-        for name, more in (("plain", []), ("follows", ["+role"])):
+        for name, more in (("plain", []), ("follows", ["+role", "+wait"]), ("waits", ["+role"])):
             deployment.master().call("ACL", "SETUSER", name, *locks, ">pw", *more)
         url = deployment.url.replace("://", "://follows:pw@")
         make_keeper(url, **sentinel).call("acquire", "app:some").ok()
         until(lambda: deployment.sentinels[0].clients("pubsub"), 5, "it hears messages")
         seen = make_keeper(url.replace("follows", "plain"), **sentinel).call("acquire", "app:some")
         assert "ROLE" in seen.is_code("LK_EDENIED").message
+        seen = make_keeper(url.replace("follows", "waits"), **sentinel).call("try", "app:more")
+        assert "'wait' command" in seen.is_code("LK_ENOTDURABLE").message
         seen = make_keeper(url, **sentinel | {"sentinel_username": "less"})
         assert "NOPERM" in seen.call("acquire", "app:some").is_code("LK_EDENIED").message
     finally:

@@ -27,6 +27,7 @@
 -- Safe to send twice: a repetition finds its field as owner, and never shortens the lease, or in
 -- the queue. A release works under memory pressure: its first write is a HDEL, and the server then
 -- lets the script end. A user who may not publish gives up all the same, and hands over to nobody.
+-- Replicas must have what it grants.
 local lock, queue, scores, ours = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local what, own, channels = ARGV[1], ARGV[2], ARGV[3]
 
@@ -328,7 +329,9 @@ local function acquire(lease, wait)
 			if left > tonumber(lease) then
 				return redis.status_reply('LONGER')
 			end
-			return left < tonumber(lease) and own_by(own, lease) or false
+			-- Written also when it is as long as that: see what replicas acknowledge.
+			local answer = redis.pcall('PEXPIRE', lock, lease)
+			return type(answer) == 'table' and answer or false
 		elseif redis.call('HEXISTS', lock, 'mode') == 1 then
 			return wrong('read/write lock')
 		elseif is_no_lock() then

@@ -16,6 +16,7 @@
 -- follow.
 -- Safe to send twice: a repetition finds its own field, never shortens the lease and answers the
 -- token that it was granted with, which is the newest, since only a grant raises it.
+-- Replicas must have what it grants.
 --include "prologue.lua" gives lease, now
 local from = ARGV[4]
 local own = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
@@ -52,9 +53,8 @@ for i = 2, #KEYS do
 end
 if own and newest > 0 then
 	-- Nothing else is written: when memory is short, that would be refused, and the lock freed.
-	if redis.call('PTTL', KEYS[1]) < lease then
-		redis.call('PEXPIRE', KEYS[1], ARGV[2])
-	end
+	lease = math.max(lease, redis.call('PTTL', KEYS[1]))
+	redis.call('PEXPIRE', KEYS[1], string.format('%.0f', lease))
 	return redis.status_reply('TOKEN ' .. string.format('%.0f', newest))
 end
 local token = string.format('%.0f', math.max(newest + 1, now))

@@ -12,6 +12,7 @@
 -- Answers: status "NEWEST" done · status "STALE <token>": a newer one has been seen, nothing was
 -- done. Refused: a key that is something else (WRONGTYPE).
 -- Safe to send twice: the same token passes again, and a copy overwrites no later write.
+-- Replicas must have what it did.
 local WRITERS_MAX = 16
 
 local token, ttl = tonumber(ARGV[1]), tonumber(ARGV[2])

@@ -10,6 +10,7 @@
 -- Answers: integer: what is left of the count · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).
 -- Safe to send twice: a repetition finds its record. An open latch stays as it is.
+-- Replicas must have what it did.
 local by = tonumber(ARGV[3])
 if not string.find(ARGV[3], '^%d+$') or by < 1 or by > 9007199254740991 then
 	return redis.error_reply('LOCKKEEPER bad count')

@@ -9,6 +9,7 @@
 --
 -- Answers: integer 1 set, 0 there is a count already · status "LATE <server us>".
 -- Safe to send twice: a repetition finds its record.
+-- Replicas must have what it did.
 local count = tonumber(ARGV[3])
 if not string.find(ARGV[3], '^%d+$') or count < 1 or count > 9007199254740991 then
 	return redis.error_reply('LOCKKEEPER bad count')

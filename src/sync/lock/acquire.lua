@@ -7,7 +7,9 @@
 --
 -- Answers: nil granted · integer: held by another, its PTTL · status "LATE <server us>".
 -- Refused: a key that is something else than a lock (WRONGTYPE).
--- Safe to send twice: a repetition finds its own field, and never shortens the lease.
+-- Safe to send twice: a repetition finds its own field, and never shortens the lease. It writes the
+-- lease all the same, so that what replicas acknowledge behind it is all of this.
+-- Replicas must have what it grants.
 --include "prologue.lua" gives lease, now
 if redis.call('EXISTS', KEYS[1]) == 1 then
 	local own = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
@@ -30,13 +32,11 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 		end
 		return redis.call('PTTL', KEYS[1])
 	end
-	if redis.call('PTTL', KEYS[1]) >= lease then
-		return false
-	end
+	lease = math.max(lease, redis.call('PTTL', KEYS[1]))
 else
 	redis.call('HSET', KEYS[1], ARGV[1], 1)
 end
-local answer = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
+local answer = redis.pcall('PEXPIRE', KEYS[1], string.format('%.0f', lease))
 if type(answer) == 'table' then
 	-- A refused PEXPIRE (ACL) must not leave a lock without a time to live.
 	redis.call('HDEL', KEYS[1], ARGV[1])

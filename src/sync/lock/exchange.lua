@@ -11,6 +11,7 @@
 -- "LATE <server us>" (nothing was done) · status "FREED <reason>": given up, but not taken.
 -- Safe to send twice: a repetition finds the taker, and never shortens its lease. It releases
 -- first; when the taking is refused it is a plain release, also for a user who may not publish.
+-- Replicas must have what it grants.
 --include "prologue.lua" gives lease, now
 local function freed(why)
 	if ARGV[5] ~= '' then
@@ -21,16 +22,15 @@ end
 if redis.call('HDEL', KEYS[1], ARGV[4]) == 0 then
 	if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
 		return -3
-	elseif redis.call('PTTL', KEYS[1]) >= lease then
-		return false
 	end
+	lease = math.max(lease, redis.call('PTTL', KEYS[1]))
 else
 	local taken = redis.pcall('HSET', KEYS[1], ARGV[1], 1)
 	if type(taken) == 'table' then
 		return freed(taken.err)
 	end
 end
-local answer = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
+local answer = redis.pcall('PEXPIRE', KEYS[1], string.format('%.0f', lease))
 if type(answer) == 'table' then
 	redis.call('HDEL', KEYS[1], ARGV[1])
 	return freed(answer.err)

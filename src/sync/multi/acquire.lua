@@ -9,6 +9,7 @@
 -- "LATE <server us>". Nothing was taken unless granted.
 -- Refused: a key that is something else than a lock (WRONGTYPE).
 -- Safe to send twice: a repetition finds its own fields, and never shortens a lease.
+-- Replicas must have what it grants.
 --include "prologue.lua" gives lease, now
 local function wrong(key, what)
 	return redis.error_reply('WRONGTYPE "' .. string.sub(key, 1, 100) .. '" is a ' .. what)
@@ -37,8 +38,9 @@ for _, key in ipairs(KEYS) do
 	if answer == 0 then
 		answer = redis.pcall('HSET', key, ARGV[1], 1)
 	end
-	if type(answer) ~= 'table' and redis.call('PTTL', key) < lease then
-		answer = redis.pcall('PEXPIRE', key, ARGV[2])
+	if type(answer) ~= 'table' then
+		local longest = math.max(lease, redis.call('PTTL', key))
+		answer = redis.pcall('PEXPIRE', key, string.format('%.0f', longest))
 	end
 	if type(answer) == 'table' then
 		-- Refused (ACL, memory): nothing of it may stay.

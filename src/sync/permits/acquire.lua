@@ -12,6 +12,7 @@
 -- · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).
 -- Safe to send twice: a repetition finds its ids, and never shortens a lease.
+-- Replicas must have what it grants.
 local wanted = tonumber(ARGV[1])
 if not string.find(ARGV[1], '^%d+$') or wanted < 1 or wanted > 1000 or #ARGV[4] ~= 14 then
 	return redis.error_reply('LOCKKEEPER bad number of permits or id')

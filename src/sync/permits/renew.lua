@@ -1,9 +1,12 @@
 -- Makes permits last at least as long as a lease from now; it never shortens and never creates one.
+-- A lease of 1 ms only looks: it writes nothing. All others write, if only by 1 ms, so that what
+-- replicas acknowledge behind it is also what an earlier one has done.
 --
 --   KEYS[1] …  for each of them, the permits in use
 --   ARGV[1] …  for each of them, id and lease in ms
 --
 -- Answers: for each, 1 done, 0 not in use, or expired.
+-- Replicas must have what it did.
 --include "time.lua" gives now
 now = math.floor(now / 1000)
 local answers = {}
@@ -17,8 +20,9 @@ for i = 1, #KEYS do
 	local expiry = redis.pcall('ZSCORE', KEYS[i], ARGV[2 * i - 1])
 	answers[i] = 0
 	if expiry and type(expiry) ~= 'table' and tonumber(expiry) > now then
-		local wanted = now + tonumber(ARGV[2 * i])
-		if wanted > tonumber(expiry) then
+		local lease = tonumber(ARGV[2 * i])
+		if lease > 1 then
+			local wanted = math.max(now + lease, tonumber(expiry) + 1)
 			-- First a write that is allowed when memory is short: no id is empty.
 			redis.call('ZREM', KEYS[i], '')
 			redis.call('ZADD', KEYS[i], 'XX', string.format('%.0f', wanted),

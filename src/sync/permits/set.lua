@@ -13,6 +13,7 @@
 -- leave its range (nothing was done) · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).
 -- Safe to send twice: a repetition finds its record. The key keeps its time to live.
+-- Replicas must have what it did.
 local number = tonumber(ARGV[3])
 if not string.find(ARGV[3], '^-?%d+$') or math.abs(number) > 2147483647 then
 	return redis.error_reply('LOCKKEEPER bad number of permits')

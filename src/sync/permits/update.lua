@@ -11,6 +11,7 @@
 --
 -- Answers: integer 1 done, 0 not in use, or expired · status "LATE <server us>".
 -- Safe to send twice: a repetition finds its record, and does not undo what a later request did.
+-- Replicas must have what it did.
 local lease = tonumber(ARGV[4])
 if not string.find(ARGV[4], '^%d+$') or lease < 1 or lease > 31536000000 or
 	#ARGV[3] ~= 32 or string.find(ARGV[3], '[^0-9a-f]') then

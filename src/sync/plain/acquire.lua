@@ -8,6 +8,7 @@
 -- Answers: nil granted · integer: held by another, its PTTL · status "LATE <server us>".
 -- Refused: a key that is something else than a string (WRONGTYPE).
 -- Safe to send twice: a repetition finds its own token, and never shortens the lease.
+-- Replicas must have what it grants.
 --include "prologue.lua" gives lease, now
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind == 'none' then
@@ -24,7 +25,6 @@ end
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
 	return redis.call('PTTL', KEYS[1])
 end
-if redis.call('PTTL', KEYS[1]) < lease then
-	redis.call('PEXPIRE', KEYS[1], ARGV[2])
-end
+lease = math.max(lease, redis.call('PTTL', KEYS[1]))
+redis.call('PEXPIRE', KEYS[1], string.format('%.0f', lease))
 return false

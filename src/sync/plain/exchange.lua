@@ -11,6 +11,7 @@
 -- "LATE <server us>" (nothing was done) · status "FREED <reason>": given up, but not taken.
 -- Safe to send twice: a repetition never shortens the taker's lease. When the taking is refused it
 -- is a plain release.
+-- Replicas must have what it grants.
 --include "prologue.lua" gives lease, now
 local held = redis.pcall('GET', KEYS[1])
 if held == ARGV[4] then
@@ -25,7 +26,6 @@ end
 if held ~= ARGV[1] then
 	return -3
 end
-if redis.call('PTTL', KEYS[1]) < lease then
-	redis.call('PEXPIRE', KEYS[1], ARGV[2])
-end
+lease = math.max(lease, redis.call('PTTL', KEYS[1]))
+redis.call('PEXPIRE', KEYS[1], string.format('%.0f', lease))
 return false

@@ -72,6 +72,13 @@ static struct lk__request *whole(struct lk__request *batch, bool good)
 	return NULL;
 }
 
+static struct lk__request *durable(struct lk__request *request)
+{
+	if (request)
+		request->durable = LK__DURABLE_WHOLLY;
+	return request;
+}
+
 /* The answers to lk__native_ask(), in order. */
 enum { ASKED_TIME, ASKED_DELEX, ASKED_DELIFEQ, ASKED_SET_IFEQ, ASKED_SCRIPT, ASKED_COUNT };
 
@@ -180,7 +187,7 @@ static struct lk__request *take(const struct lk__try *wanted, const char *first,
 	lk__words_number(&lease, wanted->lease_ms);
 	good = good && lk__words_batch(batch, &lease) && ADD(batch, target, "TIME") &&
 	       ADD(batch, target, "TYPE", key);
-	return whole(batch, good);
+	return durable(whole(batch, good));
 }
 
 struct lk__request *lk__native_acquire(const struct lk__try *wanted)
@@ -314,7 +321,7 @@ bool lk__native_read_force(const struct lk__request *request)
 
 struct lk__request *lk__native_renew(const struct lk__renewal *renewals, size_t count)
 {
-	struct lk__request *batch = lk__request_batch(2 * count);
+	struct lk__request *batch = lk__request_batch(2 * count + 1);
 	bool good = batch != NULL;
 	for (size_t i = 0; good && i < count; i++) {
 		const struct lk__target *target = renewals[i].target;
@@ -325,5 +332,9 @@ struct lk__request *lk__native_renew(const struct lk__renewal *renewals, size_t 
 		lk__words_text(&words, "GT");
 		good = lk__words_batch(batch, &words) && ADD(batch, target, "GET", target->key);
 	}
-	return whole(batch, good);
+	/* Where nothing was longer than before it is the only write, and replicas acknowledge
+	 * writes. */
+	if (good && lk__node_acks(renewals[0].target->node) > 0)
+		good = ADD(batch, renewals[0].target, "PUBLISH", renewals[0].target->channel, "");
+	return durable(whole(batch, good));
 }

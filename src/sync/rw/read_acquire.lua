@@ -12,6 +12,7 @@
 -- Answers: nil granted · integer: not now, look again after so many ms (-1: no time known)
 -- · status "LATE <server us>". Refused: a key that is something else (WRONGTYPE).
 -- Safe to send twice: a repetition finds its own field, and never shortens the lease.
+-- Replicas must have what it grants.
 --include "prologue.lua" gives lease, now
 local mode = redis.pcall('HGET', KEYS[1], 'mode')
 if type(mode) == 'table' then

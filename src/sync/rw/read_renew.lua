@@ -6,6 +6,7 @@
 --
 -- Answers: an array, for each 1 (renewed) or 0 (not the owner, its time was over, or the key is
 -- something else).
+-- Replicas must have what it did.
 --include "time.lua" gives now
 now = math.floor(now / 1000)
 local answers = {}

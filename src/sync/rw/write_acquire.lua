@@ -10,6 +10,7 @@
 -- Answers: nil granted · integer: not now, look again after so many ms (-1: no time known)
 -- · status "LATE <server us>". Refused: a key that is something else (WRONGTYPE).
 -- Safe to send twice: a repetition finds its own field, and never shortens the lease.
+-- Replicas must have what it grants.
 local counts = tonumber(ARGV[4])
 if not counts or counts < 0 or counts > 60000 then
 	return redis.error_reply('LOCKKEEPER bad preference')
@@ -48,8 +49,9 @@ local answer
 if not mode then
 	answer = redis.pcall('HSET', KEYS[1], 'mode', 'write', ARGV[1], 1)
 end
-if type(answer) ~= 'table' and (not mode or redis.call('PTTL', KEYS[1]) < lease) then
-	answer = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
+if type(answer) ~= 'table' then
+	lease = math.max(lease, mode and redis.call('PTTL', KEYS[1]) or 0)
+	answer = redis.pcall('PEXPIRE', KEYS[1], string.format('%.0f', lease))
 end
 if type(answer) == 'table' then
 	-- Refused (ACL): no lock without a time to live.

@@ -9,11 +9,14 @@
 -- Answers: nil granted · integer -1: too few are free · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).
 -- Safe to send twice: a repetition finds its record.
+-- Replicas must have what it grants.
 local wanted, deadline = tonumber(ARGV[1]), tonumber(ARGV[2])
 if not string.find(ARGV[1], '^%d+$') or wanted < 1 or wanted > 2147483647 or not deadline then
 	return redis.error_reply('LOCKKEEPER bad number of permits or deadline')
 end
 if redis.call('EXISTS', KEYS[2]) == 1 then
+	-- A write that changes nothing, as of all changes.
+	redis.call('PEXPIRE', KEYS[2], redis.call('PTTL', KEYS[2]))
 	return false
 end
 --include "time.lua" gives now

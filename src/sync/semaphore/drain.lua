@@ -8,6 +8,7 @@
 -- Answers: integer: what the count was · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).
 -- Safe to send twice: a repetition finds its record. The key keeps its time to live.
+-- Replicas must have what it did.
 --include "change.lua" gives now, kept
 local kind = redis.call('TYPE', KEYS[1]).ok
 local count = kind == 'string' and redis.call('GET', KEYS[1])

@@ -10,6 +10,7 @@
 --
 -- Answers: integer 1 set, 0 there is one already · status "LATE <server us>".
 -- Safe to send twice: a repetition finds its record.
+-- Replicas must have what it did.
 local count, ttl = tonumber(ARGV[3]), tonumber(ARGV[4])
 if not string.find(ARGV[3], '^%d+$') or count > 2147483647 or
 	not string.find(ARGV[4], '^%d+$') or ttl > 31536000000 then

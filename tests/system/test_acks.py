@@ -1,0 +1,293 @@
+"""What is granted through replicas or sentinels is on all of them: replica_acks."""
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import moving
+from deployments import Replicas
+from keeper import EVENT_LOST
+from proxy import CUT_BEFORE
+from waiting import never, until
+
+LEASE_MS = 60_000
+KINDS = ("lock", "fair", "fenced", "spin", "plain", "read", "write", "multi")
+
+
+@pytest.fixture
+def replicas(folder):
+    made = []
+
+    def make(**options) -> Replicas:
+        made.append(Replicas(folder, **options))
+        return made[-1]
+
+    yield make
+    for deployment in made:
+        deployment.kill()
+
+
+@pytest.fixture
+def three(replicas):
+    return replicas()
+
+
+@pytest.fixture
+def behind(replicas, make_proxy):
+    """A master with one replica, and a proxy before the master; one replica is to acknowledge."""
+    pair = replicas(count=2)
+    return pair, make_proxy(pair.servers[0].path)
+
+
+def one_url(server) -> str:
+    return f"redis://127.0.0.1:{server.port}"
+
+
+def is_wait(message) -> bool:
+    return not message.reply and message.argv[0].upper() == b"WAIT"
+
+
+def leave_alone(server) -> None:
+    """From now on what is written stays on this replica's master. It is alive, and answers."""
+    server.call("REPLICAOF", "127.0.0.1", server.port)
+
+
+@pytest.mark.parametrize("queued", [0, 1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_grant_is_on_every_replica(three, make_keeper, kind, queued):
+    """At the moment at which it is told."""
+    if kind == "multi" and queued:
+        pytest.skip("multi locks have no asynchronous calls")
+    keeper = make_keeper(three.url)
+    with three.servers[1].connect() as one, three.servers[2].connect() as two:
+        for number in range(40):
+            name = f"lock{number}"
+            keeper.call("acquire", name, kind=kind, queue=queued, lease=LEASE_MS).ok()
+            assert one.call("EXISTS", name) == two.call("EXISTS", name) == 1, name
+
+
+@pytest.mark.parametrize("verb, arguments", [("extend", {"lease": LEASE_MS}), ("acquire", {})],
+                         ids=["extended", "renewed"])
+def test_a_longer_lease_is_on_every_replica(three, make_keeper, verb, arguments):
+    keeper = make_keeper(three.url, watchdog_ms=3000)
+    keeper.call("acquire", "some", **({"lease": 2000} if arguments else {})).ok()
+    if arguments:
+        keeper.call(verb, "some", **arguments).ok()
+    else:
+        until(lambda: keeper.stats().renewals > 1, 10, "it is renewed")
+    left_ms = keeper.call("remaining", "some").result
+    for replica in three.servers[1:]:
+        assert replica.call("PTTL", "some") >= left_ms - 100
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_too_few_have_it(three, make_keeper, kind):
+    """It is not granted, and not left behind."""
+    keeper = make_keeper(three.url)
+    keeper.call("ping").ok()
+    leave_alone(three.servers[2])
+    keeper.call("within", "some", kind=kind, lease=LEASE_MS,
+                wait=1500).is_code("LK_ENOTDURABLE", "LK_EMAYBEHELD")
+    seen = keeper.call("try", "other", kind=kind, lease=LEASE_MS)
+    assert kind == "multi" or "1 of 2 replicas" in seen.is_code("LK_ENOTDURABLE").message, seen
+    until(lambda: not three.servers[0].call("EXISTS", "some", "other"), 10, "given back")
+    assert keeper.call("is_held", "some", kind=kind).result == 0
+    three.servers[2].call("REPLICAOF", "127.0.0.1", three.servers[0].port)
+    keeper.call("within", "some", kind=kind, lease=LEASE_MS, wait=20000).ok()
+
+
+def test_one_that_is_held_by_another_is_busy(three, make_keeper):
+    """However many have heard of it."""
+    holder, keeper = make_keeper(three.url, replica_acks=0), make_keeper(three.url)
+    holder.call("acquire", "some", lease=LEASE_MS).ok()
+    keeper.call("ping").ok()
+    leave_alone(three.servers[2])
+    keeper.call("try", "some").is_code("LK_EBUSY")
+    keeper.call("within", "some", wait=1500).is_code("LK_ETIMEDOUT")
+
+
+def test_a_dead_replica_does_not_count(three, make_keeper):
+    keeper = make_keeper(three.url)
+    keeper.call("acquire", "some").ok()
+    three.servers[2].kill()
+    assert keeper.call("within", "more", wait=20000).ok().took < 10
+    three.servers[1].kill()
+    keeper.call("within", "most", wait=20000).ok()
+
+
+def test_a_number_counts_whoever_is_dead(three, make_keeper):
+    keeper = make_keeper(three.url, replica_acks=2)
+    keeper.call("acquire", "some").ok()
+    three.servers[2].kill()
+    time.sleep(2.5)  # longer than it counts as alive
+    seen = keeper.call("try", "more").is_code("LK_ENOTDURABLE")
+    assert "1 of 2 replicas" in seen.message
+
+
+def test_a_single_server_with_a_number(replicas, make_keeper):
+    pair = replicas(count=2)
+    keeper = make_keeper(one_url(pair.servers[0]), replica_acks=1)
+    keeper.call("acquire", "some").ok()
+    assert pair.servers[1].holders("some")
+    leave_alone(pair.servers[1])
+    keeper.call("try", "more").is_code("LK_ENOTDURABLE")
+    make_keeper(one_url(pair.servers[0])).call("acquire", "most").ok()
+
+
+@pytest.mark.parametrize("threadless", [0, 1])
+def test_a_holder_whose_renewals_no_replica_has_loses_it(replicas, make_keeper, threadless):
+    """In time: before another can be granted it by a replica that becomes the master."""
+    pair = replicas(count=2)
+    keeper = make_keeper(one_url(pair.servers[0]), replica_acks=1, watchdog_ms=2000,
+                         threadless=threadless)
+    if not threadless:
+        keeper.listen()
+    keeper.call("acquire", "some", queue=threadless).ok()
+    leave_alone(pair.servers[1])
+    new = pair.servers[1]
+    new.call("REPLICAOF", "NO", "ONE")
+    other = make_keeper(one_url(new))
+    granted = other.call("within", "some", wait=20000).ok()
+    seen = keeper.call("is_held", "some", queue=threadless)
+    assert seen.result == 0, "two owners"
+    assert seen.end_ns < granted.end_ns + 10**9
+    if not threadless:
+        until(lambda: keeper.events_of(EVENT_LOST, "some"), 5, "its holder is told")
+
+
+def test_an_extension_that_too_few_have(three, make_keeper):
+    keeper = make_keeper(three.url)
+    keeper.call("acquire", "some", lease=20_000).ok()
+    before = keeper.call("is_held", "some").deadline_ns
+    leave_alone(three.servers[2])
+    seen = keeper.call("extend", "some", lease=LEASE_MS)
+    assert "replicas" in seen.is_code("LK_ENOTDURABLE").message
+    assert keeper.call("is_held", "some").deadline_ns == before
+    three.servers[2].call("REPLICAOF", "127.0.0.1", three.servers[0].port)
+    until(lambda: keeper.call("extend", "some", lease=2 * LEASE_MS).code == "OK", 20)
+    assert three.servers[2].call("PTTL", "some") > LEASE_MS
+
+
+@pytest.mark.parametrize("kind", ["semaphore", "permits", "latch"])
+def test_counts(three, make_keeper, kind):
+    """What is changed is on all replicas; and if it is not, that is said."""
+    keeper = make_keeper(three.url)
+    key = "count"
+    keeper.call("set", key, kind=kind, count=5).ok()
+    for replica in three.servers[1:]:
+        assert replica.call("GET", key) == b"5"
+    leave_alone(three.servers[2])
+    keeper.call("ping").ok()
+    if kind == "latch":
+        keeper.call("down", key, kind=kind).is_code("LK_ENOTDURABLE")
+        assert three.servers[0].call("GET", key) == b"4"
+        return
+    keeper.call("add", key, kind=kind, count=2).is_code("LK_ENOTDURABLE")
+    assert three.servers[0].call("GET", key) == b"7", "made once, and told"
+    seen = keeper.call("within", key, kind=kind, count=3, wait=1500)
+    seen.is_code("LK_ENOTDURABLE", "LK_EMAYBEHELD")
+    until(lambda: three.servers[0].call("GET", key) == b"7", 10, "given back")
+
+
+def test_a_fair_hand_over_is_on_every_replica(three, make_keeper):
+    """The next in the queue has it by another's release: it asks whether all have that."""
+    first, second = make_keeper(three.url), make_keeper(three.url)
+    for number in range(10):
+        first.call("acquire", "fair", kind="fair", lease=LEASE_MS).ok()
+        waits = second.say("within", "fair", kind="fair", lease=LEASE_MS, wait=20000)
+        until(lambda: three.servers[0].call("LLEN", "redisson_lock_queue:{fair}") == 1, 10)
+        first.call("release", "fair", kind="fair").ok()
+        waits.result().ok()
+        owner = set(three.servers[0].holders("fair"))
+        assert all(set(replica.holders("fair")) == owner for replica in three.servers[1:])
+        second.call("release", "fair", kind="fair").ok()
+
+
+def test_waits_share_one_wait(three, make_keeper):
+    """Many callers at once need far fewer questions to the replicas than grants."""
+    keeper = make_keeper(three.url)
+    keeper.call("ping").ok()
+
+    def waits() -> int:
+        lines = three.servers[0].call("INFO", "commandstats").decode().splitlines()
+        return sum(int(line.split("calls=")[1].split(",")[0]) for line in lines
+                   if line.startswith("cmdstat_wait:"))
+    before = waits()
+    answer = keeper.call("stress", kind="lock", name="own", names=0, threads=32, pairs=50)
+    assert answer.ok().grants == 1600
+    assert waits() - before < 1600, "some share"
+
+
+@pytest.mark.parametrize("lost", ["before", "behind"])
+@pytest.mark.parametrize("kind", ["lock", "fair", "plain", "fenced"])
+def test_the_connection_is_lost_in_between(behind, make_keeper, kind, lost):
+    """Answered, and not yet acknowledged: it is asked again, and granted once."""
+    pair, proxy = behind
+    keeper = make_keeper(proxy.unix_url, replica_acks=1)
+    keeper.call("acquire", "warm", kind=kind).ok()
+    hits = []
+
+    def rule(message):
+        if len(hits) < 3 and (is_wait(message) if lost == "before" else
+                              message.reply and message.argv[0].upper() == b"WAIT"):
+            hits.append(1)
+            return CUT_BEFORE
+        return None
+    proxy.rule = rule
+    keeper.call("within", "some", kind=kind, lease=LEASE_MS, wait=20000).ok()
+    assert len(hits) == 3
+    assert keeper.call("is_held", "some", kind=kind).result == 1
+    until(lambda: pair.servers[1].call("EXISTS", "some") == 1, 5)
+    keeper.call("release", "some", kind=kind).ok()
+    never(lambda: pair.servers[0].call("EXISTS", "some"), 0.3, "one release frees it")
+
+
+def test_a_client_that_closes_meanwhile(replicas, make_keeper):
+    """What was answered and not acknowledged is given back."""
+    pair = replicas(count=2)
+    keeper = make_keeper(one_url(pair.servers[0]), replica_acks=1, command_timeout_ms=6000)
+    keeper.call("ping").ok()
+    pair.servers[1].pause()
+    waits = keeper.say("within", "some", thread="waits", lease=LEASE_MS, wait=20000)
+    until(lambda: pair.servers[0].call("EXISTS", "some"), 5, "the master has it")
+    keeper.call("close", how=1)
+    waits.result().is_code("LK_ECLOSED", "LK_EMAYBEHELD")
+    pair.servers[1].resume()
+    until(lambda: not pair.servers[0].call("EXISTS", "some"), 10, "it is given back")
+
+
+def test_who_may_not_wait(replicas, make_keeper):
+    pair = replicas(count=2)
+    pair.servers[0].call("ACL", "SETUSER", "lk", "on", ">pw", "~*", "&*", "+@all", "-wait")
+    keeper = make_keeper(one_url(pair.servers[0]).replace("//", "//lk:pw@"), replica_acks=1)
+    seen = keeper.call("try", "some").is_code("LK_ENOTDURABLE")
+    assert "'wait'" in seen.message
+    until(lambda: not pair.servers[0].call("EXISTS", "some"), 10, "it is given back")
+
+
+@pytest.mark.parametrize("value", ["65", "-1", "some", ""])
+def test_bad_input(make_keeper, value):
+    seen = make_keeper().call("open", url=f"redis://127.0.0.1?replica_acks={value}")
+    assert "replica_acks" in seen.is_code("LK_EINVAL").message and "from 0 to 64" in seen.message
+
+
+def test_a_planned_failover_loses_nothing(replicas, make_keeper):
+    """Replicas detach one after the other; a master that is left by one grants nothing."""
+    three = replicas()
+    keeper = make_keeper(three.url)
+    keeper.listen()
+    held, stop = [], time.monotonic() + 12
+    turn = 0
+    while time.monotonic() < stop:
+        name = f"held{len(held)}"
+        if keeper.call("within", name, lease=LEASE_MS, wait=300).code == "OK":
+            held.append(name)
+        if len(held) > 20 * (turn + 1):
+            turn += 1
+            three.promote(three.servers[turn % 3])
+    assert turn >= 2 and moving.our_clients(three.master())
+    assert not keeper.events_of(EVENT_LOST)
+    for name in held:
+        assert keeper.call("is_held", name).result == 1
+        assert three.master().call("EXISTS", name) == 1
