@@ -99,6 +99,11 @@ const char *lk__scout_former(const struct lk__scout *scout)
 	return scout->former;
 }
 
+void lk__scout_forget_former(struct lk__scout *scout)
+{
+	*scout->former = '\0';
+}
+
 static struct lk__peer *scout_add(struct lk__scout *scout, const char *name)
 {
 	if (scout->count == LK__PEERS_MAX)

@@ -97,9 +97,11 @@ bool lk__scout_has_answered(const struct lk__scout *scout, const struct lk__peer
 /* In this round or the one before, and not failed since. */
 bool lk__scout_answered_lately(const struct lk__scout *scout, const struct lk__peer *peer);
 
-/* The server that is believed at present, or ""; and the one before it. */
+/* The server that is believed at present, or ""; and the one before it, until that is a replica as
+ * any other. */
 const char *lk__scout_believed(const struct lk__scout *scout);
 const char *lk__scout_former(const struct lk__scout *scout);
+void lk__scout_forget_former(struct lk__scout *scout);
 
 /* Another peer that a peer has named, with its run id. */
 void lk__scout_learn(struct lk__scout *scout, const char *host, int port, const char *id);

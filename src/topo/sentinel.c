@@ -108,29 +108,42 @@ static void sentinel_other(struct lk__scout *scout, const redisReply *other)
 		lk__scout_learn(scout, host, (int)strtol(port, NULL, 10), field_of(other, "runid"));
 }
 
+static bool is_former(const struct lk__scout *scout, const redisReply *replica)
+{
+	const char *host = field_of(replica, "ip"), *port = field_of(replica, "port");
+	char place[LK__PLACE_SIZE] = "";
+	if (is_place(host, port))
+		lk__place_name(place, host, (int)strtol(port, NULL, 10));
+	return *place && strcmp(place, lk__scout_former(scout)) == 0;
+}
+
 /*
  * A replica counts until sentinels call it down. One that they cannot reach is not called so before
  * their own limit is over, which may be half a minute: it counts no more when they have not heard
- * of it for some seconds; and at once if it has been the master until now. A connection that is
- * merely made anew, as when a replica is promoted, is back before that.
+ * of it for some seconds. A connection that is merely made anew, as when a replica is promoted, is
+ * back before that.
+ *
+ * The one that has been the master until now counts when it follows the new one, which takes
+ * sentinels 8 s to bring about: it would not be promoted before another that follows. From then on
+ * it is a replica like any other.
  */
-static bool is_alive(const struct lk__scout *scout, const redisReply *replica)
+static bool is_alive(struct lk__scout *scout, const redisReply *replica)
 {
 	const char *flags = field_of(replica, "flags");
-	const char *host = field_of(replica, "ip"), *port = field_of(replica, "port");
-	char place[LK__PLACE_SIZE] = "";
+	bool follows = strcmp(field_of(replica, "master-link-status"), "ok") == 0;
+	bool reached = !strstr(flags, "disconnected");
 	if (strstr(flags, "s_down") || strstr(flags, "o_down"))
 		return false;
-	if (!strstr(flags, "disconnected"))
-		return true;
-	if (is_place(host, port))
-		lk__place_name(place, host, (int)strtol(port, NULL, 10));
-	return strcmp(place, lk__scout_former(scout)) != 0 &&
-	       strtol(field_of(replica, "last-ok-ping-reply"), NULL, 10) < UNHEARD_MS;
+	if (is_former(scout, replica)) {
+		if (reached && follows)
+			lk__scout_forget_former(scout);
+		return reached && follows;
+	}
+	return reached || strtol(field_of(replica, "last-ok-ping-reply"), NULL, 10) < UNHEARD_MS;
 }
 
 /* Who says where the master is must also say what replicas it has. */
-static void sentinel_replicas(const struct lk__scout *scout, struct lk__peer *peer,
+static void sentinel_replicas(struct lk__scout *scout, struct lk__peer *peer,
 			      const redisReply *reply)
 {
 	peer->replicas = 0;
