@@ -67,7 +67,7 @@ def expanded(sources: list[pathlib.Path], problems: list[str]) -> list[str]:
 def embedded(build: pathlib.Path) -> dict[str, tuple[str, str]]:
     """Name → SHA-1 and text, as the C table has them."""
     table = (build / "src/scripts.c").read_text()
-    rows = re.findall(r'\{"(\w+)", (\d+), "([0-9a-f]{40})",\n((?:\t".*"\n?)+)\}', table)
+    rows = re.findall(r'\{"(\w+)", (\d+), "([0-9a-f]{40})", \w+,\n((?:\t".*"\n?)+)\}', table)
     scripts = {}
     for title, size, sha1, lines in rows:
         text = "".join(re.findall(r'^\t"(.*)"$', lines, re.MULTILINE))

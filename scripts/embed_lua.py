@@ -72,8 +72,8 @@ def main():
         ident = f"{path.parent.name}_{path.stem}"
         names.append(ident)
         sha1 = hashlib.sha1(text.encode()).hexdigest()
-        rows.append(f'\t{{"{ident}", {len(text.encode())}, "{sha1}",\n{c_text(text)},\n'
-                    f'\t{durable(path)}}},')
+        rows.append(f'\t{{"{ident}", {len(text.encode())}, "{sha1}", {durable(path)},\n'
+                    f'{c_text(text)}}},')
     write_table(out_c, out_h, rows, names)
 
 
@@ -86,7 +86,7 @@ def write_table(out_c, out_h, rows, names):
         "/* Which answers count only when replicas have what they tell of. */\n"
         "enum lk__durable { LK__DURABLE_NOT, LK__DURABLE_GRANTS, LK__DURABLE_WHOLLY };\n\n"
         "struct lk__script {\n\tconst char *name;\n\tsize_t size;\n\tconst char *sha1;\n"
-        "\tconst char *text;\n\tenum lk__durable durable;\n};\n\n"
+        "\tenum lk__durable durable;\n\tconst char *text;\n};\n\n"
         "extern const struct lk__script lk__scripts[LK__SCRIPT_COUNT];\n\n#endif\n")
     pathlib.Path(out_c).write_text(
         '/* Made by scripts/embed_lua.py from the .lua files; do not edit. */\n'

@@ -21,10 +21,12 @@ its name and the reason, and nothing changes.
 
 ## URLs
 
-**After a failover two owners are possible.** Redis replicates after it has answered, so a replica
-that becomes the master may not know the last grants. The library follows the master, but does not
-wait for replicas. It tells the old holder as soon as it knows that the lock is not at the new
-master. Use fence tokens or a quorum of independent servers if you cannot accept that.
+**A failover can lose a lock if replicas are down.** Redis replicates after it has answered. With
+the last two URLs the library therefore waits until every replica has a grant that is alive
+(`replica_acks`), and grants nothing if too few have it (`LK_ENOTDURABLE`). A replica that was down
+and becomes the master, because all others are down, may still lack grants: two owners. The library
+tells the old holder as soon as it knows that the lock is not at the new master. Use fence tokens or
+a quorum of independent servers if you cannot accept that.
 
 | URL | what it names |
 |---|---|

@@ -21,11 +21,22 @@
  * names, passwords and their files are not allowed there). The last setting of an option wins.
  * A URL does not change options that it does not name.
  *
- * FAILOVER of redis-replicas:// and redis-sentinel:// (since 0.1). After one, two owners are
- * possible: Redis replicates after it has answered, so the new master may not know the last grants
- * and then grants them again. The library does not wait for replicas. It tells the old holder that
- * its lock is lost as soon as it knows the new master and that the lock is not there. If you cannot
- * accept that, use fence tokens (fenced_lock.h), or a red lock over independent servers.
+ * FAILOVER of redis-replicas:// and redis-sentinel:// (since 0.1). Redis replicates after it has
+ * answered, so a new master may not know the last grants. Therefore the library waits (WAIT): a
+ * grant, a renewal, an extension and a change of a count succeed when every replica has them that
+ * the list or the sentinels show alive, connected to the master or not. If too few have it within a
+ * third of the command limit, the call fails with LK_ENOTDURABLE (error.h): a grant is given back,
+ * a deadline stays. Waits try again within their limits. A replica that does not answer counts
+ * until the sentinels call it down or have not heard of it for 2.5 s, or, listed, for a second; no
+ * lock is granted in that time. The option replica_acks names a number instead, which then counts
+ * for single servers too, or 0: then a failover can lose the last grants, and two owners are
+ * possible.
+ *
+ * With all replicas alive no failover loses a lock. It can lose one when a replica that was down or
+ * cut off becomes the master, because those that had the lock are down too. The library tells a
+ * holder that its lock is lost as soon as it knows the new master and that the lock is not there.
+ * If you cannot accept that, use fence tokens (fenced_lock.h), or a red lock over independent
+ * servers.
  *
  * The client asks the listed servers for their ROLE, or the sentinels for the master's address: at
  * each connect, once a second, and when a sentinel announces something. It believes the one listed

@@ -2,12 +2,17 @@
 /*
  * Answers that count when replicas have what they tell of.
  *
- *   EVALSHA a ─ EVALSHA b ─▶ answers of a and b are kept ─▶ WAIT ─▶ both are done
+ *   EVALSHA a ─ EVALSHA b ─▶ answers of a and b are kept ─▶ ROLE WAIT ROLE ─▶ both are done
  *
  * A WAIT covers what its connection has done before, so one serves all answers that arrived
  * together, and a refusal needs none. While it is under way the server reads nothing more from this
  * connection: a request waits for one WAIT before its answer, and one behind it. Hence the time
  * limit of each, a third of the command limit.
+ *
+ * WAIT does not say who has acknowledged. Where the replicas are known by address, the first ROLE
+ * tells the master's offset, and the second up to where each replica is: all that are known must be
+ * there, connected and up to that offset. Others may be connected as well, like a former master
+ * that has just become a replica; WAIT waits for those too that came in time the last time.
  *
  * Replicas that are too few, or too late, make the outcome LK_ENOTDURABLE. A connection that is
  * lost before makes the answers void: the requests are sent again, as all that may be.
@@ -17,34 +22,61 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
 #include "conf/config.h"
+#include "conf/url.h"
 #include "conn/conn.h"
 #include "conn/node.h"
 
 #define PARTS 3 /* of the command limit */
 
-static struct lk__request *acks_request(int count, int64_t limit_ms)
+/* The answers, where replicas are known by address; else there is one. */
+enum { ROLE_BEFORE, WAITED, ROLE_BEHIND, ASKED_COUNT };
+
+static bool add(struct lk__request *batch, size_t argc, const char **argv)
+{
+	size_t sizes[3];
+	for (size_t i = 0; i < argc; i++)
+		sizes[i] = strlen(argv[i]);
+	return lk__request_add(batch, argc, argv, sizes);
+}
+
+static bool add_role(struct lk__request *batch, bool named)
+{
+	return !named || add(batch, 1, (const char *[]){"ROLE"});
+}
+
+static bool is_named(const struct lk__node *node)
+{
+	return node->acks == LK__ACKS_ALL && node->replicas.named;
+}
+
+static struct lk__request *acks_request(const struct lk__conn *conn)
 {
 	char number[16], limit[24];
-	snprintf(number, sizeof(number), "%d", count);
-	snprintf(limit, sizeof(limit), "%" PRId64, limit_ms / PARTS + 1);
-	struct lk__request *request = lk__request_new(3, (const char *[]){"WAIT", number, limit},
-						      (size_t[]){4, strlen(number), strlen(limit)});
-	if (request) {
-		request->asks_acks = true;
-		request->wants_acks = count;
-		request->finish = lk__request_forget;
+	bool named = is_named(conn->node);
+	int count = lk__node_acks(conn->node);
+	int64_t limit_ms = conn->node->config->command_timeout_ms / PARTS + 1;
+	snprintf(number, sizeof(number), "%d", count + (named ? conn->more_acks : 0));
+	snprintf(limit, sizeof(limit), "%" PRId64, limit_ms);
+	struct lk__request *batch = lk__request_batch(ASKED_COUNT);
+	if (batch && add_role(batch, named) &&
+	    add(batch, 3, (const char *[]){"WAIT", number, limit}) && add_role(batch, named)) {
+		batch->asks_acks = true;
+		batch->wants_acks = count;
+		batch->finish = lk__request_forget;
+		return batch;
 	}
-	return request;
+	lk__request_free(batch);
+	return NULL;
 }
 
 static void acks_ask(struct lk__conn *conn)
 {
-	int64_t limit_ms = conn->node->config->command_timeout_ms;
-	struct lk__request *request = acks_request(lk__node_acks(conn->node), limit_ms);
+	struct lk__request *request = acks_request(conn);
 	if (!request) {
 		lk__conn_must_break(conn, LK_ENOMEM, "out of memory");
 		return;
@@ -72,37 +104,118 @@ bool lk__acks_await(struct lk__conn *conn, struct lk__request *request)
 	return true;
 }
 
-static void acks_too_few(struct lk__conn *conn, struct lk__request *request, int wanted,
-			 const redisReply *reply, struct lk__deferred *after)
+/* ---- who has acknowledged ---- */
+
+struct count {
+	int wanted, came;
+	int more;            /* that came, and need not */
+	const char *refusal; /* the server's words; NULL: none */
+};
+
+static const char *text_at(const redisReply *reply, size_t index)
+{
+	bool is = index < reply->elements && reply->element[index]->type == REDIS_REPLY_STRING;
+	return is ? reply->element[index]->str : "";
+}
+
+/* The offset of a master, or -1. */
+static long long role_offset(const redisReply *role)
+{
+	bool master = role->type == REDIS_REPLY_ARRAY && role->elements == 3 &&
+		      strcmp(text_at(role, 0), "master") == 0 &&
+		      role->element[1]->type == REDIS_REPLY_INTEGER &&
+		      role->element[2]->type == REDIS_REPLY_ARRAY;
+	return master ? role->element[1]->integer : -1;
+}
+
+/* Whether a master's replica is up to the offset; its address. */
+static bool replica_has(const redisReply *replica, long long offset, char place_out[LK__PLACE_SIZE])
+{
+	if (replica->type != REDIS_REPLY_ARRAY)
+		return false;
+	char host[LK__PLACE_SIZE];
+	snprintf(host, sizeof(host), "%.255s", text_at(replica, 0));
+	lk__place_name(place_out, host, (int)strtol(text_at(replica, 1), NULL, 10));
+	return strtoll(text_at(replica, 2), NULL, 10) >= offset;
+}
+
+static bool replicas_have(const struct lk__replicas *replicas, int count, const char *place)
+{
+	for (int i = 0; i < count; i++)
+		if (strncmp(replicas->place[i], place, sizeof(replicas->place[i]) - 1) == 0)
+			return true;
+	return false;
+}
+
+static struct count count_named(struct lk__node *node, const redisReply *reply)
+{
+	struct count count = {0};
+	struct lk__replicas *replicas = &node->replicas;
+	long long offset = role_offset(reply->element[ROLE_BEFORE]);
+	const redisReply *behind = reply->element[ROLE_BEHIND];
+	bool master = offset >= 0 && role_offset(behind) >= 0;
+	pthread_mutex_lock(&replicas->mutex);
+	count.wanted = atomic_load(&replicas->count);
+	for (size_t i = 0; master && i < behind->element[2]->elements; i++) {
+		char place[LK__PLACE_SIZE] = "";
+		if (!replica_has(behind->element[2]->element[i], offset, place))
+			continue;
+		bool known = count.wanted <= LK__ACKS_MAX &&
+			     replicas_have(replicas, count.wanted, place);
+		count.came += known;
+		count.more += !known;
+	}
+	pthread_mutex_unlock(&replicas->mutex);
+	return count;
+}
+
+static struct count count_acks(struct lk__node *node, const struct lk__request *asked)
+{
+	const redisReply *reply = asked->reply;
+	const redisReply *waited = reply->element[reply->elements == ASKED_COUNT ? WAITED : 0];
+	struct count count = {0};
+	if (reply->elements == ASKED_COUNT) {
+		count = count_named(node, reply);
+	} else {
+		int now = lk__node_acks(node);
+		count.wanted = now > asked->wants_acks ? now : asked->wants_acks;
+		count.came = waited->type == REDIS_REPLY_INTEGER ? (int)waited->integer : 0;
+	}
+	for (size_t i = 0; i < reply->elements; i++)
+		if (reply->element[i]->type == REDIS_REPLY_ERROR)
+			count.refusal = reply->element[i]->str;
+	return count;
+}
+
+static void acks_too_few(struct lk__conn *conn, struct lk__request *request,
+			 const struct count *count, struct lk__deferred *after)
 {
 	char reason[sizeof(request->reason)];
-	if (reply->type == REDIS_REPLY_ERROR)
+	if (count->refusal)
 		snprintf(reason, sizeof(reason), "no replica can acknowledge it: %.100s",
-			 reply->str);
+			 count->refusal);
 	else
 		snprintf(reason, sizeof(reason),
-			 "the master has done it, and %lld of %d replicas have acknowledged it",
-			 reply->integer, wanted);
+			 "the master has done it, and %d of %d replicas have acknowledged it",
+			 count->came, count->wanted);
 	lk__conn_done(conn, request, LK_ENOTDURABLE, reason, after);
 }
 
-/* The answer of a WAIT: all that is kept was answered before. */
-void lk__acks_came(struct lk__conn *conn, const struct lk__request *asked, const redisReply *reply,
+/* The answer to a WAIT: all that is kept was answered before. */
+void lk__acks_came(struct lk__conn *conn, const struct lk__request *asked,
 		   struct lk__deferred *after)
 {
 	struct lk__request *request, *next;
-	int wanted = lk__node_acks(conn->node); /* it may have become more */
-	if (wanted < asked->wants_acks)
-		wanted = asked->wants_acks;
-	bool enough = reply->type == REDIS_REPLY_INTEGER && reply->integer >= wanted;
+	struct count count = count_acks(conn->node, asked);
 	conn->asks_acks = false;
+	conn->more_acks = count.more;
 	DL_FOREACH_SAFE(conn->unacked, request, next)
 	{
 		DL_DELETE(conn->unacked, request);
-		if (enough)
+		if (!count.refusal && count.came >= count.wanted)
 			lk__conn_done(conn, request, 0, "", after);
 		else
-			acks_too_few(conn, request, wanted, reply, after);
+			acks_too_few(conn, request, &count, after);
 	}
 }
 
@@ -119,4 +232,5 @@ void lk__acks_lost(struct lk__conn *conn)
 	conn->in_flight = unacked;
 	conn->unacked = NULL;
 	conn->asks_acks = false;
+	conn->more_acks = 0;
 }

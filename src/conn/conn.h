@@ -83,6 +83,7 @@ struct lk__conn {
 	size_t in_flight_count;
 	struct lk__request *unacked;  /* answered, and not yet acknowledged; before in_flight */
 	bool asks_acks;               /* a WAIT is under way for them */
+	int more_acks;                /* of replicas that need not, and did at the last WAIT */
 	struct lk__request *finished; /* done, and left to whoever may call `finish` */
 	_Atomic unsigned finishing;   /* threads that call it now, or keep it pinned */
 	bool closing;                 /* no new tries, please: the client is being closed */
@@ -289,7 +290,7 @@ void lk__conn_start(struct lk__conn *conn, struct lk__deferred *after);
 bool lk__conn_demand(const struct lk__conn *conn);
 void lk__conn_flush(struct lk__conn *conn);
 bool lk__acks_await(struct lk__conn *conn, struct lk__request *request);
-void lk__acks_came(struct lk__conn *conn, const struct lk__request *asked, const redisReply *reply,
+void lk__acks_came(struct lk__conn *conn, const struct lk__request *asked,
 		   struct lk__deferred *after);
 void lk__acks_lost(struct lk__conn *conn);
 void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after);

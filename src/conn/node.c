@@ -18,6 +18,7 @@ int lk__node_init(struct lk__node *node, const struct lk_config *config,
 	node->context = context;
 	node->messages.wake_fd = node->work.wake_fd = -1;
 	node->acks = lk__config_acks(config);
+	pthread_mutex_init(&node->replicas.mutex, NULL);
 	node->can_spin = config->spin_us > 0 && lk__core_count() > 1;
 	node->scripts = calloc((size_t)config->connections, sizeof(*node->scripts));
 	if (!node->scripts)
@@ -45,6 +46,7 @@ void lk__node_destroy(struct lk__node *node)
 		lk__conn_destroy(&node->scripts[i]);
 	lk__conn_destroy(&node->messages);
 	lk__conn_destroy(&node->work);
+	pthread_mutex_destroy(&node->replicas.mutex);
 	free(node->scripts);
 }
 

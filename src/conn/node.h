@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/log.h"
+#include "conf/config.h"
 #include "conn/conn.h"
 
 struct lk_config;
@@ -37,6 +38,14 @@ struct lk__node_counters {
 #define LK__CAN_DELIFEQ 8u /* DELIFEQ key value */
 #define LK__CAN_SET_IFEQ 16u
 
+/* Those that are known to be alive. */
+struct lk__replicas {
+	_Atomic int count;
+	bool named;            /* they are known by address */
+	pthread_mutex_t mutex; /* of the addresses */
+	char place[LK__ACKS_MAX][LK__CONN_PLACE_SIZE];
+};
+
 struct lk__node {
 	const struct lk_config *config;
 	struct lk__finder *finder; /* NULL: it is where the configuration says */
@@ -45,10 +54,10 @@ struct lk__node {
 	void *context;
 	struct lk__conn *scripts; /* config->connections of them */
 	size_t script_count;
-	_Atomic bool was_up;  /* ever: then a failure to connect is retried */
-	bool can_spin;        /* asked for, and there is a core left for the server */
-	int acks;             /* replicas that must have a grant, or LK__ACKS_ALL: */
-	_Atomic int replicas; /* so many are known to be alive */
+	_Atomic bool was_up; /* ever: then a failure to connect is retried */
+	bool can_spin;       /* asked for, and there is a core left for the server */
+	int acks;            /* replicas that must have a grant, or LK__ACKS_ALL */
+	struct lk__replicas replicas;
 	struct lk__conn messages;
 	struct lk__conn work;
 	_Atomic int64_t work_due_ns; /* 0: nothing is renewed here; LK__NEVER: was opened */
@@ -101,7 +110,7 @@ void lk__node_hear_time(struct lk__node *node, int64_t server_us, int64_t sent_n
 /* How many replicas must have a grant. */
 static inline int lk__node_acks(const struct lk__node *node)
 {
-	return node->acks >= 0 ? node->acks : atomic_load(&node->replicas);
+	return node->acks >= 0 ? node->acks : atomic_load(&node->replicas.count);
 }
 
 /* Whether it is time to ask; then the caller does. */

@@ -394,7 +394,7 @@ void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred
 		request->reply = reply;
 	}
 	if (request->asks_acks)
-		lk__acks_came(conn, request, reply, after);
+		lk__acks_came(conn, request, after);
 	if (request->is_load)
 		conn_loaded(conn, reply);
 	if (request->tells_time)

@@ -32,6 +32,12 @@ struct wait {
 	struct lk__park park;
 };
 
+/* A replica, and what it is one of. */
+struct replica {
+	char place[LK__CONN_PLACE_SIZE], master[LK__PLACE_SIZE];
+	uint64_t round; /* in which a peer said that it is alive */
+};
+
 struct lk__scout {
 	struct lk__finder finder; /* first */
 	const struct lk__scout_ops *ops;
@@ -43,6 +49,8 @@ struct lk__scout {
 	/* The thread's. */
 	struct lk__peer peers[LK__PEERS_MAX];
 	size_t count;
+	struct replica replicas[LK__ACKS_MAX];
+	bool too_many; /* replicas: no lock is granted then */
 	uint64_t round;
 	int64_t begun_ns;
 	bool over;                     /* of the round: all have answered or failed */
@@ -99,11 +107,6 @@ const char *lk__scout_former(const struct lk__scout *scout)
 	return scout->former;
 }
 
-void lk__scout_forget_former(struct lk__scout *scout)
-{
-	*scout->former = '\0';
-}
-
 static struct lk__peer *scout_add(struct lk__scout *scout, const char *name)
 {
 	if (scout->count == LK__PEERS_MAX)
@@ -128,6 +131,31 @@ void lk__scout_learn(struct lk__scout *scout, const char *host, int port, const 
 	struct lk__peer *peer = scout_add(scout, name);
 	if (peer)
 		snprintf(peer->id, sizeof(peer->id), "%s", id);
+}
+
+static bool replica_is(const struct replica *replica, const char *place, const char *master)
+{
+	return strcmp(replica->place, place) == 0 && strcmp(replica->master, master) == 0;
+}
+
+void lk__scout_replica(struct lk__scout *scout, const struct lk__peer *peer, const char *place)
+{
+	struct replica *found = NULL;
+	char cut[LK__CONN_PLACE_SIZE];
+	snprintf(cut, sizeof(cut), "%.63s", place);
+	for (size_t i = 0; i < LK__ACKS_MAX; i++) {
+		struct replica *replica = &scout->replicas[i];
+		if (replica_is(replica, cut, peer->says))
+			found = replica;
+		else if (!found && (!*replica->place || replica->round + 1 < scout->round))
+			found = replica; /* a free one, unless its own comes */
+	}
+	scout->too_many |= !found;
+	if (!found)
+		return;
+	memcpy(found->place, cut, sizeof(found->place));
+	memcpy(found->master, peer->says, sizeof(found->master));
+	found->round = peer->asked_round;
 }
 
 int lk__scout_auth(struct lk__scout *scout, struct lk__link *link)
@@ -358,6 +386,35 @@ static void scout_tell(struct lk__scout *scout, const lk_error *error)
 	pthread_mutex_unlock(&scout->mutex);
 }
 
+/* While some have not answered, those of the last round count as well. */
+static bool replica_counts(const struct lk__scout *scout, const struct replica *replica,
+			   const char *master)
+{
+	return replica->round + !scout->over >= scout->round && *replica->place &&
+	       strcmp(replica->master, master) == 0;
+}
+
+static void scout_count_named(struct lk__scout *scout, const char *master)
+{
+	struct lk__replicas *replicas = &scout->node->replicas;
+	int count = 0;
+	pthread_mutex_lock(&replicas->mutex);
+	for (size_t i = 0; i < LK__ACKS_MAX; i++)
+		if (replica_counts(scout, &scout->replicas[i], master))
+			memcpy(replicas->place[count++], scout->replicas[i].place,
+			       sizeof(replicas->place[0]));
+	atomic_store(&replicas->count, scout->too_many ? LK__ACKS_MAX + 1 : count);
+	pthread_mutex_unlock(&replicas->mutex);
+}
+
+static void scout_count_replicas(struct lk__scout *scout, const char *master)
+{
+	if (scout->ops->replicas)
+		atomic_store(&scout->node->replicas.count, scout->ops->replicas(scout, master));
+	else
+		scout_count_named(scout, master);
+}
+
 static void scout_judge(struct lk__scout *scout)
 {
 	char place[LK__PLACE_SIZE];
@@ -374,8 +431,8 @@ static void scout_judge(struct lk__scout *scout)
 	if (verdict == LK__VERDICT_OPEN)
 		return;
 	if (verdict == LK__VERDICT_MASTER) {
-		scout_believe(scout, place);
-		atomic_store(&scout->node->replicas, scout->ops->replicas(scout, place));
+		scout_believe(scout, place); /* first: no old connection is asked for fewer */
+		scout_count_replicas(scout, place);
 	} else if (verdict == LK__VERDICT_NO_MASTER) {
 		scout_believe(scout, "");
 	}
@@ -406,7 +463,7 @@ static void scout_begin(struct lk__scout *scout)
 	scout->round++;
 	pthread_mutex_unlock(&scout->mutex);
 	scout->begun_ns = lk__now_ns();
-	scout->over = scout->told = false;
+	scout->over = scout->told = scout->too_many = false;
 	scout_forget(scout);
 }
 
@@ -611,6 +668,7 @@ int lk__scout_new(struct lk__scout **scout_out, const struct lk__scout_ops *ops,
 	scout->finder.ops = &scout_finder_ops;
 	scout->ops = ops;
 	scout->node = node;
+	node->replicas.named = !ops->replicas;
 	scout->asking = asking;
 	scout->over = scout->told = true;
 	scout->config = asking ? lk__config_copy(node->config) : NULL;

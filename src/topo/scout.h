@@ -49,7 +49,6 @@ struct lk__peer {
 	int64_t asked_ns;          /* when the answers that it owes were asked for */
 	uint64_t asked_round, answered_round, failed_round, named_round;
 	char says[LK__PLACE_SIZE];       /* its answer: what it means, the kind knows */
-	int replicas;                    /* that it says are alive */
 	char fault[LK__PEER_FAULT_SIZE]; /* why it failed, or what else it said */
 	int code;                        /* of the fault */
 };
@@ -70,7 +69,7 @@ struct lk__scout_ops {
 			 const redisReply *reply);
 	/* Says what begins the messages. NULL: there are none. */
 	int (*listen)(struct lk__scout *scout, struct lk__peer *peer);
-	/* How many replicas of the server at `place` are alive, as far as those say that name it. */
+	/* How many replicas of the server at `place` are alive. NULL: those that were told of. */
 	int (*replicas)(const struct lk__scout *scout, const char *place);
 	/* What is known; `over`: nobody else will answer. The first two have no error. */
 	enum lk__verdict (*judge)(const struct lk__scout *scout, bool over, char *place_out,
@@ -97,14 +96,15 @@ bool lk__scout_has_answered(const struct lk__scout *scout, const struct lk__peer
 /* In this round or the one before, and not failed since. */
 bool lk__scout_answered_lately(const struct lk__scout *scout, const struct lk__peer *peer);
 
-/* The server that is believed at present, or ""; and the one before it, until that is a replica as
- * any other. */
+/* The server that is believed at present, or ""; and the one before it. */
 const char *lk__scout_believed(const struct lk__scout *scout);
 const char *lk__scout_former(const struct lk__scout *scout);
-void lk__scout_forget_former(struct lk__scout *scout);
 
 /* Another peer that a peer has named, with its run id. */
 void lk__scout_learn(struct lk__scout *scout, const char *host, int port, const char *id);
+
+/* A replica that is alive, as a peer says of the master that it names. */
+void lk__scout_replica(struct lk__scout *scout, const struct lk__peer *peer, const char *place);
 
 /* Asks for AUTH if the configuration has a password. 0, or LK_ENOMEM. */
 int lk__scout_auth(struct lk__scout *scout, struct lk__link *link);

@@ -108,15 +108,6 @@ static void sentinel_other(struct lk__scout *scout, const redisReply *other)
 		lk__scout_learn(scout, host, (int)strtol(port, NULL, 10), field_of(other, "runid"));
 }
 
-static bool is_former(const struct lk__scout *scout, const redisReply *replica)
-{
-	const char *host = field_of(replica, "ip"), *port = field_of(replica, "port");
-	char place[LK__PLACE_SIZE] = "";
-	if (is_place(host, port))
-		lk__place_name(place, host, (int)strtol(port, NULL, 10));
-	return *place && strcmp(place, lk__scout_former(scout)) == 0;
-}
-
 /*
  * A replica counts until sentinels call it down. One that they cannot reach is not called so before
  * their own limit is over, which may be half a minute: it counts no more when they have not heard
@@ -124,32 +115,39 @@ static bool is_former(const struct lk__scout *scout, const redisReply *replica)
  * back before that.
  *
  * The one that has been the master until now counts when it follows the new one, which takes
- * sentinels 8 s to bring about: it would not be promoted before another that follows. From then on
- * it is a replica like any other.
+ * sentinels 8 s to bring about: they would not promote it before another that follows.
  */
-static bool is_alive(struct lk__scout *scout, const redisReply *replica)
+static bool is_alive(const struct lk__scout *scout, const redisReply *replica, const char *place)
 {
 	const char *flags = field_of(replica, "flags");
 	bool follows = strcmp(field_of(replica, "master-link-status"), "ok") == 0;
-	bool reached = !strstr(flags, "disconnected");
-	if (strstr(flags, "s_down") || strstr(flags, "o_down"))
-		return false;
-	if (is_former(scout, replica)) {
-		if (reached && follows)
-			lk__scout_forget_former(scout);
-		return reached && follows;
-	}
-	return reached || strtol(field_of(replica, "last-ok-ping-reply"), NULL, 10) < UNHEARD_MS;
+	bool heard = !strstr(flags, "disconnected") ||
+		     strtol(field_of(replica, "last-ok-ping-reply"), NULL, 10) < UNHEARD_MS;
+	bool down = strstr(flags, "s_down") || strstr(flags, "o_down");
+	return heard && !down && (follows || strcmp(place, lk__scout_former(scout)) != 0);
+}
+
+static void sentinel_replica(struct lk__scout *scout, const struct lk__peer *peer,
+			     const redisReply *replica)
+{
+	const char *host = field_of(replica, "ip"), *port = field_of(replica, "port");
+	char place[LK__PLACE_SIZE];
+	if (!is_place(host, port))
+		return;
+	lk__place_name(place, host, (int)strtol(port, NULL, 10));
+	if (is_alive(scout, replica, place))
+		lk__scout_replica(scout, peer, place);
 }
 
 /* Who says where the master is must also say what replicas it has. */
 static void sentinel_replicas(struct lk__scout *scout, struct lk__peer *peer,
 			      const redisReply *reply)
 {
-	peer->replicas = 0;
+	if (!*peer->says || strcmp(peer->says, NOBODY) == 0)
+		return;
 	for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++)
-		peer->replicas += is_alive(scout, reply->element[i]);
-	if (reply->type == REDIS_REPLY_ERROR && *peer->says && strcmp(peer->says, NOBODY) != 0) {
+		sentinel_replica(scout, peer, reply->element[i]);
+	if (reply->type == REDIS_REPLY_ERROR) {
 		*peer->says = '\0';
 		lk__scout_refused(peer, reply->str);
 	}
@@ -212,18 +210,6 @@ static const char *most_common(const struct lk__scout *scout, size_t *most_out, 
 	return common;
 }
 
-/* As many as the one says that knows most. */
-static int sentinel_count(const struct lk__scout *scout, const char *place)
-{
-	int most = 0;
-	for (size_t i = 0; i < lk__scout_count(scout); i++) {
-		int replicas = lk__scout_peer(scout, i)->replicas;
-		if (strcmp(vote_of(scout, i), place) == 0 && replicas > most)
-			most = replicas;
-	}
-	return most;
-}
-
 static void sentinel_fail(const struct lk__scout *scout, const char *common, size_t votes,
 			  bool agree, lk_error *error)
 {
@@ -262,7 +248,6 @@ static const struct lk__scout_ops sentinel_ops = {
 	.ask = sentinel_ask,
 	.answered = sentinel_answered,
 	.listen = sentinel_listen,
-	.replicas = sentinel_count,
 	.judge = sentinel_judge,
 };
 

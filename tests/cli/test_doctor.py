@@ -139,6 +139,8 @@ def test_replicas(make, doctor):
     assert report["nodes"][0]["role"] == "replica" and "no lock can be" in report["promise"]
     report = doctor("--url", master.unix_url)
     assert ids(report) == ["replicas-unguarded"] and "without a limit" in report["promise"]
+    report = doctor("--url", master.unix_url, "-o", "replica_acks=1")
+    assert not ids(report) and "that is connected loses no lock" in report["promise"]
     master.set("min-replicas-to-write", "1")
     assert ids(doctor("--url", master.unix_url)) == ["replicas-lag"]
     third = make()

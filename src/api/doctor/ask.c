@@ -149,6 +149,7 @@ int lk__facts_ask(struct lk__facts *facts, lk_client *client, struct lk__thread 
 	int rc = connect_node(client, thread, &own);
 	if (rc == LK__WAIT_READY)
 		rc = ask_settings(facts, client, thread, &own);
+	facts->acks = lk__node_acks(client->topo->ops->node_at(client->topo, 0));
 	if (rc == LK__WAIT_READY)
 		rc = ask_time(facts, client, thread, &own);
 	if (rc == LK__WAIT_READY && !facts->sentinel)

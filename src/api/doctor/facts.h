@@ -46,10 +46,17 @@ struct lk__facts {
 	int64_t memory_limit; /* 0: none */
 	int64_t memory_used;
 	int64_t replicas, min_replicas, lag_s, timeout_s;
+	int64_t acks;                     /* replicas that must have a grant */
 	int64_t buffer_hard, buffer_soft; /* of pubsub, bytes; 0: no limit */
 	int64_t trip_best_us, trip_worst_us;
 	int64_t clock_ahead_us, clock_error_us;
 };
+
+/* Whether each replica has a lock before it is granted. */
+static inline bool lk__facts_acked(const struct lk__facts *facts)
+{
+	return facts->replicas > 0 && facts->acks >= facts->replicas;
+}
 
 /* Nothing is known yet. */
 void lk__facts_clear(struct lk__facts *facts);

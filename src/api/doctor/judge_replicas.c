@@ -15,6 +15,8 @@ void lk__judge_replicas(struct lk__findings *findings, const struct lk__facts *n
 		return;
 	if (replicas == 0 && !quorum)
 		lk__find(findings, LK__FOUND_NO_REPLICA, index, "no replica is connected");
+	if (lk__facts_acked(node))
+		return;
 	if (replicas > 0 && (least == 0 || lag_s == 0))
 		lk__find(findings, LK__FOUND_REPLICAS_UNGUARDED, index,
 			 "replicas: %lld, min-replicas-to-write is %lld, min-replicas-max-lag is "

@@ -52,6 +52,8 @@ static const char *after_restart(const struct lk__facts *node)
 
 static const char *after_failover(const struct lk__facts *node)
 {
+	if (lk__facts_acked(node))
+		return "a failover to a replica that is connected loses no lock";
 	if (node->replicas > 0 && node->min_replicas > 0 && node->lag_s > 0)
 		return "a failover loses at most the locks that replicas had not yet received";
 	if (node->replicas > 0 && node->min_replicas >= 0)
