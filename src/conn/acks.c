@@ -10,9 +10,10 @@
  * limit of each, a third of the command limit.
  *
  * WAIT does not say who has acknowledged. Where the replicas are known by address, the first ROLE
- * tells the master's offset, and the second up to where each replica is: all that are known must be
- * there, connected and up to that offset. Others may be connected as well, like a former master
- * that has just become a replica; WAIT waits for those too that came in time the last time.
+ * tells the master's offset, and the second who is connected, up to which offset. All that are
+ * known must be there, and up to that offset, unless WAIT has counted all who are connected. Others
+ * may be connected as well, like a former master that has just become a replica; WAIT waits for
+ * those too that came in time the last time.
  *
  * Replicas that are too few, or too late, make the outcome LK_ENOTDURABLE. A connection that is
  * lost before makes the answers void: the requests are sent again, as all that may be.
@@ -153,12 +154,15 @@ static struct count count_named(struct lk__node *node, const redisReply *reply)
 	struct lk__replicas *replicas = &node->replicas;
 	long long offset = role_offset(reply->element[ROLE_BEFORE]);
 	const redisReply *behind = reply->element[ROLE_BEHIND];
+	const redisReply *waited = reply->element[WAITED];
 	bool master = offset >= 0 && role_offset(behind) >= 0;
+	bool all = master && waited->type == REDIS_REPLY_INTEGER &&
+		   waited->integer >= (long long)behind->element[2]->elements;
 	pthread_mutex_lock(&replicas->mutex);
 	count.wanted = atomic_load(&replicas->count);
 	for (size_t i = 0; master && i < behind->element[2]->elements; i++) {
 		char place[LK__PLACE_SIZE] = "";
-		if (!replica_has(behind->element[2]->element[i], offset, place))
+		if (!replica_has(behind->element[2]->element[i], offset, place) && !all)
 			continue;
 		bool known = count.wanted <= LK__ACKS_MAX &&
 			     replicas_have(replicas, count.wanted, place);
