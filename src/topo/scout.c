@@ -145,10 +145,10 @@ void lk__scout_replica(struct lk__scout *scout, const struct lk__peer *peer, con
 	snprintf(cut, sizeof(cut), "%.63s", place);
 	for (size_t i = 0; i < LK__ACKS_MAX; i++) {
 		struct replica *replica = &scout->replicas[i];
-		if (replica_is(replica, cut, peer->says))
+		bool own = replica_is(replica, cut, peer->says);
+		bool idle = !*replica->place || replica->round + 1 < scout->round;
+		if (own || (idle && !found)) /* one that is free, unless its own comes */
 			found = replica;
-		else if (!found && (!*replica->place || replica->round + 1 < scout->round))
-			found = replica; /* a free one, unless its own comes */
 	}
 	scout->too_many |= !found;
 	if (!found)
