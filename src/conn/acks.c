@@ -21,7 +21,6 @@
  * Newer servers let WAIT count only from the last write of the connection; so every script whose
  * answer is kept here writes, also one that finds its work done.
  */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,23 +30,30 @@
 #include "conf/url.h"
 #include "conn/conn.h"
 #include "conn/node.h"
+#include "conn/words.h"
+#include "resp/reader.h"
 
 #define PARTS 3 /* of the command limit */
 
 /* The answers, where replicas are known by address; else there is one. */
 enum { ROLE_BEFORE, WAITED, ROLE_BEHIND, ASKED_COUNT };
 
-static bool add(struct lk__request *batch, size_t argc, const char **argv)
-{
-	size_t sizes[3];
-	for (size_t i = 0; i < argc; i++)
-		sizes[i] = strlen(argv[i]);
-	return lk__request_add(batch, argc, argv, sizes);
-}
-
 static bool add_role(struct lk__request *batch, bool named)
 {
-	return !named || add(batch, 1, (const char *[]){"ROLE"});
+	struct lk__words words = {0};
+	if (!named)
+		return true;
+	lk__words_text(&words, "ROLE");
+	return lk__words_batch(batch, &words);
+}
+
+static bool add_wait(struct lk__request *batch, int count, int64_t limit_ms)
+{
+	struct lk__words words = {0};
+	lk__words_text(&words, "WAIT");
+	lk__words_number(&words, count);
+	lk__words_number(&words, limit_ms);
+	return lk__words_batch(batch, &words);
 }
 
 static bool is_named(const struct lk__node *node)
@@ -57,15 +63,13 @@ static bool is_named(const struct lk__node *node)
 
 static struct lk__request *acks_request(const struct lk__conn *conn)
 {
-	char number[16], limit[24];
 	bool named = is_named(conn->node);
 	int count = lk__node_acks(conn->node);
 	int64_t limit_ms = conn->node->config->command_timeout_ms / PARTS + 1;
-	snprintf(number, sizeof(number), "%d", count + (named ? conn->more_acks : 0));
-	snprintf(limit, sizeof(limit), "%" PRId64, limit_ms);
 	struct lk__request *batch = lk__request_batch(ASKED_COUNT);
 	if (batch && add_role(batch, named) &&
-	    add(batch, 3, (const char *[]){"WAIT", number, limit}) && add_role(batch, named)) {
+	    add_wait(batch, count + (named ? conn->more_acks : 0), limit_ms) &&
+	    add_role(batch, named)) {
 		batch->asks_acks = true;
 		batch->wants_acks = count;
 		batch->finish = lk__request_forget;
@@ -113,17 +117,11 @@ struct count {
 	const char *refusal; /* the server's words; NULL: none */
 };
 
-static const char *text_at(const redisReply *reply, size_t index)
-{
-	bool is = index < reply->elements && reply->element[index]->type == REDIS_REPLY_STRING;
-	return is ? reply->element[index]->str : "";
-}
-
 /* The offset of a master, or -1. */
 static long long role_offset(const redisReply *role)
 {
 	bool master = role->type == REDIS_REPLY_ARRAY && role->elements == 3 &&
-		      strcmp(text_at(role, 0), "master") == 0 &&
+		      strcmp(lk__element_text(role, 0), "master") == 0 &&
 		      role->element[1]->type == REDIS_REPLY_INTEGER &&
 		      role->element[2]->type == REDIS_REPLY_ARRAY;
 	return master ? role->element[1]->integer : -1;
@@ -135,9 +133,9 @@ static bool replica_has(const redisReply *replica, long long offset, char place_
 	if (replica->type != REDIS_REPLY_ARRAY)
 		return false;
 	char host[LK__PLACE_SIZE];
-	snprintf(host, sizeof(host), "%.255s", text_at(replica, 0));
-	lk__place_name(place_out, host, (int)strtol(text_at(replica, 1), NULL, 10));
-	return strtoll(text_at(replica, 2), NULL, 10) >= offset;
+	snprintf(host, sizeof(host), "%.255s", lk__element_text(replica, 0));
+	lk__place_name(place_out, host, (int)strtol(lk__element_text(replica, 1), NULL, 10));
+	return strtoll(lk__element_text(replica, 2), NULL, 10) >= offset;
 }
 
 static bool replicas_have(const struct lk__replicas *replicas, int count, const char *place)

@@ -172,3 +172,9 @@ int lk__reader_next(struct lk__reader *reader, redisReply **reply_out)
 	reader->taken += before - unparsed(reader);
 	return check_rest(reader);
 }
+
+const char *lk__element_text(const redisReply *array, size_t index)
+{
+	bool is = index < array->elements && array->element[index]->type == REDIS_REPLY_STRING;
+	return is ? array->element[index]->str : "";
+}

@@ -36,4 +36,7 @@ int lk__reader_feed(struct lk__reader *reader, const void *bytes, size_t size);
 int lk__reader_next(struct lk__reader *reader, redisReply **reply_out);
 const char *lk__reader_error(const struct lk__reader *reader);
 
+/* The string at that place of an array, or "". */
+const char *lk__element_text(const redisReply *array, size_t index);
+
 #endif

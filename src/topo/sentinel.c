@@ -15,6 +15,7 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "conf/text.h"
+#include "resp/reader.h"
 #include "topo/scout.h"
 #include "topo/topo.h"
 
@@ -53,12 +54,6 @@ static int sentinel_listen(struct lk__scout *scout, struct lk__peer *peer)
 				 (const char *[]){"SUBSCRIBE", "+switch-master", "+reboot"});
 }
 
-static const char *text_at(const redisReply *reply, size_t index)
-{
-	bool is = index < reply->elements && reply->element[index]->type == REDIS_REPLY_STRING;
-	return is ? reply->element[index]->str : "";
-}
-
 /* What a sentinel names is checked like a part of a URL. */
 static bool is_place(const char *host, const char *port)
 {
@@ -70,8 +65,8 @@ static bool is_place(const char *host, const char *port)
 
 static void sentinel_master(struct lk__peer *peer, const redisReply *reply)
 {
-	const char *host = reply->type == REDIS_REPLY_ARRAY ? text_at(reply, 0) : "";
-	const char *port = reply->type == REDIS_REPLY_ARRAY ? text_at(reply, 1) : "";
+	const char *host = reply->type == REDIS_REPLY_ARRAY ? lk__element_text(reply, 0) : "";
+	const char *port = reply->type == REDIS_REPLY_ARRAY ? lk__element_text(reply, 1) : "";
 	*peer->says = '\0';
 	if (reply->type == REDIS_REPLY_NIL) {
 		strcpy(peer->says, NOBODY);
@@ -91,13 +86,14 @@ static void sentinel_master(struct lk__peer *peer, const redisReply *reply)
 	}
 }
 
-/* An instance is a flat list of fields and values; "" where there is no such field. */
+/* Sentinels describe an instance as a flat list of fields and values. Returns "" if the field is
+ * missing. */
 static const char *field_of(const redisReply *instance, const char *field)
 {
 	for (size_t i = 0; instance->type == REDIS_REPLY_ARRAY && i + 1 < instance->elements;
 	     i += 2)
-		if (strcmp(text_at(instance, i), field) == 0)
-			return text_at(instance, i + 1);
+		if (strcmp(lk__element_text(instance, i), field) == 0)
+			return lk__element_text(instance, i + 1);
 	return "";
 }
 

@@ -1,6 +1,7 @@
 """The system tests' own fixtures and marks; the rest stands in fixtures.py."""
 from __future__ import annotations
 
+import functools
 import pathlib
 import sys
 
@@ -10,6 +11,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "history")]
 
 from certificates import Certificates  # noqa: E402  (behind the path)
+from deployments import Replicas, Watched  # noqa: E402
 from fixtures import (background, driver, folder, history, keeper, make_keeper,  # noqa: E402,F401
                       make_proxy, make_server, proxy, server, take_shard)
 from long_hold import LongHold  # noqa: E402
@@ -24,6 +26,32 @@ def pytest_collection_modifyitems(items):
 def pytest_configure(config):
     config.addinivalue_line("markers", "last: runs after all others")
     config.addinivalue_line("markers", "slow: takes several seconds by its nature")
+
+
+@pytest.fixture
+def deploy(folder):
+    """deploy(Replicas or Watched, **options): it runs until the test ends."""
+    made = []
+
+    def make(kind, **options):
+        made.append(kind(folder, **options))
+        return made[-1]
+
+    yield make
+    for deployment in made:
+        deployment.kill()
+
+
+@pytest.fixture
+def replicas(deploy):
+    """replicas(**options): a master and its replicas."""
+    return functools.partial(deploy, Replicas)
+
+
+@pytest.fixture
+def watched(deploy):
+    """watched(**options): the same with sentinels."""
+    return functools.partial(deploy, Watched)
 
 
 @pytest.fixture(scope="session")

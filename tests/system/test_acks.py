@@ -6,26 +6,11 @@ import time
 import pytest
 
 import moving
-from deployments import Replicas
 from keeper import EVENT_LOST
 from proxy import CUT_BEFORE
 from waiting import never, until
 
 LEASE_MS = 60_000
-KINDS = ("lock", "fair", "fenced", "spin", "plain", "read", "write", "multi")
-
-
-@pytest.fixture
-def replicas(folder):
-    made = []
-
-    def make(**options) -> Replicas:
-        made.append(Replicas(folder, **options))
-        return made[-1]
-
-    yield make
-    for deployment in made:
-        deployment.kill()
 
 
 @pytest.fixture
@@ -40,10 +25,6 @@ def behind(replicas, make_proxy):
     return pair, make_proxy(pair.servers[0].path)
 
 
-def one_url(server) -> str:
-    return f"redis://127.0.0.1:{server.port}"
-
-
 def is_wait(message) -> bool:
     return not message.reply and message.argv[0].upper() == b"WAIT"
 
@@ -54,7 +35,7 @@ def leave_alone(server) -> None:
 
 
 @pytest.mark.parametrize("queued", [0, 1])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", moving.LOCKS)
 def test_a_grant_is_on_every_replica(three, make_keeper, kind, queued):
     """At the moment at which it is told."""
     if kind == "multi" and queued:
@@ -81,7 +62,7 @@ def test_a_longer_lease_is_on_every_replica(three, make_keeper, verb, arguments)
         assert replica.call("PTTL", "some") >= left_ms - 100
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", moving.LOCKS)
 def test_too_few_have_it(three, make_keeper, kind):
     """It is not granted, and not left behind."""
     keeper = make_keeper(three.url)
@@ -127,19 +108,19 @@ def test_a_number_counts_whoever_is_dead(three, make_keeper):
 
 def test_a_single_server_with_a_number(replicas, make_keeper):
     pair = replicas(count=2)
-    keeper = make_keeper(one_url(pair.servers[0]), replica_acks=1)
+    keeper = make_keeper(pair.servers[0].url, replica_acks=1)
     keeper.call("acquire", "some").ok()
     assert pair.servers[1].holders("some")
     leave_alone(pair.servers[1])
     keeper.call("try", "more").is_code("LK_ENOTDURABLE")
-    make_keeper(one_url(pair.servers[0])).call("acquire", "most").ok()
+    make_keeper(pair.servers[0].url).call("acquire", "most").ok()
 
 
 @pytest.mark.parametrize("threadless", [0, 1])
 def test_a_holder_whose_renewals_no_replica_has_loses_it(replicas, make_keeper, threadless):
     """In time: before another can be granted it by a replica that becomes the master."""
     pair = replicas(count=2)
-    keeper = make_keeper(one_url(pair.servers[0]), replica_acks=1, watchdog_ms=2000,
+    keeper = make_keeper(pair.servers[0].url, replica_acks=1, watchdog_ms=2000,
                          threadless=threadless)
     if not threadless:
         keeper.listen()
@@ -147,7 +128,7 @@ def test_a_holder_whose_renewals_no_replica_has_loses_it(replicas, make_keeper, 
     leave_alone(pair.servers[1])
     new = pair.servers[1]
     new.call("REPLICAOF", "NO", "ONE")
-    other = make_keeper(one_url(new))
+    other = make_keeper(new.url)
     granted = other.call("within", "some", wait=20000).ok()
     seen = keeper.call("is_held", "some", queue=threadless)
     assert seen.result == 0, "two owners"
@@ -246,7 +227,7 @@ def test_the_connection_is_lost_in_between(behind, make_keeper, kind, lost):
 def test_a_client_that_closes_meanwhile(replicas, make_keeper):
     """What was answered and not acknowledged is given back."""
     pair = replicas(count=2)
-    keeper = make_keeper(one_url(pair.servers[0]), replica_acks=1, command_timeout_ms=6000)
+    keeper = make_keeper(pair.servers[0].url, replica_acks=1, command_timeout_ms=6000)
     keeper.call("ping").ok()
     pair.servers[1].pause()
     waits = keeper.say("within", "some", thread="waits", lease=LEASE_MS, wait=20000)
@@ -260,7 +241,7 @@ def test_a_client_that_closes_meanwhile(replicas, make_keeper):
 def test_who_may_not_wait(replicas, make_keeper):
     pair = replicas(count=2)
     pair.servers[0].call("ACL", "SETUSER", "lk", "on", ">pw", "~*", "&*", "+@all", "-wait")
-    keeper = make_keeper(one_url(pair.servers[0]).replace("//", "//lk:pw@"), replica_acks=1)
+    keeper = make_keeper(pair.servers[0].url.replace("//", "//lk:pw@"), replica_acks=1)
     seen = keeper.call("try", "some").is_code("LK_ENOTDURABLE")
     assert "'wait'" in seen.message
     until(lambda: not pair.servers[0].call("EXISTS", "some"), 10, "it is given back")

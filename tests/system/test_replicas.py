@@ -6,22 +6,9 @@ import time
 import pytest
 
 import moving
-from deployments import Replicas, refused_port
+from deployments import refused_port
 from keeper import EVENT_LOST
 from waiting import until
-
-
-@pytest.fixture
-def replicas(folder):
-    made = []
-
-    def make(**options) -> Replicas:
-        made.append(Replicas(folder, **options))
-        return made[-1]
-
-    yield make
-    for deployment in made:
-        deployment.kill()
 
 
 @pytest.fixture

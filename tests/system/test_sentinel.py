@@ -13,19 +13,6 @@ from waiting import until
 
 
 @pytest.fixture
-def watched(folder):
-    made = []
-
-    def make(**options) -> Watched:
-        made.append(Watched(folder, **options))
-        return made[-1]
-
-    yield make
-    for deployment in made:
-        deployment.kill()
-
-
-@pytest.fixture
 def trio(watched):
     return watched()
 
