@@ -23,9 +23,9 @@
  *
  * NOTICES. Those of a client can come through a queue too: see lk_queue_notices().
  *
- * KINDS. Every lock on one server: reentrant, fair, read/write, fenced, spin, plain; semaphores,
- * latches and permit semaphores. Multi and red locks have blocking calls only so far; a multi or
- * red lock is refused with LK_EINVAL.
+ * KINDS. Every lock but the multi lock; semaphores, latches and permit semaphores. The completion
+ * of a red lock has no `field`: the lock has another on each node. A multi lock has blocking calls
+ * only so far, and is refused with LK_EINVAL.
  *
  * BOUNDS. A queue has a capacity: at most so many requests that were not taken yet, in flight or
  * completed. Beyond that, starting fails with LK_ELIMIT. The memory of a completion is reserved

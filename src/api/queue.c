@@ -131,9 +131,9 @@ static int start_enter(struct lk__call *call, const lk_queue *queue, lk_lock *lo
 		rc = lk__lock_enter_briefly(call, lock, operation, owner, error);
 	if (rc < 0)
 		return rc;
-	if (lock->multi || call->entry->ops)
-		rc = lk__fail(error, LK_EINVAL, "%s: a %s lock has blocking calls only", operation,
-			      lock->multi ? "multi" : "red");
+	if (lock->multi)
+		rc = lk__fail(error, LK_EINVAL, "%s: a multi lock has blocking calls only",
+			      operation);
 	if (rc == 0)
 		rc = lk__loop_start(lock->client, error);
 	if (rc < 0)

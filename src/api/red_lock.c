@@ -45,7 +45,8 @@ static int check_clients(lk_client *const *clients, size_t count, const void *na
 	for (size_t i = 0; i < count; i++) {
 		rc = lk__name_check(clients[i], name, name_size, "lk_red_lock_new", error);
 		if (rc == 0)
-			rc = lk__check_blocking(clients[i], "lk_red_lock_new", error);
+			rc = lk__check_same_driver(clients[i], clients[0], "lk_red_lock_new",
+						   error);
 		if (rc < 0)
 			return rc;
 		if (clients[i]->config->deployment != LK__SINGLE)

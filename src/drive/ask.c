@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "drive/caller.h"
+#include "drive/fan_out.h"
 #include "drive/watch.h"
 #include "sync/script.h"
 
@@ -131,13 +132,23 @@ int lk__extend_end(struct lk__entry *entry, const struct lk__owner *owner,
 		  : 0;
 }
 
+/* Where the lock is on several nodes. */
+static int extend_ask_all(struct lk__entry *entry, struct lk__thread *thread,
+			  struct lk__extension *extension, lk_error *error)
+{
+	struct lk__nodes_call *call = entry->ops->extend_begin(entry, thread, extension, error);
+	if (!call)
+		return LK_ENOMEM;
+	lk__fan_out_wait(call->fan_out, call->until_ns, NULL);
+	return entry->ops->extend_end(call, error);
+}
+
 /* 1 extended, 0 not ours any more, or a code. */
 static int extend_ask(struct lk__entry *entry, struct lk__thread *thread,
 		      struct lk__extension *extension, lk_error *error)
 {
 	if (entry->ops)
-		return entry->ops->extend(entry, thread, extension->number, extension->lease_ms,
-					  extension->until_ns, &extension->sent_ns, error);
+		return extend_ask_all(entry, thread, extension, error);
 	struct lk__request *request = lk__extend_request(entry, extension);
 	int rc = lk__caller_ask(entry, thread, request, "extend", extension->until_ns, error);
 	if (rc < 0)

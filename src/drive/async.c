@@ -108,6 +108,7 @@ int lk__async_start(struct lk__completion *completion, struct lk__entry *entry,
 	if (want->counter)
 		lk__counter_ref(want->counter);
 	atomic_store(&async->answer, NULL);
+	async->call = NULL;
 	atomic_store(&async->cancelled, false);
 	atomic_store(&async->state, ASYNC_STARTED);
 	async_wake(&async->thread);
@@ -192,7 +193,7 @@ void lk__async_answered(struct lk__request *request)
 
 bool lk__async_active(const lk_client *client)
 {
-	return atomic_load(&client->asyncs.count) > 0;
+	return atomic_load(&client->asyncs.count) > 0 || atomic_load(&client->asyncs.guests) > 0;
 }
 
 /* From now on it is the loop's. False: it is over already. */
@@ -308,13 +309,13 @@ void lk__async_end(lk_client *client)
 	client->asyncs.ended = true;
 	pthread_mutex_unlock(&client->mutex);
 	client->asyncs.told = false;
-	while (lk__async_active(
-		client)) { /* some may be about to start, or be finished elsewhere */
+	/* Some may be about to start, or be finished elsewhere. */
+	while (atomic_load(&client->asyncs.count) > 0) {
 		struct lk__park nap = {0};
 		bool any;
 		lk__async_turn(client, &any);
 		asyncs_for_each_conn(client, lk__conn_settle); /* what is refused, being closed */
-		if (lk__async_active(client))
+		if (atomic_load(&client->asyncs.count) > 0)
 			lk__park_wait(&nap, lk__now_ns() + LK__MS);
 	}
 }

@@ -58,7 +58,7 @@ void lk__async_taken(struct lk__completion *completion);
 
 /* ---- for the loop, and the end of a client ---- */
 
-/* Whether any request is in flight. */
+/* Whether any request is in flight, or waits for an answer to this client. */
 bool lk__async_active(const lk_client *client);
 
 /* Resumes what is ready or due, and says whether anything was. Returns when more is. */

@@ -48,7 +48,8 @@ static void acquire_note(struct lk__async *async)
 	completion->number = async->grant.number;
 	value->deadline_ns = holds ? lk__hold_deadline(hold) : async->grant.valid_until_ns;
 	value->fence = async->grant.fence;
-	lk__field(entry, async->grant.number, value->field);
+	if (!entry->ops) /* else it has another on each node */
+		lk__field(entry, async->grant.number, value->field);
 }
 
 /* What was granted becomes a hold of its own, and the completion is of that. */

@@ -44,7 +44,8 @@ struct lk__async {
 	struct lk__async_want want;
 	_Atomic bool cancelled;
 	_Atomic(struct lk__request *) answer; /* to what was asked */
-	union {                               /* by the way it is driven */
+	struct lk__nodes_call *call; /* or all nodes were; not an acquire's, see its head */
+	union {                      /* by the way it is driven */
 		struct {
 			struct lk__caller caller;
 			struct lk__head head;

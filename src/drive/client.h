@@ -62,6 +62,7 @@ struct lk__asyncs {
 	_Atomic(struct lk__async *) ready; /* woken, the last one first */
 	_Atomic bool asleep;               /* the loop waits, and does not look at `ready` */
 	_Atomic size_t count;              /* started, and not completed */
+	_Atomic size_t guests;             /* of other clients, that wait for answers here */
 	struct lk__async *free;            /* under the client's mutex */
 	bool ended;                        /* the same: no more can start */
 	struct lk__async *in_flight;       /* the loop's */

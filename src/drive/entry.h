@@ -115,26 +115,41 @@ struct lk__caller {
 };
 
 struct lk__entry;
+struct lk__extension;
+struct lk__fan_out;
 struct lk__renewed;
 
+/* What all nodes of a lock were asked: its caller waits for the fan-out, without the entry's mutex
+ * and at most until then, between a begin and its end. */
+struct lk__nodes_call {
+	struct lk__fan_out *fan_out;
+	int64_t until_ns;
+};
+
 /* What is done otherwise where a lock is on several nodes; NULL in all other entries. With the
- * mutex held, unless it says otherwise. */
+ * mutex held, unless it says otherwise; a begin and an end give it up meanwhile. */
 struct lk__entry_ops {
-	/* One try under the attempt's number; gives up the mutex meanwhile. 0 with the event, or
-	 * why the head has to leave. */
-	int (*try_once)(struct lk__entry *entry, struct lk__caller *waiter,
-			struct lk__attempt_event *event, lk_error *error);
-	/* The last hold is given up; gives up the mutex meanwhile. */
-	int (*release)(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
+	/* A try under the attempt's number. NULL with the event. */
+	struct lk__nodes_call *(*try_begin)(struct lk__entry *entry, struct lk__caller *waiter,
+					    struct lk__attempt_event *event, lk_error *error);
+	/* 0 with the event, or why the head has to leave. */
+	int (*try_end)(struct lk__nodes_call *call, struct lk__attempt_event *event,
 		       lk_error *error);
+	/* The last hold is given up; NULL: LK_ENOMEM, and it is still held. */
+	struct lk__nodes_call *(*release_begin)(struct lk__entry *entry, struct lk__thread *thread,
+						lk_error *error);
+	/* `waited`: for the answers, which say what became of it. */
+	int (*release_end)(struct lk__nodes_call *call, bool waited, lk_error *error);
 	void (*release_unasked)(struct lk__entry *entry, uint64_t number);
 	/* Ends in one lk__watch_renewed(); without the mutex. */
 	void (*renew)(const struct lk__renewed *renewed);
 	/* Other work that is due: ends an overdue renewal; without the mutex. */
 	void (*turn)(struct lk__entry *entry);
-	/* 1 extended, 0 not ours any more, or a code; without the mutex. */
-	int (*extend)(struct lk__entry *entry, struct lk__thread *thread, uint64_t number,
-		      int64_t lease_ms, int64_t until_ns, int64_t *sent_ns, lk_error *error);
+	/* An extension; without the mutex. NULL: LK_ENOMEM. */
+	struct lk__nodes_call *(*extend_begin)(struct lk__entry *entry, struct lk__thread *thread,
+					       struct lk__extension *extension, lk_error *error);
+	/* 1 extended, 0 not ours any more, or a code. */
+	int (*extend_end)(struct lk__nodes_call *call, lk_error *error);
 	/* Whether a try of it may be held, and is being compensated. */
 	bool (*compensating)(const struct lk__entry *entry);
 	/* The entry goes. */

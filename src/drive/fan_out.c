@@ -6,41 +6,38 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "drive/client.h"
 
 #define SLICE_MS 100 /* a sleep is at most so long: connections come and go meanwhile */
-
-struct slot {
-	struct lk__fan_out *fan_out;
-	size_t node;
-};
 
 struct lk__fan_out {
 	pthread_mutex_t mutex;
 	size_t count, waiting; /* nodes; commands without an answer */
-	int fd;                /* the sleeping caller's */
+	struct lk__fan_out_use use;
+	struct lk__thread *thread; /* the caller's */
+	int fd;                    /* wakes it; -1: an asynchronous call, which is woken itself */
 	bool asleep, over;
-	void (*late)(void *context, size_t node, const struct lk__fan_out_part *part);
-	void (*end)(void *context);
-	void *context;
-	struct slot slot[LK__FAN_OUT_NODES_MAX];
-	struct lk__fan_out_part node[LK__FAN_OUT_NODES_MAX];
+	struct lk__fan_out_part node[]; /* `count` */
 };
 
-struct lk__fan_out *lk__fan_out_new(size_t count)
+struct lk__fan_out *lk__fan_out_new(size_t count, const struct lk__fan_out_use *use,
+				    struct lk__thread *thread)
 {
-	struct lk__fan_out *fan_out = count <= LK__FAN_OUT_NODES_MAX ? calloc(1, sizeof(*fan_out))
-								     : NULL;
+	assert(count <= LK__FAN_OUT_NODES_MAX);
+	struct lk__fan_out *fan_out = calloc(1, sizeof(*fan_out) + count * sizeof(*fan_out->node));
 	if (!fan_out)
 		return NULL;
-	fan_out->fd = lk__wake_fd_new();
-	if (fan_out->fd < 0) {
+	fan_out->use = *use;
+	fan_out->thread = thread;
+	fan_out->fd = thread->on_wake ? -1 : lk__wake_fd_new();
+	if (fan_out->fd < 0 && !thread->on_wake) {
 		free(fan_out);
 		return NULL;
 	}
 	pthread_mutex_init(&fan_out->mutex, NULL);
 	fan_out->count = count;
 	for (size_t i = 0; i < count; i++)
-		fan_out->slot[i] = (struct slot){fan_out, i};
+		fan_out->node[i].fan_out = fan_out;
 	return fan_out;
 }
 
@@ -49,28 +46,50 @@ static void fan_out_free(struct lk__fan_out *fan_out)
 	for (size_t i = 0; i < fan_out->count; i++)
 		for (size_t j = 0; j < fan_out->node[i].count; j++)
 			lk__request_free(fan_out->node[i].request[j]);
-	if (fan_out->end)
-		fan_out->end(fan_out->context);
-	lk__fd_close(fan_out->fd);
+	if (fan_out->use.end)
+		fan_out->use.end(fan_out->use.context);
+	if (fan_out->fd >= 0)
+		lk__fd_close(fan_out->fd);
 	pthread_mutex_destroy(&fan_out->mutex);
 	free(fan_out);
+}
+
+/* While a node has not answered an asynchronous call, its client's loop listens as for its own. */
+static void part_listen(const struct lk__fan_out_part *part, bool listens)
+{
+	lk_client *client = part->conn->node->context;
+	if (!part->fan_out->thread->on_wake)
+		return;
+	if (listens)
+		atomic_fetch_add(&client->asyncs.guests, 1);
+	else
+		atomic_fetch_sub(&client->asyncs.guests, 1);
+}
+
+static void fan_out_wake(const struct lk__fan_out *fan_out)
+{
+	if (fan_out->fd >= 0)
+		lk__wake_fd(fan_out->fd);
+	else
+		lk__thread_wake(fan_out->thread);
 }
 
 /* An answer is there: the caller's, or too late for it. */
 static void fan_out_finish(struct lk__request *request)
 {
-	const struct slot *slot = request->owner;
-	struct lk__fan_out *fan_out = slot->fan_out;
-	struct lk__fan_out_part *node = &fan_out->node[slot->node];
+	struct lk__fan_out_part *node = request->owner;
+	struct lk__fan_out *fan_out = node->fan_out;
 	pthread_mutex_lock(&fan_out->mutex);
 	assert(fan_out->waiting > 0 && node->done < node->count);
 	bool complete = ++node->done == node->count;
-	bool late = fan_out->over && complete && fan_out->late;
+	bool late = fan_out->over && complete && fan_out->use.late;
+	if (complete)
+		part_listen(node, false);
 	if (complete && fan_out->asleep)
-		lk__wake_fd(fan_out->fd);
+		fan_out_wake(fan_out);
 	if (late) {
 		pthread_mutex_unlock(&fan_out->mutex);
-		fan_out->late(fan_out->context, slot->node, node);
+		fan_out->use.late(fan_out->use.context, (size_t)(node - fan_out->node), node);
 		pthread_mutex_lock(&fan_out->mutex);
 	}
 	bool last = --fan_out->waiting == 0 && fan_out->over;
@@ -85,7 +104,7 @@ void lk__fan_out_add(struct lk__fan_out *fan_out, size_t index, struct lk__conn 
 	struct lk__fan_out_part *node = &fan_out->node[index];
 	bool fits = node->count < LK__FAN_OUT_ASKS_MAX && node->done == 0;
 	if (request && fits) {
-		request->owner = &fan_out->slot[index];
+		request->owner = node;
 		request->finish = fan_out_finish;
 		node->conn = conn;
 		node->request[node->count++] = request;
@@ -96,14 +115,17 @@ void lk__fan_out_add(struct lk__fan_out *fan_out, size_t index, struct lk__conn 
 	for (size_t i = 0; i < node->count; i++)
 		lk__request_free(node->request[i]);
 	fan_out->waiting -= node->count;
-	*node = (struct lk__fan_out_part){.conn = NULL, .done = 1}; /* fits nothing more */
+	*node = (struct lk__fan_out_part){.fan_out = fan_out, .done = 1}; /* fits nothing more */
 }
 
 void lk__fan_out_go(struct lk__fan_out *fan_out)
 {
-	for (size_t i = 0; i < fan_out->count; i++)
+	for (size_t i = 0; i < fan_out->count; i++) {
+		if (fan_out->node[i].count > 0)
+			part_listen(&fan_out->node[i], true);
 		for (size_t j = 0; j < fan_out->node[i].count; j++)
 			lk__conn_submit(fan_out->node[i].conn, fan_out->node[i].request[j]);
+	}
 	for (size_t i = 0; i < fan_out->count; i++)
 		if (fan_out->node[i].count > 0)
 			lk__conn_settle(fan_out->node[i].conn);
@@ -115,8 +137,7 @@ const struct lk__fan_out_part *lk__fan_out_at(const struct lk__fan_out *fan_out,
 }
 
 /* Sleeps until an answer may be there, and reads it. */
-static void fan_out_sleep(struct lk__fan_out *fan_out, struct lk__thread *thread, int64_t until_ns,
-			  const lk_cancel *cancel)
+static void fan_out_sleep(struct lk__fan_out *fan_out, int64_t until_ns, const lk_cancel *cancel)
 {
 	struct pollfd fds[LK__FAN_OUT_NODES_MAX + 2] = {
 		{.fd = fan_out->fd, .events = POLLIN},
@@ -133,7 +154,7 @@ static void fan_out_sleep(struct lk__fan_out *fan_out, struct lk__thread *thread
 		if (!open[i] || !lk__conn_poll(fan_out->node[i].conn, &fds[i + 2]))
 			continue;
 		/* Bytes that were read already; or refused, if closed: for us to finish. */
-		lk__conn_attend(fan_out->node[i].conn, thread);
+		lk__conn_attend(fan_out->node[i].conn, fan_out->thread);
 		most_ms = fds[i + 2].fd < 0 ? most_ms : 0;
 	}
 	lk__poll(fds, fan_out->count + 2, lk__ms_until(lk__now_ns(), until_ns, most_ms));
@@ -141,24 +162,23 @@ static void fan_out_sleep(struct lk__fan_out *fan_out, struct lk__thread *thread
 		lk__wake_fd_clear(fan_out->fd);
 	for (size_t i = 0; i < fan_out->count; i++)
 		if (fds[i + 2].revents)
-			lk__conn_attend(fan_out->node[i].conn, thread);
+			lk__conn_attend(fan_out->node[i].conn, fan_out->thread);
 }
-
-typedef void (*taker)(void *context, size_t node, const struct lk__fan_out_part *part);
 
 static bool part_done(const struct lk__fan_out_part *part)
 {
 	return part->count > 0 && part->done == part->count;
 }
 
-static void fan_out_take(struct lk__fan_out *fan_out, taker take, void *context)
+static void fan_out_take(struct lk__fan_out *fan_out)
 {
-	for (size_t i = 0; take && i < fan_out->count; i++) {
+	const struct lk__fan_out_use *use = &fan_out->use;
+	for (size_t i = 0; use->take && i < fan_out->count; i++) {
 		struct lk__fan_out_part *node = &fan_out->node[i];
 		if (node->taken || !part_done(node))
 			continue;
 		node->taken = true;
-		take(context, i, node);
+		use->take(use->context, i, node);
 	}
 }
 
@@ -169,36 +189,40 @@ bool lk__fan_out_more(struct lk__fan_out *fan_out, size_t index, struct lk__requ
 		lk__request_free(request);
 		return false;
 	}
-	request->owner = &fan_out->slot[index];
+	request->owner = node;
 	request->finish = fan_out_finish;
 	node->request[node->count++] = request;
 	node->taken = false;
 	fan_out->waiting++;
+	part_listen(node, true);
 	lk__conn_submit(node->conn, request);
 	return true;
 }
 
-int lk__fan_out_wait(struct lk__fan_out *fan_out, struct lk__thread *thread, taker take,
-		     bool (*decided)(void *context), void *context, int64_t until_ns,
-		     lk_cancel *cancel)
+bool lk__fan_out_look(struct lk__fan_out *fan_out)
+{
+	pthread_mutex_lock(&fan_out->mutex);
+	fan_out_take(fan_out);
+	bool ready = fan_out->use.decided(fan_out->use.context) || fan_out->waiting == 0;
+	fan_out->asleep = !ready;
+	pthread_mutex_unlock(&fan_out->mutex);
+	return ready;
+}
+
+int lk__fan_out_wait(struct lk__fan_out *fan_out, int64_t until_ns, lk_cancel *cancel)
 {
 	for (;;) {
-		pthread_mutex_lock(&fan_out->mutex);
-		fan_out_take(fan_out, take, context);
-		bool ready = decided(context) || fan_out->waiting == 0;
-		fan_out->asleep = !ready;
-		pthread_mutex_unlock(&fan_out->mutex);
-		if (ready)
+		if (lk__fan_out_look(fan_out))
 			return LK__WAIT_READY;
 		if (lk__cancelled(cancel))
 			return LK_ECANCELLED;
 		if (lk__now_ns() >= until_ns)
 			return LK__WAIT_TIME_UP;
-		fan_out_sleep(fan_out, thread, until_ns, cancel);
+		fan_out_sleep(fan_out, until_ns, cancel);
 	}
 }
 
-void lk__fan_out_withdraw(struct lk__fan_out *fan_out, taker take, void *context)
+void lk__fan_out_withdraw(struct lk__fan_out *fan_out)
 {
 	for (size_t i = 0; i < fan_out->count; i++) {
 		const struct lk__fan_out_part *node = &fan_out->node[i];
@@ -207,18 +231,16 @@ void lk__fan_out_withdraw(struct lk__fan_out *fan_out, taker take, void *context
 				fan_out_finish(node->request[j]);
 	}
 	pthread_mutex_lock(&fan_out->mutex);
-	fan_out_take(fan_out, take, context);
+	fan_out_take(fan_out);
 	pthread_mutex_unlock(&fan_out->mutex);
 }
 
-void lk__fan_out_end(struct lk__fan_out *fan_out, taker late, void (*end)(void *context),
-		     void *context)
+void lk__fan_out_end(struct lk__fan_out *fan_out)
 {
+	const struct lk__fan_out_use *use = &fan_out->use;
 	bool missed[LK__FAN_OUT_NODES_MAX] = {false}, open[LK__FAN_OUT_NODES_MAX] = {false};
 	pthread_mutex_lock(&fan_out->mutex);
-	fan_out->late = late;
-	fan_out->end = end;
-	fan_out->context = context;
+	fan_out->asleep = false;
 	fan_out->over = true;
 	fan_out->waiting++; /* ours */
 	for (size_t i = 0; i < fan_out->count; i++) {
@@ -227,8 +249,8 @@ void lk__fan_out_end(struct lk__fan_out *fan_out, taker late, void (*end)(void *
 	}
 	pthread_mutex_unlock(&fan_out->mutex);
 	for (size_t i = 0; i < fan_out->count; i++) {
-		if (late && missed[i])
-			late(context, i, &fan_out->node[i]);
+		if (use->late && missed[i])
+			use->late(use->context, i, &fan_out->node[i]);
 		if (open[i]) /* asked for more by `take`, under the mutex */
 			lk__conn_settle(fan_out->node[i].conn);
 	}
@@ -285,7 +307,9 @@ void lk__ask_each(const struct lk__ask *asks, size_t count, struct lk__thread *t
 		  void *context)
 {
 	struct each each = {.asks = asks, .read = read, .context = context};
-	struct lk__fan_out *fan_out = count > 1 ? lk__fan_out_new(count) : NULL;
+	const struct lk__fan_out_use use = {
+		.context = &each, .take = each_take, .decided = ask_wants_all};
+	struct lk__fan_out *fan_out = count > 1 ? lk__fan_out_new(count, &use, thread) : NULL;
 	if (!fan_out) { /* one, or no memory to ask them at once */
 		for (size_t i = 0; i < count; i++)
 			ask_one(&each, i, thread, until_ns, cancel);
@@ -296,8 +320,8 @@ void lk__ask_each(const struct lk__ask *asks, size_t count, struct lk__thread *t
 		lk__fan_out_add(fan_out, i, asks[i].conn, asks[i].request);
 	}
 	lk__fan_out_go(fan_out);
-	lk__fan_out_wait(fan_out, thread, each_take, ask_wants_all, &each, until_ns, cancel);
-	lk__fan_out_withdraw(fan_out, each_take, &each);
+	lk__fan_out_wait(fan_out, until_ns, cancel);
+	lk__fan_out_withdraw(fan_out);
 	for (size_t i = 0; i < count; i++) {
 		struct lk__fan_out_part *node = &fan_out->node[i];
 		pthread_mutex_lock(&fan_out->mutex);
@@ -305,5 +329,5 @@ void lk__ask_each(const struct lk__ask *asks, size_t count, struct lk__thread *t
 			each_read(&each, i, part_done(node) ? node->request[0] : NULL);
 		pthread_mutex_unlock(&fan_out->mutex);
 	}
-	lk__fan_out_end(fan_out, NULL, NULL, NULL);
+	lk__fan_out_end(fan_out);
 }

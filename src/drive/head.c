@@ -236,6 +236,26 @@ struct lk__request *lk__head_try(struct lk__head *head)
 	return request;
 }
 
+bool lk__head_try_all(struct lk__head *head)
+{
+	struct lk__entry *entry = head->entry;
+	entry->asked_lease_ms = entry->attempt.asked_lease_ms;
+	head->epoch = lk__entry_begin_try(entry);
+	lk__head_happened(head, LK__ATTEMPT_FAILED);
+	head->call = entry->ops->try_begin(entry, head->waiter, &head->event, head->error);
+	return head->call != NULL;
+}
+
+int lk__head_tried_all(struct lk__head *head)
+{
+	struct lk__entry *entry = head->entry;
+	int rc = entry->ops->try_end(head->call, &head->event, head->error);
+	head->call = NULL;
+	if (rc == 0 && head->event.type == LK__ATTEMPT_BUSY)
+		lk__count(&entry->client->counters.busy, 1);
+	return rc;
+}
+
 /* ---- messages ---- */
 
 static struct lk__listening *head_open_channel(struct lk__entry *entry)

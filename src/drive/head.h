@@ -22,6 +22,7 @@ enum lk__head_wait {
 	LK__HEAD_NOTHING,
 	LK__HEAD_CONNECTION,
 	LK__HEAD_ANSWER,
+	LK__HEAD_ANSWERS, /* of several nodes */
 	LK__HEAD_SUBSCRIPTION,
 	LK__HEAD_MESSAGE,
 	LK__HEAD_TIME,
@@ -35,6 +36,7 @@ struct lk__head {
 	uint64_t epoch;                 /* of the node, before the try */
 	bool first;                     /* no try of this head has been sent yet */
 	bool pins;                      /* the connection, while a try is out */
+	struct lk__nodes_call *call;    /* the try, where the lock is on several nodes */
 	lk_error *error;
 
 	/* Of an asynchronous one. */
@@ -83,6 +85,11 @@ void lk__head_answered(struct lk__head *head, struct lk__request *request);
 void lk__head_unanswered(struct lk__head *head);
 /* For a try that is left behind: feeds its answer to the next head, or to the detached attempt. */
 void lk__head_detached(struct lk__request *request);
+
+/* The same where the lock is on several nodes: sends it, false with an event; and reads what there
+ * is, 0 with an event, or why the head has to leave. */
+bool lk__head_try_all(struct lk__head *head);
+int lk__head_tried_all(struct lk__head *head);
 
 /* Subscribes. False with an event. */
 bool lk__head_subscribe(struct lk__head *head);

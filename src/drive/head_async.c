@@ -8,6 +8,7 @@
 #include <assert.h>
 
 #include "base/clock.h"
+#include "drive/fan_out.h"
 
 #define LOOK_NS (5 * LK__MS) /* between looks at an answer that another thread is bringing */
 
@@ -35,7 +36,8 @@ static bool head_waits_on(const struct lk__head *head, int rc)
 static void connect_begin(struct lk__head *head, int64_t unlimited_until_ns)
 {
 	const struct lk__caller *waiter = head->waiter;
-	if (lk__conn_ready_begin(head->entry->scripts, &head->standby, waiter->thread,
+	if (head->entry->ops || /* connects to its nodes itself */
+	    lk__conn_ready_begin(head->entry->scripts, &head->standby, waiter->thread,
 				 waiter->once))
 		lk__head_happened(head, LK__ATTEMPT_CONNECTED);
 	else
@@ -58,9 +60,31 @@ static int connect_look(struct lk__head *head)
 
 /* ---- tries ---- */
 
+static void try_all_begin(struct lk__head *head)
+{
+	if (lk__head_try_all(head))
+		head_waits(head, LK__HEAD_ANSWERS, head->call->until_ns);
+}
+
+/* The answers are taken without the entry's mutex. */
+static int try_all_look(struct lk__head *head)
+{
+	struct lk__entry *entry = head->entry;
+	pthread_mutex_unlock(&entry->mutex);
+	bool decided = lk__fan_out_look(head->call->fan_out);
+	pthread_mutex_lock(&entry->mutex);
+	if (!decided && !head_gone(head) && lk__now_ns() < head->until_ns)
+		return 1;
+	return lk__head_tried_all(head);
+}
+
 static void try_begin(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
+	if (entry->ops) {
+		try_all_begin(head);
+		return;
+	}
 	struct lk__request *request = lk__head_try(head);
 	if (!request)
 		return;
@@ -216,6 +240,8 @@ static int head_look(struct lk__head *head)
 		return connect_look(head);
 	case LK__HEAD_ANSWER:
 		return answer_look(head);
+	case LK__HEAD_ANSWERS:
+		return try_all_look(head);
 	case LK__HEAD_SUBSCRIPTION:
 		return listen_look(head);
 	case LK__HEAD_MESSAGE:

@@ -3,6 +3,7 @@
 #include "drive/head.h"
 
 #include "base/clock.h"
+#include "drive/fan_out.h"
 
 /* The wait for the try's answer ended with `rc`: an event, or the head leaves and the try stays. */
 static int head_waited(struct lk__head *head, int rc)
@@ -46,13 +47,12 @@ static int head_connect(struct lk__head *head, int64_t unlimited_until_ns)
 static int head_send_all(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
-	entry->asked_lease_ms = entry->attempt.asked_lease_ms;
-	head->epoch = lk__entry_begin_try(entry);
-	lk__head_happened(head, LK__ATTEMPT_FAILED);
-	int rc = entry->ops->try_once(entry, head->waiter, &head->event, head->error);
-	if (rc == 0 && head->event.type == LK__ATTEMPT_BUSY)
-		lk__count(&entry->client->counters.busy, 1);
-	return rc;
+	if (!lk__head_try_all(head))
+		return 0;
+	pthread_mutex_unlock(&entry->mutex);
+	lk__fan_out_wait(head->call->fan_out, head->call->until_ns, head->waiter->cancel);
+	pthread_mutex_lock(&entry->mutex);
+	return lk__head_tried_all(head);
 }
 
 static int head_send(struct lk__head *head)

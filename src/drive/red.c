@@ -178,7 +178,9 @@ static void red_release_unasked(struct lk__entry *entry, uint64_t number)
 /* ---- release ---- */
 
 struct release {
+	struct lk__nodes_call call;
 	struct lk__entry *entry;
+	bool passes; /* it has set entry->passing */
 	size_t majority;
 	size_t released, lost; /* nodes; lost: it was gone, or never there */
 	int64_t valid_until_ns, until_ns, lease_ms;
@@ -243,7 +245,7 @@ static void release_free(void *context)
 }
 
 /* The releases of all that was, or may have been, granted. */
-static void release_ask(struct release *release, struct lk__fan_out *fan_out)
+static void release_ask(struct release *release)
 {
 	struct lk__red *red = lk__red_of(release->entry);
 	char field[LK__FIELD_SIZE];
@@ -265,7 +267,7 @@ static void release_ask(struct release *release, struct lk__fan_out *fan_out)
 		} else {
 			release->unsure[i] = true; /* out of memory: later, in the background */
 		}
-		lk__fan_out_add(fan_out, i, node->member->scripts, request);
+		lk__fan_out_add(release->call.fan_out, i, node->member->scripts, request);
 	}
 }
 
@@ -299,17 +301,21 @@ static int release_verdict(const struct release *release, lk_error *error)
 			release->released, release->majority);
 }
 
-static int red_release(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
-		       lk_error *error)
+static struct release *release_new(struct lk__entry *entry, struct lk__thread *thread)
 {
-	struct lk__red *red = lk__red_of(entry);
+	const struct lk__red *red = lk__red_of(entry);
 	struct release *release = calloc(1, sizeof(*release));
-	struct lk__fan_out *fan_out = release ? lk__fan_out_new(red->count) : NULL;
-	if (!fan_out) {
+	if (!release)
+		return NULL;
+	const struct lk__fan_out_use use = {.context = release,
+					    .take = release_take,
+					    .decided = release_decided,
+					    .late = release_late,
+					    .end = release_free};
+	release->call.fan_out = lk__fan_out_new(red->count, &use, thread);
+	if (!release->call.fan_out) {
 		free(release);
-		entry->hold->count = 1;
-		return lk__fail(error, LK_ENOMEM, "release \"%.100s\": out of memory, still held",
-				entry->name);
+		return NULL;
 	}
 	int64_t limit_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
 	release->entry = entry;
@@ -317,22 +323,44 @@ static int red_release(struct lk__entry *entry, struct lk__thread *thread, bool 
 	release->valid_until_ns = entry->grant.valid_until_ns;
 	release->until_ns = red->until_ns;
 	release->lease_ms = entry->grant.lease_ms;
+	release->call.until_ns = lk__earlier(limit_ns, release->valid_until_ns);
 	lk__red_ref(entry);
-	release_ask(release, fan_out);
-	red->number = 0;
+	return release;
+}
+
+static struct lk__nodes_call *red_release_begin(struct lk__entry *entry, struct lk__thread *thread,
+						lk_error *error)
+{
+	struct release *release = release_new(entry, thread);
+	if (!release) {
+		entry->hold->count = 1;
+		lk__fail(error, LK_ENOMEM, "release \"%.100s\": out of memory, still held",
+			 entry->name);
+		return NULL;
+	}
+	release_ask(release);
+	lk__red_of(entry)->number = 0;
 	lk__entry_drop_hold(entry, lk__now_ns());
-	entry->passing = entry->queue != NULL;
-	bool passes = entry->passing;
+	release->passes = entry->passing = entry->queue != NULL;
+	atomic_fetch_add(&entry->client->releasing, 1);
 	pthread_mutex_unlock(&entry->mutex);
-	lk__fan_out_go(fan_out);
+	lk__fan_out_go(release->call.fan_out);
 	release_compensate(release);
-	if (!no_wait)
-		lk__fan_out_wait(fan_out, thread, release_take, release_decided, release,
-				 lk__earlier(limit_ns, release->valid_until_ns), NULL);
-	int rc = no_wait ? 0 : release_verdict(release, error);
+	pthread_mutex_lock(&entry->mutex);
+	return &release->call;
+}
+
+static int red_release_end(struct lk__nodes_call *call, bool waited, lk_error *error)
+{
+	struct release *release = (struct release *)call;
+	struct lk__entry *entry = release->entry;
+	bool passes = release->passes;
+	int rc = waited ? release_verdict(release, error) : 0;
 	if (rc == 0)
 		lk__count(&entry->client->counters.releases, 1);
-	lk__fan_out_end(fan_out, release_late, release_free, release);
+	pthread_mutex_unlock(&entry->mutex);
+	lk__fan_out_end(call->fan_out);
+	atomic_fetch_sub(&entry->client->releasing, 1);
 	pthread_mutex_lock(&entry->mutex);
 	if (passes) {
 		entry->passing = false;
@@ -399,12 +427,15 @@ static bool red_compensating(const struct lk__entry *entry)
 }
 
 static const struct lk__entry_ops red_ops = {
-	.try_once = lk__red_try,
-	.release = red_release,
+	.try_begin = lk__red_try_begin,
+	.try_end = lk__red_try_end,
+	.release_begin = red_release_begin,
+	.release_end = red_release_end,
 	.release_unasked = red_release_unasked,
 	.renew = lk__red_renew,
 	.turn = lk__red_turn,
-	.extend = lk__red_extend,
+	.extend_begin = lk__red_extend_begin,
+	.extend_end = lk__red_extend_end,
 	.compensating = red_compensating,
 	.free = red_entry_free,
 };

@@ -21,7 +21,7 @@
 #include "drive/fan_out.h"
 #include "sync/red/red.h"
 
-#define LK__RED_MAX LK__FAN_OUT_NODES_MAX
+#define LK__RED_MAX 32
 #define LK__RED_ASKED_MAX 4 /* questions that a node may leave open before it is left alone */
 
 enum lk__red_part {
@@ -79,12 +79,14 @@ int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
 		size_t *answered_out, size_t *yes_out, lk_error *error);
 
 /* The ops. */
-int lk__red_try(struct lk__entry *entry, struct lk__caller *waiter, struct lk__attempt_event *event,
-		lk_error *error);
+struct lk__nodes_call *lk__red_try_begin(struct lk__entry *entry, struct lk__caller *waiter,
+					 struct lk__attempt_event *event, lk_error *error);
+int lk__red_try_end(struct lk__nodes_call *call, struct lk__attempt_event *event, lk_error *error);
 void lk__red_renew(const struct lk__renewed *renewed);
 void lk__red_turn(struct lk__entry *entry);
-int lk__red_extend(struct lk__entry *entry, struct lk__thread *thread, uint64_t number,
-		   int64_t lease_ms, int64_t until_ns, int64_t *sent_ns, lk_error *error);
+struct lk__nodes_call *lk__red_extend_begin(struct lk__entry *entry, struct lk__thread *thread,
+					    struct lk__extension *extension, lk_error *error);
+int lk__red_extend_end(struct lk__nodes_call *call, lk_error *error);
 
 /* Releases on a node what was perhaps granted there under `number`; `unsure`: and again when no
  * copy of the try can run any more. The front's mutex may be held. */

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "drive/caller.h"
 #include "drive/red.h"
 #include "drive/watch.h"
 #include "sync/script.h"
@@ -285,7 +286,9 @@ void lk__red_turn(struct lk__entry *entry)
 /* ---- by the caller ---- */
 
 struct extension {
-	bool held; /* the verdict */
+	struct lk__nodes_call call;
+	bool current; /* it was of the grant that is held */
+	bool held;    /* the verdict */
 	struct tally tally;
 };
 
@@ -339,8 +342,7 @@ static void member_note_lease(struct lk__entry *member, int64_t lease_ms)
 }
 
 /* The entry's mutex is held. */
-static void extension_ask(const struct extension *extension, struct lk__fan_out *fan_out,
-			  int64_t until_ns)
+static void extension_ask(const struct extension *extension, int64_t until_ns)
 {
 	const struct tally *tally = &extension->tally;
 	const struct lk__red *red = lk__red_of(tally->entry);
@@ -353,7 +355,7 @@ static void extension_ask(const struct extension *extension, struct lk__fan_out 
 			request->deadline_ns = until_ns;
 		}
 		member_note_lease(member, tally->lease_ms);
-		lk__fan_out_add(fan_out, i, member->scripts, request);
+		lk__fan_out_add(extension->call.fan_out, i, member->scripts, request);
 	}
 }
 
@@ -371,29 +373,52 @@ static int extension_verdict(struct extension *extension, lk_error *error)
 			tally->entry->name, tally->yes, tally->majority);
 }
 
-int lk__red_extend(struct lk__entry *entry, struct lk__thread *thread, uint64_t number,
-		   int64_t lease_ms, int64_t until_ns, int64_t *sent_ns, lk_error *error)
+static struct extension *extension_new(struct lk__entry *entry, struct lk__thread *thread,
+				       const struct lk__extension *wanted)
 {
 	struct extension *extension = calloc(1, sizeof(*extension));
-	struct lk__fan_out *fan_out = extension ? lk__fan_out_new(lk__red_of(entry)->count) : NULL;
-	int64_t limit_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
-	if (!fan_out) {
+	if (!extension)
+		return NULL;
+	const struct lk__fan_out_use use = {.context = extension,
+					    .take = extension_take,
+					    .decided = extension_decided,
+					    .late = extension_late,
+					    .end = extension_free};
+	extension->call.fan_out = lk__fan_out_new(lk__red_of(entry)->count, &use, thread);
+	if (!extension->call.fan_out) {
 		free(extension);
-		return lk__fail(error, LK_ENOMEM, "extend \"%.100s\": out of memory", entry->name);
+		return NULL;
 	}
-	tally_begin(&extension->tally, entry, lease_ms);
+	int64_t limit_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
+	extension->call.until_ns = lk__earlier(limit_ns, wanted->until_ns);
+	tally_begin(&extension->tally, entry, wanted->lease_ms);
 	lk__red_ref(entry);
+	return extension;
+}
+
+struct lk__nodes_call *lk__red_extend_begin(struct lk__entry *entry, struct lk__thread *thread,
+					    struct lk__extension *wanted, lk_error *error)
+{
+	struct extension *extension = extension_new(entry, thread, wanted);
+	if (!extension) {
+		lk__fail(error, LK_ENOMEM, "extend \"%.100s\": out of memory", entry->name);
+		return NULL;
+	}
 	pthread_mutex_lock(&entry->mutex);
-	bool current = tally_numbers(&extension->tally, number, NULL);
-	if (current)
-		extension_ask(extension, fan_out, until_ns);
+	extension->current = tally_numbers(&extension->tally, wanted->number, NULL);
+	if (extension->current)
+		extension_ask(extension, wanted->until_ns);
 	pthread_mutex_unlock(&entry->mutex);
-	*sent_ns = lk__now_ns();
-	lk__fan_out_go(fan_out);
-	lk__fan_out_wait(fan_out, thread, extension_take, extension_decided, extension,
-			 lk__earlier(limit_ns, until_ns), NULL);
-	lk__fan_out_withdraw(fan_out, extension_take, extension);
-	int rc = current ? extension_verdict(extension, error) : 0;
-	lk__fan_out_end(fan_out, extension_late, extension_free, extension);
+	wanted->sent_ns = lk__now_ns();
+	lk__fan_out_go(extension->call.fan_out);
+	return &extension->call;
+}
+
+int lk__red_extend_end(struct lk__nodes_call *call, lk_error *error)
+{
+	struct extension *extension = (struct extension *)call;
+	lk__fan_out_withdraw(call->fan_out);
+	int rc = extension->current ? extension_verdict(extension, error) : 0;
+	lk__fan_out_end(call->fan_out);
 	return rc;
 }

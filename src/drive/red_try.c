@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "drive/caller.h"
 #include "drive/client_record.h"
 #include "drive/loop.h"
 #include "drive/red.h"
@@ -47,12 +48,12 @@ struct ballot {
 };
 
 struct round {
+	struct lk__nodes_call call;
 	struct lk__entry *entry;
 	struct lk__red *red;
-	struct lk__fan_out *fan_out;
-	struct lk__caller *waiter;
-	uint64_t number; /* the front's */
-	int64_t lease_ms, begun_ns, until_ns;
+	struct lk__caller *waiter; /* NULL when it has gone */
+	uint64_t number;           /* the front's */
+	int64_t lease_ms, begun_ns;
 	lk_error why; /* a reason that no other try can change */
 	struct ballot ballot[LK__RED_MAX];
 };
@@ -227,11 +228,11 @@ static struct lk__request *round_request(const struct round *round, size_t index
 		.field = field,
 		.number = round->ballot[index].number,
 		.lease_ms = round->lease_ms,
-		.deadline_us = lk__node_server_us(member->node, round->until_ns),
+		.deadline_us = lk__node_server_us(member->node, round->call.until_ns),
 		.wait_ms = -1,
 		.once = true,
 	};
-	return until(member->recipe->acquire(&wanted), round->until_ns);
+	return until(member->recipe->acquire(&wanted), round->call.until_ns);
 }
 
 /* Introduces itself first, where it has not on this connection: only then is its clock known. */
@@ -250,15 +251,15 @@ static void round_ask(struct round *round, size_t index)
 	}
 	ballot->introduced = !node->known || node->epoch != ballot->epoch;
 	for (unsigned i = 0; ballot->introduced && i < LK__IDENTITY_QUESTIONS; i++)
-		lk__fan_out_add(round->fan_out, index, conn,
-				until(lk__identity_question(i), round->until_ns));
+		lk__fan_out_add(round->call.fan_out, index, conn,
+				until(lk__identity_question(i), round->call.until_ns));
 	if (!ballot->introduced)
 		round_check_twins(round, index);
 	if (!ballot->introduced && node_may_vote(round, index, ballot)) {
-		lk__fan_out_add(round->fan_out, index, conn, round_request(round, index));
+		lk__fan_out_add(round->call.fan_out, index, conn, round_request(round, index));
 		ballot->tried = true;
 	}
-	if (ballot->vote == VOTE_NONE && lk__fan_out_at(round->fan_out, index)->count == 0)
+	if (ballot->vote == VOTE_NONE && lk__fan_out_at(round->call.fan_out, index)->count == 0)
 		ballot_cast(ballot, VOTE_REFUSED, LK_ENOMEM, "out of memory");
 }
 
@@ -281,7 +282,7 @@ static void round_take(void *context, size_t index, const struct lk__fan_out_par
 	}
 	ballot->tried |= try_now;
 	pthread_mutex_unlock(&round->entry->mutex);
-	if (try_now && !lk__fan_out_more(round->fan_out, index, round_request(round, index)))
+	if (try_now && !lk__fan_out_more(round->call.fan_out, index, round_request(round, index)))
 		ballot_cast(ballot, VOTE_REFUSED, LK_ENOMEM, "out of memory");
 }
 
@@ -345,7 +346,7 @@ static void round_give_back(const struct round *round)
 		bool unsure = round_is_unsure(round, i);
 		if (unsure || ballot->granted)
 			lk__red_give_back(&round->red->node[i], ballot->number, unsure,
-					  round->until_ns, round->lease_ms);
+					  round->call.until_ns, round->lease_ms);
 	}
 }
 
@@ -353,7 +354,7 @@ static void round_keep(const struct round *round)
 {
 	struct lk__red *red = round->red;
 	red->number = round->number;
-	red->until_ns = round->until_ns;
+	red->until_ns = round->call.until_ns;
 	for (size_t i = 0; i < red->count; i++) {
 		bool held = round->ballot[i].granted;
 		bool unsure = ballot_is_unsure(&round->ballot[i]);
@@ -443,7 +444,7 @@ static int round_over(const struct round *round)
 {
 	if (atomic_load(&round->entry->client->state) != LK__CLIENT_OPEN)
 		return LK_ECLOSED;
-	return lk__cancelled(round->waiter->cancel) ? LK_ECANCELLED : 0;
+	return lk__caller_cancelled(round->waiter) ? LK_ECANCELLED : 0;
 }
 
 static int round_end(struct round *round, struct lk__attempt_event *event, lk_error *error)
@@ -494,9 +495,14 @@ static struct round *round_new(struct lk__entry *entry, struct lk__caller *waite
 	struct round *round = calloc(1, sizeof(*round));
 	if (!round)
 		return NULL;
+	const struct lk__fan_out_use use = {.context = round,
+					    .take = round_take,
+					    .decided = round_decided,
+					    .late = round_late,
+					    .end = round_free};
 	round->red = lk__red_of(entry);
-	round->fan_out = lk__fan_out_new(round->red->count);
-	if (!round->fan_out) {
+	round->call.fan_out = lk__fan_out_new(round->red->count, &use, waiter->thread);
+	if (!round->call.fan_out) {
 		free(round);
 		return NULL;
 	}
@@ -505,14 +511,14 @@ static struct round *round_new(struct lk__entry *entry, struct lk__caller *waite
 	round->number = entry->attempt.number;
 	round->lease_ms = entry->attempt.asked_lease_ms;
 	round->begun_ns = lk__now_ns();
-	round->until_ns = round_until_ns(round);
+	round->call.until_ns = round_until_ns(round);
 	waiter->tried = true;
 	lk__red_ref(entry);
 	return round;
 }
 
-int lk__red_try(struct lk__entry *entry, struct lk__caller *waiter, struct lk__attempt_event *event,
-		lk_error *error)
+struct lk__nodes_call *lk__red_try_begin(struct lk__entry *entry, struct lk__caller *waiter,
+					 struct lk__attempt_event *event, lk_error *error)
 {
 	for (size_t i = 1; i < lk__red_of(entry)->count; i++)
 		lk__loop_start(lk__red_of(entry)->node[i].client, NULL);
@@ -520,20 +526,27 @@ int lk__red_try(struct lk__entry *entry, struct lk__caller *waiter, struct lk__a
 	if (!round) {
 		event->code = lk__fail(error, LK_ENOMEM, "acquire \"%.100s\": out of memory",
 				       entry->name);
-		return 0;
+		return NULL;
 	}
 	for (size_t i = 0; i < round->red->count; i++)
 		round_ask(round, i);
 	pthread_mutex_unlock(&entry->mutex);
-	lk__fan_out_go(round->fan_out);
-	lk__fan_out_wait(round->fan_out, waiter->thread, round_take, round_decided, round,
-			 round->until_ns, waiter->cancel);
-	lk__fan_out_withdraw(round->fan_out, round_take, round);
+	lk__fan_out_go(round->call.fan_out);
+	pthread_mutex_lock(&entry->mutex);
+	return &round->call;
+}
+
+int lk__red_try_end(struct lk__nodes_call *call, struct lk__attempt_event *event, lk_error *error)
+{
+	struct round *round = (struct round *)call;
+	struct lk__entry *entry = round->entry;
+	pthread_mutex_unlock(&entry->mutex);
+	lk__fan_out_withdraw(call->fan_out);
 	pthread_mutex_lock(&entry->mutex);
 	int rc = round_end(round, event, error);
 	round->waiter = NULL;
 	pthread_mutex_unlock(&entry->mutex);
-	lk__fan_out_end(round->fan_out, round_late, round_free, round);
+	lk__fan_out_end(call->fan_out);
 	pthread_mutex_lock(&entry->mutex);
 	return rc;
 }

@@ -11,8 +11,9 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "drive/caller.h"
-#include "drive/release.h"
 #include "drive/compensation.h"
+#include "drive/fan_out.h"
+#include "drive/release.h"
 #include "drive/watch.h"
 
 static int release_fail(const struct lk__release *release, int code, const char *reason)
@@ -392,13 +393,27 @@ static struct lk__request *release_request(struct lk__entry *entry, int64_t now_
 	return NULL;
 }
 
+/* On several nodes. */
+static int release_all(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
+		       lk_error *error)
+{
+	struct lk__nodes_call *call = entry->ops->release_begin(entry, thread, error);
+	if (!call)
+		return LK_ENOMEM;
+	pthread_mutex_unlock(&entry->mutex);
+	if (!no_wait)
+		lk__fan_out_wait(call->fan_out, call->until_ns, NULL);
+	pthread_mutex_lock(&entry->mutex);
+	return entry->ops->release_end(call, !no_wait, error);
+}
+
 static int release_last(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
 			lk_error *error)
 {
 	assert(entry->hold && entry->hold->count == 0);
 	int64_t now_ns = lk__now_ns();
 	if (entry->ops)
-		return entry->ops->release(entry, thread, no_wait, error);
+		return release_all(entry, thread, no_wait, error);
 	enum lk__pass pass = release_pass(entry, now_ns);
 	if (pass == LK__PASS_MEMORY)
 		return release_hand_over(entry, now_ns);

@@ -199,8 +199,8 @@ LOCK_SCENARIOS = (
 QUEUED = {"acquire", "try", "within", "release", "extend", "given-up", "watched", "handed",
           "left-behind", "closed"}
 """What is done asynchronously too, with locks of one server."""
-BLOCKING_KINDS = {"multi", "red", "red-plain"}
-QUEUED_KINDS = {"lock", "fair", "write"}  # among the main faults; with all, every kind
+BLOCKING_KINDS = {"multi"}
+QUEUED_KINDS = {"lock", "fair", "write", "red"}  # among the main faults; with all, every kind
 THREADLESS = {"acquire", "release", "closed"}  # of the kind "lock"; with all, as the queued ones
 
 # ---- synchronizers ----
@@ -336,7 +336,7 @@ def rows_of(kind: str, verbs: list[str]) -> list[Operation]:
         queued = [replace(row, queued=True) for row in every if row.name in QUEUED]
         every += queued
         every += [replace(row, threadless=True) for row in queued
-                  if every_kind or (kind == "lock" and row.name in THREADLESS)]
+                  if every_kind or (kind in ("lock", "red") and row.name in THREADLESS)]
     every += [replace(row, queued=True) for row in QUEUED_ROWS.get(kind, ())]
     return [replace(row, kind=kind, **SHAPES.get(kind, {})) for row in every]
 
