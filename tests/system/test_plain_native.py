@@ -203,7 +203,7 @@ def test_a_stray_copy_does_not_shorten_a_lease(native, make_proxy, make_keeper, 
     proxy, options, sent = make_proxy(native.path), {}, []
     if isinstance(native, RealServer):
         options = {"username": "app", "password": "word"}
-    keeper = make_keeper(proxy.unix_url, command_timeout_ms=30000, **options)
+    keeper = make_keeper(proxy.unix_url, command_timeout_ms=30000, term_ms=1000, **options)
     keeper.call("acquire", "n", lease=5000, **KIND).ok()
     waits = keeper.say("acquire", "n", thread="b", lease=5000, **KIND) if exchanged else None
     until(lambda: keeper.stats().waiting == int(exchanged), 5)
@@ -278,7 +278,7 @@ def test_late_try_leaves_no_key(fake, make_keeper):
 
 def test_late_hand_over_gives_up(fake, make_keeper):
     """The exchange comes after its deadline: what the giver had is free, and the next one tries."""
-    keeper = make_keeper(fake.unix_url)
+    keeper = make_keeper(fake.unix_url, term_ms=1000)
     keeper.call("acquire", "n", lease=9000, **KIND).ok()
     waits = keeper.say("acquire", "n", thread="b", lease=9000, **KIND)
     until(lambda: keeper.stats().waiting == 1, 5)

@@ -58,7 +58,7 @@ def cut_first(proxy, key: bytes) -> list[bytes]:
 def recorded(proxy, make_keeper):
     """A client whose requests have a long deadline, so that a copy is never late."""
     proxy.rule = Recorder(b"n")
-    keeper = make_keeper(proxy.unix_url, command_timeout_ms=30000)
+    keeper = make_keeper(proxy.unix_url, command_timeout_ms=30000, term_ms=1000)
     keeper.call("ping").ok()
     return keeper
 
