@@ -23,9 +23,10 @@
  *
  * NOTICES. Those of a client can come through a queue too: see lk_queue_notices().
  *
- * KINDS. Every lock but the multi lock; semaphores, latches and permit semaphores. The completion
- * of a red lock has no `field`: the lock has another on each node. A multi lock has blocking calls
- * only so far, and is refused with LK_EINVAL.
+ * KINDS. Every lock; semaphores, latches and permit semaphores. The completion of a red or multi
+ * lock has no `field`: the lock has another on each node, or for each part. The deadline of a multi
+ * lock is the earliest of its parts. If one of its clients is closed, its acquire ends with
+ * LK_ECLOSED.
  *
  * BOUNDS. A queue has a capacity: at most so many requests that were not taken yet, in flight or
  * completed. Beyond that, starting fails with LK_ELIMIT. The memory of a completion is reserved

@@ -96,8 +96,9 @@ LK_BEGIN_DECLS
  * `name` as for lk_lock_new(), `options` may be NULL. Keep the clients open while you use the
  * handle. The first client sets the watchdog's lease. Handles of one name over the same clients
  * stand for one lock, with the options of the handle made last. Does no I/O. Free it with
- * lk_lock_free(). Errors: LK_EINVAL (counts, one client or URL twice, the name in use over other
- * clients with the same first one, options), LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * lk_lock_free(). Errors: LK_EINVAL (counts, one client or URL twice, threadless clients among
+ * others, the name in use over other clients with the same first one, options), LK_ENOMEM,
+ * LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_red_lock_new(lk_lock **lock_out, lk_client *const *clients, size_t count,
 			   const void *name, size_t name_size, const lk_red_lock_options *options,

@@ -25,7 +25,8 @@ static int multi_check(lk_lock *const *locks, size_t count, lk_error *error)
 					locks[i]->multi ? "multi lock" : locks[i]->recipe->type);
 		rc = lk__client_check(locks[i]->client, "lk_multi_lock_new", error);
 		if (rc == 0)
-			rc = lk__check_blocking(locks[i]->client, "lk_multi_lock_new", error);
+			rc = lk__check_same_driver(locks[i]->client, locks[0]->client,
+						   "lk_multi_lock_new", error);
 		if (rc < 0)
 			return rc;
 	}

@@ -131,11 +131,9 @@ static int start_enter(struct lk__call *call, const lk_queue *queue, lk_lock *lo
 		rc = lk__lock_enter_briefly(call, lock, operation, owner, error);
 	if (rc < 0)
 		return rc;
-	if (lock->multi)
-		rc = lk__fail(error, LK_EINVAL, "%s: a multi lock has blocking calls only",
-			      operation);
-	if (rc == 0)
-		rc = lk__loop_start(lock->client, error);
+	rc = lk__loop_start(lock->client, error);
+	for (size_t i = 0; lock->multi && i < lock->multi->count && rc == 0; i++)
+		rc = lk__loop_start(lock->multi->part[i]->client, error);
 	if (rc < 0)
 		lk__lock_leave(call);
 	return rc;
@@ -159,9 +157,10 @@ int lk__queue_start(lk_queue *queue, int operation, struct lk__entry *entry,
 	return rc;
 }
 
-static int start(struct lk__call *call, lk_queue *queue, int operation,
-		 const struct lk__async_want *want, uint64_t tag, uint64_t *id_out, lk_error *error)
+static int start(const struct lk__call *call, lk_queue *queue, int operation,
+		 struct lk__async_want *want, uint64_t tag, uint64_t *id_out, lk_error *error)
 {
+	want->multi = call->multi;
 	return lk__queue_start(queue, operation, call->entry, &call->owner, want, tag, id_out,
 			       error);
 }
@@ -202,8 +201,7 @@ int lk_queue_release(lk_queue *queue, lk_lock *lock, const lk_release_options *o
 		     uint64_t tag, uint64_t *id_out, lk_error *error)
 {
 	const char *operation = "lk_queue_release";
-	static const struct lk__async_want want = {.way = LK__ASYNC_RELEASE,
-						   .operation = "lk_queue_release"};
+	struct lk__async_want want = {.way = LK__ASYNC_RELEASE, .operation = operation};
 	lk_release_options own;
 	struct lk__call call = {.entry = NULL};
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);

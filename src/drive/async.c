@@ -86,11 +86,43 @@ void lk__async_free(lk_client *client)
 
 /* ---- from start to completion ---- */
 
+static void async_put_back(struct lk__async *async)
+{
+	lk_client *client = async->client;
+	pthread_mutex_lock(&client->mutex);
+	DL_APPEND(client->asyncs.free, async);
+	pthread_mutex_unlock(&client->mutex);
+	atomic_fetch_sub(&client->asyncs.count, 1);
+}
+
+/* It is what the completion says, and nothing has happened yet. */
+static int async_prepare(struct lk__async *async, struct lk__completion *completion,
+			 const struct lk__async_want *want)
+{
+	async->completion = completion;
+	async->want = *want;
+	async->multi = NULL;
+	async->call = NULL;
+	if (want->way == LK__ASYNC_ACQUIRE) {
+		async->want.acquire.owner = completion->owner;
+		async->want.acquire.stop = &async->cancelled;
+		async->want.acquire.grant_out = &async->grant;
+	}
+	atomic_store(&async->answer, NULL);
+	atomic_store(&async->cancelled, false);
+	return want->multi ? lk__async_multi_new(async) : 0;
+}
+
 int lk__async_start(struct lk__completion *completion, struct lk__entry *entry,
 		    const struct lk__async_want *want, lk_error *error)
 {
 	struct lk__async *async;
 	int rc = async_get(entry->client, &async);
+	if (rc == 0) {
+		rc = async_prepare(async, completion, want);
+		if (rc < 0)
+			async_put_back(async);
+	}
 	if (rc < 0)
 		return lk__fail(error, rc, "%.100s: %s", entry->name, lk_error_text(rc));
 	lk__entry_ref(entry);
@@ -98,18 +130,8 @@ int lk__async_start(struct lk__completion *completion, struct lk__entry *entry,
 	completion->client = entry->client;
 	completion->entry = entry;
 	completion->async = async;
-	async->completion = completion;
-	async->want = *want;
-	if (want->way == LK__ASYNC_ACQUIRE) {
-		async->want.acquire.owner = completion->owner;
-		async->want.acquire.stop = &async->cancelled;
-		async->want.acquire.grant_out = &async->grant;
-	}
 	if (want->counter)
 		lk__counter_ref(want->counter);
-	atomic_store(&async->answer, NULL);
-	async->call = NULL;
-	atomic_store(&async->cancelled, false);
 	atomic_store(&async->state, ASYNC_STARTED);
 	async_wake(&async->thread);
 	return 0;
@@ -159,6 +181,7 @@ void lk__async_complete(struct lk__async *async, int rc)
 	struct lk__asyncs *asyncs = &async->client->asyncs;
 	struct lk__completion *completion = async->completion;
 	assert(rc <= 0 && completion);
+	lk__async_multi_free(async);
 	if (rc == 0)
 		completion->value.error = (lk_error){0};
 	else
@@ -193,7 +216,7 @@ void lk__async_answered(struct lk__request *request)
 
 bool lk__async_active(const lk_client *client)
 {
-	return atomic_load(&client->asyncs.count) > 0 || atomic_load(&client->asyncs.guests) > 0;
+	return atomic_load(&client->asyncs.count) > 0 || atomic_load(&client->asyncs.listeners) > 0;
 }
 
 /* From now on it is the loop's. False: it is over already. */
@@ -215,6 +238,10 @@ static void async_resume(struct lk__async *async)
 	bool starts = state == ASYNC_STARTED;
 	if (state == ASYNC_FREE || (starts && !async_begin(async)))
 		return;
+	if (async->multi) {
+		lk__async_multi(async, starts);
+		return;
+	}
 	switch (async->want.way) {
 	case LK__ASYNC_ACQUIRE:
 		lk__async_acquire(async, starts);
@@ -324,9 +351,13 @@ void lk__async_end(lk_client *client)
 
 void lk__async_taken(struct lk__completion *completion)
 {
-	if (completion->value.operation == LK_OP_ACQUIRE && completion->value.error.code == 0 &&
-	    !lk__client_forked(completion->client))
+	bool granted = completion->value.operation == LK_OP_ACQUIRE &&
+		       completion->value.error.code == 0 && !lk__client_forked(completion->client);
+	if (granted && completion->multi)
+		lk__async_multi_acquired(completion);
+	else if (granted)
 		lk__async_acquired(completion);
+	lk__multi_taken_free(completion->multi);
 	if (completion->entry)
 		lk__entry_unref(completion->entry);
 	lk__client_unref(completion->client);

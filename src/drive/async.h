@@ -14,6 +14,7 @@
 #ifndef LK__DRIVE_ASYNC_H
 #define LK__DRIVE_ASYNC_H
 
+#include "drive/multi.h"
 #include "drive/permit.h"
 #include "drive/queue.h"
 
@@ -31,8 +32,9 @@ enum lk__async_way {
 /* What a request asks for, besides its owner, who is the completion's. */
 struct lk__async_want {
 	enum lk__async_way way;
-	const char *operation;       /* a constant, for messages */
-	struct lk__counter *counter; /* the last four; else NULL */
+	const char *operation;         /* a constant, for messages */
+	const struct lk__multi *multi; /* the first three: of a multi lock; else NULL. Is copied */
+	struct lk__counter *counter;   /* the last four; else NULL */
 	union {
 		struct lk__want acquire;
 		struct lk__change change;

@@ -9,9 +9,8 @@
 #include "sync/permits/permits.h"
 
 /* 1: it has the lock; 0: it waits; or a code. */
-static int acquire_look(struct lk__async *async, lk_error *error)
+static int acquire_look(struct lk__async *async, struct lk__entry *entry, lk_error *error)
 {
-	struct lk__entry *entry = async->completion->entry;
 	struct lk__caller *caller = &async->caller;
 	for (;;) {
 		int64_t until_ns;
@@ -36,6 +35,25 @@ static int acquire_look(struct lk__async *async, lk_error *error)
 		lk__async_wait(async, until_ns);
 		return 0;
 	}
+}
+
+int lk__async_stand(struct lk__async *async, struct lk__entry *entry, const struct lk__want *want,
+		    bool starts)
+{
+	lk_error *error = &async->completion->value.error;
+	int rc = 0;
+	if (starts) {
+		async->heads = false;
+		rc = lk__caller_begin(entry, &async->thread, want, &async->caller, error);
+		if (rc)
+			return rc;
+	} else {
+		pthread_mutex_lock(&entry->mutex);
+	}
+	rc = acquire_look(async, entry, error);
+	if (rc)
+		lk__caller_end(entry, want, &async->caller, rc);
+	return rc;
 }
 
 static void acquire_note(struct lk__async *async)
@@ -85,21 +103,8 @@ static int counter_end(struct lk__async *async, int rc)
 void lk__async_acquire(struct lk__async *async, bool starts)
 {
 	struct lk__entry *entry = async->completion->entry;
-	struct lk__want *want = &async->want.acquire;
-	lk_error *error = &async->completion->value.error;
-	int rc = 0;
-	bool begun = true, counts = entry->recipe->sharing == LK__NO_HOLD;
-	if (starts) {
-		async->heads = false;
-		rc = lk__caller_begin(entry, &async->thread, want, &async->caller, error);
-		begun = rc == 0;
-	} else {
-		pthread_mutex_lock(&entry->mutex);
-	}
-	if (begun)
-		rc = acquire_look(async, error);
-	if (begun && rc)
-		lk__caller_end(entry, want, &async->caller, rc);
+	bool counts = entry->recipe->sharing == LK__NO_HOLD;
+	int rc = lk__async_stand(async, entry, &async->want.acquire, starts);
 	if (rc == 1 && !counts)
 		acquire_note(async);
 	pthread_mutex_unlock(&entry->mutex);

@@ -6,6 +6,7 @@
  *   async_acquire.c   what stands in a wait queue
  *   async_release.c   releases and extensions of what is held
  *   async_count.c     single requests to a counter: changes of its count, questions
+ *   async_multi.c     the calls of a multi lock
  *
  * Only the loop resumes a call. `starts`: for the first time.
  */
@@ -44,6 +45,7 @@ struct lk__async {
 	struct lk__async_want want;
 	_Atomic bool cancelled;
 	_Atomic(struct lk__request *) answer; /* to what was asked */
+	struct lk__async_multi *multi;        /* of a multi lock; else NULL */
 	struct lk__nodes_call *call; /* or all nodes were; not an acquire's, see its head */
 	union {                      /* by the way it is driven */
 		struct {
@@ -69,14 +71,25 @@ void lk__async_complete(struct lk__async *async, int rc);
 void lk__async_wait(struct lk__async *async, int64_t until_ns);
 
 void lk__async_acquire(struct lk__async *async, bool starts);
+void lk__async_multi(struct lk__async *async, bool starts);
 void lk__async_release(struct lk__async *async, bool starts);
 void lk__async_extend(struct lk__async *async, bool starts);
 void lk__async_count(struct lk__async *async, bool starts);
+
+/* Waits in the queue of an entry. 1: it has the lock; 0: it waits; or a code. Returns with the
+ * entry's mutex held. */
+int lk__async_stand(struct lk__async *async, struct lk__entry *entry, const struct lk__want *want,
+		    bool starts);
+
+/* What a call of a multi lock needs, from its start to its completion. LK_ENOMEM. */
+int lk__async_multi_new(struct lk__async *async);
+void lk__async_multi_free(struct lk__async *async);
 
 /* The `finish` of a request whose owner is the call: it is resumed with the answer. */
 void lk__async_answered(struct lk__request *request);
 
 /* The completion of an acquire is taken: what it says is true now. */
 void lk__async_acquired(struct lk__completion *completion);
+void lk__async_multi_acquired(struct lk__completion *completion);
 
 #endif

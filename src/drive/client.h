@@ -57,12 +57,19 @@ struct lk__client_record {
 	bool written, ended;   /* under the mutex */
 };
 
+/* A call that another client's loop drives, and that ends when this client is closed. */
+struct lk__guest {
+	struct lk__guest *prev, *next;
+	struct lk__thread *thread;
+};
+
 /* Asynchronous calls, see async.h. */
 struct lk__asyncs {
 	_Atomic(struct lk__async *) ready; /* woken, the last one first */
 	_Atomic bool asleep;               /* the loop waits, and does not look at `ready` */
 	_Atomic size_t count;              /* started, and not completed */
-	_Atomic size_t guests;             /* of other clients, that wait for answers here */
+	_Atomic size_t listeners;          /* that wait for answers here, also other clients' */
+	struct lk__guest *guests;          /* under the client's mutex */
 	struct lk__async *free;            /* under the client's mutex */
 	bool ended;                        /* the same: no more can start */
 	struct lk__async *in_flight;       /* the loop's */

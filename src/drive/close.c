@@ -91,9 +91,12 @@ static int64_t close_abandoned_until_ns(lk_client *client)
 static void close_wake_waiters(lk_client *client)
 {
 	struct lk__thread *thread;
+	const struct lk__guest *guest;
 	pthread_mutex_lock(&client->mutex);
 	LL_FOREACH(client->threads, thread)
 	lk__thread_wake(thread);
+	DL_FOREACH(client->asyncs.guests, guest)
+	lk__thread_wake(guest->thread);
 	pthread_mutex_unlock(&client->mutex);
 }
 

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -61,9 +62,9 @@ static void part_listen(const struct lk__fan_out_part *part, bool listens)
 	if (!part->fan_out->thread->on_wake)
 		return;
 	if (listens)
-		atomic_fetch_add(&client->asyncs.guests, 1);
+		atomic_fetch_add(&client->asyncs.listeners, 1);
 	else
-		atomic_fetch_sub(&client->asyncs.guests, 1);
+		atomic_fetch_sub(&client->asyncs.listeners, 1);
 }
 
 static void fan_out_wake(const struct lk__fan_out *fan_out)
@@ -263,70 +264,98 @@ void lk__fan_out_end(struct lk__fan_out *fan_out)
 
 /* ---- one command each, all of them ---- */
 
-struct each {
-	const struct lk__ask *asks;
-	void (*read)(void *context, size_t index, const struct lk__request *request);
-	void *context;
-};
-
-static void each_read(const struct each *each, size_t index, const struct lk__request *request)
+static void ask_read(const struct lk__asks *asks, size_t index, const struct lk__request *request)
 {
-	each->read(each->context, index, request);
-	lk__conn_unpin(each->asks[index].conn);
+	asks->read(asks->context, index, request);
+	lk__conn_unpin(asks->of[index].conn);
 }
 
-static void each_take(void *context, size_t index, const struct lk__fan_out_part *answers)
+static void ask_take(void *context, size_t index, const struct lk__fan_out_part *answers)
 {
-	each_read(context, index, answers->request[0]);
+	ask_read(context, index, answers->request[0]);
 }
 
-static void ask_one(const struct each *each, size_t index, struct lk__thread *thread,
-		    int64_t until_ns, lk_cancel *cancel)
-{
-	struct lk__conn *conn = each->asks[index].conn;
-	struct lk__request *request = each->asks[index].request;
-	lk__conn_pin(conn);
-	int rc = lk__conn_call(conn, request, thread, until_ns, cancel);
-	if (rc != LK__WAIT_READY && lk__conn_leave(conn, request, lk__request_forget)) {
-		each_read(each, index, NULL);
-		return;
-	}
-	each_read(each, index, request);
-	lk__request_free(request);
-}
-
-static bool ask_wants_all(void *context)
+static bool asks_want_all(void *context)
 {
 	(void)context;
 	return false;
 }
 
-void lk__ask_each(const struct lk__ask *asks, size_t count, struct lk__thread *thread,
-		  int64_t until_ns, lk_cancel *cancel,
-		  void (*read)(void *context, size_t index, const struct lk__request *request),
-		  void *context)
+static void ask_one(const struct lk__asks *asks, size_t index, struct lk__thread *thread,
+		    int64_t until_ns, lk_cancel *cancel)
 {
-	struct each each = {.asks = asks, .read = read, .context = context};
-	const struct lk__fan_out_use use = {
-		.context = &each, .take = each_take, .decided = ask_wants_all};
-	struct lk__fan_out *fan_out = count > 1 ? lk__fan_out_new(count, &use, thread) : NULL;
-	if (!fan_out) { /* one, or no memory to ask them at once */
-		for (size_t i = 0; i < count; i++)
-			ask_one(&each, i, thread, until_ns, cancel);
+	struct lk__conn *conn = asks->of[index].conn;
+	struct lk__request *request = asks->of[index].request;
+	int rc = lk__conn_call(conn, request, thread, until_ns, cancel);
+	if (rc != LK__WAIT_READY && lk__conn_leave(conn, request, lk__request_forget)) {
+		ask_read(asks, index, NULL);
 		return;
 	}
-	for (size_t i = 0; i < count; i++) {
-		lk__conn_pin(asks[i].conn);
-		lk__fan_out_add(fan_out, i, asks[i].conn, asks[i].request);
+	ask_read(asks, index, request);
+	lk__request_free(request);
+}
+
+/* False when there is no memory to ask them at once. */
+static bool asks_go(struct lk__asks *asks, struct lk__thread *thread)
+{
+	const struct lk__fan_out_use use = {
+		.context = asks, .take = ask_take, .decided = asks_want_all};
+	asks->fan_out = lk__fan_out_new(asks->count, &use, thread);
+	for (size_t i = 0; i < asks->count; i++)
+		lk__conn_pin(asks->of[i].conn);
+	if (!asks->fan_out)
+		return false;
+	for (size_t i = 0; i < asks->count; i++)
+		lk__fan_out_add(asks->fan_out, i, asks->of[i].conn, asks->of[i].request);
+	lk__fan_out_go(asks->fan_out);
+	return true;
+}
+
+void lk__asks_call(struct lk__asks *asks, struct lk__thread *thread, int64_t until_ns,
+		   lk_cancel *cancel)
+{
+	if (asks->count > 1 && asks_go(asks, thread)) {
+		lk__fan_out_wait(asks->fan_out, until_ns, cancel);
+		lk__asks_end(asks);
+		return;
 	}
-	lk__fan_out_go(fan_out);
-	lk__fan_out_wait(fan_out, until_ns, cancel);
+	if (asks->count == 1)
+		lk__conn_pin(asks->of[0].conn);
+	for (size_t i = 0; i < asks->count; i++)
+		ask_one(asks, i, thread, until_ns, cancel);
+}
+
+void lk__asks_begin(struct lk__asks *asks, struct lk__thread *thread)
+{
+	if (asks_go(asks, thread))
+		return;
+	for (size_t i = 0; i < asks->count; i++) {
+		struct lk__request *request = asks->of[i].request;
+		request->code = LK_ENOMEM;
+		snprintf(request->reason, sizeof(request->reason), "out of memory");
+		ask_read(asks, i, request);
+		lk__request_free(request);
+	}
+}
+
+bool lk__asks_look(const struct lk__asks *asks)
+{
+	return !asks->fan_out || lk__fan_out_look(asks->fan_out);
+}
+
+void lk__asks_end(struct lk__asks *asks)
+{
+	struct lk__fan_out *fan_out = asks->fan_out;
+	asks->fan_out = NULL;
+	if (!fan_out)
+		return;
 	lk__fan_out_withdraw(fan_out);
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < asks->count; i++) {
 		struct lk__fan_out_part *node = &fan_out->node[i];
 		pthread_mutex_lock(&fan_out->mutex);
 		if (!node->taken)
-			each_read(&each, i, part_done(node) ? node->request[0] : NULL);
+			ask_read(asks, i, part_done(node) ? node->request[0] : NULL);
+		node->taken = true;
 		pthread_mutex_unlock(&fan_out->mutex);
 	}
 	lk__fan_out_end(fan_out);

@@ -79,15 +79,27 @@ struct lk__ask {
 };
 
 /*
- * Asks several connections one command each, waits for all, and calls `read` for each, as the
- * answers come, with its request, done, or NULL where none came in time; what was not sent by then
- * is done, with LK_EUNREACHABLE, and not sent any more. The requests are gone then. Until an answer
- * is read, closing its client waits: what `read` still sends gets through.
- * For one it is lk__conn_call().
+ * One command each for several connections. `read` is called for each, as the answers come, with
+ * its request, done, or NULL where none came in time; what was not sent by then is done, with
+ * LK_EUNREACHABLE, and not sent any more. The requests are gone then. Until an answer is read,
+ * closing its client waits: what `read` still sends gets through.
  */
-void lk__ask_each(const struct lk__ask *asks, size_t count, struct lk__thread *thread,
-		  int64_t until_ns, lk_cancel *cancel,
-		  void (*read)(void *context, size_t index, const struct lk__request *request),
-		  void *context);
+struct lk__asks {
+	size_t count;
+	struct lk__ask of[LK__FAN_OUT_NODES_MAX];
+	void (*read)(void *context, size_t index, const struct lk__request *request);
+	void *context;
+	struct lk__fan_out *fan_out; /* while an asynchronous call waits */
+};
+
+/* Waits for all answers; for one that is lk__conn_call(). */
+void lk__asks_call(struct lk__asks *asks, struct lk__thread *thread, int64_t until_ns,
+		   lk_cancel *cancel);
+
+/* The same for an asynchronous call, which is woken until a look is true, and ends it then, or when
+ * its time is over. */
+void lk__asks_begin(struct lk__asks *asks, struct lk__thread *thread);
+bool lk__asks_look(const struct lk__asks *asks);
+void lk__asks_end(struct lk__asks *asks);
 
 #endif

@@ -26,6 +26,16 @@ struct lk__multi_hold {
 	unsigned count;      /* the least */
 };
 
+/* The locks of a call whose handle may be gone, with references, and what was granted of each. */
+struct lk__multi_taken {
+	struct lk__multi multi;
+	uint64_t number[LK__MULTI_MAX];
+};
+
+/* NULL when out of memory; and its end, of NULL too. */
+struct lk__multi_taken *lk__multi_taken_new(const struct lk__multi *multi);
+void lk__multi_taken_free(struct lk__multi_taken *taken);
+
 /* Puts the parts in order. LK_EINVAL when one lock is named twice. */
 int lk__multi_sort(struct lk__multi *multi, lk_error *error);
 
@@ -40,6 +50,9 @@ int lk__multi_release(const struct lk__multi *multi, const struct lk__owner *own
 		      lk_error *error);
 int lk__multi_extend(const struct lk__multi *multi, const struct lk__owner *owner, int64_t lease_ms,
 		     lk_error *error);
+
+/* The owner as each client knows it. */
+struct lk__owner lk__multi_owner(const struct lk__thread *thread, const struct lk__owner *owner);
 
 /* 0, LK_ELOST (a part was lost; `hold` is filled), LK_ENOTOWNER, LK_ENOMEM. A memory read. */
 int lk__multi_hold_of(const struct lk__multi *multi, const struct lk__owner *owner,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "drive/multi_ask.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -8,94 +9,86 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/fan_out.h"
-#include "drive/release.h"
 #include "drive/compensation.h"
-#include "sync/multi/multi.h"
 
-/* Parts of one client that go in one script: neighbours, since the parts are in order. */
-struct group {
-	size_t count;
-	const size_t *part;        /* their places in the multi lock */
-	struct lk__multi_key *key; /* of each */
-	uint64_t number;           /* of an acquire */
-	uint64_t epoch;
-	int64_t lease_ms, until_ns;
-};
-
-struct lk__multi_work {
-	struct lk__multi_ask *ask;
-	bool was_late; /* an earlier one */
-	struct lk__caller waiter[LK__MULTI_MAX];
-	bool reserved[LK__MULTI_MAX];
-	size_t asked; /* parts that go on the wire: part[], key[] */
-	size_t part[LK__MULTI_MAX];
-	struct lk__multi_key key[LK__MULTI_MAX];
-	size_t group_count;
-	struct group group[LK__MULTI_MAX];
-	struct lk__release release[LK__MULTI_MAX];
-	lk_error why; /* of the part that was given back last */
-	int code;     /* that ends it; 0: none */
-};
-
-static struct lk__entry *part_of(const struct lk__multi_work *attempt, size_t part)
+static struct lk__entry *part_of(const struct lk__multi_ask *ask, size_t part)
 {
-	return attempt->ask->multi->part[part];
+	return ask->multi->part[part];
 }
 
-static void attempt_busy(struct lk__multi_work *attempt, size_t part, int code)
+static void ask_busy(struct lk__multi_ask *ask, size_t part, int code)
 {
-	struct lk__multi_ask *ask = attempt->ask;
 	if (part >= ask->busy)
 		return;
 	ask->busy = part; /* the first in the order of all */
 	ask->code = code;
 }
 
-static bool attempt_is_busy(const struct lk__multi_work *attempt)
-{
-	return attempt->ask->busy < attempt->ask->multi->count;
-}
-
 /* Puts a part on the list for the wire; its key is to be filled in. */
-static struct group *attempt_add(struct lk__multi_work *attempt, size_t part)
+static struct lk__multi_group *ask_add(struct lk__multi_ask *ask, size_t part)
 {
-	const struct lk__entry *entry = part_of(attempt, part);
-	struct group *group = &attempt->group[attempt->group_count];
-	const struct lk__entry *last = attempt->asked
-					       ? part_of(attempt, attempt->part[attempt->asked - 1])
-					       : NULL;
-	attempt->part[attempt->asked] = part;
-	attempt->key[attempt->asked].target = &entry->target;
+	const struct lk__entry *entry = part_of(ask, part);
+	struct lk__multi_group *group = &ask->group[ask->group_count];
+	const struct lk__entry *last = ask->asked ? part_of(ask, ask->part[ask->asked - 1]) : NULL;
+	ask->part[ask->asked] = part;
+	ask->key[ask->asked].target = &entry->target;
 	if (last && last->client == entry->client && last->node == entry->node)
 		group--;
 	else
-		*group = (struct group){.part = &attempt->part[attempt->asked],
-					.key = &attempt->key[attempt->asked]};
-	attempt->group_count = (size_t)(group - attempt->group) + 1;
-	attempt->asked++;
+		*group = (struct lk__multi_group){.part = &ask->part[ask->asked],
+						  .key = &ask->key[ask->asked]};
+	ask->group_count = (size_t)(group - ask->group) + 1;
+	ask->asked++;
 	group->count++;
 	return group;
 }
 
-int lk__multi_begin(struct lk__multi_ask *ask)
+/* Nothing is on the list for the wire. */
+static void ask_clear(struct lk__multi_ask *ask)
 {
-	const struct lk__multi *multi = ask->multi;
-	for (size_t i = 0; i < multi->count; i++) {
-		ask->threads[i] = lk__client_thread(multi->part[i]->client);
-		if (!ask->threads[i])
-			return LK_ENOMEM;
+	ask->asked = ask->group_count = ask->asks.count = 0;
+	ask->result = 0;
+}
+
+struct lk__multi_ask *lk__multi_ask_new(const struct lk__multi *multi, const struct lk__want *want,
+					struct lk__thread *thread, lk_error *error)
+{
+	struct lk__multi_ask *ask = calloc(1, sizeof(*ask));
+	bool found = ask != NULL;
+	for (size_t i = 0; found && i < multi->count; i++) {
+		ask->threads[i] = thread ? thread : lk__client_thread(multi->part[i]->client);
+		found = ask->threads[i] != NULL;
 	}
-	ask->work = malloc(sizeof(*ask->work));
-	return ask->work ? 0 : LK_ENOMEM;
+	if (!found) {
+		free(ask);
+		return NULL;
+	}
+	ask->multi = multi;
+	ask->want = *want;
+	ask->busy = multi->count;
+	ask->until_ns = LK__NEVER;
+	ask->error = error;
+	return ask;
 }
 
-void lk__multi_end(struct lk__multi_ask *ask)
+static struct lk__want part_want(const struct lk__multi_ask *ask, size_t part)
 {
-	free(ask->work);
+	struct lk__want want = ask->want;
+	want.owner = lk__multi_owner(ask->threads[part], &ask->want.owner);
+	return want;
 }
 
-/* ---- places in the lines ---- */
+struct lk__want lk__multi_await_want(const struct lk__multi_ask *ask, size_t part)
+{
+	struct lk__want want = part_want(ask, part);
+	int64_t now_ns = lk__now_ns();
+	want.wait_ms = -1;
+	if (ask->until_ns != LK__NEVER)
+		want.wait_ms = now_ns < ask->until_ns ? (ask->until_ns - now_ns) / LK__MS + 1 : 1;
+	return want;
+}
+
+/* ---- places in the wait queues ---- */
 
 /* Whether nobody of this client has the lock, waits for it, or lets others go first, as a mere try
  * does not. */
@@ -110,29 +103,25 @@ static bool entry_is_free(struct lk__entry *entry, bool once)
 }
 
 /* Takes a part that the owner has already; `busy` may be set. 0 or a code. */
-static int part_look(struct lk__multi_work *attempt, size_t part)
+static int part_look(struct lk__multi_ask *ask, size_t part)
 {
-	struct lk__multi_ask *ask = attempt->ask;
-	struct lk__entry *entry = part_of(attempt, part);
-	struct lk__want want = *ask->want;
-	want.owner = lk__multi_owner(ask->threads[part], &ask->want->owner);
+	struct lk__entry *entry = part_of(ask, part);
+	struct lk__want want = part_want(ask, part);
 	int rc = lk__caller_reenter(entry, &want, ask->error);
 	ask->taken[part] = rc == 1;
 	if (rc == 0 && !entry_is_free(entry, want.wait_ms == 0))
-		attempt_busy(attempt, part, LK_EBUSY);
+		ask_busy(ask, part, LK_EBUSY);
 	return rc < 0 ? rc : 0;
 }
 
 /* Makes the caller the head of the wait queue, so that nobody of this client comes between. */
-static int part_reserve(struct lk__multi_work *attempt, size_t part)
+static int part_reserve(struct lk__multi_ask *ask, size_t part)
 {
-	struct lk__multi_ask *ask = attempt->ask;
-	struct lk__entry *entry = part_of(attempt, part);
-	struct lk__caller *waiter = &attempt->waiter[part];
-	struct lk__want want = *ask->want;
-	want.owner = lk__multi_owner(ask->threads[part], &ask->want->owner);
-	int rc = part_look(attempt, part);
-	if (rc < 0 || ask->taken[part] || attempt_is_busy(attempt))
+	struct lk__entry *entry = part_of(ask, part);
+	struct lk__caller *waiter = &ask->waiter[part];
+	struct lk__want want = part_want(ask, part);
+	int rc = part_look(ask, part);
+	if (rc < 0 || ask->taken[part] || lk__multi_is_busy(ask))
 		return rc;
 	*waiter = (struct lk__caller){.thread = ask->threads[part], .until_ns = LK__NEVER};
 	waiter->hold = lk__caller_hold(waiter->thread, &want);
@@ -143,58 +132,49 @@ static int part_reserve(struct lk__multi_work *attempt, size_t part)
 	DL_APPEND(entry->queue, waiter);
 	lk__count(&entry->client->counters.waiting, 1);
 	lk__entry_promote(entry);
-	attempt->reserved[part] = true;
+	ask->reserved[part] = true;
 	return 0;
 }
 
-static void part_leave(struct lk__multi_work *attempt, size_t part)
+static void part_leave(struct lk__multi_ask *ask, size_t part)
 {
-	struct lk__entry *entry = part_of(attempt, part);
-	if (!attempt->reserved[part])
+	struct lk__entry *entry = part_of(ask, part);
+	if (!ask->reserved[part])
 		return;
-	attempt->reserved[part] = false;
+	ask->reserved[part] = false;
 	pthread_mutex_lock(&entry->mutex);
-	lk__entry_leave_queue(entry, &attempt->waiter[part]);
-	lk__hold_free(attempt->waiter[part].hold);
+	lk__entry_leave_queue(entry, &ask->waiter[part]);
+	lk__hold_free(ask->waiter[part].hold);
 	lk__entry_promote(entry);
 	pthread_mutex_unlock(&entry->mutex);
 }
 
 /* Looks at, or reserves, what is not taken, until one is busy. 0 or a code. */
-static int attempt_parts(struct lk__multi_work *attempt,
-			 int (*visit)(struct lk__multi_work *attempt, size_t part))
+static int ask_parts(struct lk__multi_ask *ask,
+		     int (*visit)(struct lk__multi_ask *ask, size_t part))
 {
-	struct lk__multi_ask *ask = attempt->ask;
 	int rc = 0;
-	for (size_t i = 0; i < ask->multi->count && rc == 0 && !attempt_is_busy(attempt); i++) {
-		struct lk__entry *entry = part_of(attempt, i);
+	for (size_t i = 0; i < ask->multi->count && rc == 0 && !lk__multi_is_busy(ask); i++) {
+		struct lk__entry *entry = part_of(ask, i);
 		if (ask->taken[i])
 			continue;
 		pthread_mutex_lock(&entry->mutex);
-		rc = visit(attempt, i);
+		rc = visit(ask, i);
 		pthread_mutex_unlock(&entry->mutex);
 	}
 	return rc;
 }
 
-/* What is reserved, by client. */
-static void attempt_group(struct lk__multi_work *attempt)
-{
-	for (size_t i = 0; i < attempt->ask->multi->count; i++)
-		if (attempt->reserved[i])
-			attempt_add(attempt, i);
-}
-
 /* ---- asking ---- */
 
-static struct lk__request *group_request(struct lk__multi_work *attempt, struct group *group)
+static struct lk__request *group_request(struct lk__multi_ask *ask, struct lk__multi_group *group)
 {
-	struct lk__entry *entry = part_of(attempt, group->part[0]);
+	struct lk__entry *entry = part_of(ask, group->part[0]);
 	lk_client *client = entry->client;
 	group->number = atomic_fetch_add(&client->last_number, 1) + 1;
 	for (size_t i = 0; i < group->count; i++)
-		group->epoch = lk__entry_begin_try(part_of(attempt, group->part[i]));
-	group->lease_ms = lk__entry_lease_ms(entry, attempt->waiter[group->part[0]].hold);
+		group->epoch = lk__entry_begin_try(part_of(ask, group->part[i]));
+	group->lease_ms = lk__entry_lease_ms(entry, ask->waiter[group->part[0]].hold);
 	group->until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
 	lk__field(entry, group->number, group->key[0].field);
 	struct lk__request *request = lk__multi_acquire_request(
@@ -209,10 +189,10 @@ static struct lk__request *group_request(struct lk__multi_work *attempt, struct 
 }
 
 /* One that came while its client was closed is nobody's: close has released all holds before. */
-static bool part_granted(struct lk__multi_work *attempt, size_t part, const struct group *group,
-			 const struct lk__request *request)
+static bool part_granted(struct lk__multi_ask *ask, size_t part,
+			 const struct lk__multi_group *group, const struct lk__request *request)
 {
-	struct lk__entry *entry = part_of(attempt, part);
+	struct lk__entry *entry = part_of(ask, part);
 	if (atomic_load(&entry->client->state) != LK__CLIENT_OPEN) {
 		lk__entry_release_unasked(entry, group->number);
 		return false;
@@ -220,34 +200,33 @@ static bool part_granted(struct lk__multi_work *attempt, size_t part, const stru
 	entry->grant.fence = 0;
 	entry->grant.epoch = group->epoch;
 	entry->grant.repeated_until_ns = request->sends > 1 ? request->deadline_ns : 0;
-	lk__entry_grant(entry, &attempt->waiter[part], group->number, request->sent_ns,
+	lk__entry_grant(entry, &ask->waiter[part], group->number, request->sent_ns,
 			group->lease_ms);
 	lk__count(&entry->client->counters.acquires, 1);
-	attempt->reserved[part] = false;
-	attempt->ask->taken[part] = true;
+	ask->reserved[part] = false;
+	ask->taken[part] = true;
 	return true;
 }
 
-static void group_granted(struct lk__multi_work *attempt, const struct group *group,
+static void group_granted(struct lk__multi_ask *ask, const struct lk__multi_group *group,
 			  const struct lk__request *request)
 {
 	for (size_t i = 0; i < group->count; i++) {
-		struct lk__entry *entry = part_of(attempt, group->part[i]);
+		struct lk__entry *entry = part_of(ask, group->part[i]);
 		pthread_mutex_lock(&entry->mutex);
-		bool granted = part_granted(attempt, group->part[i], group, request);
+		bool granted = part_granted(ask, group->part[i], group, request);
 		pthread_mutex_unlock(&entry->mutex);
 		if (!granted)
-			attempt->code = lk__fail(attempt->ask->error, LK_ECLOSED,
-						 "acquire %zu locks, \"%.100s\": %s",
-						 attempt->ask->multi->count, entry->name,
-						 lk_error_text(LK_ECLOSED));
+			ask->result = lk__fail(
+				ask->error, LK_ECLOSED, "acquire %zu locks, \"%.100s\": %s",
+				ask->multi->count, entry->name, lk_error_text(LK_ECLOSED));
 	}
 }
 
-static void group_compensate(struct lk__multi_work *attempt, const struct group *group)
+static void group_compensate(struct lk__multi_ask *ask, const struct lk__multi_group *group)
 {
 	for (size_t i = 0; i < group->count; i++) {
-		struct lk__entry *entry = part_of(attempt, group->part[i]);
+		struct lk__entry *entry = part_of(ask, group->part[i]);
 		pthread_mutex_lock(&entry->mutex);
 		lk__compensate(entry, group->number, group->until_ns);
 		pthread_mutex_unlock(&entry->mutex);
@@ -255,7 +234,7 @@ static void group_compensate(struct lk__multi_work *attempt, const struct group 
 }
 
 /* Its acquire is still on its way: a release behind it, which close waits for as well. */
-static void group_release_behind(struct group *group, struct lk__entry *first)
+static void group_release_behind(struct lk__multi_group *group, struct lk__entry *first)
 {
 	for (size_t i = 1; i < group->count; i++)
 		memcpy(group->key[i].field, group->key[0].field, LK__FIELD_SIZE);
@@ -270,37 +249,37 @@ static void group_release_behind(struct group *group, struct lk__entry *first)
 }
 
 /* Held perhaps: each is compensated; whoever waits for the first finds out the rest. */
-static void group_unknown(struct lk__multi_work *attempt, const struct group *group)
+static void group_unknown(struct lk__multi_ask *ask, const struct lk__multi_group *group)
 {
-	group_compensate(attempt, group);
-	attempt_busy(attempt, group->part[0], LK_EMAYBEHELD);
+	group_compensate(ask, group);
+	ask_busy(ask, group->part[0], LK_EMAYBEHELD);
 }
 
-static void group_failed(struct lk__multi_work *attempt, const struct group *group,
+static void group_failed(struct lk__multi_ask *ask, const struct lk__multi_group *group,
 			 const struct lk__request *request, const struct lk__attempt_event *event)
 {
-	struct lk__entry *entry = part_of(attempt, group->part[0]);
-	if (!attempt->code)
-		lk__fail(attempt->ask->error, event->code,
-			 "acquire %zu locks, \"%.100s\" … on %.100s: %s",
-			 attempt->ask->multi->count, entry->name, entry->client->config->url,
+	struct lk__entry *entry = part_of(ask, group->part[0]);
+	if (!ask->result)
+		lk__fail(ask->error, event->code, "acquire %zu locks, \"%.100s\" … on %.100s: %s",
+			 ask->multi->count, entry->name, entry->client->config->url,
 			 request->reason);
-	if (!attempt->code && !event->retryable)
-		attempt->code = event->code;
-	attempt_busy(attempt, group->part[0], event->code);
+	if (!ask->result && !event->retryable)
+		ask->result = event->code;
+	ask_busy(ask, group->part[0], event->code);
 }
 
-static void group_late(struct lk__multi_work *attempt, const struct group *group, int64_t server_us)
+static void group_late(struct lk__multi_ask *ask, const struct lk__multi_group *group,
+		       int64_t server_us)
 {
-	lk__node_learn_time(part_of(attempt, group->part[0])->node, server_us, lk__now_ns());
-	attempt->ask->late = true;
-	attempt_busy(attempt, group->part[0], LK_EUNAVAILABLE);
+	lk__node_learn_time(part_of(ask, group->part[0])->node, server_us, lk__now_ns());
+	ask->late = true;
+	ask_busy(ask, group->part[0], LK_EUNAVAILABLE);
 }
 
 static void group_read(void *context, size_t index, const struct lk__request *request)
 {
-	struct lk__multi_work *attempt = context;
-	struct group *group = &attempt->group[index];
+	struct lk__multi_ask *ask = context;
+	struct lk__multi_group *group = &ask->group[index];
 	struct lk__attempt_event event = {.type = LK__ATTEMPT_UNKNOWN};
 	bool again = false;
 	size_t busy = 0;
@@ -312,163 +291,166 @@ static void group_read(void *context, size_t index, const struct lk__request *re
 	switch (event.type) {
 	case LK__ATTEMPT_GRANTED:
 		again = true;
-		group_granted(attempt, group, request);
+		group_granted(ask, group, request);
 		break;
 	case LK__ATTEMPT_BUSY:
-		lk__count(&part_of(attempt, group->part[0])->client->counters.busy, 1);
-		attempt_busy(attempt, group->part[busy], LK_EBUSY);
+		lk__count(&part_of(ask, group->part[0])->client->counters.busy, 1);
+		ask_busy(ask, group->part[busy], LK_EBUSY);
 		break;
 	case LK__ATTEMPT_LATE:
-		again = !attempt->was_late;
-		group_late(attempt, group, event.server_us);
+		again = !ask->was_late;
+		group_late(ask, group, event.server_us);
 		break;
 	case LK__ATTEMPT_FAILED:
 		again = request->code == LK_EUNREACHABLE && request->sends == 0;
-		group_failed(attempt, group, request, &event);
+		group_failed(ask, group, request, &event);
 		break;
 	default:
 		if (!request)
-			group_release_behind(group, part_of(attempt, group->part[0]));
-		group_unknown(attempt, group);
+			group_release_behind(group, part_of(ask, group->part[0]));
+		group_unknown(ask, group);
 	}
-	attempt->ask->again &= again;
+	ask->again &= again;
 	/* Refused, but the first copy may have been granted. */
 	bool copies = event.type != LK__ATTEMPT_UNKNOWN && request->sends > 1;
-	if (copies && !attempt->ask->taken[group->part[0]])
-		group_compensate(attempt, group);
+	if (copies && !ask->taken[group->part[0]])
+		group_compensate(ask, group);
 }
 
-/* A client's connection; one that is down is left to the wait for its part. */
-static int part_connect(struct lk__multi_work *attempt, size_t part)
+/* ---- connecting ---- */
+
+/* Once a client, and before it joins a wait queue: callers of one part alone need not wait for the
+ * servers of the others. */
+size_t lk__multi_connects(const struct lk__multi_ask *ask, size_t from)
 {
-	struct lk__multi_ask *ask = attempt->ask;
-	struct lk__entry *entry = part_of(attempt, part);
-	int64_t until_ns = lk__after_ms(lk__now_ns(), entry->client->config->connect_timeout_ms);
-	if (ask->until_ns < until_ns)
-		until_ns = ask->until_ns;
-	lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
-	lk__cancel_move(ask->want->cancel, ask->threads[part]);
-	int rc = lk__conn_ready(entry->scripts, ask->threads[part], true, until_ns,
-				ask->want->cancel, &why);
+	const struct lk__node *last = from > 0 ? part_of(ask, from - 1)->node : NULL;
+	for (size_t i = from; i < ask->multi->count; i++)
+		if (!ask->taken[i] && part_of(ask, i)->node != last)
+			return i;
+	return ask->multi->count;
+}
+
+int64_t lk__multi_connect_until_ns(const struct lk__multi_ask *ask, size_t part)
+{
+	int64_t limit_ms = part_of(ask, part)->client->config->connect_timeout_ms;
+	return lk__earlier(ask->until_ns, lk__after_ms(lk__now_ns(), limit_ms));
+}
+
+/* One that is down is left to the wait for its part. */
+int lk__multi_connected(struct lk__multi_ask *ask, size_t part, int rc, const lk_error *why)
+{
 	if (rc == LK__WAIT_READY)
 		return 0;
 	if (rc == LK_ECANCELLED || rc == LK_ECLOSED)
 		return lk__fail(ask->error, rc, "acquire: %s", lk_error_text(rc));
-	lk__fail(ask->error, why.code, "acquire \"%.100s\": %.300s", entry->name, why.message);
-	attempt_busy(attempt, part, why.code);
-	return lk_error_is_fatal(why.code) ? why.code : 0;
+	lk__fail(ask->error, why->code, "acquire \"%.100s\": %.300s", part_of(ask, part)->name,
+		 why->message);
+	ask_busy(ask, part, why->code);
+	return lk_error_is_fatal(why->code) ? why->code : 0;
 }
 
-/* Once a client, and before it joins a wait queue: callers of one part alone need not wait for the
- * servers of the others. */
-static int attempt_connect(struct lk__multi_work *attempt)
-{
-	struct lk__multi_ask *ask = attempt->ask;
-	const struct lk__node *last = NULL;
-	int rc = 0;
-	for (size_t i = 0; i < ask->multi->count && rc == 0; i++) {
-		const struct lk__node *node = part_of(attempt, i)->node;
-		if (ask->taken[i] || node == last)
-			continue;
-		rc = part_connect(attempt, i);
-		last = node;
-	}
-	if (rc == 0 && last && lk__cancelled(ask->want->cancel))
-		rc = lk__fail(ask->error, LK_ECANCELLED, "acquire: %s",
-			      lk_error_text(LK_ECANCELLED));
-	return rc;
-}
+/* ---- a try ---- */
 
-static int attempt_ask(struct lk__multi_work *attempt)
+int lk__multi_look(struct lk__multi_ask *ask)
 {
-	struct lk__multi_ask *ask = attempt->ask;
-	struct lk__ask asks[LK__MULTI_MAX];
-	int64_t until_ns = ask->until_ns;
-	for (size_t i = 0; i < attempt->group_count; i++) {
-		struct group *group = &attempt->group[i];
-		asks[i].conn = part_of(attempt, group->part[0])->scripts;
-		asks[i].request = group_request(attempt, group);
-		if (group->until_ns < until_ns)
-			until_ns = group->until_ns;
-		if (!asks[i].request) {
-			while (i > 0)
-				lk__request_free(asks[--i].request);
-			return lk__fail(ask->error, LK_ENOMEM, "acquire: out of memory");
-		}
-	}
-	struct lk__thread *thread = ask->threads[attempt->part[0]];
-	lk__cancel_move(ask->want->cancel, thread);
-	ask->again = true; /* until an answer says otherwise */
-	lk__ask_each(asks, attempt->group_count, thread, until_ns, ask->want->cancel, group_read,
-		     attempt);
-	return attempt->code;
-}
-
-int lk__multi_ask(struct lk__multi_ask *ask)
-{
-	struct lk__multi_work *attempt = ask->work;
-	int rc = lk__cancel_enter(ask->want->cancel, ask->threads[0], ask->error);
+	int rc = lk__cancel_enter(ask->want.cancel, ask->threads[0], ask->error);
+	ask_clear(ask);
+	ask->entered = rc == 0;
 	if (rc < 0)
 		return rc;
-	memset(attempt, 0, sizeof(*attempt));
-	attempt->ask = ask;
-	attempt->was_late = ask->late;
+	ask->was_late = ask->late;
 	ask->busy = ask->multi->count;
 	ask->again = false;
-	rc = attempt_parts(attempt, part_look);
-	if (rc == 0 && !attempt_is_busy(attempt))
-		rc = attempt_connect(attempt);
-	if (rc == 0 && !attempt_is_busy(attempt))
-		rc = attempt_parts(attempt, part_reserve);
-	attempt_group(attempt);
-	if (rc == 0 && !attempt_is_busy(attempt) && attempt->group_count > 0)
-		rc = attempt_ask(attempt);
+	return ask_parts(ask, part_look);
+}
+
+/* Puts a request on the list of those to be sent, each a group's; false when there is no memory. */
+static bool ask_send(struct lk__multi_ask *ask, const struct lk__multi_group *group,
+		     struct lk__request *request, int64_t until_ns)
+{
+	if (!request)
+		return false;
+	request->resend = true;
+	request->deadline_ns = until_ns;
+	ask->asks.of[ask->asks.count++] = (struct lk__ask){part_of(ask, group->part[0])->scripts,
+							   request};
+	return true;
+}
+
+int lk__multi_reserve(struct lk__multi_ask *ask)
+{
+	int rc = ask_parts(ask, part_reserve);
 	for (size_t i = 0; i < ask->multi->count; i++)
-		part_leave(attempt, i);
-	lk__cancel_leave(ask->want->cancel);
+		if (ask->reserved[i])
+			ask_add(ask, i);
+	if (rc < 0 || lk__multi_is_busy(ask))
+		return rc;
+	ask->asks.read = group_read;
+	ask->asks.context = ask;
+	ask->asks_until_ns = ask->until_ns;
+	ask->again = true; /* until an answer says otherwise */
+	for (size_t i = 0; i < ask->group_count; i++) {
+		struct lk__multi_group *group = &ask->group[i];
+		struct lk__request *request = group_request(ask, group);
+		if (!ask_send(ask, group, request, group->until_ns)) {
+			while (ask->asks.count > 0)
+				lk__request_free(ask->asks.of[--ask->asks.count].request);
+			return lk__fail(ask->error, LK_ENOMEM, "acquire: out of memory");
+		}
+		ask->asks_until_ns = lk__earlier(ask->asks_until_ns, group->until_ns);
+	}
+	return 0;
+}
+
+int lk__multi_tried(struct lk__multi_ask *ask, int rc)
+{
+	for (size_t i = 0; i < ask->multi->count; i++)
+		part_leave(ask, i);
+	if (ask->entered)
+		lk__cancel_leave(ask->want.cancel);
+	if (rc == 0)
+		rc = ask->result;
 	if (rc < 0)
 		return rc;
-	return attempt_is_busy(attempt) ? LK__MULTI_BUSY : LK__MULTI_ALL;
+	return lk__multi_is_busy(ask) ? LK__MULTI_BUSY : LK__MULTI_ALL;
 }
 
 /* ---- giving back ---- */
 
 /* What became of a part: the first failure is told. */
-static void attempt_told(struct lk__multi_work *attempt, int rc)
+static void ask_told(struct lk__multi_ask *ask, int rc)
 {
-	if (rc >= 0 || attempt->code)
+	if (rc >= 0 || ask->result)
 		return;
-	attempt->code = rc;
-	if (attempt->ask->error)
-		*attempt->ask->error = attempt->why;
+	ask->result = rc;
+	if (ask->tells && ask->error)
+		*ask->error = ask->why;
 }
 
 /* A count off; the last one goes on the wire. */
-static int part_give_back(struct lk__multi_work *attempt, size_t part)
+static int part_give_back(struct lk__multi_ask *ask, size_t part)
 {
-	struct lk__multi_ask *ask = attempt->ask;
-	struct lk__entry *entry = part_of(attempt, part);
-	struct lk__release *release = &attempt->release[part];
-	struct lk__owner owner = lk__multi_owner(ask->threads[part], &ask->want->owner);
-	int rc = lk__release_count(entry, &owner, &attempt->why);
+	struct lk__entry *entry = part_of(ask, part);
+	struct lk__release *release = &ask->release[part];
+	struct lk__owner owner = lk__multi_owner(ask->threads[part], &ask->want.owner);
+	int rc = lk__release_count(entry, &owner, &ask->why);
 	if (rc < 1)
 		return rc;
-	lk__release_begin(release, entry, &attempt->why);
+	lk__release_begin(release, entry, &ask->why);
 	lk__entry_drop_hold(entry, lk__now_ns());
 	release->passes = entry->passing = entry->queue != NULL;
-	struct group *group = attempt_add(attempt, part);
+	struct lk__multi_group *group = ask_add(ask, part);
 	lk__field(entry, release->number, group->key[group->count - 1].field);
 	if (release->valid_until_ns > group->until_ns)
 		group->until_ns = release->valid_until_ns;
 	return 0;
 }
 
-static void group_freed(void *context, size_t index, const struct lk__request *request)
+static void group_freed(struct lk__multi_ask *ask, const struct lk__multi_group *group,
+			const struct lk__request *request)
 {
-	struct lk__multi_work *attempt = context;
-	const struct group *group = &attempt->group[index];
 	for (size_t i = 0; i < group->count; i++) {
-		struct lk__release *release = &attempt->release[group->part[i]];
+		struct lk__release *release = &ask->release[group->part[i]];
 		struct lk__entry *entry = release->entry;
 		int64_t listeners = 0;
 		pthread_mutex_lock(&entry->mutex);
@@ -479,54 +461,104 @@ static void group_freed(void *context, size_t index, const struct lk__request *r
 		pthread_mutex_unlock(&entry->mutex);
 		/* The hold is gone: what was not done may be held. */
 		if (rc < 0 && rc != LK_ELOST)
-			rc = attempt->why.code = LK_EMAYBEHELD;
-		attempt_told(attempt, rc);
+			rc = ask->why.code = LK_EMAYBEHELD;
+		ask_told(ask, rc);
 	}
 }
 
-static void attempt_free(struct lk__multi_work *attempt, int64_t most_ns)
+static void groups_freed(void *context, size_t index, const struct lk__request *request)
 {
-	struct lk__multi_ask *ask = attempt->ask;
-	struct lk__ask asks[LK__MULTI_MAX];
-	struct lk__request none = {.code = LK_ENOMEM, .reason = "out of memory"};
-	size_t count = 0;
-	int64_t until_ns = 0;
-	for (size_t i = 0; i < attempt->group_count; i++) {
-		struct group *group = &attempt->group[i];
-		struct lk__request *request = lk__multi_release_request(group->key, group->count);
-		if (!request) {
-			group_freed(attempt, i, &none); /* left to compensation */
-			continue;
-		}
-		request->resend = true;
-		request->deadline_ns = group->until_ns;
-		if (group->until_ns > until_ns)
-			until_ns = group->until_ns;
-		if (count != i)
-			attempt->group[count] = *group;
-		asks[count].conn = part_of(attempt, group->part[0])->scripts;
-		asks[count++].request = request;
-	}
-	if (count > 0)
-		lk__ask_each(asks, count, ask->threads[attempt->part[0]],
-			     until_ns < most_ns ? until_ns : most_ns, NULL, group_freed, attempt);
+	struct lk__multi_ask *ask = context;
+	group_freed(ask, &ask->group[index], request);
 }
 
-int lk__multi_give_back(struct lk__multi_ask *ask, int64_t most_ns)
+void lk__multi_give_back(struct lk__multi_ask *ask)
 {
-	struct lk__multi_work *attempt = ask->work;
-	memset(attempt, 0, sizeof(*attempt));
-	attempt->ask = ask;
+	const struct lk__request none = {.code = LK_ENOMEM, .reason = "out of memory"};
+	size_t sent = 0;
+	ask_clear(ask);
 	for (size_t i = 0; i < ask->multi->count; i++) {
-		struct lk__entry *entry = part_of(attempt, i);
+		struct lk__entry *entry = part_of(ask, i);
 		if (!ask->taken[i])
 			continue;
 		ask->taken[i] = false;
 		pthread_mutex_lock(&entry->mutex);
-		int rc = part_give_back(attempt, i);
+		int rc = part_give_back(ask, i);
 		pthread_mutex_unlock(&entry->mutex);
-		attempt_told(attempt, rc);
+		ask_told(ask, rc);
 	}
-	attempt_free(attempt, most_ns);
-	return attempt->code;
+	ask->asks.read = groups_freed;
+	ask->asks.context = ask;
+	ask->asks_until_ns = 0;
+	for (size_t i = 0; i < ask->group_count; i++) {
+		const struct lk__multi_group group = ask->group[i];
+		struct lk__request *request = lk__multi_release_request(group.key, group.count);
+		if (!ask_send(ask, &group, request, group.until_ns)) {
+			group_freed(ask, &group, &none); /* left to compensation */
+			continue;
+		}
+		ask->group[sent++] = group;
+		if (group.until_ns > ask->asks_until_ns)
+			ask->asks_until_ns = group.until_ns;
+	}
+}
+
+void lk__multi_release_begin(struct lk__multi_ask *ask)
+{
+	ask->tells = true;
+	for (size_t i = 0; i < ask->multi->count; i++)
+		ask->taken[i] = true;
+	lk__multi_give_back(ask);
+}
+
+/* ---- extending ---- */
+
+static int part_extended(struct lk__multi_ask *ask, size_t part, const struct lk__request *request)
+{
+	struct lk__entry *entry = part_of(ask, part);
+	struct lk__extension *extension = &ask->extension[part];
+	struct lk__owner owner = lk__multi_owner(ask->threads[part], &ask->want.owner);
+	if (!request)
+		return lk__fail(&ask->why, LK_EMAYBEHELD,
+				"extend \"%.100s\": no answer within the limit", entry->name);
+	char what[192];
+	snprintf(what, sizeof(what), "extend \"%.100s\"", entry->name);
+	int rc = lk__ask_read(entry->client, request, what, &ask->why);
+	if (rc >= 0)
+		rc = lk__extend_read(entry, extension, request, &ask->why);
+	return rc < 0 ? rc : lk__extend_end(entry, &owner, extension, rc == 1, &ask->why);
+}
+
+static void parts_extended(void *context, size_t index, const struct lk__request *request)
+{
+	struct lk__multi_ask *ask = context;
+	ask_told(ask, part_extended(ask, ask->part[index], request));
+}
+
+int lk__multi_extend_begin(struct lk__multi_ask *ask, int64_t lease_ms)
+{
+	int rc = 0;
+	ask_clear(ask);
+	ask->tells = true;
+	ask->asks.read = parts_extended;
+	ask->asks.context = ask;
+	ask->asks_until_ns = 0;
+	for (size_t i = 0; i < ask->multi->count && rc == 0; i++) {
+		struct lk__owner owner = lk__multi_owner(ask->threads[i], &ask->want.owner);
+		rc = lk__extend_begin(part_of(ask, i), &owner, lease_ms, &ask->extension[i],
+				      ask->error);
+	}
+	for (size_t i = 0; i < ask->multi->count && rc == 0; i++) {
+		const struct lk__extension *extension = &ask->extension[i];
+		const struct lk__multi_group alone = {.count = 1, .part = &ask->part[i]};
+		ask->part[i] = i;
+		if (!ask_send(ask, &alone, lk__extend_request(part_of(ask, i), extension),
+			      extension->until_ns))
+			rc = lk__fail(ask->error, LK_ENOMEM, "extend: out of memory");
+		if (extension->until_ns > ask->asks_until_ns)
+			ask->asks_until_ns = extension->until_ns;
+	}
+	while (rc < 0 && ask->asks.count > 0)
+		lk__request_free(ask->asks.of[--ask->asks.count].request);
+	return rc;
 }

@@ -22,6 +22,7 @@
 #include "drive/entry.h"
 
 struct lk__async;
+struct lk__multi_taken;
 
 struct lk__completion {
 	struct lk__completion *prev, *next; /* among those to be taken */
@@ -30,9 +31,10 @@ struct lk__completion {
 	struct lk__async *async; /* while it is in flight; NULL for a close */
 	lk_client *client;
 	bool begun, listed; /* LK_OP_NOTICE: the client knows it; it is among those to be taken */
-	_Atomic bool cancelled;  /* the same: it ends next */
-	struct lk__entry *entry; /* NULL for a close */
-	uint64_t number;         /* of the wire grant, if it was granted */
+	_Atomic bool cancelled;        /* the same: it ends next */
+	struct lk__entry *entry;       /* NULL for a close */
+	struct lk__multi_taken *multi; /* of a multi lock, whose first part is `entry`; else NULL */
+	uint64_t number;               /* of the wire grant, if it was granted */
 	lk_completion value;
 	struct lk__owner owner;
 	char owner_name[];

@@ -395,23 +395,23 @@ int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
 		size_t *answered_out, size_t *yes_out, lk_error *error)
 {
 	struct lk__red *red = lk__red_of(entry);
-	struct lk__ask asks[LK__RED_MAX];
 	struct inquiry inquiry = {.kind = red->node[0].member->recipe, .force = force};
+	struct lk__asks asks = {.count = red->count, .read = inquiry_read, .context = &inquiry};
 	int64_t until_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
 	for (size_t i = 0; i < red->count; i++) {
 		struct lk__entry *member = red->node[i].member;
-		asks[i].conn = member->scripts;
-		asks[i].request = force ? inquiry.kind->force(&member->target)
-					: inquiry.kind->is_locked(&member->target);
-		if (!asks[i].request) {
+		struct lk__request *request = force ? inquiry.kind->force(&member->target)
+						    : inquiry.kind->is_locked(&member->target);
+		if (!request) {
 			while (i > 0)
-				lk__request_free(asks[--i].request);
+				lk__request_free(asks.of[--i].request);
 			return lk__fail(error, LK_ENOMEM, "%s: out of memory", entry->name);
 		}
-		asks[i].request->resend = true;
-		asks[i].request->deadline_ns = until_ns;
+		request->resend = true;
+		request->deadline_ns = until_ns;
+		asks.of[i] = (struct lk__ask){member->scripts, request};
 	}
-	lk__ask_each(asks, red->count, thread, until_ns, NULL, inquiry_read, &inquiry);
+	lk__asks_call(&asks, thread, until_ns, NULL);
 	*answered_out = inquiry.answered;
 	*yes_out = inquiry.yes;
 	return (int)inquiry.unsure;

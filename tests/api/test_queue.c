@@ -476,24 +476,6 @@ static void test_bad_input(void **state)
 	close_queue(0);
 }
 
-static void test_locks_of_locks_are_refused(void **state)
-{
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_lock *multi = NULL;
-	(void)state;
-	needs_a_thread();
-	open_queue();
-	lk_lock *parts[2] = {new_lock(client, "one"), new_lock(client, "two")};
-	expect(0, lk_multi_lock_new(&multi, parts, 2, &err));
-	options.owner = "task";
-	refuses_acquire(multi, -1, &options);
-	expect(LK_EINVAL, lk_queue_extend(queue, multi, 60000, "task", 0, NULL, &err));
-	lk_lock_free(multi);
-	lk_lock_free(parts[0]);
-	lk_lock_free(parts[1]);
-	close_queue(0);
-}
-
 static void test_releases_and_extensions_are_not_cancelled(void **state)
 {
 	(void)state;
@@ -564,7 +546,6 @@ int main(void)
 		api_test(test_cancel),
 		api_test(test_a_cancel_that_lost_the_race),
 		api_test(test_bad_input),
-		api_test(test_locks_of_locks_are_refused),
 		api_test(test_releases_and_extensions_are_not_cancelled),
 		api_test(test_fork),
 	};

@@ -168,29 +168,6 @@ static void test_refused_starts_take_no_room(void **state)
 	close_queue(0);
 }
 
-static void test_red_locks_are_refused(void **state)
-{
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_release_options give = LK_RELEASE_OPTIONS_INIT;
-	lk_completion got;
-	lk_lock *red = NULL;
-	(void)state;
-	needs_a_thread();
-	open_queue();
-	lk_client *nodes[3] = {client, open_client_at("unix:///nowhere/1", ""),
-			       open_client_at("unix:///nowhere/2", "")};
-	expect(0, lk_red_lock_new(&red, nodes, 3, "red", LK_STRLEN, NULL, &err));
-	options.owner = give.owner = "task";
-	expect(LK_EINVAL, lk_queue_acquire(queue, red, -1, &options, NULL, &err));
-	expect(LK_EINVAL, lk_queue_release(queue, red, &give, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_extend(queue, red, 60000, "task", 0, NULL, &err));
-	expect(0, lk_queue_take(queue, &got, 1, 0, &err));
-	lk_lock_free(red);
-	close_queue(0);
-	close_client(nodes[1]);
-	close_client(nodes[2]);
-}
-
 /* What the child of a fork cannot do: use the parent's clients with a queue of its own. */
 static bool child_is_refused(lk_lock *lock)
 {
@@ -514,7 +491,6 @@ int main(void)
 		api_test(test_each_taker_gets_one),
 		api_test(test_a_client_has_several_queues),
 		api_test(test_refused_starts_take_no_room),
-		api_test(test_red_locks_are_refused),
 		api_test(test_children),
 		api_test(test_many_cancel),
 		api_test(test_one_holder_among_clients),

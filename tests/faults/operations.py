@@ -198,10 +198,12 @@ LOCK_SCENARIOS = (
 
 QUEUED = {"acquire", "try", "within", "release", "extend", "given-up", "watched", "handed",
           "left-behind", "closed"}
-"""What is done asynchronously too, with locks of one server."""
-BLOCKING_KINDS = {"multi"}
-QUEUED_KINDS = {"lock", "fair", "write", "red"}  # among the main faults; with all, every kind
-THREADLESS = {"acquire", "release", "closed"}  # of the kind "lock"; with all, as the queued ones
+"""What is done asynchronously too."""
+QUEUED_KINDS = {"lock", "fair", "write"}  # among the main faults; with all, every kind
+FEW = {"acquire", "release", "closed"}
+"""The same of FEW_KINDS, and in a threadless client; with all, as the others."""
+FEW_KINDS = {"multi", "red"}
+THREADLESS_KINDS = {"lock", "red"}
 
 # ---- synchronizers ----
 
@@ -332,11 +334,13 @@ def rows_of(kind: str, verbs: list[str]) -> list[Operation]:
     assert not missing, f"not covered: {', '.join(f'{kind}:{verb}' for verb in sorted(missing))}"
     every = [*rows, *(LOCK_SCENARIOS if is_lock else ())]
     every_kind = os.environ.get("LOCKKEEPER_FAULTS") == "all"
-    if is_lock and kind not in BLOCKING_KINDS and (every_kind or kind in QUEUED_KINDS):
-        queued = [replace(row, queued=True) for row in every if row.name in QUEUED]
+    if is_lock:
+        all_queued = every_kind or kind in QUEUED_KINDS
+        queued = [replace(row, queued=True) for row in every if row.name in QUEUED
+                  and (all_queued or (kind in FEW_KINDS and row.name in FEW))]
         every += queued
         every += [replace(row, threadless=True) for row in queued
-                  if every_kind or (kind in ("lock", "red") and row.name in THREADLESS)]
+                  if every_kind or (kind in THREADLESS_KINDS and row.name in FEW)]
     every += [replace(row, queued=True) for row in QUEUED_ROWS.get(kind, ())]
     return [replace(row, kind=kind, **SHAPES.get(kind, {})) for row in every]
 

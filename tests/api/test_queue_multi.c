@@ -1,0 +1,292 @@
+/* Asynchronous calls of a multi lock, over one server and over two. */
+#include "queued.h"
+
+#define FEW 3
+
+struct set {
+	lk_client *client[2]; /* of `server`, and of `other` */
+	lk_lock *part[FEW];   /* two on the first, one on the second */
+	lk_lock *all;
+};
+
+static struct server other;
+
+static void open_set(struct set *set, const char *config)
+{
+	static const char *const names[] = {"a", "b", "c"};
+	set->client[0] = open_driven_at(server.url_unix, config);
+	set->client[1] = open_driven_at(other.url_unix, config);
+	for (size_t i = 0; i < FEW; i++)
+		set->part[i] = new_lock(set->client[i == 2], names[i]);
+	expect(0, lk_multi_lock_new(&set->all, set->part, FEW, &err));
+	expect(0, lk_queue_new(&queue, 0, &err));
+}
+
+static void close_set(struct set *set)
+{
+	lk_completion left;
+	lk_lock_free(set->all);
+	for (size_t i = 0; i < FEW; i++)
+		lk_lock_free(set->part[i]);
+	for (size_t i = 0; i < 2; i++) {
+		wait_until(program_close(set->client[i], LK_CLOSE_RELEASE, &err) == 0, 20000);
+		program_free(set->client[i]);
+	}
+	expect(0, lk_queue_take(queue, &left, 1, 0, &err));
+	expect(0, lk_queue_free(queue, &err));
+}
+
+static void other_has(const char *name)
+{
+	redis_do(&other, "HSET %s stranger:1 1", name);
+	redis_do(&other, "PEXPIRE %s 60000", name);
+}
+
+static void other_gives(const char *name)
+{
+	redis_do(&other, "DEL %s", name);
+	redis_do(&other, "PUBLISH redisson_lock__channel:{%s} 0", name);
+}
+
+static long long keys(void)
+{
+	return redis_integer(&server, "DBSIZE") + redis_integer(&other, "DBSIZE");
+}
+
+static int check_both(void **state)
+{
+	wait_until(redis_integer(&other, "DBSIZE") == 0, 10000);
+	return check_nothing_left(state);
+}
+
+#define multi_test(name) cmocka_unit_test_teardown(name, check_both)
+
+static void test_all_or_none(void **state)
+{
+	(void)state;
+	struct set set;
+	open_set(&set, "");
+	lk_completion got = acquire(set.all, "o");
+	int64_t left_ms = (got.deadline_ns - now_ns()) / 1000000;
+	check(left_ms > 20000 && left_ms < 30000);
+	check(got.field[0] == '\0');
+	check_int(keys(), ==, 3);
+	for (size_t i = 0; i < FEW; i++)
+		expect(1, lk_lock_is_held(set.part[i], "o", &err));
+	completed(begin_acquire(set.part[2], "p", 0, 0), LK_EBUSY);
+	completed(begin_extend(set.all, "o", 90000), 0);
+	check_int(redis_integer(&server, "PTTL b"), >, 60000);
+	check_int(redis_integer(&other, "PTTL c"), >, 60000);
+	acquire(set.all, "o");
+	release(set.all, "o");
+	check_int(keys(), ==, 3);
+	release(set.all, "o");
+	check_int(keys(), ==, 0);
+	completed(begin_release(set.all, "o"), LK_ENOTOWNER);
+	completed(begin_extend(set.all, "o", 90000), LK_ENOTOWNER);
+	close_set(&set);
+}
+
+static void test_nothing_stays_when_one_is_busy(void **state)
+{
+	(void)state;
+	struct set set;
+	open_set(&set, "");
+	other_has("c");
+	completed(begin_acquire(set.all, "o", 0, 0), LK_EBUSY);
+	check_int(keys(), ==, 1);
+	completed(begin_acquire(set.all, "o", slow_ms(200), 0), LK_ETIMEDOUT);
+	check_int(keys(), ==, 1);
+	uint64_t id = begin_acquire(set.all, "o", -1, 0);
+	wait_until(redis_integer(&other, "PUBSUB NUMPAT") == 0 &&
+			   redis_info(&other, "commandstats", "cmdstat_subscribe:calls=") > 0,
+		   5000);
+	other_gives("c");
+	completed(id, 0);
+	release(set.all, "o");
+	close_set(&set);
+}
+
+/* Several owners over the same locks, in one loop: each gets all of them, one after the other. */
+static void test_many_take_turns(void **state)
+{
+	enum { MANY = 12, ROUNDS = 5 };
+	(void)state;
+	struct set set;
+	char owner[MANY][8];
+	int held = 0, rounds[MANY] = {0};
+	open_set(&set, "");
+	for (int i = 0; i < MANY; i++) {
+		snprintf(owner[i], sizeof(owner[i]), "o%d", i);
+		begin_acquire(set.all, owner[i], -1, (uint64_t)i);
+	}
+	for (int left = 2 * MANY * ROUNDS; left > 0; left--) {
+		lk_completion got = next_completion();
+		check_int(got.error.code, ==, 0);
+		int i = (int)got.tag;
+		if (got.operation == LK_OP_ACQUIRE) {
+			lk_release_options options = LK_RELEASE_OPTIONS_INIT;
+			check_int(held++, ==, 0);
+			options.owner = owner[i];
+			expect(0,
+			       lk_queue_release(queue, set.all, &options, (uint64_t)i, NULL, &err));
+			held--; /* from now on the next may have it */
+		} else if (++rounds[i] < ROUNDS) {
+			begin_acquire(set.all, owner[i], -1, (uint64_t)i);
+		}
+	}
+	close_set(&set);
+}
+
+static void test_a_cancel_while_a_part_is_awaited(void **state)
+{
+	(void)state;
+	struct set set;
+	open_set(&set, "");
+	other_has("c");
+	uint64_t id = begin_acquire(set.all, "o", -1, 0);
+	wait_until(redis_info(&other, "commandstats", "cmdstat_subscribe:calls=") > 0, 5000);
+	expect(1, lk_queue_cancel(queue, id, &err));
+	completed(id, LK_ECANCELLED);
+	check_int(keys(), ==, 1);
+	other_gives("c");
+	close_set(&set);
+}
+
+/* While it waits for a part of the other client. */
+static void test_either_client_is_closed(void **state)
+{
+	(void)state;
+	for (int which = 0; which < 2; which++) {
+		struct set set;
+		open_set(&set, "");
+		other_has("c");
+		redis_do(&other, "CONFIG RESETSTAT");
+		uint64_t id = begin_acquire(set.all, "o", -1, 0);
+		wait_until(redis_info(&other, "commandstats", "cmdstat_subscribe:calls=") > 0,
+			   5000);
+		expect(0, program_close(set.client[which], LK_CLOSE_RELEASE, &err));
+		completed(id, LK_ECLOSED);
+		check_int(keys(), ==, 1);
+		other_gives("c");
+		close_set(&set);
+	}
+}
+
+static void acquire_for(lk_lock *lock, int64_t lease_ms)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	options.owner = "o";
+	options.lease_ms = lease_ms;
+	check_int(acquire_apart(lock, &options), ==, 0);
+}
+
+/* The second server is silent: what the first has granted goes back, and then the rest. A release
+ * waits for it until the lease is over. */
+static void test_one_server_is_silent(void **state)
+{
+	(void)state;
+	struct set set;
+	char config[64];
+	snprintf(config, sizeof(config), "command_timeout_ms=%lld", slow_ms(400));
+	open_set(&set, config);
+	acquire(set.all, "o");
+	release(set.all, "o");
+	server_pause(&other);
+	lk_completion got = completed(begin_acquire(set.all, "o", 0, 0), LK_EMAYBEHELD);
+	check(strstr(got.error.message, "\"c\"") != NULL);
+	wait_until(redis_integer(&server, "DBSIZE") == 0, 5000);
+	server_resume(&other);
+	wait_until(keys() == 0, 10000);
+	acquire_for(set.all, slow_ms(1500));
+	server_pause(&other);
+	completed(begin_release(set.all, "o"), LK_EMAYBEHELD);
+	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
+	server_resume(&other);
+	close_set(&set);
+}
+
+static void test_one_server_is_down(void **state)
+{
+	(void)state;
+	struct set set;
+	open_set(&set, "");
+	acquire(set.all, "o");
+	release(set.all, "o");
+	server_kill(&other);
+	completed(begin_acquire(set.all, "o", 0, 0), LK_EUNREACHABLE);
+	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
+	uint64_t id = begin_acquire(set.all, "o", slow_ms(10000), 0);
+	server_start_again(&other);
+	completed(id, 0);
+	release(set.all, "o");
+	close_set(&set);
+}
+
+/* A lease ended before the completion was taken: nothing is held any more. */
+static void test_a_completion_that_is_taken_late(void **state)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	(void)state;
+	struct set set;
+	open_set(&set, "");
+	options.owner = "o";
+	options.lease_ms = slow_ms(200);
+	expect(0, lk_queue_acquire(queue, set.all, -1, &options, NULL, &err));
+	wait_until(queue_is_readable(), 5000);
+	wait_until(keys() == 0, 5000);
+	lk_completion got = next_completion();
+	check_int(got.error.code, ==, LK_EMAYBEHELD);
+	for (size_t i = 0; i < FEW; i++)
+		expect(0, lk_lock_hold_count(set.part[i], "o", &err));
+	close_set(&set);
+}
+
+static void test_one_loop_drives_all_of_them(void **state)
+{
+	(void)state;
+	lk_config *config = NULL;
+	lk_client *driven = NULL;
+	lk_lock *all = NULL;
+	expect(0, lk_config_new(&config, &err));
+	expect(0, lk_config_set(config, "url", other.url_unix, &err));
+	lk_config_set_threadless(config, NULL, NULL);
+	expect(0, lk_client_new(&driven, config, &err));
+	lk_client *plain = open_client();
+	lk_lock *part[2] = {new_lock(plain, "a"), new_lock(driven, "b")};
+	expect(LK_EINVAL, lk_multi_lock_new(&all, part, 2, &err));
+	check(strstr(err.message, "one client is threadless and another is not") != NULL);
+	lk_lock_free(part[0]);
+	lk_lock_free(part[1]);
+	lk_client_free(driven);
+	close_client(plain);
+	lk_config_free(config);
+}
+
+static int start_both(void **state)
+{
+	server_start(&other, NULL);
+	return start_server(state);
+}
+
+static int stop_both(void **state)
+{
+	server_stop(&other);
+	return stop_server(state);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		multi_test(test_all_or_none),
+		multi_test(test_nothing_stays_when_one_is_busy),
+		multi_test(test_many_take_turns),
+		multi_test(test_a_cancel_while_a_part_is_awaited),
+		multi_test(test_either_client_is_closed),
+		multi_test(test_one_server_is_silent),
+		multi_test(test_one_server_is_down),
+		multi_test(test_a_completion_that_is_taken_late),
+		multi_test(test_one_loop_drives_all_of_them),
+	};
+	return cmocka_run_group_tests(tests, start_both, stop_both);
+}
