@@ -636,6 +636,7 @@ static void test_every_grant_is_renewed(void **state)
 /* ---- locks made of locks: over three servers, from clients that are connected ---- */
 
 struct several {
+	lk_queue *queue; /* of asynchronous calls */
 	lk_client *client[MOST];
 	lk_lock *part[MOST], *multi, *red;
 	bool untold; /* a client could not say at its end that nothing is held */
@@ -685,6 +686,64 @@ static bool run_red(struct several *several)
 	       is_released(several->red);
 }
 
+/* ---- the same asynchronously ---- */
+
+/* The completion of what was started so. */
+static int told(const struct several *several, int started)
+{
+	lk_completion completion = {.operation = 0};
+	if (started < 0)
+		return started;
+	check_int(lk_queue_take(several->queue, &completion, 1, 20000, NULL), ==, 1);
+	return completion.error.code;
+}
+
+static int release_queued(const struct several *several, lk_lock *lock)
+{
+	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
+	options.owner = "task";
+	return told(several, lk_queue_release(several->queue, lock, &options, 0, NULL, &err));
+}
+
+/* A lock that was made so. */
+static bool run_queued(const struct several *several, int made, lk_lock *lock)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	options.owner = "task";
+	if (!is_done(made) ||
+	    !is_done(told(several,
+			  lk_queue_acquire(several->queue, lock, 0, &options, NULL, &err))) ||
+	    !is_done(told(several,
+			  lk_queue_extend(several->queue, lock, 40000, "task", 0, NULL, &err))))
+		return false;
+	int code = release_queued(several, lock);
+	if (code == LK_ENOMEM || code == LK_ESYSTEM) {
+		armed = false;
+		expect(1, lk_lock_is_held(lock, "task", &err));
+		check_int(release_queued(several, lock), ==, 0);
+	}
+	return is_done(code);
+}
+
+static bool run_multi_queued(struct several *several)
+{
+	for (size_t i = 0; i < MOST; i++)
+		if (!is_done(lk_lock_new(&several->part[i], several->client[i / 2],
+					 i ? "right" : "left", i ? 5 : 4, &err)))
+			return false;
+	int made = lk_multi_lock_new(&several->multi, several->part, MOST, &err);
+	return run_queued(several, made, several->multi);
+}
+
+static bool run_red_queued(struct several *several)
+{
+	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
+	options.quarantine_ms = -1;
+	options.node_limit_ms = slow_ms(100);
+	int made = lk_red_lock_new(&several->red, several->client, MOST, "q", 1, &options, &err);
+	return run_queued(several, made, several->red);
+}
+
 static void end_several(struct several *several)
 {
 	lk_lock_free(several->multi);
@@ -697,6 +756,7 @@ static void end_several(struct several *several)
 		several->untold |= code == LK_EMAYBEHELD;
 		lk_client_free(several->client[i]);
 	}
+	expect(0, lk_queue_free(several->queue, &err));
 }
 
 /* What was taken is given back on every node when all clients have said that they are done. */
@@ -717,6 +777,7 @@ static bool run_several(bool (*work)(struct several *several), long n, bool ever
 		several.client[i] = open_client_at(nodes[i].url_unix, options);
 		expect(0, lk_client_ping(several.client[i], &err));
 	}
+	expect(0, lk_queue_new(&several.queue, 0, &err));
 	countdown = n;
 	for_good = ever_after;
 	armed = true;
@@ -746,12 +807,14 @@ static void test_multi_lock(void **state)
 {
 	(void)state;
 	sweep_several(run_multi);
+	sweep_several(run_multi_queued);
 }
 
 static void test_red_lock(void **state)
 {
 	(void)state;
 	sweep_several(run_red);
+	sweep_several(run_red_queued);
 }
 
 static int start_all(void **state)

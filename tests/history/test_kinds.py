@@ -48,16 +48,23 @@ def stop(process) -> None:
     process.resume()
 
 
+# The same asynchronously.
+QUEUED = [("multi", "lock", "multi"), ("fair",) * 3]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kinds", KINDS, ids="-".join)
-def test_stopped_beyond_the_lease(server, make_keeper, history, kinds):
+@pytest.mark.parametrize("kinds, queue",
+                         [*((kinds, 0) for kinds in KINDS), *((kinds, 1) for kinds in QUEUED)],
+                         ids=lambda value: "-".join(value) if isinstance(value, tuple)
+                         else "queued" if value else "")
+def test_stopped_beyond_the_lease(server, make_keeper, history, kinds, queue):
     generator = random.Random("-".join(kinds))
     # Those who spin get it by luck alone, and preferred writers come first: where one of them
     # never pauses, others may wait for ever.
     pauses = "spin" in kinds or "write-preferred" in kinds
     threads, pause_us = (1, 2000) if pauses else (3, 200)
     keepers, paths = load(server, make_keeper, history, kinds, threads, lease=150, hold_us=300,
-                          pause_us=pause_us)
+                          pause_us=pause_us, queue=queue)
     until(lambda: all(keeper.stats().acquires > 10 for keeper in keepers), 20)
     for victim in [0, 1, 2, SERVER] * 2:
         time.sleep(generator.uniform(0.02, 0.1))
@@ -85,8 +92,8 @@ def test_permits_out(server, make_keeper, history, kind, lease):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["red", "red-plain"])
-def test_red_lock_over_three_servers(make_server, make_keeper, history, kind):
+@pytest.mark.parametrize("kind, queue", [("red", 0), ("red-plain", 0), ("red", 1)])
+def test_red_lock_over_three_servers(make_server, make_keeper, history, kind, queue):
     """A process, or one of three servers, is stopped beyond the lease: a majority is there."""
     servers = [make_server() for _ in range(3)]
     keepers = [make_keeper() for _ in range(3)]
@@ -97,7 +104,7 @@ def test_red_lock_over_three_servers(make_server, make_keeper, history, kind):
     for number, (keeper, path) in enumerate(zip(keepers, paths)):
         keeper.run = keeper.say("stress", thread="s", kind=kind, c="n0", nodes="n0,n1,n2",
                                 name="hot", threads=2, pairs=1_000_000, run=number, lease=300,
-                                hold_us=300, pause_us=2000, history=path, capacity=400_000)
+                                queue=queue, hold_us=300, pause_us=2000, history=path, capacity=400_000)
     until(lambda: all(keeper.stats("n0").acquires > 5 for keeper in keepers), 30)
     for victim in (keepers + servers) * 2:
         victim.pause()

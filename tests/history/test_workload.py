@@ -19,7 +19,7 @@ DEFECTS = {
 def ours(victim: str, rival: str = "", other: str = "", **words) -> Target:
     """A kind of lock, or what the victim, its first and its second rival use of one lock."""
     kinds = (victim, rival or victim, other or rival or victim)
-    return Target("-".join(kinds if rival else kinds[:1]),
+    return Target("-".join([*(kinds if rival else kinds[:1]), *words]),
                   **{role: {"kind": kind, **words}
                      for role, kind in zip(("victim", "rival", "other"), kinds)})
 
@@ -28,7 +28,8 @@ OURS = [ours("lock"), ours("fair"), ours("fenced"), ours("fenced-java"), ours("s
         ours("fenced", "lock", "fenced"), ours("lock", "fenced-java", "lock"), ours("plain"),
         ours("multi"), ours("multi", "lock", "multi"), ours("lock", "multi", "lock"),
         ours("write"), ours("write", "read", "write"), ours("write", "read", "read"),
-        ours("read", "write", "read"), ours("read-polite", "write-preferred", "read-polite")]
+        ours("read", "write", "read"), ours("read-polite", "write-preferred", "read-polite"),
+        ours("multi", "lock", "multi", queue=1)]
 
 
 @pytest.mark.slow

@@ -1,6 +1,10 @@
 #include "holding.h"
 
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+
+static atomic_uint owners;
 
 static const char *kind_of(const struct command *command)
 {
@@ -31,6 +35,9 @@ int holding_open(struct holding *holding, const struct command *command, lk_clie
 	const char *kind = kind_of(command);
 	memset(holding, 0, sizeof(*holding));
 	holding->no_wait = (int)command_number(command, "no_wait", 0);
+	if (command_number(command, "queue", 0))
+		snprintf(holding->owner, sizeof(holding->owner), "q%u",
+			 atomic_fetch_add(&owners, 1));
 	if (is_semaphore(kind))
 		holding->count = command_number(command, "count", 1);
 	if (holding->count > HOLDING_PERMITS_MAX)
@@ -69,13 +76,22 @@ static int permits_acquire(struct holding *holding, int64_t wait_ms,
 						  wait_ms, options, error);
 }
 
+static const char *owner_of(const struct holding *holding)
+{
+	return holding->owner[0] ? holding->owner : NULL;
+}
+
 int holding_acquire(struct holding *holding, int64_t wait_ms, const lk_acquire_options *options,
 		    lk_error *error)
 {
+	lk_acquire_options named = *options;
+	named.owner = owner_of(holding);
 	if (holding->semaphore)
 		return semaphore_acquire(holding, wait_ms, options->cancel, error);
 	if (holding->permits)
 		return permits_acquire(holding, wait_ms, options, error);
+	if (named.owner)
+		return queued_acquire(holding->lock, wait_ms, &named, error);
 	if (wait_ms < 0)
 		return lk_lock_acquire(holding->lock, options, error);
 	if (wait_ms == 0)
@@ -91,6 +107,9 @@ int holding_release(struct holding *holding, lk_error *error)
 	if (holding->permits)
 		return lk_permit_semaphore_release(holding->permits, holding->taken, holding->count,
 						   error);
+	options.owner = owner_of(holding);
+	if (options.owner)
+		return queued_release(holding->lock, &options, error);
 	options.no_wait = holding->no_wait;
 	return lk_lock_release(holding->lock, &options, error);
 }
@@ -116,13 +135,15 @@ int64_t holding_deadline_ns(struct holding *holding)
 		return now_ns() + INT64_C(3600000000000);
 	if (holding->permits)
 		return permits_deadline_ns(holding);
-	return lk_lock_deadline_ns(holding->lock, NULL, &deadline_ns, NULL) ? -1 : deadline_ns;
+	return lk_lock_deadline_ns(holding->lock, owner_of(holding), &deadline_ns, NULL)
+		       ? -1
+		       : deadline_ns;
 }
 
 int64_t holding_fence(struct holding *holding)
 {
 	uint64_t token = 0;
-	if (!holding->lock || lk_lock_fence(holding->lock, NULL, &token, NULL))
+	if (!holding->lock || lk_lock_fence(holding->lock, owner_of(holding), &token, NULL))
 		return 0;
 	return (int64_t)token;
 }

@@ -14,6 +14,7 @@ struct holding {
 	int64_t count; /* permits at a time; 0 for a lock */
 	lk_permit taken[HOLDING_PERMITS_MAX];
 	int no_wait;
+	char owner[16]; /* queue=1: a lock is used asynchronously, under this name; else "" */
 };
 
 /* Whether the command's kind=WORD is known. */

@@ -8,6 +8,7 @@
  *                         K: PREFIX0 … PREFIX<K-1>, in turn
  *   wait=MS               -1: no limit; 0: try; else a wait limit
  *   lease=MS hold_us=US no_wait=1 pause_us=US (between pairs)
+ *   queue=1               a lock's calls are asynchronous, each pair's under a name of its own
  *   cancel_us=US          a token a thread, one of them cancelled so often
  *   freeze_us=US freeze_ms=MS   one thread after the other is stopped for so long, wherever it
  *                         is; so much time between two stops
