@@ -124,6 +124,8 @@ def watched(run) -> Answer:
     while answer["code"] == "OK" and time.monotonic() < end:
         time.sleep(0.05)
         held = run.call("c", "is_held")
+        if held["code"] == "LK_ENOMEM":  # for the handle: it says nothing of the hold
+            continue
         if held["result"] != 1:
             return Answer(held, code="LK_ELOST")
         answer = Answer(answer, deadline_ns=held["deadline_ns"])
