@@ -33,6 +33,16 @@ static void close_set(struct set *set, size_t left)
 	expect(0, lk_queue_free(queue, &err));
 }
 
+/* With a short limit of that kind; "a" has the lock, on every node. */
+static void open_held(struct set *set, const char *option, int64_t limit_ms)
+{
+	char config[64];
+	snprintf(config, sizeof(config), "%s=%lld", option, slow_ms(limit_ms));
+	open_set(set, config);
+	acquire(set->lock, "a");
+	wait_until(nodes_with("q") == MOST, 5000);
+}
+
 static int64_t left_ms(const lk_completion *completion)
 {
 	return (completion->deadline_ns - now_ns()) / 1000000;
@@ -145,11 +155,7 @@ static void test_a_release_that_is_not_confirmed(void **state)
 {
 	(void)state;
 	struct set set;
-	char config[64];
-	snprintf(config, sizeof(config), "command_timeout_ms=%lld", slow_ms(400));
-	open_set(&set, config);
-	acquire(set.lock, "a");
-	wait_until(nodes_with("q") == MOST, 5000);
+	open_held(&set, "command_timeout_ms", 400);
 	server_pause(&nodes[0]);
 	server_pause(&nodes[1]);
 	completed(begin_release(set.lock, "a"), LK_EMAYBEHELD);
@@ -164,12 +170,8 @@ static void test_a_lost_majority_is_told(void **state)
 {
 	(void)state;
 	struct set set;
-	char config[64];
-	snprintf(config, sizeof(config), "watchdog_ms=%lld", slow_ms(900));
-	open_set(&set, config);
+	open_held(&set, "watchdog_ms", 900);
 	expect(0, lk_queue_notices(queue, set.client[0], 9, NULL, &err));
-	acquire(set.lock, "a");
-	wait_until(nodes_with("q") == MOST, 5000);
 	redis_do(&nodes[0], "DEL q");
 	redis_do(&nodes[2], "DEL q");
 	lk_completion got = next_completion();
@@ -187,11 +189,7 @@ static void test_close_completes_what_is_in_flight(void **state)
 {
 	(void)state;
 	struct set set;
-	char config[64];
-	snprintf(config, sizeof(config), "command_timeout_ms=%lld", slow_ms(400));
-	open_set(&set, config);
-	acquire(set.lock, "a");
-	wait_until(nodes_with("q") == MOST, 5000);
+	open_held(&set, "command_timeout_ms", 400);
 	begin_acquire(set.lock, "b", -1, 0);
 	server_pause(&nodes[1]);
 	server_pause(&nodes[2]);

@@ -104,7 +104,8 @@ def test_red_lock_over_three_servers(make_server, make_keeper, history, kind, qu
     for number, (keeper, path) in enumerate(zip(keepers, paths)):
         keeper.run = keeper.say("stress", thread="s", kind=kind, c="n0", nodes="n0,n1,n2",
                                 name="hot", threads=2, pairs=1_000_000, run=number, lease=300,
-                                queue=queue, hold_us=300, pause_us=2000, history=path, capacity=400_000)
+                                queue=queue, hold_us=300, pause_us=2000, history=path,
+                                capacity=400_000)
     until(lambda: all(keeper.stats("n0").acquires > 5 for keeper in keepers), 30)
     for victim in (keepers + servers) * 2:
         victim.pause()
