@@ -59,7 +59,7 @@ struct lk__multi_ask {
 	lk_error why; /* of the part that was read last */
 };
 
-/* Makes one, which is 40 KB, too many for the stacks of small threads. `thread`: of an asynchronous
+/* Makes one, which is 32 KB, too many for the stacks of small threads. `thread`: of an asynchronous
  * call; NULL: the calling thread's, in each client. `error` is kept. NULL when out of memory. */
 struct lk__multi_ask *lk__multi_ask_new(const struct lk__multi *multi, const struct lk__want *want,
 					struct lk__thread *thread, lk_error *error);

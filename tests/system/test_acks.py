@@ -267,7 +267,8 @@ def test_a_planned_failover_loses_nothing(replicas, make_keeper):
         if len(held) > 20 * (turn + 1):
             turn += 1
             three.promote(three.servers[turn % 3])
-    assert turn >= 2 and moving.our_clients(three.master())
+    assert turn >= 2
+    until(lambda: moving.our_clients(three.master()), 10, "it has found the last one")
     assert not keeper.events_of(EVENT_LOST)
     for name in held:
         assert keeper.call("is_held", name).result == 1
