@@ -1,6 +1,8 @@
 /*
  * Locks made of locks, over three servers, from clients that are connected, while memory,
  * descriptors and threads run out at each request of the library in turn, once and from there on.
+ *
+ * usage: test_nomem_several multi|red
  */
 #include "nomem.h"
 #include "quorum.h"
@@ -187,11 +189,11 @@ static void test_red_lock(void **state)
 	sweep_several(run_red_queued);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		quorum_test(test_multi_lock),
-		quorum_test(test_red_lock),
-	};
-	return cmocka_run_group_tests(tests, start_nodes, stop_nodes);
+	const struct CMUnitTest multi[] = {quorum_test(test_multi_lock)};
+	const struct CMUnitTest red[] = {quorum_test(test_red_lock)};
+	bool of_red = argc > 1 && strcmp(argv[1], "red") == 0;
+	return of_red ? cmocka_run_group_tests(red, start_nodes, stop_nodes)
+		      : cmocka_run_group_tests(multi, start_nodes, stop_nodes);
 }

@@ -89,9 +89,11 @@ static void test_called_for_notices(void **state)
 	wait_until(ready.calls == 1, 5000);
 	check(!pthread_equal(ready.thread, pthread_self()));
 	wait_until(stats_of(client).lost == 1, 5000);
-	check_int(next_completion().event, ==, LK_EVENT_AT_RISK);
+	lk_completion got = next_completion();
+	if (got.event == LK_EVENT_AT_RISK) /* else who gives notices was late, and it is over */
+		got = next_completion();
 	check_int(ready.calls, ==, 1); /* the queue was not empty since */
-	check_int(next_completion().event, ==, LK_EVENT_LOST);
+	check_int(got.event, ==, LK_EVENT_LOST);
 	check_int(release_apart(lock, "task"), ==, LK_ELOST);
 	expect(1, lk_queue_cancel(queue, id, &err)); /* its end comes */
 	wait_until(ready.calls == 2, 5000);
