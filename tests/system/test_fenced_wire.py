@@ -99,7 +99,8 @@ def test_tokens_rise_with_each_grant(server):
     assert tokens == sorted(set(tokens))
 
 
-@pytest.mark.parametrize("ahead", [MOST - 1000, 2**52, now_us() + 10**12])
+@pytest.mark.parametrize("ahead", [MOST - 1000, 2**52, now_us() + 10**12],
+                         ids=["near the end", "far ahead", "days ahead"])
 def test_a_clock_that_steps_back_does_not_lower_it(server, ahead):
     """A newest token that is ahead of the clock is what a step back looks like."""
     server.call("SET", "lockkeeper_fence:{lock}", ahead)
