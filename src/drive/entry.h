@@ -122,6 +122,7 @@ struct lk__renewed;
 /* What all nodes of a lock were asked: its caller waits for the fan-out, without the entry's mutex
  * and at most until then, between a begin and its end. */
 struct lk__nodes_call {
+	struct lk__entry *entry;
 	struct lk__fan_out *fan_out;
 	int64_t until_ns;
 };

@@ -129,6 +129,34 @@ void lk__red_unref(struct lk__entry *entry)
 	lk__client_unref(client);
 }
 
+static void call_free(void *context)
+{
+	struct lk__nodes_call *call = context;
+	lk__red_unref(call->entry);
+	free(call);
+}
+
+void *lk__red_call_new(size_t size, struct lk__entry *entry, struct lk__thread *thread,
+		       const struct lk__fan_out_use *use, int64_t until_ns)
+{
+	struct lk__nodes_call *call = calloc(1, size);
+	if (!call)
+		return NULL;
+	struct lk__fan_out_use own = *use;
+	own.context = call;
+	own.end = call_free;
+	call->fan_out = lk__fan_out_new(lk__red_of(entry)->count, &own, thread);
+	if (!call->fan_out) {
+		free(call);
+		return NULL;
+	}
+	int64_t limit_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
+	call->until_ns = lk__earlier(limit_ns, until_ns);
+	call->entry = entry;
+	lk__red_ref(entry);
+	return call;
+}
+
 static void red_entry_free(struct lk__entry *entry)
 {
 	red_free(lk__red_of(entry));
@@ -179,7 +207,6 @@ static void red_release_unasked(struct lk__entry *entry, uint64_t number)
 
 struct release {
 	struct lk__nodes_call call;
-	struct lk__entry *entry;
 	bool passes; /* it has set entry->passing */
 	size_t majority;
 	size_t released, lost; /* nodes; lost: it was gone, or never there */
@@ -191,7 +218,7 @@ struct release {
 static void release_take(void *context, size_t index, const struct lk__fan_out_part *answers)
 {
 	struct release *release = context;
-	struct lk__red_node *node = &lk__red_of(release->entry)->node[index];
+	struct lk__red_node *node = &lk__red_of(release->call.entry)->node[index];
 	const struct lk__request *request = answers->request[0];
 	int64_t listeners;
 	switch (node->member->recipe->read_release(request, &listeners)) {
@@ -216,7 +243,7 @@ static void release_take(void *context, size_t index, const struct lk__fan_out_p
 static void release_late(void *context, size_t index, const struct lk__fan_out_part *answers)
 {
 	const struct release *release = context;
-	struct lk__red_node *node = &lk__red_of(release->entry)->node[index];
+	struct lk__red_node *node = &lk__red_of(release->call.entry)->node[index];
 	int64_t listeners;
 	if (node->member->recipe->read_release(answers->request[0], &listeners) ==
 	    LK__RELEASED_FAILED)
@@ -227,7 +254,7 @@ static void release_late(void *context, size_t index, const struct lk__fan_out_p
 /* Whether no majority had it any more, whatever the others say. */
 static bool release_is_lost(const struct release *release)
 {
-	const struct lk__red *red = lk__red_of(release->entry);
+	const struct lk__red *red = lk__red_of(release->call.entry);
 	return release->lost > red->count - release->majority;
 }
 
@@ -237,17 +264,10 @@ static bool release_decided(void *context)
 	return release->released >= release->majority || release_is_lost(release);
 }
 
-static void release_free(void *context)
-{
-	struct release *release = context;
-	lk__red_unref(release->entry);
-	free(release);
-}
-
 /* The releases of all that was, or may have been, granted. */
 static void release_ask(struct release *release)
 {
-	struct lk__red *red = lk__red_of(release->entry);
+	struct lk__red *red = lk__red_of(release->call.entry);
 	char field[LK__FIELD_SIZE];
 	for (size_t i = 0; i < red->count; i++) {
 		struct lk__red_node *node = &red->node[i];
@@ -274,7 +294,7 @@ static void release_ask(struct release *release)
 /* Where a try has had no answer, a copy of it may still run. */
 static void release_compensate(const struct release *release)
 {
-	struct lk__red *red = lk__red_of(release->entry);
+	struct lk__red *red = lk__red_of(release->call.entry);
 	for (size_t i = 0; i < red->count; i++) {
 		struct lk__entry *member = red->node[i].member;
 		if (!release->unsure[i])
@@ -289,7 +309,7 @@ static void release_compensate(const struct release *release)
 
 static int release_verdict(const struct release *release, lk_error *error)
 {
-	const char *name = release->entry->name;
+	const char *name = release->call.entry->name;
 	if (release->released >= release->majority)
 		return 0;
 	if (release_is_lost(release))
@@ -303,28 +323,17 @@ static int release_verdict(const struct release *release, lk_error *error)
 
 static struct release *release_new(struct lk__entry *entry, struct lk__thread *thread)
 {
+	static const struct lk__fan_out_use use = {
+		.take = release_take, .decided = release_decided, .late = release_late};
 	const struct lk__red *red = lk__red_of(entry);
-	struct release *release = calloc(1, sizeof(*release));
+	struct release *release = lk__red_call_new(sizeof(*release), entry, thread, &use,
+						   entry->grant.valid_until_ns);
 	if (!release)
 		return NULL;
-	const struct lk__fan_out_use use = {.context = release,
-					    .take = release_take,
-					    .decided = release_decided,
-					    .late = release_late,
-					    .end = release_free};
-	release->call.fan_out = lk__fan_out_new(red->count, &use, thread);
-	if (!release->call.fan_out) {
-		free(release);
-		return NULL;
-	}
-	int64_t limit_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
-	release->entry = entry;
 	release->majority = red->majority;
 	release->valid_until_ns = entry->grant.valid_until_ns;
 	release->until_ns = red->until_ns;
 	release->lease_ms = entry->grant.lease_ms;
-	release->call.until_ns = lk__earlier(limit_ns, release->valid_until_ns);
-	lk__red_ref(entry);
 	return release;
 }
 
@@ -353,7 +362,7 @@ static struct lk__nodes_call *red_release_begin(struct lk__entry *entry, struct 
 static int red_release_end(struct lk__nodes_call *call, bool waited, lk_error *error)
 {
 	struct release *release = (struct release *)call;
-	struct lk__entry *entry = release->entry;
+	struct lk__entry *entry = call->entry;
 	bool passes = release->passes;
 	int rc = waited ? release_verdict(release, error) : 0;
 	if (rc == 0)

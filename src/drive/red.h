@@ -101,6 +101,15 @@ void lk__red_unjoin(struct lk__red_node *node);
 void lk__red_join_later(struct lk__entry *entry, size_t index);
 void lk__red_join_turn(struct lk__entry *entry, int64_t now_ns);
 
+/*
+ * Makes a call to all nodes, which begins with a struct lk__nodes_call and has so many bytes, with
+ * references that last until all answers are there; then it is freed. Of `use` the first three
+ * functions. The caller waits for the command limit, and not beyond that time. NULL when out of
+ * memory.
+ */
+void *lk__red_call_new(size_t size, struct lk__entry *entry, struct lk__thread *thread,
+		       const struct lk__fan_out_use *use, int64_t until_ns);
+
 /* References that outlast a call: of the entry and its client. */
 void lk__red_ref(struct lk__entry *entry);
 void lk__red_unref(struct lk__entry *entry);

@@ -325,13 +325,6 @@ static bool extension_decided(void *context)
 	return tally_held(&extension->tally) || tally_lost(&extension->tally);
 }
 
-static void extension_free(void *context)
-{
-	struct extension *extension = context;
-	lk__red_unref(extension->tally.entry);
-	free(extension);
-}
-
 /* What it takes where it is compensated may outlast what was held. */
 static void member_note_lease(struct lk__entry *member, int64_t lease_ms)
 {
@@ -373,37 +366,18 @@ static int extension_verdict(struct extension *extension, lk_error *error)
 			tally->entry->name, tally->yes, tally->majority);
 }
 
-static struct extension *extension_new(struct lk__entry *entry, struct lk__thread *thread,
-				       const struct lk__extension *wanted)
-{
-	struct extension *extension = calloc(1, sizeof(*extension));
-	if (!extension)
-		return NULL;
-	const struct lk__fan_out_use use = {.context = extension,
-					    .take = extension_take,
-					    .decided = extension_decided,
-					    .late = extension_late,
-					    .end = extension_free};
-	extension->call.fan_out = lk__fan_out_new(lk__red_of(entry)->count, &use, thread);
-	if (!extension->call.fan_out) {
-		free(extension);
-		return NULL;
-	}
-	int64_t limit_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
-	extension->call.until_ns = lk__earlier(limit_ns, wanted->until_ns);
-	tally_begin(&extension->tally, entry, wanted->lease_ms);
-	lk__red_ref(entry);
-	return extension;
-}
-
 struct lk__nodes_call *lk__red_extend_begin(struct lk__entry *entry, struct lk__thread *thread,
 					    struct lk__extension *wanted, lk_error *error)
 {
-	struct extension *extension = extension_new(entry, thread, wanted);
+	static const struct lk__fan_out_use use = {
+		.take = extension_take, .decided = extension_decided, .late = extension_late};
+	struct extension *extension = lk__red_call_new(sizeof(*extension), entry, thread, &use,
+						       wanted->until_ns);
 	if (!extension) {
 		lk__fail(error, LK_ENOMEM, "extend \"%.100s\": out of memory", entry->name);
 		return NULL;
 	}
+	tally_begin(&extension->tally, entry, wanted->lease_ms);
 	pthread_mutex_lock(&entry->mutex);
 	extension->current = tally_numbers(&extension->tally, wanted->number, NULL);
 	if (extension->current)

@@ -49,7 +49,6 @@ struct ballot {
 
 struct round {
 	struct lk__nodes_call call;
-	struct lk__entry *entry;
 	struct lk__red *red;
 	struct lk__caller *waiter; /* NULL when it has gone */
 	uint64_t number;           /* the front's */
@@ -107,7 +106,7 @@ static void round_check_twins(struct round *round, size_t index)
 		    strcmp(other->identity.run_id, node->identity.run_id) == 0)
 			lk__fail(&round->why, LK_EINVAL,
 				 "acquire \"%.100s\": %.100s and %.100s are one server",
-				 round->entry->name, other->client->config->url,
+				 round->call.entry->name, other->client->config->url,
 				 node->client->config->url);
 	}
 }
@@ -147,7 +146,7 @@ static bool node_may_vote(const struct round *round, size_t index, struct ballot
 		return false;
 	}
 	if (quarantine_ms == 0) {
-		quarantine_ms = round->entry->client->config->watchdog_ms;
+		quarantine_ms = round->call.entry->client->config->watchdog_ms;
 		quarantine_ms = round->lease_ms > quarantine_ms ? round->lease_ms : quarantine_ms;
 	}
 	int64_t from_ns = lk__after_ms(node->identity.started_ns, quarantine_ms);
@@ -268,7 +267,7 @@ static void round_take(void *context, size_t index, const struct lk__fan_out_par
 {
 	struct round *round = context;
 	struct ballot *ballot = &round->ballot[index];
-	pthread_mutex_lock(&round->entry->mutex);
+	pthread_mutex_lock(&round->call.entry->mutex);
 	bool try_now = false;
 	if (ballot->introduced) {
 		round_introduce(round, index, answers);
@@ -281,7 +280,7 @@ static void round_take(void *context, size_t index, const struct lk__fan_out_par
 			ballot->vote = VOTE_NONE;
 	}
 	ballot->tried |= try_now;
-	pthread_mutex_unlock(&round->entry->mutex);
+	pthread_mutex_unlock(&round->call.entry->mutex);
 	if (try_now && !lk__fan_out_more(round->call.fan_out, index, round_request(round, index)))
 		ballot_cast(ballot, VOTE_REFUSED, LK_ENOMEM, "out of memory");
 }
@@ -291,10 +290,10 @@ static void round_join(const struct round *round, size_t index)
 {
 	const struct ballot *ballot = &round->ballot[index];
 	if (ballot_wants_more(ballot))
-		lk__red_join(round->entry, index, round->lease_ms,
+		lk__red_join(round->call.entry, index, round->lease_ms,
 			     lk__lease_end_ns(round->begun_ns, round->lease_ms));
 	else if (ballot->vote == VOTE_BUSY)
-		lk__red_join_later(round->entry, index);
+		lk__red_join_later(round->call.entry, index);
 }
 
 /* What a node has answered late says about its part of the grant that was had without it. The
@@ -318,7 +317,7 @@ static void round_late(void *context, size_t index, const struct lk__fan_out_par
 	struct ballot *ballot = &round->ballot[index];
 	struct lk__red *red = round->red;
 	struct lk__red_node *node = &red->node[index];
-	pthread_mutex_lock(&round->entry->mutex);
+	pthread_mutex_lock(&round->call.entry->mutex);
 	node->asked--;
 	if (ballot->introduced)
 		round_introduce(round, index, answers);
@@ -326,14 +325,7 @@ static void round_late(void *context, size_t index, const struct lk__fan_out_par
 		round_settle(round, index, answers->request[answers->count - 1]);
 	if (red->number == round->number && ballot->tried)
 		round_late_part(round, index);
-	pthread_mutex_unlock(&round->entry->mutex);
-}
-
-static void round_free(void *context)
-{
-	struct round *round = context;
-	lk__red_unref(round->entry);
-	free(round);
+	pthread_mutex_unlock(&round->call.entry->mutex);
 }
 
 /* ---- the outcome ---- */
@@ -388,8 +380,8 @@ static void round_explain(const struct round *round, int code, lk_error *error)
 	if (round_count(round, VOTE_GRANTED) >= red->majority)
 		snprintf(text, sizeof(text), ", but too late: the lease is nearly over");
 	lk__fail(error, code, "acquire \"%.60s\": %zu of %zu nodes grant it, %zu are needed%s",
-		 round->entry->name, round_count(round, VOTE_GRANTED), red->count, red->majority,
-		 text);
+		 round->call.entry->name, round_count(round, VOTE_GRANTED), red->count,
+		 red->majority, text);
 }
 
 /* How many nodes may have it for all we know, until what they granted has gone back. */
@@ -442,7 +434,7 @@ static void round_lost(const struct round *round, struct lk__attempt_event *even
 
 static int round_over(const struct round *round)
 {
-	if (atomic_load(&round->entry->client->state) != LK__CLIENT_OPEN)
+	if (atomic_load(&round->call.entry->client->state) != LK__CLIENT_OPEN)
 		return LK_ECLOSED;
 	return lk__caller_cancelled(round->waiter) ? LK_ECANCELLED : 0;
 }
@@ -471,7 +463,7 @@ static int round_end(struct round *round, struct lk__attempt_event *event, lk_er
 static int64_t round_limit_ms(const struct round *round)
 {
 	int64_t limit_ms = round->red->node_limit_ms;
-	int64_t most_ms = round->entry->client->config->command_timeout_ms;
+	int64_t most_ms = round->call.entry->client->config->command_timeout_ms;
 	if (!limit_ms) {
 		limit_ms = round->lease_ms / NODE_LIMIT_PARTS;
 		limit_ms = limit_ms < NODE_LIMIT_MIN_MS ? NODE_LIMIT_MIN_MS : limit_ms;
@@ -492,28 +484,19 @@ static int64_t round_until_ns(const struct round *round)
 
 static struct round *round_new(struct lk__entry *entry, struct lk__caller *waiter)
 {
-	struct round *round = calloc(1, sizeof(*round));
+	static const struct lk__fan_out_use use = {
+		.take = round_take, .decided = round_decided, .late = round_late};
+	struct round *round = lk__red_call_new(sizeof(*round), entry, waiter->thread, &use,
+					       LK__NEVER);
 	if (!round)
 		return NULL;
-	const struct lk__fan_out_use use = {.context = round,
-					    .take = round_take,
-					    .decided = round_decided,
-					    .late = round_late,
-					    .end = round_free};
 	round->red = lk__red_of(entry);
-	round->call.fan_out = lk__fan_out_new(round->red->count, &use, waiter->thread);
-	if (!round->call.fan_out) {
-		free(round);
-		return NULL;
-	}
-	round->entry = entry;
 	round->waiter = waiter;
 	round->number = entry->attempt.number;
 	round->lease_ms = entry->attempt.asked_lease_ms;
 	round->begun_ns = lk__now_ns();
 	round->call.until_ns = round_until_ns(round);
 	waiter->tried = true;
-	lk__red_ref(entry);
 	return round;
 }
 
@@ -539,7 +522,7 @@ struct lk__nodes_call *lk__red_try_begin(struct lk__entry *entry, struct lk__cal
 int lk__red_try_end(struct lk__nodes_call *call, struct lk__attempt_event *event, lk_error *error)
 {
 	struct round *round = (struct round *)call;
-	struct lk__entry *entry = round->entry;
+	struct lk__entry *entry = call->entry;
 	pthread_mutex_unlock(&entry->mutex);
 	lk__fan_out_withdraw(call->fan_out);
 	pthread_mutex_lock(&entry->mutex);
