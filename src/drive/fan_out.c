@@ -55,11 +55,18 @@ static void fan_out_free(struct lk__fan_out *fan_out)
 	free(fan_out);
 }
 
+/* A calling thread sleeps at a descriptor of the fan-out. An asynchronous call is woken at its own
+ * place, which may be gone with its client when a late answer comes. */
+static bool is_asynchronous(const struct lk__fan_out *fan_out)
+{
+	return fan_out->fd < 0;
+}
+
 /* While a node has not answered an asynchronous call, its client's loop listens as for its own. */
 static void part_listen(const struct lk__fan_out_part *part, bool listens)
 {
 	lk_client *client = part->conn->node->context;
-	if (!part->fan_out->thread->on_wake)
+	if (!is_asynchronous(part->fan_out))
 		return;
 	if (listens)
 		atomic_fetch_add(&client->asyncs.listeners, 1);
@@ -69,10 +76,10 @@ static void part_listen(const struct lk__fan_out_part *part, bool listens)
 
 static void fan_out_wake(const struct lk__fan_out *fan_out)
 {
-	if (fan_out->fd >= 0)
-		lk__wake_fd(fan_out->fd);
-	else
+	if (is_asynchronous(fan_out))
 		lk__thread_wake(fan_out->thread);
+	else
+		lk__wake_fd(fan_out->fd);
 }
 
 /* An answer is there: the caller's, or too late for it. */

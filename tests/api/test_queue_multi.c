@@ -22,18 +22,32 @@ static void open_set(struct set *set, const char *config)
 	expect(0, lk_queue_new(&queue, 0, &err));
 }
 
-static void close_set(struct set *set)
+static void free_locks(struct set *set)
 {
-	lk_completion left;
 	lk_lock_free(set->all);
 	for (size_t i = 0; i < FEW; i++)
 		lk_lock_free(set->part[i]);
-	for (size_t i = 0; i < 2; i++) {
-		wait_until(program_close(set->client[i], LK_CLOSE_RELEASE, &err) == 0, 20000);
-		program_free(set->client[i]);
-	}
+}
+
+static void end_client(struct set *set, size_t index)
+{
+	wait_until(program_close(set->client[index], LK_CLOSE_RELEASE, &err) == 0, 20000);
+	program_free(set->client[index]);
+}
+
+static void free_queue(void)
+{
+	lk_completion left;
 	expect(0, lk_queue_take(queue, &left, 1, 0, &err));
 	expect(0, lk_queue_free(queue, &err));
+}
+
+static void close_set(struct set *set)
+{
+	free_locks(set);
+	end_client(set, 0);
+	end_client(set, 1);
+	free_queue();
 }
 
 static void other_has(const char *name)
@@ -206,6 +220,26 @@ static void test_one_server_is_silent(void **state)
 	close_set(&set);
 }
 
+/* An answer comes when the call is over, and the client that drove it is gone. */
+static void test_an_answer_after_the_client(void **state)
+{
+	(void)state;
+	struct set set;
+	open_set(&set, "");
+	acquire(set.all, "o");
+	release(set.all, "o");
+	server_pause(&other);
+	uint64_t id = begin_acquire(set.all, "o", -1, 0);
+	wait_until(redis_integer(&server, "DBSIZE") == 2, 5000);
+	expect(1, lk_queue_cancel(queue, id, &err));
+	completed(id, LK_ECANCELLED);
+	free_locks(&set);
+	end_client(&set, 0);
+	server_resume(&other);
+	end_client(&set, 1);
+	free_queue();
+}
+
 static void test_one_server_is_down(void **state)
 {
 	(void)state;
@@ -284,6 +318,7 @@ int main(void)
 		multi_test(test_a_cancel_while_a_part_is_awaited),
 		multi_test(test_either_client_is_closed),
 		multi_test(test_one_server_is_silent),
+		multi_test(test_an_answer_after_the_client),
 		multi_test(test_one_server_is_down),
 		multi_test(test_a_completion_that_is_taken_late),
 		multi_test(test_one_loop_drives_all_of_them),
