@@ -131,9 +131,8 @@ static int start_enter(struct lk__call *call, const lk_queue *queue, lk_lock *lo
 		rc = lk__lock_enter_briefly(call, lock, operation, owner, error);
 	if (rc < 0)
 		return rc;
-	rc = lk__loop_start(lock->client, error);
-	for (size_t i = 0; lock->multi && i < lock->multi->count && rc == 0; i++)
-		rc = lk__loop_start(lock->multi->part[i]->client, error);
+	rc = lock->multi ? lk__multi_start_loops(lock->multi, error)
+			 : lk__loop_start(lock->client, error);
 	if (rc < 0)
 		lk__lock_leave(call);
 	return rc;

@@ -205,6 +205,14 @@ void lk__async_wait(struct lk__async *async, int64_t until_ns)
 		lk__heap_put(timers, &async->timer, until_ns); /* it has room: async_begin() */
 }
 
+bool lk__async_is_over(struct lk__async *async, int64_t until_ns)
+{
+	if (async->client->asyncs.ended || lk__now_ns() >= until_ns)
+		return true;
+	lk__async_wait(async, until_ns);
+	return false;
+}
+
 void lk__async_answered(struct lk__request *request)
 {
 	struct lk__async *async = request->owner;

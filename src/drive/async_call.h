@@ -70,6 +70,10 @@ void lk__async_complete(struct lk__async *async, int rc);
 /* Waits to be woken, or for that time. */
 void lk__async_wait(struct lk__async *async, int64_t until_ns);
 
+/* Whether nothing is waited for any more: that time has come, or the client has ended, and no loop
+ * resumes the call. Else it waits. */
+bool lk__async_is_over(struct lk__async *async, int64_t until_ns);
+
 void lk__async_acquire(struct lk__async *async, bool starts);
 void lk__async_multi(struct lk__async *async, bool starts);
 void lk__async_release(struct lk__async *async, bool starts);

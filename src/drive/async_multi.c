@@ -17,8 +17,8 @@ struct lk__async_multi {
 	struct lk__multi_attempt attempt;      /* of an acquire */
 	struct lk__want want;                  /* of the part that is waited for */
 	struct lk__standby standby;            /* for a connection that was not up at once */
-	struct lk__guest guest[LK__MULTI_MAX]; /* in each client, while it waits for a part */
-	bool begins;                           /* which has not begun */
+	struct lk__guest guest[LK__MULTI_MAX]; /* in each other client, while a part is awaited */
+	bool begins;                           /* the wait for that part has not begun */
 	bool up;                               /* the connection was */
 };
 
@@ -52,21 +52,11 @@ void lk__async_multi_free(struct lk__async *async)
 
 /* ---- waits ---- */
 
-/* False: it waits on, for a wake-up or until then. */
-static bool time_is_up(struct lk__async *async, int64_t until_ns)
-{
-	if (lk__now_ns() >= until_ns)
-		return true;
-	lk__async_wait(async, until_ns);
-	return false;
-}
-
 /* Whether the answers are there, or are not waited for any more. */
 static bool asks_end(struct lk__async *async, int64_t until_ns, bool gives_up)
 {
 	struct lk__multi_ask *ask = async->multi->ask;
-	bool ended = async->client->asyncs.ended; /* no loop of ours wakes it any more */
-	if (!lk__asks_look(&ask->asks) && !ended && !gives_up && !time_is_up(async, until_ns))
+	if (!lk__asks_look(&ask->asks) && !gives_up && !lk__async_is_over(async, until_ns))
 		return false;
 	lk__asks_end(&ask->asks);
 	return true;
@@ -79,6 +69,15 @@ static struct lk__entry *awaited_entry(const struct lk__async_multi *multi)
 	return multi->ask->multi->part[multi->attempt.part];
 }
 
+/* Whether the part is the first of a client in which the call is a guest: any client but that of
+ * the first part, whose loop drives the call. */
+static bool is_guest(const struct lk__async *async, size_t part)
+{
+	struct lk__entry *const *parts = async->multi->ask->multi->part;
+	const lk_client *client = parts[part]->client;
+	return client != async->client && client != parts[part - 1]->client;
+}
+
 /* While it waits for a part, all clients know of it; that of the part reads for it. */
 static void guests_enter(struct lk__async *async)
 {
@@ -86,6 +85,8 @@ static void guests_enter(struct lk__async *async)
 	for (size_t i = 0; i < locks->count; i++) {
 		lk_client *client = locks->part[i]->client;
 		struct lk__guest *guest = &async->multi->guest[i];
+		if (!is_guest(async, i))
+			continue;
 		guest->thread = &async->thread;
 		pthread_mutex_lock(&client->mutex);
 		DL_APPEND(client->asyncs.guests, guest);
@@ -99,6 +100,8 @@ static void guests_leave(struct lk__async *async)
 	const struct lk__multi *locks = async->multi->ask->multi;
 	for (size_t i = 0; i < locks->count; i++) {
 		lk_client *client = locks->part[i]->client;
+		if (!is_guest(async, i))
+			continue;
 		pthread_mutex_lock(&client->mutex);
 		DL_DELETE(client->asyncs.guests, &async->multi->guest[i]);
 		pthread_mutex_unlock(&client->mutex);
@@ -131,8 +134,8 @@ static void action_begin(struct lk__async *async)
 
 /* Below: whether the action has ended, and how. */
 
-/* Any client of the lock being closed ends it. What it has left for the loop of the part's client
- * to send goes out now. */
+/* The close of any client of the lock ends the wait. What is queued on a connection of another
+ * client leaves now: that client's loop may be asleep. */
 static bool await_look(struct lk__async *async, int *rc_out)
 {
 	struct lk__async_multi *multi = async->multi;
@@ -166,7 +169,7 @@ static bool connect_look(struct lk__async *async, int *rc_out, lk_error *why)
 		rc = over == LK_ECLOSED || over == LK_ECANCELLED
 			     ? over
 			     : lk__conn_ready_look(conn, &multi->standby, why);
-		if (rc == LK__WAIT_TIME_UP && !time_is_up(async, multi->attempt.until_ns))
+		if (rc == LK__WAIT_TIME_UP && !lk__async_is_over(async, multi->attempt.until_ns))
 			return false;
 		lk__conn_ready_end(conn, &multi->standby);
 	}
@@ -190,7 +193,7 @@ static bool action_look(struct lk__async *async, int *rc_out, lk_error *why)
 	case LK__MULTI_GIVE_BACK:
 		return asks_end(async, until_ns, false);
 	default:
-		return over || time_is_up(async, until_ns);
+		return over || lk__async_is_over(async, until_ns);
 	}
 }
 

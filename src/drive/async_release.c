@@ -2,7 +2,6 @@
 /* Releases and extensions that the loop resumes. */
 #include <stdio.h>
 
-#include "base/clock.h"
 #include "base/fail.h"
 #include "drive/async_call.h"
 #include "drive/fan_out.h"
@@ -10,12 +9,8 @@
 /* Whether all that is needed is there; else it waits on. */
 static bool nodes_answered(struct lk__async *async)
 {
-	int64_t until_ns = async->call->until_ns;
-	bool ended = async->client->asyncs.ended; /* no loop of ours wakes it any more */
-	if (lk__fan_out_look(async->call->fan_out) || ended || lk__now_ns() >= until_ns)
-		return true;
-	lk__async_wait(async, until_ns);
-	return false;
+	return lk__fan_out_look(async->call->fan_out) ||
+	       lk__async_is_over(async, async->call->until_ns);
 }
 
 /* ---- release ---- */

@@ -302,7 +302,7 @@ static void ask_one(const struct lk__asks *asks, size_t index, struct lk__thread
 	lk__request_free(request);
 }
 
-/* False when there is no memory to ask them at once. */
+/* Sends them all. False: there was no memory to ask them at once, and none is sent. */
 static bool asks_go(struct lk__asks *asks, struct lk__thread *thread)
 {
 	const struct lk__fan_out_use use = {

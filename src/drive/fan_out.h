@@ -89,7 +89,7 @@ struct lk__asks {
 	struct lk__ask of[LK__FAN_OUT_NODES_MAX];
 	void (*read)(void *context, size_t index, const struct lk__request *request);
 	void *context;
-	struct lk__fan_out *fan_out; /* while an asynchronous call waits */
+	struct lk__fan_out *fan_out; /* while the caller waits for several */
 };
 
 /* Waits for all answers; for one that is lk__conn_call(). */

@@ -76,6 +76,14 @@ void lk__multi_let_go(const struct lk__multi *multi)
 	}
 }
 
+int lk__multi_start_loops(const struct lk__multi *multi, lk_error *error)
+{
+	int rc = 0;
+	for (size_t i = 0; i < multi->count && rc == 0; i++)
+		rc = lk__loop_start(multi->part[i]->client, error);
+	return rc;
+}
+
 struct lk__multi_taken *lk__multi_taken_new(const struct lk__multi *multi)
 {
 	struct lk__multi_taken *taken = calloc(1, sizeof(*taken));
@@ -138,8 +146,8 @@ int lk__multi_acquire(const struct lk__multi *multi, const struct lk__want *want
 	struct lk__multi_attempt attempt;
 	struct lk__multi_ask *ask;
 	int rc = multi_new(multi, want, "acquire", &ask, error ? error : &own);
-	for (size_t i = 0; i < multi->count && rc == 0; i++)
-		rc = lk__loop_start(multi->part[i]->client, error);
+	if (rc == 0)
+		rc = lk__multi_start_loops(multi, error);
 	if (rc == 0)
 		rc = lk__multi_start(&attempt, ask);
 	while (rc == 0) {

@@ -51,6 +51,9 @@ int lk__multi_release(const struct lk__multi *multi, const struct lk__owner *own
 int lk__multi_extend(const struct lk__multi *multi, const struct lk__owner *owner, int64_t lease_ms,
 		     lk_error *error);
 
+/* Starts the loops of all its clients. 0 or a code. */
+int lk__multi_start_loops(const struct lk__multi *multi, lk_error *error);
+
 /* The owner as each client knows it. */
 struct lk__owner lk__multi_owner(const struct lk__thread *thread, const struct lk__owner *owner);
 

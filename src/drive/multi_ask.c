@@ -68,6 +68,7 @@ struct lk__multi_ask *lk__multi_ask_new(const struct lk__multi *multi, const str
 	ask->busy = multi->count;
 	ask->until_ns = LK__NEVER;
 	ask->error = error;
+	ask->asks.context = ask;
 	return ask;
 }
 
@@ -364,7 +365,7 @@ int lk__multi_look(struct lk__multi_ask *ask)
 	return ask_parts(ask, part_look);
 }
 
-/* Puts a request on the list of those to be sent, each a group's; false when there is no memory. */
+/* Adds the request of a group to those that are to be sent. False: there was no memory for it. */
 static bool ask_send(struct lk__multi_ask *ask, const struct lk__multi_group *group,
 		     struct lk__request *request, int64_t until_ns)
 {
@@ -377,6 +378,14 @@ static bool ask_send(struct lk__multi_ask *ask, const struct lk__multi_group *gr
 	return true;
 }
 
+/* Nothing is sent, for lack of memory. */
+static int ask_fail(struct lk__multi_ask *ask, const char *operation)
+{
+	while (ask->asks.count > 0)
+		lk__request_free(ask->asks.of[--ask->asks.count].request);
+	return lk__fail(ask->error, LK_ENOMEM, "%s: out of memory", operation);
+}
+
 int lk__multi_reserve(struct lk__multi_ask *ask)
 {
 	int rc = ask_parts(ask, part_reserve);
@@ -386,17 +395,13 @@ int lk__multi_reserve(struct lk__multi_ask *ask)
 	if (rc < 0 || lk__multi_is_busy(ask))
 		return rc;
 	ask->asks.read = group_read;
-	ask->asks.context = ask;
 	ask->asks_until_ns = ask->until_ns;
 	ask->again = true; /* until an answer says otherwise */
 	for (size_t i = 0; i < ask->group_count; i++) {
 		struct lk__multi_group *group = &ask->group[i];
 		struct lk__request *request = group_request(ask, group);
-		if (!ask_send(ask, group, request, group->until_ns)) {
-			while (ask->asks.count > 0)
-				lk__request_free(ask->asks.of[--ask->asks.count].request);
-			return lk__fail(ask->error, LK_ENOMEM, "acquire: out of memory");
-		}
+		if (!ask_send(ask, group, request, group->until_ns))
+			return ask_fail(ask, "acquire");
 		ask->asks_until_ns = lk__earlier(ask->asks_until_ns, group->until_ns);
 	}
 	return 0;
@@ -488,7 +493,6 @@ void lk__multi_give_back(struct lk__multi_ask *ask)
 		ask_told(ask, rc);
 	}
 	ask->asks.read = groups_freed;
-	ask->asks.context = ask;
 	ask->asks_until_ns = 0;
 	for (size_t i = 0; i < ask->group_count; i++) {
 		const struct lk__multi_group group = ask->group[i];
@@ -541,7 +545,6 @@ int lk__multi_extend_begin(struct lk__multi_ask *ask, int64_t lease_ms)
 	ask_clear(ask);
 	ask->tells = true;
 	ask->asks.read = parts_extended;
-	ask->asks.context = ask;
 	ask->asks_until_ns = 0;
 	for (size_t i = 0; i < ask->multi->count && rc == 0; i++) {
 		struct lk__owner owner = lk__multi_owner(ask->threads[i], &ask->want.owner);
@@ -554,11 +557,9 @@ int lk__multi_extend_begin(struct lk__multi_ask *ask, int64_t lease_ms)
 		ask->part[i] = i;
 		if (!ask_send(ask, &alone, lk__extend_request(part_of(ask, i), extension),
 			      extension->until_ns))
-			rc = lk__fail(ask->error, LK_ENOMEM, "extend: out of memory");
+			rc = ask_fail(ask, "extend");
 		if (extension->until_ns > ask->asks_until_ns)
 			ask->asks_until_ns = extension->until_ns;
 	}
-	while (rc < 0 && ask->asks.count > 0)
-		lk__request_free(ask->asks.of[--ask->asks.count].request);
 	return rc;
 }

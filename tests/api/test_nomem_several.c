@@ -14,7 +14,7 @@ struct several {
 	bool untold; /* a client could not say at its end that nothing is held */
 };
 
-/* Done, or out of memory here or at so many nodes that there is no majority. */
+/* Whether it was done. A call fails for lack of memory alone, here or at too many nodes. */
 static bool is_done(int code)
 {
 	check(code == 0 || code == LK_ENOMEM || code == LK_ESYSTEM || code == LK_EMAYBEHELD ||
