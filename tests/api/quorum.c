@@ -73,6 +73,12 @@ void stranger_on(size_t node, int64_t ttl_ms)
 	redis_do(&nodes[node], "PEXPIRE q %lld", (long long)ttl_ms);
 }
 
+void stranger_instead(size_t node)
+{
+	redis_do(&nodes[node], "EVAL %s 1 q",
+		 "redis.call('DEL', KEYS[1]) return redis.call('HSET', KEYS[1], 'stranger:1', 1)");
+}
+
 lk_acquire_options with_lease(int64_t lease_ms)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;

@@ -39,4 +39,8 @@ size_t nodes_with(const char *key);
 /* Another owner has it on a node. */
 void stranger_on(size_t node, int64_t ttl_ms);
 
+/* A node has forgotten our hold, and another owner came at once: unlike one that has forgotten it
+ * alone, it cannot be given the lock again before the next one has forgotten it too. */
+void stranger_instead(size_t node);
+
 #endif

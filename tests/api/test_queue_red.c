@@ -172,14 +172,16 @@ static void test_a_lost_majority_is_told(void **state)
 	struct set set;
 	open_held(&set, "watchdog_ms", 900);
 	expect(0, lk_queue_notices(queue, set.client[0], 9, NULL, &err));
-	redis_do(&nodes[0], "DEL q");
-	redis_do(&nodes[2], "DEL q");
+	stranger_instead(0);
+	stranger_instead(2);
 	lk_completion got = next_completion();
 	if (got.event == LK_EVENT_AT_RISK)
 		got = next_completion();
 	check_int(got.operation, ==, LK_OP_NOTICE);
 	check_int(got.event, ==, LK_EVENT_LOST);
 	completed(begin_release(set.lock, "a"), LK_ELOST);
+	redis_do(&nodes[0], "DEL q");
+	redis_do(&nodes[2], "DEL q");
 	wait_until(nodes_with("q") == 0, 5000);
 	close_set(&set, 1);
 }
