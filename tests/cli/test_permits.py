@@ -60,7 +60,7 @@ def test_a_lost_permit_ends_the_command(cli, server):
 
 
 def test_the_permit_is_renewed_while_it_runs(cli, server):
-    assert cli("run", "-l", "0.5", "--permits", "3", "slots", "sleep", "1.5").returncode == 0
+    assert cli("run", "-l", "2", "--permits", "3", "slots", "sleep", "2.5").returncode == 0
     assert server.call("GET", "slots") == b"3"
 
 

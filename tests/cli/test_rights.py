@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
@@ -10,6 +11,7 @@ from command import ROOT, Command
 from servers import Server
 from waiting import until
 
+LEASE_S = 2
 FOLDER = ROOT / "docs" / "acl"
 LISTS = sorted(path.name for path in FOLDER.glob("*.acl"))
 
@@ -47,15 +49,17 @@ KINDS = [[], ["--fair"], ["--fence"], ["--shared"], ["--exclusive"], ["--plain"]
 def test_run_waits_gives_up_renews_and_releases(limited, server, folder, kind):
     stop = folder / "stop"
     mine = "--exclusive" if kind == ["--shared"] else kind
-    holder = limited.start("run", "-l", "600ms", *kind, "job", "sh", "-c",
+    holder = limited.start("run", "-l", f"{LEASE_S}s", *kind, "job", "sh", "-c",
                            f"echo in; until [ -e {stop} ]; do sleep 0.02; done")
     assert holder.stdout.readline() == "in\n"
+    since = time.monotonic()
     rival = [mine] if isinstance(mine, str) else mine
     assert limited("run", "-n", *rival, "job", "true").returncode == 124
     assert limited("run", "-w", "0.3", *rival, "job", "true").returncode == 124
     waiter = limited.start("run", "-w", "30", *rival, "job", "echo", "mine")
     until(lambda: server.channels() or kind == ["--plain"], 10, "it waits")
     assert limited("show", "job").returncode == 0
+    until(lambda: time.monotonic() > since + LEASE_S, 10, "it was renewed")
     stop.touch()
     assert holder.wait(30) == 0, holder.stderr.read()
     assert waiter.wait(30) == 0, waiter.stderr.read()
@@ -131,7 +135,7 @@ def test_a_quorum_runs_under_its_list(folder, kind):
                            "LOCKKEEPER_KEY_PREFIX": "app:"})
         urls = [word for server in servers
                 for word in ("--url", f"unix://lockkeeper@{server.path}")]
-        done = limited("run", *urls, "-l", "600ms", *kind, "job", "sleep", "1")
+        done = limited("run", *urls, "-l", f"{LEASE_S}s", *kind, "job", "sleep", f"{LEASE_S + 0.5}")
         assert (done.returncode, done.stderr) == (0, "")
         for server in servers:
             assert refusals(server) == []
