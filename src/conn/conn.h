@@ -189,8 +189,8 @@ int lk__conn_wait_locked(struct lk__conn *conn, struct lk__thread *thread,
 			 lk_cancel *cancel);
 
 /* Waits until the request is done. */
-int lk__conn_await(struct lk__conn *conn, struct lk__request *request, struct lk__thread *thread,
-		   int64_t until_ns, lk_cancel *cancel);
+int lk__conn_await(struct lk__request *request, struct lk__thread *thread, int64_t until_ns,
+		   lk_cancel *cancel);
 
 /* lk__conn_submit() and lk__conn_await() in one. */
 int lk__conn_call(struct lk__conn *conn, struct lk__request *request, struct lk__thread *thread,
@@ -201,16 +201,14 @@ int lk__conn_call(struct lk__conn *conn, struct lk__request *request, struct lk_
  * was never sent, which makes it so: then it stays the caller's. Where no thread waited, false
  * means that the `finish` it had is called.
  */
-bool lk__conn_leave(struct lk__conn *conn, struct lk__request *request,
-		    void (*finish)(struct lk__request *request));
+bool lk__conn_leave(struct lk__request *request, void (*finish)(struct lk__request *request));
 
 /* Takes back a request that nobody waits for, if it was never sent: true, and it is done, without a
  * call of its `finish`. */
-bool lk__conn_withdraw(struct lk__conn *conn, struct lk__request *request);
+bool lk__conn_withdraw(struct lk__request *request);
 
 /* Lets `thread` wait for a request that was left. False when it is done: `finish` has it. */
-bool lk__conn_take_over(struct lk__conn *conn, struct lk__request *request,
-			struct lk__thread *thread);
+bool lk__conn_take_over(struct lk__request *request, struct lk__thread *thread);
 
 /*
  * Waits until the connection is up. LK__WAIT_READY, or LK__WAIT_TIME_UP, LK_ECANCELLED, LK_ECLOSED,

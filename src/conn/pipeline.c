@@ -152,6 +152,7 @@ static bool conn_is_closed_to(const struct lk__conn *conn, const struct lk__requ
 static void conn_submit(struct lk__conn *conn, struct lk__request *request,
 			struct lk__deferred *after)
 {
+	request->conn = conn;
 	if (conn_is_closed_to(conn, request)) {
 		lk__conn_done(conn, request, LK_ECLOSED, "the client is closed", after);
 		return;
@@ -663,9 +664,10 @@ static bool request_ready(const void *subject)
 	return atomic_load(&((const struct lk__request *)subject)->done);
 }
 
-int lk__conn_await(struct lk__conn *conn, struct lk__request *request, struct lk__thread *thread,
-		   int64_t until_ns, lk_cancel *cancel)
+int lk__conn_await(struct lk__request *request, struct lk__thread *thread, int64_t until_ns,
+		   lk_cancel *cancel)
 {
+	struct lk__conn *conn = request->conn;
 	struct lk__deferred after = {.wake_count = 0};
 	struct lk__wait wait = {
 		.thread = thread, .ready = request_ready, .subject = request, .request = request};
@@ -698,17 +700,18 @@ static bool conn_withdraw(struct lk__conn *conn, struct lk__request *request)
 	return true;
 }
 
-bool lk__conn_withdraw(struct lk__conn *conn, struct lk__request *request)
+bool lk__conn_withdraw(struct lk__request *request)
 {
+	struct lk__conn *conn = request->conn;
 	pthread_mutex_lock(&conn->mutex);
 	bool withdrawn = conn_withdraw(conn, request);
 	pthread_mutex_unlock(&conn->mutex);
 	return withdrawn;
 }
 
-bool lk__conn_leave(struct lk__conn *conn, struct lk__request *request,
-		    void (*finish)(struct lk__request *request))
+bool lk__conn_leave(struct lk__request *request, void (*finish)(struct lk__request *request))
 {
+	struct lk__conn *conn = request->conn;
 	pthread_mutex_lock(&conn->mutex);
 	if (request->thread) /* else its present `finish` would never hear that it is done */
 		conn_withdraw(conn, request);
@@ -723,9 +726,9 @@ bool lk__conn_leave(struct lk__conn *conn, struct lk__request *request,
 	return left;
 }
 
-bool lk__conn_take_over(struct lk__conn *conn, struct lk__request *request,
-			struct lk__thread *thread)
+bool lk__conn_take_over(struct lk__request *request, struct lk__thread *thread)
 {
+	struct lk__conn *conn = request->conn;
 	pthread_mutex_lock(&conn->mutex);
 	bool adopted = !request->done;
 	if (adopted)

@@ -18,6 +18,7 @@
 #include "base/buffer.h"
 #include "scripts.h"
 
+struct lk__conn;
 struct lk__node;
 struct lk__thread;
 struct lk__wait;
@@ -26,6 +27,7 @@ struct lk__wait;
 
 struct lk__request {
 	struct lk__request *prev, *next; /* in the connection's order */
+	struct lk__conn *conn;           /* to which it was submitted */
 	struct lk__buffer bytes;
 	int script;     /* LK__SCRIPT_…, to load it when the server has lost it */
 	unsigned loads; /* how often that happened */

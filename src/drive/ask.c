@@ -28,7 +28,7 @@ int lk__ask(lk_client *client, struct lk__conn *conn, struct lk__thread *thread,
 	request->resend = true;
 	request->deadline_ns = until_ns;
 	int rc = lk__conn_call(conn, request, thread, until_ns, NULL);
-	if (rc != LK__WAIT_READY && lk__conn_leave(conn, request, lk__request_forget))
+	if (rc != LK__WAIT_READY && lk__conn_leave(request, lk__request_forget))
 		return lk__fail(error, rc < 0 ? rc : LK_EMAYBEHELD,
 				"%s on %.100s: no answer within the limit", what, node);
 	rc = lk__ask_read(client, request, what, error);

@@ -118,9 +118,9 @@ static int answer_give_up(struct lk__async *async)
 {
 	const struct lk__entry *entry = entry_of(async);
 	struct lk__request *request = async->count.request;
-	if (lk__conn_withdraw(entry->scripts, request)) /* it was never sent */
+	if (lk__conn_withdraw(request)) /* it was never sent */
 		return answer_read(async, request);
-	if (!lk__conn_leave(entry->scripts, request, lk__request_forget)) {
+	if (!lk__conn_leave(request, lk__request_forget)) {
 		lk__async_wait(async, lk__now_ns() + LOOK_NS);
 		return WAITS;
 	}

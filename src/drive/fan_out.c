@@ -235,7 +235,7 @@ void lk__fan_out_withdraw(struct lk__fan_out *fan_out)
 	for (size_t i = 0; i < fan_out->count; i++) {
 		const struct lk__fan_out_part *node = &fan_out->node[i];
 		for (size_t j = 0; j < node->count; j++)
-			if (lk__conn_withdraw(node->conn, node->request[j]))
+			if (lk__conn_withdraw(node->request[j]))
 				fan_out_finish(node->request[j]);
 	}
 	pthread_mutex_lock(&fan_out->mutex);
@@ -294,7 +294,7 @@ static void ask_one(const struct lk__asks *asks, size_t index, struct lk__thread
 	struct lk__conn *conn = asks->of[index].conn;
 	struct lk__request *request = asks->of[index].request;
 	int rc = lk__conn_call(conn, request, thread, until_ns, cancel);
-	if (rc != LK__WAIT_READY && lk__conn_leave(conn, request, lk__request_forget)) {
+	if (rc != LK__WAIT_READY && lk__conn_leave(request, lk__request_forget)) {
 		ask_read(asks, index, NULL);
 		return;
 	}

@@ -106,14 +106,14 @@ static int answer_give_up(struct lk__head *head, int over)
 {
 	struct lk__entry *entry = head->entry;
 	struct lk__request *request = entry->request;
-	if (lk__conn_withdraw(entry->scripts, request)) { /* it was never sent */
+	if (lk__conn_withdraw(request)) { /* it was never sent */
 		atomic_fetch_sub(&entry->refs, 1);
 		lk__head_answered(head, request);
 		return 0;
 	}
 	if (over)
 		return over;
-	if (!lk__conn_leave(entry->scripts, request, lk__request_forget)) {
+	if (!lk__conn_leave(request, lk__request_forget)) {
 		head_waits(head, LK__HEAD_ANSWER, lk__now_ns() + LOOK_NS);
 		return 1;
 	}

@@ -13,8 +13,7 @@ static int head_waited(struct lk__head *head, int rc)
 	int over = lk__head_over(head);
 	if (rc != LK__WAIT_READY) {
 		lk__entry_ref(entry);
-		if (lk__conn_leave(entry->scripts, request,
-				   over ? lk__head_detached : lk__request_forget)) {
+		if (lk__conn_leave(request, over ? lk__head_detached : lk__request_forget)) {
 			if (over)
 				return over;
 			lk__head_unanswered(head);
@@ -78,12 +77,11 @@ static int head_await(struct lk__head *head)
 	struct lk__caller *waiter = head->waiter;
 	lk__head_pin(head);
 	if (entry->request && !entry->answered &&
-	    lk__conn_take_over(entry->scripts, entry->request, waiter->thread)) {
+	    lk__conn_take_over(entry->request, waiter->thread)) {
 		int64_t until_ns = lk__head_answer_until_ns(head);
 		atomic_fetch_sub(&entry->refs, 1);
 		pthread_mutex_unlock(&entry->mutex);
-		int rc = lk__conn_await(entry->scripts, entry->request, waiter->thread, until_ns,
-					waiter->cancel);
+		int rc = lk__conn_await(entry->request, waiter->thread, until_ns, waiter->cancel);
 		pthread_mutex_lock(&entry->mutex);
 		return head_waited(head, rc);
 	}

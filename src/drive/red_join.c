@@ -158,7 +158,7 @@ void lk__red_unjoin(struct lk__red_node *node)
 	struct lk__request *request = node->join;
 	node->join = NULL;
 	node->again_ns = node->pause_ns = 0;
-	if (!request || !lk__conn_withdraw(node->member->scripts, request))
+	if (!request || !lk__conn_withdraw(request))
 		return;
 	node->asked--;
 	node->part = node->before_join;

@@ -206,9 +206,9 @@ static int release_wire(struct lk__entry *entry, struct lk__thread *thread,
 	request->thread = thread;
 	lk__conn_submit(entry->scripts, request);
 	pthread_mutex_unlock(&entry->mutex);
-	int rc = lk__conn_await(entry->scripts, request, thread, release.valid_until_ns, NULL);
+	int rc = lk__conn_await(request, thread, release.valid_until_ns, NULL);
 	pthread_mutex_lock(&entry->mutex);
-	if (rc != LK__WAIT_READY && lk__conn_leave(entry->scripts, request, lk__request_forget))
+	if (rc != LK__WAIT_READY && lk__conn_leave(request, lk__request_forget))
 		return lk__release_unanswered(&release);
 	rc = release_answered(&release, request);
 	lk__request_free(request);
@@ -309,10 +309,9 @@ static enum lk__exchanged exchange_call(struct exchange *exchange, struct lk__th
 	lk__entry_begin_try(entry);
 	lk__conn_submit(entry->scripts, request);
 	pthread_mutex_unlock(&entry->mutex);
-	int rc = lk__conn_await(entry->scripts, request, thread, exchange->deadline_ns, NULL);
+	int rc = lk__conn_await(request, thread, exchange->deadline_ns, NULL);
 	pthread_mutex_lock(&entry->mutex);
-	bool left = rc != LK__WAIT_READY &&
-		    lk__conn_leave(entry->scripts, request, lk__request_forget);
+	bool left = rc != LK__WAIT_READY && lk__conn_leave(request, lk__request_forget);
 	exchange->waiter->state = LK__WAITER_WAITS;
 	entry->passing = false;
 	enum lk__exchanged answer = exchange_read(exchange, left ? NULL : request);
