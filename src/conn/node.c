@@ -50,6 +50,14 @@ void lk__node_destroy(struct lk__node *node)
 	free(node->scripts);
 }
 
+void lk__node_disown(struct lk__node *node, const char *reason)
+{
+	for (size_t i = 0; i < node->script_count; i++)
+		lk__conn_disown(&node->scripts[i], reason);
+	lk__conn_disown(&node->messages, reason);
+	lk__conn_disown(&node->work, reason);
+}
+
 struct lk__conn *lk__node_scripts(struct lk__node *node, const void *key, size_t size)
 {
 	if (node->script_count == 1)

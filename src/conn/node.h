@@ -75,6 +75,9 @@ int lk__node_init(struct lk__node *node, const struct lk_config *config,
 void lk__node_close(struct lk__node *node);
 void lk__node_destroy(struct lk__node *node);
 
+/* Another server is the master: disowns all its connections, see lk__conn_disown(). */
+void lk__node_disown(struct lk__node *node, const char *reason);
+
 /* The connection for scripts on a key: always the same one, so that they stay in order. */
 struct lk__conn *lk__node_scripts(struct lk__node *node, const void *key, size_t size);
 

@@ -4,13 +4,13 @@
 
 #include "base/fail.h"
 #include "conf/config.h"
-#include "topo/scout.h"
+#include "topo/master.h"
 #include "topo/topo.h"
 
 struct moving {
 	struct lk__topo topo;
 	struct lk__node node;
-	struct lk__scout *scout;
+	struct lk__master *master;
 };
 
 static struct lk__node *moving_node_of(struct lk__topo *topo, const void *key, size_t size)
@@ -25,20 +25,22 @@ static struct lk__node *moving_node_at(struct lk__topo *topo, size_t index)
 	return index == 0 ? &((struct moving *)topo)->node : NULL;
 }
 
-/* The scout first: it breaks connections. */
+/* The master first: its scout breaks connections. */
 static void moving_close(struct lk__topo *topo)
 {
 	struct moving *moving = (struct moving *)topo;
-	if (moving->scout)
-		lk__scout_stop(moving->scout);
+	if (moving->master)
+		lk__master_stop(moving->master);
 	lk__node_close(&moving->node);
 }
 
 static void moving_free(struct lk__topo *topo)
 {
 	struct moving *moving = (struct moving *)topo;
-	lk__scout_unref(moving->scout);
+	struct lk__finder *finder = moving->node.finder;
 	lk__node_destroy(&moving->node);
+	if (finder)
+		finder->ops->unref(finder);
 	free(topo);
 }
 
@@ -49,7 +51,7 @@ static const struct lk__topo_ops moving_ops = {
 	.free = moving_free,
 };
 
-int lk__topo_moving_new(struct lk__topo **topo_out, const struct lk__scout_ops *ops,
+int lk__topo_moving_new(struct lk__topo **topo_out, const struct lk__master_ops *ops,
 			struct lk_config *asking, const struct lk_config *config,
 			const struct lk__node_events *events, void *context, lk_error *error)
 {
@@ -70,12 +72,12 @@ int lk__topo_moving_new(struct lk__topo **topo_out, const struct lk__scout_ops *
 	if (rc < 0)
 		lk_config_free(asking);
 	else
-		rc = lk__scout_new(&moving->scout, ops, asking, &moving->node, error);
+		rc = lk__master_new(&moving->master, ops, asking, &moving->node, error);
 	if (rc < 0) {
 		moving_free(&moving->topo);
 		return rc;
 	}
-	moving->node.finder = lk__scout_finder(moving->scout);
+	moving->node.finder = lk__master_finder(moving->master);
 	*topo_out = &moving->topo;
 	return 0;
 }

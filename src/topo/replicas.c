@@ -10,7 +10,7 @@
 
 #include "base/fail.h"
 #include "conf/config.h"
-#include "topo/scout.h"
+#include "topo/master.h"
 #include "topo/topo.h"
 
 static int replicas_ask(struct lk__scout *scout, struct lk__peer *peer, bool first)
@@ -51,7 +51,7 @@ static bool replica_is_master(const struct lk__scout *scout, const struct lk__pe
 static enum lk__verdict replicas_judge(const struct lk__scout *scout, bool over, char *place_out,
 				       lk_error *error)
 {
-	const char *believed = lk__scout_believed(scout);
+	const char *believed = lk__master_believed(scout);
 	size_t masters = 0, answers = 0;
 	bool known = false, denied = false;
 	for (size_t i = 0; i < lk__scout_count(scout); i++) {
@@ -94,9 +94,8 @@ static int replicas_alive(const struct lk__scout *scout, const char *place)
 	return alive;
 }
 
-static const struct lk__scout_ops replicas_ops = {
-	.ask = replicas_ask,
-	.answered = replicas_answered,
+static const struct lk__master_ops replicas_ops = {
+	.scout = {.ask = replicas_ask, .answered = replicas_answered, .judge = lk__master_judge},
 	.replicas = replicas_alive,
 	.judge = replicas_judge,
 };

@@ -14,7 +14,6 @@
 #include "conf/config.h"
 #include "conf/text.h"
 #include "conn/classify.h"
-#include "conn/node.h"
 #include "net/stream.h"
 
 #define WATCH_NS (1000 * LK__MS)  /* between rounds that nobody asked for */
@@ -32,44 +31,37 @@ struct wait {
 	struct lk__park park;
 };
 
-/* A replica, and what it is one of. */
-struct replica {
-	char place[LK__CONN_PLACE_SIZE], master[LK__PLACE_SIZE];
-	uint64_t round; /* in which a peer said that it is alive */
-};
-
 struct lk__scout {
-	struct lk__finder finder; /* first */
+	_Atomic int refs;
 	const struct lk__scout_ops *ops;
+	void *kind;
 	struct lk_config *config; /* of the client: what it calls the deployment */
 	struct lk_config *asking; /* how peers are reached; host and port are set for each */
-	struct lk__node *node;    /* not after the stop */
 	int wake_fd, stop_fd;
 
 	/* The thread's. */
 	struct lk__peer peers[LK__PEERS_MAX];
 	size_t count;
-	struct replica replicas[LK__ACKS_MAX];
-	bool too_many; /* replicas: no lock is granted then */
 	uint64_t round;
 	int64_t begun_ns;
-	bool over;                     /* of the round: all have answered or failed */
-	bool told;                     /* of the round: those who wait */
-	char believed[LK__PLACE_SIZE]; /* or "" */
-	char former[LK__PLACE_SIZE];   /* believed before that, or "" */
+	bool over; /* of the round: all have answered or failed */
+	bool told; /* of the round: those who wait */
 
 	pthread_mutex_t mutex; /* of what follows */
 	pthread_t pthread;
 	bool started, joined, stopped;
-	uint64_t wanted;            /* a round as late as this one is asked for */
-	uint64_t known;             /* the last round whose outcome follows: */
-	char place[LK__PLACE_SIZE]; /* the master, */
-	uint64_t generation;        /* as of which it is believed; or "" and: */
-	lk_error error;
+	uint64_t wanted; /* a round as late as this one is asked for */
+	uint64_t known;  /* the last round whose outcome follows: */
+	lk_error error;  /* its code is 0 when something is known */
 	struct wait *waits;
 };
 
 /* ---- for the kinds ---- */
+
+void *lk__scout_kind(const struct lk__scout *scout)
+{
+	return scout->kind;
+}
 
 const struct lk_config *lk__scout_config(const struct lk__scout *scout)
 {
@@ -97,14 +89,9 @@ bool lk__scout_answered_lately(const struct lk__scout *scout, const struct lk__p
 	       peer->answered_round > peer->failed_round;
 }
 
-const char *lk__scout_believed(const struct lk__scout *scout)
+uint64_t lk__scout_round(const struct lk__scout *scout)
 {
-	return scout->believed;
-}
-
-const char *lk__scout_former(const struct lk__scout *scout)
-{
-	return scout->former;
+	return scout->round;
 }
 
 static struct lk__peer *scout_add(struct lk__scout *scout, const char *name)
@@ -131,31 +118,6 @@ void lk__scout_learn(struct lk__scout *scout, const char *host, int port, const 
 	struct lk__peer *peer = scout_add(scout, name);
 	if (peer)
 		snprintf(peer->id, sizeof(peer->id), "%s", id);
-}
-
-static bool replica_is(const struct replica *replica, const char *place, const char *master)
-{
-	return strcmp(replica->place, place) == 0 && strcmp(replica->master, master) == 0;
-}
-
-void lk__scout_replica(struct lk__scout *scout, const struct lk__peer *peer, const char *place)
-{
-	struct replica *found = NULL;
-	char cut[LK__CONN_PLACE_SIZE];
-	snprintf(cut, sizeof(cut), "%.63s", place);
-	for (size_t i = 0; i < LK__ACKS_MAX; i++) {
-		struct replica *replica = &scout->replicas[i];
-		bool own = replica_is(replica, cut, peer->says);
-		bool idle = !*replica->place || replica->round + 1 < scout->round;
-		if (own || (idle && !found)) /* one that is free, unless its own comes */
-			found = replica;
-	}
-	scout->too_many |= !found;
-	if (!found)
-		return;
-	memcpy(found->place, cut, sizeof(found->place));
-	memcpy(found->master, peer->says, sizeof(found->master));
-	found->round = peer->asked_round;
 }
 
 int lk__scout_auth(struct lk__scout *scout, struct lk__link *link)
@@ -340,35 +302,7 @@ static void scout_forget(struct lk__scout *scout)
 	}
 }
 
-/* ---- what is believed ---- */
-
-static void scout_disown(struct lk__scout *scout, const char *reason)
-{
-	struct lk__node *node = scout->node;
-	for (size_t i = 0; i < node->script_count; i++)
-		lk__conn_disown(&node->scripts[i], reason);
-	lk__conn_disown(&node->messages, reason);
-	lk__conn_disown(&node->work, reason);
-}
-
-/* "": nothing. */
-static void scout_believe(struct lk__scout *scout, const char *place)
-{
-	char reason[128];
-	if (strcmp(scout->believed, place) == 0)
-		return;
-	bool first = atomic_load(&scout->finder.generation) == 0;
-	if (*scout->believed)
-		memcpy(scout->former, scout->believed, sizeof(scout->former));
-	snprintf(scout->believed, sizeof(scout->believed), "%s", place);
-	atomic_fetch_add(&scout->finder.generation, 1);
-	snprintf(reason, sizeof(reason), *place ? "the master is now %.80s" : "it is no master%s",
-		 place);
-	lk__log(&scout->config->log, first ? LK_LOG_INFO : LK_LOG_WARNING, "%.200s: %s",
-		scout->config->url, *place ? reason : "no master is believed");
-	if (!first)
-		scout_disown(scout, reason);
-}
+/* ---- what is known ---- */
 
 /* The outcome of the round, for those who wait: once, and again where it turns out otherwise. */
 static void scout_tell(struct lk__scout *scout, const lk_error *error)
@@ -377,48 +311,15 @@ static void scout_tell(struct lk__scout *scout, const lk_error *error)
 	scout->told = true;
 	pthread_mutex_lock(&scout->mutex);
 	scout->known = scout->round;
-	snprintf(scout->place, sizeof(scout->place), "%s", error ? "" : scout->believed);
-	scout->generation = atomic_load(&scout->finder.generation);
-	if (error)
-		scout->error = *error;
+	scout->error = *error;
 	DL_FOREACH(scout->waits, wait)
 	lk__park_wake(&wait->park);
 	pthread_mutex_unlock(&scout->mutex);
 }
 
-/* While some have not answered, those of the last round count as well. */
-static bool replica_counts(const struct lk__scout *scout, const struct replica *replica,
-			   const char *master)
-{
-	return replica->round + !scout->over >= scout->round && *replica->place &&
-	       strcmp(replica->master, master) == 0;
-}
-
-static void scout_count_named(struct lk__scout *scout, const char *master)
-{
-	struct lk__replicas *replicas = &scout->node->replicas;
-	int count = 0;
-	pthread_mutex_lock(&replicas->mutex);
-	for (size_t i = 0; i < LK__ACKS_MAX; i++)
-		if (replica_counts(scout, &scout->replicas[i], master))
-			memcpy(replicas->place[count++], scout->replicas[i].place,
-			       sizeof(replicas->place[0]));
-	atomic_store(&replicas->count, scout->too_many ? LK__ACKS_MAX + 1 : count);
-	pthread_mutex_unlock(&replicas->mutex);
-}
-
-static void scout_count_replicas(struct lk__scout *scout, const char *master)
-{
-	if (scout->ops->replicas)
-		atomic_store(&scout->node->replicas.count, scout->ops->replicas(scout, master));
-	else
-		scout_count_named(scout, master);
-}
-
 static void scout_judge(struct lk__scout *scout)
 {
-	char place[LK__PLACE_SIZE];
-	lk_error error;
+	lk_error error = {0};
 	bool over = lk__now_ns() >= scout->begun_ns + ROUND_NS;
 	size_t done = 0;
 	for (size_t i = 0; i < scout->count; i++)
@@ -427,16 +328,8 @@ static void scout_judge(struct lk__scout *scout)
 	if (scout->over || (scout->told && !over))
 		return;
 	scout->over = over;
-	enum lk__verdict verdict = scout->ops->judge(scout, over, place, &error);
-	if (verdict == LK__VERDICT_OPEN)
-		return;
-	if (verdict == LK__VERDICT_MASTER) {
-		scout_believe(scout, place); /* first: no old connection is asked for fewer */
-		scout_count_replicas(scout, place);
-	} else if (verdict == LK__VERDICT_NO_MASTER) {
-		scout_believe(scout, "");
-	}
-	scout_tell(scout, verdict == LK__VERDICT_MASTER ? NULL : &error);
+	if (scout->ops->judge(scout, over, &error))
+		scout_tell(scout, &error);
 }
 
 /* ---- the thread ---- */
@@ -463,7 +356,7 @@ static void scout_begin(struct lk__scout *scout)
 	scout->round++;
 	pthread_mutex_unlock(&scout->mutex);
 	scout->begun_ns = lk__now_ns();
-	scout->over = scout->told = scout->too_many = false;
+	scout->over = scout->told = false;
 	scout_forget(scout);
 }
 
@@ -505,7 +398,7 @@ static void scout_turn(struct lk__scout *scout)
 	for (size_t i = 0; i < scout->count; i++)
 		news |= peer_hears(&scout->peers[i]);
 	if (news)
-		scout->finder.ops->suspect(&scout->finder);
+		lk__scout_want(scout);
 	if (lk__now_ns() >= scout_next_ns(scout))
 		scout_begin(scout);
 	for (size_t i = 0; i < scout->count && !opened; i++)
@@ -525,12 +418,19 @@ static void *scout_main(void *argument)
 	return NULL;
 }
 
-/* ---- the finder ---- */
+/* ---- those who ask ---- */
 
 static void scout_want(struct lk__scout *scout)
 {
 	scout->wanted = scout->round + 1;
 	lk__wake_fd(scout->wake_fd);
+}
+
+void lk__scout_want(struct lk__scout *scout)
+{
+	pthread_mutex_lock(&scout->mutex);
+	scout_want(scout);
+	pthread_mutex_unlock(&scout->mutex);
 }
 
 static int scout_start(struct lk__scout *scout, lk_error *error)
@@ -544,7 +444,7 @@ static int scout_start(struct lk__scout *scout, lk_error *error)
 					scout->config->url);
 }
 
-/* The outcome of a round that began after now, with the mutex held. */
+/* With the mutex held. */
 static int scout_await(struct lk__scout *scout, int64_t deadline_ns, lk_error *error)
 {
 	struct wait wait = {.prev = NULL};
@@ -563,14 +463,23 @@ static int scout_await(struct lk__scout *scout, int64_t deadline_ns, lk_error *e
 		return lk__fail(error, LK_EUNREACHABLE,
 				"%s: no master was found within the connect limit",
 				scout->config->url);
-	if (*scout->place)
-		return 0;
-	*error = scout->error;
-	return error->code;
+	if (scout->error.code)
+		*error = scout->error;
+	return scout->error.code;
 }
 
-static int scout_point(struct lk__scout *scout, const char *place, struct lk_config *config,
-		       lk_error *error)
+int lk__scout_await(struct lk__scout *scout, int64_t deadline_ns, lk_error *error)
+{
+	pthread_mutex_lock(&scout->mutex);
+	int rc = scout_start(scout, error);
+	if (rc == 0)
+		rc = scout_await(scout, deadline_ns, error);
+	pthread_mutex_unlock(&scout->mutex);
+	return rc;
+}
+
+int lk__scout_point(const struct lk__scout *scout, const char *place, struct lk_config *config,
+		    lk_error *error)
 {
 	char host[LK__PLACE_SIZE], *url = NULL, *copy = NULL;
 	lk__place_next(place, host, &config->port);
@@ -586,50 +495,16 @@ static int scout_point(struct lk__scout *scout, const char *place, struct lk_con
 	return 0;
 }
 
-static int scout_find(struct lk__finder *finder, struct lk_config *config, uint64_t *generation_out,
-		      int64_t deadline_ns, lk_error *error)
-{
-	struct lk__scout *scout = (struct lk__scout *)finder;
-	char place[LK__PLACE_SIZE] = "";
-	pthread_mutex_lock(&scout->mutex);
-	int rc = scout_start(scout, error);
-	if (rc == 0)
-		rc = scout_await(scout, deadline_ns, error);
-	*generation_out = scout->generation;
-	memcpy(place, scout->place, sizeof(place));
-	pthread_mutex_unlock(&scout->mutex);
-	return rc == 0 ? scout_point(scout, place, config, error) : rc;
-}
-
-static void scout_suspect(struct lk__finder *finder)
-{
-	struct lk__scout *scout = (struct lk__scout *)finder;
-	pthread_mutex_lock(&scout->mutex);
-	scout_want(scout);
-	pthread_mutex_unlock(&scout->mutex);
-}
-
-static void scout_unref(struct lk__finder *finder)
-{
-	lk__scout_unref((struct lk__scout *)finder);
-}
-
-static const struct lk__finder_ops scout_finder_ops = {
-	.find = scout_find,
-	.suspect = scout_suspect,
-	.unref = scout_unref,
-};
-
 /* ---- birth and death ---- */
 
-struct lk__finder *lk__scout_finder(struct lk__scout *scout)
+void lk__scout_ref(struct lk__scout *scout)
 {
-	return &scout->finder;
+	atomic_fetch_add(&scout->refs, 1);
 }
 
 void lk__scout_unref(struct lk__scout *scout)
 {
-	if (!scout || atomic_fetch_sub(&scout->finder.refs, 1) > 1)
+	if (!scout || atomic_fetch_sub(&scout->refs, 1) > 1)
 		return;
 	if (scout->wake_fd >= 0)
 		lk__fd_close(scout->wake_fd);
@@ -655,23 +530,21 @@ void lk__scout_stop(struct lk__scout *scout)
 		lk__thread_join(scout->pthread);
 }
 
-int lk__scout_new(struct lk__scout **scout_out, const struct lk__scout_ops *ops,
-		  struct lk_config *asking, struct lk__node *node, lk_error *error)
+int lk__scout_new(struct lk__scout **scout_out, const struct lk__scout_ops *ops, void *kind,
+		  struct lk_config *asking, const struct lk_config *config, lk_error *error)
 {
 	struct lk__scout *scout = calloc(1, sizeof(*scout));
 	if (!scout) {
 		lk_config_free(asking);
 		return lk__fail(error, LK_ENOMEM, "out of memory");
 	}
-	atomic_store(&scout->finder.refs, 1);
+	atomic_store(&scout->refs, 1);
 	pthread_mutex_init(&scout->mutex, NULL);
-	scout->finder.ops = &scout_finder_ops;
 	scout->ops = ops;
-	scout->node = node;
-	node->replicas.named = !ops->replicas;
+	scout->kind = kind;
 	scout->asking = asking;
 	scout->over = scout->told = true;
-	scout->config = asking ? lk__config_copy(node->config) : NULL;
+	scout->config = asking ? lk__config_copy(config) : NULL;
 	scout->wake_fd = lk__wake_fd_new();
 	scout->stop_fd = lk__wake_fd_new();
 	int rc = scout->config ? 0 : lk__fail(error, LK_ENOMEM, "out of memory");

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The scout of a deployment whose master moves: one thread that asks several peers (the listed
- * servers, or the sentinels) where the master is, and believes what the kind of deployment makes
- * of their answers.
+ * The scout of a deployment whose masters move: one thread that asks several peers (listed servers,
+ * sentinels, or nodes of a cluster) where they are. What their answers mean, the kind of deployment
+ * says.
  *
- * - It asks in rounds: once a second, when a connector wants to know (lk__finder), when a
- *   connection was told READONLY, and when a sentinel publishes something. A round ends when all
- *   have answered or failed, or after two seconds.
- * - A connector waits for a round that began after it asked.
- * - The replicas that are alive are counted in each round: so many must have what the master has
- *   done (conn/acks.c).
- * - When another server is believed, it raises the finder's generation and then disowns the node's
- *   older connections: their holds are in doubt, and are verified at the new master.
+ * - It asks in rounds: once a second, when somebody waits for one, when a connection was told that
+ *   its server is no master, and when a sentinel publishes something. A round ends when all have
+ *   answered or failed, or after two seconds.
+ * - Who waits, waits for a round that began after that.
  * - The thread starts with the first question and ends with the client. It alone touches the
  *   peers; what it shares with others is under the scout's mutex, which it holds for no I/O.
  */
@@ -24,14 +20,10 @@
 
 #include <hiredis/hiredis.h>
 
-#include <lockkeeper/error.h>
-
 #include "conf/url.h"
-#include "conn/finder.h"
 #include "topo/link.h"
 
 struct lk_config;
-struct lk__node;
 struct lk__scout;
 
 #define LK__PEERS_MAX 32    /* listed and learned together */
@@ -53,14 +45,6 @@ struct lk__peer {
 	int code;                        /* of the fault */
 };
 
-/* What the kind of deployment makes of the answers so far. */
-enum lk__verdict {
-	LK__VERDICT_OPEN,      /* not yet known */
-	LK__VERDICT_MASTER,    /* `place` is it */
-	LK__VERDICT_UNKNOWN,   /* nobody can tell: who is connected stays so */
-	LK__VERDICT_NO_MASTER, /* what was believed is none any more */
-};
-
 struct lk__scout_ops {
 	/* Says the questions of a round; `first`: the link is new. 0, or LK_ENOMEM. */
 	int (*ask)(struct lk__scout *scout, struct lk__peer *peer, bool first);
@@ -69,42 +53,45 @@ struct lk__scout_ops {
 			 const redisReply *reply);
 	/* Says what begins the messages. NULL: there are none. */
 	int (*listen)(struct lk__scout *scout, struct lk__peer *peer);
-	/* How many replicas of the server at `place` are alive. NULL: those that were told of. */
-	int (*replicas)(const struct lk__scout *scout, const char *place);
-	/* What is known; `over`: nobody else will answer. The first two have no error. */
-	enum lk__verdict (*judge)(const struct lk__scout *scout, bool over, char *place_out,
-				  lk_error *error);
+	/* Believes what the answers so far make known; `over`: nobody else will answer. True when
+	 * those who wait can be told: that it is known, or with an error why nothing is. */
+	bool (*judge)(struct lk__scout *scout, bool over, lk_error *error);
 };
 
-/* `asking` is how its peers are reached: where, in all but host and port. Takes it over. */
-int lk__scout_new(struct lk__scout **scout_out, const struct lk__scout_ops *ops,
-		  struct lk_config *asking, struct lk__node *node, lk_error *error);
+/* `asking` is how its peers are reached: where, in all but host and port. Takes it over (NULL:
+ * there was no memory for it). `kind`: for the functions of the kind. */
+int lk__scout_new(struct lk__scout **scout_out, const struct lk__scout_ops *ops, void *kind,
+		  struct lk_config *asking, const struct lk_config *config, lk_error *error);
 
-/* The finder of the node. */
-struct lk__finder *lk__scout_finder(struct lk__scout *scout);
+/* Waits for the outcome of a round that begins after now. 0, or a code; the close of the client
+ * ends it. */
+int lk__scout_await(struct lk__scout *scout, int64_t deadline_ns, lk_error *error);
+
+/* Another round is wanted soon. Any thread, under any mutex. */
+void lk__scout_want(struct lk__scout *scout);
+
+/* Writes host, port and url (for messages) of a place into `config`, a copy of the caller's own. */
+int lk__scout_point(const struct lk__scout *scout, const char *place, struct lk_config *config,
+		    lk_error *error);
 
 /* Ends thread and waits; again does nothing. From now on nothing is found. */
 void lk__scout_stop(struct lk__scout *scout);
+void lk__scout_ref(struct lk__scout *scout);
 void lk__scout_unref(struct lk__scout *scout);
 
 /* ---- for the kinds, on its thread ---- */
 
+void *lk__scout_kind(const struct lk__scout *scout);
 const struct lk_config *lk__scout_config(const struct lk__scout *scout);
 size_t lk__scout_count(const struct lk__scout *scout);
 const struct lk__peer *lk__scout_peer(const struct lk__scout *scout, size_t index);
+uint64_t lk__scout_round(const struct lk__scout *scout);
 bool lk__scout_has_answered(const struct lk__scout *scout, const struct lk__peer *peer);
 /* In this round or the one before, and not failed since. */
 bool lk__scout_answered_lately(const struct lk__scout *scout, const struct lk__peer *peer);
 
-/* The server that is believed at present, or ""; and the one before it. */
-const char *lk__scout_believed(const struct lk__scout *scout);
-const char *lk__scout_former(const struct lk__scout *scout);
-
 /* Another peer that a peer has named, with its run id. */
 void lk__scout_learn(struct lk__scout *scout, const char *host, int port, const char *id);
-
-/* A replica that is alive, as a peer says of the master that it names. */
-void lk__scout_replica(struct lk__scout *scout, const struct lk__peer *peer, const char *place);
 
 /* Asks for AUTH if the configuration has a password. 0, or LK_ENOMEM. */
 int lk__scout_auth(struct lk__scout *scout, struct lk__link *link);

@@ -16,7 +16,7 @@
 #include "conf/config.h"
 #include "conf/text.h"
 #include "resp/reader.h"
-#include "topo/scout.h"
+#include "topo/master.h"
 #include "topo/topo.h"
 
 #define NOBODY "nobody" /* what a sentinel says that does not know the master; no address */
@@ -120,7 +120,7 @@ static bool is_alive(const struct lk__scout *scout, const redisReply *replica, c
 	bool heard = !strstr(flags, "disconnected") ||
 		     strtol(field_of(replica, "last-ok-ping-reply"), NULL, 10) < UNHEARD_MS;
 	bool down = strstr(flags, "s_down") || strstr(flags, "o_down");
-	return heard && !down && (follows || strcmp(place, lk__scout_former(scout)) != 0);
+	return heard && !down && (follows || strcmp(place, lk__master_former(scout)) != 0);
 }
 
 static void sentinel_replica(struct lk__scout *scout, const struct lk__peer *peer,
@@ -132,7 +132,7 @@ static void sentinel_replica(struct lk__scout *scout, const struct lk__peer *pee
 		return;
 	lk__place_name(place, host, (int)strtol(port, NULL, 10));
 	if (is_alive(scout, replica, place))
-		lk__scout_replica(scout, peer, place);
+		lk__master_replica(scout, peer, place);
 }
 
 /* Who says where the master is must also say what replicas it has. */
@@ -240,10 +240,11 @@ static enum lk__verdict sentinel_judge(const struct lk__scout *scout, bool over,
 	return LK__VERDICT_UNKNOWN;
 }
 
-static const struct lk__scout_ops sentinel_ops = {
-	.ask = sentinel_ask,
-	.answered = sentinel_answered,
-	.listen = sentinel_listen,
+static const struct lk__master_ops sentinel_ops = {
+	.scout = {.ask = sentinel_ask,
+		  .answered = sentinel_answered,
+		  .listen = sentinel_listen,
+		  .judge = lk__master_judge},
 	.judge = sentinel_judge,
 };
 

@@ -40,8 +40,8 @@ int lk__topo_sentinel_new(struct lk__topo **topo_out, const struct lk_config *co
 
 /* What both are: one node that a scout finds, asking as `asking` says, which it takes over (NULL:
  * there was no memory for it). */
-struct lk__scout_ops;
-int lk__topo_moving_new(struct lk__topo **topo_out, const struct lk__scout_ops *ops,
+struct lk__master_ops;
+int lk__topo_moving_new(struct lk__topo **topo_out, const struct lk__master_ops *ops,
 			struct lk_config *asking, const struct lk_config *config,
 			const struct lk__node_events *events, void *context, lk_error *error);
 

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+#include "topo/master.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "conf/config.h"
+#include "conn/node.h"
+
+/* A replica, and what it is one of. */
+struct replica {
+	char place[LK__CONN_PLACE_SIZE], master[LK__PLACE_SIZE];
+	uint64_t round; /* in which a peer said that it is alive */
+};
+
+struct lk__master {
+	struct lk__finder finder; /* first */
+	const struct lk__master_ops *ops;
+	struct lk__scout *scout;
+	struct lk__node *node; /* not after the stop */
+
+	/* The scout's thread's. */
+	struct replica replicas[LK__ACKS_MAX];
+	uint64_t too_many_round;       /* there were too many then: no lock is granted */
+	char believed[LK__PLACE_SIZE]; /* or "" */
+	char former[LK__PLACE_SIZE];   /* believed before that, or "" */
+
+	pthread_mutex_t mutex;      /* of what follows */
+	char place[LK__PLACE_SIZE]; /* the master, or "", */
+	uint64_t generation;        /* as of which it is believed */
+};
+
+static struct lk__master *master_of(const struct lk__scout *scout)
+{
+	return lk__scout_kind(scout);
+}
+
+/* ---- replicas ---- */
+
+static bool replica_is(const struct replica *replica, const char *place, const char *master)
+{
+	return strcmp(replica->place, place) == 0 && strcmp(replica->master, master) == 0;
+}
+
+void lk__master_replica(const struct lk__scout *scout, const struct lk__peer *peer,
+			const char *place)
+{
+	struct lk__master *master = master_of(scout);
+	struct replica *found = NULL;
+	char cut[LK__CONN_PLACE_SIZE];
+	snprintf(cut, sizeof(cut), "%.63s", place);
+	for (size_t i = 0; i < LK__ACKS_MAX; i++) {
+		struct replica *replica = &master->replicas[i];
+		bool own = replica_is(replica, cut, peer->says);
+		bool idle = !*replica->place || replica->round + 1 < lk__scout_round(scout);
+		if (own || (idle && !found)) /* one that is free, unless its own comes */
+			found = replica;
+	}
+	if (!found) {
+		master->too_many_round = lk__scout_round(scout);
+		return;
+	}
+	memcpy(found->place, cut, sizeof(found->place));
+	memcpy(found->master, peer->says, sizeof(found->master));
+	found->round = peer->asked_round;
+}
+
+/* While some have not answered, those of the last round count as well. */
+static bool replica_counts(const struct replica *replica, const char *place, uint64_t round,
+			   bool over)
+{
+	return replica->round + !over >= round && *replica->place &&
+	       strcmp(replica->master, place) == 0;
+}
+
+static void master_count_named(struct lk__master *master, const char *place, bool over)
+{
+	struct lk__replicas *replicas = &master->node->replicas;
+	uint64_t round = lk__scout_round(master->scout);
+	int count = 0;
+	pthread_mutex_lock(&replicas->mutex);
+	for (size_t i = 0; i < LK__ACKS_MAX; i++)
+		if (replica_counts(&master->replicas[i], place, round, over))
+			memcpy(replicas->place[count++], master->replicas[i].place,
+			       sizeof(replicas->place[0]));
+	atomic_store(&replicas->count, master->too_many_round == round ? LK__ACKS_MAX + 1 : count);
+	pthread_mutex_unlock(&replicas->mutex);
+}
+
+static void master_count_replicas(struct lk__master *master, const char *place, bool over)
+{
+	if (master->ops->replicas)
+		atomic_store(&master->node->replicas.count,
+			     master->ops->replicas(master->scout, place));
+	else
+		master_count_named(master, place, over);
+}
+
+/* ---- what is believed ---- */
+
+const char *lk__master_believed(const struct lk__scout *scout)
+{
+	return master_of(scout)->believed;
+}
+
+const char *lk__master_former(const struct lk__scout *scout)
+{
+	return master_of(scout)->former;
+}
+
+/* "": nothing. */
+static void master_believe(struct lk__master *master, const char *place)
+{
+	const struct lk_config *config = lk__scout_config(master->scout);
+	char reason[128];
+	if (strcmp(master->believed, place) == 0)
+		return;
+	bool first = atomic_load(&master->finder.generation) == 0;
+	if (*master->believed)
+		memcpy(master->former, master->believed, sizeof(master->former));
+	snprintf(master->believed, sizeof(master->believed), "%s", place);
+	pthread_mutex_lock(&master->mutex);
+	memcpy(master->place, master->believed, sizeof(master->place));
+	master->generation = atomic_fetch_add(&master->finder.generation, 1) + 1;
+	pthread_mutex_unlock(&master->mutex);
+	snprintf(reason, sizeof(reason), *place ? "the master is now %.80s" : "it is no master%s",
+		 place);
+	lk__log(&config->log, first ? LK_LOG_INFO : LK_LOG_WARNING, "%.200s: %s", config->url,
+		*place ? reason : "no master is believed");
+	if (!first)
+		lk__node_disown(master->node, reason);
+}
+
+bool lk__master_judge(struct lk__scout *scout, bool over, lk_error *error)
+{
+	struct lk__master *master = master_of(scout);
+	char place[LK__PLACE_SIZE];
+	enum lk__verdict verdict = master->ops->judge(scout, over, place, error);
+	if (verdict == LK__VERDICT_MASTER) {
+		master_believe(master, place); /* first: no old connection is asked for fewer */
+		master_count_replicas(master, place, over);
+	} else if (verdict == LK__VERDICT_NO_MASTER) {
+		master_believe(master, "");
+	}
+	return verdict != LK__VERDICT_OPEN;
+}
+
+/* ---- the finder ---- */
+
+static int master_find(struct lk__finder *finder, struct lk_config *config,
+		       uint64_t *generation_out, int64_t deadline_ns, lk_error *error)
+{
+	struct lk__master *master = (struct lk__master *)finder;
+	char place[LK__PLACE_SIZE];
+	int rc = lk__scout_await(master->scout, deadline_ns, error);
+	pthread_mutex_lock(&master->mutex);
+	*generation_out = master->generation;
+	memcpy(place, master->place, sizeof(place));
+	pthread_mutex_unlock(&master->mutex);
+	if (rc == 0 && !*place) /* just now */
+		rc = lk__fail(error, LK_EUNAVAILABLE, "%s: no master is believed",
+			      lk__scout_config(master->scout)->url);
+	return rc ? rc : lk__scout_point(master->scout, place, config, error);
+}
+
+static void master_suspect(struct lk__finder *finder)
+{
+	lk__scout_want(((struct lk__master *)finder)->scout);
+}
+
+static void master_unref(struct lk__finder *finder)
+{
+	struct lk__master *master = (struct lk__master *)finder;
+	if (atomic_fetch_sub(&finder->refs, 1) > 1)
+		return;
+	lk__scout_unref(master->scout);
+	pthread_mutex_destroy(&master->mutex);
+	free(master);
+}
+
+static const struct lk__finder_ops master_finder_ops = {
+	.find = master_find,
+	.suspect = master_suspect,
+	.unref = master_unref,
+};
+
+struct lk__finder *lk__master_finder(struct lk__master *master)
+{
+	return &master->finder;
+}
+
+/* ---- birth and death ---- */
+
+void lk__master_stop(struct lk__master *master)
+{
+	lk__scout_stop(master->scout);
+}
+
+int lk__master_new(struct lk__master **master_out, const struct lk__master_ops *ops,
+		   struct lk_config *asking, struct lk__node *node, lk_error *error)
+{
+	struct lk__master *master = calloc(1, sizeof(*master));
+	if (!master) {
+		lk_config_free(asking);
+		return lk__fail(error, LK_ENOMEM, "out of memory");
+	}
+	int rc = lk__scout_new(&master->scout, &ops->scout, master, asking, node->config, error);
+	if (rc < 0) {
+		free(master);
+		return rc;
+	}
+	pthread_mutex_init(&master->mutex, NULL);
+	atomic_store(&master->finder.refs, 1);
+	master->finder.ops = &master_finder_ops;
+	master->ops = ops;
+	master->node = node;
+	node->replicas.named = !ops->replicas;
+	*master_out = master;
+	return 0;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One master that moves: the finder of its node, as a scout makes it known.
+ *
+ * - When another server is believed, it raises the finder's generation and then disowns the node's
+ *   older connections: their holds are in doubt, and are verified at the new master.
+ * - The replicas that are alive are counted in each round: so many must have what the master has
+ *   done (conn/acks.c).
+ */
+#ifndef LK__TOPO_MASTER_H
+#define LK__TOPO_MASTER_H
+
+#include "conn/finder.h"
+#include "topo/scout.h"
+
+struct lk__master;
+struct lk__node;
+
+/* What the kind of deployment makes of the answers so far. */
+enum lk__verdict {
+	LK__VERDICT_OPEN,      /* not yet known */
+	LK__VERDICT_MASTER,    /* `place` is it */
+	LK__VERDICT_UNKNOWN,   /* nobody can tell: who is connected stays so */
+	LK__VERDICT_NO_MASTER, /* what was believed is none any more */
+};
+
+struct lk__master_ops {
+	struct lk__scout_ops scout; /* its judge is lk__master_judge() */
+	/* How many replicas of the server at `place` are alive. NULL: those that were told of. */
+	int (*replicas)(const struct lk__scout *scout, const char *place);
+	/* What is known; `over`: nobody else will answer. The first two have no error. */
+	enum lk__verdict (*judge)(const struct lk__scout *scout, bool over, char *place_out,
+				  lk_error *error);
+};
+
+/* `asking` as lk__scout_new() takes it. */
+int lk__master_new(struct lk__master **master_out, const struct lk__master_ops *ops,
+		   struct lk_config *asking, struct lk__node *node, lk_error *error);
+
+/* The finder of the node, whose reference is the caller's. */
+struct lk__finder *lk__master_finder(struct lk__master *master);
+
+/* The node is not touched any more. */
+void lk__master_stop(struct lk__master *master);
+
+/* ---- for the kinds, on the scout's thread ---- */
+
+bool lk__master_judge(struct lk__scout *scout, bool over, lk_error *error);
+
+/* The server that is believed at present, or ""; and the one before it. */
+const char *lk__master_believed(const struct lk__scout *scout);
+const char *lk__master_former(const struct lk__scout *scout);
+
+/* A replica that is alive, as a peer says of the master that it names. */
+void lk__master_replica(const struct lk__scout *scout, const struct lk__peer *peer,
+			const char *place);
+
+#endif
