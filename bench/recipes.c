@@ -59,7 +59,6 @@ void bench_requests(const struct lk__recipe *recipe, const char *name, uint64_t 
 		.field = field,
 		.number = number,
 		.lease_ms = 30000,
-		.deadline_us = INT64_C(9007199254740000),
 		.wait_ms = -1,
 		.alive_ms = 300000,
 		.count = 1,
@@ -70,4 +69,5 @@ void bench_requests(const struct lk__recipe *recipe, const char *name, uint64_t 
 	free(target.channel);
 	if (!*acquire_out || !*release_out)
 		bench_die("out of memory");
+	lk__request_stamp(*acquire_out, INT64_C(9007199254740000));
 }

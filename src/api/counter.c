@@ -79,7 +79,7 @@ static int change_ask(struct lk__counter_call *call, struct lk__changing *changi
 {
 	struct lk__request *answer = NULL;
 	int64_t until_ns = lk__counter_until_ns(call->counter->entry);
-	int rc = counter_ask_until(call, lk__change_request(changing, until_ns), until_ns, &answer);
+	int rc = counter_ask_until(call, lk__change_request(changing), until_ns, &answer);
 	if (rc < 0)
 		return rc;
 	rc = lk__change_read(changing, answer, call->error);

@@ -115,9 +115,12 @@ static void conn_append_time(struct lk__conn *conn, struct lk__request *before)
 	conn_append(conn, request);
 }
 
-/* Writes a request that is queued. */
+/* Writes a request that is queued. Its deadline is told by the clock of the server that it goes to
+ * now, which may be another than the last time. */
 void lk__conn_append(struct lk__conn *conn, struct lk__request *request)
 {
+	if (request->stamp_size)
+		lk__request_stamp(request, lk__node_server_us(conn->node, request->deadline_ns));
 	if (conn->kind != LK__CONN_MESSAGES && lk__node_asks_time(conn->node))
 		conn_append_time(conn, request);
 	if (request->script != LK__NO_SCRIPT && !conn->scripts[request->script])

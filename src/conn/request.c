@@ -79,6 +79,14 @@ struct lk__request *lk__request_new(size_t argc, const char **argv, const size_t
 	return request;
 }
 
+void lk__request_stamp(struct lk__request *request, int64_t server_us)
+{
+	char *digits = request->bytes.bytes + request->bytes.start + request->stamp_at;
+	int64_t left = request->stamp_size == LK__STAMP_MS ? server_us / 1000 : server_us;
+	for (size_t i = request->stamp_size; i-- > 0; left /= 10)
+		digits[i] = (char)('0' + left % 10);
+}
+
 /* The array itself is ours, not hiredis'. */
 static void request_free_parts(struct lk__request *batch)
 {

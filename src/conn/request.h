@@ -24,14 +24,18 @@ struct lk__thread;
 struct lk__wait;
 
 #define LK__NO_SCRIPT (-1)
+#define LK__STAMP_US 16 /* digits of a time in µs, until the year 2286 */
+#define LK__STAMP_MS 13 /* the same in ms */
 
 struct lk__request {
 	struct lk__request *prev, *next; /* in the connection's order */
 	struct lk__conn *conn;           /* to which it was submitted */
 	struct lk__buffer bytes;
-	int script;     /* LK__SCRIPT_…, to load it when the server has lost it */
-	unsigned loads; /* how often that happened */
-	size_t batch;   /* commands in it, whose answers come as one array; 0: it is one command */
+	size_t stamp_at,
+		stamp_size; /* where the bytes have the deadline's digits; 0: they do not */
+	int script;         /* LK__SCRIPT_…, to load it when the server has lost it */
+	unsigned loads;     /* how often that happened */
+	size_t batch; /* commands in it, whose answers come as one array; 0: it is one command */
 	redisReply *parts; /* the array, while it fills */
 	struct lk__thread *thread;
 	struct lk__wait *wait; /* of that thread, while it stands in the connection's list */
@@ -80,6 +84,9 @@ void lk__request_drop_collected(struct lk__request *batch);
 
 /* Forgets the answer: the request is sent again. */
 void lk__request_drop_answer(struct lk__request *request);
+
+/* Writes its deadline, in the server's time, to where its words have that. */
+void lk__request_stamp(struct lk__request *request, int64_t server_us);
 
 void lk__request_free(struct lk__request *request);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "conn/words.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,6 +69,37 @@ void lk__words_number(struct lk__words *words, int64_t number)
 	lk__words_copy(words, text, (size_t)size);
 }
 
+void lk__words_deadline(struct lk__words *words, bool in_ms)
+{
+	static const char blank[] = "0000000000000000";
+	assert(sizeof(blank) > LK__STAMP_US && !words->deadline);
+	lk__words_add(words, blank, in_ms ? LK__STAMP_MS : LK__STAMP_US);
+	words->deadline = words->count;
+}
+
+static size_t digits_of(size_t number)
+{
+	size_t digits = 1;
+	for (; number >= 10; number /= 10)
+		digits++;
+	return digits;
+}
+
+/* Notes where the deadline stands in a command that was written at `from`, of all the words behind
+ * the first `skipped`: "*count\r\n", then each as "$size\r\nword\r\n". */
+static void words_mark(const struct lk__words *words, size_t skipped, size_t from,
+		       struct lk__request *request)
+{
+	size_t last = LK__WORDS_HEAD + words->deadline - 1;
+	size_t at = from + 3 + digits_of(LK__WORDS_HEAD - skipped + words->count);
+	if (!words->deadline)
+		return;
+	for (size_t i = skipped; i < last; i++)
+		at += 5 + digits_of(words->sizes[i]) + words->sizes[i];
+	request->stamp_at = at + 3 + digits_of(words->sizes[last]);
+	request->stamp_size = words->sizes[last];
+}
+
 static void words_end(struct lk__words *words)
 {
 	for (size_t i = 0; i < words->count; i++)
@@ -95,6 +127,7 @@ struct lk__request *lk__words_script(struct lk__words *words, enum lk__script_id
 		request = lk__request_new(LK__WORDS_HEAD + words->count, words->argv, words->sizes);
 	}
 	if (request) {
+		words_mark(words, 0, 0, request);
 		request->script = (int)script;
 		request->durable = lk__scripts[script].durable;
 	}
@@ -108,15 +141,20 @@ struct lk__request *lk__words_command(struct lk__words *words)
 	if (!words->incomplete)
 		request = lk__request_new(words->count, words->argv + LK__WORDS_HEAD,
 					  words->sizes + LK__WORDS_HEAD);
+	if (request)
+		words_mark(words, LK__WORDS_HEAD, 0, request);
 	words_end(words);
 	return request;
 }
 
 bool lk__words_batch(struct lk__request *batch, struct lk__words *words)
 {
+	size_t from = lk__buffer_size(&batch->bytes);
 	bool added = !words->incomplete &&
 		     lk__request_add(batch, words->count, words->argv + LK__WORDS_HEAD,
 				     words->sizes + LK__WORDS_HEAD);
+	if (added)
+		words_mark(words, LK__WORDS_HEAD, from, batch);
 	words_end(words);
 	return added;
 }

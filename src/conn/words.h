@@ -34,6 +34,7 @@ struct lk__words {
 	size_t count;
 	size_t room;     /* 0: nothing was added yet */
 	bool incomplete; /* a word is missing: out of memory, or more than was said */
+	size_t deadline; /* one more than the index of that word; 0: none */
 	const char **argv;
 	size_t *sizes;
 	struct lk__word *kept;
@@ -55,6 +56,10 @@ void lk__words_own(struct lk__words *words, char *word, size_t size);
 /* The word is copied; it has at most LK__WORD_COPIED bytes. */
 void lk__words_copy(struct lk__words *words, const void *word, size_t size);
 void lk__words_number(struct lk__words *words, int64_t number);
+
+/* The request's deadline, by the clock of the server that it is sent to: in µs, or in ms. One a
+ * request; lk__request_stamp() fills it in. */
+void lk__words_deadline(struct lk__words *words, bool in_ms);
 
 /* EVALSHA with the first `key_count` words as keys. NULL when out of memory. */
 struct lk__request *lk__words_script(struct lk__words *words, enum lk__script_id script,

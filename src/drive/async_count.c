@@ -40,7 +40,7 @@ static struct lk__request *ask_request(const struct lk__async *async)
 	const struct lk__entry *entry = entry_of(async);
 	unsigned char id[LK__PERMIT_ID_BYTES];
 	if (changes(async))
-		return lk__change_request(&async->count.changing, async->count.until_ns);
+		return lk__change_request(&async->count.changing);
 	if (async->want.way == LK__ASYNC_COUNT)
 		return lk__count_request(entry);
 	lk__permit_bytes(async->want.permit.id, id);
@@ -140,7 +140,7 @@ static int answer_look(struct lk__async *async)
 
 /* ---- from start to end ---- */
 
-/* A change needs the server's time, which is known once there is a connection. */
+/* A change waits for a connection first: who has none is told why. */
 static int connect_look(struct lk__async *async)
 {
 	struct lk__async_count *count = &async->count;

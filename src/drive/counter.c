@@ -121,7 +121,7 @@ void lk__change_begin(struct lk__changing *changing, struct lk__counter *counter
 	};
 }
 
-struct lk__request *lk__change_request(const struct lk__changing *changing, int64_t until_ns)
+struct lk__request *lk__change_request(const struct lk__changing *changing)
 {
 	const struct lk__change *change = &changing->change;
 	const struct lk__entry *entry = changing->counter->entry;
@@ -145,7 +145,7 @@ struct lk__request *lk__change_request(const struct lk__changing *changing, int6
 		lk__words_own(&words, in_use, size);
 	}
 	size_t keys = words.count;
-	lk__words_number(&words, lk__node_server_us(entry->node, until_ns));
+	lk__words_deadline(&words, false);
 	lk__words_add(&words, target->channel, target->channel_size);
 	for (size_t i = 0; i < change->argument_count; i++)
 		lk__words_text(&words, change->arguments[i]);

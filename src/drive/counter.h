@@ -59,9 +59,8 @@ struct lk__changing {
 void lk__change_begin(struct lk__changing *changing, struct lk__counter *counter,
 		      const struct lk__change *change, const char *operation);
 
-/* A request's deadline is told in the server's time, which is known once there is a connection.
- * NULL when out of memory. */
-struct lk__request *lk__change_request(const struct lk__changing *changing, int64_t until_ns);
+/* NULL when out of memory. Its deadline is to be set. */
+struct lk__request *lk__change_request(const struct lk__changing *changing);
 
 /* What its reply says: 1, `answer` is known; 0, another request is to be made; or a code. */
 int lk__change_read(struct lk__changing *changing, const struct lk__request *request,

@@ -197,7 +197,6 @@ static struct lk__request *head_request(const struct lk__head *head)
 		.field = field,
 		.number = entry->attempt.number,
 		.lease_ms = entry->attempt.asked_lease_ms,
-		.deadline_us = lk__node_server_us(entry->node, entry->attempt.try_until_ns),
 		.wait_ms = -1,
 		.alive_ms = entry->client->config->fair_wait_ms,
 		.count = waiter->count,

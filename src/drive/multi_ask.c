@@ -178,9 +178,8 @@ static struct lk__request *group_request(struct lk__multi_ask *ask, struct lk__m
 	group->lease_ms = lk__entry_lease_ms(entry, ask->waiter[group->part[0]].hold);
 	group->until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
 	lk__field(entry, group->number, group->key[0].field);
-	struct lk__request *request = lk__multi_acquire_request(
-		group->key, group->count, group->lease_ms,
-		lk__node_server_us(entry->node, group->until_ns));
+	struct lk__request *request = lk__multi_acquire_request(group->key, group->count,
+								group->lease_ms);
 	if (request) {
 		request->resend = true;
 		request->return_unsent = true;

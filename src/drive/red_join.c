@@ -37,7 +37,6 @@ static struct lk__request *join_request(const struct lk__red_node *node, int64_t
 		.field = field,
 		.number = node->number,
 		.lease_ms = lease_ms,
-		.deadline_us = lk__node_server_us(member->node, until_ns),
 		.wait_ms = -1,
 		.once = true,
 	};

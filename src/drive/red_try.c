@@ -227,7 +227,6 @@ static struct lk__request *round_request(const struct round *round, size_t index
 		.field = field,
 		.number = round->ballot[index].number,
 		.lease_ms = round->lease_ms,
-		.deadline_us = lk__node_server_us(member->node, round->call.until_ns),
 		.wait_ms = -1,
 		.once = true,
 	};

@@ -236,7 +236,6 @@ static struct lk__request *exchange_request(const struct exchange *exchange,
 		.field = to,
 		.number = exchange->number,
 		.lease_ms = exchange->lease_ms,
-		.deadline_us = lk__node_server_us(entry->node, exchange->deadline_ns),
 		.flags = exchange->waiter->settings.flags,
 	};
 	struct lk__request *request = entry->recipe->exchange(&wanted, from);

@@ -64,7 +64,6 @@ struct lk__try {
 	const char *field;
 	uint64_t number;
 	int64_t lease_ms;
-	int64_t deadline_us;   /* server time */
 	int64_t wait_ms;       /* what is left of the caller's limit; -1: no limit */
 	int64_t alive_ms;      /* how long one who waits counts as alive without a sign of it */
 	int64_t count;         /* permits */

@@ -131,7 +131,7 @@ MUTANTS = [
          "redis.pcall('EXISTS', KEYS[1]) ~= 1 and ARGV[1]")],
         "test_plain_wire.py", "compares or renewed"),
     Mutant("a plain lock's late try is not refused by its expiry", [
-        ("src/sync/plain/native.c", "wanted->deadline_us / 1000", "INT64_C(4000000000000)")],
+        ("src/conn/request.c", "server_us / 1000", "INT64_C(4000000000000)")],
         "test_plain_native.py", "late"),
     Mutant("a plain lock's renewal does not look who has it", [
         ("src/sync/script.c", "if (strcmp(owner->str, field) != 0)\n\t\treturn 0;",

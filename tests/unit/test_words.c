@@ -69,6 +69,50 @@ static void test_script(void **state)
 	has(request, bytes, (size_t)size);
 }
 
+/* Whether the request's bytes end so when it is stamped with that time. */
+static void is_stamped(struct lk__request *request, int64_t server_us, const char *end)
+{
+	size_t size = strlen(end);
+	lk__request_stamp(request, server_us);
+	assert_memory_equal(lk__buffer_front(&request->bytes) + lk__buffer_size(&request->bytes) -
+				    size,
+			    end, size);
+}
+
+static void test_deadline_of_a_script(void **state)
+{
+	(void)state;
+	struct lk__words words = {0};
+	char key[120];
+	memset(key, 'k', sizeof(key));
+	lk__words_add(&words, key, sizeof(key));
+	lk__words_add(&words, "\r\n", 2);
+	lk__words_deadline(&words, false);
+	lk__words_text(&words, "last");
+	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_LOCK_ACQUIRE, 1);
+	assert_non_null(request);
+	is_stamped(request, INT64_C(1767225600000001),
+		   "$2\r\n\r\n\r\n$16\r\n1767225600000001\r\n$4\r\nlast\r\n");
+	is_stamped(request, 42, "$2\r\n\r\n\r\n$16\r\n0000000000000042\r\n$4\r\nlast\r\n");
+	lk__request_free(request);
+}
+
+static void test_deadline_of_a_batch(void **state)
+{
+	(void)state;
+	struct lk__request *batch = lk__request_batch(2);
+	struct lk__words time = {0}, set = {0};
+	assert_non_null(batch);
+	lk__words_text(&time, "TIME");
+	assert_true(lk__words_batch(batch, &time));
+	lk__words_text(&set, "PEXPIREAT");
+	lk__words_text(&set, "k");
+	lk__words_deadline(&set, true);
+	assert_true(lk__words_batch(batch, &set));
+	is_stamped(batch, INT64_C(1767225600000999), "$1\r\nk\r\n$13\r\n1767225600000\r\n");
+	lk__request_free(batch);
+}
+
 static void test_batch(void **state)
 {
 	static const char bytes[] = "*1\r\n$4\r\nTIME\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
@@ -146,9 +190,14 @@ static void test_too_much(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_command),  cmocka_unit_test(test_longest_number),
-		cmocka_unit_test(test_script),   cmocka_unit_test(test_batch),
-		cmocka_unit_test(test_many),     cmocka_unit_test(test_missing_word),
+		cmocka_unit_test(test_command),
+		cmocka_unit_test(test_longest_number),
+		cmocka_unit_test(test_script),
+		cmocka_unit_test(test_deadline_of_a_script),
+		cmocka_unit_test(test_deadline_of_a_batch),
+		cmocka_unit_test(test_batch),
+		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_missing_word),
 		cmocka_unit_test(test_too_much),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,7 @@ static struct lk__request *fenced_request(const struct lk__try *wanted, const ch
 	}
 	lk__words_text(&words, wanted->field);
 	lk__words_number(&words, wanted->lease_ms);
-	lk__words_number(&words, wanted->deadline_us);
+	lk__words_deadline(&words, false);
 	lk__words_text(&words, from);
 	lk__words_add(&words, target->channel, target->channel_size);
 	return lk__words_script(&words, LK__SCRIPT_FENCED_ACQUIRE, java ? 3 : 2);

@@ -17,7 +17,7 @@ struct lk__request *lk__lock_acquire(const struct lk__try *wanted)
 	lk__words_add(&words, wanted->target->key, wanted->target->key_size);
 	lk__words_text(&words, wanted->field);
 	lk__words_number(&words, wanted->lease_ms);
-	lk__words_number(&words, wanted->deadline_us);
+	lk__words_deadline(&words, false);
 	return lk__words_script(&words, LK__SCRIPT_LOCK_ACQUIRE, 1);
 }
 
@@ -36,7 +36,7 @@ struct lk__request *lk__lock_exchange(const struct lk__try *wanted, const char *
 	lk__words_add(&words, wanted->target->key, wanted->target->key_size);
 	lk__words_text(&words, wanted->field);
 	lk__words_number(&words, wanted->lease_ms);
-	lk__words_number(&words, wanted->deadline_us);
+	lk__words_deadline(&words, false);
 	lk__words_text(&words, from);
 	lock_channel(&words, wanted->target);
 	return lk__words_script(&words, LK__SCRIPT_LOCK_EXCHANGE, 1);

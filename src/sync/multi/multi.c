@@ -10,14 +10,14 @@ static void add_keys(struct lk__words *words, const struct lk__multi_key *keys, 
 }
 
 struct lk__request *lk__multi_acquire_request(const struct lk__multi_key *keys, size_t count,
-					      int64_t lease_ms, int64_t deadline_us)
+					      int64_t lease_ms)
 {
 	struct lk__words words = {0};
 	lk__words_many(&words, count + 3);
 	add_keys(&words, keys, count);
 	lk__words_text(&words, keys[0].field);
 	lk__words_number(&words, lease_ms);
-	lk__words_number(&words, deadline_us);
+	lk__words_deadline(&words, false);
 	return lk__words_script(&words, LK__SCRIPT_MULTI_ACQUIRE, count);
 }
 

@@ -12,7 +12,7 @@ struct lk__multi_key {
 
 /* Takes all under the field of the first. NULL when out of memory. */
 struct lk__request *lk__multi_acquire_request(const struct lk__multi_key *keys, size_t count,
-					      int64_t lease_ms, int64_t deadline_us);
+					      int64_t lease_ms);
 
 /* Frees each from its own field. NULL when out of memory. */
 struct lk__request *lk__multi_release_request(const struct lk__multi_key *keys, size_t count);

@@ -175,7 +175,7 @@ static struct lk__request *take(const struct lk__try *wanted, const char *first,
 	lk__words_text(&words, first);
 	lk__words_text(&words, from);
 	lk__words_text(&words, "PXAT");
-	lk__words_number(&words, wanted->deadline_us / 1000);
+	lk__words_deadline(&words, true);
 	bool good = lk__words_batch(batch, &words);
 	struct lk__words lease = {0};
 	lk__words_text(&lease, "SET");

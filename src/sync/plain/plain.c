@@ -15,7 +15,7 @@ static struct lk__request *plain_acquire(const struct lk__try *wanted)
 	lk__words_add(&words, wanted->target->key, wanted->target->key_size);
 	lk__words_text(&words, wanted->field);
 	lk__words_number(&words, wanted->lease_ms);
-	lk__words_number(&words, wanted->deadline_us);
+	lk__words_deadline(&words, false);
 	return lk__words_script(&words, LK__SCRIPT_PLAIN_ACQUIRE, 1);
 }
 
@@ -39,7 +39,7 @@ static struct lk__request *plain_exchange(const struct lk__try *wanted, const ch
 	lk__words_add(&words, target->key, target->key_size);
 	lk__words_text(&words, wanted->field);
 	lk__words_number(&words, wanted->lease_ms);
-	lk__words_number(&words, wanted->deadline_us);
+	lk__words_deadline(&words, false);
 	lk__words_text(&words, from);
 	lk__words_add(&words, target->channel, target->channel_size);
 	return lk__words_script(&words, LK__SCRIPT_PLAIN_EXCHANGE, 1);
