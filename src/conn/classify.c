@@ -7,7 +7,7 @@
 
 #include <lockkeeper/error.h>
 
-#define CLUSTER "the server is a node of a cluster, and clusters are not supported"
+#define CLUSTER "the server is a node of a cluster: use redis-cluster://"
 
 /* Refusals that the server gives before the first write of a command or script. */
 static const struct {
@@ -84,6 +84,11 @@ bool lk__classify_replica(const char *text)
 	size_t at = refusal(text);
 	const char *prefix = at < REFUSAL_COUNT ? refusals[at].prefix : "";
 	return strcmp(prefix, "READONLY") == 0 || strcmp(prefix, "MASTERDOWN") == 0;
+}
+
+bool lk__classify_redirect(const char *text)
+{
+	return strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0;
 }
 
 const char *lk__classify_hint(const char *text)

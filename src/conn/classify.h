@@ -14,6 +14,9 @@ int lk__classify(const char *text);
 /* Whether a server refused because it is a replica. */
 bool lk__classify_replica(const char *text);
 
+/* Whether a server of a cluster says that another has the key: nothing ran. */
+bool lk__classify_redirect(const char *text);
+
 /* What such an answer says about the server that gave it, or "". */
 const char *lk__classify_hint(const char *text);
 

@@ -17,6 +17,7 @@
 
 struct lk_config;
 struct lk__finder;
+struct lk__node;
 
 struct lk__finder_ops {
 	/* Writes host, port and url (for messages) into `config`, a copy of the caller's own.
@@ -26,6 +27,11 @@ struct lk__finder_ops {
 	/* The server that was found says that it is none to write to: ask again soon. Under a
 	 * connection's mutex. */
 	void (*suspect)(struct lk__finder *finder);
+	/* It says that another has the key, with these words: MOVED or ASK. Takes note of a MOVED.
+	 * The node to ask instead; NULL: this one is to be found again. `place`: of the server that
+	 * says so. Under a connection's mutex. NULL: one node has all keys. */
+	struct lk__node *(*redirect)(struct lk__finder *finder, const char *words,
+				     const char *place);
 	void (*unref)(struct lk__finder *finder);
 };
 

@@ -14,9 +14,9 @@
 #include "conn/channels.h"
 #include "conn/classify.h"
 #include "conn/conn.h"
-#include "conn/finder.h"
 #include "conn/handshake.h"
 #include "conn/node.h"
+#include "conn/redirect.h"
 #include "net/stream.h"
 #include "resp/reader.h"
 
@@ -81,6 +81,16 @@ static void conn_append(struct lk__conn *conn, struct lk__request *request)
 	atomic_store_explicit(&conn->left, true, memory_order_relaxed);
 }
 
+/* Nobody waits for the answer to the first of the two. */
+static void conn_append_before(struct lk__conn *conn, struct lk__request *request,
+			       struct lk__request *call)
+{
+	request->finish = lk__request_forget;
+	DL_PREPEND_ELEM(conn->in_flight, call, request);
+	conn->in_flight_count++;
+	conn_append(conn, request);
+}
+
 /*
  * A script that the server lacks goes directly before its first call. Without memory for that the
  * call goes alone: NOSCRIPT is answered, and both are sent again.
@@ -93,11 +103,8 @@ static void conn_append_script(struct lk__conn *conn, struct lk__request *call)
 						   (size_t[]){6, 4, script->size});
 	if (!load)
 		return;
-	load->finish = lk__request_forget;
 	load->is_load = true;
-	DL_PREPEND_ELEM(conn->in_flight, call, load);
-	conn->in_flight_count++;
-	conn_append(conn, load);
+	conn_append_before(conn, load, call);
 	conn->scripts[call->script] = true;
 	conn->loaded_ns[call->script] = load->sent_ns;
 }
@@ -109,10 +116,18 @@ static void conn_append_time(struct lk__conn *conn, struct lk__request *before)
 	if (!request)
 		return;
 	request->tells_time = true;
-	request->finish = lk__request_forget;
-	DL_PREPEND_ELEM(conn->in_flight, before, request);
-	conn->in_flight_count++;
-	conn_append(conn, request);
+	conn_append_before(conn, request, before);
+}
+
+/* The server is to serve the next command although it does not have the slot yet. */
+static void conn_append_asking(struct lk__conn *conn, struct lk__request *call)
+{
+	struct lk__request *request = lk__request_new(1, (const char *[]){"ASKING"}, (size_t[]){6});
+	if (!request) {
+		lk__conn_must_break(conn, LK_ENOMEM, "out of memory");
+		return;
+	}
+	conn_append_before(conn, request, call);
 }
 
 /* Writes a request that is queued. Its deadline is told by the clock of the server that it goes to
@@ -125,6 +140,8 @@ void lk__conn_append(struct lk__conn *conn, struct lk__request *request)
 		conn_append_time(conn, request);
 	if (request->script != LK__NO_SCRIPT && !conn->scripts[request->script])
 		conn_append_script(conn, request);
+	if (request->asking)
+		conn_append_asking(conn, request);
 	conn_append(conn, request);
 }
 
@@ -242,7 +259,8 @@ void lk__conn_unlock(struct lk__conn *conn, struct lk__deferred *after)
 	if (!finished)
 		return;
 	DL_FOREACH_SAFE(finished, request, next)
-	request->finish(request);
+	if (!lk__conn_follow(request))
+		request->finish(request);
 	atomic_fetch_sub(&conn->finishing, 1);
 }
 
@@ -340,27 +358,6 @@ static void conn_refused(struct lk__conn *conn, struct lk__request *request, con
 	lk__conn_done(conn, request, copied ? LK_EMAYBEHELD : lk__classify(words), reason, after);
 }
 
-/*
- * A master that has become a replica has not run what it refuses. Unless an earlier copy may have
- * run, the request counts as never sent; the connection is made anew, to the next master.
- */
-static bool conn_demoted(struct lk__conn *conn, struct lk__request *request,
-			 const redisReply *reply, unsigned failures)
-{
-	struct lk__finder *finder = conn->node->finder;
-	if (!finder || reply->type != REDIS_REPLY_ERROR || !lk__classify_replica(reply->str))
-		return false;
-	lk__conn_must_break(conn, LK_EUNREACHABLE, "it has become a replica");
-	conn->proved = false; /* so that a server which says it is a master is not stormed */
-	conn->failures = failures;
-	finder->ops->suspect(finder);
-	if (request->batch || request->sends != 1)
-		return false;
-	request->sends--;
-	lk__conn_enqueue(conn, request);
-	return true;
-}
-
 struct lk__request *lk__conn_answered(struct lk__conn *conn)
 {
 	if (conn->in_flight && conn->in_flight->appended) {
@@ -389,14 +386,16 @@ void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred
 	lk__conn_remove(conn, request);
 	if (request->batch) {
 		reply = request->reply->element[0];
-		conn_demoted(conn, request, reply, failures);
+		lk__conn_demoted(conn, request, reply, failures);
 	} else if (conn_reload(conn, request, reply) ||
-		   conn_demoted(conn, request, reply, failures)) {
+		   lk__conn_demoted(conn, request, reply, failures)) {
 		freeReplyObject(reply);
 		return;
 	} else {
 		request->reply = reply;
 	}
+	if (lk__conn_redirected(conn, request, reply, failures, after))
+		return;
 	if (request->asks_acks)
 		lk__acks_came(conn, request, after);
 	if (request->is_load)
@@ -670,12 +669,18 @@ static bool request_ready(const void *subject)
 int lk__conn_await(struct lk__request *request, struct lk__thread *thread, int64_t until_ns,
 		   lk_cancel *cancel)
 {
-	struct lk__conn *conn = request->conn;
-	struct lk__deferred after = {.wake_count = 0};
-	struct lk__wait wait = {
-		.thread = thread, .ready = request_ready, .subject = request, .request = request};
-	pthread_mutex_lock(&conn->mutex);
-	return conn_wait_and_go(conn, &wait, until_ns, cancel, &after);
+	int rc;
+	do {
+		struct lk__conn *conn = request->conn;
+		struct lk__deferred after = {.wake_count = 0};
+		struct lk__wait wait = {.thread = thread,
+					.ready = request_ready,
+					.subject = request,
+					.request = request};
+		pthread_mutex_lock(&conn->mutex);
+		rc = conn_wait_and_go(conn, &wait, until_ns, cancel, &after);
+	} while (rc == LK__WAIT_READY && lk__conn_follow(request));
+	return rc;
 }
 
 int lk__conn_call(struct lk__conn *conn, struct lk__request *request, struct lk__thread *thread,
@@ -687,7 +692,9 @@ int lk__conn_call(struct lk__conn *conn, struct lk__request *request, struct lk_
 	request->thread = thread;
 	pthread_mutex_lock(&conn->mutex);
 	conn_submit(conn, request, &after);
-	return conn_wait_and_go(conn, &wait, until_ns, cancel, &after);
+	int rc = conn_wait_and_go(conn, &wait, until_ns, cancel, &after);
+	bool moved = rc == LK__WAIT_READY && lk__conn_follow(request);
+	return moved ? lk__conn_await(request, thread, until_ns, cancel) : rc;
 }
 
 /* True when it was never sent: then it is done. */

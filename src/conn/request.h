@@ -46,12 +46,15 @@ struct lk__request {
 	bool resend;           /* safe and useful to send again after a lost connection */
 	bool return_unsent;    /* a lost connection ends it if it was not sent yet */
 	bool contended;        /* other processes are at it too: their need of a core is ours */
-	enum lk__durable durable; /* which answers need enough replicas */
-	bool is_load;             /* the connection sends a script */
-	bool tells_time;          /* the connection asks what the server's clock says, */
-	bool asks_acks;           /* or waits for replicas, */
-	int wants_acks;           /* so many of them */
-	bool appended;            /* to what the present connection sends: an answer will come */
+	enum lk__durable durable;   /* which answers need enough replicas */
+	struct lk__node *elsewhere; /* done: the server says that it is to be asked there */
+	unsigned redirects;         /* how often that was done */
+	bool asking;                /* it is sent behind ASKING */
+	bool is_load;               /* the connection sends a script */
+	bool tells_time;            /* the connection asks what the server's clock says, */
+	bool asks_acks;             /* or waits for replicas, */
+	int wants_acks;             /* so many of them */
+	bool appended;              /* to what the present connection sends: an answer will come */
 	_Atomic bool done;   /* set last: its thread may then read, and free, without a mutex */
 	unsigned sends;      /* copies that may have run; never reset */
 	int64_t sent_ns;     /* before it was last written */

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+#include "conn/redirect.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "conn/classify.h"
+#include "conn/finder.h"
+#include "conn/node.h"
+
+#define REDIRECTS_MAX 16 /* of one request: a map that goes in circles is no map */
+
+/* The connection is made anew, to where the server is found then. */
+static void conn_seek(struct lk__conn *conn, const char *reason, unsigned failures)
+{
+	struct lk__finder *finder = conn->node->finder;
+	lk__conn_must_break(conn, LK_EUNREACHABLE, reason);
+	conn->proved = false; /* so that a server which says it is a master is not stormed */
+	conn->failures = failures;
+	finder->ops->suspect(finder);
+}
+
+bool lk__conn_demoted(struct lk__conn *conn, struct lk__request *request, const redisReply *reply,
+		      unsigned failures)
+{
+	if (!conn->node->finder || reply->type != REDIS_REPLY_ERROR ||
+	    !lk__classify_replica(reply->str))
+		return false;
+	conn_seek(conn, "it has become a replica", failures);
+	if (request->batch || request->sends != 1)
+		return false;
+	request->sends--;
+	lk__conn_enqueue(conn, request);
+	return true;
+}
+
+/* Whether nothing of it ran: of a batch, each command was redirected. */
+static bool is_redirected(const struct lk__request *request, const redisReply *reply)
+{
+	if (reply->type != REDIS_REPLY_ERROR || !lk__classify_redirect(reply->str))
+		return false;
+	for (size_t i = 0; i < request->batch; i++) {
+		const redisReply *part = request->reply->element[i];
+		if (part->type != REDIS_REPLY_ERROR || !lk__classify_redirect(part->str))
+			return false;
+	}
+	return true;
+}
+
+bool lk__conn_redirected(struct lk__conn *conn, struct lk__request *request,
+			 const redisReply *reply, unsigned failures, struct lk__deferred *after)
+{
+	struct lk__finder *finder = conn->node->finder;
+	if (!finder || !finder->ops->redirect || !is_redirected(request, reply) ||
+	    request->redirects == REDIRECTS_MAX)
+		return false;
+	struct lk__node *node = finder->ops->redirect(finder, reply->str, conn->place);
+	assert(request->sends > 0);
+	request->asking = node && *reply->str == 'A';
+	request->redirects++;
+	request->sends--;
+	if (node) {
+		request->elsewhere = node;
+		lk__conn_done(conn, request, LK_EUNREACHABLE, reply->str, after);
+		return true;
+	}
+	lk__request_drop_answer(request);
+	conn_seek(conn, "another server has its keys", failures);
+	lk__conn_enqueue(conn, request);
+	return true;
+}
+
+/* Its connection of the same kind. */
+static struct lk__conn *conn_alike(const struct lk__conn *conn, struct lk__node *node)
+{
+	if (conn->kind == LK__CONN_WORK)
+		return lk__node_work(node);
+	return &node->scripts[conn - conn->node->scripts];
+}
+
+bool lk__conn_follow(struct lk__request *request)
+{
+	struct lk__node *node = request->elsewhere;
+	request->elsewhere = NULL;
+	if (!node || lk__now_ns() >= request->deadline_ns)
+		return false;
+	lk__request_drop_answer(request);
+	request->code = 0;
+	atomic_store(&request->done, false);
+	lk__conn_submit(conn_alike(request->conn, node), request);
+	return true;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Answers of a server that is not the one to ask: it is no master any more, or, in a cluster,
+ * another has the key. Either way the command has not run there.
+ */
+#ifndef LK__CONN_REDIRECT_H
+#define LK__CONN_REDIRECT_H
+
+#include "conn/conn.h"
+
+/*
+ * A master that has become a replica has refused this. Unless an earlier copy may have run, the
+ * request counts as never sent, and true: it waits in the connection, which is made anew, to the
+ * next master. `failures`: of the connection, before this answer.
+ */
+bool lk__conn_demoted(struct lk__conn *conn, struct lk__request *request, const redisReply *reply,
+		      unsigned failures);
+
+/* Another node has the key: true, and the request is done, to be followed, or waits in the
+ * connection, which looks for its server anew. Of a batch: the first answer. */
+bool lk__conn_redirected(struct lk__conn *conn, struct lk__request *request,
+			 const redisReply *reply, unsigned failures, struct lk__deferred *after);
+
+/* Sends a request that is done, and was redirected, to where it was: true, and it is not done.
+ * For its owner, who holds no mutex, before anything is read from it. */
+bool lk__conn_follow(struct lk__request *request);
+
+#endif
