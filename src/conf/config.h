@@ -16,7 +16,7 @@
 enum lk__scheme { LK__SCHEME_NONE, LK__SCHEME_TCP, LK__SCHEME_TLS, LK__SCHEME_UNIX };
 
 /* One server, or one that takes its place: among those listed, or named by sentinels. */
-enum lk__deployment { LK__SINGLE, LK__REPLICAS, LK__SENTINEL };
+enum lk__deployment { LK__SINGLE, LK__REPLICAS, LK__SENTINEL, LK__CLUSTER };
 
 #define LK__PLACES_MAX 16 /* in a URL that lists several */
 #define LK__ACKS_MAX 64

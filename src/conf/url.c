@@ -121,6 +121,10 @@ static int parse_scheme(struct lk__url *url, struct span *rest, lk_error *error)
 		{"rediss-replicas://", LK__SCHEME_TLS, LK__REPLICAS},
 		{"valkey-replicas://", LK__SCHEME_TCP, LK__REPLICAS},
 		{"valkeys-replicas://", LK__SCHEME_TLS, LK__REPLICAS},
+		{"redis-cluster://", LK__SCHEME_TCP, LK__CLUSTER},
+		{"rediss-cluster://", LK__SCHEME_TLS, LK__CLUSTER},
+		{"valkey-cluster://", LK__SCHEME_TCP, LK__CLUSTER},
+		{"valkeys-cluster://", LK__SCHEME_TLS, LK__CLUSTER},
 		{"redis-sentinel://", LK__SCHEME_TCP, LK__SENTINEL},
 		{"rediss-sentinel://", LK__SCHEME_TLS, LK__SENTINEL},
 		{"valkey-sentinel://", LK__SCHEME_TCP, LK__SENTINEL},
@@ -135,8 +139,10 @@ static int parse_scheme(struct lk__url *url, struct span *rest, lk_error *error)
 		rest->start += length;
 		return 0;
 	}
-	return bad(error, "the scheme is not one of redis://, rediss://, valkey://, valkeys://, "
-			  "unix://, or redis-replicas://, redis-sentinel:// and their like");
+	return bad(error,
+		   "the scheme is not one of redis://, rediss://, valkey://, valkeys://, "
+		   "unix://, or redis-replicas://, redis-sentinel://, redis-cluster:// and their "
+		   "like");
 }
 
 /* user[:password]@; an empty user means that AUTH takes the password alone. */
@@ -426,8 +432,8 @@ static int parse_sentinels(struct lk__url *url, struct span span, lk_error *erro
 
 static int parse_authority(struct lk__url *url, struct span span, lk_error *error)
 {
-	return url->deployment == LK__REPLICAS ? parse_places(url, span, error)
-					       : parse_host_port(url, span, error);
+	return url->deployment == LK__SINGLE ? parse_host_port(url, span, error)
+					     : parse_places(url, span, error);
 }
 
 /* What stands behind user and password: host and port and database, or the path of a socket. */

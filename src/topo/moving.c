@@ -13,10 +13,9 @@ struct moving {
 	struct lk__master *master;
 };
 
-static struct lk__node *moving_node_of(struct lk__topo *topo, const void *key, size_t size)
+static struct lk__node *moving_node_of(struct lk__topo *topo, uint16_t slot)
 {
-	(void)key;
-	(void)size;
+	(void)slot;
 	return &((struct moving *)topo)->node;
 }
 

@@ -3,9 +3,7 @@
  * A master that sentinels watch: it is where most of them say.
  *
  * An address is believed as soon as more than half of all known sentinels name it. When not all
- * answer, more than half of those that do are enough: a client that sees a minority alone believes
- * it, as it could not work at all otherwise. One sentinel counts once, under however many
- * addresses it was listed or learned: its run id tells.
+ * answer, more than half of those that do are enough (vote.h).
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -18,6 +16,7 @@
 #include "resp/reader.h"
 #include "topo/master.h"
 #include "topo/topo.h"
+#include "topo/vote.h"
 
 #define NOBODY "nobody" /* what a sentinel says that does not know the master; no address */
 #define UNHEARD_MS                                                                                 \
@@ -168,55 +167,17 @@ static bool sentinel_answered(struct lk__scout *scout, struct lk__peer *peer, co
 	return false;
 }
 
-/* Whether it is another address of one that stands before it. */
-static bool is_counted(const struct lk__scout *scout, size_t index)
-{
-	const struct lk__peer *peer = lk__scout_peer(scout, index);
-	for (size_t i = 0; *peer->id && i < index; i++)
-		if (strcmp(lk__scout_peer(scout, i)->id, peer->id) == 0)
-			return true;
-	return false;
-}
-
-/* What it says in this round; "": nothing. */
-static const char *vote_of(const struct lk__scout *scout, size_t index)
-{
-	const struct lk__peer *peer = lk__scout_peer(scout, index);
-	return lk__scout_has_answered(scout, peer) && !is_counted(scout, index) ? peer->says : "";
-}
-
-/* The saying that most have in common, and how many that are. */
-static const char *most_common(const struct lk__scout *scout, size_t *most_out, size_t *votes_out)
-{
-	const char *common = "";
-	*most_out = *votes_out = 0;
-	for (size_t i = 0; i < lk__scout_count(scout); i++) {
-		const char *vote = vote_of(scout, i);
-		size_t same = 0;
-		if (!*vote)
-			continue;
-		for (size_t j = 0; j < lk__scout_count(scout); j++)
-			same += strcmp(vote_of(scout, j), vote) == 0;
-		if (same > *most_out) {
-			common = vote;
-			*most_out = same;
-		}
-		++*votes_out;
-	}
-	return common;
-}
-
-static void sentinel_fail(const struct lk__scout *scout, const char *common, size_t votes,
-			  bool agree, lk_error *error)
+static void sentinel_fail(const struct lk__scout *scout, const struct lk__vote *vote,
+			  lk_error *error)
 {
 	bool refuses = false;
 	for (size_t i = 0; i < lk__scout_count(scout); i++)
 		refuses |= lk__scout_peer(scout, i)->code == LK_EREFUSED;
-	if (votes == 0)
+	if (vote->votes == 0)
 		lk__scout_fail(scout, error,
 			       lk__scout_worst(scout, refuses ? LK_EREFUSED : LK_EUNREACHABLE),
 			       "no sentinel answers");
-	else if (agree && strcmp(common, NOBODY) == 0)
+	else if (lk__vote_decides(vote, true) && strcmp(vote->common, NOBODY) == 0)
 		lk__scout_fail(scout, error, LK_EREFUSED, "no sentinel knows the master's name");
 	else
 		lk__scout_fail(scout, error, LK_EUNAVAILABLE, "the sentinels disagree");
@@ -225,18 +186,15 @@ static void sentinel_fail(const struct lk__scout *scout, const char *common, siz
 static enum lk__verdict sentinel_judge(const struct lk__scout *scout, bool over, char *place_out,
 				       lk_error *error)
 {
-	size_t most, votes, known = 0;
-	const char *common = most_common(scout, &most, &votes);
-	for (size_t i = 0; i < lk__scout_count(scout); i++)
-		known += !is_counted(scout, i);
-	bool named = most > 0 && strcmp(common, NOBODY) != 0;
-	if (named && (2 * most > known || (over && 2 * most > votes))) {
-		memcpy(place_out, common, LK__PLACE_SIZE);
+	struct lk__vote vote = lk__vote_of(scout);
+	bool named = vote.most > 0 && strcmp(vote.common, NOBODY) != 0;
+	if (named && lk__vote_decides(&vote, over)) {
+		memcpy(place_out, vote.common, LK__PLACE_SIZE);
 		return LK__VERDICT_MASTER;
 	}
 	if (!over)
 		return LK__VERDICT_OPEN;
-	sentinel_fail(scout, common, votes, 2 * most > votes, error);
+	sentinel_fail(scout, &vote, error);
 	return LK__VERDICT_UNKNOWN;
 }
 

@@ -10,10 +10,9 @@ struct single {
 	struct lk__node node;
 };
 
-static struct lk__node *single_node_of(struct lk__topo *topo, const void *key, size_t size)
+static struct lk__node *single_node_of(struct lk__topo *topo, uint16_t slot)
 {
-	(void)key;
-	(void)size;
+	(void)slot;
 	return &((struct single *)topo)->node;
 }
 

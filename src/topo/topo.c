@@ -11,6 +11,8 @@ int lk__topo_new(struct lk__topo **topo_out, const struct lk_config *config,
 		return lk__topo_replicas_new(topo_out, config, events, context, error);
 	if (config->deployment == LK__SENTINEL)
 		return lk__topo_sentinel_new(topo_out, config, events, context, error);
+	if (config->deployment == LK__CLUSTER)
+		return lk__topo_cluster_new(topo_out, config, events, context, error);
 	switch (config->scheme) {
 	case LK__SCHEME_TCP:
 	case LK__SCHEME_TLS:

@@ -6,14 +6,17 @@
 #ifndef LK__TOPO_TOPO_H
 #define LK__TOPO_TOPO_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "conn/node.h"
+#include "topo/slot.h"
 
 struct lk__topo;
 
 struct lk__topo_ops {
-	struct lk__node *(*node_of)(struct lk__topo *topo, const void *key, size_t size);
+	/* Without I/O: the one that had the slot when that was last heard. */
+	struct lk__node *(*node_of)(struct lk__topo *topo, uint16_t slot);
 	struct lk__node *(*node_at)(struct lk__topo *topo, size_t index); /* NULL beyond the last */
 	void (*close)(struct lk__topo *topo);
 	void (*free)(struct lk__topo *topo);
@@ -22,6 +25,7 @@ struct lk__topo_ops {
 /* The first member of every kind. */
 struct lk__topo {
 	const struct lk__topo_ops *ops;
+	bool slotted; /* keys are on different nodes; else all are in slot 0 */
 };
 
 /* The kind that the configuration names. No I/O. */
@@ -38,16 +42,25 @@ int lk__topo_replicas_new(struct lk__topo **topo_out, const struct lk_config *co
 int lk__topo_sentinel_new(struct lk__topo **topo_out, const struct lk_config *config,
 			  const struct lk__node_events *events, void *context, lk_error *error);
 
-/* What both are: one node that a scout finds, asking as `asking` says, which it takes over (NULL:
+/* Several masters, each with some of the slots. */
+int lk__topo_cluster_new(struct lk__topo **topo_out, const struct lk_config *config,
+			 const struct lk__node_events *events, void *context, lk_error *error);
+
+/* What the two are: one node that a scout finds, asking as `asking` says, which it takes over (NULL:
  * there was no memory for it). */
 struct lk__master_ops;
 int lk__topo_moving_new(struct lk__topo **topo_out, const struct lk__master_ops *ops,
 			struct lk_config *asking, const struct lk_config *config,
 			const struct lk__node_events *events, void *context, lk_error *error);
 
+static inline uint16_t lk__topo_slot(const struct lk__topo *topo, const void *key, size_t size)
+{
+	return topo->slotted ? lk__slot_of(key, size) : 0;
+}
+
 static inline struct lk__node *lk__topo_node_of(struct lk__topo *topo, const void *key, size_t size)
 {
-	return topo->ops->node_of(topo, key, size);
+	return topo->ops->node_of(topo, lk__topo_slot(topo, key, size));
 }
 
 #endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+#include "topo/map.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conf/url.h"
+
+enum { RANGE_FIRST, RANGE_LAST, RANGE_MASTER, RANGE_REPLICAS };
+
+/* The host of a place, for one that says none. */
+static void host_of(const char *place, char *host_out)
+{
+	int port;
+	lk__place_next(place, host_out, &port);
+}
+
+/* An endpoint that is empty or nil is the server that was asked. */
+static bool place_write(char *place_out, const char *host, const char *asked, int64_t port)
+{
+	char own[LK__PLACE_SIZE];
+	struct in6_addr address;
+	if (!*host)
+		host_of(asked, own);
+	else
+		snprintf(own, sizeof(own), "%s", host);
+	bool named = lk__host_fault(own) == NULL || inet_pton(AF_INET6, own, &address) == 1;
+	if (!named || strlen(own) + sizeof("[]:65535") > sizeof(own) || port < 1 || port > 65535)
+		return false;
+	lk__place_name(place_out, own, (int)port);
+	return true;
+}
+
+/* [endpoint, port, id, …] */
+static bool node_read(struct lk__map_node *node, const redisReply *reply, const char *asked)
+{
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 3 ||
+	    reply->element[1]->type != REDIS_REPLY_INTEGER ||
+	    reply->element[2]->type != REDIS_REPLY_STRING)
+		return false;
+	const redisReply *host = reply->element[0];
+	const char *name = host->type == REDIS_REPLY_STRING ? host->str : "";
+	snprintf(node->id, sizeof(node->id), "%s", reply->element[2]->str);
+	return place_write(node->place, name, asked, reply->element[1]->integer);
+}
+
+static void master_replica(struct lk__map_master *master, const struct lk__map_node *node)
+{
+	size_t index = master->replica_count++;
+	if (index >= LK__ACKS_MAX)
+		return;
+	struct lk__map_replica *replica = &master->replica[index];
+	memcpy(replica->id, node->id, sizeof(replica->id));
+	snprintf(replica->place, sizeof(replica->place), "%.63s", node->place);
+}
+
+static struct lk__map_master *map_master(struct lk__map *map, const redisReply *range,
+					 const char *asked)
+{
+	struct lk__map_node node;
+	if (!node_read(&node, range->element[RANGE_MASTER], asked))
+		return NULL;
+	for (size_t i = 0; i < map->count; i++)
+		if (strcmp(map->master[i].node.id, node.id) == 0)
+			return &map->master[i];
+	if (map->count == LK__MAP_MASTERS_MAX)
+		return NULL;
+	struct lk__map_master *master = &map->master[map->count++];
+	master->node = node;
+	for (size_t i = RANGE_REPLICAS; i < range->elements; i++) {
+		struct lk__map_node replica;
+		if (node_read(&replica, range->element[i], asked))
+			master_replica(master, &replica);
+	}
+	return master;
+}
+
+/* FNV-1a of the range and its master, so that the order of ranges does not matter in a sum. */
+static uint64_t range_digest(int64_t slot, const struct lk__map_node *node)
+{
+	char text[LK__NODE_ID_SIZE + 24];
+	uint64_t hash = UINT64_C(14695981039346656037);
+	snprintf(text, sizeof(text), "%d %s", (int)slot, node->id);
+	for (const char *at = text; *at; at++)
+		hash = (hash ^ (unsigned char)*at) * UINT64_C(1099511628211);
+	return hash;
+}
+
+static bool map_add(struct lk__map *map, const redisReply *range, const char *asked)
+{
+	if (range->type != REDIS_REPLY_ARRAY || range->elements <= RANGE_MASTER ||
+	    range->element[RANGE_FIRST]->type != REDIS_REPLY_INTEGER ||
+	    range->element[RANGE_LAST]->type != REDIS_REPLY_INTEGER)
+		return false;
+	int64_t first = range->element[RANGE_FIRST]->integer;
+	int64_t last = range->element[RANGE_LAST]->integer;
+	if (first < 0 || last < first || last >= LK__SLOTS)
+		return false;
+	const struct lk__map_master *master = map_master(map, range, asked);
+	for (int64_t slot = first; master && slot <= last; slot++) {
+		map->owner[slot] = (uint8_t)(master - map->master + 1);
+		map->digest += range_digest(slot, &master->node);
+	}
+	return true;
+}
+
+struct lk__map *lk__map_read(const redisReply *reply, const char *asked, const char **fault_out)
+{
+	*fault_out = NULL;
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements == 0) {
+		*fault_out = "it names no slots";
+		return NULL;
+	}
+	struct lk__map *map = calloc(1, sizeof(*map));
+	size_t most = reply->elements < LK__MAP_MASTERS_MAX ? reply->elements : LK__MAP_MASTERS_MAX;
+	if (map)
+		map->master = calloc(most, sizeof(*map->master));
+	if (!map || !map->master) {
+		lk__map_free(map);
+		return NULL;
+	}
+	for (size_t i = 0; i < reply->elements && !*fault_out; i++)
+		if (!map_add(map, reply->element[i], asked))
+			*fault_out = "its map of the slots is malformed";
+	if (map->count == 0 && !*fault_out)
+		*fault_out = "it knows no address of a master";
+	if (!*fault_out)
+		return map;
+	lk__map_free(map);
+	return NULL;
+}
+
+void lk__map_free(struct lk__map *map)
+{
+	if (map)
+		free(map->master);
+	free(map);
+}
+
+bool lk__redirect_read(const char *words, const char *asked, uint16_t *slot_out, char *place_out)
+{
+	char host[LK__PLACE_SIZE];
+	char *end;
+	const char *at = strchr(words, ' ');
+	long slot = at ? strtol(at + 1, &end, 10) : -1;
+	if (slot < 0 || slot >= LK__SLOTS || *end != ' ')
+		return false;
+	const char *colon = strrchr(end, ':');
+	size_t size = colon ? (size_t)(colon - end) - 1 : sizeof(host);
+	if (size >= sizeof(host))
+		return false;
+	memcpy(host, end + 1, size);
+	host[size] = '\0';
+	*slot_out = (uint16_t)slot;
+	return place_write(place_out, host, asked, strtol(colon + 1, NULL, 10));
+}
