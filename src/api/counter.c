@@ -67,8 +67,8 @@ static int counter_connect(struct lk__counter_call *call)
 {
 	const struct lk__entry *entry = call->counter->entry;
 	lk_error why = {.code = LK_EUNREACHABLE};
-	int rc = lk__conn_ready(entry->scripts, call->thread, false, lk__counter_until_ns(entry),
-				NULL, &why);
+	int rc = lk__conn_ready(lk__entry_scripts(entry), call->thread, false,
+				lk__counter_until_ns(entry), NULL, &why);
 	return rc == LK__WAIT_READY
 		       ? 0
 		       : lk__counter_unconnected(entry, call->operation, rc, &why, call->error);

@@ -42,7 +42,8 @@ int lk__caller_ask(struct lk__entry *entry, struct lk__thread *thread, struct lk
 {
 	char what[192];
 	snprintf(what, sizeof(what), "%s \"%.100s\"", operation, entry->name);
-	return lk__ask(entry->client, entry->scripts, thread, request, what, until_ns, error);
+	return lk__ask(entry->client, lk__entry_scripts(entry), thread, request, what, until_ns,
+		       error);
 }
 
 /* The hold that is to be extended; NULL with a code. */

@@ -26,6 +26,7 @@ enum async_state {
 /* A single request to a counter, on its way. */
 struct lk__async_count {
 	bool connects; /* and nothing was sent yet */
+	struct lk__conn *conn;
 	struct lk__standby standby;
 	int64_t until_ns;
 	struct lk__request *request; /* in flight */

@@ -61,7 +61,7 @@ static int ask_send(struct lk__async *async)
 	request->resend = true;
 	request->deadline_ns = count->until_ns;
 	count->request = request;
-	lk__conn_queue(entry->scripts, request);
+	lk__conn_queue(lk__entry_scripts(entry), request);
 	lk__async_wait(async, count->until_ns);
 	return WAITS;
 }
@@ -146,10 +146,10 @@ static int connect_look(struct lk__async *async)
 	struct lk__async_count *count = &async->count;
 	const struct lk__entry *entry = entry_of(async);
 	lk_error why = {.code = LK_EUNREACHABLE};
-	int rc = lk__conn_ready_look(entry->scripts, &count->standby, &why);
+	int rc = lk__conn_ready_look(count->conn, &count->standby, &why);
 	if (rc == LK__WAIT_TIME_UP && lk__now_ns() < count->until_ns)
 		return WAITS;
-	lk__conn_ready_end(entry->scripts, &count->standby);
+	lk__conn_ready_end(count->conn, &count->standby);
 	count->connects = false;
 	if (rc == LK__WAIT_READY)
 		return ask_send(async);
@@ -161,7 +161,8 @@ static void change_begin(struct lk__async *async, const struct lk__change *chang
 	struct lk__async_count *count = &async->count;
 	struct lk__entry *entry = entry_of(async);
 	lk__change_begin(&count->changing, async->want.counter, change, async->want.operation);
-	count->connects = !lk__conn_ready_begin(entry->scripts, &count->standby, &async->thread,
+	count->conn = lk__entry_scripts(entry);
+	count->connects = !lk__conn_ready_begin(count->conn, &count->standby, &async->thread,
 						false);
 	if (!count->connects)
 		return;

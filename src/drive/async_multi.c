@@ -16,7 +16,8 @@ struct lk__async_multi {
 	struct lk__multi_ask *ask;
 	struct lk__multi_attempt attempt;      /* of an acquire */
 	struct lk__want want;                  /* of the part that is waited for */
-	struct lk__standby standby;            /* for a connection that was not up at once */
+	struct lk__conn *conn;                 /* that is waited for, */
+	struct lk__standby standby;            /* because it was not up at once */
 	struct lk__guest guest[LK__MULTI_MAX]; /* in each other client, while a part is awaited */
 	bool begins;                           /* the wait for that part has not begun */
 	bool up;                               /* the connection was */
@@ -120,8 +121,9 @@ static void action_begin(struct lk__async *async)
 		guests_enter(async);
 		break;
 	case LK__MULTI_CONNECT:
-		multi->up = lk__conn_ready_begin(awaited_entry(multi)->scripts, &multi->standby,
-						 &async->thread, true);
+		multi->conn = lk__entry_scripts(awaited_entry(multi));
+		multi->up = lk__conn_ready_begin(multi->conn, &multi->standby, &async->thread,
+						 true);
 		break;
 	case LK__MULTI_ASK:
 	case LK__MULTI_GIVE_BACK:
@@ -147,7 +149,7 @@ static bool await_look(struct lk__async *async, int *rc_out)
 	pthread_mutex_unlock(&entry->mutex);
 	multi->begins = false;
 	if (entry->client != async->client) {
-		lk__conn_send_queued(entry->scripts);
+		lk__conn_send_queued(lk__entry_scripts(entry));
 		lk__loop_attend(entry->client);
 	}
 	if (rc)
@@ -162,7 +164,7 @@ static bool await_look(struct lk__async *async, int *rc_out)
 static bool connect_look(struct lk__async *async, int *rc_out, lk_error *why)
 {
 	struct lk__async_multi *multi = async->multi;
-	struct lk__conn *conn = awaited_entry(multi)->scripts;
+	struct lk__conn *conn = multi->conn;
 	int rc = LK__WAIT_READY;
 	if (!multi->up) {
 		int over = lk__multi_over(multi->ask);

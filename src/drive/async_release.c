@@ -90,7 +90,7 @@ static int extend_send(struct lk__async *async, lk_error *error)
 	request->finish = lk__async_answered;
 	request->resend = true;
 	request->deadline_ns = async->extension.until_ns;
-	lk__conn_queue(entry->scripts, request);
+	lk__conn_queue(lk__entry_scripts(entry), request);
 	return 0;
 }
 

@@ -20,6 +20,7 @@ struct lk__compensation {
 	struct lk__compensation *prev, *next;
 	struct lk__compensation *next_due; /* or the next of the entry's spares */
 	struct lk__entry *entry;
+	const struct lk__node *node; /* that the acquire was sent to */
 	uint64_t number;
 	int64_t until_ns;  /* a copy of the acquire may run until then, as the clocks were then: */
 	int64_t offset_ns; /* the server's time less ours, when that was computed, or more */
@@ -81,6 +82,7 @@ static struct lk__compensation *compensation_new(struct lk__entry *entry, uint64
 	compensation->entry = entry;
 	compensation->number = number;
 	compensation->until_ns = until_ns < most_ns ? until_ns : most_ns;
+	compensation->node = entry->node;
 	compensation->offset_ns = lk__node_most_offset_ns(entry->node, now_ns);
 	compensation->end_ns = lk__entry_outlived_ns(entry, until_ns);
 	compensation->at_ns = at_ns;
@@ -117,8 +119,7 @@ static void compensation_end(struct lk__compensation *compensation)
  * there is still to come. */
 static int64_t compensation_moved_ns(const struct lk__compensation *compensation)
 {
-	int64_t moved_ns = compensation->offset_ns -
-			   atomic_load(&compensation->entry->node->offset_ns);
+	int64_t moved_ns = compensation->offset_ns - atomic_load(&compensation->node->offset_ns);
 	return moved_ns > 0 ? moved_ns : 0;
 }
 
@@ -219,7 +220,7 @@ void lk__compensate_behind(struct lk__entry *entry, uint64_t number)
 	int64_t until_ns = copies_until_ns(entry, number, now_ns);
 	struct lk__compensation *compensation = compensation_new(entry, number, until_ns,
 								 LK__NEVER);
-	if (compensation && !compensation_send(compensation, entry->scripts))
+	if (compensation && !compensation_send(compensation, lk__entry_scripts(entry)))
 		compensation_later(compensation, now_ns);
 }
 
@@ -254,7 +255,7 @@ int64_t lk__compensation_turn(lk_client *client)
 	while (compensation) {
 		struct lk__compensation *next = compensation->next_due;
 		int64_t now_ns = lk__now_ns();
-		struct lk__conn *work = lk__node_work(compensation->entry->node);
+		struct lk__conn *work = lk__node_work(lk__entry_node(compensation->entry));
 		if (now_ns >= compensation->until_ns)
 			clock_send(work);
 		if (!compensation_send(compensation, work))

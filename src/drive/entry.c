@@ -86,6 +86,28 @@ static int entry_set_names(struct lk__entry *entry, const char *prefix, const vo
 	return entry->target.channel ? 0 : LK_ENOMEM;
 }
 
+struct lk__node *lk__entry_node(const struct lk__entry *entry)
+{
+	struct lk__topo *topo = entry->client->topo;
+	return topo->ops->node_of(topo, entry->slot);
+}
+
+struct lk__conn *lk__entry_scripts(const struct lk__entry *entry)
+{
+	return lk__node_scripts(lk__entry_node(entry), entry->target.key, entry->target.key_size);
+}
+
+bool lk__entry_route(struct lk__entry *entry)
+{
+	struct lk__node *node = lk__entry_node(entry);
+	if (node == entry->node)
+		return false;
+	lk__entry_unsubscribe(entry);
+	entry->node = entry->target.node = node;
+	entry->scripts = lk__node_scripts(node, entry->target.key, entry->target.key_size);
+	return true;
+}
+
 static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *recipe,
 				   const void *name, size_t size)
 {
@@ -102,9 +124,8 @@ static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *r
 		return NULL;
 	}
 	entry->client = client;
-	entry->node = lk__topo_node_of(client->topo, entry->target.key, entry->target.key_size);
-	entry->target.node = entry->node;
-	entry->scripts = lk__node_scripts(entry->node, entry->target.key, entry->target.key_size);
+	entry->slot = lk__topo_slot(client->topo, entry->target.key, entry->target.key_size);
+	lk__entry_route(entry);
 	entry->term.length_ns = config->term_ms * LK__MS;
 	entry->term.hold_off_ns = config->holdoff_ms * LK__MS;
 	entry->attempt.rules = (struct lk__attempt_rules){
@@ -345,9 +366,10 @@ int64_t lk__hold_deadline(const struct lk__hold *hold)
 
 bool lk__entry_in_doubt(const struct lk__entry *entry)
 {
+	const struct lk__grant *grant = &entry->grant;
 	return atomic_load(&entry->doubt) ||
-	       entry->grant.epoch !=
-		       atomic_load_explicit(&entry->node->epoch, memory_order_relaxed);
+	       (grant->node &&
+		grant->epoch != atomic_load_explicit(&grant->node->epoch, memory_order_relaxed));
 }
 
 uint64_t lk__entry_begin_try(struct lk__entry *entry)

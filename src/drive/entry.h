@@ -76,11 +76,12 @@ struct lk__grant {
 	uint64_t fence;
 	int64_t lease_ms;
 	int64_t valid_until_ns;
-	int64_t seen_ns;           /* before it was asked for what last confirmed it */
-	uint64_t epoch;            /* of the node, when last confirmed */
-	int64_t repeated_until_ns; /* its acquire was sent twice: a copy may run until then */
-	int64_t outlives_ns;       /* what was asked for besides may keep it until then */
-	bool downgraded;           /* its number was given to the other side, once */
+	int64_t seen_ns;             /* before it was asked for what last confirmed it */
+	const struct lk__node *node; /* that has last confirmed it, */
+	uint64_t epoch;              /* and its epoch then */
+	int64_t repeated_until_ns;   /* its acquire was sent twice: a copy may run until then */
+	int64_t outlives_ns;         /* what was asked for besides may keep it until then */
+	bool downgraded;             /* its number was given to the other side, once */
 };
 
 /* A lock over several nodes, in the list of its entry on one of them. */
@@ -171,7 +172,8 @@ struct lk__entry {
 	struct lk__front *fronts; /* under the client's mutex */
 	const char *name;         /* in the target's key, behind the prefix */
 	size_t name_size;
-	struct lk__node *node;
+	uint16_t slot;
+	struct lk__node *node; /* that had the slot when the head looked: it listens there */
 	struct lk__conn *scripts;
 
 	pthread_mutex_t mutex;
@@ -219,7 +221,16 @@ void lk__entry_ref(struct lk__entry *entry);
 bool lk__entry_ref_if_alive(struct lk__entry *entry);
 void lk__entry_unref(struct lk__entry *entry); /* with no lock held */
 
+/* The node that has its data, as far as is known now, and the connection there for its scripts:
+ * without a mutex. */
+struct lk__node *lk__entry_node(const struct lk__entry *entry);
+struct lk__conn *lk__entry_scripts(const struct lk__entry *entry);
+
 /* Everything below: with the entry's mutex held. */
+
+/* For the head of its queue: looks up its node. True when that is another than before: then
+ * what it listened to there is closed. */
+bool lk__entry_route(struct lk__entry *entry);
 
 void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK__FIELD_SIZE]);
 

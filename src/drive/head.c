@@ -88,16 +88,16 @@ static struct lk__effects entry_step(struct lk__entry *entry, struct lk__attempt
 
 void lk__head_pin(struct lk__head *head)
 {
-	if (!head->pins)
+	if (!head->pinned)
 		lk__conn_pin(head->entry->scripts);
-	head->pins = true;
+	head->pinned = head->entry->scripts;
 }
 
 static void head_unpin(struct lk__head *head)
 {
-	if (head->pins)
-		lk__conn_unpin(head->entry->scripts);
-	head->pins = false;
+	if (head->pinned)
+		lk__conn_unpin(head->pinned);
+	head->pinned = NULL;
 }
 
 /* The event that the answer is; the request is gone. */
@@ -119,6 +119,8 @@ static struct lk__answer answer_take(struct lk__entry *entry, struct lk__request
 void lk__head_answered(struct lk__head *head, struct lk__request *request)
 {
 	struct lk__answer answer = answer_take(head->entry, request);
+	if (request->redirects) /* granted by another node: in doubt until that is asked again */
+		head->epoch--;
 	head->event = answer.event;
 	head->fence = answer.fence;
 	if (answer.reason)
@@ -160,6 +162,15 @@ void lk__head_unanswered(struct lk__head *head)
 
 /* ---- connections ---- */
 
+struct lk__conn *lk__head_route(struct lk__head *head)
+{
+	struct lk__entry *entry = head->entry;
+	if (entry->ops)
+		return NULL;
+	head->moved |= lk__entry_route(entry);
+	return entry->scripts;
+}
+
 int64_t lk__head_connect_until_ns(const struct lk__head *head, int64_t unlimited_until_ns)
 {
 	int64_t until_ns = head->waiter->until_ns;
@@ -175,6 +186,8 @@ int lk__head_connected(struct lk__head *head, int rc, const lk_error *why)
 		lk__head_happened(head, LK__ATTEMPT_CONNECTED);
 	else
 		lk__head_failed(head, why->code, was_up && rc == LK_ESYSTEM, why->message);
+	head->event.moved = head->moved;
+	head->moved = false;
 	return 0;
 }
 
@@ -383,6 +396,7 @@ static int head_grant(struct lk__head *head, const struct lk__effects *effects)
 	if (effects->handed) /* what was heard was the grant itself */
 		atomic_store(&entry->doubt, false);
 	entry->grant.repeated_until_ns = effects->repeated_until_ns;
+	entry->grant.node = entry->node;
 	entry->grant.epoch = head->epoch;
 	entry->grant.fence = head->fence;
 	lk__entry_grant(entry, head->waiter, entry->attempt.number, effects->sent_ns,

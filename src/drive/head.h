@@ -35,7 +35,8 @@ struct lk__head {
 	uint64_t fence;                 /* of the grant */
 	uint64_t epoch;                 /* of the node, before the try */
 	bool first;                     /* no try of this head has been sent yet */
-	bool pins;                      /* the connection, while a try is out */
+	bool moved;                     /* the node is another than the last time */
+	struct lk__conn *pinned;        /* while a try is out; NULL */
 	struct lk__nodes_call *call;    /* the try, where the lock is on several nodes */
 	lk_error *error;
 
@@ -66,6 +67,9 @@ int lk__head_over(const struct lk__head *head);
 
 void lk__head_happened(struct lk__head *head, enum lk__attempt_event_type type);
 void lk__head_failed(struct lk__head *head, int code, bool retryable, const char *reason);
+
+/* Looks up where to connect. NULL: the lock is on several nodes, and connects itself. */
+struct lk__conn *lk__head_route(struct lk__head *head);
 
 /* The wait for the connection ended so. 0 with the event, or why the head has to leave. */
 int lk__head_connected(struct lk__head *head, int rc, const lk_error *why);

@@ -36,10 +36,9 @@ static bool head_waits_on(const struct lk__head *head, int rc)
 static void connect_begin(struct lk__head *head, int64_t unlimited_until_ns)
 {
 	const struct lk__caller *waiter = head->waiter;
-	if (head->entry->ops || /* connects to its nodes itself */
-	    lk__conn_ready_begin(head->entry->scripts, &head->standby, waiter->thread,
-				 waiter->once))
-		lk__head_happened(head, LK__ATTEMPT_CONNECTED);
+	struct lk__conn *conn = lk__head_route(head);
+	if (!conn || lk__conn_ready_begin(conn, &head->standby, waiter->thread, waiter->once))
+		lk__head_connected(head, LK__WAIT_READY, NULL);
 	else
 		head_waits(head, LK__HEAD_CONNECTION,
 			   lk__head_connect_until_ns(head, unlimited_until_ns));

@@ -33,11 +33,11 @@ static int head_connect(struct lk__head *head, int64_t unlimited_until_ns)
 	const struct lk__caller *waiter = head->waiter;
 	lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
 	int64_t until_ns = lk__head_connect_until_ns(head, unlimited_until_ns);
-	if (entry->ops) /* connects to its nodes itself */
+	struct lk__conn *conn = lk__head_route(head);
+	if (!conn)
 		return lk__head_connected(head, LK__WAIT_READY, &why);
 	pthread_mutex_unlock(&entry->mutex);
-	int rc = lk__conn_ready(entry->scripts, waiter->thread, waiter->once, until_ns,
-				waiter->cancel, &why);
+	int rc = lk__conn_ready(conn, waiter->thread, waiter->once, until_ns, waiter->cancel, &why);
 	pthread_mutex_lock(&entry->mutex);
 	return lk__head_connected(head, rc, &why);
 }

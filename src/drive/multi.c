@@ -20,6 +20,8 @@ static int part_compare(const struct lk__entry *a, const struct lk__entry *b)
 			(a->client->config->database < b->client->config->database);
 	if (order == 0)
 		order = strcmp(a->client->id, b->client->id);
+	if (order == 0)
+		order = (a->slot > b->slot) - (a->slot < b->slot);
 	if (order)
 		return order;
 	size_t common = a->target.key_size < b->target.key_size ? a->target.key_size
@@ -117,8 +119,8 @@ static int acquire_wait(const struct lk__multi_attempt *attempt, lk_error *why)
 		return lk__caller_acquire(entry, ask->threads[part], &want, ask->error);
 	case LK__MULTI_CONNECT:
 		lk__cancel_move(cancel, ask->threads[part]);
-		return lk__conn_ready(entry->scripts, ask->threads[part], true, attempt->until_ns,
-				      cancel, why);
+		return lk__conn_ready(lk__entry_scripts(entry), ask->threads[part], true,
+				      attempt->until_ns, cancel, why);
 	case LK__MULTI_ASK:
 		lk__cancel_move(cancel, ask->threads[ask->part[0]]);
 		lk__asks_call(&ask->asks, ask->threads[ask->part[0]], attempt->until_ns, cancel);

@@ -32,7 +32,7 @@ static struct lk__multi_group *ask_add(struct lk__multi_ask *ask, size_t part)
 	const struct lk__entry *last = ask->asked ? part_of(ask, ask->part[ask->asked - 1]) : NULL;
 	ask->part[ask->asked] = part;
 	ask->key[ask->asked].target = &entry->target;
-	if (last && last->client == entry->client && last->node == entry->node)
+	if (last && last->client == entry->client && last->slot == entry->slot)
 		group--;
 	else
 		*group = (struct lk__multi_group){.part = &ask->part[ask->asked],
@@ -133,6 +133,7 @@ static int part_reserve(struct lk__multi_ask *ask, size_t part)
 	DL_APPEND(entry->queue, waiter);
 	lk__count(&entry->client->counters.waiting, 1);
 	lk__entry_promote(entry);
+	lk__entry_route(entry);
 	ask->reserved[part] = true;
 	return 0;
 }
@@ -198,7 +199,8 @@ static bool part_granted(struct lk__multi_ask *ask, size_t part,
 		return false;
 	}
 	entry->grant.fence = 0;
-	entry->grant.epoch = group->epoch;
+	entry->grant.node = entry->node;
+	entry->grant.epoch = group->epoch - (request->redirects > 0); /* elsewhere: in doubt */
 	entry->grant.repeated_until_ns = request->sends > 1 ? request->deadline_ns : 0;
 	lk__entry_grant(entry, &ask->waiter[part], group->number, request->sent_ns,
 			group->lease_ms);
@@ -244,7 +246,7 @@ static void group_release_behind(struct lk__multi_group *group, struct lk__entry
 	request->resend = true;
 	request->deadline_ns = lk__after_ms(group->until_ns, group->lease_ms);
 	request->finish = lk__request_forget;
-	if (!lk__conn_offer(first->scripts, request))
+	if (!lk__conn_offer(lk__entry_scripts(first), request))
 		lk__request_free(request); /* the client is closed: their leases end them */
 }
 
@@ -323,9 +325,9 @@ static void group_read(void *context, size_t index, const struct lk__request *re
  * servers of the others. */
 size_t lk__multi_connects(const struct lk__multi_ask *ask, size_t from)
 {
-	const struct lk__node *last = from > 0 ? part_of(ask, from - 1)->node : NULL;
+	const struct lk__node *last = from > 0 ? lk__entry_node(part_of(ask, from - 1)) : NULL;
 	for (size_t i = from; i < ask->multi->count; i++)
-		if (!ask->taken[i] && part_of(ask, i)->node != last)
+		if (!ask->taken[i] && lk__entry_node(part_of(ask, i)) != last)
 			return i;
 	return ask->multi->count;
 }
@@ -372,8 +374,8 @@ static bool ask_send(struct lk__multi_ask *ask, const struct lk__multi_group *gr
 		return false;
 	request->resend = true;
 	request->deadline_ns = until_ns;
-	ask->asks.of[ask->asks.count++] = (struct lk__ask){part_of(ask, group->part[0])->scripts,
-							   request};
+	ask->asks.of[ask->asks.count++] = (struct lk__ask){
+		lk__entry_scripts(part_of(ask, group->part[0])), request};
 	return true;
 }
 

@@ -180,7 +180,7 @@ static bool detached_send(const struct lk__release *release, struct lk__request 
 	detached_prepare(release, request, detached);
 	detached->release.error = NULL;
 	detached->done = detached_log;
-	lk__conn_submit(release->entry->scripts, request);
+	lk__conn_submit(lk__entry_scripts(release->entry), request);
 	return true;
 }
 
@@ -204,7 +204,7 @@ static int release_wire(struct lk__entry *entry, struct lk__thread *thread,
 	if (no_wait && detached_send(&release, request))
 		return 0;
 	request->thread = thread;
-	lk__conn_submit(entry->scripts, request);
+	lk__conn_submit(lk__entry_scripts(entry), request);
 	pthread_mutex_unlock(&entry->mutex);
 	int rc = lk__conn_await(request, thread, release.valid_until_ns, NULL);
 	pthread_mutex_lock(&entry->mutex);
@@ -306,7 +306,7 @@ static enum lk__exchanged exchange_call(struct exchange *exchange, struct lk__th
 	exchange->waiter->state = LK__WAITER_TAKES;
 	entry->passing = true;
 	lk__entry_begin_try(entry);
-	lk__conn_submit(entry->scripts, request);
+	lk__conn_submit(lk__entry_scripts(entry), request);
 	pthread_mutex_unlock(&entry->mutex);
 	int rc = lk__conn_await(request, thread, exchange->deadline_ns, NULL);
 	pthread_mutex_lock(&entry->mutex);
@@ -439,7 +439,7 @@ int lk__release_start(struct lk__entry *entry, struct lk__detached_release *deta
 		return LK_ENOMEM;
 	release_prepare(&release, entry, request, error);
 	detached_prepare(&release, request, detached);
-	lk__conn_queue(entry->scripts, request);
+	lk__conn_queue(lk__entry_scripts(entry), request);
 	return 1;
 }
 

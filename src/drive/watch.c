@@ -136,6 +136,7 @@ void lk__watch_hold(struct lk__entry *entry, int64_t now_ns)
 
 struct batch {
 	lk_client *client;
+	uint16_t slot; /* of all of them: they are one script */
 	struct lk__node *node;
 	size_t count;
 	struct lk__renewed of[BATCH_MAX];
@@ -157,6 +158,7 @@ static void renewed_confirm(struct lk__entry *entry, const struct lk__renewed *r
 		hold->own_until_ns = end_ns;
 	if (hold->wanted_until_ns == renewed->wanted_until_ns)
 		hold->wanted_until_ns = 0; /* else more was asked for meanwhile */
+	entry->grant.node = renewed->node;
 	entry->grant.epoch = renewed->epoch;
 	entry->grant.seen_ns = sent_ns;
 	if (renewed->lease_ms > JUST_LOOK_MS) {
@@ -235,7 +237,8 @@ static void batch_add(struct batch **batch, struct lk__entry *entry)
 		if (!*batch)
 			return;
 		(*batch)->client = entry->client;
-		(*batch)->node = entry->node;
+		(*batch)->slot = entry->slot;
+		(*batch)->node = lk__entry_node(entry);
 		(*batch)->count = 0;
 	}
 	struct lk__renewed *renewed = &(*batch)->of[(*batch)->count++];
@@ -244,7 +247,8 @@ static void batch_add(struct batch **batch, struct lk__entry *entry)
 	int64_t wanted_ms = (hold->wanted_until_ns - now_ns) / LK__MS + 1;
 	renewed->entry = entry;
 	renewed->number = entry->grant.number;
-	renewed->epoch = atomic_load(&entry->node->epoch);
+	renewed->node = (*batch)->node;
+	renewed->epoch = atomic_load(&renewed->node->epoch);
 	renewed->lease_ms = hold_is_renewed(hold, now_ns) ? renewal_lease_ms(hold) : JUST_LOOK_MS;
 	renewed->wanted_until_ns = hold->wanted_until_ns;
 	if (hold->wanted_until_ns > hold->own_until_ns)
@@ -324,7 +328,7 @@ int64_t lk__watch_turn(lk_client *client)
 	struct lk__entry *entry;
 	int64_t now_ns = lk__now_ns();
 	while ((entry = watch_pop(client, now_ns))) {
-		if (batch && (batch->count == BATCH_MAX || batch->node != entry->node ||
+		if (batch && (batch->count == BATCH_MAX || batch->slot != entry->slot ||
 			      batch->of[0].entry->recipe != entry->recipe || entry->ops)) {
 			batch_send(batch);
 			batch = NULL;

@@ -111,10 +111,12 @@ static struct lk__effects attempt_try(struct lk__attempt *attempt, struct lk__ef
 		   attempt->down_since_ns + attempt->rules.retry_ns);
 }
 
-static struct lk__effects attempt_connected(struct lk__attempt *attempt, int64_t now_ns)
+static struct lk__effects attempt_connected(struct lk__attempt *attempt, bool moved, int64_t now_ns)
 {
 	const struct lk__attempt_want *want = &attempt->want;
 	assert(attempt->number != 0 && !attempt->fresh);
+	if (moved)
+		attempt->listening = false;
 	attempt->down_since_ns = 0;
 	attempt->state = LK__ATTEMPT_TRYING;
 	attempt->adopted = false;
@@ -504,7 +506,7 @@ static struct lk__effects attempt_next(struct lk__attempt *attempt,
 	switch (attempt->state) {
 	case LK__ATTEMPT_CONNECTING:
 		return event->type == LK__ATTEMPT_CONNECTED
-			       ? attempt_connected(attempt, now_ns)
+			       ? attempt_connected(attempt, event->moved, now_ns)
 			       : attempt_failed(attempt, event, now_ns);
 	case LK__ATTEMPT_TRYING:
 		return event_is_answer(event) ? attempt_answered(attempt, event, now_ns)

@@ -68,6 +68,8 @@ struct lk__attempt_event {
 	bool listens;              /* whose subscription is confirmed */
 	int64_t hold_off_until_ns; /* no try before, unless others release */
 
+	bool moved; /* CONNECTED: to another node than before, where it does not listen yet */
+
 	/* Answers. */
 	int64_t sent_ns;   /* before the try was written */
 	int64_t server_us; /* LATE, and BUSY where a kind tells it: the server's time; else 0 */

@@ -98,9 +98,8 @@ static int shard_find(struct lk__finder *finder, struct lk_config *config, uint6
 	memcpy(place, shard->place, sizeof(place));
 	pthread_mutex_unlock(&cluster->mutex);
 	if (rc == 0 && !*place)
-		rc = lk__fail(error, LK_EUNAVAILABLE,
-			      "%s: a node with its replicas has left the cluster",
-			      cluster->config->url);
+		rc = lk__fail(error, LK_EUNAVAILABLE, "%s: the node has no slots any more",
+			      lk__scout_config(cluster->scout)->url);
 	return rc ? rc : lk__scout_point(cluster->scout, place, config, error);
 }
 
@@ -227,29 +226,19 @@ static bool shard_has(const struct shard *shard, const char *id)
 	return false;
 }
 
-/* The shard whose master this was, or else whose replica. NULL: it is a new one. */
-static struct shard *shard_of(struct cluster *cluster, const struct lk__map_master *master)
+/* The shard whose master this was, or else, for an heir, whose replica. ANY: there is none. */
+static size_t shard_of(struct cluster *cluster, const struct lk__map_master *master, bool heir)
 {
-	struct shard *found = NULL;
 	for (size_t i = ANY + 1; i < atomic_load(&cluster->count); i++) {
-		struct shard *shard = shard_at(cluster, i);
-		if (strcmp(shard->id, master->node.id) == 0)
-			return shard;
-		if (shard_has(shard, master->node.id))
-			found = shard;
+		const struct shard *shard = shard_at(cluster, i);
+		if (heir ? shard_has(shard, master->node.id)
+			 : strcmp(shard->id, master->node.id) == 0)
+			return i;
 	}
-	return found;
+	return ANY;
 }
 
 /* ---- the map ---- */
-
-static size_t shard_index(struct cluster *cluster, const struct shard *shard)
-{
-	size_t index = ANY + 1;
-	while (shard_at(cluster, index) != shard)
-		index++;
-	return index;
-}
 
 /* Any node will do, as long as it is one. */
 static void any_move(struct cluster *cluster, const struct lk__map *map)
@@ -261,25 +250,31 @@ static void any_move(struct cluster *cluster, const struct lk__map *map)
 	shard_move(any, map->master[0].node.place);
 }
 
-/* Masters that go on first, so that none of them is taken for the heir of another. */
-static bool cluster_assign(struct cluster *cluster, const struct lk__map *map,
-			   uint16_t *index_of_master, lk_error *error)
+/* Which shards the masters are: those that go on first, then the heirs of those that do not, then
+ * new ones. */
+static bool cluster_assign(struct cluster *cluster, const struct lk__map *map, uint16_t *index_out,
+			   lk_error *error)
 {
-	bool taken[SHARDS_MAX] = {false};
-	for (size_t i = 0; i < map->count; i++) {
-		struct shard *shard = shard_of(cluster, &map->master[i]);
-		if (shard && taken[shard_index(cluster, shard)])
-			shard = NULL;
-		if (!shard)
-			shard = shard_add(cluster, error);
-		if (!shard)
-			return false;
-		index_of_master[i] = (uint16_t)shard_index(cluster, shard);
-		taken[index_of_master[i]] = true;
-	}
+	bool taken[SHARDS_MAX] = {true}; /* ANY */
+	memset(index_out, ANY, map->count * sizeof(*index_out));
+	for (int heir = 0; heir < 2; heir++)
+		for (size_t i = 0; i < map->count; i++) {
+			size_t index = shard_of(cluster, &map->master[i], heir);
+			if (index_out[i] != ANY || taken[index])
+				continue;
+			index_out[i] = (uint16_t)index;
+			taken[index] = true;
+		}
 	for (size_t i = ANY + 1; i < atomic_load(&cluster->count); i++)
 		if (!taken[i])
 			shard_move(shard_at(cluster, i), "");
+	for (size_t i = 0; i < map->count; i++) {
+		if (index_out[i] != ANY)
+			continue;
+		index_out[i] = (uint16_t)atomic_load(&cluster->count);
+		if (!shard_add(cluster, error))
+			return false;
+	}
 	return true;
 }
 
