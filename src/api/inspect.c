@@ -22,7 +22,8 @@ struct lk_scan {
 	lk_client *client;
 	char *pattern;
 	size_t pattern_size;
-	size_t type; /* of `types`: which are walked over; TYPES at the end */
+	size_t type; /* of `types`: which are walked over; TYPES at the end of a node */
+	size_t node; /* of those that have keys */
 	char cursor[24];
 	struct lk__request *page; /* the answer to SCAN */
 	size_t next_key;
@@ -88,12 +89,41 @@ lk_scan *lk_scan_free(lk_scan *scan)
 	return NULL;
 }
 
+/* Which nodes have keys may be known only when one has been asked something. */
+static int scan_connect(lk_scan *scan, lk_error *error)
+{
+	struct lk__topo *topo = scan->client->topo;
+	if (topo->ops->keeper_at(topo, 0))
+		return 0;
+	struct lk__request *ping = lk__request_new(1, (const char *[]){"PING"}, (size_t[]){4});
+	scan->look.node = topo->ops->node_at(topo, 0);
+	int rc = lk__look_ask(&scan->look, ping, error);
+	if (rc == LK__WAIT_READY)
+		lk__request_free(ping);
+	return rc < 0 ? rc : 0;
+}
+
+/* To the next kind of key where all of one were seen, and then to the next node. */
+static void scan_advance(lk_scan *scan)
+{
+	if (!scan->page || strcmp(scan->cursor, "0") != 0)
+		return;
+	if (++scan->type < TYPES)
+		return;
+	scan->type = 0;
+	scan->node++;
+}
+
 /* The next page of keys: 1, or 0 when there is none. */
 static int scan_turn_page(lk_scan *scan, lk_error *error)
 {
-	if (scan->page && strcmp(scan->cursor, "0") == 0)
-		scan->type++;
-	if (scan->type >= TYPES)
+	struct lk__topo *topo = scan->client->topo;
+	int rc = scan_connect(scan, error);
+	if (rc < 0)
+		return rc;
+	scan_advance(scan);
+	scan->look.node = topo->ops->keeper_at(topo, scan->node);
+	if (!scan->look.node)
 		return 0;
 	const char *type = types[scan->type];
 	const char *argv[] = {"SCAN",  scan->cursor, "MATCH", scan->pattern,
@@ -104,7 +134,7 @@ static int scan_turn_page(lk_scan *scan, lk_error *error)
 	lk__request_free(scan->ahead);
 	scan->page = scan->ahead = NULL;
 	struct lk__request *page = lk__request_new(8, argv, sizes);
-	int rc = lk__look_ask(&scan->look, page, error);
+	rc = lk__look_ask(&scan->look, page, error);
 	if (rc < 0)
 		return rc;
 	scan->page = page;

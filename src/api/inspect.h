@@ -36,6 +36,7 @@ enum lk__look_string {
 struct lk__look {
 	lk_client *client;
 	struct lk__thread *thread;
+	struct lk__node *node; /* that is asked; NULL: the key's */
 	char *key;
 	size_t key_size;
 	redisReply **parts; /* the answers, by place; set before: the key is not asked for again */

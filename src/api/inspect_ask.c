@@ -28,7 +28,9 @@
 int lk__look_ask(struct lk__look *look, struct lk__request *request, lk_error *error)
 {
 	lk_client *client = look->client;
-	struct lk__node *node = lk__topo_node_of(client->topo, look->key, look->key_size);
+	struct lk__node *node = look->node;
+	if (!node)
+		node = lk__topo_node_of(client->topo, look->key, look->key_size);
 	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
 	int rc = lk__ask(client, lk__node_scripts(node, look->key, look->key_size), look->thread,
 			 request, "inspect", until_ns, error);

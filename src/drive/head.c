@@ -226,9 +226,21 @@ static struct lk__request *head_request(const struct lk__head *head)
 	return entry->recipe->acquire(&wanted);
 }
 
+/* Connecting may have told that the lock is on another node. */
+static bool head_is_astray(struct lk__head *head)
+{
+	if (lk__entry_node(head->entry) == head->entry->node)
+		return false;
+	lk__head_failed(head, LK_EUNREACHABLE, true, "another node has it");
+	head->event.unsent = true;
+	return true;
+}
+
 struct lk__request *lk__head_try(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
+	if (head_is_astray(head))
+		return NULL;
 	entry->asked_lease_ms = entry->attempt.asked_lease_ms;
 	struct lk__request *request = lk__compensation_reserve(entry) ? head_request(head) : NULL;
 	if (!request) {

@@ -175,6 +175,8 @@ static struct shard *shard_add(struct cluster *cluster, lk_error *error)
 	shard->node.finder = &shard->finder;
 	shard->node.replicas.named = true;
 	atomic_store(&shard->node.was_up, count > ANY); /* the cluster was reached: be patient */
+	if (count == ANY) /* its replicas are not known: no lock is granted there */
+		atomic_store(&shard->node.replicas.count, LK__ACKS_MAX + 1);
 	atomic_fetch_add(&cluster->refs, 1);
 	atomic_store_explicit(&cluster->shard[count], shard, memory_order_release);
 	atomic_store(&cluster->count, count + 1);
@@ -435,6 +437,21 @@ static struct lk__node *cluster_node_at(struct lk__topo *topo, size_t index)
 	return index < atomic_load(&cluster->count) ? &shard_at(cluster, index)->node : NULL;
 }
 
+/* Those that have slots. */
+static struct lk__node *cluster_keeper_at(struct lk__topo *topo, size_t index)
+{
+	struct cluster *cluster = (struct cluster *)topo;
+	struct lk__node *node = NULL;
+	pthread_mutex_lock(&cluster->mutex);
+	for (size_t i = ANY + 1; i < atomic_load(&cluster->count) && !node; i++) {
+		struct shard *shard = shard_at(cluster, i);
+		if (*shard->place && index-- == 0)
+			node = &shard->node;
+	}
+	pthread_mutex_unlock(&cluster->mutex);
+	return node;
+}
+
 /* The scout first: it breaks connections, and adds nodes. */
 static void cluster_close(struct lk__topo *topo)
 {
@@ -460,6 +477,7 @@ static void cluster_free(struct lk__topo *topo)
 static const struct lk__topo_ops topo_ops = {
 	.node_of = cluster_node_of,
 	.node_at = cluster_node_at,
+	.keeper_at = cluster_keeper_at,
 	.close = cluster_close,
 	.free = cluster_free,
 };

@@ -46,6 +46,7 @@ static void moving_free(struct lk__topo *topo)
 static const struct lk__topo_ops moving_ops = {
 	.node_of = moving_node_of,
 	.node_at = moving_node_at,
+	.keeper_at = moving_node_at,
 	.close = moving_close,
 	.free = moving_free,
 };

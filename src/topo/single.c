@@ -35,6 +35,7 @@ static void single_free(struct lk__topo *topo)
 static const struct lk__topo_ops single_ops = {
 	.node_of = single_node_of,
 	.node_at = single_node_at,
+	.keeper_at = single_node_at,
 	.close = single_close,
 	.free = single_free,
 };

@@ -18,6 +18,8 @@ struct lk__topo_ops {
 	/* Without I/O: the one that had the slot when that was last heard. */
 	struct lk__node *(*node_of)(struct lk__topo *topo, uint16_t slot);
 	struct lk__node *(*node_at)(struct lk__topo *topo, size_t index); /* NULL beyond the last */
+	/* The same of the nodes that have keys, once a connection was made. */
+	struct lk__node *(*keeper_at)(struct lk__topo *topo, size_t index);
 	void (*close)(struct lk__topo *topo);
 	void (*free)(struct lk__topo *topo);
 };

@@ -57,9 +57,16 @@ static int free_port(void)
 	give_up("no free port in 100 tries");
 }
 
+/* Whether LK_TEST_DEPLOYMENT=cluster asks for servers that are each a cluster of its own. */
+static bool is_cluster(void)
+{
+	const char *deployment = getenv("LK_TEST_DEPLOYMENT");
+	return deployment && strcmp(deployment, "cluster") == 0;
+}
+
 static void run_server(const struct server *server, pid_t parent)
 {
-	char port[16], log[96];
+	char port[16], bus[16], log[96];
 	snprintf(port, sizeof(port), "%d", server->port);
 	snprintf(log, sizeof(log), "%s/log", server->folder);
 	/* clang-format off */
@@ -73,6 +80,13 @@ static void run_server(const struct server *server, pid_t parent)
 	size_t count = 0;
 	while (line[count])
 		count++;
+	if (is_cluster()) {
+		snprintf(bus, sizeof(bus), "%d", server->bus_port);
+		line[count++] = "--cluster-enabled";
+		line[count++] = "yes";
+		line[count++] = "--cluster-port";
+		line[count++] = bus;
+	}
 	for (size_t i = 0; server->arguments && server->arguments[i]; i++) {
 		if (i == SERVER_ARGUMENTS_MAX)
 			_exit(125);
@@ -83,6 +97,20 @@ static void run_server(const struct server *server, pid_t parent)
 		_exit(125);
 	execvp(line[0], (char **)(uintptr_t)line);
 	_exit(127);
+}
+
+/* The cluster's only node takes all slots. It serves them some time after each start. */
+static bool serves_slots(redisContext *context)
+{
+	redisReply *taken = redisCommand(context, "CLUSTER ADDSLOTSRANGE 0 16383");
+	redisReply *info = redisCommand(context, "CLUSTER INFO");
+	bool refused = taken && taken->type == REDIS_REPLY_ERROR && strncmp(taken->str, "ERR", 3);
+	bool serves = info && info->str && strstr(info->str, "cluster_state:ok");
+	if (taken)
+		freeReplyObject(taken);
+	if (info)
+		freeReplyObject(info);
+	return serves || refused; /* NOAUTH: the suite asks by itself */
 }
 
 static bool answers(const struct server *server)
@@ -96,6 +124,7 @@ static bool answers(const struct server *server)
 		answered = reply != NULL; /* an error is an answer too: NOAUTH */
 		if (reply)
 			freeReplyObject(reply);
+		answered = answered && (!is_cluster() || serves_slots(context));
 	}
 	if (context)
 		redisFree(context);
@@ -135,8 +164,11 @@ void server_start(struct server *server, const char *const *arguments)
 	snprintf(server->url_unix, sizeof(server->url_unix), "unix://%s", server->socket);
 	for (int tries = 0; tries < PORT_TRIES; tries++) {
 		server->port = free_port();
-		snprintf(server->url_tcp, sizeof(server->url_tcp), "redis://127.0.0.1:%d",
-			 server->port);
+		server->bus_port = is_cluster() ? free_port() : 0;
+		snprintf(server->url_tcp, sizeof(server->url_tcp), "%s://127.0.0.1:%d",
+			 is_cluster() ? "redis-cluster" : "redis", server->port);
+		if (is_cluster())
+			memcpy(server->url_unix, server->url_tcp, sizeof(server->url_tcp));
 		if (start_once(server))
 			return;
 	}

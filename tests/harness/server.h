@@ -13,6 +13,7 @@
 struct server {
 	pid_t pid; /* 0: not running */
 	int port;
+	int bus_port; /* of a cluster's node */
 	char folder[64];
 	char socket[96];
 	char url_unix[112];

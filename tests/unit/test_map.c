@@ -1,0 +1,199 @@
+/* What a node of a cluster tells of the slots, read: what is well formed, and what is not. */
+#include "unit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <hiredis/hiredis.h>
+
+#include "topo/map.h"
+
+#define ASKED "seed:7000"
+#define ID_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define ID_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+#define ID_C "cccccccccccccccccccccccccccccccccccccccc"
+#define NODE(size, host, port, id) "*3\r\n$" size "\r\n" host "\r\n:" port "\r\n$40\r\n" id "\r\n"
+
+static redisReply *reply_of(const char *text)
+{
+	redisReader *reader = redisReaderCreate();
+	void *reply = NULL;
+	assert_int_equal(redisReaderFeed(reader, text, strlen(text)), REDIS_OK);
+	assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_OK);
+	assert_non_null(reply);
+	redisReaderFree(reader);
+	return reply;
+}
+
+static struct lk__map *map_of(const char *text, const char **fault)
+{
+	redisReply *reply = reply_of(text);
+	struct lk__map *map = lk__map_read(reply, ASKED, fault);
+	freeReplyObject(reply);
+	return map;
+}
+
+static struct lk__map *good_map(const char *text)
+{
+	const char *fault;
+	struct lk__map *map = map_of(text, &fault);
+	assert_null(fault);
+	assert_non_null(map);
+	return map;
+}
+
+static void test_masters_and_replicas(void **state)
+{
+	(void)state;
+	struct lk__map *map = good_map(
+		"*3\r\n*4\r\n:0\r\n:99\r\n" NODE("8", "10.0.0.1", "7001", ID_A)
+			NODE("8", "10.0.0.3", "7003", ID_C) "*3\r\n:100\r\n:199\r\n" NODE(
+				"9", "localhost", "7002",
+				ID_B) "*4\r\n:300\r\n:300\r\n" NODE("8", "10.0.0.1", "7001", ID_A)
+				NODE("8", "10.0.0.3", "7003", ID_C));
+	assert_int_equal(map->count, 2);
+	assert_string_equal(map->master[0].node.place, "10.0.0.1:7001");
+	assert_string_equal(map->master[0].node.id, ID_A);
+	assert_int_equal(map->master[0].replica_count, 1);
+	assert_string_equal(map->master[0].replica[0].place, "10.0.0.3:7003");
+	assert_string_equal(map->master[1].node.place, "localhost:7002");
+	assert_int_equal(map->master[1].replica_count, 0);
+	assert_int_equal(map->owner[0], 1);
+	assert_int_equal(map->owner[99], 1);
+	assert_int_equal(map->owner[100], 2);
+	assert_int_equal(map->owner[199], 2);
+	assert_int_equal(map->owner[200], 0);
+	assert_int_equal(map->owner[300], 1);
+	assert_int_equal(map->owner[LK__SLOTS - 1], 0);
+	lk__map_free(map);
+}
+
+/* A node that does not know its own address stands where it was asked; IPv6 gets its brackets. */
+static void test_endpoints(void **state)
+{
+	(void)state;
+	struct lk__map *map = good_map(
+		"*3\r\n*3\r\n:0\r\n:0\r\n*3\r\n$-1\r\n:7001\r\n$40\r\n" ID_A
+		"\r\n*3\r\n:1\r\n:1\r\n" NODE("0", "", "7002", ID_B) "*3\r\n:2\r\n:2\r\n" NODE(
+			"3", "::1", "7003", ID_C));
+	assert_string_equal(map->master[0].node.place, "seed:7001");
+	assert_string_equal(map->master[1].node.place, "seed:7002");
+	assert_string_equal(map->master[2].node.place, "[::1]:7003");
+	lk__map_free(map);
+}
+
+/* "?" is a host name that is announced and not known: its slots are as if nobody had them. */
+static void test_a_master_without_an_address(void **state)
+{
+	(void)state;
+	struct lk__map *map = good_map("*2\r\n*3\r\n:0\r\n:9\r\n" NODE(
+		"1", "?", "7001", ID_A) "*3\r\n:10\r\n:19\r\n" NODE("4", "host", "7002", ID_B));
+	assert_int_equal(map->count, 1);
+	assert_int_equal(map->owner[0], 0);
+	assert_int_equal(map->owner[10], 1);
+	lk__map_free(map);
+}
+
+static uint64_t digest_of(const char *text)
+{
+	struct lk__map *map = good_map(text);
+	uint64_t digest = map->digest;
+	lk__map_free(map);
+	return digest;
+}
+
+/* Nodes list ranges in any order, and know replicas at different times. */
+static void test_alike(void **state)
+{
+	(void)state;
+	uint64_t one = digest_of("*2\r\n*3\r\n:0\r\n:9\r\n" NODE(
+		"1", "a", "1", ID_A) "*3\r\n:10\r\n:19\r\n" NODE("1", "b", "2", ID_B));
+	uint64_t turned = digest_of("*2\r\n*4\r\n:10\r\n:19\r\n" NODE("1", "b", "2", ID_B) NODE(
+		"1", "c", "3", ID_C) "*3\r\n:0\r\n:9\r\n" NODE("1", "a", "1", ID_A));
+	uint64_t parted = digest_of(
+		"*3\r\n*3\r\n:0\r\n:4\r\n" NODE("1", "a", "1", ID_A) "*3\r\n:5\r\n:9\r\n" NODE(
+			"1", "a", "1", ID_A) "*3\r\n:10\r\n:19\r\n" NODE("1", "b", "2", ID_B));
+	uint64_t moved = digest_of("*2\r\n*3\r\n:0\r\n:8\r\n" NODE(
+		"1", "a", "1", ID_A) "*3\r\n:9\r\n:19\r\n" NODE("1", "b", "2", ID_B));
+	assert_true(one == turned);
+	assert_true(one == parted);
+	assert_true(one != moved);
+}
+
+static void test_malformed(void **state)
+{
+	static const char *const texts[] = {
+		"*0\r\n",
+		"+OK\r\n",
+		"*1\r\n*2\r\n:0\r\n:9\r\n",
+		"*1\r\n*3\r\n:-1\r\n:9\r\n" NODE("1", "a", "1", ID_A),
+		"*1\r\n*3\r\n:9\r\n:0\r\n" NODE("1", "a", "1", ID_A),
+		"*1\r\n*3\r\n:0\r\n:16384\r\n" NODE("1", "a", "1", ID_A),
+		"*1\r\n*3\r\n$1\r\n0\r\n:9\r\n" NODE("1", "a", "1", ID_A),
+		"*1\r\n*3\r\n:0\r\n:9\r\n:7\r\n",
+		"*1\r\n*3\r\n:0\r\n:9\r\n*1\r\n$1\r\na\r\n",
+		"*1\r\n*3\r\n:0\r\n:9\r\n" NODE("1", "a", "0", ID_A),
+		"*1\r\n*3\r\n:0\r\n:9\r\n" NODE("1", "a", "65536", ID_A),
+		"*1\r\n*3\r\n:0\r\n:9\r\n" NODE("3", "a b", "1", ID_A),
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		const char *fault;
+		assert_null(map_of(texts[i], &fault));
+		assert_non_null(fault);
+	}
+}
+
+static void test_redirects(void **state)
+{
+	char place[LK__PLACE_SIZE];
+	uint16_t slot;
+	(void)state;
+	assert_true(lk__redirect_read("MOVED 3999 127.0.0.1:6381", ASKED, &slot, place));
+	assert_int_equal(slot, 3999);
+	assert_string_equal(place, "127.0.0.1:6381");
+	assert_true(lk__redirect_read("ASK 0 host.example:1", ASKED, &slot, place));
+	assert_string_equal(place, "host.example:1");
+	assert_true(lk__redirect_read("MOVED 16383 :6381", ASKED, &slot, place));
+	assert_string_equal(place, "seed:6381");
+	assert_true(lk__redirect_read("MOVED 1 ::1:6381", ASKED, &slot, place));
+	assert_string_equal(place, "[::1]:6381");
+}
+
+static void test_malformed_redirects(void **state)
+{
+	static const char *const words[] = {
+		"MOVED",
+		"MOVED ",
+		"MOVED 1",
+		"MOVED 1 ",
+		"MOVED 1 host",
+		"MOVED 1 host:",
+		"MOVED -1 host:1",
+		"MOVED 16384 host:1",
+		"MOVED x host:1",
+		"MOVED 1 host:0",
+		"MOVED 1 host:65536",
+		"MOVED 1 ?:1",
+		"MOVED 1 a b:1",
+	};
+	char place[LK__PLACE_SIZE];
+	uint16_t slot;
+	(void)state;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		assert_false(lk__redirect_read(words[i], ASKED, &slot, place));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_masters_and_replicas),
+		cmocka_unit_test(test_endpoints),
+		cmocka_unit_test(test_a_master_without_an_address),
+		cmocka_unit_test(test_alike),
+		cmocka_unit_test(test_malformed),
+		cmocka_unit_test(test_redirects),
+		cmocka_unit_test(test_malformed_redirects),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
