@@ -133,8 +133,11 @@ static bool record_send(lk_client *client, struct lk__node *node, const char *ke
 {
 	size_t sizes[5];
 	struct lk__conn *conn = lk__node_scripts(node, key, strlen(key));
-	if (!lk__conn_is_up(conn))
+	if (!lk__conn_is_up(conn)) {
+		if (client->topo->slotted) /* no lock may ever need this node */
+			lk__conn_open(conn);
 		return false;
+	}
 	for (size_t i = 0; i < argc; i++)
 		sizes[i] = strlen(argv[i]);
 	struct lk__request *request = lk__request_new(argc, argv, sizes);

@@ -1,0 +1,349 @@
+/* Two nodes of a cluster over streams of the test's own: where a request goes when the first says
+ * that the other has its key, and what it counts as. */
+#include "unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <lockkeeper/config.h>
+
+#include "base/clock.h"
+#include "conf/config.h"
+#include "conn/finder.h"
+#include "conn/node.h"
+#include "conn/words.h"
+#include "net/stream.h"
+#include "resp/reader.h"
+
+#define SECOND_US INT64_C(1000000)
+#define MOVED "-MOVED 7 127.0.0.1:2\r\n"
+
+struct side {
+	struct lk__stream stream; /* first */
+	struct lk__node node;
+	struct lk__conn *conn;
+	char written[4096];
+	size_t size;
+	const char *says; /* one answer, then nothing */
+};
+
+static struct side here, there;
+static struct lk__node *target; /* where a redirect leads to */
+static int suspected;
+static struct lk__thread thread;
+static lk_config *config;
+
+static ssize_t stream_read(struct lk__stream *stream, void *bytes, size_t size)
+{
+	struct side *side = (struct side *)stream;
+	if (!side->says)
+		return -EAGAIN;
+	size_t got = strlen(side->says);
+	assert_true(got <= size);
+	memcpy(bytes, side->says, got);
+	side->says = NULL;
+	return (ssize_t)got;
+}
+
+static ssize_t stream_write(struct lk__stream *stream, const void *bytes, size_t size)
+{
+	struct side *side = (struct side *)stream;
+	assert_true(side->size + size < sizeof(side->written));
+	memcpy(side->written + side->size, bytes, size);
+	side->size += size;
+	return (ssize_t)size;
+}
+
+static void stream_close(struct lk__stream *stream)
+{
+	(void)stream;
+}
+
+static const struct lk__stream_ops stream_ops = {
+	.read = stream_read, .write = stream_write, .close = stream_close};
+
+static int finder_find(struct lk__finder *finder, struct lk_config *asked, uint64_t *generation_out,
+		       int64_t deadline_ns, lk_error *error)
+{
+	(void)finder, (void)asked, (void)generation_out, (void)deadline_ns;
+	snprintf(error->message, sizeof(error->message), "nowhere");
+	return error->code = LK_EUNREACHABLE;
+}
+
+static void finder_suspect(struct lk__finder *finder)
+{
+	(void)finder;
+	suspected++;
+}
+
+static struct lk__node *finder_redirect(struct lk__finder *finder, const char *words,
+					const char *place)
+{
+	(void)finder, (void)place;
+	assert_non_null(strstr(words, "127.0.0.1:2"));
+	return target;
+}
+
+static void finder_unref(struct lk__finder *finder)
+{
+	atomic_fetch_sub(&finder->refs, 1);
+}
+
+static const struct lk__finder_ops finder_ops = {.find = finder_find,
+						 .suspect = finder_suspect,
+						 .redirect = finder_redirect,
+						 .unref = finder_unref};
+static struct lk__finder finder = {.ops = &finder_ops};
+
+static void ignore(void *context)
+{
+	(void)context;
+}
+
+static const struct lk__node_events events = {
+	.attention = ignore, .lost = ignore, .up = ignore, .connecting = ignore};
+
+static void side_open(struct side *side, int64_t server_us)
+{
+	lk_error error;
+	memset(side, 0, sizeof(*side));
+	side->stream.ops = &stream_ops;
+	side->stream.fd = -1;
+	assert_int_equal(lk__node_init(&side->node, config, &events, NULL, &error), 0);
+	side->node.finder = &finder;
+	side->conn = &side->node.scripts[0];
+	side->conn->stream = &side->stream;
+	side->conn->reader = lk__reader_new();
+	side->conn->state = LK__CONN_UP;
+	for (int i = 0; i < LK__SCRIPT_COUNT; i++)
+		side->conn->scripts[i] = true;
+	int64_t now_ns = lk__now_ns();
+	lk__node_hear_time(&side->node, server_us, now_ns, now_ns);
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	lk_error error;
+	assert_int_equal(lk_config_new(&config, &error), 0);
+	assert_int_equal(lk_config_set(config, "url", "redis-cluster://nowhere.test", &error), 0);
+	side_open(&here, 1000 * SECOND_US);
+	side_open(&there, 9000 * SECOND_US);
+	target = &there.node;
+	suspected = 0;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	lk__node_close(&here.node);
+	lk__node_close(&there.node);
+	lk__node_destroy(&here.node);
+	lk__node_destroy(&there.node);
+	config = lk_config_free(config);
+	return 0;
+}
+
+static struct lk__request *call(void)
+{
+	struct lk__words words = {0};
+	lk__words_text(&words, "key");
+	lk__words_deadline(&words, false);
+	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_LOCK_ACQUIRE, 1);
+	assert_non_null(request);
+	request->resend = true;
+	request->deadline_ns = lk__now_ns() + 5000 * LK__MS;
+	return request;
+}
+
+/* Waits for the answer for a moment. */
+static int called(struct lk__request *request)
+{
+	return lk__conn_call(here.conn, request, &thread, lk__now_ns() + 20 * LK__MS, NULL);
+}
+
+static bool wrote(const struct side *side, const char *text)
+{
+	return memmem(side->written, side->size, text, strlen(text)) != NULL;
+}
+
+static void test_it_goes_where_its_key_is(void **state)
+{
+	(void)state;
+	struct lk__request *request = call();
+	here.says = MOVED;
+	there.says = ":7\r\n";
+	assert_int_equal(called(request), LK__WAIT_READY);
+	assert_int_equal(request->code, 0);
+	assert_int_equal(request->reply->integer, 7);
+	assert_int_equal(request->sends, 1); /* the first has not run */
+	assert_int_equal(request->redirects, 1);
+	assert_ptr_equal(request->conn, there.conn);
+	assert_true(wrote(&here, "EVALSHA") && wrote(&there, "EVALSHA"));
+	assert_false(wrote(&there, "ASKING"));
+	assert_int_equal(here.conn->state, LK__CONN_UP);
+	lk__request_free(request);
+}
+
+/* Each server is told the deadline by its own clock. */
+static void test_its_deadline_is_told_anew(void **state)
+{
+	(void)state;
+	struct lk__request *request = call();
+	here.says = MOVED;
+	there.says = ":7\r\n";
+	assert_int_equal(called(request), LK__WAIT_READY);
+	assert_true(wrote(&here, "$16\r\n00000010050") || wrote(&here, "$16\r\n00000010049"));
+	assert_true(wrote(&there, "$16\r\n00000090050") || wrote(&there, "$16\r\n00000090049"));
+	lk__request_free(request);
+}
+
+static void test_asking_goes_before_it(void **state)
+{
+	(void)state;
+	struct lk__request *request = call();
+	here.says = "-ASK 7 127.0.0.1:2\r\n";
+	there.says = "+OK\r\n:7\r\n";
+	assert_int_equal(called(request), LK__WAIT_READY);
+	assert_int_equal(request->reply->integer, 7);
+	const char *asking = memmem(there.written, there.size, "ASKING", 6);
+	assert_non_null(asking);
+	assert_non_null(strstr(asking, "EVALSHA"));
+	lk__request_free(request);
+}
+
+static void finish(struct lk__request *request)
+{
+	*(bool *)request->owner = true;
+}
+
+static void test_one_that_nobody_waits_for_is_followed(void **state)
+{
+	(void)state;
+	bool finished = false;
+	struct lk__request *request = call();
+	request->finish = finish;
+	request->owner = &finished;
+	lk__conn_submit(here.conn, request);
+	here.says = MOVED;
+	lk__conn_attend(here.conn, &thread);
+	assert_false(finished || request->done);
+	there.says = ":7\r\n";
+	lk__conn_attend(there.conn, &thread);
+	assert_true(finished);
+	assert_int_equal(request->reply->integer, 7);
+	lk__request_free(request);
+}
+
+static void test_a_batch_is_followed_as_a_whole(void **state)
+{
+	(void)state;
+	struct lk__request *batch = lk__request_batch(2);
+	for (int i = 0; i < 2; i++)
+		assert_true(lk__request_add(batch, 1, (const char *[]){"PING"}, (size_t[]){4}));
+	here.says = MOVED MOVED;
+	there.says = ":1\r\n:2\r\n";
+	assert_int_equal(called(batch), LK__WAIT_READY);
+	assert_int_equal(batch->reply->elements, 2);
+	assert_int_equal(batch->reply->element[1]->integer, 2);
+	lk__request_free(batch);
+}
+
+/* One of its commands has run: it is not sent again. */
+static void test_a_batch_that_ran_in_part_is_not_followed(void **state)
+{
+	(void)state;
+	struct lk__request *batch = lk__request_batch(2);
+	for (int i = 0; i < 2; i++)
+		assert_true(lk__request_add(batch, 1, (const char *[]){"PING"}, (size_t[]){4}));
+	here.says = MOVED ":1\r\n";
+	assert_int_equal(called(batch), LK__WAIT_READY);
+	assert_true(batch->code < 0);
+	assert_int_equal(batch->redirects, 0);
+	assert_int_equal(there.size, 0);
+	lk__request_free(batch);
+}
+
+static void test_circles_end(void **state)
+{
+	(void)state;
+	struct lk__request *request = call();
+	int rc = 0;
+	target = &here.node;
+	request->thread = &thread;
+	lk__conn_submit(here.conn, request);
+	for (int i = 0; i < 100 && rc != LK__WAIT_READY; i++) {
+		here.says = MOVED;
+		rc = lk__conn_await(request, &thread, lk__now_ns() + LK__MS, NULL);
+	}
+	assert_int_equal(rc, LK__WAIT_READY);
+	assert_true(request->code < 0 && request->redirects <= 16);
+	lk__request_free(request);
+}
+
+static void test_after_its_deadline_it_is_not_followed(void **state)
+{
+	(void)state;
+	struct lk__request *request = call();
+	request->deadline_ns = lk__now_ns() - 1;
+	here.says = MOVED;
+	assert_int_equal(called(request), LK__WAIT_READY);
+	assert_int_equal(request->code, LK_EUNREACHABLE);
+	assert_int_equal(request->sends, 0);
+	assert_int_equal(there.size, 0);
+	lk__request_free(request);
+}
+
+/* Its server is looked for again, and the request waits for that. */
+static void test_a_target_that_nobody_knows(void **state)
+{
+	(void)state;
+	struct lk__request *request = call();
+	target = NULL;
+	request->thread = &thread;
+	lk__conn_submit(here.conn, request);
+	here.says = MOVED;
+	lk__conn_attend(here.conn, &thread);
+	assert_int_equal(suspected, 1);
+	assert_int_equal(request->sends, 0);
+	assert_true(here.conn->state != LK__CONN_UP);
+	lk__node_close(&here.node);
+	assert_true(request->done && request->code < 0 && request->code != LK_EMAYBEHELD);
+	lk__request_free(request);
+}
+
+/* An earlier copy may have run here before the slot moved: it counts on. */
+static void test_a_copy_counts_on(void **state)
+{
+	(void)state;
+	struct lk__request *request = call();
+	request->thread = &thread;
+	request->sends = 1; /* over a connection that was lost */
+	lk__conn_submit(here.conn, request);
+	here.says = MOVED;
+	there.says = ":7\r\n";
+	assert_int_equal(lk__conn_await(request, &thread, lk__now_ns() + 20 * LK__MS, NULL),
+			 LK__WAIT_READY);
+	assert_int_equal(request->sends, 2);
+	lk__request_free(request);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(test_it_goes_where_its_key_is),
+		TEST(test_its_deadline_is_told_anew),
+		TEST(test_asking_goes_before_it),
+		TEST(test_one_that_nobody_waits_for_is_followed),
+		TEST(test_a_batch_is_followed_as_a_whole),
+		TEST(test_a_batch_that_ran_in_part_is_not_followed),
+		TEST(test_circles_end),
+		TEST(test_after_its_deadline_it_is_not_followed),
+		TEST(test_a_target_that_nobody_knows),
+		TEST(test_a_copy_counts_on),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
