@@ -22,7 +22,7 @@ its name and the reason, and nothing changes.
 ## URLs
 
 **A failover can lose a lock if replicas are down.** Redis replicates after it has answered. With
-the last two URLs the library therefore waits until every replica has a grant that is alive
+the last three URLs the library therefore waits until every replica has a grant that is alive
 (`replica_acks`), and grants nothing if too few have it (`LK_ENOTDURABLE`). A replica that was down
 and becomes the master, because all others are down, may still lack grants: two owners. The library
 tells the old holder as soon as it knows that the lock is not at the new master. Use fence tokens or
@@ -34,13 +34,15 @@ a quorum of independent servers if you cannot accept that.
 | `unix://[user:password@]path[?db=N]` | one server, through its socket |
 | `redis-replicas://[user:password@]host[:6379],host[:6379],…[/db]` | a master and replicas, all |
 | `redis-sentinel://[user:password@]host[:26379],…/master[/db]` | the master of some sentinels |
+| `redis-cluster://[user:password@]host[:6379],…` | a cluster, by some of its nodes |
 
 `rediss` speaks TLS; `valkey` and `valkeys` are other names of `redis` and `rediss`. A URL lists up
 to 16 addresses. `config.h` says how the master is found. Several URLs of single servers, separated
 by commas, are a quorum (`lockkeeper run`).
 
-To follow a master, its user needs `+role` and `+wait` besides [these rights](acl/locks.acl). A user
-of the sentinels needs no more than this:
+To follow a master, its user needs `+role` and `+wait` besides [these rights](acl/locks.acl); in a
+cluster also `+cluster|myid`, `+cluster|slots` and `+asking`. A user of the sentinels needs no more
+than this:
 
     -@all +auth +sentinel|myid +sentinel|get-master-addr-by-name +sentinel|replicas
     +sentinel|sentinels +subscribe resetchannels &+switch-master &+reboot

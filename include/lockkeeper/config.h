@@ -13,7 +13,10 @@
  *                                                   a master and its replicas, all listed
  *   redis-sentinel://[user[:password]@]host[:port],host[:port],…/master[/db]
  *                                                   the sentinels, and the master's name there
- *   rediss-replicas://…  rediss-sentinel://…        the same with TLS; valkey and valkeys for redis
+ *   redis-cluster://[user[:password]@]host[:port],host[:port],…
+ *                                                   some nodes of a cluster
+ *   rediss-replicas://…  rediss-sentinel://…  rediss-cluster://…
+ *                                                   the same with TLS; valkey and valkeys for redis
  *                                                   and rediss mean the same here too
  *
  * Write reserved characters in user, password and path as %XX, and IPv6 addresses in brackets. A
@@ -21,16 +24,17 @@
  * names, passwords and their files are not allowed there). The last setting of an option wins.
  * A URL does not change options that it does not name.
  *
- * FAILOVER of redis-replicas:// and redis-sentinel:// (since 0.1). Redis replicates after it has
- * answered, so a new master may not know the last grants. Therefore the library waits (WAIT): a
- * grant, a renewal, an extension and a change of a count succeed when every replica has them that
- * the list or the sentinels show alive, connected to the master or not. If too few have it within a
- * third of the command limit, the call fails with LK_ENOTDURABLE (error.h): a grant is given back,
- * a deadline stays. Waits try again within their limits. A replica that does not answer counts
- * until the sentinels call it down or have not heard of it for 2.5 s, or, listed, for a second; no
- * lock is granted in that time. The option replica_acks names a number instead, which then counts
- * for single servers too, or 0: then a failover can lose the last grants, and two owners are
- * possible.
+ * FAILOVER of redis-replicas://, redis-sentinel:// and redis-cluster:// (since 0.1). Redis
+ * replicates after it has answered, so a new master may not know the last grants. Therefore the
+ * library waits (WAIT): a grant, a renewal, an extension and a change of a count succeed when
+ * every replica has them that the list, the sentinels or the cluster show alive, connected to the
+ * master or not. If too few have it within a third of the command limit, the call fails with
+ * LK_ENOTDURABLE (error.h): a grant is given back, a deadline stays. Waits try again within their
+ * limits. A replica that does not answer counts until the sentinels call it down or have not heard
+ * of it for 2.5 s, or, listed, for a second, or until the cluster marks it as failed
+ * (cluster-node-timeout); no lock is granted in that time. The option replica_acks names a number
+ * instead, which then counts for single servers too, or 0: then a failover can lose the last
+ * grants, and two owners are possible.
  *
  * With all replicas alive no failover loses a lock. It can lose one when a replica that was down or
  * cut off becomes the master, because those that had the lock are down too. The library tells a
@@ -49,6 +53,18 @@
  * thread looks for the master, from the first connect to the end of the client. The URL's user and
  * password are for the servers; sentinels have options of their own. Red locks and threadless
  * clients refuse these URLs so far.
+ *
+ * CLUSTER (since 0.1). A name's slot decides which master has its lock; all that belongs to a lock
+ * is in one slot, and a multi lock may have parts in several. The client asks up to seven nodes
+ * for the map of the slots (CLUSTER SLOTS), when it connects and once a second, and believes more
+ * than half of all or, if not all answer, of those that do. A server that says that another has a
+ * slot (MOVED, ASK) is followed at once. Each master has connections of its own: one that is down
+ * delays no lock of another. While a slot is moved key by key, a script with several keys is
+ * refused (TRYAGAIN) until the slot has moved: acquires wait and try again, a release of such a
+ * kind (fair, read/write, the counters) may return LK_EMAYBEHELD and is repeated in the
+ * background. Messages are ordinary publications. A Redisson that uses sharded ones (its default
+ * with Redis 7 and later) does not hear them, nor the reverse: either side then wakes when the
+ * lease ends; set shardedSubscriptionMode to OFF there. Locks exclude each other all the same.
  *
  * Only one thread at a time may use a configuration. Its calls do no I/O, except to read the file
  * that password_file or sentinel_password_file names.

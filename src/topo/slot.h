@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Which of a cluster's slots a key is in (Redis Cluster specification, "Keys distribution model"). */
+/* Which of a cluster's slots a key is in: "Keys distribution model" of the Redis Cluster
+ * specification. */
 #ifndef LK__TOPO_SLOT_H
 #define LK__TOPO_SLOT_H
 

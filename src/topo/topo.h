@@ -44,16 +44,16 @@ int lk__topo_replicas_new(struct lk__topo **topo_out, const struct lk_config *co
 int lk__topo_sentinel_new(struct lk__topo **topo_out, const struct lk_config *config,
 			  const struct lk__node_events *events, void *context, lk_error *error);
 
-/* Several masters, each with some of the slots. */
-int lk__topo_cluster_new(struct lk__topo **topo_out, const struct lk_config *config,
-			 const struct lk__node_events *events, void *context, lk_error *error);
-
-/* What the two are: one node that a scout finds, asking as `asking` says, which it takes over (NULL:
+/* What both are: one node that a scout finds, asking as `asking` says, which it takes over (NULL:
  * there was no memory for it). */
 struct lk__master_ops;
 int lk__topo_moving_new(struct lk__topo **topo_out, const struct lk__master_ops *ops,
 			struct lk_config *asking, const struct lk_config *config,
 			const struct lk__node_events *events, void *context, lk_error *error);
+
+/* Several masters, each with some of the slots. */
+int lk__topo_cluster_new(struct lk__topo **topo_out, const struct lk_config *config,
+			 const struct lk__node_events *events, void *context, lk_error *error);
 
 static inline uint16_t lk__topo_slot(const struct lk__topo *topo, const void *key, size_t size)
 {

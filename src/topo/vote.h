@@ -2,10 +2,10 @@
 /*
  * What most of a scout's peers say.
  *
- * It is believed as soon as more than half of all known peers say it. When not all answer, more than
- * half of those that do are enough: a client that sees a minority alone believes it, as it could
- * not work at all otherwise. One peer counts once, under however many addresses it was listed or
- * learned: its id tells.
+ * It is believed as soon as more than half of all known peers say it. When not all answer, more
+ * than half of those that do are enough: a client that sees a minority alone believes it, as it
+ * could not work at all otherwise. One peer counts once, under however many addresses it was listed
+ * or learned: its id tells.
  */
 #ifndef LK__TOPO_VOTE_H
 #define LK__TOPO_VOTE_H

@@ -354,7 +354,8 @@ static int resolve(void *context, const char *host, char *address_out, size_t si
 static void test_masters_that_move_are_refused(void **state)
 {
 	static const char *const urls[] = {"redis-replicas://127.0.0.1:1,127.0.0.1:2",
-					   "redis-sentinel://127.0.0.1:1/m"};
+					   "redis-sentinel://127.0.0.1:1/m",
+					   "redis-cluster://127.0.0.1:1"};
 	(void)state;
 	for (size_t i = 0; i < sizeof(urls) / sizeof(urls[0]); i++) {
 		lk_config *config = NULL;

@@ -149,7 +149,9 @@ int lk__facts_ask(struct lk__facts *facts, lk_client *client, struct lk__thread 
 	int rc = connect_node(client, thread, &own);
 	if (rc == LK__WAIT_READY)
 		rc = ask_settings(facts, client, thread, &own);
-	facts->acks = lk__node_acks(client->topo->ops->node_at(client->topo, 0));
+	facts->cluster = facts->cluster && !client->topo->slotted; /* else it is what was named */
+	struct lk__node *keeper = client->topo->ops->keeper_at(client->topo, 0);
+	facts->acks = keeper ? lk__node_acks(keeper) : 0;
 	if (rc == LK__WAIT_READY)
 		rc = ask_time(facts, client, thread, &own);
 	if (rc == LK__WAIT_READY && !facts->sentinel)

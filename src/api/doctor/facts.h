@@ -29,7 +29,8 @@ struct lk__facts {
 	bool has_info;   /* INFO was answered; */
 	bool has_config; /* so was CONFIG GET; */
 	bool has_rights; /* and all rights could be looked at */
-	bool sentinel, cluster, loading, disk_errors;
+	bool sentinel, loading, disk_errors;
+	bool cluster; /* a node of one, and the URL does not say so */
 
 	char server[24];  /* "redis", … */
 	char version[32]; /* its own */
