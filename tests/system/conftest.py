@@ -4,6 +4,7 @@ from __future__ import annotations
 import functools
 import pathlib
 import sys
+import tempfile
 
 import pytest
 
@@ -11,6 +12,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "history")]
 
 from certificates import Certificates  # noqa: E402  (behind the path)
+from clusters import PATIENT_MS, Cluster  # noqa: E402
 from deployments import Replicas, Watched  # noqa: E402
 from fixtures import (background, driver, folder, history, keeper, make_keeper,  # noqa: E402,F401
                       make_proxy, make_server, proxy, server, take_shard)
@@ -30,7 +32,7 @@ def pytest_configure(config):
 
 @pytest.fixture
 def deploy(folder):
-    """deploy(Replicas or Watched, **options): it runs until the test ends."""
+    """deploy(Replicas, Watched or Cluster, **options): it runs until the test ends."""
     made = []
 
     def make(kind, **options):
@@ -52,6 +54,29 @@ def replicas(deploy):
 def watched(deploy):
     """watched(**options): the same with sentinels."""
     return functools.partial(deploy, Watched)
+
+
+@pytest.fixture
+def clusters(deploy):
+    """clusters(**options): three masters with a replica each, for a test that breaks them."""
+    return functools.partial(deploy, Cluster)
+
+
+@pytest.fixture(scope="module")
+def standing():
+    """A cluster takes seconds to form, so the tests of a file share one."""
+    with tempfile.TemporaryDirectory(prefix="lk-") as folder:
+        made = Cluster(pathlib.Path(folder), node_timeout_ms=PATIENT_MS)
+        yield made
+        made.kill()
+
+
+@pytest.fixture
+def cluster(standing):
+    """The one that they share, whole. A test gives back the slots that it moves, and uses names of
+    its own; which of its nodes are masters changes."""
+    standing.wait()
+    return standing
 
 
 @pytest.fixture(scope="session")
