@@ -5,9 +5,12 @@ import contextlib
 import os
 
 from keeper import EVENT_LOST
-from waiting import until
+from waiting import never, until
 
 LOCKS = ("lock", "fair", "fenced", "spin", "plain", "read", "write", "multi")
+EVERY_LOCK = (*LOCKS, "fenced-java", "read-polite", "write-preferred")
+RIVALS = {"read": "write", "read-polite": "write-preferred"}
+"""Who excludes each kind; the others exclude themselves."""
 
 
 def use_every_kind(keeper) -> None:
@@ -63,3 +66,46 @@ def descriptors(keeper) -> int:
 
 def threads(keeper) -> int:
     return len(os.listdir(f"/proc/{keeper.pid}/task"))
+
+
+class Contest:
+    """Locks that one client holds and renews, while another waits for each of them.
+
+    names: {kind: name}. The waits have threads of their own, named as the kinds.
+    """
+
+    def __init__(self, make_keeper, url: str, names: dict[str, str], lease_ms: int):
+        self.names, self.lease_s = names, lease_ms / 1000
+        self.holder, self.waiter = make_keeper(url, watchdog_ms=lease_ms), make_keeper(url)
+        self.holder.listen()
+        for kind, name in names.items():
+            self.holder.call("acquire", name, kind=kind).ok()
+        self.waits = {kind: self.waiter.say("within", name, thread=kind, kind=rival_of(kind),
+                                            wait=120_000) for kind, name in names.items()}
+        until(lambda: self.waiter.stats().waiting == len(names), 10, "all wait")
+
+    def granted(self) -> list[str]:
+        return [kind for kind, wait in self.waits.items() if wait.done]
+
+    def is_kept(self) -> None:
+        """By its holder, for longer than any lease that it has now."""
+        never(self.granted, self.lease_s + 0.5, "granted to another")
+        for kind, name in self.names.items():
+            assert self.holder.call("is_held", name, kind=kind).result == 1, kind
+        assert not self.holder.events_of(EVENT_LOST) and not self.granted()
+
+    def hand_over(self) -> None:
+        """Each release is heard, and each waiter gets its lock, long before a lease would end."""
+        for kind, name in self.names.items():
+            released = self.holder.call("release", name, kind=kind).ok()
+            self.has_it(kind, released.end_ns)
+
+    def has_it(self, kind: str, released_ns: int) -> None:
+        granted = self.waits[kind].result(20).ok()
+        assert granted.end_ns - released_ns < 5 * 10**9, f"{kind}: the release was not heard"
+        self.holder.call("try", self.names[kind], kind=kind).is_code("LK_EBUSY")
+        self.waiter.call("release", self.names[kind], thread=kind, kind=rival_of(kind)).ok()
+
+
+def rival_of(kind: str) -> str:
+    return RIVALS.get(kind, kind)
