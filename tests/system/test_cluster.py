@@ -1,0 +1,207 @@
+"""redis-cluster://: each name is locked on the master that has its slot."""
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+import moving
+from deployments import refused_port
+from keeper import BUILD
+from moving import EVERY_LOCK, Contest, rival_of
+from servers import free_port
+from waiting import boottime_ns, until
+
+SHARDS = range(3)
+LEASE_MS = 2000
+COUNTERS = ("semaphore", "permits", "latch")
+
+def is_there(cluster, name: str) -> bool:
+    return cluster.node_of(name).call("EXISTS", name) == 1
+
+
+def test_no_kind_is_forgotten(make_keeper):
+    operations = make_keeper().call("list").operations.split()
+    kinds = {operation.split(":")[0] for operation in operations}
+    assert kinds - {"client", "red", "red-plain"} == {*EVERY_LOCK, *COUNTERS}
+
+
+@pytest.mark.parametrize("queued", [0, 1])
+@pytest.mark.parametrize("kind", EVERY_LOCK)
+def test_held_and_renewed(cluster, make_keeper, kind, queued):
+    """On each of the masters: alone, for longer than the first lease, and free afterwards."""
+    names = [cluster.name_on(index, kind) for index in SHARDS]
+    holder, other = make_keeper(cluster.url, watchdog_ms=LEASE_MS), make_keeper(cluster.url)
+    first = [holder.call("acquire", name, kind=kind, queue=queued).ok() for name in names]
+    for index, name in enumerate(names):
+        assert cluster.master(index).call("EXISTS", name) == 1
+    until(lambda: boottime_ns() > max(grant.deadline_ns for grant in first), 10)
+    for name in names:
+        assert holder.call("is_held", name, kind=kind).result == 1
+        other.call("try", name, kind=rival_of(kind), queue=queued).is_code("LK_EBUSY")
+        holder.call("release", name, kind=kind, queue=queued).ok()
+        assert not is_there(cluster, name)
+        other.call("try", name, kind=rival_of(kind), queue=queued).ok()
+        other.call("release", name, kind=rival_of(kind), queue=queued).ok()
+
+
+@pytest.mark.parametrize("index", SHARDS)
+def test_a_release_wakes_the_waiter(cluster, make_keeper, index):
+    """Of every kind: by a message, or by a poll, but not by the end of a lease."""
+    names = {kind: cluster.name_on(index, kind) for kind in EVERY_LOCK}
+    contest = Contest(make_keeper, cluster.url, names, lease_ms=30_000)
+    until(lambda: cluster.master(index).channels(), 10, "it listens at the slot's master")
+    contest.hand_over()
+
+
+def test_many_turns(cluster, make_keeper):
+    """Two clients pass a lock of each shard to and fro. A lost message would cost a lease."""
+    first, second = make_keeper(cluster.url), make_keeper(cluster.url)
+    names = [cluster.name_on(index) for index in SHARDS]
+    for name in names:
+        first.call("acquire", name, thread=name, lease=60_000).ok()
+    for _ in range(10):
+        waits = [second.say("within", name, thread=name, lease=60_000, wait=30_000)
+                 for name in names]
+        until(lambda keeper=second: keeper.stats().waiting == len(names), 10, "all wait")
+        for name, wait in zip(names, waits):
+            first.call("release", name, thread=name).ok()
+            assert wait.result().ok().took < 15
+        first, second = second, first
+
+
+def test_many_locks_are_renewed(cluster, make_keeper):
+    """Of all shards and of many slots, for two leases."""
+    keeper = make_keeper(cluster.url, watchdog_ms=LEASE_MS)
+    keeper.listen()
+    names = [cluster.name_on(number % 3) for number in range(60)]
+    for name in names:
+        keeper.call("acquire", name).ok()
+    end = boottime_ns() + 2 * LEASE_MS * 1_000_000
+    until(lambda: boottime_ns() > end, 10)
+    assert not keeper.events and all(is_there(cluster, name) for name in names)
+    for name in names:
+        keeper.call("release", name).ok()
+    assert not any(is_there(cluster, name) for name in names)
+
+
+def test_both_ways_of_calls(cluster, make_keeper):
+    moving.use_every_kind(make_keeper(cluster.url))
+
+
+@pytest.mark.parametrize("index", SHARDS)
+def test_counters(cluster, make_keeper, index):
+    """Permits that one client has, another waits for; and a latch that one counts down."""
+    one, other = make_keeper(cluster.url), make_keeper(cluster.url)
+    for kind in ("semaphore", "permits"):
+        name = cluster.name_on(index, kind)
+        one.call("set", name, kind=kind, count=1).ok()
+        ids = one.call("acquire", name, kind=kind, count=1).ok().get("ids", "")
+        waits = other.say("within", name, thread=kind, kind=kind, count=1, wait=20_000)
+        until(lambda: other.stats().waiting == 1, 10, "it waits")
+        one.call("release", name, kind=kind, count=1, ids=ids).ok()
+        waits.result().ok()
+    name = cluster.name_on(index, "latch")
+    one.call("set", name, kind="latch", count=1).ok()
+    waits = other.say("within", name, thread="latch", kind="latch", wait=20_000)
+    one.call("down", name, kind="latch", count=1).ok()
+    waits.result().ok()
+
+
+def test_a_multi_lock_across_shards(cluster, make_keeper):
+    """All of them or none, and woken by the release of the one that was busy."""
+    names = [cluster.name_on(index, "part") for index in (0, 1, 2, 0)]
+    multi = ",".join(names)
+    keeper, other = make_keeper(cluster.url), make_keeper(cluster.url)
+    keeper.call("acquire", multi, kind="multi").ok()
+    for name in names:
+        other.call("try", name).is_code("LK_EBUSY")
+    other.call("try", multi, kind="multi").is_code("LK_EBUSY")
+    keeper.call("release", multi, kind="multi").ok()
+    other.call("acquire", names[1]).ok()
+    keeper.call("try", multi, kind="multi").is_code("LK_EBUSY")
+    assert [is_there(cluster, name) for name in names] == [False, True, False, False]
+    waits = keeper.say("within", multi, kind="multi", wait=20_000)
+    until(lambda: keeper.stats().waiting == 1, 10, "it waits")
+    other.call("release", names[1]).ok()
+    waits.result().ok()
+    assert all(is_there(cluster, name) for name in names)
+
+
+def test_a_quorum_refuses_it(cluster, make_server, make_keeper):
+    keeper = make_keeper(cluster.url)
+    for number in range(2):
+        keeper.open(make_server().url, c=f"n{number}")
+    seen = keeper.call("acquire", "some", kind="red", nodes="c,n0,n1").is_code("LK_EINVAL")
+    assert "single server" in seen.message, seen.message
+
+
+def test_one_node_tells_of_all(cluster, make_keeper):
+    """A replica will do, and a listed node that is dead does no harm."""
+    names = [cluster.name_on(index) for index in SHARDS]
+    replica = f"127.0.0.1:{cluster.replicas(0)[0].port}"
+    for places in (replica, f"127.0.0.1:{refused_port()},{replica}"):
+        keeper = make_keeper(f"valkey-cluster://{places}")
+        for name in names:
+            keeper.call("acquire", name).ok()
+            keeper.call("release", name).ok()
+
+
+def test_bad_input(make_server, make_keeper):
+    """Each has its own error, which names the node and what it said."""
+    lone, nobody = make_server(), refused_port()
+    empty = make_server(cluster_enabled="yes", cluster_port=free_port())
+    for port, code, words in ((lone.port, "LK_EREFUSED", "no node of a cluster"),
+                              (nobody, "LK_EUNREACHABLE", "Connection refused"),
+                              (empty.port, "LK_EUNAVAILABLE", "slots")):
+        keeper = make_keeper(f"redis-cluster://127.0.0.1:{port}", retry_ms=300)
+        seen = keeper.call("acquire", "some").is_code(code)
+        assert f"127.0.0.1:{port}" in seen.message and words in seen.message, seen.message
+
+
+@pytest.mark.parametrize("more, options, words", [("/1", {}, "database"),
+                                                  ("", {"threadless": 1}, "threads")])
+def test_what_a_cluster_has_not(make_keeper, more, options, words):
+    """It is said when the client is opened, before a node is asked."""
+    url = f"redis-cluster://127.0.0.1:{refused_port()}{more}"
+    seen = make_keeper().call("open", url=url, **options).is_code("LK_EINVAL")
+    assert words in seen.message and url in seen.message, seen.message
+
+
+@pytest.mark.parametrize("verb", ["try", "acquire"])
+def test_the_url_of_a_single_server(cluster, make_keeper, verb):
+    """The name is on another node, or the node is a replica: it is said at once, and what to do."""
+    for node in (cluster.master(1), cluster.replicas(0)[0]):
+        seen = make_keeper(node.url).call(verb, cluster.name_on(0)).is_code("LK_EREFUSED")
+        assert "redis-cluster://" in seen.message and seen.took < 5, seen.message
+
+
+def command(cluster, *words: str) -> subprocess.CompletedProcess:
+    return subprocess.run([BUILD / "cli" / "lockkeeper", *words], capture_output=True, text=True,
+                          timeout=60, env={"LOCKKEEPER_URL": cluster.url, "PATH": "/usr/bin:/bin"})
+
+
+def test_the_command_runs(cluster, make_keeper):
+    """Alone for a name of each shard, and for all of them at once."""
+    keeper, names = make_keeper(cluster.url), [cluster.name_on(index, "job") for index in SHARDS]
+    also = ("--also", names[1], "--also", names[2], names[0])
+    for words in [(name,) for name in names] + [also]:
+        seen = command(cluster, "run", *words, "echo", "alone")
+        assert (seen.returncode, seen.stdout) == (0, "alone\n"), seen
+    for name in names:
+        keeper.call("acquire", name).ok()
+        assert command(cluster, "run", "-n", name, "true").returncode == 124
+        assert command(cluster, "run", "-n", *also, "true").returncode == 124
+        keeper.call("release", name).ok()
+
+
+def test_the_command_lists_all_shards(cluster, make_keeper):
+    keeper, names = make_keeper(cluster.url), [cluster.name_on(i, "listed") for i in SHARDS]
+    for name in names:
+        keeper.call("acquire", name).ok()
+    seen = command(cluster, "ls", "listed-*")
+    assert seen.returncode == 0, seen
+    assert sorted(line.split("\t")[0] for line in seen.stdout.splitlines()[1:]) == sorted(names)
+    for name in names:
+        shown = command(cluster, "show", name)
+        assert shown.returncode == 0 and name in shown.stdout, shown

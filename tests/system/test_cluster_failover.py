@@ -1,0 +1,233 @@
+"""redis-cluster://: a replica of a shard becomes its master, planned or not, and locks are kept."""
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import checker
+import moving
+from keeper import EVENT_LOST
+from moving import EVERY_LOCK, Contest
+from waiting import never, until
+
+HOW = ["", "FORCE", "TAKEOVER"]
+IDS = ["planned", "force", "takeover"]
+
+
+def names_on(cluster, index: int) -> dict[str, str]:
+    return {kind: cluster.name_on(index, kind) for kind in EVERY_LOCK}
+
+
+@pytest.mark.parametrize("how", HOW, ids=IDS)
+def test_a_failover_while_held(cluster, make_keeper, how):
+    """Twice, so that the first master has the shard again. Who was woken by mistake waits on."""
+    contest = Contest(make_keeper, cluster.url, names_on(cluster, 0), lease_ms=4000)
+    for _ in range(2):
+        new = cluster.failover(0, how)
+        assert all(new.call("EXISTS", name) for name in contest.names.values())
+    contest.is_kept()
+    assert contest.holder.call("acquire", cluster.name_on(0), thread="next").ok().took < 5
+    contest.hand_over()
+
+
+@pytest.mark.parametrize("how", HOW, ids=IDS)
+def test_a_call_finds_the_new_master(cluster, make_keeper, how):
+    """Even one that does not wait: the old master refuses it, so it was not done."""
+    keeper, name = make_keeper(cluster.url), cluster.name_on(1, "calls")
+    for _ in range(4):
+        keeper.call("within", name, wait=10_000).ok()
+        new = cluster.failover(1, how)
+        assert keeper.call("release", name).ok().took < 5
+        assert not new.call("EXISTS", name)
+        keeper.call("try", name).ok()
+        assert new.call("EXISTS", name)
+        keeper.call("release", name).ok()
+
+
+def copy_has(replica, name: str) -> bool:
+    with replica.connect() as connection:
+        connection.call("READONLY")
+        return connection.call("EXISTS", name) == 1
+
+
+@pytest.mark.slow
+def test_the_master_is_killed(clusters, make_keeper):
+    """Its replica had every grant, so none is lost. A lock that was free meanwhile is granted."""
+    cluster = clusters()
+    contest = Contest(make_keeper, cluster.url, names_on(cluster, 0), lease_ms=12_000)
+    old = cluster.master(0)
+    old.kill()
+    free = contest.waiter.say("within", cluster.name_on(0, "free"), thread="free", wait=60_000)
+    new = cluster.switched(old)
+    free.result().ok()
+    assert all(new.call("EXISTS", name) for name in contest.names.values())
+    contest.is_kept()
+    contest.hand_over()
+    old.restart()
+    cluster.wait()
+    later = cluster.name_on(0, "later")
+    contest.holder.call("acquire", later).ok()
+    assert old in cluster.replicas(0) and copy_has(old, later)
+
+
+def test_what_was_not_replicated_is_told(clusters, make_keeper):
+    """Without acknowledgement it is granted all the same, and its holder is told of the loss."""
+    cluster = clusters()
+    keeper, other = (make_keeper(cluster.url, replica_acks=0) for _ in range(2))
+    keeper.listen()
+    old = cluster.master(0)
+    gone, elsewhere = cluster.name_on(0, "gone"), cluster.name_on(1, "elsewhere")
+    moving.without_replication(old)
+    keeper.call("acquire", gone).ok()
+    keeper.call("acquire", elsewhere).ok()
+    waits = other.say("within", gone, wait=60_000)
+    old.kill()
+    cluster.switched(old)
+    waits.result(30).ok()
+    moving.is_told(keeper, gone)
+    keeper.call("release", gone).is_code("LK_ELOST")
+    assert [event.name for event in keeper.events_of(EVENT_LOST)] == [gone]
+    keeper.call("release", elsewhere).ok()
+
+
+def test_a_grant_is_on_the_replica(cluster, make_keeper):
+    """At the moment at which it is told, on each shard."""
+    keeper = make_keeper(cluster.url)
+    for index in range(3):
+        replica = cluster.replicas(index)[0]
+        for _ in range(20):
+            name = cluster.name_on(index, "acked")
+            keeper.call("acquire", name).ok()
+            assert copy_has(replica, name)
+
+
+def test_too_few_have_it(clusters, make_keeper):
+    """A shard whose replica does not follow grants nothing; the others do."""
+    cluster = clusters(node_timeout_ms=60_000)
+    keeper = make_keeper(cluster.url)
+    names = [cluster.name_on(index) for index in range(3)]
+    for name in names:
+        keeper.call("acquire", name).ok()
+        keeper.call("release", name).ok()
+    cluster.replicas(0)[0].pause()
+    keeper.call("within", names[0], wait=1500).is_code("LK_ENOTDURABLE", "LK_EMAYBEHELD")
+    for name in names[1:]:
+        assert keeper.call("acquire", name).ok().took < 2
+    until(lambda: not cluster.master(0).call("EXISTS", names[0]), 10, "it is given back")
+    next(node for node in cluster.nodes if not node.runs()).resume()
+    keeper.call("within", names[0], wait=20_000).ok()
+
+
+def test_other_shards_go_on(clusters, make_keeper):
+    """A master hangs, and the cluster does not know. Only its own names wait for it."""
+    cluster = clusters(node_timeout_ms=60_000)
+    keeper = make_keeper(cluster.url, command_timeout_ms=500, watchdog_ms=2000)
+    keeper.listen()
+    stuck, *names = [cluster.name_on(index) for index in range(3)]
+    held = [cluster.name_on(index, "held") for index in (1, 2)]
+    for name in (stuck, *names):
+        keeper.call("acquire", name).ok()
+        keeper.call("release", name).ok()
+    for name in held:
+        keeper.call("acquire", name).ok()
+    old = cluster.shards[0][0]
+    old.pause()
+    waits = keeper.say("within", stuck, thread="stuck", wait=60_000)
+    end = time.monotonic() + 4
+    while time.monotonic() < end:
+        for name in names:
+            assert keeper.call("acquire", name).ok().took < 2
+            assert keeper.call("release", name).ok().took < 2
+    newcomer = make_keeper(cluster.url)
+    for name in names:
+        assert newcomer.call("acquire", name).ok().took < 6
+    assert not waits.done and not keeper.events
+    assert all(keeper.call("is_held", name).result == 1 for name in held)
+    old.resume()
+    waits.result().ok()
+
+
+def test_a_master_that_was_paused_is_not_believed(clusters, make_keeper):
+    """It executes what it had received, as soon as it runs again. Nobody takes that for a grant."""
+    cluster = clusters()
+    keeper, other = make_keeper(cluster.url), make_keeper(cluster.url)
+    before, flight = cluster.name_on(0, "before"), cluster.name_on(0, "flight")
+    keeper.call("acquire", before).ok()
+    other.call("try", before).is_code("LK_EBUSY")
+    old = cluster.master(0)
+    old.pause()
+    waits = keeper.say("within", flight, wait=60_000)
+    new = cluster.switched(old)
+    waits.result().ok()
+    assert new.call("EXISTS", flight)
+    old.resume()
+    never(lambda: other.call("try", flight).code == "OK", 2, "two owners")
+    cluster.wait()
+    ran = moving.scripts_run(old)
+    for _ in range(10):
+        keeper.call("acquire", cluster.name_on(0, "after")).ok()
+        other.call("try", flight).is_code("LK_EBUSY")
+    assert moving.scripts_run(old) == ran
+    keeper.call("release", flight).ok()
+    assert not new.call("EXISTS", flight)
+    assert keeper.call("is_held", before).result == 1
+
+
+def test_a_holder_is_paused_with_its_master(clusters, make_keeper):
+    """Both are too late when they run again: the lease is over, and another has the lock."""
+    cluster = clusters()
+    name = cluster.name_on(0)
+    keeper, other = make_keeper(cluster.url, watchdog_ms=2000), make_keeper(cluster.url)
+    keeper.listen()
+    keeper.call("acquire", name).ok()
+    other.call("try", name).is_code("LK_EBUSY")
+    old = cluster.master(0)
+    keeper.pause()
+    old.pause()
+    granted = other.call("within", name, wait=60_000, limit=70).ok()
+    old.resume()
+    keeper.resume()
+    seen = keeper.call("is_held", name)
+    assert seen.result == 0 and granted.deadline_ns > seen.end_ns, "two owners"
+    moving.is_told(keeper, name)
+    cluster.wait()
+    assert other.call("is_held", name).result == 1
+
+
+def fail_over(cluster, how: str) -> None:
+    old = cluster.master(0)
+    if how == "kill":
+        old.kill()
+        cluster.switched(old)
+        old.restart()
+    elif how == "pause":
+        old.pause()
+        cluster.switched(old)
+        old.resume()
+    else:
+        cluster.failover(0, "" if how == "planned" else how.upper())
+    cluster.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [*IDS, "kill", "pause"])
+def test_never_two_owners(clusters, make_keeper, history, how):
+    """What two clients were told, while the master of a shard changes again and again."""
+    cluster = clusters()
+    name = f"{{{cluster.name_on(0)}}}turn"
+    keepers = [make_keeper(cluster.url, command_timeout_ms=500) for _ in range(2)]
+    paths = [history() for _ in keepers]
+    runs = [keeper.say("stress", thread="s", name=name, names=6, threads=6, pairs=1_000_000,
+                       lease=1500, wait=3000, hold_us=3000, history=path, capacity=200_000,
+                       run=number) for number, (keeper, path) in enumerate(zip(keepers, paths))]
+    for _ in range(3):
+        fail_over(cluster, how)
+        grants = [keeper.stats().acquires for keeper in keepers]
+        until(lambda before=grants: all(keeper.stats().acquires > count + 50 for keeper, count
+                                        in zip(keepers, before)), 20, "both go on")
+    for keeper in keepers:
+        keeper.call("stop", thread="-")
+    for run in runs:
+        run.result(40)
+    assert checker.check(checker.read(*paths), over_allowed=3)

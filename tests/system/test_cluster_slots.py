@@ -1,0 +1,220 @@
+"""redis-cluster://: a slot moves to another master, key by key, with the locks that are in it.
+
+Until the slot has moved, the server refuses each script of several keys unless all of them exist,
+and are on the same node (TRYAGAIN). So some calls succeed only when the move is over:
+ONE_KEY names the kinds of which each call has a single key.
+"""
+from __future__ import annotations
+
+import pytest
+
+import checker
+from clusters import slot_of
+from keeper import EVENT_LOST
+from moving import EVERY_LOCK, Contest, rival_of
+from waiting import never, until
+
+ONE_KEY = ("lock", "spin", "plain", "multi")
+LEASE_MS = 3000
+
+
+class Move:
+    """A slot of the first shard that goes to the second."""
+
+    def __init__(self, cluster):
+        self.cluster, self.to = cluster, cluster.master(1)
+        self.tag = cluster.name_on(0, "tag")
+        self.slot = slot_of(self.tag)
+
+    def name(self, like: str) -> str:
+        return f"{{{self.tag}}}{like}"
+
+    def begin(self) -> None:
+        self.cluster.begin_move(self.slot, self.to)
+
+    def keys(self, most: int | None = None) -> list[str]:
+        return self.cluster.move_keys(self.slot, self.to, most)
+
+    def end(self) -> None:
+        self.cluster.end_move(self.slot, self.to)
+
+    def whole(self) -> None:
+        self.cluster.move_slot(self.slot, self.to)
+
+    def back(self) -> None:
+        self.cluster.give_slot_back(self.slot)
+
+
+@pytest.fixture
+def move(cluster):
+    made = Move(cluster)
+    yield made
+    made.back()
+
+
+@pytest.mark.parametrize("kind", EVERY_LOCK)
+def test_moved_while_held(move, make_keeper, kind):
+    """There and back: the holder keeps it, its release is heard, and the waiter gets it."""
+    name = move.name(kind)
+    contest = Contest(make_keeper, move.cluster.url, {kind: name}, LEASE_MS)
+    move.whole()
+    contest.is_kept()
+    assert move.to.call("EXISTS", name) == 1
+    move.back()
+    contest.is_kept()
+    move.whole()
+    contest.hand_over()
+    until(lambda: not move.to.call("EXISTS", name), 10, "it is free")
+
+
+@pytest.mark.parametrize("kind", EVERY_LOCK)
+def test_a_newcomer_asks_the_new_master(move, make_keeper, kind):
+    """Its map is older than the move, and it has never used the slot."""
+    keeper = make_keeper(move.cluster.url)
+    keeper.call("ping").ok()
+    move.whole()
+    keeper.call("try", move.name(kind), kind=kind).ok()
+    assert move.to.call("EXISTS", move.name(kind)) == 1
+    keeper.call("release", move.name(kind), kind=kind).ok()
+
+
+@pytest.mark.parametrize("kind", EVERY_LOCK)
+def test_held_through_a_long_move(move, make_keeper, kind):
+    """It is renewed before its keys have moved, and when they have, for longer than its lease."""
+    contest = Contest(make_keeper, move.cluster.url, {kind: move.name(kind)}, LEASE_MS)
+    move.begin()
+    contest.is_kept()
+    move.keys()
+    contest.is_kept()
+    move.end()
+    contest.is_kept()
+    contest.hand_over()
+
+
+@pytest.mark.parametrize("moved", [False, True], ids=["before", "behind"])
+@pytest.mark.parametrize("kind", ONE_KEY)
+def test_one_key_goes_on_within_the_move(move, make_keeper, kind, moved):
+    """Its script runs where its key is (ASK); what is free is taken at the new node."""
+    contest = Contest(make_keeper, move.cluster.url, {kind: move.name(kind)}, LEASE_MS)
+    move.begin()
+    if moved:
+        move.keys()
+    contest.hand_over()
+    keeper, name = make_keeper(move.cluster.url), move.name("free")
+    keeper.call("try", name, kind=kind).ok()
+    assert move.to.call("CLUSTER", "COUNTKEYSINSLOT", move.slot) >= 1
+    contest.holder.call("try", name, kind=kind).is_code("LK_EBUSY")
+    move.keys()
+    move.end()
+    contest.holder.call("try", name, kind=kind).is_code("LK_EBUSY")
+    assert keeper.call("is_held", name, kind=kind).result == 1
+    keeper.call("release", name, kind=kind).ok()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in EVERY_LOCK if kind not in ONE_KEY])
+def test_several_keys_wait_for_the_end_of_the_move(move, make_keeper, kind):
+    """Nothing ran, so no call fails for that; and a free lock is granted once, to one."""
+    name, url = move.name(kind), move.cluster.url
+    one, other = make_keeper(url), make_keeper(url)
+    one.call("ping").ok()
+    move.begin()
+    waits = [keeper.say("within", name, kind=rival_of(kind), wait=60_000, lease=60_000)
+             for keeper in (one, other)]
+    limited = one.call("within", name, kind=kind, thread="limited", wait=500)
+    limited.is_code("LK_ETIMEDOUT", "LK_EUNAVAILABLE")
+    assert limited.took < 4
+    move.keys()
+    move.end()
+    first = until(lambda: [wait for wait in waits if wait.done], 20, "one has it")[0]
+    first.result().ok()
+    holder = (one, other)[waits.index(first)]
+    assert sum(wait.done for wait in waits) == 1, "two owners"
+    holder.call("release", name, kind=rival_of(kind)).ok()
+    waits[1 - waits.index(first)].result(20).ok()
+
+
+@pytest.mark.parametrize("kind", EVERY_LOCK)
+def test_released_within_the_move(move, make_keeper, kind):
+    """At once, or when the move is over: the waiter gets it, and nothing is left behind."""
+    contest = Contest(make_keeper, move.cluster.url, {kind: move.name(kind)}, 10_000)
+    move.begin()
+    move.keys()
+    released = contest.holder.say("release", contest.names[kind], kind=kind)
+    if kind in ONE_KEY:
+        released.result(10).ok()
+    else:
+        until(contest.holder.is_asleep, 10, "it waits")
+    move.keys()
+    move.end()
+    contest.has_it(kind, released.result(20).ok().end_ns)
+
+
+def test_keys_of_one_slot_on_two_nodes(move, make_keeper):
+    """Many locks of the slot, half of them moved, are renewed in one turn of the watchdog."""
+    names = [move.name(f"lock{number}") for number in range(20)]
+    keeper = make_keeper(move.cluster.url, watchdog_ms=LEASE_MS)
+    keeper.listen()
+    for name in names:
+        keeper.call("acquire", name).ok()
+    move.begin()
+    assert len(move.keys(10)) == 10
+    never(lambda: keeper.events_of(EVENT_LOST), 2 * LEASE_MS / 1000, "some are lost")
+    assert all(keeper.call("is_held", name).result == 1 for name in names)
+    multi = ",".join(move.name(f"part{number}") for number in range(3))
+    waits = keeper.say("within", multi, thread="multi", kind="multi", wait=30_000)
+    move.keys()
+    move.end()
+    waits.result().ok()
+    for name in names:
+        keeper.call("release", name).ok()
+    assert not any(move.to.call("EXISTS", name) for name in names)
+
+
+def test_a_slot_moves_and_its_new_master_fails_over(move, make_keeper):
+    """The client hears of both at once."""
+    names = {kind: move.name(kind) for kind in EVERY_LOCK}
+    contest = Contest(make_keeper, move.cluster.url, names, 6000)
+    move.whole()
+    new = move.cluster.failover(1)
+    contest.is_kept()
+    assert all(new.call("EXISTS", name) for name in names.values())
+    contest.hand_over()
+
+
+@pytest.mark.parametrize("kind", ["semaphore", "permits", "latch"])
+def test_counters(move, make_keeper, kind):
+    """A count is changed once, though its keys move while it changes."""
+    keeper, name, url = make_keeper(move.cluster.url), move.name(kind), move.cluster.url
+    keeper.call("set", name, kind=kind, count=9).ok()
+    other = make_keeper(url)
+    if kind == "latch":
+        waits = other.say("within", name, thread="w", kind=kind, wait=60_000)
+    for number in range(8):
+        (move.whole, move.back)[number % 2]()
+        keeper.call("down" if kind == "latch" else "acquire", name, kind=kind, count=1).ok()
+        assert move.cluster.node_of(name).call("GET", name) == b"%d" % (8 - number)
+    if kind == "latch":
+        keeper.call("down", name, kind=kind, count=1).ok()
+        waits.result().ok()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["lock", "fair", "plain", "fenced"])
+def test_never_two_owners(move, make_keeper, history, kind):
+    """What two clients were told, while the slot of all their locks goes to and fro."""
+    keepers = [make_keeper(move.cluster.url) for _ in range(2)]
+    paths = [history() for _ in keepers]
+    runs = [keeper.say("stress", thread="s", kind=kind, name=move.name("turn"), names=4, threads=4,
+                       pairs=1_000_000, lease=1500, wait=5000, hold_us=2000, history=path,
+                       capacity=200_000, run=number)
+            for number, (keeper, path) in enumerate(zip(keepers, paths))]
+    for number in range(20):
+        (move.whole, move.back)[number % 2]()
+        before = [keeper.stats().acquires for keeper in keepers]
+        until(lambda counts=before: all(keeper.stats().acquires > count + 10 for keeper, count
+                                        in zip(keepers, counts)), 20, "both go on")
+    for keeper in keepers:
+        keeper.call("stop", thread="-")
+    for run in runs:
+        run.result(40)
+    assert checker.check(checker.read(*paths), over_allowed=3)
