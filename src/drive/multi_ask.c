@@ -321,14 +321,19 @@ static void group_read(void *context, size_t index, const struct lk__request *re
 
 /* ---- connecting ---- */
 
-/* Once a client, and before it joins a wait queue: callers of one part alone need not wait for the
- * servers of the others. */
-size_t lk__multi_connects(const struct lk__multi_ask *ask, size_t from)
+/* Once a node, and before it joins a wait queue: callers of one part alone need not wait for the
+ * servers of the others. The one before `from` again, if connecting has told of another node. */
+size_t lk__multi_connects(struct lk__multi_ask *ask, size_t from)
 {
-	const struct lk__node *last = from > 0 ? lk__entry_node(part_of(ask, from - 1)) : NULL;
-	for (size_t i = from; i < ask->multi->count; i++)
-		if (!ask->taken[i] && lk__entry_node(part_of(ask, i)) != last)
-			return i;
+	if (from == 0)
+		ask->connects = NULL;
+	for (size_t i = from > 0 ? from - 1 : 0; i < ask->multi->count; i++) {
+		const struct lk__node *node = lk__entry_node(part_of(ask, i));
+		if (ask->taken[i] || node == ask->connects)
+			continue;
+		ask->connects = node;
+		return i;
+	}
 	return ask->multi->count;
 }
 

@@ -40,11 +40,12 @@ struct lk__multi_ask {
 
 	/* Of one try, release or extension. */
 	struct lk__asks asks;
-	int64_t asks_until_ns; /* the caller waits so long at most */
-	int result;            /* the first failure; 0: none */
-	bool tells;            /* which also goes to `error` */
-	bool was_late;         /* an earlier try */
-	bool entered;          /* the cancel token is tied to it */
+	int64_t asks_until_ns;           /* the caller waits so long at most */
+	const struct lk__node *connects; /* the node that was connected last; NULL */
+	int result;                      /* the first failure; 0: none */
+	bool tells;                      /* which also goes to `error` */
+	bool was_late;                   /* an earlier try */
+	bool entered;                    /* the cancel token is tied to it */
 	bool reserved[LK__MULTI_MAX];
 	struct lk__caller waiter[LK__MULTI_MAX];
 	size_t asked; /* parts that go on the wire: part[], key[] */
@@ -73,7 +74,7 @@ struct lk__want lk__multi_await_want(const struct lk__multi_ask *ask, size_t par
  */
 int lk__multi_look(struct lk__multi_ask *ask);
 /* The next part whose client is to connect, from that one on; `count` when there is none. */
-size_t lk__multi_connects(const struct lk__multi_ask *ask, size_t from);
+size_t lk__multi_connects(struct lk__multi_ask *ask, size_t from);
 /* How long at most; and what came of it, as lk__conn_ready() says. */
 int64_t lk__multi_connect_until_ns(const struct lk__multi_ask *ask, size_t part);
 int lk__multi_connected(struct lk__multi_ask *ask, size_t part, int rc, const lk_error *why);

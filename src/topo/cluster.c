@@ -389,12 +389,21 @@ static const struct lk__map *map_of(const struct cluster *cluster, const char *s
 	return NULL;
 }
 
-static void cluster_fail(const struct lk__scout *scout, size_t votes, lk_error *error)
+/* Those that answer and are none count more than those that do not answer. */
+static int cluster_fault(const struct lk__scout *scout)
 {
 	int code = LK_EUNREACHABLE;
-	for (size_t i = 0; i < lk__scout_count(scout); i++)
-		if (lk__scout_peer(scout, i)->code == LK_EREFUSED)
-			code = LK_EREFUSED;
+	for (size_t i = 0; i < lk__scout_count(scout); i++) {
+		int other = lk__scout_peer(scout, i)->code;
+		if (other == LK_EREFUSED || (other == LK_EUNAVAILABLE && code != LK_EREFUSED))
+			code = other;
+	}
+	return code;
+}
+
+static void cluster_fail(const struct lk__scout *scout, size_t votes, lk_error *error)
+{
+	int code = cluster_fault(scout);
 	if (votes == 0)
 		lk__scout_fail(scout, error, lk__scout_worst(scout, code),
 			       "no node tells the map of the slots");
