@@ -80,19 +80,23 @@ class Contest:
         self.holder.listen()
         for kind, name in names.items():
             self.holder.call("acquire", name, kind=kind).ok()
+            self.waiter.call("try", name, kind=rival_of(kind)).is_code("LK_EBUSY")
         self.waits = {kind: self.waiter.say("within", name, thread=kind, kind=rival_of(kind),
                                             wait=120_000) for kind, name in names.items()}
-        until(lambda: self.waiter.stats().waiting == len(names), 10, "all wait")
+        until(lambda: self.waiter.stats().waiting == len(names) or self.ended(), 10, "all wait")
+        until(lambda: asleep(self.waiter), 10, "all have asked")
+        assert not self.ended()
 
-    def granted(self) -> list[str]:
-        return [kind for kind, wait in self.waits.items() if wait.done]
+    def ended(self) -> list[tuple]:
+        """The waits that are over: granted to another, or failed."""
+        return [(kind, wait.answer) for kind, wait in self.waits.items() if wait.done]
 
     def is_kept(self) -> None:
         """By its holder, for longer than any lease that it has now."""
-        never(self.granted, self.lease_s + 0.5, "granted to another")
+        never(self.ended, self.lease_s + 0.5, "a wait is over")
         for kind, name in self.names.items():
             assert self.holder.call("is_held", name, kind=kind).result == 1, kind
-        assert not self.holder.events_of(EVENT_LOST) and not self.granted()
+        assert not self.holder.events_of(EVENT_LOST) and not self.ended()
 
     def hand_over(self) -> None:
         """Each release is heard, and each waiter gets its lock, long before a lease would end."""
@@ -105,6 +109,11 @@ class Contest:
         assert granted.end_ns - released_ns < 5 * 10**9, f"{kind}: the release was not heard"
         self.holder.call("try", self.names[kind], kind=kind).is_code("LK_EBUSY")
         self.waiter.call("release", self.names[kind], thread=kind, kind=rival_of(kind)).ok()
+
+
+def asleep(keeper) -> bool:
+    """Whether nothing is under way: not only for a moment, between two answers."""
+    return all(keeper.is_asleep() for _ in range(20))
 
 
 def rival_of(kind: str) -> str:

@@ -37,7 +37,7 @@ def test_held_and_renewed(cluster, make_keeper, kind, queued):
         assert cluster.master(index).call("EXISTS", name) == 1
     until(lambda: boottime_ns() > max(grant.deadline_ns for grant in first), 10)
     for name in names:
-        assert holder.call("is_held", name, kind=kind).result == 1
+        assert holder.call("is_held", name, kind=kind, queue=queued).result == 1
         other.call("try", name, kind=rival_of(kind), queue=queued).is_code("LK_EBUSY")
         holder.call("release", name, kind=kind, queue=queued).ok()
         assert not is_there(cluster, name)

@@ -2,7 +2,8 @@
 
 Until the slot has moved, the server refuses each script of several keys unless all of them exist,
 and are on the same node (TRYAGAIN). So some calls succeed only when the move is over:
-ONE_KEY names the kinds of which each call has a single key.
+ONE_KEY names the kinds of which each call has a single key. And on the old node a script fails in
+the middle as soon as it uses a key that it has deleted itself: that might have moved.
 """
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pytest
 import checker
 from clusters import slot_of
 from keeper import EVENT_LOST
-from moving import EVERY_LOCK, Contest, rival_of
+from moving import EVERY_LOCK, Contest, asleep, rival_of
 from waiting import never, until
 
 ONE_KEY = ("lock", "spin", "plain", "multi")
@@ -133,20 +134,39 @@ def test_several_keys_wait_for_the_end_of_the_move(move, make_keeper, kind):
     waits[1 - waits.index(first)].result(20).ok()
 
 
+@pytest.mark.parametrize("moved", [False, True], ids=["before", "behind"])
 @pytest.mark.parametrize("kind", EVERY_LOCK)
-def test_released_within_the_move(move, make_keeper, kind):
-    """At once, or when the move is over: the waiter gets it, and nothing is left behind."""
-    contest = Contest(make_keeper, move.cluster.url, {kind: move.name(kind)}, 10_000)
+def test_released_within_the_move(move, make_keeper, kind, moved):
+    """At once, or when the move is over: the waiter gets it, and nothing is left behind. The fair
+    lock's script may have failed behind its first write, so the caller may be told that."""
+    name = move.name(kind)
+    contest = Contest(make_keeper, move.cluster.url, {kind: name}, 10_000)
     move.begin()
-    move.keys()
-    released = contest.holder.say("release", contest.names[kind], kind=kind)
+    if moved:
+        move.keys()
+    released = contest.holder.say("release", name, kind=kind)
     if kind in ONE_KEY:
         released.result(10).ok()
     else:
-        until(contest.holder.is_asleep, 10, "it waits")
+        until(lambda: released.done or asleep(contest.holder), 10, "it is done, or waits")
     move.keys()
     move.end()
-    contest.has_it(kind, released.result(20).ok().end_ns)
+    halfway = ("LK_EMAYBEHELD",) if kind == "fair" and not moved else ()
+    contest.has_it(kind, released.result(20).is_code("OK", *halfway).end_ns)
+    until(lambda: not move.to.call("EXISTS", name), 10, "it is free")
+
+
+@pytest.mark.parametrize("kind", EVERY_LOCK)
+def test_keys_of_one_lock_on_two_nodes(move, make_keeper, kind):
+    """For half a lease. What was refused meanwhile is tried again before the lease ends."""
+    contest = Contest(make_keeper, move.cluster.url, {kind: move.name(kind)}, LEASE_MS)
+    move.begin()
+    assert len(move.keys(1)) == 1
+    never(contest.ended, LEASE_MS / 2000, "a wait is over")
+    move.keys()
+    move.end()
+    contest.is_kept()
+    contest.hand_over()
 
 
 def test_keys_of_one_slot_on_two_nodes(move, make_keeper):
