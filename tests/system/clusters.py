@@ -9,6 +9,7 @@ import binascii
 import contextlib
 import itertools
 import pathlib
+import time
 from typing import NamedTuple
 
 from servers import Server, free_port, stopped
@@ -87,6 +88,8 @@ class Cluster:
     def __init__(self, folder: pathlib.Path, masters: int = 3, replicas: int = 1,
                  node_timeout_ms: int = NODE_TIMEOUT_MS, **config):
         self.numbers = itertools.count()
+        self.pause_s = 4 * node_timeout_ms / 1000  # between two elections that one node stands in
+        self.elected: dict[Node, float] = {}
         self.nodes: list[Node] = []
         self.shards: list[list[Node]] = [[] for _ in range(masters)]
         config = {name.replace("_", "-"): value for name, value in config.items()}
@@ -202,20 +205,25 @@ class Cluster:
         index = self.shard_of(old)
         until(lambda: self.master(index) is not old, 60, "another is the master")
         self.wait()
+        self.elected[self.master(index)] = time.monotonic()
         return self.master(index)
 
     def failover(self, index: int, how: str = "") -> Node:
         """A planned one: how = "", "FORCE" or "TAKEOVER". Returns the new master, when it is over.
 
-        The server gives a failover up after 5 s, and says nothing. So it is asked for again.
+        The server gives a failover up after 5 s, and says nothing. So it is asked for again. It
+        would give up one of a node that has just been elected, and serve nobody meanwhile.
         """
         new = self.replicas(index)[0]
+        may = self.elected.get(new, -self.pause_s) + self.pause_s if how != "TAKEOVER" else 0
+        until(lambda: time.monotonic() > may, self.pause_s + 1, "it may be elected again")
         for _ in range(3):
             new.call("CLUSTER", "FAILOVER", *how.split())
             with contextlib.suppress(AssertionError):
                 until(lambda: self.master(index) is new, 6)
                 break
         self.wait()
+        self.elected[new] = time.monotonic()
         assert self.master(index) is new, f"the failover {how} was given up three times"
         return new
 

@@ -63,10 +63,12 @@ def clusters(deploy):
 
 
 @pytest.fixture(scope="module")
-def standing():
-    """A cluster takes seconds to form, so the tests of a file share one."""
+def standing(request):
+    """A cluster takes seconds to form, so the tests of a file share one. The file may state its
+    CLUSTER_NODE_TIMEOUT_MS."""
+    node_timeout_ms = getattr(request.module, "CLUSTER_NODE_TIMEOUT_MS", PATIENT_MS)
     with tempfile.TemporaryDirectory(prefix="lk-") as folder:
-        made = Cluster(pathlib.Path(folder), node_timeout_ms=PATIENT_MS)
+        made = Cluster(pathlib.Path(folder), node_timeout_ms=node_timeout_ms)
         yield made
         made.kill()
 
