@@ -35,31 +35,37 @@ bool lk__conn_demoted(struct lk__conn *conn, struct lk__request *request, const 
 	return true;
 }
 
-/* Whether nothing of it ran: of a batch, each command was redirected. */
-static bool is_redirected(const struct lk__request *request, const redisReply *reply)
+static bool is_redirect(const redisReply *reply)
 {
-	if (reply->type != REDIS_REPLY_ERROR || !lk__classify_redirect(reply->str))
-		return false;
-	for (size_t i = 0; i < request->batch; i++) {
-		const redisReply *part = request->reply->element[i];
-		if (part->type != REDIS_REPLY_ERROR || !lk__classify_redirect(part->str))
-			return false;
-	}
-	return true;
+	return reply->type == REDIS_REPLY_ERROR && lk__classify_redirect(reply->str);
+}
+
+/* The answer that says so; NULL: none does. All of a batch is about one slot, so what one of its
+ * commands says is true of all that have a key; those without, like TIME, may be done twice. */
+static const redisReply *redirect_of(const struct lk__request *request, const redisReply *reply)
+{
+	for (size_t i = 0; i < request->batch; i++)
+		if (is_redirect(request->reply->element[i]))
+			return request->reply->element[i];
+	return is_redirect(reply) ? reply : NULL;
 }
 
 bool lk__conn_redirected(struct lk__conn *conn, struct lk__request *request,
 			 const redisReply *reply, unsigned failures, struct lk__deferred *after)
 {
 	struct lk__finder *finder = conn->node->finder;
-	if (!finder || !finder->ops->redirect || !is_redirected(request, reply) ||
-	    request->redirects == REDIRECTS_MAX)
+	reply = redirect_of(request, reply);
+	if (!finder || !finder->ops->redirect || !reply || request->redirects == REDIRECTS_MAX)
 		return false;
 	struct lk__node *node = finder->ops->redirect(finder, reply->str, conn->place);
 	assert(request->sends > 0);
 	request->asking = node && *reply->str == 'A';
 	request->redirects++;
 	request->sends--;
+	if (request->asking && request->batch) { /* ASKING serves one command */
+		lk__conn_done(conn, request, LK_EUNAVAILABLE, reply->str, after);
+		return true;
+	}
 	if (node) {
 		request->elsewhere = node;
 		lk__conn_done(conn, request, LK_EUNREACHABLE, reply->str, after);
@@ -86,6 +92,8 @@ bool lk__conn_follow(struct lk__request *request)
 	if (!node || lk__now_ns() >= request->deadline_ns)
 		return false;
 	lk__request_drop_answer(request);
+	if (request->asks) /* it is that one's abilities that the answer tells */
+		request->asks = node;
 	request->code = 0;
 	atomic_store(&request->done, false);
 	lk__conn_submit(conn_alike(request->conn, node), request);

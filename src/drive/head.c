@@ -162,6 +162,16 @@ void lk__head_unanswered(struct lk__head *head)
 
 /* ---- connections ---- */
 
+/* Connecting may have told that the lock is on another node. */
+static bool head_is_astray(struct lk__head *head)
+{
+	if (lk__entry_node(head->entry) == head->entry->node)
+		return false;
+	lk__head_failed(head, LK_EUNREACHABLE, true, "another node has it");
+	head->event.unsent = true;
+	return true;
+}
+
 struct lk__conn *lk__head_route(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
@@ -184,7 +194,7 @@ int lk__head_connected(struct lk__head *head, int rc, const lk_error *why)
 		return rc;
 	if (rc == LK__WAIT_READY)
 		lk__head_happened(head, LK__ATTEMPT_CONNECTED);
-	else
+	else if (!head_is_astray(head))
 		lk__head_failed(head, why->code, was_up && rc == LK_ESYSTEM, why->message);
 	head->event.moved = head->moved;
 	head->moved = false;
@@ -224,16 +234,6 @@ static struct lk__request *head_request(const struct lk__head *head)
 					 ? (waiter->until_ns - now_ns) / LK__MS + 1
 					 : 1;
 	return entry->recipe->acquire(&wanted);
-}
-
-/* Connecting may have told that the lock is on another node. */
-static bool head_is_astray(struct lk__head *head)
-{
-	if (lk__entry_node(head->entry) == head->entry->node)
-		return false;
-	lk__head_failed(head, LK_EUNREACHABLE, true, "another node has it");
-	head->event.unsent = true;
-	return true;
 }
 
 struct lk__request *lk__head_try(struct lk__head *head)

@@ -43,9 +43,9 @@ struct shard {
 	char place[LK__PLACE_SIZE]; /* of its master; "": it has none */
 	uint64_t generation;        /* as of which that is so */
 	/* The scout's thread's. */
-	char id[LK__NODE_ID_SIZE]; /* of its master */
-	size_t member_count;
-	char member[LK__ACKS_MAX][LK__NODE_ID_SIZE]; /* its replicas, when last heard of */
+	char id[LK__NODE_ID_SIZE];                   /* of its master */
+	size_t member_count;                         /* ever: the last ones are kept */
+	char member[LK__ACKS_MAX][LK__NODE_ID_SIZE]; /* all that were its master or replica */
 };
 
 struct cluster {
@@ -198,34 +198,43 @@ static void shard_move(struct shard *shard, const char *place)
 	pthread_mutex_unlock(&cluster->mutex);
 	snprintf(reason, sizeof(reason), *place ? "the master is now %.80s" : "it has no slots%s",
 		 place);
+	if (shard != shard_at(cluster, ANY)) /* who waits for one without slots goes elsewhere */
+		atomic_store(&shard->node.was_up, *place != '\0');
 	if (first)
 		return;
 	lk__log(&config->log, LK_LOG_WARNING, "%.200s: %s", config->url, reason);
 	lk__node_disown(&shard->node, reason);
 }
 
-static void shard_know(struct shard *shard, const struct lk__map_master *master)
-{
-	struct lk__replicas *replicas = &shard->node.replicas;
-	size_t most = sizeof(shard->member) / sizeof(shard->member[0]);
-	memcpy(shard->id, master->node.id, sizeof(shard->id));
-	shard->member_count = master->replica_count < most ? master->replica_count : most;
-	pthread_mutex_lock(&replicas->mutex);
-	for (size_t i = 0; i < shard->member_count; i++) {
-		memcpy(shard->member[i], master->replica[i].id, sizeof(shard->member[i]));
-		memcpy(replicas->place[i], master->replica[i].place, sizeof(replicas->place[i]));
-	}
-	atomic_store(&replicas->count,
-		     (int)(master->replica_count > most ? most + 1 : master->replica_count));
-	pthread_mutex_unlock(&replicas->mutex);
-}
-
 static bool shard_has(const struct shard *shard, const char *id)
 {
-	for (size_t i = 0; i < shard->member_count; i++)
+	for (size_t i = 0; i < shard->member_count && i < LK__ACKS_MAX; i++)
 		if (strcmp(shard->member[i], id) == 0)
 			return true;
 	return false;
+}
+
+/* For good: right after a failover the new master does not name the old one, and a map that does
+ * may be believed once more. */
+static void shard_join(struct shard *shard, const char *id)
+{
+	if (!shard_has(shard, id))
+		memcpy(shard->member[shard->member_count++ % LK__ACKS_MAX], id, LK__NODE_ID_SIZE);
+}
+
+static void shard_know(struct shard *shard, const struct lk__map_master *master)
+{
+	struct lk__replicas *replicas = &shard->node.replicas;
+	size_t count = master->replica_count;
+	memcpy(shard->id, master->node.id, sizeof(shard->id));
+	shard_join(shard, master->node.id);
+	pthread_mutex_lock(&replicas->mutex);
+	for (size_t i = 0; i < count && i < LK__ACKS_MAX; i++) {
+		shard_join(shard, master->replica[i].id);
+		memcpy(replicas->place[i], master->replica[i].place, sizeof(replicas->place[i]));
+	}
+	atomic_store(&replicas->count, (int)(count > LK__ACKS_MAX ? LK__ACKS_MAX + 1 : count));
+	pthread_mutex_unlock(&replicas->mutex);
 }
 
 /* The shard whose master this was, or else, for an heir, whose replica. ANY: there is none. */
@@ -242,14 +251,29 @@ static size_t shard_of(struct cluster *cluster, const struct lk__map_master *mas
 
 /* ---- the map ---- */
 
-/* Any node will do, as long as it is one. */
+static bool has_answered(const struct lk__scout *scout, const char *place)
+{
+	for (size_t i = 0; i < lk__scout_count(scout); i++) {
+		const struct lk__peer *peer = lk__scout_peer(scout, i);
+		if (strcmp(peer->name, place) == 0)
+			return lk__scout_has_answered(scout, peer);
+	}
+	return false;
+}
+
+/* Any node will do, as long as it is one: if possible one that answers. */
 static void any_move(struct cluster *cluster, const struct lk__map *map)
 {
 	struct shard *any = shard_at(cluster, ANY);
-	for (size_t i = 0; i < map->count; i++)
-		if (strcmp(map->master[i].node.place, any->place) == 0)
+	const struct lk__map_master *chosen = &map->master[0];
+	for (size_t i = map->count; i-- > 0;) {
+		const struct lk__map_master *master = &map->master[i];
+		if (strcmp(master->node.place, any->place) == 0)
 			return;
-	shard_move(any, map->master[0].node.place);
+		if (has_answered(cluster->scout, master->node.place))
+			chosen = master;
+	}
+	shard_move(any, chosen->node.place);
 }
 
 /* Which shards the masters are: those that go on first, then the heirs of those that do not, then

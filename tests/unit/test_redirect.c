@@ -251,17 +251,30 @@ static void test_a_batch_is_followed_as_a_whole(void **state)
 	lk__request_free(batch);
 }
 
-/* One of its commands has run: it is not sent again. */
-static void test_a_batch_that_ran_in_part_is_not_followed(void **state)
+/* A command that has no key is answered anywhere. */
+static void test_a_batch_is_followed_for_its_keys(void **state)
 {
 	(void)state;
 	struct lk__request *batch = lk__request_batch(2);
 	for (int i = 0; i < 2; i++)
 		assert_true(lk__request_add(batch, 1, (const char *[]){"PING"}, (size_t[]){4}));
-	here.says = MOVED ":1\r\n";
+	here.says = "+PONG\r\n" MOVED;
+	there.says = "+PONG\r\n:2\r\n";
 	assert_int_equal(called(batch), LK__WAIT_READY);
-	assert_true(batch->code < 0);
-	assert_int_equal(batch->redirects, 0);
+	assert_int_equal(batch->code, 0);
+	assert_int_equal(batch->reply->element[1]->integer, 2);
+	lk__request_free(batch);
+}
+
+static void test_no_batch_goes_behind_asking(void **state)
+{
+	(void)state;
+	struct lk__request *batch = lk__request_batch(1);
+	assert_true(lk__request_add(batch, 1, (const char *[]){"PING"}, (size_t[]){4}));
+	here.says = "-ASK 7 127.0.0.1:2\r\n";
+	assert_int_equal(called(batch), LK__WAIT_READY);
+	assert_int_equal(batch->code, LK_EUNAVAILABLE);
+	assert_int_equal(batch->sends, 0);
 	assert_int_equal(there.size, 0);
 	lk__request_free(batch);
 }
@@ -339,7 +352,8 @@ int main(void)
 		TEST(test_asking_goes_before_it),
 		TEST(test_one_that_nobody_waits_for_is_followed),
 		TEST(test_a_batch_is_followed_as_a_whole),
-		TEST(test_a_batch_that_ran_in_part_is_not_followed),
+		TEST(test_a_batch_is_followed_for_its_keys),
+		TEST(test_no_batch_goes_behind_asking),
 		TEST(test_circles_end),
 		TEST(test_after_its_deadline_it_is_not_followed),
 		TEST(test_a_target_that_nobody_knows),
