@@ -339,7 +339,7 @@ static void maps_drop(struct cluster *cluster)
 		lk__map_free(cluster->map[--cluster->map_count]);
 }
 
-/* Keeps one of each that are alike: the last. */
+/* Keeps one of each that are alike: the last, with the replicas that any of them names. */
 static void map_keep(struct cluster *cluster, struct lk__map *map)
 {
 	size_t at = 0;
@@ -352,10 +352,12 @@ static void map_keep(struct cluster *cluster, struct lk__map *map)
 		lk__map_free(map);
 		return;
 	}
-	if (at < cluster->map_count)
+	if (at < cluster->map_count) {
+		lk__map_add_replicas(map, cluster->map[at]);
 		lk__map_free(cluster->map[at]);
-	else
+	} else {
 		cluster->map_count++;
+	}
 	cluster->map[at] = map;
 }
 

@@ -139,6 +139,31 @@ void lk__map_free(struct lk__map *map)
 	free(map);
 }
 
+static void master_add_missing(struct lk__map_master *master, const struct lk__map_master *other)
+{
+	size_t known = master->replica_count < LK__ACKS_MAX ? master->replica_count : LK__ACKS_MAX;
+	for (size_t i = 0; i < other->replica_count && i < LK__ACKS_MAX; i++) {
+		size_t at = 0;
+		while (at < known && strcmp(master->replica[at].id, other->replica[i].id) != 0)
+			at++;
+		if (at < known)
+			continue;
+		if (master->replica_count < LK__ACKS_MAX)
+			master->replica[master->replica_count] = other->replica[i];
+		master->replica_count++;
+	}
+	if (other->replica_count > LK__ACKS_MAX)
+		master->replica_count = other->replica_count;
+}
+
+void lk__map_add_replicas(struct lk__map *map, const struct lk__map *other)
+{
+	for (size_t i = 0; i < map->count; i++)
+		for (size_t j = 0; j < other->count; j++)
+			if (strcmp(map->master[i].node.id, other->master[j].node.id) == 0)
+				master_add_missing(&map->master[i], &other->master[j]);
+}
+
 bool lk__redirect_read(const char *words, const char *asked, uint16_t *slot_out, char *place_out)
 {
 	char host[LK__PLACE_SIZE];

@@ -54,6 +54,9 @@ struct lk__map {
 struct lk__map *lk__map_read(const redisReply *reply, const char *asked, const char **fault_out);
 void lk__map_free(struct lk__map *map);
 
+/* Adds the replicas that only the other knows: a node lists one when it has heard from it. */
+void lk__map_add_replicas(struct lk__map *map, const struct lk__map *other);
+
 /* Takes MOVED or ASK apart: slot and place, of LK__PLACE_SIZE bytes. False: it is malformed. */
 bool lk__redirect_read(const char *words, const char *asked, uint16_t *slot_out, char *place_out);
 

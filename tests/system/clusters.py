@@ -77,6 +77,10 @@ class Node(Server):
     def is_ok(self) -> bool:
         return b"cluster_state:ok" in self.call("CLUSTER", "INFO")
 
+    def listed(self) -> set[str]:
+        """The masters and replicas of its map: a replica is in it when its offset is known."""
+        return {node[2].decode() for row in self.call("CLUSTER", "SLOTS") for node in row[2:]}
+
     def online(self) -> int:
         """How many replicas follow it, in step."""
         return self.call("INFO", "replication").count(b"state=online")
@@ -191,6 +195,7 @@ class Cluster:
         serving = {name for name, _ in next(iter(owners))}
         return (serving <= ids and
                 all(self.is_well(view, ids, serving) for view in views) and
+                all(ids <= node.listed() for node in running) and
                 sum(node.online() for node in running if node.id in serving) ==
                 len(ids) - len(serving))
 

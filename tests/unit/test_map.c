@@ -68,6 +68,27 @@ static void test_masters_and_replicas(void **state)
 	lk__map_free(map);
 }
 
+/* Two nodes agree on the masters; each has heard of one of two replicas. */
+static void test_replicas_of_two_maps(void **state)
+{
+	(void)state;
+	struct lk__map *map = good_map("*1\r\n*4\r\n:0\r\n:99\r\n" NODE(
+		"8", "10.0.0.1", "7001", ID_A) NODE("8", "10.0.0.2", "7002", ID_B));
+	struct lk__map *other = good_map("*2\r\n*3\r\n:100\r\n:199\r\n" NODE(
+		"8", "10.0.0.2", "7002", ID_B) "*5\r\n:0\r\n:99\r\n" NODE("8", "10.0.0.1", "7001",
+									  ID_A)
+						 NODE("8", "10.0.0.2", "7002", ID_B)
+							 NODE("8", "10.0.0.3", "7003", ID_C));
+	lk__map_add_replicas(map, other);
+	lk__map_add_replicas(map, other);
+	assert_int_equal(map->master[0].replica_count, 2);
+	assert_string_equal(map->master[0].replica[0].id, ID_B);
+	assert_string_equal(map->master[0].replica[1].id, ID_C);
+	assert_string_equal(map->master[0].replica[1].place, "10.0.0.3:7003");
+	lk__map_free(map);
+	lk__map_free(other);
+}
+
 /* A node that does not know its own address stands where it was asked; IPv6 gets its brackets. */
 static void test_endpoints(void **state)
 {
@@ -188,6 +209,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_masters_and_replicas),
+		cmocka_unit_test(test_replicas_of_two_maps),
 		cmocka_unit_test(test_endpoints),
 		cmocka_unit_test(test_a_master_without_an_address),
 		cmocka_unit_test(test_alike),
