@@ -302,6 +302,25 @@ static void channel_wake(const struct lk__channel *channel, struct lk__deferred 
 		lk__after_wake(after, listening->listener);
 }
 
+void lk__channels_wake(struct lk__conn *conn, lk__channel_test *test, const void *context)
+{
+	struct lk__deferred after = {.wake_count = 0};
+	struct lk__channel *channel, *next;
+	bool woken = false;
+	pthread_mutex_lock(&conn->mutex);
+	HASH_ITER(hh, conn->channels, channel, next)
+	{
+		if (!test(context, channel->name, channel->name_size))
+			continue;
+		channel->generation++;
+		channel_wake(channel, &after);
+		woken = true;
+	}
+	if (woken && conn->leader) /* it may be one of them, and sleeps on the socket */
+		lk__wake_fd(conn->wake_fd);
+	lk__conn_unlock_held(conn, &after);
+}
+
 static void channel_message(struct lk__conn *conn, const redisReply *reply,
 			    struct lk__deferred *after)
 {

@@ -18,6 +18,9 @@
 
 #define LK__PAYLOAD_SIZE 48 /* what is kept of a message, with its NUL */
 
+/* Whether something is true of the channel with that name. */
+typedef bool lk__channel_test(const void *context, const char *name, size_t size);
+
 struct lk__channel {
 	UT_hash_handle hh;
 	size_t unconfirmed;  /* commands whose answer is to come */
@@ -93,6 +96,9 @@ void lk__channel_stand_down(struct lk__conn *conn, struct lk__listening *listeni
 			    struct lk__standby *standby);
 int lk__channel_await_look(struct lk__conn *conn, const struct lk__heard *heard, lk_error *error);
 int lk__channel_hear_look(struct lk__conn *conn, struct lk__heard *heard);
+
+/* Lets those who listen on such channels try again, as after a new subscription. */
+void lk__channels_wake(struct lk__conn *conn, lk__channel_test *test, const void *context);
 
 /* For src/conn alone, with the mutex held. */
 void lk__channels_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after);

@@ -23,6 +23,7 @@
 
 #include "base/fail.h"
 #include "conf/config.h"
+#include "conn/channels.h"
 #include "conn/finder.h"
 #include "topo/map.h"
 #include "topo/scout.h"
@@ -304,6 +305,22 @@ static bool cluster_assign(struct cluster *cluster, const struct lk__map *map, u
 	return true;
 }
 
+static bool is_astray(const void *context, const char *channel, size_t size)
+{
+	const struct shard *shard = context;
+	size_t index = atomic_load(&shard->cluster->slot[lk__slot_of(channel, size)]);
+	return shard_at(shard->cluster, index) != shard;
+}
+
+/* Who waits where a slot was looks where it is: a release there may have told nobody. */
+static void cluster_wake_astray(struct cluster *cluster)
+{
+	for (size_t i = 0; i < atomic_load(&cluster->count); i++) {
+		struct shard *shard = shard_at(cluster, i);
+		lk__channels_wake(&shard->node.messages, is_astray, shard);
+	}
+}
+
 static bool cluster_believe(struct cluster *cluster, const struct lk__map *map, lk_error *error)
 {
 	uint16_t index[LK__MAP_MASTERS_MAX];
@@ -320,6 +337,7 @@ static bool cluster_believe(struct cluster *cluster, const struct lk__map *map, 
 		atomic_store_explicit(&cluster->slot[slot], owner ? index[owner - 1] : ANY,
 				      memory_order_relaxed);
 	}
+	cluster_wake_astray(cluster);
 	return true;
 }
 
