@@ -55,7 +55,8 @@ bool lk__conn_redirected(struct lk__conn *conn, struct lk__request *request,
 {
 	struct lk__finder *finder = conn->node->finder;
 	reply = redirect_of(request, reply);
-	if (!finder || !finder->ops->redirect || !reply || request->redirects == REDIRECTS_MAX)
+	if (!finder || !finder->ops->redirect || !reply || request->redirects == REDIRECTS_MAX ||
+	    request->asks) /* what this server can do is asked, wherever the key is */
 		return false;
 	struct lk__node *node = finder->ops->redirect(finder, reply->str, conn->place);
 	assert(request->sends > 0);
@@ -92,8 +93,6 @@ bool lk__conn_follow(struct lk__request *request)
 	if (!node || lk__now_ns() >= request->deadline_ns)
 		return false;
 	lk__request_drop_answer(request);
-	if (request->asks) /* it is that one's abilities that the answer tells */
-		request->asks = node;
 	request->code = 0;
 	atomic_store(&request->done, false);
 	lk__conn_submit(conn_alike(request->conn, node), request);
