@@ -60,11 +60,12 @@
  * than half of all or, if not all answer, of those that do. A server that says that another has a
  * slot (MOVED, ASK) is followed at once. Each master has connections of its own: one that is down
  * delays no lock of another. While a slot is moved key by key, a script with several keys is
- * refused (TRYAGAIN) until the slot has moved: acquires wait and try again, a release of such a
- * kind (fair, read/write, the counters) may return LK_EMAYBEHELD and is repeated in the
- * background. Messages are ordinary publications. A Redisson that uses sharded ones (its default
- * with Redis 7 and later) does not hear them, nor the reverse: either side then wakes when the
- * lease ends; set shardedSubscriptionMode to OFF there. Locks exclude each other all the same.
+ * refused (TRYAGAIN) until its keys are together: acquires wait and try again, a release does so
+ * until the lease ends. A fair lock's release can fail halfway there: it returns LK_EMAYBEHELD, the
+ * lock is free, and the next in the queue gets it when the slot has moved.
+ * Messages are ordinary publications. A Redisson that uses sharded ones (its default with Redis 7
+ * and later) does not hear them, nor the reverse: either side then wakes when the lease ends; set
+ * shardedSubscriptionMode to OFF there. Locks exclude each other all the same.
  *
  * Only one thread at a time may use a configuration. Its calls do no I/O, except to read the file
  * that password_file or sentinel_password_file names.

@@ -18,6 +18,7 @@
 #include "conn/finder.h"
 #include "conn/handshake.h"
 #include "conn/node.h"
+#include "conn/redirect.h"
 #include "net/stream.h"
 #include "resp/reader.h"
 
@@ -112,6 +113,7 @@ static void conn_sort_out(struct lk__conn *conn, bool all, int code, const char 
 	struct lk__request *request, *next;
 	int64_t now_ns = lk__now_ns();
 	lk__acks_lost(conn);
+	lk__conn_resume(conn);
 	DL_FOREACH_SAFE(conn->in_flight, request, next)
 	{
 		bool returns = request->return_unsent && request->sends == 0;
@@ -126,7 +128,7 @@ static void conn_sort_out(struct lk__conn *conn, bool all, int code, const char 
 
 bool lk__conn_demand(const struct lk__conn *conn)
 {
-	return conn->in_flight || conn->channels || conn->wanted > 0;
+	return conn->in_flight || conn->postponed || conn->channels || conn->wanted > 0;
 }
 
 /* Doubled with each failure up to the most, then a random half of it added or not. */
@@ -372,7 +374,7 @@ void lk__conn_close_to_tries(struct lk__conn *conn)
 bool lk__conn_is_idle(const void *subject)
 {
 	const struct lk__conn *conn = subject;
-	return !conn->in_flight && !conn->finished && !conn->delivering &&
+	return !conn->in_flight && !conn->postponed && !conn->finished && !conn->delivering &&
 	       atomic_load(&conn->finishing) == 0;
 }
 

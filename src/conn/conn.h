@@ -81,6 +81,8 @@ struct lk__conn {
 	struct lk__buffer out;
 	struct lk__request *in_flight; /* sent, or waiting for the next connection; oldest first */
 	size_t in_flight_count;
+	struct lk__request *postponed; /* sent, refused, and to be sent again: redirect.c */
+	int64_t postponed_until_ns;
 	struct lk__request *unacked;  /* answered, and not yet acknowledged; before in_flight */
 	bool asks_acks;               /* a WAIT is under way for them */
 	int more_acks;                /* of replicas that need not, and did at the last WAIT */
@@ -274,6 +276,7 @@ void lk__standby_unlist(struct lk__conn *conn, struct lk__standby *standby);
 void lk__standbys_wake(struct lk__conn *conn, struct lk__deferred *after);
 bool lk__conn_has_come(const struct lk__conn *conn, uint64_t failure_count, bool once);
 int64_t lk__conn_limit_ns(const struct lk__conn *conn); /* when the oldest answer is too late */
+int64_t lk__conn_next_ns(const struct lk__conn *conn);  /* when to look, if nothing comes */
 void lk__conn_enqueue(struct lk__conn *conn, struct lk__request *request);
 void lk__conn_remove(struct lk__conn *conn, struct lk__request *request);
 void lk__conn_push(struct lk__conn *conn); /* what was appended must leave now */

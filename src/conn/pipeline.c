@@ -304,6 +304,11 @@ void lk__conn_done(struct lk__conn *conn, struct lk__request *request, int code,
 
 void lk__conn_remove(struct lk__conn *conn, struct lk__request *request)
 {
+	if (request->postponed) {
+		DL_DELETE(conn->postponed, request);
+		request->postponed = false;
+		return;
+	}
 	assert(conn->in_flight_count > 0);
 	DL_DELETE(conn->in_flight, request);
 	conn->in_flight_count--;
@@ -394,7 +399,8 @@ void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred
 	} else {
 		request->reply = reply;
 	}
-	if (lk__conn_redirected(conn, request, reply, failures, after))
+	if (lk__conn_redirected(conn, request, reply, failures, after) ||
+	    lk__conn_postponed(conn, request, reply))
 		return;
 	if (request->asks_acks)
 		lk__acks_came(conn, request, after);
@@ -420,6 +426,12 @@ int64_t lk__conn_limit_ns(const struct lk__conn *conn)
 	if (conn->kind == LK__CONN_MESSAGES && config->keepalive_s > 0)
 		return lk__after_ms(conn->heard_ns, config->keepalive_s * 1000);
 	return LK__NEVER;
+}
+
+int64_t lk__conn_next_ns(const struct lk__conn *conn)
+{
+	int64_t limit_ns = lk__conn_limit_ns(conn);
+	return conn->postponed ? lk__earlier(limit_ns, conn->postponed_until_ns) : limit_ns;
 }
 
 static ssize_t conn_read(struct lk__conn *conn)
@@ -536,8 +548,10 @@ static void conn_turn(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel
 	assert(conn->leader && conn->state == LK__CONN_UP);
 	if (conn->kind == LK__CONN_MESSAGES)
 		lk__channels_probe(conn);
+	if (conn->postponed && lk__now_ns() >= conn->postponed_until_ns)
+		lk__conn_resume(conn);
 	lk__conn_flush(conn);
-	int64_t limit_ns = lk__conn_limit_ns(conn);
+	int64_t next_ns = lk__conn_next_ns(conn);
 	bool spins = until_ns > 0 && conn_may_spin(conn);
 	short events = conn->stream->wants | (lk__buffer_size(&conn->out) ? POLLOUT : 0);
 	bool sleeps = until_ns > 0 && !spins && !conn->stream->buffered && !conn->must_break;
@@ -549,7 +563,7 @@ static void conn_turn(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel
 		got = conn_spin(conn, now_ns + conn->node->config->spin_us * LK__US);
 	} else {
 		if (sleeps)
-			conn_sleep(conn, events, until_ns < limit_ns ? until_ns : limit_ns, cancel);
+			conn_sleep(conn, events, until_ns < next_ns ? until_ns : next_ns, cancel);
 		atomic_store(&conn->asleep, false);
 		got = conn_read(conn);
 	}
@@ -581,7 +595,7 @@ static bool conn_pass_lead(struct lk__conn *conn, struct lk__deferred *after)
 /* Whether somebody has to look again even if nothing more comes. */
 static bool conn_is_unfinished(const struct lk__conn *conn)
 {
-	return conn->in_flight || conn->must_break || atomic_load(&conn->ended);
+	return conn->in_flight || conn->postponed || conn->must_break || atomic_load(&conn->ended);
 }
 
 /*
@@ -700,13 +714,15 @@ int lk__conn_call(struct lk__conn *conn, struct lk__request *request, struct lk_
 /* True when it was never sent: then it is done. */
 static bool conn_withdraw(struct lk__conn *conn, struct lk__request *request)
 {
+	const char *why = conn->last_error.code ? conn->last_error.message : "no connection yet";
 	if (request->done || request->sends > 0)
 		return false;
+	if (request->postponed)
+		why = "its keys are being moved to another node";
 	lk__conn_remove(conn, request);
 	request->done = true;
 	request->code = LK_EUNREACHABLE;
-	snprintf(request->reason, sizeof(request->reason), "not sent: %.140s",
-		 conn->last_error.code ? conn->last_error.message : "no connection yet");
+	snprintf(request->reason, sizeof(request->reason), "not sent: %.140s", why);
 	return true;
 }
 

@@ -3,13 +3,16 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
+#include <utlist.h>
 
 #include "base/clock.h"
 #include "conn/classify.h"
 #include "conn/finder.h"
 #include "conn/node.h"
 
-#define REDIRECTS_MAX 16 /* of one request: a map that goes in circles is no map */
+#define REDIRECTS_MAX 16          /* of one request: a map that goes in circles is no map */
+#define POSTPONE_NS (50 * LK__MS) /* while keys move: a key takes some µs, all of a slot seconds */
 
 /* The connection is made anew, to where the server is found then. */
 static void conn_seek(struct lk__conn *conn, const char *reason, unsigned failures)
@@ -76,6 +79,39 @@ bool lk__conn_redirected(struct lk__conn *conn, struct lk__request *request,
 	conn_seek(conn, "another server has its keys", failures);
 	lk__conn_enqueue(conn, request);
 	return true;
+}
+
+bool lk__conn_postponed(struct lk__conn *conn, struct lk__request *request, const redisReply *reply)
+{
+	int64_t until_ns = lk__now_ns() + POSTPONE_NS;
+	if (!request->patient || request->batch || reply->type != REDIS_REPLY_ERROR ||
+	    strncmp(reply->str, "TRYAGAIN", 8) != 0 || until_ns >= request->deadline_ns)
+		return false;
+	assert(request->sends > 0);
+	request->sends--;
+	request->asking = false; /* the old node says again where it is to be asked, */
+	request->redirects = 0;  /* and that is no circle */
+	lk__request_drop_answer(request);
+	if (!conn->postponed)
+		conn->postponed_until_ns = until_ns;
+	request->postponed = true;
+	DL_APPEND(conn->postponed, request);
+	return true;
+}
+
+void lk__conn_resume(struct lk__conn *conn)
+{
+	struct lk__request *request, *next, *postponed = conn->postponed;
+	conn->postponed = NULL;
+	DL_FOREACH_SAFE(postponed, request, next)
+	{
+		DL_DELETE(postponed, request);
+		request->postponed = false;
+		DL_APPEND(conn->in_flight, request);
+		conn->in_flight_count++;
+		if (conn->state == LK__CONN_UP)
+			lk__conn_append(conn, request);
+	}
 }
 
 /* Its connection of the same kind. */

@@ -21,6 +21,14 @@ bool lk__conn_demoted(struct lk__conn *conn, struct lk__request *request, const 
 bool lk__conn_redirected(struct lk__conn *conn, struct lk__request *request,
 			 const redisReply *reply, unsigned failures, struct lk__deferred *after);
 
+/*
+ * Some of its keys have moved, and some have not: it has not run, and is sent again after a pause,
+ * if it has the patience, and the time. Resume: what waits for that is in flight again.
+ */
+bool lk__conn_postponed(struct lk__conn *conn, struct lk__request *request,
+			const redisReply *reply);
+void lk__conn_resume(struct lk__conn *conn);
+
 /* Sends a request that is done, and was redirected, to where it was: true, and it is not done.
  * For its owner, who holds no mutex, before anything is read from it. */
 bool lk__conn_follow(struct lk__request *request);

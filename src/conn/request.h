@@ -44,8 +44,10 @@ struct lk__request {
 	char token[64];        /* whose try it is, where the answer does not say; for its reader */
 	struct lk__node *asks; /* what this node can do is what is asked; NULL: not that */
 	bool resend;           /* safe and useful to send again after a lost connection */
-	bool return_unsent;    /* a lost connection ends it if it was not sent yet */
-	bool contended;        /* other processes are at it too: their need of a core is ours */
+	bool patient;       /* while its keys move it waits in the connection, and is sent again */
+	bool postponed;     /* it does */
+	bool return_unsent; /* a lost connection ends it if it was not sent yet */
+	bool contended;     /* other processes are at it too: their need of a core is ours */
 	enum lk__durable durable;   /* which answers need enough replicas */
 	struct lk__node *elsewhere; /* done: the server says that it is to be asked there */
 	unsigned redirects;         /* how often that was done */

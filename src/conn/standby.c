@@ -99,15 +99,15 @@ static int64_t conn_arm(struct lk__conn *conn, int set_fd)
 			     lk__set_rearm(set_fd, conn->stream->fd, writes, conn) == 0);
 	if (conn_is_urgent(conn))
 		return 0;
-	int64_t limit_ns = lk__conn_limit_ns(conn);
-	return atomic_load(&conn->armed) ? limit_ns : lk__earlier(limit_ns, lk__now_ns() + LK__MS);
+	int64_t next_ns = lk__conn_next_ns(conn);
+	return atomic_load(&conn->armed) ? next_ns : lk__earlier(next_ns, lk__now_ns() + LK__MS);
 }
 
 int64_t lk__conn_arm(struct lk__conn *conn, int set_fd)
 {
 	int64_t at_ns = LK__NEVER;
 	pthread_mutex_lock(&conn->mutex);
-	bool expects = conn->in_flight || conn->channels || conn_is_urgent(conn);
+	bool expects = conn->in_flight || conn->postponed || conn->channels || conn_is_urgent(conn);
 	if (conn->state == LK__CONN_UP && !conn->leader && expects)
 		at_ns = conn_arm(conn, set_fd);
 	if (conn->finished) /* left to us by one who could not */

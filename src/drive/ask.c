@@ -25,7 +25,7 @@ int lk__ask(lk_client *client, struct lk__conn *conn, struct lk__thread *thread,
 	const char *node = client->config->url;
 	if (!request)
 		return lk__fail(error, LK_ENOMEM, "%s: out of memory", what);
-	request->resend = true;
+	request->resend = request->patient = true;
 	request->deadline_ns = until_ns;
 	int rc = lk__conn_call(conn, request, thread, until_ns, NULL);
 	if (rc != LK__WAIT_READY && lk__conn_leave(request, lk__request_forget))

@@ -58,7 +58,7 @@ static int ask_send(struct lk__async *async)
 				async->want.operation);
 	request->owner = async;
 	request->finish = lk__async_answered;
-	request->resend = true;
+	request->resend = request->patient = true;
 	request->deadline_ns = count->until_ns;
 	count->request = request;
 	lk__conn_queue(lk__entry_scripts(entry), request);

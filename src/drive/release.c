@@ -190,7 +190,7 @@ static void release_prepare(struct lk__release *release, struct lk__entry *entry
 			    struct lk__request *request, lk_error *error)
 {
 	lk__release_begin(release, entry, error);
-	request->resend = true;
+	request->resend = request->patient = true;
 	request->contended = entry->contended;
 	request->deadline_ns = release->valid_until_ns;
 	release->passes = entry->passing = entry->queue != NULL;

@@ -343,6 +343,89 @@ static void test_a_copy_counts_on(void **state)
 	lk__request_free(request);
 }
 
+/* Refused because some of its keys have moved, and some have not. */
+static struct lk__request *postponed(void)
+{
+	struct lk__request *request = call();
+	request->patient = true;
+	request->thread = &thread;
+	lk__conn_submit(here.conn, request);
+	here.says = "-TRYAGAIN Multiple keys request during rehashing of slot\r\n";
+	lk__conn_attend(here.conn, &thread);
+	assert_false(request->done);
+	assert_int_equal(request->sends, 0);
+	assert_false(lk__conn_is_idle(here.conn));
+	here.size = 0;
+	return request;
+}
+
+static void test_while_keys_move_it_waits(void **state)
+{
+	(void)state;
+	struct lk__request *request = postponed();
+	lk__conn_attend(here.conn, &thread);
+	assert_int_equal(here.size, 0); /* not at once */
+	int64_t begun_ns = lk__now_ns();
+	assert_int_equal(lk__conn_await(request, &thread, begun_ns + 80 * LK__MS, NULL),
+			 LK__WAIT_TIME_UP);
+	assert_true(wrote(&here, "EVALSHA"));
+	here.says = ":7\r\n";
+	assert_int_equal(lk__conn_await(request, &thread, begun_ns + 5000 * LK__MS, NULL),
+			 LK__WAIT_READY);
+	assert_int_equal(request->reply->integer, 7);
+	assert_int_equal(request->sends, 1);
+	assert_true(lk__conn_is_idle(here.conn));
+	lk__request_free(request);
+}
+
+static void test_who_has_no_patience_is_told(void **state)
+{
+	(void)state;
+	struct lk__request *request = call();
+	here.says = "-TRYAGAIN Multiple keys request during rehashing of slot\r\n";
+	assert_int_equal(called(request), LK__WAIT_READY);
+	assert_int_equal(request->code, LK_EUNAVAILABLE);
+	lk__request_free(request);
+}
+
+static void test_who_has_no_time_is_told(void **state)
+{
+	(void)state;
+	struct lk__request *request = call();
+	request->patient = true;
+	request->deadline_ns = lk__now_ns() + 20 * LK__MS;
+	here.says = "-TRYAGAIN Multiple keys request during rehashing of slot\r\n";
+	assert_int_equal(called(request), LK__WAIT_READY);
+	assert_int_equal(request->code, LK_EUNAVAILABLE);
+	lk__request_free(request);
+}
+
+static void test_what_waits_can_be_left(void **state)
+{
+	(void)state;
+	struct lk__request *request = postponed();
+	assert_false(lk__conn_leave(request, lk__request_forget));
+	assert_int_equal(request->code, LK_EUNREACHABLE);
+	assert_non_null(strstr(request->reason, "moved"));
+	assert_true(lk__conn_is_idle(here.conn));
+	lk__request_free(request);
+}
+
+/* It is in flight again, for the next connection; and is done when there is none. */
+static void test_what_waits_outlives_a_connection(void **state)
+{
+	(void)state;
+	struct lk__request *request = postponed();
+	here.says = "?\r\n";
+	lk__conn_attend(here.conn, &thread);
+	assert_true(here.conn->state != LK__CONN_UP);
+	assert_false(request->done);
+	lk__node_close(&here.node);
+	assert_true(request->done);
+	assert_int_equal(request->code, LK_ECLOSED);
+	lk__request_free(request);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -358,6 +441,11 @@ int main(void)
 		TEST(test_after_its_deadline_it_is_not_followed),
 		TEST(test_a_target_that_nobody_knows),
 		TEST(test_a_copy_counts_on),
+		TEST(test_while_keys_move_it_waits),
+		TEST(test_who_has_no_patience_is_told),
+		TEST(test_who_has_no_time_is_told),
+		TEST(test_what_waits_can_be_left),
+		TEST(test_what_waits_outlives_a_connection),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
