@@ -53,14 +53,15 @@ class Row(NamedTuple):
 class Node(Server):
     """One server of a cluster. The port of its bus is any that is free."""
 
-    def __init__(self, folder: pathlib.Path, config: dict):
+    def __init__(self, folder: pathlib.Path, config: dict, tls: dict | None = None):
         self.bus = free_port()
         super().__init__(folder, {
             "cluster-enabled": "yes", "cluster-port": self.bus, "appendonly": "no",
             # A replica stays with its shard, and synchronizes at once, without a child process.
             "cluster-allow-replica-migration": "no", "repl-diskless-sync": "yes",
             "repl-diskless-sync-delay": 0, "repl-diskless-load": "swapdb",
-            "repl-ping-replica-period": 1, **config})
+            "repl-ping-replica-period": 1, **({"tls-cluster": "yes"} if tls else {}), **config},
+            tls)
 
     def start(self) -> Node:
         super().start()
@@ -90,7 +91,7 @@ class Cluster:
     """Masters, each with replicas, on free ports of the loopback."""
 
     def __init__(self, folder: pathlib.Path, masters: int = 3, replicas: int = 1,
-                 node_timeout_ms: int = NODE_TIMEOUT_MS, **config):
+                 node_timeout_ms: int = NODE_TIMEOUT_MS, tls: dict | None = None, **config):
         self.numbers = itertools.count()
         self.pause_s = 4 * node_timeout_ms / 1000  # between two elections that one node stands in
         self.elected: dict[Node, float] = {}
@@ -101,7 +102,7 @@ class Cluster:
             for number in range(masters * (1 + replicas)):
                 place = folder / f"node{number}"
                 place.mkdir()
-                node = Node(place, {"cluster-node-timeout": node_timeout_ms, **config})
+                node = Node(place, {"cluster-node-timeout": node_timeout_ms, **config}, tls)
                 self.nodes.append(node)
                 self.shards[number % masters].append(node.start())
             self.form()

@@ -7,7 +7,7 @@ import pytest
 
 import moving
 from deployments import refused_port
-from keeper import BUILD
+from keeper import BUILD, ROOT
 from moving import EVERY_LOCK, Contest, rival_of
 from servers import free_port
 from waiting import boottime_ns, until
@@ -27,16 +27,15 @@ def test_no_kind_is_forgotten(make_keeper):
 
 
 @pytest.mark.parametrize("queued", [0, 1])
-@pytest.mark.parametrize("kind", EVERY_LOCK)
-def test_held_and_renewed(cluster, make_keeper, kind, queued):
-    """On each of the masters: alone, for longer than the first lease, and free afterwards."""
-    names = [cluster.name_on(index, kind) for index in SHARDS]
+def test_held_and_renewed(cluster, make_keeper, queued):
+    """Each kind on each master: alone, for longer than the first lease, and free afterwards."""
+    names = [(kind, cluster.name_on(index, kind)) for kind in EVERY_LOCK for index in SHARDS]
     holder, other = make_keeper(cluster.url, watchdog_ms=LEASE_MS), make_keeper(cluster.url)
-    first = [holder.call("acquire", name, kind=kind, queue=queued).ok() for name in names]
-    for index, name in enumerate(names):
-        assert cluster.master(index).call("EXISTS", name) == 1
+    first = [holder.call("acquire", name, kind=kind, queue=queued).ok() for kind, name in names]
+    for number, (_, name) in enumerate(names):
+        assert cluster.master(number % len(SHARDS)).call("EXISTS", name) == 1
     until(lambda: boottime_ns() > max(grant.deadline_ns for grant in first), 10)
-    for name in names:
+    for kind, name in names:
         assert holder.call("is_held", name, kind=kind, queue=queued).result == 1
         other.call("try", name, kind=rival_of(kind), queue=queued).is_code("LK_EBUSY")
         holder.call("release", name, kind=kind, queue=queued).ok()
@@ -174,6 +173,38 @@ def test_the_url_of_a_single_server(cluster, make_keeper, verb):
     for node in (cluster.master(1), cluster.replicas(0)[0]):
         seen = make_keeper(node.url).call(verb, cluster.name_on(0)).is_code("LK_EREFUSED")
         assert "redis-cluster://" in seen.message and seen.took < 5, seen.message
+
+
+def test_tls(clusters, make_keeper, certificates):
+    """Each node is verified by the name that the map has of it."""
+    made = clusters(replicas=0, tls=certificates.files("good"))
+    url = made.url.replace("redis-", "rediss-")
+    keeper, names = make_keeper(url, tls_ca_file=certificates.ca), [made.name_on(i) for i in SHARDS]
+    for name in names:
+        keeper.call("acquire", name).ok()
+    waits = keeper.say("acquire", names[2], thread="w")
+    until(lambda: keeper.stats().waiting == 1, 10, "it waits")
+    keeper.call("release", names[2]).ok()
+    waits.result().ok()
+    seen = make_keeper(url, retry_ms=300).call("acquire", names[0]).is_code("LK_ETLS")
+    assert "certificate" in seen.message, seen.message
+
+
+def test_least_rights(clusters, make_keeper):
+    """Those that docs/options.md names; without one of them the error says which."""
+    made, locks = clusters(replicas=0), ROOT / "docs" / "acl" / "locks.acl"
+    page = (ROOT / "docs" / "options.md").read_text()
+    more = ["+role", "+wait", "+cluster|myid", "+cluster|slots", "+asking"]
+    assert all(f"`{right}`" in page for right in more)
+    for node in made.nodes:
+        for name, rights in (("lk", more), ("less", more[:3])):
+            node.call("ACL", "SETUSER", name, *locks.read_text().split()[2:], ">pw", *rights)
+    keeper = make_keeper(made.url.replace("://", "://lk:pw@"))
+    for index in SHARDS:
+        keeper.call("acquire", made.name_on(index, "app:some")).ok()
+    seen = make_keeper(made.url.replace("://", "://less:pw@"), retry_ms=300)
+    seen = seen.call("acquire", "app:some").is_code("LK_EDENIED")
+    assert "cluster|slots" in seen.message, seen.message
 
 
 def command(cluster, *words: str) -> subprocess.CompletedProcess:
