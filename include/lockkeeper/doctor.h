@@ -14,7 +14,8 @@
  *
  * - It sees the settings of this moment. It does not see what somebody changes afterwards, what the
  *   disk does with a write, or who else may delete keys.
- * - Behind Sentinel, or of several listed servers, it looks at the master of the moment alone.
+ * - Behind Sentinel, or of several listed servers, it looks at the master of the moment alone; in a
+ *   cluster at each master that has slots.
  * - Whether two addresses are one machine it knows only from the addresses, and from the server's
  *   run id.
  * - What a server refuses to tell is reported as "not-looked-at", and never guessed.
@@ -73,13 +74,13 @@ typedef struct lk_doctor_node {
 LK_BEGIN_DECLS
 
 /*
- * Looks at the node of each client, one after another, and judges: one client is a single server,
- * several (at most LK_RED_NODES_MAX) are a quorum. A node that cannot be asked is a finding, not a
- * failure. `name` is a lock whose rights are looked at, without the configured prefix, for a user
- * who may only use some names; NULL stands for "lockkeeper-doctor". Blocks for up to ten round
- * trips a node, each at most for the command limit, and for the connect limit. Free the report
- * with lk_doctor_free(), before or after the clients. Errors: LK_EINVAL, LK_ENOMEM, LK_ESYSTEM,
- * LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * Looks at the node of each client, one after another, and judges: one client is a single server or
+ * a cluster, whose masters are looked at; several (at most LK_RED_NODES_MAX) are a quorum. A node
+ * that cannot be asked is a finding, not a failure. `name` is a lock whose rights are looked at,
+ * without the configured prefix, for a user who may only use some names; NULL stands for
+ * "lockkeeper-doctor". Blocks for up to ten round trips a node, each at most for the command limit,
+ * and for the connect limit. Free the report with lk_doctor_free(), before or after the clients.
+ * Errors: LK_EINVAL, LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_doctor_new(lk_doctor **doctor_out, lk_client *const *clients, size_t count,
 			 const void *name, size_t name_size, lk_error *error);
@@ -91,7 +92,8 @@ LK_API int lk_doctor_new(lk_doctor **doctor_out, lk_client *const *clients, size
 LK_API const lk_finding *lk_doctor_finding(const lk_doctor *doctor, size_t index);
 
 /* Returns what was learnt about node `index`, in the order of the clients, or NULL beyond the end.
- * It is valid until lk_doctor_free(). Does not block. Since 0.1. */
+ * Of a cluster they are its masters. It is valid until lk_doctor_free(). Does not block.
+ * Since 0.1. */
 LK_API const lk_doctor_node *lk_doctor_node_at(const lk_doctor *doctor, size_t index);
 
 /* Returns the severity of the worst finding (LK_SEVERITY_NOTE if there is none). Since 0.1. */

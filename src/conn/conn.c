@@ -60,6 +60,13 @@ bool lk__conn_is_up(struct lk__conn *conn)
 	return up;
 }
 
+void lk__conn_place(struct lk__conn *conn, char place_out[LK__CONN_PLACE_SIZE])
+{
+	pthread_mutex_lock(&conn->mutex);
+	memcpy(place_out, conn->place, LK__CONN_PLACE_SIZE);
+	pthread_mutex_unlock(&conn->mutex);
+}
+
 bool lk__conn_poll(struct lk__conn *conn, struct pollfd *poll_out)
 {
 	*poll_out = (struct pollfd){.fd = -1};

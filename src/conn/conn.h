@@ -168,6 +168,9 @@ void lk__conn_submit(struct lk__conn *conn, struct lk__request *request);
  * is still the caller's. Of a closed client no thread is left that would call its finish(). */
 bool lk__conn_offer(struct lk__conn *conn, struct lk__request *request);
 
+/* Where the node was found last; "": never, or without a finder. */
+void lk__conn_place(struct lk__conn *conn, char place_out[LK__CONN_PLACE_SIZE]);
+
 /* Whether it is up at this moment: a hint for what need not be sent at any cost. */
 bool lk__conn_is_up(struct lk__conn *conn);
 

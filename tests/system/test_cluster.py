@@ -1,6 +1,7 @@
 """redis-cluster://: each name is locked on the master that has its slot."""
 from __future__ import annotations
 
+import json
 import subprocess
 
 import pytest
@@ -186,7 +187,7 @@ def test_tls(clusters, make_keeper, certificates):
     until(lambda: keeper.stats().waiting == 1, 10, "it waits")
     keeper.call("release", names[2]).ok()
     waits.result().ok()
-    seen = make_keeper(url, retry_ms=300).call("acquire", names[0]).is_code("LK_ETLS")
+    seen = make_keeper(url, retry_ms=5000).call("acquire", names[0]).is_code("LK_ETLS")
     assert "certificate" in seen.message, seen.message
 
 
@@ -207,9 +208,10 @@ def test_least_rights(clusters, make_keeper):
     assert "cluster|slots" in seen.message, seen.message
 
 
-def command(cluster, *words: str) -> subprocess.CompletedProcess:
+def command(cluster, *words: str, url: str | None = None) -> subprocess.CompletedProcess:
+    environment = {"LOCKKEEPER_URL": url or cluster.url, "PATH": "/usr/bin:/bin"}
     return subprocess.run([BUILD / "cli" / "lockkeeper", *words], capture_output=True, text=True,
-                          timeout=60, env={"LOCKKEEPER_URL": cluster.url, "PATH": "/usr/bin:/bin"})
+                          timeout=60, env=environment)
 
 
 def test_the_command_runs(cluster, make_keeper):
@@ -224,6 +226,16 @@ def test_the_command_runs(cluster, make_keeper):
         assert command(cluster, "run", "-n", name, "true").returncode == 124
         assert command(cluster, "run", "-n", *also, "true").returncode == 124
         keeper.call("release", name).ok()
+
+
+def test_the_doctor_looks_at_each_master(cluster):
+    seen = json.loads(command(cluster, "doctor", "--json").stdout)
+    masters = {f"redis-cluster://127.0.0.1:{node.port}" for node in cluster.masters()}
+    assert {node["url"] for node in seen["nodes"]} == masters
+    assert "3 masters, of which 3 serve" in seen["promise"]
+    assert "a failover to a replica that is connected loses no lock" in seen["promise"]
+    seen = json.loads(command(cluster, "doctor", "--json", url=cluster.master(0).url).stdout)
+    assert seen["worst"] == "error" and "cluster-node" in {row["id"] for row in seen["findings"]}
 
 
 def test_the_command_lists_all_shards(cluster, make_keeper):

@@ -55,11 +55,11 @@ struct judged {
 	char promise[320];
 };
 
-static struct judged judge(const struct lk__facts *nodes, size_t count)
+static struct judged judge(const struct lk__facts *nodes, size_t count, bool quorum)
 {
 	struct judged judged = {.findings = {0}};
-	lk__judge(&judged.findings, nodes, count);
-	lk__promise(&judged.findings, nodes, count, judged.promise, sizeof(judged.promise));
+	lk__judge(&judged.findings, nodes, count, quorum);
+	lk__promise(&judged.findings, nodes, count, quorum, judged.promise, sizeof(judged.promise));
 	return judged;
 }
 
@@ -67,7 +67,7 @@ static struct judged judge(const struct lk__facts *nodes, size_t count)
 static void says(const struct lk__facts *nodes, size_t count, const char *ids, const char *promise)
 {
 	char found[512] = "";
-	struct judged judged = judge(nodes, count);
+	struct judged judged = judge(nodes, count, count > 1);
 	for (size_t i = 0; i < judged.findings.count; i++) {
 		enum lk__found what = judged.findings.list[i].what;
 		assert_true(*judged.findings.list[i].detail);
@@ -99,6 +99,28 @@ static void test_the_table(void **state)
 	}
 	assert_int_equal(count, LK__FOUND_COUNT);
 	assert_null(lk_finding_at((size_t)-1));
+}
+
+/* Its masters are not a quorum: what one of them says is said of a part of the names. */
+static void test_a_cluster(void **state)
+{
+	(void)state;
+	struct lk__facts facts[] = {good_as(url_a, "a"), good_as(url_b, "b"), good_as(url_c, "b")};
+	struct judged judged = judge(facts, 3, false);
+	assert_string_equal(judged.promise, "a cluster of 3 masters, of which 3 serve: a crash "
+					    "loses no lock; while it is down no lock can be taken");
+	free(judged.findings.list);
+	PUT(facts[1].fsync, "everysec");
+	facts[2].code = LK_EUNREACHABLE;
+	judged = judge(facts, 3, false);
+	assert_non_null(strstr(judged.promise, "of which 2 serve: what a crash loses differs"));
+	for (size_t i = 0; i < judged.findings.count; i++)
+		assert_null(strstr(lk_finding_at(judged.findings.list[i].what)->id, "quorum"));
+	free(judged.findings.list);
+	facts[0].code = facts[1].code = LK_EUNREACHABLE;
+	judged = judge(facts, 3, false);
+	assert_non_null(strstr(judged.promise, "of which 0 serve: no lock can be taken in it"));
+	free(judged.findings.list);
 }
 
 static void test_a_good_server(void **state)
@@ -233,7 +255,7 @@ static void test_silent(void **state)
 /* Its only finding besides notes is what could not be looked at, in these words. */
 static void misses(const struct lk__facts *facts, const char *what)
 {
-	struct judged judged = judge(facts, 1);
+	struct judged judged = judge(facts, 1, false);
 	assert_int_equal(judged.findings.list[0].what, LK__FOUND_NOT_LOOKED_AT);
 	assert_non_null(strstr(judged.findings.list[0].detail, what));
 	free(judged.findings.list);
@@ -508,6 +530,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_the_table),
 		cmocka_unit_test(test_a_good_server),
+		cmocka_unit_test(test_a_cluster),
 		cmocka_unit_test(test_eviction),
 		cmocka_unit_test(test_persistence),
 		cmocka_unit_test(test_replicas),

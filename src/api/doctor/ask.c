@@ -17,16 +17,17 @@
 #define SETTINGS_MAX 16 /* that are asked for */
 #define QUESTIONS_MAX (3 + SETTINGS_MAX)
 
-static struct lk__conn *conn_of(lk_client *client)
+static struct lk__conn *conn_of(const struct lk__asked *asked)
 {
-	return lk__node_scripts(client->topo->ops->node_at(client->topo, 0), "", 0);
+	return lk__node_scripts(asked->node, "", 0);
 }
 
-int lk__facts_question(lk_client *client, struct lk__thread *thread, struct lk__request *request,
-		       lk_error *error)
+int lk__facts_question(const struct lk__asked *asked, struct lk__request *request, lk_error *error)
 {
+	lk_client *client = asked->client;
 	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
-	int rc = lk__ask(client, conn_of(client), thread, request, "examine", until_ns, error);
+	int rc = lk__ask(client, conn_of(asked), asked->thread, request, "examine", until_ns,
+			 error);
 	if (rc != LK_EMAYBEHELD) /* a question leaves nothing behind */
 		return rc;
 	return lk__fail(error, LK_EUNREACHABLE, "examine %s: no answer within the command limit",
@@ -60,11 +61,10 @@ static struct lk__request *questions(void)
 	return NULL;
 }
 
-static int ask_settings(struct lk__facts *facts, lk_client *client, struct lk__thread *thread,
-			lk_error *error)
+static int ask_settings(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error)
 {
 	struct lk__request *batch = questions();
-	int rc = lk__facts_question(client, thread, batch, error);
+	int rc = lk__facts_question(asked, batch, error);
 	if (rc != LK__WAIT_READY)
 		return rc;
 	const redisReply *all = batch->reply;
@@ -82,14 +82,13 @@ static int ask_settings(struct lk__facts *facts, lk_client *client, struct lk__t
 }
 
 /* The shortest round trip tells the time best: the server looked at its clock within it. */
-static int ask_time(struct lk__facts *facts, lk_client *client, struct lk__thread *thread,
-		    lk_error *error)
+static int ask_time(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error)
 {
 	for (int i = 0; i < TRIPS; i++) {
 		struct lk__request *request = lk__request_new(1, (const char *[]){"TIME"},
 							      (size_t[]){4});
 		int64_t begun_ns = lk__now_ns();
-		int rc = lk__facts_question(client, thread, request, error);
+		int rc = lk__facts_question(asked, request, error);
 		if (rc != LK__WAIT_READY)
 			return rc;
 		int64_t trip_us = (lk__now_ns() - begun_ns) / LK__US;
@@ -106,10 +105,11 @@ static int ask_time(struct lk__facts *facts, lk_client *client, struct lk__threa
 	return LK__WAIT_READY;
 }
 
-static int connect_node(lk_client *client, struct lk__thread *thread, lk_error *error)
+int lk__facts_connect(const struct lk__asked *asked, lk_error *error)
 {
+	lk_client *client = asked->client;
 	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->connect_timeout_ms);
-	int rc = lk__conn_ready(conn_of(client), thread, true, until_ns, NULL, error);
+	int rc = lk__conn_ready(conn_of(asked), asked->thread, true, until_ns, NULL, error);
 	if (rc == LK__WAIT_TIME_UP)
 		return lk__fail(error, LK_EUNREACHABLE,
 				"%s: no connection within the connect limit of %lld ms",
@@ -136,26 +136,44 @@ static bool is_ours(int code)
 	return code == LK_ENOMEM || code == LK_ESYSTEM || code == LK_ECLOSED || code == LK_EFORKED;
 }
 
-int lk__facts_ask(struct lk__facts *facts, lk_client *client, struct lk__thread *thread,
-		  const char *name, size_t name_size, lk_error *error)
+/* Of a cluster's master: its own, under which the whole cluster is found as well. */
+static char *url_of(const struct lk__asked *asked)
+{
+	const char *url = asked->client->config->url;
+	char place[LK__CONN_PLACE_SIZE], own[LK__CONN_PLACE_SIZE + 32];
+	lk__conn_place(conn_of(asked), place);
+	if (!asked->client->topo->slotted || !*place)
+		return strdup(url);
+	snprintf(own, sizeof(own), "%.*s%s", (int)(strstr(url, "://") + 3 - url), url, place);
+	return strdup(own);
+}
+
+static int ask_all(struct lk__facts *facts, const struct lk__asked *asked, const char *name,
+		   size_t name_size, lk_error *error)
+{
+	int rc = ask_settings(facts, asked, error);
+	facts->cluster = facts->cluster && !asked->client->topo->slotted; /* else it was named */
+	facts->acks = lk__node_acks(asked->node);
+	if (rc == LK__WAIT_READY)
+		rc = ask_time(facts, asked, error);
+	if (rc == LK__WAIT_READY && !facts->sentinel)
+		rc = lk__facts_ask_rights(facts, asked, name, name_size, error);
+	return rc;
+}
+
+int lk__facts_ask(struct lk__facts *facts, const struct lk__asked *asked, const char *name,
+		  size_t name_size, lk_error *error)
 {
 	lk_error own = {0};
 	lk__facts_clear(facts);
-	facts->url = strdup(client->config->url);
+	machine_set(facts, asked->client->config);
+	facts->lease_ms = asked->client->config->watchdog_ms;
+	int rc = lk__facts_connect(asked, &own);
+	facts->url = url_of(asked);
 	if (!facts->url)
 		return lk__fail(error, LK_ENOMEM, "lk_doctor_new: out of memory");
-	machine_set(facts, client->config);
-	facts->lease_ms = client->config->watchdog_ms;
-	int rc = connect_node(client, thread, &own);
 	if (rc == LK__WAIT_READY)
-		rc = ask_settings(facts, client, thread, &own);
-	facts->cluster = facts->cluster && !client->topo->slotted; /* else it is what was named */
-	struct lk__node *keeper = client->topo->ops->keeper_at(client->topo, 0);
-	facts->acks = keeper ? lk__node_acks(keeper) : 0;
-	if (rc == LK__WAIT_READY)
-		rc = ask_time(facts, client, thread, &own);
-	if (rc == LK__WAIT_READY && !facts->sentinel)
-		rc = lk__facts_ask_rights(facts, client, thread, name, name_size, &own);
+		rc = ask_all(facts, asked, name, name_size, &own);
 	if (rc == LK__WAIT_READY)
 		return 0;
 	if (is_ours(rc))

@@ -17,6 +17,7 @@
 #define NAME_DEFAULT "lockkeeper-doctor"
 
 struct lk_doctor {
+	bool quorum; /* else one server, or the masters of a cluster */
 	size_t node_count;
 	struct lk__facts *facts;
 	lk_doctor_node *nodes;
@@ -50,25 +51,62 @@ static lk_doctor *doctor_make(size_t count)
 	return doctor->facts && doctor->nodes ? doctor : lk_doctor_free(doctor);
 }
 
-static int ask_node(struct lk__facts *facts, lk_client *client, const char *name, size_t name_size,
-		    lk_error *error)
+static int ask_node(struct lk__facts *facts, struct lk__asked *asked, const char *name,
+		    size_t name_size, lk_error *error)
 {
-	struct lk__thread *thread;
-	size_t prefix_size = strlen(client->config->key_prefix);
-	int saved, rc = lk__enter(client, OPERATION, &thread, &saved, error);
+	const char *prefix = asked->client->config->key_prefix;
+	size_t prefix_size = strlen(prefix);
+	int saved, rc = lk__enter(asked->client, OPERATION, &asked->thread, &saved, error);
 	if (rc < 0)
 		return rc;
 	char *key = malloc(prefix_size + name_size + 1);
 	if (key) {
-		char *end = mempcpy(key, client->config->key_prefix, prefix_size);
+		char *end = mempcpy(key, prefix, prefix_size);
 		end = mempcpy(end, name, name_size);
 		*end = '\0';
-		rc = lk__facts_ask(facts, client, thread, key, prefix_size + name_size, error);
+		rc = lk__facts_ask(facts, asked, key, prefix_size + name_size, error);
 	} else {
 		rc = lk__fail(error, LK_ENOMEM, OPERATION ": out of memory");
 	}
 	free(key);
 	lk__leave(saved);
+	return rc;
+}
+
+/* The masters of a cluster are known when one of its nodes has been reached. None: that node. */
+static int masters_count(lk_client *client, size_t *count_out, lk_error *error)
+{
+	struct lk__topo *topo = client->topo;
+	struct lk__asked asked = {.client = client, .node = topo->ops->node_at(topo, 0)};
+	lk_error why;
+	int saved, rc = lk__enter(client, OPERATION, &asked.thread, &saved, error);
+	if (rc < 0)
+		return rc;
+	lk__facts_connect(&asked, &why);
+	lk__leave(saved);
+	for (*count_out = 0; topo->ops->keeper_at(topo, *count_out);)
+		++*count_out;
+	*count_out += *count_out == 0;
+	return 0;
+}
+
+static struct lk__node *node_of(lk_client *client, size_t index)
+{
+	struct lk__topo *topo = client->topo;
+	struct lk__node *keeper = topo->ops->keeper_at(topo, index);
+	return keeper ? keeper : topo->ops->node_at(topo, 0);
+}
+
+static int ask_nodes(lk_doctor *doctor, lk_client *const *clients, const char *name,
+		     size_t name_size, lk_error *error)
+{
+	int rc = 0;
+	for (size_t i = 0; rc == 0 && i < doctor->node_count; i++) {
+		lk_client *client = clients[doctor->quorum ? i : 0];
+		struct lk__asked asked = {.client = client,
+					  .node = node_of(client, doctor->quorum ? 0 : i)};
+		rc = ask_node(&doctor->facts[i], &asked, name, name_size, error);
+	}
 	return rc;
 }
 
@@ -130,15 +168,20 @@ int lk_doctor_new(lk_doctor **doctor_out, lk_client *const *clients, size_t coun
 			    : lk__fail(error, LK_EINVAL, OPERATION ": an argument is NULL");
 	if (rc < 0)
 		return rc;
-	lk_doctor *doctor = doctor_make(count);
+	size_t nodes = count;
+	if (count == 1 && clients[0]->topo->slotted)
+		rc = masters_count(clients[0], &nodes, error);
+	if (rc < 0)
+		return rc;
+	lk_doctor *doctor = doctor_make(nodes);
 	if (!doctor)
 		return lk__fail(error, LK_ENOMEM, OPERATION ": out of memory");
-	for (size_t i = 0; rc == 0 && i < count; i++)
-		rc = ask_node(&doctor->facts[i], clients[i], key, size, error);
+	doctor->quorum = count > 1;
+	rc = ask_nodes(doctor, clients, key, size, error);
 	if (rc == 0) {
-		lk__judge(&doctor->findings, doctor->facts, count);
-		lk__promise(&doctor->findings, doctor->facts, count, doctor->promise,
-			    sizeof(doctor->promise));
+		lk__judge(&doctor->findings, doctor->facts, nodes, doctor->quorum);
+		lk__promise(&doctor->findings, doctor->facts, nodes, doctor->quorum,
+			    doctor->promise, sizeof(doctor->promise));
 		tell_nodes(doctor);
 		if (!tell_findings(doctor))
 			rc = lk__fail(error, LK_ENOMEM, OPERATION ": out of memory");

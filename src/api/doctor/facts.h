@@ -53,6 +53,13 @@ struct lk__facts {
 	int64_t clock_ahead_us, clock_error_us;
 };
 
+/* The node that is asked, for a thread of its client. */
+struct lk__asked {
+	lk_client *client;
+	struct lk__node *node;
+	struct lk__thread *thread;
+};
+
 /* Whether each replica has a lock before it is granted. */
 static inline bool lk__facts_acked(const struct lk__facts *facts)
 {
@@ -62,18 +69,20 @@ static inline bool lk__facts_acked(const struct lk__facts *facts)
 /* Nothing is known yet. */
 void lk__facts_clear(struct lk__facts *facts);
 
-/* Asks the client's node. 0, also when the node cannot be asked (`code`); or the code of a failure
- * of our own, with `error` filled. `name`: of a lock, with the prefix. */
-int lk__facts_ask(struct lk__facts *facts, lk_client *client, struct lk__thread *thread,
-		  const char *name, size_t name_size, lk_error *error);
+/* Waits for the connection to the node. LK__WAIT_READY, or a code with `error` filled. */
+int lk__facts_connect(const struct lk__asked *asked, lk_error *error);
+
+/* Asks the node. 0, also when it cannot be asked (`code`); or the code of a failure of our own,
+ * with `error` filled. `name`: of a lock, with the prefix. */
+int lk__facts_ask(struct lk__facts *facts, const struct lk__asked *asked, const char *name,
+		  size_t name_size, lk_error *error);
 
 /* A question on the node's connection. LK__WAIT_READY, or a code with `error` filled. */
-int lk__facts_question(lk_client *client, struct lk__thread *thread, struct lk__request *request,
-		       lk_error *error);
+int lk__facts_question(const struct lk__asked *asked, struct lk__request *request, lk_error *error);
 
 /* What the user may do there. As lk__facts_question(). */
-int lk__facts_ask_rights(struct lk__facts *facts, lk_client *client, struct lk__thread *thread,
-			 const char *name, size_t name_size, lk_error *error);
+int lk__facts_ask_rights(struct lk__facts *facts, const struct lk__asked *asked, const char *name,
+			 size_t name_size, lk_error *error);
 
 /* Reads the text of INFO; the answer to ROLE; and the answer to CONFIG GET about one setting. */
 void lk__facts_read_info(struct lk__facts *facts, const redisReply *reply);

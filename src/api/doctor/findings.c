@@ -47,19 +47,20 @@ static int found_compare(const void *left, const void *right)
 	return (a->node > b->node) - (a->node < b->node);
 }
 
-void lk__judge(struct lk__findings *findings, const struct lk__facts *nodes, size_t count)
+void lk__judge(struct lk__findings *findings, const struct lk__facts *nodes, size_t count,
+	       bool quorum)
 {
 	for (size_t i = 0; i < count; i++) {
 		lk__judge_server(findings, &nodes[i], i);
 		if (nodes[i].code)
 			continue;
 		lk__judge_memory(findings, &nodes[i], i);
-		lk__judge_disk(findings, &nodes[i], i, count > 1);
-		lk__judge_replicas(findings, &nodes[i], i, count > 1);
+		lk__judge_disk(findings, &nodes[i], i, quorum);
+		lk__judge_replicas(findings, &nodes[i], i, quorum);
 		lk__judge_links(findings, &nodes[i], i);
 		lk__judge_rights(findings, &nodes[i], i);
 	}
-	if (count > 1)
+	if (quorum)
 		lk__judge_quorum(findings, nodes, count);
 	if (findings->count)
 		qsort(findings->list, findings->count, sizeof(*findings->list), found_compare);

@@ -33,8 +33,10 @@ __attribute__((format(printf, 4, 5))) void lk__find(struct lk__findings *finding
 						    enum lk__found what, size_t node,
 						    const char *format, ...);
 
-/* All findings about these nodes, the worst first. One is a single server, several a quorum. */
-void lk__judge(struct lk__findings *findings, const struct lk__facts *nodes, size_t count);
+/* All findings about these nodes, the worst first: a quorum, or else a single server, or the
+ * masters of a cluster. */
+void lk__judge(struct lk__findings *findings, const struct lk__facts *nodes, size_t count,
+	       bool quorum);
 
 /* The subjects. */
 void lk__judge_server(struct lk__findings *findings, const struct lk__facts *node, size_t index);
@@ -52,6 +54,6 @@ bool lk__facts_serve(const struct lk__facts *node);
 
 /* What the nodes promise together, as one sentence. */
 void lk__promise(const struct lk__findings *findings, const struct lk__facts *nodes, size_t count,
-		 char *text_out, size_t size);
+		 bool quorum, char *text_out, size_t size);
 
 #endif

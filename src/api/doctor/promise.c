@@ -90,14 +90,49 @@ static void promise_quorum(const struct lk__findings *findings, const struct lk_
 			 count, serving, majority, serving - majority, but);
 }
 
+/* What all that serve promise; or, where they differ, that. */
+static const char *promise_common(const struct lk__facts *nodes, size_t count,
+				  const char *(*tell)(const struct lk__facts *node),
+				  const char *differ)
+{
+	const char *common = NULL;
+	for (size_t i = 0; i < count; i++) {
+		if (!lk__facts_serve(&nodes[i]))
+			continue;
+		const char *told = tell(&nodes[i]);
+		if (common && strcmp(common, told) != 0)
+			return differ;
+		common = told;
+	}
+	return common ? common : "no lock can be taken in it";
+}
+
+static void promise_cluster(const struct lk__facts *nodes, size_t count, char *text_out,
+			    size_t size)
+{
+	size_t serving = 0;
+	for (size_t i = 0; i < count; i++)
+		serving += lk__facts_serve(&nodes[i]);
+	int used = snprintf(text_out, size, "a cluster of %zu masters, of which %zu serve: %s",
+			    count, serving,
+			    promise_common(nodes, count, after_restart,
+					   "what a crash loses differs from master to master"));
+	if (serving > 0)
+		snprintf(text_out + used, size - (size_t)used, "; %s",
+			 promise_common(nodes, count, after_failover,
+					"what a failover loses differs from master to master"));
+}
+
 void lk__promise(const struct lk__findings *findings, const struct lk__facts *nodes, size_t count,
-		 char *text_out, size_t size)
+		 bool quorum, char *text_out, size_t size)
 {
 	const char *none = no_promise(findings);
 	if (none)
 		snprintf(text_out, size, "%s", none);
+	else if (quorum)
+		promise_quorum(findings, nodes, count, text_out, size);
 	else if (count == 1)
 		promise_one(&nodes[0], text_out, size);
 	else
-		promise_quorum(findings, nodes, count, text_out, size);
+		promise_cluster(nodes, count, text_out, size);
 }

@@ -44,8 +44,7 @@ static const char probe[] = "if not redis.acl_check_cmd then return -1 end "
 enum verdict { ALLOWED, REFUSED, NOT_ASKED, NO_SUCH_WAY };
 
 struct asker {
-	lk_client *client;
-	struct lk__thread *thread;
+	const struct lk__asked *asked;
 	const char *name;
 	size_t name_size;
 	const char *before[3]; /* the words of the way */
@@ -133,7 +132,7 @@ static bool is_refusal(const redisReply *reply)
 static int asker_ask(struct asker *asker)
 {
 	struct lk__request *batch = asker_questions(asker);
-	int rc = lk__facts_question(asker->client, asker->thread, batch, asker->error);
+	int rc = lk__facts_question(asker->asked, batch, asker->error);
 	if (rc != LK__WAIT_READY)
 		return rc;
 	const redisReply *all = batch->reply;
@@ -178,7 +177,7 @@ static enum verdict read_command(const redisReply *reply)
 
 static const char *user_of(const struct asker *asker)
 {
-	const char *user = asker->client->config->username;
+	const char *user = asker->asked->client->config->username;
 	return *user ? user : "default";
 }
 
@@ -210,7 +209,7 @@ static int ask_probe(struct asker *asker)
 	if (asker->old)
 		return 0;
 	struct lk__request *batch = load_request();
-	int rc = lk__facts_question(asker->client, asker->thread, batch, asker->error);
+	int rc = lk__facts_question(asker->asked, batch, asker->error);
 	if (rc != LK__WAIT_READY)
 		return rc;
 	const redisReply *sha1 = batch->reply->element[1];
@@ -262,7 +261,7 @@ static int ask_user(struct asker *asker)
 		lk__request_free(batch);
 		batch = NULL;
 	}
-	int rc = lk__facts_question(asker->client, asker->thread, batch, asker->error);
+	int rc = lk__facts_question(asker->asked, batch, asker->error);
 	if (rc != LK__WAIT_READY)
 		return rc;
 	rc = may_do_all(batch->reply->element[1]) ? LK__WAIT_READY : 0;
@@ -354,13 +353,12 @@ static void tell(const struct asker *asker, struct lk__facts *facts)
 	}
 }
 
-int lk__facts_ask_rights(struct lk__facts *facts, lk_client *client, struct lk__thread *thread,
-			 const char *name, size_t name_size, lk_error *error)
+int lk__facts_ask_rights(struct lk__facts *facts, const struct lk__asked *asked, const char *name,
+			 size_t name_size, lk_error *error)
 {
 	static int (*const ways[])(struct asker * asker) = {ask_dryrun, ask_probe, ask_user,
 							    ask_commands};
-	struct asker asker = {.client = client,
-			      .thread = thread,
+	struct asker asker = {.asked = asked,
 			      .name = name,
 			      .name_size = name_size,
 			      .old = facts->compatible >= 0 && facts->compatible < 70000,
