@@ -129,12 +129,14 @@ redisContext *bench_connect(const char *url)
 	redisContext *redis = NULL;
 	if (strncmp(text, "unix://", 7) == 0) {
 		redis = redisConnectUnix(text + 7);
-	} else if (strncmp(text, "redis://", 8) == 0) {
-		char *colon = strrchr(text + 8, ':');
+	} else if (strncmp(text, "redis", 5) == 0 && strstr(text, "://")) {
+		char *host = strstr(text, "://") + 3;
+		char *colon = strrchr(host, ':');
 		if (!colon)
 			bench_die("no port in %s", text);
+		colon[strcspn(colon, "/")] = 0;
 		*colon = 0;
-		redis = redisConnect(text + 8, (int)bench_number(colon + 1, 1, 65535));
+		redis = redisConnect(host, (int)bench_number(colon + 1, 1, 65535));
 	}
 	if (!redis || redis->err)
 		bench_die("cannot connect to %s: %s", url, redis ? redis->errstr : "bad URL");

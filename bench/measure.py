@@ -12,16 +12,14 @@ import subprocess
 import tempfile
 import time
 
+import deployments
 import traffic
+from deployments import Failed
 from rows import LEAST, Figure, Row
 
 PROGRAM_LIMIT_S = 300
 START_LIMIT_S = 10
 COUNTED_ROUNDS = 20  # of a side, where its traffic is counted
-
-
-class Failed(Exception):
-    pass
 
 
 class Bench:
@@ -34,13 +32,14 @@ class Bench:
         self.server_pid = 0
         self.nodes: list[subprocess.Popen] = []
         self.node_urls: list[str] = []
+        self.node = self.found = ""  # of a deployment: the node, and how it is found
         self.environment = {name: value for name, value in os.environ.items()
                             if not name.startswith("LOCKKEEPER_")}
         self.environment["LOCKKEEPER_STATE_DIR"] = str(folder / "state")
 
     def words(self, row: Row, command: list[str], **other: str | int) -> list[str]:
         values = {"tcp": self.tcp, "direct": self.tcp, "unix": self.unix, "folder": self.folder,
-                  "nodes": ",".join(self.node_urls),
+                  "nodes": ",".join(self.node_urls), "node": self.node, "found": self.found,
                   **(row.quick if self.quick else row.full), **other}
         return [word.format(**values) for word in command]
 
@@ -94,6 +93,18 @@ def nodes(bench: Bench, row: Row):
         bench.node_urls.clear()
         for number in range(row.nodes):
             (bench.folder / f"node-{number}" / "socket").unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def deployed(bench: Bench, row: Row):
+    if not row.deployment:
+        yield
+        return
+    folder = bench.folder / row.deployment
+    folder.mkdir(exist_ok=True)
+    with deployments.ALL[row.deployment](folder, (free_port(), free_port())) as urls:
+        bench.node, bench.found = urls
+        yield
 
 
 @contextlib.contextmanager
@@ -194,7 +205,7 @@ def measure(bench: Bench, row: Row) -> dict:
     """The sides in turn, as often as asked for, and the medians."""
     ours, floor = [], []
     load = os.getloadavg()[0]
-    with kept_apart(bench, row), nodes(bench, row):
+    with kept_apart(bench, row), nodes(bench, row), deployed(bench, row):
         for _ in range(1 if bench.quick else row.runs or bench.runs):
             if row.floor:
                 floor.append(run_side(bench, row, row.floor))

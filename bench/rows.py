@@ -31,6 +31,7 @@ class Row:
     runs: int | None = None  # None: as many as asked for
     nodes: int = 0  # servers beside the usual one, as {nodes} in the commands
     stopped: int = 0  # how many of them do not answer
+    deployment: str = ""  # of deployments.py: then {node} is its node, and {found} finds that
     counted: bool = False  # also the traffic of a round over {tcp}
     apart: bool = False  # the server is kept on core 0, the programs keep to core 1
     beside: str = "bare hiredis"  # what `floor` runs: heads its column in the page
@@ -93,6 +94,14 @@ def pair_rows() -> list[Row]:
                              f"{threads} threads, release not waited for", "{tcp}", threads,
                              many(not_waited, cpu), no_wait=True))
     return rows
+
+
+def deployment_row(name: str) -> Row:
+    """A lone caller pays nothing for the way in which its node was found."""
+    words = ["1", "{ms}"]
+    return Row(f"pair-{name}", f"acquire + release, 1 thread, redis-{name}://",
+               ["ours-pairs", "{found}", *words], ["ours-pairs", "{node}", *words],
+               lone(1.02, None, None), **PAIR_LENGTH, deployment=name, beside="redis://")
 
 
 def async_row(pairs: int) -> Row:
@@ -262,5 +271,6 @@ def kind_rows() -> list[Row]:
 
 
 def all_rows() -> list[Row]:
-    return [*pair_rows(), *async_rows(), hot_row(8), hot_row(64), *share_rows(), *kind_rows(),
-            *other_rows()]
+    through = [deployment_row(name) for name in ("sentinel", "cluster")]
+    return [*pair_rows(), *through, *async_rows(), hot_row(8), hot_row(64), *share_rows(),
+            *kind_rows(), *other_rows()]
