@@ -72,6 +72,11 @@ def test_a_permit_comes_back_after_an_outage_of_minutes(clocked, make_proxy, mak
     until(lambda: count(clocked) == 5, 10, "taken back")
 
 
+def asked(argv: list[bytes]) -> list[bytes]:
+    """Without the deadline, which each copy has by the clock that the client knows by then."""
+    return [word for word in argv if not (len(word) == 16 and word.isdigit())]
+
+
 class Delayed:
     """A rule: the first request with this key is kept with its connection, the answer to its
     repetition is lost, and the clock is set back at the `moment`. It counts what gives back."""
@@ -89,10 +94,10 @@ class Delayed:
         if message.what not in SCRIPTS or self.name not in message.argv:
             return None
         if not self.bytes:
-            self.argv, self.bytes = message.argv, message.data
+            self.argv, self.bytes = asked(message.argv), message.data
             self.step("before the repetition")
             return CUT_BEFORE
-        if message.argv != self.argv:
+        if asked(message.argv) != self.argv:
             self.back += not message.reply
             return None
         if not message.reply:
@@ -145,7 +150,7 @@ def test_compensation_after_a_step_back_survives_a_lost_connection(clocked, make
     lost = []
 
     def rule(message):
-        last = message.reply and message.argv != delayed.argv and delayed.back == 2
+        last = message.reply and asked(message.argv) != delayed.argv and delayed.back == 2
         if last and not lost and message.lock == b"late":
             lost.append(keeper.stats().resent)
             return CUT_BEFORE
