@@ -17,7 +17,9 @@ from tally import PYTHON, ROOT, Tally, say
 SCRIPTS = ROOT / "scripts"
 INTEROP = ROOT / "tests" / "interop"
 INTEROP_LIMIT_S = 480
-# Most tests wait more than they work: a suite is split, and several parts run at once.
+# Most tests wait more than they work: several C programs run at once, however many cores there are;
+# a suite of pytest is split, and several parts run at once.
+PROGRAMS_AT_ONCE = 4
 SHARDS = {"cli": 4, "faults": 4, "history": 2, "system": 4}
 PARTS_AT_ONCE = 4
 
@@ -50,7 +52,8 @@ def everything(tally: Tally, build: pathlib.Path, parts: list[str]) -> None:
 
 def c_suites(tally: Tally, build: pathlib.Path, environment: dict[str, str]) -> None:
     slow = environment.get("LK_TEST_SLOW", "1")
-    runners.meson(tally, build, ["--timeout-multiplier", slow], environment)
+    runners.meson(tally, build, ["--timeout-multiplier", slow, "--num-processes",
+                                 str(PROGRAMS_AT_ONCE)], environment)
 
 
 def shard(tally: Tally, folder: pathlib.Path, number: int, environment: dict[str, str]) -> None:
