@@ -6,6 +6,8 @@ usage: embed_lua.py OUT.c OUT.h IN.lua...
 The inputs are the scripts and the pieces that they include (lua_scripts.py says how). What counts
 is the expanded text.
 
+A script that publishes has a second text, for messages that are sharded (SPUBLISH).
+
 Each script documents KEYS[i] and ARGV[i] in its leading comment, one a line ("--   ARGV[1]  …"; "…"
 after the last index says that more follow). A script that documents an index it does not use,
 or uses one that it does not document, fails the build. "-- Replicas must have what it did." in the
@@ -53,6 +55,21 @@ def sent(path, pieces):
     return strip(body)
 
 
+def sharded(text):
+    """The same where messages are sharded; None: it has none."""
+    changed = (text.replace("redis.pcall('PUBLISH',", "redis.pcall('SPUBLISH',")
+               .replace("redis.pcall('PUBSUB', 'NUMSUB',", "redis.pcall('PUBSUB', 'SHARDNUMSUB',"))
+    if re.search(r"'(PUBLISH|NUMSUB)'", changed):
+        raise lua_scripts.ScriptError(f"publishes in a way that is not known here:\n{text}")
+    return changed if changed != text else None
+
+
+def row(ident, text, durable_as):
+    sha1 = hashlib.sha1(text.encode()).hexdigest()
+    return (f'\t[LK__SCRIPT_{ident.upper()}] = {{"{ident}", {len(text.encode())}, "{sha1}", '
+            f'{durable_as},\n{c_text(text)}}},')
+
+
 def c_text(text):
     rows = []
     for line in text.splitlines():
@@ -62,7 +79,7 @@ def c_text(text):
 
 def main():
     out_c, out_h, *inputs = sys.argv[1:]
-    rows, names = [], []
+    rows, sharded_rows, names = [], [], []
     paths = [pathlib.Path(name) for name in inputs]
     pieces = lua_scripts.pieces_of(paths)
     for path in paths:
@@ -71,13 +88,13 @@ def main():
         text = sent(path, pieces)
         ident = f"{path.parent.name}_{path.stem}"
         names.append(ident)
-        sha1 = hashlib.sha1(text.encode()).hexdigest()
-        rows.append(f'\t{{"{ident}", {len(text.encode())}, "{sha1}", {durable(path)},\n'
-                    f'{c_text(text)}}},')
-    write_table(out_c, out_h, rows, names)
+        rows.append(row(ident, text, durable(path)))
+        if sharded(text):
+            sharded_rows.append(row(ident, sharded(text), durable(path)))
+    write_table(out_c, out_h, rows, sharded_rows, names)
 
 
-def write_table(out_c, out_h, rows, names):
+def write_table(out_c, out_h, rows, sharded_rows, names):
     enum = "".join(f"\tLK__SCRIPT_{n.upper()},\n" for n in names)
     pathlib.Path(out_h).write_text(
         "/* Made by scripts/embed_lua.py from the .lua files; do not edit. */\n"
@@ -87,13 +104,17 @@ def write_table(out_c, out_h, rows, names):
         "enum lk__durable { LK__DURABLE_NOT, LK__DURABLE_GRANTS, LK__DURABLE_WHOLLY };\n\n"
         "struct lk__script {\n\tconst char *name;\n\tsize_t size;\n\tconst char *sha1;\n"
         "\tenum lk__durable durable;\n\tconst char *text;\n};\n\n"
-        "extern const struct lk__script lk__scripts[LK__SCRIPT_COUNT];\n\n#endif\n")
+        "extern const struct lk__script lk__scripts[LK__SCRIPT_COUNT];\n\n"
+        "/* For sharded messages: those that publish; the others have no text. */\n"
+        "extern const struct lk__script lk__scripts_sharded[LK__SCRIPT_COUNT];\n\n#endif\n")
     pathlib.Path(out_c).write_text(
         '/* Made by scripts/embed_lua.py from the .lua files; do not edit. */\n'
         '#include "scripts.h"\n\n'
         "/* A script is one string, however long. */\n"
         '#pragma GCC diagnostic ignored "-Woverlength-strings"\n\n'
-        "const struct lk__script lk__scripts[LK__SCRIPT_COUNT] = {\n" + "\n".join(rows) + "\n};\n")
+        "const struct lk__script lk__scripts[LK__SCRIPT_COUNT] = {\n" + "\n".join(rows) + "\n};\n\n"
+        "const struct lk__script lk__scripts_sharded[LK__SCRIPT_COUNT] = {\n" +
+        "\n".join(sharded_rows) + "\n};\n")
 
 
 if __name__ == "__main__":

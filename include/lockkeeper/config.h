@@ -63,9 +63,10 @@
  * refused (TRYAGAIN) until its keys are together: acquires wait and try again, a release does so
  * until the lease ends. A fair lock's release can fail halfway there: it returns LK_EMAYBEHELD, the
  * lock is free, and the next in the queue gets it when the slot has moved.
- * Messages are ordinary publications. A Redisson that uses sharded ones (its default with Redis 7
- * and later) does not hear them, nor the reverse: either side then wakes when the lease ends; set
- * shardedSubscriptionMode to OFF there. Locks exclude each other all the same.
+ * Messages are ordinary publications, which every node of the cluster hears. With the option
+ * messages=sharded (Redis 7 and later) only the slot's own shard does, as with Redisson, whose
+ * default this is there (shardedSubscriptionMode). All who share a lock use the same: who listens
+ * to the other kind wakes when the lease ends. Locks exclude each other all the same.
  *
  * Only one thread at a time may use a configuration. Its calls do no I/O, except to read the file
  * that password_file or sentinel_password_file names.

@@ -87,7 +87,7 @@ static bool look_add_listeners(const struct lk__look *look, struct lk__request *
 {
 	struct lk__words words = {0};
 	lk__words_text(&words, "PUBSUB");
-	lk__words_text(&words, "NUMSUB");
+	lk__words_text(&words, lk__config_sharded(look->client->config) ? "SHARDNUMSUB" : "NUMSUB");
 	for (size_t i = 0; i < count; i++) {
 		bool braced = kinds[i]->flags & LK__BRACED;
 		size_t size = 0;

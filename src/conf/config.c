@@ -209,6 +209,16 @@ int lk__config_acks(const struct lk_config *config)
 	return all ? LK__ACKS_ALL : (int)strtol(config->replica_acks, NULL, 10);
 }
 
+static bool messages_valid(const char *value)
+{
+	return strcmp(value, "plain") == 0 || strcmp(value, "sharded") == 0;
+}
+
+bool lk__config_sharded(const struct lk_config *config)
+{
+	return strcmp(config->messages, "sharded") == 0;
+}
+
 static bool sentinel_tls_valid(const char *value)
 {
 	return !*value || strcmp(value, "on") == 0 || strcmp(value, "off") == 0;
@@ -233,6 +243,8 @@ static int set_text(lk_config *config, const struct option *option, const char *
 		return refuse(option, value, "is not off, short, full or arguments", error);
 	if (text == &config->replica_acks && !replica_acks_valid(value))
 		return refuse(option, value, "is not all or a number from 0 to 64", error);
+	if (text == &config->messages && !messages_valid(value))
+		return refuse(option, value, "is not plain or sharded", error);
 	if (text == &config->sentinel_tls && !sentinel_tls_valid(value))
 		return refuse(option, value, "is not on, off or empty", error);
 	const char *fault = text == &config->tls_server_name ? server_name_fault(value) : NULL;
@@ -523,6 +535,9 @@ int lk__config_check(const struct lk_config *config, lk_error *error)
 		return lk__fail(error, LK_EINVAL, "username: set without a password");
 	if (*config->sentinel_username && !*config->sentinel_password)
 		return lk__fail(error, LK_EINVAL, "sentinel_username: set without a password");
+	if (lk__config_sharded(config) && config->deployment != LK__CLUSTER)
+		return lk__fail(error, LK_EINVAL,
+				"messages: only those of a cluster are sharded (redis-cluster://)");
 	if (!*config->tls_cert_file != !*config->tls_key_file)
 		return lk__fail(error, LK_EINVAL,
 				"tls_cert_file, tls_key_file: one is set without the other");

@@ -54,6 +54,9 @@ struct lk_config *lk__config_copy(const struct lk_config *config);
 /* How many replicas must have a grant: a number, or LK__ACKS_ALL. */
 int lk__config_acks(const struct lk_config *config);
 
+/* Whether messages are sharded: SPUBLISH, SSUBSCRIBE. */
+bool lk__config_sharded(const struct lk_config *config);
+
 /* Whether `host` is an address, and not a name. */
 bool lk__config_has_address(const struct lk_config *config);
 

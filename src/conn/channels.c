@@ -11,11 +11,16 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "conn/classify.h"
+#include "conn/finder.h"
 #include "conn/node.h"
 #include "net/stream.h"
+#include "resp/reader.h"
 
-static void channel_command(struct lk__conn *conn, struct lk__channel *channel, const char *verb)
+/* "SUBSCRIBE" or "UNSUBSCRIBE", as the node's messages are. */
+static void channel_command(struct lk__conn *conn, struct lk__channel *channel, const char *plain)
 {
+	char verb[16];
+	snprintf(verb, sizeof(verb), "%s%s", conn->node->sharded ? "S" : "", plain);
 	struct lk__request *request = lk__request_new(2, (const char *[]){verb, channel->name},
 						      (size_t[]){strlen(verb), channel->name_size});
 	if (!request) {
@@ -24,6 +29,7 @@ static void channel_command(struct lk__conn *conn, struct lk__channel *channel, 
 		return;
 	}
 	request->owner = channel;
+	request->leaves = *plain == 'U';
 	channel->unconfirmed++;
 	lk__conn_enqueue(conn, request);
 }
@@ -77,6 +83,7 @@ struct lk__listening *lk__channel_open(struct lk__conn *conn, const char *name, 
 		DL_APPEND(channel->listenings, listening);
 		if (first) {
 			channel->code = 0;
+			channel->astray = false;
 			channel_want(conn, channel, true);
 		}
 		if (conn->state == LK__CONN_DOWN)
@@ -125,7 +132,7 @@ bool lk__channel_lingers(struct lk__conn *conn, const char *name, size_t size)
 static bool channel_is_on(const struct lk__conn *conn, const struct lk__channel *channel)
 {
 	return conn->state == LK__CONN_UP && channel->wanted && channel->unconfirmed == 0 &&
-	       channel->code == 0;
+	       channel->code == 0 && !channel->astray;
 }
 
 static void channel_mark(const struct lk__conn *conn, const struct lk__listening *listening,
@@ -178,8 +185,8 @@ static bool heard_on_or_failed(const void *subject)
 	const struct lk__channel *channel = heard->listening->channel;
 	bool failed = conn->failure_count != heard->failures;
 	bool tells = !atomic_load(&conn->node->was_up) || conn->last_error.code == LK_ESYSTEM;
-	return channel_is_on(conn, channel) || channel->code || (failed && tells) ||
-	       conn->state == LK__CONN_DOWN;
+	return channel_is_on(conn, channel) || channel->code || channel->astray ||
+	       (failed && tells) || conn->state == LK__CONN_DOWN;
 }
 
 /* The wait for a subscription is over: it stands, or why not. */
@@ -191,6 +198,9 @@ static int channel_awaited(const struct lk__conn *conn, const struct lk__channel
 				channel->reason);
 	if (channel_is_on(conn, channel))
 		return LK__WAIT_READY;
+	if (channel->astray)
+		return lk__fail(error, LK_EUNAVAILABLE, "%s: SSUBSCRIBE: another node has the slot",
+				conn->node->config->url);
 	if (error)
 		*error = conn->last_error;
 	return conn->last_error.code ? conn->last_error.code : LK_EUNREACHABLE;
@@ -321,17 +331,32 @@ void lk__channels_wake(struct lk__conn *conn, lk__channel_test *test, const void
 	lk__conn_unlock_held(conn, &after);
 }
 
+/* Whether it tells of a channel: [what, channel, …]. */
+static bool is_about(const redisReply *reply, const char *what)
+{
+	return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
+	       reply->element[0]->type == REDIS_REPLY_STRING &&
+	       reply->element[1]->type == REDIS_REPLY_STRING &&
+	       strcmp(reply->element[0]->str, what) == 0;
+}
+
+static struct lk__channel *channel_named(struct lk__conn *conn, const redisReply *reply)
+{
+	struct lk__channel *channel;
+	HASH_FIND(hh, conn->channels, reply->element[1]->str, (size_t)reply->element[1]->len,
+		  channel);
+	return channel;
+}
+
 static void channel_message(struct lk__conn *conn, const redisReply *reply,
 			    struct lk__deferred *after)
 {
-	struct lk__channel *channel;
+	struct lk__channel *channel = channel_named(conn, reply);
 	struct lk__listening *listening;
-	HASH_FIND(hh, conn->channels, reply->element[1]->str, (size_t)reply->element[1]->len,
-		  channel);
 	atomic_fetch_add_explicit(&conn->node->counters.messages, 1, memory_order_relaxed);
 	if (!channel)
 		return;
-	snprintf(channel->payload, sizeof(channel->payload), "%s", reply->element[2]->str);
+	snprintf(channel->payload, sizeof(channel->payload), "%s", lk__element_text(reply, 2));
 	DL_FOREACH(channel->listenings, listening)
 	{
 		listening->heard++;
@@ -345,11 +370,37 @@ static void channel_message(struct lk__conn *conn, const redisReply *reply,
 	channel_wake(channel, after);
 }
 
+/* Its slot is elsewhere: who listens tries again, and follows it. */
+static void channel_strays(struct lk__conn *conn, struct lk__channel *channel,
+			   struct lk__deferred *after)
+{
+	channel->astray = true;
+	channel->generation++;
+	if (conn->node->finder)
+		conn->node->finder->ops->suspect(conn->node->finder);
+	channel_wake(channel, after);
+}
+
 static void channel_forget_echoes(struct lk__channel *channel)
 {
 	struct lk__listening *listening;
 	DL_FOREACH(channel->listenings, listening)
 	listening->echoes = 0;
+}
+
+/* The server has ended a subscription: the slot is not its own any more. */
+static bool channel_ended(struct lk__conn *conn, const redisReply *reply,
+			  struct lk__deferred *after)
+{
+	if (!is_about(reply, "sunsubscribe"))
+		return false;
+	const struct lk__request *oldest = conn->in_flight;
+	struct lk__channel *channel = channel_named(conn, reply);
+	if (oldest && oldest->leaves && oldest->owner == channel)
+		return false;
+	if (channel)
+		channel_strays(conn, channel, after);
+	return true;
 }
 
 /* The answer to the oldest SUBSCRIBE or UNSUBSCRIBE. */
@@ -366,7 +417,9 @@ static void channel_confirmed(struct lk__conn *conn, const redisReply *reply,
 		return; /* PING */
 	channel->unconfirmed--;
 	channel_forget_echoes(channel);
-	if (reply->type == REDIS_REPLY_ERROR && channel->wanted) {
+	if (reply->type == REDIS_REPLY_ERROR && lk__classify_redirect(reply->str)) {
+		channel_strays(conn, channel, after);
+	} else if (reply->type == REDIS_REPLY_ERROR && channel->wanted) {
 		channel->code = lk__classify(reply->str);
 		strncpy(channel->reason, reply->str, sizeof(channel->reason) - 1);
 	} else if (channel->unconfirmed == 0 && channel->wanted) {
@@ -391,14 +444,9 @@ void lk__channels_probe(struct lk__conn *conn)
 
 void lk__channels_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after)
 {
-	bool message = reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
-		       reply->element[0]->type == REDIS_REPLY_STRING &&
-		       reply->element[1]->type == REDIS_REPLY_STRING &&
-		       reply->element[2]->type == REDIS_REPLY_STRING &&
-		       strcmp(reply->element[0]->str, "message") == 0;
-	if (message)
+	if (is_about(reply, "message") || is_about(reply, "smessage"))
 		channel_message(conn, reply, after);
-	else
+	else if (!channel_ended(conn, reply, after))
 		channel_confirmed(conn, reply, after);
 	freeReplyObject(reply);
 }
@@ -427,6 +475,7 @@ void lk__channels_restore(struct lk__conn *conn)
 	HASH_ITER(hh, conn->channels, channel, next)
 	{
 		channel->code = 0;
+		channel->astray = false;
 		if (channel->wanted)
 			channel_command(conn, channel, "SUBSCRIBE");
 	}

@@ -25,6 +25,7 @@ struct lk__channel {
 	UT_hash_handle hh;
 	size_t unconfirmed;  /* commands whose answer is to come */
 	bool wanted;         /* the last command was SUBSCRIBE */
+	bool astray;         /* the server has said so: the slot is not its own */
 	uint64_t generation; /* confirmed subscriptions */
 	struct lk__listening *listenings;
 	int code; /* why the server refused to subscribe, or 0 */

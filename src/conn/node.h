@@ -55,6 +55,7 @@ struct lk__node {
 	struct lk__conn *scripts; /* config->connections of them */
 	size_t script_count;
 	_Atomic bool was_up; /* ever: then a failure to connect is retried */
+	bool sharded;        /* its messages are */
 	bool can_spin;       /* asked for, and there is a core left for the server */
 	int acks;            /* replicas that must have a grant, or LK__ACKS_ALL */
 	struct lk__replicas replicas;

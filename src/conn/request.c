@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "conn/request.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "resp/writer.h"
+
+#define SHA1_SIZE 40
 
 static struct lk__request *request_new(void)
 {
@@ -77,6 +80,22 @@ struct lk__request *lk__request_new(size_t argc, const char **argv, const size_t
 		return NULL;
 	}
 	return request;
+}
+
+const struct lk__script *lk__script_of(int script, bool sharded)
+{
+	bool other = sharded && lk__scripts_sharded[script].text;
+	return other ? &lk__scripts_sharded[script] : &lk__scripts[script];
+}
+
+/* *<words>\r\n$7\r\nEVALSHA\r\n$40\r\n<sha1>\r\n… */
+void lk__request_shard(struct lk__request *request)
+{
+	static const char before[] = "EVALSHA\r\n$40\r\n";
+	char *bytes = request->bytes.bytes + request->bytes.start;
+	char *at = memmem(bytes, lk__buffer_size(&request->bytes), before, strlen(before));
+	assert(at && request->script != LK__NO_SCRIPT);
+	memcpy(at + strlen(before), lk__script_of(request->script, true)->sha1, SHA1_SIZE);
 }
 
 void lk__request_stamp(struct lk__request *request, int64_t server_us)

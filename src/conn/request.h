@@ -53,6 +53,7 @@ struct lk__request {
 	unsigned redirects;         /* how often that was done */
 	bool asking;                /* it is sent behind ASKING */
 	bool is_load;               /* the connection sends a script */
+	bool leaves;                /* it unsubscribes */
 	bool tells_time;            /* the connection asks what the server's clock says, */
 	bool asks_acks;             /* or waits for replicas, */
 	int wants_acks;             /* so many of them */
@@ -89,6 +90,12 @@ void lk__request_drop_collected(struct lk__request *batch);
 
 /* Forgets the answer: the request is sent again. */
 void lk__request_drop_answer(struct lk__request *request);
+
+/* The script as it is where messages are sharded, or not. */
+const struct lk__script *lk__script_of(int script, bool sharded);
+
+/* Of a request that calls a script: it calls the one for sharded messages. */
+void lk__request_shard(struct lk__request *request);
 
 /* Writes its deadline, in the server's time, to where its words have that. */
 void lk__request_stamp(struct lk__request *request, int64_t server_us);

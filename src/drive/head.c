@@ -331,7 +331,7 @@ int lk__head_subscribed(struct lk__head *head, int rc, const lk_error *why)
 	}
 	if (rc == LK__WAIT_TIME_UP && lk__head_over(head))
 		return lk__head_over(head);
-	lk__head_failed(head, why->code, false, why->message);
+	lk__head_failed(head, why->code, why->code == LK_EUNAVAILABLE, why->message);
 	return 0;
 }
 

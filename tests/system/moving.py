@@ -74,9 +74,10 @@ class Contest:
     names: {kind: name}. The waits have threads of their own, named as the kinds.
     """
 
-    def __init__(self, make_keeper, url: str, names: dict[str, str], lease_ms: int):
+    def __init__(self, make_keeper, url: str, names: dict[str, str], lease_ms: int, **options):
         self.names, self.lease_s = names, lease_ms / 1000
-        self.holder, self.waiter = make_keeper(url, watchdog_ms=lease_ms), make_keeper(url)
+        self.holder = make_keeper(url, watchdog_ms=lease_ms, **options)
+        self.waiter = make_keeper(url, **options)
         self.holder.listen()
         for kind, name in names.items():
             self.holder.call("acquire", name, kind=kind).ok()

@@ -54,6 +54,47 @@ def test_a_release_wakes_the_waiter(cluster, make_keeper, index):
     contest.hand_over()
 
 
+def test_sharded_messages(cluster, make_keeper):
+    """Of every kind, on each master; and nobody listens to plain ones."""
+    for index in SHARDS:
+        names = {kind: cluster.name_on(index, kind) for kind in EVERY_LOCK}
+        contest = Contest(make_keeper, cluster.url, names, 30_000, messages="sharded")
+        master = cluster.master(index)
+        until(lambda node=master: node.call("PUBSUB", "SHARDCHANNELS"), 10, "it listens there")
+        assert not master.channels()
+        contest.hand_over()
+
+
+def test_sharded_messages_as_java_sends_them(cluster, make_keeper):
+    """A release of ours is heard by who listens as Redisson does; and the reverse."""
+    name = cluster.name_on(1)
+    node, channel = cluster.node_of(name), f"redisson_lock__channel:{{{name}}}"
+    keeper = make_keeper(cluster.url, messages="sharded")
+    with node.connect() as java:
+        java.call("SSUBSCRIBE", channel)
+        keeper.call("acquire", name).ok()
+        assert int(keeper.call("release", name).ok().result) == 0
+        assert java.read() == [b"smessage", channel.encode(), b"0"]
+    node.call("HSET", name, "java:1", 1)
+    node.call("PEXPIRE", name, 60_000)
+    waits = keeper.say("acquire", name, thread="w")
+    until(lambda: node.call("PUBSUB", "SHARDNUMSUB", channel)[1] == 1, 10, "it listens")
+    node.call("DEL", name)
+    node.call("SPUBLISH", channel, "0")
+    assert waits.result(10).ok().took < 10
+
+
+def test_counters_with_sharded_messages(cluster, make_keeper):
+    test_counters(cluster, make_keeper, 2, messages="sharded")
+
+
+@pytest.mark.parametrize("url, messages, words", [
+    ("redis://127.0.0.1", "sharded", "cluster"), ("redis-cluster://127.0.0.1", "loud", "sharded")])
+def test_messages_that_there_are_not(make_keeper, url, messages, words):
+    seen = make_keeper().call("open", url=url, messages=messages).is_code("LK_EINVAL")
+    assert "messages" in seen.message and words in seen.message, seen.message
+
+
 def test_many_turns(cluster, make_keeper):
     """Two clients pass a lock of each shard to and fro. A lost message would cost a lease."""
     first, second = make_keeper(cluster.url), make_keeper(cluster.url)
@@ -90,9 +131,9 @@ def test_both_ways_of_calls(cluster, make_keeper):
 
 
 @pytest.mark.parametrize("index", SHARDS)
-def test_counters(cluster, make_keeper, index):
+def test_counters(cluster, make_keeper, index, messages="plain"):
     """Permits that one client has, another waits for; and a latch that one counts down."""
-    one, other = make_keeper(cluster.url), make_keeper(cluster.url)
+    one, other = (make_keeper(cluster.url, messages=messages) for _ in range(2))
     for kind in ("semaphore", "permits"):
         name = cluster.name_on(index, kind)
         one.call("set", name, kind=kind, count=1).ok()
@@ -196,13 +237,18 @@ def test_least_rights(clusters, make_keeper):
     made, locks = clusters(replicas=0), ROOT / "docs" / "acl" / "locks.acl"
     page = (ROOT / "docs" / "options.md").read_text()
     more = ["+role", "+wait", "+cluster|myid", "+cluster|slots", "+asking"]
-    assert all(f"`{right}`" in page for right in more)
+    sharded = ["+spublish", "+ssubscribe", "+sunsubscribe"]
+    assert all(f"`{right}`" in page for right in more + sharded)
     for node in made.nodes:
-        for name, rights in (("lk", more), ("less", more[:3])):
+        for name, rights in (("lk", more), ("less", more[:3]), ("sharded", more + sharded)):
             node.call("ACL", "SETUSER", name, *locks.read_text().split()[2:], ">pw", *rights)
     keeper = make_keeper(made.url.replace("://", "://lk:pw@"))
     for index in SHARDS:
         keeper.call("acquire", made.name_on(index, "app:some")).ok()
+    contest = Contest(make_keeper, made.url.replace("://", "://sharded:pw@"),
+                      {"lock": "app:other"}, 30_000, messages="sharded")
+    until(lambda: made.node_of("app:other").call("PUBSUB", "SHARDCHANNELS"), 10, "it listens")
+    contest.hand_over()
     seen = make_keeper(made.url.replace("://", "://less:pw@"), retry_ms=300)
     seen = seen.call("acquire", "app:some").is_code("LK_EDENIED")
     assert "cluster|slots" in seen.message, seen.message

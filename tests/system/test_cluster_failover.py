@@ -20,10 +20,11 @@ def names_on(cluster, index: int) -> dict[str, str]:
     return {kind: cluster.name_on(index, kind) for kind in EVERY_LOCK}
 
 
-@pytest.mark.parametrize("how", HOW, ids=IDS)
-def test_a_failover_while_held(cluster, make_keeper, how):
+@pytest.mark.parametrize("how, messages", [*((how, "plain") for how in HOW), ("", "sharded")],
+                         ids=[*IDS, "sharded"])
+def test_a_failover_while_held(cluster, make_keeper, how, messages):
     """Twice, so that the first master has the shard again. Who was woken by mistake waits on."""
-    contest = Contest(make_keeper, cluster.url, names_on(cluster, 0), lease_ms=4000)
+    contest = Contest(make_keeper, cluster.url, names_on(cluster, 0), 4000, messages=messages)
     for _ in range(2):
         new = cluster.failover(0, how)
         assert all(new.call("EXISTS", name) for name in contest.names.values())

@@ -53,10 +53,11 @@ def move(cluster):
     made.back()
 
 
-def test_moved_while_held(move, make_keeper):
+@pytest.mark.parametrize("messages", ["plain", "sharded"])
+def test_moved_while_held(move, make_keeper, messages):
     """There and back: the holder keeps each kind, its release is heard, the waiter gets it."""
     names = {kind: move.name(kind) for kind in EVERY_LOCK}
-    contest = Contest(make_keeper, move.cluster.url, names, LEASE_MS)
+    contest = Contest(make_keeper, move.cluster.url, names, LEASE_MS, messages=messages)
     move.whole()
     contest.is_kept()
     assert all(move.to.call("EXISTS", name) == 1 for name in names.values())

@@ -187,6 +187,32 @@ static void test_too_much(void **state)
 	assert_null(lk__words_command(&copied));
 }
 
+/* Where messages are sharded a script that publishes is another; the words stay where they are. */
+static void test_a_script_for_sharded_messages(void **state)
+{
+	(void)state;
+	static const enum lk__script_id scripts[] = {LK__SCRIPT_LOCK_RELEASE,
+						     LK__SCRIPT_LOCK_ACQUIRE};
+	for (size_t i = 0; i < 2; i++) {
+		struct lk__words words = {0};
+		lk__words_text(&words, "EVALSHA");
+		struct lk__request *request = lk__words_script(&words, scripts[i], 1);
+		assert_non_null(request);
+		size_t size = lk__buffer_size(&request->bytes);
+		const char *bytes = request->bytes.bytes + request->bytes.start;
+		char *before = strndup(bytes, size);
+		lk__request_shard(request);
+		assert_int_equal(lk__buffer_size(&request->bytes), size);
+		assert_memory_equal(bytes, before, 22);
+		assert_memory_equal(bytes + 22, lk__script_of((int)scripts[i], true)->sha1, 40);
+		assert_memory_equal(bytes + 62, before + 62, size - 62);
+		assert_int_equal(memcmp(bytes, before, size) == 0, i == 1);
+		free(before);
+		lk__request_free(request);
+	}
+	assert_non_null(strstr(lk__script_of(LK__SCRIPT_FAIR_QUEUE, true)->text, "'SHARDNUMSUB'"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -199,6 +225,7 @@ int main(void)
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_missing_word),
 		cmocka_unit_test(test_too_much),
+		cmocka_unit_test(test_a_script_for_sharded_messages),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

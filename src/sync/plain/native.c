@@ -60,6 +60,11 @@ static bool add(struct lk__request *batch, const struct lk__target *target, size
 	return lk__words_batch(batch, &words);
 }
 
+static const char *publish(const struct lk__target *target)
+{
+	return target->node && target->node->sharded ? "SPUBLISH" : "PUBLISH";
+}
+
 #define ADD(batch, target, ...)                                                                    \
 	add(batch, target, sizeof((const char *[]){__VA_ARGS__}) / sizeof(const char *),           \
 	    (const char *[]){__VA_ARGS__})
@@ -286,7 +291,7 @@ struct lk__request *lk__native_release(const struct lk__target *target, const ch
 		good = ADD(batch, target, "DELIFEQ", key, field);
 	else
 		good = ADD(batch, target, "SET", key, field, "IFEQ", field, "PXAT", "1");
-	return whole(batch, good && ADD(batch, target, "PUBLISH", target->channel, "0"));
+	return whole(batch, good && ADD(batch, target, publish(target), target->channel, "0"));
 }
 
 enum lk__released lk__native_read_release(const struct lk__request *request, int64_t *listeners)
@@ -309,7 +314,7 @@ struct lk__request *lk__native_force(const struct lk__target *target)
 		return NULL;
 	return whole(batch,
 		     ADD(batch, target, "SET", target->key, NOBODY, "XX", "GET", "PXAT", "1") &&
-			     ADD(batch, target, "PUBLISH", target->channel, "0"));
+			     ADD(batch, target, publish(target), target->channel, "0"));
 }
 
 bool lk__native_read_force(const struct lk__request *request)
@@ -335,6 +340,7 @@ struct lk__request *lk__native_renew(const struct lk__renewal *renewals, size_t 
 	/* Where nothing was longer than before it is the only write, and replicas acknowledge
 	 * writes. */
 	if (good && lk__node_acks(renewals[0].target->node) > 0)
-		good = ADD(batch, renewals[0].target, "PUBLISH", renewals[0].target->channel, "");
+		good = ADD(batch, renewals[0].target, publish(renewals[0].target),
+			   renewals[0].target->channel, "");
 	return durable(whole(batch, good));
 }
