@@ -28,7 +28,7 @@ struct lk__finder_ops {
 	 * connection's mutex. */
 	void (*suspect)(struct lk__finder *finder);
 	/* It says that another has the key, with these words: MOVED or ASK. Takes note of a MOVED.
-	 * The node to ask instead; NULL: this one is to be found again. `place`: of the server that
+	 * The node to ask instead; NULL: it is not known yet. `place`: of the server that
 	 * says so. Under a connection's mutex. NULL: one node has all keys. */
 	struct lk__node *(*redirect)(struct lk__finder *finder, const char *words,
 				     const char *place);

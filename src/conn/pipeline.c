@@ -401,7 +401,7 @@ void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred
 	} else {
 		request->reply = reply;
 	}
-	if (lk__conn_redirected(conn, request, reply, failures, after) ||
+	if (lk__conn_redirected(conn, request, reply, after) ||
 	    lk__conn_postponed(conn, request, reply))
 		return;
 	if (request->asks_acks)

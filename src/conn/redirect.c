@@ -53,49 +53,53 @@ static const redisReply *redirect_of(const struct lk__request *request, const re
 	return is_redirect(reply) ? reply : NULL;
 }
 
+/* Has not run here, and is sent again in a moment. False: it is too late for that. */
+static bool conn_postpone(struct lk__conn *conn, struct lk__request *request)
+{
+	int64_t until_ns = lk__now_ns() + POSTPONE_NS;
+	if (until_ns >= request->deadline_ns)
+		return false;
+	lk__request_drop_answer(request);
+	if (!conn->postponed)
+		conn->postponed_until_ns = until_ns;
+	request->asking = false; /* the server says again where it is to be asked */
+	request->postponed = true;
+	DL_APPEND(conn->postponed, request);
+	return true;
+}
+
 bool lk__conn_redirected(struct lk__conn *conn, struct lk__request *request,
-			 const redisReply *reply, unsigned failures, struct lk__deferred *after)
+			 const redisReply *reply, struct lk__deferred *after)
 {
 	struct lk__finder *finder = conn->node->finder;
 	reply = redirect_of(request, reply);
-	if (!finder || !finder->ops->redirect || !reply || request->redirects == REDIRECTS_MAX ||
+	if (!finder || !finder->ops->redirect || !reply ||
 	    request->asks) /* what this server can do is asked, wherever the key is */
 		return false;
 	struct lk__node *node = finder->ops->redirect(finder, reply->str, conn->place);
 	assert(request->sends > 0);
-	request->asking = node && *reply->str == 'A';
-	request->redirects++;
 	request->sends--;
-	if (request->asking && request->batch) { /* ASKING serves one command */
-		lk__conn_done(conn, request, LK_EUNAVAILABLE, reply->str, after);
+	request->asking = node && *reply->str == 'A';
+	bool circles = request->redirects == REDIRECTS_MAX;
+	request->redirects += !circles;
+	bool refused = request->asking && request->batch;      /* ASKING serves one command */
+	if (!node && !circles && conn_postpone(conn, request)) /* the next map tells of it */
 		return true;
-	}
-	if (node) {
+	if (node && !circles && !refused)
 		request->elsewhere = node;
-		lk__conn_done(conn, request, LK_EUNREACHABLE, reply->str, after);
-		return true;
-	}
-	lk__request_drop_answer(request);
-	conn_seek(conn, "another server has its keys", failures);
-	lk__conn_enqueue(conn, request);
+	lk__conn_done(conn, request, request->elsewhere ? LK_EUNREACHABLE : LK_EUNAVAILABLE,
+		      reply->str, after);
 	return true;
 }
 
 bool lk__conn_postponed(struct lk__conn *conn, struct lk__request *request, const redisReply *reply)
 {
-	int64_t until_ns = lk__now_ns() + POSTPONE_NS;
 	if (!request->patient || request->batch || reply->type != REDIS_REPLY_ERROR ||
-	    strncmp(reply->str, "TRYAGAIN", 8) != 0 || until_ns >= request->deadline_ns)
+	    strncmp(reply->str, "TRYAGAIN", 8) != 0 || !conn_postpone(conn, request))
 		return false;
 	assert(request->sends > 0);
 	request->sends--;
-	request->asking = false; /* the old node says again where it is to be asked, */
-	request->redirects = 0;  /* and that is no circle */
-	lk__request_drop_answer(request);
-	if (!conn->postponed)
-		conn->postponed_until_ns = until_ns;
-	request->postponed = true;
-	DL_APPEND(conn->postponed, request);
+	request->redirects = 0; /* those to come are no circle */
 	return true;
 }
 

@@ -16,10 +16,10 @@
 bool lk__conn_demoted(struct lk__conn *conn, struct lk__request *request, const redisReply *reply,
 		      unsigned failures);
 
-/* Another node has the key: true, and the request is done, to be followed, or waits in the
- * connection, which looks for its server anew. Of a batch: the first answer. */
+/* Another node has the key: true, and the request is done, to be followed; or it waits in the
+ * connection until that node is known; or it is done. Of a batch: the first answer. */
 bool lk__conn_redirected(struct lk__conn *conn, struct lk__request *request,
-			 const redisReply *reply, unsigned failures, struct lk__deferred *after);
+			 const redisReply *reply, struct lk__deferred *after);
 
 /*
  * Some of its keys have moved, and some have not: it has not run, and is sent again after a pause,

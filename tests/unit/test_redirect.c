@@ -309,21 +309,31 @@ static void test_after_its_deadline_it_is_not_followed(void **state)
 	lk__request_free(request);
 }
 
-/* Its server is looked for again, and the request waits for that. */
+/* The next map may tell of it: the request waits for that, and others go on meanwhile. */
 static void test_a_target_that_nobody_knows(void **state)
 {
 	(void)state;
-	struct lk__request *request = call();
+	struct lk__request *request = call(), *other = call();
 	target = NULL;
 	request->thread = &thread;
 	lk__conn_submit(here.conn, request);
 	here.says = MOVED;
 	lk__conn_attend(here.conn, &thread);
-	assert_int_equal(suspected, 1);
+	assert_false(request->done);
 	assert_int_equal(request->sends, 0);
-	assert_true(here.conn->state != LK__CONN_UP);
-	lk__node_close(&here.node);
-	assert_true(request->done && request->code < 0 && request->code != LK_EMAYBEHELD);
+	here.says = ":1\r\n";
+	assert_int_equal(called(other), LK__WAIT_READY);
+	assert_int_equal(other->reply->integer, 1);
+	lk__request_free(other);
+	target = &there.node;
+	lk__conn_await(request, &thread, lk__now_ns() + 80 * LK__MS, NULL);
+	here.says = MOVED;
+	lk__conn_attend(here.conn, &thread);
+	there.says = ":7\r\n";
+	assert_int_equal(lk__conn_await(request, &thread, lk__now_ns() + 5000 * LK__MS, NULL),
+			 LK__WAIT_READY);
+	assert_int_equal(request->reply->integer, 7);
+	assert_int_equal(request->sends, 1);
 	lk__request_free(request);
 }
 
