@@ -113,13 +113,23 @@ public final class Peer {
 		}
 	}
 
+	/** A cluster is named by one of its nodes: redis-cluster://host:port. */
+	private static void serve(Config config, String url) {
+		if (url.startsWith("redis-cluster:"))
+			config.useClusterServers().addNodeAddress(url.replace("-cluster", ""))
+				.setMasterConnectionMinimumIdleSize(1)
+				.setSubscriptionConnectionMinimumIdleSize(1);
+		else
+			config.useSingleServer().setAddress(url).setConnectionMinimumIdleSize(1)
+				.setSubscriptionConnectionMinimumIdleSize(1);
+	}
+
 	private static void open(Command command, Answer answer) {
 		Config config = new Config();
 		config.setThreads(4).setNettyThreads(4);
 		config.setLockWatchdogTimeout(command.number("watchdog_ms", 30000));
 		config.setFairLockWaitTimeout(command.number("fair_wait_ms", 300000));
-		config.useSingleServer().setAddress(command.text("url", null))
-			.setConnectionMinimumIdleSize(1).setSubscriptionConnectionMinimumIdleSize(1);
+		serve(config, command.text("url", null));
 		RedissonClient client = Redisson.create(config);
 		CLIENTS.put(command.text("c", "c"), client);
 		answer.result(0).add("uuid", client.getId());
