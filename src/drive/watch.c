@@ -191,10 +191,42 @@ void lk__watch_renewed(const struct lk__renewed *renewed, int answer, int64_t se
 	lk__entry_unref(entry);
 }
 
+static void batch_send(struct batch *batch);
+
+/* Some keys of a slot that moves are on the new node, and some are not: one script cannot have
+ * both. */
+static bool is_parted(const struct lk__request *request)
+{
+	const redisReply *reply = request->reply;
+	return request->code == LK_EUNAVAILABLE && reply && reply->type == REDIS_REPLY_ERROR &&
+	       strncmp(reply->str, "TRYAGAIN", 8) == 0;
+}
+
+/* Each of them alone. */
+static void batch_split(const struct batch *batch)
+{
+	for (size_t i = 0; i < batch->count; i++) {
+		struct batch *one = malloc(sizeof(*one));
+		if (!one) {
+			lk__watch_renewed(&batch->of[i], -1, 0);
+			continue;
+		}
+		one->client = batch->client;
+		one->slot = batch->slot;
+		one->node = batch->node;
+		one->count = 1;
+		one->of[0] = batch->of[i];
+		batch_send(one);
+	}
+}
+
 static void batch_finish(struct lk__request *request)
 {
 	struct batch *batch = request->owner;
-	for (size_t i = 0; i < batch->count; i++)
+	bool splits = batch->count > 1 && is_parted(request);
+	if (splits)
+		batch_split(batch);
+	for (size_t i = 0; !splits && i < batch->count; i++)
 		lk__watch_renewed(&batch->of[i],
 				  lk__reply_renewed(request, batch->count, i, batch->of[i].field),
 				  request->sent_ns);

@@ -63,6 +63,10 @@ class Node(Server):
             "repl-ping-replica-period": 1, **({"tls-cluster": "yes"} if tls else {}), **config},
             tls)
 
+    def take_ports(self) -> None:
+        super().take_ports()
+        self.bus = self.config["cluster-port"] = free_port()
+
     def start(self) -> Node:
         super().start()
         self.id = self.call("CLUSTER", "MYID").decode()
@@ -104,7 +108,7 @@ class Cluster:
                 place.mkdir()
                 node = Node(place, {"cluster-node-timeout": node_timeout_ms, **config}, tls)
                 self.nodes.append(node)
-                self.shards[number % masters].append(node.start())
+                self.shards[number % masters].append(node.start_anywhere())
             self.form()
         except BaseException:
             self.kill()

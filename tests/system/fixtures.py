@@ -58,7 +58,7 @@ def make_server(folder):
         place.mkdir()
         config = {name.replace("_", "-"): value for name, value in config.items()}
         made.append(Server(place, config, tls))
-        return made[-1].start()
+        return made[-1].start_anywhere()
 
     yield make
     for server in made:

@@ -66,6 +66,20 @@ class Server:
     def password(self) -> str:
         return str(self.config.get("requirepass", ""))
 
+    def start_anywhere(self) -> Server:
+        """The first start. Its port was free a moment ago: if it is no more, it takes another."""
+        for _ in range(5):
+            with contextlib.suppress(AssertionError):
+                return self.start()
+            if "Address already in use" not in (self.folder / "redis.log").read_text():
+                break
+            self.take_ports()
+        return self.start()
+
+    def take_ports(self) -> None:
+        self.port = free_port()
+        self.config["tls-port" if self.tls else "port"] = self.port
+
     def start(self) -> Server:
         arguments = [word for name, value in self.config.items()
                      for word in (f"--{name}", str(value))]
