@@ -91,6 +91,11 @@ bool lk__classify_redirect(const char *text)
 	return strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0;
 }
 
+bool lk__classify_parted(const char *text)
+{
+	return strncmp(text, "TRYAGAIN", 8) == 0;
+}
+
 const char *lk__classify_hint(const char *text)
 {
 	size_t at = refusal(text);

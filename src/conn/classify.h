@@ -17,6 +17,10 @@ bool lk__classify_replica(const char *text);
 /* Whether a server of a cluster says that another has the key: nothing ran. */
 bool lk__classify_redirect(const char *text);
 
+/* Whether a server has some keys of a script, and another the rest, while their slot moves: nothing
+ * ran. */
+bool lk__classify_parted(const char *text);
+
 /* What such an answer says about the server that gave it, or "". */
 const char *lk__classify_hint(const char *text);
 

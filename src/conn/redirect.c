@@ -11,26 +11,19 @@
 #include "conn/finder.h"
 #include "conn/node.h"
 
-#define REDIRECTS_MAX 16          /* of one request: a map that goes in circles is no map */
+#define REDIRECTS_MAX 16          /* of one request: more mean that servers redirect in a circle */
 #define POSTPONE_NS (50 * LK__MS) /* while keys move: a key takes some µs, all of a slot seconds */
-
-/* The connection is made anew, to where the server is found then. */
-static void conn_seek(struct lk__conn *conn, const char *reason, unsigned failures)
-{
-	struct lk__finder *finder = conn->node->finder;
-	lk__conn_must_break(conn, LK_EUNREACHABLE, reason);
-	conn->proved = false; /* so that a server which says it is a master is not stormed */
-	conn->failures = failures;
-	finder->ops->suspect(finder);
-}
 
 bool lk__conn_demoted(struct lk__conn *conn, struct lk__request *request, const redisReply *reply,
 		      unsigned failures)
 {
-	if (!conn->node->finder || reply->type != REDIS_REPLY_ERROR ||
-	    !lk__classify_replica(reply->str))
+	struct lk__finder *finder = conn->node->finder;
+	if (!finder || reply->type != REDIS_REPLY_ERROR || !lk__classify_replica(reply->str))
 		return false;
-	conn_seek(conn, "it has become a replica", failures);
+	lk__conn_must_break(conn, LK_EUNREACHABLE, "it has become a replica");
+	conn->proved = false; /* so that a server which says it is a master is not stormed */
+	conn->failures = failures;
+	finder->ops->suspect(finder);
 	if (request->batch || request->sends != 1)
 		return false;
 	request->sends--;
@@ -95,11 +88,11 @@ bool lk__conn_redirected(struct lk__conn *conn, struct lk__request *request,
 bool lk__conn_postponed(struct lk__conn *conn, struct lk__request *request, const redisReply *reply)
 {
 	if (!request->patient || request->batch || reply->type != REDIS_REPLY_ERROR ||
-	    strncmp(reply->str, "TRYAGAIN", 8) != 0 || !conn_postpone(conn, request))
+	    !lk__classify_parted(reply->str) || !conn_postpone(conn, request))
 		return false;
 	assert(request->sends > 0);
 	request->sends--;
-	request->redirects = 0; /* those to come are no circle */
+	request->redirects = 0; /* the next redirects are not part of a circle */
 	return true;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Answers of a server that is not the one to ask: it is no master any more, or, in a cluster,
- * another has the key. Either way the command has not run there.
+ * Answers of a server that must not be asked: it is not a master any more, or, in a cluster,
+ * another node has the key. In both cases the server has not run the command.
  */
 #ifndef LK__CONN_REDIRECT_H
 #define LK__CONN_REDIRECT_H
@@ -29,8 +29,8 @@ bool lk__conn_postponed(struct lk__conn *conn, struct lk__request *request,
 			const redisReply *reply);
 void lk__conn_resume(struct lk__conn *conn);
 
-/* Sends a request that is done, and was redirected, to where it was: true, and it is not done.
- * For its owner, who holds no mutex, before anything is read from it. */
+/* Sends a request that is done, and was redirected, to its new node: true, and it is not done. The
+ * owner calls this before it reads anything from the request, and holds no mutex. */
 bool lk__conn_follow(struct lk__request *request);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "conf/config.h"
+#include "conn/classify.h"
 #include "drive/entry.h"
 #include "drive/loop.h"
 #include "drive/lost.h"
@@ -142,6 +143,19 @@ struct batch {
 	struct lk__renewed of[BATCH_MAX];
 };
 
+/* Empty; NULL when out of memory. */
+static struct batch *batch_new(lk_client *client, uint16_t slot, struct lk__node *node)
+{
+	struct batch *batch = malloc(sizeof(*batch));
+	if (!batch)
+		return NULL;
+	batch->client = client;
+	batch->slot = slot;
+	batch->node = node;
+	batch->count = 0;
+	return batch;
+}
+
 static void renewed_confirm(struct lk__entry *entry, const struct lk__renewed *renewed,
 			    int64_t sent_ns)
 {
@@ -199,23 +213,19 @@ static bool is_parted(const struct lk__request *request)
 {
 	const redisReply *reply = request->reply;
 	return request->code == LK_EUNAVAILABLE && reply && reply->type == REDIS_REPLY_ERROR &&
-	       strncmp(reply->str, "TRYAGAIN", 8) == 0;
+	       lk__classify_parted(reply->str);
 }
 
 /* Each of them alone. */
 static void batch_split(const struct batch *batch)
 {
 	for (size_t i = 0; i < batch->count; i++) {
-		struct batch *one = malloc(sizeof(*one));
+		struct batch *one = batch_new(batch->client, batch->slot, batch->node);
 		if (!one) {
 			lk__watch_renewed(&batch->of[i], -1, 0);
 			continue;
 		}
-		one->client = batch->client;
-		one->slot = batch->slot;
-		one->node = batch->node;
-		one->count = 1;
-		one->of[0] = batch->of[i];
+		one->of[one->count++] = batch->of[i];
 		batch_send(one);
 	}
 }
@@ -264,15 +274,10 @@ static void batch_send(struct batch *batch)
 /* Puts the entry, which is locked, into the batch, which has room. */
 static void batch_add(struct batch **batch, struct lk__entry *entry)
 {
-	if (!*batch) {
-		*batch = malloc(sizeof(**batch));
-		if (!*batch)
-			return;
-		(*batch)->client = entry->client;
-		(*batch)->slot = entry->slot;
-		(*batch)->node = lk__entry_node(entry);
-		(*batch)->count = 0;
-	}
+	if (!*batch)
+		*batch = batch_new(entry->client, entry->slot, lk__entry_node(entry));
+	if (!*batch)
+		return;
 	struct lk__renewed *renewed = &(*batch)->of[(*batch)->count++];
 	const struct lk__hold *hold = entry->hold;
 	int64_t now_ns = lk__now_ns();

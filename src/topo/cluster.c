@@ -321,11 +321,11 @@ static void cluster_wake_astray(struct cluster *cluster)
 	}
 }
 
-static bool cluster_believe(struct cluster *cluster, const struct lk__map *map, lk_error *error)
+static void cluster_believe(struct cluster *cluster, const struct lk__map *map, lk_error *error)
 {
 	uint16_t index[LK__MAP_MASTERS_MAX];
 	if (!cluster_assign(cluster, map, index, error))
-		return false;
+		return;
 	for (size_t i = 0; i < map->count; i++) {
 		struct shard *shard = shard_at(cluster, index[i]);
 		shard_move(shard, map->master[i].node.place); /* no old connection asks for fewer */
@@ -338,7 +338,6 @@ static bool cluster_believe(struct cluster *cluster, const struct lk__map *map, 
 				      memory_order_relaxed);
 	}
 	cluster_wake_astray(cluster);
-	return true;
 }
 
 /* ---- asking for it ---- */
@@ -395,7 +394,7 @@ static void map_answered(struct lk__scout *scout, struct lk__peer *peer, const r
 	*peer->says = '\0';
 	if (reply->type == REDIS_REPLY_ERROR) {
 		if (strstr(reply->str, "cluster support disabled"))
-			lk__scout_fault(peer, LK_EREFUSED, "it is no node of a cluster");
+			lk__scout_fault(peer, LK_EREFUSED, "it is not a node of a cluster");
 		else
 			lk__scout_refused(peer, reply->str);
 		return;

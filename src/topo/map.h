@@ -50,7 +50,7 @@ struct lk__map {
 };
 
 /* Reads an answer of the node at `asked`, whose host stands for one that does not know its own.
- * NULL when out of memory, or with `*fault_out`, a constant, why it is no map. */
+ * NULL when out of memory; or NULL, and the constant `*fault_out` says why it is not a map. */
 struct lk__map *lk__map_read(const redisReply *reply, const char *asked, const char **fault_out);
 void lk__map_free(struct lk__map *map);
 

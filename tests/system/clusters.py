@@ -1,7 +1,7 @@
 """Clusters of real servers: started, failed over, resharded, ended.
 
-A shard is a master and its replicas. It keeps its number, whoever of them is the master. At the
-start the shards have equal parts of the slots, in the order of their numbers.
+A shard is a master and its replicas. It keeps its number when another node becomes its master. At
+the start the shards have equal parts of the slots, in the order of their numbers.
 """
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class Cluster:
     # Waiting.
 
     def wait(self, limit: float = 60) -> None:
-        """Until those that run agree, who serves which slots, and every replica is in step."""
+        """Waits until all that run agree on the masters of the slots, and replicas are in step."""
         until(self.is_whole, limit, "the cluster is whole")
 
     def is_whole(self) -> bool:

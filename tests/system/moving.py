@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import os
 
+import checker
 from keeper import EVENT_LOST
 from waiting import never, until
 
@@ -110,6 +111,29 @@ class Contest:
         assert granted.end_ns - released_ns < 5 * 10**9, f"{kind}: the release was not heard"
         self.holder.call("try", self.names[kind], kind=kind).is_code("LK_EBUSY")
         self.waiter.call("release", self.names[kind], thread=kind, kind=rival_of(kind)).ok()
+
+
+class Stress:
+    """Clients contend for locks until the end, when the checker reads what they were told."""
+
+    def __init__(self, keepers: list, history, **options):
+        self.keepers, self.paths = keepers, [history() for _ in keepers]
+        self.runs = [keeper.say("stress", thread="s", pairs=1_000_000, lease=1500, history=path,
+                                capacity=200_000, run=number, **options)
+                     for number, (keeper, path) in enumerate(zip(keepers, self.paths))]
+
+    def goes_on(self, more: int) -> None:
+        """Each client acquires more than so many times more."""
+        before = [keeper.stats().acquires for keeper in self.keepers]
+        until(lambda: all(keeper.stats().acquires > count + more for keeper, count
+                          in zip(self.keepers, before)), 20, "all go on")
+
+    def end(self) -> None:
+        for keeper in self.keepers:
+            keeper.call("stop", thread="-")
+        for run in self.runs:
+            run.result(40)
+        assert checker.check(checker.read(*self.paths), over_allowed=3)
 
 
 def asleep(keeper) -> bool:

@@ -67,7 +67,7 @@ class Server:
         return str(self.config.get("requirepass", ""))
 
     def start_anywhere(self) -> Server:
-        """The first start. Its port was free a moment ago: if it is no more, it takes another."""
+        """The first start: the server takes another port if its own is not free any more."""
         for _ in range(5):
             with contextlib.suppress(AssertionError):
                 return self.start()

@@ -192,7 +192,7 @@ def test_bad_input(make_server, make_keeper):
     """Each has its own error, which names the node and what it said."""
     lone, nobody = make_server(), refused_port()
     empty = make_server(cluster_enabled="yes", cluster_port=free_port())
-    for port, code, words in ((lone.port, "LK_EREFUSED", "no node of a cluster"),
+    for port, code, words in ((lone.port, "LK_EREFUSED", "it is not a node of a cluster"),
                               (nobody, "LK_EUNREACHABLE", "Connection refused"),
                               (empty.port, "LK_EUNAVAILABLE", "slots")):
         keeper = make_keeper(f"redis-cluster://127.0.0.1:{port}", retry_ms=300)

@@ -5,10 +5,9 @@ import time
 
 import pytest
 
-import checker
 import moving
 from keeper import EVENT_LOST
-from moving import EVERY_LOCK, Contest
+from moving import EVERY_LOCK, Contest, Stress
 from waiting import never, until
 
 CLUSTER_NODE_TIMEOUT_MS = 1000  # a node is elected at most once in four of these
@@ -230,17 +229,8 @@ def test_never_two_owners(clusters, make_keeper, history, how):
     cluster = clusters()
     name = f"{{{cluster.name_on(0)}}}turn"
     keepers = [make_keeper(cluster.url, command_timeout_ms=500) for _ in range(2)]
-    paths = [history() for _ in keepers]
-    runs = [keeper.say("stress", thread="s", name=name, names=6, threads=6, pairs=1_000_000,
-                       lease=1500, wait=3000, hold_us=3000, history=path, capacity=200_000,
-                       run=number) for number, (keeper, path) in enumerate(zip(keepers, paths))]
+    stress = Stress(keepers, history, name=name, names=6, threads=6, wait=3000, hold_us=3000)
     for _ in range(3):
         fail_over(cluster, how)
-        grants = [keeper.stats().acquires for keeper in keepers]
-        until(lambda before=grants: all(keeper.stats().acquires > count + 50 for keeper, count
-                                        in zip(keepers, before)), 20, "both go on")
-    for keeper in keepers:
-        keeper.call("stop", thread="-")
-    for run in runs:
-        run.result(40)
-    assert checker.check(checker.read(*paths), over_allowed=3)
+        stress.goes_on(50)
+    stress.end()

@@ -13,10 +13,9 @@ import time
 
 import pytest
 
-import checker
 from clusters import slot_of
 from keeper import EVENT_LOST
-from moving import EVERY_LOCK, Contest, asleep, rival_of
+from moving import EVERY_LOCK, Contest, Stress, asleep, rival_of
 from waiting import never, until
 
 ONE_KEY = ("lock", "spin", "plain", "multi")
@@ -233,18 +232,9 @@ def test_counters(move, make_keeper, kind):
 def test_never_two_owners(move, make_keeper, history, kind):
     """What two clients were told, while the slot of all their locks goes to and fro."""
     keepers = [make_keeper(move.cluster.url) for _ in range(2)]
-    paths = [history() for _ in keepers]
-    runs = [keeper.say("stress", thread="s", kind=kind, name=move.name("turn"), names=4, threads=4,
-                       pairs=1_000_000, lease=1500, wait=5000, hold_us=2000, history=path,
-                       capacity=200_000, run=number)
-            for number, (keeper, path) in enumerate(zip(keepers, paths))]
+    stress = Stress(keepers, history, kind=kind, name=move.name("turn"), names=4, threads=4,
+                    wait=5000, hold_us=2000)
     for number in range(20):
         (move.whole, move.back)[number % 2]()
-        before = [keeper.stats().acquires for keeper in keepers]
-        until(lambda counts=before: all(keeper.stats().acquires > count + 10 for keeper, count
-                                        in zip(keepers, counts)), 20, "both go on")
-    for keeper in keepers:
-        keeper.call("stop", thread="-")
-    for run in runs:
-        run.result(40)
-    assert checker.check(checker.read(*paths), over_allowed=3)
+        stress.goes_on(10)
+    stress.end()

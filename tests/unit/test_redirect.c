@@ -237,12 +237,19 @@ static void test_one_that_nobody_waits_for_is_followed(void **state)
 	lk__request_free(request);
 }
 
+static struct lk__request *pings(size_t count)
+{
+	struct lk__request *batch = lk__request_batch(count);
+	assert_non_null(batch);
+	for (size_t i = 0; i < count; i++)
+		assert_true(lk__request_add(batch, 1, (const char *[]){"PING"}, (size_t[]){4}));
+	return batch;
+}
+
 static void test_a_batch_is_followed_as_a_whole(void **state)
 {
 	(void)state;
-	struct lk__request *batch = lk__request_batch(2);
-	for (int i = 0; i < 2; i++)
-		assert_true(lk__request_add(batch, 1, (const char *[]){"PING"}, (size_t[]){4}));
+	struct lk__request *batch = pings(2);
 	here.says = MOVED MOVED;
 	there.says = ":1\r\n:2\r\n";
 	assert_int_equal(called(batch), LK__WAIT_READY);
@@ -255,9 +262,7 @@ static void test_a_batch_is_followed_as_a_whole(void **state)
 static void test_a_batch_is_followed_for_its_keys(void **state)
 {
 	(void)state;
-	struct lk__request *batch = lk__request_batch(2);
-	for (int i = 0; i < 2; i++)
-		assert_true(lk__request_add(batch, 1, (const char *[]){"PING"}, (size_t[]){4}));
+	struct lk__request *batch = pings(2);
 	here.says = "+PONG\r\n" MOVED;
 	there.says = "+PONG\r\n:2\r\n";
 	assert_int_equal(called(batch), LK__WAIT_READY);
@@ -269,8 +274,7 @@ static void test_a_batch_is_followed_for_its_keys(void **state)
 static void test_no_batch_goes_behind_asking(void **state)
 {
 	(void)state;
-	struct lk__request *batch = lk__request_batch(1);
-	assert_true(lk__request_add(batch, 1, (const char *[]){"PING"}, (size_t[]){4}));
+	struct lk__request *batch = pings(1);
 	here.says = "-ASK 7 127.0.0.1:2\r\n";
 	assert_int_equal(called(batch), LK__WAIT_READY);
 	assert_int_equal(batch->code, LK_EUNAVAILABLE);
