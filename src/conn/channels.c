@@ -155,6 +155,19 @@ void lk__channel_mark(struct lk__conn *conn, struct lk__listening *listening,
 	pthread_mutex_unlock(&conn->mutex);
 }
 
+void lk__channel_retry(struct lk__conn *conn, struct lk__listening *listening)
+{
+	struct lk__deferred after = {.wake_count = 0};
+	struct lk__channel *channel = listening->channel;
+	pthread_mutex_lock(&conn->mutex);
+	if (channel->astray && channel->unconfirmed == 0 && conn->state == LK__CONN_UP) {
+		channel->astray = false;
+		channel_want(conn, channel, true);
+		lk__conn_push(conn);
+	}
+	lk__conn_unlock_held(conn, &after);
+}
+
 bool lk__channel_listens(struct lk__conn *conn, struct lk__listening *listening)
 {
 	pthread_mutex_lock(&conn->mutex);

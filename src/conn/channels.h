@@ -71,6 +71,9 @@ bool lk__channel_lingers(struct lk__conn *conn, const char *name, size_t size);
 void lk__channel_mark(struct lk__conn *conn, struct lk__listening *listening,
 		      struct lk__heard *heard);
 
+/* Subscribes again if the server has ended it: the slot may have come back since. */
+void lk__channel_retry(struct lk__conn *conn, struct lk__listening *listening);
+
 /* Whether subscribed and confirmed. */
 bool lk__channel_listens(struct lk__conn *conn, struct lk__listening *listening);
 

@@ -372,11 +372,14 @@ int64_t lk__head_listen(struct lk__head *head, int64_t until_ns, bool news_only,
 
 int lk__head_heard(struct lk__head *head, int rc, const struct lk__heard *mark)
 {
+	struct lk__entry *entry = head->entry;
 	if (rc < 0)
 		return rc;
+	if (rc != LK__WAIT_READY && !mark->on) /* once in DEAF_NS */
+		lk__channel_retry(&entry->node->messages, entry->channel);
 	lk__head_happened(head, rc == LK__WAIT_READY ? LK__ATTEMPT_WOKEN : LK__ATTEMPT_TIMER);
 	if (rc == LK__WAIT_READY)
-		head->event.handed_us = head_handed_us(head->entry, mark->payload);
+		head->event.handed_us = head_handed_us(entry, mark->payload);
 	return rc == LK__WAIT_READY ? 0 : lk__head_over(head);
 }
 

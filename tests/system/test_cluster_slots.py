@@ -71,6 +71,27 @@ def test_moved_while_held(move, make_keeper, messages):
     until(lambda: not any(move.to.call("EXISTS", name) for name in names.values()), 10, "all free")
 
 
+def test_who_listened_listens_again(move, make_keeper):
+    """The slot is back before the waiter's map has shown it elsewhere."""
+    name, home = move.name("lock"), move.cluster.owner(move.slot)
+    waiter = make_keeper(move.cluster.url, messages="sharded")
+    with home.connect() as java:
+        java.call("HSET", name, "java:1", 1)
+        java.call("PEXPIRE", name, 60_000)
+    waits = waiter.say("within", name, wait=60_000)
+    until(lambda: home.call("PUBSUB", "SHARDCHANNELS"), 10, "it listens")
+    os.kill(waiter.pid, signal.SIGSTOP)
+    move.whole()
+    assert not home.call("PUBSUB", "SHARDCHANNELS"), "the server has ended it"
+    move.back()
+    os.kill(waiter.pid, signal.SIGCONT)
+    until(lambda: home.call("PUBSUB", "SHARDCHANNELS"), 10, "it listens again")
+    assert not waits.done
+    home.call("DEL", name)
+    home.call("SPUBLISH", f"redisson_lock__channel:{name}", "0")
+    assert waits.result(10).ok().took < 50
+
+
 @pytest.mark.parametrize("kind", EVERY_LOCK)
 def test_a_newcomer_asks_the_new_master(move, make_keeper, kind):
     """Its map is older than the move, and it has never used the slot."""
