@@ -150,6 +150,8 @@ int lk__scout_worst(const struct lk__scout *scout, int code)
 		int other = scout->peers[i].code;
 		if (other == LK_EAUTH || other == LK_EDENIED || other == LK_ETLS)
 			return other;
+		if (other == LK_ENOMEM || other == LK_ESYSTEM)
+			code = other;
 	}
 	return code;
 }

@@ -102,7 +102,8 @@ void lk__scout_fault(struct lk__peer *peer, int code, const char *reason);
 /* The same with an error reply. Of several refusals of AUTH the first is the reason. */
 void lk__scout_refused(struct lk__peer *peer, const char *words);
 
-/* A refusal among the peers' faults that stays, like a wrong password; else `code`. */
+/* Of the peers' faults: a refusal that stays, like a wrong password; or what this process lacks;
+ * else `code`. */
 int lk__scout_worst(const struct lk__scout *scout, int code);
 
 /* Fails with the peers' faults behind the text. */

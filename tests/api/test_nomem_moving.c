@@ -1,0 +1,123 @@
+/*
+ * Memory, descriptors and threads that run out where a client looks for its master itself, at each
+ * request of the library in turn, once and from there on: every call succeeds or says so, nothing
+ * leaks (ASan looks), and no lock is left behind.
+ *
+ * LK_TEST_DEPLOYMENT=cluster: at a cluster of one node; else at a master that has no replicas.
+ */
+#include "fixture.h"
+#include "nomem.h"
+
+struct script {
+	char url[80];
+	lk_client *client;
+	lk_lock *lock, *fair;
+	lk_semaphore *pool;
+};
+
+/* Whether it was done. It fails for what runs out, and for nothing else. */
+static bool is_done(int code)
+{
+	if (code != LK_ENOMEM && code != LK_ESYSTEM)
+		check_code(code, 0, "a call", __FILE__, __LINE__);
+	return code == 0;
+}
+
+static bool is_made(struct script *script)
+{
+	lk_config *config = NULL;
+	bool made = is_done(lk_config_new(&config, &err)) &&
+		    is_done(lk_config_set(config, "url", script->url, &err)) &&
+		    is_done(lk_config_set(config, "client_record", "off", &err)) &&
+		    is_done(lk_config_set(config, "retry_ms", "50", &err)) &&
+		    is_done(lk_client_new(&script->client, config, &err));
+	lk_config_free(config);
+	return made;
+}
+
+static bool run_lock(lk_lock *lock)
+{
+	return is_done(lk_lock_acquire(lock, NULL, &err)) &&
+	       is_done(lk_lock_extend(lock, 40000, NULL, &err)) &&
+	       is_done(lk_lock_release(lock, NULL, &err));
+}
+
+static void run(struct script *script)
+{
+	int64_t left;
+	bool done = is_made(script) && is_done(lk_client_ping(script->client, &err)) &&
+		    is_done(lk_lock_new(&script->lock, script->client, "free", 4, &err)) &&
+		    run_lock(script->lock) &&
+		    is_done(lk_fair_lock_new(&script->fair, script->client, "fair", 4, &err)) &&
+		    run_lock(script->fair) &&
+		    is_done(lk_semaphore_new(&script->pool, script->client, "pool", 4, &err)) &&
+		    is_done(lk_semaphore_add(script->pool, 1, &err)) &&
+		    is_done(lk_semaphore_acquire(script->pool, 1, NULL, &err)) &&
+		    is_done(lk_semaphore_available(script->pool, &left, &err));
+	if (done)
+		check_int(left, ==, 0);
+}
+
+static void end(struct script *script)
+{
+	armed = false;
+	if (script->client)
+		expect(0, lk_client_close(script->client, LK_CLOSE_RELEASE, &err));
+	lk_lock_free(script->lock);
+	lk_lock_free(script->fair);
+	lk_semaphore_free(script->pool);
+	lk_client_free(script->client);
+}
+
+/* Fails the n-th request; false when the script needed fewer. */
+static bool run_failing(const char *url, long n, bool ever_after)
+{
+	struct script script = {.client = NULL};
+	snprintf(script.url, sizeof(script.url), "%s", url);
+	countdown = n;
+	for_good = ever_after;
+	armed = true;
+	run(&script);
+	end(&script);
+	return countdown <= 0;
+}
+
+static void sweep(bool for_ever)
+{
+	char url[80];
+	long n = 1;
+	bool cluster = strncmp(server.url_tcp, "redis-cluster", 13) == 0;
+	/* A list of one is refused; nobody is at the other. */
+	snprintf(url, sizeof(url), "redis-%s://127.0.0.1:%d%s", cluster ? "cluster" : "replicas",
+		 server.port, cluster ? "" : ",127.0.0.1:1");
+	while (run_failing(url, n, for_ever)) {
+		if (redis_integer(&server, "EXISTS free") || redis_integer(&server, "EXISTS fair"))
+			check_fail(__FILE__, __LINE__, "request %ld: a lock is left behind", n);
+		redis_do(&server, "DEL pool");
+		check_int(++n, <, REQUESTS_MAX);
+	}
+	print_message("%ld requests\n", n - 1);
+	check_int(n, >, 20);
+	redis_do(&server, "DEL pool");
+}
+
+static void test_each_request_fails_once(void **state)
+{
+	(void)state;
+	sweep(false);
+}
+
+static void test_nothing_is_left_from_each_request_on(void **state)
+{
+	(void)state;
+	sweep(true);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		counter_test(test_each_request_fails_once),
+		counter_test(test_nothing_is_left_from_each_request_on),
+	};
+	return cmocka_run_group_tests(tests, start_server, stop_server);
+}
