@@ -142,7 +142,7 @@ void lk__conn_append(struct lk__conn *conn, struct lk__request *request)
 		conn_append_time(conn, request);
 	if (request->script != LK__NO_SCRIPT && !conn->scripts[request->script])
 		conn_append_script(conn, request);
-	if (request->asking)
+	if (request->asking && !request->batch)
 		conn_append_asking(conn, request);
 	conn_append(conn, request);
 }

@@ -36,14 +36,20 @@ static bool is_redirect(const redisReply *reply)
 	return reply->type == REDIS_REPLY_ERROR && lk__classify_redirect(reply->str);
 }
 
-/* The answer that says so; NULL: none does. All of a batch is about one slot, so what one of its
- * commands says is true of all that have a key; those without, like TIME, may be done twice. */
+/* The answer that says so; NULL: none does. All of a batch is about one slot, so it goes there as a
+ * whole. */
 static const redisReply *redirect_of(const struct lk__request *request, const redisReply *reply)
 {
 	for (size_t i = 0; i < request->batch; i++)
 		if (is_redirect(request->reply->element[i]))
 			return request->reply->element[i];
 	return is_redirect(reply) ? reply : NULL;
+}
+
+/* Its key has moved behind the first command: that copy may have done something. */
+static bool is_begun(const struct lk__request *request)
+{
+	return request->one_key && !is_redirect(request->reply->element[0]);
 }
 
 /* Has not run here, and is sent again in a moment. False: it is too late for that. */
@@ -71,18 +77,30 @@ bool lk__conn_redirected(struct lk__conn *conn, struct lk__request *request,
 		return false;
 	struct lk__node *node = finder->ops->redirect(finder, reply->str, conn->place);
 	assert(request->sends > 0);
-	request->sends--;
+	request->sends -= !is_begun(request);
 	request->asking = node && *reply->str == 'A';
 	bool circles = request->redirects == REDIRECTS_MAX;
 	request->redirects += !circles;
-	bool refused = request->asking && request->batch;      /* ASKING serves one command */
 	if (!node && !circles && conn_postpone(conn, request)) /* the next map tells of it */
 		return true;
+	/* ASKING serves one command. */
+	bool refused = request->asking && request->batch && !lk__request_ask_each(request);
 	if (node && !circles && !refused)
 		request->elsewhere = node;
-	lk__conn_done(conn, request, request->elsewhere ? LK_EUNREACHABLE : LK_EUNAVAILABLE,
-		      reply->str, after);
+	int code = request->sends > 0 ? LK_EMAYBEHELD : LK_EUNAVAILABLE;
+	lk__conn_done(conn, request, request->elsewhere ? LK_EUNREACHABLE : code, reply->str,
+		      after);
 	return true;
+}
+
+bool lk__request_is_parted(const struct lk__request *request)
+{
+	const redisReply *reply = request->reply;
+	if (!request->code || !reply)
+		return false;
+	if (request->batch)
+		return redirect_of(request, reply) != NULL;
+	return reply->type == REDIS_REPLY_ERROR && lk__classify_parted(reply->str);
 }
 
 bool lk__conn_postponed(struct lk__conn *conn, struct lk__request *request, const redisReply *reply)

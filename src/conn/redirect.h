@@ -29,6 +29,10 @@ bool lk__conn_postponed(struct lk__conn *conn, struct lk__request *request,
 			const redisReply *reply);
 void lk__conn_resume(struct lk__conn *conn);
 
+/* Not done for that reason, where the request has no patience; or, of a batch, because some of its
+ * keys may have moved. */
+bool lk__request_is_parted(const struct lk__request *request);
+
 /* Sends a request that is done, and was redirected, to its new node: true, and it is not done. The
  * owner calls this before it reads anything from the request, and holds no mutex. */
 bool lk__conn_follow(struct lk__request *request);

@@ -41,9 +41,53 @@ bool lk__request_add(struct lk__request *batch, size_t argc, const char **argv, 
 	return lk__write_command(&batch->bytes, argc, argv, sizes) == 0;
 }
 
+/* Behind the words of the command that begins at `at`: *<words>\r\n, then $<size>\r\n<word>\r\n. */
+static const char *command_end(const char *at)
+{
+	char *end;
+	long words = strtol(at + 1, &end, 10);
+	for (end += 2; words > 0; words--) {
+		long size = strtol(end + 1, &end, 10);
+		end += 2 + size + 2;
+	}
+	return end;
+}
+
+bool lk__request_ask_each(struct lk__request *batch)
+{
+	struct lk__buffer bytes = {0};
+	const char *at = lk__buffer_front(&batch->bytes);
+	const char *stamp = batch->stamp_size ? at + batch->stamp_at : NULL;
+	bool good = batch->one_key;
+	if (batch->asks_each)
+		return true;
+	for (size_t i = 0; good && i < batch->batch; i++) {
+		const char *end = command_end(at);
+		good = lk__write_command(&bytes, 1, (const char *[]){"ASKING"}, (size_t[]){6}) == 0;
+		if (stamp && stamp >= at && stamp < end)
+			batch->stamp_at = lk__buffer_size(&bytes) + (size_t)(stamp - at);
+		good = good && lk__buffer_append(&bytes, at, (size_t)(end - at)) == 0;
+		at = end;
+	}
+	if (!good) {
+		lk__buffer_free(&bytes);
+		return false;
+	}
+	lk__buffer_free(&batch->bytes);
+	batch->bytes = bytes;
+	batch->asks_each = true;
+	return true;
+}
+
 bool lk__request_collect(struct lk__request *batch, redisReply *reply)
 {
 	redisReply *parts = batch->parts;
+	if (batch->asks_each && !batch->behind_asking) {
+		batch->behind_asking = true;
+		freeReplyObject(reply);
+		return false;
+	}
+	batch->behind_asking = false;
 	parts->element[parts->elements++] = reply;
 	if (parts->elements < batch->batch)
 		return false;
@@ -55,6 +99,7 @@ bool lk__request_collect(struct lk__request *batch, redisReply *reply)
 void lk__request_drop_collected(struct lk__request *batch)
 {
 	redisReply *parts = batch->parts;
+	batch->behind_asking = false;
 	while (parts->elements > 0)
 		freeReplyObject(parts->element[--parts->elements]);
 }

@@ -36,7 +36,10 @@ struct lk__request {
 	int script;         /* LK__SCRIPT_…, to load it when the server has lost it */
 	unsigned loads;     /* how often that happened */
 	size_t batch; /* commands in it, whose answers come as one array; 0: it is one command */
-	redisReply *parts; /* the array, while it fills */
+	redisReply *parts;  /* the array, while it fills */
+	bool one_key;       /* of a batch: no command has another */
+	bool asks_each;     /* of a batch: ASKING goes before each command, */
+	bool behind_asking; /* and has just been answered */
 	struct lk__thread *thread;
 	struct lk__wait *wait; /* of that thread, while it stands in the connection's list */
 	void (*finish)(struct lk__request *request);
@@ -81,6 +84,9 @@ struct lk__request *lk__request_new(size_t argc, const char **argv, const size_t
 struct lk__request *lk__request_batch(size_t most);
 bool lk__request_add(struct lk__request *batch, size_t argc, const char **argv,
 		     const size_t *sizes);
+
+/* Puts ASKING before each command of a batch with one key. False: it has others, or no memory. */
+bool lk__request_ask_each(struct lk__request *batch);
 
 /* The next answer of a batch; true when it was the last: `reply` is the array. */
 bool lk__request_collect(struct lk__request *batch, redisReply *reply);

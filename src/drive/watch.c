@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "conf/config.h"
-#include "conn/classify.h"
+#include "conn/redirect.h"
 #include "drive/entry.h"
 #include "drive/loop.h"
 #include "drive/lost.h"
@@ -207,16 +207,7 @@ void lk__watch_renewed(const struct lk__renewed *renewed, int answer, int64_t se
 
 static void batch_send(struct batch *batch);
 
-/* Some keys of a slot that moves are on the new node, and some are not: one script cannot have
- * both. */
-static bool is_parted(const struct lk__request *request)
-{
-	const redisReply *reply = request->reply;
-	return request->code == LK_EUNAVAILABLE && reply && reply->type == REDIS_REPLY_ERROR &&
-	       lk__classify_parted(reply->str);
-}
-
-/* Each of them alone. */
+/* Each of them alone: some keys of a slot that moves are on the new node, and some are not. */
 static void batch_split(const struct batch *batch)
 {
 	for (size_t i = 0; i < batch->count; i++) {
@@ -233,7 +224,7 @@ static void batch_split(const struct batch *batch)
 static void batch_finish(struct lk__request *request)
 {
 	struct batch *batch = request->owner;
-	bool splits = batch->count > 1 && is_parted(request);
+	bool splits = batch->count > 1 && lk__request_is_parted(request);
 	if (splits)
 		batch_split(batch);
 	for (size_t i = 0; !splits && i < batch->count; i++)

@@ -69,8 +69,11 @@ static const char *publish(const struct lk__target *target)
 	add(batch, target, sizeof((const char *[]){__VA_ARGS__}) / sizeof(const char *),           \
 	    (const char *[]){__VA_ARGS__})
 
+/* Of commands about one lock. */
 static struct lk__request *whole(struct lk__request *batch, bool good)
 {
+	if (batch)
+		batch->one_key = true;
 	if (good)
 		return batch;
 	lk__request_free(batch);
@@ -342,5 +345,8 @@ struct lk__request *lk__native_renew(const struct lk__renewal *renewals, size_t 
 	if (good && lk__node_acks(renewals[0].target->node) > 0)
 		good = ADD(batch, renewals[0].target, publish(renewals[0].target),
 			   renewals[0].target->channel, "");
-	return durable(whole(batch, good));
+	struct lk__request *renewal = durable(whole(batch, good));
+	if (renewal)
+		renewal->one_key = count == 1;
+	return renewal;
 }
