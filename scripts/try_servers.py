@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the suites of the wire on servers of other versions; docs/servers.md tells of them.
+"""Runs the suites of the wire and of the deployments on servers of other versions; docs/servers.md tells of them.
 
 usage: try_servers.py [--build DIR] [VERSION …]
 
@@ -28,8 +28,9 @@ SERVERS = {
 SUITES = ["test_wire.py", "test_rw_wire.py", "test_plain_wire.py", "test_plain_native.py",
           "test_fair_wire.py", "test_fenced_wire.py", "test_multi_wire.py",
           "test_counters_wire.py", "test_counters.py", "test_stray_copies.py",
-          "test_refused_publish.py"]
-FETCH_LIMIT_S, SUITES_LIMIT_S = 300, 1200
+          "test_refused_publish.py", "test_replicas.py", "test_sentinel.py", "test_cluster.py",
+          "test_cluster_slots.py", "test_cluster_failover.py"]
+FETCH_LIMIT_S, SUITES_LIMIT_S = 300, 3000
 
 # Redis 7 has options that the tests set and an older one does not know.
 FRONT = """#!/bin/bash

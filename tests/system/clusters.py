@@ -237,7 +237,21 @@ class Cluster:
         assert self.master(index) is new, f"the failover {how} was given up three times"
         return new
 
-    # A slot moves key by key, as with servers before Valkey 9 and Redis 8.4.
+    # A slot moves as a whole, with Valkey 9.
+
+    def moves_whole_slots(self) -> bool:
+        return any(b"MIGRATESLOTS" in line.encode() for line in
+                   self.nodes[0].call("CLUSTER", "HELP"))
+
+    def move_whole_slot(self, slot: int, to: Node) -> None:
+        self.owner(slot).call("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", to.id)
+        self.all_know(slot, to)
+
+    def all_know(self, slot: int, owner: Node) -> None:
+        until(lambda: all(row.has(slot) == (row.id == owner.id) for node in self.running()
+                          for row in node.view().values()), 30, f"all know who has slot {slot}")
+
+    # Or key by key, with servers of any version.
 
     def move_slot(self, slot: int, to: Node) -> None:
         self.begin_move(slot, to)
@@ -269,8 +283,7 @@ class Cluster:
         others = [node for node in self.masters() if node not in (to, old) and node.runs()]
         for node in (to, old, *others):
             node.call("CLUSTER", "SETSLOT", slot, "NODE", to.id)
-        until(lambda: all(row.has(slot) == (row.id == to.id) for node in self.running()
-                          for row in node.view().values()), 30, f"all know who has slot {slot}")
+        self.all_know(slot, to)
 
     def give_slot_back(self, slot: int) -> None:
         """To the shard that had it at the start. A move that is under way is finished first."""

@@ -1,9 +1,10 @@
-"""redis-cluster://: a slot moves to another master, key by key, with the locks that are in it.
+"""redis-cluster://: a slot moves to another master, with the locks that are in it.
 
-Until the slot has moved, the server refuses each script of several keys unless all of them exist,
-and are on the same node (TRYAGAIN). So some calls succeed only when the move is over:
-ONE_KEY names the kinds of which each call has a single key. And on the old node a script fails in
-the middle as soon as it uses a key that it has deleted itself: that might have moved.
+As a whole, where the server can do that (Valkey 9), or key by key. In the latter case the server
+refuses each script of several keys, unless all of them exist and are on the same node, until the
+slot has moved (TRYAGAIN). So some calls succeed only when the move is over: ONE_KEY names the kinds
+of which each call has a single key. And on the old node a script fails in the middle as soon as it
+uses a key that it has deleted itself: that might have moved.
 """
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ LEASE_MS = 2000
 class Move:
     """A slot of the first shard that goes to the second."""
 
-    def __init__(self, cluster):
+    def __init__(self, cluster, by_keys: bool = True):
+        self.by_keys = by_keys
         self.cluster, self.to = cluster, cluster.master(1)
         self.tag = cluster.name_on(0, "tag")
         self.slot = slot_of(self.tag)
@@ -43,19 +45,32 @@ class Move:
         self.cluster.end_move(self.slot, self.to)
 
     def whole(self) -> None:
-        self.cluster.move_slot(self.slot, self.to)
+        if self.by_keys:
+            self.cluster.move_slot(self.slot, self.to)
+        else:
+            self.cluster.move_whole_slot(self.slot, self.to)
 
     def back(self) -> None:
-        self.cluster.give_slot_back(self.slot)
+        home = self.cluster.master(0)
+        if self.by_keys:
+            self.cluster.give_slot_back(self.slot)
+        elif self.cluster.owner(self.slot) is not home:
+            self.cluster.move_whole_slot(self.slot, home)
 
 
 @pytest.fixture
-def move(cluster):
-    made = Move(cluster)
+def move(cluster, request):
+    made = Move(cluster, getattr(request, "param", "keys") == "keys")
+    if not made.by_keys and not cluster.moves_whole_slots():
+        pytest.skip("this server moves slots key by key")
     yield made
     made.back()
 
 
+EACH_WAY = pytest.mark.parametrize("move", ["keys", "whole"], indirect=True)
+
+
+@EACH_WAY
 @pytest.mark.parametrize("messages", ["plain", "sharded"])
 def test_moved_while_held(move, make_keeper, messages):
     """There and back: the holder keeps each kind, its release is heard, the waiter gets it."""
@@ -220,6 +235,7 @@ def test_keys_of_one_slot_on_two_nodes(move, make_keeper):
     assert not any(move.to.call("EXISTS", name) for name in names)
 
 
+@EACH_WAY
 def test_a_slot_moves_and_its_new_master_fails_over(move, make_keeper):
     """The client hears of both at once."""
     names = {kind: move.name(kind) for kind in EVERY_LOCK}
@@ -231,6 +247,7 @@ def test_a_slot_moves_and_its_new_master_fails_over(move, make_keeper):
     contest.hand_over()
 
 
+@EACH_WAY
 @pytest.mark.parametrize("kind", ["semaphore", "permits", "latch"])
 def test_counters(move, make_keeper, kind):
     """A count is changed once, though its keys move while it changes."""
@@ -249,6 +266,7 @@ def test_counters(move, make_keeper, kind):
 
 
 @pytest.mark.slow
+@EACH_WAY
 @pytest.mark.parametrize("kind", ["lock", "fair", "plain", "fenced"])
 def test_never_two_owners(move, make_keeper, history, kind):
     """What two clients were told, while the slot of all their locks goes to and fro."""
