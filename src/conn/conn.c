@@ -162,9 +162,18 @@ static int64_t conn_failed(struct lk__conn *conn)
 	return pause_ns;
 }
 
+/* Another may be the master now. */
+static void conn_suspect(struct lk__conn *conn)
+{
+	struct lk__finder *finder = conn->node->finder;
+	if (finder)
+		finder->ops->suspect(finder);
+}
+
 void lk__conn_break(struct lk__conn *conn, int code, const char *reason, struct lk__deferred *after)
 {
 	struct lk__node *node = conn->node;
+	conn_suspect(conn);
 	lk__fail(&conn->last_error, code, "%s%s%s: %s", conn->place, *conn->place ? " of " : "",
 		 node->config->url, reason);
 	lk__log(&node->log, LK_LOG_WARNING, "connection lost: %s", conn->last_error.message);
@@ -312,6 +321,7 @@ int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error, bo
 		pthread_mutex_unlock(&conn->mutex);
 		return -1;
 	}
+	conn_suspect(conn);
 	conn->failure_count++;
 	conn->last_error = *error;
 	int64_t pause_ns = conn_failed(conn);

@@ -19,6 +19,8 @@
 #define WATCH_NS (1000 * LK__MS)  /* between rounds that nobody asked for */
 #define ROUND_NS (2000 * LK__MS)  /* the longest round */
 #define GAP_NS (5 * LK__MS)       /* between the beginnings of rounds */
+#define PROBE_NS (100 * LK__MS)   /* between questions while a master is missed, */
+#define MISSED_NS (6000 * LK__MS) /* for so long after its connection failed: an attempt and more */
 #define OPEN_MS 500               /* to open one link */
 #define ANSWER_MS 1000            /* for all answers of one peer */
 #define REOPEN_NS (100 * LK__MS)  /* after a link was refused, */
@@ -44,15 +46,18 @@ struct lk__scout {
 	size_t count;
 	uint64_t round;
 	int64_t begun_ns;
-	bool over; /* of the round: all have answered or failed */
-	bool told; /* of the round: those who wait */
+	bool over;        /* of the round: all have answered or failed */
+	bool told;        /* of the round: those who wait */
+	size_t probed;    /* peers, one after the other */
+	int64_t probe_ns; /* not before */
 
 	pthread_mutex_t mutex; /* of what follows */
 	pthread_t pthread;
 	bool started, joined, stopped;
 	uint64_t wanted; /* a round as late as this one is asked for */
-	uint64_t known;  /* the last round whose outcome follows: */
-	lk_error error;  /* its code is 0 when something is known */
+	int64_t missed_until_ns;
+	uint64_t known; /* the last round whose outcome follows: */
+	lk_error error; /* its code is 0 when something is known */
 	struct wait *waits;
 };
 
@@ -235,12 +240,14 @@ static void peer_open(struct lk__scout *scout, struct lk__peer *peer)
 	peer_ask(scout, peer, true);
 }
 
-static void peer_read(struct lk__scout *scout, struct lk__peer *peer)
+/* True when it says another thing than before, and the round has told what it was asked for. */
+static bool peer_read(struct lk__scout *scout, struct lk__peer *peer)
 {
 	redisReply *reply;
 	const char *what;
-	char reason[LK__PEER_FAULT_SIZE];
+	char reason[LK__PEER_FAULT_SIZE], said[LK__PLACE_SIZE];
 	int rc = 0;
+	memcpy(said, peer->says, sizeof(said));
 	while (peer->ask.stream &&
 	       (rc = lk__link_next(&peer->ask, &reply, &what, reason, sizeof(reason))) == 1) {
 		if (what && scout->ops->answered(scout, peer, what, reply))
@@ -251,6 +258,7 @@ static void peer_read(struct lk__scout *scout, struct lk__peer *peer)
 		peer_fail(scout, peer, rc, reason);
 	else if (peer->ask.owed_count && lk__now_ns() >= lk__after_ms(peer->asked_ns, ANSWER_MS))
 		peer_fail(scout, peer, LK_EUNREACHABLE, "no answer within a second");
+	return scout->told && strcmp(said, peer->says) != 0;
 }
 
 /* A message says that something has changed; what, the next round tells. */
@@ -275,8 +283,8 @@ static bool peer_hears(struct lk__peer *peer)
 /* What is to be done about it in this round. True when it was something that takes time. */
 static bool peer_tend(struct lk__scout *scout, struct lk__peer *peer)
 {
-	if (peer->ask.stream)
-		peer_read(scout, peer);
+	if (peer->ask.stream && peer_read(scout, peer))
+		lk__scout_want(scout);
 	if (peer_is_done(scout, peer) || scout->over)
 		return false;
 	if (!peer->ask.stream && lk__now_ns() < peer->open_ns) {
@@ -344,6 +352,31 @@ static bool scout_is_wanted(struct lk__scout *scout)
 	return wanted;
 }
 
+/* While a master is missed, peers are asked in turn between the rounds: what one of them says anew
+ * begins the next. Those that publish do so. */
+static int64_t scout_probe_ns(struct lk__scout *scout)
+{
+	pthread_mutex_lock(&scout->mutex);
+	bool missed = lk__now_ns() < scout->missed_until_ns;
+	pthread_mutex_unlock(&scout->mutex);
+	return missed && scout->told && !scout->ops->listen ? scout->probe_ns : LK__NEVER;
+}
+
+static void scout_probe(struct lk__scout *scout)
+{
+	int64_t now_ns = lk__now_ns();
+	if (now_ns < scout_probe_ns(scout))
+		return;
+	scout->probe_ns = now_ns + PROBE_NS;
+	for (size_t i = 0; i < scout->count; i++) {
+		struct lk__peer *peer = &scout->peers[scout->probed++ % scout->count];
+		if (!peer->ask.stream || peer->ask.owed_count || !peer_is_done(scout, peer))
+			continue;
+		peer_ask(scout, peer, false);
+		return;
+	}
+}
+
 /* When the next round begins: one that is wanted does not wait for those who have not answered. */
 static int64_t scout_next_ns(struct lk__scout *scout)
 {
@@ -406,7 +439,8 @@ static void scout_turn(struct lk__scout *scout)
 	for (size_t i = 0; i < scout->count && !opened; i++)
 		opened = peer_tend(scout, &scout->peers[i]);
 	scout_judge(scout);
-	scout_wait(scout, opened ? 0 : scout_next_ns(scout));
+	scout_probe(scout);
+	scout_wait(scout, opened ? 0 : lk__earlier(scout_next_ns(scout), scout_probe_ns(scout)));
 }
 
 static void *scout_main(void *argument)
@@ -432,6 +466,7 @@ void lk__scout_want(struct lk__scout *scout)
 {
 	pthread_mutex_lock(&scout->mutex);
 	scout_want(scout);
+	scout->missed_until_ns = lk__now_ns() + MISSED_NS;
 	pthread_mutex_unlock(&scout->mutex);
 }
 

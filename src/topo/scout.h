@@ -4,9 +4,10 @@
  * sentinels, or nodes of a cluster) where they are. What their answers mean, the kind of deployment
  * says.
  *
- * - It asks in rounds: once a second, when somebody waits for one, when a connection was told that
- *   its server is no master, and when a sentinel publishes something. A round ends when all have
- *   answered or failed, or after two seconds.
+ * - It asks in rounds: once a second, when somebody waits for one, when a connection failed or was
+ *   told that its server is no master, and when a sentinel publishes something. A round ends when
+ *   all have answered or failed, or after two seconds. While a master is missed, one peer is asked
+ *   every 100 ms, and another answer than before begins a round.
  * - Who waits, waits for a round that began after that.
  * - The thread starts with the first question and ends with the client. It alone touches the
  *   peers; what it shares with others is under the scout's mutex, which it holds for no I/O.

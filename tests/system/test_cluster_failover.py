@@ -148,6 +148,30 @@ def test_other_shards_go_on(clusters, make_keeper):
     waits.result().ok()
 
 
+def maps_asked(nodes: list) -> int:
+    """How often clients have asked the nodes for their maps."""
+    return sum(int(node.info("cmdstat_cluster|slots").split("calls=")[1].split(",")[0])
+               for node in nodes)
+
+
+@pytest.mark.parametrize("away", ["killed", "paused"])
+def test_a_master_that_is_missed_is_asked_for(clusters, make_keeper, away):
+    """Some times a second, so that its heir is found soon; and not in a storm."""
+    cluster = clusters(node_timeout_ms=60_000)
+    keeper, name = make_keeper(cluster.url, command_timeout_ms=500), cluster.name_on(0)
+    keeper.call("acquire", name).ok()
+    keeper.call("release", name).ok()
+    old = cluster.master(0)
+    (old.kill if away == "killed" else old.pause)()
+    keeper.say("within", name, thread="w", wait=60_000)
+    left = cluster.running()
+    time.sleep(1)
+    before, begun = maps_asked(left), time.monotonic()
+    time.sleep(3)
+    per_second = (maps_asked(left) - before) / (time.monotonic() - begun)
+    assert 5 < per_second < 60
+
+
 def test_a_newcomer_while_a_master_hangs(clusters, make_keeper):
     """It is the first that the URL lists. The others tell of all."""
     cluster = clusters(node_timeout_ms=60_000)
