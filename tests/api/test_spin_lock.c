@@ -73,13 +73,15 @@ static void test_a_waiter_finds_out_by_itself(void **state)
 	close_client(client);
 }
 
-/* How often a waiter asks within `wait_ms`. */
+/* How often a waiter asks within `wait_ms`. On a busy machine the last answer may come too late. */
 static long long tries_of(lk_client *client, const lk_spin_lock_options *options, int64_t wait_ms)
 {
 	lk_lock *lock = new_spin(client, options);
 	redis_do(&server, "CONFIG RESETSTAT");
 	int64_t start_ms = now_ms();
-	expect(LK_ETIMEDOUT, lk_lock_acquire_within(lock, wait_ms, NULL, &err));
+	int rc = lk_lock_acquire_within(lock, wait_ms, NULL, &err);
+	if (rc != LK_EMAYBEHELD)
+		check_int(rc, ==, LK_ETIMEDOUT);
 	check_int(now_ms() - start_ms, >=, wait_ms);
 	check_int(now_ms() - start_ms, <, wait_ms + slow_ms(2000));
 	lk_lock_free(lock);

@@ -74,8 +74,16 @@ def record(stand: Stand, operation: Operation) -> Recording:
 
 def was_calm(run: Run, answer) -> bool:
     """No answer and no connection was lost so far, or that is what the operation is about."""
-    return run.operation.loses or (answer["code"] not in UNSAID and
-                                   not run.keeper.stats("c").get("disconnects"))
+    if run.operation.loses:
+        return True
+    nodes = [who for who in run.clients if who[0] == "c"]
+    return answer["code"] not in UNSAID and \
+        not any(run.keeper.stats(who).get("disconnects") for who in nodes)
+
+
+def is_one(state: tuple) -> bool:
+    """All nodes have the same."""
+    return len(set(state)) == 1
 
 
 def record_once(stand: Stand, operation: Operation) -> Recording:
@@ -93,6 +101,7 @@ def record_once(stand: Stand, operation: Operation) -> Recording:
         operation.after(run)
         recording.final = run.agreed()
         recording.sent = {name for name, _ in run.seen}
+        recording.calm = recording.calm and is_one(recording.done) and is_one(recording.final)
     finally:
         run.end()
     run = Run(stand, operation)
@@ -121,7 +130,8 @@ def record_follow(stand: Stand, operation: Operation, recording: Recording, name
         run.codes.clear()
         followed(run, name)
         recording.followed[name] = run.agreed()
-        return was_calm(run, answer) and not run.codes.intersection(UNSAID)
+        return was_calm(run, answer) and is_one(recording.followed[name]) and \
+            not run.codes.intersection(UNSAID)
     finally:
         run.end()
 

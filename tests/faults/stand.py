@@ -72,6 +72,13 @@ class Stand:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+FIRST = "first"  # a lock that says nothing but that its client is connected
+
+
+def is_mark(argv: list[bytes]) -> bool:
+    return argv[0].lower() == b"ping" or any(FIRST.encode() in word for word in argv[3:])
+
+
 class Run:
     """One process with its clients, for one cell."""
 
@@ -95,6 +102,7 @@ class Run:
         self.seen: list[tuple[str, int]] = []
         self.sent: set[str] = set()  # names of all requests, of the other too
         self.counts: dict[str, int] = {}
+        self.draining = False
         self.mutex = threading.Lock()
         self.clients = [f"{who}{i or ''}" for who in "co" for i in range(operation.nodes)]
         for who in self.clients:
@@ -122,7 +130,7 @@ class Run:
 
     def connect(self, who: str):
         """For a client that has no such call."""
-        lock = {"c": who, "kind": "lock", "name": "first", "queue": 1}
+        lock = {"c": who, "kind": "lock", "name": FIRST, "queue": 1}
         answer = self.keeper.call("try", **lock)
         self.keeper.call("release", **lock)
         return answer
@@ -173,7 +181,7 @@ class Run:
     def judge(self, message):
         """The rule of the first node's proxy: counts requests by name, asks both rules."""
         nth = 0
-        if not message.reply:
+        if not message.reply and not (self.draining and is_mark(message.argv)):
             name = name_of(message.argv)
             with self.mutex:
                 nth = self.counts[name] = self.counts.get(name, -1) + 1
@@ -241,8 +249,20 @@ class Run:
         return tuple(self.state_of(connection)
                      for connection in self.stand.direct[:self.operation.nodes])
 
+    def drain(self) -> None:
+        """What a call has left under way is done: a connection answers in order. What an answer
+        brings about comes behind the first mark."""
+        if self.operation.loses:
+            return
+        self.draining = True
+        for _ in range(2):
+            for who in self.clients:
+                (self.connect if self.operation.threadless else self.ping)(who)
+        self.draining = False
+
     def agreed(self) -> tuple[str, ...]:
         """The state as soon as all nodes have the same."""
+        self.drain()
         wait_for(lambda: len(set(self.state())) == 1, 1.0)
         return self.state()
 
