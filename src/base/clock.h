@@ -14,7 +14,9 @@
 /* `now_ns` + `ms`, or LK__NEVER where that overflows. */
 static inline int64_t lk__after_ms(int64_t now_ns, int64_t ms)
 {
-	return ms > (LK__NEVER - now_ns) / LK__MS ? LK__NEVER : now_ns + ms * LK__MS;
+	int64_t most_ns = now_ns > 0 ? LK__NEVER - now_ns
+				     : LK__NEVER; /* before our machine's start */
+	return ms > most_ns / LK__MS ? LK__NEVER : now_ns + ms * LK__MS;
 }
 
 static inline int64_t lk__earlier(int64_t one_ns, int64_t other_ns)

@@ -5,6 +5,7 @@ A grant has validity left and stands on a majority; once released, no node keeps
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import threading
 
@@ -387,6 +388,7 @@ def test_node_that_comes_after_the_release(quorum, slow, what):
     quorum.open()
     quorum.call("acquire", lease=600_000).ok()
     quorum.call("release").ok()
+    quorum.gone()  # where a majority did not need it, too
     never(quorum.keys, 1, "it was taken after its release")
 
 
@@ -528,3 +530,20 @@ def test_black_holes_are_a_majority(quorum, black_hole, verb):
     assert answer.took < (wait_ms + NODE_LIMIT_MS) / 1000 + 5
     quorum.gone()
     never(quorum.keys, 0.3, "it came back")
+
+
+def is_old(message):
+    """INFO says that the server has been running for ten years."""
+    if not message.reply or [word.lower() for word in message.argv[:2]] != [b"info", b"server"]:
+        return None
+    text = re.sub(rb"uptime_in_seconds:\d+", b"uptime_in_seconds:315360000", message.value)
+    return Replace(b"$%d\r\n%s\r\n" % (len(text), text))
+
+
+def test_servers_older_than_our_machine_vote(quorum):
+    """Their start is before the first instant of our clock."""
+    for proxy in quorum.proxies:
+        proxy.rule = is_old
+    quorum.open()
+    quorum.call("try", quarantine=60_000).ok()
+    quorum.call("release").ok()

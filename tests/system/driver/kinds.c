@@ -77,7 +77,8 @@ static int make_multi(lk_lock **lock_out, lk_client *client, const void *name, s
 	return result;
 }
 
-/* nodes=C,C,…: the clients of the nodes; node_limit=MS. Servers just started may vote. */
+/* nodes=C,C,…: the clients of the nodes; node_limit=MS; quarantine=MS, or servers that have just
+ * started may vote. */
 static int make_red(lk_lock **lock_out, const struct command *command, int plain, const char *name,
 		    size_t name_size, lk_error *error)
 {
@@ -90,7 +91,7 @@ static int make_red(lk_lock **lock_out, const struct command *command, int plain
 	for (char *word; count < LK_RED_NODES_MAX && (word = strtok_r(rest, ",", &rest));)
 		clients[count++] = handle_client_named(word);
 	options.plain = plain;
-	options.quarantine_ms = -1;
+	options.quarantine_ms = command_number(command, "quarantine", -1);
 	options.node_limit_ms = command_number(command, "node_limit", 0);
 	return lk_red_lock_new(lock_out, clients, count, name, name_size, &options, error);
 }
