@@ -39,8 +39,8 @@
  * With all replicas alive no failover loses a lock. It can lose one when a replica that was down or
  * cut off becomes the master, because those that had the lock are down too. The library tells a
  * holder that its lock is lost as soon as it knows the new master and that the lock is not there.
- * If you cannot accept that, use fence tokens (fenced_lock.h), or a red lock over independent
- * servers.
+ * If you cannot accept that, use fence tokens (fenced_lock.h), or a red lock (red_lock.h) over
+ * several such masters or independent servers.
  *
  * The client asks the listed servers for their ROLE, or the sentinels for the master's address: at
  * each connect, once a second, and when a sentinel announces something. It believes the one listed
@@ -51,8 +51,8 @@
  * answers, and verifies all that is held at the new one. Waits go on there within their limits. A
  * server that has become a replica refuses (READONLY): the call goes on at the master. One more
  * thread looks for the master, from the first connect to the end of the client. The URL's user and
- * password are for the servers; sentinels have options of their own. Red locks and threadless
- * clients refuse these URLs so far.
+ * password are for the servers; sentinels have options of their own. Threadless clients refuse
+ * these URLs so far.
  *
  * CLUSTER (since 0.1). A name's slot decides which master has its lock; all that belongs to a lock
  * is in one slot, and a multi lock may have parts in several. The client asks up to seven nodes

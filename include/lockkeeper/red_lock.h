@@ -14,9 +14,11 @@
  *
  *   field or token = <uuid of that node's client>:<number>, different on each node
  *
- * The nodes must be independent masters: a replica, or a second database of one server, is not a
- * node. Two addresses of one server are refused (LK_EINVAL) as soon as both have identified
- * themselves (INFO server: run_id); their votes never count together.
+ * The nodes must be independent: a replica, or a second database of one server, is not a node. A
+ * node is one server, or a master with replicas that its client follows through failovers
+ * (redis-replicas://, redis-sentinel://); a cluster is not (LK_EINVAL). Two addresses of one server
+ * are refused (LK_EINVAL) as soon as both have identified themselves (INFO server: run_id); their
+ * votes never count together.
  *
  * The handle is an lk_lock: acquire, try, release, extend, is_held, remaining_ms, … are those of
  * <lockkeeper/lock.h>. What differs:
@@ -47,6 +49,14 @@
  * everything to disk. Two things are not detected: a server that keeps running and loses data
  * (FLUSHALL, eviction, DEL), and clocks that jump.
  *
+ * A NODE THAT WAS TAKEN OVER by a replica has all grants if its clients use replica_acks=all, the
+ * default for such URLs: a grant counts when every replica has it. Then the new master votes at
+ * once, if it goes on with the history that this handle knew (INFO replication: master_replid,
+ * master_replid2). Any other change of master or history, and with another replica_acks every
+ * change, costs the vote for `quarantine_ms` from when it is noticed. A client that does not know
+ * the node yet cannot notice: it trusts a promoted master with replica_acks=all, and waits for
+ * `quarantine_ms` without.
+ *
  * RENEWAL by the watchdog needs a majority too. While the majority stands, the library also writes
  * the lock to a node that came back empty, or had not granted at first: as soon as its client is
  * connected again, and at the latest at the next check (<lockkeeper/lock.h>, LOSS). When a
@@ -75,8 +85,9 @@ typedef struct lk_red_lock_options {
 	size_t struct_size;
 	int plain;             /* 1: strings, shared with redsync and node-redlock; 0: hashes */
 	int64_t quarantine_ms; /* the longest lease that anyone uses: a node has no vote for this
-				  long after its start. 0: the watchdog's lease, or the requested
-				  lease if that is longer; -1: trust every node to remember */
+				  long after its start, or its takeover. 0: the watchdog's
+				  lease, or the requested lease if that is longer; -1: trust
+				  every node to remember */
 	int64_t node_limit_ms; /* how long one try waits for a node; 0: a quarter of the lease.
 				  Never longer than command_timeout_ms; after the first try, never
 				  longer than the caller's wait limit */
@@ -96,9 +107,9 @@ LK_BEGIN_DECLS
  * `name` as for lk_lock_new(), `options` may be NULL. Keep the clients open while you use the
  * handle. The first client sets the watchdog's lease. Handles of one name over the same clients
  * stand for one lock, with the options of the handle made last. Does no I/O. Free it with
- * lk_lock_free(). Errors: LK_EINVAL (counts, one client or URL twice, threadless clients among
- * others, the name in use over other clients with the same first one, options), LK_ENOMEM,
- * LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * lk_lock_free(). Errors: LK_EINVAL (counts, one client or URL twice, a cluster, threadless
+ * clients among others, the name in use over other clients with the same first one, options),
+ * LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_red_lock_new(lk_lock **lock_out, lk_client *const *clients, size_t count,
 			   const void *name, size_t name_size, const lk_red_lock_options *options,

@@ -35,7 +35,8 @@ struct lk__red_node {
 	struct lk__entry *member; /* a reference */
 	struct lk__front front;   /* in the member's list */
 	/* Below: under the front's mutex. */
-	bool known; /* `identity`, as of `epoch` */
+	bool known; /* `identity`, as of `epoch`, */
+	bool met;   /* or as of an earlier one */
 	uint64_t epoch;
 	struct lk__identity identity;
 	unsigned asked; /* tries on their way that nobody waits for any more */

@@ -111,6 +111,13 @@ static void round_check_twins(struct round *round, size_t index)
 	}
 }
 
+static enum lk__heirs node_heirs(const struct lk__red_node *node)
+{
+	if (node->client->config->deployment == LK__SINGLE)
+		return LK__NO_HEIRS;
+	return node->member->node->acks == LK__ACKS_ALL ? LK__HEIRS_WITH_ALL : LK__HEIRS;
+}
+
 /* Who the node is. The front's mutex is held. */
 static void round_introduce(struct round *round, size_t index,
 			    const struct lk__fan_out_part *answers)
@@ -118,24 +125,36 @@ static void round_introduce(struct round *round, size_t index,
 	struct ballot *ballot = &round->ballot[index];
 	struct lk__red_node *node = &round->red->node[index];
 	const struct lk__request *first = answers->request[0];
+	struct lk__identity told;
 	ballot->introduced = false;
-	node->known = lk__identity_read(answers->request, lk__now_ns(), &node->identity);
+	node->known = lk__identity_read(answers->request, lk__now_ns(), &told);
 	node->epoch = ballot->epoch;
-	if (node->known)
-		round_check_twins(round, index);
-	else if (first->code)
-		ballot_cast(ballot, VOTE_REFUSED, first->code, first->reason);
-	else
-		ballot_cast(ballot, VOTE_REFUSED, LK_EPROTOCOL, "INFO server shows no run_id");
+	if (!node->known) {
+		ballot_cast(ballot, VOTE_REFUSED, first->code ? first->code : LK_EPROTOCOL,
+			    first->code ? first->reason : "INFO server shows no run_id");
+		return;
+	}
+	lk__identity_judge(&told, node->met ? &node->identity : NULL, node_heirs(node),
+			   lk__now_ns());
+	node->identity = told;
+	node->met = true;
+	round_check_twins(round, index);
+}
+
+static int64_t round_quarantine_ms(const struct round *round)
+{
+	int64_t watchdog_ms = round->call.entry->client->config->watchdog_ms;
+	if (round->red->quarantine_ms != 0)
+		return round->red->quarantine_ms;
+	return round->lease_ms > watchdog_ms ? round->lease_ms : watchdog_ms;
 }
 
 /* Whether a grant of this node counts; else the ballot says why not. */
 static bool node_may_vote(const struct round *round, size_t index, struct ballot *ballot)
 {
-	const struct lk__red *red = round->red;
-	const struct lk__red_node *node = &red->node[index];
+	const struct lk__red_node *node = &round->red->node[index];
 	char reason[120];
-	int64_t quarantine_ms = red->quarantine_ms;
+	int64_t quarantine_ms = round_quarantine_ms(round);
 	if (atomic_load(&node->member->node->epoch) != ballot->epoch) {
 		ballot_cast(ballot, VOTE_NO_VOTE, LK_EUNREACHABLE, "the connection was lost");
 		return false;
@@ -145,16 +164,13 @@ static bool node_may_vote(const struct round *round, size_t index, struct ballot
 			    "no vote: INFO server does not identify it");
 		return false;
 	}
-	if (quarantine_ms == 0) {
-		quarantine_ms = round->call.entry->client->config->watchdog_ms;
-		quarantine_ms = round->lease_ms > quarantine_ms ? round->lease_ms : quarantine_ms;
-	}
-	int64_t from_ns = lk__after_ms(node->identity.started_ns, quarantine_ms);
-	if (quarantine_ms < 0 || node->identity.durable || lk__now_ns() >= from_ns)
+	int64_t from_ns = lk__after_ms(node->identity.since_ns, quarantine_ms);
+	if (quarantine_ms < 0 || lk__now_ns() >= from_ns)
 		return true;
-	snprintf(reason, sizeof(reason),
-		 "no vote for %lld ms: it restarted recently and may have forgotten its grants",
-		 (long long)((from_ns - lk__now_ns()) / LK__MS + 1));
+	snprintf(reason, sizeof(reason), "no vote for %lld ms: it %s its grants",
+		 (long long)((from_ns - lk__now_ns()) / LK__MS + 1),
+		 node->identity.taken_over ? "has taken over from a master and may not have"
+					   : "restarted recently and may have forgotten");
 	ballot_cast(ballot, VOTE_NO_VOTE, LK_EUNAVAILABLE, reason);
 	return false;
 }

@@ -36,7 +36,9 @@ def deploy(folder):
     made = []
 
     def make(kind, **options):
-        made.append(kind(folder, **options))
+        own = folder / f"deployment{len(made)}"
+        own.mkdir()
+        made.append(kind(own, **options))
         return made[-1]
 
     yield make

@@ -138,15 +138,6 @@ def test_bad_input(pair, make_server, make_keeper):
         assert all(word in seen.message for word in words), seen.message
 
 
-def test_a_quorum_refuses_it(pair, make_server, make_keeper):
-    """Its votes would not survive a failover."""
-    keeper = make_keeper(pair.url)
-    for number in range(2):
-        keeper.open(make_server().url, c=f"n{number}")
-    seen = keeper.call("acquire", "some", kind="red", nodes="c,n0,n1")
-    assert seen.code == "LK_EINVAL" and "single server" in seen.message, seen
-
-
 def test_tls(make_server, make_keeper, certificates):
     files = certificates.files("good")
     master = make_server(tls=files, tls_replication="yes", repl_diskless_sync_delay=0)

@@ -15,7 +15,10 @@ const struct lk__recipe lk__red_recipe = {
 struct lk__request *lk__identity_question(unsigned index)
 {
 	static const char *const questions[LK__IDENTITY_QUESTIONS][3] = {
-		{"INFO", "server"}, {"INFO", "persistence"}, {"CONFIG", "GET", "appendfsync"}};
+		{"INFO", "server"},
+		{"INFO", "persistence"},
+		{"CONFIG", "GET", "appendfsync"},
+		{"INFO", "replication"}};
 	struct lk__words words = {0};
 	for (unsigned i = 0; i < 3 && questions[index][i]; i++)
 		lk__words_text(&words, questions[index][i]);
@@ -38,6 +41,19 @@ static const char *info_find(const struct lk__request *answer, const char *name)
 	return NULL;
 }
 
+/* Up to the end of its line. False, and empty, when it is not there or too long. */
+static bool info_copy(char out[LK__RUN_ID_SIZE], const struct lk__request *answer, const char *name)
+{
+	const char *value = info_find(answer, name);
+	size_t size = value ? strcspn(value, "\r\n") : 0;
+	out[0] = 0;
+	if (size == 0 || size >= LK__RUN_ID_SIZE)
+		return false;
+	memcpy(out, value, size);
+	out[size] = 0;
+	return true;
+}
+
 static bool always_synced(const struct lk__request *answer)
 {
 	const redisReply *reply = answer->reply;
@@ -48,16 +64,14 @@ static bool always_synced(const struct lk__request *answer)
 bool lk__identity_read(struct lk__request *const answers[LK__IDENTITY_QUESTIONS], int64_t now_ns,
 		       struct lk__identity *identity)
 {
-	const char *run_id = info_find(answers[0], "run_id");
 	const char *uptime = info_find(answers[0], "uptime_in_seconds");
 	const char *aof = info_find(answers[1], "aof_enabled");
-	if (!run_id || !uptime)
+	if (!info_copy(identity->run_id, answers[0], "run_id") || !uptime)
 		return false;
-	size_t size = strcspn(run_id, "\r\n");
-	if (size == 0 || size >= sizeof(identity->run_id))
-		return false;
-	memcpy(identity->run_id, run_id, size);
-	identity->run_id[size] = 0;
+	info_copy(identity->history, answers[3], "master_replid");
+	if (info_copy(identity->before, answers[3], "master_replid2") &&
+	    strspn(identity->before, "0") == strlen(identity->before))
+		identity->before[0] = 0;
 	long long seconds = strtoll(uptime, NULL, 10);
 	if (seconds > 0)
 		seconds--; /* both ends are cut to whole seconds */
@@ -66,4 +80,37 @@ bool lk__identity_read(struct lk__request *const answers[LK__IDENTITY_QUESTIONS]
 	identity->started_ns = now_ns - seconds * INT64_C(1000000000);
 	identity->durable = aof && *aof == '1' && always_synced(answers[2]);
 	return true;
+}
+
+/* The same process, with the same data. A master that has no replicas for long names its history
+ * anew, and then goes on with none. */
+static bool is_same(const struct lk__identity *identity, const struct lk__identity *before)
+{
+	return strcmp(identity->run_id, before->run_id) == 0 &&
+	       (strcmp(identity->history, before->history) == 0 || !identity->before[0]);
+}
+
+/* Either may have been asked while it was, or was still, a replica. */
+static bool goes_on(const struct lk__identity *identity, const struct lk__identity *before)
+{
+	return before->history[0] && (strcmp(identity->before, before->history) == 0 ||
+				      strcmp(identity->history, before->history) == 0);
+}
+
+void lk__identity_judge(struct lk__identity *identity, const struct lk__identity *before,
+			enum lk__heirs heirs, int64_t now_ns)
+{
+	bool told = identity->history[0] && !identity->before[0];
+	bool heir = heirs == LK__HEIRS_WITH_ALL && before && goes_on(identity, before);
+	identity->taken_over = false;
+	identity->since_ns = identity->durable ? INT64_MIN / 2 : identity->started_ns;
+	if (heirs == LK__NO_HEIRS)
+		return;
+	if (before && (heir || is_same(identity, before))) {
+		identity->since_ns = before->since_ns;
+		identity->taken_over = before->taken_over;
+	} else if (before || (heirs == LK__HEIRS && !told)) {
+		identity->since_ns = now_ns;
+		identity->taken_over = true;
+	}
 }

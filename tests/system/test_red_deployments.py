@@ -1,0 +1,150 @@
+"""The red lock over nodes that are deployments: of each, replicas replace the master.
+
+A node that was taken over counts if it has all grants: each was acknowledged by all replicas, and
+the new master goes on with their history. Else its vote counts once the longest lease is over.
+"""
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+import moving
+from keeper import EVENT_LOST
+from waiting import boottime_ns, never, until
+
+NODES = 3
+LEASE_MS = 3000
+QUARANTINE_S = 4  # longer than any lease here
+
+
+class Deployments:
+    """Three of them, of two servers each; and processes with a client at each."""
+
+    def __init__(self, made: list, make_keeper):
+        self.made, self.make_keeper = made, make_keeper
+
+    def keeper(self, **options) -> Caller:
+        keeper = self.make_keeper()
+        for number, each in enumerate(self.made):
+            keeper.open(each.url, c=f"n{number}", **options)
+        return Caller(keeper)
+
+    def take_over(self, *numbers: int) -> None:
+        for number in numbers:
+            self.made[number].promote(self.made[number].replicas()[0])
+
+    def holding(self) -> int:
+        return sum(bool(each.master().holders("q")) for each in self.made)
+
+
+class Caller:
+    def __init__(self, keeper):
+        self.keeper = keeper
+
+    def say(self, verb: str, **arguments):
+        nodes = ",".join(f"n{number}" for number in range(NODES))
+        return self.keeper.say(verb, **{"name": "q", "kind": "red", "c": "n0", "nodes": nodes,
+                                        "thread": "t", **arguments})
+
+    def call(self, verb: str, **arguments):
+        return self.say(verb, **arguments).result(60)
+
+    def votes(self, **arguments) -> None:
+        """Until it was granted once on all, so that it knows each node."""
+        self.call("within", wait=20_000, **arguments).ok()
+        self.call("release", **arguments).ok()
+
+
+@pytest.fixture
+def deployments(replicas, make_keeper):
+    return Deployments([replicas(count=2) for _ in range(NODES)], make_keeper)
+
+
+def test_a_mixture(replicas, watched, make_server, make_keeper):
+    """A master that sentinels watch, one with a listed replica, and a lone server."""
+    lone = make_server()
+    made = [watched(count=2), replicas(count=2)]
+    keeper = make_keeper()
+    for number, url in enumerate([made[0].url, made[1].url, lone.url]):
+        keeper.open(url, c=f"n{number}")
+    caller = Caller(keeper)
+    servers = [*made[0].servers, *made[1].servers, lone]
+    for verb in ("acquire", "try"):
+        caller.call(verb, lease=LEASE_MS).ok()
+        until(lambda: all(server.holders("q") for server in servers), 5, "each server has it")
+        caller.call("extend", lease=2 * LEASE_MS).ok()
+        caller.call("release").ok()
+        until(lambda: not any(server.holders("q") for server in servers), 5, "no node has it")
+
+
+def test_a_hold_outlives_takeovers(deployments):
+    """Of every master in turn, twice: the lock is where it was, and another does not get it."""
+    caller, rival = (deployments.keeper(watchdog_ms=LEASE_MS) for _ in range(2))
+    caller.keeper.listen()
+    rival.votes()
+    caller.call("acquire").ok()
+    waits = rival.say("within", wait=120_000)
+    for number in (*range(NODES), *range(NODES)):
+        deployments.take_over(number)
+        deployments.made[number].wait(2)
+        until(lambda: deployments.holding() == NODES, 10, "each node has it")
+        assert not waits.done and caller.call("is_held").result == 1
+    deployments.take_over(*range(NODES))
+    never(lambda: waits.done, LEASE_MS / 1000 + 0.5, "another has it")
+    assert caller.call("is_held").result == 1
+    assert not caller.keeper.events_of(EVENT_LOST)
+    caller.call("release").ok()
+    waits.result(10).ok()
+
+
+def test_a_node_that_was_taken_over_votes(deployments):
+    """At once: it has all grants."""
+    caller, quarantine = deployments.keeper(), {"quarantine": 2 * QUARANTINE_S * 1000}
+    caller.votes(**quarantine)
+    deployments.made[2].kill()
+    deployments.take_over(0, 1)
+    assert caller.call("within", wait=20_000, **quarantine).ok().took < QUARANTINE_S
+
+
+@pytest.mark.parametrize("knows", [False, True], ids=["new", "known"])
+def test_two_nodes_that_lost_their_grants(deployments, knows):
+    """Nothing was acknowledged, and two of three masters were replaced by replicas without the
+    lock. Another gets it when the first owner's lease is over, and not before."""
+    caller, rival = (deployments.keeper(replica_acks=0) for _ in range(2))
+    quarantine = {"quarantine": QUARANTINE_S * 1000}
+    caller.votes(**quarantine)
+    if knows:
+        rival.votes(**quarantine)
+    until(lambda: not deployments.holding(), 10, "nobody has it")
+    for each in deployments.made[:2]:
+        moving.without_replication(each.master())
+    granted = caller.call("try", lease=LEASE_MS, **quarantine).ok()
+    for each in deployments.made[:2]:
+        old, new = each.servers
+        old.kill()
+        new.call("REPLICAOF", "NO", "ONE")
+    until(lambda: not any(each.master().holders("q") for each in deployments.made[:2]), 10)
+    refused = rival.call("within", lease=LEASE_MS, wait=100, **quarantine)
+    refused.is_code("LK_ENOQUORUM", "LK_EBUSY", "LK_ETIMEDOUT", "LK_EMAYBEHELD")
+    if refused["code"] == "LK_ENOQUORUM":
+        assert "has taken over from a master" in refused.message
+    rival.call("within", lease=LEASE_MS, wait=30_000, **quarantine).ok()
+    assert boottime_ns() > granted.deadline_ns
+    with contextlib.suppress(AssertionError):
+        caller.call("release")
+
+
+def test_too_few_replicas(deployments):
+    """What they have not acknowledged is no vote, and goes back."""
+    caller = deployments.keeper(command_timeout_ms=1000)
+    caller.votes()
+    for each in deployments.made[:2]:
+        each.servers[1].pause()
+    refused = caller.call("within", lease=60_000, wait=500)
+    refused.is_code("LK_ENOQUORUM", "LK_EMAYBEHELD")
+    until(lambda: not deployments.holding(), 20, "what was granted is given back")
+    for each in deployments.made[:2]:
+        each.servers[1].resume()
+    caller.call("within", lease=60_000, wait=20_000).ok()
+    caller.call("release").ok()
