@@ -81,15 +81,14 @@ static enum lk__verdict replicas_judge(const struct lk__scout *scout, bool over,
 	return denied ? LK__VERDICT_NO_MASTER : LK__VERDICT_UNKNOWN;
 }
 
-/* One that has not answered yet in this round counts if it did in the last. */
+/* One that has not answered yet counts, however many rounds others have answered meanwhile. */
 static int replicas_alive(const struct lk__scout *scout, const char *place)
 {
 	int alive = 0;
 	for (size_t i = 0; i < lk__scout_count(scout); i++) {
 		const struct lk__peer *peer = lk__scout_peer(scout, i);
 		bool replica = strcmp(peer->says, "slave") == 0;
-		alive += replica && strcmp(peer->name, place) != 0 &&
-			 lk__scout_answered_lately(scout, peer);
+		alive += replica && strcmp(peer->name, place) != 0 && lk__scout_is_alive(peer);
 	}
 	return alive;
 }

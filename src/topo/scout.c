@@ -88,10 +88,9 @@ bool lk__scout_has_answered(const struct lk__scout *scout, const struct lk__peer
 	return peer->answered_round == scout->round;
 }
 
-bool lk__scout_answered_lately(const struct lk__scout *scout, const struct lk__peer *peer)
+bool lk__scout_is_alive(const struct lk__peer *peer)
 {
-	return peer->answered_round + 1 >= scout->round &&
-	       peer->answered_round > peer->failed_round;
+	return peer->answered_round > peer->failed_round;
 }
 
 uint64_t lk__scout_round(const struct lk__scout *scout)

@@ -88,8 +88,8 @@ size_t lk__scout_count(const struct lk__scout *scout);
 const struct lk__peer *lk__scout_peer(const struct lk__scout *scout, size_t index);
 uint64_t lk__scout_round(const struct lk__scout *scout);
 bool lk__scout_has_answered(const struct lk__scout *scout, const struct lk__peer *peer);
-/* In this round or the one before, and not failed since. */
-bool lk__scout_answered_lately(const struct lk__scout *scout, const struct lk__peer *peer);
+/* It has answered, and has not failed since: who does not answer fails after a second. */
+bool lk__scout_is_alive(const struct lk__peer *peer);
 
 /* Another peer that a peer has named, with its run id. */
 void lk__scout_learn(struct lk__scout *scout, const char *host, int port, const char *id);

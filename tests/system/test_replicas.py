@@ -138,6 +138,20 @@ def test_bad_input(pair, make_server, make_keeper):
         assert all(word in seen.message for word in words), seen.message
 
 
+def test_a_silent_replica_counts_for_a_second(pair, make_keeper):
+    """However often others are asked meanwhile, as for each new connection."""
+    keeper = make_keeper(pair.url, connections=16, command_timeout_ms=150)
+    keeper.call("ping").ok()
+    pair.servers[1].pause()
+    begun, tries = time.monotonic(), 0
+    while time.monotonic() - begun < 0.7:
+        seen = keeper.call("try", f"some{tries}")
+        if time.monotonic() - begun < 0.8:
+            seen.is_code("LK_ENOTDURABLE")
+        tries += 1
+    assert tries >= 2
+
+
 def test_tls(make_server, make_keeper, certificates):
     files = certificates.files("good")
     master = make_server(tls=files, tls_replication="yes", repl_diskless_sync_delay=0)
