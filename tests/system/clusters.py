@@ -97,6 +97,7 @@ class Cluster:
     def __init__(self, folder: pathlib.Path, masters: int = 3, replicas: int = 1,
                  node_timeout_ms: int = NODE_TIMEOUT_MS, tls: dict | None = None, **config):
         self.numbers = itertools.count()
+        self.patience_s = 60.0
         self.pause_s = 4 * node_timeout_ms / 1000  # between two elections that one node stands in
         self.elected: dict[Node, float] = {}
         self.nodes: list[Node] = []
@@ -185,19 +186,31 @@ class Cluster:
 
     # Waiting.
 
-    def wait(self, limit: float = 60) -> None:
-        """Waits until all that run agree on the masters of the slots, and replicas are in step."""
-        until(self.is_whole, limit, "the cluster is whole")
+    def wait(self) -> None:
+        """Waits until all that run agree on the masters of the slots, and replicas are in step. A
+        cluster that has not become whole once is not waited for again."""
+        limit, self.patience_s = self.patience_s, 1
+        self.agree(self.is_whole, limit, "the cluster is whole")
+        self.patience_s = limit
+
+    def agree(self, condition, limit: float, what: str) -> None:
+        """Fails with what each node believes."""
+        try:
+            until(condition, limit, what)
+        except AssertionError as error:
+            views = [f"{node.id}: {node.call('CLUSTER', 'NODES').decode()}"
+                     for node in self.running()]
+            raise AssertionError("\n".join([str(error), *views])) from None
 
     def is_whole(self) -> bool:
         running = self.running()
         ids = {node.id for node in running}
         views = [node.view() for node in running]
-        owners = {frozenset((row.id, row.slots) for row in view.values() if row.slots)
+        owners = {frozenset((row.id, row.epoch, row.slots) for row in view.values() if row.slots)
                   for view in views}
         if len(owners) != 1 or not all(node.is_ok() for node in running):
             return False
-        serving = {name for name, _ in next(iter(owners))}
+        serving = {name for name, _, _ in next(iter(owners))}
         return (serving <= ids and
                 all(self.is_well(view, ids, serving) for view in views) and
                 all(ids <= node.listed() for node in running) and
@@ -248,8 +261,24 @@ class Cluster:
         self.all_know(slot, to)
 
     def all_know(self, slot: int, owner: Node) -> None:
-        until(lambda: all(row.has(slot) == (row.id == owner.id) for node in self.running()
-                          for row in node.view().values()), 30, f"all know who has slot {slot}")
+        """And since which epoch, of which there is one for each master. A master that has not heard
+        of the last one may choose the same for itself; with two equal ones the nodes may disagree
+        for ever, and then the owner needs a higher one."""
+        def agreed() -> bool:
+            views = [node.view() for node in self.running()]
+            epochs = {view[owner.id].epoch for view in views}
+            return len(epochs) == 1 and all(
+                row.has(slot) == (row.id == owner.id) and
+                (row.id == owner.id or row.master != "-" or row.epoch not in epochs)
+                for view in views for row in view.values())
+
+        what = f"all know who has slot {slot}"
+        for _ in range(3):
+            with contextlib.suppress(AssertionError):
+                until(agreed, 10, what)
+                return
+            owner.call("CLUSTER", "BUMPEPOCH")
+        self.agree(agreed, 10, what)
 
     # Or key by key, with servers of any version.
 
