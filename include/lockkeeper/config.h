@@ -107,6 +107,21 @@ typedef struct lk_option_info {
 	const char *description;   /* one sentence */
 } lk_option_info;
 
+#define LK_CREDENTIAL_SIZE 4097 /* bytes of a user name or a password, with its NUL */
+
+typedef struct lk_credentials {
+	char username[LK_CREDENTIAL_SIZE]; /* "": AUTH takes the password alone */
+	char password[LK_CREDENTIAL_SIZE]; /* "": no AUTH */
+} lk_credentials;
+
+/*
+ * Writes the credentials for a server, `place` (host:port, or the path of a unix socket), into
+ * `credentials_out`, which is zeroed, and returns 0. Another value means that there are none at
+ * present. See lk_config_set_credentials().
+ */
+typedef int (*lk_credentials_callback)(void *context, const char *place,
+				       lk_credentials *credentials_out);
+
 #define LK_ADDRESS_SIZE 64 /* bytes of an address as text, with its NUL */
 
 /*
@@ -160,6 +175,20 @@ LK_API int lk_config_get(const lk_config *config, const char *name, char *text_o
  */
 LK_API void lk_config_set_log(lk_config *config, int level, lk_log_callback callback,
 			      void *context);
+
+/*
+ * Clients made from this configuration later ask `callback` for user name and password before each
+ * connection to a server, instead of taking those of the options: for tokens that expire. Sentinels
+ * are asked with their own options. NULL, the default, means the options. If the callback has none,
+ * the attempt to connect fails (LK_EUNREACHABLE), and waits try again within their limits.
+ *
+ * It is called on threads of the library, perhaps on several at once; for a threadless client by
+ * lk_client_process(). It must not call the library, and should return soon: its time counts for
+ * connect_timeout_ms, and lk_client_close() waits for it. `context` must stay valid until
+ * lk_client_free() has returned for the last of these clients. Since 0.1.
+ */
+LK_API void lk_config_set_credentials(lk_config *config, lk_credentials_callback callback,
+				      void *context);
 
 /*
  * Clients made from this configuration from now on are threadless: the program's own loop

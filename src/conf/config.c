@@ -20,10 +20,11 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "conf/credentials.h"
 #include "conf/text.h"
 #include "conf/url.h"
 
-#define TEXT_MAX 4096 /* bytes in the value of an option, and in a password file's first line */
+#define TEXT_MAX 4096 /* bytes in the value of an option */
 #define QUOTED_MAX 64
 
 enum kind { KIND_MS, KIND_INT, KIND_TEXT, KIND_FILE, KIND_SECRET, KIND_URL };
@@ -253,47 +254,6 @@ static int set_text(lk_config *config, const struct option *option, const char *
 	return replace_text(text, value) == 0 ? 0 : no_memory(error);
 }
 
-/* Reads up to the first newline, the end of the file or a full buffer. Bytes read, or -errno. */
-static ssize_t read_line(const char *path, char *line, size_t size)
-{
-	size_t filled = 0;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	if (fd < 0)
-		return -errno;
-	while (filled < size && !memchr(line, '\n', filled)) {
-		ssize_t got = read(fd, line + filled, size - filled);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0) {
-			int saved = errno;
-			close(fd);
-			return -saved;
-		}
-		if (got == 0)
-			break;
-		filled += (size_t)got;
-	}
-	close(fd);
-	return (ssize_t)filled;
-}
-
-/* Cuts the line at its newline. NULL, or why it cannot be a password. */
-static const char *check_line(char *line, size_t size)
-{
-	char *newline = memchr(line, '\n', size);
-	size_t length = newline ? (size_t)(newline - line) : size;
-	if (length > TEXT_MAX)
-		return "has a first line of more than 4096 bytes";
-	if (length == 0)
-		return "has an empty first line";
-	if (line[length - 1] == '\r')
-		return "has a first line that ends in CR LF, as Windows writes it; end it with LF";
-	if (memchr(line, '\0', length))
-		return "has a NUL in its first line";
-	line[length] = '\0';
-	return NULL;
-}
-
 /* The option that a file's first line is for; NULL: the file is no such one. */
 static char **secret_of_file(lk_config *config, const char *name)
 {
@@ -306,22 +266,34 @@ static char **secret_of_file(lk_config *config, const char *name)
 static int set_password_file(lk_config *config, const struct option *option, const char *path,
 			     lk_error *error)
 {
-	char line[TEXT_MAX + 2]; /* one more than allowed, and the NUL */
+	char line[LK__PASSWORD_MAX + 2];
+	const char *reason = NULL;
 	if (!*path)
 		return set_text(config, option, path, error);
-	ssize_t size = read_line(path, line, sizeof(line) - 1);
-	if (size < 0) {
+	int failed = lk__password_read(path, false, line, &reason);
+	if (failed) {
 		char quoted[QUOTED_MAX];
 		lk__text_quote(quoted, sizeof(quoted), path);
-		return lk__fail_errno(error, LK_EINVAL, (int)-size, "%s: \"%s\" cannot be read",
+		return lk__fail_errno(error, LK_EINVAL, -failed, "%s: \"%s\" cannot be read",
 				      option->info.name, quoted);
 	}
-	const char *reason = check_line(line, (size_t)size);
 	int status = reason ? refuse(option, path, reason, error)
 			    : set_text(config, option, path, error);
 	if (status == 0 && replace_text(secret_of_file(config, option->info.name), line) != 0)
 		status = no_memory(error);
 	explicit_bzero(line, sizeof(line));
+	return status;
+}
+
+/* It takes the place of a file's, which is not read again. */
+static int set_secret(lk_config *config, const struct option *option, const char *value,
+		      lk_error *error)
+{
+	char *file = text_of(config, option) == &config->password ? config->password_file
+								  : config->sentinel_password_file;
+	int status = set_text(config, option, value, error);
+	if (status == 0)
+		*file = '\0';
 	return status;
 }
 
@@ -400,6 +372,8 @@ static int set_option(lk_config *config, const char *name, const char *value, lk
 		return set_url(config, value, error);
 	if (secret_of_file(config, name))
 		return set_password_file(config, option, value, error);
+	if (option->kind == KIND_SECRET)
+		return set_secret(config, option, value, error);
 	return set_text(config, option, value, error);
 }
 
@@ -509,6 +483,12 @@ void lk_config_set_threadless(lk_config *config, lk_resolve_callback resolve, vo
 	config->resolve_context = context;
 }
 
+void lk_config_set_credentials(lk_config *config, lk_credentials_callback callback, void *context)
+{
+	config->credentials = callback;
+	config->credentials_context = context;
+}
+
 size_t lk_option_count(void)
 {
 	return OPTION_COUNT;
@@ -519,11 +499,28 @@ const lk_option_info *lk_option_at(size_t index)
 	return index < OPTION_COUNT ? &options[index].info : NULL;
 }
 
-bool lk__config_has_address(const struct lk_config *config)
+static bool is_address(const char *host)
 {
 	struct in6_addr address; /* large enough for both */
-	return config->scheme == LK__SCHEME_UNIX ||
-	       inet_pton(AF_INET, config->host, &address) == 1 || strchr(config->host, ':');
+	return inet_pton(AF_INET, host, &address) == 1 || strchr(host, ':');
+}
+
+/* A threadless client looks no name up by itself, of none of its servers. */
+static int config_check_names(const struct lk_config *config, lk_error *error)
+{
+	char host[LK__PLACE_SIZE];
+	int port;
+	const char *places = config->places;
+	snprintf(host, sizeof(host), "%s", config->host);
+	bool is_name = config->scheme != LK__SCHEME_UNIX && !is_address(host);
+	while (!is_name && (places = lk__place_next(places, host, &port)))
+		is_name = !is_address(host);
+	if (!is_name)
+		return 0;
+	return lk__fail(error, LK_EINVAL,
+			"url: \"%.200s\" is a name, and a client without threads looks none up: "
+			"set an address, or a callback that resolves it",
+			host);
 }
 
 int lk__config_check(const struct lk_config *config, lk_error *error)
@@ -531,7 +528,7 @@ int lk__config_check(const struct lk_config *config, lk_error *error)
 	if (config->scheme == LK__SCHEME_NONE)
 		return lk__fail(error, LK_EINVAL,
 				"url: no node is named (set url or LOCKKEEPER_URL)");
-	if (*config->username && !*config->password)
+	if (*config->username && !*config->password && !config->credentials)
 		return lk__fail(error, LK_EINVAL, "username: set without a password");
 	if (*config->sentinel_username && !*config->sentinel_password)
 		return lk__fail(error, LK_EINVAL, "sentinel_username: set without a password");
@@ -545,12 +542,8 @@ int lk__config_check(const struct lk_config *config, lk_error *error)
 	if (plain && (*config->tls_ca_file || *config->tls_cert_file || *config->tls_server_name))
 		return lk__fail(error, LK_EINVAL,
 				"url: it is redis://, but TLS options are set (use rediss://)");
-	if (config->threadless && !config->resolve && !lk__config_has_address(config))
-		return lk__fail(
-			error, LK_EINVAL,
-			"url: \"%.200s\" is a name, and a client without threads looks none "
-			"up: set an address, or a callback that resolves it",
-			config->host);
+	if (config->threadless && !config->resolve && config_check_names(config, error) != 0)
+		return LK_EINVAL;
 	if (config->backoff_min_ms > config->backoff_max_ms)
 		return lk__fail(error, LK_EINVAL, "backoff_min_ms: larger than backoff_max_ms");
 	return 0;

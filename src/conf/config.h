@@ -44,6 +44,8 @@ struct lk_config {
 	bool threadless;             /* the program drives its clients, see <lockkeeper/loop.h> */
 	lk_resolve_callback resolve; /* then, or NULL */
 	void *resolve_context;
+	lk_credentials_callback credentials; /* or NULL */
+	void *credentials_context;
 };
 
 #undef LK__OPTION
@@ -56,9 +58,6 @@ int lk__config_acks(const struct lk_config *config);
 
 /* Whether messages are sharded: SPUBLISH, SSUBSCRIBE. */
 bool lk__config_sharded(const struct lk_config *config);
-
-/* Whether `host` is an address, and not a name. */
-bool lk__config_has_address(const struct lk_config *config);
 
 /* Whether a client can be made from it: LK_EINVAL without a URL or when options contradict. */
 int lk__config_check(const struct lk_config *config, lk_error *error);

@@ -12,6 +12,7 @@
 #include "base/fail.h"
 #include "base/thread.h"
 #include "conf/config.h"
+#include "conf/credentials.h"
 #include "conf/url.h"
 #include "conn/conn.h"
 #include "conn/finder.h"
@@ -148,6 +149,21 @@ static int connector_begin(struct lk__connector *connector, lk_error *error)
 	return 1;
 }
 
+/* The program may be asked, whose client is not closed meanwhile. */
+static int connector_ask_credentials(struct lk__connector *connector, lk_error *error)
+{
+	const struct lk_config *config = connector->config;
+	char place[LK__PLACE_SIZE];
+	if (config->scheme == LK__SCHEME_UNIX)
+		snprintf(place, sizeof(place), "%s", config->host);
+	else
+		lk__place_name(place, config->host, config->port);
+	pthread_mutex_lock(&connector->mutex);
+	int rc = connector->conn ? lk__credentials_renew(connector->config, place, error) : 0;
+	pthread_mutex_unlock(&connector->mutex);
+	return rc;
+}
+
 static int connector_open(struct lk__connector *connector, lk_error *error)
 {
 	int rc = lk__opening_step(connector->opening, &connector->stream, &connector->readiness,
@@ -156,6 +172,9 @@ static int connector_open(struct lk__connector *connector, lk_error *error)
 		return rc;
 	lk__opening_free(connector->opening);
 	connector->opening = NULL;
+	rc = connector_ask_credentials(connector, error);
+	if (rc < 0)
+		return rc;
 	rc = lk__greeter_new(&connector->greeter, connector->stream, connector->config,
 			     connector->greeting, connector->deadline_ns, error);
 	connector->state = CONNECTOR_GREET;

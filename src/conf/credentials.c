@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+#include "conf/credentials.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "conf/config.h"
+#include "conf/text.h"
+
+/* ---- a file ---- */
+
+/* Nothing waits here for the writer of a pipe. */
+static int open_file(const char *path, bool regular)
+{
+	struct stat status;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | (regular ? O_NONBLOCK : 0));
+	if (fd < 0)
+		return -errno;
+	if (!regular || (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)))
+		return fd;
+	close(fd);
+	return -ESPIPE;
+}
+
+/* Reads up to the first newline, the end of the file or a full buffer. Bytes read, or -errno. */
+static ssize_t read_line(int fd, char *line, size_t size)
+{
+	size_t filled = 0;
+	while (filled < size && !memchr(line, '\n', filled)) {
+		ssize_t got = read(fd, line + filled, size - filled);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return -errno;
+		if (got == 0)
+			break;
+		filled += (size_t)got;
+	}
+	return (ssize_t)filled;
+}
+
+/* Cuts the line at its newline. NULL, or why it cannot be a password. */
+static const char *check_line(char *line, size_t size)
+{
+	char *newline = memchr(line, '\n', size);
+	size_t length = newline ? (size_t)(newline - line) : size;
+	if (length > LK__PASSWORD_MAX)
+		return "has a first line of more than 4096 bytes";
+	if (length == 0)
+		return "has an empty first line";
+	if (line[length - 1] == '\r')
+		return "has a first line that ends in CR LF, as Windows writes it; end it with LF";
+	if (memchr(line, '\0', length))
+		return "has a NUL in its first line";
+	line[length] = '\0';
+	return NULL;
+}
+
+int lk__password_read(const char *path, bool regular, char *line, const char **reason_out)
+{
+	int fd = open_file(path, regular);
+	if (fd < 0)
+		return fd;
+	ssize_t size = read_line(fd, line, LK__PASSWORD_MAX + 1);
+	close(fd);
+	if (size < 0)
+		return (int)size;
+	*reason_out = check_line(line, (size_t)size);
+	return 0;
+}
+
+/* ---- renewed ---- */
+
+static int replace(char **text, const char *value)
+{
+	char *copy = strdup(value);
+	if (!copy)
+		return LK_ENOMEM;
+	lk__text_wipe(*text);
+	*text = copy;
+	return 0;
+}
+
+static int renew_from_file(struct lk_config *config)
+{
+	char line[LK__PASSWORD_MAX + 2];
+	const char *reason = NULL;
+	int rc = lk__password_read(config->password_file, true, line, &reason);
+	if (rc < 0 || reason)
+		lk__log(&config->log, LK_LOG_WARNING,
+			"password_file: it %s; the password with which the option was set stands",
+			reason ? reason : "cannot be read again");
+	rc = rc < 0 || reason ? 0 : replace(&config->password, line);
+	explicit_bzero(line, sizeof(line));
+	return rc;
+}
+
+static int renew_from_program(struct lk_config *config, const char *place, lk_error *error)
+{
+	lk_credentials *given = calloc(1, sizeof(*given));
+	if (!given)
+		return LK_ENOMEM;
+	int rc = 0;
+	if (config->credentials(config->credentials_context, place, given) != 0)
+		rc = lk__fail(error, LK_EUNREACHABLE,
+			      "%s: the program has no credentials for it at present", place);
+	given->username[sizeof(given->username) - 1] = '\0';
+	given->password[sizeof(given->password) - 1] = '\0';
+	if (rc == 0)
+		rc = replace(&config->username, given->username);
+	if (rc == 0)
+		rc = replace(&config->password, given->password);
+	explicit_bzero(given, sizeof(*given));
+	free(given);
+	return rc;
+}
+
+int lk__credentials_renew(struct lk_config *config, const char *place, lk_error *error)
+{
+	int rc = 0;
+	if (config->credentials)
+		rc = renew_from_program(config, place, error);
+	else if (*config->password_file)
+		rc = renew_from_file(config);
+	return rc == LK_ENOMEM ? lk__fail(error, rc, "%s: no memory for credentials", place) : rc;
+}
