@@ -50,9 +50,9 @@
  * that command. When another server is the master, it leaves the old one, whatever that still
  * answers, and verifies all that is held at the new one. Waits go on there within their limits. A
  * server that has become a replica refuses (READONLY): the call goes on at the master. One more
- * thread looks for the master, from the first connect to the end of the client. The URL's user and
- * password are for the servers; sentinels have options of their own. Threadless clients refuse
- * these URLs so far.
+ * thread looks for the master, from the first connect to the end of the client; for a threadless
+ * client lk_client_process() does (loop.h). The URL's user and password are for the servers;
+ * sentinels have options of their own.
  *
  * CLUSTER (since 0.1). A name's slot decides which master has its lock; all that belongs to a lock
  * is in one slot, and a multi lock may have parts in several. The client asks up to seven nodes

@@ -4,8 +4,8 @@
  *
  * A client normally has a thread for what nobody waits for: renewals, compensation, connecting,
  * asynchronous calls. A threadless client (lk_config_set_threadless()) starts none, not even to
- * look a name up. The program calls lk_client_process() instead, whenever the client's descriptor
- * is readable.
+ * look a name up, or to follow masters that move. The program calls lk_client_process() instead,
+ * whenever the client's descriptor is readable.
  *
  *     for (;;) {
  *             poll(...);                            // the client's descriptor among others
@@ -45,12 +45,12 @@ LK_BEGIN_DECLS
 LK_API int lk_client_fd(lk_client *client, lk_error *error);
 
 /*
- * Does what is due: reads and writes, renews, connects, and completes requests. Never waits for
- * anything, and calls no code of the program but the callbacks for log and addresses, and those of
- * lk_queue_on_ready(). It reads the clock itself. To call it without need costs a few system calls.
- * The work of one call is bounded; what is left makes the descriptor readable again. Errors:
- * LK_EPROCESSING (another thread is in it, or a callback called it), LK_ECLOSED, LK_EINVAL (the
- * client has a thread), LK_EFORKED. Since 0.1.
+ * Does what is due: reads and writes, renews, connects, asks where the masters are, and completes
+ * requests. Never waits for anything, and calls no code of the program but the callbacks for log,
+ * addresses and credentials, and those of lk_queue_on_ready(). It reads the clock itself. To call
+ * it without need costs a few system calls. The work of one call is bounded; what is left makes the
+ * descriptor readable again. Errors: LK_EPROCESSING (another thread is in it, or a callback called
+ * it), LK_ECLOSED, LK_EINVAL (the client has a thread), LK_EFORKED. Since 0.1.
  */
 LK_API int lk_client_process(lk_client *client, lk_error *error);
 

@@ -22,7 +22,7 @@
 #include "net/stream.h"
 #include "resp/reader.h"
 
-enum connector_state { CONNECTOR_PAUSE, CONNECTOR_OPEN, CONNECTOR_GREET };
+enum connector_state { CONNECTOR_PAUSE, CONNECTOR_FIND, CONNECTOR_OPEN, CONNECTOR_GREET };
 
 struct lk__connector {
 	_Atomic int refs; /* of the connection; and of its thread, or a turn of the loop */
@@ -39,7 +39,8 @@ struct lk__connector {
 	int set_fd;                     /* of the loop, if that steps it */
 	int watched_fd;                 /* in the set, or -1 */
 	int64_t deadline_ns;            /* of the attempt */
-	uint64_t generation;            /* with which it was found */
+	uint64_t generation;            /* with which it was found, */
+	uint64_t asked;                 /* as the finder was asked */
 	struct lk__opening *opening;
 	struct lk__stream *stream;
 	struct lk__greeter *greeter;
@@ -124,24 +125,27 @@ static bool connector_report(struct lk__connector *connector, const lk_error *er
 
 /* ---- steps: 1, the next can be taken at once; 0, it waits; or a code ---- */
 
-/* Where the node is now. Blocks, in a thread of its own. */
-static int connector_find(struct lk__connector *connector, lk_error *error)
+static int connector_begin(struct lk__connector *connector)
 {
-	struct lk__finder *finder = connector->finder;
-	return finder ? finder->ops->find(finder, connector->config, &connector->generation,
-					  connector->deadline_ns, error)
-		      : 0;
-}
-
-static int connector_begin(struct lk__connector *connector, lk_error *error)
-{
-	const struct lk_config *config = connector->config;
 	if (lk__now_ns() < connector->readiness.until_ns)
 		return 0;
-	connector->deadline_ns = lk__after_ms(lk__now_ns(), config->connect_timeout_ms);
-	int rc = connector_find(connector, error);
-	if (rc < 0)
-		return rc;
+	connector->deadline_ns = lk__after_ms(lk__now_ns(), connector->config->connect_timeout_ms);
+	connector->asked = 0;
+	connector->state = CONNECTOR_FIND;
+	return 1;
+}
+
+/* Where the node is now. Blocks in a thread of its own, not in the loop. */
+static int connector_find(struct lk__connector *connector, lk_error *error)
+{
+	const struct lk_config *config = connector->config;
+	struct lk__finder *finder = connector->finder;
+	int rc = finder ? finder->ops->find(finder, connector->config, &connector->generation,
+					    &connector->asked, connector->deadline_ns, error)
+			: 0;
+	connector->readiness = (struct lk__readiness){-1, 0, connector->deadline_ns};
+	if (rc != 0)
+		return rc == 1 ? 0 : rc;
 	connector->opening = lk__opening_new(config, connector->deadline_ns);
 	if (!connector->opening)
 		return lk__fail(error, LK_ENOMEM, "%s: cannot connect: out of memory", config->url);
@@ -215,7 +219,10 @@ static bool connector_step(struct lk__connector *connector)
 		int rc;
 		switch (connector->state) {
 		case CONNECTOR_PAUSE:
-			rc = connector_begin(connector, &error);
+			rc = connector_begin(connector);
+			break;
+		case CONNECTOR_FIND:
+			rc = connector_find(connector, &error);
 			break;
 		case CONNECTOR_OPEN:
 			rc = connector_open(connector, &error);

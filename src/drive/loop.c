@@ -154,7 +154,7 @@ static void loop_take(struct lk__loop *loop, void *data)
 	} else if (data == &loop->timer_fd) {
 		lk__timer_arm(loop->timer_fd, LK__NEVER);
 		loop->armed_ns = LK__NEVER;
-	} else if (lk__conn_attend_event(data, &loop->thread)) {
+	} else if (data && lk__conn_attend_event(data, &loop->thread)) {
 		lk__loop_attend(loop->client);
 	}
 }
@@ -167,6 +167,13 @@ static void loop_arm(struct lk__loop *loop, int64_t at_ns)
 	loop->armed_ns = at_ns;
 }
 
+/* Without threads: those who connect may have to know first where their server is. */
+static int64_t loop_connect(struct lk__loop *loop)
+{
+	int64_t next_ns = loop_each(loop, lk__connector_turn);
+	return lk__earlier(next_ns, lk__topo_turn(loop->client->topo, loop->set_fd));
+}
+
 /* Does what is due and never waits. Returns when more is, and has set the timer to that. */
 static int64_t loop_turn(struct lk__loop *loop)
 {
@@ -175,7 +182,7 @@ static int64_t loop_turn(struct lk__loop *loop)
 	loop->blind = count < 0 && errno != EINTR;
 	for (int i = 0; i < count; i++)
 		loop_take(loop, ready[i]);
-	int64_t next_ns = loop->threadless ? loop_each(loop, lk__connector_turn) : LK__NEVER;
+	int64_t next_ns = loop->threadless ? loop_connect(loop) : LK__NEVER;
 	if (atomic_exchange(&loop->verify, false))
 		lk__watch_all(loop->client);
 	next_ns = lk__earlier(next_ns, lk__watch_turn(loop->client));

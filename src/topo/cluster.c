@@ -88,12 +88,14 @@ static void cluster_unref(struct cluster *cluster)
 /* ---- finders: where a shard's master is ---- */
 
 static int shard_find(struct lk__finder *finder, struct lk_config *config, uint64_t *generation_out,
-		      int64_t deadline_ns, lk_error *error)
+		      uint64_t *asked, int64_t deadline_ns, lk_error *error)
 {
 	struct shard *shard = (struct shard *)finder;
 	struct cluster *cluster = shard->cluster;
 	char place[LK__PLACE_SIZE];
-	int rc = lk__scout_await(cluster->scout, deadline_ns, error);
+	int rc = lk__scout_await(cluster->scout, asked, deadline_ns, error);
+	if (rc == 1)
+		return 1;
 	pthread_mutex_lock(&cluster->mutex);
 	*generation_out = shard->generation;
 	memcpy(place, shard->place, sizeof(place));
@@ -526,20 +528,22 @@ static void cluster_free(struct lk__topo *topo)
 	cluster_unref(cluster);
 }
 
+static int64_t cluster_turn(struct lk__topo *topo, int set_fd)
+{
+	return lk__scout_turn(((struct cluster *)topo)->scout, set_fd);
+}
+
 static const struct lk__topo_ops topo_ops = {
 	.node_of = cluster_node_of,
 	.node_at = cluster_node_at,
 	.keeper_at = cluster_keeper_at,
+	.turn = cluster_turn,
 	.close = cluster_close,
 	.free = cluster_free,
 };
 
 static int cluster_check(const struct lk_config *config, lk_error *error)
 {
-	if (config->threadless)
-		return lk__fail(error, LK_EINVAL,
-				"%s: a client without threads cannot look for the nodes",
-				config->url);
 	if (config->database != 0)
 		return lk__fail(error, LK_EINVAL, "%s: a cluster has no database but 0",
 				config->url);

@@ -6,33 +6,49 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fail.h"
+#include "conf/config.h"
 #include "net/stream.h"
 #include "resp/reader.h"
 #include "resp/writer.h"
 
 #define WORDS_MAX 4 /* of one command */
 
-int lk__link_open(struct lk__link *link, const struct lk_config *config, int64_t deadline_ns,
-		  int cancel_fd, lk_error *error)
+int lk__link_open(struct lk__link *link, struct lk_config *config, int64_t deadline_ns,
+		  lk_error *error)
 {
-	*link = (struct lk__link){.reader = lk__reader_new()};
-	if (!link->reader)
-		return lk__fail(error, LK_ENOMEM, "out of memory");
-	int rc = lk__stream_open(&link->stream, config, deadline_ns, cancel_fd, error);
+	*link = (struct lk__link){
+		.config = config, .reader = lk__reader_new(), .opens = {-1, 0, 0}};
+	link->opening = link->reader ? lk__opening_new(config, deadline_ns) : NULL;
+	if (link->opening)
+		return 0;
+	lk__link_close(link);
+	return lk__fail(error, LK_ENOMEM, "out of memory");
+}
+
+int lk__link_step(struct lk__link *link, lk_error *error)
+{
+	int rc = lk__opening_step(link->opening, &link->stream, &link->opens, error);
 	if (rc < 0)
 		lk__link_close(link);
-	return rc;
+	if (rc <= 0)
+		return rc;
+	lk__opening_free(link->opening);
+	link->opening = NULL;
+	return 1;
 }
 
 void lk__link_close(struct lk__link *link)
 {
+	lk__opening_free(link->opening);
 	lk__stream_close(link->stream);
+	lk_config_free(link->config);
 	lk__reader_free(link->reader);
 	if (link->out.bytes) /* a password may have stood there */
 		explicit_bzero(link->out.bytes, link->out.room);
 	lk__buffer_free(&link->out);
-	*link = (struct lk__link){.stream = NULL};
+	*link = (struct lk__link){.config = NULL};
 }
 
 int lk__link_say(struct lk__link *link, const char *what, size_t argc, const char **argv)
@@ -46,9 +62,15 @@ int lk__link_say(struct lk__link *link, const char *what, size_t argc, const cha
 	return lk__write_command(&link->out, argc, argv, sizes);
 }
 
-short lk__link_events(const struct lk__link *link)
+struct lk__readiness lk__link_waits(const struct lk__link *link)
 {
-	return (short)(link->stream->wants | (lk__buffer_size(&link->out) > 0 ? POLLOUT : 0));
+	if (link->opening)
+		return link->opens;
+	if (!link->stream)
+		return (struct lk__readiness){-1, 0, LK__NEVER};
+	short more = lk__buffer_size(&link->out) > 0 ? POLLOUT : 0;
+	return (struct lk__readiness){link->stream->fd, (short)(link->stream->wants | more),
+				      LK__NEVER};
 }
 
 static int link_broken(const struct lk__link *link, ssize_t got, char *reason_out,

@@ -151,11 +151,14 @@ bool lk__master_judge(struct lk__scout *scout, bool over, lk_error *error)
 /* ---- the finder ---- */
 
 static int master_find(struct lk__finder *finder, struct lk_config *config,
-		       uint64_t *generation_out, int64_t deadline_ns, lk_error *error)
+		       uint64_t *generation_out, uint64_t *asked, int64_t deadline_ns,
+		       lk_error *error)
 {
 	struct lk__master *master = (struct lk__master *)finder;
 	char place[LK__PLACE_SIZE];
-	int rc = lk__scout_await(master->scout, deadline_ns, error);
+	int rc = lk__scout_await(master->scout, asked, deadline_ns, error);
+	if (rc == 1)
+		return 1;
 	pthread_mutex_lock(&master->mutex);
 	*generation_out = master->generation;
 	memcpy(place, master->place, sizeof(place));
@@ -190,6 +193,11 @@ static const struct lk__finder_ops master_finder_ops = {
 struct lk__finder *lk__master_finder(struct lk__master *master)
 {
 	return &master->finder;
+}
+
+int64_t lk__master_turn(struct lk__master *master, int set_fd)
+{
+	return lk__scout_turn(master->scout, set_fd);
 }
 
 /* ---- birth and death ---- */

@@ -43,10 +43,16 @@ static void moving_free(struct lk__topo *topo)
 	free(topo);
 }
 
+static int64_t moving_turn(struct lk__topo *topo, int set_fd)
+{
+	return lk__master_turn(((struct moving *)topo)->master, set_fd);
+}
+
 static const struct lk__topo_ops moving_ops = {
 	.node_of = moving_node_of,
 	.node_at = moving_node_at,
 	.keeper_at = moving_node_at,
+	.turn = moving_turn,
 	.close = moving_close,
 	.free = moving_free,
 };
@@ -55,14 +61,7 @@ int lk__topo_moving_new(struct lk__topo **topo_out, const struct lk__master_ops 
 			struct lk_config *asking, const struct lk_config *config,
 			const struct lk__node_events *events, void *context, lk_error *error)
 {
-	struct moving *moving = NULL;
-	if (config->threadless) {
-		lk_config_free(asking);
-		return lk__fail(error, LK_EINVAL,
-				"%s: a client without threads cannot look for a master",
-				config->url);
-	}
-	moving = calloc(1, sizeof(*moving));
+	struct moving *moving = calloc(1, sizeof(*moving));
 	if (!moving) {
 		lk_config_free(asking);
 		return lk__fail(error, LK_ENOMEM, "out of memory");

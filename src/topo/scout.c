@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "conf/credentials.h"
 #include "conf/text.h"
 #include "conn/classify.h"
 #include "net/stream.h"
@@ -25,6 +26,7 @@
 #define ANSWER_MS 1000            /* for all answers of one peer */
 #define REOPEN_NS (100 * LK__MS)  /* after a link was refused, */
 #define SILENT_NS (2000 * LK__MS) /* or nobody was there */
+#define BLIND_NS (20 * LK__MS)    /* between turns where nothing tells */
 #define POLL_MS 1000              /* poll() does not count while the machine is suspended */
 
 /* A connector that waits. */
@@ -38,8 +40,9 @@ struct lk__scout {
 	const struct lk__scout_ops *ops;
 	void *kind;
 	struct lk_config *config; /* of the client: what it calls the deployment */
-	struct lk_config *asking; /* how peers are reached; host and port are set for each */
+	struct lk_config *asking; /* how peers are reached, in all but host and port */
 	int wake_fd, stop_fd;
+	int set_fd; /* of a threadless client: of the first, and of the links; -1: none yet */
 
 	/* The thread's. */
 	struct lk__peer peers[LK__PEERS_MAX];
@@ -203,40 +206,62 @@ static void peer_ask(struct lk__scout *scout, struct lk__peer *peer, bool first)
 		peer_fail(scout, peer, LK_ENOMEM, "out of memory");
 }
 
+/* A copy of the configuration that leads to the peer, with credentials of now. */
+static int peer_config(const struct lk__scout *scout, const struct lk__peer *peer,
+		       struct lk_config **config_out, lk_error *error)
+{
+	char host[LK__PLACE_SIZE];
+	struct lk_config *config = lk__config_copy(scout->asking);
+	char *copy = NULL;
+	if (config) {
+		lk__place_next(peer->name, host, &config->port);
+		copy = strdup(host);
+	}
+	if (!copy) {
+		lk_config_free(config);
+		return lk__fail(error, LK_ENOMEM, "out of memory");
+	}
+	free(config->host);
+	config->host = copy;
+	int rc = lk__credentials_renew(config, peer->name, error);
+	if (rc < 0)
+		lk_config_free(config);
+	else
+		*config_out = config;
+	return rc;
+}
+
+static int peer_begin(const struct lk__scout *scout, const struct lk__peer *peer,
+		      struct lk__link *link, lk_error *error)
+{
+	struct lk_config *config = NULL;
+	int rc = peer_config(scout, peer, &config, error);
+	return rc ? rc : lk__link_open(link, config, lk__after_ms(lk__now_ns(), OPEN_MS), error);
+}
+
 /* The messages are a second link: a subscriber cannot ask. Without them, the rounds must do. */
 static void peer_listen(struct lk__scout *scout, struct lk__peer *peer)
 {
 	lk_error error;
-	int64_t until_ns = lk__after_ms(lk__now_ns(), OPEN_MS);
-	if (scout->ops->listen && !peer->hear.stream &&
-	    lk__link_open(&peer->hear, scout->asking, until_ns, scout->stop_fd, &error) == 0 &&
-	    scout->ops->listen(scout, peer) < 0)
+	if (scout->ops->listen && !peer->hear.config)
+		peer_begin(scout, peer, &peer->hear, &error);
+}
+
+static void peer_open_hear(struct lk__scout *scout, struct lk__peer *peer)
+{
+	lk_error error;
+	if (lk__link_step(&peer->hear, &error) == 1 && scout->ops->listen(scout, peer) < 0)
 		lk__link_close(&peer->hear);
 }
 
-/* Blocks, for as long as it takes to connect. */
-static void peer_open(struct lk__scout *scout, struct lk__peer *peer)
+static void peer_not_open(struct lk__scout *scout, struct lk__peer *peer, int code,
+			  const lk_error *error)
 {
-	struct lk_config *config = scout->asking;
-	char host[LK__PLACE_SIZE];
-	lk_error error;
-	int64_t begun_ns = lk__now_ns();
-	lk__place_next(peer->name, host, &config->port);
-	free(config->host);
-	config->host = strdup(host);
-	int rc = config->host ? lk__link_open(&peer->ask, config, lk__after_ms(begun_ns, OPEN_MS),
-					      scout->stop_fd, &error)
-			      : lk__fail(&error, LK_ENOMEM, "out of memory");
-	if (rc < 0) {
-		int64_t now_ns = lk__now_ns();
-		bool silent = now_ns - begun_ns > REOPEN_NS;
-		const char *reason = strstr(error.message, ": "); /* behind the place */
-		peer->open_ns = now_ns + (silent ? SILENT_NS : REOPEN_NS);
-		peer_fail(scout, peer, rc, reason ? reason + 2 : error.message);
-		return;
-	}
-	peer_listen(scout, peer);
-	peer_ask(scout, peer, true);
+	int64_t now_ns = lk__now_ns();
+	bool silent = now_ns - peer->begun_ns > REOPEN_NS;
+	const char *reason = strstr(error->message, ": "); /* behind the place */
+	peer->open_ns = now_ns + (silent ? SILENT_NS : REOPEN_NS);
+	peer_fail(scout, peer, code, reason ? reason + 2 : error->message);
 }
 
 /* True when it says another thing than before, and the round has told what it was asked for. */
@@ -260,6 +285,30 @@ static bool peer_read(struct lk__scout *scout, struct lk__peer *peer)
 	return scout->told && strcmp(said, peer->says) != 0;
 }
 
+/* Goes on to connect; and asks as soon as that is done. */
+static void peer_open_ask(struct lk__scout *scout, struct lk__peer *peer)
+{
+	lk_error error;
+	int rc = lk__link_step(&peer->ask, &error);
+	if (rc < 0)
+		peer_not_open(scout, peer, rc, &error);
+	if (rc <= 0)
+		return;
+	peer_listen(scout, peer);
+	peer_ask(scout, peer, true);
+}
+
+static void peer_open(struct lk__scout *scout, struct lk__peer *peer)
+{
+	lk_error error;
+	peer->begun_ns = lk__now_ns();
+	int rc = peer_begin(scout, peer, &peer->ask, &error);
+	if (rc < 0)
+		peer_not_open(scout, peer, rc, &error);
+	else
+		peer_open_ask(scout, peer);
+}
+
 /* A message says that something has changed; what, the next round tells. */
 static bool peer_hears(struct lk__peer *peer)
 {
@@ -279,24 +328,25 @@ static bool peer_hears(struct lk__peer *peer)
 	return news;
 }
 
-/* What is to be done about it in this round. True when it was something that takes time. */
-static bool peer_tend(struct lk__scout *scout, struct lk__peer *peer)
+/* What is to be done about it in this round. */
+static void peer_tend(struct lk__scout *scout, struct lk__peer *peer)
 {
+	if (peer->ask.opening)
+		peer_open_ask(scout, peer);
+	if (peer->hear.opening)
+		peer_open_hear(scout, peer);
 	if (peer->ask.stream && peer_read(scout, peer))
 		lk__scout_want(scout);
-	if (peer_is_done(scout, peer) || scout->over)
-		return false;
-	if (!peer->ask.stream && lk__now_ns() < peer->open_ns) {
+	if (peer_is_done(scout, peer) || scout->over || peer->ask.opening)
+		return;
+	if (!peer->ask.stream && lk__now_ns() < peer->open_ns)
 		peer->failed_round = scout->round; /* as a moment ago */
-	} else if (!peer->ask.stream) {
+	else if (!peer->ask.stream)
 		peer_open(scout, peer);
-		return true;
-	} else if (peer->ask.owed_count == 0 && peer->asked_round < scout->round) {
+	else if (peer->ask.owed_count == 0 && peer->asked_round < scout->round)
 		peer_ask(scout, peer, false);
-		if (peer->ask.stream)
-			peer_read(scout, peer);
-	}
-	return false;
+	if (peer->ask.stream && lk__link_waits(&peer->ask).events & POLLOUT)
+		peer_read(scout, peer); /* which writes first */
 }
 
 /* Those that were learned, and are named no more, go. */
@@ -394,27 +444,20 @@ static void scout_begin(struct lk__scout *scout)
 	scout_forget(scout);
 }
 
-/* Sleeps until there is something to read or to do. */
-static void scout_wait(struct lk__scout *scout, int64_t until_ns)
+/* When there is something to do, though nothing is to be read. */
+static int64_t scout_due_ns(struct lk__scout *scout)
 {
-	struct pollfd fds[2 + 2 * LK__PEERS_MAX] = {{.fd = scout->wake_fd, .events = POLLIN},
-						    {.fd = scout->stop_fd, .events = POLLIN}};
-	size_t count = 2;
+	int64_t due_ns = lk__earlier(scout_next_ns(scout), scout_probe_ns(scout));
+	if (!scout->over)
+		due_ns = lk__earlier(due_ns, scout->begun_ns + ROUND_NS);
 	for (size_t i = 0; i < scout->count; i++) {
 		const struct lk__peer *peer = &scout->peers[i];
-		const struct lk__link *const links[] = {&peer->ask, &peer->hear};
-		for (size_t j = 0; j < 2; j++)
-			if (links[j]->stream)
-				fds[count++] = (struct pollfd){.fd = links[j]->stream->fd,
-							       .events = lk__link_events(links[j])};
 		if (peer->ask.owed_count)
-			until_ns = lk__earlier(until_ns, lk__after_ms(peer->asked_ns, ANSWER_MS));
+			due_ns = lk__earlier(due_ns, lk__after_ms(peer->asked_ns, ANSWER_MS));
+		due_ns = lk__earlier(due_ns, lk__link_waits(&peer->ask).until_ns);
+		due_ns = lk__earlier(due_ns, lk__link_waits(&peer->hear).until_ns);
 	}
-	if (!scout->over)
-		until_ns = lk__earlier(until_ns, scout->begun_ns + ROUND_NS);
-	lk__poll(fds, count, lk__ms_until(lk__now_ns(), until_ns, POLL_MS));
-	if (fds[0].revents)
-		lk__wake_fd_clear(scout->wake_fd);
+	return due_ns;
 }
 
 static bool scout_is_stopped(struct lk__scout *scout)
@@ -425,32 +468,112 @@ static bool scout_is_stopped(struct lk__scout *scout)
 	return stopped;
 }
 
-/* One link is opened in a turn, so that answers of others are not kept waiting. */
-static void scout_turn(struct lk__scout *scout)
+static void scout_step(struct lk__scout *scout)
 {
-	bool news = false, opened = false;
+	bool news = false;
 	for (size_t i = 0; i < scout->count; i++)
 		news |= peer_hears(&scout->peers[i]);
 	if (news)
 		lk__scout_want(scout);
 	if (lk__now_ns() >= scout_next_ns(scout))
 		scout_begin(scout);
-	for (size_t i = 0; i < scout->count && !opened; i++)
-		opened = peer_tend(scout, &scout->peers[i]);
+	for (size_t i = 0; i < scout->count; i++)
+		peer_tend(scout, &scout->peers[i]);
 	scout_judge(scout);
 	scout_probe(scout);
-	scout_wait(scout, opened ? 0 : lk__earlier(scout_next_ns(scout), scout_probe_ns(scout)));
+}
+
+static void scout_close_peers(struct lk__scout *scout)
+{
+	for (size_t i = 0; i < scout->count; i++)
+		peer_close(&scout->peers[i]);
+}
+
+/* Sleeps until there is something to read or to do. */
+static void scout_wait(struct lk__scout *scout)
+{
+	struct pollfd fds[2 + 2 * LK__PEERS_MAX] = {{.fd = scout->wake_fd, .events = POLLIN},
+						    {.fd = scout->stop_fd, .events = POLLIN}};
+	size_t count = 2;
+	for (size_t i = 0; i < scout->count; i++) {
+		struct lk__readiness ask = lk__link_waits(&scout->peers[i].ask);
+		struct lk__readiness hear = lk__link_waits(&scout->peers[i].hear);
+		fds[count++] = (struct pollfd){.fd = ask.fd, .events = ask.events};
+		fds[count++] = (struct pollfd){.fd = hear.fd, .events = hear.events};
+	}
+	lk__poll(fds, count, lk__ms_until(lk__now_ns(), scout_due_ns(scout), POLL_MS));
+	if (fds[0].revents)
+		lk__wake_fd_clear(scout->wake_fd);
 }
 
 static void *scout_main(void *argument)
 {
 	struct lk__scout *scout = argument;
 	pthread_setname_np(pthread_self(), "lockkeeper-find");
-	while (!scout_is_stopped(scout))
-		scout_turn(scout);
-	for (size_t i = 0; i < scout->count; i++)
-		peer_close(&scout->peers[i]);
+	while (!scout_is_stopped(scout)) {
+		scout_step(scout);
+		scout_wait(scout);
+	}
+	scout_close_peers(scout);
 	return NULL;
+}
+
+/* ---- or the program's turns ---- */
+
+/* The set of a scout is in the client's set, which tells of all that is in it. */
+static bool scout_has_set(struct lk__scout *scout, int set_fd)
+{
+	if (scout->set_fd >= 0)
+		return true;
+	int own_fd = lk__set_new();
+	if (own_fd < 0)
+		return false;
+	if (lk__set_add(own_fd, scout->wake_fd, LK__SET_READABLE, NULL) < 0 ||
+	    lk__set_add(set_fd, own_fd, LK__SET_READABLE, NULL) < 0) {
+		lk__fd_close(own_fd);
+		return false;
+	}
+	scout->set_fd = own_fd;
+	return true;
+}
+
+/* False: it is to be looked at again soon. */
+static bool link_watch(struct lk__link *link, int set_fd)
+{
+	struct lk__readiness waits = lk__link_waits(link);
+	bool writes = waits.events & POLLOUT;
+	return waits.fd < 0 || lk__set_rearm(set_fd, waits.fd, writes, NULL) == 0 ||
+	       (lk__set_add(set_fd, waits.fd, LK__SET_ENDED, NULL) == 0 &&
+		lk__set_rearm(set_fd, waits.fd, writes, NULL) == 0);
+}
+
+static bool scout_watch(struct lk__scout *scout, int set_fd)
+{
+	bool all = scout_has_set(scout, set_fd);
+	for (size_t i = 0; i < scout->count && all; i++)
+		all = link_watch(&scout->peers[i].ask, scout->set_fd) &&
+		      link_watch(&scout->peers[i].hear, scout->set_fd);
+	return all;
+}
+
+int64_t lk__scout_turn(struct lk__scout *scout, int set_fd)
+{
+	void *ready[2 * LK__PEERS_MAX];
+	pthread_mutex_lock(&scout->mutex);
+	bool idle = !scout->started || scout->stopped;
+	uint64_t known = scout->known;
+	pthread_mutex_unlock(&scout->mutex);
+	if (idle)
+		return LK__NEVER;
+	if (scout->set_fd >= 0)
+		lk__set_take(scout->set_fd, ready, 2 * LK__PEERS_MAX);
+	lk__wake_fd_clear(scout->wake_fd);
+	scout_step(scout);
+	if (scout->known != known)
+		return 0;
+	int64_t due_ns = scout_due_ns(scout);
+	bool watched = scout_watch(scout, set_fd);
+	return watched ? due_ns : lk__earlier(due_ns, lk__now_ns() + BLIND_NS);
 }
 
 /* ---- those who ask ---- */
@@ -473,19 +596,18 @@ static int scout_start(struct lk__scout *scout, lk_error *error)
 {
 	if (scout->stopped)
 		return lk__fail(error, LK_ECLOSED, "%s: the client is closed", scout->config->url);
-	int rc = scout->started ? 0 : lk__thread_start(&scout->pthread, scout_main, scout);
+	bool starts = !scout->started && !scout->config->threadless;
+	int rc = starts ? lk__thread_start(&scout->pthread, scout_main, scout) : 0;
 	scout->started |= rc == 0;
 	return rc == 0 ? 0
 		       : lk__fail_errno(error, LK_ESYSTEM, rc, "%s: cannot start a thread",
 					scout->config->url);
 }
 
-/* With the mutex held. */
-static int scout_await(struct lk__scout *scout, int64_t deadline_ns, lk_error *error)
+/* Until the round is known, or it is too late. With the mutex held. */
+static void scout_sleep(struct lk__scout *scout, uint64_t round, int64_t deadline_ns)
 {
 	struct wait wait = {.prev = NULL};
-	uint64_t round = scout->round + 1;
-	scout_want(scout);
 	DL_APPEND(scout->waits, &wait);
 	while (scout->known < round && !scout->stopped && lk__now_ns() < deadline_ns) {
 		pthread_mutex_unlock(&scout->mutex);
@@ -493,9 +615,23 @@ static int scout_await(struct lk__scout *scout, int64_t deadline_ns, lk_error *e
 		pthread_mutex_lock(&scout->mutex);
 	}
 	DL_DELETE(scout->waits, &wait);
+}
+
+/* With the mutex held. */
+static int scout_await(struct lk__scout *scout, uint64_t *asked, int64_t deadline_ns,
+		       lk_error *error)
+{
+	if (*asked == 0) {
+		scout_want(scout);
+		*asked = scout->wanted;
+	}
+	if (!scout->config->threadless)
+		scout_sleep(scout, *asked, deadline_ns);
 	if (scout->stopped)
 		return lk__fail(error, LK_ECLOSED, "%s: the client is closed", scout->config->url);
-	if (scout->known < round)
+	if (scout->known < *asked && lk__now_ns() < deadline_ns)
+		return 1;
+	if (scout->known < *asked)
 		return lk__fail(error, LK_EUNREACHABLE,
 				"%s: no master was found within the connect limit",
 				scout->config->url);
@@ -504,12 +640,12 @@ static int scout_await(struct lk__scout *scout, int64_t deadline_ns, lk_error *e
 	return scout->error.code;
 }
 
-int lk__scout_await(struct lk__scout *scout, int64_t deadline_ns, lk_error *error)
+int lk__scout_await(struct lk__scout *scout, uint64_t *asked, int64_t deadline_ns, lk_error *error)
 {
 	pthread_mutex_lock(&scout->mutex);
 	int rc = scout_start(scout, error);
 	if (rc == 0)
-		rc = scout_await(scout, deadline_ns, error);
+		rc = scout_await(scout, asked, deadline_ns, error);
 	pthread_mutex_unlock(&scout->mutex);
 	return rc;
 }
@@ -546,6 +682,8 @@ void lk__scout_unref(struct lk__scout *scout)
 		lk__fd_close(scout->wake_fd);
 	if (scout->stop_fd >= 0)
 		lk__fd_close(scout->stop_fd);
+	if (scout->set_fd >= 0)
+		lk__fd_close(scout->set_fd);
 	lk_config_free(scout->config);
 	lk_config_free(scout->asking);
 	pthread_mutex_destroy(&scout->mutex);
@@ -556,13 +694,15 @@ void lk__scout_stop(struct lk__scout *scout)
 {
 	struct wait *wait;
 	pthread_mutex_lock(&scout->mutex);
-	bool joins = scout->started && !scout->joined;
+	bool ends = scout->started && !scout->joined;
 	scout->stopped = scout->joined = true;
 	DL_FOREACH(scout->waits, wait)
 	lk__park_wake(&wait->park);
 	pthread_mutex_unlock(&scout->mutex);
 	lk__wake_fd(scout->stop_fd);
-	if (joins)
+	if (ends && scout->config->threadless)
+		scout_close_peers(scout);
+	else if (ends)
 		lk__thread_join(scout->pthread);
 }
 
@@ -580,6 +720,7 @@ int lk__scout_new(struct lk__scout **scout_out, const struct lk__scout_ops *ops,
 	scout->kind = kind;
 	scout->asking = asking;
 	scout->over = scout->told = true;
+	scout->set_fd = -1;
 	scout->config = asking ? lk__config_copy(config) : NULL;
 	scout->wake_fd = lk__wake_fd_new();
 	scout->stop_fd = lk__wake_fd_new();

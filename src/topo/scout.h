@@ -10,7 +10,8 @@
  *   every 100 ms, and another answer than before begins a round.
  * - Who waits, waits for a round that began after that.
  * - The thread starts with the first question and ends with the client. It alone touches the
- *   peers; what it shares with others is under the scout's mutex, which it holds for no I/O.
+ *   peers; what it shares with others is under the scout's mutex, which it holds for no I/O. For a
+ *   threadless client the program's turns stand in for it.
  */
 #ifndef LK__TOPO_SCOUT_H
 #define LK__TOPO_SCOUT_H
@@ -39,6 +40,7 @@ struct lk__peer {
 	struct lk__link ask;       /* questions and answers */
 	struct lk__link hear;      /* messages */
 	int64_t open_ns;           /* not opened before */
+	int64_t begun_ns;          /* when it was opened last */
 	int64_t asked_ns;          /* when the answers that it owes were asked for */
 	uint64_t asked_round, answered_round, failed_round, named_round;
 	char says[LK__PLACE_SIZE];       /* its answer: what it means, the kind knows */
@@ -65,8 +67,14 @@ int lk__scout_new(struct lk__scout **scout_out, const struct lk__scout_ops *ops,
 		  struct lk_config *asking, const struct lk_config *config, lk_error *error);
 
 /* Waits for the outcome of a round that begins after now. 0, or a code; the close of the client
- * ends it. */
-int lk__scout_await(struct lk__scout *scout, int64_t deadline_ns, lk_error *error);
+ * ends it. For a threadless client it does not wait: 1 means not yet; `asked` is 0 in the first
+ * call, and keeps the round for the next. */
+int lk__scout_await(struct lk__scout *scout, uint64_t *asked, int64_t deadline_ns, lk_error *error);
+
+/* Of a threadless client: what the thread does, as far as that goes without waiting, and has the
+ * set tell when it goes on, without data. Returns when to call again without that; 0: at once,
+ * after those who wait. */
+int64_t lk__scout_turn(struct lk__scout *scout, int set_fd);
 
 /* Another round is wanted soon. Any thread, under any mutex. */
 void lk__scout_want(struct lk__scout *scout);
@@ -75,7 +83,7 @@ void lk__scout_want(struct lk__scout *scout);
 int lk__scout_point(const struct lk__scout *scout, const char *place, struct lk_config *config,
 		    lk_error *error);
 
-/* Ends thread and waits; again does nothing. From now on nothing is found. */
+/* Ends thread, links and waits; again does nothing. From now on nothing is found. */
 void lk__scout_stop(struct lk__scout *scout);
 void lk__scout_ref(struct lk__scout *scout);
 void lk__scout_unref(struct lk__scout *scout);

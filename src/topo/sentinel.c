@@ -212,16 +212,21 @@ static struct lk_config *sentinel_config(const struct lk_config *config)
 	struct lk_config *asking = lk__config_copy(config);
 	char *username = strdup(config->sentinel_username);
 	char *password = strdup(config->sentinel_password);
-	if (!asking || !username || !password) {
+	char *file = strdup(config->sentinel_password_file);
+	if (!asking || !username || !password || !file) {
 		lk_config_free(asking);
 		free(username);
 		lk__text_wipe(password);
+		free(file);
 		return NULL;
 	}
 	lk__text_wipe(asking->username);
 	lk__text_wipe(asking->password);
 	asking->username = username;
 	asking->password = password;
+	asking->credentials = NULL;
+	free(asking->password_file);
+	asking->password_file = file;
 	if (*config->sentinel_tls)
 		asking->scheme = strcmp(config->sentinel_tls, "on") == 0 ? LK__SCHEME_TLS
 									 : LK__SCHEME_TCP;

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/clock.h"
 #include "conn/node.h"
 #include "topo/slot.h"
 
@@ -20,6 +21,10 @@ struct lk__topo_ops {
 	struct lk__node *(*node_at)(struct lk__topo *topo, size_t index); /* NULL beyond the last */
 	/* The same of the nodes that have keys, once a connection was made. */
 	struct lk__node *(*keeper_at)(struct lk__topo *topo, size_t index);
+	/* Of a threadless client: looks for masters as far as that goes without waiting, and has
+	 * the set tell when it goes on. Returns when to call again without that; 0: at once, since
+	 * connections may go on. NULL: nobody looks. */
+	int64_t (*turn)(struct lk__topo *topo, int set_fd);
 	void (*close)(struct lk__topo *topo);
 	void (*free)(struct lk__topo *topo);
 };
@@ -54,6 +59,11 @@ int lk__topo_moving_new(struct lk__topo **topo_out, const struct lk__master_ops 
 /* Several masters, each with some of the slots. */
 int lk__topo_cluster_new(struct lk__topo **topo_out, const struct lk_config *config,
 			 const struct lk__node_events *events, void *context, lk_error *error);
+
+static inline int64_t lk__topo_turn(struct lk__topo *topo, int set_fd)
+{
+	return topo->ops->turn ? topo->ops->turn(topo, set_fd) : LK__NEVER;
+}
 
 static inline uint16_t lk__topo_slot(const struct lk__topo *topo, const void *key, size_t size)
 {

@@ -6,7 +6,7 @@ import time
 import pytest
 
 import moving
-from deployments import refused_port
+from deployments import Replicas, refused_port
 from keeper import EVENT_LOST
 from waiting import until
 
@@ -150,6 +150,26 @@ def test_a_silent_replica_counts_for_a_second(pair, make_keeper):
             seen.is_code("LK_ENOTDURABLE")
         tries += 1
     assert tries >= 2
+
+
+def test_a_password_that_changes(folder, make_keeper):
+    """Who looks for the master reads the file again, too."""
+    file = folder / "password"
+    file.write_text("one\n")
+    pair = Replicas(folder, count=2, requirepass="one", masterauth="one")
+    try:
+        keeper = make_keeper(pair.url, password_file=file)
+        keeper.call("acquire", "held").ok()
+        file.write_text("two\n")
+        for server in pair.servers:
+            server.call("CONFIG", "SET", "masterauth", "two", "requirepass", "two")
+            server.config["requirepass"] = "two"
+        pair.promote(pair.servers[1])
+        assert keeper.call("within", "other", thread="t", wait=20_000).ok().took < 10
+        assert keeper.call("is_held", "held").result == 1
+        keeper.call("release", "held").ok()
+    finally:
+        pair.kill()
 
 
 def test_tls(make_server, make_keeper, certificates):

@@ -63,10 +63,10 @@ static void stream_close(struct lk__stream *stream)
 static const struct lk__stream_ops stream_ops = {
 	.read = stream_read, .write = stream_write, .close = stream_close};
 
-static int finder_find(struct lk__finder *finder, struct lk_config *asked, uint64_t *generation_out,
-		       int64_t deadline_ns, lk_error *error)
+static int finder_find(struct lk__finder *finder, struct lk_config *place, uint64_t *generation_out,
+		       uint64_t *asked, int64_t deadline_ns, lk_error *error)
 {
-	(void)finder, (void)asked, (void)generation_out, (void)deadline_ns;
+	(void)finder, (void)place, (void)generation_out, (void)asked, (void)deadline_ns;
 	snprintf(error->message, sizeof(error->message), "nowhere");
 	return error->code = LK_EUNREACHABLE;
 }
