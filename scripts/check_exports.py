@@ -14,7 +14,7 @@ import sys
 
 from tree import ROOT, files, finish
 
-STARVED = "tests/api/test_nomem*.c"
+STARVED = "tests/api/*nomem*.c"
 DECLARED = re.compile(r"\bLK_API\b[^;(]*?\b(lk_\w+)\s*\(")
 
 

@@ -58,9 +58,11 @@ int lk__conn_ready_look(struct lk__conn *conn, const struct lk__standby *standby
 		rc = LK_ECLOSED;
 	} else if (conn->state == LK__CONN_UP) {
 		rc = LK__WAIT_READY;
-	} else if (lk__conn_has_come(conn, standby->failure_count, standby->once)) {
-		rc = conn->last_error.code ? conn->last_error.code : LK_EUNREACHABLE;
-		*error = conn->last_error;
+	} else {
+		if (lk__conn_has_come(conn, standby->failure_count, standby->once))
+			rc = conn->last_error.code ? conn->last_error.code : LK_EUNREACHABLE;
+		if (conn->last_error.code)
+			*error = conn->last_error;
 	}
 	pthread_mutex_unlock(&conn->mutex);
 	return rc;

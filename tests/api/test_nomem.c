@@ -3,9 +3,8 @@
  * from there on: every call succeeds or says so, nothing leaks (ASan looks), and no lock is left
  * behind.
  */
-#include <poll.h>
-
 #include "fixture.h"
+#include "nomem_looped.h"
 #include "nomem.h"
 
 struct script {
@@ -19,9 +18,7 @@ struct script {
 	lk_cancel *cancel;
 	lk_queue *queue;
 	lk_lock *queued;
-	lk_client *threadless;
-	lk_queue *looped;
-	lk_lock *processed;
+	struct looped looped;
 };
 
 /* The call must answer `wanted` or be out of memory; in that case the script ends. */
@@ -294,55 +291,6 @@ static void end_asynchronous(const struct script *script)
 	expect(0, lk_queue_free(script->queue, &err));
 }
 
-/* ---- a client without threads ---- */
-
-/* The program's loop, until the next completion, whose code it returns. */
-static int processed(const struct script *script)
-{
-	lk_completion completion = {.error = {.code = LK_EINTERNAL}};
-	int64_t end_ms = now_ms() + 20000;
-	while (lk_queue_take(script->looped, &completion, 1, 0, NULL) == 0 && now_ms() < end_ms) {
-		struct pollfd fd = {.fd = lk_client_fd(script->threadless, NULL), .events = POLLIN};
-		check(lk_client_due_ns(script->threadless, NULL) > 0);
-		poll(&fd, 1, 10);
-		check_int(lk_client_process(script->threadless, NULL), ==, 0);
-	}
-	return completion.error.code;
-}
-
-static void run_threadless(struct script *script)
-{
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
-	options.owner = release.owner = "task";
-	lk_config_set_threadless(script->config, NULL, NULL);
-	attempt(0, lk_client_new(&script->threadless, script->config, &err));
-	attempt(0, lk_queue_new(&script->looped, 0, &err));
-	attempt(0, lk_lock_new(&script->processed, script->threadless, "looped", 6, &err));
-	attempt(0, lk_queue_acquire(script->looped, script->processed, -1, &options, NULL, &err));
-	attempt(0, processed(script));
-	attempt(0, lk_queue_release(script->looped, script->processed, &release, 0, NULL, &err));
-	attempt(0, processed(script));
-}
-
-/* The close is started until it says that nothing may be held. */
-static void end_threadless(const struct script *script)
-{
-	lk_completion completion;
-	int code = script->looped ? LK_EMAYBEHELD : LK_ECLOSED;
-	for (int64_t end_ms = now_ms() + 20000; code == LK_EMAYBEHELD && now_ms() < end_ms;) {
-		expect(0, lk_queue_close(script->looped, script->threadless, LK_CLOSE_RELEASE, 0,
-					 NULL, &err));
-		code = processed(script);
-	}
-	check(code == 0 || code == LK_ECLOSED);
-	lk_lock_free(script->processed);
-	lk_client_free(script->threadless);
-	while (script->looped && lk_queue_take(script->looped, &completion, 1, 0, NULL) > 0)
-		continue;
-	expect(0, lk_queue_free(script->looped, &err));
-}
-
 static void run(struct script *script)
 {
 	lk_lock_info info;
@@ -376,7 +324,7 @@ static void run(struct script *script)
 	while ((answer = lk_scan_next(script->scan, &info, &err)) == 1)
 		check(!strcmp(info.name, "busy"));
 	attempt(0, answer);
-	run_threadless(script);
+	attempt(0, looped_run(&script->looped, script->config));
 }
 
 /* Work that failed without memory is done when there is memory again. A close that waits for that
@@ -408,7 +356,7 @@ static void end(struct script *script, bool patient)
 	lk_client_free(script->client);
 	lk_client_free(script->other);
 	end_asynchronous(script);
-	end_threadless(script);
+	looped_end(&script->looped);
 	lk_cancel_free(script->cancel);
 	lk_config_free(script->config);
 }

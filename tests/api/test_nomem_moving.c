@@ -6,11 +6,14 @@
  * LK_TEST_DEPLOYMENT=cluster: at a cluster of one node; else at a master that has no replicas.
  */
 #include "fixture.h"
+#include "nomem_looped.h"
 #include "nomem.h"
 
 struct script {
 	char url[80];
+	lk_config *config;
 	lk_client *client;
+	struct looped looped;
 	lk_lock *lock, *fair;
 	lk_semaphore *pool;
 };
@@ -23,16 +26,12 @@ static bool is_done(int code)
 	return code == 0;
 }
 
-static bool is_made(struct script *script)
+static bool is_configured(struct script *script)
 {
-	lk_config *config = NULL;
-	bool made = is_done(lk_config_new(&config, &err)) &&
-		    is_done(lk_config_set(config, "url", script->url, &err)) &&
-		    is_done(lk_config_set(config, "client_record", "off", &err)) &&
-		    is_done(lk_config_set(config, "retry_ms", "50", &err)) &&
-		    is_done(lk_client_new(&script->client, config, &err));
-	lk_config_free(config);
-	return made;
+	return is_done(lk_config_new(&script->config, &err)) &&
+	       is_done(lk_config_set(script->config, "url", script->url, &err)) &&
+	       is_done(lk_config_set(script->config, "client_record", "off", &err)) &&
+	       is_done(lk_config_set(script->config, "retry_ms", "50", &err));
 }
 
 static bool run_lock(lk_lock *lock)
@@ -42,10 +41,18 @@ static bool run_lock(lk_lock *lock)
 	       is_done(lk_lock_release(lock, NULL, &err));
 }
 
-static void run(struct script *script)
+typedef void runner(struct script *script);
+
+static void run_looped(struct script *script)
+{
+	is_done(looped_run(&script->looped, script->config));
+}
+
+static void run_calls(struct script *script)
 {
 	int64_t left;
-	bool done = is_made(script) && is_done(lk_client_ping(script->client, &err)) &&
+	bool done = is_done(lk_client_new(&script->client, script->config, &err)) &&
+		    is_done(lk_client_ping(script->client, &err)) &&
 		    is_done(lk_lock_new(&script->lock, script->client, "free", 4, &err)) &&
 		    run_lock(script->lock) &&
 		    is_done(lk_fair_lock_new(&script->fair, script->client, "fair", 4, &err)) &&
@@ -67,22 +74,25 @@ static void end(struct script *script)
 	lk_lock_free(script->fair);
 	lk_semaphore_free(script->pool);
 	lk_client_free(script->client);
+	looped_end(&script->looped);
+	lk_config_free(script->config);
 }
 
 /* Fails the n-th request; false when the script needed fewer. */
-static bool run_failing(const char *url, long n, bool ever_after)
+static bool run_failing(const char *url, runner *run, long n, bool ever_after)
 {
 	struct script script = {.client = NULL};
 	snprintf(script.url, sizeof(script.url), "%s", url);
 	countdown = n;
 	for_good = ever_after;
 	armed = true;
-	run(&script);
+	if (is_configured(&script))
+		run(&script);
 	end(&script);
 	return countdown <= 0;
 }
 
-static void sweep(bool for_ever)
+static void sweep(runner *run, bool for_ever)
 {
 	char url[80];
 	long n = 1;
@@ -90,8 +100,10 @@ static void sweep(bool for_ever)
 	/* A list of one is refused; nobody is at the other. */
 	snprintf(url, sizeof(url), "redis-%s://127.0.0.1:%d%s", cluster ? "cluster" : "replicas",
 		 server.port, cluster ? "" : ",127.0.0.1:1");
-	while (run_failing(url, n, for_ever)) {
-		if (redis_integer(&server, "EXISTS free") || redis_integer(&server, "EXISTS fair"))
+	while (run_failing(url, run, n, for_ever)) {
+		if (redis_integer(&server, "EXISTS free") ||
+		    redis_integer(&server, "EXISTS fair") ||
+		    redis_integer(&server, "EXISTS looped"))
 			check_fail(__FILE__, __LINE__, "request %ld: a lock is left behind", n);
 		redis_do(&server, "DEL pool");
 		check_int(++n, <, REQUESTS_MAX);
@@ -104,13 +116,25 @@ static void sweep(bool for_ever)
 static void test_each_request_fails_once(void **state)
 {
 	(void)state;
-	sweep(false);
+	sweep(run_calls, false);
 }
 
 static void test_nothing_is_left_from_each_request_on(void **state)
 {
 	(void)state;
-	sweep(true);
+	sweep(run_calls, true);
+}
+
+static void test_each_request_without_threads_fails_once(void **state)
+{
+	(void)state;
+	sweep(run_looped, false);
+}
+
+static void test_nothing_is_left_without_threads(void **state)
+{
+	(void)state;
+	sweep(run_looped, true);
 }
 
 int main(void)
@@ -118,6 +142,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		counter_test(test_each_request_fails_once),
 		counter_test(test_nothing_is_left_from_each_request_on),
+		counter_test(test_each_request_without_threads_fails_once),
+		counter_test(test_nothing_is_left_without_threads),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
 }

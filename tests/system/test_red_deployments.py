@@ -119,7 +119,7 @@ def test_two_nodes_that_lost_their_grants(deployments, knows):
     until(lambda: not deployments.holding(), 10, "nobody has it")
     for each in deployments.made[:2]:
         moving.without_replication(each.master())
-    granted = caller.call("try", lease=LEASE_MS, **quarantine).ok()
+    granted = caller.call("within", lease=LEASE_MS, wait=20_000, **quarantine).ok()
     for each in deployments.made[:2]:
         old, new = each.servers
         old.kill()
