@@ -5,7 +5,7 @@ PREFIX =
 DESTDIR =
 PYTHON = /usr/bin/python3
 
-.PHONY: all check check-faults check-servers interop format docs demo bench install uninstall clean packages-build packages-run packages-check packages-bench packages-interop
+.PHONY: all check check-all check-faults check-servers interop format docs demo bench install uninstall clean packages-build packages-run packages-check packages-bench packages-interop
 
 all: packages-build $(BUILD)/build.ninja
 	$(if $(PREFIX),meson configure "$(BUILD)" --prefix="$(PREFIX)")
@@ -30,6 +30,10 @@ packages-interop:
 # Every test; ends with "N passed, N failed".
 check: packages-check all
 	$(PYTHON) scripts/check.py --build $(BUILD)
+
+# The same with every deployment, transport and way of calling, and 100 failovers.
+check-all: packages-check all
+	LOCKKEEPER_CONFORMANCE=all LOCKKEEPER_FAILOVERS=100 $(PYTHON) scripts/check.py --build $(BUILD)
 
 # The whole matrix of faults under the sanitizers, in its own build folders; about an hour.
 check-faults: packages-check

@@ -29,7 +29,8 @@ SUITES = ["test_wire.py", "test_rw_wire.py", "test_plain_wire.py", "test_plain_n
           "test_fair_wire.py", "test_fenced_wire.py", "test_multi_wire.py",
           "test_counters_wire.py", "test_counters.py", "test_stray_copies.py",
           "test_refused_publish.py", "test_replicas.py", "test_sentinel.py", "test_cluster.py",
-          "test_cluster_slots.py", "test_cluster_failover.py"]
+          "test_cluster_slots.py", "test_cluster_failover.py", "test_threadless_moving.py",
+          "test_conformance.py"]
 FETCH_LIMIT_S, SUITES_LIMIT_S = 300, 3000
 
 # Redis 7 has options that the tests set and an older one does not know.

@@ -60,8 +60,8 @@ class Node(Server):
             # A replica stays with its shard, and synchronizes at once, without a child process.
             "cluster-allow-replica-migration": "no", "repl-diskless-sync": "yes",
             "repl-diskless-sync-delay": 0, "repl-diskless-load": "swapdb",
-            "repl-ping-replica-period": 1, **({"tls-cluster": "yes"} if tls else {}), **config},
-            tls)
+            "repl-ping-replica-period": 1,
+            **({"tls-cluster": "yes", "tls-replication": "yes"} if tls else {}), **config}, tls)
 
     def take_ports(self) -> None:
         super().take_ports()

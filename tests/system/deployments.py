@@ -20,8 +20,10 @@ MASTER = "mymaster"
 class Replicas:
     """One master and its replicas, on free ports of the loopback."""
 
-    def __init__(self, folder: pathlib.Path, count: int = 3, **config):
+    def __init__(self, folder: pathlib.Path, count: int = 3, tls: dict | None = None, **config):
         self.servers = []
+        if tls:
+            config = {"tls-replication": "yes", **config}
         for number in range(count):
             place = folder / f"data{number}"
             place.mkdir()
@@ -30,7 +32,7 @@ class Replicas:
                 "repl-diskless-sync": "yes", "repl-diskless-sync-delay": 0,
                 "repl-diskless-load": "swapdb", "repl-ping-replica-period": 1,
                 **({"replicaof": f"127.0.0.1 {self.servers[0].port}"} if number else {}),
-                **config}))
+                **config}, tls))
         try:
             for server in self.servers:
                 server.start()

@@ -16,29 +16,33 @@ struct call {
 	lk_client *client;
 	lk_lock *lock;
 	const char *owner;
-	int queued; /* queue=1: asynchronous, and its owner is the thread's name */
+	const char *token; /* or NULL: cancels it */
+	int queued;        /* queue=1: asynchronous, and its owner is the thread's name */
 	lk_acquire_options options;
 	lk_error error;
 };
 
 static int call_acquire(struct call *call)
 {
-	return call->queued ? queued_acquire(call->lock, -1, &call->options, &call->error)
-			    : lk_lock_acquire(call->lock, &call->options, &call->error);
+	return call->queued
+		       ? queued_acquire(call->lock, -1, &call->options, call->token, &call->error)
+		       : lk_lock_acquire(call->lock, &call->options, &call->error);
 }
 
 static int call_within(struct call *call)
 {
 	int64_t wait_ms = command_number(call->command, "wait", 0);
 	return call->queued
-		       ? queued_acquire(call->lock, wait_ms, &call->options, &call->error)
+		       ? queued_acquire(call->lock, wait_ms, &call->options, call->token,
+					&call->error)
 		       : lk_lock_acquire_within(call->lock, wait_ms, &call->options, &call->error);
 }
 
 static int call_try(struct call *call)
 {
-	return call->queued ? queued_acquire(call->lock, 0, &call->options, &call->error)
-			    : lk_lock_try(call->lock, &call->options, &call->error);
+	return call->queued
+		       ? queued_acquire(call->lock, 0, &call->options, call->token, &call->error)
+		       : lk_lock_try(call->lock, &call->options, &call->error);
 }
 
 static int call_release(struct call *call)
@@ -159,12 +163,12 @@ static void lock_verb_run(size_t index, const struct command *command, struct an
 {
 	size_t name_size = 0;
 	const char *name = command_text(command, "name", &name_size);
-	const char *cancel = command_text(command, "cancel", NULL);
 	struct call call = {
 		.command = command,
 		.answer = answer,
 		.client = handle_client(command),
 		.owner = command_text(command, "owner", NULL),
+		.token = command_text(command, "cancel", NULL),
 		.queued = command_number(command, "queue", 0) != 0,
 		.options = LK_ACQUIRE_OPTIONS_INIT,
 	};
@@ -175,7 +179,8 @@ static void lock_verb_run(size_t index, const struct command *command, struct an
 		call.owner = command->thread;
 	call.options.owner = call.owner;
 	call.options.tag = (uint64_t)command_number(command, "tag", 0);
-	call.options.cancel = cancel ? handle_cancel(cancel) : NULL;
+	if (call.token && !call.queued)
+		call.options.cancel = handle_cancel(call.token);
 	int result = kind_make(&call.lock, command, call.client, name, name_size, &call.error);
 	if (result == 0)
 		result = lock_verbs[index].run(&call);
@@ -332,7 +337,9 @@ static int cancel_now(const struct command *command, struct answer *answer, lk_e
 {
 	(void)answer;
 	(void)error;
-	lk_cancel_now(handle_cancel(command_text(command, "token", NULL)));
+	const char *token = command_text(command, "token", NULL);
+	lk_cancel_now(handle_cancel(token));
+	queued_cancel(token);
 	return 0;
 }
 

@@ -69,9 +69,11 @@ void call_run(const struct command *command, struct answer *answer);
 
 /* queued.c: the asynchronous forms of the calls with these names, waited for. */
 int queued_acquire(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *options,
-		   lk_error *error);
+		   const char *token, lk_error *error);
 int queued_release(lk_lock *lock, const lk_release_options *options, lk_error *error);
 int queued_extend(lk_lock *lock, int64_t lease_ms, const char *owner, lk_error *error);
+/* Cancels the acquires that were given this token (or NULL). */
+void queued_cancel(const char *token);
 
 /* synchronizers.c: the verbs with kind=semaphore, permits or latch; 0: it is none of these. */
 int synchronizer_run(const struct command *command, struct answer *answer);

@@ -91,7 +91,7 @@ int holding_acquire(struct holding *holding, int64_t wait_ms, const lk_acquire_o
 	if (holding->permits)
 		return permits_acquire(holding, wait_ms, options, error);
 	if (named.owner)
-		return queued_acquire(holding->lock, wait_ms, &named, error);
+		return queued_acquire(holding->lock, wait_ms, &named, NULL, error);
 	if (wait_ms < 0)
 		return lk_lock_acquire(holding->lock, options, error);
 	if (wait_ms == 0)
