@@ -118,10 +118,12 @@ def command(tally: Tally, name: str, argv: list[str], limit_s: float = 600,
 
 
 def tail(log: pathlib.Path, lines: int) -> str:
+    """The end of a log: what follows the last step that a build calls FAILED, or `lines` of it."""
     text = log.read_text(errors="replace").splitlines()
-    left_out = len(text) - lines
-    head = [f"    … {left_out} lines more in {log}"] if left_out > 0 else []
-    return "\n".join(head + ["    " + line for line in text[-lines:]])
+    first = max(len(text) - lines, 0)
+    first = max([first, *(i for i, line in enumerate(text) if line.startswith("FAILED:"))])
+    head = [f"    … {first} lines more in {log}"] if first > 0 else []
+    return "\n".join(head + ["    " + line for line in text[first:]])
 
 
 def meson(tally: Tally, build: pathlib.Path, arguments: list[str],

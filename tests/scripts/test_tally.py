@@ -43,6 +43,14 @@ def test_command(tmp_path, capsys):
     assert "why" in capsys.readouterr().out
 
 
+def test_the_step_that_failed_is_shown(tmp_path):
+    log = tmp_path / "build.log"
+    log.write_text("[1/4] one\n[2/4] two\nFAILED: two.o\nwhy\n[3/4] three\n")
+    assert [line.strip() for line in runners.tail(log, 60).splitlines()] == [
+        f"… 2 lines more in {log}", "FAILED: two.o", "why", "[3/4] three"]
+    assert runners.tail(log, 1).splitlines()[1:] == ["    [3/4] three"]
+
+
 def test_pytest_counts(tmp_path):
     suite = tmp_path / "suite"
     suite.mkdir()
