@@ -62,6 +62,16 @@ int lk__link_say(struct lk__link *link, const char *what, size_t argc, const cha
 	return lk__write_command(&link->out, argc, argv, sizes);
 }
 
+int lk__link_auth(struct lk__link *link)
+{
+	const char *user = link->config->username, *password = link->config->password;
+	if (!*password)
+		return 0;
+	if (!*user)
+		return lk__link_say(link, "AUTH", 2, (const char *[]){"AUTH", password});
+	return lk__link_say(link, "AUTH", 3, (const char *[]){"AUTH", user, password});
+}
+
 struct lk__readiness lk__link_waits(const struct lk__link *link)
 {
 	if (link->opening)

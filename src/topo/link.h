@@ -47,6 +47,9 @@ void lk__link_close(struct lk__link *link);
 /* Says a command, whose answer will come under the name `what`. 0, or LK_ENOMEM. */
 int lk__link_say(struct lk__link *link, const char *what, size_t argc, const char **argv);
 
+/* Says AUTH, if where it leads has a password. 0, or LK_ENOMEM. */
+int lk__link_auth(struct lk__link *link);
+
 /* What it waits for; its descriptor is -1 where there is none. */
 struct lk__readiness lk__link_waits(const struct lk__link *link);
 

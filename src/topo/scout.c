@@ -127,17 +127,6 @@ void lk__scout_learn(struct lk__scout *scout, const char *host, int port, const 
 		snprintf(peer->id, sizeof(peer->id), "%s", id);
 }
 
-int lk__scout_auth(struct lk__scout *scout, struct lk__link *link)
-{
-	const struct lk_config *config = scout->asking;
-	if (!*config->password)
-		return 0;
-	if (!*config->username)
-		return lk__link_say(link, "AUTH", 2, (const char *[]){"AUTH", config->password});
-	return lk__link_say(link, "AUTH", 3,
-			    (const char *[]){"AUTH", config->username, config->password});
-}
-
 void lk__scout_fault(struct lk__peer *peer, int code, const char *reason)
 {
 	peer->code = code;
@@ -202,7 +191,7 @@ static void peer_ask(struct lk__scout *scout, struct lk__peer *peer, bool first)
 {
 	peer->asked_round = scout->round;
 	peer->asked_ns = lk__now_ns();
-	if (scout->ops->ask(scout, peer, first) < 0)
+	if ((first && lk__link_auth(&peer->ask) < 0) || scout->ops->ask(scout, peer, first) < 0)
 		peer_fail(scout, peer, LK_ENOMEM, "out of memory");
 }
 
@@ -250,7 +239,8 @@ static void peer_listen(struct lk__scout *scout, struct lk__peer *peer)
 static void peer_open_hear(struct lk__scout *scout, struct lk__peer *peer)
 {
 	lk_error error;
-	if (lk__link_step(&peer->hear, &error) == 1 && scout->ops->listen(scout, peer) < 0)
+	if (lk__link_step(&peer->hear, &error) == 1 &&
+	    (lk__link_auth(&peer->hear) < 0 || scout->ops->listen(&peer->hear) < 0))
 		lk__link_close(&peer->hear);
 }
 

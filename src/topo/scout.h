@@ -49,13 +49,14 @@ struct lk__peer {
 };
 
 struct lk__scout_ops {
-	/* Says the questions of a round; `first`: the link is new. 0, or LK_ENOMEM. */
+	/* Says the questions of a round; `first`: the link is new, and AUTH has been said if there
+	 * is a password. 0, or LK_ENOMEM. */
 	int (*ask)(struct lk__scout *scout, struct lk__peer *peer, bool first);
 	/* An answer; true when it was the last of the round. */
 	bool (*answered)(struct lk__scout *scout, struct lk__peer *peer, const char *what,
 			 const redisReply *reply);
 	/* Says what begins the messages. NULL: there are none. */
-	int (*listen)(struct lk__scout *scout, struct lk__peer *peer);
+	int (*listen)(struct lk__link *hear);
 	/* Believes what the answers so far make known; `over`: nobody else will answer. True when
 	 * those who wait can be told: that it is known, or with an error why nothing is. */
 	bool (*judge)(struct lk__scout *scout, bool over, lk_error *error);
@@ -101,9 +102,6 @@ bool lk__scout_is_alive(const struct lk__peer *peer);
 
 /* Another peer that a peer has named, with its run id. */
 void lk__scout_learn(struct lk__scout *scout, const char *host, int port, const char *id);
-
-/* Asks for AUTH if the configuration has a password. 0, or LK_ENOMEM. */
-int lk__scout_auth(struct lk__scout *scout, struct lk__link *link);
 
 /* Notes why a peer gave no answer of use. */
 void lk__scout_fault(struct lk__peer *peer, int code, const char *reason);

@@ -30,8 +30,8 @@ static bool asks_replicas(const struct lk__scout *scout)
 static int sentinel_ask(struct lk__scout *scout, struct lk__peer *peer, bool first)
 {
 	const char *master = lk__scout_config(scout)->master;
-	int rc = first ? lk__scout_auth(scout, &peer->ask) : 0;
-	if (rc == 0 && first)
+	int rc = 0;
+	if (first)
 		rc = lk__link_say(&peer->ask, "MYID", 2, (const char *[]){"SENTINEL", "MYID"});
 	if (rc == 0)
 		rc = lk__link_say(&peer->ask, "MASTER", 3,
@@ -45,12 +45,10 @@ static int sentinel_ask(struct lk__scout *scout, struct lk__peer *peer, bool fir
 	return rc;
 }
 
-static int sentinel_listen(struct lk__scout *scout, struct lk__peer *peer)
+static int sentinel_listen(struct lk__link *hear)
 {
-	int rc = lk__scout_auth(scout, &peer->hear);
-	return rc ? rc
-		  : lk__link_say(&peer->hear, "SUBSCRIBE", 3,
-				 (const char *[]){"SUBSCRIBE", "+switch-master", "+reboot"});
+	return lk__link_say(hear, "SUBSCRIBE", 3,
+			    (const char *[]){"SUBSCRIBE", "+switch-master", "+reboot"});
 }
 
 /* What a sentinel names is checked like a part of a URL. */

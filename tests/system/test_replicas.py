@@ -164,6 +164,7 @@ def test_a_password_that_changes(folder, make_keeper):
         for server in pair.servers:
             server.call("CONFIG", "SET", "masterauth", "two", "requirepass", "two")
             server.config["requirepass"] = "two"
+            server.call("CLIENT", "KILL", "TYPE", "normal")
         pair.promote(pair.servers[1])
         assert keeper.call("within", "other", thread="t", wait=20_000).ok().took < 10
         assert keeper.call("is_held", "held").result == 1
