@@ -48,6 +48,8 @@ than this:
     -@all +auth +sentinel|myid +sentinel|get-master-addr-by-name +sentinel|replicas
     +sentinel|sentinels +subscribe resetchannels &+switch-master &+reboot
 
+`lockkeeper doctor` also asks them with `+sentinel|master` and `+sentinel|ckquorum`.
+
 ## Table
 
 | option | environment | type | default | range | meaning |
@@ -74,9 +76,11 @@ DOCTOR_HEAD = """# What the doctor finds
 Made from `src/api/doctor/findings.def` by `make docs`; do not edit.
 
 `lockkeeper doctor` looks at the servers that `LOCKKEEPER_URL` or `--url` name, and says what they
-promise and what would lose locks. One server is judged as such, several as a quorum. Programs call
-`lk_doctor_new()`. Each finding is one row of this table, told with what was seen at a server; the
-id never changes its meaning.
+promise and what would lose locks. One server is judged as such, several as a quorum; of a cluster
+all masters are looked at. Through `redis-sentinel://`, `redis-replicas://` and `redis-cluster://`
+it also looks at each replica, as at the master that it may become, and at each sentinel. Programs
+call `lk_doctor_new()`. Each finding is one row of this table, told with what was seen at a server;
+the id never changes its meaning.
 
 - An *error* loses locks in normal use, or prevents them. The command exits with 5.
 - A *warning*: a crash, a failover or a change would lose locks or calls. It exits with 4.
@@ -84,8 +88,9 @@ id never changes its meaning.
 
 The command writes nothing. It sends `INFO`, `ROLE`, `TIME`, `CONFIG GET` and questions about
 rights (`ACL DRYRUN`; where that is refused, a script of one line asks the same on Redis 7.0 and
-later; before 7.0 it uses `ACL GETUSER`, or tries the commands that only read). What a server
-refuses to tell is a finding too, `not-looked-at`. It compares host names to see that two servers
+later; before 7.0 it uses `ACL GETUSER`, or tries the commands that only read). Sentinels are asked
+with `SENTINEL` `MASTER`, `REPLICAS`, `SENTINELS` and `CKQUORUM`. What a server refuses to tell is a
+finding too, `not-looked-at`. It compares host names to see that two servers
 are on one machine, and it cannot see what changes afterwards.
 
 With `--json` it prints one object: `worst` (`note`, `warning`, `error`), `promise`, `nodes` (`url`,

@@ -14,15 +14,16 @@
  *
  * - It sees the settings of this moment. It does not see what somebody changes afterwards, what the
  *   disk does with a write, or who else may delete keys.
- * - Behind Sentinel, or of several listed servers, it looks at the master of the moment alone; in a
- *   cluster at each master that has slots.
+ * - It connects to replicas at the addresses that sentinels, masters or the URL name. Whether those
+ *   reach one another it knows only from what they say.
  * - Whether two addresses are one machine it knows only from the addresses, and from the server's
  *   run id.
  * - What a server refuses to tell is reported as "not-looked-at", and never guessed.
  *
  * WHAT IT SENDS
  *
- * The doctor sends INFO, ROLE, TIME, CONFIG GET and questions about rights: no command that writes.
+ * The doctor sends INFO, ROLE, TIME, CONFIG GET, questions about rights, and to sentinels SENTINEL
+ * MASTER, REPLICAS, SENTINELS and CKQUORUM: no command that writes.
  * To ask about rights it uses ACL DRYRUN. Where that is refused it loads a script of one line,
  * which changes nothing. On servers before 7.0 it uses ACL GETUSER, or sends the commands that only
  * read, about the lock `name`. What the user may not do stands afterwards in the ACL LOG.
@@ -74,12 +75,14 @@ typedef struct lk_doctor_node {
 LK_BEGIN_DECLS
 
 /*
- * Looks at the node of each client, one after another, and judges: one client is a single server or
- * a cluster, whose masters are looked at; several (at most LK_RED_NODES_MAX) are a quorum. A node
- * that cannot be asked is a finding, not a failure. `name` is a lock whose rights are looked at,
- * without the configured prefix, for a user who may only use some names; NULL stands for
- * "lockkeeper-doctor". Blocks for up to ten round trips a node, each at most for the command limit,
- * and for the connect limit. Free the report with lk_doctor_free(), before or after the clients.
+ * Looks at the node of each client, one after another, and judges: one client is a single server, a
+ * master with replicas, or a cluster, whose masters are looked at; several (at most
+ * LK_RED_NODES_MAX) are a quorum. Then it looks at the replicas of each client that follows
+ * masters, and at its sentinels, at most 64 of each. A node that cannot be asked is a finding, not
+ * a failure. `name` is a lock whose rights are looked at, without the configured prefix, for a user
+ * who may only use some names; NULL stands for "lockkeeper-doctor". Blocks for up to ten round
+ * trips a node, each at most for the command limit, and for the connect limit. Free the report with
+ * lk_doctor_free(), before or after the clients.
  * Errors: LK_EINVAL, LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_doctor_new(lk_doctor **doctor_out, lk_client *const *clients, size_t count,
@@ -92,8 +95,8 @@ LK_API int lk_doctor_new(lk_doctor **doctor_out, lk_client *const *clients, size
 LK_API const lk_finding *lk_doctor_finding(const lk_doctor *doctor, size_t index);
 
 /* Returns what was learnt about node `index`, in the order of the clients, or NULL beyond the end.
- * Of a cluster they are its masters. It is valid until lk_doctor_free(). Does not block.
- * Since 0.1. */
+ * Of a cluster they are its masters. Replicas and sentinels come behind all of these. It is valid
+ * until lk_doctor_free(). Does not block. Since 0.1. */
 LK_API const lk_doctor_node *lk_doctor_node_at(const lk_doctor *doctor, size_t index);
 
 /* Returns the severity of the worst finding (LK_SEVERITY_NOTE if there is none). Since 0.1. */

@@ -15,6 +15,7 @@
 #include "conf/text.h"
 #include "resp/reader.h"
 #include "topo/master.h"
+#include "topo/sentinel.h"
 #include "topo/topo.h"
 #include "topo/vote.h"
 
@@ -83,9 +84,7 @@ static void sentinel_master(struct lk__peer *peer, const redisReply *reply)
 	}
 }
 
-/* Sentinels describe an instance as a flat list of fields and values. Returns "" if the field is
- * missing. */
-static const char *field_of(const redisReply *instance, const char *field)
+const char *lk__sentinel_field(const redisReply *instance, const char *field)
 {
 	for (size_t i = 0; instance->type == REDIS_REPLY_ARRAY && i + 1 < instance->elements;
 	     i += 2)
@@ -94,11 +93,23 @@ static const char *field_of(const redisReply *instance, const char *field)
 	return "";
 }
 
+bool lk__sentinel_place(const redisReply *instance, char *place_out)
+{
+	const char *host = lk__sentinel_field(instance, "ip");
+	const char *port = lk__sentinel_field(instance, "port");
+	if (!is_place(host, port))
+		return false;
+	lk__place_name(place_out, host, (int)strtol(port, NULL, 10));
+	return true;
+}
+
 static void sentinel_other(struct lk__scout *scout, const redisReply *other)
 {
-	const char *host = field_of(other, "ip"), *port = field_of(other, "port");
+	const char *host = lk__sentinel_field(other, "ip"),
+		   *port = lk__sentinel_field(other, "port");
 	if (is_place(host, port))
-		lk__scout_learn(scout, host, (int)strtol(port, NULL, 10), field_of(other, "runid"));
+		lk__scout_learn(scout, host, (int)strtol(port, NULL, 10),
+				lk__sentinel_field(other, "runid"));
 }
 
 /*
@@ -112,10 +123,11 @@ static void sentinel_other(struct lk__scout *scout, const redisReply *other)
  */
 static bool is_alive(const struct lk__scout *scout, const redisReply *replica, const char *place)
 {
-	const char *flags = field_of(replica, "flags");
-	bool follows = strcmp(field_of(replica, "master-link-status"), "ok") == 0;
+	const char *flags = lk__sentinel_field(replica, "flags");
+	bool follows = strcmp(lk__sentinel_field(replica, "master-link-status"), "ok") == 0;
 	bool heard = !strstr(flags, "disconnected") ||
-		     strtol(field_of(replica, "last-ok-ping-reply"), NULL, 10) < UNHEARD_MS;
+		     strtol(lk__sentinel_field(replica, "last-ok-ping-reply"), NULL, 10) <
+			     UNHEARD_MS;
 	bool down = strstr(flags, "s_down") || strstr(flags, "o_down");
 	return heard && !down && (follows || strcmp(place, lk__master_former(scout)) != 0);
 }
@@ -123,12 +135,8 @@ static bool is_alive(const struct lk__scout *scout, const redisReply *replica, c
 static void sentinel_replica(struct lk__scout *scout, const struct lk__peer *peer,
 			     const redisReply *replica)
 {
-	const char *host = field_of(replica, "ip"), *port = field_of(replica, "port");
 	char place[LK__PLACE_SIZE];
-	if (!is_place(host, port))
-		return;
-	lk__place_name(place, host, (int)strtol(port, NULL, 10));
-	if (is_alive(scout, replica, place))
+	if (lk__sentinel_place(replica, place) && is_alive(scout, replica, place))
 		lk__master_replica(scout, peer, place);
 }
 
@@ -204,8 +212,7 @@ static const struct lk__master_ops sentinel_ops = {
 	.judge = sentinel_judge,
 };
 
-/* Sentinels have users, passwords and perhaps TLS of their own. */
-static struct lk_config *sentinel_config(const struct lk_config *config)
+struct lk_config *lk__sentinel_config(const struct lk_config *config)
 {
 	struct lk_config *asking = lk__config_copy(config);
 	char *username = strdup(config->sentinel_username);
@@ -234,6 +241,6 @@ static struct lk_config *sentinel_config(const struct lk_config *config)
 int lk__topo_sentinel_new(struct lk__topo **topo_out, const struct lk_config *config,
 			  const struct lk__node_events *events, void *context, lk_error *error)
 {
-	return lk__topo_moving_new(topo_out, &sentinel_ops, sentinel_config(config), config, events,
-				   context, error);
+	return lk__topo_moving_new(topo_out, &sentinel_ops, lk__sentinel_config(config), config,
+				   events, context, error);
 }

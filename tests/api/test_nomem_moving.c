@@ -9,6 +9,8 @@
 #include "nomem_looped.h"
 #include "nomem.h"
 
+#include <lockkeeper/doctor.h>
+
 struct script {
 	char url[80];
 	lk_config *config;
@@ -92,14 +94,14 @@ static bool run_failing(const char *url, runner *run, long n, bool ever_after)
 	return countdown <= 0;
 }
 
-static void sweep(runner *run, bool for_ever)
+static bool is_cluster(void)
 {
-	char url[80];
+	return strncmp(server.url_tcp, "redis-cluster", 13) == 0;
+}
+
+static void sweep_at(const char *url, runner *run, bool for_ever)
+{
 	long n = 1;
-	bool cluster = strncmp(server.url_tcp, "redis-cluster", 13) == 0;
-	/* A list of one is refused; nobody is at the other. */
-	snprintf(url, sizeof(url), "redis-%s://127.0.0.1:%d%s", cluster ? "cluster" : "replicas",
-		 server.port, cluster ? "" : ",127.0.0.1:1");
 	while (run_failing(url, run, n, for_ever)) {
 		if (redis_integer(&server, "EXISTS free") ||
 		    redis_integer(&server, "EXISTS fair") ||
@@ -111,6 +113,16 @@ static void sweep(runner *run, bool for_ever)
 	print_message("%ld requests\n", n - 1);
 	check_int(n, >, 20);
 	redis_do(&server, "DEL pool");
+}
+
+static void sweep(runner *run, bool for_ever)
+{
+	char url[80];
+	/* A list of one is refused; nobody is at the other. */
+	snprintf(url, sizeof(url), "redis-%s://127.0.0.1:%d%s",
+		 is_cluster() ? "cluster" : "replicas", server.port,
+		 is_cluster() ? "" : ",127.0.0.1:1");
+	sweep_at(url, run, for_ever);
 }
 
 static void test_each_request_fails_once(void **state)
@@ -137,6 +149,44 @@ static void test_nothing_is_left_without_threads(void **state)
 	sweep(run_looped, true);
 }
 
+/* A report is whole, or there is none. */
+static void run_doctor(struct script *script)
+{
+	lk_doctor *doctor = NULL;
+	if (!is_done(lk_client_new(&script->client, script->config, &err)))
+		return;
+	int code = lk_doctor_new(&doctor, &script->client, 1, NULL, 0, &err);
+	if (code != LK_ENOMEM && code != LK_ESYSTEM)
+		expect(0, code);
+	check((code == 0) == (doctor != NULL));
+	lk_doctor_free(doctor);
+}
+
+static void test_doctor(void **state)
+{
+	(void)state;
+	char url[80];
+	if (is_cluster())
+		return;
+	/* The master's other name is asked as if it were a replica. */
+	snprintf(url, sizeof(url), "redis-replicas://127.0.0.1:%d,localhost:%d", server.port,
+		 server.port);
+	sweep_at(url, run_doctor, false);
+	sweep_at(url, run_doctor, true);
+}
+
+/* It is none, but it answers. */
+static void test_doctor_of_a_sentinel(void **state)
+{
+	(void)state;
+	char url[80];
+	if (is_cluster())
+		return;
+	snprintf(url, sizeof(url), "redis-sentinel://127.0.0.1:%d/some", server.port);
+	sweep_at(url, run_doctor, false);
+	sweep_at(url, run_doctor, true);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -144,6 +194,8 @@ int main(void)
 		counter_test(test_nothing_is_left_from_each_request_on),
 		counter_test(test_each_request_without_threads_fails_once),
 		counter_test(test_nothing_is_left_without_threads),
+		counter_test(test_doctor),
+		counter_test(test_doctor_of_a_sentinel),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
 }

@@ -4,6 +4,7 @@ The command is <build>/cli/lockkeeper; LOCKKEEPER_BUILD names the build folder, 
 """
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import shutil
@@ -18,6 +19,7 @@ ROOT = HERE.parent.parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "system")]
 
 from command import BINARY, Command  # noqa: E402  (behind the path)
+from examination import examine  # noqa: E402
 from fixtures import take_shard  # noqa: E402
 from private import servers_in  # noqa: E402
 from servers import Server  # noqa: E402
@@ -61,6 +63,15 @@ def cli(server):
     made = Command({"LOCKKEEPER_URL": server.unix_url})
     yield made
     made.stop()
+
+
+@pytest.fixture
+def doctor():
+    """Examines what its words name; `command` is the command without --json."""
+    command = Command({})
+    call = functools.partial(examine, command)
+    call.command = command
+    return call
 
 
 @pytest.fixture

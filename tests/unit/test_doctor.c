@@ -58,8 +58,10 @@ struct judged {
 static struct judged judge(const struct lk__facts *nodes, size_t count, bool quorum)
 {
 	struct judged judged = {.findings = {0}};
-	lk__judge(&judged.findings, nodes, count, quorum);
-	lk__promise(&judged.findings, nodes, count, quorum, judged.promise, sizeof(judged.promise));
+	struct lk__examined examined = {
+		.nodes = (struct lk__facts *)nodes, .count = count, .own = count, .quorum = quorum};
+	lk__judge(&judged.findings, &examined);
+	lk__promise(&judged.findings, &examined, judged.promise, sizeof(judged.promise));
 	return judged;
 }
 
@@ -82,6 +84,101 @@ static void says(const struct lk__facts *nodes, size_t count, const char *ids, c
 	if (!strstr(judged.promise, promise))
 		print_message("%s\n", judged.promise);
 	assert_non_null(strstr(judged.promise, promise));
+}
+
+/* ---- replicas and sentinels ---- */
+
+/* The findings about a master of whom others are known. */
+static void says_of_all(struct lk__facts *nodes, size_t count, const char *ids)
+{
+	char found[512] = "";
+	struct lk__findings findings = {0};
+	struct lk__examined examined = {.nodes = nodes, .count = count, .own = 1};
+	lk__judge(&findings, &examined);
+	for (size_t i = 0; i < findings.count; i++) {
+		size_t used = strlen(found);
+		if (findings.list[i].what != LK__FOUND_ROUND_TRIP)
+			snprintf(found + used, sizeof(found) - used, "%s%s@%zu", used ? " " : "",
+				 lk_finding_at(findings.list[i].what)->id, findings.list[i].node);
+	}
+	free(findings.list);
+	assert_string_equal(found, ids);
+}
+
+static struct lk__facts good_master(void)
+{
+	struct lk__facts facts = good();
+	facts.deployment = LK__SENTINEL;
+	facts.replicas = facts.acks = 1;
+	return facts;
+}
+
+static struct lk__facts good_replica(void)
+{
+	struct lk__facts facts = good_as(url_b, "b");
+	facts.part = LK__PART_REPLICA;
+	facts.deployment = LK__SENTINEL;
+	PUT(facts.role, "replica");
+	PUT(facts.data_id, "data a");
+	facts.in_step = facts.read_only = 1;
+	facts.priority = 100;
+	return facts;
+}
+
+static struct lk__facts good_sentinel(const char *mark)
+{
+	struct lk__facts facts;
+	lk__facts_clear(&facts);
+	facts.part = LK__PART_SENTINEL;
+	facts.url = url_c;
+	snprintf(facts.machine, sizeof(facts.machine), "machine %s", mark);
+	facts.sentinel = facts.has_rights = true;
+	PUT(facts.master, "a:6379");
+	facts.down_after_ms = 5000;
+	facts.lease_ms = 30000;
+	return facts;
+}
+
+static void test_a_watched_master(void **state)
+{
+	(void)state;
+	struct lk__facts nodes[] = {good_master(), good_sentinel("x"), good_sentinel("y"),
+				    good_sentinel("z"), good_replica()};
+	says_of_all(nodes, 5, "");
+	PUT(nodes[2].master, "b:6379");
+	says_of_all(nodes, 5, "sentinel-astray@2");
+	PUT(nodes[2].master, "a:6379");
+	PUT(nodes[2].machine, "machine x");
+	says_of_all(nodes, 5, "failover-same-host@2");
+	PUT(nodes[2].machine, "a"); /* a sentinel beside the master is usual */
+	says_of_all(nodes, 5, "");
+	nodes[1].down_after_ms = 20000;
+	says_of_all(nodes, 5, "sentinel-slow@1");
+	nodes[1].down_after_ms = 19999;
+	says_of_all(nodes, 5, "");
+	nodes[1].has_rights = false;
+	PUT(nodes[1].reason, "SENTINEL MASTER: NOPERM");
+	says_of_all(nodes, 5, "not-looked-at@1");
+}
+
+static void test_a_replica_as_master(void **state)
+{
+	(void)state;
+	struct lk__facts nodes[] = {good_master(), good_replica()};
+	nodes[0].deployment = nodes[1].deployment = LK__REPLICAS;
+	says_of_all(nodes, 2, "");
+	nodes[1].append = nodes[1].snapshots = 0;
+	says_of_all(nodes, 2, "replica-differs@1");
+	nodes[0].append = nodes[0].snapshots = 0;
+	says_of_all(nodes, 2, "persistence-off@0");
+	nodes[1].loading = true;
+	says_of_all(nodes, 2, "persistence-off@0 replica-behind@1");
+	nodes[1].loading = false;
+	PUT(nodes[1].data_id, "data b");
+	says_of_all(nodes, 2, "persistence-off@0 replica-astray@1");
+	nodes[0].code = LK_EUNREACHABLE;
+	PUT(nodes[0].reason, "nobody answers");
+	says_of_all(nodes, 2, "unreachable@0");
 }
 
 static void test_the_table(void **state)
@@ -528,6 +625,8 @@ static void test_role(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_watched_master),
+		cmocka_unit_test(test_a_replica_as_master),
 		cmocka_unit_test(test_the_table),
 		cmocka_unit_test(test_a_good_server),
 		cmocka_unit_test(test_a_cluster),

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "conf/url.h"
 #include "conn/classify.h"
 #include "conn/handshake.h"
 #include "conn/words.h"
@@ -119,15 +120,24 @@ int lk__facts_connect(const struct lk__asked *asked, lk_error *error)
 	return rc;
 }
 
-/* All addresses of this machine are one text. Of several, the master may be at any. */
-static void machine_set(struct lk__facts *facts, const struct lk_config *config)
+void lk__facts_machine(struct lk__facts *facts, enum lk__scheme scheme, const char *host)
 {
-	if (*config->places)
-		return;
-	const char *host = config->host;
-	bool here = config->scheme == LK__SCHEME_UNIX || strcmp(host, "localhost") == 0 ||
+	bool here = scheme == LK__SCHEME_UNIX || strcmp(host, "localhost") == 0 ||
 		    strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
 	snprintf(facts->machine, sizeof(facts->machine), "%s", here ? "this machine" : host);
+}
+
+/* Of several servers, the one that was found. */
+static void machine_set(struct lk__facts *facts, const struct lk__asked *asked)
+{
+	const struct lk_config *config = asked->client->config;
+	char place[LK__CONN_PLACE_SIZE], host[LK__PLACE_SIZE];
+	int port;
+	lk__conn_place(conn_of(asked), place);
+	if (!*config->places)
+		lk__facts_machine(facts, config->scheme, config->host);
+	else if (strlen(place) < sizeof(place) - 1 && lk__place_next(place, host, &port))
+		lk__facts_machine(facts, config->scheme, host);
 }
 
 /* Whether a failure is ours, and says nothing about the node. */
@@ -166,9 +176,10 @@ int lk__facts_ask(struct lk__facts *facts, const struct lk__asked *asked, const 
 {
 	lk_error own = {0};
 	lk__facts_clear(facts);
-	machine_set(facts, asked->client->config);
+	facts->deployment = asked->client->config->deployment;
 	facts->lease_ms = asked->client->config->watchdog_ms;
 	int rc = lk__facts_connect(asked, &own);
+	machine_set(facts, asked);
 	facts->url = url_of(asked);
 	if (!facts->url)
 		return lk__fail(error, LK_ENOMEM, "lk_doctor_new: out of memory");

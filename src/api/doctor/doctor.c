@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "api/check.h"
+#include "api/doctor/examine.h"
 #include "api/doctor/findings.h"
 #include "api/lock_handle.h"
 #include "base/fail.h"
@@ -17,9 +18,7 @@
 #define NAME_DEFAULT "lockkeeper-doctor"
 
 struct lk_doctor {
-	bool quorum; /* else one server, or the masters of a cluster */
-	size_t node_count;
-	struct lk__facts *facts;
+	struct lk__examined examined;
 	lk_doctor_node *nodes;
 	struct lk__findings findings;
 	lk_finding *told;
@@ -30,9 +29,7 @@ lk_doctor *lk_doctor_free(lk_doctor *doctor)
 {
 	if (!doctor)
 		return NULL;
-	for (size_t i = 0; doctor->facts && i < doctor->node_count; i++)
-		free(doctor->facts[i].url);
-	free(doctor->facts);
+	lk__examined_free(&doctor->examined);
 	free(doctor->nodes);
 	free(doctor->findings.list);
 	free(doctor->told);
@@ -40,80 +37,12 @@ lk_doctor *lk_doctor_free(lk_doctor *doctor)
 	return NULL;
 }
 
-static lk_doctor *doctor_make(size_t count)
+/* False: out of memory. */
+static bool tell_nodes(lk_doctor *doctor)
 {
-	lk_doctor *doctor = calloc(1, sizeof(*doctor));
-	if (!doctor)
-		return NULL;
-	doctor->node_count = count;
-	doctor->facts = calloc(count, sizeof(*doctor->facts));
-	doctor->nodes = calloc(count, sizeof(*doctor->nodes));
-	return doctor->facts && doctor->nodes ? doctor : lk_doctor_free(doctor);
-}
-
-static int ask_node(struct lk__facts *facts, struct lk__asked *asked, const char *name,
-		    size_t name_size, lk_error *error)
-{
-	const char *prefix = asked->client->config->key_prefix;
-	size_t prefix_size = strlen(prefix);
-	int saved, rc = lk__enter(asked->client, OPERATION, &asked->thread, &saved, error);
-	if (rc < 0)
-		return rc;
-	char *key = malloc(prefix_size + name_size + 1);
-	if (key) {
-		char *end = mempcpy(key, prefix, prefix_size);
-		end = mempcpy(end, name, name_size);
-		*end = '\0';
-		rc = lk__facts_ask(facts, asked, key, prefix_size + name_size, error);
-	} else {
-		rc = lk__fail(error, LK_ENOMEM, OPERATION ": out of memory");
-	}
-	free(key);
-	lk__leave(saved);
-	return rc;
-}
-
-/* The masters of a cluster are known when one of its nodes has been reached. None: that node. */
-static int masters_count(lk_client *client, size_t *count_out, lk_error *error)
-{
-	struct lk__topo *topo = client->topo;
-	struct lk__asked asked = {.client = client, .node = topo->ops->node_at(topo, 0)};
-	lk_error why;
-	int saved, rc = lk__enter(client, OPERATION, &asked.thread, &saved, error);
-	if (rc < 0)
-		return rc;
-	lk__facts_connect(&asked, &why);
-	lk__leave(saved);
-	for (*count_out = 0; topo->ops->keeper_at(topo, *count_out);)
-		++*count_out;
-	*count_out += *count_out == 0;
-	return 0;
-}
-
-static struct lk__node *node_of(lk_client *client, size_t index)
-{
-	struct lk__topo *topo = client->topo;
-	struct lk__node *keeper = topo->ops->keeper_at(topo, index);
-	return keeper ? keeper : topo->ops->node_at(topo, 0);
-}
-
-static int ask_nodes(lk_doctor *doctor, lk_client *const *clients, const char *name,
-		     size_t name_size, lk_error *error)
-{
-	int rc = 0;
-	for (size_t i = 0; rc == 0 && i < doctor->node_count; i++) {
-		lk_client *client = clients[doctor->quorum ? i : 0];
-		struct lk__asked asked = {.client = client,
-					  .node = node_of(client, doctor->quorum ? 0 : i)};
-		rc = ask_node(&doctor->facts[i], &asked, name, name_size, error);
-	}
-	return rc;
-}
-
-static void tell_nodes(lk_doctor *doctor)
-{
-	for (size_t i = 0; i < doctor->node_count; i++) {
-		const struct lk__facts *facts = &doctor->facts[i];
+	doctor->nodes = calloc(doctor->examined.count, sizeof(*doctor->nodes));
+	for (size_t i = 0; doctor->nodes && i < doctor->examined.count; i++) {
+		const struct lk__facts *facts = &doctor->examined.nodes[i];
 		doctor->nodes[i] = (lk_doctor_node){
 			.url = facts->url,
 			.server = facts->server,
@@ -123,6 +52,7 @@ static void tell_nodes(lk_doctor *doctor)
 			.clock_ahead_us = facts->clock_ahead_us,
 		};
 	}
+	return doctor->nodes != NULL;
 }
 
 /* False: out of memory. */
@@ -139,7 +69,7 @@ static bool tell_findings(lk_doctor *doctor)
 		doctor->told[i] = (lk_finding){
 			.id = info->id,
 			.severity = info->severity,
-			.node = together ? "" : doctor->facts[found->node].url,
+			.node = together ? "" : doctor->examined.nodes[found->node].url,
 			.detail = found->detail,
 			.meaning = info->meaning,
 			.remedy = info->remedy,
@@ -168,22 +98,15 @@ int lk_doctor_new(lk_doctor **doctor_out, lk_client *const *clients, size_t coun
 			    : lk__fail(error, LK_EINVAL, OPERATION ": an argument is NULL");
 	if (rc < 0)
 		return rc;
-	size_t nodes = count;
-	if (count == 1 && clients[0]->topo->slotted)
-		rc = masters_count(clients[0], &nodes, error);
-	if (rc < 0)
-		return rc;
-	lk_doctor *doctor = doctor_make(nodes);
+	lk_doctor *doctor = calloc(1, sizeof(*doctor));
 	if (!doctor)
 		return lk__fail(error, LK_ENOMEM, OPERATION ": out of memory");
-	doctor->quorum = count > 1;
-	rc = ask_nodes(doctor, clients, key, size, error);
+	rc = lk__examine(&doctor->examined, clients, count, key, size, error);
 	if (rc == 0) {
-		lk__judge(&doctor->findings, doctor->facts, nodes, doctor->quorum);
-		lk__promise(&doctor->findings, doctor->facts, nodes, doctor->quorum,
-			    doctor->promise, sizeof(doctor->promise));
-		tell_nodes(doctor);
-		if (!tell_findings(doctor))
+		lk__judge(&doctor->findings, &doctor->examined);
+		lk__promise(&doctor->findings, &doctor->examined, doctor->promise,
+			    sizeof(doctor->promise));
+		if (!tell_nodes(doctor) || !tell_findings(doctor))
 			rc = lk__fail(error, LK_ENOMEM, OPERATION ": out of memory");
 	}
 	if (rc == 0)
@@ -200,7 +123,7 @@ const lk_finding *lk_doctor_finding(const lk_doctor *doctor, size_t index)
 
 const lk_doctor_node *lk_doctor_node_at(const lk_doctor *doctor, size_t index)
 {
-	return index < doctor->node_count ? &doctor->nodes[index] : NULL;
+	return index < doctor->examined.count ? &doctor->nodes[index] : NULL;
 }
 
 int lk_doctor_worst(const lk_doctor *doctor)

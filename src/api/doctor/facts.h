@@ -2,7 +2,8 @@
 /*
  * What was learnt about one node, before anybody judges it. What is not known is -1, or "".
  *
- * ask.c and rights.c ask, read.c reads the answers, judge*.c turn facts into findings.
+ * examine.c knows whom to ask; ask.c, rights.c and sentinels.c ask, read.c reads the answers,
+ * judge*.c turn facts into findings.
  */
 #ifndef LK__API_DOCTOR_FACTS_H
 #define LK__API_DOCTOR_FACTS_H
@@ -12,23 +13,36 @@
 
 #include <hiredis/hiredis.h>
 
+#include "conf/config.h"
+#include "conf/url.h"
 #include "drive/client.h"
 
 #define LK__REFUSED_SIZE 600 /* of a list of rights; a longer one ends in "…" */
 
+/* What a node is to the locks. */
+enum lk__part {
+	LK__PART_OWN,      /* it has them: one server, a master, a node of a quorum */
+	LK__PART_REPLICA,  /* it may take the place of one of those */
+	LK__PART_SENTINEL, /* it watches one of those */
+};
+
 struct lk__facts {
+	enum lk__part part;
+	enum lk__deployment deployment; /* in which it is */
+	size_t of;                      /* the index of that one */
 	char *url;
-	char machine[256]; /* its host; the same text for all that are this machine */
-	char reason[400];  /* why it could not be asked, */
-	int code;          /* which is 0 if it was */
+	char machine[LK__PLACE_SIZE]; /* its host; the same text for all that are this machine */
+	char reason[400];             /* why it could not be asked, */
+	int code;                     /* which is 0 if it was */
 
 	/* 0 or 1; -1: not known */
 	int active; /* replication */
 	int snapshots, append;
-	int compatible;  /* with Redis 6.2.14: 60214 */
-	bool has_info;   /* INFO was answered; */
-	bool has_config; /* so was CONFIG GET; */
-	bool has_rights; /* and all rights could be looked at */
+	int in_step, read_only; /* of a replica */
+	int compatible;         /* with Redis 6.2.14: 60214 */
+	bool has_info;          /* INFO was answered; */
+	bool has_config;        /* so was CONFIG GET; */
+	bool has_rights;        /* and all rights could be looked at; a sentinel refused nothing */
 	bool sentinel, loading, disk_errors;
 	bool cluster; /* a node of one, and the URL does not say so */
 
@@ -37,7 +51,7 @@ struct lk__facts {
 	char run_id[64];  /* the same: the same process */
 	char data_id[64]; /* the same: one copies the other's data */
 	char role[16];    /* "master", "replica" */
-	char master[300]; /* of a replica */
+	char master[300]; /* of a replica; that a sentinel names, or "" */
 	char policy[32];  /* of eviction */
 	char fsync[16];
 	char refused[LK__REFUSED_SIZE];         /* of the rights that each lock needs */
@@ -48,9 +62,21 @@ struct lk__facts {
 	int64_t memory_used;
 	int64_t replicas, min_replicas, lag_s, timeout_s;
 	int64_t acks;                     /* replicas that must have a grant */
+	int64_t priority;                 /* of a replica; 0: it is never promoted */
 	int64_t buffer_hard, buffer_soft; /* of pubsub, bytes; 0: no limit */
 	int64_t trip_best_us, trip_worst_us;
 	int64_t clock_ahead_us, clock_error_us;
+
+	/* of a sentinel */
+	int64_t down_after_ms;
+	char no_failover[160]; /* why there would be none now; "": there would be one */
+};
+
+/* Nodes in this order: those that have locks, then replicas and sentinels. */
+struct lk__examined {
+	struct lk__facts *nodes;
+	size_t count, own;
+	bool quorum; /* else one server, or the masters of a cluster */
 };
 
 /* The node that is asked, for a thread of its client. */
@@ -68,6 +94,9 @@ static inline bool lk__facts_acked(const struct lk__facts *facts)
 
 /* Nothing is known yet. */
 void lk__facts_clear(struct lk__facts *facts);
+
+/* The machine of a server; all addresses of this one are one text. */
+void lk__facts_machine(struct lk__facts *facts, enum lk__scheme scheme, const char *host);
 
 /* Waits for the connection to the node. LK__WAIT_READY, or a code with `error` filled. */
 int lk__facts_connect(const struct lk__asked *asked, lk_error *error);

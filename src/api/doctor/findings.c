@@ -47,21 +47,44 @@ static int found_compare(const void *left, const void *right)
 	return (a->node > b->node) - (a->node < b->node);
 }
 
-void lk__judge(struct lk__findings *findings, const struct lk__facts *nodes, size_t count,
-	       bool quorum)
+void lk__judge_own(struct lk__findings *findings, const struct lk__facts *node, size_t index,
+		   bool quorum)
 {
-	for (size_t i = 0; i < count; i++) {
-		lk__judge_server(findings, &nodes[i], i);
-		if (nodes[i].code)
-			continue;
-		lk__judge_memory(findings, &nodes[i], i);
-		lk__judge_disk(findings, &nodes[i], i, quorum);
-		lk__judge_replicas(findings, &nodes[i], i, quorum);
-		lk__judge_links(findings, &nodes[i], i);
-		lk__judge_rights(findings, &nodes[i], i);
+	lk__judge_server(findings, node, index);
+	if (node->code)
+		return;
+	lk__judge_memory(findings, node, index);
+	lk__judge_disk(findings, node, index, quorum);
+	lk__judge_replicas(findings, node, index, quorum);
+	lk__judge_links(findings, node, index);
+	lk__judge_rights(findings, node, index);
+}
+
+static void judge_one(struct lk__findings *findings, const struct lk__examined *examined,
+		      size_t index)
+{
+	const struct lk__facts *node = &examined->nodes[index];
+	switch (node->part) {
+	case LK__PART_OWN:
+		lk__judge_own(findings, node, index, examined->quorum);
+		if (node->deployment != LK__SINGLE)
+			lk__judge_failover(findings, examined, index);
+		break;
+	case LK__PART_REPLICA:
+		lk__judge_replica(findings, examined, index);
+		break;
+	case LK__PART_SENTINEL:
+		lk__judge_sentinel(findings, examined, index);
+		break;
 	}
-	if (quorum)
-		lk__judge_quorum(findings, nodes, count);
+}
+
+void lk__judge(struct lk__findings *findings, const struct lk__examined *examined)
+{
+	for (size_t i = 0; i < examined->count; i++)
+		judge_one(findings, examined, i);
+	if (examined->quorum)
+		lk__judge_quorum(findings, examined->nodes, examined->own);
 	if (findings->count)
 		qsort(findings->list, findings->count, sizeof(*findings->list), found_compare);
 }

@@ -33,10 +33,12 @@ __attribute__((format(printf, 4, 5))) void lk__find(struct lk__findings *finding
 						    enum lk__found what, size_t node,
 						    const char *format, ...);
 
-/* All findings about these nodes, the worst first: a quorum, or else a single server, or the
- * masters of a cluster. */
-void lk__judge(struct lk__findings *findings, const struct lk__facts *nodes, size_t count,
-	       bool quorum);
+/* All findings about these nodes, the worst first. */
+void lk__judge(struct lk__findings *findings, const struct lk__examined *examined);
+
+/* Those about one server that has locks. */
+void lk__judge_own(struct lk__findings *findings, const struct lk__facts *node, size_t index,
+		   bool quorum);
 
 /* The subjects. */
 void lk__judge_server(struct lk__findings *findings, const struct lk__facts *node, size_t index);
@@ -48,12 +50,20 @@ void lk__judge_replicas(struct lk__findings *findings, const struct lk__facts *n
 void lk__judge_links(struct lk__findings *findings, const struct lk__facts *node, size_t index);
 void lk__judge_rights(struct lk__findings *findings, const struct lk__facts *node, size_t index);
 void lk__judge_quorum(struct lk__findings *findings, const struct lk__facts *nodes, size_t count);
+void lk__judge_replica(struct lk__findings *findings, const struct lk__examined *examined,
+		       size_t index);
+void lk__judge_sentinel(struct lk__findings *findings, const struct lk__examined *examined,
+			size_t index);
+
+/* The replicas and sentinels of one that has locks, together. */
+void lk__judge_failover(struct lk__findings *findings, const struct lk__examined *examined,
+			size_t own);
 
 /* Whether locks can be taken there, as far as is known. */
 bool lk__facts_serve(const struct lk__facts *node);
 
 /* What the nodes promise together, as one sentence. */
-void lk__promise(const struct lk__findings *findings, const struct lk__facts *nodes, size_t count,
-		 bool quorum, char *text_out, size_t size);
+void lk__promise(const struct lk__findings *findings, const struct lk__examined *examined,
+		 char *text_out, size_t size);
 
 #endif

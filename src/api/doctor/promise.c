@@ -63,13 +63,43 @@ static const char *after_failover(const struct lk__facts *node)
 	return "what a failover loses could not be looked at";
 }
 
-static void promise_one(const struct lk__facts *node, char *text_out, size_t size)
+static size_t count_of(const struct lk__examined *examined, enum lk__part part)
 {
-	if (lk__facts_serve(node))
-		snprintf(text_out, size, "one server: %s; %s", after_restart(node),
-			 after_failover(node));
+	size_t count = 0;
+	for (size_t i = 0; i < examined->count; i++)
+		count += examined->nodes[i].part == part && examined->nodes[i].code == 0;
+	return count;
+}
+
+/* "one server", "a master with 2 replicas and 3 sentinels". */
+static void name_one(const struct lk__examined *examined, char *text_out, size_t size)
+{
+	size_t replicas = count_of(examined, LK__PART_REPLICA);
+	size_t sentinels = count_of(examined, LK__PART_SENTINEL);
+	const char *few = replicas == 1 ? "" : "s", *less = sentinels == 1 ? "" : "s";
+	enum lk__deployment deployment = examined->nodes[0].deployment;
+	if (deployment == LK__SENTINEL)
+		snprintf(text_out, size, "a master with %zu replica%s and %zu sentinel%s", replicas,
+			 few, sentinels, less);
+	else if (deployment == LK__REPLICAS)
+		snprintf(text_out, size, "a master with %zu replica%s", replicas, few);
 	else
-		snprintf(text_out, size, "one server: no lock can be taken on it");
+		snprintf(text_out, size, "one server");
+}
+
+static void promise_one(const struct lk__findings *findings, const struct lk__examined *examined,
+			char *text_out, size_t size)
+{
+	const struct lk__facts *node = &examined->nodes[0];
+	const char *but = has(findings, LK__FOUND_NO_FAILOVER) ? "; there would be no failover now"
+							       : "";
+	char what[100];
+	name_one(examined, what, sizeof(what));
+	if (lk__facts_serve(node))
+		snprintf(text_out, size, "%s: %s; %s%s", what, after_restart(node),
+			 after_failover(node), but);
+	else
+		snprintf(text_out, size, "%s: no lock can be taken on it", what);
 }
 
 static void promise_quorum(const struct lk__findings *findings, const struct lk__facts *nodes,
@@ -123,16 +153,16 @@ static void promise_cluster(const struct lk__facts *nodes, size_t count, char *t
 					"what a failover loses differs from master to master"));
 }
 
-void lk__promise(const struct lk__findings *findings, const struct lk__facts *nodes, size_t count,
-		 bool quorum, char *text_out, size_t size)
+void lk__promise(const struct lk__findings *findings, const struct lk__examined *examined,
+		 char *text_out, size_t size)
 {
 	const char *none = no_promise(findings);
 	if (none)
 		snprintf(text_out, size, "%s", none);
-	else if (quorum)
-		promise_quorum(findings, nodes, count, text_out, size);
-	else if (count == 1)
-		promise_one(&nodes[0], text_out, size);
+	else if (examined->quorum)
+		promise_quorum(findings, examined->nodes, examined->own, text_out, size);
+	else if (examined->own == 1)
+		promise_one(findings, examined, text_out, size);
 	else
-		promise_cluster(nodes, count, text_out, size);
+		promise_cluster(examined->nodes, examined->own, text_out, size);
 }

@@ -13,6 +13,10 @@ void lk__facts_clear(struct lk__facts *facts)
 		.compatible = -1,
 		.replicas = -1,
 		.active = -1,
+		.in_step = -1,
+		.read_only = -1,
+		.priority = -1,
+		.down_after_ms = -1,
 		.lease_ms = -1,
 		.memory_limit = -1,
 		.memory_used = -1,
@@ -99,6 +103,17 @@ static void read_server(struct lk__facts *facts, const char *info)
 	facts->loading = info_is(info, "loading", "1");
 }
 
+/* Of a replica: whether it has what its master has. */
+static void read_step(struct lk__facts *facts, const char *info)
+{
+	char link[16];
+	if (info_text(info, "master_link_status", link, sizeof(link)))
+		facts->in_step = strcmp(link, "up") == 0;
+	if (info_number(info, "slave_read_only") >= 0)
+		facts->read_only = info_is(info, "slave_read_only", "1");
+	facts->priority = info_number(info, "slave_priority");
+}
+
 static void read_replication(struct lk__facts *facts, const char *info)
 {
 	char role[24] = "", host[256] = "", port[16] = "";
@@ -114,6 +129,7 @@ static void read_replication(struct lk__facts *facts, const char *info)
 		snprintf(facts->master, sizeof(facts->master), "%s:%s", host, port);
 	info_text(info, "master_replid", facts->data_id, sizeof(facts->data_id));
 	facts->replicas = info_number(info, "connected_slaves");
+	read_step(facts, info);
 }
 
 /* Also what CONFIG GET tells, for servers that refuse that. */

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT */
+#include "api/doctor/examine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <lockkeeper/client.h>
+
+#include "api/check.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/text.h"
+#include "conn/words.h"
+
+#define OPERATION "lk_doctor_new"
+
+void lk__places_add(struct lk__places *places, const char *name)
+{
+	for (size_t i = 0; i < places->count; i++)
+		if (strcmp(places->name[i], name) == 0)
+			return;
+	if (places->count < LK__PLACES_MORE_MAX)
+		snprintf(places->name[places->count++], LK__PLACE_SIZE, "%s", name);
+}
+
+static void places_add_all(struct lk__places *places, const char *list)
+{
+	char host[LK__PLACE_SIZE], name[LK__PLACE_SIZE];
+	int port;
+	while ((list = lk__place_next(list, host, &port))) {
+		lk__place_name(name, host, port);
+		lk__places_add(places, name);
+	}
+}
+
+/* Adds a node, of which nothing is known. NULL: out of memory. */
+static struct lk__facts *node_add(struct lk__examined *examined, enum lk__part part, size_t of)
+{
+	size_t size = (examined->count + 1) * sizeof(*examined->nodes);
+	struct lk__facts *nodes = realloc(examined->nodes, size);
+	if (!nodes)
+		return NULL;
+	examined->nodes = nodes;
+	struct lk__facts *facts = &nodes[examined->count++];
+	lk__facts_clear(facts);
+	facts->part = part;
+	facts->of = of;
+	return facts;
+}
+
+void lk__examined_free(struct lk__examined *examined)
+{
+	for (size_t i = 0; i < examined->count; i++)
+		free(examined->nodes[i].url);
+	free(examined->nodes);
+	*examined = (struct lk__examined){.nodes = NULL};
+}
+
+/* ---- one server ---- */
+
+static int ask_node(struct lk__facts *facts, struct lk__asked *asked, const char *name,
+		    size_t name_size, lk_error *error)
+{
+	const char *prefix = asked->client->config->key_prefix;
+	size_t prefix_size = strlen(prefix);
+	int saved, rc = lk__enter(asked->client, OPERATION, &asked->thread, &saved, error);
+	if (rc < 0)
+		return rc;
+	char *key = malloc(prefix_size + name_size + 1);
+	if (key) {
+		char *end = mempcpy(key, prefix, prefix_size);
+		end = mempcpy(end, name, name_size);
+		*end = '\0';
+		rc = lk__facts_ask(facts, asked, key, prefix_size + name_size, error);
+	} else {
+		rc = lk__fail(error, LK_ENOMEM, OPERATION ": out of memory");
+	}
+	free(key);
+	lk__leave(saved);
+	return rc;
+}
+
+/* ---- those that have locks ---- */
+
+/* The masters of a cluster are known when one of its nodes has been reached. None: that node. */
+static int masters_count(lk_client *client, size_t *count_out, lk_error *error)
+{
+	struct lk__topo *topo = client->topo;
+	struct lk__asked asked = {.client = client, .node = topo->ops->node_at(topo, 0)};
+	lk_error why;
+	int saved, rc = lk__enter(client, OPERATION, &asked.thread, &saved, error);
+	if (rc < 0)
+		return rc;
+	lk__facts_connect(&asked, &why);
+	lk__leave(saved);
+	for (*count_out = 0; topo->ops->keeper_at(topo, *count_out);)
+		++*count_out;
+	*count_out += *count_out == 0;
+	return 0;
+}
+
+static struct lk__node *node_of(lk_client *client, size_t index)
+{
+	struct lk__topo *topo = client->topo;
+	struct lk__node *keeper = topo->ops->keeper_at(topo, index);
+	return keeper ? keeper : topo->ops->node_at(topo, 0);
+}
+
+static int ask_own(struct lk__examined *examined, lk_client *client, size_t index, const char *name,
+		   size_t name_size, lk_error *error)
+{
+	struct lk__facts *facts = node_add(examined, LK__PART_OWN, examined->count);
+	struct lk__asked asked = {.client = client, .node = node_of(client, index)};
+	if (!facts)
+		return lk__fail(error, LK_ENOMEM, OPERATION ": out of memory");
+	examined->own = examined->count;
+	int rc = ask_node(facts, &asked, name, name_size, error);
+	facts->of = examined->own - 1;
+	return rc;
+}
+
+/* ---- replicas ---- */
+
+/* Takes `url` and `host` over, which may be NULL. 0, or LK_ENOMEM. */
+static int config_point(struct lk_config *config, char *url, char *host)
+{
+	lk__text_wipe(config->url);
+	lk__text_wipe(config->host);
+	config->url = url;
+	config->host = host;
+	config->deployment = LK__SINGLE;
+	*config->places = *config->master = '\0';
+	bool made = url && host && lk_config_set(config, "replica_acks", "0", NULL) == 0 &&
+		    lk_config_set(config, "messages", "plain", NULL) == 0;
+	return made ? 0 : LK_ENOMEM;
+}
+
+/* A copy of the configuration that leads to that one server. NULL: out of memory. */
+static struct lk_config *config_to(const struct lk_config *config, const char *place)
+{
+	const char *scheme = config->scheme == LK__SCHEME_TLS ? "rediss" : "redis";
+	struct lk_config *to = lk__config_copy(config);
+	char host[LK__PLACE_SIZE], *url = NULL;
+	if (!to)
+		return NULL;
+	lk__place_next(place, host, &to->port);
+	if (asprintf(&url, "%s://%s", scheme, place) < 0)
+		url = NULL;
+	if (config_point(to, url, strdup(host)) == 0)
+		return to;
+	lk_config_free(to);
+	return NULL;
+}
+
+/* A listed server may be the master under another name. */
+static void drop_master(struct lk__examined *examined)
+{
+	struct lk__facts *last = &examined->nodes[examined->count - 1];
+	const char *master = examined->nodes[last->of].run_id;
+	if (!*master || strcmp(last->run_id, master) != 0)
+		return;
+	free(last->url);
+	examined->count--;
+}
+
+static int ask_replica(struct lk__examined *examined, size_t of, const lk_client *client,
+		       const char *place, const char *name, size_t name_size, lk_error *error)
+{
+	struct lk__facts *facts = node_add(examined, LK__PART_REPLICA, of);
+	struct lk_config *config = facts ? config_to(client->config, place) : NULL;
+	struct lk__asked asked = {.client = NULL};
+	int rc = config ? lk_client_new(&asked.client, config, error)
+			: lk__fail(error, LK_ENOMEM, OPERATION ": out of memory");
+	if (rc == 0) {
+		asked.node = node_of(asked.client, 0);
+		rc = ask_node(facts, &asked, name, name_size, error);
+		facts->part = LK__PART_REPLICA;
+		facts->of = of;
+		facts->deployment = client->config->deployment;
+		facts->cluster = facts->cluster && !client->topo->slotted; /* else it was named */
+		drop_master(examined);
+	}
+	lk_client_free(asked.client);
+	lk_config_free(config);
+	return rc;
+}
+
+/* "slave0:ip=10.0.0.2,port=6379,state=online,offset=…", one line a replica. */
+static void replicas_read(struct lk__places *places, const char *info)
+{
+	char host[LK__PLACE_SIZE], name[LK__PLACE_SIZE];
+	int port;
+	for (const char *line = info; line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (sscanf(line, "slave%*d:ip=%250[^,],port=%d", host, &port) != 2)
+			continue;
+		lk__place_name(name, host, port);
+		lk__places_add(places, name);
+	}
+}
+
+/* Those that the master says it has. */
+static int replicas_of(lk_client *client, struct lk__node *node, struct lk__places *places,
+		       lk_error *error)
+{
+	struct lk__asked asked = {.client = client, .node = node};
+	lk_error own;
+	int saved, rc = lk__enter(client, OPERATION, &asked.thread, &saved, error);
+	if (rc < 0)
+		return rc;
+	struct lk__request *request = lk__request_new(2, (const char *[]){"INFO", "replication"},
+						      (size_t[]){4, 11});
+	if (lk__facts_question(&asked, request, &own) == LK__WAIT_READY) {
+		if (request->reply->type == REDIS_REPLY_STRING)
+			replicas_read(places, request->reply->str);
+		lk__request_free(request);
+	}
+	lk__leave(saved);
+	return 0;
+}
+
+/* ---- all of a deployment ---- */
+
+/* More sentinels become known while they are asked. */
+static int ask_sentinels(struct lk__examined *examined, size_t of, const struct lk_config *config,
+			 struct lk__places *replicas, lk_error *error)
+{
+	struct lk__places *sentinels = calloc(1, sizeof(*sentinels));
+	int rc = sentinels ? 0 : lk__fail(error, LK_ENOMEM, OPERATION ": out of memory");
+	if (sentinels)
+		places_add_all(sentinels, config->places);
+	for (size_t i = 0; rc == 0 && i < sentinels->count; i++) {
+		struct lk__facts *facts = node_add(examined, LK__PART_SENTINEL, of);
+		rc = facts ? lk__sentinel_examine(facts, config, sentinels->name[i], replicas,
+						  sentinels, error)
+			   : lk__fail(error, LK_ENOMEM, OPERATION ": out of memory");
+	}
+	free(sentinels);
+	return rc;
+}
+
+static int ask_others(struct lk__examined *examined, size_t of, lk_client *client, size_t index,
+		      const char *name, size_t name_size, lk_error *error)
+{
+	const struct lk_config *config = client->config;
+	char place[LK__CONN_PLACE_SIZE];
+	struct lk__node *node = node_of(client, index);
+	struct lk__places *replicas = calloc(1, sizeof(*replicas));
+	int rc = replicas ? 0 : lk__fail(error, LK_ENOMEM, OPERATION ": out of memory");
+	if (rc == 0 && config->deployment == LK__SENTINEL)
+		rc = ask_sentinels(examined, of, config, replicas, error);
+	else if (rc == 0 && config->deployment == LK__REPLICAS)
+		places_add_all(replicas, config->places);
+	else if (rc == 0 && examined->nodes[of].code == 0)
+		rc = replicas_of(client, node, replicas, error);
+	lk__conn_place(lk__node_scripts(node, "", 0), place);
+	for (size_t i = 0; rc == 0 && i < replicas->count; i++)
+		if (strcmp(replicas->name[i], place) != 0)
+			rc = ask_replica(examined, of, client, replicas->name[i], name, name_size,
+					 error);
+	free(replicas);
+	return rc;
+}
+
+int lk__examine(struct lk__examined *examined, lk_client *const *clients, size_t count,
+		const char *name, size_t name_size, lk_error *error)
+{
+	size_t nodes = count;
+	int rc = 0;
+	*examined = (struct lk__examined){.quorum = count > 1};
+	if (count == 1 && clients[0]->topo->slotted)
+		rc = masters_count(clients[0], &nodes, error);
+	for (size_t i = 0; rc == 0 && i < nodes; i++)
+		rc = ask_own(examined, clients[count > 1 ? i : 0], count > 1 ? 0 : i, name,
+			     name_size, error);
+	for (size_t i = 0; rc == 0 && i < nodes; i++) {
+		lk_client *client = clients[count > 1 ? i : 0];
+		if (client->config->deployment != LK__SINGLE)
+			rc = ask_others(examined, i, client, count > 1 ? 0 : i, name, name_size,
+					error);
+	}
+	return rc;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/* Whether another server takes the place of one that fails, and how soon. */
+#include <string.h>
+
+#include "api/doctor/findings.h"
+
+#define SENTINELS_LEAST 3
+
+void lk__judge_sentinel(struct lk__findings *findings, const struct lk__examined *examined,
+			size_t index)
+{
+	const struct lk__facts *node = &examined->nodes[index];
+	if (node->code)
+		lk__find(findings, LK__FOUND_SENTINEL_UNREACHABLE, index, "%s", node->reason);
+	else if (!node->has_rights)
+		lk__find(findings, LK__FOUND_NOT_LOOKED_AT, index, "%s", node->reason);
+	else if (!*node->master)
+		lk__find(findings, LK__FOUND_SENTINEL_ASTRAY, index, "%s", node->reason);
+	if (*node->no_failover)
+		lk__find(findings, LK__FOUND_NO_FAILOVER, index, "%s", node->no_failover);
+}
+
+/* The first sentinel of that master at or behind `from`. NULL: none. */
+static const struct lk__facts *sentinel_at(const struct lk__examined *examined, size_t own,
+					   size_t *from)
+{
+	for (; *from < examined->count; ++*from) {
+		const struct lk__facts *node = &examined->nodes[*from];
+		if (node->part == LK__PART_SENTINEL && node->of == own)
+			return &examined->nodes[(*from)++];
+	}
+	return NULL;
+}
+
+/* Of sentinels that name different masters all are told of: nobody knows here who is right. */
+static void judge_names(struct lk__findings *findings, const struct lk__examined *examined,
+			size_t own)
+{
+	const struct lk__facts *sentinel, *first = NULL;
+	for (size_t i = 0; (sentinel = sentinel_at(examined, own, &i));) {
+		if (!*sentinel->master)
+			continue;
+		if (!first)
+			first = sentinel;
+		if (strcmp(sentinel->master, first->master) != 0)
+			lk__find(findings, LK__FOUND_SENTINEL_ASTRAY, i - 1,
+				 "it names %s as the master, and %s names %s", sentinel->master,
+				 first->url, first->master);
+	}
+}
+
+/* A holder renews within a third of its lease. */
+static void judge_pace(struct lk__findings *findings, const struct lk__examined *examined,
+		       size_t own)
+{
+	const struct lk__facts *sentinel;
+	for (size_t i = 0; (sentinel = sentinel_at(examined, own, &i));)
+		if (sentinel->lease_ms > 0 &&
+		    sentinel->down_after_ms * 3 >= sentinel->lease_ms * 2) {
+			lk__find(findings, LK__FOUND_SENTINEL_SLOW, i - 1,
+				 "down-after-milliseconds is %lld, and watchdog_ms is %lld",
+				 (long long)sentinel->down_after_ms, (long long)sentinel->lease_ms);
+			return;
+		}
+}
+
+static void judge_count(struct lk__findings *findings, const struct lk__examined *examined,
+			size_t own)
+{
+	size_t count = 0;
+	for (size_t i = 0; sentinel_at(examined, own, &i);)
+		count++;
+	if (count < SENTINELS_LEAST)
+		lk__find(findings, LK__FOUND_SENTINELS_FEW, own, "sentinels: %zu", count);
+}
+
+/* One before it that is on the same machine: another sentinel; or the master, or another replica.
+ * NULL: none. */
+static const struct lk__facts *neighbour_of(const struct lk__examined *examined, size_t index)
+{
+	const struct lk__facts *node = &examined->nodes[index];
+	for (size_t i = 0; *node->machine && i < index; i++) {
+		const struct lk__facts *other = &examined->nodes[i];
+		bool watches = other->part == LK__PART_SENTINEL;
+		if (other->of == node->of && watches == (node->part == LK__PART_SENTINEL) &&
+		    strcmp(other->machine, node->machine) == 0)
+			return other;
+	}
+	return NULL;
+}
+
+static void judge_machines(struct lk__findings *findings, const struct lk__examined *examined,
+			   size_t own)
+{
+	for (size_t i = examined->own; i < examined->count; i++) {
+		const struct lk__facts *other = NULL;
+		if (examined->nodes[i].of == own)
+			other = neighbour_of(examined, i);
+		if (other)
+			lk__find(findings, LK__FOUND_FAILOVER_SAME_HOST, i,
+				 "its host is that of %s", other->url);
+	}
+}
+
+void lk__judge_failover(struct lk__findings *findings, const struct lk__examined *examined,
+			size_t own)
+{
+	judge_machines(findings, examined, own);
+	if (examined->nodes[own].deployment != LK__SENTINEL)
+		return;
+	judge_count(findings, examined, own);
+	judge_names(findings, examined, own);
+	judge_pace(findings, examined, own);
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/* Asks one sentinel: which master it watches, whom it knows, and whether there would be a failover.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/doctor/examine.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/credentials.h"
+#include "conn/classify.h"
+#include "topo/link.h"
+#include "topo/sentinel.h"
+
+/* One question after another, each with a limit. */
+struct asking {
+	struct lk__link link;
+	int64_t limit_ms;
+	char reason[256]; /* why it gives no answer */
+};
+
+static int asking_wait(const struct asking *asking, int64_t until_ns)
+{
+	struct lk__readiness waits = lk__link_waits(&asking->link);
+	if (until_ns < waits.until_ns)
+		waits.until_ns = until_ns;
+	int status = lk__socket_wait(&waits, -1);
+	return status == 0 || lk__now_ns() < until_ns ? 0 : status;
+}
+
+/* 0, or a code with the reason. */
+static int asking_open(struct asking *asking, struct lk_config *config)
+{
+	lk_error error = {0};
+	int64_t until_ns = lk__after_ms(lk__now_ns(), config->connect_timeout_ms);
+	int rc = lk__link_open(&asking->link, config, until_ns, &error);
+	while (rc == 0 && (rc = lk__link_step(&asking->link, &error)) == 0)
+		asking_wait(asking, lk__after_ms(until_ns, 1)); /* the link itself has a limit */
+	snprintf(asking->reason, sizeof(asking->reason), "%.255s", error.message);
+	return rc > 0 ? 0 : rc;
+}
+
+/* The answer; or NULL, with the code and the reason. */
+static redisReply *ask(struct asking *asking, size_t argc, const char **argv, int *code_out)
+{
+	int64_t until_ns = lk__after_ms(lk__now_ns(), asking->limit_ms);
+	redisReply *reply = NULL;
+	const char *what;
+	int rc = lk__link_say(&asking->link, "", argc, argv);
+	while (rc == 0 && (rc = lk__link_next(&asking->link, &reply, &what, asking->reason,
+					      sizeof(asking->reason))) == 0)
+		if (asking_wait(asking, until_ns) < 0) {
+			snprintf(asking->reason, sizeof(asking->reason),
+				 "no answer within the command limit");
+			rc = LK_EUNREACHABLE;
+		}
+	*code_out = rc;
+	return rc == 1 ? reply : NULL;
+}
+
+static redisReply *ask_about(struct asking *asking, const char *what, const char *master,
+			     int *code_out)
+{
+	return ask(asking, 3, (const char *[]){"SENTINEL", what, master}, code_out);
+}
+
+static bool is_error(const redisReply *reply)
+{
+	return reply->type == REDIS_REPLY_ERROR;
+}
+
+static int log_in(struct asking *asking)
+{
+	const struct lk_config *config = asking->link.config;
+	const char *argv[3] = {"AUTH", config->username, config->password};
+	bool named = *config->username;
+	int rc = 0;
+	if (!*config->password)
+		return 0;
+	argv[1] = named ? config->username : config->password;
+	redisReply *reply = ask(asking, named ? 3 : 2, argv, &rc);
+	if (reply && is_error(reply)) {
+		snprintf(asking->reason, sizeof(asking->reason), "%.200s", reply->str);
+		rc = lk__classify(reply->str);
+	}
+	freeReplyObject(reply);
+	return rc < 0 ? rc : 0;
+}
+
+/* ---- the answers ---- */
+
+static void read_master(struct lk__facts *facts, const redisReply *reply)
+{
+	char place[LK__PLACE_SIZE] = "";
+	if (lk__sentinel_place(reply, place))
+		snprintf(facts->master, sizeof(facts->master), "%s", place);
+	if (*place)
+		facts->down_after_ms = strtoll(lk__sentinel_field(reply, "down-after-milliseconds"),
+					       NULL, 10);
+}
+
+static void read_places(struct lk__places *places, const redisReply *reply)
+{
+	char place[LK__PLACE_SIZE];
+	for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++)
+		if (lk__sentinel_place(reply->element[i], place))
+			lk__places_add(places, place);
+}
+
+/* What it says instead of an answer. 0, or a code. */
+static int read_error(struct lk__facts *facts, struct asking *asking, const char *what,
+		      const char *text)
+{
+	int code = lk__classify(text);
+	if (strncmp(text, "NOQUORUM", 8) == 0) {
+		snprintf(facts->no_failover, sizeof(facts->no_failover), "%.150s", text);
+		return 0;
+	}
+	if (*asking->reason == '\0')
+		snprintf(asking->reason, sizeof(asking->reason), "SENTINEL %s: %.200s", what, text);
+	facts->has_rights = facts->has_rights && code != LK_EDENIED;
+	return code == LK_EAUTH ? code : 0;
+}
+
+/* All that is asked. 0, or a code with the reason. */
+static int ask_all(struct lk__facts *facts, struct asking *asking, const char *master,
+		   struct lk__places *replicas, struct lk__places *sentinels)
+{
+	static const char *const what[] = {"MASTER", "REPLICAS", "SENTINELS", "CKQUORUM"};
+	int rc = log_in(asking);
+	for (size_t i = 0; rc == 0 && i < sizeof(what) / sizeof(what[0]); i++) {
+		redisReply *reply = ask_about(asking, what[i], master, &rc);
+		if (!reply)
+			return rc;
+		rc = is_error(reply) ? read_error(facts, asking, what[i], reply->str) : 0;
+		if (i == 0)
+			read_master(facts, reply);
+		else if (i < 3)
+			read_places(i == 1 ? replicas : sentinels, reply);
+		freeReplyObject(reply);
+	}
+	return rc;
+}
+
+/* ---- one sentinel ---- */
+
+/* Where it is, with the credentials of sentinels. */
+static struct lk_config *config_to(const struct lk_config *config, const char *place)
+{
+	char host[LK__PLACE_SIZE];
+	struct lk_config *to = lk__sentinel_config(config);
+	lk_error error;
+	if (!to)
+		return NULL;
+	lk__place_next(place, host, &to->port);
+	free(to->host);
+	to->host = strdup(host);
+	if (to->host && lk__credentials_renew(to, place, &error) == 0)
+		return to;
+	lk_config_free(to);
+	return NULL;
+}
+
+int lk__sentinel_examine(struct lk__facts *facts, const struct lk_config *config, const char *place,
+			 struct lk__places *replicas, struct lk__places *sentinels, lk_error *error)
+{
+	struct asking asking = {.limit_ms = config->command_timeout_ms};
+	struct lk_config *to = config_to(config, place);
+	bool made = to && asprintf(&facts->url, "%s-sentinel://%s/%s",
+				   config->scheme == LK__SCHEME_TLS ? "rediss" : "redis", place,
+				   config->master) >= 0;
+	if (!made) {
+		lk_config_free(to);
+		return lk__fail(error, LK_ENOMEM, "lk_doctor_new: out of memory");
+	}
+	facts->sentinel = true;
+	facts->deployment = LK__SENTINEL;
+	facts->lease_ms = config->watchdog_ms;
+	facts->has_rights = true;
+	lk__facts_machine(facts, to->scheme, to->host);
+	int rc = asking_open(&asking, to);
+	if (rc == 0)
+		rc = ask_all(facts, &asking, config->master, replicas, sentinels);
+	lk__link_close(&asking.link);
+	if (rc == LK_ENOMEM || rc == LK_ESYSTEM)
+		return lk__fail(error, rc, "lk_doctor_new: %s", asking.reason);
+	facts->code = rc;
+	snprintf(facts->reason, sizeof(facts->reason), "%s", asking.reason);
+	return 0;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* How sentinels are reached and read, for those who ask them about more than their master. */
+#ifndef LK__TOPO_SENTINEL_H
+#define LK__TOPO_SENTINEL_H
+
+#include <stdbool.h>
+
+#include <hiredis/hiredis.h>
+
+struct lk_config;
+struct lk__link;
+
+/* A copy of the configuration with the users, passwords and TLS of sentinels, which are their own.
+ * NULL: out of memory. */
+struct lk_config *lk__sentinel_config(const struct lk_config *config);
+
+/* Sentinels describe an instance as a flat list of fields and values. Returns "" if the field is
+ * missing. */
+const char *lk__sentinel_field(const redisReply *instance, const char *field);
+
+/* Writes the place of an instance into LK__PLACE_SIZE bytes; false: it is none. */
+bool lk__sentinel_place(const redisReply *instance, char *place_out);
+
+#endif
