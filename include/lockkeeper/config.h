@@ -26,15 +26,15 @@
  *
  * FAILOVER of redis-replicas://, redis-sentinel:// and redis-cluster:// (since 0.1). Redis
  * replicates after it has answered, so a new master may not know the last grants. Therefore the
- * library waits (WAIT): a grant, a renewal, an extension and a change of a count succeed when
- * every replica has them that the list, the sentinels or the cluster show alive, connected to the
- * master or not. If too few have it within a third of the command limit, the call fails with
+ * library waits (WAIT): a grant, a renewal, an extension and a change of a count succeed when every
+ * replica has them that the list, the sentinels or the cluster show alive, connected to the master
+ * or not. If too few have it within a third of the command limit, the call fails with
  * LK_ENOTDURABLE (error.h): a grant is given back, a deadline stays. Waits try again within their
  * limits. A replica that does not answer counts until the sentinels call it down or have not heard
  * of it for 2.5 s, or, listed, for a second, or until the cluster marks it as failed
- * (cluster-node-timeout); no lock is granted in that time. The option replica_acks names a number
- * instead, which then counts for single servers too, or 0: then a failover can lose the last
- * grants, and two owners are possible.
+ * (cluster-node-timeout); no lock is granted in that time. A former master counts as soon as the
+ * new one has it connected. The option replica_acks names a number instead, which then counts for
+ * single servers too, or 0: then a failover can lose the last grants, and two owners are possible.
  *
  * With all replicas alive no failover loses a lock. It can lose one when a replica that was down or
  * cut off becomes the master, because those that had the lock are down too. The library tells a

@@ -12,8 +12,11 @@
  * WAIT does not say who has acknowledged. Where the replicas are known by address, the first ROLE
  * tells the master's offset, and the second who is connected, up to which offset. All that are
  * known must be there, and up to that offset, unless WAIT has counted all who are connected. Others
- * may be connected as well, like a former master that has just become a replica; WAIT waits for
- * those too that came in time the last time.
+ * may be connected as well; WAIT waits for those too that came in time the last time.
+ *
+ * A former master that has just become a replica may be promoted again before it is seen to follow:
+ * it must acknowledge as soon as it is connected, and for 5 s after it was connected last. When it
+ * is there for the first time, a second WAIT includes it.
  *
  * Replicas that are too few, or too late, make the outcome LK_ENOTDURABLE. A connection that is
  * lost before makes the answers void: the requests are sent again, as all that may be.
@@ -26,6 +29,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "base/clock.h"
 #include "conf/config.h"
 #include "conf/url.h"
 #include "conn/conn.h"
@@ -34,6 +38,7 @@
 #include "resp/reader.h"
 
 #define PARTS 3 /* of the command limit */
+#define RETURNED_MS 5000
 
 /* The answers, where replicas are known by address; else there is one. */
 enum { ROLE_BEFORE, WAITED, ROLE_BEHIND, ASKED_COUNT };
@@ -101,7 +106,7 @@ static bool is_refusal(const struct lk__request *request)
 /* Whether an answer is kept until replicas have what it tells of. */
 bool lk__acks_await(struct lk__conn *conn, struct lk__request *request)
 {
-	if (!request->durable || is_refusal(request) || lk__node_acks(conn->node) == 0)
+	if (!request->durable || is_refusal(request) || !lk__node_is_acked(conn->node))
 		return false;
 	DL_APPEND(conn->unacked, request);
 	if (!conn->asks_acks) /* one that is under way was sent behind it */
@@ -113,7 +118,8 @@ bool lk__acks_await(struct lk__conn *conn, struct lk__request *request)
 
 struct count {
 	int wanted, came;
-	int more;            /* that came, and need not */
+	int more;            /* that came, and need not; or must, beside those that are known */
+	bool again;          /* it was not waited for one that must come */
 	const char *refusal; /* the server's words; NULL: none */
 };
 
@@ -127,6 +133,11 @@ static long long role_offset(const redisReply *role)
 	return master ? role->element[1]->integer : -1;
 }
 
+static long long replica_offset(const redisReply *replica)
+{
+	return strtoll(lk__element_text(replica, 2), NULL, 10);
+}
+
 /* Whether a master's replica is up to the offset; its address. */
 static bool replica_has(const redisReply *replica, long long offset, char place_out[LK__PLACE_SIZE])
 {
@@ -135,7 +146,7 @@ static bool replica_has(const redisReply *replica, long long offset, char place_
 	char host[LK__PLACE_SIZE];
 	snprintf(host, sizeof(host), "%.255s", lk__element_text(replica, 0));
 	lk__place_name(place_out, host, (int)strtol(lk__element_text(replica, 1), NULL, 10));
-	return strtoll(lk__element_text(replica, 2), NULL, 10) >= offset;
+	return replica_offset(replica) >= offset;
 }
 
 static bool replicas_have(const struct lk__replicas *replicas, int count, const char *place)
@@ -144,6 +155,30 @@ static bool replicas_have(const struct lk__replicas *replicas, int count, const 
 		if (strncmp(replicas->place[i], place, sizeof(replicas->place[i]) - 1) == 0)
 			return true;
 	return false;
+}
+
+static bool is_returning(const struct lk__replicas *replicas, const char *place)
+{
+	return *replicas->returning &&
+	       strncmp(replicas->returning, place, sizeof(replicas->returning) - 1) == 0;
+}
+
+/* It is connected. One that acknowledges nothing for long is not waited for. */
+static void returning_seen(struct lk__replicas *replicas, struct count *count, long long offset,
+			   bool has)
+{
+	count->again = replicas->returned_ns == 0 && !has;
+	if (has || replicas->returned_ns == 0 || offset > replicas->returned_offset) {
+		replicas->returned_ns = lk__now_ns();
+		replicas->returned_offset = offset;
+	}
+	count->came += has;
+}
+
+static bool returning_must(const struct lk__replicas *replicas)
+{
+	return *replicas->returning && replicas->returned_ns > 0 &&
+	       lk__now_ns() < lk__after_ms(replicas->returned_ns, RETURNED_MS);
 }
 
 static struct count count_named(struct lk__node *node, const redisReply *reply)
@@ -157,16 +192,23 @@ static struct count count_named(struct lk__node *node, const redisReply *reply)
 	bool all = master && waited->type == REDIS_REPLY_INTEGER &&
 		   waited->integer >= (long long)behind->element[2]->elements;
 	pthread_mutex_lock(&replicas->mutex);
-	count.wanted = atomic_load(&replicas->count);
+	int named = atomic_load(&replicas->count);
+	count.wanted = named;
 	for (size_t i = 0; master && i < behind->element[2]->elements; i++) {
+		const redisReply *replica = behind->element[2]->element[i];
 		char place[LK__PLACE_SIZE] = "";
-		if (!replica_has(behind->element[2]->element[i], offset, place) && !all)
-			continue;
-		bool known = count.wanted <= LK__ACKS_MAX &&
-			     replicas_have(replicas, count.wanted, place);
-		count.came += known;
-		count.more += !known;
+		bool has = replica_has(replica, offset, place) || all;
+		bool known = named <= LK__ACKS_MAX && replicas_have(replicas, named, place);
+		if (!known && is_returning(replicas, place))
+			returning_seen(replicas, &count, replica_offset(replica), has);
+		else if (has && known)
+			count.came++;
+		else
+			count.more += has;
 	}
+	bool returned = returning_must(replicas);
+	count.wanted += returned;
+	count.more += returned;
 	pthread_mutex_unlock(&replicas->mutex);
 	return count;
 }
@@ -211,6 +253,10 @@ void lk__acks_came(struct lk__conn *conn, const struct lk__request *asked,
 	struct count count = count_acks(conn->node, asked);
 	conn->asks_acks = false;
 	conn->more_acks = count.more;
+	if (count.again) {
+		acks_ask(conn);
+		return;
+	}
 	DL_FOREACH_SAFE(conn->unacked, request, next)
 	{
 		DL_DELETE(conn->unacked, request);

@@ -41,9 +41,14 @@ struct lk__node_counters {
 /* Those that are known to be alive. */
 struct lk__replicas {
 	_Atomic int count;
-	bool named;            /* they are known by address */
-	pthread_mutex_t mutex; /* of the addresses */
+	bool named; /* they are known by address */
+	/* A former master may follow, which nobody has seen yet: it counts once its master has. */
+	_Atomic bool returns;
+	pthread_mutex_t mutex; /* of what follows */
 	char place[LK__ACKS_MAX][LK__CONN_PLACE_SIZE];
+	char returning[LK__CONN_PLACE_SIZE]; /* that one */
+	int64_t returned_ns;                 /* when its master had it last; 0: never */
+	long long returned_offset;           /* what it had acknowledged then */
 };
 
 struct lk__node {
@@ -115,6 +120,13 @@ void lk__node_hear_time(struct lk__node *node, int64_t server_us, int64_t sent_n
 static inline int lk__node_acks(const struct lk__node *node)
 {
 	return node->acks >= 0 ? node->acks : atomic_load(&node->replicas.count);
+}
+
+/* Whether a grant waits for replicas at all. */
+static inline bool lk__node_is_acked(const struct lk__node *node)
+{
+	return lk__node_acks(node) > 0 ||
+	       (node->acks == LK__ACKS_ALL && atomic_load(&node->replicas.returns));
 }
 
 /* Whether it is time to ask; then the caller does. */

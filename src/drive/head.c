@@ -213,7 +213,7 @@ static struct lk__request *head_request(const struct lk__head *head)
 	lk__field(entry, entry->attempt.number, field);
 	entry->try_nonce = 0;
 	/* Without it messages only wake: replicas may lack what another's release has granted. */
-	if (entry->recipe->read_message && lk__node_acks(entry->node) == 0)
+	if (entry->recipe->read_message && !lk__node_is_acked(entry->node))
 		lk__random_bytes(&entry->try_nonce, sizeof(entry->try_nonce));
 	struct lk__try wanted = {
 		.target = &entry->target,

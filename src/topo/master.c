@@ -24,6 +24,7 @@ struct lk__master {
 
 	/* The scout's thread's. */
 	struct replica replicas[LK__ACKS_MAX];
+	struct replica returning;      /* the former master, see struct lk__replicas */
 	uint64_t too_many_round;       /* there were too many then: no lock is granted */
 	char believed[LK__PLACE_SIZE]; /* or "" */
 	char former[LK__PLACE_SIZE];   /* believed before that, or "" */
@@ -45,6 +46,14 @@ static bool replica_is(const struct replica *replica, const char *place, const c
 	return strcmp(replica->place, place) == 0 && strcmp(replica->master, master) == 0;
 }
 
+/* As `peer` says. */
+static void replica_set(struct replica *replica, const char *place, const struct lk__peer *peer)
+{
+	memcpy(replica->place, place, sizeof(replica->place));
+	memcpy(replica->master, peer->says, sizeof(replica->master));
+	replica->round = peer->asked_round;
+}
+
 void lk__master_replica(const struct lk__scout *scout, const struct lk__peer *peer,
 			const char *place)
 {
@@ -63,9 +72,15 @@ void lk__master_replica(const struct lk__scout *scout, const struct lk__peer *pe
 		master->too_many_round = lk__scout_round(scout);
 		return;
 	}
-	memcpy(found->place, cut, sizeof(found->place));
-	memcpy(found->master, peer->says, sizeof(found->master));
-	found->round = peer->asked_round;
+	replica_set(found, cut, peer);
+}
+
+void lk__master_returning(const struct lk__scout *scout, const struct lk__peer *peer,
+			  const char *place)
+{
+	char cut[LK__CONN_PLACE_SIZE];
+	snprintf(cut, sizeof(cut), "%.63s", place);
+	replica_set(&master_of(scout)->returning, cut, peer);
 }
 
 /* While some have not answered, those of the last round count as well. */
@@ -74,6 +89,20 @@ static bool replica_counts(const struct replica *replica, const char *place, uin
 {
 	return replica->round + !over >= round && *replica->place &&
 	       strcmp(replica->master, place) == 0;
+}
+
+/* Under the replicas' mutex. */
+static void master_set_returning(struct lk__master *master, const char *place, uint64_t round,
+				 bool over)
+{
+	struct lk__replicas *replicas = &master->node->replicas;
+	bool returns = replica_counts(&master->returning, place, round, over);
+	const char *returning = returns ? master->returning.place : "";
+	if (strcmp(replicas->returning, returning) != 0) {
+		snprintf(replicas->returning, sizeof(replicas->returning), "%s", returning);
+		replicas->returned_ns = 0;
+	}
+	atomic_store(&replicas->returns, returns);
 }
 
 static void master_count_named(struct lk__master *master, const char *place, bool over)
@@ -87,6 +116,7 @@ static void master_count_named(struct lk__master *master, const char *place, boo
 			memcpy(replicas->place[count++], master->replicas[i].place,
 			       sizeof(replicas->place[0]));
 	atomic_store(&replicas->count, master->too_many_round == round ? LK__ACKS_MAX + 1 : count);
+	master_set_returning(master, place, round, over);
 	pthread_mutex_unlock(&replicas->mutex);
 }
 

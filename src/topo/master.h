@@ -58,4 +58,8 @@ const char *lk__master_former(const struct lk__scout *scout);
 void lk__master_replica(const struct lk__scout *scout, const struct lk__peer *peer,
 			const char *place);
 
+/* The former master, which is alive and is not seen to follow yet. */
+void lk__master_returning(const struct lk__scout *scout, const struct lk__peer *peer,
+			  const char *place);
+
 #endif

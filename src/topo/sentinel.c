@@ -117,27 +117,32 @@ static void sentinel_other(struct lk__scout *scout, const redisReply *other)
  * their own limit is over, which may be half a minute: it counts no more when they have not heard
  * of it for some seconds. A connection that is merely made anew, as when a replica is promoted, is
  * back before that.
- *
- * The one that has been the master until now counts when it follows the new one, which takes
- * sentinels 8 s to bring about: they would not promote it before another that follows.
  */
-static bool is_alive(const struct lk__scout *scout, const redisReply *replica, const char *place)
+static bool is_alive(const redisReply *replica)
 {
 	const char *flags = lk__sentinel_field(replica, "flags");
-	bool follows = strcmp(lk__sentinel_field(replica, "master-link-status"), "ok") == 0;
 	bool heard = !strstr(flags, "disconnected") ||
 		     strtol(lk__sentinel_field(replica, "last-ok-ping-reply"), NULL, 10) <
 			     UNHEARD_MS;
 	bool down = strstr(flags, "s_down") || strstr(flags, "o_down");
-	return heard && !down && (follows || strcmp(place, lk__master_former(scout)) != 0);
+	return heard && !down;
 }
 
+/*
+ * The one that has been the master until now counts when it follows the new one, which takes
+ * sentinels 8 s to bring about, and up to 10 s to see. They may promote it again before that.
+ */
 static void sentinel_replica(struct lk__scout *scout, const struct lk__peer *peer,
 			     const redisReply *replica)
 {
 	char place[LK__PLACE_SIZE];
-	if (lk__sentinel_place(replica, place) && is_alive(scout, replica, place))
+	if (!lk__sentinel_place(replica, place) || !is_alive(replica))
+		return;
+	bool follows = strcmp(lk__sentinel_field(replica, "master-link-status"), "ok") == 0;
+	if (follows || strcmp(place, lk__master_former(scout)) != 0)
 		lk__master_replica(scout, peer, place);
+	else
+		lk__master_returning(scout, peer, place);
 }
 
 /* Who says where the master is must also say what replicas it has. */

@@ -273,3 +273,25 @@ def test_a_planned_failover_loses_nothing(replicas, make_keeper):
     for name in held:
         assert keeper.call("is_held", name).result == 1
         assert three.master().call("EXISTS", name) == 1
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_former_master_that_is_promoted_again(watched, make_keeper, count):
+    """Sentinels take up to 10 s to see that it follows, and may promote it before that."""
+    trio = watched(count=count, sentinels=1)
+    keeper = make_keeper(trio.url)
+    former, sentinel = trio.servers[0], trio.sentinels[0]
+    keeper.call("acquire", "first").ok()
+    new = trio.failover()
+    goes_on = lambda: keeper.call("within", "second", thread="t", wait=200).code == "OK"
+    until(goes_on, 20, "the new master grants")
+    sentinel.pause()
+    former.call("REPLICAOF", "127.0.0.1", new.port)
+    until(lambda: trio.linked() == count - 1, 20, "all follow the new master")
+    keeper.call("acquire", "third").ok()
+    assert former.call("EXISTS", "third") == 1
+    former.call("REPLICAOF", "NO", "ONE")
+    keeper.call("try", "fourth").is_code("LK_ENOTDURABLE")
+    # It may have gone for good.
+    assert keeper.call("within", "fifth", wait=20_000).ok().took < 10
+    sentinel.resume()

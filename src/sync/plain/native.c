@@ -342,7 +342,7 @@ struct lk__request *lk__native_renew(const struct lk__renewal *renewals, size_t 
 	}
 	/* Where nothing was longer than before it is the only write, and replicas acknowledge
 	 * writes. */
-	if (good && lk__node_acks(renewals[0].target->node) > 0)
+	if (good && lk__node_is_acked(renewals[0].target->node))
 		good = ADD(batch, renewals[0].target, publish(renewals[0].target),
 			   renewals[0].target->channel, "");
 	struct lk__request *renewal = durable(whole(batch, good));
