@@ -28,12 +28,18 @@ static bool is_done(int code)
 	return code == 0;
 }
 
+/* What fails once is made good, on a slow machine too; what fails for good is not waited for. */
+static const char *retry_limit(void)
+{
+	return for_good ? "500" : "3000";
+}
+
 static bool is_configured(struct script *script)
 {
 	return is_done(lk_config_new(&script->config, &err)) &&
 	       is_done(lk_config_set(script->config, "url", script->url, &err)) &&
 	       is_done(lk_config_set(script->config, "client_record", "off", &err)) &&
-	       is_done(lk_config_set(script->config, "retry_ms", "50", &err));
+	       is_done(lk_config_set(script->config, "retry_ms", retry_limit(), &err));
 }
 
 static bool run_lock(lk_lock *lock)
