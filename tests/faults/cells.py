@@ -15,8 +15,9 @@ from operations import Operation, nothing, o, rival
 from stand import LEASE_MS, LONG_MS, SLOW, Run, Stand, wait_for
 
 REQUESTS_MAX, SAME_MAX, RECORDINGS_MAX = 12, 3, 5
-UNKNOWN = ("LK_EMAYBEHELD", "LK_ELOST")
-"""Of a lock that was lost, too, nobody knows whether the server still has it."""
+UNKNOWN = ("LK_EMAYBEHELD", "LK_ELOST", "LK_ENOTDURABLE")
+"""Of a lock that was lost, too, nobody knows whether the server still has it; and what too few
+replicas have, the master has for the time being."""
 UNSAID = (*UNKNOWN, "LK_ENOQUORUM", "LK_EUNREACHABLE", "LK_EUNAVAILABLE")
 """Without a fault: an answer came too late."""
 SETTLES_S = 4.0
@@ -323,7 +324,7 @@ def cells_of(stand: Stand, operation: Operation, faults: list[Fault]) -> tuple[i
     """Plays the row of one operation: how many cells it has, and the problems."""
     recording = record(stand, operation)
     problems, count = [], 0
-    for request in recording.requests:
+    for request in filter(operation.aims_at, recording.requests):
         for fault in faults:
             if fault.fits(operation, request):
                 count += 1

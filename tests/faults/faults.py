@@ -109,6 +109,22 @@ def set_server(name: str, value, cut: bool):
     return change
 
 
+@lasting
+def silence(run, message):
+    """Not for ever, as above."""
+    run.silence(True)
+    run.healing = run.later(REFUSES_S, lambda: run.silence(False))
+
+
+def heal_replicas(run, answer):
+    """A call that is told of one grant is told when a replica has it."""
+    if run.healing:
+        run.healing.cancel()
+    early = run.silent and answer["code"] == "OK" and run.operation.name != "watched"
+    run.silence(False)
+    assert not early, "said OK, and no replica has it"
+
+
 def heal_server(name: str):
     def heal(run, answer):
         if run.healing:
@@ -137,7 +153,7 @@ def stray(run, message):
 def close_if_unknown(run, answer):
     """At once, when the server has just come back."""
     run.back()
-    if answer["code"] == "LK_EMAYBEHELD":
+    if answer["code"] in ("LK_EMAYBEHELD", "LK_ENOTDURABLE"):
         run.closed = run.call("c", "close", how=1)
 
 
@@ -145,6 +161,10 @@ def close_if_unknown(run, answer):
 
 def changes(operation, request) -> bool:
     return request[0] not in HARMLESS and not operation.reads
+
+
+def is_wait(operation, request) -> bool:
+    return request[0] == "wait"
 
 
 def replaceable(operation, request) -> bool:
@@ -203,6 +223,9 @@ FAULTS = [
     *(Fault(f"strayed copy runs {name or 'afterwards'}", {0: stray}, strays=True, follow=name,
             fits=follows(name), main=True)
       for name in ("", "extended", "released", "forced", "next")),
+    Fault("acknowledged by none", reply={0: Replace(b":0\r\n")}, fits=is_wait, main=True),
+    Fault("replicas silent from then on", {0: silence}, returned=heal_replicas, fits=is_wait,
+          main=True),
     Fault("away before it", {0: away(OUTAGE_S)}, fits=changes),
     Fault("away behind it", reply={0: away(OUTAGE_S)}, fits=changes, main=True),
     Fault("closed after unknown", reply={0: away(0)}, returned=close_if_unknown, fits=changes,

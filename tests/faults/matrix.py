@@ -22,11 +22,12 @@ class Matrix:
         self.stands: list[Stand] = []
         self.rows: dict[str, concurrent.futures.Future] = {}
 
-    def stand(self) -> Stand:
-        if not hasattr(self.here, "stand"):
-            self.here.stand = Stand()
-            self.stands.append(self.here.stand)
-        return self.here.stand
+    def stand(self, acked: bool) -> Stand:
+        stands = self.here.__dict__
+        if acked not in stands.setdefault("of", {}):
+            stands["of"][acked] = Stand(acked)
+            self.stands.append(stands["of"][acked])
+        return stands["of"][acked]
 
     def begin(self, operations: list[Operation]) -> None:
         """Those of several nodes first, which take longest."""
@@ -34,13 +35,13 @@ class Matrix:
             self.rows[operation.title] = self.pool.submit(self.row, operation)
 
     def row(self, operation: Operation) -> tuple[int, list[str]]:
-        return cells_of(self.stand(), operation, self.faults)
+        return cells_of(self.stand(operation.acked), operation, self.faults)
 
     def problems(self, operation: Operation) -> list[str]:
         return self.rows[operation.title].result()[1]
 
     def recordings(self, operations: list[Operation]) -> list[Recording]:
-        return list(self.pool.map(lambda operation: record(self.stand(), operation), operations))
+        return list(self.pool.map(lambda one: record(self.stand(one.acked), one), operations))
 
     def end(self) -> None:
         self.pool.shutdown(cancel_futures=True)

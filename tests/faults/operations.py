@@ -53,6 +53,7 @@ class Operation:
     cold: bool = False       # its client's first call on a lock: it may ask what the node can do
     queued: bool = False     # "c" calls asynchronously
     threadless: bool = False  # and its program drives it
+    acked: bool = False      # what "c" is told, a replica has acknowledged
     kind: str = ""
     lock: str = "n"
     nodes: int = 1
@@ -80,6 +81,10 @@ class Operation:
         """Whether it loses its connection by itself."""
         return self.act is left_behind
 
+    def aims_at(self, request: tuple[str, int]) -> bool:
+        """Without an acknowledgement the row is tested as well."""
+        return not self.acked or EVERY_KIND or request[0] == "wait"
+
     @property
     def has_meanwhile(self) -> bool:
         return self.meanwhile is not nothing
@@ -87,6 +92,7 @@ class Operation:
     @property
     def title(self) -> str:
         how = "threadless-" if self.threadless else "queued-" if self.queued else ""
+        how += "acked-" if self.acked else ""
         return f"{self.kind}:{how}{self.name}"
 
 
@@ -206,6 +212,9 @@ FEW = {"acquire", "release", "closed"}
 """The same of FEW_KINDS, and in a threadless client; with all, as the others."""
 FEW_KINDS = {"multi", "red"}
 THREADLESS_KINDS = {"lock", "red"}
+ACKED_KINDS = {"lock", "fair", "permits"}
+"""What a replica has to acknowledge: faults of the WAIT. With all, every kind and request."""
+EVERY_KIND = os.environ.get("LOCKKEEPER_FAULTS") == "all"
 
 # ---- synchronizers ----
 
@@ -335,15 +344,17 @@ def rows_of(kind: str, verbs: list[str]) -> list[Operation]:
     missing = set(verbs) - {row.name for row in rows} - (set() if is_lock else NO_REQUESTS)
     assert not missing, f"not covered: {', '.join(f'{kind}:{verb}' for verb in sorted(missing))}"
     every = [*rows, *(LOCK_SCENARIOS if is_lock else ())]
-    every_kind = os.environ.get("LOCKKEEPER_FAULTS") == "all"
+    acked = [replace(row, acked=True) for row in every if not row.reads
+             and (EVERY_KIND or kind in ACKED_KINDS)]
     if is_lock:
-        all_queued = every_kind or kind in QUEUED_KINDS
+        all_queued = EVERY_KIND or kind in QUEUED_KINDS
         queued = [replace(row, queued=True) for row in every if row.name in QUEUED
                   and (all_queued or (kind in FEW_KINDS and row.name in FEW))]
         every += queued
         every += [replace(row, threadless=True) for row in queued
-                  if every_kind or (kind in THREADLESS_KINDS and row.name in FEW)]
+                  if EVERY_KIND or (kind in THREADLESS_KINDS and row.name in FEW)]
     every += [replace(row, queued=True) for row in QUEUED_ROWS.get(kind, ())]
+    every += acked
     return [replace(row, kind=kind, **SHAPES.get(kind, {})) for row in every]
 
 

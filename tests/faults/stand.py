@@ -27,6 +27,7 @@ COMMAND_MS, LEASE_MS, LONG_MS, RETRY_MS = 300 * PACE, 600 * PACE, 60_000, 2000 *
 CLIENT = {"command_timeout_ms": COMMAND_MS, "watchdog_ms": LEASE_MS, "retry_ms": RETRY_MS,
           "backoff_max_ms": 100, "fair_wait_ms": 5000, "term_ms": 1000}
 OTHER = {**CLIENT, "watchdog_ms": 30000, "command_timeout_ms": 3000}
+FOLLOWS = {"repl-diskless-sync-delay": 0, "repl-ping-replica-period": 1}
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(:\d+)?")
 SMALL = re.compile(r"-?\d{1,6}")
 
@@ -36,9 +37,12 @@ SANITIZED = is_sanitized(BUILD / "src" / "liblockkeeper.so")
 
 
 class Stand:
-    """Servers, each with a proxy before it; they outlive the cells."""
+    """Servers, each with a proxy before it, and with a replica if grants are to be acknowledged;
+    they outlive the cells."""
 
-    def __init__(self):
+    def __init__(self, acked: bool = False):
+        self.acked = acked
+        self.replicas: list[Server] = []
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lk-"))
         self.servers: list[Server] = []
         self.proxies: list[Proxy] = []
@@ -48,14 +52,19 @@ class Stand:
         while len(self.servers) < count:
             place = self.folder / f"s{len(self.servers)}"
             place.mkdir(exist_ok=True)  # one that did not start has left it
-            server = Server(place)
-            server.config["port"] = 0  # the unix socket alone: many start at once
-            server.start()
+            server = Server(place, FOLLOWS)
+            if self.acked:
+                self.replicas.append(replica_of(server.start_anywhere(), place / "replica"))
+            else:
+                server.config["port"] = 0  # the unix socket alone: many start at once
+                server.start()
             self.servers.append(server)
             self.proxies.append(Proxy(server.path, str(place / "proxy.sock")))
             self.direct.append(server.connect())
 
     def clean(self) -> None:
+        for replica in self.replicas:
+            replica.resume()
         for proxy in self.proxies:
             proxy.rule, proxy.refuse = None, False
             proxy.cut_all()
@@ -63,13 +72,20 @@ class Stand:
             for name, value in (("min-replicas-to-write", 0), ("maxmemory", 0)):
                 connection.call("CONFIG", "SET", name, value)
             connection.call("FLUSHALL")
+        for connection in self.direct if self.acked else []:
+            until(lambda one=connection: one.call("WAIT", 1, 1000) == 1, 20, "a replica follows")
 
     def stop(self) -> None:
         for proxy in self.proxies:
             proxy.stop()
-        for server in self.servers:
+        for server in [*self.servers, *self.replicas]:
             server.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def replica_of(server: Server, place: pathlib.Path) -> Server:
+    place.mkdir(exist_ok=True)
+    return Server(place, {**FOLLOWS, "replicaof": f"127.0.0.1 {server.port}"}).start_anywhere()
 
 
 FIRST = "first"  # a lock that says nothing but that its client is connected
@@ -92,6 +108,7 @@ class Run:
         self.meanwhile = ""  # what the other was told
         self.timers: list[threading.Timer] = []
         self.healing: threading.Timer | None = None
+        self.silent = False
         self.over = False  # the call has returned
         self.beginning = threading.Lock()
         self.starved = stand.folder / "starved"
@@ -112,6 +129,8 @@ class Run:
             threadless = operation.threadless and who[0] == "c"
             if threadless:
                 options["threadless"] = 1
+            if operation.acked and who[0] == "c":
+                options["replica_acks"] = 1
             answer = self.keeper.open(url, who, **options)
             self.names[answer["uuid"]] = who[0]
             first = self.connect if threadless else self.ping
@@ -232,6 +251,15 @@ class Run:
     def configure(self, name: str, value) -> None:
         for server in self.stand.servers[:self.operation.nodes]:
             server.set(name, value)
+
+    def silence(self, on: bool) -> None:
+        """Whether the replicas acknowledge nothing."""
+        self.silent = on
+        for replica in self.stand.replicas:
+            if on:
+                replica.pause()
+            else:
+                replica.resume()
 
     def limit_descriptors(self) -> None:
         used = len(os.listdir(f"/proc/{self.keeper.pid}/fd"))
