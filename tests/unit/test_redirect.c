@@ -475,8 +475,10 @@ static void test_what_waits_outlives_a_connection(void **state)
 	struct lk__request *request = postponed();
 	here.says = "?\r\n";
 	lk__conn_attend(here.conn, &thread);
+	pthread_mutex_lock(&here.conn->mutex); /* a connector is at work by now */
 	assert_true(here.conn->state != LK__CONN_UP);
 	assert_false(request->done);
+	pthread_mutex_unlock(&here.conn->mutex);
 	lk__node_close(&here.node);
 	assert_true(request->done);
 	assert_int_equal(request->code, LK_ECLOSED);
