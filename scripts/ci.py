@@ -48,12 +48,12 @@ def release(tally: Tally) -> None:
         check.everything(tally, folder, ["checks", "c", "python"])
 
 
-def several(tally: Tally, folder: pathlib.Path, environment: dict[str, str], suite: str,
-            parts: list[str]) -> None:
-    """Those files of a pytest suite, with the programs of `folder`."""
-    say(f"Suite tests/{suite}, in part")
-    runners.pytest(tally, suite, [ROOT / f"tests/{suite}/test_{part}.py" for part in parts],
-                   {**environment, "LOCKKEEPER_BUILD": str(folder)}, 900)
+def several(tally: Tally, folder: pathlib.Path, environment: dict[str, str],
+            chosen: dict[str, list[str]]) -> None:
+    """Those files of the pytest suites, with the programs of `folder`."""
+    check.run_suites(tally, {
+        ROOT / "tests" / suite: [ROOT / f"tests/{suite}/test_{name}.py" for name in names]
+        for suite, names in chosen.items()}, {**environment, "LOCKKEEPER_BUILD": str(folder)})
 
 
 def address(tally: Tally) -> None:
@@ -62,9 +62,9 @@ def address(tally: Tally) -> None:
                    ["-Db_sanitize=address,undefined", "-Db_lundef=false"])
     if folder:
         check.c_suites(tally, folder, ASAN)
-        several(tally, folder, ASAN, "cli",
-                ["run", "lock", "inspect", "inspect_kinds", "usage", "who"])
-        several(tally, folder, ASAN, "system", ["wire", "lost_replies", "hostile"])
+        several(tally, folder, ASAN, {
+            "cli": ["run", "lock", "inspect", "inspect_kinds", "usage", "who"],
+            "system": ["wire", "lost_replies", "hostile"]})
 
 
 def thread(tally: Tally) -> None:
@@ -72,7 +72,7 @@ def thread(tally: Tally) -> None:
     folder = build(tally, "thread", "gcc", ["-Db_sanitize=thread", "-Db_lundef=false"])
     if folder:
         check.c_suites(tally, folder, TSAN)
-        several(tally, folder, TSAN, "system", ["scenarios"])
+        several(tally, folder, TSAN, {"system": ["scenarios"]})
 
 
 def lint(tally: Tally) -> None:
@@ -130,7 +130,8 @@ def faults(tally: Tally) -> None:
         folder = build(tally, name, compiler, [f"-Db_sanitize={sanitize}", "-Db_lundef=false"],
                        ("tests/system/system-driver",))
         if folder:
-            check.run_suites(tally, [ROOT / "tests" / "faults"], {
+            tests = ROOT / "tests" / "faults"
+            check.run_suites(tally, {tests: [tests]}, {
                 **environment, "LOCKKEEPER_BUILD": str(folder), "LOCKKEEPER_FAULTS": "all"})
 
 

@@ -76,6 +76,16 @@ def test_suite_that_does_not_run_is_a_failure(tmp_path, text):
     assert tally.failed >= 1
 
 
+@pytest.mark.parametrize("text,failed", [("", 0), ("syntax error(", 1)])
+def test_a_part_of_a_suite_may_be_empty(tmp_path, text, failed):
+    suite = tmp_path / "suite"
+    suite.mkdir()
+    (suite / "test_it.py").write_text(text)
+    tally = runners.Tally(tmp_path / "logs")
+    runners.pytest(tally, "suite", [suite], may_be_empty=True)
+    assert tally.failed == failed
+
+
 def test_processes_that_a_command_left_are_ended(tmp_path):
     tally = runners.Tally(tmp_path)
     begun = pathlib.Path(tmp_path / "pid")
