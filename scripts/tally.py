@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import xml.etree.ElementTree as xml
@@ -164,9 +165,10 @@ def pytest(tally: Tally, name: str, paths: list[pathlib.Path],
            may_be_empty: bool = False) -> None:
     report = tally.logs / f"{name}.xml"
     report.unlink(missing_ok=True)
-    status = run([PYTHON, "-m", "pytest", "-q", "-rfE", "-p", "no:cacheprovider",
-                  f"--junitxml={report}", *map(str, paths)],
-                 tally.logs / f"{name}.log", environment, limit_s, show=True)
+    with tempfile.TemporaryDirectory(prefix="lk-") as base:
+        status = run([PYTHON, "-m", "pytest", "-q", "-rfE", "-p", "no:cacheprovider",
+                      f"--basetemp={base}/t", f"--junitxml={report}", *map(str, paths)],
+                     tally.logs / f"{name}.log", environment, limit_s, show=True)
     failed = 0
     if report.exists():
         for case in xml.parse(report).getroot().iter("testcase"):

@@ -157,7 +157,9 @@ void server_start(struct server *server, const char *const *arguments)
 {
 	memset(server, 0, sizeof(*server));
 	server->arguments = arguments;
-	strcpy(server->folder, "/tmp/lk-test-XXXXXX");
+	const char *folder = getenv("TMPDIR");
+	snprintf(server->folder, sizeof(server->folder), "%s/lk-test-XXXXXX",
+		 folder ? folder : "/tmp");
 	if (!mkdtemp(server->folder))
 		give_up("mkdtemp: %s", strerror(errno));
 	snprintf(server->socket, sizeof(server->socket), "%s/socket", server->folder);
