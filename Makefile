@@ -5,7 +5,7 @@ PREFIX =
 DESTDIR =
 PYTHON = /usr/bin/python3
 
-.PHONY: all check check-all check-faults check-servers interop format docs demo bench install uninstall clean packages-build packages-run packages-check packages-bench packages-interop
+.PHONY: all check check-all check-faults check-servers servers interop format docs demo bench install uninstall clean packages-build packages-run packages-check packages-bench packages-servers packages-interop
 
 all: packages-build $(BUILD)/build.ninja
 	$(if $(PREFIX),meson configure "$(BUILD)" --prefix="$(PREFIX)")
@@ -24,6 +24,9 @@ packages-check:
 packages-bench:
 	@sh scripts/install_packages.sh build run check bench
 
+packages-servers:
+	@sh scripts/install_packages.sh build run check servers
+
 packages-interop:
 	@sh scripts/install_packages.sh build run check interop
 
@@ -39,9 +42,13 @@ check-all: packages-check all
 check-faults: packages-check
 	$(PYTHON) scripts/ci.py faults
 
-# The wire suites on servers of other versions, which pip fetches (docs/servers.md).
-check-servers: packages-check all
+# The suites of the wire and of deployments on servers of other versions (docs/servers.md).
+check-servers: packages-servers all
 	$(PYTHON) scripts/try_servers.py --build $(BUILD)
+
+# Fetches those servers into the build folder.
+servers: packages-servers all
+	$(PYTHON) scripts/try_servers.py --build $(BUILD) --fetch
 
 # Redisson, redis-py, redsync and node-redlock on the same keys (docs/interop.md).
 interop: packages-interop all

@@ -16,6 +16,7 @@ import traceback
 
 import check
 import tally as runners
+import try_servers
 from tally import PYTHON, ROOT, Tally, say
 from tree import files, name
 
@@ -26,6 +27,8 @@ ASAN = {
     "LK_TEST_SLOW": "4",
 }
 TSAN = {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1", "LK_TEST_SLOW": "6"}
+
+OTHERS = ["redis-8.6", "valkey-8.1"]
 
 
 def build(tally: Tally, name: str, compiler: str, options: list[str],
@@ -122,6 +125,12 @@ def interop(tally: Tally) -> None:
     check.everything(tally, BUILDS / "release", ["interop"])
 
 
+def others(tally: Tally) -> None:
+    """Every kind on every deployment, on servers of later releases that can be fetched."""
+    for name in OTHERS:
+        try_servers.tried(tally, name, BUILDS / "release", ["conformance"])
+
+
 def faults(tally: Tally) -> None:
     """Only when named: every request with every fault, under both kinds of sanitizer."""
     for name, compiler, sanitize, environment in (
@@ -135,7 +144,7 @@ def faults(tally: Tally) -> None:
                 **environment, "LOCKKEEPER_BUILD": str(folder), "LOCKKEEPER_FAULTS": "all"})
 
 
-STAGES = [release, address, thread, lint, fuzz, demo, bench, interop]
+STAGES = [release, address, thread, lint, fuzz, demo, bench, interop, others]
 NAMED = [faults]
 
 

@@ -250,14 +250,20 @@ class Cluster:
         assert self.master(index) is new, f"the failover {how} was given up three times"
         return new
 
-    # A slot moves as a whole, with Valkey 9.
+    # A slot moves as a whole: from its owner with Valkey 9, to its new node with Redis 8.4.
 
     def moves_whole_slots(self) -> bool:
-        return any(b"MIGRATESLOTS" in line.encode() for line in
-                   self.nodes[0].call("CLUSTER", "HELP"))
+        return self.offers("MIGRATESLOTS") or self.offers("MIGRATION")
+
+    def offers(self, word: str) -> bool:
+        return any(line.startswith(word) for line in self.nodes[0].call("CLUSTER", "HELP"))
 
     def move_whole_slot(self, slot: int, to: Node) -> None:
-        self.owner(slot).call("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", to.id)
+        if self.offers("MIGRATESLOTS"):
+            self.owner(slot).call("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot,
+                                  "NODE", to.id)
+        else:
+            to.call("CLUSTER", "MIGRATION", "IMPORT", slot, slot)
         self.all_know(slot, to)
 
     def all_know(self, slot: int, owner: Node) -> None:
