@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/caller.h"
-#include "drive/life.h"
+#include "drive/lock/caller.h"
+#include "drive/life/life.h"
 
 int lk_client_new(lk_client **client_out, const lk_config *config, lk_error *error)
 {

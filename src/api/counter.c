@@ -4,7 +4,7 @@
 #include "api/check.h"
 #include "api/lock_handle.h"
 #include "base/fail.h"
-#include "drive/loop.h"
+#include "drive/client/loop.h"
 
 int lk__counter_open(struct lk__counter **counter_out, lk_client *client,
 		     const struct lk__recipe *recipe, const void *name, size_t name_size,

@@ -4,7 +4,7 @@
 #ifndef LK__API_COUNTER_H
 #define LK__API_COUNTER_H
 
-#include "drive/counter.h"
+#include "drive/count/counter.h"
 
 /* The handles. */
 struct lk_semaphore {

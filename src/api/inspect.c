@@ -11,8 +11,8 @@
 #include "api/lock_handle.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/caller.h"
-#include "drive/client_record.h"
+#include "drive/lock/caller.h"
+#include "drive/client/client_record.h"
 
 static const char *const types[] = {"hash", "string"}; /* of keys that may be locks */
 #define PAGE "500"                                     /* keys that one SCAN looks at, about */

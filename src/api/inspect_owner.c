@@ -8,7 +8,7 @@
 #include "base/fail.h"
 #include "base/hash.h"
 #include "conf/config.h"
-#include "drive/client_record.h"
+#include "drive/client/client_record.h"
 
 #define CLIENTS_MAX 1000 /* that are remembered; then all are forgotten */
 #define UUID_SIZE 36

@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/caller.h"
-#include "drive/loop.h"
+#include "drive/lock/caller.h"
+#include "drive/client/loop.h"
 #include "sync/lock/lock.h"
 
 int lk__name_check(lk_client *client, const void *name, size_t *name_size, const char *operation,

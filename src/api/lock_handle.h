@@ -5,8 +5,8 @@
 
 #include <lockkeeper/lock.h>
 
-#include "drive/entry.h"
-#include "drive/multi.h"
+#include "drive/entry/entry.h"
+#include "drive/many/multi.h"
 
 struct lk_lock {
 	lk_client *client;

@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/caller.h"
-#include "drive/red.h"
+#include "drive/lock/caller.h"
+#include "drive/many/red.h"
 #include "sync/script.h"
 
 /* ---- from memory ---- */

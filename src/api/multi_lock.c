@@ -7,7 +7,7 @@
 #include "api/check.h"
 #include "api/lock_handle.h"
 #include "base/fail.h"
-#include "drive/multi.h"
+#include "drive/many/multi.h"
 #include "sync/lock/lock.h"
 
 static int multi_check(lk_lock *const *locks, size_t count, lk_error *error)

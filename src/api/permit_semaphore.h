@@ -6,7 +6,7 @@
 #include <lockkeeper/permit_semaphore.h>
 
 #include "api/counter.h"
-#include "drive/permit.h"
+#include "drive/count/permit.h"
 
 int lk__permit_enter(struct lk__counter_call *call, lk_permit_semaphore *semaphore,
 		     const char *operation, lk_error *error);

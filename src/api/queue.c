@@ -7,9 +7,9 @@
 #include "api/queue_start.h"
 #include "base/clock.h"
 #include "base/fail.h"
-#include "drive/async.h"
-#include "drive/loop.h"
-#include "drive/notices.h"
+#include "drive/async/async.h"
+#include "drive/client/loop.h"
+#include "drive/notices/notices.h"
 
 /* ---- queues ---- */
 

@@ -8,7 +8,7 @@
 #include "api/permit_semaphore.h"
 #include "api/queue_start.h"
 #include "base/fail.h"
-#include "drive/loop.h"
+#include "drive/client/loop.h"
 
 /* A start under way. */
 struct start {

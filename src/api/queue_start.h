@@ -5,7 +5,7 @@
 
 #include <lockkeeper/queue.h>
 
-#include "drive/async.h"
+#include "drive/async/async.h"
 
 /* 0, or why the queue cannot be used. */
 int lk__queue_check(const lk_queue *queue, const char *operation, lk_error *error);

@@ -8,7 +8,7 @@
 #include "api/lock_handle.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/red.h"
+#include "drive/many/red.h"
 #include "sync/lock/lock.h"
 #include "sync/plain/plain.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "drive/client.h"
+#include "drive/client/client.h"
 
 static uint64_t get(const _Atomic uint64_t *counter)
 {

@@ -36,10 +36,10 @@ MUTANTS = [
     Mutant("a grant is not checked when it arrives", [
         ("src/sync/attempt.c",
          "now_ns >= lk__lease_end_ns(event->sent_ns, attempt->asked_lease_ms)", "0"),
-        ("src/drive/caller.c", "lk__now_ns() < lk__hold_deadline(hold)", "1")],
+        ("src/drive/lock/caller.c", "lk__now_ns() < lk__hold_deadline(hold)", "1")],
         "test_pauses.py", "way or later or random"),
     Mutant("the lease is counted from the reply", [
-        ("src/drive/head.c", "event->sent_ns = request->sent_ns;",
+        ("src/drive/lock/head.c", "event->sent_ns = request->sent_ns;",
          "event->sent_ns = lk__now_ns();")],
         "test_pauses.py test_lost_replies.py", "way or later or random or parked or holder"),
     Mutant("a release frees whoever has it", [
@@ -59,14 +59,15 @@ MUTANTS = [
          "redis.call('HINCRBY', KEYS[1], ARGV[1], 1)")],
         "test_lost_replies.py", "acquire_cut"),
     Mutant("nothing is taken back", [
-        ("src/drive/compensation.c", "compensation_due(client, lk__now_ns(), &next_ns)",
+        ("src/drive/background/compensation.c", "compensation_due(client, lk__now_ns(), &next_ns)",
          "compensation_due(client, 0, &next_ns)")],
         "test_lost_replies.py", "told or back"),
     Mutant("no try after a new subscription", [
         ("src/conn/channels.c", "channel->generation++;", "channel->generation += 0;")],
         "test_lost_replies.py", "message_lost"),
     Mutant("grants in doubt are not verified", [
-        ("src/drive/watch.c", "bool doubt = lk__entry_in_doubt(entry);", "bool doubt = false;")],
+        ("src/drive/background/watch.c", "bool doubt = lk__entry_in_doubt(entry);",
+         "bool doubt = false;")],
         "test_server_faults.py", "without_data"),
     Mutant("the last waiter stays subscribed", [
         ("src/conn/channels.c", "channel_want(conn, channel, false);", "channel->wanted = false;")],
@@ -79,7 +80,7 @@ MUTANTS = [
          "redis.call('HINCRBY', KEYS[1], ARGV[1], 0)\nif redis.call('HDEL'")],
         "test_server_faults.py", "memory"),
     Mutant("a release sent again that finds nothing is no release", [
-        ("src/drive/release.c", "if (request->sends < 2)", "if (request->sends)")],
+        ("src/drive/lock/release.c", "if (request->sends < 2)", "if (request->sends)")],
         "test_lost_replies.py", "release_cut"),
     Mutant("no hold-off for others", [
         ("src/sync/term.c",
@@ -96,7 +97,7 @@ MUTANTS = [
         (ACQUIRE, "\tredis.call('HDEL', KEYS[1], ARGV[1])\n\treturn answer", "\treturn answer")],
         "test_server_faults.py", "missing_for_acquire"),
     Mutant("renewals go over the callers' connection", [
-        ("src/drive/watch.c", "lk__conn_submit(lk__node_work(batch->node), request);",
+        ("src/drive/background/watch.c", "lk__conn_submit(lk__node_work(batch->node), request);",
          "lk__conn_submit(&batch->node->scripts[0], request);")],
         "test_pauses.py", "reader_is_stopped"),
     Mutant("another message than Redisson's", [

@@ -12,7 +12,7 @@
 #include "conn/classify.h"
 #include "conn/handshake.h"
 #include "conn/words.h"
-#include "drive/caller.h"
+#include "drive/lock/caller.h"
 
 #define TRIPS 5         /* that are measured */
 #define SETTINGS_MAX 16 /* that are asked for */

@@ -15,7 +15,7 @@
 
 #include "conf/config.h"
 #include "conf/url.h"
-#include "drive/client.h"
+#include "drive/client/client.h"
 
 #define LK__REFUSED_SIZE 600 /* of a list of rights; a longer one ends in "…" */
 

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: MIT */
+#include "drive/async/async.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conn/node.h"
+#include "drive/async/async_call.h"
+#include "drive/client/loop.h"
+#include "topo/topo.h"
+
+#define ROUNDS_MAX 8     /* in one turn, while those that are resumed make others ready */
+#define TOGETHER_MAX 128 /* completions that are delivered at once */
+
+/* ---- those that are ready ---- */
+
+static void async_wake(struct lk__thread *thread)
+{
+	struct lk__async *async = (struct lk__async *)thread;
+	lk_client *client = async->client;
+	if (atomic_exchange(&async->ready, true))
+		return;
+	struct lk__async *first = atomic_load(&client->asyncs.ready);
+	do
+		async->next_ready = first;
+	while (!atomic_compare_exchange_weak(&client->asyncs.ready, &first, async));
+	if (atomic_exchange(&client->asyncs.asleep, false))
+		lk__loop_wake(client);
+}
+
+/* All of them, in the order in which they became so. */
+static struct lk__async *asyncs_take_ready(lk_client *client)
+{
+	struct lk__async *last = atomic_exchange(&client->asyncs.ready, NULL), *first = NULL;
+	while (last) {
+		struct lk__async *before = last->next_ready;
+		last->next_ready = first;
+		first = last;
+		last = before;
+	}
+	return first;
+}
+
+/* ---- memory ---- */
+
+static struct lk__async *async_new(lk_client *client)
+{
+	struct lk__async *async = calloc(1, sizeof(*async));
+	if (!async)
+		return NULL;
+	async->thread.on_wake = async_wake;
+	async->client = client;
+	return async;
+}
+
+/* Takes one from those that are free, or makes one. 0 or a code. */
+static int async_get(lk_client *client, struct lk__async **async_out)
+{
+	int rc = 0;
+	pthread_mutex_lock(&client->mutex);
+	struct lk__async *async = client->asyncs.free;
+	if (client->asyncs.ended)
+		rc = LK_ECLOSED;
+	else if (async)
+		DL_DELETE(client->asyncs.free, async);
+	else if (!(async = async_new(client)))
+		rc = LK_ENOMEM;
+	if (rc == 0)
+		atomic_fetch_add(&client->asyncs.count, 1);
+	pthread_mutex_unlock(&client->mutex);
+	*async_out = async;
+	return rc;
+}
+
+void lk__async_free(lk_client *client)
+{
+	struct lk__async *async, *next;
+	assert(!client->asyncs.in_flight);
+	DL_FOREACH_SAFE(client->asyncs.free, async, next)
+	free(async);
+	lk__heap_free(&client->asyncs.timers);
+}
+
+/* ---- from start to completion ---- */
+
+static void async_put_back(struct lk__async *async)
+{
+	lk_client *client = async->client;
+	pthread_mutex_lock(&client->mutex);
+	DL_APPEND(client->asyncs.free, async);
+	pthread_mutex_unlock(&client->mutex);
+	atomic_fetch_sub(&client->asyncs.count, 1);
+}
+
+/* It is what the completion says, and nothing has happened yet. */
+static int async_prepare(struct lk__async *async, struct lk__completion *completion,
+			 const struct lk__async_want *want)
+{
+	async->completion = completion;
+	async->want = *want;
+	async->multi = NULL;
+	async->call = NULL;
+	if (want->way == LK__ASYNC_ACQUIRE) {
+		async->want.acquire.owner = completion->owner;
+		async->want.acquire.stop = &async->cancelled;
+		async->want.acquire.grant_out = &async->grant;
+	}
+	atomic_store(&async->answer, NULL);
+	atomic_store(&async->cancelled, false);
+	return want->multi ? lk__async_multi_new(async) : 0;
+}
+
+int lk__async_start(struct lk__completion *completion, struct lk__entry *entry,
+		    const struct lk__async_want *want, lk_error *error)
+{
+	struct lk__async *async;
+	int rc = async_get(entry->client, &async);
+	if (rc == 0) {
+		rc = async_prepare(async, completion, want);
+		if (rc < 0)
+			async_put_back(async);
+	}
+	if (rc < 0)
+		return lk__fail(error, rc, "%.100s: %s", entry->name, lk_error_text(rc));
+	lk__entry_ref(entry);
+	lk__client_ref(entry->client);
+	completion->client = entry->client;
+	completion->entry = entry;
+	completion->async = async;
+	if (want->counter)
+		lk__counter_ref(want->counter);
+	atomic_store(&async->state, ASYNC_STARTED);
+	async_wake(&async->thread);
+	return 0;
+}
+
+void lk__async_cancel(struct lk__async *async)
+{
+	atomic_store(&async->cancelled, true);
+	async_wake(&async->thread);
+}
+
+/* The oldest of those that are over, with all that follow it in the same queue. */
+static struct lk__completion *asyncs_same_queue(struct lk__async **from)
+{
+	struct lk__completion *same = NULL;
+	const lk_queue *queue = (*from)->completion->queue;
+	for (; *from && (*from)->completion->queue == queue; *from = (*from)->next) {
+		DL_APPEND(same, (*from)->completion);
+		(*from)->completion = NULL;
+	}
+	return same;
+}
+
+/* Delivers what is over, several at a time: a mutex and a wake-up for each would cost more than the
+ * rest. Then nobody cancels them any more, and their memory is free. */
+static void asyncs_deliver(lk_client *client)
+{
+	struct lk__asyncs *asyncs = &client->asyncs;
+	struct lk__async *async = asyncs->over;
+	if (!async)
+		return;
+	while (async) {
+		struct lk__completion *same = asyncs_same_queue(&async);
+		lk__queue_deliver(same->queue, same);
+	}
+	pthread_mutex_lock(&client->mutex);
+	DL_CONCAT(asyncs->over, asyncs->free);
+	asyncs->free = asyncs->over;
+	atomic_fetch_sub(&asyncs->count, asyncs->over_count);
+	pthread_mutex_unlock(&client->mutex);
+	asyncs->over = NULL;
+	asyncs->over_count = 0;
+}
+
+void lk__async_complete(struct lk__async *async, int rc)
+{
+	struct lk__asyncs *asyncs = &async->client->asyncs;
+	struct lk__completion *completion = async->completion;
+	assert(rc <= 0 && completion);
+	lk__async_multi_free(async);
+	if (rc == 0)
+		completion->value.error = (lk_error){0};
+	else
+		completion->value.error.code = rc;
+	if (async->want.counter)
+		lk__counter_unref(async->want.counter); /* the completion has references too */
+	lk__heap_remove(&asyncs->timers, &async->timer);
+	DL_DELETE(asyncs->in_flight, async);
+	atomic_store(&async->state, ASYNC_FREE);
+	DL_APPEND(asyncs->over, async);
+	if (++asyncs->over_count == TOGETHER_MAX)
+		asyncs_deliver(async->client);
+}
+
+void lk__async_wait(struct lk__async *async, int64_t until_ns)
+{
+	struct lk__heap *timers = &async->client->asyncs.timers;
+	if (until_ns == LK__NEVER)
+		lk__heap_remove(timers, &async->timer);
+	else
+		lk__heap_put(timers, &async->timer, until_ns); /* it has room: async_begin() */
+}
+
+bool lk__async_is_over(struct lk__async *async, int64_t until_ns)
+{
+	if (async->client->asyncs.ended || lk__now_ns() >= until_ns)
+		return true;
+	lk__async_wait(async, until_ns);
+	return false;
+}
+
+void lk__async_answered(struct lk__request *request)
+{
+	struct lk__async *async = request->owner;
+	atomic_store(&async->answer, request);
+	async_wake(&async->thread);
+}
+
+/* ---- the loop's turn ---- */
+
+bool lk__async_active(const lk_client *client)
+{
+	return atomic_load(&client->asyncs.count) > 0 || atomic_load(&client->asyncs.listeners) > 0;
+}
+
+/* From now on it is the loop's. False: it is over already. */
+static bool async_begin(struct lk__async *async)
+{
+	struct lk__asyncs *asyncs = &async->client->asyncs;
+	atomic_store(&async->state, ASYNC_WAITING);
+	DL_APPEND(asyncs->in_flight, async);
+	if (lk__heap_reserve(&asyncs->timers, atomic_load(&asyncs->count)) == 0)
+		return true;
+	lk__fail(&async->completion->value.error, LK_ENOMEM, "out of memory");
+	lk__async_complete(async, LK_ENOMEM);
+	return false;
+}
+
+static void async_resume(struct lk__async *async)
+{
+	int state = atomic_load(&async->state);
+	bool starts = state == ASYNC_STARTED;
+	if (state == ASYNC_FREE || (starts && !async_begin(async)))
+		return;
+	if (async->multi) {
+		lk__async_multi(async, starts);
+		return;
+	}
+	switch (async->want.way) {
+	case LK__ASYNC_ACQUIRE:
+		lk__async_acquire(async, starts);
+		break;
+	case LK__ASYNC_RELEASE:
+		lk__async_release(async, starts);
+		break;
+	case LK__ASYNC_EXTEND:
+		lk__async_extend(async, starts);
+		break;
+	default:
+		lk__async_count(async, starts);
+	}
+}
+
+/* True when there was anything. */
+static bool asyncs_resume_ready(lk_client *client)
+{
+	struct lk__async *async = asyncs_take_ready(client);
+	bool any = async != NULL;
+	while (async) {
+		struct lk__async *next = async->next_ready;
+		atomic_exchange(&async->ready, false); /* what wakes it from now on, counts anew */
+		async_resume(async);
+		async = next;
+	}
+	return any;
+}
+
+static bool asyncs_resume_due(lk_client *client)
+{
+	struct lk__heap *timers = &client->asyncs.timers;
+	struct lk__heap_node *first;
+	int64_t now_ns = lk__now_ns();
+	bool any = false;
+	while ((first = lk__heap_first(timers)) && first->key <= now_ns) {
+		lk__heap_remove(timers, first);
+		async_resume(
+			(struct lk__async *)((char *)first - offsetof(struct lk__async, timer)));
+		any = true;
+	}
+	return any;
+}
+
+/* The client is being closed: those that wait hear of it. */
+static void asyncs_hear_close(lk_client *client)
+{
+	struct lk__async *async;
+	if (client->asyncs.told || atomic_load(&client->state) == LK__CLIENT_OPEN)
+		return;
+	client->asyncs.told = true;
+	DL_FOREACH(client->asyncs.in_flight, async)
+	async_wake(&async->thread);
+}
+
+static void asyncs_for_each_conn(const lk_client *client, void (*act)(struct lk__conn *conn))
+{
+	struct lk__topo *topo = client->topo;
+	struct lk__node *node;
+	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++)
+		for (size_t j = 0; j < node->script_count; j++)
+			act(&node->scripts[j]);
+}
+
+bool lk__async_rest(lk_client *client)
+{
+	atomic_store(&client->asyncs.asleep, true);
+	return !atomic_load(&client->asyncs.ready); /* who comes from now on wakes us */
+}
+
+int64_t lk__async_turn(lk_client *client, bool *any_out)
+{
+	bool any = false;
+	atomic_store(&client->asyncs.asleep, false);
+	asyncs_hear_close(client);
+	for (int i = 0; i < ROUNDS_MAX && asyncs_resume_ready(client); i++)
+		any = true;
+	any |= asyncs_resume_due(client);
+	if (any)
+		asyncs_for_each_conn(client, lk__conn_send_queued);
+	asyncs_deliver(client);
+	*any_out = any;
+	if (atomic_load(&client->asyncs.ready))
+		return 0;
+	const struct lk__heap_node *first = lk__heap_first(&client->asyncs.timers);
+	return first ? first->key : LK__NEVER;
+}
+
+void lk__async_end(lk_client *client)
+{
+	pthread_mutex_lock(&client->mutex);
+	client->asyncs.ended = true;
+	pthread_mutex_unlock(&client->mutex);
+	client->asyncs.told = false;
+	/* Some may be about to start, or be finished elsewhere. */
+	while (atomic_load(&client->asyncs.count) > 0) {
+		struct lk__park nap = {0};
+		bool any;
+		lk__async_turn(client, &any);
+		asyncs_for_each_conn(client, lk__conn_settle); /* what is refused, being closed */
+		if (atomic_load(&client->asyncs.count) > 0)
+			lk__park_wait(&nap, lk__now_ns() + LK__MS);
+	}
+}
+
+/* ---- taken ---- */
+
+void lk__async_taken(struct lk__completion *completion)
+{
+	bool granted = completion->value.operation == LK_OP_ACQUIRE &&
+		       completion->value.error.code == 0 && !lk__client_forked(completion->client);
+	if (granted && completion->multi)
+		lk__async_multi_acquired(completion);
+	else if (granted)
+		lk__async_acquired(completion);
+	lk__multi_taken_free(completion->multi);
+	if (completion->entry)
+		lk__entry_unref(completion->entry);
+	lk__client_unref(completion->client);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Asynchronous calls, driven by the client's loop.
+ *
+ *   start (any thread) ──▶ ready list ──▶ the loop's turn: resume ──▶ completion
+ *                              ▲                   │ waits
+ *                              └──── woken ◀───────┘ or its time has come
+ *
+ * A call stands in the library as a thread would: it has a place to be woken at, which puts it into
+ * the list of those that are ready, and the loop resumes it until it has to wait again. Only the
+ * loop resumes, so a call needs no mutex of its own. Its memory stays with the client for the next
+ * call: whoever wakes it may do so a moment too late.
+ */
+#ifndef LK__DRIVE_ASYNC_H
+#define LK__DRIVE_ASYNC_H
+
+#include "drive/many/multi.h"
+#include "drive/count/permit.h"
+#include "drive/notices/queue.h"
+
+/* How a request is driven. */
+enum lk__async_way {
+	LK__ASYNC_ACQUIRE, /* in the entry's wait queue */
+	LK__ASYNC_RELEASE,
+	LK__ASYNC_EXTEND,
+	LK__ASYNC_CHANGE, /* of a count */
+	LK__ASYNC_LEASE,  /* the same, of a permit's lease */
+	LK__ASYNC_COUNT,  /* a question: how much the count is */
+	LK__ASYNC_GIVE,   /* a permit of another client goes back */
+};
+
+/* What a request asks for, besides its owner, who is the completion's. */
+struct lk__async_want {
+	enum lk__async_way way;
+	const char *operation;         /* a constant, for messages */
+	const struct lk__multi *multi; /* the first three: of a multi lock; else NULL. Is copied */
+	struct lk__counter *counter;   /* the last four; else NULL */
+	union {
+		struct lk__want acquire;
+		struct lk__change change;
+		struct {
+			char id[LK_PERMIT_ID_SIZE];
+			int64_t lease_ms;
+		} permit;         /* LEASE, GIVE */
+		int64_t lease_ms; /* EXTEND */
+	};
+};
+
+/* Starts the request of that completion, which is delivered at its end, and of that entry, of which
+ * it takes a reference. 0, or a code: then there is no request, and the completion is the caller's.
+ */
+int lk__async_start(struct lk__completion *completion, struct lk__entry *entry,
+		    const struct lk__async_want *want, lk_error *error);
+
+/* From any thread, while the request is in flight. */
+void lk__async_cancel(struct lk__async *async);
+
+/* A completion is taken: what it says is true now. Its references end. */
+void lk__async_taken(struct lk__completion *completion);
+
+/* ---- for the loop, and the end of a client ---- */
+
+/* Whether any request is in flight, or waits for an answer to this client. */
+bool lk__async_active(const lk_client *client);
+
+/* Resumes what is ready or due, and says whether anything was. Returns when more is. */
+int64_t lk__async_turn(lk_client *client, bool *any_out);
+
+/* The loop is about to sleep. False: something is ready. */
+bool lk__async_rest(lk_client *client);
+
+/* The loop has ended, and the connections are closed: every request is completed. */
+void lk__async_end(lk_client *client);
+void lk__async_free(lk_client *client);
+
+#endif

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+/* Acquires that the loop resumes. */
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "drive/async/async_call.h"
+#include "sync/permits/permits.h"
+
+/* 1: it has the lock; 0: it waits; or a code. */
+static int acquire_look(struct lk__async *async, struct lk__entry *entry, lk_error *error)
+{
+	struct lk__caller *caller = &async->caller;
+	for (;;) {
+		int64_t until_ns;
+		int rc = 0;
+		if (entry->head == caller) {
+			if (!async->heads)
+				lk__head_begin(&async->head, entry, caller, error);
+			rc = lk__head_resume(&async->head);
+			async->heads = rc == 0;
+			if (async->heads) {
+				lk__async_wait(async, async->head.until_ns);
+				return 0;
+			}
+			lk__head_end(&async->head);
+		}
+		if (rc >= 0)
+			rc = lk__caller_look(entry, caller, &until_ns, error);
+		if (rc)
+			return rc;
+		if (entry->head == caller)
+			continue;
+		lk__async_wait(async, until_ns);
+		return 0;
+	}
+}
+
+int lk__async_stand(struct lk__async *async, struct lk__entry *entry, const struct lk__want *want,
+		    bool starts)
+{
+	lk_error *error = &async->completion->value.error;
+	int rc = 0;
+	if (starts) {
+		async->heads = false;
+		rc = lk__caller_begin(entry, &async->thread, want, &async->caller, error);
+		if (rc)
+			return rc;
+	} else {
+		pthread_mutex_lock(&entry->mutex);
+	}
+	rc = acquire_look(async, entry, error);
+	if (rc)
+		lk__caller_end(entry, want, &async->caller, rc);
+	return rc;
+}
+
+static void acquire_note(struct lk__async *async)
+{
+	struct lk__completion *completion = async->completion;
+	struct lk__entry *entry = completion->entry;
+	lk_completion *value = &completion->value;
+	const struct lk__hold *hold = lk__entry_hold_of(entry, &completion->owner);
+	bool holds = hold && hold->number == async->grant.number; /* else it has released it */
+	completion->number = async->grant.number;
+	value->deadline_ns = holds ? lk__hold_deadline(hold) : async->grant.valid_until_ns;
+	value->fence = async->grant.fence;
+	if (!entry->ops) /* else it has another on each node */
+		lk__field(entry, async->grant.number, value->field);
+}
+
+/* What was granted becomes a hold of its own, and the completion is of that. */
+static int permit_begin(struct lk__async *async, lk_error *error)
+{
+	struct lk__completion *completion = async->completion;
+	struct lk__entry *queue = completion->entry, *entry;
+	lk_permit permit;
+	int rc = lk__permits_hold(queue, &async->thread, &async->want.acquire, &async->grant,
+				  &permit, &entry, async->want.operation, error);
+	if (rc < 0)
+		return rc;
+	memcpy(completion->owner_name, permit.id, completion->owner.name_size);
+	completion->entry = entry;
+	lk__entry_unref(queue);
+	async->grant.number = lk__permit_number(async->grant.number, 0);
+	pthread_mutex_lock(&entry->mutex);
+	acquire_note(async);
+	pthread_mutex_unlock(&entry->mutex);
+	return 0;
+}
+
+/* The wait for a counter is over, with 1 or a code. */
+static int counter_end(struct lk__async *async, int rc)
+{
+	const struct lk__entry *entry = async->completion->entry;
+	lk_error *error = &async->completion->value.error;
+	rc = lk__counter_waited(entry, async->want.acquire.count, rc < 0 ? rc : 0, error);
+	return rc == 0 && entry->recipe == &lk__permit_queue_recipe ? permit_begin(async, error)
+								    : rc;
+}
+
+void lk__async_acquire(struct lk__async *async, bool starts)
+{
+	struct lk__entry *entry = async->completion->entry;
+	bool counts = entry->recipe->sharing == LK__NO_HOLD;
+	int rc = lk__async_stand(async, entry, &async->want.acquire, starts);
+	if (rc == 1 && !counts)
+		acquire_note(async);
+	pthread_mutex_unlock(&entry->mutex);
+	if (rc)
+		lk__async_complete(async, counts ? counter_end(async, rc) : rc < 0 ? rc : 0);
+}
+
+/* ---- taken ---- */
+
+/* The lease of a grant ended before its owner could know of it: the hold is given up. */
+static void hold_give_up(struct lk__entry *entry, struct lk__hold *hold)
+{
+	if (!hold->lost) {
+		lk__entry_lose(entry, lk__now_ns());
+		lk__entry_release_unasked(entry, hold->number);
+		lk__entry_promote(entry);
+	}
+	if (--hold->count > 0)
+		return;
+	DL_DELETE(entry->lost, hold);
+	lk__hold_free(hold);
+	atomic_fetch_sub(&entry->refs, 1); /* never the last: the completion has one */
+}
+
+void lk__async_acquired(struct lk__completion *completion)
+{
+	struct lk__entry *entry = completion->entry;
+	lk_completion *value = &completion->value;
+	pthread_mutex_lock(&entry->mutex);
+	struct lk__hold *hold = lk__entry_hold_of(entry, &completion->owner);
+	bool ours = hold && hold->number == completion->number;
+	if (!ours && (entry->recipe->flags & LK__FORGETS)) { /* nothing is kept of a permit */
+		lk__fail(&value->error, LK_EMAYBEHELD,
+			 "acquire \"%.100s\": the permit ended before the completion was taken",
+			 entry->name);
+	} else if (!ours) {
+		/* given up by a call that did not wait for this completion, or a count */
+	} else if (!hold->lost && lk__now_ns() < lk__hold_deadline(hold)) {
+		value->deadline_ns = lk__hold_deadline(hold);
+	} else {
+		hold_give_up(entry, hold);
+		lk__fail(&value->error, LK_EMAYBEHELD,
+			 "acquire \"%.100s\": the lease ended before the completion was taken",
+			 entry->name);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One asynchronous call from the inside, for the files that drive it:
+ *
+ *   async.c           the loop's turn, and the life of a call from start to completion
+ *   async_acquire.c   what stands in a wait queue
+ *   async_release.c   releases and extensions of what is held
+ *   async_count.c     single requests to a counter: changes of its count, questions
+ *   async_multi.c     the calls of a multi lock
+ *
+ * Only the loop resumes a call. `starts`: for the first time.
+ */
+#ifndef LK__DRIVE_ASYNC_CALL_H
+#define LK__DRIVE_ASYNC_CALL_H
+
+#include "drive/async/async.h"
+#include "drive/lock/head.h"
+#include "drive/lock/release.h"
+
+enum async_state {
+	ASYNC_FREE,    /* waits for the next request */
+	ASYNC_STARTED, /* not resumed yet */
+	ASYNC_WAITING,
+};
+
+/* A single request to a counter, on its way. */
+struct lk__async_count {
+	bool connects; /* and nothing was sent yet */
+	struct lk__conn *conn;
+	struct lk__standby standby;
+	int64_t until_ns;
+	struct lk__request *request; /* in flight */
+	struct lk__changing changing;
+	struct lk__permit_lease lease;
+};
+
+struct lk__async {
+	struct lk__thread thread;      /* first: it is found by that */
+	struct lk__async *next_ready;  /* in the list of those that are ready, */
+	_Atomic bool ready;            /* where it is */
+	struct lk__async *prev, *next; /* among those in flight, the loop's; or the free ones */
+	struct lk__heap_node timer;
+	_Atomic int state;
+	lk_client *client;
+	struct lk__completion *completion;
+	struct lk__async_want want;
+	_Atomic bool cancelled;
+	_Atomic(struct lk__request *) answer; /* to what was asked */
+	struct lk__async_multi *multi;        /* of a multi lock; else NULL */
+	struct lk__nodes_call *call; /* or all nodes were; not an acquire's, see its head */
+	union {                      /* by the way it is driven */
+		struct {
+			struct lk__caller caller;
+			struct lk__head head;
+			bool heads; /* the head is driven */
+			struct lk__grant grant;
+		};
+		struct {
+			struct lk__detached_release release;
+			_Atomic bool released; /* the release is over, with `code` */
+			int code;
+		};
+		struct lk__extension extension;
+		struct lk__async_count count;
+	};
+};
+
+/* It is over, with 0 or a code. */
+void lk__async_complete(struct lk__async *async, int rc);
+
+/* Waits to be woken, or for that time. */
+void lk__async_wait(struct lk__async *async, int64_t until_ns);
+
+/* Whether nothing is waited for any more: that time has come, or the client has ended, and no loop
+ * resumes the call. Else it waits. */
+bool lk__async_is_over(struct lk__async *async, int64_t until_ns);
+
+void lk__async_acquire(struct lk__async *async, bool starts);
+void lk__async_multi(struct lk__async *async, bool starts);
+void lk__async_release(struct lk__async *async, bool starts);
+void lk__async_extend(struct lk__async *async, bool starts);
+void lk__async_count(struct lk__async *async, bool starts);
+
+/* Waits in the queue of an entry. 1: it has the lock; 0: it waits; or a code. Returns with the
+ * entry's mutex held. */
+int lk__async_stand(struct lk__async *async, struct lk__entry *entry, const struct lk__want *want,
+		    bool starts);
+
+/* What a call of a multi lock needs, from its start to its completion. LK_ENOMEM. */
+int lk__async_multi_new(struct lk__async *async);
+void lk__async_multi_free(struct lk__async *async);
+
+/* The `finish` of a request whose owner is the call: it is resumed with the answer. */
+void lk__async_answered(struct lk__request *request);
+
+/* The completion of an acquire is taken: what it says is true now. */
+void lk__async_acquired(struct lk__completion *completion);
+void lk__async_multi_acquired(struct lk__completion *completion);
+
+#endif

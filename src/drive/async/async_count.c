@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Single requests to a counter that the loop resumes: changes of its count or of a permit's lease,
+ * a question, a permit that goes back.
+ *
+ *   connects ──▶ asks ──▶ is over
+ *                 ▲ │ it came late: made anew, once
+ *                 └─┘
+ */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "drive/async/async_call.h"
+#include "sync/permits/permits.h"
+
+#define WAITS 1              /* what a step returns beside codes, and 0 at the end */
+#define LOOK_NS (5 * LK__MS) /* between looks at an answer that another thread is bringing */
+
+static struct lk__entry *entry_of(const struct lk__async *async)
+{
+	return async->want.counter->entry;
+}
+
+static lk_error *error_of(struct lk__async *async)
+{
+	return &async->completion->value.error;
+}
+
+static bool changes(const struct lk__async *async)
+{
+	return async->want.way == LK__ASYNC_CHANGE || async->want.way == LK__ASYNC_LEASE;
+}
+
+/* ---- asking ---- */
+
+static struct lk__request *ask_request(const struct lk__async *async)
+{
+	const struct lk__entry *entry = entry_of(async);
+	unsigned char id[LK__PERMIT_ID_BYTES];
+	if (changes(async))
+		return lk__change_request(&async->count.changing);
+	if (async->want.way == LK__ASYNC_COUNT)
+		return lk__count_request(entry);
+	lk__permit_bytes(async->want.permit.id, id);
+	return lk__permits_release(&entry->target, id, 1);
+}
+
+static int ask_send(struct lk__async *async)
+{
+	struct lk__async_count *count = &async->count;
+	struct lk__entry *entry = entry_of(async);
+	count->until_ns = lk__counter_until_ns(entry);
+	struct lk__request *request = ask_request(async);
+	if (!request)
+		return lk__fail(error_of(async), LK_ENOMEM, "%s: out of memory",
+				async->want.operation);
+	request->owner = async;
+	request->finish = lk__async_answered;
+	request->resend = request->patient = true;
+	request->deadline_ns = count->until_ns;
+	count->request = request;
+	lk__conn_queue(lk__entry_scripts(entry), request);
+	lk__async_wait(async, count->until_ns);
+	return WAITS;
+}
+
+/* ---- answers ---- */
+
+/* What the caller of a semaphore or a latch is told of the count. */
+static int count_read(struct lk__async *async, const struct lk__request *request, int rc)
+{
+	const struct lk__entry *entry = entry_of(async);
+	lk_completion *value = &async->completion->value;
+	bool latch = entry->recipe->flags & LK__FOR_ALL;
+	rc = lk__count_read(entry, request, rc, async->want.operation, &value->answer,
+			    &value->error);
+	if (rc == 0 && latch && value->answer < 0)
+		value->answer = 0;
+	if (value->operation != LK_OP_AWAIT)
+		return rc;
+	if (rc == 0 && value->answer > 0)
+		rc = LK_ETIMEDOUT;
+	return lk__counter_waited(entry, 0, rc, &value->error);
+}
+
+/* One that was sent twice may find what its first copy has done. */
+static int give_read(struct lk__async *async, const struct lk__request *request)
+{
+	if (request->reply->type != REDIS_REPLY_NIL || request->sends > 1)
+		return 0;
+	return lk__fail(error_of(async), LK_ENOTOWNER, "%s \"%.100s\": %s is not in use",
+			async->want.operation, entry_of(async)->name, async->want.permit.id);
+}
+
+/* The request is done, and ours. */
+static int answer_read(struct lk__async *async, struct lk__request *request)
+{
+	struct lk__entry *entry = entry_of(async);
+	char what[192];
+	snprintf(what, sizeof(what), "%s \"%.100s\"", async->want.operation, entry->name);
+	int rc = lk__ask_read(entry->client, request, what, error_of(async));
+	if (async->want.way == LK__ASYNC_COUNT)
+		rc = count_read(async, request, rc < 0 ? rc : 0);
+	else if (rc >= 0 && changes(async))
+		rc = lk__change_read(&async->count.changing, request, error_of(async));
+	else if (rc >= 0)
+		rc = give_read(async, request);
+	lk__request_free(request);
+	if (rc < 0 || !changes(async))
+		return rc;
+	return rc == 1 ? 0 : ask_send(async);
+}
+
+/* The time for an answer is over. */
+static int answer_give_up(struct lk__async *async)
+{
+	const struct lk__entry *entry = entry_of(async);
+	struct lk__request *request = async->count.request;
+	if (lk__conn_withdraw(request)) /* it was never sent */
+		return answer_read(async, request);
+	if (!lk__conn_leave(request, lk__request_forget)) {
+		lk__async_wait(async, lk__now_ns() + LOOK_NS);
+		return WAITS;
+	}
+	int rc = lk__fail(error_of(async), LK_EMAYBEHELD,
+			  "%s \"%.100s\" on %.100s: no answer within the limit",
+			  async->want.operation, entry->name, entry->client->config->url);
+	return async->want.way == LK__ASYNC_COUNT ? count_read(async, NULL, rc) : rc;
+}
+
+static int answer_look(struct lk__async *async)
+{
+	struct lk__request *request = atomic_exchange(&async->answer, NULL);
+	if (request)
+		return answer_read(async, request);
+	return lk__now_ns() < async->count.until_ns ? WAITS : answer_give_up(async);
+}
+
+/* ---- from start to end ---- */
+
+/* A change waits for a connection first: who has none is told why. */
+static int connect_look(struct lk__async *async)
+{
+	struct lk__async_count *count = &async->count;
+	const struct lk__entry *entry = entry_of(async);
+	lk_error why = {.code = LK_EUNREACHABLE};
+	int rc = lk__conn_ready_look(count->conn, &count->standby, &why);
+	if (rc == LK__WAIT_TIME_UP && lk__now_ns() < count->until_ns)
+		return WAITS;
+	lk__conn_ready_end(count->conn, &count->standby);
+	count->connects = false;
+	if (rc == LK__WAIT_READY)
+		return ask_send(async);
+	return lk__counter_unconnected(entry, async->want.operation, rc, &why, error_of(async));
+}
+
+static void change_begin(struct lk__async *async, const struct lk__change *change)
+{
+	struct lk__async_count *count = &async->count;
+	struct lk__entry *entry = entry_of(async);
+	lk__change_begin(&count->changing, async->want.counter, change, async->want.operation);
+	count->conn = lk__entry_scripts(entry);
+	count->connects = !lk__conn_ready_begin(count->conn, &count->standby, &async->thread,
+						false);
+	if (!count->connects)
+		return;
+	count->until_ns = lk__counter_until_ns(entry);
+	lk__async_wait(async, count->until_ns);
+}
+
+static int lease_begin(struct lk__async *async)
+{
+	const struct lk__async_want *want = &async->want;
+	struct lk__permit_lease *lease = &async->count.lease;
+	int rc = lk__permit_lease_begin(lease, entry_of(async), want->permit.id,
+					want->permit.lease_ms, want->operation, error_of(async));
+	if (rc < 0)
+		return rc;
+	struct lk__change change = lk__permit_lease_change(lease);
+	change_begin(async, &change);
+	return 0;
+}
+
+/* It is over, with 0 or a code. */
+static int count_end(struct lk__async *async, int rc)
+{
+	struct lk__async_count *count = &async->count;
+	lk_completion *value = &async->completion->value;
+	if (!changes(async))
+		return rc;
+	rc = lk__change_end(&count->changing, rc, &value->error);
+	if (async->want.way == LK__ASYNC_LEASE)
+		return lk__permit_lease_end(&count->lease, entry_of(async), rc,
+					    count->changing.answer, async->want.operation,
+					    &value->error);
+	if (rc == 0)
+		value->answer = count->changing.answer;
+	return rc;
+}
+
+void lk__async_count(struct lk__async *async, bool starts)
+{
+	struct lk__async_count *count = &async->count;
+	int rc = 0;
+	if (starts) {
+		*count = (struct lk__async_count){.connects = false};
+		if (async->want.way == LK__ASYNC_CHANGE)
+			change_begin(async, &async->want.change);
+		else if (async->want.way == LK__ASYNC_LEASE)
+			rc = lease_begin(async);
+		if (rc < 0) {
+			lk__async_complete(async, rc);
+			return;
+		}
+	}
+	if (count->connects)
+		rc = connect_look(async);
+	else
+		rc = starts ? ask_send(async) : answer_look(async);
+	if (rc != WAITS)
+		lk__async_complete(async, count_end(async, rc));
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+#include "drive/background/compensation.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <utlist.h>
+
+#include <lockkeeper/error.h>
+
+#include "base/clock.h"
+#include "conf/config.h"
+#include "drive/entry/entry.h"
+#include "drive/client/loop.h"
+
+#define AGAIN_NS (200 * LK__MS) /* between attempts that were refused, doubled each time */
+#define AGAIN_MAX_NS (16 * AGAIN_NS)
+#define SPARES 2 /* kept ready by an entry: for a hold that goes, and for a try */
+
+struct lk__compensation {
+	struct lk__compensation *prev, *next;
+	struct lk__compensation *next_due; /* or the next of the entry's spares */
+	struct lk__entry *entry;
+	const struct lk__node *node; /* that the acquire was sent to */
+	uint64_t number;
+	int64_t until_ns;  /* a copy of the acquire may run until then, as the clocks were then: */
+	int64_t offset_ns; /* the server's time less ours, when that was computed, or more */
+	int64_t end_ns;    /* by then its lease has ended it; LK__NEVER where there is none */
+	int64_t at_ns;     /* the next attempt; LK__NEVER while one is under way */
+	int64_t pause_ns;  /* before it, if this one is refused */
+};
+
+/* ---- memory ---- */
+
+bool lk__compensation_reserve(struct lk__entry *entry)
+{
+	while (entry->spare_count < SPARES) {
+		struct lk__compensation *spare = calloc(1, sizeof(*spare));
+		if (!spare)
+			return false;
+		spare->next_due = entry->spares;
+		entry->spares = spare;
+		entry->spare_count++;
+	}
+	return true;
+}
+
+static struct lk__compensation *spare_take(struct lk__entry *entry)
+{
+	struct lk__compensation *spare = entry->spares;
+	if (!spare)
+		return calloc(1, sizeof(*spare));
+	assert(entry->spare_count > 0);
+	entry->spares = spare->next_due;
+	entry->spare_count--;
+	*spare = (struct lk__compensation){0};
+	return spare;
+}
+
+void lk__compensation_unreserve(struct lk__entry *entry)
+{
+	while (entry->spares)
+		free(spare_take(entry));
+}
+
+/* ---- one ---- */
+
+/* Entry's mutex held. NULL when out of memory, which close will tell of. */
+static struct lk__compensation *compensation_new(struct lk__entry *entry, uint64_t number,
+						 int64_t until_ns, int64_t at_ns)
+{
+	lk_client *client = entry->client;
+	int64_t now_ns = lk__now_ns();
+	/* No acquire is sent with a later deadline. */
+	int64_t most_ns = lk__after_ms(now_ns, client->config->command_timeout_ms);
+	struct lk__compensation *compensation = spare_take(entry);
+	if (!compensation) {
+		atomic_store(&client->unreleased, true);
+		return NULL;
+	}
+	lk__entry_ref(entry);
+	atomic_fetch_add(&entry->compensating, 1);
+	compensation->entry = entry;
+	compensation->number = number;
+	compensation->until_ns = until_ns < most_ns ? until_ns : most_ns;
+	compensation->node = entry->node;
+	compensation->offset_ns = lk__node_most_offset_ns(entry->node, now_ns);
+	compensation->end_ns = lk__entry_outlived_ns(entry, until_ns);
+	compensation->at_ns = at_ns;
+	compensation->pause_ns = AGAIN_NS;
+	lk__count(&client->counters.compensations, 1);
+	pthread_mutex_lock(&client->mutex);
+	DL_APPEND(client->compensations, compensation);
+	pthread_mutex_unlock(&client->mutex);
+	return compensation;
+}
+
+static void compensation_later(struct lk__compensation *compensation, int64_t at_ns)
+{
+	lk_client *client = compensation->entry->client;
+	pthread_mutex_lock(&client->mutex);
+	compensation->at_ns = at_ns;
+	pthread_mutex_unlock(&client->mutex);
+	lk__loop_wake(client);
+}
+
+static void compensation_end(struct lk__compensation *compensation)
+{
+	struct lk__entry *entry = compensation->entry;
+	assert(atomic_load(&entry->compensating) > 0);
+	pthread_mutex_lock(&entry->client->mutex);
+	DL_DELETE(entry->client->compensations, compensation);
+	pthread_mutex_unlock(&entry->client->mutex);
+	free(compensation);
+	atomic_fetch_sub(&entry->compensating, 1);
+	lk__entry_unref(entry);
+}
+
+/* By how much the server's clock has been set back since: for so much longer the acquire's deadline
+ * there is still to come. */
+static int64_t compensation_moved_ns(const struct lk__compensation *compensation)
+{
+	int64_t moved_ns = compensation->offset_ns - atomic_load(&compensation->node->offset_ns);
+	return moved_ns > 0 ? moved_ns : 0;
+}
+
+static int64_t compensation_end_ns(const struct lk__compensation *compensation)
+{
+	int64_t end_ns = compensation->end_ns;
+	return end_ns == LK__NEVER ? end_ns : end_ns + compensation_moved_ns(compensation);
+}
+
+/* When to try again after one that was refused, or got no answer. */
+static int64_t compensation_refused(struct lk__compensation *compensation, int64_t now_ns)
+{
+	int64_t at_ns = now_ns + compensation->pause_ns;
+	if (compensation->pause_ns < AGAIN_MAX_NS)
+		compensation->pause_ns *= 2;
+	return at_ns;
+}
+
+static void compensation_finish(struct lk__request *request)
+{
+	struct lk__compensation *compensation = request->owner;
+	assert(compensation->at_ns == LK__NEVER); /* under way */
+	int64_t now_ns = lk__now_ns();
+	int64_t until_ns = compensation->until_ns + compensation_moved_ns(compensation);
+	/* A key that is another kind of lock by now holds nothing of ours. */
+	bool answered = request->code == 0 || request->code == LK_EWRONGTYPE;
+	bool sure = answered && request->sent_ns >= until_ns;
+	bool outlived = now_ns >= compensation_end_ns(compensation);
+	lk__request_free(request);
+	if (sure || outlived)
+		compensation_end(compensation);
+	else
+		compensation_later(compensation,
+				   answered ? until_ns + LK__MS
+					    : compensation_refused(compensation, now_ns));
+}
+
+/* Asks what time it is on the server, so that the answer behind it is judged by that. */
+static void clock_send(struct lk__conn *conn)
+{
+	struct lk__request *request = lk__request_new(1, (const char *[]){"TIME"}, (size_t[]){4});
+	if (!request)
+		return;
+	request->tells_time = true;
+	request->finish = lk__request_forget;
+	lk__conn_submit(conn, request);
+}
+
+/* False when out of memory. */
+static bool compensation_send(struct lk__compensation *compensation, struct lk__conn *conn)
+{
+	struct lk__entry *entry = compensation->entry;
+	char field[LK__FIELD_SIZE];
+	lk__field(entry, compensation->number, field);
+	struct lk__request *request = entry->recipe->release(&entry->target, field);
+	if (!request)
+		return false;
+	request->owner = compensation;
+	request->finish = compensation_finish;
+	request->resend = true;
+	request->deadline_ns = compensation_end_ns(compensation);
+	if (!lk__conn_offer(conn, request))
+		lk__request_free(request); /* the client is closed: its lease ends it */
+	return true;
+}
+
+/* Where a grant takes nothing there is nothing to give back. */
+static bool takes_nothing(const struct lk__entry *entry)
+{
+	return entry->recipe->flags & LK__FOR_ALL;
+}
+
+void lk__compensate(struct lk__entry *entry, uint64_t number, int64_t until_ns)
+{
+	if (!takes_nothing(entry) && compensation_new(entry, number, until_ns, lk__now_ns()))
+		lk__loop_wake(entry->client);
+}
+
+void lk__compensate_copies(struct lk__entry *entry, uint64_t number, int64_t until_ns)
+{
+	if (!takes_nothing(entry) && compensation_new(entry, number, until_ns, until_ns + LK__MS))
+		lk__loop_wake(entry->client);
+}
+
+/* Until when a copy of this number's acquire may run, or now. */
+static int64_t copies_until_ns(const struct lk__entry *entry, uint64_t number, int64_t now_ns)
+{
+	const struct lk__grant *grant = &entry->grant;
+	bool repeated = grant->number == number && grant->repeated_until_ns > now_ns;
+	return repeated ? grant->repeated_until_ns : now_ns;
+}
+
+void lk__compensate_behind(struct lk__entry *entry, uint64_t number)
+{
+	int64_t now_ns = lk__now_ns();
+	if (takes_nothing(entry))
+		return;
+	int64_t until_ns = copies_until_ns(entry, number, now_ns);
+	struct lk__compensation *compensation = compensation_new(entry, number, until_ns,
+								 LK__NEVER);
+	if (compensation && !compensation_send(compensation, lk__entry_scripts(entry)))
+		compensation_later(compensation, now_ns);
+}
+
+/* ---- the loop's turn ---- */
+
+/* Those that are due, in a row, marked as under way. `next_ns`: when the next is. */
+static struct lk__compensation *compensation_due(lk_client *client, int64_t now_ns,
+						 int64_t *next_ns)
+{
+	struct lk__compensation *compensation, *first = NULL, **end = &first;
+	*next_ns = LK__NEVER;
+	pthread_mutex_lock(&client->mutex);
+	DL_FOREACH(client->compensations, compensation)
+	{
+		if (compensation->at_ns <= now_ns) {
+			compensation->at_ns = LK__NEVER;
+			compensation->next_due = NULL;
+			*end = compensation;
+			end = &compensation->next_due;
+		} else if (compensation->at_ns < *next_ns) {
+			*next_ns = compensation->at_ns;
+		}
+	}
+	pthread_mutex_unlock(&client->mutex);
+	return first;
+}
+
+int64_t lk__compensation_turn(lk_client *client)
+{
+	int64_t next_ns;
+	struct lk__compensation *compensation = compensation_due(client, lk__now_ns(), &next_ns);
+	while (compensation) {
+		struct lk__compensation *next = compensation->next_due;
+		int64_t now_ns = lk__now_ns();
+		struct lk__conn *work = lk__node_work(lk__entry_node(compensation->entry));
+		if (now_ns >= compensation->until_ns)
+			clock_send(work);
+		if (!compensation_send(compensation, work))
+			compensation_later(compensation,
+					   compensation_refused(compensation, now_ns));
+		compensation = next;
+	}
+	return next_ns;
+}
+
+bool lk__compensation_pending(lk_client *client)
+{
+	pthread_mutex_lock(&client->mutex);
+	bool pending = client->compensations != NULL;
+	pthread_mutex_unlock(&client->mutex);
+	return pending;
+}
+
+void lk__compensation_free(lk_client *client)
+{
+	struct lk__compensation *compensation, *next;
+	DL_FOREACH_SAFE(client->compensations, compensation, next)
+	{
+		DL_DELETE(client->compensations, compensation);
+		free(compensation);
+	}
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Grants that may exist and that nobody wants: released at once, and again after the acquire's
+ * deadline on the server, when no copy of it can run any more. The loop's work.
+ *
+ * What is refused, or gets no answer, is repeated until it is certain, or the lease has ended it.
+ * A place in a queue, or a count, has no lease: it is repeated as long as the client lives. Where
+ * the server's clock was set back meanwhile, it is repeated at the deadline by that clock.
+ */
+#ifndef LK__DRIVE_COMPENSATION_H
+#define LK__DRIVE_COMPENSATION_H
+
+#include "drive/client/client.h"
+
+/* Keeps memory for what the next try or release of an entry may leave behind: before either is
+ * sent. False when there is none. Entry's mutex held. The opposite: the entry goes. */
+bool lk__compensation_reserve(struct lk__entry *entry);
+void lk__compensation_unreserve(struct lk__entry *entry);
+
+/* Notes one; `until_ns`: when no copy of its acquire can run any more. Entry's mutex held. */
+void lk__compensate(struct lk__entry *entry, uint64_t number, int64_t until_ns);
+
+/* The same where a release is on its way already: it is repeated when no copy can run any more. */
+void lk__compensate_copies(struct lk__entry *entry, uint64_t number, int64_t until_ns);
+
+/*
+ * The same for a number whose acquire is over: its release goes out at once, behind what is in
+ * flight on the connection of the tries. If it is refused, or gets no answer, the loop repeats it.
+ */
+void lk__compensate_behind(struct lk__entry *entry, uint64_t number);
+
+/* The loop's turn. Returns when the next is due; LK__NEVER for none. */
+int64_t lk__compensation_turn(lk_client *client);
+
+/* Whether there are any. */
+bool lk__compensation_pending(lk_client *client);
+
+void lk__compensation_free(lk_client *client);
+
+#endif

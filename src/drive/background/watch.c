@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: MIT */
+#include "drive/background/watch.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "conf/config.h"
+#include "conn/redirect.h"
+#include "drive/entry/entry.h"
+#include "drive/client/loop.h"
+#include "drive/notices/lost.h"
+#include "drive/notices/notices.h"
+#include "sync/script.h"
+
+#define BATCH_MAX 100        /* locks in one renewal script: about 1 ms of the server */
+#define JUST_LOOK_MS 1       /* a lease that renews nothing: only the owner is verified */
+#define RENEW_AGAIN_PARTS 30 /* of a lease, between attempts that got no answer */
+
+void lk__watch_init(lk_client *client)
+{
+	pthread_mutex_init(&client->watch.mutex, NULL);
+	client->watch.armed_ns = LK__NEVER;
+}
+
+void lk__watch_free(lk_client *client)
+{
+	lk__heap_free(&client->watch.heap);
+	pthread_mutex_destroy(&client->watch.mutex);
+}
+
+int lk__watch_reserve(lk_client *client, size_t count)
+{
+	pthread_mutex_lock(&client->watch.mutex);
+	int rc = lk__heap_reserve(&client->watch.heap, count);
+	pthread_mutex_unlock(&client->watch.mutex);
+	return rc;
+}
+
+void lk__watch_at(struct lk__entry *entry, int64_t at_ns)
+{
+	lk_client *client = entry->client;
+	struct lk__watch *watch = &client->watch;
+	bool sooner = false;
+	pthread_mutex_lock(&watch->mutex);
+	if (!entry->watch.place || at_ns < entry->watch.key) {
+		lk__heap_put(&watch->heap, &entry->watch, at_ns);
+		sooner = at_ns < watch->armed_ns;
+		if (sooner)
+			watch->armed_ns = at_ns;
+	}
+	pthread_mutex_unlock(&watch->mutex);
+	if (sooner)
+		lk__loop_wake(client);
+}
+
+void lk__watch_forget(lk_client *client, struct lk__entry *entry)
+{
+	pthread_mutex_lock(&client->watch.mutex);
+	lk__heap_remove(&client->watch.heap, &entry->watch);
+	pthread_mutex_unlock(&client->watch.mutex);
+}
+
+/* ---- when a hold needs attention ---- */
+
+static int64_t hold_margin_ns(const struct lk__hold *hold)
+{
+	int64_t margin_ms = hold->margin_ms ? hold->margin_ms
+					    : lk__entry_lease_ms(hold->entry, hold) / 10;
+	return margin_ms * LK__MS;
+}
+
+static bool hold_is_renewed(const struct lk__hold *hold, int64_t now_ns)
+{
+	bool wanted = hold->watched || hold->wanted_until_ns > hold->own_until_ns;
+	bool too_long = hold->max_hold_ms &&
+			now_ns >= lk__after_ms(hold->granted_ns, hold->max_hold_ms);
+	bool open = atomic_load(&hold->entry->client->state) == LK__CLIENT_OPEN;
+	return wanted && !too_long && !hold->abandoned && open;
+}
+
+static int64_t renewal_lease_ms(const struct lk__hold *hold)
+{
+	return hold->watched ? hold->entry->client->config->watchdog_ms : hold->lease_ms;
+}
+
+/* A third of the lease after it was last confirmed; at once when more is wanted. */
+static int64_t renewal_due_ns(const struct lk__hold *hold, int64_t now_ns)
+{
+	const struct lk__entry *entry = hold->entry;
+	int64_t lease_ns = renewal_lease_ms(hold) * LK__MS;
+	if (hold->wanted_until_ns > hold->own_until_ns)
+		return now_ns;
+	return entry->grant.valid_until_ns - lease_ns / 3 * 2;
+}
+
+/* When to look whether the server still has it: others can free it, and tell nobody who would tell
+ * us. */
+static int64_t look_due_ns(const struct lk__hold *hold)
+{
+	const struct lk__entry *entry = hold->entry;
+	int64_t lease_ms = lk__entry_lease_ms(entry, hold);
+	int64_t most_ms = entry->client->config->watchdog_ms;
+	return entry->grant.seen_ns + (lease_ms < most_ms ? lease_ms : most_ms) * LK__MS / 3;
+}
+
+/* When to ask the server next, for more time or whether it still has it. */
+static int64_t question_due_ns(const struct lk__hold *hold, int64_t now_ns)
+{
+	int64_t look_ns = look_due_ns(hold);
+	int64_t renew_ns = hold_is_renewed(hold, now_ns) ? renewal_due_ns(hold, now_ns) : look_ns;
+	return renew_ns < look_ns ? renew_ns : look_ns;
+}
+
+void lk__watch_hold(struct lk__entry *entry, int64_t now_ns)
+{
+	const struct lk__hold *hold = entry->hold;
+	assert(hold && !hold->lost);
+	int64_t deadline_ns = lk__hold_deadline(hold);
+	int64_t at_ns = hold->warned ? deadline_ns : deadline_ns - hold_margin_ns(hold);
+	if (hold_is_renewed(hold, now_ns)) {
+		int64_t prepare_ns = lk__node_prepare(entry->node, now_ns);
+		at_ns = prepare_ns < at_ns ? prepare_ns : at_ns;
+	}
+	if (!entry->renewing) {
+		int64_t ask_ns = question_due_ns(hold, now_ns);
+		at_ns = ask_ns < at_ns ? ask_ns : at_ns;
+	}
+	if (lk__entry_in_doubt(entry) && !entry->renewing)
+		at_ns = now_ns;
+	lk__watch_at(entry, at_ns > now_ns ? at_ns : now_ns + LK__MS);
+}
+
+/* ---- renewals ---- */
+
+struct batch {
+	lk_client *client;
+	uint16_t slot; /* of all of them: they are one script */
+	struct lk__node *node;
+	size_t count;
+	struct lk__renewed of[BATCH_MAX];
+};
+
+/* Empty; NULL when out of memory. */
+static struct batch *batch_new(lk_client *client, uint16_t slot, struct lk__node *node)
+{
+	struct batch *batch = malloc(sizeof(*batch));
+	if (!batch)
+		return NULL;
+	batch->client = client;
+	batch->slot = slot;
+	batch->node = node;
+	batch->count = 0;
+	return batch;
+}
+
+static void renewed_confirm(struct lk__entry *entry, const struct lk__renewed *renewed,
+			    int64_t sent_ns)
+{
+	struct lk__hold *hold = entry->hold;
+	assert(!hold->lost && hold->entry == entry);
+	int64_t end_ns = lk__lease_end_ns(sent_ns, renewed->lease_ms);
+	if (end_ns > entry->grant.valid_until_ns)
+		entry->grant.valid_until_ns = end_ns;
+	if (renewed->lease_ms > entry->grant.lease_ms)
+		entry->grant.lease_ms = renewed->lease_ms;
+	if (hold->watched)
+		hold->own_until_ns = LK__NEVER;
+	else if (renewed->wanted_until_ns > hold->own_until_ns && end_ns > hold->own_until_ns)
+		hold->own_until_ns = end_ns;
+	if (hold->wanted_until_ns == renewed->wanted_until_ns)
+		hold->wanted_until_ns = 0; /* else more was asked for meanwhile */
+	entry->grant.node = renewed->node;
+	entry->grant.epoch = renewed->epoch;
+	entry->grant.seen_ns = sent_ns;
+	if (renewed->lease_ms > JUST_LOOK_MS) {
+		hold->warned = false;
+		lk__count(&entry->client->counters.renewals, 1);
+	}
+}
+
+void lk__watch_renewed(const struct lk__renewed *renewed, int answer, int64_t sent_ns)
+{
+	struct lk__entry *entry = renewed->entry;
+	int64_t now_ns = lk__now_ns();
+	pthread_mutex_lock(&entry->mutex);
+	entry->renewing = false;
+	if (entry->hold && entry->grant.number == renewed->number) {
+		if (answer == 0 && !entry->passing) { /* else its release was there first */
+			lk__entry_lose(entry, now_ns);
+			lk__entry_promote(entry);
+		} else if (answer == 1) {
+			renewed_confirm(entry, renewed, sent_ns);
+			lk__watch_hold(entry, now_ns);
+		} else {
+			int64_t lease_ns = lk__entry_lease_ms(entry, entry->hold) * LK__MS;
+			lk__watch_at(entry, now_ns + lease_ns / RENEW_AGAIN_PARTS);
+		}
+	} else if (entry->hold) {
+		lk__watch_hold(entry, now_ns);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+	lk__entry_unref(entry);
+}
+
+static void batch_send(struct batch *batch);
+
+/* Each of them alone: some keys of a slot that moves are on the new node, and some are not. */
+static void batch_split(const struct batch *batch)
+{
+	for (size_t i = 0; i < batch->count; i++) {
+		struct batch *one = batch_new(batch->client, batch->slot, batch->node);
+		if (!one) {
+			lk__watch_renewed(&batch->of[i], -1, 0);
+			continue;
+		}
+		one->of[one->count++] = batch->of[i];
+		batch_send(one);
+	}
+}
+
+static void batch_finish(struct lk__request *request)
+{
+	struct batch *batch = request->owner;
+	bool splits = batch->count > 1 && lk__request_is_parted(request);
+	if (splits)
+		batch_split(batch);
+	for (size_t i = 0; !splits && i < batch->count; i++)
+		lk__watch_renewed(&batch->of[i],
+				  lk__reply_renewed(request, batch->count, i, batch->of[i].field),
+				  request->sent_ns);
+	lk__request_free(request);
+	free(batch);
+}
+
+static void batch_send(struct batch *batch)
+{
+	struct lk__renewal renewals[BATCH_MAX];
+	if (batch->of[0].entry->ops) { /* then it is alone */
+		batch->of[0].entry->ops->renew(&batch->of[0]);
+		free(batch);
+		return;
+	}
+	for (size_t i = 0; i < batch->count; i++)
+		renewals[i] = (struct lk__renewal){&batch->of[i].entry->target, batch->of[i].field,
+						   batch->of[i].lease_ms};
+	struct lk__request *request = batch->of[0].entry->recipe->renew(renewals, batch->count);
+	if (!request) {
+		struct lk__request none = {.code = LK_ENOMEM};
+		for (size_t i = 0; i < batch->count; i++)
+			lk__watch_renewed(&batch->of[i], -1, none.sent_ns);
+		free(batch);
+		return;
+	}
+	request->owner = batch;
+	request->finish = batch_finish;
+	request->resend = true; /* it never shortens a lease, and never makes a key */
+	request->deadline_ns = lk__after_ms(lk__now_ns(),
+					    batch->client->config->command_timeout_ms);
+	lk__conn_submit(lk__node_work(batch->node), request);
+}
+
+/* Puts the entry, which is locked, into the batch, which has room. */
+static void batch_add(struct batch **batch, struct lk__entry *entry)
+{
+	if (!*batch)
+		*batch = batch_new(entry->client, entry->slot, lk__entry_node(entry));
+	if (!*batch)
+		return;
+	struct lk__renewed *renewed = &(*batch)->of[(*batch)->count++];
+	const struct lk__hold *hold = entry->hold;
+	int64_t now_ns = lk__now_ns();
+	int64_t wanted_ms = (hold->wanted_until_ns - now_ns) / LK__MS + 1;
+	renewed->entry = entry;
+	renewed->number = entry->grant.number;
+	renewed->node = (*batch)->node;
+	renewed->epoch = atomic_load(&renewed->node->epoch);
+	renewed->lease_ms = hold_is_renewed(hold, now_ns) ? renewal_lease_ms(hold) : JUST_LOOK_MS;
+	renewed->wanted_until_ns = hold->wanted_until_ns;
+	if (hold->wanted_until_ns > hold->own_until_ns)
+		renewed->lease_ms = wanted_ms;
+	lk__field(entry, renewed->number, renewed->field);
+	entry->renewing = true;
+	atomic_store(&entry->doubt, false);
+	lk__entry_ref(entry);
+}
+
+/* ---- the turn ---- */
+
+static void watch_lost(struct lk__entry *entry, int64_t now_ns)
+{
+	struct lk__hold *hold = entry->hold;
+	lk__entry_lose(entry, now_ns);
+	if (hold->abandoned) {
+		/* Its thread is gone: nobody will release it. The notice stays until it is read. */
+		hold->count = 0;
+	}
+	lk__entry_promote(entry);
+}
+
+static void watch_linger(struct lk__entry *entry, int64_t now_ns)
+{
+	if (entry->lingers && now_ns < entry->hold_off_until_ns) {
+		lk__watch_at(entry, entry->hold_off_until_ns);
+	} else if (entry->lingers) {
+		entry->lingers = false;
+		atomic_fetch_sub(&entry->refs, 1); /* never the last: the turn has one */
+	}
+}
+
+static void watch_entry(struct lk__entry *entry, struct batch **batch)
+{
+	int64_t now_ns = lk__now_ns();
+	struct lk__hold *hold = entry->hold;
+	watch_linger(entry, now_ns);
+	if (!hold || entry->passing)
+		return;
+	int64_t deadline_ns = lk__hold_deadline(hold);
+	if (now_ns >= deadline_ns) {
+		watch_lost(entry, now_ns);
+		return;
+	}
+	if (!hold->warned && now_ns >= deadline_ns - hold_margin_ns(hold)) {
+		hold->warned = true;
+		lk__notices_give(entry->client, hold, LK__NOTICE_AT_RISK);
+	}
+	bool due = now_ns >= question_due_ns(hold, now_ns);
+	bool doubt = lk__entry_in_doubt(entry);
+	if (!entry->renewing && (due || doubt))
+		batch_add(batch, entry);
+	lk__watch_hold(entry, now_ns);
+}
+
+/* The next entry that is due, with a reference; NULL when there is none. */
+static struct lk__entry *watch_pop(lk_client *client, int64_t now_ns)
+{
+	struct lk__watch *watch = &client->watch;
+	struct lk__entry *entry = NULL;
+	pthread_mutex_lock(&watch->mutex);
+	struct lk__heap_node *first;
+	while (!entry && (first = lk__heap_first(&watch->heap)) && first->key <= now_ns) {
+		lk__heap_remove(&watch->heap, first);
+		entry = (struct lk__entry *)((char *)first - offsetof(struct lk__entry, watch));
+		if (!lk__entry_ref_if_alive(entry))
+			entry = NULL;
+	}
+	pthread_mutex_unlock(&watch->mutex);
+	return entry;
+}
+
+int64_t lk__watch_turn(lk_client *client)
+{
+	struct batch *batch = NULL;
+	struct lk__entry *entry;
+	int64_t now_ns = lk__now_ns();
+	while ((entry = watch_pop(client, now_ns))) {
+		if (batch && (batch->count == BATCH_MAX || batch->slot != entry->slot ||
+			      batch->of[0].entry->recipe != entry->recipe || entry->ops)) {
+			batch_send(batch);
+			batch = NULL;
+		}
+		if (entry->ops)
+			entry->ops->turn(entry);
+		pthread_mutex_lock(&entry->mutex);
+		watch_entry(entry, &batch);
+		pthread_mutex_unlock(&entry->mutex);
+		lk__entry_unref(entry);
+	}
+	if (batch)
+		batch_send(batch);
+	lk__lost_turn(client);
+	pthread_mutex_lock(&client->watch.mutex);
+	struct lk__heap_node *first = lk__heap_first(&client->watch.heap);
+	client->watch.armed_ns = first ? first->key : LK__NEVER;
+	int64_t next_ns = client->watch.armed_ns;
+	pthread_mutex_unlock(&client->watch.mutex);
+	return next_ns;
+}
+
+/* A node of theirs may have forgotten them. The mutex of the entry's client is held. */
+static void watch_fronts(const struct lk__entry *entry)
+{
+	struct lk__front *front;
+	DL_FOREACH(entry->fronts, front)
+	if (!atomic_exchange(&front->entry->doubt, true) && atomic_load(&front->entry->hold))
+		lk__watch_at(front->entry, lk__now_ns());
+}
+
+void lk__watch_all(lk_client *client)
+{
+	struct lk__entry *entry, *next;
+	pthread_mutex_lock(&client->mutex);
+	HASH_ITER(hh, client->entries, entry, next)
+	{
+		lk__watch_at(entry, lk__now_ns());
+		watch_fronts(entry);
+	}
+	pthread_mutex_unlock(&client->mutex);
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT */
+#include "drive/count/permit.h"
+
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "drive/background/compensation.h"
+#include "drive/background/watch.h"
+#include "sync/permits/permits.h"
+
+/* ---- the permits of this client ---- */
+
+/* Whether it has ended as was meant: then it is not ours any more. */
+static bool permit_is_over(struct lk__entry *entry)
+{
+	int64_t now_ns = lk__now_ns();
+	pthread_mutex_lock(&entry->mutex);
+	const struct lk__hold *hold = entry->hold;
+	if (hold && hold->no_loss && now_ns >= lk__hold_deadline(hold))
+		lk__entry_lose(entry, now_ns);
+	bool over = !entry->hold && entry->lost && entry->lost->no_loss;
+	pthread_mutex_unlock(&entry->mutex);
+	return over;
+}
+
+int lk__permit_entry(struct lk__entry **entry_out, const struct lk__entry *queue, const char *id)
+{
+	struct lk__owner owner = {.name = id, .name_size = strlen(id)};
+	int rc = lk__entry_look(entry_out, queue->client, &lk__permit_recipe, queue->name,
+				queue->name_size, &owner);
+	if (rc == 0 && *entry_out && permit_is_over(*entry_out)) {
+		lk__entry_unref(*entry_out);
+		*entry_out = NULL;
+	}
+	return rc;
+}
+
+/* A permit that was lost is given up: nothing is left of it. */
+static void lost_drop(struct lk__entry *entry)
+{
+	struct lk__hold *hold = entry->lost;
+	DL_DELETE(entry->lost, hold);
+	lk__hold_free(hold);
+	atomic_fetch_sub(&entry->refs, 1); /* never the last: the caller has one */
+}
+
+void lk__permit_drop(struct lk__entry *entry, bool compensate)
+{
+	if (!entry)
+		return;
+	pthread_mutex_lock(&entry->mutex);
+	entry->passing = false;
+	if (entry->hold) {
+		int64_t repeated_ns = entry->grant.repeated_until_ns;
+		uint64_t number = entry->grant.number;
+		int64_t until_ns = compensate ? entry->grant.valid_until_ns : repeated_ns;
+		lk__entry_drop_hold(entry, lk__now_ns());
+		if (until_ns > lk__now_ns())
+			lk__compensate(entry, number, until_ns);
+	} else if (entry->lost) {
+		lost_drop(entry);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+}
+
+/* ---- from a grant to holds ---- */
+
+/* The id of one permit of a grant. */
+static void permit_id(const struct lk__entry *queue, const struct lk__grant *grant, size_t index,
+		      char id_out[LK__FIELD_SIZE])
+{
+	lk__permit_recipe.field(queue->client->id, lk__permit_number(grant->number, index), id_out);
+}
+
+/* One permit of a grant becomes an entry of its own, with a hold; the caller has a reference. */
+static int permit_keep(struct lk__entry **entry_out, const struct lk__entry *queue,
+		       struct lk__thread *thread, const struct lk__want *want,
+		       const struct lk__grant *grant, size_t index, const char *operation,
+		       lk_error *error)
+{
+	char id[LK__FIELD_SIZE];
+	struct lk__want own = *want;
+	struct lk__entry *entry;
+	permit_id(queue, grant, index, id);
+	own.owner = (struct lk__owner){.name = id, .name_size = strlen(id)};
+	int rc = lk__entry_get(&entry, queue->client, &lk__permit_recipe, queue->name,
+			       queue->name_size, &own.owner, error);
+	if (rc < 0)
+		return rc;
+	struct lk__hold *hold = lk__caller_hold(thread, &own);
+	if (hold) {
+		struct lk__grant its = *grant;
+		its.number = lk__permit_number(grant->number, index);
+		pthread_mutex_lock(&entry->mutex);
+		lk__entry_move_grant(entry, hold, &its);
+		pthread_mutex_unlock(&entry->mutex);
+	} else {
+		rc = lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
+		lk__entry_unref(entry);
+	}
+	*entry_out = entry;
+	return rc;
+}
+
+static void permit_forget(const struct lk__entry *queue, const char *id)
+{
+	struct lk__entry *entry;
+	if (lk__permit_entry(&entry, queue, id) < 0 || !entry)
+		return; /* out of memory: it is reported lost in time */
+	lk__permit_drop(entry, false);
+	lk__entry_unref(entry);
+}
+
+/* Whether they can still be said to be held. */
+static int permits_check(const struct lk__entry *queue, const struct lk__grant *grant,
+			 const char *operation, lk_error *error)
+{
+	if (atomic_load(&queue->client->state) != LK__CLIENT_OPEN)
+		return lk__fail(error, LK_ECLOSED, "%s: the client is closed", operation);
+	if (lk__now_ns() >= grant->valid_until_ns)
+		return lk__fail(error, LK_EMAYBEHELD,
+				"%s: the grant arrived after its lease had expired", operation);
+	return 0;
+}
+
+int lk__permits_hold(struct lk__entry *queue, struct lk__thread *thread,
+		     const struct lk__want *want, const struct lk__grant *grant,
+		     lk_permit *permits_out, struct lk__entry **first_out, const char *operation,
+		     lk_error *error)
+{
+	char id[LK__FIELD_SIZE];
+	struct lk__entry *entry, *first = NULL;
+	size_t count = (size_t)want->count, made = 0;
+	int rc = 0;
+	while (rc == 0 && made < count) {
+		rc = permit_keep(&entry, queue, thread, want, grant, made, operation, error);
+		if (rc == 0 && made++ == 0)
+			first = entry;
+		else if (rc == 0)
+			lk__entry_unref(entry);
+	}
+	if (rc == 0)
+		rc = permits_check(queue, grant, operation, error);
+	for (; made > 0; made--) {
+		permit_id(queue, grant, made - 1, id);
+		if (rc == 0)
+			memcpy(permits_out[made - 1].id, id, LK_PERMIT_ID_SIZE);
+		else
+			permit_forget(queue, id);
+	}
+	if (rc == 0 && first_out)
+		*first_out = first;
+	else if (first)
+		lk__entry_unref(first);
+	if (rc == 0)
+		return 0;
+	pthread_mutex_lock(&queue->mutex);
+	lk__entry_release_unasked(queue, grant->number);
+	pthread_mutex_unlock(&queue->mutex);
+	return rc;
+}
+
+/* ---- another lease ---- */
+
+/* LK_ELOST: a permit of ours is. */
+static int lease_shorten(struct lk__permit_lease *lease)
+{
+	struct lk__entry *entry = lease->entry;
+	int64_t now_ns = lk__now_ns();
+	pthread_mutex_lock(&entry->mutex);
+	struct lk__hold *hold = entry->hold;
+	int64_t deadline_ns = hold ? lk__hold_deadline(hold) : LK__NEVER;
+	if (hold && now_ns < deadline_ns) {
+		int64_t end_ns = lk__lease_end_ns(now_ns, lease->lease_ms);
+		lease->was_watched = hold->watched;
+		lease->was_own_until_ns = hold->own_until_ns;
+		hold->watched = false;
+		hold->own_until_ns = end_ns < deadline_ns ? end_ns : deadline_ns;
+		lk__watch_hold(entry, now_ns);
+	} else if (hold) {
+		lk__entry_lose(entry, now_ns);
+	}
+	int rc = !entry->hold && entry->lost ? LK_ELOST : 0;
+	pthread_mutex_unlock(&entry->mutex);
+	return rc;
+}
+
+static int lease_lost(struct lk__permit_lease *lease, const char *operation, lk_error *error)
+{
+	return lk__fail(error, LK_ELOST, "%s: %s was lost", operation, lease->id);
+}
+
+int lk__permit_lease_begin(struct lk__permit_lease *lease, const struct lk__entry *queue,
+			   const char *id, int64_t lease_ms, const char *operation, lk_error *error)
+{
+	*lease = (struct lk__permit_lease){.lease_ms = lease_ms};
+	memcpy(lease->id, id, sizeof(lease->id));
+	int rc = lk__permit_entry(&lease->entry, queue, id);
+	if (rc < 0)
+		return lk__fail(error, rc, "%s: out of memory", operation);
+	if (lease->entry && lease_shorten(lease) == LK_ELOST) {
+		lk__entry_unref(lease->entry);
+		return lease_lost(lease, operation, error);
+	}
+	/* The server remembers the first copy that it ran, however often it is sent. */
+	lease->begun_ns = lk__now_ns();
+	return 0;
+}
+
+struct lk__change lk__permit_lease_change(const struct lk__permit_lease *lease)
+{
+	struct lk__change change = {.script = LK__SCRIPT_PERMITS_UPDATE, .permits = true};
+	lk__change_add_text(&change, lease->id);
+	lk__change_add_number(&change, lease->lease_ms);
+	return change;
+}
+
+/* What the answer, `rc`, makes of a hold. */
+static void lease_set(const struct lk__permit_lease *lease, struct lk__hold *hold, int rc)
+{
+	struct lk__entry *entry = hold->entry;
+	if (rc == 0) {
+		hold->warned = false;
+		hold->lease_ms = entry->grant.lease_ms = lease->lease_ms;
+		hold->own_until_ns = lk__lease_end_ns(lease->begun_ns, lease->lease_ms);
+		entry->grant.valid_until_ns = hold->own_until_ns;
+	} else {
+		hold->watched = lease->was_watched;
+		hold->own_until_ns = lease->was_own_until_ns;
+	}
+	lk__watch_hold(entry, lk__now_ns());
+}
+
+/* A permit of ours that is not in use any more is lost; one that was lost meanwhile stays so. */
+static int lease_settle(const struct lk__permit_lease *lease, int rc)
+{
+	struct lk__entry *entry = lease->entry;
+	int64_t now_ns = lk__now_ns();
+	pthread_mutex_lock(&entry->mutex);
+	struct lk__hold *hold = entry->hold;
+	bool late = rc == 0 && hold && now_ns >= lk__hold_deadline(hold);
+	bool gone = hold && (late || rc == LK_ENOTOWNER);
+	if (gone && !entry->passing)
+		lk__entry_lose(entry, now_ns);
+	else if (hold)
+		lease_set(lease, hold, rc);
+	bool lost = !entry->hold && entry->lost && (rc == 0 || rc == LK_ENOTOWNER);
+	if (lost && rc == 0)
+		lk__entry_release_unasked(entry, entry->grant.number);
+	pthread_mutex_unlock(&entry->mutex);
+	return lost ? LK_ELOST : rc;
+}
+
+int lk__permit_lease_end(struct lk__permit_lease *lease, const struct lk__entry *queue, int rc,
+			 int64_t answer, const char *operation, lk_error *error)
+{
+	if (rc == 0 && answer != 1)
+		rc = lk__fail(error, LK_ENOTOWNER, "%s \"%.100s\": %s is not in use", operation,
+			      queue->name, lease->id);
+	if (!lease->entry)
+		return rc;
+	if (rc != LK_EMAYBEHELD)
+		rc = lease_settle(lease, rc);
+	lk__entry_unref(lease->entry);
+	return rc == LK_ELOST ? lease_lost(lease, operation, error) : rc;
+}

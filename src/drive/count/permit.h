@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Permits as holds: what is granted in the wait queue of a permit semaphore moves to an entry for
+ * each permit, under its id, and is renewed, reported and released there like any lock.
+ */
+#ifndef LK__DRIVE_PERMIT_H
+#define LK__DRIVE_PERMIT_H
+
+#include <lockkeeper/permit_semaphore.h>
+
+#include "drive/count/counter.h"
+
+/* All without a mutex held. `queue` is the entry of the wait queue. */
+
+/* The entry of a permit that this client knows, with a reference, or NULL for another's: 0 or
+ * LK_ENOMEM. */
+int lk__permit_entry(struct lk__entry **entry_out, const struct lk__entry *queue, const char *id);
+
+/* The permits of a grant become holds as `want` says, except for its owner, and their ids are
+ * written; or they are given back, with a code. `first_out`, unless it is NULL, is the entry of the
+ * first one, with a reference. */
+int lk__permits_hold(struct lk__entry *queue, struct lk__thread *thread,
+		     const struct lk__want *want, const struct lk__grant *grant,
+		     lk_permit *permits_out, struct lk__entry **first_out, const char *operation,
+		     lk_error *error);
+
+/* The hold of a permit, if there is one, goes without a word to the server; `compensate`: it may
+ * be held there still. `entry` may be NULL. */
+void lk__permit_drop(struct lk__entry *entry, bool compensate);
+
+/* A change of the lease of a permit, in parts. */
+struct lk__permit_lease {
+	struct lk__entry *entry; /* of the permit, with a reference; NULL: another's */
+	char id[LK_PERMIT_ID_SIZE];
+	int64_t lease_ms;
+	int64_t begun_ns;
+	bool was_watched; /* what a hold of ours was before */
+	int64_t was_own_until_ns;
+};
+
+/* The server may let the permit end with the new lease from now on: so do we. Each begin of 0 has
+ * its end. */
+int lk__permit_lease_begin(struct lk__permit_lease *lease, const struct lk__entry *queue,
+			   const char *id, int64_t lease_ms, const char *operation,
+			   lk_error *error);
+struct lk__change lk__permit_lease_change(const struct lk__permit_lease *lease);
+/* The change has ended with `rc` and, if that is 0, with this answer. Returns what its caller is
+ * told. */
+int lk__permit_lease_end(struct lk__permit_lease *lease, const struct lk__entry *queue, int rc,
+			 int64_t answer, const char *operation, lk_error *error);
+
+#endif

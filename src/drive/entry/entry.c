@@ -1,0 +1,586 @@
+/* SPDX-License-Identifier: MIT */
+#include "drive/entry/entry.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "drive/client/client_record.h"
+#include "drive/life/life.h"
+#include "drive/notices/lost.h"
+#include "drive/notices/notices.h"
+#include "drive/background/compensation.h"
+#include "drive/background/watch.h"
+#include "sync/script.h"
+
+/* ---- entries ---- */
+
+static void entry_free(struct lk__entry *entry)
+{
+	struct lk__hold *hold, *next;
+	if (entry->ops)
+		entry->ops->free(entry);
+	lk__hold_free(entry->hold);
+	DL_FOREACH_SAFE(entry->lost, hold, next)
+	lk__hold_free(hold);
+	lk__request_free(entry->answered);
+	lk__compensation_unreserve(entry);
+	pthread_mutex_destroy(&entry->mutex);
+	free(entry->target.key);
+	free(entry->target.channel);
+	free(entry->id);
+	free(entry);
+}
+
+/*
+ * What an entry is found by: its kind, its owner where each has one, its name. A copy to be freed,
+ * or NULL.
+ */
+static char *entry_id(const struct lk__recipe *recipe, const void *name, size_t size,
+		      const struct lk__owner *owner, size_t *size_out)
+{
+	static const struct lk__owner none;
+	if (recipe->sharing != LK__EACH_OWNER)
+		owner = &none;
+	size_t fixed = sizeof(recipe) + sizeof(owner->serial) + sizeof(owner->name_size);
+	char *id = malloc(fixed + owner->name_size + size);
+	char *end = id;
+	if (!id)
+		return NULL;
+	end = mempcpy(end, &recipe, sizeof(recipe));
+	end = mempcpy(end, &owner->serial, sizeof(owner->serial));
+	end = mempcpy(end, &owner->name_size, sizeof(owner->name_size));
+	if (owner->name)
+		end = mempcpy(end, owner->name, owner->name_size);
+	memcpy(end, name, size);
+	*size_out = fixed + owner->name_size + size;
+	return id;
+}
+
+static int entry_set_names(struct lk__entry *entry, const char *prefix, const void *name,
+			   size_t size)
+{
+	size_t prefix_size = strlen(prefix);
+	entry->target.key_size = prefix_size + size;
+	entry->target.key = malloc(prefix_size + size + 1);
+	if (!entry->target.key)
+		return LK_ENOMEM;
+	memcpy(entry->target.key, prefix, prefix_size);
+	memcpy(entry->target.key + prefix_size, name, size);
+	entry->target.key[prefix_size + size] = 0;
+	entry->name = entry->target.key + prefix_size;
+	entry->name_size = size;
+	if (!entry->recipe->channel_prefix)
+		return 0;
+	char *(*derive)(const char *, const char *, size_t,
+			size_t *) = entry->recipe->flags & LK__BRACED ? lk__braced_name
+								      : lk__derived_name;
+	entry->target.channel = derive(entry->recipe->channel_prefix, entry->target.key,
+				       entry->target.key_size, &entry->target.channel_size);
+	return entry->target.channel ? 0 : LK_ENOMEM;
+}
+
+struct lk__node *lk__entry_node(const struct lk__entry *entry)
+{
+	struct lk__topo *topo = entry->client->topo;
+	return topo->ops->node_of(topo, entry->slot);
+}
+
+struct lk__conn *lk__entry_scripts(const struct lk__entry *entry)
+{
+	return lk__node_scripts(lk__entry_node(entry), entry->target.key, entry->target.key_size);
+}
+
+bool lk__entry_route(struct lk__entry *entry)
+{
+	struct lk__node *node = lk__entry_node(entry);
+	if (node == entry->node)
+		return false;
+	lk__entry_unsubscribe(entry);
+	entry->node = entry->target.node = node;
+	entry->scripts = lk__node_scripts(node, entry->target.key, entry->target.key_size);
+	return true;
+}
+
+static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *recipe,
+				   const void *name, size_t size)
+{
+	const struct lk_config *config = client->config;
+	struct lk__entry *entry = calloc(1, sizeof(*entry));
+	if (!entry)
+		return NULL;
+	pthread_mutex_init(&entry->mutex, NULL);
+	entry->recipe = recipe;
+	if (entry_set_names(entry, config->key_prefix, name, size) < 0 ||
+	    !lk__compensation_reserve(entry) ||
+	    lk__watch_reserve(client, HASH_COUNT(client->entries) + 1) < 0) {
+		entry_free(entry);
+		return NULL;
+	}
+	entry->client = client;
+	entry->slot = lk__topo_slot(client->topo, entry->target.key, entry->target.key_size);
+	lk__entry_route(entry);
+	entry->term.length_ns = config->term_ms * LK__MS;
+	entry->term.hold_off_ns = config->holdoff_ms * LK__MS;
+	entry->attempt.rules = (struct lk__attempt_rules){
+		.numbers = &client->last_number,
+		.command_ns = config->command_timeout_ms * LK__MS,
+		.retry_ns = config->retry_ms * LK__MS,
+		.backoff_min_ns = config->backoff_min_ms * LK__MS,
+		.backoff_max_ns = config->backoff_max_ms * LK__MS,
+		.spins = (recipe->flags & LK__SPINS) != 0,
+		.takes = !(recipe->flags & LK__FOR_ALL),
+		.queues = (recipe->flags & LK__QUEUES) != 0,
+		.own_channel = (recipe->flags & LK__OWN_CHANNEL) != 0,
+	};
+	return entry;
+}
+
+/* Under the client's mutex; `id` is kept, or freed. */
+static struct lk__entry *entry_find_or_make(lk_client *client, const struct lk__recipe *recipe,
+					    const void *name, size_t size, char *id, size_t id_size)
+{
+	struct lk__entry *entry;
+	HASH_FIND(hh, client->entries, id, id_size, entry);
+	if (!entry && (entry = entry_new(client, recipe, name, size))) {
+		entry->id = id;
+		entry->id_size = id_size;
+		HASH_ADD_KEYPTR(hh, client->entries, entry->id, entry->id_size, entry);
+		if (entry->hh.tbl)
+			return entry;
+		entry_free(entry);
+		return NULL;
+	}
+	free(id);
+	return entry;
+}
+
+int lk__entry_get(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
+		  const void *name, size_t size, const struct lk__owner *owner, lk_error *error)
+{
+	size_t id_size;
+	char *id = entry_id(recipe, name, size, owner, &id_size);
+	struct lk__entry *entry = NULL;
+	if (id) {
+		pthread_mutex_lock(&client->mutex);
+		entry = entry_find_or_make(client, recipe, name, size, id, id_size);
+		if (entry)
+			atomic_fetch_add(&entry->refs, 1);
+		pthread_mutex_unlock(&client->mutex);
+	}
+	if (!entry)
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", recipe->type);
+	*entry_out = entry;
+	return 0;
+}
+
+int lk__entry_look(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
+		   const void *name, size_t size, const struct lk__owner *owner)
+{
+	size_t id_size;
+	char *id = entry_id(recipe, name, size, owner, &id_size);
+	struct lk__entry *entry;
+	if (!id)
+		return LK_ENOMEM;
+	pthread_mutex_lock(&client->mutex);
+	HASH_FIND(hh, client->entries, id, id_size, entry);
+	if (entry)
+		atomic_fetch_add(&entry->refs, 1);
+	pthread_mutex_unlock(&client->mutex);
+	free(id);
+	*entry_out = entry;
+	return 0;
+}
+
+struct lk__entry *lk__entry_find(lk_client *client, const struct lk__recipe *recipe,
+				 const void *name, size_t size, const struct lk__owner *owner)
+{
+	struct lk__entry *entry;
+	return lk__entry_look(&entry, client, recipe, name, size, owner) < 0 ? NULL : entry;
+}
+
+bool lk__entry_is_of(const struct lk__entry *entry, const struct lk__owner *owner)
+{
+	uint64_t serial;
+	memcpy(&serial, entry->id + sizeof(entry->recipe),
+	       sizeof(serial)); /* as entry_id() has it */
+	return serial && serial == owner->serial;
+}
+
+void lk__entry_ref(struct lk__entry *entry)
+{
+	size_t before = atomic_fetch_add(&entry->refs, 1);
+	assert(before > 0);
+	(void)before;
+}
+
+bool lk__entry_ref_if_alive(struct lk__entry *entry)
+{
+	size_t refs = atomic_load(&entry->refs);
+	while (refs > 0)
+		if (atomic_compare_exchange_weak(&entry->refs, &refs, refs + 1))
+			return true;
+	return false;
+}
+
+void lk__entry_unref(struct lk__entry *entry)
+{
+	size_t refs = atomic_load(&entry->refs);
+	assert(refs > 0);
+	while (refs > 1)
+		if (atomic_compare_exchange_weak(&entry->refs, &refs, refs - 1))
+			return;
+	lk_client *client = entry->client;
+	pthread_mutex_lock(&client->mutex);
+	bool last = atomic_fetch_sub(&entry->refs, 1) == 1;
+	if (last) {
+		lk__watch_forget(client, entry); /* those that are left have room for their own */
+		HASH_DEL(client->entries, entry);
+	}
+	pthread_mutex_unlock(&client->mutex);
+	if (last)
+		entry_free(entry);
+}
+
+/* One whose lock is on several nodes; it has references of others, which go with it. */
+static struct lk__entry *entries_spread(lk_client *client)
+{
+	struct lk__entry *entry, *next;
+	HASH_ITER(hh, client->entries, entry, next)
+	if (entry->ops)
+		return entry;
+	return NULL;
+}
+
+void lk__entries_free(lk_client *client)
+{
+	struct lk__entry *entry, *next;
+	while ((entry = entries_spread(client))) {
+		HASH_DEL(client->entries, entry);
+		entry_free(entry);
+	}
+	HASH_ITER(hh, client->entries, entry, next)
+	{
+		HASH_DEL(client->entries, entry);
+		entry_free(entry);
+	}
+}
+
+void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK__FIELD_SIZE])
+{
+	if (entry->recipe->field)
+		entry->recipe->field(entry->client->id, number, field_out);
+	else
+		snprintf(field_out, LK__FIELD_SIZE, "%s:%" PRIu64, entry->client->id, number);
+}
+
+/* ---- holds ---- */
+
+struct lk__hold *lk__hold_new(struct lk__thread *thread, const struct lk__owner *owner)
+{
+	struct lk__hold *hold = calloc(1, sizeof(*hold));
+	if (!hold)
+		return NULL;
+	hold->owner = *owner;
+	if (owner->name) {
+		hold->owner_name = malloc(owner->name_size + 1);
+		if (!hold->owner_name) {
+			free(hold);
+			return NULL;
+		}
+		memcpy(hold->owner_name, owner->name, owner->name_size + 1);
+		hold->owner.name = hold->owner_name;
+	} else {
+		hold->thread = thread;
+	}
+	return hold;
+}
+
+static void hold_leave_thread(struct lk__hold *hold)
+{
+	struct lk__thread *thread = hold->thread;
+	if (!thread || !hold->thread_prev)
+		return;
+	pthread_mutex_lock(&thread->mutex);
+	DL_DELETE2(thread->holds, hold, thread_prev, thread_next);
+	pthread_mutex_unlock(&thread->mutex);
+	hold->thread_prev = NULL;
+}
+
+/* Another call of the same owner gives it up, before the caller who waited for it knows of it. */
+static void hold_tell_taker(const struct lk__hold *hold)
+{
+	struct lk__caller *taker = hold->taker;
+	if (!taker)
+		return;
+	taker->hold = NULL;
+	taker->given_up = hold->lost ? LK_ELOST : 0;
+	if (hold->entry)
+		taker->was = hold->entry->grant;
+}
+
+void lk__hold_free(struct lk__hold *hold)
+{
+	if (!hold)
+		return;
+	hold_tell_taker(hold);
+	if (hold->entry) {
+		hold_leave_thread(hold);
+		lk__notices_forget(hold->entry->client, hold);
+		lk__lost_forget(hold);
+	}
+	free(hold->owner_name);
+	free(hold);
+}
+
+bool lk__owner_is(const struct lk__hold *hold, const struct lk__owner *owner)
+{
+	if (hold->owner.serial != owner->serial)
+		return false;
+	return owner->serial || (hold->owner.name_size == owner->name_size &&
+				 memcmp(hold->owner.name, owner->name, owner->name_size) == 0);
+}
+
+struct lk__hold *lk__entry_hold_of(struct lk__entry *entry, const struct lk__owner *owner)
+{
+	struct lk__hold *hold;
+	if (entry->hold && lk__owner_is(entry->hold, owner))
+		return entry->hold;
+	DL_FOREACH(entry->lost, hold)
+	if (lk__owner_is(hold, owner))
+		return hold;
+	return NULL;
+}
+
+int64_t lk__hold_deadline(const struct lk__hold *hold)
+{
+	int64_t until_ns = hold->lost ? hold->valid_until_ns : hold->entry->grant.valid_until_ns;
+	return lk__earlier(until_ns, hold->own_until_ns);
+}
+
+bool lk__entry_in_doubt(const struct lk__entry *entry)
+{
+	const struct lk__grant *grant = &entry->grant;
+	return atomic_load(&entry->doubt) ||
+	       (grant->node &&
+		grant->epoch != atomic_load_explicit(&grant->node->epoch, memory_order_relaxed));
+}
+
+uint64_t lk__entry_begin_try(struct lk__entry *entry)
+{
+	atomic_store(&entry->doubt, false);
+	return atomic_load(&entry->node->epoch);
+}
+
+void lk__entry_lose(struct lk__entry *entry, int64_t now_ns)
+{
+	struct lk__hold *hold = entry->hold;
+	lk_client *client = entry->client;
+	assert(hold && !hold->lost);
+	int64_t deadline_ns = lk__hold_deadline(hold);
+	hold->valid_until_ns = deadline_ns < now_ns ? deadline_ns : now_ns;
+	hold->lost = true;
+	entry->hold = NULL;
+	DL_APPEND(entry->lost, hold);
+	lk__count(&client->counters.held, (uint64_t)-1);
+	lk__lost_note(hold);
+	if (!hold->no_loss) {
+		lk__count(&client->counters.lost, 1);
+		lk__notices_give(client, hold, LK__NOTICE_LOST);
+		lk__log(&client->log, LK_LOG_WARNING, "lock lost: %.200s", entry->name);
+	}
+	/* The other side may keep the key: what is over would stay in it. Of several nodes, some
+	 * may have it still, and for longer than was ever confirmed; so may a node whose answer to
+	 * an extension is missing. A copy of the acquire may still run, and take the lock. */
+	if (entry->recipe->other_side || entry->ops || entry->grant.outlives_ns > now_ns ||
+	    entry->grant.repeated_until_ns > now_ns)
+		lk__entry_release_unasked(entry, hold->number);
+}
+
+void lk__entry_drop_hold(struct lk__entry *entry, int64_t now_ns)
+{
+	struct lk__hold *hold = entry->hold;
+	struct lk__counters *counters = &entry->client->counters;
+	assert(hold);
+	entry->hold = NULL;
+	lk__count(&counters->held, (uint64_t)-1);
+	lk__count_us(counters->hold_us, &counters->hold_sum_us, now_ns - hold->granted_ns);
+	lk__hold_free(hold);
+	atomic_fetch_sub(&entry->refs, 1); /* never the last: the caller has one */
+}
+
+int64_t lk__entry_lease_ms(const struct lk__entry *entry, const struct lk__hold *hold)
+{
+	return hold->lease_ms ? hold->lease_ms : entry->client->config->watchdog_ms;
+}
+
+static void hold_begin(struct lk__entry *entry, struct lk__hold *hold, int64_t now_ns)
+{
+	assert(!entry->hold); /* two owners never */
+	hold->entry = entry;
+	hold->count = 1;
+	hold->number = entry->grant.number;
+	hold->fence = entry->grant.fence;
+	hold->granted_ns = now_ns;
+	hold->watched = hold->lease_ms == 0;
+	hold->own_until_ns = hold->watched ? LK__NEVER : entry->grant.valid_until_ns;
+	hold->wanted_until_ns = 0;
+	hold->lost = hold->warned = false;
+	entry->hold = hold;
+	atomic_fetch_add(&entry->refs, 1);
+	lk__count(&entry->client->counters.held, 1);
+	if (hold->thread) {
+		pthread_mutex_lock(&hold->thread->mutex);
+		DL_APPEND2(hold->thread->holds, hold, thread_prev, thread_next);
+		pthread_mutex_unlock(&hold->thread->mutex);
+	}
+}
+
+void lk__entry_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t now_ns)
+{
+	assert(waiter->state != LK__WAITER_GRANTED);
+	lk__entry_leave_queue(entry, waiter);
+	waiter->state = LK__WAITER_GRANTED;
+	if (entry->recipe->sharing == LK__NO_HOLD) {
+		/* A copy of a try that was sent twice may still run: its record has to stay. */
+		entry->settled = entry->grant.repeated_until_ns ? 0 : entry->grant.number;
+		lk__entry_promote(entry);
+		return;
+	}
+	hold_begin(entry, waiter->hold, now_ns);
+	if (entry->hold->owner.name) /* others who wait under the same name re-enter */
+		DL_FOREACH(entry->queue, waiter)
+	if (lk__owner_is(entry->hold, &waiter->hold->owner))
+		lk__thread_wake(waiter->thread);
+	lk__watch_hold(entry, now_ns);
+}
+
+/* The others who were in the wait queue before the try was sent. */
+static void entry_grant_all(struct lk__entry *entry, const struct lk__caller *first,
+			    int64_t sent_ns)
+{
+	struct lk__caller *waiter, *next;
+	DL_FOREACH_SAFE(entry->queue, waiter, next)
+	{
+		if (waiter == first || waiter->since_ns >= sent_ns)
+			continue;
+		lk__entry_leave_queue(entry, waiter);
+		waiter->state = LK__WAITER_GRANTED;
+		lk__thread_wake(waiter->thread);
+	}
+}
+
+/* Too few replicas have it: a grant is none yet, and a refusal is one all the same. */
+static void entry_read(const struct lk__entry *entry, struct lk__request *request,
+		       struct lk__answer *answer)
+{
+	bool durable = request->code != LK_ENOTDURABLE;
+	if (!durable)
+		request->code = 0;
+	entry->recipe->read_acquire(request, answer);
+	if (durable)
+		return;
+	request->code = LK_ENOTDURABLE;
+	if (answer->event.type == LK__ATTEMPT_GRANTED)
+		answer->event = lk__reply_refusal(request);
+}
+
+struct lk__answer lk__entry_answer(struct lk__entry *entry, struct lk__request *request)
+{
+	struct lk__answer answer = {.fence = 0};
+	entry_read(entry, request, &answer);
+	if (answer.event.type == LK__ATTEMPT_LATE)
+		lk__node_learn_time(entry->node, answer.event.server_us, lk__now_ns());
+	return answer;
+}
+
+void lk__entry_grant(struct lk__entry *entry, struct lk__caller *waiter, uint64_t number,
+		     int64_t sent_ns, int64_t lease_ms)
+{
+	int64_t now_ns = lk__now_ns();
+	assert(number != 0 && sent_ns <= now_ns);
+	entry->grant.number = number;
+	entry->grant.downgraded = false;
+	entry->grant.outlives_ns = 0;
+	entry->grant.lease_ms = lease_ms;
+	entry->grant.valid_until_ns = lk__lease_end_ns(sent_ns, lease_ms);
+	entry->grant.seen_ns = sent_ns;
+	lk__term_begin(&entry->term, now_ns);
+	lk__count(&entry->client->counters.wire_grants, 1);
+	lk__client_record_want(entry->client);
+	if (entry->recipe->flags & LK__FOR_ALL)
+		entry_grant_all(entry, waiter, sent_ns);
+	lk__entry_hand(entry, waiter, now_ns);
+}
+
+void lk__entry_move_grant(struct lk__entry *entry, struct lk__hold *hold,
+			  const struct lk__grant *grant)
+{
+	int64_t now_ns = lk__now_ns();
+	entry->grant = *grant;
+	hold_begin(entry, hold, now_ns);
+	lk__watch_hold(entry, now_ns);
+}
+
+/* ---- the wait queue ---- */
+
+void lk__entry_promote(struct lk__entry *entry)
+{
+	if (entry->hold || entry->head || entry->passing || !entry->queue)
+		return;
+	entry->head = entry->queue;
+	lk__thread_wake(entry->head->thread);
+}
+
+void lk__entry_unsubscribe(struct lk__entry *entry)
+{
+	if (!entry->channel)
+		return;
+	lk__channel_close(&entry->node->messages, entry->channel);
+	entry->channel = NULL;
+	entry->mark.listening = NULL;
+}
+
+void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter)
+{
+	assert(entry->queue);
+	DL_DELETE(entry->queue, waiter);
+	lk__count(&entry->client->counters.waiting, (uint64_t)-1);
+	if (entry->head == waiter)
+		entry->head = NULL;
+	if (entry->queue)
+		return;
+	lk__attempt_rest(&entry->attempt);
+	lk__entry_unsubscribe(entry);
+}
+
+int64_t lk__entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns)
+{
+	int64_t lease_ms = entry->client->config->watchdog_ms;
+	if (entry->recipe->sharing == LK__NO_HOLD || (entry->recipe->flags & LK__QUEUES))
+		return LK__NEVER;
+	if (lease_ms < entry->asked_lease_ms)
+		lease_ms = entry->asked_lease_ms;
+	if (lease_ms < entry->grant.lease_ms)
+		lease_ms = entry->grant.lease_ms;
+	if (lease_ms < entry->red_lease_ms)
+		lease_ms = entry->red_lease_ms;
+	int64_t end_ns = lk__after_ms(from_ns, lease_ms);
+	if (end_ns < entry->grant.outlives_ns)
+		end_ns = entry->grant.outlives_ns;
+	return end_ns > entry->grant.valid_until_ns ? end_ns : entry->grant.valid_until_ns;
+}
+
+void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number)
+{
+	if (entry->ops)
+		entry->ops->release_unasked(entry, number);
+	else
+		lk__compensate_behind(entry, number);
+}

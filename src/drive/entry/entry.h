@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One lock of one kind and name in one client (and of one owner, where the kind has it so): who in
+ * this process has it, who waits for it, and what the server has granted.
+ *
+ *   grant   what the server gave: one number, one deadline, renewed by the watchdog
+ *   hold    what an owner in this process has of it; one at a time, lost ones until released
+ *   queue   callers that wait, first come first served; its head alone talks to the server
+ *   passing a release or exchange is on the wire whose answer decides what comes next: also
+ *           whether the hold goes, where several permits are given back, all or none
+ */
+#ifndef LK__DRIVE_ENTRY_H
+#define LK__DRIVE_ENTRY_H
+
+#include "base/cancel.h"
+#include "base/hash.h"
+#include "conn/channels.h"
+#include "drive/client/client.h"
+#include "sync/attempt.h"
+#include "sync/term.h"
+#include "sync/recipe.h"
+
+/* A thread (by its serial), or a name. */
+struct lk__owner {
+	uint64_t serial; /* 0: named */
+	const char *name;
+	size_t name_size;
+};
+
+#define LK__NOTICE_AT_RISK 1u
+#define LK__NOTICE_LOST 2u
+#define LK__NOTICE_ABANDONED 4u
+
+/* What the handle of a kind asks of each try. */
+struct lk__settings {
+	unsigned flags;  /* of the kind's own */
+	int64_t poll_ms; /* 0: the recipe's */
+	int64_t spin_min_ms, spin_max_ms;
+	int spin_factor;
+};
+
+struct lk__caller;
+
+struct lk__hold {
+	struct lk__hold *prev, *next;               /* among the entry's lost holds */
+	struct lk__hold *thread_prev, *thread_next; /* among its thread's holds */
+	struct lk__hold *notice_prev, *notice_next; /* among the client's notices */
+	struct lk__hold *lost_prev, *lost_next;     /* among the client's lost permits */
+	struct lk__entry *entry;
+	struct lk__thread *thread; /* whose list it is in */
+	struct lk__caller *taker;  /* who has not looked yet whether it is granted; else NULL */
+	struct lk__owner owner;
+	char *owner_name;
+	unsigned count;
+	unsigned notices; /* pending LK__NOTICE_… */
+	bool watched;     /* the watchdog renews it */
+	bool lost, abandoned, warned;
+	bool no_loss;    /* its end is meant: no notice, and nothing is kept of it */
+	bool noted;      /* in the client's list of lost ones */
+	uint64_t number; /* of the wire grant */
+	uint64_t fence;  /* its token; 0: the kind has none */
+	uint64_t tag;
+	int64_t granted_ns;
+	int64_t lease_ms;        /* named by the caller; 0: the watchdog's */
+	int64_t own_until_ns;    /* the end of a named lease; LK__NEVER */
+	int64_t wanted_until_ns; /* a re-entry asked for more than the server has given yet */
+	int64_t margin_ms;       /* 0: a tenth of the lease */
+	int64_t max_hold_ms;     /* 0: none */
+	int64_t valid_until_ns;  /* of the grant when it was lost; else see lk__hold_deadline() */
+	int64_t told_until_ns;   /* the deadline in its notices; under their mutex */
+};
+
+/* What the server has granted, as far as confirmed. */
+struct lk__grant {
+	uint64_t number;
+	uint64_t fence;
+	int64_t lease_ms;
+	int64_t valid_until_ns;
+	int64_t seen_ns;             /* before it was asked for what last confirmed it */
+	const struct lk__node *node; /* that has last confirmed it, */
+	uint64_t epoch;              /* and its epoch then */
+	int64_t repeated_until_ns;   /* its acquire was sent twice: a copy may run until then */
+	int64_t outlives_ns;         /* what was asked for besides may keep it until then */
+	bool downgraded;             /* its number was given to the other side, once */
+};
+
+/* A lock over several nodes, in the list of its entry on one of them. */
+struct lk__front {
+	struct lk__front *prev, *next;
+	struct lk__entry *entry;
+};
+
+enum lk__waiter_state { LK__WAITER_WAITS, LK__WAITER_TAKES, LK__WAITER_GRANTED };
+
+/* A caller in the wait queue; on its stack. */
+struct lk__caller {
+	struct lk__caller *prev, *next;
+	struct lk__thread *thread;
+	struct lk__hold *hold; /* made ready: whoever passes the lock on fills it. NULL: released
+				* by another call of its owner before the caller has looked */
+	enum lk__waiter_state state;
+	int64_t since_ns, until_ns;
+	bool once;
+	bool undone;               /* a grant of it came later than its lease */
+	int given_up;              /* its hold was released already, by its owner: 0 or LK_ELOST */
+	struct lk__grant was;      /* what that hold had */
+	bool tried;                /* of a red lock: its wait limit bounds each further try */
+	int64_t count;             /* permits */
+	uint64_t other_number;     /* number of the other side that its owner has; 0: it has not */
+	uint64_t downgrade_number; /* number of its first try; 0: a new one */
+	struct lk__settings settings;
+	lk_cancel *cancel;
+	const _Atomic bool *stop; /* of an asynchronous call: it was cancelled; else NULL */
+	int64_t begun_ns;
+	const lk_error *why; /* of the head: what stands in its way; else NULL */
+};
+
+struct lk__entry;
+struct lk__extension;
+struct lk__fan_out;
+struct lk__renewed;
+
+/* What all nodes of a lock were asked: its caller waits for the fan-out, without the entry's mutex
+ * and at most until then, between a begin and its end. */
+struct lk__nodes_call {
+	struct lk__entry *entry;
+	struct lk__fan_out *fan_out;
+	int64_t until_ns;
+};
+
+/* What is done otherwise where a lock is on several nodes; NULL in all other entries. With the
+ * mutex held, unless it says otherwise; a begin and an end give it up meanwhile. */
+struct lk__entry_ops {
+	/* A try under the attempt's number. NULL with the event. */
+	struct lk__nodes_call *(*try_begin)(struct lk__entry *entry, struct lk__caller *waiter,
+					    struct lk__attempt_event *event, lk_error *error);
+	/* 0 with the event, or why the head has to leave. */
+	int (*try_end)(struct lk__nodes_call *call, struct lk__attempt_event *event,
+		       lk_error *error);
+	/* The last hold is given up; NULL: LK_ENOMEM, and it is still held. */
+	struct lk__nodes_call *(*release_begin)(struct lk__entry *entry, struct lk__thread *thread,
+						lk_error *error);
+	/* `waited`: for the answers, which say what became of it. */
+	int (*release_end)(struct lk__nodes_call *call, bool waited, lk_error *error);
+	void (*release_unasked)(struct lk__entry *entry, uint64_t number);
+	/* Ends in one lk__watch_renewed(); without the mutex. */
+	void (*renew)(const struct lk__renewed *renewed);
+	/* Other work that is due: ends an overdue renewal; without the mutex. */
+	void (*turn)(struct lk__entry *entry);
+	/* An extension; without the mutex. NULL: LK_ENOMEM. */
+	struct lk__nodes_call *(*extend_begin)(struct lk__entry *entry, struct lk__thread *thread,
+					       struct lk__extension *extension, lk_error *error);
+	/* 1 extended, 0 not ours any more, or a code. */
+	int (*extend_end)(struct lk__nodes_call *call, lk_error *error);
+	/* Whether a try of it may be held, and is being compensated. */
+	bool (*compensating)(const struct lk__entry *entry);
+	/* The entry goes. */
+	void (*free)(struct lk__entry *entry);
+};
+
+struct lk__entry {
+	UT_hash_handle hh;
+	char *id; /* kind, owner where each has an entry of its own, and name */
+	size_t id_size;
+	_Atomic size_t
+		refs; /* of handles, holds, requests left behind; 0 under the client's mutex */
+	lk_client *client;
+	const struct lk__recipe *recipe;
+	struct lk__target target;
+	const struct lk__entry_ops *ops;
+	void *data;               /* for the ops */
+	struct lk__front *fronts; /* under the client's mutex */
+	const char *name;         /* in the target's key, behind the prefix */
+	size_t name_size;
+	uint16_t slot;
+	struct lk__node *node; /* that had the slot when the head looked: it listens there */
+	struct lk__conn *scripts;
+
+	pthread_mutex_t mutex;
+	struct lk__hold *_Atomic hold; /* client_on_doubt() looks without the mutex */
+	struct lk__hold *lost;
+	struct lk__grant grant;
+	struct lk__term term;
+	struct lk__caller *queue;
+	struct lk__caller *head;
+	bool passing;
+	bool lingers;       /* has a reference of its own until the hold-off is over */
+	bool contended;     /* at our last try or release another process held it, or listened */
+	_Atomic bool doubt; /* a message came that nobody of us sent */
+	int64_t hold_off_until_ns;
+	struct lk__attempt attempt;
+	int64_t asked_lease_ms;        /* by the last try, also of a multi lock */
+	int64_t red_lease_ms;          /* the longest that a red lock has asked for here */
+	uint64_t settled;              /* the last number whose caller has its grant; 0 */
+	uint64_t try_nonce;            /* what a message that brings the lock has to repeat */
+	struct lk__request *request;   /* the try in flight */
+	struct lk__request *answered;  /* it was answered while nobody waited for it */
+	struct lk__listening *channel; /* while anyone waits */
+	struct lk__heard mark;
+
+	struct lk__heap_node watch;      /* under the watch's mutex */
+	bool renewing;                   /* a renewal is in flight */
+	_Atomic unsigned compensating;   /* numbers that may be held and nobody wants */
+	struct lk__compensation *spares; /* memory for more of these */
+	unsigned spare_count;
+};
+
+/* Finds or makes the entry of a name, and takes a reference. `owner` is looked at where each owner
+ * has an entry of its own. */
+int lk__entry_get(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
+		  const void *name, size_t size, const struct lk__owner *owner, lk_error *error);
+/* The same, but NULL where there is none: 0, or LK_ENOMEM. */
+int lk__entry_look(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
+		   const void *name, size_t size, const struct lk__owner *owner);
+/* The same, but NULL also when out of memory. */
+struct lk__entry *lk__entry_find(lk_client *client, const struct lk__recipe *recipe,
+				 const void *name, size_t size, const struct lk__owner *owner);
+/* Whether the entry is that of this thread's own. */
+bool lk__entry_is_of(const struct lk__entry *entry, const struct lk__owner *owner);
+void lk__entry_ref(struct lk__entry *entry);
+bool lk__entry_ref_if_alive(struct lk__entry *entry);
+void lk__entry_unref(struct lk__entry *entry); /* with no lock held */
+
+/* The node that has its data, as far as is known now, and the connection there for its scripts:
+ * without a mutex. */
+struct lk__node *lk__entry_node(const struct lk__entry *entry);
+struct lk__conn *lk__entry_scripts(const struct lk__entry *entry);
+
+/* Everything below: with the entry's mutex held. */
+
+/* For the head of its queue: looks up its node. True when that is another than before: then
+ * what it listened to there is closed. */
+bool lk__entry_route(struct lk__entry *entry);
+
+void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK__FIELD_SIZE]);
+
+struct lk__hold *lk__hold_new(struct lk__thread *thread, const struct lk__owner *owner);
+void lk__hold_free(struct lk__hold *hold);
+bool lk__owner_is(const struct lk__hold *hold, const struct lk__owner *owner);
+
+/* The hold of an owner, current or lost; NULL when it has none. */
+struct lk__hold *lk__entry_hold_of(struct lk__entry *entry, const struct lk__owner *owner);
+
+/* Until when the current hold is certain. */
+int64_t lk__hold_deadline(const struct lk__hold *hold);
+
+/* Whether what we know of the grant may be out of date. */
+bool lk__entry_in_doubt(const struct lk__entry *entry);
+
+/* A try is about to be sent: what is heard from now on puts its grant in doubt, and so does a node
+ * whose epoch is not the one that is returned any more. */
+uint64_t lk__entry_begin_try(struct lk__entry *entry);
+
+/* The hold is over without a release: told, and kept until its owner has released it. */
+void lk__entry_lose(struct lk__entry *entry, int64_t now_ns);
+
+/* Ends the current hold: counted, out of the entry, freed. */
+void lk__entry_drop_hold(struct lk__entry *entry, int64_t now_ns);
+
+/* The lease that the server is told for a hold. */
+int64_t lk__entry_lease_ms(const struct lk__entry *entry, const struct lk__hold *hold);
+
+/* What the answer to a try says. An answer that was too late tells the server's time, which is
+ * learned. */
+struct lk__answer lk__entry_answer(struct lk__entry *entry, struct lk__request *request);
+
+/* A wire grant for `number`, sent at `sent_ns`, goes to the waiter, who leaves the queue. */
+void lk__entry_grant(struct lk__entry *entry, struct lk__caller *waiter, uint64_t number,
+		     int64_t sent_ns, int64_t lease_ms);
+
+/* What the server granted in another entry's line goes to a hold of this one, which has none. */
+void lk__entry_move_grant(struct lk__entry *entry, struct lk__hold *hold,
+			  const struct lk__grant *grant);
+
+/* The grant as it stands goes to the waiter, who leaves the queue. */
+void lk__entry_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t now_ns);
+
+/* The first in the queue becomes the head if nothing stands in its way. */
+void lk__entry_promote(struct lk__entry *entry);
+
+/* Closes its channel, if it has one. */
+void lk__entry_unsubscribe(struct lk__entry *entry);
+
+/* A waiter leaves the queue; the last one unsubscribes. */
+void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter);
+
+/* When the lease has ended whatever the server may have granted here up to `from_ns`; LK__NEVER
+ * where something without a lease may be left: a place in a queue, a count. */
+int64_t lk__entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns);
+
+/* Sends the release of a number that nobody waits for. */
+void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number);
+
+#endif

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT */
+/* Closing a client: waiters go, releases arrive, connections end. */
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "drive/async/async.h"
+#include "drive/client/client_record.h"
+#include "drive/entry/entry.h"
+#include "drive/life/life.h"
+#include "drive/client/loop.h"
+#include "drive/notices/notices.h"
+#include "drive/background/compensation.h"
+#include "drive/notices/queue.h"
+
+#define LEAVE_MS 200         /* for those who wait to go */
+#define LOOK_NS (2 * LK__MS) /* between looks at what is left */
+
+/* A picture of the entries, each with a reference; NULL when there is no memory. */
+static struct lk__entry **close_entries(lk_client *client, size_t *count_out)
+{
+	struct lk__entry *entry, *next;
+	size_t count = 0;
+	pthread_mutex_lock(&client->mutex);
+	struct lk__entry **entries = calloc(HASH_COUNT(client->entries) + 1,
+					    sizeof(struct lk__entry *));
+	HASH_ITER(hh, client->entries, entry, next)
+	{
+		if (entries && lk__entry_ref_if_alive(entry))
+			entries[count++] = entry;
+	}
+	pthread_mutex_unlock(&client->mutex);
+	*count_out = count;
+	return entries;
+}
+
+/*
+ * The hold stays in memory, as lost, for its owner's thread to find; the lock is freed. One whose
+ * lease has ended just now is lost: something else may keep its key for longer.
+ */
+static void close_release(struct lk__entry *entry)
+{
+	pthread_mutex_lock(&entry->mutex);
+	int64_t now_ns = lk__now_ns();
+	if (entry->hold && now_ns >= lk__hold_deadline(entry->hold)) {
+		lk__entry_lose(entry, now_ns);
+	} else if (entry->hold) {
+		lk__entry_release_unasked(entry, entry->grant.number);
+		lk__count(&entry->client->counters.held, (uint64_t)-1);
+		entry->hold->lost = true;
+		DL_APPEND(entry->lost, entry->hold);
+		entry->hold = NULL;
+	}
+	pthread_mutex_unlock(&entry->mutex);
+}
+
+static bool close_release_all(lk_client *client)
+{
+	size_t count;
+	struct lk__entry **entries = close_entries(client, &count);
+	if (!entries)
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		close_release(entries[i]);
+		lk__entry_unref(entries[i]);
+	}
+	free(entries);
+	return true;
+}
+
+/* When the last lease ends that nobody renews or releases any more; 0 when nothing is held. */
+static int64_t close_abandoned_until_ns(lk_client *client)
+{
+	size_t count;
+	int64_t until_ns = 0;
+	struct lk__entry **entries = close_entries(client, &count);
+	for (size_t i = 0; i < count; i++) {
+		pthread_mutex_lock(&entries[i]->mutex);
+		const struct lk__hold *hold = entries[i]->hold;
+		if (hold && lk__hold_deadline(hold) > until_ns)
+			until_ns = lk__hold_deadline(hold);
+		pthread_mutex_unlock(&entries[i]->mutex);
+		lk__entry_unref(entries[i]);
+	}
+	free(entries);
+	return until_ns;
+}
+
+static void close_wake_waiters(lk_client *client)
+{
+	struct lk__thread *thread;
+	const struct lk__guest *guest;
+	pthread_mutex_lock(&client->mutex);
+	LL_FOREACH(client->threads, thread)
+	lk__thread_wake(thread);
+	DL_FOREACH(client->asyncs.guests, guest)
+	lk__thread_wake(guest->thread);
+	pthread_mutex_unlock(&client->mutex);
+}
+
+static void close_messages(lk_client *client)
+{
+	struct lk__node *node;
+	for (size_t i = 0; (node = client->topo->ops->node_at(client->topo, i)); i++)
+		lk__conn_close(&node->messages);
+}
+
+/* Those who wait go; what they send as they leave a queue on the server comes before the end. */
+static void close_await_leavers(lk_client *client, struct lk__thread *thread)
+{
+	int64_t until_ns = lk__after_ms(lk__now_ns(), LEAVE_MS);
+	close_messages(client);
+	while (atomic_load(&client->counters.waiting) > 0 && lk__now_ns() < until_ns)
+		lk__park_wait(&thread->park, lk__now_ns() + LOOK_NS);
+}
+
+static void close_read(lk_client *client, struct lk__thread *thread, int64_t until_ns)
+{
+	struct lk__node *node;
+	for (size_t i = 0; (node = client->topo->ops->node_at(client->topo, i)); i++) {
+		for (size_t j = 0; j < node->script_count; j++) {
+			struct lk__conn *conn = &node->scripts[j];
+			int rc = LK__WAIT_TIME_UP;
+			lk__conn_close_to_tries(conn);
+			/* In small steps: nobody wakes us when another thread has finished one. */
+			while (rc == LK__WAIT_TIME_UP && lk__now_ns() < until_ns)
+				rc = lk__conn_wait(conn, thread, lk__conn_is_idle, conn,
+						   lk__now_ns() + LOOK_NS, NULL);
+		}
+	}
+}
+
+/* Every release is answered, and nothing may be held any more that nobody wants. */
+static bool close_is_settled(lk_client *client)
+{
+	return atomic_load(&client->releasing) == 0 && !lk__compensation_pending(client);
+}
+
+/*
+ * Reads until every answer is there, those of releases and of tries left behind among them, and the
+ * loop has compensated what may be held; at most for the command limit, which is also the longest
+ * that a copy of a try may still run, and a little more for the last answer.
+ */
+static bool close_await_answers(lk_client *client)
+{
+	struct lk__thread *thread = lk__client_thread(client);
+	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
+	if (thread) {
+		close_await_leavers(client, thread);
+		close_read(client, thread, until_ns);
+		until_ns = lk__after_ms(until_ns, LEAVE_MS);
+		while (!close_is_settled(client) && lk__now_ns() < until_ns)
+			lk__park_wait(&thread->park, lk__now_ns() + LOOK_NS);
+		/* What was granted meanwhile may go back by another connection. */
+		close_read(client, thread, until_ns);
+	}
+	return close_is_settled(client) && !atomic_exchange(&client->unreleased, false);
+}
+
+/* The first call: holds and waiters go. */
+static int close_begin(lk_client *client, int how, lk_error *error)
+{
+	int open = LK__CLIENT_OPEN;
+	if (how == LK_CLOSE_IF_IDLE && atomic_load(&client->state) == LK__CLIENT_OPEN &&
+	    atomic_load(&client->counters.held) > 0)
+		return lk__fail(error, LK_EHELD, "close: %llu locks are held",
+				(unsigned long long)atomic_load(&client->counters.held));
+	if (!atomic_compare_exchange_strong(&client->state, &open, LK__CLIENT_CLOSING))
+		return 0;
+	if (how == LK_CLOSE_RELEASE && !close_release_all(client)) {
+		atomic_store(&client->state, LK__CLIENT_OPEN);
+		return lk__fail(error, LK_ENOMEM, "close: out of memory, nothing was released");
+	}
+	lk__client_record_end(client, close_abandoned_until_ns(client));
+	lk__notices_close(client);
+	close_wake_waiters(client);
+	lk__loop_wake(client); /* asynchronous callers wait there */
+	atomic_store(&client->begun_to_close, true);
+	return 0;
+}
+
+void lk__client_end(lk_client *client)
+{
+	client->topo->ops->close(client->topo);
+	lk__loop_stop(client);
+	/* What the loop still sent while the connections closed comes back to its owners. */
+	client->topo->ops->close(client->topo);
+	lk__async_end(client);
+	atomic_store(&client->state, LK__CLIENT_CLOSED);
+	lk__notices_close(client);
+	lk__notices_ring(client); /* no loop does it any more */
+}
+
+int lk__client_close(lk_client *client, int how, lk_error *error)
+{
+	int rc = close_begin(client, how, error);
+	if (rc < 0 || atomic_load(&client->state) == LK__CLIENT_CLOSED ||
+	    !atomic_load(&client->begun_to_close) || atomic_exchange(&client->closing, true))
+		return rc; /* done, or another thread is at it */
+	if (close_await_answers(client))
+		lk__client_end(client);
+	else
+		rc = lk__fail(error, LK_EMAYBEHELD,
+			      "close: something may still be held, and is being released");
+	atomic_store(&client->closing, false);
+	return rc;
+}
+
+/* ---- of a threadless client ---- */
+
+int lk__close_start(lk_client *client, int how, struct lk__completion *completion, lk_error *error)
+{
+	struct lk__closing *close = &client->close;
+	int rc = close_begin(client, how, error);
+	if (rc < 0)
+		return rc;
+	close_messages(client);
+	close->leave_until_ns = lk__after_ms(lk__now_ns(), LEAVE_MS);
+	close->until_ns = lk__after_ms(close->leave_until_ns, client->config->command_timeout_ms);
+	lk__client_ref(client);
+	completion->client = client;
+	atomic_store(&close->completion, completion);
+	lk__loop_wake(client);
+	return 0;
+}
+
+bool lk__close_is_under_way(lk_client *client)
+{
+	return atomic_load(&client->close.completion) != NULL;
+}
+
+static void close_complete(lk_client *client, int rc)
+{
+	struct lk__completion *completion = atomic_exchange(&client->close.completion, NULL);
+	if (rc < 0)
+		lk__fail(&completion->value.error, rc,
+			 "close: something may still be held, and is being released");
+	completion->prev = completion; /* a list of one */
+	completion->next = NULL;
+	lk__queue_deliver(completion->queue, completion);
+}
+
+/* Nothing is to be sent, or read, any more. */
+static bool close_is_read(lk_client *client)
+{
+	struct lk__node *node;
+	bool idle = true;
+	for (size_t i = 0; (node = client->topo->ops->node_at(client->topo, i)); i++) {
+		for (size_t j = 0; j < node->script_count; j++) {
+			struct lk__conn *conn = &node->scripts[j];
+			lk__conn_close_to_tries(conn);
+			pthread_mutex_lock(&conn->mutex);
+			idle &= lk__conn_is_idle(conn);
+			pthread_mutex_unlock(&conn->mutex);
+		}
+	}
+	return idle;
+}
+
+/* As close_await_answers(), a look at a time. */
+int64_t lk__close_turn(lk_client *client)
+{
+	const struct lk__closing *close = &client->close;
+	if (!lk__close_is_under_way(client))
+		return LK__NEVER;
+	int64_t now_ns = lk__now_ns();
+	if (atomic_load(&client->counters.waiting) > 0 && now_ns < close->leave_until_ns)
+		return now_ns + LOOK_NS;
+	bool done = close_is_read(client) && close_is_settled(client);
+	if (!done && now_ns < close->until_ns)
+		return now_ns + LOOK_NS;
+	done = done && !atomic_exchange(&client->unreleased, false);
+	if (done)
+		lk__client_end(client);
+	close_complete(client, done ? 0 : LK_EMAYBEHELD);
+	return LK__NEVER;
+}
+
+void lk__close_at_once(lk_client *client)
+{
+	close_begin(client, LK_CLOSE_ABANDON, NULL);
+	lk__client_end(client);
+	if (lk__close_is_under_way(client))
+		close_complete(client, LK_EMAYBEHELD);
+}

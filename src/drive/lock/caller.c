@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: MIT */
+#include "drive/lock/caller.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "drive/lock/head.h"
+#include "drive/notices/notices.h"
+#include "drive/background/watch.h"
+
+#define LOOK_NS (5 * LK__MS) /* between looks at a lock that is being passed to us */
+
+static int caller_fail(struct lk__entry *entry, int code, const char *operation, lk_error *error)
+{
+	return lk__fail(error, code, "%s \"%.100s\": %s", operation, entry->name,
+			lk_error_text(code));
+}
+
+int lk__caller_reenter(struct lk__entry *entry, const struct lk__want *want, lk_error *error)
+{
+	struct lk__hold *hold = lk__entry_hold_of(entry, &want->owner);
+	if (!hold)
+		return 0;
+	int64_t now_ns = lk__now_ns();
+	if (!hold->lost && now_ns >= lk__hold_deadline(hold))
+		lk__entry_lose(entry, now_ns);
+	if (hold->lost) {
+		lk__entry_promote(entry);
+		return caller_fail(entry, LK_ELOST, "acquire", error);
+	}
+	if (hold->count == INT32_MAX)
+		return lk__fail(error, LK_ELIMIT, "acquire \"%.100s\": held 2147483647 times",
+				entry->name);
+	hold->count++;
+	if (want->grant_out)
+		*want->grant_out = entry->grant;
+	if (!hold->watched &&
+	    (!want->lease_ms || lk__after_ms(now_ns, want->lease_ms) > hold->own_until_ns)) {
+		/* The hold is to last longer: the watchdog sees to it, at once. */
+		hold->watched = !want->lease_ms;
+		hold->wanted_until_ns = lk__after_ms(now_ns, want->lease_ms);
+		lk__watch_at(entry, now_ns);
+	}
+	lk__count(&entry->client->counters.reentries, 1);
+	return 1;
+}
+
+/* A hold that ended, or whose client was closed, before its owner could know of it was none: back
+ * to the front of the wait queue. */
+static void caller_undo(struct lk__entry *entry, struct lk__caller *waiter)
+{
+	struct lk__hold *hold = waiter->hold;
+	assert(waiter->state == LK__WAITER_GRANTED && hold->entry == entry);
+	if (entry->hold == hold) {
+		entry->hold = NULL;
+		lk__count(&entry->client->counters.held, (uint64_t)-1);
+		lk__entry_release_unasked(entry, hold->number);
+	} else {
+		DL_DELETE(entry->lost, hold);
+	}
+	if (hold->thread) {
+		pthread_mutex_lock(&hold->thread->mutex);
+		DL_DELETE2(hold->thread->holds, hold, thread_prev, thread_next);
+		pthread_mutex_unlock(&hold->thread->mutex);
+		hold->thread_prev = NULL;
+	}
+	lk__notices_forget(entry->client, hold);
+	hold->entry = NULL;
+	hold->lost = false;
+	atomic_fetch_sub(&entry->refs, 1);
+	waiter->state = LK__WAITER_WAITS;
+	waiter->undone = true;
+	DL_PREPEND(entry->queue, waiter);
+	lk__count(&entry->client->counters.waiting, 1);
+	lk__entry_promote(entry);
+}
+
+/* Whether a hold of the waiter's owner, other than its own, was lost and not released yet. */
+static bool caller_lost(const struct lk__entry *entry, const struct lk__caller *waiter)
+{
+	const struct lk__hold *hold;
+	DL_FOREACH(entry->lost, hold)
+	if (hold != waiter->hold && lk__owner_is(hold, &waiter->hold->owner))
+		return true;
+	return false;
+}
+
+/* An owner's name waits in several threads, and one of them has the lock: the others re-enter. 1, 0
+ * where they cannot yet, or why they will not. */
+static int caller_joins(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error)
+{
+	struct lk__want want = {.owner = waiter->hold->owner, .lease_ms = waiter->hold->lease_ms};
+	const struct lk__hold *hold = entry->hold;
+	if (waiter->state != LK__WAITER_WAITS || !hold || !lk__owner_is(hold, &want.owner))
+		return 0;
+	int rc = lk__caller_reenter(entry, &want, error);
+	if (rc == 1) {
+		lk__entry_leave_queue(entry, waiter);
+		lk__hold_free(waiter->hold);
+	}
+	return rc;
+}
+
+/* 0, or why a waiter that is not the head leaves the queue. */
+static int caller_over(struct lk__entry *entry, const struct lk__caller *waiter, lk_error *error)
+{
+	int code = 0;
+	if (waiter->state == LK__WAITER_TAKES)
+		return 0;
+	if (atomic_load(&entry->client->state) != LK__CLIENT_OPEN)
+		code = LK_ECLOSED;
+	else if (caller_lost(entry, waiter))
+		code = LK_ELOST;
+	else if (lk__caller_cancelled(waiter))
+		code = LK_ECANCELLED;
+	else if (waiter->until_ns != LK__NEVER && lk__now_ns() >= waiter->until_ns)
+		code = !entry->hold && entry->attempt.code ? entry->attempt.code : LK_ETIMEDOUT;
+	return code ? caller_fail(entry, code, "acquire", error) : 0;
+}
+
+/* Whether its owner can be told that it has the lock. */
+static bool caller_keeps(const struct lk__entry *entry, const struct lk__caller *waiter)
+{
+	const struct lk__hold *hold = waiter->hold;
+	assert(hold);
+	if (!hold->entry) /* its kind leaves nothing behind */
+		return true;
+	return atomic_load(&entry->client->state) == LK__CLIENT_OPEN && !hold->lost &&
+	       !caller_lost(entry, waiter) && lk__now_ns() < lk__hold_deadline(hold);
+}
+
+int lk__caller_look(struct lk__entry *entry, struct lk__caller *waiter, int64_t *until_ns,
+		    lk_error *error)
+{
+	if (waiter->state == LK__WAITER_GRANTED) {
+		if (!waiter->hold) /* first it acquired, then its owner released */
+			return waiter->given_up ? caller_fail(entry, LK_ELOST, "acquire", error)
+						: 1;
+		if (caller_keeps(entry, waiter))
+			return 1;
+		caller_undo(entry, waiter);
+	}
+	*until_ns = waiter->until_ns;
+	if (entry->head == waiter)
+		return 0;
+	int rc = caller_joins(entry, waiter, error);
+	if (rc == 0)
+		rc = caller_over(entry, waiter, error);
+	/* What is being passed to it comes within the command limit, also after its own. */
+	if (waiter->state == LK__WAITER_TAKES)
+		*until_ns = lk__now_ns() + LOOK_NS;
+	return rc;
+}
+
+/* Waits in the queue until the lock is ours (1) or the wait is over (a code). */
+static int caller_stand(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error)
+{
+	for (;;) {
+		int64_t until_ns;
+		int rc = 0;
+		if (entry->head == waiter)
+			rc = lk__head_drive(entry, waiter, error);
+		if (rc >= 0)
+			rc = lk__caller_look(entry, waiter, &until_ns, error);
+		if (rc)
+			return rc;
+		if (entry->head == waiter)
+			continue;
+		pthread_mutex_unlock(&entry->mutex);
+		lk__park_wait(&waiter->thread->park, until_ns);
+		pthread_mutex_lock(&entry->mutex);
+	}
+}
+
+/* What the owner has of the other side of the lock. The number serves one downgrade: if two grants
+ * had the same, a late release of the first could end the second. */
+struct other_side {
+	uint64_t number; /* of the grant; 0: none */
+	bool downgraded; /* before */
+	int code;        /* LK_ENOMEM: not known */
+};
+
+static struct other_side caller_other_side(const struct lk__entry *entry,
+					   const struct lk__owner *owner)
+{
+	struct other_side side = {0};
+	const struct lk__recipe *recipe = entry->recipe->other_side;
+	struct lk__entry *other = NULL;
+	if (recipe)
+		side.code = lk__entry_look(&other, entry->client, recipe, entry->name,
+					   entry->name_size, owner);
+	if (!other)
+		return side;
+	pthread_mutex_lock(&other->mutex);
+	if (other->hold && lk__now_ns() < lk__hold_deadline(other->hold)) {
+		side.number = other->grant.number;
+		side.downgraded = other->grant.downgraded;
+		other->grant.downgraded = true;
+	}
+	pthread_mutex_unlock(&other->mutex);
+	lk__entry_unref(other);
+	return side;
+}
+
+struct lk__hold *lk__caller_hold(struct lk__thread *thread, const struct lk__want *want)
+{
+	struct lk__hold *hold = lk__hold_new(thread, &want->owner);
+	if (!hold)
+		return NULL;
+	hold->lease_ms = want->lease_ms;
+	hold->max_hold_ms = want->max_hold_ms;
+	hold->margin_ms = want->margin_ms;
+	hold->tag = want->tag;
+	hold->no_loss = want->no_loss;
+	return hold;
+}
+
+static int caller_prepare(struct lk__entry *entry, struct lk__thread *thread,
+			  const struct lk__want *want, const struct other_side *side,
+			  struct lk__caller *waiter, lk_error *error)
+{
+	const struct lk_config *config = entry->client->config;
+	int64_t now_ns = lk__now_ns();
+	if (side->code)
+		return caller_fail(entry, side->code, "acquire", error);
+	if (side->number && !(entry->recipe->flags & LK__DOWNGRADES))
+		return caller_fail(entry, LK_EUPGRADE, "acquire", error);
+	*waiter = (struct lk__caller){.thread = thread,
+				      .once = want->wait_ms == 0,
+				      .cancel = want->cancel,
+				      .stop = want->stop,
+				      .begun_ns = now_ns,
+				      .count = want->count,
+				      .other_number = side->number,
+				      .downgrade_number = side->downgraded ? 0 : side->number,
+				      .settings = want->settings,
+				      .since_ns = now_ns,
+				      .until_ns = LK__NEVER};
+	if (waiter->once)
+		waiter->until_ns = lk__after_ms(now_ns, config->connect_timeout_ms +
+								config->command_timeout_ms);
+	else if (want->wait_ms > 0)
+		waiter->until_ns = lk__after_ms(now_ns, want->wait_ms);
+	if (atomic_load(&entry->client->counters.waiting) >= (uint64_t)config->max_waiters)
+		return lk__fail(error, LK_ELIMIT,
+				"acquire \"%.100s\": %lld callers wait (max_waiters)", entry->name,
+				(long long)config->max_waiters);
+	int rc = lk__cancel_enter(want->cancel, thread, error);
+	if (rc < 0)
+		return rc;
+	waiter->hold = lk__caller_hold(thread, want);
+	if (!waiter->hold) {
+		lk__cancel_leave(want->cancel);
+		return caller_fail(entry, LK_ENOMEM, "acquire", error);
+	}
+	waiter->hold->taker = waiter;
+	return 0;
+}
+
+static int caller_queue(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error)
+{
+	if (waiter->once && (entry->hold || entry->queue))
+		return caller_fail(entry, LK_EBUSY, "acquire", error);
+	DL_APPEND(entry->queue, waiter);
+	lk__count(&entry->client->counters.waiting, 1);
+	if (entry->hold && lk__now_ns() >= lk__hold_deadline(entry->hold))
+		lk__entry_lose(entry, lk__now_ns());
+	lk__entry_promote(entry);
+	return 0;
+}
+
+static void caller_count(struct lk__counters *counters, int rc, int64_t waited_ns)
+{
+	if (rc == 1) {
+		lk__count(&counters->acquires, 1);
+		lk__count_us(counters->wait_us, &counters->wait_sum_us, waited_ns);
+	} else if (rc == LK_ETIMEDOUT || rc == LK_EBUSY) {
+		lk__count(&counters->timeouts, 1);
+	} else if (rc == LK_ECANCELLED) {
+		lk__count(&counters->cancels, 1);
+	} else {
+		lk__count(&counters->failures, 1);
+	}
+}
+
+/* What is left of a caller that is not in the queue any more. */
+static void caller_finish(struct lk__entry *entry, const struct lk__want *want,
+			  const struct lk__caller *waiter, int rc)
+{
+	bool given_up = waiter->state == LK__WAITER_GRANTED && !waiter->hold;
+	lk__cancel_leave(want->cancel);
+	if (rc == 1 && want->grant_out)
+		*want->grant_out = given_up ? waiter->was : entry->grant;
+	if (waiter->hold)
+		waiter->hold->taker = NULL;
+	if (rc < 0 || entry->recipe->sharing == LK__NO_HOLD)
+		lk__hold_free(waiter->hold);
+	if (rc < 0 || waiter->state == LK__WAITER_GRANTED) /* else it was counted as a re-entry */
+		caller_count(&entry->client->counters, rc, lk__now_ns() - waiter->begun_ns);
+}
+
+int lk__caller_begin(struct lk__entry *entry, struct lk__thread *thread,
+		     const struct lk__want *want, struct lk__caller *waiter, lk_error *error)
+{
+	struct other_side side = caller_other_side(entry, &want->owner);
+	pthread_mutex_lock(&entry->mutex);
+	int rc = lk__caller_reenter(entry, want, error);
+	if (rc)
+		return rc;
+	rc = caller_prepare(entry, thread, want, &side, waiter, error);
+	if (rc < 0) {
+		caller_count(&entry->client->counters, rc, 0);
+		return rc;
+	}
+	rc = caller_queue(entry, waiter, error);
+	if (rc < 0)
+		caller_finish(entry, want, waiter, rc);
+	return rc;
+}
+
+void lk__caller_end(struct lk__entry *entry, const struct lk__want *want, struct lk__caller *waiter,
+		    int rc)
+{
+	if (rc < 0 && waiter->state != LK__WAITER_GRANTED) {
+		lk__entry_leave_queue(entry, waiter);
+		lk__entry_promote(entry);
+	}
+	caller_finish(entry, want, waiter, rc);
+}
+
+int lk__caller_acquire(struct lk__entry *entry, struct lk__thread *thread,
+		       const struct lk__want *want, lk_error *error)
+{
+	struct lk__caller waiter = {.thread = NULL};
+	int rc = lk__caller_begin(entry, thread, want, &waiter, error);
+	if (rc == 0) {
+		rc = caller_stand(entry, &waiter, error);
+		lk__caller_end(entry, want, &waiter, rc);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+	return rc < 0 ? rc : 0;
+}

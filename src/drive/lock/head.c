@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: MIT */
+#include "drive/lock/head.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/random.h"
+#include "conf/config.h"
+#include "drive/background/compensation.h"
+#include "drive/client/loop.h"
+
+#define DEAF_NS (1000 * LK__MS)       /* between tries while no message can be heard */
+#define ANSWER_GRACE_NS (50 * LK__MS) /* beyond a try's deadline, for its answer's way back */
+#define LAST_ANSWER_NS (20 * LK__MS)  /* beyond the wait limit, for the answer to a try */
+
+/* A limit that passes while a try is on its way would make a grant of nearly every refusal
+ * uncertain: the answer is given a little time. */
+int64_t lk__head_answer_until_ns(const struct lk__head *head)
+{
+	int64_t least_ns = lk__now_ns() + LAST_ANSWER_NS;
+	int64_t until_ns = head->waiter->until_ns > least_ns ? head->waiter->until_ns : least_ns;
+	return lk__earlier(until_ns, head->entry->attempt.try_until_ns + ANSWER_GRACE_NS);
+}
+
+static int head_fail(struct lk__head *head, int code, const char *reason)
+{
+	return lk__fail(head->error, code, "acquire \"%.100s\" on %.100s: %s", head->entry->name,
+			head->entry->client->config->url, reason);
+}
+
+void lk__head_happened(struct lk__head *head, enum lk__attempt_event_type type)
+{
+	head->event = (struct lk__attempt_event){.type = type};
+}
+
+void lk__head_failed(struct lk__head *head, int code, bool retryable, const char *reason)
+{
+	head->event = (struct lk__attempt_event){
+		.type = LK__ATTEMPT_FAILED, .code = code, .retryable = retryable};
+	head_fail(head, code, reason);
+}
+
+/* 0, or why the head has to leave. */
+int lk__head_over(const struct lk__head *head)
+{
+	const struct lk__caller *waiter = head->waiter;
+	if (atomic_load(&head->entry->client->state) != LK__CLIENT_OPEN)
+		return LK_ECLOSED;
+	if (lk__caller_cancelled(waiter))
+		return LK_ECANCELLED;
+	if (waiter->until_ns != LK__NEVER && lk__now_ns() >= waiter->until_ns)
+		return LK_ETIMEDOUT;
+	return 0;
+}
+
+/* ---- steps ---- */
+
+/* Whether an earlier number may be held for all we know. */
+static bool entry_compensates(const struct lk__entry *entry)
+{
+	return entry->ops ? entry->ops->compensating(entry) : atomic_load(&entry->compensating) > 0;
+}
+
+static void entry_compensate(struct lk__entry *entry, const struct lk__effects *effects)
+{
+	if (effects->compensate == LK__COMPENSATE_COPIES)
+		lk__compensate(entry, effects->gives_up, effects->copies_until_ns);
+	else if (effects->compensate == LK__COMPENSATE_RELEASE)
+		lk__entry_release_unasked(entry, effects->gives_up);
+}
+
+/* Feeds the event, and carries out what comes before the action. */
+static struct lk__effects entry_step(struct lk__entry *entry, struct lk__attempt_event *event)
+{
+	event->compensating = entry_compensates(entry);
+	event->closing = atomic_load(&entry->client->state) != LK__CLIENT_OPEN;
+	struct lk__effects effects = lk__attempt_step(&entry->attempt, event, lk__now_ns());
+	entry_compensate(entry, &effects);
+	if (effects.unsubscribes)
+		lk__entry_unsubscribe(entry);
+	return effects;
+}
+
+/* ---- answers ---- */
+
+void lk__head_pin(struct lk__head *head)
+{
+	if (!head->pinned)
+		lk__conn_pin(head->entry->scripts);
+	head->pinned = head->entry->scripts;
+}
+
+static void head_unpin(struct lk__head *head)
+{
+	if (head->pinned)
+		lk__conn_unpin(head->pinned);
+	head->pinned = NULL;
+}
+
+/* The event that the answer is; the request is gone. */
+static struct lk__answer answer_take(struct lk__entry *entry, struct lk__request *request)
+{
+	struct lk__answer answer = lk__entry_answer(entry, request);
+	struct lk__attempt_event *event = &answer.event;
+	event->sent_ns = request->sent_ns;
+	event->copied = request->sends > 1;
+	event->unsent = request->code == LK_EUNREACHABLE && request->sends == 0;
+	if (event->type == LK__ATTEMPT_BUSY) {
+		lk__count(&entry->client->counters.busy, 1);
+		entry->contended = true;
+	}
+	entry->request = NULL;
+	return answer;
+}
+
+void lk__head_answered(struct lk__head *head, struct lk__request *request)
+{
+	struct lk__answer answer = answer_take(head->entry, request);
+	if (request->redirects) /* granted by another node: in doubt until that is asked again */
+		head->epoch--;
+	head->event = answer.event;
+	head->fence = answer.fence;
+	if (answer.reason)
+		head_fail(head, answer.event.code, answer.reason);
+	else if (request->code)
+		head_fail(head, request->code, request->reason);
+	lk__request_free(request);
+}
+
+/* A try was answered and nobody waits for it. */
+static void detached_read(struct lk__entry *entry, struct lk__request *request)
+{
+	struct lk__answer answer = answer_take(entry, request);
+	lk__request_free(request);
+	entry_step(entry, &answer.event);
+}
+
+/* A try whose caller has left is answered: the next head's, or nobody's. */
+void lk__head_detached(struct lk__request *request)
+{
+	struct lk__entry *entry = request->owner;
+	pthread_mutex_lock(&entry->mutex);
+	if (entry->head) {
+		entry->answered = request;
+		lk__thread_wake(entry->head->thread);
+	} else {
+		detached_read(entry, request);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+	lk__entry_unref(entry);
+}
+
+void lk__head_unanswered(struct lk__head *head)
+{
+	head->entry->request = NULL; /* what the server does now is refused as late */
+	lk__head_happened(head, LK__ATTEMPT_UNKNOWN);
+	head_fail(head, LK_EMAYBEHELD, "no answer within the command limit");
+}
+
+/* ---- connections ---- */
+
+/* Connecting may have told that the lock is on another node. */
+static bool head_is_astray(struct lk__head *head)
+{
+	if (lk__entry_node(head->entry) == head->entry->node)
+		return false;
+	lk__head_failed(head, LK_EUNREACHABLE, true, "another node has it");
+	head->event.unsent = true;
+	return true;
+}
+
+struct lk__conn *lk__head_route(struct lk__head *head)
+{
+	struct lk__entry *entry = head->entry;
+	if (entry->ops)
+		return NULL;
+	head->moved |= lk__entry_route(entry);
+	return entry->scripts;
+}
+
+int64_t lk__head_connect_until_ns(const struct lk__head *head, int64_t unlimited_until_ns)
+{
+	int64_t until_ns = head->waiter->until_ns;
+	return until_ns == LK__NEVER ? unlimited_until_ns : until_ns;
+}
+
+int lk__head_connected(struct lk__head *head, int rc, const lk_error *why)
+{
+	bool was_up = atomic_load(&head->entry->node->was_up);
+	if (rc == LK_ECANCELLED || rc == LK_ECLOSED)
+		return rc;
+	if (rc == LK__WAIT_READY)
+		lk__head_happened(head, LK__ATTEMPT_CONNECTED);
+	else if (!head_is_astray(head))
+		lk__head_failed(head, why->code, was_up && rc == LK_ESYSTEM, why->message);
+	head->event.moved = head->moved;
+	head->moved = false;
+	return 0;
+}
+
+/* ---- tries ---- */
+
+/* Makes the request of a try; NULL when out of memory. */
+static struct lk__request *head_request(const struct lk__head *head)
+{
+	struct lk__entry *entry = head->entry;
+	const struct lk__caller *waiter = head->waiter;
+	int64_t now_ns = lk__now_ns();
+	char field[LK__FIELD_SIZE];
+	lk__field(entry, entry->attempt.number, field);
+	entry->try_nonce = 0;
+	/* Without it messages only wake: replicas may lack what another's release has granted. */
+	if (entry->recipe->read_message && !lk__node_is_acked(entry->node))
+		lk__random_bytes(&entry->try_nonce, sizeof(entry->try_nonce));
+	struct lk__try wanted = {
+		.target = &entry->target,
+		.field = field,
+		.number = entry->attempt.number,
+		.lease_ms = entry->attempt.asked_lease_ms,
+		.wait_ms = -1,
+		.alive_ms = entry->client->config->fair_wait_ms,
+		.count = waiter->count,
+		.other_number = waiter->other_number,
+		.settled = entry->settled,
+		.nonce = entry->try_nonce,
+		.flags = waiter->settings.flags,
+		.once = waiter->once,
+	};
+	if (waiter->until_ns != LK__NEVER)
+		wanted.wait_ms = now_ns < waiter->until_ns
+					 ? (waiter->until_ns - now_ns) / LK__MS + 1
+					 : 1;
+	return entry->recipe->acquire(&wanted);
+}
+
+struct lk__request *lk__head_try(struct lk__head *head)
+{
+	struct lk__entry *entry = head->entry;
+	if (head_is_astray(head))
+		return NULL;
+	entry->asked_lease_ms = entry->attempt.asked_lease_ms;
+	struct lk__request *request = lk__compensation_reserve(entry) ? head_request(head) : NULL;
+	if (!request) {
+		lk__head_failed(head, LK_ENOMEM, false, "out of memory");
+		return NULL;
+	}
+	request->resend = true;
+	request->contended = entry->contended;
+	request->return_unsent = true;
+	request->deadline_ns = entry->attempt.try_until_ns;
+	request->owner = entry;
+	entry->request = request;
+	head->epoch = lk__entry_begin_try(entry);
+	if (entry->channel)
+		lk__channel_mark(&entry->node->messages, entry->channel, &entry->mark);
+	lk__head_pin(head);
+	return request;
+}
+
+bool lk__head_try_all(struct lk__head *head)
+{
+	struct lk__entry *entry = head->entry;
+	entry->asked_lease_ms = entry->attempt.asked_lease_ms;
+	head->epoch = lk__entry_begin_try(entry);
+	lk__head_happened(head, LK__ATTEMPT_FAILED);
+	head->call = entry->ops->try_begin(entry, head->waiter, &head->event, head->error);
+	return head->call != NULL;
+}
+
+int lk__head_tried_all(struct lk__head *head)
+{
+	struct lk__entry *entry = head->entry;
+	int rc = entry->ops->try_end(head->call, &head->event, head->error);
+	head->call = NULL;
+	if (rc == 0 && head->event.type == LK__ATTEMPT_BUSY)
+		lk__count(&entry->client->counters.busy, 1);
+	return rc;
+}
+
+/* ---- messages ---- */
+
+static struct lk__listening *head_open_channel(struct lk__entry *entry)
+{
+	const struct lk__target *target = &entry->target;
+	struct lk__conn *conn = &entry->node->messages;
+	char field[LK__FIELD_SIZE];
+	if (!(entry->recipe->flags & LK__OWN_CHANNEL))
+		return lk__channel_open(conn, target->channel, target->channel_size, entry);
+	char *own = malloc(target->channel_size + 1 + sizeof(field));
+	if (!own)
+		return NULL;
+	lk__field(entry, entry->attempt.number, field);
+	memcpy(own, target->channel, target->channel_size);
+	own[target->channel_size] = ':';
+	memcpy(own + target->channel_size + 1, field, strlen(field) + 1);
+	struct lk__listening *channel = lk__channel_open(
+		conn, own, strlen(field) + 1 + target->channel_size, entry);
+	free(own);
+	return channel;
+}
+
+bool lk__head_subscribe(struct lk__head *head)
+{
+	struct lk__entry *entry = head->entry;
+	if (!entry->channel)
+		entry->channel = head_open_channel(entry);
+	if (!entry->channel)
+		lk__head_failed(head, LK_ENOMEM, false, "out of memory");
+	return entry->channel != NULL;
+}
+
+int64_t lk__head_subscribe_until_ns(const struct lk__head *head)
+{
+	int64_t retry_ms = head->entry->client->config->retry_ms;
+	return lk__earlier(head->waiter->until_ns, lk__after_ms(lk__now_ns(), retry_ms));
+}
+
+int lk__head_subscribed(struct lk__head *head, int rc, const lk_error *why)
+{
+	struct lk__entry *entry = head->entry;
+	if (rc == LK_ECANCELLED || rc == LK_ECLOSED)
+		return rc;
+	/* Without a descriptor no message can come: the waiter looks again from time to time. */
+	if (rc == LK__WAIT_READY || rc == LK_ESYSTEM) {
+		lk__channel_mark(&entry->node->messages, entry->channel, &entry->mark);
+		lk__head_happened(head, LK__ATTEMPT_LISTENING);
+		return 0;
+	}
+	if (rc == LK__WAIT_TIME_UP && lk__head_over(head))
+		return lk__head_over(head);
+	lk__head_failed(head, why->code, why->code == LK_EUNAVAILABLE, why->message);
+	return 0;
+}
+
+/* A random part of the half of the time until then. */
+int64_t lk__head_jitter_ns(int64_t until_ns)
+{
+	uint32_t random = 0;
+	int64_t now_ns = lk__now_ns();
+	lk__random_bytes(&random, sizeof(random));
+	return until_ns > now_ns ? (until_ns - now_ns) / 2 * (random % 1024) / 1024 : 0;
+}
+
+/* Since when, in server time, the message says that its listener has the lock; 0: it only wakes. */
+static int64_t head_handed_us(const struct lk__entry *entry, const char *payload)
+{
+	int64_t handed_us = 0;
+	bool handed = entry->recipe->read_message &&
+		      entry->recipe->read_message(payload, entry->try_nonce, &handed_us);
+	return handed ? handed_us : 0;
+}
+
+int64_t lk__head_listen(struct lk__head *head, int64_t until_ns, bool news_only,
+			struct lk__heard *mark)
+{
+	struct lk__entry *entry = head->entry;
+	if (!entry->mark.listening) /* subscribed by a head that left before it knew */
+		lk__channel_mark(&entry->node->messages, entry->channel, &entry->mark);
+	*mark = entry->mark;
+	mark->news_only = news_only;
+	if (entry->attempt.want.poll_ns) /* not in step with others who poll */
+		until_ns -= lk__head_jitter_ns(until_ns) / 2;
+	if (!mark->on) {
+		lk__conn_open(&entry->node->messages);
+		until_ns = lk__earlier(until_ns, lk__now_ns() + DEAF_NS);
+	}
+	return lk__earlier(head->waiter->until_ns, until_ns);
+}
+
+int lk__head_heard(struct lk__head *head, int rc, const struct lk__heard *mark)
+{
+	struct lk__entry *entry = head->entry;
+	if (rc < 0)
+		return rc;
+	if (rc != LK__WAIT_READY && !mark->on) /* once in DEAF_NS */
+		lk__channel_retry(&entry->node->messages, entry->channel);
+	lk__head_happened(head, rc == LK__WAIT_READY ? LK__ATTEMPT_WOKEN : LK__ATTEMPT_TIMER);
+	if (rc == LK__WAIT_READY)
+		head->event.handed_us = head_handed_us(entry, mark->payload);
+	return rc == LK__WAIT_READY ? 0 : lk__head_over(head);
+}
+
+/* ---- from the first step to the last ---- */
+
+int lk__head_leave(struct lk__head *head, int code)
+{
+	struct lk__entry *entry = head->entry;
+	struct lk__attempt_event left = {.type = LK__ATTEMPT_LEFT, .code = code};
+	left.last = head->waiter == entry->queue && !head->waiter->next;
+	left.unsent = !entry->request && !entry->answered;
+	int verdict = entry_step(entry, &left).code;
+	struct lk__request *request = left.last ? entry->answered : NULL;
+	if (request) { /* for a head that did not come to read it: us */
+		entry->answered = NULL;
+		detached_read(entry, request);
+	}
+	if (verdict == LK_ETIMEDOUT || code == LK_ECANCELLED || code == LK_ECLOSED)
+		return head_fail(head, verdict, lk_error_text(verdict));
+	if (head->error->code != verdict)
+		return head_fail(head, verdict, "no answer within the wait limit");
+	return verdict;
+}
+
+/* A grant goes to the waiter: 1. */
+static int head_grant(struct lk__head *head, const struct lk__effects *effects)
+{
+	struct lk__entry *entry = head->entry;
+	if (effects->handed) /* what was heard was the grant itself */
+		atomic_store(&entry->doubt, false);
+	entry->grant.repeated_until_ns = effects->repeated_until_ns;
+	entry->grant.node = entry->node;
+	entry->grant.epoch = head->epoch;
+	entry->grant.fence = head->fence;
+	lk__entry_grant(entry, head->waiter, entry->attempt.number, effects->sent_ns,
+			entry->attempt.asked_lease_ms);
+	if (entry->channel) /* others wait: until one is the head, the loop reads */
+		lk__loop_attend(entry->client);
+	return 1;
+}
+
+/* A wait limit that is very short buys one try all the same. */
+static int head_is_over(struct lk__head *head, const struct lk__effects *effects)
+{
+	bool connects = effects->action == LK__ATTEMPT_DO_CONNECT;
+	bool tries = connects || effects->action == LK__ATTEMPT_DO_SEND;
+	int over = lk__head_over(head);
+	head_unpin(head);
+	if (over && (over != LK_ETIMEDOUT || !head->first || !tries))
+		return over;
+	head->first = head->first && connects;
+	return 0;
+}
+
+int lk__head_step(struct lk__head *head, struct lk__effects *effects)
+{
+	*effects = entry_step(head->entry, &head->event);
+	int code = effects->code;
+	if (effects->new_number)
+		head->waiter->downgrade_number = 0;
+	if (effects->expired)
+		head_fail(head, LK_EMAYBEHELD, "the grant arrived after its lease had expired");
+	if (effects->action == LK__ATTEMPT_DO_GRANT)
+		return head_grant(head, effects);
+	if (effects->action == LK__ATTEMPT_DO_FAIL)
+		return head->error->code == code ? code
+						 : head_fail(head, code, lk_error_text(code));
+	int over = head_is_over(head, effects);
+	return over ? lk__head_leave(head, over) : 0;
+}
+
+static struct lk__attempt_want head_want(const struct lk__entry *entry,
+					 const struct lk__caller *waiter)
+{
+	const struct lk__settings *settings = &waiter->settings;
+	int64_t poll_ms = settings->poll_ms ? settings->poll_ms : entry->recipe->poll_ms;
+	int64_t spin_min_ms = settings->spin_min_ms ? settings->spin_min_ms : poll_ms;
+	int64_t spin_max_ms = settings->spin_max_ms ? settings->spin_max_ms : poll_ms;
+	return (struct lk__attempt_want){
+		.once = waiter->once,
+		.unlimited = waiter->until_ns == LK__NEVER,
+		.undone = waiter->undone,
+		.lease_ms = lk__entry_lease_ms(entry, waiter->hold),
+		.count = waiter->count,
+		.downgrade_number = waiter->downgrade_number,
+		.poll_ns = poll_ms * LK__MS,
+		.spin_min_ns = spin_min_ms * LK__MS,
+		.spin_max_ns = spin_max_ms * LK__MS,
+		.spin_factor = settings->spin_min_ms ? settings->spin_factor : 1,
+	};
+}
+
+void lk__head_begin(struct lk__head *head, struct lk__entry *entry, struct lk__caller *waiter,
+		    lk_error *error)
+{
+	*head = (struct lk__head){.entry = entry, .waiter = waiter, .error = error};
+	/* Where the head before it has just been told "busy", a limit that is over is over. */
+	head->first = entry->attempt.state == LK__ATTEMPT_IDLE || !entry->attempt.busy;
+	head->event = (struct lk__attempt_event){
+		.type = LK__ATTEMPT_ADOPTED,
+		.want = head_want(entry, waiter),
+		.subscribed = entry->channel != NULL,
+		.listens = entry->channel &&
+			   lk__channel_listens(&entry->node->messages, entry->channel),
+		.hold_off_until_ns = entry->hold_off_until_ns,
+	};
+	head->error->code = 0;
+	waiter->why = head->error;
+}
+
+void lk__head_end(struct lk__head *head)
+{
+	head->waiter->why = NULL;
+	head_unpin(head);
+}

@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Giving up a hold: to the next waiter in memory, by one exchange on the wire, or by a release.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "drive/lock/caller.h"
+#include "drive/background/compensation.h"
+#include "drive/lock/fan_out.h"
+#include "drive/lock/release.h"
+#include "drive/background/watch.h"
+
+static int release_fail(const struct lk__release *release, int code, const char *reason)
+{
+	return lk__fail(release->error, code, "release \"%.100s\" on %.100s: %s",
+			release->entry->name, release->entry->client->config->url, reason);
+}
+
+/* The hold is given up: whatever kept the server from freeing the lock, it may have it still. */
+static int release_code(int code)
+{
+	return code == LK_EWRONGTYPE || code == LK_ECLOSED ? code : LK_EMAYBEHELD;
+}
+
+void lk__release_begin(struct lk__release *release, struct lk__entry *entry, lk_error *error)
+{
+	release->entry = entry;
+	release->number = entry->grant.number;
+	release->valid_until_ns = entry->grant.valid_until_ns;
+	release->repeated_until_ns = entry->grant.repeated_until_ns;
+	release->echo = entry->channel != NULL;
+	release->passes = false;
+	release->error = error;
+	entry->grant.repeated_until_ns = 0;
+	release->lingers = !release->echo && entry->target.channel &&
+			   lk__channel_lingers(&entry->node->messages, entry->target.channel,
+					       entry->target.channel_size);
+	if (release->echo) {
+		lk__channel_mark(&entry->node->messages, entry->channel, &entry->mark);
+		lk__channel_expect_echo(&entry->node->messages, entry->channel);
+	}
+}
+
+/* Freed on the wire: others who listen are let in first, also by a caller who comes right back. */
+static void release_hold_off(struct lk__entry *entry, int64_t listeners)
+{
+	if (entry->recipe->flags & LK__NO_TERMS)
+		return;
+	bool ours = entry->channel && lk__channel_listens(&entry->node->messages, entry->channel);
+	entry->hold_off_until_ns = lk__term_hold_off(&entry->term, lk__now_ns(),
+						     listeners - (ours ? 1 : 0));
+	if (entry->hold_off_until_ns && !entry->lingers) {
+		/* The next caller may come with another handle: the entry outlasts this one. */
+		entry->lingers = true;
+		lk__entry_ref(entry);
+		lk__watch_at(entry, entry->hold_off_until_ns);
+	}
+}
+
+/* A copy of its acquire may still run: once more, when none can. */
+static void release_compensate_copies(const struct lk__release *release)
+{
+	if (release->repeated_until_ns > lk__now_ns())
+		lk__compensate_copies(release->entry, release->number, release->repeated_until_ns);
+}
+
+/* Nobody knows whether it is released. */
+static void release_compensate(const struct lk__release *release)
+{
+	int64_t until_ns = release->valid_until_ns;
+	if (until_ns < release->repeated_until_ns)
+		until_ns = release->repeated_until_ns;
+	lk__compensate(release->entry, release->number, until_ns);
+}
+
+/* The next waiter goes on. */
+static void release_end(struct lk__entry *entry)
+{
+	entry->passing = false;
+	lk__entry_promote(entry);
+}
+
+int lk__release_read(const struct lk__release *release, const struct lk__request *request,
+		     enum lk__released released, int64_t listeners)
+{
+	struct lk__entry *entry = release->entry;
+	int rc = 0;
+	switch (released) {
+	case LK__RELEASED:
+		lk__count(&entry->client->counters.releases, 1);
+		listeners -= release->lingers;
+		entry->contended = listeners > 0;
+		release_hold_off(entry, listeners);
+		release_compensate_copies(release);
+		break;
+	case LK__RELEASED_NOT_OWNER:
+		/* Sent twice, the first one may have freed it: that is what was asked for. */
+		if (request->sends < 2)
+			rc = release_fail(release, LK_ELOST, "it was lost before the release");
+		release_compensate_copies(release);
+		break;
+	case LK__RELEASED_FAILED:
+		rc = release_fail(release, release_code(request->code), request->reason);
+		release_compensate(release);
+		break;
+	}
+	if (rc && release->echo && entry->channel)
+		lk__channel_drop_echo(&entry->node->messages, entry->channel);
+	if (release->passes)
+		release_end(entry);
+	return rc;
+}
+
+static int release_answered(const struct lk__release *release, const struct lk__request *request)
+{
+	int64_t listeners = 0;
+	enum lk__released released = release->entry->recipe->read_release(request, &listeners);
+	return lk__release_read(release, request, released, listeners);
+}
+
+int lk__release_unanswered(const struct lk__release *release)
+{
+	release_compensate_copies(release);
+	if (release->passes)
+		release_end(release->entry);
+	return release_fail(release, LK_EMAYBEHELD, "no answer before the end of the lease");
+}
+
+/* ---- releases that nobody waits for ---- */
+
+static void detached_log(struct lk__detached_release *detached, int rc)
+{
+	const struct lk__entry *entry = detached->release.entry;
+	if (rc < 0)
+		lk__log(&entry->client->log, LK_LOG_WARNING, "release not waited for: %s (%.200s)",
+			lk_error_name(rc), entry->name);
+	free(detached);
+}
+
+static void detached_finish(struct lk__request *request)
+{
+	struct lk__detached_release *detached = request->owner;
+	struct lk__entry *entry = detached->release.entry;
+	lk_client *client = detached->client;
+	pthread_mutex_lock(&entry->mutex);
+	int rc = release_answered(&detached->release, request);
+	pthread_mutex_unlock(&entry->mutex);
+	lk__request_free(request);
+	detached->done(detached, rc);
+	atomic_fetch_sub(&client->releasing, 1);
+	lk__entry_unref(entry);
+}
+
+static void detached_prepare(const struct lk__release *release, struct lk__request *request,
+			     struct lk__detached_release *detached)
+{
+	detached->release = *release;
+	detached->client = release->entry->client;
+	request->owner = detached;
+	request->finish = detached_finish;
+	atomic_fetch_add(&detached->client->releasing, 1);
+	lk__entry_ref(release->entry);
+}
+
+/* True when it is on its way; false when it has to be waited for after all. */
+static bool detached_send(const struct lk__release *release, struct lk__request *request)
+{
+	lk_client *client = release->entry->client;
+	if (atomic_load(&client->releasing) >= (uint64_t)client->config->release_queue)
+		return false;
+	struct lk__detached_release *detached = malloc(sizeof(*detached));
+	if (!detached)
+		return false;
+	detached_prepare(release, request, detached);
+	detached->release.error = NULL;
+	detached->done = detached_log;
+	lk__conn_submit(lk__entry_scripts(release->entry), request);
+	return true;
+}
+
+/* ---- on the wire ---- */
+
+static void release_prepare(struct lk__release *release, struct lk__entry *entry,
+			    struct lk__request *request, lk_error *error)
+{
+	lk__release_begin(release, entry, error);
+	request->resend = request->patient = true;
+	request->contended = entry->contended;
+	request->deadline_ns = release->valid_until_ns;
+	release->passes = entry->passing = entry->queue != NULL;
+}
+
+static int release_wire(struct lk__entry *entry, struct lk__thread *thread,
+			struct lk__request *request, bool no_wait, lk_error *error)
+{
+	struct lk__release release;
+	release_prepare(&release, entry, request, error);
+	if (no_wait && detached_send(&release, request))
+		return 0;
+	request->thread = thread;
+	lk__conn_submit(lk__entry_scripts(entry), request);
+	pthread_mutex_unlock(&entry->mutex);
+	int rc = lk__conn_await(request, thread, release.valid_until_ns, NULL);
+	pthread_mutex_lock(&entry->mutex);
+	if (rc != LK__WAIT_READY && lk__conn_leave(request, lk__request_forget))
+		return lk__release_unanswered(&release);
+	rc = release_answered(&release, request);
+	lk__request_free(request);
+	return rc;
+}
+
+/* ---- exchange: release and acquire in one ---- */
+
+struct exchange {
+	struct lk__release release; /* the giver's */
+	struct lk__caller *waiter;
+	uint64_t number; /* the taker's */
+	int64_t lease_ms;
+	int64_t deadline_ns;
+};
+
+static struct lk__request *exchange_request(const struct exchange *exchange,
+					    const struct lk__entry *entry)
+{
+	char from[LK__FIELD_SIZE], to[LK__FIELD_SIZE];
+	lk__field(entry, entry->grant.number, from);
+	lk__field(entry, exchange->number, to);
+	struct lk__try wanted = {
+		.target = &entry->target,
+		.field = to,
+		.number = exchange->number,
+		.lease_ms = exchange->lease_ms,
+		.flags = exchange->waiter->settings.flags,
+	};
+	struct lk__request *request = entry->recipe->exchange(&wanted, from);
+	if (request) {
+		request->resend = true;
+		request->deadline_ns = exchange->deadline_ns;
+	}
+	return request;
+}
+
+static void exchange_grant(const struct exchange *exchange, const struct lk__request *request,
+			   uint64_t fence)
+{
+	struct lk__entry *entry = exchange->release.entry;
+	struct lk__term term = entry->term; /* it goes on */
+	entry->grant.repeated_until_ns = request->sends > 1 ? request->deadline_ns : 0;
+	entry->grant.fence = fence;
+	lk__entry_grant(entry, exchange->waiter, exchange->number, request->sent_ns,
+			exchange->lease_ms);
+	entry->term = term;
+	lk__thread_wake(exchange->waiter->thread);
+}
+
+/* What became of it; `request` is NULL when there was no answer. */
+static enum lk__exchanged exchange_read(const struct exchange *exchange,
+					const struct lk__request *request)
+{
+	struct lk__entry *entry = exchange->release.entry;
+	struct lk__answer said = {.fence = 0};
+	enum lk__exchanged answer = LK__EXCHANGE_UNKNOWN;
+	if (request)
+		answer = entry->recipe->read_exchange(request, &said);
+	if (answer == LK__EXCHANGED)
+		exchange_grant(exchange, request, said.fence);
+	/* Of one that was sent twice, the first copy may have run, or have freed it. */
+	if (answer == LK__EXCHANGE_NOT_DONE && request->sends > 1)
+		answer = LK__EXCHANGE_UNKNOWN;
+	if (answer == LK__EXCHANGE_NOT_OWNER && request->sends > 1)
+		answer = LK__EXCHANGE_FREED;
+	return answer;
+}
+
+static int exchange_end(const struct exchange *exchange, enum lk__exchanged answer)
+{
+	const struct lk__release *release = &exchange->release;
+	struct lk__entry *entry = release->entry;
+	if (answer == LK__EXCHANGE_UNKNOWN) {
+		entry->grant.outlives_ns = lk__after_ms(exchange->deadline_ns, exchange->lease_ms);
+		lk__compensate(entry, exchange->number, exchange->deadline_ns);
+		release_compensate(release);
+	} else {
+		release_compensate_copies(release);
+	}
+	lk__entry_promote(entry);
+	if (answer == LK__EXCHANGE_NOT_OWNER)
+		return release_fail(release, LK_ELOST, "it was lost before the release");
+	if (answer == LK__EXCHANGE_UNKNOWN)
+		return release_fail(release, LK_EMAYBEHELD, "no answer to the hand-over");
+	return 0;
+}
+
+/* Sends it and waits for what becomes of it. */
+static enum lk__exchanged exchange_call(struct exchange *exchange, struct lk__thread *thread,
+					struct lk__request *request)
+{
+	struct lk__entry *entry = exchange->release.entry;
+	request->thread = thread;
+	exchange->waiter->state = LK__WAITER_TAKES;
+	entry->passing = true;
+	lk__entry_begin_try(entry);
+	lk__conn_submit(lk__entry_scripts(entry), request);
+	pthread_mutex_unlock(&entry->mutex);
+	int rc = lk__conn_await(request, thread, exchange->deadline_ns, NULL);
+	pthread_mutex_lock(&entry->mutex);
+	bool left = rc != LK__WAIT_READY && lk__conn_leave(request, lk__request_forget);
+	exchange->waiter->state = LK__WAITER_WAITS;
+	entry->passing = false;
+	enum lk__exchanged answer = exchange_read(exchange, left ? NULL : request);
+	if (!left)
+		lk__request_free(request);
+	return answer;
+}
+
+/* `release` is what is sent when the exchange is not to be had: no memory, refused, or late. */
+static int release_exchange(struct lk__entry *entry, struct lk__thread *thread,
+			    struct lk__request *release, lk_error *error)
+{
+	int64_t limit_ms = entry->client->config->command_timeout_ms;
+	struct exchange exchange = {
+		.waiter = entry->queue,
+		.number = atomic_fetch_add(&entry->client->last_number, 1) + 1,
+		.lease_ms = lk__entry_lease_ms(entry, entry->queue->hold),
+		.deadline_ns = lk__after_ms(lk__now_ns(), limit_ms),
+	};
+	struct lk__request *request = exchange_request(&exchange, entry);
+	if (!request)
+		return release_wire(entry, thread, release, false, error);
+	lk__release_begin(&exchange.release, entry, error);
+	if (exchange.release.echo)
+		lk__channel_drop_echo(&entry->node->messages, entry->channel);
+	enum lk__exchanged answer = exchange_call(&exchange, thread, request);
+	if (answer == LK__EXCHANGE_NOT_DONE) {
+		entry->grant.repeated_until_ns = exchange.release.repeated_until_ns;
+		return release_wire(entry, thread, release, false, error);
+	}
+	lk__request_free(release);
+	return exchange_end(&exchange, answer);
+}
+
+/* ---- the last hold is given up ---- */
+
+/* How the last hold is given up: to the next waiter in memory or by an exchange, or on the wire. */
+static enum lk__pass release_pass(struct lk__entry *entry, int64_t now_ns)
+{
+	const struct lk__caller *next = entry->queue;
+	bool named = next && (next->hold->lease_ms || (entry->recipe->flags & LK__NEEDS_SERVER) ||
+			      entry->grant.lease_ms != lk__entry_lease_ms(entry, next->hold));
+	struct lk__passing passing = {
+		.now_ns = now_ns,
+		.valid_until_ns = entry->grant.valid_until_ns,
+		.lease_ms = entry->grant.lease_ms,
+		.waiting = next != NULL,
+		.doubt = lk__entry_in_doubt(entry),
+		.needs_server = named,
+	};
+	return entry->recipe->flags & LK__NO_TERMS ? LK__PASS_WIRE
+						   : lk__term_pass(&entry->term, &passing);
+}
+
+static int release_hand_over(struct lk__entry *entry, int64_t now_ns)
+{
+	struct lk__caller *next = entry->queue;
+	lk__entry_drop_hold(entry, now_ns);
+	lk__count(&entry->client->counters.handovers, 1);
+	lk__entry_hand(entry, next, now_ns);
+	lk__thread_wake(next->thread);
+	return 0;
+}
+
+/* The request of a release, and the hold is dropped; NULL: LK_ENOMEM, and it is still held. */
+static struct lk__request *release_request(struct lk__entry *entry, int64_t now_ns, lk_error *error)
+{
+	char field[LK__FIELD_SIZE];
+	lk__field(entry, entry->grant.number, field);
+	struct lk__request *request = entry->recipe->release(&entry->target, field);
+	if (request && lk__compensation_reserve(entry)) {
+		lk__entry_drop_hold(entry, now_ns);
+		return request;
+	}
+	lk__request_free(request);
+	entry->hold->count = 1;
+	lk__fail(error, LK_ENOMEM, "release \"%.100s\": out of memory, still held", entry->name);
+	return NULL;
+}
+
+/* On several nodes. */
+static int release_all(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
+		       lk_error *error)
+{
+	struct lk__nodes_call *call = entry->ops->release_begin(entry, thread, error);
+	if (!call)
+		return LK_ENOMEM;
+	pthread_mutex_unlock(&entry->mutex);
+	if (!no_wait)
+		lk__fan_out_wait(call->fan_out, call->until_ns, NULL);
+	pthread_mutex_lock(&entry->mutex);
+	return entry->ops->release_end(call, !no_wait, error);
+}
+
+static int release_last(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
+			lk_error *error)
+{
+	assert(entry->hold && entry->hold->count == 0);
+	int64_t now_ns = lk__now_ns();
+	if (entry->ops)
+		return release_all(entry, thread, no_wait, error);
+	enum lk__pass pass = release_pass(entry, now_ns);
+	if (pass == LK__PASS_MEMORY)
+		return release_hand_over(entry, now_ns);
+	struct lk__request *request = release_request(entry, now_ns, error);
+	if (!request)
+		return LK_ENOMEM;
+	if (pass == LK__PASS_EXCHANGE && !no_wait)
+		return release_exchange(entry, thread, request, error);
+	return release_wire(entry, thread, request, no_wait, error);
+}
+
+int lk__release_start(struct lk__entry *entry, struct lk__detached_release *detached,
+		      const struct lk__owner *owner, lk_error *error)
+{
+	struct lk__release release;
+	int64_t now_ns = lk__now_ns();
+	int rc = lk__release_count(entry, owner, error);
+	if (rc != 1)
+		return rc;
+	assert(!entry->ops);
+	if (release_pass(entry, now_ns) == LK__PASS_MEMORY)
+		return release_hand_over(entry, now_ns);
+	struct lk__request *request = release_request(entry, now_ns, error);
+	if (!request)
+		return LK_ENOMEM;
+	release_prepare(&release, entry, request, error);
+	detached_prepare(&release, request, detached);
+	lk__conn_queue(lk__entry_scripts(entry), request);
+	return 1;
+}
+
+/* A hold that was lost is given up; nothing is left on the server that we know of. */
+static int release_lost(struct lk__entry *entry, struct lk__hold *hold)
+{
+	assert(hold->lost && hold->count > 0);
+	if (--hold->count > 0)
+		return LK_ELOST;
+	DL_DELETE(entry->lost, hold);
+	lk__hold_free(hold);
+	atomic_fetch_sub(&entry->refs, 1); /* never the last: the caller has one */
+	return LK_ELOST;
+}
+
+int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, lk_error *error)
+{
+	int rc = 0;
+	struct lk__hold *hold = lk__entry_hold_of(entry, owner);
+	if (!hold) {
+		rc = LK_ENOTOWNER;
+	} else if (!hold->lost && lk__now_ns() >= lk__hold_deadline(hold)) {
+		uint64_t number = entry->grant.number;
+		lk__entry_lose(entry, lk__now_ns());
+		lk__entry_release_unasked(entry, number);
+		lk__entry_promote(entry);
+	}
+	if (hold && hold->lost)
+		rc = release_lost(entry, hold);
+	if (rc)
+		return lk__fail(error, rc, "release \"%.100s\": %s", entry->name,
+				lk_error_text(rc));
+	assert(hold->count > 0);
+	return --hold->count == 0;
+}
+
+int lk__caller_release(struct lk__entry *entry, struct lk__thread *thread,
+		       const struct lk__owner *owner, bool no_wait, lk_error *error)
+{
+	pthread_mutex_lock(&entry->mutex);
+	int rc = lk__release_count(entry, owner, error);
+	if (rc == 1)
+		rc = release_last(entry, thread, no_wait, error);
+	pthread_mutex_unlock(&entry->mutex);
+	return rc;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* A release on its way: what is noted when it is sent, and what its answer means. */
+#ifndef LK__DRIVE_RELEASE_H
+#define LK__DRIVE_RELEASE_H
+
+#include "drive/entry/entry.h"
+
+struct lk__release {
+	struct lk__entry *entry;
+	uint64_t number;
+	int64_t valid_until_ns; /* of the grant that is given up */
+	int64_t repeated_until_ns;
+	bool echo;    /* our own message is expected on our own subscription */
+	bool lingers; /* the server may still count a subscription that we have given up */
+	bool passes;  /* it has set entry->passing: its end clears it, and no other's */
+	lk_error *error;
+};
+
+/* A release that no thread waits for. */
+struct lk__detached_release {
+	struct lk__release release;
+	lk_client *client;
+	/* Called once it is over, with no mutex held; NULL: it is logged, and freed. */
+	void (*done)(struct lk__detached_release *detached, int rc);
+};
+
+/* All with the entry's mutex held. */
+
+/* Releases one hold of the owner and waits for nothing: 0, or a code; or 1, and done() follows.
+ * `error` is kept until then. */
+int lk__release_start(struct lk__entry *entry, struct lk__detached_release *detached,
+		      const struct lk__owner *owner, lk_error *error);
+
+/* Takes one count off the owner's hold: 0, it has more; 1, that was the last one, and the hold is
+ * to be dropped and the lock freed; or a code (a lost hold is gone with its last count). */
+int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, lk_error *error);
+
+void lk__release_begin(struct lk__release *release, struct lk__entry *entry, lk_error *error);
+
+/* Answered. 0 or a code. */
+int lk__release_read(const struct lk__release *release, const struct lk__request *request,
+		     enum lk__released released, int64_t listeners);
+
+/* Not answered in time. LK_EMAYBEHELD. */
+int lk__release_unanswered(const struct lk__release *release);
+
+#endif

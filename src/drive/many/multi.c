@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+#include "drive/many/multi.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "drive/client/loop.h"
+#include "drive/many/multi_attempt.h"
+
+/* ---- the order ---- */
+
+static int part_compare(const struct lk__entry *a, const struct lk__entry *b)
+{
+	int order = strcmp(a->client->config->url, b->client->config->url);
+	if (order == 0)
+		order = (a->client->config->database > b->client->config->database) -
+			(a->client->config->database < b->client->config->database);
+	if (order == 0)
+		order = strcmp(a->client->id, b->client->id);
+	if (order == 0)
+		order = (a->slot > b->slot) - (a->slot < b->slot);
+	if (order)
+		return order;
+	size_t common = a->target.key_size < b->target.key_size ? a->target.key_size
+								: b->target.key_size;
+	order = memcmp(a->target.key, b->target.key, common);
+	return order ? order
+		     : (a->target.key_size > b->target.key_size) -
+			       (a->target.key_size < b->target.key_size);
+}
+
+/* Whether both are one key of one server, as far as their URLs tell. */
+static bool part_same(const struct lk__entry *a, const struct lk__entry *b)
+{
+	return strcmp(a->client->config->url, b->client->config->url) == 0 &&
+	       a->client->config->database == b->client->config->database &&
+	       a->target.key_size == b->target.key_size &&
+	       memcmp(a->target.key, b->target.key, a->target.key_size) == 0;
+}
+
+int lk__multi_sort(struct lk__multi *multi, lk_error *error)
+{
+	for (size_t i = 1; i < multi->count; i++) {
+		struct lk__entry *part = multi->part[i];
+		size_t j = i;
+		for (; j > 0 && part_compare(multi->part[j - 1], part) > 0; j--)
+			multi->part[j] = multi->part[j - 1];
+		multi->part[j] = part;
+	}
+	for (size_t i = 1; i < multi->count; i++)
+		for (size_t j = 0; j < i; j++)
+			if (part_same(multi->part[i], multi->part[j]))
+				return lk__fail(error, LK_EINVAL,
+						"lk_multi_lock_new: \"%.100s\" on %.100s is named "
+						"twice",
+						multi->part[i]->name,
+						multi->part[i]->client->config->url);
+	return 0;
+}
+
+void lk__multi_keep(const struct lk__multi *multi)
+{
+	for (size_t i = 0; i < multi->count; i++) {
+		lk__entry_ref(multi->part[i]);
+		lk__client_ref(multi->part[i]->client);
+	}
+}
+
+void lk__multi_let_go(const struct lk__multi *multi)
+{
+	for (size_t i = 0; i < multi->count; i++) {
+		lk_client *client = multi->part[i]->client;
+		lk__entry_unref(multi->part[i]);
+		lk__client_unref(client);
+	}
+}
+
+int lk__multi_start_loops(const struct lk__multi *multi, lk_error *error)
+{
+	int rc = 0;
+	for (size_t i = 0; i < multi->count && rc == 0; i++)
+		rc = lk__loop_start(multi->part[i]->client, error);
+	return rc;
+}
+
+struct lk__multi_taken *lk__multi_taken_new(const struct lk__multi *multi)
+{
+	struct lk__multi_taken *taken = calloc(1, sizeof(*taken));
+	if (!taken)
+		return NULL;
+	taken->multi = *multi;
+	lk__multi_keep(multi);
+	return taken;
+}
+
+void lk__multi_taken_free(struct lk__multi_taken *taken)
+{
+	if (taken)
+		lk__multi_let_go(&taken->multi);
+	free(taken);
+}
+
+/* ---- acquire ---- */
+
+/* Carries out the action that is next. Returns what came of it. */
+static int acquire_wait(const struct lk__multi_attempt *attempt, lk_error *why)
+{
+	struct lk__multi_ask *ask = attempt->ask;
+	lk_cancel *cancel = ask->want.cancel;
+	size_t part = attempt->part;
+	struct lk__entry *entry = part < ask->multi->count ? ask->multi->part[part] : NULL;
+	struct lk__want want;
+	switch (attempt->action) {
+	case LK__MULTI_AWAIT:
+		want = lk__multi_await_want(ask, part);
+		return lk__caller_acquire(entry, ask->threads[part], &want, ask->error);
+	case LK__MULTI_CONNECT:
+		lk__cancel_move(cancel, ask->threads[part]);
+		return lk__conn_ready(lk__entry_scripts(entry), ask->threads[part], true,
+				      attempt->until_ns, cancel, why);
+	case LK__MULTI_ASK:
+		lk__cancel_move(cancel, ask->threads[ask->part[0]]);
+		lk__asks_call(&ask->asks, ask->threads[ask->part[0]], attempt->until_ns, cancel);
+		return 0;
+	case LK__MULTI_GIVE_BACK:
+		lk__asks_call(&ask->asks, ask->threads[ask->part[0]], attempt->until_ns, NULL);
+		return 0;
+	default:
+		while (lk__now_ns() < attempt->until_ns && !lk__multi_over(ask))
+			lk__park_wait(&ask->threads[0]->park, attempt->until_ns);
+		return 0;
+	}
+}
+
+static int multi_new(const struct lk__multi *multi, const struct lk__want *want,
+		     const char *operation, struct lk__multi_ask **ask_out, lk_error *error)
+{
+	*ask_out = lk__multi_ask_new(multi, want, NULL, error);
+	return *ask_out ? 0 : lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
+}
+
+int lk__multi_acquire(const struct lk__multi *multi, const struct lk__want *want, lk_error *error)
+{
+	lk_error own = {.code = 0};
+	struct lk__multi_attempt attempt;
+	struct lk__multi_ask *ask;
+	int rc = multi_new(multi, want, "acquire", &ask, error ? error : &own);
+	if (rc == 0)
+		rc = lk__multi_start_loops(multi, error);
+	if (rc == 0)
+		rc = lk__multi_start(&attempt, ask);
+	while (rc == 0) {
+		lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
+		int came = acquire_wait(&attempt, &why);
+		rc = lk__multi_next(&attempt, came, &why);
+	}
+	free(ask);
+	return rc < 0 ? rc : 0;
+}
+
+/* ---- what is held ---- */
+
+struct lk__owner lk__multi_owner(const struct lk__thread *thread, const struct lk__owner *owner)
+{
+	return owner->name ? *owner : (struct lk__owner){.serial = thread->serial};
+}
+
+/* A named owner needs none. */
+static int multi_threads(const struct lk__multi *multi, const struct lk__owner *owner,
+			 struct lk__thread **threads)
+{
+	for (size_t i = 0; i < multi->count; i++) {
+		threads[i] = owner->name ? NULL : lk__client_thread(multi->part[i]->client);
+		if (!threads[i] && !owner->name)
+			return LK_ENOMEM;
+	}
+	return 0;
+}
+
+int lk__multi_hold_of(const struct lk__multi *multi, const struct lk__owner *owner,
+		      struct lk__multi_hold *hold_out)
+{
+	struct lk__multi_hold hold = {.deadline_ns = LK__NEVER, .count = UINT32_MAX};
+	struct lk__thread *threads[LK__MULTI_MAX];
+	int rc = multi_threads(multi, owner, threads);
+	for (size_t i = 0; i < multi->count && rc != LK_ENOMEM && rc != LK_ENOTOWNER; i++) {
+		struct lk__entry *entry = multi->part[i];
+		struct lk__owner own = lk__multi_owner(threads[i], owner);
+		pthread_mutex_lock(&entry->mutex);
+		const struct lk__hold *part = lk__entry_hold_of(entry, &own);
+		int64_t deadline_ns = part ? lk__hold_deadline(part) : 0;
+		if (!part)
+			rc = LK_ENOTOWNER;
+		else if (part->lost || lk__now_ns() >= deadline_ns)
+			rc = LK_ELOST;
+		if (part && part->count < hold.count)
+			hold.count = part->count;
+		pthread_mutex_unlock(&entry->mutex);
+		if (deadline_ns < hold.deadline_ns)
+			hold.deadline_ns = deadline_ns;
+	}
+	if (rc == 0 || rc == LK_ELOST)
+		*hold_out = hold;
+	return rc;
+}
+
+int lk__multi_release(const struct lk__multi *multi, const struct lk__owner *owner, lk_error *error)
+{
+	const struct lk__want want = {.owner = *owner};
+	struct lk__multi_ask *ask = lk__multi_ask_new(multi, &want, NULL, error);
+	if (!ask)
+		return lk__fail(error, LK_ENOMEM, "release: out of memory, still held");
+	lk__multi_release_begin(ask);
+	lk__asks_call(&ask->asks, ask->threads[ask->part[0]], ask->asks_until_ns, NULL);
+	int rc = ask->result;
+	free(ask);
+	return rc;
+}
+
+int lk__multi_extend(const struct lk__multi *multi, const struct lk__owner *owner, int64_t lease_ms,
+		     lk_error *error)
+{
+	const struct lk__want want = {.owner = *owner};
+	struct lk__multi_ask *ask;
+	int rc = multi_new(multi, &want, "extend", &ask, error);
+	if (rc == 0)
+		rc = lk__multi_extend_begin(ask, lease_ms);
+	if (rc == 0) {
+		lk__asks_call(&ask->asks, ask->threads[0], ask->asks_until_ns, NULL);
+		rc = ask->result;
+	}
+	free(ask);
+	return rc;
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What goes to the parts of a multi lock and comes back: places in their wait queues, one try at
+ * all that are not taken yet, releases, extensions. Each call here only begins or reads: between
+ * the two the caller waits for `asks`, in a thread (multi.c) or in the loop (async_multi.c).
+ */
+#ifndef LK__DRIVE_MULTI_ASK_H
+#define LK__DRIVE_MULTI_ASK_H
+
+#include "drive/lock/fan_out.h"
+#include "drive/many/multi.h"
+#include "drive/lock/release.h"
+#include "sync/multi/multi.h"
+
+#define LK__MULTI_ALL 1
+#define LK__MULTI_BUSY 0
+
+/* Parts of one client that go in one script: neighbours, since the parts are in order. */
+struct lk__multi_group {
+	size_t count;
+	const size_t *part;        /* their places in the multi lock */
+	struct lk__multi_key *key; /* of each */
+	uint64_t number;           /* of an acquire */
+	uint64_t epoch;
+	int64_t lease_ms, until_ns;
+};
+
+struct lk__multi_ask {
+	const struct lk__multi *multi;
+	struct lk__want want;
+	struct lk__thread *threads[LK__MULTI_MAX]; /* the caller's, in each part's client */
+	bool taken[LK__MULTI_MAX];
+	int64_t until_ns;
+	size_t busy;  /* the part to wait for */
+	int code;     /* why it was not had: LK_EBUSY, or what stood in the way */
+	bool again;   /* because requests were not sent, or came late for the first time; no more */
+	bool unknown; /* in some round parts may have been granted, for all we know */
+	bool late;    /* one came late, and has taught us the server's time */
+	lk_error *error;
+
+	/* Of one try, release or extension. */
+	struct lk__asks asks;
+	int64_t asks_until_ns;           /* the caller waits so long at most */
+	const struct lk__node *connects; /* the node that was connected last; NULL */
+	int result;                      /* the first failure; 0: none */
+	bool tells;                      /* which also goes to `error` */
+	bool was_late;                   /* an earlier try */
+	bool entered;                    /* the cancel token is tied to it */
+	bool reserved[LK__MULTI_MAX];
+	struct lk__caller waiter[LK__MULTI_MAX];
+	size_t asked; /* parts that go on the wire: part[], key[] */
+	size_t part[LK__MULTI_MAX];
+	struct lk__multi_key key[LK__MULTI_MAX];
+	size_t group_count;
+	struct lk__multi_group group[LK__MULTI_MAX];
+	union {
+		struct lk__release release[LK__MULTI_MAX];
+		struct lk__extension extension[LK__MULTI_MAX];
+	};
+	lk_error why; /* of the part that was read last */
+};
+
+/* Makes one, which is 32 KB, too many for the stacks of small threads. `thread`: of an asynchronous
+ * call; NULL: the calling thread's, in each client. `error` is kept. NULL when out of memory. */
+struct lk__multi_ask *lk__multi_ask_new(const struct lk__multi *multi, const struct lk__want *want,
+					struct lk__thread *thread, lk_error *error);
+
+/* What is asked of a part's own lock where that alone is waited for. */
+struct lk__want lk__multi_await_want(const struct lk__multi_ask *ask, size_t part);
+
+/*
+ * A try, from looks at the parts to the end: 0 or a code; where `busy` is a part, the try is over.
+ * Between look and reserve the clients connect, each once. Reserve sends, unless `asks` is empty.
+ */
+int lk__multi_look(struct lk__multi_ask *ask);
+/* The next part whose client is to connect, from that one on; `count` when there is none. */
+size_t lk__multi_connects(struct lk__multi_ask *ask, size_t from);
+/* How long at most; and what came of it, as lk__conn_ready() says. */
+int64_t lk__multi_connect_until_ns(const struct lk__multi_ask *ask, size_t part);
+int lk__multi_connected(struct lk__multi_ask *ask, size_t part, int rc, const lk_error *why);
+int lk__multi_reserve(struct lk__multi_ask *ask);
+/* The end of each look, whatever came of it: LK__MULTI_ALL, LK__MULTI_BUSY or the code. */
+int lk__multi_tried(struct lk__multi_ask *ask, int rc);
+
+static inline bool lk__multi_is_busy(const struct lk__multi_ask *ask)
+{
+	return ask->busy < ask->multi->count;
+}
+
+/* Releases once what is taken, or all parts, at once. `result` then: 0, or the first code:
+ * LK_EMAYBEHELD where a part was given up and the server has not confirmed it. */
+void lk__multi_give_back(struct lk__multi_ask *ask);
+void lk__multi_release_begin(struct lk__multi_ask *ask);
+
+/* Extends all parts at once. 0, and `result` then; or a code, and nothing was sent. */
+int lk__multi_extend_begin(struct lk__multi_ask *ask, int64_t lease_ms);
+
+#endif

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: MIT */
+#include "drive/many/red.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "drive/background/compensation.h"
+#include "drive/background/watch.h"
+
+/* ---- making ---- */
+
+static bool red_is_over(const struct lk__red *red, lk_client *const *clients, size_t count,
+			const struct lk__recipe *kind)
+{
+	if (red->count != count)
+		return false;
+	for (size_t i = 0; i < count; i++)
+		if (red->node[i].client != clients[i] || red->node[i].member->recipe != kind)
+			return false;
+	return true;
+}
+
+/* From here on a lost connection of a node puts the lock in doubt. */
+static void red_join_fronts(struct lk__red *red, struct lk__entry *entry)
+{
+	for (size_t i = 0; i < red->count; i++) {
+		struct lk__red_node *node = &red->node[i];
+		node->front.entry = entry;
+		pthread_mutex_lock(&node->client->mutex);
+		DL_APPEND(node->member->fronts, &node->front);
+		pthread_mutex_unlock(&node->client->mutex);
+	}
+}
+
+static void red_leave_fronts(struct lk__red_node *node)
+{
+	if (!node->front.entry)
+		return;
+	pthread_mutex_lock(&node->client->mutex);
+	DL_DELETE(node->member->fronts, &node->front);
+	pthread_mutex_unlock(&node->client->mutex);
+}
+
+static void red_free(struct lk__red *red)
+{
+	for (size_t i = 0; red && i < red->count; i++) {
+		struct lk__red_node *node = &red->node[i];
+		red_leave_fronts(node);
+		if (node->member)
+			lk__entry_unref(node->member);
+		if (i > 0 && node->client)
+			lk__client_unref(node->client);
+	}
+	free(red);
+}
+
+static struct lk__red *red_new(const struct lk__entry *entry, lk_client *const *clients,
+			       size_t count, const struct lk__recipe *kind, lk_error *error)
+{
+	struct lk__red *red = calloc(1, sizeof(*red));
+	if (!red) {
+		lk__fail(error, LK_ENOMEM, "lk_red_lock_new: out of memory");
+		return NULL;
+	}
+	red->count = count;
+	red->majority = count / 2 + 1;
+	for (size_t i = 0; i < count; i++) {
+		struct lk__red_node *node = &red->node[i];
+		if (lk__entry_get(&node->member, clients[i], kind, entry->name, entry->name_size,
+				  NULL, error) < 0) {
+			red_free(red);
+			return NULL;
+		}
+		node->client = clients[i];
+		if (i > 0)
+			lk__client_ref(clients[i]);
+	}
+	return red;
+}
+
+static const struct lk__entry_ops red_ops;
+
+int lk__red_make(struct lk__entry *entry, lk_client *const *clients, size_t count,
+		 const struct lk__recipe *kind, int64_t quarantine_ms, int64_t node_limit_ms,
+		 lk_error *error)
+{
+	struct lk__red *red = red_new(entry, clients, count, kind, error);
+	if (!red)
+		return LK_ENOMEM;
+	pthread_mutex_lock(&entry->mutex);
+	struct lk__red *old = lk__red_of(entry);
+	bool fits = !old || red_is_over(old, clients, count, kind);
+	if (!old) {
+		entry->data = red;
+		entry->ops = &red_ops;
+		entry->attempt.rules.fans_out = true;
+		red_join_fronts(red, entry);
+		red->quarantine_ms = quarantine_ms;
+		red->node_limit_ms = node_limit_ms;
+		red = NULL;
+	} else if (fits) {
+		old->quarantine_ms = quarantine_ms;
+		old->node_limit_ms = node_limit_ms;
+	}
+	pthread_mutex_unlock(&entry->mutex);
+	red_free(red);
+	return fits ? 0
+		    : lk__fail(
+			      error, LK_EINVAL,
+			      "lk_red_lock_new: \"%.100s\" is in use on other nodes, or as another "
+			      "kind, with the same first client",
+			      entry->name);
+}
+
+void lk__red_ref(struct lk__entry *entry)
+{
+	lk__client_ref(entry->client);
+	lk__entry_ref(entry);
+}
+
+void lk__red_unref(struct lk__entry *entry)
+{
+	lk_client *client = entry->client;
+	lk__entry_unref(entry);
+	lk__client_unref(client);
+}
+
+static void call_free(void *context)
+{
+	struct lk__nodes_call *call = context;
+	lk__red_unref(call->entry);
+	free(call);
+}
+
+void *lk__red_call_new(size_t size, struct lk__entry *entry, struct lk__thread *thread,
+		       const struct lk__fan_out_use *use, int64_t until_ns)
+{
+	struct lk__nodes_call *call = calloc(1, size);
+	if (!call)
+		return NULL;
+	struct lk__fan_out_use own = *use;
+	own.context = call;
+	own.end = call_free;
+	call->fan_out = lk__fan_out_new(lk__red_of(entry)->count, &own, thread);
+	if (!call->fan_out) {
+		free(call);
+		return NULL;
+	}
+	int64_t limit_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
+	call->until_ns = lk__earlier(limit_ns, until_ns);
+	call->entry = entry;
+	lk__red_ref(entry);
+	return call;
+}
+
+static void red_entry_free(struct lk__entry *entry)
+{
+	red_free(lk__red_of(entry));
+	entry->data = NULL;
+	lk__watch_forget(entry->client, entry); /* a node may have been lost until now */
+}
+
+/* ---- giving back ---- */
+
+void lk__red_give_back(struct lk__red_node *node, uint64_t number, bool unsure, int64_t until_ns,
+		       int64_t lease_ms)
+{
+	struct lk__entry *member = node->member;
+	pthread_mutex_lock(&member->mutex);
+	if (member->red_lease_ms < lease_ms)
+		member->red_lease_ms = lease_ms;
+	lk__entry_release_unasked(member, number);
+	if (unsure)
+		lk__compensate(member, number, until_ns);
+	pthread_mutex_unlock(&member->mutex);
+}
+
+/* A renewal may have found the lock there before the try itself was answered: a copy of that try
+ * may still run. */
+static bool node_is_unsure(const struct lk__red_node *node)
+{
+	return node->part == LK__RED_UNSURE || node->copies || node->asked > 0;
+}
+
+static void red_release_unasked(struct lk__entry *entry, uint64_t number)
+{
+	struct lk__red *red = lk__red_of(entry);
+	if (red->number != number)
+		return;
+	red->number = 0;
+	for (size_t i = 0; i < red->count; i++) {
+		struct lk__red_node *node = &red->node[i];
+		lk__red_unjoin(node);
+		bool unsure = node_is_unsure(node);
+		if (node->part != LK__RED_NOT_HELD)
+			lk__red_give_back(node, node->number, unsure, red->until_ns,
+					  entry->grant.lease_ms);
+		node->part = LK__RED_NOT_HELD;
+	}
+}
+
+/* ---- release ---- */
+
+struct release {
+	struct lk__nodes_call call;
+	bool passes; /* it has set entry->passing */
+	size_t majority;
+	size_t released, lost; /* nodes; lost: it was gone, or never there */
+	int64_t valid_until_ns, until_ns, lease_ms;
+	bool unsure[LK__RED_MAX];
+	uint64_t number[LK__RED_MAX];
+};
+
+static void release_take(void *context, size_t index, const struct lk__fan_out_part *answers)
+{
+	struct release *release = context;
+	struct lk__red_node *node = &lk__red_of(release->call.entry)->node[index];
+	const struct lk__request *request = answers->request[0];
+	int64_t listeners;
+	switch (node->member->recipe->read_release(request, &listeners)) {
+	case LK__RELEASED:
+		release->released++;
+		break;
+	case LK__RELEASED_NOT_OWNER:
+		if (request->sends > 1)
+			release->released++;
+		else
+			release->lost++;
+		break;
+	case LK__RELEASED_FAILED:
+		release->unsure[index] = true;
+		lk__red_give_back(node, release->number[index], true, release->valid_until_ns,
+				  release->lease_ms);
+		break;
+	}
+}
+
+/* After the verdict: several readers may be here at once. */
+static void release_late(void *context, size_t index, const struct lk__fan_out_part *answers)
+{
+	const struct release *release = context;
+	struct lk__red_node *node = &lk__red_of(release->call.entry)->node[index];
+	int64_t listeners;
+	if (node->member->recipe->read_release(answers->request[0], &listeners) ==
+	    LK__RELEASED_FAILED)
+		lk__red_give_back(node, release->number[index], true, release->valid_until_ns,
+				  release->lease_ms);
+}
+
+/* Whether no majority had it any more, whatever the others say. */
+static bool release_is_lost(const struct release *release)
+{
+	const struct lk__red *red = lk__red_of(release->call.entry);
+	return release->lost > red->count - release->majority;
+}
+
+static bool release_decided(void *context)
+{
+	const struct release *release = context;
+	return release->released >= release->majority || release_is_lost(release);
+}
+
+/* The releases of all that was, or may have been, granted. */
+static void release_ask(struct release *release)
+{
+	struct lk__red *red = lk__red_of(release->call.entry);
+	char field[LK__FIELD_SIZE];
+	for (size_t i = 0; i < red->count; i++) {
+		struct lk__red_node *node = &red->node[i];
+		lk__red_unjoin(node);
+		release->lost += node->part == LK__RED_NOT_HELD;
+		if (node->part == LK__RED_NOT_HELD)
+			continue;
+		release->unsure[i] = node_is_unsure(node);
+		release->number[i] = node->number;
+		node->part = LK__RED_NOT_HELD;
+		lk__field(node->member, node->number, field);
+		struct lk__request *request = node->member->recipe->release(&node->member->target,
+									    field);
+		if (request) {
+			request->resend = true;
+			request->deadline_ns = release->valid_until_ns;
+		} else {
+			release->unsure[i] = true; /* out of memory: later, in the background */
+		}
+		lk__fan_out_add(release->call.fan_out, i, node->member->scripts, request);
+	}
+}
+
+/* Where a try has had no answer, a copy of it may still run. */
+static void release_compensate(const struct release *release)
+{
+	struct lk__red *red = lk__red_of(release->call.entry);
+	for (size_t i = 0; i < red->count; i++) {
+		struct lk__entry *member = red->node[i].member;
+		if (!release->unsure[i])
+			continue;
+		pthread_mutex_lock(&member->mutex);
+		if (member->red_lease_ms < release->lease_ms)
+			member->red_lease_ms = release->lease_ms;
+		lk__compensate_copies(member, release->number[i], release->until_ns);
+		pthread_mutex_unlock(&member->mutex);
+	}
+}
+
+static int release_verdict(const struct release *release, lk_error *error)
+{
+	const char *name = release->call.entry->name;
+	if (release->released >= release->majority)
+		return 0;
+	if (release_is_lost(release))
+		return lk__fail(error, LK_ELOST,
+				"release \"%.100s\": %zu of the nodes had lost it before", name,
+				release->lost);
+	return lk__fail(error, LK_EMAYBEHELD,
+			"release \"%.100s\": confirmed by %zu nodes, %zu are a majority", name,
+			release->released, release->majority);
+}
+
+static struct release *release_new(struct lk__entry *entry, struct lk__thread *thread)
+{
+	static const struct lk__fan_out_use use = {
+		.take = release_take, .decided = release_decided, .late = release_late};
+	const struct lk__red *red = lk__red_of(entry);
+	struct release *release = lk__red_call_new(sizeof(*release), entry, thread, &use,
+						   entry->grant.valid_until_ns);
+	if (!release)
+		return NULL;
+	release->majority = red->majority;
+	release->valid_until_ns = entry->grant.valid_until_ns;
+	release->until_ns = red->until_ns;
+	release->lease_ms = entry->grant.lease_ms;
+	return release;
+}
+
+static struct lk__nodes_call *red_release_begin(struct lk__entry *entry, struct lk__thread *thread,
+						lk_error *error)
+{
+	struct release *release = release_new(entry, thread);
+	if (!release) {
+		entry->hold->count = 1;
+		lk__fail(error, LK_ENOMEM, "release \"%.100s\": out of memory, still held",
+			 entry->name);
+		return NULL;
+	}
+	release_ask(release);
+	lk__red_of(entry)->number = 0;
+	lk__entry_drop_hold(entry, lk__now_ns());
+	release->passes = entry->passing = entry->queue != NULL;
+	atomic_fetch_add(&entry->client->releasing, 1);
+	pthread_mutex_unlock(&entry->mutex);
+	lk__fan_out_go(release->call.fan_out);
+	release_compensate(release);
+	pthread_mutex_lock(&entry->mutex);
+	return &release->call;
+}
+
+static int red_release_end(struct lk__nodes_call *call, bool waited, lk_error *error)
+{
+	struct release *release = (struct release *)call;
+	struct lk__entry *entry = call->entry;
+	bool passes = release->passes;
+	int rc = waited ? release_verdict(release, error) : 0;
+	if (rc == 0)
+		lk__count(&entry->client->counters.releases, 1);
+	pthread_mutex_unlock(&entry->mutex);
+	lk__fan_out_end(call->fan_out);
+	atomic_fetch_sub(&entry->client->releasing, 1);
+	pthread_mutex_lock(&entry->mutex);
+	if (passes) {
+		entry->passing = false;
+		lk__entry_promote(entry);
+	}
+	return rc;
+}
+
+/* ---- inspection ---- */
+
+struct inquiry {
+	const struct lk__recipe *kind;
+	bool force;
+	size_t answered, yes, unsure;
+};
+
+static void inquiry_read(void *context, size_t index, const struct lk__request *request)
+{
+	struct inquiry *inquiry = context;
+	(void)index;
+	inquiry->unsure += !request || request->code == LK_EMAYBEHELD;
+	if (!request || request->code)
+		return;
+	inquiry->answered++;
+	bool yes = inquiry->force && inquiry->kind->read_force ? inquiry->kind->read_force(request)
+							       : request->reply->integer > 0;
+	/* Sent twice, the first one may have freed it. */
+	inquiry->yes += yes || (inquiry->force && request->sends > 1);
+}
+
+int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
+		size_t *answered_out, size_t *yes_out, lk_error *error)
+{
+	struct lk__red *red = lk__red_of(entry);
+	struct inquiry inquiry = {.kind = red->node[0].member->recipe, .force = force};
+	struct lk__asks asks = {.count = red->count, .read = inquiry_read, .context = &inquiry};
+	int64_t until_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
+	for (size_t i = 0; i < red->count; i++) {
+		struct lk__entry *member = red->node[i].member;
+		struct lk__request *request = force ? inquiry.kind->force(&member->target)
+						    : inquiry.kind->is_locked(&member->target);
+		if (!request) {
+			while (i > 0)
+				lk__request_free(asks.of[--i].request);
+			return lk__fail(error, LK_ENOMEM, "%s: out of memory", entry->name);
+		}
+		request->resend = true;
+		request->deadline_ns = until_ns;
+		asks.of[i] = (struct lk__ask){member->scripts, request};
+	}
+	lk__asks_call(&asks, thread, until_ns, NULL);
+	*answered_out = inquiry.answered;
+	*yes_out = inquiry.yes;
+	return (int)inquiry.unsure;
+}
+
+static bool red_compensating(const struct lk__entry *entry)
+{
+	const struct lk__red *red = lk__red_of(entry);
+	for (size_t i = 0; i < red->count; i++)
+		if (atomic_load(&red->node[i].member->compensating) > 0)
+			return true;
+	return false;
+}
+
+static const struct lk__entry_ops red_ops = {
+	.try_begin = lk__red_try_begin,
+	.try_end = lk__red_try_end,
+	.release_begin = red_release_begin,
+	.release_end = red_release_end,
+	.release_unasked = red_release_unasked,
+	.renew = lk__red_renew,
+	.turn = lk__red_turn,
+	.extend_begin = lk__red_extend_begin,
+	.extend_end = lk__red_extend_end,
+	.compensating = red_compensating,
+	.free = red_entry_free,
+};

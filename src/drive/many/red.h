@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The red lock: one lock on a majority of several independent nodes.
+ *
+ * Its entry, in the first client, has queue, hold, watch and notices as every lock's; what goes to
+ * the wire goes to all nodes at once (fan_out.h), each by the member: the entry of the same name
+ * and of the underlying kind in that node's client. On each node the grant has a number of that
+ * client, so that the members' own release and take-back serve.
+ *
+ * A front's mutex may be held while a member's is taken, never the other way round.
+ *
+ *   red.c        making, releasing, giving back
+ *   red_try.c    one try
+ *   red_join.c   nodes that join a grant which is held
+ *   red_renew.c  renewals, extension
+ */
+#ifndef LK__DRIVE_RED_H
+#define LK__DRIVE_RED_H
+
+#include "drive/entry/entry.h"
+#include "drive/lock/fan_out.h"
+#include "sync/red/red.h"
+
+#define LK__RED_MAX 32
+#define LK__RED_ASKED_MAX 4 /* questions that a node may leave open before it is left alone */
+
+enum lk__red_part {
+	LK__RED_NOT_HELD,
+	LK__RED_HELD,
+	LK__RED_UNSURE, /* asked, and no answer that we know of */
+};
+
+struct lk__red_node {
+	lk_client *client;        /* a reference, but for the first */
+	struct lk__entry *member; /* a reference */
+	struct lk__front front;   /* in the member's list */
+	/* Below: under the front's mutex. */
+	bool known; /* `identity`, as of `epoch`, */
+	bool met;   /* or as of an earlier one */
+	uint64_t epoch;
+	struct lk__identity identity;
+	unsigned asked; /* tries on their way that nobody waits for any more */
+	/* Of the current grant. */
+	uint64_t number;
+	enum lk__red_part part;
+	bool copies; /* it was asked twice: whatever it answered, a copy may still run */
+	bool joined; /* it was asked again after the grant: older answers tell nothing */
+	struct lk__request *join; /* such a question under way; NULL */
+	int64_t again_ns;         /* another has it there: when to ask once more; 0: not */
+	int64_t pause_ns;         /* before that */
+	enum lk__red_part before_join;
+};
+
+struct lk__red_round;
+
+struct lk__red {
+	size_t count, majority;
+	int64_t quarantine_ms;       /* -1: none; 0: the lease */
+	int64_t node_limit_ms;       /* 0: from the lease */
+	uint64_t number;             /* of the current grant; 0: none */
+	int64_t until_ns;            /* no copy of its tries can run after that */
+	struct lk__red_round *round; /* the renewal that the watchdog waits for; NULL */
+	struct lk__red_node node[LK__RED_MAX];
+};
+
+/* Makes the entry a red lock over the clients, or finds that it is that already. `kind`: what is
+ * in each node. LK_EINVAL when it is one over others. */
+int lk__red_make(struct lk__entry *entry, lk_client *const *clients, size_t count,
+		 const struct lk__recipe *kind, int64_t quarantine_ms, int64_t node_limit_ms,
+		 lk_error *error);
+
+static inline struct lk__red *lk__red_of(const struct lk__entry *entry)
+{
+	return entry->data;
+}
+
+/* Asks every node whether it is locked, or frees it there by force: how many answered, and how many
+ * had it. Returns how many were asked and did not answer, or LK_ENOMEM. */
+int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
+		size_t *answered_out, size_t *yes_out, lk_error *error);
+
+/* The ops. */
+struct lk__nodes_call *lk__red_try_begin(struct lk__entry *entry, struct lk__caller *waiter,
+					 struct lk__attempt_event *event, lk_error *error);
+int lk__red_try_end(struct lk__nodes_call *call, struct lk__attempt_event *event, lk_error *error);
+void lk__red_renew(const struct lk__renewed *renewed);
+void lk__red_turn(struct lk__entry *entry);
+struct lk__nodes_call *lk__red_extend_begin(struct lk__entry *entry, struct lk__thread *thread,
+					    struct lk__extension *extension, lk_error *error);
+int lk__red_extend_end(struct lk__nodes_call *call, lk_error *error);
+
+/* Releases on a node what was perhaps granted there under `number`; `unsure`: and again when no
+ * copy of the try can run any more. The front's mutex may be held. */
+void lk__red_give_back(struct lk__red_node *node, uint64_t number, bool unsure, int64_t until_ns,
+		       int64_t lease_ms);
+
+/* Asks a node for the current grant, which is certain until `end_ns`, in the background. Takes such
+ * a question back if it was not sent yet. The front's mutex is held. */
+void lk__red_join(struct lk__entry *entry, size_t index, int64_t lease_ms, int64_t end_ns);
+void lk__red_unjoin(struct lk__red_node *node);
+/* The same of a node where another has it, after a pause that grows; and what is due of that. */
+void lk__red_join_later(struct lk__entry *entry, size_t index);
+void lk__red_join_turn(struct lk__entry *entry, int64_t now_ns);
+
+/*
+ * Makes a call to all nodes, which begins with a struct lk__nodes_call and has so many bytes, with
+ * references that last until all answers are there; then it is freed. Of `use` the first three
+ * functions. The caller waits for the command limit, and not beyond that time. NULL when out of
+ * memory.
+ */
+void *lk__red_call_new(size_t size, struct lk__entry *entry, struct lk__thread *thread,
+		       const struct lk__fan_out_use *use, int64_t until_ns);
+
+/* References that outlast a call: of the entry and its client. */
+void lk__red_ref(struct lk__entry *entry);
+void lk__red_unref(struct lk__entry *entry);
+
+#endif

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Renewals of a red lock: a majority must confirm. A node that has it no more, while the majority
+ * stands, is given it anew under the same number; a lock that was lost never is.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "drive/lock/caller.h"
+#include "drive/many/red.h"
+#include "drive/background/watch.h"
+#include "sync/script.h"
+
+struct renewal {
+	struct lk__red_round *round; /* NULL: an extension */
+	size_t index;
+	uint64_t number;
+	bool gone; /* the node has it no more, and was not given it again */
+};
+
+/* One question to all nodes, and what they have said so far. */
+struct tally {
+	struct lk__entry *entry;
+	int64_t lease_ms;
+	size_t yes, no, count, majority;
+	struct renewal of[LK__RED_MAX];
+};
+
+struct lk__red_round {
+	pthread_mutex_t mutex;
+	struct lk__renewed renewed;
+	size_t waiting;
+	bool overdue, concluded, held;
+	int64_t sent_ns, until_ns;
+	struct tally tally;
+};
+
+static struct lk__request *renewal_request(const struct lk__entry *member, uint64_t number,
+					   int64_t lease_ms)
+{
+	char field[LK__FIELD_SIZE];
+	lk__field(member, number, field);
+	struct lk__renewal renewal = {&member->target, field, lease_ms};
+	return member->recipe->renew(&renewal, 1);
+}
+
+/* 1, 0, or -1 for no answer. */
+static int renewal_answer(const struct lk__entry *member, uint64_t number,
+			  const struct lk__request *request)
+{
+	char field[LK__FIELD_SIZE];
+	lk__field(member, number, field);
+	return lk__reply_renewed(request, 1, 0, field);
+}
+
+/* Whether that was asked of the grant that is held, and is certain, now. Its mutex is held. */
+static bool renewal_is_current(const struct lk__entry *entry, const struct renewal *renewal)
+{
+	const struct lk__red *red = lk__red_of(entry);
+	const struct lk__hold *hold = entry->hold;
+	return hold && red->number == entry->grant.number &&
+	       red->node[renewal->index].number == renewal->number &&
+	       lk__now_ns() < lk__hold_deadline(hold);
+}
+
+static void node_has_it(struct lk__entry *entry, const struct renewal *renewal)
+{
+	struct lk__red *red = lk__red_of(entry);
+	pthread_mutex_lock(&entry->mutex);
+	if (renewal_is_current(entry, renewal))
+		red->node[renewal->index].part = LK__RED_HELD;
+	pthread_mutex_unlock(&entry->mutex);
+}
+
+static void node_gets_it_again(struct lk__entry *entry, const struct renewal *renewal,
+			       int64_t lease_ms)
+{
+	pthread_mutex_lock(&entry->mutex);
+	if (renewal_is_current(entry, renewal))
+		lk__red_join(entry, renewal->index, lease_ms, lk__hold_deadline(entry->hold));
+	pthread_mutex_unlock(&entry->mutex);
+}
+
+/* ---- counting ---- */
+
+static void tally_begin(struct tally *tally, struct lk__entry *entry, int64_t lease_ms)
+{
+	const struct lk__red *red = lk__red_of(entry);
+	tally->entry = entry;
+	tally->lease_ms = lease_ms;
+	tally->count = red->count;
+	tally->majority = red->majority;
+}
+
+/* The numbers of the grant; false when it is another's by now. The entry's mutex is held. */
+static bool tally_numbers(struct tally *tally, uint64_t number, struct lk__red_round *round)
+{
+	const struct lk__red *red = lk__red_of(tally->entry);
+	for (size_t i = 0; i < red->count; i++)
+		tally->of[i] = (struct renewal){round, i, red->node[i].number, false};
+	return red->number == number;
+}
+
+static void tally_add(struct tally *tally, size_t index, int answer)
+{
+	tally->yes += answer == 1;
+	tally->no += answer == 0;
+	tally->of[index].gone = answer == 0;
+}
+
+/* A majority has it: only then may a node be given it again. Else another may have had it. */
+static bool tally_held(const struct tally *tally)
+{
+	return tally->yes >= tally->majority;
+}
+
+static bool tally_lost(const struct tally *tally)
+{
+	return tally->no > tally->count - tally->majority;
+}
+
+/* ---- a round ---- */
+
+/* The outcome, once it is certain: 1, 0 or -1; 2 while it is not. */
+static int round_outcome(const struct lk__red_round *round)
+{
+	if (tally_held(&round->tally))
+		return 1;
+	if (tally_lost(&round->tally))
+		return 0;
+	return round->waiting == 0 || round->overdue ? -1 : 2;
+}
+
+/* Gives up the mutex meanwhile; `waiting` counts the caller. */
+static void round_conclude(struct lk__red_round *round, int outcome)
+{
+	struct lk__entry *entry = round->tally.entry;
+	round->concluded = true;
+	round->held = outcome == 1;
+	pthread_mutex_unlock(&round->mutex);
+	pthread_mutex_lock(&entry->mutex);
+	lk__red_of(entry)->round = NULL;
+	pthread_mutex_unlock(&entry->mutex);
+	lk__watch_renewed(&round->renewed, outcome, round->sent_ns);
+	pthread_mutex_lock(&round->mutex);
+}
+
+/* The same. */
+static void round_repair(struct lk__red_round *round)
+{
+	struct tally *tally = &round->tally;
+	for (size_t i = 0; i < tally->count; i++) {
+		if (!tally->of[i].gone)
+			continue;
+		tally->of[i].gone = false;
+		pthread_mutex_unlock(&round->mutex);
+		node_gets_it_again(tally->entry, &tally->of[i], tally->lease_ms);
+		pthread_mutex_lock(&round->mutex);
+	}
+}
+
+static void round_unlock(struct lk__red_round *round)
+{
+	struct lk__entry *entry = round->tally.entry;
+	int outcome = round_outcome(round);
+	round->waiting++; /* ours: the last answer may come meanwhile */
+	if (!round->concluded && outcome != 2)
+		round_conclude(round, outcome);
+	if (round->held)
+		round_repair(round);
+	bool last = --round->waiting == 0;
+	pthread_mutex_unlock(&round->mutex);
+	if (last) {
+		pthread_mutex_destroy(&round->mutex);
+		free(round);
+		lk__red_unref(entry);
+	}
+}
+
+static void renewal_finish(struct lk__request *request)
+{
+	const struct renewal *renewal = request->owner;
+	struct lk__red_round *round = renewal->round;
+	struct lk__entry *entry = round->tally.entry;
+	const struct lk__red *red = lk__red_of(entry);
+	int answer = renewal_answer(red->node[renewal->index].member, renewal->number, request);
+	lk__request_free(request);
+	if (answer == 1)
+		node_has_it(entry, renewal);
+	pthread_mutex_lock(&round->mutex);
+	tally_add(&round->tally, renewal->index, answer);
+	round->waiting--;
+	round_unlock(round);
+}
+
+static struct lk__red_round *round_new(const struct lk__renewed *renewed)
+{
+	struct lk__red_round *round = calloc(1, sizeof(*round));
+	if (!round)
+		return NULL;
+	pthread_mutex_init(&round->mutex, NULL);
+	round->renewed = *renewed;
+	round->sent_ns = lk__now_ns();
+	round->until_ns = lk__after_ms(round->sent_ns,
+				       renewed->entry->client->config->command_timeout_ms);
+	round->waiting = 1; /* ours, until all are sent */
+	tally_begin(&round->tally, renewed->entry, renewed->lease_ms);
+	lk__red_ref(renewed->entry);
+	return round;
+}
+
+/* False when the grant is another's by now. */
+static bool round_begin(struct lk__red_round *round)
+{
+	struct lk__entry *entry = round->tally.entry;
+	pthread_mutex_lock(&entry->mutex);
+	bool current = tally_numbers(&round->tally, round->renewed.number, round);
+	lk__red_of(entry)->round = round;
+	lk__watch_at(entry, round->until_ns);
+	pthread_mutex_unlock(&entry->mutex);
+	return current;
+}
+
+void lk__red_renew(const struct lk__renewed *renewed)
+{
+	struct lk__red *red = lk__red_of(renewed->entry);
+	struct lk__red_round *round = round_new(renewed);
+	if (!round) {
+		lk__watch_renewed(renewed, -1, 0);
+		return;
+	}
+	bool current = round_begin(round);
+	for (size_t i = 0; current && i < red->count; i++) {
+		struct lk__red_node *node = &red->node[i];
+		struct renewal *renewal = &round->tally.of[i];
+		struct lk__request *request = renewal_request(node->member, renewal->number,
+							      renewed->lease_ms);
+		if (!request)
+			continue;
+		request->owner = renewal;
+		request->finish = renewal_finish;
+		request->resend = true;
+		request->deadline_ns = lk__after_ms(round->sent_ns,
+						    node->client->config->command_timeout_ms);
+		pthread_mutex_lock(&round->mutex);
+		round->waiting++;
+		pthread_mutex_unlock(&round->mutex);
+		struct lk__conn *conn = lk__node_work(node->member->node);
+		lk__conn_submit(conn, request);
+		lk__conn_settle(conn); /* its client may be closed: then it is done already */
+	}
+	pthread_mutex_lock(&round->mutex);
+	round->waiting--;
+	round_unlock(round);
+}
+
+/* A node that is being connected to answers when that ends, which may take longer than the lease
+ * lasts: the others are asked again without it. */
+void lk__red_turn(struct lk__entry *entry)
+{
+	int64_t now_ns = lk__now_ns();
+	pthread_mutex_lock(&entry->mutex);
+	lk__red_join_turn(entry, now_ns);
+	struct lk__red_round *round = lk__red_of(entry)->round;
+	if (round && now_ns < round->until_ns) {
+		lk__watch_at(entry, round->until_ns);
+		round = NULL;
+	}
+	if (round) {
+		pthread_mutex_lock(&round->mutex);
+		round->overdue = true;
+		round->waiting++; /* ours: until then it is not freed */
+		pthread_mutex_unlock(&round->mutex);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+	if (!round)
+		return;
+	pthread_mutex_lock(&round->mutex);
+	round->waiting--;
+	round_unlock(round);
+}
+
+/* ---- by the caller ---- */
+
+struct extension {
+	struct lk__nodes_call call;
+	bool current; /* it was of the grant that is held */
+	bool held;    /* the verdict */
+	struct tally tally;
+};
+
+static int extension_answer(const struct extension *extension, size_t index,
+			    const struct lk__fan_out_part *answers)
+{
+	const struct renewal *renewal = &extension->tally.of[index];
+	struct lk__entry *entry = extension->tally.entry;
+	int answer = renewal_answer(lk__red_of(entry)->node[index].member, renewal->number,
+				    answers->request[0]);
+	if (answer == 1)
+		node_has_it(entry, renewal);
+	return answer;
+}
+
+static void extension_take(void *context, size_t index, const struct lk__fan_out_part *answers)
+{
+	struct extension *extension = context;
+	tally_add(&extension->tally, index, extension_answer(extension, index, answers));
+}
+
+/* After the verdict: several readers may be here at once. */
+static void extension_late(void *context, size_t index, const struct lk__fan_out_part *answers)
+{
+	const struct extension *extension = context;
+	const struct tally *tally = &extension->tally;
+	if (extension_answer(extension, index, answers) == 0 && extension->held)
+		node_gets_it_again(tally->entry, &tally->of[index], tally->lease_ms);
+}
+
+static bool extension_decided(void *context)
+{
+	const struct extension *extension = context;
+	return tally_held(&extension->tally) || tally_lost(&extension->tally);
+}
+
+/* What it takes where it is compensated may outlast what was held. */
+static void member_note_lease(struct lk__entry *member, int64_t lease_ms)
+{
+	pthread_mutex_lock(&member->mutex);
+	if (member->red_lease_ms < lease_ms)
+		member->red_lease_ms = lease_ms;
+	pthread_mutex_unlock(&member->mutex);
+}
+
+/* The entry's mutex is held. */
+static void extension_ask(const struct extension *extension, int64_t until_ns)
+{
+	const struct tally *tally = &extension->tally;
+	const struct lk__red *red = lk__red_of(tally->entry);
+	for (size_t i = 0; i < tally->count; i++) {
+		struct lk__entry *member = red->node[i].member;
+		struct lk__request *request = renewal_request(member, tally->of[i].number,
+							      tally->lease_ms);
+		if (request) {
+			request->resend = true;
+			request->deadline_ns = until_ns;
+		}
+		member_note_lease(member, tally->lease_ms);
+		lk__fan_out_add(extension->call.fan_out, i, member->scripts, request);
+	}
+}
+
+static int extension_verdict(struct extension *extension, lk_error *error)
+{
+	const struct tally *tally = &extension->tally;
+	extension->held = tally_held(tally);
+	for (size_t i = 0; extension->held && i < tally->count; i++)
+		if (tally->of[i].gone)
+			node_gets_it_again(tally->entry, &tally->of[i], tally->lease_ms);
+	if (extension_decided(extension))
+		return extension->held;
+	return lk__fail(error, LK_ENOQUORUM,
+			"extend \"%.100s\": confirmed by %zu nodes, %zu are a majority",
+			tally->entry->name, tally->yes, tally->majority);
+}
+
+struct lk__nodes_call *lk__red_extend_begin(struct lk__entry *entry, struct lk__thread *thread,
+					    struct lk__extension *wanted, lk_error *error)
+{
+	static const struct lk__fan_out_use use = {
+		.take = extension_take, .decided = extension_decided, .late = extension_late};
+	struct extension *extension = lk__red_call_new(sizeof(*extension), entry, thread, &use,
+						       wanted->until_ns);
+	if (!extension) {
+		lk__fail(error, LK_ENOMEM, "extend \"%.100s\": out of memory", entry->name);
+		return NULL;
+	}
+	tally_begin(&extension->tally, entry, wanted->lease_ms);
+	pthread_mutex_lock(&entry->mutex);
+	extension->current = tally_numbers(&extension->tally, wanted->number, NULL);
+	if (extension->current)
+		extension_ask(extension, wanted->until_ns);
+	pthread_mutex_unlock(&entry->mutex);
+	wanted->sent_ns = lk__now_ns();
+	lk__fan_out_go(extension->call.fan_out);
+	return &extension->call;
+}
+
+int lk__red_extend_end(struct lk__nodes_call *call, lk_error *error)
+{
+	struct extension *extension = (struct extension *)call;
+	lk__fan_out_withdraw(call->fan_out);
+	int rc = extension->current ? extension_verdict(extension, error) : 0;
+	lk__fan_out_end(call->fan_out);
+	return rc;
+}

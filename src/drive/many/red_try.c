@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One try of a red lock: all nodes at once, until a majority is certain or out of reach.
+ *
+ * What is then still unanswered goes on without us; what is granted late belongs to the hold, if
+ * that still stands, or goes back. A node that could not be asked yet joins the grant later
+ * (red_join.c). A node that leaves too much unanswered is not asked any more.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "drive/lock/caller.h"
+#include "drive/client/client_record.h"
+#include "drive/client/loop.h"
+#include "drive/many/red.h"
+
+#define NODE_LIMIT_PARTS 4   /* of the lease: what asking may take */
+#define NODE_LIMIT_MIN_MS 25 /* also so late that a wait limit leaves less */
+#define WORTH_PARTS 10       /* of the lease: what must be left of it */
+
+enum vote {
+	VOTE_NONE,    /* no answer yet */
+	VOTE_UNASKED, /* it has not answered earlier tries */
+	VOTE_GRANTED,
+	VOTE_NO_VOTE, /* granted, but it may have forgotten others */
+	VOTE_BUSY,
+	VOTE_LATE,
+	VOTE_REFUSED, /* or not reached: not done */
+	VOTE_UNKNOWN,
+};
+
+struct ballot {
+	enum vote vote;
+	uint64_t number;
+	uint64_t epoch;  /* before it was asked */
+	bool introduced; /* asked who it is, and not answered yet */
+	bool tried;      /* asked for the lock */
+	bool granted;    /* whether it counts or not */
+	bool repeated;   /* it was late, and has taught us the time */
+	bool copies;     /* sent twice: whatever was answered, a copy may still run */
+	int64_t ttl_ms;
+	int code;
+	char reason[120];
+};
+
+struct round {
+	struct lk__nodes_call call;
+	struct lk__red *red;
+	struct lk__caller *waiter; /* NULL when it has gone */
+	uint64_t number;           /* the front's */
+	int64_t lease_ms, begun_ns;
+	lk_error why; /* a reason that no other try can change */
+	struct ballot ballot[LK__RED_MAX];
+};
+
+/* ---- what a node's answer is worth ---- */
+
+static void ballot_cast(struct ballot *ballot, enum vote vote, int code, const char *reason)
+{
+	ballot->vote = vote;
+	ballot->code = code;
+	snprintf(ballot->reason, sizeof(ballot->reason), "%.*s", (int)sizeof(ballot->reason) - 1,
+		 reason);
+}
+
+/* Whether it may have granted the lock without our knowing. */
+static bool ballot_is_unsure(const struct ballot *ballot)
+{
+	return ballot->tried &&
+	       (ballot->vote == VOTE_NONE || ballot->vote == VOTE_UNKNOWN || ballot->copies);
+}
+
+/* Whether it may have our number, and a release on its connection may not reach it. */
+static bool round_is_unsure(const struct round *round, size_t index)
+{
+	const struct ballot *ballot = &round->ballot[index];
+	const struct lk__node *node = round->red->node[index].member->node;
+	bool cut_off = ballot->granted && atomic_load(&node->epoch) != ballot->epoch;
+	return cut_off || ballot_is_unsure(ballot);
+}
+
+/* Whether a node that has not granted it may do so when it is asked again. */
+static bool ballot_wants_more(const struct ballot *ballot)
+{
+	if (ballot->granted || (ballot->tried && ballot->vote == VOTE_NONE))
+		return false;
+	return ballot->vote == VOTE_NONE || ballot->vote == VOTE_LATE ||
+	       ballot->vote == VOTE_NO_VOTE || ballot->vote == VOTE_UNKNOWN ||
+	       ballot->code == LK_EUNREACHABLE;
+}
+
+/* Two addresses of one server would be two votes of one. */
+static void round_check_twins(struct round *round, size_t index)
+{
+	const struct lk__red *red = round->red;
+	const struct lk__red_node *node = &red->node[index];
+	for (size_t i = 0; i < red->count; i++) {
+		const struct lk__red_node *other = &red->node[i];
+		bool current = other->known &&
+			       other->epoch == atomic_load(&other->member->node->epoch);
+		if (i != index && current &&
+		    strcmp(other->identity.run_id, node->identity.run_id) == 0)
+			lk__fail(&round->why, LK_EINVAL,
+				 "acquire \"%.100s\": %.100s and %.100s are one server",
+				 round->call.entry->name, other->client->config->url,
+				 node->client->config->url);
+	}
+}
+
+static enum lk__heirs node_heirs(const struct lk__red_node *node)
+{
+	if (node->client->config->deployment == LK__SINGLE)
+		return LK__NO_HEIRS;
+	return node->member->node->acks == LK__ACKS_ALL ? LK__HEIRS_WITH_ALL : LK__HEIRS;
+}
+
+/* Who the node is. The front's mutex is held. */
+static void round_introduce(struct round *round, size_t index,
+			    const struct lk__fan_out_part *answers)
+{
+	struct ballot *ballot = &round->ballot[index];
+	struct lk__red_node *node = &round->red->node[index];
+	const struct lk__request *first = answers->request[0];
+	struct lk__identity told;
+	ballot->introduced = false;
+	node->known = lk__identity_read(answers->request, lk__now_ns(), &told);
+	node->epoch = ballot->epoch;
+	if (!node->known) {
+		ballot_cast(ballot, VOTE_REFUSED, first->code ? first->code : LK_EPROTOCOL,
+			    first->code ? first->reason : "INFO server shows no run_id");
+		return;
+	}
+	lk__identity_judge(&told, node->met ? &node->identity : NULL, node_heirs(node),
+			   lk__now_ns());
+	node->identity = told;
+	node->met = true;
+	round_check_twins(round, index);
+}
+
+static int64_t round_quarantine_ms(const struct round *round)
+{
+	int64_t watchdog_ms = round->call.entry->client->config->watchdog_ms;
+	if (round->red->quarantine_ms != 0)
+		return round->red->quarantine_ms;
+	return round->lease_ms > watchdog_ms ? round->lease_ms : watchdog_ms;
+}
+
+/* Whether a grant of this node counts; else the ballot says why not. */
+static bool node_may_vote(const struct round *round, size_t index, struct ballot *ballot)
+{
+	const struct lk__red_node *node = &round->red->node[index];
+	char reason[120];
+	int64_t quarantine_ms = round_quarantine_ms(round);
+	if (atomic_load(&node->member->node->epoch) != ballot->epoch) {
+		ballot_cast(ballot, VOTE_NO_VOTE, LK_EUNREACHABLE, "the connection was lost");
+		return false;
+	}
+	if (!node->known || node->epoch != ballot->epoch) {
+		ballot_cast(ballot, VOTE_NO_VOTE, LK_EDENIED,
+			    "no vote: INFO server does not identify it");
+		return false;
+	}
+	int64_t from_ns = lk__after_ms(node->identity.since_ns, quarantine_ms);
+	if (quarantine_ms < 0 || lk__now_ns() >= from_ns)
+		return true;
+	snprintf(reason, sizeof(reason), "no vote for %lld ms: it %s its grants",
+		 (long long)((from_ns - lk__now_ns()) / LK__MS + 1),
+		 node->identity.taken_over ? "has taken over from a master and may not have"
+					   : "restarted recently and may have forgotten");
+	ballot_cast(ballot, VOTE_NO_VOTE, LK_EUNAVAILABLE, reason);
+	return false;
+}
+
+/* A node has answered the try. The front's mutex is held. */
+static void round_settle(struct round *round, size_t index, struct lk__request *request)
+{
+	struct ballot *ballot = &round->ballot[index];
+	struct lk__entry *member = round->red->node[index].member;
+	struct lk__answer answer = lk__entry_answer(member, request);
+	ballot->copies |= request->sends > 1;
+	switch (answer.event.type) {
+	case LK__ATTEMPT_GRANTED:
+		ballot->granted = true;
+		lk__client_record_want(member->client);
+		if (node_may_vote(round, index, ballot))
+			ballot_cast(ballot, VOTE_GRANTED, 0, "granted");
+		break;
+	case LK__ATTEMPT_BUSY:
+		ballot->ttl_ms = answer.event.ttl_ms;
+		ballot_cast(ballot, VOTE_BUSY, LK_EBUSY, "held by another owner");
+		break;
+	case LK__ATTEMPT_LATE:
+		ballot_cast(ballot, VOTE_LATE, LK_EUNAVAILABLE, "the request arrived too late");
+		break;
+	case LK__ATTEMPT_FAILED:
+		ballot_cast(ballot, VOTE_REFUSED, answer.event.code, request->reason);
+		break;
+	default:
+		ballot_cast(ballot, VOTE_UNKNOWN, LK_EMAYBEHELD, request->reason);
+	}
+}
+
+static size_t round_count(const struct round *round, enum vote vote)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < round->red->count; i++)
+		count += round->ballot[i].vote == vote;
+	return count;
+}
+
+/* Whether the answers that are there decide it. */
+static bool round_decided(void *context)
+{
+	const struct round *round = context;
+	size_t granted = round_count(round, VOTE_GRANTED), open = round_count(round, VOTE_NONE);
+	return granted >= round->red->majority || granted + open < round->red->majority ||
+	       round->why.code != 0;
+}
+
+/* ---- asking ---- */
+
+/* Also on a connection that is still to be made; a vote over one that was lost does not count. */
+static struct lk__request *until(struct lk__request *request, int64_t until_ns)
+{
+	if (request) {
+		request->resend = true;
+		request->deadline_ns = until_ns;
+	}
+	return request;
+}
+
+static struct lk__request *round_request(const struct round *round, size_t index)
+{
+	struct lk__entry *member = round->red->node[index].member;
+	char field[LK__FIELD_SIZE];
+	lk__field(member, round->ballot[index].number, field);
+	struct lk__try wanted = {
+		.target = &member->target,
+		.field = field,
+		.number = round->ballot[index].number,
+		.lease_ms = round->lease_ms,
+		.wait_ms = -1,
+		.once = true,
+	};
+	return until(member->recipe->acquire(&wanted), round->call.until_ns);
+}
+
+/* Introduces itself first, where it has not on this connection: only then is its clock known. */
+static void round_ask(struct round *round, size_t index)
+{
+	struct ballot *ballot = &round->ballot[index];
+	struct lk__red_node *node = &round->red->node[index];
+	struct lk__conn *conn = node->member->scripts;
+	ballot->epoch = atomic_load(&node->member->node->epoch);
+	ballot->number = index == 0 ? round->number
+				    : atomic_fetch_add(&node->client->last_number, 1) + 1;
+	if (node->asked >= LK__RED_ASKED_MAX) {
+		ballot_cast(ballot, VOTE_UNASKED, LK_EUNREACHABLE,
+			    "has not answered earlier requests");
+		return;
+	}
+	ballot->introduced = !node->known || node->epoch != ballot->epoch;
+	for (unsigned i = 0; ballot->introduced && i < LK__IDENTITY_QUESTIONS; i++)
+		lk__fan_out_add(round->call.fan_out, index, conn,
+				until(lk__identity_question(i), round->call.until_ns));
+	if (!ballot->introduced)
+		round_check_twins(round, index);
+	if (!ballot->introduced && node_may_vote(round, index, ballot)) {
+		lk__fan_out_add(round->call.fan_out, index, conn, round_request(round, index));
+		ballot->tried = true;
+	}
+	if (ballot->vote == VOTE_NONE && lk__fan_out_at(round->call.fan_out, index)->count == 0)
+		ballot_cast(ballot, VOTE_REFUSED, LK_ENOMEM, "out of memory");
+}
+
+/* A node has answered: who it is, or the try. */
+static void round_take(void *context, size_t index, const struct lk__fan_out_part *answers)
+{
+	struct round *round = context;
+	struct ballot *ballot = &round->ballot[index];
+	pthread_mutex_lock(&round->call.entry->mutex);
+	bool try_now = false;
+	if (ballot->introduced) {
+		round_introduce(round, index, answers);
+		try_now = ballot->vote == VOTE_NONE && node_may_vote(round, index, ballot);
+	} else {
+		round_settle(round, index, answers->request[answers->count - 1]);
+		try_now = ballot->vote == VOTE_LATE && !ballot->repeated;
+		ballot->repeated |= try_now;
+		if (try_now)
+			ballot->vote = VOTE_NONE;
+	}
+	ballot->tried |= try_now;
+	pthread_mutex_unlock(&round->call.entry->mutex);
+	if (try_now && !lk__fan_out_more(round->call.fan_out, index, round_request(round, index)))
+		ballot_cast(ballot, VOTE_REFUSED, LK_ENOMEM, "out of memory");
+}
+
+/* Who has not granted it may still do so: the majority stands without it, for now. */
+static void round_join(const struct round *round, size_t index)
+{
+	const struct ballot *ballot = &round->ballot[index];
+	if (ballot_wants_more(ballot))
+		lk__red_join(round->call.entry, index, round->lease_ms,
+			     lk__lease_end_ns(round->begun_ns, round->lease_ms));
+	else if (ballot->vote == VOTE_BUSY)
+		lk__red_join_later(round->call.entry, index);
+}
+
+/* What a node has answered late says about its part of the grant that was had without it. The
+ * front's mutex is held. */
+static void round_late_part(const struct round *round, size_t index)
+{
+	const struct ballot *ballot = &round->ballot[index];
+	struct lk__red_node *node = &round->red->node[index];
+	node->copies |= ballot->copies;
+	if (ballot->granted)
+		node->part = LK__RED_HELD;
+	else if (!node->joined && !ballot_is_unsure(ballot))
+		node->part = LK__RED_NOT_HELD;
+	round_join(round, index);
+}
+
+/* A node has answered after the round was over. */
+static void round_late(void *context, size_t index, const struct lk__fan_out_part *answers)
+{
+	struct round *round = context;
+	struct ballot *ballot = &round->ballot[index];
+	struct lk__red *red = round->red;
+	struct lk__red_node *node = &red->node[index];
+	pthread_mutex_lock(&round->call.entry->mutex);
+	node->asked--;
+	if (ballot->introduced)
+		round_introduce(round, index, answers);
+	else
+		round_settle(round, index, answers->request[answers->count - 1]);
+	if (red->number == round->number && ballot->tried)
+		round_late_part(round, index);
+	pthread_mutex_unlock(&round->call.entry->mutex);
+}
+
+/* ---- the outcome ---- */
+
+/* Nobody has it: what may have been granted goes back, also where there was no answer. */
+static void round_give_back(const struct round *round)
+{
+	for (size_t i = 0; i < round->red->count; i++) {
+		const struct ballot *ballot = &round->ballot[i];
+		bool unsure = round_is_unsure(round, i);
+		if (unsure || ballot->granted)
+			lk__red_give_back(&round->red->node[i], ballot->number, unsure,
+					  round->call.until_ns, round->lease_ms);
+	}
+}
+
+static void round_keep(const struct round *round)
+{
+	struct lk__red *red = round->red;
+	red->number = round->number;
+	red->until_ns = round->call.until_ns;
+	for (size_t i = 0; i < red->count; i++) {
+		bool held = round->ballot[i].granted;
+		bool unsure = ballot_is_unsure(&round->ballot[i]);
+		red->node[i].number = round->ballot[i].number;
+		red->node[i].part = held     ? LK__RED_HELD
+				    : unsure ? LK__RED_UNSURE
+					     : LK__RED_NOT_HELD;
+		red->node[i].copies = round->ballot[i].copies;
+		red->node[i].joined = false;
+		round_join(round, i);
+	}
+}
+
+/* The reasons of those who did not grant it, as far as they fit. */
+static void round_explain(const struct round *round, int code, lk_error *error)
+{
+	const struct lk__red *red = round->red;
+	char text[400];
+	size_t used = 0;
+	text[0] = 0;
+	for (size_t i = 0; i < red->count && used < sizeof(text); i++) {
+		const struct ballot *ballot = &round->ballot[i];
+		if (ballot->vote == VOTE_GRANTED)
+			continue;
+		int size = snprintf(text + used, sizeof(text) - used, "; %.60s: %.100s",
+				    red->node[i].client->config->url,
+				    ballot->vote == VOTE_NONE ? "no answer in time"
+							      : ballot->reason);
+		used += (size_t)size;
+	}
+	if (round_count(round, VOTE_GRANTED) >= red->majority)
+		snprintf(text, sizeof(text), ", but too late: the lease is nearly over");
+	lk__fail(error, code, "acquire \"%.60s\": %zu of %zu nodes grant it, %zu are needed%s",
+		 round->call.entry->name, round_count(round, VOTE_GRANTED), red->count,
+		 red->majority, text);
+}
+
+/* How many nodes may have it for all we know, until what they granted has gone back. */
+static size_t round_may_have(const struct round *round)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < round->red->count; i++)
+		count += round->ballot[i].vote == VOTE_GRANTED || round_is_unsure(round, i);
+	return count;
+}
+
+/* What the attempt is told when it was not had. */
+static void round_lost(const struct round *round, struct lk__attempt_event *event, lk_error *error)
+{
+	size_t majority = round->red->majority;
+	size_t busy = round_count(round, VOTE_BUSY), late = round_count(round, VOTE_LATE);
+	size_t granted = round_count(round, VOTE_GRANTED), wrong = 0;
+	bool certain = round_may_have(round) < majority;
+	int code = certain ? LK_ENOQUORUM : LK_EMAYBEHELD;
+	if (round->why.code) {
+		*event = (struct lk__attempt_event){.type = LK__ATTEMPT_FAILED,
+						    .code = round->why.code};
+		*error = round->why;
+		return;
+	}
+	for (size_t i = 0; i < round->red->count; i++)
+		wrong += round->ballot[i].code == LK_EWRONGTYPE;
+	if (wrong > round->red->count - majority) { /* no majority without one of them */
+		event->code = LK_EWRONGTYPE;
+		round_explain(round, LK_EWRONGTYPE, error);
+		return;
+	}
+	if (certain && busy > 0 && busy + granted + late >= majority) {
+		*event = (struct lk__attempt_event){.type = LK__ATTEMPT_BUSY};
+		for (size_t i = 0; i < round->red->count; i++)
+			if (round->ballot[i].ttl_ms > event->ttl_ms)
+				event->ttl_ms = round->ballot[i].ttl_ms;
+		round_explain(round, LK_EBUSY, error);
+		return;
+	}
+	if (certain && late > 0 && granted + late >= majority) {
+		event->type = LK__ATTEMPT_LATE;
+		round_explain(round, LK_EUNAVAILABLE, error);
+		return;
+	}
+	*event = (struct lk__attempt_event){
+		.type = LK__ATTEMPT_FAILED, .code = code, .retryable = true};
+	round_explain(round, code, error);
+}
+
+static int round_over(const struct round *round)
+{
+	if (atomic_load(&round->call.entry->client->state) != LK__CLIENT_OPEN)
+		return LK_ECLOSED;
+	return lk__caller_cancelled(round->waiter) ? LK_ECANCELLED : 0;
+}
+
+static int round_end(struct round *round, struct lk__attempt_event *event, lk_error *error)
+{
+	struct lk__red *red = round->red;
+	int64_t end_ns = lk__lease_end_ns(round->begun_ns, round->lease_ms);
+	bool worth = lk__now_ns() + round->lease_ms * LK__MS / WORTH_PARTS < end_ns;
+	int over = round_over(round);
+	for (size_t i = 0; i < red->count; i++)
+		red->node[i].asked += round->ballot[i].vote == VOTE_NONE;
+	if (round_count(round, VOTE_GRANTED) >= red->majority && worth && !over &&
+	    !round->why.code) {
+		round_keep(round);
+		event->type = LK__ATTEMPT_GRANTED;
+		event->sent_ns = round->begun_ns;
+	} else {
+		round_give_back(round);
+		if (!over)
+			round_lost(round, event, error);
+	}
+	return over;
+}
+
+static int64_t round_limit_ms(const struct round *round)
+{
+	int64_t limit_ms = round->red->node_limit_ms;
+	int64_t most_ms = round->call.entry->client->config->command_timeout_ms;
+	if (!limit_ms) {
+		limit_ms = round->lease_ms / NODE_LIMIT_PARTS;
+		limit_ms = limit_ms < NODE_LIMIT_MIN_MS ? NODE_LIMIT_MIN_MS : limit_ms;
+	}
+	return limit_ms < most_ms ? limit_ms : most_ms;
+}
+
+/* A wait limit that is very short buys one try all the same; it bounds the further ones. */
+static int64_t round_until_ns(const struct round *round)
+{
+	const struct lk__caller *waiter = round->waiter;
+	int64_t until_ns = lk__after_ms(round->begun_ns, round_limit_ms(round));
+	int64_t least_ns = lk__after_ms(round->begun_ns, NODE_LIMIT_MIN_MS);
+	if (!waiter->tried || until_ns <= waiter->until_ns || until_ns <= least_ns)
+		return until_ns;
+	return waiter->until_ns > least_ns ? waiter->until_ns : least_ns;
+}
+
+static struct round *round_new(struct lk__entry *entry, struct lk__caller *waiter)
+{
+	static const struct lk__fan_out_use use = {
+		.take = round_take, .decided = round_decided, .late = round_late};
+	struct round *round = lk__red_call_new(sizeof(*round), entry, waiter->thread, &use,
+					       LK__NEVER);
+	if (!round)
+		return NULL;
+	round->red = lk__red_of(entry);
+	round->waiter = waiter;
+	round->number = entry->attempt.number;
+	round->lease_ms = entry->attempt.asked_lease_ms;
+	round->begun_ns = lk__now_ns();
+	round->call.until_ns = round_until_ns(round);
+	waiter->tried = true;
+	return round;
+}
+
+struct lk__nodes_call *lk__red_try_begin(struct lk__entry *entry, struct lk__caller *waiter,
+					 struct lk__attempt_event *event, lk_error *error)
+{
+	for (size_t i = 1; i < lk__red_of(entry)->count; i++)
+		lk__loop_start(lk__red_of(entry)->node[i].client, NULL);
+	struct round *round = round_new(entry, waiter);
+	if (!round) {
+		event->code = lk__fail(error, LK_ENOMEM, "acquire \"%.100s\": out of memory",
+				       entry->name);
+		return NULL;
+	}
+	for (size_t i = 0; i < round->red->count; i++)
+		round_ask(round, i);
+	pthread_mutex_unlock(&entry->mutex);
+	lk__fan_out_go(round->call.fan_out);
+	pthread_mutex_lock(&entry->mutex);
+	return &round->call;
+}
+
+int lk__red_try_end(struct lk__nodes_call *call, struct lk__attempt_event *event, lk_error *error)
+{
+	struct round *round = (struct round *)call;
+	struct lk__entry *entry = call->entry;
+	pthread_mutex_unlock(&entry->mutex);
+	lk__fan_out_withdraw(call->fan_out);
+	pthread_mutex_lock(&entry->mutex);
+	int rc = round_end(round, event, error);
+	round->waiter = NULL;
+	pthread_mutex_unlock(&entry->mutex);
+	lk__fan_out_end(call->fan_out);
+	pthread_mutex_lock(&entry->mutex);
+	return rc;
+}

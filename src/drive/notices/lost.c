@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+#include "drive/notices/lost.h"
+
+#include <utlist.h>
+
+#include "drive/client/loop.h"
+
+void lk__lost_note(struct lk__hold *hold)
+{
+	lk_client *client = hold->entry->client;
+	if (!(hold->entry->recipe->flags & LK__FORGETS))
+		return;
+	pthread_mutex_lock(&client->mutex);
+	hold->noted = true;
+	client->lost_count++;
+	if (hold->no_loss)
+		DL_PREPEND2(client->lost, hold, lost_prev, lost_next);
+	else
+		DL_APPEND2(client->lost, hold, lost_prev, lost_next);
+	bool due = hold->no_loss || client->lost_count > LK__LOST_MAX;
+	pthread_mutex_unlock(&client->mutex);
+	if (due)
+		lk__loop_wake(client);
+}
+
+void lk__lost_forget(struct lk__hold *hold)
+{
+	lk_client *client = hold->entry->client;
+	if (!hold->noted)
+		return;
+	pthread_mutex_lock(&client->mutex);
+	DL_DELETE2(client->lost, hold, lost_prev, lost_next);
+	client->lost_count--;
+	hold->noted = false;
+	pthread_mutex_unlock(&client->mutex);
+}
+
+/* The next that is to be freed, and its entry with a reference; NULL when there is none. */
+static struct lk__entry *lost_due(lk_client *client, const struct lk__hold **hold_out)
+{
+	pthread_mutex_lock(&client->mutex);
+	const struct lk__hold *hold = client->lost;
+	bool due = hold && (hold->no_loss || client->lost_count > LK__LOST_MAX);
+	struct lk__entry *entry = due ? hold->entry : NULL;
+	if (entry)
+		lk__entry_ref(entry); /* the hold has one, until it is out of the list */
+	pthread_mutex_unlock(&client->mutex);
+	*hold_out = hold;
+	return entry;
+}
+
+void lk__lost_turn(lk_client *client)
+{
+	const struct lk__hold *due;
+	struct lk__hold *hold, *next;
+	struct lk__entry *entry;
+	while ((entry = lost_due(client, &due))) {
+		pthread_mutex_lock(&entry->mutex);
+		DL_FOREACH_SAFE(entry->lost, hold, next)
+		{
+			if (hold != due) /* its owner may have given it up meanwhile */
+				continue;
+			DL_DELETE(entry->lost, hold);
+			lk__hold_free(hold);
+			atomic_fetch_sub(&entry->refs, 1); /* never the last: ours */
+		}
+		pthread_mutex_unlock(&entry->mutex);
+		lk__entry_unref(entry);
+	}
+}

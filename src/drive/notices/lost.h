@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Lost permits. Their owners have to learn of the loss, but often nobody asks for a permit again:
+ * another process gives it back, or it ends with its lease. So a client remembers the last
+ * LK__LOST_MAX losses, and none of the permits whose end is not a loss.
+ */
+#ifndef LK__DRIVE_LOST_H
+#define LK__DRIVE_LOST_H
+
+#include "drive/entry/entry.h"
+
+#define LK__LOST_MAX 1000 /* as <lockkeeper/permit_semaphore.h> says */
+
+/* A hold was lost, or is freed. With its entry's mutex held. */
+void lk__lost_note(struct lk__hold *hold);
+void lk__lost_forget(struct lk__hold *hold);
+
+/* Frees those that are too many; with no lock held. */
+void lk__lost_turn(lk_client *client);
+
+#endif
