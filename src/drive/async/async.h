@@ -11,8 +11,8 @@
  * loop resumes, so a call needs no mutex of its own. Its memory stays with the client for the next
  * call: whoever wakes it may do so a moment too late.
  */
-#ifndef LK__DRIVE_ASYNC_H
-#define LK__DRIVE_ASYNC_H
+#ifndef LK__DRIVE_ASYNC_ASYNC_H
+#define LK__DRIVE_ASYNC_ASYNC_H
 
 #include "drive/many/multi.h"
 #include "drive/count/permit.h"

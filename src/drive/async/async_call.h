@@ -10,8 +10,8 @@
  *
  * Only the loop resumes a call. `starts`: for the first time.
  */
-#ifndef LK__DRIVE_ASYNC_CALL_H
-#define LK__DRIVE_ASYNC_CALL_H
+#ifndef LK__DRIVE_ASYNC_ASYNC_CALL_H
+#define LK__DRIVE_ASYNC_ASYNC_CALL_H
 
 #include "drive/async/async.h"
 #include "drive/lock/head.h"

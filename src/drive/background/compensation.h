@@ -7,8 +7,8 @@
  * A place in a queue, or a count, has no lease: it is repeated as long as the client lives. Where
  * the server's clock was set back meanwhile, it is repeated at the deadline by that clock.
  */
-#ifndef LK__DRIVE_COMPENSATION_H
-#define LK__DRIVE_COMPENSATION_H
+#ifndef LK__DRIVE_BACKGROUND_COMPENSATION_H
+#define LK__DRIVE_BACKGROUND_COMPENSATION_H
 
 #include "drive/client/client.h"
 

@@ -6,8 +6,8 @@
  * One heap of deadlines, one timer. A release does not touch the heap: an entry that comes up
  * with nothing held is passed over, so a lock taken and released costs no timer.
  */
-#ifndef LK__DRIVE_WATCH_H
-#define LK__DRIVE_WATCH_H
+#ifndef LK__DRIVE_BACKGROUND_WATCH_H
+#define LK__DRIVE_BACKGROUND_WATCH_H
 
 #include "drive/client/client.h"
 #include "sync/recipe.h"

@@ -6,8 +6,8 @@
  * a member's), then at most one of client, record, connection, thread, notices; then the watch's
  * or a queue's.
  */
-#ifndef LK__DRIVE_CLIENT_H
-#define LK__DRIVE_CLIENT_H
+#ifndef LK__DRIVE_CLIENT_CLIENT_H
+#define LK__DRIVE_CLIENT_CLIENT_H
 
 #include <pthread.h>
 #include <stdatomic.h>

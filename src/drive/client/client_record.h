@@ -13,8 +13,8 @@
  * it, or leaves it for as long as the longest lease that is abandoned. A refusal for want of rights
  * (NOPERM) ends it; any other is tried again at the next turn that is due.
  */
-#ifndef LK__DRIVE_CLIENT_RECORD_H
-#define LK__DRIVE_CLIENT_RECORD_H
+#ifndef LK__DRIVE_CLIENT_CLIENT_RECORD_H
+#define LK__DRIVE_CLIENT_CLIENT_RECORD_H
 
 #include "drive/client/client.h"
 

@@ -10,8 +10,8 @@
  * only while such answers are expected. What the system refuses it is an error, never the end of
  * the process.
  */
-#ifndef LK__DRIVE_LOOP_H
-#define LK__DRIVE_LOOP_H
+#ifndef LK__DRIVE_CLIENT_LOOP_H
+#define LK__DRIVE_CLIENT_LOOP_H
 
 #include <stdint.h>
 

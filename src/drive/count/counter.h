@@ -9,8 +9,8 @@
  * Here are the parts of a change; those who drive it wait between them: the calling thread
  * (src/api/counter.c), and the loop (async_change.c).
  */
-#ifndef LK__DRIVE_COUNTER_H
-#define LK__DRIVE_COUNTER_H
+#ifndef LK__DRIVE_COUNT_COUNTER_H
+#define LK__DRIVE_COUNT_COUNTER_H
 
 #include "drive/lock/caller.h"
 

@@ -3,8 +3,8 @@
  * Permits as holds: what is granted in the wait queue of a permit semaphore moves to an entry for
  * each permit, under its id, and is renewed, reported and released there like any lock.
  */
-#ifndef LK__DRIVE_PERMIT_H
-#define LK__DRIVE_PERMIT_H
+#ifndef LK__DRIVE_COUNT_PERMIT_H
+#define LK__DRIVE_COUNT_PERMIT_H
 
 #include <lockkeeper/permit_semaphore.h>
 

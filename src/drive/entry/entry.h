@@ -9,8 +9,8 @@
  *   passing a release or exchange is on the wire whose answer decides what comes next: also
  *           whether the hold goes, where several permits are given back, all or none
  */
-#ifndef LK__DRIVE_ENTRY_H
-#define LK__DRIVE_ENTRY_H
+#ifndef LK__DRIVE_ENTRY_ENTRY_H
+#define LK__DRIVE_ENTRY_ENTRY_H
 
 #include "base/cancel.h"
 #include "base/hash.h"

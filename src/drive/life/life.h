@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Making and closing a client. */
-#ifndef LK__DRIVE_LIFE_H
-#define LK__DRIVE_LIFE_H
+#ifndef LK__DRIVE_LIFE_LIFE_H
+#define LK__DRIVE_LIFE_LIFE_H
 
 #include "drive/client/client.h"
 

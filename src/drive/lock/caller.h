@@ -6,8 +6,8 @@
  * has the lock, is the head: it drives the lock's attempt (head.c). The others park until they are
  * handed the lock or become the head.
  */
-#ifndef LK__DRIVE_CALLER_H
-#define LK__DRIVE_CALLER_H
+#ifndef LK__DRIVE_LOCK_CALLER_H
+#define LK__DRIVE_LOCK_CALLER_H
 
 #include "drive/entry/entry.h"
 

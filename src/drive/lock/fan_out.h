@@ -7,8 +7,8 @@
  * asynchronous call is woken by answers that the loops of the nodes' clients read. What is not
  * answered when the caller ends the fan-out stays in flight: whoever reads it gives it to `late`.
  */
-#ifndef LK__DRIVE_FAN_OUT_H
-#define LK__DRIVE_FAN_OUT_H
+#ifndef LK__DRIVE_LOCK_FAN_OUT_H
+#define LK__DRIVE_LOCK_FAN_OUT_H
 
 #include "conn/conn.h"
 

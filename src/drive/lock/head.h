@@ -12,8 +12,8 @@
  * behind stays in flight: the next head waits on for it, and without one the thread that reads its
  * answer steps the detached attempt.
  */
-#ifndef LK__DRIVE_HEAD_H
-#define LK__DRIVE_HEAD_H
+#ifndef LK__DRIVE_LOCK_HEAD_H
+#define LK__DRIVE_LOCK_HEAD_H
 
 #include "drive/lock/caller.h"
 

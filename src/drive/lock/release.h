@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A release on its way: what is noted when it is sent, and what its answer means. */
-#ifndef LK__DRIVE_RELEASE_H
-#define LK__DRIVE_RELEASE_H
+#ifndef LK__DRIVE_LOCK_RELEASE_H
+#define LK__DRIVE_LOCK_RELEASE_H
 
 #include "drive/entry/entry.h"
 

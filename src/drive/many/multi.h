@@ -8,8 +8,8 @@
  * would, and then tries the rest: nothing is held while it waits, so opposite orders cannot
  * deadlock.
  */
-#ifndef LK__DRIVE_MULTI_H
-#define LK__DRIVE_MULTI_H
+#ifndef LK__DRIVE_MANY_MULTI_H
+#define LK__DRIVE_MANY_MULTI_H
 
 #include "drive/lock/caller.h"
 

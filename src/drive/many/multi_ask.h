@@ -4,8 +4,8 @@
  * all that are not taken yet, releases, extensions. Each call here only begins or reads: between
  * the two the caller waits for `asks`, in a thread (multi.c) or in the loop (async_multi.c).
  */
-#ifndef LK__DRIVE_MULTI_ASK_H
-#define LK__DRIVE_MULTI_ASK_H
+#ifndef LK__DRIVE_MANY_MULTI_ASK_H
+#define LK__DRIVE_MANY_MULTI_ASK_H
 
 #include "drive/lock/fan_out.h"
 #include "drive/many/multi.h"

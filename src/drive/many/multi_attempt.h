@@ -8,8 +8,8 @@
  *    │                                 ▼
  *   AWAIT the busy part ◀─ PAUSE ◀─ GIVE_BACK ─▶ the wait is over: a code
  */
-#ifndef LK__DRIVE_MULTI_ATTEMPT_H
-#define LK__DRIVE_MULTI_ATTEMPT_H
+#ifndef LK__DRIVE_MANY_MULTI_ATTEMPT_H
+#define LK__DRIVE_MANY_MULTI_ATTEMPT_H
 
 #include "drive/many/multi_ask.h"
 

@@ -14,8 +14,8 @@
  *   red_join.c   nodes that join a grant which is held
  *   red_renew.c  renewals, extension
  */
-#ifndef LK__DRIVE_RED_H
-#define LK__DRIVE_RED_H
+#ifndef LK__DRIVE_MANY_RED_H
+#define LK__DRIVE_MANY_RED_H
 
 #include "drive/entry/entry.h"
 #include "drive/lock/fan_out.h"

@@ -4,8 +4,8 @@
  * another process gives it back, or it ends with its lease. So a client remembers the last
  * LK__LOST_MAX losses, and none of the permits whose end is not a loss.
  */
-#ifndef LK__DRIVE_LOST_H
-#define LK__DRIVE_LOST_H
+#ifndef LK__DRIVE_NOTICES_LOST_H
+#define LK__DRIVE_NOTICES_LOST_H
 
 #include "drive/entry/entry.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Notices about holds: at most one pending of each kind a hold. */
-#ifndef LK__DRIVE_NOTICES_H
-#define LK__DRIVE_NOTICES_H
+#ifndef LK__DRIVE_NOTICES_NOTICES_H
+#define LK__DRIVE_NOTICES_NOTICES_H
 
 #include "drive/notices/queue.h"
 

@@ -13,8 +13,8 @@
  * The callback is owed from the moment that there is something to take. Who delivers completions
  * calls it at once. Notices come under mutexes, so there it is left to the client's loop.
  */
-#ifndef LK__DRIVE_QUEUE_H
-#define LK__DRIVE_QUEUE_H
+#ifndef LK__DRIVE_NOTICES_QUEUE_H
+#define LK__DRIVE_NOTICES_QUEUE_H
 
 #include <lockkeeper/queue.h>
 
