@@ -222,11 +222,6 @@ void lk__async_answered(struct lk__request *request)
 
 /* ---- the loop's turn ---- */
 
-bool lk__async_active(const lk_client *client)
-{
-	return atomic_load(&client->asyncs.count) > 0 || atomic_load(&client->asyncs.listeners) > 0;
-}
-
 /* From now on it is the loop's. False: it is over already. */
 static bool async_begin(struct lk__async *async)
 {
@@ -312,12 +307,6 @@ static void asyncs_for_each_conn(const lk_client *client, void (*act)(struct lk_
 	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++)
 		for (size_t j = 0; j < node->script_count; j++)
 			act(&node->scripts[j]);
-}
-
-bool lk__async_rest(lk_client *client)
-{
-	atomic_store(&client->asyncs.asleep, true);
-	return !atomic_load(&client->asyncs.ready); /* who comes from now on wakes us */
 }
 
 int64_t lk__async_turn(lk_client *client, bool *any_out)

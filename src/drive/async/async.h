@@ -60,14 +60,8 @@ void lk__async_taken(struct lk__completion *completion);
 
 /* ---- for the loop, and the end of a client ---- */
 
-/* Whether any request is in flight, or waits for an answer to this client. */
-bool lk__async_active(const lk_client *client);
-
 /* Resumes what is ready or due, and says whether anything was. Returns when more is. */
 int64_t lk__async_turn(lk_client *client, bool *any_out);
-
-/* The loop is about to sleep. False: something is ready. */
-bool lk__async_rest(lk_client *client);
 
 /* The loop has ended, and the connections are closed: every request is completed. */
 void lk__async_end(lk_client *client);

@@ -93,7 +93,17 @@ struct lk__counters {
 	_Atomic uint64_t hold_us[LK_HISTOGRAM_SIZE], hold_sum_us;
 };
 
+/* What is done with everything that the client has: by src/drive/life/, which makes it. */
+struct lk__client_ops {
+	/* The work of a turn of the loop. `verify`: every grant is to be verified. Says whether
+	 * asynchronous calls were resumed, and returns when more is due. */
+	int64_t (*turn)(lk_client *client, bool verify, bool *resumed_out);
+	/* The last reference is gone. */
+	void (*free)(lk_client *client);
+};
+
 struct lk_client {
+	const struct lk__client_ops *ops;
 	_Atomic int refs;
 	_Atomic int state;
 	struct lk_config *config;
@@ -130,6 +140,19 @@ int lk__client_check(lk_client *client, const char *operation, lk_error *error);
 static inline bool lk__client_forked(const lk_client *client)
 {
 	return atomic_load_explicit(client->alive, memory_order_relaxed) == 0;
+}
+
+/* Whether any asynchronous request is in flight, or waits for an answer to this client. */
+static inline bool lk__async_active(const lk_client *client)
+{
+	return atomic_load(&client->asyncs.count) > 0 || atomic_load(&client->asyncs.listeners) > 0;
+}
+
+/* The loop is about to sleep. False: an asynchronous request is ready. */
+static inline bool lk__async_rest(lk_client *client)
+{
+	atomic_store(&client->asyncs.asleep, true);
+	return !atomic_load(&client->asyncs.ready); /* who comes from now on wakes us */
 }
 
 void lk__client_ref(lk_client *client);

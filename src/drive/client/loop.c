@@ -9,12 +9,6 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "conn/connector.h"
-#include "drive/async/async.h"
-#include "drive/client/client_record.h"
-#include "drive/background/compensation.h"
-#include "drive/life/life.h"
-#include "drive/notices/notices.h"
-#include "drive/background/watch.h"
 
 #define EVENTS_MAX 16          /* in one turn; the rest comes with the next */
 #define TICK_NS (5 * LK__MS)   /* while answers are expected that nobody reads */
@@ -183,15 +177,8 @@ static int64_t loop_turn(struct lk__loop *loop)
 	for (int i = 0; i < count; i++)
 		loop_take(loop, ready[i]);
 	int64_t next_ns = loop->threadless ? loop_connect(loop) : LK__NEVER;
-	if (atomic_exchange(&loop->verify, false))
-		lk__watch_all(loop->client);
-	next_ns = lk__earlier(next_ns, lk__watch_turn(loop->client));
-	next_ns = lk__earlier(next_ns, lk__compensation_turn(loop->client));
-	next_ns = lk__earlier(next_ns, lk__client_record_turn(loop->client));
-	bool any;
-	next_ns = lk__earlier(next_ns, lk__async_turn(loop->client, &any));
-	lk__notices_ring(loop->client);
-	next_ns = lk__earlier(next_ns, lk__close_turn(loop->client));
+	bool any, verify = atomic_exchange(&loop->verify, false);
+	next_ns = lk__earlier(next_ns, loop->client->ops->turn(loop->client, verify, &any));
 	next_ns = lk__earlier(next_ns, loop_expect(loop, any));
 	loop_arm(loop, next_ns);
 	return next_ns;

@@ -7,6 +7,9 @@
 
 int lk__client_new(lk_client **client_out, const struct lk_config *config, lk_error *error);
 
+/* A turn of its loop: see struct lk__client_ops. */
+int64_t lk__client_turn(lk_client *client, bool verify, bool *resumed_out);
+
 /* `how`: LK_CLOSE_…. The first call does it; others find it done, or wait for what was not. */
 int lk__client_close(lk_client *client, int how, lk_error *error);
 

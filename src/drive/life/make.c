@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/* A client from its first to its last reference, and what its nodes and threads tell it. */
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "base/alive.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "drive/async/async.h"
+#include "drive/background/compensation.h"
+#include "drive/background/watch.h"
+#include "drive/client/loop.h"
+#include "drive/entry/entry.h"
+#include "drive/life/life.h"
+#include "drive/notices/notices.h"
+
+/* ---- what the node tells ---- */
+
+static void client_on_attention(void *context)
+{
+	lk__loop_attend(context);
+}
+
+static void client_on_lost(void *context)
+{
+	lk__loop_verify(context);
+}
+
+/* What was in doubt is looked at now that the node answers again. */
+static void client_on_up(void *context)
+{
+	lk__loop_verify(context);
+	lk__loop_wake(context);
+}
+
+static void client_on_connecting(void *context)
+{
+	lk__loop_wake(context);
+}
+
+/* A release was heard of a lock that we may hold: whose was it? One that we only wait for is no
+ * work of the loop's, which would be in the way of the waiter's try. */
+static void client_on_doubt(void *context, void *owner)
+{
+	struct lk__entry *entry = owner;
+	(void)context;
+	if (!atomic_exchange(&entry->doubt, true) && atomic_load(&entry->hold))
+		lk__watch_at(entry, lk__now_ns());
+}
+
+static const struct lk__node_events client_events = {
+	.attention = client_on_attention,
+	.lost = client_on_lost,
+	.up = client_on_up,
+	.connecting = client_on_connecting,
+	.doubt = client_on_doubt,
+};
+
+/* ---- the end of a thread ---- */
+
+static void thread_abandon(struct lk__hold *hold)
+{
+	struct lk__entry *entry = hold->entry;
+	pthread_mutex_lock(&entry->mutex);
+	hold->abandoned = true;
+	if (entry->hold == hold) {
+		lk__notices_give(entry->client, hold, LK__NOTICE_ABANDONED);
+		lk__log(&entry->client->log, LK_LOG_WARNING, "thread ended while it held: %.200s",
+			entry->name);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+}
+
+/* At the end of a thread: what it held is no longer renewed. */
+static void thread_end(void *argument)
+{
+	struct lk__thread *thread = argument;
+	lk_client *client = thread->client;
+	if (lk__client_forked(client))
+		return;
+	atomic_fetch_add(&client->ending, 1);
+	for (;;) {
+		pthread_mutex_lock(&thread->mutex);
+		struct lk__hold *hold = thread->holds;
+		if (hold) {
+			DL_DELETE2(thread->holds, hold, thread_prev, thread_next);
+			hold->thread_prev = NULL;
+			hold->thread = NULL;
+		}
+		pthread_mutex_unlock(&thread->mutex);
+		if (!hold)
+			break;
+		thread_abandon(hold);
+	}
+	pthread_mutex_lock(&client->mutex);
+	thread->ended = 1;
+	pthread_mutex_unlock(&client->mutex);
+	atomic_fetch_sub(&client->ending, 1); /* from now on the client may be gone */
+}
+
+/* ---- birth and death ---- */
+
+static void client_free(lk_client *client)
+{
+	struct lk__thread *thread, *next;
+	if (client->topo) /* what was submitted after the close comes back to its owners */
+		client->topo->ops->close(client->topo);
+	lk__loop_free(client);
+	lk__async_free(client);
+	lk__compensation_free(client);
+	lk__entries_free(client);
+	if (client->topo)
+		client->topo->ops->free(client->topo);
+	LL_FOREACH_SAFE(client->threads, thread, next)
+	{
+		pthread_mutex_destroy(&thread->mutex);
+		free(thread);
+	}
+	lk__notices_free(client);
+	lk__watch_free(client);
+	pthread_mutex_destroy(&client->record.mutex);
+	pthread_mutex_destroy(&client->mutex);
+	lk__alive_free(client->alive);
+	lk_config_free(client->config);
+	free(client);
+}
+
+static const struct lk__client_ops client_ops = {
+	.turn = lk__client_turn,
+	.free = client_free,
+};
+
+int lk__client_new(lk_client **client_out, const struct lk_config *config, lk_error *error)
+{
+	lk_client *client = calloc(1, sizeof(*client));
+	if (!client)
+		return lk__fail(error, LK_ENOMEM, "lk_client_new: out of memory");
+	client->ops = &client_ops;
+	client->notices.fd = -1;
+	client->record.since_ns = lk__now_ns();
+	pthread_mutex_init(&client->record.mutex, NULL);
+	atomic_store(&client->refs, 1);
+	pthread_mutex_init(&client->mutex, NULL);
+	lk__watch_init(client);
+	int rc = lk__notices_init(client, error);
+	client->config = lk__config_copy(config);
+	if (rc == 0 && !client->config)
+		rc = lk__fail(error, LK_ENOMEM, "lk_client_new: out of memory");
+	if (rc == 0 && lk__random_uuid(client->id) < 0)
+		rc = lk__fail(error, LK_ESYSTEM, "lk_client_new: no randomness");
+	if (rc == 0)
+		rc = lk__alive_new(&client->alive, error);
+	if (rc == 0) {
+		client->log = client->config->log;
+		rc = lk__topo_new(&client->topo, client->config, &client_events, client, error);
+	}
+	if (rc == 0 && lk__thread_key_new(&client->key, thread_end) != 0) {
+		client->topo->ops->close(client->topo);
+		rc = lk__fail(error, LK_ESYSTEM, "lk_client_new: no thread-specific key is left");
+	}
+	if (rc == 0 && client->config->threadless)
+		rc = lk__loop_start(client, error);
+	if (rc < 0) {
+		client_free(client);
+		return rc;
+	}
+	*client_out = client;
+	return 0;
+}
