@@ -56,7 +56,7 @@ int lk_queue_on_ready(lk_queue *queue, lk_queue_callback callback, void *context
 int lk_queue_cancel(lk_queue *queue, uint64_t id, lk_error *error)
 {
 	int rc = lk__queue_check(queue, "lk_queue_cancel", error);
-	return rc < 0 ? rc : lk__queue_cancel(queue, id, error);
+	return rc < 0 ? rc : lk__queue_cancel(queue, id, lk__async_cancel, error);
 }
 
 int lk_queue_take(lk_queue *queue, lk_completion *completions_out, size_t most, int64_t wait_ms,
@@ -72,7 +72,7 @@ int lk_queue_take(lk_queue *queue, lk_completion *completions_out, size_t most, 
 		return rc;
 	int64_t until_ns = wait_ms < 0 ? LK__NEVER : lk__after_ms(lk__now_ns(), wait_ms);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved);
-	rc = lk__queue_take(queue, completions_out, most, until_ns);
+	rc = lk__queue_take(queue, completions_out, most, until_ns, lk__async_taken);
 	pthread_setcancelstate(saved, NULL);
 	return rc;
 }

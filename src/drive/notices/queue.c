@@ -11,7 +11,6 @@
 #include "base/alive.h"
 #include "base/clock.h"
 #include "base/fail.h"
-#include "drive/async/async.h"
 #include "drive/notices/notices.h"
 
 struct lk_queue {
@@ -271,7 +270,8 @@ void lk__queue_end_notices(struct lk__completion *request)
 /* ---- cancelling ---- */
 
 /* Under the queue's mutex. 1, 0 or LK_EINVAL. */
-static int queue_cancel(lk_queue *queue, struct lk__completion *completion)
+static int queue_cancel(lk_queue *queue, struct lk__completion *completion,
+			void (*cancel)(struct lk__async *async))
 {
 	if (completion && completion->value.operation == LK_OP_NOTICE) {
 		completion->cancelled = completion->begun;
@@ -285,16 +285,17 @@ static int queue_cancel(lk_queue *queue, struct lk__completion *completion)
 		return LK_EINVAL;
 	if (!completion || !completion->async)
 		return 0;
-	lk__async_cancel(completion->async);
+	cancel(completion->async);
 	return 1;
 }
 
-int lk__queue_cancel(lk_queue *queue, uint64_t id, lk_error *error)
+int lk__queue_cancel(lk_queue *queue, uint64_t id, void (*cancel)(struct lk__async *async),
+		     lk_error *error)
 {
 	struct lk__completion *completion;
 	pthread_mutex_lock(&queue->mutex);
 	HASH_FIND(hh, queue->in_flight, &id, sizeof(id), completion);
-	int rc = queue_cancel(queue, completion);
+	int rc = queue_cancel(queue, completion, cancel);
 	pthread_mutex_unlock(&queue->mutex);
 	return rc < 0 ? lk__fail(error, rc,
 				 "lk_queue_cancel: request %llu waits for nothing, and cannot be "
@@ -343,17 +344,18 @@ static int queue_take_notice(lk_queue *queue, lk_client *client, lk_completion *
 }
 
 /* Each round takes something, or another thread has. */
-static int queue_take_some(lk_queue *queue, lk_completion *completions_out, size_t most)
+static int queue_take_some(lk_queue *queue, lk_completion *completions_out, size_t most,
+			   void (*taken)(struct lk__completion *completion))
 {
 	size_t count = 0;
 	lk_client *notices_of;
 	do {
 		notices_of = NULL;
 		struct lk__completion *completion, *next;
-		struct lk__completion *taken = queue_pop(queue, most - count, &notices_of);
-		DL_FOREACH_SAFE(taken, completion, next)
+		struct lk__completion *some = queue_pop(queue, most - count, &notices_of);
+		DL_FOREACH_SAFE(some, completion, next)
 		{
-			lk__async_taken(completion);
+			taken(completion);
 			completions_out[count++] = completion->value;
 			free(completion);
 		}
@@ -363,10 +365,11 @@ static int queue_take_some(lk_queue *queue, lk_completion *completions_out, size
 	return (int)count;
 }
 
-int lk__queue_take(lk_queue *queue, lk_completion *completions_out, size_t most, int64_t until_ns)
+int lk__queue_take(lk_queue *queue, lk_completion *completions_out, size_t most, int64_t until_ns,
+		   void (*taken)(struct lk__completion *completion))
 {
 	for (;;) {
-		int count = queue_take_some(queue, completions_out, most);
+		int count = queue_take_some(queue, completions_out, most, taken);
 		int64_t now_ns = lk__now_ns();
 		if (count > 0 || (until_ns != LK__NEVER && now_ns >= until_ns))
 			return count;

@@ -69,10 +69,13 @@ void lk__queue_pin(lk_queue *queue);
 void lk__queue_ring(lk_queue *queue);
 
 /* 1 when the acquire or request for notices is in flight, 0 when no such request is; LK_EINVAL for
- * another operation. */
-int lk__queue_cancel(lk_queue *queue, uint64_t id, lk_error *error);
+ * another operation. An acquire is cancelled by `cancel`, under the queue's mutex. */
+int lk__queue_cancel(lk_queue *queue, uint64_t id, void (*cancel)(struct lk__async *async),
+		     lk_error *error);
 
-/* Completions, at most so many; 0 at the end of the wait. */
-int lk__queue_take(lk_queue *queue, lk_completion *completions_out, size_t most, int64_t until_ns);
+/* Completions, at most so many; 0 at the end of the wait. `taken` makes each say what is true now,
+ * and ends its references. */
+int lk__queue_take(lk_queue *queue, lk_completion *completions_out, size_t most, int64_t until_ns,
+		   void (*taken)(struct lk__completion *completion));
 
 #endif
