@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/background/watch.h"
+#include "drive/background/due.h"
 #include "sync/permits/permits.h"
 #include "sync/script.h"
 

@@ -14,53 +14,6 @@
 
 #define AGAIN_NS (200 * LK__MS) /* between attempts that were refused, doubled each time */
 #define AGAIN_MAX_NS (16 * AGAIN_NS)
-#define SPARES 2 /* kept ready by an entry: for a hold that goes, and for a try */
-
-struct lk__compensation {
-	struct lk__compensation *prev, *next;
-	struct lk__compensation *next_due; /* or the next of the entry's spares */
-	struct lk__entry *entry;
-	const struct lk__node *node; /* that the acquire was sent to */
-	uint64_t number;
-	int64_t until_ns;  /* a copy of the acquire may run until then, as the clocks were then: */
-	int64_t offset_ns; /* the server's time less ours, when that was computed, or more */
-	int64_t end_ns;    /* by then its lease has ended it; LK__NEVER where there is none */
-	int64_t at_ns;     /* the next attempt; LK__NEVER while one is under way */
-	int64_t pause_ns;  /* before it, if this one is refused */
-};
-
-/* ---- memory ---- */
-
-bool lk__compensation_reserve(struct lk__entry *entry)
-{
-	while (entry->spare_count < SPARES) {
-		struct lk__compensation *spare = calloc(1, sizeof(*spare));
-		if (!spare)
-			return false;
-		spare->next_due = entry->spares;
-		entry->spares = spare;
-		entry->spare_count++;
-	}
-	return true;
-}
-
-static struct lk__compensation *spare_take(struct lk__entry *entry)
-{
-	struct lk__compensation *spare = entry->spares;
-	if (!spare)
-		return calloc(1, sizeof(*spare));
-	assert(entry->spare_count > 0);
-	entry->spares = spare->next_due;
-	entry->spare_count--;
-	*spare = (struct lk__compensation){0};
-	return spare;
-}
-
-void lk__compensation_unreserve(struct lk__entry *entry)
-{
-	while (entry->spares)
-		free(spare_take(entry));
-}
 
 /* ---- one ---- */
 
@@ -72,7 +25,7 @@ static struct lk__compensation *compensation_new(struct lk__entry *entry, uint64
 	int64_t now_ns = lk__now_ns();
 	/* No acquire is sent with a later deadline. */
 	int64_t most_ns = lk__after_ms(now_ns, client->config->command_timeout_ms);
-	struct lk__compensation *compensation = spare_take(entry);
+	struct lk__compensation *compensation = lk__compensation_spare(entry);
 	if (!compensation) {
 		atomic_store(&client->unreleased, true);
 		return NULL;

@@ -10,12 +10,7 @@
 #ifndef LK__DRIVE_BACKGROUND_COMPENSATION_H
 #define LK__DRIVE_BACKGROUND_COMPENSATION_H
 
-#include "drive/client/client.h"
-
-/* Keeps memory for what the next try or release of an entry may leave behind: before either is
- * sent. False when there is none. Entry's mutex held. The opposite: the entry goes. */
-bool lk__compensation_reserve(struct lk__entry *entry);
-void lk__compensation_unreserve(struct lk__entry *entry);
+#include "drive/entry/spares.h"
 
 /* Notes one; `until_ns`: when no copy of its acquire can run any more. Entry's mutex held. */
 void lk__compensate(struct lk__entry *entry, uint64_t number, int64_t until_ns);

@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "conf/config.h"
 #include "conn/redirect.h"
+#include "drive/background/effects.h"
 #include "drive/entry/entry.h"
-#include "drive/client/loop.h"
 #include "drive/notices/lost.h"
 #include "drive/notices/notices.h"
 #include "sync/script.h"
@@ -18,120 +18,6 @@
 #define BATCH_MAX 100        /* locks in one renewal script: about 1 ms of the server */
 #define JUST_LOOK_MS 1       /* a lease that renews nothing: only the owner is verified */
 #define RENEW_AGAIN_PARTS 30 /* of a lease, between attempts that got no answer */
-
-void lk__watch_init(lk_client *client)
-{
-	pthread_mutex_init(&client->watch.mutex, NULL);
-	client->watch.armed_ns = LK__NEVER;
-}
-
-void lk__watch_free(lk_client *client)
-{
-	lk__heap_free(&client->watch.heap);
-	pthread_mutex_destroy(&client->watch.mutex);
-}
-
-int lk__watch_reserve(lk_client *client, size_t count)
-{
-	pthread_mutex_lock(&client->watch.mutex);
-	int rc = lk__heap_reserve(&client->watch.heap, count);
-	pthread_mutex_unlock(&client->watch.mutex);
-	return rc;
-}
-
-void lk__watch_at(struct lk__entry *entry, int64_t at_ns)
-{
-	lk_client *client = entry->client;
-	struct lk__watch *watch = &client->watch;
-	bool sooner = false;
-	pthread_mutex_lock(&watch->mutex);
-	if (!entry->watch.place || at_ns < entry->watch.key) {
-		lk__heap_put(&watch->heap, &entry->watch, at_ns);
-		sooner = at_ns < watch->armed_ns;
-		if (sooner)
-			watch->armed_ns = at_ns;
-	}
-	pthread_mutex_unlock(&watch->mutex);
-	if (sooner)
-		lk__loop_wake(client);
-}
-
-void lk__watch_forget(lk_client *client, struct lk__entry *entry)
-{
-	pthread_mutex_lock(&client->watch.mutex);
-	lk__heap_remove(&client->watch.heap, &entry->watch);
-	pthread_mutex_unlock(&client->watch.mutex);
-}
-
-/* ---- when a hold needs attention ---- */
-
-static int64_t hold_margin_ns(const struct lk__hold *hold)
-{
-	int64_t margin_ms = hold->margin_ms ? hold->margin_ms
-					    : lk__entry_lease_ms(hold->entry, hold) / 10;
-	return margin_ms * LK__MS;
-}
-
-static bool hold_is_renewed(const struct lk__hold *hold, int64_t now_ns)
-{
-	bool wanted = hold->watched || hold->wanted_until_ns > hold->own_until_ns;
-	bool too_long = hold->max_hold_ms &&
-			now_ns >= lk__after_ms(hold->granted_ns, hold->max_hold_ms);
-	bool open = atomic_load(&hold->entry->client->state) == LK__CLIENT_OPEN;
-	return wanted && !too_long && !hold->abandoned && open;
-}
-
-static int64_t renewal_lease_ms(const struct lk__hold *hold)
-{
-	return hold->watched ? hold->entry->client->config->watchdog_ms : hold->lease_ms;
-}
-
-/* A third of the lease after it was last confirmed; at once when more is wanted. */
-static int64_t renewal_due_ns(const struct lk__hold *hold, int64_t now_ns)
-{
-	const struct lk__entry *entry = hold->entry;
-	int64_t lease_ns = renewal_lease_ms(hold) * LK__MS;
-	if (hold->wanted_until_ns > hold->own_until_ns)
-		return now_ns;
-	return entry->grant.valid_until_ns - lease_ns / 3 * 2;
-}
-
-/* When to look whether the server still has it: others can free it, and tell nobody who would tell
- * us. */
-static int64_t look_due_ns(const struct lk__hold *hold)
-{
-	const struct lk__entry *entry = hold->entry;
-	int64_t lease_ms = lk__entry_lease_ms(entry, hold);
-	int64_t most_ms = entry->client->config->watchdog_ms;
-	return entry->grant.seen_ns + (lease_ms < most_ms ? lease_ms : most_ms) * LK__MS / 3;
-}
-
-/* When to ask the server next, for more time or whether it still has it. */
-static int64_t question_due_ns(const struct lk__hold *hold, int64_t now_ns)
-{
-	int64_t look_ns = look_due_ns(hold);
-	int64_t renew_ns = hold_is_renewed(hold, now_ns) ? renewal_due_ns(hold, now_ns) : look_ns;
-	return renew_ns < look_ns ? renew_ns : look_ns;
-}
-
-void lk__watch_hold(struct lk__entry *entry, int64_t now_ns)
-{
-	const struct lk__hold *hold = entry->hold;
-	assert(hold && !hold->lost);
-	int64_t deadline_ns = lk__hold_deadline(hold);
-	int64_t at_ns = hold->warned ? deadline_ns : deadline_ns - hold_margin_ns(hold);
-	if (hold_is_renewed(hold, now_ns)) {
-		int64_t prepare_ns = lk__node_prepare(entry->node, now_ns);
-		at_ns = prepare_ns < at_ns ? prepare_ns : at_ns;
-	}
-	if (!entry->renewing) {
-		int64_t ask_ns = question_due_ns(hold, now_ns);
-		at_ns = ask_ns < at_ns ? ask_ns : at_ns;
-	}
-	if (lk__entry_in_doubt(entry) && !entry->renewing)
-		at_ns = now_ns;
-	lk__watch_at(entry, at_ns > now_ns ? at_ns : now_ns + LK__MS);
-}
 
 /* ---- renewals ---- */
 
@@ -277,7 +163,8 @@ static void batch_add(struct batch **batch, struct lk__entry *entry)
 	renewed->number = entry->grant.number;
 	renewed->node = (*batch)->node;
 	renewed->epoch = atomic_load(&renewed->node->epoch);
-	renewed->lease_ms = hold_is_renewed(hold, now_ns) ? renewal_lease_ms(hold) : JUST_LOOK_MS;
+	renewed->lease_ms = lk__hold_is_renewed(hold, now_ns) ? lk__renewal_lease_ms(hold)
+							      : JUST_LOOK_MS;
 	renewed->wanted_until_ns = hold->wanted_until_ns;
 	if (hold->wanted_until_ns > hold->own_until_ns)
 		renewed->lease_ms = wanted_ms;
@@ -322,11 +209,11 @@ static void watch_entry(struct lk__entry *entry, struct batch **batch)
 		watch_lost(entry, now_ns);
 		return;
 	}
-	if (!hold->warned && now_ns >= deadline_ns - hold_margin_ns(hold)) {
+	if (!hold->warned && now_ns >= deadline_ns - lk__hold_margin_ns(hold)) {
 		hold->warned = true;
 		lk__notices_give(entry->client, hold, LK__NOTICE_AT_RISK);
 	}
-	bool due = now_ns >= question_due_ns(hold, now_ns);
+	bool due = now_ns >= lk__question_due_ns(hold, now_ns);
 	bool doubt = lk__entry_in_doubt(entry);
 	if (!entry->renewing && (due || doubt))
 		batch_add(batch, entry);
@@ -350,6 +237,27 @@ static struct lk__entry *watch_pop(lk_client *client, int64_t now_ns)
 	return entry;
 }
 
+/* Frees lost permits that are too many. */
+static void watch_forget_lost(lk_client *client)
+{
+	const struct lk__hold *due;
+	struct lk__hold *hold, *next;
+	struct lk__entry *entry;
+	while ((entry = lk__lost_due(client, &due))) {
+		pthread_mutex_lock(&entry->mutex);
+		DL_FOREACH_SAFE(entry->lost, hold, next)
+		{
+			if (hold != due) /* its owner may have given it up meanwhile */
+				continue;
+			DL_DELETE(entry->lost, hold);
+			lk__hold_free(hold);
+			atomic_fetch_sub(&entry->refs, 1); /* never the last: ours */
+		}
+		pthread_mutex_unlock(&entry->mutex);
+		lk__entry_unref(entry);
+	}
+}
+
 int64_t lk__watch_turn(lk_client *client)
 {
 	struct batch *batch = NULL;
@@ -370,7 +278,7 @@ int64_t lk__watch_turn(lk_client *client)
 	}
 	if (batch)
 		batch_send(batch);
-	lk__lost_turn(client);
+	watch_forget_lost(client);
 	pthread_mutex_lock(&client->watch.mutex);
 	struct lk__heap_node *first = lk__heap_first(&client->watch.heap);
 	client->watch.armed_ns = first ? first->key : LK__NEVER;

@@ -9,25 +9,9 @@
 #ifndef LK__DRIVE_BACKGROUND_WATCH_H
 #define LK__DRIVE_BACKGROUND_WATCH_H
 
-#include "drive/client/client.h"
+#include "drive/background/due.h"
+#include "drive/entry/watch_heap.h"
 #include "sync/recipe.h"
-
-void lk__watch_init(lk_client *client);
-void lk__watch_free(lk_client *client);
-
-/* Makes room for the deadlines of so many entries: noting one of theirs then needs no memory. 0 or
- * LK_ENOMEM. */
-int lk__watch_reserve(lk_client *client, size_t count);
-
-/* Notes that an entry needs attention at `at_ns`, if not before. The entry cannot go meanwhile: its
- * mutex is held, or a reference. */
-void lk__watch_at(struct lk__entry *entry, int64_t at_ns);
-
-/* Notes when the entry's hold next needs attention. Its mutex is held. */
-void lk__watch_hold(struct lk__entry *entry, int64_t now_ns);
-
-/* Takes an entry that goes away out of the heap. */
-void lk__watch_forget(lk_client *client, struct lk__entry *entry);
 
 /* The loop's turn: everything that is due. Returns when the next is; LK__NEVER for none. */
 int64_t lk__watch_turn(lk_client *client);

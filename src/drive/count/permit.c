@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "drive/background/compensation.h"
-#include "drive/background/watch.h"
+#include "drive/background/due.h"
 #include "sync/permits/permits.h"
 
 /* ---- the permits of this client ---- */

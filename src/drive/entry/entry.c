@@ -12,23 +12,17 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "drive/client/client_record.h"
-#include "drive/life/life.h"
-#include "drive/notices/lost.h"
-#include "drive/notices/notices.h"
-#include "drive/background/compensation.h"
-#include "drive/background/watch.h"
+#include "drive/entry/spares.h"
+#include "drive/entry/watch_heap.h"
 #include "sync/script.h"
 
 /* ---- entries ---- */
 
-static void entry_free(struct lk__entry *entry)
+void lk__entry_free(struct lk__entry *entry)
 {
-	struct lk__hold *hold, *next;
+	assert(!entry->hold && !entry->lost);
 	if (entry->ops)
 		entry->ops->free(entry);
-	lk__hold_free(entry->hold);
-	DL_FOREACH_SAFE(entry->lost, hold, next)
-	lk__hold_free(hold);
 	lk__request_free(entry->answered);
 	lk__compensation_unreserve(entry);
 	pthread_mutex_destroy(&entry->mutex);
@@ -120,7 +114,7 @@ static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *r
 	if (entry_set_names(entry, config->key_prefix, name, size) < 0 ||
 	    !lk__compensation_reserve(entry) ||
 	    lk__watch_reserve(client, HASH_COUNT(client->entries) + 1) < 0) {
-		entry_free(entry);
+		lk__entry_free(entry);
 		return NULL;
 	}
 	entry->client = client;
@@ -154,7 +148,7 @@ static struct lk__entry *entry_find_or_make(lk_client *client, const struct lk__
 		HASH_ADD_KEYPTR(hh, client->entries, entry->id, entry->id_size, entry);
 		if (entry->hh.tbl)
 			return entry;
-		entry_free(entry);
+		lk__entry_free(entry);
 		return NULL;
 	}
 	free(id);
@@ -245,31 +239,7 @@ void lk__entry_unref(struct lk__entry *entry)
 	}
 	pthread_mutex_unlock(&client->mutex);
 	if (last)
-		entry_free(entry);
-}
-
-/* One whose lock is on several nodes; it has references of others, which go with it. */
-static struct lk__entry *entries_spread(lk_client *client)
-{
-	struct lk__entry *entry, *next;
-	HASH_ITER(hh, client->entries, entry, next)
-	if (entry->ops)
-		return entry;
-	return NULL;
-}
-
-void lk__entries_free(lk_client *client)
-{
-	struct lk__entry *entry, *next;
-	while ((entry = entries_spread(client))) {
-		HASH_DEL(client->entries, entry);
-		entry_free(entry);
-	}
-	HASH_ITER(hh, client->entries, entry, next)
-	{
-		HASH_DEL(client->entries, entry);
-		entry_free(entry);
-	}
+		lk__entry_free(entry);
 }
 
 void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK__FIELD_SIZE])
@@ -300,43 +270,6 @@ struct lk__hold *lk__hold_new(struct lk__thread *thread, const struct lk__owner 
 		hold->thread = thread;
 	}
 	return hold;
-}
-
-static void hold_leave_thread(struct lk__hold *hold)
-{
-	struct lk__thread *thread = hold->thread;
-	if (!thread || !hold->thread_prev)
-		return;
-	pthread_mutex_lock(&thread->mutex);
-	DL_DELETE2(thread->holds, hold, thread_prev, thread_next);
-	pthread_mutex_unlock(&thread->mutex);
-	hold->thread_prev = NULL;
-}
-
-/* Another call of the same owner gives it up, before the caller who waited for it knows of it. */
-static void hold_tell_taker(const struct lk__hold *hold)
-{
-	struct lk__caller *taker = hold->taker;
-	if (!taker)
-		return;
-	taker->hold = NULL;
-	taker->given_up = hold->lost ? LK_ELOST : 0;
-	if (hold->entry)
-		taker->was = hold->entry->grant;
-}
-
-void lk__hold_free(struct lk__hold *hold)
-{
-	if (!hold)
-		return;
-	hold_tell_taker(hold);
-	if (hold->entry) {
-		hold_leave_thread(hold);
-		lk__notices_forget(hold->entry->client, hold);
-		lk__lost_forget(hold);
-	}
-	free(hold->owner_name);
-	free(hold);
 }
 
 bool lk__owner_is(const struct lk__hold *hold, const struct lk__owner *owner)
@@ -378,32 +311,27 @@ uint64_t lk__entry_begin_try(struct lk__entry *entry)
 	return atomic_load(&entry->node->epoch);
 }
 
-void lk__entry_lose(struct lk__entry *entry, int64_t now_ns)
+struct lk__entry_effects lk__entry_note_loss(struct lk__entry *entry, int64_t now_ns)
 {
 	struct lk__hold *hold = entry->hold;
-	lk_client *client = entry->client;
+	struct lk__entry_effects effects = {.lost = hold};
 	assert(hold && !hold->lost);
 	int64_t deadline_ns = lk__hold_deadline(hold);
 	hold->valid_until_ns = deadline_ns < now_ns ? deadline_ns : now_ns;
 	hold->lost = true;
 	entry->hold = NULL;
 	DL_APPEND(entry->lost, hold);
-	lk__count(&client->counters.held, (uint64_t)-1);
-	lk__lost_note(hold);
-	if (!hold->no_loss) {
-		lk__count(&client->counters.lost, 1);
-		lk__notices_give(client, hold, LK__NOTICE_LOST);
-		lk__log(&client->log, LK_LOG_WARNING, "lock lost: %.200s", entry->name);
-	}
+	lk__count(&entry->client->counters.held, (uint64_t)-1);
 	/* The other side may keep the key: what is over would stay in it. Of several nodes, some
 	 * may have it still, and for longer than was ever confirmed; so may a node whose answer to
 	 * an extension is missing. A copy of the acquire may still run, and take the lock. */
 	if (entry->recipe->other_side || entry->ops || entry->grant.outlives_ns > now_ns ||
 	    entry->grant.repeated_until_ns > now_ns)
-		lk__entry_release_unasked(entry, hold->number);
+		effects.unasked = hold->number;
+	return effects;
 }
 
-void lk__entry_drop_hold(struct lk__entry *entry, int64_t now_ns)
+struct lk__entry_effects lk__entry_note_drop(struct lk__entry *entry, int64_t now_ns)
 {
 	struct lk__hold *hold = entry->hold;
 	struct lk__counters *counters = &entry->client->counters;
@@ -411,8 +339,8 @@ void lk__entry_drop_hold(struct lk__entry *entry, int64_t now_ns)
 	entry->hold = NULL;
 	lk__count(&counters->held, (uint64_t)-1);
 	lk__count_us(counters->hold_us, &counters->hold_sum_us, now_ns - hold->granted_ns);
-	lk__hold_free(hold);
 	atomic_fetch_sub(&entry->refs, 1); /* never the last: the caller has one */
+	return (struct lk__entry_effects){.ended = hold};
 }
 
 int64_t lk__entry_lease_ms(const struct lk__entry *entry, const struct lk__hold *hold)
@@ -442,7 +370,8 @@ static void hold_begin(struct lk__entry *entry, struct lk__hold *hold, int64_t n
 	}
 }
 
-void lk__entry_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t now_ns)
+struct lk__entry_effects lk__entry_note_hand(struct lk__entry *entry, struct lk__caller *waiter,
+					     int64_t now_ns)
 {
 	assert(waiter->state != LK__WAITER_GRANTED);
 	lk__entry_leave_queue(entry, waiter);
@@ -451,14 +380,14 @@ void lk__entry_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t 
 		/* A copy of a try that was sent twice may still run: its record has to stay. */
 		entry->settled = entry->grant.repeated_until_ns ? 0 : entry->grant.number;
 		lk__entry_promote(entry);
-		return;
+		return (struct lk__entry_effects){.watch = false};
 	}
 	hold_begin(entry, waiter->hold, now_ns);
 	if (entry->hold->owner.name) /* others who wait under the same name re-enter */
 		DL_FOREACH(entry->queue, waiter)
 	if (lk__owner_is(entry->hold, &waiter->hold->owner))
 		lk__thread_wake(waiter->thread);
-	lk__watch_hold(entry, now_ns);
+	return (struct lk__entry_effects){.watch = true, .now_ns = now_ns};
 }
 
 /* The others who were in the wait queue before the try was sent. */
@@ -500,8 +429,8 @@ struct lk__answer lk__entry_answer(struct lk__entry *entry, struct lk__request *
 	return answer;
 }
 
-void lk__entry_grant(struct lk__entry *entry, struct lk__caller *waiter, uint64_t number,
-		     int64_t sent_ns, int64_t lease_ms)
+struct lk__entry_effects lk__entry_note_grant(struct lk__entry *entry, struct lk__caller *waiter,
+					      uint64_t number, int64_t sent_ns, int64_t lease_ms)
 {
 	int64_t now_ns = lk__now_ns();
 	assert(number != 0 && sent_ns <= now_ns);
@@ -516,16 +445,16 @@ void lk__entry_grant(struct lk__entry *entry, struct lk__caller *waiter, uint64_
 	lk__client_record_want(entry->client);
 	if (entry->recipe->flags & LK__FOR_ALL)
 		entry_grant_all(entry, waiter, sent_ns);
-	lk__entry_hand(entry, waiter, now_ns);
+	return lk__entry_note_hand(entry, waiter, now_ns);
 }
 
-void lk__entry_move_grant(struct lk__entry *entry, struct lk__hold *hold,
-			  const struct lk__grant *grant)
+struct lk__entry_effects lk__entry_note_moved(struct lk__entry *entry, struct lk__hold *hold,
+					      const struct lk__grant *grant)
 {
 	int64_t now_ns = lk__now_ns();
 	entry->grant = *grant;
 	hold_begin(entry, hold, now_ns);
-	lk__watch_hold(entry, now_ns);
+	return (struct lk__entry_effects){.watch = true, .now_ns = now_ns};
 }
 
 /* ---- the wait queue ---- */
@@ -575,12 +504,4 @@ int64_t lk__entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns)
 	if (end_ns < entry->grant.outlives_ns)
 		end_ns = entry->grant.outlives_ns;
 	return end_ns > entry->grant.valid_until_ns ? end_ns : entry->grant.valid_until_ns;
-}
-
-void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number)
-{
-	if (entry->ops)
-		entry->ops->release_unasked(entry, number);
-	else
-		lk__compensate_behind(entry, number);
 }

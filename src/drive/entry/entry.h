@@ -220,6 +220,8 @@ bool lk__entry_is_of(const struct lk__entry *entry, const struct lk__owner *owne
 void lk__entry_ref(struct lk__entry *entry);
 bool lk__entry_ref_if_alive(struct lk__entry *entry);
 void lk__entry_unref(struct lk__entry *entry); /* with no lock held */
+/* One without holds that is not in its client's table any more. */
+void lk__entry_free(struct lk__entry *entry);
 
 /* The node that has its data, as far as is known now, and the connection there for its scripts:
  * without a mutex. */
@@ -235,7 +237,6 @@ bool lk__entry_route(struct lk__entry *entry);
 void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK__FIELD_SIZE]);
 
 struct lk__hold *lk__hold_new(struct lk__thread *thread, const struct lk__owner *owner);
-void lk__hold_free(struct lk__hold *hold);
 bool lk__owner_is(const struct lk__hold *hold, const struct lk__owner *owner);
 
 /* The hold of an owner, current or lost; NULL when it has none. */
@@ -251,11 +252,41 @@ bool lk__entry_in_doubt(const struct lk__entry *entry);
  * whose epoch is not the one that is returned any more. */
 uint64_t lk__entry_begin_try(struct lk__entry *entry);
 
-/* The hold is over without a release: told, and kept until its owner has released it. */
-void lk__entry_lose(struct lk__entry *entry, int64_t now_ns);
+/*
+ * What follows from a change of the hold beyond the entry, at most one of each. Only the functions
+ * of background/effects.h call those that return it: they carry it out, in a fixed order, before
+ * the mutex is given up.
+ */
+struct lk__entry_effects {
+	struct lk__hold *lost;  /* its owner is told */
+	uint64_t unasked;       /* the release of this number is sent; 0: none */
+	bool watch;             /* the current hold goes to the watchdog, */
+	int64_t now_ns;         /* as of then */
+	struct lk__hold *ended; /* is freed */
+};
+#define LK__CARRY_OUT __attribute__((warn_unused_result))
 
-/* Ends the current hold: counted, out of the entry, freed. */
-void lk__entry_drop_hold(struct lk__entry *entry, int64_t now_ns);
+/* The hold is over without a release: it is kept until its owner has released it. */
+LK__CARRY_OUT struct lk__entry_effects lk__entry_note_loss(struct lk__entry *entry, int64_t now_ns);
+
+/* The current hold ends: counted, and out of the entry. */
+LK__CARRY_OUT struct lk__entry_effects lk__entry_note_drop(struct lk__entry *entry, int64_t now_ns);
+
+/* A wire grant for `number`, sent at `sent_ns`, goes to the waiter, who leaves the queue. */
+LK__CARRY_OUT struct lk__entry_effects lk__entry_note_grant(struct lk__entry *entry,
+							    struct lk__caller *waiter,
+							    uint64_t number, int64_t sent_ns,
+							    int64_t lease_ms);
+
+/* The grant as it stands goes to the waiter, who leaves the queue. */
+LK__CARRY_OUT struct lk__entry_effects lk__entry_note_hand(struct lk__entry *entry,
+							   struct lk__caller *waiter,
+							   int64_t now_ns);
+
+/* What the server granted in another entry's line goes to a hold of this one, which has none. */
+LK__CARRY_OUT struct lk__entry_effects lk__entry_note_moved(struct lk__entry *entry,
+							    struct lk__hold *hold,
+							    const struct lk__grant *grant);
 
 /* The lease that the server is told for a hold. */
 int64_t lk__entry_lease_ms(const struct lk__entry *entry, const struct lk__hold *hold);
@@ -263,17 +294,6 @@ int64_t lk__entry_lease_ms(const struct lk__entry *entry, const struct lk__hold 
 /* What the answer to a try says. An answer that was too late tells the server's time, which is
  * learned. */
 struct lk__answer lk__entry_answer(struct lk__entry *entry, struct lk__request *request);
-
-/* A wire grant for `number`, sent at `sent_ns`, goes to the waiter, who leaves the queue. */
-void lk__entry_grant(struct lk__entry *entry, struct lk__caller *waiter, uint64_t number,
-		     int64_t sent_ns, int64_t lease_ms);
-
-/* What the server granted in another entry's line goes to a hold of this one, which has none. */
-void lk__entry_move_grant(struct lk__entry *entry, struct lk__hold *hold,
-			  const struct lk__grant *grant);
-
-/* The grant as it stands goes to the waiter, who leaves the queue. */
-void lk__entry_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t now_ns);
 
 /* The first in the queue becomes the head if nothing stands in its way. */
 void lk__entry_promote(struct lk__entry *entry);
@@ -287,8 +307,5 @@ void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter);
 /* When the lease has ended whatever the server may have granted here up to `from_ns`; LK__NEVER
  * where something without a lease may be left: a place in a queue, a count. */
 int64_t lk__entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns);
-
-/* Sends the release of a number that nobody waits for. */
-void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number);
 
 #endif

@@ -8,7 +8,7 @@
 #include "conf/config.h"
 #include "drive/async/async.h"
 #include "drive/client/client_record.h"
-#include "drive/entry/entry.h"
+#include "drive/background/effects.h"
 #include "drive/life/life.h"
 #include "drive/client/loop.h"
 #include "drive/notices/notices.h"

@@ -28,7 +28,4 @@ void lk__close_at_once(lk_client *client);
 /* Ends connections and loop, whatever is under way. */
 void lk__client_end(lk_client *client);
 
-/* Frees every entry that is left, with its holds. No other thread is in a call. */
-void lk__entries_free(lk_client *client);
-
 #endif

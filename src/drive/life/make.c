@@ -9,6 +9,7 @@
 #include "conf/config.h"
 #include "drive/async/async.h"
 #include "drive/background/compensation.h"
+#include "drive/background/effects.h"
 #include "drive/background/watch.h"
 #include "drive/client/loop.h"
 #include "drive/entry/entry.h"
@@ -101,6 +102,37 @@ static void thread_end(void *argument)
 
 /* ---- birth and death ---- */
 
+static void entry_end(lk_client *client, struct lk__entry *entry)
+{
+	struct lk__hold *hold, *next;
+	HASH_DEL(client->entries, entry);
+	lk__hold_free(entry->hold);
+	DL_FOREACH_SAFE(entry->lost, hold, next)
+	lk__hold_free(hold);
+	entry->hold = entry->lost = NULL;
+	lk__entry_free(entry);
+}
+
+/* One whose lock is on several nodes; it has references of others, which go with it. */
+static struct lk__entry *entries_spread(lk_client *client)
+{
+	struct lk__entry *entry, *next;
+	HASH_ITER(hh, client->entries, entry, next)
+	if (entry->ops)
+		return entry;
+	return NULL;
+}
+
+/* Every entry that is left, with its holds. No other thread is in a call. */
+static void entries_free(lk_client *client)
+{
+	struct lk__entry *entry, *next;
+	while ((entry = entries_spread(client)))
+		entry_end(client, entry);
+	HASH_ITER(hh, client->entries, entry, next)
+	entry_end(client, entry);
+}
+
 static void client_free(lk_client *client)
 {
 	struct lk__thread *thread, *next;
@@ -109,7 +141,7 @@ static void client_free(lk_client *client)
 	lk__loop_free(client);
 	lk__async_free(client);
 	lk__compensation_free(client);
-	lk__entries_free(client);
+	entries_free(client);
 	if (client->topo)
 		client->topo->ops->free(client->topo);
 	LL_FOREACH_SAFE(client->threads, thread, next)

@@ -8,7 +8,7 @@
 #include "conf/config.h"
 #include "drive/lock/caller.h"
 #include "drive/lock/fan_out.h"
-#include "drive/background/watch.h"
+#include "drive/background/due.h"
 #include "sync/script.h"
 
 int lk__ask_read(const lk_client *client, const struct lk__request *request, const char *what,

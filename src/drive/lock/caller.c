@@ -11,7 +11,7 @@
 #include "conf/config.h"
 #include "drive/lock/head.h"
 #include "drive/notices/notices.h"
-#include "drive/background/watch.h"
+#include "drive/entry/watch_heap.h"
 
 #define LOOK_NS (5 * LK__MS) /* between looks at a lock that is being passed to us */
 

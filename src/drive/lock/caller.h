@@ -9,7 +9,7 @@
 #ifndef LK__DRIVE_LOCK_CALLER_H
 #define LK__DRIVE_LOCK_CALLER_H
 
-#include "drive/entry/entry.h"
+#include "drive/background/effects.h"
 
 /* What an acquire asks for. */
 struct lk__want {

@@ -14,7 +14,7 @@
 #include "drive/background/compensation.h"
 #include "drive/lock/fan_out.h"
 #include "drive/lock/release.h"
-#include "drive/background/watch.h"
+#include "drive/entry/watch_heap.h"
 
 static int release_fail(const struct lk__release *release, int code, const char *reason)
 {

@@ -9,7 +9,8 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "drive/background/compensation.h"
-#include "drive/background/watch.h"
+#include "drive/background/effects.h"
+#include "drive/entry/watch_heap.h"
 
 /* ---- making ---- */
 

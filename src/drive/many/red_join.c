@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "conf/config.h"
 #include "drive/many/red.h"
-#include "drive/background/watch.h"
+#include "drive/entry/watch_heap.h"
 
 #define AGAIN_NS (10 * LK__MS) /* the first of the pauses */
 

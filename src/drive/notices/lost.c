@@ -35,8 +35,7 @@ void lk__lost_forget(struct lk__hold *hold)
 	pthread_mutex_unlock(&client->mutex);
 }
 
-/* The next that is to be freed, and its entry with a reference; NULL when there is none. */
-static struct lk__entry *lost_due(lk_client *client, const struct lk__hold **hold_out)
+struct lk__entry *lk__lost_due(lk_client *client, const struct lk__hold **hold_out)
 {
 	pthread_mutex_lock(&client->mutex);
 	const struct lk__hold *hold = client->lost;
@@ -47,24 +46,4 @@ static struct lk__entry *lost_due(lk_client *client, const struct lk__hold **hol
 	pthread_mutex_unlock(&client->mutex);
 	*hold_out = hold;
 	return entry;
-}
-
-void lk__lost_turn(lk_client *client)
-{
-	const struct lk__hold *due;
-	struct lk__hold *hold, *next;
-	struct lk__entry *entry;
-	while ((entry = lost_due(client, &due))) {
-		pthread_mutex_lock(&entry->mutex);
-		DL_FOREACH_SAFE(entry->lost, hold, next)
-		{
-			if (hold != due) /* its owner may have given it up meanwhile */
-				continue;
-			DL_DELETE(entry->lost, hold);
-			lk__hold_free(hold);
-			atomic_fetch_sub(&entry->refs, 1); /* never the last: ours */
-		}
-		pthread_mutex_unlock(&entry->mutex);
-		lk__entry_unref(entry);
-	}
 }

@@ -15,7 +15,7 @@
 void lk__lost_note(struct lk__hold *hold);
 void lk__lost_forget(struct lk__hold *hold);
 
-/* Frees those that are too many; with no lock held. */
-void lk__lost_turn(lk_client *client);
+/* The next that is to be freed, and its entry with a reference; NULL when there is none. */
+struct lk__entry *lk__lost_due(lk_client *client, const struct lk__hold **hold_out);
 
 #endif
