@@ -109,6 +109,22 @@ def test_sentinels_that_hang_do_not_delay(trio, make_keeper):
     trio.sentinels[0].resume()
 
 
+@pytest.mark.parametrize("queue", [0, 1])
+def test_a_waiter_that_cannot_listen_looks_again(watched, make_keeper, queue):
+    """Where its master is can be asked no more, when the first wait wants a connection for
+    messages. The one for scripts is up."""
+    pair = watched(count=2, sentinels=1)
+    waiter = make_keeper(pair.url, replica_acks=0)
+    waiter.call("acquire", "another").ok()
+    pair.sentinels[0].pause()
+    holder = make_keeper(pair.master().url)
+    holder.call("acquire", "lock").ok()
+    wait = waiter.say("within", "lock", thread="waits", wait=15_000, queue=queue)
+    until(lambda: waiter.stats().waiting == 1, 10, "it waits")
+    holder.call("release", "lock").ok()
+    wait.result(20).ok()
+
+
 def test_other_sentinels_are_learned(trio, make_keeper):
     """One is listed; after it has died, the failover is heard of all the same."""
     keeper = make_keeper(f"redis-sentinel://127.0.0.1:{trio.sentinels[0].port}/{MASTER}")

@@ -314,8 +314,7 @@ bool lk__head_subscribe(struct lk__head *head)
 
 int64_t lk__head_subscribe_until_ns(const struct lk__head *head)
 {
-	int64_t retry_ms = head->entry->client->config->retry_ms;
-	return lk__earlier(head->waiter->until_ns, lk__after_ms(lk__now_ns(), retry_ms));
+	return lk__earlier(head->waiter->until_ns, lk__now_ns() + DEAF_NS);
 }
 
 int lk__head_subscribed(struct lk__head *head, int rc, const lk_error *why)
@@ -323,14 +322,14 @@ int lk__head_subscribed(struct lk__head *head, int rc, const lk_error *why)
 	struct lk__entry *entry = head->entry;
 	if (rc == LK_ECANCELLED || rc == LK_ECLOSED)
 		return rc;
-	/* Without a descriptor no message can come: the waiter looks again from time to time. */
-	if (rc == LK__WAIT_READY || rc == LK_ESYSTEM) {
+	if (rc == LK__WAIT_TIME_UP && lk__head_over(head))
+		return lk__head_over(head);
+	/* Without a connection no message can come: the waiter looks again from time to time. */
+	if (rc == LK__WAIT_READY || rc == LK__WAIT_TIME_UP || rc == LK_ESYSTEM) {
 		lk__channel_mark(&entry->node->messages, entry->channel, &entry->mark);
 		lk__head_happened(head, LK__ATTEMPT_LISTENING);
 		return 0;
 	}
-	if (rc == LK__WAIT_TIME_UP && lk__head_over(head))
-		return lk__head_over(head);
 	lk__head_failed(head, why->code, why->code == LK_EUNAVAILABLE, why->message);
 	return 0;
 }
