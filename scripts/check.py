@@ -41,14 +41,21 @@ def everything(tally: Tally, build: pathlib.Path, parts: list[str]) -> None:
     if "checks" in parts:
         say("Checks of the tree")
         checks(tally, build)
+    if "c" in parts or "python" in parts:
+        with runners.temporary_folder(tally):
+            programs_and_suites(tally, build, parts, environment)
+    if "interop" in parts:
+        say("Suite tests/interop")
+        runners.pytest(tally, "interop", [INTEROP], environment, INTEROP_LIMIT_S)
+
+
+def programs_and_suites(tally: Tally, build: pathlib.Path, parts: list[str],
+                        environment: dict[str, str]) -> None:
     if "c" in parts:
         say("C suites")
         c_suites(tally, build, environment)
     if "python" in parts:
         run_suites(tally, {folder: [folder] for folder in suites()}, environment)
-    if "interop" in parts:
-        say("Suite tests/interop")
-        runners.pytest(tally, "interop", [INTEROP], environment, INTEROP_LIMIT_S)
 
 
 def c_suites(tally: Tally, build: pathlib.Path, environment: dict[str, str]) -> None:

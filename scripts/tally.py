@@ -5,6 +5,7 @@ nothing of cases is one. What a program printed stands in a file of the log fold
 """
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -17,6 +18,7 @@ import tempfile
 import threading
 import time
 import xml.etree.ElementTree as xml
+from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Whoever started us may ignore signals (nohup, a job in the background), and all that we start
@@ -179,6 +181,26 @@ def pytest(tally: Tally, name: str, paths: list[pathlib.Path],
             tally.add(title, int(not bad and not skipped), int(bad), int(skipped))
     if status and not failed and not (may_be_empty and status == NO_TESTS):
         tally.add(f"pytest {name} (status {status})", 0, 1)
+
+
+@contextlib.contextmanager
+def temporary_folder(tally: Tally) -> Iterator[None]:
+    """What runs within has a temporary folder of its own, and must leave nothing there."""
+    with tempfile.TemporaryDirectory(prefix="lk-") as folder:
+        usual = os.environ.get("TMPDIR"), tempfile.tempdir
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
+        try:
+            yield
+        finally:
+            if usual[0] is None:
+                del os.environ["TMPDIR"]
+            else:
+                os.environ["TMPDIR"] = usual[0]
+            tempfile.tempdir = usual[1]
+        left = sorted(os.listdir(folder))
+    name = f"left in the temporary folder: {', '.join(left) or 'nothing'}"
+    say(name)
+    tally.add(name, int(not left), int(bool(left)))
 
 
 def have(program: str) -> bool:

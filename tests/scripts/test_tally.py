@@ -1,6 +1,7 @@
 """Cases are counted rightly, and whatever ends badly is a failure."""
 from __future__ import annotations
 
+import os
 import pathlib
 import sys
 import time
@@ -84,6 +85,16 @@ def test_a_part_of_a_suite_may_be_empty(tmp_path, text, failed):
     tally = runners.Tally(tmp_path / "logs")
     runners.pytest(tally, "suite", [suite], may_be_empty=True)
     assert tally.failed == failed
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_what_is_left_in_the_temporary_folder_is_a_failure(tmp_path, leaves):
+    tally = runners.Tally(tmp_path / "logs")
+    before = os.environ.get("TMPDIR")
+    with runners.temporary_folder(tally):
+        runners.command(tally, "makes", ["mktemp"] if leaves else ["true"])
+    assert os.environ.get("TMPDIR") == before
+    assert (tally.passed, tally.failed) == ((1, 1) if leaves else (2, 0))
 
 
 def test_processes_that_a_command_left_are_ended(tmp_path):
