@@ -187,6 +187,7 @@ def pytest(tally: Tally, name: str, paths: list[pathlib.Path],
 def temporary_folder(tally: Tally) -> Iterator[None]:
     """What runs within has a temporary folder of its own, and must leave nothing there."""
     with tempfile.TemporaryDirectory(prefix="lk-") as folder:
+        os.chmod(folder, 0o1777)  # for everybody, as the usual one
         usual = os.environ.get("TMPDIR"), tempfile.tempdir
         os.environ["TMPDIR"] = tempfile.tempdir = folder
         try:
