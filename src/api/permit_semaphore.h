@@ -18,4 +18,8 @@ int lk__permits_check(const char *operation, const lk_permit_semaphore *semaphor
 /* 0, or LK_EINVAL for what is no id. */
 int lk__permit_check_id(const char *operation, const char *id, lk_error *error);
 
+/* The same for the arguments of a release. */
+int lk__permits_check_ids(const char *operation, const lk_permit *permits, int64_t count,
+			  lk_error *error);
+
 #endif
