@@ -70,7 +70,7 @@ typedef struct lk_completion {
 	int event;           /* a notice: LK_EVENT_…; else 0 */
 	int64_t deadline_ns; /* acquired, notice: when the hold ends or ended, CLOCK_BOOTTIME */
 	uint64_t fence;      /* the same: the fence token; 0: the kind has none */
-	char field[LK_FIELD_SIZE]; /* the same: the wire field of the hold; of a permit: its id */
+	char field[LK_FIELD_SIZE]; /* the same: the wire field; of permits: the first one's id */
 	int64_t answer;            /* of a counter: what the call returns or writes, see there */
 	lk_error error;            /* `code` is 0, or why it failed */
 } lk_completion;
@@ -176,9 +176,8 @@ LK_API int lk_queue_notices(lk_queue *queue, lk_client *client, uint64_t tag, ui
  * blocks. Errors of each start as lk_queue_acquire(). Requests that are in flight together are
  * done in any order: take a completion before you start what depends on it.
  *
- * Some have blocking calls only. Several permits at once: a completion has room for one id, and
- * giving back several can take more than one round trip. Questions about permits: they have several
- * answers. lk_permit_semaphore_remaining_ms() reads memory and does not wait.
+ * Questions about permits have blocking calls only: they have several answers.
+ * lk_permit_semaphore_remaining_ms() reads memory and does not wait.
  */
 
 /*
@@ -260,12 +259,43 @@ LK_API int lk_queue_permit_acquire(lk_queue *queue, lk_permit_semaphore *semapho
 				   lk_error *error);
 
 /*
+ * The same for `count` permits (1 … LK_PERMITS_AT_ONCE_MAX), all or none. It is one request, also
+ * for the capacity of the queue. The completion has their number in `answer`, the id of the first
+ * in `field`, and the earliest of their deadlines; lk_completion_permits() writes all ids. Errors
+ * as there; LK_EMAYBEHELD if one of them ended before the completion was taken: then the library
+ * gives all of them back. LK_ENOMEM also in the completion: none is held, and what the server
+ * granted goes back. Since 0.1.
+ */
+LK_API int lk_queue_permits_acquire(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t count,
+				    int64_t wait_ms, const lk_acquire_options *options,
+				    uint64_t *id_out, lk_error *error);
+
+/*
+ * Writes the ids of the permits that a completion says were acquired into `permits_out`, which has
+ * room for `room`, and returns how many there are. Reads only the completion, of which any copy
+ * will do, at any time: the ids of one acquire follow from the first one. Any thread may call it.
+ * Does not block. Errors: LK_EINVAL (the completion is not that of permits that were acquired, or
+ * they are more than `room`: nothing is written). Since 0.1.
+ */
+LK_API int lk_completion_permits(const lk_completion *completion, lk_permit *permits_out,
+				 int64_t room, lk_error *error);
+
+/*
  * Starts a release of one permit, ours or another's, as lk_permit_semaphore_release(). Errors as
  * there. Since 0.1.
  */
 LK_API int lk_queue_permit_release(lk_queue *queue, lk_permit_semaphore *semaphore,
 				   const char *permit_id, uint64_t tag, uint64_t *id_out,
 				   lk_error *error);
+
+/*
+ * The same for `count` permits (1 … LK_PERMITS_AT_ONCE_MAX), whose ids it copies: all or none, as
+ * lk_permit_semaphore_release(). Errors as there. LK_ENOMEM also in the completion: nothing was
+ * released, and we still hold ours. It cannot be cancelled. Since 0.1.
+ */
+LK_API int lk_queue_permits_release(lk_queue *queue, lk_permit_semaphore *semaphore,
+				    const lk_permit *permits, int64_t count, uint64_t tag,
+				    uint64_t *id_out, lk_error *error);
 
 /* Starts lk_permit_semaphore_update_lease(). Errors as there. Since 0.1. */
 LK_API int lk_queue_permit_update_lease(lk_queue *queue, lk_permit_semaphore *semaphore,

@@ -2,6 +2,7 @@
 /* The public face of asynchronous calls of semaphores, latches and permit semaphores. */
 #include <lockkeeper/queue.h>
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "api/check.h"
@@ -259,13 +260,10 @@ static struct lk__counter *permit_counter(lk_permit_semaphore *semaphore)
 	return semaphore ? semaphore->counter : NULL;
 }
 
-int lk_queue_permit_acquire(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t wait_ms,
-			    const lk_acquire_options *options, uint64_t *id_out, lk_error *error)
+static int permits_take(lk_queue *queue, lk_permit_semaphore *semaphore, const char *name,
+			int64_t count, int64_t wait_ms, const lk_acquire_options *options,
+			uint64_t *id_out, lk_error *error)
 {
-	const char *name = "lk_queue_permit_acquire";
-	/* The id takes its place, and is as long. */
-	static const char room[LK_PERMIT_ID_SIZE] = "00000000000000000000000000000000";
-	static const struct lk__owner owner = {.name = room, .name_size = sizeof(room) - 1};
 	lk_acquire_options own;
 	struct start start = {.queue = queue, .id_out = id_out};
 	int rc = lk__copy_options(&own, sizeof(own), options, name, error);
@@ -277,38 +275,95 @@ int lk_queue_permit_acquire(lk_queue *queue, lk_permit_semaphore *semaphore, int
 		rc = start_enter(&start, permit_counter(semaphore), name, error);
 	if (rc < 0)
 		return rc;
-	rc = lk__permits_check(name, semaphore, 1, &own, error);
+	rc = lk__permits_check(name, semaphore, count, &own, error);
 	if (rc < 0)
 		return lk__counter_leave(&start.call, rc);
 	start.tag = own.tag;
 	struct lk__async_want want = {.acquire = {.wait_ms = wait_ms,
-						  .count = 1,
+						  .count = count,
 						  .lease_ms = own.lease_ms,
 						  .max_hold_ms = own.max_hold_ms,
 						  .margin_ms = own.margin_ms,
 						  .no_loss = own.no_loss,
 						  .tag = own.tag}};
-	return start_on(&start, semaphore->counter->entry, &owner, LK_OP_ACQUIRE, &want);
+	return start_on(&start, semaphore->counter->entry, &nobody, LK_OP_ACQUIRE, &want);
 }
 
-/* One of ours goes the way of every lock; the server alone knows of another's. */
-static int permit_give(struct start *start, struct lk__counter *counter, const char *permit_id)
+int lk_queue_permit_acquire(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t wait_ms,
+			    const lk_acquire_options *options, uint64_t *id_out, lk_error *error)
 {
-	struct lk__owner owner = {.name = permit_id, .name_size = strlen(permit_id)};
+	return permits_take(queue, semaphore, "lk_queue_permit_acquire", 1, wait_ms, options,
+			    id_out, error);
+}
+
+int lk_queue_permits_acquire(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t count,
+			     int64_t wait_ms, const lk_acquire_options *options, uint64_t *id_out,
+			     lk_error *error)
+{
+	return permits_take(queue, semaphore, "lk_queue_permits_acquire", count, wait_ms, options,
+			    id_out, error);
+}
+
+/* How many permits a completion says were acquired; 0: it says nothing of any. */
+static int64_t completion_count(const lk_completion *completion)
+{
+	bool granted = completion->operation == LK_OP_ACQUIRE && completion->error.code == 0;
+	int64_t count = granted ? completion->answer : 0;
+	char id[LK_PERMIT_ID_SIZE];
+	return count > 0 && count <= LK__PERMITS_MAX && lk__permit_id_at(completion->field, 0, id)
+		       ? count
+		       : 0;
+}
+
+int lk_completion_permits(const lk_completion *completion, lk_permit *permits_out, int64_t room,
+			  lk_error *error)
+{
+	const char *name = "lk_completion_permits";
+	if (!completion || !permits_out)
+		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", name);
+	int64_t count = completion_count(completion);
+	if (count == 0)
+		return lk__fail(error, LK_EINVAL,
+				"%s: the completion is not that of permits that were acquired",
+				name);
+	if (room < count)
+		return lk__fail(error, LK_EINVAL,
+				"%s: room is %" PRId64 ", and there are %" PRId64 " permits", name,
+				room, count);
+	for (int64_t i = 0; i < count; i++)
+		lk__permit_id_at(completion->field, (size_t)i, permits_out[i].id);
+	return (int)count;
+}
+
+/* A single one of ours goes the way of every lock. */
+static int giving_start(struct start *start, struct lk__counter *counter, struct lk__giving *giving)
+{
+	struct lk__entry *entry = giving->part[0].entry;
 	struct lk__async_want ours = {.way = LK__ASYNC_RELEASE};
-	struct lk__async_want other = {.way = LK__ASYNC_GIVE, .counter = counter};
-	struct lk__entry *entry;
-	int rc = lk__permit_entry(&entry, counter->entry, permit_id);
-	if (rc < 0)
-		return lk__counter_leave(&start->call,
-					 lk__fail(start->call.error, rc, "%s: out of memory",
-						  start->call.operation));
-	memcpy(other.permit.id, permit_id, sizeof(other.permit.id));
-	if (!entry)
-		return start_on(start, counter->entry, &nobody, LK_OP_RELEASE, &other);
-	rc = start_on(start, entry, &owner, LK_OP_RELEASE, &ours);
-	lk__entry_unref(entry);
+	struct lk__async_want some = {.way = LK__ASYNC_GIVE, .counter = counter, .giving = giving};
+	bool single = giving->count == 1 && entry;
+	struct lk__owner owner = {.name = giving->part[0].permit.id,
+				  .name_size = LK_PERMIT_ID_SIZE - 1};
+	int rc = single ? start_on(start, entry, &owner, LK_OP_RELEASE, &ours)
+			: start_on(start, counter->entry, &nobody, LK_OP_RELEASE, &some);
+	if (single || rc < 0)
+		lk__giving_free(giving);
 	return rc;
+}
+
+static int permits_give(struct start *start, lk_permit_semaphore *semaphore, const char *name,
+			const lk_permit *permits, int64_t count, lk_error *error)
+{
+	struct lk__giving *giving;
+	int rc = lk__permits_check_ids(name, permits, count, error);
+	if (rc == 0)
+		rc = start_enter(start, permit_counter(semaphore), name, error);
+	if (rc < 0)
+		return rc;
+	rc = lk__giving_new(&giving, semaphore->counter->entry, permits, (size_t)count, name,
+			    error);
+	return rc < 0 ? lk__counter_leave(&start->call, rc)
+		      : giving_start(start, semaphore->counter, giving);
 }
 
 int lk_queue_permit_release(lk_queue *queue, lk_permit_semaphore *semaphore, const char *permit_id,
@@ -316,10 +371,20 @@ int lk_queue_permit_release(lk_queue *queue, lk_permit_semaphore *semaphore, con
 {
 	const char *name = "lk_queue_permit_release";
 	struct start start = {.queue = queue, .tag = tag, .id_out = id_out};
+	lk_permit permit;
 	int rc = lk__permit_check_id(name, permit_id, error);
-	if (rc == 0)
-		rc = start_enter(&start, permit_counter(semaphore), name, error);
-	return rc < 0 ? rc : permit_give(&start, semaphore->counter, permit_id);
+	if (rc < 0)
+		return rc;
+	memcpy(permit.id, permit_id, sizeof(permit.id));
+	return permits_give(&start, semaphore, name, &permit, 1, error);
+}
+
+int lk_queue_permits_release(lk_queue *queue, lk_permit_semaphore *semaphore,
+			     const lk_permit *permits, int64_t count, uint64_t tag,
+			     uint64_t *id_out, lk_error *error)
+{
+	struct start start = {.queue = queue, .tag = tag, .id_out = id_out};
+	return permits_give(&start, semaphore, "lk_queue_permits_release", permits, count, error);
 }
 
 int lk_queue_permit_update_lease(lk_queue *queue, lk_permit_semaphore *semaphore,

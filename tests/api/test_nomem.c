@@ -265,6 +265,12 @@ static void run_queued_permits(struct script *script)
 	attempt(0, lk_queue_permit_release(queue, slots, got.field, 0, NULL, &err));
 	int again = completed(script);
 	attempt(0, again == LK_ENOTOWNER ? 0 : again);
+	lk_permit some[3];
+	attempt(0, lk_queue_permits_acquire(queue, slots, 3, -1, NULL, NULL, &err));
+	got = completion_of(script);
+	attempt(0, got.error.code);
+	attempt(3, lk_completion_permits(&got, some, 3, &err));
+	attempt_queued(script, lk_queue_permits_release(queue, slots, some, 3, 0, NULL, &err));
 	attempt_queued(script, lk_queue_permit_delete(queue, slots, 0, NULL, &err));
 }
 
@@ -412,6 +418,54 @@ static void test_asynchronous_counters(void **state)
 	sweep(run_queued_counters, true);
 }
 
+/* Starts one of three permits, and one back, without memory: what it says is what Redis has. */
+static bool permits_failing(long n)
+{
+	lk_client *client = open_client_with("command_timeout_ms=%lld", slow_ms(250));
+	struct script script = {0};
+	lk_permit_semaphore *slots = NULL;
+	lk_permit ids[3];
+	expect(0, lk_queue_new(&script.queue, 0, &err));
+	expect(0, lk_permit_semaphore_new(&slots, client, "slots", 5, &err));
+	expect(n == 1, lk_permit_semaphore_try_set(slots, 5, &err));
+	countdown = n;
+	for_good = false;
+	armed = true;
+	int code = lk_queue_permits_acquire(script.queue, slots, 3, -1, NULL, NULL, &err);
+	lk_completion got = {.error = {.code = code}};
+	if (code == 0)
+		got = completion_of(&script);
+	if (got.error.code == 0) {
+		expect(3, lk_completion_permits(&got, ids, 3, &err));
+		check_int(redis_integer(&server, "ZCARD {slots}:timeout"), ==, 3);
+		code = lk_queue_permits_release(script.queue, slots, ids, 3, 0, NULL, &err);
+		code = code ? code : completed(&script);
+	}
+	armed = false;
+	if (got.error.code == 0 && (code == LK_ENOMEM || code == LK_ESYSTEM)) {
+		check_int(redis_integer(&server, "ZCARD {slots}:timeout"), ==, 3);
+		expect(0, lk_permit_semaphore_release(slots, ids, 3, &err));
+	}
+	wait_until(redis_integer(&server, "GET slots") == 5, 20000);
+	check_int(redis_integer(&server, "ZCARD {slots}:timeout"), ==, 0);
+	check_int(stats_of(client).held, ==, 0);
+	end_asynchronous(&script);
+	lk_permit_semaphore_free(slots);
+	close_client(client);
+	return countdown <= 0;
+}
+
+static void test_no_permit_is_lost(void **state)
+{
+	long n = 1;
+	(void)state;
+	while (permits_failing(n))
+		check_int(++n, <, REQUESTS_MAX);
+	print_message("%ld requests\n", n - 1);
+	check_int(n, >, 20);
+	redis_do(&server, "DEL slots {slots}:timeout");
+}
+
 /* A report is whole, or there is none. */
 static bool examine_failing(long n, bool ever_after)
 {
@@ -479,6 +533,7 @@ int main(void)
 		counter_test(test_nothing_is_left_from_each_request_on),
 		counter_test(test_doctor),
 		counter_test(test_asynchronous_counters),
+		counter_test(test_no_permit_is_lost),
 		counter_test(test_every_grant_is_renewed),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);

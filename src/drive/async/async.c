@@ -95,9 +95,19 @@ static void async_put_back(struct lk__async *async)
 	atomic_fetch_sub(&client->asyncs.count, 1);
 }
 
+/* Room for what is granted to it, for whoever takes its completion. */
+static int permits_prepare(struct lk__completion *completion, const struct lk__entry *entry,
+			   const struct lk__async_want *want)
+{
+	if (want->way != LK__ASYNC_ACQUIRE || entry->recipe != &lk__permit_queue_recipe)
+		return 0;
+	completion->permits = lk__permits_taken_new((size_t)want->acquire.count);
+	return completion->permits ? 0 : LK_ENOMEM;
+}
+
 /* It is what the completion says, and nothing has happened yet. */
 static int async_prepare(struct lk__async *async, struct lk__completion *completion,
-			 const struct lk__async_want *want)
+			 const struct lk__entry *entry, const struct lk__async_want *want)
 {
 	async->completion = completion;
 	async->want = *want;
@@ -110,7 +120,7 @@ static int async_prepare(struct lk__async *async, struct lk__completion *complet
 	}
 	atomic_store(&async->answer, NULL);
 	atomic_store(&async->cancelled, false);
-	return want->multi ? lk__async_multi_new(async) : 0;
+	return want->multi ? lk__async_multi_new(async) : permits_prepare(completion, entry, want);
 }
 
 int lk__async_start(struct lk__completion *completion, struct lk__entry *entry,
@@ -119,7 +129,7 @@ int lk__async_start(struct lk__completion *completion, struct lk__entry *entry,
 	struct lk__async *async;
 	int rc = async_get(entry->client, &async);
 	if (rc == 0) {
-		rc = async_prepare(async, completion, want);
+		rc = async_prepare(async, completion, entry, want);
 		if (rc < 0)
 			async_put_back(async);
 	}
@@ -182,6 +192,7 @@ void lk__async_complete(struct lk__async *async, int rc)
 	struct lk__completion *completion = async->completion;
 	assert(rc <= 0 && completion);
 	lk__async_multi_free(async);
+	lk__giving_free(async->want.giving);
 	if (rc == 0)
 		completion->value.error = (lk_error){0};
 	else
@@ -352,9 +363,12 @@ void lk__async_taken(struct lk__completion *completion)
 		       completion->value.error.code == 0 && !lk__client_forked(completion->client);
 	if (granted && completion->multi)
 		lk__async_multi_acquired(completion);
+	else if (granted && completion->permits)
+		lk__async_permits_acquired(completion);
 	else if (granted)
 		lk__async_acquired(completion);
 	lk__multi_taken_free(completion->multi);
+	lk__permits_taken_free(completion->permits);
 	if (completion->entry)
 		lk__entry_unref(completion->entry);
 	lk__client_unref(completion->client);

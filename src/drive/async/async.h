@@ -15,7 +15,7 @@
 #define LK__DRIVE_ASYNC_ASYNC_H
 
 #include "drive/many/multi.h"
-#include "drive/count/permit.h"
+#include "drive/count/giving.h"
 #include "drive/notices/queue.h"
 
 /* How a request is driven. */
@@ -26,7 +26,7 @@ enum lk__async_way {
 	LK__ASYNC_CHANGE, /* of a count */
 	LK__ASYNC_LEASE,  /* the same, of a permit's lease */
 	LK__ASYNC_COUNT,  /* a question: how much the count is */
-	LK__ASYNC_GIVE,   /* a permit of another client goes back */
+	LK__ASYNC_GIVE,   /* permits go back: several, or one of another client */
 };
 
 /* What a request asks for, besides its owner, who is the completion's. */
@@ -35,13 +35,14 @@ struct lk__async_want {
 	const char *operation;         /* a constant, for messages */
 	const struct lk__multi *multi; /* the first three: of a multi lock; else NULL. Is copied */
 	struct lk__counter *counter;   /* the last four; else NULL */
+	struct lk__giving *giving;     /* GIVE; else NULL. Is the call's if it starts */
 	union {
 		struct lk__want acquire;
 		struct lk__change change;
 		struct {
 			char id[LK_PERMIT_ID_SIZE];
 			int64_t lease_ms;
-		} permit;         /* LEASE, GIVE */
+		} permit;         /* LEASE */
 		int64_t lease_ms; /* EXTEND */
 	};
 };

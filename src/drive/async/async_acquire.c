@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Acquires that the loop resumes. */
-#include <string.h>
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
 #include "drive/async/async_call.h"
-#include "sync/permits/permits.h"
 
 /* 1: it has the lock; 0: it waits; or a code. */
 static int acquire_look(struct lk__async *async, struct lk__entry *entry, lk_error *error)
@@ -70,24 +68,16 @@ static void acquire_note(struct lk__async *async)
 		lk__field(entry, async->grant.number, value->field);
 }
 
-/* What was granted becomes a hold of its own, and the completion is of that. */
-static int permit_begin(struct lk__async *async, lk_error *error)
+/* What was granted becomes holds, one for each permit. The first one's id says those of all. */
+static int permits_begin(struct lk__async *async, lk_error *error)
 {
 	struct lk__completion *completion = async->completion;
-	struct lk__entry *queue = completion->entry, *entry;
-	lk_permit permit;
-	int rc = lk__permits_hold(queue, &async->thread, &async->want.acquire, &async->grant,
-				  &permit, &entry, async->want.operation, error);
-	if (rc < 0)
-		return rc;
-	memcpy(completion->owner_name, permit.id, completion->owner.name_size);
-	completion->entry = entry;
-	lk__entry_unref(queue);
-	async->grant.number = lk__permit_number(async->grant.number, 0);
-	pthread_mutex_lock(&entry->mutex);
-	acquire_note(async);
-	pthread_mutex_unlock(&entry->mutex);
-	return 0;
+	struct lk__entry *queue = completion->entry;
+	int rc = lk__permits_hold(queue, &async->thread, &async->want.acquire, &async->grant, NULL,
+				  completion->permits, async->want.operation, error);
+	if (rc == 0)
+		lk__field(queue, async->grant.number, completion->value.field);
+	return rc;
 }
 
 /* The wait for a counter is over, with 1 or a code. */
@@ -96,8 +86,7 @@ static int counter_end(struct lk__async *async, int rc)
 	const struct lk__entry *entry = async->completion->entry;
 	lk_error *error = &async->completion->value.error;
 	rc = lk__counter_waited(entry, async->want.acquire.count, rc < 0 ? rc : 0, error);
-	return rc == 0 && entry->recipe == &lk__permit_queue_recipe ? permit_begin(async, error)
-								    : rc;
+	return rc == 0 && async->completion->permits ? permits_begin(async, error) : rc;
 }
 
 void lk__async_acquire(struct lk__async *async, bool starts)
@@ -136,11 +125,7 @@ void lk__async_acquired(struct lk__completion *completion)
 	pthread_mutex_lock(&entry->mutex);
 	struct lk__hold *hold = lk__entry_hold_of(entry, &completion->owner);
 	bool ours = hold && hold->number == completion->number;
-	if (!ours && (entry->recipe->flags & LK__FORGETS)) { /* nothing is kept of a permit */
-		lk__fail(&value->error, LK_EMAYBEHELD,
-			 "acquire \"%.100s\": the permit ended before the completion was taken",
-			 entry->name);
-	} else if (!ours) {
+	if (!ours) {
 		/* given up by a call that did not wait for this completion, or a count */
 	} else if (!hold->lost && lk__now_ns() < lk__hold_deadline(hold)) {
 		value->deadline_ns = lk__hold_deadline(hold);
@@ -151,4 +136,22 @@ void lk__async_acquired(struct lk__completion *completion)
 			 entry->name);
 	}
 	pthread_mutex_unlock(&entry->mutex);
+}
+
+/* All or none: where one has ended, all go back. */
+void lk__async_permits_acquired(struct lk__completion *completion)
+{
+	const struct lk__permits_taken *taken = completion->permits;
+	lk_completion *value = &completion->value;
+	int64_t deadline_ns = lk__permits_deadline_ns(taken);
+	if (lk__now_ns() < deadline_ns) {
+		value->deadline_ns = deadline_ns;
+		value->answer = (int64_t)taken->count;
+		return;
+	}
+	for (size_t i = 0; i < taken->count; i++)
+		lk__permit_give_up(taken->entry[i]);
+	lk__fail(&value->error, LK_EMAYBEHELD,
+		 "acquire %zu of \"%.100s\": a permit ended before the completion was taken",
+		 taken->count, completion->entry->name);
 }

@@ -5,7 +5,7 @@
  *   async.c           the loop's turn, and the life of a call from start to completion
  *   async_acquire.c   what stands in a wait queue
  *   async_release.c   releases and extensions of what is held
- *   async_count.c     single requests to a counter: changes of its count, questions
+ *   async_count.c     requests to a counter: changes of its count, questions, permits that go back
  *   async_multi.c     the calls of a multi lock
  *
  * Only the loop resumes a call. `starts`: for the first time.
@@ -23,7 +23,7 @@ enum async_state {
 	ASYNC_WAITING,
 };
 
-/* A single request to a counter, on its way. */
+/* A request to a counter, on its way. */
 struct lk__async_count {
 	bool connects; /* and nothing was sent yet */
 	struct lk__conn *conn;
@@ -96,5 +96,6 @@ void lk__async_answered(struct lk__request *request);
 /* The completion of an acquire is taken: what it says is true now. */
 void lk__async_acquired(struct lk__completion *completion);
 void lk__async_multi_acquired(struct lk__completion *completion);
+void lk__async_permits_acquired(struct lk__completion *completion);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Single requests to a counter that the loop resumes: changes of its count or of a permit's lease,
- * a question, a permit that goes back.
+ * Requests to a counter that the loop resumes: changes of its count or of a permit's lease, a
+ * question, permits that go back.
  *
  *   connects ──▶ asks ──▶ is over
- *                 ▲ │ it came late: made anew, once
+ *                 ▲ │ it came late: made anew, once; permits that go back: giving.h
  *                 └─┘
  */
 #include <stdio.h>
@@ -13,7 +13,6 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "drive/async/async_call.h"
-#include "sync/permits/permits.h"
 
 #define WAITS 1              /* what a step returns beside codes, and 0 at the end */
 #define LOOK_NS (5 * LK__MS) /* between looks at an answer that another thread is bringing */
@@ -35,24 +34,10 @@ static bool changes(const struct lk__async *async)
 
 /* ---- asking ---- */
 
-static struct lk__request *ask_request(const struct lk__async *async)
-{
-	const struct lk__entry *entry = entry_of(async);
-	unsigned char id[LK__PERMIT_ID_BYTES];
-	if (changes(async))
-		return lk__change_request(&async->count.changing);
-	if (async->want.way == LK__ASYNC_COUNT)
-		return lk__count_request(entry);
-	lk__permit_bytes(async->want.permit.id, id);
-	return lk__permits_release(&entry->target, id, 1);
-}
-
-static int ask_send(struct lk__async *async)
+/* To be answered by `until_ns`. */
+static int ask_send(struct lk__async *async, struct lk__request *request)
 {
 	struct lk__async_count *count = &async->count;
-	struct lk__entry *entry = entry_of(async);
-	count->until_ns = lk__counter_until_ns(entry);
-	struct lk__request *request = ask_request(async);
 	if (!request)
 		return lk__fail(error_of(async), LK_ENOMEM, "%s: out of memory",
 				async->want.operation);
@@ -61,9 +46,35 @@ static int ask_send(struct lk__async *async)
 	request->resend = request->patient = true;
 	request->deadline_ns = count->until_ns;
 	count->request = request;
-	lk__conn_queue(lk__entry_scripts(entry), request);
+	lk__conn_queue(lk__entry_scripts(entry_of(async)), request);
 	lk__async_wait(async, count->until_ns);
 	return WAITS;
+}
+
+static int ask(struct lk__async *async)
+{
+	struct lk__entry *entry = entry_of(async);
+	async->count.until_ns = lk__counter_until_ns(entry);
+	return ask_send(async, changes(async) ? lk__change_request(&async->count.changing)
+					      : lk__count_request(entry));
+}
+
+/* ---- permits that go back: one limit for all that is asked ---- */
+
+static int give_begin(struct lk__async *async)
+{
+	struct lk__request *request;
+	async->count.until_ns = lk__counter_until_ns(entry_of(async));
+	int rc = lk__giving_begin(async->want.giving, &request, error_of(async));
+	return rc == 1 ? ask_send(async, request) : rc;
+}
+
+/* What was asked was answered, or ended with `rc` and is NULL. */
+static int give_next(struct lk__async *async, int rc, const struct lk__request *answer)
+{
+	struct lk__request *request;
+	rc = lk__giving_next(async->want.giving, rc, answer, &request, error_of(async));
+	return rc == 1 ? ask_send(async, request) : rc;
 }
 
 /* ---- answers ---- */
@@ -85,15 +96,6 @@ static int count_read(struct lk__async *async, const struct lk__request *request
 	return lk__counter_waited(entry, 0, rc, &value->error);
 }
 
-/* One that was sent twice may find what its first copy has done. */
-static int give_read(struct lk__async *async, const struct lk__request *request)
-{
-	if (request->reply->type != REDIS_REPLY_NIL || request->sends > 1)
-		return 0;
-	return lk__fail(error_of(async), LK_ENOTOWNER, "%s \"%.100s\": %s is not in use",
-			async->want.operation, entry_of(async)->name, async->want.permit.id);
-}
-
 /* The request is done, and ours. */
 static int answer_read(struct lk__async *async, struct lk__request *request)
 {
@@ -103,14 +105,14 @@ static int answer_read(struct lk__async *async, struct lk__request *request)
 	int rc = lk__ask_read(entry->client, request, what, error_of(async));
 	if (async->want.way == LK__ASYNC_COUNT)
 		rc = count_read(async, request, rc < 0 ? rc : 0);
-	else if (rc >= 0 && changes(async))
-		rc = lk__change_read(&async->count.changing, request, error_of(async));
+	else if (async->want.way == LK__ASYNC_GIVE)
+		rc = give_next(async, rc < 0 ? rc : 0, rc < 0 ? NULL : request);
 	else if (rc >= 0)
-		rc = give_read(async, request);
+		rc = lk__change_read(&async->count.changing, request, error_of(async));
 	lk__request_free(request);
 	if (rc < 0 || !changes(async))
 		return rc;
-	return rc == 1 ? 0 : ask_send(async);
+	return rc == 1 ? 0 : ask(async);
 }
 
 /* The time for an answer is over. */
@@ -127,6 +129,8 @@ static int answer_give_up(struct lk__async *async)
 	int rc = lk__fail(error_of(async), LK_EMAYBEHELD,
 			  "%s \"%.100s\" on %.100s: no answer within the limit",
 			  async->want.operation, entry->name, entry->client->config->url);
+	if (async->want.way == LK__ASYNC_GIVE)
+		return give_next(async, rc, NULL);
 	return async->want.way == LK__ASYNC_COUNT ? count_read(async, NULL, rc) : rc;
 }
 
@@ -152,7 +156,7 @@ static int connect_look(struct lk__async *async)
 	lk__conn_ready_end(count->conn, &count->standby);
 	count->connects = false;
 	if (rc == LK__WAIT_READY)
-		return ask_send(async);
+		return ask(async);
 	return lk__counter_unconnected(entry, async->want.operation, rc, &why, error_of(async));
 }
 
@@ -188,6 +192,8 @@ static int count_end(struct lk__async *async, int rc)
 {
 	struct lk__async_count *count = &async->count;
 	lk_completion *value = &async->completion->value;
+	if (async->want.way == LK__ASYNC_GIVE)
+		return lk__giving_end(async->want.giving, rc, &value->error);
 	if (!changes(async))
 		return rc;
 	rc = lk__change_end(&count->changing, rc, &value->error);
@@ -217,8 +223,10 @@ void lk__async_count(struct lk__async *async, bool starts)
 	}
 	if (count->connects)
 		rc = connect_look(async);
+	else if (starts)
+		rc = async->want.giving ? give_begin(async) : ask(async);
 	else
-		rc = starts ? ask_send(async) : answer_look(async);
+		rc = answer_look(async);
 	if (rc != WAITS)
 		lk__async_complete(async, count_end(async, rc));
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "drive/count/permit.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
@@ -125,41 +126,99 @@ static int permits_check(const struct lk__entry *queue, const struct lk__grant *
 	return 0;
 }
 
+/* Those that were made holds are none any more. */
+static void permits_forget(const struct lk__entry *queue, const struct lk__grant *grant,
+			   size_t made, struct lk__permits_taken *taken)
+{
+	char id[LK__FIELD_SIZE];
+	for (size_t i = 0; i < made; i++) {
+		permit_id(queue, grant, i, id);
+		if (taken)
+			lk__permit_drop(taken->entry[i], false);
+		else
+			permit_forget(queue, id);
+	}
+}
+
 int lk__permits_hold(struct lk__entry *queue, struct lk__thread *thread,
 		     const struct lk__want *want, const struct lk__grant *grant,
-		     lk_permit *permits_out, struct lk__entry **first_out, const char *operation,
+		     lk_permit *permits_out, struct lk__permits_taken *taken, const char *operation,
 		     lk_error *error)
 {
 	char id[LK__FIELD_SIZE];
-	struct lk__entry *entry, *first = NULL;
+	struct lk__entry *entry;
 	size_t count = (size_t)want->count, made = 0;
 	int rc = 0;
 	while (rc == 0 && made < count) {
 		rc = permit_keep(&entry, queue, thread, want, grant, made, operation, error);
-		if (rc == 0 && made++ == 0)
-			first = entry;
-		else if (rc == 0)
+		if (rc < 0)
+			break;
+		if (taken)
+			taken->entry[taken->count++] = entry;
+		else
 			lk__entry_unref(entry);
+		made++;
 	}
 	if (rc == 0)
 		rc = permits_check(queue, grant, operation, error);
-	for (; made > 0; made--) {
-		permit_id(queue, grant, made - 1, id);
-		if (rc == 0)
-			memcpy(permits_out[made - 1].id, id, LK_PERMIT_ID_SIZE);
-		else
-			permit_forget(queue, id);
+	if (rc < 0) {
+		permits_forget(queue, grant, made, taken);
+		pthread_mutex_lock(&queue->mutex);
+		lk__entry_release_unasked(queue, grant->number);
+		pthread_mutex_unlock(&queue->mutex);
+		return rc;
 	}
-	if (rc == 0 && first_out)
-		*first_out = first;
-	else if (first)
-		lk__entry_unref(first);
-	if (rc == 0)
-		return 0;
-	pthread_mutex_lock(&queue->mutex);
-	lk__entry_release_unasked(queue, grant->number);
-	pthread_mutex_unlock(&queue->mutex);
-	return rc;
+	for (size_t i = 0; permits_out && i < count; i++) {
+		permit_id(queue, grant, i, id);
+		memcpy(permits_out[i].id, id, LK_PERMIT_ID_SIZE);
+	}
+	return 0;
+}
+
+/* ---- until they are taken ---- */
+
+struct lk__permits_taken *lk__permits_taken_new(size_t room)
+{
+	struct lk__permits_taken *taken;
+	return calloc(1, sizeof(*taken) + room * sizeof(taken->entry[0]));
+}
+
+void lk__permits_taken_free(struct lk__permits_taken *taken)
+{
+	for (size_t i = 0; taken && i < taken->count; i++)
+		lk__entry_unref(taken->entry[i]);
+	free(taken);
+}
+
+int64_t lk__permits_deadline_ns(const struct lk__permits_taken *taken)
+{
+	int64_t first_ns = LK__NEVER;
+	for (size_t i = 0; i < taken->count; i++) {
+		struct lk__entry *entry = taken->entry[i];
+		pthread_mutex_lock(&entry->mutex);
+		int64_t deadline_ns = entry->hold ? lk__hold_deadline(entry->hold) : 0;
+		pthread_mutex_unlock(&entry->mutex);
+		if (deadline_ns < first_ns)
+			first_ns = deadline_ns;
+	}
+	return first_ns;
+}
+
+void lk__permit_give_up(struct lk__entry *entry)
+{
+	int64_t now_ns = lk__now_ns();
+	pthread_mutex_lock(&entry->mutex);
+	bool held = entry->hold != NULL;
+	uint64_t number = entry->grant.number;
+	if (held && now_ns >= lk__hold_deadline(entry->hold))
+		lk__entry_lose(entry, now_ns);
+	if (entry->hold)
+		lk__entry_drop_hold(entry, now_ns);
+	else if (entry->lost)
+		lost_drop(entry);
+	if (held)
+		lk__entry_release_unasked(entry, number);
+	pthread_mutex_unlock(&entry->mutex);
 }
 
 /* ---- another lease ---- */

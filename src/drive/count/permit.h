@@ -16,13 +16,28 @@
  * LK_ENOMEM. */
 int lk__permit_entry(struct lk__entry **entry_out, const struct lk__entry *queue, const char *id);
 
-/* The permits of a grant become holds as `want` says, except for its owner, and their ids are
- * written; or they are given back, with a code. `first_out`, unless it is NULL, is the entry of the
- * first one, with a reference. */
+/* The permits of one acquire that were granted and are not taken yet. */
+struct lk__permits_taken {
+	size_t count;              /* 0 before the grant */
+	struct lk__entry *entry[]; /* of each permit, with a reference */
+};
+
+/* With room for so many; NULL when out of memory. NULL can be freed. */
+struct lk__permits_taken *lk__permits_taken_new(size_t room);
+void lk__permits_taken_free(struct lk__permits_taken *taken);
+
+/* The permits of a grant become holds as `want` says, except for its owner; or they are given back,
+ * with a code. Writes their ids and their entries; either may be NULL. */
 int lk__permits_hold(struct lk__entry *queue, struct lk__thread *thread,
 		     const struct lk__want *want, const struct lk__grant *grant,
-		     lk_permit *permits_out, struct lk__entry **first_out, const char *operation,
+		     lk_permit *permits_out, struct lk__permits_taken *taken, const char *operation,
 		     lk_error *error);
+
+/* Until when all of them are held; 0 when one is lost, or was given up. */
+int64_t lk__permits_deadline_ns(const struct lk__permits_taken *taken);
+
+/* Whatever is left of the permit goes back, with a release that nobody waits for. */
+void lk__permit_give_up(struct lk__entry *entry);
 
 /* The hold of a permit, if there is one, goes without a word to the server; `compensate`: it may
  * be held there still. `entry` may be NULL. */

@@ -23,6 +23,7 @@
 
 struct lk__async;
 struct lk__multi_taken;
+struct lk__permits_taken;
 
 struct lk__completion {
 	struct lk__completion *prev, *next; /* among those to be taken */
@@ -34,7 +35,8 @@ struct lk__completion {
 	_Atomic bool cancelled;        /* the same: it ends next */
 	struct lk__entry *entry;       /* NULL for a close */
 	struct lk__multi_taken *multi; /* of a multi lock, whose first part is `entry`; else NULL */
-	uint64_t number;               /* of the wire grant, if it was granted */
+	struct lk__permits_taken *permits; /* of an acquire in their line, `entry`; else NULL */
+	uint64_t number;                   /* of the wire grant, if it was granted */
 	lk_completion value;
 	struct lk__owner owner;
 	char owner_name[];

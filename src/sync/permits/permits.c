@@ -52,6 +52,16 @@ bool lk__permit_bytes(const char *id, unsigned char bytes_out[LK__PERMIT_ID_BYTE
 	return true;
 }
 
+bool lk__permit_id_at(const char *first, size_t index, char id_out[2 * LK__PERMIT_ID_BYTES + 1])
+{
+	unsigned char bytes[LK__PERMIT_ID_BYTES];
+	if (!lk__permit_bytes(first, bytes) || bytes[PREFIX_BYTES] || bytes[PREFIX_BYTES + 1])
+		return false;
+	snprintf(id_out, 2 * LK__PERMIT_ID_BYTES + 1, "%.*s%04zx", 2 * PREFIX_BYTES, first,
+		 index & UINT16_MAX);
+	return true;
+}
+
 char *lk__permits_key(const struct lk__target *target, size_t *size_out)
 {
 	return lk__suffixed_name(target->key, target->key_size, "timeout", size_out);
