@@ -53,6 +53,7 @@ class Operation:
     cold: bool = False       # its client's first call on a lock: it may ask what the node can do
     queued: bool = False     # "c" calls asynchronously
     threadless: bool = False  # and its program drives it
+    several: bool = False    # several permits at once, where there is a call for one too
     acked: bool = False      # what "c" is told, a replica has acknowledged
     kind: str = ""
     lock: str = "n"
@@ -92,6 +93,7 @@ class Operation:
     @property
     def title(self) -> str:
         how = "threadless-" if self.threadless else "queued-" if self.queued else ""
+        how += "several-" if self.several else ""
         how += "acked-" if self.acked else ""
         return f"{self.kind}:{how}{self.name}"
 
@@ -225,15 +227,17 @@ def give_permits(run) -> Answer:
     return run.call("c", "release", ids=run.ids, count=2)
 
 
-def permits_watched(run) -> Answer:
-    answer = run.call("c", "acquire", count=1 if run.operation.queued else 2)
-    if answer["code"] != "OK":
-        return answer
-    time.sleep(1.5 * LEASE_MS / 1000)
-    left = run.call("c", "remaining", ids=run.ids.split(",")[0])
-    if left["code"] == "LK_ENOMEM":  # without memory it says nothing of the permit
-        return answer
-    return left if left["code"] == "OK" else Answer(left, code="LK_ELOST")
+def permits_watched(count: int):
+    def act(run) -> Answer:
+        answer = run.call("c", "acquire", count=count)
+        if answer["code"] != "OK":
+            return answer
+        time.sleep(1.5 * LEASE_MS / 1000)
+        left = run.call("c", "remaining", ids=run.ids.split(",")[0])
+        if left["code"] == "LK_ENOMEM":  # without memory it says nothing of the permit
+            return answer
+        return left if left["code"] == "OK" else Answer(left, code="LK_ELOST")
+    return act
 
 
 def look(run) -> None:
@@ -271,7 +275,7 @@ def permit_rows(count: int) -> tuple[Operation, ...]:
         Operation("taken", c("taken"), FIVE, reads=True),
         Operation("delete", c("delete"), FIVE),
         Operation("given-up", c("within", wait=400, count=count), o("set", count=count - 1)),
-        Operation("watched", permits_watched, FIVE, after=give_permits, holds=True),
+        Operation("watched", permits_watched(count), FIVE, after=give_permits, holds=True),
         Operation("left-behind", left_behind, FIVE),
     )
 
@@ -314,13 +318,17 @@ SYNCHRONIZER_ROWS = {
                   settle=o("release", kind="lock"), reads=True),
     ),
 }
+SEVERAL = {"acquire", "within", "try", "release", "given-up", "watched"}
 QUEUED_ROWS = {
     "semaphore": SYNCHRONIZER_ROWS["semaphore"],
-    "permits": tuple(row for row in permit_rows(1)
-                     if row.name not in {"lease", "remaining", "available", "taken"}),
+    "permits": (*(row for row in permit_rows(1)
+                  if row.name not in {"lease", "remaining", "available", "taken"}),
+                *(replace(row, several=True) for row in permit_rows(2) if row.name in SEVERAL),
+                *(replace(row, several=True, threadless=True) for row in permit_rows(2)
+                  if row.name in FEW)),
     "latch": SYNCHRONIZER_ROWS["latch"],
 }
-"""What is done asynchronously too; of permits one at a time."""
+"""What is done asynchronously too; of permits one at a time, and several at once."""
 NO_REQUESTS = {"open", "close", "free", "stats", "events", "event", "cancel", "reset", "fork",
                "end"}
 """Verbs on a client that send nothing of their own; closing is a scenario of each lock."""

@@ -81,13 +81,23 @@ static int permits_take(lk_queue *queue, struct call *call)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.lease_ms = lease_of(call);
-	return lk_queue_permit_acquire(queue, call->permits, call->wait_ms, &options, NULL,
-				       call->error);
+	if (call->count > IDS_MAX)
+		return LK_EINVAL;
+	return call->count == 1
+		       ? lk_queue_permit_acquire(queue, call->permits, call->wait_ms, &options,
+						 NULL, call->error)
+		       : lk_queue_permits_acquire(queue, call->permits, call->count, call->wait_ms,
+						  &options, NULL, call->error);
 }
 
 static int permits_release(lk_queue *queue, struct call *call)
 {
-	return lk_queue_permit_release(queue, call->permits, id_of(call), 0, NULL, call->error);
+	lk_permit permits[IDS_MAX];
+	int64_t count = ids_argument(call, permits);
+	return count == 1 ? lk_queue_permit_release(queue, call->permits, permits[0].id, 0, NULL,
+						    call->error)
+			  : lk_queue_permits_release(queue, call->permits, permits, count, 0, NULL,
+						     call->error);
 }
 
 static int permits_extend(lk_queue *queue, struct call *call)
@@ -158,14 +168,26 @@ static const struct {
 	{"latch", "delete", latch_delete},
 };
 
-/* What the completion says: a code, or its answer. "ids": of a permit that was acquired. */
+/* 0, with "ids", or a code: the completion has as many as were asked for. */
+static int ids_take(struct call *call, const lk_completion *completion)
+{
+	lk_permit permits[IDS_MAX];
+	int count = lk_completion_permits(completion, permits, IDS_MAX, call->error);
+	if (count >= 0 && count != call->count)
+		return LK_EINTERNAL;
+	if (count >= 0)
+		ids_answer(call, permits);
+	return count < 0 ? count : 0;
+}
+
+/* What the completion says: a code, or its answer. */
 static int completion_take(lk_queue *queue, struct call *call)
 {
 	lk_completion completion = {.error = {.code = LK_EINTERNAL}};
 	lk_queue_take(queue, &completion, 1, -1, call->error);
 	*call->error = completion.error;
 	if (completion.error.code == 0 && completion.field[0])
-		answer_string(call->answer, "ids", completion.field);
+		return ids_take(call, &completion);
 	return completion.error.code ? completion.error.code : (int)completion.answer;
 }
 

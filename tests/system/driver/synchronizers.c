@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define IDS_MAX 64
-
 static int semaphore_set(struct call *call)
 {
 	int64_t ttl_ms = command_number(call->command, "ttl", 0);
@@ -88,8 +86,7 @@ static int permits_add(struct call *call)
 	return lk_permit_semaphore_add(call->permits, call->count, call->error);
 }
 
-/* "ids": those of the permits, with commas. */
-static void ids_answer(struct call *call, const lk_permit *permits)
+void ids_answer(struct call *call, const lk_permit *permits)
 {
 	char text[IDS_MAX * LK_PERMIT_ID_SIZE + 1] = "";
 	for (int64_t i = 0; i < call->count; i++)
@@ -126,15 +123,21 @@ static int permits_within(struct call *call)
 	return permits_take(call, call->wait_ms);
 }
 
-static int permits_release(struct call *call)
+int64_t ids_argument(const struct call *call, lk_permit permits[IDS_MAX])
 {
-	lk_permit permits[IDS_MAX];
 	int64_t count = 0;
 	const char *text = command_text(call->command, "ids", NULL);
 	for (const char *id = text; id && count < IDS_MAX; id = strchr(id, ',')) {
 		id += *id == ',';
 		snprintf(permits[count++].id, LK_PERMIT_ID_SIZE, "%s", id);
 	}
+	return count;
+}
+
+static int permits_release(struct call *call)
+{
+	lk_permit permits[IDS_MAX];
+	int64_t count = ids_argument(call, permits);
 	return lk_permit_semaphore_release(call->permits, permits, count, call->error);
 }
 

@@ -15,6 +15,12 @@ struct call {
 	lk_error *error;
 };
 
+#define IDS_MAX 64 /* permits in one call */
+
+/* "ids": those of the permits of an acquire, with commas. And the other way: how many. */
+void ids_answer(struct call *call, const lk_permit *permits);
+int64_t ids_argument(const struct call *call, lk_permit permits[IDS_MAX]);
+
 typedef int call_run_fn(struct call *call);
 
 /* queued_synchronizers.c: the asynchronous form of a call, waited for: 1 with its result, or 0: it
