@@ -129,8 +129,6 @@ static int answer_give_up(struct lk__async *async)
 	int rc = lk__fail(error_of(async), LK_EMAYBEHELD,
 			  "%s \"%.100s\" on %.100s: no answer within the limit",
 			  async->want.operation, entry->name, entry->client->config->url);
-	if (async->want.way == LK__ASYNC_GIVE)
-		return give_next(async, rc, NULL);
 	return async->want.way == LK__ASYNC_COUNT ? count_read(async, NULL, rc) : rc;
 }
 
