@@ -271,11 +271,11 @@ LK_API int lk_queue_permits_acquire(lk_queue *queue, lk_permit_semaphore *semaph
 				    uint64_t *id_out, lk_error *error);
 
 /*
- * Writes the ids of the permits that a completion says were acquired into `permits_out`, which has
- * room for `room`, and returns how many there are. Reads only the completion, of which any copy
- * will do, at any time: the ids of one acquire follow from the first one. Any thread may call it.
- * Does not block. Errors: LK_EINVAL (the completion is not that of permits that were acquired, or
- * they are more than `room`: nothing is written). Since 0.1.
+ * Writes the ids of the permits that a completion says were acquired, one or several, into
+ * `permits_out`, which has room for `room`, and returns how many there are. Reads only the
+ * completion, of which any copy will do, at any time: the ids of one acquire follow from the first
+ * one. Any thread may call it. Does not block. Errors: LK_EINVAL (the completion is not that of
+ * permits that were acquired, or they are more than `room`: nothing is written). Since 0.1.
  */
 LK_API int lk_completion_permits(const lk_completion *completion, lk_permit *permits_out,
 				 int64_t room, lk_error *error);

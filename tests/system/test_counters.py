@@ -89,36 +89,68 @@ def test_latch_cut(server, proxy, through, place):
     waits.result(10).ok()
 
 
+def on_pool(keeper, queue: int):
+    """A call on the permits of the pool, in the calling thread or through a queue."""
+    return lambda verb, **words: keeper.call(verb, "pool", kind="permits", queue=queue, **words)
+
+
+@pytest.mark.parametrize("queue", [0, 1])
 @pytest.mark.parametrize("place", PLACES)
-def test_permits_cut(server, proxy, through, place):
+def test_permits_cut(server, proxy, through, place, queue):
+    call = on_pool(through, queue)
     server.call("SET", "pool", 5)
     cut(proxy, b"pool", place)
-    ids = through.call("acquire", "pool", kind="permits", count=3).ok()["ids"].split(",")
+    ids = call("acquire", count=3).ok()["ids"].split(",")
     assert (count(server), server.call("ZCARD", USED)) == (2, 3)
     cut(proxy, b"pool", place)
-    through.call("release", "pool", kind="permits", count=1, ids=ids[0]).ok()
+    call("release", count=1, ids=ids[0]).ok()
     assert (count(server), server.call("ZCARD", USED)) == (3, 2)
     cut(proxy, b"pool", place)
-    through.call("release", "pool", kind="permits", count=2, ids=",".join(ids[1:])).ok()
+    call("release", count=2, ids=",".join(ids[1:])).ok()
     assert (count(server), server.call("ZCARD", USED)) == (5, 0)
     cut(proxy, b"pool", place)
-    through.call("add", "pool", kind="permits", count=2).ok()
+    call("add", count=2).ok()
     assert count(server) == 7
 
 
+@pytest.mark.parametrize("queue", [0, 1])
 @pytest.mark.parametrize("place", PLACES)
-def test_one_permit_is_gone_and_the_release_is_cut(server, proxy, through, place):
+def test_one_permit_is_gone_and_the_release_is_cut(server, proxy, through, place, queue):
     """Two copies that find it gone have not freed the others."""
+    call = on_pool(through, queue)
     server.call("SET", "pool", 5)
-    ids = through.call("acquire", "pool", kind="permits", count=3).ok()["ids"]
+    ids = call("acquire", count=3).ok()["ids"]
     server.call("ZPOPMIN", USED)
     once = cut(proxy, b"pool", place)
-    through.call("release", "pool", kind="permits", count=3, ids=ids).is_code("LK_ELOST")
+    call("release", count=3, ids=ids).is_code("LK_ELOST")
     assert once.hit.is_set()
     assert (count(server), server.call("ZCARD", USED)) == (4, 0)
     until(lambda: through.call("ping") and through.stats().disconnects > 0, 5,
           "it has seen the end of the connection")
-    through.call("release", "pool", kind="permits", count=3, ids=ids).is_code("LK_ENOTOWNER")
+    call("release", count=3, ids=ids).is_code("LK_ENOTOWNER")
+
+
+@pytest.mark.parametrize("queue", [0, 1])
+def test_a_release_that_never_arrives(server, proxy, make_keeper, queue):
+    """It may be held, says the call; long before the lease ends, nothing is."""
+    call = on_pool(make_keeper(proxy.unix_url, command_timeout_ms=600), queue)
+    server.call("SET", "pool", 5)
+    ids = call("acquire", count=3, lease=600_000).ok()["ids"]
+    call("release", count=3, ids=ids).ok()
+    ids = call("acquire", count=3, lease=600_000).ok()["ids"]
+    swallowed = []
+
+    def swallow(message):
+        if not message.reply and message.lock == b"pool":
+            swallowed.append(message)
+            return SWALLOW
+        return None
+    proxy.rule = swallow
+    call("release", count=3, ids=ids).is_code("LK_EMAYBEHELD")
+    assert swallowed and server.call("ZCARD", USED) == 3
+    proxy.rule = None
+    until(lambda: (count(server), server.call("ZCARD", USED)) == (5, 0), 20, "released")
+    call("release", count=3, ids=ids).is_code("LK_ENOTOWNER")
 
 
 @pytest.mark.parametrize("kind", ["semaphore", "permits"])

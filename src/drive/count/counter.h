@@ -7,7 +7,7 @@
  * change whose answer is known goes with the next change of the same counter.
  *
  * Here are the parts of a change; those who drive it wait between them: the calling thread
- * (src/api/counter.c), and the loop (async_change.c).
+ * (src/api/counter.c), and the loop (async_count.c).
  */
 #ifndef LK__DRIVE_COUNT_COUNTER_H
 #define LK__DRIVE_COUNT_COUNTER_H
