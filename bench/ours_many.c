@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Many locks held by one client for a time: all must be alive at the end. Bytes a lock, and what
- * the renewals cost.
+ * Many locks held by one client for a time: all must be alive at the end. Bytes a lock, what the
+ * renewals cost, and how evenly they come.
  *
- * usage: ours-many URL LOCKS MS
+ * A holder is a thread that takes its part, and gives it back at the end: a thread that ended
+ * earlier would abandon its locks.
+ *
+ * usage: ours-many URL LOCKS MS HOLDERS
  */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +18,18 @@
 
 #include "common.h"
 
-static lk_lock *take(lk_client *client, long index)
+#define HOLDERS_MAX 256
+#define STEP_MS 100  /* renewals are counted in steps of this length */
+#define AT_ONCE 1000 /* questions to the server before their answers are read */
+
+static const char *url;
+static lk_client *client;
+static lk_lock **locks;
+static long count, holders;
+static _Atomic long alive;
+static pthread_barrier_t taken, over;
+
+static lk_lock *take(long index)
 {
 	char name[32];
 	lk_lock *lock;
@@ -25,59 +41,136 @@ static lk_lock *take(lk_client *client, long index)
 	return lock;
 }
 
-/* What both the client and the server say of them. */
-static long count_alive(redisContext *redis, lk_lock **locks, long count)
+static long count_yes(redisContext *redis, long asked)
 {
-	long alive = 0;
-	for (long i = 0; i < count; i++) {
+	long yes = 0;
+	for (; asked > 0; asked--) {
+		void *answer = NULL;
+		if (redisGetReply(redis, &answer) != REDIS_OK)
+			bench_die("connection lost: %s", redis->errstr);
+		const redisReply *reply = answer;
+		yes += reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
+		freeReplyObject(answer);
+	}
+	return yes;
+}
+
+/* How many of a holder's locks both the client and the server call its own. */
+static long count_alive(long first)
+{
+	redisContext *redis = bench_connect(url);
+	long asked = 0, yes = 0;
+	for (long i = first; i < count; i += holders) {
 		char field[LK_FIELD_SIZE];
 		if (lk_lock_is_held(locks[i], NULL, NULL) != 1 ||
 		    lk_lock_export(locks[i], NULL, field, sizeof(field), NULL))
 			continue;
-		redisReply *reply = redisCommand(redis, "HEXISTS bench:many:%ld %s", i, field);
-		alive += reply && reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
-		freeReplyObject(reply);
+		redisAppendCommand(redis, "HEXISTS bench:many:%ld %s", i, field);
+		if (++asked == AT_ONCE) {
+			yes += count_yes(redis, asked);
+			asked = 0;
+		}
 	}
-	return alive;
+	yes += count_yes(redis, asked);
+	redisFree(redis);
+	return yes;
+}
+
+static void *hold(void *argument)
+{
+	lk_error error;
+	long first = (long)(intptr_t)argument;
+	for (long i = first; i < count; i += holders)
+		locks[i] = take(i);
+	pthread_barrier_wait(&taken);
+	pthread_barrier_wait(&over);
+	atomic_fetch_add(&alive, count_alive(first));
+	for (long i = first; i < count; i += holders) {
+		if (lk_lock_release(locks[i], NULL, &error))
+			bench_die("%s", error.message);
+		lk_lock_free(locks[i]);
+	}
+	return NULL;
+}
+
+/* ---- the time in which they are held ---- */
+
+struct held {
+	double renewals_s;
+	double burst; /* the most in one step, as a multiple of the mean */
+	double cpu_ms_s;
+};
+
+static uint64_t renewals(void)
+{
+	lk_stats stats = {.struct_size = sizeof(stats)};
+	lk_client_stats(client, &stats, NULL);
+	return stats.renewals;
+}
+
+static struct held look_on(long length_ms)
+{
+	int64_t begun_ns = bench_now_ns(), step_ns = begun_ns, end_ns = begun_ns;
+	uint64_t first = renewals(), last = first;
+	double cpu_us = bench_cpu_us(), most_s = 0;
+	while (end_ns - begun_ns < length_ms * INT64_C(1000000)) {
+		bench_sleep_us((length_ms < STEP_MS ? length_ms : STEP_MS) * 1000);
+		end_ns = bench_now_ns();
+		uint64_t now = renewals();
+		double step_s = (double)(now - last) * 1e9 / (double)(end_ns - step_ns);
+		if (step_s > most_s)
+			most_s = step_s;
+		last = now;
+		step_ns = end_ns;
+	}
+	double length_s = (double)(end_ns - begun_ns) / 1e9;
+	double mean_s = (double)(last - first) / length_s;
+	return (struct held){mean_s, mean_s > 0 ? most_s / mean_s : 0,
+			     (bench_cpu_us() - cpu_us) / 1e3 / length_s};
+}
+
+static void start(pthread_t *threads)
+{
+	if (pthread_barrier_init(&taken, NULL, (unsigned)holders + 1) ||
+	    pthread_barrier_init(&over, NULL, (unsigned)holders + 1))
+		bench_die("no barrier");
+	for (long i = 0; i < holders; i++)
+		if (pthread_create(&threads[i], NULL, hold, (void *)(intptr_t)i))
+			bench_die("no thread");
 }
 
 int main(int argc, char **argv)
 {
-	if (argc != 4)
-		bench_die("usage: %s URL LOCKS MS", argv[0]);
-	long count = bench_number(argv[2], 1, 10000000);
+	if (argc != 5)
+		bench_die("usage: %s URL LOCKS MS HOLDERS", argv[0]);
+	count = bench_number(argv[2], 1, 10000000);
 	long length_ms = bench_number(argv[3], 10, 3600000);
-	lk_client *client;
+	holders = bench_number(argv[4], 1, HOLDERS_MAX);
+	pthread_t threads[HOLDERS_MAX];
 	lk_error error;
 	lk_stats stats = {.struct_size = sizeof(stats)};
-	redisContext *redis = bench_connect(argv[1]);
-	lk_lock **locks = calloc((size_t)count, sizeof(*locks));
-	if (!locks || lk_client_open(&client, argv[1], &error))
+	url = argv[1];
+	locks = calloc((size_t)count, sizeof(*locks));
+	if (!locks || lk_client_open(&client, url, &error))
 		bench_die("%s", locks ? error.message : "out of memory");
 
 	long heap = bench_heap_bytes(), resident = bench_resident_bytes();
 	int64_t begun_ns = bench_now_ns();
-	for (long i = 0; i < count; i++)
-		locks[i] = take(client, i);
+	start(threads);
+	pthread_barrier_wait(&taken);
 	double taking_s = (double)(bench_now_ns() - begun_ns) / 1e9;
 	heap = bench_heap_bytes() - heap;
 	resident = bench_resident_bytes() - resident;
+	struct held held = look_on(length_ms);
+	lk_client_stats(client, &stats, NULL);
+	pthread_barrier_wait(&over);
+	for (long i = 0; i < holders; i++)
+		pthread_join(threads[i], NULL);
 
-	lk_client_stats(client, &stats, NULL);
-	uint64_t renewals = stats.renewals;
-	double cpu_us = bench_cpu_us();
-	bench_sleep_us(length_ms * 1000);
-	cpu_us = bench_cpu_us() - cpu_us;
-	lk_client_stats(client, &stats, NULL);
 	printf("{\"locks\": %ld, \"alive_share\": %.6f, \"lost\": %ld, \"heap_bytes_a_lock\": %ld, "
-	       "\"resident_bytes_a_lock\": %ld, \"renewals_s\": %.1f, \"cpu_ms_s\": %.3f, "
-	       "\"taking_s\": %.2f}\n",
-	       count, (double)count_alive(redis, locks, count) / (double)count, (long)stats.lost,
-	       heap / count, resident / count,
-	       (double)(stats.renewals - renewals) * 1000 / (double)length_ms,
-	       cpu_us / (double)length_ms, taking_s);
-	for (long i = 0; i < count; i++)
-		if (lk_lock_release(locks[i], NULL, &error))
-			bench_die("%s", error.message);
+	       "\"resident_bytes_a_lock\": %ld, \"renewals_s\": %.1f, \"burst\": %.2f, "
+	       "\"cpu_ms_s\": %.3f, \"taking_s\": %.2f}\n",
+	       count, (double)alive / (double)count, (long)stats.lost, heap / count,
+	       resident / count, held.renewals_s, held.burst, held.cpu_ms_s, taking_s);
 	return lk_client_close(client, LK_CLOSE_IF_IDLE, &error) ? 1 : 0;
 }
