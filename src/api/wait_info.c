@@ -28,14 +28,15 @@ static bool node_is_down(struct lk__node *node, struct lk__conn *scripts)
 static void info_explain(lk_wait_info *info, const struct lk__entry *entry)
 {
 	const lk_error *why = entry->head ? entry->head->why : NULL;
-	bool told = why && (why->code == LK_EBUSY || (why->code && entry->attempt.failures > 0));
+	bool told = why &&
+		    (why->code == LK_EBUSY || (why->code && entry->waiting->attempt.failures > 0));
 	if (entry->hold)
 		info_reason(info, LK_EBUSY, "another caller of this client holds it");
 	else if (told)
 		info_reason(info, why->code, why->message);
-	else if (entry->attempt.down_since_ns || node_is_down(entry->node, entry->scripts))
+	else if (entry->waiting->attempt.down_since_ns || node_is_down(entry->node, entry->scripts))
 		info_reason(info, LK_EUNREACHABLE, lk_error_text(LK_EUNREACHABLE));
-	else if (entry->attempt.busy)
+	else if (entry->waiting->attempt.busy)
 		info_reason(info, LK_EBUSY, lk_error_text(LK_EBUSY));
 }
 

@@ -23,7 +23,9 @@ void lk__entry_free(struct lk__entry *entry)
 	assert(!entry->hold && !entry->lost);
 	if (entry->ops)
 		entry->ops->free(entry);
-	lk__request_free(entry->answered);
+	if (entry->waiting)
+		lk__request_free(entry->waiting->answered);
+	free(entry->waiting);
 	lk__compensation_unreserve(entry);
 	pthread_mutex_destroy(&entry->mutex);
 	free(entry->target.key);
@@ -122,17 +124,6 @@ static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *r
 	lk__entry_route(entry);
 	entry->term.length_ns = config->term_ms * LK__MS;
 	entry->term.hold_off_ns = config->holdoff_ms * LK__MS;
-	entry->attempt.rules = (struct lk__attempt_rules){
-		.numbers = &client->last_number,
-		.command_ns = config->command_timeout_ms * LK__MS,
-		.retry_ns = config->retry_ms * LK__MS,
-		.backoff_min_ns = config->backoff_min_ms * LK__MS,
-		.backoff_max_ns = config->backoff_max_ms * LK__MS,
-		.spins = (recipe->flags & LK__SPINS) != 0,
-		.takes = !(recipe->flags & LK__FOR_ALL),
-		.queues = (recipe->flags & LK__QUEUES) != 0,
-		.own_channel = (recipe->flags & LK__OWN_CHANNEL) != 0,
-	};
 	return entry;
 }
 
@@ -459,6 +450,55 @@ struct lk__entry_effects lk__entry_note_moved(struct lk__entry *entry, struct lk
 
 /* ---- the wait queue ---- */
 
+static struct lk__attempt_rules entry_rules(const struct lk__entry *entry)
+{
+	const struct lk_config *config = entry->client->config;
+	unsigned flags = entry->recipe->flags;
+	return (struct lk__attempt_rules){
+		.numbers = &entry->client->last_number,
+		.command_ns = config->command_timeout_ms * LK__MS,
+		.retry_ns = config->retry_ms * LK__MS,
+		.backoff_min_ns = config->backoff_min_ms * LK__MS,
+		.backoff_max_ns = config->backoff_max_ms * LK__MS,
+		.spins = entry->deaf || (flags & LK__SPINS) != 0,
+		.takes = !(flags & LK__FOR_ALL),
+		.queues = (flags & LK__QUEUES) != 0,
+		.own_channel = (flags & LK__OWN_CHANNEL) != 0,
+		.fans_out = entry->ops != NULL,
+	};
+}
+
+bool lk__entry_begin_waiting(struct lk__entry *entry)
+{
+	if (!entry->waiting) {
+		entry->waiting = calloc(1, sizeof(*entry->waiting));
+		if (!entry->waiting)
+			return false;
+		entry->waiting->attempt.rules = entry_rules(entry);
+	}
+	entry->waiting->callers++;
+	return true;
+}
+
+void lk__entry_end_waiting(struct lk__entry *entry)
+{
+	assert(entry->waiting && entry->waiting->callers > 0);
+	entry->waiting->callers--;
+	lk__entry_rest(entry);
+}
+
+void lk__entry_rest(struct lk__entry *entry)
+{
+	struct lk__waiting *waiting = entry->waiting;
+	if (!waiting || waiting->callers || waiting->request || waiting->answered ||
+	    waiting->attempt.state != LK__ATTEMPT_IDLE)
+		return;
+	assert(!entry->queue && !entry->head && !entry->channel);
+	entry->deaf = waiting->attempt.rules.spins && !(entry->recipe->flags & LK__SPINS);
+	free(waiting);
+	entry->waiting = NULL;
+}
+
 void lk__entry_promote(struct lk__entry *entry)
 {
 	if (entry->hold || entry->head || entry->passing || !entry->queue)
@@ -473,7 +513,7 @@ void lk__entry_unsubscribe(struct lk__entry *entry)
 		return;
 	lk__channel_close(&entry->node->messages, entry->channel);
 	entry->channel = NULL;
-	entry->mark.listening = NULL;
+	entry->waiting->mark.listening = NULL;
 }
 
 void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter)
@@ -485,7 +525,7 @@ void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter)
 		entry->head = NULL;
 	if (entry->queue)
 		return;
-	lk__attempt_rest(&entry->attempt);
+	lk__attempt_rest(&entry->waiting->attempt);
 	lk__entry_unsubscribe(entry);
 }
 

@@ -158,6 +158,17 @@ struct lk__entry_ops {
 	void (*free)(struct lk__entry *entry);
 };
 
+/* What an entry has only while a caller waits, or a try is out: an entry that is merely held, or
+ * merely known, is small. */
+struct lk__waiting {
+	unsigned callers; /* between a begin and its end, in the queue or not */
+	struct lk__attempt attempt;
+	uint64_t try_nonce;           /* what a message that brings the lock has to repeat */
+	struct lk__request *request;  /* the try in flight */
+	struct lk__request *answered; /* it was answered while nobody waited for it */
+	struct lk__heard mark;
+};
+
 struct lk__entry {
 	UT_hash_handle hh;
 	char *id; /* kind, owner where each has an entry of its own, and name */
@@ -186,17 +197,14 @@ struct lk__entry {
 	bool passing;
 	bool lingers;       /* has a reference of its own until the hold-off is over */
 	bool contended;     /* at our last try or release another process held it, or listened */
+	bool deaf;          /* who may not listen: those who wait look again from time to time */
 	_Atomic bool doubt; /* a message came that nobody of us sent */
 	int64_t hold_off_until_ns;
-	struct lk__attempt attempt;
+	struct lk__waiting *waiting;   /* NULL: nobody waits, and nothing is out */
 	int64_t asked_lease_ms;        /* by the last try, also of a multi lock */
 	int64_t red_lease_ms;          /* the longest that a red lock has asked for here */
 	uint64_t settled;              /* the last number whose caller has its grant; 0 */
-	uint64_t try_nonce;            /* what a message that brings the lock has to repeat */
-	struct lk__request *request;   /* the try in flight */
-	struct lk__request *answered;  /* it was answered while nobody waited for it */
 	struct lk__listening *channel; /* while anyone waits */
-	struct lk__heard mark;
 
 	struct lk__heap_node watch;      /* under the watch's mutex */
 	bool renewing;                   /* a renewal is in flight */
@@ -290,6 +298,13 @@ LK__CARRY_OUT struct lk__entry_effects lk__entry_note_moved(struct lk__entry *en
 
 /* The lease that the server is told for a hold. */
 int64_t lk__entry_lease_ms(const struct lk__entry *entry, const struct lk__hold *hold);
+
+/* A caller that may join the queue begins: false when out of memory. Until it ends, when nothing can
+ * bring it back into the queue any more, `waiting` is there. */
+bool lk__entry_begin_waiting(struct lk__entry *entry);
+void lk__entry_end_waiting(struct lk__entry *entry);
+/* Without callers, and without a try that is still out, `waiting` goes. */
+void lk__entry_rest(struct lk__entry *entry);
 
 /* What the answer to a try says. An answer that was too late tells the server's time, which is
  * learned. */

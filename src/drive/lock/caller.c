@@ -119,7 +119,8 @@ static int caller_over(struct lk__entry *entry, const struct lk__caller *waiter,
 	else if (lk__caller_cancelled(waiter))
 		code = LK_ECANCELLED;
 	else if (waiter->until_ns != LK__NEVER && lk__now_ns() >= waiter->until_ns)
-		code = !entry->hold && entry->attempt.code ? entry->attempt.code : LK_ETIMEDOUT;
+		code = !entry->hold && entry->waiting->attempt.code ? entry->waiting->attempt.code
+								    : LK_ETIMEDOUT;
 	return code ? caller_fail(entry, code, "acquire", error) : 0;
 }
 
@@ -254,7 +255,8 @@ static int caller_prepare(struct lk__entry *entry, struct lk__thread *thread,
 	if (rc < 0)
 		return rc;
 	waiter->hold = lk__caller_hold(thread, want);
-	if (!waiter->hold) {
+	if (!waiter->hold || !lk__entry_begin_waiting(entry)) {
+		lk__hold_free(waiter->hold);
 		lk__cancel_leave(want->cancel);
 		return caller_fail(entry, LK_ENOMEM, "acquire", error);
 	}
@@ -302,6 +304,7 @@ static void caller_finish(struct lk__entry *entry, const struct lk__want *want,
 		lk__hold_free(waiter->hold);
 	if (rc < 0 || waiter->state == LK__WAITER_GRANTED) /* else it was counted as a re-entry */
 		caller_count(&entry->client->counters, rc, lk__now_ns() - waiter->begun_ns);
+	lk__entry_end_waiting(entry);
 }
 
 int lk__caller_begin(struct lk__entry *entry, struct lk__thread *thread,

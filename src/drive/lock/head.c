@@ -22,7 +22,7 @@ int64_t lk__head_answer_until_ns(const struct lk__head *head)
 {
 	int64_t least_ns = lk__now_ns() + LAST_ANSWER_NS;
 	int64_t until_ns = head->waiter->until_ns > least_ns ? head->waiter->until_ns : least_ns;
-	return lk__earlier(until_ns, head->entry->attempt.try_until_ns + ANSWER_GRACE_NS);
+	return lk__earlier(until_ns, head->entry->waiting->attempt.try_until_ns + ANSWER_GRACE_NS);
 }
 
 static int head_fail(struct lk__head *head, int code, const char *reason)
@@ -77,7 +77,8 @@ static struct lk__effects entry_step(struct lk__entry *entry, struct lk__attempt
 {
 	event->compensating = entry_compensates(entry);
 	event->closing = atomic_load(&entry->client->state) != LK__CLIENT_OPEN;
-	struct lk__effects effects = lk__attempt_step(&entry->attempt, event, lk__now_ns());
+	struct lk__effects effects = lk__attempt_step(&entry->waiting->attempt, event,
+						      lk__now_ns());
 	entry_compensate(entry, &effects);
 	if (effects.unsubscribes)
 		lk__entry_unsubscribe(entry);
@@ -112,7 +113,7 @@ static struct lk__answer answer_take(struct lk__entry *entry, struct lk__request
 		lk__count(&entry->client->counters.busy, 1);
 		entry->contended = true;
 	}
-	entry->request = NULL;
+	entry->waiting->request = NULL;
 	return answer;
 }
 
@@ -144,10 +145,11 @@ void lk__head_detached(struct lk__request *request)
 	struct lk__entry *entry = request->owner;
 	pthread_mutex_lock(&entry->mutex);
 	if (entry->head) {
-		entry->answered = request;
+		entry->waiting->answered = request;
 		lk__thread_wake(entry->head->thread);
 	} else {
 		detached_read(entry, request);
+		lk__entry_rest(entry);
 	}
 	pthread_mutex_unlock(&entry->mutex);
 	lk__entry_unref(entry);
@@ -155,7 +157,7 @@ void lk__head_detached(struct lk__request *request)
 
 void lk__head_unanswered(struct lk__head *head)
 {
-	head->entry->request = NULL; /* what the server does now is refused as late */
+	head->entry->waiting->request = NULL; /* what the server does now is refused as late */
 	lk__head_happened(head, LK__ATTEMPT_UNKNOWN);
 	head_fail(head, LK_EMAYBEHELD, "no answer within the command limit");
 }
@@ -210,22 +212,22 @@ static struct lk__request *head_request(const struct lk__head *head)
 	const struct lk__caller *waiter = head->waiter;
 	int64_t now_ns = lk__now_ns();
 	char field[LK__FIELD_SIZE];
-	lk__field(entry, entry->attempt.number, field);
-	entry->try_nonce = 0;
+	lk__field(entry, entry->waiting->attempt.number, field);
+	entry->waiting->try_nonce = 0;
 	/* Without it messages only wake: replicas may lack what another's release has granted. */
 	if (entry->recipe->read_message && !lk__node_is_acked(entry->node))
-		lk__random_bytes(&entry->try_nonce, sizeof(entry->try_nonce));
+		lk__random_bytes(&entry->waiting->try_nonce, sizeof(entry->waiting->try_nonce));
 	struct lk__try wanted = {
 		.target = &entry->target,
 		.field = field,
-		.number = entry->attempt.number,
-		.lease_ms = entry->attempt.asked_lease_ms,
+		.number = entry->waiting->attempt.number,
+		.lease_ms = entry->waiting->attempt.asked_lease_ms,
 		.wait_ms = -1,
 		.alive_ms = entry->client->config->fair_wait_ms,
 		.count = waiter->count,
 		.other_number = waiter->other_number,
 		.settled = entry->settled,
-		.nonce = entry->try_nonce,
+		.nonce = entry->waiting->try_nonce,
 		.flags = waiter->settings.flags,
 		.once = waiter->once,
 	};
@@ -241,7 +243,7 @@ struct lk__request *lk__head_try(struct lk__head *head)
 	struct lk__entry *entry = head->entry;
 	if (head_is_astray(head))
 		return NULL;
-	entry->asked_lease_ms = entry->attempt.asked_lease_ms;
+	entry->asked_lease_ms = entry->waiting->attempt.asked_lease_ms;
 	struct lk__request *request = lk__compensation_reserve(entry) ? head_request(head) : NULL;
 	if (!request) {
 		lk__head_failed(head, LK_ENOMEM, false, "out of memory");
@@ -250,12 +252,12 @@ struct lk__request *lk__head_try(struct lk__head *head)
 	request->resend = true;
 	request->contended = entry->contended;
 	request->return_unsent = true;
-	request->deadline_ns = entry->attempt.try_until_ns;
+	request->deadline_ns = entry->waiting->attempt.try_until_ns;
 	request->owner = entry;
-	entry->request = request;
+	entry->waiting->request = request;
 	head->epoch = lk__entry_begin_try(entry);
 	if (entry->channel)
-		lk__channel_mark(&entry->node->messages, entry->channel, &entry->mark);
+		lk__channel_mark(&entry->node->messages, entry->channel, &entry->waiting->mark);
 	lk__head_pin(head);
 	return request;
 }
@@ -263,7 +265,7 @@ struct lk__request *lk__head_try(struct lk__head *head)
 bool lk__head_try_all(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
-	entry->asked_lease_ms = entry->attempt.asked_lease_ms;
+	entry->asked_lease_ms = entry->waiting->attempt.asked_lease_ms;
 	head->epoch = lk__entry_begin_try(entry);
 	lk__head_happened(head, LK__ATTEMPT_FAILED);
 	head->call = entry->ops->try_begin(entry, head->waiter, &head->event, head->error);
@@ -292,7 +294,7 @@ static struct lk__listening *head_open_channel(struct lk__entry *entry)
 	char *own = malloc(target->channel_size + 1 + sizeof(field));
 	if (!own)
 		return NULL;
-	lk__field(entry, entry->attempt.number, field);
+	lk__field(entry, entry->waiting->attempt.number, field);
 	memcpy(own, target->channel, target->channel_size);
 	own[target->channel_size] = ':';
 	memcpy(own + target->channel_size + 1, field, strlen(field) + 1);
@@ -326,7 +328,7 @@ int lk__head_subscribed(struct lk__head *head, int rc, const lk_error *why)
 		return lk__head_over(head);
 	/* Without a connection no message can come: the waiter looks again from time to time. */
 	if (rc == LK__WAIT_READY || rc == LK__WAIT_TIME_UP || rc == LK_ESYSTEM) {
-		lk__channel_mark(&entry->node->messages, entry->channel, &entry->mark);
+		lk__channel_mark(&entry->node->messages, entry->channel, &entry->waiting->mark);
 		lk__head_happened(head, LK__ATTEMPT_LISTENING);
 		return 0;
 	}
@@ -348,7 +350,7 @@ static int64_t head_handed_us(const struct lk__entry *entry, const char *payload
 {
 	int64_t handed_us = 0;
 	bool handed = entry->recipe->read_message &&
-		      entry->recipe->read_message(payload, entry->try_nonce, &handed_us);
+		      entry->recipe->read_message(payload, entry->waiting->try_nonce, &handed_us);
 	return handed ? handed_us : 0;
 }
 
@@ -356,11 +358,11 @@ int64_t lk__head_listen(struct lk__head *head, int64_t until_ns, bool news_only,
 			struct lk__heard *mark)
 {
 	struct lk__entry *entry = head->entry;
-	if (!entry->mark.listening) /* subscribed by a head that left before it knew */
-		lk__channel_mark(&entry->node->messages, entry->channel, &entry->mark);
-	*mark = entry->mark;
+	if (!entry->waiting->mark.listening) /* subscribed by a head that left before it knew */
+		lk__channel_mark(&entry->node->messages, entry->channel, &entry->waiting->mark);
+	*mark = entry->waiting->mark;
 	mark->news_only = news_only;
-	if (entry->attempt.want.poll_ns) /* not in step with others who poll */
+	if (entry->waiting->attempt.want.poll_ns) /* not in step with others who poll */
 		until_ns -= lk__head_jitter_ns(until_ns) / 2;
 	if (!mark->on) {
 		lk__conn_open(&entry->node->messages);
@@ -389,11 +391,11 @@ int lk__head_leave(struct lk__head *head, int code)
 	struct lk__entry *entry = head->entry;
 	struct lk__attempt_event left = {.type = LK__ATTEMPT_LEFT, .code = code};
 	left.last = head->waiter == entry->queue && !head->waiter->next;
-	left.unsent = !entry->request && !entry->answered;
+	left.unsent = !entry->waiting->request && !entry->waiting->answered;
 	int verdict = entry_step(entry, &left).code;
-	struct lk__request *request = left.last ? entry->answered : NULL;
+	struct lk__request *request = left.last ? entry->waiting->answered : NULL;
 	if (request) { /* for a head that did not come to read it: us */
-		entry->answered = NULL;
+		entry->waiting->answered = NULL;
 		detached_read(entry, request);
 	}
 	if (verdict == LK_ETIMEDOUT || code == LK_ECANCELLED || code == LK_ECLOSED)
@@ -413,8 +415,8 @@ static int head_grant(struct lk__head *head, const struct lk__effects *effects)
 	entry->grant.node = entry->node;
 	entry->grant.epoch = head->epoch;
 	entry->grant.fence = head->fence;
-	lk__entry_grant(entry, head->waiter, entry->attempt.number, effects->sent_ns,
-			entry->attempt.asked_lease_ms);
+	lk__entry_grant(entry, head->waiter, entry->waiting->attempt.number, effects->sent_ns,
+			entry->waiting->attempt.asked_lease_ms);
 	if (entry->channel) /* others wait: until one is the head, the loop reads */
 		lk__loop_attend(entry->client);
 	return 1;
@@ -476,7 +478,8 @@ void lk__head_begin(struct lk__head *head, struct lk__entry *entry, struct lk__c
 {
 	*head = (struct lk__head){.entry = entry, .waiter = waiter, .error = error};
 	/* Where the head before it has just been told "busy", a limit that is over is over. */
-	head->first = entry->attempt.state == LK__ATTEMPT_IDLE || !entry->attempt.busy;
+	head->first = entry->waiting->attempt.state == LK__ATTEMPT_IDLE ||
+		      !entry->waiting->attempt.busy;
 	head->event = (struct lk__attempt_event){
 		.type = LK__ATTEMPT_ADOPTED,
 		.want = head_want(entry, waiter),

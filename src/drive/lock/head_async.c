@@ -104,7 +104,7 @@ static void await_begin(struct lk__head *head)
 static int answer_give_up(struct lk__head *head, int over)
 {
 	struct lk__entry *entry = head->entry;
-	struct lk__request *request = entry->request;
+	struct lk__request *request = entry->waiting->request;
 	if (lk__conn_withdraw(request)) { /* it was never sent */
 		atomic_fetch_sub(&entry->refs, 1);
 		lk__head_answered(head, request);
@@ -124,10 +124,10 @@ static int answer_give_up(struct lk__head *head, int over)
 static int answer_look(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
-	struct lk__request *request = entry->answered;
+	struct lk__request *request = entry->waiting->answered;
 	int gone = head_gone(head);
 	if (request) {
-		entry->answered = NULL;
+		entry->waiting->answered = NULL;
 		lk__head_answered(head, request);
 		return 0;
 	}

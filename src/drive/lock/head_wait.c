@@ -9,7 +9,7 @@
 static int head_waited(struct lk__head *head, int rc)
 {
 	struct lk__entry *entry = head->entry;
-	struct lk__request *request = entry->request;
+	struct lk__request *request = entry->waiting->request;
 	int over = lk__head_over(head);
 	if (rc != LK__WAIT_READY) {
 		lk__entry_ref(entry);
@@ -76,16 +76,17 @@ static int head_await(struct lk__head *head)
 	struct lk__entry *entry = head->entry;
 	struct lk__caller *waiter = head->waiter;
 	lk__head_pin(head);
-	if (entry->request && !entry->answered &&
-	    lk__conn_take_over(entry->request, waiter->thread)) {
+	if (entry->waiting->request && !entry->waiting->answered &&
+	    lk__conn_take_over(entry->waiting->request, waiter->thread)) {
 		int64_t until_ns = lk__head_answer_until_ns(head);
 		atomic_fetch_sub(&entry->refs, 1);
 		pthread_mutex_unlock(&entry->mutex);
-		int rc = lk__conn_await(entry->request, waiter->thread, until_ns, waiter->cancel);
+		int rc = lk__conn_await(entry->waiting->request, waiter->thread, until_ns,
+					waiter->cancel);
 		pthread_mutex_lock(&entry->mutex);
 		return head_waited(head, rc);
 	}
-	while (!entry->answered) {
+	while (!entry->waiting->answered) {
 		int over = lk__head_over(head);
 		if (over)
 			return over;
@@ -93,8 +94,8 @@ static int head_await(struct lk__head *head)
 		lk__park_wait(&waiter->thread->park, waiter->until_ns);
 		pthread_mutex_lock(&entry->mutex);
 	}
-	struct lk__request *request = entry->answered;
-	entry->answered = NULL;
+	struct lk__request *request = entry->waiting->answered;
+	entry->waiting->answered = NULL;
 	lk__head_answered(head, request);
 	return 0;
 }

@@ -42,7 +42,7 @@ void lk__release_begin(struct lk__release *release, struct lk__entry *entry, lk_
 			   lk__channel_lingers(&entry->node->messages, entry->target.channel,
 					       entry->target.channel_size);
 	if (release->echo) {
-		lk__channel_mark(&entry->node->messages, entry->channel, &entry->mark);
+		lk__channel_mark(&entry->node->messages, entry->channel, &entry->waiting->mark);
 		lk__channel_expect_echo(&entry->node->messages, entry->channel);
 	}
 }

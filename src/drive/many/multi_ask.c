@@ -95,11 +95,13 @@ struct lk__want lk__multi_await_want(const struct lk__multi_ask *ask, size_t par
  * does not. */
 static bool entry_is_free(struct lk__entry *entry, bool once)
 {
+	const struct lk__waiting *waiting = entry->waiting;
 	int64_t now_ns = lk__now_ns();
 	if (entry->hold && now_ns >= lk__hold_deadline(entry->hold))
 		lk__entry_lose(entry, now_ns);
 	return !entry->hold && !entry->queue && !entry->head && !entry->passing &&
-	       !entry->request && !entry->answered && entry->attempt.state == LK__ATTEMPT_IDLE &&
+	       (!waiting || (!waiting->request && !waiting->answered &&
+			     waiting->attempt.state == LK__ATTEMPT_IDLE)) &&
 	       (once || now_ns >= entry->hold_off_until_ns);
 }
 
@@ -126,9 +128,11 @@ static int part_reserve(struct lk__multi_ask *ask, size_t part)
 		return rc;
 	*waiter = (struct lk__caller){.thread = ask->threads[part], .until_ns = LK__NEVER};
 	waiter->hold = lk__caller_hold(waiter->thread, &want);
-	if (!waiter->hold)
+	if (!waiter->hold || !lk__entry_begin_waiting(entry)) {
+		lk__hold_free(waiter->hold);
 		return lk__fail(ask->error, LK_ENOMEM, "acquire \"%.100s\": out of memory",
 				entry->name);
+	}
 	entry->asked_lease_ms = lk__entry_lease_ms(entry, waiter->hold);
 	DL_APPEND(entry->queue, waiter);
 	lk__count(&entry->client->counters.waiting, 1);
@@ -148,6 +152,7 @@ static void part_leave(struct lk__multi_ask *ask, size_t part)
 	lk__entry_leave_queue(entry, &ask->waiter[part]);
 	lk__hold_free(ask->waiter[part].hold);
 	lk__entry_promote(entry);
+	lk__entry_end_waiting(entry);
 	pthread_mutex_unlock(&entry->mutex);
 }
 
@@ -205,6 +210,7 @@ static bool part_granted(struct lk__multi_ask *ask, size_t part,
 	lk__entry_grant(entry, &ask->waiter[part], group->number, request->sent_ns,
 			group->lease_ms);
 	lk__count(&entry->client->counters.acquires, 1);
+	lk__entry_end_waiting(entry);
 	ask->reserved[part] = false;
 	ask->taken[part] = true;
 	return true;

@@ -98,7 +98,6 @@ int lk__red_make(struct lk__entry *entry, lk_client *const *clients, size_t coun
 	if (!old) {
 		entry->data = red;
 		entry->ops = &red_ops;
-		entry->attempt.rules.fans_out = true;
 		red_join_fronts(red, entry);
 		red->quarantine_ms = quarantine_ms;
 		red->node_limit_ms = node_limit_ms;

@@ -507,8 +507,8 @@ static struct round *round_new(struct lk__entry *entry, struct lk__caller *waite
 		return NULL;
 	round->red = lk__red_of(entry);
 	round->waiter = waiter;
-	round->number = entry->attempt.number;
-	round->lease_ms = entry->attempt.asked_lease_ms;
+	round->number = entry->waiting->attempt.number;
+	round->lease_ms = entry->waiting->attempt.asked_lease_ms;
 	round->begun_ns = lk__now_ns();
 	round->call.until_ns = round_until_ns(round);
 	waiter->tried = true;
