@@ -50,9 +50,11 @@ void bench_requests(const struct lk__recipe *recipe, const char *name, uint64_t 
 {
 	struct lk__target target = {.key = strdup(name), .key_size = strlen(name)};
 	char field[LK__FIELD_SIZE];
+	size_t channel_size = 0;
 	if (recipe->channel_prefix)
 		target.channel = lk__derived_name(recipe->channel_prefix, name, strlen(name),
-						  &target.channel_size);
+						  &channel_size);
+	target.channel_size = (uint32_t)channel_size;
 	snprintf(field, sizeof(field), UUID ":%llu", (unsigned long long)number);
 	struct lk__try wanted = {
 		.target = &target,

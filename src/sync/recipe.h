@@ -19,9 +19,8 @@
 struct lk__target {
 	struct lk__node *node;
 	char *key;
-	size_t key_size;
 	char *channel;
-	size_t channel_size;
+	uint32_t key_size, channel_size;
 };
 
 /* One lock of a batch of renewals. */

@@ -44,7 +44,6 @@ void lk__hold_free(struct lk__hold *hold)
 		lk__notices_forget(hold->entry->client, hold);
 		lk__lost_forget(hold);
 	}
-	free(hold->owner_name);
 	free(hold);
 }
 

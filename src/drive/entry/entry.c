@@ -28,58 +28,81 @@ void lk__entry_free(struct lk__entry *entry)
 	free(entry->waiting);
 	lk__compensation_unreserve(entry);
 	pthread_mutex_destroy(&entry->mutex);
-	free(entry->target.key);
-	free(entry->target.channel);
-	free(entry->id);
 	free(entry);
 }
 
-/*
- * What an entry is found by: its kind, its owner where each has one, its name. A copy to be freed,
- * or NULL.
- */
-static char *entry_id(const struct lk__recipe *recipe, const void *name, size_t size,
-		      const struct lk__owner *owner, size_t *size_out)
+/* What an entry is found by: its kind, its owner where each has one, its key. */
+struct entry_id {
+	size_t size, key_size;
+	char *bytes; /* to be freed; the key is their end, and a NUL follows */
+};
+
+/* False when out of memory. */
+static bool entry_id_make(struct entry_id *id, const lk_client *client,
+			  const struct lk__recipe *recipe, const void *name, size_t size,
+			  const struct lk__owner *owner)
 {
-	static const struct lk__owner none;
-	if (recipe->sharing != LK__EACH_OWNER)
-		owner = &none;
-	size_t fixed = sizeof(recipe) + sizeof(owner->serial) + sizeof(owner->name_size);
-	char *id = malloc(fixed + owner->name_size + size);
-	char *end = id;
-	if (!id)
-		return NULL;
+	const char *prefix = client->config->key_prefix;
+	size_t prefix_size = strlen(prefix);
+	bool owned = recipe->sharing == LK__EACH_OWNER;
+	size_t owner_size = owned ? sizeof(owner->serial) + sizeof(owner->name_size) +
+					    owner->name_size
+				  : 0;
+	id->key_size = prefix_size + size;
+	id->size = sizeof(recipe) + owner_size + id->key_size;
+	char *end = id->bytes = malloc(id->size + 1);
+	if (!end)
+		return false;
 	end = mempcpy(end, &recipe, sizeof(recipe));
-	end = mempcpy(end, &owner->serial, sizeof(owner->serial));
-	end = mempcpy(end, &owner->name_size, sizeof(owner->name_size));
-	if (owner->name)
-		end = mempcpy(end, owner->name, owner->name_size);
-	memcpy(end, name, size);
-	*size_out = fixed + owner->name_size + size;
-	return id;
+	if (owned) {
+		end = mempcpy(end, &owner->serial, sizeof(owner->serial));
+		end = mempcpy(end, &owner->name_size, sizeof(owner->name_size));
+		if (owner->name)
+			end = mempcpy(end, owner->name, owner->name_size);
+	}
+	end = mempcpy(end, prefix, prefix_size);
+	end = mempcpy(end, name, size);
+	*end = 0;
+	return true;
 }
 
-static int entry_set_names(struct lk__entry *entry, const char *prefix, const void *name,
-			   size_t size)
+static const char *id_key(const struct entry_id *id)
 {
-	size_t prefix_size = strlen(prefix);
-	entry->target.key_size = prefix_size + size;
-	entry->target.key = malloc(prefix_size + size + 1);
-	if (!entry->target.key)
-		return LK_ENOMEM;
-	memcpy(entry->target.key, prefix, prefix_size);
-	memcpy(entry->target.key + prefix_size, name, size);
-	entry->target.key[prefix_size + size] = 0;
-	entry->name = entry->target.key + prefix_size;
-	entry->name_size = size;
-	if (!entry->recipe->channel_prefix)
-		return 0;
-	char *(*derive)(const char *, const char *, size_t,
-			size_t *) = entry->recipe->flags & LK__BRACED ? lk__braced_name
-								      : lk__derived_name;
-	entry->target.channel = derive(entry->recipe->channel_prefix, entry->target.key,
-				       entry->target.key_size, &entry->target.channel_size);
-	return entry->target.channel ? 0 : LK_ENOMEM;
+	return id->bytes + id->size - id->key_size;
+}
+
+/* The channel of a key, to be freed; empty where the kind has none. NULL when out of memory. */
+static char *entry_channel(const struct lk__recipe *recipe, const struct entry_id *id,
+			   size_t *size_out)
+{
+	*size_out = 0;
+	if (!recipe->channel_prefix)
+		return calloc(1, 1);
+	return (recipe->flags & LK__BRACED ? lk__braced_name : lk__derived_name)(
+		recipe->channel_prefix, id_key(id), id->key_size, size_out);
+}
+
+/* One that has its names and nothing else. */
+static struct lk__entry *entry_alloc(const struct lk__recipe *recipe, const struct entry_id *id,
+				     size_t name_size)
+{
+	size_t channel_size;
+	char *channel = entry_channel(recipe, id, &channel_size);
+	struct lk__entry *entry = NULL;
+	if (channel)
+		entry = calloc(1, sizeof(*entry) + id->size + 1 + channel_size + 1);
+	if (entry) {
+		char *end = mempcpy(entry->words, id->bytes, id->size + 1);
+		entry->target.key = entry->words + id->size - id->key_size;
+		entry->target.key_size = (uint32_t)id->key_size;
+		entry->name = entry->words + id->size - name_size;
+		entry->name_size = (uint32_t)name_size;
+		memcpy(end, channel, channel_size + 1);
+		entry->target.channel = recipe->channel_prefix ? end : NULL;
+		entry->target.channel_size = (uint32_t)channel_size;
+	}
+	free(channel);
+	return entry;
 }
 
 struct lk__node *lk__entry_node(const struct lk__entry *entry)
@@ -105,16 +128,15 @@ bool lk__entry_route(struct lk__entry *entry)
 }
 
 static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *recipe,
-				   const void *name, size_t size)
+				   const struct entry_id *id, size_t name_size)
 {
 	const struct lk_config *config = client->config;
-	struct lk__entry *entry = calloc(1, sizeof(*entry));
+	struct lk__entry *entry = entry_alloc(recipe, id, name_size);
 	if (!entry)
 		return NULL;
 	pthread_mutex_init(&entry->mutex, NULL);
 	entry->recipe = recipe;
-	if (entry_set_names(entry, config->key_prefix, name, size) < 0 ||
-	    !lk__compensation_reserve(entry) ||
+	if (!lk__compensation_reserve(entry) ||
 	    lk__watch_reserve(client, HASH_COUNT(client->entries) + 1) < 0) {
 		lk__entry_free(entry);
 		return NULL;
@@ -127,37 +149,33 @@ static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *r
 	return entry;
 }
 
-/* Under the client's mutex; `id` is kept, or freed. */
+/* Under the client's mutex. */
 static struct lk__entry *entry_find_or_make(lk_client *client, const struct lk__recipe *recipe,
-					    const void *name, size_t size, char *id, size_t id_size)
+					    const struct entry_id *id, size_t name_size)
 {
 	struct lk__entry *entry;
-	HASH_FIND(hh, client->entries, id, id_size, entry);
-	if (!entry && (entry = entry_new(client, recipe, name, size))) {
-		entry->id = id;
-		entry->id_size = id_size;
-		HASH_ADD_KEYPTR(hh, client->entries, entry->id, entry->id_size, entry);
-		if (entry->hh.tbl)
-			return entry;
-		lk__entry_free(entry);
-		return NULL;
-	}
-	free(id);
-	return entry;
+	HASH_FIND(hh, client->entries, id->bytes, id->size, entry);
+	if (entry || !(entry = entry_new(client, recipe, id, name_size)))
+		return entry;
+	HASH_ADD_KEYPTR(hh, client->entries, entry->words, id->size, entry);
+	if (entry->hh.tbl)
+		return entry;
+	lk__entry_free(entry);
+	return NULL;
 }
 
 int lk__entry_get(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
 		  const void *name, size_t size, const struct lk__owner *owner, lk_error *error)
 {
-	size_t id_size;
-	char *id = entry_id(recipe, name, size, owner, &id_size);
+	struct entry_id id;
 	struct lk__entry *entry = NULL;
-	if (id) {
+	if (entry_id_make(&id, client, recipe, name, size, owner)) {
 		pthread_mutex_lock(&client->mutex);
-		entry = entry_find_or_make(client, recipe, name, size, id, id_size);
+		entry = entry_find_or_make(client, recipe, &id, size);
 		if (entry)
 			atomic_fetch_add(&entry->refs, 1);
 		pthread_mutex_unlock(&client->mutex);
+		free(id.bytes);
 	}
 	if (!entry)
 		return lk__fail(error, LK_ENOMEM, "%s: out of memory", recipe->type);
@@ -168,17 +186,16 @@ int lk__entry_get(struct lk__entry **entry_out, lk_client *client, const struct 
 int lk__entry_look(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
 		   const void *name, size_t size, const struct lk__owner *owner)
 {
-	size_t id_size;
-	char *id = entry_id(recipe, name, size, owner, &id_size);
+	struct entry_id id;
 	struct lk__entry *entry;
-	if (!id)
+	if (!entry_id_make(&id, client, recipe, name, size, owner))
 		return LK_ENOMEM;
 	pthread_mutex_lock(&client->mutex);
-	HASH_FIND(hh, client->entries, id, id_size, entry);
+	HASH_FIND(hh, client->entries, id.bytes, id.size, entry);
 	if (entry)
 		atomic_fetch_add(&entry->refs, 1);
 	pthread_mutex_unlock(&client->mutex);
-	free(id);
+	free(id.bytes);
 	*entry_out = entry;
 	return 0;
 }
@@ -193,8 +210,9 @@ struct lk__entry *lk__entry_find(lk_client *client, const struct lk__recipe *rec
 bool lk__entry_is_of(const struct lk__entry *entry, const struct lk__owner *owner)
 {
 	uint64_t serial;
-	memcpy(&serial, entry->id + sizeof(entry->recipe),
-	       sizeof(serial)); /* as entry_id() has it */
+	assert(entry->recipe->sharing == LK__EACH_OWNER);
+	memcpy(&serial, entry->words + sizeof(entry->recipe),
+	       sizeof(serial)); /* as entry_id_make() has it */
 	return serial && serial == owner->serial;
 }
 
@@ -245,21 +263,14 @@ void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK
 
 struct lk__hold *lk__hold_new(struct lk__thread *thread, const struct lk__owner *owner)
 {
-	struct lk__hold *hold = calloc(1, sizeof(*hold));
+	struct lk__hold *hold = calloc(1, sizeof(*hold) + (owner->name ? owner->name_size + 1 : 0));
 	if (!hold)
 		return NULL;
 	hold->owner = *owner;
-	if (owner->name) {
-		hold->owner_name = malloc(owner->name_size + 1);
-		if (!hold->owner_name) {
-			free(hold);
-			return NULL;
-		}
-		memcpy(hold->owner_name, owner->name, owner->name_size + 1);
-		hold->owner.name = hold->owner_name;
-	} else {
+	if (owner->name)
+		hold->owner.name = memcpy(hold->owner_name, owner->name, owner->name_size + 1);
+	else
 		hold->thread = thread;
-	}
 	return hold;
 }
 

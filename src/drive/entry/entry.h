@@ -42,15 +42,19 @@ struct lk__settings {
 struct lk__caller;
 
 struct lk__hold {
-	struct lk__hold *prev, *next;               /* among the entry's lost holds */
-	struct lk__hold *thread_prev, *thread_next; /* among its thread's holds */
+	struct lk__hold *prev, *next; /* among the entry's lost holds */
+	union {
+		struct lk__hold *thread_prev; /* among its thread's holds, */
+		struct lk__hold *lost_prev;   /* or the client's lost permits, which have none */
+	};
+	union {
+		struct lk__hold *thread_next, *lost_next;
+	};
 	struct lk__hold *notice_prev, *notice_next; /* among the client's notices */
-	struct lk__hold *lost_prev, *lost_next;     /* among the client's lost permits */
 	struct lk__entry *entry;
 	struct lk__thread *thread; /* whose list it is in */
 	struct lk__caller *taker;  /* who has not looked yet whether it is granted; else NULL */
 	struct lk__owner owner;
-	char *owner_name;
 	unsigned count;
 	unsigned notices; /* pending LK__NOTICE_… */
 	bool watched;     /* the watchdog renews it */
@@ -68,6 +72,7 @@ struct lk__hold {
 	int64_t max_hold_ms;     /* 0: none */
 	int64_t valid_until_ns;  /* of the grant when it was lost; else see lk__hold_deadline() */
 	int64_t told_until_ns;   /* the deadline in its notices; under their mutex */
+	char owner_name[];       /* of a named owner */
 };
 
 /* What the server has granted, as far as confirmed. */
@@ -171,10 +176,8 @@ struct lk__waiting {
 
 struct lk__entry {
 	UT_hash_handle hh;
-	char *id; /* kind, owner where each has an entry of its own, and name */
-	size_t id_size;
-	_Atomic size_t
-		refs; /* of handles, holds, requests left behind; 0 under the client's mutex */
+	/* Of handles, holds, requests left behind; 0 under the client's mutex. */
+	_Atomic size_t refs;
 	lk_client *client;
 	const struct lk__recipe *recipe;
 	struct lk__target target;
@@ -182,7 +185,7 @@ struct lk__entry {
 	void *data;               /* for the ops */
 	struct lk__front *fronts; /* under the client's mutex */
 	const char *name;         /* in the target's key, behind the prefix */
-	size_t name_size;
+	uint32_t name_size;
 	uint16_t slot;
 	struct lk__node *node; /* that had the slot when the head looked: it listens there */
 	struct lk__conn *scripts;
@@ -211,6 +214,7 @@ struct lk__entry {
 	_Atomic unsigned compensating;   /* numbers that may be held and nobody wants */
 	struct lk__compensation *spares; /* memory for more of these */
 	unsigned spare_count;
+	char words[]; /* what it is found by, which ends with the key; a NUL; the channel */
 };
 
 /* Finds or makes the entry of a name, and takes a reference. `owner` is looked at where each owner
@@ -299,8 +303,8 @@ LK__CARRY_OUT struct lk__entry_effects lk__entry_note_moved(struct lk__entry *en
 /* The lease that the server is told for a hold. */
 int64_t lk__entry_lease_ms(const struct lk__entry *entry, const struct lk__hold *hold);
 
-/* A caller that may join the queue begins: false when out of memory. Until it ends, when nothing can
- * bring it back into the queue any more, `waiting` is there. */
+/* A caller that may join the queue begins: false when out of memory. `waiting` is there until it
+ * ends, when nothing can bring it back into the queue any more. */
 bool lk__entry_begin_waiting(struct lk__entry *entry);
 void lk__entry_end_waiting(struct lk__entry *entry);
 /* Without callers, and without a try that is still out, `waiting` goes. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "drive/notices/lost.h"
 
+#include <assert.h>
 #include <utlist.h>
 
 #include "drive/client/loop.h"
@@ -10,6 +11,7 @@ void lk__lost_note(struct lk__hold *hold)
 	lk_client *client = hold->entry->client;
 	if (!(hold->entry->recipe->flags & LK__FORGETS))
 		return;
+	assert(!hold->thread); /* which it would be in the list of */
 	pthread_mutex_lock(&client->mutex);
 	hold->noted = true;
 	client->lost_count++;
