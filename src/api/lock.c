@@ -55,6 +55,22 @@ int lk__name_check_slot(lk_client *client, const void *name, size_t *name_size,
 				   operation);
 }
 
+static lk_lock *lock_alloc(const struct lk__recipe *recipe, const void *name, size_t name_size,
+			   const struct lk__settings *settings)
+{
+	size_t settings_size = settings ? sizeof(*settings) : 0;
+	size_t kept_size = recipe->sharing == LK__EACH_OWNER ? name_size : 0;
+	lk_lock *lock = calloc(1, sizeof(*lock) + settings_size + kept_size);
+	if (!lock)
+		return NULL;
+	lock->recipe = recipe;
+	if (settings)
+		lock->settings = memcpy(lock + 1, settings, settings_size);
+	memcpy(lk__lock_name(lock), name, kept_size);
+	lock->name_size = kept_size;
+	return lock;
+}
+
 int lk__lock_make(lk_lock **lock_out, lk_client *client, const struct lk__recipe *recipe,
 		  const void *name, size_t name_size, const struct lk__settings *settings,
 		  const char *operation, lk_error *error)
@@ -64,15 +80,10 @@ int lk__lock_make(lk_lock **lock_out, lk_client *client, const struct lk__recipe
 	int rc = lk__name_check(client, name, &name_size, operation, error);
 	if (rc < 0)
 		return rc;
-	lk_lock *lock = calloc(1, sizeof(*lock) + name_size);
+	lk_lock *lock = lock_alloc(recipe, name, name_size, settings);
 	if (!lock)
 		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
 	lock->client = client;
-	lock->recipe = recipe;
-	lock->name_size = name_size;
-	memcpy(lock->name, name, name_size);
-	if (settings)
-		lock->settings = *settings;
 	if (recipe->sharing != LK__EACH_OWNER)
 		rc = lk__entry_get(&lock->entry, client, recipe, name, name_size, NULL, error);
 	if (rc < 0) {
@@ -121,8 +132,8 @@ static int call_find_entry(struct lk__call *call, lk_error *error)
 	}
 	if (last)
 		lk__entry_unref(last);
-	return lk__entry_get(&call->entry, lock->client, lock->recipe, lock->name, lock->name_size,
-			     &call->owner, error);
+	return lk__entry_get(&call->entry, lock->client, lock->recipe, lk__lock_name(lock),
+			     lock->name_size, &call->owner, error);
 }
 
 int lk__lock_enter(struct lk__call *call, lk_lock *lock, const char *operation, const char *owner,
@@ -211,7 +222,7 @@ static int lock_acquire(lk_lock *lock, const char *operation, int64_t wait_ms,
 			.tag = own.tag,
 			.cancel = own.cancel,
 			.wait_ms = wait_ms,
-			.settings = lock->settings,
+			.settings = lk__lock_settings(lock),
 			.grant_out = own.fence_out ? &grant : NULL,
 		};
 		rc = call.multi ? lk__multi_acquire(call.multi, &want, error)

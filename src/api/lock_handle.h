@@ -11,14 +11,23 @@
 struct lk_lock {
 	lk_client *client;
 	const struct lk__recipe *recipe;
-	struct lk__settings settings;
-	struct lk__entry *entry; /* NULL where each owner has one of its own */
-	struct lk__multi *multi; /* several locks, of which `entry` is the first; else NULL */
+	struct lk__settings *settings; /* behind the handle; NULL: none */
+	struct lk__entry *entry;       /* NULL where each owner has one of its own */
+	struct lk__multi *multi;       /* several locks, of which `entry` is the first; else NULL */
 	/* Where each owner has an entry: that of the last call, most often the next one's too. */
 	_Atomic(struct lk__entry *) last;
-	size_t name_size;
-	char name[];
+	size_t name_size; /* 0: `entry` has it; else it is behind handle and settings */
 };
+
+static inline struct lk__settings lk__lock_settings(const lk_lock *lock)
+{
+	return lock->settings ? *lock->settings : (struct lk__settings){.flags = 0};
+}
+
+static inline char *lk__lock_name(lk_lock *lock)
+{
+	return lock->settings ? (char *)(lock->settings + 1) : (char *)(lock + 1);
+}
 
 /* A public call under way. */
 struct lk__call {

@@ -189,7 +189,7 @@ int lk_queue_acquire(lk_queue *queue, lk_lock *lock, int64_t wait_ms,
 							  .margin_ms = own.margin_ms,
 							  .tag = own.tag,
 							  .wait_ms = wait_ms,
-							  .settings = lock->settings}};
+							  .settings = lk__lock_settings(lock)}};
 		rc = start(&call, queue, LK_OP_ACQUIRE, &want, own.tag, id_out, error);
 	}
 	lk__lock_leave(&call);

@@ -64,7 +64,7 @@ static int entry_wait_info(struct lk__entry *entry, lk_wait_info *info)
 }
 
 /* The first entries of the lock, each with a reference, where each owner has its own. */
-static size_t find_entries(const lk_lock *lock, struct lk__entry *found[OWNERS_MAX])
+static size_t find_entries(lk_lock *lock, struct lk__entry *found[OWNERS_MAX])
 {
 	lk_client *client = lock->client;
 	struct lk__entry *entry, *next;
@@ -73,7 +73,7 @@ static size_t find_entries(const lk_lock *lock, struct lk__entry *found[OWNERS_M
 	HASH_ITER(hh, client->entries, entry, next)
 	{
 		bool same = entry->recipe == lock->recipe && entry->name_size == lock->name_size &&
-			    memcmp(entry->name, lock->name, lock->name_size) == 0;
+			    memcmp(entry->name, lk__lock_name(lock), lock->name_size) == 0;
 		if (same && count < OWNERS_MAX && lk__entry_ref_if_alive(entry))
 			found[count++] = entry;
 	}
@@ -82,7 +82,7 @@ static size_t find_entries(const lk_lock *lock, struct lk__entry *found[OWNERS_M
 }
 
 /* The same where each owner has an entry: callers of all, the rest of the wait that is older. */
-static int owners_wait_info(const lk_lock *lock, lk_wait_info *info)
+static int owners_wait_info(lk_lock *lock, lk_wait_info *info)
 {
 	struct lk__entry *found[OWNERS_MAX];
 	size_t count = find_entries(lock, found);
