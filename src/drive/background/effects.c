@@ -72,8 +72,8 @@ static void hold_tell_loss(struct lk__hold *hold)
 /*
  * In this order: the owner knows of a loss before its number is released. The release is queued
  * before the mutex is free, so before the next head can send a try. The watchdog has a hold before
- * its caller returns. What ended goes last. None of this needs memory: an entry keeps some ready
- * for a compensation, and has its place in the watchdog's heap.
+ * its caller returns. What ended goes last. None of this needs memory: an entry has its place in
+ * the watchdog's heap, and some ready for each compensation that may follow from what it has sent.
  */
 static void carry_out(struct lk__entry *entry, struct lk__entry_effects effects)
 {

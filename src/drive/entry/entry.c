@@ -479,8 +479,20 @@ static struct lk__attempt_rules entry_rules(const struct lk__entry *entry)
 	};
 }
 
+/* Whether a number of it may have to be compensated before its next try, release or extension: when
+ * its hold is lost (see lk__entry_note_loss()), or by others. */
+static bool entry_needs_spares(const struct lk__entry *entry)
+{
+	const struct lk__recipe *recipe = entry->recipe;
+	return entry->keeps_spares || entry->ops || recipe->other_side ||
+	       recipe->sharing != LK__ONE_QUEUE || entry->grant.outlives_ns ||
+	       entry->grant.repeated_until_ns;
+}
+
 bool lk__entry_begin_waiting(struct lk__entry *entry)
 {
+	if (!lk__compensation_reserve(entry))
+		return false;
 	if (!entry->waiting) {
 		entry->waiting = calloc(1, sizeof(*entry->waiting));
 		if (!entry->waiting)
@@ -508,6 +520,8 @@ void lk__entry_rest(struct lk__entry *entry)
 	entry->deaf = waiting->attempt.rules.spins && !(entry->recipe->flags & LK__SPINS);
 	free(waiting);
 	entry->waiting = NULL;
+	if (!entry_needs_spares(entry))
+		lk__compensation_unreserve(entry);
 }
 
 void lk__entry_promote(struct lk__entry *entry)

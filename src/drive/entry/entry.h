@@ -214,7 +214,8 @@ struct lk__entry {
 	_Atomic unsigned compensating;   /* numbers that may be held and nobody wants */
 	struct lk__compensation *spares; /* memory for more of these */
 	unsigned spare_count;
-	char words[]; /* what it is found by, which ends with the key; a NUL; the channel */
+	bool keeps_spares; /* also while it is merely held */
+	char words[];      /* what it is found by, which ends with the key; a NUL; the channel */
 };
 
 /* Finds or makes the entry of a name, and takes a reference. `owner` is looked at where each owner

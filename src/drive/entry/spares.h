@@ -18,10 +18,15 @@ struct lk__compensation {
 	int64_t pause_ns;  /* before it, if this one is refused */
 };
 
-/* Keeps memory for what the next try or release of an entry may leave behind: before either is
- * sent. False when there is none. Entry's mutex held. The opposite: the entry goes. */
+/* Keeps memory for what the next try, release or extension of an entry may leave behind: before it
+ * is sent. False when there is none. Entry's mutex held. The opposite: the entry goes, or none of
+ * these is out. */
 bool lk__compensation_reserve(struct lk__entry *entry);
 void lk__compensation_unreserve(struct lk__entry *entry);
+
+/* From now on it has them always, for numbers that others than its own callers give up. False when
+ * there is none. Takes the mutex. */
+bool lk__compensation_keep(struct lk__entry *entry);
 
 /* One of these, or new; NULL when out of memory. Entry's mutex held. */
 struct lk__compensation *lk__compensation_spare(struct lk__entry *entry);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "drive/entry/spares.h"
 #include "drive/lock/caller.h"
 #include "drive/lock/fan_out.h"
 #include "drive/background/due.h"
@@ -87,7 +88,9 @@ int lk__extend_begin(struct lk__entry *entry, const struct lk__owner *owner, int
 	int code;
 	pthread_mutex_lock(&entry->mutex);
 	const struct lk__hold *hold = extend_hold(entry, owner, &code);
-	if (hold) {
+	if (hold && !lk__compensation_reserve(entry))
+		code = LK_ENOMEM;
+	if (!code) {
 		int64_t outlives_ns = lk__after_ms(lk__now_ns(), lease_ms);
 		*extension = (struct lk__extension){.number = hold->number,
 						    .lease_ms = lease_ms,

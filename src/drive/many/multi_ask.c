@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "drive/entry/spares.h"
 #include "drive/background/compensation.h"
 
 static struct lk__entry *part_of(const struct lk__multi_ask *ask, size_t part)
@@ -453,6 +454,7 @@ static int part_give_back(struct lk__multi_ask *ask, size_t part)
 	int rc = lk__release_count(entry, &owner, &ask->why);
 	if (rc < 1)
 		return rc;
+	lk__compensation_reserve(entry); /* without it, close tells of a release that is unknown */
 	lk__release_begin(release, entry, &ask->why);
 	lk__entry_drop_hold(entry, lk__now_ns());
 	release->passes = entry->passing = entry->queue != NULL;

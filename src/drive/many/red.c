@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "drive/entry/spares.h"
 #include "drive/background/compensation.h"
 #include "drive/background/effects.h"
 #include "drive/entry/watch_heap.h"
@@ -71,8 +72,13 @@ static struct lk__red *red_new(const struct lk__entry *entry, lk_client *const *
 	red->majority = count / 2 + 1;
 	for (size_t i = 0; i < count; i++) {
 		struct lk__red_node *node = &red->node[i];
-		if (lk__entry_get(&node->member, clients[i], kind, entry->name, entry->name_size,
-				  NULL, error) < 0) {
+		bool made = lk__entry_get(&node->member, clients[i], kind, entry->name,
+					  entry->name_size, NULL, error) == 0;
+		if (made && !lk__compensation_keep(node->member)) {
+			lk__fail(error, LK_ENOMEM, "lk_red_lock_new: out of memory");
+			made = false;
+		}
+		if (!made) {
 			red_free(red);
 			return NULL;
 		}
