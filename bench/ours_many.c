@@ -159,9 +159,9 @@ int main(int argc, char **argv)
 	start(threads);
 	pthread_barrier_wait(&taken);
 	double taking_s = (double)(bench_now_ns() - begun_ns) / 1e9;
+	struct held held = look_on(length_ms);
 	heap = bench_heap_bytes() - heap;
 	resident = bench_resident_bytes() - resident;
-	struct held held = look_on(length_ms);
 	lk_client_stats(client, &stats, NULL);
 	pthread_barrier_wait(&over);
 	pthread_barrier_wait(&counted);

@@ -79,6 +79,7 @@ void lk__watch_renewed(const struct lk__renewed *renewed, int answer, int64_t se
 			lk__entry_promote(entry);
 		} else if (answer == 1) {
 			renewed_confirm(entry, renewed, sent_ns);
+			lk__entry_settle(entry);
 			lk__watch_hold(entry, now_ns);
 		} else {
 			int64_t lease_ns = lk__entry_lease_ms(entry, entry->hold) * LK__MS;

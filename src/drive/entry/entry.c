@@ -494,10 +494,11 @@ bool lk__entry_begin_waiting(struct lk__entry *entry)
 	if (!lk__compensation_reserve(entry))
 		return false;
 	if (!entry->waiting) {
-		entry->waiting = calloc(1, sizeof(*entry->waiting));
+		/* Not calloc(), which passes over the thread's own free memory in glibc. */
+		entry->waiting = malloc(sizeof(*entry->waiting));
 		if (!entry->waiting)
 			return false;
-		entry->waiting->attempt.rules = entry_rules(entry);
+		*entry->waiting = (struct lk__waiting){.attempt.rules = entry_rules(entry)};
 	}
 	entry->waiting->callers++;
 	return true;
@@ -520,7 +521,11 @@ void lk__entry_rest(struct lk__entry *entry)
 	entry->deaf = waiting->attempt.rules.spins && !(entry->recipe->flags & LK__SPINS);
 	free(waiting);
 	entry->waiting = NULL;
-	if (!entry_needs_spares(entry))
+}
+
+void lk__entry_settle(struct lk__entry *entry)
+{
+	if (!entry->waiting && !entry->passing && !entry_needs_spares(entry))
 		lk__compensation_unreserve(entry);
 }
 

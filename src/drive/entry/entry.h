@@ -310,6 +310,8 @@ bool lk__entry_begin_waiting(struct lk__entry *entry);
 void lk__entry_end_waiting(struct lk__entry *entry);
 /* Without callers, and without a try that is still out, `waiting` goes. */
 void lk__entry_rest(struct lk__entry *entry);
+/* It has been held for a while: what only its next call needs goes, and is made again by that. */
+void lk__entry_settle(struct lk__entry *entry);
 
 /* What the answer to a try says. An answer that was too late tells the server's time, which is
  * learned. */
