@@ -6,7 +6,8 @@ usage: embed_lua.py OUT.c OUT.h IN.lua...
 The inputs are the scripts and the pieces that they include (lua_scripts.py says how). What counts
 is the expanded text.
 
-A script that publishes has a second text, for messages that are sharded (SPUBLISH).
+A script that publishes has a second text, for messages that are sharded (SPUBLISH), and a third one
+for both kinds of messages.
 
 Each script documents KEYS[i] and ARGV[i] in its leading comment, one a line ("--   ARGV[1]  …"; "…"
 after the last index says that more follow). A script that documents an index it does not use,
@@ -55,13 +56,45 @@ def sent(path, pieces):
     return strip(body)
 
 
-def sharded(text):
-    """The same where messages are sharded; None: it has none."""
-    changed = (text.replace("redis.pcall('PUBLISH',", "redis.pcall('SPUBLISH',")
-               .replace("redis.pcall('PUBSUB', 'NUMSUB',", "redis.pcall('PUBSUB', 'SHARDNUMSUB',"))
-    if re.search(r"'(PUBLISH|NUMSUB)'", changed):
+PUBLISH, NUMSUB = "redis.pcall('PUBLISH',", "redis.pcall('PUBSUB', 'NUMSUB',"
+
+# A kind that is refused (ACL) counts as heard by nobody; the answer is the refusal if both are.
+PUBLISH_BOTH = """local function publish_both(channel, message)
+local plain = redis.pcall('PUBLISH', channel, message)
+local sharded = redis.pcall('SPUBLISH', channel, message)
+if type(plain) ~= 'number' then
+return sharded
+end
+return type(sharded) == 'number' and plain + sharded or plain
+end
+"""
+NUMSUB_BOTH = """local function numsub_both(channel)
+local plain = redis.pcall('PUBSUB', 'NUMSUB', channel)
+local sharded = redis.pcall('PUBSUB', 'SHARDNUMSUB', channel)
+if plain.err or sharded.err then
+return plain.err and plain or sharded
+end
+return {channel, plain[2] + sharded[2]}
+end
+"""
+
+
+def changed(text, publish, numsub):
+    """The same with other calls; None: it has none of them."""
+    made = text.replace(PUBLISH, publish).replace(NUMSUB, numsub)
+    if re.search(r"'(PUBLISH|NUMSUB)'", made):
         raise lua_scripts.ScriptError(f"publishes in a way that is not known here:\n{text}")
-    return changed if changed != text else None
+    return made if made != text else None
+
+
+def sharded(text):
+    return changed(text, PUBLISH.replace("'P", "'SP"), NUMSUB.replace("'NUM", "'SHARDNUM"))
+
+
+def both(text):
+    made = changed(text, "publish_both(", "numsub_both(")
+    head = (PUBLISH_BOTH if PUBLISH in text else "") + (NUMSUB_BOTH if NUMSUB in text else "")
+    return made and head + made
 
 
 def row(ident, text, durable_as):
@@ -79,7 +112,7 @@ def c_text(text):
 
 def main():
     out_c, out_h, *inputs = sys.argv[1:]
-    rows, sharded_rows, names = [], [], []
+    tables, names = {"": [], "_sharded": [], "_both": []}, []
     paths = [pathlib.Path(name) for name in inputs]
     pieces = lua_scripts.pieces_of(paths)
     for path in paths:
@@ -88,13 +121,13 @@ def main():
         text = sent(path, pieces)
         ident = f"{path.parent.name}_{path.stem}"
         names.append(ident)
-        rows.append(row(ident, text, durable(path)))
-        if sharded(text):
-            sharded_rows.append(row(ident, sharded(text), durable(path)))
-    write_table(out_c, out_h, rows, sharded_rows, names)
+        for kind, made in (("", text), ("_sharded", sharded(text)), ("_both", both(text))):
+            if made:
+                tables[kind].append(row(ident, made, durable(path)))
+    write_tables(out_c, out_h, tables, names)
 
 
-def write_table(out_c, out_h, rows, sharded_rows, names):
+def write_tables(out_c, out_h, tables, names):
     enum = "".join(f"\tLK__SCRIPT_{n.upper()},\n" for n in names)
     pathlib.Path(out_h).write_text(
         "/* Made by scripts/embed_lua.py from the .lua files; do not edit. */\n"
@@ -105,16 +138,16 @@ def write_table(out_c, out_h, rows, sharded_rows, names):
         "struct lk__script {\n\tconst char *name;\n\tsize_t size;\n\tconst char *sha1;\n"
         "\tenum lk__durable durable;\n\tconst char *text;\n};\n\n"
         "extern const struct lk__script lk__scripts[LK__SCRIPT_COUNT];\n\n"
-        "/* For sharded messages: those that publish; the others have no text. */\n"
-        "extern const struct lk__script lk__scripts_sharded[LK__SCRIPT_COUNT];\n\n#endif\n")
+        "/* For other kinds of messages: those that publish; the rest have no text. */\n"
+        "extern const struct lk__script lk__scripts_sharded[LK__SCRIPT_COUNT];\n"
+        "extern const struct lk__script lk__scripts_both[LK__SCRIPT_COUNT];\n\n#endif\n")
     pathlib.Path(out_c).write_text(
         '/* Made by scripts/embed_lua.py from the .lua files; do not edit. */\n'
         '#include "scripts.h"\n\n'
         "/* A script is one string, however long. */\n"
-        '#pragma GCC diagnostic ignored "-Woverlength-strings"\n\n'
-        "const struct lk__script lk__scripts[LK__SCRIPT_COUNT] = {\n" + "\n".join(rows) + "\n};\n\n"
-        "const struct lk__script lk__scripts_sharded[LK__SCRIPT_COUNT] = {\n" +
-        "\n".join(sharded_rows) + "\n};\n")
+        '#pragma GCC diagnostic ignored "-Woverlength-strings"\n\n' +
+        "\n".join(f"const struct lk__script lk__scripts{kind}[LK__SCRIPT_COUNT] = {{\n" +
+                  "\n".join(rows) + "\n};\n" for kind, rows in tables.items()))
 
 
 if __name__ == "__main__":

@@ -65,8 +65,13 @@
  * lock is free, and the next in the queue gets it when the slot has moved.
  * Messages are ordinary publications, which every node of the cluster hears. With the option
  * messages=sharded (Redis 7 and later) only the slot's own shard does, as with Redisson, whose
- * default this is there (shardedSubscriptionMode). All who share a lock use the same: who listens
- * to the other kind wakes when the lease ends. Locks exclude each other all the same.
+ * default this is there (shardedSubscriptionMode). Who listens to one kind is not woken by who
+ * publishes the other: such a waiter looks again when the lease ends. Locks exclude each other all
+ * the same. A client with messages=both publishes both kinds and listens to both: it wakes, and is
+ * woken by, clients that use either. So a fleet changes over without a stop: first every client to
+ * both, then every client to sharded. While it is both, each release costs the server one
+ * publication more, and a waiter hears the releases of such clients twice. Without a cluster,
+ * sharded and both are refused (LK_EINVAL).
  *
  * Only one thread at a time may use a configuration. Its calls do no I/O, except to read the file
  * that password_file or sentinel_password_file names.

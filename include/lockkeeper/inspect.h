@@ -63,10 +63,11 @@ typedef struct lk_lock_info {
 	const lk_holder *holders;
 	size_t waiter_count; /* of a fair lock, the next first; or preferred writers */
 	const lk_waiter *waiters;
-	int64_t waiting_clients; /* subscribers of the lock's channel: a hint */
-	int is_counter;          /* 1: a semaphore or a latch, and `count` is set */
-	int64_t count;           /* free permits, or the rest of a latch's count */
-	uint64_t fence;          /* the newest token of a fenced lock; else 0 */
+	/* Subscribers of the lock's channel: a hint. Of two kinds of messages, the more. */
+	int64_t waiting_clients;
+	int is_counter; /* 1: a semaphore or a latch, and `count` is set */
+	int64_t count;  /* free permits, or the rest of a latch's count */
+	uint64_t fence; /* the newest token of a fenced lock; else 0 */
 } lk_lock_info;
 
 /* Who an owner is. Its client writes this into a key of its own, and nobody checks it. */

@@ -178,7 +178,9 @@ static struct lk__request *page_questions(const lk_scan *scan)
 {
 	const redisReply *keys = scan->page->reply->element[1];
 	bool hash = scan->type == 0;
-	struct lk__request *batch = keys->elements ? lk__look_batch(keys->elements, hash) : NULL;
+	struct lk__request *batch = keys->elements
+					    ? lk__look_batch(scan->client, keys->elements, hash)
+					    : NULL;
 	bool made = batch;
 	for (size_t i = 0; made && i < keys->elements; i++) {
 		const redisReply *key = keys->element[i];
@@ -247,7 +249,7 @@ static int scan_look(lk_scan *scan, const redisReply *key, lk_lock_info *info, l
 	if (!may_be_lock(scan, key))
 		return 0;
 	redisReply **parts = scan->ahead ? scan->ahead->reply->element + scan->next_part : NULL;
-	scan->next_part += lk__look_parts(hash);
+	scan->next_part += lk__look_parts(scan->client, hash);
 	if (parts && parts[LK__LOOK_VALUE]->type == REDIS_REPLY_ERROR)
 		parts = NULL; /* asked for alone, it says why */
 	int rc = scan_look_at(scan, key, parts, info, error);

@@ -23,14 +23,17 @@ enum lk__look_hash {
 	LK__HASH_WRITERS,
 	LK__HASH_FENCE,
 	LK__HASH_JAVA_FENCE,
-	LK__HASH_PARTS
+	LK__HASH_PARTS,
+	LK__HASH_ALSO_LISTENERS =
+		LK__HASH_PARTS, /* asked for where there are both kinds of messages */
 };
 enum lk__look_string {
 	LK__STRING_VALUE = LK__LOOK_VALUE,
 	LK__STRING_TTL,
 	LK__STRING_LISTENERS,
 	LK__STRING_PERMITS,
-	LK__STRING_PARTS
+	LK__STRING_PARTS,
+	LK__STRING_ALSO_LISTENERS = LK__STRING_PARTS, /* the same */
 };
 
 struct lk__look {
@@ -53,10 +56,10 @@ int lk__look_ask(struct lk__look *look, struct lk__request *request, lk_error *e
 
 /* A batch for the questions about so many keys, which begins with one for the server's time. NULL:
  * no memory. */
-struct lk__request *lk__look_batch(size_t keys, bool hash);
+struct lk__request *lk__look_batch(const lk_client *client, size_t keys, bool hash);
 
 /* The questions about one key, for such a batch: as many parts. False: no memory. */
-size_t lk__look_parts(bool hash);
+size_t lk__look_parts(const lk_client *client, bool hash);
 bool lk__look_add(const struct lk__look *look, bool hash, struct lk__request *batch);
 
 /* Whether such answers may lack some holders or waiters: only a few of each key's are asked for. */

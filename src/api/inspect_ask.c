@@ -83,11 +83,12 @@ static bool look_add_derived(const struct lk__look *look, struct lk__request *ba
 
 /* How many listen to the channels of the kinds that the key may be. */
 static bool look_add_listeners(const struct lk__look *look, struct lk__request *batch,
-			       const struct lk__recipe *const kinds[3], size_t count)
+			       const struct lk__recipe *const kinds[3], size_t count,
+			       const char *verb)
 {
 	struct lk__words words = {0};
 	lk__words_text(&words, "PUBSUB");
-	lk__words_text(&words, lk__config_sharded(look->client->config) ? "SHARDNUMSUB" : "NUMSUB");
+	lk__words_text(&words, verb);
 	for (size_t i = 0; i < count; i++) {
 		bool braced = kinds[i]->flags & LK__BRACED;
 		size_t size = 0;
@@ -96,6 +97,25 @@ static bool look_add_listeners(const struct lk__look *look, struct lk__request *
 		lk__words_own(&words, name, size);
 	}
 	return lk__words_batch(batch, &words);
+}
+
+static enum lk__messages told_by(const lk_client *client)
+{
+	return lk__config_messages(client->config);
+}
+
+/* How many there are of the first kind, or the only one. */
+static const char *listeners_verb(const struct lk__look *look)
+{
+	return told_by(look->client) == LK__MESSAGES_SHARDED ? "SHARDNUMSUB" : "NUMSUB";
+}
+
+/* Behind all other questions: of the second kind, if there is one. */
+static bool look_also_add_listeners(const struct lk__look *look, struct lk__request *batch,
+				    const struct lk__recipe *const kinds[3], size_t count)
+{
+	return told_by(look->client) != LK__MESSAGES_BOTH ||
+	       look_add_listeners(look, batch, kinds, count, "SHARDNUMSUB");
 }
 
 static bool hash_add(const struct lk__look *look, const struct extent *extent,
@@ -107,13 +127,14 @@ static bool hash_add(const struct lk__look *look, const struct extent *extent,
 	return look_add(batch, size,
 			(const char *const[WORDS_MAX]){"HSCAN", key, "0", "COUNT", extent->most}) &&
 	       look_add(batch, size, (const char *const[WORDS_MAX]){"PTTL", key}) &&
-	       look_add_listeners(look, batch, kinds, 2) &&
+	       look_add_listeners(look, batch, kinds, 2, listeners_verb(look)) &&
 	       look_add_derived(look, batch, "LRANGE", "redisson_lock_queue", "0", extent->last,
 				NULL) &&
 	       look_add_derived(look, batch, "ZRANGE", "lockkeeper_writers", "0", extent->last,
 				"WITHSCORES") &&
 	       look_add_derived(look, batch, "GET", LK__FENCE_PREFIX, NULL, NULL, NULL) &&
-	       look_add_derived(look, batch, "GET", LK__FENCE_JAVA_PREFIX, NULL, NULL, NULL);
+	       look_add_derived(look, batch, "GET", LK__FENCE_JAVA_PREFIX, NULL, NULL, NULL) &&
+	       look_also_add_listeners(look, batch, kinds, 2);
 }
 
 static bool string_add(const struct lk__look *look, const struct extent *extent,
@@ -128,26 +149,28 @@ static bool string_add(const struct lk__look *look, const struct extent *extent,
 		    look_add(batch, size,
 			     (const char *const[WORDS_MAX]){"GETRANGE", key, "0", VALUE_LAST}) &&
 		    look_add(batch, size, (const char *const[WORDS_MAX]){"PTTL", key}) &&
-		    look_add_listeners(look, batch, kinds, 3) &&
+		    look_add_listeners(look, batch, kinds, 3, listeners_verb(look)) &&
 		    look_add(batch, permits_size,
 			     (const char *const[WORDS_MAX]){"ZRANGE", permits, "0", extent->last,
-							    "WITHSCORES"});
+							    "WITHSCORES"}) &&
+		    look_also_add_listeners(look, batch, kinds, 3);
 	free(permits);
 	return made;
 }
 
-struct lk__request *lk__look_batch(size_t keys, bool hash)
+struct lk__request *lk__look_batch(const lk_client *client, size_t keys, bool hash)
 {
-	struct lk__request *batch = lk__request_batch(1 + keys * lk__look_parts(hash));
+	struct lk__request *batch = lk__request_batch(1 + keys * lk__look_parts(client, hash));
 	if (!batch || look_add(batch, 0, (const char *const[WORDS_MAX]){"TIME"}))
 		return batch;
 	lk__request_free(batch);
 	return NULL;
 }
 
-size_t lk__look_parts(bool hash)
+size_t lk__look_parts(const lk_client *client, bool hash)
 {
-	return hash ? LK__HASH_PARTS : LK__STRING_PARTS;
+	size_t also = told_by(client) == LK__MESSAGES_BOTH;
+	return (hash ? LK__HASH_PARTS : LK__STRING_PARTS) + also;
 }
 
 bool lk__look_add(const struct lk__look *look, bool hash, struct lk__request *batch)
@@ -259,7 +282,7 @@ static int look_ask_all(struct lk__look *look, bool hash, lk_error *error)
 {
 	if (look->parts)
 		return LK__WAIT_READY;
-	struct lk__request *batch = lk__look_batch(1, hash);
+	struct lk__request *batch = lk__look_batch(look->client, 1, hash);
 	if (batch && !(hash ? hash_add : string_add)(look, &whole, batch)) {
 		lk__request_free(batch);
 		batch = NULL;
@@ -269,7 +292,7 @@ static int look_ask_all(struct lk__look *look, bool hash, lk_error *error)
 		return rc;
 	look->answers = batch;
 	if (batch->reply->type != REDIS_REPLY_ARRAY ||
-	    batch->reply->elements != 1 + lk__look_parts(hash))
+	    batch->reply->elements != 1 + lk__look_parts(look->client, hash))
 		return lk__fail(error, LK_EPROTOCOL, "inspect: not as many answers as questions");
 	look->time = batch->reply->element[0];
 	look->parts = batch->reply->element + 1;

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "api/inspect.h"
+#include "conf/config.h"
+#include "drive/client/client.h"
 
 #define NO_END_MS INT64_C(922337203685477) /* Redisson's permit that never expires */
 #define PERMIT_BYTES 16
@@ -38,13 +40,24 @@ static int64_t time_ms(const struct lk__look *look)
 }
 
 /* PUBSUB NUMSUB answers channel, count, channel, count, … */
-static int64_t listeners(const struct lk__look *look, size_t place, size_t channel)
+static int64_t listeners_at(const struct lk__look *look, size_t place, size_t channel)
 {
 	const redisReply *reply = look_part(look, place);
 	if (elements_of(reply) < 2 * channel + 2 ||
 	    reply->element[2 * channel + 1]->type != REDIS_REPLY_INTEGER)
 		return 0;
 	return reply->element[2 * channel + 1]->integer;
+}
+
+/* Who listens to both kinds of messages is in both counts. */
+static int64_t listeners(const struct lk__look *look, bool hash, size_t channel)
+{
+	size_t first = hash ? LK__HASH_LISTENERS : LK__STRING_LISTENERS;
+	size_t second = hash ? LK__HASH_ALSO_LISTENERS : LK__STRING_ALSO_LISTENERS;
+	bool both = lk__config_messages(look->client->config) == LK__MESSAGES_BOTH;
+	int64_t some = listeners_at(look, first, channel);
+	int64_t others = both ? listeners_at(look, second, channel) : 0;
+	return some > others ? some : others;
 }
 
 static bool is_decimal(const char *text, size_t size)
@@ -169,7 +182,7 @@ static int owned_read(struct lk__look *look, lk_lock_info *info)
 	int rc = waiters_read(look, LK__HASH_QUEUE, 1, 0, info);
 	if (rc < 0)
 		return rc;
-	info->waiting_clients = listeners(look, LK__HASH_LISTENERS, 0);
+	info->waiting_clients = listeners(look, true, 0);
 	info->fence = fence_of(look);
 	info->type = info->waiter_count ? "fair lock" : info->fence ? "fenced lock" : "lock";
 	if (!info->holder_count && !info->waiter_count)
@@ -191,7 +204,7 @@ int lk__look_read_hash(struct lk__look *look, lk_lock_info *info)
 	if (!has_mode)
 		return owned_read(look, info);
 	info->type = "read/write lock";
-	info->waiting_clients = listeners(look, LK__HASH_LISTENERS, 1);
+	info->waiting_clients = listeners(look, true, 1);
 	return waiters_read(look, LK__HASH_WRITERS, 2, time_ms(look), info);
 }
 
@@ -272,8 +285,8 @@ static int permits_read(struct lk__look *look, lk_lock_info *info)
 
 static int counter_read(struct lk__look *look, lk_lock_info *info)
 {
-	int64_t semaphore = listeners(look, LK__STRING_LISTENERS, 1);
-	int64_t latch = listeners(look, LK__STRING_LISTENERS, 2);
+	int64_t semaphore = listeners(look, false, 1);
+	int64_t latch = listeners(look, false, 2);
 	info->is_counter = 1;
 	info->waiting_clients = semaphore + latch;
 	info->type = "semaphore or latch";
@@ -310,6 +323,6 @@ int lk__look_read_string(struct lk__look *look, bool any, lk_lock_info *info)
 	info->type = "plain lock";
 	info->holders = look->holders;
 	info->holder_count = 1;
-	info->waiting_clients = listeners(look, LK__STRING_LISTENERS, 0);
+	info->waiting_clients = listeners(look, false, 0);
 	return 1;
 }

@@ -210,14 +210,23 @@ int lk__config_acks(const struct lk_config *config)
 	return all ? LK__ACKS_ALL : (int)strtol(config->replica_acks, NULL, 10);
 }
 
-static bool messages_valid(const char *value)
+/* LK__MESSAGES_COUNT: there are none of that name. */
+static enum lk__messages messages_named(const char *value)
 {
-	return strcmp(value, "plain") == 0 || strcmp(value, "sharded") == 0;
+	static const char *const names[LK__MESSAGES_COUNT] = {
+		[LK__MESSAGES_PLAIN] = "plain",
+		[LK__MESSAGES_SHARDED] = "sharded",
+		[LK__MESSAGES_BOTH] = "both",
+	};
+	enum lk__messages at = LK__MESSAGES_PLAIN;
+	while (at < LK__MESSAGES_COUNT && strcmp(value, names[at]) != 0)
+		at++;
+	return at;
 }
 
-bool lk__config_sharded(const struct lk_config *config)
+enum lk__messages lk__config_messages(const struct lk_config *config)
 {
-	return strcmp(config->messages, "sharded") == 0;
+	return messages_named(config->messages);
 }
 
 static bool sentinel_tls_valid(const char *value)
@@ -244,8 +253,8 @@ static int set_text(lk_config *config, const struct option *option, const char *
 		return refuse(option, value, "is not off, short, full or arguments", error);
 	if (text == &config->replica_acks && !replica_acks_valid(value))
 		return refuse(option, value, "is not all or a number from 0 to 64", error);
-	if (text == &config->messages && !messages_valid(value))
-		return refuse(option, value, "is not plain or sharded", error);
+	if (text == &config->messages && messages_named(value) == LK__MESSAGES_COUNT)
+		return refuse(option, value, "is not plain, sharded or both", error);
 	if (text == &config->sentinel_tls && !sentinel_tls_valid(value))
 		return refuse(option, value, "is not on, off or empty", error);
 	const char *fault = text == &config->tls_server_name ? server_name_fault(value) : NULL;
@@ -532,7 +541,7 @@ int lk__config_check(const struct lk_config *config, lk_error *error)
 		return lk__fail(error, LK_EINVAL, "username: set without a password");
 	if (*config->sentinel_username && !*config->sentinel_password)
 		return lk__fail(error, LK_EINVAL, "sentinel_username: set without a password");
-	if (lk__config_sharded(config) && config->deployment != LK__CLUSTER)
+	if (lk__config_messages(config) != LK__MESSAGES_PLAIN && config->deployment != LK__CLUSTER)
 		return lk__fail(error, LK_EINVAL,
 				"messages: only those of a cluster are sharded (redis-cluster://)");
 	if (!*config->tls_cert_file != !*config->tls_key_file)

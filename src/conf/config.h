@@ -56,8 +56,14 @@ struct lk_config *lk__config_copy(const struct lk_config *config);
 /* How many replicas must have a grant: a number, or LK__ACKS_ALL. */
 int lk__config_acks(const struct lk_config *config);
 
-/* Whether messages are sharded: SPUBLISH, SSUBSCRIBE. */
-bool lk__config_sharded(const struct lk_config *config);
+/* By which messages waiters are told of releases: PUBLISH, SPUBLISH, or one of each. */
+enum lk__messages {
+	LK__MESSAGES_PLAIN,
+	LK__MESSAGES_SHARDED,
+	LK__MESSAGES_BOTH,
+	LK__MESSAGES_COUNT
+};
+enum lk__messages lk__config_messages(const struct lk_config *config);
 
 /* Whether a client can be made from it: LK_EINVAL without a URL or when options contradict. */
 int lk__config_check(const struct lk_config *config, lk_error *error);

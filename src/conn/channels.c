@@ -16,11 +16,8 @@
 #include "net/stream.h"
 #include "resp/reader.h"
 
-/* "SUBSCRIBE" or "UNSUBSCRIBE", as the node's messages are. */
-static void channel_command(struct lk__conn *conn, struct lk__channel *channel, const char *plain)
+static void channel_send(struct lk__conn *conn, struct lk__channel *channel, const char *verb)
 {
-	char verb[16];
-	snprintf(verb, sizeof(verb), "%s%s", conn->node->sharded ? "S" : "", plain);
 	struct lk__request *request = lk__request_new(2, (const char *[]){verb, channel->name},
 						      (size_t[]){strlen(verb), channel->name_size});
 	if (!request) {
@@ -29,16 +26,25 @@ static void channel_command(struct lk__conn *conn, struct lk__channel *channel, 
 		return;
 	}
 	request->owner = channel;
-	request->leaves = *plain == 'U';
+	request->leaves = strcmp(verb, "SUNSUBSCRIBE") == 0;
 	channel->unconfirmed++;
 	lk__conn_enqueue(conn, request);
+}
+
+/* To the kinds of messages that the node has. */
+static void channel_command(struct lk__conn *conn, struct lk__channel *channel, bool wanted)
+{
+	if (conn->node->told_by != LK__MESSAGES_SHARDED)
+		channel_send(conn, channel, wanted ? "SUBSCRIBE" : "UNSUBSCRIBE");
+	if (conn->node->told_by != LK__MESSAGES_PLAIN)
+		channel_send(conn, channel, wanted ? "SSUBSCRIBE" : "SUNSUBSCRIBE");
 }
 
 static void channel_want(struct lk__conn *conn, struct lk__channel *channel, bool wanted)
 {
 	channel->wanted = wanted;
 	if (conn->state == LK__CONN_UP)
-		channel_command(conn, channel, wanted ? "SUBSCRIBE" : "UNSUBSCRIBE");
+		channel_command(conn, channel, wanted);
 }
 
 static void channel_drop_if_unused(struct lk__conn *conn, struct lk__channel *channel)
@@ -179,14 +185,16 @@ bool lk__channel_listens(struct lk__conn *conn, struct lk__listening *listening)
 void lk__channel_expect_echo(struct lk__conn *conn, struct lk__listening *listening)
 {
 	pthread_mutex_lock(&conn->mutex);
-	listening->echoes += channel_is_on(conn, listening->channel);
+	if (channel_is_on(conn, listening->channel))
+		listening->echoes += lk__node_tellings(conn->node);
 	pthread_mutex_unlock(&conn->mutex);
 }
 
 void lk__channel_drop_echo(struct lk__conn *conn, struct lk__listening *listening)
 {
 	pthread_mutex_lock(&conn->mutex);
-	listening->echoes -= listening->echoes > 0;
+	unsigned each = lk__node_tellings(conn->node);
+	listening->echoes -= listening->echoes < each ? listening->echoes : each;
 	pthread_mutex_unlock(&conn->mutex);
 }
 
@@ -490,7 +498,7 @@ void lk__channels_restore(struct lk__conn *conn)
 		channel->code = 0;
 		channel->astray = false;
 		if (channel->wanted)
-			channel_command(conn, channel, "SUBSCRIBE");
+			channel_command(conn, channel, true);
 	}
 }
 

@@ -18,7 +18,7 @@ int lk__node_init(struct lk__node *node, const struct lk_config *config,
 	node->context = context;
 	node->messages.wake_fd = node->work.wake_fd = -1;
 	node->acks = lk__config_acks(config);
-	node->sharded = lk__config_sharded(config);
+	node->told_by = lk__config_messages(config);
 	pthread_mutex_init(&node->replicas.mutex, NULL);
 	node->can_spin = config->spin_us > 0 && lk__core_count() > 1;
 	node->scripts = calloc((size_t)config->connections, sizeof(*node->scripts));

@@ -59,10 +59,10 @@ struct lk__node {
 	void *context;
 	struct lk__conn *scripts; /* config->connections of them */
 	size_t script_count;
-	_Atomic bool was_up; /* ever: then a failure to connect is retried */
-	bool sharded;        /* its messages are */
-	bool can_spin;       /* asked for, and there is a core left for the server */
-	int acks;            /* replicas that must have a grant, or LK__ACKS_ALL */
+	_Atomic bool was_up;       /* ever: then a failure to connect is retried */
+	enum lk__messages told_by; /* the kind of its messages */
+	bool can_spin;             /* asked for, and there is a core left for the server */
+	int acks;                  /* replicas that must have a grant, or LK__ACKS_ALL */
 	struct lk__replicas replicas;
 	struct lk__conn messages;
 	struct lk__conn work;
@@ -115,6 +115,12 @@ void lk__node_learn_time(struct lk__node *node, int64_t server_us, int64_t recei
  */
 void lk__node_hear_time(struct lk__node *node, int64_t server_us, int64_t sent_ns,
 			int64_t received_ns);
+
+/* How many messages tell of one release, and how many subscriptions hear of each. */
+static inline unsigned lk__node_tellings(const struct lk__node *node)
+{
+	return node->told_by == LK__MESSAGES_BOTH ? 2 : 1;
+}
 
 /* How many replicas must have a grant. */
 static inline int lk__node_acks(const struct lk__node *node)

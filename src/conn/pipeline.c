@@ -97,7 +97,7 @@ static void conn_append_before(struct lk__conn *conn, struct lk__request *reques
  */
 static void conn_append_script(struct lk__conn *conn, struct lk__request *call)
 {
-	const struct lk__script *script = lk__script_of(call->script, conn->node->sharded);
+	const struct lk__script *script = lk__script_of(call->script, conn->node->told_by);
 	struct lk__request *load = lk__request_new(3,
 						   (const char *[]){"SCRIPT", "LOAD", script->text},
 						   (size_t[]){6, 4, script->size});
@@ -136,8 +136,8 @@ void lk__conn_append(struct lk__conn *conn, struct lk__request *request)
 {
 	if (request->stamp_size)
 		lk__request_stamp(request, lk__node_server_us(conn->node, request->deadline_ns));
-	if (conn->node->sharded && request->script != LK__NO_SCRIPT)
-		lk__request_shard(request);
+	if (conn->node->told_by != LK__MESSAGES_PLAIN && request->script != LK__NO_SCRIPT)
+		lk__request_tell(request, conn->node->told_by);
 	if (conn->kind != LK__CONN_MESSAGES && lk__node_asks_time(conn->node))
 		conn_append_time(conn, request);
 	if (request->script != LK__NO_SCRIPT && !conn->scripts[request->script])

@@ -127,20 +127,25 @@ struct lk__request *lk__request_new(size_t argc, const char **argv, const size_t
 	return request;
 }
 
-const struct lk__script *lk__script_of(int script, bool sharded)
+const struct lk__script *lk__script_of(int script, enum lk__messages told_by)
 {
-	bool other = sharded && lk__scripts_sharded[script].text;
-	return other ? &lk__scripts_sharded[script] : &lk__scripts[script];
+	static const struct lk__script *const others[LK__MESSAGES_COUNT] = {
+		[LK__MESSAGES_PLAIN] = lk__scripts,
+		[LK__MESSAGES_SHARDED] = lk__scripts_sharded,
+		[LK__MESSAGES_BOTH] = lk__scripts_both,
+	};
+	const struct lk__script *other = &others[told_by][script];
+	return other->text ? other : &lk__scripts[script];
 }
 
 /* *<words>\r\n$7\r\nEVALSHA\r\n$40\r\n<sha1>\r\n… */
-void lk__request_shard(struct lk__request *request)
+void lk__request_tell(struct lk__request *request, enum lk__messages told_by)
 {
 	static const char before[] = "EVALSHA\r\n$40\r\n";
 	char *bytes = request->bytes.bytes + request->bytes.start;
 	char *at = memmem(bytes, lk__buffer_size(&request->bytes), before, strlen(before));
 	assert(at && request->script != LK__NO_SCRIPT);
-	memcpy(at + strlen(before), lk__script_of(request->script, true)->sha1, SHA1_SIZE);
+	memcpy(at + strlen(before), lk__script_of(request->script, told_by)->sha1, SHA1_SIZE);
 }
 
 void lk__request_stamp(struct lk__request *request, int64_t server_us)

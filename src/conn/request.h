@@ -16,6 +16,7 @@
 #include <hiredis/hiredis.h>
 
 #include "base/buffer.h"
+#include "conf/config.h"
 #include "scripts.h"
 
 struct lk__conn;
@@ -56,7 +57,7 @@ struct lk__request {
 	unsigned redirects;         /* how often that was done */
 	bool asking;                /* it is sent behind ASKING */
 	bool is_load;               /* the connection sends a script */
-	bool leaves;                /* it unsubscribes */
+	bool leaves;                /* it unsubscribes from sharded messages */
 	bool tells_time;            /* the connection asks what the server's clock says, */
 	bool asks_acks;             /* or waits for replicas, */
 	int wants_acks;             /* so many of them */
@@ -97,11 +98,11 @@ void lk__request_drop_collected(struct lk__request *batch);
 /* Forgets the answer: the request is sent again. */
 void lk__request_drop_answer(struct lk__request *request);
 
-/* The script as it is where messages are sharded, or not. */
-const struct lk__script *lk__script_of(int script, bool sharded);
+/* The script as it is for messages of that kind. */
+const struct lk__script *lk__script_of(int script, enum lk__messages told_by);
 
-/* Of a request that calls a script: it calls the one for sharded messages. */
-void lk__request_shard(struct lk__request *request);
+/* Of a request that calls a script: it calls the one for messages of that kind. */
+void lk__request_tell(struct lk__request *request, enum lk__messages told_by);
 
 /* Writes its deadline, in the server's time, to where its words have that. */
 void lk__request_stamp(struct lk__request *request, int64_t server_us);

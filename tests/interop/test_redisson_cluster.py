@@ -23,9 +23,9 @@ def cluster():
         made.kill()
 
 
-@pytest.fixture
-def ours(make_ours, cluster):
-    return make_ours(cluster.url, messages="sharded")
+@pytest.fixture(params=["sharded", "both"])
+def ours(make_ours, cluster, request):
+    return make_ours(cluster.url, messages=request.param)
 
 
 @pytest.fixture

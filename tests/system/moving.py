@@ -72,13 +72,15 @@ def threads(keeper) -> int:
 class Contest:
     """Locks that one client holds and renews, while another waits for each of them.
 
-    names: {kind: name}. The waits have threads of their own, named as the kinds.
+    names: {kind: name}. The waits have threads of their own, named as the kinds. The options are
+    those of both clients, but where `waiter` has others.
     """
 
-    def __init__(self, make_keeper, url: str, names: dict[str, str], lease_ms: int, **options):
+    def __init__(self, make_keeper, url: str, names: dict[str, str], lease_ms: int,
+                 waiter: dict | None = None, **options):
         self.names, self.lease_s = names, lease_ms / 1000
         self.holder = make_keeper(url, watchdog_ms=lease_ms, **options)
-        self.waiter = make_keeper(url, **options)
+        self.waiter = make_keeper(url, **{**options, **(waiter or {})})
         self.holder.listen()
         for kind, name in names.items():
             self.holder.call("acquire", name, kind=kind).ok()

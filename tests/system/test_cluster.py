@@ -10,7 +10,7 @@ import moving
 from deployments import refused_port
 from keeper import BUILD, ROOT
 from moving import EVERY_LOCK, Contest, rival_of
-from servers import free_port
+from servers import channel_of, free_port
 from waiting import boottime_ns, until
 
 SHARDS = range(3)
@@ -84,12 +84,93 @@ def test_sharded_messages_as_java_sends_them(cluster, make_keeper):
     assert waits.result(10).ok().took < 10
 
 
+MIXED = pytest.mark.parametrize("one, other", [
+    ("both", "plain"), ("both", "sharded"), ("plain", "both"), ("sharded", "both"),
+    ("both", "both")])
+
+
+@MIXED
+def test_messages_of_both_kinds(cluster, make_keeper, one, other):
+    """Who uses both wakes, and is woken by, who uses either: with every kind, on each master."""
+    for index in SHARDS:
+        names = {kind: cluster.name_on(index, kind) for kind in EVERY_LOCK}
+        Contest(make_keeper, cluster.url, names, 30_000, messages=one,
+                waiter={"messages": other}).hand_over()
+
+
+@MIXED
+def test_counters_with_messages_of_both_kinds(cluster, make_keeper, one, other):
+    test_counters(cluster, make_keeper, 1, one, other)
+
+
+def test_a_release_publishes_both_kinds_once(cluster, make_keeper):
+    """By scripts and by commands of the server's own; nobody needs to listen to both."""
+    keeper = make_keeper(cluster.url, messages="both")
+    for kind in ("lock", "plain", "write"):
+        name = cluster.name_on(1, kind)
+        channel = f"redisson_rwlock:{{{name}}}" if kind == "write" else channel_of(name)
+        with cluster.node_of(name).connect() as plain, cluster.node_of(name).connect() as sharded:
+            plain.call("SUBSCRIBE", channel)
+            sharded.call("SSUBSCRIBE", channel)
+            for _ in range(2):
+                keeper.call("acquire", name, kind=kind).ok()
+                keeper.call("release", name, kind=kind).ok()
+                assert plain.read()[:2] == [b"message", channel.encode()]
+                assert sharded.read()[:2] == [b"smessage", channel.encode()]
+
+
+@pytest.mark.parametrize("verb", ["SUBSCRIBE", "SSUBSCRIBE"])
+def test_who_listens_to_either_kind_is_let_in_first(cluster, make_keeper, verb):
+    """Both kinds count: the client that releases holds off before it tries again."""
+    name = cluster.name_on(0, f"hold-off-{verb}")
+    keeper = make_keeper(cluster.url, messages="both", holdoff_ms=1000)
+    with cluster.node_of(name).connect() as other:
+        other.call(verb, channel_of(name))
+        keeper.call("acquire", name).ok()
+        keeper.call("release", name).ok()
+        assert keeper.call("within", name, wait=20_000).ok().took > 0.9
+
+
+def test_own_subscriptions_are_nobody_elses(cluster, make_keeper):
+    """A client that waits is counted twice where it releases, and need not hold off for itself."""
+    name, took = cluster.name_on(0, "own"), []
+    keeper = make_keeper(cluster.url, messages="both", holdoff_ms=1000, term_ms=0)
+    home = cluster.node_of(name)
+    for turn in range(3):
+        home.call("HSET", name, "java:1", 1)
+        home.call("PEXPIRE", name, 60_000)
+        waits = [keeper.say("within", name, thread=f"t{number}", wait=20_000)
+                 for number in range(2)]
+        until(lambda: keeper.stats().waiting == 2, 10, "both wait")
+        until(lambda: home.call("PUBSUB", "SHARDNUMSUB", channel_of(name))[1], 10, "it listens")
+        home.call("DEL", name)
+        home.call("SPUBLISH", channel_of(name), "0")
+        first = next(number for number in until(lambda: [
+            number for number in range(2) if waits[number].done], 10))
+        waits[first].result().ok()
+        released = keeper.call("release", name, thread=f"t{first}").ok()
+        granted = waits[1 - first].result().ok()
+        took.append((granted.end_ns - released.end_ns) / 1e9)
+        keeper.call("release", name, thread=f"t{1 - first}").ok()
+    assert min(took) < 0.9, took
+
+
+def test_the_command_counts_waiters_of_both_kinds(cluster, make_keeper):
+    """Who listens to both kinds is one client."""
+    names = {kind: cluster.name_on(2, f"counted-{kind}") for kind in ("lock", "plain")}
+    Contest(make_keeper, cluster.url, names, 30_000, messages="both")
+    for name in names.values():
+        seen = command(cluster, "show", "-o", "messages=both", "--json", name)
+        assert json.loads(seen.stdout)["waiting_clients"] == 1, seen
+
+
 def test_counters_with_sharded_messages(cluster, make_keeper):
-    test_counters(cluster, make_keeper, 2, messages="sharded")
+    test_counters(cluster, make_keeper, 2, "sharded", "sharded")
 
 
 @pytest.mark.parametrize("url, messages, words", [
-    ("redis://127.0.0.1", "sharded", "cluster"), ("redis-cluster://127.0.0.1", "loud", "sharded")])
+    ("redis://127.0.0.1", "sharded", "cluster"), ("redis://127.0.0.1", "both", "cluster"),
+    ("redis-cluster://127.0.0.1", "loud", "sharded or both")])
 def test_messages_that_there_are_not(make_keeper, url, messages, words):
     seen = make_keeper().call("open", url=url, messages=messages).is_code("LK_EINVAL")
     assert "messages" in seen.message and words in seen.message, seen.message
@@ -131,9 +212,9 @@ def test_both_ways_of_calls(cluster, make_keeper):
 
 
 @pytest.mark.parametrize("index", SHARDS)
-def test_counters(cluster, make_keeper, index, messages="plain"):
+def test_counters(cluster, make_keeper, index, messages="plain", others="plain"):
     """Permits that one client has, another waits for; and a latch that one counts down."""
-    one, other = (make_keeper(cluster.url, messages=messages) for _ in range(2))
+    one, other = (make_keeper(cluster.url, messages=kind) for kind in (messages, others))
     for kind in ("semaphore", "permits"):
         name = cluster.name_on(index, kind)
         one.call("set", name, kind=kind, count=1).ok()

@@ -19,8 +19,9 @@ def names_on(cluster, index: int) -> dict[str, str]:
     return {kind: cluster.name_on(index, kind) for kind in EVERY_LOCK}
 
 
-@pytest.mark.parametrize("how, messages", [*((how, "plain") for how in HOW), ("", "sharded")],
-                         ids=[*IDS, "sharded"])
+@pytest.mark.parametrize("how, messages", [*((how, "plain") for how in HOW),
+                                           ("", "sharded"), ("", "both")],
+                         ids=[*IDS, "sharded", "both"])
 def test_a_failover_while_held(cluster, make_keeper, how, messages):
     """Twice, so that the first master has the shard again. Who was woken by mistake waits on."""
     contest = Contest(make_keeper, cluster.url, names_on(cluster, 0), 4000, messages=messages)

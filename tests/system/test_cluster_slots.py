@@ -71,7 +71,7 @@ EACH_WAY = pytest.mark.parametrize("move", ["keys", "whole"], indirect=True)
 
 
 @EACH_WAY
-@pytest.mark.parametrize("messages", ["plain", "sharded"])
+@pytest.mark.parametrize("messages", ["plain", "sharded", "both"])
 def test_moved_while_held(move, make_keeper, messages):
     """There and back: the holder keeps each kind, its release is heard, the waiter gets it."""
     names = {kind: move.name(kind) for kind in EVERY_LOCK}
@@ -86,10 +86,11 @@ def test_moved_while_held(move, make_keeper, messages):
     until(lambda: not any(move.to.call("EXISTS", name) for name in names.values()), 10, "all free")
 
 
-def test_who_listened_listens_again(move, make_keeper):
+@pytest.mark.parametrize("messages", ["sharded", "both"])
+def test_who_listened_listens_again(move, make_keeper, messages):
     """The slot is back before the waiter's map has shown it elsewhere."""
     name, home = move.name("lock"), move.cluster.owner(move.slot)
-    waiter = make_keeper(move.cluster.url, messages="sharded")
+    waiter = make_keeper(move.cluster.url, messages=messages)
     with home.connect() as java:
         java.call("HSET", name, "java:1", 1)
         java.call("PEXPIRE", name, 60_000)

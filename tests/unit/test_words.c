@@ -201,16 +201,22 @@ static void test_a_script_for_sharded_messages(void **state)
 		size_t size = lk__buffer_size(&request->bytes);
 		const char *bytes = request->bytes.bytes + request->bytes.start;
 		char *before = strndup(bytes, size);
-		lk__request_shard(request);
+		lk__request_tell(request, LK__MESSAGES_SHARDED);
 		assert_int_equal(lk__buffer_size(&request->bytes), size);
 		assert_memory_equal(bytes, before, 22);
-		assert_memory_equal(bytes + 22, lk__script_of((int)scripts[i], true)->sha1, 40);
+		assert_memory_equal(bytes + 22,
+				    lk__script_of((int)scripts[i], LK__MESSAGES_SHARDED)->sha1, 40);
 		assert_memory_equal(bytes + 62, before + 62, size - 62);
 		assert_int_equal(memcmp(bytes, before, size) == 0, i == 1);
 		free(before);
 		lk__request_free(request);
 	}
-	assert_non_null(strstr(lk__script_of(LK__SCRIPT_FAIR_QUEUE, true)->text, "'SHARDNUMSUB'"));
+	const char *sharded = lk__script_of(LK__SCRIPT_FAIR_QUEUE, LK__MESSAGES_SHARDED)->text;
+	assert_non_null(strstr(sharded, "'SHARDNUMSUB'"));
+	assert_null(strstr(sharded, "'NUMSUB'"));
+	const char *both = lk__script_of(LK__SCRIPT_FAIR_QUEUE, LK__MESSAGES_BOTH)->text;
+	assert_non_null(strstr(both, "'SHARDNUMSUB'"));
+	assert_non_null(strstr(both, "'NUMSUB'"));
 }
 
 int main(void)

@@ -53,8 +53,9 @@ static void release_hold_off(struct lk__entry *entry, int64_t listeners)
 	if (entry->recipe->flags & LK__NO_TERMS)
 		return;
 	bool ours = entry->channel && lk__channel_listens(&entry->node->messages, entry->channel);
-	entry->hold_off_until_ns = lk__term_hold_off(&entry->term, lk__now_ns(),
-						     listeners - (ours ? 1 : 0));
+	entry->hold_off_until_ns = lk__term_hold_off(
+		&entry->term, lk__now_ns(),
+		listeners - (ours ? lk__node_tellings(entry->node) : 0));
 	if (entry->hold_off_until_ns && !entry->lingers) {
 		/* The next caller may come with another handle: the entry outlasts this one. */
 		entry->lingers = true;
@@ -94,7 +95,8 @@ int lk__release_read(const struct lk__release *release, const struct lk__request
 	switch (released) {
 	case LK__RELEASED:
 		lk__count(&entry->client->counters.releases, 1);
-		listeners -= release->lingers;
+		if (release->lingers)
+			listeners -= lk__node_tellings(entry->node);
 		entry->contended = listeners > 0;
 		release_hold_off(entry, listeners);
 		release_compensate_copies(release);

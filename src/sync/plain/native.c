@@ -60,14 +60,18 @@ static bool add(struct lk__request *batch, const struct lk__target *target, size
 	return lk__words_batch(batch, &words);
 }
 
-static const char *publish(const struct lk__target *target)
-{
-	return target->node && target->node->sharded ? "SPUBLISH" : "PUBLISH";
-}
-
 #define ADD(batch, target, ...)                                                                    \
 	add(batch, target, sizeof((const char *[]){__VA_ARGS__}) / sizeof(const char *),           \
 	    (const char *[]){__VA_ARGS__})
+
+/* Tells whoever listens, by the node's kinds of messages. */
+static bool publish(struct lk__request *batch, const struct lk__target *target, const char *message)
+{
+	enum lk__messages by = target->node ? target->node->told_by : LK__MESSAGES_PLAIN;
+	const char *channel = target->channel;
+	return (by == LK__MESSAGES_SHARDED || ADD(batch, target, "PUBLISH", channel, message)) &&
+	       (by == LK__MESSAGES_PLAIN || ADD(batch, target, "SPUBLISH", channel, message));
+}
 
 /* Of commands about one lock. */
 static struct lk__request *whole(struct lk__request *batch, bool good)
@@ -284,7 +288,7 @@ struct lk__request *lk__native_release(const struct lk__target *target, const ch
 {
 	const char *key = target->key;
 	unsigned can = abilities(target);
-	struct lk__request *batch = lk__request_batch(2);
+	struct lk__request *batch = lk__request_batch(3);
 	if (!batch)
 		return NULL;
 	bool good;
@@ -294,7 +298,7 @@ struct lk__request *lk__native_release(const struct lk__target *target, const ch
 		good = ADD(batch, target, "DELIFEQ", key, field);
 	else
 		good = ADD(batch, target, "SET", key, field, "IFEQ", field, "PXAT", "1");
-	return whole(batch, good && ADD(batch, target, publish(target), target->channel, "0"));
+	return whole(batch, good && publish(batch, target, "0"));
 }
 
 enum lk__released lk__native_read_release(const struct lk__request *request, int64_t *listeners)
@@ -303,21 +307,24 @@ enum lk__released lk__native_read_release(const struct lk__request *request, int
 		return LK__RELEASED_NOT_OWNER;
 	if (request->code)
 		return LK__RELEASED_FAILED;
-	const redisReply *freed = request->reply->element[0], *heard = request->reply->element[1];
+	const redisReply *all = request->reply, *freed = all->element[0];
 	if (is(freed, REDIS_REPLY_NIL) || (is(freed, REDIS_REPLY_INTEGER) && freed->integer == 0))
 		return LK__RELEASED_NOT_OWNER;
-	*listeners = is(heard, REDIS_REPLY_INTEGER) ? heard->integer : 0;
+	*listeners = 0;
+	for (size_t i = 1; i < all->elements; i++)
+		if (is(all->element[i], REDIS_REPLY_INTEGER))
+			*listeners += all->element[i]->integer;
 	return LK__RELEASED;
 }
 
 struct lk__request *lk__native_force(const struct lk__target *target)
 {
-	struct lk__request *batch = lk__request_batch(2);
+	struct lk__request *batch = lk__request_batch(3);
 	if (!batch)
 		return NULL;
 	return whole(batch,
 		     ADD(batch, target, "SET", target->key, NOBODY, "XX", "GET", "PXAT", "1") &&
-			     ADD(batch, target, publish(target), target->channel, "0"));
+			     publish(batch, target, "0"));
 }
 
 bool lk__native_read_force(const struct lk__request *request)
@@ -329,7 +336,7 @@ bool lk__native_read_force(const struct lk__request *request)
 
 struct lk__request *lk__native_renew(const struct lk__renewal *renewals, size_t count)
 {
-	struct lk__request *batch = lk__request_batch(2 * count + 1);
+	struct lk__request *batch = lk__request_batch(2 * count + 2);
 	bool good = batch != NULL;
 	for (size_t i = 0; good && i < count; i++) {
 		const struct lk__target *target = renewals[i].target;
@@ -343,8 +350,7 @@ struct lk__request *lk__native_renew(const struct lk__renewal *renewals, size_t 
 	/* Where nothing was longer than before it is the only write, and replicas acknowledge
 	 * writes. */
 	if (good && lk__node_is_acked(renewals[0].target->node))
-		good = ADD(batch, renewals[0].target, publish(renewals[0].target),
-			   renewals[0].target->channel, "");
+		good = publish(batch, renewals[0].target, "");
 	struct lk__request *renewal = durable(whole(batch, good));
 	if (renewal)
 		renewal->one_key = count == 1;
