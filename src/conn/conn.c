@@ -281,7 +281,7 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 	conn->generation = greeting->generation;
 	memcpy(conn->place, greeting->place, sizeof(conn->place));
 	memcpy(conn->scripts, greeting->scripts, sizeof(conn->scripts));
-	conn->load_refused[0] = '\0';
+	conn->load_refused = false;
 	conn->state = LK__CONN_UP;
 	conn->heard_ns = 0;
 	conn->watched = watched;

@@ -108,7 +108,7 @@ struct lk__conn {
 	int64_t heard_ns;                    /* kind MESSAGES: when something was last read */
 	bool scripts[LK__SCRIPT_COUNT];      /* which the server has, or was sent before */
 	int64_t loaded_ns[LK__SCRIPT_COUNT]; /* when each was last sent */
-	char load_refused[160]; /* the server's words when this user may not send scripts */
+	bool load_refused; /* SCRIPT LOAD was: there is none, or this user may not */
 	struct lk__connector *connector;
 	size_t wanted;          /* callers that wait for the connection itself */
 	bool watched;           /* the present connection is in the loop's set, */

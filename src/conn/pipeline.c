@@ -92,21 +92,21 @@ static void conn_append_before(struct lk__conn *conn, struct lk__request *reques
 }
 
 /*
- * A script that the server lacks goes directly before its first call. Without memory for that the
- * call goes alone: NOSCRIPT is answered, and both are sent again.
+ * A script that the server lacks goes directly before its first call. Where SCRIPT LOAD is refused
+ * the call goes alone, and with the script's text once NOSCRIPT was answered. Without memory for
+ * either it goes as it is: NOSCRIPT is answered, and both are sent again.
  */
 static void conn_append_script(struct lk__conn *conn, struct lk__request *call)
 {
-	const struct lk__script *script = lk__script_of(call->script, conn->node->told_by);
-	struct lk__request *load = lk__request_new(3,
-						   (const char *[]){"SCRIPT", "LOAD", script->text},
-						   (size_t[]){6, 4, script->size});
-	if (!load)
+	enum lk__messages told_by = conn->node->told_by;
+	bool refused = conn->load_refused;
+	struct lk__request *load = refused ? NULL : lk__request_load(call->script, told_by);
+	if (load)
+		conn_append_before(conn, load, call);
+	else if (!refused || call->loads == 0 || !lk__request_spell_out(call, told_by))
 		return;
-	load->is_load = true;
-	conn_append_before(conn, load, call);
 	conn->scripts[call->script] = true;
-	conn->loaded_ns[call->script] = load->sent_ns;
+	conn->loaded_ns[call->script] = lk__now_ns();
 }
 
 /* The server's clock may be set while we are connected: it is asked along with other commands. */
@@ -328,8 +328,7 @@ static bool conn_reload(struct lk__conn *conn, struct lk__request *request, redi
 		return false;
 	if (request->sent_ns >= conn->loaded_ns[request->script]) /* else it is on its way again */
 		conn->scripts[request->script] = false;
-	unsigned most = conn->load_refused[0] ? 1 : LOADS_MAX; /* the right may have been given */
-	if (lk__now_ns() >= request->deadline_ns || request->loads++ >= most)
+	if (lk__now_ns() >= request->deadline_ns || request->loads++ >= LOADS_MAX)
 		return false;
 	assert(request->sends > 0);
 	request->sends--;
@@ -337,17 +336,11 @@ static bool conn_reload(struct lk__conn *conn, struct lk__request *request, redi
 	return true;
 }
 
-/* Who may not send scripts is told so, and not that one is missing. */
+/* A proxy refuses it in words of its own. */
 static void conn_loaded(struct lk__conn *conn, const redisReply *reply)
 {
-	bool refused = reply->type == REDIS_REPLY_ERROR && lk__classify(reply->str) == LK_EDENIED;
-	snprintf(conn->load_refused, sizeof(conn->load_refused), "%s", refused ? reply->str : "");
-}
-
-static const char *conn_words(const struct lk__conn *conn, const redisReply *reply)
-{
-	bool lost = strncmp(reply->str, "NOSCRIPT", 8) == 0;
-	return lost && conn->load_refused[0] ? conn->load_refused : reply->str;
+	int code = reply->type == REDIS_REPLY_ERROR ? lk__classify(reply->str) : 0;
+	conn->load_refused = code == LK_EDENIED || code == LK_EMAYBEHELD;
 }
 
 /* What the server has refused has not run; but an earlier copy may have. */
@@ -355,14 +348,16 @@ static void conn_refused(struct lk__conn *conn, struct lk__request *request, con
 			 struct lk__deferred *after)
 {
 	char reason[sizeof(request->reason)];
-	const char *hint = lk__classify_hint(words);
-	int size = lk__classify_size(words);
-	bool copied = request->sends > 1;
+	int code = lk__classify(words), size = lk__classify_size(words);
+	bool copied = request->sends > 1, vain = request->spelled_out && code == LK_EDENIED;
+	const char *hint = vain ? "SCRIPT LOAD is refused, too" : lk__classify_hint(words);
+	if (vain) /* the next call begins with SCRIPT LOAD: that right may have been given */
+		conn->load_refused = conn->scripts[request->script] = false;
 	snprintf(reason, sizeof(reason), "%s%s%s%.*s%s%s%s", conn->place, *conn->place ? ": " : "",
 		 copied ? "refused, but an earlier copy may have run: " : "",
 		 size < WORDS_MAX ? size : WORDS_MAX, words, *hint ? " (" : "", hint,
 		 *hint ? ")" : "");
-	lk__conn_done(conn, request, copied ? LK_EMAYBEHELD : lk__classify(words), reason, after);
+	lk__conn_done(conn, request, copied ? LK_EMAYBEHELD : code, reason, after);
 }
 
 struct lk__request *lk__conn_answered(struct lk__conn *conn)
@@ -412,7 +407,7 @@ void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred
 		lk__node_hear_time(conn->node, lk__time_answer(reply), request->sent_ns,
 				   lk__now_ns());
 	if (reply->type == REDIS_REPLY_ERROR)
-		conn_refused(conn, request, conn_words(conn, reply), after);
+		conn_refused(conn, request, reply->str, after);
 	else if (!lk__acks_await(conn, request))
 		lk__conn_done(conn, request, 0, "", after);
 }

@@ -138,14 +138,58 @@ const struct lk__script *lk__script_of(int script, enum lk__messages told_by)
 	return other->text ? other : &lk__scripts[script];
 }
 
-/* *<words>\r\n$7\r\nEVALSHA\r\n$40\r\n<sha1>\r\n… */
+struct lk__request *lk__request_load(int script, enum lk__messages told_by)
+{
+	const struct lk__script *sent = lk__script_of(script, told_by);
+	struct lk__request *load = lk__request_new(
+		3, (const char *[]){"SCRIPT", "LOAD", sent->text}, (size_t[]){6, 4, sent->size});
+	if (load)
+		load->is_load = true;
+	return load;
+}
+
+static const char by_sha1[] = "$7\r\nEVALSHA\r\n$40\r\n";
+
+/* *<words>\r\n and from here on $7\r\nEVALSHA\r\n$40\r\n<sha1>\r\n… */
+static char *request_call(const struct lk__request *request)
+{
+	char *bytes = request->bytes.bytes + request->bytes.start;
+	char *at = memmem(bytes, lk__buffer_size(&request->bytes), by_sha1, strlen(by_sha1));
+	assert(at && request->script != LK__NO_SCRIPT);
+	return at;
+}
+
 void lk__request_tell(struct lk__request *request, enum lk__messages told_by)
 {
-	static const char before[] = "EVALSHA\r\n$40\r\n";
-	char *bytes = request->bytes.bytes + request->bytes.start;
-	char *at = memmem(bytes, lk__buffer_size(&request->bytes), before, strlen(before));
-	assert(at && request->script != LK__NO_SCRIPT);
-	memcpy(at + strlen(before), lk__script_of(request->script, told_by)->sha1, SHA1_SIZE);
+	const struct lk__script *script = lk__script_of(request->script, told_by);
+	if (!request->spelled_out)
+		memcpy(request_call(request) + strlen(by_sha1), script->sha1, SHA1_SIZE);
+}
+
+bool lk__request_spell_out(struct lk__request *request, enum lk__messages told_by)
+{
+	if (request->spelled_out)
+		return true;
+	const struct lk__script *script = lk__script_of(request->script, told_by);
+	const char *front = request->bytes.bytes + request->bytes.start;
+	const char *call = request_call(request), *rest = call + strlen(by_sha1) + SHA1_SIZE;
+	size_t before = (size_t)(call - front), size = lk__buffer_size(&request->bytes);
+	size_t behind = size - (size_t)(rest - front);
+	struct lk__buffer whole = {0};
+	char head[48];
+	int head_size = snprintf(head, sizeof(head), "$4\r\nEVAL\r\n$%zu\r\n", script->size);
+	if (lk__buffer_append(&whole, front, before) < 0 ||
+	    lk__buffer_append(&whole, head, (size_t)head_size) < 0 ||
+	    lk__buffer_append(&whole, script->text, script->size) < 0 ||
+	    lk__buffer_append(&whole, rest, behind) < 0) {
+		lk__buffer_free(&whole);
+		return false;
+	}
+	request->stamp_at += lk__buffer_size(&whole) - size;
+	lk__buffer_free(&request->bytes);
+	request->bytes = whole;
+	request->spelled_out = true;
+	return true;
 }
 
 void lk__request_stamp(struct lk__request *request, int64_t server_us)

@@ -36,6 +36,7 @@ struct lk__request {
 		stamp_size; /* where the bytes have the deadline's digits; 0: they do not */
 	int script;         /* LK__SCRIPT_…, to load it when the server has lost it */
 	unsigned loads;     /* how often that happened */
+	bool spelled_out;   /* it has the script's text */
 	size_t batch; /* commands in it, whose answers come as one array; 0: it is one command */
 	redisReply *parts;  /* the array, while it fills */
 	bool one_key;       /* of a batch: no command has another */
@@ -103,6 +104,13 @@ const struct lk__script *lk__script_of(int script, enum lk__messages told_by);
 
 /* Of a request that calls a script: it calls the one for messages of that kind. */
 void lk__request_tell(struct lk__request *request, enum lk__messages told_by);
+
+/* What sends the script to the server: SCRIPT LOAD. NULL when out of memory. */
+struct lk__request *lk__request_load(int script, enum lk__messages told_by);
+
+/* Of a request that calls a script: it has the script's text now (EVAL), and needs no SCRIPT LOAD.
+ * False, and nothing is changed: out of memory. */
+bool lk__request_spell_out(struct lk__request *request, enum lk__messages told_by);
 
 /* Writes its deadline, in the server's time, to where its words have that. */
 void lk__request_stamp(struct lk__request *request, int64_t server_us);

@@ -171,6 +171,15 @@ def test_rights_without_which_nobody_can_be_asked(make, doctor, folder, change, 
     assert ids(report) == ["rights"] and words in detail(report, "rights")
 
 
+@pytest.mark.parametrize("dryrun", [True, False])
+def test_scripts_may_come_with_their_calls(make, doctor, folder, dryrun):
+    """Who may not send them alone can use every lock with EVAL."""
+    server = make()
+    grant(server, "-script|load", "+eval", *(["+acl|dryrun"] if dryrun else []))
+    report = doctor(**limited(server, folder))
+    assert "rights" not in ids(report) and "script load" not in json.dumps(report), report
+
+
 def test_a_user_of_some_names_names_one(make, doctor, folder):
     server = make()
     grant(server, "resetkeys", "~app:jobs*", "~{app:jobs*}:*", "~*:{app:jobs*}")
@@ -185,7 +194,7 @@ def test_the_rights_are_those_of_the_documented_list():
                       (ROOT / "src/api/doctor/rights.def").read_text(), re.MULTILINE)
     asked = {f"{verb}|{word}" if verb in ("script", "client", "pubsub") else verb
              for verb, word in rows}
-    assert asked == granted - {"auth", "time"}  # which the handshake has used
+    assert asked - {"eval"} == granted - {"auth", "time"}  # which the handshake has used
 
 
 def test_what_is_refused_is_not_guessed(make, doctor, folder):

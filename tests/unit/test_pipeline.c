@@ -230,6 +230,59 @@ static void test_a_script_that_several_calls_lack_is_sent_again_once(void **stat
 	}
 }
 
+/* With the first call that lacks it; the others find it in the server's cache. */
+static void test_a_script_that_may_not_be_sent_alone_goes_with_a_call(void **state)
+{
+	(void)state;
+	struct lk__request *calls[] = {call("one"), call("two"), call("three")};
+	submit(calls[0]);
+	submit(calls[1]);
+	says("-NOPERM no right to it\r\n-NOSCRIPT No\r\n-NOSCRIPT No\r\n");
+	submit(calls[2]);
+	says(":1\r\n:2\r\n:3\r\n");
+	assert_int_equal(count("SCRIPT"), 1);
+	assert_int_equal(count("$4\r\nEVAL\r\n"), 1);
+	assert_int_equal(count("EVALSHA"), 4);
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(calls[i]->reply->integer, i + 1);
+		assert_int_equal(calls[i]->sends, 1);
+		lk__request_free(calls[i]);
+	}
+}
+
+/* Where a call with the text is refused as well, the next one begins with SCRIPT LOAD again. */
+static void test_a_script_that_may_not_be_sent_at_all(void **state)
+{
+	(void)state;
+	struct lk__request *first = call("one"), *second = call("two");
+	submit(first);
+	says("-ERR unknown command 'SCRIPT'\r\n-NOSCRIPT No\r\n");
+	says("-NOPERM this user has no permissions to run the 'eval' command\r\n");
+	assert_int_equal(first->code, LK_EDENIED);
+	assert_non_null(strstr(first->reason, "'eval' command (SCRIPT LOAD is refused, too)"));
+	submit(second);
+	says("$1\r\nx\r\n:2\r\n");
+	assert_int_equal(count("SCRIPT"), 2);
+	assert_int_equal(second->reply->integer, 2);
+	lk__request_free(first);
+	lk__request_free(second);
+}
+
+static void test_a_call_is_not_changed_without_memory(void **state)
+{
+	(void)state;
+	for (int room = 0; room < 4; room++) {
+		struct lk__request *only = call("one");
+		size_t size = lk__buffer_size(&only->bytes);
+		appends_left = room;
+		assert_false(lk__request_spell_out(only, LK__MESSAGES_PLAIN));
+		appends_left = -1;
+		assert_int_equal(lk__buffer_size(&only->bytes), size);
+		assert_non_null(memmem(lk__buffer_front(&only->bytes), size, "EVALSHA", 7));
+		lk__request_free(only);
+	}
+}
+
 static void test_the_clock_is_asked_along_with_a_command(void **state)
 {
 	(void)state;
@@ -345,6 +398,9 @@ int main(void)
 		TEST(test_a_script_that_the_server_has_is_not_sent),
 		TEST(test_a_script_that_was_lost_is_sent_again),
 		TEST(test_a_script_that_several_calls_lack_is_sent_again_once),
+		TEST(test_a_script_that_may_not_be_sent_alone_goes_with_a_call),
+		TEST(test_a_script_that_may_not_be_sent_at_all),
+		TEST(test_a_call_is_not_changed_without_memory),
 		TEST(test_the_clock_is_asked_along_with_a_command),
 		TEST(test_a_clock_is_never_taken_to_be_later_than_it_is),
 		TEST(test_a_write_that_fails_is_named),

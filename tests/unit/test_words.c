@@ -219,6 +219,38 @@ static void test_a_script_for_sharded_messages(void **state)
 	assert_non_null(strstr(both, "'NUMSUB'"));
 }
 
+/* The script's text instead of its SHA-1: the deadline has moved, the other words are the same. */
+static void test_a_script_that_is_spelled_out(void **state)
+{
+	(void)state;
+	const struct lk__script *script = lk__script_of(LK__SCRIPT_LOCK_RELEASE, LK__MESSAGES_BOTH);
+	struct lk__words words = {0}, spelled = {0};
+	for (int i = 0; i < 2; i++) {
+		struct lk__words *each = i ? &spelled : &words;
+		if (i) {
+			lk__words_text(each, "EVAL");
+			lk__words_text(each, script->text);
+			lk__words_text(each, "1");
+		}
+		lk__words_text(each, "EVALSHA");
+		lk__words_deadline(each, false);
+		lk__words_number(each, 7);
+	}
+	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_LOCK_RELEASE, 1);
+	struct lk__request *wanted = lk__words_command(&spelled);
+	assert_true(lk__request_spell_out(request, LK__MESSAGES_BOTH));
+	assert_true(lk__request_spell_out(request, LK__MESSAGES_BOTH));
+	lk__request_tell(request, LK__MESSAGES_BOTH);
+	lk__request_stamp(request, 1234567890123456);
+	lk__request_stamp(wanted, 1234567890123456);
+	size_t size = lk__buffer_size(&wanted->bytes);
+	assert_int_equal(lk__buffer_size(&request->bytes), size);
+	assert_memory_equal(lk__buffer_front(&request->bytes), lk__buffer_front(&wanted->bytes),
+			    size);
+	lk__request_free(request);
+	lk__request_free(wanted);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -232,6 +264,7 @@ int main(void)
 		cmocka_unit_test(test_missing_word),
 		cmocka_unit_test(test_too_much),
 		cmocka_unit_test(test_a_script_for_sharded_messages),
+		cmocka_unit_test(test_a_script_that_is_spelled_out),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,7 @@
 
 #define WORDS 5 /* of one command, at most */
 
-enum need { CORE, PARTIAL };
+enum need { CORE, PARTIAL, INSTEAD };
 enum how { READS, ASKED };
 
 static const struct right {
@@ -271,15 +271,19 @@ static int ask_user(struct asker *asker)
 	return rc;
 }
 
+static bool is_load(const struct right *right)
+{
+	return strcmp(right->words[0], "script") == 0 && strcmp(right->words[1], "load") == 0;
+}
+
 static int ask_commands(struct asker *asker)
 {
 	asker->before[0] = NULL;
 	asker->sends = true;
 	asker->read = read_command;
 	for (size_t i = 0; i < RIGHTS; i++) {
-		const char *const *words = rights[i].words;
-		bool load = strcmp(words[0], "script") == 0 && strcmp(words[1], "load") == 0;
-		bool call = strcmp(words[0], "evalsha") == 0;
+		bool load = is_load(&rights[i]);
+		bool call = strcmp(rights[i].words[0], "evalsha") == 0;
 		asker->verdict[i] = (load && asker->no_load) || (call && asker->no_call)
 					    ? REFUSED
 					    : NOT_ASKED;
@@ -334,6 +338,15 @@ static bool key_is_refused(const struct asker *asker)
 	return all;
 }
 
+/* Whether it does harm that this is refused. */
+static bool is_missed(const struct asker *asker, const struct right *right)
+{
+	bool instead = false;
+	for (size_t i = 0; i < RIGHTS; i++)
+		instead |= rights[i].need == INSTEAD && asker->verdict[i] == ALLOWED;
+	return right->need != INSTEAD && !(instead && is_load(right));
+}
+
 static void tell(const struct asker *asker, struct lk__facts *facts)
 {
 	char text[200];
@@ -346,7 +359,8 @@ static void tell(const struct asker *asker, struct lk__facts *facts)
 	facts->has_rights = true;
 	for (size_t i = 0; i < RIGHTS; i++) {
 		facts->has_rights &= asker->verdict[i] != NOT_ASKED;
-		if (asker->verdict[i] != REFUSED || (key_refused && is_about_key(&rights[i])))
+		if (asker->verdict[i] != REFUSED || !is_missed(asker, &rights[i]) ||
+		    (key_refused && is_about_key(&rights[i])))
 			continue;
 		right_text(asker, &rights[i], text, sizeof(text));
 		list_add(rights[i].need == CORE ? facts->refused : facts->refused_partial, text);
