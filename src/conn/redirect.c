@@ -18,12 +18,15 @@ bool lk__conn_demoted(struct lk__conn *conn, struct lk__request *request, const 
 		      unsigned failures)
 {
 	struct lk__finder *finder = conn->node->finder;
-	if (!finder || reply->type != REDIS_REPLY_ERROR || !lk__classify_replica(reply->str))
+	if (reply->type != REDIS_REPLY_ERROR || !lk__classify_replica(reply->str))
 		return false;
 	lk__conn_must_break(conn, LK_EUNREACHABLE, "it has become a replica");
 	conn->proved = false; /* so that a server which says it is a master is not stormed */
 	conn->failures = failures;
-	finder->ops->suspect(finder);
+	if (finder)
+		finder->ops->suspect(finder);
+	else if (failures > 0)
+		return false; /* so is who answers to the name now */
 	if (request->batch || request->sends != 1)
 		return false;
 	request->sends--;

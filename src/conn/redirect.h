@@ -11,7 +11,9 @@
 /*
  * A master that has become a replica has refused this. Unless an earlier copy may have run, the
  * request counts as never sent, and true: it waits in the connection, which is made anew, to the
- * next master. `failures`: of the connection, before this answer.
+ * next master. Without a finder that is whoever answers at the address of its name by then, and is
+ * asked once more: false where that is a replica as well. `failures`: of the connection, before
+ * this answer.
  */
 bool lk__conn_demoted(struct lk__conn *conn, struct lk__request *request, const redisReply *reply,
 		      unsigned failures);

@@ -2,12 +2,15 @@
 from __future__ import annotations
 
 import contextlib
+import time
 
 import pytest
 
 import moving
-from moving import EVERY_LOCK, Contest, Stress
+from keeper import BUILD, DRIVER, EVENT_LOST
+from moving import EVERY_LOCK, Contest, Stress, acknowledged
 from resp import ErrorReply
+from servers import Server
 from waiting import until
 
 LEASE_MS = 2000
@@ -108,3 +111,91 @@ def test_neither_script_nor_eval(server, make_keeper):
         grant(*rules)
         until(lambda: keeper.call("try", "some")["code"] == "OK", 10, f"it works with {rules}")
         keeper.call("release", "some").ok()
+
+
+IDLE_S = 0.5
+
+
+@pytest.fixture(params=["end", "reset"])
+def cuts_idle(request, proxy, background):
+    """The proxy ends each connection that has been idle for so long, also subscriptions."""
+    since: dict = {}
+    proxy.rule = lambda message: since.__setitem__(message.connection, time.monotonic())
+
+    async def cut():
+        now = time.monotonic()
+        for pipe in list(proxy.pipes):
+            if now - since.setdefault(pipe, now) > IDLE_S:
+                pipe.close(rst=request.param == "reset")
+
+    background(lambda: proxy.on_loop(cut()), 0.05)
+    return proxy
+
+
+def test_idle_connections_are_cut(cuts_idle, make_keeper):
+    """While every kind is held and waited for: nothing is lost, and each release is heard."""
+    names = {kind: f"{kind}-idle" for kind in EVERY_LOCK}
+    contest = Contest(make_keeper, cuts_idle.url, names, 6000)
+    contest.is_kept()
+    until(lambda: all(each.stats().disconnects > 5 for each in (contest.holder, contest.waiter)),
+          20, "their connections are cut again and again")
+    contest.hand_over()
+    assert not contest.holder.events_of(EVENT_LOST)
+
+
+def test_a_lock_is_kept_while_all_is_idle(cuts_idle, make_keeper):
+    """Nothing is sent for longer than the service allows: neither renewals nor calls."""
+    keeper = make_keeper(cuts_idle.url)
+    keeper.listen()
+    keeper.call("acquire", "quiet").ok()
+    until(lambda: keeper.stats().disconnects >= 2, 10, "calls' and background's are cut")
+    until(lambda: not cuts_idle.pipes or keeper.stats().connects > 2, 10, "and it is quiet")
+    assert keeper.call("is_held", "quiet").result == 1
+    keeper.call("release", "quiet").ok()
+    assert not keeper.events_of(EVENT_LOST)
+
+
+@pytest.fixture
+def moves(make_server, folder):
+    """Two servers of one port, the second one a replica; moves.test is the first one's name, until
+    to_the_second() makes the other one the master and gives it the name."""
+    class Moves:
+        names = folder / "names"
+        first = make_server()
+        second = Server(folder / "second", {"bind": "127.0.0.2"})
+        url = f"redis://moves.test:{first.port}"
+        program = ("env", f"LD_PRELOAD={BUILD}/tests/system/libtest-names.so",
+                   f"LK_TEST_NAMES={folder}/names", DRIVER)
+
+        def to_the_second(self) -> None:
+            acknowledged(self.first, 1)
+            self.second.call("REPLICAOF", "NO", "ONE")
+            self.names.write_text("127.0.0.2\n")
+
+    moves = Moves()
+    moves.names.write_text("127.0.0.1\n")
+    (folder / "second").mkdir()
+    moves.second.port = moves.second.config["port"] = moves.first.port
+    moves.second.start()
+    moves.second.call("REPLICAOF", "127.0.0.1", moves.first.port)
+    until(lambda: moves.second.info("master_link_status") == "up", 20, "it follows")
+    yield moves
+    moves.second.kill()
+
+
+@pytest.mark.parametrize("old", ["ends", "is demoted", "is cut off"])
+def test_a_name_whose_address_changes(moves, make_keeper, old):
+    """The service makes a replica the master, and gives it the name. The old master ends, or stays
+    as a replica with all its connections, perhaps one that hears nothing of the new master. In each
+    case every lock is kept, and changes hands."""
+    names = {kind: f"{kind}-moves" for kind in EVERY_LOCK}
+    contest = Contest(make_keeper, moves.url, names, 4000, program=moves.program)
+    moves.to_the_second()
+    if old == "ends":
+        moves.first.kill()
+    else:
+        there = "127.0.0.2" if old == "is demoted" else "127.0.0.3"
+        moves.first.call("REPLICAOF", there, moves.second.port)
+    contest.is_kept()
+    assert all(moves.second.call("EXISTS", name) for name in names.values())
+    contest.hand_over()

@@ -243,6 +243,9 @@ def test_read_only(server, make_server, make_keeper):
     assert "READONLY" in answer.message
     answer = keeper.call("within", "ro", wait=400).is_code("LK_EUNAVAILABLE")
     assert answer.took < 3
+    for _ in range(20):
+        keeper.call("try", "ro").is_code("LK_EUNAVAILABLE")
+    assert keeper.stats().connects < 60, "each call connects anew twice at most"
     replica.call("REPLICAOF", "NO", "ONE")
     keeper.call("acquire", "ro").ok()
     keeper.call("release", "ro").ok()
