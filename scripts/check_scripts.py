@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The Lua scripts, with what they include: valid for Lua 5.1, clean for luacheck, and known to a
-server by our SHA-1.
+"""The Lua scripts, with what they include: valid for Lua 5.1, clean for luacheck, known to a server
+by our SHA-1; and each key that they touch is one of KEYS, as some servers demand. A script that
+cannot keep to that says so in its leading comment: "-- Keys beside KEYS: …".
 
 usage: check_scripts.py BUILD
 """
@@ -19,6 +20,12 @@ import lua_scripts
 from tree import files, finish, name
 
 SERVER_START_S = 10
+CALL = re.compile(r"redis\.p?call\('(\w+)'(?:, ([^,()]*))?")
+LATER = re.compile(r"\{'([A-Z]+)', ([^,()]*)")  # a command that is called with unpack()
+DELETE = re.compile(r"redis\.p?call\('DEL', ([^()]*)\)")
+KEYLESS = {"TIME", "PUBLISH", "PUBSUB"}
+DECLARED = re.compile(r"KEYS\[[^]]+\]")
+BESIDE = "-- Keys beside KEYS: "
 
 
 def lint(path: pathlib.Path, lines: list[lua_scripts.Line]) -> list[str]:
@@ -36,6 +43,32 @@ def lint(path: pathlib.Path, lines: list[lua_scripts.Line]) -> list[str]:
             said = re.sub(r"stdin:(\d+)", lambda match: place(lines, int(match[1])),
                           done.stdout + done.stderr)
             problems.append(f"{name(path)}: {command[0]}:\n{said}")
+    return problems
+
+
+def keys_bound(text: str) -> set[str]:
+    """The names that stand for one of KEYS."""
+    found = set(re.findall(r"for \w+, (\w+) in ipairs\(KEYS\)", text))
+    for names, values in re.findall(r"local ([\w, ]+) = (.+)", text):
+        found |= {each for each, value in zip(names.split(", "), values.split(", "))
+                  if DECLARED.fullmatch(value)}
+    return found
+
+
+def undeclared(path: pathlib.Path, lines: list[lua_scripts.Line]) -> list[str]:
+    """Commands on a key that is not one of KEYS."""
+    text = "\n".join(line.text for line in lines if not line.is_comment())
+    bound, problems = keys_bound(text), []
+    calls = [call for call in CALL.findall(text) if call[0] not in KEYLESS]
+    calls += LATER.findall(text)
+    calls += [("DEL", key) for keys in DELETE.findall(text) for key in keys.split(", ")]
+    if len(re.findall(r"redis\.p?call\((?!unpack\()", text)) != len(CALL.findall(text)):
+        problems.append(f"{name(path)}: has a command that is not a literal")
+    for verb, key in calls:
+        if not all(part in bound or DECLARED.fullmatch(part) for part in key.split(" or ")):
+            problems.append(f"{name(path)}: {verb} on {key}, which is none of KEYS")
+    if any(line.text.startswith(BESIDE) for line in lines):
+        return [] if problems else [f"{name(path)}: has no keys beside KEYS"]
     return problems
 
 
@@ -58,7 +91,7 @@ def expanded(sources: list[pathlib.Path], problems: list[str]) -> list[str]:
             problems.append(str(error))
             continue
         used |= {line.path.name for line in lines}
-        problems += lint(path, lines)
+        problems += lint(path, lines) + undeclared(path, lines)
     problems += [f"{name(path)}: no script includes it" for title, path in pieces.items()
                  if title not in used]
     return names

@@ -9,6 +9,7 @@
 --   ARGV[3]  message: "0" from the read side, "1" from the write side
 --
 -- Answers: nil, not the owner · integer: given up, so many subscribers heard of it.
+-- Keys beside KEYS: the timeout keys of the other holds, which only the hash tells; in its slot.
 -- Works under memory pressure: the first write is HDEL. Live readers, Java's too, keep the lock;
 -- dead ones, whose timeout keys are gone, do not, and those met on the way are taken out. A user
 -- who may not publish gives it up all the same.
