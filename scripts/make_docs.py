@@ -42,8 +42,8 @@ by commas, are a quorum (`lockkeeper run`).
 
 To follow a master, its user needs `+role` and `+wait` besides [these rights](acl/locks.acl); in a
 cluster also `+cluster|myid`, `+cluster|slots` and `+asking`, and for sharded messages, or both
-kinds, `+spublish`, `+ssubscribe` and `+sunsubscribe`. A user of the sentinels needs no more
-than this:
+kinds, `+spublish`, `+ssubscribe`, `+sunsubscribe` and `+pubsub|shardnumsub`. A user of the
+sentinels needs no more than this:
 
     -@all +auth +sentinel|myid +sentinel|get-master-addr-by-name +sentinel|replicas
     +sentinel|sentinels +subscribe resetchannels &+switch-master &+reboot

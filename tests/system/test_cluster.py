@@ -316,7 +316,7 @@ def test_least_rights(clusters, make_keeper):
     made, locks = clusters(replicas=0), ROOT / "docs" / "acl" / "locks.acl"
     page = (ROOT / "docs" / "options.md").read_text()
     more = ["+role", "+wait", "+cluster|myid", "+cluster|slots", "+asking"]
-    sharded = ["+spublish", "+ssubscribe", "+sunsubscribe"]
+    sharded = ["+spublish", "+ssubscribe", "+sunsubscribe", "+pubsub|shardnumsub"]
     assert all(f"`{right}`" in page for right in more + sharded)
     for node in made.nodes:
         for name, rights in (("lk", more), ("less", more[:3]), ("sharded", more + sharded)):

@@ -7,7 +7,9 @@ import time
 import pytest
 
 import moving
-from keeper import BUILD, DRIVER, EVENT_LOST
+from clusters import Cluster
+from deployments import Replicas
+from keeper import BUILD, DRIVER, EVENT_LOST, ROOT
 from moving import EVERY_LOCK, Contest, Stress, acknowledged
 from resp import ErrorReply
 from servers import Server
@@ -39,6 +41,16 @@ def test_every_kind_without_script_commands(without_script, make_keeper):
     contest.hand_over()
 
 
+def hands_over_a_quorum(keeper, other, kind: str) -> None:
+    about = {"kind": kind, "nodes": "n0,n1,n2", "c": "n0"}
+    keeper.call("acquire", kind, **about).ok()
+    other.call("try", kind, **about).is_code("LK_EBUSY")
+    waits = other.say("within", kind, wait=30_000, **about)
+    keeper.call("release", kind, **about).ok()
+    waits.result().ok()
+    other.call("release", kind, **about).ok()
+
+
 def test_quorums_without_script_commands(make_server, folder, make_keeper):
     (folder / "renamed.conf").write_text(RENAMED)
     keeper, other = make_keeper(), make_keeper()
@@ -47,13 +59,7 @@ def test_quorums_without_script_commands(make_server, folder, make_keeper):
         for each in (keeper, other):
             each.open(server.url, c=f"n{number}", watchdog_ms=LEASE_MS)
     for kind in ("red", "red-plain"):
-        about = {"kind": kind, "nodes": "n0,n1,n2", "c": "n0"}
-        keeper.call("acquire", kind, **about).ok()
-        other.call("try", kind, **about).is_code("LK_EBUSY")
-        waits = other.say("within", kind, wait=30_000, **about)
-        keeper.call("release", kind, **about).ok()
-        waits.result().ok()
-        other.call("release", kind, **about).ok()
+        hands_over_a_quorum(keeper, other, kind)
 
 
 def test_scripts_that_are_forgotten_without_script_commands(server, make_keeper, history,
@@ -199,3 +205,84 @@ def test_a_name_whose_address_changes(moves, make_keeper, old):
     contest.is_kept()
     assert all(moves.second.call("EXISTS", name) for name in names.values())
     contest.hand_over()
+
+
+FOLLOWS = ["+role", "+wait"]
+IN_A_CLUSTER = [*FOLLOWS, "+cluster|myid", "+cluster|slots", "+asking"]
+SHARDED = ["+spublish", "+ssubscribe", "+sunsubscribe", "+pubsub|shardnumsub"]
+PLACES = {
+    "single": (lambda make_server, deploy: [make_server()], "locks", [], {}),
+    "replicas": (lambda make_server, deploy: deploy(Replicas), "locks", FOLLOWS, {}),
+    "cluster": (lambda make_server, deploy: deploy(Cluster), "locks", IN_A_CLUSTER, {}),
+    "cluster-both": (lambda make_server, deploy: deploy(Cluster), "locks",
+                     IN_A_CLUSTER + SHARDED, {"messages": "both"}),
+    "quorum": (lambda make_server, deploy: [make_server() for _ in range(3)], "quorum", [], {}),
+}
+
+
+@pytest.fixture(params=PLACES)
+def limited(request, make_server, deploy):
+    """A deployment whose user "lockkeeper" has the documented rights and no other: its URLs, the
+    client's options; nothing was refused in the end."""
+    make, acl, more, options = PLACES[request.param]
+    page = (ROOT / "docs" / "options.md").read_text()
+    assert all(f"`{right}`" in page for right in more)
+    _, user, *rules = (ROOT / "docs" / "acl" / f"{acl}.acl").read_text().split()
+    made = make(make_server, deploy)
+    nodes = made if isinstance(made, list) else getattr(made, "nodes", None) or made.servers
+    for node in nodes:
+        node.call("ACL", "SETUSER", user, "reset", *rules, *more)
+    urls = [each.url for each in (made if isinstance(made, list) else [made])]
+    yield ([url.replace("://", f"://{user}:change-me@") for url in urls],
+           {"key_prefix": "app:", **options})
+    assert [entry for node in nodes for entry in node.call("ACL", "LOG")] == []
+
+
+def use_counters(keeper) -> None:
+    for kind in ("semaphore", "permits"):
+        keeper.call("set", kind, kind=kind, count=1).ok()
+        ids = keeper.call("acquire", kind, kind=kind, count=1).ok().get("ids", "")
+        waits = keeper.say("within", kind, thread="w", kind=kind, count=1, wait=20_000)
+        until(lambda: keeper.stats().waiting == 1, 10, "it waits")
+        keeper.call("release", kind, kind=kind, count=1, ids=ids).ok()
+        waits.result().ok()
+    keeper.call("set", "latch", kind="latch", count=1).ok()
+    waits = keeper.say("within", "latch", thread="w", kind="latch", wait=20_000)
+    keeper.call("down", "latch", kind="latch", count=1).ok()
+    waits.result().ok()
+
+
+def test_the_documented_rights_are_enough(limited, make_keeper):
+    """For every kind: called, queued, renewed, waited for; and for the counters."""
+    urls, options = limited
+    if len(urls) > 1:
+        keeper, other = make_keeper(), make_keeper()
+        for number, url in enumerate(urls):
+            for each in (keeper, other):
+                each.open(url, c=f"n{number}", watchdog_ms=LEASE_MS, **options)
+        for kind in ("red", "red-plain"):
+            hands_over_a_quorum(keeper, other, kind)
+        return
+    names = {kind: f"{kind}-1" for kind in EVERY_LOCK} | {"multi": "multi-1,multi-2"}
+    contest = Contest(make_keeper, urls[0], names, LEASE_MS, **options)
+    contest.is_kept()
+    contest.hand_over()
+    for kind in EVERY_LOCK:
+        contest.holder.call("acquire", f"{kind}-2", kind=kind, queue=1).ok()
+        contest.holder.call("release", f"{kind}-2", kind=kind, queue=1).ok()
+    use_counters(contest.holder)
+
+
+def test_names_with_a_hash_tag_need_patterns_of_their_own(server, make_keeper):
+    """What belongs to app:{tag}job has no braces of ours around it: the lists do not cover that."""
+    _, user, *rules = (ROOT / "docs" / "acl" / "locks.acl").read_text().split()
+    server.call("ACL", "SETUSER", user, "reset", *rules)
+    keeper = make_keeper(server.url.replace("://", f"://{user}:change-me@"), key_prefix="app:")
+    keeper.call("acquire", "{tag}job", kind="fair").is_code("LK_EDENIED")
+    more = [rule.replace("{app:", "app:") for rule in rules if rule[:1] in "~&"]
+    server.call("ACL", "SETUSER", user, *more)
+    server.call("ACL", "LOG", "RESET")
+    for kind in EVERY_LOCK:
+        keeper.call("acquire", f"{{tag}}{kind}", kind=kind).ok()
+        keeper.call("release", f"{{tag}}{kind}", kind=kind).ok()
+    assert server.call("ACL", "LOG") == []
