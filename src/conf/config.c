@@ -210,6 +210,38 @@ int lk__config_acks(const struct lk_config *config)
 	return all ? LK__ACKS_ALL : (int)strtol(config->replica_acks, NULL, 10);
 }
 
+static const char *const fsync_names[] = {
+	[LK__FSYNC_OFF] = "off",
+	[LK__FSYNC_LOCAL] = "local",
+	[LK__FSYNC_REPLICAS] = "replicas",
+};
+
+#define FSYNC_COUNT (sizeof(fsync_names) / sizeof(fsync_names[0]))
+
+static size_t fsync_at(const char *value)
+{
+	size_t at = 0;
+	while (at < FSYNC_COUNT && strcmp(value, fsync_names[at]) != 0)
+		at++;
+	return at;
+}
+
+enum lk__fsync lk__config_fsync(const struct lk_config *config)
+{
+	return (enum lk__fsync)fsync_at(config->fsync_acks);
+}
+
+/* With appendfsync everysec a disk is synced once a second, and a replica tells of it once a
+ * second: a third of this is longer than both. */
+#define FSYNC_COMMAND_MS 6000
+
+void lk__config_fit_limits(struct lk_config *config)
+{
+	if (lk__config_fsync(config) != LK__FSYNC_OFF &&
+	    config->command_timeout_ms < FSYNC_COMMAND_MS)
+		config->command_timeout_ms = FSYNC_COMMAND_MS;
+}
+
 /* LK__MESSAGES_COUNT: there are none of that name. */
 static enum lk__messages messages_named(const char *value)
 {
@@ -253,6 +285,8 @@ static int set_text(lk_config *config, const struct option *option, const char *
 		return refuse(option, value, "is not off, short, full or arguments", error);
 	if (text == &config->replica_acks && !replica_acks_valid(value))
 		return refuse(option, value, "is not all or a number from 0 to 64", error);
+	if (text == &config->fsync_acks && fsync_at(value) == FSYNC_COUNT)
+		return refuse(option, value, "is not off, local or replicas", error);
 	if (text == &config->messages && messages_named(value) == LK__MESSAGES_COUNT)
 		return refuse(option, value, "is not plain, sharded or both", error);
 	if (text == &config->sentinel_tls && !sentinel_tls_valid(value))

@@ -22,6 +22,9 @@ enum lk__deployment { LK__SINGLE, LK__REPLICAS, LK__SENTINEL, LK__CLUSTER };
 #define LK__ACKS_MAX 64
 #define LK__ACKS_ALL (-1)
 
+/* Disks that must have a grant. */
+enum lk__fsync { LK__FSYNC_OFF, LK__FSYNC_LOCAL, LK__FSYNC_REPLICAS };
+
 #define LK__MEMBER_MS(name) int64_t name;
 #define LK__MEMBER_INT(name) int64_t name;
 #define LK__MEMBER_TEXT(name) char *name;
@@ -64,6 +67,11 @@ enum lk__messages {
 	LK__MESSAGES_COUNT
 };
 enum lk__messages lk__config_messages(const struct lk_config *config);
+
+enum lk__fsync lk__config_fsync(const struct lk_config *config);
+
+/* Where disks are waited for, answers take longer: raises the command limit to what that needs. */
+void lk__config_fit_limits(struct lk_config *config);
 
 /* Whether a client can be made from it: LK_EINVAL without a URL or when options contradict. */
 int lk__config_check(const struct lk_config *config, lk_error *error);

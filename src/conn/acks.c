@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Answers that count when replicas have what they tell of.
+ * Answers that count when replicas, or disks, have what they tell of.
  *
  *   EVALSHA a ─ EVALSHA b ─▶ answers of a and b are kept ─▶ ROLE WAIT ROLE ─▶ both are done
  *
@@ -9,10 +9,16 @@
  * connection: a request waits for one WAIT before its answer, and one behind it. Hence the time
  * limit of each, a third of the command limit.
  *
+ * Where disks are to have it (fsync_acks), WAITAOF does the same for them: for the master's alone,
+ * behind a WAIT for the replicas' memory, with which it shares the time; or for the replicas' too,
+ * instead of it.
+ *
  * WAIT does not say who has acknowledged. Where the replicas are known by address, the first ROLE
  * tells the master's offset, and the second who is connected, up to which offset. All that are
  * known must be there, and up to that offset, unless WAIT has counted all who are connected. Others
- * may be connected as well; WAIT waits for those too that came in time the last time.
+ * may be connected as well; WAIT waits for those too that came in time the last time. Nobody tells
+ * whose disks WAITAOF has counted: they must be as many as the replicas that are up to the offset,
+ * since no other can have it on disk.
  *
  * A former master that has just become a replica may be promoted again before it is seen to follow:
  * it must acknowledge as soon as it is connected, and for 5 s after it was connected last. When it
@@ -37,16 +43,33 @@
 #include "conn/words.h"
 #include "resp/reader.h"
 
-#define PARTS 3 /* of the command limit */
+#define PARTS 3      /* of the command limit */
+#define DISK_PARTS 4 /* of one of them, of which the last three are the disk's */
 #define RETURNED_MS 5000
 
-/* The answers, where replicas are known by address; else there is one. */
-enum { ROLE_BEFORE, WAITED, ROLE_BEHIND, ASKED_COUNT };
+#define ASKED_MAX 4
 
-static bool add_role(struct lk__request *batch, bool named)
+/* What is asked, and answered, in this order. */
+struct asked {
+	bool roles; /* first and last */
+	bool memory, disk;
+};
+
+static struct asked asked_of(const struct lk__node *node, int count)
+{
+	bool named = node->acks == LK__ACKS_ALL && node->replicas.named;
+	return (struct asked){
+		.roles = named,
+		.memory = node->fsync == LK__FSYNC_OFF ||
+			  (node->fsync == LK__FSYNC_LOCAL && (named || count > 0)),
+		.disk = node->fsync != LK__FSYNC_OFF,
+	};
+}
+
+static bool add_role(struct lk__request *batch, bool asked)
 {
 	struct lk__words words = {0};
-	if (!named)
+	if (!asked)
 		return true;
 	lk__words_text(&words, "ROLE");
 	return lk__words_batch(batch, &words);
@@ -61,20 +84,36 @@ static bool add_wait(struct lk__request *batch, int count, int64_t limit_ms)
 	return lk__words_batch(batch, &words);
 }
 
-static bool is_named(const struct lk__node *node)
+static bool add_waitaof(struct lk__request *batch, int count, int64_t limit_ms)
 {
-	return node->acks == LK__ACKS_ALL && node->replicas.named;
+	struct lk__words words = {0};
+	lk__words_text(&words, "WAITAOF");
+	lk__words_text(&words, "1");
+	lk__words_number(&words, count);
+	lk__words_number(&words, limit_ms);
+	return lk__words_batch(batch, &words);
+}
+
+/* Of the limits, each is 1 ms at least: 0 is none. */
+static bool add_waits(struct lk__request *batch, const struct lk__node *node, struct asked asked,
+		      int count)
+{
+	int64_t limit_ms = node->config->command_timeout_ms / PARTS + 1;
+	int64_t memory_ms = asked.disk ? limit_ms / DISK_PARTS + 1 : limit_ms;
+	int64_t disk_ms = asked.memory ? limit_ms - limit_ms / DISK_PARTS : limit_ms;
+	int disks = node->fsync == LK__FSYNC_REPLICAS ? count : 0;
+	return (!asked.memory || add_wait(batch, count, memory_ms)) &&
+	       (!asked.disk || add_waitaof(batch, disks, disk_ms));
 }
 
 static struct lk__request *acks_request(const struct lk__conn *conn)
 {
-	bool named = is_named(conn->node);
 	int count = lk__node_acks(conn->node);
-	int64_t limit_ms = conn->node->config->command_timeout_ms / PARTS + 1;
-	struct lk__request *batch = lk__request_batch(ASKED_COUNT);
-	if (batch && add_role(batch, named) &&
-	    add_wait(batch, count + (named ? conn->more_acks : 0), limit_ms) &&
-	    add_role(batch, named)) {
+	struct asked asked = asked_of(conn->node, count);
+	struct lk__request *batch = lk__request_batch(ASKED_MAX);
+	if (batch && add_role(batch, asked.roles) &&
+	    add_waits(batch, conn->node, asked, count + (asked.roles ? conn->more_acks : 0)) &&
+	    add_role(batch, asked.roles)) {
 		batch->asks_acks = true;
 		batch->wants_acks = count;
 		batch->finish = lk__request_forget;
@@ -120,8 +159,50 @@ struct count {
 	int wanted, came;
 	int more;            /* that came, and need not; or must, beside those that are known */
 	bool again;          /* it was not waited for one that must come */
+	bool off_disk;       /* the master's disk must have it, and has not */
 	const char *refusal; /* the server's words; NULL: none */
 };
+
+/* What they said; NULL: they were not asked. */
+struct heard {
+	const redisReply *before, *waited, *synced, *behind;
+};
+
+static struct heard heard_of(const struct lk__node *node, const struct lk__request *asked)
+{
+	struct asked each = asked_of(node, asked->wants_acks);
+	redisReply **next = asked->reply->element;
+	struct heard heard = {0};
+	if (each.roles)
+		heard.before = *next++;
+	if (each.memory)
+		heard.waited = *next++;
+	if (each.disk)
+		heard.synced = *next++;
+	if (each.roles)
+		heard.behind = *next;
+	return heard;
+}
+
+static int reply_number(const redisReply *reply)
+{
+	return reply->type == REDIS_REPLY_INTEGER ? (int)reply->integer : 0;
+}
+
+/* Of the two numbers of a WAITAOF. */
+static int synced_number(const redisReply *synced, size_t index)
+{
+	bool whole = synced->type == REDIS_REPLY_ARRAY && synced->elements == 2;
+	return whole ? reply_number(synced->element[index]) : 0;
+}
+
+/* How many replicas have it where they must have it. */
+static int heard_count(const struct lk__node *node, const struct heard *heard)
+{
+	if (node->fsync == LK__FSYNC_REPLICAS)
+		return synced_number(heard->synced, 1);
+	return heard->waited ? reply_number(heard->waited) : 0;
+}
 
 /* The offset of a master, or -1. */
 static long long role_offset(const redisReply *role)
@@ -181,16 +262,25 @@ static bool returning_must(const struct lk__replicas *replicas)
 	       lk__now_ns() < lk__after_ms(replicas->returned_ns, RETURNED_MS);
 }
 
-static struct count count_named(struct lk__node *node, const redisReply *reply)
+/* Those that may have it on disk. */
+static int count_up_to(const redisReply *replicas, long long offset)
+{
+	char place[LK__PLACE_SIZE];
+	int count = 0;
+	for (size_t i = 0; i < replicas->elements; i++)
+		count += replica_has(replicas->element[i], offset, place);
+	return count;
+}
+
+static struct count count_named(struct lk__node *node, const struct heard *heard)
 {
 	struct count count = {0};
 	struct lk__replicas *replicas = &node->replicas;
-	long long offset = role_offset(reply->element[ROLE_BEFORE]);
-	const redisReply *behind = reply->element[ROLE_BEHIND];
-	const redisReply *waited = reply->element[WAITED];
+	long long offset = role_offset(heard->before);
+	const redisReply *behind = heard->behind;
 	bool master = offset >= 0 && role_offset(behind) >= 0;
-	bool all = master && waited->type == REDIS_REPLY_INTEGER &&
-		   waited->integer >= (long long)behind->element[2]->elements;
+	int acked = heard_count(node, heard);
+	bool all = master && acked >= (int)behind->element[2]->elements;
 	pthread_mutex_lock(&replicas->mutex);
 	int named = atomic_load(&replicas->count);
 	count.wanted = named;
@@ -210,39 +300,54 @@ static struct count count_named(struct lk__node *node, const redisReply *reply)
 	count.wanted += returned;
 	count.more += returned;
 	pthread_mutex_unlock(&replicas->mutex);
+	bool on_disk = node->fsync == LK__FSYNC_REPLICAS;
+	bool unclear = on_disk && master && !all && acked < count_up_to(behind->element[2], offset);
+	if (unclear && count.wanted > 0)
+		count.came = acked < count.wanted ? acked : count.wanted - 1;
 	return count;
 }
 
 static struct count count_acks(struct lk__node *node, const struct lk__request *asked)
 {
 	const redisReply *reply = asked->reply;
-	const redisReply *waited = reply->element[reply->elements == ASKED_COUNT ? WAITED : 0];
+	struct heard heard = heard_of(node, asked);
 	struct count count = {0};
-	if (reply->elements == ASKED_COUNT) {
-		count = count_named(node, reply);
+	if (heard.behind) {
+		count = count_named(node, &heard);
 	} else {
 		int now = lk__node_acks(node);
 		count.wanted = now > asked->wants_acks ? now : asked->wants_acks;
-		count.came = waited->type == REDIS_REPLY_INTEGER ? (int)waited->integer : 0;
+		count.came = heard_count(node, &heard);
 	}
+	count.off_disk = heard.synced && synced_number(heard.synced, 0) < 1;
 	for (size_t i = 0; i < reply->elements; i++)
 		if (reply->element[i]->type == REDIS_REPLY_ERROR)
 			count.refusal = reply->element[i]->str;
 	return count;
 }
 
-static void acks_too_few(struct lk__conn *conn, struct lk__request *request,
-			 const struct count *count, struct lk__deferred *after)
+static bool count_suffices(const struct count *count)
 {
-	char reason[sizeof(request->reason)];
+	return !count->refusal && !count->off_disk && count->came >= count->wanted;
+}
+
+/* What is missing, in words. */
+static void count_explain(const struct count *count, const struct lk__node *node, char *reason,
+			  size_t size)
+{
+	bool on_disk = node->fsync == LK__FSYNC_REPLICAS;
 	if (count->refusal)
-		snprintf(reason, sizeof(reason), "no replica can acknowledge it: %.100s",
+		snprintf(reason, size, "%s: %.100s",
+			 node->fsync != LK__FSYNC_OFF ? "it is not known to be on disk"
+						      : "no replica can acknowledge it",
 			 count->refusal);
+	else if (count->came >= count->wanted)
+		snprintf(reason, size,
+			 "the master has done it, and its disk did not have it in time");
 	else
-		snprintf(reason, sizeof(reason),
-			 "the master has done it, and %d of %d replicas have acknowledged it",
-			 count->came, count->wanted);
-	lk__conn_done(conn, request, LK_ENOTDURABLE, reason, after);
+		snprintf(reason, size, "the master has done it%s, and %d of %d replicas have %s",
+			 count->off_disk ? " and does not have it on disk" : "", count->came,
+			 count->wanted, on_disk ? "it on disk" : "acknowledged it");
 }
 
 /* The answer to a WAIT: all that is kept was answered before. */
@@ -257,13 +362,14 @@ void lk__acks_came(struct lk__conn *conn, const struct lk__request *asked,
 		acks_ask(conn);
 		return;
 	}
+	bool suffices = count_suffices(&count);
+	char reason[sizeof(request->reason)] = "";
+	if (!suffices)
+		count_explain(&count, conn->node, reason, sizeof(reason));
 	DL_FOREACH_SAFE(conn->unacked, request, next)
 	{
 		DL_DELETE(conn->unacked, request);
-		if (!count.refusal && count.came >= count.wanted)
-			lk__conn_done(conn, request, 0, "", after);
-		else
-			acks_too_few(conn, request, &count, after);
+		lk__conn_done(conn, request, suffices ? 0 : LK_ENOTDURABLE, reason, after);
 	}
 }
 

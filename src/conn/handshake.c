@@ -18,7 +18,8 @@
 #include "resp/writer.h"
 #include "scripts.h"
 
-#define COMMANDS_MAX 6
+#define COMMANDS_MAX 7
+#define DISK_WAIT_MS "100"
 #define WORDS_MAX (2 + LK__SCRIPT_COUNT) /* of one command */
 
 struct lk__greeter {
@@ -78,6 +79,10 @@ static int greeter_compose(struct lk__greeter *greeter)
 	rc |= greeter_say(greeter, true, 1, (const char *[]){"TIME"});
 	if (greeter->flags & LK__GREET_SCRIPTS)
 		rc |= greeter_ask_scripts(greeter);
+	/* Answered at once, since this connection has written nothing. */
+	if (greeter->flags & LK__GREET_DISK)
+		rc |= greeter_say(greeter, true, 4,
+				  (const char *[]){"WAITAOF", "1", "0", DISK_WAIT_MS});
 	return rc;
 }
 
@@ -191,6 +196,16 @@ static void greeter_scripts(const redisReply *reply, struct lk__greeting *greeti
 				       reply->element[i]->integer == 1;
 }
 
+/* Without it nothing would be granted: better no connection than grants that are all given back. */
+static int greeter_diskless(struct lk__greeter *greeter, const char *words)
+{
+	int code = lk__classify(words);
+	return lk__fail(greeter->error, code == LK_EMAYBEHELD ? LK_EREFUSED : code,
+			"%s: fsync_acks is %s, but the server cannot tell what is on its disk "
+			"(WAITAOF, since Redis 7.2): %.200s",
+			greeter->config->url, greeter->config->fsync_acks, words);
+}
+
 /* A Sentinel speaks the protocol too, but has hardly any of the commands of a server. */
 static int greeter_refused(struct lk__greeter *greeter, const char *verb, const char *words)
 {
@@ -208,6 +223,8 @@ static int greeter_take(struct lk__greeter *greeter, const redisReply *reply)
 		int code = lk__classify(reply->str);
 		/* What stands first is the reason: the rest only follows from it. */
 		bool refused = code == LK_EAUTH || strncmp(reply->str, "ERR max number", 14) == 0;
+		if (strcmp(verb, "WAITAOF") == 0)
+			return greeter_diskless(greeter, reply->str);
 		if (greeter->needed[greeter->answered] || refused)
 			return greeter_refused(greeter, verb, reply->str);
 	} else if (strcmp(verb, "TIME") == 0) {

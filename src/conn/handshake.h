@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The first words on a new connection: AUTH, ROLE, SELECT, CLIENT SETNAME, TIME, SCRIPT EXISTS. */
+/* The first words on a new connection: AUTH, ROLE, SELECT, CLIENT SETNAME, TIME, SCRIPT
+ * EXISTS, WAITAOF. */
 #ifndef LK__CONN_HANDSHAKE_H
 #define LK__CONN_HANDSHAKE_H
 
@@ -30,6 +31,7 @@ struct lk__greeting {
 
 #define LK__GREET_SCRIPTS 1u /* ask for our scripts */
 #define LK__GREET_MASTER 4u  /* refuse what is not a master */
+#define LK__GREET_DISK 8u    /* refuse what cannot tell whether its disk has something */
 #define LK__GREET_FIRST 2u   /* the server has never been reached: what may be a refusal is one */
 
 /* What a text says about a node that lacks the commands of a server. */

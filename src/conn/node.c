@@ -18,6 +18,7 @@ int lk__node_init(struct lk__node *node, const struct lk_config *config,
 	node->context = context;
 	node->messages.wake_fd = node->work.wake_fd = -1;
 	node->acks = lk__config_acks(config);
+	node->fsync = lk__config_fsync(config);
 	node->told_by = lk__config_messages(config);
 	pthread_mutex_init(&node->replicas.mutex, NULL);
 	node->can_spin = config->spin_us > 0 && lk__core_count() > 1;

@@ -63,6 +63,7 @@ struct lk__node {
 	enum lk__messages told_by; /* the kind of its messages */
 	bool can_spin;             /* asked for, and there is a core left for the server */
 	int acks;                  /* replicas that must have a grant, or LK__ACKS_ALL */
+	enum lk__fsync fsync;      /* and on which disks it must be */
 	struct lk__replicas replicas;
 	struct lk__conn messages;
 	struct lk__conn work;
@@ -128,10 +129,10 @@ static inline int lk__node_acks(const struct lk__node *node)
 	return node->acks >= 0 ? node->acks : atomic_load(&node->replicas.count);
 }
 
-/* Whether a grant waits for replicas at all. */
+/* Whether a grant waits for replicas or disks at all. */
 static inline bool lk__node_is_acked(const struct lk__node *node)
 {
-	return lk__node_acks(node) > 0 ||
+	return node->fsync != LK__FSYNC_OFF || lk__node_acks(node) > 0 ||
 	       (node->acks == LK__ACKS_ALL && atomic_load(&node->replicas.returns));
 }
 

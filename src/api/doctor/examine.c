@@ -132,6 +132,7 @@ static int config_point(struct lk_config *config, char *url, char *host)
 	config->deployment = LK__SINGLE;
 	*config->places = *config->master = '\0';
 	bool made = url && host && lk_config_set(config, "replica_acks", "0", NULL) == 0 &&
+		    lk_config_set(config, "fsync_acks", "off", NULL) == 0 &&
 		    lk_config_set(config, "messages", "plain", NULL) == 0;
 	return made ? 0 : LK_ENOMEM;
 }

@@ -177,6 +177,8 @@ int lk__client_new(lk_client **client_out, const struct lk_config *config, lk_er
 	lk__watch_init(client);
 	int rc = lk__notices_init(client, error);
 	client->config = lk__config_copy(config);
+	if (client->config)
+		lk__config_fit_limits(client->config);
 	if (rc == 0 && !client->config)
 		rc = lk__fail(error, LK_ENOMEM, "lk_client_new: out of memory");
 	if (rc == 0 && lk__random_uuid(client->id) < 0)
