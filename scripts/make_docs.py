@@ -40,10 +40,10 @@ a quorum of independent servers if you cannot accept that.
 to 16 addresses. `config.h` says how the master is found. Several URLs of single servers, separated
 by commas, are a quorum (`lockkeeper run`).
 
-To follow a master, its user needs `+role` and `+wait` besides [these rights](acl/locks.acl); in a
-cluster also `+cluster|myid`, `+cluster|slots` and `+asking`, and for sharded messages, or both
-kinds, `+spublish`, `+ssubscribe`, `+sunsubscribe` and `+pubsub|shardnumsub`. A user of the
-sentinels needs no more than this:
+Besides [these rights](acl/locks.acl) a user needs `+waitaof` for `fsync_acks`, and to follow a
+master `+role` and `+wait`; in a cluster also `+cluster|myid`, `+cluster|slots` and `+asking`, and
+for sharded messages, or both kinds, `+spublish`, `+ssubscribe`, `+sunsubscribe` and
+`+pubsub|shardnumsub`. A user of the sentinels needs no more than this:
 
     -@all +auth +sentinel|myid +sentinel|get-master-addr-by-name +sentinel|replicas
     +sentinel|sentinels +subscribe resetchannels &+switch-master &+reboot

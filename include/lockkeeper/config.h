@@ -73,6 +73,19 @@
  * publication more, and a waiter hears the releases of such clients twice. Without a cluster,
  * sharded and both are refused (LK_EINVAL).
  *
+ * DISKS (since 0.1). A server that crashes with its machine forgets what was not on its disk. With
+ * the option fsync_acks=local the library waits (WAITAOF) until the master's append-only file has
+ * it on disk, with fsync_acks=replicas until those of the replicas have it too that replica_acks
+ * means: a grant, a renewal, an extension and a change of a count, also on a single server. If too
+ * few have it in time, the call fails with LK_ENOTDURABLE. A server that cannot tell is refused
+ * when it is connected to, before anything is written: without WAITAOF (Redis before 7.2), or
+ * without the right to it, with LK_EDENIED; with appendonly off, with LK_EREFUSED.
+ *
+ * With appendfsync always such a call takes as long as the disks do; with everysec up to a second,
+ * where replicas must have it up to two; with no, it fails. Other commands of the connection wait
+ * meanwhile. For that time command_timeout_ms counts as at least 6000, with replicas 9000. Valkey
+ * 8.1 to 9.1 answer too early, except with appendfsync always.
+ *
  * Only one thread at a time may use a configuration. Its calls do no I/O, except to read the file
  * that password_file or sentinel_password_file names.
  */

@@ -5,9 +5,9 @@
  * The rules behind the classes: an outcome is done, not done, or unknown. Every code but
  * LK_EMAYBEHELD and LK_ENOTDURABLE says *not done*.
  *
- * LK_ENOTDURABLE: the master has done it, and a failover may undo it. A grant is given back, as
- * after LK_EMAYBEHELD; an extension does not count. A change of a count was made: repeated, it is
- * made twice.
+ * LK_ENOTDURABLE: the master has done it, and a failover or a crash may undo it. A grant is given
+ * back, as after LK_EMAYBEHELD; an extension does not count. A change of a count was made:
+ * repeated, it is made twice.
  */
 #ifndef LOCKKEEPER_ERROR_H
 #define LOCKKEEPER_ERROR_H

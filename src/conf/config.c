@@ -228,18 +228,21 @@ static size_t fsync_at(const char *value)
 
 enum lk__fsync lk__config_fsync(const struct lk_config *config)
 {
-	return (enum lk__fsync)fsync_at(config->fsync_acks);
+	size_t at = fsync_at(config->fsync_acks);
+	return at < FSYNC_COUNT ? (enum lk__fsync)at : LK__FSYNC_OFF;
 }
 
-/* With appendfsync everysec a disk is synced once a second, and a replica tells of it once a
- * second: a third of this is longer than both. */
-#define FSYNC_COMMAND_MS 6000
-
+/* With appendfsync everysec a disk is synced once a second, and then a replica tells of it within
+ * another second. A third of the limit (acks.c) leaves a second more. */
 void lk__config_fit_limits(struct lk_config *config)
 {
-	if (lk__config_fsync(config) != LK__FSYNC_OFF &&
-	    config->command_timeout_ms < FSYNC_COMMAND_MS)
-		config->command_timeout_ms = FSYNC_COMMAND_MS;
+	static const int64_t least_ms[FSYNC_COUNT] = {
+		[LK__FSYNC_LOCAL] = 6000,
+		[LK__FSYNC_REPLICAS] = 9000,
+	};
+	enum lk__fsync fsync = lk__config_fsync(config);
+	if (config->command_timeout_ms < least_ms[fsync])
+		config->command_timeout_ms = least_ms[fsync];
 }
 
 /* LK__MESSAGES_COUNT: there are none of that name. */
