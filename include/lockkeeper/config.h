@@ -33,8 +33,12 @@
  * limits. A replica that does not answer counts until the sentinels call it down or have not heard
  * of it for 2.5 s, or, listed, for a second, or until the cluster marks it as failed
  * (cluster-node-timeout); no lock is granted in that time. A former master counts as soon as the
- * new one has it connected. The option replica_acks names a number instead, which then counts for
- * single servers too, or 0: then a failover can lose the last grants, and two owners are possible.
+ * new one has it connected. So does each replica that the master has connected and that sentinels
+ * or the cluster have not told of yet (not with a list), from when it acknowledges anything until 5
+ * s after it did so last; one that is silent delays one call, by a third of the command limit. A
+ * master that had no replica is asked once a second whether it has one now. The option replica_acks
+ * names a number instead, which then counts for single servers too, or 0: then a failover can lose
+ * the last grants, and two owners are possible.
  *
  * With all replicas alive no failover loses a lock. It can lose one when a replica that was down or
  * cut off becomes the master, because those that had the lock are down too. The library tells a

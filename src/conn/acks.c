@@ -15,14 +15,13 @@
  *
  * WAIT does not say who has acknowledged. Where the replicas are known by address, the first ROLE
  * tells the master's offset, and the second who is connected, up to which offset. All that are
- * known must be there, and up to that offset, unless WAIT has counted all who are connected. Others
- * may be connected as well; WAIT waits for those too that came in time the last time. Nobody tells
- * whose disks WAITAOF has counted: they must be as many as the replicas that are up to the offset,
- * since no other can have it on disk.
+ * known must be there, and up to that offset, unless WAIT has counted all who are connected. Nobody
+ * tells whose disks WAITAOF has counted: they must be as many as the replicas that are up to the
+ * offset, since no other can have it on disk.
  *
- * A former master that has just become a replica may be promoted again before it is seen to follow:
- * it must acknowledge as soon as it is connected, and for 5 s after it was connected last. When it
- * is there for the first time, a second WAIT includes it.
+ * Others may be connected that nobody has told of yet: followers.h says who of them must have it.
+ * WAIT counts them as well; one that it did not is waited for once more. While none is known, who
+ * is connected is looked at once a second.
  *
  * Replicas that are too few, or too late, make the outcome LK_ENOTDURABLE. A connection that is
  * lost before makes the answers void: the requests are sent again, as all that may be.
@@ -39,13 +38,14 @@
 #include "conf/config.h"
 #include "conf/url.h"
 #include "conn/conn.h"
+#include "conn/followers.h"
 #include "conn/node.h"
 #include "conn/words.h"
 #include "resp/reader.h"
 
 #define PARTS 3      /* of the command limit */
 #define DISK_PARTS 4 /* of one of them, of which the last three are the disk's */
-#define RETURNED_MS 5000
+#define LOOK_NS (1000 * LK__MS)
 
 #define ASKED_MAX 4
 
@@ -110,12 +110,13 @@ static struct lk__request *acks_request(const struct lk__conn *conn)
 {
 	int count = lk__node_acks(conn->node);
 	struct asked asked = asked_of(conn->node, count);
+	int more = asked.roles ? conn->more_acks : 0;
 	struct lk__request *batch = lk__request_batch(ASKED_MAX);
 	if (batch && add_role(batch, asked.roles) &&
-	    add_waits(batch, conn->node, asked, count + (asked.roles ? conn->more_acks : 0)) &&
-	    add_role(batch, asked.roles)) {
+	    add_waits(batch, conn->node, asked, count + more) && add_role(batch, asked.roles)) {
 		batch->asks_acks = true;
 		batch->wants_acks = count;
+		batch->more_acks = more;
 		batch->finish = lk__request_forget;
 		return batch;
 	}
@@ -123,16 +124,29 @@ static struct lk__request *acks_request(const struct lk__conn *conn)
 	return NULL;
 }
 
-static void acks_ask(struct lk__conn *conn)
+/* False when out of memory. */
+static bool acks_ask(struct lk__conn *conn, bool again)
 {
 	struct lk__request *request = acks_request(conn);
-	if (!request) {
-		lk__conn_must_break(conn, LK_ENOMEM, "out of memory");
-		return;
-	}
+	if (!request)
+		return false;
+	request->asks_again = again;
 	conn->asks_acks = true;
 	lk__conn_enqueue(conn, request);
 	lk__conn_flush(conn);
+	return true;
+}
+
+/* All that is kept is done. `missing`: in words; NULL: nothing is. */
+static void unacked_end(struct lk__conn *conn, const char *missing, struct lk__deferred *after)
+{
+	struct lk__request *request, *next;
+	DL_FOREACH_SAFE(conn->unacked, request, next)
+	{
+		DL_DELETE(conn->unacked, request);
+		lk__conn_done(conn, request, missing ? LK_ENOTDURABLE : 0, missing ? missing : "",
+			      after);
+	}
 }
 
 static bool is_refusal(const struct lk__request *request)
@@ -143,13 +157,14 @@ static bool is_refusal(const struct lk__request *request)
 }
 
 /* Whether an answer is kept until replicas have what it tells of. */
-bool lk__acks_await(struct lk__conn *conn, struct lk__request *request)
+bool lk__acks_await(struct lk__conn *conn, struct lk__request *request, struct lk__deferred *after)
 {
 	if (!request->durable || is_refusal(request) || !lk__node_is_acked(conn->node))
 		return false;
 	DL_APPEND(conn->unacked, request);
-	if (!conn->asks_acks) /* one that is under way was sent behind it */
-		acks_ask(conn);
+	if (!conn->asks_acks && !acks_ask(conn, false)) /* one under way was sent behind it */
+		unacked_end(conn, "the master has done it, and there is no memory to ask others",
+			    after);
 	return true;
 }
 
@@ -157,8 +172,8 @@ bool lk__acks_await(struct lk__conn *conn, struct lk__request *request)
 
 struct count {
 	int wanted, came;
-	int more;            /* that came, and need not; or must, beside those that are known */
-	bool again;          /* it was not waited for one that must come */
+	int more;            /* to be waited for, beside those that are known */
+	bool again;          /* some of these had no time to come */
 	bool off_disk;       /* the master's disk must have it, and has not */
 	const char *refusal; /* the server's words; NULL: none */
 };
@@ -244,22 +259,18 @@ static bool is_returning(const struct lk__replicas *replicas, const char *place)
 	       strncmp(replicas->returning, place, sizeof(replicas->returning) - 1) == 0;
 }
 
-/* It is connected. One that acknowledges nothing for long is not waited for. */
-static void returning_seen(struct lk__replicas *replicas, struct count *count, long long offset,
-			   bool has)
+/* The offset of the replica at `place`, or -1: it is not connected. */
+static long long offset_of(const redisReply *role, const char *place)
 {
-	count->again = replicas->returned_ns == 0 && !has;
-	if (has || replicas->returned_ns == 0 || offset > replicas->returned_offset) {
-		replicas->returned_ns = lk__now_ns();
-		replicas->returned_offset = offset;
+	char other[LK__PLACE_SIZE];
+	for (size_t i = 0; i < role->element[2]->elements; i++) {
+		const redisReply *replica = role->element[2]->element[i];
+		*other = '\0';
+		replica_has(replica, 0, other);
+		if (strcmp(other, place) == 0)
+			return replica_offset(replica);
 	}
-	count->came += has;
-}
-
-static bool returning_must(const struct lk__replicas *replicas)
-{
-	return *replicas->returning && replicas->returned_ns > 0 &&
-	       lk__now_ns() < lk__after_ms(replicas->returned_ns, RETURNED_MS);
+	return -1;
 }
 
 /* Those that may have it on disk. */
@@ -272,48 +283,80 @@ static int count_up_to(const redisReply *replicas, long long offset)
 	return count;
 }
 
-static struct count count_named(struct lk__node *node, const struct heard *heard)
+/* Followers of another master say nothing about those of this one. */
+static void followers_start(struct lk__replicas *replicas, uint64_t generation)
+{
+	if (replicas->generation == generation)
+		return;
+	replicas->generation = generation;
+	memset(&replicas->followers, 0, sizeof(replicas->followers));
+}
+
+/* One that is connected. */
+static void count_replica(struct count *count, struct lk__replicas *replicas,
+			  const struct lk__sighting *seen)
+{
+	bool again = lk__followers_see(&replicas->followers, seen, lk__now_ns());
+	count->came += seen->has;
+	count->more += again;
+	count->again |= again;
+}
+
+static void count_connected(struct count *count, struct lk__replicas *replicas,
+			    const struct heard *heard, int acked, bool over)
+{
+	long long offset = role_offset(heard->before);
+	const redisReply *behind = heard->behind->element[2];
+	bool all = acked >= (int)behind->elements;
+	for (size_t i = 0; i < behind->elements; i++) {
+		char place[LK__PLACE_SIZE] = "";
+		bool has = replica_has(behind->element[i], offset, place) || all;
+		struct lk__sighting seen = {
+			.place = place,
+			.before = offset_of(heard->before, place),
+			.behind = replica_offset(behind->element[i]),
+			.has = has,
+			.known = replicas_have(replicas, count->wanted, place),
+			.returning = is_returning(replicas, place),
+			.over = over,
+		};
+		count_replica(count, replicas, &seen);
+	}
+}
+
+/* Those who must have it are all that are known, and of the others those that are due. */
+static struct count count_named(struct lk__conn *conn, const struct heard *heard, int asked)
 {
 	struct count count = {0};
+	struct lk__node *node = conn->node;
 	struct lk__replicas *replicas = &node->replicas;
-	long long offset = role_offset(heard->before);
-	const redisReply *behind = heard->behind;
-	bool master = offset >= 0 && role_offset(behind) >= 0;
+	bool master = role_offset(heard->before) >= 0 && role_offset(heard->behind) >= 0;
 	int acked = heard_count(node, heard);
-	bool all = master && acked >= (int)behind->element[2]->elements;
 	pthread_mutex_lock(&replicas->mutex);
-	int named = atomic_load(&replicas->count);
-	count.wanted = named;
-	for (size_t i = 0; master && i < behind->element[2]->elements; i++) {
-		const redisReply *replica = behind->element[2]->element[i];
-		char place[LK__PLACE_SIZE] = "";
-		bool has = replica_has(replica, offset, place) || all;
-		bool known = named <= LK__ACKS_MAX && replicas_have(replicas, named, place);
-		if (!known && is_returning(replicas, place))
-			returning_seen(replicas, &count, replica_offset(replica), has);
-		else if (has && known)
-			count.came++;
-		else
-			count.more += has;
-	}
-	bool returned = returning_must(replicas);
-	count.wanted += returned;
-	count.more += returned;
+	followers_start(replicas, conn->generation);
+	count.wanted = atomic_load(&replicas->count);
+	if (master)
+		count_connected(&count, replicas, heard, acked, acked < asked);
+	int due = lk__followers_due(&replicas->followers, lk__now_ns());
 	pthread_mutex_unlock(&replicas->mutex);
-	bool on_disk = node->fsync == LK__FSYNC_REPLICAS;
-	bool unclear = on_disk && master && !all && acked < count_up_to(behind->element[2], offset);
-	if (unclear && count.wanted > 0)
+	count.wanted += due;
+	count.more += due;
+	if (count.more == 0)
+		atomic_store(&replicas->look_ns, lk__now_ns() + LOOK_NS);
+	if (node->fsync == LK__FSYNC_REPLICAS && master && count.wanted > 0 &&
+	    acked < count_up_to(heard->behind->element[2], role_offset(heard->before)))
 		count.came = acked < count.wanted ? acked : count.wanted - 1;
 	return count;
 }
 
-static struct count count_acks(struct lk__node *node, const struct lk__request *asked)
+static struct count count_acks(struct lk__conn *conn, const struct lk__request *asked)
 {
+	struct lk__node *node = conn->node;
 	const redisReply *reply = asked->reply;
 	struct heard heard = heard_of(node, asked);
 	struct count count = {0};
 	if (heard.behind) {
-		count = count_named(node, &heard);
+		count = count_named(conn, &heard, asked->wants_acks + asked->more_acks);
 	} else {
 		int now = lk__node_acks(node);
 		count.wanted = now > asked->wants_acks ? now : asked->wants_acks;
@@ -354,23 +397,16 @@ static void count_explain(const struct count *count, const struct lk__node *node
 void lk__acks_came(struct lk__conn *conn, const struct lk__request *asked,
 		   struct lk__deferred *after)
 {
-	struct lk__request *request, *next;
-	struct count count = count_acks(conn->node, asked);
+	struct count count = count_acks(conn, asked);
 	conn->asks_acks = false;
 	conn->more_acks = count.more;
-	if (count.again) {
-		acks_ask(conn);
+	if (count.again && !asked->asks_again && acks_ask(conn, true))
 		return;
-	}
+	char missing[sizeof(asked->reason)];
 	bool suffices = count_suffices(&count);
-	char reason[sizeof(request->reason)] = "";
 	if (!suffices)
-		count_explain(&count, conn->node, reason, sizeof(reason));
-	DL_FOREACH_SAFE(conn->unacked, request, next)
-	{
-		DL_DELETE(conn->unacked, request);
-		lk__conn_done(conn, request, suffices ? 0 : LK_ENOTDURABLE, reason, after);
-	}
+		count_explain(&count, conn->node, missing, sizeof(missing));
+	unacked_end(conn, suffices ? NULL : missing, after);
 }
 
 /* The connection is lost: whether replicas have it will never be known. */

@@ -287,6 +287,7 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 	conn->watched = watched;
 	atomic_store(&conn->armed, watched);
 	atomic_store(&conn->node->was_up, true);
+	atomic_store(&conn->node->replicas.look_ns, 0);
 	if (conn->kind == LK__CONN_SCRIPTS) /* it may be another server, or another version */
 		atomic_fetch_and(&conn->node->abilities, ~LK__CAN_KNOWN);
 	conn->proved = false;

@@ -85,7 +85,7 @@ struct lk__conn {
 	int64_t postponed_until_ns;
 	struct lk__request *unacked;  /* answered, and not yet acknowledged; before in_flight */
 	bool asks_acks;               /* a WAIT is under way for them */
-	int more_acks;                /* of replicas that need not, and did at the last WAIT */
+	int more_acks;                /* of replicas that nobody has told of, see acks.c */
 	struct lk__request *finished; /* done, and left to whoever may call `finish` */
 	_Atomic unsigned finishing;   /* threads that call it now, or keep it pinned */
 	bool closing;                 /* no new tries, please: the client is being closed */
@@ -293,7 +293,7 @@ void lk__conn_break(struct lk__conn *conn, int code, const char *reason,
 void lk__conn_start(struct lk__conn *conn, struct lk__deferred *after);
 bool lk__conn_demand(const struct lk__conn *conn);
 void lk__conn_flush(struct lk__conn *conn);
-bool lk__acks_await(struct lk__conn *conn, struct lk__request *request);
+bool lk__acks_await(struct lk__conn *conn, struct lk__request *request, struct lk__deferred *after);
 void lk__acks_came(struct lk__conn *conn, const struct lk__request *asked,
 		   struct lk__deferred *after);
 void lk__acks_lost(struct lk__conn *conn);

@@ -9,9 +9,11 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "conf/config.h"
 #include "conn/conn.h"
+#include "conn/followers.h"
 
 struct lk_config;
 struct lk__finder;
@@ -44,11 +46,12 @@ struct lk__replicas {
 	bool named; /* they are known by address */
 	/* A former master may follow, which nobody has seen yet: it counts once its master has. */
 	_Atomic bool returns;
-	pthread_mutex_t mutex; /* of what follows */
+	_Atomic int64_t look_ns; /* when it is time to see who is connected */
+	pthread_mutex_t mutex;   /* of what follows */
 	char place[LK__ACKS_MAX][LK__CONN_PLACE_SIZE];
-	char returning[LK__CONN_PLACE_SIZE]; /* that one */
-	int64_t returned_ns;                 /* when its master had it last; 0: never */
-	long long returned_offset;           /* what it had acknowledged then */
+	char returning[LK__CONN_PLACE_SIZE]; /* the former master */
+	struct lk__followers followers;      /* connected to the master … */
+	uint64_t generation;                 /* … that the node's finder found then */
 };
 
 struct lk__node {
@@ -129,11 +132,18 @@ static inline int lk__node_acks(const struct lk__node *node)
 	return node->acks >= 0 ? node->acks : atomic_load(&node->replicas.count);
 }
 
+/* Whether one may be connected that nobody has told of. */
+static inline bool lk__replicas_may_be(const struct lk__replicas *replicas)
+{
+	return atomic_load(&replicas->returns) ||
+	       (replicas->named && lk__now_ns() >= atomic_load(&replicas->look_ns));
+}
+
 /* Whether a grant waits for replicas or disks at all. */
 static inline bool lk__node_is_acked(const struct lk__node *node)
 {
 	return node->fsync != LK__FSYNC_OFF || lk__node_acks(node) > 0 ||
-	       (node->acks == LK__ACKS_ALL && atomic_load(&node->replicas.returns));
+	       (node->acks == LK__ACKS_ALL && lk__replicas_may_be(&node->replicas));
 }
 
 /* Whether it is time to ask; then the caller does. */

@@ -408,7 +408,7 @@ void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred
 				   lk__now_ns());
 	if (reply->type == REDIS_REPLY_ERROR)
 		conn_refused(conn, request, reply->str, after);
-	else if (!lk__acks_await(conn, request))
+	else if (!lk__acks_await(conn, request, after))
 		lk__conn_done(conn, request, 0, "", after);
 }
 

@@ -61,7 +61,8 @@ struct lk__request {
 	bool leaves;                /* it unsubscribes from sharded messages */
 	bool tells_time;            /* the connection asks what the server's clock says, */
 	bool asks_acks;             /* or waits for replicas, */
-	int wants_acks;             /* so many of them */
+	int wants_acks, more_acks;  /* so many that are known, and others */
+	bool asks_again;            /* and for some a second time */
 	bool appended;              /* to what the present connection sends: an answer will come */
 	_Atomic bool done;   /* set last: its thread may then read, and free, without a mutex */
 	unsigned sends;      /* copies that may have run; never reset */

@@ -98,10 +98,7 @@ static void master_set_returning(struct lk__master *master, const char *place, u
 	struct lk__replicas *replicas = &master->node->replicas;
 	bool returns = replica_counts(&master->returning, place, round, over);
 	const char *returning = returns ? master->returning.place : "";
-	if (strcmp(replicas->returning, returning) != 0) {
-		snprintf(replicas->returning, sizeof(replicas->returning), "%s", returning);
-		replicas->returned_ns = 0;
-	}
+	snprintf(replicas->returning, sizeof(replicas->returning), "%s", returning);
 	atomic_store(&replicas->returns, returns);
 }
 

@@ -8,6 +8,7 @@ import pytest
 import moving
 from keeper import EVENT_LOST
 from proxy import CUT_BEFORE
+from servers import Server
 from waiting import never, until
 
 LEASE_MS = 60_000
@@ -295,3 +296,83 @@ def test_a_former_master_that_is_promoted_again(watched, make_keeper, count):
     # It may have gone for good.
     assert keeper.call("within", "fifth", wait=20_000).ok().took < 10
     sentinel.resume()
+
+
+def stranger(folder, trio, **config) -> Server:
+    """A replica of the master that no sentinel has heard of; it is asleep, or will not look."""
+    place = folder / "stranger"
+    place.mkdir()
+    made = Server(place, {"repl-diskless-load": "swapdb", **config}).start_anywhere()
+    made.call("REPLICAOF", "127.0.0.1", trio.servers[0].port)
+    return made
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_replica_that_nobody_knows_yet(watched, make_keeper, folder, count):
+    """Somebody may promote it before the sentinels have told of it."""
+    trio = watched(count=count, sentinels=1)
+    keeper = make_keeper(trio.url)
+    keeper.call("acquire", "first").ok()
+    trio.sentinels[0].pause()
+    new = stranger(folder, trio)
+    try:
+        until(lambda: trio.linked() == count, 20, "it follows the master")
+        time.sleep(1.1)  # of a master that had none a client asks once a second who is connected
+        with new.connect() as connection:
+            for number in range(40):
+                keeper.call("acquire", f"lock{number}").ok()
+                assert connection.call("EXISTS", f"lock{number}") == 1
+        new.call("REPLICAOF", "NO", "ONE")
+        keeper.call("try", "second").is_code("LK_ENOTDURABLE")
+        # It may have gone for good.
+        assert keeper.call("within", "third", wait=20_000).ok().took < 15
+    finally:
+        new.kill()
+        trio.sentinels[0].resume()
+
+
+def test_one_that_nobody_knows_and_that_hangs(watched, make_keeper, folder):
+    """It counts until it has been silent for five seconds, though its master has it connected."""
+    trio = watched(count=2, sentinels=1)
+    keeper = make_keeper(trio.url)
+    keeper.call("acquire", "first").ok()
+    trio.sentinels[0].pause()
+    new = stranger(folder, trio)
+    try:
+        until(lambda: trio.linked() == 2, 20, "it follows the master")
+        keeper.call("acquire", "second").ok()
+        new.pause()
+        keeper.call("try", "third").is_code("LK_ENOTDURABLE")
+        keeper.call("within", "fourth", wait=20_000).ok()
+        assert trio.linked() == 2, "the master still has it"
+        keeper.call("try", "fifth").ok()
+        new.resume()
+        until(lambda: new.call("EXISTS", "fifth") == 1, 10, "it goes on")
+        until(lambda: keeper.call("acquire", f"more{time.monotonic_ns()}").ok() and
+              follows_at_once(keeper, new), 10, "it counts again")
+    finally:
+        new.kill()
+        trio.sentinels[0].resume()
+
+
+def follows_at_once(keeper, replica) -> bool:
+    """Whether what is granted was on it at that moment, several times."""
+    names = [f"name{time.monotonic_ns()}" for _ in range(20)]
+    with replica.connect() as connection:
+        return all(keeper.call("acquire", name).ok() and connection.call("EXISTS", name)
+                   for name in names)
+
+
+def test_a_known_one_that_hangs(watched, make_keeper):
+    """As soon as sentinels call it down it does not count, though its master has it connected."""
+    trio = watched(count=3, sentinels=1)
+    keeper = make_keeper(trio.url)
+    keeper.call("acquire", "first").ok()
+    trio.servers[2].pause()
+    try:
+        keeper.call("try", "second").is_code("LK_ENOTDURABLE")
+        keeper.call("within", "third", wait=20_000).ok()
+        assert trio.linked() == 2, "the master still has it"
+        keeper.call("try", "fourth").ok()
+    finally:
+        trio.servers[2].resume()
