@@ -174,7 +174,8 @@ static bool conn_is_closed_to(const struct lk__conn *conn, const struct lk__requ
 static void conn_submit(struct lk__conn *conn, struct lk__request *request,
 			struct lk__deferred *after)
 {
-	request->conn = conn;
+	atomic_store(&request->conn, conn);
+	atomic_store(&request->done, false); /* one that was redirected was */
 	if (conn_is_closed_to(conn, request)) {
 		lk__conn_done(conn, request, LK_ECLOSED, "the client is closed", after);
 		return;
@@ -706,58 +707,6 @@ int lk__conn_call(struct lk__conn *conn, struct lk__request *request, struct lk_
 	int rc = conn_wait_and_go(conn, &wait, until_ns, cancel, &after);
 	bool moved = rc == LK__WAIT_READY && lk__conn_follow(request);
 	return moved ? lk__conn_await(request, thread, until_ns, cancel) : rc;
-}
-
-/* True when it was never sent: then it is done. */
-static bool conn_withdraw(struct lk__conn *conn, struct lk__request *request)
-{
-	const char *why = conn->last_error.code ? conn->last_error.message : "no connection yet";
-	if (request->done || request->sends > 0)
-		return false;
-	if (request->postponed)
-		why = "its keys are being moved to another node";
-	lk__conn_remove(conn, request);
-	request->done = true;
-	request->code = LK_EUNREACHABLE;
-	snprintf(request->reason, sizeof(request->reason), "not sent: %.140s", why);
-	return true;
-}
-
-bool lk__conn_withdraw(struct lk__request *request)
-{
-	struct lk__conn *conn = request->conn;
-	pthread_mutex_lock(&conn->mutex);
-	bool withdrawn = conn_withdraw(conn, request);
-	pthread_mutex_unlock(&conn->mutex);
-	return withdrawn;
-}
-
-bool lk__conn_leave(struct lk__request *request, void (*finish)(struct lk__request *request))
-{
-	struct lk__conn *conn = request->conn;
-	pthread_mutex_lock(&conn->mutex);
-	if (request->thread) /* else its present `finish` would never hear that it is done */
-		conn_withdraw(conn, request);
-	bool left = !request->done;
-	if (left) {
-		request->thread = NULL;
-		request->finish = finish;
-		if (!conn->leader && conn->state == LK__CONN_UP)
-			conn->node->events->attention(conn->node->context);
-	}
-	pthread_mutex_unlock(&conn->mutex);
-	return left;
-}
-
-bool lk__conn_take_over(struct lk__request *request, struct lk__thread *thread)
-{
-	struct lk__conn *conn = request->conn;
-	pthread_mutex_lock(&conn->mutex);
-	bool adopted = !request->done;
-	if (adopted)
-		request->thread = thread;
-	pthread_mutex_unlock(&conn->mutex);
-	return adopted;
 }
 
 static bool conn_attend(struct lk__conn *conn, struct lk__thread *thread, bool event)

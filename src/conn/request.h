@@ -30,7 +30,7 @@ struct lk__wait;
 
 struct lk__request {
 	struct lk__request *prev, *next; /* in the connection's order */
-	struct lk__conn *conn;           /* to which it was submitted */
+	struct lk__conn *_Atomic conn;   /* to which it was submitted; written under its mutex */
 	struct lk__buffer bytes;
 	size_t stamp_at,
 		stamp_size; /* where the bytes have the deadline's digits; 0: they do not */

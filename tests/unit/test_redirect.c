@@ -3,6 +3,8 @@
 #include "unit.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -258,6 +260,42 @@ static struct lk__request *pings(size_t count)
 	return batch;
 }
 
+static void *attend(void *other)
+{
+	lk__conn_attend(here.conn, other);
+	return NULL;
+}
+
+/* It is in no connection for a moment, in which it cannot be taken back. */
+static void test_one_on_its_way_is_not_withdrawn(void **state)
+{
+	(void)state;
+	bool finished = false;
+	struct lk__thread other = {0};
+	pthread_t reader;
+	struct lk__request *request = call();
+	request->finish = finish;
+	request->owner = &finished;
+	lk__conn_submit(here.conn, request);
+	here.says = MOVED;
+	pthread_mutex_lock(&there.conn->mutex);
+	assert_int_equal(pthread_create(&reader, NULL, attend, &other), 0);
+	int64_t until_ns = lk__now_ns() + 5000 * LK__MS;
+	while (atomic_load(&here.conn->finishing) == 0 && lk__now_ns() < until_ns)
+		sched_yield();
+	assert_int_equal(atomic_load(&here.conn->finishing), 1);
+	until_ns = lk__now_ns() + 100 * LK__MS;
+	while (lk__now_ns() < until_ns)
+		assert_false(lk__conn_withdraw(request));
+	pthread_mutex_unlock(&there.conn->mutex);
+	pthread_join(reader, NULL);
+	assert_ptr_equal(request->conn, there.conn);
+	there.says = ":7\r\n";
+	lk__conn_attend(there.conn, &thread);
+	assert_true(finished);
+	lk__request_free(request);
+}
+
 static void test_a_batch_is_followed_as_a_whole(void **state)
 {
 	(void)state;
@@ -507,6 +545,7 @@ int main(void)
 		TEST(test_its_deadline_is_told_anew),
 		TEST(test_asking_goes_before_it),
 		TEST(test_one_that_nobody_waits_for_is_followed),
+		TEST(test_one_on_its_way_is_not_withdrawn),
 		TEST(test_a_batch_is_followed_as_a_whole),
 		TEST(test_a_batch_is_followed_for_its_keys),
 		TEST(test_a_batch_about_one_key_is_asked_for_it),

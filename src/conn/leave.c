@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/* Whose a request is: its caller leaves it, takes it back, or takes it over. */
+#include <stdio.h>
+
+#include "conn/conn.h"
+#include "conn/node.h"
+
+/* Locks the connection that has the request, or any when it is done. A reader may be taking it to
+ * another one: then once more, at most for each redirect. `done` is looked at first, because the
+ * reader takes it back last. */
+static struct lk__conn *request_lock(struct lk__request *request)
+{
+	for (;;) {
+		struct lk__conn *conn = atomic_load(&request->conn);
+		pthread_mutex_lock(&conn->mutex);
+		if (atomic_load(&request->done) || atomic_load(&request->conn) == conn)
+			return conn;
+		pthread_mutex_unlock(&conn->mutex);
+	}
+}
+
+/* True when it was never sent: then it is done. */
+static bool conn_withdraw(struct lk__conn *conn, struct lk__request *request)
+{
+	const char *why = conn->last_error.code ? conn->last_error.message : "no connection yet";
+	if (request->done || request->sends > 0)
+		return false;
+	if (request->postponed)
+		why = "its keys are being moved to another node";
+	lk__conn_remove(conn, request);
+	request->done = true;
+	request->code = LK_EUNREACHABLE;
+	snprintf(request->reason, sizeof(request->reason), "not sent: %.140s", why);
+	return true;
+}
+
+bool lk__conn_withdraw(struct lk__request *request)
+{
+	struct lk__conn *conn = request_lock(request);
+	bool withdrawn = conn_withdraw(conn, request);
+	pthread_mutex_unlock(&conn->mutex);
+	return withdrawn;
+}
+
+bool lk__conn_leave(struct lk__request *request, void (*finish)(struct lk__request *request))
+{
+	struct lk__conn *conn = request_lock(request);
+	if (request->thread) /* else its present `finish` would never hear that it is done */
+		conn_withdraw(conn, request);
+	bool left = !request->done;
+	if (left) {
+		request->thread = NULL;
+		request->finish = finish;
+		if (!conn->leader && conn->state == LK__CONN_UP)
+			conn->node->events->attention(conn->node->context);
+	}
+	pthread_mutex_unlock(&conn->mutex);
+	return left;
+}
+
+bool lk__conn_take_over(struct lk__request *request, struct lk__thread *thread)
+{
+	struct lk__conn *conn = request_lock(request);
+	bool adopted = !request->done;
+	if (adopted)
+		request->thread = thread;
+	pthread_mutex_unlock(&conn->mutex);
+	return adopted;
+}
