@@ -35,8 +35,8 @@ static struct lk__compensation *compensation_new(struct lk__entry *entry, uint64
 	compensation->entry = entry;
 	compensation->number = number;
 	compensation->until_ns = until_ns < most_ns ? until_ns : most_ns;
-	compensation->node = entry->node;
-	compensation->offset_ns = lk__node_most_offset_ns(entry->node, now_ns);
+	compensation->node = lk__entry_node(entry);
+	compensation->offset_ns = lk__node_most_offset_ns(compensation->node, now_ns);
 	compensation->end_ns = lk__entry_outlived_ns(entry, until_ns);
 	compensation->at_ns = at_ns;
 	compensation->pause_ns = AGAIN_NS;

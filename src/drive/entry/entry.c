@@ -427,7 +427,7 @@ struct lk__answer lk__entry_answer(struct lk__entry *entry, struct lk__request *
 	struct lk__answer answer = {.fence = 0};
 	entry_read(entry, request, &answer);
 	if (answer.event.type == LK__ATTEMPT_LATE)
-		lk__node_learn_time(entry->node, answer.event.server_us, lk__now_ns());
+		lk__node_learn_time(request->conn->node, answer.event.server_us, lk__now_ns());
 	return answer;
 }
 
