@@ -37,8 +37,8 @@ a quorum of independent servers if you cannot accept that.
 | `redis-cluster://[user:password@]host[:6379],…` | a cluster, by some of its nodes |
 
 `rediss` speaks TLS; `valkey` and `valkeys` are other names of `redis` and `rediss`. A URL lists up
-to 16 addresses. `config.h` says how the master is found. Several URLs of single servers, separated
-by commas, are a quorum (`lockkeeper run`).
+to 16 addresses. `config.h` says how the master is found. Several URLs, separated by commas, are
+a quorum (`lockkeeper run`).
 
 Besides [these rights](acl/locks.acl) a user needs `+waitaof` for `fsync_acks`, and to follow a
 master `+role` and `+wait`; in a cluster also `+cluster|myid`, `+cluster|slots` and `+asking`, and

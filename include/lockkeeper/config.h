@@ -44,7 +44,7 @@
  * cut off becomes the master, because those that had the lock are down too. The library tells a
  * holder that its lock is lost as soon as it knows the new master and that the lock is not there.
  * If you cannot accept that, use fence tokens (fenced_lock.h), or a red lock (red_lock.h) over
- * several such masters or independent servers.
+ * several such masters, clusters or independent servers.
  *
  * The client asks the listed servers for their ROLE, or the sentinels for the master's address: at
  * each connect, once a second, and when a sentinel announces something. It believes the one listed

@@ -77,12 +77,12 @@ LK_BEGIN_DECLS
 /*
  * Looks at the node of each client, one after another, and judges: one client is a single server, a
  * master with replicas, or a cluster, whose masters are looked at; several (at most
- * LK_RED_NODES_MAX) are a quorum. Then it looks at the replicas of each client that follows
- * masters, and at its sentinels, at most 64 of each. A node that cannot be asked is a finding, not
- * a failure. `name` is a lock whose rights are looked at, without the configured prefix, for a user
- * who may only use some names; NULL stands for "lockkeeper-doctor". Blocks for up to ten round
- * trips a node, each at most for the command limit, and for the connect limit. Free the report with
- * lk_doctor_free(), before or after the clients.
+ * LK_RED_NODES_MAX) are a quorum, and of a cluster among them its first master is looked at. Then
+ * it looks at the replicas of each client that follows masters, and at its sentinels, at most 64 of
+ * each. A node that cannot be asked is a finding, not a failure. `name` is a lock whose rights are
+ * looked at, without the configured prefix, for a user who may only use some names; NULL stands for
+ * "lockkeeper-doctor". Blocks for up to ten round trips a node, each at most for the command limit,
+ * and for the connect limit. Free the report with lk_doctor_free(), before or after the clients.
  * Errors: LK_EINVAL, LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_doctor_new(lk_doctor **doctor_out, lk_client *const *clients, size_t count,

@@ -14,11 +14,12 @@
  *
  *   field or token = <uuid of that node's client>:<number>, different on each node
  *
- * The nodes must be independent: a replica, or a second database of one server, is not a node. A
- * node is one server, or a master with replicas that its client follows through failovers
- * (redis-replicas://, redis-sentinel://); a cluster is not (LK_EINVAL). Two addresses of one server
- * are refused (LK_EINVAL) as soon as both have identified themselves (INFO server: run_id); their
- * votes never count together.
+ * THE NODES must be independent: a replica, or a second database of one server, is not a node. A
+ * node is one server; or a master with replicas that its client follows through failovers
+ * (redis-replicas://, redis-sentinel://); or a cluster (redis-cluster://): the master votes that
+ * has the name's slot at the time. Any mixture of these is a quorum. Two addresses of one server or
+ * of one cluster are refused (LK_EINVAL) as soon as both have identified themselves (INFO server:
+ * run_id; where a node is a cluster, CLUSTER MYID too); their votes never count together.
  *
  * The handle is an lk_lock: acquire, try, release, extend, is_held, remaining_ms, … are those of
  * <lockkeeper/lock.h>. What differs:
@@ -56,6 +57,12 @@
  * change, costs the vote for `quarantine_ms` from when it is noticed. A client that does not know
  * the node yet cannot notice: it trusts a promoted master with replica_acks=all, and waits for
  * `quarantine_ms` without.
+ *
+ * A SLOT THAT MOVED to another shard of a cluster costs the vote for `quarantine_ms` from when the
+ * client notices it, within about a second: nobody acknowledged the keys that were moved with it,
+ * if any were. A failover within the shard is as above. A held lock stays: it is renewed and
+ * released where its slot is. While a slot is moved key by key, what its new master grants is no
+ * vote. A client that connects after the move cannot notice it, and trusts the new master.
  *
  * RENEWAL by the watchdog needs a majority too. While the majority stands, the library also writes
  * the lock to a node that came back empty, or had not granted at first: as soon as its client is
@@ -107,8 +114,8 @@ LK_BEGIN_DECLS
  * `name` as for lk_lock_new(), `options` may be NULL. Keep the clients open while you use the
  * handle. The first client sets the watchdog's lease. Handles of one name over the same clients
  * stand for one lock, with the options of the handle made last. Does no I/O. Free it with
- * lk_lock_free(). Errors: LK_EINVAL (counts, one client or URL twice, a cluster, threadless
- * clients among others, the name in use over other clients with the same first one, options),
+ * lk_lock_free(). Errors: LK_EINVAL (counts, one client or URL twice, threadless clients
+ * among others, the name in use over other clients with the same first one, options),
  * LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_red_lock_new(lk_lock **lock_out, lk_client *const *clients, size_t count,

@@ -49,11 +49,6 @@ static int check_clients(lk_client *const *clients, size_t count, const void *na
 						   error);
 		if (rc < 0)
 			return rc;
-		if (clients[i]->topo->slotted)
-			return lk__fail(error, LK_EINVAL,
-					"lk_red_lock_new: %.200s: a cluster cannot be a node of a "
-					"quorum: use its shards one by one, or its own locks",
-					clients[i]->config->url);
 		for (size_t j = 0; j < i; j++)
 			if (strcmp(clients[i]->config->url, clients[j]->config->url) == 0)
 				return lk__fail(error, LK_EINVAL,

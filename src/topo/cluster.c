@@ -43,7 +43,7 @@ struct shard {
 	/* Under the mutex. */
 	char place[LK__PLACE_SIZE]; /* of its master; "": it has none */
 	uint64_t generation;        /* as of which that is so */
-	/* The scout's thread's. */
+	/* The scout's thread's; it writes the members under the mutex too. */
 	char id[LK__NODE_ID_SIZE];                   /* of its master */
 	size_t member_count;                         /* ever: the last ones are kept */
 	char member[LK__ACKS_MAX][LK__NODE_ID_SIZE]; /* all that were its master or replica */
@@ -56,7 +56,8 @@ struct cluster {
 	const struct lk__node_events *events;
 	void *context;
 	struct lk__scout *scout;
-	_Atomic uint16_t slot[LK__SLOTS]; /* the shard that has it */
+	_Atomic uint16_t slot[LK__SLOTS];    /* the shard that has it, */
+	_Atomic int64_t moved_ns[LK__SLOTS]; /* and when that was found to be another; 0: never */
 	_Atomic size_t count;
 	struct shard *_Atomic shard[SHARDS_MAX];
 	pthread_mutex_t mutex;
@@ -83,6 +84,16 @@ static void cluster_unref(struct cluster *cluster)
 	lk__scout_unref(cluster->scout);
 	pthread_mutex_destroy(&cluster->mutex);
 	free(cluster);
+}
+
+/* A shard has the slot. `moves`: it is heard of after others. */
+static void slot_give(struct cluster *cluster, size_t slot, size_t index, bool moves)
+{
+	if (atomic_load_explicit(&cluster->slot[slot], memory_order_relaxed) == index)
+		return;
+	if (moves) /* who goes there has to see that */
+		atomic_store(&cluster->moved_ns[slot], lk__now_ns());
+	atomic_store_explicit(&cluster->slot[slot], (uint16_t)index, memory_order_release);
 }
 
 /* ---- finders: where a shard's master is ---- */
@@ -137,7 +148,7 @@ static struct lk__node *shard_redirect(struct lk__finder *finder, const char *wo
 	if (index == ANY || shard_at(cluster, index) == shard)
 		return NULL;
 	if (*words == 'M')
-		atomic_store(&cluster->slot[slot], (uint16_t)index);
+		slot_give(cluster, slot, index, true);
 	return &shard_at(cluster, index)->node;
 }
 
@@ -221,8 +232,11 @@ static bool shard_has(const struct shard *shard, const char *id)
  * may be believed once more. */
 static void shard_join(struct shard *shard, const char *id)
 {
-	if (!shard_has(shard, id))
-		memcpy(shard->member[shard->member_count++ % LK__ACKS_MAX], id, LK__NODE_ID_SIZE);
+	if (shard_has(shard, id))
+		return;
+	pthread_mutex_lock(&shard->cluster->mutex);
+	memcpy(shard->member[shard->member_count++ % LK__ACKS_MAX], id, LK__NODE_ID_SIZE);
+	pthread_mutex_unlock(&shard->cluster->mutex);
 }
 
 static void shard_know(struct shard *shard, const struct lk__map_master *master)
@@ -231,11 +245,11 @@ static void shard_know(struct shard *shard, const struct lk__map_master *master)
 	size_t count = master->replica_count;
 	memcpy(shard->id, master->node.id, sizeof(shard->id));
 	shard_join(shard, master->node.id);
-	pthread_mutex_lock(&replicas->mutex);
-	for (size_t i = 0; i < count && i < LK__ACKS_MAX; i++) {
+	for (size_t i = 0; i < count && i < LK__ACKS_MAX; i++)
 		shard_join(shard, master->replica[i].id);
+	pthread_mutex_lock(&replicas->mutex);
+	for (size_t i = 0; i < count && i < LK__ACKS_MAX; i++)
 		memcpy(replicas->place[i], master->replica[i].place, sizeof(replicas->place[i]));
-	}
 	atomic_store(&replicas->count, (int)(count > LK__ACKS_MAX ? LK__ACKS_MAX + 1 : count));
 	pthread_mutex_unlock(&replicas->mutex);
 }
@@ -326,6 +340,7 @@ static void cluster_wake_astray(struct cluster *cluster)
 static void cluster_believe(struct cluster *cluster, const struct lk__map *map, lk_error *error)
 {
 	uint16_t index[LK__MAP_MASTERS_MAX];
+	bool first = atomic_load(&cluster->count) == ANY + 1;
 	if (!cluster_assign(cluster, map, index, error))
 		return;
 	for (size_t i = 0; i < map->count; i++) {
@@ -336,8 +351,7 @@ static void cluster_believe(struct cluster *cluster, const struct lk__map *map, 
 	any_move(cluster, map);
 	for (size_t slot = 0; slot < LK__SLOTS; slot++) {
 		uint8_t owner = map->owner[slot];
-		atomic_store_explicit(&cluster->slot[slot], owner ? index[owner - 1] : ANY,
-				      memory_order_relaxed);
+		slot_give(cluster, slot, owner ? index[owner - 1] : ANY, !first);
 	}
 	cluster_wake_astray(cluster);
 }
@@ -482,7 +496,7 @@ static const struct lk__scout_ops scout_ops = {
 static struct lk__node *cluster_node_of(struct lk__topo *topo, uint16_t slot)
 {
 	struct cluster *cluster = (struct cluster *)topo;
-	size_t index = atomic_load_explicit(&cluster->slot[slot], memory_order_relaxed);
+	size_t index = atomic_load_explicit(&cluster->slot[slot], memory_order_acquire);
 	return &shard_at(cluster, index)->node;
 }
 
@@ -505,6 +519,22 @@ static struct lk__node *cluster_keeper_at(struct lk__topo *topo, size_t index)
 	}
 	pthread_mutex_unlock(&cluster->mutex);
 	return node;
+}
+
+static bool cluster_has(struct lk__topo *topo, const char *id)
+{
+	struct cluster *cluster = (struct cluster *)topo;
+	bool has = false;
+	pthread_mutex_lock(&cluster->mutex);
+	for (size_t i = ANY + 1; i < atomic_load(&cluster->count) && !has; i++)
+		has = shard_has(shard_at(cluster, i), id);
+	pthread_mutex_unlock(&cluster->mutex);
+	return has;
+}
+
+static int64_t cluster_moved_ns(struct lk__topo *topo, uint16_t slot)
+{
+	return atomic_load(&((struct cluster *)topo)->moved_ns[slot]);
 }
 
 /* The scout first: it breaks connections, and adds nodes. */
@@ -538,6 +568,8 @@ static const struct lk__topo_ops topo_ops = {
 	.node_of = cluster_node_of,
 	.node_at = cluster_node_at,
 	.keeper_at = cluster_keeper_at,
+	.has = cluster_has,
+	.moved_ns = cluster_moved_ns,
 	.turn = cluster_turn,
 	.close = cluster_close,
 	.free = cluster_free,

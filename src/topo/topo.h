@@ -21,6 +21,12 @@ struct lk__topo_ops {
 	struct lk__node *(*node_at)(struct lk__topo *topo, size_t index); /* NULL beyond the last */
 	/* The same of the nodes that have keys, once a connection was made. */
 	struct lk__node *(*keeper_at)(struct lk__topo *topo, size_t index);
+	/* Whether a server with that id is one of the cluster's, as far as that was heard of. NULL:
+	 * there is no cluster. */
+	bool (*has)(struct lk__topo *topo, const char *id);
+	/* When it was noticed that another shard than before has the slot; 0: never. NULL: all keys
+	 * are on one node. */
+	int64_t (*moved_ns)(struct lk__topo *topo, uint16_t slot);
 	/* Of a threadless client: looks for masters as far as that goes without waiting, and has
 	 * the set tell when it goes on. Returns when to call again without that; 0: at once, since
 	 * connections may go on. NULL: nobody looks. */
@@ -63,6 +69,16 @@ int lk__topo_cluster_new(struct lk__topo **topo_out, const struct lk_config *con
 static inline int64_t lk__topo_turn(struct lk__topo *topo, int set_fd)
 {
 	return topo->ops->turn ? topo->ops->turn(topo, set_fd) : LK__NEVER;
+}
+
+static inline bool lk__topo_has(struct lk__topo *topo, const char *id)
+{
+	return topo->ops->has && topo->ops->has(topo, id);
+}
+
+static inline int64_t lk__topo_moved_ns(struct lk__topo *topo, uint16_t slot)
+{
+	return topo->ops->moved_ns ? topo->ops->moved_ns(topo, slot) : 0;
 }
 
 static inline uint16_t lk__topo_slot(const struct lk__topo *topo, const void *key, size_t size)

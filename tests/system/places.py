@@ -9,7 +9,7 @@ from deployments import Replicas, Watched
 from servers import Server
 
 ALWAYS = ("single-tcp", "single-unix", "single-tls", "replicas-tcp", "sentinel-tcp", "cluster-tcp",
-          "cluster-tls", "quorum-tcp")
+          "cluster-tls", "quorum-tcp", "quorum-mixed")
 MORE = ("replicas-tls", "quorum-unix", "quorum-tls")
 QUORUM = 5
 
@@ -38,10 +38,22 @@ def servers(folder: pathlib.Path, count: int, tls: dict | None) -> list[Server]:
     return made
 
 
+def mixture(folder: pathlib.Path) -> list:
+    """A quorum of a cluster, a master that sentinels watch, and a server."""
+    folders = [folder / name for name in ("cluster", "sentinel", "single")]
+    for own in folders:
+        own.mkdir()
+    cluster = Cluster(folders[0], node_timeout_ms=PATIENT_MS)
+    return [cluster, Watched(folders[1]), *servers(folders[2], 1, None)]
+
+
 def place(name: str, folder: pathlib.Path, certificates) -> Place:
     deployment, _, transport = name.partition("-")
     tls = certificates.files("good") if transport == "tls" else None
-    if deployment in ("single", "quorum"):
+    if transport == "mixed":
+        parts = mixture(folder)
+        urls = [part.url for part in parts]
+    elif deployment in ("single", "quorum"):
         parts = servers(folder, QUORUM if deployment == "quorum" else 1, tls)
         urls = [part.unix_url if transport == "unix" else part.url for part in parts]
     else:

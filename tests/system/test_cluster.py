@@ -250,14 +250,6 @@ def test_a_multi_lock_across_shards(cluster, make_keeper):
     assert all(is_there(cluster, name) for name in names)
 
 
-def test_a_quorum_refuses_it(cluster, make_server, make_keeper):
-    keeper = make_keeper(cluster.url)
-    for number in range(2):
-        keeper.open(make_server().url, c=f"n{number}")
-    seen = keeper.call("acquire", "some", kind="red", nodes="c,n0,n1").is_code("LK_EINVAL")
-    assert "a cluster cannot be a node of a quorum" in seen.message, seen.message
-
-
 def test_one_node_tells_of_all(cluster, make_keeper):
     """A replica will do, and a listed node that is dead does no harm."""
     names = [cluster.name_on(index) for index in SHARDS]

@@ -56,10 +56,11 @@ COUNTERS = ("semaphore", "permits", "latch")
 
 
 def combinations():
-    """Places and ways: each place by calls, and a server and a cluster in each way."""
+    """Places and ways: each place by calls; a server, a cluster and a mixed quorum in each way."""
     every = os.environ.get("LOCKKEEPER_CONFORMANCE") == "all"
+    in_each_way = ("single-tcp", "cluster-tcp", "quorum-mixed")
     for name in places.ALWAYS + (places.MORE if every else ()):
-        for way in WAYS if every or name in ("single-tcp", "cluster-tcp") else WAYS[:1]:
+        for way in WAYS if every or name in in_each_way else WAYS[:1]:
             yield pytest.param(name, way, id=f"{name}-{way}")
 
 

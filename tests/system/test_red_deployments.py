@@ -39,12 +39,12 @@ class Deployments:
 
 
 class Caller:
-    def __init__(self, keeper):
-        self.keeper = keeper
+    def __init__(self, keeper, name: str = "q"):
+        self.keeper, self.name = keeper, name
 
     def say(self, verb: str, **arguments):
         nodes = ",".join(f"n{number}" for number in range(NODES))
-        return self.keeper.say(verb, **{"name": "q", "kind": "red", "c": "n0", "nodes": nodes,
+        return self.keeper.say(verb, **{"name": self.name, "kind": "red", "c": "n0", "nodes": nodes,
                                         "thread": "t", **arguments})
 
     def call(self, verb: str, **arguments):
@@ -81,7 +81,7 @@ def test_a_mixture(replicas, watched, make_server, make_keeper):
 def test_a_hold_outlives_takeovers(deployments):
     """Of every master in turn, twice: the lock is where it was, and another does not get it."""
     caller, rival = (deployments.keeper(watchdog_ms=LEASE_MS) for _ in range(2))
-    caller.keeper.listen()
+    caller.keeper.listen("n0")
     rival.votes()
     caller.call("acquire").ok()
     waits = rival.say("within", wait=120_000)

@@ -190,7 +190,8 @@ static void fan_out_take(struct lk__fan_out *fan_out)
 	}
 }
 
-bool lk__fan_out_more(struct lk__fan_out *fan_out, size_t index, struct lk__request *request)
+bool lk__fan_out_more(struct lk__fan_out *fan_out, size_t index, struct lk__conn *conn,
+		      struct lk__request *request)
 {
 	struct lk__fan_out_part *node = &fan_out->node[index];
 	if (!request || node->count == LK__FAN_OUT_ASKS_MAX) {
@@ -200,10 +201,12 @@ bool lk__fan_out_more(struct lk__fan_out *fan_out, size_t index, struct lk__requ
 	request->owner = node;
 	request->finish = fan_out_finish;
 	node->request[node->count++] = request;
+	node->conn = conn;
 	node->taken = false;
 	fan_out->waiting++;
-	part_listen(node, true);
-	lk__conn_submit(node->conn, request);
+	if (node->count == node->done + 1)
+		part_listen(node, true);
+	lk__conn_submit(conn, request);
 	return true;
 }
 

@@ -13,7 +13,7 @@
 #include "conn/conn.h"
 
 #define LK__FAN_OUT_NODES_MAX 64
-#define LK__FAN_OUT_ASKS_MAX 6 /* commands a node */
+#define LK__FAN_OUT_ASKS_MAX 12 /* commands a node */
 
 struct lk__fan_out;
 
@@ -59,9 +59,10 @@ int lk__fan_out_wait(struct lk__fan_out *fan_out, int64_t until_ns, lk_cancel *c
 /* The same for an asynchronous call, which is woken until this is true. */
 bool lk__fan_out_look(struct lk__fan_out *fan_out);
 
-/* From `take` alone: asks its node one more command; its answers will be taken again. False when it
- * was NULL, or one too many. */
-bool lk__fan_out_more(struct lk__fan_out *fan_out, size_t node, struct lk__request *request);
+/* From `take` alone: asks its node one more command, from now on on that connection; its answers
+ * will be taken again. False when it was NULL, or one too many. */
+bool lk__fan_out_more(struct lk__fan_out *fan_out, size_t node, struct lk__conn *conn,
+		      struct lk__request *request);
 
 /* What was not sent yet is not sent any more, and is taken as an answer that says so. */
 void lk__fan_out_withdraw(struct lk__fan_out *fan_out);

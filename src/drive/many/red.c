@@ -70,6 +70,7 @@ static struct lk__red *red_new(const struct lk__entry *entry, lk_client *const *
 	}
 	red->count = count;
 	red->majority = count / 2 + 1;
+	red->questions = LK__IDENTITY_QUESTIONS;
 	for (size_t i = 0; i < count; i++) {
 		struct lk__red_node *node = &red->node[i];
 		bool made = lk__entry_get(&node->member, clients[i], kind, entry->name,
@@ -83,6 +84,8 @@ static struct lk__red *red_new(const struct lk__entry *entry, lk_client *const *
 			return NULL;
 		}
 		node->client = clients[i];
+		if (clients[i]->topo->slotted)
+			red->questions = LK__IDENTITY_QUESTIONS_MAX;
 		if (i > 0)
 			lk__client_ref(clients[i]);
 	}
@@ -168,6 +171,13 @@ static void red_entry_free(struct lk__entry *entry)
 	red_free(lk__red_of(entry));
 	entry->data = NULL;
 	lk__watch_forget(entry->client, entry); /* a node may have been lost until now */
+}
+
+/* ---- which node of a client ---- */
+
+struct lk__conn *lk__red_conn(const struct lk__entry *member, struct lk__node *place)
+{
+	return lk__node_scripts(place, member->target.key, member->target.key_size);
 }
 
 /* ---- giving back ---- */
@@ -293,7 +303,7 @@ static void release_ask(struct release *release)
 		} else {
 			release->unsure[i] = true; /* out of memory: later, in the background */
 		}
-		lk__fan_out_add(release->call.fan_out, i, node->member->scripts, request);
+		lk__fan_out_add(release->call.fan_out, i, lk__entry_scripts(node->member), request);
 	}
 }
 
@@ -424,7 +434,7 @@ int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
 		}
 		request->resend = true;
 		request->deadline_ns = until_ns;
-		asks.of[i] = (struct lk__ask){member->scripts, request};
+		asks.of[i] = (struct lk__ask){lk__entry_scripts(member), request};
 	}
 	lk__asks_call(&asks, thread, until_ns, NULL);
 	*answered_out = inquiry.answered;

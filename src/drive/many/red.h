@@ -7,6 +7,9 @@
  * and of the underlying kind in that node's client. On each node the grant has a number of that
  * client, so that the members' own release and take-back serve.
  *
+ * Where a node is a cluster, each request goes to the master that has the name's slot then. An
+ * answer is a vote only if it comes from the master that was identified before.
+ *
  * A front's mutex may be held while a member's is taken, never the other way round.
  *
  *   red.c        making, releasing, giving back
@@ -38,6 +41,7 @@ struct lk__red_node {
 	bool known; /* `identity`, as of `epoch`, */
 	bool met;   /* or as of an earlier one */
 	uint64_t epoch;
+	struct lk__node *place; /* whose it is */
 	struct lk__identity identity;
 	unsigned asked; /* tries on their way that nobody waits for any more */
 	/* Of the current grant. */
@@ -55,6 +59,7 @@ struct lk__red_round;
 
 struct lk__red {
 	size_t count, majority;
+	unsigned questions;          /* by which a node is identified */
 	int64_t quarantine_ms;       /* -1: none; 0: the lease */
 	int64_t node_limit_ms;       /* 0: from the lease */
 	uint64_t number;             /* of the current grant; 0: none */
@@ -73,6 +78,9 @@ static inline struct lk__red *lk__red_of(const struct lk__entry *entry)
 {
 	return entry->data;
 }
+
+/* The connection for a member's scripts at a node of its client. */
+struct lk__conn *lk__red_conn(const struct lk__entry *member, struct lk__node *place);
 
 /* Asks every node whether it is locked, or frees it there by force: how many answered, and how many
  * had it. Returns how many were asked and did not answer, or LK_ENOMEM. */

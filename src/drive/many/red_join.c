@@ -88,7 +88,7 @@ static void join_send(const struct join *wanted)
 	}
 	request->owner = join;
 	request->finish = join_finish;
-	if (!lk__conn_offer(node->member->scripts, request)) {
+	if (!lk__conn_offer(lk__entry_scripts(node->member), request)) {
 		join_drop(join);
 		lk__request_free(request);
 		return;

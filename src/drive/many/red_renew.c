@@ -248,7 +248,7 @@ void lk__red_renew(const struct lk__renewed *renewed)
 		pthread_mutex_lock(&round->mutex);
 		round->waiting++;
 		pthread_mutex_unlock(&round->mutex);
-		struct lk__conn *conn = lk__node_work(node->member->node);
+		struct lk__conn *conn = lk__node_work(lk__entry_node(node->member));
 		lk__conn_submit(conn, request);
 		lk__conn_settle(conn); /* its client may be closed: then it is done already */
 	}
@@ -348,7 +348,7 @@ static void extension_ask(const struct extension *extension, int64_t until_ns)
 			request->deadline_ns = until_ns;
 		}
 		member_note_lease(member, tally->lease_ms);
-		lk__fan_out_add(extension->call.fan_out, i, member->scripts, request);
+		lk__fan_out_add(extension->call.fan_out, i, lk__entry_scripts(member), request);
 	}
 }
 

@@ -21,6 +21,8 @@
 #define NODE_LIMIT_PARTS 4   /* of the lease: what asking may take */
 #define NODE_LIMIT_MIN_MS 25 /* also so late that a wait limit leaves less */
 #define WORTH_PARTS 10       /* of the lease: what must be left of it */
+#define UNIDENTIFIED "INFO server shows no run_id, or CLUSTER MYID no id of a cluster's node"
+#define SLOT_MOVED "no vote: another master of the cluster has the slot now"
 
 enum vote {
 	VOTE_NONE,    /* no answer yet */
@@ -36,12 +38,15 @@ enum vote {
 struct ballot {
 	enum vote vote;
 	uint64_t number;
-	uint64_t epoch;  /* before it was asked */
-	bool introduced; /* asked who it is, and not answered yet */
-	bool tried;      /* asked for the lock */
-	bool granted;    /* whether it counts or not */
-	bool repeated;   /* it was late, and has taught us the time */
-	bool copies;     /* sent twice: whatever was answered, a copy may still run */
+	struct lk__node *place; /* that is asked: it had the slot */
+	uint64_t epoch;         /* before it was asked */
+	bool turned;            /* it is not who was asked first */
+	bool strayed;           /* another has answered the try */
+	bool introduced;        /* asked who it is, and not answered yet */
+	bool tried;             /* asked for the lock */
+	bool granted;           /* whether it counts or not */
+	bool repeated;          /* it was late, and has taught us the time */
+	bool copies;            /* sent twice: whatever was answered, a copy may still run */
 	int64_t ttl_ms;
 	int code;
 	char reason[120];
@@ -78,9 +83,8 @@ static bool ballot_is_unsure(const struct ballot *ballot)
 static bool round_is_unsure(const struct round *round, size_t index)
 {
 	const struct ballot *ballot = &round->ballot[index];
-	const struct lk__node *node = round->red->node[index].member->node;
-	bool cut_off = ballot->granted && atomic_load(&node->epoch) != ballot->epoch;
-	return cut_off || ballot_is_unsure(ballot);
+	bool cut_off = ballot->strayed || atomic_load(&ballot->place->epoch) != ballot->epoch;
+	return (ballot->granted && cut_off) || ballot_is_unsure(ballot);
 }
 
 /* Whether a node that has not granted it may do so when it is asked again. */
@@ -93,29 +97,59 @@ static bool ballot_wants_more(const struct ballot *ballot)
 	       ballot->code == LK_EUNREACHABLE;
 }
 
-/* Two addresses of one server would be two votes of one. */
+/* Whether who it is was asked on a connection that still stands. */
+static bool node_is_known(const struct lk__red_node *node)
+{
+	return node->known && node->epoch == atomic_load(&node->place->epoch);
+}
+
+/* Two servers of one cluster may both have the slot for a moment. */
+static bool is_twin(const struct lk__red_node *node, const struct lk__red_node *other)
+{
+	const struct lk__identity *identity = &node->identity, *others = &other->identity;
+	return strcmp(identity->run_id, others->run_id) == 0 ||
+	       (others->member[0] && lk__topo_has(node->client->topo, others->member)) ||
+	       (identity->member[0] && lk__topo_has(other->client->topo, identity->member));
+}
+
+/* Two addresses of one server, or of one cluster, would be two votes of one. */
 static void round_check_twins(struct round *round, size_t index)
 {
 	const struct lk__red *red = round->red;
 	const struct lk__red_node *node = &red->node[index];
 	for (size_t i = 0; i < red->count; i++) {
 		const struct lk__red_node *other = &red->node[i];
-		bool current = other->known &&
-			       other->epoch == atomic_load(&other->member->node->epoch);
-		if (i != index && current &&
-		    strcmp(other->identity.run_id, node->identity.run_id) == 0)
+		bool cluster = other->client->topo->slotted || node->client->topo->slotted;
+		if (i != index && node_is_known(other) && is_twin(node, other))
 			lk__fail(&round->why, LK_EINVAL,
-				 "acquire \"%.100s\": %.100s and %.100s are one server",
+				 "acquire \"%.100s\": %.100s and %.100s are one %s",
 				 round->call.entry->name, other->client->config->url,
-				 node->client->config->url);
+				 node->client->config->url, cluster ? "cluster" : "server");
 	}
 }
 
-static enum lk__heirs node_heirs(const struct lk__red_node *node)
+static enum lk__heirs node_heirs(const struct lk__red_node *node, const struct lk__node *place)
 {
 	if (node->client->config->deployment == LK__SINGLE)
 		return LK__NO_HEIRS;
-	return node->member->node->acks == LK__ACKS_ALL ? LK__HEIRS_WITH_ALL : LK__HEIRS;
+	return place->acks == LK__ACKS_ALL ? LK__HEIRS_WITH_ALL : LK__HEIRS;
+}
+
+/* Another shard of a cluster has no part in the history of the one that had the slot. */
+static void node_judge(struct lk__red_node *node, struct lk__node *place, struct lk__identity *told)
+{
+	bool same = node->met && node->place == place;
+	lk__identity_judge(told, same ? &node->identity : NULL, node_heirs(node, place),
+			   lk__now_ns());
+	node->identity = *told;
+	node->place = place;
+	node->met = true;
+}
+
+/* Whether the slot is elsewhere: the client has just connected, or has heard of a move. */
+static bool round_is_astray(const struct round *round, size_t index)
+{
+	return lk__entry_node(round->red->node[index].member) != round->ballot[index].place;
 }
 
 /* Who the node is. The front's mutex is held. */
@@ -124,20 +158,22 @@ static void round_introduce(struct round *round, size_t index,
 {
 	struct ballot *ballot = &round->ballot[index];
 	struct lk__red_node *node = &round->red->node[index];
-	const struct lk__request *first = answers->request[0];
+	unsigned count = round->red->questions;
+	struct lk__request *const *asked = answers->request + answers->count - count;
 	struct lk__identity told;
 	ballot->introduced = false;
-	node->known = lk__identity_read(answers->request, lk__now_ns(), &told);
-	node->epoch = ballot->epoch;
-	if (!node->known) {
-		ballot_cast(ballot, VOTE_REFUSED, first->code ? first->code : LK_EPROTOCOL,
-			    first->code ? first->reason : "INFO server shows no run_id");
+	if (round_is_astray(round, index)) {
+		ballot_cast(ballot, VOTE_REFUSED, LK_EUNAVAILABLE, SLOT_MOVED);
 		return;
 	}
-	lk__identity_judge(&told, node->met ? &node->identity : NULL, node_heirs(node),
-			   lk__now_ns());
-	node->identity = told;
-	node->met = true;
+	node->known = lk__identity_read(asked, count, lk__now_ns(), &told);
+	node->epoch = ballot->epoch;
+	if (!node->known) {
+		ballot_cast(ballot, VOTE_REFUSED, asked[0]->code ? asked[0]->code : LK_EPROTOCOL,
+			    asked[0]->code ? asked[0]->reason : UNIDENTIFIED);
+		return;
+	}
+	node_judge(node, ballot->place, &told);
 	round_check_twins(round, index);
 }
 
@@ -155,22 +191,29 @@ static bool node_may_vote(const struct round *round, size_t index, struct ballot
 	const struct lk__red_node *node = &round->red->node[index];
 	char reason[120];
 	int64_t quarantine_ms = round_quarantine_ms(round);
-	if (atomic_load(&node->member->node->epoch) != ballot->epoch) {
+	if (atomic_load(&ballot->place->epoch) != ballot->epoch) {
 		ballot_cast(ballot, VOTE_NO_VOTE, LK_EUNREACHABLE, "the connection was lost");
 		return false;
 	}
-	if (!node->known || node->epoch != ballot->epoch) {
+	if (ballot->strayed) {
+		ballot_cast(ballot, VOTE_NO_VOTE, LK_EUNAVAILABLE, SLOT_MOVED);
+		return false;
+	}
+	if (!node->known || node->place != ballot->place || node->epoch != ballot->epoch) {
 		ballot_cast(ballot, VOTE_NO_VOTE, LK_EDENIED,
 			    "no vote: INFO server does not identify it");
 		return false;
 	}
-	int64_t from_ns = lk__after_ms(node->identity.since_ns, quarantine_ms);
+	int64_t moved_ns = lk__topo_moved_ns(node->client->topo, node->member->slot);
+	bool moved = moved_ns && moved_ns > node->identity.since_ns;
+	int64_t from_ns = lk__after_ms(moved ? moved_ns : node->identity.since_ns, quarantine_ms);
 	if (quarantine_ms < 0 || lk__now_ns() >= from_ns)
 		return true;
 	snprintf(reason, sizeof(reason), "no vote for %lld ms: it %s its grants",
 		 (long long)((from_ns - lk__now_ns()) / LK__MS + 1),
-		 node->identity.taken_over ? "has taken over from a master and may not have"
-					   : "restarted recently and may have forgotten");
+		 node->identity.taken_over || moved
+			 ? "has taken over from a master and may not have"
+			 : "restarted recently and may have forgotten");
 	ballot_cast(ballot, VOTE_NO_VOTE, LK_EUNAVAILABLE, reason);
 	return false;
 }
@@ -182,6 +225,7 @@ static void round_settle(struct round *round, size_t index, struct lk__request *
 	struct lk__entry *member = round->red->node[index].member;
 	struct lk__answer answer = lk__entry_answer(member, request);
 	ballot->copies |= request->sends > 1;
+	ballot->strayed = request->conn->node != ballot->place;
 	switch (answer.event.type) {
 	case LK__ATTEMPT_GRANTED:
 		ballot->granted = true;
@@ -249,13 +293,21 @@ static struct lk__request *round_request(const struct round *round, size_t index
 	return until(member->recipe->acquire(&wanted), round->call.until_ns);
 }
 
+/* To the node that has the slot now. */
+static void round_address(struct round *round, size_t index)
+{
+	struct ballot *ballot = &round->ballot[index];
+	ballot->place = lk__entry_node(round->red->node[index].member);
+	ballot->epoch = atomic_load(&ballot->place->epoch);
+}
+
 /* Introduces itself first, where it has not on this connection: only then is its clock known. */
 static void round_ask(struct round *round, size_t index)
 {
 	struct ballot *ballot = &round->ballot[index];
 	struct lk__red_node *node = &round->red->node[index];
-	struct lk__conn *conn = node->member->scripts;
-	ballot->epoch = atomic_load(&node->member->node->epoch);
+	round_address(round, index);
+	struct lk__conn *conn = lk__red_conn(node->member, ballot->place);
 	ballot->number = index == 0 ? round->number
 				    : atomic_fetch_add(&node->client->last_number, 1) + 1;
 	if (node->asked >= LK__RED_ASKED_MAX) {
@@ -263,8 +315,8 @@ static void round_ask(struct round *round, size_t index)
 			    "has not answered earlier requests");
 		return;
 	}
-	ballot->introduced = !node->known || node->epoch != ballot->epoch;
-	for (unsigned i = 0; ballot->introduced && i < LK__IDENTITY_QUESTIONS; i++)
+	ballot->introduced = !node_is_known(node) || node->place != ballot->place;
+	for (unsigned i = 0; ballot->introduced && i < round->red->questions; i++)
 		lk__fan_out_add(round->call.fan_out, index, conn,
 				until(lk__identity_question(i), round->call.until_ns));
 	if (!ballot->introduced)
@@ -277,14 +329,47 @@ static void round_ask(struct round *round, size_t index)
 		ballot_cast(ballot, VOTE_REFUSED, LK_ENOMEM, "out of memory");
 }
 
+/* Asks its node one more command. */
+static void round_more(struct round *round, size_t index, struct lk__request *request)
+{
+	struct ballot *ballot = &round->ballot[index];
+	struct lk__conn *conn = lk__red_conn(round->red->node[index].member, ballot->place);
+	if (!lk__fan_out_more(round->call.fan_out, index, conn, request))
+		ballot_cast(ballot, VOTE_REFUSED, LK_ENOMEM, "out of memory");
+}
+
+/* The same questions once more, to the node that has the slot. All of them, or none. */
+static void round_turn(struct round *round, size_t index)
+{
+	struct lk__request *request[LK__IDENTITY_QUESTIONS_MAX];
+	bool complete = true;
+	round->ballot[index].turned = true;
+	round_address(round, index);
+	for (unsigned i = 0; i < round->red->questions; i++) {
+		request[i] = until(lk__identity_question(i), round->call.until_ns);
+		complete &= request[i] != NULL;
+	}
+	for (unsigned i = 0; i < round->red->questions; i++) {
+		if (complete)
+			round_more(round, index, request[i]);
+		else
+			lk__request_free(request[i]);
+	}
+	if (!complete)
+		ballot_cast(&round->ballot[index], VOTE_REFUSED, LK_ENOMEM, "out of memory");
+}
+
 /* A node has answered: who it is, or the try. */
 static void round_take(void *context, size_t index, const struct lk__fan_out_part *answers)
 {
 	struct round *round = context;
 	struct ballot *ballot = &round->ballot[index];
 	pthread_mutex_lock(&round->call.entry->mutex);
-	bool try_now = false;
-	if (ballot->introduced) {
+	bool try_now = false,
+	     turns = ballot->introduced && !ballot->turned && round_is_astray(round, index);
+	if (turns) {
+		round_turn(round, index);
+	} else if (ballot->introduced) {
 		round_introduce(round, index, answers);
 		try_now = ballot->vote == VOTE_NONE && node_may_vote(round, index, ballot);
 	} else {
@@ -296,8 +381,8 @@ static void round_take(void *context, size_t index, const struct lk__fan_out_par
 	}
 	ballot->tried |= try_now;
 	pthread_mutex_unlock(&round->call.entry->mutex);
-	if (try_now && !lk__fan_out_more(round->call.fan_out, index, round_request(round, index)))
-		ballot_cast(ballot, VOTE_REFUSED, LK_ENOMEM, "out of memory");
+	if (try_now)
+		round_more(round, index, round_request(round, index));
 }
 
 /* Who has not granted it may still do so: the majority stands without it, for now. */
@@ -520,6 +605,7 @@ struct lk__nodes_call *lk__red_try_begin(struct lk__entry *entry, struct lk__cal
 {
 	for (size_t i = 1; i < lk__red_of(entry)->count; i++)
 		lk__loop_start(lk__red_of(entry)->node[i].client, NULL);
+	lk__entry_route(entry);
 	struct round *round = round_new(entry, waiter);
 	if (!round) {
 		event->code = lk__fail(error, LK_ENOMEM, "acquire \"%.100s\": out of memory",

@@ -14,11 +14,12 @@ const struct lk__recipe lk__red_recipe = {
 
 struct lk__request *lk__identity_question(unsigned index)
 {
-	static const char *const questions[LK__IDENTITY_QUESTIONS][3] = {
+	static const char *const questions[LK__IDENTITY_QUESTIONS_MAX][3] = {
 		{"INFO", "server"},
 		{"INFO", "persistence"},
 		{"CONFIG", "GET", "appendfsync"},
-		{"INFO", "replication"}};
+		{"INFO", "replication"},
+		{"CLUSTER", "MYID"}};
 	struct lk__words words = {0};
 	for (unsigned i = 0; i < 3 && questions[index][i]; i++)
 		lk__words_text(&words, questions[index][i]);
@@ -54,6 +55,19 @@ static bool info_copy(char out[LK__RUN_ID_SIZE], const struct lk__request *answe
 	return true;
 }
 
+/* Its id, where it is a node of a cluster. False when it is one, and does not tell. */
+static bool member_read(char out[LK__RUN_ID_SIZE], const struct lk__request *server,
+			const struct lk__request *answer)
+{
+	const redisReply *reply = answer->reply;
+	const char *mode = info_find(server, "redis_mode");
+	bool told = !answer->code && reply && reply->type == REDIS_REPLY_STRING && reply->len > 0 &&
+		    reply->len < LK__RUN_ID_SIZE;
+	if (told)
+		memcpy(out, reply->str, reply->len + 1);
+	return told || !mode || strncmp(mode, "cluster", strlen("cluster")) != 0;
+}
+
 static bool always_synced(const struct lk__request *answer)
 {
 	const redisReply *reply = answer->reply;
@@ -61,12 +75,16 @@ static bool always_synced(const struct lk__request *answer)
 	       reply->element[1]->str && strcmp(reply->element[1]->str, "always") == 0;
 }
 
-bool lk__identity_read(struct lk__request *const answers[LK__IDENTITY_QUESTIONS], int64_t now_ns,
+bool lk__identity_read(struct lk__request *const *answers, size_t count, int64_t now_ns,
 		       struct lk__identity *identity)
 {
 	const char *uptime = info_find(answers[0], "uptime_in_seconds");
 	const char *aof = info_find(answers[1], "aof_enabled");
 	if (!info_copy(identity->run_id, answers[0], "run_id") || !uptime)
+		return false;
+	identity->member[0] = 0;
+	if (count > LK__IDENTITY_QUESTIONS &&
+	    !member_read(identity->member, answers[0], answers[LK__IDENTITY_QUESTIONS]))
 		return false;
 	info_copy(identity->history, answers[3], "master_replid");
 	if (info_copy(identity->before, answers[3], "master_replid2") &&

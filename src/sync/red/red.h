@@ -11,6 +11,10 @@
  * data, and `master_replid2` the one that a promoted replica has taken over. A master that goes on
  * with the history that we know has all grants, if all replicas acknowledge them before they count.
  * Any other change of master, or of its history, may have lost some.
+ *
+ * In a cluster the node is the master that has the name's slot. One of another shard that gets the
+ * slot goes on with another history, and nobody acknowledged what was moved to it: it may have lost
+ * some too. The client notices that (lk__topo_moved_ns()).
  */
 #ifndef LK__SYNC_RED_H
 #define LK__SYNC_RED_H
@@ -33,6 +37,7 @@ struct lk__identity {
 	char run_id[LK__RUN_ID_SIZE];
 	char history[LK__RUN_ID_SIZE]; /* of its data, */
 	char before[LK__RUN_ID_SIZE];  /* which goes on with that one; "" */
+	char member[LK__RUN_ID_SIZE];  /* of a cluster, under this id; "": of none, or not asked */
 	bool durable;                  /* appendonly with appendfsync always */
 	int64_t started_ns;            /* CLOCK_BOOTTIME; not before it was */
 	int64_t since_ns; /* since when it has forgotten nothing, and why not longer: */
@@ -40,13 +45,14 @@ struct lk__identity {
 };
 
 #define LK__IDENTITY_QUESTIONS 4
+#define LK__IDENTITY_QUESTIONS_MAX 5 /* where a node of the quorum is a cluster */
 
 /* The questions, in order; NULL when out of memory. */
 struct lk__request *lk__identity_question(unsigned index);
 
-/* Reads the answers; `since_ns` is judged. False when the server does not say who it is, or since
- * when it runs. */
-bool lk__identity_read(struct lk__request *const answers[LK__IDENTITY_QUESTIONS], int64_t now_ns,
+/* Reads `count` answers; `since_ns` is judged. False when the server does not say who it is, or
+ * since when it runs. */
+bool lk__identity_read(struct lk__request *const *answers, size_t count, int64_t now_ns,
 		       struct lk__identity *identity);
 
 /* Since when it has forgotten nothing. `before`: what the node said last; NULL for one that we did
