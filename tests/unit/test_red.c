@@ -2,6 +2,8 @@
 #include "unit.h"
 
 #include <stdio.h>
+#include <string.h>
+
 #include <lockkeeper/lock.h>
 
 #include "base/clock.h"
@@ -106,6 +108,37 @@ static void test_another_history(void **state)
 	assert_int_equal(lonely.since_ns, OLD);
 }
 
+/* What is read of a server that tells `mode`, and `id` if asked for it; NULL: it refuses that. */
+static bool reads(const char *mode, const char *id, size_t count, struct lk__identity *identity)
+{
+	char server[128];
+	snprintf(server, sizeof(server),
+		 "# Server\r\nredis_mode:%s\r\nrun_id:a\r\nuptime_in_seconds:60\r\n", mode);
+	redisReply told = {.type = REDIS_REPLY_STRING, .str = server, .len = strlen(server)};
+	redisReply member = {
+		.type = REDIS_REPLY_STRING, .str = (char *)id, .len = id ? strlen(id) : 0};
+	struct lk__request who = {.reply = &told}, refused = {.code = LK_EREFUSED};
+	struct lk__request answer = {.reply = &member};
+	struct lk__request *answers[LK__IDENTITY_QUESTIONS_MAX] = {
+		&who, &refused, &refused, &refused, id ? &answer : &refused};
+	memset(identity, 1, sizeof(*identity));
+	return lk__identity_read(answers, count, NOW, identity);
+}
+
+/* Without the id it could be another of a cluster that votes already. */
+static void test_a_member_tells_its_id(void **state)
+{
+	(void)state;
+	struct lk__identity read;
+	assert_true(reads("cluster", "0123abcd", LK__IDENTITY_QUESTIONS_MAX, &read));
+	assert_string_equal(read.member, "0123abcd");
+	assert_false(reads("cluster", NULL, LK__IDENTITY_QUESTIONS_MAX, &read));
+	assert_true(reads("standalone", NULL, LK__IDENTITY_QUESTIONS_MAX, &read));
+	assert_string_equal(read.member, "");
+	assert_true(reads("cluster", NULL, LK__IDENTITY_QUESTIONS, &read));
+	assert_string_equal(read.member, "");
+}
+
 static void test_a_server_older_than_our_machine(void **state)
 {
 	(void)state;
@@ -122,6 +155,7 @@ int main(void)
 		cmocka_unit_test(test_an_heir_with_all_grants),
 		cmocka_unit_test(test_an_heir_without),
 		cmocka_unit_test(test_another_history),
+		cmocka_unit_test(test_a_member_tells_its_id),
 		cmocka_unit_test(test_a_server_older_than_our_machine),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
