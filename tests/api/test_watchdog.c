@@ -381,6 +381,33 @@ static void test_many_locks_are_all_kept(void **state)
 	close_client(client);
 }
 
+/* What is due within 10 ms is one script, or one for each hundred locks. */
+static void test_renewals_leave_together(void **state)
+{
+	(void)state;
+	enum { LOCKS = 400 };
+	lk_client *client = open_watched(6000);
+	lk_lock *locks[LOCKS];
+	int64_t begun_ms = now_ms();
+	for (size_t i = 0; i < LOCKS; i++) {
+		char name[32];
+		snprintf(name, sizeof(name), "together-%zu", i);
+		locks[i] = new_lock(client, name);
+		expect(0, lk_lock_acquire(locks[i], NULL, &err));
+	}
+	int64_t moments = (now_ms() - begun_ms) / 10 + 2;
+	redis_do(&server, "CONFIG RESETSTAT");
+	wait_until(stats_of(client).renewals >= LOCKS, 10000);
+	int64_t rounds = (int64_t)stats_of(client).renewals / LOCKS + 1;
+	check_int(redis_info(&server, "commandstats", "cmdstat_evalsha:calls="), <=,
+		  rounds * (moments + LOCKS / 100));
+	for (size_t i = 0; i < LOCKS; i++) {
+		expect(0, lk_lock_release(locks[i], NULL, &err));
+		lk_lock_free(locks[i]);
+	}
+	close_client(client);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -398,6 +425,7 @@ int main(void)
 		api_test(test_handovers_keep_deadlines_right),
 		api_test(test_a_renewal_that_finds_nothing_is_a_loss_at_once),
 		api_test(test_many_locks_are_all_kept),
+		api_test(test_renewals_leave_together),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
 }

@@ -7,6 +7,8 @@
 #include "conf/config.h"
 #include "drive/entry/watch_heap.h"
 
+#define TOGETHER_NS (10 * LK__MS) /* questions that are due within this time leave in one batch */
+
 int64_t lk__hold_margin_ns(const struct lk__hold *hold)
 {
 	int64_t margin_ms = hold->margin_ms ? hold->margin_ms
@@ -48,12 +50,18 @@ static int64_t look_due_ns(const struct lk__hold *hold)
 	return entry->grant.seen_ns + (lease_ms < most_ms ? lease_ms : most_ms) * LK__MS / 3;
 }
 
+/* Counted from the client's start: several clients do not all ask at the same moments. */
+static int64_t due_together_ns(const lk_client *client, int64_t due_ns)
+{
+	return due_ns - (due_ns - client->record.since_ns) % TOGETHER_NS;
+}
+
 int64_t lk__question_due_ns(const struct lk__hold *hold, int64_t now_ns)
 {
-	int64_t look_ns = look_due_ns(hold);
-	int64_t renew_ns = lk__hold_is_renewed(hold, now_ns) ? renewal_due_ns(hold, now_ns)
-							     : look_ns;
-	return renew_ns < look_ns ? renew_ns : look_ns;
+	int64_t due_ns = look_due_ns(hold);
+	if (lk__hold_is_renewed(hold, now_ns))
+		due_ns = lk__earlier(due_ns, renewal_due_ns(hold, now_ns));
+	return due_together_ns(hold->entry->client, due_ns);
 }
 
 void lk__watch_hold(struct lk__entry *entry, int64_t now_ns)
