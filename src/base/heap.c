@@ -6,41 +6,49 @@
 
 #include <lockkeeper/error.h>
 
-static void heap_set(struct lk__heap *heap, size_t index, struct lk__heap_node *node)
+#define CHILDREN 4
+
+static void heap_set(struct lk__heap *heap, size_t index, struct lk__heap_item item)
 {
-	heap->nodes[index] = node;
-	node->place = index + 1;
+	heap->items[index] = item;
+	item.node->place = index + 1;
 }
 
 static void heap_rise(struct lk__heap *heap, size_t index)
 {
-	struct lk__heap_node *node = heap->nodes[index];
+	struct lk__heap_item item = heap->items[index];
 	while (index > 0) {
-		size_t parent = (index - 1) / 2;
-		if (heap->nodes[parent]->key <= node->key)
+		size_t parent = (index - 1) / CHILDREN;
+		if (heap->items[parent].key <= item.key)
 			break;
-		heap_set(heap, index, heap->nodes[parent]);
+		heap_set(heap, index, heap->items[parent]);
 		index = parent;
 	}
-	heap_set(heap, index, node);
+	heap_set(heap, index, item);
+}
+
+/* The child with the least key; `count` when it has none. */
+static size_t heap_least_child(const struct lk__heap *heap, size_t index)
+{
+	size_t first = CHILDREN * index + 1, least = first;
+	if (first >= heap->count)
+		return heap->count;
+	for (size_t i = first + 1; i < first + CHILDREN && i < heap->count; i++)
+		if (heap->items[i].key < heap->items[least].key)
+			least = i;
+	return least;
 }
 
 static void heap_sink(struct lk__heap *heap, size_t index)
 {
-	struct lk__heap_node *node = heap->nodes[index];
-	for (;;) {
-		size_t child = 2 * index + 1;
-		if (child >= heap->count)
-			break;
-		if (child + 1 < heap->count &&
-		    heap->nodes[child + 1]->key < heap->nodes[child]->key)
-			child++;
-		if (node->key <= heap->nodes[child]->key)
-			break;
-		heap_set(heap, index, heap->nodes[child]);
+	struct lk__heap_item item = heap->items[index];
+	size_t child = heap_least_child(heap, index);
+	while (child < heap->count && heap->items[child].key < item.key) {
+		heap_set(heap, index, heap->items[child]);
 		index = child;
+		child = heap_least_child(heap, index);
 	}
-	heap_set(heap, index, node);
+	heap_set(heap, index, item);
 }
 
 int lk__heap_reserve(struct lk__heap *heap, size_t count)
@@ -50,12 +58,20 @@ int lk__heap_reserve(struct lk__heap *heap, size_t count)
 		return 0;
 	while (room < count)
 		room *= 2;
-	struct lk__heap_node **nodes = realloc(heap->nodes, room * sizeof(*nodes));
-	if (!nodes)
+	struct lk__heap_item *items = realloc(heap->items, room * sizeof(*items));
+	if (!items)
 		return LK_ENOMEM;
-	heap->nodes = nodes;
+	heap->items = items;
 	heap->room = room;
 	return 0;
+}
+
+/* Its key has changed. */
+static void heap_move(struct lk__heap *heap, size_t index)
+{
+	const struct lk__heap_node *node = heap->items[index].node;
+	heap_rise(heap, index);
+	heap_sink(heap, node->place - 1);
 }
 
 int lk__heap_put(struct lk__heap *heap, struct lk__heap_node *node, int64_t key)
@@ -64,11 +80,10 @@ int lk__heap_put(struct lk__heap *heap, struct lk__heap_node *node, int64_t key)
 		int rc = lk__heap_reserve(heap, heap->count + 1);
 		if (rc < 0)
 			return rc;
-		heap_set(heap, heap->count++, node);
+		node->place = ++heap->count;
 	}
-	node->key = key;
-	heap_rise(heap, node->place - 1);
-	heap_sink(heap, node->place - 1);
+	heap->items[node->place - 1] = (struct lk__heap_item){key, node};
+	heap_move(heap, node->place - 1);
 	return 0;
 }
 
@@ -77,18 +92,17 @@ void lk__heap_remove(struct lk__heap *heap, struct lk__heap_node *node)
 	if (!node->place)
 		return;
 	size_t index = node->place - 1;
-	assert(index < heap->count && heap->nodes[index] == node);
-	struct lk__heap_node *last = heap->nodes[--heap->count];
+	assert(index < heap->count && heap->items[index].node == node);
+	struct lk__heap_item last = heap->items[--heap->count];
 	node->place = 0;
-	if (last == node)
+	if (last.node == node)
 		return;
 	heap_set(heap, index, last);
-	heap_rise(heap, index);
-	heap_sink(heap, last->place - 1);
+	heap_move(heap, index);
 }
 
 void lk__heap_free(struct lk__heap *heap)
 {
-	free(heap->nodes);
+	free(heap->items);
 	*heap = (struct lk__heap){0};
 }

@@ -1,4 +1,4 @@
-/* Buffer, randomness, log lines and timers. */
+/* Buffer, heap, randomness, log lines and timers. */
 #include "unit.h"
 
 #include <poll.h>
@@ -10,6 +10,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/door.h"
+#include "base/heap.h"
 #include "base/log.h"
 #include "base/random.h"
 
@@ -170,6 +171,50 @@ static int is_readable(int fd)
 }
 
 /* A time that is past, even 0, is due at once; only LK__NEVER disarms. */
+#define NODES 300
+
+/* Puts, moves and removes nodes at random; keys[i] is LK__NEVER for one that is not in. */
+static void shuffle(struct lk__heap *heap, struct lk__heap_node *nodes, int64_t *keys)
+{
+	for (int step = 0; step < 20 * NODES; step++) {
+		size_t i = (size_t)rand() % NODES;
+		if (rand() % 4 == 0) {
+			keys[i] = LK__NEVER;
+			lk__heap_remove(heap, &nodes[i]);
+		} else {
+			keys[i] = rand() % NODES;
+			assert_int_equal(lk__heap_put(heap, &nodes[i], keys[i]), 0);
+		}
+		assert_int_equal(lk__heap_key(heap, &nodes[i]), keys[i]);
+	}
+}
+
+static void test_a_heap_gives_the_least_first(void **state)
+{
+	(void)state;
+	struct lk__heap heap = {0};
+	struct lk__heap_node nodes[NODES] = {0};
+	int64_t keys[NODES], last = 0;
+	size_t count = 0;
+	srand(1);
+	for (size_t i = 0; i < NODES; i++)
+		keys[i] = LK__NEVER;
+	shuffle(&heap, nodes, keys);
+	for (size_t i = 0; i < NODES; i++)
+		count += keys[i] != LK__NEVER;
+	for (; count > 0; count--) {
+		int64_t key = lk__heap_first_key(&heap);
+		struct lk__heap_node *first = lk__heap_first(&heap, key);
+		assert_null(lk__heap_first(&heap, key - 1));
+		assert_int_equal(keys[first - nodes], key);
+		assert_true(key >= last);
+		last = key;
+		lk__heap_remove(&heap, first);
+	}
+	assert_int_equal(lk__heap_first_key(&heap), LK__NEVER);
+	lk__heap_free(&heap);
+}
+
 static void test_a_timer_of_the_past_is_due(void **state)
 {
 	const int64_t past_ns[] = {0, 1, lk__now_ns() - 1};
@@ -196,6 +241,7 @@ static void test_assertions_are_on(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_heap_gives_the_least_first),
 		cmocka_unit_test(test_a_timer_of_the_past_is_due),
 		cmocka_unit_test(test_assertions_are_on),
 		cmocka_unit_test(test_bytes_come_out_in_order),

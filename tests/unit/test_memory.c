@@ -171,7 +171,7 @@ static int call_heap(void)
 		allocations_left = 0; /* what was promised needs none */
 		for (int i = 0; i < NODES; i++)
 			assert_int_equal(lk__heap_put(&heap, &nodes[i], NODES - i), 0);
-		assert_ptr_equal(lk__heap_first(&heap), &nodes[NODES - 1]);
+		assert_ptr_equal(lk__heap_first(&heap, 1), &nodes[NODES - 1]);
 	}
 	lk__heap_free(&heap);
 	return code;

@@ -291,7 +291,7 @@ static bool asyncs_resume_due(lk_client *client)
 	struct lk__heap_node *first;
 	int64_t now_ns = lk__now_ns();
 	bool any = false;
-	while ((first = lk__heap_first(timers)) && first->key <= now_ns) {
+	while ((first = lk__heap_first(timers, now_ns))) {
 		lk__heap_remove(timers, first);
 		async_resume(
 			(struct lk__async *)((char *)first - offsetof(struct lk__async, timer)));
@@ -334,8 +334,7 @@ int64_t lk__async_turn(lk_client *client, bool *any_out)
 	*any_out = any;
 	if (atomic_load(&client->asyncs.ready))
 		return 0;
-	const struct lk__heap_node *first = lk__heap_first(&client->asyncs.timers);
-	return first ? first->key : LK__NEVER;
+	return lk__heap_first_key(&client->asyncs.timers);
 }
 
 void lk__async_end(lk_client *client)

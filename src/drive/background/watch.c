@@ -228,7 +228,7 @@ static struct lk__entry *watch_pop(lk_client *client, int64_t now_ns)
 	struct lk__entry *entry = NULL;
 	pthread_mutex_lock(&watch->mutex);
 	struct lk__heap_node *first;
-	while (!entry && (first = lk__heap_first(&watch->heap)) && first->key <= now_ns) {
+	while (!entry && (first = lk__heap_first(&watch->heap, now_ns))) {
 		lk__heap_remove(&watch->heap, first);
 		entry = (struct lk__entry *)((char *)first - offsetof(struct lk__entry, watch));
 		if (!lk__entry_ref_if_alive(entry))
@@ -281,9 +281,8 @@ int64_t lk__watch_turn(lk_client *client)
 		batch_send(batch);
 	watch_forget_lost(client);
 	pthread_mutex_lock(&client->watch.mutex);
-	struct lk__heap_node *first = lk__heap_first(&client->watch.heap);
-	client->watch.armed_ns = first ? first->key : LK__NEVER;
-	int64_t next_ns = client->watch.armed_ns;
+	int64_t next_ns = lk__heap_first_key(&client->watch.heap);
+	client->watch.armed_ns = next_ns;
 	pthread_mutex_unlock(&client->watch.mutex);
 	return next_ns;
 }

@@ -31,7 +31,7 @@ void lk__watch_at(struct lk__entry *entry, int64_t at_ns)
 	struct lk__watch *watch = &client->watch;
 	bool sooner = false;
 	pthread_mutex_lock(&watch->mutex);
-	if (!entry->watch.place || at_ns < entry->watch.key) {
+	if (at_ns < lk__heap_key(&watch->heap, &entry->watch)) {
 		lk__heap_put(&watch->heap, &entry->watch, at_ns);
 		sooner = at_ns < watch->armed_ns;
 		if (sooner)
