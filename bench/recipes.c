@@ -48,13 +48,9 @@ void bench_load(redisContext *redis, const struct lk__request *request)
 void bench_requests(const struct lk__recipe *recipe, const char *name, uint64_t number,
 		    struct lk__request **acquire_out, struct lk__request **release_out)
 {
-	struct lk__target target = {.key = strdup(name), .key_size = strlen(name)};
+	struct lk__target target = {
+		.recipe = recipe, .key = strdup(name), .key_size = strlen(name)};
 	char field[LK__FIELD_SIZE];
-	size_t channel_size = 0;
-	if (recipe->channel_prefix)
-		target.channel = lk__derived_name(recipe->channel_prefix, name, strlen(name),
-						  &channel_size);
-	target.channel_size = (uint32_t)channel_size;
 	snprintf(field, sizeof(field), UUID ":%llu", (unsigned long long)number);
 	struct lk__try wanted = {
 		.target = &target,
@@ -68,7 +64,6 @@ void bench_requests(const struct lk__recipe *recipe, const char *name, uint64_t 
 	*acquire_out = recipe->acquire(&wanted);
 	*release_out = recipe->release(&target, field);
 	free(target.key);
-	free(target.channel);
 	if (!*acquire_out || !*release_out)
 		bench_die("out of memory");
 	lk__request_stamp(*acquire_out, INT64_C(9007199254740000));

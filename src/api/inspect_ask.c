@@ -90,10 +90,8 @@ static bool look_add_listeners(const struct lk__look *look, struct lk__request *
 	lk__words_text(&words, "PUBSUB");
 	lk__words_text(&words, verb);
 	for (size_t i = 0; i < count; i++) {
-		bool braced = kinds[i]->flags & LK__BRACED;
-		size_t size = 0;
-		char *name = (braced ? lk__braced_name : lk__derived_name)(
-			kinds[i]->channel_prefix, look->key, look->key_size, &size);
+		size_t size;
+		char *name = lk__channel_name(kinds[i], look->key, look->key_size, &size);
 		lk__words_own(&words, name, size);
 	}
 	return lk__words_batch(batch, &words);

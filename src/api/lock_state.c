@@ -167,7 +167,8 @@ static int lock_each(const lk_lock *lock, int (*call)(lk_lock *lock, lk_error *e
 {
 	for (size_t i = 0; i < lock->multi->count; i++) {
 		struct lk__entry *part = lock->multi->part[i];
-		lk_lock single = {.client = part->client, .recipe = part->recipe, .entry = part};
+		lk_lock single = {
+			.client = part->client, .recipe = part->target.recipe, .entry = part};
 		int rc = call(&single, error);
 		if (rc < 0)
 			return rc;
@@ -241,7 +242,7 @@ int lk_lock_is_locked(lk_lock *lock, lk_error *error)
 	int64_t answer = 0;
 	int rc = lk__lock_enter(&call, lock, operation, NULL, error);
 	if (rc == 0)
-		rc = lock_query(&call, call.entry->recipe->is_locked(&call.entry->target),
+		rc = lock_query(&call, call.entry->target.recipe->is_locked(&call.entry->target),
 				operation, NULL, &answer, error);
 	return rc < 0 ? rc : answer > 0;
 }
@@ -268,7 +269,8 @@ int lk_lock_is_held_by(lk_lock *lock, const char *field, lk_error *error)
 	if (rc == 0)
 		rc = lk__lock_enter(&call, lock, operation, NULL, error);
 	if (rc == 0)
-		rc = lock_query(&call, call.entry->recipe->is_held_by(&call.entry->target, field),
+		rc = lock_query(&call,
+				call.entry->target.recipe->is_held_by(&call.entry->target, field),
 				operation, field, &answer, error);
 	return rc < 0 ? rc : answer > 0;
 }
@@ -310,7 +312,7 @@ static int lock_command(struct lk__call *call, struct lk__request *request, cons
  */
 static int lock_learn(struct lk__call *call, const char *operation, lk_error *error)
 {
-	const struct lk__recipe *recipe = call->entry->recipe;
+	const struct lk__recipe *recipe = call->entry->target.recipe;
 	const struct lk__target *target = &call->entry->target;
 	struct lk__answer answer = {.fence = 0};
 	if (!recipe->ask || !recipe->must_ask(target))
@@ -359,7 +361,7 @@ int lk_lock_force_release(lk_lock *lock, lk_error *error)
 		lk__lock_leave(&call);
 		return rc;
 	}
-	const struct lk__recipe *recipe = call.entry->recipe;
+	const struct lk__recipe *recipe = call.entry->target.recipe;
 	struct lk__request *request = recipe->force(&call.entry->target);
 	pthread_mutex_lock(&call.entry->mutex);
 	uint64_t number = call.entry->grant.number;
@@ -398,12 +400,13 @@ int lk_lock_release_field(lk_lock *lock, const char *field, lk_error *error)
 		lk__lock_leave(&call);
 		return rc;
 	}
-	struct lk__request *request = call.entry->recipe->release(&call.entry->target, field);
+	struct lk__request *request = call.entry->target.recipe->release(&call.entry->target,
+									 field);
 	rc = lock_command(&call, request, operation, error);
 	if (rc == LK__WAIT_READY) {
 		int64_t listeners;
 		bool gone = request->sends < 2 &&
-			    call.entry->recipe->read_release(request, &listeners) ==
+			    call.entry->target.recipe->read_release(request, &listeners) ==
 				    LK__RELEASED_NOT_OWNER;
 		rc = gone ? lk__fail(error, LK_ENOTOWNER, "%s \"%.100s\": not held under %.256s",
 				     operation, call.entry->name, field)
@@ -434,7 +437,7 @@ int lk_lock_extend_field(lk_lock *lock, const char *field, int64_t lease_ms, lk_
 		return rc;
 	}
 	struct lk__renewal renewal = {&call.entry->target, field, lease_ms};
-	struct lk__request *request = call.entry->recipe->renew(&renewal, 1);
+	struct lk__request *request = call.entry->target.recipe->renew(&renewal, 1);
 	rc = lock_command(&call, request, operation, error);
 	if (rc == LK__WAIT_READY) {
 		int renewed = lk__reply_renewed(request, 1, 0, field);

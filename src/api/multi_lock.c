@@ -59,7 +59,7 @@ int lk_multi_lock_new(lk_lock **lock_out, lk_lock *const *locks, size_t count, l
 	lock->multi = multi;
 	lock->entry = multi->part[0];
 	lock->client = lock->entry->client;
-	lock->recipe = lock->entry->recipe;
+	lock->recipe = lock->entry->target.recipe;
 	*lock_out = lock;
 	return 0;
 }

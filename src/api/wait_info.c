@@ -72,7 +72,8 @@ static size_t find_entries(lk_lock *lock, struct lk__entry *found[OWNERS_MAX])
 	pthread_mutex_lock(&client->mutex);
 	HASH_ITER(hh, client->entries, entry, next)
 	{
-		bool same = entry->recipe == lock->recipe && entry->name_size == lock->name_size &&
+		bool same = entry->target.recipe == lock->recipe &&
+			    entry->name_size == lock->name_size &&
 			    memcmp(entry->name, lk__lock_name(lock), lock->name_size) == 0;
 		if (same && count < OWNERS_MAX && lk__entry_ref_if_alive(entry))
 			found[count++] = entry;

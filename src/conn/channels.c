@@ -123,11 +123,14 @@ void lk__channel_close(struct lk__conn *conn, struct lk__listening *listening)
 	free(listening);
 }
 
+bool lk__channels_linger(const struct lk__conn *conn)
+{
+	return atomic_load_explicit(&conn->left, memory_order_relaxed);
+}
+
 bool lk__channel_lingers(struct lk__conn *conn, const char *name, size_t size)
 {
 	struct lk__channel *channel;
-	if (!atomic_load_explicit(&conn->left, memory_order_relaxed))
-		return false;
 	pthread_mutex_lock(&conn->mutex);
 	HASH_FIND(hh, conn->channels, name, size, channel);
 	bool lingers = channel && !channel->listenings && lk__buffer_size(&conn->out) > 0;

@@ -66,6 +66,8 @@ void lk__channel_close(struct lk__conn *conn, struct lk__listening *listening);
 /* Whether the server still takes us for a listener: lk__channel_close() left its UNSUBSCRIBE to be
  * sent by the loop. A hint. */
 bool lk__channel_lingers(struct lk__conn *conn, const char *name, size_t size);
+/* Whether that may be so for any channel. */
+bool lk__channels_linger(const struct lk__conn *conn);
 
 /* Notes what was heard up to now. */
 void lk__channel_mark(struct lk__conn *conn, struct lk__listening *listening,

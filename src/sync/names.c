@@ -38,6 +38,16 @@ char *lk__braced_name(const char *prefix, const char *name, size_t name_size, si
 	return name_make(prefix, name, name_size, "", true, size_out);
 }
 
+char *lk__channel_name(const struct lk__recipe *recipe, const char *key, size_t key_size,
+		       size_t *size_out)
+{
+	*size_out = 0;
+	if (!recipe->channel_prefix)
+		return calloc(1, 1);
+	return (recipe->flags & LK__BRACED ? lk__braced_name : lk__derived_name)(
+		recipe->channel_prefix, key, key_size, size_out);
+}
+
 char *lk__suffixed_name(const char *name, size_t name_size, const char *suffix, size_t *size_out)
 {
 	char after[64];

@@ -18,9 +18,9 @@
 /* Where a lock is in Redis. */
 struct lk__target {
 	struct lk__node *node;
+	const struct lk__recipe *recipe;
 	char *key;
-	char *channel;
-	uint32_t key_size, channel_size;
+	uint32_t key_size;
 };
 
 /* One lock of a batch of renewals. */
@@ -124,6 +124,10 @@ char *lk__derived_name(const char *prefix, const char *name, size_t name_size, s
 
 /* "prefix{name}", whatever is in the name. */
 char *lk__braced_name(const char *prefix, const char *name, size_t name_size, size_t *size_out);
+
+/* The channel of a lock of that kind: one of the two above. Empty where the kind has none. */
+char *lk__channel_name(const struct lk__recipe *recipe, const char *key, size_t key_size,
+		       size_t *size_out);
 
 /* "{name}:suffix", or "name:suffix" for a name with a "{". */
 char *lk__suffixed_name(const char *name, size_t name_size, const char *suffix, size_t *size_out);

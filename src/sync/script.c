@@ -8,6 +8,13 @@
 
 #include "conn/classify.h"
 
+void lk__words_channel(struct lk__words *words, const struct lk__target *target)
+{
+	size_t size;
+	char *name = lk__channel_name(target->recipe, target->key, target->key_size, &size);
+	lk__words_own(words, name, size);
+}
+
 static int batch_renewed(const redisReply *renewed, const redisReply *owner, const char *field)
 {
 	if (owner->type == REDIS_REPLY_ERROR)

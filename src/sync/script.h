@@ -11,6 +11,9 @@
 #include "conn/words.h"
 #include "sync/recipe.h"
 
+/* The channel of the lock, as one more word; empty where the kind has none. */
+void lk__words_channel(struct lk__words *words, const struct lk__target *target);
+
 /* One call for several renewals: all keys, then field and lease of each. */
 struct lk__request *lk__renew_script(enum lk__script_id script, const struct lk__renewal *renewals,
 				     size_t count);

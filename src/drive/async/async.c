@@ -99,7 +99,7 @@ static void async_put_back(struct lk__async *async)
 static int permits_prepare(struct lk__completion *completion, const struct lk__entry *entry,
 			   const struct lk__async_want *want)
 {
-	if (want->way != LK__ASYNC_ACQUIRE || entry->recipe != &lk__permit_queue_recipe)
+	if (want->way != LK__ASYNC_ACQUIRE || entry->target.recipe != &lk__permit_queue_recipe)
 		return 0;
 	completion->permits = lk__permits_taken_new((size_t)want->acquire.count);
 	return completion->permits ? 0 : LK_ENOMEM;

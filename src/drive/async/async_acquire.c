@@ -92,7 +92,7 @@ static int counter_end(struct lk__async *async, int rc)
 void lk__async_acquire(struct lk__async *async, bool starts)
 {
 	struct lk__entry *entry = async->completion->entry;
-	bool counts = entry->recipe->sharing == LK__NO_HOLD;
+	bool counts = entry->target.recipe->sharing == LK__NO_HOLD;
 	int rc = lk__async_stand(async, entry, &async->want.acquire, starts);
 	if (rc == 1 && !counts)
 		acquire_note(async);

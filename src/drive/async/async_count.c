@@ -84,7 +84,7 @@ static int count_read(struct lk__async *async, const struct lk__request *request
 {
 	const struct lk__entry *entry = entry_of(async);
 	lk_completion *value = &async->completion->value;
-	bool latch = entry->recipe->flags & LK__FOR_ALL;
+	bool latch = entry->target.recipe->flags & LK__FOR_ALL;
 	rc = lk__count_read(entry, request, rc, async->want.operation, &value->answer,
 			    &value->error);
 	if (rc == 0 && latch && value->answer < 0)

@@ -127,7 +127,7 @@ static bool compensation_send(struct lk__compensation *compensation, struct lk__
 	struct lk__entry *entry = compensation->entry;
 	char field[LK__FIELD_SIZE];
 	lk__field(entry, compensation->number, field);
-	struct lk__request *request = entry->recipe->release(&entry->target, field);
+	struct lk__request *request = entry->target.recipe->release(&entry->target, field);
 	if (!request)
 		return false;
 	request->owner = compensation;
@@ -142,7 +142,7 @@ static bool compensation_send(struct lk__compensation *compensation, struct lk__
 /* Where a grant takes nothing there is nothing to give back. */
 static bool takes_nothing(const struct lk__entry *entry)
 {
-	return entry->recipe->flags & LK__FOR_ALL;
+	return entry->target.recipe->flags & LK__FOR_ALL;
 }
 
 void lk__compensate(struct lk__entry *entry, uint64_t number, int64_t until_ns)

@@ -133,7 +133,8 @@ static void batch_send(struct batch *batch)
 	for (size_t i = 0; i < batch->count; i++)
 		renewals[i] = (struct lk__renewal){&batch->of[i].entry->target, batch->of[i].field,
 						   batch->of[i].lease_ms};
-	struct lk__request *request = batch->of[0].entry->recipe->renew(renewals, batch->count);
+	struct lk__request *request = batch->of[0].entry->target.recipe->renew(renewals,
+									       batch->count);
 	if (!request) {
 		struct lk__request none = {.code = LK_ENOMEM};
 		for (size_t i = 0; i < batch->count; i++)
@@ -265,8 +266,9 @@ int64_t lk__watch_turn(lk_client *client)
 	struct lk__entry *entry;
 	int64_t now_ns = lk__now_ns();
 	while ((entry = watch_pop(client, now_ns))) {
-		if (batch && (batch->count == BATCH_MAX || batch->slot != entry->slot ||
-			      batch->of[0].entry->recipe != entry->recipe || entry->ops)) {
+		if (batch &&
+		    (batch->count == BATCH_MAX || batch->slot != entry->slot ||
+		     batch->of[0].entry->target.recipe != entry->target.recipe || entry->ops)) {
 			batch_send(batch);
 			batch = NULL;
 		}

@@ -146,7 +146,7 @@ struct lk__request *lk__change_request(const struct lk__changing *changing)
 	}
 	size_t keys = words.count;
 	lk__words_deadline(&words, false);
-	lk__words_add(&words, target->channel, target->channel_size);
+	lk__words_channel(&words, target);
 	for (size_t i = 0; i < change->argument_count; i++)
 		lk__words_text(&words, change->arguments[i]);
 	return lk__words_script(&words, change->script, keys);
@@ -216,7 +216,7 @@ int lk__count_read(const struct lk__entry *entry, const struct lk__request *requ
 {
 	if (rc == LK_EWRONGTYPE)
 		return lk__fail(error, rc, "%s \"%.100s\": the key is not a string, so not a %s",
-				operation, entry->name, entry->recipe->type);
+				operation, entry->name, entry->target.recipe->type);
 	if (rc == LK_EMAYBEHELD)
 		return lk__fail(error, LK_EUNREACHABLE, "%s: no answer within the command limit",
 				operation);
@@ -230,7 +230,7 @@ int lk__count_read(const struct lk__entry *entry, const struct lk__request *requ
 	if (errno || end == text || *end)
 		return lk__fail(error, LK_EWRONGTYPE,
 				"%s \"%.100s\": the key is a string that is not a count, not a %s",
-				operation, entry->name, entry->recipe->type);
+				operation, entry->name, entry->target.recipe->type);
 	*count_out = count;
 	return 0;
 }
@@ -240,7 +240,7 @@ int lk__count_read(const struct lk__entry *entry, const struct lk__request *requ
 int lk__counter_waited(const struct lk__entry *entry, int64_t count, int rc, lk_error *error)
 {
 	bool limit = rc == LK_EBUSY || rc == LK_ETIMEDOUT;
-	if (!(entry->recipe->flags & LK__FOR_ALL))
+	if (!(entry->target.recipe->flags & LK__FOR_ALL))
 		return limit ? lk__fail(error, rc,
 					"acquire %" PRId64 " of \"%.100s\": too few are free%s",
 					count, entry->name,

@@ -66,42 +66,19 @@ static bool entry_id_make(struct entry_id *id, const lk_client *client,
 	return true;
 }
 
-static const char *id_key(const struct entry_id *id)
-{
-	return id->bytes + id->size - id->key_size;
-}
-
-/* The channel of a key, to be freed; empty where the kind has none. NULL when out of memory. */
-static char *entry_channel(const struct lk__recipe *recipe, const struct entry_id *id,
-			   size_t *size_out)
-{
-	*size_out = 0;
-	if (!recipe->channel_prefix)
-		return calloc(1, 1);
-	return (recipe->flags & LK__BRACED ? lk__braced_name : lk__derived_name)(
-		recipe->channel_prefix, id_key(id), id->key_size, size_out);
-}
-
 /* One that has its names and nothing else. */
 static struct lk__entry *entry_alloc(const struct lk__recipe *recipe, const struct entry_id *id,
 				     size_t name_size)
 {
-	size_t channel_size;
-	char *channel = entry_channel(recipe, id, &channel_size);
-	struct lk__entry *entry = NULL;
-	if (channel)
-		entry = calloc(1, sizeof(*entry) + id->size + 1 + channel_size + 1);
-	if (entry) {
-		char *end = mempcpy(entry->words, id->bytes, id->size + 1);
-		entry->target.key = entry->words + id->size - id->key_size;
-		entry->target.key_size = (uint32_t)id->key_size;
-		entry->name = entry->words + id->size - name_size;
-		entry->name_size = (uint32_t)name_size;
-		memcpy(end, channel, channel_size + 1);
-		entry->target.channel = recipe->channel_prefix ? end : NULL;
-		entry->target.channel_size = (uint32_t)channel_size;
-	}
-	free(channel);
+	struct lk__entry *entry = calloc(1, sizeof(*entry) + id->size + 1);
+	if (!entry)
+		return NULL;
+	memcpy(entry->words, id->bytes, id->size + 1);
+	entry->target.recipe = recipe;
+	entry->target.key = entry->words + id->size - id->key_size;
+	entry->target.key_size = (uint32_t)id->key_size;
+	entry->name = entry->words + id->size - name_size;
+	entry->name_size = (uint32_t)name_size;
 	return entry;
 }
 
@@ -135,7 +112,6 @@ static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *r
 	if (!entry)
 		return NULL;
 	pthread_mutex_init(&entry->mutex, NULL);
-	entry->recipe = recipe;
 	if (!lk__compensation_reserve(entry) ||
 	    lk__watch_reserve(client, HASH_COUNT(client->entries) + 1) < 0) {
 		lk__entry_free(entry);
@@ -210,8 +186,8 @@ struct lk__entry *lk__entry_find(lk_client *client, const struct lk__recipe *rec
 bool lk__entry_is_of(const struct lk__entry *entry, const struct lk__owner *owner)
 {
 	uint64_t serial;
-	assert(entry->recipe->sharing == LK__EACH_OWNER);
-	memcpy(&serial, entry->words + sizeof(entry->recipe),
+	assert(entry->target.recipe->sharing == LK__EACH_OWNER);
+	memcpy(&serial, entry->words + sizeof(entry->target.recipe),
 	       sizeof(serial)); /* as entry_id_make() has it */
 	return serial && serial == owner->serial;
 }
@@ -253,8 +229,8 @@ void lk__entry_unref(struct lk__entry *entry)
 
 void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK__FIELD_SIZE])
 {
-	if (entry->recipe->field)
-		entry->recipe->field(entry->client->id, number, field_out);
+	if (entry->target.recipe->field)
+		entry->target.recipe->field(entry->client->id, number, field_out);
 	else
 		snprintf(field_out, LK__FIELD_SIZE, "%s:%" PRIu64, entry->client->id, number);
 }
@@ -327,7 +303,7 @@ struct lk__entry_effects lk__entry_note_loss(struct lk__entry *entry, int64_t no
 	/* The other side may keep the key: what is over would stay in it. Of several nodes, some
 	 * may have it still, and for longer than was ever confirmed; so may a node whose answer to
 	 * an extension is missing. A copy of the acquire may still run, and take the lock. */
-	if (entry->recipe->other_side || entry->ops || entry->grant.outlives_ns > now_ns ||
+	if (entry->target.recipe->other_side || entry->ops || entry->grant.outlives_ns > now_ns ||
 	    entry->grant.repeated_until_ns > now_ns)
 		effects.unasked = hold->number;
 	return effects;
@@ -378,7 +354,7 @@ struct lk__entry_effects lk__entry_note_hand(struct lk__entry *entry, struct lk_
 	assert(waiter->state != LK__WAITER_GRANTED);
 	lk__entry_leave_queue(entry, waiter);
 	waiter->state = LK__WAITER_GRANTED;
-	if (entry->recipe->sharing == LK__NO_HOLD) {
+	if (entry->target.recipe->sharing == LK__NO_HOLD) {
 		/* A copy of a try that was sent twice may still run: its record has to stay. */
 		entry->settled = entry->grant.repeated_until_ns ? 0 : entry->grant.number;
 		lk__entry_promote(entry);
@@ -414,7 +390,7 @@ static void entry_read(const struct lk__entry *entry, struct lk__request *reques
 	bool durable = request->code != LK_ENOTDURABLE;
 	if (!durable)
 		request->code = 0;
-	entry->recipe->read_acquire(request, answer);
+	entry->target.recipe->read_acquire(request, answer);
 	if (durable)
 		return;
 	request->code = LK_ENOTDURABLE;
@@ -445,7 +421,7 @@ struct lk__entry_effects lk__entry_note_grant(struct lk__entry *entry, struct lk
 	lk__term_begin(&entry->term, now_ns);
 	lk__count(&entry->client->counters.wire_grants, 1);
 	lk__client_record_want(entry->client);
-	if (entry->recipe->flags & LK__FOR_ALL)
+	if (entry->target.recipe->flags & LK__FOR_ALL)
 		entry_grant_all(entry, waiter, sent_ns);
 	return lk__entry_note_hand(entry, waiter, now_ns);
 }
@@ -464,7 +440,7 @@ struct lk__entry_effects lk__entry_note_moved(struct lk__entry *entry, struct lk
 static struct lk__attempt_rules entry_rules(const struct lk__entry *entry)
 {
 	const struct lk_config *config = entry->client->config;
-	unsigned flags = entry->recipe->flags;
+	unsigned flags = entry->target.recipe->flags;
 	return (struct lk__attempt_rules){
 		.numbers = &entry->client->last_number,
 		.command_ns = config->command_timeout_ms * LK__MS,
@@ -483,7 +459,7 @@ static struct lk__attempt_rules entry_rules(const struct lk__entry *entry)
  * its hold is lost (see lk__entry_note_loss()), or by others. */
 static bool entry_needs_spares(const struct lk__entry *entry)
 {
-	const struct lk__recipe *recipe = entry->recipe;
+	const struct lk__recipe *recipe = entry->target.recipe;
 	return entry->keeps_spares || entry->ops || recipe->other_side ||
 	       recipe->sharing != LK__ONE_QUEUE || entry->grant.outlives_ns ||
 	       entry->grant.repeated_until_ns;
@@ -518,7 +494,7 @@ void lk__entry_rest(struct lk__entry *entry)
 	    waiting->attempt.state != LK__ATTEMPT_IDLE)
 		return;
 	assert(!entry->queue && !entry->head && !entry->channel);
-	entry->deaf = waiting->attempt.rules.spins && !(entry->recipe->flags & LK__SPINS);
+	entry->deaf = waiting->attempt.rules.spins && !(entry->target.recipe->flags & LK__SPINS);
 	free(waiting);
 	entry->waiting = NULL;
 }
@@ -562,7 +538,8 @@ void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter)
 int64_t lk__entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns)
 {
 	int64_t lease_ms = entry->client->config->watchdog_ms;
-	if (entry->recipe->sharing == LK__NO_HOLD || (entry->recipe->flags & LK__QUEUES))
+	if (entry->target.recipe->sharing == LK__NO_HOLD ||
+	    (entry->target.recipe->flags & LK__QUEUES))
 		return LK__NEVER;
 	if (lease_ms < entry->asked_lease_ms)
 		lease_ms = entry->asked_lease_ms;

@@ -179,7 +179,6 @@ struct lk__entry {
 	/* Of handles, holds, requests left behind; 0 under the client's mutex. */
 	_Atomic size_t refs;
 	lk_client *client;
-	const struct lk__recipe *recipe;
 	struct lk__target target;
 	const struct lk__entry_ops *ops;
 	void *data;               /* for the ops */
@@ -215,7 +214,7 @@ struct lk__entry {
 	struct lk__compensation *spares; /* memory for more of these */
 	unsigned spare_count;
 	bool keeps_spares; /* also while it is merely held */
-	char words[];      /* what it is found by, which ends with the key; a NUL; the channel */
+	char words[];      /* what it is found by, which ends with the key; a NUL */
 };
 
 /* Finds or makes the entry of a name, and takes a reference. `owner` is looked at where each owner

@@ -111,7 +111,7 @@ struct lk__request *lk__extend_request(const struct lk__entry *entry,
 	struct lk__renewal renewal = {.target = &entry->target,
 				      .field = extension->field,
 				      .lease_ms = extension->lease_ms};
-	return entry->recipe->renew(&renewal, 1);
+	return entry->target.recipe->renew(&renewal, 1);
 }
 
 int lk__extend_read(const struct lk__entry *entry, struct lk__extension *extension,

@@ -190,7 +190,7 @@ static struct other_side caller_other_side(const struct lk__entry *entry,
 					   const struct lk__owner *owner)
 {
 	struct other_side side = {0};
-	const struct lk__recipe *recipe = entry->recipe->other_side;
+	const struct lk__recipe *recipe = entry->target.recipe->other_side;
 	struct lk__entry *other = NULL;
 	if (recipe)
 		side.code = lk__entry_look(&other, entry->client, recipe, entry->name,
@@ -229,7 +229,7 @@ static int caller_prepare(struct lk__entry *entry, struct lk__thread *thread,
 	int64_t now_ns = lk__now_ns();
 	if (side->code)
 		return caller_fail(entry, side->code, "acquire", error);
-	if (side->number && !(entry->recipe->flags & LK__DOWNGRADES))
+	if (side->number && !(entry->target.recipe->flags & LK__DOWNGRADES))
 		return caller_fail(entry, LK_EUPGRADE, "acquire", error);
 	*waiter = (struct lk__caller){.thread = thread,
 				      .once = want->wait_ms == 0,
@@ -300,7 +300,7 @@ static void caller_finish(struct lk__entry *entry, const struct lk__want *want,
 		*want->grant_out = given_up ? waiter->was : entry->grant;
 	if (waiter->hold)
 		waiter->hold->taker = NULL;
-	if (rc < 0 || entry->recipe->sharing == LK__NO_HOLD)
+	if (rc < 0 || entry->target.recipe->sharing == LK__NO_HOLD)
 		lk__hold_free(waiter->hold);
 	if (rc < 0 || waiter->state == LK__WAITER_GRANTED) /* else it was counted as a re-entry */
 		caller_count(&entry->client->counters, rc, lk__now_ns() - waiter->begun_ns);

@@ -215,7 +215,7 @@ static struct lk__request *head_request(const struct lk__head *head)
 	lk__field(entry, entry->waiting->attempt.number, field);
 	entry->waiting->try_nonce = 0;
 	/* Without it messages only wake: replicas may lack what another's release has granted. */
-	if (entry->recipe->read_message && !lk__node_is_acked(entry->node))
+	if (entry->target.recipe->read_message && !lk__node_is_acked(entry->node))
 		lk__random_bytes(&entry->waiting->try_nonce, sizeof(entry->waiting->try_nonce));
 	struct lk__try wanted = {
 		.target = &entry->target,
@@ -235,7 +235,7 @@ static struct lk__request *head_request(const struct lk__head *head)
 		wanted.wait_ms = now_ns < waiter->until_ns
 					 ? (waiter->until_ns - now_ns) / LK__MS + 1
 					 : 1;
-	return entry->recipe->acquire(&wanted);
+	return entry->target.recipe->acquire(&wanted);
 }
 
 struct lk__request *lk__head_try(struct lk__head *head)
@@ -284,23 +284,33 @@ int lk__head_tried_all(struct lk__head *head)
 
 /* ---- messages ---- */
 
-static struct lk__listening *head_open_channel(struct lk__entry *entry)
+/* The channel on which a release is told, to be freed; where each waiter has one of its own, that.
+ * NULL when out of memory. */
+static char *head_channel(const struct lk__entry *entry, size_t *size_out)
 {
 	const struct lk__target *target = &entry->target;
-	struct lk__conn *conn = &entry->node->messages;
 	char field[LK__FIELD_SIZE];
-	if (!(entry->recipe->flags & LK__OWN_CHANNEL))
-		return lk__channel_open(conn, target->channel, target->channel_size, entry);
-	char *own = malloc(target->channel_size + 1 + sizeof(field));
-	if (!own)
+	char *name = lk__channel_name(target->recipe, target->key, target->key_size, size_out);
+	if (!name || !(target->recipe->flags & LK__OWN_CHANNEL))
+		return name;
+	char *own = realloc(name, *size_out + 1 + sizeof(field));
+	if (!own) {
+		free(name);
 		return NULL;
+	}
 	lk__field(entry, entry->waiting->attempt.number, field);
-	memcpy(own, target->channel, target->channel_size);
-	own[target->channel_size] = ':';
-	memcpy(own + target->channel_size + 1, field, strlen(field) + 1);
-	struct lk__listening *channel = lk__channel_open(
-		conn, own, strlen(field) + 1 + target->channel_size, entry);
-	free(own);
+	*size_out += (size_t)sprintf(own + *size_out, ":%s", field);
+	return own;
+}
+
+static struct lk__listening *head_open_channel(struct lk__entry *entry)
+{
+	size_t size;
+	struct lk__listening *channel = NULL;
+	char *name = head_channel(entry, &size);
+	if (name)
+		channel = lk__channel_open(&entry->node->messages, name, size, entry);
+	free(name);
 	return channel;
 }
 
@@ -349,8 +359,9 @@ int64_t lk__head_jitter_ns(int64_t until_ns)
 static int64_t head_handed_us(const struct lk__entry *entry, const char *payload)
 {
 	int64_t handed_us = 0;
-	bool handed = entry->recipe->read_message &&
-		      entry->recipe->read_message(payload, entry->waiting->try_nonce, &handed_us);
+	bool handed = entry->target.recipe->read_message &&
+		      entry->target.recipe->read_message(payload, entry->waiting->try_nonce,
+							 &handed_us);
 	return handed ? handed_us : 0;
 }
 
@@ -456,7 +467,7 @@ static struct lk__attempt_want head_want(const struct lk__entry *entry,
 					 const struct lk__caller *waiter)
 {
 	const struct lk__settings *settings = &waiter->settings;
-	int64_t poll_ms = settings->poll_ms ? settings->poll_ms : entry->recipe->poll_ms;
+	int64_t poll_ms = settings->poll_ms ? settings->poll_ms : entry->target.recipe->poll_ms;
 	int64_t spin_min_ms = settings->spin_min_ms ? settings->spin_min_ms : poll_ms;
 	int64_t spin_max_ms = settings->spin_max_ms ? settings->spin_max_ms : poll_ms;
 	return (struct lk__attempt_want){

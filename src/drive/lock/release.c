@@ -28,6 +28,21 @@ static int release_code(int code)
 	return code == LK_EWRONGTYPE || code == LK_ECLOSED ? code : LK_EMAYBEHELD;
 }
 
+/* Whether the server still takes us for a listener. Without memory it is taken for a stranger, and
+ * we hold off once in vain. */
+static bool release_lingers(const struct lk__entry *entry)
+{
+	const struct lk__target *target = &entry->target;
+	struct lk__conn *conn = &entry->node->messages;
+	size_t size;
+	if (!target->recipe->channel_prefix || !lk__channels_linger(conn))
+		return false;
+	char *name = lk__channel_name(target->recipe, target->key, target->key_size, &size);
+	bool lingers = name && lk__channel_lingers(conn, name, size);
+	free(name);
+	return lingers;
+}
+
 void lk__release_begin(struct lk__release *release, struct lk__entry *entry, lk_error *error)
 {
 	release->entry = entry;
@@ -38,9 +53,7 @@ void lk__release_begin(struct lk__release *release, struct lk__entry *entry, lk_
 	release->passes = false;
 	release->error = error;
 	entry->grant.repeated_until_ns = 0;
-	release->lingers = !release->echo && entry->target.channel &&
-			   lk__channel_lingers(&entry->node->messages, entry->target.channel,
-					       entry->target.channel_size);
+	release->lingers = !release->echo && release_lingers(entry);
 	if (release->echo) {
 		lk__channel_mark(&entry->node->messages, entry->channel, &entry->waiting->mark);
 		lk__channel_expect_echo(&entry->node->messages, entry->channel);
@@ -50,7 +63,7 @@ void lk__release_begin(struct lk__release *release, struct lk__entry *entry, lk_
 /* Freed on the wire: others who listen are let in first, also by a caller who comes right back. */
 static void release_hold_off(struct lk__entry *entry, int64_t listeners)
 {
-	if (entry->recipe->flags & LK__NO_TERMS)
+	if (entry->target.recipe->flags & LK__NO_TERMS)
 		return;
 	bool ours = entry->channel && lk__channel_listens(&entry->node->messages, entry->channel);
 	entry->hold_off_until_ns = lk__term_hold_off(
@@ -122,7 +135,8 @@ int lk__release_read(const struct lk__release *release, const struct lk__request
 static int release_answered(const struct lk__release *release, const struct lk__request *request)
 {
 	int64_t listeners = 0;
-	enum lk__released released = release->entry->recipe->read_release(request, &listeners);
+	enum lk__released released = release->entry->target.recipe->read_release(request,
+										 &listeners);
 	return lk__release_read(release, request, released, listeners);
 }
 
@@ -240,7 +254,7 @@ static struct lk__request *exchange_request(const struct exchange *exchange,
 		.lease_ms = exchange->lease_ms,
 		.flags = exchange->waiter->settings.flags,
 	};
-	struct lk__request *request = entry->recipe->exchange(&wanted, from);
+	struct lk__request *request = entry->target.recipe->exchange(&wanted, from);
 	if (request) {
 		request->resend = true;
 		request->deadline_ns = exchange->deadline_ns;
@@ -269,7 +283,7 @@ static enum lk__exchanged exchange_read(const struct exchange *exchange,
 	struct lk__answer said = {.fence = 0};
 	enum lk__exchanged answer = LK__EXCHANGE_UNKNOWN;
 	if (request)
-		answer = entry->recipe->read_exchange(request, &said);
+		answer = entry->target.recipe->read_exchange(request, &said);
 	if (answer == LK__EXCHANGED)
 		exchange_grant(exchange, request, said.fence);
 	/* Of one that was sent twice, the first copy may have run, or have freed it. */
@@ -353,8 +367,9 @@ static int release_exchange(struct lk__entry *entry, struct lk__thread *thread,
 static enum lk__pass release_pass(struct lk__entry *entry, int64_t now_ns)
 {
 	const struct lk__caller *next = entry->queue;
-	bool named = next && (next->hold->lease_ms || (entry->recipe->flags & LK__NEEDS_SERVER) ||
-			      entry->grant.lease_ms != lk__entry_lease_ms(entry, next->hold));
+	bool named = next &&
+		     (next->hold->lease_ms || (entry->target.recipe->flags & LK__NEEDS_SERVER) ||
+		      entry->grant.lease_ms != lk__entry_lease_ms(entry, next->hold));
 	struct lk__passing passing = {
 		.now_ns = now_ns,
 		.valid_until_ns = entry->grant.valid_until_ns,
@@ -363,8 +378,8 @@ static enum lk__pass release_pass(struct lk__entry *entry, int64_t now_ns)
 		.doubt = lk__entry_in_doubt(entry),
 		.needs_server = named,
 	};
-	return entry->recipe->flags & LK__NO_TERMS ? LK__PASS_WIRE
-						   : lk__term_pass(&entry->term, &passing);
+	return entry->target.recipe->flags & LK__NO_TERMS ? LK__PASS_WIRE
+							  : lk__term_pass(&entry->term, &passing);
 }
 
 static int release_hand_over(struct lk__entry *entry, int64_t now_ns)
@@ -382,7 +397,7 @@ static struct lk__request *release_request(struct lk__entry *entry, int64_t now_
 {
 	char field[LK__FIELD_SIZE];
 	lk__field(entry, entry->grant.number, field);
-	struct lk__request *request = entry->recipe->release(&entry->target, field);
+	struct lk__request *request = entry->target.recipe->release(&entry->target, field);
 	if (request && lk__compensation_reserve(entry)) {
 		lk__entry_drop_hold(entry, now_ns);
 		return request;

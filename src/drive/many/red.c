@@ -21,7 +21,7 @@ static bool red_is_over(const struct lk__red *red, lk_client *const *clients, si
 	if (red->count != count)
 		return false;
 	for (size_t i = 0; i < count; i++)
-		if (red->node[i].client != clients[i] || red->node[i].member->recipe != kind)
+		if (red->node[i].client != clients[i] || red->node[i].member->target.recipe != kind)
 			return false;
 	return true;
 }
@@ -237,7 +237,7 @@ static void release_take(void *context, size_t index, const struct lk__fan_out_p
 	struct lk__red_node *node = &lk__red_of(release->call.entry)->node[index];
 	const struct lk__request *request = answers->request[0];
 	int64_t listeners;
-	switch (node->member->recipe->read_release(request, &listeners)) {
+	switch (node->member->target.recipe->read_release(request, &listeners)) {
 	case LK__RELEASED:
 		release->released++;
 		break;
@@ -261,7 +261,7 @@ static void release_late(void *context, size_t index, const struct lk__fan_out_p
 	const struct release *release = context;
 	struct lk__red_node *node = &lk__red_of(release->call.entry)->node[index];
 	int64_t listeners;
-	if (node->member->recipe->read_release(answers->request[0], &listeners) ==
+	if (node->member->target.recipe->read_release(answers->request[0], &listeners) ==
 	    LK__RELEASED_FAILED)
 		lk__red_give_back(node, release->number[index], true, release->valid_until_ns,
 				  release->lease_ms);
@@ -295,8 +295,8 @@ static void release_ask(struct release *release)
 		release->number[i] = node->number;
 		node->part = LK__RED_NOT_HELD;
 		lk__field(node->member, node->number, field);
-		struct lk__request *request = node->member->recipe->release(&node->member->target,
-									    field);
+		struct lk__request *request = node->member->target.recipe->release(
+			&node->member->target, field);
 		if (request) {
 			request->resend = true;
 			request->deadline_ns = release->valid_until_ns;
@@ -420,7 +420,7 @@ int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
 		size_t *answered_out, size_t *yes_out, lk_error *error)
 {
 	struct lk__red *red = lk__red_of(entry);
-	struct inquiry inquiry = {.kind = red->node[0].member->recipe, .force = force};
+	struct inquiry inquiry = {.kind = red->node[0].member->target.recipe, .force = force};
 	struct lk__asks asks = {.count = red->count, .read = inquiry_read, .context = &inquiry};
 	int64_t until_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
 	for (size_t i = 0; i < red->count; i++) {

@@ -40,7 +40,7 @@ static struct lk__request *join_request(const struct lk__red_node *node, int64_t
 		.wait_ms = -1,
 		.once = true,
 	};
-	struct lk__request *request = member->recipe->acquire(&wanted);
+	struct lk__request *request = member->target.recipe->acquire(&wanted);
 	if (request) {
 		request->resend = true;
 		request->deadline_ns = until_ns;

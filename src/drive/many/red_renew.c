@@ -44,7 +44,7 @@ static struct lk__request *renewal_request(const struct lk__entry *member, uint6
 	char field[LK__FIELD_SIZE];
 	lk__field(member, number, field);
 	struct lk__renewal renewal = {&member->target, field, lease_ms};
-	return member->recipe->renew(&renewal, 1);
+	return member->target.recipe->renew(&renewal, 1);
 }
 
 /* 1, 0, or -1 for no answer. */

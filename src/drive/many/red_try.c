@@ -290,7 +290,7 @@ static struct lk__request *round_request(const struct round *round, size_t index
 		.wait_ms = -1,
 		.once = true,
 	};
-	return until(member->recipe->acquire(&wanted), round->call.until_ns);
+	return until(member->target.recipe->acquire(&wanted), round->call.until_ns);
 }
 
 /* To the node that has the slot now. */

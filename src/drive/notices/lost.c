@@ -9,7 +9,7 @@
 void lk__lost_note(struct lk__hold *hold)
 {
 	lk_client *client = hold->entry->client;
-	if (!(hold->entry->recipe->flags & LK__FORGETS))
+	if (!(hold->entry->target.recipe->flags & LK__FORGETS))
 		return;
 	assert(!hold->thread); /* which it would be in the list of */
 	pthread_mutex_lock(&client->mutex);

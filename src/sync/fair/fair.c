@@ -37,7 +37,7 @@ static struct lk__request *fair_call(const struct lk__target *target, const char
 	}
 	lk__words_text(&words, what);
 	lk__words_text(&words, field);
-	lk__words_add(&words, target->channel, target->channel_size);
+	lk__words_channel(&words, target);
 	if (wanted) {
 		lk__words_number(&words, wanted->lease_ms);
 		lk__words_number(&words, fair_alive_ms(wanted));

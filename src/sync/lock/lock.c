@@ -3,14 +3,6 @@
 
 #include "sync/script.h"
 
-static void lock_channel(struct lk__words *words, const struct lk__target *target)
-{
-	if (target->channel)
-		lk__words_add(words, target->channel, target->channel_size);
-	else
-		lk__words_text(words, "");
-}
-
 struct lk__request *lk__lock_acquire(const struct lk__try *wanted)
 {
 	struct lk__words words = {.count = 0};
@@ -26,7 +18,7 @@ struct lk__request *lk__lock_release(const struct lk__target *target, const char
 	struct lk__words words = {.count = 0};
 	lk__words_add(&words, target->key, target->key_size);
 	lk__words_text(&words, field);
-	lock_channel(&words, target);
+	lk__words_channel(&words, target);
 	return lk__words_script(&words, LK__SCRIPT_LOCK_RELEASE, 1);
 }
 
@@ -38,7 +30,7 @@ struct lk__request *lk__lock_exchange(const struct lk__try *wanted, const char *
 	lk__words_number(&words, wanted->lease_ms);
 	lk__words_deadline(&words, false);
 	lk__words_text(&words, from);
-	lock_channel(&words, wanted->target);
+	lk__words_channel(&words, wanted->target);
 	return lk__words_script(&words, LK__SCRIPT_LOCK_EXCHANGE, 1);
 }
 
@@ -46,7 +38,7 @@ struct lk__request *lk__lock_force(const struct lk__target *target)
 {
 	struct lk__words words = {.count = 0};
 	lk__words_add(&words, target->key, target->key_size);
-	lock_channel(&words, target);
+	lk__words_channel(&words, target);
 	return lk__words_script(&words, LK__SCRIPT_LOCK_FORCE_RELEASE, 1);
 }
 

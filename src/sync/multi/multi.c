@@ -28,7 +28,7 @@ struct lk__request *lk__multi_release_request(const struct lk__multi_key *keys, 
 	add_keys(&words, keys, count);
 	for (size_t i = 0; i < count; i++) {
 		lk__words_text(&words, keys[i].field);
-		lk__words_add(&words, keys[i].target->channel, keys[i].target->channel_size);
+		lk__words_channel(&words, keys[i].target);
 	}
 	return lk__words_script(&words, LK__SCRIPT_MULTI_RELEASE, count);
 }

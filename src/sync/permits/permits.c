@@ -83,7 +83,7 @@ static struct lk__request *permits_acquire(const struct lk__try *wanted)
 	lk__words_number(&words, wanted->lease_ms);
 	lk__words_deadline(&words, false);
 	lk__words_add(&words, (const char *)id, PREFIX_BYTES);
-	lk__words_add(&words, target->channel, target->channel_size);
+	lk__words_channel(&words, target);
 	return lk__words_script(&words, LK__SCRIPT_PERMITS_ACQUIRE, 2);
 }
 
@@ -96,7 +96,7 @@ static struct lk__request *permits_undo(const struct lk__target *target, const c
 	lk__permit_bytes(field, id);
 	lk__words_add(&words, target->key, target->key_size);
 	lk__words_own(&words, in_use, size);
-	lk__words_add(&words, target->channel, target->channel_size);
+	lk__words_channel(&words, target);
 	lk__words_add(&words, (const char *)id, PREFIX_BYTES);
 	return lk__words_script(&words, LK__SCRIPT_PERMITS_UNDO, 2);
 }
@@ -112,7 +112,7 @@ struct lk__request *lk__permits_release(const struct lk__target *target, const u
 	lk__words_many(&words, 3 + count);
 	lk__words_add(&words, target->key, target->key_size);
 	lk__words_own(&words, in_use, size);
-	lk__words_add(&words, target->channel, target->channel_size);
+	lk__words_channel(&words, target);
 	for (size_t i = 0; i < count; i++)
 		lk__words_add(&words, (const char *)ids + i * LK__PERMIT_ID_BYTES,
 			      LK__PERMIT_ID_BYTES);

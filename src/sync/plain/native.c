@@ -44,7 +44,9 @@ bool lk__native_has_scripts(const struct lk__target *target)
 	return !serves(abilities(target)) || (abilities(target) & LK__CAN_SCRIPT);
 }
 
-/* One command of a batch: its words, keys given as the target's. */
+static const char channel_of_it[] = "";
+
+/* One command of a batch: its words, keys given as the target's, its channel as channel_of_it. */
 static bool add(struct lk__request *batch, const struct lk__target *target, size_t count,
 		const char **argv)
 {
@@ -52,8 +54,8 @@ static bool add(struct lk__request *batch, const struct lk__target *target, size
 	for (size_t i = 0; i < count; i++) {
 		if (argv[i] == target->key)
 			lk__words_add(&words, target->key, target->key_size);
-		else if (argv[i] == target->channel)
-			lk__words_add(&words, target->channel, target->channel_size);
+		else if (argv[i] == channel_of_it)
+			lk__words_channel(&words, target);
 		else
 			lk__words_text(&words, argv[i]);
 	}
@@ -68,7 +70,7 @@ static bool add(struct lk__request *batch, const struct lk__target *target, size
 static bool publish(struct lk__request *batch, const struct lk__target *target, const char *message)
 {
 	enum lk__messages by = target->node ? target->node->told_by : LK__MESSAGES_PLAIN;
-	const char *channel = target->channel;
+	const char *channel = channel_of_it;
 	return (by == LK__MESSAGES_SHARDED || ADD(batch, target, "PUBLISH", channel, message)) &&
 	       (by == LK__MESSAGES_PLAIN || ADD(batch, target, "SPUBLISH", channel, message));
 }

@@ -26,7 +26,7 @@ static struct lk__request *plain_release(const struct lk__target *target, const 
 	struct lk__words words = {0};
 	lk__words_add(&words, target->key, target->key_size);
 	lk__words_text(&words, field);
-	lk__words_add(&words, target->channel, target->channel_size);
+	lk__words_channel(&words, target);
 	return lk__words_script(&words, LK__SCRIPT_PLAIN_RELEASE, 1);
 }
 
@@ -41,7 +41,7 @@ static struct lk__request *plain_exchange(const struct lk__try *wanted, const ch
 	lk__words_number(&words, wanted->lease_ms);
 	lk__words_deadline(&words, false);
 	lk__words_text(&words, from);
-	lk__words_add(&words, target->channel, target->channel_size);
+	lk__words_channel(&words, target);
 	return lk__words_script(&words, LK__SCRIPT_PLAIN_EXCHANGE, 1);
 }
 
@@ -52,7 +52,7 @@ static struct lk__request *plain_force(const struct lk__target *target)
 		return lk__native_force(target);
 	struct lk__words words = {0};
 	lk__words_add(&words, target->key, target->key_size);
-	lk__words_add(&words, target->channel, target->channel_size);
+	lk__words_channel(&words, target);
 	return lk__words_script(&words, LK__SCRIPT_PLAIN_FORCE_RELEASE, 1);
 }
 

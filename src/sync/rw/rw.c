@@ -47,7 +47,7 @@ struct lk__request *lk__rw_release(const struct lk__target *target, const char *
 	lk__words_own(&words, timeout, timeout_size);
 	lk__words_own(&words, writers, writers_size);
 	lk__words_text(&words, field);
-	lk__words_add(&words, target->channel, target->channel_size);
+	lk__words_channel(&words, target);
 	lk__words_text(&words, message);
 	return lk__words_script(&words, LK__SCRIPT_RW_RELEASE, 3);
 }
@@ -58,7 +58,7 @@ struct lk__request *lk__rw_force(const struct lk__target *target, const char *si
 	struct lk__words words = {0};
 	lk__words_add(&words, target->key, target->key_size);
 	lk__words_text(&words, side);
-	lk__words_add(&words, target->channel, target->channel_size);
+	lk__words_channel(&words, target);
 	lk__words_text(&words, message);
 	return lk__words_script(&words, LK__SCRIPT_RW_FORCE_RELEASE, 1);
 }

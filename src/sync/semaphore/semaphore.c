@@ -61,7 +61,7 @@ static struct lk__request *semaphore_undo(const struct lk__target *target, const
 	struct lk__words words = {0};
 	lk__words_add(&words, target->key, target->key_size);
 	lk__words_own(&words, record, size);
-	lk__words_add(&words, target->channel, target->channel_size);
+	lk__words_channel(&words, target);
 	return lk__words_script(&words, LK__SCRIPT_SEMAPHORE_UNDO, 2);
 }
 
