@@ -34,7 +34,8 @@ static void info_explain(lk_wait_info *info, const struct lk__entry *entry)
 		info_reason(info, LK_EBUSY, "another caller of this client holds it");
 	else if (told)
 		info_reason(info, why->code, why->message);
-	else if (entry->waiting->attempt.down_since_ns || node_is_down(entry->node, entry->scripts))
+	else if (entry->waiting->attempt.down_since_ns ||
+		 node_is_down(entry->target.node, lk__entry_conn(entry)))
 		info_reason(info, LK_EUNREACHABLE, lk_error_text(LK_EUNREACHABLE));
 	else if (entry->waiting->attempt.busy)
 		info_reason(info, LK_EBUSY, lk_error_text(LK_EBUSY));

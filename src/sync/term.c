@@ -12,7 +12,7 @@ void lk__term_begin(struct lk__term *term, int64_t now_ns)
 enum lk__pass lk__term_pass(struct lk__term *term, const struct lk__passing *passing)
 {
 	/* Not to the last moment: the hold that is begun now belongs to the term as well. */
-	bool over = passing->now_ns - term->begun_ns >= term->length_ns / 10 * 9 ||
+	bool over = passing->now_ns - term->begun_ns >= passing->term_ns / 10 * 9 ||
 		    term->handovers >= LK__TERM_HANDOVERS_MAX;
 	int64_t third_ns = passing->lease_ms * LK__MS / 3;
 	bool short_lease = passing->valid_until_ns - passing->now_ns < third_ns;
@@ -28,7 +28,7 @@ enum lk__pass lk__term_pass(struct lk__term *term, const struct lk__passing *pas
 	return LK__PASS_MEMORY;
 }
 
-int64_t lk__term_hold_off(const struct lk__term *term, int64_t now_ns, int64_t others)
+int64_t lk__term_hold_off(int64_t hold_off_ns, int64_t now_ns, int64_t others)
 {
-	return others > 0 && term->hold_off_ns > 0 ? now_ns + term->hold_off_ns : 0;
+	return others > 0 && hold_off_ns > 0 ? now_ns + hold_off_ns : 0;
 }

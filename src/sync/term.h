@@ -18,14 +18,13 @@
 
 struct lk__term {
 	int64_t begun_ns;
-	int64_t length_ns;
-	int64_t hold_off_ns;
 	unsigned handovers;
 };
 
 /* The state of a grant at the moment of a release. */
 struct lk__passing {
 	int64_t now_ns;
+	int64_t term_ns; /* the length of a term */
 	int64_t valid_until_ns;
 	int64_t lease_ms;
 	bool waiting;      /* somebody waits */
@@ -42,6 +41,6 @@ void lk__term_begin(struct lk__term *term, int64_t now_ns);
 enum lk__pass lk__term_pass(struct lk__term *term, const struct lk__passing *passing);
 
 /* The end of the hold-off after a release on the wire that `others` heard; 0 for none. */
-int64_t lk__term_hold_off(const struct lk__term *term, int64_t now_ns, int64_t others);
+int64_t lk__term_hold_off(int64_t hold_off_ns, int64_t now_ns, int64_t others);
 
 #endif

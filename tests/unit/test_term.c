@@ -13,7 +13,7 @@
 
 static struct lk__term begin(int64_t now_ns)
 {
-	struct lk__term term = {.length_ns = 10 * MS, .hold_off_ns = 5 * MS, .handovers = 77};
+	struct lk__term term = {.handovers = 77};
 	lk__term_begin(&term, now_ns);
 	return term;
 }
@@ -22,6 +22,7 @@ static struct lk__term begin(int64_t now_ns)
 static struct lk__passing passing(int64_t now_ns)
 {
 	return (struct lk__passing){.now_ns = now_ns,
+				    .term_ns = 10 * MS,
 				    .valid_until_ns = now_ns + 30000 * MS,
 				    .lease_ms = 30000,
 				    .waiting = true};
@@ -71,7 +72,7 @@ static void test_a_term_of_zero_hands_nothing_over(void **state)
 	struct lk__term term = begin(0);
 	struct lk__passing now = passing(0);
 	(void)state;
-	term.length_ns = 0;
+	now.term_ns = 0;
 	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_WIRE);
 }
 
@@ -104,14 +105,12 @@ static void test_a_hold_in_doubt_goes_to_the_server(void **state)
 
 static void test_hold_off_only_for_others(void **state)
 {
-	struct lk__term term = begin(0);
 	(void)state;
-	assert_int_equal(lk__term_hold_off(&term, 7, 1), 5 * MS + 7);
-	assert_int_equal(lk__term_hold_off(&term, 7, 1000), 5 * MS + 7);
-	assert_int_equal(lk__term_hold_off(&term, 7, 0), 0);
-	assert_int_equal(lk__term_hold_off(&term, 7, -1), 0);
-	term.hold_off_ns = 0;
-	assert_int_equal(lk__term_hold_off(&term, 7, 1), 0);
+	assert_int_equal(lk__term_hold_off(5 * MS, 7, 1), 5 * MS + 7);
+	assert_int_equal(lk__term_hold_off(5 * MS, 7, 1000), 5 * MS + 7);
+	assert_int_equal(lk__term_hold_off(5 * MS, 7, 0), 0);
+	assert_int_equal(lk__term_hold_off(5 * MS, 7, -1), 0);
+	assert_int_equal(lk__term_hold_off(0, 7, 1), 0);
 }
 
 int main(void)

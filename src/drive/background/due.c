@@ -71,7 +71,7 @@ void lk__watch_hold(struct lk__entry *entry, int64_t now_ns)
 	int64_t deadline_ns = lk__hold_deadline(hold);
 	int64_t at_ns = hold->warned ? deadline_ns : deadline_ns - lk__hold_margin_ns(hold);
 	if (lk__hold_is_renewed(hold, now_ns)) {
-		int64_t prepare_ns = lk__node_prepare(entry->node, now_ns);
+		int64_t prepare_ns = lk__node_prepare(entry->target.node, now_ns);
 		at_ns = prepare_ns < at_ns ? prepare_ns : at_ns;
 	}
 	if (!entry->renewing) {

@@ -160,7 +160,7 @@ static int change_refused(struct lk__changing *changing, const redisReply *reply
 	int64_t server_us = 0;
 	bool late = lk__reply_late(reply, &server_us);
 	if (late)
-		lk__node_learn_time(entry->node, server_us, lk__now_ns());
+		lk__node_learn_time(entry->target.node, server_us, lk__now_ns());
 	if (late && !changing->made_anew) {
 		changing->made_anew = true;
 		return LK_OK;

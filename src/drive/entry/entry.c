@@ -93,21 +93,30 @@ struct lk__conn *lk__entry_scripts(const struct lk__entry *entry)
 	return lk__node_scripts(lk__entry_node(entry), entry->target.key, entry->target.key_size);
 }
 
+struct lk__conn *lk__entry_conn(const struct lk__entry *entry)
+{
+	const struct lk__target *target = &entry->target;
+	return lk__node_scripts(target->node, target->key, target->key_size);
+}
+
+struct lk__conn *lk__entry_messages(const struct lk__entry *entry)
+{
+	return &entry->target.node->messages;
+}
+
 bool lk__entry_route(struct lk__entry *entry)
 {
 	struct lk__node *node = lk__entry_node(entry);
-	if (node == entry->node)
+	if (node == entry->target.node)
 		return false;
 	lk__entry_unsubscribe(entry);
-	entry->node = entry->target.node = node;
-	entry->scripts = lk__node_scripts(node, entry->target.key, entry->target.key_size);
+	entry->target.node = node;
 	return true;
 }
 
 static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *recipe,
 				   const struct entry_id *id, size_t name_size)
 {
-	const struct lk_config *config = client->config;
 	struct lk__entry *entry = entry_alloc(recipe, id, name_size);
 	if (!entry)
 		return NULL;
@@ -120,8 +129,6 @@ static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *r
 	entry->client = client;
 	entry->slot = lk__topo_slot(client->topo, entry->target.key, entry->target.key_size);
 	lk__entry_route(entry);
-	entry->term.length_ns = config->term_ms * LK__MS;
-	entry->term.hold_off_ns = config->holdoff_ms * LK__MS;
 	return entry;
 }
 
@@ -286,7 +293,7 @@ bool lk__entry_in_doubt(const struct lk__entry *entry)
 uint64_t lk__entry_begin_try(struct lk__entry *entry)
 {
 	atomic_store(&entry->doubt, false);
-	return atomic_load(&entry->node->epoch);
+	return atomic_load(&entry->target.node->epoch);
 }
 
 struct lk__entry_effects lk__entry_note_loss(struct lk__entry *entry, int64_t now_ns)
@@ -517,7 +524,7 @@ void lk__entry_unsubscribe(struct lk__entry *entry)
 {
 	if (!entry->channel)
 		return;
-	lk__channel_close(&entry->node->messages, entry->channel);
+	lk__channel_close(lk__entry_messages(entry), entry->channel);
 	entry->channel = NULL;
 	entry->waiting->mark.listening = NULL;
 }

@@ -179,42 +179,40 @@ struct lk__entry {
 	/* Of handles, holds, requests left behind; 0 under the client's mutex. */
 	_Atomic size_t refs;
 	lk_client *client;
-	struct lk__target target;
+	struct lk__target target; /* on the node that the head found: it listens there */
 	const struct lk__entry_ops *ops;
 	void *data;               /* for the ops */
 	struct lk__front *fronts; /* under the client's mutex */
 	const char *name;         /* in the target's key, behind the prefix */
 	uint32_t name_size;
 	uint16_t slot;
-	struct lk__node *node; /* that had the slot when the head looked: it listens there */
-	struct lk__conn *scripts;
+	_Atomic bool doubt; /* a message came that nobody of us sent */
 
 	pthread_mutex_t mutex;
+	bool passing;
+	bool lingers;      /* has a reference of its own until the hold-off is over */
+	bool contended;    /* at our last try or release another process held it, or listened */
+	bool deaf;         /* who may not listen: those who wait look again from time to time */
+	bool renewing;     /* a renewal is in flight */
+	bool keeps_spares; /* also while it is merely held */
+	_Atomic unsigned compensating; /* numbers that may be held and nobody wants */
+	unsigned spare_count;
 	struct lk__hold *_Atomic hold; /* client_on_doubt() looks without the mutex */
 	struct lk__hold *lost;
 	struct lk__grant grant;
 	struct lk__term term;
 	struct lk__caller *queue;
 	struct lk__caller *head;
-	bool passing;
-	bool lingers;       /* has a reference of its own until the hold-off is over */
-	bool contended;     /* at our last try or release another process held it, or listened */
-	bool deaf;          /* who may not listen: those who wait look again from time to time */
-	_Atomic bool doubt; /* a message came that nobody of us sent */
 	int64_t hold_off_until_ns;
-	struct lk__waiting *waiting;   /* NULL: nobody waits, and nothing is out */
-	int64_t asked_lease_ms;        /* by the last try, also of a multi lock */
-	int64_t red_lease_ms;          /* the longest that a red lock has asked for here */
-	uint64_t settled;              /* the last number whose caller has its grant; 0 */
-	struct lk__listening *channel; /* while anyone waits */
-
-	struct lk__heap_node watch;      /* under the watch's mutex */
-	bool renewing;                   /* a renewal is in flight */
-	_Atomic unsigned compensating;   /* numbers that may be held and nobody wants */
+	struct lk__waiting *waiting;     /* NULL: nobody waits, and nothing is out */
+	int64_t asked_lease_ms;          /* by the last try, also of a multi lock */
+	int64_t red_lease_ms;            /* the longest that a red lock has asked for here */
+	uint64_t settled;                /* the last number whose caller has its grant; 0 */
+	struct lk__listening *channel;   /* while anyone waits */
 	struct lk__compensation *spares; /* memory for more of these */
-	unsigned spare_count;
-	bool keeps_spares; /* also while it is merely held */
-	char words[];      /* what it is found by, which ends with the key; a NUL */
+
+	struct lk__heap_node watch; /* under the watch's mutex */
+	char words[];               /* what it is found by, which ends with the key; a NUL */
 };
 
 /* Finds or makes the entry of a name, and takes a reference. `owner` is looked at where each owner
@@ -241,6 +239,10 @@ struct lk__node *lk__entry_node(const struct lk__entry *entry);
 struct lk__conn *lk__entry_scripts(const struct lk__entry *entry);
 
 /* Everything below: with the entry's mutex held. */
+
+/* The connections of the node that the head has found: for its scripts, for its messages. */
+struct lk__conn *lk__entry_conn(const struct lk__entry *entry);
+struct lk__conn *lk__entry_messages(const struct lk__entry *entry);
 
 /* For the head of its queue: looks up its node. True when that is another than before: then
  * what it listened to there is closed. */

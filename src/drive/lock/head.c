@@ -90,8 +90,8 @@ static struct lk__effects entry_step(struct lk__entry *entry, struct lk__attempt
 void lk__head_pin(struct lk__head *head)
 {
 	if (!head->pinned)
-		lk__conn_pin(head->entry->scripts);
-	head->pinned = head->entry->scripts;
+		lk__conn_pin(lk__entry_conn(head->entry));
+	head->pinned = lk__entry_conn(head->entry);
 }
 
 static void head_unpin(struct lk__head *head)
@@ -167,7 +167,7 @@ void lk__head_unanswered(struct lk__head *head)
 /* Connecting may have told that the lock is on another node. */
 static bool head_is_astray(struct lk__head *head)
 {
-	if (lk__entry_node(head->entry) == head->entry->node)
+	if (lk__entry_node(head->entry) == head->entry->target.node)
 		return false;
 	lk__head_failed(head, LK_EUNREACHABLE, true, "another node has it");
 	head->event.unsent = true;
@@ -180,7 +180,7 @@ struct lk__conn *lk__head_route(struct lk__head *head)
 	if (entry->ops)
 		return NULL;
 	head->moved |= lk__entry_route(entry);
-	return entry->scripts;
+	return lk__entry_conn(entry);
 }
 
 int64_t lk__head_connect_until_ns(const struct lk__head *head, int64_t unlimited_until_ns)
@@ -191,7 +191,7 @@ int64_t lk__head_connect_until_ns(const struct lk__head *head, int64_t unlimited
 
 int lk__head_connected(struct lk__head *head, int rc, const lk_error *why)
 {
-	bool was_up = atomic_load(&head->entry->node->was_up);
+	bool was_up = atomic_load(&head->entry->target.node->was_up);
 	if (rc == LK_ECANCELLED || rc == LK_ECLOSED)
 		return rc;
 	if (rc == LK__WAIT_READY)
@@ -215,7 +215,7 @@ static struct lk__request *head_request(const struct lk__head *head)
 	lk__field(entry, entry->waiting->attempt.number, field);
 	entry->waiting->try_nonce = 0;
 	/* Without it messages only wake: replicas may lack what another's release has granted. */
-	if (entry->target.recipe->read_message && !lk__node_is_acked(entry->node))
+	if (entry->target.recipe->read_message && !lk__node_is_acked(entry->target.node))
 		lk__random_bytes(&entry->waiting->try_nonce, sizeof(entry->waiting->try_nonce));
 	struct lk__try wanted = {
 		.target = &entry->target,
@@ -257,7 +257,7 @@ struct lk__request *lk__head_try(struct lk__head *head)
 	entry->waiting->request = request;
 	head->epoch = lk__entry_begin_try(entry);
 	if (entry->channel)
-		lk__channel_mark(&entry->node->messages, entry->channel, &entry->waiting->mark);
+		lk__channel_mark(lk__entry_messages(entry), entry->channel, &entry->waiting->mark);
 	lk__head_pin(head);
 	return request;
 }
@@ -309,7 +309,7 @@ static struct lk__listening *head_open_channel(struct lk__entry *entry)
 	struct lk__listening *channel = NULL;
 	char *name = head_channel(entry, &size);
 	if (name)
-		channel = lk__channel_open(&entry->node->messages, name, size, entry);
+		channel = lk__channel_open(lk__entry_messages(entry), name, size, entry);
 	free(name);
 	return channel;
 }
@@ -338,7 +338,7 @@ int lk__head_subscribed(struct lk__head *head, int rc, const lk_error *why)
 		return lk__head_over(head);
 	/* Without a connection no message can come: the waiter looks again from time to time. */
 	if (rc == LK__WAIT_READY || rc == LK__WAIT_TIME_UP || rc == LK_ESYSTEM) {
-		lk__channel_mark(&entry->node->messages, entry->channel, &entry->waiting->mark);
+		lk__channel_mark(lk__entry_messages(entry), entry->channel, &entry->waiting->mark);
 		lk__head_happened(head, LK__ATTEMPT_LISTENING);
 		return 0;
 	}
@@ -370,13 +370,13 @@ int64_t lk__head_listen(struct lk__head *head, int64_t until_ns, bool news_only,
 {
 	struct lk__entry *entry = head->entry;
 	if (!entry->waiting->mark.listening) /* subscribed by a head that left before it knew */
-		lk__channel_mark(&entry->node->messages, entry->channel, &entry->waiting->mark);
+		lk__channel_mark(lk__entry_messages(entry), entry->channel, &entry->waiting->mark);
 	*mark = entry->waiting->mark;
 	mark->news_only = news_only;
 	if (entry->waiting->attempt.want.poll_ns) /* not in step with others who poll */
 		until_ns -= lk__head_jitter_ns(until_ns) / 2;
 	if (!mark->on) {
-		lk__conn_open(&entry->node->messages);
+		lk__conn_open(lk__entry_messages(entry));
 		until_ns = lk__earlier(until_ns, lk__now_ns() + DEAF_NS);
 	}
 	return lk__earlier(head->waiter->until_ns, until_ns);
@@ -388,7 +388,7 @@ int lk__head_heard(struct lk__head *head, int rc, const struct lk__heard *mark)
 	if (rc < 0)
 		return rc;
 	if (rc != LK__WAIT_READY && !mark->on) /* once in DEAF_NS */
-		lk__channel_retry(&entry->node->messages, entry->channel);
+		lk__channel_retry(lk__entry_messages(entry), entry->channel);
 	lk__head_happened(head, rc == LK__WAIT_READY ? LK__ATTEMPT_WOKEN : LK__ATTEMPT_TIMER);
 	if (rc == LK__WAIT_READY)
 		head->event.handed_us = head_handed_us(entry, mark->payload);
@@ -423,7 +423,7 @@ static int head_grant(struct lk__head *head, const struct lk__effects *effects)
 	if (effects->handed) /* what was heard was the grant itself */
 		atomic_store(&entry->doubt, false);
 	entry->grant.repeated_until_ns = effects->repeated_until_ns;
-	entry->grant.node = entry->node;
+	entry->grant.node = entry->target.node;
 	entry->grant.epoch = head->epoch;
 	entry->grant.fence = head->fence;
 	lk__entry_grant(entry, head->waiter, entry->waiting->attempt.number, effects->sent_ns,
@@ -496,7 +496,7 @@ void lk__head_begin(struct lk__head *head, struct lk__entry *entry, struct lk__c
 		.want = head_want(entry, waiter),
 		.subscribed = entry->channel != NULL,
 		.listens = entry->channel &&
-			   lk__channel_listens(&entry->node->messages, entry->channel),
+			   lk__channel_listens(lk__entry_messages(entry), entry->channel),
 		.hold_off_until_ns = entry->hold_off_until_ns,
 	};
 	head->error->code = 0;

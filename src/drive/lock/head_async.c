@@ -46,7 +46,7 @@ static void connect_begin(struct lk__head *head, int64_t unlimited_until_ns)
 
 static int connect_look(struct lk__head *head)
 {
-	struct lk__conn *conn = head->entry->scripts;
+	struct lk__conn *conn = lk__entry_conn(head->entry);
 	lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
 	int rc = head_gone(head);
 	if (rc == 0)
@@ -89,7 +89,7 @@ static void try_begin(struct lk__head *head)
 		return;
 	request->finish = lk__head_detached; /* wakes us, or the next head */
 	lk__entry_ref(entry);
-	lk__conn_queue(entry->scripts, request);
+	lk__conn_queue(lk__entry_conn(entry), request);
 	head_waits(head, LK__HEAD_ANSWER, lk__head_answer_until_ns(head));
 }
 
@@ -141,7 +141,7 @@ static int answer_look(struct lk__head *head)
 static void listen_begin(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
-	struct lk__conn *conn = &entry->node->messages;
+	struct lk__conn *conn = lk__entry_messages(entry);
 	if (!lk__head_subscribe(head))
 		return;
 	lk__channel_mark(conn, entry->channel, &head->mark);
@@ -152,7 +152,7 @@ static void listen_begin(struct lk__head *head)
 static int listen_look(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
-	struct lk__conn *conn = &entry->node->messages;
+	struct lk__conn *conn = lk__entry_messages(entry);
 	lk_error why = {.code = LK_EUNREACHABLE, .message = "no answer to SUBSCRIBE"};
 	int rc = head_gone(head);
 	if (rc == 0)
@@ -167,7 +167,7 @@ static void hear_begin(struct lk__head *head, int64_t until_ns, bool news_only)
 {
 	struct lk__entry *entry = head->entry;
 	until_ns = lk__head_listen(head, until_ns, news_only, &head->mark);
-	lk__channel_stand_by(&entry->node->messages, entry->channel, &head->standby,
+	lk__channel_stand_by(lk__entry_messages(entry), entry->channel, &head->standby,
 			     head->waiter->thread);
 	head_waits(head, LK__HEAD_MESSAGE, until_ns);
 }
@@ -175,7 +175,7 @@ static void hear_begin(struct lk__head *head, int64_t until_ns, bool news_only)
 static int hear_look(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
-	struct lk__conn *conn = &entry->node->messages;
+	struct lk__conn *conn = lk__entry_messages(entry);
 	int rc = head_gone(head);
 	if (rc == 0)
 		rc = lk__channel_hear_look(conn, &head->mark);

@@ -64,7 +64,7 @@ static int head_send(struct lk__head *head)
 	if (!request)
 		return 0;
 	pthread_mutex_unlock(&entry->mutex);
-	int rc = lk__conn_call(entry->scripts, request, waiter->thread,
+	int rc = lk__conn_call(lk__entry_conn(entry), request, waiter->thread,
 			       lk__head_answer_until_ns(head), waiter->cancel);
 	pthread_mutex_lock(&entry->mutex);
 	return head_waited(head, rc);
@@ -108,7 +108,7 @@ static int head_listen(struct lk__head *head)
 		return 0;
 	int64_t until_ns = lk__head_subscribe_until_ns(head);
 	pthread_mutex_unlock(&entry->mutex);
-	int rc = lk__channel_await(&entry->node->messages, entry->channel, head->waiter->thread,
+	int rc = lk__channel_await(lk__entry_messages(entry), entry->channel, head->waiter->thread,
 				   until_ns, head->waiter->cancel, &why);
 	pthread_mutex_lock(&entry->mutex);
 	return lk__head_subscribed(head, rc, &why);
@@ -120,7 +120,7 @@ static int head_hear(struct lk__head *head, int64_t until_ns, bool news_only)
 	struct lk__heard mark;
 	until_ns = lk__head_listen(head, until_ns, news_only, &mark);
 	pthread_mutex_unlock(&entry->mutex);
-	int rc = lk__channel_hear(&entry->node->messages, &mark, head->waiter->thread, until_ns,
+	int rc = lk__channel_hear(lk__entry_messages(entry), &mark, head->waiter->thread, until_ns,
 				  head->waiter->cancel);
 	pthread_mutex_lock(&entry->mutex);
 	return lk__head_heard(head, rc, &mark);

@@ -33,7 +33,7 @@ static int release_code(int code)
 static bool release_lingers(const struct lk__entry *entry)
 {
 	const struct lk__target *target = &entry->target;
-	struct lk__conn *conn = &entry->node->messages;
+	struct lk__conn *conn = lk__entry_messages(entry);
 	size_t size;
 	if (!target->recipe->channel_prefix || !lk__channels_linger(conn))
 		return false;
@@ -55,8 +55,8 @@ void lk__release_begin(struct lk__release *release, struct lk__entry *entry, lk_
 	entry->grant.repeated_until_ns = 0;
 	release->lingers = !release->echo && release_lingers(entry);
 	if (release->echo) {
-		lk__channel_mark(&entry->node->messages, entry->channel, &entry->waiting->mark);
-		lk__channel_expect_echo(&entry->node->messages, entry->channel);
+		lk__channel_mark(lk__entry_messages(entry), entry->channel, &entry->waiting->mark);
+		lk__channel_expect_echo(lk__entry_messages(entry), entry->channel);
 	}
 }
 
@@ -65,10 +65,11 @@ static void release_hold_off(struct lk__entry *entry, int64_t listeners)
 {
 	if (entry->target.recipe->flags & LK__NO_TERMS)
 		return;
-	bool ours = entry->channel && lk__channel_listens(&entry->node->messages, entry->channel);
+	bool ours = entry->channel &&
+		    lk__channel_listens(lk__entry_messages(entry), entry->channel);
 	entry->hold_off_until_ns = lk__term_hold_off(
-		&entry->term, lk__now_ns(),
-		listeners - (ours ? lk__node_tellings(entry->node) : 0));
+		entry->client->config->holdoff_ms * LK__MS, lk__now_ns(),
+		listeners - (ours ? lk__node_tellings(entry->target.node) : 0));
 	if (entry->hold_off_until_ns && !entry->lingers) {
 		/* The next caller may come with another handle: the entry outlasts this one. */
 		entry->lingers = true;
@@ -109,7 +110,7 @@ int lk__release_read(const struct lk__release *release, const struct lk__request
 	case LK__RELEASED:
 		lk__count(&entry->client->counters.releases, 1);
 		if (release->lingers)
-			listeners -= lk__node_tellings(entry->node);
+			listeners -= lk__node_tellings(entry->target.node);
 		entry->contended = listeners > 0;
 		release_hold_off(entry, listeners);
 		release_compensate_copies(release);
@@ -126,7 +127,7 @@ int lk__release_read(const struct lk__release *release, const struct lk__request
 		break;
 	}
 	if (rc && release->echo && entry->channel)
-		lk__channel_drop_echo(&entry->node->messages, entry->channel);
+		lk__channel_drop_echo(lk__entry_messages(entry), entry->channel);
 	if (release->passes)
 		release_end(entry);
 	return rc;
@@ -351,7 +352,7 @@ static int release_exchange(struct lk__entry *entry, struct lk__thread *thread,
 		return release_wire(entry, thread, release, false, error);
 	lk__release_begin(&exchange.release, entry, error);
 	if (exchange.release.echo)
-		lk__channel_drop_echo(&entry->node->messages, entry->channel);
+		lk__channel_drop_echo(lk__entry_messages(entry), entry->channel);
 	enum lk__exchanged answer = exchange_call(&exchange, thread, request);
 	if (answer == LK__EXCHANGE_NOT_DONE) {
 		entry->grant.repeated_until_ns = exchange.release.repeated_until_ns;
@@ -372,6 +373,7 @@ static enum lk__pass release_pass(struct lk__entry *entry, int64_t now_ns)
 		      entry->grant.lease_ms != lk__entry_lease_ms(entry, next->hold));
 	struct lk__passing passing = {
 		.now_ns = now_ns,
+		.term_ns = entry->client->config->term_ms * LK__MS,
 		.valid_until_ns = entry->grant.valid_until_ns,
 		.lease_ms = entry->grant.lease_ms,
 		.waiting = next != NULL,

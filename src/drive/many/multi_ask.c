@@ -205,7 +205,7 @@ static bool part_granted(struct lk__multi_ask *ask, size_t part,
 		return false;
 	}
 	entry->grant.fence = 0;
-	entry->grant.node = entry->node;
+	entry->grant.node = entry->target.node;
 	entry->grant.epoch = group->epoch - (request->redirects > 0); /* elsewhere: in doubt */
 	entry->grant.repeated_until_ns = request->sends > 1 ? request->deadline_ns : 0;
 	lk__entry_grant(entry, &ask->waiter[part], group->number, request->sent_ns,
@@ -280,7 +280,7 @@ static void group_failed(struct lk__multi_ask *ask, const struct lk__multi_group
 static void group_late(struct lk__multi_ask *ask, const struct lk__multi_group *group,
 		       int64_t server_us)
 {
-	lk__node_learn_time(part_of(ask, group->part[0])->node, server_us, lk__now_ns());
+	lk__node_learn_time(part_of(ask, group->part[0])->target.node, server_us, lk__now_ns());
 	ask->late = true;
 	ask_busy(ask, group->part[0], LK_EUNAVAILABLE);
 }
