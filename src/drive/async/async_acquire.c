@@ -113,7 +113,7 @@ static void hold_give_up(struct lk__entry *entry, struct lk__hold *hold)
 	}
 	if (--hold->count > 0)
 		return;
-	DL_DELETE(entry->lost, hold);
+	LL_DELETE(entry->lost, hold);
 	lk__hold_free(hold);
 	atomic_fetch_sub(&entry->refs, 1); /* never the last: the completion has one */
 }

@@ -247,11 +247,11 @@ static void watch_forget_lost(lk_client *client)
 	struct lk__entry *entry;
 	while ((entry = lk__lost_due(client, &due))) {
 		pthread_mutex_lock(&entry->mutex);
-		DL_FOREACH_SAFE(entry->lost, hold, next)
+		LL_FOREACH_SAFE(entry->lost, hold, next)
 		{
 			if (hold != due) /* its owner may have given it up meanwhile */
 				continue;
-			DL_DELETE(entry->lost, hold);
+			LL_DELETE(entry->lost, hold);
 			lk__hold_free(hold);
 			atomic_fetch_sub(&entry->refs, 1); /* never the last: ours */
 		}

@@ -42,7 +42,7 @@ int lk__permit_entry(struct lk__entry **entry_out, const struct lk__entry *queue
 static void lost_drop(struct lk__entry *entry)
 {
 	struct lk__hold *hold = entry->lost;
-	DL_DELETE(entry->lost, hold);
+	LL_DELETE(entry->lost, hold);
 	lk__hold_free(hold);
 	atomic_fetch_sub(&entry->refs, 1); /* never the last: the caller has one */
 }

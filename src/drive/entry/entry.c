@@ -246,23 +246,33 @@ void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK
 
 struct lk__hold *lk__hold_new(struct lk__thread *thread, const struct lk__owner *owner)
 {
-	struct lk__hold *hold = calloc(1, sizeof(*hold) + (owner->name ? owner->name_size + 1 : 0));
+	bool named = owner->serial == 0;
+	struct lk__hold *hold = calloc(1, sizeof(*hold) + (named ? owner->name_size + 1 : 0));
 	if (!hold)
 		return NULL;
-	hold->owner = *owner;
-	if (owner->name)
-		hold->owner.name = memcpy(hold->owner_name, owner->name, owner->name_size + 1);
-	else
+	hold->owner_serial = owner->serial;
+	if (named) {
+		hold->owner_name_size = (uint32_t)owner->name_size;
+		memcpy(hold->owner_name, owner->name, owner->name_size + 1);
+	} else {
 		hold->thread = thread;
+	}
 	return hold;
+}
+
+struct lk__owner lk__hold_owner(const struct lk__hold *hold)
+{
+	bool named = hold->owner_serial == 0;
+	return (struct lk__owner){hold->owner_serial, named ? hold->owner_name : NULL,
+				  hold->owner_name_size};
 }
 
 bool lk__owner_is(const struct lk__hold *hold, const struct lk__owner *owner)
 {
-	if (hold->owner.serial != owner->serial)
+	if (hold->owner_serial != owner->serial)
 		return false;
-	return owner->serial || (hold->owner.name_size == owner->name_size &&
-				 memcmp(hold->owner.name, owner->name, owner->name_size) == 0);
+	return owner->serial || (hold->owner_name_size == owner->name_size &&
+				 memcmp(hold->owner_name, owner->name, owner->name_size) == 0);
 }
 
 struct lk__hold *lk__entry_hold_of(struct lk__entry *entry, const struct lk__owner *owner)
@@ -270,7 +280,7 @@ struct lk__hold *lk__entry_hold_of(struct lk__entry *entry, const struct lk__own
 	struct lk__hold *hold;
 	if (entry->hold && lk__owner_is(entry->hold, owner))
 		return entry->hold;
-	DL_FOREACH(entry->lost, hold)
+	LL_FOREACH(entry->lost, hold)
 	if (lk__owner_is(hold, owner))
 		return hold;
 	return NULL;
@@ -278,8 +288,8 @@ struct lk__hold *lk__entry_hold_of(struct lk__entry *entry, const struct lk__own
 
 int64_t lk__hold_deadline(const struct lk__hold *hold)
 {
-	int64_t until_ns = hold->lost ? hold->valid_until_ns : hold->entry->grant.valid_until_ns;
-	return lk__earlier(until_ns, hold->own_until_ns);
+	return hold->lost ? hold->own_until_ns
+			  : lk__earlier(hold->entry->grant.valid_until_ns, hold->own_until_ns);
 }
 
 bool lk__entry_in_doubt(const struct lk__entry *entry)
@@ -301,11 +311,10 @@ struct lk__entry_effects lk__entry_note_loss(struct lk__entry *entry, int64_t no
 	struct lk__hold *hold = entry->hold;
 	struct lk__entry_effects effects = {.lost = hold};
 	assert(hold && !hold->lost);
-	int64_t deadline_ns = lk__hold_deadline(hold);
-	hold->valid_until_ns = deadline_ns < now_ns ? deadline_ns : now_ns;
+	hold->own_until_ns = lk__earlier(lk__hold_deadline(hold), now_ns);
 	hold->lost = true;
 	entry->hold = NULL;
-	DL_APPEND(entry->lost, hold);
+	LL_APPEND(entry->lost, hold);
 	lk__count(&entry->client->counters.held, (uint64_t)-1);
 	/* The other side may keep the key: what is over would stay in it. Of several nodes, some
 	 * may have it still, and for longer than was ever confirmed; so may a node whose answer to
@@ -368,9 +377,10 @@ struct lk__entry_effects lk__entry_note_hand(struct lk__entry *entry, struct lk_
 		return (struct lk__entry_effects){.watch = false};
 	}
 	hold_begin(entry, waiter->hold, now_ns);
-	if (entry->hold->owner.name) /* others who wait under the same name re-enter */
+	struct lk__owner owner = lk__hold_owner(entry->hold);
+	if (entry->hold->owner_serial == 0) /* others who wait under the same name re-enter */
 		DL_FOREACH(entry->queue, waiter)
-	if (lk__owner_is(entry->hold, &waiter->hold->owner))
+	if (lk__owner_is(waiter->hold, &owner))
 		lk__thread_wake(waiter->thread);
 	return (struct lk__entry_effects){.watch = true, .now_ns = now_ns};
 }

@@ -42,7 +42,7 @@ struct lk__settings {
 struct lk__caller;
 
 struct lk__hold {
-	struct lk__hold *prev, *next; /* among the entry's lost holds */
+	struct lk__hold *next; /* among the entry's lost holds */
 	union {
 		struct lk__hold *thread_prev; /* among its thread's holds, */
 		struct lk__hold *lost_prev;   /* or the client's lost permits, which have none */
@@ -54,10 +54,11 @@ struct lk__hold {
 	struct lk__entry *entry;
 	struct lk__thread *thread; /* whose list it is in */
 	struct lk__caller *taker;  /* who has not looked yet whether it is granted; else NULL */
-	struct lk__owner owner;
+	uint64_t owner_serial;     /* 0: the owner is named */
+	uint32_t owner_name_size;
 	unsigned count;
-	unsigned notices; /* pending LK__NOTICE_… */
-	bool watched;     /* the watchdog renews it */
+	unsigned char notices; /* pending LK__NOTICE_…; under their mutex */
+	bool watched;          /* the watchdog renews it */
 	bool lost, abandoned, warned;
 	bool no_loss;    /* its end is meant: no notice, and nothing is kept of it */
 	bool noted;      /* in the client's list of lost ones */
@@ -66,11 +67,10 @@ struct lk__hold {
 	uint64_t tag;
 	int64_t granted_ns;
 	int64_t lease_ms;        /* named by the caller; 0: the watchdog's */
-	int64_t own_until_ns;    /* the end of a named lease; LK__NEVER */
+	int64_t own_until_ns;    /* the end of a named lease; LK__NEVER. Of a lost one: its end */
 	int64_t wanted_until_ns; /* a re-entry asked for more than the server has given yet */
 	int64_t margin_ms;       /* 0: a tenth of the lease */
 	int64_t max_hold_ms;     /* 0: none */
-	int64_t valid_until_ns;  /* of the grant when it was lost; else see lk__hold_deadline() */
 	int64_t told_until_ns;   /* the deadline in its notices; under their mutex */
 	char owner_name[];       /* of a named owner */
 };
@@ -251,6 +251,7 @@ bool lk__entry_route(struct lk__entry *entry);
 void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK__FIELD_SIZE]);
 
 struct lk__hold *lk__hold_new(struct lk__thread *thread, const struct lk__owner *owner);
+struct lk__owner lk__hold_owner(const struct lk__hold *hold);
 bool lk__owner_is(const struct lk__hold *hold, const struct lk__owner *owner);
 
 /* The hold of an owner, current or lost; NULL when it has none. */

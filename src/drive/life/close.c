@@ -49,8 +49,9 @@ static void close_release(struct lk__entry *entry)
 	} else if (entry->hold) {
 		lk__entry_release_unasked(entry, entry->grant.number);
 		lk__count(&entry->client->counters.held, (uint64_t)-1);
+		entry->hold->own_until_ns = now_ns;
 		entry->hold->lost = true;
-		DL_APPEND(entry->lost, entry->hold);
+		LL_APPEND(entry->lost, entry->hold);
 		entry->hold = NULL;
 	}
 	pthread_mutex_unlock(&entry->mutex);

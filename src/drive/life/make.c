@@ -107,7 +107,7 @@ static void entry_end(lk_client *client, struct lk__entry *entry)
 	struct lk__hold *hold, *next;
 	HASH_DEL(client->entries, entry);
 	lk__hold_free(entry->hold);
-	DL_FOREACH_SAFE(entry->lost, hold, next)
+	LL_FOREACH_SAFE(entry->lost, hold, next)
 	lk__hold_free(hold);
 	entry->hold = entry->lost = NULL;
 	lk__entry_free(entry);

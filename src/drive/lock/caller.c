@@ -61,7 +61,7 @@ static void caller_undo(struct lk__entry *entry, struct lk__caller *waiter)
 		lk__count(&entry->client->counters.held, (uint64_t)-1);
 		lk__entry_release_unasked(entry, hold->number);
 	} else {
-		DL_DELETE(entry->lost, hold);
+		LL_DELETE(entry->lost, hold);
 	}
 	if (hold->thread) {
 		pthread_mutex_lock(&hold->thread->mutex);
@@ -83,9 +83,10 @@ static void caller_undo(struct lk__entry *entry, struct lk__caller *waiter)
 /* Whether a hold of the waiter's owner, other than its own, was lost and not released yet. */
 static bool caller_lost(const struct lk__entry *entry, const struct lk__caller *waiter)
 {
+	const struct lk__owner owner = lk__hold_owner(waiter->hold);
 	const struct lk__hold *hold;
-	DL_FOREACH(entry->lost, hold)
-	if (hold != waiter->hold && lk__owner_is(hold, &waiter->hold->owner))
+	LL_FOREACH(entry->lost, hold)
+	if (hold != waiter->hold && lk__owner_is(hold, &owner))
 		return true;
 	return false;
 }
@@ -94,7 +95,8 @@ static bool caller_lost(const struct lk__entry *entry, const struct lk__caller *
  * where they cannot yet, or why they will not. */
 static int caller_joins(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error)
 {
-	struct lk__want want = {.owner = waiter->hold->owner, .lease_ms = waiter->hold->lease_ms};
+	struct lk__want want = {.owner = lk__hold_owner(waiter->hold),
+				.lease_ms = waiter->hold->lease_ms};
 	const struct lk__hold *hold = entry->hold;
 	if (waiter->state != LK__WAITER_WAITS || !hold || !lk__owner_is(hold, &want.owner))
 		return 0;

@@ -468,7 +468,7 @@ static int release_lost(struct lk__entry *entry, struct lk__hold *hold)
 	assert(hold->lost && hold->count > 0);
 	if (--hold->count > 0)
 		return LK_ELOST;
-	DL_DELETE(entry->lost, hold);
+	LL_DELETE(entry->lost, hold);
 	lk__hold_free(hold);
 	atomic_fetch_sub(&entry->refs, 1); /* never the last: the caller has one */
 	return LK_ELOST;
