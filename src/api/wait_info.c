@@ -27,7 +27,8 @@ static bool node_is_down(struct lk__node *node, struct lk__conn *scripts)
 /* Why the head has no grant yet. A refusal that the attempt has got over is not told any more. */
 static void info_explain(lk_wait_info *info, const struct lk__entry *entry)
 {
-	const lk_error *why = entry->head ? entry->head->why : NULL;
+	const struct lk__caller *head = lk__entry_head(entry);
+	const lk_error *why = head ? head->why : NULL;
 	bool told = why &&
 		    (why->code == LK_EBUSY || (why->code && entry->waiting->attempt.failures > 0));
 	if (entry->hold)
@@ -47,7 +48,7 @@ static int entry_wait_info(struct lk__entry *entry, lk_wait_info *info)
 	const struct lk__caller *waiter, *oldest = NULL;
 	int64_t now_ns = lk__now_ns();
 	pthread_mutex_lock(&entry->mutex);
-	DL_FOREACH(entry->queue, waiter)
+	DL_FOREACH(lk__entry_first(entry), waiter)
 	{
 		info->callers++;
 		if (!oldest || waiter->since_ns < oldest->since_ns)

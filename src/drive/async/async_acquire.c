@@ -13,7 +13,7 @@ static int acquire_look(struct lk__async *async, struct lk__entry *entry, lk_err
 	for (;;) {
 		int64_t until_ns;
 		int rc = 0;
-		if (entry->head == caller) {
+		if (lk__entry_head(entry) == caller) {
 			if (!async->heads)
 				lk__head_begin(&async->head, entry, caller, error);
 			rc = lk__head_resume(&async->head);
@@ -28,7 +28,7 @@ static int acquire_look(struct lk__async *async, struct lk__entry *entry, lk_err
 			rc = lk__caller_look(entry, caller, &until_ns, error);
 		if (rc)
 			return rc;
-		if (entry->head == caller)
+		if (lk__entry_head(entry) == caller)
 			continue;
 		lk__async_wait(async, until_ns);
 		return 0;

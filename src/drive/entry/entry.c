@@ -379,7 +379,7 @@ struct lk__entry_effects lk__entry_note_hand(struct lk__entry *entry, struct lk_
 	hold_begin(entry, waiter->hold, now_ns);
 	struct lk__owner owner = lk__hold_owner(entry->hold);
 	if (entry->hold->owner_serial == 0) /* others who wait under the same name re-enter */
-		DL_FOREACH(entry->queue, waiter)
+		DL_FOREACH(lk__entry_first(entry), waiter)
 	if (lk__owner_is(waiter->hold, &owner))
 		lk__thread_wake(waiter->thread);
 	return (struct lk__entry_effects){.watch = true, .now_ns = now_ns};
@@ -390,7 +390,7 @@ static void entry_grant_all(struct lk__entry *entry, const struct lk__caller *fi
 			    int64_t sent_ns)
 {
 	struct lk__caller *waiter, *next;
-	DL_FOREACH_SAFE(entry->queue, waiter, next)
+	DL_FOREACH_SAFE(lk__entry_first(entry), waiter, next)
 	{
 		if (waiter == first || waiter->since_ns >= sent_ns)
 			continue;
@@ -510,7 +510,7 @@ void lk__entry_rest(struct lk__entry *entry)
 	if (!waiting || waiting->callers || waiting->request || waiting->answered ||
 	    waiting->attempt.state != LK__ATTEMPT_IDLE)
 		return;
-	assert(!entry->queue && !entry->head && !entry->channel);
+	assert(!waiting->queue && !waiting->head && !waiting->channel);
 	entry->deaf = waiting->attempt.rules.spins && !(entry->target.recipe->flags & LK__SPINS);
 	free(waiting);
 	entry->waiting = NULL;
@@ -524,31 +524,34 @@ void lk__entry_settle(struct lk__entry *entry)
 
 void lk__entry_promote(struct lk__entry *entry)
 {
-	if (entry->hold || entry->head || entry->passing || !entry->queue)
+	struct lk__waiting *waiting = entry->waiting;
+	if (!waiting || !waiting->queue || waiting->head || entry->hold || entry->passing)
 		return;
-	entry->head = entry->queue;
-	lk__thread_wake(entry->head->thread);
+	waiting->head = waiting->queue;
+	lk__thread_wake(waiting->head->thread);
 }
 
 void lk__entry_unsubscribe(struct lk__entry *entry)
 {
-	if (!entry->channel)
+	struct lk__waiting *waiting = entry->waiting;
+	if (!waiting || !waiting->channel)
 		return;
-	lk__channel_close(lk__entry_messages(entry), entry->channel);
-	entry->channel = NULL;
-	entry->waiting->mark.listening = NULL;
+	lk__channel_close(lk__entry_messages(entry), waiting->channel);
+	waiting->channel = NULL;
+	waiting->mark.listening = NULL;
 }
 
 void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter)
 {
-	assert(entry->queue);
-	DL_DELETE(entry->queue, waiter);
+	struct lk__waiting *waiting = entry->waiting;
+	assert(waiting && waiting->queue);
+	DL_DELETE(waiting->queue, waiter);
 	lk__count(&entry->client->counters.waiting, (uint64_t)-1);
-	if (entry->head == waiter)
-		entry->head = NULL;
-	if (entry->queue)
+	if (waiting->head == waiter)
+		waiting->head = NULL;
+	if (waiting->queue)
 		return;
-	lk__attempt_rest(&entry->waiting->attempt);
+	lk__attempt_rest(&waiting->attempt);
 	lk__entry_unsubscribe(entry);
 }
 

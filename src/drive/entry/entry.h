@@ -167,10 +167,12 @@ struct lk__entry_ops {
  * merely known, is small. */
 struct lk__waiting {
 	unsigned callers; /* between a begin and its end, in the queue or not */
+	struct lk__caller *queue, *head;
 	struct lk__attempt attempt;
-	uint64_t try_nonce;           /* what a message that brings the lock has to repeat */
-	struct lk__request *request;  /* the try in flight */
-	struct lk__request *answered; /* it was answered while nobody waited for it */
+	uint64_t try_nonce;            /* what a message that brings the lock has to repeat */
+	struct lk__request *request;   /* the try in flight */
+	struct lk__request *answered;  /* it was answered while nobody waited for it */
+	struct lk__listening *channel; /* while the queue is not empty */
 	struct lk__heard mark;
 };
 
@@ -201,14 +203,11 @@ struct lk__entry {
 	struct lk__hold *lost;
 	struct lk__grant grant;
 	struct lk__term term;
-	struct lk__caller *queue;
-	struct lk__caller *head;
 	int64_t hold_off_until_ns;
 	struct lk__waiting *waiting;     /* NULL: nobody waits, and nothing is out */
 	int64_t asked_lease_ms;          /* by the last try, also of a multi lock */
 	int64_t red_lease_ms;            /* the longest that a red lock has asked for here */
 	uint64_t settled;                /* the last number whose caller has its grant; 0 */
-	struct lk__listening *channel;   /* while anyone waits */
 	struct lk__compensation *spares; /* memory for more of these */
 
 	struct lk__heap_node watch; /* under the watch's mutex */
@@ -239,6 +238,22 @@ struct lk__node *lk__entry_node(const struct lk__entry *entry);
 struct lk__conn *lk__entry_scripts(const struct lk__entry *entry);
 
 /* Everything below: with the entry's mutex held. */
+
+/* The first in the wait queue; the head, if that is one by now; what it listens to. NULL: none. */
+static inline struct lk__caller *lk__entry_first(const struct lk__entry *entry)
+{
+	return entry->waiting ? entry->waiting->queue : NULL;
+}
+
+static inline struct lk__caller *lk__entry_head(const struct lk__entry *entry)
+{
+	return entry->waiting ? entry->waiting->head : NULL;
+}
+
+static inline struct lk__listening *lk__entry_channel(const struct lk__entry *entry)
+{
+	return entry->waiting ? entry->waiting->channel : NULL;
+}
 
 /* The connections of the node that the head has found: for its scripts, for its messages. */
 struct lk__conn *lk__entry_conn(const struct lk__entry *entry);

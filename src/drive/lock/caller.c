@@ -75,7 +75,7 @@ static void caller_undo(struct lk__entry *entry, struct lk__caller *waiter)
 	atomic_fetch_sub(&entry->refs, 1);
 	waiter->state = LK__WAITER_WAITS;
 	waiter->undone = true;
-	DL_PREPEND(entry->queue, waiter);
+	DL_PREPEND(entry->waiting->queue, waiter);
 	lk__count(&entry->client->counters.waiting, 1);
 	lk__entry_promote(entry);
 }
@@ -149,7 +149,7 @@ int lk__caller_look(struct lk__entry *entry, struct lk__caller *waiter, int64_t 
 		caller_undo(entry, waiter);
 	}
 	*until_ns = waiter->until_ns;
-	if (entry->head == waiter)
+	if (lk__entry_head(entry) == waiter)
 		return 0;
 	int rc = caller_joins(entry, waiter, error);
 	if (rc == 0)
@@ -166,13 +166,13 @@ static int caller_stand(struct lk__entry *entry, struct lk__caller *waiter, lk_e
 	for (;;) {
 		int64_t until_ns;
 		int rc = 0;
-		if (entry->head == waiter)
+		if (lk__entry_head(entry) == waiter)
 			rc = lk__head_drive(entry, waiter, error);
 		if (rc >= 0)
 			rc = lk__caller_look(entry, waiter, &until_ns, error);
 		if (rc)
 			return rc;
-		if (entry->head == waiter)
+		if (lk__entry_head(entry) == waiter)
 			continue;
 		pthread_mutex_unlock(&entry->mutex);
 		lk__park_wait(&waiter->thread->park, until_ns);
@@ -268,9 +268,9 @@ static int caller_prepare(struct lk__entry *entry, struct lk__thread *thread,
 
 static int caller_queue(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error)
 {
-	if (waiter->once && (entry->hold || entry->queue))
+	if (waiter->once && (entry->hold || lk__entry_first(entry)))
 		return caller_fail(entry, LK_EBUSY, "acquire", error);
-	DL_APPEND(entry->queue, waiter);
+	DL_APPEND(entry->waiting->queue, waiter);
 	lk__count(&entry->client->counters.waiting, 1);
 	if (entry->hold && lk__now_ns() >= lk__hold_deadline(entry->hold))
 		lk__entry_lose(entry, lk__now_ns());

@@ -144,9 +144,9 @@ void lk__head_detached(struct lk__request *request)
 {
 	struct lk__entry *entry = request->owner;
 	pthread_mutex_lock(&entry->mutex);
-	if (entry->head) {
+	if (lk__entry_head(entry)) {
 		entry->waiting->answered = request;
-		lk__thread_wake(entry->head->thread);
+		lk__thread_wake(lk__entry_head(entry)->thread);
 	} else {
 		detached_read(entry, request);
 		lk__entry_rest(entry);
@@ -256,8 +256,9 @@ struct lk__request *lk__head_try(struct lk__head *head)
 	request->owner = entry;
 	entry->waiting->request = request;
 	head->epoch = lk__entry_begin_try(entry);
-	if (entry->channel)
-		lk__channel_mark(lk__entry_messages(entry), entry->channel, &entry->waiting->mark);
+	if (lk__entry_channel(entry))
+		lk__channel_mark(lk__entry_messages(entry), lk__entry_channel(entry),
+				 &entry->waiting->mark);
 	lk__head_pin(head);
 	return request;
 }
@@ -317,11 +318,11 @@ static struct lk__listening *head_open_channel(struct lk__entry *entry)
 bool lk__head_subscribe(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
-	if (!entry->channel)
-		entry->channel = head_open_channel(entry);
-	if (!entry->channel)
+	if (!lk__entry_channel(entry))
+		entry->waiting->channel = head_open_channel(entry);
+	if (!lk__entry_channel(entry))
 		lk__head_failed(head, LK_ENOMEM, false, "out of memory");
-	return entry->channel != NULL;
+	return lk__entry_channel(entry) != NULL;
 }
 
 int64_t lk__head_subscribe_until_ns(const struct lk__head *head)
@@ -338,7 +339,8 @@ int lk__head_subscribed(struct lk__head *head, int rc, const lk_error *why)
 		return lk__head_over(head);
 	/* Without a connection no message can come: the waiter looks again from time to time. */
 	if (rc == LK__WAIT_READY || rc == LK__WAIT_TIME_UP || rc == LK_ESYSTEM) {
-		lk__channel_mark(lk__entry_messages(entry), entry->channel, &entry->waiting->mark);
+		lk__channel_mark(lk__entry_messages(entry), lk__entry_channel(entry),
+				 &entry->waiting->mark);
 		lk__head_happened(head, LK__ATTEMPT_LISTENING);
 		return 0;
 	}
@@ -370,7 +372,8 @@ int64_t lk__head_listen(struct lk__head *head, int64_t until_ns, bool news_only,
 {
 	struct lk__entry *entry = head->entry;
 	if (!entry->waiting->mark.listening) /* subscribed by a head that left before it knew */
-		lk__channel_mark(lk__entry_messages(entry), entry->channel, &entry->waiting->mark);
+		lk__channel_mark(lk__entry_messages(entry), lk__entry_channel(entry),
+				 &entry->waiting->mark);
 	*mark = entry->waiting->mark;
 	mark->news_only = news_only;
 	if (entry->waiting->attempt.want.poll_ns) /* not in step with others who poll */
@@ -388,7 +391,7 @@ int lk__head_heard(struct lk__head *head, int rc, const struct lk__heard *mark)
 	if (rc < 0)
 		return rc;
 	if (rc != LK__WAIT_READY && !mark->on) /* once in DEAF_NS */
-		lk__channel_retry(lk__entry_messages(entry), entry->channel);
+		lk__channel_retry(lk__entry_messages(entry), lk__entry_channel(entry));
 	lk__head_happened(head, rc == LK__WAIT_READY ? LK__ATTEMPT_WOKEN : LK__ATTEMPT_TIMER);
 	if (rc == LK__WAIT_READY)
 		head->event.handed_us = head_handed_us(entry, mark->payload);
@@ -401,7 +404,7 @@ int lk__head_leave(struct lk__head *head, int code)
 {
 	struct lk__entry *entry = head->entry;
 	struct lk__attempt_event left = {.type = LK__ATTEMPT_LEFT, .code = code};
-	left.last = head->waiter == entry->queue && !head->waiter->next;
+	left.last = head->waiter == lk__entry_first(entry) && !head->waiter->next;
 	left.unsent = !entry->waiting->request && !entry->waiting->answered;
 	int verdict = entry_step(entry, &left).code;
 	struct lk__request *request = left.last ? entry->waiting->answered : NULL;
@@ -428,7 +431,7 @@ static int head_grant(struct lk__head *head, const struct lk__effects *effects)
 	entry->grant.fence = head->fence;
 	lk__entry_grant(entry, head->waiter, entry->waiting->attempt.number, effects->sent_ns,
 			entry->waiting->attempt.asked_lease_ms);
-	if (entry->channel) /* others wait: until one is the head, the loop reads */
+	if (lk__entry_channel(entry)) /* others wait: until one is the head, the loop reads */
 		lk__loop_attend(entry->client);
 	return 1;
 }
@@ -494,9 +497,9 @@ void lk__head_begin(struct lk__head *head, struct lk__entry *entry, struct lk__c
 	head->event = (struct lk__attempt_event){
 		.type = LK__ATTEMPT_ADOPTED,
 		.want = head_want(entry, waiter),
-		.subscribed = entry->channel != NULL,
-		.listens = entry->channel &&
-			   lk__channel_listens(lk__entry_messages(entry), entry->channel),
+		.subscribed = lk__entry_channel(entry) != NULL,
+		.listens = lk__entry_channel(entry) &&
+			   lk__channel_listens(lk__entry_messages(entry), lk__entry_channel(entry)),
 		.hold_off_until_ns = entry->hold_off_until_ns,
 	};
 	head->error->code = 0;

@@ -144,8 +144,8 @@ static void listen_begin(struct lk__head *head)
 	struct lk__conn *conn = lk__entry_messages(entry);
 	if (!lk__head_subscribe(head))
 		return;
-	lk__channel_mark(conn, entry->channel, &head->mark);
-	lk__channel_stand_by(conn, entry->channel, &head->standby, head->waiter->thread);
+	lk__channel_mark(conn, lk__entry_channel(entry), &head->mark);
+	lk__channel_stand_by(conn, lk__entry_channel(entry), &head->standby, head->waiter->thread);
 	head_waits(head, LK__HEAD_SUBSCRIPTION, lk__head_subscribe_until_ns(head));
 }
 
@@ -159,7 +159,7 @@ static int listen_look(struct lk__head *head)
 		rc = lk__channel_await_look(conn, &head->mark, &why);
 	if (head_waits_on(head, rc))
 		return 1;
-	lk__channel_stand_down(conn, entry->channel, &head->standby);
+	lk__channel_stand_down(conn, lk__entry_channel(entry), &head->standby);
 	return lk__head_subscribed(head, rc, &why);
 }
 
@@ -167,7 +167,7 @@ static void hear_begin(struct lk__head *head, int64_t until_ns, bool news_only)
 {
 	struct lk__entry *entry = head->entry;
 	until_ns = lk__head_listen(head, until_ns, news_only, &head->mark);
-	lk__channel_stand_by(lk__entry_messages(entry), entry->channel, &head->standby,
+	lk__channel_stand_by(lk__entry_messages(entry), lk__entry_channel(entry), &head->standby,
 			     head->waiter->thread);
 	head_waits(head, LK__HEAD_MESSAGE, until_ns);
 }
@@ -181,7 +181,7 @@ static int hear_look(struct lk__head *head)
 		rc = lk__channel_hear_look(conn, &head->mark);
 	if (head_waits_on(head, rc))
 		return 1;
-	lk__channel_stand_down(conn, entry->channel, &head->standby);
+	lk__channel_stand_down(conn, lk__entry_channel(entry), &head->standby);
 	return lk__head_heard(head, rc, &head->mark);
 }
 

@@ -108,8 +108,8 @@ static int head_listen(struct lk__head *head)
 		return 0;
 	int64_t until_ns = lk__head_subscribe_until_ns(head);
 	pthread_mutex_unlock(&entry->mutex);
-	int rc = lk__channel_await(lk__entry_messages(entry), entry->channel, head->waiter->thread,
-				   until_ns, head->waiter->cancel, &why);
+	int rc = lk__channel_await(lk__entry_messages(entry), lk__entry_channel(entry),
+				   head->waiter->thread, until_ns, head->waiter->cancel, &why);
 	pthread_mutex_lock(&entry->mutex);
 	return lk__head_subscribed(head, rc, &why);
 }

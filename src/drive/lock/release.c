@@ -49,14 +49,15 @@ void lk__release_begin(struct lk__release *release, struct lk__entry *entry, lk_
 	release->number = entry->grant.number;
 	release->valid_until_ns = entry->grant.valid_until_ns;
 	release->repeated_until_ns = entry->grant.repeated_until_ns;
-	release->echo = entry->channel != NULL;
+	release->echo = lk__entry_channel(entry) != NULL;
 	release->passes = false;
 	release->error = error;
 	entry->grant.repeated_until_ns = 0;
 	release->lingers = !release->echo && release_lingers(entry);
 	if (release->echo) {
-		lk__channel_mark(lk__entry_messages(entry), entry->channel, &entry->waiting->mark);
-		lk__channel_expect_echo(lk__entry_messages(entry), entry->channel);
+		lk__channel_mark(lk__entry_messages(entry), lk__entry_channel(entry),
+				 &entry->waiting->mark);
+		lk__channel_expect_echo(lk__entry_messages(entry), lk__entry_channel(entry));
 	}
 }
 
@@ -65,8 +66,8 @@ static void release_hold_off(struct lk__entry *entry, int64_t listeners)
 {
 	if (entry->target.recipe->flags & LK__NO_TERMS)
 		return;
-	bool ours = entry->channel &&
-		    lk__channel_listens(lk__entry_messages(entry), entry->channel);
+	bool ours = lk__entry_channel(entry) &&
+		    lk__channel_listens(lk__entry_messages(entry), lk__entry_channel(entry));
 	entry->hold_off_until_ns = lk__term_hold_off(
 		entry->client->config->holdoff_ms * LK__MS, lk__now_ns(),
 		listeners - (ours ? lk__node_tellings(entry->target.node) : 0));
@@ -126,8 +127,8 @@ int lk__release_read(const struct lk__release *release, const struct lk__request
 		release_compensate(release);
 		break;
 	}
-	if (rc && release->echo && entry->channel)
-		lk__channel_drop_echo(lk__entry_messages(entry), entry->channel);
+	if (rc && release->echo && lk__entry_channel(entry))
+		lk__channel_drop_echo(lk__entry_messages(entry), lk__entry_channel(entry));
 	if (release->passes)
 		release_end(entry);
 	return rc;
@@ -210,7 +211,7 @@ static void release_prepare(struct lk__release *release, struct lk__entry *entry
 	request->resend = request->patient = true;
 	request->contended = entry->contended;
 	request->deadline_ns = release->valid_until_ns;
-	release->passes = entry->passing = entry->queue != NULL;
+	release->passes = entry->passing = lk__entry_first(entry) != NULL;
 }
 
 static int release_wire(struct lk__entry *entry, struct lk__thread *thread,
@@ -342,9 +343,9 @@ static int release_exchange(struct lk__entry *entry, struct lk__thread *thread,
 {
 	int64_t limit_ms = entry->client->config->command_timeout_ms;
 	struct exchange exchange = {
-		.waiter = entry->queue,
+		.waiter = lk__entry_first(entry),
 		.number = atomic_fetch_add(&entry->client->last_number, 1) + 1,
-		.lease_ms = lk__entry_lease_ms(entry, entry->queue->hold),
+		.lease_ms = lk__entry_lease_ms(entry, lk__entry_first(entry)->hold),
 		.deadline_ns = lk__after_ms(lk__now_ns(), limit_ms),
 	};
 	struct lk__request *request = exchange_request(&exchange, entry);
@@ -352,7 +353,7 @@ static int release_exchange(struct lk__entry *entry, struct lk__thread *thread,
 		return release_wire(entry, thread, release, false, error);
 	lk__release_begin(&exchange.release, entry, error);
 	if (exchange.release.echo)
-		lk__channel_drop_echo(lk__entry_messages(entry), entry->channel);
+		lk__channel_drop_echo(lk__entry_messages(entry), lk__entry_channel(entry));
 	enum lk__exchanged answer = exchange_call(&exchange, thread, request);
 	if (answer == LK__EXCHANGE_NOT_DONE) {
 		entry->grant.repeated_until_ns = exchange.release.repeated_until_ns;
@@ -367,7 +368,7 @@ static int release_exchange(struct lk__entry *entry, struct lk__thread *thread,
 /* How the last hold is given up: to the next waiter in memory or by an exchange, or on the wire. */
 static enum lk__pass release_pass(struct lk__entry *entry, int64_t now_ns)
 {
-	const struct lk__caller *next = entry->queue;
+	const struct lk__caller *next = lk__entry_first(entry);
 	bool named = next &&
 		     (next->hold->lease_ms || (entry->target.recipe->flags & LK__NEEDS_SERVER) ||
 		      entry->grant.lease_ms != lk__entry_lease_ms(entry, next->hold));
@@ -386,7 +387,7 @@ static enum lk__pass release_pass(struct lk__entry *entry, int64_t now_ns)
 
 static int release_hand_over(struct lk__entry *entry, int64_t now_ns)
 {
-	struct lk__caller *next = entry->queue;
+	struct lk__caller *next = lk__entry_first(entry);
 	lk__entry_drop_hold(entry, now_ns);
 	lk__count(&entry->client->counters.handovers, 1);
 	lk__entry_hand(entry, next, now_ns);

@@ -100,8 +100,8 @@ static bool entry_is_free(struct lk__entry *entry, bool once)
 	int64_t now_ns = lk__now_ns();
 	if (entry->hold && now_ns >= lk__hold_deadline(entry->hold))
 		lk__entry_lose(entry, now_ns);
-	return !entry->hold && !entry->queue && !entry->head && !entry->passing &&
-	       (!waiting || (!waiting->request && !waiting->answered &&
+	return !entry->hold && !entry->passing &&
+	       (!waiting || (!waiting->queue && !waiting->request && !waiting->answered &&
 			     waiting->attempt.state == LK__ATTEMPT_IDLE)) &&
 	       (once || now_ns >= entry->hold_off_until_ns);
 }
@@ -135,7 +135,7 @@ static int part_reserve(struct lk__multi_ask *ask, size_t part)
 				entry->name);
 	}
 	entry->asked_lease_ms = lk__entry_lease_ms(entry, waiter->hold);
-	DL_APPEND(entry->queue, waiter);
+	DL_APPEND(entry->waiting->queue, waiter);
 	lk__count(&entry->client->counters.waiting, 1);
 	lk__entry_promote(entry);
 	lk__entry_route(entry);
@@ -457,7 +457,7 @@ static int part_give_back(struct lk__multi_ask *ask, size_t part)
 	lk__compensation_reserve(entry); /* without it, close tells of a release that is unknown */
 	lk__release_begin(release, entry, &ask->why);
 	lk__entry_drop_hold(entry, lk__now_ns());
-	release->passes = entry->passing = entry->queue != NULL;
+	release->passes = entry->passing = lk__entry_first(entry) != NULL;
 	struct lk__multi_group *group = ask_add(ask, part);
 	lk__field(entry, release->number, group->key[group->count - 1].field);
 	if (release->valid_until_ns > group->until_ns)

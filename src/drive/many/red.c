@@ -366,7 +366,7 @@ static struct lk__nodes_call *red_release_begin(struct lk__entry *entry, struct 
 	release_ask(release);
 	lk__red_of(entry)->number = 0;
 	lk__entry_drop_hold(entry, lk__now_ns());
-	release->passes = entry->passing = entry->queue != NULL;
+	release->passes = entry->passing = lk__entry_first(entry) != NULL;
 	atomic_fetch_add(&entry->client->releasing, 1);
 	pthread_mutex_unlock(&entry->mutex);
 	lk__fan_out_go(release->call.fan_out);
