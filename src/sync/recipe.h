@@ -21,6 +21,7 @@ struct lk__target {
 	const struct lk__recipe *recipe;
 	char *key;
 	uint32_t key_size;
+	uint16_t slot;
 };
 
 /* One lock of a batch of renewals. */

@@ -154,7 +154,7 @@ static void batch_send(struct batch *batch)
 static void batch_add(struct batch **batch, struct lk__entry *entry)
 {
 	if (!*batch)
-		*batch = batch_new(entry->client, entry->slot, lk__entry_node(entry));
+		*batch = batch_new(entry->client, entry->target.slot, lk__entry_node(entry));
 	if (!*batch)
 		return;
 	struct lk__renewed *renewed = &(*batch)->of[(*batch)->count++];
@@ -267,7 +267,7 @@ int64_t lk__watch_turn(lk_client *client)
 	int64_t now_ns = lk__now_ns();
 	while ((entry = watch_pop(client, now_ns))) {
 		if (batch &&
-		    (batch->count == BATCH_MAX || batch->slot != entry->slot ||
+		    (batch->count == BATCH_MAX || batch->slot != entry->target.slot ||
 		     batch->of[0].entry->target.recipe != entry->target.recipe || entry->ops)) {
 			batch_send(batch);
 			batch = NULL;

@@ -85,7 +85,7 @@ static struct lk__entry *entry_alloc(const struct lk__recipe *recipe, const stru
 struct lk__node *lk__entry_node(const struct lk__entry *entry)
 {
 	struct lk__topo *topo = entry->client->topo;
-	return topo->ops->node_of(topo, entry->slot);
+	return topo->ops->node_of(topo, entry->target.slot);
 }
 
 struct lk__conn *lk__entry_scripts(const struct lk__entry *entry)
@@ -127,7 +127,7 @@ static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *r
 		return NULL;
 	}
 	entry->client = client;
-	entry->slot = lk__topo_slot(client->topo, entry->target.key, entry->target.key_size);
+	entry->target.slot = lk__topo_slot(client->topo, entry->target.key, entry->target.key_size);
 	lk__entry_route(entry);
 	return entry;
 }

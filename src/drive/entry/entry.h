@@ -186,19 +186,18 @@ struct lk__entry {
 	void *data;               /* for the ops */
 	struct lk__front *fronts; /* under the client's mutex */
 	const char *name;         /* in the target's key, behind the prefix */
-	uint32_t name_size;
-	uint16_t slot;
-	_Atomic bool doubt; /* a message came that nobody of us sent */
 
 	pthread_mutex_t mutex;
-	bool passing;
-	bool lingers;      /* has a reference of its own until the hold-off is over */
-	bool contended;    /* at our last try or release another process held it, or listened */
-	bool deaf;         /* who may not listen: those who wait look again from time to time */
-	bool renewing;     /* a renewal is in flight */
-	bool keeps_spares; /* also while it is merely held */
+	uint32_t name_size;
 	_Atomic unsigned compensating; /* numbers that may be held and nobody wants */
-	unsigned spare_count;
+	uint8_t spare_count;
+	bool keeps_spares; /* also while it is merely held */
+	bool passing;
+	bool lingers;       /* has a reference of its own until the hold-off is over */
+	bool contended;     /* at our last try or release another process held it, or listened */
+	bool deaf;          /* who may not listen: those who wait look again from time to time */
+	bool renewing;      /* a renewal is in flight */
+	_Atomic bool doubt; /* a message came that nobody of us sent */
 	struct lk__hold *_Atomic hold; /* client_on_doubt() looks without the mutex */
 	struct lk__hold *lost;
 	struct lk__grant grant;

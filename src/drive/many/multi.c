@@ -21,7 +21,7 @@ static int part_compare(const struct lk__entry *a, const struct lk__entry *b)
 	if (order == 0)
 		order = strcmp(a->client->id, b->client->id);
 	if (order == 0)
-		order = (a->slot > b->slot) - (a->slot < b->slot);
+		order = (a->target.slot > b->target.slot) - (a->target.slot < b->target.slot);
 	if (order)
 		return order;
 	size_t common = a->target.key_size < b->target.key_size ? a->target.key_size

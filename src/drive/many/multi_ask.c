@@ -33,7 +33,7 @@ static struct lk__multi_group *ask_add(struct lk__multi_ask *ask, size_t part)
 	const struct lk__entry *last = ask->asked ? part_of(ask, ask->part[ask->asked - 1]) : NULL;
 	ask->part[ask->asked] = part;
 	ask->key[ask->asked].target = &entry->target;
-	if (last && last->client == entry->client && last->slot == entry->slot)
+	if (last && last->client == entry->client && last->target.slot == entry->target.slot)
 		group--;
 	else
 		*group = (struct lk__multi_group){.part = &ask->part[ask->asked],

@@ -204,7 +204,7 @@ static bool node_may_vote(const struct round *round, size_t index, struct ballot
 			    "no vote: INFO server does not identify it");
 		return false;
 	}
-	int64_t moved_ns = lk__topo_moved_ns(node->client->topo, node->member->slot);
+	int64_t moved_ns = lk__topo_moved_ns(node->client->topo, node->member->target.slot);
 	bool moved = moved_ns && moved_ns > node->identity.since_ns;
 	int64_t from_ns = lk__after_ms(moved ? moved_ns : node->identity.since_ns, quarantine_ms);
 	if (quarantine_ms < 0 || lk__now_ns() >= from_ns)
