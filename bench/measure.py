@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import dataclasses
 import json
 import os
 import pathlib
@@ -23,10 +25,13 @@ COUNTED_ROUNDS = 20  # of a side, where its traffic is counted
 
 
 class Bench:
-    """Where things are: the build, a folder for this run, the server's two addresses."""
+    """Where things are: the build, a folder for this run, the server's two addresses.
+    `against`: another build, which takes the place of the floor."""
 
-    def __init__(self, build: pathlib.Path, folder: pathlib.Path, quick: bool, runs: int):
+    def __init__(self, build: pathlib.Path, folder: pathlib.Path, quick: bool, runs: int,
+                 against: pathlib.Path | None = None):
         self.build, self.folder, self.quick, self.runs = build, folder, quick, runs
+        self.against = against
         self.port = 0
         self.tcp = self.unix = ""
         self.server_pid = 0
@@ -36,6 +41,11 @@ class Bench:
         self.environment = {name: value for name, value in os.environ.items()
                             if not name.startswith("LOCKKEEPER_")}
         self.environment["LOCKKEEPER_STATE_DIR"] = str(folder / "state")
+
+    def of_build(self, build: pathlib.Path) -> Bench:
+        other = copy.copy(self)
+        other.build = build
+        return other
 
     def words(self, row: Row, command: list[str], **other: str | int) -> list[str]:
         values = {"tcp": self.tcp, "direct": self.tcp, "unix": self.unix, "folder": self.folder,
@@ -201,14 +211,22 @@ def judge(figure: Figure, ours: float, floor: float | None) -> dict:
     return answer
 
 
+def against(row: Row) -> Row:
+    """The same program of two builds: of interest is the ratio alone."""
+    figures = [dataclasses.replace(figure, bound=None) for figure in row.figures]
+    return dataclasses.replace(row, floor=row.ours, figures=figures, beside="the other build")
+
+
 def measure(bench: Bench, row: Row) -> dict:
     """The sides in turn, as often as asked for, and the medians."""
     ours, floor = [], []
+    base_side = bench.of_build(bench.against or bench.build)
+    row = against(row) if bench.against else row
     load = os.getloadavg()[0]
     with kept_apart(bench, row), nodes(bench, row), deployed(bench, row):
         for _ in range(1 if bench.quick else row.runs or bench.runs):
             if row.floor:
-                floor.append(run_side(bench, row, row.floor))
+                floor.append(run_side(base_side, row, row.floor))
             ours.append(run_side(bench, row, row.ours))
     middle, base = medians(ours), medians(floor) if floor else {}
     missing = [figure.key for figure in row.figures if figure.key not in middle]
@@ -223,9 +241,9 @@ def measure(bench: Bench, row: Row) -> dict:
 
 
 @contextlib.contextmanager
-def prepared(build: pathlib.Path, quick: bool, runs: int):
+def prepared(build: pathlib.Path, quick: bool, runs: int, other: pathlib.Path | None = None):
     with tempfile.TemporaryDirectory(prefix="lk-bench-") as folder:
-        bench = Bench(build, pathlib.Path(folder), quick, runs)
+        bench = Bench(build, pathlib.Path(folder), quick, runs, other)
         command = str(build / "cli" / "lockkeeper")
         try:
             with server(bench):

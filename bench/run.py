@@ -2,11 +2,12 @@
 """Figures of the library beside bare hiredis programs, as ratios in one run.
 
 usage: run.py --build DIR [--quick] [--only ROW[,ROW…] [--update]] [--runs N] [--results DIR]
-              [--list]
+              [--against DIR] [--list]
 
 Both sides are run in turn, so that what else the machine does falls on both. Results, a picture and
 the page docs/performance.md are written by a full run of all rows; --quick only shows that each
-row gives figures. Exit status: 0 also when a target is missed, 1 when a row gave no figures.
+row gives figures. With --against, another build takes the place of the floor. Exit status: 0 also
+when a target is missed, 1 when a row gave no figures.
 """
 from __future__ import annotations
 
@@ -34,6 +35,8 @@ def arguments() -> argparse.Namespace:
                         help="with --only: put these rows into the newest results")
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--results", type=pathlib.Path, default=ROOT / "bench" / "results")
+    parser.add_argument("--against", type=pathlib.Path,
+                        help="another build to compare with; nothing is written")
     parser.add_argument("--list", action="store_true", help="names the rows")
     return parser.parse_args()
 
@@ -89,7 +92,8 @@ def main() -> int:
         print("\n".join(f"{row.name:20} {row.title}" for row in rows))
         return 0
     results, failures = [], 0
-    with prepared(options.build.resolve(), options.quick, options.runs) as bench:
+    other = options.against.resolve() if options.against else None
+    with prepared(options.build.resolve(), options.quick, options.runs, other) as bench:
         for row in rows:
             try:
                 results.append(measure(bench, row))
@@ -97,9 +101,10 @@ def main() -> int:
             except (Failed, OSError, ValueError) as failure:
                 failures += 1
                 print(f"{row.name}: NO FIGURES: {failure}", flush=True)
-    if not failures and not options.quick and not options.only:
+    writes = not failures and not options.against
+    if writes and not options.quick and not options.only:
         keep(options, results)
-    if not failures and options.only and options.update:
+    if writes and options.only and options.update:
         update(options, results)
     print(f"{len(results)} passed, {failures} failed")
     return 1 if failures else 0
