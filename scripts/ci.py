@@ -118,6 +118,8 @@ def bench(tally: Tally) -> None:
     """The benchmark runs; its figures are looked at elsewhere."""
     runners.command(tally, "bench-quick", [PYTHON, "bench/run.py", "--quick", "--build",
                                            str(BUILDS / "release")], 300)
+    runners.command(tally, "bench-curves", [PYTHON, "bench/curves.py", "--quick", "--build",
+                                            str(BUILDS / "release")], 120)
 
 
 def interop(tally: Tally) -> None:
