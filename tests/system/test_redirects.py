@@ -1,0 +1,187 @@
+"""redis-cluster://: what nodes say of a slot, told by nodes that say what they are told to.
+
+Real clusters say most of this only for a moment, and some of it never. Each test looks at what the
+call says, how long it takes, what each node was asked, and who has the lock in the end.
+"""
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from clusters import slot_of
+from deployments import refused_port
+from fake_cluster import SILENCE, Neighbour, ask, connected, is_script, taken
+from resp import ErrorReply
+from waiting import until
+
+REDIRECTS_MAX = 16
+
+
+@pytest.fixture
+def keeper(fake, make_keeper):
+    return connected(make_keeper, fake)
+
+
+@pytest.mark.parametrize("way", ["MOVED", "ASK"])
+def test_an_empty_endpoint_is_the_node_that_was_asked(fake, keeper, way):
+    first, second, _ = fake.nodes
+    name = fake.name_on(first)
+    first.script(ErrorReply(f"{way} {slot_of(name)} :{second.port}"))
+    if way == "MOVED":
+        fake.give(slot_of(name), second)
+    taken(keeper, fake, name, second)
+
+
+CUT_SHORT = ["MOVED ", "MOVED 7", "MOVED 7 ", "MOVED 7 127.0.0.1", "MOVED 7 127.0.0.1:",
+             "MOVED 7 127.0.0.1:0", "MOVED 7 127.0.0.1:65536", "MOVED 7 :", "MOVED 16384 [::1]:1",
+             "MOVED -1 127.0.0.1:1", "MOVED x 127.0.0.1:1", "MOVED 7 a host:1", "ASK ", "ASK 7",
+             "ASK 7 " + "h" * 2000 + ":1"]
+
+
+def test_a_redirect_that_is_cut_short(fake, keeper):
+    """Once: the same call goes on and is granted, in one connection."""
+    node = fake.nodes[0]
+    disconnects = keeper.stats().disconnects
+    for words in CUT_SHORT:
+        name = fake.name_on(node)
+        node.script(ErrorReply(words))
+        taken(keeper, fake, name, node)
+        assert node.answered.total() >= 4, words
+    assert keeper.stats().disconnects == disconnects
+
+
+def test_redirects_that_are_always_cut_short(fake, keeper):
+    """The call ends with the server's words, and nothing is left."""
+    node, name = fake.nodes[0], fake.name_on(fake.nodes[0])
+    neighbour = Neighbour(keeper, fake, fake.nodes[1])
+    node.rule = lambda words: ErrorReply("MOVED 7 127.0.0.1:") if is_script(words) else None
+    seen = keeper.call("try", name).is_code("LK_EUNAVAILABLE")
+    assert "MOVED 7 127.0.0.1:" in seen.message and seen.took < 5, seen.message
+    neighbour.was_well()
+    asked = node.count("EVALSHA")
+    seen = keeper.call("within", name, thread="w", wait=300)
+    seen.is_code("LK_EUNREACHABLE")
+    assert "moved" in seen.message and seen.took < 4, seen.message
+    assert node.count("EVALSHA") - asked <= 10 and not fake.holders(name)
+    node.rule = lambda words: None
+    taken(keeper, fake, name, node)
+
+
+def test_a_redirect_without_any_words(fake, keeper):
+    """It says nothing of the outcome that we know: so says the call, and no lock stays."""
+    node = fake.nodes[0]
+    for words in ("MOVED", "ASK"):
+        name = fake.name_on(node)
+        node.script(ErrorReply(words))
+        keeper.call("try", name).is_code("LK_EREFUSED", "LK_EUNAVAILABLE", "LK_EMAYBEHELD")
+        node.script()
+        taken(keeper, fake, name, node)
+
+
+@pytest.mark.parametrize("host, name", [("127.0.0.1", "localhost"), ("::1", "::1")])
+def test_host_names_and_ipv6(fake_cluster, make_keeper, host, name):
+    """In the map, in MOVED and in ASK, whose address has no brackets."""
+    fake = fake_cluster(host=host, name=name)
+    keeper = connected(make_keeper, fake)
+    first, second, third = fake.nodes
+    lock = fake.name_on(first)
+    first.script(ask(slot_of(lock), third))
+    taken(keeper, fake, lock, third)
+    fake.give(slot_of(lock), second)
+    taken(keeper, fake, lock, second)
+    assert second.host in second.listener.server_address
+
+
+@pytest.mark.parametrize("way", ["MOVED", "ASK"])
+def test_to_a_black_hole(fake, make_keeper, way):
+    """The target accepts connections and says nothing. The call keeps its limit, and the others
+    are not stalled; nobody has the lock twice when the target wakes up."""
+    first, second, third = fake.nodes
+    keeper = connected(make_keeper, fake, command_timeout_ms=700, connect_timeout_ms=1000)
+    name = fake.name_on(first)
+    neighbour = Neighbour(keeper, fake, third)
+    second.rule = lambda words: SILENCE
+    redirect = ErrorReply(f"{way} {slot_of(name)} {second.place}")
+    first.rule = lambda words: redirect if is_script(words) else None
+    seen = keeper.call("within", name, wait=2000)
+    seen.is_code("LK_EUNREACHABLE", "LK_EUNAVAILABLE", "LK_EMAYBEHELD")
+    assert seen.took < 5 and second.count("EVALSHA") <= 10, seen
+    neighbour.was_well()
+    first.rule = second.rule = lambda words: None
+    second.cut()
+    taken(keeper, fake, name, first)
+
+
+@pytest.mark.parametrize("way", ["MOVED", "ASK"])
+def test_to_a_place_that_nobody_knows(fake, keeper, way):
+    """It is not gone to: the map does not have it. Once the map has it, the same call is served."""
+    node, name = fake.nodes[0], fake.name_on(fake.nodes[0])
+    stranger = f"{way} {slot_of(name)} 127.0.0.1:{refused_port()}"
+    node.rule = lambda words: ErrorReply(stranger) if is_script(words) else None
+    seen = keeper.call("try", name).is_code("LK_EUNAVAILABLE")
+    assert stranger in seen.message and seen.took < 5, seen.message
+    fourth = fake.add()
+    node.rule = lambda words: ErrorReply(f"{way} {slot_of(name)} {fourth.place}") \
+        if is_script(words) else None
+    waits = keeper.say("try", name)
+    until(lambda: node.count("EVALSHA") and not waits.done, 5, "it asks again")
+    fake.give(slot_of(name if way == "MOVED" else fake.name_on(node)), fourth)
+    waits.result().ok()
+    assert fake.holders(name) == [fourth]
+
+
+CIRCLES = {"one": [(0, "MOVED", 0)], "two": [(0, "MOVED", 1), (1, "MOVED", 0)],
+           "three": [(0, "MOVED", 1), (1, "MOVED", 2), (2, "MOVED", 0)],
+           "asked": [(0, "ASK", 1), (1, "ASK", 0)], "mixed": [(0, "ASK", 1), (1, "MOVED", 0)]}
+
+
+@pytest.mark.parametrize("shape", CIRCLES)
+def test_a_circle_ends(fake_cluster, make_keeper, shape):
+    """After a stated number of redirects, with the words of the last; the storm of questions for
+    the map has a bound. When the circle is gone, the lock is granted, once."""
+    fake = fake_cluster(masters=4)
+    keeper, name = connected(make_keeper, fake), fake.name_on(fake.nodes[0])
+    neighbour = Neighbour(keeper, fake, fake.nodes[3])
+
+    def turn(node, way, to):
+        words = ErrorReply(f"{way} {slot_of(name)} {to.place}")
+        node.rule = lambda asked: words if is_script(asked) else None
+    for number, way, to in CIRCLES[shape]:
+        turn(fake.nodes[number], way, fake.nodes[to])
+    members = fake.nodes[:3]
+    before = sum(node.count("EVALSHA") for node in members)
+    began, maps = time.monotonic(), max(node.count("CLUSTER", "SLOTS") for node in fake.nodes)
+    seen = keeper.call("try", name).is_code("LK_EUNAVAILABLE")
+    asked = sum(node.count("EVALSHA") for node in members) - before
+    assert seen.took < 5 and f" {slot_of(name)} 127.0.0.1:" in seen.message, seen.message
+    assert asked == REDIRECTS_MAX + 1
+    waited = keeper.call("within", name, thread="w", wait=1000)
+    waited.is_code("LK_EUNAVAILABLE", "LK_EUNREACHABLE", "LK_EMAYBEHELD")
+    assert waited.took < 5
+    asked = sum(node.count("EVALSHA") for node in members) - before
+    assert asked < 30 * (REDIRECTS_MAX + 1)
+    maps = max(node.count("CLUSTER", "SLOTS") for node in fake.nodes) - maps
+    assert maps < 10 + 250 * (time.monotonic() - began)
+    neighbour.was_well()
+    keeper.call("try", name)  # which waits for the request that the last call has left
+    for node in fake.nodes:
+        node.rule = lambda words: None
+    taken(keeper, fake, name, fake.nodes[0])
+
+
+def test_redirects_are_counted_for_each_request(fake, keeper):
+    """Not for all time: a success ends the count, and so does TRYAGAIN, behind which the server has
+    another view of the slot."""
+    first, second, _ = fake.nodes
+    name = fake.name_on(first)
+    there, back = (ask(slot_of(name), node) for node in (second, first))
+    again = ErrorReply("TRYAGAIN Multiple keys request during rehashing of slot")
+    for to_second, to_first in (([there] * 8, [back] * 8),
+                                ([there] * 7 + [again] + [there] * 7, [back] * 14)):
+        for _ in range(2):
+            before = fake.scripts()
+            first.script(*to_second)
+            second.script(*to_first)
+            taken(keeper, fake, name, first)
+            assert fake.scripts() - before >= 2 * (len(to_second) + len(to_first) + 1)
