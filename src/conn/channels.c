@@ -427,10 +427,33 @@ static bool channel_ended(struct lk__conn *conn, const redisReply *reply,
 	return true;
 }
 
+/*
+ * A subscription that the server ends unasked, while our own SUNSUBSCRIBE is on its way, looks like
+ * the answer to that. Then the real one, an error, is one too many: it would be taken for the next
+ * request's, and each answer behind it too.
+ */
+static bool is_answer_to(const struct lk__request *request, const redisReply *reply)
+{
+	const struct lk__channel *channel = request->owner;
+	if (reply->type == REDIS_REPLY_ERROR)
+		return true; /* it names no channel: the next answer tells */
+	if (!channel)        /* PING */
+		return reply->type != REDIS_REPLY_ARRAY || reply->elements != 3;
+	return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
+	       reply->element[1]->type == REDIS_REPLY_STRING &&
+	       (size_t)reply->element[1]->len == channel->name_size &&
+	       memcmp(reply->element[1]->str, channel->name, channel->name_size) == 0;
+}
+
 /* The answer to the oldest SUBSCRIBE or UNSUBSCRIBE. */
 static void channel_confirmed(struct lk__conn *conn, const redisReply *reply,
 			      struct lk__deferred *after)
 {
+	const struct lk__request *oldest = conn->in_flight;
+	if (oldest && oldest->appended && !is_answer_to(oldest, reply)) {
+		lk__conn_must_break(conn, LK_EPROTOCOL, "unexpected reply: of another channel");
+		return;
+	}
 	struct lk__request *request = lk__conn_answered(conn);
 	if (!request)
 		return;

@@ -37,7 +37,8 @@ class Front(socketserver.BaseRequestHandler):
     """One connection of a client, and one to the server behind it."""
 
     def handle(self):
-        self.node, self.asking, self.mutex = self.server.node, False, threading.Lock()
+        self.node, self.asking, self.data = self.server.node, False, b""
+        self.mutex = threading.Lock()
         with contextlib.suppress(OSError, resp.Closed, ValueError), \
                 self.node.server.connect(60) as self.back:
             self.node.fronts.add(self)
@@ -45,7 +46,6 @@ class Front(socketserver.BaseRequestHandler):
         self.node.fronts.discard(self)
 
     def serve(self):
-        data = b""
         while True:
             ready, _, _ = select.select([self.request, self.back.socket], [], [])
             if self.back.socket in ready:
@@ -55,11 +55,17 @@ class Front(socketserver.BaseRequestHandler):
             more = self.request.recv(65536)
             if not more:
                 return
-            data += more
-            while (found := resp.parse(data)) is not None:
+            self.data += more
+            while (found := resp.parse(self.data)) is not None:
                 words, at = found
-                data = data[at:]
+                self.data = self.data[at:]
                 self.take(words)
+
+    def waiting(self) -> bytes:
+        """What the client has sent behind the command that is being answered."""
+        with contextlib.suppress(BlockingIOError):
+            return self.data + self.request.recv(65536, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        return self.data
 
     def take(self, words: list[bytes]):
         asking, self.asking = self.asking, words[0].upper() == b"ASKING"
@@ -164,9 +170,14 @@ class FakeNode:
 
     def count(self, *words: str) -> int:
         """How many commands it got that begin with these."""
-        wanted = [word.encode() for word in words]
+        wanted = [word.upper().encode() for word in words]
         return sum([word.upper() for word in seen[:len(wanted)]] == wanted
                    for seen in list(self.seen))
+
+    def waiting(self, verb: str) -> int:
+        """How many such commands have been sent behind those that it is answering."""
+        return sum(front.waiting().upper().count(b"\r\n%s\r\n" % verb.encode())
+                   for front in list(self.fronts))
 
     def tell(self, value) -> None:
         """Says it unasked to all who subscribe."""

@@ -13,7 +13,8 @@ from clusters import slot_of
 from deployments import refused_port
 from fake_cluster import SILENCE, Neighbour, ask, connected, is_script, taken
 from resp import ErrorReply
-from waiting import until
+from servers import channel_of
+from waiting import boottime_ns, until
 
 REDIRECTS_MAX = 16
 
@@ -185,3 +186,86 @@ def test_redirects_are_counted_for_each_request(fake, keeper):
             second.script(*to_first)
             taken(keeper, fake, name, first)
             assert fake.scripts() - before >= 2 * (len(to_second) + len(to_first) + 1)
+
+
+def lock_for_java(node, *names: str) -> None:
+    for name in names:
+        node.server.call("HSET", name, "java:1", 1)
+        node.server.call("PEXPIRE", name, 60_000)
+
+
+def is_heard(node, name: str, wait) -> None:
+    """Its release wakes the waiter, long before the lease ends."""
+    assert not wait.done
+    node.server.call("DEL", name)
+    began = boottime_ns()
+    node.server.call("SPUBLISH", channel_of(name), "0")
+    assert wait.result(20).ok().end_ns - began < 10e9
+
+
+class Crossing:
+    """The slot of `left` goes while its SUNSUBSCRIBE is on its way, with others behind it. So the
+    server has ended the subscription before, unasked, and answers the command by `answer`."""
+
+    def __init__(self, node, left: str, behind: int, answer, silent: str = ""):
+        self.node, self.left, self.behind, self.answer = node, left, behind, answer
+        self.silent, self.crossed = channel_of(silent).encode(), False
+        node.rule = self.rule
+
+    def rule(self, words):
+        verb, channel = words[0].upper(), channel_of(self.left).encode()
+        if verb == b"SSUBSCRIBE" and words[1] == self.silent:
+            self.silent = b""
+            return SILENCE
+        if verb != b"SUNSUBSCRIBE" or words[1] != channel or self.crossed:
+            return None
+        self.crossed = True
+        until(lambda: self.node.waiting("SSUBSCRIBE") == self.behind, 10, "they are behind it")
+        ended = [b"sunsubscribe", channel, 0]
+        self.node.tell(ended)
+        return ended if self.answer == "sunsubscribe" else ErrorReply(self.answer)
+
+
+ANSWERS = ["MOVED 7 127.0.0.1:1", "CLUSTERDOWN Hash slot not served", "sunsubscribe"]
+
+
+def leave(keeper, node, name: str):
+    """A wait listens for it, and goes."""
+    wait = keeper.say("acquire", name, thread="leaves", cancel="go")
+    until(lambda: node.count("SSUBSCRIBE", channel_of(name)), 10, "it listens")
+    return lambda: (keeper.cancel("go"), wait.result().is_code("LK_ECANCELLED"))
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_unasked_sunsubscribe_crosses_our_own(fake, make_keeper, answer):
+    """The answers behind it are not taken for those of others: who is said to listen does."""
+    node = fake.nodes[0]
+    left, *names = [fake.name_on(node) for _ in range(4)]
+    lock_for_java(node, left, *names)
+    keeper = connected(make_keeper, fake, messages="sharded", command_timeout_ms=60_000)
+    leaves = leave(keeper, node, left)
+    crossing = Crossing(node, left, len(names), answer,
+                        silent=names[1] if answer != "sunsubscribe" else "")
+    leaves()
+    until(lambda: crossing.crossed, 10, "it is on its way")
+    waits = [keeper.say("within", name, thread=name, wait=60_000) for name in names]
+    for name in names:
+        until(lambda name=name: node.server.call("PUBSUB", "SHARDNUMSUB", channel_of(name))[1],
+              10, "each listens")
+    for name, wait in zip(names, waits):
+        is_heard(node, name, wait)
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_who_left_as_the_subscription_ended_listens_again(fake, make_keeper, answer):
+    node = fake.nodes[0]
+    name = fake.name_on(node)
+    lock_for_java(node, name)
+    keeper = connected(make_keeper, fake, messages="sharded", command_timeout_ms=60_000)
+    leaves = leave(keeper, node, name)
+    crossing = Crossing(node, name, 1, answer)
+    leaves()
+    until(lambda: crossing.crossed, 10, "it is on its way")
+    wait = keeper.say("within", name, thread="again", wait=60_000)
+    until(lambda: node.count("SSUBSCRIBE", channel_of(name)) >= 2, 10, "it listens again")
+    is_heard(node, name, wait)
