@@ -4,8 +4,13 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 
 import pytest
+
+from certificates import Certificates
+from keeper import EVENT_LOST
+from waiting import until
 
 LIMIT = {"connect_timeout_ms": 3000}
 
@@ -153,6 +158,114 @@ def test_connections_cut_at_random(make_server, make_keeper, certificates, backg
     answer = keeper.call("stress", thread="s", threads=8, names=3, pairs=100, limit=60,
                          pause_us=2000)
     assert (answer["acquire_OK"], answer["release_OK"]) == (800, 800), dict(answer)
+
+
+def rotate(server, files: dict) -> None:
+    """It shows another certificate from now on; connections that stand, stand."""
+    server.call("CONFIG", "SET", "tls-cert-file", files["cert"], "tls-key-file", files["key"],
+                "tls-ca-cert-file", files["ca"])
+
+
+@pytest.fixture(scope="module")
+def successors(tmp_path_factory):
+    """Certificates of another authority, which bears the same name."""
+    return Certificates(tmp_path_factory.mktemp("successors"))
+
+
+class Rotation:
+    """A client that holds a lock, of a server whose certificate is going to be another."""
+
+    def __init__(self, make_server, make_keeper, certificates, folder, **options):
+        self.trusted = folder / "trusted.pem"
+        self.trusted.write_bytes(certificates.ca.read_bytes())
+        self.server = make_server(tls=certificates.files("good"))
+        self.keeper = make_keeper(f"rediss://localhost:{self.server.port}",
+                                  tls_ca_file=self.trusted, backoff_max_ms=200, log_level=2,
+                                  **options)
+        self.keeper.listen()
+        self.keeper.call("acquire", "held").ok()
+        self.works()
+
+    def works(self) -> None:
+        self.keeper.call("acquire", "rotated").ok()
+        assert self.server.holders("rotated")
+        self.keeper.call("release", "rotated").ok()
+
+    def refusals(self) -> int:
+        """How many connections it has not made."""
+        return sum("cannot connect" in line for line in list(self.keeper.logs))
+
+    def cut(self) -> None:
+        self.server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+    def refused(self) -> None:
+        """The next connection is refused, and each call says why, without a storm; nothing is
+        taken, and what was held is not said to be lost."""
+        before = self.refusals()
+        self.cut()
+        for _ in range(3):
+            seen = self.keeper.call("within", "rotated", wait=1000).is_code("LK_ETLS")
+            assert "certificate" in seen.message and seen.took < 4, seen.message
+        assert 0 < self.refusals() - before < 40
+        assert not self.server.holders("rotated") and self.server.holders("held")
+        assert not self.keeper.events_of(EVENT_LOST)
+
+    def recovers(self) -> None:
+        until(lambda: self.keeper.call("try", "rotated").code == "OK", 10, "it connects again")
+        self.keeper.call("release", "rotated").ok()
+        assert self.keeper.call("is_held", "held").result == 1
+        self.keeper.call("release", "held").ok()
+        assert not self.server.holders("held") and not self.keeper.events_of(EVENT_LOST)
+
+
+@pytest.fixture
+def rotation(make_server, make_keeper, certificates, folder):
+    return Rotation(make_server, make_keeper, certificates, folder)
+
+
+def test_a_certificate_is_renewed(rotation, certificates):
+    """By the same authority, for the same name: nobody notices."""
+    certificates.issue("renewed", "DNS:localhost,IP:127.0.0.1")
+    rotate(rotation.server, certificates.files("renewed"))
+    rotation.works()
+    rotation.cut()
+    rotation.works()
+    rotation.recovers()
+
+
+@pytest.mark.parametrize("mended_by", ["the server", "the client"])
+def test_another_authority_while_connected(rotation, certificates, successors, mended_by):
+    """The connection stands; the next is refused, until the server shows the old certificate, or
+    the client's file names both authorities: it is read for each connection."""
+    rotate(rotation.server, successors.files("good"))
+    rotation.works()
+    rotation.refused()
+    if mended_by == "the server":
+        rotate(rotation.server, certificates.files("good"))
+    else:
+        with rotation.trusted.open("ab") as trusted:
+            trusted.write(successors.ca.read_bytes())
+    rotation.recovers()
+
+
+def test_another_name_while_connected(rotation, certificates):
+    rotate(rotation.server, certificates.files("wrong_host"))
+    rotation.works()
+    rotation.refused()
+    rotate(rotation.server, certificates.files("good"))
+    rotation.recovers()
+
+
+def test_renewed_behind_a_bad_certificate(make_server, make_keeper, certificates, folder):
+    """Nobody calls. The watchdog connects again within the lease, once the certificate is good."""
+    rotation = Rotation(make_server, make_keeper, certificates, folder, watchdog_ms=3000)
+    rotate(rotation.server, certificates.files("wrong_host"))
+    rotation.cut()
+    until(rotation.refusals, 2, "it is refused")
+    rotate(rotation.server, certificates.files("good"))
+    end = time.monotonic() + 4.5
+    until(lambda: time.monotonic() > end, 10)
+    rotation.recovers()
 
 
 class Cutter:
