@@ -271,19 +271,20 @@ class FakeCluster:
                 node.stop()
 
 
-def connected(make_keeper, fake: FakeCluster, **options):
+def connected(make_keeper, fake: FakeCluster, queue: int = 0, **options):
     """A client that has used each of the nodes, so that what follows counts only what it causes."""
     keeper = make_keeper(fake.url, **{"client_record": "off", **options})
     for node in fake.nodes:
-        taken(keeper, fake, fake.name_on(node), node)
+        taken(keeper, fake, fake.name_on(node), node, queue)
     return keeper
 
 
-def taken(keeper, fake: FakeCluster, name: str, node: FakeNode) -> None:
+def taken(keeper, fake: FakeCluster, name: str, node: FakeNode, queue: int = 0) -> None:
     """It is granted, once, there; and released."""
-    keeper.call("within", name, wait=10_000).ok()
-    assert fake.holders(name) == [node] and keeper.call("is_held", name).result == 1
-    keeper.call("release", name).ok()
+    keeper.call("within", name, wait=10_000, queue=queue).ok()
+    assert fake.holders(name) == [node]
+    assert keeper.call("is_held", name, queue=queue).result == 1
+    keeper.call("release", name, queue=queue).ok()
     assert fake.holders(name) == []
 
 

@@ -180,12 +180,67 @@ def test_redirects_are_counted_for_each_request(fake, keeper):
     again = ErrorReply("TRYAGAIN Multiple keys request during rehashing of slot")
     for to_second, to_first in (([there] * 8, [back] * 8),
                                 ([there] * 7 + [again] + [there] * 7, [back] * 14)):
-        for _ in range(2):
-            before = fake.scripts()
-            first.script(*to_second)
-            second.script(*to_first)
-            taken(keeper, fake, name, first)
-            assert fake.scripts() - before >= 2 * (len(to_second) + len(to_first) + 1)
+        before = fake.scripts()
+        first.script(*to_second)
+        second.script(*to_first)
+        taken(keeper, fake, name, first)
+        assert fake.scripts() - before >= 2 * (len(to_second) + len(to_first) + 1)
+
+
+@pytest.mark.parametrize("threadless", [0, 1])
+def test_asynchronous_calls(fake, make_keeper, threadless):
+    """The loop, or the program's turns, follow as a calling thread does."""
+    first, second, third = fake.nodes
+    keeper, name = connected(make_keeper, fake, 1, threadless=threadless), fake.name_on(first)
+    for words in CUT_SHORT[:3]:
+        first.script(ErrorReply(words))
+        taken(keeper, fake, name, first, 1)
+    there, back = (ask(slot_of(name), node) for node in (second, first))
+    first.script(*[there] * 8)
+    second.script(*[back] * 8)
+    taken(keeper, fake, name, first, 1)
+    before = fake.scripts()
+    for node, to in ((first, second), (second, third), (third, first)):
+        node.script(*[ErrorReply(f"MOVED {slot_of(name)} {to.place}")] * 20)
+    seen = keeper.call("try", name, queue=1).is_code("LK_EUNAVAILABLE")
+    assert fake.scripts() - before == REDIRECTS_MAX + 1 and seen.took < 5
+    for node in fake.nodes:
+        node.script()
+    taken(keeper, fake, name, first, 1)
+
+
+@pytest.mark.parametrize("way", ["ASK", "MOVED"])
+def test_answers_stay_with_their_calls(fake, keeper, make_keeper, way):
+    """While a slot moves, the first node serves some commands of one pipeline, and redirects others
+    between them. Each call gets the answer to its own, and each lock is taken once."""
+    first, second, _ = fake.nodes
+    tag = fake.name_on(first)
+    names = [f"{{{tag}}}{number}" for number in range(24)]
+    asked: list[str] = []
+
+    def keys_move(words):
+        if not is_script(words):
+            return None
+        if not asked:
+            until(lambda: first.waiting("EVALSHA") >= len(names) - 1, 10, "all are sent")
+        asked.append(words[3].decode())
+        if way == "ASK":
+            return ask(slot_of(tag), second) if int(asked[-1].split("}")[1]) % 2 else None
+        if len(asked) == len(names) // 2:
+            for name in asked:
+                fake.move(name, first, second)
+        return None
+    first.rule = keys_move
+    calls = [keeper.say("try", name, thread=name) for name in names]
+    assert {call.result().code for call in calls} == {"OK"}
+    other = make_keeper(fake.url)
+    for number, name in enumerate(names):
+        here = second if way == "MOVED" or number % 2 else first
+        assert fake.holders(name) == [here] and len(here.server.holders(name)) == 1
+        other.call("try", name).is_code("LK_EBUSY")
+    calls = [keeper.say("release", name, thread=name) for name in names]
+    assert {call.result().code for call in calls} == {"OK"}
+    assert not any(fake.holders(name) for name in names)
 
 
 def lock_for_java(node, *names: str) -> None:
