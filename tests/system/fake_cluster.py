@@ -122,6 +122,7 @@ class FakeNode:
         self.script()
         self.seen: list[list[bytes]] = []
         self.fronts: set[Front] = set()
+        self.hole: list[socket.socket] = []
         self.listener = Listener(self)
         self.port = self.listener.server_address[1]
 
@@ -190,12 +191,30 @@ class FakeNode:
 
     def stop(self) -> None:
         """Nobody listens there any more."""
-        self.listener.shutdown()
-        self.listener.server_close()
+        if self.listener:
+            self.listener.shutdown()
+            self.listener.server_close()
+            self.listener = None
         self.cut()
 
-    def start(self) -> None:
-        self.listener = Listener(self, self.port)
+    def fill(self) -> None:
+        """Nobody accepts there any more, and there is no room: who connects hears nothing."""
+        self.stop()
+        self.hole = [socket.create_server((self.host, self.port), backlog=0)]
+        while True:
+            self.hole.append(socket.socket())
+            self.hole[-1].settimeout(0.1)
+            try:
+                self.hole[-1].connect((self.host, self.port))
+            except TimeoutError:
+                return
+
+    def empty(self) -> None:
+        """The end of that; whoever is connected begins anew."""
+        while self.hole:
+            self.hole.pop().close()
+        self.cut()
+        self.listener = self.listener or Listener(self, self.port)
 
 
 def moved(slot: int, node: FakeNode) -> resp.ErrorReply:
@@ -267,8 +286,8 @@ class FakeCluster:
 
     def kill(self) -> None:
         for node in self.nodes:
-            with contextlib.suppress(OSError):
-                node.stop()
+            node.empty()
+            node.stop()
 
 
 def connected(make_keeper, fake: FakeCluster, queue: int = 0, **options):

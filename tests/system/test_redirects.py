@@ -11,7 +11,8 @@ import pytest
 
 from clusters import slot_of
 from deployments import refused_port
-from fake_cluster import SILENCE, Neighbour, ask, connected, is_script, taken
+from fake_cluster import SILENCE, Neighbour, ask, connected, is_script, moved, taken
+from keeper import EVENT_LOST
 from resp import ErrorReply
 from servers import channel_of
 from waiting import boottime_ns, until
@@ -22,6 +23,19 @@ REDIRECTS_MAX = 16
 @pytest.fixture
 def keeper(fake, make_keeper):
     return connected(make_keeper, fake)
+
+
+def circle(fake, name: str) -> None:
+    """The first two nodes send its scripts to and fro."""
+    for node, to in zip(fake.nodes, (fake.nodes[1], fake.nodes[0])):
+        words = moved(slot_of(name), to)
+        node.rule = lambda asked, words=words: words if is_script(asked) else None
+
+
+def truth(fake) -> None:
+    """The nodes say what is so."""
+    for node in fake.nodes:
+        node.rule = lambda words: None
 
 
 @pytest.mark.parametrize("way", ["MOVED", "ASK"])
@@ -94,14 +108,17 @@ def test_host_names_and_ipv6(fake_cluster, make_keeper, host, name):
     assert second.host in second.listener.server_address
 
 
+@pytest.mark.parametrize("hole", ["mute", "full"])
 @pytest.mark.parametrize("way", ["MOVED", "ASK"])
-def test_to_a_black_hole(fake, make_keeper, way):
-    """The target accepts connections and says nothing. The call keeps its limit, and the others
-    are not stalled; nobody has the lock twice when the target wakes up."""
+def test_to_a_black_hole(fake, make_keeper, way, hole):
+    """The target says nothing, or lets nobody connect. The call keeps its limit, and the others
+    are not stalled; nobody has the lock twice when the target is there again."""
     first, second, third = fake.nodes
     keeper = connected(make_keeper, fake, command_timeout_ms=700, connect_timeout_ms=1000)
     name = fake.name_on(first)
     neighbour = Neighbour(keeper, fake, third)
+    if hole == "full":
+        second.fill()
     second.rule = lambda words: SILENCE
     redirect = ErrorReply(f"{way} {slot_of(name)} {second.place}")
     first.rule = lambda words: redirect if is_script(words) else None
@@ -109,9 +126,10 @@ def test_to_a_black_hole(fake, make_keeper, way):
     seen.is_code("LK_EUNREACHABLE", "LK_EUNAVAILABLE", "LK_EMAYBEHELD")
     assert seen.took < 5 and second.count("EVALSHA") <= 10, seen
     neighbour.was_well()
-    first.rule = second.rule = lambda words: None
-    second.cut()
+    truth(fake)
+    second.empty()
     taken(keeper, fake, name, first)
+    taken(keeper, fake, fake.name_on(second), second)
 
 
 @pytest.mark.parametrize("way", ["MOVED", "ASK"])
@@ -166,9 +184,48 @@ def test_a_circle_ends(fake_cluster, make_keeper, shape):
     assert maps < 10 + 250 * (time.monotonic() - began)
     neighbour.was_well()
     keeper.call("try", name)  # which waits for the request that the last call has left
-    for node in fake.nodes:
-        node.rule = lambda words: None
+    truth(fake)
     taken(keeper, fake, name, fake.nodes[0])
+
+
+def test_a_release_in_a_circle(fake, keeper):
+    """It says that it may not be done. What it says of the lock is so, and nothing is left."""
+    first, name = fake.nodes[0], fake.name_on(fake.nodes[0])
+    keeper.call("acquire", name, lease=20_000).ok()
+    circle(fake, name)
+    seen = keeper.call("release", name)
+    seen.is_code("LK_EUNAVAILABLE", "LK_EMAYBEHELD")
+    assert seen.took < 5 and fake.holders(name) == [first], seen
+    truth(fake)
+    if keeper.call("is_held", name).result:
+        keeper.call("release", name).ok()
+    until(lambda: not fake.holders(name), 5, "it is given back")
+    taken(keeper, fake, name, first)
+
+
+def test_held_through_a_circle(fake, make_keeper):
+    """The renewals that were refused are made up for within the lease; behind its end it is lost,
+    and its holder is told."""
+    keeper, first = connected(make_keeper, fake, watchdog_ms=2000), fake.nodes[0]
+    keeper.listen()
+    name = fake.name_on(first)
+    keeper.call("acquire", name).ok()
+    circle(fake, name)
+    asked = first.count("EVALSHA")
+    until(lambda: first.count("EVALSHA") >= asked + REDIRECTS_MAX // 2, 5, "a renewal is refused")
+    truth(fake)
+    end = time.monotonic() + 2.5
+    until(lambda: time.monotonic() > end, 10)
+    assert keeper.call("is_held", name).result == 1 and fake.holders(name) == [first]
+    assert not keeper.events_of(EVENT_LOST)
+    circle(fake, name)
+    before = fake.scripts()
+    until(lambda: keeper.events_of(EVENT_LOST, name), 5, "its holder is told")
+    assert keeper.call("is_held", name).result == 0 and fake.scripts() - before < 1000
+    truth(fake)
+    until(lambda: not fake.holders(name), 5, "its lease ends")
+    keeper.call("release", name).is_code("LK_ELOST")
+    taken(keeper, fake, name, first)
 
 
 def test_redirects_are_counted_for_each_request(fake, keeper):
