@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """docs/guarantees.md and the public headers agree: what a line quotes stands in the comment that it
 names, the test that it names exists, and each public function and each paragraph of a header that
-opens with capitals has a line.
+opens with capitals has a line. The table of failures has a verdict for each deployment, and a test
+in each line.
 usage: check_guarantees.py BUILD
 """
 from __future__ import annotations
@@ -15,6 +16,10 @@ COMMENT = re.compile(r"/\*(?! SPDX-)(.*?)\*/", re.DOTALL)
 FUNCTION = re.compile(r"\s*LK_API\b[^;(]*?\b(lk_\w+)\s*\(")
 TITLE = re.compile(r"(?:A |(?!NULL)[A-Z][A-Z'-]{2,}\b)(?:,? ?(?:A(?= )|[A-Z][A-Z'-]+)\b)*")
 ROW = re.compile(r"^\| ([^|]+?) \| ([^|]+?) \| `([^|:`]+): (\w*)` \|$", re.MULTILINE)
+
+TEST = re.compile(r"`([^`:]+): (\w+)`")
+VERDICT = re.compile(r"(?:no|–|\*\*(?:yes|most)\*\*)(?: \((\d)\))?")
+DEPLOYMENTS = 5
 
 
 def plain(comment: str) -> str:
@@ -60,19 +65,41 @@ def compare(header: str, told: dict[str, str], rows: list[tuple[str, ...]]) -> l
                        for where in missing]
 
 
+def failures(section: str) -> tuple[int, list[str]]:
+    """How many lines the table of failures has, and what is wrong with them."""
+    notes, problems = re.findall(r"^(\d)\. ", section, re.MULTILINE), []
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines()
+            if line.startswith("| ") and not line.startswith("| failure |")]
+    for failure, *cells in rows:
+        verdicts = [VERDICT.fullmatch(cell) for cell in cells[:DEPLOYMENTS]]
+        tests = TEST.findall(cells[-1])
+        if len(cells) != DEPLOYMENTS + 2 or not all(verdicts):
+            problems.append(f"{failure}: the verdicts are not no, **yes**, **most** or –")
+        elif any(match[1] and match[1] not in notes for match in verdicts):
+            problems.append(f"{failure}: there is no such note")
+        if not tests or TEST.sub("", cells[-1]).strip(", "):
+            problems.append(f"{failure}: no tests: {cells[-1]}")
+        problems += [f"{failure}: there is no test tests/{place}: {test}"
+                     for place, test in tests if not has_test(place, test)]
+    if not rows:
+        problems.append("docs/guarantees.md: there is no table of failures")
+    return len(rows), problems
+
+
 def main() -> None:
-    sections = dict(re.findall(r"^## (\w+\.h)\n(.*?)(?=^## )", PAGE.read_text(),
+    sections = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## )", PAGE.read_text(),
                                re.MULTILINE | re.DOTALL))
-    problems, count = [], 0
+    failing, problems = failures(sections.pop("Failures and deployments", ""))
+    count = failing
     for path in files(".h", under=("include/lockkeeper",)):
         rows = ROW.findall(sections.pop(path.name, ""))
         problems += compare(path.name, promises(path.read_text()), rows)
         count += len(rows)
     problems += [f"docs/guarantees.md: there is no header {name}" for name in sections]
-    lines = PAGE.read_text().count("\n| ") - PAGE.read_text().count("\n| where |")
+    lines = len(re.findall(r"^\| (?!where \||failure \|)", PAGE.read_text(), re.MULTILINE))
     if lines != count:
-        problems.append(f"docs/guarantees.md: {lines - count} lines are not read as promises")
-    finish(problems, f"{count} promises")
+        problems.append(f"docs/guarantees.md: {lines - count} lines of tables are not understood")
+    finish(problems, f"{count - failing} promises, {failing} failures")
 
 
 main()

@@ -80,6 +80,11 @@ SPOILT = [
     ("exports", "tests/api/test_nomem.c", "lk_client_stats(", "lk_client_state(",
      "lk_client_stats"),
     ("guarantees", "docs/guarantees.md", "| lk_lock_try |", "| lk_lock_tried |", "lk_lock_try"),
+    ("guarantees", "docs/guarantees.md", "test_clocks_of_a_quorum_that_jump_forward`",
+     "test_clocks_that_stand`", "test_clocks_that_stand"),
+    ("guarantees", "docs/guarantees.md", "| A planned failover | – |", "| A planned failover | ? |",
+     "A planned failover: the verdicts"),
+    ("guarantees", "docs/guarantees.md", "no (1)", "no (9)", "there is no such note"),
     ("format", "src/base/heap.c", "\tif (", "    if(", "heap.c"),
 ]
 
