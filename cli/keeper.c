@@ -90,8 +90,8 @@ static int acquire_once(struct keeper *keeper, int64_t wait_ms, lk_error *error)
 	return holding_acquire(&keeper->holding, wait_ms, &acquire, error);
 }
 
-/* The job was suspended while it waited: it has left the line. Returns when it goes on; 0, or -1
- * when it was ended instead. */
+/* The job was suspended while it waited: it has left the wait queue. Returns when it goes on; 0, or
+ * -1 when it was ended instead. */
 static int suspend(struct keeper *keeper)
 {
 	struct relay_signal taken = {0, 0};

@@ -61,7 +61,7 @@ static int start_change(struct start *start, struct lk__counter *counter, const 
 	return start_count(start, counter, name, operation, &want, error);
 }
 
-/* A wait in the line of a counter. */
+/* A wait in the wait queue of a counter. */
 static int start_wait(struct start *start, struct lk__counter *counter, const char *name,
 		      int operation, int64_t count, int64_t wait_ms, lk_error *error)
 {

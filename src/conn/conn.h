@@ -208,7 +208,7 @@ int lk__conn_call(struct lk__conn *conn, struct lk__request *request, struct lk_
  */
 bool lk__conn_leave(struct lk__request *request, void (*finish)(struct lk__request *request));
 
-/* Takes back a request that nobody waits for, if it was never sent: true, and it is done, without a
+/* Withdraws a request that nobody waits for, if it was never sent: true, and it is done, without a
  * call of its `finish`. */
 bool lk__conn_withdraw(struct lk__request *request);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Whose a request is: its caller leaves it, takes it back, or takes it over. */
+/* Whose a request is: its caller leaves it, withdraws it, or takes it over. */
 #include <stdio.h>
 
 #include "conn/conn.h"
@@ -7,7 +7,7 @@
 
 /* Locks the connection that has the request, or any when it is done. A reader may be taking it to
  * another one: then once more, at most for each redirect. `done` is looked at first, because the
- * reader takes it back last. */
+ * reader clears it last. */
 static struct lk__conn *request_lock(struct lk__request *request)
 {
 	for (;;) {
@@ -61,9 +61,9 @@ bool lk__conn_leave(struct lk__request *request, void (*finish)(struct lk__reque
 bool lk__conn_take_over(struct lk__request *request, struct lk__thread *thread)
 {
 	struct lk__conn *conn = request_lock(request);
-	bool adopted = !request->done;
-	if (adopted)
+	bool taken = !request->done;
+	if (taken)
 		request->thread = thread;
 	pthread_mutex_unlock(&conn->mutex);
-	return adopted;
+	return taken;
 }

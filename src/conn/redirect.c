@@ -147,7 +147,7 @@ bool lk__conn_follow(struct lk__request *request)
 	if (!node || lk__now_ns() >= request->deadline_ns)
 		return false;
 	lk__request_drop_answer(request);
-	request->code = 0; /* and done, for whoever might take it back, until it is there */
+	request->code = 0; /* and done, for whoever might leave it, until it is there */
 	lk__conn_submit(conn_alike(request->conn, node), request);
 	return true;
 }

@@ -46,7 +46,7 @@ struct lk__words {
 /* Before the first word, where there may be more than LK__WORDS_FEW: at most so many. */
 void lk__words_many(struct lk__words *words, size_t most);
 
-/* The word is lent: it stays as it is until the request is made. */
+/* The word is not copied: it must stay as it is until the request is made. */
 void lk__words_add(struct lk__words *words, const char *word, size_t size);
 void lk__words_text(struct lk__words *words, const char *text);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A line to a server or sentinel that is asked about a deployment: commands out, values in.
+ * A connection to a server or sentinel that is asked about a deployment: commands out, values in.
  *
  * One thread uses it, and nothing blocks.
  */

@@ -44,7 +44,7 @@ static void wait_to_be_cancelled(size_t index, void *argument)
 	expect(0, lk_lock_hold_count(scene->lock, NULL, &err));
 }
 
-/* From the end of the line to its head, so that followers and heads are both cancelled. */
+/* From the end of the wait queue to its head, so that followers and heads are both cancelled. */
 static void test_from_another_thread(void **state)
 {
 	(void)state;
@@ -231,7 +231,7 @@ static void cancel_at_random(struct scene *scene, unsigned *seed)
 	}
 }
 
-/* Two clients, so that both the line in memory and the wire see cancels at every point. */
+/* Two clients, so that both the wait queue in memory and the wire see cancels at every point. */
 static void test_a_storm_of_cancels(void **state)
 {
 	(void)state;
@@ -265,7 +265,7 @@ static void test_a_storm_of_cancels(void **state)
 	}
 }
 
-/* Cancels during the round trip of a free lock: the grant in flight is told or taken back. */
+/* Cancels during the round trip of a free lock: the grant in flight is told or released. */
 static void test_a_cancel_in_flight(void **state)
 {
 	(void)state;

@@ -75,7 +75,7 @@ static void test_reentry_costs_no_command(void **state)
 	close_pair(&pair);
 }
 
-/* By turns with the one client and the other; each begins when those before it stand in line. */
+/* By turns with the one client and the other; each begins when those before it wait. */
 static void queue_up(size_t index, void *argument)
 {
 	struct pair *pair = argument;
@@ -326,7 +326,7 @@ struct heirs {
 	lk_lock *lock;
 };
 
-/* All wait under one name, in one line: the next takes over the place in the server's queue. */
+/* All wait under one name, in one queue: the next takes over the place in the server's queue. */
 static void inherit_place(size_t index, void *argument)
 {
 	struct heirs *heirs = argument;

@@ -87,7 +87,7 @@ static void wait_in_thread(size_t index, void *argument)
 	expect(0, lk_lock_release(argument, NULL, &err));
 }
 
-static void test_blocking_and_asynchronous_callers_in_one_line(void **state)
+static void test_blocking_and_asynchronous_callers_in_one_wait_queue(void **state)
 {
 	struct threads thread;
 	(void)state;
@@ -534,7 +534,7 @@ int main(void)
 		api_test(test_every_kind),
 		api_test(test_a_waiter_is_served),
 		api_test(test_another_process_makes_way),
-		api_test(test_blocking_and_asynchronous_callers_in_one_line),
+		api_test(test_blocking_and_asynchronous_callers_in_one_wait_queue),
 		api_test(test_re_entry),
 		api_test(test_a_release_that_does_not_wait),
 		api_test(test_a_thousand_in_flight),

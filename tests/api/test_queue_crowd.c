@@ -384,7 +384,7 @@ static void test_one_holder_while_connections_are_cut(void **state)
 }
 
 /* Lines behind a holder that a restart forgets: each is served once, in its order. */
-static void test_lines_outlive_a_restart(void **state)
+static void test_wait_queues_outlive_a_restart(void **state)
 {
 	enum { LINES = 5, EACH = 10 };
 	lk_lock *locks[LINES];
@@ -393,7 +393,7 @@ static void test_lines_outlive_a_restart(void **state)
 	(void)state;
 	open_queue();
 	for (int i = 0; i < LINES; i++) {
-		snprintf(text, sizeof(text), "line-%d", i);
+		snprintf(text, sizeof(text), "queue-%d", i);
 		stranger_takes(text, 3600000);
 		locks[i] = new_lock(client, text);
 	}
@@ -495,7 +495,7 @@ int main(void)
 		api_test(test_many_cancel),
 		api_test(test_one_holder_among_clients),
 		api_test(test_one_holder_while_connections_are_cut),
-		api_test(test_lines_outlive_a_restart),
+		api_test(test_wait_queues_outlive_a_restart),
 		api_test(test_close_while_threads_start),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);

@@ -3,7 +3,7 @@
 
 #include "fixture.h"
 
-struct line {
+struct wait_queue {
 	lk_client *client;
 	lk_lock *lock;
 	size_t order[64];
@@ -12,17 +12,17 @@ struct line {
 	int64_t wait_ms;
 };
 
-static struct line open_line(const char *name)
+static struct wait_queue open_wait_queue(const char *name)
 {
-	struct line line = {.client = open_client()};
-	line.lock = new_lock(line.client, name);
-	return line;
+	struct wait_queue queue = {.client = open_client()};
+	queue.lock = new_lock(queue.client, name);
+	return queue;
 }
 
-static void close_line(struct line *line)
+static void close_wait_queue(struct wait_queue *queue)
 {
-	lk_lock_free(line->lock);
-	close_client(line->client);
+	lk_lock_free(queue->lock);
+	close_client(queue->client);
 }
 
 static size_t waiting(lk_client *client)
@@ -38,50 +38,50 @@ static long long listeners(const char *channel)
 	return count;
 }
 
-/* Steps into the line behind those with a lesser index, and notes when it was served. */
+/* Steps into the queue behind those with a lesser index, and notes when it was served. */
 static void queue_up(size_t index, void *argument)
 {
-	struct line *line = argument;
-	wait_until(waiting(line->client) == index, 20000);
-	expect(0, lk_lock_acquire(line->lock, NULL, &err));
-	line->order[line->served++] = index;
-	expect(0, lk_lock_release(line->lock, NULL, &err));
+	struct wait_queue *queue = argument;
+	wait_until(waiting(queue->client) == index, 20000);
+	expect(0, lk_lock_acquire(queue->lock, NULL, &err));
+	queue->order[queue->served++] = index;
+	expect(0, lk_lock_release(queue->lock, NULL, &err));
 }
 
-static void check_order(struct line *line, size_t count)
+static void check_order(struct wait_queue *queue, size_t count)
 {
-	check_int(line->served, ==, count);
+	check_int(queue->served, ==, count);
 	for (size_t i = 0; i < count; i++)
-		check_int(line->order[i], ==, i);
+		check_int(queue->order[i], ==, i);
 }
 
 static void test_first_come_first_served_behind_a_thread(void **state)
 {
 	(void)state;
-	struct line line = open_line("line");
+	struct wait_queue queue = open_wait_queue("queue");
 	struct threads threads;
-	expect(0, lk_lock_acquire(line.lock, NULL, &err));
-	threads_start(&threads, 20, queue_up, &line);
-	wait_until(waiting(line.client) == 20, 20000);
-	expect(0, lk_lock_release(line.lock, NULL, &err));
+	expect(0, lk_lock_acquire(queue.lock, NULL, &err));
+	threads_start(&threads, 20, queue_up, &queue);
+	wait_until(waiting(queue.client) == 20, 20000);
+	expect(0, lk_lock_release(queue.lock, NULL, &err));
 	threads_join(&threads, 20000);
-	check_order(&line, 20);
-	close_line(&line);
+	check_order(&queue, 20);
+	close_wait_queue(&queue);
 }
 
 static void test_first_come_first_served_behind_a_stranger(void **state)
 {
 	(void)state;
-	struct line line = open_line("line");
+	struct wait_queue queue = open_wait_queue("queue");
 	struct threads threads;
-	stranger_takes("line", slow_ms(60000));
-	threads_start(&threads, 20, queue_up, &line);
-	wait_until(waiting(line.client) == 20, 20000);
-	wait_until(listeners("redisson_lock__channel:{line}") == 1, 5000);
-	stranger_releases("line");
+	stranger_takes("queue", slow_ms(60000));
+	threads_start(&threads, 20, queue_up, &queue);
+	wait_until(waiting(queue.client) == 20, 20000);
+	wait_until(listeners("redisson_lock__channel:{queue}") == 1, 5000);
+	stranger_releases("queue");
 	threads_join(&threads, 20000);
-	check_order(&line, 20);
-	close_line(&line);
+	check_order(&queue, 20);
+	close_wait_queue(&queue);
 }
 
 static _Atomic size_t timeouts;
@@ -100,51 +100,51 @@ static void wait_once(lk_lock *lock, int64_t wait_ms)
 	check_int(took_ms, <=, wait_ms + slow_ms(500));
 }
 
-static void wait_in_line(size_t index, void *argument)
+static void wait_in_queue(size_t index, void *argument)
 {
 	static const int64_t waits_ms[] = {1, 20, 100, 300};
-	wait_once(((struct line *)argument)->lock, waits_ms[index % COUNT(waits_ms)]);
+	wait_once(((struct wait_queue *)argument)->lock, waits_ms[index % COUNT(waits_ms)]);
 }
 
 static void test_wait_limits_hold(void **state)
 {
 	(void)state;
-	struct line line = open_line("limits");
+	struct wait_queue queue = open_wait_queue("limits");
 	struct threads threads;
 	timeouts = 0;
-	expect(0, lk_client_ping(line.client, &err));
+	expect(0, lk_client_ping(queue.client, &err));
 	stranger_takes("limits", slow_ms(60000));
 	for (int64_t wait_ms = 1; wait_ms < 200; wait_ms *= 3)
-		wait_once(line.lock, wait_ms);
-	threads_start(&threads, 12, wait_in_line, &line);
+		wait_once(queue.lock, wait_ms);
+	threads_start(&threads, 12, wait_in_queue, &queue);
 	threads_join(&threads, 20000);
-	check_int(waiting(line.client), ==, 0);
-	check_int(stats_of(line.client).timeouts, ==, timeouts);
+	check_int(waiting(queue.client), ==, 0);
+	check_int(stats_of(queue.client).timeouts, ==, timeouts);
 	wait_until(listeners("redisson_lock__channel:{limits}") == 0, 5000);
 	check_int(redis_integer(&server, "HLEN limits"), ==, 1);
 	stranger_releases("limits");
-	close_line(&line);
+	close_wait_queue(&queue);
 }
 
 static void test_wait_limit_of_one_second(void **state)
 {
 	(void)state;
-	struct line line = open_line("second");
+	struct wait_queue queue = open_wait_queue("second");
 	stranger_takes("second", slow_ms(2000) + 1000);
-	wait_once(line.lock, 1000);
+	wait_once(queue.lock, 1000);
 	stranger_releases("second");
-	close_line(&line);
+	close_wait_queue(&queue);
 }
 
 static void ask_with_patience(size_t index, void *argument)
 {
-	struct line *line = argument;
+	struct wait_queue *queue = argument;
 	(void)index;
-	int code = lk_lock_acquire_within(line->lock, line->wait_ms, NULL, &err);
+	int code = lk_lock_acquire_within(queue->lock, queue->wait_ms, NULL, &err);
 	if (code == 0)
-		line->granted++; /* and never released: the thread ends with it */
+		queue->granted++; /* and never released: the thread ends with it */
 	else if (code == LK_EMAYBEHELD || code == LK_EUNREACHABLE)
-		line->served++; /* its time was up before the server had said a word */
+		queue->served++; /* its time was up before the server had said a word */
 	else
 		check_int(code, ==, LK_ETIMEDOUT);
 }
@@ -152,96 +152,96 @@ static void ask_with_patience(size_t index, void *argument)
 static void test_a_thousand_impatient_threads(void **state)
 {
 	(void)state;
-	struct line line = open_line("impatient");
+	struct wait_queue queue = open_wait_queue("impatient");
 	struct threads threads;
-	line.wait_ms = 10;
-	expect(0, lk_client_ping(line.client, &err));
-	threads_start(&threads, 1000, ask_with_patience, &line);
+	queue.wait_ms = 10;
+	expect(0, lk_client_ping(queue.client, &err));
+	threads_start(&threads, 1000, ask_with_patience, &queue);
 	threads_join(&threads, 60000);
-	check_int(line.granted, <=, 1);
-	check(line.granted == 1 || line.served > 0);
-	expect((int)line.granted, lk_lock_force_release(line.lock, &err));
-	lk_lock_free(line.lock);
-	lk_client_free(line.client);
+	check_int(queue.granted, <=, 1);
+	check(queue.granted == 1 || queue.served > 0);
+	expect((int)queue.granted, lk_lock_force_release(queue.lock, &err));
+	lk_lock_free(queue.lock);
+	lk_client_free(queue.client);
 }
 
 static void take_a_turn(size_t index, void *argument)
 {
-	struct line *line = argument;
+	struct wait_queue *queue = argument;
 	(void)index;
-	expect(0, lk_lock_acquire_within(line->lock, slow_ms(10000), NULL, &err));
-	check_int(line->granted++, ==, line->served);
-	line->served++;
-	expect(0, lk_lock_release(line->lock, NULL, &err));
+	expect(0, lk_lock_acquire_within(queue->lock, slow_ms(10000), NULL, &err));
+	check_int(queue->granted++, ==, queue->served);
+	queue->served++;
+	expect(0, lk_lock_release(queue->lock, NULL, &err));
 }
 
 static void test_a_hundred_patient_threads(void **state)
 {
 	(void)state;
-	struct line line = open_line("patient");
+	struct wait_queue queue = open_wait_queue("patient");
 	struct threads threads;
-	threads_start(&threads, 100, take_a_turn, &line);
+	threads_start(&threads, 100, take_a_turn, &queue);
 	threads_join(&threads, 20000);
-	check_int(line.granted, ==, 100);
-	close_line(&line);
+	check_int(queue.granted, ==, 100);
+	close_wait_queue(&queue);
 }
 
 static void acquire_and_release(size_t index, void *argument)
 {
-	struct line *line = argument;
+	struct wait_queue *queue = argument;
 	(void)index;
-	expect(0, lk_lock_acquire(line->lock, NULL, &err));
-	line->granted++;
-	expect(0, lk_lock_release(line->lock, NULL, &err));
+	expect(0, lk_lock_acquire(queue->lock, NULL, &err));
+	queue->granted++;
+	expect(0, lk_lock_release(queue->lock, NULL, &err));
 }
 
 static void test_a_message_wakes(void **state)
 {
 	(void)state;
-	struct line line = open_line("message");
+	struct wait_queue queue = open_wait_queue("message");
 	struct threads threads;
 	stranger_takes("message", slow_ms(60000));
-	threads_start(&threads, 1, acquire_and_release, &line);
+	threads_start(&threads, 1, acquire_and_release, &queue);
 	/* Once before it listens, once after: now only a message is in its way. */
-	wait_until(stats_of(line.client).busy >= 2, slow_ms(5000));
+	wait_until(stats_of(queue.client).busy >= 2, slow_ms(5000));
 	stranger_releases("message");
 	threads_join(&threads, 10000);
-	check_int(stats_of(line.client).messages, >=, 1);
+	check_int(stats_of(queue.client).messages, >=, 1);
 	wait_until(listeners("redisson_lock__channel:{message}") == 0, 5000);
-	close_line(&line);
+	close_wait_queue(&queue);
 }
 
 static void test_the_end_of_a_lease_wakes(void **state)
 {
 	(void)state;
-	struct line line = open_line("ttl");
+	struct wait_queue queue = open_wait_queue("ttl");
 	stranger_takes("ttl", 300);
-	expect(0, lk_lock_acquire_within(line.lock, slow_ms(10000), NULL, &err));
-	expect(0, lk_lock_release(line.lock, NULL, &err));
-	close_line(&line);
+	expect(0, lk_lock_acquire_within(queue.lock, slow_ms(10000), NULL, &err));
+	expect(0, lk_lock_release(queue.lock, NULL, &err));
+	close_wait_queue(&queue);
 }
 
 static void test_a_lock_without_ttl_is_polled(void **state)
 {
 	(void)state;
-	struct line line = open_line("forever");
+	struct wait_queue queue = open_wait_queue("forever");
 	struct threads threads;
 	redis_do(&server, "HSET forever stranger:1 1");
-	threads_start(&threads, 1, acquire_and_release, &line);
-	wait_until(waiting(line.client) == 1, 5000);
+	threads_start(&threads, 1, acquire_and_release, &queue);
+	wait_until(waiting(queue.client) == 1, 5000);
 	redis_do(&server, "DEL forever"); /* and no message */
 	threads_join(&threads, 10000);
-	close_line(&line);
+	close_wait_queue(&queue);
 }
 
 /* Whatever befalls the subscription, the next release is heard or tried for. */
 static void test_subscription_is_made_again(void **state)
 {
 	(void)state;
-	struct line line = open_line("killed");
+	struct wait_queue queue = open_wait_queue("killed");
 	struct threads threads;
 	stranger_takes("killed", slow_ms(120000));
-	threads_start(&threads, 4, acquire_and_release, &line);
+	threads_start(&threads, 4, acquire_and_release, &queue);
 	for (int i = 0; i < 3; i++) {
 		wait_until(listeners("redisson_lock__channel:{killed}") == 1, 10000);
 		redis_do(&server, "CLIENT KILL TYPE pubsub");
@@ -250,26 +250,26 @@ static void test_subscription_is_made_again(void **state)
 	redis_do(&server, "CLIENT KILL TYPE pubsub");
 	stranger_releases("killed"); /* most likely unheard: the try after it finds out */
 	threads_join(&threads, 30000);
-	check_int(line.granted, ==, 4);
-	close_line(&line);
+	check_int(queue.granted, ==, 4);
+	close_wait_queue(&queue);
 }
 
 static void test_max_waiters(void **state)
 {
 	(void)state;
 	lk_client *client = open_client_with("max_waiters=5");
-	struct line line = {.client = client, .lock = new_lock(client, "most")};
+	struct wait_queue queue = {.client = client, .lock = new_lock(client, "most")};
 	struct threads threads;
 	stranger_takes("most", slow_ms(60000));
-	threads_start(&threads, 5, acquire_and_release, &line);
+	threads_start(&threads, 5, acquire_and_release, &queue);
 	wait_until(waiting(client) == 5, 5000);
-	expect(LK_ELIMIT, lk_lock_acquire_within(line.lock, 1000, NULL, &err));
-	expect(LK_ELIMIT, lk_lock_acquire(line.lock, NULL, &err));
+	expect(LK_ELIMIT, lk_lock_acquire_within(queue.lock, 1000, NULL, &err));
+	expect(LK_ELIMIT, lk_lock_acquire(queue.lock, NULL, &err));
 	stranger_releases("most");
 	threads_join(&threads, 10000);
-	expect(0, lk_lock_acquire(line.lock, NULL, &err));
-	expect(0, lk_lock_release(line.lock, NULL, &err));
-	close_line(&line);
+	expect(0, lk_lock_acquire(queue.lock, NULL, &err));
+	expect(0, lk_lock_release(queue.lock, NULL, &err));
+	close_wait_queue(&queue);
 }
 
 /*
@@ -326,22 +326,22 @@ static void test_interrupted_system_calls(void **state)
 	(void)state;
 	alarms = 0;
 	set_alarm(1000);
-	struct line line = open_line("alarm");
-	lk_lock *busy = new_lock(line.client, "busy");
-	expect(0, lk_client_ping(line.client, &err));
+	struct wait_queue queue = open_wait_queue("alarm");
+	lk_lock *busy = new_lock(queue.client, "busy");
+	expect(0, lk_client_ping(queue.client, &err));
 	stranger_takes("busy", slow_ms(60000));
 	for (int i = 0; i < 300; i++) {
-		expect(0, lk_lock_acquire(line.lock, NULL, &err));
+		expect(0, lk_lock_acquire(queue.lock, NULL, &err));
 		if (i % 100 == 0)
 			wait_once(busy, 200);
-		expect(0, lk_lock_release(line.lock, NULL, &err));
+		expect(0, lk_lock_release(queue.lock, NULL, &err));
 	}
-	expect(0, lk_event_wait(line.client, &(lk_event){0}, 100, NULL, &err));
+	expect(0, lk_event_wait(queue.client, &(lk_event){0}, 100, NULL, &err));
 	set_alarm(0);
 	check_int(alarms, >, 100);
 	stranger_releases("busy");
 	lk_lock_free(busy);
-	close_line(&line);
+	close_wait_queue(&queue);
 }
 
 /* ---- several threads under one owner's name ---- */
@@ -389,7 +389,7 @@ static void test_a_namesake_has_the_lease_it_asked_for(void **state)
 /* ---- a waiter whose limit ends while the lock is passed to it ---- */
 
 struct taker {
-	struct line line;
+	struct wait_queue queue;
 	int64_t cpu_us;
 	int code;
 };
@@ -408,51 +408,51 @@ static void take_late(size_t index, void *argument)
 	int64_t begun_us = thread_cpu_us();
 	(void)index;
 	options.lease_ms = slow_ms(30000);
-	taker->code = lk_lock_acquire_within(taker->line.lock, slow_ms(300), &options, &err);
+	taker->code = lk_lock_acquire_within(taker->queue.lock, slow_ms(300), &options, &err);
 	taker->cpu_us = thread_cpu_us() - begun_us;
 	if (taker->code == 0)
-		expect(0, lk_lock_release(taker->line.lock, NULL, &err));
+		expect(0, lk_lock_release(taker->queue.lock, NULL, &err));
 }
 
 static void test_a_waiter_sleeps_while_the_lock_is_passed_to_it(void **state)
 {
-	struct taker taker = {.line.client = open_client_with(
+	struct taker taker = {.queue.client = open_client_with(
 				      "term_ms=1000 command_timeout_ms=%lld", slow_ms(5000))};
 	struct threads threads;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	(void)state;
-	taker.line.lock = new_lock(taker.line.client, "taken");
+	taker.queue.lock = new_lock(taker.queue.client, "taken");
 	options.lease_ms = slow_ms(30000);
-	expect(0, lk_lock_acquire(taker.line.lock, &options, &err));
+	expect(0, lk_lock_acquire(taker.queue.lock, &options, &err));
 	threads_start(&threads, 1, take_late, &taker);
-	wait_until(waiting(taker.line.client) == 1, 5000);
+	wait_until(waiting(taker.queue.client) == 1, 5000);
 	redis_do(&server, "CLIENT PAUSE %lld ALL", slow_ms(700));
-	expect(0, lk_lock_release(taker.line.lock, NULL, &err)); /* an exchange: answered late */
+	expect(0, lk_lock_release(taker.queue.lock, NULL, &err)); /* an exchange: answered late */
 	threads_join(&threads, 5000);
 	check(taker.code == 0 || taker.code == LK_ETIMEDOUT);
 	check_int(taker.cpu_us, <, slow_ms(100) * 1000);
-	close_line(&taker.line);
+	close_wait_queue(&taker.queue);
 }
 
 static void test_thread_cancellation_waits_for_the_end_of_the_call(void **state)
 {
 	(void)state;
-	struct line line = open_line("pthread");
+	struct wait_queue queue = open_wait_queue("pthread");
 	struct threads threads;
 	stranger_takes("pthread", slow_ms(60000));
-	threads_start(&threads, 3, acquire_and_release, &line);
-	wait_until(waiting(line.client) == 3, 5000);
+	threads_start(&threads, 3, acquire_and_release, &queue);
+	wait_until(waiting(queue.client) == 3, 5000);
 	for (size_t i = 0; i < threads.count; i++)
 		pthread_cancel(thread_id(&threads, i));
 	/* They sleep on; the first to be served ends at a cancellation point outside of us. */
-	expect(LK_EBUSY, lk_lock_try(line.lock, NULL, &err));
-	check_int(waiting(line.client), ==, 3);
+	expect(LK_EBUSY, lk_lock_try(queue.lock, NULL, &err));
+	check_int(waiting(queue.client), ==, 3);
 	stranger_releases("pthread");
 	threads_join(&threads, 10000);
-	check_int(line.granted, ==, 3);
-	expect(0, lk_lock_acquire(line.lock, NULL, &err));
-	expect(0, lk_lock_release(line.lock, NULL, &err));
-	close_line(&line);
+	check_int(queue.granted, ==, 3);
+	expect(0, lk_lock_acquire(queue.lock, NULL, &err));
+	expect(0, lk_lock_release(queue.lock, NULL, &err));
+	close_wait_queue(&queue);
 }
 
 int main(void)

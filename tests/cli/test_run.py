@@ -227,7 +227,7 @@ def test_no_answer_from_the_server_is_125_not_124(cli, server):
     assert result.returncode == 125, result.stderr
     assert 0.9 <= time.monotonic() - begun < 20
     server.resume()
-    until(lambda: not server.call("EXISTS", "job"), 10, "what it asked for has been taken back")
+    until(lambda: not server.call("EXISTS", "job"), 10, "what it asked for has been released")
 
 
 def test_a_key_that_is_not_a_lock_gives_125(cli, server):

@@ -332,7 +332,7 @@ def test_a_suspended_wait_leaves_the_wait_queue(terminal, cli, server):
     terminal.type(b"\x1a")
     terminal.expect("Stopped")
     terminal.prompt()
-    until(lambda: not server.channels(), 5, "it has left the line")
+    until(lambda: not server.channels(), 5, "it has left the wait queue")
     assert cli("unlock", "job", owner).returncode == 0
     assert server.call("EXISTS", "job") == 0
     terminal.line("fg")

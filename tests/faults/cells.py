@@ -208,7 +208,7 @@ class Cell:
 
     def judge_now(self, done: bool, answer) -> None:
         """What the call said is so at this moment. Who holds may have more there than that: a try
-        of its own that went astray, until it is taken back."""
+        of its own that went astray, until it is released."""
         recording, operation = self.recording, self.operation
         found = self.run.state()
         if done and self.said == "OK" and operation.holds and operation.locks:

@@ -58,7 +58,7 @@ MUTANTS = [
          "\tredis.call('HSET', KEYS[1], ARGV[1], 0)\nend\n"
          "redis.call('HINCRBY', KEYS[1], ARGV[1], 1)")],
         "test_lost_replies.py", "acquire_cut"),
-    Mutant("nothing is taken back", [
+    Mutant("nothing is compensated", [
         ("src/drive/background/compensation.c", "compensation_due(client, lk__now_ns(), &next_ns)",
          "compensation_due(client, 0, &next_ns)")],
         "test_lost_replies.py", "told or back"),

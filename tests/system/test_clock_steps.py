@@ -69,7 +69,7 @@ def test_a_permit_comes_back_after_an_outage_of_minutes(clocked, make_proxy, mak
     clocked.move(60 * minutes)
     clocked.restart()
     proxy.rule, proxy.refuse = None, False
-    until(lambda: count(clocked) == 5, 10, "taken back")
+    until(lambda: count(clocked) == 5, 10, "given back")
 
 
 def asked(argv: list[bytes]) -> list[bytes]:

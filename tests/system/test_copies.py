@@ -64,7 +64,7 @@ def test_a_lock_that_may_be_held_is_released(server, proxy, through, refusal):
     answer.is_code("OK", "LK_EMAYBEHELD")
     if answer.code == "OK":
         through.call("release", "held").ok()
-    until(lambda: server.call("EXISTS", "held") == 0, 10, "it is taken back")
+    until(lambda: server.call("EXISTS", "held") == 0, 10, "it is released")
 
 
 def test_a_release_that_may_have_run_is_not_called_lost(server, proxy, through):

@@ -167,7 +167,7 @@ def test_an_answer_that_never_comes(server, proxy, make_keeper, kind):
         assert count(server) == 3
         return
     result.is_code("LK_EMAYBEHELD")
-    until(lambda: count(server) == 5, 10, "taken back")
+    until(lambda: count(server) == 5, 10, "given back")
     never(lambda: count(server) != 5, 0.3)
     assert server.call("ZCARD", USED) == 0
 
@@ -406,7 +406,7 @@ def test_a_refused_compensation_is_repeated(server, proxy, through, kind):
     until(lambda: len(refused) > 1, 5)
     server.call("SCRIPT", "FLUSH")
     server.set("min-replicas-to-write", 0)
-    until(lambda: count(server) == 5, 10, "taken back")
+    until(lambda: count(server) == 5, 10, "given back")
     assert server.call("ZCARD", USED) == 0
 
 
@@ -429,7 +429,7 @@ def test_a_compensation_that_stays_refused_backs_off(server, proxy, through):
     until(lambda: len(refused) > 2, 10)
     assert refused[2] - refused[0] > 0.55, "the second pause is longer than the first"
     server.set("min-replicas-to-write", 0)
-    until(lambda: count(server) == 5, 10, "taken back")
+    until(lambda: count(server) == 5, 10, "given back")
 
 
 def test_close_waits_for_a_refused_compensation_and_says_so(server, proxy, through):
@@ -470,7 +470,7 @@ def test_an_acquire_is_undone_after_a_long_outage(server, proxy, make_keeper):
     keeper.call("within", "pool", kind="semaphore", count=2, wait=300).is_code("LK_EMAYBEHELD")
     never(lambda: count(server) != 3, 2)
     proxy.rule, proxy.refuse = None, False
-    until(lambda: count(server) == 5, 10, "taken back")
+    until(lambda: count(server) == 5, 10, "given back")
 
 
 NOT_DONE = [

@@ -188,7 +188,7 @@ def test_waiter_that_slept_through_its_lease_holds_nothing(server, make_keeper):
     until(lambda: server.call("EXISTS", LOCK) == 0, 5, "its lease is over")
     a.call("acquire", NAME, kind="fair").ok()
     b.resume()
-    until(lambda: len(queue(server)) == 1, 5, "it stands in line again")
+    until(lambda: len(queue(server)) == 1, 5, "it is in the queue again")
     assert not waits.done
     a.call("release", NAME, kind="fair").ok()
     waits.result(5).ok()

@@ -50,7 +50,7 @@ def test_an_acquire_whose_answer_never_comes(server, proxy, make_keeper):
     keeper.call("within", "lock", kind="fenced", wait=100).is_code("LK_EMAYBEHELD", "LK_ETIMEDOUT")
     assert once.hit.is_set()
     proxy.rule = None
-    until(lambda: server.call("EXISTS", "lock") == 0, 10, "it is taken back")
+    until(lambda: server.call("EXISTS", "lock") == 0, 10, "it is released")
     assert keeper.call("within", "lock", kind="fenced", wait=5000).ok().fence > first
 
 

@@ -1,7 +1,7 @@
 """Connections that end around every step of acquire and release.
 
-Never two owners, never a count of two, never a stranger's lock freed, no orphan renewed, and none
-outlives its lease.
+Never two owners, never a count of two, never a stranger's lock freed. No grant of which nobody was
+told is renewed, and none outlives its lease.
 """
 from __future__ import annotations
 
@@ -109,13 +109,13 @@ def test_granted_but_never_answered(server, proxy, make_keeper, verb):
     assert keeper.call("hold_count", "untold").result == 0
     assert server.call("HLEN", "untold") == 1
     proxy.rule, proxy.refuse = None, False
-    until(lambda: server.call("EXISTS", "untold") == 0, 10, "it is taken back")
+    until(lambda: server.call("EXISTS", "untold") == 0, 10, "it is released")
     keeper.call("acquire", "untold").ok()
     keeper.call("release", "untold").ok()
 
 
-def test_orphan_is_not_renewed(server, proxy, make_keeper):
-    """Nobody can take it back: then it ends with its lease."""
+def test_a_grant_of_which_nobody_was_told_is_not_renewed(server, proxy, make_keeper):
+    """Nobody can release it: then it ends with its lease."""
     keeper = make_keeper(proxy.url, watchdog_ms=1500, command_timeout_ms=200)
     keeper.call("ping").ok()
 
@@ -125,12 +125,12 @@ def test_orphan_is_not_renewed(server, proxy, make_keeper):
         proxy.refuse = True
         return CUT_BEFORE
     proxy.rule = rule
-    keeper.call("within", "orphan", wait=300).is_code(*UNKNOWN)
-    until(lambda: server.call("EXISTS", "orphan") == 0, 2.5, "it ends with its lease")
+    keeper.call("within", "unknown", wait=300).is_code(*UNKNOWN)
+    until(lambda: server.call("EXISTS", "unknown") == 0, 2.5, "it ends with its lease")
 
 
 def test_compensated_even_with_a_long_lease(server, proxy, make_keeper):
-    """The server is away for longer than the watchdog's lease, but the orphan has a longer one."""
+    """The server is away for longer than the watchdog's lease, but the grant has a longer one."""
     keeper = make_keeper(proxy.url, watchdog_ms=400, command_timeout_ms=200)
     keeper.call("ping").ok()
 
@@ -143,7 +143,7 @@ def test_compensated_even_with_a_long_lease(server, proxy, make_keeper):
     keeper.call("within", "long", lease=3_600_000, wait=300).is_code(*UNKNOWN)
     never(lambda: server.call("HLEN", "long") != 1, 1.5)
     proxy.rule, proxy.refuse = None, False
-    until(lambda: server.call("EXISTS", "long") == 0, 10, "it is taken back")
+    until(lambda: server.call("EXISTS", "long") == 0, 10, "it is released")
 
 
 def test_request_that_arrives_late_grants_nothing(server, proxy, make_keeper):
@@ -173,13 +173,13 @@ def test_first_request_parked_second_granted_then_released(server, proxy, make_k
     keeper.call("release", "zombie").ok()
     assert once.hit.is_set()
     gate.set()
-    until(lambda: server.call("EXISTS", "zombie") == 0, 6, "the zombie is taken back")
+    until(lambda: server.call("EXISTS", "zombie") == 0, 6, "the zombie is released")
     never(lambda: server.call("EXISTS", "zombie"), 0.5, "a zombie has the lock")
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_hand_over_in_the_wait_queue_cut(server, proxy, make_keeper, history, place):
-    """Threads of one client in line, the connection cut at one of five releases and acquires.
+    """Threads of one client wait; the connection is cut at one of five releases and acquires.
 
     Not at each 5th: with five in flight every connection would end at the same place.
     """
@@ -204,7 +204,7 @@ def test_hand_over_in_the_wait_queue_cut(server, proxy, make_keeper, history, pl
 
 @pytest.mark.parametrize("release_cut", [False, True])
 def test_strayed_acquire_arrives_after_the_release(server, proxy, make_keeper, release_cut):
-    """Its connection was cut, its repetition granted and released: what it takes is taken back,
+    """Its connection was cut, its repetition granted and released: what it takes is released,
     also where the release was repeated and found nothing."""
     keeper = make_keeper(proxy.url, watchdog_ms=20000, command_timeout_ms=1500)
     keeper.call("ping").ok()
@@ -225,7 +225,7 @@ def test_strayed_acquire_arrives_after_the_release(server, proxy, make_keeper, r
         connection.connect(server.path)
         connection.sendall(strayed[0])
         assert connection.recv(100) == b"$-1\r\n", "the copy has taken it"
-    until(lambda: server.call("EXISTS", "strayed") == 0, 8, "it is taken back")
+    until(lambda: server.call("EXISTS", "strayed") == 0, 8, "it is released")
 
 
 class HandOver:
@@ -260,7 +260,7 @@ def test_hand_over_refused(server, proxy, make_keeper, kind):
 
 @pytest.mark.parametrize("kind", ["lock", "fenced"])
 def test_hand_over_sent_twice_and_then_refused(server, proxy, make_keeper, kind):
-    """The copy that nobody heard of has given the lock to the next one: it is taken back."""
+    """The copy that nobody heard of has given the lock to the next one: it is released."""
     line = HandOver(make_keeper, proxy.url, kind)
 
     def rule(message):

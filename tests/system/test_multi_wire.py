@@ -194,7 +194,7 @@ def test_a_try_that_is_late_is_made_again_once(server, proxy, make_keeper):
 
 
 def test_a_detached_acquire_is_granted_to_nobody(server, proxy, make_keeper):
-    """Not even when the client is closed before its loop can take anything back."""
+    """Not even when the client is closed before its loop can release anything."""
     keeper, go_on = make_keeper(proxy.unix_url), threading.Event()
     keeper.call("try", "m1,m2", kind="multi").ok()
     keeper.call("release", "m1,m2", kind="multi").ok()

@@ -450,7 +450,7 @@ def heal(quorum) -> None:
 @pytest.mark.parametrize("how", ["does-nothing", "does-it", "stopped"])
 @pytest.mark.parametrize("verb", ["try", "within"])
 def test_silent_majority(quorum, verb, how, known):
-    """What it may have granted is not known: that is said in time, and then taken back."""
+    """What it may have granted is not known: that is said in time, and then released."""
     quorum.open()
     if known:
         quorum.know_all()

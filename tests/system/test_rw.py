@@ -281,7 +281,7 @@ def test_write_release_cut(server, proxy, through, make_keeper, place):
 
 @pytest.mark.parametrize("kind", ["read", "write"])
 def test_granted_but_never_answered(server, proxy, make_keeper, kind):
-    """The caller is told that it may be held, and it is taken back."""
+    """The caller is told that it may be held, and it is released."""
     keeper = make_keeper(proxy.url, watchdog_ms=20000, command_timeout_ms=300)
     keeper.call("ping").ok()
 
@@ -295,7 +295,7 @@ def test_granted_but_never_answered(server, proxy, make_keeper, kind):
     assert keeper.call("is_held", "untold", kind=kind).result == 0
     assert server.call("HLEN", "untold") == 2
     proxy.rule, proxy.refuse = None, False
-    until(lambda: server.call("DBSIZE") == 0, 10, "it is taken back")
+    until(lambda: server.call("DBSIZE") == 0, 10, "it is released")
     keeper.call("acquire", "untold", kind=kind).ok()
     keeper.call("release", "untold", kind=kind).ok()
 

@@ -162,7 +162,8 @@ def test_ten_thousand_pairs_released_without_waiting(server, keeper, history):
 
 def test_thousand_impatient_threads_one_gets_it(server, keeper, history):
     """Once in a while 10 ms pass on a loaded machine before the server has said anything: who is
-    first in line then is told so, and not that another has it. The best of three runs counts."""
+    first in the wait queue then is told so, and not that another has it. The best of three runs
+    counts."""
     keeper.call("ping").ok()
     runs = []
     while len(runs) < 3 and min(runs, default=1000) > UNANSWERED_MAX:

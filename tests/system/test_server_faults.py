@@ -218,7 +218,7 @@ def test_out_of_memory(server, make_keeper):
 
 
 def test_out_of_memory_while_waiting(server, make_keeper):
-    """The line goes on when there is memory again."""
+    """The wait queue goes on when there is memory again."""
     keeper = make_keeper(server.unix_url)
     keeper.call("acquire", "line", thread="a").ok()
     waits = keeper.say("within", "line", thread="b", wait=15000)

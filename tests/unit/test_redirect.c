@@ -266,7 +266,7 @@ static void *attend(void *other)
 	return NULL;
 }
 
-/* It is in no connection for a moment, in which it cannot be taken back. */
+/* It is in no connection for a moment, in which nobody can withdraw it. */
 static void test_one_on_its_way_is_not_withdrawn(void **state)
 {
 	(void)state;

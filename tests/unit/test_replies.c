@@ -64,7 +64,7 @@ static void test_a_token_is_a_grant(void **state)
 	assert_int_equal(answer.event.type, LK__ATTEMPT_GRANTED);
 }
 
-/* What no script of ours says is no grant, and no refusal either: it is taken back. */
+/* What no script of ours says is no grant, and no refusal either: it is compensated. */
 static void test_anything_else_is_unknown(void **state)
 {
 	redisReply replies[] = {

@@ -1,4 +1,4 @@
-/* Terms: how long a lock goes down the line of one client before others get their chance. */
+/* Terms: how long a lock passes along the wait queue of one client before others get a chance. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ static struct lk__term begin(int64_t now_ns)
 	return term;
 }
 
-/* A full lease of 30 s, somebody in line, nothing in doubt. */
+/* A full lease of 30 s, somebody waits, nothing in doubt. */
 static struct lk__passing passing(int64_t now_ns)
 {
 	return (struct lk__passing){.now_ns = now_ns,

@@ -21,7 +21,7 @@ void lk__entry_drop_hold(struct lk__entry *entry, int64_t now_ns);
 void lk__entry_grant(struct lk__entry *entry, struct lk__caller *waiter, uint64_t number,
 		     int64_t sent_ns, int64_t lease_ms);
 
-/* What the server granted in another entry's line goes to a hold of this one, which has none. */
+/* What the server granted in another entry's queue goes to a hold of this one, which has none. */
 void lk__entry_move_grant(struct lk__entry *entry, struct lk__hold *hold,
 			  const struct lk__grant *grant);
 

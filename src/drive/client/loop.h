@@ -2,9 +2,10 @@
 /*
  * The loop of a client: what has no caller.
  *
- * Renewals and take-backs on their own connection, timers of leases (a timerfd of CLOCK_BOOTTIME),
- * connections that end while nobody reads them, and answers or messages that nobody waits for. It
- * is one set of descriptors and one turn, which does what is due and never waits. A background
+ * Renewals and compensation on their own connection, timers of leases (a timerfd of
+ * CLOCK_BOOTTIME), connections that end while nobody reads them, and answers or messages that
+ * nobody waits for. It is one set of descriptors and one turn, which does what is due and never
+ * waits. A background
  * thread takes the turns, and waits for the set between them; it starts with the first need. For a
  * threadless client the program takes them (lk_client_process()). The thread ticks every few ms
  * only while such answers are expected. What the system refuses it is an error, never the end of
@@ -36,7 +37,7 @@ void lk__loop_free(lk_client *client);
 /* Answers are expected that nobody reads. Any thread; cheap when it knows already. */
 void lk__loop_attend(lk_client *client);
 
-/* There is work that does not wait for its timer: renewals, take-backs, a nearer deadline. */
+/* There is work that does not wait for its timer: renewals, compensation, a nearer deadline. */
 void lk__loop_wake(lk_client *client);
 
 /* Every grant is to be verified: a connection was lost. */

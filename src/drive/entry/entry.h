@@ -312,7 +312,7 @@ LK__CARRY_OUT struct lk__entry_effects lk__entry_note_hand(struct lk__entry *ent
 							   struct lk__caller *waiter,
 							   int64_t now_ns);
 
-/* What the server granted in another entry's line goes to a hold of this one, which has none. */
+/* What the server granted in another entry's queue goes to a hold of this one, which has none. */
 LK__CARRY_OUT struct lk__entry_effects lk__entry_note_moved(struct lk__entry *entry,
 							    struct lk__hold *hold,
 							    const struct lk__grant *grant);

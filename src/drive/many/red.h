@@ -5,7 +5,7 @@
  * Its entry, in the first client, has queue, hold, watch and notices as every lock's; what goes to
  * the wire goes to all nodes at once (fan_out.h), each by the member: the entry of the same name
  * and of the underlying kind in that node's client. On each node the grant has a number of that
- * client, so that the members' own release and take-back serve.
+ * client, so that the members' own release and compensation serve.
  *
  * Where a node is a cluster, each request goes to the master that has the name's slot then. An
  * answer is a vote only if it comes from the master that was identified before.

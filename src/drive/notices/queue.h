@@ -35,7 +35,7 @@ struct lk__completion {
 	_Atomic bool cancelled;        /* the same: it ends next */
 	struct lk__entry *entry;       /* NULL for a close */
 	struct lk__multi_taken *multi; /* of a multi lock, whose first part is `entry`; else NULL */
-	struct lk__permits_taken *permits; /* of an acquire in their line, `entry`; else NULL */
+	struct lk__permits_taken *permits; /* of an acquire in their queue, `entry`; else NULL */
 	uint64_t number;                   /* of the wire grant, if it was granted */
 	lk_completion value;
 	struct lk__owner owner;

@@ -28,15 +28,15 @@ static struct lk__request *read_acquire(const struct lk__try *wanted)
 	size_t timeout_size = 0, writers_size = 0;
 	char *timeout = lk__rw_timeout_key(target, wanted->field, &timeout_size);
 	char *writers = lk__rw_writers_key(target, &writers_size);
-	char under[LK__RW_FIELD_SIZE];
-	write_field(under, wanted->field, wanted->other_number);
+	char write_side[LK__RW_FIELD_SIZE];
+	write_field(write_side, wanted->field, wanted->other_number);
 	lk__words_add(&words, target->key, target->key_size);
 	lk__words_own(&words, timeout, timeout_size);
 	lk__words_own(&words, writers, writers_size);
 	lk__words_text(&words, wanted->field);
 	lk__words_number(&words, wanted->lease_ms);
 	lk__words_deadline(&words, false);
-	lk__words_text(&words, under);
+	lk__words_text(&words, write_side);
 	lk__words_number(&words, (wanted->flags & LK__RW_PREFER_WRITERS) != 0);
 	return lk__words_script(&words, LK__SCRIPT_RW_READ_ACQUIRE, 3);
 }
