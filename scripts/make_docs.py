@@ -22,28 +22,33 @@ its name and the reason, and nothing changes.
 ## URLs
 
 **A failover can lose a lock if replicas are down.** Redis replicates after it has answered. With
-the last three URLs the library therefore waits until every replica has a grant that is alive
-(`replica_acks`), and grants nothing if too few have it (`LK_ENOTDURABLE`). A replica that was down
-and becomes the master, because all others are down, may still lack grants: two owners. The library
-tells the old holder as soon as it knows that the lock is not at the new master. Use fence tokens or
-a quorum of independent servers if you cannot accept that.
+the last three URLs the library therefore waits until every live replica has the grant
+(`replica_acks`), and grants nothing if too few have it (`LK_ENOTDURABLE`). But if all live replicas
+go down, and one that was down before becomes the master, it may lack grants: then two owners are
+possible. The library tells the old holder as soon as it knows that the lock is not at the new
+master. Use fence tokens or a quorum of independent servers if you cannot accept that.
 
 | URL | what it names |
 |---|---|
 | `redis://[user:password@]host[:6379][/db]` | one server |
 | `unix://[user:password@]path[?db=N]` | one server, through its socket |
 | `redis-replicas://[user:password@]host[:6379],host[:6379],…[/db]` | a master and replicas, all |
-| `redis-sentinel://[user:password@]host[:26379],…/master[/db]` | the master of some sentinels |
+| `redis-sentinel://[user:password@]host[:26379],…/master[/db]` | a master, by its sentinels |
 | `redis-cluster://[user:password@]host[:6379],…` | a cluster, by some of its nodes |
 
 `rediss` speaks TLS; `valkey` and `valkeys` are other names of `redis` and `rediss`. A URL lists up
 to 16 addresses. `config.h` says how the master is found. Several URLs, separated by commas, are
 a quorum (`lockkeeper run`).
 
-Besides [these rights](acl/locks.acl) a user needs `+waitaof` for `fsync_acks`, and to follow a
-master `+role` and `+wait`; in a cluster also `+cluster|myid`, `+cluster|slots` and `+asking`, and
-for sharded messages, or both kinds, `+spublish`, `+ssubscribe`, `+sunsubscribe` and
-`+pubsub|shardnumsub`. A user of the sentinels needs no more than this:
+A user of the servers needs [these rights](acl/locks.acl), and these for what it uses:
+
+- `fsync_acks`: `+waitaof`
+- the last three URLs: `+role` and `+wait`
+- a cluster: `+cluster|myid`, `+cluster|slots` and `+asking` as well
+- sharded messages, or both kinds: `+spublish`, `+ssubscribe`, `+sunsubscribe` and
+  `+pubsub|shardnumsub`
+
+A user of the sentinels needs no more than this:
 
     -@all +auth +sentinel|myid +sentinel|get-master-addr-by-name +sentinel|replicas
     +sentinel|sentinels +subscribe resetchannels &+switch-master &+reboot

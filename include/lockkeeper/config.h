@@ -25,70 +25,79 @@
  * A URL does not change options that it does not name.
  *
  * FAILOVER of redis-replicas://, redis-sentinel:// and redis-cluster:// (since 0.1). Redis
- * replicates after it has answered, so a new master may not know the last grants. Therefore the
- * library waits (WAIT): a grant, a renewal, an extension and a change of a count succeed when every
- * replica has them that the list, the sentinels or the cluster show alive, connected to the master
- * or not. If too few have it within a third of the command limit, the call fails with
- * LK_ENOTDURABLE (error.h): a grant is given back, a deadline stays. Waits try again within their
- * limits. A replica that does not answer counts until the sentinels call it down or have not heard
- * of it for 2.5 s, or, listed, for a second, or until the cluster marks it as failed
- * (cluster-node-timeout); no lock is granted in that time. A former master counts as soon as the
- * new one has it connected. So does each replica that the master has connected and that sentinels
- * or the cluster have not told of yet (not with a list), from when it acknowledges anything until 5
- * s after it did so last; one that is silent delays one call, by a third of the command limit. A
- * master that had no replica is asked once a second whether it has one now. The option replica_acks
- * names a number instead, which then counts for single servers too, or 0: then a failover can lose
- * the last grants, and two owners are possible.
+ * replicates after it has answered, so a new master may lack the last grants. Therefore the library
+ * waits for the replicas (WAIT). A grant, a renewal, an extension and a change of a count succeed
+ * only when every live replica has them: every one that the list, the sentinels or the cluster show
+ * alive, connected to the master or not. If too few have it within a third of the command limit,
+ * the call fails with LK_ENOTDURABLE (error.h): a grant is given back, a deadline stays as it was.
+ * Waits try again within their limits.
  *
- * With all replicas alive no failover loses a lock. It can lose one when a replica that was down or
- * cut off becomes the master, because those that had the lock are down too. The library tells a
- * holder that its lock is lost as soon as it knows the new master and that the lock is not there.
- * If you cannot accept that, use fence tokens (fenced_lock.h), or a red lock (red_lock.h) over
- * several such masters, clusters or independent servers.
+ * A replica that does not answer counts for a while, and no lock is granted in that time. With
+ * sentinels it counts until they call it down, or have not heard of it for 2.5 s; if it is listed,
+ * for a second; in a cluster, until it is marked as failed (cluster-node-timeout). A former master
+ * counts as soon as the new one has it connected. So does a replica that the master has connected,
+ * and that the sentinels or the cluster do not report yet (not with a list): it counts from its
+ * first acknowledgement until 5 s after its last one. A silent replica of that kind delays one
+ * call, by a third of the command limit. A master that had no replica is asked once a second
+ * whether it has one now.
+ *
+ * The option replica_acks names a number of replicas instead, which then counts for single servers
+ * too. With 0 a failover can lose the last grants, and two owners are possible.
+ *
+ * With all replicas alive no failover loses a lock. A failover can lose one when all replicas that
+ * have it are down, and one that was down or cut off becomes the master. The library tells a holder
+ * that its lock is lost as soon as it knows the new master and finds that the lock is not there. If
+ * you cannot accept that, use fence tokens (fenced_lock.h), or a red lock (red_lock.h) over several
+ * such masters, clusters or independent servers.
  *
  * The client asks the listed servers for their ROLE, or the sentinels for the master's address: at
- * each connect, once a second, and when a sentinel announces something. It believes the one listed
- * server that says it is the master; if two do, none. Of sentinels it believes more than half of
- * all that it knows or, if not all answer, of those that do; it learns the sentinels that are not
- * listed. It verifies the master's ROLE before it writes anything, so the user needs the right to
- * that command. When another server is the master, it leaves the old one, whatever that still
- * answers, and verifies all that is held at the new one. Waits go on there within their limits. A
- * server that has become a replica refuses (READONLY): the call goes on at the master. One more
- * thread looks for the master, from the first connect to the end of the client; for a threadless
- * client lk_client_process() does (loop.h). The URL's user and password are for the servers;
- * sentinels have options of their own.
+ * each connect, once a second, and when a sentinel announces something. Of the listed servers it
+ * believes the one that says it is the master; if two do, neither. Of sentinels it believes more
+ * than half of all that it knows or, if not all answer, more than half of those that do; it learns
+ * of sentinels that are not listed. It verifies the master's ROLE before it writes anything, so the
+ * user needs the right to that command.
  *
- * CLUSTER (since 0.1). A name's slot decides which master has its lock; all that belongs to a lock
- * is in one slot, and a multi lock may have parts in several. The client asks up to seven nodes
- * for the map of the slots (CLUSTER SLOTS), when it connects and once a second, and believes more
- * than half of all or, if not all answer, of those that do. A server that says that another has a
- * slot (MOVED, ASK) is followed at once. Each master has connections of its own: one that is down
- * delays no lock of another. While a slot is moved key by key, a script with several keys is
- * refused (TRYAGAIN) until its keys are together: acquires wait and try again, a release does so
- * until the lease ends. A fair lock's release can fail halfway there: it returns LK_EMAYBEHELD, the
- * lock is free, and the next in the queue gets it when the slot has moved.
+ * When another server becomes the master, the client leaves the old one, whatever that still
+ * answers, and verifies all holds at the new one. Waits go on there within their limits. A server
+ * that has become a replica refuses (READONLY), and the call goes on at the master. One more thread
+ * looks for the master, from the first connect to the end of the client; a threadless client does
+ * so in lk_client_process() (loop.h). The URL's user and password are for the servers; sentinels
+ * have options of their own.
+ *
+ * CLUSTER (since 0.1). A name's slot decides which master has its lock. All that belongs to a lock
+ * is in one slot; a multi lock may have parts in several. The client asks up to seven nodes for the
+ * map of the slots (CLUSTER SLOTS), when it connects and once a second. It believes more than half
+ * of all or, if not all answer, more than half of those that do. When a server says that another
+ * has the slot (MOVED, ASK), the client follows at once. Each master has connections of its own: a
+ * master that is down delays no lock of another.
+ *
+ * While a slot is moved key by key, the server refuses a script with several keys (TRYAGAIN) until
+ * its keys are together. Acquires then wait and try again; a release tries again until the lease
+ * ends. A fair lock's release can fail halfway there: it returns LK_EMAYBEHELD, the lock is free,
+ * and the next in the queue gets it when the slot has moved.
+ *
  * Messages are ordinary publications, which every node of the cluster hears. With the option
- * messages=sharded (Redis 7 and later) only the slot's own shard does, as with Redisson, whose
- * default this is there (shardedSubscriptionMode). Who listens to one kind is not woken by who
- * publishes the other: such a waiter looks again when the lease ends. Locks exclude each other all
- * the same. A client with messages=both publishes both kinds and listens to both: it wakes, and is
- * woken by, clients that use either. So a fleet changes over without a stop: first every client to
- * both, then every client to sharded. While it is both, each release costs the server one
- * publication more, and a waiter hears the releases of such clients twice. Without a cluster,
- * sharded and both are refused (LK_EINVAL).
+ * messages=sharded (Redis 7 and later) only the slot's own shard hears them. That is Redisson's
+ * default in a cluster (shardedSubscriptionMode). A client that listens to one kind is not woken by
+ * a client that publishes the other: its waiter looks again when the lease ends. Locks exclude each
+ * other all the same. A client with messages=both publishes both kinds and listens to both: it
+ * wakes, and is woken by, clients that use either kind. So a fleet changes over without a stop:
+ * first set every client to both, then every client to sharded. While it is both, each release
+ * costs the server one more publication, and a waiter hears the releases of such clients twice.
+ * Without a cluster, sharded and both are refused (LK_EINVAL).
  *
  * DISKS (since 0.1). A server that crashes with its machine forgets what was not on its disk. With
- * the option fsync_acks=local the library waits (WAITAOF) until the master's append-only file has
- * it on disk, with fsync_acks=replicas until those of the replicas have it too that replica_acks
- * means: a grant, a renewal, an extension and a change of a count, also on a single server. If too
- * few have it in time, the call fails with LK_ENOTDURABLE. A server that cannot tell is refused
- * when it is connected to, before anything is written: without WAITAOF (Redis before 7.2), or
- * without the right to it, with LK_EDENIED; with appendonly off, with LK_EREFUSED.
+ * the option fsync_acks=local a grant, a renewal, an extension and a change of a count succeed only
+ * when the master's append-only file has them on disk (WAITAOF). With fsync_acks=replicas the files
+ * of the replicas that replica_acks means must have them too. This is so on a single server as
+ * well. If too few disks have it in time, the call fails with LK_ENOTDURABLE. A server that cannot
+ * tell is refused when the client connects, before anything is written: without WAITAOF (Redis
+ * before 7.2) or without the right to it, with LK_EDENIED; with appendonly off, with LK_EREFUSED.
  *
- * With appendfsync always such a call takes as long as the disks do; with everysec up to a second,
- * where replicas must have it up to two; with no, it fails. Other commands of the connection wait
- * meanwhile. For that time command_timeout_ms counts as at least 6000, with replicas 9000. Valkey
- * 8.1 to 9.1 answer too early, except with appendfsync always.
+ * With appendfsync always such a call takes as long as the disks do. With everysec it takes up to a
+ * second, or up to two where replicas must have it. With no, it fails. Other commands of the
+ * connection wait meanwhile, so command_timeout_ms counts as at least 6000, with replicas as at
+ * least 9000. Valkey 8.1 to 9.1 answer too early, except with appendfsync always.
  *
  * Only one thread at a time may use a configuration. Its calls do no I/O, except to read the file
  * that password_file or sentinel_password_file names.

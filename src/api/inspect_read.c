@@ -49,7 +49,7 @@ static int64_t listeners_at(const struct lk__look *look, size_t place, size_t ch
 	return reply->element[2 * channel + 1]->integer;
 }
 
-/* Who listens to both kinds of messages is in both counts. */
+/* A client that listens to both kinds of messages is in both counts. */
 static int64_t listeners(const struct lk__look *look, bool hash, size_t channel)
 {
 	size_t first = hash ? LK__HASH_LISTENERS : LK__STRING_LISTENERS;

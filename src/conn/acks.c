@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Answers that count when replicas, or disks, have what they tell of.
+ * Answers that count when replicas, or disks, have the change that they report.
  *
  *   EVALSHA a ─ EVALSHA b ─▶ answers of a and b are kept ─▶ ROLE WAIT ROLE ─▶ both are done
  *
- * A WAIT covers what its connection has done before, so one serves all answers that arrived
- * together, and a refusal needs none. While it is under way the server reads nothing more from this
- * connection: a request waits for one WAIT before its answer, and one behind it. Hence the time
- * limit of each, a third of the command limit.
+ * A WAIT covers all that its connection has done before. So one serves all answers that arrived
+ * together, and a refusal needs none. During a WAIT the server reads nothing more from this
+ * connection. A request may therefore wait for two of them: one that is under way, and its own. So
+ * each has a third of the command limit.
  *
- * Where disks are to have it (fsync_acks), WAITAOF does the same for them: for the master's alone,
- * behind a WAIT for the replicas' memory, with which it shares the time; or for the replicas' too,
- * instead of it.
+ * Where disks must have the change (fsync_acks), WAITAOF does the same. For the master's disk alone
+ * it follows the WAIT for the replicas' memory, and shares its time. For the replicas' disks too it
+ * takes the place of the WAIT.
  *
- * WAIT does not say who has acknowledged. Where the replicas are known by address, the first ROLE
- * tells the master's offset, and the second who is connected, up to which offset. All that are
- * known must be there, and up to that offset, unless WAIT has counted all who are connected. Nobody
- * tells whose disks WAITAOF has counted: they must be as many as the replicas that are up to the
- * offset, since no other can have it on disk.
+ * WAIT does not say which replicas have acknowledged. Where they are known by address, the first
+ * ROLE tells the master's offset, and the second which replicas are connected, and their offsets.
+ * Each known replica must be there and have reached the master's offset, unless WAIT has counted
+ * all that are connected. WAITAOF does not say whose disks it has counted: they must be as many as
+ * the replicas that have reached the offset, since no other can have the change on disk.
  *
- * Others may be connected that nobody has told of yet: followers.h says who of them must have it.
- * WAIT counts them as well; one that it did not is waited for once more. While none is known, who
- * is connected is looked at once a second.
+ * Unreported replicas may be connected as well: followers.h says which of them must acknowledge.
+ * WAIT counts them too. If it has missed one, it is repeated once. While no replica is known, the
+ * connected ones are looked at once a second.
  *
- * Replicas that are too few, or too late, make the outcome LK_ENOTDURABLE. A connection that is
- * lost before makes the answers void: the requests are sent again, as all that may be.
+ * If too few replicas acknowledge in time, the outcome is LK_ENOTDURABLE. If the connection is lost
+ * before that, the answers are void: the requests are sent again, like all that may be repeated.
  *
  * Newer servers let WAIT count only from the last write of the connection; so every script whose
  * answer is kept here writes, also one that finds its work done.

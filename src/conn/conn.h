@@ -85,7 +85,7 @@ struct lk__conn {
 	int64_t postponed_until_ns;
 	struct lk__request *unacked;  /* answered, and not yet acknowledged; before in_flight */
 	bool asks_acks;               /* a WAIT is under way for them */
-	int more_acks;                /* of replicas that nobody has told of, see acks.c */
+	int more_acks;                /* of unreported replicas, see acks.c */
 	struct lk__request *finished; /* done, and left to whoever may call `finish` */
 	_Atomic unsigned finishing;   /* threads that call it now, or keep it pinned */
 	bool closing;                 /* no new tries, please: the client is being closed */

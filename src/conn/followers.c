@@ -11,7 +11,8 @@ static bool is_recent(int64_t at_ns, int64_t now_ns)
 	return at_ns > 0 && now_ns < lk__after_ms(at_ns, LK__FOLLOWER_MS);
 }
 
-/* Its own, or a new one in the place of one that need not. NULL: all must. */
+/* The replica's own entry, or a new one in the place of one that need not acknowledge. NULL: all
+ * must. */
 static struct lk__follower *follower_of(struct lk__followers *followers,
 					const struct lk__sighting *seen, int64_t now_ns)
 {
@@ -33,7 +34,7 @@ static struct lk__follower *follower_of(struct lk__followers *followers,
 	return idle;
 }
 
-/* It has spoken since it was last seen; or, where it may have fallen silent since, in the WAIT. */
+/* It has acknowledged something since it was last seen; if nobody watched it, during the WAIT. */
 static bool has_moved(const struct lk__follower *one, const struct lk__sighting *seen)
 {
 	bool watched = one->alive_ns > 0 || one->silent;

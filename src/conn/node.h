@@ -132,7 +132,7 @@ static inline int lk__node_acks(const struct lk__node *node)
 	return node->acks >= 0 ? node->acks : atomic_load(&node->replicas.count);
 }
 
-/* Whether one may be connected that nobody has told of. */
+/* Whether an unreported replica may be connected (followers.h). */
 static inline bool lk__replicas_may_be(const struct lk__replicas *replicas)
 {
 	return atomic_load(&replicas->returns) ||

@@ -91,7 +91,7 @@ MIXED = pytest.mark.parametrize("one, other", [
 
 @MIXED
 def test_messages_of_both_kinds(cluster, make_keeper, one, other):
-    """Who uses both wakes, and is woken by, who uses either: with every kind, on each master."""
+    """Clients with both wake, and are woken by, those with either: every kind, on each master."""
     for index in SHARDS:
         names = {kind: cluster.name_on(index, kind) for kind in EVERY_LOCK}
         Contest(make_keeper, cluster.url, names, 30_000, messages=one,
@@ -156,7 +156,7 @@ def test_own_subscriptions_are_nobody_elses(cluster, make_keeper):
 
 
 def test_the_command_counts_waiters_of_both_kinds(cluster, make_keeper):
-    """Who listens to both kinds is one client."""
+    """A client that listens to both kinds counts as one."""
     names = {kind: cluster.name_on(2, f"counted-{kind}") for kind in ("lock", "plain")}
     Contest(make_keeper, cluster.url, names, 30_000, messages="both")
     for name in names.values():

@@ -153,7 +153,7 @@ def test_a_silent_replica_counts_for_a_second(pair, make_keeper):
 
 
 def test_a_password_that_changes(folder, make_keeper):
-    """Who looks for the master reads the file again, too."""
+    """The thread that looks for the master reads the file again, too."""
     file = folder / "password"
     file.write_text("one\n")
     pair = Replicas(folder, count=2, requirepass="one", masterauth="one")
