@@ -24,8 +24,10 @@
  *
  * - Each client has one background thread, started at the first grant or wait. It renews leases,
  *   makes notices and carries out asynchronous calls. A second thread exists while a connection is
- *   made. Both block all signals. Your code never runs on them, except the callbacks for log
- *   lines, for credentials, and to wake up a queue's reader.
+ *   made, and a third while it looks a host name up. A client that follows masters (replicas,
+ *   Sentinel, Cluster) has one more, which looks for them. All block all signals. Your code never
+ *   runs on them, except the callbacks for log lines, for credentials, and to wake up a queue's
+ *   reader. A threadless client has none of them (loop.h).
  * - A client takes one thread-specific key, of which a process has 1,024 (PTHREAD_KEYS_MAX), and
  *   four descriptors; up to ten once it is used, more with the option `connections`. When keys or
  *   descriptors run out, the call fails with LK_ESYSTEM.

@@ -81,22 +81,22 @@ DOCTOR_HEAD = """# What the doctor finds
 Made from `src/api/doctor/findings.def` by `make docs`; do not edit.
 
 `lockkeeper doctor` looks at the servers that `LOCKKEEPER_URL` or `--url` name, and says what they
-promise and what would lose locks. One server is judged as such, several as a quorum; of a cluster
-all masters are looked at. Through `redis-sentinel://`, `redis-replicas://` and `redis-cluster://`
-it also looks at each replica, as at the master that it may become, and at each sentinel. Programs
-call `lk_doctor_new()`. Each finding is one row of this table, told with what was seen at a server;
-the id never changes its meaning.
+promise and what would lose locks. It judges one server alone, and several as a quorum. In a cluster
+it looks at all masters. With `redis-sentinel://`, `redis-replicas://` and `redis-cluster://` it
+also looks at each sentinel, and at each replica, since that may become the master. Programs call
+`lk_doctor_new()`. Each finding is one row of this table; the report adds what was seen at the
+server. The id never changes its meaning.
 
 - An *error* loses locks in normal use, or prevents them. The command exits with 5.
 - A *warning*: a crash, a failover or a change would lose locks or calls. It exits with 4.
 - A *note* is good to know. If there is nothing worse, it exits with 0.
 
 The command writes nothing. It sends `INFO`, `ROLE`, `TIME`, `CONFIG GET` and questions about
-rights (`ACL DRYRUN`; where that is refused, a script of one line asks the same on Redis 7.0 and
-later; before 7.0 it uses `ACL GETUSER`, or tries the commands that only read). Sentinels are asked
-with `SENTINEL` `MASTER`, `REPLICAS`, `SENTINELS` and `CKQUORUM`. What a server refuses to tell is a
-finding too, `not-looked-at`. It compares host names to see that two servers
-are on one machine, and it cannot see what changes afterwards.
+rights: `ACL DRYRUN`, or where that is refused, a script of one line that asks the same. Before
+Redis 7.0 it uses `ACL GETUSER`, or tries the commands that only read. It asks sentinels with
+`SENTINEL` `MASTER`, `REPLICAS`, `SENTINELS` and `CKQUORUM`. What a server refuses to tell is a
+finding too, `not-looked-at`. The command compares host names to see that two servers are on one
+machine. It cannot see what changes afterwards.
 
 With `--json` it prints one object: `worst` (`note`, `warning`, `error`), `promise`, `nodes` (`url`,
 `server`, `version`, `role`, `round_trip_us`, `clock_ahead_us`) and `findings` (`id`, `severity`,

@@ -53,16 +53,16 @@
  * A NODE THAT WAS TAKEN OVER by a replica has all grants if its clients use replica_acks=all, the
  * default for such URLs: a grant counts when every replica has it. Then the new master votes at
  * once, if it goes on with the history that this handle knew (INFO replication: master_replid,
- * master_replid2). Any other change of master or history, and with another replica_acks every
- * change, costs the vote for `quarantine_ms` from when it is noticed. A client that does not know
- * the node yet cannot notice: it trusts a promoted master with replica_acks=all, and waits for
- * `quarantine_ms` without.
+ * master_replid2). Any other change of master or history costs the vote for `quarantine_ms` from
+ * when it is noticed; with another replica_acks every change does. A client that does not know the
+ * node yet cannot notice a change. With replica_acks=all it trusts a promoted master; with another
+ * value it waits for `quarantine_ms`.
  *
  * A SLOT THAT MOVED to another shard of a cluster costs the vote for `quarantine_ms` from when the
- * client notices it, within about a second: nobody acknowledged the keys that were moved with it,
- * if any were. A failover within the shard is as above. A held lock stays: it is renewed and
- * released where its slot is. While a slot is moved key by key, what its new master grants is no
- * vote. A client that connects after the move cannot notice it, and trusts the new master.
+ * client notices it, within about a second: no replica is known to have the keys that moved with
+ * it. A failover within the shard is as above. A held lock stays: it is renewed and released where
+ * its slot is. While a slot is moved key by key, what its new master grants is no vote. A client
+ * that connects after the move cannot notice it, and trusts the new master.
  *
  * RENEWAL by the watchdog needs a majority too. While the majority stands, the library also writes
  * the lock to a node that came back empty, or had not granted at first: as soon as its client is
