@@ -197,7 +197,7 @@ static int run_check(const struct command *command, const struct run_state *stat
 	return 0;
 }
 
-/* Who looks at the lock is told the command's name, not lockkeeper's; its arguments if allowed. */
+/* The record of the client shows the command's name, not lockkeeper's; its arguments if allowed. */
 static int program_settle(const struct run_state *state, lk_config *config)
 {
 	char told[16], record[16], text[PROGRAM_SIZE] = "";

@@ -26,7 +26,7 @@
  * MASTER, REPLICAS, SENTINELS and CKQUORUM: no command that writes.
  * To ask about rights it uses ACL DRYRUN. Where that is refused it loads a script of one line,
  * which changes nothing. On servers before 7.0 it uses ACL GETUSER, or sends the commands that only
- * read, about the lock `name`. What the user may not do stands afterwards in the ACL LOG.
+ * read, about the lock `name`. The ACL LOG shows afterwards what the user may not do.
  *
  * A FINDING is a row of one table (lk_finding_at(), docs/doctor.md), and what was seen at a node.
  * Its id never changes its meaning; later versions may add rows.
@@ -75,15 +75,15 @@ typedef struct lk_doctor_node {
 LK_BEGIN_DECLS
 
 /*
- * Looks at the node of each client, one after another, and judges: one client is a single server, a
- * master with replicas, or a cluster, whose masters are looked at; several (at most
- * LK_RED_NODES_MAX) are a quorum, and of a cluster among them its first master is looked at. Then
- * it looks at the replicas of each client that follows masters, and at its sentinels, at most 64 of
- * each. A node that cannot be asked is a finding, not a failure. `name` is a lock whose rights are
- * looked at, without the configured prefix, for a user who may only use some names; NULL stands for
- * "lockkeeper-doctor". Blocks for up to ten round trips a node, each at most for the command limit,
- * and for the connect limit. Free the report with lk_doctor_free(), before or after the clients.
- * Errors: LK_EINVAL, LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * Looks at the node of each client, one after another, and judges them. One client is a single
+ * server, a master with replicas, or a cluster, of which it looks at all masters. Several clients
+ * (at most LK_RED_NODES_MAX) are a quorum; of a cluster among them it looks at the first master.
+ * Then it looks at the replicas of each client that follows masters, and at its sentinels, at most
+ * 64 of each. A node that cannot be asked is a finding, not a failure. `name` is a lock whose
+ * rights are looked at, without the configured prefix, for a user who may only use some names; NULL
+ * stands for "lockkeeper-doctor". Blocks for up to ten round trips a node, each at most for the
+ * command limit, and for the connect limit. Free the report with lk_doctor_free(), before or after
+ * the clients. Errors: LK_EINVAL, LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_doctor_new(lk_doctor **doctor_out, lk_client *const *clients, size_t count,
 			 const void *name, size_t name_size, lk_error *error);

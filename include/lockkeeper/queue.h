@@ -154,12 +154,12 @@ LK_API int lk_queue_extend(lk_queue *queue, lk_lock *lock, int64_t lease_ms, con
  * <lockkeeper/event.h> says what a notice means, and how many can be pending: one of each type per
  * hold. They stay with the client until they are taken, so they need no memory of the queue, none
  * is lost, and the release of a hold deletes those that nobody has taken. lk_event_wait() goes on
- * to work; each notice goes to one of both.
+ * to work; each notice goes to one of the two.
  *
  * This is one request, which is in flight until it ends: when lk_queue_cancel() is called
  * (LK_ECANCELLED; notices that were not taken stay with the client), or after the last notice of a
- * client that is closed (LK_ECLOSED). Then comes its one completion with an error, and with `tag`,
- * and `event` is 0. Until that is taken, the request counts for the capacity and for
+ * client that is closed (LK_ECLOSED). Its one completion comes then, with that error, with `tag`,
+ * and with an `event` of 0. Until that is taken, the request counts for the capacity and for
  * lk_queue_free(), and the memory of the client stays. One queue can have the notices of many
  * clients; the notices of one client go to one queue. Does not block. Errors: LK_EINVAL (they go to
  * a queue already), LK_ELIMIT, LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
@@ -182,8 +182,8 @@ LK_API int lk_queue_notices(lk_queue *queue, lk_client *client, uint64_t tag, ui
 
 /*
  * Starts an acquire of `permits`, as lk_semaphore_acquire_within(). A `wait_ms` of -1 waits without
- * a limit, 0 tries once. Nobody owns the permits, so nothing ends what a completion says: whoever
- * takes it releases them. Permits that are granted to a request that completes with an error go
+ * a limit, 0 tries once. Nobody owns the permits, and they do not end: whoever takes the completion
+ * releases them. Permits that are granted to a request that completes with an error go
  * back. Errors in the completion: also LK_ECANCELLED after lk_queue_cancel(). Since 0.1.
  */
 LK_API int lk_queue_semaphore_acquire(lk_queue *queue, lk_semaphore *semaphore, int64_t permits,

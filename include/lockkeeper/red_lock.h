@@ -16,8 +16,8 @@
  *
  * THE NODES must be independent: a replica, or a second database of one server, is not a node. A
  * node is one server; or a master with replicas that its client follows through failovers
- * (redis-replicas://, redis-sentinel://); or a cluster (redis-cluster://): the master votes that
- * has the name's slot at the time. Any mixture of these is a quorum. Two addresses of one server or
+ * (redis-replicas://, redis-sentinel://); or a cluster (redis-cluster://): the master that has the
+ * name's slot at the time votes. Any mixture of these is a quorum. Two addresses of one server or
  * of one cluster are refused (LK_EINVAL) as soon as both have identified themselves (INFO server:
  * run_id; where a node is a cluster, CLUSTER MYID too); their votes never count together.
  *

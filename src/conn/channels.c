@@ -201,7 +201,8 @@ void lk__channel_drop_echo(struct lk__conn *conn, struct lk__listening *listenin
 	pthread_mutex_unlock(&conn->mutex);
 }
 
-/* Who lacks a descriptor may lack it for long: that is told at once, as is a first failure. */
+/* A process that lacks a descriptor may lack it for long, so that is told at once; so is a first
+ * failure. */
 static bool heard_on_or_failed(const void *subject)
 {
 	const struct lk__heard *heard = subject;
