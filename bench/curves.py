@@ -54,9 +54,9 @@ def pairs_lines(program: str, floor: str) -> list[Line]:
     """{n}: the work, {ms}: how long."""
     ours, bare = [program, "{tcp}", "{n}", "{ms}"], [floor, "{tcp}", "{n}", "{ms}"]
     return [Line("median time of a pair", ours, "p50_us", "µs"),
-            Line("the same, bare hiredis", bare, "p50_us", "µs"),
+            Line("bare hiredis: median time", bare, "p50_us", "µs"),
             Line("CPU a pair", ours, "cpu_us", "µs"),
-            Line("the same, bare hiredis", bare, "cpu_us", "µs")]
+            Line("bare hiredis: CPU", bare, "cpu_us", "µs")]
 
 
 def queue_lines(kind: str) -> list[Line]:
@@ -164,6 +164,7 @@ set format x "%.0f"
 set tics nomirror
 set grid lc rgb "#dddddd"
 set key outside below samplen 2
+set xlabel offset 0,0.4
 """ + "".join(panel(curve, result) for curve, result in zip(CURVES, document["curves"]))
     with tempfile.NamedTemporaryFile("w", suffix=".gnuplot") as file:
         file.write(script)
