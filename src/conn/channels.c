@@ -16,7 +16,9 @@
 #include "net/stream.h"
 #include "resp/reader.h"
 
-static void channel_send(struct lk__conn *conn, struct lk__channel *channel, const char *verb)
+/* `leaves`: it ends a sharded subscription. */
+static void channel_send(struct lk__conn *conn, struct lk__channel *channel, const char *verb,
+			 bool leaves)
 {
 	struct lk__request *request = lk__request_new(2, (const char *[]){verb, channel->name},
 						      (size_t[]){strlen(verb), channel->name_size});
@@ -26,7 +28,7 @@ static void channel_send(struct lk__conn *conn, struct lk__channel *channel, con
 		return;
 	}
 	request->owner = channel;
-	request->leaves = strcmp(verb, "SUNSUBSCRIBE") == 0;
+	request->leaves = leaves;
 	channel->unconfirmed++;
 	lk__conn_enqueue(conn, request);
 }
@@ -35,9 +37,9 @@ static void channel_send(struct lk__conn *conn, struct lk__channel *channel, con
 static void channel_command(struct lk__conn *conn, struct lk__channel *channel, bool wanted)
 {
 	if (conn->node->told_by != LK__MESSAGES_SHARDED)
-		channel_send(conn, channel, wanted ? "SUBSCRIBE" : "UNSUBSCRIBE");
+		channel_send(conn, channel, wanted ? "SUBSCRIBE" : "UNSUBSCRIBE", false);
 	if (conn->node->told_by != LK__MESSAGES_PLAIN)
-		channel_send(conn, channel, wanted ? "SSUBSCRIBE" : "SUNSUBSCRIBE");
+		channel_send(conn, channel, wanted ? "SSUBSCRIBE" : "SUNSUBSCRIBE", !wanted);
 }
 
 static void channel_want(struct lk__conn *conn, struct lk__channel *channel, bool wanted)
