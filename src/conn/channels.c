@@ -171,8 +171,10 @@ void lk__channel_retry(struct lk__conn *conn, struct lk__listening *listening)
 	struct lk__deferred after = {.wake_count = 0};
 	struct lk__channel *channel = listening->channel;
 	pthread_mutex_lock(&conn->mutex);
-	if (channel->astray && channel->unconfirmed == 0 && conn->state == LK__CONN_UP) {
+	bool ended = channel->astray || channel->code;
+	if (ended && channel->unconfirmed == 0 && conn->state == LK__CONN_UP) {
 		channel->astray = false;
+		channel->code = 0;
 		channel_want(conn, channel, true);
 		lk__conn_push(conn);
 	}
@@ -257,8 +259,7 @@ static bool heard_something(const void *subject)
 	bool message = heard->news_only ? listening->news != heard->news
 					: listening->heard != heard->heard;
 	bool lost = heard->on && !channel_is_on(heard->conn, listening->channel);
-	return message || lost || listening->channel->generation != heard->generation ||
-	       listening->channel->code;
+	return message || lost || listening->channel->generation != heard->generation;
 }
 
 /* After a new subscription there may have been others that were missed. */

@@ -73,7 +73,7 @@ bool lk__channels_linger(const struct lk__conn *conn);
 void lk__channel_mark(struct lk__conn *conn, struct lk__listening *listening,
 		      struct lk__heard *heard);
 
-/* Subscribes again if the server has ended it: the slot may have come back since. */
+/* Subscribes again if the server has ended or refused it: the slot, or the right, may be back. */
 void lk__channel_retry(struct lk__conn *conn, struct lk__listening *listening);
 
 /* Whether subscribed and confirmed. */
@@ -88,7 +88,7 @@ int lk__channel_await(struct lk__conn *conn, struct lk__listening *listening,
 		      struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel,
 		      lk_error *error);
 
-/* Waits for a message, a new subscription or a failed connect since the mark; LK__WAIT_…. */
+/* Waits for a message, or for a subscription that was made or lost since the mark; LK__WAIT_…. */
 int lk__channel_hear(struct lk__conn *conn, struct lk__heard *heard, struct lk__thread *thread,
 		     int64_t until_ns, lk_cancel *cancel);
 

@@ -315,6 +315,37 @@ def is_heard(node, name: str, wait) -> None:
     assert wait.result(20).ok().end_ns - began < 10e9
 
 
+@pytest.mark.parametrize("queue", [0, 1])
+@pytest.mark.parametrize("listens", [False, True], ids=["at first", "later"])
+@pytest.mark.parametrize("words", ["CLUSTERDOWN Hash slot not served", "MOVED 7 127.0.0.1:1"])
+def test_a_subscription_that_is_refused(fake, make_keeper, words, listens, queue):
+    """For a moment, at first or behind one that the server has ended. Meanwhile the waiter looks
+    again from time to time, and not all the time; then it subscribes, and hears."""
+    node, name = fake.nodes[0], fake.name_on(fake.nodes[0])
+    channel = channel_of(name)
+    lock_for_java(node, name)
+    keeper, refused = connected(make_keeper, fake, messages="sharded"), []
+
+    def refuse(words_asked):
+        if words_asked[0].upper() != b"SSUBSCRIBE" or refused:
+            return None
+        refused.append(words_asked)
+        return ErrorReply(words)
+
+    if not listens:
+        node.rule = refuse
+    asked = node.count("EVALSHA")
+    wait = keeper.say("within", name, wait=60_000, queue=queue)
+    if listens:
+        until(lambda: node.server.call("PUBSUB", "SHARDNUMSUB", channel)[1], 10, "it listens")
+        node.rule = refuse
+        node.tell([b"sunsubscribe", channel.encode(), 0])
+    until(lambda: node.count("SSUBSCRIBE") == 2 + listens, 10, "it listens again")
+    until(lambda: node.server.call("PUBSUB", "SHARDNUMSUB", channel)[1], 10, "it hears")
+    assert node.count("EVALSHA") - asked < 25
+    is_heard(node, name, wait)
+
+
 class Crossing:
     """The slot of `left` goes while its SUNSUBSCRIBE is on its way, with others behind it. So the
     server has ended the subscription before, unasked, and answers the command by `answer`. Then it

@@ -3,13 +3,16 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 
 import pytest
 
 import checker
+import moving
 import resp
 from keeper import EVENT_AT_RISK, EVENT_LOST
 from redisson import ask_raw
+from servers import channel_of
 from waiting import never, until
 
 MS = 1_000_000
@@ -458,6 +461,29 @@ def test_right_missing_for_waiting(server, make_keeper, right):
         assert ask_raw(connection, "deaf", "java:1", 1000) is None
     answer = keeper.call("within", "deaf", wait=5000).is_code("OK", "LK_EDENIED")
     assert answer.took < 5
+
+
+@pytest.mark.parametrize("queue", [0, 1])
+@pytest.mark.parametrize("right", ["-subscribe", "resetchannels"])
+def test_right_is_lost_while_waiting(server, make_keeper, right, queue):
+    """The waiter looks again from time to time, not all the time; and listens when it may again."""
+    restrict(server)
+    keeper = make_keeper(server.unix_url, username="app", password="app")
+    with server.connect() as connection:
+        assert ask_raw(connection, "deaf", "java:1", 60_000) is None
+    wait = keeper.say("within", "deaf", wait=60_000, queue=queue)
+    until(server.channels, 5, "it listens")
+    restrict(server, right)
+    before = moving.scripts_run(server)
+    server.call("CLIENT", "KILL", "TYPE", "pubsub")
+    end = time.monotonic() + 1.5
+    until(lambda: time.monotonic() > end, 5)
+    assert moving.scripts_run(server) - before < 25 and not wait.done
+    restrict(server)
+    until(server.channels, 10, "it listens again")
+    server.call("DEL", "deaf")
+    server.call("PUBLISH", channel_of("deaf"), "0")
+    assert wait.result(20).ok().took < 20
 
 
 def test_right_missing_for_release(server, make_keeper):

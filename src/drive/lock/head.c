@@ -337,14 +337,16 @@ int lk__head_subscribed(struct lk__head *head, int rc, const lk_error *why)
 		return rc;
 	if (rc == LK__WAIT_TIME_UP && lk__head_over(head))
 		return lk__head_over(head);
-	/* Without a connection no message can come: the waiter looks again from time to time. */
-	if (rc == LK__WAIT_READY || rc == LK__WAIT_TIME_UP || rc == LK_ESYSTEM) {
+	/* Without a connection, or while the server does not serve the slot, no message can come:
+	 * the waiter looks again from time to time. */
+	if (rc == LK__WAIT_READY || rc == LK__WAIT_TIME_UP || rc == LK_ESYSTEM ||
+	    rc == LK_EUNAVAILABLE) {
 		lk__channel_mark(lk__entry_messages(entry), lk__entry_channel(entry),
 				 &entry->waiting->mark);
 		lk__head_happened(head, LK__ATTEMPT_LISTENING);
 		return 0;
 	}
-	lk__head_failed(head, why->code, why->code == LK_EUNAVAILABLE, why->message);
+	lk__head_failed(head, why->code, false, why->message);
 	return 0;
 }
 
