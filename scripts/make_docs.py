@@ -43,6 +43,7 @@ a quorum (`lockkeeper run`).
 A user of the servers needs [these rights](acl/locks.acl), and these for what it uses:
 
 - `fsync_acks`: `+waitaof`
+- a number in `replica_acks`: `+wait`
 - the last three URLs: `+role` and `+wait`
 - a cluster: `+cluster|myid`, `+cluster|slots` and `+asking` as well
 - sharded messages, or both kinds: `+spublish`, `+ssubscribe`, `+sunsubscribe` and

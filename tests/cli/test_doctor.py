@@ -188,13 +188,18 @@ def test_a_user_of_some_names_names_one(make, doctor, folder):
     assert ids(doctor("jobs-1", **environment)) == []
 
 
-def test_the_rights_are_those_of_the_documented_list():
-    granted = set(re.findall(r"\+([\w|]+)", (ROOT / "docs/acl/locks.acl").read_text()))
-    rows = re.findall(r'^LK__RIGHT\(\w+, \w+, "(\w+)"(?:, "(\w+)")?',
+def test_the_rights_are_those_of_the_documented_lists():
+    rows = re.findall(r'^LK__RIGHT\(\w+, (\w+), \w+, "(\w+)"(?:, "(\w+)")?',
                       (ROOT / "src/api/doctor/rights.def").read_text(), re.MULTILINE)
-    asked = {f"{verb}|{word}" if verb in ("script", "client", "pubsub") else verb
-             for verb, word in rows}
-    assert asked - {"eval"} == granted - {"auth", "time"}  # which the handshake has used
+    asked: dict[bool, set[str]] = {True: set(), False: set()}
+    for when, verb, word in rows:
+        one = f"{verb}|{word}" if verb in ("script", "client", "cluster", "pubsub") else verb
+        asked[when in ("ALWAYS", "PLAIN")].add(one)
+    granted = set(re.findall(r"\+([\w|]+)", (ROOT / "docs/acl/locks.acl").read_text()))
+    assert asked[True] - {"eval"} == granted - {"auth", "time"}  # which the handshake has used
+    page = (ROOT / "docs/options.md").read_text()
+    besides = page[page.index("Besides [these rights]"):page.index("A user of the sentinels needs")]
+    assert asked[False] == set(re.findall(r"\+([\w|]+)", besides))
 
 
 def test_what_is_refused_is_not_guessed(make, doctor, folder):

@@ -6,7 +6,8 @@ import contextlib
 
 import pytest
 
-from clusters import Cluster
+from command import ROOT
+from clusters import PATIENT_MS, Cluster
 from deployments import MASTER, Replicas, Watched, refused_port
 from examination import detail, ids
 from servers import Server
@@ -201,6 +202,91 @@ def test_sentinels_that_are_slower_than_a_lease(deploy, doctor):
     assert told(report) == ["sentinels-few", "sentinel-slow"]
     assert "30000" in detail(report, "sentinel-slow")
     assert told(doctor("--url", watched.url, LOCKKEEPER_WATCHDOG_MS="60000")) == ["sentinels-few"]
+
+
+FOLLOWS = "+role +wait"
+IN_A_CLUSTER = f"{FOLLOWS} +cluster|myid +cluster|slots +asking"
+SHARDED = "+spublish +ssubscribe +sunsubscribe +pubsub|shardnumsub"
+LISTENS = "-publish -subscribe -unsubscribe -pubsub|numsub"
+
+
+def limit(server, changes: str) -> None:
+    """The user of the documented list, with changes."""
+    _, _, *rules = (ROOT / "docs" / "acl" / "locks.acl").read_text().split()
+    server.call("ACL", "SETUSER", "limited", "reset", *rules, "+acl|dryrun", "+info", "+config|get",
+                *changes.split())
+
+
+def as_limited(url: str) -> dict:
+    return {"LOCKKEEPER_URL": url.replace("://", "://limited:change-me@"),
+            "LOCKKEEPER_KEY_PREFIX": "app:"}
+
+
+def refused(deployment, doctor, servers, rights: str, **environment) -> dict[str, str]:
+    """What the doctor says of the rights of a user who has the documented ones with changes: by id,
+    all that is told."""
+    for server in servers:
+        limit(server, rights)
+    report = doctor(**as_limited(deployment.url), **environment)
+    return {name: detail(report, name) for name in told(report)}
+
+
+@pytest.mark.parametrize("kind", [Replicas, Watched])
+def test_rights_that_a_master_with_replicas_needs(deploy, doctor, kind):
+    made = deploy(kind)
+    assert refused(made, doctor, made.servers, FOLLOWS) == {}
+    found = refused(made, doctor, made.servers, f"{FOLLOWS} -wait")
+    assert found == {"rights": "refused: wait"}
+    found = refused(made, doctor, made.servers, f"{FOLLOWS} -role")
+    assert "role" in found["rights"].lower()
+    found = refused(made, doctor, made.servers, "+role", LOCKKEEPER_REPLICA_ACKS="0")
+    assert list(found) == ["replicas-unguarded"], "nobody waits for them"
+    for server in made.servers:
+        limit(server, FOLLOWS)
+    found = refused(made, doctor, made.replicas()[:1], f"{FOLLOWS} -wait")
+    assert found == {"replica-differs": "unlike its master: rights (refused: wait)"}
+
+
+CLUSTER_RIGHTS = [
+    ("plain", "-wait", "rights", "refused: wait"),
+    ("plain", "-cluster|myid", "rights-partial", "refused: cluster myid"),
+    ("plain", "-asking", "rights-partial", "refused: asking"),
+    ("sharded", "-spublish", "rights", "spublish on the channel redisson_lock__channel:{app:"),
+    ("sharded", "-ssubscribe", "rights", "ssubscribe on the channel"),
+    ("sharded", "-sunsubscribe", "rights", "sunsubscribe on the channel"),
+    ("sharded", "-pubsub|shardnumsub", "rights-partial", "refused: pubsub shardnumsub"),
+]
+
+
+def test_rights_that_a_cluster_needs(deploy, doctor):
+    cluster = deploy(Cluster, node_timeout_ms=PATIENT_MS)
+    listening = {"plain": IN_A_CLUSTER, "sharded": f"{IN_A_CLUSTER} {SHARDED} {LISTENS}",
+                 "both": f"{IN_A_CLUSTER} {SHARDED}"}
+
+    def look(messages, change, nodes=cluster.nodes):
+        return refused(cluster, doctor, nodes, f"{listening[messages]} {change}",
+                       LOCKKEEPER_MESSAGES=messages)
+
+    for messages in listening:
+        assert look(messages, "") == {}, messages
+    for messages, change, name, words in CLUSTER_RIGHTS:
+        found = look(messages, change)
+        assert name in found and words in found[name], (change, found)
+    assert "rights" in look("both", "-spublish") and "rights" in look("both", "-publish")
+    assert look("plain", "") == {}
+    found = look("plain", "-cluster|slots", cluster.nodes[:1])
+    assert found == {"rights": "refused: cluster slots"}, "the other nodes tell it"
+
+
+def test_rights_for_replicas_that_are_to_acknowledge(deploy, doctor):
+    master = deploy(Replicas, count=2).servers[0]
+    limit(master, "")
+    assert told(doctor(**as_limited(master.url))) == ["replicas-unguarded"]
+    report = doctor(**as_limited(master.url), LOCKKEEPER_REPLICA_ACKS="1")
+    assert detail(report, "rights") == "refused: wait"
+    assert report["promise"] == "none: the user lacks rights that every lock needs"
+    limit(master, "+wait")
+    assert told(doctor(**as_limited(master.url), LOCKKEEPER_REPLICA_ACKS="1")) == []
 
 
 def test_a_sentinel_that_refuses(deploy, doctor):

@@ -111,7 +111,8 @@ static int ask_own(struct lk__examined *examined, lk_client *client, size_t inde
 		   size_t name_size, lk_error *error)
 {
 	struct lk__facts *facts = node_add(examined, LK__PART_OWN, examined->count);
-	struct lk__asked asked = {.client = client, .node = node_of(client, index)};
+	struct lk__asked asked = {
+		.client = client, .node = node_of(client, index), .serves = client->config};
 	if (!facts)
 		return lk__fail(error, LK_ENOMEM, OPERATION ": out of memory");
 	examined->own = examined->count;
@@ -170,7 +171,7 @@ static int ask_replica(struct lk__examined *examined, size_t of, const lk_client
 {
 	struct lk__facts *facts = node_add(examined, LK__PART_REPLICA, of);
 	struct lk_config *config = facts ? config_to(client->config, place) : NULL;
-	struct lk__asked asked = {.client = NULL};
+	struct lk__asked asked = {.client = NULL, .serves = client->config};
 	int rc = config ? lk_client_new(&asked.client, config, error)
 			: lk__fail(error, LK_ENOMEM, OPERATION ": out of memory");
 	if (rc == 0) {

@@ -84,6 +84,7 @@ struct lk__asked {
 	lk_client *client;
 	struct lk__node *node;
 	struct lk__thread *thread;
+	const struct lk_config *serves; /* of the clients whose locks it has, or may have next */
 };
 
 /* Whether each replica has a lock before it is granted. */

@@ -23,14 +23,16 @@
 #define WORDS 5 /* of one command, at most */
 
 enum need { CORE, PARTIAL, INSTEAD };
+enum when { ALWAYS = 1, PLAIN = 2, SHARDED = 4, MOVING = 8, ACKED = 16, SYNCED = 32, CLUSTER = 64 };
 enum how { READS, ASKED };
 
 static const struct right {
 	enum need need;
+	enum when when;
 	enum how how;
 	const char *words[WORDS];
 } rights[] = {
-#define LK__RIGHT(need, how, ...) {need, how, {__VA_ARGS__}},
+#define LK__RIGHT(need, when, how, ...) {need, when, how, {__VA_ARGS__}},
 #include "api/doctor/rights.def"
 #undef LK__RIGHT
 };
@@ -47,6 +49,7 @@ struct asker {
 	const struct lk__asked *asked;
 	const char *name;
 	size_t name_size;
+	unsigned when;         /* what is so */
 	const char *before[3]; /* the words of the way */
 	bool old;              /* before 7.0 */
 	bool sends;            /* the commands themselves */
@@ -56,6 +59,30 @@ struct asker {
 	enum verdict verdict[RIGHTS];
 	lk_error *error;
 };
+
+/* What a client with this configuration does on its servers: a set of enum when. */
+static unsigned when_of(const struct lk_config *config)
+{
+	int acks = lk__config_acks(config);
+	enum lk__fsync fsync = lk__config_fsync(config);
+	enum lk__messages messages = lk__config_messages(config);
+	bool moving = config->deployment != LK__SINGLE;
+	unsigned when = ALWAYS;
+	if (messages != LK__MESSAGES_SHARDED)
+		when |= PLAIN;
+	if (messages != LK__MESSAGES_PLAIN)
+		when |= SHARDED;
+	if (moving)
+		when |= MOVING;
+	/* Where the disks of replicas are waited for, their memory is not. */
+	if (fsync != LK__FSYNC_REPLICAS && (acks > 0 || (acks == LK__ACKS_ALL && moving)))
+		when |= ACKED;
+	if (fsync != LK__FSYNC_OFF)
+		when |= SYNCED;
+	if (config->deployment == LK__CLUSTER)
+		when |= CLUSTER;
+	return when;
+}
 
 /* The name that a word of the table stands for; NULL when out of memory. */
 static char *name_of(const struct asker *asker, const char *word, size_t *size_out)
@@ -93,9 +120,14 @@ static bool asker_add(const struct asker *asker, const struct right *right,
 	return lk__words_batch(batch, &words);
 }
 
+static bool is_needed(const struct asker *asker, size_t at)
+{
+	return asker->when & rights[at].when;
+}
+
 static bool is_asked(const struct asker *asker, size_t at)
 {
-	return !asker->sends || rights[at].how == READS;
+	return is_needed(asker, at) && (!asker->sends || rights[at].how == READS);
 }
 
 /* A batch that begins with TIME: what becomes of a batch is what becomes of its first command. */
@@ -293,23 +325,32 @@ static int ask_commands(struct asker *asker)
 
 /* ---- what they tell ---- */
 
+/* Whether the second word of the command names what it does. */
+static bool has_subcommand(const char *verb)
+{
+	static const char *const verbs[] = {"client", "cluster", "pubsub", "script"};
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+		if (strcmp(verb, verbs[i]) == 0)
+			return true;
+	return false;
+}
+
 /* "hset", "script load", "the key a:timeout", "publish on the channel b". */
 static void right_text(const struct asker *asker, const struct right *right, char *text_out,
 		       size_t room)
 {
 	const char *verb = right->words[0], *word = right->words[1];
 	size_t size;
-	if (!word || strcmp(word, "~") == 0 || strcmp(verb, "evalsha") == 0 ||
-	    strcmp(verb, "select") == 0 || strcmp(verb, "scan") == 0) {
-		snprintf(text_out, room, "%s", verb);
-	} else if (is_name(word)) {
+	if (has_subcommand(verb)) {
+		snprintf(text_out, room, "%s %s", verb, word);
+	} else if (word && is_name(word) && strcmp(word, "~") != 0) {
 		char *name = name_of(asker, word, &size);
 		snprintf(text_out, room, "%s%s %.*s", *word == '&' ? verb : "the key",
 			 *word == '&' ? " on the channel" : "", name ? (int)size : 0,
 			 name ? name : "");
 		free(name);
 	} else {
-		snprintf(text_out, room, "%s %s", verb, word);
+		snprintf(text_out, room, "%s", verb);
 	}
 }
 
@@ -358,6 +399,8 @@ static void tell(const struct asker *asker, struct lk__facts *facts)
 	}
 	facts->has_rights = true;
 	for (size_t i = 0; i < RIGHTS; i++) {
+		if (!is_needed(asker, i))
+			continue;
 		facts->has_rights &= asker->verdict[i] != NOT_ASKED;
 		if (asker->verdict[i] != REFUSED || !is_missed(asker, &rights[i]) ||
 		    (key_refused && is_about_key(&rights[i])))
@@ -375,6 +418,7 @@ int lk__facts_ask_rights(struct lk__facts *facts, const struct lk__asked *asked,
 	struct asker asker = {.asked = asked,
 			      .name = name,
 			      .name_size = name_size,
+			      .when = when_of(asked->serves),
 			      .old = facts->compatible >= 0 && facts->compatible < 70000,
 			      .error = error};
 	int rc = 0;
