@@ -10,6 +10,7 @@ from command import ROOT
 from clusters import PATIENT_MS, Cluster
 from deployments import MASTER, Replicas, Watched, refused_port
 from examination import detail, ids
+from resp import ErrorReply
 from servers import Server
 from waiting import until
 
@@ -202,6 +203,44 @@ def test_sentinels_that_are_slower_than_a_lease(deploy, doctor):
     assert told(report) == ["sentinels-few", "sentinel-slow"]
     assert "30000" in detail(report, "sentinel-slow")
     assert told(doctor("--url", watched.url, LOCKKEEPER_WATCHDOG_MS="60000")) == ["sentinels-few"]
+
+
+def test_a_cluster_that_is_slower_than_a_lease(deploy, doctor):
+    cluster = deploy(Cluster)
+    master, replica = cluster.master(1), cluster.replicas(1)[0]
+    replica.set("cluster-node-timeout", 20000)
+    report = doctor("--url", cluster.url)
+    assert told(report) == ["replica-differs"]
+    assert "cluster-slow" in detail(report, "replica-differs")
+    master.set("cluster-node-timeout", 20000)
+    report = doctor("--url", cluster.url)
+    assert told(report) == ["cluster-slow"] and node(report, "cluster-slow").endswith(
+        f":{master.port}")
+    assert detail(report, "cluster-slow") == "cluster-node-timeout is 20000, and watchdog_ms is " \
+                                             "30000"
+    assert told(doctor("--url", cluster.url, LOCKKEEPER_WATCHDOG_MS="60000")) == []
+
+
+def lose_slot(cluster, slot: int) -> None:
+    """Until no node knows an owner; one may hear of it from another meanwhile."""
+    def is_lost() -> bool:
+        for one in cluster.nodes:
+            with contextlib.suppress(ErrorReply):
+                one.call("CLUSTER", "DELSLOTS", slot)
+        return not any(row.has(slot) for one in cluster.nodes for row in one.view().values())
+
+    until(is_lost, 20, f"nobody has slot {slot}")
+
+
+def test_slots_without_a_master(deploy, doctor):
+    cluster = deploy(Cluster, replicas=0)
+    lose_slot(cluster, 7)
+    lose_slot(cluster, 16383)
+    report = doctor("--url", cluster.url)
+    assert told(report) == ["cluster-slots"] and report["worst"] == "error"
+    assert detail(report, "cluster-slots") == "no master has 2 of the 16384 slots, the first of " \
+                                              "them 7"
+    assert report["promise"].endswith("; but some slots have no master")
 
 
 FOLLOWS = "+role +wait"

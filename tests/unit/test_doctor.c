@@ -220,6 +220,25 @@ static void test_a_cluster(void **state)
 	free(judged.findings.list);
 }
 
+static void test_slots_and_pace_of_a_cluster(void **state)
+{
+	(void)state;
+	struct lk__facts facts = good();
+	facts.lease_ms = 30000;
+	facts.node_timeout_ms = 20000; /* every server has the setting */
+	says(&facts, 1, "no-replica", "one server");
+	facts.deployment = LK__CLUSTER;
+	says(&facts, 1, "cluster-slow no-replica", "");
+	facts.node_timeout_ms = 19999;
+	facts.slots_missing = 0;
+	says(&facts, 1, "no-replica", "");
+	facts.slots_missing = 1;
+	says(&facts, 1, "cluster-slots no-replica", "");
+	facts.code = LK_EUNREACHABLE; /* the others told of them */
+	PUT(facts.reason, "nobody answers");
+	says(&facts, 1, "unreachable cluster-slots", "");
+}
+
 static void test_a_good_server(void **state)
 {
 	(void)state;
@@ -628,6 +647,7 @@ int main(void)
 		cmocka_unit_test(test_a_watched_master),
 		cmocka_unit_test(test_a_replica_as_master),
 		cmocka_unit_test(test_the_table),
+		cmocka_unit_test(test_slots_and_pace_of_a_cluster),
 		cmocka_unit_test(test_a_good_server),
 		cmocka_unit_test(test_a_cluster),
 		cmocka_unit_test(test_eviction),

@@ -107,6 +107,20 @@ static struct lk__node *node_of(lk_client *client, size_t index)
 	return keeper ? keeper : topo->ops->node_at(topo, 0);
 }
 
+/* Of a slot that no master has, any node of the cluster is asked, which is the first one. */
+static void look_at_slots(struct lk__facts *facts, struct lk__topo *topo)
+{
+	const struct lk__node *any = topo->ops->node_at(topo, 0);
+	if (!topo->slotted || !topo->ops->keeper_at(topo, 0))
+		return;
+	facts->slots_missing = 0;
+	for (int slot = LK__SLOTS; slot-- > 0;)
+		if (topo->ops->node_of(topo, (uint16_t)slot) == any) {
+			facts->slots_missing++;
+			facts->slot_missing = slot;
+		}
+}
+
 static int ask_own(struct lk__examined *examined, lk_client *client, size_t index, const char *name,
 		   size_t name_size, lk_error *error)
 {
@@ -118,6 +132,8 @@ static int ask_own(struct lk__examined *examined, lk_client *client, size_t inde
 	examined->own = examined->count;
 	int rc = ask_node(facts, &asked, name, name_size, error);
 	facts->of = examined->own - 1;
+	if (index == 0)
+		look_at_slots(facts, client->topo);
 	return rc;
 }
 

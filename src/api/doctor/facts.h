@@ -67,6 +67,11 @@ struct lk__facts {
 	int64_t trip_best_us, trip_worst_us;
 	int64_t clock_ahead_us, clock_error_us;
 
+	/* of a node of a cluster */
+	int64_t node_timeout_ms;
+	int64_t slots_missing; /* which no master of its cluster has; told with the first master */
+	int64_t slot_missing;  /* the first of them */
+
 	/* of a sentinel */
 	int64_t down_after_ms;
 	char no_failover[160]; /* why there would be none now; "": there would be one */

@@ -58,6 +58,7 @@ void lk__judge_own(struct lk__findings *findings, const struct lk__facts *node, 
 	lk__judge_replicas(findings, node, index, quorum);
 	lk__judge_links(findings, node, index);
 	lk__judge_rights(findings, node, index);
+	lk__judge_pace(findings, node, index);
 }
 
 static void judge_one(struct lk__findings *findings, const struct lk__examined *examined,
@@ -66,6 +67,7 @@ static void judge_one(struct lk__findings *findings, const struct lk__examined *
 	const struct lk__facts *node = &examined->nodes[index];
 	switch (node->part) {
 	case LK__PART_OWN:
+		lk__judge_slots(findings, node, index);
 		lk__judge_own(findings, node, index, examined->quorum);
 		if (node->deployment != LK__SINGLE)
 			lk__judge_failover(findings, examined, index);

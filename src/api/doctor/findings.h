@@ -49,6 +49,8 @@ void lk__judge_replicas(struct lk__findings *findings, const struct lk__facts *n
 			bool quorum);
 void lk__judge_links(struct lk__findings *findings, const struct lk__facts *node, size_t index);
 void lk__judge_rights(struct lk__findings *findings, const struct lk__facts *node, size_t index);
+void lk__judge_pace(struct lk__findings *findings, const struct lk__facts *node, size_t index);
+void lk__judge_slots(struct lk__findings *findings, const struct lk__facts *node, size_t index);
 void lk__judge_quorum(struct lk__findings *findings, const struct lk__facts *nodes, size_t count);
 void lk__judge_replica(struct lk__findings *findings, const struct lk__examined *examined,
 		       size_t index);
@@ -58,6 +60,13 @@ void lk__judge_sentinel(struct lk__findings *findings, const struct lk__examined
 /* The replicas and sentinels of one that has locks, together. */
 void lk__judge_failover(struct lk__findings *findings, const struct lk__examined *examined,
 			size_t own);
+
+/* Whether a failover that begins after that time comes too late: a holder renews within a third of
+ * its lease. */
+static inline bool lk__pace_is_slow(int64_t pace_ms, int64_t lease_ms)
+{
+	return lease_ms > 0 && pace_ms * 3 >= lease_ms * 2;
+}
 
 /* Whether locks can be taken there, as far as is known. */
 bool lk__facts_serve(const struct lk__facts *node);

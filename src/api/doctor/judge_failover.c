@@ -49,14 +49,12 @@ static void judge_names(struct lk__findings *findings, const struct lk__examined
 	}
 }
 
-/* A holder renews within a third of its lease. */
 static void judge_pace(struct lk__findings *findings, const struct lk__examined *examined,
 		       size_t own)
 {
 	const struct lk__facts *sentinel;
 	for (size_t i = 0; (sentinel = sentinel_at(examined, own, &i));)
-		if (sentinel->lease_ms > 0 &&
-		    sentinel->down_after_ms * 3 >= sentinel->lease_ms * 2) {
+		if (lk__pace_is_slow(sentinel->down_after_ms, sentinel->lease_ms)) {
 			lk__find(findings, LK__FOUND_SENTINEL_SLOW, i - 1,
 				 "down-after-milliseconds is %lld, and watchdog_ms is %lld",
 				 (long long)sentinel->down_after_ms, (long long)sentinel->lease_ms);

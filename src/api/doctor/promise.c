@@ -141,6 +141,7 @@ static void promise_cluster(const struct lk__facts *nodes, size_t count, char *t
 			    size_t size)
 {
 	size_t serving = 0;
+	const char *but = nodes[0].slots_missing > 0 ? "; but some slots have no master" : "";
 	for (size_t i = 0; i < count; i++)
 		serving += lk__facts_serve(&nodes[i]);
 	int used = snprintf(text_out, size, "a cluster of %zu masters, of which %zu serve: %s",
@@ -148,9 +149,10 @@ static void promise_cluster(const struct lk__facts *nodes, size_t count, char *t
 			    promise_common(nodes, count, after_restart,
 					   "what a crash loses differs from master to master"));
 	if (serving > 0)
-		snprintf(text_out + used, size - (size_t)used, "; %s",
+		snprintf(text_out + used, size - (size_t)used, "; %s%s",
 			 promise_common(nodes, count, after_failover,
-					"what a failover loses differs from master to master"));
+					"what a failover loses differs from master to master"),
+			 but);
 }
 
 void lk__promise(const struct lk__findings *findings, const struct lk__examined *examined,

@@ -17,6 +17,8 @@ void lk__facts_clear(struct lk__facts *facts)
 		.read_only = -1,
 		.priority = -1,
 		.down_after_ms = -1,
+		.node_timeout_ms = -1,
+		.slots_missing = -1,
 		.lease_ms = -1,
 		.memory_limit = -1,
 		.memory_used = -1,
@@ -231,6 +233,11 @@ static void set_buffer(struct lk__facts *facts, const char *value)
 		       &facts->buffer_soft);
 }
 
+static void set_node_timeout(struct lk__facts *facts, const char *value)
+{
+	facts->node_timeout_ms = strtoll(value, NULL, 10);
+}
+
 /* Of KeyDB. */
 static void set_active(struct lk__facts *facts, const char *value)
 {
@@ -252,6 +259,7 @@ static const struct {
 	{"min-replicas-max-lag", set_lag},
 	{"timeout", set_timeout},
 	{"client-output-buffer-limit", set_buffer},
+	{"cluster-node-timeout", set_node_timeout},
 	{"active-replica", set_active},
 	{"multi-master", set_active},
 };
