@@ -11,31 +11,42 @@
 #include "escape.h"
 #include "message.h"
 #include "session.h"
+#include "views.h"
 
 const struct option_row break_options[] = {
 	{OPTION_YES, "yes", NULL, "do not ask; required without a terminal"},
+	SEVERAL_ROW,
 	{0, NULL, NULL, NULL},
 };
 
-static void question_print(const char *name, const lk_lock_info *info)
+static void question_print(const struct session *session, const struct views *views)
 {
-	escape_print(stderr, name, strlen(name));
-	for (size_t i = 0; i < info->holder_count; i++) {
-		fputs(i ? ", " : " is held by ", stderr);
-		escape_print(stderr, info->holders[i].field, info->holders[i].field_size);
+	const char *before = " is held by ";
+	escape_print(stderr, session->argv[0], strlen(session->argv[0]));
+	for (size_t at = 0; at < views->count; at++) {
+		const lk_lock_info *info = &views->of[at].info;
+		const char *node = session_node(session, at);
+		for (size_t i = 0; i < info->holder_count; i++) {
+			fputs(before, stderr);
+			before = ", ";
+			escape_print(stderr, info->holders[i].field, info->holders[i].field_size);
+			fputs(node ? " at " : "", stderr);
+			escape_print(stderr, node ? node : "", node ? strlen(node) : 0);
+		}
 	}
 	fputs(". Its holder continues until it notices. Break it? [y/N] ", stderr);
 }
 
 /* 0 when the user agrees (or there is nothing to break), else an exit code. */
-static int ask(const char *name, const lk_lock_info *info)
+static int ask(const struct session *session, const struct views *views)
 {
 	char answer[16] = "";
 	if (!isatty(STDIN_FILENO))
 		return trouble("break: stdin is not a terminal, so it cannot ask; use --yes");
-	if (info->holder_count == 0)
+	views_say(views);
+	if (views->held == 0)
 		return 0;
-	question_print(name, info);
+	question_print(session, views);
 	if (!fgets(answer, sizeof(answer), stdin))
 		fputc('\n', stderr);
 	return strcmp(answer, "y\n") == 0 || strcmp(answer, "yes\n") == 0 ? 0
@@ -71,25 +82,108 @@ static int break_and_say(lk_client *client, const char *name, const lk_lock_info
 	return 0;
 }
 
+/* ---- a quorum ---- */
+
+/* The only kind that the servers show, of those that a quorum has: hashes or strings. 0, or
+ * EXIT_TROUBLE (said). */
+static int kind_settle(const struct session *session, const struct views *views, int *plain_out)
+{
+	const struct lock_kind *common = NULL;
+	const char *name = session->argv[0];
+	for (size_t i = 0; i < views->count; i++) {
+		const lk_lock_info *info = &views->of[i].info;
+		const char *node = session_node(session, i);
+		if (views->of[i].code || (info->holder_count == 0 && !info->is_counter))
+			continue;
+		const struct lock_kind *kind = kind_of(info);
+		if (!kind || (kind->option && kind->option != OPTION_PLAIN))
+			return trouble("break: %s is a %s at %s, which is on no quorum: name its "
+				       "server with --url",
+				       name, info->type, node);
+		if (common && kind != common)
+			return trouble("break: %s is a %s at %s, and of another kind elsewhere: "
+				       "name each server with --url",
+				       name, info->type, node);
+		common = kind;
+	}
+	*plain_out = common && common->option == OPTION_PLAIN;
+	return 0;
+}
+
+/* Whether who had it there has it still. */
+static int is_same(const struct view *before, const struct view *after)
+{
+	const lk_holder *was = before->info.holders, *is = after->info.holders;
+	return after->info.holder_count > 0 && was->field_size == is->field_size &&
+	       memcmp(was->field, is->field, was->field_size) == 0;
+}
+
+/* Looks again at the servers that had it, and says where it is free now. 0, or EXIT_TROUBLE
+ * (said): it may not be everywhere. */
+static int tell_where(const struct session *session, const struct views *before)
+{
+	const char *name = session->argv[0];
+	struct views after;
+	int code = 0;
+	views_ask(&after, session, name);
+	views_say(&after);
+	for (size_t i = 0; i < after.count; i++) {
+		const char *node = session_node(session, i);
+		if (after.of[i].code)
+			code = trouble("%s may still be held at %s", name, node);
+		else if (before->of[i].code || before->of[i].info.holder_count == 0)
+			continue;
+		else if (is_same(&before->of[i], &after.of[i]))
+			code = trouble("%s is still held at %s", name, node);
+		else
+			message("%s was freed at %s", name, node);
+	}
+	views_free(&after);
+	return code;
+}
+
+/* As a red lock, whoever holds it, on all servers that answer. */
+static int break_quorum(const struct session *session, const struct views *views)
+{
+	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
+	lk_error error = {0};
+	lk_lock *lock = NULL;
+	const char *name = session->argv[0];
+	int code = kind_settle(session, views, &options.plain);
+	if (code)
+		return code;
+	int result = lk_red_lock_new(&lock, session->clients, session->count, name, strlen(name),
+				     &options, &error);
+	if (result == 0)
+		result = lk_lock_force_release(lock, &error);
+	lk_lock_free(lock);
+	if (result < 0)
+		code = trouble_library(&error);
+	else if (result == 0)
+		message("%s was not locked", name);
+	int left = tell_where(session, views);
+	return code ? code : left;
+}
+
 int cmd_break(const struct command *command, int argc, char **argv)
 {
 	struct session session;
-	lk_scan *scan = NULL;
-	lk_lock_info info = {.type = ""};
-	lk_error error = {0};
+	struct views views = {.count = 0};
 	int yes = 0;
 	int result = session_begin(&session, command, argc, argv, take_flag, &yes, 1, 1);
 	if (result)
 		return -1 - result;
 	const char *name = session.argv[0];
 	int code = *name ? session_open(&session) : trouble("NAME is empty");
-	if (code == 0 && (lk_scan_new(&scan, session.client, NULL, &error) ||
-			  lk_scan_show(scan, name, strlen(name), &info, &error)))
-		code = trouble_library(&error);
-	if (code == 0 && !yes)
-		code = ask(name, &info);
 	if (code == 0)
-		code = break_and_say(session.client, name, &info);
-	lk_scan_free(scan);
+		views_ask(&views, &session, name);
+	if (code == 0 && views.count == 1)
+		code = views_say(&views);
+	if (code == 0 && !yes)
+		code = ask(&session, &views);
+	if (code == 0)
+		code = views.count > 1 ? break_quorum(&session, &views)
+				       : break_and_say(session.client, name, &views.of[0].info);
+	views_free(&views);
 	return session_end(&session, code);
 }

@@ -15,8 +15,7 @@
 
 const struct option_row doctor_options[] = {
 	{OPTION_JSON, "json", NULL, "print JSON"},
-	{OPTION_URL, "url", "URL",
-	 "the server, instead of LOCKKEEPER_URL; three or more are a quorum"},
+	SEVERAL_ROW,
 	{0, NULL, NULL, NULL},
 };
 
@@ -81,20 +80,6 @@ static int report_print(const lk_doctor *doctor)
 }
 
 /* ---- for programs ---- */
-
-/* As UTF-8, whatever the server says; NULL when out of memory. */
-static json_t *text_json(const char *text)
-{
-	char *escaped = NULL;
-	size_t size;
-	FILE *stream = open_memstream(&escaped, &size);
-	if (!stream)
-		return NULL;
-	escape_print(stream, text, strlen(text));
-	json_t *string = fclose(stream) == 0 ? json_stringn(escaped, size) : NULL;
-	free(escaped);
-	return string;
-}
 
 static json_t *text_or_null(const char *text)
 {

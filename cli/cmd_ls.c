@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lockkeeper ls and show: which locks there are, of which kind, who holds them and who waits. */
+/* lockkeeper ls: which locks there are, of which kind, and who holds them. */
 #include <inttypes.h>
 #include <search.h>
 #include <stdio.h>
@@ -16,6 +16,7 @@
 
 const struct option_row json_options[] = {
 	{OPTION_JSON, "json", NULL, "print JSON"},
+	SEVERAL_ROW,
 	{0, NULL, NULL, NULL},
 };
 
@@ -24,11 +25,14 @@ const struct option_row json_options[] = {
 struct line {
 	const char *type;
 	char *name, *field, *client;
-	size_t name_size, field_size;
+	const char *node; /* that says so; NULL where there is one only */
+	size_t name_size, field_size, at;
 	int64_t hold_count, ttl_ms;
 };
 
 struct list {
+	const char *node; /* that is asked now, */
+	size_t at;        /* and its place among them */
 	struct line *lines;
 	size_t count, room;
 };
@@ -70,6 +74,8 @@ static int list_append(struct list *list, lk_scan *scan, const lk_lock_info *inf
 		.name = bytes_copy(info->name, info->name_size),
 		.field = holder ? bytes_copy(holder->field, holder->field_size) : bytes_copy("", 0),
 		.client = client_text(scan, holder),
+		.node = list->node,
+		.at = list->at,
 		.name_size = info->name_size,
 		.field_size = holder ? holder->field_size : 0,
 		.hold_count = holder ? holder->hold_count : info->count,
@@ -88,13 +94,20 @@ static int list_append_all(struct list *list, lk_scan *scan, const lk_lock_info 
 	return 0;
 }
 
+/* Only so many lines stay. */
+static void list_cut(struct list *list, size_t count)
+{
+	while (list->count > count) {
+		struct line *line = &list->lines[--list->count];
+		free(line->name);
+		free(line->field);
+		free(line->client);
+	}
+}
+
 static void list_free(struct list *list)
 {
-	for (size_t i = 0; i < list->count; i++) {
-		free(list->lines[i].name);
-		free(list->lines[i].field);
-		free(list->lines[i].client);
-	}
+	list_cut(list, 0);
 	free(list->lines);
 }
 
@@ -108,6 +121,8 @@ static int line_compare(const void *left, const void *right)
 {
 	const struct line *a = left, *b = right;
 	int order = bytes_compare(a->name, a->name_size, b->name, b->name_size);
+	if (order == 0)
+		order = (a->at > b->at) - (a->at < b->at);
 	return order ? order : bytes_compare(a->field, a->field_size, b->field, b->field_size);
 }
 
@@ -116,15 +131,17 @@ static int list_read(struct list *list, lk_client *client, const char *pattern)
 	lk_error error = {0};
 	lk_lock_info info;
 	lk_scan *scan = NULL;
+	size_t before = list->count;
 	int failed = 0, result = lk_scan_new(&scan, client, pattern, &error);
 	while (result == 0 && !failed && (result = lk_scan_next(scan, &info, &error)) == 1) {
 		failed = list_append_all(list, scan, &info);
 		result = 0;
 	}
 	lk_scan_free(scan);
-	if (result < 0)
-		return trouble_library(&error);
-	return failed ? trouble("out of memory") : 0;
+	if (result == 0 && !failed)
+		return 0;
+	list_cut(list, before);
+	return failed ? trouble("out of memory") : trouble_library(&error);
 }
 
 static void line_print(const struct line *line)
@@ -137,29 +154,39 @@ static void line_print(const struct line *line)
 		putchar('-');
 	printf("\t%" PRId64 "\t%" PRId64 "\t", line->hold_count, line->ttl_ms);
 	escape_print(stdout, line->client, strlen(line->client));
+	if (line->node) {
+		putchar('\t');
+		escape_print(stdout, line->node, strlen(line->node));
+	}
 	putchar('\n');
 }
 
 static int list_print(const struct list *list)
 {
-	puts("NAME\tTYPE\tHOLDER\tHOLDS\tTTL_MS\tCLIENT");
+	printf("NAME\tTYPE\tHOLDER\tHOLDS\tTTL_MS\tCLIENT%s\n", list->node ? "\tNODE" : "");
 	for (size_t i = 0; i < list->count; i++)
 		if (i == 0 || line_compare(&list->lines[i], &list->lines[i - 1]) != 0)
 			line_print(&list->lines[i]);
 	return output_finish();
 }
 
-static int list_show(lk_client *client, const char *pattern)
+/* What the servers say that can be asked, if any can. */
+static int list_show(const struct session *session, const char *pattern)
 {
-	struct list list = {NULL, 0, 0};
-	int code = list_read(&list, client, pattern);
-	if (code == 0) {
-		if (list.count > 0)
-			qsort(list.lines, list.count, sizeof(*list.lines), line_compare);
-		code = list_print(&list);
+	struct list list = {.count = 0};
+	size_t told = 0;
+	int code = 0;
+	for (; list.at < session->count; list.at++) {
+		list.node = session_node(session, list.at);
+		int failed = list_read(&list, session->clients[list.at], pattern);
+		code = failed ? failed : code;
+		told += failed == 0;
 	}
+	if (list.count > 0)
+		qsort(list.lines, list.count, sizeof(*list.lines), line_compare);
+	int unprinted = told ? list_print(&list) : 0;
 	list_free(&list);
-	return code;
+	return unprinted ? unprinted : code;
 }
 
 /* A name that was printed. */
@@ -189,34 +216,65 @@ static int name_add(void **seen, const lk_lock_info *info)
 	return is_new;
 }
 
-/* Prints an array, lock by lock as they are found: the names alone are kept. What fails on the way
- * stays without its end, so that no reader takes it for the whole list. */
-static int stream_json(lk_client *client, const char *pattern)
+/* The array that is printed: each part with what stands before it. */
+struct stream {
+	const char *before;
+	int failed; /* to print, or memory is out */
+};
+
+static void stream_add(struct stream *stream, json_t *value)
+{
+	stream->failed |= !value;
+	if (value) {
+		fputs(stream->before, stdout);
+		stream->before = ",\n";
+		stream->failed |= inspect_json_write(value);
+	}
+	json_decref(value);
+}
+
+/* Lock by lock as they are found: the names alone are kept. 0, or an exit code (said). */
+static int stream_node(struct stream *stream, lk_client *client, const char *node,
+		       const char *pattern)
 {
 	lk_error error = {0};
 	lk_lock_info info;
 	lk_scan *scan = NULL;
 	void *seen = NULL;
-	const char *before = "[\n";
-	int failed = 0, result = lk_scan_new(&scan, client, pattern, &error);
-	while (result == 0 && !failed && (result = lk_scan_next(scan, &info, &error)) == 1) {
+	int result = lk_scan_new(&scan, client, pattern, &error);
+	while (result == 0 && !stream->failed &&
+	       (result = lk_scan_next(scan, &info, &error)) == 1) {
 		int is_new = name_add(&seen, &info);
-		json_t *lock = is_new == 1 ? inspect_json(scan, &info) : NULL;
-		failed = is_new < 0 || (is_new && !lock);
-		if (lock) {
-			fputs(before, stdout);
-			before = ",\n";
-			failed = inspect_json_write(lock);
-		}
-		json_decref(lock);
+		if (is_new)
+			stream_add(stream, is_new == 1 ? inspect_json_at(scan, &info, node) : NULL);
 		result = 0;
 	}
 	lk_scan_free(scan);
 	tdestroy(seen, free);
-	if (result == 0 && !failed)
-		puts(*before == '[' ? "[]" : "\n]");
-	int code = result < 0 ? trouble_library(&error) : output_finish();
-	return code || !failed ? code : trouble("cannot print the JSON");
+	if (result == 0)
+		return 0;
+	if (node)
+		stream_add(stream, silence_json(node, library_text(&error)));
+	return trouble_library(&error);
+}
+
+/* Prints an array. Where the only server fails on the way, it stays without its end, so that no
+ * reader takes it for the whole list; where one of several does, it says so. */
+static int stream_json(const struct session *session, const char *pattern)
+{
+	struct stream stream = {.before = "[\n"};
+	int code = 0;
+	for (size_t i = 0; i < session->count && !stream.failed; i++) {
+		int failed = stream_node(&stream, session->clients[i], session_node(session, i),
+					 pattern);
+		code = failed ? failed : code;
+	}
+	if (!stream.failed && (code == 0 || session->count > 1))
+		puts(*stream.before == '[' ? "[]" : "\n]");
+	int unprinted = output_finish();
+	if (stream.failed && unprinted == 0)
+		unprinted = trouble("cannot print the JSON");
+	return unprinted ? unprinted : code;
 }
 
 int cmd_ls(const struct command *command, int argc, char **argv)
@@ -228,81 +286,6 @@ int cmd_ls(const struct command *command, int argc, char **argv)
 		return -1 - result;
 	int code = session_open(&session);
 	if (code == 0)
-		code = json ? stream_json(session.client, session.argv[0])
-			    : list_show(session.client, session.argv[0]);
-	return session_end(&session, code);
-}
-
-static void holder_print(lk_scan *scan, const lk_holder *holder)
-{
-	static const char *const roles[] = {
-		[LK_HOLDER_OWNER] = "holder",
-		[LK_HOLDER_READER] = "reader",
-		[LK_HOLDER_WRITER] = "writer",
-		[LK_HOLDER_PERMIT] = "permit",
-	};
-	printf("%s: ", roles[holder->role]);
-	char who[OWNER_TEXT_SIZE];
-	escape_print(stdout, holder->field, holder->field_size);
-	owner_text(scan, holder->field, holder->field_size, who, sizeof(who));
-	fputs("\nclient: ", stdout);
-	escape_print(stdout, who, strlen(who));
-	if (holder->role != LK_HOLDER_PERMIT)
-		printf("\nholds: %" PRId64, holder->hold_count);
-	if (holder->role == LK_HOLDER_READER || holder->role == LK_HOLDER_PERMIT)
-		printf("\nends in ms: %" PRId64, holder->ttl_ms);
-	putchar('\n');
-}
-
-static int info_print(lk_scan *scan, const lk_lock_info *info)
-{
-	fputs("name: ", stdout);
-	escape_print(stdout, info->name, info->name_size);
-	printf("\ntype: %s\n", info->type);
-	if (info->is_counter)
-		printf("count: %" PRId64 "\n", info->count);
-	else
-		printf("state: %s\n", info->holder_count ? "locked" : "free");
-	for (size_t i = 0; i < info->holder_count; i++)
-		holder_print(scan, &info->holders[i]);
-	if (info->fence)
-		printf("newest token: %" PRIu64 "\n", info->fence);
-	if (info->holder_count || info->is_counter)
-		printf("ttl_ms: %" PRId64 "\n", info->ttl_ms);
-	for (size_t i = 0; i < info->waiter_count; i++) {
-		printf("waiter %zu: ", i + 1);
-		char who[OWNER_TEXT_SIZE];
-		escape_print(stdout, info->waiters[i].field, info->waiters[i].field_size);
-		owner_text(scan, info->waiters[i].field, info->waiters[i].field_size, who,
-			   sizeof(who));
-		fputs(", ", stdout);
-		escape_print(stdout, who, strlen(who));
-		putchar('\n');
-	}
-	printf("waiting clients: %" PRId64 "\n", info->waiting_clients);
-	return output_finish();
-}
-
-int cmd_show(const struct command *command, int argc, char **argv)
-{
-	struct session session;
-	lk_error error = {0};
-	lk_lock_info info = {0};
-	lk_scan *scan = NULL;
-	int json = 0;
-	int result = session_begin(&session, command, argc, argv, take_flag, &json, 1, 1);
-	if (result)
-		return -1 - result;
-	const char *name = session.argv[0];
-	int code = *name ? session_open(&session) : trouble("NAME is empty");
-	if (code == 0 && (lk_scan_new(&scan, session.client, NULL, &error) ||
-			  lk_scan_show(scan, name, strlen(name), &info, &error)))
-		code = trouble_library(&error);
-	else if (code == 0)
-		code = json ? inspect_json_print(inspect_json(scan, &info))
-			    : info_print(scan, &info);
-	if (code == 0 && scan && info.holder_count == 0 && !info.is_counter)
-		code = EXIT_FREE;
-	lk_scan_free(scan);
+		code = (json ? stream_json : list_show)(&session, session.argv[0]);
 	return session_end(&session, code);
 }

@@ -20,6 +20,7 @@
 const struct option_row wait_options[] = {
 	{'n', "nonblock", NULL, "fail if the lock is held, instead of waiting"},
 	{'w', "wait", "WAIT", "wait at most this long"},
+	SEVERAL_ROW,
 	WAITING_ROWS("the command"),
 	{0, NULL, NULL, NULL},
 };
@@ -43,11 +44,37 @@ static int wait_take(void *context, int id, const char *value)
 	return 0;
 }
 
-/* 1: the lock is free, 0: it is held, or a negative error code. */
-static int look(lk_scan *scan, const char *name, lk_error *error)
+/* Where one looks: one server tells the kind too, a majority of several whether it is held. */
+struct place {
+	lk_scan *scan;
+	lk_lock *quorum; /* or NULL */
+	const char *name;
+};
+
+static int place_make(struct place *place, const struct session *session, lk_error *error)
 {
+	*place = (struct place){.name = session->argv[0]};
+	if (session->count == 1)
+		return lk_scan_new(&place->scan, session->client, NULL, error);
+	return lk_red_lock_new(&place->quorum, session->clients, session->count, place->name,
+			       strlen(place->name), NULL, error);
+}
+
+static void place_free(struct place *place)
+{
+	lk_scan_free(place->scan);
+	lk_lock_free(place->quorum);
+}
+
+/* 1: the lock is free, 0: it is held, or a negative error code. */
+static int look(const struct place *place, lk_error *error)
+{
+	const char *name = place->name;
 	lk_lock_info info;
-	int result = lk_scan_show(scan, name, strlen(name), &info, error);
+	int result = place->quorum ? lk_lock_is_locked(place->quorum, error)
+				   : lk_scan_show(place->scan, name, strlen(name), &info, error);
+	if (place->quorum)
+		return result < 0 ? result : !result;
 	if (result)
 		return result;
 	if (info.is_counter) {
@@ -65,11 +92,11 @@ static int64_t since_ms(int64_t began_ns)
 }
 
 /* The last look: the lock is free, the time is up, or waiting cannot help. */
-static int wait_free(lk_scan *scan, const char *name, int64_t wait_ms, lk_error *error)
+static int wait_free(const struct place *place, int64_t wait_ms, lk_error *error)
 {
 	int64_t began_ns = clock_now_ns(), heard_ns = 0;
 	int result;
-	for (int pause_ms = PAUSE_MIN_MS; (result = look(scan, name, error)) != 1;) {
+	for (int pause_ms = PAUSE_MIN_MS; (result = look(place, error)) != 1;) {
 		if (result == 0)
 			heard_ns = clock_now_ns();
 		else if (!lk_error_is_retryable(result) || heard_ns == 0 ||
@@ -84,13 +111,13 @@ static int wait_free(lk_scan *scan, const char *name, int64_t wait_ms, lk_error 
 	return result;
 }
 
-static int wait_serve(struct session *session, lk_scan *scan, const struct wait_state *state)
+static int wait_serve(struct session *session, const struct place *place,
+		      const struct wait_state *state)
 {
 	lk_error error = {0};
-	const char *name = session->argv[0];
 	if (state->wait_ms != 0)
-		waiting_begin(&session->waiting, session->client, NULL, name, &state->told);
-	int result = wait_free(scan, name, state->wait_ms, &error);
+		waiting_begin(&session->waiting, session->client, NULL, place->name, &state->told);
+	int result = wait_free(place, state->wait_ms, &error);
 	waiting_end(&session->waiting);
 	if (result < 0)
 		return trouble_library(&error);
@@ -101,16 +128,16 @@ int cmd_wait(const struct command *command, int argc, char **argv)
 {
 	struct session session;
 	struct wait_state state = {.wait_ms = -1};
-	lk_scan *scan = NULL;
+	struct place place = {.scan = NULL};
 	lk_error error = {0};
 	int result = session_begin(&session, command, argc, argv, wait_take, &state, 1, 1);
 	if (result)
 		return -1 - result;
 	int code = *session.argv[0] ? session_open(&session) : trouble("NAME is empty");
-	if (code == 0 && lk_scan_new(&scan, session.client, NULL, &error))
+	if (code == 0 && place_make(&place, &session, &error))
 		code = trouble_library(&error);
 	if (code == 0)
-		code = wait_serve(&session, scan, &state);
-	lk_scan_free(scan);
+		code = wait_serve(&session, &place, &state);
+	place_free(&place);
 	return session_end(&session, code);
 }

@@ -3,10 +3,24 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "escape.h"
 #include "message.h"
 #include "owner.h"
+
+json_t *text_json(const char *text)
+{
+	char *escaped = NULL;
+	size_t size;
+	FILE *stream = open_memstream(&escaped, &size);
+	if (!stream)
+		return NULL;
+	escape_print(stream, text, strlen(text));
+	json_t *string = fclose(stream) == 0 ? json_stringn(escaped, size) : NULL;
+	free(escaped);
+	return string;
+}
 
 static json_t *hex_new(const unsigned char *bytes, size_t size)
 {
@@ -112,6 +126,20 @@ json_t *inspect_json(lk_scan *scan, const lk_lock_info *info)
 		return object;
 	json_decref(object);
 	return NULL;
+}
+
+json_t *inspect_json_at(lk_scan *scan, const lk_lock_info *info, const char *node)
+{
+	json_t *object = inspect_json(scan, info);
+	if (!object || !node || value_set(object, "node", text_json(node)) == 0)
+		return object;
+	json_decref(object);
+	return NULL;
+}
+
+json_t *silence_json(const char *node, const char *reason)
+{
+	return json_pack("{s:o, s:o}", "node", text_json(node), "error", text_json(reason));
 }
 
 #define JSON_STYLE (JSON_INDENT(2) | JSON_PRESERVE_ORDER)

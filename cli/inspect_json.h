@@ -8,8 +8,17 @@
 
 #include <lockkeeper/inspect.h>
 
+/* As UTF-8, whatever the server says; NULL when out of memory. */
+json_t *text_json(const char *text);
+
 /* One lock as an object, or NULL when out of memory; `scan` tells who its owners are. */
 json_t *inspect_json(lk_scan *scan, const lk_lock_info *info);
+
+/* The same with the server that says so, if it is one of several (else `node` is NULL). */
+json_t *inspect_json_at(lk_scan *scan, const lk_lock_info *info, const char *node);
+
+/* Instead of it, of a server that cannot be asked. */
+json_t *silence_json(const char *node, const char *reason);
 
 /* Writes the value to stdout; 0, or -1. */
 int inspect_json_write(const json_t *value);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The servers of `run` and `doctor`: one, or several that are a quorum. */
+/* The servers of a command: one, or several that are a quorum. */
 #ifndef CLI_NODES_H
 #define CLI_NODES_H
 

@@ -105,8 +105,8 @@ static int environment_load(struct parse *parse)
 static int url_take(struct parse *parse, const char *url)
 {
 	if (parse->urls++)
-		return usage_error(parse->command,
-				   "several --url are a quorum, which only run supports");
+		return usage_error(parse->command, "several --url are a quorum, on which it does "
+						   "not work");
 	return config_assign_url(parse->config, url);
 }
 

@@ -26,6 +26,13 @@ enum option_id {
 	OPTION_QUARANTINE,
 };
 
+/* The option of the commands that take several servers; it stands instead of the common one. */
+#define SEVERAL_ROW                                                                                \
+	{                                                                                          \
+		OPTION_URL, "url", "URL",                                                          \
+			"the server, instead of LOCKKEEPER_URL; three or more are a quorum"        \
+	}
+
 #define OPTIONS_MAX 24 /* rows of one command, the common ones included */
 
 struct option_row {

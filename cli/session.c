@@ -8,19 +8,45 @@
 #include "descriptors.h"
 #include "exit_code.h"
 #include "message.h"
-#include "nodes.h"
+
+/* What takes an option: the session takes the servers, the command the rest. */
+struct taking {
+	struct session *session;
+	option_taker take;
+	void *state;
+};
+
+static int session_take(void *context, int id, const char *value)
+{
+	struct taking *taking = context;
+	if (id == OPTION_URL)
+		return nodes_add(&taking->session->nodes, value);
+	return taking->take(taking->state, id, value);
+}
+
+/* Of several servers the library is shown one at most. 0, or EXIT_TROUBLE (said). */
+static int environment_take(struct session *session, const struct command *command)
+{
+	if (row_find(command->options, OPTION_URL))
+		return nodes_from_environment(&session->nodes);
+	session->refused = nodes_are_several(getenv("LOCKKEEPER_URL"));
+	if (session->refused) /* --url may still name one */
+		unsetenv("LOCKKEEPER_URL");
+	return 0;
+}
 
 int session_begin(struct session *session_out, const struct command *command, int argc, char **argv,
 		  option_taker take, void *state, int least, int most)
 {
 	lk_error error = {0};
+	struct taking taking = {session_out, take, state};
 	*session_out = (struct session){.kind = &kind_default};
 	if (lk_config_new(&session_out->config, &error))
 		return -1 - trouble_library(&error);
-	session_out->several = nodes_are_several(getenv("LOCKKEEPER_URL"));
-	if (session_out->several) /* --url may still name one */
-		unsetenv("LOCKKEEPER_URL");
-	int first = options_parse(command, argc, argv, session_out->config, take, state);
+	int code = environment_take(session_out, command);
+	int first = code ? -1 - code
+			 : options_parse(command, argc, argv, session_out->config, session_take,
+					 &taking);
 	if (first < 0)
 		return session_end(session_out, first);
 	session_out->argc = argc - first;
@@ -31,16 +57,37 @@ int session_begin(struct session *session_out, const struct command *command, in
 	return 0;
 }
 
+static int clients_open(struct session *session)
+{
+	size_t others = 0;
+	int code = client_open(session->config, &session->client);
+	if (code)
+		return code;
+	session->clients[0] = session->client;
+	code = nodes_open(&session->nodes, session->config, session->clients + 1, &others);
+	session->count = 1 + others;
+	return code;
+}
+
 int session_open(struct session *session)
 {
 	char url[8]; /* only whether there is one */
-	if (session->several && lk_config_get(session->config, "url", url, sizeof(url)) <= 0)
-		return trouble("LOCKKEEPER_URL names several servers: they are a quorum, which "
-			       "only run supports; name one with --url");
-	int code = config_settle(session->config);
+	if (session->refused && lk_config_get(session->config, "url", url, sizeof(url)) <= 0)
+		return trouble("LOCKKEEPER_URL names several servers: they are a quorum, on which "
+			       "this command does not work; name one with --url");
+	int code = nodes_check_quorum(&session->nodes);
 	if (code == 0)
-		code = descriptors_check(1);
-	return code ? code : client_open(session->config, &session->client);
+		code = nodes_settle(&session->nodes, session->config);
+	if (code == 0)
+		code = config_settle(session->config);
+	if (code == 0)
+		code = descriptors_check(session->nodes.count ? session->nodes.count : 1);
+	return code ? code : clients_open(session);
+}
+
+const char *session_node(const struct session *session, size_t index)
+{
+	return session->count > 1 ? lk_client_node(session->clients[index]) : NULL;
 }
 
 int session_open_lock(struct session *session, lk_lock **lock_out)
@@ -60,11 +107,15 @@ int session_open_lock(struct session *session, lk_lock **lock_out)
 int session_end(struct session *session, int code)
 {
 	lk_error error = {0};
-	if (session->client &&
-	    lk_client_close(session->client, LK_CLOSE_ABANDON, &error) == LK_EMAYBEHELD)
-		message("%s", library_text(&error));
+	for (size_t i = 0; i < session->count; i++)
+		if (lk_client_close(session->clients[i], LK_CLOSE_ABANDON, &error) == LK_EMAYBEHELD)
+			message("%s", library_text(&error));
 	waiting_join(&session->waiting);
-	session->client = lk_client_free(session->client);
+	for (size_t i = 0; i < session->count; i++)
+		lk_client_free(session->clients[i]);
+	session->client = NULL;
+	session->count = 0;
+	nodes_free(&session->nodes);
 	session->config = lk_config_free(session->config);
 	return code;
 }

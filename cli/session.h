@@ -6,14 +6,18 @@
 #include <lockkeeper.h>
 
 #include "kind.h"
+#include "nodes.h"
 #include "options.h"
 #include "waiting.h"
 
 struct session {
 	lk_config *config;
-	lk_client *client; /* NULL until session_open() */
+	lk_client *client; /* of the first server; NULL until session_open() */
+	struct nodes nodes;
+	lk_client *clients[LK_RED_NODES_MAX]; /* of all */
+	size_t count;
 	struct waiting waiting;
-	int several; /* LOCKKEEPER_URL names a quorum */
+	int refused; /* LOCKKEEPER_URL names a quorum, on which the command does not work */
 	int argc;    /* operands */
 	char **argv;
 	const struct lock_kind
@@ -21,19 +25,24 @@ struct session {
 };
 
 /*
+ * A command whose table has the row SEVERAL_ROW works on several servers too.
+ *
  * Parses options, then checks the number of operands. Returns 0; or -1 - exit code, when the
  * program should end now.
  */
 int session_begin(struct session *session_out, const struct command *command, int argc, char **argv,
 		  option_taker take, void *state, int least, int most);
 
-/* Makes the client; 0, or EXIT_TROUBLE (said). */
+/* Makes the clients; 0, or EXIT_TROUBLE (said). */
 int session_open(struct session *session);
 
 /* Makes the client and the lock that the first operand names; 0, or an exit code (said). */
 int session_open_lock(struct session *session, lk_lock **lock_out);
 
-/* Closes the client, leaving what it holds to its lease. Returns `code`. */
+/* The name of a server, if it is one of several; else NULL. Valid until session_end(). */
+const char *session_node(const struct session *session, size_t index);
+
+/* Closes the clients, leaving what they hold to its lease. Returns `code`. */
 int session_end(struct session *session, int code);
 
 /* An option_taker for commands that have no options of their own. */

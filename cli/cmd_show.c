@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/* lockkeeper show: one lock, its kind, who holds it and who waits. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "commands.h"
+#include "escape.h"
+#include "exit_code.h"
+#include "inspect_json.h"
+#include "message.h"
+#include "owner.h"
+#include "session.h"
+#include "views.h"
+
+static void holder_print(lk_scan *scan, const lk_holder *holder)
+{
+	static const char *const roles[] = {
+		[LK_HOLDER_OWNER] = "holder",
+		[LK_HOLDER_READER] = "reader",
+		[LK_HOLDER_WRITER] = "writer",
+		[LK_HOLDER_PERMIT] = "permit",
+	};
+	printf("%s: ", roles[holder->role]);
+	char who[OWNER_TEXT_SIZE];
+	escape_print(stdout, holder->field, holder->field_size);
+	owner_text(scan, holder->field, holder->field_size, who, sizeof(who));
+	fputs("\nclient: ", stdout);
+	escape_print(stdout, who, strlen(who));
+	if (holder->role != LK_HOLDER_PERMIT)
+		printf("\nholds: %" PRId64, holder->hold_count);
+	if (holder->role == LK_HOLDER_READER || holder->role == LK_HOLDER_PERMIT)
+		printf("\nends in ms: %" PRId64, holder->ttl_ms);
+	putchar('\n');
+}
+
+static void info_print(lk_scan *scan, const lk_lock_info *info)
+{
+	fputs("name: ", stdout);
+	escape_print(stdout, info->name, info->name_size);
+	printf("\ntype: %s\n", info->type);
+	if (info->is_counter)
+		printf("count: %" PRId64 "\n", info->count);
+	else
+		printf("state: %s\n", info->holder_count ? "locked" : "free");
+	for (size_t i = 0; i < info->holder_count; i++)
+		holder_print(scan, &info->holders[i]);
+	if (info->fence)
+		printf("newest token: %" PRIu64 "\n", info->fence);
+	if (info->holder_count || info->is_counter)
+		printf("ttl_ms: %" PRId64 "\n", info->ttl_ms);
+	for (size_t i = 0; i < info->waiter_count; i++) {
+		printf("waiter %zu: ", i + 1);
+		char who[OWNER_TEXT_SIZE];
+		escape_print(stdout, info->waiters[i].field, info->waiters[i].field_size);
+		owner_text(scan, info->waiters[i].field, info->waiters[i].field_size, who,
+			   sizeof(who));
+		fputs(", ", stdout);
+		escape_print(stdout, who, strlen(who));
+		putchar('\n');
+	}
+	printf("waiting clients: %" PRId64 "\n", info->waiting_clients);
+}
+
+/* A part for each server that can be asked, headed by its name if there are several. */
+static int views_print(const struct views *views, const struct session *session)
+{
+	const char *before = "";
+	for (size_t i = 0; i < views->count; i++) {
+		const struct view *view = &views->of[i];
+		const char *node = session_node(session, i);
+		if (view->code)
+			continue;
+		fputs(before, stdout);
+		before = "\n";
+		if (node) {
+			fputs("node: ", stdout);
+			escape_print(stdout, node, strlen(node));
+			putchar('\n');
+		}
+		info_print(view->scan, &view->info);
+	}
+	return output_finish();
+}
+
+/* An object; of several servers an array. */
+static int views_print_json(const struct views *views, const struct session *session)
+{
+	int failed = 0;
+	if (views->count == 1 && views->of[0].code)
+		return 0;
+	if (views->count == 1)
+		return inspect_json_print(inspect_json(views->of[0].scan, &views->of[0].info));
+	json_t *array = json_array();
+	for (size_t i = 0; i < views->count; i++) {
+		const struct view *view = &views->of[i];
+		const char *node = session_node(session, i);
+		failed |= json_array_append_new(
+			array, view->code ? silence_json(node, library_text(&view->error))
+					  : inspect_json_at(view->scan, &view->info, node));
+	}
+	if (!failed)
+		return inspect_json_print(array);
+	json_decref(array);
+	return trouble("out of memory");
+}
+
+int cmd_show(const struct command *command, int argc, char **argv)
+{
+	struct session session;
+	struct views views = {.count = 0};
+	int json = 0;
+	int result = session_begin(&session, command, argc, argv, take_flag, &json, 1, 1);
+	if (result)
+		return -1 - result;
+	const char *name = session.argv[0];
+	int code = *name ? session_open(&session) : trouble("NAME is empty");
+	if (code == 0) {
+		views_ask(&views, &session, name);
+		views_say(&views);
+		code = (json ? views_print_json : views_print)(&views, &session);
+		code = code ? code : views_tell(&views, name);
+	}
+	views_free(&views);
+	return session_end(&session, code);
+}
