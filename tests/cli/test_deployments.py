@@ -1,0 +1,125 @@
+"""lockkeeper break, wait and top over a cluster, and over a master that sentinels watch."""
+from __future__ import annotations
+
+import pathlib
+import shlex
+import shutil
+import tempfile
+
+import pytest
+
+from clusters import PATIENT_MS, Cluster
+from command import BINARY, Command
+from deployments import Watched
+from terminal import Terminal
+from test_run import hold
+from waiting import until
+
+KINDS = [[], ["--fair"], ["--fence"], ["--shared"], ["--exclusive"], ["--plain"]]
+
+
+@pytest.fixture(scope="module", params=["cluster", "sentinel"])
+def deployment(request):
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="lk-"))
+    made = None
+    try:
+        made = (Cluster(folder, node_timeout_ms=PATIENT_MS) if request.param == "cluster"
+                else Watched(folder))
+        yield made
+    finally:
+        if made:
+            made.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def command(deployment):
+    made = Command({"LOCKKEEPER_URL": deployment.url})
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def names(deployment):
+    """New ones, in a cluster one on each of its masters."""
+    if isinstance(deployment, Cluster):
+        return [deployment.name_on(index, "job") for index in range(3)]
+    return ["job-0", "job-1"]
+
+
+def server_of(deployment, name: str):
+    return deployment.node_of(name) if isinstance(deployment, Cluster) else deployment.master()
+
+
+def is_there(deployment, name: str) -> bool:
+    return server_of(deployment, name).call("EXISTS", name) == 1
+
+
+def fail_over(deployment) -> None:
+    if isinstance(deployment, Cluster):
+        for index in range(3):
+            deployment.failover(index)
+    else:
+        deployment.failover()
+        deployment.wait()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "".join(kind) or "lock")
+def test_break_frees_it_and_ends_the_command(deployment, command, names, kind):
+    holders = [command.start("run", *kind, name, "sh", "-c", "echo in; exec sleep 60")
+               for name in names]
+    for holder in holders:
+        assert holder.stdout.readline() == "in\n", holder.stderr.read()
+    for name, holder in zip(names, holders):
+        assert is_there(deployment, name)
+        done = command("break", "--yes", name)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        assert not is_there(deployment, name)
+        assert command("break", "--yes", name).stderr == f"lockkeeper: {name} was not locked\n"
+    for holder in holders:
+        assert holder.wait(60) == 123, holder.stderr.read()
+
+
+def test_wait_ends_when_it_is_free_also_behind_a_failover(deployment, command, names):
+    for name in names:
+        hold(server_of(deployment, name), name, ms=600_000)
+        assert command("wait", "-n", name).returncode == 124
+        assert command("wait", "-w", "0.3", name).returncode == 124
+    waiters = [command.start("wait", "-v", name) for name in names]
+    for waiter in waiters:
+        assert "held by" in waiter.stderr.readline()
+    fail_over(deployment)
+    assert all(waiter.poll() is None for waiter in waiters)
+    for name in names:
+        server_of(deployment, name).call("DEL", name)
+    for waiter in waiters:
+        assert waiter.wait(30) == 0, waiter.stderr.read()
+
+
+def test_top_shows_all_and_breaks_one(deployment, command, names):
+    for number, name in enumerate(names):
+        hold(server_of(deployment, name), name, f"stranger:{number}")
+    shell = Terminal({**command.environment, "LC_ALL": "C.UTF-8"})
+    try:
+        shell.run("export TERM=xterm; stty rows 20 cols 160")
+        shell.line(shlex.join([str(BINARY), "top", "-d", "0.2", "job*"]))
+        last = sorted(names)[-1]
+        text = shell.expect(last)
+        assert all(name in text for name in names)
+        shell.type(b"/" + last.encode() + b"\n")
+        shell.expect(r"\(1\)")
+        shell.type(b"b")
+        shell.expect(r"Break it\? \[y/N\] " + last)
+        shell.type(b"y")
+        shell.expect(r"\rbroken:")  # what was there before is not drawn again
+        until(lambda: [is_there(deployment, name) for name in names].count(False) == 1, 10)
+        assert not is_there(deployment, last)
+        fail_over(deployment)
+        newest = f"{last}-newest"
+        hold(server_of(deployment, newest), newest)
+        shell.expect(newest, 60)
+        shell.type(b"q")
+        shell.prompt()
+        assert shell.status() == 0
+    finally:
+        shell.close()
