@@ -86,6 +86,13 @@
  * costs the server one more publication, and a waiter hears the releases of such clients twice.
  * Without a cluster, sharded and both are refused (LK_EINVAL).
  *
+ * TLS NAMES (since 0.1). The certificate of each server must have the name or the address under
+ * which the client got to know it: from the URL, the sentinels, or the map of the cluster. Where
+ * those are addresses and the certificates have host names only, set tls_server_name: all servers
+ * of the URL, sentinels too, are then verified by that name, also behind a redirect or a failover.
+ * Or let servers and sentinels announce their host names (cluster-announce-hostname with
+ * cluster-preferred-endpoint-type hostname; sentinel announce-hostnames).
+ *
  * DISKS (since 0.1). A server that crashes with its machine forgets what was not on its disk. With
  * the option fsync_acks=local a grant, a renewal, an extension and a change of a count succeed only
  * when the master's append-only file has them on disk (WAITAOF). With fsync_acks=replicas the files

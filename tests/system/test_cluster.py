@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 import moving
+from clusters import PATIENT_MS, slot_of
 from deployments import refused_port
 from keeper import BUILD, ROOT
 from moving import EVERY_LOCK, Contest, rival_of
@@ -301,6 +302,25 @@ def test_tls(clusters, make_keeper, certificates):
     waits.result().ok()
     seen = make_keeper(url, retry_ms=5000).call("acquire", names[0]).is_code("LK_ETLS")
     assert "certificate" in seen.message, seen.message
+
+
+def test_tls_by_a_name_that_no_map_has(clusters, make_keeper, certificates):
+    """The map has addresses, and so have redirects; the certificates have a host name only."""
+    made = clusters(replicas=0, tls=certificates.files("wrong_host"), node_timeout_ms=PATIENT_MS)
+    url, names = made.url.replace("redis-", "rediss-"), [made.name_on(i) for i in SHARDS]
+    options = {"tls_ca_file": certificates.ca}
+    keeper = make_keeper(url, **options, tls_server_name="elsewhere.example")
+    for name in names:
+        keeper.call("acquire", name).ok()
+        keeper.call("release", name).ok()
+    for name in names[:2]:
+        made.move_slot(slot_of(name), made.master(2))
+        keeper.call("acquire", name).ok()
+        assert made.master(2).holders(name)
+    refused = make_keeper(url, **options).call("try", names[0]).is_code("LK_ETLS")
+    assert "127.0.0.1" in refused.message, refused.message
+    other = make_keeper(url, **options, tls_server_name="other.example")
+    other.call("try", names[0]).is_code("LK_ETLS")
 
 
 def test_least_rights(clusters, make_keeper):

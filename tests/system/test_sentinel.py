@@ -320,3 +320,22 @@ def test_tls_is_verified(named, make_server, make_keeper, certificates, bad):
     seen = keeper.call("acquire", "some").is_code("LK_ETLS")
     port = server.port if bad == "server" else named.made[0].port
     assert f"127.0.0.1:{port}" in seen.message, seen.message
+
+
+def test_tls_by_one_name(named, make_server, make_keeper, certificates):
+    """Sentinels and masters have addresses, and certificates that name one host."""
+    files = certificates.files("wrong_host")
+    first, second = make_server(tls=files), make_server(tls=files)
+    url = named((place(first), "a", files)).replace("redis-", "rediss-")
+    keeper = make_keeper(url, tls_ca_file=certificates.ca, tls_server_name="elsewhere.example")
+    keeper.call("acquire", "some").ok()
+    assert first.holders("some")
+    keeper.call("release", "some").ok()
+    named.made[0].place = place(second)
+
+    def is_at_the_second() -> bool:
+        granted = keeper.call("acquire", "some").code == "OK" and second.holders("some")
+        keeper.call("release", "some")
+        return bool(granted)
+
+    until(is_at_the_second, 20, "it goes to the new master")
