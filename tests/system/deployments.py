@@ -89,11 +89,14 @@ class Replicas:
 class Sentinel(Server):
     """One redis-sentinel: redis-server with its own commands, and a file that it rewrites."""
 
-    def __init__(self, folder: pathlib.Path, master: Server, quorum: int, more: str = ""):
+    def __init__(self, folder: pathlib.Path, master: Server, quorum: int, more: str = "",
+                 tls: dict | None = None):
         password = [line.split()[1] for line in more.splitlines() if "requirepass" in line]
-        super().__init__(folder, {"requirepass": password[0]} if password else None)
+        super().__init__(folder, {"requirepass": password[0]} if password else None, tls)
+        ports = [name for name in self.config if name == "port" or name.startswith("tls-")]
+        lines = "".join(f"{name} {self.config[name]}\n" for name in ports)
         self.file = folder / "sentinel.conf"
-        self.file.write_text(f"""port {self.port}
+        self.file.write_text(f"""{lines}{"tls-replication yes" if tls else ""}
 bind 127.0.0.1
 dir {folder}
 unixsocket {self.path}
@@ -121,8 +124,9 @@ class Watched(Replicas):
     """The same with sentinels."""
 
     def __init__(self, folder: pathlib.Path, count: int = 3, sentinels: int = 3, more: str = "",
-                 **config):
-        super().__init__(folder, count, **config)
+                 tls: dict | None = None, **config):
+        super().__init__(folder, count, tls, **config)
+        self.tls = tls
         self.sentinels = []
         try:
             self.watch(folder, sentinels, more)
@@ -134,7 +138,8 @@ class Watched(Replicas):
         for number in range(sentinels):
             place = folder / f"sentinel{number}"
             place.mkdir()
-            self.sentinels.append(Sentinel(place, self.servers[0], sentinels // 2 + 1, more))
+            self.sentinels.append(Sentinel(place, self.servers[0], sentinels // 2 + 1, more,
+                                           self.tls))
             self.sentinels[-1].start()
         until(lambda: all(self.knows_all(sentinel) for sentinel in self.sentinels), 30,
               "the sentinels know each other and the replicas")

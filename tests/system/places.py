@@ -10,7 +10,7 @@ from servers import Server
 
 ALWAYS = ("single-tcp", "single-unix", "single-tls", "replicas-tcp", "sentinel-tcp", "cluster-tcp",
           "cluster-tls", "quorum-tcp", "quorum-mixed")
-MORE = ("replicas-tls", "quorum-unix", "quorum-tls")
+MORE = ("replicas-tls", "sentinel-tls", "quorum-unix", "quorum-tls")
 QUORUM = 5
 
 
