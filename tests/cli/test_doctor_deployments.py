@@ -328,6 +328,21 @@ def test_rights_for_replicas_that_are_to_acknowledge(deploy, doctor):
     assert told(doctor(**as_limited(master.url), LOCKKEEPER_REPLICA_ACKS="1")) == []
 
 
+def test_rights_for_disks_that_are_to_acknowledge(deploy, doctor):
+    made = deploy(Replicas)
+    if made.servers[0].call("COMMAND", "INFO", "WAITAOF") == [None]:
+        pytest.skip("it has no WAITAOF")
+    local, replicas = ({"LOCKKEEPER_FSYNC_ACKS": disks} for disks in ("local", "replicas"))
+    assert refused(made, doctor, made.servers, f"{FOLLOWS} +waitaof", **local) == {}
+    assert refused(made, doctor, made.servers, "+role +waitaof", **replicas) == {}, "not WAIT too"
+    found = refused(made, doctor, made.servers, "+role +waitaof", **local)
+    assert found == {"rights": "refused: wait"}
+    for server in made.servers:
+        limit(server, f"{FOLLOWS} +waitaof")
+    found = refused(made, doctor, made.replicas()[:1], FOLLOWS, **local)
+    assert found == {"replica-differs": "unlike its master: rights (refused: waitaof)"}
+
+
 def test_a_sentinel_that_refuses(deploy, doctor):
     rights = "-@all +auth +subscribe +sentinel|myid +sentinel|get-master-addr-by-name" \
              " +sentinel|replicas +sentinel|sentinels &*"
