@@ -307,13 +307,6 @@ static bool event_is_answer(const struct lk__attempt_event *event)
 	return event->type >= LK__ATTEMPT_GRANTED && event->type <= LK__ATTEMPT_UNKNOWN;
 }
 
-static bool attempt_expired(const struct lk__attempt *attempt,
-			    const struct lk__attempt_event *event, int64_t now_ns)
-{
-	return event->type == LK__ATTEMPT_GRANTED && !attempt->rules.fans_out &&
-	       now_ns >= lk__lease_end_ns(event->sent_ns, attempt->asked_lease_ms);
-}
-
 static struct lk__effects attempt_answered(struct lk__attempt *attempt,
 					   const struct lk__attempt_event *event, int64_t now_ns)
 {
@@ -321,11 +314,8 @@ static struct lk__effects attempt_answered(struct lk__attempt *attempt,
 	bool granted = event->type == LK__ATTEMPT_GRANTED;
 	attempt_note(attempt, event);
 	attempt->adopted = false;
-	if (event->type == LK__ATTEMPT_UNKNOWN || attempt_expired(attempt, event, now_ns)) {
-		struct lk__effects effects = attempt_unknown(attempt, event, now_ns);
-		effects.expired = granted;
-		return effects;
-	}
+	if (event->type == LK__ATTEMPT_UNKNOWN)
+		return attempt_unknown(attempt, event, now_ns);
 	if (adopted &&
 	    (event->type == LK__ATTEMPT_BUSY || (granted && !attempt_asked_alike(attempt))))
 		return attempt_inherit(attempt, event, now_ns);
@@ -347,8 +337,7 @@ static struct lk__effects attempt_detached(struct lk__attempt *attempt,
 		return effects;
 	attempt_note(attempt, event);
 	attempt->state = LK__ATTEMPT_IDLE;
-	effects.expired = attempt_expired(attempt, event, now_ns);
-	if (event->type == LK__ATTEMPT_UNKNOWN || effects.expired)
+	if (event->type == LK__ATTEMPT_UNKNOWN)
 		attempt_doubt(attempt, &effects);
 	else
 		attempt_give_back(attempt, event->type == LK__ATTEMPT_GRANTED, &effects, now_ns);

@@ -35,7 +35,7 @@ enum lk__attempt_state {
 enum lk__attempt_event_type {
 	LK__ATTEMPT_ADOPTED,   /* by the head of the wait queue, who wants `want` */
 	LK__ATTEMPT_CONNECTED, /* the try can be sent, and now is when it is */
-	LK__ATTEMPT_GRANTED,   /* the try was answered: ours */
+	LK__ATTEMPT_GRANTED,   /* the try was answered: ours, with a lease that is not over */
 	LK__ATTEMPT_BUSY,      /* the try was answered: another's, for `ttl_ms` */
 	LK__ATTEMPT_LATE,      /* the try reached the server after its deadline: not done */
 	LK__ATTEMPT_FAILED,    /* not done, for the reason `code` */
@@ -78,7 +78,7 @@ struct lk__attempt_event {
 	bool unsent;       /* FAILED: the connection was lost before the try was written;
 			      LEFT: before it was sent at all */
 	bool retryable;    /* FAILED: it may go away by itself */
-	int code;          /* FAILED, LEFT; UNKNOWN: LK_ENOTDURABLE, or 0 */
+	int code;          /* FAILED, LEFT; UNKNOWN: 0 stands for LK_EMAYBEHELD */
 
 	int64_t handed_us; /* WOKEN: the message brings the lock, since then in server time; 0 */
 	bool last;         /* LEFT: nobody follows */
@@ -117,7 +117,6 @@ struct lk__effects {
 	enum lk__attempt_action action;
 	int64_t until_ns;
 	int code;
-	bool expired;              /* a grant came later than its lease */
 	bool handed;               /* GRANT by a message */
 	int64_t sent_ns;           /* GRANT: its lease counts from here */
 	int64_t repeated_until_ns; /* GRANT: a second copy of its acquire may run until then; 0 */

@@ -78,8 +78,11 @@ struct lk__try {
 struct lk__answer {
 	struct lk__attempt_event event;
 	uint64_t fence;     /* GRANTED, where a kind has one */
-	const char *reason; /* FAILED without a word of the server: why */
+	size_t busy;        /* BUSY, of several names in one script: which is another's */
+	const char *reason; /* for a code; in the request, or static */
 };
+
+typedef void lk__read_acquire(const struct lk__request *request, struct lk__answer *answer);
 
 struct lk__recipe {
 	const char *type;
@@ -108,7 +111,7 @@ struct lk__recipe {
 	struct lk__request *(*is_locked)(const struct lk__target *target);
 	struct lk__request *(*is_held_by)(const struct lk__target *target, const char *field);
 
-	void (*read_acquire)(const struct lk__request *request, struct lk__answer *answer);
+	lk__read_acquire *read_acquire; /* for lk__answer_take() */
 	/* `listeners`: subscribers that heard of it. */
 	enum lk__released (*read_release)(const struct lk__request *request, int64_t *listeners);
 	enum lk__exchanged (*read_exchange)(const struct lk__request *request,

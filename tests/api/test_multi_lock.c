@@ -577,6 +577,29 @@ static void test_a_connecting_call_delays_nobody(void **state)
 }
 
 /* Servers close idle connections, which is found out by writing. */
+/* The first part is another's, and the second may be ours. */
+static void test_busy_does_not_hide_what_may_be_held(void **state)
+{
+	(void)state;
+	const char *config = "command_timeout_ms=500";
+	bool in_order = strcmp(server.url_unix, other.url_unix) < 0;
+	struct server *first = in_order ? &server : &other, *second = in_order ? &other : &server;
+	struct pair pair;
+	open_pair(&pair, open_client_at(first->url_unix, config),
+		  open_client_at(second->url_unix, config));
+	expect(0, lk_lock_acquire(pair.all, NULL, &err));
+	expect(0, lk_lock_release(pair.all, NULL, &err));
+	redis_do(first, "HSET x stranger:1 1");
+	redis_do(first, "PEXPIRE x 60000");
+	server_pause(second);
+	expect(LK_EMAYBEHELD, lk_lock_try(pair.all, NULL, &err));
+	server_resume(second);
+	wait_until(redis_integer(second, "EXISTS x") == 0, 10000);
+	wait_until(lk_lock_try(pair.all, NULL, NULL) == LK_EBUSY, 10000);
+	redis_do(first, "DEL x");
+	close_pair(&pair);
+}
+
 static void test_an_idle_disconnect_fails_no_try(void **state)
 {
 	(void)state;
@@ -720,6 +743,7 @@ int main(void)
 		api_test(test_a_wait_without_limit_ends_with_its_server),
 		api_test(test_a_cancel_ends_a_call_that_connects),
 		api_test(test_a_connecting_call_delays_nobody),
+		api_test(test_busy_does_not_hide_what_may_be_held),
 		api_test(test_an_idle_disconnect_fails_no_try),
 		api_test(test_a_release_that_is_never_sent_may_be_held),
 		api_test(test_a_cancel_ends_a_call_that_waits_for_an_answer),

@@ -17,7 +17,7 @@ RIVALS = {"read": "write", "read-polite": "write-preferred"}
 def use_every_kind(keeper) -> None:
     """Each kind of lock, called both ways, and each counter, once."""
     for kind in LOCKS:
-        for queued in (0, 1) if kind != "multi" else (0,):
+        for queued in (0, 1):
             keeper.call("acquire", f"{{k}}{kind}", kind=kind, queue=queued).ok()
             keeper.call("release", f"{{k}}{kind}", kind=kind, queue=queued).ok()
     for kind in ("semaphore", "permits"):

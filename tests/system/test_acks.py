@@ -39,8 +39,6 @@ def leave_alone(server) -> None:
 @pytest.mark.parametrize("kind", moving.LOCKS)
 def test_a_grant_is_on_every_replica(three, make_keeper, kind, queued):
     """At the moment at which it is told."""
-    if kind == "multi" and queued:
-        pytest.skip("multi locks have no asynchronous calls")
     keeper = make_keeper(three.url)
     with three.servers[1].connect() as one, three.servers[2].connect() as two:
         for number in range(40):
@@ -72,21 +70,23 @@ def test_too_few_have_it(three, make_keeper, kind):
     keeper.call("within", "some", kind=kind, lease=LEASE_MS,
                 wait=1500).is_code("LK_ENOTDURABLE", "LK_EMAYBEHELD")
     seen = keeper.call("try", "other", kind=kind, lease=LEASE_MS)
-    assert kind == "multi" or "1 of 2 replicas" in seen.is_code("LK_ENOTDURABLE").message, seen
+    assert "1 of 2 replicas" in seen.is_code("LK_ENOTDURABLE").message, seen
     until(lambda: not three.servers[0].call("EXISTS", "some", "other"), 10, "given back")
     assert keeper.call("is_held", "some", kind=kind).result == 0
     three.servers[2].call("REPLICAOF", "127.0.0.1", three.servers[0].port)
     keeper.call("within", "some", kind=kind, lease=LEASE_MS, wait=20000).ok()
 
 
-def test_one_that_is_held_by_another_is_busy(three, make_keeper):
+@pytest.mark.parametrize("kind", moving.LOCKS)
+def test_one_that_is_held_by_another_is_busy(three, make_keeper, kind):
     """However many have heard of it."""
+    rival = moving.RIVALS.get(kind, kind)
     holder, keeper = make_keeper(three.url, replica_acks=0), make_keeper(three.url)
-    holder.call("acquire", "some", lease=LEASE_MS).ok()
+    holder.call("acquire", "some", kind=rival, lease=LEASE_MS).ok()
     keeper.call("ping").ok()
     leave_alone(three.servers[2])
-    keeper.call("try", "some").is_code("LK_EBUSY")
-    keeper.call("within", "some", wait=1500).is_code("LK_ETIMEDOUT")
+    keeper.call("try", "some", kind=kind).is_code("LK_EBUSY")
+    keeper.call("within", "some", kind=kind, wait=1500).is_code("LK_ETIMEDOUT")
 
 
 def test_a_dead_replica_does_not_count(three, make_keeper):

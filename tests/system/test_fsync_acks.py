@@ -190,12 +190,12 @@ def test_who_may_not_ask(synced, make_keeper):
 @pytest.mark.parametrize("kind", moving.LOCKS)
 def test_a_grant_counts_when_it_is_on_disk(synced, make_keeper, kind):
     keeper = make_keeper(synced.url, fsync_acks="local")
-    for queued in (0, 1) if kind != "multi" else (0,):
+    for queued in (0, 1):
         keeper.call("acquire", f"good{queued}", kind=kind, queue=queued, lease=LEASE_MS).ok()
     stop_syncing(synced)
     seen = keeper.call("try", "bad", kind=kind, lease=LEASE_MS)
     seen.is_code("LK_ENOTDURABLE", "LK_EMAYBEHELD")
-    assert kind == "multi" or "its disk did not have it in time" in seen.message
+    assert "its disk did not have it in time" in seen.message
     until(lambda: not synced.call("EXISTS", "bad"), 10, "it is given back")
     assert keeper.call("is_held", "bad", kind=kind).result == 0
     synced.set("appendfsync", "always")

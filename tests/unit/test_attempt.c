@@ -384,18 +384,6 @@ static void test_a_grant_of_something_else_goes_back(void **state)
 	assert_true(effects.new_number && attempt.number != number);
 }
 
-static void test_a_grant_later_than_its_lease_is_unknown(void **state)
-{
-	(void)state;
-	struct lk__attempt attempt = begin(false, true, 0);
-	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
-	struct lk__attempt_event granted = {.type = LK__ATTEMPT_GRANTED, .sent_ns = 0};
-	struct lk__effects effects = feed(&attempt, &granted, 30000 * MS);
-	assert_true(effects.expired);
-	assert_int_equal(effects.compensate, LK__COMPENSATE_COPIES);
-	assert_int_equal(effects.action, LK__ATTEMPT_DO_PAUSE);
-}
-
 /* A connection that is lost before the try was written: at once again, but not for ever. */
 static void test_an_unsent_try_is_sent_again(void **state)
 {
@@ -633,7 +621,6 @@ int main(void)
 		cmocka_unit_test(test_a_spinner_pauses_and_never_listens),
 		cmocka_unit_test(test_a_poll_limits_the_pause),
 		cmocka_unit_test(test_a_grant_of_something_else_goes_back),
-		cmocka_unit_test(test_a_grant_later_than_its_lease_is_unknown),
 		cmocka_unit_test(test_an_unsent_try_is_sent_again),
 		cmocka_unit_test(test_a_wait_without_limit_ends_after_failures),
 		cmocka_unit_test(test_a_grant_while_closing_goes_back),

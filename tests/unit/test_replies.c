@@ -5,7 +5,11 @@
 
 #include <lockkeeper/error.h>
 
+#include "base/clock.h"
 #include "conn/classify.h"
+#include "conn/conn.h"
+#include "conn/node.h"
+#include "sync/answer.h"
 #include "sync/fair/fair.h"
 #include "sync/fenced/fenced.h"
 #include "sync/lock/lock.h"
@@ -116,9 +120,102 @@ static void test_a_late_copy_is_unknown(void **state)
 		assert_int_equal(recipes[i]->read_exchange(&request, &answer),
 				 LK__EXCHANGE_UNKNOWN);
 	}
-	size_t busy;
+	struct lk__answer answer = {.fence = 0};
 	struct lk__request request = {.reply = &late, .sends = 2};
-	assert_int_equal(lk__multi_read_acquire(&request, 1, &busy).type, LK__ATTEMPT_UNKNOWN);
+	lk__multi_read_acquire(&request, &answer);
+	assert_int_equal(answer.event.type, LK__ATTEMPT_UNKNOWN);
+}
+
+/* ---- the answer as a whole, however many names were asked for ---- */
+
+#define SENT_NS (INT64_C(5000) * LK__MS)
+#define LEASE_MS 30000
+
+static lk__read_acquire *const readers[] = {lk__reply_acquired, lk__multi_read_acquire};
+
+static struct lk__node node;
+static struct lk__conn conn = {.node = &node};
+
+static struct lk__answer take(lk__read_acquire *read, redisReply *reply, int code, int64_t now_ns)
+{
+	struct lk__request request = {.conn = &conn,
+				      .reply = reply,
+				      .code = code,
+				      .reason = "1 of 2 replicas",
+				      .sends = 1,
+				      .sent_ns = SENT_NS};
+	struct lk__answer answer = lk__answer_take(&request, read, LEASE_MS, now_ns);
+	assert_int_equal(answer.event.sent_ns, SENT_NS);
+	assert_true(!answer.event.code == !answer.reason);
+	if (answer.reason == request.reason) /* which is gone */
+		answer.reason = "of the request";
+	return answer;
+}
+
+/* That too few replicas have it voids a grant, and nothing else: nothing else was written. */
+static void test_what_too_few_have(void **state)
+{
+	redisReply nil = {.type = REDIS_REPLY_NIL}, ttl = integer(700), first = integer(1);
+	redisReply *elements[] = {&first, &ttl};
+	redisReply pair = {.type = REDIS_REPLY_ARRAY, .elements = 2, .element = elements};
+	redisReply late = text(REDIS_REPLY_STATUS, "LATE 1795263965971151");
+	redisReply *busy[] = {&ttl, &pair};
+	(void)state;
+	for (size_t i = 0; i < COUNT(readers); i++) {
+		struct lk__answer answer = take(readers[i], &nil, LK_ENOTDURABLE, SENT_NS);
+		assert_int_equal(answer.event.type, LK__ATTEMPT_UNKNOWN);
+		assert_int_equal(answer.event.code, LK_ENOTDURABLE);
+		assert_string_equal(answer.reason, "of the request");
+		answer = take(readers[i], busy[i], LK_ENOTDURABLE, SENT_NS);
+		assert_int_equal(answer.event.type, LK__ATTEMPT_BUSY);
+		assert_int_equal(answer.event.ttl_ms, 700);
+		node.offset_ns = INT64_MIN;
+		answer = take(readers[i], &late, LK_ENOTDURABLE, SENT_NS);
+		assert_int_equal(answer.event.type, LK__ATTEMPT_LATE);
+		assert_true(node.offset_ns > INT64_MIN); /* it has taught the time */
+	}
+}
+
+/* Less a hundredth and 2 ms for the clocks. */
+static void test_a_grant_later_than_its_lease_is_unknown(void **state)
+{
+	redisReply nil = {.type = REDIS_REPLY_NIL};
+	int64_t end_ns = SENT_NS + (LEASE_MS - LEASE_MS / 100 - 2) * LK__MS;
+	(void)state;
+	for (size_t i = 0; i < COUNT(readers); i++) {
+		assert_int_equal(take(readers[i], &nil, 0, end_ns - 1).event.type,
+				 LK__ATTEMPT_GRANTED);
+		struct lk__answer answer = take(readers[i], &nil, 0, end_ns);
+		assert_int_equal(answer.event.type, LK__ATTEMPT_UNKNOWN);
+		assert_int_equal(answer.event.code, LK_EMAYBEHELD);
+		assert_non_null(strstr(answer.reason, "after its lease"));
+		answer = take(readers[i], &nil, LK_ENOTDURABLE, end_ns);
+		assert_int_equal(answer.event.code, LK_ENOTDURABLE);
+	}
+}
+
+static void test_an_answer_without_a_meaning_has_a_reason(void **state)
+{
+	redisReply other = text(REDIS_REPLY_STATUS, "OK");
+	(void)state;
+	for (size_t i = 0; i < COUNT(readers); i++) {
+		struct lk__answer answer = take(readers[i], &other, 0, SENT_NS);
+		assert_int_equal(answer.event.type, LK__ATTEMPT_UNKNOWN);
+		assert_int_equal(answer.event.code, LK_EMAYBEHELD);
+	}
+}
+
+static void test_copies_and_what_was_never_sent(void **state)
+{
+	struct lk__request request = {.code = LK_EUNREACHABLE};
+	(void)state;
+	struct lk__attempt_event event =
+		lk__answer_take(&request, lk__reply_acquired, LEASE_MS, 0).event;
+	assert_int_equal(event.type, LK__ATTEMPT_FAILED);
+	assert_true(event.unsent && !event.copied);
+	request.sends = 2;
+	event = lk__answer_take(&request, lk__reply_acquired, LEASE_MS, 0).event;
+	assert_true(!event.unsent && event.copied);
 }
 
 /* The native plain lock's answers: to a token of its own, and what another copy has left. */
@@ -280,6 +377,10 @@ int main(void)
 		cmocka_unit_test(test_anything_else_is_unknown),
 		cmocka_unit_test(test_late_tells_the_time),
 		cmocka_unit_test(test_a_late_copy_is_unknown),
+		cmocka_unit_test(test_what_too_few_have),
+		cmocka_unit_test(test_a_grant_later_than_its_lease_is_unknown),
+		cmocka_unit_test(test_an_answer_without_a_meaning_has_a_reason),
+		cmocka_unit_test(test_copies_and_what_was_never_sent),
 		cmocka_unit_test(test_native_answers),
 		cmocka_unit_test(test_exchanges),
 		cmocka_unit_test(test_refusals),

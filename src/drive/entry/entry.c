@@ -14,7 +14,6 @@
 #include "drive/client/client_record.h"
 #include "drive/entry/spares.h"
 #include "drive/entry/watch_heap.h"
-#include "sync/script.h"
 
 /* ---- entries ---- */
 
@@ -398,30 +397,6 @@ static void entry_grant_all(struct lk__entry *entry, const struct lk__caller *fi
 		waiter->state = LK__WAITER_GRANTED;
 		lk__thread_wake(waiter->thread);
 	}
-}
-
-/* Too few replicas have it: a grant is none yet, and a refusal is one all the same. */
-static void entry_read(const struct lk__entry *entry, struct lk__request *request,
-		       struct lk__answer *answer)
-{
-	bool durable = request->code != LK_ENOTDURABLE;
-	if (!durable)
-		request->code = 0;
-	entry->target.recipe->read_acquire(request, answer);
-	if (durable)
-		return;
-	request->code = LK_ENOTDURABLE;
-	if (answer->event.type == LK__ATTEMPT_GRANTED)
-		answer->event = lk__reply_refusal(request);
-}
-
-struct lk__answer lk__entry_answer(struct lk__entry *entry, struct lk__request *request)
-{
-	struct lk__answer answer = {.fence = 0};
-	entry_read(entry, request, &answer);
-	if (answer.event.type == LK__ATTEMPT_LATE)
-		lk__node_learn_time(request->conn->node, answer.event.server_us, lk__now_ns());
-	return answer;
 }
 
 struct lk__entry_effects lk__entry_note_grant(struct lk__entry *entry, struct lk__caller *waiter,

@@ -329,10 +329,6 @@ void lk__entry_rest(struct lk__entry *entry);
 /* It has been held for a while: what only its next call needs goes, and is made again by that. */
 void lk__entry_settle(struct lk__entry *entry);
 
-/* What the answer to a try says. An answer that was too late tells the server's time, which is
- * learned. */
-struct lk__answer lk__entry_answer(struct lk__entry *entry, struct lk__request *request);
-
 /* The first in the queue becomes the head if nothing stands in its way. */
 void lk__entry_promote(struct lk__entry *entry);
 

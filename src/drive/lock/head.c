@@ -11,6 +11,7 @@
 #include "conf/config.h"
 #include "drive/background/compensation.h"
 #include "drive/client/loop.h"
+#include "sync/answer.h"
 
 #define DEAF_NS (1000 * LK__MS)       /* between tries while no message can be heard */
 #define ANSWER_GRACE_NS (50 * LK__MS) /* beyond a try's deadline, for its answer's way back */
@@ -101,15 +102,13 @@ static void head_unpin(struct lk__head *head)
 	head->pinned = NULL;
 }
 
-/* The event that the answer is; the request is gone. */
-static struct lk__answer answer_take(struct lk__entry *entry, struct lk__request *request)
+/* What the answer to the lock's try says, which is not in flight any more. */
+static struct lk__answer entry_answer(struct lk__entry *entry, const struct lk__request *request)
 {
-	struct lk__answer answer = lk__entry_answer(entry, request);
-	struct lk__attempt_event *event = &answer.event;
-	event->sent_ns = request->sent_ns;
-	event->copied = request->sends > 1;
-	event->unsent = request->code == LK_EUNREACHABLE && request->sends == 0;
-	if (event->type == LK__ATTEMPT_BUSY) {
+	struct lk__answer answer = lk__answer_take(request, entry->target.recipe->read_acquire,
+						   entry->waiting->attempt.asked_lease_ms,
+						   lk__now_ns());
+	if (answer.event.type == LK__ATTEMPT_BUSY) {
 		lk__count(&entry->client->counters.busy, 1);
 		entry->contended = true;
 	}
@@ -119,22 +118,20 @@ static struct lk__answer answer_take(struct lk__entry *entry, struct lk__request
 
 void lk__head_answered(struct lk__head *head, struct lk__request *request)
 {
-	struct lk__answer answer = answer_take(head->entry, request);
+	struct lk__answer answer = entry_answer(head->entry, request);
 	if (request->redirects) /* granted by another node: in doubt until that is asked again */
 		head->epoch--;
 	head->event = answer.event;
 	head->fence = answer.fence;
-	if (answer.reason)
+	if (answer.event.code)
 		head_fail(head, answer.event.code, answer.reason);
-	else if (request->code)
-		head_fail(head, request->code, request->reason);
 	lk__request_free(request);
 }
 
 /* A try was answered and nobody waits for it. */
 static void detached_read(struct lk__entry *entry, struct lk__request *request)
 {
-	struct lk__answer answer = answer_take(entry, request);
+	struct lk__answer answer = entry_answer(entry, request);
 	lk__request_free(request);
 	entry_step(entry, &answer.event);
 }
@@ -457,8 +454,6 @@ int lk__head_step(struct lk__head *head, struct lk__effects *effects)
 	int code = effects->code;
 	if (effects->new_number)
 		head->waiter->downgrade_number = 0;
-	if (effects->expired)
-		head_fail(head, LK_EMAYBEHELD, "the grant arrived after its lease had expired");
 	if (effects->action == LK__ATTEMPT_DO_GRANT)
 		return head_grant(head, effects);
 	if (effects->action == LK__ATTEMPT_DO_FAIL)

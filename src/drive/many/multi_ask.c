@@ -11,6 +11,7 @@
 #include "conf/config.h"
 #include "drive/entry/spares.h"
 #include "drive/background/compensation.h"
+#include "sync/answer.h"
 
 static struct lk__entry *part_of(const struct lk__multi_ask *ask, size_t part)
 {
@@ -257,71 +258,85 @@ static void group_release_behind(struct lk__multi_group *group, struct lk__entry
 		lk__request_free(request); /* the client is closed: their leases end them */
 }
 
-/* Held perhaps: each is compensated; whoever waits for the first finds out the rest. */
-static void group_unknown(struct lk__multi_ask *ask, const struct lk__multi_group *group)
+static void group_explain(struct lk__multi_ask *ask, const struct lk__multi_group *group, int code,
+			  const char *reason)
 {
+	const struct lk__entry *entry = part_of(ask, group->part[0]);
+	lk__fail(ask->error, code, "acquire %zu locks, \"%.100s\" … on %.100s: %s",
+		 ask->multi->count, entry->name, entry->client->config->url, reason);
+}
+
+/* Held perhaps: each is compensated; whoever waits for the first finds out the rest. */
+static void group_unknown(struct lk__multi_ask *ask, const struct lk__multi_group *group,
+			  const struct lk__answer *answer)
+{
+	int code = answer->event.code;
+	if (!ask->result && group->part[0] < ask->busy)
+		group_explain(ask, group, code, answer->reason);
 	group_compensate(ask, group);
-	ask_busy(ask, group->part[0], LK_EMAYBEHELD);
+	ask->unknown = true;
+	ask_busy(ask, group->part[0], code);
 }
 
 static void group_failed(struct lk__multi_ask *ask, const struct lk__multi_group *group,
-			 const struct lk__request *request, const struct lk__attempt_event *event)
+			 const struct lk__answer *answer)
 {
-	struct lk__entry *entry = part_of(ask, group->part[0]);
-	if (!ask->result)
-		lk__fail(ask->error, event->code, "acquire %zu locks, \"%.100s\" … on %.100s: %s",
-			 ask->multi->count, entry->name, entry->client->config->url,
-			 request->reason);
+	const struct lk__attempt_event *event = &answer->event;
+	if (!ask->result && (!event->retryable || group->part[0] < ask->busy))
+		group_explain(ask, group, event->code, answer->reason);
 	if (!ask->result && !event->retryable)
 		ask->result = event->code;
 	ask_busy(ask, group->part[0], event->code);
 }
 
-static void group_late(struct lk__multi_ask *ask, const struct lk__multi_group *group,
-		       int64_t server_us)
+/* What the answer says; NULL: none came. */
+static struct lk__answer group_answer(const struct lk__multi_group *group,
+				      const struct lk__request *request)
 {
-	lk__node_learn_time(part_of(ask, group->part[0])->target.node, server_us, lk__now_ns());
-	ask->late = true;
-	ask_busy(ask, group->part[0], LK_EUNAVAILABLE);
+	const struct lk__answer none = {
+		.event = {.type = LK__ATTEMPT_UNKNOWN, .code = LK_EMAYBEHELD},
+		.reason = "no answer within the command limit"};
+	const struct lk__answer wrong = {.event = none.event,
+					 .reason = "the answer names none of them"};
+	if (!request)
+		return none;
+	struct lk__answer answer = lk__answer_take(request, lk__multi_read_acquire, group->lease_ms,
+						   lk__now_ns());
+	return answer.busy < group->count ? answer : wrong;
 }
 
 static void group_read(void *context, size_t index, const struct lk__request *request)
 {
 	struct lk__multi_ask *ask = context;
 	struct lk__multi_group *group = &ask->group[index];
-	struct lk__attempt_event event = {.type = LK__ATTEMPT_UNKNOWN};
+	const struct lk__answer answer = group_answer(group, request);
 	bool again = false;
-	size_t busy = 0;
-	if (request)
-		event = lk__multi_read_acquire(request, group->count, &busy);
-	if (event.type == LK__ATTEMPT_GRANTED &&
-	    lk__now_ns() >= lk__lease_end_ns(request->sent_ns, group->lease_ms))
-		event.type = LK__ATTEMPT_UNKNOWN; /* later than its lease */
-	switch (event.type) {
+	switch (answer.event.type) {
 	case LK__ATTEMPT_GRANTED:
 		again = true;
 		group_granted(ask, group, request);
 		break;
 	case LK__ATTEMPT_BUSY:
 		lk__count(&part_of(ask, group->part[0])->client->counters.busy, 1);
-		ask_busy(ask, group->part[busy], LK_EBUSY);
+		ask_busy(ask, group->part[answer.busy], LK_EBUSY);
 		break;
 	case LK__ATTEMPT_LATE:
 		again = !ask->was_late;
-		group_late(ask, group, event.server_us);
+		ask->late = true;
+		ask_busy(ask, group->part[0], LK_EUNAVAILABLE);
 		break;
 	case LK__ATTEMPT_FAILED:
-		again = request->code == LK_EUNREACHABLE && request->sends == 0;
-		group_failed(ask, group, request, &event);
+		again = answer.event.unsent;
+		group_failed(ask, group, &answer);
 		break;
 	default:
 		if (!request)
 			group_release_behind(group, part_of(ask, group->part[0]));
-		group_unknown(ask, group);
+		group_unknown(ask, group, &answer);
 	}
 	ask->again &= again;
 	/* Refused, but the first copy may have been granted. */
-	bool copies = event.type != LK__ATTEMPT_UNKNOWN && request->sends > 1;
+	bool copies = answer.event.type != LK__ATTEMPT_UNKNOWN && answer.event.copied;
 	if (copies && !ask->taken[group->part[0]])
 		group_compensate(ask, group);
 }

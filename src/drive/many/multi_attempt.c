@@ -52,11 +52,13 @@ static bool ask_stands(const struct lk__multi_ask *ask)
 	return !ask_closed(ask) && lk__multi_hold_of(ask->multi, &ask->want.owner, &hold) == 0;
 }
 
-/* What is still being compensated may be held, whatever the last round ended with. */
+/* What is still being compensated may be held, whatever the last round ended with; LK_ENOTDURABLE
+ * says so itself, and why. */
 static int attempt_verdict(const struct lk__multi_attempt *attempt, int rc)
 {
 	const struct lk__multi_ask *ask = attempt->ask;
-	if (rc >= 0 || !ask->unknown || rc == LK_ECANCELLED || rc == LK_ECLOSED)
+	bool told = rc == LK_ECANCELLED || rc == LK_ECLOSED || rc == LK_ENOTDURABLE;
+	if (rc >= 0 || !ask->unknown || told)
 		return rc;
 	for (size_t i = 0; i < ask->multi->count; i++)
 		if (atomic_load(&ask->multi->part[i]->compensating) > 0)
@@ -121,7 +123,6 @@ static int try_end(struct lk__multi_attempt *attempt, int rc)
 	rc = lk__multi_tried(ask, rc);
 	if (rc == LK__MULTI_ALL && ask_stands(ask))
 		return 1;
-	ask->unknown |= ask->code == LK_EMAYBEHELD;
 	attempt->outcome = rc;
 	lk__multi_give_back(ask);
 	attempt_act(attempt, LK__MULTI_GIVE_BACK,

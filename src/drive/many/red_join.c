@@ -13,6 +13,7 @@
 #include "conf/config.h"
 #include "drive/many/red.h"
 #include "drive/entry/watch_heap.h"
+#include "sync/answer.h"
 
 #define AGAIN_NS (10 * LK__MS) /* the first of the pauses */
 
@@ -21,7 +22,8 @@ struct join {
 	size_t index;
 	uint64_t grant; /* the front's number */
 	int64_t lease_ms, end_ns;
-	bool again; /* the answer to the first was not to the try, or too late */
+	int64_t asked_lease_ms; /* as long at least */
+	bool again;             /* the answer to the first was not to the try, or too late */
 };
 
 static void join_finish(struct lk__request *request);
@@ -48,12 +50,13 @@ static struct lk__request *join_request(const struct lk__red_node *node, int64_t
 	return request;
 }
 
-static struct join *join_new(const struct join *wanted)
+static struct join *join_new(const struct join *wanted, int64_t lease_ms)
 {
 	struct join *join = malloc(sizeof(*join));
 	if (!join)
 		return NULL;
 	*join = *wanted;
+	join->asked_lease_ms = lease_ms;
 	lk__red_ref(join->entry);
 	return join;
 }
@@ -79,7 +82,7 @@ static void join_send(const struct join *wanted)
 		until_ns = wanted->end_ns;
 	if (lease_ms < wanted->lease_ms)
 		lease_ms = wanted->lease_ms;
-	struct join *join = join_new(wanted);
+	struct join *join = join_new(wanted, lease_ms);
 	struct lk__request *request = join ? join_request(node, lease_ms, until_ns) : NULL;
 	if (!request) {
 		if (join)
@@ -102,11 +105,13 @@ static void join_send(const struct join *wanted)
 		red->until_ns = until_ns;
 }
 
-static void join_read(const struct join *join, struct lk__request *request)
+static void join_read(const struct join *join, const struct lk__request *request)
 {
 	struct lk__red_node *node = &lk__red_of(join->entry)->node[join->index];
-	struct lk__answer answer = lk__entry_answer(node->member, request);
-	bool copies = request->sends > 1;
+	struct lk__answer answer = lk__answer_take(request,
+						   node->member->target.recipe->read_acquire,
+						   join->asked_lease_ms, lk__now_ns());
+	bool copies = answer.event.copied;
 	if (lk__red_of(join->entry)->number != join->grant)
 		return; /* it was released as one that may have it */
 	node->copies |= copies;

@@ -17,6 +17,7 @@
 #include "drive/client/client_record.h"
 #include "drive/client/loop.h"
 #include "drive/many/red.h"
+#include "sync/answer.h"
 
 #define NODE_LIMIT_PARTS 4   /* of the lease: what asking may take */
 #define NODE_LIMIT_MIN_MS 25 /* also so late that a wait limit leaves less */
@@ -219,12 +220,13 @@ static bool node_may_vote(const struct round *round, size_t index, struct ballot
 }
 
 /* A node has answered the try. The front's mutex is held. */
-static void round_settle(struct round *round, size_t index, struct lk__request *request)
+static void round_settle(struct round *round, size_t index, const struct lk__request *request)
 {
 	struct ballot *ballot = &round->ballot[index];
 	struct lk__entry *member = round->red->node[index].member;
-	struct lk__answer answer = lk__entry_answer(member, request);
-	ballot->copies |= request->sends > 1;
+	struct lk__answer answer = lk__answer_take(request, member->target.recipe->read_acquire,
+						   round->lease_ms, lk__now_ns());
+	ballot->copies |= answer.event.copied;
 	ballot->strayed = request->conn->node != ballot->place;
 	switch (answer.event.type) {
 	case LK__ATTEMPT_GRANTED:
@@ -241,10 +243,10 @@ static void round_settle(struct round *round, size_t index, struct lk__request *
 		ballot_cast(ballot, VOTE_LATE, LK_EUNAVAILABLE, "the request arrived too late");
 		break;
 	case LK__ATTEMPT_FAILED:
-		ballot_cast(ballot, VOTE_REFUSED, answer.event.code, request->reason);
+		ballot_cast(ballot, VOTE_REFUSED, answer.event.code, answer.reason);
 		break;
 	default:
-		ballot_cast(ballot, VOTE_UNKNOWN, LK_EMAYBEHELD, request->reason);
+		ballot_cast(ballot, VOTE_UNKNOWN, LK_EMAYBEHELD, answer.reason);
 	}
 }
 

@@ -33,24 +33,23 @@ struct lk__request *lk__multi_release_request(const struct lk__multi_key *keys, 
 	return lk__words_script(&words, LK__SCRIPT_MULTI_RELEASE, count);
 }
 
-struct lk__attempt_event lk__multi_read_acquire(const struct lk__request *request, size_t count,
-						size_t *busy)
+void lk__multi_read_acquire(const struct lk__request *request, struct lk__answer *answer)
 {
 	const redisReply *reply = request->reply;
-	if (request->code)
-		return lk__reply_refusal(request);
-	if (reply->type == REDIS_REPLY_NIL)
-		return (struct lk__attempt_event){.type = LK__ATTEMPT_GRANTED};
-	if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
-	    reply->element[0]->integer >= 1 && reply->element[0]->integer <= (long long)count) {
-		*busy = (size_t)reply->element[0]->integer - 1;
-		return (struct lk__attempt_event){.type = LK__ATTEMPT_BUSY,
-						  .ttl_ms = reply->element[1]->integer};
+	struct lk__attempt_event *event = &answer->event;
+	event->type = LK__ATTEMPT_UNKNOWN;
+	if (request->code) {
+		*event = lk__reply_refusal(request);
+	} else if (reply->type == REDIS_REPLY_NIL) {
+		event->type = LK__ATTEMPT_GRANTED;
+	} else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+		   reply->element[0]->integer >= 1) {
+		event->type = LK__ATTEMPT_BUSY;
+		event->ttl_ms = reply->element[1]->integer;
+		answer->busy = (size_t)reply->element[0]->integer - 1;
+	} else if (lk__reply_late(reply, &event->server_us)) {
+		event->type = lk__reply_not_done(request);
 	}
-	struct lk__attempt_event event = {.type = LK__ATTEMPT_UNKNOWN};
-	if (lk__reply_late(reply, &event.server_us))
-		event.type = lk__reply_not_done(request);
-	return event;
 }
 
 enum lk__released lk__multi_read_release(const struct lk__request *request, size_t index,

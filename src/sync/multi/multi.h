@@ -17,9 +17,8 @@ struct lk__request *lk__multi_acquire_request(const struct lk__multi_key *keys, 
 /* Frees each from its own field. NULL when out of memory. */
 struct lk__request *lk__multi_release_request(const struct lk__multi_key *keys, size_t count);
 
-/* `busy`: for BUSY, which of them is another's. */
-struct lk__attempt_event lk__multi_read_acquire(const struct lk__request *request, size_t count,
-						size_t *busy);
+/* For lk__answer_take(). The caller knows how many keys there were: whether `busy` is one. */
+void lk__multi_read_acquire(const struct lk__request *request, struct lk__answer *answer);
 
 /* What became of the one at `index`. */
 enum lk__released lk__multi_read_release(const struct lk__request *request, size_t index,
