@@ -4,7 +4,8 @@
  *
  * What is then still unanswered goes on without us; what is granted late belongs to the hold, if
  * that still stands, or goes back. A node that could not be asked yet joins the grant later
- * (red_join.c). A node that leaves too much unanswered is not asked any more.
+ * (red_join.c). A node that leaves too much unanswered is not asked any more. What the answers come
+ * to is counted in src/sync/red/votes.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include "drive/client/loop.h"
 #include "drive/many/red.h"
 #include "sync/answer.h"
+#include "sync/red/votes.h"
 
 #define NODE_LIMIT_PARTS 4   /* of the lease: what asking may take */
 #define NODE_LIMIT_MIN_MS 25 /* also so late that a wait limit leaves less */
@@ -25,31 +27,15 @@
 #define UNIDENTIFIED "INFO server shows no run_id, or CLUSTER MYID no id of a cluster's node"
 #define SLOT_MOVED "no vote: another master of the cluster has the slot now"
 
-enum vote {
-	VOTE_NONE,    /* no answer yet */
-	VOTE_UNASKED, /* it has not answered earlier tries */
-	VOTE_GRANTED,
-	VOTE_NO_VOTE, /* granted, but it may have forgotten others */
-	VOTE_BUSY,
-	VOTE_LATE,
-	VOTE_REFUSED, /* or not reached: not done */
-	VOTE_UNKNOWN,
-};
-
 struct ballot {
-	enum vote vote;
+	struct lk__vote vote;
 	uint64_t number;
 	struct lk__node *place; /* that is asked: it had the slot */
 	uint64_t epoch;         /* before it was asked */
 	bool turned;            /* it is not who was asked first */
 	bool strayed;           /* another has answered the try */
 	bool introduced;        /* asked who it is, and not answered yet */
-	bool tried;             /* asked for the lock */
-	bool granted;           /* whether it counts or not */
 	bool repeated;          /* it was late, and has taught us the time */
-	bool copies;            /* sent twice: whatever was answered, a copy may still run */
-	int64_t ttl_ms;
-	int code;
 	char reason[120];
 };
 
@@ -65,37 +51,32 @@ struct round {
 
 /* ---- what a node's answer is worth ---- */
 
-static void ballot_cast(struct ballot *ballot, enum vote vote, int code, const char *reason)
+static void ballot_cast(struct ballot *ballot, enum lk__vote_type type, int code,
+			const char *reason)
 {
-	ballot->vote = vote;
-	ballot->code = code;
+	ballot->vote.type = type;
+	ballot->vote.code = code;
 	snprintf(ballot->reason, sizeof(ballot->reason), "%.*s", (int)sizeof(ballot->reason) - 1,
 		 reason);
 }
 
-/* Whether it may have granted the lock without our knowing. */
-static bool ballot_is_unsure(const struct ballot *ballot)
-{
-	return ballot->tried &&
-	       (ballot->vote == VOTE_NONE || ballot->vote == VOTE_UNKNOWN || ballot->copies);
-}
-
-/* Whether it may have our number, and a release on its connection may not reach it. */
-static bool round_is_unsure(const struct round *round, size_t index)
+/* What the node has said, as of now. */
+static struct lk__vote round_vote(const struct round *round, size_t index)
 {
 	const struct ballot *ballot = &round->ballot[index];
-	bool cut_off = ballot->strayed || atomic_load(&ballot->place->epoch) != ballot->epoch;
-	return (ballot->granted && cut_off) || ballot_is_unsure(ballot);
+	struct lk__vote vote = ballot->vote;
+	vote.cut_off = ballot->strayed || atomic_load(&ballot->place->epoch) != ballot->epoch;
+	return vote;
 }
 
-/* Whether a node that has not granted it may do so when it is asked again. */
-static bool ballot_wants_more(const struct ballot *ballot)
+static struct lk__votes round_votes(const struct round *round)
 {
-	if (ballot->granted || (ballot->tried && ballot->vote == VOTE_NONE))
-		return false;
-	return ballot->vote == VOTE_NONE || ballot->vote == VOTE_LATE ||
-	       ballot->vote == VOTE_NO_VOTE || ballot->vote == VOTE_UNKNOWN ||
-	       ballot->code == LK_EUNREACHABLE;
+	struct lk__votes votes = {.majority = round->red->majority};
+	for (size_t i = 0; i < round->red->count; i++) {
+		struct lk__vote vote = round_vote(round, i);
+		lk__votes_add(&votes, &vote);
+	}
+	return votes;
 }
 
 /* Whether who it is was asked on a connection that still stands. */
@@ -164,13 +145,14 @@ static void round_introduce(struct round *round, size_t index,
 	struct lk__identity told;
 	ballot->introduced = false;
 	if (round_is_astray(round, index)) {
-		ballot_cast(ballot, VOTE_REFUSED, LK_EUNAVAILABLE, SLOT_MOVED);
+		ballot_cast(ballot, LK__VOTE_REFUSED, LK_EUNAVAILABLE, SLOT_MOVED);
 		return;
 	}
 	node->known = lk__identity_read(asked, count, lk__now_ns(), &told);
 	node->epoch = ballot->epoch;
 	if (!node->known) {
-		ballot_cast(ballot, VOTE_REFUSED, asked[0]->code ? asked[0]->code : LK_EPROTOCOL,
+		ballot_cast(ballot, LK__VOTE_REFUSED,
+			    asked[0]->code ? asked[0]->code : LK_EPROTOCOL,
 			    asked[0]->code ? asked[0]->reason : UNIDENTIFIED);
 		return;
 	}
@@ -193,15 +175,15 @@ static bool node_may_vote(const struct round *round, size_t index, struct ballot
 	char reason[120];
 	int64_t quarantine_ms = round_quarantine_ms(round);
 	if (atomic_load(&ballot->place->epoch) != ballot->epoch) {
-		ballot_cast(ballot, VOTE_NO_VOTE, LK_EUNREACHABLE, "the connection was lost");
+		ballot_cast(ballot, LK__VOTE_NO_VOTE, LK_EUNREACHABLE, "the connection was lost");
 		return false;
 	}
 	if (ballot->strayed) {
-		ballot_cast(ballot, VOTE_NO_VOTE, LK_EUNAVAILABLE, SLOT_MOVED);
+		ballot_cast(ballot, LK__VOTE_NO_VOTE, LK_EUNAVAILABLE, SLOT_MOVED);
 		return false;
 	}
 	if (!node->known || node->place != ballot->place || node->epoch != ballot->epoch) {
-		ballot_cast(ballot, VOTE_NO_VOTE, LK_EDENIED,
+		ballot_cast(ballot, LK__VOTE_NO_VOTE, LK_EDENIED,
 			    "no vote: INFO server does not identify it");
 		return false;
 	}
@@ -215,7 +197,7 @@ static bool node_may_vote(const struct round *round, size_t index, struct ballot
 		 node->identity.taken_over || moved
 			 ? "has taken over from a master and may not have"
 			 : "restarted recently and may have forgotten");
-	ballot_cast(ballot, VOTE_NO_VOTE, LK_EUNAVAILABLE, reason);
+	ballot_cast(ballot, LK__VOTE_NO_VOTE, LK_EUNAVAILABLE, reason);
 	return false;
 }
 
@@ -226,45 +208,35 @@ static void round_settle(struct round *round, size_t index, const struct lk__req
 	struct lk__entry *member = round->red->node[index].member;
 	struct lk__answer answer = lk__answer_take(request, member->target.recipe->read_acquire,
 						   round->lease_ms, lk__now_ns());
-	ballot->copies |= answer.event.copied;
+	ballot->vote.copies |= answer.event.copied;
 	ballot->strayed = request->conn->node != ballot->place;
 	switch (answer.event.type) {
 	case LK__ATTEMPT_GRANTED:
-		ballot->granted = true;
+		ballot->vote.granted = true;
 		lk__client_record_want(member->client);
 		if (node_may_vote(round, index, ballot))
-			ballot_cast(ballot, VOTE_GRANTED, 0, "granted");
+			ballot_cast(ballot, LK__VOTE_GRANTED, 0, "granted");
 		break;
 	case LK__ATTEMPT_BUSY:
-		ballot->ttl_ms = answer.event.ttl_ms;
-		ballot_cast(ballot, VOTE_BUSY, LK_EBUSY, "held by another owner");
+		ballot->vote.ttl_ms = answer.event.ttl_ms;
+		ballot_cast(ballot, LK__VOTE_BUSY, LK_EBUSY, "held by another owner");
 		break;
 	case LK__ATTEMPT_LATE:
-		ballot_cast(ballot, VOTE_LATE, LK_EUNAVAILABLE, "the request arrived too late");
+		ballot_cast(ballot, LK__VOTE_LATE, LK_EUNAVAILABLE, "the request arrived too late");
 		break;
 	case LK__ATTEMPT_FAILED:
-		ballot_cast(ballot, VOTE_REFUSED, answer.event.code, answer.reason);
+		ballot_cast(ballot, LK__VOTE_REFUSED, answer.event.code, answer.reason);
 		break;
 	default:
-		ballot_cast(ballot, VOTE_UNKNOWN, LK_EMAYBEHELD, answer.reason);
+		ballot_cast(ballot, LK__VOTE_UNKNOWN, LK_EMAYBEHELD, answer.reason);
 	}
 }
 
-static size_t round_count(const struct round *round, enum vote vote)
-{
-	size_t count = 0;
-	for (size_t i = 0; i < round->red->count; i++)
-		count += round->ballot[i].vote == vote;
-	return count;
-}
-
-/* Whether the answers that are there decide it. */
 static bool round_decided(void *context)
 {
 	const struct round *round = context;
-	size_t granted = round_count(round, VOTE_GRANTED), open = round_count(round, VOTE_NONE);
-	return granted >= round->red->majority || granted + open < round->red->majority ||
-	       round->why.code != 0;
+	const struct lk__votes votes = round_votes(round);
+	return round->why.code != 0 || lk__votes_decided(&votes);
 }
 
 /* ---- asking ---- */
@@ -313,7 +285,7 @@ static void round_ask(struct round *round, size_t index)
 	ballot->number = index == 0 ? round->number
 				    : atomic_fetch_add(&node->client->last_number, 1) + 1;
 	if (node->asked >= LK__RED_ASKED_MAX) {
-		ballot_cast(ballot, VOTE_UNASKED, LK_EUNREACHABLE,
+		ballot_cast(ballot, LK__VOTE_UNASKED, LK_EUNREACHABLE,
 			    "has not answered earlier requests");
 		return;
 	}
@@ -325,10 +297,11 @@ static void round_ask(struct round *round, size_t index)
 		round_check_twins(round, index);
 	if (!ballot->introduced && node_may_vote(round, index, ballot)) {
 		lk__fan_out_add(round->call.fan_out, index, conn, round_request(round, index));
-		ballot->tried = true;
+		ballot->vote.tried = true;
 	}
-	if (ballot->vote == VOTE_NONE && lk__fan_out_at(round->call.fan_out, index)->count == 0)
-		ballot_cast(ballot, VOTE_REFUSED, LK_ENOMEM, "out of memory");
+	if (ballot->vote.type == LK__VOTE_NONE &&
+	    lk__fan_out_at(round->call.fan_out, index)->count == 0)
+		ballot_cast(ballot, LK__VOTE_REFUSED, LK_ENOMEM, "out of memory");
 }
 
 /* Asks its node one more command. */
@@ -337,7 +310,7 @@ static void round_more(struct round *round, size_t index, struct lk__request *re
 	struct ballot *ballot = &round->ballot[index];
 	struct lk__conn *conn = lk__red_conn(round->red->node[index].member, ballot->place);
 	if (!lk__fan_out_more(round->call.fan_out, index, conn, request))
-		ballot_cast(ballot, VOTE_REFUSED, LK_ENOMEM, "out of memory");
+		ballot_cast(ballot, LK__VOTE_REFUSED, LK_ENOMEM, "out of memory");
 }
 
 /* The same questions once more, to the node that has the slot. All of them, or none. */
@@ -358,7 +331,7 @@ static void round_turn(struct round *round, size_t index)
 			lk__request_free(request[i]);
 	}
 	if (!complete)
-		ballot_cast(&round->ballot[index], VOTE_REFUSED, LK_ENOMEM, "out of memory");
+		ballot_cast(&round->ballot[index], LK__VOTE_REFUSED, LK_ENOMEM, "out of memory");
 }
 
 /* A node has answered: who it is, or the try. */
@@ -373,15 +346,15 @@ static void round_take(void *context, size_t index, const struct lk__fan_out_par
 		round_turn(round, index);
 	} else if (ballot->introduced) {
 		round_introduce(round, index, answers);
-		try_now = ballot->vote == VOTE_NONE && node_may_vote(round, index, ballot);
+		try_now = ballot->vote.type == LK__VOTE_NONE && node_may_vote(round, index, ballot);
 	} else {
 		round_settle(round, index, answers->request[answers->count - 1]);
-		try_now = ballot->vote == VOTE_LATE && !ballot->repeated;
+		try_now = ballot->vote.type == LK__VOTE_LATE && !ballot->repeated;
 		ballot->repeated |= try_now;
 		if (try_now)
-			ballot->vote = VOTE_NONE;
+			ballot->vote.type = LK__VOTE_NONE;
 	}
-	ballot->tried |= try_now;
+	ballot->vote.tried |= try_now;
 	pthread_mutex_unlock(&round->call.entry->mutex);
 	if (try_now)
 		round_more(round, index, round_request(round, index));
@@ -391,10 +364,10 @@ static void round_take(void *context, size_t index, const struct lk__fan_out_par
 static void round_join(const struct round *round, size_t index)
 {
 	const struct ballot *ballot = &round->ballot[index];
-	if (ballot_wants_more(ballot))
+	if (lk__vote_wants_more(&ballot->vote))
 		lk__red_join(round->call.entry, index, round->lease_ms,
 			     lk__lease_end_ns(round->begun_ns, round->lease_ms));
-	else if (ballot->vote == VOTE_BUSY)
+	else if (ballot->vote.type == LK__VOTE_BUSY)
 		lk__red_join_later(round->call.entry, index);
 }
 
@@ -404,10 +377,10 @@ static void round_late_part(const struct round *round, size_t index)
 {
 	const struct ballot *ballot = &round->ballot[index];
 	struct lk__red_node *node = &round->red->node[index];
-	node->copies |= ballot->copies;
-	if (ballot->granted)
+	node->copies |= ballot->vote.copies;
+	if (ballot->vote.granted)
 		node->part = LK__RED_HELD;
-	else if (!node->joined && !ballot_is_unsure(ballot))
+	else if (!node->joined && !lk__vote_is_unsure(&ballot->vote))
 		node->part = LK__RED_NOT_HELD;
 	round_join(round, index);
 }
@@ -425,7 +398,7 @@ static void round_late(void *context, size_t index, const struct lk__fan_out_par
 		round_introduce(round, index, answers);
 	else
 		round_settle(round, index, answers->request[answers->count - 1]);
-	if (red->number == round->number && ballot->tried)
+	if (red->number == round->number && ballot->vote.tried)
 		round_late_part(round, index);
 	pthread_mutex_unlock(&round->call.entry->mutex);
 }
@@ -436,10 +409,10 @@ static void round_late(void *context, size_t index, const struct lk__fan_out_par
 static void round_give_back(const struct round *round)
 {
 	for (size_t i = 0; i < round->red->count; i++) {
-		const struct ballot *ballot = &round->ballot[i];
-		bool unsure = round_is_unsure(round, i);
-		if (unsure || ballot->granted)
-			lk__red_give_back(&round->red->node[i], ballot->number, unsure,
+		const struct lk__vote vote = round_vote(round, i);
+		bool stays = lk__vote_may_stay(&vote);
+		if (stays || vote.granted)
+			lk__red_give_back(&round->red->node[i], round->ballot[i].number, stays,
 					  round->call.until_ns, round->lease_ms);
 	}
 }
@@ -450,20 +423,20 @@ static void round_keep(const struct round *round)
 	red->number = round->number;
 	red->until_ns = round->call.until_ns;
 	for (size_t i = 0; i < red->count; i++) {
-		bool held = round->ballot[i].granted;
-		bool unsure = ballot_is_unsure(&round->ballot[i]);
+		const struct lk__vote *vote = &round->ballot[i].vote;
 		red->node[i].number = round->ballot[i].number;
-		red->node[i].part = held     ? LK__RED_HELD
-				    : unsure ? LK__RED_UNSURE
-					     : LK__RED_NOT_HELD;
-		red->node[i].copies = round->ballot[i].copies;
+		red->node[i].part = vote->granted              ? LK__RED_HELD
+				    : lk__vote_is_unsure(vote) ? LK__RED_UNSURE
+							       : LK__RED_NOT_HELD;
+		red->node[i].copies = vote->copies;
 		red->node[i].joined = false;
 		round_join(round, i);
 	}
 }
 
 /* The reasons of those who did not grant it, as far as they fit. */
-static void round_explain(const struct round *round, int code, lk_error *error)
+static void round_explain(const struct round *round, const struct lk__votes *votes, int code,
+			  lk_error *error)
 {
 	const struct lk__red *red = round->red;
 	char text[400];
@@ -471,67 +444,36 @@ static void round_explain(const struct round *round, int code, lk_error *error)
 	text[0] = 0;
 	for (size_t i = 0; i < red->count && used < sizeof(text); i++) {
 		const struct ballot *ballot = &round->ballot[i];
-		if (ballot->vote == VOTE_GRANTED)
+		if (ballot->vote.type == LK__VOTE_GRANTED)
 			continue;
 		int size = snprintf(text + used, sizeof(text) - used, "; %.60s: %.100s",
 				    red->node[i].client->config->url,
-				    ballot->vote == VOTE_NONE ? "no answer in time"
-							      : ballot->reason);
+				    ballot->vote.type == LK__VOTE_NONE ? "no answer in time"
+								       : ballot->reason);
 		used += (size_t)size;
 	}
-	if (round_count(round, VOTE_GRANTED) >= red->majority)
+	if (votes->granted >= votes->majority)
 		snprintf(text, sizeof(text), ", but too late: the lease is nearly over");
 	lk__fail(error, code, "acquire \"%.60s\": %zu of %zu nodes grant it, %zu are needed%s",
-		 round->call.entry->name, round_count(round, VOTE_GRANTED), red->count,
-		 red->majority, text);
-}
-
-/* How many nodes may have it for all we know, until what they granted has gone back. */
-static size_t round_may_have(const struct round *round)
-{
-	size_t count = 0;
-	for (size_t i = 0; i < round->red->count; i++)
-		count += round->ballot[i].vote == VOTE_GRANTED || round_is_unsure(round, i);
-	return count;
+		 round->call.entry->name, votes->granted, votes->nodes, votes->majority, text);
 }
 
 /* What the attempt is told when it was not had. */
-static void round_lost(const struct round *round, struct lk__attempt_event *event, lk_error *error)
+static void round_lost(const struct round *round, const struct lk__votes *votes,
+		       struct lk__attempt_event *event, lk_error *error)
 {
-	size_t majority = round->red->majority;
-	size_t busy = round_count(round, VOTE_BUSY), late = round_count(round, VOTE_LATE);
-	size_t granted = round_count(round, VOTE_GRANTED), wrong = 0;
-	bool certain = round_may_have(round) < majority;
-	int code = certain ? LK_ENOQUORUM : LK_EMAYBEHELD;
 	if (round->why.code) {
 		*event = (struct lk__attempt_event){.type = LK__ATTEMPT_FAILED,
 						    .code = round->why.code};
 		*error = round->why;
 		return;
 	}
-	for (size_t i = 0; i < round->red->count; i++)
-		wrong += round->ballot[i].code == LK_EWRONGTYPE;
-	if (wrong > round->red->count - majority) { /* no majority without one of them */
-		event->code = LK_EWRONGTYPE;
-		round_explain(round, LK_EWRONGTYPE, error);
-		return;
-	}
-	if (certain && busy > 0 && busy + granted + late >= majority) {
-		*event = (struct lk__attempt_event){.type = LK__ATTEMPT_BUSY};
-		for (size_t i = 0; i < round->red->count; i++)
-			if (round->ballot[i].ttl_ms > event->ttl_ms)
-				event->ttl_ms = round->ballot[i].ttl_ms;
-		round_explain(round, LK_EBUSY, error);
-		return;
-	}
-	if (certain && late > 0 && granted + late >= majority) {
-		event->type = LK__ATTEMPT_LATE;
-		round_explain(round, LK_EUNAVAILABLE, error);
-		return;
-	}
-	*event = (struct lk__attempt_event){
-		.type = LK__ATTEMPT_FAILED, .code = code, .retryable = true};
-	round_explain(round, code, error);
+	int code = event->code;
+	if (event->type == LK__ATTEMPT_BUSY)
+		code = LK_EBUSY;
+	else if (event->type == LK__ATTEMPT_LATE)
+		code = LK_EUNAVAILABLE;
+	round_explain(round, votes, code, error);
 }
 
 static int round_over(const struct round *round)
@@ -541,23 +483,28 @@ static int round_over(const struct round *round)
 	return lk__caller_cancelled(round->waiter) ? LK_ECANCELLED : 0;
 }
 
+/* Of a lease that counts from before the first node was asked. */
+static bool round_is_worth_it(const struct round *round)
+{
+	int64_t end_ns = lk__lease_end_ns(round->begun_ns, round->lease_ms);
+	return lk__now_ns() + round->lease_ms * LK__MS / WORTH_PARTS < end_ns;
+}
+
 static int round_end(struct round *round, struct lk__attempt_event *event, lk_error *error)
 {
 	struct lk__red *red = round->red;
-	int64_t end_ns = lk__lease_end_ns(round->begun_ns, round->lease_ms);
-	bool worth = lk__now_ns() + round->lease_ms * LK__MS / WORTH_PARTS < end_ns;
+	const struct lk__votes votes = round_votes(round);
 	int over = round_over(round);
+	*event = lk__votes_event(&votes, round_is_worth_it(round));
 	for (size_t i = 0; i < red->count; i++)
-		red->node[i].asked += round->ballot[i].vote == VOTE_NONE;
-	if (round_count(round, VOTE_GRANTED) >= red->majority && worth && !over &&
-	    !round->why.code) {
+		red->node[i].asked += round->ballot[i].vote.type == LK__VOTE_NONE;
+	if (event->type == LK__ATTEMPT_GRANTED && !over && !round->why.code) {
 		round_keep(round);
-		event->type = LK__ATTEMPT_GRANTED;
 		event->sent_ns = round->begun_ns;
 	} else {
 		round_give_back(round);
 		if (!over)
-			round_lost(round, event, error);
+			round_lost(round, &votes, event, error);
 	}
 	return over;
 }

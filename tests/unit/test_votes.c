@@ -1,0 +1,293 @@
+/* What the votes of a quorum's nodes come to: tables, and random votes against a plain model. */
+#include "unit.h"
+
+#include <stdlib.h>
+
+#include <lockkeeper/error.h>
+
+#include "sync/red/votes.h"
+
+#define NODES_MAX 7
+#define RANDOM_ROUNDS 200000
+
+/* What the letter stands for. */
+static struct lk__vote vote_of(char letter)
+{
+	switch (letter) {
+	case 'G': /* granted, and counts */
+		return (struct lk__vote){.type = LK__VOTE_GRANTED, .tried = true, .granted = true};
+	case 'N': /* granted, and does not count */
+		return (struct lk__vote){.type = LK__VOTE_NO_VOTE,
+					 .tried = true,
+					 .granted = true,
+					 .code = LK_EUNAVAILABLE};
+	case 'Q': /* it has no vote, and was not tried */
+		return (struct lk__vote){.type = LK__VOTE_NO_VOTE, .code = LK_EUNAVAILABLE};
+	case 'C': /* granted on a connection that was lost since */
+		return (struct lk__vote){.type = LK__VOTE_NO_VOTE,
+					 .tried = true,
+					 .granted = true,
+					 .cut_off = true,
+					 .code = LK_EUNREACHABLE};
+	case 'B':
+		return (struct lk__vote){
+			.type = LK__VOTE_BUSY, .tried = true, .code = LK_EBUSY, .ttl_ms = 700};
+	case 'L':
+		return (struct lk__vote){
+			.type = LK__VOTE_LATE, .tried = true, .code = LK_EUNAVAILABLE};
+	case 'W':
+		return (struct lk__vote){
+			.type = LK__VOTE_REFUSED, .tried = true, .code = LK_EWRONGTYPE};
+	case 'R': /* cannot be reached */
+		return (struct lk__vote){.type = LK__VOTE_REFUSED, .code = LK_EUNREACHABLE};
+	case 'U':
+		return (struct lk__vote){
+			.type = LK__VOTE_UNKNOWN, .tried = true, .code = LK_EMAYBEHELD};
+	case 'A':
+		return (struct lk__vote){.type = LK__VOTE_UNASKED, .code = LK_EUNREACHABLE};
+	case 'o': /* tried, no answer yet */
+		return (struct lk__vote){.type = LK__VOTE_NONE, .tried = true};
+	default: /* has not said yet who it is */
+		return (struct lk__vote){.type = LK__VOTE_NONE};
+	}
+}
+
+static struct lk__votes votes_of(const struct lk__vote *vote, size_t nodes)
+{
+	struct lk__votes votes = {.majority = nodes / 2 + 1};
+	for (size_t i = 0; i < nodes; i++)
+		lk__votes_add(&votes, &vote[i]);
+	assert_int_equal(votes.nodes, nodes);
+	return votes;
+}
+
+static struct lk__votes votes_in(const char *letters)
+{
+	struct lk__vote vote[NODES_MAX];
+	size_t nodes = 0;
+	for (; letters[nodes]; nodes++)
+		vote[nodes] = vote_of(letters[nodes]);
+	return votes_of(vote, nodes);
+}
+
+static void test_decided(void **state)
+{
+	static const struct {
+		const char *votes;
+		bool decided;
+	} cases[] = {
+		{"o", false},    {"G", true},      {"B", true},      {"Goo", false},
+		{"GGo", true},   {"BBo", true},    {"GBo", false},   {"NNo", true},
+		{"NG.", false},  {"G..", false},   {"GGooo", false}, {"GGGoo", true},
+		{"UUUoo", true}, {"AAooo", false}, {"GGBB.", false}, {"GGBBQ", true},
+	};
+	(void)state;
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		const struct lk__votes votes = votes_in(cases[i].votes);
+		assert_int_equal(lk__votes_decided(&votes), cases[i].decided);
+	}
+}
+
+static void test_what_the_attempt_is_told(void **state)
+{
+	static const struct {
+		const char *votes;
+		enum lk__attempt_event_type type;
+		int code;
+		bool retryable;
+	} cases[] = {
+		{"GGo", LK__ATTEMPT_GRANTED, 0, false},
+		{"GGGWB", LK__ATTEMPT_GRANTED, 0, false},
+		{"BBB", LK__ATTEMPT_BUSY, 0, false},
+		{"GBR", LK__ATTEMPT_BUSY, 0, false},
+		{"LBR", LK__ATTEMPT_BUSY, 0, false},
+		{"LLR", LK__ATTEMPT_LATE, 0, false},
+		{"GLR", LK__ATTEMPT_LATE, 0, false},
+		{"WWG", LK__ATTEMPT_FAILED, LK_EWRONGTYPE, false},
+		{"WGR", LK__ATTEMPT_FAILED, LK_ENOQUORUM, true},
+		{"BRR", LK__ATTEMPT_FAILED, LK_ENOQUORUM, true},
+		{"NNR", LK__ATTEMPT_FAILED, LK_ENOQUORUM, true},
+		{"QQG", LK__ATTEMPT_FAILED, LK_ENOQUORUM, true},
+		{"AA.", LK__ATTEMPT_FAILED, LK_ENOQUORUM, true},
+		{"oU.", LK__ATTEMPT_FAILED, LK_EMAYBEHELD, true},
+		{"GCR", LK__ATTEMPT_FAILED, LK_EMAYBEHELD, true},
+		{"GoB", LK__ATTEMPT_FAILED, LK_EMAYBEHELD, true},
+		{"UUB", LK__ATTEMPT_FAILED, LK_EMAYBEHELD, true},
+	};
+	(void)state;
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		const struct lk__votes votes = votes_in(cases[i].votes);
+		struct lk__attempt_event event = lk__votes_event(&votes, true);
+		assert_int_equal(event.type, cases[i].type);
+		assert_int_equal(event.code, cases[i].code);
+		assert_int_equal(event.retryable, cases[i].retryable);
+		assert_int_equal(event.ttl_ms, event.type == LK__ATTEMPT_BUSY ? 700 : 0);
+	}
+}
+
+/* Its lease is nearly over: it goes back, and until it has it may be held. */
+static void test_a_grant_that_is_not_worth_it(void **state)
+{
+	const struct lk__votes votes = votes_in("GGB");
+	struct lk__attempt_event event = lk__votes_event(&votes, false);
+	(void)state;
+	assert_int_equal(event.type, LK__ATTEMPT_FAILED);
+	assert_int_equal(event.code, LK_EMAYBEHELD);
+	assert_true(event.retryable);
+}
+
+static void test_who_is_asked_again(void **state)
+{
+	static const struct {
+		char vote;
+		bool wants_more, unsure, may_stay;
+	} cases[] = {
+		{'G', false, false, false}, {'N', false, false, false}, {'C', false, false, true},
+		{'Q', true, false, false},  {'B', false, false, false}, {'L', true, false, false},
+		{'W', false, false, false}, {'R', true, false, false},  {'U', true, true, true},
+		{'A', true, false, false},  {'o', false, true, true},   {'.', true, false, false},
+	};
+	(void)state;
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		struct lk__vote vote = vote_of(cases[i].vote);
+		assert_int_equal(lk__vote_wants_more(&vote), cases[i].wants_more);
+		assert_int_equal(lk__vote_is_unsure(&vote), cases[i].unsure);
+		assert_int_equal(lk__vote_may_stay(&vote), cases[i].may_stay);
+		vote.copies = vote.tried; /* one of them may still run, whatever this one said */
+		assert_int_equal(lk__vote_is_unsure(&vote), vote.tried);
+		assert_int_equal(lk__vote_may_stay(&vote), vote.tried);
+	}
+}
+
+/* ---- a plain model: node by node, every way in which it can go on ---- */
+
+static unsigned random_below(unsigned bound)
+{
+	return (unsigned)random() % bound;
+}
+
+static size_t random_votes(struct lk__vote *vote)
+{
+	static const char letters[] = "GGGNQCBBLWRUAoo.";
+	size_t nodes = 1 + random_below(NODES_MAX);
+	for (size_t i = 0; i < nodes; i++) {
+		vote[i] = vote_of(letters[random_below(sizeof(letters) - 1)]);
+		if (vote[i].tried && random_below(8) == 0)
+			vote[i].copies = true;
+		if (vote[i].granted && random_below(8) == 0)
+			vote[i].cut_off = true;
+		if (vote[i].type == LK__VOTE_BUSY)
+			vote[i].ttl_ms = random_below(1000);
+	}
+	return nodes;
+}
+
+/* More than half of them. */
+static bool most(size_t some, size_t nodes)
+{
+	return 2 * some > nodes;
+}
+
+/* Whether there is a majority when those that are silent answer as the bits say. */
+static bool model_granted(const struct lk__vote *vote, size_t nodes, unsigned answers)
+{
+	size_t granted = 0;
+	for (size_t i = 0; i < nodes; i++) {
+		bool silent = vote[i].type == LK__VOTE_NONE;
+		granted += silent ? answers >> i & 1 : vote[i].type == LK__VOTE_GRANTED;
+	}
+	return most(granted, nodes);
+}
+
+/* Whether it is the same whatever they answer. */
+static bool model_decided(const struct lk__vote *vote, size_t nodes)
+{
+	bool first = model_granted(vote, nodes, 0);
+	for (unsigned answers = 1; answers < 1u << nodes; answers++)
+		if (model_granted(vote, nodes, answers) != first)
+			return false;
+	return true;
+}
+
+/* Whether a majority may have the lock though everything known of was released. */
+static bool model_may_be_held(const struct lk__vote *vote, size_t nodes)
+{
+	size_t may = 0;
+	for (size_t i = 0; i < nodes; i++) {
+		bool counts = vote[i].type == LK__VOTE_GRANTED;
+		bool silent = vote[i].tried && vote[i].type == LK__VOTE_NONE;
+		bool unknown = vote[i].type == LK__VOTE_UNKNOWN;
+		may += counts || silent || unknown || vote[i].copies ||
+		       (vote[i].granted && vote[i].cut_off);
+	}
+	return most(may, nodes);
+}
+
+static size_t model_count(const struct lk__vote *vote, size_t nodes, enum lk__vote_type type)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < nodes; i++)
+		count += vote[i].type == type;
+	return count;
+}
+
+/* Whether a majority could be had as soon as those who are busy let go, and the clock is known. */
+static bool model_others_only(const struct lk__vote *vote, size_t nodes)
+{
+	return most(model_count(vote, nodes, LK__VOTE_GRANTED) +
+			    model_count(vote, nodes, LK__VOTE_BUSY) +
+			    model_count(vote, nodes, LK__VOTE_LATE),
+		    nodes);
+}
+
+static void check_event(const struct lk__vote *vote, size_t nodes, bool worth)
+{
+	const struct lk__votes votes = votes_of(vote, nodes);
+	struct lk__attempt_event event = lk__votes_event(&votes, worth);
+	bool granted = most(model_count(vote, nodes, LK__VOTE_GRANTED), nodes);
+	size_t busy = model_count(vote, nodes, LK__VOTE_BUSY), wrong = 0;
+	int64_t ttl_ms = 0;
+	for (size_t i = 0; i < nodes; i++) {
+		wrong += vote[i].code == LK_EWRONGTYPE;
+		if (vote[i].ttl_ms > ttl_ms)
+			ttl_ms = vote[i].ttl_ms;
+	}
+	assert_int_equal(event.type == LK__ATTEMPT_GRANTED, granted && worth);
+	if (event.type == LK__ATTEMPT_GRANTED)
+		return;
+	assert_int_equal(event.code == LK_EMAYBEHELD, model_may_be_held(vote, nodes));
+	if (event.code == LK_EMAYBEHELD)
+		return;
+	bool hopeless = !most(nodes - wrong, nodes);
+	bool others_only = !hopeless && model_others_only(vote, nodes);
+	assert_int_equal(event.code == LK_EWRONGTYPE, hopeless);
+	assert_int_equal(event.type == LK__ATTEMPT_BUSY, others_only && busy > 0);
+	assert_int_equal(event.type == LK__ATTEMPT_LATE, others_only && busy == 0);
+	assert_int_equal(event.code == LK_ENOQUORUM, !hopeless && !others_only);
+	assert_int_equal(event.ttl_ms, event.type == LK__ATTEMPT_BUSY ? ttl_ms : 0);
+}
+
+static void test_random_votes(void **state)
+{
+	struct lk__vote vote[NODES_MAX];
+	(void)state;
+	srandom(20);
+	for (int round = 0; round < RANDOM_ROUNDS; round++) {
+		size_t nodes = random_votes(vote);
+		const struct lk__votes votes = votes_of(vote, nodes);
+		assert_int_equal(lk__votes_decided(&votes), model_decided(vote, nodes));
+		check_event(vote, nodes, random_below(8) != 0);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_decided),
+		cmocka_unit_test(test_what_the_attempt_is_told),
+		cmocka_unit_test(test_a_grant_that_is_not_worth_it),
+		cmocka_unit_test(test_who_is_asked_again),
+		cmocka_unit_test(test_random_votes),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
