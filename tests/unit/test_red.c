@@ -109,11 +109,12 @@ static void test_another_history(void **state)
 }
 
 /* What is read of a server that tells `mode`, and `id` if asked for it; NULL: it refuses that. */
-static bool reads(const char *mode, const char *id, size_t count, struct lk__identity *identity)
+static bool reads_up(const char *uptime, const char *mode, const char *id, size_t count,
+		     struct lk__identity *identity)
 {
 	char server[128];
 	snprintf(server, sizeof(server),
-		 "# Server\r\nredis_mode:%s\r\nrun_id:a\r\nuptime_in_seconds:60\r\n", mode);
+		 "# Server\r\nredis_mode:%s\r\nrun_id:a\r\nuptime_in_seconds:%s\r\n", mode, uptime);
 	redisReply told = {.type = REDIS_REPLY_STRING, .str = server, .len = strlen(server)};
 	redisReply member = {
 		.type = REDIS_REPLY_STRING, .str = (char *)id, .len = id ? strlen(id) : 0};
@@ -123,6 +124,36 @@ static bool reads(const char *mode, const char *id, size_t count, struct lk__ide
 		&who, &refused, &refused, &refused, id ? &answer : &refused};
 	memset(identity, 1, sizeof(*identity));
 	return lk__identity_read(answers, count, NOW, identity);
+}
+
+static bool reads(const char *mode, const char *id, size_t count, struct lk__identity *identity)
+{
+	return reads_up("60", mode, id, count, identity);
+}
+
+/* Whatever it says, it does not run since tomorrow, nor since before there was Redis. */
+static void test_uptimes(void **state)
+{
+	static const struct {
+		const char *uptime;
+		int64_t seconds;
+	} cases[] = {
+		{"60", 59},
+		{"1", 0},
+		{"0", 0},
+		{"-1", 0},
+		{"-9223372036854775808", 0},
+		{"9223372036854775807", INT32_MAX},
+		{"", 0},
+		{"soon", 0},
+	};
+	struct lk__identity identity;
+	(void)state;
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		assert_true(reads_up(cases[i].uptime, "standalone", NULL, LK__IDENTITY_QUESTIONS,
+				     &identity));
+		assert_int_equal(identity.started_ns, NOW - cases[i].seconds * INT64_C(1000000000));
+	}
 }
 
 /* Without the id it could be another of a cluster that votes already. */
@@ -155,6 +186,7 @@ int main(void)
 		cmocka_unit_test(test_an_heir_with_all_grants),
 		cmocka_unit_test(test_an_heir_without),
 		cmocka_unit_test(test_another_history),
+		cmocka_unit_test(test_uptimes),
 		cmocka_unit_test(test_a_member_tells_its_id),
 		cmocka_unit_test(test_a_server_older_than_our_machine),
 	};

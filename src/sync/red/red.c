@@ -95,6 +95,8 @@ bool lk__identity_read(struct lk__request *const *answers, size_t count, int64_t
 		seconds--; /* both ends are cut to whole seconds */
 	if (seconds > INT32_MAX)
 		seconds = INT32_MAX;
+	if (seconds < 0) /* no server of ours says that */
+		seconds = 0;
 	identity->started_ns = now_ns - seconds * INT64_C(1000000000);
 	identity->durable = aof && *aof == '1' && always_synced(answers[2]);
 	return true;
