@@ -9,6 +9,7 @@
 #include "conn/classify.h"
 #include "conn/conn.h"
 #include "conn/node.h"
+#include "drive/count/counter.h"
 #include "sync/answer.h"
 #include "sync/fair/fair.h"
 #include "sync/fenced/fenced.h"
@@ -124,6 +125,22 @@ static void test_a_late_copy_is_unknown(void **state)
 	struct lk__request request = {.reply = &late, .sends = 2};
 	lk__multi_read_acquire(&request, &answer);
 	assert_int_equal(answer.event.type, LK__ATTEMPT_UNKNOWN);
+}
+
+/* A slot may have gone to another node since the counter was made: that one's clock is told. */
+static void test_late_teaches_the_node_that_answered(void **state)
+{
+	redisReply late = text(REDIS_REPLY_STATUS, "LATE 1795263965971151");
+	struct lk__node former = {.offset_ns = INT64_MIN}, present = {.offset_ns = INT64_MIN};
+	struct lk__conn conn = {.node = &present};
+	struct lk__entry entry = {.name = "n", .target = {.node = &former}};
+	struct lk__counter counter = {.entry = &entry};
+	struct lk__changing changing = {.counter = &counter, .operation = "add"};
+	struct lk__request request = {.conn = &conn, .reply = &late, .sends = 1};
+	(void)state;
+	assert_int_equal(lk__change_read(&changing, &request, NULL), LK_OK);
+	assert_true(present.offset_ns > INT64_MIN);
+	assert_true(former.offset_ns == INT64_MIN);
 }
 
 /* ---- the answer as a whole, however many names were asked for ---- */
@@ -377,6 +394,7 @@ int main(void)
 		cmocka_unit_test(test_anything_else_is_unknown),
 		cmocka_unit_test(test_late_tells_the_time),
 		cmocka_unit_test(test_a_late_copy_is_unknown),
+		cmocka_unit_test(test_late_teaches_the_node_that_answered),
 		cmocka_unit_test(test_what_too_few_have),
 		cmocka_unit_test(test_a_grant_later_than_its_lease_is_unknown),
 		cmocka_unit_test(test_an_answer_without_a_meaning_has_a_reason),

@@ -154,13 +154,15 @@ struct lk__request *lk__change_request(const struct lk__changing *changing)
 
 /* What a reply without an integer says; LK_OK when the request is to be made anew: under the same
  * number, so that what an earlier copy has done is found. */
-static int change_refused(struct lk__changing *changing, const redisReply *reply, lk_error *error)
+static int change_refused(struct lk__changing *changing, const struct lk__request *request,
+			  lk_error *error)
 {
-	struct lk__entry *entry = changing->counter->entry;
+	const struct lk__entry *entry = changing->counter->entry;
+	const redisReply *reply = request->reply;
 	int64_t server_us = 0;
 	bool late = lk__reply_late(reply, &server_us);
 	if (late)
-		lk__node_learn_time(entry->target.node, server_us, lk__now_ns());
+		lk__node_learn_time(request->conn->node, server_us, lk__now_ns());
 	if (late && !changing->made_anew) {
 		changing->made_anew = true;
 		return LK_OK;
@@ -182,7 +184,7 @@ int lk__change_read(struct lk__changing *changing, const struct lk__request *req
 {
 	changing->copied |= lk__reply_is_of_copy(request);
 	if (request->reply->type != REDIS_REPLY_INTEGER)
-		return change_refused(changing, request->reply, error);
+		return change_refused(changing, request, error);
 	changing->answer = request->reply->integer;
 	return 1;
 }
