@@ -97,7 +97,7 @@ int lk__counter_change(struct lk__counter_call *call, const struct lk__change *c
 		rc = change_ask(call, &changing);
 	if (rc == 0)
 		rc = change_ask(call, &changing);
-	rc = lk__change_end(&changing, rc, call->error);
+	rc = lk__change_end(&changing, rc < 0 ? rc : 0, call->error);
 	if (rc == 0)
 		*answer_out = changing.answer;
 	return rc;

@@ -510,14 +510,37 @@ static struct lk__effects attempt_next(struct lk__attempt *attempt,
 	}
 }
 
+/* Whether the attempt is where its driver will feed what comes of the action. For assertions. */
+static __attribute__((unused)) bool attempt_is_ready_for(const struct lk__attempt *attempt,
+							 enum lk__attempt_action action)
+{
+	static const enum lk__attempt_state states[] = {
+		[LK__ATTEMPT_DO_CONNECT] = LK__ATTEMPT_CONNECTING,
+		[LK__ATTEMPT_DO_SEND] = LK__ATTEMPT_TRYING,
+		[LK__ATTEMPT_DO_AWAIT] = LK__ATTEMPT_TRYING,
+		[LK__ATTEMPT_DO_LISTEN] = LK__ATTEMPT_SUBSCRIBING,
+		[LK__ATTEMPT_DO_WAIT] = LK__ATTEMPT_WAITING,
+		[LK__ATTEMPT_DO_HOLD_OFF] = LK__ATTEMPT_WAITING,
+		[LK__ATTEMPT_DO_PAUSE] = LK__ATTEMPT_PAUSED,
+		[LK__ATTEMPT_DO_GRANT] = LK__ATTEMPT_IDLE,
+	};
+	return action == LK__ATTEMPT_DO_NOTHING || action == LK__ATTEMPT_DO_FAIL ||
+	       states[action] == attempt->state;
+}
+
 struct lk__effects lk__attempt_step(struct lk__attempt *attempt,
 				    const struct lk__attempt_event *event, int64_t now_ns)
 {
+	struct lk__effects effects;
 	if (event->type == LK__ATTEMPT_ADOPTED)
-		return attempt_adopted(attempt, event, now_ns);
-	if (attempt->state == LK__ATTEMPT_DETACHED)
-		return attempt_detached(attempt, event, now_ns);
-	if (event->type == LK__ATTEMPT_LEFT)
-		return attempt_left(attempt, event, now_ns);
-	return attempt_next(attempt, event, now_ns);
+		effects = attempt_adopted(attempt, event, now_ns);
+	else if (attempt->state == LK__ATTEMPT_DETACHED)
+		effects = attempt_detached(attempt, event, now_ns);
+	else if (event->type == LK__ATTEMPT_LEFT)
+		effects = attempt_left(attempt, event, now_ns);
+	else
+		effects = attempt_next(attempt, event, now_ns);
+	assert(attempt_is_ready_for(attempt, effects.action));
+	assert(!effects.compensate || effects.gives_up != 0);
+	return effects;
 }

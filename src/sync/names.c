@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Names that Redisson derives from a lock's name. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,12 +24,14 @@ static char *name_make(const char *before, const char *name, size_t name_size, c
 		*end++ = '}';
 	end = mempcpy(end, after, after_size + 1);
 	*size_out = (size_t)(end - 1 - made);
+	assert(*size_out == before_size + name_size + after_size + (braces ? 2 : 0));
 	return made;
 }
 
 char *lk__derived_name(const char *prefix, const char *name, size_t name_size, size_t *size_out)
 {
 	char before[64];
+	assert(strlen(prefix) + 1 < sizeof(before));
 	snprintf(before, sizeof(before), "%s:", prefix);
 	return name_make(before, name, name_size, "", !memchr(name, '{', name_size), size_out);
 }
@@ -51,6 +54,7 @@ char *lk__channel_name(const struct lk__recipe *recipe, const char *key, size_t 
 char *lk__suffixed_name(const char *name, size_t name_size, const char *suffix, size_t *size_out)
 {
 	char after[64];
+	assert(strlen(suffix) + 1 < sizeof(after));
 	snprintf(after, sizeof(after), ":%s", suffix);
 	return name_make("", name, name_size, after, !memchr(name, '{', name_size), size_out);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "sync/script.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,7 @@ int lk__reply_renewed(const struct lk__request *request, size_t count, size_t in
 {
 	const redisReply *reply = request->reply;
 	size_t elements = request->batch ? 2 * count : count;
+	assert(index < count);
 	if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements < elements ||
 	    request->code == LK_ENOTDURABLE)
 		return -1;
@@ -46,6 +48,7 @@ struct lk__request *lk__renew_script(enum lk__script_id script, const struct lk_
 				     size_t count)
 {
 	struct lk__words words = {0};
+	assert(count > 0);
 	lk__words_many(&words, 3 * count);
 	for (size_t i = 0; i < count; i++)
 		lk__words_add(&words, renewals[i].target->key, renewals[i].target->key_size);
@@ -58,6 +61,7 @@ struct lk__request *lk__renew_script(enum lk__script_id script, const struct lk_
 
 struct lk__attempt_event lk__reply_refusal(const struct lk__request *request)
 {
+	assert(request->code < 0);
 	if (request->code == LK_EMAYBEHELD || request->code == LK_ENOTDURABLE)
 		return (struct lk__attempt_event){.type = LK__ATTEMPT_UNKNOWN,
 						  .code = request->code};
@@ -89,6 +93,7 @@ void lk__reply_acquired(const struct lk__request *request, struct lk__answer *an
 {
 	const redisReply *reply = request->reply;
 	struct lk__attempt_event *event = &answer->event;
+	assert(request->code || reply);
 	event->type = LK__ATTEMPT_UNKNOWN;
 	if (request->code) {
 		*event = lk__reply_refusal(request);
@@ -104,6 +109,7 @@ void lk__reply_acquired(const struct lk__request *request, struct lk__answer *an
 
 enum lk__released lk__reply_released(const struct lk__request *request, int64_t *listeners)
 {
+	assert(request->code || request->reply);
 	if (request->code)
 		return LK__RELEASED_FAILED;
 	if (request->reply->type == REDIS_REPLY_NIL)
@@ -115,6 +121,7 @@ enum lk__released lk__reply_released(const struct lk__request *request, int64_t 
 enum lk__exchanged lk__reply_exchanged(const struct lk__request *request)
 {
 	const redisReply *reply = request->reply;
+	assert(request->code || reply);
 	if (request->code == LK_EMAYBEHELD || request->code == LK_ENOTDURABLE)
 		return LK__EXCHANGE_UNKNOWN;
 	if (request->code)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "sync/term.h"
 
+#include <assert.h>
+
 #include "base/clock.h"
 
 void lk__term_begin(struct lk__term *term, int64_t now_ns)
@@ -16,6 +18,7 @@ enum lk__pass lk__term_pass(struct lk__term *term, const struct lk__passing *pas
 		    term->handovers >= LK__TERM_HANDOVERS_MAX;
 	int64_t third_ns = passing->lease_ms * LK__MS / 3;
 	bool short_lease = passing->valid_until_ns - passing->now_ns < third_ns;
+	assert(term->handovers <= LK__TERM_HANDOVERS_MAX);
 	if (!passing->waiting || passing->doubt || over)
 		return LK__PASS_WIRE;
 	if (passing->needs_server) {

@@ -127,8 +127,10 @@ int lk__async_start(struct lk__completion *completion, struct lk__entry *entry,
 		    const struct lk__async_want *want, lk_error *error)
 {
 	struct lk__async *async;
+	assert(!completion->entry && !completion->async);
 	int rc = async_get(entry->client, &async);
 	if (rc == 0) {
+		assert(async->client == entry->client && atomic_load(&async->state) == ASYNC_FREE);
 		rc = async_prepare(async, completion, entry, want);
 		if (rc < 0)
 			async_put_back(async);
@@ -158,6 +160,7 @@ static struct lk__completion *asyncs_same_queue(struct lk__async **from)
 {
 	struct lk__completion *same = NULL;
 	const lk_queue *queue = (*from)->completion->queue;
+	assert(queue);
 	for (; *from && (*from)->completion->queue == queue; *from = (*from)->next) {
 		DL_APPEND(same, (*from)->completion);
 		(*from)->completion = NULL;
@@ -210,6 +213,7 @@ void lk__async_complete(struct lk__async *async, int rc)
 void lk__async_wait(struct lk__async *async, int64_t until_ns)
 {
 	struct lk__heap *timers = &async->client->asyncs.timers;
+	assert(atomic_load(&async->state) == ASYNC_WAITING);
 	if (until_ns == LK__NEVER)
 		lk__heap_remove(timers, &async->timer);
 	else
@@ -227,6 +231,7 @@ bool lk__async_is_over(struct lk__async *async, int64_t until_ns)
 void lk__async_answered(struct lk__request *request)
 {
 	struct lk__async *async = request->owner;
+	assert(!atomic_load(&async->answer)); /* one question at a time */
 	atomic_store(&async->answer, request);
 	async_wake(&async->thread);
 }

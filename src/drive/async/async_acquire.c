@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Acquires that the loop resumes. */
+#include <assert.h>
 #include <utlist.h>
 
 #include "base/clock.h"
@@ -10,6 +11,7 @@
 static int acquire_look(struct lk__async *async, struct lk__entry *entry, lk_error *error)
 {
 	struct lk__caller *caller = &async->caller;
+	assert(!async->heads || lk__entry_head(entry) == caller);
 	for (;;) {
 		int64_t until_ns;
 		int rc = 0;
@@ -61,6 +63,7 @@ static void acquire_note(struct lk__async *async)
 	lk_completion *value = &completion->value;
 	const struct lk__hold *hold = lk__entry_hold_of(entry, &completion->owner);
 	bool holds = hold && hold->number == async->grant.number; /* else it has released it */
+	assert(async->grant.number != 0);
 	completion->number = async->grant.number;
 	value->deadline_ns = holds ? lk__hold_deadline(hold) : async->grant.valid_until_ns;
 	value->fence = async->grant.fence;
@@ -73,6 +76,7 @@ static int permits_begin(struct lk__async *async, lk_error *error)
 {
 	struct lk__completion *completion = async->completion;
 	struct lk__entry *queue = completion->entry;
+	assert(completion->permits && async->grant.number != 0);
 	int rc = lk__permits_hold(queue, &async->thread, &async->want.acquire, &async->grant, NULL,
 				  completion->permits, async->want.operation, error);
 	if (rc == 0)
@@ -106,6 +110,7 @@ void lk__async_acquire(struct lk__async *async, bool starts)
 /* The lease of a grant ended before its owner could know of it: the hold is given up. */
 static void hold_give_up(struct lk__entry *entry, struct lk__hold *hold)
 {
+	assert(hold->count > 0 && hold->entry == entry);
 	if (!hold->lost) {
 		lk__entry_lose(entry, lk__now_ns());
 		lk__entry_release_unasked(entry, hold->number);

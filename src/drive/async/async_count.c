@@ -7,6 +7,7 @@
  *                 ▲ │ it came late: made anew, once; permits that go back: giving.h
  *                 └─┘
  */
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -38,6 +39,7 @@ static bool changes(const struct lk__async *async)
 static int ask_send(struct lk__async *async, struct lk__request *request)
 {
 	struct lk__async_count *count = &async->count;
+	assert(!count->connects && count->until_ns > 0);
 	if (!request)
 		return lk__fail(error_of(async), LK_ENOMEM, "%s: out of memory",
 				async->want.operation);
@@ -64,6 +66,7 @@ static int ask(struct lk__async *async)
 static int give_begin(struct lk__async *async)
 {
 	struct lk__request *request;
+	assert(async->want.way == LK__ASYNC_GIVE && async->want.giving);
 	async->count.until_ns = lk__counter_until_ns(entry_of(async));
 	int rc = lk__giving_begin(async->want.giving, &request, error_of(async));
 	return rc == 1 ? ask_send(async, request) : rc;
@@ -100,6 +103,7 @@ static int count_read(struct lk__async *async, const struct lk__request *request
 static int answer_read(struct lk__async *async, struct lk__request *request)
 {
 	struct lk__entry *entry = entry_of(async);
+	assert(request == async->count.request);
 	char what[192];
 	snprintf(what, sizeof(what), "%s \"%.100s\"", async->want.operation, entry->name);
 	int rc = lk__ask_read(entry->client, request, what, error_of(async));
@@ -148,6 +152,7 @@ static int connect_look(struct lk__async *async)
 	struct lk__async_count *count = &async->count;
 	const struct lk__entry *entry = entry_of(async);
 	lk_error why = {.code = LK_EUNREACHABLE};
+	assert(count->conn && !count->request);
 	int rc = lk__conn_ready_look(count->conn, &count->standby, &why);
 	if (rc == LK__WAIT_TIME_UP && lk__now_ns() < count->until_ns)
 		return WAITS;
@@ -190,6 +195,7 @@ static int count_end(struct lk__async *async, int rc)
 {
 	struct lk__async_count *count = &async->count;
 	lk_completion *value = &async->completion->value;
+	assert(rc <= 0 && !count->connects);
 	if (async->want.way == LK__ASYNC_GIVE)
 		return lk__giving_end(async->want.giving, rc, &value->error);
 	if (!changes(async))

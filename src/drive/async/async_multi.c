@@ -3,6 +3,7 @@
  * The calls of a multi lock that the loop resumes: the loop is that of the first part's client. The
  * other clients' loops read for it meanwhile, and wake it.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <utlist.h>
 
@@ -67,6 +68,7 @@ static bool asks_end(struct lk__async *async, int64_t until_ns, bool gives_up)
 
 static struct lk__entry *awaited_entry(const struct lk__async_multi *multi)
 {
+	assert(multi->attempt.part < multi->ask->multi->count);
 	return multi->ask->multi->part[multi->attempt.part];
 }
 
@@ -76,6 +78,7 @@ static bool is_guest(const struct lk__async *async, size_t part)
 {
 	struct lk__entry *const *parts = async->multi->ask->multi->part;
 	const lk_client *client = parts[part]->client;
+	assert(part > 0 || client == async->client);
 	return client != async->client && client != parts[part - 1]->client;
 }
 
@@ -297,6 +300,7 @@ void lk__async_multi_acquired(struct lk__completion *completion)
 {
 	const struct lk__multi *multi = &completion->multi->multi;
 	struct lk__multi_hold all = {.deadline_ns = 0};
+	assert(multi->count > 0 && multi->part[0] == completion->entry);
 	if (!taken_is_whole(completion))
 		return;
 	if (lk__multi_hold_of(multi, &completion->owner, &all) == 0) {

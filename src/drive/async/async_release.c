@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Releases and extensions that the loop resumes. */
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/fail.h"
@@ -19,6 +20,7 @@ static void release_done(struct lk__detached_release *detached, int rc)
 {
 	struct lk__async *async = (struct lk__async *)((char *)detached -
 						       offsetof(struct lk__async, release));
+	assert(!atomic_load(&async->released) && rc <= 0);
 	async->code = rc;
 	atomic_store(&async->released, true);
 	lk__thread_wake(&async->thread);
@@ -40,6 +42,7 @@ static int release_all_start(struct lk__async *async)
 static void release_all_end(struct lk__async *async)
 {
 	struct lk__entry *entry = async->completion->entry;
+	assert(async->call->entry == entry);
 	pthread_mutex_lock(&entry->mutex);
 	int rc = entry->ops->release_end(async->call, true, &async->completion->value.error);
 	pthread_mutex_unlock(&entry->mutex);
@@ -98,6 +101,7 @@ static int extend_read(struct lk__async *async, struct lk__request *request, lk_
 {
 	struct lk__completion *completion = async->completion;
 	struct lk__entry *entry = completion->entry;
+	assert(async->extension.number != 0 && atomic_load(&request->done));
 	char what[192];
 	snprintf(what, sizeof(what), "extend \"%.100s\"", entry->name);
 	int rc = lk__ask_read(entry->client, request, what, error);
@@ -125,6 +129,7 @@ static int extend_all_end(struct lk__async *async, lk_error *error)
 {
 	struct lk__completion *completion = async->completion;
 	struct lk__entry *entry = completion->entry;
+	assert(async->call->entry == entry);
 	int rc = entry->ops->extend_end(async->call, error);
 	return rc < 0 ? rc
 		      : lk__extend_end(entry, &completion->owner, &async->extension, rc == 1,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "drive/count/counter.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -37,7 +38,9 @@ void lk__counter_ref(struct lk__counter *counter)
 
 void lk__counter_unref(struct lk__counter *counter)
 {
-	if (atomic_fetch_sub(&counter->refs, 1) > 1)
+	size_t refs = atomic_fetch_sub(&counter->refs, 1);
+	assert(refs > 0);
+	if (refs > 1)
 		return;
 	if (!lk__client_forked(counter->client)) {
 		pthread_mutex_destroy(&counter->mutex);
@@ -82,7 +85,9 @@ static uint64_t counter_settled(struct lk__counter *counter)
 /* Without memory for it the record stays until its time to live is over. */
 static void counter_settle(struct lk__counter *counter, uint64_t number)
 {
+	assert(number != 0);
 	pthread_mutex_lock(&counter->mutex);
+	assert(counter->settled_count <= counter->settled_room);
 	if (counter->settled_count == counter->settled_room) {
 		size_t room = 2 * counter->settled_room + 1;
 		uint64_t *larger = realloc(counter->settled, room * sizeof(*larger));
@@ -100,11 +105,14 @@ static void counter_settle(struct lk__counter *counter, uint64_t number)
 
 void lk__change_add_text(struct lk__change *change, const char *text)
 {
+	assert(change->argument_count < LK__CHANGE_ARGUMENTS_MAX);
+	assert(strlen(text) < LK__CHANGE_ARGUMENT_SIZE);
 	snprintf(change->arguments[change->argument_count++], LK__CHANGE_ARGUMENT_SIZE, "%s", text);
 }
 
 void lk__change_add_number(struct lk__change *change, int64_t number)
 {
+	assert(change->argument_count < LK__CHANGE_ARGUMENTS_MAX);
 	snprintf(change->arguments[change->argument_count++], LK__CHANGE_ARGUMENT_SIZE, "%" PRId64,
 		 number);
 }
@@ -129,6 +137,7 @@ struct lk__request *lk__change_request(const struct lk__changing *changing)
 	struct lk__words words = {0};
 	char field[LK__FIELD_SIZE];
 	size_t size;
+	assert(changing->number != 0 && changing->number != changing->settled);
 	snprintf(field, sizeof(field), "%s:%" PRIu64, entry->client->id, changing->number);
 	char *record = lk__record_key(target, field, &size);
 	lk__words_add(&words, target->key, target->key_size);
@@ -182,6 +191,7 @@ static int change_refused(struct lk__changing *changing, const struct lk__reques
 int lk__change_read(struct lk__changing *changing, const struct lk__request *request,
 		    lk_error *error)
 {
+	assert(request->reply);
 	changing->copied |= lk__reply_is_of_copy(request);
 	if (request->reply->type != REDIS_REPLY_INTEGER)
 		return change_refused(changing, request, error);
@@ -192,6 +202,7 @@ int lk__change_read(struct lk__changing *changing, const struct lk__request *req
 int lk__change_end(struct lk__changing *changing, int rc, lk_error *error)
 {
 	struct lk__counter *counter = changing->counter;
+	assert(rc <= 0);
 	if (rc < 0 && changing->settled) /* nothing says that its record was deleted */
 		counter_settle(counter, changing->settled);
 	if (rc < 0)
@@ -225,6 +236,7 @@ int lk__count_read(const struct lk__entry *entry, const struct lk__request *requ
 	if (rc < 0)
 		return rc;
 	const redisReply *reply = request->reply;
+	assert(reply && request->code == 0);
 	const char *text = reply->type == REDIS_REPLY_STRING ? reply->str : "0";
 	char *end;
 	errno = 0;
@@ -242,6 +254,7 @@ int lk__count_read(const struct lk__entry *entry, const struct lk__request *requ
 int lk__counter_waited(const struct lk__entry *entry, int64_t count, int rc, lk_error *error)
 {
 	bool limit = rc == LK_EBUSY || rc == LK_ETIMEDOUT;
+	assert(rc <= 0);
 	if (!(entry->target.recipe->flags & LK__FOR_ALL))
 		return limit ? lk__fail(error, rc,
 					"acquire %" PRId64 " of \"%.100s\": too few are free%s",

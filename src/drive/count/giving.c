@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "drive/count/giving.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -117,6 +118,7 @@ static int giving_send(struct lk__giving *giving, struct lk__request **request_o
 		lk__permit_bytes(part->permit.id, giving->ids[giving->sent++]);
 		giving->ours += part->entry != NULL;
 	}
+	assert(giving->ours <= giving->sent && giving->sent <= giving->count);
 	if (giving->sent == 0)
 		return 0;
 	return giving_ask(giving,
@@ -134,6 +136,7 @@ static int giving_look(struct lk__giving *giving, struct lk__request **request_o
 			giving->renewals[asked++] = (struct lk__renewal){
 				&part->entry->target, part->permit.id, JUST_LOOK_MS};
 	}
+	assert(asked > 0 && asked == giving->ours && giving->looks < LOOKS_MAX);
 	giving->looking = true;
 	giving->looks++;
 	return giving_ask(giving, lk__permit_recipe.renew(giving->renewals, asked), request_out,
@@ -161,6 +164,7 @@ static int giving_unknown(const struct lk__giving *giving, lk_error *error)
 static int giving_released(struct lk__giving *giving, const struct lk__request *answer,
 			   struct lk__request **request_out, lk_error *error)
 {
+	assert(!giving->looking && giving->sent > 0);
 	giving->repeated |= answer->sends > 1;
 	if (answer->reply->type != REDIS_REPLY_NIL)
 		return 0;
@@ -184,6 +188,7 @@ static int giving_looked(struct lk__giving *giving, const struct lk__request *an
 		part->gone = lk__reply_renewed(answer, giving->ours, at++, "") == 0;
 		gone += part->gone;
 	}
+	assert(giving->looking && at == giving->ours);
 	if (gone == 0)
 		return giving_unknown(giving, error);
 	if (giving->repeated && gone == giving->ours)
@@ -201,6 +206,7 @@ int lk__giving_begin(struct lk__giving *giving, struct lk__request **request_out
 int lk__giving_next(struct lk__giving *giving, int rc, const struct lk__request *answer,
 		    struct lk__request **request_out, lk_error *error)
 {
+	assert(rc < 0 || (rc == 0 && answer && answer->reply));
 	if (rc == 0)
 		rc = giving->looking ? giving_looked(giving, answer, request_out, error)
 				     : giving_released(giving, answer, request_out, error);
@@ -210,6 +216,7 @@ int lk__giving_next(struct lk__giving *giving, int rc, const struct lk__request 
 
 int lk__giving_end(struct lk__giving *giving, int rc, lk_error *error)
 {
+	assert(rc <= 0);
 	for (size_t i = 0; i < giving->count; i++) {
 		if (rc == 0 || rc == LK_EMAYBEHELD)
 			lk__permit_drop(giving->part[i].entry, rc == LK_EMAYBEHELD);

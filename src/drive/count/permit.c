@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "drive/count/permit.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -42,6 +43,7 @@ int lk__permit_entry(struct lk__entry **entry_out, const struct lk__entry *queue
 static void lost_drop(struct lk__entry *entry)
 {
 	struct lk__hold *hold = entry->lost;
+	assert(hold && !entry->hold && atomic_load(&entry->refs) > 1);
 	LL_DELETE(entry->lost, hold);
 	lk__hold_free(hold);
 	atomic_fetch_sub(&entry->refs, 1); /* never the last: the caller has one */
@@ -149,6 +151,7 @@ int lk__permits_hold(struct lk__entry *queue, struct lk__thread *thread,
 	struct lk__entry *entry;
 	size_t count = (size_t)want->count, made = 0;
 	int rc = 0;
+	assert(want->count > 0 && grant->number != 0 && (!taken || taken->count == 0));
 	while (rc == 0 && made < count) {
 		rc = permit_keep(&entry, queue, thread, want, grant, made, operation, error);
 		if (rc < 0)
@@ -280,6 +283,7 @@ struct lk__change lk__permit_lease_change(const struct lk__permit_lease *lease)
 static void lease_set(const struct lk__permit_lease *lease, struct lk__hold *hold, int rc)
 {
 	struct lk__entry *entry = hold->entry;
+	assert(entry == lease->entry);
 	if (rc == 0) {
 		hold->warned = false;
 		hold->lease_ms = entry->grant.lease_ms = lease->lease_ms;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "drive/many/multi.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,6 +114,7 @@ static int acquire_wait(const struct lk__multi_attempt *attempt, lk_error *why)
 	size_t part = attempt->part;
 	struct lk__entry *entry = part < ask->multi->count ? ask->multi->part[part] : NULL;
 	struct lk__want want;
+	assert(entry || attempt->action > LK__MULTI_CONNECT);
 	switch (attempt->action) {
 	case LK__MULTI_AWAIT:
 		want = lk__multi_await_want(ask, part);
@@ -147,6 +149,7 @@ int lk__multi_acquire(const struct lk__multi *multi, const struct lk__want *want
 	lk_error own = {.code = 0};
 	struct lk__multi_attempt attempt;
 	struct lk__multi_ask *ask;
+	assert(multi->count > 0 && multi->count <= LK__MULTI_MAX);
 	int rc = multi_new(multi, want, "acquire", &ask, error ? error : &own);
 	if (rc == 0)
 		rc = lk__multi_start_loops(multi, error);
@@ -202,6 +205,7 @@ int lk__multi_hold_of(const struct lk__multi *multi, const struct lk__owner *own
 		if (deadline_ns < hold.deadline_ns)
 			hold.deadline_ns = deadline_ns;
 	}
+	assert(rc != 0 || (hold.count > 0 && hold.deadline_ns != LK__NEVER));
 	if (rc == 0 || rc == LK_ELOST)
 		*hold_out = hold;
 	return rc;

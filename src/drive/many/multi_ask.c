@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "drive/many/multi_ask.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 
 static struct lk__entry *part_of(const struct lk__multi_ask *ask, size_t part)
 {
+	assert(part < ask->multi->count);
 	return ask->multi->part[part];
 }
 
@@ -32,6 +34,8 @@ static struct lk__multi_group *ask_add(struct lk__multi_ask *ask, size_t part)
 	const struct lk__entry *entry = part_of(ask, part);
 	struct lk__multi_group *group = &ask->group[ask->group_count];
 	const struct lk__entry *last = ask->asked ? part_of(ask, ask->part[ask->asked - 1]) : NULL;
+	assert(ask->asked < ask->multi->count);
+	assert(ask->asked == 0 || ask->part[ask->asked - 1] < part); /* in order */
 	ask->part[ask->asked] = part;
 	ask->key[ask->asked].target = &entry->target;
 	if (last && last->client == entry->client && last->target.slot == entry->target.slot)
@@ -125,6 +129,7 @@ static int part_reserve(struct lk__multi_ask *ask, size_t part)
 	struct lk__entry *entry = part_of(ask, part);
 	struct lk__caller *waiter = &ask->waiter[part];
 	struct lk__want want = part_want(ask, part);
+	assert(!ask->reserved[part]);
 	int rc = part_look(ask, part);
 	if (rc < 0 || ask->taken[part] || lk__multi_is_busy(ask))
 		return rc;
@@ -139,6 +144,7 @@ static int part_reserve(struct lk__multi_ask *ask, size_t part)
 	DL_APPEND(entry->waiting->queue, waiter);
 	lk__count(&entry->client->counters.waiting, 1);
 	lk__entry_promote(entry);
+	assert(lk__entry_head(entry) == waiter); /* it was free */
 	lk__entry_route(entry);
 	ask->reserved[part] = true;
 	return 0;
@@ -180,6 +186,7 @@ static struct lk__request *group_request(struct lk__multi_ask *ask, struct lk__m
 {
 	struct lk__entry *entry = part_of(ask, group->part[0]);
 	lk_client *client = entry->client;
+	assert(group->count > 0 && ask->reserved[group->part[0]]);
 	group->number = atomic_fetch_add(&client->last_number, 1) + 1;
 	for (size_t i = 0; i < group->count; i++)
 		group->epoch = lk__entry_begin_try(part_of(ask, group->part[i]));
@@ -201,6 +208,8 @@ static bool part_granted(struct lk__multi_ask *ask, size_t part,
 			 const struct lk__multi_group *group, const struct lk__request *request)
 {
 	struct lk__entry *entry = part_of(ask, part);
+	assert(ask->reserved[part] && !ask->taken[part]);
+	assert(lk__entry_head(entry) == &ask->waiter[part]);
 	if (atomic_load(&entry->client->state) != LK__CLIENT_OPEN) {
 		lk__entry_release_unasked(entry, group->number);
 		return false;
@@ -309,6 +318,7 @@ static void group_read(void *context, size_t index, const struct lk__request *re
 {
 	struct lk__multi_ask *ask = context;
 	struct lk__multi_group *group = &ask->group[index];
+	assert(index < ask->group_count);
 	const struct lk__answer answer = group_answer(group, request);
 	bool again = false;
 	switch (answer.event.type) {
@@ -399,6 +409,7 @@ static bool ask_send(struct lk__multi_ask *ask, const struct lk__multi_group *gr
 {
 	if (!request)
 		return false;
+	assert(ask->asks.count < LK__FAN_OUT_NODES_MAX);
 	request->resend = true;
 	request->deadline_ns = until_ns;
 	ask->asks.of[ask->asks.count++] = (struct lk__ask){
@@ -443,6 +454,7 @@ int lk__multi_tried(struct lk__multi_ask *ask, int rc)
 		lk__cancel_leave(ask->want.cancel);
 	if (rc == 0)
 		rc = ask->result;
+	assert(rc <= 0);
 	if (rc < 0)
 		return rc;
 	return lk__multi_is_busy(ask) ? LK__MULTI_BUSY : LK__MULTI_ALL;
@@ -469,6 +481,7 @@ static int part_give_back(struct lk__multi_ask *ask, size_t part)
 	int rc = lk__release_count(entry, &owner, &ask->why);
 	if (rc < 1)
 		return rc;
+	assert(entry->hold);             /* its last count */
 	lk__compensation_reserve(entry); /* without it, close tells of a release that is unknown */
 	lk__release_begin(release, entry, &ask->why);
 	lk__entry_drop_hold(entry, lk__now_ns());
@@ -503,6 +516,7 @@ static void group_freed(struct lk__multi_ask *ask, const struct lk__multi_group 
 static void groups_freed(void *context, size_t index, const struct lk__request *request)
 {
 	struct lk__multi_ask *ask = context;
+	assert(index < ask->group_count);
 	group_freed(ask, &ask->group[index], request);
 }
 

@@ -39,6 +39,7 @@ int lk__multi_over(const struct lk__multi_ask *ask)
 
 static int ask_fail(const struct lk__multi_ask *ask, size_t part, int code)
 {
+	assert(code < 0 && part < ask->multi->count);
 	if (ask->error->code == code)
 		return code; /* with the reason */
 	return lk__fail(ask->error, code, "acquire %zu locks, \"%.100s\": %s", ask->multi->count,
@@ -83,6 +84,7 @@ static int attempt_again(struct lk__multi_attempt *attempt);
 static int try_go_on(struct lk__multi_attempt *attempt, size_t from)
 {
 	struct lk__multi_ask *ask = attempt->ask;
+	assert(!lk__multi_is_busy(ask) && ask->asks.count == 0);
 	attempt->part = lk__multi_connects(ask, from);
 	if (attempt->part < ask->multi->count)
 		return attempt_act(attempt, LK__MULTI_CONNECT,
@@ -108,6 +110,7 @@ static int try_begin(struct lk__multi_attempt *attempt)
 
 static int round_begin(struct lk__multi_attempt *attempt)
 {
+	assert(!attempt->waits || lk__multi_is_busy(attempt->ask));
 	attempt->awaited = attempt->ask->busy;
 	attempt->part = attempt->ask->busy;
 	return attempt->waits ? attempt_act(attempt, LK__MULTI_AWAIT, LK__NEVER)

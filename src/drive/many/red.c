@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "drive/many/red.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -68,6 +69,7 @@ static struct lk__red *red_new(const struct lk__entry *entry, lk_client *const *
 		lk__fail(error, LK_ENOMEM, "lk_red_lock_new: out of memory");
 		return NULL;
 	}
+	assert(count > 0 && count <= LK__RED_MAX);
 	red->count = count;
 	red->majority = count / 2 + 1;
 	red->questions = LK__IDENTITY_QUESTIONS;
@@ -148,6 +150,7 @@ static void call_free(void *context)
 void *lk__red_call_new(size_t size, struct lk__entry *entry, struct lk__thread *thread,
 		       const struct lk__fan_out_use *use, int64_t until_ns)
 {
+	assert(size >= sizeof(struct lk__nodes_call));
 	struct lk__nodes_call *call = calloc(1, size);
 	if (!call)
 		return NULL;
@@ -186,6 +189,7 @@ void lk__red_give_back(struct lk__red_node *node, uint64_t number, bool unsure, 
 		       int64_t lease_ms)
 {
 	struct lk__entry *member = node->member;
+	assert(number != 0);
 	pthread_mutex_lock(&member->mutex);
 	if (member->red_lease_ms < lease_ms)
 		member->red_lease_ms = lease_ms;
@@ -237,6 +241,7 @@ static void release_take(void *context, size_t index, const struct lk__fan_out_p
 	struct lk__red_node *node = &lk__red_of(release->call.entry)->node[index];
 	const struct lk__request *request = answers->request[0];
 	int64_t listeners;
+	assert(release->number[index] != 0);
 	switch (node->member->target.recipe->read_release(request, &listeners)) {
 	case LK__RELEASED:
 		release->released++;
@@ -326,6 +331,7 @@ static void release_compensate(const struct release *release)
 static int release_verdict(const struct release *release, lk_error *error)
 {
 	const char *name = release->call.entry->name;
+	assert(release->released + release->lost <= lk__red_of(release->call.entry)->count);
 	if (release->released >= release->majority)
 		return 0;
 	if (release_is_lost(release))
@@ -363,6 +369,7 @@ static struct lk__nodes_call *red_release_begin(struct lk__entry *entry, struct 
 			 entry->name);
 		return NULL;
 	}
+	assert(entry->hold && lk__red_of(entry)->number == entry->grant.number);
 	release_ask(release);
 	lk__red_of(entry)->number = 0;
 	lk__entry_drop_hold(entry, lk__now_ns());
@@ -406,6 +413,7 @@ static void inquiry_read(void *context, size_t index, const struct lk__request *
 {
 	struct inquiry *inquiry = context;
 	(void)index;
+	assert(!request || request->code || request->reply);
 	inquiry->unsure += !request || request->code == LK_EMAYBEHELD;
 	if (!request || request->code)
 		return;

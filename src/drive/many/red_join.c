@@ -7,6 +7,7 @@
  * time; one that was not sent yet is withdrawn when the grant ends. Where another has the lock, a
  * release may be on its way: that node is asked again after pauses that double.
  */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -76,6 +77,7 @@ static void join_send(const struct join *wanted)
 	struct lk__red *red = lk__red_of(wanted->entry);
 	struct lk__red_node *node = &red->node[wanted->index];
 	int64_t now_ns = lk__now_ns();
+	assert(!node->join && node->number != 0 && red->number == wanted->grant);
 	int64_t until_ns = lk__after_ms(now_ns, node->client->config->command_timeout_ms);
 	int64_t lease_ms = (wanted->end_ns - now_ns) / LK__MS + 1;
 	if (wanted->end_ns < until_ns)
@@ -134,6 +136,7 @@ static void join_finish(struct lk__request *request)
 	struct lk__entry *entry = join->entry;
 	struct lk__red_node *node = &lk__red_of(entry)->node[join->index];
 	pthread_mutex_lock(&entry->mutex);
+	assert(node->asked > 0);
 	node->asked--;
 	if (node->join == request)
 		node->join = NULL;
@@ -164,6 +167,7 @@ void lk__red_unjoin(struct lk__red_node *node)
 	node->again_ns = node->pause_ns = 0;
 	if (!request || !lk__conn_withdraw(request))
 		return;
+	assert(node->asked > 0);
 	node->asked--;
 	node->part = node->before_join;
 	join_drop(request->owner);

@@ -3,6 +3,7 @@
  * Renewals of a red lock: a majority must confirm. A node that has it no more, while the majority
  * stands, is given it anew under the same number; a lock that was lost never is.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,6 +107,7 @@ static bool tally_numbers(struct tally *tally, uint64_t number, struct lk__red_r
 
 static void tally_add(struct tally *tally, size_t index, int answer)
 {
+	assert(index < tally->count && tally->yes + tally->no < tally->count);
 	tally->yes += answer == 1;
 	tally->no += answer == 0;
 	tally->of[index].gone = answer == 0;
@@ -138,6 +140,7 @@ static int round_outcome(const struct lk__red_round *round)
 static void round_conclude(struct lk__red_round *round, int outcome)
 {
 	struct lk__entry *entry = round->tally.entry;
+	assert(!round->concluded && round->waiting > 0);
 	round->concluded = true;
 	round->held = outcome == 1;
 	pthread_mutex_unlock(&round->mutex);
@@ -191,6 +194,7 @@ static void renewal_finish(struct lk__request *request)
 	if (answer == 1)
 		node_has_it(entry, renewal);
 	pthread_mutex_lock(&round->mutex);
+	assert(round->waiting > 0);
 	tally_add(&round->tally, renewal->index, answer);
 	round->waiting--;
 	round_unlock(round);

@@ -7,6 +7,7 @@
  * (red_join.c). A node that leaves too much unanswered is not asked any more. What the answers come
  * to is counted in src/sync/red/votes.c.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,6 +144,7 @@ static void round_introduce(struct round *round, size_t index,
 	unsigned count = round->red->questions;
 	struct lk__request *const *asked = answers->request + answers->count - count;
 	struct lk__identity told;
+	assert(ballot->introduced && answers->count >= count && !ballot->vote.tried);
 	ballot->introduced = false;
 	if (round_is_astray(round, index)) {
 		ballot_cast(ballot, LK__VOTE_REFUSED, LK_EUNAVAILABLE, SLOT_MOVED);
@@ -206,6 +208,7 @@ static void round_settle(struct round *round, size_t index, const struct lk__req
 {
 	struct ballot *ballot = &round->ballot[index];
 	struct lk__entry *member = round->red->node[index].member;
+	assert(ballot->vote.tried && !ballot->vote.granted);
 	struct lk__answer answer = lk__answer_take(request, member->target.recipe->read_acquire,
 						   round->lease_ms, lk__now_ns());
 	ballot->vote.copies |= answer.event.copied;
@@ -393,6 +396,7 @@ static void round_late(void *context, size_t index, const struct lk__fan_out_par
 	struct lk__red *red = round->red;
 	struct lk__red_node *node = &red->node[index];
 	pthread_mutex_lock(&round->call.entry->mutex);
+	assert(node->asked > 0 && !round->waiter);
 	node->asked--;
 	if (ballot->introduced)
 		round_introduce(round, index, answers);
@@ -420,6 +424,7 @@ static void round_give_back(const struct round *round)
 static void round_keep(const struct round *round)
 {
 	struct lk__red *red = round->red;
+	assert(round->number != 0);
 	red->number = round->number;
 	red->until_ns = round->call.until_ns;
 	for (size_t i = 0; i < red->count; i++) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "sync/fair/fair.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,7 @@ static struct lk__request *fair_call(const struct lk__target *target, const char
 	lk__words_text(&words, what);
 	lk__words_text(&words, field);
 	lk__words_channel(&words, target);
+	assert(!wanted || wanted->lease_ms > 0);
 	if (wanted) {
 		lk__words_number(&words, wanted->lease_ms);
 		lk__words_number(&words, fair_alive_ms(wanted));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "sync/fenced/fenced.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@ static struct lk__request *fenced_request(const struct lk__try *wanted, const ch
 	struct lk__words words = {.count = 0};
 	size_t size = 0;
 	char *key = lk__derived_name(LK__FENCE_PREFIX, target->key, target->key_size, &size);
+	assert(wanted->lease_ms > 0);
 	lk__words_add(&words, target->key, target->key_size);
 	lk__words_own(&words, key, size);
 	if (java) {
@@ -57,6 +59,7 @@ static uint64_t fenced_token(const redisReply *reply)
 
 static void fenced_read_acquire(const struct lk__request *request, struct lk__answer *answer)
 {
+	assert(request->code || request->reply);
 	if (!request->code && request->reply->type == REDIS_REPLY_NIL) {
 		answer->event.type = LK__ATTEMPT_UNKNOWN; /* no grant without a token */
 		return;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "sync/latch/latch.h"
 
+#include <assert.h>
 #include <lockkeeper/error.h>
 
 #include "sync/script.h"
@@ -24,6 +25,7 @@ static struct lk__request *latch_undo(const struct lk__target *target, const cha
 
 static void latch_read(const struct lk__request *request, struct lk__answer *answer)
 {
+	assert(request->code || request->reply);
 	answer->event = (struct lk__attempt_event){
 		.type = LK__ATTEMPT_FAILED, .code = LK_EUNAVAILABLE, .retryable = true};
 	if (request->code && request->code != LK_EMAYBEHELD) {

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "sync/lock/lock.h"
 
+#include <assert.h>
+#include <string.h>
+
 #include "sync/script.h"
 
 struct lk__request *lk__lock_acquire(const struct lk__try *wanted)
 {
 	struct lk__words words = {.count = 0};
+	assert(wanted->lease_ms > 0);
 	lk__words_add(&words, wanted->target->key, wanted->target->key_size);
 	lk__words_text(&words, wanted->field);
 	lk__words_number(&words, wanted->lease_ms);
@@ -25,6 +29,7 @@ struct lk__request *lk__lock_release(const struct lk__target *target, const char
 struct lk__request *lk__lock_exchange(const struct lk__try *wanted, const char *from)
 {
 	struct lk__words words = {.count = 0};
+	assert(wanted->lease_ms > 0 && strcmp(from, wanted->field) != 0);
 	lk__words_add(&words, wanted->target->key, wanted->target->key_size);
 	lk__words_text(&words, wanted->field);
 	lk__words_number(&words, wanted->lease_ms);

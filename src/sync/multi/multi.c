@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "sync/multi/multi.h"
 
+#include <assert.h>
+
 #include "sync/script.h"
 
 static void add_keys(struct lk__words *words, const struct lk__multi_key *keys, size_t count)
@@ -13,6 +15,7 @@ struct lk__request *lk__multi_acquire_request(const struct lk__multi_key *keys, 
 					      int64_t lease_ms)
 {
 	struct lk__words words = {0};
+	assert(count > 0 && lease_ms > 0);
 	lk__words_many(&words, count + 3);
 	add_keys(&words, keys, count);
 	lk__words_text(&words, keys[0].field);
@@ -24,6 +27,7 @@ struct lk__request *lk__multi_acquire_request(const struct lk__multi_key *keys, 
 struct lk__request *lk__multi_release_request(const struct lk__multi_key *keys, size_t count)
 {
 	struct lk__words words = {0};
+	assert(count > 0);
 	lk__words_many(&words, 3 * count);
 	add_keys(&words, keys, count);
 	for (size_t i = 0; i < count; i++) {
@@ -37,6 +41,7 @@ void lk__multi_read_acquire(const struct lk__request *request, struct lk__answer
 {
 	const redisReply *reply = request->reply;
 	struct lk__attempt_event *event = &answer->event;
+	assert(request->code || reply);
 	event->type = LK__ATTEMPT_UNKNOWN;
 	if (request->code) {
 		*event = lk__reply_refusal(request);

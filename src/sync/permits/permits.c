@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "sync/permits/permits.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 
 uint64_t lk__permit_number(uint64_t acquire_number, size_t index)
 {
+	assert(index < 1u << INDEX_BITS && acquire_number < UINT64_C(1) << (64 - INDEX_BITS));
 	return acquire_number << INDEX_BITS | index;
 }
 
@@ -24,6 +26,7 @@ static void permit_field(const char *client_id, uint64_t number, char field_out[
 	for (const char *at = client_id; *at && size < CLIENT_DIGITS; at++)
 		if (*at != '-')
 			field_out[size++] = *at;
+	assert(size == CLIENT_DIGITS);
 	snprintf(field_out + size, LK__FIELD_SIZE - size, "%016" PRIx64, number);
 }
 
@@ -76,6 +79,7 @@ static struct lk__request *permits_acquire(const struct lk__try *wanted)
 	size_t size;
 	char *in_use = lk__permits_key(target, &size);
 	struct lk__words words = {0};
+	assert(wanted->count > 0 && wanted->lease_ms > 0);
 	lk__permit_bytes(wanted->field, id);
 	lk__words_add(&words, target->key, target->key_size);
 	lk__words_own(&words, in_use, size);
@@ -109,6 +113,7 @@ struct lk__request *lk__permits_release(const struct lk__target *target, const u
 	struct lk__words words = {0};
 	size_t size = 0;
 	char *in_use = lk__permits_key(target, &size);
+	assert(count > 0);
 	lk__words_many(&words, 3 + count);
 	lk__words_add(&words, target->key, target->key_size);
 	lk__words_own(&words, in_use, size);
@@ -129,6 +134,7 @@ static struct lk__request *permit_release(const struct lk__target *target, const
 static struct lk__request *permit_renew(const struct lk__renewal *renewals, size_t count)
 {
 	struct lk__words words = {0};
+	assert(count > 0);
 	lk__words_many(&words, 3 * count);
 	for (size_t i = 0; i < count; i++) {
 		size_t size = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "sync/plain/native.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,6 +177,7 @@ static struct lk__request *take(const struct lk__try *wanted, const char *first,
 {
 	const struct lk__target *target = wanted->target;
 	const char *key = target->key, *field = wanted->field;
+	assert(wanted->lease_ms > 0);
 	char taking[LK__FIELD_SIZE + sizeof(TAKING)];
 	struct lk__request *batch = lk__request_batch(TAKE_COUNT);
 	if (!batch)
@@ -274,6 +276,7 @@ enum lk__exchanged lk__native_read_exchange(const struct lk__request *request)
 {
 	if (request->code)
 		return lk__reply_exchanged(request);
+	assert(request->batch == TAKE_COUNT && request->reply->elements == TAKE_COUNT);
 	const redisReply *given = request->reply->element[TAKE_BEFORE];
 	const redisReply *leased = request->reply->element[TAKE_LEASED];
 	if (is(leased, REDIS_REPLY_STATUS))
@@ -338,6 +341,7 @@ bool lk__native_read_force(const struct lk__request *request)
 
 struct lk__request *lk__native_renew(const struct lk__renewal *renewals, size_t count)
 {
+	assert(count > 0);
 	struct lk__request *batch = lk__request_batch(2 * count + 2);
 	bool good = batch != NULL;
 	for (size_t i = 0; good && i < count; i++) {

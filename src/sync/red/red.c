@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "sync/red/red.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@ struct lk__request *lk__identity_question(unsigned index)
 		{"INFO", "replication"},
 		{"CLUSTER", "MYID"}};
 	struct lk__words words = {0};
+	assert(index < LK__IDENTITY_QUESTIONS_MAX);
 	for (unsigned i = 0; i < 3 && questions[index][i]; i++)
 		lk__words_text(&words, questions[index][i]);
 	return lk__words_command(&words);
@@ -80,6 +82,7 @@ bool lk__identity_read(struct lk__request *const *answers, size_t count, int64_t
 {
 	const char *uptime = info_find(answers[0], "uptime_in_seconds");
 	const char *aof = info_find(answers[1], "aof_enabled");
+	assert(count >= LK__IDENTITY_QUESTIONS && count <= LK__IDENTITY_QUESTIONS_MAX);
 	if (!info_copy(identity->run_id, answers[0], "run_id") || !uptime)
 		return false;
 	identity->member[0] = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The read side: shared by any number of owners, and open to an owner that has the write side. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 static void write_field(char field_out[LK__RW_FIELD_SIZE], const char *field, uint64_t number)
 {
 	const char *colon = strrchr(field, ':');
+	assert(colon);
 	field_out[0] = 0;
 	if (number)
 		snprintf(field_out, LK__RW_FIELD_SIZE, "%.*s:%" PRIu64 ":write",
@@ -54,6 +56,7 @@ static struct lk__request *read_force(const struct lk__target *target)
 static struct lk__request *read_renew(const struct lk__renewal *renewals, size_t count)
 {
 	struct lk__words words = {0};
+	assert(count > 0);
 	lk__words_many(&words, 4 * count);
 	for (size_t i = 0; i < count; i++) {
 		const struct lk__target *target = renewals[i].target;

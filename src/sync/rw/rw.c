@@ -2,6 +2,7 @@
 /* What both sides of the read/write lock share: names of keys, and the scripts that serve both. */
 #include "sync/rw/rw.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,8 @@ char *lk__rw_timeout_key(const struct lk__target *target, const char *field, siz
 	memcpy(end, field, field_size);
 	memcpy(end + field_size, TIMEOUT_SUFFIX, sizeof(TIMEOUT_SUFFIX));
 	*size_out = (size_t)(end - key) + field_size + sizeof(TIMEOUT_SUFFIX) - 1;
+	assert(*size_out ==
+	       strlen(field) + strlen(TIMEOUT_SUFFIX) + target->key_size + (tagged ? 1 : 3));
 	return key;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The write side: one owner alone, who may read as well. Its field is the owner's with ":write". */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +57,7 @@ static struct lk__request *write_renew(const struct lk__renewal *renewals, size_
 	struct lk__renewal *own = calloc(count, sizeof(*own));
 	struct field *fields = calloc(count, sizeof(*fields));
 	struct lk__request *request = NULL;
+	assert(count > 0);
 	if (own && fields) {
 		for (size_t i = 0; i < count; i++) {
 			own[i] = renewals[i];

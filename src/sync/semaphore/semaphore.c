@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "sync/semaphore/semaphore.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,7 @@ char *lk__record_key_of(const struct lk__target *target, const char *field, uint
 			size_t *size_out)
 {
 	char other[LK__FIELD_SIZE];
+	assert(strrchr(field, ':') && number != 0);
 	int uuid_size = (int)(strrchr(field, ':') - field);
 	snprintf(other, sizeof(other), "%.*s:%" PRIu64, uuid_size, field, number);
 	return lk__record_key(target, other, size_out);
@@ -43,6 +45,7 @@ static struct lk__request *semaphore_acquire(const struct lk__try *wanted)
 							    wanted->settled, &settled_size)
 					: NULL;
 	struct lk__words words = {0};
+	assert(wanted->count > 0 && wanted->number != wanted->settled);
 	lk__words_add(&words, wanted->target->key, wanted->target->key_size);
 	lk__words_own(&words, record, size);
 	if (settled)
