@@ -194,11 +194,11 @@ static bool node_may_vote(const struct round *round, size_t index, struct ballot
 	int64_t from_ns = lk__after_ms(moved ? moved_ns : node->identity.since_ns, quarantine_ms);
 	if (quarantine_ms < 0 || lk__now_ns() >= from_ns)
 		return true;
-	snprintf(reason, sizeof(reason), "no vote for %lld ms: it %s its grants",
-		 (long long)((from_ns - lk__now_ns()) / LK__MS + 1),
-		 node->identity.taken_over || moved
-			 ? "has taken over from a master and may not have"
-			 : "restarted recently and may have forgotten");
+	int64_t left_ms = (from_ns - lk__now_ns()) / LK__MS + 1;
+	snprintf(
+		reason, sizeof(reason), "no vote for %lld ms: it %s its grants", (long long)left_ms,
+		node->identity.taken_over || moved ? "has taken over from a master and may not have"
+						   : "restarted recently and may have forgotten");
 	ballot_cast(ballot, LK__VOTE_NO_VOTE, LK_EUNAVAILABLE, reason);
 	return false;
 }
