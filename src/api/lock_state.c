@@ -11,6 +11,7 @@
 #include "conf/config.h"
 #include "drive/lock/caller.h"
 #include "drive/many/red.h"
+#include "sync/answer.h"
 #include "sync/script.h"
 
 /* ---- from memory ---- */
@@ -314,19 +315,18 @@ static int lock_learn(struct lk__call *call, const char *operation, lk_error *er
 {
 	const struct lk__recipe *recipe = call->entry->target.recipe;
 	const struct lk__target *target = &call->entry->target;
-	struct lk__answer answer = {.fence = 0};
 	if (!recipe->ask || !recipe->must_ask(target))
 		return 0;
 	struct lk__request *request = recipe->ask(target);
 	int rc = lock_command(call, request, operation, error);
 	if (rc < 0)
 		return rc;
-	recipe->read_acquire(request, &answer);
+	const struct lk__answer answer = lk__answer_take(request, recipe->read_acquire, 0,
+							 lk__now_ns());
 	bool failed = answer.event.type == LK__ATTEMPT_FAILED && answer.event.code != LK_EREFUSED;
 	rc = !failed ? 0
 		     : lk__fail(error, answer.event.code, "%s \"%.100s\" on %.100s: %s", operation,
-				call->entry->name, call->entry->client->config->url,
-				answer.reason ? answer.reason : request->reason);
+				call->entry->name, call->entry->client->config->url, answer.reason);
 	lk__request_free(request);
 	return rc;
 }

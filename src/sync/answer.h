@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The answer to an acquire, as all who ask for a lock read it: a caller's own try, one that was
- * left behind, several names in one script, a node of a quorum.
+ * left behind, several names in one script, a node of a quorum; and the answer to the question that
+ * comes before.
  */
 #ifndef LK__SYNC_ANSWER_H
 #define LK__SYNC_ANSWER_H
