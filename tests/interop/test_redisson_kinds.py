@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import pytest
 
-import checker
 import mixed
 
 
@@ -48,15 +47,7 @@ def test_javas_counter_under_a_locks_name(ours, java, java_kind):
 
 
 def test_multi_locks_in_opposite_order(ours, java, history):
-    """Neither blocks the other for good, and no part has two owners."""
-    paths = history(), history()
-    runs = [keeper.say("stress", name, kind="multi", thread="s", threads=2, pairs=pairs, wait=20000,
-                       hold_us=500, pause_us=4000, run=number, history=path)
-            for number, (keeper, path, name, pairs)
-            in enumerate(zip((ours, java), paths, ("a,b,c", "c,b,a"), (60, 25)))]
-    answers = [run.result(100) for run in runs]
-    assert [answer["grants"] for answer in answers] == [2 * 60, 2 * 25], answers
-    checker.check(checker.read(paths[0]) + mixed.read_peer(paths[1], run=1))
+    mixed.take_several(ours, java, history, "a,b,c", (60, 25))
 
 
 def test_part_of_a_multi_lock(ours, java):

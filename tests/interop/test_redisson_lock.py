@@ -6,10 +6,10 @@ import pytest
 import checker
 import mixed
 from keeper import EVENT_LOST
+from meeting import SOON_S, begin_wait
 from waiting import boottime_ns, until
 
 HELD_MS = 30000  # the watchdog's lease on both sides: a waiter woken by the ttl would need so long
-SOON_S = 3.0     # a waiter woken by a message needs milliseconds; machines are slow at times
 
 
 # What holds for every kind. Spin locks have no channel: their waiters ask again and again.
@@ -20,11 +20,6 @@ KINDS = ["lock", "fair", "write", "fenced-java", "spin"]
 def kind(request):
     return request.param
 
-
-def waiting(server, kind: str, name: str) -> None:
-    """Returns when somebody waits for a message about the lock."""
-    if kind != "spin":
-        until(lambda: any(name.encode() in channel for channel in server.channels()), 10)
 
 
 def test_clocks_agree(java):
@@ -56,20 +51,18 @@ def test_exclusion_of_waiters_that_give_up(ours, java, history, wait, kind):
     checker.check(checker.read(paths[0]) + mixed.read_peer(paths[1], run=1))
 
 
-def test_java_is_woken_by_our_release(server, ours, java, kind):
+def test_java_is_woken_by_our_release(ours, java, kind):
     ours.call("acquire", "wake", kind=kind).ok()
-    waiter = java.say("acquire", "wake", kind=kind, thread="waiter")
-    waiting(server, kind, "wake")
+    waiter = begin_wait(java, "wake", kind=kind)
     released = ours.call("release", "wake", kind=kind).ok()
     woken = waiter.result().ok()
     assert (woken["end_ns"] - released["start_ns"]) / 1e9 < SOON_S
     java.call("release", "wake", kind=kind, thread="waiter").ok()
 
 
-def test_we_are_woken_by_javas_release(server, ours, java, kind):
+def test_we_are_woken_by_javas_release(ours, java, kind):
     java.call("acquire", "wake", kind=kind).ok()
-    waiter = ours.say("acquire", "wake", kind=kind, thread="waiter")
-    waiting(server, kind, "wake")
+    waiter = begin_wait(ours, "wake", kind=kind)
     released = java.call("release", "wake", kind=kind).ok()
     woken = waiter.result().ok()
     assert (woken["end_ns"] - released["start_ns"]) / 1e9 < SOON_S
@@ -121,10 +114,9 @@ def test_javas_watchdog_is_honoured(server, ours, jvm, kind):
     jvm.call("close", thread="-", c="short")
 
 
-def test_we_force_javas_lock(server, ours, java, kind):
+def test_we_force_javas_lock(ours, java, kind):
     java.call("acquire", "forced", kind=kind).ok()
-    waiter = java.say("acquire", "forced", kind=kind, thread="waiter")
-    waiting(server, kind, "forced")
+    waiter = begin_wait(java, "forced", kind=kind)
     forced = ours.call("force", "forced", kind=kind).ok()
     assert forced["result"] == 1
     assert (waiter.result().ok()["end_ns"] - forced["start_ns"]) / 1e9 < SOON_S
@@ -133,13 +125,12 @@ def test_we_force_javas_lock(server, ours, java, kind):
     assert ours.call("force", "forced", kind=kind).ok()["result"] == 0
 
 
-def test_java_forces_our_lock(server, make_ours, java, kind):
+def test_java_forces_our_lock(make_ours, java, kind):
     """The waiter is woken, and the holder is told by its next renewal."""
     holder, other = make_ours(watchdog_ms=3000), make_ours()
     holder.listen()
     holder.call("acquire", "forced", kind=kind).ok()
-    waiter = other.say("acquire", "forced", kind=kind)
-    waiting(server, kind, "forced")
+    waiter = begin_wait(other, "forced", kind=kind, thread="main")
     forced = java.call("force", "forced", kind=kind).ok()
     assert forced["result"] == 1
     assert (waiter.result().ok()["end_ns"] - forced["start_ns"]) / 1e9 < SOON_S
@@ -182,11 +173,10 @@ def test_we_read_javas_lock(ours, java, kind):
     assert ours.call("is_locked", "seen", kind=kind).ok()["result"] == 0
 
 
-def test_killed_jvm_costs_its_lease(server, ours, make_jvm, kind):
+def test_killed_jvm_costs_its_lease(ours, make_jvm, kind):
     jvm = make_jvm(watchdog_ms=1500)
     jvm.call("acquire", "dead", kind=kind).ok()
-    waiter = ours.say("acquire", "dead", kind=kind)
-    waiting(server, kind, "dead")
+    waiter = begin_wait(ours, "dead", kind=kind, thread="main")
     jvm.kill()
     killed_ns = boottime_ns()
     granted = waiter.result(15).ok()
@@ -195,11 +185,10 @@ def test_killed_jvm_costs_its_lease(server, ours, make_jvm, kind):
     ours.call("release", "dead", kind=kind).ok()
 
 
-def test_killed_c_process_costs_its_lease(server, make_ours, java, kind):
+def test_killed_c_process_costs_its_lease(make_ours, java, kind):
     ours = make_ours(watchdog_ms=1500)
     ours.call("acquire", "dead", kind=kind).ok()
-    waiter = java.say("acquire", "dead", kind=kind)
-    waiting(server, kind, "dead")
+    waiter = begin_wait(java, "dead", kind=kind, thread="main")
     ours.kill()
     killed_ns = boottime_ns()
     granted = waiter.result(15).ok()
@@ -209,11 +198,10 @@ def test_killed_c_process_costs_its_lease(server, make_ours, java, kind):
 
 
 @pytest.mark.parametrize("name", ["a{b}c", "with space", "ümläut", "x" * 500])
-def test_names(server, ours, java, name, kind):
+def test_names(ours, java, name, kind):
     """Both make the same key and the same channel of a name."""
     ours.call("acquire", name, kind=kind).ok()
-    waiter = java.say("acquire", name, kind=kind, thread="waiter")
-    waiting(server, kind, name)
+    waiter = begin_wait(java, name, kind=kind)
     ours.call("release", name, kind=kind).ok()
     waiter.result().ok()
     ours.call("try", name, kind=kind).is_code("LK_EBUSY")

@@ -3,11 +3,10 @@ from __future__ import annotations
 
 import pytest
 
-import checker
 import mixed
-from waiting import boottime_ns, until
+from meeting import SOON_S, begin_wait, soon
+from waiting import boottime_ns
 
-SOON_S = 3.0
 NAME = "book"
 
 
@@ -25,20 +24,8 @@ def write(keeper, verb: str = "acquire", thread: str = "w", **options):
     return keeper.call(verb, NAME, kind="write", thread=thread, **options)
 
 
-def waiter(server, keeper, kind: str, thread: str = "waiter"):
-    """One that waits, when it listens."""
-    before = listeners(server)
-    pending = keeper.say("acquire", NAME, kind=kind, thread=thread)
-    until(lambda: listeners(server) > before, 10)
-    return pending
-
-
-def listeners(server) -> int:
-    return server.call("PUBSUB", "NUMSUB", f"redisson_rwlock:{{{NAME}}}")[1]
-
-
-def soon(pending, since) -> None:
-    assert (pending.result().ok()["end_ns"] - since["start_ns"]) / 1e9 < SOON_S
+def waiter(keeper, kind: str, thread: str = "waiter"):
+    return begin_wait(keeper, NAME, thread, kind=kind)
 
 
 def test_readers_share_and_keep_writers_out(pair):
@@ -66,12 +53,12 @@ def test_writer_keeps_everybody_out(pair):
     read(second, "release").ok()
 
 
-def test_writer_is_woken_by_the_last_reader(server, pair):
+def test_writer_is_woken_by_the_last_reader(pair):
     """Whichever library it is of; the release of the one before does not let the writer in."""
     first, second = pair
     read(first).ok()
     read(second).ok()
-    pending = waiter(server, first, "write")
+    pending = waiter(first, "write")
     read(first, "release").ok()
     assert not pending.done and read(second, "is_locked").ok()["result"] == 1
     released = read(second, "release").ok()
@@ -79,21 +66,21 @@ def test_writer_is_woken_by_the_last_reader(server, pair):
     write(first, "release", thread="waiter").ok()
 
 
-def test_readers_are_woken_by_the_writer(server, pair):
+def test_readers_are_woken_by_the_writer(pair):
     first, second = pair
     write(first).ok()
-    pending = [waiter(server, first, "read", "r1"), waiter(server, second, "read", "r2")]
-    pending += [second.say("acquire", NAME, kind="read", thread=f"more{i}") for i in range(3)]
+    pending = [waiter(first, "read", "r1"), waiter(second, "read", "r2")]
+    pending += [waiter(second, "read", f"more{i}") for i in range(3)]
     released = write(first, "release").ok()
     for one in pending:
         soon(one, released)
     write(first, "try").is_code("LK_EBUSY")
 
 
-def test_readers_are_admitted_when_our_writer_downgrades(server, ours, java):
+def test_readers_are_admitted_when_our_writer_downgrades(ours, java):
     write(ours).ok()
     read(ours, thread="w").ok()
-    pending = [waiter(server, java, "read", "r1"), waiter(server, ours, "read", "r2")]
+    pending = [waiter(java, "read", "r1"), waiter(ours, "read", "r2")]
     released = write(ours, "release").ok()
     for one in pending:
         soon(one, released)
@@ -158,12 +145,12 @@ def test_watchdogs_of_readers(server, make_ours, jvm):
     jvm.call("close", thread="-")
 
 
-def test_force_frees_one_side(server, pair):
+def test_force_frees_one_side(pair):
     """The read side only while nobody writes, and the other way round."""
     first, second = pair
     read(first).ok()
     assert write(second, "force").ok()["result"] == 0
-    pending = waiter(server, second, "write")
+    pending = waiter(second, "write")
     forced = read(second, "force").ok()
     assert forced["result"] == 1
     soon(pending, forced)
@@ -189,22 +176,4 @@ def test_counts(ours, java):
 
 
 def test_history_under_load(ours, java, history):
-    """Readers and writers of both; the checker knows that readers may share."""
-    paths = {(keeper, kind): history() for keeper in (ours, java) for kind in ("read", "write")}
-    runs = [keeper.say("stress", "hot", kind=kind, thread=kind, threads=3,
-                       pairs=150 if keeper is ours else 60, hold_us=300, pause_us=2000,
-                       run=number, history=path)
-            for number, ((keeper, kind), path) in enumerate(paths.items())]
-    for run in runs:
-        answer = run.result(60)
-        assert answer["grants"] in (3 * 150, 3 * 60), dict(answer)
-    records = []
-    for number, ((keeper, kind), path) in enumerate(paths.items()):
-        mode = checker.SHARED if kind == "read" else checker.EXCLUSIVE
-        records += checker.read(path) if keeper is ours \
-            else mixed.read_peer(path, number, mode=mode)
-    claims = checker.check(records)
-    shared = sorted((claim for claim in claims if claim.mode == checker.SHARED),
-                    key=lambda claim: claim.start_ns)
-    assert any(before.owner[0] != after.owner[0] and after.start_ns < before.end_ns
-               for before, after in zip(shared, shared[1:])), "readers never shared"
+    mixed.read_and_write(ours, java, history, "hot", (150, 60))

@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-import checker
 import mixed
 from servers import Subscriber
 from waiting import boottime_ns, until
@@ -106,17 +105,7 @@ def test_waiter_for_two(server, pair, kind):
 
 @BOTH
 def test_never_more_out_than_there_are(ours, java, history, kind):
-    call(java, "set", kind, count=3).ok()
-    paths = history(), history()
-    runs = [keeper.say("stress", NAME, kind=kind, thread="s", threads=4, pairs=pairs, hold_us=300,
-                       pause_us=300, run=number, history=path)
-            for number, (keeper, path, pairs) in enumerate(zip((ours, java), paths, (200, 80)))]
-    answers = [run.result(60) for run in runs]
-    assert [answer["grants"] for answer in answers] == [4 * 200, 4 * 80], answers
-    records = checker.read(paths[0]) + mixed.read_peer(paths[1], 1, mode=checker.PERMITS, permits=1)
-    claims = checker.check(records, permits=3)
-    assert mixed.switches(claims) > 10
-    until(lambda: free(ours, kind) == 3 == free(java, kind), 5)
+    mixed.take_permits(ours, java, history, NAME, kind, (200, 80))
 
 
 def test_negative_numbers_are_not_published(server, ours, java):

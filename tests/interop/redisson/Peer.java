@@ -1,6 +1,7 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ConcurrentHashMap;
@@ -8,7 +9,9 @@ import java.util.concurrent.LinkedBlockingQueue;
 
 import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
+import org.redisson.config.BaseMasterSlaveServersConfig;
 import org.redisson.config.Config;
+import org.redisson.config.ShardedSubscriptionMode;
 
 /**
  * Redisson in the hands of a Python program: reads commands from stdin and runs each on the named
@@ -71,6 +74,19 @@ public final class Peer {
 		});
 	}
 
+	/**
+	 * Whether it sleeps in a call of Redisson until it is told, or tries again. Who waits for an
+	 * answer has a future; but a fenced lock has one for its whole wait.
+	 */
+	private static boolean waits(Thread thread) {
+		Thread.State state = thread.getState();
+		var classes = Arrays.stream(thread.getStackTrace()).map(StackTraceElement::getClassName).toList();
+		return (state == Thread.State.WAITING || state == Thread.State.TIMED_WAITING)
+			&& classes.stream().anyMatch(name -> name.startsWith("org.redisson."))
+			&& (classes.stream().noneMatch(name -> name.endsWith(".CompletableFuture"))
+				|| classes.contains("org.redisson.RedissonFencedLock"));
+	}
+
 	private static void run(Command command) {
 		Answer answer = new Answer().add("id", command.id).add("start_ns", nowNs());
 		try {
@@ -80,7 +96,7 @@ public final class Peer {
 		} catch (InterruptedException e) {
 			answer.code("LK_ECANCELLED").add("message", "interrupted");
 		} catch (Throwable e) {
-			answer.code("EXCEPTION").add("message", e.toString());
+			answer.code("EXCEPTION").add("message", e + " of " + e.getCause());
 		}
 		answer.add("end_ns", nowNs()).send();
 	}
@@ -92,6 +108,8 @@ public final class Peer {
 			CLIENTS.remove(command.text("c", "c")).shutdown();
 			answer.result(0);
 		}
+		case "stats" -> answer.result(0).add("waiting",
+			WORKERS.values().stream().filter(Peer::waits).count());
 		case "clock" -> answer.result(0).add("value", nowNs());
 		case "interrupt" -> {
 			worker(command.text("target", "main")).interrupt();
@@ -113,15 +131,30 @@ public final class Peer {
 		}
 	}
 
-	/** A cluster is named by one of its nodes: redis-cluster://host:port. */
-	private static void serve(Config config, String url) {
+	/** The servers of a URL of ours, as Redisson names them. */
+	private static String[] nodes(String url) {
+		String places = url.replaceFirst("^[^:]*://", "").replaceFirst("/.*$", "");
+		return Arrays.stream(places.split(",")).map(place -> "redis://" + place).toArray(String[]::new);
+	}
+
+	/** The URL is one of ours; messages=plain: not the sharded ones, its default in a cluster. */
+	private static void serve(Config config, Command command) {
+		String url = command.text("url", null);
 		if (url.startsWith("redis-cluster:"))
-			config.useClusterServers().addNodeAddress(url.replace("-cluster", ""))
-				.setMasterConnectionMinimumIdleSize(1)
-				.setSubscriptionConnectionMinimumIdleSize(1);
+			small(config.useClusterServers()).addNodeAddress(nodes(url))
+				.setShardedSubscriptionMode(command.text("messages", "").equals("plain")
+					? ShardedSubscriptionMode.OFF : ShardedSubscriptionMode.AUTO);
+		else if (url.startsWith("redis-sentinel:"))
+			small(config.useSentinelServers()).addSentinelAddress(nodes(url))
+				.setMasterName(url.substring(url.lastIndexOf('/') + 1));
 		else
 			config.useSingleServer().setAddress(url).setConnectionMinimumIdleSize(1)
 				.setSubscriptionConnectionMinimumIdleSize(1);
+	}
+
+	private static <T extends BaseMasterSlaveServersConfig<T>> T small(T servers) {
+		return servers.setMasterConnectionMinimumIdleSize(1).setSlaveConnectionMinimumIdleSize(1)
+			.setSubscriptionConnectionMinimumIdleSize(1);
 	}
 
 	private static void open(Command command, Answer answer) {
@@ -129,7 +162,7 @@ public final class Peer {
 		config.setThreads(4).setNettyThreads(4);
 		config.setLockWatchdogTimeout(command.number("watchdog_ms", 30000));
 		config.setFairLockWaitTimeout(command.number("fair_wait_ms", 300000));
-		serve(config, command.text("url", null));
+		serve(config, command);
 		RedissonClient client = Redisson.create(config);
 		CLIENTS.put(command.text("c", "c"), client);
 		answer.result(0).add("uuid", client.getId());

@@ -1,0 +1,28 @@
+"""One library waits for the other, on any deployment."""
+from __future__ import annotations
+
+from waiting import until
+
+SOON_S = 3.0
+"""A waiter woken by a message needs milliseconds; by the end of a lease it would need 30 s."""
+
+
+def begin_wait(keeper, name: str, thread: str = "waiter", **options):
+    """Returns when it sleeps until it is told.
+
+    That Redisson has subscribed is not enough: it forgets the message of a writer that comes
+    between its last try and its sleep (docs/interop.md).
+    """
+    before = keeper.stats().waiting
+    pending = keeper.say("acquire", name, thread=thread, **options)
+    until(lambda: pending.done or keeper.stats().waiting > before, 10, f"{thread} waits")
+    until(lambda: pending.done or keeper.is_asleep(), 10, f"{thread} has asked")
+    assert not pending.done, pending.answer
+    return pending
+
+
+def soon(pending, since):
+    """The answer of who was woken by `since`."""
+    answer = pending.result().ok()
+    assert (answer.end_ns - since.start_ns) / 1e9 < SOON_S, "the message was not heard"
+    return answer
