@@ -24,6 +24,11 @@ static inline int64_t lk__earlier(int64_t one_ns, int64_t other_ns)
 	return one_ns < other_ns ? one_ns : other_ns;
 }
 
+static inline int64_t lk__later(int64_t one_ns, int64_t other_ns)
+{
+	return one_ns > other_ns ? one_ns : other_ns;
+}
+
 /* Whole ms from `now_ns` to `deadline_ns`, rounded up, 0 … `most_ms`: for poll(). */
 static inline int lk__ms_until(int64_t now_ns, int64_t deadline_ns, int most_ms)
 {

@@ -11,7 +11,7 @@
  *   a slot: its server says who.
  * - The scout asks several nodes for the map of the slots, and believes what most say (vote.h).
  *   What a server says of one slot (MOVED) is believed at once, if its target is known, until the
- *   next map.
+ *   next map, which then is not urgent. ASK says where one key is; the slot stays where it was.
  * - The table of slots and the list of shards are read without a mutex; what they say may be out of
  *   date. Where a shard is stands under the mutex. A shard's index never changes.
  */
@@ -119,7 +119,7 @@ static int shard_find(struct lk__finder *finder, struct lk_config *config, uint6
 
 static void shard_suspect(struct lk__finder *finder)
 {
-	lk__scout_want(((struct shard *)finder)->cluster->scout);
+	lk__scout_want(((struct shard *)finder)->cluster->scout, LK__WANT_SUSPECTED);
 }
 
 /* The index of the shard whose master is there; ANY: of none. With the mutex held. */
@@ -144,12 +144,15 @@ static struct lk__node *shard_redirect(struct lk__finder *finder, const char *wo
 		index = cluster_find(cluster, place);
 		pthread_mutex_unlock(&cluster->mutex);
 	}
-	lk__scout_want(cluster->scout);
-	if (index == ANY || shard_at(cluster, index) == shard)
-		return NULL;
-	if (*words == 'M')
+	bool known = index != ANY && shard_at(cluster, index) != shard;
+	bool moved = *words == 'M';
+	if (known && moved)
 		slot_give(cluster, slot, index, true);
-	return &shard_at(cluster, index)->node;
+	if (!known && moved) /* a failover: its heir is not known yet */
+		lk__scout_want(cluster->scout, LK__WANT_SUSPECTED);
+	else if (!known || moved)
+		lk__scout_want(cluster->scout, LK__WANT_LATER);
+	return known ? &shard_at(cluster, index)->node : NULL;
 }
 
 static void shard_unref(struct lk__finder *finder)

@@ -198,7 +198,7 @@ static int master_find(struct lk__finder *finder, struct lk_config *config,
 
 static void master_suspect(struct lk__finder *finder)
 {
-	lk__scout_want(((struct lk__master *)finder)->scout);
+	lk__scout_want(((struct lk__master *)finder)->scout, LK__WANT_SUSPECTED);
 }
 
 static void master_unref(struct lk__finder *finder)

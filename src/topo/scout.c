@@ -17,11 +17,7 @@
 #include "conn/classify.h"
 #include "net/stream.h"
 
-#define WATCH_NS (1000 * LK__MS)  /* between rounds that nobody asked for */
 #define ROUND_NS (2000 * LK__MS)  /* the longest round */
-#define GAP_NS (5 * LK__MS)       /* between the beginnings of rounds */
-#define PROBE_NS (100 * LK__MS)   /* between questions while a master is missed, */
-#define MISSED_NS (6000 * LK__MS) /* for so long after its connection failed: an attempt and more */
 #define OPEN_MS 500               /* to open one link */
 #define ANSWER_MS 1000            /* for all answers of one peer */
 #define REOPEN_NS (100 * LK__MS)  /* after a link was refused, */
@@ -47,18 +43,14 @@ struct lk__scout {
 	/* The thread's. */
 	struct lk__peer peers[LK__PEERS_MAX];
 	size_t count;
-	uint64_t round;
-	int64_t begun_ns;
-	bool over;        /* of the round: all have answered or failed */
-	bool told;        /* of the round: those who wait */
-	size_t probed;    /* peers, one after the other */
-	int64_t probe_ns; /* not before */
+	bool over;     /* of the round: all have answered or failed */
+	bool told;     /* of the round: those who wait */
+	size_t probed; /* peers, one after the other */
 
-	pthread_mutex_t mutex; /* of what follows */
+	pthread_mutex_t mutex;    /* of what follows */
+	struct lk__rounds rounds; /* the thread alone begins them */
 	pthread_t pthread;
 	bool started, joined, stopped;
-	uint64_t wanted; /* a round as late as this one is asked for */
-	int64_t missed_until_ns;
 	uint64_t known; /* the last round whose outcome follows: */
 	lk_error error; /* its code is 0 when something is known */
 	struct wait *waits;
@@ -88,7 +80,7 @@ const struct lk__peer *lk__scout_peer(const struct lk__scout *scout, size_t inde
 
 bool lk__scout_has_answered(const struct lk__scout *scout, const struct lk__peer *peer)
 {
-	return peer->answered_round == scout->round;
+	return peer->answered_round == scout->rounds.round;
 }
 
 bool lk__scout_is_alive(const struct lk__peer *peer)
@@ -98,7 +90,7 @@ bool lk__scout_is_alive(const struct lk__peer *peer)
 
 uint64_t lk__scout_round(const struct lk__scout *scout)
 {
-	return scout->round;
+	return scout->rounds.round;
 }
 
 static struct lk__peer *scout_add(struct lk__scout *scout, const char *name)
@@ -106,7 +98,7 @@ static struct lk__peer *scout_add(struct lk__scout *scout, const char *name)
 	if (scout->count == LK__PEERS_MAX)
 		return NULL;
 	struct lk__peer *peer = &scout->peers[scout->count++];
-	*peer = (struct lk__peer){.named_round = scout->round};
+	*peer = (struct lk__peer){.named_round = scout->rounds.round};
 	snprintf(peer->name, sizeof(peer->name), "%s", name);
 	return peer;
 }
@@ -119,7 +111,7 @@ void lk__scout_learn(struct lk__scout *scout, const char *host, int port, const 
 		struct lk__peer *peer = &scout->peers[i];
 		if (strcmp(peer->name, name) != 0 && (!*id || strcmp(peer->id, id) != 0))
 			continue;
-		peer->named_round = scout->round;
+		peer->named_round = scout->rounds.round;
 		return;
 	}
 	struct lk__peer *peer = scout_add(scout, name);
@@ -179,17 +171,18 @@ static void peer_fail(struct lk__scout *scout, struct lk__peer *peer, int code, 
 {
 	peer_close(peer);
 	lk__scout_fault(peer, code, reason);
-	peer->failed_round = scout->round;
+	peer->failed_round = scout->rounds.round;
 }
 
 static bool peer_is_done(const struct lk__scout *scout, const struct lk__peer *peer)
 {
-	return peer->answered_round == scout->round || peer->failed_round == scout->round;
+	return peer->answered_round == scout->rounds.round ||
+	       peer->failed_round == scout->rounds.round;
 }
 
 static void peer_ask(struct lk__scout *scout, struct lk__peer *peer, bool first)
 {
-	peer->asked_round = scout->round;
+	peer->asked_round = scout->rounds.round;
 	peer->asked_ns = lk__now_ns();
 	if ((first && lk__link_auth(&peer->ask) < 0) || scout->ops->ask(scout, peer, first) < 0)
 		peer_fail(scout, peer, LK_ENOMEM, "out of memory");
@@ -326,14 +319,14 @@ static void peer_tend(struct lk__scout *scout, struct lk__peer *peer)
 	if (peer->hear.opening)
 		peer_open_hear(scout, peer);
 	if (peer->ask.stream && peer_read(scout, peer))
-		lk__scout_want(scout);
+		lk__scout_want(scout, LK__WANT_NEWS);
 	if (peer_is_done(scout, peer) || scout->over || peer->ask.opening)
 		return;
 	if (!peer->ask.stream && lk__now_ns() < peer->open_ns)
-		peer->failed_round = scout->round; /* as a moment ago */
+		peer->failed_round = scout->rounds.round; /* as a moment ago */
 	else if (!peer->ask.stream)
 		peer_open(scout, peer);
-	else if (peer->ask.owed_count == 0 && peer->asked_round < scout->round)
+	else if (peer->ask.owed_count == 0 && peer->asked_round < scout->rounds.round)
 		peer_ask(scout, peer, false);
 	if (peer->ask.stream && lk__link_waits(&peer->ask).events & POLLOUT)
 		peer_read(scout, peer); /* which writes first */
@@ -344,7 +337,7 @@ static void scout_forget(struct lk__scout *scout)
 {
 	for (size_t i = scout->count; i-- > 0;) {
 		struct lk__peer *peer = &scout->peers[i];
-		if (peer->listed || peer->named_round + LK__PEER_ROUNDS > scout->round)
+		if (peer->listed || peer->named_round + LK__PEER_ROUNDS > scout->rounds.round)
 			continue;
 		peer_close(peer);
 		*peer = scout->peers[--scout->count];
@@ -359,7 +352,7 @@ static void scout_tell(struct lk__scout *scout, const lk_error *error)
 	struct wait *wait;
 	scout->told = true;
 	pthread_mutex_lock(&scout->mutex);
-	scout->known = scout->round;
+	scout->known = scout->rounds.round;
 	scout->error = *error;
 	DL_FOREACH(scout->waits, wait)
 	lk__park_wake(&wait->park);
@@ -369,7 +362,7 @@ static void scout_tell(struct lk__scout *scout, const lk_error *error)
 static void scout_judge(struct lk__scout *scout)
 {
 	lk_error error = {0};
-	bool over = lk__now_ns() >= scout->begun_ns + ROUND_NS;
+	bool over = lk__now_ns() >= scout->rounds.begun_ns + ROUND_NS;
 	size_t done = 0;
 	for (size_t i = 0; i < scout->count; i++)
 		done += peer_is_done(scout, &scout->peers[i]);
@@ -383,22 +376,16 @@ static void scout_judge(struct lk__scout *scout)
 
 /* ---- the thread ---- */
 
-static bool scout_is_wanted(struct lk__scout *scout)
-{
-	pthread_mutex_lock(&scout->mutex);
-	bool wanted = scout->wanted > scout->round;
-	pthread_mutex_unlock(&scout->mutex);
-	return wanted;
-}
-
 /* While a master is missed, peers are asked in turn between the rounds: what one of them says anew
  * begins the next. Those that publish do so. */
 static int64_t scout_probe_ns(struct lk__scout *scout)
 {
+	if (!scout->told || scout->ops->listen)
+		return LK__NEVER;
 	pthread_mutex_lock(&scout->mutex);
-	bool missed = lk__now_ns() < scout->missed_until_ns;
+	int64_t probe_ns = lk__rounds_probe_ns(&scout->rounds, lk__now_ns());
 	pthread_mutex_unlock(&scout->mutex);
-	return missed && scout->told && !scout->ops->listen ? scout->probe_ns : LK__NEVER;
+	return probe_ns;
 }
 
 static void scout_probe(struct lk__scout *scout)
@@ -406,7 +393,9 @@ static void scout_probe(struct lk__scout *scout)
 	int64_t now_ns = lk__now_ns();
 	if (now_ns < scout_probe_ns(scout))
 		return;
-	scout->probe_ns = now_ns + PROBE_NS;
+	pthread_mutex_lock(&scout->mutex);
+	lk__rounds_probed(&scout->rounds, now_ns);
+	pthread_mutex_unlock(&scout->mutex);
 	for (size_t i = 0; i < scout->count; i++) {
 		struct lk__peer *peer = &scout->peers[scout->probed++ % scout->count];
 		if (!peer->ask.stream || peer->ask.owed_count || !peer_is_done(scout, peer))
@@ -419,17 +408,18 @@ static void scout_probe(struct lk__scout *scout)
 /* When the next round begins: one that is wanted does not wait for those who have not answered. */
 static int64_t scout_next_ns(struct lk__scout *scout)
 {
-	if (scout->told && scout_is_wanted(scout))
-		return scout->begun_ns + GAP_NS;
-	return scout->over ? scout->begun_ns + WATCH_NS : LK__NEVER;
+	pthread_mutex_lock(&scout->mutex);
+	int64_t wanted_ns = scout->told ? lk__rounds_wanted_ns(&scout->rounds) : LK__NEVER;
+	int64_t watch_ns = scout->over ? scout->rounds.watch_ns : LK__NEVER;
+	pthread_mutex_unlock(&scout->mutex);
+	return lk__earlier(wanted_ns, watch_ns);
 }
 
 static void scout_begin(struct lk__scout *scout)
 {
 	pthread_mutex_lock(&scout->mutex);
-	scout->round++;
+	lk__rounds_begin(&scout->rounds, lk__now_ns());
 	pthread_mutex_unlock(&scout->mutex);
-	scout->begun_ns = lk__now_ns();
 	scout->over = scout->told = false;
 	scout_forget(scout);
 }
@@ -439,7 +429,7 @@ static int64_t scout_due_ns(struct lk__scout *scout)
 {
 	int64_t due_ns = lk__earlier(scout_next_ns(scout), scout_probe_ns(scout));
 	if (!scout->over)
-		due_ns = lk__earlier(due_ns, scout->begun_ns + ROUND_NS);
+		due_ns = lk__earlier(due_ns, scout->rounds.begun_ns + ROUND_NS);
 	for (size_t i = 0; i < scout->count; i++) {
 		const struct lk__peer *peer = &scout->peers[i];
 		if (peer->ask.owed_count)
@@ -464,7 +454,7 @@ static void scout_step(struct lk__scout *scout)
 	for (size_t i = 0; i < scout->count; i++)
 		news |= peer_hears(&scout->peers[i]);
 	if (news)
-		lk__scout_want(scout);
+		lk__scout_want(scout, LK__WANT_HEARD);
 	if (lk__now_ns() >= scout_next_ns(scout))
 		scout_begin(scout);
 	for (size_t i = 0; i < scout->count; i++)
@@ -568,17 +558,17 @@ int64_t lk__scout_turn(struct lk__scout *scout, int set_fd)
 
 /* ---- those who ask ---- */
 
-static void scout_want(struct lk__scout *scout)
+/* With the mutex held. */
+static void scout_want(struct lk__scout *scout, enum lk__want why)
 {
-	scout->wanted = scout->round + 1;
-	lk__wake_fd(scout->wake_fd);
+	if (lk__rounds_want(&scout->rounds, why, lk__now_ns()))
+		lk__wake_fd(scout->wake_fd);
 }
 
-void lk__scout_want(struct lk__scout *scout)
+void lk__scout_want(struct lk__scout *scout, enum lk__want why)
 {
 	pthread_mutex_lock(&scout->mutex);
-	scout_want(scout);
-	scout->missed_until_ns = lk__now_ns() + MISSED_NS;
+	scout_want(scout, why);
 	pthread_mutex_unlock(&scout->mutex);
 }
 
@@ -612,8 +602,8 @@ static int scout_await(struct lk__scout *scout, uint64_t *asked, int64_t deadlin
 		       lk_error *error)
 {
 	if (*asked == 0) {
-		scout_want(scout);
-		*asked = scout->wanted;
+		scout_want(scout, LK__WANT_AWAITED);
+		*asked = scout->rounds.wanted;
 	}
 	if (!scout->config->threadless)
 		scout_sleep(scout, *asked, deadline_ns);

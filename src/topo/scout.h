@@ -4,10 +4,11 @@
  * sentinels, or nodes of a cluster) where they are. What their answers mean, the kind of deployment
  * says.
  *
- * - It asks in rounds: once a second, when somebody waits for one, when a connection failed or was
- *   told that its server is no master, and when a sentinel publishes something. A round ends when
+ * - It asks in rounds: about once a second, when somebody waits for one, when a connection failed or
+ *   was told that its server is no master, and when a sentinel publishes something. A round ends when
  *   all have answered or failed, or after two seconds. While a master is missed, one peer is asked
  *   every 100 ms, and another answer than before begins a round.
+ * - When one begins exactly, rounds.h says.
  * - Who waits, waits for a round that began after that.
  * - The thread starts with the first question and ends with the client. It alone touches the
  *   peers; what it shares with others is under the scout's mutex, which it holds for no I/O. For a
@@ -24,6 +25,7 @@
 
 #include "conf/url.h"
 #include "topo/link.h"
+#include "topo/rounds.h"
 
 struct lk_config;
 struct lk__scout;
@@ -77,8 +79,8 @@ int lk__scout_await(struct lk__scout *scout, uint64_t *asked, int64_t deadline_n
  * after those who wait. */
 int64_t lk__scout_turn(struct lk__scout *scout, int set_fd);
 
-/* Another round is wanted soon. Any thread, under any mutex. */
-void lk__scout_want(struct lk__scout *scout);
+/* Another round is wanted. Any thread, under any mutex. */
+void lk__scout_want(struct lk__scout *scout, enum lk__want why);
 
 /* Writes host, port and url (for messages) of a place into `config`, a copy of the caller's own. */
 int lk__scout_point(const struct lk__scout *scout, const char *place, struct lk_config *config,

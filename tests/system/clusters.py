@@ -91,6 +91,12 @@ class Node(Server):
         return self.call("INFO", "replication").count(b"state=online")
 
 
+def maps_asked(nodes: list) -> int:
+    """How often clients have asked the nodes for their maps."""
+    return sum(int(node.info("cmdstat_cluster|slots").split("calls=")[1].split(",")[0])
+               for node in nodes)
+
+
 class Cluster:
     """Masters, each with replicas, on free ports of the loopback."""
 

@@ -6,6 +6,7 @@ import time
 import pytest
 
 import moving
+from clusters import maps_asked
 from keeper import EVENT_LOST
 from moving import EVERY_LOCK, Contest, Stress
 from waiting import never, until
@@ -147,12 +148,6 @@ def test_other_shards_go_on(clusters, make_keeper):
     assert all(keeper.call("is_held", name).result == 1 for name in held)
     old.resume()
     waits.result().ok()
-
-
-def maps_asked(nodes: list) -> int:
-    """How often clients have asked the nodes for their maps."""
-    return sum(int(node.info("cmdstat_cluster|slots").split("calls=")[1].split(",")[0])
-               for node in nodes)
 
 
 @pytest.mark.parametrize("away", ["killed", "paused"])

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from clusters import slot_of
+from clusters import maps_asked, slot_of
 from keeper import EVENT_LOST
 from moving import EVERY_LOCK, Contest, Stress, asleep, rival_of
 from waiting import never, until
@@ -150,6 +150,23 @@ def test_one_key_goes_on_within_the_move(move, make_keeper, kind, moved):
     contest.holder.call("try", name, kind=kind).is_code("LK_EBUSY")
     assert keeper.call("is_held", name, kind=kind).result == 1
     keeper.call("release", name, kind=kind).ok()
+
+
+def test_a_move_is_no_reason_to_ask_for_maps(move, make_keeper):
+    """ASK says where one key is, and who has the slot stays the same: nobody is asked for the map
+    but once a second, whatever the client does in the slot."""
+    keeper = make_keeper(move.cluster.url)
+    keeper.call("ping").ok()
+    move.begin()
+    keeper.call("acquire", move.name("asked")).ok()  # connections ask as well: they are made here
+    keeper.call("release", move.name("asked")).ok()
+    before, begun, pairs = maps_asked(move.cluster.nodes), time.monotonic(), 0
+    while time.monotonic() < begun + 2:
+        keeper.call("acquire", move.name("asked")).ok()
+        keeper.call("release", move.name("asked")).ok()
+        pairs += 1
+    rounds = (maps_asked(move.cluster.nodes) - before) / len(move.cluster.nodes)
+    assert pairs > 10 and rounds <= (time.monotonic() - begun) / 0.75 + 3, (rounds, pairs)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in EVERY_LOCK if kind not in ONE_KEY])
