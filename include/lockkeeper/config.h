@@ -54,8 +54,9 @@
  * each connect, once a second, and when a sentinel announces something. Of the listed servers it
  * believes the one that says it is the master; if two do, neither. Of sentinels it believes more
  * than half of all that it knows or, if not all answer, more than half of those that do; it learns
- * of sentinels that are not listed. It verifies the master's ROLE before it writes anything, so the
- * user needs the right to that command.
+ * of sentinels that are not listed, and where a sentinel is that has started again at another
+ * address. It verifies the master's ROLE before it writes anything, so the user needs the right to
+ * that command.
  *
  * When another server becomes the master, the client leaves the old one, whatever that still
  * answers, and verifies all holds at the new one. Waits go on there within their limits. A server
@@ -67,9 +68,10 @@
  * CLUSTER (since 0.1). A name's slot decides which master has its lock. All that belongs to a lock
  * is in one slot; a multi lock may have parts in several. The client asks up to seven nodes for the
  * map of the slots (CLUSTER SLOTS), when it connects and once a second. It believes more than half
- * of all or, if not all answer, more than half of those that do. When a server says that another
- * has the slot (MOVED, ASK), the client follows at once. Each master has connections of its own: a
- * master that is down delays no lock of another.
+ * of all or, if not all answer, more than half of those that do. It follows nodes that start again
+ * at other addresses, until none of those in the URL is left; names in the URL are looked up for
+ * each connection. When a server says that another has the slot (MOVED, ASK), the client follows at
+ * once. Each master has connections of its own: a master that is down delays no lock of another.
  *
  * While a slot is moved key by key, the server refuses a script with several keys (TRYAGAIN) until
  * its keys are together. Acquires then wait and try again; a release tries again until the lease

@@ -93,6 +93,12 @@ uint64_t lk__scout_round(const struct lk__scout *scout)
 	return scout->rounds.round;
 }
 
+static void peer_close(struct lk__peer *peer)
+{
+	lk__link_close(&peer->ask);
+	lk__link_close(&peer->hear);
+}
+
 static struct lk__peer *scout_add(struct lk__scout *scout, const char *name)
 {
 	if (scout->count == LK__PEERS_MAX)
@@ -103,20 +109,51 @@ static struct lk__peer *scout_add(struct lk__scout *scout, const char *name)
 	return peer;
 }
 
+/* Nobody has answered at its name since it failed. */
+static bool peer_is_lost(const struct lk__peer *peer)
+{
+	return peer->failed_round > 0 && !lk__scout_is_alive(peer) && !peer->ask.stream;
+}
+
+static bool peer_has_id(const struct lk__peer *peer, const char *id)
+{
+	return *id && strcmp(peer->id, id) == 0;
+}
+
+/* It is elsewhere now: a server that starts again at another address keeps its id. */
+static void peer_move(struct lk__peer *peer, const char *name)
+{
+	peer_close(peer);
+	snprintf(peer->name, sizeof(peer->name), "%s", name);
+	*peer->says = *peer->fault = '\0';
+	peer->open_ns = 0;
+	peer->answered_round = peer->failed_round = 0;
+}
+
+/* One that answers under another name is known. One that does not has moved; a listed name stays,
+ * since it may lead to another server later. */
 void lk__scout_learn(struct lk__scout *scout, const char *host, int port, const char *id)
 {
 	char name[LK__PLACE_SIZE];
+	struct lk__peer *known = NULL, *moved = NULL;
 	lk__place_name(name, host, port);
-	for (size_t i = 0; i < scout->count; i++) {
+	for (size_t i = 0; i < scout->count && !known; i++) {
 		struct lk__peer *peer = &scout->peers[i];
-		if (strcmp(peer->name, name) != 0 && (!*id || strcmp(peer->id, id) != 0))
-			continue;
-		peer->named_round = scout->rounds.round;
-		return;
+		bool same = peer_has_id(peer, id);
+		if (strcmp(peer->name, name) == 0 || (same && !peer_is_lost(peer)))
+			known = peer;
+		else if (same && !peer->listed)
+			moved = peer;
 	}
-	struct lk__peer *peer = scout_add(scout, name);
-	if (peer)
-		snprintf(peer->id, sizeof(peer->id), "%s", id);
+	if (!known && moved)
+		peer_move(moved, name);
+	if (!known)
+		known = moved ? moved : scout_add(scout, name);
+	if (!known)
+		return;
+	known->named_round = scout->rounds.round;
+	if (!*known->id)
+		snprintf(known->id, sizeof(known->id), "%s", id);
 }
 
 void lk__scout_fault(struct lk__peer *peer, int code, const char *reason)
@@ -159,12 +196,6 @@ int lk__scout_fail(const struct lk__scout *scout, lk_error *error, int code, con
 }
 
 /* ---- peers ---- */
-
-static void peer_close(struct lk__peer *peer)
-{
-	lk__link_close(&peer->ask);
-	lk__link_close(&peer->hear);
-}
 
 /* Nothing more comes of it in this round. */
 static void peer_fail(struct lk__scout *scout, struct lk__peer *peer, int code, const char *reason)
@@ -332,12 +363,27 @@ static void peer_tend(struct lk__scout *scout, struct lk__peer *peer)
 		peer_read(scout, peer); /* which writes first */
 }
 
-/* Those that were learned, and are named no more, go. */
+/* Whether it has said where masters are, and so named others. */
+static bool peer_has_said(const struct lk__scout *scout, const struct lk__peer *peer)
+{
+	return lk__scout_has_answered(scout, peer) && *peer->says;
+}
+
+/* Those that were learned, and that others name no more, go; at the end of a round. In an outage
+ * nobody is named, and the last one that answers is named by none. */
 static void scout_forget(struct lk__scout *scout)
 {
+	size_t answers = 0;
+	for (size_t i = 0; i < scout->count; i++)
+		answers += peer_has_said(scout, &scout->peers[i]);
 	for (size_t i = scout->count; i-- > 0;) {
 		struct lk__peer *peer = &scout->peers[i];
-		if (peer->listed || peer->named_round + LK__PEER_ROUNDS > scout->rounds.round)
+		bool others = answers > peer_has_said(scout, peer);
+		if (peer->named_round == scout->rounds.round)
+			peer->unnamed = 0;
+		else if (others)
+			peer->unnamed++;
+		if (peer->listed || peer->unnamed < LK__PEER_ROUNDS)
 			continue;
 		peer_close(peer);
 		*peer = scout->peers[--scout->count];
@@ -417,11 +463,11 @@ static int64_t scout_next_ns(struct lk__scout *scout)
 
 static void scout_begin(struct lk__scout *scout)
 {
+	scout_forget(scout);
 	pthread_mutex_lock(&scout->mutex);
 	lk__rounds_begin(&scout->rounds, lk__now_ns());
 	pthread_mutex_unlock(&scout->mutex);
 	scout->over = scout->told = false;
-	scout_forget(scout);
 }
 
 /* When there is something to do, though nothing is to be read. */

@@ -4,11 +4,10 @@
  * sentinels, or nodes of a cluster) where they are. What their answers mean, the kind of deployment
  * says.
  *
- * - It asks in rounds: about once a second, when somebody waits for one, when a connection failed or
- *   was told that its server is no master, and when a sentinel publishes something. A round ends when
- *   all have answered or failed, or after two seconds. While a master is missed, one peer is asked
- *   every 100 ms, and another answer than before begins a round.
- * - When one begins exactly, rounds.h says.
+ * - It asks in rounds: about once a second, when somebody waits for one, when a connection failed
+ *   or was told that its server is no master, and when a sentinel publishes something (rounds.h). A
+ *   round ends when all have answered or failed, or after two seconds. While a master is missed,
+ *   one peer is asked every 100 ms, and another answer than before begins a round.
  * - Who waits, waits for a round that began after that.
  * - The thread starts with the first question and ends with the client. It alone touches the
  *   peers; what it shares with others is under the scout's mutex, which it holds for no I/O. For a
@@ -33,7 +32,7 @@ struct lk__scout;
 #define LK__PEERS_MAX 32    /* listed and learned together */
 #define LK__PEER_ID_SIZE 48 /* a run id, with its NUL */
 #define LK__PEER_FAULT_SIZE 120
-#define LK__PEER_ROUNDS 5 /* that a learned peer is kept without being named again */
+#define LK__PEER_ROUNDS 5 /* in which others answer, and do not name a learned peer: it goes */
 
 struct lk__peer {
 	char name[LK__PLACE_SIZE]; /* host:port */
@@ -45,6 +44,7 @@ struct lk__peer {
 	int64_t begun_ns;          /* when it was opened last */
 	int64_t asked_ns;          /* when the answers that it owes were asked for */
 	uint64_t asked_round, answered_round, failed_round, named_round;
+	unsigned unnamed;                /* rounds since then in which others have answered */
 	char says[LK__PLACE_SIZE];       /* its answer: what it means, the kind knows */
 	char fault[LK__PEER_FAULT_SIZE]; /* why it failed, or what else it said */
 	int code;                        /* of the fault */
@@ -102,7 +102,7 @@ bool lk__scout_has_answered(const struct lk__scout *scout, const struct lk__peer
 /* It has answered, and has not failed since: who does not answer fails after a second. */
 bool lk__scout_is_alive(const struct lk__peer *peer);
 
-/* Another peer that a peer has named, with its run id. */
+/* Another peer that a peer has named, with its run id: a new one, or one that was elsewhere. */
 void lk__scout_learn(struct lk__scout *scout, const char *host, int port, const char *id);
 
 /* Notes why a peer gave no answer of use. */

@@ -3,13 +3,19 @@
 
 #include <string.h>
 
-/* Whether it is another address of one that stands before it. */
+/* Whether another of its addresses stands for it: one that answers, or else the first. */
 static bool is_counted(const struct lk__scout *scout, size_t index)
 {
 	const struct lk__peer *peer = lk__scout_peer(scout, index);
-	for (size_t i = 0; *peer->id && i < index; i++)
-		if (strcmp(lk__scout_peer(scout, i)->id, peer->id) == 0)
+	bool answers = lk__scout_has_answered(scout, peer);
+	for (size_t i = 0; *peer->id && i < lk__scout_count(scout); i++) {
+		const struct lk__peer *other = lk__scout_peer(scout, i);
+		if (i == index || strcmp(other->id, peer->id) != 0)
+			continue;
+		bool other_answers = lk__scout_has_answered(scout, other);
+		if (other_answers == answers ? i < index : other_answers)
 			return true;
+	}
 	return false;
 }
 

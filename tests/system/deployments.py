@@ -115,6 +115,11 @@ sentinel parallel-syncs {MASTER} 2
         until(self.accepts, 20, "the sentinel accepts connections")
         return self
 
+    def take_ports(self) -> None:
+        old = f"port {self.port}\n"
+        super().take_ports()
+        self.file.write_text(self.file.read_text().replace(old, f"port {self.port}\n"))
+
     def names(self) -> int:
         """The port of the master, as it knows it."""
         return int(self.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)[1])

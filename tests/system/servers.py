@@ -178,6 +178,12 @@ class Server:
             os.unlink(self.path)
         self.start()
 
+    def restart_elsewhere(self) -> None:
+        """At another address: all that knew the old one are mistaken now."""
+        self.stop()
+        self.take_ports()
+        self.restart()
+
     def monitor(self) -> Monitor:
         monitor = Monitor(self.connect(timeout=60))
         self.monitors.append(monitor)
