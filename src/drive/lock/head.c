@@ -315,7 +315,10 @@ static struct lk__listening *head_open_channel(struct lk__entry *entry)
 bool lk__head_subscribe(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
-	if (!lk__entry_channel(entry))
+	struct lk__listening *channel = lk__entry_channel(entry);
+	if (channel) /* the server may have ended it before it was confirmed */
+		lk__channel_retry(lk__entry_messages(entry), channel);
+	else
 		entry->waiting->channel = head_open_channel(entry);
 	if (!lk__entry_channel(entry))
 		lk__head_failed(head, LK_ENOMEM, false, "out of memory");
