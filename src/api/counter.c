@@ -5,13 +5,14 @@
 #include "api/lock_handle.h"
 #include "base/fail.h"
 #include "drive/client/loop.h"
+#include "sync/semaphore/semaphore.h"
 
 int lk__counter_open(struct lk__counter **counter_out, lk_client *client,
 		     const struct lk__recipe *recipe, const void *name, size_t name_size,
 		     const char *operation, lk_error *error)
 {
 	struct lk__entry *entry;
-	int rc = lk__name_check_slot(client, name, &name_size, operation, error);
+	int rc = lk__name_check_slot(client, name, &name_size, LK__RECORD_PREFIX, operation, error);
 	if (rc == 0)
 		rc = lk__entry_get(&entry, client, recipe, name, name_size, NULL, error);
 	if (rc < 0)

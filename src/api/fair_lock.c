@@ -10,7 +10,8 @@ int lk_fair_lock_new(lk_lock **lock_out, lk_client *client, const void *name, si
 		     lk_error *error)
 {
 	const char *operation = "lk_fair_lock_new";
-	int rc = lk__name_check_slot(client, name, &name_size, operation, error);
+	int rc = lk__name_check_slot(client, name, &name_size, LK__FAIR_QUEUE_PREFIX, operation,
+				     error);
 	return rc < 0 ? rc
 		      : lk__lock_make(lock_out, client, &lk__fair_recipe, name, name_size, NULL,
 				      operation, error);

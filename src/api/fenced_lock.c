@@ -21,7 +21,9 @@ int lk_fenced_lock_new(lk_lock **lock_out, lk_client *client, const void *name, 
 	lk_fenced_lock_options own;
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
-		rc = lk__name_check_slot(client, name, &name_size, operation, error);
+		rc = lk__name_check_slot(client, name, &name_size,
+					 own.share_java ? LK__FENCE_JAVA_PREFIX : LK__FENCE_PREFIX,
+					 operation, error);
 	if (rc < 0)
 		return rc;
 	return lk__lock_make(lock_out, client,

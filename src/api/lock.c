@@ -14,6 +14,8 @@
 #include "drive/client/loop.h"
 #include "sync/lock/lock.h"
 
+#define KEY_SHOWN 120 /* bytes of a key in a message */
+
 int lk__name_check(lk_client *client, const void *name, size_t *name_size, const char *operation,
 		   lk_error *error)
 {
@@ -33,7 +35,22 @@ int lk__name_check(lk_client *client, const void *name, size_t *name_size, const
 	return 0;
 }
 
-int lk__name_check_slot(lk_client *client, const void *name, size_t *name_size,
+/* Fails with the key and the one that is derived from it. */
+static int name_fail_slots(const char *key, size_t key_size, const char *derives,
+			   const char *operation, lk_error *error)
+{
+	size_t size = 0;
+	char *derived = lk__derived_name(derives, key, key_size, &size);
+	int rc = lk__fail(error, derived ? LK_EINVAL : LK_ENOMEM,
+			  "%s: the braces in the name would put its keys %.*s and %.*s in "
+			  "different slots of a cluster: use none, or a {tag}",
+			  operation, (int)(key_size < KEY_SHOWN ? key_size : KEY_SHOWN), key,
+			  (int)(size < KEY_SHOWN ? size : KEY_SHOWN), derived ? derived : "");
+	free(derived);
+	return rc;
+}
+
+int lk__name_check_slot(lk_client *client, const void *name, size_t *name_size, const char *derives,
 			const char *operation, lk_error *error)
 {
 	int rc = lk__name_check(client, name, name_size, operation, error);
@@ -46,13 +63,10 @@ int lk__name_check_slot(lk_client *client, const void *name, size_t *name_size,
 		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
 	memcpy(key, prefix, prefix_size);
 	memcpy(key + prefix_size, name, *name_size);
-	bool one_slot = lk__names_one_slot(key, prefix_size + *name_size);
+	if (!lk__names_one_slot(key, prefix_size + *name_size))
+		rc = name_fail_slots(key, prefix_size + *name_size, derives, operation, error);
 	free(key);
-	return one_slot ? 0
-			: lk__fail(error, LK_EINVAL,
-				   "%s: the braces in the name would put its keys in different "
-				   "slots of a cluster: use none, or a {tag}",
-				   operation);
+	return rc;
 }
 
 static lk_lock *lock_alloc(const struct lk__recipe *recipe, const void *name, size_t name_size,

@@ -43,8 +43,8 @@ struct lk__call {
 int lk__name_check(lk_client *client, const void *name, size_t *name_size, const char *operation,
 		   lk_error *error);
 
-/* The same, and that keys derived from the name are in its cluster slot. */
-int lk__name_check_slot(lk_client *client, const void *name, size_t *name_size,
+/* The same, and that keys derived from the name, as with the prefix `derives`, are in its slot. */
+int lk__name_check_slot(lk_client *client, const void *name, size_t *name_size, const char *derives,
 			const char *operation, lk_error *error);
 
 /* Makes the handle of a lock of a kind; `settings` may be NULL. */

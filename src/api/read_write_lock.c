@@ -15,7 +15,8 @@ static int side_new(lk_lock **lock_out, lk_client *client, const struct lk__reci
 	if (rc == 0)
 		rc = lk__check_range(operation, "prefer_writers", own.prefer_writers, 0, 1, error);
 	if (rc == 0)
-		rc = lk__name_check_slot(client, name, &name_size, operation, error);
+		rc = lk__name_check_slot(client, name, &name_size, LK__RW_WRITERS_PREFIX, operation,
+					 error);
 	if (rc < 0)
 		return rc;
 	struct lk__settings settings = {.flags = own.prefer_writers ? LK__RW_PREFER_WRITERS : 0};

@@ -363,6 +363,41 @@ static void expect_wrong(lk_lock *lock, const char *culprit)
 	lk_lock_free(lock);
 }
 
+static void check_keys(const char *key, const char *derived)
+{
+	check(strstr(err.message, key) != NULL);
+	check(strstr(err.message, derived) != NULL);
+}
+
+/* The message of a kind with several keys names two that would be in different slots. */
+static void test_keys_of_different_slots(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("key_prefix=%s", "p:");
+	lk_fenced_lock_options java = LK_FENCED_LOCK_OPTIONS_INIT;
+	lk_lock *lock = NULL;
+	lk_semaphore *semaphore = NULL;
+	lk_latch *latch = NULL;
+	java.share_java = 1;
+	expect(LK_EINVAL, lk_fair_lock_new(&lock, client, "a}b", 3, &err));
+	check_keys("keys p:a}b and ", "and redisson_lock_queue:{p:a}b} in");
+	expect(LK_EINVAL, lk_fenced_lock_new(&lock, client, "{}", 2, NULL, &err));
+	check_keys("keys p:{} and ", "and lockkeeper_fence:p:{} in");
+	expect(LK_EINVAL, lk_fenced_lock_new(&lock, client, "{}", 2, &java, &err));
+	check_keys("keys p:{} and ", "and redisson_lock_token:p:{} in");
+	expect(LK_EINVAL, lk_read_lock_new(&lock, client, "a{b", 3, NULL, &err));
+	check_keys("keys p:a{b and ", "and lockkeeper_writers:p:a{b in");
+	expect(LK_EINVAL, lk_semaphore_new(&semaphore, client, "a}b", 3, &err));
+	check_keys("keys p:a}b and ", "and lockkeeper_sc:{p:a}b} in");
+	expect(LK_EINVAL, lk_latch_new(&latch, client, "}", 1, &err));
+	check_keys("keys p:} and ", "and lockkeeper_sc:{p:}} in");
+	memset(big, '}', LK_NAME_SIZE_MAX - 2);
+	expect(LK_EINVAL, lk_fair_lock_new(&lock, client, big, LK_NAME_SIZE_MAX - 2, &err));
+	check_keys("keys p:}}}", "use none, or a {tag}");
+	check(!lock && !semaphore && !latch);
+	close_client(client);
+}
+
 /* The message names what is there and what was wanted. */
 static void test_a_key_of_another_type(void **state)
 {
@@ -561,6 +596,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		api_test(test_names),
+		api_test(test_keys_of_different_slots),
 		api_test(test_c_strings_name_locks),
 		counter_test(test_c_strings_name_the_rest),
 		api_test(test_a_long_c_string_is_refused),

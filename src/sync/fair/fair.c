@@ -14,7 +14,7 @@
 
 #define DERIVED_KEYS 3
 
-static const char *const key_prefixes[DERIVED_KEYS] = {"redisson_lock_queue",
+static const char *const key_prefixes[DERIVED_KEYS] = {LK__FAIR_QUEUE_PREFIX,
 						       "redisson_lock_timeout", "lockkeeper_fair"};
 
 /* How long the queue takes this waiter for alive: its wait, but others should not have to wait for

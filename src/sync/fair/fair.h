@@ -18,6 +18,8 @@
 
 #include "sync/recipe.h"
 
+#define LK__FAIR_QUEUE_PREFIX "redisson_lock_queue"
+
 extern const struct lk__recipe lk__fair_recipe;
 
 #endif

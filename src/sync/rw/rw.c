@@ -36,7 +36,7 @@ char *lk__rw_timeout_key(const struct lk__target *target, const char *field, siz
 
 char *lk__rw_writers_key(const struct lk__target *target, size_t *size_out)
 {
-	return lk__derived_name("lockkeeper_writers", target->key, target->key_size, size_out);
+	return lk__derived_name(LK__RW_WRITERS_PREFIX, target->key, target->key_size, size_out);
 }
 
 struct lk__request *lk__rw_release(const struct lk__target *target, const char *field,

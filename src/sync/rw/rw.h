@@ -23,6 +23,7 @@
 extern const struct lk__recipe lk__read_recipe, lk__write_recipe;
 
 #define LK__RW_CHANNEL_PREFIX "redisson_rwlock"
+#define LK__RW_WRITERS_PREFIX "lockkeeper_writers"
 #define LK__RW_PREFER_WRITERS 1u /* a flag of the tries */
 
 /* ---- for the two recipes ---- */

@@ -9,13 +9,12 @@
 
 #include "sync/script.h"
 
-#define RECORD_PREFIX "lockkeeper_sc"
 #define POLL_MS 1000 /* a message can be lost with a connection */
 
 char *lk__record_key(const struct lk__target *target, const char *field, size_t *size_out)
 {
 	size_t size;
-	char *prefix = lk__derived_name(RECORD_PREFIX, target->key, target->key_size, &size);
+	char *prefix = lk__derived_name(LK__RECORD_PREFIX, target->key, target->key_size, &size);
 	char *key = prefix ? realloc(prefix, size + 1 + strlen(field) + 1) : NULL;
 	if (!key) {
 		free(prefix);

@@ -12,6 +12,7 @@
 extern const struct lk__recipe lk__semaphore_recipe;
 
 #define LK__SEMAPHORE_CHANNEL_PREFIX "redisson_sc"
+#define LK__RECORD_PREFIX "lockkeeper_sc"
 
 /* The key under which a request is remembered: "lockkeeper_sc:{name}:<field>". NULL when out of
  * memory. */
