@@ -75,8 +75,10 @@
  *
  * While a slot is moved key by key, the server refuses a script with several keys (TRYAGAIN) until
  * its keys are together. Acquires then wait and try again; a release tries again until the lease
- * ends. A fair lock's release can fail halfway there: it returns LK_EMAYBEHELD, the lock is free,
- * and the next in the queue gets it when the slot has moved.
+ * ends, and a change of a count within the command limit; after that it fails with LK_EUNAVAILABLE
+ * or LK_EUNREACHABLE, and has changed nothing. A fair lock's release can fail halfway there: it
+ * returns LK_EMAYBEHELD, the lock is free, and the next in the queue gets it when the slot has
+ * moved.
  *
  * Messages are ordinary publications, which every node of the cluster hears. With the option
  * messages=sharded (Redis 7 and later) only the slot's own shard hears them. That is Redisson's

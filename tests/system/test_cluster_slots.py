@@ -268,7 +268,7 @@ def test_a_slot_moves_and_its_new_master_fails_over(move, make_keeper):
 @EACH_WAY
 @pytest.mark.parametrize("kind", ["semaphore", "permits", "latch"])
 def test_counters(move, make_keeper, kind):
-    """A count is changed once, though its keys move while it changes."""
+    """A count is changed once, though its keys have moved between two changes."""
     keeper, name, url = make_keeper(move.cluster.url), move.name(kind), move.cluster.url
     keeper.call("set", name, kind=kind, count=9).ok()
     other = make_keeper(url)
@@ -281,6 +281,85 @@ def test_counters(move, make_keeper, kind):
     if kind == "latch":
         keeper.call("down", name, kind=kind, count=1).ok()
         waits.result().ok()
+
+
+# What each call adds to the count. Those of the same permits come one after the other.
+CALLS = {
+    "semaphore": [("acquire", 1, -1), ("within", 2, -2), ("release", 1, 1), ("add", 4, 4),
+                  ("release_if_exists", 1, 1), ("available", 0, 0)],
+    "permits": [("acquire", 1, -1), ("within", 2, -2), ("add", 4, 4), ("extend", 0, 0),
+                ("lease", 0, 0), ("taken", 0, 0), ("available", 0, 0)],
+    "latch": [("down", 1, -1), ("down", 2, -2), ("count", 0, 0)],
+}
+
+
+class Count:
+    """A counter with nine, of which a permit is taken where there are any."""
+
+    def __init__(self, move, keeper, kind: str):
+        self.move, self.keeper, self.kind, self.name = move, keeper, kind, move.name(kind)
+        keeper.call("set", self.name, kind=kind, count=9).ok()
+        self.ids = self.take() if kind == "permits" else ""
+
+    def take(self) -> str:
+        return self.keeper.call("acquire", self.name, kind=self.kind, count=1).ok()["ids"]
+
+    def say(self, verb: str, count: int, thread: str):
+        return self.keeper.say(verb, self.name, thread=thread, kind=self.kind, count=count,
+                               ids=self.ids, lease=60_000, wait=60_000)
+
+    def value(self) -> int:
+        return int(self.move.cluster.node_of(self.name).call("GET", self.name))
+
+    def all_calls(self) -> tuple[list, int]:
+        """Begins all of them; and what they add together."""
+        rows = CALLS[self.kind]
+        calls = [self.say(verb, count, f"t{at}") for at, (verb, count, _) in enumerate(rows)]
+        if self.kind != "permits":
+            return calls, sum(row[2] for row in rows)
+        return [*calls, self.say("release", 1, f"t{len(rows) - 4}")], sum(row[2] for row in rows) + 1
+
+
+def refusals(cluster) -> int:
+    """How many scripts were refused because their keys are being moved."""
+    lines = "".join(node.call("INFO", "errorstats").decode() for node in cluster.masters())
+    return sum(int(line.split("count=")[1]) for line in lines.splitlines() if "TRYAGAIN" in line)
+
+
+@pytest.mark.parametrize("moved", [False, True], ids=["before", "behind"])
+@pytest.mark.parametrize("kind", CALLS)
+def test_counters_within_the_move(move, make_keeper, kind, moved):
+    """There and back. What is called before its end is done once, when it can be: nothing of a
+    call has run that was refused meanwhile."""
+    count = Count(move, make_keeper(move.cluster.url, command_timeout_ms=20_000), kind)
+    for to in (move.to, move.cluster.master(0)):
+        before, refused = count.value(), refusals(move.cluster)
+        move.cluster.begin_move(move.slot, to)
+        if moved:
+            assert count.name in move.cluster.move_keys(move.slot, to)
+        calls, adds = count.all_calls()
+        until(lambda n=refused: refusals(move.cluster) >= n + 3 * len(calls), 20, "they are tried")
+        move.cluster.move_keys(move.slot, to)
+        move.cluster.end_move(move.slot, to)
+        for call in calls:
+            call.result(20).is_code("OK")
+        assert count.value() == before + adds
+        count.ids = count.take() if kind == "permits" else ""
+
+
+@pytest.mark.parametrize("kind, verb", [("semaphore", "add"), ("semaphore", "release"),
+                                        ("permits", "add"), ("latch", "down")])
+def test_counters_that_are_called_too_early(move, make_keeper, kind, verb):
+    """The move takes longer than the call may: it fails, and says that nothing was changed."""
+    count = Count(move, make_keeper(move.cluster.url, command_timeout_ms=300), kind)
+    before = count.value()
+    move.begin()
+    answer = count.say(verb, 1, "early").result(20)
+    move.keys()
+    move.end()
+    said = answer.is_code("LK_EUNAVAILABLE", "LK_EUNREACHABLE").message
+    assert "TRYAGAIN" in said or "not sent: its keys are being moved" in said
+    never(lambda: count.value() != before, 0.5, "it was changed all the same")
 
 
 @pytest.mark.slow
