@@ -48,6 +48,55 @@ def test_a_demoted_master_refuses(pair, make_keeper):
     waits.result().ok()
 
 
+def hand_over(old, new, timeout_ms: int) -> None:
+    """Redis' own FAILOVER: writes wait until the replica has all; then they change places."""
+    old.call("FAILOVER", "TO", "127.0.0.1", new.port, "TIMEOUT", timeout_ms)
+
+
+def test_the_servers_own_failover(pair, make_keeper):
+    """There and back, with a holder and a waiter."""
+    keeper, waiter = make_keeper(pair.url), make_keeper(pair.url)
+    keeper.listen()
+    keeper.call("acquire", "held").ok()
+    waiter.call("ping").ok()
+    waits = waiter.say("within", "held", wait=60_000)
+    for number in range(2):
+        old, new = pair.servers[number], pair.servers[1 - number]
+        hand_over(old, new, 10_000)
+        assert keeper.call("within", f"next{number}", wait=20_000).ok().took < 10
+        assert new.holders(f"next{number}") and new.holders("held")
+        pair.wait()
+    assert not waits.done and not keeper.events_of(EVENT_LOST)
+    keeper.call("release", "held").ok()
+    waits.result().ok()
+
+
+@pytest.mark.parametrize("kind", ["lock", "fair", "semaphore"])
+def test_a_failover_that_the_server_gives_up(pair, make_keeper, kind):
+    """Its replica hangs, so it lets all writes wait for longer than the command limit. None of them
+    is done late, and what was held is held."""
+    keeper = make_keeper(pair.url, command_timeout_ms=500)
+    master, replica = pair.servers
+    if kind == "semaphore":
+        make_keeper(pair.url).call("set", "sent", kind=kind, count=3).ok()
+    keeper.call("acquire", "held").ok()
+    replica.pause()
+    hand_over(master, replica, 3000)
+    seen = keeper.call("within", "sent", thread="sent", kind=kind, count=1, wait=1500)
+    seen.is_code("LK_EMAYBEHELD", "LK_EUNREACHABLE", "LK_EUNAVAILABLE", "LK_ENOTDURABLE")
+    assert master.info("master_failover_state") != "no-failover", "it is told meanwhile"
+    until(lambda: master.info("master_failover_state") == "no-failover", 20, "it is given up")
+    replica.resume()
+    pair.wait()
+    if kind == "semaphore":
+        until(lambda: master.call("GET", "sent") == b"3", 20, "it was given back")
+    else:
+        until(lambda: not master.call("EXISTS", "sent"), 20, "it was given back")
+    keeper.call("within", "sent", thread="sent", kind=kind, count=1, wait=20_000).ok()
+    assert keeper.call("is_held", "held").result == 1
+    keeper.call("release", "held").ok()
+
+
 def test_a_try_goes_to_the_new_master(pair, make_keeper):
     """Even one that does not wait: it was not done, so it is not an error."""
     keeper = make_keeper(pair.url)

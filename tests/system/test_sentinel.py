@@ -66,6 +66,28 @@ def test_a_planned_failover_while_held(trio, make_keeper):
     waits.result().ok()
 
 
+def test_the_servers_own_failover(trio, make_keeper):
+    """Sentinels know nothing of FAILOVER: for about a minute they name what is a replica now.
+    Nothing is granted meanwhile; once it is the master again, what was held is held."""
+    holder, waiter = make_keeper(trio.url), make_keeper(trio.url)
+    holder.listen()
+    holder.call("acquire", "held").ok()
+    waiter.call("ping").ok()
+    waits = waiter.say("within", "held", wait=120_000)
+    old, heir = trio.servers[:2]
+    old.call("FAILOVER", "TO", "127.0.0.1", heir.port)
+    until(lambda: trio.is_master(heir), 20, "it is the master")
+    seen = holder.call("within", "early", thread="early", wait=1000)
+    assert "not a master" in seen.is_code("LK_EUNAVAILABLE").message
+    heir.call("FAILOVER", "TO", "127.0.0.1", old.port)
+    until(lambda: trio.is_master(old), 20, "it is so again")
+    holder.call("within", "later", thread="later", wait=30_000, limit=40).ok()
+    assert old.holders("later") and holder.call("is_held", "held").result == 1
+    assert not waits.done and not holder.events_of(EVENT_LOST)
+    holder.call("release", "held").ok()
+    waits.result(30).ok()
+
+
 def test_a_master_that_was_paused_is_not_believed(trio, make_keeper):
     """It executes what it had received, as soon as it runs again. Nobody takes that for a grant."""
     keeper, other = make_keeper(trio.url), make_keeper(trio.url)
