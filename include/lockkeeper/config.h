@@ -34,12 +34,13 @@
  *
  * A replica that does not answer counts for a while, and no lock is granted in that time. With
  * sentinels it counts until they call it down, or have not heard of it for 2.5 s; if it is listed,
- * for a second; in a cluster, until it is marked as failed (cluster-node-timeout). A former master
- * counts as soon as the new one has it connected. So does a replica that the master has connected,
- * and that the sentinels or the cluster do not report yet (not with a list): it counts from its
- * first acknowledgement until 5 s after its last one. A silent replica of that kind delays one
- * call, by a third of the command limit. A master that had no replica is asked once a second
- * whether it has one now.
+ * for a second; in a cluster, until it is marked as failed (cluster-node-timeout). It counts on
+ * while half of the known sentinels or fewer answer: the others may be where it is, and make it the
+ * master. A former master counts as soon as the new one has it connected. So does a replica that
+ * the master has connected, and that the sentinels or the cluster do not report yet (not with a
+ * list): it counts from its first acknowledgement until 5 s after its last one. A silent replica of
+ * that kind delays one call, by a third of the command limit. A master that had no replica is asked
+ * once a second whether it has one now.
  *
  * The option replica_acks names a number of replicas instead, which then counts for single servers
  * too. With 0 a failover can lose the last grants, and two owners are possible.
@@ -49,6 +50,10 @@
  * that its lock is lost as soon as it knows the new master and finds that the lock is not there. If
  * you cannot accept that, use fence tokens (fenced_lock.h), or a red lock (red_lock.h) over several
  * such masters, clusters or independent servers.
+ *
+ * With a list, a client that reaches the old master alone goes on with it. If another server is
+ * made the master meanwhile, there can be two owners, so stop the old master first. A number in
+ * replica_acks keeps it from going on alone.
  *
  * The client asks the listed servers for their ROLE, or the sentinels for the master's address: at
  * each connect, once a second, and when a sentinel announces something. Of the listed servers it

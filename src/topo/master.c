@@ -13,7 +13,8 @@
 /* A replica, and what it is one of. */
 struct replica {
 	char place[LK__CONN_PLACE_SIZE], master[LK__PLACE_SIZE];
-	uint64_t round; /* in which a peer said that it is alive */
+	uint64_t round; /* in which a peer said that it is alive, */
+	uint64_t shown; /* or showed it at all */
 };
 
 struct lk__master {
@@ -47,32 +48,46 @@ static bool replica_is(const struct replica *replica, const char *place, const c
 }
 
 /* As `peer` says. */
-static void replica_set(struct replica *replica, const char *place, const struct lk__peer *peer)
+static void replica_set(struct replica *replica, const char *place, const struct lk__peer *peer,
+			bool alive)
 {
+	bool same = replica_is(replica, place, peer->says);
+	uint64_t before = same ? replica->round : 0;
 	memcpy(replica->place, place, sizeof(replica->place));
 	memcpy(replica->master, peer->says, sizeof(replica->master));
-	replica->round = peer->asked_round;
+	replica->round = alive ? peer->asked_round : before;
+	replica->shown = peer->asked_round;
+}
+
+/* Its own; else one that is free; else, if it is alive, that of one that is not. */
+static struct replica *master_slot(struct lk__master *master, const char *place, const char *of,
+				   bool alive)
+{
+	struct replica *free = NULL, *down = NULL;
+	uint64_t round = lk__scout_round(master->scout);
+	for (size_t i = 0; i < LK__ACKS_MAX; i++) {
+		struct replica *replica = &master->replicas[i];
+		if (replica_is(replica, place, of))
+			return replica;
+		if (!*replica->place || replica->shown + 1 < round)
+			free = replica;
+		else if (alive && replica->round + 1 < round)
+			down = replica;
+	}
+	return free ? free : down;
 }
 
 void lk__master_replica(const struct lk__scout *scout, const struct lk__peer *peer,
-			const char *place)
+			const char *place, bool alive)
 {
 	struct lk__master *master = master_of(scout);
-	struct replica *found = NULL;
 	char cut[LK__CONN_PLACE_SIZE];
 	snprintf(cut, sizeof(cut), "%.63s", place);
-	for (size_t i = 0; i < LK__ACKS_MAX; i++) {
-		struct replica *replica = &master->replicas[i];
-		bool own = replica_is(replica, cut, peer->says);
-		bool idle = !*replica->place || replica->round + 1 < lk__scout_round(scout);
-		if (own || (idle && !found)) /* one that is free, unless its own comes */
-			found = replica;
-	}
-	if (!found) {
+	struct replica *slot = master_slot(master, cut, peer->says, alive);
+	if (slot)
+		replica_set(slot, cut, peer, alive);
+	else if (alive)
 		master->too_many_round = lk__scout_round(scout);
-		return;
-	}
-	replica_set(found, cut, peer);
 }
 
 void lk__master_returning(const struct lk__scout *scout, const struct lk__peer *peer,
@@ -80,7 +95,7 @@ void lk__master_returning(const struct lk__scout *scout, const struct lk__peer *
 {
 	char cut[LK__CONN_PLACE_SIZE];
 	snprintf(cut, sizeof(cut), "%.63s", place);
-	replica_set(&master_of(scout)->returning, cut, peer);
+	replica_set(&master_of(scout)->returning, cut, peer, true);
 }
 
 /* While some have not answered, those of the last round count as well. */
@@ -89,6 +104,11 @@ static bool replica_counts(const struct replica *replica, const char *place, uin
 {
 	return replica->round + !over >= round && *replica->place &&
 	       strcmp(replica->master, place) == 0;
+}
+
+static bool replica_is_shown(const struct replica *replica, const char *place, uint64_t round)
+{
+	return replica->shown >= round && *replica->place && strcmp(replica->master, place) == 0;
 }
 
 /* Under the replicas' mutex. */
@@ -102,14 +122,15 @@ static void master_set_returning(struct lk__master *master, const char *place, u
 	atomic_store(&replicas->returns, returns);
 }
 
-static void master_count_named(struct lk__master *master, const char *place, bool over)
+static void master_count_named(struct lk__master *master, const char *place, bool over, bool few)
 {
 	struct lk__replicas *replicas = &master->node->replicas;
 	uint64_t round = lk__scout_round(master->scout);
 	int count = 0;
 	pthread_mutex_lock(&replicas->mutex);
 	for (size_t i = 0; i < LK__ACKS_MAX; i++)
-		if (replica_counts(&master->replicas[i], place, round, over))
+		if (replica_counts(&master->replicas[i], place, round, over) ||
+		    (few && replica_is_shown(&master->replicas[i], place, round)))
 			memcpy(replicas->place[count++], master->replicas[i].place,
 			       sizeof(replicas->place[0]));
 	atomic_store(&replicas->count, master->too_many_round == round ? LK__ACKS_MAX + 1 : count);
@@ -117,13 +138,13 @@ static void master_count_named(struct lk__master *master, const char *place, boo
 	pthread_mutex_unlock(&replicas->mutex);
 }
 
-static void master_count_replicas(struct lk__master *master, const char *place, bool over)
+static void master_count_replicas(struct lk__master *master, const char *place, bool over, bool few)
 {
 	if (master->ops->replicas)
 		atomic_store(&master->node->replicas.count,
 			     master->ops->replicas(master->scout, place));
 	else
-		master_count_named(master, place, over);
+		master_count_named(master, place, over, few);
 }
 
 /* ---- what is believed ---- */
@@ -166,9 +187,10 @@ bool lk__master_judge(struct lk__scout *scout, bool over, lk_error *error)
 	struct lk__master *master = master_of(scout);
 	char place[LK__PLACE_SIZE];
 	enum lk__verdict verdict = master->ops->judge(scout, over, place, error);
-	if (verdict == LK__VERDICT_MASTER) {
+	bool few = verdict == LK__VERDICT_FEW;
+	if (verdict == LK__VERDICT_MASTER || few) {
 		master_believe(master, place); /* first: no old connection is asked for fewer */
-		master_count_replicas(master, place, over);
+		master_count_replicas(master, place, over, few);
 	} else if (verdict == LK__VERDICT_NO_MASTER) {
 		master_believe(master, "");
 	}

@@ -5,7 +5,8 @@
  * - When another server is believed, it raises the finder's generation and then disowns the node's
  *   older connections: their holds are in doubt, and are verified at the new master.
  * - The replicas that are alive are counted in each round: so many must have what the master has
- *   done (conn/acks.c).
+ *   done (conn/acks.c). Few who are cut off from the others see replicas as down of which the
+ *   others may be making a master: all count then that they show.
  */
 #ifndef LK__TOPO_MASTER_H
 #define LK__TOPO_MASTER_H
@@ -20,6 +21,7 @@ struct lk__node;
 enum lk__verdict {
 	LK__VERDICT_OPEN,      /* not yet known */
 	LK__VERDICT_MASTER,    /* `place` is it */
+	LK__VERDICT_FEW,       /* so say some, who may be cut off from the others: see below */
 	LK__VERDICT_UNKNOWN,   /* nobody can tell: who is connected stays so */
 	LK__VERDICT_NO_MASTER, /* what was believed is none any more */
 };
@@ -28,7 +30,7 @@ struct lk__master_ops {
 	struct lk__scout_ops scout; /* its judge is lk__master_judge() */
 	/* How many replicas of the server at `place` are alive. NULL: those that were told of. */
 	int (*replicas)(const struct lk__scout *scout, const char *place);
-	/* What is known; `over`: nobody else will answer. The first two have no error. */
+	/* What is known; `over`: nobody else will answer. The first three have no error. */
 	enum lk__verdict (*judge)(const struct lk__scout *scout, bool over, char *place_out,
 				  lk_error *error);
 };
@@ -54,9 +56,9 @@ bool lk__master_judge(struct lk__scout *scout, bool over, lk_error *error);
 const char *lk__master_believed(const struct lk__scout *scout);
 const char *lk__master_former(const struct lk__scout *scout);
 
-/* A replica that is alive, as a peer says of the master that it names. */
+/* A replica of the master that a peer names, and whether it says that the replica is alive. */
 void lk__master_replica(const struct lk__scout *scout, const struct lk__peer *peer,
-			const char *place);
+			const char *place, bool alive);
 
 /* The former master, which is alive and is not seen to follow yet. */
 void lk__master_returning(const struct lk__scout *scout, const struct lk__peer *peer,

@@ -3,7 +3,9 @@
  * A master that sentinels watch: it is where most of them say.
  *
  * An address is believed as soon as more than half of all known sentinels name it. When not all
- * answer, more than half of those that do are enough (vote.h).
+ * answer, more than half of those that do are enough (vote.h). But if those are not more than half
+ * of all, the others may be together on another side of the network, where they replace the master
+ * by a replica that is down in the eyes of these: no replica is down then.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -136,11 +138,12 @@ static void sentinel_replica(struct lk__scout *scout, const struct lk__peer *pee
 			     const redisReply *replica)
 {
 	char place[LK__PLACE_SIZE];
-	if (!lk__sentinel_place(replica, place) || !is_alive(replica))
+	if (!lk__sentinel_place(replica, place))
 		return;
+	bool alive = is_alive(replica);
 	bool follows = strcmp(lk__sentinel_field(replica, "master-link-status"), "ok") == 0;
-	if (follows || strcmp(place, lk__master_former(scout)) != 0)
-		lk__master_replica(scout, peer, place);
+	if (follows || !alive || strcmp(place, lk__master_former(scout)) != 0)
+		lk__master_replica(scout, peer, place, alive);
 	else
 		lk__master_returning(scout, peer, place);
 }
@@ -201,7 +204,7 @@ static enum lk__verdict sentinel_judge(const struct lk__scout *scout, bool over,
 	bool named = vote.most > 0 && strcmp(vote.common, NOBODY) != 0;
 	if (named && lk__vote_decides(&vote, over)) {
 		memcpy(place_out, vote.common, LK__PLACE_SIZE);
-		return LK__VERDICT_MASTER;
+		return lk__vote_decides(&vote, false) ? LK__VERDICT_MASTER : LK__VERDICT_FEW;
 	}
 	if (!over)
 		return LK__VERDICT_OPEN;

@@ -98,10 +98,11 @@ def maps_asked(nodes: list) -> int:
 
 
 class Cluster:
-    """Masters, each with replicas, on free ports of the loopback."""
+    """Masters, each with replicas, on free ports of the loopback; or where site(number) says."""
 
     def __init__(self, folder: pathlib.Path, masters: int = 3, replicas: int = 1,
-                 node_timeout_ms: int = NODE_TIMEOUT_MS, tls: dict | None = None, **config):
+                 node_timeout_ms: int = NODE_TIMEOUT_MS, tls: dict | None = None, site=None,
+                 **config):
         self.numbers = itertools.count()
         self.patience_s = 60.0
         self.pause_s = 4 * node_timeout_ms / 1000  # between two elections that one node stands in
@@ -114,6 +115,8 @@ class Cluster:
                 place = folder / f"node{number}"
                 place.mkdir()
                 node = Node(place, {"cluster-node-timeout": node_timeout_ms, **config}, tls)
+                if site:
+                    node.settle(site(number))
                 self.nodes.append(node)
                 self.shards[number % masters].append(node.start_anywhere())
             self.form()
@@ -128,7 +131,7 @@ class Cluster:
         for index, shard in enumerate(self.shards):
             shard[0].call("CLUSTER", "ADDSLOTSRANGE", *self.home(index))
         for node in self.nodes[1:]:
-            self.nodes[0].call("CLUSTER", "MEET", "127.0.0.1", node.port, node.bus)
+            self.nodes[0].call("CLUSTER", "MEET", node.host, node.port, node.bus)
         until(lambda: all(self.is_known(node) for node in self.nodes), 30, "they know each other")
         for master, *replicas in self.shards:
             for replica in replicas:
@@ -141,7 +144,7 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        return "redis-cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+        return "redis-cluster://" + ",".join(f"{node.host}:{node.port}" for node in self.nodes)
 
     def kill(self) -> None:
         for node in self.nodes:

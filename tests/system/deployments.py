@@ -18,9 +18,10 @@ MASTER = "mymaster"
 
 
 class Replicas:
-    """One master and its replicas, on free ports of the loopback."""
+    """One master and its replicas, on free ports of the loopback; or where site(number) says."""
 
-    def __init__(self, folder: pathlib.Path, count: int = 3, tls: dict | None = None, **config):
+    def __init__(self, folder: pathlib.Path, count: int = 3, tls: dict | None = None, site=None,
+                 **config):
         self.servers = []
         if tls:
             config = {"tls-replication": "yes", **config}
@@ -31,8 +32,11 @@ class Replicas:
             self.servers.append(Server(place, {
                 "repl-diskless-sync": "yes", "repl-diskless-sync-delay": 0,
                 "repl-diskless-load": "swapdb", "repl-ping-replica-period": 1,
-                **({"replicaof": f"127.0.0.1 {self.servers[0].port}"} if number else {}),
                 **config}, tls))
+            if site:
+                self.servers[-1].settle(site(number))
+            if number:
+                self.servers[-1].config["replicaof"] = self.place(self.servers[0])
         try:
             for server in self.servers:
                 server.start()
@@ -40,6 +44,10 @@ class Replicas:
         except BaseException:
             Replicas.kill(self)
             raise
+
+    @staticmethod
+    def place(server: Server) -> str:
+        return f"{server.host} {server.port}"
 
     def wait(self, count: int | None = None) -> None:
         """Until so many servers are there: a master, and its replicas in step."""
@@ -71,15 +79,15 @@ class Replicas:
     def promote(self, server: Server) -> None:
         """The old master becomes its replica first, so that there are never two."""
         old = self.master()
-        old.call("REPLICAOF", "127.0.0.1", server.port)
+        old.call("REPLICAOF", *self.place(server).split())
         server.call("REPLICAOF", "NO", "ONE")
         for other in self.running():
             if other is not server and other is not old:
-                other.call("REPLICAOF", "127.0.0.1", server.port)
+                other.call("REPLICAOF", *self.place(server).split())
 
     @property
     def url(self) -> str:
-        return "redis-replicas://" + ",".join(f"127.0.0.1:{s.port}" for s in self.servers)
+        return "redis-replicas://" + ",".join(f"{s.host}:{s.port}" for s in self.servers)
 
     def kill(self) -> None:
         for server in self.servers:
@@ -90,18 +98,21 @@ class Sentinel(Server):
     """One redis-sentinel: redis-server with its own commands, and a file that it rewrites."""
 
     def __init__(self, folder: pathlib.Path, master: Server, quorum: int, more: str = "",
-                 tls: dict | None = None):
+                 tls: dict | None = None, site=None):
         password = [line.split()[1] for line in more.splitlines() if "requirepass" in line]
         super().__init__(folder, {"requirepass": password[0]} if password else None, tls)
+        if site:
+            self.settle(site)
         ports = [name for name in self.config if name == "port" or name.startswith("tls-")]
         lines = "".join(f"{name} {self.config[name]}\n" for name in ports)
         self.file = folder / "sentinel.conf"
         self.file.write_text(f"""{lines}{"tls-replication yes" if tls else ""}
-bind 127.0.0.1
+bind {self.host}
+protected-mode no
 dir {folder}
 unixsocket {self.path}
 logfile {folder / 'redis.log'}
-sentinel monitor {MASTER} 127.0.0.1 {master.port} {quorum}
+sentinel monitor {MASTER} {master.host} {master.port} {quorum}
 sentinel down-after-milliseconds {MASTER} {DOWN_AFTER_MS}
 sentinel failover-timeout {MASTER} 2000
 sentinel parallel-syncs {MASTER} 2
@@ -109,7 +120,7 @@ sentinel parallel-syncs {MASTER} 2
 """)
 
     def start(self) -> Sentinel:
-        self.process = subprocess.Popen([self.program, str(self.file), "--sentinel"],
+        self.process = subprocess.Popen([*self.prefix, self.program, str(self.file), "--sentinel"],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.STDOUT)
         until(self.accepts, 20, "the sentinel accepts connections")
@@ -126,25 +137,25 @@ sentinel parallel-syncs {MASTER} 2
 
 
 class Watched(Replicas):
-    """The same with sentinels."""
+    """The same with sentinels, whose sites have the next numbers."""
 
     def __init__(self, folder: pathlib.Path, count: int = 3, sentinels: int = 3, more: str = "",
-                 tls: dict | None = None, **config):
-        super().__init__(folder, count, tls, **config)
+                 tls: dict | None = None, site=None, **config):
+        super().__init__(folder, count, tls, site=site, **config)
         self.tls = tls
         self.sentinels = []
         try:
-            self.watch(folder, sentinels, more)
+            self.watch(folder, sentinels, more, site)
         except BaseException:
             self.kill()
             raise
 
-    def watch(self, folder: pathlib.Path, sentinels: int, more: str) -> None:
+    def watch(self, folder: pathlib.Path, sentinels: int, more: str, site) -> None:
         for number in range(sentinels):
             place = folder / f"sentinel{number}"
             place.mkdir()
             self.sentinels.append(Sentinel(place, self.servers[0], sentinels // 2 + 1, more,
-                                           self.tls))
+                                           self.tls, site and site(len(self.servers) + number)))
             self.sentinels[-1].start()
         until(lambda: all(self.knows_all(sentinel) for sentinel in self.sentinels), 30,
               "the sentinels know each other and the replicas")
@@ -169,7 +180,7 @@ class Watched(Replicas):
 
     @property
     def url(self) -> str:
-        return ("redis-sentinel://" + ",".join(f"127.0.0.1:{s.port}" for s in self.sentinels) +
+        return ("redis-sentinel://" + ",".join(f"{s.host}:{s.port}" for s in self.sentinels) +
                 f"/{MASTER}")
 
     def kill(self) -> None:

@@ -37,6 +37,7 @@ class Server:
         self.path = str(folder / "redis.sock")
         self.port = free_port()
         self.tls = tls
+        self.host, self.prefix = "127.0.0.1", ()
         self.config = {
             "dir": folder, "unixsocket": self.path, "save": "", "daemonize": "no",
             "bind": "127.0.0.1", "enable-debug-command": "yes", "loglevel": "notice",
@@ -54,9 +55,14 @@ class Server:
         self.monitors: list[Monitor] = []
         self.environment: dict[str, str] = {}
 
+    def settle(self, site) -> None:
+        """It will run in a network of its own (networks.py), with its unix socket in all."""
+        self.host, self.prefix = site.host, site.prefix
+        self.config |= {"bind": site.host, "protected-mode": "no"}
+
     @property
     def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}"
+        return f"redis://{self.host}:{self.port}"
 
     @property
     def unix_url(self) -> str:
@@ -83,7 +89,8 @@ class Server:
     def start(self) -> Server:
         arguments = [word for name, value in self.config.items()
                      for word in (f"--{name}", str(value))]
-        self.process = subprocess.Popen([self.program, *arguments], stdin=subprocess.DEVNULL,
+        self.process = subprocess.Popen([*self.prefix, self.program, *arguments],
+                                        stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT,
                                         env=os.environ | self.environment)
         until(self.accepts, 20, "the server accepts connections")

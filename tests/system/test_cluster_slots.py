@@ -315,9 +315,11 @@ class Count:
         """Begins all of them; and what they add together."""
         rows = CALLS[self.kind]
         calls = [self.say(verb, count, f"t{at}") for at, (verb, count, _) in enumerate(rows)]
-        if self.kind != "permits":
-            return calls, sum(row[2] for row in rows)
-        return [*calls, self.say("release", 1, f"t{len(rows) - 4}")], sum(row[2] for row in rows) + 1
+        adds = sum(row[2] for row in rows)
+        if self.kind == "permits":  # in the thread of an earlier call, which uses the same permit
+            calls.append(self.say("release", 1, "t3"))
+            adds += 1
+        return calls, adds
 
 
 def refusals(cluster) -> int:

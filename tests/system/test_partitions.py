@@ -1,0 +1,233 @@
+"""The network is parted, and what was parted comes together again: the locks of each deployment.
+
+A holder that is about to be cut off from its lock renews it; somebody on the other side wants it.
+Judged from outside: the other is granted it only when the holder says no more that it holds it, and
+the holder was told by then. When the network is whole again, both agree.
+"""
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+import moving
+import networks
+from clusters import Cluster
+from deployments import Replicas, Watched
+from keeper import DRIVER, EVENT_AT_RISK, EVENT_LOST
+from resp import ErrorReply
+from waiting import never, until
+
+LEASE_MS = 3000
+PATIENCE_MS = 90_000
+
+
+@pytest.fixture(scope="module")
+def sites():
+    """The master's, that of all other servers, and the client's."""
+    reason = networks.why_not()
+    if reason:
+        pytest.skip(reason)
+    made = networks.Networks("old", "rest", "client")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def network(sites):
+    yield sites
+    sites.heal()
+
+
+class Listed:
+    """A master and two replicas. Nobody replaces it but an operator."""
+    kind = Replicas
+
+    def __init__(self, deploy, site, **options):
+        self.made = deploy(self.kind, site=site, **options)
+        self.old, self.name = self.made.servers[0], "held"
+
+    @property
+    def url(self) -> str:
+        return self.made.url
+
+    def fresh(self, like: str) -> str:
+        return like
+
+    def replaced(self):
+        """The new master, on the other side."""
+        new, third = self.made.servers[1:]
+        new.call("REPLICAOF", "NO", "ONE")
+        third.call("REPLICAOF", *self.made.place(new).split())
+        return new
+
+    def old_has(self, name: str) -> bool:
+        with contextlib.suppress(ErrorReply):  # a node that is cut off from a cluster says nothing
+            return self.old.call("EXISTS", name) == 1
+        return False
+
+    def healed(self, new) -> None:
+        self.old.call("REPLICAOF", *self.made.place(new).split())
+
+
+class Sentinels(Listed):
+    kind = Watched
+
+    def replaced(self):
+        far = self.made.sentinels[1:]
+        until(lambda: all(s.names() != self.old.port for s in far), 60, "another is the master")
+        return next(server for server in self.made.servers if server.port == far[0].names())
+
+    def healed(self, new) -> None:
+        until(lambda: not self.made.is_master(self.old), 60, "the old master is demoted")
+
+
+class Slots(Listed):
+    kind = Cluster
+
+    def __init__(self, deploy, site, **options):
+        self.made = deploy(self.kind, site=site, **options)
+        self.old = self.made.master(0)
+        self.name = self.fresh("held")
+
+    def fresh(self, like: str) -> str:
+        return self.made.name_on(0, like)
+
+    def replaced(self):
+        heir = self.made.shards[0][1]
+        until(lambda: heir.view()[heir.id].slots, 60, "its replica has its slots")
+        return heir
+
+    def healed(self, new) -> None:
+        self.made.wait()
+
+
+EACH = pytest.mark.parametrize("deployment", [Listed, Sentinels, Slots],
+                               ids=["replicas", "sentinel", "cluster"])
+
+
+class Sides:
+    """A holder in the client's network and one who wants its lock in that of the rest."""
+
+    def __init__(self, network, deployment, make_keeper, lease_ms: int = LEASE_MS, **options):
+        self.deployment, self.name, self.make_keeper = deployment, deployment.name, make_keeper
+        self.options = {"watchdog_ms": lease_ms, "command_timeout_ms": 1000, **options}
+        self.holder = self.keeper(network["client"])
+        self.other = self.keeper(network["rest"])
+        self.holder.listen()
+        self.holder.call("acquire", self.name).ok()
+        self.other.call("try", self.name).is_code("LK_EBUSY")
+        self.waits = self.other.say("within", self.name, wait=PATIENCE_MS)
+        self.believed_ns = 0
+
+    def keeper(self, site):
+        return self.make_keeper(self.deployment.url, program=(*site.prefix, DRIVER), **self.options)
+
+    def holds(self) -> bool:
+        """Whether the holder says so; and when it began to say so last."""
+        answer = self.holder.call("is_held", self.name, thread="main")
+        if answer.result == 1:
+            self.believed_ns = answer.start_ns
+        return answer.result == 1
+
+    def is_lost_before_another_has_it(self) -> None:
+        """And it was told: first of the risk, then of the loss."""
+        until(lambda: not self.holds(), 60, "the holder has lost it")
+        granted = self.waits.result(PATIENCE_MS / 1000).ok()
+        assert granted.end_ns > self.believed_ns, "two owners"
+        moving.is_told(self.holder, self.name, 1)
+        assert self.holder.events_of(EVENT_AT_RISK, self.name), "it was told of the risk"
+        assert not self.holds()
+
+    def is_kept(self) -> None:
+        """For longer than the lease that it had."""
+        never(lambda: self.waits.done or not self.holds(), self.options["watchdog_ms"] / 1000 + 0.5,
+              "it is lost")
+        assert not self.holder.events_of(EVENT_LOST)
+
+    def agree(self, server) -> None:
+        """One has it, both say who, and so does the server."""
+        loser, winner = self.holder, self.other
+        loser.call("release", self.name).is_code("LK_ELOST")
+        loser.call("try", self.name).is_code("LK_EBUSY")
+        assert winner.call("is_held", self.name).result == 1
+        assert len(server.holders(self.name)) == 1
+        waits = loser.say("within", self.name, wait=PATIENCE_MS)
+        winner.call("release", self.name).ok()
+        waits.result(60).ok()
+
+    def can_lock(self, like: str) -> None:
+        self.holder.call("within", self.deployment.fresh(like), wait=30_000, limit=40).ok()
+
+
+@EACH
+def test_client_and_master(network, deploy, make_keeper, deployment):
+    """The master is well, and nobody replaces it. What was sent into the gap is not done late."""
+    place = deployment(deploy, lambda number: network["rest" if number else "old"])
+    sides = Sides(network, place, make_keeper)
+    flight = place.fresh("flight")
+    network.cut("client", "old")
+    sent = sides.holder.say("within", flight, thread="flight", wait=1500)
+    sides.is_lost_before_another_has_it()
+    said = sent.result(20)
+    said.is_code("LK_EMAYBEHELD", "LK_EUNREACHABLE", "LK_EUNAVAILABLE", "LK_ENOTDURABLE")
+    network.heal()
+    sides.can_lock("again")
+    until(lambda: not place.old.call("EXISTS", flight), 20, "it is not held")
+    sides.agree(place.old)
+
+
+@EACH
+def test_master_and_rest(network, deploy, make_keeper, deployment):
+    """The client reaches all. The old master grants nothing that the others have not, and is left
+    as soon as another is named. With a list two masters are none, until one is demoted."""
+    place = deployment(deploy, lambda number: network["rest" if number else "old"])
+    sides = Sides(network, place, make_keeper, lease_ms=12_000)
+    network.cut("old", "rest")
+    new = place.replaced()
+    fresh = place.fresh("fresh")
+    granted = sides.holder.say("within", fresh, thread="fresh", wait=PATIENCE_MS)
+    if deployment is Listed:
+        never(lambda: granted.done, 2, "two masters are none")
+        network.heal()
+        place.healed(new)
+    granted.result(40).ok()
+    assert new.holders(fresh)
+    if deployment is not Listed:
+        # A try that it could not have acknowledged may stay there until its lease ends.
+        until(lambda: not place.old_has(fresh), 20, "it has nothing of it")
+        sides.is_kept()
+        network.heal()
+        place.healed(new)
+    assert sides.holds() and not sides.waits.done
+    sides.holder.call("release", sides.name).ok()
+    sides.waits.result(20).ok()
+
+
+def test_client_with_master_and_a_sentinel(network, deploy, make_keeper):
+    """That one sees replicas down of which the others make a master."""
+    place = Sentinels(deploy, lambda number: network["old" if number in (0, 3) else "rest"])
+    assert place.made.sentinels[0].host == place.old.host
+    stays_alone(network, Sides(network, place, make_keeper), place)
+
+
+def stays_alone(network, sides, place) -> None:
+    network.cut_off("rest")
+    new = place.replaced()
+    early = sides.holder.call("within", place.fresh("early"), thread="early", wait=2000)
+    assert early.code != "OK", "the old master alone has granted it"
+    sides.is_lost_before_another_has_it()
+    network.heal()
+    place.healed(new)
+    sides.can_lock("again")
+    sides.agree(new)
+
+
+@EACH
+def test_client_with_master(network, deploy, make_keeper, deployment):
+    """Both are cut off from the rest, where another becomes the master. The old one alone is not
+    enough for a grant, nor to renew one."""
+    place = deployment(deploy, lambda number: network["rest" if number else "old"])
+    sides = Sides(network, place, make_keeper,
+                  **({"replica_acks": 1} if deployment is Listed else {}))
+    stays_alone(network, sides, place)
