@@ -5,7 +5,10 @@ usage: failover.py [--build DIR] [--deaths N]
 
 Deaths: the master is killed while a client takes one lock after the other. The floor is the
 servers' own failover: from the kill until one of the others takes a write and, with sentinels, most
-of them name it. Ours is from the kill to the first grant that was asked for after it.
+of them name it. Ours is from the kill to the first grant that was asked for after it. Meanwhile one
+client waits for a lock that another gives back as the master dies: when the waiter has it, counted
+from the floor, and what it sent until then. The other also holds a lock with a lease of 6 s, and,
+with replica_acks=0, one that no replica had: what it was told of them, and when.
 
 Neighbours: two threads of one client take locks of a healthy shard, while others of its threads
 wait for locks of a shard whose master is well, stopped (and nobody else notices), or killed.
@@ -21,10 +24,12 @@ import sys
 import tempfile
 import threading
 import time
+from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "system"), str(ROOT / "tests" / "history")]
 LEASE_MS = 600_000
+HELD_MS = 6000
 SECONDS = 5
 WAITERS = 4
 
@@ -40,9 +45,10 @@ OPTIONS = arguments()
 os.environ["LOCKKEEPER_BUILD"] = str(OPTIONS.build.resolve())
 
 import checker  # noqa: E402  (the folder of the build is known now)
+import moving  # noqa: E402
 from clusters import Cluster  # noqa: E402
 from deployments import Watched  # noqa: E402
-from keeper import Keeper  # noqa: E402
+from keeper import EVENT_AT_RISK, EVENT_LOST, Keeper  # noqa: E402
 from resp import Closed, ErrorReply  # noqa: E402
 from waiting import boottime_ns, until  # noqa: E402
 
@@ -102,25 +108,79 @@ class Taker:
         self.thread.join()
 
 
-def death(taker: Taker, old, others: list, key: str, sentinels: list) -> tuple[float, float]:
-    """In ms from the kill: the floor, and ours."""
+class Death(NamedTuple):
+    """In ms from the kill; the waiter in ms from the floor."""
+    floor: float
+    ours: float
+    waiter: float
+    commands: int
+    connects: int
+    told: list[tuple[int, float]]
+
+
+class Pair:
+    """A holder and one who waits for its lock, through the deaths."""
+
+    def __init__(self, url: str, name, acks: dict):
+        self.holder = Keeper(url, watchdog_ms=HELD_MS, **acks)
+        self.waiter = Keeper(url, **acks)
+        self.name, self.unsafe = name, bool(acks)
+        self.holder.listen()
+
+    def prepare(self, old) -> None:
+        """It holds a lock for each thing that may happen, the last one on the old master alone."""
+        self.turn = self.name()
+        self.holder.call("within", self.turn, wait=30_000, limit=40).ok()
+        self.holder.call("within", self.name(), thread="held", wait=30_000, limit=40).ok()
+        self.waiter.call("try", self.turn).is_code("LK_EBUSY")
+        self.wait = self.waiter.say("within", self.turn, wait=60_000)
+        until(lambda: moving.asleep(self.waiter), 20, "it waits")
+        if self.unsafe:
+            moving.without_replication(old)
+            self.holder.call("acquire", self.name(), thread="gone").ok()
+        self.before, self.heard = self.waiter.stats(), len(self.holder.events)
+
+    def give_back(self) -> None:
+        self.holder.say("release", self.turn)
+
+    def result(self, at_ns: int, floor_ns: int) -> tuple:
+        granted, now = self.wait.result(70).ok(), self.waiter.stats()
+        if self.unsafe:
+            until(lambda: any(event["event"] == EVENT_LOST for event in
+                              self.holder.events[self.heard:]), 30, "it is told of the loss")
+        told = [(event["event"], (event.heard_ns - at_ns) / 1e6)
+                for event in self.holder.events[self.heard:]]
+        self.waiter.call("release", self.turn).ok()
+        return ((granted.end_ns - floor_ns) / 1e6, now.commands - self.before.commands,
+                now.connects - self.before.connects, told)
+
+    def end(self) -> None:
+        self.holder.process.kill()
+        self.waiter.process.kill()
+
+
+def death(taker: Taker, pair: Pair, old, others: list, key: str, sentinels: list) -> Death:
     count = len(taker.granted)
+    pair.prepare(old)
     until(lambda: len(taker.granted) > count + 5, 30, "locks are granted")
     at_ns = boottime_ns()
     old.kill()
+    pair.give_back()
     floor = Floor(others, key, sentinels, old).result()
-    return (floor - at_ns) / 1e6, (taker.first_after(at_ns) - at_ns) / 1e6
+    return Death((floor - at_ns) / 1e6, (taker.first_after(at_ns) - at_ns) / 1e6,
+                 *pair.result(at_ns, floor))
 
 
-def sentinel_deaths(folder: pathlib.Path, acks: dict) -> list[tuple[float, float]]:
+def sentinel_deaths(folder: pathlib.Path, acks: dict) -> list[Death]:
     trio, rows = Watched(folder), []
     keeper, numbers = Keeper(trio.url, **acks), iter(range(10**9))
     taker = Taker(keeper, lambda: f"lock{next(numbers)}")
+    pair = Pair(trio.url, lambda: f"pair{next(numbers)}", acks)
     try:
         for _ in range(OPTIONS.deaths):
             old = trio.master()
             others = [server for server in trio.servers if server is not old]
-            rows.append(death(taker, old, others, "floor", trio.sentinels))
+            rows.append(death(taker, pair, old, others, "floor", trio.sentinels))
             new = trio.switched(old)
             old.config["replicaof"] = f"127.0.0.1 {new.port}"
             old.start()
@@ -128,35 +188,49 @@ def sentinel_deaths(folder: pathlib.Path, acks: dict) -> list[tuple[float, float
                   60, "the master has its replicas")
     finally:
         taker.stop()
+        pair.end()
         keeper.process.kill()
         trio.kill()
     return rows
 
 
-def cluster_deaths(folder: pathlib.Path, acks: dict) -> list[tuple[float, float]]:
+def cluster_deaths(folder: pathlib.Path, acks: dict) -> list[Death]:
     cluster, rows = Cluster(folder), []
     keeper, key = Keeper(cluster.url, **acks), cluster.name_on(0, "floor")
     taker = Taker(keeper, lambda: cluster.name_on(0))
+    pair = Pair(cluster.url, lambda: cluster.name_on(0, "pair"), acks)
     try:
         for _ in range(OPTIONS.deaths):
             old = cluster.master(0)
-            rows.append(death(taker, old, cluster.replicas(0), key, []))
+            rows.append(death(taker, pair, old, cluster.replicas(0), key, []))
             cluster.switched(old)
             old.restart()
             cluster.wait()
     finally:
         taker.stop()
+        pair.end()
         keeper.process.kill()
         cluster.kill()
     return rows
 
 
-def say_deaths(title: str, rows: list[tuple[float, float]]) -> None:
-    over = [ours - floor for floor, ours in rows]
-    floors, ours = zip(*rows)
+def of_all(words: str, values: list, unit: str = "") -> str:
+    return f"{words} {statistics.median(values):.0f} (most {max(values):.0f}){unit}"
+
+
+def say_deaths(title: str, rows: list[Death]) -> None:
+    over = [row.ours - row.floor for row in rows]
+    floors, ours = [row.floor for row in rows], [row.ours for row in rows]
     print(f"{title:34} {len(rows):3} deaths: floor {statistics.median(floors):6.0f} ms, "
           f"ours {statistics.median(ours):6.0f} ms; on top: median {statistics.median(over):5.0f}, "
           f"max {max(over):5.0f} ms", flush=True)
+    print("    " + of_all("waiter: on top of the floor", [row.waiter for row in rows], " ms") +
+          of_all(", commands", [row.commands for row in rows]) +
+          of_all(", connections", [row.connects for row in rows]))
+    for kind, word in ((EVENT_AT_RISK, "at risk"), (EVENT_LOST, "lost")):
+        times = [ms for row in rows for what, ms in row.told if what == kind]
+        print(f"    holder: told {len(times)} times that a lock is {word}" +
+              (of_all(", behind the death", times, " ms") if times else ""), flush=True)
 
 
 # ---- neighbours ----

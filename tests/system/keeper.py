@@ -10,7 +10,7 @@ import threading
 from urllib.parse import quote_from_bytes
 
 from servers import stopped
-from waiting import until
+from waiting import boottime_ns, until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("LOCKKEEPER_BUILD", ROOT / "build"))
@@ -104,7 +104,7 @@ class Keeper:
                 pending.answer = answer
                 pending.come.set()
             elif "event" in answer:
-                self.events.append(answer)
+                self.events.append(Answer(answer, heard_ns=boottime_ns()))
             else:
                 self.logs.append(answer["line"])
         with self.mutex:
