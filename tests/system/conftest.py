@@ -13,7 +13,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "history")]
 
 from certificates import Certificates  # noqa: E402  (behind the path)
 from clusters import PATIENT_MS, Cluster  # noqa: E402
-from deployments import Replicas, Watched  # noqa: E402
+from deployments import MASTER, FakeSentinel, Replicas, Watched  # noqa: E402
 from fake_cluster import FakeCluster  # noqa: E402
 from fixtures import (background, driver, folder, history, keeper, make_keeper,  # noqa: E402,F401
                       make_proxy, make_server, proxy, server, take_shard)
@@ -58,6 +58,22 @@ def replicas(deploy):
 def watched(deploy):
     """watched(**options): the same with sentinels."""
     return functools.partial(deploy, Watched)
+
+
+@pytest.fixture
+def named():
+    """named([place, id, TLS or nothing], …): sentinels that say so, and the URL that lists them."""
+    made = []
+
+    def make(*rows) -> str:
+        made.extend(FakeSentinel(*row) for row in rows)
+        return ("redis-sentinel://" +
+                ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in made) + f"/{MASTER}")
+
+    make.made = made
+    yield make
+    for sentinel in made:
+        sentinel.stop()
 
 
 @pytest.fixture

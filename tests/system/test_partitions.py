@@ -7,14 +7,16 @@ the holder was told by then. When the network is whole again, both agree.
 from __future__ import annotations
 
 import contextlib
+import threading
 
 import pytest
 
 import moving
 import networks
 from clusters import Cluster
-from deployments import Replicas, Watched
+from deployments import Replicas, Watched, refused_port
 from keeper import DRIVER, EVENT_AT_RISK, EVENT_LOST
+from proxy import Park
 from resp import ErrorReply
 from waiting import never, until
 
@@ -107,21 +109,15 @@ EACH = pytest.mark.parametrize("deployment", [Listed, Sentinels, Slots],
 
 
 class Sides:
-    """A holder in the client's network and one who wants its lock in that of the rest."""
+    """A holder on one side and one who wants its lock on the other."""
 
-    def __init__(self, network, deployment, make_keeper, lease_ms: int = LEASE_MS, **options):
-        self.deployment, self.name, self.make_keeper = deployment, deployment.name, make_keeper
-        self.options = {"watchdog_ms": lease_ms, "command_timeout_ms": 1000, **options}
-        self.holder = self.keeper(network["client"])
-        self.other = self.keeper(network["rest"])
-        self.holder.listen()
-        self.holder.call("acquire", self.name).ok()
-        self.other.call("try", self.name).is_code("LK_EBUSY")
-        self.waits = self.other.say("within", self.name, wait=PATIENCE_MS)
+    def __init__(self, holder, other, name: str):
+        self.holder, self.other, self.name = holder, other, name
+        holder.listen()
+        holder.call("acquire", name).ok()
+        other.call("try", name).is_code("LK_EBUSY")
+        self.waits = other.say("within", name, wait=PATIENCE_MS)
         self.believed_ns = 0
-
-    def keeper(self, site):
-        return self.make_keeper(self.deployment.url, program=(*site.prefix, DRIVER), **self.options)
 
     def holds(self) -> bool:
         """Whether the holder says so; and when it began to say so last."""
@@ -139,10 +135,9 @@ class Sides:
         assert self.holder.events_of(EVENT_AT_RISK, self.name), "it was told of the risk"
         assert not self.holds()
 
-    def is_kept(self) -> None:
+    def is_kept(self, lease_ms: int) -> None:
         """For longer than the lease that it had."""
-        never(lambda: self.waits.done or not self.holds(), self.options["watchdog_ms"] / 1000 + 0.5,
-              "it is lost")
+        never(lambda: self.waits.done or not self.holds(), lease_ms / 1000 + 0.5, "it is lost")
         assert not self.holder.events_of(EVENT_LOST)
 
     def agree(self, server) -> None:
@@ -156,15 +151,45 @@ class Sides:
         winner.call("release", self.name).ok()
         waits.result(60).ok()
 
-    def can_lock(self, like: str) -> None:
-        self.holder.call("within", self.deployment.fresh(like), wait=30_000, limit=40).ok()
+    def can_lock(self, name: str) -> None:
+        self.holder.call("within", name, wait=30_000, limit=40).ok()
+
+
+def sides_of(network, place, make_keeper, lease_ms: int = LEASE_MS, **options) -> Sides:
+    """The holder in the client's network, the other in that of the rest."""
+    holder, other = (make_keeper(place.url, program=(*network[name].prefix, DRIVER),
+                                 watchdog_ms=lease_ms, command_timeout_ms=1000, **options)
+                     for name in ("client", "rest"))
+    return Sides(holder, other, place.name)
+
+
+@pytest.mark.parametrize("deployment", ["replicas", "sentinel"])
+def test_what_was_held_back_arrives(server, proxy, named, make_keeper, deployment):
+    """Between the client and its master all stops; later it arrives, when another has the lock."""
+    gate = threading.Event()
+    url = f"redis-replicas://127.0.0.1:{proxy.port},127.0.0.1:{refused_port()}"
+    if deployment == "sentinel":
+        url = named((("127.0.0.1", proxy.port), "a"))
+    holder = make_keeper(url, watchdog_ms=1500, command_timeout_ms=500, replica_acks=0)
+    sides = Sides(holder, make_keeper(server.url), "held")
+    proxy.rule = lambda message: Park(event=gate)
+    sent = holder.say("within", "flight", thread="flight", wait=1500)
+    sides.is_lost_before_another_has_it()
+    sent.result(20).is_code("LK_EMAYBEHELD", "LK_EUNREACHABLE", "LK_EUNAVAILABLE")
+    owner = server.holders("held")
+    proxy.rule = None
+    gate.set()
+    sides.can_lock("again")
+    never(lambda: server.holders("held").keys() != owner.keys(), 1, "another has it")
+    until(lambda: not server.call("EXISTS", "flight"), 20, "it is not held")
+    sides.agree(server)
 
 
 @EACH
 def test_client_and_master(network, deploy, make_keeper, deployment):
     """The master is well, and nobody replaces it. What was sent into the gap is not done late."""
     place = deployment(deploy, lambda number: network["rest" if number else "old"])
-    sides = Sides(network, place, make_keeper)
+    sides = sides_of(network, place, make_keeper)
     flight = place.fresh("flight")
     network.cut("client", "old")
     sent = sides.holder.say("within", flight, thread="flight", wait=1500)
@@ -172,7 +197,7 @@ def test_client_and_master(network, deploy, make_keeper, deployment):
     said = sent.result(20)
     said.is_code("LK_EMAYBEHELD", "LK_EUNREACHABLE", "LK_EUNAVAILABLE", "LK_ENOTDURABLE")
     network.heal()
-    sides.can_lock("again")
+    sides.can_lock(place.fresh("again"))
     until(lambda: not place.old.call("EXISTS", flight), 20, "it is not held")
     sides.agree(place.old)
 
@@ -182,7 +207,7 @@ def test_master_and_rest(network, deploy, make_keeper, deployment):
     """The client reaches all. The old master grants nothing that the others have not, and is left
     as soon as another is named. With a list two masters are none, until one is demoted."""
     place = deployment(deploy, lambda number: network["rest" if number else "old"])
-    sides = Sides(network, place, make_keeper, lease_ms=12_000)
+    sides = sides_of(network, place, make_keeper, lease_ms=12_000)
     network.cut("old", "rest")
     new = place.replaced()
     fresh = place.fresh("fresh")
@@ -196,7 +221,7 @@ def test_master_and_rest(network, deploy, make_keeper, deployment):
     if deployment is not Listed:
         # A try that it could not have acknowledged may stay there until its lease ends.
         until(lambda: not place.old_has(fresh), 20, "it has nothing of it")
-        sides.is_kept()
+        sides.is_kept(12_000)
         network.heal()
         place.healed(new)
     assert sides.holds() and not sides.waits.done
@@ -208,7 +233,7 @@ def test_client_with_master_and_a_sentinel(network, deploy, make_keeper):
     """That one sees replicas down of which the others make a master."""
     place = Sentinels(deploy, lambda number: network["old" if number in (0, 3) else "rest"])
     assert place.made.sentinels[0].host == place.old.host
-    stays_alone(network, Sides(network, place, make_keeper), place)
+    stays_alone(network, sides_of(network, place, make_keeper), place)
 
 
 def stays_alone(network, sides, place) -> None:
@@ -219,7 +244,7 @@ def stays_alone(network, sides, place) -> None:
     sides.is_lost_before_another_has_it()
     network.heal()
     place.healed(new)
-    sides.can_lock("again")
+    sides.can_lock(place.fresh("again"))
     sides.agree(new)
 
 
@@ -228,6 +253,6 @@ def test_client_with_master(network, deploy, make_keeper, deployment):
     """Both are cut off from the rest, where another becomes the master. The old one alone is not
     enough for a grant, nor to renew one."""
     place = deployment(deploy, lambda number: network["rest" if number else "old"])
-    sides = Sides(network, place, make_keeper,
-                  **({"replica_acks": 1} if deployment is Listed else {}))
+    sides = sides_of(network, place, make_keeper,
+                     **({"replica_acks": 1} if deployment is Listed else {}))
     stays_alone(network, sides, place)

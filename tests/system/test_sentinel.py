@@ -7,7 +7,7 @@ import time
 import pytest
 
 import moving
-from deployments import MASTER, FakeSentinel, Watched, refused_port
+from deployments import MASTER, Watched, refused_port
 from keeper import BUILD, EVENT_LOST, ROOT
 from waiting import until
 
@@ -226,22 +226,6 @@ def test_sentinels_that_name_a_replica(watched, make_keeper):
     seen = keeper.call("within", "some", wait=300).is_code("LK_EUNAVAILABLE")
     assert f"127.0.0.1:{master.port}" in seen.message and "not a master" in seen.message
     assert not master.call("EXISTS", "some")
-
-
-@pytest.fixture
-def named():
-    """named([place, id, TLS or nothing], …): sentinels that say so, and the URL that lists them."""
-    made = []
-
-    def make(*rows) -> str:
-        made.extend(FakeSentinel(*row) for row in rows)
-        return ("redis-sentinel://" +
-                ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in made) + f"/{MASTER}")
-
-    make.made = made
-    yield make
-    for sentinel in made:
-        sentinel.stop()
 
 
 def place(server):
