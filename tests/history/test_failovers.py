@@ -40,15 +40,24 @@ class Collector:
     """Takes one lock after the other and keeps them."""
 
     def __init__(self, keeper: Keeper):
-        self.keeper, self.held, self.refused = keeper, [], 0
+        self.keeper, self.held, self.refused, self.refusal = keeper, [], 0, ""
         keeper.listen()
 
     def take(self) -> None:
         name = f"kept{len(self.held) + self.refused}"
-        if self.keeper.call("within", name, lease=LEASE_MS, wait=500).code == "OK":
+        answer = self.keeper.call("within", name, lease=LEASE_MS, wait=500)
+        if answer.code == "OK":
             self.held.append(name)
         else:
             self.refused += 1
+            self.refusal = answer.message
+
+    def goes_on(self) -> None:
+        before = len(self.held)
+        try:
+            until(lambda: len(self.held) > before + 5, 30, "locks are granted again")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self.refusal}") from None
 
     def lost(self, master) -> list[str]:
         """What is not at the master, or of which its holder was told that it is lost."""
@@ -154,9 +163,8 @@ def test_failovers(trio, make_keeper, history, background, kinds):
     stop = background(collector.take, 0.01)
     ways = itertools.cycle((planned, killed, planned, stopped))
     for number in range(FAILOVERS // 2):
-        before = len(collector.held)
         next(ways)(trio)
-        until(lambda: len(collector.held) > before + 5, 30, "locks are granted again")
+        collector.goes_on()
         until(lambda: settled(trio), 40, f"{MASTER} has its replicas")
         lost = collector.lost(named(trio))
         assert not lost, f"after {number + 1} failovers, of {len(collector.held)}: {lost}"
