@@ -30,6 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "system"), str(ROOT / "tests" / "history")]
 LEASE_MS = 600_000
 HELD_MS = 6000
+JOINED_S = 1.5  # a replica that joins counts after a second
 SECONDS = 5
 WAITERS = 4
 
@@ -186,6 +187,7 @@ def sentinel_deaths(folder: pathlib.Path, acks: dict) -> list[Death]:
             old.start()
             until(lambda: all(trio.knows_all(s) for s in trio.sentinels) and trio.linked() == 2,
                   60, "the master has its replicas")
+            time.sleep(JOINED_S)
     finally:
         taker.stop()
         pair.end()
@@ -206,6 +208,7 @@ def cluster_deaths(folder: pathlib.Path, acks: dict) -> list[Death]:
             cluster.switched(old)
             old.restart()
             cluster.wait()
+            time.sleep(JOINED_S)
     finally:
         taker.stop()
         pair.end()

@@ -145,11 +145,19 @@ def stopped(trio: Watched) -> None:
     old.resume()
 
 
+def sees_replicas(sentinel) -> bool:
+    """It asks them every 10 s. Who has last said that it is a master, it makes a replica: it would
+    demote the next master, if that is the one, and for half a minute there would be none."""
+    rows = [dict(zip(row[::2], row[1::2])) for row in sentinel.call("SENTINEL", "REPLICAS", MASTER)]
+    return all(row[b"role-reported"] == b"slave" for row in rows)
+
+
 def settled(trio: Watched) -> bool:
     """Each sentinel knows two healthy replicas of one master, and they follow it."""
     with contextlib.suppress(OSError):
         one = len({sentinel.names() for sentinel in trio.sentinels}) == 1
-        return one and all(trio.knows_all(s) for s in trio.sentinels) and trio.linked() == 2
+        return (one and all(trio.knows_all(s) and sees_replicas(s) for s in trio.sentinels) and
+                trio.linked() == 2)
     return False
 
 
