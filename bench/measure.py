@@ -220,10 +220,10 @@ def against(row: Row) -> Row:
 def measure(bench: Bench, row: Row) -> dict:
     """The sides in turn, as often as asked for, and the medians."""
     ours, floor = [], []
-    base_side = bench.of_build(bench.against or bench.build)
     row = against(row) if bench.against else row
     load = os.getloadavg()[0]
     with kept_apart(bench, row), nodes(bench, row), deployed(bench, row):
+        base_side = bench.of_build(bench.against or bench.build)
         for _ in range(1 if bench.quick else row.runs or bench.runs):
             if row.floor:
                 floor.append(run_side(base_side, row, row.floor))

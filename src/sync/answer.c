@@ -38,6 +38,7 @@ struct lk__answer lk__answer_take(const struct lk__request *request, lk__read_ac
 	struct lk__answer answer = answer_read(request, read);
 	struct lk__attempt_event *event = &answer.event;
 	assert(event->type >= LK__ATTEMPT_GRANTED && event->type <= LK__ATTEMPT_UNKNOWN);
+	assert(event->type != LK__ATTEMPT_GRANTED || !event->code);
 	event->sent_ns = request->sent_ns;
 	event->copied = lk__reply_is_of_copy(request);
 	event->unsent = request->code == LK_EUNREACHABLE && request->sends == 0;

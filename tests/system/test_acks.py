@@ -366,7 +366,7 @@ def follows_at_once(keeper, replica) -> bool:
 def test_a_known_one_that_hangs(watched, make_keeper):
     """As soon as sentinels call it down it does not count, though its master has it connected."""
     trio = watched(count=3, sentinels=1)
-    keeper = make_keeper(trio.url)
+    keeper = make_keeper(trio.url, command_timeout_ms=1000)  # before it is called down
     keeper.call("acquire", "first").ok()
     trio.servers[2].pause()
     try:

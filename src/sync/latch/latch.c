@@ -26,16 +26,16 @@ static struct lk__request *latch_undo(const struct lk__target *target, const cha
 static void latch_read(const struct lk__request *request, struct lk__answer *answer)
 {
 	assert(request->code || request->reply);
-	answer->event = (struct lk__attempt_event){
-		.type = LK__ATTEMPT_FAILED, .code = LK_EUNAVAILABLE, .retryable = true};
-	if (request->code && request->code != LK_EMAYBEHELD) {
-		answer->event = lk__reply_refusal(request);
-	} else if (request->code == 0 && request->reply->type == REDIS_REPLY_NIL) {
-		answer->event.type = LK__ATTEMPT_GRANTED;
-	} else if (request->code == 0) {
-		answer->event.type = LK__ATTEMPT_BUSY;
-		answer->event.ttl_ms = -1;
-	}
+	struct lk__attempt_event *event = &answer->event;
+	if (request->code == LK_EMAYBEHELD) /* nothing was changed: it is asked again */
+		*event = (struct lk__attempt_event){
+			.type = LK__ATTEMPT_FAILED, .code = LK_EUNAVAILABLE, .retryable = true};
+	else if (request->code)
+		*event = lk__reply_refusal(request);
+	else if (request->reply->type == REDIS_REPLY_NIL)
+		*event = (struct lk__attempt_event){.type = LK__ATTEMPT_GRANTED};
+	else
+		*event = (struct lk__attempt_event){.type = LK__ATTEMPT_BUSY, .ttl_ms = -1};
 }
 
 const struct lk__recipe lk__latch_recipe = {
