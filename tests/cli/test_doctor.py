@@ -198,7 +198,8 @@ def test_the_rights_are_those_of_the_documented_lists():
     granted = set(re.findall(r"\+([\w|]+)", (ROOT / "docs/acl/locks.acl").read_text()))
     assert asked[True] - {"eval"} == granted - {"auth", "time"}  # which the handshake has used
     page = (ROOT / "docs/options.md").read_text()
-    first, behind = (page.index(f"A user of the {which} needs") for which in ("servers", "sentinels"))
+    first, behind = (page.index(f"A user of the {whose} needs")
+                     for whose in ("servers", "sentinels"))
     besides = page[first:behind]
     assert asked[False] == set(re.findall(r"\+([\w|]+)", besides))
 
