@@ -12,6 +12,7 @@ import subprocess
 
 import pytest
 
+import moving
 from deployments import refused_port
 from keeper import BUILD, EVENT_LOST
 from test_cluster import command
@@ -166,12 +167,14 @@ def test_a_hold_outlives_moves_and_failovers(quorum):
 
 
 def test_a_lost_connection_puts_it_in_doubt(quorum):
-    """Two nodes have lost the lock. Nothing would be renewed for 10 s."""
-    owner = quorum.caller()
+    """Two nodes have lost the lock. Nothing would be renewed for 10 s. No renewal waits for a
+    replica: it would believe what the others had said before they lost it."""
+    owner = quorum.caller(replica_acks="0")
     owner.keeper.listen("n0")
     owner.call("acquire").ok()
     until(quorum.cluster_has_it, 10, "the cluster has it")
     master = quorum.at()
+    until(lambda: moving.asleep(owner.keeper), 20, "its connections are up, and it has looked")
     assert master.call("DEL", quorum.name) == quorum.servers[0].call("DEL", quorum.name) == 1
     master.call("CLIENT", "KILL", "TYPE", "normal")
     until(lambda: owner.keeper.events_of(EVENT_LOST), 5, "its holder is told")
