@@ -23,7 +23,7 @@ from test_kinds import end, load
 from waiting import until
 
 FAILOVERS = int(os.environ.get("LOCKKEEPER_FAILOVERS", "10"))
-LEASE_MS = 600_000
+LEASE_MS = 3_600_000  # longer than 50 failovers take
 CONNECTIONS = 4  # of a client at its master: for scripts, messages, background work, and WAIT
 GROWTH_KIB = 1024  # of a process: the allocator's, and far below what a connection a failover takes
 
