@@ -17,7 +17,7 @@ import pytest
 
 import checker
 import moving
-from deployments import MASTER, Watched
+from deployments import MASTER, PATIENT, Watched
 from keeper import DRIVER, EVENT_LOST, Keeper, is_sanitized
 from test_kinds import end, load
 from waiting import until
@@ -30,7 +30,7 @@ GROWTH_KIB = 1024  # of a process: the allocator's, and far below what a connect
 
 @pytest.fixture
 def trio(folder):
-    deployment = Watched(folder)
+    deployment = Watched(folder, more=PATIENT)
     deployment.unix_url = deployment.url  # what load() opens
     yield deployment
     deployment.kill()

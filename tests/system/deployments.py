@@ -15,6 +15,9 @@ from waiting import until
 
 DOWN_AFTER_MS = 500
 MASTER = "mymaster"
+PATIENT = f"sentinel down-after-milliseconds {MASTER} 2000"
+"""More for sentinels that must not take a server for dead that merely gets no processor time: they
+would replace one master after the other, by replicas that they called down at a grant."""
 
 
 class Replicas:

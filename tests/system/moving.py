@@ -100,7 +100,8 @@ class Contest:
         never(self.ended, self.lease_s + 0.5, "a wait is over")
         for kind, name in self.names.items():
             assert self.holder.call("is_held", name, kind=kind).result == 1, kind
-        assert not self.holder.events_of(EVENT_LOST) and not self.ended()
+        assert not self.holder.events_of(EVENT_LOST), self.holder.events_of(EVENT_LOST)
+        assert not self.ended(), self.ended()
 
     def hand_over(self) -> None:
         """Each release is heard, and each waiter gets its lock, long before a lease would end."""

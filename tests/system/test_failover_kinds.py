@@ -8,7 +8,7 @@ import pytest
 
 import moving
 from clusters import Cluster
-from deployments import Replicas, Watched
+from deployments import PATIENT, Replicas, Watched
 from keeper import EVENT_LOST
 from moving import EVERY_LOCK, Contest
 from resp import Closed, ErrorReply
@@ -22,9 +22,10 @@ SOON_S = 5 * float(os.environ.get("LK_TEST_SLOW", "1"))
 class Listed:
     """A master and two replicas, which an operator replaces."""
     kind = Replicas
+    options: dict = {}
 
     def __init__(self, deploy):
-        self.made = deploy(self.kind)
+        self.made = deploy(self.kind, **self.options)
         self.url = self.made.url
 
     def name(self, like: str) -> str:
@@ -49,6 +50,7 @@ class Listed:
 
 class Sentinels(Listed):
     kind = Watched
+    options = {"more": PATIENT}
 
     def master(self):
         """Whom they name: one that was replaced may say that it is one for some seconds."""
@@ -65,6 +67,7 @@ class Sentinels(Listed):
 class Shard(Listed):
     """The first of a cluster."""
     kind = Cluster
+    options: dict = {}
 
     def name(self, like: str) -> str:
         return self.made.name_on(0, like)
