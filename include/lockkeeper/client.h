@@ -66,6 +66,9 @@ LK_API const char *lk_client_node(const lk_client *client);
  * closes the connections. `how`: LK_CLOSE_…, above. Later calls fail with LK_ECLOSED. Blocks for
  * little more than the command limit at most.
  *
+ * A red lock of which this is the first client is released when a majority of its nodes has
+ * answered; their own clients go on with the others. Other clients' parts of a multi lock are theirs.
+ *
  * LK_EMAYBEHELD: something of ours may still be held, because the server did not answer in time.
  * The client continues the release until a further call of this function finds it complete, or
  * until lk_client_free(). A call after one that returned 0 returns 0. Errors otherwise: LK_EHELD,

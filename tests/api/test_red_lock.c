@@ -539,6 +539,65 @@ static void test_close_releases(void **state)
 	close_quorum(&quorum, MOST);
 }
 
+/* A majority is silent: close must not say that the lock is free. */
+static void close_over_silence(int (*give_up)(struct quorum *quorum))
+{
+	struct quorum quorum;
+	lk_acquire_options options = with_lease(60000);
+	open_quorum(&quorum, MOST, "command_timeout_ms=500", NULL);
+	know_all(&quorum, MOST);
+	expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(10000), &options, &err));
+	wait_until(nodes_with("q") == MOST, 5000);
+	server_pause(&nodes[1]);
+	server_pause(&nodes[2]);
+	check_int(give_up(&quorum), ==, LK_EMAYBEHELD);
+	server_resume(&nodes[1]);
+	server_resume(&nodes[2]);
+	wait_until(lk_client_close(quorum.client[0], LK_CLOSE_RELEASE, NULL) == 0, 10000);
+	check_int(nodes_with("q"), <, MOST / 2 + 1);
+	wait_until(nodes_with("q") == 0, 5000);
+	close_quorum(&quorum, MOST);
+}
+
+static int give_up_by_closing(struct quorum *quorum)
+{
+	return lk_client_close(quorum->client[0], LK_CLOSE_RELEASE, &err);
+}
+
+static int give_up_without_waiting(struct quorum *quorum)
+{
+	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
+	release.no_wait = 1;
+	expect(0, lk_lock_release(quorum->lock, &release, &err));
+	return lk_client_close(quorum->client[0], LK_CLOSE_IF_IDLE, &err);
+}
+
+static void test_close_waits_for_a_majority(void **state)
+{
+	(void)state;
+	close_over_silence(give_up_by_closing);
+	close_over_silence(give_up_without_waiting);
+}
+
+static void test_close_waits_for_no_minority(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	open_quorum(&quorum, MOST, "command_timeout_ms=60000", NULL);
+	know_all(&quorum, MOST);
+	expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(10000), NULL, &err));
+	wait_until(nodes_with("q") == MOST, 5000);
+	server_pause(&nodes[2]);
+	int64_t begun_ms = now_ms();
+	expect(0, lk_client_close(quorum.client[0], LK_CLOSE_RELEASE, &err));
+	check_int(now_ms() - begun_ms, <, slow_ms(10000));
+	check_int(redis_integer(&nodes[0], "EXISTS q"), ==, 0);
+	check_int(redis_integer(&nodes[1], "EXISTS q"), ==, 0);
+	server_resume(&nodes[2]);
+	wait_until(nodes_with("q") == 0, 5000);
+	close_quorum(&quorum, MOST);
+}
+
 static void test_nodes_that_are_closed(void **state)
 {
 	(void)state;
@@ -618,6 +677,8 @@ int main(void)
 		quorum_test(test_force_release_does_not_touch_the_next_owner),
 		quorum_test(test_a_wait_without_limit_ends_with_its_nodes),
 		quorum_test(test_close_releases),
+		quorum_test(test_close_waits_for_a_majority),
+		quorum_test(test_close_waits_for_no_minority),
 		quorum_test(test_nodes_that_are_closed),
 		quorum_test(test_bad_input),
 	};

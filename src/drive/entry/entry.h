@@ -159,6 +159,8 @@ struct lk__entry_ops {
 	int (*extend_end)(struct lk__nodes_call *call, lk_error *error);
 	/* Whether a try of it may be held, and is being compensated. */
 	bool (*compensating)(const struct lk__entry *entry);
+	/* Whether a majority has nothing more to compensate: it is free, if nobody holds it. */
+	bool (*compensated)(const struct lk__entry *entry);
 	/* The entry goes. */
 	void (*free)(struct lk__entry *entry);
 };

@@ -133,10 +133,30 @@ static void close_read(lk_client *client, struct lk__thread *thread, int64_t unt
 	}
 }
 
+/* What is on several nodes is compensated by their clients: a majority has to be done. */
+static bool close_quorums_are_free(lk_client *client)
+{
+	size_t count;
+	if (atomic_load(&client->quorums) == 0)
+		return true;
+	struct lk__entry **entries = close_entries(client, &count);
+	bool free_all = entries != NULL;
+	for (size_t i = 0; i < count; i++) {
+		pthread_mutex_lock(&entries[i]->mutex);
+		const struct lk__entry_ops *ops = entries[i]->ops;
+		free_all = free_all && (!ops || ops->compensated(entries[i]));
+		pthread_mutex_unlock(&entries[i]->mutex);
+		lk__entry_unref(entries[i]);
+	}
+	free(entries);
+	return free_all;
+}
+
 /* Every release is answered, and nothing may be held any more that nobody wants. */
 static bool close_is_settled(lk_client *client)
 {
-	return atomic_load(&client->releasing) == 0 && !lk__compensation_pending(client);
+	return atomic_load(&client->releasing) == 0 && !lk__compensation_pending(client) &&
+	       close_quorums_are_free(client);
 }
 
 /*

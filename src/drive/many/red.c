@@ -110,6 +110,7 @@ int lk__red_make(struct lk__entry *entry, lk_client *const *clients, size_t coun
 		entry->data = red;
 		entry->ops = &red_ops;
 		red_join_fronts(red, entry);
+		atomic_fetch_add(&entry->client->quorums, 1);
 		red->quarantine_ms = quarantine_ms;
 		red->node_limit_ms = node_limit_ms;
 		red = NULL;
@@ -156,7 +157,8 @@ void *lk__red_call_new(size_t size, struct lk__entry *entry, struct lk__thread *
 		return NULL;
 	struct lk__fan_out_use own = *use;
 	own.context = call;
-	own.end = call_free;
+	if (!own.end)
+		own.end = call_free;
 	call->fan_out = lk__fan_out_new(lk__red_of(entry)->count, &own, thread);
 	if (!call->fan_out) {
 		free(call);
@@ -172,6 +174,7 @@ void *lk__red_call_new(size_t size, struct lk__entry *entry, struct lk__thread *
 static void red_entry_free(struct lk__entry *entry)
 {
 	red_free(lk__red_of(entry));
+	atomic_fetch_sub(&entry->client->quorums, 1);
 	entry->data = NULL;
 	lk__watch_forget(entry->client, entry); /* a node may have been lost until now */
 }
@@ -233,7 +236,22 @@ struct release {
 	int64_t valid_until_ns, until_ns, lease_ms;
 	bool unsure[LK__RED_MAX];
 	uint64_t number[LK__RED_MAX];
+	/* Of one that nobody waits for but close, which waits for a majority: */
+	_Atomic size_t confirmed;
+	_Atomic bool detached; /* it counts as under way */
 };
+
+static void release_settle(struct release *release)
+{
+	if (atomic_exchange(&release->detached, false))
+		atomic_fetch_sub(&release->call.entry->client->releasing, 1);
+}
+
+static void release_free(void *context)
+{
+	release_settle(context); /* what failed is being compensated */
+	call_free(context);
+}
 
 static void release_take(void *context, size_t index, const struct lk__fan_out_part *answers)
 {
@@ -263,13 +281,15 @@ static void release_take(void *context, size_t index, const struct lk__fan_out_p
 /* After the verdict: several readers may be here at once. */
 static void release_late(void *context, size_t index, const struct lk__fan_out_part *answers)
 {
-	const struct release *release = context;
+	struct release *release = context;
 	struct lk__red_node *node = &lk__red_of(release->call.entry)->node[index];
 	int64_t listeners;
 	if (node->member->target.recipe->read_release(answers->request[0], &listeners) ==
 	    LK__RELEASED_FAILED)
 		lk__red_give_back(node, release->number[index], true, release->valid_until_ns,
 				  release->lease_ms);
+	else if (atomic_fetch_add(&release->confirmed, 1) + 1 == release->majority)
+		release_settle(release);
 }
 
 /* Whether no majority had it any more, whatever the others say. */
@@ -346,7 +366,11 @@ static int release_verdict(const struct release *release, lk_error *error)
 static struct release *release_new(struct lk__entry *entry, struct lk__thread *thread)
 {
 	static const struct lk__fan_out_use use = {
-		.take = release_take, .decided = release_decided, .late = release_late};
+		.take = release_take,
+		.decided = release_decided,
+		.late = release_late,
+		.end = release_free,
+	};
 	const struct lk__red *red = lk__red_of(entry);
 	struct release *release = lk__red_call_new(sizeof(*release), entry, thread, &use,
 						   entry->grant.valid_until_ns);
@@ -391,8 +415,10 @@ static int red_release_end(struct lk__nodes_call *call, bool waited, lk_error *e
 	if (rc == 0)
 		lk__count(&entry->client->counters.releases, 1);
 	pthread_mutex_unlock(&entry->mutex);
+	atomic_store(&release->detached, !waited);
 	lk__fan_out_end(call->fan_out);
-	atomic_fetch_sub(&entry->client->releasing, 1);
+	if (waited)
+		atomic_fetch_sub(&entry->client->releasing, 1);
 	pthread_mutex_lock(&entry->mutex);
 	if (passes) {
 		entry->passing = false;
@@ -459,6 +485,15 @@ static bool red_compensating(const struct lk__entry *entry)
 	return false;
 }
 
+static bool red_compensated(const struct lk__entry *entry)
+{
+	const struct lk__red *red = lk__red_of(entry);
+	size_t done = 0;
+	for (size_t i = 0; i < red->count; i++)
+		done += atomic_load(&red->node[i].member->compensating) == 0;
+	return done >= red->majority;
+}
+
 static const struct lk__entry_ops red_ops = {
 	.try_begin = lk__red_try_begin,
 	.try_end = lk__red_try_end,
@@ -470,5 +505,6 @@ static const struct lk__entry_ops red_ops = {
 	.extend_begin = lk__red_extend_begin,
 	.extend_end = lk__red_extend_end,
 	.compensating = red_compensating,
+	.compensated = red_compensated,
 	.free = red_entry_free,
 };

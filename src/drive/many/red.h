@@ -112,8 +112,8 @@ void lk__red_join_turn(struct lk__entry *entry, int64_t now_ns);
 
 /*
  * Makes a call to all nodes, which begins with a struct lk__nodes_call and has so many bytes, with
- * references that last until all answers are there; then it is freed. Of `use` the first three
- * functions. The caller waits for the command limit, and not beyond that time. NULL when out of
+ * references that last until all answers are there; then it is freed, unless `use` has an end of
+ * its own. The caller waits for the command limit, and not beyond that time. NULL when out of
  * memory.
  */
 void *lk__red_call_new(size_t size, struct lk__entry *entry, struct lk__thread *thread,
