@@ -125,6 +125,13 @@ lk_client *open_client(void)
 	return open_client_at(server.url_unix, "");
 }
 
+const char *command_limit(int64_t ms)
+{
+	static char text[48];
+	snprintf(text, sizeof(text), "command_timeout_ms=%lld", slow_ms(ms));
+	return text;
+}
+
 lk_client *open_client_with(const char *options, ...)
 {
 	char text[512];

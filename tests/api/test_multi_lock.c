@@ -320,7 +320,7 @@ static void acquire_late(size_t index, void *argument)
 static void test_compensation_does_not_wait_for_the_lease(void **state)
 {
 	(void)state;
-	const char *config = "command_timeout_ms=500";
+	const char *config = command_limit(500);
 	lk_client *here = open_client_at(server.url_unix, config);
 	lk_client *there = open_client_at(other.url_unix, config);
 	lk_lock *part[2] = {new_lock(here, "x"), new_lock(there, "x")};
@@ -576,12 +576,11 @@ static void test_a_connecting_call_delays_nobody(void **state)
 	silence_stop(&silence);
 }
 
-/* Servers close idle connections, which is found out by writing. */
 /* The first part is another's, and the second may be ours. */
 static void test_busy_does_not_hide_what_may_be_held(void **state)
 {
 	(void)state;
-	const char *config = "command_timeout_ms=500";
+	const char *config = command_limit(500);
 	bool in_order = strcmp(server.url_unix, other.url_unix) < 0;
 	struct server *first = in_order ? &server : &other, *second = in_order ? &other : &server;
 	struct pair pair;
@@ -600,6 +599,7 @@ static void test_busy_does_not_hide_what_may_be_held(void **state)
 	close_pair(&pair);
 }
 
+/* Servers close idle connections, which is found out by writing. */
 static void test_an_idle_disconnect_fails_no_try(void **state)
 {
 	(void)state;

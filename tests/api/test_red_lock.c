@@ -128,7 +128,7 @@ static void test_a_silent_majority_may_hold(void **state)
 {
 	(void)state;
 	struct quorum quorum;
-	open_quorum(&quorum, MOST, "command_timeout_ms=300", NULL);
+	open_quorum(&quorum, MOST, command_limit(300), NULL);
 	know_all(&quorum, MOST);
 	server_pause(&nodes[1]);
 	server_pause(&nodes[2]);
@@ -173,7 +173,7 @@ static void test_an_owner_in_the_way_does_not_hide_what_may_be_held(void **state
 {
 	(void)state;
 	struct quorum quorum;
-	open_quorum(&quorum, MOST, "command_timeout_ms=300", NULL);
+	open_quorum(&quorum, MOST, command_limit(300), NULL);
 	know_all(&quorum, MOST);
 	stranger_on(1, 60000);
 	server_pause(&nodes[2]);
@@ -189,9 +189,7 @@ static void test_a_wait_limit_bounds_every_try(void **state)
 {
 	(void)state;
 	struct quorum quorum;
-	char config[64];
-	snprintf(config, sizeof(config), "command_timeout_ms=%lld", slow_ms(800));
-	open_quorum(&quorum, MOST, config, NULL);
+	open_quorum(&quorum, MOST, command_limit(800), NULL);
 	know_all(&quorum, MOST);
 	server_pause(&nodes[1]);
 	server_pause(&nodes[2]);
@@ -466,7 +464,7 @@ static void test_force_release_does_not_touch_the_next_owner(void **state)
 	(void)state;
 	struct quorum quorum;
 	struct threads threads;
-	open_quorum(&quorum, MOST, "command_timeout_ms=1000", NULL);
+	open_quorum(&quorum, MOST, command_limit(1000), NULL);
 	know_all(&quorum, MOST);
 	for (size_t i = 0; i < MOST; i++)
 		stranger_on(i, 60000);
@@ -544,7 +542,7 @@ static void close_over_silence(int (*give_up)(struct quorum *quorum))
 {
 	struct quorum quorum;
 	lk_acquire_options options = with_lease(60000);
-	open_quorum(&quorum, MOST, "command_timeout_ms=500", NULL);
+	open_quorum(&quorum, MOST, command_limit(500), NULL);
 	know_all(&quorum, MOST);
 	expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(10000), &options, &err));
 	wait_until(nodes_with("q") == MOST, 5000);

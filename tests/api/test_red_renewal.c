@@ -277,7 +277,7 @@ static void test_extension_needs_a_majority(void **state)
 	(void)state;
 	struct quorum quorum;
 	lk_acquire_options options = with_lease(20000);
-	open_quorum(&quorum, MOST, "command_timeout_ms=500", NULL);
+	open_quorum(&quorum, MOST, command_limit(500), NULL);
 	know_all(&quorum, MOST);
 	expect(0, lk_lock_acquire(quorum.lock, &options, &err));
 	expect(0, lk_lock_extend(quorum.lock, 50000, NULL, &err));
