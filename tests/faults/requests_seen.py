@@ -5,13 +5,14 @@ import re
 
 from keeper import BUILD
 
-EMBEDDED = re.compile(r'^\t\{"(\w+)", \d+, "([0-9a-f]{40})"', re.MULTILINE)
+EMBEDDED = re.compile(r'^\t\[LK__SCRIPT_\w+\] = \{"(\w+)", \d+, "([0-9a-f]{40})"', re.MULTILINE)
 
 
 def embedded() -> list[tuple[str, str, str]]:
     """Name, SHA-1 and text of every script in the library."""
     table = (BUILD / "src" / "scripts.c").read_text()
     found = list(EMBEDDED.finditer(table))
+    assert len(found) == table.count("LK__DURABLE_"), "the table has another form"
     ends = [match.start() for match in found[1:]] + [len(table)]
     return [(*match.groups(), table[match.end():end]) for match, end in zip(found, ends)]
 
