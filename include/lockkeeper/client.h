@@ -67,7 +67,8 @@ LK_API const char *lk_client_node(const lk_client *client);
  * little more than the command limit at most.
  *
  * A red lock of which this is the first client is released when a majority of its nodes has
- * answered; their own clients go on with the others. Other clients' parts of a multi lock are theirs.
+ * answered; their own clients go on with the others. The parts that other clients have of a multi
+ * lock are released by those.
  *
  * LK_EMAYBEHELD: something of ours may still be held, because the server did not answer in time.
  * The client continues the release until a further call of this function finds it complete, or

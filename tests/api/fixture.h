@@ -54,7 +54,8 @@ lk_client *open_client(void);
 /* The same with options: a format that gives "name=value name=value". */
 __attribute__((format(printf, 1, 2))) lk_client *open_client_with(const char *options, ...);
 
-/* The option command_timeout_ms, longer where tests are slow. The text lasts until the next call. */
+/* The option command_timeout_ms, longer where tests are slow. The text lasts until
+ * the next call. */
 const char *command_limit(int64_t ms);
 
 /* The same at another URL; options may be "". */
