@@ -95,6 +95,17 @@
  * costs the server one more publication, and a waiter hears the releases of such clients twice.
  * Without a cluster, sharded and both are refused (LK_EINVAL).
  *
+ * ADDRESSES (since 0.1). Servers behind a NAT, a tunnel or published ports of containers name each
+ * other by addresses that the client may not reach. The option address_map says where to connect to
+ * instead: host:port=host:port, or host=host for every port, with commas between. It holds for the
+ * addresses of the URL, of sentinels and of the map of a cluster. Messages name both. Certificates
+ * are verified by the name that the servers use, not by the one on the right.
+ *
+ * A master must know its replicas by the addresses at which a cluster or the sentinels name them;
+ * otherwise nobody knows whether they have a grant, and it fails with LK_ENOTDURABLE, which names
+ * both. Where cluster-announce-ip or -port is set, set replica-announce-ip and -port to the same. A
+ * cluster may announce host names: it tells the addresses as well.
+ *
  * TLS NAMES (since 0.1). The certificate of each server must have the name or the address under
  * which the client got to know it: from the URL, the sentinels, or the map of the cluster. Where
  * those are addresses and the certificates have host names only, set tls_server_name: all servers

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "conf/address_map.h"
 #include "conf/credentials.h"
 #include "conf/text.h"
 #include "conf/url.h"
@@ -294,7 +295,9 @@ static int set_text(lk_config *config, const struct option *option, const char *
 		return refuse(option, value, "is not plain, sharded or both", error);
 	if (text == &config->sentinel_tls && !sentinel_tls_valid(value))
 		return refuse(option, value, "is not on, off or empty", error);
-	const char *fault = text == &config->tls_server_name ? server_name_fault(value) : NULL;
+	const char *fault = text == &config->tls_server_name ? server_name_fault(value)
+			    : text == &config->address_map   ? lk__address_map_fault(value)
+							     : NULL;
 	if (fault)
 		return refuse(option, value, fault, error);
 	return replace_text(text, value) == 0 ? 0 : no_memory(error);
@@ -551,22 +554,30 @@ static bool is_address(const char *host)
 	return inet_pton(AF_INET, host, &address) == 1 || strchr(host, ':');
 }
 
+/* Whether the host to connect to there is a name: which. */
+static bool config_needs_name(const struct lk_config *config, const char *host, int port,
+			      char *host_out)
+{
+	return !lk__address_map(config->address_map, host, port, host_out, &port) &&
+	       !is_address(host);
+}
+
 /* A threadless client looks no name up by itself, of none of its servers. */
 static int config_check_names(const struct lk_config *config, lk_error *error)
 {
-	char host[LK__PLACE_SIZE];
+	char host[LK__PLACE_SIZE], listed[LK__PLACE_SIZE];
 	int port;
 	const char *places = config->places;
-	snprintf(host, sizeof(host), "%s", config->host);
-	bool is_name = config->scheme != LK__SCHEME_UNIX && !is_address(host);
-	while (!is_name && (places = lk__place_next(places, host, &port)))
-		is_name = !is_address(host);
-	if (!is_name)
+	bool is_name = config->scheme != LK__SCHEME_UNIX &&
+		       config_needs_name(config, config->host, config->port, host);
+	while (!is_name && (places = lk__place_next(places, listed, &port)))
+		is_name = config_needs_name(config, listed, port, host);
+	if (!is_name && !lk__address_map_name(config->address_map, host))
 		return 0;
 	return lk__fail(error, LK_EINVAL,
-			"url: \"%.200s\" is a name, and a client without threads looks none up: "
+			"%s: \"%.200s\" is a name, and a client without threads looks none up: "
 			"set an address, or a callback that resolves it",
-			host);
+			is_name ? "url" : "address_map", host);
 }
 
 int lk__config_check(const struct lk_config *config, lk_error *error)

@@ -176,6 +176,8 @@ struct count {
 	bool again;          /* some of these had no time to come */
 	bool off_disk;       /* the master's disk must have it, and has not */
 	const char *refusal; /* the server's words; NULL: none */
+	/* One that is known and not connected, and one that is connected and not known; or "". */
+	char absent[LK__CONN_PLACE_SIZE], unknown[LK__CONN_PLACE_SIZE];
 };
 
 /* What they said; NULL: they were not asked. */
@@ -247,7 +249,7 @@ static bool replica_has(const redisReply *replica, long long offset, char place_
 
 static bool replicas_have(const struct lk__replicas *replicas, int count, const char *place)
 {
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < count && i < LK__ACKS_MAX; i++)
 		if (strncmp(replicas->place[i], place, sizeof(replicas->place[i]) - 1) == 0)
 			return true;
 	return false;
@@ -324,6 +326,21 @@ static void count_connected(struct count *count, struct lk__replicas *replicas,
 	}
 }
 
+/* Who is missing, for the message. */
+static void count_name_missing(struct count *count, const struct lk__replicas *replicas,
+			       const redisReply *role)
+{
+	char place[LK__PLACE_SIZE];
+	int known = atomic_load(&replicas->count);
+	for (int i = 0; i < known && i < LK__ACKS_MAX && !*count->absent; i++)
+		if (offset_of(role, replicas->place[i]) < 0)
+			memcpy(count->absent, replicas->place[i], sizeof(count->absent));
+	for (size_t i = 0; i < role->element[2]->elements && !*count->unknown; i++)
+		if (replica_has(role->element[2]->element[i], 0, place) &&
+		    !replicas_have(replicas, known, place))
+			snprintf(count->unknown, sizeof(count->unknown), "%.63s", place);
+}
+
 /* Those who must have it are all that are known, and of the others those that are due. */
 static struct count count_named(struct lk__conn *conn, const struct heard *heard, int asked)
 {
@@ -338,9 +355,11 @@ static struct count count_named(struct lk__conn *conn, const struct heard *heard
 	if (master)
 		count_connected(&count, replicas, heard, acked, acked < asked);
 	int due = lk__followers_due(&replicas->followers, lk__now_ns());
-	pthread_mutex_unlock(&replicas->mutex);
 	count.wanted += due;
 	count.more += due;
+	if (master && count.came < count.wanted)
+		count_name_missing(&count, replicas, heard->behind);
+	pthread_mutex_unlock(&replicas->mutex);
 	if (count.more == 0)
 		atomic_store(&replicas->look_ns, lk__now_ns() + LOOK_NS);
 	if (node->fsync == LK__FSYNC_REPLICAS && master && count.wanted > 0 &&
@@ -374,6 +393,18 @@ static bool count_suffices(const struct count *count)
 	return !count->refusal && !count->off_disk && count->came >= count->wanted;
 }
 
+static void explain_number(const struct count *count, const char *what, char *reason, size_t size)
+{
+	int length = snprintf(reason, size,
+			      "the master has done it%s, and %d of %d replicas have %s",
+			      count->off_disk ? " and does not have it on disk" : "", count->came,
+			      count->wanted, what);
+	if (!*count->absent || length < 0 || (size_t)length >= size)
+		return;
+	snprintf(reason + length, size - (size_t)length, "; not connected to it: %s%s%s",
+		 count->absent, *count->unknown ? ", or as " : "", count->unknown);
+}
+
 /* What is missing, in words. */
 static void count_explain(const struct count *count, const struct lk__node *node, char *reason,
 			  size_t size)
@@ -388,9 +419,7 @@ static void count_explain(const struct count *count, const struct lk__node *node
 		snprintf(reason, size,
 			 "the master has done it, and its disk did not have it in time");
 	else
-		snprintf(reason, size, "the master has done it%s, and %d of %d replicas have %s",
-			 count->off_disk ? " and does not have it on disk" : "", count->came,
-			 count->wanted, on_disk ? "it on disk" : "acknowledged it");
+		explain_number(count, on_disk ? "it on disk" : "acknowledged it", reason, size);
 }
 
 /* The answer to a WAIT: all that is kept was answered before. */

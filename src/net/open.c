@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "conf/address_map.h"
 #include "conf/config.h"
 #include "net/plain.h"
 #include "net/resolve.h"
@@ -49,18 +50,25 @@ struct lk__opening {
 	int status;                /* how the last address ended: -errno */
 	struct lk__stream *stream; /* while it shakes hands */
 	lk_error *error;
-	char node[300]; /* for messages */
+	char host[LK__PLACE_SIZE]; /* where to connect to, */
+	int port;
+	char node[2 * LK__PLACE_SIZE + sizeof(" (for )")]; /* for messages */
 };
 
-static void name_node(struct lk__opening *opening)
+static void opening_place(struct lk__opening *opening)
 {
 	const struct lk_config *config = opening->config;
-	if (config->scheme == LK__SCHEME_UNIX)
+	char named[LK__PLACE_SIZE], place[LK__PLACE_SIZE];
+	if (config->scheme == LK__SCHEME_UNIX) {
 		snprintf(opening->node, sizeof(opening->node), "%s", config->host);
-	else
-		snprintf(opening->node, sizeof(opening->node),
-			 strchr(config->host, ':') ? "[%s]:%d" : "%s:%d", config->host,
-			 config->port);
+		return;
+	}
+	bool mapped = lk__address_map(config->address_map, config->host, config->port,
+				      opening->host, &opening->port);
+	lk__place_name(named, config->host, config->port);
+	lk__place_name(place, opening->host, opening->port);
+	snprintf(opening->node, sizeof(opening->node), "%s%s%s%s", place, mapped ? " (for " : "",
+		 mapped ? named : "", mapped ? ")" : "");
 }
 
 /* Turns the negative errno of an attempt to connect into an error. */
@@ -108,25 +116,25 @@ static int name_ask(struct lk__opening *opening)
 {
 	const struct lk_config *config = opening->config;
 	char address[LK_ADDRESS_SIZE] = "";
-	int rc = config->resolve ? config->resolve(config->resolve_context, config->host, address,
+	int rc = config->resolve ? config->resolve(config->resolve_context, opening->host, address,
 						   sizeof(address))
 				 : -1;
 	address[sizeof(address) - 1] = '\0';
 	if (rc != 0)
 		return name_resolved(opening, EAI_NONAME);
 	return name_resolved(opening,
-			     lk__resolve_address(&opening->addresses, address, config->port));
+			     lk__resolve_address(&opening->addresses, address, opening->port));
 }
 
 static int name_begin(struct lk__opening *opening)
 {
 	const struct lk_config *config = opening->config;
-	int failed = lk__resolve_address(&opening->addresses, config->host, config->port);
+	int failed = lk__resolve_address(&opening->addresses, opening->host, opening->port);
 	if (failed != EAI_NONAME)
 		return name_resolved(opening, failed);
 	if (config->threadless)
 		return name_ask(opening);
-	failed = lk__lookup_begin(&opening->lookup, config->host, config->port);
+	failed = lk__lookup_begin(&opening->lookup, opening->host, opening->port);
 	if (failed)
 		return fail_connect(opening, -failed);
 	return opening_waits(opening, OPENING_NAME, lk__lookup_fd(opening->lookup), POLLIN,
@@ -273,7 +281,7 @@ struct lk__opening *lk__opening_new(const struct lk_config *config, int64_t dead
 	opening->config = config;
 	opening->deadline_ns = deadline_ns;
 	opening->fd = -1;
-	name_node(opening);
+	opening_place(opening);
 	return opening;
 }
 

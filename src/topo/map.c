@@ -9,6 +9,7 @@
 #include "conf/url.h"
 
 enum { RANGE_FIRST, RANGE_LAST, RANGE_MASTER, RANGE_REPLICAS };
+enum { NODE_HOST, NODE_PORT, NODE_ID, NODE_MORE };
 
 /* The host of a place, for one that says none. */
 static void host_of(const char *place, char *host_out)
@@ -36,24 +37,47 @@ static bool place_write(char *place_out, const char *host, const char *asked, in
 /* [endpoint, port, id, …] */
 static bool node_read(struct lk__map_node *node, const redisReply *reply, const char *asked)
 {
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 3 ||
-	    reply->element[1]->type != REDIS_REPLY_INTEGER ||
-	    reply->element[2]->type != REDIS_REPLY_STRING)
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements <= NODE_ID ||
+	    reply->element[NODE_PORT]->type != REDIS_REPLY_INTEGER ||
+	    reply->element[NODE_ID]->type != REDIS_REPLY_STRING)
 		return false;
-	const redisReply *host = reply->element[0];
+	const redisReply *host = reply->element[NODE_HOST];
 	const char *name = host->type == REDIS_REPLY_STRING ? host->str : "";
-	snprintf(node->id, sizeof(node->id), "%s", reply->element[2]->str);
-	return place_write(node->place, name, asked, reply->element[1]->integer);
+	snprintf(node->id, sizeof(node->id), "%s", reply->element[NODE_ID]->str);
+	return place_write(node->place, name, asked, reply->element[NODE_PORT]->integer);
 }
 
-static void master_replica(struct lk__map_master *master, const struct lk__map_node *node)
+/* The value of "ip" in what more is told of a node, or "". */
+static const char *node_ip(const redisReply *node)
 {
+	const redisReply *more = node->elements > NODE_MORE ? node->element[NODE_MORE] : NULL;
+	if (!more || more->type != REDIS_REPLY_ARRAY)
+		return "";
+	for (size_t i = 0; i + 1 < more->elements; i += 2) {
+		const redisReply *name = more->element[i], *value = more->element[i + 1];
+		if (name->type == REDIS_REPLY_STRING && value->type == REDIS_REPLY_STRING &&
+		    strcmp(name->str, "ip") == 0)
+			return value->str;
+	}
+	return "";
+}
+
+static void master_replica(struct lk__map_master *master, const redisReply *reply,
+			   const char *asked)
+{
+	struct lk__map_node node;
+	char address[LK__PLACE_SIZE];
+	if (!node_read(&node, reply, asked))
+		return;
+	const char *ip = node_ip(reply);
+	if (*ip && place_write(address, ip, asked, reply->element[NODE_PORT]->integer))
+		memcpy(node.place, address, sizeof(address));
 	size_t index = master->replica_count++;
 	if (index >= LK__ACKS_MAX)
 		return;
 	struct lk__map_replica *replica = &master->replica[index];
-	memcpy(replica->id, node->id, sizeof(replica->id));
-	snprintf(replica->place, sizeof(replica->place), "%.63s", node->place);
+	memcpy(replica->id, node.id, sizeof(replica->id));
+	snprintf(replica->place, sizeof(replica->place), "%.63s", node.place);
 }
 
 static struct lk__map_master *map_master(struct lk__map *map, const redisReply *range,
@@ -69,11 +93,8 @@ static struct lk__map_master *map_master(struct lk__map *map, const redisReply *
 		return NULL;
 	struct lk__map_master *master = &map->master[map->count++];
 	master->node = node;
-	for (size_t i = RANGE_REPLICAS; i < range->elements; i++) {
-		struct lk__map_node replica;
-		if (node_read(&replica, range->element[i], asked))
-			master_replica(master, &replica);
-	}
+	for (size_t i = RANGE_REPLICAS; i < range->elements; i++)
+		master_replica(master, range->element[i], asked);
 	return master;
 }
 

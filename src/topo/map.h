@@ -5,7 +5,8 @@
  *
  *   1) 1) 0  2) 5460                                slots
  *      3) 1) "10.0.0.1" 2) 6379 3) "07c37…"         master: where, and its id
- *      4) 1) "10.0.0.2" 2) 6380 3) "1a2b3…" …       replicas
+ *      4) 1) "10.0.0.2" 2) 6380 3) "1a2b3…"         replicas
+ *         4) 1) "ip" 2) "10.0.0.2"                  where the endpoint is a name (Redis 7)
  *
  * Only what is well formed is taken over. No I/O.
  */
@@ -31,6 +32,7 @@ struct lk__map_node {
 	char place[LK__PLACE_SIZE];
 };
 
+/* Its master knows it by its address, also where clients are told a name. */
 struct lk__map_replica {
 	char id[LK__NODE_ID_SIZE];
 	char place[LK__CONN_PLACE_SIZE];

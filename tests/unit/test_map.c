@@ -42,6 +42,34 @@ static struct lk__map *good_map(const char *text)
 	return map;
 }
 
+/* Clients are told a name; its master knows a replica by its address. */
+static void test_a_replica_with_a_name(void **state)
+{
+#define MORE "*4\r\n$8\r\nhostname\r\n$1\r\nx\r\n$2\r\nip\r\n$8\r\n10.0.0.4\r\n"
+#define NAMED(more) "*4\r\n$1\r\nr\r\n:7004\r\n$40\r\n" ID_B "\r\n" more
+	static const struct {
+		const char *node, *place;
+	} cases[] = {
+		{NAMED(MORE), "10.0.0.4:7004"},
+		{NAMED("*0\r\n"), "r:7004"},
+		{NAMED("*1\r\n$2\r\nip\r\n"), "r:7004"},
+		{NAMED("*2\r\n$2\r\nip\r\n:1\r\n"), "r:7004"},
+		{NAMED("*2\r\n$2\r\nip\r\n$2\r\n..\r\n"), "r:7004"},
+		{NAMED("$2\r\nip\r\n"), "r:7004"},
+	};
+	(void)state;
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		char text[256];
+		snprintf(text, sizeof(text), "*1\r\n*4\r\n:0\r\n:99\r\n%s%s",
+			 NODE("1", "m", "7001", ID_A), cases[i].node);
+		struct lk__map *map = good_map(text);
+		assert_string_equal(map->master[0].node.place, "m:7001");
+		assert_int_equal(map->master[0].replica_count, 1);
+		assert_string_equal(map->master[0].replica[0].place, cases[i].place);
+		lk__map_free(map);
+	}
+}
+
 static void test_masters_and_replicas(void **state)
 {
 	(void)state;
@@ -209,6 +237,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_masters_and_replicas),
+		cmocka_unit_test(test_a_replica_with_a_name),
 		cmocka_unit_test(test_replicas_of_two_maps),
 		cmocka_unit_test(test_endpoints),
 		cmocka_unit_test(test_a_master_without_an_address),

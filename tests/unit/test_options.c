@@ -196,6 +196,41 @@ static void test_the_name_in_a_certificate(void **state)
 	}
 }
 
+static void test_a_map_of_addresses_is_checked(void **state)
+{
+	lk_error error;
+	assert_int_equal(lk_config_set(*state, "address_map", "a:1=b:2,c=d", NULL), 0);
+	assert_int_equal(lk_config_set(*state, "address_map", "a:1=b", &error), LK_EINVAL);
+	assert_non_null(strstr(error.message, "address_map: \"a:1=b\" is not a list of host:port"));
+}
+
+/* It looks no names up: neither of the URL nor of the map. */
+static void test_a_map_without_threads(void **state)
+{
+	static const struct {
+		const char *url, *map, *reason;
+	} cases[] = {
+		{"redis://name", "", "url: \"name\""},
+		{"redis://name", "name=127.0.0.1", NULL},
+		{"redis://name:1", "name:2=127.0.0.1:1", "url: \"name\""},
+		{"redis-cluster://127.0.0.1:1,name:2", "name=127.0.0.2", NULL},
+		{"redis-cluster://127.0.0.1:1", "10.0.0.1=other", "address_map: \"other\""},
+	};
+	(void)state;
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		lk_config *config;
+		lk_error error = {0};
+		assert_int_equal(lk_config_new(&config, NULL), 0);
+		assert_int_equal(lk_config_set(config, "url", cases[i].url, NULL), 0);
+		assert_int_equal(lk_config_set(config, "address_map", cases[i].map, NULL), 0);
+		config->threadless = 1;
+		assert_int_equal(lk__config_check(config, &error), cases[i].reason ? LK_EINVAL : 0);
+		if (cases[i].reason)
+			assert_non_null(strstr(error.message, cases[i].reason));
+		lk_config_free(config);
+	}
+}
+
 static void test_get_writes_no_more_than_there_is_room(void **state)
 {
 	char text[8] = "#######";
@@ -372,6 +407,8 @@ int main(void)
 		TEST(test_wrong_calls),
 		TEST(test_texts_are_bounded),
 		TEST(test_the_name_in_a_certificate),
+		TEST(test_a_map_of_addresses_is_checked),
+		TEST(test_a_map_without_threads),
 		TEST(test_get_writes_no_more_than_there_is_room),
 		TEST(test_secrets_are_not_shown),
 		TEST(test_the_environment_is_read),
