@@ -52,7 +52,7 @@ struct lk__opening {
 	lk_error *error;
 	char host[LK__PLACE_SIZE]; /* where to connect to, */
 	int port;
-	char node[2 * LK__PLACE_SIZE + sizeof(" (for )")]; /* for messages */
+	char node[LK__PLACE_SIZE + LK__PLACE_SIZE + sizeof(" (for )")]; /* for messages */
 };
 
 static void opening_place(struct lk__opening *opening)
