@@ -429,7 +429,10 @@ void lk__acks_came(struct lk__conn *conn, const struct lk__request *asked,
 	struct count count = count_acks(conn, asked);
 	conn->asks_acks = false;
 	conn->more_acks = count.more;
-	if (count.again && !asked->asks_again && acks_ask(conn, true))
+	/* One was named after the question, which was answered by the others alone. */
+	bool more = count.wanted > asked->wants_acks + asked->more_acks &&
+		    count.came < count.wanted && !count.refusal;
+	if ((count.again || more) && !asked->asks_again && acks_ask(conn, true))
 		return;
 	char missing[sizeof(asked->reason)];
 	bool suffices = count_suffices(&count);
