@@ -119,6 +119,7 @@ struct lk_client {
 	_Atomic uint64_t last_serial;    /* of the threads */
 	_Atomic uint64_t releasing;      /* releases under way that nobody waits for */
 	_Atomic unsigned ending;         /* threads that are at their end, in thread_end() */
+	_Atomic uint64_t becoming;       /* grants that are not holds yet, or given back */
 	_Atomic unsigned quorums;        /* entries that are on several nodes */
 	_Atomic bool unreleased;         /* no memory was left to release something */
 	_Atomic bool begun_to_close;     /* what was held is on its way back */

@@ -128,6 +128,28 @@ static int permits_check(const struct lk__entry *queue, const struct lk__grant *
 	return 0;
 }
 
+/* Close has released some of those that were made holds, and the rest goes in the same way: an undo
+ * of the whole request would end at the first that is gone. */
+static void permits_give_up(const struct lk__entry *queue, const struct lk__grant *grant,
+			    size_t made, size_t count, struct lk__permits_taken *taken)
+{
+	char id[LK__FIELD_SIZE];
+	size_t done = 0;
+	for (size_t i = 0; i < made; i++) {
+		struct lk__entry *entry = taken ? taken->entry[i] : NULL;
+		permit_id(queue, grant, i, id);
+		if (!taken && lk__permit_entry(&entry, queue, id) < 0)
+			continue;
+		if (entry)
+			lk__permit_give_up(entry);
+		if (entry && !taken)
+			lk__entry_unref(entry);
+		done++;
+	}
+	if (done < count) /* out of memory: close says so */
+		atomic_store(&queue->client->unreleased, true);
+}
+
 /* Those that were made holds are none any more. */
 static void permits_forget(const struct lk__entry *queue, const struct lk__grant *grant,
 			   size_t made, struct lk__permits_taken *taken)
@@ -142,10 +164,10 @@ static void permits_forget(const struct lk__entry *queue, const struct lk__grant
 	}
 }
 
-int lk__permits_hold(struct lk__entry *queue, struct lk__thread *thread,
-		     const struct lk__want *want, const struct lk__grant *grant,
-		     lk_permit *permits_out, struct lk__permits_taken *taken, const char *operation,
-		     lk_error *error)
+static int permits_hold(struct lk__entry *queue, struct lk__thread *thread,
+			const struct lk__want *want, const struct lk__grant *grant,
+			lk_permit *permits_out, struct lk__permits_taken *taken,
+			const char *operation, lk_error *error)
 {
 	char id[LK__FIELD_SIZE];
 	struct lk__entry *entry;
@@ -164,6 +186,10 @@ int lk__permits_hold(struct lk__entry *queue, struct lk__thread *thread,
 	}
 	if (rc == 0)
 		rc = permits_check(queue, grant, operation, error);
+	if (rc < 0 && atomic_load(&queue->client->state) != LK__CLIENT_OPEN) {
+		permits_give_up(queue, grant, made, count, taken);
+		return rc;
+	}
 	if (rc < 0) {
 		permits_forget(queue, grant, made, taken);
 		pthread_mutex_lock(&queue->mutex);
@@ -176,6 +202,18 @@ int lk__permits_hold(struct lk__entry *queue, struct lk__thread *thread,
 		memcpy(permits_out[i].id, id, LK_PERMIT_ID_SIZE);
 	}
 	return 0;
+}
+
+int lk__permits_hold(struct lk__entry *queue, struct lk__thread *thread,
+		     const struct lk__want *want, const struct lk__grant *grant,
+		     lk_permit *permits_out, struct lk__permits_taken *taken, const char *operation,
+		     lk_error *error)
+{
+	lk_client *client = queue->client;
+	assert(atomic_load(&client->becoming) > 0);
+	int rc = permits_hold(queue, thread, want, grant, permits_out, taken, operation, error);
+	atomic_fetch_sub(&client->becoming, 1);
+	return rc;
 }
 
 /* ---- until they are taken ---- */

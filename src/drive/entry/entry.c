@@ -372,6 +372,8 @@ struct lk__entry_effects lk__entry_note_hand(struct lk__entry *entry, struct lk_
 	if (entry->target.recipe->sharing == LK__NO_HOLD) {
 		/* A copy of a try that was sent twice may still run: its record has to stay. */
 		entry->settled = entry->grant.repeated_until_ns ? 0 : entry->grant.number;
+		if (entry->target.recipe->flags & LK__BECOMES_HOLDS)
+			atomic_fetch_add(&entry->client->becoming, 1);
 		lk__entry_promote(entry);
 		return (struct lk__entry_effects){.watch = false};
 	}

@@ -155,8 +155,8 @@ static bool close_quorums_are_free(lk_client *client)
 /* Every release is answered, and nothing may be held any more that nobody wants. */
 static bool close_is_settled(lk_client *client)
 {
-	return atomic_load(&client->releasing) == 0 && !lk__compensation_pending(client) &&
-	       close_quorums_are_free(client);
+	return atomic_load(&client->becoming) == 0 && atomic_load(&client->releasing) == 0 &&
+	       !lk__compensation_pending(client) && close_quorums_are_free(client);
 }
 
 /*

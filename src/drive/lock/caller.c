@@ -300,6 +300,9 @@ static void caller_finish(struct lk__entry *entry, const struct lk__want *want,
 	lk__cancel_leave(want->cancel);
 	if (rc == 1 && want->grant_out)
 		*want->grant_out = given_up ? waiter->was : entry->grant;
+	if (rc < 0 && waiter->state == LK__WAITER_GRANTED &&
+	    entry->target.recipe->flags & LK__BECOMES_HOLDS)
+		atomic_fetch_sub(&entry->client->becoming, 1);
 	if (waiter->hold)
 		waiter->hold->taker = NULL;
 	if (rc < 0 || entry->target.recipe->sharing == LK__NO_HOLD)
