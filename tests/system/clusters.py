@@ -110,11 +110,13 @@ class Cluster:
         self.nodes: list[Node] = []
         self.shards: list[list[Node]] = [[] for _ in range(masters)]
         config = {name.replace("_", "-"): value for name, value in config.items()}
+        self.folder, self.tls = folder, tls
+        self.config = {"cluster-node-timeout": node_timeout_ms, **config}
         try:
             for number in range(masters * (1 + replicas)):
                 place = folder / f"node{number}"
                 place.mkdir()
-                node = Node(place, {"cluster-node-timeout": node_timeout_ms, **config}, tls)
+                node = Node(place, self.config, tls)
                 if site:
                     node.settle(site(number))
                 self.nodes.append(node)
@@ -136,6 +138,39 @@ class Cluster:
         for master, *replicas in self.shards:
             for replica in replicas:
                 replica.call("CLUSTER", "REPLICATE", master.id)
+        self.wait()
+
+    # Nodes that come and go.
+
+    def join(self, index: int) -> Node:
+        """A new one, which becomes a replica of that shard."""
+        place = self.folder / f"node{next(self.numbers)}-new"
+        place.mkdir()
+        node = Node(place, self.config, self.tls)
+        self.nodes.append(node)
+        self.shards[index].append(node.start_anywhere())
+        node.call("CLUSTER", "MEET", self.nodes[0].host, self.nodes[0].port, self.nodes[0].bus)
+        until(lambda: self.is_known(node), 30, "all know the new node")
+        node.call("CLUSTER", "REPLICATE", self.master(index).id)
+        self.wait()
+        return node
+
+    def leave(self, node: Node) -> None:
+        """A replica ends, and all forget it."""
+        index = self.shard_of(node)
+        node.kill()
+        self.nodes.remove(node)
+        self.shards[index].remove(node)
+        for other in self.nodes:
+            other.call("CLUSTER", "FORGET", node.id)
+
+    def replace(self, index: int) -> None:
+        """Each node of a shard by a new one."""
+        old = list(self.shards[index])
+        new = [self.join(index) for _ in old]
+        self.failover(index, to=new[0])
+        for node in old:
+            self.leave(node)
         self.wait()
 
     def is_known(self, node: Node) -> bool:
@@ -240,13 +275,13 @@ class Cluster:
         self.elected[self.master(index)] = time.monotonic()
         return self.master(index)
 
-    def failover(self, index: int, how: str = "") -> Node:
+    def failover(self, index: int, how: str = "", to: Node | None = None) -> Node:
         """A planned one: how = "", "FORCE" or "TAKEOVER". Returns the new master, when it is over.
 
         The server gives a failover up after 5 s, and says nothing. So it is asked for again. It
         would give up one of a node that has just been elected, and serve nobody meanwhile.
         """
-        new = self.replicas(index)[0]
+        new = to or self.replicas(index)[0]
         may = self.elected.get(new, -self.pause_s) + self.pause_s if how != "TAKEOVER" else 0
         until(lambda: time.monotonic() > may, self.pause_s + 1, "it may be elected again")
         for _ in range(3):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from clusters import PATIENT_MS
+from deployments import MASTER
 from servers import free_port
 from waiting import until
 
@@ -56,13 +57,14 @@ def test_replicas_that_the_master_knows_otherwise(clusters, make_keeper):
     make_keeper(url, replica_acks="1").call("within", "lock", wait=20_000).ok()
 
 
-def test_names_of_nodes(clusters, make_keeper):
-    """The nodes announce names; their masters know them by addresses."""
+@pytest.mark.parametrize("endpoint, told", [("hostname", b"localhost"), ("unknown-endpoint", None)])
+def test_names_of_nodes(clusters, make_keeper, endpoint, told):
+    """The nodes announce names, or say that they are where the client has found them; their masters
+    know them by addresses."""
     cluster = clusters(node_timeout_ms=PATIENT_MS, cluster_announce_hostname="localhost",
-                       cluster_preferred_endpoint_type="hostname")
+                       cluster_preferred_endpoint_type=endpoint)
     keeper = make_keeper(f"redis-cluster://127.0.0.1:{cluster.nodes[0].port}")
-    named = {row[2][0] for row in cluster.nodes[0].call("CLUSTER", "SLOTS")}
-    assert named == {b"localhost"}
+    assert {row[2][0] for row in cluster.nodes[0].call("CLUSTER", "SLOTS")} == {told}
     takes_each(keeper, cluster)
     cluster.failover(0)
     takes_each(keeper, cluster)
@@ -93,3 +95,16 @@ def test_a_port(server, make_keeper):
     nowhere = make_keeper(server.url, address_map=f"127.0.0.1:{server.port}=127.0.0.1:{port}")
     answer = nowhere.call("try", "lock").is_code("LK_EUNREACHABLE")
     assert f"connect to 127.0.0.1:{port} (for 127.0.0.1:{server.port})" in answer.message
+
+
+def test_sentinels_that_tell_names(watched, make_keeper):
+    """Replicas announce theirs to the master. Through a failover, after which all know the new
+    master by name."""
+    trio = watched(more="sentinel resolve-hostnames yes\nsentinel announce-hostnames yes",
+                   **{"replica-announce-ip": "localhost"})
+    keeper = make_keeper(trio.url)
+    keeper.call("acquire", "before").ok()
+    trio.failover()
+    keeper.call("within", "after", wait=60_000).ok()
+    told = trio.sentinels[0].call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)
+    assert told[0] == b"localhost"
