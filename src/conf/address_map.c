@@ -25,12 +25,6 @@ static bool is_ipv6(const char *host)
 	return inet_pton(AF_INET6, host, &address) == 1;
 }
 
-static bool is_address(const char *host)
-{
-	struct in_addr address;
-	return inet_pton(AF_INET, host, &address) == 1 || is_ipv6(host);
-}
-
 /* Behind the colon. 0: it is not a port. */
 static int port_of(const char *text, const char *end)
 {
@@ -116,7 +110,7 @@ bool lk__address_map_name(const char *map, char *host_out)
 	struct entry entry;
 	while (map && *map) {
 		map = entry_next(&entry, map);
-		if (map && !is_address(entry.to.host)) {
+		if (map && !lk__host_is_address(entry.to.host)) {
 			snprintf(host_out, LK__PLACE_SIZE, "%s", entry.to.host);
 			return true;
 		}

@@ -548,18 +548,12 @@ const lk_option_info *lk_option_at(size_t index)
 	return index < OPTION_COUNT ? &options[index].info : NULL;
 }
 
-static bool is_address(const char *host)
-{
-	struct in6_addr address; /* large enough for both */
-	return inet_pton(AF_INET, host, &address) == 1 || strchr(host, ':');
-}
-
 /* Whether the host to connect to there is a name: which. */
 static bool config_needs_name(const struct lk_config *config, const char *host, int port,
 			      char *host_out)
 {
 	return !lk__address_map(config->address_map, host, port, host_out, &port) &&
-	       !is_address(host);
+	       !lk__host_is_address(host);
 }
 
 /* A threadless client looks no name up by itself, of none of its servers. */

@@ -192,6 +192,12 @@ const char *lk__host_fault(const char *host)
 	return NULL;
 }
 
+bool lk__host_is_address(const char *host)
+{
+	struct in6_addr address; /* large enough for both */
+	return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
+}
+
 static int check_host(const char *host, lk_error *error)
 {
 	const char *fault = lk__host_fault(host);

@@ -47,6 +47,9 @@ int lk__url_parse(struct lk__url *url, const char *text, lk_error *error);
  * '-' and '_' stand in labels, none of which is empty. */
 const char *lk__host_fault(const char *host);
 
+/* Whether it is an IPv4 or IPv6 address, without brackets: then nobody looks it up. */
+bool lk__host_is_address(const char *host);
+
 /*
  * Takes the first place off a list as `places` has it: host (without brackets, LK__PLACE_SIZE
  * bytes) and port. NULL at the end of the list, else the rest.

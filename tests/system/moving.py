@@ -30,6 +30,14 @@ def use_every_kind(keeper) -> None:
     waits.result()
 
 
+def takes_each(keeper, cluster) -> None:
+    """A lock of each shard, and gives it back."""
+    for index in range(len(cluster.shards)):
+        name = cluster.name_on(index)
+        keeper.call("within", name, wait=20_000).ok()
+        keeper.call("release", name).ok()
+
+
 def acknowledged(master, replicas: int = 2) -> None:
     """Until the replicas have what was written. Another connection's offset is the server's."""
     with master.connect() as connection:

@@ -9,25 +9,18 @@ import pytest
 
 from clusters import PATIENT_MS
 from deployments import MASTER
+from moving import takes_each
 from servers import free_port
 from waiting import until
 
 BOTH = "127.0.0.1 127.0.0.2"
 MAP = "127.0.0.2=127.0.0.1"
-SHARDS = range(3)
 
 
 def reached(servers: list) -> set[str]:
     """The addresses at which clients of ours have connected to those that run."""
     return {line.split(" laddr=")[1].split(":")[0] for server in servers
             for line in server.clients() if "name=lockkeeper" in line}
-
-
-def takes_each(keeper, cluster) -> None:
-    for index in SHARDS:
-        name = cluster.name_on(index)
-        keeper.call("within", name, wait=20_000).ok()
-        keeper.call("release", name).ok()
 
 
 ANNOUNCED = {"cluster_announce_ip": "127.0.0.2", "replica_announce_ip": "127.0.0.2"}

@@ -9,16 +9,8 @@ import pytest
 import moving
 from clusters import PATIENT_MS, slot_of
 from keeper import EVENT_LOST
+from moving import takes_each
 from waiting import until
-
-SHARDS = range(3)
-
-
-def takes_each(keeper, cluster) -> None:
-    for index in SHARDS:
-        name = cluster.name_on(index)
-        keeper.call("within", name, wait=20_000).ok()
-        keeper.call("release", name).ok()
 
 
 @pytest.mark.slow

@@ -196,6 +196,22 @@ static void test_the_name_in_a_certificate(void **state)
 	}
 }
 
+/* What the options together are: refused for a reason, or taken (NULL). */
+static void assert_checks(const char *url, const char *name, const char *value, int threadless,
+			  const char *reason)
+{
+	lk_config *config;
+	lk_error error = {0};
+	assert_int_equal(lk_config_new(&config, NULL), 0);
+	assert_int_equal(lk_config_set(config, "url", url, NULL), 0);
+	assert_int_equal(lk_config_set(config, name, value, NULL), 0);
+	config->threadless = threadless;
+	assert_int_equal(lk__config_check(config, &error), reason ? LK_EINVAL : 0);
+	if (reason)
+		assert_non_null(strstr(error.message, reason));
+	lk_config_free(config);
+}
+
 static void test_a_map_of_addresses_is_checked(void **state)
 {
 	lk_error error;
@@ -218,16 +234,7 @@ static void test_a_map_without_threads(void **state)
 	};
 	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
-		lk_config *config;
-		lk_error error = {0};
-		assert_int_equal(lk_config_new(&config, NULL), 0);
-		assert_int_equal(lk_config_set(config, "url", cases[i].url, NULL), 0);
-		assert_int_equal(lk_config_set(config, "address_map", cases[i].map, NULL), 0);
-		config->threadless = 1;
-		assert_int_equal(lk__config_check(config, &error), cases[i].reason ? LK_EINVAL : 0);
-		if (cases[i].reason)
-			assert_non_null(strstr(error.message, cases[i].reason));
-		lk_config_free(config);
+		assert_checks(cases[i].url, "address_map", cases[i].map, 1, cases[i].reason);
 	}
 }
 
@@ -383,16 +390,7 @@ static void test_contradictions_are_found(void **state)
 	};
 	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
-		lk_config *config;
-		lk_error error = {0};
-		assert_int_equal(lk_config_new(&config, NULL), 0);
-		assert_int_equal(lk_config_set(config, "url", cases[i].url, NULL), 0);
-		assert_int_equal(lk_config_set(config, cases[i].name, cases[i].value, NULL), 0);
-		int status = lk__config_check(config, &error);
-		assert_int_equal(status, cases[i].reason ? LK_EINVAL : 0);
-		if (cases[i].reason)
-			assert_non_null(strstr(error.message, cases[i].reason));
-		lk_config_free(config);
+		assert_checks(cases[i].url, cases[i].name, cases[i].value, 0, cases[i].reason);
 	}
 }
 

@@ -476,22 +476,24 @@ int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
 	return (int)inquiry.unsure;
 }
 
+/* On how many nodes something may be held that nobody wants. */
+static size_t red_compensating_nodes(const struct lk__red *red)
+{
+	size_t nodes = 0;
+	for (size_t i = 0; i < red->count; i++)
+		nodes += atomic_load(&red->node[i].member->compensating) > 0;
+	return nodes;
+}
+
 static bool red_compensating(const struct lk__entry *entry)
 {
-	const struct lk__red *red = lk__red_of(entry);
-	for (size_t i = 0; i < red->count; i++)
-		if (atomic_load(&red->node[i].member->compensating) > 0)
-			return true;
-	return false;
+	return red_compensating_nodes(lk__red_of(entry)) > 0;
 }
 
 static bool red_compensated(const struct lk__entry *entry)
 {
 	const struct lk__red *red = lk__red_of(entry);
-	size_t done = 0;
-	for (size_t i = 0; i < red->count; i++)
-		done += atomic_load(&red->node[i].member->compensating) == 0;
-	return done >= red->majority;
+	return red->count - red_compensating_nodes(red) >= red->majority;
 }
 
 static const struct lk__entry_ops red_ops = {
