@@ -44,10 +44,11 @@ struct keeper {
 	struct holding holding;
 	lk_cancel *cancel;
 	struct waiting waiting;
-	int acquired;  /* the lock was granted */
-	int started;   /* the command runs, or ran */
-	int ended;     /* nothing runs any more */
-	int suspended; /* the front was stopped with the command */
+	char confirmed_by[LK_NODE_SIZE]; /* the server, as the last notice says; "" */
+	int acquired;                    /* the lock was granted */
+	int started;                     /* the command runs, or ran */
+	int ended;                       /* nothing runs any more */
+	int suspended;                   /* the front was stopped with the command */
 	int guard_died;
 	int ending;       /* the guard has begun to end the command: the lease cannot be kept */
 	int guard_killed; /* by us, for it was late */
@@ -175,7 +176,8 @@ static void deadline_refresh(struct keeper *keeper)
 		guard_publish(&keeper->guard, deadline_ns);
 	} else if (!keeper->gone) {
 		keeper->gone = keeper->lost = 1;
-		message("%s: %s", keeper->options->name, library_text(&error));
+		message("%s: %s%s%s", keeper->options->name, library_text(&error),
+			*keeper->confirmed_by ? ", last confirmed by " : "", keeper->confirmed_by);
 		guard_send(&keeper->guard, GUARD_KILL, 0);
 	}
 }
@@ -186,6 +188,7 @@ static void events_read(struct keeper *keeper)
 	while (lk_event_wait(keeper->client, &event, 0, NULL, NULL) == 1) {
 		if (event.type == LK_EVENT_AT_RISK && keeper->options->told.verbose)
 			message("the lease of %s is about to end", keeper->options->name);
+		memcpy(keeper->confirmed_by, event.node, sizeof(event.node));
 	}
 	deadline_refresh(keeper);
 }

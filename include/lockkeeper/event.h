@@ -22,6 +22,13 @@
 #define LK_EVENT_ABANDONED 3 /* the owning thread ended: the hold is no longer renewed */
 
 #define LK_EVENT_NAME_SIZE 256
+#define LK_NODE_SIZE 64
+
+/*
+ * THE SERVER. `node` is its host:port, or the path of its unix socket, up to 63 bytes. After a
+ * failover it names the server that confirmed the grant, not its successor. It is empty for a red
+ * lock, which several servers confirm, and for a server that was replaced four times since.
+ */
 
 typedef struct lk_event {
 	int type;                      /* LK_EVENT_… */
@@ -31,6 +38,7 @@ typedef struct lk_event {
 	size_t name_size;              /* bytes in the whole name */
 	char name[LK_EVENT_NAME_SIZE]; /* its first bytes, ended with a NUL */
 	uint64_t fence;                /* the fence token of the grant; 0: the kind has none */
+	char node[LK_NODE_SIZE];       /* the server that last confirmed the grant: THE SERVER */
 } lk_event;
 
 LK_BEGIN_DECLS

@@ -205,6 +205,14 @@ static bool replica_acks_valid(const char *value)
 	       (lk__text_number(value, &number) == NULL && number >= 0 && number <= LK__ACKS_MAX);
 }
 
+void lk__config_place(const struct lk_config *config, char *place_out)
+{
+	if (config->scheme == LK__SCHEME_UNIX)
+		snprintf(place_out, LK__PLACE_SIZE, "%s", config->host);
+	else
+		lk__place_name(place_out, config->host, config->port);
+}
+
 int lk__config_acks(const struct lk_config *config)
 {
 	bool all = strcmp(config->replica_acks, "all") == 0;

@@ -56,6 +56,9 @@ struct lk_config {
 /* A deep copy, or NULL when out of memory. */
 struct lk_config *lk__config_copy(const struct lk_config *config);
 
+/* Where its server is, in LK__PLACE_SIZE bytes: host:port, or the path of its socket. */
+void lk__config_place(const struct lk_config *config, char *place_out);
+
 /* How many replicas must have a grant: a number, or LK__ACKS_ALL. */
 int lk__config_acks(const struct lk_config *config);
 
@@ -66,6 +69,7 @@ enum lk__messages {
 	LK__MESSAGES_BOTH,
 	LK__MESSAGES_COUNT
 };
+
 enum lk__messages lk__config_messages(const struct lk_config *config);
 
 enum lk__fsync lk__config_fsync(const struct lk_config *config);

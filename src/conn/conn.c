@@ -280,6 +280,7 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 	conn->greeted_ns = greeting->sent_ns;
 	conn->generation = greeting->generation;
 	memcpy(conn->place, greeting->place, sizeof(conn->place));
+	lk__node_note_place(conn->node, conn->place);
 	memcpy(conn->scripts, greeting->scripts, sizeof(conn->scripts));
 	conn->load_refused = false;
 	conn->state = LK__CONN_UP;

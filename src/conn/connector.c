@@ -156,12 +156,8 @@ static int connector_find(struct lk__connector *connector, lk_error *error)
 /* The program may be asked, whose client is not closed meanwhile. */
 static int connector_ask_credentials(struct lk__connector *connector, lk_error *error)
 {
-	const struct lk_config *config = connector->config;
 	char place[LK__PLACE_SIZE];
-	if (config->scheme == LK__SCHEME_UNIX)
-		snprintf(place, sizeof(place), "%s", config->host);
-	else
-		lk__place_name(place, config->host, config->port);
+	lk__config_place(connector->config, place);
 	pthread_mutex_lock(&connector->mutex);
 	int rc = connector->conn ? lk__credentials_renew(connector->config, place, error) : 0;
 	pthread_mutex_unlock(&connector->mutex);

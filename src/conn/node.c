@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "conn/node.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "conf/url.h"
 
 #define MOMENT_MAX_NS (100 * LK__MS)
 
@@ -21,6 +24,7 @@ int lk__node_init(struct lk__node *node, const struct lk_config *config,
 	node->fsync = lk__config_fsync(config);
 	node->told_by = lk__config_messages(config);
 	pthread_mutex_init(&node->replicas.mutex, NULL);
+	pthread_mutex_init(&node->stays.mutex, NULL);
 	node->can_spin = config->spin_us > 0 && lk__core_count() > 1;
 	node->scripts = calloc((size_t)config->connections, sizeof(*node->scripts));
 	if (!node->scripts)
@@ -49,6 +53,7 @@ void lk__node_destroy(struct lk__node *node)
 	lk__conn_destroy(&node->messages);
 	lk__conn_destroy(&node->work);
 	pthread_mutex_destroy(&node->replicas.mutex);
+	pthread_mutex_destroy(&node->stays.mutex);
 	free(node->scripts);
 }
 
@@ -58,6 +63,37 @@ void lk__node_disown(struct lk__node *node, const char *reason)
 		lk__conn_disown(&node->scripts[i], reason);
 	lk__conn_disown(&node->messages, reason);
 	lk__conn_disown(&node->work, reason);
+}
+
+void lk__node_note_place(struct lk__node *node, const char *place)
+{
+	struct lk__stays *stays = &node->stays;
+	if (!*place)
+		return;
+	pthread_mutex_lock(&stays->mutex);
+	bool stayed = stays->count > 0 &&
+		      strcmp(stays->at[(stays->count - 1) % LK__STAYS_MAX].place, place) == 0;
+	if (!stayed) {
+		size_t i = stays->count++ % LK__STAYS_MAX;
+		snprintf(stays->at[i].place, sizeof(stays->at[i].place), "%s", place);
+		stays->at[i].epoch = atomic_load(&node->epoch);
+	}
+	pthread_mutex_unlock(&stays->mutex);
+}
+
+void lk__node_place_at(struct lk__node *node, uint64_t epoch, char place_out[LK__CONN_PLACE_SIZE])
+{
+	struct lk__stays *stays = &node->stays;
+	char listed[LK__PLACE_SIZE] = "";
+	if (!node->finder)
+		lk__config_place(node->config, listed);
+	snprintf(place_out, LK__CONN_PLACE_SIZE, "%.63s", listed);
+	pthread_mutex_lock(&stays->mutex);
+	size_t oldest = stays->count > LK__STAYS_MAX ? stays->count - LK__STAYS_MAX : 0;
+	for (size_t i = stays->count; !*place_out && i-- > oldest;)
+		if (stays->at[i % LK__STAYS_MAX].epoch <= epoch)
+			memcpy(place_out, stays->at[i % LK__STAYS_MAX].place, LK__CONN_PLACE_SIZE);
+	pthread_mutex_unlock(&stays->mutex);
 }
 
 struct lk__conn *lk__node_scripts(struct lk__node *node, const void *key, size_t size)

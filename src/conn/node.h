@@ -54,6 +54,18 @@ struct lk__replicas {
 	uint64_t generation;                 /* … that the node's finder found then */
 };
 
+/* Where its server has been, the last ones: each since the node had that epoch. */
+#define LK__STAYS_MAX 4
+
+struct lk__stays {
+	pthread_mutex_t mutex; /* a leaf */
+	size_t count;          /* ever */
+	struct {
+		char place[LK__CONN_PLACE_SIZE];
+		uint64_t epoch;
+	} at[LK__STAYS_MAX];
+};
+
 struct lk__node {
 	const struct lk_config *config;
 	struct lk__finder *finder; /* NULL: it is where the configuration says */
@@ -68,6 +80,7 @@ struct lk__node {
 	int acks;                  /* replicas that must have a grant, or LK__ACKS_ALL */
 	enum lk__fsync fsync;      /* and on which disks it must be */
 	struct lk__replicas replicas;
+	struct lk__stays stays; /* of one with a finder */
 	struct lk__conn messages;
 	struct lk__conn work;
 	_Atomic int64_t work_due_ns; /* 0: nothing is renewed here; LK__NEVER: was opened */
@@ -87,6 +100,12 @@ void lk__node_destroy(struct lk__node *node);
 
 /* Another server is the master: disowns all its connections, see lk__conn_disown(). */
 void lk__node_disown(struct lk__node *node, const char *reason);
+
+/* A connection was made to the server at `place`; "": without a finder. */
+void lk__node_note_place(struct lk__node *node, const char *place);
+
+/* Where its server was at that epoch, as host:port or the path of a socket; "": long ago. */
+void lk__node_place_at(struct lk__node *node, uint64_t epoch, char place_out[LK__CONN_PLACE_SIZE]);
 
 /* The connection for scripts on a key: always the same one, so that they stay in order. */
 struct lk__conn *lk__node_scripts(struct lk__node *node, const void *key, size_t size);

@@ -229,7 +229,7 @@ static void test_notices_that_wait_already(void **state)
 	wait_until(stats_of(client).lost == 1, 5000);
 	uint64_t id = begin_notices(client);
 	check(queue_is_readable());
-	next_notice(id, LK_EVENT_AT_RISK, 4);
+	check(strstr(server.url_unix, next_notice(id, LK_EVENT_AT_RISK, 4).node));
 	/* What is left when the request ends, stays with the client. */
 	end_notices(id);
 	check_int(next_event(client, &event, 0), ==, LK_EVENT_LOST);

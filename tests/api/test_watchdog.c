@@ -111,6 +111,7 @@ static void check_event(const lk_event *event, int type, const char *field, uint
 	check(!strcmp(event->field, field));
 	check_int(event->name_size, ==, 4);
 	check(!strcmp(event->name, "risk"));
+	check(*event->node == '/' && strstr(server.url_unix, event->node));
 }
 
 /* The network hangs: at risk a margin before the end, lost at the end, by the local clock. */

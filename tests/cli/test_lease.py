@@ -97,6 +97,7 @@ def test_a_lock_that_was_broken_ends_all_at_once_with_kill(cli, server, tree, fo
     assert cli("break", "--yes", "job").returncode == 0
     tree.await_end(LEASE_MS / 1000)
     assert process.wait(20) == 123
+    assert "the lock was lost, last confirmed by /" in process.stderr.read()
     assert not said.exists(), "no SIGNAL and no grace for what others may own by now"
     assert time.monotonic() < end
 

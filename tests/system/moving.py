@@ -51,8 +51,10 @@ def without_replication(master) -> None:
     master.call("CLIENT", "KILL", "TYPE", "replica")
 
 
-def is_told(keeper, name: str, limit: float = 10) -> None:
+def is_told(keeper, name: str, limit: float = 10) -> str:
+    """Waits for the notice. Which server it names."""
     until(lambda: keeper.events_of(EVENT_LOST, name), limit, f"the holder of {name} is told")
+    return keeper.events_of(EVENT_LOST, name)[0]["node"]
 
 
 def scripts_run(server) -> int:

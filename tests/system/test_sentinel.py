@@ -43,7 +43,7 @@ def test_the_master_is_killed(trio, make_keeper):
     switched = time.monotonic()
     queue.result().ok()
     assert time.monotonic() - switched < 3, "the first grant after the failover"
-    moving.is_told(holder, "gone")
+    assert moving.is_told(holder, "gone") == f"127.0.0.1:{old.port}", "the one that had confirmed it"
     holder.call("release", "gone").is_code("LK_ELOST")
     assert not holder.events_of(EVENT_LOST, "kept") and not waits.done
     assert holder.call("is_held", "kept").result == 1
@@ -240,7 +240,7 @@ def test_most_sentinels_are_believed(named, make_server, make_keeper):
     keeper.call("acquire", "some").ok()
     assert one.holders("some") and not moving.our_clients(other)
     named.made[1].place = place(other)
-    moving.is_told(keeper, "some", 5)
+    assert moving.is_told(keeper, "some", 5) == f"127.0.0.1:{one.port}"
     keeper.call("acquire", "more").ok()
     assert other.holders("more") and moving.our_clients(one) == 0
 

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "conf/config.h"
+#include "conn/finder.h"
 #include "conn/node.h"
 #include "conn/words.h"
 #include "net/stream.h"
@@ -389,6 +390,34 @@ static void test_an_end_read_after_the_close_does_not_reopen(void **state)
 	assert_int_equal(conn->state, LK__CONN_CLOSED);
 }
 
+/* Masters that replace one another: each grant's was the one of its epoch. */
+static void test_where_the_server_was(void **state)
+{
+	(void)state;
+	char place[LK__CONN_PLACE_SIZE], name[16];
+	struct lk__finder finder = {0};
+	lk__node_place_at(&node, 7, place);
+	assert_string_equal(place, "nowhere.test:6379");
+	node.finder = &finder;
+	lk__node_place_at(&node, 0, place);
+	assert_string_equal(place, "");
+	for (int master = 0; master <= LK__STAYS_MAX; master++) {
+		snprintf(name, sizeof(name), "master:%d", master);
+		lk__node_note_place(&node, name);
+		atomic_fetch_add(&node.epoch, 2); /* two of its connections were lost */
+		lk__node_note_place(&node, name); /* and one of them came back */
+	}
+	lk__node_place_at(&node, 1, place);
+	assert_string_equal(place, ""); /* too many since */
+	lk__node_place_at(&node, 2, place);
+	assert_string_equal(place, "master:1");
+	lk__node_place_at(&node, 7, place);
+	assert_string_equal(place, "master:3");
+	lk__node_place_at(&node, 100, place);
+	assert_string_equal(place, "master:4");
+	node.finder = NULL;
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -408,6 +437,7 @@ int main(void)
 		TEST(test_an_unexpected_refusal_is_named),
 		TEST(test_a_refusal_is_told_without_its_place_in_a_script),
 		TEST(test_an_end_read_after_the_close_does_not_reopen),
+		TEST(test_where_the_server_was),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

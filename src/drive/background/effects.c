@@ -55,6 +55,15 @@ void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number)
 		lk__compensate_behind(entry, number);
 }
 
+static void hold_log_loss(const struct lk__hold *hold)
+{
+	char place[LK__CONN_PLACE_SIZE] = "";
+	if (hold->told_node)
+		lk__node_place_at(hold->told_node, hold->told_epoch, place);
+	lk__log(&hold->entry->client->log, LK_LOG_WARNING, "lock lost: %.200s%s%s",
+		hold->entry->name, *place ? ", last confirmed by " : "", place);
+}
+
 static void hold_tell_loss(struct lk__hold *hold)
 {
 	const struct lk__entry *entry = hold->entry;
@@ -63,7 +72,7 @@ static void hold_tell_loss(struct lk__hold *hold)
 	if (!hold->no_loss) {
 		lk__count(&client->counters.lost, 1);
 		lk__notices_give(client, hold, LK__NOTICE_LOST);
-		lk__log(&client->log, LK_LOG_WARNING, "lock lost: %.200s", entry->name);
+		hold_log_loss(hold);
 	}
 }
 

@@ -20,8 +20,8 @@ int64_t lk__watch_turn(lk_client *client);
 struct lk__renewed {
 	struct lk__entry *entry;
 	uint64_t number;
-	const struct lk__node *node; /* that is asked, */
-	uint64_t epoch;              /* and its epoch before that */
+	struct lk__node *node; /* that is asked, */
+	uint64_t epoch;        /* and its epoch before that */
 	int64_t lease_ms;
 	int64_t wanted_until_ns; /* what a re-entry had asked for by then; 0: nothing */
 	char field[LK__FIELD_SIZE];

@@ -71,8 +71,10 @@ struct lk__hold {
 	int64_t wanted_until_ns; /* a re-entry asked for more than the server has given yet */
 	int64_t margin_ms;       /* 0: a tenth of the lease */
 	int64_t max_hold_ms;     /* 0: none */
-	int64_t told_until_ns;   /* the deadline in its notices; under their mutex */
-	char owner_name[];       /* of a named owner */
+	int64_t told_until_ns; /* the deadline in its notices; under their mutex, as what follows */
+	struct lk__node *told_node; /* that last confirmed it; NULL: several do */
+	uint64_t told_epoch;
+	char owner_name[]; /* of a named owner */
 };
 
 /* What the server has granted, as far as confirmed. */
@@ -81,12 +83,12 @@ struct lk__grant {
 	uint64_t fence;
 	int64_t lease_ms;
 	int64_t valid_until_ns;
-	int64_t seen_ns;             /* before it was asked for what last confirmed it */
-	const struct lk__node *node; /* that has last confirmed it, */
-	uint64_t epoch;              /* and its epoch then */
-	int64_t repeated_until_ns;   /* its acquire was sent twice: a copy may run until then */
-	int64_t outlives_ns;         /* what was asked for besides may keep it until then */
-	bool downgraded;             /* its number was given to the other side, once */
+	int64_t seen_ns;           /* before it was asked for what last confirmed it */
+	struct lk__node *node;     /* that has last confirmed it, */
+	uint64_t epoch;            /* and its epoch then */
+	int64_t repeated_until_ns; /* its acquire was sent twice: a copy may run until then */
+	int64_t outlives_ns;       /* what was asked for besides may keep it until then */
+	bool downgraded;           /* its number was given to the other side, once */
 };
 
 /* A lock over several nodes, in the list of its entry on one of them. */

@@ -62,6 +62,8 @@ void lk__notices_give(lk_client *client, struct lk__hold *hold, unsigned notice)
 		notices_mark(client);
 	hold->notices |= notice;
 	hold->told_until_ns = lk__hold_deadline(hold);
+	hold->told_node = hold->entry->ops ? NULL : hold->entry->grant.node;
+	hold->told_epoch = hold->entry->grant.epoch;
 	pthread_mutex_unlock(&notices->mutex);
 }
 
@@ -83,6 +85,8 @@ void lk__notices_close(lk_client *client)
 	pthread_mutex_unlock(&client->notices.mutex);
 }
 
+static_assert(LK_NODE_SIZE == LK__CONN_PLACE_SIZE, "a place is shown whole");
+
 static void notice_fill(const struct lk__hold *hold, int type, lk_event *event_out)
 {
 	const struct lk__entry *entry = hold->entry;
@@ -93,6 +97,8 @@ static void notice_fill(const struct lk__hold *hold, int type, lk_event *event_o
 	event_out->tag = hold->tag;
 	event_out->deadline_ns = hold->told_until_ns;
 	event_out->fence = hold->fence;
+	if (hold->told_node)
+		lk__node_place_at(hold->told_node, hold->told_epoch, event_out->node);
 	lk__field(entry, hold->number, event_out->field);
 	event_out->name_size = entry->name_size;
 	memcpy(event_out->name, entry->name, shown);
@@ -182,6 +188,7 @@ static void notice_complete(const struct lk__completion *request, const lk_event
 					  .event = event->type,
 					  .deadline_ns = event->deadline_ns,
 					  .fence = event->fence};
+	memcpy(completion_out->node, event->node, sizeof(completion_out->node));
 	memcpy(completion_out->field, event->field, sizeof(completion_out->field));
 }
 

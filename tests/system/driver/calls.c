@@ -296,6 +296,7 @@ static void event_answer(struct answer *answer, const lk_event *event)
 	answer_string(answer, "field", event->field);
 	answer_int(answer, "fence", (int64_t)event->fence);
 	answer_string(answer, "name", event->name);
+	answer_string(answer, "node", event->node);
 	answer_int(answer, "at_ns", now_ns());
 }
 
