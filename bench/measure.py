@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import statistics
@@ -32,12 +33,12 @@ class Bench:
                  against: pathlib.Path | None = None):
         self.build, self.folder, self.quick, self.runs = build, folder, quick, runs
         self.against = against
-        self.port = 0
         self.tcp = self.unix = ""
         self.server_pid = 0
         self.nodes: list[subprocess.Popen] = []
         self.node_urls: list[str] = []
-        self.node = self.found = ""  # of a deployment: the node, and how it is found
+        self.node = self.found = ""  # of a deployment: what it is compared with, and itself
+        self.ports: list[int] = []  # of the servers that clients may find
         self.environment = {name: value for name, value in os.environ.items()
                             if not name.startswith("LOCKKEEPER_")}
         self.environment["LOCKKEEPER_STATE_DIR"] = str(folder / "state")
@@ -48,7 +49,7 @@ class Bench:
         return other
 
     def words(self, row: Row, command: list[str], **other: str | int) -> list[str]:
-        values = {"tcp": self.tcp, "direct": self.tcp, "unix": self.unix, "folder": self.folder,
+        values = {"tcp": self.tcp, "direct": self.node or self.tcp, "unix": self.unix, "folder": self.folder,
                   "nodes": ",".join(self.node_urls), "node": self.node, "found": self.found,
                   **(row.quick if self.quick else row.full), **other}
         return [word.format(**values) for word in command]
@@ -112,9 +113,11 @@ def deployed(bench: Bench, row: Row):
         return
     folder = bench.folder / row.deployment
     folder.mkdir(exist_ok=True)
-    with deployments.ALL[row.deployment](folder, (free_port(), free_port())) as urls:
+    usual, bench.ports = bench.ports, [free_port() for _ in range(deployments.PORTS)]
+    with deployments.ALL[row.deployment](folder, tuple(bench.ports)) as urls:
         bench.node, bench.found = urls
         yield
+    bench.ports, bench.node, bench.found = usual, "", ""
 
 
 @contextlib.contextmanager
@@ -122,7 +125,7 @@ def server(bench: Bench):
     port, path = free_port(), bench.folder / "socket"
     process = start_server(bench.folder, port)
     try:
-        bench.server_pid, bench.port = process.pid, port
+        bench.server_pid, bench.ports = process.pid, [port]
         bench.tcp, bench.unix = f"redis://127.0.0.1:{port}", f"unix://{path}"
         yield
     finally:
@@ -188,10 +191,21 @@ def run_words(bench: Bench, words: list[str]) -> dict[str, float]:
 def run_side(bench: Bench, row: Row, command: list[str]) -> dict[str, float]:
     """Traffic is counted in a run of its own, because the proxy takes time."""
     figures = run_words(bench, bench.words(row, command))
-    if row.counted and "{tcp}" in command:
-        figures |= traffic.counted(bench.port, COUNTED_ROUNDS, lambda url: run_words(
-            bench, bench.words(row, command, tcp=url, rounds=COUNTED_ROUNDS)))
+    through = next((url for url in ("tcp", "found", "node") if f"{{{url}}}" in command), None)
+    if row.counted and through:
+        figures |= traffic.counted(bench.ports, COUNTED_ROUNDS, lambda proxies: run_words(
+            bench, bench.words(row, command, rounds=COUNTED_ROUNDS,
+                               **{through: led_through(bench, through, proxies)})))
     return figures
+
+
+def led_through(bench: Bench, name: str, proxies: dict[int, int]) -> str:
+    """The URL, so that each server is reached through its proxy. What is bare knows no map."""
+    url = getattr(bench, name)
+    if name == "found":
+        pairs = (f"127.0.0.1:{port}=127.0.0.1:{proxy}" for port, proxy in proxies.items())
+        return f"{url}?address_map={','.join(pairs)}"
+    return re.sub(r":(\d+)$", lambda port: f":{proxies[int(port[1])]}", url)
 
 
 def medians(runs: list[dict[str, float]]) -> dict[str, float]:

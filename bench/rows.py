@@ -104,6 +104,23 @@ def deployment_row(name: str) -> Row:
                lone(1.02, None, None), **PAIR_LENGTH, deployment=name, beside="redis://")
 
 
+def masters_row(threads: int) -> Row:
+    words = [str(threads), "{ms}"]
+    return Row(f"masters-{threads}", f"{threads} threads on separate names, three masters",
+               ["ours-pairs", "{found}", *words], ["ours-pairs", "{node}", *words],
+               many(None, None), **PAIR_LENGTH, deployment="three_masters",
+               beside="a cluster of one master")
+
+
+def found_row(name: str) -> Row:
+    return Row(f"connect-{name}", f"connect and first pair, redis-{name}://",
+               ["ours-connect", "{found}", "{direct}", "{rounds}", "warm"],
+               ["ours-connect", "{node}", "{direct}", "{rounds}", "warm"],
+               [Figure("p50_us", "µs"), Figure("p99_us", "µs"), *traffic()],
+               {"rounds": 1000}, {"rounds": 50}, deployment=name, counted=True,
+               beside="redis://")
+
+
 def async_row(pairs: int) -> Row:
     words = ["{tcp}", str(pairs), "{ms}"]
     return Row(f"async-{pairs}", f"{pairs:,} pairs in flight, one thread, one client",
@@ -283,6 +300,7 @@ def kind_rows() -> list[Row]:
 
 
 def all_rows() -> list[Row]:
-    through = [deployment_row(name) for name in ("sentinel", "cluster")]
+    through = [*(deployment_row(name) for name in ("sentinel", "cluster")), masters_row(64),
+               *(found_row(name) for name in ("sentinel", "cluster"))]
     return [*pair_rows(), *through, *async_rows(), hot_row(8), hot_row(64), *share_rows(),
             *kind_rows(), *other_rows()]

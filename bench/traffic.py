@@ -73,12 +73,13 @@ def carry(client: socket.socket, server: socket.socket, sent: bytearray, heard: 
                 to.sendall(data)
 
 
-def counted(port: int, rounds: int, run) -> dict[str, float]:
-    """The traffic of one of `rounds` rounds that `run(url)` makes."""
-    proxy = Proxy(port)
+def counted(ports: list[int], rounds: int, run) -> dict[str, float]:
+    """The traffic of one of `rounds` rounds that `run(proxies)` makes: the port of each's proxy."""
+    proxies = {port: Proxy(port) for port in ports}
     try:
-        run(f"redis://127.0.0.1:{proxy.door.getsockname()[1]}")
+        run({port: proxy.door.getsockname()[1] for port, proxy in proxies.items()})
     finally:
-        proxy.end()
-    return {name: getattr(proxy, name) / rounds
+        for proxy in proxies.values():
+            proxy.end()
+    return {name: sum(getattr(proxy, name) for proxy in proxies.values()) / rounds
             for name in ("connections", "commands", "bytes_out", "bytes_in")}
