@@ -8,6 +8,7 @@
 #define GAP_NS (5 * LK__MS)       /* the least, where somebody waits, */
 #define SUSPECT_NS (50 * LK__MS)  /* and for a suspicion alone */
 #define LATER_NS (250 * LK__MS)   /* the most until one that is not urgent */
+#define FRESH_NS (100 * LK__MS)   /* for so long a round serves connections that are made */
 #define SPREAD_NS (10 * LK__MS)   /* of clients that begin for the same reason */
 #define PROBE_NS (100 * LK__MS)   /* between questions while a master is missed, */
 #define MISSED_NS (6000 * LK__MS) /* for so long after its connection failed: an attempt and more */
@@ -74,6 +75,12 @@ bool lk__rounds_want(struct lk__rounds *rounds, enum lk__want why, int64_t now_n
 int64_t lk__rounds_wanted_ns(const struct lk__rounds *rounds)
 {
 	return rounds->wanted > rounds->round ? rounds->wanted_ns : LK__NEVER;
+}
+
+bool lk__rounds_fresh(const struct lk__rounds *rounds, int64_t now_ns)
+{
+	return lk__rounds_wanted_ns(rounds) == LK__NEVER && !is_missing(rounds, now_ns) &&
+	       now_ns < rounds->begun_ns + FRESH_NS;
 }
 
 void lk__rounds_begin(struct lk__rounds *rounds, int64_t now_ns)

@@ -643,11 +643,21 @@ static void scout_sleep(struct lk__scout *scout, uint64_t round, int64_t deadlin
 	DL_DELETE(scout->waits, &wait);
 }
 
+/* A new client makes several connections at once, which all go where one round has led it. With the
+ * mutex held. */
+static bool scout_is_fresh(const struct lk__scout *scout)
+{
+	return scout->known > 0 && scout->known == scout->rounds.round && !scout->error.code &&
+	       lk__rounds_fresh(&scout->rounds, lk__now_ns());
+}
+
 /* With the mutex held. */
 static int scout_await(struct lk__scout *scout, uint64_t *asked, int64_t deadline_ns,
 		       lk_error *error)
 {
-	if (*asked == 0) {
+	if (*asked == 0 && scout_is_fresh(scout)) {
+		*asked = scout->known;
+	} else if (*asked == 0) {
 		scout_want(scout, LK__WANT_AWAITED);
 		*asked = scout->rounds.wanted;
 	}

@@ -8,7 +8,8 @@
  *   or was told that its server is no master, and when a sentinel publishes something (rounds.h). A
  *   round ends when all have answered or failed, or after two seconds. While a master is missed,
  *   one peer is asked every 100 ms, and another answer than before begins a round.
- * - Who waits, waits for a round that began after that.
+ * - Who waits, waits for a round that began after that, or in the 100 ms before, if no master is
+ *   missed: each connection asks its server itself whether it is the master.
  * - The thread starts with the first question and ends with the client. It alone touches the
  *   peers; what it shares with others is under the scout's mutex, which it holds for no I/O. For a
  *   threadless client the program's turns stand in for it.
@@ -69,7 +70,7 @@ struct lk__scout_ops {
 int lk__scout_new(struct lk__scout **scout_out, const struct lk__scout_ops *ops, void *kind,
 		  struct lk_config *asking, const struct lk_config *config, lk_error *error);
 
-/* Waits for the outcome of a round that begins after now. 0, or a code; the close of the client
+/* Waits for the outcome of a round that begins after now, or has just begun. 0, or a code; the close of the client
  * ends it. For a threadless client it does not wait: 1 means not yet; `asked` is 0 in the first
  * call, and keeps the round for the next. */
 int lk__scout_await(struct lk__scout *scout, uint64_t *asked, int64_t deadline_ns, lk_error *error);

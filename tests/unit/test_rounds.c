@@ -48,6 +48,24 @@ static void test_who_waits_is_served_at_once(void **state)
 	wanted_within(LK__WANT_NEWS, 1 * LK__MS, true, 4, 4);
 }
 
+/* The connections of a new client need no round each; those after a loss do. */
+static void test_a_round_serves_for_a_moment(void **state)
+{
+	(void)state;
+	struct lk__rounds rounds = begun();
+	assert_true(lk__rounds_fresh(&rounds, START_NS + 99 * LK__MS));
+	assert_false(lk__rounds_fresh(&rounds, START_NS + 100 * LK__MS));
+	for (int why = LK__WANT_AWAITED; why <= LK__WANT_LATER; why++) {
+		rounds = begun();
+		assert_true(lk__rounds_want(&rounds, (enum lk__want)why, START_NS + LK__MS));
+		assert_false(lk__rounds_fresh(&rounds, START_NS + 2 * LK__MS));
+	}
+	rounds = begun();
+	lk__rounds_want(&rounds, LK__WANT_SUSPECTED, START_NS + LK__MS);
+	lk__rounds_begin(&rounds, START_NS + 2 * LK__MS);
+	assert_false(lk__rounds_fresh(&rounds, START_NS + 3 * LK__MS));
+}
+
 static void test_clients_that_lose_their_master_ask_one_after_the_other(void **state)
 {
 	(void)state;
@@ -128,6 +146,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_who_waits_is_served_at_once),
+		cmocka_unit_test(test_a_round_serves_for_a_moment),
 		cmocka_unit_test(test_clients_that_lose_their_master_ask_one_after_the_other),
 		cmocka_unit_test(test_a_suspicion_has_its_time_behind_the_last_round),
 		cmocka_unit_test(test_what_is_not_urgent_has_its_time),
