@@ -117,8 +117,11 @@ static void sentinel_other(struct lk__scout *scout, const redisReply *other)
 /*
  * A replica counts until sentinels call it down. One that they cannot reach is not called so before
  * their own limit is over, which may be half a minute: it counts no more when they have not heard
- * of it for some seconds. A connection that is merely made anew, as when a replica is promoted, is
- * back before that.
+ * of it for some seconds. A connection that is merely made anew is back before that.
+ *
+ * One that a sentinel is making the master counts whatever else is said of it: its promotion cuts
+ * the sentinels' connections, and with a short limit they call it down until they are back. For so
+ * long the old master still takes commands.
  */
 static bool is_alive(const redisReply *replica)
 {
@@ -127,7 +130,7 @@ static bool is_alive(const redisReply *replica)
 		     strtol(lk__sentinel_field(replica, "last-ok-ping-reply"), NULL, 10) <
 			     UNHEARD_MS;
 	bool down = strstr(flags, "s_down") || strstr(flags, "o_down");
-	return heard && !down;
+	return strstr(flags, "promoted") || (heard && !down);
 }
 
 /*

@@ -193,13 +193,15 @@ class Watched(Replicas):
 
 
 class FakeSentinel:
-    """Says whatever it is told to: `place` is (host, port), None or an error."""
+    """Says whatever it is told to: `place` is (host, port), None or an error; `replicas` are the
+    fields of each."""
 
     def __init__(self, place, name: str, tls: dict | None = None):
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if tls else None
         if tls:
             self.context.load_cert_chain(tls["cert"], tls["key"])
         self.place, self.name, self.asked = place, name, 0
+        self.replicas: list[dict[str, object]] = []
         self.listeners = set()
         self.server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), self.handler())
         self.server.daemon_threads = True
@@ -241,7 +243,10 @@ class FakeSentinel:
                             for number, channel in enumerate(words[1:]))
         if words[1] == b"MYID":
             return reply_bytes(self.name.encode())
-        if words[1] in (b"SENTINELS", b"REPLICAS"):
+        if words[1] == b"REPLICAS":
+            return reply_bytes([[str(word).encode() for field in replica.items() for word in field]
+                                for replica in self.replicas])
+        if words[1] == b"SENTINELS":
             return reply_bytes([])
         self.asked += 1
         if self.place is None:

@@ -298,6 +298,20 @@ def test_a_former_master_that_is_promoted_again(watched, make_keeper, count):
     sentinel.resume()
 
 
+@pytest.mark.parametrize(("flags", "code"), [
+    ("slave", "LK_ENOTDURABLE"),
+    ("s_down,slave,disconnected", "OK"),
+    ("s_down,slave,disconnected,promoted", "LK_ENOTDURABLE"),
+])
+def test_a_replica_that_is_being_promoted_counts(named, make_server, make_keeper, flags, code):
+    """Sentinels that wait for half a second call it down until they have connected to it again."""
+    master, heir = make_server(), make_server()
+    url = named((("127.0.0.1", master.port), "a"))
+    named.made[0].replicas = [{"ip": "127.0.0.1", "port": heir.port, "flags": flags,
+                               "last-ok-ping-reply": 1032, "master-link-status": "ok"}]
+    make_keeper(url).call("try", "some").is_code(code)
+
+
 def stranger(folder, trio, **config) -> Server:
     """A replica of the master that no sentinel has heard of; it is asleep, or will not look."""
     place = folder / "stranger"
