@@ -49,8 +49,9 @@ class Bench:
         return other
 
     def words(self, row: Row, command: list[str], **other: str | int) -> list[str]:
-        values = {"tcp": self.tcp, "direct": self.node or self.tcp, "unix": self.unix, "folder": self.folder,
-                  "nodes": ",".join(self.node_urls), "node": self.node, "found": self.found,
+        values = {"tcp": self.tcp, "direct": self.node or self.tcp, "unix": self.unix,
+                  "folder": self.folder, "nodes": ",".join(self.node_urls),
+                  "node": self.node, "found": self.found,
                   **(row.quick if self.quick else row.full), **other}
         return [word.format(**values) for word in command]
 

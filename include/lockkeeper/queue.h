@@ -152,10 +152,10 @@ LK_API int lk_queue_extend(lk_queue *queue, lk_lock *lock, int64_t lease_ms, con
  * blocking calls. Each is a completion with LK_OP_NOTICE, the id of this request, the kind of
  * notice in `event`, and the tag of the hold (lk_acquire_options.tag), its deadline, fence token,
  * field and server. It comes behind the completions that wait already, so behind that of the
- * acquire. <lockkeeper/event.h> says what a notice means, and how many can be pending: one of each type per
- * hold. They stay with the client until they are taken, so they need no memory of the queue, none
- * is lost, and the release of a hold deletes those that nobody has taken. lk_event_wait() goes on
- * to work; each notice goes to one of the two.
+ * acquire. <lockkeeper/event.h> says what a notice means, and how many can be pending: one of each
+ * type per hold. They stay with the client until they are taken, so they need no memory of the
+ * queue, none is lost, and the release of a hold deletes those that nobody has taken.
+ * lk_event_wait() goes on to work; each notice goes to one of the two.
  *
  * This is one request, which is in flight until it ends: when lk_queue_cancel() is called
  * (LK_ECANCELLED; notices that were not taken stay with the client), or after the last notice of a

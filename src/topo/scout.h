@@ -70,9 +70,9 @@ struct lk__scout_ops {
 int lk__scout_new(struct lk__scout **scout_out, const struct lk__scout_ops *ops, void *kind,
 		  struct lk_config *asking, const struct lk_config *config, lk_error *error);
 
-/* Waits for the outcome of a round that begins after now, or has just begun. 0, or a code; the close of the client
- * ends it. For a threadless client it does not wait: 1 means not yet; `asked` is 0 in the first
- * call, and keeps the round for the next. */
+/* Waits for the outcome of a round that begins after now, or has just begun. 0, or a code; the
+ * close of the client ends it. For a threadless client it does not wait: 1 means not yet; `asked`
+ * is 0 in the first call, and keeps the round for the next. */
 int lk__scout_await(struct lk__scout *scout, uint64_t *asked, int64_t deadline_ns, lk_error *error);
 
 /* Of a threadless client: what the thread does, as far as that goes without waiting, and has the

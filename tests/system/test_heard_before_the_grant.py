@@ -31,7 +31,7 @@ def test_forced_release_is_not_forgotten(server, make_proxy, make_keeper, kind, 
         return bool(now) and now != holder
 
     def rule(message):
-        if message.reply and b"n" in message.argv and taken():  # the grant's, and not an earlier *busy*
+        if message.reply and b"n" in message.argv and taken():  # not an earlier one
             parked.set()
             return Park(event=gate)
         return None

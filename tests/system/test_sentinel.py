@@ -43,7 +43,7 @@ def test_the_master_is_killed(trio, make_keeper):
     switched = time.monotonic()
     queue.result().ok()
     assert time.monotonic() - switched < 3, "the first grant after the failover"
-    assert moving.is_told(holder, "gone") == f"127.0.0.1:{old.port}", "the one that had confirmed it"
+    assert moving.is_told(holder, "gone") == f"127.0.0.1:{old.port}", "which had confirmed it"
     holder.call("release", "gone").is_code("LK_ELOST")
     assert not holder.events_of(EVENT_LOST, "kept") and not waits.done
     assert holder.call("is_held", "kept").result == 1

@@ -156,6 +156,11 @@ static void test_a_watched_master(void **state)
 	says_of_all(nodes, 5, "sentinel-slow@1");
 	nodes[1].down_after_ms = 19999;
 	says_of_all(nodes, 5, "");
+	nodes[1].down_after_ms = 2000;
+	says_of_all(nodes, 5, "");
+	nodes[1].down_after_ms = 1999;
+	says_of_all(nodes, 5, "sentinel-hasty@1");
+	nodes[1].down_after_ms = 19999;
 	nodes[1].has_rights = false;
 	PUT(nodes[1].reason, "SENTINEL MASTER: NOPERM");
 	says_of_all(nodes, 5, "not-looked-at@1");

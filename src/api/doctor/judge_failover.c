@@ -5,6 +5,7 @@
 #include "api/doctor/findings.h"
 
 #define SENTINELS_LEAST 3
+#define DOWN_AFTER_LEAST_MS 2000 /* a sentinel pings once a second, and may be late */
 
 void lk__judge_sentinel(struct lk__findings *findings, const struct lk__examined *examined,
 			size_t index)
@@ -49,17 +50,26 @@ static void judge_names(struct lk__findings *findings, const struct lk__examined
 	}
 }
 
+/* The first that waits too long, and the first that does not wait long enough. */
 static void judge_pace(struct lk__findings *findings, const struct lk__examined *examined,
 		       size_t own)
 {
 	const struct lk__facts *sentinel;
-	for (size_t i = 0; (sentinel = sentinel_at(examined, own, &i));)
-		if (lk__pace_is_slow(sentinel->down_after_ms, sentinel->lease_ms)) {
+	bool slow = false, hasty = false;
+	for (size_t i = 0; (sentinel = sentinel_at(examined, own, &i));) {
+		long long down_after_ms = sentinel->down_after_ms;
+		if (!slow && lk__pace_is_slow(down_after_ms, sentinel->lease_ms)) {
+			slow = true;
 			lk__find(findings, LK__FOUND_SENTINEL_SLOW, i - 1,
 				 "down-after-milliseconds is %lld, and watchdog_ms is %lld",
-				 (long long)sentinel->down_after_ms, (long long)sentinel->lease_ms);
-			return;
+				 down_after_ms, (long long)sentinel->lease_ms);
 		}
+		if (!hasty && down_after_ms > 0 && down_after_ms < DOWN_AFTER_LEAST_MS) {
+			hasty = true;
+			lk__find(findings, LK__FOUND_SENTINEL_HASTY, i - 1,
+				 "down-after-milliseconds is %lld", down_after_ms);
+		}
+	}
 }
 
 static void judge_count(struct lk__findings *findings, const struct lk__examined *examined,
