@@ -10,6 +10,7 @@
 
 #define POLL_WITHOUT_TTL_MS 1000 /* a key without a time to live sends no message when it goes */
 #define LEAST_SLEEP_MS 5         /* a ttl of 0: it is about to go */
+#define MOVES_MAX 8              /* of one head's tries to nodes where they may come late */
 #define UNSENT_MAX 3             /* connections lost in a row before a try was written */
 #define DRIFT_NS (2 * LK__MS)
 #define DRIFT_PER_LEASE 100 /* a hundredth of it */
@@ -111,12 +112,22 @@ static struct lk__effects attempt_try(struct lk__attempt *attempt, struct lk__ef
 		   attempt->down_since_ns + attempt->rules.retry_ns);
 }
 
+/* Another node has another clock, and other abilities: the first try there may come late again. */
+static void attempt_moved(struct lk__attempt *attempt)
+{
+	attempt->listening = false;
+	if (attempt->moves == MOVES_MAX)
+		return;
+	attempt->moves++;
+	attempt->was_late = false;
+}
+
 static struct lk__effects attempt_connected(struct lk__attempt *attempt, bool moved, int64_t now_ns)
 {
 	const struct lk__attempt_want *want = &attempt->want;
 	assert(attempt->number != 0 && !attempt->fresh);
 	if (moved)
-		attempt->listening = false;
+		attempt_moved(attempt);
 	attempt->down_since_ns = 0;
 	attempt->state = LK__ATTEMPT_TRYING;
 	attempt->adopted = false;
@@ -407,7 +418,7 @@ static void attempt_begin(struct lk__attempt *attempt, const struct lk__attempt_
 	attempt->hold_off_until_ns = event->hold_off_until_ns;
 	attempt->held_off = attempt->was_late = attempt->unknown = attempt->busy = false;
 	attempt->code = 0;
-	attempt->unsent = attempt->failures = attempt->spun = 0;
+	attempt->unsent = attempt->failures = attempt->spun = attempt->moves = 0;
 	attempt->failing_since_ns = 0;
 }
 

@@ -150,6 +150,7 @@ struct lk__attempt {
 	bool unknown;      /* a try since the beginning may have been granted */
 	bool busy;         /* the last answer of the server was: another's */
 	int code;          /* what went wrong since the last answer; 0 */
+	unsigned moves;    /* to another node, since the head came */
 	unsigned unsent;   /* in a row: tries not written */
 	unsigned failures; /* in a row */
 	unsigned spun;     /* pauses of a spinner, in a row */

@@ -253,6 +253,23 @@ static void test_late_is_repeated_once(void **state)
 	assert_int_equal(effects.code, LK_EUNAVAILABLE);
 }
 
+/* Clocks are learned at each node. */
+static void test_late_is_repeated_at_each_node(void **state)
+{
+	(void)state;
+	struct lk__attempt_event late = {.type = LK__ATTEMPT_LATE};
+	struct lk__attempt_event connected = {.type = LK__ATTEMPT_CONNECTED, .moved = true};
+	struct lk__attempt attempt = begin(true, false, 0);
+	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
+	int nodes = 0;
+	while (lk__attempt_step(&attempt, &late, 1).action == LK__ATTEMPT_DO_CONNECT) {
+		nodes++;
+		lk__attempt_step(&attempt, &connected, 1);
+	}
+	assert_in_range(nodes, 3, 20); /* and not for ever */
+	assert_int_equal(attempt.state, LK__ATTEMPT_IDLE);
+}
+
 static void test_the_next_head_continues(void **state)
 {
 	struct lk__attempt attempt = begin(false, false, 0);
@@ -614,6 +631,7 @@ int main(void)
 		cmocka_unit_test(test_unknown_is_compensated_and_tried_under_a_new_number),
 		cmocka_unit_test(test_try_in_flight_may_hold),
 		cmocka_unit_test(test_late_is_repeated_once),
+		cmocka_unit_test(test_late_is_repeated_at_each_node),
 		cmocka_unit_test(test_the_next_head_continues),
 		cmocka_unit_test(test_left_with_a_try_in_flight),
 		cmocka_unit_test(test_the_next_caller_comes_before_the_answer),
