@@ -24,6 +24,7 @@ from waiting import until
 
 FAILOVERS = int(os.environ.get("LOCKKEEPER_FAILOVERS", "10"))
 LEASE_MS = 3_600_000  # longer than 50 failovers take
+PAUSE_US = 2000 if FAILOVERS <= 20 else 10_000  # so that what the load records has room
 CONNECTIONS = 4  # of a client at its master: for scripts, messages, background work, and WAIT
 GROWTH_KIB = 1024  # of a process: the allocator's, and far below what a connection a failover takes
 
@@ -166,7 +167,7 @@ def settled(trio: Watched) -> bool:
 def test_failovers(trio, make_keeper, history, background, kinds):
     collector = Collector(make_keeper(trio.url))
     keepers, paths = load(trio, make_keeper, history, kinds, threads=2, lease=3000, wait=500,
-                          hold_us=2000, pause_us=2000)
+                          hold_us=2000, pause_us=PAUSE_US)
     queue = Queue(make_keeper, trio.url)
     stop = background(collector.take, 0.01)
     ways = itertools.cycle((planned, killed, planned, stopped))
