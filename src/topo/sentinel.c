@@ -22,8 +22,7 @@
 #include "topo/vote.h"
 
 #define NOBODY "nobody" /* what a sentinel says that does not know the master; no address */
-#define UNHEARD_MS                                                                                 \
-	2500 /* longer than a sentinel's pings, of which there is one a second, and more */
+#define UNHEARD_MS 2500 /* more than two of a sentinel's pings, one a second */
 
 static bool asks_replicas(const struct lk__scout *scout)
 {

@@ -285,6 +285,16 @@ def test_hand_over_sent_twice_that_only_freed(proxy, make_keeper):
     line.comes()
 
 
+def test_a_server_that_is_always_too_late(server, proxy, make_keeper):
+    keeper = make_keeper(proxy.unix_url)
+    late = {False: Replace(b"*1\r\n$4\r\nPING\r\n"), True: Replace(b"+LATE 1\r\n")}
+    proxy.rule = lambda m: late[m.reply] if m.lock == b"slow" else None
+    seen = keeper.call("try", "slow").is_code("LK_EUNAVAILABLE")
+    assert "after its deadline, twice" in seen.message, seen.message
+    proxy.rule = None
+    keeper.call("try", "slow").ok()
+
+
 @pytest.mark.parametrize("kind", ["lock", "fenced", "plain"])
 def test_hand_over_that_was_late(server, proxy, make_keeper, kind):
     """Nothing was done: it is released instead."""

@@ -451,6 +451,14 @@ static int head_is_over(struct lk__head *head, const struct lk__effects *effects
 	return 0;
 }
 
+/* Of a failure that no answer has explained. */
+static const char *head_reason(const struct lk__head *head, int code)
+{
+	return head->event.type == LK__ATTEMPT_LATE
+		       ? "the request reached the server after its deadline, twice"
+		       : lk_error_text(code);
+}
+
 int lk__head_step(struct lk__head *head, struct lk__effects *effects)
 {
 	*effects = entry_step(head->entry, &head->event);
@@ -461,7 +469,7 @@ int lk__head_step(struct lk__head *head, struct lk__effects *effects)
 		return head_grant(head, effects);
 	if (effects->action == LK__ATTEMPT_DO_FAIL)
 		return head->error->code == code ? code
-						 : head_fail(head, code, lk_error_text(code));
+						 : head_fail(head, code, head_reason(head, code));
 	int over = head_is_over(head, effects);
 	return over ? lk__head_leave(head, over) : 0;
 }
