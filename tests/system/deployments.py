@@ -53,9 +53,14 @@ class Replicas:
         return f"{server.host} {server.port}"
 
     def wait(self, count: int | None = None) -> None:
-        """Until so many servers are there: a master, and its replicas in step."""
+        """Until so many servers are there: a master, and its replicas in step. A master calls one
+        online a moment before it sends what is written there: so each must have heard something."""
         count = len(self.servers) if count is None else count
         until(lambda: self.linked() >= count - 1, 30, "the replicas follow")
+        with self.master().connect() as connection:
+            connection.call("PUBLISH", "in step", "")
+            heard = connection.call("WAIT", count - 1, 10_000)
+            assert heard >= count - 1, f"{heard} of {count - 1} replicas have heard the master"
 
     def linked(self) -> int:
         return sum("state=online" in line for line in
