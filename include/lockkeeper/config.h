@@ -43,7 +43,8 @@
  * once a second whether it has one now.
  *
  * The option replica_acks names a number of replicas instead, which then counts for single servers
- * too. With 0 a failover can lose the last grants, and two owners are possible.
+ * too. With fewer than there are, a failover can lose the last grants, and two owners are possible:
+ * the replica that has a grant may not be the one that is promoted.
  *
  * With all replicas alive no failover loses a lock. A failover can lose one when all replicas that
  * have it are down, and one that was down or cut off becomes the master. The library tells a holder
@@ -56,12 +57,12 @@
  * replica_acks keeps it from going on alone.
  *
  * The client asks the listed servers for their ROLE, or the sentinels for the master's address: at
- * each connect, once a second, and when a sentinel announces something. Of the listed servers it
- * believes the one that says it is the master; if two do, neither. Of sentinels it believes more
- * than half of all that it knows or, if not all answer, more than half of those that do; it learns
- * of sentinels that are not listed, and where a sentinel is that has started again at another
- * address. It verifies the master's ROLE before it writes anything, so the user needs the right to
- * that command.
+ * a connect, unless it asked within the last 100 ms; once a second; and when a sentinel announces
+ * something. Of the listed servers it believes the one that says it is the master; if two do,
+ * neither. Of sentinels it believes more than half of all that it knows or, if not all answer, more
+ * than half of those that do; it learns of sentinels that are not listed, and where a sentinel is
+ * that has started again at another address. It verifies the master's ROLE before it writes
+ * anything, so the user needs the right to that command.
  *
  * When another server becomes the master, the client leaves the old one, whatever that still
  * answers, and verifies all holds at the new one. Waits go on there within their limits. A server
