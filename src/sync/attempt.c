@@ -10,7 +10,7 @@
 
 #define POLL_WITHOUT_TTL_MS 1000 /* a key without a time to live sends no message when it goes */
 #define LEAST_SLEEP_MS 5         /* a ttl of 0: it is about to go */
-#define MOVES_MAX 8              /* of one head's tries to nodes where they may come late */
+#define FIRSTS_MAX 8             /* first answers of nodes that need not be an outcome */
 #define UNSENT_MAX 3             /* connections lost in a row before a try was written */
 #define DRIFT_NS (2 * LK__MS)
 #define DRIFT_PER_LEASE 100 /* a hundredth of it */
@@ -112,14 +112,20 @@ static struct lk__effects attempt_try(struct lk__attempt *attempt, struct lk__ef
 		   attempt->down_since_ns + attempt->rules.retry_ns);
 }
 
-/* Another node has another clock, and other abilities: the first try there may come late again. */
+/* Whether one more first answer need not be an outcome. */
+static bool attempt_learns(struct lk__attempt *attempt)
+{
+	bool learns = attempt->firsts < FIRSTS_MAX;
+	attempt->firsts += learns;
+	return learns;
+}
+
+/* Another node has another clock: the first try there may come late again. */
 static void attempt_moved(struct lk__attempt *attempt)
 {
 	attempt->listening = false;
-	if (attempt->moves == MOVES_MAX)
-		return;
-	attempt->moves++;
-	attempt->was_late = false;
+	if (attempt_learns(attempt))
+		attempt->was_late = false;
 }
 
 static struct lk__effects attempt_connected(struct lk__attempt *attempt, bool moved, int64_t now_ns)
@@ -254,18 +260,32 @@ static struct lk__effects attempt_unknown(struct lk__attempt *attempt,
 	return attempt_back_off(attempt, effects, event, code, now_ns);
 }
 
+/* Another try now would not fare better. */
+static struct lk__effects attempt_in_vain(struct lk__attempt *attempt,
+					  const struct lk__attempt_event *event, int64_t now_ns)
+{
+	struct lk__attempt_event failed = *event;
+	failed.code = LK_EUNAVAILABLE;
+	failed.retryable = true;
+	return attempt_failed(attempt, &failed, now_ns);
+}
+
 /* The clocks were apart: the answer has taught by how much, so once more. */
 static struct lk__effects attempt_late(struct lk__attempt *attempt,
 				       const struct lk__attempt_event *event, int64_t now_ns)
 {
 	bool again = !attempt->was_late;
 	attempt->was_late = again;
-	if (again)
-		return attempt_try(attempt, (struct lk__effects){0}, now_ns);
-	struct lk__attempt_event failed = *event;
-	failed.code = LK_EUNAVAILABLE;
-	failed.retryable = true;
-	return attempt_failed(attempt, &failed, now_ns);
+	return again ? attempt_try(attempt, (struct lk__effects){0}, now_ns)
+		     : attempt_in_vain(attempt, event, now_ns);
+}
+
+/* And now the try itself. */
+static struct lk__effects attempt_asked(struct lk__attempt *attempt,
+					const struct lk__attempt_event *event, int64_t now_ns)
+{
+	return attempt_learns(attempt) ? attempt_try(attempt, (struct lk__effects){0}, now_ns)
+				       : attempt_in_vain(attempt, event, now_ns);
 }
 
 static struct lk__effects attempt_granted(struct lk__attempt *attempt, int64_t sent_ns,
@@ -336,6 +356,8 @@ static struct lk__effects attempt_answered(struct lk__attempt *attempt,
 		return attempt_busy(attempt, event, now_ns);
 	if (event->type == LK__ATTEMPT_LATE)
 		return attempt_late(attempt, event, now_ns);
+	if (event->type == LK__ATTEMPT_ASKED)
+		return attempt_asked(attempt, event, now_ns);
 	return attempt_failed(attempt, event, now_ns);
 }
 
@@ -418,7 +440,7 @@ static void attempt_begin(struct lk__attempt *attempt, const struct lk__attempt_
 	attempt->hold_off_until_ns = event->hold_off_until_ns;
 	attempt->held_off = attempt->was_late = attempt->unknown = attempt->busy = false;
 	attempt->code = 0;
-	attempt->unsent = attempt->failures = attempt->spun = attempt->moves = 0;
+	attempt->unsent = attempt->failures = attempt->spun = attempt->firsts = 0;
 	attempt->failing_since_ns = 0;
 }
 

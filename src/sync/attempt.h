@@ -38,6 +38,7 @@ enum lk__attempt_event_type {
 	LK__ATTEMPT_GRANTED,   /* the try was answered: ours, with a lease that is not over */
 	LK__ATTEMPT_BUSY,      /* the try was answered: another's, for `ttl_ms` */
 	LK__ATTEMPT_LATE,      /* the try reached the server after its deadline: not done */
+	LK__ATTEMPT_ASKED,     /* the server was asked what it can do: the try was not sent */
 	LK__ATTEMPT_FAILED,    /* not done, for the reason `code` */
 	LK__ATTEMPT_UNKNOWN,   /* the try may have been granted */
 	LK__ATTEMPT_LISTENING, /* the subscription is confirmed */
@@ -71,8 +72,8 @@ struct lk__attempt_event {
 	bool moved; /* CONNECTED: to another node than before, where it does not listen yet */
 
 	/* Answers. */
-	int64_t sent_ns;   /* before the try was written */
-	int64_t server_us; /* LATE, and BUSY where a kind tells it: the server's time; else 0 */
+	int64_t sent_ns; /* before the try was written */
+	int64_t server_us; /* LATE, ASKED, and BUSY where a kind tells it: the server's time; else 0 */
 	int64_t ttl_ms;    /* BUSY: -1 for none */
 	bool copied;       /* more than one copy of the try was sent */
 	bool unsent;       /* FAILED: the connection was lost before the try was written;
@@ -150,7 +151,7 @@ struct lk__attempt {
 	bool unknown;      /* a try since the beginning may have been granted */
 	bool busy;         /* the last answer of the server was: another's */
 	int code;          /* what went wrong since the last answer; 0 */
-	unsigned moves;    /* to another node, since the head came */
+	unsigned firsts;   /* first answers of nodes, which only teach, since the head came */
 	unsigned unsent;   /* in a row: tries not written */
 	unsigned failures; /* in a row */
 	unsigned spun;     /* pauses of a spinner, in a row */

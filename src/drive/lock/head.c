@@ -455,7 +455,7 @@ static int head_is_over(struct lk__head *head, const struct lk__effects *effects
 static const char *head_reason(const struct lk__head *head, int code)
 {
 	return head->event.type == LK__ATTEMPT_LATE
-		       ? "the request reached the server after its deadline, twice"
+		       ? "the request reached the server after its deadline"
 		       : lk_error_text(code);
 }
 

@@ -159,7 +159,7 @@ static void read_asked(const struct lk__request *request, struct lk__answer *ans
 		return;
 	}
 	atomic_store(&request->asks->abilities, can);
-	answer->event.type = LK__ATTEMPT_LATE; /* and now the try itself */
+	answer->event.type = LK__ATTEMPT_ASKED;
 	answer->event.server_us = lk__time_answer(request->reply->element[ASKED_TIME]);
 }
 
