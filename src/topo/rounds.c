@@ -8,7 +8,7 @@
 #define GAP_NS (5 * LK__MS)       /* the least, where somebody waits, */
 #define SUSPECT_NS (50 * LK__MS)  /* and for a suspicion alone */
 #define LATER_NS (250 * LK__MS)   /* the most until one that is not urgent */
-#define FRESH_NS (100 * LK__MS)   /* for so long a round serves connections that are made */
+#define FRESH_NS (100 * LK__MS)   /* a new connection may use a round younger than this */
 #define SPREAD_NS (10 * LK__MS)   /* of clients that begin for the same reason */
 #define PROBE_NS (100 * LK__MS)   /* between questions while a master is missed, */
 #define MISSED_NS (6000 * LK__MS) /* for so long after its connection failed: an attempt and more */
