@@ -188,7 +188,8 @@ static void events_read(struct keeper *keeper)
 	while (lk_event_wait(keeper->client, &event, 0, NULL, NULL) == 1) {
 		if (event.type == LK_EVENT_AT_RISK && keeper->options->told.verbose)
 			message("the lease of %s is about to end", keeper->options->name);
-		memcpy(keeper->confirmed_by, event.node, sizeof(event.node));
+		if (event.type == LK_EVENT_LOST) /* an earlier event may name another server */
+			memcpy(keeper->confirmed_by, event.node, sizeof(event.node));
 	}
 	deadline_refresh(keeper);
 }
