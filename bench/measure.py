@@ -115,10 +115,12 @@ def deployed(bench: Bench, row: Row):
     folder = bench.folder / row.deployment
     folder.mkdir(exist_ok=True)
     usual, bench.ports = bench.ports, [free_port() for _ in range(deployments.PORTS)]
-    with deployments.ALL[row.deployment](folder, tuple(bench.ports)) as urls:
-        bench.node, bench.found = urls
-        yield
-    bench.ports, bench.node, bench.found = usual, "", ""
+    try:
+        with deployments.ALL[row.deployment](folder, tuple(bench.ports)) as urls:
+            bench.node, bench.found = urls
+            yield
+    finally:
+        bench.ports, bench.node, bench.found = usual, "", ""
 
 
 @contextlib.contextmanager
