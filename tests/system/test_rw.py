@@ -56,6 +56,11 @@ def granted(records, mode) -> int:
     return sum(record.phase == checker.GRANTED and record.mode == mode for record in records)
 
 
+def fifty_of_each(paths) -> bool:
+    records = checker.read(*paths)
+    return all(granted(records, mode) > 50 for mode in (checker.SHARED, checker.EXCLUSIVE))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("wire", ["good", "bad"])
 def test_a_writer_is_never_beside_others(server, proxy, make_keeper, history, wire):
@@ -74,13 +79,11 @@ def test_a_writer_is_never_beside_others(server, proxy, make_keeper, history, wi
     if wire == "bad":
         proxy.rule = bad_wire(random.Random(7), hits)
     time.sleep(6)
+    until(lambda: fifty_of_each(paths), 20, "fifty grants of each side")
     proxy.rule = None
-    answers = finish(keepers, runs)
-    records = checker.read(*paths)
-    checker.check(records, over_allowed=3)
-    reads, writes = granted(records, checker.SHARED), granted(records, checker.EXCLUSIVE)
-    print(f"{reads} reads, {writes} writes, {len(hits)} messages hit")
-    assert reads > 10 and writes > 10, answers  # on a bad wire, and a busy machine
+    finish(keepers, runs)
+    checker.check(checker.read(*paths), over_allowed=3)
+    print(f"{len(hits)} messages hit")
     assert (len(hits) > 20) == (wire == "bad")
     until(lambda: server.call("DBSIZE") == 0, 10, "nothing stays")
 
