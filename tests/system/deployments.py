@@ -38,11 +38,11 @@ class Replicas:
                 **config}, tls))
             if site:
                 self.servers[-1].settle(site(number))
-            if number:
-                self.servers[-1].config["replicaof"] = self.place(self.servers[0])
         try:
             for server in self.servers:
-                server.start()
+                if server is not self.servers[0]:
+                    server.config["replicaof"] = self.place(self.servers[0])
+                server.start_anywhere()
             self.wait()
         except BaseException:
             Replicas.kill(self)
