@@ -57,9 +57,8 @@ void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number)
 
 static void hold_log_loss(const struct lk__hold *hold)
 {
-	char place[LK__CONN_PLACE_SIZE] = "";
-	if (hold->told_node)
-		lk__node_place_at(hold->told_node, hold->told_epoch, place);
+	char place[LK__CONN_PLACE_SIZE];
+	lk__notices_place(hold, place);
 	lk__log(&hold->entry->client->log, LK_LOG_WARNING, "lock lost: %.200s%s%s",
 		hold->entry->name, *place ? ", last confirmed by " : "", place);
 }

@@ -16,6 +16,8 @@
 #include "drive/entry/entry.h"
 #include "drive/client/loop.h"
 
+static_assert(LK_NODE_SIZE == LK__CONN_PLACE_SIZE, "a place is shown whole");
+
 int lk__notices_init(lk_client *client, lk_error *error)
 {
 	pthread_mutex_init(&client->notices.mutex, NULL);
@@ -85,7 +87,12 @@ void lk__notices_close(lk_client *client)
 	pthread_mutex_unlock(&client->notices.mutex);
 }
 
-static_assert(LK_NODE_SIZE == LK__CONN_PLACE_SIZE, "a place is shown whole");
+void lk__notices_place(const struct lk__hold *hold, char place_out[LK__CONN_PLACE_SIZE])
+{
+	*place_out = '\0';
+	if (hold->told_node)
+		lk__node_place_at(hold->told_node, hold->told_epoch, place_out);
+}
 
 static void notice_fill(const struct lk__hold *hold, int type, lk_event *event_out)
 {
@@ -97,8 +104,7 @@ static void notice_fill(const struct lk__hold *hold, int type, lk_event *event_o
 	event_out->tag = hold->tag;
 	event_out->deadline_ns = hold->told_until_ns;
 	event_out->fence = hold->fence;
-	if (hold->told_node)
-		lk__node_place_at(hold->told_node, hold->told_epoch, event_out->node);
+	lk__notices_place(hold, event_out->node);
 	lk__field(entry, hold->number, event_out->field);
 	event_out->name_size = entry->name_size;
 	memcpy(event_out->name, entry->name, shown);
