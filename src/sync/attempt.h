@@ -72,8 +72,8 @@ struct lk__attempt_event {
 	bool moved; /* CONNECTED: to another node than before, where it does not listen yet */
 
 	/* Answers. */
-	int64_t sent_ns; /* before the try was written */
-	int64_t server_us; /* LATE, ASKED, and BUSY where a kind tells it: the server's time; else 0 */
+	int64_t sent_ns;   /* before the try was written */
+	int64_t server_us; /* LATE, ASKED, BUSY where a kind tells it: the server's time; else 0 */
 	int64_t ttl_ms;    /* BUSY: -1 for none */
 	bool copied;       /* more than one copy of the try was sent */
 	bool unsent;       /* FAILED: the connection was lost before the try was written;

@@ -11,8 +11,8 @@ void lk__notices_free(lk_client *client);
 /* With the entry's mutex held. */
 void lk__notices_give(lk_client *client, struct lk__hold *hold, unsigned notice);
 
-/* The server that had confirmed the hold when its last notice was given; "" for many nodes. With the
- * entry's mutex held, or the notices'. */
+/* The server that had confirmed the hold when its last notice was given; "" for many nodes. With
+ * the entry's mutex held, or the notices'. */
 void lk__notices_place(const struct lk__hold *hold, char place_out[LK__CONN_PLACE_SIZE]);
 
 /* The hold goes away, its notices with it. */
