@@ -13,7 +13,8 @@ import re
 from tree import ROOT, files, finish, name
 
 # The folders of src/drive are layers of their own. A call up goes through what is handed down: the
-# ops of a client or an entry, the callbacks of a request or a queue. No other is allowed.
+# ops of a client, the policy of an entry, the callbacks of a request or a queue. No other is
+# allowed.
 DRIVE = ["client", "entry", "notices", "background", "lock", "count", "many", "async", "life"]
 LAYERS = ["base", "conf", "resp", "net", "conn", "topo", "sync",
           *(f"drive/{folder}" for folder in DRIVE), "api"]

@@ -261,15 +261,16 @@ static void async_resume(struct lk__async *async)
 		lk__async_multi(async, starts);
 		return;
 	}
+	const struct lk__policy *policy = async->completion->entry->policy;
 	switch (async->want.way) {
 	case LK__ASYNC_ACQUIRE:
 		lk__async_acquire(async, starts);
 		break;
 	case LK__ASYNC_RELEASE:
-		lk__async_release(async, starts);
+		policy->release_async(async, starts);
 		break;
 	case LK__ASYNC_EXTEND:
-		lk__async_extend(async, starts);
+		policy->extend_async(async, starts);
 		break;
 	default:
 		lk__async_count(async, starts);

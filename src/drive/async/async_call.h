@@ -4,7 +4,8 @@
  *
  *   async.c           the loop's turn, and the life of a call from start to completion
  *   async_acquire.c   what stands in a wait queue
- *   async_release.c   releases and extensions of what is held
+ *   async_release.c   releases and extensions of what is held on one node
+ *   async_red.c       the same on several nodes
  *   async_count.c     requests to a counter: changes of its count, questions, permits that go back
  *   async_multi.c     the calls of a multi lock
  *
@@ -79,6 +80,8 @@ void lk__async_acquire(struct lk__async *async, bool starts);
 void lk__async_multi(struct lk__async *async, bool starts);
 void lk__async_release(struct lk__async *async, bool starts);
 void lk__async_extend(struct lk__async *async, bool starts);
+void lk__async_red_release(struct lk__async *async, bool starts);
+void lk__async_red_extend(struct lk__async *async, bool starts);
 void lk__async_count(struct lk__async *async, bool starts);
 
 /* Waits in the queue of an entry. 1: it has the lock; 0: it waits; or a code. Returns with the

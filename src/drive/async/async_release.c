@@ -1,18 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Releases and extensions that the loop resumes. */
+/* Releases and extensions that the loop resumes, where the lock is on one node. */
 #include <assert.h>
 #include <stdio.h>
 
 #include "base/fail.h"
 #include "drive/async/async_call.h"
-#include "drive/lock/fan_out.h"
-
-/* Whether all that is needed is there; else it waits on. */
-static bool nodes_answered(struct lk__async *async)
-{
-	return lk__fan_out_look(async->call->fan_out) ||
-	       lk__async_is_over(async, async->call->until_ns);
-}
 
 /* ---- release ---- */
 
@@ -26,35 +18,10 @@ static void release_done(struct lk__detached_release *detached, int rc)
 	lk__thread_wake(&async->thread);
 }
 
-/* Where the lock is on several nodes. */
-static int release_all_start(struct lk__async *async)
-{
-	struct lk__entry *entry = async->completion->entry;
-	lk_error *error = &async->completion->value.error;
-	pthread_mutex_lock(&entry->mutex);
-	int rc = lk__release_count(entry, &async->completion->owner, error);
-	if (rc == 1)
-		async->call = entry->ops->release_begin(entry, &async->thread, error);
-	pthread_mutex_unlock(&entry->mutex);
-	return rc == 1 && !async->call ? LK_ENOMEM : rc;
-}
-
-static void release_all_end(struct lk__async *async)
-{
-	struct lk__entry *entry = async->completion->entry;
-	assert(async->call->entry == entry);
-	pthread_mutex_lock(&entry->mutex);
-	int rc = entry->ops->release_end(async->call, true, &async->completion->value.error);
-	pthread_mutex_unlock(&entry->mutex);
-	lk__async_complete(async, rc);
-}
-
 static int release_start(struct lk__async *async)
 {
 	struct lk__completion *completion = async->completion;
 	struct lk__entry *entry = completion->entry;
-	if (entry->ops)
-		return release_all_start(async);
 	atomic_store(&async->released, false);
 	async->release.done = release_done;
 	pthread_mutex_lock(&entry->mutex);
@@ -69,9 +36,6 @@ void lk__async_release(struct lk__async *async, bool starts)
 	int rc = starts ? release_start(async) : 1;
 	if (rc != 1) {
 		lk__async_complete(async, rc);
-	} else if (async->call) {
-		if (nodes_answered(async))
-			release_all_end(async);
 	} else if (atomic_load(&async->released)) {
 		lk__async_complete(async, async->code);
 	}
@@ -113,44 +77,13 @@ static int extend_read(struct lk__async *async, struct lk__request *request, lk_
 	return rc;
 }
 
-/* Where the lock is on several nodes. */
-static int extend_all_start(struct lk__async *async, lk_error *error)
-{
-	struct lk__entry *entry = async->completion->entry;
-	int rc = lk__extend_begin(entry, &async->completion->owner, async->want.lease_ms,
-				  &async->extension, error);
-	if (rc == 0)
-		async->call = entry->ops->extend_begin(entry, &async->thread, &async->extension,
-						       error);
-	return rc == 0 && !async->call ? LK_ENOMEM : rc;
-}
-
-static int extend_all_end(struct lk__async *async, lk_error *error)
-{
-	struct lk__completion *completion = async->completion;
-	struct lk__entry *entry = completion->entry;
-	assert(async->call->entry == entry);
-	int rc = entry->ops->extend_end(async->call, error);
-	return rc < 0 ? rc
-		      : lk__extend_end(entry, &completion->owner, &async->extension, rc == 1,
-				       error);
-}
-
-static int extend_start(struct lk__async *async, lk_error *error)
-{
-	return async->completion->entry->ops ? extend_all_start(async, error)
-					     : extend_send(async, error);
-}
-
 void lk__async_extend(struct lk__async *async, bool starts)
 {
 	lk_error *error = &async->completion->value.error;
-	int rc = starts ? extend_start(async, error) : 0;
+	int rc = starts ? extend_send(async, error) : 0;
 	struct lk__request *request = atomic_exchange(&async->answer, NULL);
 	if (rc < 0)
 		lk__async_complete(async, rc);
-	else if (async->call && nodes_answered(async))
-		lk__async_complete(async, extend_all_end(async, error));
 	else if (request)
 		lk__async_complete(async, extend_read(async, request, error));
 }

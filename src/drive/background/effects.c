@@ -49,10 +49,7 @@ void lk__hold_free(struct lk__hold *hold)
 
 void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number)
 {
-	if (entry->ops)
-		entry->ops->release_unasked(entry, number);
-	else
-		lk__compensate_behind(entry, number);
+	entry->policy->release_unasked(entry, number);
 }
 
 static void hold_log_loss(const struct lk__hold *hold)

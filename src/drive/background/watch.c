@@ -15,24 +15,15 @@
 #include "drive/notices/notices.h"
 #include "sync/script.h"
 
-#define BATCH_MAX 100        /* locks in one renewal script: about 1 ms of the server */
 #define JUST_LOOK_MS 1       /* a lease that renews nothing: only the owner is verified */
 #define RENEW_AGAIN_PARTS 30 /* of a lease, between attempts that got no answer */
 
 /* ---- renewals ---- */
 
-struct batch {
-	lk_client *client;
-	uint16_t slot; /* of all of them: they are one script */
-	struct lk__node *node;
-	size_t count;
-	struct lk__renewed of[BATCH_MAX];
-};
-
 /* Empty; NULL when out of memory. */
-static struct batch *batch_new(lk_client *client, uint16_t slot, struct lk__node *node)
+static struct lk__batch *batch_new(lk_client *client, uint16_t slot, struct lk__node *node)
 {
-	struct batch *batch = malloc(sizeof(*batch));
+	struct lk__batch *batch = malloc(sizeof(*batch));
 	if (!batch)
 		return NULL;
 	batch->client = client;
@@ -92,25 +83,23 @@ void lk__watch_renewed(const struct lk__renewed *renewed, int answer, int64_t se
 	lk__entry_unref(entry);
 }
 
-static void batch_send(struct batch *batch);
-
 /* Each of them alone: some keys of a slot that moves are on the new node, and some are not. */
-static void batch_split(const struct batch *batch)
+static void batch_split(const struct lk__batch *batch)
 {
 	for (size_t i = 0; i < batch->count; i++) {
-		struct batch *one = batch_new(batch->client, batch->slot, batch->node);
+		struct lk__batch *one = batch_new(batch->client, batch->slot, batch->node);
 		if (!one) {
 			lk__watch_renewed(&batch->of[i], -1, 0);
 			continue;
 		}
 		one->of[one->count++] = batch->of[i];
-		batch_send(one);
+		lk__watch_renew(one);
 	}
 }
 
 static void batch_finish(struct lk__request *request)
 {
-	struct batch *batch = request->owner;
+	struct lk__batch *batch = request->owner;
 	bool splits = batch->count > 1 && lk__request_is_parted(request);
 	if (splits)
 		batch_split(batch);
@@ -122,14 +111,9 @@ static void batch_finish(struct lk__request *request)
 	free(batch);
 }
 
-static void batch_send(struct batch *batch)
+void lk__watch_renew(struct lk__batch *batch)
 {
-	struct lk__renewal renewals[BATCH_MAX];
-	if (batch->of[0].entry->ops) { /* then it is alone */
-		batch->of[0].entry->ops->renew(&batch->of[0]);
-		free(batch);
-		return;
-	}
+	struct lk__renewal renewals[LK__BATCH_MAX];
 	for (size_t i = 0; i < batch->count; i++)
 		renewals[i] = (struct lk__renewal){&batch->of[i].entry->target, batch->of[i].field,
 						   batch->of[i].lease_ms};
@@ -151,7 +135,7 @@ static void batch_send(struct batch *batch)
 }
 
 /* Puts the entry, which is locked, into the batch, which has room. */
-static void batch_add(struct batch **batch, struct lk__entry *entry)
+static void batch_add(struct lk__batch **batch, struct lk__entry *entry)
 {
 	if (!*batch)
 		*batch = batch_new(entry->client, entry->target.slot, lk__entry_node(entry));
@@ -199,7 +183,7 @@ static void watch_linger(struct lk__entry *entry, int64_t now_ns)
 	}
 }
 
-static void watch_entry(struct lk__entry *entry, struct batch **batch)
+static void watch_entry(struct lk__entry *entry, struct lk__batch **batch)
 {
 	int64_t now_ns = lk__now_ns();
 	struct lk__hold *hold = entry->hold;
@@ -260,20 +244,24 @@ static void watch_forget_lost(lk_client *client)
 	}
 }
 
+static void batch_send(struct lk__batch *batch)
+{
+	batch->of[0].entry->policy->renew(batch);
+}
+
 int64_t lk__watch_turn(lk_client *client)
 {
-	struct batch *batch = NULL;
+	struct lk__batch *batch = NULL;
 	struct lk__entry *entry;
 	int64_t now_ns = lk__now_ns();
 	while ((entry = watch_pop(client, now_ns))) {
-		if (batch &&
-		    (batch->count == BATCH_MAX || batch->slot != entry->target.slot ||
-		     batch->of[0].entry->target.recipe != entry->target.recipe || entry->ops)) {
+		if (batch && (batch->count == LK__BATCH_MAX || batch->slot != entry->target.slot ||
+			      batch->of[0].entry->target.recipe != entry->target.recipe ||
+			      entry->policy->spreads)) {
 			batch_send(batch);
 			batch = NULL;
 		}
-		if (entry->ops)
-			entry->ops->turn(entry);
+		entry->policy->turn(entry);
 		pthread_mutex_lock(&entry->mutex);
 		watch_entry(entry, &batch);
 		pthread_mutex_unlock(&entry->mutex);

@@ -13,6 +13,8 @@
 #include "drive/entry/watch_heap.h"
 #include "sync/recipe.h"
 
+#define LK__BATCH_MAX 100 /* locks in one renewal script: about 1 ms of the server */
+
 /* The loop's turn: everything that is due. Returns when the next is; LK__NEVER for none. */
 int64_t lk__watch_turn(lk_client *client);
 
@@ -26,6 +28,18 @@ struct lk__renewed {
 	int64_t wanted_until_ns; /* what a re-entry had asked for by then; 0: nothing */
 	char field[LK__FIELD_SIZE];
 };
+
+/* Those of one script, and one of several nodes alone. */
+struct lk__batch {
+	lk_client *client;
+	uint16_t slot; /* of all of them */
+	struct lk__node *node;
+	size_t count;
+	struct lk__renewed of[LK__BATCH_MAX];
+};
+
+/* Renews what is on one node: one script for all. */
+void lk__watch_renew(struct lk__batch *batch);
 
 /* Its answer: 1 renewed, 0 not ours any more, -1 none: the old deadline stands. */
 void lk__watch_renewed(const struct lk__renewed *renewed, int answer, int64_t sent_ns);

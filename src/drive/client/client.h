@@ -100,6 +100,8 @@ struct lk__client_ops {
 	int64_t (*turn)(lk_client *client, bool verify, bool *resumed_out);
 	/* The last reference is gone. */
 	void (*free)(lk_client *client);
+	/* Of its entries, by enum lk__targets. */
+	const struct lk__policy *policies;
 };
 
 struct lk_client {

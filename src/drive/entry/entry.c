@@ -20,8 +20,7 @@
 void lk__entry_free(struct lk__entry *entry)
 {
 	assert(!entry->hold && !entry->lost);
-	if (entry->ops)
-		entry->ops->free(entry);
+	entry->policy->free(entry);
 	if (entry->waiting)
 		lk__request_free(entry->waiting->answered);
 	free(entry->waiting);
@@ -119,6 +118,7 @@ static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *r
 	struct lk__entry *entry = entry_alloc(recipe, id, name_size);
 	if (!entry)
 		return NULL;
+	entry->policy = &client->ops->policies[LK__ONE_NODE];
 	pthread_mutex_init(&entry->mutex, NULL);
 	if (!lk__compensation_reserve(entry) ||
 	    lk__watch_reserve(client, HASH_COUNT(client->entries) + 1) < 0) {
@@ -318,8 +318,8 @@ struct lk__entry_effects lk__entry_note_loss(struct lk__entry *entry, int64_t no
 	/* The other side may keep the key: what is over would stay in it. Of several nodes, some
 	 * may have it still, and for longer than was ever confirmed; so may a node whose answer to
 	 * an extension is missing. A copy of the acquire may still run, and take the lock. */
-	if (entry->target.recipe->other_side || entry->ops || entry->grant.outlives_ns > now_ns ||
-	    entry->grant.repeated_until_ns > now_ns)
+	if (entry->target.recipe->other_side || entry->policy->spreads ||
+	    entry->grant.outlives_ns > now_ns || entry->grant.repeated_until_ns > now_ns)
 		effects.unasked = hold->number;
 	return effects;
 }
@@ -445,7 +445,7 @@ static struct lk__attempt_rules entry_rules(const struct lk__entry *entry)
 		.takes = !(flags & LK__FOR_ALL),
 		.queues = (flags & LK__QUEUES) != 0,
 		.own_channel = (flags & LK__OWN_CHANNEL) != 0,
-		.fans_out = entry->ops != NULL,
+		.fans_out = entry->policy->spreads,
 	};
 }
 
@@ -454,7 +454,7 @@ static struct lk__attempt_rules entry_rules(const struct lk__entry *entry)
 static bool entry_needs_spares(const struct lk__entry *entry)
 {
 	const struct lk__recipe *recipe = entry->target.recipe;
-	return entry->keeps_spares || entry->ops || recipe->other_side ||
+	return entry->keeps_spares || entry->policy->spreads || recipe->other_side ||
 	       recipe->sharing != LK__ONE_QUEUE || entry->grant.outlives_ns ||
 	       entry->grant.repeated_until_ns;
 }

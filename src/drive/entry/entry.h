@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "conn/channels.h"
 #include "drive/client/client.h"
+#include "drive/entry/policy.h"
 #include "sync/attempt.h"
 #include "sync/term.h"
 #include "sync/recipe.h"
@@ -91,6 +92,8 @@ struct lk__grant {
 	bool downgraded;           /* its number was given to the other side, once */
 };
 
+struct lk__entry;
+
 /* A lock over several nodes, in the list of its entry on one of them. */
 struct lk__front {
 	struct lk__front *prev, *next;
@@ -122,51 +125,6 @@ struct lk__caller {
 	const lk_error *why; /* of the head: what stands in its way; else NULL */
 };
 
-struct lk__entry;
-struct lk__extension;
-struct lk__fan_out;
-struct lk__renewed;
-
-/* What all nodes of a lock were asked: its caller waits for the fan-out, without the entry's mutex
- * and at most until then, between a begin and its end. */
-struct lk__nodes_call {
-	struct lk__entry *entry;
-	struct lk__fan_out *fan_out;
-	int64_t until_ns;
-};
-
-/* What is done otherwise where a lock is on several nodes; NULL in all other entries. With the
- * mutex held, unless it says otherwise; a begin and an end give it up meanwhile. */
-struct lk__entry_ops {
-	/* A try under the attempt's number. NULL with the event. */
-	struct lk__nodes_call *(*try_begin)(struct lk__entry *entry, struct lk__caller *waiter,
-					    struct lk__attempt_event *event, lk_error *error);
-	/* 0 with the event, or why the head has to leave. */
-	int (*try_end)(struct lk__nodes_call *call, struct lk__attempt_event *event,
-		       lk_error *error);
-	/* The last hold is given up; NULL: LK_ENOMEM, and it is still held. */
-	struct lk__nodes_call *(*release_begin)(struct lk__entry *entry, struct lk__thread *thread,
-						lk_error *error);
-	/* `waited`: for the answers, which say what became of it. */
-	int (*release_end)(struct lk__nodes_call *call, bool waited, lk_error *error);
-	void (*release_unasked)(struct lk__entry *entry, uint64_t number);
-	/* Ends in one lk__watch_renewed(); without the mutex. */
-	void (*renew)(const struct lk__renewed *renewed);
-	/* Other work that is due: ends an overdue renewal; without the mutex. */
-	void (*turn)(struct lk__entry *entry);
-	/* An extension; without the mutex. NULL: LK_ENOMEM. */
-	struct lk__nodes_call *(*extend_begin)(struct lk__entry *entry, struct lk__thread *thread,
-					       struct lk__extension *extension, lk_error *error);
-	/* 1 extended, 0 not ours any more, or a code. */
-	int (*extend_end)(struct lk__nodes_call *call, lk_error *error);
-	/* Whether a try of it may be held, and is being compensated. */
-	bool (*compensating)(const struct lk__entry *entry);
-	/* Whether a majority has nothing more to compensate: it is free, if nobody holds it. */
-	bool (*compensated)(const struct lk__entry *entry);
-	/* The entry goes. */
-	void (*free)(struct lk__entry *entry);
-};
-
 /* What an entry has only while a caller waits, or a try is out: an entry that is merely held, or
  * merely known, is small. */
 struct lk__waiting {
@@ -186,8 +144,8 @@ struct lk__entry {
 	_Atomic size_t refs;
 	lk_client *client;
 	struct lk__target target; /* on the node that the head found: it listens there */
-	const struct lk__entry_ops *ops;
-	void *data;               /* for the ops */
+	const struct lk__policy *policy;
+	void *data;               /* for the policy */
 	struct lk__front *fronts; /* under the client's mutex */
 	const char *name;         /* in the target's key, behind the prefix */
 

@@ -143,8 +143,7 @@ static bool close_quorums_are_free(lk_client *client)
 	bool free_all = entries != NULL;
 	for (size_t i = 0; i < count; i++) {
 		pthread_mutex_lock(&entries[i]->mutex);
-		const struct lk__entry_ops *ops = entries[i]->ops;
-		free_all = free_all && (!ops || ops->compensated(entries[i]));
+		free_all = free_all && entries[i]->policy->compensated(entries[i]);
 		pthread_mutex_unlock(&entries[i]->mutex);
 		lk__entry_unref(entries[i]);
 	}

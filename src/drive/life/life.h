@@ -4,8 +4,12 @@
 #define LK__DRIVE_LIFE_LIFE_H
 
 #include "drive/client/client.h"
+#include "drive/entry/policy.h"
 
 int lk__client_new(lk_client **client_out, const struct lk_config *config, lk_error *error);
+
+/* What is done with a lock on one node, and with one on a majority of several. */
+extern const struct lk__policy lk__policies[LK__TARGETS];
 
 /* A turn of its loop: see struct lk__client_ops. */
 int64_t lk__client_turn(lk_client *client, bool verify, bool *resumed_out);

@@ -118,7 +118,7 @@ static struct lk__entry *entries_spread(lk_client *client)
 {
 	struct lk__entry *entry, *next;
 	HASH_ITER(hh, client->entries, entry, next)
-	if (entry->ops)
+	if (entry->policy->spreads)
 		return entry;
 	return NULL;
 }
@@ -161,6 +161,7 @@ static void client_free(lk_client *client)
 static const struct lk__client_ops client_ops = {
 	.turn = lk__client_turn,
 	.free = client_free,
+	.policies = lk__policies,
 };
 
 int lk__client_new(lk_client **client_out, const struct lk_config *config, lk_error *error)

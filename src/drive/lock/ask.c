@@ -8,7 +8,6 @@
 #include "conf/config.h"
 #include "drive/entry/spares.h"
 #include "drive/lock/caller.h"
-#include "drive/lock/fan_out.h"
 #include "drive/background/due.h"
 #include "sync/script.h"
 
@@ -136,23 +135,9 @@ int lk__extend_end(struct lk__entry *entry, const struct lk__owner *owner,
 		  : 0;
 }
 
-/* Where the lock is on several nodes. */
-static int extend_ask_all(struct lk__entry *entry, struct lk__thread *thread,
-			  struct lk__extension *extension, lk_error *error)
+int lk__extend_ask(struct lk__entry *entry, struct lk__thread *thread,
+		   struct lk__extension *extension, lk_error *error)
 {
-	struct lk__nodes_call *call = entry->ops->extend_begin(entry, thread, extension, error);
-	if (!call)
-		return LK_ENOMEM;
-	lk__fan_out_wait(call->fan_out, call->until_ns, NULL);
-	return entry->ops->extend_end(call, error);
-}
-
-/* 1 extended, 0 not ours any more, or a code. */
-static int extend_ask(struct lk__entry *entry, struct lk__thread *thread,
-		      struct lk__extension *extension, lk_error *error)
-{
-	if (entry->ops)
-		return extend_ask_all(entry, thread, extension, error);
 	struct lk__request *request = lk__extend_request(entry, extension);
 	int rc = lk__caller_ask(entry, thread, request, "extend", extension->until_ns, error);
 	if (rc < 0)
@@ -168,6 +153,6 @@ int lk__caller_extend(struct lk__entry *entry, struct lk__thread *thread,
 	struct lk__extension extension;
 	int rc = lk__extend_begin(entry, owner, lease_ms, &extension, error);
 	if (rc == 0)
-		rc = extend_ask(entry, thread, &extension, error);
+		rc = entry->policy->extend(entry, thread, &extension, error);
 	return rc < 0 ? rc : lk__extend_end(entry, owner, &extension, rc == 1, error);
 }

@@ -77,6 +77,9 @@ struct lk__request *lk__extend_request(const struct lk__entry *entry,
 /* 1 extended, 0 not ours any more, or a code. */
 int lk__extend_read(const struct lk__entry *entry, struct lk__extension *extension,
 		    const struct lk__request *request, lk_error *error);
+/* Sends and reads it, at one node (see struct lk__policy). */
+int lk__extend_ask(struct lk__entry *entry, struct lk__thread *thread,
+		   struct lk__extension *extension, lk_error *error);
 int lk__extend_end(struct lk__entry *entry, const struct lk__owner *owner,
 		   const struct lk__extension *extension, bool renewed, lk_error *error);
 

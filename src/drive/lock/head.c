@@ -59,12 +59,6 @@ int lk__head_over(const struct lk__head *head)
 
 /* ---- steps ---- */
 
-/* Whether an earlier number may be held for all we know. */
-static bool entry_compensates(const struct lk__entry *entry)
-{
-	return entry->ops ? entry->ops->compensating(entry) : atomic_load(&entry->compensating) > 0;
-}
-
 static void entry_compensate(struct lk__entry *entry, const struct lk__effects *effects)
 {
 	if (effects->compensate == LK__COMPENSATE_COPIES)
@@ -76,7 +70,7 @@ static void entry_compensate(struct lk__entry *entry, const struct lk__effects *
 /* Feeds the event, and carries out what comes before the action. */
 static struct lk__effects entry_step(struct lk__entry *entry, struct lk__attempt_event *event)
 {
-	event->compensating = entry_compensates(entry);
+	event->compensating = entry->policy->compensating(entry);
 	event->closing = atomic_load(&entry->client->state) != LK__CLIENT_OPEN;
 	struct lk__effects effects = lk__attempt_step(&entry->waiting->attempt, event,
 						      lk__now_ns());
@@ -174,8 +168,6 @@ static bool head_is_astray(struct lk__head *head)
 struct lk__conn *lk__head_route(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
-	if (entry->ops)
-		return NULL;
 	head->moved |= lk__entry_route(entry);
 	return lk__entry_conn(entry);
 }
@@ -258,26 +250,6 @@ struct lk__request *lk__head_try(struct lk__head *head)
 				 &entry->waiting->mark);
 	lk__head_pin(head);
 	return request;
-}
-
-bool lk__head_try_all(struct lk__head *head)
-{
-	struct lk__entry *entry = head->entry;
-	entry->asked_lease_ms = entry->waiting->attempt.asked_lease_ms;
-	head->epoch = lk__entry_begin_try(entry);
-	lk__head_happened(head, LK__ATTEMPT_FAILED);
-	head->call = entry->ops->try_begin(entry, head->waiter, &head->event, head->error);
-	return head->call != NULL;
-}
-
-int lk__head_tried_all(struct lk__head *head)
-{
-	struct lk__entry *entry = head->entry;
-	int rc = entry->ops->try_end(head->call, &head->event, head->error);
-	head->call = NULL;
-	if (rc == 0 && head->event.type == LK__ATTEMPT_BUSY)
-		lk__count(&entry->client->counters.busy, 1);
-	return rc;
 }
 
 /* ---- messages ---- */

@@ -22,7 +22,6 @@ enum lk__head_wait {
 	LK__HEAD_NOTHING,
 	LK__HEAD_CONNECTION,
 	LK__HEAD_ANSWER,
-	LK__HEAD_ANSWERS, /* of several nodes */
 	LK__HEAD_SUBSCRIPTION,
 	LK__HEAD_MESSAGE,
 	LK__HEAD_TIME,
@@ -68,7 +67,7 @@ int lk__head_over(const struct lk__head *head);
 void lk__head_happened(struct lk__head *head, enum lk__attempt_event_type type);
 void lk__head_failed(struct lk__head *head, int code, bool retryable, const char *reason);
 
-/* Looks up where to connect. NULL: the lock is on several nodes, and connects itself. */
+/* Looks up where to connect, if the lock is on one node. */
 struct lk__conn *lk__head_route(struct lk__head *head);
 
 /* The wait for the connection ended so. 0 with the event, or why the head has to leave. */
@@ -90,11 +89,6 @@ void lk__head_unanswered(struct lk__head *head);
 /* For a try that is left behind: feeds its answer to the next head, or to the detached attempt. */
 void lk__head_detached(struct lk__request *request);
 
-/* The same where the lock is on several nodes: sends it, false with an event; and reads what there
- * is, 0 with an event, or why the head has to leave. */
-bool lk__head_try_all(struct lk__head *head);
-int lk__head_tried_all(struct lk__head *head);
-
 /* Subscribes. False with an event. */
 bool lk__head_subscribe(struct lk__head *head);
 int64_t lk__head_subscribe_until_ns(const struct lk__head *head);
@@ -109,6 +103,16 @@ int lk__head_heard(struct lk__head *head, int rc, const struct lk__heard *mark);
 int64_t lk__head_jitter_ns(int64_t until_ns);
 
 /* ---- the two ways to drive it ---- */
+
+/* A try at one node (see struct lk__policy). In the calling thread: 0 with an event, or why the
+ * head has to leave. */
+int lk__head_send(struct lk__head *head);
+/* In the loop: an event, or it waits; and a look at what it waits for, 1: it waits on. */
+void lk__head_send_begin(struct lk__head *head);
+int lk__head_send_look(struct lk__head *head);
+void lk__head_waits(struct lk__head *head, enum lk__head_wait wait, int64_t until_ns);
+/* 0, or why the head has to leave at once, whatever it waits for. */
+int lk__head_gone(const struct lk__head *head);
 
 /* In the calling thread: 1, granted to the waiter; or a code, and the waiter is still in the queue.
  */

@@ -8,18 +8,16 @@
 #include <assert.h>
 
 #include "base/clock.h"
-#include "drive/lock/fan_out.h"
 
 #define LOOK_NS (5 * LK__MS) /* between looks at an answer that another thread is bringing */
 
-/* 0, or why the head has to leave at once, whatever it waits for. */
-static int head_gone(const struct lk__head *head)
+int lk__head_gone(const struct lk__head *head)
 {
 	int over = lk__head_over(head);
 	return over == LK_ETIMEDOUT ? 0 : over;
 }
 
-static void head_waits(struct lk__head *head, enum lk__head_wait wait, int64_t until_ns)
+void lk__head_waits(struct lk__head *head, enum lk__head_wait wait, int64_t until_ns)
 {
 	head->wait = wait;
 	head->until_ns = until_ns;
@@ -36,19 +34,19 @@ static bool head_waits_on(const struct lk__head *head, int rc)
 static void connect_begin(struct lk__head *head, int64_t unlimited_until_ns)
 {
 	const struct lk__caller *waiter = head->waiter;
-	struct lk__conn *conn = lk__head_route(head);
+	struct lk__conn *conn = head->entry->policy->route(head);
 	if (!conn || lk__conn_ready_begin(conn, &head->standby, waiter->thread, waiter->once))
 		lk__head_connected(head, LK__WAIT_READY, NULL);
 	else
-		head_waits(head, LK__HEAD_CONNECTION,
-			   lk__head_connect_until_ns(head, unlimited_until_ns));
+		lk__head_waits(head, LK__HEAD_CONNECTION,
+			       lk__head_connect_until_ns(head, unlimited_until_ns));
 }
 
 static int connect_look(struct lk__head *head)
 {
 	struct lk__conn *conn = lk__entry_conn(head->entry);
 	lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
-	int rc = head_gone(head);
+	int rc = lk__head_gone(head);
 	if (rc == 0)
 		rc = lk__conn_ready_look(conn, &head->standby, &why);
 	if (head_waits_on(head, rc))
@@ -59,45 +57,23 @@ static int connect_look(struct lk__head *head)
 
 /* ---- tries ---- */
 
-static void try_all_begin(struct lk__head *head)
-{
-	if (lk__head_try_all(head))
-		head_waits(head, LK__HEAD_ANSWERS, head->call->until_ns);
-}
-
-/* The answers are taken without the entry's mutex. */
-static int try_all_look(struct lk__head *head)
+void lk__head_send_begin(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
-	pthread_mutex_unlock(&entry->mutex);
-	bool decided = lk__fan_out_look(head->call->fan_out);
-	pthread_mutex_lock(&entry->mutex);
-	if (!decided && !head_gone(head) && lk__now_ns() < head->until_ns)
-		return 1;
-	return lk__head_tried_all(head);
-}
-
-static void try_begin(struct lk__head *head)
-{
-	struct lk__entry *entry = head->entry;
-	if (entry->ops) {
-		try_all_begin(head);
-		return;
-	}
 	struct lk__request *request = lk__head_try(head);
 	if (!request)
 		return;
 	request->finish = lk__head_detached; /* wakes us, or the next head */
 	lk__entry_ref(entry);
 	lk__conn_queue(lk__entry_conn(entry), request);
-	head_waits(head, LK__HEAD_ANSWER, lk__head_answer_until_ns(head));
+	lk__head_waits(head, LK__HEAD_ANSWER, lk__head_answer_until_ns(head));
 }
 
 /* The try that an earlier head left behind is ours. */
 static void await_begin(struct lk__head *head)
 {
 	lk__head_pin(head);
-	head_waits(head, LK__HEAD_ANSWER, lk__head_answer_until_ns(head));
+	lk__head_waits(head, LK__HEAD_ANSWER, lk__head_answer_until_ns(head));
 }
 
 /* The time for an answer is over. */
@@ -113,7 +89,7 @@ static int answer_give_up(struct lk__head *head, int over)
 	if (over)
 		return over;
 	if (!lk__conn_leave(request, lk__request_forget)) {
-		head_waits(head, LK__HEAD_ANSWER, lk__now_ns() + LOOK_NS);
+		lk__head_waits(head, LK__HEAD_ANSWER, lk__now_ns() + LOOK_NS);
 		return 1;
 	}
 	atomic_fetch_sub(&entry->refs, 1);
@@ -121,11 +97,11 @@ static int answer_give_up(struct lk__head *head, int over)
 	return 0;
 }
 
-static int answer_look(struct lk__head *head)
+int lk__head_send_look(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
 	struct lk__request *request = entry->waiting->answered;
-	int gone = head_gone(head);
+	int gone = lk__head_gone(head);
 	if (request) {
 		entry->waiting->answered = NULL;
 		lk__head_answered(head, request);
@@ -146,7 +122,7 @@ static void listen_begin(struct lk__head *head)
 		return;
 	lk__channel_mark(conn, lk__entry_channel(entry), &head->mark);
 	lk__channel_stand_by(conn, lk__entry_channel(entry), &head->standby, head->waiter->thread);
-	head_waits(head, LK__HEAD_SUBSCRIPTION, lk__head_subscribe_until_ns(head));
+	lk__head_waits(head, LK__HEAD_SUBSCRIPTION, lk__head_subscribe_until_ns(head));
 }
 
 static int listen_look(struct lk__head *head)
@@ -154,7 +130,7 @@ static int listen_look(struct lk__head *head)
 	struct lk__entry *entry = head->entry;
 	struct lk__conn *conn = lk__entry_messages(entry);
 	lk_error why = {.code = LK_EUNREACHABLE, .message = "no answer to SUBSCRIBE"};
-	int rc = head_gone(head);
+	int rc = lk__head_gone(head);
 	if (rc == 0)
 		rc = lk__channel_await_look(conn, &head->mark, &why);
 	if (head_waits_on(head, rc))
@@ -169,14 +145,14 @@ static void hear_begin(struct lk__head *head, int64_t until_ns, bool news_only)
 	until_ns = lk__head_listen(head, until_ns, news_only, &head->mark);
 	lk__channel_stand_by(lk__entry_messages(entry), lk__entry_channel(entry), &head->standby,
 			     head->waiter->thread);
-	head_waits(head, LK__HEAD_MESSAGE, until_ns);
+	lk__head_waits(head, LK__HEAD_MESSAGE, until_ns);
 }
 
 static int hear_look(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
 	struct lk__conn *conn = lk__entry_messages(entry);
-	int rc = head_gone(head);
+	int rc = lk__head_gone(head);
 	if (rc == 0)
 		rc = lk__channel_hear_look(conn, &head->mark);
 	if (head_waits_on(head, rc))
@@ -190,7 +166,8 @@ static int hear_look(struct lk__head *head)
 static void pause_begin(struct lk__head *head, int64_t until_ns)
 {
 	head->pause_until_ns = until_ns - lk__head_jitter_ns(until_ns);
-	head_waits(head, LK__HEAD_TIME, lk__earlier(head->waiter->until_ns, head->pause_until_ns));
+	lk__head_waits(head, LK__HEAD_TIME,
+		       lk__earlier(head->waiter->until_ns, head->pause_until_ns));
 }
 
 static int pause_look(struct lk__head *head)
@@ -214,7 +191,7 @@ static void head_act(struct lk__head *head, const struct lk__effects *effects)
 		connect_begin(head, effects->until_ns);
 		break;
 	case LK__ATTEMPT_DO_SEND:
-		try_begin(head);
+		head->entry->policy->send_begin(head);
 		break;
 	case LK__ATTEMPT_DO_AWAIT:
 		await_begin(head);
@@ -238,9 +215,7 @@ static int head_look(struct lk__head *head)
 	case LK__HEAD_CONNECTION:
 		return connect_look(head);
 	case LK__HEAD_ANSWER:
-		return answer_look(head);
-	case LK__HEAD_ANSWERS:
-		return try_all_look(head);
+		return head->entry->policy->send_look(head);
 	case LK__HEAD_SUBSCRIPTION:
 		return listen_look(head);
 	case LK__HEAD_MESSAGE:

@@ -3,7 +3,6 @@
 #include "drive/lock/head.h"
 
 #include "base/clock.h"
-#include "drive/lock/fan_out.h"
 
 /* The wait for the try's answer ended with `rc`: an event, or the head leaves and the try stays. */
 static int head_waited(struct lk__head *head, int rc)
@@ -33,7 +32,7 @@ static int head_connect(struct lk__head *head, int64_t unlimited_until_ns)
 	const struct lk__caller *waiter = head->waiter;
 	lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
 	int64_t until_ns = lk__head_connect_until_ns(head, unlimited_until_ns);
-	struct lk__conn *conn = lk__head_route(head);
+	struct lk__conn *conn = entry->policy->route(head);
 	if (!conn)
 		return lk__head_connected(head, LK__WAIT_READY, &why);
 	pthread_mutex_unlock(&entry->mutex);
@@ -42,24 +41,10 @@ static int head_connect(struct lk__head *head, int64_t unlimited_until_ns)
 	return lk__head_connected(head, rc, &why);
 }
 
-/* The same where the lock is on several nodes. */
-static int head_send_all(struct lk__head *head)
-{
-	struct lk__entry *entry = head->entry;
-	if (!lk__head_try_all(head))
-		return 0;
-	pthread_mutex_unlock(&entry->mutex);
-	lk__fan_out_wait(head->call->fan_out, head->call->until_ns, head->waiter->cancel);
-	pthread_mutex_lock(&entry->mutex);
-	return lk__head_tried_all(head);
-}
-
-static int head_send(struct lk__head *head)
+int lk__head_send(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
 	const struct lk__caller *waiter = head->waiter;
-	if (entry->ops)
-		return head_send_all(head);
 	struct lk__request *request = lk__head_try(head);
 	if (!request)
 		return 0;
@@ -149,7 +134,7 @@ static int head_act(struct lk__head *head, const struct lk__effects *effects)
 	case LK__ATTEMPT_DO_CONNECT:
 		return head_connect(head, effects->until_ns);
 	case LK__ATTEMPT_DO_SEND:
-		return head_send(head);
+		return head->entry->policy->send(head);
 	case LK__ATTEMPT_DO_AWAIT:
 		return head_await(head);
 	case LK__ATTEMPT_DO_LISTEN:

@@ -12,7 +12,6 @@
 #include "conf/config.h"
 #include "drive/lock/caller.h"
 #include "drive/background/compensation.h"
-#include "drive/lock/fan_out.h"
 #include "drive/lock/release.h"
 #include "drive/entry/watch_heap.h"
 
@@ -411,27 +410,11 @@ static struct lk__request *release_request(struct lk__entry *entry, int64_t now_
 	return NULL;
 }
 
-/* On several nodes. */
-static int release_all(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
-		       lk_error *error)
-{
-	struct lk__nodes_call *call = entry->ops->release_begin(entry, thread, error);
-	if (!call)
-		return LK_ENOMEM;
-	pthread_mutex_unlock(&entry->mutex);
-	if (!no_wait)
-		lk__fan_out_wait(call->fan_out, call->until_ns, NULL);
-	pthread_mutex_lock(&entry->mutex);
-	return entry->ops->release_end(call, !no_wait, error);
-}
-
-static int release_last(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
-			lk_error *error)
+int lk__release_last(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
+		     lk_error *error)
 {
 	assert(entry->hold && entry->hold->count == 0);
 	int64_t now_ns = lk__now_ns();
-	if (entry->ops)
-		return release_all(entry, thread, no_wait, error);
 	enum lk__pass pass = release_pass(entry, now_ns);
 	if (pass == LK__PASS_MEMORY)
 		return release_hand_over(entry, now_ns);
@@ -451,7 +434,7 @@ int lk__release_start(struct lk__entry *entry, struct lk__detached_release *deta
 	int rc = lk__release_count(entry, owner, error);
 	if (rc != 1)
 		return rc;
-	assert(!entry->ops);
+	assert(!entry->policy->spreads);
 	if (release_pass(entry, now_ns) == LK__PASS_MEMORY)
 		return release_hand_over(entry, now_ns);
 	struct lk__request *request = release_request(entry, now_ns, error);
@@ -502,7 +485,7 @@ int lk__caller_release(struct lk__entry *entry, struct lk__thread *thread,
 	pthread_mutex_lock(&entry->mutex);
 	int rc = lk__release_count(entry, owner, error);
 	if (rc == 1)
-		rc = release_last(entry, thread, no_wait, error);
+		rc = entry->policy->release(entry, thread, no_wait, error);
 	pthread_mutex_unlock(&entry->mutex);
 	return rc;
 }

@@ -35,6 +35,10 @@ int lk__release_start(struct lk__entry *entry, struct lk__detached_release *deta
  * to be dropped and the lock freed; or a code (a lost hold is gone with its last count). */
 int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, lk_error *error);
 
+/* The last count of a hold on one node is given up (see struct lk__policy). */
+int lk__release_last(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
+		     lk_error *error);
+
 void lk__release_begin(struct lk__release *release, struct lk__entry *entry, lk_error *error);
 
 /* Answered. 0 or a code. */

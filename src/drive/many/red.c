@@ -94,8 +94,6 @@ static struct lk__red *red_new(const struct lk__entry *entry, lk_client *const *
 	return red;
 }
 
-static const struct lk__entry_ops red_ops;
-
 int lk__red_make(struct lk__entry *entry, lk_client *const *clients, size_t count,
 		 const struct lk__recipe *kind, int64_t quarantine_ms, int64_t node_limit_ms,
 		 lk_error *error)
@@ -108,7 +106,7 @@ int lk__red_make(struct lk__entry *entry, lk_client *const *clients, size_t coun
 	bool fits = !old || red_is_over(old, clients, count, kind);
 	if (!old) {
 		entry->data = red;
-		entry->ops = &red_ops;
+		entry->policy = &entry->client->ops->policies[LK__MAJORITY];
 		red_join_fronts(red, entry);
 		atomic_fetch_add(&entry->client->quorums, 1);
 		red->quarantine_ms = quarantine_ms;
@@ -171,7 +169,7 @@ void *lk__red_call_new(size_t size, struct lk__entry *entry, struct lk__thread *
 	return call;
 }
 
-static void red_entry_free(struct lk__entry *entry)
+void lk__red_free(struct lk__entry *entry)
 {
 	red_free(lk__red_of(entry));
 	atomic_fetch_sub(&entry->client->quorums, 1);
@@ -209,7 +207,7 @@ static bool node_is_unsure(const struct lk__red_node *node)
 	return node->part == LK__RED_UNSURE || node->copies || node->asked > 0;
 }
 
-static void red_release_unasked(struct lk__entry *entry, uint64_t number)
+void lk__red_release_unasked(struct lk__entry *entry, uint64_t number)
 {
 	struct lk__red *red = lk__red_of(entry);
 	if (red->number != number)
@@ -383,8 +381,8 @@ static struct release *release_new(struct lk__entry *entry, struct lk__thread *t
 	return release;
 }
 
-static struct lk__nodes_call *red_release_begin(struct lk__entry *entry, struct lk__thread *thread,
-						lk_error *error)
+struct lk__nodes_call *lk__red_release_begin(struct lk__entry *entry, struct lk__thread *thread,
+					     lk_error *error)
 {
 	struct release *release = release_new(entry, thread);
 	if (!release) {
@@ -406,7 +404,7 @@ static struct lk__nodes_call *red_release_begin(struct lk__entry *entry, struct 
 	return &release->call;
 }
 
-static int red_release_end(struct lk__nodes_call *call, bool waited, lk_error *error)
+int lk__red_release_end(struct lk__nodes_call *call, bool waited, lk_error *error)
 {
 	struct release *release = (struct release *)call;
 	struct lk__entry *entry = call->entry;
@@ -485,28 +483,13 @@ static size_t red_compensating_nodes(const struct lk__red *red)
 	return nodes;
 }
 
-static bool red_compensating(const struct lk__entry *entry)
+bool lk__red_compensating(const struct lk__entry *entry)
 {
 	return red_compensating_nodes(lk__red_of(entry)) > 0;
 }
 
-static bool red_compensated(const struct lk__entry *entry)
+bool lk__red_compensated(const struct lk__entry *entry)
 {
 	const struct lk__red *red = lk__red_of(entry);
 	return red->count - red_compensating_nodes(red) >= red->majority;
 }
-
-static const struct lk__entry_ops red_ops = {
-	.try_begin = lk__red_try_begin,
-	.try_end = lk__red_try_end,
-	.release_begin = red_release_begin,
-	.release_end = red_release_end,
-	.release_unasked = red_release_unasked,
-	.renew = lk__red_renew,
-	.turn = lk__red_turn,
-	.extend_begin = lk__red_extend_begin,
-	.extend_end = lk__red_extend_end,
-	.compensating = red_compensating,
-	.compensated = red_compensated,
-	.free = red_entry_free,
-};

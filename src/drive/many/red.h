@@ -16,6 +16,7 @@
  *   red_try.c    one try
  *   red_join.c   nodes that join a grant which is held
  *   red_renew.c  renewals, extension
+ *   red_calls.c  the calls of its callers, from begin to end
  */
 #ifndef LK__DRIVE_MANY_RED_H
 #define LK__DRIVE_MANY_RED_H
@@ -87,15 +88,44 @@ struct lk__conn *lk__red_conn(const struct lk__entry *member, struct lk__node *p
 int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
 		size_t *answered_out, size_t *yes_out, lk_error *error);
 
-/* The ops. */
+/* What all nodes of a lock were asked: its caller waits for the fan-out, without the entry's mutex
+ * and at most until then, between a begin and its end. */
+struct lk__nodes_call {
+	struct lk__entry *entry;
+	struct lk__fan_out *fan_out;
+	int64_t until_ns;
+};
+
+/* With the front's mutex held; a begin and an end give it up meanwhile. A try under the attempt's
+ * number: NULL with the event; 0 with the event, or why the head has to leave. */
 struct lk__nodes_call *lk__red_try_begin(struct lk__entry *entry, struct lk__caller *waiter,
 					 struct lk__attempt_event *event, lk_error *error);
 int lk__red_try_end(struct lk__nodes_call *call, struct lk__attempt_event *event, lk_error *error);
-void lk__red_renew(const struct lk__renewed *renewed);
-void lk__red_turn(struct lk__entry *entry);
+/* The last hold is given up; NULL: LK_ENOMEM, and it is still held. `waited`: for the answers,
+ * which say what became of it. */
+struct lk__nodes_call *lk__red_release_begin(struct lk__entry *entry, struct lk__thread *thread,
+					     lk_error *error);
+int lk__red_release_end(struct lk__nodes_call *call, bool waited, lk_error *error);
+/* An extension, without the mutex. NULL: LK_ENOMEM; 1 extended, 0 not ours any more, or a code. */
 struct lk__nodes_call *lk__red_extend_begin(struct lk__entry *entry, struct lk__thread *thread,
 					    struct lk__extension *extension, lk_error *error);
 int lk__red_extend_end(struct lk__nodes_call *call, lk_error *error);
+
+/* Of the policy of a majority (drive/entry/policy.h). */
+void lk__red_free(struct lk__entry *entry);
+void lk__red_release_unasked(struct lk__entry *entry, uint64_t number);
+bool lk__red_compensating(const struct lk__entry *entry);
+bool lk__red_compensated(const struct lk__entry *entry);
+void lk__red_renew(struct lk__batch *batch);
+void lk__red_turn(struct lk__entry *entry);
+struct lk__conn *lk__red_route(struct lk__head *head);
+int lk__red_send(struct lk__head *head);
+void lk__red_send_begin(struct lk__head *head);
+int lk__red_send_look(struct lk__head *head);
+int lk__red_release(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
+		    lk_error *error);
+int lk__red_extend(struct lk__entry *entry, struct lk__thread *thread,
+		   struct lk__extension *extension, lk_error *error);
 
 /* Releases on a node what was perhaps granted there under `number`; `unsure`: and again when no
  * copy of the try can run any more. The front's mutex may be held. */

@@ -228,7 +228,7 @@ static bool round_begin(struct lk__red_round *round)
 	return current;
 }
 
-void lk__red_renew(const struct lk__renewed *renewed)
+static void renew(const struct lk__renewed *renewed)
 {
 	struct lk__red *red = lk__red_of(renewed->entry);
 	struct lk__red_round *round = round_new(renewed);
@@ -259,6 +259,13 @@ void lk__red_renew(const struct lk__renewed *renewed)
 	pthread_mutex_lock(&round->mutex);
 	round->waiting--;
 	round_unlock(round);
+}
+
+void lk__red_renew(struct lk__batch *batch)
+{
+	assert(batch->count == 1);
+	renew(&batch->of[0]);
+	free(batch);
 }
 
 /* A node that is being connected to answers when that ends, which may take longer than the lease

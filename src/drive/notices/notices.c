@@ -64,7 +64,7 @@ void lk__notices_give(lk_client *client, struct lk__hold *hold, unsigned notice)
 		notices_mark(client);
 	hold->notices |= notice;
 	hold->told_until_ns = lk__hold_deadline(hold);
-	hold->told_node = hold->entry->ops ? NULL : hold->entry->grant.node;
+	hold->told_node = hold->entry->policy->spreads ? NULL : hold->entry->grant.node;
 	hold->told_epoch = hold->entry->grant.epoch;
 	pthread_mutex_unlock(&notices->mutex);
 }

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a lock's targets make of its calls: one node answers for it, or a majority of several does.
+ * Every entry has one of the two rows of drive/life/policies.c, so its drivers ask nowhere what the
+ * lock is made of. They stand above this file, and are handed down with the client.
+ */
+#ifndef LK__DRIVE_ENTRY_POLICY_H
+#define LK__DRIVE_ENTRY_POLICY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <lockkeeper/error.h>
+
+struct lk__async;
+struct lk__batch;
+struct lk__conn;
+struct lk__entry;
+struct lk__extension;
+struct lk__head;
+struct lk__thread;
+
+enum lk__targets { LK__ONE_NODE, LK__MAJORITY, LK__TARGETS };
+
+/* With the entry's mutex held, unless it says otherwise. */
+struct lk__policy {
+	/* A grant is on several nodes, with a number of its own on each: some may keep it longer
+	 * than a majority has confirmed. */
+	bool spreads;
+	/* The entry goes. */
+	void (*free)(struct lk__entry *entry);
+
+	/* Background work. */
+	void (*release_unasked)(struct lk__entry *entry, uint64_t number);
+	/* Whether a number of it may be held that nobody wants. */
+	bool (*compensating)(const struct lk__entry *entry);
+	/* Whether close need not wait for that: it is on less than a majority, or the client's
+	 * compensation as a whole is waited for. */
+	bool (*compensated)(const struct lk__entry *entry);
+	/* Takes the batch; each of it ends in one lk__watch_renewed(). Without the mutex. */
+	void (*renew)(struct lk__batch *batch);
+	/* Other work that is due when the watchdog looks. Without the mutex. */
+	void (*turn)(struct lk__entry *entry);
+
+	/* The head of its queue (drive/lock/head.h): where it connects; NULL: each try does. */
+	struct lk__conn *(*route)(struct lk__head *head);
+	/* A try in the calling thread, which gives the mutex up meanwhile; and one in the loop,
+	 * with looks at it: as lk__head_send() and what follows it. */
+	int (*send)(struct lk__head *head);
+	void (*send_begin)(struct lk__head *head);
+	int (*send_look)(struct lk__head *head);
+
+	/* The last count of a hold is given up, in the calling thread; gives the mutex up
+	 * meanwhile. */
+	int (*release)(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
+		       lk_error *error);
+	/* 1 extended, 0 not ours any more, or a code. Without the mutex. */
+	int (*extend)(struct lk__entry *entry, struct lk__thread *thread,
+		      struct lk__extension *extension, lk_error *error);
+	/* Both in the loop: `starts`, for the first time. Without the mutex. */
+	void (*release_async)(struct lk__async *async, bool starts);
+	void (*extend_async)(struct lk__async *async, bool starts);
+};
+
+#endif
