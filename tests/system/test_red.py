@@ -82,9 +82,12 @@ class Quorum:
         raise AssertionError("a node has never granted it")
 
     def call(self, verb: str, **arguments):
+        return self.say(verb, **arguments).result(20)
+
+    def say(self, verb: str, **arguments):
         nodes = ",".join(f"n{number}" for number in range(NODES))
-        return self.keeper.call(verb, "q", kind="red", c="n0", nodes=nodes,
-                                node_limit=NODE_LIMIT_MS, **arguments)
+        return self.keeper.say(verb, "q", kind="red", c="n0", nodes=nodes,
+                               **{"node_limit": NODE_LIMIT_MS, **arguments})
 
     def holding(self) -> int:
         """How many nodes hold it for us: one field of their own client, held once."""
@@ -411,13 +414,17 @@ def test_old_answer_about_a_repaired_node(quorum):
     """It says that another has the lock there; meanwhile we do, and release it."""
     quorum.open(command_timeout_ms=20000).know_all()
     quorum.servers[4].call("HSET", "q", "stranger:1", "1")
-    old, new = threading.Event(), threading.Event()
+    free, old, new = (threading.Event() for _ in range(3))
     first = Once(reply_to("acquire"), Park(event=old))
     second = Once(reply_to("acquire"), Park(event=new))
     quorum.proxies[4].rule = lambda message: first(message) or second(message)
-    quorum.call("acquire", lease=600_000).ok()
+    for proxy in quorum.proxies[:4]:  # whoever looks after the grant finds it free there
+        proxy.rule = Once(reply_to("acquire"), Park(event=free))
+    granted = quorum.say("acquire", lease=600_000, node_limit=10_000)
     until(first.hit.is_set, 5)
     quorum.servers[4].call("DEL", "q")
+    free.set()
+    granted.result(20).ok()
     quorum.proxies[3].cut_all()  # so that all are looked at
     until(lambda: quorum.holding() == NODES, 5, "the node has it")
     old.set()
