@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import os
 import pathlib
 import random
@@ -9,6 +11,7 @@ import signal
 import socket
 import subprocess
 import threading
+from collections.abc import Iterator
 
 import resp
 from waiting import until
@@ -16,15 +19,33 @@ from waiting import until
 
 # Below those that the system gives to connections: a server that starts again needs the same one.
 PORTS = range(10000, 32000)
+PORTS_OF_A_PROCESS = 200
+
+
+@functools.cache
+def own_ports() -> tuple[socket.socket, Iterator[int]]:
+    """Ports that no other process of tests takes, over and over: it holds a socket that stands for
+    them, whose name goes with the process."""
+    firsts = list(PORTS)[::PORTS_OF_A_PROCESS]
+    for first in random.sample(firsts, len(firsts)):
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0lockkeeper-ports-{first}")
+        except OSError:
+            claim.close()
+        else:
+            return claim, itertools.cycle(range(first, first + PORTS_OF_A_PROCESS))
+    raise RuntimeError("every port belongs to another process of tests")
 
 
 def free_port() -> int:
     """A port that was free a moment ago."""
-    for port in random.sample(PORTS, 100):
+    for port in itertools.islice(own_ports()[1], PORTS_OF_A_PROCESS):
         with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # but who listens has it
             probe.bind(("127.0.0.1", port))
             return port
-    raise RuntimeError("no free port in 100 tries")
+    raise RuntimeError("no port of this process is free")
 
 
 class Server:

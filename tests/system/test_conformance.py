@@ -200,7 +200,10 @@ def test_a_wait_has_a_limit(users, locks):
     one, other = users(2)
     locks.all(one, "acquire")
     locks.all(other, "try", "LK_EBUSY", rival=True)  # connected: who is not is told another reason
-    for kind, wait in locks.all(other, "within", "LK_ETIMEDOUT", wait=1000, rival=True).items():
+    over = ["LK_ETIMEDOUT"]
+    if any(KINDS[kind].quorum for kind in locks.names):
+        over.append("LK_EMAYBEHELD")  # nodes too busy to answer the last try, which has 25 ms
+    for kind, wait in locks.all(other, "within", *over, wait=1000, rival=True).items():
         assert wait.took >= 1, kind
     locks.all(one, "release")
     locks.all(one, "within", wait=20_000)
