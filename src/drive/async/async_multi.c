@@ -11,11 +11,11 @@
 #include "base/fail.h"
 #include "drive/async/async_call.h"
 #include "drive/client/loop.h"
-#include "drive/many/multi_attempt.h"
+#include "drive/many/multi_head.h"
 
 struct lk__async_multi {
 	struct lk__multi_ask *ask;
-	struct lk__multi_attempt attempt;      /* of an acquire */
+	struct lk__multi_head head;            /* of an acquire */
 	struct lk__want want;                  /* of the part that is waited for */
 	struct lk__conn *conn;                 /* that is waited for, */
 	struct lk__standby standby;            /* because it was not up at once */
@@ -68,8 +68,8 @@ static bool asks_end(struct lk__async *async, int64_t until_ns, bool gives_up)
 
 static struct lk__entry *awaited_entry(const struct lk__async_multi *multi)
 {
-	assert(multi->attempt.part < multi->ask->multi->count);
-	return multi->ask->multi->part[multi->attempt.part];
+	assert(multi->head.effects.part < multi->ask->multi->count);
+	return multi->ask->multi->part[multi->head.effects.part];
 }
 
 /* Whether the part is the first of a client in which the call is a guest: any client but that of
@@ -116,20 +116,20 @@ static void guests_leave(struct lk__async *async)
 static void action_begin(struct lk__async *async)
 {
 	struct lk__async_multi *multi = async->multi;
-	const struct lk__multi_attempt *attempt = &multi->attempt;
-	switch (attempt->action) {
-	case LK__MULTI_AWAIT:
-		multi->want = lk__multi_await_want(multi->ask, attempt->part);
+	const struct lk__multi_effects *effects = &multi->head.effects;
+	switch (effects->action) {
+	case LK__MULTI_DO_AWAIT:
+		multi->want = lk__multi_await_want(multi->ask, effects->part);
 		multi->begins = true;
 		guests_enter(async);
 		break;
-	case LK__MULTI_CONNECT:
+	case LK__MULTI_DO_CONNECT:
 		multi->conn = lk__entry_scripts(awaited_entry(multi));
 		multi->up = lk__conn_ready_begin(multi->conn, &multi->standby, &async->thread,
 						 true);
 		break;
-	case LK__MULTI_ASK:
-	case LK__MULTI_GIVE_BACK:
+	case LK__MULTI_DO_TRY:
+	case LK__MULTI_DO_GIVE_BACK:
 		lk__asks_begin(&multi->ask->asks, &async->thread);
 		break;
 	default:
@@ -174,7 +174,8 @@ static bool connect_look(struct lk__async *async, int *rc_out, lk_error *why)
 		rc = over == LK_ECLOSED || over == LK_ECANCELLED
 			     ? over
 			     : lk__conn_ready_look(conn, &multi->standby, why);
-		if (rc == LK__WAIT_TIME_UP && !lk__async_is_over(async, multi->attempt.until_ns))
+		if (rc == LK__WAIT_TIME_UP &&
+		    !lk__async_is_over(async, multi->head.effects.until_ns))
 			return false;
 		lk__conn_ready_end(conn, &multi->standby);
 	}
@@ -185,17 +186,17 @@ static bool connect_look(struct lk__async *async, int *rc_out, lk_error *why)
 static bool action_look(struct lk__async *async, int *rc_out, lk_error *why)
 {
 	struct lk__async_multi *multi = async->multi;
-	int64_t until_ns = multi->attempt.until_ns;
+	int64_t until_ns = multi->head.effects.until_ns;
 	bool over = lk__multi_over(multi->ask) != 0;
 	*rc_out = 0;
-	switch (multi->attempt.action) {
-	case LK__MULTI_AWAIT:
+	switch (multi->head.effects.action) {
+	case LK__MULTI_DO_AWAIT:
 		return await_look(async, rc_out);
-	case LK__MULTI_CONNECT:
+	case LK__MULTI_DO_CONNECT:
 		return connect_look(async, rc_out, why);
-	case LK__MULTI_ASK:
+	case LK__MULTI_DO_TRY:
 		return asks_end(async, until_ns, over);
-	case LK__MULTI_GIVE_BACK:
+	case LK__MULTI_DO_GIVE_BACK:
 		return asks_end(async, until_ns, false);
 	default:
 		return over || lk__async_is_over(async, until_ns);
@@ -224,13 +225,13 @@ static void multi_acquire(struct lk__async *async, bool starts)
 	lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
 	int came, rc = 0;
 	if (starts)
-		rc = lk__multi_start(&multi->attempt, multi->ask);
+		rc = lk__multi_head_start(&multi->head, multi->ask);
 	for (bool begins = starts; rc == 0; begins = true) {
 		if (begins)
 			action_begin(async);
 		if (!action_look(async, &came, &why))
 			return;
-		rc = lk__multi_next(&multi->attempt, came, &why);
+		rc = lk__multi_head_next(&multi->head, came, &why);
 	}
 	if (rc == 1)
 		acquire_note(async->completion);

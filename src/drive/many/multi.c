@@ -9,7 +9,7 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "drive/client/loop.h"
-#include "drive/many/multi_attempt.h"
+#include "drive/many/multi_head.h"
 
 /* ---- the order ---- */
 
@@ -106,33 +106,33 @@ void lk__multi_taken_free(struct lk__multi_taken *taken)
 
 /* ---- acquire ---- */
 
-/* Carries out the action that is next. Returns what came of it. */
-static int acquire_wait(const struct lk__multi_attempt *attempt, lk_error *why)
+/* Waits for what is next. Returns what came of it. */
+static int acquire_wait(const struct lk__multi_head *head, lk_error *why)
 {
-	struct lk__multi_ask *ask = attempt->ask;
+	struct lk__multi_ask *ask = head->ask;
+	const struct lk__multi_effects *effects = &head->effects;
 	lk_cancel *cancel = ask->want.cancel;
-	size_t part = attempt->part;
+	size_t part = effects->part;
 	struct lk__entry *entry = part < ask->multi->count ? ask->multi->part[part] : NULL;
 	struct lk__want want;
-	assert(entry || attempt->action > LK__MULTI_CONNECT);
-	switch (attempt->action) {
-	case LK__MULTI_AWAIT:
+	switch (effects->action) {
+	case LK__MULTI_DO_AWAIT:
 		want = lk__multi_await_want(ask, part);
 		return lk__caller_acquire(entry, ask->threads[part], &want, ask->error);
-	case LK__MULTI_CONNECT:
+	case LK__MULTI_DO_CONNECT:
 		lk__cancel_move(cancel, ask->threads[part]);
 		return lk__conn_ready(lk__entry_scripts(entry), ask->threads[part], true,
-				      attempt->until_ns, cancel, why);
-	case LK__MULTI_ASK:
+				      effects->until_ns, cancel, why);
+	case LK__MULTI_DO_TRY:
 		lk__cancel_move(cancel, ask->threads[ask->part[0]]);
-		lk__asks_call(&ask->asks, ask->threads[ask->part[0]], attempt->until_ns, cancel);
+		lk__asks_call(&ask->asks, ask->threads[ask->part[0]], effects->until_ns, cancel);
 		return 0;
-	case LK__MULTI_GIVE_BACK:
-		lk__asks_call(&ask->asks, ask->threads[ask->part[0]], attempt->until_ns, NULL);
+	case LK__MULTI_DO_GIVE_BACK:
+		lk__asks_call(&ask->asks, ask->threads[ask->part[0]], effects->until_ns, NULL);
 		return 0;
 	default:
-		while (lk__now_ns() < attempt->until_ns && !lk__multi_over(ask))
-			lk__park_wait(&ask->threads[0]->park, attempt->until_ns);
+		while (lk__now_ns() < effects->until_ns && !lk__multi_over(ask))
+			lk__park_wait(&ask->threads[0]->park, effects->until_ns);
 		return 0;
 	}
 }
@@ -147,18 +147,18 @@ static int multi_new(const struct lk__multi *multi, const struct lk__want *want,
 int lk__multi_acquire(const struct lk__multi *multi, const struct lk__want *want, lk_error *error)
 {
 	lk_error own = {.code = 0};
-	struct lk__multi_attempt attempt;
+	struct lk__multi_head head;
 	struct lk__multi_ask *ask;
 	assert(multi->count > 0 && multi->count <= LK__MULTI_MAX);
 	int rc = multi_new(multi, want, "acquire", &ask, error ? error : &own);
 	if (rc == 0)
 		rc = lk__multi_start_loops(multi, error);
 	if (rc == 0)
-		rc = lk__multi_start(&attempt, ask);
+		rc = lk__multi_head_start(&head, ask);
 	while (rc == 0) {
 		lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
-		int came = acquire_wait(&attempt, &why);
-		rc = lk__multi_next(&attempt, came, &why);
+		int came = acquire_wait(&head, &why);
+		rc = lk__multi_head_next(&head, came, &why);
 	}
 	free(ask);
 	return rc < 0 ? rc : 0;

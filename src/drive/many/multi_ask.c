@@ -446,18 +446,31 @@ int lk__multi_reserve(struct lk__multi_ask *ask)
 	return 0;
 }
 
-int lk__multi_tried(struct lk__multi_ask *ask, int rc)
+void lk__multi_leave(struct lk__multi_ask *ask)
 {
 	for (size_t i = 0; i < ask->multi->count; i++)
 		part_leave(ask, i);
 	if (ask->entered)
 		lk__cancel_leave(ask->want.cancel);
-	if (rc == 0)
-		rc = ask->result;
-	assert(rc <= 0);
-	if (rc < 0)
-		return rc;
-	return lk__multi_is_busy(ask) ? LK__MULTI_BUSY : LK__MULTI_ALL;
+	ask->entered = false;
+}
+
+static bool ask_closed(const struct lk__multi_ask *ask)
+{
+	for (size_t i = 0; i < ask->multi->count; i++)
+		if (atomic_load(&part_of(ask, i)->client->state) != LK__CLIENT_OPEN)
+			return true;
+	return false;
+}
+
+int lk__multi_over(const struct lk__multi_ask *ask)
+{
+	const struct lk__want *want = &ask->want;
+	if (ask_closed(ask))
+		return LK_ECLOSED;
+	if (lk__cancelled(want->cancel) || (want->stop && atomic_load(want->stop)))
+		return LK_ECANCELLED;
+	return lk__now_ns() >= ask->until_ns ? LK_ETIMEDOUT : 0;
 }
 
 /* ---- giving back ---- */

@@ -12,9 +12,6 @@
 #include "drive/lock/release.h"
 #include "sync/multi/multi.h"
 
-#define LK__MULTI_ALL 1
-#define LK__MULTI_BUSY 0
-
 /* Parts of one client that go in one script: neighbours, since the parts are in order. */
 struct lk__multi_group {
 	size_t count;
@@ -79,8 +76,11 @@ size_t lk__multi_connects(struct lk__multi_ask *ask, size_t from);
 int64_t lk__multi_connect_until_ns(const struct lk__multi_ask *ask, size_t part);
 int lk__multi_connected(struct lk__multi_ask *ask, size_t part, int rc, const lk_error *why);
 int lk__multi_reserve(struct lk__multi_ask *ask);
-/* The end of each look, whatever came of it: LK__MULTI_ALL, LK__MULTI_BUSY or the code. */
-int lk__multi_tried(struct lk__multi_ask *ask, int rc);
+/* The end of each look, whatever came of it: leaves the wait queues; once is enough. */
+void lk__multi_leave(struct lk__multi_ask *ask);
+
+/* 0, or why nothing but releases can be waited for any more. */
+int lk__multi_over(const struct lk__multi_ask *ask);
 
 static inline bool lk__multi_is_busy(const struct lk__multi_ask *ask)
 {
