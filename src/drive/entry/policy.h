@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a lock's targets make of its calls: one node answers for it, or a majority of several does.
- * Every entry has one of the two rows of drive/life/policies.c, so its drivers ask nowhere what the
- * lock is made of. They stand above this file, and are handed down with the client.
+ * Every entry has one of the two rows of drive/life/policies.c, and drivers call through it. The
+ * rows name functions of the layers above this one: they are handed down with the client.
  */
 #ifndef LK__DRIVE_ENTRY_POLICY_H
 #define LK__DRIVE_ENTRY_POLICY_H

@@ -87,4 +87,5 @@ struct lk__multi_attempt {
 
 struct lk__multi_effects lk__multi_step(struct lk__multi_attempt *attempt,
 					const struct lk__multi_event *event, int64_t now_ns);
+
 #endif
