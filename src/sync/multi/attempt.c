@@ -91,8 +91,8 @@ static struct lk__multi_effects multi_ready(struct lk__multi_attempt *attempt,
 static struct lk__multi_effects multi_tried(struct lk__multi_attempt *attempt,
 					    const struct lk__multi_event *event, int64_t now_ns)
 {
-	bool all = event->code == 0 && event->busy == attempt->count && event->stands;
-	return all ? multi_do(LK__MULTI_DO_GRANT) : multi_give_back(attempt, event, now_ns);
+	return event->stands ? multi_go_on(attempt, event, LK__MULTI_DO_GRANT, now_ns)
+			     : multi_give_back(attempt, event, now_ns);
 }
 
 /* Others are after the same locks: an uneven pause lets one of us be first. */
