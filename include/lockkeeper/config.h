@@ -108,10 +108,14 @@
  * cluster may announce host names: it tells the addresses as well.
  *
  * TLS NAMES (since 0.1). The certificate of each server must have the name or the address under
- * which the client got to know it: from the URL, the sentinels, or the map of the cluster. Where
- * those are addresses and the certificates have host names only, set tls_server_name: all servers
- * of the URL, sentinels too, are then verified by that name, also behind a redirect or a failover.
- * Or let servers and sentinels announce their host names (cluster-announce-hostname with
+ * which the client got to know it: from the URL, the sentinels, or the map of the cluster. A node
+ * of a cluster that is known by its address may also have the host name of any seed, that is of a
+ * server that the URL lists. So one certificate for all nodes, with the name that the URL has, is
+ * enough.
+ *
+ * Where neither fits, as with sentinels that tell addresses, set tls_server_name: all servers of
+ * the URL, sentinels too, are then verified by that name alone, also behind a redirect or a
+ * failover. Or let servers and sentinels announce their host names (cluster-announce-hostname with
  * cluster-preferred-endpoint-type hostname; sentinel announce-hostnames).
  *
  * DISKS (since 0.1). A server that crashes with its machine forgets what was not on its disk. With

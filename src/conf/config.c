@@ -89,11 +89,12 @@ static const struct option *option_find(const char *name)
 }
 
 /* What the URL says beside options. */
-#define PLACE_TEXTS 3
+#define PLACE_TEXTS 4
 
 static char **place_text(lk_config *config, size_t index)
 {
-	char **const texts[PLACE_TEXTS] = {&config->host, &config->places, &config->master};
+	char **const texts[PLACE_TEXTS] = {&config->host, &config->places, &config->seeds,
+					   &config->master};
 	return texts[index];
 }
 
@@ -381,8 +382,10 @@ static int apply_url(lk_config *config, const struct lk__url *url, lk_error *err
 	config->scheme = url->scheme;
 	config->deployment = url->deployment;
 	config->port = url->port;
+	const char *places = url->places ? url->places : "";
 	if (replace_text(&config->host, url->host) != 0 ||
-	    replace_text(&config->places, url->places ? url->places : "") != 0 ||
+	    replace_text(&config->places, places) != 0 ||
+	    replace_text(&config->seeds, url->deployment == LK__CLUSTER ? places : "") != 0 ||
 	    replace_text(&config->master, url->master ? url->master : "") != 0 ||
 	    replace_text(&config->url, url->shown) != 0)
 		status = no_memory(error);
@@ -405,6 +408,7 @@ static int set_url(lk_config *config, const char *value, lk_error *error)
 		config->scheme = LK__SCHEME_NONE;
 		config->deployment = LK__SINGLE;
 		*config->url = *config->host = *config->places = *config->master = '\0';
+		*config->seeds = '\0';
 		return 0;
 	}
 	int status = lk__url_parse(&url, value, error);

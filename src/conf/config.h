@@ -42,6 +42,7 @@ struct lk_config {
 		       of several */
 	int port;
 	char *places; /* of several: host:port,host:port with IPv6 in brackets; else "" */
+	char *seeds;  /* of a cluster: `places`, also where one of its nodes is asked alone */
 	char *master; /* of sentinels: the name by which they know it; else "" */
 	struct lk__log log;
 	bool threadless;             /* the program drives its clients, see <lockkeeper/loop.h> */

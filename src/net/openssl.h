@@ -50,6 +50,7 @@
 	FUNCTION(SSL_get0_param)                                                                   \
 	FUNCTION(SSL_get_error)                                                                    \
 	FUNCTION(SSL_get_ex_data)                                                                  \
+	FUNCTION(SSL_get_ex_data_X509_STORE_CTX_idx)                                               \
 	FUNCTION(SSL_get_verify_result)                                                            \
 	FUNCTION(SSL_has_pending)                                                                  \
 	FUNCTION(SSL_new)                                                                          \
@@ -60,9 +61,14 @@
 	FUNCTION(SSL_set_quiet_shutdown)                                                           \
 	FUNCTION(SSL_write_ex)                                                                     \
 	FUNCTION(TLS_client_method)                                                                \
+	FUNCTION(X509_STORE_CTX_get0_cert)                                                         \
+	FUNCTION(X509_STORE_CTX_get_error)                                                         \
+	FUNCTION(X509_STORE_CTX_get_ex_data)                                                       \
+	FUNCTION(X509_STORE_CTX_set_error)                                                         \
 	FUNCTION(X509_VERIFY_PARAM_set1_host)                                                      \
 	FUNCTION(X509_VERIFY_PARAM_set1_ip_asc)                                                    \
 	FUNCTION(X509_VERIFY_PARAM_set_hostflags)                                                  \
+	FUNCTION(X509_check_host)                                                                  \
 	FUNCTION(X509_get_default_cert_dir)                                                        \
 	FUNCTION(X509_verify_cert_error_string)
 

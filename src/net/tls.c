@@ -12,6 +12,7 @@
 #include "conf/config.h"
 #include "net/openssl.h"
 #include "net/tls_context.h"
+#include "net/tls_name.h"
 
 #define REASON_MAX 256
 #define APP_DATA 0 /* where SSL_set_app_data() puts it */
@@ -20,6 +21,7 @@ struct tls_stream {
 	struct lk__stream stream;
 	SSL_CTX *context;
 	SSL *ssl;
+	const struct lk_config *config; /* while it shakes hands */
 	BIO_METHOD *socket_method;
 	int io_errno;           /* of the last call to the socket that failed, or 0 */
 	bool ended;             /* the peer closed the connection */
@@ -230,14 +232,30 @@ static int certificate_asked(SSL *ssl, X509 **certificate, EVP_PKEY **key)
 	return 0;
 }
 
-static int fail_handshake(struct tls_stream *tls, ssize_t status, const char *name,
+/* Where the certificate has another address, a seed's name may do. */
+static int certificate_judged(int good, X509_STORE_CTX *chain)
+{
+	int ssl_data = lk__openssl.SSL_get_ex_data_X509_STORE_CTX_idx();
+	SSL *ssl = lk__openssl.X509_STORE_CTX_get_ex_data(chain, ssl_data);
+	const struct tls_stream *tls = lk__openssl.SSL_get_ex_data(ssl, APP_DATA);
+	if (good || !lk__tls_name_is_lent(tls->config) ||
+	    lk__openssl.X509_STORE_CTX_get_error(chain) != X509_V_ERR_IP_ADDRESS_MISMATCH ||
+	    !lk__tls_name_of_seed(tls->config, lk__openssl.X509_STORE_CTX_get0_cert(chain)))
+		return good;
+	lk__openssl.X509_STORE_CTX_set_error(chain, X509_V_OK);
+	return 1;
+}
+
+static int fail_handshake(struct tls_stream *tls, ssize_t status, const struct lk_config *config,
 			  const char *node, lk_error *error)
 {
 	long verified = lk__openssl.SSL_get_verify_result(tls->ssl);
 	if (verified == X509_V_ERR_HOSTNAME_MISMATCH || verified == X509_V_ERR_IP_ADDRESS_MISMATCH)
 		return lk__fail(error, LK_ETLS,
-				"connect to %s: TLS: the server's certificate is not for \"%s\"",
-				node, name);
+				"connect to %s: TLS: the server's certificate is not for \"%s\"%s",
+				node, lk__tls_name(config),
+				lk__tls_name_is_lent(config) ? ", nor for a seed of the cluster"
+							     : "");
 	if (verified != X509_V_OK)
 		return lk__fail(error, LK_ETLS, "connect to %s: TLS: the server's certificate: %s",
 				node, lk__openssl.X509_verify_cert_error_string(verified));
@@ -254,7 +272,7 @@ static int fail_handshake(struct tls_stream *tls, ssize_t status, const char *na
 			      status == -ETIMEDOUT ? " (does the port speak TLS?)" : "");
 }
 
-static int prepare(struct tls_stream *tls, const char *name)
+static int prepare(struct tls_stream *tls, const struct lk_config *config)
 {
 	tls->ssl = lk__openssl.SSL_new(tls->context);
 	if (!tls->ssl || lk__openssl.SSL_set_ex_data(tls->ssl, APP_DATA, tls) != 1)
@@ -262,13 +280,7 @@ static int prepare(struct tls_stream *tls, const char *name)
 	lk__openssl.SSL_set_quiet_shutdown(tls->ssl, 1);
 	if (attach_socket(tls) != 0)
 		return LK_ENOMEM;
-	return lk__tls_expect_name(tls->ssl, name);
-}
-
-/* The name that the peer's certificate must have. */
-static const char *expected_name(const struct lk_config *config)
-{
-	return *config->tls_server_name ? config->tls_server_name : config->host;
+	return lk__tls_expect_name(tls->ssl, config);
 }
 
 static int begin_over(struct tls_stream *tls, const struct lk_config *config, const char *node,
@@ -277,9 +289,10 @@ static int begin_over(struct tls_stream *tls, const struct lk_config *config, co
 	int status = lk__tls_context_new(&tls->context, config, node, error);
 	if (status != 0)
 		return status;
+	lk__openssl.SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER, certificate_judged);
 	if (!*config->tls_cert_file)
 		lk__openssl.SSL_CTX_set_client_cert_cb(tls->context, certificate_asked);
-	if (prepare(tls, expected_name(config)) != 0)
+	if (prepare(tls, config) != 0)
 		return lk__fail(error, LK_ENOMEM, "connect to %s: no memory for TLS", node);
 	return 0;
 }
@@ -310,7 +323,9 @@ int lk__tls_shake(struct lk__stream *stream, const struct lk_config *config, con
 {
 	struct tls_stream *tls = tls_of(stream);
 	lk__openssl.ERR_clear_error();
+	tls->config = config;
 	int result = lk__openssl.SSL_connect(tls->ssl);
+	tls->config = NULL;
 	if (result == 1) {
 		stream->wants = POLLIN;
 		return 1;
@@ -318,6 +333,5 @@ int lk__tls_shake(struct lk__stream *stream, const struct lk_config *config, con
 	ssize_t status = call_failed(tls, result, &stream->wants);
 	if (status == -EAGAIN && lk__now_ns() < deadline_ns)
 		return 0;
-	return fail_handshake(tls, status == -EAGAIN ? -ETIMEDOUT : status, expected_name(config),
-			      node, error);
+	return fail_handshake(tls, status == -EAGAIN ? -ETIMEDOUT : status, config, node, error);
 }

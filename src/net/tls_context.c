@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "net/tls_context.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdbool.h>
-#include <string.h>
 
 #include "base/fail.h"
 #include "conf/config.h"
 #include "net/openssl.h"
-
-#define DNS_NAME_MAX 253
 
 /* A key that is locked by a password cannot be used: nobody is there to be asked. */
 static int refuse_password(char *password, int size, int writing, void *context)
@@ -86,7 +82,6 @@ int lk__tls_context_new(SSL_CTX **context_out, const struct lk_config *config, c
 		lk__openssl.ERR_clear_error();
 		return lk__fail(error, LK_ENOMEM, "connect to %s: no memory for TLS", node);
 	}
-	lk__openssl.SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
 	lk__openssl.SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION);
 	/* What was not taken may stand elsewhere in memory when it is offered again. */
 	lk__openssl.SSL_CTX_ctrl(
@@ -101,30 +96,5 @@ int lk__tls_context_new(SSL_CTX **context_out, const struct lk_config *config, c
 		return status;
 	}
 	*context_out = context;
-	return 0;
-}
-
-static bool is_address(const char *name)
-{
-	struct in6_addr address;
-	return inet_pton(AF_INET, name, &address) == 1 || inet_pton(AF_INET6, name, &address) == 1;
-}
-
-int lk__tls_expect_name(SSL *ssl, const char *name)
-{
-	char host[DNS_NAME_MAX + 1] = "";
-	X509_VERIFY_PARAM *rules = lk__openssl.SSL_get0_param(ssl);
-	if (is_address(name))
-		return lk__openssl.X509_VERIFY_PARAM_set1_ip_asc(rules, name) == 1 ? 0 : LK_ENOMEM;
-	/* The dot at the end of a complete DNS name is no part of it in certificates and SNI. */
-	size_t length = strnlen(name, DNS_NAME_MAX);
-	memcpy(host, name, length);
-	if (length > 1 && host[length - 1] == '.')
-		host[length - 1] = '\0';
-	lk__openssl.X509_VERIFY_PARAM_set_hostflags(rules, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-	if (lk__openssl.X509_VERIFY_PARAM_set1_host(rules, host, 0) != 1 ||
-	    lk__openssl.SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
-				 host) != 1)
-		return LK_ENOMEM;
 	return 0;
 }

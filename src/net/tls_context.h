@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The certificates and rules of one TLS connection. For src/net alone. */
+/* The certificates and protocol rules of one TLS connection. For src/net alone. */
 #ifndef LK__NET_TLS_CONTEXT_H
 #define LK__NET_TLS_CONTEXT_H
 
@@ -15,8 +15,5 @@ struct lk_config;
  */
 int lk__tls_context_new(SSL_CTX **context_out, const struct lk_config *config, const char *node,
 			lk_error *error);
-
-/* Sets the name or address that the peer's certificate must be for. 0 or LK_ENOMEM. */
-int lk__tls_expect_name(SSL *ssl, const char *name);
 
 #endif

@@ -35,6 +35,7 @@ class Certificates:
         (folder / "ca.cnf").write_text(CA_CONFIG.format(folder=folder))
         self.self_signed("ca", "Lockkeeper tests")
         self.issue("good", "DNS:localhost,IP:127.0.0.1")
+        self.issue("named", "DNS:localhost")
         self.issue("wrong_host", "DNS:elsewhere.example")
         self.issue("expired", "DNS:localhost,IP:127.0.0.1", "20200101000000Z", "20200201000000Z")
         self.issue("early", "DNS:localhost,IP:127.0.0.1", "20980101000000Z", "20990101000000Z")

@@ -71,7 +71,7 @@ MUTANTS = [
         ("src/conn/channels.c", "channel_want(conn, channel, false);", "channel->wanted = false;")],
         "test_scenarios.py", "turn or leaves_nothing or unsubscribes"),
     Mutant("the host name is not verified", [
-        ("src/net/tls_context.c", "X509_VERIFY_PARAM_set1_host(rules, host, 0) != 1", "0")],
+        ("src/net/tls_name.c", "X509_VERIFY_PARAM_set1_host(rules, host, 0) != 1", "0")],
         "test_tls.py", "refused or name_option"),
     Mutant("a release needs memory", [
         (RELEASE, "if redis.call('HDEL'",

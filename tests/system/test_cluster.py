@@ -323,6 +323,29 @@ def test_tls_by_a_name_that_no_map_has(clusters, make_keeper, certificates):
     other.call("try", names[0]).is_code("LK_ETLS")
 
 
+def test_tls_by_the_name_of_a_seed(clusters, make_keeper, certificates):
+    """Only the URL has the name that is in the certificates; replicas and redirects have none."""
+    made = clusters(tls=certificates.files("named"), node_timeout_ms=PATIENT_MS)
+    addresses = made.url.replace("redis-", "rediss-")
+    url, names = addresses.replace("127.0.0.1", "localhost"), [made.name_on(i) for i in SHARDS]
+    options = {"tls_ca_file": certificates.ca}
+    keeper = make_keeper(url, **options)
+    for name in names:
+        keeper.call("acquire", name).ok()
+        keeper.call("release", name).ok()
+    made.move_slot(slot_of(names[0]), made.master(2))
+    keeper.call("acquire", names[0]).ok()
+    assert made.master(2).holders(names[0])
+    made.failover(1)
+    keeper.call("acquire", names[1]).ok()
+    seen = command(made, "doctor", "--json", url=f"{url}?tls_ca_file={certificates.ca}")
+    facts = json.loads(seen.stdout)
+    known = [node["server"] for node in facts["nodes"]]
+    assert len(known) == 6 and all(known), facts["nodes"]
+    refused = make_keeper(addresses, **options).call("try", names[0]).is_code("LK_ETLS")
+    assert "127.0.0.1" in refused.message, refused.message
+
+
 def test_least_rights(clusters, make_keeper):
     """Those that docs/options.md names; without one of them the error says which."""
     made, locks = clusters(replicas=0), ROOT / "docs" / "acl" / "locks.acl"

@@ -36,6 +36,19 @@ static void wait_for_stream(void)
 	assert_int_equal(poll(&(struct pollfd){opened->fd, opened->wants, 0}, 1, LONG_MS), 1);
 }
 
+/* Leads the configuration to a node of a cluster that is known by its address. */
+static void point_to(lk_config *config, const char *host, int port)
+{
+	free(config->host);
+	config->host = strdup(host);
+	config->port = port;
+	config->deployment = LK__SINGLE;
+}
+
+/* Where the URL has one of these, the connection goes to an address that a map has. */
+static const char *scheme = "rediss";
+static const char *map_has;
+
 /* `options`: more of the query of the URL, behind the file of the authority; or NULL. */
 static int64_t open_to(struct tls_server *server, const char *host, const char *options,
 		       int64_t limit_ms, int cancel_fd)
@@ -45,11 +58,13 @@ static int64_t open_to(struct tls_server *server, const char *host, const char *
 	lk_config *config = NULL;
 	snprintf(query, sizeof(query), "tls_ca_file=%s/authority.crt%s%s", folder,
 		 options && *options ? "&" : "", options ? options : "");
-	snprintf(url, sizeof(url), "rediss://%s:%d?%s", host, server->port, query);
+	snprintf(url, sizeof(url), "%s://%s:%d?%s", scheme, host, server->port, query);
 	assert_int_equal(lk_config_new(&config, NULL), 0);
 	memset(&error, 0, sizeof(error));
 	if (lk_config_set(config, "url", url, &error) != 0)
 		fail_msg("%s", error.message);
+	if (map_has)
+		point_to(config, map_has, server->port);
 	opened = NULL;
 	int64_t begun_ns = lk__now_ns();
 	lk__stream_open(&opened, config, lk__after_ms(begun_ns, limit_ms), cancel_fd, &error);
@@ -94,7 +109,7 @@ static void assert_refuses(struct tls_server server, const char *host, const cha
 	assert_true(open_to(&server, host, options, LONG_MS, -1) < LONG_MS);
 	tls_server_join(&server);
 	assert_int_equal(error.code, code);
-	assert_non_null(strstr(error.message, host));
+	assert_non_null(strstr(error.message, map_has ? map_has : host));
 	if (!strstr(error.message, reason))
 		fail_msg("\"%s\" is not in: %s", reason, error.message);
 }
@@ -167,6 +182,79 @@ static void test_wrong_names_are_refused(void **state)
 	identity_free(&partial);
 	identity_free(&named);
 	identity_free(&text);
+}
+
+/* The node is known by 127.0.0.1; its certificate has a host name. */
+static void test_a_seed_lends_its_name(void **state)
+{
+	(void)state;
+	struct identity named = identity_new(folder, "named", &authority, "DNS:localhost", -1, 1);
+	struct tls_server server = {.identity = &named};
+	scheme = "rediss-cluster";
+	map_has = "127.0.0.1";
+	assert_opens(server, "localhost", NULL);
+	assert_opens(server, "localhost.", NULL);
+	assert_opens(server, "127.0.0.2:1,localhost", NULL);
+	server.version_most = TLS1_2_VERSION;
+	assert_opens(server, "localhost", NULL);
+	server.identity = &good; /* has the address as well */
+	assert_opens(server, "elsewhere.example", NULL);
+	tls_server_start(&server);
+	open_to(&server, "127.0.0.2:1,localhost.", NULL, LONG_MS, -1);
+	lk__stream_close(opened);
+	tls_server_join(&server);
+	assert_string_equal(server.name_asked, "localhost");
+	identity_free(&named);
+}
+
+/* Neither another name, nor an expired one, nor a stranger's, nor in place of a name. */
+static void test_the_name_of_a_seed_is_not_all(void **state)
+{
+	(void)state;
+	struct identity named = identity_new(folder, "named", &authority, "DNS:localhost", -1, 1);
+	struct identity old = identity_new(folder, "old", &authority, "DNS:localhost", -10, -1);
+	struct identity other = identity_new(folder, "theirs", &stranger, "DNS:localhost", -1, 1);
+	struct tls_server server = {.identity = &named};
+	scheme = "rediss-cluster";
+	map_has = "127.0.0.1";
+	assert_refuses(server, "elsewhere.example", NULL, LK_ETLS,
+		       "not for \"127.0.0.1\", nor for a seed of the cluster");
+	assert_refuses(server, "127.0.0.1", NULL, LK_ETLS, "not for \"127.0.0.1\"");
+	assert_refuses(server, "localhost", "tls_server_name=node.example", LK_ETLS,
+		       "not for \"node.example\"");
+	assert_refuses(server, "localhost", "tls_server_name=127.0.0.1", LK_ETLS,
+		       "not for \"127.0.0.1\"");
+	server.identity = &old;
+	assert_refuses(server, "localhost", NULL, LK_ETLS, "certificate has expired");
+	server.identity = &other;
+	assert_refuses(server, "localhost", NULL, LK_ETLS, "unable to get local issuer");
+	server.identity = &named;
+	map_has = "127.0.0.1.example"; /* a name, which nobody replaces */
+	assert_refuses(server, "localhost", "address_map=127.0.0.1.example=127.0.0.1", LK_ETLS,
+		       "not for \"127.0.0.1.example\"");
+	identity_free(&named);
+	identity_free(&old);
+	identity_free(&other);
+}
+
+/* A list of replicas is not one of seeds: each server is verified by its own. */
+static void test_no_seed_no_name(void **state)
+{
+	(void)state;
+	struct identity named = identity_new(folder, "named", &authority, "DNS:localhost", -1, 1);
+	struct tls_server server = {.identity = &named};
+	map_has = "127.0.0.1";
+	scheme = "rediss-replicas";
+	assert_refuses(server, "127.0.0.2:1,localhost", NULL, LK_ETLS, "not for \"127.0.0.1\"");
+	identity_free(&named);
+}
+
+static int back_to_one_server(void **state)
+{
+	(void)state;
+	scheme = "rediss";
+	map_has = NULL;
+	return 0;
 }
 
 static void test_bad_certificates_are_refused(void **state)
@@ -455,6 +543,9 @@ int main(void)
 		cmocka_unit_test(test_good_peers_are_taken),
 		cmocka_unit_test(test_the_name_is_asked_for),
 		cmocka_unit_test(test_wrong_names_are_refused),
+		cmocka_unit_test_teardown(test_a_seed_lends_its_name, back_to_one_server),
+		cmocka_unit_test_teardown(test_the_name_of_a_seed_is_not_all, back_to_one_server),
+		cmocka_unit_test_teardown(test_no_seed_no_name, back_to_one_server),
 		cmocka_unit_test(test_bad_certificates_are_refused),
 		cmocka_unit_test(test_old_versions_are_refused),
 		cmocka_unit_test(test_other_protocols_are_refused),
