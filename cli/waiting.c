@@ -72,17 +72,27 @@ static void explain_state(const struct waiting *waiting, lk_scan *scan, char *te
 	}
 }
 
+/* Why no server says busy. The line has said already what is waited for. */
+static void explain_reason(const struct waiting *waiting, const char *reason, char *text)
+{
+	char known[TEXT_SIZE];
+	int size = snprintf(known, sizeof(known), "acquire \"%.200s\": ", waiting->name);
+	if (strncmp(reason, known, (size_t)size) == 0)
+		reason += size;
+	text_add(text, *reason ? reason : "no answer yet");
+}
+
 /* 1 with what there is to say; 0 when nobody waits (any more). */
-static int explain(const struct waiting *waiting, lk_scan *scan, char text_out[TEXT_SIZE])
+static int explain(struct waiting *waiting, lk_scan *scan, char text_out[TEXT_SIZE])
 {
 	lk_wait_info wait = {.struct_size = sizeof(wait), .code = LK_EBUSY};
 	if (waiting->lock && lk_lock_wait_info(waiting->lock, &wait, NULL) != 1)
 		return 0;
-	snprintf(text_out, TEXT_SIZE, "waiting for %.200s: ", waiting->name);
+	waiting->head_size = snprintf(text_out, TEXT_SIZE, "waiting for %.200s: ", waiting->name);
 	if (wait.code == LK_EBUSY)
 		explain_state(waiting, scan, text_out);
 	else
-		text_add(text_out, *wait.reason ? wait.reason : "no answer yet");
+		explain_reason(waiting, wait.reason, text_out);
 	return 1;
 }
 
@@ -112,6 +122,26 @@ static size_t line_fit(const char *line, size_t size, size_t columns)
 	return fit;
 }
 
+/* Of a line that is too long for the terminal one part is shown, and the next one next time. */
+static void line_take_turn(struct waiting *waiting, char *text)
+{
+	static const char between[] = "; ";
+	char *part = text + waiting->head_size;
+	const char *at = part, *end;
+	if (strlen(text) < terminal_columns())
+		return;
+	for (unsigned i = 0; i < waiting->turn && at; i++) {
+		at = strstr(at, between);
+		at = at ? at + strlen(between) : NULL;
+	}
+	waiting->turn = at ? waiting->turn + 1 : 1;
+	at = at ? at : part;
+	end = strstr(at, between);
+	size_t size = end ? (size_t)(end - at) : strlen(at);
+	memmove(part, at, size);
+	part[size] = '\0';
+}
+
 /* Writes a line over the last one, no longer than the terminal is wide; NULL clears it. */
 static void line_rewrite(const struct waiting *waiting, const char *text)
 {
@@ -133,12 +163,14 @@ static void line_rewrite(const struct waiting *waiting, const char *text)
 }
 
 /* With the mutex. */
-static void say(struct waiting *waiting, const char *text)
+static void say(struct waiting *waiting, char *text)
 {
-	if (waiting->in_place)
+	if (waiting->in_place) {
+		line_take_turn(waiting, text);
 		line_rewrite(waiting, text);
-	else
+	} else {
 		message("%s", text);
+	}
 	waiting->shown = 1;
 }
 

@@ -4,8 +4,8 @@
  * on stderr who holds the lock, since when, and who waits; or what stands in the way of an answer.
  *
  * On a terminal it is one line, rewritten in place, from the second second on, while the job is in
- * the foreground. Elsewhere it is a line now and then, and only if it was asked for (-v). It only
- * looks: the wait never waits for it.
+ * the foreground; what is too long for it is shown part by part. Elsewhere it is a line now and
+ * then, and only if it was asked for (-v). It only looks: the wait never waits for it.
  */
 #ifndef CLI_WAITING_H
 #define CLI_WAITING_H
@@ -35,6 +35,8 @@ struct waiting {
 	pid_t group;
 	int verbose;
 	int started, in_place, shown;
+	int head_size; /* of what is said: up to the name */
+	unsigned turn; /* which part of a line that is too long comes next */
 	pthread_t thread;
 	pthread_mutex_t mutex; /* nothing is said once it is over */
 	pthread_cond_t end;

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -161,6 +162,20 @@ def test_break_asks_and_names_the_servers(quorum, three):  # noqa: F811
             shell.line(answer)
             shell.prompt()
             assert [server.call("EXISTS", "q") for server in three] == [left, left, 0]
+    finally:
+        shell.close()
+
+
+def test_a_line_on_the_terminal_names_each_server_in_turn(quorum, three):  # noqa: F811
+    """With what stands in its way: all of it is too long for one line."""
+    for server in three[:2]:
+        server.kill()
+    shell = Terminal(quorum.environment)
+    try:
+        shell.line("lockkeeper run q true")
+        for part in ["1 of 3 nodes grant it", *[re.escape(server.unix_url) for server in three[:2]],
+                     "1 of 3 nodes grant it"]:
+            shell.expect(rf"\r\x1b\[Kwaiting for q: {part}")
     finally:
         shell.close()
 
