@@ -148,8 +148,9 @@ LK_API int lk_lock_acquire(lk_lock *lock, const lk_acquire_options *options, lk_
  * As lk_lock_acquire(), but waits at most `wait_ms` (RLock.tryLock(wait)); 0 is lk_lock_try().
  * Errors as lk_lock_acquire(), and at the limit LK_ETIMEDOUT, but only if the server last said that
  * another owner holds the lock; else the reason why the server did not say so (LK_EUNREACHABLE,
- * LK_EUNAVAILABLE, …), which is LK_EMAYBEHELD while a try has no answer yet. A try that is sent
- * just before the limit gets 20 ms for its answer, so the call may end that much later. Since 0.1.
+ * LK_EUNAVAILABLE, …), which is LK_EMAYBEHELD while a try has no answer yet. A try that is on its
+ * way at the limit gets a tenth of the limit more for its answer, 20 ms at least and 250 ms at
+ * most, so the call may end that much later. Since 0.1.
  */
 LK_API int lk_lock_acquire_within(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *options,
 				  lk_error *error);

@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import pathlib
 import socket
+import time
 
 import pytest
 
 from keeper import CLOSE_ABANDON
-from proxy import CUT_BEFORE, Cut, Drip, Once, Replace, reply_to
+from proxy import CUT_BEFORE, Cut, Drip, Once, Park, Replace, reply_to
 from waiting import until
 
 GARBAGE = {
@@ -246,6 +247,34 @@ def test_slow_drip_does_not_hold_off_the_limit(server, proxy, make_keeper):
     assert answer.took < 4
     proxy.rule = None
     until(lambda: server.call("EXISTS", "drip") == 0, 10)
+
+
+@pytest.mark.parametrize("late_s, code", [(0.03, "LK_ETIMEDOUT"), (4, "LK_EMAYBEHELD")],
+                         ids=["a-little", "for-good"])
+@pytest.mark.parametrize("queue", [0, 1])
+def test_an_answer_that_comes_behind_the_limit(server, proxy, make_keeper, queue, late_s, code):
+    """It has a tenth of the limit, at most a quarter of a second: a limit that passes while a try
+    is on its way does not leave the outcome open."""
+    other, limit_s = make_keeper(server.unix_url), 3.0
+    keeper = make_keeper(proxy.unix_url, command_timeout_ms=20_000)  # another limit
+    other.call("acquire", "late").ok()
+    keeper.call("try", "late", queue=queue).is_code("LK_EBUSY")
+    asked = []
+
+    def rule(message):
+        if message.reply and message.what == "acquire":
+            asked.append(message)
+            ends = begun + limit_s + late_s
+            return Park(max(ends - time.monotonic(), 0)) if len(asked) > 1 else None
+        return None
+
+    begun, proxy.rule = time.monotonic(), rule
+    wait = keeper.say("within", "late", wait=int(limit_s * 1000), queue=queue)
+    until(lambda: len(asked) > 1, limit_s, "it listens, and asks again")
+    answer = wait.result().is_code(code)
+    least_s = limit_s + (0.25 if code == "LK_EMAYBEHELD" else 0)
+    assert least_s <= answer.took < least_s + 2, answer.took
+    proxy.rule = None
 
 
 def test_connection_refused(make_keeper, folder):

@@ -15,15 +15,29 @@
 
 #define DEAF_NS (1000 * LK__MS)       /* between tries while no message can be heard */
 #define ANSWER_GRACE_NS (50 * LK__MS) /* beyond a try's deadline, for its answer's way back */
-#define LAST_ANSWER_NS (20 * LK__MS)  /* beyond the wait limit, for the answer to a try */
+#define LAST_ANSWER_PART 10           /* of the wait limit, beyond it, for the answer to a try: */
+#define LAST_ANSWER_MIN_NS (20 * LK__MS)
+#define LAST_ANSWER_MAX_NS (250 * LK__MS)
 
-/* A limit that passes while a try is on its way would make a grant of nearly every refusal
- * uncertain: the answer is given a little time. */
+/* A limit that passes while a try is on its way would leave nearly every refusal uncertain: the
+ * answer is given a little time. */
+static int64_t last_answer_ns(const struct lk__caller *waiter)
+{
+	int64_t part_ns = (waiter->until_ns - waiter->begun_ns) / LAST_ANSWER_PART;
+	if (part_ns < LAST_ANSWER_MIN_NS)
+		return LAST_ANSWER_MIN_NS;
+	return lk__earlier(part_ns, LAST_ANSWER_MAX_NS);
+}
+
 int64_t lk__head_answer_until_ns(const struct lk__head *head)
 {
-	int64_t least_ns = lk__now_ns() + LAST_ANSWER_NS;
-	int64_t until_ns = head->waiter->until_ns > least_ns ? head->waiter->until_ns : least_ns;
-	return lk__earlier(until_ns, head->entry->waiting->attempt.try_until_ns + ANSWER_GRACE_NS);
+	const struct lk__caller *waiter = head->waiter;
+	int64_t try_ns = head->entry->waiting->attempt.try_until_ns + ANSWER_GRACE_NS;
+	int64_t now_ns = lk__now_ns();
+	int64_t until_ns = waiter->until_ns > now_ns ? waiter->until_ns : now_ns;
+	if (until_ns >= try_ns)
+		return try_ns;
+	return lk__earlier(until_ns + last_answer_ns(waiter), try_ns);
 }
 
 static int head_fail(struct lk__head *head, int code, const char *reason)
