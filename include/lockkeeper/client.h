@@ -67,8 +67,10 @@ LK_API const char *lk_client_node(const lk_client *client);
  * little more than the command limit at most.
  *
  * A red lock of which this is the first client is released when a majority of its nodes has
- * answered; their own clients go on with the others. The parts that other clients have of a multi
- * lock are released by those.
+ * answered; their own clients go on with the others. A node that grants it behind the majority is
+ * released as soon as it has answered, unless its request was sent twice: a copy may still run
+ * then, and close waits for that. The parts that other clients have of a multi lock are released
+ * by those.
  *
  * LK_EMAYBEHELD: something of ours may still be held, because the server did not answer in time.
  * The client continues the release until a further call of this function finds it complete, or

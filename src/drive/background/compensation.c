@@ -34,7 +34,7 @@ static struct lk__compensation *compensation_new(struct lk__entry *entry, uint64
 	atomic_fetch_add(&entry->compensating, 1);
 	compensation->entry = entry;
 	compensation->number = number;
-	compensation->until_ns = until_ns < most_ns ? until_ns : most_ns;
+	atomic_init(&compensation->until_ns, lk__earlier(until_ns, most_ns));
 	compensation->node = lk__entry_node(entry);
 	compensation->offset_ns = lk__node_most_offset_ns(compensation->node, now_ns);
 	compensation->end_ns = lk__entry_outlived_ns(entry, until_ns);
@@ -96,7 +96,8 @@ static void compensation_finish(struct lk__request *request)
 	struct lk__compensation *compensation = request->owner;
 	assert(compensation->at_ns == LK__NEVER); /* under way */
 	int64_t now_ns = lk__now_ns();
-	int64_t until_ns = compensation->until_ns + compensation_moved_ns(compensation);
+	int64_t until_ns = atomic_load(&compensation->until_ns) +
+			   compensation_moved_ns(compensation);
 	/* A key that is another kind of lock by now holds nothing of ours. */
 	bool answered = request->code == 0 || request->code == LK_EWRONGTYPE;
 	bool sure = answered && request->sent_ns >= until_ns;
@@ -177,6 +178,26 @@ void lk__compensate_behind(struct lk__entry *entry, uint64_t number)
 		compensation_later(compensation, now_ns);
 }
 
+void lk__compensation_hasten(const struct lk__entry *entry, uint64_t number)
+{
+	struct lk__compensation *compensation;
+	int64_t now_ns = lk__now_ns();
+	bool found = false;
+	pthread_mutex_lock(&entry->client->mutex);
+	DL_FOREACH(entry->client->compensations, compensation)
+	{
+		if (compensation->entry != entry || compensation->number != number)
+			continue;
+		atomic_store(&compensation->until_ns, lk__earlier(compensation->until_ns, now_ns));
+		if (compensation->at_ns != LK__NEVER) /* else it is under way, and is repeated */
+			compensation->at_ns = now_ns;
+		found = true;
+	}
+	pthread_mutex_unlock(&entry->client->mutex);
+	if (found)
+		lk__loop_wake(entry->client);
+}
+
 /* ---- the loop's turn ---- */
 
 /* Those that are due, in a row, marked as under way. `next_ns`: when the next is. */
@@ -209,7 +230,7 @@ int64_t lk__compensation_turn(lk_client *client)
 		struct lk__compensation *next = compensation->next_due;
 		int64_t now_ns = lk__now_ns();
 		struct lk__conn *work = lk__node_work(lk__entry_node(compensation->entry));
-		if (now_ns >= compensation->until_ns)
+		if (now_ns >= atomic_load(&compensation->until_ns))
 			clock_send(work);
 		if (!compensation_send(compensation, work))
 			compensation_later(compensation,

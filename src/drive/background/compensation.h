@@ -24,6 +24,10 @@ void lk__compensate_copies(struct lk__entry *entry, uint64_t number, int64_t unt
  */
 void lk__compensate_behind(struct lk__entry *entry, uint64_t number);
 
+/* Every request for that number has been answered, and was sent once: no copy of it can run any
+ * more. Its compensation need not wait for that. */
+void lk__compensation_hasten(const struct lk__entry *entry, uint64_t number);
+
 /* The loop's turn. Returns when the next is due; LK__NEVER for none. */
 int64_t lk__compensation_turn(lk_client *client);
 

@@ -11,7 +11,9 @@ struct lk__compensation {
 	struct lk__entry *entry;
 	const struct lk__node *node; /* that the acquire was sent to */
 	uint64_t number;
-	int64_t until_ns;  /* a copy of the acquire may run until then, as the clocks were then: */
+	/* A copy of the acquire may run until then, as the clocks were then. Comes closer under the
+	 * client's mutex. */
+	_Atomic int64_t until_ns;
 	int64_t offset_ns; /* the server's time less ours, when that was computed, or more */
 	int64_t end_ns;    /* by then its lease has ended it; LK__NEVER where there is none */
 	int64_t at_ns;     /* the next attempt; LK__NEVER while one is under way */

@@ -207,6 +207,32 @@ static bool node_is_unsure(const struct lk__red_node *node)
 	return node->part == LK__RED_UNSURE || node->copies || node->asked > 0;
 }
 
+void lk__red_note_given_back(struct lk__red_node *node, uint64_t number, bool unsure)
+{
+	node->given_back = (struct lk__given_back){.number = number, .unsure = unsure};
+}
+
+void lk__red_note_answered(struct lk__red_node *node, uint64_t number, bool once)
+{
+	struct lk__given_back *given = &node->given_back;
+	if (given->number != number)
+		return;
+	given->unsure |= !once;
+	given->over = node->asked == 0 && !given->unsure;
+	if (given->over)
+		lk__compensation_hasten(node->member, number);
+}
+
+/* The node's part of the current grant goes back. Returns whether a copy of a try may still run. */
+static bool node_end_part(struct lk__red_node *node)
+{
+	bool unsure = node_is_unsure(node);
+	bool unsure_before = node->joined && node->before_join == LK__RED_UNSURE;
+	lk__red_note_given_back(node, node->number, node->copies || unsure_before);
+	node->part = LK__RED_NOT_HELD;
+	return unsure;
+}
+
 void lk__red_release_unasked(struct lk__entry *entry, uint64_t number)
 {
 	struct lk__red *red = lk__red_of(entry);
@@ -216,11 +242,9 @@ void lk__red_release_unasked(struct lk__entry *entry, uint64_t number)
 	for (size_t i = 0; i < red->count; i++) {
 		struct lk__red_node *node = &red->node[i];
 		lk__red_unjoin(node);
-		bool unsure = node_is_unsure(node);
 		if (node->part != LK__RED_NOT_HELD)
-			lk__red_give_back(node, node->number, unsure, red->until_ns,
+			lk__red_give_back(node, node->number, node_end_part(node), red->until_ns,
 					  entry->grant.lease_ms);
-		node->part = LK__RED_NOT_HELD;
 	}
 }
 
@@ -314,9 +338,8 @@ static void release_ask(struct release *release)
 		release->lost += node->part == LK__RED_NOT_HELD;
 		if (node->part == LK__RED_NOT_HELD)
 			continue;
-		release->unsure[i] = node_is_unsure(node);
+		release->unsure[i] = node_end_part(node);
 		release->number[i] = node->number;
-		node->part = LK__RED_NOT_HELD;
 		lk__field(node->member, node->number, field);
 		struct lk__request *request = node->member->target.recipe->release(
 			&node->member->target, field);
@@ -330,18 +353,22 @@ static void release_ask(struct release *release)
 	}
 }
 
-/* Where a try has had no answer, a copy of it may still run. */
+/* Where a try has had no answer, a copy of it may still run. The front's mutex is held. */
 static void release_compensate(const struct release *release)
 {
-	struct lk__red *red = lk__red_of(release->call.entry);
+	const struct lk__red *red = lk__red_of(release->call.entry);
+	int64_t now_ns = lk__now_ns();
 	for (size_t i = 0; i < red->count; i++) {
+		const struct lk__given_back *given = &red->node[i].given_back;
 		struct lk__entry *member = red->node[i].member;
+		bool over = given->over && given->number == release->number[i];
 		if (!release->unsure[i])
 			continue;
 		pthread_mutex_lock(&member->mutex);
 		if (member->red_lease_ms < release->lease_ms)
 			member->red_lease_ms = release->lease_ms;
-		lk__compensate_copies(member, release->number[i], release->until_ns);
+		lk__compensate_copies(member, release->number[i],
+				      over ? now_ns : release->until_ns);
 		pthread_mutex_unlock(&member->mutex);
 	}
 }
@@ -399,8 +426,8 @@ struct lk__nodes_call *lk__red_release_begin(struct lk__entry *entry, struct lk_
 	atomic_fetch_add(&entry->client->releasing, 1);
 	pthread_mutex_unlock(&entry->mutex);
 	lk__fan_out_go(release->call.fan_out);
-	release_compensate(release);
 	pthread_mutex_lock(&entry->mutex);
+	release_compensate(release);
 	return &release->call;
 }
 

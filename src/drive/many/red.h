@@ -34,6 +34,13 @@ enum lk__red_part {
 	LK__RED_UNSURE, /* asked, and no answer that we know of */
 };
 
+/* The last number that was given back: what its requests have been answered since. */
+struct lk__given_back {
+	uint64_t number;
+	bool unsure; /* one was sent twice, or its answer does not tell */
+	bool over;   /* all are answered, and none is unsure: no copy can run any more */
+};
+
 struct lk__red_node {
 	lk_client *client;        /* a reference, but for the first */
 	struct lk__entry *member; /* a reference */
@@ -45,6 +52,7 @@ struct lk__red_node {
 	struct lk__node *place; /* whose it is */
 	struct lk__identity identity;
 	unsigned asked; /* tries on their way that nobody waits for any more */
+	struct lk__given_back given_back;
 	/* Of the current grant. */
 	uint64_t number;
 	enum lk__red_part part;
@@ -131,6 +139,13 @@ int lk__red_extend(struct lk__entry *entry, struct lk__thread *thread,
  * copy of the try can run any more. The front's mutex may be held. */
 void lk__red_give_back(struct lk__red_node *node, uint64_t number, bool unsure, int64_t until_ns,
 		       int64_t lease_ms);
+
+/* A number is given back; `unsure`: what was answered before does not tell, or not all. The front's
+ * mutex is held. */
+void lk__red_note_given_back(struct lk__red_node *node, uint64_t number, bool unsure);
+/* Such a number has been answered, when `asked` no longer counts that; `once`: by one copy, which
+ * tells. The front's mutex is held. */
+void lk__red_note_answered(struct lk__red_node *node, uint64_t number, bool once);
 
 /* Asks a node for the current grant, which is certain until `end_ns`, in the background. Takes such
  * a question back if it was not sent yet. The front's mutex is held. */

@@ -21,7 +21,8 @@
 struct join {
 	struct lk__entry *entry;
 	size_t index;
-	uint64_t grant; /* the front's number */
+	uint64_t grant;  /* the front's number, */
+	uint64_t number; /* and the node's */
 	int64_t lease_ms, end_ns;
 	int64_t asked_lease_ms; /* as long at least */
 	bool again;             /* the answer to the first was not to the try, or too late */
@@ -114,8 +115,13 @@ static void join_read(const struct join *join, const struct lk__request *request
 						   node->member->target.recipe->read_acquire,
 						   join->asked_lease_ms, lk__now_ns());
 	bool copies = answer.event.copied;
-	if (lk__red_of(join->entry)->number != join->grant)
+	if (lk__red_of(join->entry)->number != join->grant) {
+		bool refused = answer.event.type == LK__ATTEMPT_BUSY ||
+			       answer.event.type == LK__ATTEMPT_LATE;
+		bool tells = answer.event.type == LK__ATTEMPT_GRANTED || refused;
+		lk__red_note_answered(node, join->number, tells && !copies && !request->redirects);
 		return; /* it was released as one that may have it */
+	}
 	node->copies |= copies;
 	if (answer.event.type == LK__ATTEMPT_GRANTED)
 		node->part = LK__RED_HELD;
@@ -156,6 +162,7 @@ void lk__red_join(struct lk__entry *entry, size_t index, int64_t lease_ms, int64
 	struct join wanted = {.entry = entry,
 			      .index = index,
 			      .grant = red->number,
+			      .number = node->number,
 			      .lease_ms = lease_ms,
 			      .end_ns = end_ns};
 	if (!node->join && node->asked < LK__RED_ASKED_MAX && lk__now_ns() < end_ns)

@@ -389,6 +389,14 @@ static void round_late_part(const struct round *round, size_t index)
 	round_join(round, index);
 }
 
+/* Whether no copy of the try can run any more, and none has on another node. */
+static bool ballot_tells(const struct ballot *ballot)
+{
+	const struct lk__vote *vote = &ballot->vote;
+	bool refused = vote->type == LK__VOTE_BUSY || vote->type == LK__VOTE_LATE;
+	return (vote->granted || refused) && !vote->copies && !ballot->strayed;
+}
+
 /* A node has answered after the round was over. */
 static void round_late(void *context, size_t index, const struct lk__fan_out_part *answers)
 {
@@ -405,6 +413,8 @@ static void round_late(void *context, size_t index, const struct lk__fan_out_par
 		round_settle(round, index, answers->request[answers->count - 1]);
 	if (red->number == round->number && ballot->vote.tried)
 		round_late_part(round, index);
+	else if (ballot->vote.tried)
+		lk__red_note_answered(node, ballot->number, ballot_tells(ballot));
 	pthread_mutex_unlock(&round->call.entry->mutex);
 }
 
@@ -416,6 +426,7 @@ static void round_give_back(const struct round *round)
 	for (size_t i = 0; i < round->red->count; i++) {
 		const struct lk__vote vote = round_vote(round, i);
 		bool stays = lk__vote_may_stay(&vote);
+		lk__red_note_given_back(&round->red->node[i], round->ballot[i].number, vote.copies);
 		if (stays || vote.granted)
 			lk__red_give_back(&round->red->node[i], round->ballot[i].number, stays,
 					  round->call.until_ns, round->lease_ms);
