@@ -134,7 +134,7 @@ def watched(run) -> Answer:
         held = run.call("c", "is_held")
         if held["code"] == "LK_ENOMEM":  # for the handle: it says nothing of the hold
             continue
-        if held["result"] != 1:
+        if held["result"] != 1 or "deadline_ns" not in held:  # gone, or just now
             return Answer(held, code="LK_ELOST")
         answer = Answer(answer, deadline_ns=held["deadline_ns"])
     return answer

