@@ -652,9 +652,11 @@ static void test_a_cancel_ends_a_call_that_waits_for_an_answer(void **state)
 	struct threads reader, caller;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
+	char config[64]; /* well beyond the cancel; what was sent is given back behind it */
 	options.owner = release.owner = "owner";
+	snprintf(config, sizeof(config), "command_timeout_ms=%lld", slow_ms(6000));
 	open_pair(&pair, open_client_at(first->url_unix, ""),
-		  open_client_at(second->url_unix, "command_timeout_ms=30000"));
+		  open_client_at(second->url_unix, config));
 	expect(0, lk_client_ping(pair.there, &err));
 	expect(0, lk_lock_acquire(pair.part[0], &options, &err));
 	server_pause(second);
