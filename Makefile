@@ -5,11 +5,12 @@ PREFIX =
 DESTDIR =
 PYTHON = /usr/bin/python3
 
-.PHONY: all check check-all check-faults check-servers servers interop format docs demo bench install uninstall clean packages-build packages-run packages-check packages-bench packages-servers packages-interop
+.PHONY: all programs check check-all check-night check-faults check-servers check-debian servers interop format docs demo bench install uninstall clean packages-build packages-run packages-check packages-bench packages-servers packages-interop packages-debian
 
+# The library and the command. The targets below build what they need beside these.
 all: packages-build $(BUILD)/build.ninja
 	$(if $(PREFIX),meson configure "$(BUILD)" --prefix="$(PREFIX)")
-	ninja -C "$(BUILD)"
+	ninja -C "$(BUILD)" product
 
 $(BUILD)/build.ninja:
 	meson setup "$(BUILD)" $(if $(PREFIX),--prefix="$(PREFIX)")
@@ -30,36 +31,54 @@ packages-servers:
 packages-interop:
 	@sh scripts/install_packages.sh build run check interop
 
-# Every test; ends with "N passed, N failed".
-check: packages-check all
-	$(PYTHON) scripts/check.py --build $(BUILD)
+packages-debian:
+	@sh scripts/install_packages.sh build run check debian
+
+# The tests too, and the programs of the bench and the demo.
+programs: packages-check $(BUILD)/build.ninja
+	ninja -C "$(BUILD)"
+
+# What shows that it works; ends with "N passed, N failed".
+check: programs
+	$(PYTHON) scripts/check.py --build "$(BUILD)"
+
+# Every test.
+check-all: programs
+	$(PYTHON) scripts/check.py --build "$(BUILD)" --level all
 
 # The same with every deployment, transport and way of calling, and 100 failovers.
-check-all: packages-check all
-	LOCKKEEPER_CONFORMANCE=all LOCKKEEPER_FAILOVERS=100 $(PYTHON) scripts/check.py --build $(BUILD)
+check-night: programs
+	$(PYTHON) scripts/check.py --build "$(BUILD)" --level night
 
 # The whole matrix of faults under the sanitizers, in its own build folders; about an hour.
 check-faults: packages-check
 	$(PYTHON) scripts/ci.py faults
 
+# All of `make check` in a root of that Debian release, which is removed afterwards.
+RELEASE = trixie
+check-debian: packages-debian
+	$(PYTHON) scripts/debian.py --release $(RELEASE) --check
+
 # The suites of the wire and of deployments on servers of other versions (docs/servers.md).
-check-servers: packages-servers all
+check-servers: packages-servers programs
 	$(PYTHON) scripts/try_servers.py --build $(BUILD)
 
 # Fetches those servers into the build folder.
-servers: packages-servers all
+servers: packages-servers programs
 	$(PYTHON) scripts/try_servers.py --build $(BUILD) --fetch
 
 # Redisson, redis-py, redsync and node-redlock on the same keys (docs/interop.md).
-interop: packages-interop all
+interop: packages-interop programs
 	$(PYTHON) scripts/check.py --build $(BUILD) interop
 
 # Processes compete for one lock, and one is killed while it holds it; about 20 seconds.
 demo: packages-run all
+	ninja -C "$(BUILD)" demo-programs
 	$(PYTHON) demo/demo.py --build $(BUILD)
 
 # Figures beside bare hiredis programs, into bench/results.
 bench: packages-bench all
+	ninja -C "$(BUILD)" bench-programs
 	$(PYTHON) bench/run.py --build $(BUILD)
 
 # Writes the pages that come from tables; `make check` finds stale ones.
@@ -72,7 +91,7 @@ format:
 # A relative DESTDIR counts from here, not from the build folder.
 install: all
 	destdir="$(DESTDIR)"; case "$$destdir" in ''|/*) ;; *) destdir="$$PWD/$$destdir";; esac; \
-	DESTDIR="$$destdir" meson install -C "$(BUILD)"
+	DESTDIR="$$destdir" meson install --no-rebuild -C "$(BUILD)"
 # Removes the files that the last installation from this build folder wrote.
 uninstall:
 	ninja -C "$(BUILD)" uninstall

@@ -1,102 +1,153 @@
 #!/usr/bin/env python3
-"""Every test of one build folder: checks of the tree, C programs, pytest suites; then the sum.
+"""The tests of one build folder: checks of the tree, C programs, pytest suites; then the sum.
 
-usage: check.py [--build DIR] [checks] [c] [python] [interop]   (the first three if none is named)
+usage: check.py [--build DIR] [--level check|all|night] [checks] [c] [python] [interop]
+       (the first three if none is named)
+
+    check   of the suites that need time, the tests that tests/chosen.txt lists
+    all     every test
+    night   every deployment in every way, and 100 failovers
 """
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
+import math
+import os
 import pathlib
 import sys
 import time
+from typing import NamedTuple
 
+import parts
+import run
 import tally as runners
 from tally import PYTHON, ROOT, Tally, say
 
-SCRIPTS = ROOT / "scripts"
-INTEROP = ROOT / "tests" / "interop"
-INTEROP_LIMIT_S = 480
-# Most tests wait more than they work: several C programs run at once, however many cores there are;
-# a suite of pytest is split, and several parts run at once. Ten programs and ten parts keep two
-# cores busy for most of the time.
-PROGRAMS_AT_ONCE = 10
-# The suites with the longest parts begin first, in parts of a minute or two: none of them is left
-# alone at the end.
-SHARDS = {"system": 16, "faults": 8, "history": 2, "cli": 4}
-PARTS_AT_ONCE = 10
+SCRIPTS, TESTS = ROOT / "scripts", ROOT / "tests"
+INTEROP = TESTS / "interop"
+CHOSEN = TESTS / "chosen.txt"
+CHECK_LIMIT_S = 300
+CORES = 2  # of the machine that the minutes were measured on
 
 
-def suites() -> list[pathlib.Path]:
-    """The folders of tests/ that pytest runs; interop, which fetches other libraries, aside."""
-    return sorted({path.parent for path in (ROOT / "tests").glob("*/test_*.py")} - {INTEROP})
+class Level(NamedTuple):
+    minutes: float  # idle, on two cores
+    environment: dict[str, str]
 
 
-def checks(tally: Tally, build: pathlib.Path) -> None:
+LEVELS = {
+    "check": Level(6, {}),
+    "all": Level(25, {}),
+    "night": Level(120, {"LOCKKEEPER_CONFORMANCE": "all", "LOCKKEEPER_FAILOVERS": "100"}),
+}
+# Files whose tests are run in so many parts, so that none is left alone at the end.
+PARTS = {"faults/matrix": 8, "system/conformance": 6, "history/failovers": 2,
+         "system/failover_kinds": 4, "system/cluster_slots": 2, "system/threadless_moving": 3,
+         "system/two_owners": 2, "system/sentinel": 2, "system/red": 2}
+# Suites whose files share what takes long to make: an installed copy.
+TOGETHER = ["install"]
+# They begin first where it is not known yet how long each takes.
+LONGEST = [*PARTS, *TOGETHER, "api/nomem_moving-cluster", "api/nomem", "api/multi_lock",
+           "system/scenarios", "api/red_lock", "cli/doctor", "cli/several", "api/nomem_red"]
+
+
+def files() -> list[pathlib.Path]:
+    """The files of tests/ that pytest runs; interop, which fetches other libraries, aside."""
+    return [path for path in sorted(TESTS.glob("*/test_*.py")) if path.parent != INTEROP]
+
+
+def name(path: pathlib.Path) -> str:
+    return f"{path.parent.name}/{path.stem.removeprefix('test_')}"
+
+
+def chosen() -> dict[str, list[str]]:
+    """The table of what `make check` runs: each file's tests, as pytest_part.py names them."""
+    table: dict[str, list[str]] = {}
+    for line in CHOSEN.read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            file, glob, _ = line.split(maxsplit=2)
+            table.setdefault(file, []).append(f"{file.partition('/')[2]}::{glob}")
+    unknown = table.keys() - {name(path) for path in files()}
+    if unknown:
+        sys.exit(f"{CHOSEN.relative_to(ROOT)}: there is no {', '.join(sorted(unknown))}")
+    return table
+
+
+def tests_of(paths: list[pathlib.Path], environment: dict[str, str],
+             table: dict[str, list[str]] | None = None) -> list[parts.Part]:
+    """Those files, or what the table names of them. Files that share what takes long to make are
+    run together."""
+    made: list[parts.Part] = []
+    together: dict[str, list[pathlib.Path]] = {}
+    for path in paths:
+        if table is not None and name(path) not in table:
+            continue
+        if path.parent.name in TOGETHER:
+            together.setdefault(path.parent.name, []).append(path)
+            continue
+        count = PARTS.get(name(path), 1) if table is None else 1
+        made += [parts.Tests(name(path), [path], environment, table[name(path)] if table else [],
+                             number, count) for number in range(1, count + 1)]
+    for suite, several in together.items():
+        globs = [glob for path in several for glob in table[name(path)]] if table else []
+        made.append(parts.Tests(suite, several, environment, globs))
+    return made
+
+
+def checks(build: pathlib.Path) -> list[parts.Part]:
     """Each check_*.py is one: it takes the build folder and ends with 0 when all is well."""
-    for script in sorted(SCRIPTS.glob("check_*.py")):
-        runners.command(tally, script.stem, [PYTHON, str(script), str(build)])
+    return [parts.Program(f"tree/{script.stem.removeprefix('check_')}",
+                          [PYTHON, str(script), str(build)], {}, CHECK_LIMIT_S)
+            for script in sorted(SCRIPTS.glob("check_*.py"))]
 
 
-def everything(tally: Tally, build: pathlib.Path, parts: list[str]) -> None:
-    environment = {"LOCKKEEPER_BUILD": str(build)}
-    if "checks" in parts:
-        say("Checks of the tree")
-        checks(tally, build)
-    if "c" in parts or "python" in parts:
+def everything(tally: Tally, build: pathlib.Path, which: list[str], level: str = "all") -> None:
+    environment = {**LEVELS[level].environment, "LOCKKEEPER_BUILD": str(build)}
+    begun: list[parts.Part] = []
+    if "checks" in which:
+        begun += checks(build)
+    if "c" in which:
+        begun += parts.programs(build, {})
+    if "python" in which:
+        begun += tests_of(files(), environment, chosen() if level == "check" else None)
+    if "interop" in which:
+        begun += tests_of(sorted(INTEROP.glob("test_*.py")), environment)
+    run_parts(tally, build, begun)
+
+
+def run_tests(tally: Tally, build: pathlib.Path, names: list[str],
+              environment: dict[str, str]) -> None:
+    """The files of tests/ with those names, as in system/wire."""
+    environment = {**environment, "LOCKKEEPER_BUILD": str(build)}
+    run_parts(tally, build, tests_of([path for path in files() if name(path) in names],
+                                     environment))
+
+
+def run_parts(tally: Tally, build: pathlib.Path, begun: list[parts.Part]) -> None:
+    if begun:
+        say(f"{len(begun)} programs, {run.AT_ONCE} at a time")
         with runners.temporary_folder(tally):
-            programs_and_suites(tally, build, parts, environment)
-    if "interop" in parts:
-        say("Suite tests/interop")
-        runners.pytest(tally, "interop", [INTEROP], environment, INTEROP_LIMIT_S)
+            run.run(tally, begun, run.Times(build / "times.json"), LONGEST)
 
 
-def programs_and_suites(tally: Tally, build: pathlib.Path, parts: list[str],
-                        environment: dict[str, str]) -> None:
-    if "c" in parts:
-        say("C suites")
-        c_suites(tally, build, environment)
-    if "python" in parts:
-        run_suites(tally, {folder: [folder] for folder in suites()}, environment)
-
-
-def c_suites(tally: Tally, build: pathlib.Path, environment: dict[str, str]) -> None:
-    slow = environment.get("LK_TEST_SLOW", "1")
-    runners.meson(tally, build, ["--timeout-multiplier", slow, "--num-processes",
-                                 str(PROGRAMS_AT_ONCE)], environment)
-
-
-def shard(tally: Tally, folder: pathlib.Path, paths: list[pathlib.Path], number: int,
-          environment: dict[str, str]) -> None:
-    shards = SHARDS.get(folder.name, 1)
-    say(f"Suite {folder.relative_to(ROOT)}, part {number} of {shards}")
-    runners.pytest(tally, f"{folder.name}-{number}", paths,
-                   {**environment, "LOCKKEEPER_SHARD": f"{number}/{shards}"},
-                   may_be_empty=shards > 1)
-
-
-def run_suites(tally: Tally, chosen: dict[pathlib.Path, list[pathlib.Path]],
-               environment: dict[str, str]) -> None:
-    """The files chosen of each pytest suite (the suite's folder: all), each suite in its parts.
-    The first that fails to run at all is raised."""
-    order = list(SHARDS)
-    longest_first = sorted(chosen, key=lambda folder: order.index(folder.name)
-                           if folder.name in order else len(order))
-    with concurrent.futures.ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
-        begun = [pool.submit(shard, tally, folder, chosen[folder], number, environment)
-                 for folder in longest_first
-                 for number in range(1, SHARDS.get(folder.name, 1) + 1)]
-        for one in begun:
-            one.result()
+def estimate(level: str) -> str:
+    """From the load and the cores of this machine: tests mostly wait, so that a load of four makes
+    them about twice as slow."""
+    cores, load = os.cpu_count() or 1, os.getloadavg()[0]
+    minutes = LEVELS[level].minutes * max(1.0, CORES / cores) * (1 + load / (2 * cores))
+    return (f"This takes about {math.ceil(minutes)} minutes here "
+            f"({cores} cores, load {load:.1f}).")
 
 
 def conclude(tally: Tally, begun: float) -> int:
     if tally.failing:
         say("\nFailed:")
-        for name in tally.failing:
-            say(f"  {name}")
+        for failing in tally.failing:
+            say(f"  {failing}")
         say(f"What they printed: {tally.logs}")
     say(f"\nTook {time.monotonic() - begun:.0f} s.")
+    for unsteady in tally.unsteady:
+        say(f"unsteady: {unsteady}")
     if tally.passed + tally.failed == 0:
         tally.add("no test was run", 0, 1)
     say(tally.line())
@@ -106,6 +157,7 @@ def conclude(tally: Tally, begun: float) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("--level", choices=LEVELS, default="check")
     parser.add_argument("parts", nargs="*", metavar="checks|c|python|interop")
     arguments = parser.parse_args()
     usual = ["checks", "c", "python"]
@@ -117,7 +169,8 @@ def main() -> int:
         parser.error(f"{build} is not built: run make")
     begun = time.monotonic()
     tally = Tally(build / "logs")
-    everything(tally, build, arguments.parts or usual)
+    say(estimate(arguments.level))
+    everything(tally, build, arguments.parts or usual, arguments.level)
     return conclude(tally, begun)
 
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import concurrent.futures
 import pathlib
+import re
 import shutil
 import sys
 import time
 import traceback
 
 import check
+import debian
+import parts
 import tally as runners
 import try_servers
 from tally import PYTHON, ROOT, Tally, say
@@ -28,6 +31,7 @@ ASAN = {
 }
 TSAN = {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1", "LK_TEST_SLOW": "6"}
 
+CHECK_LIMIT_S = 1500
 OTHERS = ["redis-8.6", "valkey-8.1"]
 
 
@@ -44,38 +48,52 @@ def build(tally: Tally, name: str, compiler: str, options: list[str],
     return None
 
 
-def release(tally: Tally) -> None:
-    """gcc, optimised, everything."""
-    folder = build(tally, "release", "gcc", ["--buildtype=release"])
+def make_check(tally: Tally) -> None:
+    """The README's second command, with warnings as errors."""
+    folder = BUILDS / "check"
+    shutil.rmtree(folder, ignore_errors=True)
+    if not runners.command(tally, "check-setup", ["meson", "setup", "--werror", str(folder)]):
+        return
+    log = tally.logs / "make-check.log"
+    status = runners.run(["make", "check", f"BUILD={folder}"], log, None, CHECK_LIMIT_S, show=True)
+    counted(tally, status, log.read_text(errors="replace"))
+
+
+def counted(tally: Tally, status: int, said: str) -> None:
+    """Adds what such a run says in its last lines."""
+    sums = re.findall(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", said, re.MULTILINE)
+    passed, failed, skipped = (int(number or 0) for number in (sums[-1] if sums else (0, 0, 0)))
+    tally.unsteady += re.findall(r"^unsteady: (.*)$", said, re.MULTILINE)
+    names = re.search(r"^Failed:\n((?:  .*\n)*)", said, re.MULTILINE)
+    tally.add("", passed, 0, skipped)
+    for failing in names[1].splitlines() if names else []:
+        tally.add(failing.strip(), 0, 1)
+        failed -= 1
+    if failed > 0 or (status and not names):
+        tally.add(f"it ended with {status}", 0, max(failed, 1))
+
+
+def sanitized(tally: Tally, name: str, compiler: str, sanitize: str, environment: dict[str, str],
+              tests: list[str]) -> None:
+    """The C suites under a sanitizer, and those files of the pytest suites."""
+    folder = build(tally, name, compiler, [f"-Db_sanitize={sanitize}", "-Db_lundef=false",
+                                           "-Dbench=false", "-Ddemo=false"])
     if folder:
-        check.everything(tally, folder, ["checks", "c", "python"])
-
-
-def several(tally: Tally, folder: pathlib.Path, environment: dict[str, str],
-            chosen: dict[str, list[str]]) -> None:
-    """Those files of the pytest suites, with the programs of `folder`."""
-    check.run_suites(tally, {
-        ROOT / "tests" / suite: [ROOT / f"tests/{suite}/test_{name}.py" for name in names]
-        for suite, names in chosen.items()}, {**environment, "LOCKKEEPER_BUILD": str(folder)})
+        own = {**environment, "LOCKKEEPER_BUILD": str(folder)}
+        check.run_parts(tally, folder, [
+            *parts.programs(folder, environment),
+            *check.tests_of([path for path in check.files() if check.name(path) in tests], own)])
 
 
 def address(tally: Tally) -> None:
     """clang, address and undefined-behaviour sanitizers: the C suites, some of the others."""
-    folder = build(tally, "address", "clang",
-                   ["-Db_sanitize=address,undefined", "-Db_lundef=false"])
-    if folder:
-        check.c_suites(tally, folder, ASAN)
-        several(tally, folder, ASAN, {
-            "cli": ["run", "lock", "inspect", "inspect_kinds", "usage", "who"],
-            "system": ["wire", "lost_replies", "hostile"]})
+    sanitized(tally, "address", "clang", "address,undefined", ASAN, [
+        "cli/run", "cli/lock", "cli/inspect", "cli/inspect_kinds", "cli/usage", "system/wire"])
 
 
 def thread(tally: Tally) -> None:
     """gcc, thread sanitizer: the C suites, and the scenarios with many threads."""
-    folder = build(tally, "thread", "gcc", ["-Db_sanitize=thread", "-Db_lundef=false"])
-    if folder:
-        check.c_suites(tally, folder, TSAN)
-        several(tally, folder, TSAN, {"system": ["scenarios"]})
+    sanitized(tally, "thread", "gcc", "thread", TSAN, ["system/scenarios"])
 
 
 def lint(tally: Tally) -> None:
@@ -93,7 +111,8 @@ def lint(tally: Tally) -> None:
 def fuzz(tally: Tally) -> None:
     """clang, libFuzzer: ten seconds for each parser, from the corpus in the tree."""
     folder = build(tally, "fuzz", "clang",
-                   ["-Dfuzz=true", "-Db_sanitize=address,undefined", "-Db_lundef=false"])
+                   ["-Dfuzz=true", "-Db_sanitize=address,undefined", "-Db_lundef=false"],
+                   ("fuzz-programs",))
     programs = sorted((folder / "tests/fuzz").glob("fuzz_*")) if folder else []
     for program in programs:
         if not program.is_file():
@@ -115,22 +134,27 @@ def demo(tally: Tally) -> None:
 
 
 def bench(tally: Tally) -> None:
-    """The benchmark runs; its figures are looked at elsewhere."""
+    """Only when named: the benchmark runs; its figures are looked at elsewhere."""
     runners.command(tally, "bench-quick", [PYTHON, "bench/run.py", "--quick", "--build",
-                                           str(BUILDS / "release")], 300)
+                                           str(BUILDS / "check")], 300)
     runners.command(tally, "bench-curves", [PYTHON, "bench/curves.py", "--quick", "--build",
-                                            str(BUILDS / "release")], 120)
+                                            str(BUILDS / "check")], 120)
 
 
 def interop(tally: Tally) -> None:
-    """The other libraries on the same keys, with the programs of the release build."""
-    check.everything(tally, BUILDS / "release", ["interop"])
+    """The other libraries on the same keys, with the programs of `make check`."""
+    check.everything(tally, BUILDS / "check", ["interop"])
 
 
 def others(tally: Tally) -> None:
     """Every kind on every deployment, on servers of later releases that can be fetched."""
     for name in OTHERS:
-        try_servers.tried(tally, name, BUILDS / "release", ["conformance"])
+        try_servers.tried(tally, name, BUILDS / "check", ["conformance"])
+
+
+def trixie(tally: Tally) -> None:
+    """The README's commands in a bare root of Debian 13."""
+    debian.tried(tally, "trixie", thin=True)
 
 
 def faults(tally: Tally) -> None:
@@ -141,17 +165,18 @@ def faults(tally: Tally) -> None:
         folder = build(tally, name, compiler, [f"-Db_sanitize={sanitize}", "-Db_lundef=false"],
                        ("tests/system/system-driver",))
         if folder:
-            tests = ROOT / "tests" / "faults"
-            check.run_suites(tally, {tests: [tests]}, {
-                **environment, "LOCKKEEPER_BUILD": str(folder), "LOCKKEEPER_FAULTS": "all"})
+            check.run_tests(tally, folder, ["faults/matrix"],
+                            {**environment, "LOCKKEEPER_FAULTS": "all"})
 
 
-STAGES = [release, address, thread, lint, fuzz, demo, bench, interop, others]
-NAMED = [faults]
+# The most important comes first.
+STAGES = {"check": make_check, "address": address, "thread": thread, "trixie": trixie, "lint": lint,
+          "interop": interop, "others": others, "demo": demo, "fuzz": fuzz}
+NAMED = {"bench": bench, "faults": faults}
 
 
 def main() -> int:
-    stages = {stage.__name__: stage for stage in [*STAGES, *NAMED]}
+    stages = {**STAGES, **NAMED}
     if sys.argv[1:] == ["--list"]:
         for name, stage in stages.items():
             say(f"{name:10} {stage.__doc__}")
@@ -162,7 +187,7 @@ def main() -> int:
     begun = time.monotonic()
     total = Tally(BUILDS / "logs")
     times = []
-    for name in sys.argv[1:] or [stage.__name__ for stage in STAGES]:
+    for name in sys.argv[1:] or STAGES:
         say(f"\n==== {name}: {stages[name].__doc__}")
         stage_begun = time.monotonic()
         tally = Tally(BUILDS / "logs" / name)

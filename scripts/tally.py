@@ -6,10 +6,8 @@ nothing of cases is one. What a program printed stands in a file of the log fold
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pathlib
-import re
 import shutil
 import signal
 import subprocess
@@ -17,7 +15,6 @@ import sys
 import tempfile
 import threading
 import time
-import xml.etree.ElementTree as xml
 from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -27,7 +24,7 @@ for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, signal.SIG_DFL)
 PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
-NO_TESTS = 5  # pytest's status
+OUT_OF_TIME = 124  # the status of a command that was stopped
 
 
 class Tally:
@@ -35,6 +32,7 @@ class Tally:
         self.logs = logs
         self.passed = self.failed = self.skipped = 0
         self.failing: list[str] = []
+        self.unsteady: list[str] = []  # failed once, and passed whenever it was repeated
         self.mutex = threading.Lock()
         logs.mkdir(parents=True, exist_ok=True)
 
@@ -51,6 +49,7 @@ class Tally:
         self.failed += other.failed
         self.skipped += other.skipped
         self.failing += [f"{prefix}: {name}" for name in other.failing]
+        self.unsteady += [f"{prefix}: {name}" for name in other.unsteady]
 
     def line(self) -> str:
         skipped = f", {self.skipped} skipped" if self.skipped else ""
@@ -78,7 +77,7 @@ def run(argv: list[str], log: pathlib.Path, environment: dict[str, str] | None =
             return process.wait(limit_s)
         except subprocess.TimeoutExpired:
             out.write(f"\nstopped after {limit_s:.0f} s\n".encode())
-            return 124
+            return OUT_OF_TIME
         finally:
             stop_group(process)
 
@@ -128,59 +127,6 @@ def tail(log: pathlib.Path, lines: int) -> str:
     first = max([first, *(i for i, line in enumerate(text) if line.startswith("FAILED:"))])
     head = [f"    … {first} lines more in {log}"] if first > 0 else []
     return "\n".join(head + ["    " + line for line in text[first:]])
-
-
-def meson(tally: Tally, build: pathlib.Path, arguments: list[str],
-          environment: dict[str, str] | None = None, limit_s: float = 1200) -> None:
-    """The C programs of a build folder; cmocka's cases are counted, not programs."""
-    report = build / "meson-logs" / "testlog.json"
-    report.unlink(missing_ok=True)
-    status = run(["meson", "test", "-C", str(build), "--print-errorlogs", *arguments],
-                 tally.logs / "meson-test.log", environment, limit_s, show=True)
-    rows = [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
-    before = tally.failed
-    for row in rows:
-        tally.add(row["name"], *cases(row))
-    if status and tally.failed == before:
-        tally.add("meson test", 0, 1)
-
-
-def cases(row: dict) -> tuple[int, int, int]:
-    """Passed, failed, skipped of one program: from cmocka's words, else from its result."""
-    words = row.get("stdout", "") + row.get("stderr", "")
-    counts = {word: sum(map(int, re.findall(rf"\[  {word} ?\] (\d+) test\(s\)", words)))
-              for word in ("PASSED ", "FAILED ", "SKIPPED")}
-    passed, failed, skipped = counts.values()
-    good = row["result"] in ("OK", "EXPECTEDFAIL")
-    if row["result"] == "SKIP":
-        return 0, 0, 1
-    if not good and not failed:
-        # Ended before its summary: a crash, or out of time.
-        return passed or len(re.findall(r"^\[       OK \]", words, re.MULTILINE)), 1, skipped
-    if good and not passed + failed + skipped:
-        return 1, 0, 0
-    return passed, failed, skipped
-
-
-def pytest(tally: Tally, name: str, paths: list[pathlib.Path],
-           environment: dict[str, str] | None = None, limit_s: float = 3600,
-           may_be_empty: bool = False) -> None:
-    report = tally.logs / f"{name}.xml"
-    report.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory(prefix="lk-") as base:
-        status = run([PYTHON, "-m", "pytest", "-q", "-rfE", "-p", "no:cacheprovider",
-                      f"--basetemp={base}/t", f"--junitxml={report}", *map(str, paths)],
-                     tally.logs / f"{name}.log", environment, limit_s, show=True)
-    failed = 0
-    if report.exists():
-        for case in xml.parse(report).getroot().iter("testcase"):
-            bad = case.find("failure") is not None or case.find("error") is not None
-            skipped = case.find("skipped") is not None
-            failed += bad
-            title = f"{case.get('classname')}::{case.get('name')}"
-            tally.add(title, int(not bad and not skipped), int(bad), int(skipped))
-    if status and not failed and not (may_be_empty and status == NO_TESTS):
-        tally.add(f"pytest {name} (status {status})", 0, 1)
 
 
 @contextlib.contextmanager

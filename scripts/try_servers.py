@@ -34,9 +34,8 @@ def tried(tally: Tally, name: str, build: pathlib.Path, suites: list[str]) -> No
         tally.add(name, 0, 0, 1)
         return
     own = Tally(tally.logs / name)
-    check.run_suites(own, {ROOT / "tests/system": [ROOT / f"tests/system/test_{suite}.py"
-                                                   for suite in suites]}, {
-        "PATH": f"{folder}:{os.environ['PATH']}", "LOCKKEEPER_BUILD": str(build),
+    check.run_tests(own, build, [f"system/{suite}" for suite in suites], {
+        "PATH": f"{folder}:{os.environ['PATH']}",
         "LOCKKEEPER_SERVERS": str(folder / "redis-server"),
         "PYTEST_ADDOPTS": "" if servers.SERVERS[name].tls else "-k 'not tls'"})
     tally.add_all(own, name)

@@ -20,7 +20,6 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "system")]
 
 from command import BINARY, Command  # noqa: E402  (behind the path)
 from examination import examine  # noqa: E402
-from fixtures import take_shard  # noqa: E402
 from private import servers_in  # noqa: E402
 from servers import Server  # noqa: E402
 from waiting import until  # noqa: E402
@@ -28,10 +27,6 @@ from waiting import until  # noqa: E402
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: takes several seconds by its nature")
-
-
-def pytest_collection_modifyitems(items):
-    take_shard(items)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,4 +1,4 @@
-"""The matrix: `make check` runs the main faults, LOCKKEEPER_FAULTS=all runs every one.
+"""The matrix: `make check-all` runs the main faults, LOCKKEEPER_FAULTS=all runs every one.
 
 Main are a message that is lost, a second copy that is refused or late, a copy that strays, a server
 that is away, or that forgets its scripts. The others, with which the matrix takes about five times
@@ -16,13 +16,7 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "system")]
 
-from fixtures import take_shard  # noqa: E402  (behind the path)
-
 WHICH = os.environ.get("LOCKKEEPER_FAULTS", "main")
-
-
-def pytest_collection_modifyitems(items):
-    take_shard(items)
 
 
 @pytest.fixture(scope="session")

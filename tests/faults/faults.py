@@ -1,7 +1,7 @@
 """What goes wrong: each fault knows a request by its name and number alone.
 
 A fault acts on the n-th copy of the request that is aimed at (from 0) or on that copy's reply;
-`returned` runs when the call has answered. Those in `MAIN` run with every `make check`.
+`returned` runs when the call has answered. Those in `MAIN` run with every `make check-all`.
 """
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from clusters import PATIENT_MS, Cluster  # noqa: E402
 from deployments import MASTER, FakeSentinel, Replicas, Watched  # noqa: E402
 from fake_cluster import FakeCluster  # noqa: E402
 from fixtures import (background, driver, folder, history, keeper, make_keeper,  # noqa: E402,F401
-                      make_proxy, make_server, proxy, server, take_shard)
+                      make_proxy, make_server, proxy, server)
 from long_hold import LongHold  # noqa: E402
 from servers import Server  # noqa: E402
 
@@ -24,7 +24,6 @@ from servers import Server  # noqa: E402
 def pytest_collection_modifyitems(items):
     """Tests marked `last` go to the end: they watch something that takes its time meanwhile."""
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
-    take_shard(items)
 
 
 def pytest_configure(config):

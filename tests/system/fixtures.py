@@ -6,34 +6,16 @@ can run side by side.
 from __future__ import annotations
 
 import itertools
-import os
 import pathlib
 import shutil
 import tempfile
 import threading
-import zlib
 
 import pytest
 
 from keeper import DRIVER, Keeper
 from proxy import Proxy
 from servers import Server
-
-
-def take_shard(items: list) -> None:
-    """Leaves the tests that are this process' to do: with LOCKKEEPER_SHARD=1/2 about every second.
-
-    A test's name decides, since every second of a regular list may be the slow one; or the names of
-    its file and place, where the tests of a file share servers that take long to start.
-    """
-    shard, _, shards = os.environ.get("LOCKKEEPER_SHARD", "1/1").partition("/")
-
-    def key(item) -> bytes:
-        place = item.callspec.params.get("place", "") if hasattr(item, "callspec") else ""
-        shares = place or "standing" in item.fixturenames
-        return (f"{item.path.stem}{place}" if shares else item.nodeid).encode()
-
-    items[:] = [item for item in items if zlib.crc32(key(item)) % int(shards) == int(shard) - 1]
 
 
 @pytest.fixture(scope="session")

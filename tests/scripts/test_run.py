@@ -1,0 +1,89 @@
+"""What fails is repeated alone: luck is named, a defect stays a failure."""
+from __future__ import annotations
+
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+import check  # noqa: E402
+import parts  # noqa: E402
+import run  # noqa: E402
+import tally as runners  # noqa: E402
+
+ONCE = """import pathlib
+def test_other(): pass
+def test_it():
+    runs = pathlib.Path(__file__).with_name("runs")
+    runs.write_text((runs.read_text() if runs.exists() else "") + "x")
+    assert len(runs.read_text()) not in {failing}, "unlucky"
+"""
+
+
+def ran(folder: pathlib.Path, failing: list[int]) -> runners.Tally:
+    (folder / "test_luck.py").write_text(ONCE.format(failing=failing))
+    tally = runners.Tally(folder / "logs")
+    run.run(tally, [parts.Tests("suite/luck", [folder / "test_luck.py"], {})],
+            run.Times(folder / "times.json"))
+    return tally
+
+
+def runs(folder: pathlib.Path) -> int:
+    return len((folder / "runs").read_text())
+
+
+def test_a_test_that_fails_once_is_unsteady(tmp_path, capsys):
+    tally = ran(tmp_path, [1])
+    assert (tally.line(), runs(tmp_path)) == ("2 passed, 0 failed", 4)
+    assert check.conclude(tally, 0) == 0
+    said = capsys.readouterr().out
+    assert "unsteady: test_luck::test_it (AssertionError: unlucky" in said
+    assert said.splitlines()[-1] == "2 passed, 0 failed"
+    logs = {path.name for path in (tmp_path / "logs").glob("*.log")}
+    assert {"suite-luck.log", "test_luck--test_it.again-1.log"} <= logs
+
+
+@pytest.mark.parametrize("failing,count", [(list(range(1, 9)), 2), ([1, 4], 4)])
+def test_a_test_that_fails_again_is_a_failure(tmp_path, failing, count, capsys):
+    tally = ran(tmp_path, failing)
+    assert (tally.line(), tally.unsteady) == ("1 passed, 1 failed", [])
+    assert runs(tmp_path) == count
+    assert check.conclude(tally, 0) == 1
+    assert "Failed:\n  test_luck::test_it\n" in capsys.readouterr().out
+
+
+def test_a_program_is_repeated_whole(tmp_path):
+    script = tmp_path / "program"
+    script.write_text("#!/bin/sh\n[ -e again ] || { touch again; exit 3; }\n")
+    script.chmod(0o755)
+    tally = runners.Tally(tmp_path / "logs")
+    program = parts.Program("suite/it", ["sh", "-c", f"cd {tmp_path} && ./program"], {}, 10)
+    run.run(tally, [program], run.Times(tmp_path / "times.json"))
+    assert tally.line() == "1 passed, 0 failed"
+    assert tally.unsteady == ["suite/it (it ended with 3 before its last word)"]
+
+
+def test_much_that_fails_is_not_repeated(tmp_path):
+    (tmp_path / "test_many.py").write_text(
+        "import pytest\n@pytest.mark.parametrize('n', range(20))\ndef test_it(n): assert 0\n")
+    tally = runners.Tally(tmp_path / "logs")
+    run.run(tally, [parts.Tests("suite/many", [tmp_path / "test_many.py"], {})],
+            run.Times(tmp_path / "times.json"))
+    assert tally.failed == 20
+    assert not list((tmp_path / "logs").glob("*again*"))
+
+
+def test_the_longest_part_begins_first(tmp_path):
+    times = run.Times(tmp_path / "times.json")
+    times.seconds = {"a": 1.0, "b": 9.0}
+    named = [parts.Program(name, ["true"], {}, 10) for name in ("a", "new", "b", "long 1/2")]
+    assert [part.name for part in run.in_order(named, times, ["long"])] == [
+        "long 1/2", "b", "new", "a"]
+    times.keep()
+    assert run.Times(tmp_path / "times.json").seconds == times.seconds
+
+
+def test_the_table_names_files_that_there_are():
+    table = check.chosen()
+    assert {"system/wire", "cli/run", "faults/matrix"} <= table.keys()
