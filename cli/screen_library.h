@@ -5,13 +5,19 @@
 #ifndef CLI_SCREEN_LIBRARY_H
 #define CLI_SCREEN_LIBRARY_H
 
+/* Functions alone, all of which the table has to name: what is a macro in one release of ncurses
+ * is a function in the next, and nothing links it. Other macros are written out where they are
+ * used. */
+#define NCURSES_NOMACROS
 #include <curses.h>
 
-/* What we call. Its macros over these are written out where they are used. */
+/* What we call. */
 #define SCREEN_FUNCTIONS(FUNCTION)                                                                 \
 	FUNCTION(cbreak)                                                                           \
 	FUNCTION(curs_set)                                                                         \
 	FUNCTION(endwin)                                                                           \
+	FUNCTION(getmaxx)                                                                          \
+	FUNCTION(getmaxy)                                                                          \
 	FUNCTION(keypad)                                                                           \
 	FUNCTION(newterm)                                                                          \
 	FUNCTION(noecho)                                                                           \
@@ -26,7 +32,7 @@
 	FUNCTION(wtimeout)
 
 struct screen_library {
-#define SCREEN_MEMBER(name) __typeof__((name)) *name;
+#define SCREEN_MEMBER(name) __typeof__(name) *name;
 	SCREEN_FUNCTIONS(SCREEN_MEMBER)
 #undef SCREEN_MEMBER
 	WINDOW **screen; /* what `stdscr` is */

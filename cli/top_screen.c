@@ -53,12 +53,12 @@ int top_screen_key(int limit_ms)
 
 static int lines(void)
 {
-	return getmaxy(*lib.screen);
+	return lib.getmaxy(*lib.screen);
 }
 
 static int columns(void)
 {
-	return getmaxx(*lib.screen);
+	return lib.getmaxx(*lib.screen);
 }
 
 /* No more of the text than `width`, and than the line has room for. */
