@@ -9,16 +9,17 @@
 #include "exit_code.h"
 #include "message.h"
 
-/* The comma behind which the next URL begins; NULL when there is none. Commas inside of one list
- * the addresses of its deployment: host:port. */
-static char *list_next(const char *list)
+/* The length of the first URL, which ends where a comma and the next URL follow. Commas inside of
+ * it list the addresses of its deployment: host:port. */
+static size_t url_length(const char *list)
 {
-	for (char *comma = strchr(list, ','); comma; comma = strchr(comma + 1, ',')) {
+	const char *comma = strchr(list, ',');
+	for (; comma; comma = strchr(comma + 1, ',')) {
 		const char *end = comma + 1 + strspn(comma + 1, "abcdefghijklmnopqrstuvwxyz-");
 		if (strncmp(end, "://", 3) == 0)
-			return comma;
+			return (size_t)(comma - list);
 	}
-	return NULL;
+	return strlen(list);
 }
 
 static int nodes_append(struct nodes *nodes, const char *url)
@@ -31,7 +32,7 @@ static int nodes_append(struct nodes *nodes, const char *url)
 
 int nodes_are_several(const char *list)
 {
-	return list && list_next(list) != NULL;
+	return list && list[url_length(list)] != '\0';
 }
 
 int nodes_from_environment(struct nodes *nodes)
@@ -44,14 +45,13 @@ int nodes_from_environment(struct nodes *nodes)
 	nodes->text = strdup(list);
 	if (!nodes->listed || !nodes->text)
 		return trouble_errno(ENOMEM, "LOCKKEEPER_URL");
-	int code = 0;
-	for (char *url = nodes->text, *next = url; code == 0 && next; url = next + 1) {
-		next = list_next(url);
-		if (next)
-			*next = '\0';
+	int code = 0, more = 1;
+	for (char *url = nodes->text; code == 0 && more;) {
+		char *end = url + url_length(url);
+		more = *end == ',';
+		*end = '\0';
 		code = nodes_append(nodes, url);
-		if (!next)
-			break;
+		url = end + 1;
 	}
 	if (code == 0 && setenv("LOCKKEEPER_URL", nodes->url[0], 1))
 		code = trouble_errno(errno, "cannot change the environment");
