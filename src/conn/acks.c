@@ -393,6 +393,17 @@ static bool count_suffices(const struct count *count)
 	return !count->refusal && !count->off_disk && count->came >= count->wanted;
 }
 
+/* Puts a place behind the text that ends at `end`, whole or not at all; where it ends now. */
+static size_t explain_place(const char *words, const char *place, char *reason, size_t size,
+			    size_t end)
+{
+	int length = snprintf(reason + end, size - end, "%s%s", words, place);
+	if (length >= 0 && (size_t)length < size - end)
+		return end + (size_t)length;
+	reason[end] = '\0';
+	return end;
+}
+
 static void explain_number(const struct count *count, const char *what, char *reason, size_t size)
 {
 	int length = snprintf(reason, size,
@@ -401,8 +412,10 @@ static void explain_number(const struct count *count, const char *what, char *re
 			      count->wanted, what);
 	if (!*count->absent || length < 0 || (size_t)length >= size)
 		return;
-	snprintf(reason + length, size - (size_t)length, "; not connected to it: %s%s%s",
-		 count->absent, *count->unknown ? ", or as " : "", count->unknown);
+	size_t end = (size_t)length;
+	end = explain_place("; not connected to it: ", count->absent, reason, size, end);
+	if (end > (size_t)length && *count->unknown)
+		explain_place(", or as ", count->unknown, reason, size, end);
 }
 
 /* What is missing, in words. */

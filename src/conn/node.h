@@ -58,12 +58,12 @@ struct lk__replicas {
 #define LK__STAYS_MAX 4
 
 struct lk__stays {
-	pthread_mutex_t mutex; /* a leaf */
-	size_t count;          /* ever */
+	size_t count; /* ever */
 	struct {
 		char place[LK__CONN_PLACE_SIZE];
 		uint64_t epoch;
 	} at[LK__STAYS_MAX];
+	pthread_mutex_t mutex; /* a leaf; first, gcc 14 takes the places for a part of it */
 };
 
 struct lk__node {
