@@ -1,12 +1,8 @@
 /* The attempt, driven by a fake clock and scripted answers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "unit.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <lockkeeper/error.h>
 
@@ -109,7 +105,7 @@ static void test_busy_listens_then_tries_then_waits(void **state)
 	assert_false(effects.new_number);
 	effects = busy(&attempt, 200, 10 * MS);
 	assert_int_equal(effects.action, LK__ATTEMPT_DO_WAIT);
-	assert_in_range(effects.until_ns, 210 * MS, 212 * MS);
+	assert_between(effects.until_ns, 210 * MS, 212 * MS);
 	assert_int_equal(verdict(&attempt, false), LK_ETIMEDOUT);
 	assert_int_equal(step(&attempt, LK__ATTEMPT_WOKEN, 20 * MS).action, LK__ATTEMPT_DO_SEND);
 	assert_int_equal(busy(&attempt, 100, 30 * MS).action, LK__ATTEMPT_DO_WAIT);
@@ -266,7 +262,7 @@ static void test_late_is_repeated_at_each_node(void **state)
 		nodes++;
 		lk__attempt_step(&attempt, &connected, 1);
 	}
-	assert_in_range(nodes, 3, 20); /* and not for ever */
+	assert_between(nodes, 3, 20); /* and not for ever */
 	assert_int_equal(attempt.state, LK__ATTEMPT_IDLE);
 }
 
@@ -286,7 +282,7 @@ static void test_a_question_is_no_late_try(void **state)
 	int asked = 0;
 	while (effects.action == LK__ATTEMPT_DO_SEND && ++asked < 100)
 		effects = step(&attempt, LK__ATTEMPT_ASKED, 1);
-	assert_in_range(asked, 3, 20); /* and not for ever */
+	assert_between(asked, 3, 20); /* and not for ever */
 	assert_int_equal(effects.code, LK_EUNAVAILABLE);
 }
 
@@ -481,7 +477,7 @@ static void test_the_lease_of_a_message_counts_from_the_hand_over(void **state)
 	struct lk__effects effects = feed(&attempt, &message, 200 * MS);
 	assert_int_equal(effects.action, LK__ATTEMPT_DO_GRANT);
 	assert_true(effects.handed);
-	assert_in_range(effects.sent_ns, 108 * MS, 110 * MS);
+	assert_between(effects.sent_ns, 108 * MS, 110 * MS);
 	message.handed_us = 4999999; /* from before the refusal */
 	assert_int_equal(feed(&other, &message, 200 * MS).action, LK__ATTEMPT_DO_SEND);
 }

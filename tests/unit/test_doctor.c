@@ -193,7 +193,7 @@ static void test_the_table(void **state)
 	for (; lk_finding_at(count); count++) {
 		const lk_finding_info *info = lk_finding_at(count);
 		assert_true(*info->id && *info->meaning && *info->remedy);
-		assert_in_range(info->severity, LK_SEVERITY_NOTE, LK_SEVERITY_ERROR);
+		assert_between(info->severity, LK_SEVERITY_NOTE, LK_SEVERITY_ERROR);
 		for (size_t i = 0; i < count; i++)
 			assert_string_not_equal(lk_finding_at(i)->id, info->id);
 		if (count > 0) /* the worst first */

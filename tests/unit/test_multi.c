@@ -91,7 +91,7 @@ static void test_lost_races_end_in_pauses(void **state)
 	busy(LK__MULTI_LOOKED, 2, LK_EBUSY);
 	struct lk__multi_effects effects = happened(LK__MULTI_GIVEN_BACK);
 	assert_int_equal(effects.action, LK__MULTI_DO_PAUSE);
-	assert_in_range(effects.until_ns, now_ns + 1, now_ns + 100 * LK__MS);
+	assert_between(effects.until_ns, now_ns + 1, now_ns + 100 * LK__MS);
 	assert_int_equal(happened(LK__MULTI_TIMER).action, LK__MULTI_DO_AWAIT);
 }
 

@@ -33,8 +33,8 @@ static void wanted_within(enum lk__want why, int64_t after_ns, bool missing, int
 		least_ns = lk__earlier(least_ns, in_ns);
 		most_ns = lk__later(most_ns, in_ns);
 	}
-	assert_in_range(least_ns, least_ms * LK__MS, most_ms * LK__MS);
-	assert_in_range(most_ns, least_ms * LK__MS, most_ms * LK__MS);
+	assert_between(least_ns, least_ms * LK__MS, most_ms * LK__MS);
+	assert_between(most_ns, least_ms * LK__MS, most_ms * LK__MS);
 	if (most_ms > least_ms)
 		assert_true(most_ns - least_ns > (most_ms - least_ms) * LK__MS / 2);
 }
@@ -122,7 +122,7 @@ static void test_probes_while_a_master_is_missed(void **state)
 	for (int i = 0; i < TRIES; i++) {
 		lk__rounds_probed(&rounds, START_NS);
 		int64_t next_ns = lk__rounds_probe_ns(&rounds, START_NS) - START_NS;
-		assert_in_range(next_ns, 75 * LK__MS, 125 * LK__MS);
+		assert_between(next_ns, 75 * LK__MS, 125 * LK__MS);
 		differ |= i > 0 && next_ns != first_ns;
 		first_ns = next_ns;
 	}
@@ -138,8 +138,8 @@ static void test_the_watch_drifts(void **state)
 		least_ns = lk__earlier(least_ns, rounds.watch_ns - START_NS);
 		most_ns = lk__later(most_ns, rounds.watch_ns - START_NS);
 	}
-	assert_in_range(least_ns, 750 * LK__MS, 1000 * LK__MS);
-	assert_in_range(most_ns, least_ns + 100 * LK__MS, 1000 * LK__MS);
+	assert_between(least_ns, 750 * LK__MS, 1000 * LK__MS);
+	assert_between(most_ns, least_ns + 100 * LK__MS, 1000 * LK__MS);
 }
 
 int main(void)
