@@ -41,19 +41,25 @@ def test_version(copy):
 @pytest.mark.parametrize("link", ["shared", "static"])
 @pytest.mark.parametrize("compiler", ["gcc", "clang", "g++", "clang++"])
 def test_program_of_the_readme(copy, server, environment, folder, compiler, link):
-    language = "c++" if compiler.endswith("++") else "c"
-    source = folder / "readme.c"
+    source = folder / ("readme.cpp" if compiler.endswith("++") else "readme.c")
     source.write_text(PROGRAM)
     program = folder / f"{compiler}-{link}"
     words = ["--cflags", "--libs", *(["--static"] if link == "static" else [])]
     flags = [f"{copy.libraries}/liblockkeeper.a" if flag == "-llockkeeper" and link == "static"
              else flag for flag in copy.flags(*words)]
-    run(compiler, "-x", language, "-Wall", "-Werror", source, "-x", "none", *flags,
-        "-o", program)
+    run(compiler, "-Wall", "-Werror", source, *flags, "-o", program)
     linked = run("ldd", program, env=environment).stdout
     assert ("liblockkeeper" in linked) == (link == "shared")
     assert run(program, env=environment).stdout == "alone at work\n"
     assert server.ask("EXISTS", "backup") == "0"
+
+
+def test_a_static_program_is_not_linked_with_what_is_loaded(copy):
+    """Debian 13's OpenSSL would ask for libraries of its own, whose headers nothing installs."""
+    libraries = copy.flags("--libs", "--static")
+    assert "-lhiredis" in libraries
+    assert not {"-lssl", "-lcrypto", "-lzstd", "-lncursesw"} & set(libraries)
+    assert "ssl" not in (copy.pkgconfig / "lockkeeper.pc").read_text()
 
 
 def test_program_of_the_readme_without_a_server(copy, environment, folder):
