@@ -15,6 +15,26 @@ fi
 [ $# -gt 0 ] || { echo "usage: $0 [--list] KIND..." >&2; exit 2; }
 command -v dpkg-query >/dev/null 2>&1 || exit 0
 
+installed() {
+	[ "$(dpkg-query -W -f '${Status}' "$1" 2>/dev/null || :)" = 'install ok installed' ]
+}
+
+# The major version of Debian's clang: of the installed one, else of the one that apt would install;
+# nothing when apt has no lists.
+clang_version() {
+	if installed clang; then
+		dpkg-query -W -f '${Version}\n' clang
+	else
+		apt-cache policy clang | sed -n 's/^ *Candidate: //p'
+	fi | sed -n 's/^\([0-9]*:\)\{0,1\}\([0-9][0-9]*\).*/\2/p'
+}
+
+# The packages with that version in their names.
+named() {
+	version=$(clang_version)
+	echo "$*" | sed "s/CLANG/${version:-CLANG}/g"
+}
+
 missing=
 for kind in "$@"; do
 	for package in $(sed -n "s/^$kind  *//p" "$(dirname "$0")/packages.txt"); do
@@ -23,14 +43,16 @@ for kind in "$@"; do
 			command -v "${package%%:*}" >/dev/null 2>&1 && continue
 			package=${package#*:}
 			;;
+		*CLANG*)
+			installed clang && package=$(named "$package")
+			;;
 		esac
-		status=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || :)
-		[ "$status" = 'install ok installed' ] || missing="$missing $package"
+		installed "$package" || missing="$missing $package"
 	done
 done
 [ -n "$missing" ] || exit 0
 if [ "$list" = yes ]; then
-	echo "$missing"
+	named "$missing"
 	exit 0
 fi
 
@@ -39,11 +61,13 @@ if [ "$(id -u)" = 0 ]; then
 elif command -v sudo >/dev/null 2>&1 && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
 	root=sudo
 else
-	echo "Missing packages; as root: apt-get update && apt-get install$missing" >&2
+	echo "Missing packages; as root: apt-get update && apt-get install$(named "$missing")" >&2
 	exit 1
 fi
-echo "Installing:$missing"
+# First: on a bare system apt knows of no package before, and of no version.
 $root apt-get -qq update
+missing=$(named "$missing")
+echo "Installing:$missing"
 # shellcheck disable=SC2086
 $root env DEBIAN_FRONTEND=noninteractive \
 	apt-get -qq -y --no-install-recommends install $missing </dev/null
