@@ -123,11 +123,12 @@ def run_tests(tally: Tally, build: pathlib.Path, names: list[str],
                                      environment))
 
 
-def run_parts(tally: Tally, build: pathlib.Path, begun: list[parts.Part]) -> None:
+def run_parts(tally: Tally, build: pathlib.Path, begun: list[parts.Part],
+              at_once: int = run.AT_ONCE) -> None:
     if begun:
-        say(f"{len(begun)} programs, {run.AT_ONCE} at a time")
+        say(f"{len(begun)} programs, {at_once} at a time")
         with runners.temporary_folder(tally):
-            run.run(tally, begun, run.Times(build / "times.json"), LONGEST)
+            run.run(tally, begun, run.Times(build / "times.json"), LONGEST, at_once)
 
 
 def estimate(level: str) -> str:

@@ -18,6 +18,7 @@ import traceback
 import check
 import debian
 import parts
+import run
 import tally as runners
 import try_servers
 from tally import PYTHON, ROOT, Tally, say
@@ -27,9 +28,9 @@ BUILDS = ROOT / "build-ci"
 ASAN = {
     "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=1:detect_stack_use_after_return=1",
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
-    "LK_TEST_SLOW": "4",
+    "LK_TEST_SLOW": "2",
 }
-TSAN = {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1", "LK_TEST_SLOW": "6"}
+TSAN = {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1", "LK_TEST_SLOW": "3"}
 
 CHECK_LIMIT_S = 1500
 OTHERS = ["redis-8.6", "valkey-8.1"]
@@ -82,7 +83,8 @@ def sanitized(tally: Tally, name: str, compiler: str, sanitize: str, environment
         own = {**environment, "LOCKKEEPER_BUILD": str(folder)}
         check.run_parts(tally, folder, [
             *parts.programs(folder, environment),
-            *check.tests_of([path for path in check.files() if check.name(path) in tests], own)])
+            *check.tests_of([path for path in check.files() if check.name(path) in tests], own)],
+            run.AT_ONCE_PATIENT)
 
 
 def address(tally: Tally) -> None:

@@ -20,6 +20,7 @@ from tally import Tally, say
 
 # Two cores are busy with these. A limit in a test is for a machine that is four times slower.
 AT_ONCE = 4
+AT_ONCE_PATIENT = 8  # where LK_TEST_SLOW multiplies the limits: most of a test is waiting then
 TRIES = 3
 REPEATED_MAX = 12
 REPEATING_LIMIT_S = 600
@@ -87,7 +88,8 @@ def in_order(parts: list[Part], times: Times, longest: list[str]) -> list[Part]:
     return sorted(parts, key=key)
 
 
-def run(tally: Tally, parts: list[Part], times: Times, longest: list[str] = ()) -> None:
+def run(tally: Tally, parts: list[Part], times: Times, longest: list[str] = (),
+        at_once: int = AT_ONCE) -> None:
     waiting = in_order(parts, times, longest)
     progress = Progress(parts, times)
 
@@ -98,7 +100,7 @@ def run(tally: Tally, parts: list[Part], times: Times, longest: list[str] = ()) 
         progress.say(part, cases, times.seconds[part.name], log)
         return part, cases
 
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         ended = list(pool.map(one, waiting))
     times.keep()
     for _, cases in ended:
