@@ -223,13 +223,14 @@ static int run_settle(const struct command *command, struct run_state *state, lk
 	if (state->nonblock)
 		state->keep.wait_ms = 0;
 	if (code == 0)
-		code = lease_settle(state, config);
-	if (code == 0)
-		code = program_settle(state, config);
-	if (code == 0)
 		code = nodes_check_quorum(&state->keep.nodes);
 	if (code == 0)
 		code = nodes_settle(&state->keep.nodes, config);
+	/* What follows from an option waits for the last source of options, which is the URL. */
+	if (code == 0)
+		code = lease_settle(state, config);
+	if (code == 0)
+		code = program_settle(state, config);
 	if (code == 0)
 		code = config_settle(config);
 	/* After the configuration has been read: the command must not see our secrets. */

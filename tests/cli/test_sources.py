@@ -1,0 +1,125 @@
+"""Where options come from: what follows from an option follows from the one that holds at last.
+
+The lease is the watchdog's, and grace and quarantine follow from it.
+"""
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+
+from servers import Server
+from waiting import until
+
+# Each source of the lease: what stands on the command line, and in the environment. The later one
+# in the table prevails.
+SOURCES = {
+    "LOCKKEEPER_URL": lambda url, ms: ([], {"LOCKKEEPER_URL": f"{url}?watchdog_ms={ms}"}),
+    "variable": lambda url, ms: ([], {"LOCKKEEPER_WATCHDOG_MS": ms}),
+    "-o": lambda url, ms: (["-o", f"watchdog_ms={ms}"], {}),
+    "-o url": lambda url, ms: (["-o", f"url={url}?watchdog_ms={ms}"], {}),
+    "--url": lambda url, ms: (["--url", f"{url}?watchdog_ms={ms}"], {}),
+    "-l": lambda url, ms: (["-l", f"{ms}ms"], {}),
+}
+LONG_MS = 90000
+ALONE = [(name,) for name in SOURCES]
+PAIRS = list(itertools.combinations(SOURCES, 2))
+
+
+def asked(names, url, leases_ms) -> tuple[list[str], dict[str, str]]:
+    """Words and environment; the last source gets the first lease."""
+    words, environment = [], {"LOCKKEEPER_URL": url}
+    for name, ms in zip(reversed(names), leases_ms, strict=False):
+        more, variables = SOURCES[name](url, str(ms))
+        words = more + words
+        environment |= variables
+    return words, environment
+
+
+@pytest.fixture
+def three(folder):
+    """Three servers that have just been started and keep nothing."""
+    made = []
+    for number in range(3):
+        place = folder / f"node{number}"
+        place.mkdir()
+        made.append(Server(place).start())
+    yield made
+    for server in made:
+        server.kill()
+
+
+@pytest.mark.parametrize("names", ALONE + PAIRS, ids=" ".join)
+@pytest.mark.parametrize("leases_ms", [(12000, 90000), (90000, 12000)])
+def test_the_lease_is_one(cli, server, names, leases_ms):
+    """On the server, and for -k, whose most is half of it."""
+    words, environment = asked(names, server.unix_url, leases_ms)
+    lease_ms = leases_ms[0]
+    refused = cli("run", *words, "-k", f"{lease_ms // 2 + 1}ms", "job", "true", **environment)
+    assert refused.returncode == 125
+    assert f"more than half of the lease of {lease_ms} ms" in refused.stderr
+    held = cli.start("run", *words, "-k", f"{lease_ms // 2}ms", "job", "sleep", "60",
+                     **environment)
+    until(lambda: server.call("EXISTS", "job"), 20, held.args)
+    assert lease_ms * 0.5 < server.call("PTTL", "job") <= lease_ms
+    held.terminate()
+    assert held.wait(20) == 128 + 15, held.stderr.read()
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_quarantine_is_at_least_the_lease(cli, three, name):
+    """Somebody may have the lock for that long, on a server that does not know it any more."""
+    words, environment = SOURCES[name](three[0].unix_url, str(LONG_MS))
+    urls = [server.unix_url for server in three]
+    if name in ("--url", "LOCKKEEPER_URL"):
+        urls[0] += f"?watchdog_ms={LONG_MS}"
+        words, environment = [], {}
+    if name == "LOCKKEEPER_URL":
+        environment["LOCKKEEPER_URL"] = ",".join(urls)
+    else:
+        words += [word for url in urls for word in ("--url", url)]
+    refused = cli("run", *words, "--quarantine", "60", "job", "true", **environment)
+    assert refused.returncode == 125
+    assert f"less than the lease of {LONG_MS} ms" in refused.stderr
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_quorum_has_one_lease_whichever_url_names_it(cli, three, place):
+    urls = [server.unix_url for server in three]
+    urls[place] += f"?watchdog_ms={LONG_MS}"
+    named = [word for url in urls for word in ("--url", url)]
+    refused = cli("run", *named, "--quarantine", "60", "job", "true", LOCKKEEPER_URL="")
+    assert refused.returncode == 125
+    assert f"less than the lease of {LONG_MS} ms" in refused.stderr
+    held = cli.start("run", "-l", "20s", "--quarantine", "20s", *named, "job", "sleep", "60",
+                     LOCKKEEPER_URL="")
+    until(lambda: all(server.call("EXISTS", "job") for server in three), 60, "all have it")
+    assert all(server.call("PTTL", "job") <= 20000 for server in three)
+    held.terminate()
+    assert held.wait(20) == 128 + 15
+
+
+RECORD_SOURCES = {
+    "variable": lambda url: ([], {"LOCKKEEPER_CLIENT_RECORD": "arguments"}),
+    "LOCKKEEPER_URL": lambda url: ([], {"LOCKKEEPER_URL": f"{url}?client_record=arguments"}),
+    "-o": lambda url: (["-o", "client_record=arguments"], {}),
+    "-o url": lambda url: (["-o", f"url={url}?client_record=arguments"], {}),
+    "--url": lambda url: (["--url", f"{url}?client_record=arguments"], {}),
+}
+
+
+@pytest.mark.parametrize("name", RECORD_SOURCES)
+def test_arguments_are_told_wherever_that_is_asked_for(cli, server, name):
+    words, environment = RECORD_SOURCES[name](server.unix_url)
+    del cli.environment["LOCKKEEPER_CLIENT_RECORD"]  # it would prevail over the URL's
+    held = cli.start("run", *words, "job", "sleep", "60", **environment)
+    until(lambda: server.call("EXISTS", "job"), 20, "it is held")
+
+    def program():
+        (lock,) = json.loads(cli("ls", "--json").stdout)
+        client = lock["holders"][0]["client"]
+        return client and client["program"]
+    assert until(program, 20, "the record is written") == "sleep 60"
+    held.terminate()
+    held.wait(20)
