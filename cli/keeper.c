@@ -50,7 +50,6 @@ struct keeper {
 	int ended;                       /* nothing runs any more */
 	int suspended;                   /* the front was stopped with the command */
 	int guard_died;
-	int ending;       /* the guard has begun to end the command: the lease cannot be kept */
 	int guard_killed; /* by us, for it was late */
 	int denied;       /* the guard waits for processes that it cannot end */
 	int exec_errno;
@@ -252,7 +251,7 @@ static void report_take(struct keeper *keeper, const struct guard_message *repor
 		front_stop(&keeper->front, report->value);
 		break;
 	case GUARD_ENDING:
-		keeper->lost = keeper->ending = 1;
+		keeper->lost = 1;
 		message("the lease of %s cannot be renewed: ending the command",
 			keeper->options->name);
 		break;
@@ -338,11 +337,11 @@ static int exit_code(const struct keeper *keeper)
 {
 	if (keeper->exec_errno)
 		return keeper->exec_errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE;
-	/* A guard that had begun to end the command, for the lease's sake, was only too slow. */
-	if (keeper->guard_died && !keeper->ending)
-		return EXIT_TROUBLE;
-	if (keeper->lost)
+	/* A guard that was killed for the lease's sake was only too slow. */
+	if (keeper->lost || keeper->guard_killed)
 		return EXIT_LOST;
+	if (keeper->guard_died)
+		return EXIT_TROUBLE;
 	return WIFSIGNALED(keeper->status) ? EXIT_SIGNAL_BASE + WTERMSIG(keeper->status)
 					   : WEXITSTATUS(keeper->status);
 }

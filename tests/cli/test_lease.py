@@ -150,8 +150,22 @@ def test_the_guard_stopped_while_the_server_hangs(cli, server, tree):
     os.kill(guard_of(process), signal.SIGSTOP)
     server.pause()
     assert_ended_before(tree, end)
-    assert process.wait(30) == 125
+    assert process.wait(30) == 123, "its lease was about to end"
+    assert "guard did not end the command in time" in process.stderr.read()
     server.resume()
+
+
+def test_a_guard_that_a_freeze_made_late_does_not_hide_the_loss(cli, server, tree):
+    """Both were frozen until after the lease, and the keeper is the first to go on."""
+    process = start(cli, tree, script="sleep 300", size=1)
+    guard = guard_of(process)
+    for pid in (process.pid, guard):
+        os.kill(pid, signal.SIGSTOP)
+    until(lambda: not server.call("EXISTS", "job"), 30, "the lease is over")
+    os.kill(process.pid, signal.SIGCONT)
+    tree.await_end(10)
+    assert process.wait(20) == 123
+    assert "lost" in process.stderr.read()
 
 
 def test_a_tree_that_keeps_growing_is_ended_in_time(cli, server, tree):
