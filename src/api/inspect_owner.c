@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "conf/config.h"
 #include "drive/client/client_record.h"
+#include "resp/number.h"
 
 #define CLIENTS_MAX 1000 /* that are remembered; then all are forgotten */
 #define UUID_SIZE 36
@@ -68,6 +69,14 @@ static const char *record_value(const char *text, size_t size, const char *name)
 	return "";
 }
 
+/* What is no number is unknown: 0. */
+static int64_t record_number(const char *text, size_t size, const char *name)
+{
+	int64_t number = 0;
+	lk__number_read(record_value(text, size, name), 0, INT64_MAX, &number);
+	return number;
+}
+
 /* Takes the text of a record apart; one of another client is none. False when out of memory. */
 static bool client_read(struct lk__known_client *client, const redisReply *reply)
 {
@@ -85,8 +94,8 @@ static bool client_read(struct lk__known_client *client, const redisReply *reply
 	client->info = (lk_owner_info){
 		.client_id = record_value(client->text, size, "id="),
 		.host = record_value(client->text, size, "host="),
-		.pid = strtoll(record_value(client->text, size, "pid="), NULL, 10),
-		.since_ms = strtoll(record_value(client->text, size, "since="), NULL, 10),
+		.pid = record_number(client->text, size, "pid="),
+		.since_ms = record_number(client->text, size, "since="),
 		.user = record_value(client->text, size, "user="),
 		.program = record_value(client->text, size, "program="),
 	};

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* What kind of lock the answers show. */
 #include <ctype.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/inspect.h"
 #include "conf/config.h"
+#include "conn/handshake.h"
 #include "drive/client/client.h"
+#include "resp/number.h"
 
 #define NO_END_MS INT64_C(922337203685477) /* Redisson's permit that never expires */
 #define PERMIT_BYTES 16
@@ -31,12 +32,8 @@ static int64_t part_integer(const struct lk__look *look, size_t place)
 /* TIME, in ms since 1970. */
 static int64_t time_ms(const struct lk__look *look)
 {
-	const redisReply *reply = look->time;
-	if (elements_of(reply) != 2 || reply->element[0]->type != REDIS_REPLY_STRING ||
-	    reply->element[1]->type != REDIS_REPLY_STRING)
-		return 0;
-	return strtoll(reply->element[0]->str, NULL, 10) * 1000 +
-	       strtoll(reply->element[1]->str, NULL, 10) / 1000;
+	int64_t now_us = lk__time_answer(look->time);
+	return now_us < 0 ? 0 : now_us / 1000;
 }
 
 /* PUBSUB NUMSUB answers channel, count, channel, count, … */
@@ -58,6 +55,14 @@ static int64_t listeners(const struct lk__look *look, bool hash, size_t channel)
 	int64_t some = listeners_at(look, first, channel);
 	int64_t others = both ? listeners_at(look, second, channel) : 0;
 	return some > others ? some : others;
+}
+
+/* A score in ms. Servers write one that is very far away with an exponent. */
+static int64_t score_ms(const redisReply *score)
+{
+	int64_t ms = INT64_MAX;
+	lk__reply_number(score, INT64_MIN, INT64_MAX, &ms);
+	return ms;
 }
 
 static bool is_decimal(const char *text, size_t size)
@@ -98,8 +103,9 @@ static bool is_writer(const char *field, size_t size)
 static bool holder_read(const redisReply *field, const redisReply *value, bool has_mode,
 			lk_holder *holder)
 {
-	if (field->type != REDIS_REPLY_STRING || value->type != REDIS_REPLY_STRING ||
-	    !is_decimal(value->str, (size_t)value->len))
+	int64_t hold_count;
+	if (field->type != REDIS_REPLY_STRING ||
+	    !lk__reply_number(value, 0, INT64_MAX, &hold_count))
 		return false;
 	size_t size = (size_t)field->len;
 	bool writes = has_mode && is_writer(field->str, size);
@@ -107,7 +113,7 @@ static bool holder_read(const redisReply *field, const redisReply *value, bool h
 		return false;
 	*holder = (lk_holder){.field = field->str,
 			      .field_size = size,
-			      .hold_count = strtoll(value->str, NULL, 10),
+			      .hold_count = hold_count,
 			      .role = LK_HOLDER_OWNER};
 	if (has_mode)
 		holder->role = writes ? LK_HOLDER_WRITER : LK_HOLDER_READER;
@@ -155,7 +161,7 @@ static int waiters_read(struct lk__look *look, size_t place, size_t step, int64_
 		const redisReply *field = reply->element[i];
 		const redisReply *score = reply->element[i + step - 1];
 		if (field->type != REDIS_REPLY_STRING || score->type != REDIS_REPLY_STRING ||
-		    (step == 2 && strtoll(score->str, NULL, 10) <= now_ms))
+		    (step == 2 && score_ms(score) <= now_ms))
 			continue;
 		look->waiters[info->waiter_count++] = (lk_waiter){field->str, (size_t)field->len};
 	}
@@ -167,11 +173,9 @@ static uint64_t fence_of(const struct lk__look *look)
 	uint64_t newest = 0;
 	for (size_t place = LK__HASH_FENCE; place <= LK__HASH_JAVA_FENCE; place++) {
 		const redisReply *token = look_part(look, place);
-		if (token->type == REDIS_REPLY_STRING &&
-		    is_decimal(token->str, (size_t)token->len)) {
-			uint64_t value = strtoull(token->str, NULL, 10);
-			newest = value > newest ? value : newest;
-		}
+		int64_t value;
+		if (lk__reply_number(token, 0, INT64_MAX, &value) && (uint64_t)value > newest)
+			newest = (uint64_t)value;
 	}
 	return newest;
 }
@@ -231,12 +235,7 @@ static bool is_token(const redisReply *value)
 
 static bool is_count(const redisReply *value, int64_t *count)
 {
-	size_t sign = value->len > 0 && value->str[0] == '-';
-	if (!is_decimal(value->str + sign, (size_t)value->len - sign))
-		return false;
-	errno = 0;
-	*count = strtoll(value->str, NULL, 10);
-	return errno == 0;
+	return lk__reply_number(value, INT64_MIN, INT64_MAX, count);
 }
 
 static void permit_id(const redisReply *member, char id[LK_PERMIT_ID_SIZE])
@@ -267,7 +266,7 @@ static int permits_read(struct lk__look *look, lk_lock_info *info)
 		if (member->type != REDIS_REPLY_STRING || score->type != REDIS_REPLY_STRING ||
 		    member->len != PERMIT_BYTES)
 			continue;
-		int64_t end_ms = strtoll(score->str, NULL, 10);
+		int64_t end_ms = score_ms(score);
 		char *id = look->ids + info->holder_count * LK_PERMIT_ID_SIZE;
 		if (end_ms <= now_ms)
 			continue;

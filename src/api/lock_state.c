@@ -11,6 +11,7 @@
 #include "conf/config.h"
 #include "drive/lock/caller.h"
 #include "drive/many/red.h"
+#include "resp/number.h"
 #include "sync/answer.h"
 #include "sync/script.h"
 
@@ -149,11 +150,14 @@ static int lock_query(struct lk__call *call, struct lk__request *request, const 
 				lk__after_ms(lk__now_ns(), limit_ms), error);
 	if (rc == LK__WAIT_READY) {
 		const redisReply *reply = request->reply;
-		*answer_out = reply->type == REDIS_REPLY_STRING
-				      ? field && strcmp(reply->str, field) == 0
-				      : reply->integer;
-		lk__request_free(request);
 		rc = 0;
+		if (field && reply->type == REDIS_REPLY_STRING)
+			*answer_out = strcmp(reply->str, field) == 0;
+		else if (field && reply->type == REDIS_REPLY_NIL)
+			*answer_out = 0;
+		else if (!lk__reply_integer(reply, INT64_MIN, INT64_MAX, answer_out))
+			rc = lk__fail(error, LK_EPROTOCOL, "%s: unexpected reply", operation);
+		lk__request_free(request);
 	}
 	lk__lock_leave(call);
 	return rc == LK_EMAYBEHELD ? lk__fail(error, LK_EUNREACHABLE,
@@ -369,9 +373,14 @@ int lk_lock_force_release(lk_lock *lock, lk_error *error)
 	rc = lock_command(&call, request, "lk_lock_force_release", error);
 	if (rc == LK__WAIT_READY) {
 		/* Sent twice, the first one may have freed it. */
-		bool freed = recipe->read_force ? recipe->read_force(request)
-						: request->reply->integer == 1;
-		rc = freed || request->sends > 1;
+		int64_t freed = 0;
+		if (recipe->read_force)
+			freed = recipe->read_force(request);
+		else if (!lk__reply_integer(request->reply, 0, 1, &freed))
+			rc = lk__fail(error, LK_EMAYBEHELD,
+				      "lk_lock_force_release: unexpected reply");
+		if (rc == LK__WAIT_READY)
+			rc = freed || request->sends > 1;
 		lk__request_free(request);
 		pthread_mutex_lock(&call.entry->mutex);
 		if (call.entry->hold && call.entry->grant.number == number) {
@@ -405,12 +414,15 @@ int lk_lock_release_field(lk_lock *lock, const char *field, lk_error *error)
 	rc = lock_command(&call, request, operation, error);
 	if (rc == LK__WAIT_READY) {
 		int64_t listeners;
-		bool gone = request->sends < 2 &&
-			    call.entry->target.recipe->read_release(request, &listeners) ==
-				    LK__RELEASED_NOT_OWNER;
-		rc = gone ? lk__fail(error, LK_ENOTOWNER, "%s \"%.100s\": not held under %.256s",
-				     operation, call.entry->name, field)
-			  : 0;
+		enum lk__released released = call.entry->target.recipe->read_release(request,
+										     &listeners);
+		rc = 0;
+		if (released == LK__RELEASED_FAILED)
+			rc = lk__fail(error, LK_EMAYBEHELD, "%s \"%.100s\": unexpected reply",
+				      operation, call.entry->name);
+		else if (released == LK__RELEASED_NOT_OWNER && request->sends < 2)
+			rc = lk__fail(error, LK_ENOTOWNER, "%s \"%.100s\": not held under %.256s",
+				      operation, call.entry->name, field);
 		lk__request_free(request);
 	}
 	lk__lock_leave(&call);

@@ -8,6 +8,7 @@
 #include "api/check.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "resp/number.h"
 #include "sync/permits/permits.h"
 #include "sync/script.h"
 
@@ -104,6 +105,19 @@ int lk_permit_semaphore_add(lk_permit_semaphore *semaphore, int64_t change, lk_e
 
 enum look { LOOK_FREE, LOOK_USED, LOOK_TTL_MS, LOOK_COUNT };
 
+static int look_read(const redisReply *reply, const char *operation, int64_t seen_out[LOOK_COUNT],
+		     lk_error *error)
+{
+	int64_t seen[LOOK_COUNT];
+	bool whole = reply->type == REDIS_REPLY_ARRAY && reply->elements == LOOK_COUNT;
+	for (size_t i = 0; whole && i < LOOK_COUNT; i++)
+		whole = lk__reply_integer(reply->element[i], INT64_MIN, INT64_MAX, &seen[i]);
+	if (!whole)
+		return lk__fail(error, LK_EPROTOCOL, "%s: unexpected reply", operation);
+	memcpy(seen_out, seen, sizeof(seen));
+	return 0;
+}
+
 static int permits_look(lk_permit_semaphore *semaphore, const char *operation,
 			const unsigned char *id, int64_t seen_out[LOOK_COUNT], lk_error *error)
 {
@@ -121,8 +135,7 @@ static int permits_look(lk_permit_semaphore *semaphore, const char *operation,
 	lk__words_add(&words, id ? (const char *)id : "", id ? LK__PERMIT_ID_BYTES : 0);
 	rc = lk__counter_ask(&call, lk__words_script(&words, LK__SCRIPT_PERMITS_LOOK, 2), &answer);
 	if (rc == 0) {
-		for (size_t i = 0; i < LOOK_COUNT && i < answer->reply->elements; i++)
-			seen_out[i] = answer->reply->element[i]->integer;
+		rc = look_read(answer->reply, operation, seen_out, error);
 		lk__request_free(answer);
 	}
 	lk__counter_leave(&call, rc);

@@ -29,6 +29,7 @@
  * Newer servers let WAIT count only from the last write of the connection; so every script whose
  * answer is kept here writes, also one that finds its work done.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,7 @@
 #include "conn/followers.h"
 #include "conn/node.h"
 #include "conn/words.h"
+#include "resp/number.h"
 #include "resp/reader.h"
 
 #define PARTS 3      /* of the command limit */
@@ -48,6 +50,7 @@
 #define LOOK_NS (1000 * LK__MS)
 
 #define ASKED_MAX 4
+#define PORT_MAX 65535
 
 /* What is asked, and answered, in this order. */
 struct asked {
@@ -203,7 +206,9 @@ static struct heard heard_of(const struct lk__node *node, const struct lk__reque
 
 static int reply_number(const redisReply *reply)
 {
-	return reply->type == REDIS_REPLY_INTEGER ? (int)reply->integer : 0;
+	int64_t number = 0;
+	lk__reply_integer(reply, 0, INT_MAX, &number);
+	return (int)number;
 }
 
 /* Of the two numbers of a WAITAOF. */
@@ -233,17 +238,21 @@ static long long role_offset(const redisReply *role)
 
 static long long replica_offset(const redisReply *replica)
 {
-	return strtoll(lk__element_text(replica, 2), NULL, 10);
+	int64_t offset = -1;
+	lk__number_read(lk__element_text(replica, 2), -1, INT64_MAX, &offset);
+	return offset;
 }
 
 /* Whether a master's replica is up to the offset; its address. */
 static bool replica_has(const redisReply *replica, long long offset, char place_out[LK__PLACE_SIZE])
 {
-	if (replica->type != REDIS_REPLY_ARRAY)
+	int64_t port;
+	if (replica->type != REDIS_REPLY_ARRAY ||
+	    !lk__number_read(lk__element_text(replica, 1), 0, PORT_MAX, &port))
 		return false;
 	char host[LK__PLACE_SIZE];
 	snprintf(host, sizeof(host), "%.255s", lk__element_text(replica, 0));
-	lk__place_name(place_out, host, (int)strtol(lk__element_text(replica, 1), NULL, 10));
+	lk__place_name(place_out, host, (int)port);
 	return replica_offset(replica) >= offset;
 }
 

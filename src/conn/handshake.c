@@ -14,11 +14,13 @@
 #include "conn/classify.h"
 #include "net/socket.h"
 #include "net/stream.h"
+#include "resp/number.h"
 #include "resp/reader.h"
 #include "resp/writer.h"
 #include "scripts.h"
 
 #define COMMANDS_MAX 7
+#define US_PER_S INT64_C(1000000)
 #define DISK_WAIT_MS "100"
 #define WORDS_MAX (2 + LK__SCRIPT_COUNT) /* of one command */
 
@@ -156,22 +158,37 @@ static int greeter_read(struct lk__greeter *greeter, redisReply **reply_out)
 
 int64_t lk__time_answer(const redisReply *reply)
 {
+	int64_t seconds, us;
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-	    reply->element[0]->type != REDIS_REPLY_STRING ||
-	    reply->element[1]->type != REDIS_REPLY_STRING)
+	    !lk__reply_number(reply->element[0], 0, INT64_MAX / US_PER_S - 1, &seconds) ||
+	    !lk__reply_number(reply->element[1], 0, US_PER_S - 1, &us))
 		return -1;
-	return strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
-	       strtoll(reply->element[1]->str, NULL, 10);
+	return seconds * US_PER_S + us;
+}
+
+/* What a server, or a proxy, has said instead of the time. */
+static void time_show(const redisReply *reply, char *text, size_t size)
+{
+	bool two = reply->type == REDIS_REPLY_ARRAY && reply->elements == 2;
+	bool said = reply->type == REDIS_REPLY_STATUS || reply->type == REDIS_REPLY_ERROR;
+	snprintf(text, size, "%.40s %.40s",
+		 two    ? lk__element_text(reply, 0)
+		 : said ? reply->str
+			: "no pair of numbers",
+		 two ? lk__element_text(reply, 1) : "");
 }
 
 static int greeter_time(struct lk__greeter *greeter, const redisReply *reply,
 			struct lk__greeting *greeting)
 {
+	char said[96];
 	greeting->received_ns = lk__now_ns();
 	greeting->server_us = lk__time_answer(reply);
-	if (greeting->server_us < 0)
-		return lk__fail(greeter->error, LK_EPROTOCOL, "%s: unexpected reply to TIME",
-				greeter->config->url);
+	if (greeting->server_us < 0) {
+		time_show(reply, said, sizeof(said));
+		return lk__fail(greeter->error, LK_EPROTOCOL, "%s: TIME answers no time: %s",
+				greeter->config->url, said);
+	}
 	return 0;
 }
 

@@ -2,6 +2,7 @@
 #include "sync/answer.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include <lockkeeper/error.h>
 
@@ -32,6 +33,13 @@ static void answer_doubt(struct lk__answer *answer, const char *reason)
 	answer->reason = reason;
 }
 
+/* The words that no script of ours says are shown: somebody has to find out who says them. */
+static const char *strange(const redisReply *reply)
+{
+	bool words = reply && reply->type == REDIS_REPLY_STATUS && strchr(reply->str, ' ');
+	return words ? reply->str : "the answer does not say whether it was granted";
+}
+
 struct lk__answer lk__answer_take(const struct lk__request *request, lk__read_acquire *read,
 				  int64_t lease_ms, int64_t now_ns)
 {
@@ -46,7 +54,7 @@ struct lk__answer lk__answer_take(const struct lk__request *request, lk__read_ac
 	    now_ns >= lk__lease_end_ns(request->sent_ns, lease_ms))
 		answer_doubt(&answer, "the grant arrived after its lease had expired");
 	if (event->type == LK__ATTEMPT_UNKNOWN && !event->code)
-		answer_doubt(&answer, "the answer does not say whether it was granted");
+		answer_doubt(&answer, strange(request->reply));
 	if (event->type == LK__ATTEMPT_LATE || event->type == LK__ATTEMPT_ASKED)
 		lk__node_learn_time(request->conn->node, event->server_us, now_ns);
 	if (event->code && !answer.reason)

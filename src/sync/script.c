@@ -2,12 +2,12 @@
 #include "sync/script.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <lockkeeper/error.h>
 
 #include "conn/classify.h"
+#include "resp/number.h"
 
 void lk__words_channel(struct lk__words *words, const struct lk__target *target)
 {
@@ -41,7 +41,9 @@ int lk__reply_renewed(const struct lk__request *request, size_t count, size_t in
 	if (request->batch)
 		return batch_renewed(reply->element[2 * index], reply->element[2 * index + 1],
 				     field);
-	return request->code ? -1 : reply->element[index]->integer == 1;
+	int64_t renewed;
+	bool said = !request->code && lk__reply_integer(reply->element[index], 0, 1, &renewed);
+	return said ? (int)renewed : -1;
 }
 
 struct lk__request *lk__renew_script(enum lk__script_id script, const struct lk__renewal *renewals,
@@ -85,8 +87,7 @@ bool lk__reply_late(const redisReply *reply, int64_t *server_us)
 {
 	if (reply->type != REDIS_REPLY_STATUS || strncmp(reply->str, "LATE ", 5) != 0)
 		return false;
-	*server_us = strtoll(reply->str + 5, NULL, 10);
-	return true;
+	return lk__number_read(reply->str + 5, 0, INT64_MAX, server_us);
 }
 
 void lk__reply_acquired(const struct lk__request *request, struct lk__answer *answer)
@@ -114,8 +115,8 @@ enum lk__released lk__reply_released(const struct lk__request *request, int64_t 
 		return LK__RELEASED_FAILED;
 	if (request->reply->type == REDIS_REPLY_NIL)
 		return LK__RELEASED_NOT_OWNER;
-	*listeners = request->reply->integer;
-	return LK__RELEASED;
+	return lk__reply_integer(request->reply, 0, INT64_MAX, listeners) ? LK__RELEASED
+									  : LK__RELEASED_FAILED;
 }
 
 enum lk__exchanged lk__reply_exchanged(const struct lk__request *request)

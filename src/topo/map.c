@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "conf/url.h"
+#include "resp/number.h"
 
 enum { RANGE_FIRST, RANGE_LAST, RANGE_MASTER, RANGE_REPLICAS };
 enum { NODE_HOST, NODE_PORT, NODE_ID, NODE_MORE };
@@ -111,13 +112,10 @@ static uint64_t range_digest(int64_t slot, const struct lk__map_node *node)
 
 static bool map_add(struct lk__map *map, const redisReply *range, const char *asked)
 {
+	int64_t first, last;
 	if (range->type != REDIS_REPLY_ARRAY || range->elements <= RANGE_MASTER ||
-	    range->element[RANGE_FIRST]->type != REDIS_REPLY_INTEGER ||
-	    range->element[RANGE_LAST]->type != REDIS_REPLY_INTEGER)
-		return false;
-	int64_t first = range->element[RANGE_FIRST]->integer;
-	int64_t last = range->element[RANGE_LAST]->integer;
-	if (first < 0 || last < first || last >= LK__SLOTS)
+	    !lk__reply_integer(range->element[RANGE_FIRST], 0, LK__SLOTS - 1, &first) ||
+	    !lk__reply_integer(range->element[RANGE_LAST], first, LK__SLOTS - 1, &last))
 		return false;
 	const struct lk__map_master *master = map_master(map, range, asked);
 	for (int64_t slot = first; master && slot <= last; slot++) {
@@ -188,17 +186,17 @@ void lk__map_add_replicas(struct lk__map *map, const struct lk__map *other)
 bool lk__redirect_read(const char *words, const char *asked, uint16_t *slot_out, char *place_out)
 {
 	char host[LK__PLACE_SIZE];
-	char *end;
+	int64_t slot, port;
 	const char *at = strchr(words, ' ');
-	long slot = at ? strtol(at + 1, &end, 10) : -1;
-	if (slot < 0 || slot >= LK__SLOTS || *end != ' ')
+	const char *end = at ? lk__number_take(at + 1, 0, LK__SLOTS - 1, &slot) : NULL;
+	if (!end || *end != ' ')
 		return false;
 	const char *colon = strrchr(end, ':');
 	size_t size = colon ? (size_t)(colon - end) - 1 : sizeof(host);
-	if (size >= sizeof(host))
+	if (size >= sizeof(host) || !lk__number_read(colon + 1, 1, 65535, &port))
 		return false;
 	memcpy(host, end + 1, size);
 	host[size] = '\0';
 	*slot_out = (uint16_t)slot;
-	return place_write(place_out, host, asked, strtol(colon + 1, NULL, 10));
+	return place_write(place_out, host, asked, port);
 }

@@ -15,6 +15,7 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "conf/text.h"
+#include "resp/number.h"
 #include "resp/reader.h"
 #include "topo/master.h"
 #include "topo/sentinel.h"
@@ -54,18 +55,22 @@ static int sentinel_listen(struct lk__link *hear)
 }
 
 /* What a sentinel names is checked like a part of a URL. */
-static bool is_place(const char *host, const char *port)
+static bool is_place(const char *host, const char *port, int *port_out)
 {
 	struct in6_addr address;
-	int64_t number = 0;
+	int64_t number;
 	bool named = lk__host_fault(host) == NULL || inet_pton(AF_INET6, host, &address) == 1;
-	return named && lk__text_number(port, &number) == NULL && number >= 1 && number <= 65535;
+	if (!named || !lk__number_read(port, 1, 65535, &number))
+		return false;
+	*port_out = (int)number;
+	return true;
 }
 
 static void sentinel_master(struct lk__peer *peer, const redisReply *reply)
 {
 	const char *host = reply->type == REDIS_REPLY_ARRAY ? lk__element_text(reply, 0) : "";
 	const char *port = reply->type == REDIS_REPLY_ARRAY ? lk__element_text(reply, 1) : "";
+	int number;
 	*peer->says = '\0';
 	if (reply->type == REDIS_REPLY_NIL) {
 		strcpy(peer->says, NOBODY);
@@ -75,9 +80,9 @@ static void sentinel_master(struct lk__peer *peer, const redisReply *reply)
 			lk__scout_fault(peer, LK_EREFUSED, "it is no sentinel");
 		else
 			lk__scout_refused(peer, reply->str);
-	} else if (is_place(host, port)) {
+	} else if (is_place(host, port, &number)) {
 		char fault[LK__PEER_FAULT_SIZE];
-		lk__place_name(peer->says, host, (int)strtol(port, NULL, 10));
+		lk__place_name(peer->says, host, number);
 		snprintf(fault, sizeof(fault), "it names %.100s", peer->says);
 		lk__scout_fault(peer, LK_EUNAVAILABLE, fault);
 	} else {
@@ -98,9 +103,10 @@ bool lk__sentinel_place(const redisReply *instance, char *place_out)
 {
 	const char *host = lk__sentinel_field(instance, "ip");
 	const char *port = lk__sentinel_field(instance, "port");
-	if (!is_place(host, port))
+	int number;
+	if (!is_place(host, port, &number))
 		return false;
-	lk__place_name(place_out, host, (int)strtol(port, NULL, 10));
+	lk__place_name(place_out, host, number);
 	return true;
 }
 
@@ -108,9 +114,9 @@ static void sentinel_other(struct lk__scout *scout, const redisReply *other)
 {
 	const char *host = lk__sentinel_field(other, "ip"),
 		   *port = lk__sentinel_field(other, "port");
-	if (is_place(host, port))
-		lk__scout_learn(scout, host, (int)strtol(port, NULL, 10),
-				lk__sentinel_field(other, "runid"));
+	int number;
+	if (is_place(host, port, &number))
+		lk__scout_learn(scout, host, number, lk__sentinel_field(other, "runid"));
 }
 
 /*
@@ -124,10 +130,12 @@ static void sentinel_other(struct lk__scout *scout, const redisReply *other)
  */
 static bool is_alive(const redisReply *replica)
 {
+	int64_t silent_ms;
 	const char *flags = lk__sentinel_field(replica, "flags");
 	bool heard = !strstr(flags, "disconnected") ||
-		     strtol(lk__sentinel_field(replica, "last-ok-ping-reply"), NULL, 10) <
-			     UNHEARD_MS;
+		     !lk__number_read(lk__sentinel_field(replica, "last-ok-ping-reply"), 0,
+				      INT64_MAX, &silent_ms) ||
+		     silent_ms < UNHEARD_MS;
 	bool down = strstr(flags, "s_down") || strstr(flags, "o_down");
 	return strstr(flags, "promoted") || (heard && !down);
 }

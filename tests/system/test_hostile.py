@@ -361,3 +361,27 @@ def test_reconnects_in_a_storm_are_spaced(server, proxy, make_keeper):
     assert proxy.accepted - before < 120
     proxy.rule = None
     keeper.call("within", "storm", wait=5000).ok()
+
+
+def is_fenced_acquire(message) -> bool:
+    return message.argv[0].lower() in (b"eval", b"evalsha") and \
+        any(word.startswith(b"lockkeeper_fence:") for word in message.argv)
+
+
+@pytest.mark.parametrize("token", ["1.795751193735E15", "5 ", "-5", "9007199254740992", "0x10"])
+def test_a_token_that_is_no_number_is_no_grant(proxy, make_keeper, token):
+    """Half of it would be a token too, and everybody would get the same."""
+    keeper = make_keeper(proxy.url)
+    proxy.rule = lambda m: Replace(b"+TOKEN %s\r\n" % token.encode()) \
+        if m.reply and is_fenced_acquire(m) else None
+    refused = keeper.call("try", "n", kind="fenced").is_code("LK_EMAYBEHELD")
+    assert f"TOKEN {token}" in refused.message, refused
+
+
+@pytest.mark.parametrize("us", ["1000000", "1795263965000000", "-1", "5.5", ""])
+def test_a_time_that_is_none_is_an_error_that_shows_it(proxy, make_keeper, us):
+    """A proxy that adds up the answers of its servers would have no request ever be too late."""
+    said = b"*2\r\n$10\r\n1795263965\r\n$%d\r\n%s\r\n" % (len(us), us.encode())
+    proxy.rule = lambda m: Replace(said) if m.reply and m.what == "time" else None
+    refused = make_keeper(proxy.url).call("try", "n").is_code("LK_EPROTOCOL")
+    assert f"1795263965 {us}".strip() in refused.message, refused

@@ -73,16 +73,69 @@ static void test_a_token_is_a_grant(void **state)
 static void test_anything_else_is_unknown(void **state)
 {
 	redisReply replies[] = {
-		{.type = REDIS_REPLY_NIL},           {.type = REDIS_REPLY_ARRAY},
-		text(REDIS_REPLY_STATUS, "TOKEN 0"), text(REDIS_REPLY_STATUS, "TOKEN "),
-		text(REDIS_REPLY_STATUS, "TOKEN x"), text(REDIS_REPLY_STATUS, "OK"),
-		text(REDIS_REPLY_STRING, "TOKEN 5"), text(REDIS_REPLY_STATUS, ""),
+		{.type = REDIS_REPLY_NIL},
+		{.type = REDIS_REPLY_ARRAY},
+		text(REDIS_REPLY_STATUS, "TOKEN 0"),
+		text(REDIS_REPLY_STATUS, "TOKEN "),
+		text(REDIS_REPLY_STATUS, "TOKEN x"),
+		text(REDIS_REPLY_STATUS, "OK"),
+		text(REDIS_REPLY_STRING, "TOKEN 5"),
+		text(REDIS_REPLY_STATUS, ""),
+		text(REDIS_REPLY_STATUS, "TOKEN 1.795751193735E15"),
+		text(REDIS_REPLY_STATUS, "TOKEN 5 "),
+		text(REDIS_REPLY_STATUS, "TOKEN -5"),
+		text(REDIS_REPLY_STATUS, "TOKEN 9007199254740992"), /* not exact in Lua */
+		text(REDIS_REPLY_STATUS, "TOKEN 18446744073709551617"),
+		text(REDIS_REPLY_STATUS, "LATE 1.795E15"),
+		text(REDIS_REPLY_STATUS, "LATE "),
+		text(REDIS_REPLY_STATUS, "LATE 99999999999999999999"),
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
 		struct lk__answer answer = read_as(&lk__fenced_recipe, replies[i]);
 		assert_int_equal(answer.event.type, LK__ATTEMPT_UNKNOWN);
 		assert_int_equal(answer.fence, 0);
+	}
+}
+
+/* What no script of ours says of a release: nobody knows whether it was released. */
+static void test_a_strange_answer_to_a_release_is_no_release(void **state)
+{
+	const struct lk__recipe *recipes[] = {&lk__lock_recipe, &lk__spin_recipe, &lk__fair_recipe,
+					      &lk__plain_recipe};
+	redisReply replies[] = {{.type = REDIS_REPLY_ARRAY},
+				text(REDIS_REPLY_STATUS, "OK"),
+				text(REDIS_REPLY_STRING, "1"),
+				integer(-7)};
+	(void)state;
+	for (size_t i = 0; i < COUNT(recipes); i++) {
+		for (size_t j = 0; j < COUNT(replies); j++) {
+			struct lk__request request = {.reply = &replies[j], .sends = 1};
+			int64_t listeners = 0;
+			assert_int_equal(recipes[i]->read_release(&request, &listeners),
+					 LK__RELEASED_FAILED);
+		}
+	}
+	redisReply *elements[] = {&replies[1]};
+	redisReply all = {.type = REDIS_REPLY_ARRAY, .elements = 1, .element = elements};
+	struct lk__request request = {.reply = &all, .sends = 1};
+	int64_t listeners = 0;
+	assert_int_equal(lk__multi_read_release(&request, 0, &listeners), LK__RELEASED_FAILED);
+	assert_int_equal(lk__reply_renewed(&request, 1, 0, "ours"), -1);
+}
+
+/* A pair that is not two numbers is no place in the list of names. */
+static void test_a_strange_pair_is_unknown(void **state)
+{
+	redisReply word = text(REDIS_REPLY_STRING, "1"), one = integer(1), none = integer(0);
+	redisReply *pairs[][2] = {{&word, &one}, {&one, &word}, {&none, &one}};
+	(void)state;
+	for (size_t i = 0; i < COUNT(pairs); i++) {
+		redisReply pair = {.type = REDIS_REPLY_ARRAY, .elements = 2, .element = pairs[i]};
+		struct lk__request request = {.reply = &pair, .sends = 1};
+		struct lk__answer answer = {.fence = 0};
+		lk__multi_read_acquire(&request, &answer);
+		assert_int_equal(answer.event.type, LK__ATTEMPT_UNKNOWN);
 	}
 }
 
@@ -392,6 +445,8 @@ int main(void)
 		cmocka_unit_test(test_a_remaining_ttl_is_busy),
 		cmocka_unit_test(test_a_token_is_a_grant),
 		cmocka_unit_test(test_anything_else_is_unknown),
+		cmocka_unit_test(test_a_strange_answer_to_a_release_is_no_release),
+		cmocka_unit_test(test_a_strange_pair_is_unknown),
 		cmocka_unit_test(test_late_tells_the_time),
 		cmocka_unit_test(test_a_late_copy_is_unknown),
 		cmocka_unit_test(test_late_teaches_the_node_that_answered),

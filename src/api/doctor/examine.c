@@ -12,6 +12,7 @@
 #include "base/fail.h"
 #include "conf/text.h"
 #include "conn/words.h"
+#include "resp/number.h"
 
 #define OPERATION "lk_doctor_new"
 
@@ -208,12 +209,17 @@ static int ask_replica(struct lk__examined *examined, size_t of, const lk_client
 static void replicas_read(struct lk__places *places, const char *info)
 {
 	char host[LK__PLACE_SIZE], name[LK__PLACE_SIZE];
-	int port;
 	for (const char *line = info; line; line = strchr(line, '\n')) {
 		line += *line == '\n';
-		if (sscanf(line, "slave%*d:ip=%250[^,],port=%d", host, &port) != 2)
+		int64_t number, port;
+		int size = 0;
+		const char *at = strncmp(line, "slave", 5) == 0
+					 ? lk__number_take(line + 5, 0, INT32_MAX, &number)
+					 : NULL;
+		if (!at || sscanf(at, ":ip=%250[^,],port=%n", host, &size) != 1 || size == 0 ||
+		    !lk__number_take(at + size, 1, 65535, &port))
 			continue;
-		lk__place_name(name, host, port);
+		lk__place_name(name, host, (int)port);
 		lk__places_add(places, name);
 	}
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* What the answers to INFO, ROLE and CONFIG GET say. What they leave out stays unknown. */
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "api/doctor/facts.h"
+
+#include "resp/number.h"
 
 void lk__facts_clear(struct lk__facts *facts)
 {
@@ -65,17 +65,25 @@ static bool info_is(const char *info, const char *name, const char *value)
 static int64_t info_number(const char *info, const char *name)
 {
 	char text[24];
-	return info_text(info, name, text, sizeof(text)) ? strtoll(text, NULL, 10) : -1;
+	int64_t number = -1;
+	if (info_text(info, name, text, sizeof(text)))
+		lk__number_read(text, 0, INT64_MAX, &number);
+	return number;
 }
 
 static int compatible(const char *info)
 {
 	char text[32];
-	int part[3] = {0, 0, 0};
-	if (!info_text(info, "redis_version", text, sizeof(text)) ||
-	    sscanf(text, "%3d.%3d.%3d", &part[0], &part[1], &part[2]) < 2)
+	int64_t part[3] = {0, 0, 0};
+	if (!info_text(info, "redis_version", text, sizeof(text)))
 		return -1;
-	return part[0] * 10000 + part[1] * 100 + part[2];
+	const char *at = lk__number_take(text, 0, 999, &part[0]);
+	at = at && *at == '.' ? lk__number_take(at + 1, 0, 999, &part[1]) : NULL;
+	if (!at)
+		return -1;
+	if (*at == '.') /* there may be none, or a word */
+		lk__number_take(at + 1, 0, 999, &part[2]);
+	return (int)(part[0] * 10000 + part[1] * 100 + part[2]);
 }
 
 /* Each kind of server is known by a field of its own; Redis by having none of the others'. */
@@ -191,7 +199,7 @@ static void set_policy(struct lk__facts *facts, const char *value)
 
 static void set_memory_limit(struct lk__facts *facts, const char *value)
 {
-	facts->memory_limit = strtoll(value, NULL, 10);
+	lk__number_read(value, 0, INT64_MAX, &facts->memory_limit);
 }
 
 static void set_snapshots(struct lk__facts *facts, const char *value)
@@ -211,17 +219,17 @@ static void set_fsync(struct lk__facts *facts, const char *value)
 
 static void set_min_replicas(struct lk__facts *facts, const char *value)
 {
-	facts->min_replicas = strtoll(value, NULL, 10);
+	lk__number_read(value, 0, INT64_MAX, &facts->min_replicas);
 }
 
 static void set_lag(struct lk__facts *facts, const char *value)
 {
-	facts->lag_s = strtoll(value, NULL, 10);
+	lk__number_read(value, 0, INT64_MAX, &facts->lag_s);
 }
 
 static void set_timeout(struct lk__facts *facts, const char *value)
 {
-	facts->timeout_s = strtoll(value, NULL, 10);
+	lk__number_read(value, 0, INT64_MAX, &facts->timeout_s);
 }
 
 /* "normal 0 0 0 slave … pubsub 33554432 8388608 60". */
@@ -229,13 +237,15 @@ static void set_buffer(struct lk__facts *facts, const char *value)
 {
 	const char *limits = strstr(value, "pubsub ");
 	if (limits)
-		sscanf(limits, "pubsub %" SCNd64 " %" SCNd64, &facts->buffer_hard,
-		       &facts->buffer_soft);
+		limits = lk__number_take(limits + strlen("pubsub "), 0, INT64_MAX,
+					 &facts->buffer_hard);
+	if (limits && *limits == ' ')
+		lk__number_take(limits + 1, 0, INT64_MAX, &facts->buffer_soft);
 }
 
 static void set_node_timeout(struct lk__facts *facts, const char *value)
 {
-	facts->node_timeout_ms = strtoll(value, NULL, 10);
+	lk__number_read(value, 0, INT64_MAX, &facts->node_timeout_ms);
 }
 
 /* Of KeyDB. */

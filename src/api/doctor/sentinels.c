@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Asks one sentinel: which master it watches, whom it knows, and whether there would be a failover.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "base/fail.h"
 #include "conf/credentials.h"
 #include "conn/classify.h"
+#include "resp/number.h"
 #include "topo/link.h"
 #include "topo/sentinel.h"
 
@@ -97,8 +97,8 @@ static void read_master(struct lk__facts *facts, const redisReply *reply)
 	if (lk__sentinel_place(reply, place))
 		snprintf(facts->master, sizeof(facts->master), "%s", place);
 	if (*place)
-		facts->down_after_ms = strtoll(lk__sentinel_field(reply, "down-after-milliseconds"),
-					       NULL, 10);
+		lk__number_read(lk__sentinel_field(reply, "down-after-milliseconds"), 0, INT64_MAX,
+				&facts->down_after_ms);
 }
 
 static void read_places(struct lk__places *places, const redisReply *reply)

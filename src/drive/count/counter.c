@@ -2,7 +2,6 @@
 #include "drive/count/counter.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "resp/number.h"
 #include "sync/permits/permits.h"
 #include "sync/script.h"
 #include "sync/semaphore/semaphore.h"
@@ -237,11 +237,12 @@ int lk__count_read(const struct lk__entry *entry, const struct lk__request *requ
 		return rc;
 	const redisReply *reply = request->reply;
 	assert(reply && request->code == 0);
-	const char *text = reply->type == REDIS_REPLY_STRING ? reply->str : "0";
-	char *end;
-	errno = 0;
-	int64_t count = strtoll(text, &end, 10);
-	if (errno || end == text || *end)
+	int64_t count = 0;
+	if (reply->type != REDIS_REPLY_STRING && reply->type != REDIS_REPLY_NIL)
+		return lk__fail(error, LK_EPROTOCOL, "%s \"%.100s\": unexpected reply", operation,
+				entry->name);
+	if (reply->type == REDIS_REPLY_STRING &&
+	    !lk__reply_number(reply, INT64_MIN, INT64_MAX, &count))
 		return lk__fail(error, LK_EWRONGTYPE,
 				"%s \"%.100s\": the key is a string that is not a count, not a %s",
 				operation, entry->name, entry->target.recipe->type);

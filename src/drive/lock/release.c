@@ -122,7 +122,8 @@ int lk__release_read(const struct lk__release *release, const struct lk__request
 		release_compensate_copies(release);
 		break;
 	case LK__RELEASED_FAILED:
-		rc = release_fail(release, release_code(request->code), request->reason);
+		rc = release_fail(release, release_code(request->code),
+				  request->code ? request->reason : "unexpected reply");
 		release_compensate(release);
 		break;
 	}

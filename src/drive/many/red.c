@@ -13,6 +13,7 @@
 #include "drive/background/compensation.h"
 #include "drive/background/effects.h"
 #include "drive/entry/watch_heap.h"
+#include "resp/number.h"
 
 /* ---- making ---- */
 
@@ -468,9 +469,14 @@ static void inquiry_read(void *context, size_t index, const struct lk__request *
 	inquiry->unsure += !request || request->code == LK_EMAYBEHELD;
 	if (!request || request->code)
 		return;
+	int64_t told = 0;
+	bool reads = inquiry->force && inquiry->kind->read_force;
+	if (!reads && !lk__reply_integer(request->reply, 0, INT64_MAX, &told)) {
+		inquiry->unsure++;
+		return;
+	}
 	inquiry->answered++;
-	bool yes = inquiry->force && inquiry->kind->read_force ? inquiry->kind->read_force(request)
-							       : request->reply->integer > 0;
+	bool yes = reads ? inquiry->kind->read_force(request) : told > 0;
 	/* Sent twice, the first one may have freed it. */
 	inquiry->yes += yes || (inquiry->force && request->sends > 1);
 }

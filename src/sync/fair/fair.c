@@ -4,11 +4,11 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <lockkeeper/error.h>
 
+#include "resp/number.h"
 #include "sync/lock/lock.h"
 #include "sync/script.h"
 
@@ -77,11 +77,9 @@ static void fair_read_acquire(const struct lk__request *request, struct lk__answ
 	} else if (reply->type == REDIS_REPLY_NIL) {
 		event->type = LK__ATTEMPT_GRANTED;
 	} else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
-		   reply->element[0]->type == REDIS_REPLY_INTEGER &&
-		   reply->element[1]->type == REDIS_REPLY_INTEGER) {
+		   lk__reply_integer(reply->element[0], INT64_MIN, INT64_MAX, &event->ttl_ms) &&
+		   lk__reply_integer(reply->element[1], 0, INT64_MAX, &event->server_us)) {
 		event->type = LK__ATTEMPT_BUSY;
-		event->ttl_ms = reply->element[0]->integer;
-		answer->event.server_us = reply->element[1]->integer;
 	} else if (lk__reply_late(reply, &answer->event.server_us)) {
 		event->type = lk__reply_not_done(request);
 	}
@@ -91,12 +89,16 @@ static bool fair_read_message(const char *payload, uint64_t nonce, int64_t *serv
 {
 	static const char granted[] = "granted ";
 	size_t size = sizeof(granted) - 1;
-	char expected[24], *end;
+	char expected[24];
+	int64_t told_us;
 	if (!nonce || strncmp(payload, granted, size) != 0)
 		return false;
 	snprintf(expected, sizeof(expected), " %016" PRIx64, nonce);
-	*server_us = strtoll(payload + size, &end, 10);
-	return strcmp(end, expected) == 0;
+	const char *end = lk__number_take(payload + size, 0, INT64_MAX, &told_us);
+	if (!end || strcmp(end, expected) != 0)
+		return false;
+	*server_us = told_us;
+	return true;
 }
 
 const struct lk__recipe lk__fair_recipe = {

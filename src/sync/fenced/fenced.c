@@ -2,9 +2,9 @@
 #include "sync/fenced/fenced.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "resp/number.h"
 #include "sync/lock/lock.h"
 #include "sync/script.h"
 
@@ -50,11 +50,20 @@ static struct lk__request *fenced_java_exchange(const struct lk__try *wanted, co
 	return fenced_request(wanted, from, true);
 }
 
+/* The token behind the word of a status; 0 when the reply is no such one. */
+static uint64_t token_behind(const char *word, const redisReply *reply)
+{
+	int64_t token = 0;
+	size_t size = strlen(word);
+	if (reply->type == REDIS_REPLY_STATUS && strncmp(reply->str, word, size) == 0)
+		lk__number_read(reply->str + size, 1, (int64_t)LK__FENCE_TOKEN_MAX, &token);
+	return (uint64_t)token;
+}
+
 /* The token of a grant; 0 when the reply is none. */
 static uint64_t fenced_token(const redisReply *reply)
 {
-	bool granted = reply->type == REDIS_REPLY_STATUS && strncmp(reply->str, "TOKEN ", 6) == 0;
-	return granted ? strtoull(reply->str + 6, NULL, 10) : 0;
+	return token_behind("TOKEN ", reply);
 }
 
 static void fenced_read_acquire(const struct lk__request *request, struct lk__answer *answer)
@@ -111,6 +120,5 @@ struct lk__request *lk__fence_check(const struct lk__fence_check *check)
 
 uint64_t lk__fence_read_check(const redisReply *reply)
 {
-	bool stale = reply->type == REDIS_REPLY_STATUS && strncmp(reply->str, "STALE ", 6) == 0;
-	return stale ? strtoull(reply->str + 6, NULL, 10) : 0;
+	return token_behind("STALE ", reply);
 }

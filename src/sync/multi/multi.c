@@ -3,6 +3,7 @@
 
 #include <assert.h>
 
+#include "resp/number.h"
 #include "sync/script.h"
 
 static void add_keys(struct lk__words *words, const struct lk__multi_key *keys, size_t count)
@@ -42,16 +43,17 @@ void lk__multi_read_acquire(const struct lk__request *request, struct lk__answer
 	const redisReply *reply = request->reply;
 	struct lk__attempt_event *event = &answer->event;
 	assert(request->code || reply);
+	int64_t busy;
 	event->type = LK__ATTEMPT_UNKNOWN;
 	if (request->code) {
 		*event = lk__reply_refusal(request);
 	} else if (reply->type == REDIS_REPLY_NIL) {
 		event->type = LK__ATTEMPT_GRANTED;
 	} else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
-		   reply->element[0]->integer >= 1) {
+		   lk__reply_integer(reply->element[0], 1, INT32_MAX, &busy) &&
+		   lk__reply_integer(reply->element[1], INT64_MIN, INT64_MAX, &event->ttl_ms)) {
 		event->type = LK__ATTEMPT_BUSY;
-		event->ttl_ms = reply->element[1]->integer;
-		answer->busy = (size_t)reply->element[0]->integer - 1;
+		answer->busy = (size_t)busy - 1;
 	} else if (lk__reply_late(reply, &event->server_us)) {
 		event->type = lk__reply_not_done(request);
 	}
@@ -63,8 +65,11 @@ enum lk__released lk__multi_read_release(const struct lk__request *request, size
 	const redisReply *reply = request->reply;
 	if (request->code || reply->type != REDIS_REPLY_ARRAY || index >= reply->elements)
 		return LK__RELEASED_FAILED;
-	if (reply->element[index]->integer < 0)
+	int64_t told;
+	if (!lk__reply_integer(reply->element[index], -1, INT64_MAX, &told))
+		return LK__RELEASED_FAILED;
+	if (told < 0)
 		return LK__RELEASED_NOT_OWNER;
-	*listeners = reply->element[index]->integer;
+	*listeners = told;
 	return LK__RELEASED;
 }

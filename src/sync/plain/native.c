@@ -158,9 +158,14 @@ static void read_asked(const struct lk__request *request, struct lk__answer *ans
 		     "scripts are refused, and the server has not, or refuses, SET with IFEQ");
 		return;
 	}
+	int64_t server_us = lk__time_answer(request->reply->element[ASKED_TIME]);
+	if (server_us < 0) {
+		fail(answer, LK_EPROTOCOL, "TIME answers no time");
+		return;
+	}
 	atomic_store(&request->asks->abilities, can);
 	answer->event.type = LK__ATTEMPT_ASKED;
-	answer->event.server_us = lk__time_answer(request->reply->element[ASKED_TIME]);
+	answer->event.server_us = server_us;
 }
 
 /* ---- acquire, exchange ---- */
@@ -267,8 +272,9 @@ void lk__native_read_acquire(const struct lk__request *request, struct lk__answe
 		event->type = LK__ATTEMPT_BUSY;
 		event->ttl_ms = -1;
 	} else {
-		event->type = lk__reply_not_done(request);
-		answer->event.server_us = lk__time_answer(reply->element[TAKE_TIME]);
+		event->server_us = lk__time_answer(reply->element[TAKE_TIME]);
+		if (event->server_us >= 0)
+			event->type = lk__reply_not_done(request);
 	}
 }
 

@@ -2,9 +2,9 @@
 #include "sync/red/red.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "resp/number.h"
 #include "sync/script.h"
 
 const struct lk__recipe lk__red_recipe = {
@@ -77,13 +77,22 @@ static bool always_synced(const struct lk__request *answer)
 	       reply->element[1]->str && strcmp(reply->element[1]->str, "always") == 0;
 }
 
+/* One that does not tell how long it has run is taken for new. */
+static int64_t uptime_read(const struct lk__request *server)
+{
+	const char *text = info_find(server, "uptime_in_seconds");
+	int64_t seconds;
+	const char *end = lk__number_take(text, 0, INT64_MAX, &seconds);
+	return end && (*end == '\r' || *end == '\n' || !*end) ? seconds : 0;
+}
+
 bool lk__identity_read(struct lk__request *const *answers, size_t count, int64_t now_ns,
 		       struct lk__identity *identity)
 {
-	const char *uptime = info_find(answers[0], "uptime_in_seconds");
 	const char *aof = info_find(answers[1], "aof_enabled");
 	assert(count >= LK__IDENTITY_QUESTIONS && count <= LK__IDENTITY_QUESTIONS_MAX);
-	if (!info_copy(identity->run_id, answers[0], "run_id") || !uptime)
+	if (!info_copy(identity->run_id, answers[0], "run_id") ||
+	    !info_find(answers[0], "uptime_in_seconds"))
 		return false;
 	identity->member[0] = 0;
 	if (count > LK__IDENTITY_QUESTIONS &&
@@ -93,13 +102,11 @@ bool lk__identity_read(struct lk__request *const *answers, size_t count, int64_t
 	if (info_copy(identity->before, answers[3], "master_replid2") &&
 	    strspn(identity->before, "0") == strlen(identity->before))
 		identity->before[0] = 0;
-	long long seconds = strtoll(uptime, NULL, 10);
+	int64_t seconds = uptime_read(answers[0]);
 	if (seconds > 0)
 		seconds--; /* both ends are cut to whole seconds */
 	if (seconds > INT32_MAX)
 		seconds = INT32_MAX;
-	if (seconds < 0) /* no server of ours says that */
-		seconds = 0;
 	identity->started_ns = now_ns - seconds * INT64_C(1000000000);
 	identity->durable = aof && *aof == '1' && always_synced(answers[2]);
 	return true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "sync/spin/spin.h"
 
+#include "resp/number.h"
 #include "sync/lock/lock.h"
 #include "sync/script.h"
 
@@ -19,7 +20,10 @@ static enum lk__released spin_read_release(const struct lk__request *request, in
 	*listeners = 0;
 	if (request->code)
 		return LK__RELEASED_FAILED;
-	return request->reply->integer == 1 ? LK__RELEASED : LK__RELEASED_NOT_OWNER;
+	int64_t removed;
+	if (!lk__reply_integer(request->reply, 0, 1, &removed))
+		return LK__RELEASED_FAILED;
+	return removed ? LK__RELEASED : LK__RELEASED_NOT_OWNER;
 }
 
 const struct lk__recipe lk__spin_recipe = {
