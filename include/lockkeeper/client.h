@@ -80,12 +80,15 @@ LK_API const char *lk_client_node(const lk_client *client);
 LK_API int lk_client_close(lk_client *client, int how, lk_error *error);
 
 /*
- * Frees a client. A client that is still open is closed with LK_CLOSE_ABANDON first. NULL is fine.
- * Handles may be freed before or after. No other call on the client may be in progress. Threads
- * that used the client may live on and end later. If such a thread is just ending, this call waits
- * for it; but the library learns of a thread's end a moment late, so join a thread that is about to
- * end. Blocks as lk_client_close(). In a forked child it does nothing: memory and descriptors there
- * are copies, which end with the child. Returns NULL. Since 0.1.
+ * Frees a client. A client that is still open is closed with LK_CLOSE_ABANDON first: what is on its
+ * way for nobody is given back, and a release that was started is sent. Of a threadless client this
+ * call takes the turns meanwhile, as lk_client_process(), and goes on with a close that was
+ * started. What no server has answered within the command limit stays until its lease ends. NULL is
+ * fine. Handles may be freed before or after. No other call on the client may be in progress.
+ * Threads that used the client may live on and end later. If such a thread is just ending, this
+ * call waits for it; but the library learns of a thread's end a moment late, so join a thread that
+ * is about to end. Blocks as lk_client_close(). In a forked child it does nothing: memory and
+ * descriptors there are copies, which end with the child. Returns NULL. Since 0.1.
  */
 LK_API lk_client *lk_client_free(lk_client *client);
 

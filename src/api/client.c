@@ -103,7 +103,7 @@ lk_client *lk_client_free(lk_client *client)
 	if (!client || lk__client_forked(client))
 		return NULL;
 	if (client->config->threadless)
-		lk__close_at_once(client);
+		lk__close_to_free(client);
 	else if (lk__client_close(client, LK_CLOSE_ABANDON, NULL) < 0)
 		lk__client_end(client);
 	/* Not in close: a call that is late to see it closed may still look its thread up. */

@@ -229,6 +229,67 @@ static void test_one_loop_drives_all_of_them(void **state)
 	lk_config_free(config);
 }
 
+/* ---- freed by the one thread that drives them ---- */
+
+static void take_turns(const struct set *set)
+{
+	for (size_t i = 0; i < MOST; i++)
+		expect(0, lk_client_process(set->client[i], &err));
+}
+
+static void complete_alone(const struct set *set)
+{
+	lk_completion got;
+	int64_t end_ms = now_ms() + slow_ms(20000);
+	while (lk_queue_take(queue, &got, 1, 0, &err) == 0) {
+		check(now_ms() < end_ms);
+		take_turns(set);
+	}
+	check_int(got.error.code, ==, 0);
+}
+
+static void open_alone(struct set *set)
+{
+	lk_red_lock_options trusting = LK_RED_LOCK_OPTIONS_INIT;
+	lk_config *config = NULL;
+	trusting.quarantine_ms = -1;
+	expect(0, lk_config_new(&config, &err));
+	lk_config_set_threadless(config, NULL, NULL);
+	for (size_t i = 0; i < MOST; i++) {
+		expect(0, lk_config_set(config, "url", nodes[i].url_unix, &err));
+		expect(0, lk_client_new(&set->client[i], config, &err));
+	}
+	lk_config_free(config);
+	expect(0, lk_red_lock_new(&set->lock, set->client, MOST, "q", LK_STRLEN, &trusting, &err));
+	expect(0, lk_queue_new(&queue, 0, &err));
+	begin_acquire(set->lock, "a", -1, 0);
+	complete_alone(set);
+	begin_release(set->lock, "a");
+	complete_alone(set);
+}
+
+/* The nodes do what was asked for while their clients are freed, the first client first. */
+static void test_free_gives_back_every_part(void **state)
+{
+	(void)state;
+	struct set set;
+	lk_completion got;
+	open_alone(&set);
+	for (size_t i = 0; i < MOST; i++)
+		server_pause(&nodes[i]);
+	begin_acquire(set.lock, "a", -1, 0);
+	take_turns(&set);
+	for (size_t i = 0; i < MOST; i++)
+		server_resume(&nodes[i]);
+	for (size_t i = 0; i < MOST; i++)
+		lk_client_free(set.client[i]);
+	expect(1, lk_queue_take(queue, &got, 1, 0, &err));
+	check_int(got.error.code, ==, LK_ECLOSED);
+	check_int(nodes_with("q"), ==, 0);
+	lk_lock_free(set.lock);
+	expect(0, lk_queue_free(queue, &err));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -241,6 +302,7 @@ int main(void)
 		quorum_test(test_a_lost_majority_is_told),
 		quorum_test(test_close_completes_what_is_in_flight),
 		quorum_test(test_one_loop_drives_all_of_them),
+		quorum_test(test_free_gives_back_every_part),
 	};
 	return cmocka_run_group_tests(tests, start_nodes, stop_nodes);
 }

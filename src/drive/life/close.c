@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Closing a client: waiters go, releases arrive, connections end. */
+#include <poll.h>
 #include <stdlib.h>
 #include <utlist.h>
 
@@ -108,12 +109,19 @@ static void close_messages(lk_client *client)
 		lk__conn_close(&node->messages);
 }
 
+/* Whether nobody waits, and no request is yet to be begun: a release may be among them. */
+static bool close_all_have_left(lk_client *client)
+{
+	return atomic_load(&client->counters.waiting) == 0 &&
+	       atomic_load(&client->asyncs.count) == 0;
+}
+
 /* Those who wait go; what they send as they leave a queue on the server comes before the end. */
 static void close_await_leavers(lk_client *client, struct lk__thread *thread)
 {
 	int64_t until_ns = lk__after_ms(lk__now_ns(), LEAVE_MS);
 	close_messages(client);
-	while (atomic_load(&client->counters.waiting) > 0 && lk__now_ns() < until_ns)
+	while (!close_all_have_left(client) && lk__now_ns() < until_ns)
 		lk__park_wait(&thread->park, lk__now_ns() + LOOK_NS);
 }
 
@@ -230,15 +238,22 @@ int lk__client_close(lk_client *client, int how, lk_error *error)
 
 /* ---- of a threadless client ---- */
 
+/* From now on it has as long as close_await_answers(). */
+static void close_limit(lk_client *client)
+{
+	struct lk__closing *close = &client->close;
+	close_messages(client);
+	close->leave_until_ns = lk__after_ms(lk__now_ns(), LEAVE_MS);
+	close->until_ns = lk__after_ms(close->leave_until_ns, client->config->command_timeout_ms);
+}
+
 int lk__close_start(lk_client *client, int how, struct lk__completion *completion, lk_error *error)
 {
 	struct lk__closing *close = &client->close;
 	int rc = close_begin(client, how, error);
 	if (rc < 0)
 		return rc;
-	close_messages(client);
-	close->leave_until_ns = lk__after_ms(lk__now_ns(), LEAVE_MS);
-	close->until_ns = lk__after_ms(close->leave_until_ns, client->config->command_timeout_ms);
+	close_limit(client);
 	lk__client_ref(client);
 	completion->client = client;
 	atomic_store(&close->completion, completion);
@@ -279,28 +294,44 @@ static bool close_is_read(lk_client *client)
 	return idle;
 }
 
-/* As close_await_answers(), a look at a time. */
-int64_t lk__close_turn(lk_client *client)
+/* As close_await_answers(), a look at a time: 0 while it goes on, 1, or LK_EMAYBEHELD. */
+static int close_look(lk_client *client)
 {
 	const struct lk__closing *close = &client->close;
-	if (!lk__close_is_under_way(client))
-		return LK__NEVER;
 	int64_t now_ns = lk__now_ns();
-	if (atomic_load(&client->counters.waiting) > 0 && now_ns < close->leave_until_ns)
-		return now_ns + LOOK_NS;
+	if (!close_all_have_left(client) && now_ns < close->leave_until_ns)
+		return 0;
 	bool done = close_is_read(client) && close_is_settled(client);
 	if (!done && now_ns < close->until_ns)
-		return now_ns + LOOK_NS;
-	done = done && !atomic_exchange(&client->unreleased, false);
-	if (done)
+		return 0;
+	return done && !atomic_exchange(&client->unreleased, false) ? 1 : LK_EMAYBEHELD;
+}
+
+int64_t lk__close_turn(lk_client *client)
+{
+	if (!lk__close_is_under_way(client))
+		return LK__NEVER;
+	int rc = close_look(client);
+	if (rc == 0)
+		return lk__now_ns() + LOOK_NS;
+	if (rc == 1)
 		lk__client_end(client);
-	close_complete(client, done ? 0 : LK_EMAYBEHELD);
+	close_complete(client, rc < 0 ? rc : 0);
 	return LK__NEVER;
 }
 
-void lk__close_at_once(lk_client *client)
+void lk__close_to_free(lk_client *client)
 {
+	struct pollfd set = {.fd = lk__loop_fd(client), .events = POLLIN};
+	int rc = 0;
+	if (!atomic_load(&client->begun_to_close)) /* else its time has begun, or is over */
+		close_limit(client);
 	close_begin(client, LK_CLOSE_ABANDON, NULL);
+	while (rc == 0 && atomic_load(&client->state) != LK__CLIENT_CLOSED &&
+	       close_look(client) == 0) {
+		rc = lk__loop_process(client);
+		lk__poll(&set, 1, LOOK_NS / LK__MS);
+	}
 	lk__client_end(client);
 	if (lk__close_is_under_way(client))
 		close_complete(client, LK_EMAYBEHELD);

@@ -26,8 +26,8 @@ bool lk__close_is_under_way(lk_client *client);
 /* The loop's turn: goes on with that. Returns when to look again. */
 int64_t lk__close_turn(lk_client *client);
 
-/* A threadless client is freed: it ends without waiting, and so does a close under way. */
-void lk__close_at_once(lk_client *client);
+/* A threadless client is freed: takes its turns until it is closed, as long as a close may take. */
+void lk__close_to_free(lk_client *client);
 
 /* Ends connections and loop, whatever is under way. */
 void lk__client_end(lk_client *client);
