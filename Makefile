@@ -39,16 +39,22 @@ programs: packages-check $(BUILD)/build.ninja
 	ninja -C "$(BUILD)"
 
 # What shows that it works; ends with "N passed, N failed".
-check: programs
-	$(PYTHON) scripts/check.py --build "$(BUILD)"
+check: packages-check
+	@$(PYTHON) scripts/check.py --estimate
+	@$(MAKE) --no-print-directory programs
+	@$(PYTHON) scripts/check.py --build "$(BUILD)"
 
 # Every test.
-check-all: programs
-	$(PYTHON) scripts/check.py --build "$(BUILD)" --level all
+check-all: packages-check
+	@$(PYTHON) scripts/check.py --level all --estimate
+	@$(MAKE) --no-print-directory programs
+	@$(PYTHON) scripts/check.py --build "$(BUILD)" --level all
 
 # The same with every deployment, transport and way of calling, and 100 failovers.
-check-night: programs
-	$(PYTHON) scripts/check.py --build "$(BUILD)" --level night
+check-night: packages-check
+	@$(PYTHON) scripts/check.py --level night --estimate
+	@$(MAKE) --no-print-directory programs
+	@$(PYTHON) scripts/check.py --build "$(BUILD)" --level night
 
 # The whole matrix of faults under the sanitizers, in its own build folders; about an hour.
 check-faults: packages-check

@@ -3,6 +3,7 @@
 
 usage: check.py [--build DIR] [--level check|all|night] [checks] [c] [python] [interop]
        (the first three if none is named)
+       check.py [--level …] --estimate    (how long that takes here; runs nothing)
 
     check   of the suites that need time, the tests that tests/chosen.txt lists
     all     every test
@@ -136,8 +137,7 @@ def estimate(level: str) -> str:
     them about twice as slow."""
     cores, load = os.cpu_count() or 1, os.getloadavg()[0]
     minutes = LEVELS[level].minutes * max(1.0, CORES / cores) * (1 + load / (2 * cores))
-    return (f"This takes about {math.ceil(minutes)} minutes here "
-            f"({cores} cores, load {load:.1f}).")
+    return f"This takes about {math.ceil(minutes)} minutes here ({cores} cores, load {load:.1f})."
 
 
 def conclude(tally: Tally, begun: float) -> int:
@@ -159,18 +159,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--level", choices=LEVELS, default="check")
+    parser.add_argument("--estimate", action="store_true")
     parser.add_argument("parts", nargs="*", metavar="checks|c|python|interop")
     arguments = parser.parse_args()
     usual = ["checks", "c", "python"]
     for part in arguments.parts:
         if part not in [*usual, "interop"]:
             parser.error(f"no part is called {part}")
+    if arguments.estimate:
+        say(estimate(arguments.level))
+        return 0
     build = arguments.build.resolve()
     if not (build / "build.ninja").exists():
         parser.error(f"{build} is not built: run make")
     begun = time.monotonic()
     tally = Tally(build / "logs")
-    say(estimate(arguments.level))
     everything(tally, build, arguments.parts or usual, arguments.level)
     return conclude(tally, begun)
 

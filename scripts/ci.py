@@ -77,8 +77,9 @@ def counted(tally: Tally, status: int, said: str) -> None:
 def sanitized(tally: Tally, name: str, compiler: str, sanitize: str, environment: dict[str, str],
               tests: list[str]) -> None:
     """The C suites under a sanitizer, and those files of the pytest suites."""
-    folder = build(tally, name, compiler, [f"-Db_sanitize={sanitize}", "-Db_lundef=false",
-                                           "-Dbench=false", "-Ddemo=false"])
+    folder = build(tally, name, compiler, [
+        f"-Db_sanitize={sanitize}", "-Db_lundef=false", "-Doptimization=1", "-Dbench=false",
+        "-Ddemo=false"])
     if folder:
         own = {**environment, "LOCKKEEPER_BUILD": str(folder)}
         check.run_parts(tally, folder, [
@@ -132,7 +133,7 @@ def fuzz(tally: Tally) -> None:
 
 def demo(tally: Tally) -> None:
     """The README's first command."""
-    runners.command(tally, "make-demo", ["make", "demo"], 300)
+    runners.command(tally, "make-demo", ["make", "demo", f"BUILD={BUILDS / 'check'}"], 300)
 
 
 def bench(tally: Tally) -> None:
