@@ -11,6 +11,8 @@
 
 int lk__check_blocking(const lk_client *client, const char *operation, lk_error *error)
 {
+	if (lk__client_forked(client)) /* it is not a matter of how it waits */
+		return lk__fail(error, LK_EFORKED, "%s: %s", operation, lk_error_text(LK_EFORKED));
 	return client->config->threadless ? lk__fail(error, LK_EBLOCKING, "%s: %s", operation,
 						     lk_error_text(LK_EBLOCKING))
 					  : 0;

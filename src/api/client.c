@@ -40,13 +40,11 @@ static int client_ask_time(lk_client *client, struct lk__conn *conn, struct lk__
 			   lk_error *error)
 {
 	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
-	struct lk__request *request = lk__request_new(1, (const char *[]){"TIME"}, (size_t[]){4});
+	struct lk__request *request = lk__question(
+		lk__request_new(1, (const char *[]){"TIME"}, (size_t[]){4}));
 	int rc = lk__ask(client, conn, thread, request, "ping", until_ns, error);
 	if (rc == LK__WAIT_READY)
 		lk__request_free(request);
-	else if (rc == LK_EMAYBEHELD)
-		rc = lk__fail(error, LK_EUNREACHABLE, "ping %s: no answer within the command limit",
-			      client->config->url);
 	return rc == LK__WAIT_READY ? 0 : rc;
 }
 

@@ -146,7 +146,7 @@ static int lock_query(struct lk__call *call, struct lk__request *request, const 
 		      const char *field, int64_t *answer_out, lk_error *error)
 {
 	int64_t limit_ms = call->entry->client->config->command_timeout_ms;
-	int rc = lk__caller_ask(call->entry, call->thread, request, operation,
+	int rc = lk__caller_ask(call->entry, call->thread, lk__question(request), operation,
 				lk__after_ms(lk__now_ns(), limit_ms), error);
 	if (rc == LK__WAIT_READY) {
 		const redisReply *reply = request->reply;
@@ -160,9 +160,7 @@ static int lock_query(struct lk__call *call, struct lk__request *request, const 
 		lk__request_free(request);
 	}
 	lk__lock_leave(call);
-	return rc == LK_EMAYBEHELD ? lk__fail(error, LK_EUNREACHABLE,
-					      "%s: no answer within the command limit", operation)
-				   : rc;
+	return rc;
 }
 
 /* Asks `call` of each part of a multi lock until one fails. 0 or a code; and the sum of the answers

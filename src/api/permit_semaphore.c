@@ -133,15 +133,13 @@ static int permits_look(lk_permit_semaphore *semaphore, const char *operation,
 	lk__words_add(&words, target->key, target->key_size);
 	lk__words_own(&words, in_use, size);
 	lk__words_add(&words, id ? (const char *)id : "", id ? LK__PERMIT_ID_BYTES : 0);
-	rc = lk__counter_ask(&call, lk__words_script(&words, LK__SCRIPT_PERMITS_LOOK, 2), &answer);
+	rc = lk__counter_ask(
+		&call, lk__question(lk__words_script(&words, LK__SCRIPT_PERMITS_LOOK, 2)), &answer);
 	if (rc == 0) {
 		rc = look_read(answer->reply, operation, seen_out, error);
 		lk__request_free(answer);
 	}
-	lk__counter_leave(&call, rc);
-	return rc == LK_EMAYBEHELD ? lk__fail(error, LK_EUNREACHABLE,
-					      "%s: no answer within the command limit", operation)
-				   : rc;
+	return lk__counter_leave(&call, rc);
 }
 
 int lk_permit_semaphore_count(lk_permit_semaphore *semaphore, int64_t *free_out, int64_t *used_out,

@@ -59,6 +59,7 @@ struct lk__request {
 	bool asking;                /* it is sent behind ASKING */
 	bool is_load;               /* the connection sends a script */
 	bool leaves;                /* it unsubscribes from sharded messages */
+	bool question;              /* it changes nothing: nothing is unknown without an answer */
 	bool tells_time;            /* the connection asks what the server's clock says, */
 	bool asks_acks;             /* or waits for replicas, */
 	int wants_acks, more_acks;  /* so many that are known, and others */

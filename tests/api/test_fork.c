@@ -10,6 +10,18 @@ struct scene {
 	lk_cancel *cancel;
 };
 
+static lk_client *open_threadless(void)
+{
+	lk_config *config = NULL;
+	lk_client *client = NULL;
+	expect(0, lk_config_new(&config, &err));
+	expect(0, lk_config_set(config, "url", server.url_unix, &err));
+	lk_config_set_threadless(config, NULL, NULL);
+	expect(0, lk_client_new(&client, config, &err));
+	lk_config_free(config);
+	return client;
+}
+
 /* Runs `child` in a forked child; its failed checks fail the test. */
 static void in_child(void (*child)(struct scene *), struct scene *scene)
 {
@@ -160,6 +172,22 @@ static void test_child_sends_nothing(void **state)
 	close_client(scene.client);
 }
 
+/* That it would block is not what is wrong in the child. */
+static void test_child_of_a_threadless_client(void **state)
+{
+	(void)state;
+	struct scene scene = {.client = open_threadless()};
+	scene.held = new_lock(scene.client, "fork");
+	scene.other = new_lock(scene.client, "other");
+	expect(0, lk_cancel_new(&scene.cancel, &err));
+	expect(LK_EBLOCKING, lk_lock_is_locked(scene.held, &err));
+	in_child(every_call_fails, &scene);
+	lk_cancel_free(scene.cancel);
+	lk_lock_free(scene.held);
+	lk_lock_free(scene.other);
+	lk_client_free(scene.client);
+}
+
 /* How many descriptors a program that is run now finds open. */
 static int descriptors_of_a_program(void)
 {
@@ -206,6 +234,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		api_test(test_child_fails_and_parent_goes_on),
 		api_test(test_child_sends_nothing),
+		api_test(test_child_of_a_threadless_client),
 		api_test(test_descriptors_are_close_on_exec),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);

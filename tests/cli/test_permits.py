@@ -7,6 +7,8 @@ import signal
 import pytest
 
 from command import Tree
+from fixtures import make_proxy, proxy  # noqa: F401  (fixtures)
+from proxy import Replace
 from waiting import until
 
 
@@ -114,6 +116,18 @@ def test_sem_delete_deletes_nothing_else(cli, server):
     assert cli("sem", "delete", "--force", "job").returncode == 125
     assert cli("latch", "delete", "job").returncode == 125
     assert server.call("EXISTS", "job") == 1
+
+
+@pytest.mark.parametrize("words", [
+    ("sem", "show", "slots"), ("sem", "delete", "slots"), ("latch", "wait", "slots"),
+], ids=" ".join)
+def test_an_error_of_the_server_is_told_in_its_words(cli, proxy, words):  # noqa: F811
+    """It has answered, so it is not said that no answer came."""
+    proxy.rule = lambda m: Replace(b"-ERR the moon is full\r\n") \
+        if m.reply and m.what in ("evalsha", "eval", "get", "exists") else None
+    seen = cli(*words, LOCKKEEPER_URL=proxy.url)
+    assert seen.returncode == 125, seen
+    assert "the moon is full" in seen.stderr and "no answer" not in seen.stderr
 
 
 @pytest.mark.parametrize("words", [

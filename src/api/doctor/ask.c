@@ -27,12 +27,8 @@ int lk__facts_question(const struct lk__asked *asked, struct lk__request *reques
 {
 	lk_client *client = asked->client;
 	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
-	int rc = lk__ask(client, conn_of(asked), asked->thread, request, "examine", until_ns,
-			 error);
-	if (rc != LK_EMAYBEHELD) /* a question leaves nothing behind */
-		return rc;
-	return lk__fail(error, LK_EUNREACHABLE, "examine %s: no answer within the command limit",
-			client->config->url);
+	return lk__ask(client, conn_of(asked), asked->thread, lk__question(request), "examine",
+		       until_ns, error);
 }
 
 static bool batch_text(struct lk__request *batch, const char *one, const char *two,

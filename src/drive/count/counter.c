@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "drive/lock/caller.h"
 #include "resp/number.h"
 #include "sync/permits/permits.h"
 #include "sync/script.h"
@@ -220,8 +221,8 @@ int lk__change_end(struct lk__changing *changing, int rc, lk_error *error)
 
 struct lk__request *lk__count_request(const struct lk__entry *entry)
 {
-	return lk__request_new(2, (const char *[]){"GET", entry->target.key},
-			       (size_t[]){3, entry->target.key_size});
+	return lk__question(lk__request_new(2, (const char *[]){"GET", entry->target.key},
+					    (size_t[]){3, entry->target.key_size}));
 }
 
 int lk__count_read(const struct lk__entry *entry, const struct lk__request *request, int rc,

@@ -11,12 +11,28 @@
 #include "drive/background/due.h"
 #include "sync/script.h"
 
+/* A question leaves nothing behind that may be held: either the server has refused it, in words that
+ * we do not know, or no answer came. */
+static int ask_code(const struct lk__request *request, int code)
+{
+	if (!request->question || code != LK_EMAYBEHELD)
+		return code;
+	return request->reply ? LK_EREFUSED : LK_EUNREACHABLE;
+}
+
 int lk__ask_read(const lk_client *client, const struct lk__request *request, const char *what,
 		 lk_error *error)
 {
-	return request->code ? lk__fail(error, request->code, "%s on %.100s: %s", what,
-					client->config->url, request->reason)
+	return request->code ? lk__fail(error, ask_code(request, request->code), "%s on %.100s: %s",
+					what, client->config->url, request->reason)
 			     : LK__WAIT_READY;
+}
+
+struct lk__request *lk__question(struct lk__request *request)
+{
+	if (request)
+		request->question = true;
+	return request;
 }
 
 int lk__ask(lk_client *client, struct lk__conn *conn, struct lk__thread *thread,
@@ -27,9 +43,10 @@ int lk__ask(lk_client *client, struct lk__conn *conn, struct lk__thread *thread,
 		return lk__fail(error, LK_ENOMEM, "%s: out of memory", what);
 	request->resend = request->patient = true;
 	request->deadline_ns = until_ns;
+	int unanswered = ask_code(request, LK_EMAYBEHELD);
 	int rc = lk__conn_call(conn, request, thread, until_ns, NULL);
 	if (rc != LK__WAIT_READY && lk__conn_leave(request, lk__request_forget))
-		return lk__fail(error, rc < 0 ? rc : LK_EMAYBEHELD,
+		return lk__fail(error, rc < 0 ? rc : unanswered,
 				"%s on %.100s: no answer within the limit", what, node);
 	rc = lk__ask_read(client, request, what, error);
 	if (rc < 0)

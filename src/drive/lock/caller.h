@@ -94,6 +94,9 @@ int lk__ask_read(const lk_client *client, const struct lk__request *request, con
 int lk__ask(lk_client *client, struct lk__conn *conn, struct lk__thread *thread,
 	    struct lk__request *request, const char *what, int64_t until_ns, lk_error *error);
 
+/* Marks a command that changes nothing, for lk__ask(): its outcome is never unknown. Takes NULL. */
+struct lk__request *lk__question(struct lk__request *request);
+
 /* The same on the entry's connection. */
 int lk__caller_ask(struct lk__entry *entry, struct lk__thread *thread, struct lk__request *request,
 		   const char *operation, int64_t until_ns, lk_error *error);
