@@ -207,8 +207,8 @@ static int64_t attempt_wait_until_ns(const struct lk__attempt *attempt, int64_t 
 	else
 		ttl_ms++; /* the key is there until the whole ms is over */
 	int64_t until_ns = lk__after_ms(now_ns, ttl_ms);
-	int64_t poll_ns = attempt->want.poll_ns;
-	return poll_ns && until_ns > now_ns + poll_ns ? now_ns + poll_ns : until_ns;
+	int64_t most_ns = attempt->want.poll_ns ? attempt->want.poll_ns : attempt->want.look_ns;
+	return most_ns ? lk__earlier(until_ns, now_ns + most_ns) : until_ns;
 }
 
 static struct lk__effects attempt_busy(struct lk__attempt *attempt,

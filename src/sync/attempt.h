@@ -55,7 +55,8 @@ struct lk__attempt_want {
 	int64_t lease_ms;          /* told to the server */
 	int64_t count;             /* permits */
 	uint64_t downgrade_number; /* the number of its first try; 0: a new one */
-	int64_t poll_ns;           /* the longest wait for a message; 0: until the ttl */
+	int64_t poll_ns;           /* of a kind that polls: the longest wait for a message; 0 */
+	int64_t look_ns;           /* of the others: the same; 0: until the ttl */
 	int64_t spin_min_ns, spin_max_ns;
 	int spin_factor; /* each pause is that many times the one before; 1: all alike */
 };

@@ -168,7 +168,9 @@ static void work(const struct worker *worker, lk_lock *lock)
 
 static void round_of(const struct worker *worker, lk_lock *lock)
 {
-	static const int expected[] = {0, LK_EBUSY, LK_ETIMEDOUT, LK_EUNREACHABLE, LK_EMAYBEHELD};
+	/* The last: a thread that gets no time sends its tries too late, twice in a row. */
+	static const int expected[] = {
+		0, LK_EBUSY, LK_ETIMEDOUT, LK_EUNREACHABLE, LK_EMAYBEHELD, LK_EUNAVAILABLE};
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_error error = {.code = 0};
 	int64_t begun_ns = sim_now_ns(), stalled_ns = sim_stalled_ns();
@@ -180,7 +182,7 @@ static void round_of(const struct worker *worker, lk_lock *lock)
 	waiting--;
 	sim_note("worker %d: acquire within %lld: %d", worker->number, (long long)wait_ms, rc);
 	check_limit("acquire", begun_ns, stalled_ns, wait_ms ? wait_ms : 700);
-	check_code("acquire", rc, expected, 5, &error);
+	check_code("acquire", rc, expected, is_calm() ? 5 : 6, &error);
 	check_truth(worker, rc, begun_ns);
 	if (rc == 0)
 		work(worker, lock);

@@ -55,6 +55,20 @@ static struct lk__effects busy(struct lk__attempt *attempt, int64_t ttl_ms, int6
 	return feed(attempt, &event, now_ns);
 }
 
+/* What ends a lock without a message is noticed all the same. */
+static void test_looks_again_long_before_the_ttl(void **state)
+{
+	(void)state;
+	struct lk__attempt attempt = begin(false, true, 0);
+	adopted.want.look_ns = 5000 * MS;
+	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
+	assert_int_equal(busy(&attempt, 3600000, 1 * MS).until_ns, 5001 * MS);
+	step(&attempt, LK__ATTEMPT_TIMER, 5001 * MS);
+	assert_int_equal(busy(&attempt, 200, 6000 * MS).until_ns, 6201 * MS);
+	step(&attempt, LK__ATTEMPT_TIMER, 6201 * MS);
+	assert_int_equal(busy(&attempt, -1, 7000 * MS).until_ns, 8000 * MS);
+}
+
 static struct lk__effects failed(struct lk__attempt *attempt, int code, bool retryable,
 				 int64_t now_ns)
 {
@@ -639,6 +653,7 @@ static void test_random_events(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_looks_again_long_before_the_ttl),
 		cmocka_unit_test(test_granted_at_once),
 		cmocka_unit_test(test_busy_listens_then_tries_then_waits),
 		cmocka_unit_test(test_once_never_waits),

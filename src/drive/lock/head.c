@@ -460,6 +460,13 @@ int lk__head_step(struct lk__head *head, struct lk__effects *effects)
 	return over ? lk__head_leave(head, over) : 0;
 }
 
+/* What ends a lock without a message is noticed within this time; not by all clients at once. */
+static int64_t head_look_ns(const struct lk__entry *entry)
+{
+	int64_t most_ns = entry->client->config->look_again_ms * LK__MS;
+	return most_ns - lk__head_jitter_ns(lk__now_ns() + most_ns) / 2;
+}
+
 static struct lk__attempt_want head_want(const struct lk__entry *entry,
 					 const struct lk__caller *waiter)
 {
@@ -475,6 +482,7 @@ static struct lk__attempt_want head_want(const struct lk__entry *entry,
 		.count = waiter->count,
 		.downgrade_number = waiter->downgrade_number,
 		.poll_ns = poll_ms * LK__MS,
+		.look_ns = head_look_ns(entry),
 		.spin_min_ns = spin_min_ms * LK__MS,
 		.spin_max_ns = spin_max_ms * LK__MS,
 		.spin_factor = settings->spin_min_ms ? settings->spin_factor : 1,

@@ -60,7 +60,8 @@ if longest == 0 then
 end
 redis.call('PEXPIRE', KEYS[1], string.format('%.0f', longest))
 if mode == 'read' then
-	return 0
+	-- A writer sleeps until the end that it saw. A little less is not worth a message.
+	return whole - longest > 1000 and tell() or 0
 end
 redis.call('HSET', KEYS[1], 'mode', 'read')
 return tell()
