@@ -30,7 +30,7 @@ ASAN = {
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
     "LK_TEST_SLOW": "2",
 }
-TSAN = {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1", "LK_TEST_SLOW": "3"}
+TSAN = {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1", "LK_TEST_SLOW": "4"}
 
 CHECK_LIMIT_S = 1500
 OTHERS = ["redis-8.6", "valkey-8.1"]

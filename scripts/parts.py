@@ -28,7 +28,8 @@ LIMITS = 4           # how many times slower than idle a machine may be
 NO_TESTS = 5         # pytest's status
 SKIPPED = 77         # a program's status
 WHY_MAX = 160
-OUTCOMES = {"OK": "passed", "FAILED": "failed", "SKIPPED": "skipped"}  # cmocka's words
+# cmocka's words; ERROR is said of a case whose clean-up failed, too.
+OUTCOMES = {"OK": "passed", "FAILED": "failed", "ERROR": "failed", "SKIPPED": "skipped"}
 PERTURB = "165"  # what new memory is filled with, so that nothing counts on zeros
 
 
@@ -61,7 +62,7 @@ class Program:
 def cases_of_program(name: str, status: int, said: str) -> list[Case]:
     if status == SKIPPED:
         return [Case(name, "skipped")]
-    cases = [Case(f"{name}: {test}", OUTCOMES[word], why_of(test, said) if word == "FAILED" else "")
+    cases = [Case(f"{name}: {test}", OUTCOMES[word], why_of(test, said) if OUTCOMES[word] == "failed" else "")
              for word, test in ended(said)]
     if status and not any(case.outcome == "failed" for case in cases):
         cases.append(Case(name, "failed", "it took too long" if status == runners.OUT_OF_TIME
@@ -75,7 +76,7 @@ def ended(said: str) -> list[tuple[str, str]]:
     found, listing = [], False
     for line in said.splitlines():
         listing = (listing or "listed below:" in line) and "Running" not in line
-        case = re.match(r"\[ +(OK|FAILED|SKIPPED) +\] (\w\S*)$", line)
+        case = re.match(r"\[ +(OK|FAILED|ERROR|SKIPPED) +\] (\w\S*)$", line)
         if case and not listing:
             found.append(case.groups())
     return found
@@ -83,12 +84,14 @@ def ended(said: str) -> list[tuple[str, str]]:
 
 def why_of(test: str, said: str) -> str:
     """What cmocka says between the start of a case and its end."""
-    between = re.search(rf"^\[ RUN +\] {re.escape(test)}\n(.*?)^\[ +FAILED", said,
+    between = re.search(rf"^\[ RUN +\] {re.escape(test)}\n(.*?)^\[ +(?:FAILED|ERROR) +\] \w", said,
                         re.MULTILINE | re.DOTALL)
     if not between:
         return "no word"
     words = re.findall(r"^\[ +(?:ERROR|LINE) +\] --- (.*)", between[1], re.MULTILINE)
-    return first_line(" at ".join(words) or between[1])
+    # A check of the harness has said it in a line of its own, which comes first.
+    plain = between[1] if not between[1].startswith("[") else ""
+    return first_line(plain or " at ".join(words) or between[1])
 
 
 def programs(build: pathlib.Path, environment: dict[str, str]) -> list[Program]:

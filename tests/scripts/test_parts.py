@@ -27,6 +27,7 @@ def counts(cases) -> tuple[int, int, int]:
     (1, RUN.format("a") + FAILED.format("b") + SUMMARY + LISTED.format("b"), (1, 1, 0)),
     (0, RUN.format("a") + "[ RUN      ] b\n[  SKIPPED ] b\n" + SUMMARY +
      "[  SKIPPED ] 1 test(s), listed below:\n[  SKIPPED ] b\n", (1, 0, 1)),
+    (1, RUN.format("a") + "[ RUN      ] b\n[  ERROR   ] b\n" + SUMMARY, (1, 1, 0)),
     (-6, RUN.format("a") + "[ RUN      ] b\n", (1, 1, 0)),
     (124, "", (0, 1, 0)),
     (2, RUN.format("a") + SUMMARY, (1, 1, 0)),
@@ -40,6 +41,9 @@ def test_cases_of_a_program(status, said, expected):
 def test_a_failed_case_says_why():
     (case,) = parts.cases_of_program("suite", 1, FAILED.format("b"))
     assert case == parts.Case("suite: b", "failed", "1 != 2 at a.c:7: error")
+    said = "[ RUN      ] b\nsize: 1, not 2\n[   LINE   ] --- a.c:7: error\n[  ERROR   ] b\n"
+    (case,) = parts.cases_of_program("suite", 1, said)
+    assert case == parts.Case("suite: b", "failed", "size: 1, not 2")
 
 
 def run(folder, text: str, **more) -> list[parts.Case]:
