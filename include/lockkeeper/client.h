@@ -72,6 +72,9 @@ LK_API const char *lk_client_node(const lk_client *client);
  * then, and close waits for that. The parts that other clients have of a multi lock are released
  * by those.
  *
+ * If several threads call it at once, one closes; the others wait until it has ended, and then say
+ * what it says.
+ *
  * LK_EMAYBEHELD: something of ours may still be held, because the server did not answer in time.
  * The client continues the release until a further call of this function finds it complete, or
  * until lk_client_free(). A call after one that returned 0 returns 0. Errors otherwise: LK_EHELD,

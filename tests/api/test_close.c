@@ -343,6 +343,31 @@ static void test_closed_by_many_at_once(void **state)
 	lk_client_free(client);
 }
 
+static void close_in_vain(size_t index, void *argument)
+{
+	(void)index;
+	expect(LK_EMAYBEHELD, lk_client_close(argument, LK_CLOSE_RELEASE, &err));
+}
+
+/* No one of them is told that it is done while another still waits for the release. */
+static void test_closed_by_many_in_vain(void **state)
+{
+	(void)state;
+	for (int round = 0; round < 5; round++) {
+		lk_client *client = open_client_with("command_timeout_ms=%lld", slow_ms(200));
+		lk_lock *lock = new_lock(client, "vain");
+		struct threads threads;
+		expect(0, lk_lock_acquire(lock, NULL, &err));
+		server_pause(&server);
+		threads_start(&threads, 3, close_in_vain, client);
+		threads_join(&threads, 10000);
+		server_resume(&server);
+		lk_lock_free(lock);
+		lk_client_free(client);
+		redis_do(&server, "FLUSHALL");
+	}
+}
+
 static size_t descriptors(void)
 {
 	size_t count = 0;
@@ -449,6 +474,7 @@ int main(void)
 		api_test(test_release_frees_what_an_unanswered_extension_keeps),
 		api_test(test_close_under_fire),
 		api_test(test_closed_by_many_at_once),
+		api_test(test_closed_by_many_in_vain),
 		api_test(test_a_red_lock_outlives_one_of_its_clients),
 		api_test(test_a_closed_client_is_not_asked_to_join),
 	};

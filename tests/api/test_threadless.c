@@ -751,10 +751,38 @@ static void test_close_while_another_thread_connects(void **state)
 	redis_do(&server, "DEL while");
 }
 
+static void close_the_client(size_t index, void *argument)
+{
+	_Atomic int *begun = argument;
+	lk_error why = {0};
+	(void)index;
+	int rc = lk_queue_close(queue, client, LK_CLOSE_ABANDON, 0, NULL, &why);
+	check(rc == 0 || rc == LK_EPENDING || rc == LK_ECLOSED);
+	*begun += rc == 0;
+}
+
+/* One of them has begun it, and gets the completion. */
+static void test_two_threads_close(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 1000; i++) {
+		struct threads threads;
+		_Atomic int begun = 0;
+		begin(NULL, NULL);
+		threads_start(&threads, 2, close_the_client, &begun);
+		threads_join(&threads, 20000);
+		check_int(begun, ==, 1);
+		ends(LK_OP_CLOSE, 0);
+		lk_client_free(client);
+		expect(0, lk_queue_free(queue, &err));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		api_test(test_one_thread_is_enough),
+		api_test(test_two_threads_close),
 		api_test(test_renewals_come_from_the_program),
 		api_test(test_a_program_that_sleeps_loses_its_lock),
 		api_test(test_notices_come_through_the_queue),

@@ -124,8 +124,7 @@ struct lk_client {
 	_Atomic uint64_t becoming;       /* grants that are not holds yet, or given back */
 	_Atomic unsigned quorums;        /* entries that are on several nodes */
 	_Atomic bool unreleased;         /* no memory was left to release something */
-	_Atomic bool begun_to_close;     /* what was held is on its way back */
-	_Atomic bool closing;            /* a thread waits in close */
+	_Atomic bool closing;            /* one caller closes it */
 	_Atomic(struct lk__loop *) loop; /* NULL until the first need */
 	struct lk__watch watch;
 	struct lk__notices notices;

@@ -205,7 +205,6 @@ static int close_begin(lk_client *client, int how, lk_error *error)
 	lk__notices_close(client);
 	close_wake_waiters(client);
 	lk__loop_wake(client); /* asynchronous callers wait there */
-	atomic_store(&client->begun_to_close, true);
 	return 0;
 }
 
@@ -221,17 +220,44 @@ void lk__client_end(lk_client *client)
 	lk__notices_ring(client); /* no loop does it any more */
 }
 
+/* Of several callers one closes. The others wait until it has ended: before that nobody knows what
+ * is still held. 1 when another has closed meanwhile, or LK_ENOMEM. */
+static int close_claim(lk_client *client, lk_error *error)
+{
+	int waited = 0;
+	struct lk__thread *thread = NULL;
+	while (atomic_exchange(&client->closing, true)) {
+		if (!waited)
+			thread = lk__client_thread(client);
+		if (!thread)
+			return lk__fail(error, LK_ENOMEM,
+					"close: out of memory, and another thread closes it");
+		waited = 1;
+		lk__park_wait(&thread->park, lk__now_ns() + LOOK_NS);
+	}
+	return waited;
+}
+
+/* Closes it, or says what became of it in the hands of another, which could not close it. */
+static int close_run(lk_client *client, int how, bool waited, lk_error *error)
+{
+	bool tried = waited && atomic_load(&client->state) == LK__CLIENT_CLOSING;
+	int rc = close_begin(client, how, error);
+	if (rc < 0 || atomic_load(&client->state) == LK__CLIENT_CLOSED)
+		return rc;
+	if (tried || !close_await_answers(client))
+		return lk__fail(error, LK_EMAYBEHELD,
+				"close: something may still be held, and is being released");
+	lk__client_end(client);
+	return 0;
+}
+
 int lk__client_close(lk_client *client, int how, lk_error *error)
 {
-	int rc = close_begin(client, how, error);
-	if (rc < 0 || atomic_load(&client->state) == LK__CLIENT_CLOSED ||
-	    !atomic_load(&client->begun_to_close) || atomic_exchange(&client->closing, true))
-		return rc; /* done, or another thread is at it */
-	if (close_await_answers(client))
-		lk__client_end(client);
-	else
-		rc = lk__fail(error, LK_EMAYBEHELD,
-			      "close: something may still be held, and is being released");
+	int rc = close_claim(client, error);
+	if (rc < 0)
+		return rc;
+	rc = close_run(client, how, rc == 1, error);
 	atomic_store(&client->closing, false);
 	return rc;
 }
@@ -250,9 +276,16 @@ static void close_limit(lk_client *client)
 int lk__close_start(lk_client *client, int how, struct lk__completion *completion, lk_error *error)
 {
 	struct lk__closing *close = &client->close;
-	int rc = close_begin(client, how, error);
-	if (rc < 0)
+	if (atomic_exchange(&client->closing, true))
+		return lk__fail(error, LK_EPENDING, "close: the client is being closed");
+	/* Another may have closed it between the caller's look and this. */
+	int rc = atomic_load(&client->state) == LK__CLIENT_CLOSED
+			 ? lk__fail(error, LK_ECLOSED, "close: the client is closed")
+			 : close_begin(client, how, error);
+	if (rc < 0) {
+		atomic_store(&client->closing, false);
 		return rc;
+	}
 	close_limit(client);
 	lk__client_ref(client);
 	completion->client = client;
@@ -272,6 +305,7 @@ static void close_complete(lk_client *client, int rc)
 	if (rc < 0)
 		lk__fail(&completion->value.error, rc,
 			 "close: something may still be held, and is being released");
+	atomic_store(&client->closing, false);
 	completion->prev = completion; /* a list of one */
 	completion->next = NULL;
 	lk__queue_deliver(completion->queue, completion);
@@ -324,7 +358,7 @@ void lk__close_to_free(lk_client *client)
 {
 	struct pollfd set = {.fd = lk__loop_fd(client), .events = POLLIN};
 	int rc = 0;
-	if (!atomic_load(&client->begun_to_close)) /* else its time has begun, or is over */
+	if (atomic_load(&client->state) == LK__CLIENT_OPEN) /* else it has a limit */
 		close_limit(client);
 	close_begin(client, LK_CLOSE_ABANDON, NULL);
 	while (rc == 0 && atomic_load(&client->state) != LK__CLIENT_CLOSED &&
