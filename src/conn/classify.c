@@ -43,6 +43,7 @@ static const struct {
 	{"ERR DB index", LK_EINVAL, NULL},
 	{"ERR invalid DB index", LK_EINVAL, NULL},
 	{"WRONGTYPE", LK_EWRONGTYPE, NULL},
+	{"ERR Key should be of string type", LK_EWRONGTYPE, NULL}, /* DELEX of Redis 8.4 */
 	{"LOCKKEEPER", LK_EINTERNAL, NULL},
 };
 

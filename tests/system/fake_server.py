@@ -9,6 +9,8 @@ import time
 import resp
 
 WRONGTYPE = resp.ErrorReply("WRONGTYPE Operation against a key holding the wrong kind of value")
+# Redis 8.4 says it of DELEX without the usual word.
+NO_STRING = resp.ErrorReply("ERR Key should be of string type if conditions are specified")
 SYNTAX = resp.ErrorReply("ERR syntax error")
 DENIED = resp.ErrorReply("NOPERM this user has no permissions to run this command")
 
@@ -160,7 +162,8 @@ class FakeServer:
 
     def do_delex(self, client, key, condition, value):
         assert condition == b"IFEQ"
-        return self.do_delifeq(client, key, value)
+        answer = self.do_delifeq(client, key, value)
+        return NO_STRING if answer is WRONGTYPE else answer
 
     def do_del(self, _client, key):
         self.ends.pop(key, None)

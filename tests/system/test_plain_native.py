@@ -16,7 +16,7 @@ import pytest
 import checker
 import resp
 from fake_server import FakeServer
-from keeper import EVENT_LOST
+from keeper import CLOSE_RELEASE, EVENT_LOST
 from proxy import Replace
 from servers import Server
 from waiting import until
@@ -168,6 +168,25 @@ def test_fields_and_force_in_a_process_that_has_asked_nothing(native, make_user)
     answer = make_user().call("try", "n", **KIND).is_code("LK_EWRONGTYPE")
     assert "not a plain lock" in answer.message
     assert native.call("EXISTS", "n") == 1
+
+
+@pytest.mark.parametrize("how", ["release", "no_wait", "field"])
+def test_a_key_of_another_type_is_lost(native, make_user, how):
+    """Each command has its own words for it; Redis' DELEX says no WRONGTYPE."""
+    keeper = make_user()
+    keeper.call("acquire", "n", **KIND).ok()
+    token = keeper.call("export", "n", **KIND).field
+    native.call("DEL", "n")
+    native.call("RPUSH", "n", "x")
+    if how == "field":
+        make_user().call("release_field", "n", field=token, **KIND).is_code("LK_EWRONGTYPE")
+        keeper.call("release", "n", **KIND).is_code("LK_ELOST")
+    elif how == "release":
+        keeper.call("release", "n", **KIND).is_code("LK_ELOST")
+    else:
+        keeper.call("release", "n", no_wait=1, **KIND).ok()
+    assert keeper.call("close", how=CLOSE_RELEASE).result == 0
+    assert native.call("TYPE", "n") in ("list", b"list")
 
 
 def test_named_leases_are_handed_on_in_one_step(native, make_user):

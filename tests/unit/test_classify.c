@@ -25,6 +25,7 @@ static const struct {
 	{"OOM command not allowed when used memory > 'maxmemory'.", LK_EREFUSED, NULL},
 	{"NOPERM this user has no permissions to run the 'evalsha' command", LK_EDENIED, NULL},
 	{"WRONGTYPE Operation against a key holding the wrong kind of value", LK_EWRONGTYPE, NULL},
+	{"ERR Key should be of string type if conditions are specified", LK_EWRONGTYPE, NULL},
 	{"WRONGTYPE Operation against a key holding the wrong kind of value script: "
 	 "f_6b1bf486c81ceb7edf3c093f4c48582e38c0e791, on @user_script:1.",
 	 LK_EWRONGTYPE, NULL},

@@ -118,8 +118,7 @@ static int ability_read(const redisReply *reply, unsigned ability)
 {
 	if (reply->type != REDIS_REPLY_ERROR)
 		return (int)ability;
-	if (strncmp(reply->str, "NOSCRIPT", 8) == 0 ||
-	    strncmp(reply->str, "ERR Key should be", 17) == 0 || lk__classify_redirect(reply->str))
+	if (strncmp(reply->str, "NOSCRIPT", 8) == 0 || lk__classify_redirect(reply->str))
 		return (int)ability;
 	int code = lk__classify(reply->str);
 	if (code == LK_EWRONGTYPE)
