@@ -11,8 +11,8 @@
 #include "drive/background/due.h"
 #include "sync/script.h"
 
-/* A question leaves nothing behind that may be held: either the server has refused it, in words that
- * we do not know, or no answer came. */
+/* A question leaves nothing behind that may be held: either the server has refused it, in words
+ * that we do not know, or no answer came. */
 static int ask_code(const struct lk__request *request, int code)
 {
 	if (!request->question || code != LK_EMAYBEHELD)
