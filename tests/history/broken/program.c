@@ -11,7 +11,7 @@
 #define TRY_AGAIN_MS 5
 
 static redisContext *redis;
-static char held_token[64];
+static char held_token[64], held_name[256]; /* copies: its command is gone at the release */
 static struct attempt held;
 static int64_t held_until_ns;
 
@@ -52,9 +52,10 @@ static enum outcome try_once(const struct command *command)
 {
 	static unsigned long count;
 	snprintf(held_token, sizeof(held_token), "%d:%lu", (int)getpid(), ++count);
+	snprintf(held_name, sizeof(held_name), "%s", command_text(command, "name", NULL));
 	held = (struct attempt){
 		.redis = redis,
-		.name = command_text(command, "name", NULL),
+		.name = held_name,
 		.token = held_token,
 		.lease_ms = command_number(command, "lease", 30000),
 	};
