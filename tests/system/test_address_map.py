@@ -92,9 +92,9 @@ def test_a_port(server, make_keeper):
 
 def test_sentinels_that_tell_names(watched, make_keeper):
     """Replicas announce theirs to the master. Through a failover, after which all know the new
-    master by name."""
+    master by name. Sentinels may take the name for an IPv6 address."""
     trio = watched(more="sentinel resolve-hostnames yes\nsentinel announce-hostnames yes",
-                   **{"replica-announce-ip": "localhost"})
+                   **{"replica-announce-ip": "localhost", "bind": "127.0.0.1 -::1"})
     keeper = make_keeper(trio.url)
     keeper.call("acquire", "before").ok()
     trio.failover()
