@@ -114,7 +114,7 @@ struct lk__conn {
 	bool watched;           /* the present connection is in the loop's set, */
 	_Atomic bool armed;     /* which is asked to tell when it can be read */
 	int64_t greeted_ns;     /* when the present connection's handshake was sent */
-	bool proved;            /* the present connection has answered a request */
+	bool proved;            /* the present connection has answered a caller's request */
 	unsigned failures;      /* to get a connection that answers, in a row */
 	uint64_t failure_count; /* of connecting, ever: waits look for a change */
 	int64_t next_connect_ns;

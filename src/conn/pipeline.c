@@ -364,9 +364,12 @@ static void conn_refused(struct lk__conn *conn, struct lk__request *request, con
 struct lk__request *lk__conn_answered(struct lk__conn *conn)
 {
 	if (conn->in_flight && conn->in_flight->appended) {
-		conn->proved = true;
-		conn->failures = 0;
-		conn->next_connect_ns = 0;
+		/* What the connection sends by itself, as the handshake, proves nothing. */
+		if (!conn->in_flight->is_load) {
+			conn->proved = true;
+			conn->failures = 0;
+			conn->next_connect_ns = 0;
+		}
 		return conn->in_flight;
 	}
 	lk__conn_must_break(conn, LK_EPROTOCOL, "unexpected reply: no command outstanding");

@@ -6,6 +6,8 @@ import resource
 
 import pytest
 
+import resp
+from fake_server import FakeServer
 from keeper import EVENT_LOST
 from proxy import CUT_BEFORE
 from waiting import never, until
@@ -34,6 +36,36 @@ def test_a_server_that_closes_after_the_greeting_is_not_stormed(proxy, make_keep
     waits.result(20)
     proxy.rule = None
     keeper.call("acquire", "storm", thread="v").ok()
+
+
+class TakesScripts(FakeServer):
+    """It answers the handshake and SCRIPT, and closes at the first call of a script."""
+
+    def run(self, client, words):
+        verb = words[0].upper()
+        if verb == b"EVALSHA":
+            raise resp.Closed
+        if verb == b"SCRIPT" and words[1].upper() == b"LOAD":
+            return b"0" * 40
+        return [0] * (len(words) - 2) if verb == b"SCRIPT" else super().run(client, words)
+
+    def greetings(self) -> int:
+        with self.mutex:
+            return sum(words[0].upper() == "TIME" for words in self.seen)
+
+
+def test_a_server_that_closes_behind_a_load_is_not_stormed(folder, make_keeper):
+    """No caller has asked for what it has answered."""
+    server = TakesScripts(str(folder / "takes.sock"), ())
+    keeper = make_keeper(server.unix_url, backoff_min_ms=10, backoff_max_ms=500)
+    try:
+        keeper.call("ping").ok()
+        waits = keeper.say("within", "storm", thread="w", wait=3000)
+        never(lambda: server.greetings() > 40, 2.5, "connections")
+        assert server.greetings() > 3, "it tries again and again"
+        waits.result(20)
+    finally:
+        server.stop()
 
 
 def test_a_subscription_that_is_never_confirmed_is_not_stormed(server, proxy, make_keeper):
