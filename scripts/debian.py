@@ -53,7 +53,10 @@ STEPS = [
     ("make", "make", 400),
     ("demo", "make demo", 120),
 ]
-THIN = [("tests", "meson test -C build --suite unit", 200)]
+THIN = [
+    ("unit", "meson test -C build --suite unit", 300),
+    ("api", "meson test -C build api-lock api-fair_lock api-queue api-close api-unload", 300),
+]
 CHECK = [("check", "make check", 5400)]
 
 
