@@ -80,6 +80,11 @@ int lk__classify(const char *text)
 	return at < REFUSAL_COUNT ? refusals[at].code : LK_EMAYBEHELD;
 }
 
+bool lk__classify_lasting(const char *text)
+{
+	return strncmp(text, "ERR ", 4) == 0 && refusal(text) == REFUSAL_COUNT;
+}
+
 bool lk__classify_replica(const char *text)
 {
 	size_t at = refusal(text);

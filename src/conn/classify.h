@@ -11,6 +11,10 @@
  */
 int lk__classify(const char *text);
 
+/* Whether it is an error of a command, or from inside a script, that is not known: the server will
+ * give it again. One with a word of its own in place of ERR tells of a state, which may pass. */
+bool lk__classify_lasting(const char *text);
+
 /* Whether a server refused because it is a replica. */
 bool lk__classify_replica(const char *text);
 

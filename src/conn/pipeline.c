@@ -354,6 +354,7 @@ static void conn_refused(struct lk__conn *conn, struct lk__request *request, con
 	const char *hint = vain ? "SCRIPT LOAD is refused, too" : lk__classify_hint(words);
 	if (vain) /* the next call begins with SCRIPT LOAD: that right may have been given */
 		conn->load_refused = conn->scripts[request->script] = false;
+	request->lasting = lk__classify_lasting(words);
 	snprintf(reason, sizeof(reason), "%s%s%s%.*s%s%s%s", conn->place, *conn->place ? ": " : "",
 		 copied ? "refused, but an earlier copy may have run: " : "",
 		 size < WORDS_MAX ? size : WORDS_MAX, words, *hint ? " (" : "", hint,

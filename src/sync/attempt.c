@@ -255,7 +255,7 @@ static struct lk__effects attempt_unknown(struct lk__attempt *attempt,
 	attempt->busy = false;
 	attempt->unknown = true;
 	attempt_doubt(attempt, &effects);
-	if (attempt->want.once)
+	if (attempt->want.once || event->lasting)
 		return attempt_fail(attempt, effects, event, code, now_ns);
 	return attempt_back_off(attempt, effects, event, code, now_ns);
 }

@@ -66,7 +66,8 @@ struct lk__attempt_event lk__reply_refusal(const struct lk__request *request)
 	assert(request->code < 0);
 	if (request->code == LK_EMAYBEHELD || request->code == LK_ENOTDURABLE)
 		return (struct lk__attempt_event){.type = LK__ATTEMPT_UNKNOWN,
-						  .code = request->code};
+						  .code = request->code,
+						  .lasting = request->lasting};
 	/* OOM and the like fail fast: trying again would only add to it. */
 	bool retryable = lk_error_is_retryable(request->code) && request->code != LK_EREFUSED;
 	return (struct lk__attempt_event){

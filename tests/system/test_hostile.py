@@ -92,6 +92,18 @@ def test_garbage_for_an_acquire(server, proxy, through, name):
     assert resident_kb(through.pid) - before < 60_000
 
 
+@pytest.mark.parametrize("call, limit", [("acquire", {}), ("within", {"wait": 30000}), ("try", {})])
+def test_an_unknown_error_of_a_script_is_told_at_once(server, proxy, make_keeper, call, limit):
+    """It is the same the next time: no wait would change it. What it has done is undone."""
+    keeper = make_keeper(proxy.unix_url)
+    keeper.call("ping").ok()
+    proxy.rule = lambda m: Replace(GARBAGE["error"]) if reply_to("acquire")(m) else None
+    answer = keeper.call(call, "told", **limit).is_code("LK_EMAYBEHELD")
+    assert "whatever it is" in answer.message
+    assert answer.took < 5
+    until(lambda: server.call("EXISTS", "told") == 0, 10, "compensated")
+
+
 @pytest.mark.parametrize("name", GARBAGE)
 def test_garbage_for_a_release(server, proxy, through, name):
     through.call("acquire", "garbage", lease=4000).ok()

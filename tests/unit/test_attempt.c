@@ -231,6 +231,19 @@ static void test_unknown_is_compensated_and_tried_under_a_new_number(void **stat
 	assert_int_equal(step(&attempt, LK__ATTEMPT_GRANTED, 21 * MS).action, LK__ATTEMPT_DO_GRANT);
 }
 
+static void test_unknown_that_lasts_ends_the_wait(void **state)
+{
+	struct lk__attempt attempt = begin(false, false, 0);
+	struct lk__attempt_event event = {
+		.type = LK__ATTEMPT_UNKNOWN, .code = LK_EMAYBEHELD, .lasting = true};
+	(void)state;
+	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
+	struct lk__effects effects = feed(&attempt, &event, 1);
+	assert_int_equal(effects.action, LK__ATTEMPT_DO_FAIL);
+	assert_int_equal(effects.code, LK_EMAYBEHELD);
+	assert_int_equal(effects.compensate, LK__COMPENSATE_COPIES);
+}
+
 static void test_try_in_flight_may_hold(void **state)
 {
 	struct lk__attempt attempt = begin(false, true, 0);
@@ -654,6 +667,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_looks_again_long_before_the_ttl),
+		cmocka_unit_test(test_unknown_that_lasts_ends_the_wait),
 		cmocka_unit_test(test_granted_at_once),
 		cmocka_unit_test(test_busy_listens_then_tries_then_waits),
 		cmocka_unit_test(test_once_never_waits),

@@ -28,8 +28,10 @@ static void latch_read(const struct lk__request *request, struct lk__answer *ans
 	assert(request->code || request->reply);
 	struct lk__attempt_event *event = &answer->event;
 	if (request->code == LK_EMAYBEHELD) /* nothing was changed: it is asked again */
-		*event = (struct lk__attempt_event){
-			.type = LK__ATTEMPT_FAILED, .code = LK_EUNAVAILABLE, .retryable = true};
+		*event = (struct lk__attempt_event){.type = LK__ATTEMPT_FAILED,
+						    .code = request->lasting ? LK_EREFUSED
+									     : LK_EUNAVAILABLE,
+						    .retryable = !request->lasting};
 	else if (request->code)
 		*event = lk__reply_refusal(request);
 	else if (request->reply->type == REDIS_REPLY_NIL)
