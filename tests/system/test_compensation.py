@@ -2,6 +2,8 @@
 clock does, and before the client is closed."""
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from keeper import CLOSE_ABANDON, CLOSE_IF_IDLE
@@ -72,6 +74,17 @@ def test_a_failed_close_can_be_called_again(server, proxy, make_keeper, kind, en
     else:
         keeper.call("free")
     assert is_whole(server, kind)
+
+
+@pytest.mark.parametrize("kind", ["lock", "semaphore"])
+def test_a_server_that_is_back_is_asked_at_once(server, proxy, make_keeper, kind):
+    """However long it was away: pauses between attempts are no longer than between connects."""
+    keeper = taken_unknown(server, proxy, make_keeper, kind)
+    never(lambda: is_whole(server, kind), 4)
+    begun, proxy.refuse = time.monotonic(), False
+    until(lambda: is_whole(server, kind), 10, "it is given back")
+    assert time.monotonic() - begun < 1.5
+    keeper.call("close", how=CLOSE_IF_IDLE).ok()
 
 
 def test_a_failed_close_continues_by_itself(server, proxy, make_keeper):

@@ -12,8 +12,8 @@
 #include "drive/entry/entry.h"
 #include "drive/client/loop.h"
 
-#define AGAIN_NS (200 * LK__MS) /* between attempts that were refused, doubled each time */
-#define AGAIN_MAX_NS (16 * AGAIN_NS)
+#define AGAIN_NS (200 * LK__MS)       /* between attempts that were refused, doubled each time */
+#define AGAIN_CLOSE_NS (2 * AGAIN_NS) /* at most, while a caller waits in close */
 
 /* ---- one ---- */
 
@@ -85,10 +85,14 @@ static int64_t compensation_end_ns(const struct lk__compensation *compensation)
 /* When to try again after one that was refused, or got no answer. */
 static int64_t compensation_refused(struct lk__compensation *compensation, int64_t now_ns)
 {
-	int64_t at_ns = now_ns + compensation->pause_ns;
-	if (compensation->pause_ns < AGAIN_MAX_NS)
-		compensation->pause_ns *= 2;
-	return at_ns;
+	const lk_client *client = compensation->entry->client;
+	int64_t pause_ns = compensation->pause_ns;
+	int64_t most_ns = atomic_load(&client->state) == LK__CLIENT_OPEN
+				  ? client->config->backoff_max_ms * LK__MS
+				  : AGAIN_CLOSE_NS;
+	if (pause_ns < most_ns)
+		compensation->pause_ns = lk__earlier(2 * pause_ns, most_ns);
+	return now_ns + pause_ns;
 }
 
 static void compensation_finish(struct lk__request *request)
@@ -196,6 +200,21 @@ void lk__compensation_hasten(const struct lk__entry *entry, uint64_t number)
 	pthread_mutex_unlock(&entry->client->mutex);
 	if (found)
 		lk__loop_wake(entry->client);
+}
+
+void lk__compensation_retry(lk_client *client)
+{
+	struct lk__compensation *compensation;
+	int64_t now_ns = lk__now_ns();
+	pthread_mutex_lock(&client->mutex);
+	DL_FOREACH(client->compensations, compensation)
+	{
+		if (compensation->at_ns == LK__NEVER)
+			continue; /* under way: its end decides about the next */
+		compensation->at_ns = lk__earlier(compensation->at_ns, now_ns);
+		compensation->pause_ns = AGAIN_NS;
+	}
+	pthread_mutex_unlock(&client->mutex);
 }
 
 /* ---- the loop's turn ---- */

@@ -204,6 +204,7 @@ static int close_begin(lk_client *client, int how, lk_error *error)
 	lk__client_record_end(client, close_abandoned_until_ns(client));
 	lk__notices_close(client);
 	close_wake_waiters(client);
+	lk__compensation_retry(client);
 	lk__loop_wake(client); /* asynchronous callers wait there */
 	return 0;
 }

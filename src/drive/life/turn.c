@@ -10,8 +10,10 @@
 
 int64_t lk__client_turn(lk_client *client, bool verify, bool *resumed_out)
 {
-	if (verify)
+	if (verify) {
 		lk__watch_all(client);
+		lk__compensation_retry(client);
+	}
 	int64_t next_ns = lk__watch_turn(client);
 	next_ns = lk__earlier(next_ns, lk__compensation_turn(client));
 	next_ns = lk__earlier(next_ns, lk__client_record_turn(client));
