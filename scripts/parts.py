@@ -44,6 +44,10 @@ def first_line(text: str) -> str:
     return line if len(line) <= WHY_MAX else f"{line[:WHY_MAX - 1]}…"
 
 
+def last_line(text: str) -> str:
+    return first_line("\n".join(reversed(text.splitlines())))
+
+
 class Program:
     """A C program. Where cmocka does not say what its cases did, it is one case."""
 
@@ -62,28 +66,28 @@ class Program:
 def cases_of_program(name: str, status: int, said: str) -> list[Case]:
     if status == SKIPPED:
         return [Case(name, "skipped")]
-    cases = [Case(f"{name}: {test}", OUTCOMES[word], why_of(test, said) if OUTCOMES[word] == "failed" else "")
-             for word, test in ended(said)]
+    cases = [Case(f"{name}: {test}", outcome, why_of(test, said) if outcome == "failed" else "")
+             for outcome, test in ended(said)]
     if status and not any(case.outcome == "failed" for case in cases):
         cases.append(Case(name, "failed", "it took too long" if status == runners.OUT_OF_TIME
-                          else f"it ended with {status} before its last word"))
+                          else f"it ended with {status}: {last_line(said)}"))
     return cases or [Case(name, "passed")]
 
 
 def ended(said: str) -> list[tuple[str, str]]:
-    """How each case ended, in cmocka's words. Behind the cases of a group are its sums and a list
+    """How each case ended. Behind the cases of a group are its sums and a list
     of those that failed, which are no cases."""
     found, listing = [], False
     for line in said.splitlines():
         listing = (listing or "listed below:" in line) and "Running" not in line
         case = re.match(r"\[ +(OK|FAILED|ERROR|SKIPPED) +\] (\w\S*)$", line)
         if case and not listing:
-            found.append(case.groups())
+            found.append((OUTCOMES[case[1]], case[2]))
     return found
 
 
 def why_of(test: str, said: str) -> str:
-    """What cmocka says between the start of a case and its end."""
+    """What cmocka says between the start of a case and its failure."""
     between = re.search(rf"^\[ RUN +\] {re.escape(test)}\n(.*?)^\[ +(?:FAILED|ERROR) +\] \w", said,
                         re.MULTILINE | re.DOTALL)
     if not between:

@@ -61,7 +61,7 @@ def test_a_program_is_repeated_whole(tmp_path):
     program = parts.Program("suite/it", ["sh", "-c", f"cd {tmp_path} && ./program"], {}, 10)
     run.run(tally, [program], run.Times(tmp_path / "times.json"))
     assert tally.line() == "1 passed, 0 failed"
-    assert tally.unsteady == ["suite/it (it ended with 3 before its last word)"]
+    assert tally.unsteady == ["suite/it (it ended with 3: no word)"]
 
 
 def test_much_that_fails_is_not_repeated(tmp_path):
