@@ -116,12 +116,12 @@ def everything(tally: Tally, build: pathlib.Path, which: list[str], level: str =
     run_parts(tally, build, begun)
 
 
-def run_tests(tally: Tally, build: pathlib.Path, names: list[str],
-              environment: dict[str, str]) -> None:
-    """The files of tests/ with those names, as in system/wire."""
+def run_tests(tally: Tally, build: pathlib.Path, names: list[str], environment: dict[str, str],
+              table: dict[str, list[str]] | None = None) -> None:
+    """The files of tests/ with those names, as in system/wire, or what the table names of them."""
     environment = {**environment, "LOCKKEEPER_BUILD": str(build)}
     run_parts(tally, build, tests_of([path for path in files() if name(path) in names],
-                                     environment))
+                                     environment, table))
 
 
 def run_parts(tally: Tally, build: pathlib.Path, begun: list[parts.Part],

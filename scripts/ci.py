@@ -30,10 +30,12 @@ ASAN = {
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
     "LK_TEST_SLOW": "2",
 }
-TSAN = {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1", "LK_TEST_SLOW": "4"}
+TSAN = {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1", "LK_TEST_SLOW": "3"}
 
 CHECK_LIMIT_S = 1500
 OTHERS = ["redis-8.6", "valkey-8.1"]
+OTHERS_SUITES = ["wire", "rw_wire", "plain_wire", "plain_native", "fair_wire", "fenced_wire",
+                 "multi_wire", "counters_wire", "conformance", "replicas", "sentinel", "cluster"]
 
 
 def build(tally: Tally, name: str, compiler: str, options: list[str],
@@ -150,9 +152,9 @@ def interop(tally: Tally) -> None:
 
 
 def others(tally: Tally) -> None:
-    """Every kind on every deployment, on servers of later releases that can be fetched."""
+    """The wire and the deployments of `make check`, on servers of later releases."""
     for name in OTHERS:
-        try_servers.tried(tally, name, BUILDS / "check", ["conformance"])
+        try_servers.tried(tally, name, BUILDS / "check", OTHERS_SUITES, check.chosen())
 
 
 def trixie(tally: Tally) -> None:

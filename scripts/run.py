@@ -20,7 +20,7 @@ from tally import Tally, say
 
 # Two cores are busy with these. A limit in a test is for a machine that is four times slower.
 AT_ONCE = 4
-AT_ONCE_PATIENT = 6  # where LK_TEST_SLOW multiplies the limits: most of a test is waiting then
+AT_ONCE_PATIENT = 8  # where LK_TEST_SLOW multiplies the limits: most of a test is waiting then
 TRIES = 3
 REPEATED_MAX = 12
 REPEATING_LIMIT_S = 600

@@ -24,8 +24,10 @@ SUITES = ["wire", "rw_wire", "plain_wire", "plain_native", "fair_wire", "fenced_
           "red_deployments", "conformance"]
 
 
-def tried(tally: Tally, name: str, build: pathlib.Path, suites: list[str]) -> None:
-    """Those suites on that server; one that cannot be fetched counts as skipped."""
+def tried(tally: Tally, name: str, build: pathlib.Path, suites: list[str],
+          table: dict[str, list[str]] | None = None) -> None:
+    """Those suites on that server, or what the table names of them; one that cannot be fetched
+    counts as skipped."""
     try:
         folder = servers.fetched(name, build / "servers")
         say(f"{name}: {servers.version(folder)}")
@@ -37,7 +39,7 @@ def tried(tally: Tally, name: str, build: pathlib.Path, suites: list[str]) -> No
     check.run_tests(own, build, [f"system/{suite}" for suite in suites], {
         "PATH": f"{folder}:{os.environ['PATH']}",
         "LOCKKEEPER_SERVERS": str(folder / "redis-server"),
-        "PYTEST_ADDOPTS": "" if servers.SERVERS[name].tls else "-k 'not tls'"})
+        "PYTEST_ADDOPTS": "" if servers.SERVERS[name].tls else "-k 'not tls'"}, table)
     tally.add_all(own, name)
 
 
