@@ -34,8 +34,8 @@ TSAN = {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1", "LK_TEST_SLOW
 
 CHECK_LIMIT_S = 1500
 OTHERS = ["redis-8.6", "valkey-8.1"]
-OTHERS_SUITES = ["wire", "rw_wire", "plain_wire", "plain_native", "fair_wire", "fenced_wire",
-                 "multi_wire", "counters_wire", "conformance", "replicas", "sentinel", "cluster"]
+OTHERS_SUITES = ["wire", "rw_wire", "plain_wire", "plain_native", "fair_wire", "counters_wire",
+                 "conformance"]
 
 
 def build(tally: Tally, name: str, compiler: str, options: list[str],
