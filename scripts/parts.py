@@ -39,6 +39,11 @@ class Case(NamedTuple):
     why: str = ""  # it failed: the first line
 
 
+def slowness(environment: dict[str, str]) -> float:
+    """How many times slower than a plain build the programs are."""
+    return float(environment.get("LK_TEST_SLOW", "1"))
+
+
 def first_line(text: str) -> str:
     line = next((line.strip() for line in text.splitlines() if line.strip()), "no word")
     return line if len(line) <= WHY_MAX else f"{line[:WHY_MAX - 1]}…"
@@ -100,13 +105,12 @@ def why_of(test: str, said: str) -> str:
 
 def programs(build: pathlib.Path, environment: dict[str, str]) -> list[Program]:
     """Those of a build folder in which everything is built."""
-    slow = float(environment.get("LK_TEST_SLOW", "1"))
     rows = json.loads(subprocess.run(
         ["meson", "introspect", "--tests", str(build)], check=True, capture_output=True, text=True,
         timeout=INTROSPECT_LIMIT_S).stdout)
     return [Program(row["name"].replace("-", "/", 1), row["cmd"],
                     {**environment, **row["env"], "MALLOC_PERTURB_": PERTURB},
-                    row["timeout"] * slow * LIMITS)
+                    row["timeout"] * LIMITS * slowness(environment))
             for row in rows]
 
 
@@ -117,6 +121,7 @@ class Tests:
                  chosen: list[str] = (), number: int = 1, parts: int = 1):
         self.name, self.paths, self.environment = name, paths, environment
         self.selection = [f"--part={number}/{parts}", *(f"--chosen={glob}" for glob in chosen)]
+        self.limit_s = FILES_LIMIT_S * slowness(environment)
         self.may_be_empty = parts > 1
         if parts > 1:
             self.name += f" {number}/{parts}"
@@ -132,7 +137,7 @@ class Tests:
             status = runners.run([PYTHON, "-m", "pytest", "-q", "-rfE", "-p", "no:cacheprovider",
                                   "-p", "pytest_part", f"--basetemp={base}/t",
                                   f"--junitxml={report}", *words], log,
-                                 {**self.environment, "PYTHONPATH": path}, FILES_LIMIT_S)
+                                 {**self.environment, "PYTHONPATH": path}, self.limit_s)
         cases = cases_of_report(report) if report.exists() else []
         if status and not any(case.outcome == "failed" for case in cases) and not (
                 self.may_be_empty and status == NO_TESTS):
