@@ -209,8 +209,10 @@ void lk__compensation_retry(lk_client *client)
 	pthread_mutex_lock(&client->mutex);
 	DL_FOREACH(client->compensations, compensation)
 	{
-		if (compensation->at_ns == LK__NEVER)
-			continue; /* under way: its end decides about the next */
+		/* One that is under way decides at its end; one that no server has refused waits
+		 * for a copy that may still run, and must not overtake it. */
+		if (compensation->at_ns == LK__NEVER || compensation->pause_ns == AGAIN_NS)
+			continue;
 		compensation->at_ns = lk__earlier(compensation->at_ns, now_ns);
 		compensation->pause_ns = AGAIN_NS;
 	}

@@ -29,7 +29,7 @@ void lk__compensate_behind(struct lk__entry *entry, uint64_t number);
 void lk__compensation_hasten(const struct lk__entry *entry, uint64_t number);
 
 /* A connection has come up, or a caller waits in close: those that sleep after a refusal try again
- * now. One that is early is repeated in time. */
+ * now. */
 void lk__compensation_retry(lk_client *client);
 
 /* The loop's turn. Returns when the next is due; LK__NEVER for none. */
