@@ -80,8 +80,8 @@ def cases_of_program(name: str, status: int, said: str) -> list[Case]:
 
 
 def ended(said: str) -> list[tuple[str, str]]:
-    """How each case ended. Behind the cases of a group are its sums and a list
-    of those that failed, which are no cases."""
+    """How each case ended. The sums of a group, and its list of failed cases, repeat them: the
+    function skips both."""
     found, listing = [], False
     for line in said.splitlines():
         listing = (listing or "listed below:" in line) and "Running" not in line

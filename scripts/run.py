@@ -126,7 +126,7 @@ def repeat(tally: Tally, failing: list[tuple[Part, list[Case]]]) -> None:
 
 
 def fails_again(tally: Tally, part: Part, end: float) -> bool:
-    """Also when there is no time left for it."""
+    """Whether a repetition fails, or cannot be run within the limit."""
     for number in range(1, TRIES + 1):
         if time.monotonic() > end:
             say(f"not repeated, {REPEATING_LIMIT_S} s are over: {part.name}")

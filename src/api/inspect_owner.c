@@ -69,7 +69,7 @@ static const char *record_value(const char *text, size_t size, const char *name)
 	return "";
 }
 
-/* What is no number is unknown: 0. */
+/* 0, which stands for unknown, where the record does not have a number. */
 static int64_t record_number(const char *text, size_t size, const char *name)
 {
 	int64_t number = 0;

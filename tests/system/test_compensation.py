@@ -78,7 +78,7 @@ def test_a_failed_close_can_be_called_again(server, proxy, make_keeper, kind, en
 
 @pytest.mark.parametrize("kind", ["lock", "semaphore"])
 def test_a_server_that_is_back_is_asked_at_once(server, proxy, make_keeper, kind):
-    """However long it was away: pauses between attempts are no longer than between connects."""
+    """An outage of any length leaves pauses no longer than backoff_max_ms between attempts."""
     keeper = taken_unknown(server, proxy, make_keeper, kind)
     never(lambda: is_whole(server, kind), 4)
     begun, proxy.refuse = time.monotonic(), False

@@ -94,7 +94,7 @@ def test_garbage_for_an_acquire(server, proxy, through, name):
 
 @pytest.mark.parametrize("call, limit", [("acquire", {}), ("within", {"wait": 30000}), ("try", {})])
 def test_an_unknown_error_of_a_script_is_told_at_once(server, proxy, make_keeper, call, limit):
-    """It is the same the next time: no wait would change it. What it has done is undone."""
+    """The server would give the same error again, so the wait ends. What the try did is undone."""
     keeper = make_keeper(proxy.unix_url)
     keeper.call("ping").ok()
     proxy.rule = lambda m: Replace(GARBAGE["error"]) if reply_to("acquire")(m) else None

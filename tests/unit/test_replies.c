@@ -124,7 +124,7 @@ static void test_a_strange_answer_to_a_release_is_no_release(void **state)
 	assert_int_equal(lk__reply_renewed(&request, 1, 0, "ours"), -1);
 }
 
-/* A pair that is not two numbers is no place in the list of names. */
+/* Two numbers name a place in the list of names; the library refuses any other pair. */
 static void test_a_strange_pair_is_unknown(void **state)
 {
 	redisReply word = text(REDIS_REPLY_STRING, "1"), one = integer(1), none = integer(0);

@@ -50,7 +50,7 @@ static struct lk__request *fenced_java_exchange(const struct lk__try *wanted, co
 	return fenced_request(wanted, from, true);
 }
 
-/* The token behind the word of a status; 0 when the reply is no such one. */
+/* The token behind the word of a status; 0 where the reply has another form. */
 static uint64_t token_behind(const char *word, const redisReply *reply)
 {
 	int64_t token = 0;
