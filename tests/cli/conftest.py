@@ -96,3 +96,20 @@ def clean_environment(monkeypatch):
             monkeypatch.delenv(name)
     # Tests look at the keys that a command leaves; those of the record itself switch it on.
     monkeypatch.setenv("LOCKKEEPER_CLIENT_RECORD", "off")
+
+
+@pytest.fixture
+def make_three(folder):
+    """make_three(config): three servers that have just been started."""
+    made = []
+
+    def make(config: dict[str, str] | None = None) -> list[Server]:
+        for number in range(3):
+            place = folder / f"node{number}"
+            place.mkdir()
+            made.append(Server(place, config).start())
+        return made
+
+    yield make
+    for server in made:
+        server.kill()

@@ -36,16 +36,9 @@ def test_also_takes_nothing_when_one_is_busy(cli, server):
 
 
 @pytest.fixture
-def three(folder):
+def three(make_three):
     """Three servers that write everything down, so that they have a vote at once."""
-    made = []
-    for number in range(3):
-        place = folder / f"node{number}"
-        place.mkdir()
-        made.append(Server(place, {"appendonly": "yes", "appendfsync": "always"}).start())
-    yield made
-    for server in made:
-        server.kill()
+    return make_three({"appendonly": "yes", "appendfsync": "always"})
 
 
 def urls(servers):

@@ -9,7 +9,6 @@ import json
 
 import pytest
 
-from servers import Server
 from waiting import until
 
 # Each source of the lease: what stands on the command line, and in the environment. The later one
@@ -38,16 +37,9 @@ def asked(names, url, leases_ms) -> tuple[list[str], dict[str, str]]:
 
 
 @pytest.fixture
-def three(folder):
-    """Three servers that have just been started and keep nothing."""
-    made = []
-    for number in range(3):
-        place = folder / f"node{number}"
-        place.mkdir()
-        made.append(Server(place).start())
-    yield made
-    for server in made:
-        server.kill()
+def three(make_three):
+    """They keep nothing, so that they have no vote at first."""
+    return make_three()
 
 
 @pytest.mark.parametrize("names", ALONE + PAIRS, ids=" ".join)
