@@ -44,7 +44,10 @@ LEVELS = {
 # Files whose tests are run in so many parts, so that none is left alone at the end.
 PARTS = {"faults/matrix": 8, "system/conformance": 6, "history/failovers": 2,
          "system/failover_kinds": 4, "system/cluster_slots": 2, "system/threadless_moving": 3,
-         "system/two_owners": 2, "system/sentinel": 2, "system/red": 2}
+         "system/two_owners": 2, "system/sentinel": 2, "system/red": 2,
+         "interop/redisson_lock": 2}
+# The same where only what the table lists is run.
+CHOSEN_PARTS = {"system/conformance": 2}
 # Suites whose files share what takes long to make: an installed copy.
 TOGETHER = ["install"]
 # They begin first where it is not known yet how long each takes.
@@ -86,7 +89,7 @@ def tests_of(paths: list[pathlib.Path], environment: dict[str, str],
         if path.parent.name in TOGETHER:
             together.setdefault(path.parent.name, []).append(path)
             continue
-        count = PARTS.get(name(path), 1) if table is None else 1
+        count = (PARTS if table is None else CHOSEN_PARTS).get(name(path), 1)
         made += [parts.Tests(name(path), [path], environment, table[name(path)] if table else [],
                              number, count) for number in range(1, count + 1)]
     for suite, several in together.items():

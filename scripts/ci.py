@@ -114,23 +114,26 @@ def lint(tally: Tally) -> None:
 
 
 def fuzz(tally: Tally) -> None:
-    """clang, libFuzzer: ten seconds for each parser, from the corpus in the tree."""
+    """clang, libFuzzer: ten seconds for each parser, two at a time, from the corpus in the tree."""
     folder = build(tally, "fuzz", "clang",
                    ["-Dfuzz=true", "-Db_sanitize=address,undefined", "-Db_lundef=false"],
                    ("fuzz-programs",))
-    programs = sorted((folder / "tests/fuzz").glob("fuzz_*")) if folder else []
-    for program in programs:
-        if not program.is_file():
-            continue
-        found = BUILDS / "fuzz-found" / program.name
-        found.mkdir(parents=True, exist_ok=True)
-        corpus = ROOT / "tests/fuzz/corpus" / program.name.removeprefix("fuzz_")
-        runners.command(tally, program.name,
-                        [str(program), "-max_total_time=10", "-timeout=5", "-rss_limit_mb=2048",
-                         "-print_final_stats=1", f"-artifact_prefix={found}/", str(found),
-                         *([str(corpus)] if corpus.is_dir() else [])], 120)
+    programs = [program for program in sorted((folder / "tests/fuzz").glob("fuzz_*"))
+                if program.is_file()] if folder else []
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda program: fuzzed(tally, program), programs))
     if folder and not programs:
         tally.add("fuzz: no programs", 0, 1)
+
+
+def fuzzed(tally: Tally, program: pathlib.Path) -> None:
+    found = BUILDS / "fuzz-found" / program.name
+    found.mkdir(parents=True, exist_ok=True)
+    corpus = ROOT / "tests/fuzz/corpus" / program.name.removeprefix("fuzz_")
+    runners.command(tally, program.name,
+                    [str(program), "-max_total_time=10", "-timeout=5", "-rss_limit_mb=2048",
+                     "-print_final_stats=1", f"-artifact_prefix={found}/", str(found),
+                     *([str(corpus)] if corpus.is_dir() else [])], 120)
 
 
 def demo(tally: Tally) -> None:
