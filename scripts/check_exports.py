@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """What the headers declare, what the map exports and what the library has are the same names.
 
-Every call that can fail is in the test of what happens when memory and descriptors run out. The
-installed library must also be hardened: relocations read-only, bound at start, no executable
-stack. usage: check_exports.py BUILD
+docs/abi.md says of each public struct how it can grow. Every call that can fail is in the test of
+what happens when memory and descriptors run out. The installed library must also be hardened:
+relocations read-only, bound at start, no executable stack. usage: check_exports.py BUILD
 """
 from __future__ import annotations
 
@@ -37,6 +37,20 @@ def unstarved() -> list[str]:
             if not re.search(rf"\b{name}\(", test)]
 
 
+def unsaid() -> list[str]:
+    """Structs of which nobody knows whether they can grow; those of options all grow alike."""
+    text = "".join(path.read_text() for path in files(".h", under=("include",)))
+    page = (ROOT / "docs/abi.md").read_text()
+    problems = []
+    for name, first in re.findall(r"^typedef struct (lk_\w+) \{\n\s*(.*?);", text, re.MULTILINE):
+        if name.endswith("_options"):
+            if first != "size_t struct_size":
+                problems.append(f"{name}: does not begin with struct_size (docs/abi.md)")
+        elif f"`{name}`" not in page:
+            problems.append(f"{name}: docs/abi.md does not say how it grows")
+    return problems
+
+
 def exported(library: pathlib.Path) -> set[str]:
     rows = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True,
                           text=True, check=True).stdout.splitlines()
@@ -63,7 +77,7 @@ def main() -> None:
     library = build / "src/liblockkeeper.so"
     problems = differences(declared(), mapped(), "the headers", "src/lockkeeper.map")
     problems += differences(mapped(), exported(library), "src/lockkeeper.map", library.name)
-    problems += unstarved()
+    problems += unstarved() + unsaid()
     problems += hardened(library)
     command = build / "cli/lockkeeper"
     if command.exists():

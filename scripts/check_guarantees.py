@@ -13,7 +13,7 @@ from tree import ROOT, files, finish
 
 PAGE = ROOT / "docs" / "guarantees.md"
 COMMENT = re.compile(r"/\*(?! SPDX-)(.*?)\*/", re.DOTALL)
-FUNCTION = re.compile(r"\s*LK_API\b[^;(]*?\b(lk_\w+)\s*\(")
+FUNCTION = re.compile(r"\s*(?:LK_API|static inline)\b[^;(]*?\b(lk_\w+)\s*\(")
 TITLE = re.compile(r"(?:A |(?!NULL)[A-Z][A-Z'-]{2,}\b)(?:,? ?(?:A(?= )|[A-Z][A-Z'-]+)\b)*")
 ROW = re.compile(r"^\| ([^|]+?) \| ([^|]+?) \| `([^|:`]+): (\w*)` \|$", re.MULTILINE)
 

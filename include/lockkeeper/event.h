@@ -30,6 +30,7 @@
  * lock, which several servers confirm, and for a server that was replaced four times since.
  */
 
+/* It may grow at its end, and a program keeps the size that it was compiled with. */
 typedef struct lk_event {
 	int type;                      /* LK_EVENT_… */
 	uint64_t tag;                  /* lk_acquire_options.tag of the outermost hold */
@@ -44,13 +45,25 @@ typedef struct lk_event {
 LK_BEGIN_DECLS
 
 /*
+ * As lk_event_wait(), which calls it, for a struct of `event_size` bytes: what programs in other
+ * languages call. A smaller struct than the library's gets its first members; of a larger one, what
+ * the library does not know is zero. Blocks as lk_event_wait(). Errors: as there; LK_EINVAL for a
+ * size that no version has had. Since 0.1.
+ */
+LK_API int lk_event_wait_sized(lk_client *client, lk_event *event_out, size_t event_size,
+			       int64_t wait_ms, lk_cancel *cancel, lk_error *error);
+
+/*
  * Writes the next notice and returns 1, or returns 0 when none came within `wait_ms` (0: do not
  * wait; -1: no limit). Blocks no longer than that, and asks no server. `cancel` may be NULL. Any
  * number of threads may wait; each notice goes to one of them. Errors: LK_ECANCELLED, LK_ECLOSED
  * (after the last notice), LK_EINVAL, LK_EFORKED. Since 0.1.
  */
-LK_API int lk_event_wait(lk_client *client, lk_event *event_out, int64_t wait_ms, lk_cancel *cancel,
-			 lk_error *error);
+static inline int lk_event_wait(lk_client *client, lk_event *event_out, int64_t wait_ms,
+				lk_cancel *cancel, lk_error *error)
+{
+	return lk_event_wait_sized(client, event_out, sizeof(*event_out), wait_ms, cancel, error);
+}
 
 /*
  * Returns a descriptor that is readable exactly while notices are pending, for poll(2) or an event

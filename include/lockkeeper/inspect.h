@@ -54,6 +54,7 @@ typedef struct lk_waiter {
 	size_t field_size;
 } lk_waiter;
 
+/* It and lk_owner_info may grow at their ends; a program keeps the sizes it was compiled with. */
 typedef struct lk_lock_info {
 	const char *type; /* see above */
 	const char *name; /* with a NUL after its bytes; without the configured prefix */
@@ -91,6 +92,23 @@ LK_BEGIN_DECLS
 LK_API int lk_scan_new(lk_scan **scan_out, lk_client *client, const char *pattern, lk_error *error);
 
 /*
+ * As lk_scan_next(), lk_scan_show() and lk_scan_owner(), which call these, for a struct of
+ * `info_size` bytes: what programs in other languages call. A smaller struct than the library's
+ * gets its first members; of a larger one, what the library does not know is zero. They block as
+ * those do. Errors: as there; LK_EINVAL for a size that no version has had. Since 0.1.
+ */
+LK_API int lk_scan_next_sized(lk_scan *scan, lk_lock_info *info_out, size_t info_size,
+			      lk_error *error);
+
+/* The same. Since 0.1. */
+LK_API int lk_scan_show_sized(lk_scan *scan, const void *name, size_t name_size,
+			      lk_lock_info *info_out, size_t info_size, lk_error *error);
+
+/* The same. Since 0.1. */
+LK_API int lk_scan_owner_sized(lk_scan *scan, const char *field, size_t field_size,
+			       lk_owner_info *info_out, size_t info_size, lk_error *error);
+
+/*
  * Writes the next lock and returns 1, or returns 0 at the end. A lock may come twice if the key
  * space changes meanwhile (SCAN allows that). What `info_out` points to is valid until the next
  * call on `scan`. Blocks for round trips: two for about 500 keys of the database, one for each
@@ -100,7 +118,10 @@ LK_API int lk_scan_new(lk_scan **scan_out, lk_client *client, const char *patter
  * Errors: LK_EINVAL and those of lk_client_ping(). After an error, call it again: it
  * continues behind the key at which it failed. Since 0.1.
  */
-LK_API int lk_scan_next(lk_scan *scan, lk_lock_info *info_out, lk_error *error);
+static inline int lk_scan_next(lk_scan *scan, lk_lock_info *info_out, lk_error *error)
+{
+	return lk_scan_next_sized(scan, info_out, sizeof(*info_out), error);
+}
 
 /*
  * Writes the state of one lock (holder_count 0 when it is free) and returns 0. What `info_out`
@@ -108,8 +129,11 @@ LK_API int lk_scan_next(lk_scan *scan, lk_lock_info *info_out, lk_error *error);
  * for two or three round trips, each at most for the command limit. One thread at a time. Errors:
  * LK_EWRONGTYPE when the key is not a lock, LK_EINVAL and those of lk_client_ping(). Since 0.1.
  */
-LK_API int lk_scan_show(lk_scan *scan, const void *name, size_t name_size, lk_lock_info *info_out,
-			lk_error *error);
+static inline int lk_scan_show(lk_scan *scan, const void *name, size_t name_size,
+			       lk_lock_info *info_out, lk_error *error)
+{
+	return lk_scan_show_sized(scan, name, name_size, info_out, sizeof(*info_out), error);
+}
 
 /*
  * Writes who the owner of a field is (the field of an lk_holder or lk_waiter) and returns 1.
@@ -120,8 +144,11 @@ LK_API int lk_scan_show(lk_scan *scan, const void *name, size_t name_size, lk_lo
  * trip for each new client, at most for the command limit; `scan` remembers up to 1,000 clients.
  * One thread at a time. Errors: LK_EINVAL and those of lk_client_ping(). Since 0.1.
  */
-LK_API int lk_scan_owner(lk_scan *scan, const char *field, size_t field_size,
-			 lk_owner_info *info_out, lk_error *error);
+static inline int lk_scan_owner(lk_scan *scan, const char *field, size_t field_size,
+				lk_owner_info *info_out, lk_error *error)
+{
+	return lk_scan_owner_sized(scan, field, field_size, info_out, sizeof(*info_out), error);
+}
 
 /* Ends the walk and frees what it wrote. NULL is fine. Returns NULL. Since 0.1. */
 LK_API lk_scan *lk_scan_free(lk_scan *scan);

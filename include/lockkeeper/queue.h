@@ -63,6 +63,7 @@ typedef struct lk_queue lk_queue;
 /* See lk_queue_on_ready(). */
 typedef void (*lk_queue_callback)(void *context);
 
+/* It may grow at its end, and a program keeps the size that it was compiled with. */
 typedef struct lk_completion {
 	uint64_t id;         /* of the request, as its start wrote it */
 	uint64_t tag;        /* the program's own, given at the start; of a notice: the hold's */
@@ -328,13 +329,27 @@ LK_API int lk_queue_permit_delete(lk_queue *queue, lk_permit_semaphore *semaphor
 LK_API int lk_queue_cancel(lk_queue *queue, uint64_t id, lk_error *error);
 
 /*
+ * As lk_queue_take(), which calls it, for an array of structs of `completion_size` bytes each: what
+ * programs in other languages call. Smaller structs than the library's get its first members; of
+ * larger ones, what the library does not know is zero. Errors: as there; LK_EINVAL for a size that
+ * no version has had. Since 0.1.
+ */
+LK_API int lk_queue_take_sized(lk_queue *queue, lk_completion *completions_out,
+			       size_t completion_size, size_t most, int64_t wait_ms,
+			       lk_error *error);
+
+/*
  * Takes the oldest completions, `most` at most, and returns how many it wrote. Waits until there is
  * one, at most `wait_ms` (0: does not wait; -1: no limit), and returns 0 if none came. Any number
  * of threads may take; each completion goes to one of them. Errors: LK_EINVAL, LK_EFORKED.
  * Since 0.1.
  */
-LK_API int lk_queue_take(lk_queue *queue, lk_completion *completions_out, size_t most,
-			 int64_t wait_ms, lk_error *error);
+static inline int lk_queue_take(lk_queue *queue, lk_completion *completions_out, size_t most,
+				int64_t wait_ms, lk_error *error)
+{
+	return lk_queue_take_sized(queue, completions_out, sizeof(*completions_out), most, wait_ms,
+				   error);
+}
 
 LK_END_DECLS
 

@@ -10,6 +10,7 @@
 #include "api/inspect.h"
 #include "api/lock_handle.h"
 #include "base/fail.h"
+#include "base/sized.h"
 #include "conf/config.h"
 #include "drive/lock/caller.h"
 #include "drive/client/client_record.h"
@@ -17,6 +18,10 @@
 static const char *const types[] = {"hash", "string"}; /* of keys that may be locks */
 #define PAGE "500"                                     /* keys that one SCAN looks at, about */
 #define TYPES (sizeof(types) / sizeof(types[0]))
+
+/* The least that a program can have been compiled with. */
+#define LOCK_INFO_SIZE_MIN (offsetof(lk_lock_info, fence) + sizeof(uint64_t))
+#define OWNER_INFO_SIZE_MIN (offsetof(lk_owner_info, program) + sizeof(const char *))
 
 struct lk_scan {
 	lk_client *client;
@@ -277,18 +282,26 @@ static int scan_next(lk_scan *scan, lk_lock_info *info, lk_error *error)
 	}
 }
 
-int lk_scan_next(lk_scan *scan, lk_lock_info *info_out, lk_error *error)
+static int info_size_check(const char *operation, size_t info_size, lk_error *error)
+{
+	return lk__check_size(operation, "info_size", info_size, LOCK_INFO_SIZE_MIN,
+			      sizeof(lk_lock_info), error);
+}
+
+int lk_scan_next_sized(lk_scan *scan, lk_lock_info *info_out, size_t info_size, lk_error *error)
 {
 	lk_lock_info info;
 	int saved;
 	if (!scan || !info_out)
 		return lk__fail(error, LK_EINVAL, "lk_scan_next: an argument is NULL");
-	int rc = lk__enter(scan->client, "lk_scan_next", &scan->look.thread, &saved, error);
+	int rc = info_size_check("lk_scan_next", info_size, error);
+	if (rc == 0)
+		rc = lk__enter(scan->client, "lk_scan_next", &scan->look.thread, &saved, error);
 	if (rc < 0)
 		return rc;
 	rc = scan_next(scan, &info, error);
 	if (rc == 1)
-		*info_out = info;
+		lk__copy_sized(info_out, info_size, &info, sizeof(info));
 	lk__leave(saved);
 	return rc;
 }
@@ -318,14 +331,16 @@ static int show_look(lk_scan *scan, lk_lock_info *info, lk_error *error)
 			info->name, type);
 }
 
-int lk_scan_show(lk_scan *scan, const void *name, size_t name_size, lk_lock_info *info_out,
-		 lk_error *error)
+int lk_scan_show_sized(lk_scan *scan, const void *name, size_t name_size, lk_lock_info *info_out,
+		       size_t info_size, lk_error *error)
 {
 	lk_lock_info info;
 	int saved;
 	if (!scan || !name || !info_out)
 		return lk__fail(error, LK_EINVAL, "lk_scan_show: an argument is NULL");
-	int rc = lk__name_check(scan->client, name, &name_size, "lk_scan_show", error);
+	int rc = info_size_check("lk_scan_show", info_size, error);
+	if (rc == 0)
+		rc = lk__name_check(scan->client, name, &name_size, "lk_scan_show", error);
 	if (rc < 0)
 		return rc;
 	rc = lk__enter(scan->client, "lk_scan_show", &scan->look.thread, &saved, error);
@@ -335,25 +350,28 @@ int lk_scan_show(lk_scan *scan, const void *name, size_t name_size, lk_lock_info
 	if (rc == 0)
 		rc = show_look(scan, &info, error);
 	if (rc == 1)
-		*info_out = info;
+		lk__copy_sized(info_out, info_size, &info, sizeof(info));
 	lk__leave(saved);
 	return rc < 0 ? rc : 0;
 }
 
-int lk_scan_owner(lk_scan *scan, const char *field, size_t field_size, lk_owner_info *info_out,
-		  lk_error *error)
+int lk_scan_owner_sized(lk_scan *scan, const char *field, size_t field_size,
+			lk_owner_info *info_out, size_t info_size, lk_error *error)
 {
 	lk_owner_info info;
 	int saved;
 	if (!scan || !field || !info_out)
 		return lk__fail(error, LK_EINVAL, "lk_scan_owner: an argument is NULL");
 	struct lk__look look = {.client = scan->client};
-	int rc = lk__enter(scan->client, "lk_scan_owner", &look.thread, &saved, error);
+	int rc = lk__check_size("lk_scan_owner", "info_size", info_size, OWNER_INFO_SIZE_MIN,
+				sizeof(info), error);
+	if (rc == 0)
+		rc = lk__enter(scan->client, "lk_scan_owner", &look.thread, &saved, error);
 	if (rc < 0)
 		return rc;
 	rc = lk__owner_look(&scan->owners, &look, field, field_size, &info, error);
 	if (rc == 1)
-		*info_out = info;
+		lk__copy_sized(info_out, info_size, &info, sizeof(info));
 	lk__leave(saved);
 	return rc;
 }

@@ -7,9 +7,13 @@
 #include "api/queue_start.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/sized.h"
 #include "drive/async/async.h"
 #include "drive/client/loop.h"
 #include "drive/notices/notices.h"
+
+/* The least that a program can have been compiled with. */
+#define COMPLETION_SIZE_MIN (offsetof(lk_completion, error) + sizeof(lk_error))
 
 /* ---- queues ---- */
 
@@ -59,20 +63,38 @@ int lk_queue_cancel(lk_queue *queue, uint64_t id, lk_error *error)
 	return rc < 0 ? rc : lk__queue_cancel(queue, id, lk__async_cancel, error);
 }
 
-int lk_queue_take(lk_queue *queue, lk_completion *completions_out, size_t most, int64_t wait_ms,
-		  lk_error *error)
+/* Into an array whose elements have another size than ours. */
+static int take_resized(lk_queue *queue, char *out, size_t size, size_t most, int64_t until_ns)
+{
+	lk_completion one;
+	size_t count = 0;
+	/* Only the first is waited for. */
+	while (count < most &&
+	       lk__queue_take(queue, &one, 1, count ? 0 : until_ns, lk__async_taken) == 1)
+		lk__copy_sized(out + count++ * size, size, &one, sizeof(one));
+	return (int)count;
+}
+
+int lk_queue_take_sized(lk_queue *queue, lk_completion *completions_out, size_t completion_size,
+			size_t most, int64_t wait_ms, lk_error *error)
 {
 	const char *operation = "lk_queue_take";
 	int saved, rc = lk__queue_check(queue, operation, error);
 	if (rc == 0 && (!completions_out || most == 0 || most > INT32_MAX))
 		rc = lk__fail(error, LK_EINVAL, "%s: there is no room for a completion", operation);
 	if (rc == 0)
+		rc = lk__check_size(operation, "completion_size", completion_size,
+				    COMPLETION_SIZE_MIN, sizeof(lk_completion), error);
+	if (rc == 0)
 		rc = lk__check_range(operation, "wait_ms", wait_ms, -1, LK_WAIT_MAX_MS, error);
 	if (rc < 0)
 		return rc;
 	int64_t until_ns = wait_ms < 0 ? LK__NEVER : lk__after_ms(lk__now_ns(), wait_ms);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved);
-	rc = lk__queue_take(queue, completions_out, most, until_ns, lk__async_taken);
+	rc = completion_size == sizeof(lk_completion)
+		     ? lk__queue_take(queue, completions_out, most, until_ns, lk__async_taken)
+		     : take_resized(queue, (char *)completions_out, completion_size, most,
+				    until_ns);
 	pthread_setcancelstate(saved, NULL);
 	return rc;
 }

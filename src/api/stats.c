@@ -2,9 +2,8 @@
 /* Counters as the user sees them. */
 #include <lockkeeper/stats.h>
 
-#include <string.h>
-
 #include "base/fail.h"
+#include "base/sized.h"
 #include "drive/client/client.h"
 
 static uint64_t get(const _Atomic uint64_t *counter)
@@ -39,8 +38,10 @@ int lk_client_stats(lk_client *client, lk_stats *stats_out, lk_error *error)
 	if (!client || !stats_out)
 		return lk__fail(error, LK_EINVAL, "lk_client_stats: an argument is NULL");
 	size_t size = stats_out->struct_size;
-	if (size < sizeof(size) || size > 2 * sizeof(lk_stats))
-		return lk__fail(error, LK_EINVAL, "lk_client_stats: struct_size is %zu", size);
+	int rc = lk__check_size("lk_client_stats", "struct_size", size, sizeof(size),
+				sizeof(lk_stats), error);
+	if (rc < 0)
+		return rc;
 	if (lk__client_forked(client))
 		return lk__fail(error, LK_EFORKED, "lk_client_stats: %s",
 				lk_error_text(LK_EFORKED));
@@ -65,7 +66,6 @@ int lk_client_stats(lk_client *client, lk_stats *stats_out, lk_error *error)
 	get_nodes(&stats, client);
 	get_histogram(&stats.wait_us, counters->wait_us, &counters->wait_sum_us);
 	get_histogram(&stats.hold_us, counters->hold_us, &counters->hold_sum_us);
-	memset(stats_out, 0, size);
-	memcpy(stats_out, &stats, size < sizeof(stats) ? size : sizeof(stats));
+	lk__copy_sized(stats_out, size, &stats, sizeof(stats));
 	return 0;
 }

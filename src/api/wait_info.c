@@ -8,6 +8,7 @@
 #include "api/lock_handle.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/sized.h"
 
 #define OWNERS_MAX 64 /* of a fair or read/write lock, so many owners are looked at */
 
@@ -121,16 +122,15 @@ int lk_lock_wait_info(lk_lock *lock, lk_wait_info *info_out, lk_error *error)
 	if (!lock || !info_out)
 		return lk__fail(error, LK_EINVAL, "lk_lock_wait_info: an argument is NULL");
 	size_t size = info_out->struct_size;
-	if (size < sizeof(size) || size > 2 * sizeof(*info_out))
-		return lk__fail(error, LK_EINVAL, "lk_lock_wait_info: struct_size is %zu", size);
-	int rc = lk__client_check(lock->client, "lk_lock_wait_info", error);
+	int rc = lk__check_size("lk_lock_wait_info", "struct_size", size, sizeof(size),
+				sizeof(*info_out), error);
+	if (rc == 0)
+		rc = lk__client_check(lock->client, "lk_lock_wait_info", error);
 	if (rc < 0)
 		return rc;
 	lk_wait_info info = {.struct_size = size};
 	rc = lock_wait_info(lock, &info);
-	if (rc == 1) {
-		memset(info_out, 0, size);
-		memcpy(info_out, &info, size < sizeof(info) ? size : sizeof(info));
-	}
+	if (rc == 1)
+		lk__copy_sized(info_out, size, &info, sizeof(info));
 	return rc;
 }

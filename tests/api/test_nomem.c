@@ -175,7 +175,9 @@ static void run_sides(struct script *script)
 static lk_completion completion_of(const struct script *script)
 {
 	lk_completion completion = {.error = {.code = LK_EINTERNAL}};
-	check_int(lk_queue_take(script->queue, &completion, 1, 20000, NULL), ==, 1);
+	check_int(
+		lk_queue_take_sized(script->queue, &completion, sizeof(completion), 1, 20000, NULL),
+		==, 1);
 	return completion;
 }
 
@@ -321,13 +323,15 @@ static void run(struct script *script)
 	run_asynchronous(script);
 	run_counters(script);
 	attempt(0, lk_event_fd(script->client, &err) < 0 ? err.code : 0);
-	attempt(0, lk_event_wait(script->client, &event, 0, NULL, &err) < 0 ? err.code : 0);
+	attempt(0, lk_event_wait_sized(script->client, &event, sizeof(event), 0, NULL, &err) < 0
+			   ? err.code
+			   : 0);
 	attempt(0, lk_client_stats(script->client, &stats, &err));
 	attempt(0, lk_scan_new(&script->scan, script->client, "b*", &err));
-	attempt(0, lk_scan_show(script->scan, "free", 4, &info, &err));
-	attempt(0, lk_scan_owner(script->scan, "x:1", 3, &owner, &err));
+	attempt(0, lk_scan_show_sized(script->scan, "free", 4, &info, sizeof(info), &err));
+	attempt(0, lk_scan_owner_sized(script->scan, "x:1", 3, &owner, sizeof(owner), &err));
 	int answer;
-	while ((answer = lk_scan_next(script->scan, &info, &err)) == 1)
+	while ((answer = lk_scan_next_sized(script->scan, &info, sizeof(info), &err)) == 1)
 		check(!strcmp(info.name, "busy"));
 	attempt(0, answer);
 	attempt(0, looped_run(&script->looped, script->config));

@@ -13,8 +13,12 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/sized.h"
 #include "drive/entry/entry.h"
 #include "drive/client/loop.h"
+
+/* The least that a program can have been compiled with. */
+#define EVENT_SIZE_MIN (offsetof(lk_event, node) + LK_NODE_SIZE)
 
 static_assert(LK_NODE_SIZE == LK__CONN_PLACE_SIZE, "a place is shown whole");
 
@@ -262,18 +266,25 @@ static int notices_wait(lk_client *client, lk_event *event_out, int64_t until_ns
 	}
 }
 
-int lk_event_wait(lk_client *client, lk_event *event_out, int64_t wait_ms, lk_cancel *cancel,
-		  lk_error *error)
+int lk_event_wait_sized(lk_client *client, lk_event *event_out, size_t event_size, int64_t wait_ms,
+			lk_cancel *cancel, lk_error *error)
 {
+	const char *operation = "lk_event_wait";
 	if (!client || !event_out || wait_ms < -1)
-		return lk__fail(error, LK_EINVAL, "lk_event_wait: %s",
+		return lk__fail(error, LK_EINVAL, "%s: %s", operation,
 				wait_ms < -1 ? "wait_ms is under -1" : "an argument is NULL");
+	int saved, rc = lk__check_size(operation, "event_size", event_size, EVENT_SIZE_MIN,
+				       sizeof(lk_event), error);
+	if (rc < 0)
+		return rc;
 	if (lk__client_forked(client))
-		return lk__fail(error, LK_EFORKED, "lk_event_wait: %s", lk_error_text(LK_EFORKED));
-	int saved;
+		return lk__fail(error, LK_EFORKED, "%s: %s", operation, lk_error_text(LK_EFORKED));
+	lk_event event;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved);
 	int64_t until_ns = wait_ms < 0 ? LK__NEVER : lk__after_ms(lk__now_ns(), wait_ms);
-	int rc = notices_wait(client, event_out, until_ns, cancel, error);
+	rc = notices_wait(client, &event, until_ns, cancel, error);
+	if (rc == 1)
+		lk__copy_sized(event_out, event_size, &event, sizeof(event));
 	pthread_setcancelstate(saved, NULL);
 	return rc;
 }

@@ -1,0 +1,179 @@
+/* Results in structs that grow: programs that were compiled with later headers, or with none. */
+#include "fixture.h"
+
+#include <unistd.h>
+
+#define UNTOUCHED 0x5a
+#define MORE 64 /* bytes that a later version has behind ours */
+
+/* What the library does not know is zero, and behind the struct nothing is written. */
+static void check_tail(const unsigned char *tail)
+{
+	for (size_t i = 0; i < MORE; i++)
+		check_int(tail[i], ==, 0);
+	check_int(tail[MORE], ==, UNTOUCHED);
+}
+
+struct later_event {
+	lk_event event;
+	unsigned char tail[MORE + 8];
+};
+
+static void test_a_larger_event(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "event");
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	struct later_event got;
+	memset(&got, UNTOUCHED, sizeof(got));
+	options.lease_ms = LK_LEASE_MIN_MS;
+	options.tag = 7;
+	expect(0, lk_lock_acquire(lock, &options, &err));
+	do {
+		expect(1, lk_event_wait_sized(client, &got.event, sizeof(lk_event) + MORE, 20000,
+					      NULL, &err));
+		check_int(got.event.tag, ==, 7);
+		check(!strcmp(got.event.name, "event"));
+		check(got.event.node[0] != '\0');
+		check_tail(got.tail);
+	} while (got.event.type != LK_EVENT_LOST);
+	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+struct later_completion {
+	lk_completion completion;
+	unsigned char tail[MORE];
+};
+
+/* Each element is as long as the program says, and in its place. */
+static void test_larger_completions(void **state)
+{
+	enum { REQUESTS = 3 };
+	struct later_completion got[REQUESTS + 1];
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_queue *queue = NULL;
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "completions");
+	memset(got, UNTOUCHED, sizeof(got));
+	options.owner = "task";
+	expect(0, lk_queue_new(&queue, 0, &err));
+	for (int i = 0; i < REQUESTS; i++) {
+		options.tag = 100 + (uint64_t)i;
+		expect(0, lk_queue_acquire(queue, lock, -1, &options, NULL, &err));
+		wait_until(lk_lock_hold_count(lock, "task", &err) == i + 1, 5000);
+	}
+	int taken = 0;
+	while (taken < REQUESTS) {
+		int more = lk_queue_take_sized(queue, &got[taken].completion, sizeof(got[0]),
+					       (size_t)(REQUESTS - taken), 20000, &err);
+		check_int(more, >, 0);
+		taken += more;
+	}
+	for (int i = 0; i < REQUESTS; i++) {
+		check_int(got[i].completion.tag, ==, 100 + i);
+		check_int(got[i].completion.error.code, ==, 0);
+		for (size_t j = 0; j < MORE; j++)
+			check_int(got[i].tail[j], ==, 0);
+	}
+	check_int(*(unsigned char *)&got[REQUESTS], ==, UNTOUCHED);
+	expect(0, lk_queue_take_sized(queue, &got[0].completion, sizeof(got[0]), 1, 0, &err));
+	expect(0, lk_queue_free(queue, &err));
+	lk_lock_free(lock);
+	drop_client(client);
+}
+
+static void test_larger_facts_about_a_lock(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("client_record=full");
+	lk_lock *lock = new_lock(client, "facts");
+	lk_scan *scan = NULL;
+	struct {
+		lk_lock_info info;
+		unsigned char tail[MORE + 8];
+	} got;
+	struct {
+		lk_owner_info info;
+		unsigned char tail[MORE + 8];
+	} who;
+	memset(&got, UNTOUCHED, sizeof(got));
+	memset(&who, UNTOUCHED, sizeof(who));
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_scan_new(&scan, client, NULL, &err));
+	size_t size = sizeof(got.info) + MORE;
+	expect(0, lk_scan_show_sized(scan, "facts", LK_STRLEN, &got.info, size, &err));
+	check_int(got.info.holder_count, ==, 1);
+	check_tail(got.tail);
+	memset(&got, UNTOUCHED, sizeof(got));
+	expect(1, lk_scan_next_sized(scan, &got.info, size, &err));
+	check(!strcmp(got.info.name, "facts"));
+	check_tail(got.tail);
+	const lk_holder *holder = got.info.holders;
+	expect(1, lk_scan_owner_sized(scan, holder->field, holder->field_size, &who.info,
+				      sizeof(who.info) + MORE, &err));
+	check_int(who.info.pid, ==, getpid());
+	check_tail(who.tail);
+	lk_scan_free(scan);
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+/* Nothing is written, and nothing taken, with a size that cannot be. */
+static void test_sizes_that_no_version_had(void **state)
+{
+	static const size_t bad[] = {0, 1, 64, 1 << 20, SIZE_MAX};
+	lk_queue *queue = NULL;
+	lk_scan *scan = NULL;
+	lk_completion completion;
+	lk_event event;
+	lk_lock_info info;
+	lk_owner_info owner;
+	(void)state;
+	lk_client *client = open_client();
+	expect(0, lk_queue_new(&queue, 0, &err));
+	expect(0, lk_scan_new(&scan, client, NULL, &err));
+	for (size_t i = 0; i < COUNT(bad); i++) {
+		size_t size = bad[i];
+		expect(LK_EINVAL, lk_event_wait_sized(client, &event, size, 0, NULL, &err));
+		check(strstr(err.message, "event_size is ") != NULL);
+		expect(LK_EINVAL, lk_queue_take_sized(queue, &completion, size, 1, 0, &err));
+		check(strstr(err.message, "completion_size is ") != NULL);
+		expect(LK_EINVAL, lk_scan_next_sized(scan, &info, size, &err));
+		check(strstr(err.message, "info_size is ") != NULL);
+		expect(LK_EINVAL, lk_scan_show_sized(scan, "x", 1, &info, size, &err));
+		if (size != 64) /* no more than it has */
+			expect(LK_EINVAL, lk_scan_owner_sized(scan, "x:1", 3, &owner, size, &err));
+	}
+	lk_scan_free(scan);
+	expect(0, lk_queue_free(queue, &err));
+	close_client(client);
+}
+
+/* docs/abi.md: of these, programs make arrays, or they are parts of other structs. */
+static void test_frozen_sizes(void **state)
+{
+	(void)state;
+	check_int(sizeof(lk_error), ==, 512);
+	check_int(sizeof(lk_permit), ==, 33);
+	check_int(sizeof(lk_histogram), ==, 8 * (2 + LK_HISTOGRAM_SIZE));
+	check_int(sizeof(lk_holder), ==, 40);
+	check_int(sizeof(lk_waiter), ==, 16);
+	check_int(sizeof(lk_credentials), ==, 2 * LK_CREDENTIAL_SIZE);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		api_test(test_a_larger_event),
+		api_test(test_larger_completions),
+		api_test(test_larger_facts_about_a_lock),
+		api_test(test_sizes_that_no_version_had),
+		api_test(test_frozen_sizes),
+	};
+	return cmocka_run_group_tests(tests, start_server, stop_server);
+}
