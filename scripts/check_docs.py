@@ -12,8 +12,8 @@ import sys
 import make_docs
 from tree import ROOT, files, finish, name
 
-DECLARATION = re.compile(r"(/\*(?:(?!\*/).)*\*/)?\s*^LK_API\b[^;(]*?\b(lk_\w+)\s*\(([^;]*)\);",
-                         re.MULTILINE | re.DOTALL)
+DECLARATION = re.compile(r"(/\*(?:(?!\*/).)*\*/)?\s*^(?:LK_API|static inline)\b[^;(]*?"
+                         r"\b(lk_\w+)\s*\(([^;{]*)\)\s*[;{]", re.MULTILINE | re.DOTALL)
 FAILURES = re.compile(r"\bErrors\b|\bThe same\b")
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)[^)]*\)")
 
@@ -21,9 +21,9 @@ LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)[^)]*\)")
 def stale(build: pathlib.Path) -> list[str]:
     problems = []
     for page, text in make_docs.pages(build).items():
-        path = ROOT / "docs" / page
+        path = ROOT / page
         if not path.is_file() or path.read_text() != text:
-            problems.append(f"docs/{page}: not what the library's tables say (make docs)")
+            problems.append(f"{page}: not what the library's tables say (make docs)")
     return problems
 
 

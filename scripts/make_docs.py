@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Writes docs/options.md, docs/errors.md and docs/doctor.md from the library's own tables.
+"""Writes docs/options.md, docs/errors.md and docs/doctor.md from the library's own tables, and the
+symbols of the Debian package from src/lockkeeper.map.
 
-usage: make_docs.py BUILD [FOLDER]     (FOLDER: docs)
+usage: make_docs.py BUILD
 """
 from __future__ import annotations
 
 import ctypes
 import pathlib
+import re
 import sys
 
 from tree import ROOT
@@ -165,16 +167,37 @@ def findings(library: ctypes.CDLL) -> str:
     return DOCTOR_HEAD + "".join(rows)
 
 
+def soname_version() -> str:
+    """As src/meson.build has it: until 1.0 the minor version too."""
+    header = (ROOT / "include/lockkeeper/version.h").read_text()
+    major, minor = re.search(r'LK_VERSION "(\d+)\.(\d+)', header).groups()
+    return f"0.{minor}" if major == "0" else major
+
+
+def symbols() -> str:
+    """For dpkg-gensymbols: a program needs the newest version whose symbols it uses."""
+    version = soname_version()
+    rows = [f"liblockkeeper.so.{version} liblockkeeper{version} #MINVER#\n",
+            "* Build-Depends-Package: liblockkeeper-dev\n"]
+    text = (ROOT / "src/lockkeeper.map").read_text()
+    for node, body in re.findall(r"^(LOCKKEEPER_[\d.]+) \{(.*?)^\}", text,
+                                 re.DOTALL | re.MULTILINE):
+        since = node.removeprefix("LOCKKEEPER_")
+        names = sorted([node, *re.findall(r"^\s*(lk_\w+);", body, re.MULTILINE)])
+        rows += [f" {name}@{node} {since}\n" for name in names]
+    return "".join(rows)
+
+
 def pages(build: pathlib.Path) -> dict[str, str]:
     library = ctypes.CDLL(str(build / "src/liblockkeeper.so"))
-    return {"options.md": options(library), "errors.md": errors(library),
-            "doctor.md": findings(library)}
+    return {"docs/options.md": options(library), "docs/errors.md": errors(library),
+            "docs/doctor.md": findings(library),
+            f"debian/liblockkeeper{soname_version()}.symbols": symbols()}
 
 
 def main() -> None:
-    folder = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "docs"
     for name, page in pages(pathlib.Path(sys.argv[1])).items():
-        (folder / name).write_text(page)
+        (ROOT / name).write_text(page)
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def test_debian_packages_build_and_pass_lintian(folder):
     plain = {name: value for name, value in os.environ.items() if name not in ("CC", "MAKEFLAGS")}
     run("dpkg-buildpackage", "-us", "-uc", cwd=tree, env=plain)
     packages = {path.name.split("_")[0] for path in tree.parent.glob("*.deb")}
-    assert {"lockkeeper", "liblockkeeper0", "liblockkeeper-dev"} <= packages
+    assert {"lockkeeper", "liblockkeeper0.1", "liblockkeeper-dev"} <= packages
     changes = next(tree.parent.glob("*.changes"))
     own = folder / "lintian"  # it leaves files behind
     own.mkdir()

@@ -15,7 +15,7 @@ LONG_FUNCTION = "int lk__long(void);\nint lk__long(void)\n{\n" + "\t;\n" * 80 + 
 
 @pytest.fixture
 def tree(tmp_path):
-    for name in ("include", "src", "cli", "examples", "demo", "docs", "scripts",
+    for name in ("include", "src", "cli", "examples", "demo", "docs", "debian", "scripts",
                  "tests"):
         shutil.copytree(ROOT / name, tmp_path / name,
                         ignore=shutil.ignore_patterns("node_modules", "__pycache__", "target"))
@@ -60,6 +60,9 @@ SPOILT = [
     ("docs", "include/lockkeeper/cancel.h", "Since 0.1.", "", "lk_cancel_new"),
     ("docs", "include/lockkeeper/stats.h", "Errors: LK_EINVAL (struct_size), LK_EFORKED.", "",
      "lk_client_stats does not say how it fails"),
+    ("docs", "include/lockkeeper/event.h", "Since 0.1.\n */\nstatic inline", "*/\nstatic inline",
+     "event.h: lk_event_wait has no comment that says since when"),
+    ("docs", "src/lockkeeper.map", "\tlk_lock_try;\n", "", "debian/liblockkeeper0.1.symbols"),
     ("docs", "README.md", "(SECURITY.md)", "(SAFETY.md)", "SAFETY.md"),
     ("docs", "README.md", "alone at work", "at work alone", "examples/lock.c"),
     ("scripts", "src/sync/lock/release.lua", "return false", "retrun false",
@@ -78,12 +81,12 @@ SPOILT = [
     ("scripts", "src/sync/late.lua", "now > deadline", "now > deadlin",
      "accessing undefined variable"),
     ("exports", "src/lockkeeper.map", "\tlk_lock_try;\n", "", "lk_lock_try"),
-    ("exports", "tests/api/test_nomem.c", "lk_client_stats(", "lk_client_state(",
-     "lk_client_stats"),
-    ("guarantees", "docs/guarantees.md", "| lk_lock_try |", "| lk_lock_tried |", "lk_lock_try"),
     ("exports", "docs/abi.md", "`lk_event`", "", "lk_event: docs/abi.md does not say"),
     ("exports", "include/lockkeeper/spin_lock.h", "\tsize_t struct_size;\n", "",
      "lk_spin_lock_options: does not begin with struct_size"),
+    ("exports", "tests/api/test_nomem.c", "lk_client_stats(", "lk_client_state(",
+     "lk_client_stats"),
+    ("guarantees", "docs/guarantees.md", "| lk_lock_try |", "| lk_lock_tried |", "lk_lock_try"),
     ("guarantees", "docs/guarantees.md", "test_clocks_of_a_quorum_that_jump_forward`",
      "test_clocks_that_stand`", "test_clocks_that_stand"),
     ("guarantees", "docs/guarantees.md", "| A planned failover | – |", "| A planned failover | ? |",
