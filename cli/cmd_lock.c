@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "caller.h"
 #include "commands.h"
 #include "exit_code.h"
 #include "message.h"
@@ -140,6 +141,8 @@ int cmd_lock(const struct command *command, int argc, char **argv)
 		return -1 - result;
 	int code = lock_check(command, &state);
 	session.kind = state.kind;
+	if (code == 0)
+		code = caller_record(session.config);
 	if (code == 0)
 		code = session_open_lock(&session, &lock);
 	if (code == 0)

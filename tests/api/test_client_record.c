@@ -48,17 +48,109 @@ static void test_the_record_lasts_as_long_as_the_client(void **state)
 	check_int(records(), ==, 0);
 }
 
-/* The moment is 100 ms: a machine that was slower shows nothing. */
-static void test_a_client_that_is_soon_gone_writes_none(void **state)
+/* Whoever sees the holder finds the record: it went before the try. */
+static void test_it_is_there_as_soon_as_the_lock(void **state)
 {
 	(void)state;
-	long long before = redis_info(&server, "commandstats", "cmdstat_set:calls=");
-	int64_t begun_ms = now_ms();
+	for (int kind = 0; kind < 4; kind++) {
+		lk_lock *lock = NULL;
+		lk_client *client = open_client_with("client_record=full");
+		if (kind == 0)
+			expect(0, lk_lock_new(&lock, client, "job", LK_STRLEN, &err));
+		else if (kind == 1)
+			expect(0, lk_fair_lock_new(&lock, client, "job", LK_STRLEN, &err));
+		else if (kind == 2)
+			expect(0, lk_plain_lock_new(&lock, client, "job", LK_STRLEN, NULL, &err));
+		else
+			expect(0, lk_write_lock_new(&lock, client, "job", LK_STRLEN, NULL, &err));
+		expect(0, lk_lock_try(lock, NULL, &err));
+		check_int(records(), ==, 1);
+		lk_lock_free(lock);
+		drop_client(client);
+		check_int(records(), ==, 0);
+	}
+}
+
+static void test_it_is_there_as_soon_as_several_locks(void **state)
+{
+	lk_lock *parts[2], *both = NULL;
+	(void)state;
 	lk_client *client = open_client_with("client_record=full");
-	take(client, "job", 0);
+	parts[0] = new_lock(client, "one");
+	parts[1] = new_lock(client, "two");
+	expect(0, lk_multi_lock_new(&both, parts, 2, &err));
+	expect(0, lk_lock_try(both, NULL, &err));
+	check_int(records(), ==, 1);
+	lk_lock_free(both);
+	lk_lock_free(parts[0]);
+	lk_lock_free(parts[1]);
 	drop_client(client);
-	if (now_ms() - begun_ms < 100)
-		check_int(redis_info(&server, "commandstats", "cmdstat_set:calls="), ==, before);
+}
+
+static void test_it_is_there_as_soon_as_a_permit(void **state)
+{
+	lk_permit_semaphore *semaphore = NULL;
+	lk_permit permit;
+	(void)state;
+	lk_client *client = open_client_with("client_record=full");
+	expect(0, lk_permit_semaphore_new(&semaphore, client, "slots", LK_STRLEN, &err));
+	expect(1, lk_permit_semaphore_try_set(semaphore, 1, &err));
+	expect(0, lk_permit_semaphore_try(semaphore, 1, &permit, NULL, &err));
+	check_int(records(), ==, 1);
+	expect(0, lk_permit_semaphore_release(semaphore, &permit, 1, &err));
+	expect(1, lk_permit_semaphore_delete(semaphore, &err));
+	lk_permit_semaphore_free(semaphore);
+	drop_client(client);
+}
+
+/* In the server's log of commands, the newest first: the record before the script of the lock. */
+static bool record_came_first(void)
+{
+	redisReply *log = redis_ask(&server, "SLOWLOG GET 64");
+	size_t record = 0, script = 0;
+	for (size_t i = 0; i < log->elements; i++) {
+		const redisReply *words = log->element[i]->element[3];
+		if (strcmp(words->element[0]->str, "EVALSHA") == 0)
+			script = i;
+		else if (strcmp(words->element[0]->str, "SET") == 0)
+			record = i;
+	}
+	freeReplyObject(log);
+	return record > script;
+}
+
+static void test_it_goes_before_an_asynchronous_call(void **state)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_queue *queue = NULL;
+	lk_completion got;
+	(void)state;
+	lk_client *client = open_client_with("client_record=full");
+	lk_lock *lock = new_lock(client, "job");
+	options.owner = "task";
+	redis_do(&server, "CONFIG SET slowlog-log-slower-than 0");
+	redis_do(&server, "SLOWLOG RESET");
+	expect(0, lk_queue_new(&queue, 0, &err));
+	expect(0, lk_queue_acquire(queue, lock, -1, &options, NULL, &err));
+	expect(1, lk_queue_take(queue, &got, 1, 20000, &err));
+	check_int(got.error.code, ==, 0);
+	check(record_came_first());
+	redis_do(&server, "CONFIG SET slowlog-log-slower-than 10000");
+	expect(0, lk_queue_free(queue, &err));
+	lk_lock_free(lock);
+	drop_client(client);
+}
+
+/* For a command that takes a lock for its caller. */
+static void test_another_process_can_be_named(void **state)
+{
+	char text[1024];
+	(void)state;
+	lk_client *client = open_client_with("client_record=full client_pid=4711");
+	take(client, "job", 0);
+	check(record_text(text, sizeof(text)));
+	check(strstr(text, "\npid=4711\n") != NULL);
+	drop_client(client);
 }
 
 static void test_one_command_per_client(void **state)
@@ -289,7 +381,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		api_test(test_the_record_lasts_as_long_as_the_client),
-		api_test(test_a_client_that_is_soon_gone_writes_none),
+		api_test(test_it_is_there_as_soon_as_the_lock),
+		api_test(test_it_is_there_as_soon_as_several_locks),
+		counter_test(test_it_is_there_as_soon_as_a_permit),
+		api_test(test_it_goes_before_an_asynchronous_call),
+		api_test(test_another_process_can_be_named),
 		api_test(test_one_command_per_client),
 		api_test(test_kept_alive_while_something_is_held),
 		api_test(test_the_record_ends_with_a_client_that_dies),

@@ -7,6 +7,7 @@ import pwd
 import re
 import shlex
 import socket
+import subprocess
 import time
 
 import pytest
@@ -34,6 +35,14 @@ def held(told, server, *words: str, **environment: str):
     process = told.start("run", *words, **environment)
     until(lambda: len(records(server)) == 1, 10, "the record is written")
     return process
+
+
+def first_said(waiter) -> str:
+    """Its first line that knows something: a busy server may not have answered before."""
+    while True:
+        line = waiter.stderr.readline()
+        if "no answer yet" not in line:
+            return line
 
 
 def test_show_ls_and_json_tell_who_holds_it(told, server):
@@ -85,18 +94,84 @@ def test_permits_lead_to_their_client(told, server):
     (counter,) = json.loads(told("ls", "--json").stdout)
     assert counter["holders"][0]["client"]["pid"] == process.pid
     waiter = told.start("run", "-v", "--permits", "1", "slots", "true")
-    assert f"held by sleep, pid {process.pid} on" in waiter.stderr.readline()
+    assert f"held by sleep, pid {process.pid} on" in first_said(waiter)
     server.call("ZADD", "{slots}:timeout", "922337203685477", "java's permit id")
     assert "another client" in told("ls").stdout
     process.terminate()
     assert waiter.wait(20) == 0
 
 
-def first_said(waiter) -> str:
-    """Its first line that knows something: a busy server may not have answered before."""
-    while "no answer yet" in (line := waiter.stderr.readline()):
-        pass
-    return line
+@pytest.mark.parametrize("words", [
+    ("run", "job", "sleep", "30"), ("run", "--fair", "job", "sleep", "30"),
+    ("run", "--exclusive", "job", "sleep", "30"), ("run", "--permits", "1", "job", "sleep", "30"),
+    ("lock", "-l", "1m", "job"),
+    ("lock", "--plain", "-l", "1m", "job")], ids=" ".join)
+def test_no_holder_is_another_client_not_even_at_first(told, server, words):
+    """In what the server saw, for a look from outside may come too late."""
+    monitor = server.monitor()
+    process = told.start(*words)
+
+    def acquired():
+        found = [at for at, command in enumerate(monitor.commands())
+                 if command[0] in ("EVALSHA", "SET") and "job" in command]
+        return found if server.call("EXISTS", "job") else []
+    tries = until(acquired, 20, "it is held")
+    written = [at for at, command in enumerate(monitor.commands())
+               if command[0] == "SET" and command[1].startswith("lockkeeper_client:")]
+    assert written and written[0] < tries[-1], monitor.commands()
+    process.terminate()
+    process.wait(20)
+
+
+def test_no_holder_of_several_is_another_client(told, server, make_three):
+    """They connect for their first try; the record is there before the command runs."""
+    script = 'for path; do redis-cli -s "$path" KEYS "lockkeeper_client:*"; done'
+    said = told("run", "--also", "other", "job", "sh", "-c", script, "sh", server.path)
+    assert re.fullmatch(r"lockkeeper_client:\S+\n", said.stdout), said
+    three = make_three({"appendonly": "yes", "appendfsync": "always"})
+    urls = ",".join(one.unix_url for one in three)
+    said = told("run", "--url", urls, "job", "sh", "-c", script, "sh",
+                *(one.path for one in three))
+    assert len(set(re.findall(r"^lockkeeper_client:\S+$", said.stdout, re.MULTILINE))) >= 2, said
+
+
+CALLS = {
+    "substitution": "owner=$(lockkeeper lock -l 1m job) || exit",
+    "pipeline": "owner=$(lockkeeper lock -l 1m job | cat)",
+    "subshell": "owner=$( (lockkeeper lock -l 1m job; true); true)",
+    "file": "lockkeeper lock -l 1m job > \"$0.owner\"",
+}
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+@pytest.mark.parametrize("call", CALLS)
+def test_lock_records_the_script_that_called_it(told, server, folder, shell, call):
+    script = folder / "nightly.sh"
+    script.write_text(f"#!/bin/{shell}\n{CALLS[call]}\necho ready\nread line\n")
+    script.chmod(0o755)
+    process = subprocess.Popen([script], env=told.environment, text=True, stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        assert f"client: nightly.sh, pid {process.pid} on " in told("show", "job").stdout
+    finally:
+        process.communicate("\n", 20)
+
+
+def test_lock_records_the_scripts_arguments_only_if_allowed(told, server):
+    line = ["sh", "-c", "lockkeeper lock -l 1m job; exit", "name", "word"]
+    environment = {**told.environment, "LOCKKEEPER_CLIENT_RECORD": "arguments"}
+    subprocess.run(line, env=environment, check=True, capture_output=True, timeout=60)
+    assert "client: sh -c lockkeeper lock -l 1m job; exit name word, pid " in \
+        told("show", "job").stdout
+
+
+@pytest.mark.parametrize("words", [("client_program=mine",), ("client_pid=4711",)], ids=" ".join)
+def test_lock_records_what_it_is_told_to(told, server, words):
+    options = [word for assignment in words for word in ("-o", assignment)]
+    assert told("lock", *options, "-l", "1m", "job").returncode == 0
+    said = told("show", "job").stdout
+    assert ("client: mine, pid " if "mine" in words[0] else ", pid 4711 on ") in said
 
 
 def test_a_verbose_wait_says_who_holds_it(told, server):
@@ -125,7 +200,7 @@ def test_other_verbose_waits_say_who_holds_it(told, server, words):
 def test_a_verbose_wait_for_a_latch_tells_its_count(told, server):
     assert told("latch", "set", "start", "3").returncode == 0
     waiter = told.start("latch", "wait", "-v", "start")
-    assert waiter.stderr.readline() == "lockkeeper: waiting for start: its count is 3\n"
+    assert first_said(waiter) == "lockkeeper: waiting for start: its count is 3\n"
     assert told("latch", "down", "start", "3").returncode == 0
     assert waiter.wait(20) == 0
     refused = told("latch", "down", "-v", "start")
@@ -135,7 +210,7 @@ def test_a_verbose_wait_for_a_latch_tells_its_count(told, server):
 def test_a_verbose_wait_says_that_no_server_answers(told, server):
     hold(server, "job", ms=60000)
     waiter = told.start("wait", "-v", "job")
-    assert "held by another client" in waiter.stderr.readline()
+    assert "held by another client" in first_said(waiter)
     server.stop()
     until(lambda: ": connect to " in waiter.stderr.readline(), 20, "it says so")
     waiter.kill()
@@ -167,7 +242,7 @@ def test_a_verbose_wait_tells_the_places_of_a_fair_lock(told, server):
     one = told.start("run", "--fair", "job", "true")
     until(lambda: server.call("LLEN", "redisson_lock_queue:{job}") == 1, 10, "one waits")
     two = told.start("run", "-v", "--fair", "job", "true")
-    assert "; 2 in its wait queue" in two.stderr.readline()
+    assert "; 2 in its wait queue" in first_said(two)
     process.terminate()
     assert one.wait(20) == 0 and two.wait(20) == 0
 
@@ -175,7 +250,7 @@ def test_a_verbose_wait_tells_the_places_of_a_fair_lock(told, server):
 def test_a_verbose_wait_says_that_the_server_is_gone(told, server):
     hold(server, "job", ms=1500)
     waiter = told.start("run", "-v", "-w", "20", "job", "true")
-    assert "held by another client" in waiter.stderr.readline()
+    assert "held by another client" in first_said(waiter)
     server.stop()
     until(lambda: "unreachable" in waiter.stderr.readline(), 20, "it says so")
     waiter.kill()

@@ -50,8 +50,8 @@ struct lk__notices {
 
 /* What is known of the client's own key, see client_record.h. */
 struct lk__client_record {
-	int64_t since_ns; /* the client's start */
-	int64_t due_ns;   /* the loop's: not written again before */
+	int64_t since_ns;       /* the client's start */
+	_Atomic int64_t due_ns; /* not written again before; set under the mutex */
 	_Atomic bool wanted, denied;
 	pthread_mutex_t mutex; /* what is sent about it, in order */
 	bool written, ended;   /* under the mutex */

@@ -101,9 +101,10 @@ static void record_write(char text_out[RECORD_SIZE], const lk_client *client,
 {
 	struct record record = {.program = ""};
 	record_make(&record, client->config);
+	long pid = client->config->client_pid ? (long)client->config->client_pid : (long)getpid();
 	int64_t since_ms = lk__node_server_us(node, client->record.since_ns) / 1000;
 	int size = snprintf(text_out, RECORD_SIZE, "id=%s\nhost=%s\npid=%ld\nsince=%" PRId64 "\n",
-			    client->id, record.host, (long)getpid(), since_ms);
+			    client->id, record.host, pid, since_ms);
 	if (strcmp(client->config->client_record, "short") != 0)
 		snprintf(text_out + size, RECORD_SIZE - (size_t)size, "user=%s\nprogram=%s\n",
 			 record.user, record.program);
@@ -127,17 +128,25 @@ static void record_finish(struct lk__request *request)
 	lk__request_free(request);
 }
 
+/* The connection for the record, or NULL while there is none: `near` where that can be. */
+static struct lk__conn *record_conn(lk_client *client, const char *key, struct lk__conn *near,
+				    struct lk__node **node_out)
+{
+	*node_out = lk__topo_node_of(client->topo, key, strlen(key));
+	struct lk__conn *conn = near && near->node == *node_out
+					? near
+					: lk__node_scripts(*node_out, key, strlen(key));
+	if (lk__conn_is_up(conn))
+		return conn;
+	if (client->topo->slotted) /* no lock may ever need this node */
+		lk__conn_open(conn);
+	return NULL;
+}
+
 /* Sends a command about the record, and waits for nothing: false when it was not sent. */
-static bool record_send(lk_client *client, struct lk__node *node, const char *key, size_t argc,
-			const char **argv)
+static bool record_send(lk_client *client, struct lk__conn *conn, size_t argc, const char **argv)
 {
 	size_t sizes[5];
-	struct lk__conn *conn = lk__node_scripts(node, key, strlen(key));
-	if (!lk__conn_is_up(conn)) {
-		if (client->topo->slotted) /* no lock may ever need this node */
-			lk__conn_open(conn);
-		return false;
-	}
 	for (size_t i = 0; i < argc; i++)
 		sizes[i] = strlen(argv[i]);
 	struct lk__request *request = lk__request_new(argc, argv, sizes);
@@ -150,17 +159,17 @@ static bool record_send(lk_client *client, struct lk__node *node, const char *ke
 	return true;
 }
 
-static bool record_set(lk_client *client, int64_t ttl_ms)
+static bool record_set(lk_client *client, struct lk__conn *near, int64_t ttl_ms)
 {
 	char text[RECORD_SIZE], ttl[24];
+	struct lk__node *node;
 	bool sent = false;
 	char *key = record_key(client);
-	if (key) {
-		struct lk__node *node = lk__topo_node_of(client->topo, key, strlen(key));
+	struct lk__conn *conn = key ? record_conn(client, key, near, &node) : NULL;
+	if (conn) {
 		record_write(text, client, node);
 		snprintf(ttl, sizeof(ttl), "%" PRId64, ttl_ms);
-		sent = record_send(client, node, key, 5,
-				   (const char *[]){"SET", key, text, "PX", ttl});
+		sent = record_send(client, conn, 5, (const char *[]){"SET", key, text, "PX", ttl});
 	}
 	free(key);
 	return sent;
@@ -168,10 +177,11 @@ static bool record_set(lk_client *client, int64_t ttl_ms)
 
 static void record_delete(lk_client *client)
 {
+	struct lk__node *node;
 	char *key = record_key(client);
-	if (key)
-		record_send(client, lk__topo_node_of(client->topo, key, strlen(key)), key, 2,
-			    (const char *[]){"DEL", key});
+	struct lk__conn *conn = key ? record_conn(client, key, NULL, &node) : NULL;
+	if (conn)
+		record_send(client, conn, 2, (const char *[]){"DEL", key});
 	free(key);
 }
 
@@ -181,9 +191,22 @@ static bool record_is_off(const lk_client *client)
 	       strcmp(client->config->client_record, "off") == 0;
 }
 
-static int64_t record_first_ns(const lk_client *client, int64_t now_ns)
+void lk__client_record_show(lk_client *client, struct lk__conn *near)
 {
-	return now_ns + lk__node_moment_ns(client->topo->ops->node_at(client->topo, 0));
+	struct lk__client_record *record = &client->record;
+	int64_t now_ns = lk__now_ns();
+	if (now_ns < atomic_load_explicit(&record->due_ns, memory_order_relaxed) ||
+	    record_is_off(client))
+		return;
+	int64_t lease_ms = client->config->watchdog_ms;
+	pthread_mutex_lock(&record->mutex);
+	if (!record->ended && now_ns >= atomic_load(&record->due_ns) &&
+	    record_set(client, near, TTL_PARTS * lease_ms)) {
+		record->written = true;
+		atomic_store(&record->wanted, false);
+		atomic_store(&record->due_ns, lk__after_ms(now_ns, lease_ms));
+	}
+	pthread_mutex_unlock(&record->mutex);
 }
 
 int64_t lk__client_record_turn(lk_client *client)
@@ -192,21 +215,10 @@ int64_t lk__client_record_turn(lk_client *client)
 	bool wanted = atomic_load(&record->wanted) || atomic_load(&client->counters.held) > 0;
 	if (!wanted || record_is_off(client))
 		return LK__NEVER;
-	int64_t now_ns = lk__now_ns(), next_ns = record->due_ns;
-	int64_t lease_ms = client->config->watchdog_ms;
-	if (record->due_ns == 0) /* never written: behind the commands of a short first hold */
-		next_ns = record->due_ns = record_first_ns(client, now_ns);
-	if (now_ns < record->due_ns)
-		return next_ns;
-	pthread_mutex_lock(&record->mutex);
-	next_ns = LK__NEVER; /* the loop is woken when the connection is up */
-	if (!record->ended && record_set(client, TTL_PARTS * lease_ms)) {
-		atomic_store(&record->wanted, false);
-		record->written = true;
-		next_ns = record->due_ns = lk__after_ms(now_ns, lease_ms);
-	}
-	pthread_mutex_unlock(&record->mutex);
-	return next_ns;
+	lk__client_record_show(client, NULL);
+	int64_t due_ns = atomic_load(&record->due_ns);
+	/* Without a connection the loop is woken when there is one. */
+	return lk__now_ns() < due_ns ? due_ns : LK__NEVER;
 }
 
 void lk__client_record_end(lk_client *client, int64_t until_ns)
@@ -216,7 +228,7 @@ void lk__client_record_end(lk_client *client, int64_t until_ns)
 	pthread_mutex_lock(&record->mutex);
 	record->ended = true;
 	if (!record_is_off(client) && until_ns > now_ns)
-		record_set(client, (until_ns - now_ns) / LK__MS + 1);
+		record_set(client, NULL, (until_ns - now_ns) / LK__MS + 1);
 	else if (record->written)
 		record_delete(client);
 	pthread_mutex_unlock(&record->mutex);

@@ -7,11 +7,14 @@
  *   <prefix>lockkeeper_client:<half>   string, lines "name=value": id (the UUID), host, pid, since,
  *                                      user, program
  *
- * Contract: it never delays a call and never fails one. The loop writes it a moment after the first
- * grant for three watchdog leases, and again after each of these while something is held or was
- * granted since; a client that is closed before that moment writes none. Closing the client deletes
- * it, or leaves it for as long as the longest lease that is abandoned. A refusal for want of rights
- * (NOPERM) ends it; any other is tried again at the next turn that is due.
+ * Contract: no call waits for it, and none fails with it. It is written before the first try is
+ * sent, for three watchdog leases, so that who sees a holder finds its record; again after each of
+ * these by the next try, or by the loop while something is held or was granted since. A red or a
+ * multi lock that connects for its first try sends it with the answer, before the caller has the
+ * lock. Where it belongs to another node of a cluster, the loop writes it once that is connected.
+ * Closing the client deletes it, or leaves it for as long as the longest lease that is abandoned.
+ * A refusal for want of rights (NOPERM) ends it; any other is tried again at the next turn that is
+ * due.
  */
 #ifndef LK__DRIVE_CLIENT_CLIENT_RECORD_H
 #define LK__DRIVE_CLIENT_CLIENT_RECORD_H
@@ -26,6 +29,10 @@ static inline void lk__client_record_want(lk_client *client)
 {
 	atomic_store_explicit(&client->record.wanted, true, memory_order_relaxed);
 }
+
+/* A try is about to be sent, on the connection `near` (NULL: unknown): the record goes before it
+ * if it is due. Reads the file of users then. */
+void lk__client_record_show(lk_client *client, struct lk__conn *near);
 
 /* The loop's turn: writes the record when it is due. When it is due next, or LK__NEVER. */
 int64_t lk__client_record_turn(lk_client *client);

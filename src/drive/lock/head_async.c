@@ -8,6 +8,7 @@
 #include <assert.h>
 
 #include "base/clock.h"
+#include "drive/client/client_record.h"
 
 #define LOOK_NS (5 * LK__MS) /* between looks at an answer that another thread is bringing */
 
@@ -65,6 +66,7 @@ void lk__head_send_begin(struct lk__head *head)
 		return;
 	request->finish = lk__head_detached; /* wakes us, or the next head */
 	lk__entry_ref(entry);
+	lk__client_record_show(entry->client, lk__entry_conn(entry));
 	lk__conn_queue(lk__entry_conn(entry), request);
 	lk__head_waits(head, LK__HEAD_ANSWER, lk__head_answer_until_ns(head));
 }

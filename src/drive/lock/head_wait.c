@@ -3,6 +3,7 @@
 #include "drive/lock/head.h"
 
 #include "base/clock.h"
+#include "drive/client/client_record.h"
 
 /* The wait for the try's answer ended with `rc`: an event, or the head leaves and the try stays. */
 static int head_waited(struct lk__head *head, int rc)
@@ -49,6 +50,7 @@ int lk__head_send(struct lk__head *head)
 	if (!request)
 		return 0;
 	pthread_mutex_unlock(&entry->mutex);
+	lk__client_record_show(entry->client, lk__entry_conn(entry));
 	int rc = lk__conn_call(lk__entry_conn(entry), request, waiter->thread,
 			       lk__head_answer_until_ns(head), waiter->cancel);
 	pthread_mutex_lock(&entry->mutex);

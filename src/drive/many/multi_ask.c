@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "drive/client/client_record.h"
 #include "drive/entry/spares.h"
 #include "drive/background/compensation.h"
 #include "sync/answer.h"
@@ -187,6 +188,7 @@ static struct lk__request *group_request(struct lk__multi_ask *ask, struct lk__m
 	struct lk__entry *entry = part_of(ask, group->part[0]);
 	lk_client *client = entry->client;
 	assert(group->count > 0 && ask->reserved[group->part[0]]);
+	lk__client_record_show(client, lk__entry_scripts(entry));
 	group->number = atomic_fetch_add(&client->last_number, 1) + 1;
 	for (size_t i = 0; i < group->count; i++)
 		group->epoch = lk__entry_begin_try(part_of(ask, group->part[i]));
@@ -220,6 +222,7 @@ static bool part_granted(struct lk__multi_ask *ask, size_t part,
 	entry->grant.repeated_until_ns = request->sends > 1 ? request->deadline_ns : 0;
 	lk__entry_grant(entry, &ask->waiter[part], group->number, request->sent_ns,
 			group->lease_ms);
+	lk__client_record_show(entry->client, request->conn); /* which may be new */
 	lk__count(&entry->client->counters.acquires, 1);
 	lk__entry_end_waiting(entry);
 	ask->reserved[part] = false;

@@ -217,6 +217,7 @@ static void round_settle(struct round *round, size_t index, const struct lk__req
 	case LK__ATTEMPT_GRANTED:
 		ballot->vote.granted = true;
 		lk__client_record_want(member->client);
+		lk__client_record_show(member->client, request->conn); /* which may be new */
 		if (node_may_vote(round, index, ballot))
 			ballot_cast(ballot, LK__VOTE_GRANTED, 0, "granted");
 		break;
@@ -259,6 +260,7 @@ static struct lk__request *round_request(const struct round *round, size_t index
 {
 	struct lk__entry *member = round->red->node[index].member;
 	char field[LK__FIELD_SIZE];
+	lk__client_record_show(member->client, NULL);
 	lk__field(member, round->ballot[index].number, field);
 	struct lk__try wanted = {
 		.target = &member->target,
