@@ -62,6 +62,7 @@ static int latch_down(lk_latch *latch, int64_t by)
 static int latch_wait(struct session *session, lk_latch *latch, const struct latch_state *state)
 {
 	lk_error error = {0};
+	session_say(session, &state->told);
 	if (state->wait_ms != 0)
 		waiting_begin(&session->waiting, session->client, NULL, session->argv[1],
 			      &state->told);

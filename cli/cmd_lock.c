@@ -106,6 +106,7 @@ static int lock_serve(struct session *session, lk_lock *lock, struct lock_state 
 	int code = relay_begin(&relayed, 0, state->cancel);
 	if (code)
 		return code;
+	session_say(session, &state->told);
 	if (!state->nonblock)
 		waiting_begin(&session->waiting, session->client, lock, session->argv[0],
 			      &state->told);

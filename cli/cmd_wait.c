@@ -115,6 +115,7 @@ static int wait_serve(struct session *session, const struct place *place,
 		      const struct wait_state *state)
 {
 	lk_error error = {0};
+	session_say(session, &state->told);
 	if (state->wait_ms != 0)
 		waiting_begin(&session->waiting, session->client, NULL, place->name, &state->told);
 	int result = wait_free(place, state->wait_ms, &error);

@@ -12,9 +12,9 @@
 
 const char completion_locks[] =
 	"timeout 1 sh -c '"
-	"url=$LOCKKEEPER_URL; "
-	"[ \"$url\" ] || url=$(lockkeeper server status | sed -n \"s/^url: //p\"); "
-	"[ \"$url\" ] && LOCKKEEPER_URL=$url lockkeeper ls | sed 1d | grep -e \"$1\" | cut -f 1 | "
+	"{ lockkeeper ls --no-private || { [ -z \"$LOCKKEEPER_URL\" ] && "
+	"url=$(lockkeeper server status | sed -n \"s/^url: //p\") && [ \"$url\" ] && "
+	"LOCKKEEPER_URL=$url lockkeeper ls; }; } | sed 1d | grep -e \"$1\" | cut -f 1 | "
 	"sed -e \"/[\\]/d\" -e /^-/d | sort -u' 2>/dev/null </dev/null ";
 
 int completion_name_place(const struct command *command)

@@ -5,12 +5,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "message.h"
 #include "server.h"
 
 #define DEAD_STACK_SIZE 32768
 #define OPTION_NAME_SIZE 64 /* longer than any option's name */
+
+static int private_used; /* no server was named */
 
 static const lk_option_info *option_find(const char *name, size_t size)
 {
@@ -99,14 +102,30 @@ int config_assign(lk_config *config, const char *assignment)
 									  : 0;
 }
 
+/* Whether the private server may be used. 0, or EXIT_TROUBLE (said). */
+static int private_check(const char *wish)
+{
+	if (getenv("LOCKKEEPER_URL")) /* one that names a server has become the URL */
+		return trouble("LOCKKEEPER_URL is empty: name a server there, or unset it to use "
+			       "the private server");
+	if (strcmp(wish, "off") == 0)
+		return trouble("no server is named: set LOCKKEEPER_URL or --url (the private "
+			       "server is refused by --no-private, or private=off)");
+	return 0;
+}
+
 int config_settle(lk_config *config)
 {
-	char url[8]; /* only whether there is one */
+	char url[8], wish[8]; /* only whether there is one */
 	lk_error error = {0};
 	if (lk_config_get(config, "url", url, sizeof(url)) > 0)
 		return 0;
+	if (lk_config_get(config, "private", wish, sizeof(wish)) < 0)
+		return trouble("the library has no option private");
 	struct server_place place;
-	int code = server_locate(&place);
+	int code = private_check(wish);
+	if (code == 0)
+		code = server_locate(&place);
 	if (code == 0)
 		code = server_ensure(&place);
 	if (code)
@@ -116,7 +135,19 @@ int config_settle(lk_config *config)
 	    lk_config_set(config, "password", "", &error) ||
 	    lk_config_set(config, "url", place.published.url, &error))
 		return trouble_library(&error);
+	private_used = 1;
+	if (*wish == '\0' && !isatty(STDERR_FILENO))
+		message("no server is named: the private server of this user and host is used, "
+			"and other machines are not excluded (LOCKKEEPER_URL names one; --private "
+			"if this is meant)");
 	return 0;
+}
+
+void servers_say(lk_client *const *clients, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		message("server: %s%s", lk_client_node(clients[i]),
+			private_used ? " (the private server of this user and host)" : "");
 }
 
 int client_open(const lk_config *config, lk_client **client_out)

@@ -12,9 +12,12 @@ int config_assign(lk_config *config, const char *assignment);
 /* Sets the URL; one with a password in it is refused. 0, or EXIT_TROUBLE (said). */
 int config_assign_url(lk_config *config, const char *url);
 
-/* Where no server is named, starts the private one if need be, and names it.
- * 0, or EXIT_TROUBLE (said). */
+/* Where no server is named, starts the private one if need be, and names it; and says so unless
+ * that was asked for. 0, or EXIT_TROUBLE (said): also where the private one is refused. */
 int config_settle(lk_config *config);
+
+/* Says which servers these are, for -v. */
+void servers_say(lk_client *const *clients, size_t count);
 
 /* Makes a client, after config_settle(). 0, or EXIT_TROUBLE (said). */
 int client_open(const lk_config *config, lk_client **client_out);

@@ -476,6 +476,8 @@ static int keeper_serve(struct keeper *keeper, lk_config *config, const sigset_t
 	if (code)
 		return code;
 	nesting_warn(keeper->options);
+	if (keeper->options->told.verbose)
+		servers_say(keeper->clients, keeper->others + 1);
 	if (acquire(keeper, &code) == 0)
 		return work(keeper);
 	relay_release(code, RELEASE_LIMIT_S);

@@ -10,6 +10,7 @@
 #include <lockkeeper/version.h>
 
 #include "commands.h"
+#include "conf.h"
 #include "exit_code.h"
 #include "message.h"
 
@@ -123,5 +124,6 @@ int main(int argc, char **argv)
 	const struct command *command = command_find(argv[1]);
 	if (!command)
 		return trouble("unknown command '%s' (see lockkeeper --help)", argv[1]);
+	conf_read();
 	return command->run(command, argc - 1, argv + 1);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "conf.h"
 #include "connect.h"
 #include "duration.h"
 #include "exit_code.h"
@@ -17,6 +18,9 @@
 const struct option_row common_options[] = {
 	{'o', "option", "NAME=VALUE", "set an option of the client"},
 	{OPTION_URL, "url", "URL", "the server, instead of LOCKKEEPER_URL"},
+	{OPTION_PRIVATE, "private", NULL,
+	 "where no server is named, use the private one and say nothing"},
+	{OPTION_NO_PRIVATE, "no-private", NULL, "where no server is named, fail"},
 	{'h', "help", NULL, "print this help"},
 	{0, NULL, NULL, NULL},
 };
@@ -99,7 +103,10 @@ static int environment_load(struct parse *parse)
 	if (parse->loaded)
 		return 0;
 	parse->loaded = 1;
-	return lk_config_load_environment(parse->config, &error) ? trouble_library(&error) : 0;
+	int code = conf_settle(parse->config);
+	if (code == 0 && lk_config_load_environment(parse->config, &error))
+		code = trouble_library(&error);
+	return code;
 }
 
 static int url_take(struct parse *parse, const char *url)
@@ -112,8 +119,7 @@ static int url_take(struct parse *parse, const char *url)
 
 static int option_take(struct parse *parse, option_taker take, void *state, int id)
 {
-	int common = id == 'o' || id == OPTION_URL;
-	int code = common ? environment_load(parse) : 0;
+	int code = row_find(common_options, id) ? environment_load(parse) : 0;
 	if (code)
 		return code;
 	if (row_find(parse->command->options, id))
@@ -123,6 +129,10 @@ static int option_take(struct parse *parse, option_taker take, void *state, int 
 		return config_assign(parse->config, optarg);
 	case OPTION_URL:
 		return url_take(parse, optarg);
+	case OPTION_PRIVATE:
+		return config_assign(parse->config, "private=on");
+	case OPTION_NO_PRIVATE:
+		return config_assign(parse->config, "private=off");
 	default:
 		return take(state, id, optarg);
 	}

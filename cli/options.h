@@ -24,6 +24,8 @@ enum option_id {
 	OPTION_PLAIN,
 	OPTION_ALSO,
 	OPTION_QUARANTINE,
+	OPTION_PRIVATE,
+	OPTION_NO_PRIVATE,
 };
 
 /* The option of the commands that take several servers; it stands instead of the common one. */
@@ -33,7 +35,7 @@ enum option_id {
 			"the server, instead of LOCKKEEPER_URL; three or more are a quorum"        \
 	}
 
-#define OPTIONS_MAX 24 /* rows of one command, the common ones included */
+#define OPTIONS_MAX 32 /* rows of one command, the common ones included */
 
 struct option_row {
 	int id;               /* letter, or enum option_id; 0 ends a table */

@@ -85,6 +85,12 @@ int session_open(struct session *session)
 	return code ? code : clients_open(session);
 }
 
+void session_say(const struct session *session, const struct waiting_wish *told)
+{
+	if (told->verbose)
+		servers_say(session->clients, session->count);
+}
+
 const char *session_node(const struct session *session, size_t index)
 {
 	return session->count > 1 ? lk_client_node(session->clients[index]) : NULL;

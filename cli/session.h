@@ -39,6 +39,9 @@ int session_open(struct session *session);
 /* Makes the client and the lock that the first operand names; 0, or an exit code (said). */
 int session_open_lock(struct session *session, lk_lock **lock_out);
 
+/* Says which servers they are, if -v was given. */
+void session_say(const struct session *session, const struct waiting_wish *told);
+
 /* The name of a server, if it is one of several; else NULL. Valid until session_end(). */
 const char *session_node(const struct session *session, size_t index);
 

@@ -18,8 +18,9 @@ OPTIONS_HEAD = """# Options
 Made from `src/conf/options.def` by `make docs`; do not edit.
 
 `lk_config_set()`, the query of a URL (`redis://host?spin_us=0`), an environment variable or
-`lockkeeper -o name=value` sets an option. A value that is invalid or out of range is refused with
-its name and the reason, and nothing changes.
+`lockkeeper -o name=value` sets an option; for the command also a line `name=value` of
+`/etc/lockkeeper.conf`, over which the environment prevails. A value that is invalid or out of range
+is refused with its name and the reason, and nothing changes.
 
 ## URLs
 

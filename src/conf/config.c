@@ -274,7 +274,7 @@ enum lk__messages lk__config_messages(const struct lk_config *config)
 	return messages_named(config->messages);
 }
 
-static bool sentinel_tls_valid(const char *value)
+static bool on_off_valid(const char *value)
 {
 	return !*value || strcmp(value, "on") == 0 || strcmp(value, "off") == 0;
 }
@@ -302,7 +302,7 @@ static int set_text(lk_config *config, const struct option *option, const char *
 		return refuse(option, value, "is not off, local or replicas", error);
 	if (text == &config->messages && messages_named(value) == LK__MESSAGES_COUNT)
 		return refuse(option, value, "is not plain, sharded or both", error);
-	if (text == &config->sentinel_tls && !sentinel_tls_valid(value))
+	if ((text == &config->sentinel_tls || text == &config->private) && !on_off_valid(value))
 		return refuse(option, value, "is not on, off or empty", error);
 	const char *fault = text == &config->tls_server_name ? server_name_fault(value)
 			    : text == &config->address_map   ? lk__address_map_fault(value)

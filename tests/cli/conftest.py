@@ -71,8 +71,9 @@ def doctor():
 
 @pytest.fixture
 def bare(folder):
-    """The command without a server in its environment: it uses a private one in `folder`."""
-    made = Command({"LOCKKEEPER_STATE_DIR": str(folder / "state")})
+    """The command without a server in its environment: it uses a private one in `folder`, and
+    does not say so."""
+    made = Command({"LOCKKEEPER_STATE_DIR": str(folder / "state"), "LOCKKEEPER_PRIVATE": "on"})
     yield made
     made.stop()
     made("server", "stop", "--force")
@@ -94,6 +95,7 @@ def clean_environment(monkeypatch):
     for name in list(os.environ):
         if name.startswith("LOCKKEEPER_") and name != "LOCKKEEPER_BUILD":
             monkeypatch.delenv(name)
+    monkeypatch.setenv("LOCKKEEPER_CONFIG", "/dev/null")  # not what this machine has in /etc
     # Tests look at the keys that a command leaves; those of the record itself switch it on.
     monkeypatch.setenv("LOCKKEEPER_CLIENT_RECORD", "off")
 

@@ -165,6 +165,17 @@ def test_names_of_locks_never_start_a_server(shell, folder, bare, no_server_is_l
 
 
 @shells("bash", "zsh", "fish")
+def test_names_of_the_server_that_the_file_of_options_names(shell, folder, server, cli):
+    assert cli("lock", "-l", "1m", "ours").returncode == 0
+    conf = folder / "lockkeeper.conf"
+    conf.write_text(f"url={server.unix_url}\n")
+    complete = Shell(shell, folder, {"LOCKKEEPER_STATE_DIR": str(folder / "state"),
+                                     "LOCKKEEPER_CONFIG": str(conf)})
+    assert complete("lockkeeper show o") == ["ours"]
+    assert not (folder / "state").exists()
+
+
+@shells("bash", "zsh", "fish")
 def test_a_server_that_does_not_answer_is_silent(shell, folder, server):
     server.pause()
     assert Shell(shell, folder, {"LOCKKEEPER_URL": server.unix_url})("lockkeeper show ") == []

@@ -87,6 +87,7 @@ def test_wait_ends_when_it_is_free_also_behind_a_failover(deployment, command, n
         assert command("wait", "-w", "0.3", name).returncode == 124
     waiters = [command.start("wait", "-v", name) for name in names]
     for waiter in waiters:
+        assert waiter.stderr.readline().startswith("lockkeeper: server: ")
         assert "held by" in waiter.stderr.readline()
     fail_over(deployment)
     assert all(waiter.poll() is None for waiter in waiters)

@@ -189,6 +189,7 @@ def test_wait_goes_by_the_majority(quorum, three):  # noqa: F811
     three[2].kill()
     assert quorum("wait", "-n", "q").returncode == 124
     waiter = quorum.start("wait", "-v", "q")
+    assert [waiter.stderr.readline()[:20] for _ in range(3)] == ["lockkeeper: server: "] * 3
     assert "waiting for q: held by" in waiter.stderr.readline()
     three[0].call("DEL", "q")  # the answers do not tell now, and it goes on
     never(lambda: waiter.poll() is not None, 1)

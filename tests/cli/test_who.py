@@ -41,7 +41,7 @@ def first_said(waiter) -> str:
     """Its first line that knows something: a busy server may not have answered before."""
     while True:
         line = waiter.stderr.readline()
-        if "no answer yet" not in line:
+        if "no answer yet" not in line and not line.startswith("lockkeeper: server: "):
             return line
 
 

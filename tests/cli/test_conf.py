@@ -1,0 +1,122 @@
+"""The file of options for everybody on the machine, and what prevails over it."""
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def conf(cli, folder):
+    """conf(text): writes the file, for a command that has no server in its environment."""
+    del cli.environment["LOCKKEEPER_URL"]
+    cli.environment["LOCKKEEPER_STATE_DIR"] = str(folder / "state")
+    cli.environment["LOCKKEEPER_CONFIG"] = str(folder / "lockkeeper.conf")
+
+    def write(text: str | bytes):
+        (folder / "lockkeeper.conf").write_bytes(text if isinstance(text, bytes)
+                                                 else text.encode())
+        return cli
+    yield write
+    if (folder / "state").exists():
+        cli("server", "stop", "--force", LOCKKEEPER_CONFIG="/dev/null")
+
+
+def lease(server, command, *words, **environment) -> int:
+    """Of a lock that it takes, in s."""
+    script = 'redis-cli -s "$0" PTTL job; true'
+    said = command("run", *words, "job", "sh", "-c", script, server.path, **environment)
+    assert (said.returncode, said.stderr) == (0, "")
+    return -(-int(said.stdout) // 1000)
+
+
+def test_it_names_the_server(conf, server, folder):
+    command = conf(f"# for all\n\n  url={server.unix_url}  \r\nwatchdog_ms=77000\n")
+    assert lease(server, command) == 77
+    assert command("lock", "-l", "1m", "other").returncode == 0
+    assert "other" in command("ls").stdout
+    assert not (folder / "state").exists()
+
+
+def test_the_environment_prevails_and_the_command_line_over_both(conf, server):
+    command = conf(f"url={server.unix_url}\nwatchdog_ms=77000")
+    assert lease(server, command, LOCKKEEPER_WATCHDOG_MS="66000") == 66
+    assert lease(server, command, "-o", "watchdog_ms=55000", LOCKKEEPER_WATCHDOG_MS="66000") == 55
+    assert lease(server, command, "-l", "44") == 44
+
+
+def test_another_server_prevails(conf, server, folder):
+    command = conf(f"url=unix://{folder}/nowhere.sock\nwatchdog_ms=77000\nprivate=off\n")
+    assert lease(server, command, LOCKKEEPER_URL=server.unix_url) == 77
+    assert lease(server, command, "--url", server.unix_url) == 77
+
+
+def test_a_url_prevails_in_all_that_it_says(conf, server):
+    """Another database, say, in which the lock would be another one."""
+    url = f"{server.unix_url}?db=3&watchdog_ms=66000"
+    command = conf("url=redis://never\ndatabase=1\nwatchdog_ms=77000\n")
+    assert command("lock", "-l", "1m", "job", LOCKKEEPER_URL=url).returncode == 0
+    assert command("lock", "-l", "1m", "--url", url, "other").returncode == 0
+    assert server.call("INFO", "keyspace").count(b"db") == 1
+    assert b"db3:keys=2" in server.call("INFO", "keyspace")
+
+
+def test_its_own_options_prevail_over_its_url(conf, server):
+    command = conf(f"database=2\nurl={server.unix_url}?db=3\n")
+    assert command("lock", "-l", "1m", "job").returncode == 0
+    assert b"db2:" in server.call("INFO", "keyspace")
+
+
+def test_it_names_a_quorum(conf, make_three):
+    servers = make_three({"appendonly": "yes", "appendfsync": "always"})
+    command = conf(f"url={','.join(server.unix_url for server in servers)}\n")
+    script = 'for path; do redis-cli -s "$path" EXISTS job; done'
+    said = command("run", "job", "sh", "-c", script, "sh", *(server.path for server in servers))
+    assert (said.returncode, said.stdout, said.stderr) == (0, "1\n1\n1\n", "")
+
+
+def test_it_can_refuse_the_private_server(conf, folder):
+    refused = conf("private=off\n")("run", "job", "true")
+    assert refused.returncode == 125 and "private=off" in refused.stderr
+    assert not (folder / "state").exists()
+
+
+@pytest.mark.parametrize("words, environment", [
+    (["--private"], {}), ([], {"LOCKKEEPER_PRIVATE": ""}), ([], {"LOCKKEEPER_PRIVATE": "on"})])
+def test_the_private_server_may_be_asked_for_all_the_same(conf, words, environment):
+    command = conf("private=off\n")
+    assert command("run", *words, "job", "true", **environment).returncode == 0
+
+
+WRONG = [
+    ("watchdog_ms=soon", ":1: watchdog_ms: \"soon\""),
+    ("\n\nno_such=1", ":3: 'no_such' is not an option"),
+    ("private", ":1: 'private' is not NAME=VALUE"),
+    ("=1", ":1: '=1' is not NAME=VALUE"),
+    ("private=maybe", ":1: private: \"maybe\" is not on, off or empty"),
+    ("url=", ":1: url: the URL is empty"),
+    ("url=http://x", ":1: url: "),
+    ("password=S3cr3t", ":1: password: no password may stand here"),
+    ("url=redis://u:S3cr3t@host", ":1: url: no password may stand here"),
+    ("url=redis://a,redis://u:S3cr3t@b,redis://c", ":1: url: no password may stand here"),
+    (b"private=off\n\0", ": has a NUL byte"),
+    ("#" * 70000, ": has more than 65536 bytes"),
+]
+
+
+@pytest.mark.parametrize("text, wanted", WRONG, ids=[wanted for _, wanted in WRONG])
+def test_what_is_wrong_is_named(conf, folder, text, wanted):
+    command = conf(text)
+    for words in (("run", "job", "true"), ("ls",), ("ls", "--url", f"unix://{folder}/none")):
+        refused = command(*words)
+        assert (refused.returncode, refused.stdout) == (125, "")
+        (line,) = refused.stderr.splitlines()
+        assert line.startswith(f"lockkeeper: {folder}/lockkeeper.conf{wanted}"), line
+        assert "S3cr3t" not in line
+    assert command("run", "--help").returncode == 0
+    assert not (folder / "state").exists()
+
+
+def test_a_file_that_is_named_must_be_there(conf, folder):
+    command = conf("")
+    for path in (f"{folder}/none.conf", "", str(folder)):
+        refused = command("ls", LOCKKEEPER_CONFIG=path)
+        assert refused.returncode == 125 and "cannot be read" in refused.stderr
