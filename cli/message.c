@@ -84,6 +84,9 @@ const char *library_text(const lk_error *error)
 int trouble_library(const lk_error *error)
 {
 	message("%s", library_text(error));
+	if (error->code == LK_EAUTH && getenv("LOCKKEEPER_NAME"))
+		message("an outer lockkeeper run takes passwords out of the environment: name a "
+			"file in LOCKKEEPER_PASSWORD_FILE");
 	switch (error->code) {
 	case LK_ELOST:
 	case LK_ENOTOWNER:

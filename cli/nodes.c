@@ -30,6 +30,20 @@ static int nodes_append(struct nodes *nodes, const char *url)
 	return 0;
 }
 
+/* Appends the URLs of a list, whose text it cuts into pieces. */
+static int nodes_split(struct nodes *nodes, char *list)
+{
+	int code = 0, more = 1;
+	for (char *url = list; code == 0 && more;) {
+		char *end = url + url_length(url);
+		more = *end == ',';
+		*end = '\0';
+		code = nodes_append(nodes, url);
+		url = end + 1;
+	}
+	return code;
+}
+
 int nodes_are_several(const char *list)
 {
 	return list && list[url_length(list)] != '\0';
@@ -45,14 +59,7 @@ int nodes_from_environment(struct nodes *nodes)
 	nodes->text = strdup(list);
 	if (!nodes->listed || !nodes->text)
 		return trouble_errno(ENOMEM, "LOCKKEEPER_URL");
-	int code = 0, more = 1;
-	for (char *url = nodes->text; code == 0 && more;) {
-		char *end = url + url_length(url);
-		more = *end == ',';
-		*end = '\0';
-		code = nodes_append(nodes, url);
-		url = end + 1;
-	}
+	int code = nodes_split(nodes, nodes->text);
 	if (code == 0 && setenv("LOCKKEEPER_URL", nodes->url[0], 1))
 		code = trouble_errno(errno, "cannot change the environment");
 	return code;
@@ -60,12 +67,18 @@ int nodes_from_environment(struct nodes *nodes)
 
 int nodes_add(struct nodes *nodes, const char *url)
 {
+	if (nodes->named_count == LK_RED_NODES_MAX)
+		return trouble("more than %d servers", LK_RED_NODES_MAX);
 	if (nodes->text) { /* the environment's, which do not count now */
 		free(nodes->text);
 		nodes->text = NULL;
 		nodes->count = 0;
 	}
-	return nodes_append(nodes, url);
+	char *text = strdup(url);
+	if (!text)
+		return trouble_errno(ENOMEM, "option --url");
+	nodes->named[nodes->named_count++] = text;
+	return nodes_split(nodes, text);
 }
 
 int nodes_check_quorum(const struct nodes *nodes)
@@ -107,6 +120,8 @@ int nodes_open(const struct nodes *nodes, lk_config *config, lk_client **others_
 
 void nodes_free(struct nodes *nodes)
 {
+	for (size_t i = 0; i < nodes->named_count; i++)
+		free(nodes->named[i]);
 	free(nodes->listed);
 	free(nodes->text);
 }

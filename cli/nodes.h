@@ -12,6 +12,8 @@ struct nodes {
 	const char *url[LK_RED_NODES_MAX];
 	char *listed; /* LOCKKEEPER_URL as it was, when it names several; else NULL */
 	char *text;   /* its copy, into which `url` points */
+	char *named[LK_RED_NODES_MAX]; /* copies of each --url, into which it points instead */
+	size_t named_count;
 };
 
 /* 1 when the value of LOCKKEEPER_URL (or NULL) names more than one server. */
@@ -23,7 +25,8 @@ int nodes_are_several(const char *list);
  */
 int nodes_from_environment(struct nodes *nodes);
 
-/* One more --url, which stand instead of the environment's. 0, or EXIT_TROUBLE (said). */
+/* One more --url, which stand instead of the environment's; it may name several too. 0, or
+ * EXIT_TROUBLE (said). */
 int nodes_add(struct nodes *nodes, const char *url);
 
 /* 0, or EXIT_TROUBLE (said): two are no quorum. */

@@ -14,6 +14,7 @@
 #include "duration.h"
 #include "exit_code.h"
 #include "message.h"
+#include "nodes.h"
 
 const struct option_row common_options[] = {
 	{'o', "option", "NAME=VALUE", "set an option of the client"},
@@ -111,9 +112,10 @@ static int environment_load(struct parse *parse)
 
 static int url_take(struct parse *parse, const char *url)
 {
-	if (parse->urls++)
-		return usage_error(parse->command, "several --url are a quorum, on which it does "
-						   "not work");
+	if (parse->urls++ || nodes_are_several(url))
+		return usage_error(parse->command,
+				   "several servers (--url) are a quorum, on which it does not "
+				   "work");
 	return config_assign_url(parse->config, url);
 }
 

@@ -70,6 +70,24 @@ def test_quorum_from_the_environment(cli, three):
     assert one.returncode == 0, one.stderr
 
 
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_a_list_is_a_list_on_the_command_line_too(cli, three, cut):
+    urls = [server.unix_url for server in three]
+    words = ["--url", ",".join(urls[:cut])]
+    words += [word for url in urls[cut:] for word in ("--url", url)]
+    script = 'for path; do redis-cli -s "$path" EXISTS q; done'
+    seen = cli("run", *words, "q", "sh", "-c", script, "sh", *(server.path for server in three),
+               LOCKKEEPER_URL="")
+    assert (seen.returncode, seen.stdout) == (0, "1\n1\n1\n"), seen.stderr
+    assert cli("ls", *words, LOCKKEEPER_URL="").returncode == 0
+
+
+def test_a_list_with_a_password_on_the_command_line(cli):
+    seen = cli("ls", "--url", "redis://a,redis://user:S3cr3t@b,redis://c", LOCKKEEPER_URL="")
+    assert seen.returncode == 125 and "LOCKKEEPER_PASSWORD" in seen.stderr
+    assert "S3cr3t" not in seen.stderr
+
+
 def test_a_quorum_outlives_a_node_and_not_a_majority(cli, three):
     held = cli.start("run", "-l", "3", "-k", "0.2", *urls(three), "q", "sleep", "60",
                      LOCKKEEPER_URL="")
@@ -142,6 +160,8 @@ def test_other_commands_take_one_server(cli, three, args):
     named = cli(args[0], *urls(three), *args[1:], LOCKKEEPER_URL="")
     assert named.returncode == 125 and "on which it does not work" in named.stderr
     listed = ",".join(server.unix_url for server in three)
+    named = cli(args[0], "--url", listed, *args[1:], LOCKKEEPER_URL="")
+    assert named.returncode == 125 and "on which it does not work" in named.stderr
     from_list = cli(*args, LOCKKEEPER_URL=listed)
     assert from_list.returncode == 125 and "this command does not work" in from_list.stderr
     assert not any(server.call("DBSIZE") for server in three)

@@ -186,6 +186,13 @@ def test_a_missing_or_wrong_password_gives_125_and_is_not_shown(guarded):
     assert result.returncode == 125 and "wr0ng" not in result.stderr
 
 
+def test_a_command_inside_learns_where_the_password_went(guarded):
+    _, cli = guarded
+    result = cli("run", "job", "lockkeeper", "ls", LOCKKEEPER_PASSWORD="S3cr3t")
+    assert result.returncode == 125 and "LOCKKEEPER_PASSWORD_FILE" in result.stderr
+    assert "PASSWORD_FILE" not in cli("ls").stderr
+
+
 def test_version_and_help(offline):
     header = (ROOT / "include" / "lockkeeper" / "version.h").read_text()
     version = re.search(r'#define LK_VERSION "(.*)"', header).group(1)

@@ -52,6 +52,52 @@ def test_cron_runs_the_job_once(place, environment, server):
     assert ran(place) == ["report.sh", "flush.sh"]
 
 
+def test_cron_finds_the_command():
+    """Where `make install` puts it by itself."""
+    path = re.search(r"^PATH=(.*)$", (FOLDER / "crontab").read_text(), re.MULTILINE).group(1)
+    assert {"/usr/local/bin", "/usr/bin", "/bin"} <= set(path.split(":"))
+    lines = (ROOT / "docs/man/lockkeeper.1").read_text()
+    assert f"\nPATH={path}\n" in lines
+
+
+def commands_with_a_limit() -> list[str]:
+    manual = (ROOT / "docs/man/lockkeeper.1").read_text()
+    (line,) = re.findall(r"^0 3 \* \* \* (.*)$", manual, re.MULTILINE)
+    return [cron_lines()[0], line.replace(r"\-", "-")]
+
+
+@pytest.mark.parametrize("line", commands_with_a_limit())
+def test_a_job_that_timeout_ended_is_not_taken_for_a_held_lock(place, environment, line):
+    for name in ("report.sh", "nightly.sh"):
+        (place / name).write_text("#!/bin/sh\nexec sleep 60\n")
+        (place / name).chmod(0o755)
+    quick = re.sub(r"timeout \w+", "timeout 0.2", line)
+    assert quick != line
+    done = run("sh", "-c", quick, cwd=place, check=False,
+               env={**environment, "PATH": f"{place}:{environment['PATH']}"})
+    assert done.returncode != 0
+
+
+def test_the_service_takes_a_job_that_timeout_ended_for_a_failure():
+    line = unit_value("backup.service", "ExecStart")
+    assert "timeout " in line
+    assert "124" not in unit_value("backup.service", "SuccessExitStatus").split()
+
+
+PAGES = ("README.md", "docs/man/lockkeeper.1", "examples/operations/crontab",
+         "examples/operations/backup.service")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_urls_of_a_quorum_are_whole(page):
+    text = (ROOT / page).read_text()
+    lists = re.findall(r"LOCKKEEPER_URL=(redis://[\w.]+(?:,[\w:/.]+)+)$", text, re.MULTILINE)
+    assert lists
+    for listed in lists:
+        urls = listed.split(",")
+        assert len(urls) >= 3 and all(re.fullmatch(r"redis://[\w.]+", url) for url in urls)
+
+
 def unit_value(name: str, key: str) -> str:
     text = (FOLDER / name).read_text()
     return re.search(rf"^{key}=(.*)$", text, re.MULTILINE).group(1)
@@ -87,8 +133,8 @@ def test_the_target_runs_under_the_lock(place, environment):
 
 def test_the_kubernetes_job_runs_its_command(place, environment):
     text = (FOLDER / "job.yaml").read_text()
-    (words,) = re.findall(r"^ +command: \[(.*)\]$", text, re.MULTILINE)
-    shell(place, environment, shlex.join(words.split(", ")))
+    (words,) = re.findall(r"^ +command: \[(.*?)\]$", text, re.MULTILINE | re.DOTALL)
+    shell(place, environment, shlex.join(re.split(r",\s+", words)))
     assert ran(place) == ["migrate.sh"]
 
 

@@ -75,6 +75,18 @@ def test_the_doctor(place, environment, server):
     assert said.startswith("warning: persistence-off: ") and "promise: one server: " in said
 
 
+def test_the_fence_recipe_on_a_server_with_a_password(place, environment, server):
+    manual = (ROOT / "docs/man/lockkeeper.1").read_text()
+    recipe = re.search(r"^(export LOCKKEEPER_PASSWORD_FILE=.*?)^\.Ed", manual,
+                       re.DOTALL | re.MULTILINE).group(1)
+    (place / "make-report").write_text("#!/bin/sh\necho text\n")
+    (place / "make-report").chmod(0o755)
+    (place / ".lockkeeper-password").write_text("S3cr3t\n")
+    server.ask("CONFIG", "SET", "requirepass", "S3cr3t")
+    shell(place, {**environment, "HOME": str(place)}, recipe)
+    assert (place / "report").read_text() == "text\n"
+
+
 def test_names_of_the_pages_and_examples_do_not_collide(place, environment, server):
     """One server for all of them, in both orders: one name is one kind."""
     manual = (ROOT / "docs/man/lockkeeper.1").read_text()
