@@ -2,8 +2,9 @@
 /*
  * Configuration of a client: a URL and named options.
  *
- * The options come from one table (src/conf/options.def), which also feeds the environment
- * (LOCKKEEPER_<NAME>), the command's `-o name=value`, and docs/options.md. URLs:
+ * The options come from one table, which also feeds the environment (LOCKKEEPER_<NAME>), the
+ * command's `-o name=value`, and docs/options.md, which is installed below share/doc/lockkeeper.
+ * URLs:
  *
  *   redis://[user[:password]@]host[:port][/db]
  *   rediss://[user[:password]@]host[:port][/db]     TLS; peer and host name are verified

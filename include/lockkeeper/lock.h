@@ -39,8 +39,7 @@
  * call in which the worker waits for another lock, a permit or a latch. Before each step the worker
  * looks at the token with lk_cancel_is_set(). Where it waits in calls that are not the library's,
  * the thread has to wake it as well, by a signal or a descriptor. The worker then releases the lost
- * hold, which fails with LK_ELOST. examples/notice.c is such a program. One that has an event loop
- * watches lk_event_fd() instead.
+ * hold, which fails with LK_ELOST. A program that has an event loop watches lk_event_fd() instead.
  *
  * FAIRNESS. Threads of one client form one queue, first come, first served. The lock passes along
  * that queue for at most 10 ms at a time, then other processes get a chance. Processes are served

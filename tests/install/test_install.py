@@ -35,6 +35,19 @@ def test_what_is_installed(copy):
     assert not strays
 
 
+def test_what_is_referred_to_is_installed(copy):
+    """By headers, manual and doctor, which name files from the folder of the documentation on."""
+    pages = [*(copy.top / "include").rglob("*.h"), next(copy.top.rglob("lockkeeper.1"))]
+    texts = {str(page): page.read_text() for page in pages}
+    texts["the doctor"] = (ROOT / "src/api/doctor/findings.def").read_text().split("*/", 1)[1]
+    texts["the options"] = (ROOT / "src/conf/options.def").read_text().split("*/", 1)[1]
+    own = "|".join(path.name for path in ROOT.iterdir() if path.is_dir())
+    strangers = {f"{page}: {name}" for page, text in texts.items()
+                 for name in re.findall(rf"(?<![\w/.<-])(?:{own})/[\w./-]*\w", text)
+                 if not (copy.top / "share/doc/lockkeeper" / name).is_file()}
+    assert not strangers
+
+
 def test_version(copy):
     version = run(ROOT / "scripts/version.sh").stdout.strip()
     assert run("pkg-config", "--modversion", "lockkeeper", env=copy.environment).stdout.strip() \
