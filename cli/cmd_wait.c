@@ -49,11 +49,15 @@ struct place {
 	lk_scan *scan;
 	lk_lock *quorum; /* or NULL */
 	const char *name;
+	int has_password_file; /* which is read for each connection */
 };
 
 static int place_make(struct place *place, const struct session *session, lk_error *error)
 {
+	char file[8]; /* only whether there is one */
 	*place = (struct place){.name = session->argv[0]};
+	place->has_password_file = lk_config_get(session->config, "password_file", file,
+						 sizeof(file)) > 0;
 	if (session->count == 1)
 		return lk_scan_new(&place->scan, session->client, NULL, error);
 	return lk_red_lock_new(&place->quorum, session->clients, session->count, place->name,
@@ -91,6 +95,15 @@ static int64_t since_ms(int64_t began_ns)
 	return (clock_now_ns() - began_ns) / NS_PER_MS;
 }
 
+/* Whether it is worth while to look again after a failure: a limit covers what may pass. */
+static int failure_passes(const struct place *place, int result, int64_t wait_ms, int64_t heard_ns)
+{
+	int passes = lk_error_is_retryable(result) && result != LK_EREFUSED;
+	if (wait_ms < 0)
+		return passes && heard_ns != 0 && since_ms(heard_ns) <= SILENCE_MS;
+	return passes || (result == LK_EAUTH && place->has_password_file);
+}
+
 /* The last look: the lock is free, the time is up, or waiting cannot help. */
 static int wait_free(const struct place *place, int64_t wait_ms, lk_error *error)
 {
@@ -99,8 +112,7 @@ static int wait_free(const struct place *place, int64_t wait_ms, lk_error *error
 	for (int pause_ms = PAUSE_MIN_MS; (result = look(place, error)) != 1;) {
 		if (result == 0)
 			heard_ns = clock_now_ns();
-		else if (!lk_error_is_retryable(result) || heard_ns == 0 ||
-			 since_ms(heard_ns) > SILENCE_MS)
+		else if (!failure_passes(place, result, wait_ms, heard_ns))
 			return result;
 		int64_t left_ms = wait_ms < 0 ? pause_ms : wait_ms - since_ms(began_ns);
 		if (left_ms <= 0)

@@ -244,7 +244,8 @@ LK_API void lk_config_set_log(lk_config *config, int level, lk_log_callback call
  * Clients made from this configuration later ask `callback` for user name and password before each
  * connection to a server, instead of taking those of the options: for tokens that expire. Sentinels
  * are asked with their own options. NULL, the default, means the options. If the callback has none,
- * the attempt to connect fails (LK_EUNREACHABLE), and waits try again within their limits.
+ * the attempt to connect fails (LK_EUNREACHABLE), and waits try again within their limits; so do
+ * waits with a limit where the server refuses what it gave (LK_EAUTH).
  *
  * It is called on threads of the library, perhaps on several at once; for a threadless client by
  * lk_client_process(). It must not call the library, and should return soon: its time counts for

@@ -121,6 +121,11 @@ static int renew_from_program(struct lk_config *config, const char *place, lk_er
 	return rc;
 }
 
+bool lk__credentials_change(const struct lk_config *config)
+{
+	return config->credentials || *config->password_file || *config->sentinel_password_file;
+}
+
 int lk__credentials_renew(struct lk_config *config, const char *place, lk_error *error)
 {
 	int rc = 0;

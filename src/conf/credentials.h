@@ -16,6 +16,9 @@ struct lk_config;
 
 #define LK__PASSWORD_MAX 4096 /* bytes of a password file's first line */
 
+/* Whether they may change: who is refused with them now may be served later. */
+bool lk__credentials_change(const struct lk_config *config);
+
 /*
  * Reads the first line of a file into `line`, which has room for LK__PASSWORD_MAX + 2 bytes.
  * Returns 0 with `reason_out` NULL, or with a text that says why it cannot be a password; or

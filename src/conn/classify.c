@@ -85,10 +85,20 @@ bool lk__classify_lasting(const char *text)
 	return strncmp(text, "ERR ", 4) == 0 && refusal(text) == REFUSAL_COUNT;
 }
 
-bool lk__classify_replica(const char *text)
+static const char *refusal_prefix(const char *text)
 {
 	size_t at = refusal(text);
-	const char *prefix = at < REFUSAL_COUNT ? refusals[at].prefix : "";
+	return at < REFUSAL_COUNT ? refusals[at].prefix : "";
+}
+
+bool lk__classify_passes(const char *text)
+{
+	return strcmp(refusal_prefix(text), "NOREPLICAS") == 0;
+}
+
+bool lk__classify_replica(const char *text)
+{
+	const char *prefix = refusal_prefix(text);
 	return strcmp(prefix, "READONLY") == 0 || strcmp(prefix, "MASTERDOWN") == 0;
 }
 

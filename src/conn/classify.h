@@ -15,6 +15,10 @@ int lk__classify(const char *text);
  * give it again. One with a word of its own in place of ERR tells of a state, which may pass. */
 bool lk__classify_lasting(const char *text);
 
+/* Whether a refusal that is told at once (LK_EREFUSED) is ridden out by who waits with a limit: the
+ * replicas that are missing come back. */
+bool lk__classify_passes(const char *text);
+
 /* Whether a server refused because it is a replica. */
 bool lk__classify_replica(const char *text);
 

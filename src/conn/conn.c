@@ -13,6 +13,7 @@
 #include "base/fail.h"
 #include "base/random.h"
 #include "conf/config.h"
+#include "conf/credentials.h"
 #include "conn/channels.h"
 #include "conn/connector.h"
 #include "conn/finder.h"
@@ -21,6 +22,8 @@
 #include "conn/redirect.h"
 #include "net/stream.h"
 #include "resp/reader.h"
+
+#define FIRST_PAUSE_NS (100 * LK__MS) /* the longest before an attempt, until one has succeeded */
 
 int lk__conn_init(struct lk__conn *conn, struct lk__node *node, enum lk__conn_kind kind,
 		  lk_error *error)
@@ -208,20 +211,25 @@ static void conn_give_up(struct lk__conn *conn, const lk_error *error, struct lk
 	conn_wake_all(conn, after);
 }
 
-void lk__conn_start(struct lk__conn *conn, struct lk__deferred *after)
+/*
+ * What failed a moment ago is tried again, and not answered from memory: the server may be back.
+ * Without a storm of attempts: a pause comes first. A caller who would be told of a refused port at
+ * once is not kept longer than FIRST_PAUSE_NS by those who came before; a password that is refused
+ * too often may lock the account.
+ */
+static int64_t conn_pause_ns(const struct lk__conn *conn)
 {
 	int64_t now_ns = lk__now_ns();
-	bool fails = !atomic_load(&conn->node->was_up) || lk_error_is_fatal(conn->last_error.code);
-	if (conn->failures > 0 && fails && now_ns < conn->next_connect_ns) {
-		/* It has just failed: no storm of attempts, the same answer. */
-		conn->failure_count++;
-		conn_give_up(conn, &conn->last_error, after);
-		return;
-	}
-	conn->state = LK__CONN_CONNECTING;
 	int64_t pause_ns = conn->next_connect_ns > now_ns ? conn->next_connect_ns - now_ns : 0;
+	bool patient = atomic_load(&conn->node->was_up) || lk_error_is_fatal(conn->last_error.code);
+	return patient ? pause_ns : lk__earlier(pause_ns, FIRST_PAUSE_NS);
+}
+
+void lk__conn_start(struct lk__conn *conn, struct lk__deferred *after)
+{
 	lk_error error;
-	if (lk__connector_start(conn, pause_ns, &error) < 0) {
+	conn->state = LK__CONN_CONNECTING;
+	if (lk__connector_start(conn, conn_pause_ns(conn), &error) < 0) {
 		conn->last_error = error;
 		conn->failure_count++;
 		conn_give_up(conn, &error, after);
@@ -346,6 +354,12 @@ int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error, bo
 		conn->connector = NULL;
 	conn_delivered(conn, &after);
 	return pause_ns;
+}
+
+bool lk__conn_may_come(const struct lk_config *config, int code)
+{
+	return code == LK_EUNREACHABLE || code == LK_EUNAVAILABLE || code == LK_EPROTOCOL ||
+	       (code == LK_EAUTH && lk__credentials_change(config));
 }
 
 void lk__conn_open(struct lk__conn *conn)

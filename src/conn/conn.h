@@ -39,6 +39,7 @@ struct lk__greeting;
 struct lk__node;
 struct lk__reader;
 struct lk__stream;
+struct lk_config;
 struct pollfd;
 
 enum lk__conn_kind { LK__CONN_SCRIPTS, LK__CONN_MESSAGES, LK__CONN_WORK };
@@ -232,6 +233,10 @@ bool lk__conn_ready_begin(struct lk__conn *conn, struct lk__standby *standby,
 			  struct lk__thread *thread, bool once);
 int lk__conn_ready_look(struct lk__conn *conn, const struct lk__standby *standby, lk_error *error);
 void lk__conn_ready_end(struct lk__conn *conn, struct lk__standby *standby);
+
+/* Whether a connection that could not be had for the reason `code` may be had later, though nothing
+ * here is changed: not with a password that stays, a certificate, or without descriptors. */
+bool lk__conn_may_come(const struct lk_config *config, int code);
 
 /* Begins to connect if it is down and its pause is over; waits for nothing. */
 void lk__conn_open(struct lk__conn *conn);

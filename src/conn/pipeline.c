@@ -290,6 +290,7 @@ void lk__conn_done(struct lk__conn *conn, struct lk__request *request, int code,
 {
 	assert(!request->done);
 	request->code = code;
+	request->passing |= lk__conn_may_come(conn->node->config, code);
 	if (code) {
 		strncpy(request->reason, reason, sizeof(request->reason) - 1);
 		request->reason[sizeof(request->reason) - 1] = 0;
@@ -355,6 +356,7 @@ static void conn_refused(struct lk__conn *conn, struct lk__request *request, con
 	if (vain) /* the next call begins with SCRIPT LOAD: that right may have been given */
 		conn->load_refused = conn->scripts[request->script] = false;
 	request->lasting = lk__classify_lasting(words);
+	request->passing = lk__classify_passes(words);
 	snprintf(reason, sizeof(reason), "%s%s%s%.*s%s%s%s", conn->place, *conn->place ? ": " : "",
 		 copied ? "refused, but an earlier copy may have run: " : "",
 		 size < WORDS_MAX ? size : WORDS_MAX, words, *hint ? " (" : "", hint,

@@ -74,6 +74,7 @@ struct lk__request {
 				refused); else not done; of a batch: what became of its first
 				command */
 	bool lasting; /* done: refused with an error that the server will give again */
+	bool passing; /* done: refused for a reason that who waits with a limit rides out */
 	redisReply *reply;
 	char reason[160]; /* for a code */
 };

@@ -241,7 +241,8 @@ static struct lk__effects attempt_failed(struct lk__attempt *attempt,
 	if (event->unsent && ++attempt->unsent < UNSENT_MAX)
 		return attempt_try(attempt, effects, now_ns);
 	attempt->unsent = 0;
-	if (attempt->want.once || !event->retryable)
+	bool again = event->retryable || (event->passing && !attempt->want.unlimited);
+	if (attempt->want.once || !again)
 		return attempt_fail(attempt, effects, event, event->code, now_ns);
 	return attempt_back_off(attempt, effects, event, event->code, now_ns);
 }

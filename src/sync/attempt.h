@@ -80,6 +80,7 @@ struct lk__attempt_event {
 	bool unsent;       /* FAILED: the connection was lost before the try was written;
 			      LEFT: before it was sent at all */
 	bool retryable;    /* FAILED: it may go away by itself */
+	bool passing;      /* FAILED: the same, but only who waits with a limit waits for that */
 	bool lasting;      /* UNKNOWN: the next try would end in the same way */
 	int code;          /* FAILED, LEFT; UNKNOWN: 0 stands for LK_EMAYBEHELD */
 

@@ -71,7 +71,11 @@ struct lk__attempt_event lk__reply_refusal(const struct lk__request *request)
 	/* OOM and the like fail fast: trying again would only add to it. */
 	bool retryable = lk_error_is_retryable(request->code) && request->code != LK_EREFUSED;
 	return (struct lk__attempt_event){
-		.type = LK__ATTEMPT_FAILED, .code = request->code, .retryable = retryable};
+		.type = LK__ATTEMPT_FAILED,
+		.code = request->code,
+		.retryable = retryable,
+		.passing = request->passing,
+	};
 }
 
 bool lk__reply_is_of_copy(const struct lk__request *request)

@@ -231,6 +231,34 @@ static void test_unknown_is_compensated_and_tried_under_a_new_number(void **stat
 	assert_int_equal(step(&attempt, LK__ATTEMPT_GRANTED, 21 * MS).action, LK__ATTEMPT_DO_GRANT);
 }
 
+/* Who waits with a limit rides it out, on the way to a connection, in a try, and in a subscription;
+ * who waits without one, or tries once, is told. */
+static void test_what_passes_is_ridden_out_within_a_limit(void **state)
+{
+	static const enum lk__attempt_state states[] = {LK__ATTEMPT_CONNECTING, LK__ATTEMPT_TRYING,
+							LK__ATTEMPT_SUBSCRIBING};
+	struct lk__attempt_event event = {
+		.type = LK__ATTEMPT_FAILED, .code = LK_EUNREACHABLE, .passing = true};
+	(void)state;
+	for (size_t i = 0; i < COUNT(states); i++) {
+		struct lk__attempt attempt = begin(false, false, 0);
+		lk__attempt_step(&attempt, &adopted, 0);
+		if (states[i] != LK__ATTEMPT_CONNECTING)
+			step(&attempt, LK__ATTEMPT_CONNECTED, 0);
+		if (states[i] == LK__ATTEMPT_SUBSCRIBING)
+			busy(&attempt, 30000, 1);
+		assert_int_equal(attempt.state, states[i]);
+		struct lk__attempt unlimited = attempt, once = attempt;
+		assert_int_equal(feed(&attempt, &event, 2).action, LK__ATTEMPT_DO_PAUSE);
+		assert_int_equal(verdict(&attempt, false), LK_EUNREACHABLE);
+		unlimited.want.unlimited = once.want.once = true;
+		struct lk__effects effects = feed(&unlimited, &event, 2);
+		assert_int_equal(effects.action, LK__ATTEMPT_DO_FAIL);
+		assert_int_equal(effects.code, LK_EUNREACHABLE);
+		assert_int_equal(feed(&once, &event, 2).action, LK__ATTEMPT_DO_FAIL);
+	}
+}
+
 static void test_unknown_that_lasts_ends_the_wait(void **state)
 {
 	struct lk__attempt attempt = begin(false, false, 0);
@@ -667,6 +695,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_looks_again_long_before_the_ttl),
+		cmocka_unit_test(test_what_passes_is_ridden_out_within_a_limit),
 		cmocka_unit_test(test_unknown_that_lasts_ends_the_wait),
 		cmocka_unit_test(test_granted_at_once),
 		cmocka_unit_test(test_busy_listens_then_tries_then_waits),

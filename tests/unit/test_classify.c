@@ -72,6 +72,19 @@ static void test_refusals_of_replicas(void **state)
 		assert_int_equal(lk__classify_replica(said[i].text), said[i].replica);
 }
 
+static void test_refusals_that_pass(void **state)
+{
+	(void)state;
+	assert_true(lk__classify_passes("NOREPLICAS Not enough good replicas to write."));
+	assert_true(lk__classify_passes(IN_6 "@user_script:3: @user_script: 3: -NOREPLICAS Not "
+					     "enough good replicas to write."));
+	assert_false(
+		lk__classify_passes("OOM command not allowed when used memory > 'maxmemory'."));
+	assert_false(lk__classify_passes("MISCONF Redis is configured to save RDB snapshots."));
+	assert_false(lk__classify_passes("ERR NOREPLICAS"));
+	assert_false(lk__classify_passes(""));
+}
+
 static void test_each_refusal(void **state)
 {
 	(void)state;
@@ -91,6 +104,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_each_refusal),
 		cmocka_unit_test(test_refusals_of_replicas),
+		cmocka_unit_test(test_refusals_that_pass),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,6 +21,21 @@ static int caller_fail(struct lk__entry *entry, int code, const char *operation,
 			lk_error_text(code));
 }
 
+/* Others stand before a caller that leaves: with the reason for which their tries fail, if there is
+ * one, else with `code`. */
+static int caller_kept_out(struct lk__entry *entry, int code, lk_error *error)
+{
+	const struct lk__caller *head = lk__entry_head(entry);
+	int failing = entry->hold ? 0 : entry->waiting->attempt.code;
+	if (code == LK_EBUSY && lk_error_maybe_held(failing)) /* who has not tried has nothing */
+		failing = 0;
+	if (failing && error && head && head->why && head->why->code == failing) {
+		*error = *head->why;
+		return failing;
+	}
+	return caller_fail(entry, failing ? failing : code, "acquire", error);
+}
+
 int lk__caller_reenter(struct lk__entry *entry, const struct lk__want *want, lk_error *error)
 {
 	struct lk__hold *hold = lk__entry_hold_of(entry, &want->owner);
@@ -121,8 +136,7 @@ static int caller_over(struct lk__entry *entry, const struct lk__caller *waiter,
 	else if (lk__caller_cancelled(waiter))
 		code = LK_ECANCELLED;
 	else if (waiter->until_ns != LK__NEVER && lk__now_ns() >= waiter->until_ns)
-		code = !entry->hold && entry->waiting->attempt.code ? entry->waiting->attempt.code
-								    : LK_ETIMEDOUT;
+		return caller_kept_out(entry, LK_ETIMEDOUT, error);
 	return code ? caller_fail(entry, code, "acquire", error) : 0;
 }
 
@@ -269,7 +283,7 @@ static int caller_prepare(struct lk__entry *entry, struct lk__thread *thread,
 static int caller_queue(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error)
 {
 	if (waiter->once && (entry->hold || lk__entry_first(entry)))
-		return caller_fail(entry, LK_EBUSY, "acquire", error);
+		return caller_kept_out(entry, LK_EBUSY, error);
 	DL_APPEND(entry->waiting->queue, waiter);
 	lk__count(&entry->client->counters.waiting, 1);
 	if (entry->hold && lk__now_ns() >= lk__hold_deadline(entry->hold))

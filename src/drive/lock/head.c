@@ -58,6 +58,13 @@ void lk__head_failed(struct lk__head *head, int code, bool retryable, const char
 	head_fail(head, code, reason);
 }
 
+/* The same where it is for want of a connection. */
+static void head_unconnected(struct lk__head *head, const lk_error *why, bool retryable)
+{
+	lk__head_failed(head, why->code, retryable, why->message);
+	head->event.passing = lk__conn_may_come(head->entry->client->config, why->code);
+}
+
 /* 0, or why the head has to leave. */
 int lk__head_over(const struct lk__head *head)
 {
@@ -200,7 +207,7 @@ int lk__head_connected(struct lk__head *head, int rc, const lk_error *why)
 	if (rc == LK__WAIT_READY)
 		lk__head_happened(head, LK__ATTEMPT_CONNECTED);
 	else if (!head_is_astray(head))
-		lk__head_failed(head, why->code, was_up && rc == LK_ESYSTEM, why->message);
+		head_unconnected(head, why, was_up && rc == LK_ESYSTEM);
 	head->event.moved = head->moved;
 	head->moved = false;
 	return 0;
@@ -332,7 +339,7 @@ int lk__head_subscribed(struct lk__head *head, int rc, const lk_error *why)
 		lk__head_happened(head, LK__ATTEMPT_LISTENING);
 		return 0;
 	}
-	lk__head_failed(head, why->code, false, why->message);
+	head_unconnected(head, why, false);
 	return 0;
 }
 

@@ -294,9 +294,10 @@ static void group_failed(struct lk__multi_ask *ask, const struct lk__multi_group
 			 const struct lk__answer *answer)
 {
 	const struct lk__attempt_event *event = &answer->event;
-	if (!ask->result && (!event->retryable || group->part[0] < ask->busy))
+	bool again = event->retryable || (event->passing && ask->want.wait_ms > 0);
+	if (!ask->result && (!again || group->part[0] < ask->busy))
 		group_explain(ask, group, event->code, answer->reason);
-	if (!ask->result && !event->retryable)
+	if (!ask->result && !again)
 		ask->result = event->code;
 	ask_busy(ask, group->part[0], event->code);
 }
@@ -385,10 +386,11 @@ int lk__multi_connected(struct lk__multi_ask *ask, size_t part, int rc, const lk
 		return 0;
 	if (rc == LK_ECANCELLED || rc == LK_ECLOSED)
 		return lk__fail(ask->error, rc, "acquire: %s", lk_error_text(rc));
-	lk__fail(ask->error, why->code, "acquire \"%.100s\": %.300s", part_of(ask, part)->name,
-		 why->message);
+	const struct lk__entry *entry = part_of(ask, part);
+	bool comes = lk__conn_may_come(entry->client->config, why->code) && ask->want.wait_ms > 0;
+	lk__fail(ask->error, why->code, "acquire \"%.100s\": %.300s", entry->name, why->message);
 	ask_busy(ask, part, why->code);
-	return lk_error_is_fatal(why->code) ? why->code : 0;
+	return lk_error_is_fatal(why->code) && !comes ? why->code : 0;
 }
 
 /* ---- a try ---- */

@@ -131,6 +131,7 @@ static void fail(struct lk__answer *answer, int code, const char *reason)
 	answer->event.type = LK__ATTEMPT_FAILED;
 	answer->event.code = code;
 	answer->event.retryable = code == LK_EUNAVAILABLE;
+	answer->event.passing = lk__classify_passes(reason);
 	answer->reason = reason;
 }
 
