@@ -35,8 +35,12 @@
  * that never answered.
  *
  * WAITING. A waiter tries again after pauses that grow, with jitter (retry_min_ms … retry_max_ms).
+ * Where no majority can grant the lock any more, a try waits for the nodes that have not answered
+ * only if they decide between the first two. A wait ends at once if so many nodes answer with
+ * errors that they would give again (an unknown -ERR, NOPERM, OOM) that no majority is left.
  *   LK_EBUSY, LK_ETIMEDOUT   a majority answered, and another owner prevents a majority for us
  *   LK_ENOQUORUM             no majority answered, or may vote; the message says why, for each node
+ *                            that failed
  *   LK_EMAYBEHELD            so many nodes granted it, or were asked for it and did not answer,
  *                            that they might be a majority, even if another owner has some of the
  *                            rest: the library releases in the background what they grant

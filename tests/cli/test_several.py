@@ -62,6 +62,17 @@ def test_quorum(cli, three):
     assert seen.returncode == 125 and "3 nodes grant it, 2 are needed" in seen.stderr
 
 
+def test_a_lock_that_is_held_beside_a_dead_node_is_busy(cli, three):
+    """Whichever node answers first."""
+    for server in three[:2]:
+        take_by_stranger(server, "q")
+    three[2].kill()
+    for _ in range(10):
+        seen = cli("run", "-nv", *urls(three), "q", "true", LOCKKEEPER_URL="")
+        assert seen.returncode == 124, seen.stderr
+        assert "held by another owner" in seen.stderr
+
+
 def test_quorum_from_the_environment(cli, three):
     listed = ",".join(server.unix_url for server in three)
     seen = cli("run", "--plain", "q", "sh", "-c", "echo $LOCKKEEPER_URL", LOCKKEEPER_URL=listed)

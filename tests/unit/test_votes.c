@@ -43,6 +43,14 @@ static struct lk__vote vote_of(char letter)
 	case 'U':
 		return (struct lk__vote){
 			.type = LK__VOTE_UNKNOWN, .tried = true, .code = LK_EMAYBEHELD};
+	case 'X': /* an error that it would give again */
+		return (struct lk__vote){.type = LK__VOTE_UNKNOWN,
+					 .tried = true,
+					 .lasting = true,
+					 .code = LK_EMAYBEHELD};
+	case 'D': /* has not the right */
+		return (struct lk__vote){
+			.type = LK__VOTE_REFUSED, .lasting = true, .code = LK_EDENIED};
 	case 'A':
 		return (struct lk__vote){.type = LK__VOTE_UNASKED, .code = LK_EUNREACHABLE};
 	case 'o': /* tried, no answer yet */
@@ -76,10 +84,36 @@ static void test_decided(void **state)
 		const char *votes;
 		bool decided;
 	} cases[] = {
-		{"o", false},    {"G", true},      {"B", true},      {"Goo", false},
-		{"GGo", true},   {"BBo", true},    {"GBo", false},   {"NNo", true},
-		{"NG.", false},  {"G..", false},   {"GGooo", false}, {"GGGoo", true},
-		{"UUUoo", true}, {"AAooo", false}, {"GGBB.", false}, {"GGBBQ", true},
+		{"o", false},
+		{"G", true},
+		{"B", true},
+		{"Goo", false},
+		{"GGo", true},
+		{"BBo", true},
+		{"GBo", false},
+		{"NNo", true},
+		{"NG.", false},
+		{"G..", false},
+		{"GGooo", false},
+		{"GGGoo", true},
+		{"UUUoo", true},
+		{"AAooo", false},
+		{"GGBB.", false},
+		{"GGBBQ", true},
+		/* No majority any more: do others have it? */
+		{"BRo", false},
+		{"BR.", false},
+		{"BUo", false},
+		{"LRo", false},
+		{"RRo", true},
+		{"WWo", true},
+		{"BBRRo", false},
+		{"BBGUo", false},
+		{"BBGU.", true},
+		{"BBBoo", true},
+		{"RRRoo", true},
+		{"XXo", true},
+		{"DD.", true},
 	};
 	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
@@ -113,6 +147,15 @@ static void test_what_the_attempt_is_told(void **state)
 		{"GCR", LK__ATTEMPT_FAILED, LK_EMAYBEHELD, true},
 		{"GoB", LK__ATTEMPT_FAILED, LK_EMAYBEHELD, true},
 		{"UUB", LK__ATTEMPT_FAILED, LK_EMAYBEHELD, true},
+		{"BXR", LK__ATTEMPT_FAILED, LK_ENOQUORUM, true},
+		{"BXB", LK__ATTEMPT_BUSY, 0, false},
+		{"GXG", LK__ATTEMPT_GRANTED, 0, false},
+		{"XXB", LK__ATTEMPT_FAILED, LK_EMAYBEHELD, false},
+		{"XX.", LK__ATTEMPT_FAILED, LK_EMAYBEHELD, false},
+		{"XDB", LK__ATTEMPT_FAILED, LK_ENOQUORUM, false},
+		{"DDG", LK__ATTEMPT_FAILED, LK_ENOQUORUM, false},
+		{"XXGG", LK__ATTEMPT_FAILED, LK_EMAYBEHELD, false},
+		{"WWX", LK__ATTEMPT_FAILED, LK_EWRONGTYPE, false},
 	};
 	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
@@ -146,6 +189,7 @@ static void test_who_is_asked_again(void **state)
 		{'Q', true, false, false},  {'B', false, false, false}, {'L', true, false, false},
 		{'W', false, false, false}, {'R', true, false, false},  {'U', true, true, true},
 		{'A', true, false, false},  {'o', false, true, true},   {'.', true, false, false},
+		{'X', true, true, true},    {'D', false, false, false},
 	};
 	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
@@ -168,7 +212,7 @@ static unsigned random_below(unsigned bound)
 
 static size_t random_votes(struct lk__vote *vote)
 {
-	static const char letters[] = "GGGNQCBBLWRUAoo.";
+	static const char letters[] = "GGGNQCBBLWRUXDAoo.";
 	size_t nodes = 1 + random_below(NODES_MAX);
 	for (size_t i = 0; i < nodes; i++) {
 		vote[i] = vote_of(letters[random_below(sizeof(letters) - 1)]);
@@ -197,16 +241,6 @@ static bool model_granted(const struct lk__vote *vote, size_t nodes, unsigned an
 		granted += silent ? answers >> i & 1 : vote[i].type == LK__VOTE_GRANTED;
 	}
 	return most(granted, nodes);
-}
-
-/* Whether it is the same whatever they answer. */
-static bool model_decided(const struct lk__vote *vote, size_t nodes)
-{
-	bool first = model_granted(vote, nodes, 0);
-	for (unsigned answers = 1; answers < 1u << nodes; answers++)
-		if (model_granted(vote, nodes, answers) != first)
-			return false;
-	return true;
 }
 
 /* Whether a majority may have the lock though everything known of was released. */
@@ -240,6 +274,40 @@ static bool model_others_only(const struct lk__vote *vote, size_t nodes)
 		    nodes);
 }
 
+/* Whether others have it, if those that are silent say so or nothing at all, as the bits tell. */
+static bool model_busy(const struct lk__vote *given, size_t nodes, unsigned answers)
+{
+	struct lk__vote vote[NODES_MAX];
+	size_t wrong = 0;
+	for (size_t i = 0; i < nodes; i++) {
+		bool copies = given[i].copies;
+		vote[i] = given[i];
+		if (given[i].type == LK__VOTE_NONE && (answers >> i & 1)) {
+			vote[i] = vote_of('B');
+			vote[i].copies = copies;
+		}
+		wrong += vote[i].code == LK_EWRONGTYPE;
+	}
+	return model_others_only(vote, nodes) && model_count(vote, nodes, LK__VOTE_BUSY) > 0 &&
+	       !model_may_be_held(vote, nodes) && most(nodes - wrong, nodes);
+}
+
+/* Whether it is the same whatever they answer: granted or not, and if not, that others have it or
+ * that this cannot be known. */
+static bool model_decided(const struct lk__vote *vote, size_t nodes)
+{
+	bool first = model_granted(vote, nodes, 0);
+	for (unsigned answers = 1; answers < 1u << nodes; answers++)
+		if (model_granted(vote, nodes, answers) != first)
+			return false;
+	if (first || model_busy(vote, nodes, 0))
+		return true;
+	for (unsigned answers = 1; answers < 1u << nodes; answers++)
+		if (model_busy(vote, nodes, answers))
+			return false;
+	return true;
+}
+
 static void check_event(const struct lk__vote *vote, size_t nodes, bool worth)
 {
 	const struct lk__votes votes = votes_of(vote, nodes);
@@ -255,6 +323,11 @@ static void check_event(const struct lk__vote *vote, size_t nodes, bool worth)
 	assert_int_equal(event.type == LK__ATTEMPT_GRANTED, granted && worth);
 	if (event.type == LK__ATTEMPT_GRANTED)
 		return;
+	size_t lasting = 0;
+	for (size_t i = 0; i < nodes; i++)
+		lasting += vote[i].lasting;
+	if (event.code == LK_EMAYBEHELD || event.code == LK_ENOQUORUM)
+		assert_int_equal(event.retryable, most(nodes - lasting, nodes));
 	assert_int_equal(event.code == LK_EMAYBEHELD, model_may_be_held(vote, nodes));
 	if (event.code == LK_EMAYBEHELD)
 		return;

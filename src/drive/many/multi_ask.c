@@ -283,8 +283,11 @@ static void group_unknown(struct lk__multi_ask *ask, const struct lk__multi_grou
 			  const struct lk__answer *answer)
 {
 	int code = answer->event.code;
-	if (!ask->result && group->part[0] < ask->busy)
+	bool lasting = answer->event.lasting;
+	if (!ask->result && (lasting || group->part[0] < ask->busy))
 		group_explain(ask, group, code, answer->reason);
+	if (!ask->result && lasting)
+		ask->result = code;
 	group_compensate(ask, group);
 	ask->unknown = true;
 	ask_busy(ask, group->part[0], code);

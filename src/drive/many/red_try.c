@@ -21,6 +21,7 @@
 #include "drive/many/red.h"
 #include "sync/answer.h"
 #include "sync/red/votes.h"
+#include "sync/script.h"
 
 #define NODE_LIMIT_PARTS 4   /* of the lease: what asking may take */
 #define NODE_LIMIT_MIN_MS 25 /* also so late that a wait limit leaves less */
@@ -59,6 +60,14 @@ static void ballot_cast(struct ballot *ballot, enum lk__vote_type type, int code
 	ballot->vote.code = code;
 	snprintf(ballot->reason, sizeof(ballot->reason), "%.*s", (int)sizeof(ballot->reason) - 1,
 		 reason);
+}
+
+/* Whether the same is to be expected of the next try. */
+static bool event_lasts(const struct lk__attempt_event *event)
+{
+	if (event->type == LK__ATTEMPT_UNKNOWN)
+		return event->lasting;
+	return event->type == LK__ATTEMPT_FAILED && !event->retryable && !event->passing;
 }
 
 /* What the node has said, as of now. */
@@ -152,6 +161,10 @@ static void round_introduce(struct round *round, size_t index,
 	}
 	node->known = lk__identity_read(asked, count, lk__now_ns(), &told);
 	node->epoch = ballot->epoch;
+	if (!node->known && asked[0]->code) {
+		const struct lk__attempt_event refused = lk__reply_refusal(asked[0]);
+		ballot->vote.lasting = event_lasts(&refused);
+	}
 	if (!node->known) {
 		ballot_cast(ballot, LK__VOTE_REFUSED,
 			    asked[0]->code ? asked[0]->code : LK_EPROTOCOL,
@@ -212,6 +225,7 @@ static void round_settle(struct round *round, size_t index, const struct lk__req
 	struct lk__answer answer = lk__answer_take(request, member->target.recipe->read_acquire,
 						   round->lease_ms, lk__now_ns());
 	ballot->vote.copies |= answer.event.copied;
+	ballot->vote.lasting = event_lasts(&answer.event);
 	ballot->strayed = request->conn->node != ballot->place;
 	switch (answer.event.type) {
 	case LK__ATTEMPT_GRANTED:
@@ -453,6 +467,14 @@ static void round_keep(const struct round *round)
 	}
 }
 
+/* Whether there is something to say of it: it has answered, and not granted; or it had the time. */
+static bool ballot_explains(const struct round *round, const struct ballot *ballot)
+{
+	if (ballot->vote.type == LK__VOTE_NONE)
+		return lk__now_ns() >= round->call.until_ns;
+	return ballot->vote.type != LK__VOTE_GRANTED;
+}
+
 /* The reasons of those who did not grant it, as far as they fit. */
 static void round_explain(const struct round *round, const struct lk__votes *votes, int code,
 			  lk_error *error)
@@ -463,7 +485,7 @@ static void round_explain(const struct round *round, const struct lk__votes *vot
 	text[0] = 0;
 	for (size_t i = 0; i < red->count && used < sizeof(text); i++) {
 		const struct ballot *ballot = &round->ballot[i];
-		if (ballot->vote.type == LK__VOTE_GRANTED)
+		if (!ballot_explains(round, ballot))
 			continue;
 		int size = snprintf(text + used, sizeof(text) - used, "; %.60s: %.100s",
 				    red->node[i].client->config->url,

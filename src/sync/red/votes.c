@@ -34,34 +34,67 @@ void lk__votes_add(struct lk__votes *votes, const struct lk__vote *vote)
 	votes->busy += vote->type == LK__VOTE_BUSY;
 	votes->late += vote->type == LK__VOTE_LATE;
 	votes->wrong += vote->code == LK_EWRONGTYPE;
+	votes->lasting += vote->lasting;
 	votes->may_have += vote->type == LK__VOTE_GRANTED || lk__vote_may_stay(vote);
+	votes->awaited += vote->type == LK__VOTE_NONE && vote->tried && !vote->copies;
 	if (vote->type == LK__VOTE_BUSY && vote->ttl_ms > votes->ttl_ms)
 		votes->ttl_ms = vote->ttl_ms;
+}
+
+/* Whether there is no majority without one of them. */
+static bool votes_stop_it(const struct lk__votes *votes, size_t some)
+{
+	return some > votes->nodes - votes->majority;
+}
+
+/* Whether others have it, where no majority has granted it. */
+static bool votes_are_busy(const struct lk__votes *votes)
+{
+	return votes->busy > 0 && votes->busy + votes->granted + votes->late >= votes->majority &&
+	       votes->may_have < votes->majority && !votes_stop_it(votes, votes->wrong);
+}
+
+/* The same if all who have not answered yet say so. */
+static bool votes_may_be_busy(const struct lk__votes *votes)
+{
+	struct lk__votes all = *votes;
+	all.busy += all.open;
+	all.may_have -= all.awaited;
+	return votes_are_busy(&all);
 }
 
 bool lk__votes_decided(const struct lk__votes *votes)
 {
 	assert(votes->majority > votes->nodes / 2 && votes->majority <= votes->nodes);
-	return votes->granted >= votes->majority || votes->granted + votes->open < votes->majority;
+	if (votes->granted >= votes->majority)
+		return true;
+	if (votes->granted + votes->open >= votes->majority)
+		return false;
+	return votes_are_busy(votes) || !votes_may_be_busy(votes);
+}
+
+static struct lk__attempt_event votes_failed(const struct lk__votes *votes, int code)
+{
+	return (struct lk__attempt_event){.type = LK__ATTEMPT_FAILED,
+					  .code = code,
+					  .retryable = !votes_stop_it(votes, votes->lasting)};
 }
 
 struct lk__attempt_event lk__votes_event(const struct lk__votes *votes, bool worth)
 {
-	size_t majority = votes->majority, asked_again = votes->granted + votes->late;
+	size_t majority = votes->majority;
 	assert(majority > votes->nodes / 2 && votes->granted <= votes->may_have);
 	if (votes->granted >= majority && worth)
 		return (struct lk__attempt_event){.type = LK__ATTEMPT_GRANTED};
 	if (votes->may_have >= majority)
-		return (struct lk__attempt_event){
-			.type = LK__ATTEMPT_FAILED, .code = LK_EMAYBEHELD, .retryable = true};
-	if (votes->wrong > votes->nodes - majority) /* no majority without one of them */
+		return votes_failed(votes, LK_EMAYBEHELD);
+	if (votes_stop_it(votes, votes->wrong))
 		return (struct lk__attempt_event){.type = LK__ATTEMPT_FAILED,
 						  .code = LK_EWRONGTYPE};
-	if (votes->busy > 0 && votes->busy + asked_again >= majority)
+	if (votes_are_busy(votes))
 		return (struct lk__attempt_event){.type = LK__ATTEMPT_BUSY,
 						  .ttl_ms = votes->ttl_ms};
-	if (votes->late > 0 && asked_again >= majority)
+	if (votes->late > 0 && votes->granted + votes->late >= majority)
 		return (struct lk__attempt_event){.type = LK__ATTEMPT_LATE};
-	return (struct lk__attempt_event){
-		.type = LK__ATTEMPT_FAILED, .code = LK_ENOQUORUM, .retryable = true};
+	return votes_failed(votes, LK_ENOQUORUM);
 }

@@ -28,6 +28,7 @@ struct lk__vote {
 	bool granted;   /* whether it counts or not */
 	bool copies;    /* sent twice: whatever was answered, a copy may still run */
 	bool cut_off;   /* a release may not come behind the grant: on another connection or node */
+	bool lasting;   /* REFUSED, UNKNOWN: the next try would end in the same way */
 	int code;       /* why it does not count */
 	int64_t ttl_ms; /* BUSY */
 };
@@ -45,13 +46,16 @@ struct lk__votes {
 	size_t open; /* no answer yet */
 	size_t granted, busy, late;
 	size_t wrong;    /* there is something else under the name */
+	size_t lasting;  /* would answer the next try in the same way */
 	size_t may_have; /* granted it, or may have it for all we know, until that has gone back */
+	size_t awaited;  /* of those: only for want of an answer, which may clear it up */
 	int64_t ttl_ms;  /* the longest of those who are busy */
 };
 
 void lk__votes_add(struct lk__votes *votes, const struct lk__vote *vote);
 
-/* Whether the answers that are there decide it. */
+/* Whether the answers that are there decide it: that it is granted; or that it is not, and whether
+ * others have it, which "no quorum" must not hide. */
 bool lk__votes_decided(const struct lk__votes *votes);
 
 /* What the attempt is told. `worth`: a grant would have enough of its lease left. Only with
