@@ -30,6 +30,8 @@ struct doctor_state {
 static int doctor_take(void *context, int id, const char *value)
 {
 	struct doctor_state *state = context;
+	if (id == 'o')
+		return nodes_note(&state->nodes, value);
 	if (id == OPTION_URL)
 		return nodes_add(&state->nodes, value);
 	state->as_json = 1;

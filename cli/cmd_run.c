@@ -95,6 +95,8 @@ static int run_take(void *context, int id, const char *value)
 			return trouble("option --also: more than %d locks", LK_MULTI_LOCK_MAX);
 		state->keep.also[state->keep.also_count++] = value;
 		return 0;
+	case 'o':
+		return nodes_note(&state->keep.nodes, value);
 	case OPTION_URL:
 		return nodes_add(&state->keep.nodes, value);
 	case OPTION_QUARANTINE:

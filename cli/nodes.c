@@ -26,6 +26,7 @@ static int nodes_append(struct nodes *nodes, const char *url)
 {
 	if (nodes->count == LK_RED_NODES_MAX)
 		return trouble("more than %d servers", LK_RED_NODES_MAX);
+	nodes->after[nodes->count] = nodes->assigned_count;
 	nodes->url[nodes->count++] = url;
 	return 0;
 }
@@ -60,25 +61,48 @@ int nodes_from_environment(struct nodes *nodes)
 	if (!nodes->listed || !nodes->text)
 		return trouble_errno(ENOMEM, "LOCKKEEPER_URL");
 	int code = nodes_split(nodes, nodes->text);
-	if (code == 0 && setenv("LOCKKEEPER_URL", nodes->url[0], 1))
-		code = trouble_errno(errno, "cannot change the environment");
+	unsetenv("LOCKKEEPER_URL");
 	return code;
+}
+
+/* Those of the environment do not count any more. */
+static void nodes_drop_listed(struct nodes *nodes)
+{
+	if (!nodes->text)
+		return;
+	free(nodes->text);
+	nodes->text = NULL;
+	nodes->count = 0;
 }
 
 int nodes_add(struct nodes *nodes, const char *url)
 {
 	if (nodes->named_count == LK_RED_NODES_MAX)
 		return trouble("more than %d servers", LK_RED_NODES_MAX);
-	if (nodes->text) { /* the environment's, which do not count now */
-		free(nodes->text);
-		nodes->text = NULL;
-		nodes->count = 0;
-	}
+	nodes_drop_listed(nodes);
 	char *text = strdup(url);
 	if (!text)
 		return trouble_errno(ENOMEM, "option --url");
 	nodes->named[nodes->named_count++] = text;
 	return nodes_split(nodes, text);
+}
+
+static int is_url(const char *assignment)
+{
+	return strncmp(assignment, "url=", 4) == 0;
+}
+
+int nodes_note(struct nodes *nodes, const char *assignment)
+{
+	size_t size = (nodes->assigned_count + 1) * sizeof(*nodes->assigned);
+	const char **more = realloc(nodes->assigned, size);
+	if (!more)
+		return trouble_errno(ENOMEM, "option -o");
+	nodes->assigned = more;
+	nodes->assigned[nodes->assigned_count++] = assignment;
+	if (is_url(assignment))
+		nodes_drop_listed(nodes);
+	return 0;
 }
 
 int nodes_check_quorum(const struct nodes *nodes)
@@ -89,19 +113,122 @@ int nodes_check_quorum(const struct nodes *nodes)
 	return 0;
 }
 
+/* ---- options ---- */
+
+/* To be freed; NULL: no memory. */
+static char *value_of(const lk_config *config, const char *name)
+{
+	char short_one[2];
+	int length = lk_config_get(config, name, short_one, sizeof(short_one));
+	char *value = length < 0 ? NULL : malloc((size_t)length + 1);
+	if (value)
+		lk_config_get(config, name, value, (size_t)length + 1);
+	return value;
+}
+
+static int value_set(lk_config *config, const char *name, const char *value)
+{
+	lk_error error = {0};
+	return lk_config_set(config, name, value, &error) ? trouble_library(&error) : 0;
+}
+
+/* No URL on a command line or in a list has a password, and a file of one is read once: it may be a
+ * pipe. */
+static int is_password(const char *name)
+{
+	return strstr(name, "password") != NULL;
+}
+
+/* The lease of all, and what the record of each client tells of the command. */
+static int is_common(const char *name)
+{
+	return strcmp(name, "watchdog_ms") == 0 || strcmp(name, "client_program") == 0;
+}
+
+static int base_take(struct nodes *nodes, const lk_config *config)
+{
+	nodes->base = calloc(lk_option_count(), sizeof(*nodes->base));
+	for (size_t i = 0; nodes->base && i < lk_option_count(); i++) {
+		nodes->base[i] = value_of(config, lk_option_at(i)->name);
+		if (!nodes->base[i])
+			return trouble_errno(ENOMEM, "option --url");
+	}
+	return nodes->base ? 0 : trouble_errno(ENOMEM, "option --url");
+}
+
+/* Takes back what the URL of another server has set. */
+static int base_restore(const struct nodes *nodes, lk_config *config)
+{
+	int code = 0;
+	for (size_t i = 0; code == 0 && i < lk_option_count(); i++) {
+		const char *name = lk_option_at(i)->name;
+		if (strcmp(name, "url") != 0 && !is_password(name) && !is_common(name))
+			code = value_set(config, name, nodes->base[i]);
+	}
+	return code;
+}
+
+static int variables_prevail(lk_config *config)
+{
+	int code = 0;
+	for (size_t i = 0; code == 0 && i < lk_option_count(); i++) {
+		const lk_option_info *row = lk_option_at(i);
+		const char *value = row->environment ? getenv(row->environment) : NULL;
+		if (value && strcmp(row->name, "url") != 0 && !is_password(row->name))
+			code = value_set(config, row->name, value);
+	}
+	return code;
+}
+
+/* An -o that stands behind the URL. That of another URL would name a single server. */
+static int assigned_prevail(const struct nodes *nodes, lk_config *config, size_t index)
+{
+	int code = 0;
+	for (size_t i = nodes->after[index]; code == 0 && i < nodes->assigned_count; i++) {
+		const char *assignment = nodes->assigned[i];
+		size_t size = strcspn(assignment, "=");
+		int password = memmem(assignment, size, "password", 8) != NULL;
+		if (!password && !(is_url(assignment) && nodes->count > 1))
+			code = config_assign(config, assignment);
+	}
+	return code;
+}
+
+/* Makes it the configuration of one of the servers, but for the lease. */
+static int node_apply(const struct nodes *nodes, lk_config *config, size_t index)
+{
+	int code = base_restore(nodes, config);
+	if (code == 0)
+		code = config_assign_url(config, nodes->url[index]);
+	if (code == 0 && nodes->text)
+		code = variables_prevail(config);
+	return code ? code : assigned_prevail(nodes, config, index);
+}
+
+/* The same with the lease that the configuration has. */
+static int node_apply_leased(const struct nodes *nodes, lk_config *config, size_t index)
+{
+	char *lease = value_of(config, "watchdog_ms");
+	int code = lease ? node_apply(nodes, config, index) : trouble_errno(ENOMEM, "watchdog_ms");
+	if (code == 0)
+		code = value_set(config, "watchdog_ms", lease);
+	free(lease);
+	return code;
+}
+
 int nodes_settle(struct nodes *nodes, lk_config *config)
 {
 	if (nodes->listed && setenv("LOCKKEEPER_URL", nodes->listed, 1))
 		return trouble_errno(errno, "cannot change the environment");
-	int code = 0;
-	/* All are checked, the first stays. */
-	for (size_t i = nodes->count; code == 0 && i > 0; i--) {
-		if (nodes->text && url_has_secret(nodes->url[i - 1]))
+	int code = nodes->count ? base_take(nodes, config) : 0;
+	/* All are checked, and the first stays. */
+	for (size_t i = 0; code == 0 && i < nodes->count; i++) {
+		if (nodes->text && url_has_secret(nodes->url[i]))
 			return trouble("LOCKKEEPER_URL: the command would see a password in a list "
 				       "of servers; set LOCKKEEPER_PASSWORD");
-		code = config_assign_url(config, nodes->url[i - 1]);
+		code = node_apply(nodes, config, i);
 	}
-	return code;
+	return code == 0 && nodes->count > 1 ? node_apply_leased(nodes, config, 0) : code;
 }
 
 int nodes_open(const struct nodes *nodes, lk_config *config, lk_client **others_out,
@@ -110,7 +237,7 @@ int nodes_open(const struct nodes *nodes, lk_config *config, lk_client **others_
 	int code = 0;
 	*count_out = 0;
 	for (size_t i = 1; code == 0 && i < nodes->count; i++) {
-		code = config_assign_url(config, nodes->url[i]);
+		code = node_apply_leased(nodes, config, i);
 		if (code == 0)
 			code = client_open(config, &others_out[*count_out]);
 		*count_out += code == 0;
@@ -122,6 +249,10 @@ void nodes_free(struct nodes *nodes)
 {
 	for (size_t i = 0; i < nodes->named_count; i++)
 		free(nodes->named[i]);
+	for (size_t i = 0; nodes->base && i < lk_option_count(); i++)
+		free(nodes->base[i]);
+	free(nodes->base);
+	free(nodes->assigned);
 	free(nodes->listed);
 	free(nodes->text);
 }

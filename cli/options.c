@@ -128,7 +128,11 @@ static int option_take(struct parse *parse, option_taker take, void *state, int 
 		return take(state, id, optarg);
 	switch (id) {
 	case 'o':
-		return config_assign(parse->config, optarg);
+		code = config_assign(parse->config, optarg);
+		/* Who takes servers has to know which options stand behind them. */
+		return code == 0 && row_find(parse->command->options, OPTION_URL)
+			       ? take(state, id, optarg)
+			       : code;
 	case OPTION_URL:
 		return url_take(parse, optarg);
 	case OPTION_PRIVATE:

@@ -63,7 +63,8 @@ extern const struct command commands[];
 /* The options that every command takes; a row of its own with the same id prevails. */
 extern const struct option_row common_options[];
 
-/* Takes one option that is not common; 0, or an exit code when the value is wrong (said). */
+/* Takes one option that is not common; 0, or an exit code when the value is wrong (said). A command
+ * that takes several servers is shown each -o too, which is in the configuration already. */
 typedef int (*option_taker)(void *state, int id, const char *value);
 
 /*

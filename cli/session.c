@@ -19,6 +19,8 @@ struct taking {
 static int session_take(void *context, int id, const char *value)
 {
 	struct taking *taking = context;
+	if (id == 'o')
+		return nodes_note(&taking->session->nodes, value);
 	if (id == OPTION_URL)
 		return nodes_add(&taking->session->nodes, value);
 	return taking->take(taking->state, id, value);

@@ -59,6 +59,15 @@ def test_the_lease_is_one(cli, server, names, leases_ms):
     assert held.wait(20) == 128 + 15, held.stderr.read()
 
 
+@pytest.mark.parametrize("first, second", itertools.permutations(["-o", "-o url", "--url"], 2))
+def test_on_the_command_line_the_later_prevails(cli, server, first, second):
+    words = []
+    for name, ms in ((first, 90000), (second, 12000)):
+        words += SOURCES[name](server.unix_url, str(ms))[0]
+    refused = cli("run", *words, "-k", "6001ms", "job", "true")
+    assert "more than half of the lease of 12000 ms" in refused.stderr
+
+
 @pytest.mark.parametrize("name", SOURCES)
 def test_the_quarantine_is_at_least_the_lease(cli, three, name):
     """Somebody may have the lock for that long, on a server that does not know it any more."""
@@ -90,6 +99,58 @@ def test_a_quorum_has_one_lease_whichever_url_names_it(cli, three, place):
     assert all(server.call("PTTL", "job") <= 20000 for server in three)
     held.terminate()
     assert held.wait(20) == 128 + 15
+
+
+# How the three servers of a quorum are named, and which name each client gets. {0} … are the URLs.
+NAMED = {
+    "each has its own": (
+        "--url {0}?client_name=a --url {1}?client_name=b --url {2}?client_name=c", {}, "a b c"),
+    "the others have none": (
+        "-o client_name=x --url {0} --url {1}?client_name=b --url {2}", {}, "x b x"),
+    "an option behind all": (
+        "--url {0}?client_name=a --url {1} --url {2}?client_name=c -o client_name=x", {}, "x x x"),
+    "an option behind two": (
+        "--url {0}?client_name=a --url {1} -o client_name=x --url {2}?client_name=c", {}, "x x c"),
+    "a list": ("", {"LOCKKEEPER_URL": "{0}?client_name=a,{1},{2}?client_name=c"},
+               "a lockkeeper c"),
+    "a list and an option": (
+        "-o client_name=x", {"LOCKKEEPER_URL": "{0}?client_name=a,{1},{2}?client_name=c"}, "x x x"),
+    "a list and a variable": (
+        "", {"LOCKKEEPER_URL": "{0}?client_name=a,{1},{2}?client_name=c",
+             "LOCKKEEPER_CLIENT_NAME": "x"}, "x x x"),
+}
+
+
+def names_of_clients(server) -> set[str]:
+    return {dict(word.split("=", 1) for word in line.split())["name"]
+            for line in server.clients()}
+
+
+@pytest.mark.parametrize("how", NAMED)
+def test_a_url_of_a_quorum_is_for_its_own_server(cli, three, how):
+    words, variables, names = NAMED[how]
+    urls = [server.unix_url for server in three]
+    environment = {"LOCKKEEPER_URL": ""}
+    environment |= {name: value.format(*urls) for name, value in variables.items()}
+    held = cli.start("run", "-l", "1", "--quarantine", "1", *words.format(*urls).split(), "job",
+                     "sleep", "60", **environment)
+    until(lambda: all(server.call("EXISTS", "job") for server in three), 60, "all have it")
+    assert [names_of_clients(server) for server in three] == [{name} for name in names.split()]
+    held.terminate()
+    assert held.wait(20) == 128 + 15, held.stderr.read()
+
+
+def test_a_database_of_a_quorum_is_for_its_own_server(cli, three):
+    urls = [f"redis://127.0.0.1:{server.port}" for server in three]
+    urls[1] += "/3"
+    held = cli.start("run", "-l", "1", "--quarantine", "1",
+                     *(word for url in urls for word in ("--url", url)), "job", "sleep", "60",
+                     LOCKKEEPER_URL="")
+    for server, number in zip(three, (0, 3, 0)):
+        until(lambda: f"db{number}:keys" in server.call("INFO", "keyspace").decode(), 60, "held")
+        assert server.call("INFO", "keyspace").decode().count("keys=") == 1
+    held.terminate()
+    assert held.wait(20) == 128 + 15, held.stderr.read()
 
 
 RECORD_SOURCES = {
