@@ -27,11 +27,12 @@
  *
  * WAITERS THAT GO AWAY. A waiter that times out or is cancelled leaves the queue at once. If the
  * server refuses that or does not answer, the library repeats it; if the lock reaches that place
- * first, the library releases it. When its turn comes, a waiter whose process died holds up the
- * others for 3 s at most. A dead Java waiter looks like a slow one: it holds up the others until
- * its own limit has passed (Redisson: 5 minutes). A live waiter that cannot be reached for 3 s when
- * its turn comes moves to the end of the queue. The option fair_wait_ms sets how long Java clients
- * believe that a waiter of ours is alive; if the caller's wait limit is shorter, it counts instead.
+ * first, the library releases it. Waiters whose processes died hold up the others for 3 s at most,
+ * however many they are: when the turn of one of them comes, the silence of all is measured. A dead
+ * Java waiter looks like a slow one: it holds up the others until its own limit has passed
+ * (Redisson: 5 minutes). A live waiter that cannot be reached for 3 s, and whose turn comes, moves
+ * to the end of the queue. The option fair_wait_ms sets how long Java clients believe that a waiter
+ * of ours is alive; if the caller's wait limit is shorter, it counts instead.
  *
  * OTHER KINDS. Reentrant, fenced and spin locks of the same name exclude it, and ignore its queue.
  * Neither wakes the other's waiters. A waiter looks again when the ttl it last saw has passed; a

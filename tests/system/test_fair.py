@@ -308,6 +308,30 @@ def test_killed_waiter_costs_seconds(server, make_keeper):
     nothing_left(server)
 
 
+def test_any_number_of_killed_waiters_costs_no_more(server, make_keeper):
+    """Of several processes, before and between those that live."""
+    a, b = make_keeper(server.unix_url), make_keeper(server.unix_url)
+    killed = [make_keeper(server.unix_url) for _ in range(2)]
+    a.call("acquire", NAME, kind="fair").ok()
+    for number in range(10):
+        line_up(server, killed[number % 2], f"k{number}")
+    first = line_up(server, b, "first")
+    for number in range(10, 15):
+        line_up(server, killed[number % 2], f"k{number}")
+    last = line_up(server, b, "last")
+    for keeper in killed:
+        keeper.kill()
+    until(lambda: listening(server) == 2, 5, "the server knows that they are gone")
+    released_ns = boottime_ns()
+    a.call("release", NAME, kind="fair").ok()
+    assert first.result(60).ok().end_ns - released_ns > 2e9, "a moment to come back"
+    b.call("release", NAME, thread="first", kind="fair").ok()
+    answer = last.result(60).ok()
+    assert answer.end_ns - released_ns < 9e9, "the silence of one, where there are fifteen"
+    b.call("release", NAME, thread="last", kind="fair").ok()
+    nothing_left(server)
+
+
 def test_killed_holder_costs_its_lease(server, make_keeper):
     a = make_keeper(server.unix_url)
     b = make_keeper(server.unix_url)

@@ -335,6 +335,86 @@ def test_silent_head_of_ours_costs_seconds_and_another_watches(server, fair):
     guard.stop()
 
 
+def dead(count: int) -> list[str]:
+    return [f"dead:{number}" for number in range(count)]
+
+
+def silence_passes(server, fair) -> list[str]:
+    """As if it were over for all whose silence is measured; who they are."""
+    now_ms, silent = int(fair.now_us() / 1000), []
+    asked = server.call("HGETALL", fair.keys[3])
+    for field, words in zip(asked[::2], (value.split() for value in asked[1::2])):
+        if field == b"off" or len(words) < 4:
+            continue
+        assert 2000 < int(words[3]) - now_ms <= 3000
+        server.call("HSET", fair.keys[3], field, b" ".join([*words[:3], b"%d" % now_ms]))
+        silent.append(field.decode())
+    return silent
+
+
+@pytest.mark.parametrize("may_ask", [True, False])
+def test_any_number_of_silent_waiters_costs_one_silence(server, fair, may_ask):
+    if not may_ask:
+        server.call("ACL", "SETUSER", "default", "-pubsub")
+    fair.acquire("a:1")
+    for field in (*dead(50), "b:1"):
+        fair.acquire(field)
+    guard = Subscriber(server, f"{fair.channel}:b:1")
+    fair.release("a:1")
+    assert fair.holder() is None and fair.queue() == [*dead(50), "b:1"]
+    until(lambda: guard.messages == [b"look"], 5, "however many are dead before it")
+    assert 0 < fair.acquire("b:1")[0] <= 3000
+    assert sorted(silence_passes(server, fair)) == sorted(dead(50))
+    assert fair.acquire("b:1") is None and fair.queue() == []
+    guard.stop()
+
+
+def test_the_silence_of_those_between_the_living_is_measured_too(server, fair):
+    living = [f"b:{number}" for number in range(4)]
+    fair.acquire("a:1")
+    for pair in zip(dead(4), living):
+        for field in pair:
+            fair.acquire(field)
+    listeners = [Subscriber(server, f"{fair.channel}:{field}") for field in living]
+    fair.release("a:1")
+    assert sorted(silence_passes(server, fair)) == dead(4)
+    assert fair.acquire("b:0") is None
+    for before, after in zip(living, living[1:]):
+        assert fair.release(before) == 1 and fair.holder() == after, "nobody waits for the dead"
+    for listener in listeners:
+        listener.stop()
+
+
+def test_a_silent_waiter_that_asks_again_has_its_time_anew(server, fair):
+    fair.acquire("a:1")
+    for field in ("dead:0", "b:1", "c:1"):
+        fair.acquire(field)
+    guard = Subscriber(server, f"{fair.channel}:c:1")
+    fair.release("a:1")
+    fair.acquire("b:1")
+    assert silence_passes(server, fair) == ["dead:0"]
+    assert fair.acquire("c:1")[0] > 0
+    assert fair.queue() == ["b:1", "c:1"] and fair.holder() is None
+    assert fair.acquire("b:1") is None
+    guard.stop()
+
+
+def test_a_silent_waiter_that_becomes_the_head_is_looked_after(server, fair):
+    """Its silence was noted behind a living one, and the first who listens stands behind it."""
+    fair.acquire("a:1")
+    for field in ("slow:1", "b:1", "dead:0", "c:1"):
+        fair.acquire(field)
+    listeners = {field: Subscriber(server, f"{fair.channel}:{field}") for field in ("b:1", "c:1")}
+    fair.release("a:1")
+    assert fair.acquire("slow:1") is None
+    assert fair.release("slow:1") == 1 and fair.holder() == "b:1"
+    fair.release("b:1")
+    assert fair.holder() is None
+    until(lambda: listeners["c:1"].messages == [b"look"], 5)
+    for listener in listeners.values():
+        listener.stop()
+
+
 def test_a_pattern_subscriber_is_not_a_waiter(server, fair):
     fair.acquire("a:1")
     for field in ("b:1", "c:1", "d:1"):

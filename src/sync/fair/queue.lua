@@ -4,7 +4,9 @@
 --   KEYS[2]  the queue, a list: owner fields that wait, the next one first
 --   KEYS[3]  the scores, a sorted set: until when (server time, ms) a waiter counts as alive
 --   KEYS[4]  our own waiters, a hash that Java does not know: owner field → "<lease> <wait>
---            <nonce>", ms; "off" → "<what the scores are too high by> <the last in the queue then>"
+--            <nonce>", ms, and behind that " <until>" of one that does not listen: it counts as
+--            alive until then (server time, ms); "off" → "<what the scores are too high by> <the
+--            last in the queue then>"
 --   ARGV[1]  what is asked for: "acquire", "try" (without a place in the queue), "release", "force"
 --   ARGV[2]  owner field; empty for "force"
 --   ARGV[3]  channels: the waiter with a field F listens on "<this>:F"
@@ -33,7 +35,7 @@ local what, own, channels = ARGV[1], ARGV[2], ARGV[3]
 
 local SILENT_MS = 3000 -- for one of ours whom no message reaches: it reconnects, or is dead
 local TAKES_MS = 1000 -- for one of Java's to take the lock that it was told of
-local GUARDS_MAX = 16 -- how far back one is looked for who watches over a silent head
+local PART = 32 -- of the queue, looked at together
 
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
@@ -65,11 +67,12 @@ local function off()
 	return off_known
 end
 
--- What one of ours has asked for: lease, wait, nonce; nil for one of Java's.
+-- What one of ours has asked for: lease, wait, nonce; and until when it may be silent, or ''. nil
+-- for one of Java's.
 local function asked_by(field)
 	local asked = redis.call('HGET', ours, field)
 	if asked then
-		return string.match(asked, '^(%d+) (%d+) (%x+)$')
+		return string.match(asked, '^(%d+) (%d+) (%x+) ?(%d*)$')
 	end
 end
 
@@ -136,11 +139,27 @@ local function tell(field, message)
 	return type(heard) == 'number' and heard or 0
 end
 
--- A message also reaches those who listen to everything, and they are nobody who waits here. Where
--- the user may not ask, the message alone has to tell.
+-- How many listen to each of these fields' channels; nil where the user may not ask. A message also
+-- reaches those who listen to everything, and they are nobody who waits here.
+local function listeners(fields)
+	local names, counts = {}, {}
+	for i, field in ipairs(fields) do
+		names[i] = channels .. ':' .. field
+	end
+	local answer = redis.pcall('PUBSUB', 'NUMSUB', unpack(names))
+	if answer.err then
+		return nil
+	end
+	for i = 1, #fields do
+		counts[i] = answer[2 * i]
+	end
+	return counts
+end
+
+-- Where the user may not ask, the message alone has to tell.
 local function listens(field)
-	local answer = redis.pcall('PUBSUB', 'NUMSUB', channels .. ':' .. field)
-	return answer.err or answer[2] > 0
+	local counts = listeners({field})
+	return not counts or counts[1] > 0
 end
 
 -- Hands the lock to the head, which is ours. How many heard of it; none: it was not handed over.
@@ -209,18 +228,77 @@ local function queue_leave(field, wait)
 	return true
 end
 
--- The head may be dead: the next of ours who listens is to look after it.
-local function tell_guard()
-	for _, other in ipairs(redis.call('LRANGE', queue, 1, GUARDS_MAX)) do
-		if other == own then
-			return 0
-		end
-		local listening = redis.call('HEXISTS', ours, other) == 1 and listens(other)
-		if listening and tell(other, 'look') > 0 then
-			return 1
-		end
+-- Has one of ours look again. How many heard of it; nil: the user may not tell.
+local function tell_to_look(field)
+	local heard = redis.pcall('PUBLISH', channels .. ':' .. field, 'look')
+	return type(heard) == 'number' and heard or nil
+end
+
+-- One of ours that does not listen.
+local function note_silent(field)
+	local lease, wait, nonce, silent = asked_by(field)
+	if lease and silent == '' then
+		redis.call('HSET', ours, field, lease .. ' ' .. wait .. ' ' .. nonce ..
+			string.format(' %.0f', now + SILENT_MS))
 	end
-	return 0
+end
+
+-- The head may be dead: the first of ours who listens is to look after it; or who asks does. How
+-- many heard of it. With `noting`, others may be dead as well: from now on the silence of all is
+-- measured, so any number of dead waiters costs SILENT_MS once. Their scores stay: whoever is
+-- served, his wait comes off them.
+local function look_behind(noting)
+	local heard, at, size = nil, 0, redis.call('LLEN', queue)
+	while at < size and (noting or not heard) do
+		local part = redis.call('LRANGE', queue, at, at + PART - 1)
+		local counts = listeners(part)
+		for i, field in ipairs(part) do
+			local is_ours = redis.call('HEXISTS', ours, field) == 1
+			local silent = is_ours and field ~= own and counts and counts[i] == 0
+			if at + i == 1 then
+				silent = true
+			elseif field == own then
+				heard = heard or 0
+			elseif is_ours and not silent and not heard then
+				local told = tell_to_look(field)
+				silent = not counts and told == 0
+				heard = not silent and (told or 0) or nil
+			end
+			if noting and silent then
+				note_silent(field)
+			end
+		end
+		noting = noting and (counts or not heard)
+		at = at + PART
+	end
+	return heard or 0
+end
+
+-- Until when a head of ours that does not listen counts as alive, and how many are told to look
+-- after it, as soon as it holds up others.
+local function patience_with_ours(head, silent)
+	local score = score_of(head)
+	local until_ms = tonumber(silent) or now + SILENT_MS
+	local heard = 0
+	if until_ms > now and (silent == '' or not score or score > until_ms) then
+		heard = look_behind(silent == '')
+		score = math.min(score or until_ms, until_ms)
+		set_score(head, score)
+	end
+	return math.min(score or until_ms, until_ms), heard
+end
+
+-- The same of one of Java's, which is told itself if there is `news` for it.
+local function patience_with_java(head, news)
+	local score, heard = score_of(head), 0
+	if not score then -- Java would wait for ever for one without
+		score, news = now + SILENT_MS, true
+		set_score(head, score)
+	end
+	if news and score > now then
+		heard = tell(head, '0') + look_behind(false)
+	end
+	return score, heard
 end
 
 -- The lock is free: hands it to the next in the queue if that is ours and listens, tells it if it
@@ -233,24 +311,19 @@ local function settle(news)
 		if not head or head == own then
 			return head, 0, alone
 		end
-		local lease, wait, nonce = asked_by(head)
+		local lease, wait, nonce, silent = asked_by(head)
 		local heard = lease and hand_over(head, lease, wait, nonce, alone) or 0
 		if heard > 0 then
 			return head, heard
 		end
-		local score = score_of(head)
-		-- Java would wait for ever for one without a score.
-		local doubtful = not score or lease and score > now + SILENT_MS
-		if doubtful then
-			score = now + SILENT_MS
-			set_score(head, score)
+		local until_ms
+		if lease then
+			until_ms, heard = patience_with_ours(head, silent)
+		else
+			until_ms, heard = patience_with_java(head, news)
 		end
-		if score > now then
-			if not lease and (doubtful or news) then
-				doubtful = true
-				heard = tell(head, '0')
-			end
-			return head, doubtful and heard + tell_guard() or heard
+		if until_ms > now then
+			return head, heard
 		end
 		if alone then
 			queue_clear()
