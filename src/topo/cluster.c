@@ -9,7 +9,9 @@
  *   that has lost its slots stays, idle, until the client ends.
  * - Shard 0 has no slots. It is any node of the cluster, and is asked while it is not known who has
  *   a slot: its server says who.
- * - The scout asks several nodes for the map of the slots, and believes what most say (vote.h).
+ * - The scout asks several nodes for the map of the slots, and believes what most say (vote.h); if
+ *   no map is that of most, of each slot what most say of that. A slot of which they disagree stays
+ *   where it was.
  *   What a server says of one slot (MOVED) is believed at once, if its target is known, until the
  *   next map, which then is not urgent. ASK says where one key is; the slot stays where it was.
  * - The table of slots and the list of shards are read without a mutex; what they say may be out of
@@ -296,6 +298,15 @@ static void any_move(struct cluster *cluster, const struct lk__map *map)
 	shard_move(any, chosen->node.place);
 }
 
+/* A shard has a slot of which nodes disagree. */
+static bool is_disputed(const struct cluster *cluster, const struct lk__map *map, size_t index)
+{
+	for (size_t slot = 0; slot < LK__SLOTS; slot++)
+		if (map->owner[slot] == LK__MAP_OPEN && atomic_load(&cluster->slot[slot]) == index)
+			return true;
+	return false;
+}
+
 /* Which shards the masters are: those that go on first, then the heirs of those that do not, then
  * new ones. */
 static bool cluster_assign(struct cluster *cluster, const struct lk__map *map, uint16_t *index_out,
@@ -312,7 +323,7 @@ static bool cluster_assign(struct cluster *cluster, const struct lk__map *map, u
 			taken[index] = true;
 		}
 	for (size_t i = ANY + 1; i < atomic_load(&cluster->count); i++)
-		if (!taken[i])
+		if (!taken[i] && !is_disputed(cluster, map, i))
 			shard_move(shard_at(cluster, i), "");
 	for (size_t i = 0; i < map->count; i++) {
 		if (index_out[i] != ANY)
@@ -353,8 +364,9 @@ static void cluster_believe(struct cluster *cluster, const struct lk__map *map, 
 	}
 	any_move(cluster, map);
 	for (size_t slot = 0; slot < LK__SLOTS; slot++) {
-		uint8_t owner = map->owner[slot];
-		slot_give(cluster, slot, owner ? index[owner - 1] : ANY, !first);
+		uint16_t owner = map->owner[slot];
+		if (owner != LK__MAP_OPEN)
+			slot_give(cluster, slot, owner ? index[owner - 1] : ANY, !first);
 	}
 	cluster_wake_astray(cluster);
 }
@@ -408,6 +420,11 @@ static void learn_masters(struct lk__scout *scout, const struct lk__map *map)
 	}
 }
 
+static void map_says(const struct lk__map *map, char says_out[LK__PLACE_SIZE])
+{
+	snprintf(says_out, LK__PLACE_SIZE, "%016llx", (unsigned long long)map->digest);
+}
+
 static void map_answered(struct lk__scout *scout, struct lk__peer *peer, const redisReply *reply)
 {
 	const char *fault;
@@ -425,7 +442,7 @@ static void map_answered(struct lk__scout *scout, struct lk__peer *peer, const r
 				fault ? fault : "out of memory");
 		return;
 	}
-	snprintf(peer->says, sizeof(peer->says), "%016llx", (unsigned long long)map->digest);
+	map_says(map, peer->says);
 	lk__scout_fault(peer, LK_EUNAVAILABLE, "it tells another map of the slots");
 	learn_masters(scout, map);
 	map_keep(lk__scout_kind(scout), map);
@@ -474,6 +491,25 @@ static void cluster_fail(const struct lk__scout *scout, size_t votes, lk_error *
 		lk__scout_fail(scout, error, LK_EUNAVAILABLE, "the nodes disagree");
 }
 
+/* No map is that of most: what most say of each slot. False: they agree about none. */
+static bool cluster_believe_slots(struct cluster *cluster, const struct lk__scout *scout, size_t of,
+				  lk_error *error)
+{
+	struct lk__map_vote votes[LK__PEERS_MAX];
+	char says[LK__PLACE_SIZE];
+	for (size_t i = 0; i < cluster->map_count; i++) {
+		map_says(cluster->map[i], says);
+		votes[i] = (struct lk__map_vote){.map = cluster->map[i],
+						 .votes = lk__vote_count(scout, says)};
+	}
+	struct lk__map *map = lk__map_merge(votes, cluster->map_count, of);
+	bool agrees = map && map->count > 0;
+	if (agrees)
+		cluster_believe(cluster, map, error);
+	lk__map_free(map);
+	return agrees;
+}
+
 static bool cluster_judge(struct lk__scout *scout, bool over, lk_error *error)
 {
 	struct cluster *cluster = lk__scout_kind(scout);
@@ -483,7 +519,7 @@ static bool cluster_judge(struct lk__scout *scout, bool over, lk_error *error)
 		cluster_believe(cluster, map, error);
 		return true;
 	}
-	if (over)
+	if (over && !(vote.votes && cluster_believe_slots(cluster, scout, vote.votes, error)))
 		cluster_fail(scout, vote.votes, error);
 	return over;
 }

@@ -99,15 +99,17 @@ static struct lk__map_master *map_master(struct lk__map *map, const redisReply *
 	return master;
 }
 
-/* FNV-1a of the range and its master, so that the order of ranges does not matter in a sum. */
-static uint64_t range_digest(int64_t slot, const struct lk__map_node *node)
+/* FNV-1a of a slot and its master, with its bits mixed: in a sum, where the order of slots does not
+ * matter, ids that differ in the last digit alone would be the same without that. */
+static uint64_t slot_digest(int64_t slot, const struct lk__map_node *node)
 {
 	char text[LK__NODE_ID_SIZE + 24];
 	uint64_t hash = UINT64_C(14695981039346656037);
 	snprintf(text, sizeof(text), "%d %s", (int)slot, node->id);
 	for (const char *at = text; *at; at++)
 		hash = (hash ^ (unsigned char)*at) * UINT64_C(1099511628211);
-	return hash;
+	hash = (hash ^ hash >> 33) * UINT64_C(0xff51afd7ed558ccd);
+	return hash ^ hash >> 33;
 }
 
 static bool map_add(struct lk__map *map, const redisReply *range, const char *asked)
@@ -119,8 +121,8 @@ static bool map_add(struct lk__map *map, const redisReply *range, const char *as
 		return false;
 	const struct lk__map_master *master = map_master(map, range, asked);
 	for (int64_t slot = first; master && slot <= last; slot++) {
-		map->owner[slot] = (uint8_t)(master - map->master + 1);
-		map->digest += range_digest(slot, &master->node);
+		map->owner[slot] = (uint16_t)(master - map->master + 1);
+		map->digest += slot_digest(slot, &master->node);
 	}
 	return true;
 }
@@ -181,6 +183,76 @@ void lk__map_add_replicas(struct lk__map *map, const struct lk__map *other)
 		for (size_t j = 0; j < other->count; j++)
 			if (strcmp(map->master[i].node.id, other->master[j].node.id) == 0)
 				master_add_missing(&map->master[i], &other->master[j]);
+}
+
+/* ---- several maps ---- */
+
+/* NULL: nobody. */
+static const struct lk__map_master *owner_of(const struct lk__map *map, size_t slot)
+{
+	return map->owner[slot] ? &map->master[map->owner[slot] - 1] : NULL;
+}
+
+static bool is_same(const struct lk__map_master *one, const struct lk__map_master *other)
+{
+	return one && other ? strcmp(one->node.id, other->node.id) == 0 : one == other;
+}
+
+/* As in `owner`. */
+static uint16_t map_take(struct lk__map *map, const struct lk__map_master *master)
+{
+	size_t at = 0;
+	if (!master)
+		return 0;
+	while (at < map->count && !is_same(&map->master[at], master))
+		at++;
+	if (at == LK__MAP_MASTERS_MAX)
+		return LK__MAP_OPEN;
+	if (at == map->count)
+		map->master[map->count++] = *master;
+	return (uint16_t)(at + 1);
+}
+
+static uint16_t slot_vote(struct lk__map *map, const struct lk__map_vote *votes, size_t count,
+			  size_t of, size_t slot)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct lk__map_master *owner = owner_of(votes[i].map, slot);
+		size_t same = 0;
+		for (size_t j = 0; j < count; j++)
+			if (is_same(owner, owner_of(votes[j].map, slot)))
+				same += votes[j].votes;
+		if (2 * same > of)
+			return map_take(map, owner);
+	}
+	return LK__MAP_OPEN;
+}
+
+/* Slots come in ranges. */
+static bool slot_is_as_before(const struct lk__map_vote *votes, size_t count, size_t slot)
+{
+	bool same = slot > 0;
+	for (size_t i = 0; i < count && same; i++)
+		same = votes[i].map->owner[slot] == votes[i].map->owner[slot - 1];
+	return same;
+}
+
+struct lk__map *lk__map_merge(const struct lk__map_vote *votes, size_t count, size_t of)
+{
+	struct lk__map *map = calloc(1, sizeof(*map));
+	if (map)
+		map->master = calloc(LK__MAP_MASTERS_MAX, sizeof(*map->master));
+	if (!map || !map->master) {
+		lk__map_free(map);
+		return NULL;
+	}
+	for (size_t slot = 0; slot < LK__SLOTS; slot++)
+		map->owner[slot] = slot_is_as_before(votes, count, slot)
+					   ? map->owner[slot - 1]
+					   : slot_vote(map, votes, count, of, slot);
+	for (size_t i = 0; i < count; i++)
+		lk__map_add_replicas(map, votes[i].map);
+	return map;
 }
 
 bool lk__redirect_read(const char *words, const char *asked, uint16_t *slot_out, char *place_out)

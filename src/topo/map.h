@@ -48,7 +48,16 @@ struct lk__map {
 	uint64_t digest; /* the same in maps whose masters have the same slots */
 	size_t count;
 	struct lk__map_master *master;
-	uint8_t owner[LK__SLOTS]; /* one more than the index of the master; 0: nobody has it */
+	/* One more than the index of the master; 0: nobody has the slot; LK__MAP_OPEN. */
+	uint16_t owner[LK__SLOTS];
+};
+
+#define LK__MAP_OPEN UINT16_MAX /* in a merged map: the others disagree about the slot */
+
+/* A map, and how many say so. */
+struct lk__map_vote {
+	const struct lk__map *map;
+	size_t votes;
 };
 
 /* Reads an answer of the node at `asked`, whose host stands for one that does not know its own.
@@ -58,6 +67,10 @@ void lk__map_free(struct lk__map *map);
 
 /* Adds the replicas that only the other knows: a node lists one when it has heard from it. */
 void lk__map_add_replicas(struct lk__map *map, const struct lk__map *other);
+
+/* The map of what more than half of `of` votes say of each slot, with the masters that have one
+ * then. NULL: out of memory. */
+struct lk__map *lk__map_merge(const struct lk__map_vote *votes, size_t count, size_t of);
 
 /* Takes MOVED or ASK apart: slot and place, of LK__PLACE_SIZE bytes. False: it is malformed. */
 bool lk__redirect_read(const char *words, const char *asked, uint16_t *slot_out, char *place_out);

@@ -26,7 +26,7 @@ static const char *says(const struct lk__scout *scout, size_t index)
 	return lk__scout_has_answered(scout, peer) && !is_counted(scout, index) ? peer->says : "";
 }
 
-static size_t count_of(const struct lk__scout *scout, const char *saying)
+size_t lk__vote_count(const struct lk__scout *scout, const char *saying)
 {
 	size_t same = 0;
 	for (size_t i = 0; i < lk__scout_count(scout); i++)
@@ -43,7 +43,7 @@ struct lk__vote lk__vote_of(const struct lk__scout *scout)
 		if (!*saying)
 			continue;
 		vote.votes++;
-		size_t same = count_of(scout, saying);
+		size_t same = lk__vote_count(scout, saying);
 		if (same <= vote.most)
 			continue;
 		vote.common = saying;

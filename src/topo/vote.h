@@ -21,6 +21,9 @@ struct lk__vote {
 
 struct lk__vote lk__vote_of(const struct lk__scout *scout);
 
+/* How many say that in this round. */
+size_t lk__vote_count(const struct lk__scout *scout, const char *saying);
+
 /* Whether it is believed; `over`: nobody else will answer. */
 bool lk__vote_decides(const struct lk__vote *vote, bool over);
 

@@ -4,6 +4,7 @@ Maps that are half, stale, empty or different; a cluster that is down; a node th
 """
 from __future__ import annotations
 
+import itertools
 import time
 
 import pytest
@@ -168,8 +169,9 @@ def told_apart(fake) -> list:
 
 
 def test_no_two_views_alike(fake, make_keeper):
-    """Nobody is believed, and the call says why; until two of the three agree."""
-    maps = told_apart(fake)
+    """Each node takes all slots for its own. Nobody is believed, and the call says why; until two
+    of the three agree."""
+    maps = [[[0, SLOTS - 1, node]] for node in fake.nodes]
     for node, slots in zip(fake.nodes, maps):
         node.slots = slots
     keeper, name = make_keeper(fake.url, client_record="off"), fake.name_on(fake.nodes[0])
@@ -180,6 +182,41 @@ def test_no_two_views_alike(fake, make_keeper):
     until(lambda: keeper.call("try", name).code == "OK", 5, "two agree")
     assert fake.holders(name) == [fake.nodes[0]]
     keeper.call("release", name).ok()
+
+
+def name_in(slot: int) -> str:
+    return next(name for name in (f"name{number}" for number in itertools.count())
+                if slot_of(name) == slot)
+
+
+def test_two_views_that_differ_in_one_slot(fake, make_keeper):
+    """One for each, and the third node tells none. Names in all other slots are served; of that one
+    the nodes themselves say who has it."""
+    first, second, third = fake.nodes
+    (first.slots, second.slots), disputed = told_apart(fake)[1::-1], fake.ranges[1][0]
+    third.rule = saying("CLUSTER SLOTS", ErrorReply("ERR"))
+    keeper = make_keeper(fake.url, client_record="off")
+    for node in fake.nodes:
+        taken(keeper, fake, fake.name_on(node), node)
+    taken(keeper, fake, name_in(disputed), second)
+
+
+def test_a_lock_whose_slot_two_views_dispute(fake, make_keeper):
+    """It stays where it is, and so does all else of its node, all of whose slots are disputed."""
+    first, second, third = fake.nodes
+    keeper = connected(make_keeper, fake, watchdog_ms=LEASE_MS)
+    keeper.listen()
+    held = fake.name_on(second)
+    keeper.call("acquire", held).ok()
+    begin, end, _ = fake.ranges[1]
+    first.slots = [fake.ranges[0], [begin, end, third], fake.ranges[2]]
+    third.rule = saying("CLUSTER SLOTS", ErrorReply("ERR"))
+    asked = [node.count("CLUSTER", "SLOTS") for node in (first, second)]
+    until(lambda: all(node.count("CLUSTER", "SLOTS") > count + 1
+                      for node, count in zip((first, second), asked)), 10, "it has heard the views")
+    for node in fake.nodes:
+        taken(keeper, fake, fake.name_on(node), node)
+    kept(keeper, fake, held, second)
 
 
 def test_views_that_part_later(fake, keeper):

@@ -169,6 +169,81 @@ static void test_alike(void **state)
 	assert_true(one != moved);
 }
 
+/* All slots, and a digit of the id. */
+static void test_similar_ids_are_told_apart(void **state)
+{
+	uint64_t digests[10];
+	(void)state;
+	for (size_t i = 0; i < COUNT(digests); i++) {
+		char text[160], id[41];
+		snprintf(id, sizeof(id), "%040zx", i);
+		snprintf(text, sizeof(text),
+			 "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$1\r\na\r\n:1\r\n$40\r\n%s\r\n", id);
+		digests[i] = digest_of(text);
+		for (size_t j = 0; j < i; j++)
+			assert_true(digests[i] != digests[j]);
+	}
+}
+
+#define HALVES(last, next)                                                                         \
+	good_map("*2\r\n*3\r\n:0\r\n:" last "\r\n" NODE(                                           \
+		"1", "a", "1", ID_A) "*3\r\n:" next "\r\n:99\r\n" NODE("1", "b", "2", ID_B))
+
+/* A slot belongs to whom more than half of the votes name; they may disagree about some. */
+static void test_a_vote_on_each_slot(void **state)
+{
+	(void)state;
+	struct lk__map *one = HALVES("49", "50"), *other = HALVES("50", "51");
+	struct lk__map_vote votes[] = {{one, 1}, {other, 1}};
+	struct lk__map *map = lk__map_merge(votes, 2, 2);
+	assert_int_equal(map->count, 2);
+	assert_string_equal(map->master[0].node.id, ID_A);
+	assert_string_equal(map->master[1].node.place, "b:2");
+	assert_int_equal(map->owner[49], 1);
+	assert_int_equal(map->owner[50], LK__MAP_OPEN);
+	assert_int_equal(map->owner[51], 2);
+	assert_int_equal(map->owner[100], 0);
+	lk__map_free(map);
+	votes[1].votes = 2;
+	map = lk__map_merge(votes, 2, 3);
+	assert_int_equal(map->owner[50], 1);
+	lk__map_free(map);
+	map = lk__map_merge(votes, 2, 4); /* of those who say something else again, or nothing */
+	assert_int_equal(map->owner[49], 1);
+	assert_int_equal(map->owner[50], LK__MAP_OPEN);
+	lk__map_free(map);
+	map = lk__map_merge(votes, 2, 6);
+	assert_int_equal(map->count, 0);
+	assert_int_equal(map->owner[49], LK__MAP_OPEN);
+	lk__map_free(map);
+	lk__map_free(one);
+	lk__map_free(other);
+}
+
+/* Nobody is the master of a slot with as good a right as somebody; and each replica counts. */
+static void test_what_merged_maps_keep(void **state)
+{
+	(void)state;
+	struct lk__map *one = good_map("*1\r\n*4\r\n:0\r\n:99\r\n" NODE("1", "a", "1", ID_A)
+					       NODE("1", "b", "2", ID_B));
+	struct lk__map *other = good_map("*1\r\n*4\r\n:10\r\n:99\r\n" NODE("1", "a", "1", ID_A)
+						 NODE("1", "c", "3", ID_C));
+	struct lk__map_vote votes[] = {{one, 1}, {other, 1}};
+	struct lk__map *map = lk__map_merge(votes, 2, 2);
+	assert_int_equal(map->count, 1);
+	assert_int_equal(map->owner[0], LK__MAP_OPEN);
+	assert_int_equal(map->owner[10], 1);
+	assert_int_equal(map->owner[100], 0);
+	assert_int_equal(map->master[0].replica_count, 2);
+	lk__map_free(map);
+	votes[1].votes = 2;
+	map = lk__map_merge(votes, 2, 3);
+	assert_int_equal(map->owner[0], 0);
+	lk__map_free(map);
+	lk__map_free(one);
+	lk__map_free(other);
+}
+
 static void test_malformed(void **state)
 {
 	static const char *const texts[] = {
@@ -242,6 +317,9 @@ int main(void)
 		cmocka_unit_test(test_endpoints),
 		cmocka_unit_test(test_a_master_without_an_address),
 		cmocka_unit_test(test_alike),
+		cmocka_unit_test(test_similar_ids_are_told_apart),
+		cmocka_unit_test(test_a_vote_on_each_slot),
+		cmocka_unit_test(test_what_merged_maps_keep),
 		cmocka_unit_test(test_malformed),
 		cmocka_unit_test(test_redirects),
 		cmocka_unit_test(test_malformed_redirects),
