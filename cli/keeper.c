@@ -17,6 +17,7 @@
 #include "descriptors.h"
 #include "ending.h"
 #include "exit_code.h"
+#include "failover.h"
 #include "front.h"
 #include "guard.h"
 #include "holding.h"
@@ -64,6 +65,12 @@ static int64_t slack_ms(int64_t lease_ms)
 	return slack < SLACK_MIN_MS ? SLACK_MIN_MS : slack > SLACK_MAX_MS ? SLACK_MAX_MS : slack;
 }
 
+/* How long before the end of the lease the command is ended. */
+static int64_t end_ms(const struct keeper *keeper)
+{
+	return keeper->options->grace_ms + slack_ms(keeper->options->lease_ms);
+}
+
 static int guard_fill(struct keeper *keeper, lk_config *config, const sigset_t *mask)
 {
 	const struct keeper_options *options = keeper->options;
@@ -86,7 +93,7 @@ static int acquire_once(struct keeper *keeper, int64_t wait_ms, lk_error *error)
 {
 	lk_acquire_options acquire = LK_ACQUIRE_OPTIONS_INIT;
 	acquire.cancel = keeper->cancel;
-	acquire.margin_ms = keeper->options->grace_ms + slack_ms(keeper->options->lease_ms);
+	acquire.margin_ms = end_ms(keeper);
 	return holding_acquire(&keeper->holding, wait_ms, &acquire, error);
 }
 
@@ -478,8 +485,11 @@ static int keeper_serve(struct keeper *keeper, lk_config *config, const sigset_t
 	nesting_warn(keeper->options);
 	if (keeper->options->told.verbose)
 		servers_say(keeper->clients, keeper->others + 1);
-	if (acquire(keeper, &code) == 0)
+	if (acquire(keeper, &code) == 0) {
+		if (keeper->options->told.verbose && !keeper->others)
+			failover_warn(keeper->client, keeper->options->lease_ms, end_ms(keeper));
 		return work(keeper);
+	}
 	relay_release(code, RELEASE_LIMIT_S);
 	return code;
 }

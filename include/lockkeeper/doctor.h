@@ -106,6 +106,19 @@ LK_API int lk_doctor_worst(const lk_doctor *doctor);
  * lk_doctor_free(). Since 0.1. */
 LK_API const char *lk_doctor_promise(const lk_doctor *doctor);
 
+/*
+ * Asks how long a failover of the client's deployment may take, and writes it in ms: from the death
+ * of a master until its locks can be renewed at another. That is the time in which the servers miss
+ * it (down-after-milliseconds, cluster-node-timeout), elect another, and let the other replicas
+ * follow. Writes 0 where no server takes another's place by itself (one server, a list), or where
+ * the deployment does not tell. Two thirds of a lease may be left when the master dies, since it is
+ * renewed at a third; what the holder wants to have at the end comes off. Blocks for one round trip
+ * in a cluster, and until it is connected at most for the connect limit; with Sentinel for three
+ * round trips, and at most about 3 s where sentinels do not answer. Errors: LK_EINVAL, LK_ENOMEM,
+ * LK_ESYSTEM, LK_ECLOSED, LK_EFORKED, LK_EBLOCKING, LK_EUNREACHABLE. Since 0.1.
+ */
+LK_API int lk_failover_time(lk_client *client, int64_t *failover_ms_out, lk_error *error);
+
 /* Frees what was found. NULL is fine. Returns NULL. Since 0.1. */
 LK_API lk_doctor *lk_doctor_free(lk_doctor *doctor);
 

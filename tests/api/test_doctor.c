@@ -113,6 +113,20 @@ static void test_bad_input(void **state)
 	lk_client_free(client);
 }
 
+/* One server has no failover; of the others cli/test_failover_time.py tells. */
+static void test_the_time_of_a_failover(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	int64_t failover_ms = 7;
+	expect(LK_EINVAL, lk_failover_time(client, NULL, &err));
+	expect(LK_EINVAL, lk_failover_time(NULL, &failover_ms, &err));
+	check_int(failover_ms, ==, 7);
+	expect(0, lk_failover_time(client, &failover_ms, &err));
+	check_int(failover_ms, ==, 0);
+	drop_client(client);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -121,6 +135,7 @@ int main(void)
 		api_test(test_the_report_outlives_the_client),
 		api_test(test_a_server_that_is_down_is_a_finding),
 		api_test(test_bad_input),
+		api_test(test_the_time_of_a_failover),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
 }

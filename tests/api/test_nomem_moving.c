@@ -168,6 +168,9 @@ static void run_doctor(struct script *script)
 		expect(0, code);
 	check((code == 0) == (doctor != NULL));
 	lk_doctor_free(doctor);
+	int64_t failover_ms = 7;
+	if (!is_done(lk_failover_time(script->client, &failover_ms, &err)))
+		check_int(failover_ms, ==, 7);
 }
 
 static void test_doctor(void **state)

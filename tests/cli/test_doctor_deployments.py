@@ -204,7 +204,9 @@ def test_sentinels_that_are_slower_than_a_lease(deploy, doctor):
     report = doctor("--url", watched.url)
     assert "sentinel-hasty" not in ids(report)
     assert told(report) == ["sentinels-few", "sentinel-slow"]
-    assert "30000" in detail(report, "sentinel-slow")
+    assert detail(report, "sentinel-slow") == (
+        "down-after-milliseconds is 30000, so a failover may take 34000 ms; watchdog_ms is 30000, "
+        "which leaves 14500 ms for it, and 60000 is safe")
     assert told(doctor("--url", watched.url, LOCKKEEPER_WATCHDOG_MS="60000")) == ["sentinels-few"]
 
 
@@ -219,9 +221,10 @@ def test_a_cluster_that_is_slower_than_a_lease(deploy, doctor):
     report = doctor("--url", cluster.url)
     assert told(report) == ["cluster-slow"] and node(report, "cluster-slow").endswith(
         f":{master.port}")
-    assert detail(report, "cluster-slow") == "cluster-node-timeout is 20000, and watchdog_ms is " \
-                                             "30000"
-    assert told(doctor("--url", cluster.url, LOCKKEEPER_WATCHDOG_MS="60000")) == []
+    assert detail(report, "cluster-slow") == (
+        "cluster-node-timeout is 20000, so a failover may take 32000 ms; watchdog_ms is 30000, "
+        "which leaves 14500 ms for it, and 57000 is safe")
+    assert told(doctor("--url", cluster.url, LOCKKEEPER_WATCHDOG_MS="57000")) == []
 
 
 def lose_slot(cluster, slot: int) -> None:
@@ -307,7 +310,7 @@ def test_rights_that_a_cluster_needs(deploy, doctor):
 
     def look(messages, change, nodes=cluster.nodes):
         return refused(cluster, doctor, nodes, f"{listening[messages]} {change}",
-                       LOCKKEEPER_MESSAGES=messages)
+                       LOCKKEEPER_MESSAGES=messages, LOCKKEEPER_WATCHDOG_MS="45000")
 
     for messages in listening:
         assert look(messages, "") == {}, messages

@@ -214,6 +214,7 @@ class FakeSentinel:
             self.context.load_cert_chain(tls["cert"], tls["key"])
         self.place, self.name, self.asked = place, name, 0
         self.replicas: list[dict[str, object]] = []
+        self.down_after_ms: int | None = None
         self.listeners = set()
         self.server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), self.handler())
         self.server.daemon_threads = True
@@ -245,6 +246,11 @@ class FakeSentinel:
                 owner.listeners.discard(self.request)
         return Handler
 
+    def patience(self) -> list[bytes]:
+        if self.down_after_ms is None:
+            return []
+        return [b"down-after-milliseconds", str(self.down_after_ms).encode()]
+
     def publish(self, channel: str, text: str) -> None:
         for listener in list(self.listeners):
             listener.sendall(reply_bytes([b"message", channel.encode(), text.encode()]))
@@ -260,6 +266,9 @@ class FakeSentinel:
                                 for replica in self.replicas])
         if words[1] == b"SENTINELS":
             return reply_bytes([])
+        if words[1] == b"MASTER":
+            host, port = (str(part).encode() for part in self.place)
+            return reply_bytes([b"ip", host, b"port", port, *self.patience()])
         self.asked += 1
         if self.place is None:
             return b"*-1\r\n"

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api/doctor/findings.h"
+#include "api/doctor/pace.h"
 
 static char url_a[] = "redis://a", url_b[] = "redis://b", url_c[] = "redis://c",
 	    url_d[] = "redis://d";
@@ -152,15 +153,20 @@ static void test_a_watched_master(void **state)
 	says_of_all(nodes, 5, "failover-same-host@2");
 	PUT(nodes[2].machine, "a"); /* a sentinel beside the master is usual */
 	says_of_all(nodes, 5, "");
-	nodes[1].down_after_ms = 20000;
+	nodes[1].down_after_ms = 10501;
 	says_of_all(nodes, 5, "sentinel-slow@1");
-	nodes[1].down_after_ms = 19999;
+	nodes[1].down_after_ms = 10500;
 	says_of_all(nodes, 5, "");
+	nodes[0].acks = nodes[0].replicas = 2; /* the other one has to follow, too */
+	says_of_all(nodes, 5, "sentinel-slow@1");
+	nodes[1].down_after_ms = 7500;
+	says_of_all(nodes, 5, "");
+	nodes[0].acks = nodes[0].replicas = 1;
 	nodes[1].down_after_ms = 2000;
 	says_of_all(nodes, 5, "");
 	nodes[1].down_after_ms = 1999;
 	says_of_all(nodes, 5, "sentinel-hasty@1");
-	nodes[1].down_after_ms = 19999;
+	nodes[1].down_after_ms = 10500;
 	nodes[1].has_rights = false;
 	PUT(nodes[1].reason, "SENTINEL MASTER: NOPERM");
 	says_of_all(nodes, 5, "not-looked-at@1");
@@ -225,16 +231,34 @@ static void test_a_cluster(void **state)
 	free(judged.findings.list);
 }
 
+/* The lease that is called safe is, and a shorter one is not. */
+static void test_the_least_lease(void **state)
+{
+	static const int64_t failovers_ms[] = {1000,  1499,  3000,  4499,  4500,   4501,
+					       12345, 18000, 24500, 65000, 3600000};
+	(void)state;
+	for (size_t i = 0; i < COUNT(failovers_ms); i++) {
+		int64_t least_ms = lk__pace_least_ms(failovers_ms[i]);
+		assert_int_equal(least_ms % 1000, 0);
+		assert_true(lk__pace_left_ms(least_ms) >= failovers_ms[i]);
+		assert_true(lk__pace_left_ms(least_ms - 1000) < failovers_ms[i]);
+	}
+	assert_int_equal(lk__pace_least_ms(lk__pace_of_cluster_ms(15000)), 45000);
+	assert_int_equal(lk__pace_least_ms(lk__pace_of_sentinels_ms(30000, 2)), 64000);
+	assert_int_equal(lk__pace_of_sentinels_ms(-1, 2), 0);
+	assert_int_equal(lk__pace_of_cluster_ms(-1), 0);
+}
+
 static void test_slots_and_pace_of_a_cluster(void **state)
 {
 	(void)state;
 	struct lk__facts facts = good();
 	facts.lease_ms = 30000;
-	facts.node_timeout_ms = 20000; /* every server has the setting */
+	facts.node_timeout_ms = 8334; /* every server has the setting */
 	says(&facts, 1, "no-replica", "one server");
 	facts.deployment = LK__CLUSTER;
 	says(&facts, 1, "cluster-slow no-replica", "");
-	facts.node_timeout_ms = 19999;
+	facts.node_timeout_ms = 8333;
 	facts.slots_missing = 0;
 	says(&facts, 1, "no-replica", "");
 	facts.slots_missing = 1;
@@ -653,6 +677,7 @@ int main(void)
 		cmocka_unit_test(test_a_replica_as_master),
 		cmocka_unit_test(test_the_table),
 		cmocka_unit_test(test_slots_and_pace_of_a_cluster),
+		cmocka_unit_test(test_the_least_lease),
 		cmocka_unit_test(test_a_good_server),
 		cmocka_unit_test(test_a_cluster),
 		cmocka_unit_test(test_eviction),

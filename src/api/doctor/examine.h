@@ -35,4 +35,9 @@ int lk__sentinel_examine(struct lk__facts *facts, const struct lk_config *config
 			 struct lk__places *replicas, struct lk__places *sentinels,
 			 lk_error *error);
 
+/* Asks the sentinel at `place` only how long it waits until it calls the master down; 0: it does
+ * not say. Each step takes so long at most. 0, or the code why there is no answer. */
+int lk__sentinel_pace(const struct lk_config *config, const char *place, int64_t limit_ms,
+		      int64_t *down_after_ms_out);
+
 #endif

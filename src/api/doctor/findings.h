@@ -61,12 +61,10 @@ void lk__judge_sentinel(struct lk__findings *findings, const struct lk__examined
 void lk__judge_failover(struct lk__findings *findings, const struct lk__examined *examined,
 			size_t own);
 
-/* Whether a failover that begins after that time comes too late: a holder renews within a third of
- * its lease. */
-static inline bool lk__pace_is_slow(int64_t pace_ms, int64_t lease_ms)
-{
-	return lease_ms > 0 && pace_ms * 3 >= lease_ms * 2;
-}
+/* Finds `what` where a failover, which takes so long because a setting has that value, may outlast
+ * a lease; true then. */
+bool lk__find_slow(struct lk__findings *findings, enum lk__found what, size_t index,
+		   const char *setting, int64_t value_ms, int64_t failover_ms, int64_t lease_ms);
 
 /* Whether locks can be taken there, as far as is known. */
 bool lk__facts_serve(const struct lk__facts *node);

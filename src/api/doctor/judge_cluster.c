@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether a cluster has every name, and how soon a failover begins in it. */
+/* Whether a cluster has every name, and how long a failover takes in it. */
 #include "api/doctor/findings.h"
+#include "api/doctor/pace.h"
 #include "topo/slot.h"
 
 void lk__judge_slots(struct lk__findings *findings, const struct lk__facts *node, size_t index)
@@ -13,9 +14,8 @@ void lk__judge_slots(struct lk__findings *findings, const struct lk__facts *node
 
 void lk__judge_pace(struct lk__findings *findings, const struct lk__facts *node, size_t index)
 {
-	if (node->deployment == LK__CLUSTER &&
-	    lk__pace_is_slow(node->node_timeout_ms, node->lease_ms))
-		lk__find(findings, LK__FOUND_CLUSTER_SLOW, index,
-			 "cluster-node-timeout is %lld, and watchdog_ms is %lld",
-			 (long long)node->node_timeout_ms, (long long)node->lease_ms);
+	if (node->deployment == LK__CLUSTER)
+		lk__find_slow(findings, LK__FOUND_CLUSTER_SLOW, index, "cluster-node-timeout",
+			      node->node_timeout_ms, lk__pace_of_cluster_ms(node->node_timeout_ms),
+			      node->lease_ms);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/doctor/findings.h"
+#include "api/doctor/pace.h"
 
 #define SENTINELS_LEAST 3
 #define DOWN_AFTER_LEAST_MS 2000 /* a sentinel pings once a second, and may be late */
@@ -50,20 +51,32 @@ static void judge_names(struct lk__findings *findings, const struct lk__examined
 	}
 }
 
+bool lk__find_slow(struct lk__findings *findings, enum lk__found what, size_t index,
+		   const char *setting, int64_t value_ms, int64_t failover_ms, int64_t lease_ms)
+{
+	if (lease_ms <= 0 || failover_ms <= lk__pace_left_ms(lease_ms))
+		return false;
+	lk__find(findings, what, index,
+		 "%s is %lld, so a failover may take %lld ms; watchdog_ms is %lld, which leaves "
+		 "%lld ms for it, and %lld is safe",
+		 setting, (long long)value_ms, (long long)failover_ms, (long long)lease_ms,
+		 (long long)lk__pace_left_ms(lease_ms), (long long)lk__pace_least_ms(failover_ms));
+	return true;
+}
+
 /* The first that waits too long, and the first that does not wait long enough. */
 static void judge_pace(struct lk__findings *findings, const struct lk__examined *examined,
 		       size_t own)
 {
 	const struct lk__facts *sentinel;
+	int64_t acks = examined->nodes[own].acks;
 	bool slow = false, hasty = false;
 	for (size_t i = 0; (sentinel = sentinel_at(examined, own, &i));) {
 		long long down_after_ms = sentinel->down_after_ms;
-		if (!slow && lk__pace_is_slow(down_after_ms, sentinel->lease_ms)) {
-			slow = true;
-			lk__find(findings, LK__FOUND_SENTINEL_SLOW, i - 1,
-				 "down-after-milliseconds is %lld, and watchdog_ms is %lld",
-				 down_after_ms, (long long)sentinel->lease_ms);
-		}
+		slow = slow || lk__find_slow(findings, LK__FOUND_SENTINEL_SLOW, i - 1,
+					     "down-after-milliseconds", down_after_ms,
+					     lk__pace_of_sentinels_ms(down_after_ms, acks),
+					     sentinel->lease_ms);
 		if (!hasty && down_after_ms > 0 && down_after_ms < DOWN_AFTER_LEAST_MS) {
 			hasty = true;
 			lk__find(findings, LK__FOUND_SENTINEL_HASTY, i - 1,

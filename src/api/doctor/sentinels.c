@@ -163,6 +163,29 @@ static struct lk_config *config_to(const struct lk_config *config, const char *p
 	return NULL;
 }
 
+int lk__sentinel_pace(const struct lk_config *config, const char *place, int64_t limit_ms,
+		      int64_t *down_after_ms_out)
+{
+	struct asking asking = {.limit_ms = limit_ms};
+	struct lk__facts facts = {.down_after_ms = 0};
+	struct lk_config *to = config_to(config, place);
+	if (!to)
+		return LK_ENOMEM;
+	to->connect_timeout_ms = limit_ms;
+	int rc = asking_open(&asking, to);
+	if (rc == 0)
+		rc = log_in(&asking);
+	redisReply *reply = rc == 0 ? ask_about(&asking, "MASTER", config->master, &rc) : NULL;
+	if (reply)
+		read_master(&facts, reply);
+	freeReplyObject(reply);
+	lk__link_close(&asking.link);
+	if (rc < 0)
+		return rc;
+	*down_after_ms_out = facts.down_after_ms;
+	return 0;
+}
+
 int lk__sentinel_examine(struct lk__facts *facts, const struct lk_config *config, const char *place,
 			 struct lk__places *replicas, struct lk__places *sentinels, lk_error *error)
 {
