@@ -21,6 +21,13 @@
  * in. A client does not pass the lock among its threads out of turn. lk_lock_try() takes no place
  * in the queue, and does not overtake waiters.
  *
+ * A waiter keeps its place when a connection is lost, when the server does not answer for however
+ * long, in a failover, and when its turn comes while too few replicas acknowledge. The queue is
+ * data of the server: where that restarts without it, or a new master lacks the newest places,
+ * waiters queue up in the order in which they come back. Places are replicated, but a call does not
+ * wait until replicas have them. And a waiter that comes back more than 3 s after the lock is free
+ * may be passed: see WAITERS THAT GO AWAY.
+ *
  * HAND-OVER. If the next waiter uses this library, the release gives it the lock in the same step
  * on the server and tells it, so it need not ask again. If the next waiter is a Java client, the
  * release wakes it as Redisson does.

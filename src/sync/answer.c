@@ -49,6 +49,7 @@ struct lk__answer lk__answer_take(const struct lk__request *request, lk__read_ac
 	assert(event->type != LK__ATTEMPT_GRANTED || !event->code);
 	event->sent_ns = request->sent_ns;
 	event->copied = lk__reply_is_of_copy(request);
+	event->untold = request->code == LK_EMAYBEHELD;
 	event->unsent = request->code == LK_EUNREACHABLE && request->sends == 0;
 	if (event->type == LK__ATTEMPT_GRANTED &&
 	    now_ns >= lk__lease_end_ns(request->sent_ns, lease_ms))

@@ -91,6 +91,7 @@ static void attempt_renumber(struct lk__attempt *attempt, struct lk__effects *ef
 	attempt->want.downgrade_number = 0;
 	attempt->fresh = false;
 	attempt->queued = false;
+	attempt->doubtful = false;
 	attempt->copies_until_ns = 0;
 	effects->new_number = true;
 	if (attempt->rules.own_channel) {
@@ -144,6 +145,12 @@ static struct lk__effects attempt_connected(struct lk__attempt *attempt, bool mo
 	return act((struct lk__effects){0}, LK__ATTEMPT_DO_SEND, attempt->try_until_ns);
 }
 
+/* Whether the number may have what the failure `code` says nothing of. */
+static bool attempt_doubts(const struct lk__attempt *attempt, int code)
+{
+	return attempt->doubtful && code != LK_ENOTDURABLE;
+}
+
 static struct lk__effects attempt_fail(struct lk__attempt *attempt, struct lk__effects effects,
 				       const struct lk__attempt_event *event, int code,
 				       int64_t now_ns)
@@ -151,7 +158,8 @@ static struct lk__effects attempt_fail(struct lk__attempt *attempt, struct lk__e
 	if (effects.compensate == LK__COMPENSATE_NOT)
 		attempt_give_back(attempt, false, &effects, now_ns);
 	attempt->state = LK__ATTEMPT_IDLE;
-	effects.code = attempt->unknown && event->compensating ? LK_EMAYBEHELD : code;
+	bool maybe = attempt_doubts(attempt, code) || (attempt->unknown && event->compensating);
+	effects.code = maybe ? LK_EMAYBEHELD : code;
 	return act(effects, LK__ATTEMPT_DO_FAIL, 0);
 }
 
@@ -216,6 +224,7 @@ static struct lk__effects attempt_busy(struct lk__attempt *attempt,
 {
 	struct lk__effects effects = {0};
 	attempt->busy = true;
+	attempt->doubtful = false;
 	attempt->code = 0;
 	attempt->failures = 0;
 	attempt->was_late = false;
@@ -247,6 +256,19 @@ static struct lk__effects attempt_failed(struct lk__attempt *attempt,
 	return attempt_back_off(attempt, effects, event, event->code, now_ns);
 }
 
+/*
+ * A place in a queue is kept, since a new number would stand at its end, if the next try under the
+ * number tells what it has: where this one has no answer, no copy of it runs after its deadline;
+ * and what too few replicas have is the number's on the master, for as long as it tries.
+ */
+static bool attempt_keeps_place(const struct lk__attempt *attempt,
+				const struct lk__attempt_event *event)
+{
+	bool tells = event->untold || event->code == LK_ENOTDURABLE;
+	return tells && attempt->queued && attempt->rules.own_channel && !attempt->want.once &&
+	       !event->lasting;
+}
+
 /* Held perhaps: the number is given up; a new one may try. */
 static struct lk__effects attempt_unknown(struct lk__attempt *attempt,
 					  const struct lk__attempt_event *event, int64_t now_ns)
@@ -254,6 +276,12 @@ static struct lk__effects attempt_unknown(struct lk__attempt *attempt,
 	struct lk__effects effects = {0};
 	int code = event->code ? event->code : LK_EMAYBEHELD;
 	attempt->busy = false;
+	if (attempt_keeps_place(attempt, event)) {
+		attempt->doubtful = true;
+		if (event->untold)
+			attempt->copies_until_ns = attempt->try_until_ns;
+		return attempt_back_off(attempt, effects, event, code, now_ns);
+	}
 	attempt->unknown = true;
 	attempt_doubt(attempt, &effects);
 	if (attempt->want.once || event->lasting)
@@ -439,7 +467,8 @@ static void attempt_begin(struct lk__attempt *attempt, const struct lk__attempt_
 	attempt->fresh = true;
 	attempt->listening = event->listens;
 	attempt->hold_off_until_ns = event->hold_off_until_ns;
-	attempt->held_off = attempt->was_late = attempt->unknown = attempt->busy = false;
+	attempt->held_off = attempt->was_late = attempt->busy = false;
+	attempt->unknown = attempt->doubtful = false;
 	attempt->code = 0;
 	attempt->unsent = attempt->failures = attempt->spun = attempt->firsts = 0;
 	attempt->failing_since_ns = 0;
@@ -486,7 +515,8 @@ static struct lk__effects attempt_adopted(struct lk__attempt *attempt,
 /* What a head that leaves now, its time being up, is told. */
 static int attempt_verdict(const struct lk__attempt *attempt, bool in_flight, bool compensating)
 {
-	if ((in_flight && attempt->rules.takes) || (attempt->unknown && compensating))
+	bool maybe = attempt_doubts(attempt, attempt->code) || (in_flight && attempt->rules.takes);
+	if (maybe || (attempt->unknown && compensating))
 		return LK_EMAYBEHELD;
 	if (attempt->busy)
 		return LK_ETIMEDOUT;

@@ -14,7 +14,8 @@
  *
  * A wait queue has one attempt. When its head leaves, the next head adopts the attempt, with the
  * try in flight. Without a next head the attempt is detached: a grant that still comes goes back.
- * What a number may have on the server when the attempt gives it up is compensated.
+ * What a number may have on the server when the attempt gives it up is compensated. A number with a
+ * place in a queue is kept when a try has no answer, or is on too few replicas: the next one tells.
  */
 #ifndef LK__SYNC_ATTEMPT_H
 #define LK__SYNC_ATTEMPT_H
@@ -82,6 +83,7 @@ struct lk__attempt_event {
 	bool retryable;    /* FAILED: it may go away by itself */
 	bool passing;      /* FAILED: the same, but only who waits with a limit waits for that */
 	bool lasting;      /* UNKNOWN: the next try would end in the same way */
+	bool untold;       /* UNKNOWN: the lock's script has not answered */
 	int code;          /* FAILED, LEFT; UNKNOWN: 0 stands for LK_EMAYBEHELD */
 
 	int64_t handed_us; /* WOKEN: the message brings the lock, since then in server time; 0 */
@@ -152,6 +154,7 @@ struct lk__attempt {
 	bool held_off;     /* waiting to let others have their chance */
 	bool was_late;     /* the last try */
 	bool unknown;      /* a try since the beginning may have been granted */
+	bool doubtful;     /* the same of this number; the script has not said otherwise since */
 	bool busy;         /* the last answer of the server was: another's */
 	int code;          /* what went wrong since the last answer; 0 */
 	unsigned firsts;   /* first answers of nodes, which only teach, since the head came */

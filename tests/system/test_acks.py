@@ -186,19 +186,41 @@ def test_a_fair_hand_over_is_on_every_replica(three, make_keeper):
         second.call("release", "fair", kind="fair").ok()
 
 
+def waits_run(server) -> int:
+    lines = server.call("INFO", "commandstats").decode().splitlines()
+    return sum(int(line.split("calls=")[1].split(",")[0]) for line in lines
+               if line.startswith("cmdstat_wait:"))
+
+
+def test_fair_waiters_keep_their_order_while_too_few_have_a_grant(three, make_keeper):
+    """The first one's try has it on the master, and goes on."""
+    holder, *waiters = (make_keeper(three.url) for _ in range(4))
+    holder.call("acquire", "fair", kind="fair").ok()
+    turns = []
+    for number, waiter in enumerate(waiters):
+        turns.append(waiter.say("within", "fair", kind="fair", thread="w", wait=60_000))
+        until(lambda n=number: three.servers[0].call("LLEN", "redisson_lock_queue:{fair}") == n + 1,
+              10, "it waits")
+    leave_alone(three.servers[2])
+    before = waits_run(three.servers[0])
+    holder.call("release", "fair", kind="fair")
+    until(lambda: waits_run(three.servers[0]) > before + 2, 30, "tries are in vain")
+    assert not any(turn.done for turn in turns)
+    three.servers[2].call("REPLICAOF", "127.0.0.1", three.servers[0].port)
+    for waiter, turn in zip(waiters, turns):
+        turn.result(60).ok()
+        assert not any(later.done for later in turns[turns.index(turn) + 1:])
+        waiter.call("release", "fair", kind="fair", thread="w").ok()
+
+
 def test_waits_share_one_wait(three, make_keeper):
     """Many callers at once need far fewer questions to the replicas than grants."""
     keeper = make_keeper(three.url)
     keeper.call("ping").ok()
-
-    def waits() -> int:
-        lines = three.servers[0].call("INFO", "commandstats").decode().splitlines()
-        return sum(int(line.split("calls=")[1].split(",")[0]) for line in lines
-                   if line.startswith("cmdstat_wait:"))
-    before = waits()
+    before = waits_run(three.servers[0])
     answer = keeper.call("stress", kind="lock", name="own", names=0, threads=32, pairs=50)
     assert answer.ok().grants == 1600
-    assert waits() - before < 1600, "some share"
+    assert waits_run(three.servers[0]) - before < 1600, "some share"
 
 
 @pytest.mark.parametrize("lost", ["before", "behind"])

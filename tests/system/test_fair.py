@@ -7,7 +7,7 @@ import time
 import pytest
 
 import checker
-from proxy import Once, Park, reply_to
+from proxy import HOLE, Once, Park, reply_to
 from redisson_fair import JavaFairLock, keys_of
 from waiting import boottime_ns, never, until
 
@@ -388,6 +388,47 @@ def test_lost_connection_keeps_the_place(server, proxy, make_keeper):
     a.call("release", NAME, kind="fair").ok()
     waits.result(10).ok()
     b.call("release", NAME, thread="b", kind="fair").ok()
+
+
+def is_try(message) -> bool:
+    return b"acquire" in message.argv
+
+
+def test_a_try_without_an_answer_keeps_the_place(server, proxy, make_keeper):
+    a, c = make_keeper(server.unix_url), make_keeper(server.unix_url)
+    b = make_keeper(proxy.unix_url, command_timeout_ms=500)
+    a.call("acquire", NAME, kind="fair").ok()
+    waits = line_up(server, b, "b")
+    last = line_up(server, c, "c")
+    places, tries = queue(server), []
+
+    def rule(message):
+        if message.reply or not is_try(message):
+            return None
+        tries.append(message)
+        return HOLE if len(tries) == 1 else None
+    proxy.rule = rule
+    server.call("PUBLISH", f"redisson_lock__channel:{{f}}:{places[0]}", "look")
+    until(lambda: len(tries) > 1, 20, "it asks again")
+    until(lambda: tries_over(b), 10)
+    assert queue(server) == places and not waits.done
+    a.call("release", NAME, kind="fair").ok()
+    waits.result(10).ok()
+    b.call("release", NAME, thread="b", kind="fair").ok()
+    last.result(10).ok()
+    c.call("release", NAME, thread="c", kind="fair").ok()
+    nothing_left(server)
+
+
+def test_a_grant_without_an_answer_is_found_by_the_next_try(server, proxy, make_keeper):
+    b = make_keeper(proxy.unix_url, command_timeout_ms=500)
+    b.call("ping").ok()
+    proxy.rule = once = Once(lambda message: message.reply and is_try(message), HOLE)
+    b.call("within", NAME, kind="fair", wait=20_000).ok()
+    assert once.hit.is_set() and len(server.holders(NAME)) == 1
+    assert b.call("is_held", NAME, kind="fair").result == 1
+    b.call("release", NAME, kind="fair").ok()
+    nothing_left(server)
 
 
 def test_cancels_and_hand_overs_at_one_time(server, make_keeper, history):

@@ -259,6 +259,101 @@ static void test_what_passes_is_ridden_out_within_a_limit(void **state)
 	}
 }
 
+static struct lk__attempt in_a_queue(void)
+{
+	struct lk__attempt attempt = begin(false, true, 0);
+	attempt.rules.queues = attempt.rules.own_channel = true;
+	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
+	attempt.listening = true;
+	busy(&attempt, 30000, 1 * MS);
+	assert_int_equal(step(&attempt, LK__ATTEMPT_TIMER, 2 * MS).action, LK__ATTEMPT_DO_SEND);
+	return attempt;
+}
+
+static struct lk__effects untold(struct lk__attempt *attempt, int64_t now_ns)
+{
+	struct lk__attempt_event event = {
+		.type = LK__ATTEMPT_UNKNOWN, .code = LK_EMAYBEHELD, .untold = true};
+	return feed(attempt, &event, now_ns);
+}
+
+static void test_a_try_without_an_answer_keeps_its_place(void **state)
+{
+	struct lk__attempt attempt = in_a_queue();
+	uint64_t number = attempt.number;
+	(void)state;
+	struct lk__effects effects = untold(&attempt, 3100 * MS);
+	assert_int_equal(effects.action, LK__ATTEMPT_DO_PAUSE);
+	assert_int_equal(effects.compensate, LK__COMPENSATE_NOT);
+	assert_false(effects.unsubscribes);
+	assert_int_equal(verdict(&attempt, false), LK_EMAYBEHELD);
+	struct lk__attempt left = attempt;
+	assert_int_equal(leave(&left, true, 3101 * MS).compensate, LK__COMPENSATE_RELEASE);
+	left = attempt; /* by a clock that is ahead, a copy might still come */
+	assert_int_equal(leave(&left, true, 3001 * MS).compensate, LK__COMPENSATE_COPIES);
+	effects = step(&attempt, LK__ATTEMPT_TIMER, 3200 * MS);
+	assert_int_equal(effects.action, LK__ATTEMPT_DO_SEND);
+	assert_false(effects.new_number);
+	assert_int_equal(attempt.number, number);
+	assert_int_equal(busy(&attempt, 30000, 3201 * MS).action, LK__ATTEMPT_DO_WAIT);
+	assert_int_equal(verdict(&attempt, false), LK_ETIMEDOUT);
+	step(&attempt, LK__ATTEMPT_WOKEN, 3300 * MS);
+	untold(&attempt, 6400 * MS);
+	step(&attempt, LK__ATTEMPT_TIMER, 6500 * MS);
+	effects = step(&attempt, LK__ATTEMPT_GRANTED, 6501 * MS);
+	assert_int_equal(effects.action, LK__ATTEMPT_DO_GRANT);
+	assert_int_equal(effects.repeated_until_ns, 6300 * MS);
+}
+
+/* What refuses the tries behind it says nothing about it. */
+static void test_a_try_without_an_answer_stays_in_doubt(void **state)
+{
+	struct lk__attempt attempt = in_a_queue();
+	(void)state;
+	untold(&attempt, 3100 * MS);
+	step(&attempt, LK__ATTEMPT_TIMER, 3200 * MS);
+	assert_int_equal(failed(&attempt, LK_EUNAVAILABLE, true, 3201 * MS).action,
+			 LK__ATTEMPT_DO_PAUSE);
+	assert_int_equal(verdict(&attempt, false), LK_EMAYBEHELD);
+	step(&attempt, LK__ATTEMPT_TIMER, 3300 * MS);
+	struct lk__effects effects = failed(&attempt, LK_EDENIED, false, 3301 * MS);
+	assert_int_equal(effects.action, LK__ATTEMPT_DO_FAIL);
+	assert_int_equal(effects.code, LK_EMAYBEHELD);
+	assert_int_equal(effects.compensate, LK__COMPENSATE_RELEASE);
+}
+
+/* The number has it on the master, and goes on until replicas have it too. */
+static void test_a_try_that_too_few_have_keeps_its_turn(void **state)
+{
+	struct lk__attempt attempt = in_a_queue();
+	struct lk__attempt_event event = {.type = LK__ATTEMPT_UNKNOWN, .code = LK_ENOTDURABLE};
+	(void)state;
+	assert_int_equal(feed(&attempt, &event, 3 * MS).compensate, LK__COMPENSATE_NOT);
+	assert_int_equal(verdict(&attempt, false), LK_ENOTDURABLE);
+	struct lk__attempt left = attempt;
+	assert_int_equal(leave(&left, true, 4 * MS).compensate, LK__COMPENSATE_RELEASE);
+	assert_false(step(&attempt, LK__ATTEMPT_TIMER, 20 * MS).new_number);
+	left = attempt;
+	struct lk__effects effects = failed(&left, LK_EDENIED, false, 21 * MS);
+	assert_int_equal(effects.code, LK_EMAYBEHELD);
+	assert_int_equal(effects.compensate, LK__COMPENSATE_RELEASE);
+	effects = step(&attempt, LK__ATTEMPT_GRANTED, 21 * MS);
+	assert_int_equal(effects.action, LK__ATTEMPT_DO_GRANT);
+	assert_int_equal(effects.repeated_until_ns, 0);
+}
+
+/* An answer of the script that does not decide is another thing. */
+static void test_a_place_is_given_up_with_a_void_grant(void **state)
+{
+	struct lk__attempt attempt = in_a_queue();
+	struct lk__attempt_event event = {.type = LK__ATTEMPT_UNKNOWN, .code = LK_EMAYBEHELD};
+	(void)state;
+	assert_int_equal(feed(&attempt, &event, 3 * MS).compensate, LK__COMPENSATE_COPIES);
+	attempt = in_a_queue();
+	attempt.rules.own_channel = false; /* a place without an order */
+	assert_int_equal(untold(&attempt, 3100 * MS).compensate, LK__COMPENSATE_COPIES);
+}
+
 static void test_unknown_that_lasts_ends_the_wait(void **state)
 {
 	struct lk__attempt attempt = begin(false, false, 0);
@@ -573,8 +668,11 @@ static void check_compensation(const struct world *world, const struct lk__attem
 		assert_int_not_equal(effects->compensate, LK__COMPENSATE_NOT);
 	if (answered && event->type == LK__ATTEMPT_GRANTED && !granted)
 		assert_int_not_equal(effects->compensate, LK__COMPENSATE_NOT);
-	if (answered && event->type == LK__ATTEMPT_UNKNOWN)
+	bool keeps = event->untold && world->placed && !world->attempt.want.once && world->somebody;
+	if (answered && event->type == LK__ATTEMPT_UNKNOWN && !keeps)
 		assert_int_equal(effects->compensate, LK__COMPENSATE_COPIES);
+	if (answered && event->type == LK__ATTEMPT_UNKNOWN && keeps && !given_up)
+		assert_int_equal(effects->compensate, LK__COMPENSATE_NOT);
 	if (granted && answered && event->copied)
 		assert_int_equal(effects->repeated_until_ns, world->attempt.try_until_ns);
 }
@@ -607,7 +705,8 @@ static void obey(struct world *world, const struct lk__attempt_event *event)
 	world->somebody |= event->type == LK__ATTEMPT_ADOPTED;
 	struct lk__effects effects = feed(&world->attempt, event, world->now_ns);
 	check_compensation(world, event, &effects, number, owed);
-	if (world->in_flight && is_answer(event) && event->copied)
+	bool unanswered = event->type == LK__ATTEMPT_UNKNOWN && event->untold;
+	if (world->in_flight && is_answer(event) && (event->copied || unanswered))
 		world->copies_until_ns = world->attempt.try_until_ns;
 	if (effects.compensate || effects.new_number || effects.action == LK__ATTEMPT_DO_GRANT) {
 		world->placed = false;
@@ -643,6 +742,7 @@ static struct lk__attempt_event random_answer(const struct world *world)
 					  .copied = rand() % 4 == 0,
 					  .retryable = rand() % 4 != 0,
 					  .code = LK_EUNAVAILABLE,
+					  .untold = rand() % 2,
 					  .closing = rand() % 9 == 0};
 }
 
@@ -704,6 +804,10 @@ int main(void)
 		cmocka_unit_test(test_refusals_back_off_up_to_a_limit),
 		cmocka_unit_test(test_fatal_refusals_end_it),
 		cmocka_unit_test(test_unknown_is_compensated_and_tried_under_a_new_number),
+		cmocka_unit_test(test_a_try_without_an_answer_keeps_its_place),
+		cmocka_unit_test(test_a_try_without_an_answer_stays_in_doubt),
+		cmocka_unit_test(test_a_try_that_too_few_have_keeps_its_turn),
+		cmocka_unit_test(test_a_place_is_given_up_with_a_void_grant),
 		cmocka_unit_test(test_try_in_flight_may_hold),
 		cmocka_unit_test(test_late_is_repeated_once),
 		cmocka_unit_test(test_late_is_repeated_at_each_node),

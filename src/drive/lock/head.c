@@ -171,6 +171,7 @@ void lk__head_unanswered(struct lk__head *head)
 {
 	head->entry->waiting->request = NULL; /* what the server does now is refused as late */
 	lk__head_happened(head, LK__ATTEMPT_UNKNOWN);
+	head->event.untold = true;
 	head_fail(head, LK_EMAYBEHELD, "no answer within the command limit");
 }
 

@@ -5,8 +5,8 @@
  *   <name>                                     hash { <uuid>:<number> → 1 }, PEXPIRE lease
  *   redisson_lock_queue:{<name>}               list of fields that wait, the next one first
  *   redisson_lock_timeout:{<name>}             sorted set { field → alive until, ms }
- *   lockkeeper_fair:{<name>}                   hash { field of ours → "<lease> <wait> <nonce>" },
- *                                              PEXPIRE
+ *   lockkeeper_fair:{<name>}                   hash { field of ours → "<lease> <wait> <nonce>
+ *                                              …" }, PEXPIRE
  *   redisson_lock__channel:{<name>}:<field>    channel of one waiter
  *
  * One script keeps them, see queue.lua. A release hands the lock to the next in the queue if that
