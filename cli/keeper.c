@@ -45,11 +45,11 @@ struct keeper {
 	struct holding holding;
 	lk_cancel *cancel;
 	struct waiting waiting;
-	char confirmed_by[LK_NODE_SIZE]; /* the server, as the last notice says; "" */
-	int acquired;                    /* the lock was granted */
-	int started;                     /* the command runs, or ran */
-	int ended;                       /* nothing runs any more */
-	int suspended;                   /* the front was stopped with the command */
+	lk_event notice; /* the last one: why it is not renewed, and who confirmed it */
+	int acquired;    /* the lock was granted */
+	int started;     /* the command runs, or ran */
+	int ended;       /* nothing runs any more */
+	int suspended;   /* the front was stopped with the command */
 	int guard_died;
 	int guard_killed; /* by us, for it was late */
 	int denied;       /* the guard waits for processes that it cannot end */
@@ -93,7 +93,8 @@ static int acquire_once(struct keeper *keeper, int64_t wait_ms, lk_error *error)
 {
 	lk_acquire_options acquire = LK_ACQUIRE_OPTIONS_INIT;
 	acquire.cancel = keeper->cancel;
-	acquire.margin_ms = end_ms(keeper);
+	/* A little before the guard ends the command: then the notice says why. */
+	acquire.margin_ms = end_ms(keeper) + slack_ms(keeper->options->lease_ms) / 4;
 	return holding_acquire(&keeper->holding, wait_ms, &acquire, error);
 }
 
@@ -173,6 +174,17 @@ static int acquire(struct keeper *keeper, int *code_out)
 	return 0;
 }
 
+/* What the last notice says of it, with the server unless that is said already. */
+static const char *reason_text(const struct keeper *keeper, int names_server)
+{
+	static char text[LK_NODE_SIZE + LK_EVENT_REASON_SIZE + 4];
+	const lk_event *notice = &keeper->notice;
+	int server = *notice->server && !(names_server && !strcmp(notice->server, notice->node));
+	snprintf(text, sizeof(text), "%s%s%s", server ? notice->server : "", server ? ": " : "",
+		 notice->reason);
+	return text;
+}
+
 /* Copies the deadline into the guard's page; a hold that is lost has none. */
 static void deadline_refresh(struct keeper *keeper)
 {
@@ -182,20 +194,21 @@ static void deadline_refresh(struct keeper *keeper)
 		guard_publish(&keeper->guard, deadline_ns);
 	} else if (!keeper->gone) {
 		keeper->gone = keeper->lost = 1;
-		message("%s: %s%s%s", keeper->options->name, library_text(&error),
-			*keeper->confirmed_by ? ", last confirmed by " : "", keeper->confirmed_by);
+		const char *why = reason_text(keeper, 1);
+		message("%s: %s%s%s%s%s", keeper->options->name, library_text(&error),
+			*keeper->notice.node ? ", last confirmed by " : "", keeper->notice.node,
+			*why ? ": " : "", why);
 		guard_send(&keeper->guard, GUARD_KILL, 0);
 	}
 }
 
 static void events_read(struct keeper *keeper)
 {
-	lk_event event;
-	while (lk_event_wait(keeper->client, &event, 0, NULL, NULL) == 1) {
-		if (event.type == LK_EVENT_AT_RISK && keeper->options->told.verbose)
-			message("the lease of %s is about to end", keeper->options->name);
-		if (event.type == LK_EVENT_LOST) /* an earlier event may name another server */
-			memcpy(keeper->confirmed_by, event.node, sizeof(event.node));
+	while (lk_event_wait(keeper->client, &keeper->notice, 0, NULL, NULL) == 1) {
+		const char *why = reason_text(keeper, 0);
+		if (keeper->notice.type == LK_EVENT_AT_RISK && keeper->options->told.verbose)
+			message("the lease of %s is about to end%s%s", keeper->options->name,
+				*why ? ": " : "", why);
 	}
 	deadline_refresh(keeper);
 }
@@ -242,6 +255,7 @@ static void guard_lost(struct keeper *keeper)
 
 static void report_take(struct keeper *keeper, const struct guard_message *report)
 {
+	const char *why;
 	switch (report->type) {
 	case GUARD_JOINED:
 		front_joined(&keeper->front, report->value);
@@ -259,8 +273,10 @@ static void report_take(struct keeper *keeper, const struct guard_message *repor
 		break;
 	case GUARD_ENDING:
 		keeper->lost = 1;
-		message("the lease of %s cannot be renewed: ending the command",
-			keeper->options->name);
+		events_read(keeper);
+		why = reason_text(keeper, 0);
+		message("the lease of %s cannot be renewed: ending the command%s%s%s",
+			keeper->options->name, *why ? " (" : "", why, *why ? ")" : "");
 		break;
 	case GUARD_DENIED:
 		keeper->denied = 1;

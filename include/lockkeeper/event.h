@@ -23,11 +23,26 @@
 
 #define LK_EVENT_NAME_SIZE 256
 #define LK_NODE_SIZE 64
+#define LK_EVENT_REASON_SIZE 224
 
 /*
  * THE SERVER. `node` is its host:port, or the path of its unix socket, up to 63 bytes. After a
  * failover it names the server that confirmed the grant, not its successor. It is empty for a red
  * lock, which several servers confirm, and for a server that was replaced four times since.
+ *
+ * THE REASON. A notice of LK_EVENT_AT_RISK or LK_EVENT_LOST says why the hold is not renewed, or is
+ * over, by what is known at that time. `code` is one of
+ *   - what the renewal met: LK_EREFUSED (for example NOREPLICAS), LK_EAUTH (WRONGPASS), LK_EDENIED
+ *     (NOPERM), LK_EUNAVAILABLE (READONLY, LOADING, …), LK_ENOTDURABLE, LK_EWRONGTYPE, LK_ETLS,
+ *     LK_EPROTOCOL, LK_EUNREACHABLE (refused, closed, or no answer yet), LK_ENOMEM;
+ *   - LK_ENOQUORUM: no majority has confirmed that of a red lock. Reason and server are those of
+ *     the first node that did not;
+ *   - LK_ELOST: a server answered that it does not have the lock any more, or a majority did;
+ *   - 0: nothing was refused: nobody renews the hold (a lease that was named, max_hold_ms, a thread
+ *     that has ended, a closed client), or this process did not run in time.
+ * `reason` has the server's own words, or ours, and is empty where there was no memory for it.
+ * `server` is whom they come from, or who did not answer; it is empty where it is none, or several.
+ * A renewal that succeeds after LK_EVENT_AT_RISK does not change what that notice says.
  */
 
 /* It may grow at its end, and a program keeps the size that it was compiled with. */
@@ -40,6 +55,9 @@ typedef struct lk_event {
 	char name[LK_EVENT_NAME_SIZE]; /* its first bytes, ended with a NUL */
 	uint64_t fence;                /* the fence token of the grant; 0: the kind has none */
 	char node[LK_NODE_SIZE];       /* the server that last confirmed the grant: THE SERVER */
+	int code;                      /* at risk, lost: LK_E…, or 0: THE REASON */
+	char server[LK_NODE_SIZE];     /* the same: who refused, or did not answer */
+	char reason[LK_EVENT_REASON_SIZE]; /* the same: in words */
 } lk_event;
 
 LK_BEGIN_DECLS

@@ -75,6 +75,9 @@ typedef struct lk_completion {
 	char node[LK_NODE_SIZE];   /* a notice: lk_event.node */
 	int64_t answer;            /* of a counter: what the call returns or writes, see there */
 	lk_error error;            /* `code` is 0, or why it failed */
+	int reason_code;           /* a notice: lk_event.code, and the same: */
+	char server[LK_NODE_SIZE]; /* lk_event.server */
+	char reason[LK_EVENT_REASON_SIZE];
 } lk_completion;
 
 LK_BEGIN_DECLS
@@ -152,10 +155,11 @@ LK_API int lk_queue_extend(lk_queue *queue, lk_lock *lock, int64_t lease_ms, con
  * From now on the notices of a client come through this queue: about all its holds, also of
  * blocking calls. Each is a completion with LK_OP_NOTICE, the id of this request, the kind of
  * notice in `event`, and the tag of the hold (lk_acquire_options.tag), its deadline, fence token,
- * field and server. It comes behind the completions that wait already, so behind that of the
- * acquire. <lockkeeper/event.h> says what a notice means, and how many can be pending: one of each
- * type per hold. They stay with the client until they are taken, so they need no memory of the
- * queue, none is lost, and the release of a hold deletes those that nobody has taken.
+ * field and server; reason_code, reason and server say why the hold is not renewed, or is over (THE
+ * REASON in <lockkeeper/event.h>). It comes behind the completions that wait already, so behind
+ * that of the acquire. <lockkeeper/event.h> says what a notice means, and how many can be pending:
+ * one of each type per hold. They stay with the client until they are taken, so they need no memory
+ * of the queue, none is lost, and the release of a hold deletes those that nobody has taken.
  * lk_event_wait() goes on to work; each notice goes to one of the two.
  *
  * This is one request, which is in flight until it ends: when lk_queue_cancel() is called

@@ -247,6 +247,9 @@ bool lk__conn_greeted_since(struct lk__conn *conn, int64_t since_ns);
 /* Whether it cannot be had at present: it is down, or the last attempts have failed. */
 bool lk__conn_fails(struct lk__conn *conn);
 
+/* Why there is no answer on it, at this moment: it is down, or the server is silent. */
+void lk__conn_fault(struct lk__conn *conn, struct lk__fault *fault_out);
+
 /* Whether it is up; false also where another thread keeps the mutex. A hint. */
 bool lk__conn_seems_up(struct lk__conn *conn);
 

@@ -36,7 +36,12 @@ lk_lock *new_kind(enum kind kind, lk_client *of)
 
 void open_queue(void)
 {
-	client = open_driven("%s", "");
+	open_queue_with("");
+}
+
+void open_queue_with(const char *options)
+{
+	client = open_driven("%s", options);
 	expect(0, lk_queue_new(&queue, 0, &err));
 }
 

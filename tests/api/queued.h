@@ -14,6 +14,8 @@ enum kind { KIND_REENTRANT, KIND_FAIR, KIND_READ, KIND_WRITE, KIND_FENCED, KIND_
 lk_lock *new_kind(enum kind kind, lk_client *of);
 
 void open_queue(void);
+/* The same, with options of the client. */
+void open_queue_with(const char *options);
 /* Takes what is left, which is `left` completions, and closes both. */
 void close_queue(size_t left);
 

@@ -213,6 +213,8 @@ static void test_a_lost_part_is_reported(void **state)
 	redis_do(&server, "DEL b");
 	check_int(next_event(set.client, &event, 5000), ==, LK_EVENT_LOST);
 	check(!strcmp(event.name, "b"));
+	check_int(event.code, ==, LK_ELOST);
+	check(*event.server && !strcmp(event.server, event.node));
 	expect(0, lk_lock_is_held(set.all, NULL, &err));
 	expect(LK_ELOST, lk_lock_acquire(set.all, NULL, &err));
 	expect(LK_ELOST, lk_lock_extend(set.all, 5000, NULL, &err));

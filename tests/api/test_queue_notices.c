@@ -96,6 +96,32 @@ static void test_notices_are_completions(void **state)
 	close_queue(0);
 }
 
+/* Why a renewal did not come off, as lk_event has it. */
+static void test_notices_say_why(void **state)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	char config[64];
+	(void)state;
+	options.owner = "task";
+	snprintf(config, sizeof(config), "watchdog_ms=%lld", slow_ms(1500));
+	open_queue_with(config);
+	lk_lock *lock = new_lock(client, "why");
+	uint64_t id = begin_notices(client);
+	check_int(acquire_apart(lock, &options), ==, 0);
+	redis_do(&server, "CONFIG SET min-replicas-to-write 1");
+	for (int event = LK_EVENT_AT_RISK; event <= LK_EVENT_LOST; event++) {
+		lk_completion got = next_notice(id, event, 0);
+		check_int(got.reason_code, ==, LK_EREFUSED);
+		check(strstr(got.reason, "NOREPLICAS"));
+		check(*got.server && !strcmp(got.server, got.node));
+	}
+	redis_do(&server, "CONFIG SET min-replicas-to-write 0");
+	release_lost(lock, "task");
+	lk_lock_free(lock);
+	end_notices(id);
+	close_queue(0);
+}
+
 static void hold_until_the_end(size_t index, void *argument)
 {
 	(void)index;
@@ -630,6 +656,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		api_test(test_notices_are_completions),
+		api_test(test_notices_say_why),
 		api_test(test_a_thread_that_ends_while_it_holds),
 		api_test(test_the_completion_of_the_acquire_comes_first),
 		api_test(test_a_small_queue_drops_none),

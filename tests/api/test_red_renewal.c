@@ -249,6 +249,33 @@ static void test_a_silent_node_does_not_hold_up_renewals(void **state)
 	close_quorum(&quorum, MOST);
 }
 
+/* What the first node that did not confirm it says is told beside the count. */
+static void test_notices_say_why(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	lk_event event;
+	char config[64];
+	snprintf(config, sizeof(config), "watchdog_ms=%lld", slow_ms(1500));
+	open_quorum(&quorum, MOST, config, NULL);
+	know_all(&quorum, MOST);
+	expect(0, lk_lock_acquire(quorum.lock, NULL, &err));
+	wait_until(nodes_with("q") == MOST, 5000);
+	redis_do(&nodes[0], "CONFIG SET min-replicas-to-write 1");
+	redis_do(&nodes[2], "CONFIG SET min-replicas-to-write 1");
+	for (int type = LK_EVENT_AT_RISK; type <= LK_EVENT_LOST; type++) {
+		check_int(next_event(quorum.client[0], &event, 10000), ==, type);
+		check_int(event.code, ==, LK_ENOQUORUM);
+		check(strstr(event.reason, "1 of 3 nodes") && strstr(event.reason, "NOREPLICAS"));
+		check(*event.server && !*event.node);
+	}
+	redis_do(&nodes[0], "CONFIG SET min-replicas-to-write 0");
+	redis_do(&nodes[2], "CONFIG SET min-replicas-to-write 0");
+	expect(LK_ELOST, lk_lock_release(quorum.lock, NULL, &err));
+	wait_until(nodes_with("q") == 0, 5000);
+	close_quorum(&quorum, MOST);
+}
+
 static void test_without_a_majority_it_ends_by_the_clock(void **state)
 {
 	(void)state;
@@ -305,6 +332,7 @@ int main(void)
 		quorum_test(test_an_extension_repairs),
 		quorum_test(test_no_renewal_hides_a_loss),
 		quorum_test(test_a_silent_node_does_not_hold_up_renewals),
+		quorum_test(test_notices_say_why),
 		quorum_test(test_without_a_majority_it_ends_by_the_clock),
 		quorum_test(test_extension_needs_a_majority),
 	};

@@ -409,6 +409,133 @@ static void test_renewals_leave_together(void **state)
 	close_client(client);
 }
 
+/* ---- why ---- */
+
+static void refuse_writes(bool on)
+{
+	redis_do(&server, "CONFIG SET min-replicas-to-write %d", on);
+}
+
+static void refuse_scripts(bool on)
+{
+	redis_do(&server, on ? "ACL SETUSER app -evalsha" : "ACL SETUSER app +evalsha");
+}
+
+static void be_a_replica(bool on)
+{
+	redis_do(&server, on ? "REPLICAOF 127.0.0.1 1" : "REPLICAOF NO ONE");
+}
+
+/* Of those that are connected, each connection asks anew. */
+static void want_another_password(bool on)
+{
+	redis_do(&server, on ? "ACL SETUSER app resetpass >other" : "ACL SETUSER app >pw");
+	if (on)
+		redis_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
+}
+
+static void be_silent(bool on)
+{
+	(on ? server_pause : server_resume)(&server);
+}
+
+static const struct why {
+	const char *what;
+	void (*set)(bool on);
+	int code;
+	const char *words;
+} whys[] = {
+	{"refused", refuse_writes, LK_EREFUSED, "NOREPLICAS"},
+	{"no right", refuse_scripts, LK_EDENIED, "NOPERM"},
+	{"a replica", be_a_replica, LK_EUNAVAILABLE, "READONLY"},
+	{"another password", want_another_password, LK_EAUTH, "WRONGPASS"},
+	{"silent", be_silent, LK_EUNREACHABLE, "no answer"},
+};
+
+static void check_why(const lk_event *event, const struct why *why)
+{
+	if (event->code != why->code || !strstr(event->reason, why->words))
+		fail_msg("%s: %d, \"%s\" of \"%s\"", why->what, event->code, event->reason,
+			 event->server);
+	check(!strcmp(event->server, event->node));
+}
+
+/* At risk, and then lost: what each renewal has met. */
+static void test_notices_say_why(void **state)
+{
+	(void)state;
+	redis_do(&server, "ACL SETUSER app on >pw +@all ~* &*");
+	for (size_t i = 0; i < sizeof(whys) / sizeof(whys[0]); i++) {
+		lk_client *client = open_client_with("username=app password=pw watchdog_ms=%lld",
+						     slow_ms(1500));
+		lk_lock *lock = new_lock(client, "why");
+		lk_event event;
+		expect(0, lk_lock_acquire(lock, NULL, &err));
+		wait_until(stats_of(client).renewals > 0, 5000); /* the background is connected */
+		whys[i].set(true);
+		check_int(next_event(client, &event, 5000), ==, LK_EVENT_AT_RISK);
+		check_why(&event, &whys[i]);
+		check_int(next_event(client, &event, 5000), ==, LK_EVENT_LOST);
+		check_why(&event, &whys[i]);
+		whys[i].set(false);
+		expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
+		lk_lock_free(lock);
+		close_client(client);
+		wait_until(redis_integer(&server, "EXISTS why") == 0, 5000);
+	}
+}
+
+/* What a renewal has met before the last one that succeeded is no reason. */
+static void test_a_trouble_that_is_over_is_no_reason(void **state)
+{
+	(void)state;
+	lk_client *client = open_watched(1500);
+	lk_lock *lock = new_lock(client, "over");
+	lk_event event;
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	refuse_writes(true);
+	check_int(next_event(client, &event, 5000), ==, LK_EVENT_AT_RISK);
+	check_int(event.code, ==, LK_EREFUSED);
+	refuse_writes(false);
+	wait_until(remaining(lock, NULL) > slow_ms(800), 5000);
+	redis_do(&server, "DEL over");
+	check_int(next_event(client, &event, 5000), ==, LK_EVENT_LOST);
+	check_int(event.code, ==, LK_ELOST);
+	check(!strcmp(event.reason, "the server does not have it any more"));
+	check(!strcmp(event.server, event.node));
+	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+/* Nothing was refused: it is said why nobody renews it. */
+static void test_what_nobody_renews(void **state)
+{
+	(void)state;
+	lk_client *client = open_watched(600);
+	lk_lock *lock = new_lock(client, "unrenewed");
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_event event;
+	options.lease_ms = slow_ms(300);
+	expect(0, lk_lock_acquire(lock, &options, &err));
+	check_int(next_event(client, &event, 5000), ==, LK_EVENT_AT_RISK);
+	check_int(event.code, ==, 0);
+	check(strstr(event.reason, "named") && !*event.server);
+	check_int(next_event(client, &event, 5000), ==, LK_EVENT_LOST);
+	check_int(event.code, ==, 0);
+	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
+	options = (lk_acquire_options)LK_ACQUIRE_OPTIONS_INIT;
+	options.max_hold_ms = 1;
+	expect(0, lk_lock_acquire(lock, &options, &err));
+	check_int(next_event(client, &event, 5000), ==, LK_EVENT_AT_RISK);
+	check_int(event.code, ==, 0);
+	check(!strcmp(event.reason, "max_hold_ms is over"));
+	wait_until(remaining(lock, NULL) == LK_ELOST, 5000);
+	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -426,6 +553,9 @@ int main(void)
 		api_test(test_handovers_keep_deadlines_right),
 		api_test(test_a_renewal_that_finds_nothing_is_a_loss_at_once),
 		api_test(test_many_locks_are_all_kept),
+		api_test(test_notices_say_why),
+		api_test(test_a_trouble_that_is_over_is_no_reason),
+		api_test(test_what_nobody_renews),
 		api_test(test_renewals_leave_together),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);

@@ -57,8 +57,27 @@ def test_a_server_that_hangs_ends_all_processes_before_the_lease(cli, server, tr
     server.pause()
     assert_ended_before(tree, end)
     assert process.wait(30) == 123
-    assert "cannot be renewed" in process.stderr.read()
+    assert "cannot be renewed: ending the command (/" in (said := process.stderr.read())
+    assert "no answer yet)" in said
     server.resume()
+
+
+@pytest.mark.parametrize("refuse, allow, words", [
+    (("CONFIG", "SET", "min-replicas-to-write", "1"),
+     ("CONFIG", "SET", "min-replicas-to-write", "0"), "NOREPLICAS"),
+    (("ACL", "SETUSER", "default", "-evalsha"),
+     ("ACL", "SETUSER", "default", "+evalsha"), "NOPERM"),
+], ids=["replicas", "rights"])
+def test_it_says_what_a_renewal_met(cli, server, tree, refuse, allow, words):
+    process = start(cli, tree, "-v")
+    server.call(*refuse)
+    tree.await_end(LEASE_MS / 1000 + 5)
+    assert process.wait(30) == 123
+    server.call(*allow)
+    said = process.stderr.read()
+    assert "the lease of job is about to end: /" in said and words in said, said
+    ended = next(line for line in said.splitlines() if "cannot be renewed" in line)
+    assert words in ended, said
 
 
 def test_signal_then_grace_then_kill(cli, server, tree, folder):

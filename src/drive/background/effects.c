@@ -6,6 +6,7 @@
 
 #include "drive/background/compensation.h"
 #include "drive/background/due.h"
+#include "drive/background/trouble.h"
 #include "drive/notices/lost.h"
 #include "drive/notices/notices.h"
 
@@ -44,6 +45,7 @@ void lk__hold_free(struct lk__hold *hold)
 		lk__notices_forget(hold->entry->client, hold);
 		lk__lost_forget(hold);
 	}
+	free(hold->trouble);
 	free(hold);
 }
 
@@ -55,9 +57,12 @@ void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number)
 static void hold_log_loss(const struct lk__hold *hold)
 {
 	char place[LK__CONN_PLACE_SIZE];
+	const struct lk__trouble *trouble = hold->trouble;
 	lk__notices_place(hold, place);
-	lk__log(&hold->entry->client->log, LK_LOG_WARNING, "lock lost: %.200s%s%s",
-		hold->entry->name, *place ? ", last confirmed by " : "", place);
+	lk__log(&hold->entry->client->log, LK_LOG_WARNING, "lock lost: %.200s%s%s%s%s%s%s",
+		hold->entry->name, *place ? ", last confirmed by " : "", place, trouble ? ": " : "",
+		trouble ? trouble->place : "", trouble && *trouble->place ? ": " : "",
+		trouble ? trouble->reason : "");
 }
 
 static void hold_tell_loss(struct lk__hold *hold)
@@ -94,6 +99,8 @@ static void carry_out(struct lk__entry *entry, struct lk__entry_effects effects)
 
 void lk__entry_lose(struct lk__entry *entry, int64_t now_ns)
 {
+	if (!entry->hold->no_loss)
+		lk__trouble_explain(entry, now_ns, true);
 	carry_out(entry, lk__entry_note_loss(entry, now_ns));
 }
 

@@ -10,6 +10,7 @@
 #include "conf/config.h"
 #include "conn/redirect.h"
 #include "drive/background/effects.h"
+#include "drive/background/trouble.h"
 #include "drive/entry/entry.h"
 #include "drive/notices/lost.h"
 #include "drive/notices/notices.h"
@@ -54,11 +55,13 @@ static void renewed_confirm(struct lk__entry *entry, const struct lk__renewed *r
 	entry->grant.seen_ns = sent_ns;
 	if (renewed->lease_ms > JUST_LOOK_MS) {
 		hold->warned = false;
+		lk__trouble_over(hold);
 		lk__count(&entry->client->counters.renewals, 1);
 	}
 }
 
-void lk__watch_renewed(const struct lk__renewed *renewed, int answer, int64_t sent_ns)
+void lk__watch_renewed(const struct lk__renewed *renewed, int answer, int64_t sent_ns,
+		       const struct lk__trouble *trouble)
 {
 	struct lk__entry *entry = renewed->entry;
 	int64_t now_ns = lk__now_ns();
@@ -74,6 +77,7 @@ void lk__watch_renewed(const struct lk__renewed *renewed, int answer, int64_t se
 			lk__watch_hold(entry, now_ns);
 		} else {
 			int64_t lease_ns = lk__entry_lease_ms(entry, entry->hold) * LK__MS;
+			lk__trouble_note(entry->hold, trouble);
 			lk__watch_at(entry, now_ns + lease_ns / RENEW_AGAIN_PARTS);
 		}
 	} else if (entry->hold) {
@@ -83,13 +87,16 @@ void lk__watch_renewed(const struct lk__renewed *renewed, int answer, int64_t se
 	lk__entry_unref(entry);
 }
 
+static const struct lk__trouble no_memory = {.code = LK_ENOMEM,
+					     .reason = "no memory to ask for it"};
+
 /* Each of them alone: some keys of a slot that moves are on the new node, and some are not. */
 static void batch_split(const struct lk__batch *batch)
 {
 	for (size_t i = 0; i < batch->count; i++) {
 		struct lk__batch *one = batch_new(batch->client, batch->slot, batch->node);
 		if (!one) {
-			lk__watch_renewed(&batch->of[i], -1, 0);
+			lk__watch_renewed(&batch->of[i], -1, 0, &no_memory);
 			continue;
 		}
 		one->of[one->count++] = batch->of[i];
@@ -103,10 +110,13 @@ static void batch_finish(struct lk__request *request)
 	bool splits = batch->count > 1 && lk__request_is_parted(request);
 	if (splits)
 		batch_split(batch);
-	for (size_t i = 0; !splits && i < batch->count; i++)
-		lk__watch_renewed(&batch->of[i],
-				  lk__reply_renewed(request, batch->count, i, batch->of[i].field),
-				  request->sent_ns);
+	for (size_t i = 0; !splits && i < batch->count; i++) {
+		struct lk__trouble trouble;
+		int answer = lk__reply_renewed(request, batch->count, i, batch->of[i].field);
+		if (answer < 0)
+			lk__trouble_read(&trouble, request, i);
+		lk__watch_renewed(&batch->of[i], answer, request->sent_ns, &trouble);
+	}
 	lk__request_free(request);
 	free(batch);
 }
@@ -120,9 +130,8 @@ void lk__watch_renew(struct lk__batch *batch)
 	struct lk__request *request = batch->of[0].entry->target.recipe->renew(renewals,
 									       batch->count);
 	if (!request) {
-		struct lk__request none = {.code = LK_ENOMEM};
 		for (size_t i = 0; i < batch->count; i++)
-			lk__watch_renewed(&batch->of[i], -1, none.sent_ns);
+			lk__watch_renewed(&batch->of[i], -1, 0, &no_memory);
 		free(batch);
 		return;
 	}
@@ -197,6 +206,7 @@ static void watch_entry(struct lk__entry *entry, struct lk__batch **batch)
 	}
 	if (!hold->warned && now_ns >= deadline_ns - lk__hold_margin_ns(hold)) {
 		hold->warned = true;
+		lk__trouble_explain(entry, now_ns, false);
 		lk__notices_give(entry->client, hold, LK__NOTICE_AT_RISK);
 	}
 	bool due = now_ns >= lk__question_due_ns(hold, now_ns);

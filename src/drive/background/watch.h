@@ -41,8 +41,10 @@ struct lk__batch {
 /* Renews what is on one node: one script for all. */
 void lk__watch_renew(struct lk__batch *batch);
 
-/* Its answer: 1 renewed, 0 not ours any more, -1 none: the old deadline stands. */
-void lk__watch_renewed(const struct lk__renewed *renewed, int answer, int64_t sent_ns);
+/* Its answer: 1 renewed, 0 not ours any more, -1 none: the old deadline stands, and `trouble` says
+ * why. */
+void lk__watch_renewed(const struct lk__renewed *renewed, int answer, int64_t sent_ns,
+		       const struct lk__trouble *trouble);
 
 /* Makes every grant of the client come up at once: a connection was lost or made. */
 void lk__watch_all(lk_client *client);

@@ -42,6 +42,15 @@ struct lk__settings {
 
 struct lk__caller;
 
+/* Why a hold is not renewed, or is over. */
+#define LK__TROUBLE_SIZE 224
+
+struct lk__trouble {
+	int code;                        /* LK_E…; 0: nothing was refused */
+	char place[LK__CONN_PLACE_SIZE]; /* the server; "": none, or several */
+	char reason[LK__TROUBLE_SIZE];
+};
+
 struct lk__hold {
 	struct lk__hold *next; /* among the entry's lost holds */
 	union {
@@ -61,10 +70,13 @@ struct lk__hold {
 	unsigned char notices; /* pending LK__NOTICE_…; under their mutex */
 	bool watched;          /* the watchdog renews it */
 	bool lost, abandoned, warned;
-	bool no_loss;    /* its end is meant: no notice, and nothing is kept of it */
-	bool noted;      /* in the client's list of lost ones */
-	uint64_t number; /* of the wire grant */
-	uint64_t fence;  /* its token; 0: the kind has none */
+	bool no_loss;                /* its end is meant: no notice, and nothing is kept of it */
+	bool noted;                  /* in the client's list of lost ones */
+	bool in_trouble;             /* its last renewal did not come off, */
+	struct lk__trouble *trouble; /* of which this is told; NULL: nothing. Written under the
+				      * notices' mutex, too */
+	uint64_t number;             /* of the wire grant */
+	uint64_t fence;              /* its token; 0: the kind has none */
 	uint64_t tag;
 	int64_t granted_ns;
 	int64_t lease_ms;        /* named by the caller; 0: the watchdog's */

@@ -4,6 +4,7 @@
  * stands, is given it anew under the same number; a lock that was lost never is.
  */
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 #include "conf/config.h"
 #include "drive/lock/caller.h"
 #include "drive/many/red.h"
+#include "drive/background/trouble.h"
 #include "drive/background/watch.h"
 #include "sync/script.h"
 
@@ -19,6 +21,7 @@ struct renewal {
 	struct lk__red_round *round; /* NULL: an extension */
 	size_t index;
 	uint64_t number;
+	bool answered;
 	bool gone; /* the node has it no more, and was not given it again */
 };
 
@@ -36,6 +39,7 @@ struct lk__red_round {
 	size_t waiting;
 	bool overdue, concluded, held;
 	int64_t sent_ns, until_ns;
+	struct lk__trouble trouble; /* of the first node that did not confirm it; code 0: none */
 	struct tally tally;
 };
 
@@ -101,7 +105,8 @@ static bool tally_numbers(struct tally *tally, uint64_t number, struct lk__red_r
 {
 	const struct lk__red *red = lk__red_of(tally->entry);
 	for (size_t i = 0; i < red->count; i++)
-		tally->of[i] = (struct renewal){round, i, red->node[i].number, false};
+		tally->of[i] = (struct renewal){
+			.round = round, .index = i, .number = red->node[i].number};
 	return red->number == number;
 }
 
@@ -110,6 +115,7 @@ static void tally_add(struct tally *tally, size_t index, int answer)
 	assert(index < tally->count && tally->yes + tally->no < tally->count);
 	tally->yes += answer == 1;
 	tally->no += answer == 0;
+	tally->of[index].answered = true;
 	tally->of[index].gone = answer == 0;
 }
 
@@ -136,6 +142,22 @@ static int round_outcome(const struct lk__red_round *round)
 	return round->waiting == 0 || round->overdue ? -1 : 2;
 }
 
+/* Without a majority: what of its first node that did not answer, or refused. */
+static void round_trouble(const struct lk__red_round *round, struct lk__trouble *trouble)
+{
+	const struct tally *tally = &round->tally;
+	const struct lk__red *red = lk__red_of(tally->entry);
+	struct lk__trouble first = round->trouble;
+	for (size_t i = 0; i < tally->count && !first.code; i++)
+		if (!tally->of[i].answered)
+			lk__trouble_of_node(&first, lk__entry_node(red->node[i].member));
+	*trouble = first;
+	trouble->code = LK_ENOQUORUM;
+	snprintf(trouble->reason, sizeof(trouble->reason),
+		 "%zu of %zu nodes have confirmed it, %zu are a majority: %.150s", tally->yes,
+		 tally->count, tally->majority, first.code ? first.reason : "others have it");
+}
+
 /* Gives up the mutex meanwhile; `waiting` counts the caller. */
 static void round_conclude(struct lk__red_round *round, int outcome)
 {
@@ -143,11 +165,14 @@ static void round_conclude(struct lk__red_round *round, int outcome)
 	assert(!round->concluded && round->waiting > 0);
 	round->concluded = true;
 	round->held = outcome == 1;
+	struct lk__trouble trouble;
+	if (outcome < 0)
+		round_trouble(round, &trouble);
 	pthread_mutex_unlock(&round->mutex);
 	pthread_mutex_lock(&entry->mutex);
 	lk__red_of(entry)->round = NULL;
 	pthread_mutex_unlock(&entry->mutex);
-	lk__watch_renewed(&round->renewed, outcome, round->sent_ns);
+	lk__watch_renewed(&round->renewed, outcome, round->sent_ns, &trouble);
 	pthread_mutex_lock(&round->mutex);
 }
 
@@ -190,10 +215,15 @@ static void renewal_finish(struct lk__request *request)
 	struct lk__entry *entry = round->tally.entry;
 	const struct lk__red *red = lk__red_of(entry);
 	int answer = renewal_answer(red->node[renewal->index].member, renewal->number, request);
+	struct lk__trouble trouble = {.code = 0};
+	if (answer < 0)
+		lk__trouble_read(&trouble, request, 0);
 	lk__request_free(request);
 	if (answer == 1)
 		node_has_it(entry, renewal);
 	pthread_mutex_lock(&round->mutex);
+	if (!round->trouble.code)
+		round->trouble = trouble;
 	assert(round->waiting > 0);
 	tally_add(&round->tally, renewal->index, answer);
 	round->waiting--;
@@ -233,7 +263,9 @@ static void renew(const struct lk__renewed *renewed)
 	struct lk__red *red = lk__red_of(renewed->entry);
 	struct lk__red_round *round = round_new(renewed);
 	if (!round) {
-		lk__watch_renewed(renewed, -1, 0);
+		static const struct lk__trouble no_memory = {.code = LK_ENOMEM,
+							     .reason = "no memory to ask for it"};
+		lk__watch_renewed(renewed, -1, 0, &no_memory);
 		return;
 	}
 	bool current = round_begin(round);

@@ -21,6 +21,7 @@
 #define EVENT_SIZE_MIN (offsetof(lk_event, node) + LK_NODE_SIZE)
 
 static_assert(LK_NODE_SIZE == LK__CONN_PLACE_SIZE, "a place is shown whole");
+static_assert(LK_EVENT_REASON_SIZE == LK__TROUBLE_SIZE, "a reason is shown whole");
 
 int lk__notices_init(lk_client *client, lk_error *error)
 {
@@ -98,6 +99,13 @@ void lk__notices_place(const struct lk__hold *hold, char place_out[LK__CONN_PLAC
 		lk__node_place_at(hold->told_node, hold->told_epoch, place_out);
 }
 
+static void notice_explain(const struct lk__trouble *trouble, lk_event *event_out)
+{
+	event_out->code = trouble->code;
+	memcpy(event_out->server, trouble->place, sizeof(event_out->server));
+	memcpy(event_out->reason, trouble->reason, sizeof(event_out->reason));
+}
+
 static void notice_fill(const struct lk__hold *hold, int type, lk_event *event_out)
 {
 	const struct lk__entry *entry = hold->entry;
@@ -112,6 +120,8 @@ static void notice_fill(const struct lk__hold *hold, int type, lk_event *event_o
 	lk__field(entry, hold->number, event_out->field);
 	event_out->name_size = entry->name_size;
 	memcpy(event_out->name, entry->name, shown);
+	if (hold->trouble && type != LK_EVENT_ABANDONED)
+		notice_explain(hold->trouble, event_out);
 }
 
 /* 1 and the oldest notice, or 0. Under the mutex. */
@@ -198,7 +208,10 @@ static void notice_complete(const struct lk__completion *request, const lk_event
 					  .event = event->type,
 					  .deadline_ns = event->deadline_ns,
 					  .fence = event->fence};
+	completion_out->reason_code = event->code;
+	memcpy(completion_out->reason, event->reason, sizeof(completion_out->reason));
 	memcpy(completion_out->node, event->node, sizeof(completion_out->node));
+	memcpy(completion_out->server, event->server, sizeof(completion_out->server));
 	memcpy(completion_out->field, event->field, sizeof(completion_out->field));
 }
 
