@@ -56,7 +56,7 @@ static void *semaphore_open(const char *name)
 {
 	lk_semaphore *semaphore = NULL;
 	lk_error error;
-	check(lk_semaphore_new(&semaphore, client, name, strlen(name), &error), &error);
+	check(lk_semaphore_new(&semaphore, client, name, strlen(name), NULL, &error), &error);
 	check(lk_semaphore_try_set(semaphore, 10, 0, &error), &error);
 	return semaphore;
 }
@@ -72,7 +72,7 @@ static void *permits_open(const char *name)
 {
 	lk_permit_semaphore *permits = NULL;
 	lk_error error;
-	check(lk_permit_semaphore_new(&permits, client, name, strlen(name), &error), &error);
+	check(lk_permit_semaphore_new(&permits, client, name, strlen(name), NULL, &error), &error);
 	check(lk_permit_semaphore_try_set(permits, 10, &error), &error);
 	return permits;
 }

@@ -92,7 +92,7 @@ int cmd_sem(const struct command *command, int argc, char **argv)
 		code = session_open(&session);
 	const char *name = session.argv[1];
 	if (code == 0 &&
-	    lk_permit_semaphore_new(&semaphore, session.client, name, strlen(name), &error))
+	    lk_permit_semaphore_new(&semaphore, session.client, name, strlen(name), NULL, &error))
 		code = trouble_library(&error);
 	if (code == 0 && strcmp(session.argv[0], "delete") == 0)
 		code = sem_delete(semaphore, name, state.force);

@@ -13,8 +13,10 @@ static int permits_make(struct holding *holding, lk_client *client, int64_t perm
 			const char *name, lk_error *error)
 {
 	int64_t free_now = 0, used = 0;
+	lk_permit_semaphore_options options = LK_PERMIT_SEMAPHORE_OPTIONS_INIT;
+	options.permits = permits; /* also where the number is lost while we wait */
 	int result = lk_permit_semaphore_new(&holding->semaphore, client, name, strlen(name),
-					     error);
+					     &options, error);
 	if (result == 0)
 		result = lk_permit_semaphore_try_set(holding->semaphore, permits, error);
 	if (result == 0)

@@ -7,8 +7,7 @@
 static int work(lk_permit_semaphore *downloads, lk_error *error)
 {
 	lk_permit permit;
-	if (lk_permit_semaphore_try_set(downloads, 3, error) < 0 ||
-	    lk_permit_semaphore_acquire_within(downloads, 1, &permit, 10000, NULL, error))
+	if (lk_permit_semaphore_acquire_within(downloads, 1, &permit, 10000, NULL, error))
 		return error->code;
 	puts("one of three");
 	return lk_permit_semaphore_release(downloads, &permit, 1, error);
@@ -18,9 +17,11 @@ int main(void)
 {
 	lk_client *client = NULL;
 	lk_permit_semaphore *downloads = NULL;
+	lk_permit_semaphore_options options = LK_PERMIT_SEMAPHORE_OPTIONS_INIT;
 	lk_error error = {0};
+	options.permits = 3;
 	if (lk_client_open(&client, NULL, &error) ||
-	    lk_permit_semaphore_new(&downloads, client, "downloads", LK_STRLEN, &error) ||
+	    lk_permit_semaphore_new(&downloads, client, "downloads", LK_STRLEN, &options, &error) ||
 	    work(downloads, &error))
 		fprintf(stderr, "not done: %s\n", error.message);
 	lk_permit_semaphore_free(downloads);

@@ -6,8 +6,7 @@
 static int work(lk_semaphore *connections, lk_error *error)
 {
 	int64_t left = 0;
-	if (lk_semaphore_try_set(connections, 10, 0, error) < 0 ||
-	    lk_semaphore_acquire_within(connections, 4, 10000, NULL, error))
+	if (lk_semaphore_acquire_within(connections, 4, 10000, NULL, error))
 		return error->code;
 	if (lk_semaphore_available(connections, &left, NULL) == 0)
 		printf("four are ours, %lld are left\n", (long long)left);
@@ -18,9 +17,11 @@ int main(void)
 {
 	lk_client *client = NULL;
 	lk_semaphore *connections = NULL;
+	lk_semaphore_options options = LK_SEMAPHORE_OPTIONS_INIT;
 	lk_error error = {0};
+	options.permits = 10;
 	if (lk_client_open(&client, NULL, &error) ||
-	    lk_semaphore_new(&connections, client, "connections", LK_STRLEN, &error) ||
+	    lk_semaphore_new(&connections, client, "connections", LK_STRLEN, &options, &error) ||
 	    work(connections, &error))
 		fprintf(stderr, "not done: %s\n", error.message);
 	lk_semaphore_free(connections);

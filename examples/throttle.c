@@ -44,7 +44,7 @@ int main(int argc, char **argv)
 
 	need(lk_client_open(&client, NULL, &error));
 	need(lk_queue_new(&queue, 0, &error));
-	need(lk_permit_semaphore_new(&ovens, client, "ovens", LK_STRLEN, &error));
+	need(lk_permit_semaphore_new(&ovens, client, "ovens", LK_STRLEN, NULL, &error));
 	need(lk_queue_permit_try_set(queue, ovens, 2, 0, NULL, &error));
 	need(lk_queue_take(queue, &completed, 1, -1, &error));
 	for (int i = 1; i < argc; i++) {

@@ -20,6 +20,10 @@
  * A KEY that is not a whole number is refused (LK_EWRONGTYPE). A semaphore's key looks like a
  * latch's: the call would change it.
  *
+ * LOST DATA. A latch that FLUSHALL or a restart without data takes away is open: its waiters go on.
+ * A handle cannot say the count for good, as that of a semaphore can: an open latch has no key
+ * either, so the count would close it again.
+ *
  * WAITING. One request to the server serves all waiting threads of a client. The client sends it at
  * each message, and every second without one.
  */

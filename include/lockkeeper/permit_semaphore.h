@@ -30,6 +30,13 @@
  * A KEY that is not a whole number is refused (LK_EWRONGTYPE). The key of a semaphore or a latch
  * looks like a permit semaphore's: the call would change it.
  *
+ * A LOST NUMBER. FLUSHALL, a restart without data or an eviction takes the number of permits away,
+ * and a program that sets it once, at its start, would wait for ever. The option `permits` of a
+ * handle says it for good: an acquire that finds no semaphore sets it, in the same script, less the
+ * permits that are still in use. A waiter gets in within a second. Other calls see what is there.
+ * Give the same number everywhere: the first one is used. Permits that went with the data are lost
+ * (LK_EVENT_LOST); their holders may be at work until they learn it.
+ *
  * FAIRNESS. Callers of one client form one queue, first come, first served. The first waits until
  * all permits that it asked for are free. Processes are served in no particular order. A waiter
  * looks again at each message, when the next permit ends, and every second.
@@ -50,6 +57,16 @@
 
 typedef struct lk_permit_semaphore lk_permit_semaphore;
 
+typedef struct lk_permit_semaphore_options {
+	size_t struct_size;
+	int64_t permits; /* so many where there is no semaphore: A LOST NUMBER; 0: none */
+} lk_permit_semaphore_options;
+
+#define LK_PERMIT_SEMAPHORE_OPTIONS_INIT                                                           \
+	{                                                                                          \
+		sizeof(lk_permit_semaphore_options), 0                                             \
+	}
+
 typedef struct lk_permit {
 	char id[LK_PERMIT_ID_SIZE];
 } lk_permit;
@@ -57,12 +74,14 @@ typedef struct lk_permit {
 LK_BEGIN_DECLS
 
 /*
- * Makes a handle for a name, as lk_lock_new() does. Names whose keys would be in different slots of
- * a cluster are refused ("a}b"). Does no I/O. Free it with lk_permit_semaphore_free(). Errors:
- * LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * Makes a handle for a name, as lk_lock_new() does; `options` may be NULL. Names whose keys would
+ * be in different slots of a cluster are refused ("a}b"). Does no I/O. Free it with
+ * lk_permit_semaphore_free(). Errors: LK_EINVAL (also `permits` beyond 0 … LK_PERMITS_MAX),
+ * LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_permit_semaphore_new(lk_permit_semaphore **semaphore_out, lk_client *client,
-				   const void *name, size_t name_size, lk_error *error);
+				   const void *name, size_t name_size,
+				   const lk_permit_semaphore_options *options, lk_error *error);
 
 /* Frees a handle; permits that are held stay held. NULL is fine. Returns NULL. Since 0.1. */
 LK_API lk_permit_semaphore *lk_permit_semaphore_free(lk_permit_semaphore *semaphore);

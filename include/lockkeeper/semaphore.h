@@ -27,6 +27,15 @@
  * A KEY that is not a whole number is refused (LK_EWRONGTYPE). The key of a latch or a permit
  * semaphore looks like a semaphore's: the call would change it.
  *
+ * A LOST NUMBER. FLUSHALL, a restart without data, an eviction or a time to live takes the number
+ * of permits away, and a program that sets it once, at its start, would wait for ever. The option
+ * `permits` of a handle says it for good: an acquire that finds no semaphore sets it, in the same
+ * script, and so does a release; what was acquired before does not count any more. A waiter gets in
+ * within a second. lk_semaphore_add() starts from it too. Other calls see what is there. Give the
+ * same number everywhere: the first one is used. Holders from before may still be at work, beside
+ * as many new ones, and what they release counts again: let `permits` be a number that can be
+ * exceeded for a while, or use the permit semaphore, whose lost permits nobody can release.
+ *
  * FAIRNESS. Callers of one client form one queue, first come, first served. The first waits until
  * all permits that it asked for are free. Processes are served in no particular order. A waiter
  * looks again at each message, and every second without one.
@@ -45,15 +54,26 @@
 
 typedef struct lk_semaphore lk_semaphore;
 
+typedef struct lk_semaphore_options {
+	size_t struct_size;
+	int64_t permits; /* so many where there is no semaphore: A LOST NUMBER; 0: none */
+} lk_semaphore_options;
+
+#define LK_SEMAPHORE_OPTIONS_INIT                                                                  \
+	{                                                                                          \
+		sizeof(lk_semaphore_options), 0                                                    \
+	}
+
 LK_BEGIN_DECLS
 
 /*
- * Makes a handle for a name, as lk_lock_new() does. Names whose keys would be in different slots of
- * a cluster are refused ("a}b"). Does no I/O. Free it with lk_semaphore_free(). Errors: LK_EINVAL,
- * LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * Makes a handle for a name, as lk_lock_new() does; `options` may be NULL. Names whose keys would
+ * be in different slots of a cluster are refused ("a}b"). Does no I/O. Free it with
+ * lk_semaphore_free(). Errors: LK_EINVAL (also `permits` beyond 0 … LK_PERMITS_MAX), LK_ENOMEM,
+ * LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_semaphore_new(lk_semaphore **semaphore_out, lk_client *client, const void *name,
-			    size_t name_size, lk_error *error);
+			    size_t name_size, const lk_semaphore_options *options, lk_error *error);
 
 /* Frees a handle. NULL is fine. Returns NULL. Since 0.1. */
 LK_API lk_semaphore *lk_semaphore_free(lk_semaphore *semaphore);

@@ -9,6 +9,7 @@
 /* The handles. */
 struct lk_semaphore {
 	struct lk__counter *counter;
+	int64_t permits; /* where there is no count; 0: none */
 };
 
 struct lk_latch {
@@ -17,6 +18,7 @@ struct lk_latch {
 
 struct lk_permit_semaphore {
 	struct lk__counter *counter; /* with the entry of the wait queue */
+	int64_t permits;             /* where there is no count; 0: none */
 };
 
 struct lk__counter_call {
@@ -43,6 +45,12 @@ int lk__counter_leave(struct lk__counter_call *call, int rc);
 /* Asks, and gives the reply, to be freed with its request. For requests that may be sent twice. */
 int lk__counter_ask(struct lk__counter_call *call, struct lk__request *request,
 		    struct lk__request **answer_out);
+
+/* The changes of a semaphore, which may be NULL; their numbers were checked. */
+struct lk__change lk__semaphore_set(int64_t permits, int64_t ttl_ms);
+struct lk__change lk__semaphore_give(const struct lk_semaphore *semaphore, int64_t permits,
+				     bool if_exists);
+struct lk__change lk__semaphore_add(const struct lk_semaphore *semaphore, int64_t change);
 
 /* Makes a change, and gives the integer that the script answers. */
 int lk__counter_change(struct lk__counter_call *call, const struct lk__change *change,

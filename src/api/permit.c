@@ -55,6 +55,7 @@ static int permits_take(lk_permit_semaphore *semaphore, const char *operation, i
 				.margin_ms = own.margin_ms,
 				.tag = own.tag,
 				.no_loss = own.no_loss,
+				.settings = {.permits = semaphore->permits},
 				.cancel = own.cancel,
 				.grant_out = &grant};
 	if (rc == 0)

@@ -13,16 +13,24 @@
 #include "sync/script.h"
 
 int lk_permit_semaphore_new(lk_permit_semaphore **semaphore_out, lk_client *client,
-			    const void *name, size_t name_size, lk_error *error)
+			    const void *name, size_t name_size,
+			    const lk_permit_semaphore_options *options, lk_error *error)
 {
 	const char *operation = "lk_permit_semaphore_new";
+	lk_permit_semaphore_options own;
 	if (!semaphore_out)
 		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
+	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
+	if (rc == 0)
+		rc = lk__check_range(operation, "permits", own.permits, 0, LK_PERMITS_MAX, error);
+	if (rc < 0)
+		return rc;
 	lk_permit_semaphore *semaphore = calloc(1, sizeof(*semaphore));
 	if (!semaphore)
 		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
-	int rc = lk__counter_open(&semaphore->counter, client, &lk__permit_queue_recipe, name,
-				  name_size, operation, error);
+	semaphore->permits = own.permits;
+	rc = lk__counter_open(&semaphore->counter, client, &lk__permit_queue_recipe, name,
+			      name_size, operation, error);
 	if (rc < 0)
 		free(semaphore);
 	else

@@ -61,11 +61,13 @@ static int start_change(struct start *start, struct lk__counter *counter, const 
 	return start_count(start, counter, name, operation, &want, error);
 }
 
-/* A wait in the wait queue of a counter. */
+/* A wait in the wait queue of a counter, which has so many `permits` where there is none. */
 static int start_wait(struct start *start, struct lk__counter *counter, const char *name,
-		      int operation, int64_t count, int64_t wait_ms, lk_error *error)
+		      int operation, int64_t count, int64_t permits, int64_t wait_ms,
+		      lk_error *error)
 {
-	struct lk__async_want want = {.acquire = {.wait_ms = wait_ms, .count = count}};
+	struct lk__async_want want = {
+		.acquire = {.wait_ms = wait_ms, .count = count, .settings = {.permits = permits}}};
 	int rc = start_enter(start, counter, name, error);
 	return rc < 0 ? rc : start_on(start, counter->entry, &nobody, operation, &want);
 }
@@ -75,16 +77,6 @@ static int start_wait(struct start *start, struct lk__counter *counter, const ch
 static struct lk__counter *semaphore_counter(lk_semaphore *semaphore)
 {
 	return semaphore ? semaphore->counter : NULL;
-}
-
-static int semaphore_change(struct start *start, lk_semaphore *semaphore, const char *name,
-			    int operation, enum lk__script_id script, int64_t number, int64_t other,
-			    lk_error *error)
-{
-	struct lk__change change = {.script = script};
-	lk__change_add_number(&change, number);
-	lk__change_add_number(&change, other);
-	return start_change(start, semaphore_counter(semaphore), name, operation, &change, error);
 }
 
 int lk_queue_semaphore_acquire(lk_queue *queue, lk_semaphore *semaphore, int64_t permits,
@@ -97,16 +89,18 @@ int lk_queue_semaphore_acquire(lk_queue *queue, lk_semaphore *semaphore, int64_t
 		rc = lk__check_range(name, "wait_ms", wait_ms, -1, LK_WAIT_MAX_MS, error);
 	return rc < 0 ? rc
 		      : start_wait(&start, semaphore_counter(semaphore), name, LK_OP_ACQUIRE,
-				   permits, wait_ms, error);
+				   permits, semaphore ? semaphore->permits : 0, wait_ms, error);
 }
 
 static int semaphore_give(struct start *start, lk_semaphore *semaphore, const char *name,
 			  int64_t permits, bool if_exists, lk_error *error)
 {
 	int rc = lk__check_range(name, "permits", permits, 1, LK_PERMITS_MAX, error);
-	return rc < 0 ? rc
-		      : semaphore_change(start, semaphore, name, LK_OP_RELEASE,
-					 LK__SCRIPT_SEMAPHORE_ADD, permits, if_exists, error);
+	if (rc < 0)
+		return rc;
+	struct lk__change change = lk__semaphore_give(semaphore, permits, if_exists);
+	return start_change(start, semaphore_counter(semaphore), name, LK_OP_RELEASE, &change,
+			    error);
 }
 
 int lk_queue_semaphore_release(lk_queue *queue, lk_semaphore *semaphore, int64_t permits,
@@ -133,9 +127,11 @@ int lk_queue_semaphore_try_set(lk_queue *queue, lk_semaphore *semaphore, int64_t
 	int rc = lk__check_range(name, "permits", permits, 0, LK_PERMITS_MAX, error);
 	if (rc == 0)
 		rc = lk__check_range(name, "ttl_ms", ttl_ms, 0, LK_LEASE_MAX_MS, error);
-	return rc < 0 ? rc
-		      : semaphore_change(&start, semaphore, name, LK_OP_CHANGE,
-					 LK__SCRIPT_SEMAPHORE_SET, permits, ttl_ms, error);
+	if (rc < 0)
+		return rc;
+	struct lk__change change = lk__semaphore_set(permits, ttl_ms);
+	return start_change(&start, semaphore_counter(semaphore), name, LK_OP_CHANGE, &change,
+			    error);
 }
 
 /* 0, or LK_EINVAL for what is no change. */
@@ -153,9 +149,11 @@ int lk_queue_semaphore_add(lk_queue *queue, lk_semaphore *semaphore, int64_t cha
 	const char *name = "lk_queue_semaphore_add";
 	struct start start = {.queue = queue, .tag = tag, .id_out = id_out};
 	int rc = check_change(name, change, error);
-	return rc < 0 ? rc
-		      : semaphore_change(&start, semaphore, name, LK_OP_CHANGE,
-					 LK__SCRIPT_SEMAPHORE_ADD, change, 0, error);
+	if (rc < 0)
+		return rc;
+	struct lk__change added = lk__semaphore_add(semaphore, change);
+	return start_change(&start, semaphore_counter(semaphore), name, LK_OP_CHANGE, &added,
+			    error);
 }
 
 int lk_queue_semaphore_drain(lk_queue *queue, lk_semaphore *semaphore, uint64_t tag,
@@ -203,7 +201,7 @@ int lk_queue_latch_await(lk_queue *queue, lk_latch *latch, int64_t wait_ms, uint
 		return rc;
 	return wait_ms == 0
 		       ? start_count(&start, latch_counter(latch), name, LK_OP_AWAIT, &look, error)
-		       : start_wait(&start, latch_counter(latch), name, LK_OP_AWAIT, 0, wait_ms,
+		       : start_wait(&start, latch_counter(latch), name, LK_OP_AWAIT, 0, 0, wait_ms,
 				    error);
 }
 
@@ -285,6 +283,7 @@ static int permits_take(lk_queue *queue, lk_permit_semaphore *semaphore, const c
 						  .max_hold_ms = own.max_hold_ms,
 						  .margin_ms = own.margin_ms,
 						  .no_loss = own.no_loss,
+						  .settings = {.permits = semaphore->permits},
 						  .tag = own.tag}};
 	return start_on(&start, semaphore->counter->entry, &nobody, LK_OP_ACQUIRE, &want);
 }

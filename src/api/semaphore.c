@@ -12,16 +12,23 @@
 #include "sync/semaphore/semaphore.h"
 
 int lk_semaphore_new(lk_semaphore **semaphore_out, lk_client *client, const void *name,
-		     size_t name_size, lk_error *error)
+		     size_t name_size, const lk_semaphore_options *options, lk_error *error)
 {
 	const char *operation = "lk_semaphore_new";
+	lk_semaphore_options own;
 	if (!semaphore_out)
 		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
+	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
+	if (rc == 0)
+		rc = lk__check_range(operation, "permits", own.permits, 0, LK_PERMITS_MAX, error);
+	if (rc < 0)
+		return rc;
 	lk_semaphore *semaphore = calloc(1, sizeof(*semaphore));
 	if (!semaphore)
 		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
-	int rc = lk__counter_open(&semaphore->counter, client, &lk__semaphore_recipe, name,
-				  name_size, operation, error);
+	semaphore->permits = own.permits;
+	rc = lk__counter_open(&semaphore->counter, client, &lk__semaphore_recipe, name, name_size,
+			      operation, error);
 	if (rc < 0)
 		free(semaphore);
 	else
@@ -51,6 +58,7 @@ static int semaphore_take(lk_semaphore *semaphore, const char *operation, int64_
 	struct lk__counter_call call;
 	struct lk__want want = {.wait_ms = wait_ms, .count = permits, .cancel = cancel};
 	int rc = lk__check_range(operation, "permits", permits, 1, LK_PERMITS_MAX, error);
+	want.settings.permits = semaphore ? semaphore->permits : 0;
 	if (rc == 0)
 		rc = lk__check_range(operation, "wait_ms", wait_ms, -1, LK_WAIT_MAX_MS, error);
 	if (rc == 0)
@@ -79,18 +87,43 @@ int lk_semaphore_try(lk_semaphore *semaphore, int64_t permits, lk_error *error)
 
 /* ---- changing ---- */
 
-/* One change with a number and another argument, checked by the caller. */
+struct lk__change lk__semaphore_set(int64_t permits, int64_t ttl_ms)
+{
+	struct lk__change change = {.script = LK__SCRIPT_SEMAPHORE_SET};
+	lk__change_add_number(&change, permits);
+	lk__change_add_number(&change, ttl_ms);
+	return change;
+}
+
+/* `none`: what to start from where there is no count. */
+static struct lk__change semaphore_add(int64_t added, bool if_exists, int64_t none)
+{
+	struct lk__change change = {.script = LK__SCRIPT_SEMAPHORE_ADD};
+	lk__change_add_number(&change, added);
+	lk__change_add_number(&change, if_exists);
+	lk__change_add_number(&change, none);
+	return change;
+}
+
+struct lk__change lk__semaphore_give(const lk_semaphore *semaphore, int64_t permits, bool if_exists)
+{
+	/* What is released was of a count that is gone: all are free. */
+	bool says = semaphore && semaphore->permits > 0;
+	return semaphore_add(permits, if_exists, says ? semaphore->permits - permits : 0);
+}
+
+struct lk__change lk__semaphore_add(const lk_semaphore *semaphore, int64_t change)
+{
+	return semaphore_add(change, false, semaphore ? semaphore->permits : 0);
+}
+
 static int semaphore_change(lk_semaphore *semaphore, const char *operation,
-			    enum lk__script_id script, int64_t number, int64_t other,
-			    int64_t *answer_out, lk_error *error)
+			    const struct lk__change *change, int64_t *answer_out, lk_error *error)
 {
 	struct lk__counter_call call;
-	struct lk__change change = {.script = script};
-	lk__change_add_number(&change, number);
-	lk__change_add_number(&change, other);
 	int rc = semaphore_enter(&call, semaphore, operation, error);
 	return rc < 0 ? rc
-		      : lk__counter_leave(&call, lk__counter_change(&call, &change, answer_out));
+		      : lk__counter_leave(&call, lk__counter_change(&call, change, answer_out));
 }
 
 int lk_semaphore_try_set(lk_semaphore *semaphore, int64_t permits, int64_t ttl_ms, lk_error *error)
@@ -100,9 +133,10 @@ int lk_semaphore_try_set(lk_semaphore *semaphore, int64_t permits, int64_t ttl_m
 	int rc = lk__check_range(operation, "permits", permits, 0, LK_PERMITS_MAX, error);
 	if (rc == 0)
 		rc = lk__check_range(operation, "ttl_ms", ttl_ms, 0, LK_LEASE_MAX_MS, error);
-	if (rc == 0)
-		rc = semaphore_change(semaphore, operation, LK__SCRIPT_SEMAPHORE_SET, permits,
-				      ttl_ms, &answer, error);
+	if (rc < 0)
+		return rc;
+	struct lk__change change = lk__semaphore_set(permits, ttl_ms);
+	rc = semaphore_change(semaphore, operation, &change, &answer, error);
 	return rc < 0 ? rc : (int)answer;
 }
 
@@ -111,9 +145,10 @@ static int semaphore_give(lk_semaphore *semaphore, const char *operation, int64_
 {
 	int64_t answer = 0;
 	int rc = lk__check_range(operation, "permits", permits, 1, LK_PERMITS_MAX, error);
-	if (rc == 0)
-		rc = semaphore_change(semaphore, operation, LK__SCRIPT_SEMAPHORE_ADD, permits,
-				      if_exists, &answer, error);
+	if (rc < 0)
+		return rc;
+	struct lk__change change = lk__semaphore_give(semaphore, permits, if_exists);
+	rc = semaphore_change(semaphore, operation, &change, &answer, error);
 	return rc < 0 ? rc : if_exists ? (int)answer : 0;
 }
 
@@ -135,9 +170,10 @@ int lk_semaphore_add(lk_semaphore *semaphore, int64_t change, lk_error *error)
 				 error);
 	if (rc == 0 && change == 0)
 		rc = lk__fail(error, LK_EINVAL, "%s: change is 0", operation);
-	return rc < 0 ? rc
-		      : semaphore_change(semaphore, operation, LK__SCRIPT_SEMAPHORE_ADD, change, 0,
-					 &answer, error);
+	if (rc < 0)
+		return rc;
+	struct lk__change added = lk__semaphore_add(semaphore, change);
+	return semaphore_change(semaphore, operation, &added, &answer, error);
 }
 
 int lk_semaphore_drain(lk_semaphore *semaphore, int64_t *permits_out, lk_error *error)

@@ -232,7 +232,7 @@ static void test_permits_refuse_fence_out(void **state)
 	uint64_t token = 7;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.fence_out = &token;
-	expect(0, lk_permit_semaphore_new(&permits, client, "n", 1, &err));
+	expect(0, lk_permit_semaphore_new(&permits, client, "n", 1, NULL, &err));
 	expect(LK_EINVAL, lk_permit_semaphore_try(permits, 1, &permit, &options, &err));
 	check(strstr(err.message, "fence_out") && token == 7);
 	check_int(stats_of(client).commands, ==, 0);

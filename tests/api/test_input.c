@@ -80,10 +80,10 @@ static void test_c_strings_name_the_rest(void **state)
 	lk_latch *latch = NULL;
 	lk_scan *scan = NULL;
 	lk_lock_info info;
-	expect(0, lk_semaphore_new(&semaphore, client, "text", LK_STRLEN, &err));
+	expect(0, lk_semaphore_new(&semaphore, client, "text", LK_STRLEN, NULL, &err));
 	expect(1, lk_semaphore_try_set(semaphore, 3, 0, &err));
 	check_int(redis_integer(&server, "DEL text"), ==, 1);
-	expect(0, lk_permit_semaphore_new(&permits, client, "text", LK_STRLEN, &err));
+	expect(0, lk_permit_semaphore_new(&permits, client, "text", LK_STRLEN, NULL, &err));
 	expect(1, lk_permit_semaphore_try_set(permits, 3, &err));
 	check_int(redis_integer(&server, "DEL text"), ==, 1);
 	expect(0, lk_latch_new(&latch, client, "text", LK_STRLEN, &err));
@@ -387,7 +387,7 @@ static void test_keys_of_different_slots(void **state)
 	check_keys("keys p:{} and ", "and redisson_lock_token:p:{} in");
 	expect(LK_EINVAL, lk_read_lock_new(&lock, client, "a{b", 3, NULL, &err));
 	check_keys("keys p:a{b and ", "and lockkeeper_writers:p:a{b in");
-	expect(LK_EINVAL, lk_semaphore_new(&semaphore, client, "a}b", 3, &err));
+	expect(LK_EINVAL, lk_semaphore_new(&semaphore, client, "a}b", 3, NULL, &err));
 	check_keys("keys p:a}b and ", "and lockkeeper_sc:{p:a}b} in");
 	expect(LK_EINVAL, lk_latch_new(&latch, client, "}", 1, &err));
 	check_keys("keys p:} and ", "and lockkeeper_sc:{p:}} in");

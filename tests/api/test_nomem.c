@@ -111,7 +111,8 @@ static void run_permits(struct script *script)
 {
 	lk_permit some[3];
 	int64_t ms;
-	attempt(0, lk_permit_semaphore_new(&script->permits, script->client, "slots", 5, &err));
+	attempt(0,
+		lk_permit_semaphore_new(&script->permits, script->client, "slots", 5, NULL, &err));
 	attempt(0, lk_permit_semaphore_set(script->permits, 3, &err));
 	memset(some, '-', sizeof(some));
 	int code = lk_permit_semaphore_acquire(script->permits, 3, some, NULL, &err);
@@ -136,7 +137,7 @@ static void run_permits(struct script *script)
 static void run_counters(struct script *script)
 {
 	int64_t count;
-	attempt(0, lk_semaphore_new(&script->semaphore, script->client, "pool", 4, &err));
+	attempt(0, lk_semaphore_new(&script->semaphore, script->client, "pool", 4, NULL, &err));
 	attempt(1, lk_semaphore_try_set(script->semaphore, 1, 0, &err));
 	attempt(0, lk_semaphore_acquire(script->semaphore, 1, NULL, &err));
 	attempt_in_vain(lk_semaphore_acquire_within(script->semaphore, 1, 5, NULL, &err));
@@ -222,7 +223,7 @@ static void run_queued_semaphore(struct script *script)
 {
 	lk_queue *queue = script->queue;
 	lk_semaphore *pool;
-	attempt(0, lk_semaphore_new(&script->semaphore, script->client, "pool", 4, &err));
+	attempt(0, lk_semaphore_new(&script->semaphore, script->client, "pool", 4, NULL, &err));
 	pool = script->semaphore;
 	attempt_queued(script, lk_queue_semaphore_try_set(queue, pool, 1, 0, 0, NULL, &err));
 	attempt_queued(script, lk_queue_semaphore_acquire(queue, pool, 1, -1, 0, NULL, &err));
@@ -253,7 +254,8 @@ static void run_queued_permits(struct script *script)
 {
 	lk_queue *queue = script->queue;
 	lk_permit_semaphore *slots;
-	attempt(0, lk_permit_semaphore_new(&script->permits, script->client, "slots", 5, &err));
+	attempt(0,
+		lk_permit_semaphore_new(&script->permits, script->client, "slots", 5, NULL, &err));
 	slots = script->permits;
 	attempt_queued(script, lk_queue_permit_try_set(queue, slots, 1, 0, NULL, &err));
 	attempt_queued(script, lk_queue_permit_set(queue, slots, 2, 0, NULL, &err));
@@ -430,7 +432,7 @@ static bool permits_failing(long n)
 	lk_permit_semaphore *slots = NULL;
 	lk_permit ids[3];
 	expect(0, lk_queue_new(&script.queue, 0, &err));
-	expect(0, lk_permit_semaphore_new(&slots, client, "slots", 5, &err));
+	expect(0, lk_permit_semaphore_new(&slots, client, "slots", 5, NULL, &err));
 	expect(n == 1, lk_permit_semaphore_try_set(slots, 5, &err));
 	countdown = n;
 	for_good = false;

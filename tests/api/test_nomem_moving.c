@@ -67,7 +67,8 @@ static void run_calls(struct script *script)
 		    run_lock(script->lock) &&
 		    is_done(lk_fair_lock_new(&script->fair, script->client, "fair", 4, &err)) &&
 		    run_lock(script->fair) &&
-		    is_done(lk_semaphore_new(&script->pool, script->client, "pool", 4, &err)) &&
+		    is_done(lk_semaphore_new(&script->pool, script->client, "pool", 4, NULL,
+					     &err)) &&
 		    is_done(lk_semaphore_add(script->pool, 1, &err)) &&
 		    is_done(lk_semaphore_acquire(script->pool, 1, NULL, &err)) &&
 		    is_done(lk_semaphore_available(script->pool, &left, &err));

@@ -4,7 +4,7 @@
 static lk_permit_semaphore *new_permits(lk_client *client, const char *name)
 {
 	lk_permit_semaphore *permits = NULL;
-	expect(0, lk_permit_semaphore_new(&permits, client, name, strlen(name), &err));
+	expect(0, lk_permit_semaphore_new(&permits, client, name, strlen(name), NULL, &err));
 	return permits;
 }
 
@@ -400,7 +400,7 @@ static void test_bad_input(void **state)
 	lk_permit ids[2];
 	int64_t ms;
 	const int64_t wrong[] = {0, -1, INT64_MIN, LK_PERMITS_AT_ONCE_MAX + 1, INT64_MAX};
-	expect(LK_EINVAL, lk_permit_semaphore_new(&none, client, "a}b", 3, &err));
+	expect(LK_EINVAL, lk_permit_semaphore_new(&none, client, "a}b", 3, NULL, &err));
 	for (size_t i = 0; i < COUNT(wrong); i++) {
 		expect(LK_EINVAL, lk_permit_semaphore_acquire(pool, wrong[i], ids, NULL, &err));
 		expect(LK_EINVAL, lk_permit_semaphore_try(pool, wrong[i], ids, NULL, &err));
@@ -583,6 +583,70 @@ static void test_leaving_early_keeps_no_permit(void **state)
 	close_client(client);
 }
 
+static lk_permit_semaphore *new_permits_of(lk_client *client, const char *name, int64_t count)
+{
+	lk_permit_semaphore *permits = NULL;
+	lk_permit_semaphore_options options = LK_PERMIT_SEMAPHORE_OPTIONS_INIT;
+	options.permits = count;
+	expect(0, lk_permit_semaphore_new(&permits, client, name, LK_STRLEN, &options, &err));
+	return permits;
+}
+
+static void test_the_number_is_said_for_good(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_permit_semaphore *pool = new_permits_of(client, "pool", 3), *none = NULL;
+	lk_permit_semaphore_options options = LK_PERMIT_SEMAPHORE_OPTIONS_INIT;
+	lk_permit ids[3];
+	check_counts(pool, 0, 0); /* a question sets nothing */
+	expect(0, lk_permit_semaphore_try(pool, 2, ids, NULL, &err));
+	check_counts(pool, 1, 2);
+	redis_do(&server, "DEL pool"); /* and not what is in use */
+	expect(LK_EBUSY, lk_permit_semaphore_try(pool, 2, ids + 2, NULL, &err));
+	check_counts(pool, 1, 2);
+	redis_do(&server, "DEL pool");
+	expect(0, lk_permit_semaphore_try(pool, 1, ids + 2, NULL, &err));
+	check_counts(pool, 0, 3);
+	expect(0, lk_permit_semaphore_release(pool, ids, 3, &err));
+	check_counts(pool, 3, 0);
+	redis_do(&server, "SET pool 0"); /* there is one: it stays */
+	expect(LK_EBUSY, lk_permit_semaphore_try(pool, 1, ids, NULL, &err));
+	options.permits = -1;
+	expect(LK_EINVAL, lk_permit_semaphore_new(&none, client, "x", 1, &options, &err));
+	options.permits = LK_PERMITS_MAX + 1;
+	expect(LK_EINVAL, lk_permit_semaphore_new(&none, client, "x", 1, &options, &err));
+	redis_do(&server, "DEL pool");
+	lk_permit_semaphore_free(pool);
+	close_client(client);
+}
+
+static void take_one(size_t index, void *argument)
+{
+	lk_permit id;
+	(void)index;
+	expect(0, lk_permit_semaphore_acquire_within(argument, 1, &id, slow_ms(20000), NULL, &err));
+	expect(0, lk_permit_semaphore_release(argument, &id, 1, &err));
+}
+
+/* Nobody holds a permit, and nobody sets the number anew. */
+static void test_a_waiter_sets_a_lost_number(void **state)
+{
+	(void)state;
+	struct threads threads;
+	lk_client *client = open_client();
+	lk_permit_semaphore *pool = new_permits_of(client, "lost", 2);
+	redis_do(&server, "SET lost 0");
+	threads_start(&threads, 2, take_one, pool);
+	wait_until(stats_of(client).waiting == 2 && stats_of(client).busy > 0, 5000);
+	redis_do(&server, "FLUSHALL");
+	threads_join(&threads, 10000);
+	check_counts(pool, 2, 0);
+	redis_do(&server, "DEL lost");
+	lk_permit_semaphore_free(pool);
+	close_client(client);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -606,6 +670,8 @@ int main(void)
 		counter_test(test_a_grant_while_closing_is_released),
 		counter_test(test_never_more_out_than_there_are),
 		counter_test(test_leaving_early_keeps_no_permit),
+		counter_test(test_the_number_is_said_for_good),
+		counter_test(test_a_waiter_sets_a_lost_number),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
 }

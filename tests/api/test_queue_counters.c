@@ -10,9 +10,9 @@ static void open_counters(const char *options)
 {
 	client = open_driven("%s", options);
 	expect(0, lk_queue_new(&queue, 0, &err));
-	expect(0, lk_semaphore_new(&pool, client, "pool", LK_STRLEN, &err));
+	expect(0, lk_semaphore_new(&pool, client, "pool", LK_STRLEN, NULL, &err));
 	expect(0, lk_latch_new(&gate, client, "gate", LK_STRLEN, &err));
-	expect(0, lk_permit_semaphore_new(&slots, client, "slots", LK_STRLEN, &err));
+	expect(0, lk_permit_semaphore_new(&slots, client, "slots", LK_STRLEN, NULL, &err));
 }
 
 static void free_handles(void)
@@ -223,7 +223,7 @@ static void test_permits(void **state)
 	/* another client's: its id is all that is needed */
 	lk_client *stranger = open_client();
 	lk_permit_semaphore *theirs = NULL;
-	expect(0, lk_permit_semaphore_new(&theirs, stranger, "slots", LK_STRLEN, &err));
+	expect(0, lk_permit_semaphore_new(&theirs, stranger, "slots", LK_STRLEN, NULL, &err));
 	expect(0, lk_permit_semaphore_try(theirs, 1, &other, NULL, &err));
 	completed(begin_permit(slow_ms(50), NULL), LK_ETIMEDOUT);
 	completed(begin_lease(other.id, 50000), 0);
@@ -589,9 +589,9 @@ static void test_no_server(void **state)
 	(void)state;
 	client = open_driven_at("unix:///nowhere/socket", "");
 	expect(0, lk_queue_new(&queue, 0, &err));
-	expect(0, lk_semaphore_new(&pool, client, "pool", LK_STRLEN, &err));
+	expect(0, lk_semaphore_new(&pool, client, "pool", LK_STRLEN, NULL, &err));
 	expect(0, lk_latch_new(&gate, client, "gate", LK_STRLEN, &err));
-	expect(0, lk_permit_semaphore_new(&slots, client, "slots", LK_STRLEN, &err));
+	expect(0, lk_permit_semaphore_new(&slots, client, "slots", LK_STRLEN, NULL, &err));
 	got = completed(begin_give(1), LK_EUNREACHABLE);
 	check(strstr(got.error.message, "nowhere/socket") != NULL);
 	completed(begin_take(1, -1, 0), LK_EUNREACHABLE);
@@ -675,6 +675,30 @@ static void test_bad_input(void **state)
 	close_counters(0);
 }
 
+/* Where there is no count, the first call that needs one sets it. */
+static void test_the_number_is_said_for_good(void **state)
+{
+	lk_semaphore_options of_pool = LK_SEMAPHORE_OPTIONS_INIT;
+	lk_permit_semaphore_options of_slots = LK_PERMIT_SEMAPHORE_OPTIONS_INIT;
+	(void)state;
+	open_counters("");
+	lk_semaphore_free(pool);
+	lk_permit_semaphore_free(slots);
+	of_pool.permits = 3;
+	of_slots.permits = 2;
+	expect(0, lk_semaphore_new(&pool, client, "pool", LK_STRLEN, &of_pool, &err));
+	expect(0, lk_permit_semaphore_new(&slots, client, "slots", LK_STRLEN, &of_slots, &err));
+	completed(begin_take(2, 0, 0), 0);
+	check_int(free_permits(), ==, 1);
+	redis_do(&server, "DEL pool");
+	completed(begin_give(2), 0);
+	check_int(free_permits(), ==, 3);
+	lk_completion got = completed(begin_permit(0, NULL), 0);
+	check_int(redis_integer(&server, "GET slots"), ==, 1);
+	completed(begin_permit_release(got.field), 0);
+	close_counters(0);
+}
+
 static void test_a_full_queue_refuses(void **state)
 {
 	lk_queue *small = NULL;
@@ -713,6 +737,7 @@ int main(void)
 		counter_test(test_no_server),
 		counter_test(test_handles_are_freed_first),
 		counter_test(test_bad_input),
+		counter_test(test_the_number_is_said_for_good),
 		counter_test(test_a_full_queue_refuses),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);

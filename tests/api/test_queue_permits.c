@@ -11,7 +11,7 @@ static void open_slots(int64_t permits, const char *options)
 {
 	client = open_driven("%s", options);
 	expect(0, lk_queue_new(&queue, 0, &err));
-	expect(0, lk_permit_semaphore_new(&slots, client, "slots", LK_STRLEN, &err));
+	expect(0, lk_permit_semaphore_new(&slots, client, "slots", LK_STRLEN, NULL, &err));
 	all = permits;
 	redis_do(&server, "SET slots %lld", (long long)permits);
 }
@@ -173,7 +173,7 @@ static void test_permits_of_two_clients(void **state)
 	open_slots(5, "");
 	lk_client *stranger = open_client();
 	lk_permit_semaphore *theirs = NULL;
-	expect(0, lk_permit_semaphore_new(&theirs, stranger, "slots", LK_STRLEN, &err));
+	expect(0, lk_permit_semaphore_new(&theirs, stranger, "slots", LK_STRLEN, NULL, &err));
 	expect(0, lk_permit_semaphore_try(theirs, 2, ids + 2, NULL, &err));
 	take(ids, 2);
 	completed(begin_give(ids + 1, 2), 0);
@@ -577,7 +577,7 @@ static void test_no_server(void **state)
 	(void)state;
 	client = open_driven_at("unix:///nowhere/socket", "");
 	expect(0, lk_queue_new(&queue, 0, &err));
-	expect(0, lk_permit_semaphore_new(&slots, client, "slots", LK_STRLEN, &err));
+	expect(0, lk_permit_semaphore_new(&slots, client, "slots", LK_STRLEN, NULL, &err));
 	lk_completion got = completed(begin_give(ids, 2), LK_EUNREACHABLE);
 	check(strstr(got.error.message, "nowhere/socket") != NULL);
 	completed(begin_take(2, -1, NULL), LK_EUNREACHABLE);

@@ -175,7 +175,7 @@ static void *use_kinds(void *argument)
 	expect(0, lk_latch_count_down(latch, 1, &count, &err));
 	expect(0, lk_latch_await(latch, NULL, &err));
 	lk_latch_free(latch);
-	expect(0, lk_permit_semaphore_new(&permits, client, "permits", 7, &err));
+	expect(0, lk_permit_semaphore_new(&permits, client, "permits", 7, NULL, &err));
 	expect(0, lk_permit_semaphore_set(permits, 1, &err));
 	expect(0, lk_permit_semaphore_acquire(permits, 1, &permit, NULL, &err));
 	expect(0, lk_permit_semaphore_release(permits, &permit, 1, &err));

@@ -7,7 +7,7 @@
 static lk_semaphore *new_semaphore(lk_client *client, const char *name)
 {
 	lk_semaphore *semaphore = NULL;
-	expect(0, lk_semaphore_new(&semaphore, client, name, strlen(name), &err));
+	expect(0, lk_semaphore_new(&semaphore, client, name, strlen(name), NULL, &err));
 	return semaphore;
 }
 
@@ -113,10 +113,10 @@ static void test_bad_input(void **state)
 	lk_semaphore *pool = new_semaphore(client, "pool"), *none = NULL;
 	int64_t drained = 77;
 	const int64_t wrong[] = {0, -1, INT64_MIN, LK_PERMITS_MAX + 1, INT64_MAX};
-	expect(LK_EINVAL, lk_semaphore_new(NULL, client, "x", 1, &err));
-	expect(LK_EINVAL, lk_semaphore_new(&none, NULL, "x", 1, &err));
-	expect(LK_EINVAL, lk_semaphore_new(&none, client, "", 0, &err));
-	expect(LK_EINVAL, lk_semaphore_new(&none, client, "a}b", 3, &err));
+	expect(LK_EINVAL, lk_semaphore_new(NULL, client, "x", 1, NULL, &err));
+	expect(LK_EINVAL, lk_semaphore_new(&none, NULL, "x", 1, NULL, &err));
+	expect(LK_EINVAL, lk_semaphore_new(&none, client, "", 0, NULL, &err));
+	expect(LK_EINVAL, lk_semaphore_new(&none, client, "a}b", 3, NULL, &err));
 	check(none == NULL);
 	for (size_t i = 0; i < COUNT(wrong); i++) {
 		expect(LK_EINVAL, lk_semaphore_acquire(pool, wrong[i], NULL, &err));
@@ -274,7 +274,7 @@ static void test_forked(void **state)
 	lk_latch *gate = NULL;
 	lk_permit permit;
 	int status = -1;
-	expect(0, lk_permit_semaphore_new(&slots, client, "slots", 5, &err));
+	expect(0, lk_permit_semaphore_new(&slots, client, "slots", 5, NULL, &err));
 	expect(0, lk_latch_new(&gate, client, "gate", 4, &err));
 	expect(0, lk_permit_semaphore_set(slots, 1, &err));
 	expect(0, lk_permit_semaphore_acquire(slots, 1, &permit, NULL, &err));
@@ -415,6 +415,76 @@ static void test_leaving_early_loses_no_permit(void **state)
 	close_client(client);
 }
 
+static lk_semaphore *new_semaphore_of(lk_client *client, const char *name, int64_t permits)
+{
+	lk_semaphore *semaphore = NULL;
+	lk_semaphore_options options = LK_SEMAPHORE_OPTIONS_INIT;
+	options.permits = permits;
+	expect(0, lk_semaphore_new(&semaphore, client, name, LK_STRLEN, &options, &err));
+	return semaphore;
+}
+
+/* Wherever there is no count, the first call that needs one sets it. */
+static void test_the_number_is_said_for_good(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_semaphore *pool = new_semaphore_of(client, "pool", 3);
+	lk_semaphore *none = NULL;
+	lk_semaphore_options options = LK_SEMAPHORE_OPTIONS_INIT;
+	check_int(available(pool), ==, 0); /* a question sets nothing */
+	expect(0, lk_semaphore_try(pool, 2, &err));
+	check_int(available(pool), ==, 1);
+	expect(LK_EBUSY, lk_semaphore_try(pool, 2, &err));
+	expect(0, lk_semaphore_release(pool, 2, &err));
+	check_int(available(pool), ==, 3);
+	expect(0, lk_semaphore_acquire(pool, 3, NULL, &err));
+	redis_do(&server, "DEL pool");
+	expect(0, lk_semaphore_release_if_exists(pool, 1, &err));
+	expect(0, lk_semaphore_release(pool, 2, &err)); /* of the count that is gone */
+	check_int(available(pool), ==, 3);
+	redis_do(&server, "DEL pool");
+	expect(0, lk_semaphore_add(pool, -1, &err));
+	check_int(available(pool), ==, 2);
+	redis_do(&server, "SET pool 0"); /* there is one: it stays */
+	expect(LK_EBUSY, lk_semaphore_try(pool, 1, &err));
+	redis_do(&server, "HSET other x 1");
+	lk_semaphore *other = new_semaphore_of(client, "other", 3);
+	expect(LK_EWRONGTYPE, lk_semaphore_try(other, 1, &err));
+	options.permits = -1;
+	expect(LK_EINVAL, lk_semaphore_new(&none, client, "x", 1, &options, &err));
+	options.permits = LK_PERMITS_MAX + 1;
+	expect(LK_EINVAL, lk_semaphore_new(&none, client, "x", 1, &options, &err));
+	redis_do(&server, "DEL pool other");
+	lk_semaphore_free(other);
+	lk_semaphore_free(pool);
+	close_client(client);
+}
+
+static void take_one(size_t index, void *argument)
+{
+	(void)index;
+	expect(0, lk_semaphore_acquire_within(argument, 1, slow_ms(20000), NULL, &err));
+}
+
+/* Nobody holds a permit, and nobody sets the number anew. */
+static void test_a_waiter_sets_a_lost_number(void **state)
+{
+	(void)state;
+	struct threads threads;
+	lk_client *client = open_client();
+	lk_semaphore *pool = new_semaphore_of(client, "lost", 2);
+	redis_do(&server, "SET lost 0");
+	threads_start(&threads, 2, take_one, pool);
+	wait_until(stats_of(client).waiting == 2 && stats_of(client).busy > 0, 5000);
+	redis_do(&server, "FLUSHALL");
+	threads_join(&threads, 10000);
+	check_int(redis_integer(&server, "GET lost"), ==, 0);
+	redis_do(&server, "DEL lost");
+	lk_semaphore_free(pool);
+	close_client(client);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -431,6 +501,8 @@ int main(void)
 		counter_test(test_one_record_is_left),
 		counter_test(test_never_more_out_than_there_are),
 		counter_test(test_leaving_early_loses_no_permit),
+		counter_test(test_the_number_is_said_for_good),
+		counter_test(test_a_waiter_sets_a_lost_number),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
 }

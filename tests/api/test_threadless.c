@@ -329,7 +329,7 @@ static void test_blocking_calls_are_refused(void **state)
 	expect(LK_EBLOCKING, lk_lock_force_release(multi, &err));
 	lk_lock_free(multi);
 	expect(LK_EBLOCKING, lk_client_close(client, LK_CLOSE_RELEASE, &err));
-	expect(0, lk_semaphore_new(&semaphore, client, "refused", LK_STRLEN, &err));
+	expect(0, lk_semaphore_new(&semaphore, client, "refused", LK_STRLEN, NULL, &err));
 	expect(LK_EBLOCKING, lk_semaphore_available(semaphore, &permits, &err));
 	lk_semaphore_free(semaphore);
 	lk_lock_free(lock);

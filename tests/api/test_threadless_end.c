@@ -136,7 +136,7 @@ static void test_free_gives_back_permits(void **state)
 	(void)state;
 	begin_connected();
 	redis_do(&server, "SET pool 5");
-	expect(0, lk_semaphore_new(&pool, client, "pool", LK_STRLEN, &err));
+	expect(0, lk_semaphore_new(&pool, client, "pool", LK_STRLEN, NULL, &err));
 	expect(0, lk_queue_semaphore_acquire(queue, pool, 2, -1, 0, NULL, &err));
 	check_int(freed_before_the_answer(), ==, LK_ECLOSED);
 	check_int(redis_integer(&server, "INCRBY pool 0"), ==, 5);

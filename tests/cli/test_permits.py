@@ -61,6 +61,16 @@ def test_a_lost_permit_ends_the_command(cli, server):
     tree.await_end(5)
 
 
+def test_waiters_get_in_after_flushall(cli, server):
+    """Nobody holds a permit, and nobody starts a new command that would set their number."""
+    server.call("SET", "slots", "0")
+    waiters = [cli.start("run", "--permits", "2", "-w", "60", "slots", "true") for _ in range(3)]
+    until(lambda: server.call("PUBSUB", "NUMSUB", "redisson_sc:{slots}")[1] == 3, 20, "3 waiters")
+    server.call("FLUSHALL")
+    assert [waiter.wait(30) for waiter in waiters] == [0, 0, 0]
+    assert server.call("GET", "slots") == b"2"
+
+
 def test_the_permit_is_renewed_while_it_runs(cli, server):
     assert cli("run", "-l", "2", "--permits", "3", "slots", "sleep", "2.5").returncode == 0
     assert server.call("GET", "slots") == b"3"

@@ -74,7 +74,7 @@ def permits(server):
 
 def take(sem, permits, number, settled=None, late_us=10**7):
     keys = [sem.name, sem.record(number), sem.record(settled or number)]
-    return sem.ask("acquire", keys, permits, sem.now_us() + late_us)
+    return sem.ask("acquire", keys, permits, sem.now_us() + late_us, 0)
 
 
 def free(server) -> int:
@@ -94,13 +94,13 @@ def test_semaphore_messages_are_redissons(server, sem):
     assert sem.change("set", 9, 0) == 0
     assert take(sem, 2, 100) is None
     assert free(server) == 1
-    assert sem.change("add", 1, 0) == 1
-    assert sem.change("add", 4, 0) == 1
+    assert sem.change("add", 1, 0, 0) == 1
+    assert sem.change("add", 4, 0, 0) == 1
     until(lambda: heard.messages == [b"3", b"2", b"6"], 5, "the free permits after each change")
-    assert sem.change("add", -10, 0) == 1, "more may be taken away than are free"
-    assert sem.change("add", 2, 0) == 1
+    assert sem.change("add", -10, 0, 0) == 1, "more may be taken away than are free"
+    assert sem.change("add", 2, 0, 0) == 1
     assert free(server) == -2
-    assert sem.change("add", 3, 0) == 1
+    assert sem.change("add", 3, 0, 0) == 1
     until(lambda: heard.messages == [b"3", b"2", b"6", b"1"], 5, "no negative count is said")
     with server.connect() as java:
         assert java.call("EVAL", JAVA_TRY_ACQUIRE, 1, "pool", 1) == 1
@@ -113,11 +113,11 @@ def test_semaphore_sent_twice_counts_once(server, sem):
     sem.change("set", 5, 0)
     for _ in range(3):
         assert take(sem, 2, 100) is None
-        assert sem.change("add", 1, 0, number=101) == 1
+        assert sem.change("add", 1, 0, 0, number=101) == 1
         assert sem.change("drain", number=102) == 4
         assert free(server) == 0
     assert sem.change("drain", number=103) == 0
-    sem.change("add", 7, 0)
+    sem.change("add", 7, 0, 0)
     assert sem.change("set", 5, 0, number=1) == 1, "the set of the beginning, sent again"
     assert free(server) == 7
 
@@ -127,7 +127,7 @@ def test_semaphore_records_go(server, sem):
     take(sem, 1, 100)
     assert 3600000 < server.call("PTTL", sem.record(100)) <= 3610000
     take(sem, 1, 101, settled=100)
-    sem.change("add", 1, 0, number=102, settled=101)
+    sem.change("add", 1, 0, 0, number=102, settled=101)
     assert not server.call("EXISTS", sem.record(100), sem.record(101))
     assert server.call("PTTL", sem.record(102)) > 0
 
@@ -151,14 +151,14 @@ def test_semaphore_undo(server, sem):
 
 def test_semaphore_late_and_out_of_range(server, sem):
     sem.change("set", 5, 0)
-    for answer in (take(sem, 1, 100, late_us=-1000), sem.change("add", 1, 0, late_us=-1000),
+    for answer in (take(sem, 1, 100, late_us=-1000), sem.change("add", 1, 0, 0, late_us=-1000),
                    sem.change("drain", late_us=-1000), sem.change("set", 1, 0, late_us=-1000)):
         assert re.fullmatch(r"LATE \d{16}", answer)
-    assert sem.change("add", 2147483647, 0) == "OVERFLOW"
+    assert sem.change("add", 2147483647, 0, 0) == "OVERFLOW"
     refused(lambda: take(sem, 0, 101), "LOCKKEEPER")
     refused(lambda: take(sem, "1.5", 101), "LOCKKEEPER")
     refused(lambda: take(sem, 2147483648, 101), "LOCKKEEPER")
-    refused(lambda: sem.change("add", "1e3", 0), "LOCKKEEPER")
+    refused(lambda: sem.change("add", "1e3", 0, 0), "LOCKKEEPER")
     refused(lambda: sem.change("set", -1, 0), "LOCKKEEPER")
     refused(lambda: sem.change("set", 1, "x"), "LOCKKEEPER")
     assert free(server) == 5
@@ -177,7 +177,7 @@ def test_change_that_is_refused_is_not_remembered(server, sem, permits):
 def test_semaphore_keeps_its_time_to_live(server, sem):
     assert sem.change("set", 5, 60000) == 1
     take(sem, 1, 100)
-    sem.change("add", 1, 0)
+    sem.change("add", 1, 0, 0)
     sem.change("drain")
     assert 50000 < server.call("PTTL", "pool") <= 60000
 
@@ -187,7 +187,7 @@ def test_release_when_memory_is_short(server, sem):
     take(sem, 2, 100)
     server.set("maxmemory", "1")
     refused(lambda: take(sem, 1, 101), "OOM")
-    assert sem.change("add", 1, 0) == 1
+    assert sem.change("add", 1, 0, 0) == 1
     assert sem.ask("undo", ["pool", sem.record(100)], sem.channel) == 0
     server.set("maxmemory", "0")
     assert free(server) == 6
@@ -268,7 +268,7 @@ PREFIX = bytes(range(14))
 
 def grab(permits, count=1, lease=30000, prefix=PREFIX, late_us=10**7):
     return permits.ask("acquire", ["pool", USED], count, lease, permits.now_us() + late_us, prefix,
-                       permits.channel)
+                       permits.channel, 0)
 
 
 def give(permits, *ids):
@@ -448,7 +448,8 @@ def test_another_type_is_refused_by_name(server, sem, latch, permits, kind):
         server.call(*{"hash": ("HSET", name, "f", 1), "list": ("RPUSH", name, 1),
                       "text": ("SET", name, "token")}[kind])
     shown = "string" if kind == "text" else kind
-    calls = [lambda: take(sem, 1, 1), lambda: sem.change("add", 1, 0), lambda: sem.change("drain"),
+    calls = [lambda: take(sem, 1, 1), lambda: sem.change("add", 1, 0, 0),
+             lambda: sem.change("drain"),
              lambda: sem.change("set", 1, 0)]
     for call in calls:
         refused(call, f"WRONGTYPE.*{shown}.*semaphore")

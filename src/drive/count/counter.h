@@ -14,7 +14,7 @@
 
 #include "drive/lock/caller.h"
 
-#define LK__CHANGE_ARGUMENTS_MAX 2  /* after deadline and channel */
+#define LK__CHANGE_ARGUMENTS_MAX 3  /* after deadline and channel */
 #define LK__CHANGE_ARGUMENT_SIZE 40 /* a permit's id, or a number */
 
 struct lk__counter {

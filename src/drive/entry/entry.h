@@ -38,6 +38,7 @@ struct lk__settings {
 	int64_t poll_ms; /* 0: the recipe's */
 	int64_t spin_min_ms, spin_max_ms;
 	int spin_factor;
+	int64_t permits; /* how many there are where there is no count; 0: not said */
 };
 
 struct lk__caller;

@@ -236,6 +236,7 @@ static struct lk__request *head_request(const struct lk__head *head)
 		.wait_ms = -1,
 		.alive_ms = entry->client->config->fair_wait_ms,
 		.count = waiter->count,
+		.permits = waiter->settings.permits,
 		.other_number = waiter->other_number,
 		.settled = entry->settled,
 		.nonce = entry->waiting->try_nonce,

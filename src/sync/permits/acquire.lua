@@ -7,14 +7,16 @@
 --   ARGV[3]  deadline of this request, server time in us: it must not run late
 --   ARGV[4]  the first 14 bytes of the ids; the last two count from 0
 --   ARGV[5]  channel
+--   ARGV[6]  how many there are where there is no count; 0: not said
 --
 -- Answers: nil granted · integer: too few are free, ms until the next one expires (-1: none does)
 -- · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).
 -- Safe to send twice: a repetition finds its ids, and never shortens a lease.
 -- Replicas must have what it grants.
-local wanted = tonumber(ARGV[1])
-if not string.find(ARGV[1], '^%d+$') or wanted < 1 or wanted > 1000 or #ARGV[4] ~= 14 then
+local wanted, all = tonumber(ARGV[1]), tonumber(ARGV[6])
+if not string.find(ARGV[1], '^%d+$') or wanted < 1 or wanted > 1000 or #ARGV[4] ~= 14 or
+	not string.find(ARGV[6], '^%d+$') or all > 2147483647 then
 	return redis.error_reply('LOCKKEEPER bad number of permits or id')
 end
 --include "prologue.lua" gives lease, now
@@ -32,6 +34,11 @@ if #expired > 0 then
 	if count then
 		free = redis.call('INCRBY', KEYS[1], #expired)
 	end
+end
+if not count and all > 0 then
+	free = all - redis.call('ZCARD', KEYS[2])
+	count = string.format('%.0f', free)
+	redis.call('SET', KEYS[1], count)
 end
 local ids, ends, needed = {}, {}, 0
 for i = 1, wanted do

@@ -88,6 +88,7 @@ static struct lk__request *permits_acquire(const struct lk__try *wanted)
 	lk__words_deadline(&words, false);
 	lk__words_add(&words, (const char *)id, PREFIX_BYTES);
 	lk__words_channel(&words, target);
+	lk__words_number(&words, wanted->permits);
 	return lk__words_script(&words, LK__SCRIPT_PERMITS_ACQUIRE, 2);
 }
 

@@ -5,13 +5,15 @@
 --   KEYS[3]  the record of an earlier one whose end its client knows: it can go
 --   ARGV[1]  permits wanted
 --   ARGV[2]  deadline of this request, server time in us: it must not run late
+--   ARGV[3]  how many there are where there is no count; 0: not said
 --
 -- Answers: nil granted · integer -1: too few are free · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).
 -- Safe to send twice: a repetition finds its record.
 -- Replicas must have what it grants.
-local wanted, deadline = tonumber(ARGV[1]), tonumber(ARGV[2])
-if not string.find(ARGV[1], '^%d+$') or wanted < 1 or wanted > 2147483647 or not deadline then
+local wanted, deadline, all = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+if not string.find(ARGV[1], '^%d+$') or wanted < 1 or wanted > 2147483647 or not deadline or
+	not string.find(ARGV[3], '^%d+$') or all > 2147483647 then
 	return redis.error_reply('LOCKKEEPER bad number of permits or deadline')
 end
 if redis.call('EXISTS', KEYS[2]) == 1 then
@@ -25,6 +27,10 @@ local kind = redis.call('TYPE', KEYS[1]).ok
 local count = kind == 'string' and redis.call('GET', KEYS[1])
 if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a semaphore')
+end
+if not count and all > 0 then
+	redis.call('SET', KEYS[1], ARGV[3])
+	count = ARGV[3]
 end
 if not count or tonumber(count) < wanted then
 	return -1

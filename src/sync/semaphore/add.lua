@@ -7,14 +7,16 @@
 --   ARGV[2]  channel
 --   ARGV[3]  how many, maybe negative
 --   ARGV[4]  1: only if there is such a semaphore
+--   ARGV[5]  what it is added to where there is none
 --
 -- Answers: integer 1 done, 0 there was none (ARGV[4]) · status "OVERFLOW": the count would leave
 -- its range (nothing was done) · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).
 -- Safe to send twice: a repetition finds its record. The key keeps its time to live.
 -- Replicas must have what it did.
-local added = tonumber(ARGV[3])
-if not string.find(ARGV[3], '^-?%d+$') or math.abs(added) > 2147483647 then
+local added, none = tonumber(ARGV[3]), tonumber(ARGV[5])
+if not string.find(ARGV[3], '^-?%d+$') or math.abs(added) > 2147483647 or
+	not string.find(ARGV[5], '^-?%d+$') or math.abs(none) > 2147483647 then
 	return redis.error_reply('LOCKKEEPER bad number of permits')
 end
 --include "change.lua" gives now, kept
@@ -29,13 +31,13 @@ if not count and ARGV[4] == '1' then
 	redis.call('SET', KEYS[2], 0, 'PX', kept)
 	return 0
 end
-local sum = (tonumber(count) or 0) + added
+local sum = (tonumber(count) or none) + added
 if sum > 2147483647 or sum < -2147483648 then
 	return redis.status_reply('OVERFLOW')
 end
 -- First a write that is allowed when memory is short.
 redis.call('DEL', KEYS[3])
-redis.call('INCRBY', KEYS[1], ARGV[3])
+redis.call('INCRBY', KEYS[1], string.format('%.0f', sum - (tonumber(count) or 0)))
 redis.call('SET', KEYS[2], '1', 'PX', kept)
 if sum > 0 then
 	redis.pcall('PUBLISH', ARGV[2], string.format('%.0f', sum))

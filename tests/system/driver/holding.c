@@ -43,9 +43,10 @@ int holding_open(struct holding *holding, const struct command *command, lk_clie
 	if (holding->count > HOLDING_PERMITS_MAX)
 		return LK_EINVAL;
 	if (strcmp(kind, "semaphore") == 0)
-		return lk_semaphore_new(&holding->semaphore, client, name, strlen(name), error);
+		return lk_semaphore_new(&holding->semaphore, client, name, strlen(name), NULL,
+					error);
 	if (strcmp(kind, "permits") == 0)
-		return lk_permit_semaphore_new(&holding->permits, client, name, strlen(name),
+		return lk_permit_semaphore_new(&holding->permits, client, name, strlen(name), NULL,
 					       error);
 	return kind_make(&holding->lock, command, client, name, strlen(name), error);
 }

@@ -268,9 +268,10 @@ static int handle_make(struct call *call, const char *kind)
 	const char *name = command_text(call->command, "name", &size);
 	lk_client *client = handle_client(call->command);
 	if (strcmp(kind, "semaphore") == 0)
-		return lk_semaphore_new(&call->semaphore, client, name, size, call->error);
+		return lk_semaphore_new(&call->semaphore, client, name, size, NULL, call->error);
 	if (strcmp(kind, "permits") == 0)
-		return lk_permit_semaphore_new(&call->permits, client, name, size, call->error);
+		return lk_permit_semaphore_new(&call->permits, client, name, size, NULL,
+					       call->error);
 	return lk_latch_new(&call->latch, client, name, size, call->error);
 }
 
