@@ -85,7 +85,8 @@
  * ends, and a change of a count within the command limit; after that it fails with LK_EUNAVAILABLE
  * or LK_EUNREACHABLE, and has changed nothing. A fair lock's release can fail halfway there: it
  * returns LK_EMAYBEHELD, the lock is free, and the next in the queue gets it when the slot has
- * moved.
+ * moved. So can the release of one of several readers: it returns LK_EMAYBEHELD, its share is given
+ * up, and the lock stays with the others, for as long as the longest lease up to then.
  *
  * Messages are ordinary publications, which every node of the cluster hears. With the option
  * messages=sharded (Redis 7 and later) only the slot's own shard hears them. That is Redisson's

@@ -20,6 +20,11 @@
  *   "semaphore or latch"  any other key that is a whole number; it may also be a permit semaphore
  *                         without permits in use, or a number that is not a lock at all
  *   "none"                the name has no key (lk_scan_show() only)
+ *
+ * KEYS BESIDE A LOCK, which its kind derives from its name, are no locks, and a walk passes over
+ * what has their form: "lockkeeper_…:" or "redisson_…:" with a "{" behind that, and for strings
+ * also "{…:rwlock_timeout:" with a number behind it, and "lockkeeper_client:…". A lock with such a
+ * name is not found by a walk; lk_scan_show() shows it.
  */
 #ifndef LOCKKEEPER_INSPECT_H
 #define LOCKKEEPER_INSPECT_H

@@ -157,20 +157,43 @@ static int scan_turn_page(lk_scan *scan, lk_error *error)
 	return 1;
 }
 
+static bool begins_with(const char *key, size_t size, const char *begin)
+{
+	return size > strlen(begin) && memcmp(key, begin, strlen(begin)) == 0;
+}
+
+/* "lockkeeper_fence:{name}", "redisson_unlock_latch:{name}:…"; a name with a "{" has no more. */
+static bool is_derived(const char *key, size_t size)
+{
+	const char *colon = memchr(key, ':', size);
+	bool ours = begins_with(key, size, "lockkeeper_") || begins_with(key, size, "redisson_");
+	return ours && colon && memchr(colon, '{', (size_t)(key + size - colon));
+}
+
+/* "{name}:<owner field>:rwlock_timeout:1" */
+static bool is_readers_lease(const char *key, size_t size)
+{
+	static const char word[] = ":rwlock_timeout:";
+	const char *at = memmem(key, size, word, sizeof(word) - 1), *end = key + size;
+	if (!at || !memchr(key, '{', (size_t)(at - key)))
+		return false;
+	at += sizeof(word) - 1;
+	while (at < end && *at >= '0' && *at <= '9')
+		at++;
+	return at == end;
+}
+
 /* Keys that stand beside a lock: names that the kinds derive. */
 static bool is_companion(const lk_scan *scan, const char *key, size_t size)
 {
-	static const char record[] = LK__CLIENT_RECORD_PREFIX;
 	size_t prefix = strlen(scan->client->config->key_prefix);
-	static const char *const begins[] = {"lockkeeper_", "redisson_"};
-	static const char hold[] = ":rwlock_timeout:";
-	for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
-		if (size > strlen(begins[i]) && memcmp(key, begins[i], strlen(begins[i])) == 0)
-			return true;
-	if (size > prefix + sizeof(record) - 1 &&
-	    memcmp(key + prefix, record, sizeof(record) - 1) == 0)
+	if (is_derived(key, size))
 		return true;
-	return memmem(key, size, hold, sizeof(hold) - 1) != NULL;
+	if (scan->type == 0) /* a hash, which the others are not */
+		return false;
+	return is_readers_lease(key, size) ||
+	       (size > prefix &&
+		begins_with(key + prefix, size - prefix, LK__CLIENT_RECORD_PREFIX));
 }
 
 static bool may_be_lock(const lk_scan *scan, const redisReply *key)

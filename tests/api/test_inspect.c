@@ -66,6 +66,44 @@ static void test_walk_finds_all_and_only_locks(void **state)
 	close_client(client);
 }
 
+/* Only what has the whole form of a derived key is passed over. */
+static void test_locks_that_are_named_like_keys_beside_them(void **state)
+{
+	static const char *const names[] = {
+		"lockkeeper_backup",       "redisson_import",
+		"lockkeeper_fence:job",    "redisson_",
+		"lockkeeper_client:",      "x:rwlock_timeout:1",
+		"{x}:rwlock_timeout:mine", "lockkeeper_{job}",
+		"{x}:y:rwlock_timeout:1",
+	};
+	(void)state;
+	lk_client *client = open_client();
+	lk_scan *scan = NULL;
+	lk_lock_info info;
+	size_t seen = 0;
+	for (size_t i = 0; i < COUNT(names); i++)
+		stranger_takes(names[i], slow_ms(60000));
+	redis_do(&server, "SET lockkeeper_fence:{job} 17");
+	redis_do(&server, "SET redisson_unlock_latch:{job}:1 1");
+	redis_do(&server, "SET {job}:a:7:rwlock_timeout:1 1");
+	redis_do(&server, "SET lockkeeper_sc:a{b}:c:1 1");
+	redis_do(&server, "HSET lockkeeper_fair:{job} a:7 1");
+	redis_do(&server, "SET lockkeeper_slots 3");
+	expect(0, lk_scan_new(&scan, client, NULL, &err));
+	while (lk_scan_next(scan, &info, &err) == 1) {
+		bool known = !strcmp(info.name, "lockkeeper_slots");
+		for (size_t i = 0; i < COUNT(names); i++)
+			known |= !strcmp(info.name, names[i]);
+		if (!known)
+			fail_msg("\"%s\" is found", info.name);
+		seen++;
+	}
+	check_int(seen, ==, COUNT(names) + 1);
+	lk_scan_free(scan);
+	redis_do(&server, "FLUSHALL");
+	close_client(client);
+}
+
 static void test_prefix_is_put_on_and_taken_off(void **state)
 {
 	(void)state;
@@ -175,6 +213,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		api_test(test_walk_finds_all_and_only_locks),
+		api_test(test_locks_that_are_named_like_keys_beside_them),
 		api_test(test_prefix_is_put_on_and_taken_off),
 		api_test(test_show_one),
 		api_test(test_waiting_clients),
