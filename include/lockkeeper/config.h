@@ -31,7 +31,8 @@
  * only when every live replica has them: every one that the list, the sentinels or the cluster show
  * alive, connected to the master or not. If too few have it within a third of the command limit,
  * the call fails with LK_ENOTDURABLE (error.h): a grant is given back, a deadline stays as it was.
- * Waits try again within their limits.
+ * Waits try again within their limits. A limit that ends before they have it ends the call with the
+ * same error, which names those that were asked, and the master is asked to release it at once.
  *
  * A replica that does not answer counts for a while, and no lock is granted in that time. With
  * sentinels it counts until they call it down, or have not heard of it for 2.5 s; if it is listed,

@@ -444,6 +444,35 @@ static void count_explain(const struct count *count, const struct lk__node *node
 		explain_number(count, on_disk ? "it on disk" : "acknowledged it", reason, size);
 }
 
+/* The next server of a list that is not the master; NULL at its end, else the rest. */
+static const char *listed_next(const struct lk__conn *conn, const char *at, char *place_out)
+{
+	char host[LK__PLACE_SIZE];
+	int port;
+	while ((at = lk__place_next(at, host, &port))) {
+		lk__place_name(place_out, host, port);
+		if (strcmp(place_out, conn->place) != 0)
+			return at;
+	}
+	return NULL;
+}
+
+/* Puts them behind the text, where all of them are to have it. */
+static void explain_listed(const struct lk__conn *conn, int count, char *reason, size_t size)
+{
+	const char *places = conn->node->config->places, *words = ": ";
+	char place[LK__PLACE_SIZE];
+	int others = 0;
+	for (const char *at = places; (at = listed_next(conn, at, place));)
+		others++;
+	if (conn->node->replicas.named || others != count)
+		return;
+	for (const char *at = places; (at = listed_next(conn, at, place));) {
+		explain_place(words, place, reason, size, strlen(reason));
+		words = ", ";
+	}
+}
+
 /* The answer to a WAIT: all that is kept was answered before. */
 void lk__acks_came(struct lk__conn *conn, const struct lk__request *asked,
 		   struct lk__deferred *after)
@@ -460,6 +489,8 @@ void lk__acks_came(struct lk__conn *conn, const struct lk__request *asked,
 	bool suffices = count_suffices(&count);
 	if (!suffices)
 		count_explain(&count, conn->node, missing, sizeof(missing));
+	if (!suffices && !count.refusal && count.came == 0)
+		explain_listed(conn, count.wanted, missing, sizeof(missing));
 	unacked_end(conn, suffices ? NULL : missing, after);
 }
 
@@ -477,4 +508,57 @@ void lk__acks_lost(struct lk__conn *conn)
 	conn->unacked = NULL;
 	conn->asks_acks = false;
 	conn->more_acks = 0;
+}
+
+/* ---- whoever waits has no more time ---- */
+
+static bool is_late(const redisReply *reply)
+{
+	return reply->type == REDIS_REPLY_STATUS && strncmp(reply->str, "LATE", 4) == 0;
+}
+
+/* As many of those that are known as there is room for. */
+static void hurry_name(struct lk__replicas *replicas, char *reason, size_t size)
+{
+	size_t end = strlen(reason);
+	pthread_mutex_lock(&replicas->mutex);
+	int known = atomic_load(&replicas->count);
+	for (int i = 0; i < known && i < LK__ACKS_MAX; i++)
+		end = explain_place(i ? ", " : ": ", replicas->place[i], reason, size, end);
+	pthread_mutex_unlock(&replicas->mutex);
+}
+
+static void hurry_explain(const struct lk__conn *conn, char *reason, size_t size)
+{
+	struct lk__node *node = conn->node;
+	int count = lk__node_acks(node);
+	if (node->fsync == LK__FSYNC_LOCAL && count == 0)
+		snprintf(reason, size, "the master has done it, and not yet on its disk");
+	else if (count == 1)
+		snprintf(reason, size,
+			 "the master has done it, and its replica has not "
+			 "acknowledged it yet");
+	else
+		snprintf(reason, size,
+			 "the master has done it, and not all of %d replicas have "
+			 "acknowledged it yet",
+			 count);
+	if (node->acks == LK__ACKS_ALL && node->replicas.named)
+		hurry_name(&node->replicas, reason, size);
+	else if (count > 0)
+		explain_listed(conn, count, reason, size);
+}
+
+void lk__acks_hurry(struct lk__conn *conn, struct lk__request *request, struct lk__deferred *after)
+{
+	struct lk__request *kept;
+	DL_FOREACH(conn->unacked, kept)
+	if (kept == request)
+		break;
+	if (!kept || is_late(request->reply)) /* which is not done */
+		return;
+	char reason[sizeof(request->reason)];
+	hurry_explain(conn, reason, sizeof(reason));
+	DL_DELETE(conn->unacked, request);
+	lk__conn_done(conn, request, LK_ENOTDURABLE, reason, after);
 }

@@ -417,10 +417,20 @@ void lk__conn_close_to_tries(struct lk__conn *conn)
 	pthread_mutex_unlock(&conn->mutex);
 }
 
+/* A question to replicas that no answer waits for any more is none. */
+static bool conn_expects(const struct lk__conn *conn)
+{
+	const struct lk__request *request;
+	DL_FOREACH(conn->in_flight, request)
+	if (!request->asks_acks || conn->unacked)
+		return true;
+	return false;
+}
+
 bool lk__conn_is_idle(const void *subject)
 {
 	const struct lk__conn *conn = subject;
-	return !conn->in_flight && !conn->postponed && !conn->finished && !conn->delivering &&
+	return !conn_expects(conn) && !conn->postponed && !conn->finished && !conn->delivering &&
 	       atomic_load(&conn->finishing) == 0;
 }
 

@@ -209,6 +209,11 @@ int lk__conn_call(struct lk__conn *conn, struct lk__request *request, struct lk_
  */
 bool lk__conn_leave(struct lk__request *request, void (*finish)(struct lk__request *request));
 
+/* Whoever waits for the request has no more time: if it was answered, and waits for replicas or
+ * disks, it is done now, with LK_ENOTDURABLE and the names of those that it waits for. True: it is
+ * done. For callers that may hold an entry. */
+bool lk__conn_hurry(struct lk__request *request);
+
 /* Withdraws a request that nobody waits for, if it was never sent: true, and it is done, without a
  * call of its `finish`. */
 bool lk__conn_withdraw(struct lk__request *request);
@@ -305,6 +310,7 @@ bool lk__acks_await(struct lk__conn *conn, struct lk__request *request, struct l
 void lk__acks_came(struct lk__conn *conn, const struct lk__request *asked,
 		   struct lk__deferred *after);
 void lk__acks_lost(struct lk__conn *conn);
+void lk__acks_hurry(struct lk__conn *conn, struct lk__request *request, struct lk__deferred *after);
 void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after);
 void lk__after_wake(struct lk__deferred *after, struct lk__thread *thread);
 /* Frees the mutex, then wakes and finishes; for callers that hold no entry. */

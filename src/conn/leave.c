@@ -42,6 +42,16 @@ bool lk__conn_withdraw(struct lk__request *request)
 	return withdrawn;
 }
 
+bool lk__conn_hurry(struct lk__request *request)
+{
+	struct lk__deferred after = {.wake_count = 0};
+	struct lk__conn *conn = request_lock(request);
+	lk__acks_hurry(conn, request, &after);
+	bool done = request->done;
+	lk__conn_unlock_held(conn, &after);
+	return done;
+}
+
 bool lk__conn_leave(struct lk__request *request, void (*finish)(struct lk__request *request))
 {
 	struct lk__conn *conn = request_lock(request);

@@ -44,6 +44,16 @@ static void attempt_doubt(struct lk__attempt *attempt, struct lk__effects *effec
 	attempt->fresh = true;
 }
 
+/* Where the master has answered a try that was sent once, no copy of it can come any more. */
+static void attempt_doubt_answer(struct lk__attempt *attempt, const struct lk__attempt_event *event,
+				 struct lk__effects *effects, int64_t now_ns)
+{
+	int64_t copies_until_ns = attempt->copies_until_ns;
+	attempt_doubt(attempt, effects);
+	if (event->code == LK_ENOTDURABLE)
+		effects->copies_until_ns = copies_until_ns > now_ns ? copies_until_ns : now_ns;
+}
+
 /*
  * Nobody goes on with the number: what it has or may yet get is given back, its place in a queue
  * too. A copy of a try that was sent twice may still come: then once more when none can.
@@ -283,7 +293,7 @@ static struct lk__effects attempt_unknown(struct lk__attempt *attempt,
 		return attempt_back_off(attempt, effects, event, code, now_ns);
 	}
 	attempt->unknown = true;
-	attempt_doubt(attempt, &effects);
+	attempt_doubt_answer(attempt, event, &effects, now_ns);
 	if (attempt->want.once || event->lasting)
 		return attempt_fail(attempt, effects, event, code, now_ns);
 	return attempt_back_off(attempt, effects, event, code, now_ns);
@@ -400,7 +410,7 @@ static struct lk__effects attempt_detached(struct lk__attempt *attempt,
 	attempt_note(attempt, event);
 	attempt->state = LK__ATTEMPT_IDLE;
 	if (event->type == LK__ATTEMPT_UNKNOWN)
-		attempt_doubt(attempt, &effects);
+		attempt_doubt_answer(attempt, event, &effects, now_ns);
 	else
 		attempt_give_back(attempt, event->type == LK__ATTEMPT_GRANTED, &effects, now_ns);
 	return effects;
@@ -516,8 +526,10 @@ static struct lk__effects attempt_adopted(struct lk__attempt *attempt,
 static int attempt_verdict(const struct lk__attempt *attempt, bool in_flight, bool compensating)
 {
 	bool maybe = attempt_doubts(attempt, attempt->code) || (in_flight && attempt->rules.takes);
-	if (maybe || (attempt->unknown && compensating))
+	if (maybe)
 		return LK_EMAYBEHELD;
+	if (attempt->unknown && compensating)
+		return attempt->code == LK_ENOTDURABLE ? attempt->code : LK_EMAYBEHELD;
 	if (attempt->busy)
 		return LK_ETIMEDOUT;
 	return attempt->code ? attempt->code : LK_EUNREACHABLE;

@@ -10,7 +10,7 @@ import pytest
 
 from clusters import PATIENT_MS, Cluster
 from command import BINARY, Command
-from deployments import Watched
+from deployments import Replicas, Watched
 from terminal import Terminal
 from test_run import hold
 from waiting import until
@@ -124,3 +124,20 @@ def test_top_shows_all_and_breaks_one(deployment, command, names):
         assert shell.status() == 0
     finally:
         shell.close()
+
+
+def test_a_wait_that_ends_before_the_acknowledgement(folder):
+    """It ends with its own limit, not with that of a command, and names the replica."""
+    pair = Replicas(folder, count=2)
+    command = Command({"LOCKKEEPER_URL": f"{pair.url}?command_timeout_ms=600000"})
+    try:
+        assert command("run", "job", "true").returncode == 0
+        port = pair.servers[1].port
+        pair.servers[1].call("REPLICAOF", "127.0.0.1", port)  # alive, and not connected any more
+        done = command("run", "-w", "0.5", "job", "true")
+        assert done.returncode == 125
+        assert f"has not acknowledged it yet: 127.0.0.1:{port}\n" in done.stderr
+        assert pair.servers[0].call("EXISTS", "job") == 0
+    finally:
+        command.stop()
+        pair.kill()

@@ -89,6 +89,25 @@ def test_one_that_is_held_by_another_is_busy(three, make_keeper, kind):
     keeper.call("within", "some", kind=kind, wait=1500).is_code("LK_ETIMEDOUT")
 
 
+@pytest.mark.parametrize("queued", [0, 1])
+@pytest.mark.parametrize("deployment", ["replicas", "watched"])
+def test_a_wait_that_ends_before_the_acknowledgement(request, make_keeper, deployment, queued):
+    """It says who is asked; and the master, whose answer is there, is asked to give it back at
+    once, which is all that a close waits for."""
+    three = request.getfixturevalue(deployment)()
+    keeper = make_keeper(three.url, command_timeout_ms=60_000)
+    keeper.call("acquire", "before", queue=queued).ok()
+    leave_alone(three.servers[2])
+    seen = keeper.call("within", "some", queue=queued, lease=LEASE_MS, wait=500)
+    said = seen.is_code("LK_ENOTDURABLE").message
+    text, places = said.rsplit("acknowledged it yet: ")
+    assert "the master has done it" in text
+    assert set(places.split(", ")) == {f"127.0.0.1:{server.port}" for server in three.servers[1:]}
+    assert seen.took < 15, "the limit is the caller's"
+    until(lambda: not three.servers[0].call("EXISTS", "some"), 10, "given back")
+    assert three.servers[0].call("EXISTS", "before") == 1
+
+
 def test_a_dead_replica_does_not_count(three, make_keeper):
     keeper = make_keeper(three.url)
     keeper.call("acquire", "some").ok()

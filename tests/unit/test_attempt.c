@@ -354,6 +354,25 @@ static void test_a_place_is_given_up_with_a_void_grant(void **state)
 	assert_int_equal(untold(&attempt, 3100 * MS).compensate, LK__COMPENSATE_COPIES);
 }
 
+/* The master has answered: a copy can come only of a try that was sent twice. */
+static void test_not_durable_is_compensated_at_once(void **state)
+{
+	(void)state;
+	for (int copied = 0; copied <= 1; copied++) {
+		struct lk__attempt attempt = begin(false, false, 0);
+		struct lk__attempt_event event = {
+			.type = LK__ATTEMPT_UNKNOWN, .code = LK_ENOTDURABLE, .copied = copied == 1};
+		step(&attempt, LK__ATTEMPT_ADOPTED, 0);
+		int64_t until_ns = attempt.try_until_ns;
+		struct lk__effects effects = feed(&attempt, &event, 2 * MS);
+		assert_int_equal(effects.action, LK__ATTEMPT_DO_PAUSE);
+		assert_int_equal(effects.compensate, LK__COMPENSATE_COPIES);
+		assert_int_equal(effects.copies_until_ns, copied ? until_ns : 2 * MS);
+		assert_int_equal(verdict(&attempt, true), LK_ENOTDURABLE);
+		assert_int_equal(verdict(&attempt, false), LK_ENOTDURABLE);
+	}
+}
+
 static void test_unknown_that_lasts_ends_the_wait(void **state)
 {
 	struct lk__attempt attempt = begin(false, false, 0);
@@ -796,6 +815,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_looks_again_long_before_the_ttl),
 		cmocka_unit_test(test_what_passes_is_ridden_out_within_a_limit),
+		cmocka_unit_test(test_not_durable_is_compensated_at_once),
 		cmocka_unit_test(test_unknown_that_lasts_ends_the_wait),
 		cmocka_unit_test(test_granted_at_once),
 		cmocka_unit_test(test_busy_listens_then_tries_then_waits),

@@ -40,6 +40,7 @@ static struct lk__compensation *compensation_new(struct lk__entry *entry, uint64
 	compensation->end_ns = lk__entry_outlived_ns(entry, until_ns);
 	compensation->at_ns = at_ns;
 	compensation->pause_ns = AGAIN_NS;
+	compensation->unheard = compensation->told = false;
 	lk__count(&client->counters.compensations, 1);
 	pthread_mutex_lock(&client->mutex);
 	DL_APPEND(client->compensations, compensation);
@@ -95,6 +96,17 @@ static int64_t compensation_refused(struct lk__compensation *compensation, int64
 	return now_ns + pause_ns;
 }
 
+/* The master has released it; now replicas have to hear of that. */
+static void compensation_tell(struct lk__compensation *compensation, int64_t now_ns)
+{
+	lk_client *client = compensation->entry->client;
+	pthread_mutex_lock(&client->mutex);
+	compensation->unheard = false;
+	compensation->told = true;
+	pthread_mutex_unlock(&client->mutex);
+	compensation_later(compensation, now_ns + AGAIN_NS);
+}
+
 static void compensation_finish(struct lk__request *request)
 {
 	struct lk__compensation *compensation = request->owner;
@@ -107,7 +119,9 @@ static void compensation_finish(struct lk__request *request)
 	bool sure = answered && request->sent_ns >= until_ns;
 	bool outlived = now_ns >= compensation_end_ns(compensation);
 	lk__request_free(request);
-	if (sure || outlived)
+	if (sure && compensation->unheard && !outlived)
+		compensation_tell(compensation, now_ns);
+	else if (sure || outlived)
 		compensation_end(compensation);
 	else
 		compensation_later(compensation,
@@ -138,6 +152,8 @@ static bool compensation_send(struct lk__compensation *compensation, struct lk__
 	request->owner = compensation;
 	request->finish = compensation_finish;
 	request->resend = true;
+	if (compensation->unheard)
+		request->durable = LK__DURABLE_NOT;
 	request->deadline_ns = compensation_end_ns(compensation);
 	if (!lk__conn_offer(conn, request))
 		lk__request_free(request); /* the client is closed: its lease ends it */
@@ -154,6 +170,18 @@ void lk__compensate(struct lk__entry *entry, uint64_t number, int64_t until_ns)
 {
 	if (!takes_nothing(entry) && compensation_new(entry, number, until_ns, lk__now_ns()))
 		lk__loop_wake(entry->client);
+}
+
+void lk__compensate_unheard(struct lk__entry *entry, uint64_t number, int64_t until_ns)
+{
+	if (takes_nothing(entry))
+		return;
+	struct lk__compensation *compensation = compensation_new(entry, number, until_ns,
+								 LK__NEVER);
+	if (!compensation)
+		return;
+	compensation->unheard = true;
+	compensation_later(compensation, lk__now_ns());
 }
 
 void lk__compensate_copies(struct lk__entry *entry, uint64_t number, int64_t until_ns)
@@ -226,10 +254,13 @@ static struct lk__compensation *compensation_due(lk_client *client, int64_t now_
 						 int64_t *next_ns)
 {
 	struct lk__compensation *compensation, *first = NULL, **end = &first;
+	bool open = atomic_load(&client->state) == LK__CLIENT_OPEN;
 	*next_ns = LK__NEVER;
 	pthread_mutex_lock(&client->mutex);
 	DL_FOREACH(client->compensations, compensation)
 	{
+		if (compensation->told && !open)
+			continue; /* close waits for no more */
 		if (compensation->at_ns <= now_ns) {
 			compensation->at_ns = LK__NEVER;
 			compensation->next_due = NULL;
@@ -263,8 +294,11 @@ int64_t lk__compensation_turn(lk_client *client)
 
 bool lk__compensation_pending(lk_client *client)
 {
+	const struct lk__compensation *compensation;
+	bool pending = false;
 	pthread_mutex_lock(&client->mutex);
-	bool pending = client->compensations != NULL;
+	DL_FOREACH(client->compensations, compensation)
+	pending |= !compensation->told;
 	pthread_mutex_unlock(&client->mutex);
 	return pending;
 }

@@ -15,6 +15,10 @@
 /* Notes one; `until_ns`: when no copy of its acquire can run any more. Entry's mutex held. */
 void lk__compensate(struct lk__entry *entry, uint64_t number, int64_t until_ns);
 
+/* The same for what the master has granted and replicas have not acknowledged: the release is first
+ * sent for the master alone, which is as far as close waits for it. */
+void lk__compensate_unheard(struct lk__entry *entry, uint64_t number, int64_t until_ns);
+
 /* The same where a release is on its way already: it is repeated when no copy can run any more. */
 void lk__compensate_copies(struct lk__entry *entry, uint64_t number, int64_t until_ns);
 
@@ -35,7 +39,7 @@ void lk__compensation_retry(lk_client *client);
 /* The loop's turn. Returns when the next is due; LK__NEVER for none. */
 int64_t lk__compensation_turn(lk_client *client);
 
-/* Whether there are any. */
+/* Whether there are any that close waits for. */
 bool lk__compensation_pending(lk_client *client);
 
 void lk__compensation_free(lk_client *client);

@@ -18,6 +18,8 @@ struct lk__compensation {
 	int64_t end_ns;    /* by then its lease has ended it; LK__NEVER where there is none */
 	int64_t at_ns;     /* the next attempt; LK__NEVER while one is under way */
 	int64_t pause_ns;  /* before it, if this one is refused */
+	bool unheard;      /* replicas have not acknowledged the grant, */
+	bool told;         /* and the master has released it: close need not wait for more */
 };
 
 /* Keeps memory for what the next try, release or extension of an entry may leave behind: before it

@@ -80,9 +80,12 @@ int lk__head_over(const struct lk__head *head)
 
 /* ---- steps ---- */
 
-static void entry_compensate(struct lk__entry *entry, const struct lk__effects *effects)
+static void entry_compensate(struct lk__entry *entry, const struct lk__attempt_event *event,
+			     const struct lk__effects *effects)
 {
-	if (effects->compensate == LK__COMPENSATE_COPIES)
+	if (effects->compensate == LK__COMPENSATE_COPIES && event->code == LK_ENOTDURABLE)
+		lk__compensate_unheard(entry, effects->gives_up, effects->copies_until_ns);
+	else if (effects->compensate == LK__COMPENSATE_COPIES)
 		lk__compensate(entry, effects->gives_up, effects->copies_until_ns);
 	else if (effects->compensate == LK__COMPENSATE_RELEASE)
 		lk__entry_release_unasked(entry, effects->gives_up);
@@ -95,7 +98,7 @@ static struct lk__effects entry_step(struct lk__entry *entry, struct lk__attempt
 	event->closing = atomic_load(&entry->client->state) != LK__CLIENT_OPEN;
 	struct lk__effects effects = lk__attempt_step(&entry->waiting->attempt, event,
 						      lk__now_ns());
-	entry_compensate(entry, &effects);
+	entry_compensate(entry, event, &effects);
 	if (effects.unsubscribes)
 		lk__entry_unsubscribe(entry);
 	return effects;

@@ -88,6 +88,10 @@ static int answer_give_up(struct lk__head *head, int over)
 		lk__head_answered(head, request);
 		return 0;
 	}
+	if (over && lk__conn_hurry(request)) {
+		lk__head_waits(head, LK__HEAD_ANSWER, lk__now_ns() + LOOK_NS);
+		return 1;
+	}
 	if (over)
 		return over;
 	if (!lk__conn_leave(request, lk__request_forget)) {

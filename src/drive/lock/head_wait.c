@@ -13,6 +13,8 @@ static int head_waited(struct lk__head *head, int rc)
 	int over = lk__head_over(head);
 	if (rc != LK__WAIT_READY) {
 		lk__entry_ref(entry);
+		if (over)
+			lk__conn_hurry(request);
 		if (lk__conn_leave(request, over ? lk__head_detached : lk__request_forget)) {
 			if (over)
 				return over;
