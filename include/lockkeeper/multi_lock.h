@@ -36,6 +36,11 @@
  * has no single field). is_locked returns 1 when anyone holds any part. force_release frees every
  * part. The option no_wait does nothing: the release waits for its answers.
  *
+ * PROXIES. A proxy that spreads keys over several servers runs a script at the server of its first
+ * key: it would take all locks there, and others look for them elsewhere. Where HELLO shows such a
+ * proxy (it tells no connection id), an acquire of several locks fails with LK_EINVAL, and takes
+ * nothing. Name the servers themselves, or let the proxy pass connections on as they are.
+ *
  * The library cannot tell one server at two addresses from two servers: a multi lock of the same
  * name at both would wait for itself.
  */

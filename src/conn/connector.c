@@ -322,6 +322,8 @@ static int connector_new(struct lk__connector **connector_out, struct lk__conn *
 	connector->cancel_fd = connector->watched_fd = -1;
 	connector->conn = conn;
 	connector->greeting = conn->kind == LK__CONN_MESSAGES ? 0 : LK__GREET_SCRIPTS;
+	if (connector->greeting && !atomic_load(&conn->node->no_hello))
+		connector->greeting |= LK__GREET_HELLO;
 	if (connector->greeting && conn->node->fsync != LK__FSYNC_OFF)
 		connector->greeting |= LK__GREET_DISK;
 	if (conn->node->finder) {

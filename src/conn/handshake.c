@@ -19,7 +19,7 @@
 #include "resp/writer.h"
 #include "scripts.h"
 
-#define COMMANDS_MAX 7
+#define COMMANDS_MAX 8
 #define US_PER_S INT64_C(1000000)
 #define DISK_WAIT_MS "100"
 #define WORDS_MAX (2 + LK__SCRIPT_COUNT) /* of one command */
@@ -85,6 +85,9 @@ static int greeter_compose(struct lk__greeter *greeter)
 	if (greeter->flags & LK__GREET_DISK)
 		rc |= greeter_say(greeter, true, 4,
 				  (const char *[]){"WAITAOF", "1", "0", DISK_WAIT_MS});
+	/* Last: there are servers that close the connection over what they do not know. */
+	if (greeter->flags & LK__GREET_HELLO)
+		rc |= greeter_say(greeter, false, 1, (const char *[]){"HELLO"});
 	return rc;
 }
 
@@ -186,7 +189,9 @@ static int greeter_time(struct lk__greeter *greeter, const redisReply *reply,
 	greeting->server_us = lk__time_answer(reply);
 	if (greeting->server_us < 0) {
 		time_show(reply, said, sizeof(said));
-		return lk__fail(greeter->error, LK_EPROTOCOL, "%s: TIME answers no time: %s",
+		return lk__fail(greeter->error, LK_EPROTOCOL,
+				"%s: TIME answers no time: %s (a proxy? name the servers "
+				"themselves, or let it pass connections on as they are)",
 				greeter->config->url, said);
 	}
 	return 0;
@@ -211,6 +216,18 @@ static void greeter_scripts(const redisReply *reply, struct lk__greeting *greeti
 	for (size_t i = 0; whole && i < LK__SCRIPT_COUNT; i++)
 		greeting->scripts[i] = reply->element[i]->type == REDIS_REPLY_INTEGER &&
 				       reply->element[i]->integer == 1;
+}
+
+/*
+ * A proxy that spreads keys over servers asks all of them, and passes one answer on. What is of one
+ * connection alone it takes out: then there is no id, which each server tells as a number.
+ */
+static bool hello_spreads(const redisReply *hello)
+{
+	for (size_t i = 0; hello->type == REDIS_REPLY_ARRAY && i + 1 < hello->elements; i += 2)
+		if (strcmp(lk__element_text(hello, i), "id") == 0)
+			return hello->element[i + 1]->type == REDIS_REPLY_NIL;
+	return false;
 }
 
 /* Without it nothing would be granted: better no connection than grants that are all given back. */
@@ -244,12 +261,15 @@ static int greeter_take(struct lk__greeter *greeter, const redisReply *reply)
 			return greeter_diskless(greeter, reply->str);
 		if (greeter->needed[greeter->answered] || refused)
 			return greeter_refused(greeter, verb, reply->str);
+		greeter->greeting.no_hello |= strcmp(verb, "HELLO") == 0;
 	} else if (strcmp(verb, "TIME") == 0) {
 		return greeter_time(greeter, reply, &greeter->greeting);
 	} else if (strcmp(verb, "ROLE") == 0) {
 		return greeter_role(greeter, reply);
 	} else if (strcmp(verb, "SCRIPT") == 0) {
 		greeter_scripts(reply, &greeter->greeting);
+	} else if (strcmp(verb, "HELLO") == 0) {
+		greeter->greeting.spreads = hello_spreads(reply);
 	}
 	return 0;
 }

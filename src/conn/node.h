@@ -75,6 +75,9 @@ struct lk__node {
 	struct lk__conn *scripts; /* config->connections of them */
 	size_t script_count;
 	_Atomic bool was_up;       /* ever: then a failure to connect is retried */
+	_Atomic bool no_hello;     /* it does not know that: it is not asked again */
+	_Atomic bool spreads;      /* a proxy answers for several servers, each with some keys:
+				    * a script, which runs at one, may be about one lock */
 	enum lk__messages told_by; /* the kind of its messages */
 	bool can_spin;             /* asked for, and there is a core left for the server */
 	int acks;                  /* replicas that must have a grant, or LK__ACKS_ALL */

@@ -92,7 +92,7 @@ def test_nothing_is_written(make, doctor):
     until(lambda: any("over" in line for line in monitor.lines), 5, "the monitor has seen it")
     # MONITOR leaves out what administrators do: ACL DRYRUN and CONFIG GET.
     sent = {words[0].upper() for words in monitor.commands()} - {"ECHO"}
-    assert {"TIME", "INFO", "ROLE"} <= sent <= {"TIME", "INFO", "ROLE", "SCRIPT", "CLIENT"}
+    assert {"TIME", "INFO", "ROLE"} <= sent <= {"TIME", "INFO", "ROLE", "SCRIPT", "CLIENT", "HELLO"}
     assert server.info("rdb_changes_since_last_save") == "1"
     assert server.call("KEYS", "*") == [b"other"]
     assert "cmdstat_config|set" not in server.call("INFO", "commandstats").decode()

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import pytest
 
+from fixtures import make_proxy, proxy  # noqa: F401  (fixtures)
+from proxy import HELLO_OF_SEVERAL, Replace
 from servers import Server
 from waiting import until
 
@@ -33,6 +35,14 @@ def test_also_takes_nothing_when_one_is_busy(cli, server):
                LOCKKEEPER_URL=server.unix_url).returncode == 124
     assert server.call("EXISTS", "a") == 0
     server.call("DEL", "b")
+
+
+def test_also_behind_a_proxy_that_spreads_keys(cli, server, proxy):  # noqa: F811
+    """Two names would be on two servers, and the script at one of them."""
+    proxy.rule = lambda m: Replace(HELLO_OF_SEVERAL) if m.reply and m.what == "hello" else None
+    seen = cli("run", "-n", "--also", "b", "a", "true", LOCKKEEPER_URL=proxy.unix_url)
+    assert seen.returncode == 125 and "name the servers themselves" in seen.stderr
+    assert cli("run", "a", "true", LOCKKEEPER_URL=proxy.unix_url).returncode == 0
 
 
 @pytest.fixture

@@ -313,6 +313,8 @@ static void obey(const struct command *command)
 		subscribe(command, false);
 	else if (strcmp(verb, "CLIENT") == 0)
 		say(link, "+OK\r\n");
+	else if (strcmp(verb, "HELLO") == 0)
+		say(link, "*2\r\n$2\r\nid\r\n:1\r\n");
 	else if (strcmp(verb, "PING") == 0 && command->peer->channel[0])
 		say(link, "*2\r\n$4\r\npong\r\n$0\r\n\r\n");
 	else if (strcmp(verb, "PING") == 0)

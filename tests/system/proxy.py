@@ -52,6 +52,9 @@ the answer to a later request would be taken for that to this one."""
 CUT_BEFORE = Cut(0)
 HOLE = Park(event=threading.Event())
 """Nothing of it, nor of what follows: the connection stays open and says nothing."""
+# What a proxy makes of the answers of several servers: each has an id of its own for a connection.
+HELLO_OF_SEVERAL = (b"*6\r\n$6\r\nserver\r\n$5\r\nredis\r\n$2\r\nid\r\n$-1\r\n"
+                    b"$4\r\nmode\r\n$10\r\nstandalone\r\n")
 
 
 @dataclass

@@ -11,6 +11,7 @@ from clusters import Cluster
 from deployments import Replicas
 from keeper import BUILD, DRIVER, EVENT_LOST, ROOT
 from moving import EVERY_LOCK, Contest, Stress, acknowledged
+from proxy import HELLO_OF_SEVERAL, Replace
 from resp import ErrorReply
 from servers import Server
 from waiting import until
@@ -286,3 +287,51 @@ def test_names_with_a_hash_tag_need_patterns_of_their_own(server, make_keeper):
         keeper.call("acquire", f"{{tag}}{kind}", kind=kind).ok()
         keeper.call("release", f"{{tag}}{kind}", kind=kind).ok()
     assert server.call("ACL", "LOG") == []
+
+
+@pytest.mark.parametrize("queued", [0, 1])
+def test_a_proxy_that_spreads_keys(server, proxy, make_keeper, queued):
+    """It would run a script about several locks at the server of the first: such a script is never
+    sent. One lock is one server's."""
+    renewed = []
+
+    def rule(message):
+        if not message.reply and message.what == "renew":
+            renewed.append(int(message.argv[2]))
+        if message.reply and message.what == "hello":
+            return Replace(HELLO_OF_SEVERAL)
+
+    proxy.rule = rule
+    keeper = make_keeper(proxy.unix_url, watchdog_ms=LEASE_MS)
+    said = keeper.call("try", "a,b", kind="multi", queue=queued).is_code("LK_EINVAL").message
+    assert "spreads keys" in said and "redis-cluster://" in said, said
+    keeper.call("within", "a,b", kind="multi", queue=queued, wait=20_000).is_code("LK_EINVAL")
+    assert server.call("EXISTS", "a", "b") == 0
+    for name in "abc":
+        keeper.call("acquire", name, queue=queued).ok()
+    until(lambda: keeper.stats().renewals >= 6, 20, "all are renewed twice")
+    assert set(renewed) == {1}
+    for name in "abc":
+        keeper.call("release", name, queue=queued).ok()
+
+
+def test_a_server_without_hello(proxy, make_keeper):
+    """It is asked once a client: some close the connection over a command they do not know."""
+    asked = []
+
+    def rule(message):
+        if message.what == "hello":
+            asked.append(message)
+            return Replace(b"-ERR unknown command 'HELLO'\r\n") if message.reply else None
+
+    proxy.rule = rule
+    keeper = make_keeper(proxy.unix_url)
+    keeper.call("ping").ok()
+    keeper.call("try", "a,b", kind="multi").ok()
+    until(lambda: len(asked) % 2 == 0, 10, "what was asked is answered")
+    before = len(asked)
+    proxy.cut_all()
+    keeper.call("release", "a,b", kind="multi").ok()
+    keeper.call("try", "a,b", kind="multi").ok()
+    keeper.call("release", "a,b", kind="multi").ok()
+    assert len(asked) == before

@@ -267,7 +267,7 @@ int64_t lk__watch_turn(lk_client *client)
 	while ((entry = watch_pop(client, now_ns))) {
 		if (batch && (batch->count == LK__BATCH_MAX || batch->slot != entry->target.slot ||
 			      batch->of[0].entry->target.recipe != entry->target.recipe ||
-			      entry->policy->spreads)) {
+			      entry->policy->spreads || atomic_load(&batch->node->spreads))) {
 			batch_send(batch);
 			batch = NULL;
 		}

@@ -433,6 +433,19 @@ static int ask_fail(struct lk__multi_ask *ask, const char *operation)
 	return lk__fail(ask->error, LK_ENOMEM, "%s: out of memory", operation);
 }
 
+/* A proxy that spreads keys runs the script at one server, where nobody looks for all of them. */
+static int group_check(const struct lk__multi_ask *ask, const struct lk__multi_group *group)
+{
+	const struct lk__entry *entry = part_of(ask, group->part[0]);
+	if (group->count == 1 || !atomic_load(&entry->target.node->spreads))
+		return 0;
+	return lk__fail(ask->error, LK_EINVAL,
+			"acquire %zu locks, \"%.100s\" … on %.100s: a proxy spreads keys over "
+			"several servers there, and would take all locks at one of them: name the "
+			"servers themselves (redis-cluster:// for a cluster)",
+			ask->multi->count, entry->name, entry->client->config->url);
+}
+
 int lk__multi_reserve(struct lk__multi_ask *ask)
 {
 	int rc = ask_parts(ask, part_reserve);
@@ -444,6 +457,11 @@ int lk__multi_reserve(struct lk__multi_ask *ask)
 	ask->asks.read = group_read;
 	ask->asks_until_ns = ask->until_ns;
 	ask->again = true; /* until an answer says otherwise */
+	for (size_t i = 0; i < ask->group_count; i++) {
+		rc = group_check(ask, &ask->group[i]);
+		if (rc < 0)
+			return rc;
+	}
 	for (size_t i = 0; i < ask->group_count; i++) {
 		struct lk__multi_group *group = &ask->group[i];
 		struct lk__request *request = group_request(ask, group);
