@@ -8,6 +8,7 @@
 #include <lockkeeper/error.h>
 
 #define CLUSTER "the server is a node of a cluster: use redis-cluster://"
+#define NAMELESS "the server has no users: give the password alone"
 
 /* Refusals that the server gives before the first write of a command or script. */
 static const struct {
@@ -34,14 +35,20 @@ static const struct {
 	{"ERR AUTH", LK_EAUTH, NULL},
 	{"ERR Client sent AUTH", LK_EAUTH, NULL},
 	{"ERR invalid password", LK_EAUTH, NULL},
+	{"ERR wrong number of arguments for 'auth'", LK_EAUTH, NAMELESS}, /* up to 5 */
 	{"NOPERM", LK_EDENIED, NULL},
 	{"DENIED", LK_EDENIED, NULL},
 	{"ERR The user executing the script", LK_EDENIED, NULL},
 	{"The user executing the script", LK_EDENIED, NULL}, /* up to 6, inside a script */
 	{"ERR ACL failure in script", LK_EDENIED, NULL},
 	{"ERR unknown command", LK_EDENIED, NULL},
+	{"ERR unknown subcommand", LK_EDENIED, NULL},
+	{"ERR Unknown subcommand", LK_EDENIED, NULL},       /* up to 6 */
+	{"ERR Command is not available", LK_EDENIED, NULL}, /* Upstash */
 	{"ERR DB index", LK_EINVAL, NULL},
 	{"ERR invalid DB index", LK_EINVAL, NULL},
+	{"ERR invalid database index", LK_EINVAL, NULL}, /* Garnet */
+	{"ERR SELECT is not allowed in cluster mode", LK_EINVAL, CLUSTER},
 	{"WRONGTYPE", LK_EWRONGTYPE, NULL},
 	{"ERR Key should be of string type", LK_EWRONGTYPE, NULL}, /* DELEX of Redis 8.4 */
 	{"LOCKKEEPER", LK_EINTERNAL, NULL},

@@ -335,3 +335,19 @@ def test_a_server_without_hello(proxy, make_keeper):
     keeper.call("try", "a,b", kind="multi").ok()
     keeper.call("release", "a,b", kind="multi").ok()
     assert len(asked) == before
+
+
+@pytest.mark.parametrize("verb, words, code, hint", [
+    ("auth", "ERR wrong number of arguments for 'auth' command", "LK_EAUTH", "no users"),
+    ("select", "ERR SELECT is not allowed in cluster mode", "LK_EINVAL", "redis-cluster://"),
+    ("select", "ERR invalid database index.", "LK_EINVAL", ""),
+], ids=["users", "databases", "another-text"])
+def test_what_a_server_refuses_in_words_of_its_own(server, proxy, make_keeper, verb, words, code,
+                                                   hint):
+    """The code says that nothing but another URL can change it."""
+    server.call("ACL", "SETUSER", "app", "on", ">pw", "+@all", "~*", "&*")
+    said = b"-%s\r\n" % words.encode()
+    proxy.rule = lambda m: Replace(said) if m.reply and m.what == verb else None
+    keeper = make_keeper(proxy.unix_url.replace("://", "://app:pw@"), database=1)
+    refused = keeper.call("try", "n").is_code(code)
+    assert words in refused.message and hint in refused.message
