@@ -64,9 +64,10 @@ LK_API const char *lk_client_node(const lk_client *client);
 
 /*
  * Closes a client: wakes its waiters, whose calls fail with LK_ECLOSED; waits until the server has
- * answered every release, and until everything that may be held without a holder is released; then
- * closes the connections. `how`: LK_CLOSE_…, above. Later calls fail with LK_ECLOSED. Blocks for
- * little more than the command limit at most.
+ * answered every release, and until everything that may be held without a holder is released, also
+ * where replicas must have that (FAILOVER in <lockkeeper/config.h>); then closes the connections.
+ * `how`: LK_CLOSE_…, above. Later calls fail with LK_ECLOSED. Blocks for little more than the
+ * command limit at most.
  *
  * A red lock of which this is the first client is released when a majority of its nodes has
  * answered; their own clients go on with the others. A node that grants it behind the majority is
@@ -77,7 +78,8 @@ LK_API const char *lk_client_node(const lk_client *client);
  * If several threads call it at once, one closes; the others wait until it has ended, and then say
  * what it says.
  *
- * LK_EMAYBEHELD: something of ours may still be held, because the server did not answer in time.
+ * LK_EMAYBEHELD: something of ours may still be held, because the server did not answer in time, or
+ * may be held again after a failover, because replicas lack the release.
  * The client continues the release until a further call of this function finds it complete, or
  * until lk_client_free(). A call after one that returned 0 returns 0. Errors otherwise: LK_EHELD,
  * LK_ENOMEM (not done: still open), LK_EINVAL, LK_EFORKED. Since 0.1.

@@ -34,6 +34,13 @@
  * Waits try again within their limits. A limit that ends before they have it ends the call with the
  * same error, which names those that were asked, and the master is asked to release it at once.
  *
+ * What is given back must not come back with a failover. A release returns when the master has
+ * answered; the client keeps it until the same replicas have it too, and repeats it, at whichever
+ * server is the master then, as long as its lease lasts. lk_client_close() waits for that, and says
+ * LK_EMAYBEHELD if it is not so within the command limit. A process that dies before leaves the
+ * lock to its lease. A call that frees what another has, or several permits, or that deletes a
+ * count, cannot be repeated: it returns when the replicas have it, else with LK_ENOTDURABLE.
+ *
  * A replica that does not answer counts for a while, and no lock is granted in that time. With
  * sentinels it counts until they call it down, or have not heard of it for 2.5 s; if it is listed,
  * for a second; in a cluster, until it is marked as failed (cluster-node-timeout). It counts on

@@ -7,7 +7,7 @@
  *
  * LK_ENOTDURABLE: the master has done it, and a failover or a crash may undo it. A grant is given
  * back, as after LK_EMAYBEHELD; an extension does not count. A change of a count was made:
- * repeated, it is made twice.
+ * repeated, it is made twice. What another had is free; freed again, it may be a third one's.
  */
 #ifndef LOCKKEEPER_ERROR_H
 #define LOCKKEEPER_ERROR_H

@@ -99,7 +99,8 @@ LK_API int lk_latch_await_within(lk_latch *latch, int64_t wait_ms, lk_cancel *ca
  * Removes the count, whatever it is, so that waiters go on (RCountDownLatch.delete, which leaves
  * Java's waiters asleep). Returns 1, or 0 when the latch was open. Blocks for one round trip, at
  * most for the command limit. Errors: LK_EINVAL, LK_EWRONGTYPE, LK_EMAYBEHELD (no answer: the count
- * may be gone) and those of lk_client_ping(). Since 0.1.
+ * may be gone), LK_ENOTDURABLE (it is gone, and a failover may undo that) and those of
+ * lk_client_ping(). Since 0.1.
  */
 LK_API int lk_latch_delete(lk_latch *latch, lk_error *error);
 

@@ -179,7 +179,8 @@ LK_API int lk_lock_wait_info(lk_lock *lock, lk_wait_info *info_out, lk_error *er
 /*
  * Releases one hold of the owner; the last release frees the lock (RLock.unlock). Blocks until the
  * server answers, at most until the lease ends. The release of a hold that is not the last is a
- * memory write.
+ * memory write. What replicas lack of it by then is repeated in the background: see FAILOVER in
+ * <lockkeeper/config.h>.
  *
  * With `no_wait` the call sends the command and returns. The next call or the library's thread
  * reads the answer, within 10 ms, and the command is sent again after a lost connection. At most
@@ -199,9 +200,10 @@ LK_API int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_
  * lock was held, 0 when it was free. The holder learns of it by LK_EVENT_LOST (see LOSS above).
  * A plain lock may be any string. Blocks for one round trip, at most for the command limit (for two
  * of them in a plain lock's first call after a connect). Errors: LK_EWRONGTYPE (not this kind of
- * lock: nothing is freed), LK_EMAYBEHELD (no answer: it may have been freed), LK_EINVAL and those
- * of lk_client_ping(). A multi lock stops at the first part that fails; if an earlier part was
- * freed by then, that is LK_EMAYBEHELD, and the text says why. Since 0.1.
+ * lock: nothing is freed), LK_EMAYBEHELD (no answer: it may have been freed), LK_ENOTDURABLE
+ * (freed, and a failover may undo it), LK_EINVAL and those of lk_client_ping(). A multi lock stops
+ * at the first part that fails; if an earlier part was freed by then, that is LK_EMAYBEHELD, and
+ * the text says why. Since 0.1.
  */
 LK_API int lk_lock_force_release(lk_lock *lock, lk_error *error);
 
@@ -276,7 +278,8 @@ LK_API int lk_lock_export(lk_lock *lock, const char *owner, char *field_out, siz
 /*
  * Frees the lock if it is held under `field` (RLock.unlockAsync(threadId)). Safe to repeat. Blocks
  * as lk_lock_force_release(). Errors: LK_ENOTOWNER, LK_EMAYBEHELD (no answer: it may have been
- * freed), LK_EINVAL, LK_EWRONGTYPE and those of lk_client_ping(). Since 0.1.
+ * freed), LK_ENOTDURABLE (freed, and a failover may undo it), LK_EINVAL, LK_EWRONGTYPE and those of
+ * lk_client_ping(). Since 0.1.
  */
 LK_API int lk_lock_release_field(lk_lock *lock, const char *field, lk_error *error);
 

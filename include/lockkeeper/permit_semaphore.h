@@ -151,7 +151,8 @@ LK_API int lk_permit_semaphore_try(lk_permit_semaphore *semaphore, int64_t count
  * (some were ours and lost: these are dropped, all others released), LK_ENOTOWNER (a permit that is
  * not ours is not in use: nothing was released, and we still hold ours), LK_EMAYBEHELD (no answer,
  * or an answer that does not tell what a first copy of the request has done; ours are dropped),
- * LK_EINVAL and those of lk_client_ping(). Since 0.1.
+ * LK_ENOTDURABLE (released, and a failover may undo that; ours are dropped, and the library repeats
+ * their release), LK_EINVAL and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_permit_semaphore_release(lk_permit_semaphore *semaphore, const lk_permit *permits,
 				       int64_t count, lk_error *error);
@@ -197,8 +198,8 @@ LK_API int lk_permit_semaphore_count(lk_permit_semaphore *semaphore, int64_t *fr
  * Deletes the semaphore with all its permits: returns 1, or 0 when there was none
  * (RPermitExpirableSemaphore.delete). DEL deletes the keys, whatever their types. Waiters are not
  * told. The holder of a permit learns of it as of any loss. Blocks for one round trip, at most for
- * the command limit. Errors: LK_EINVAL, LK_EMAYBEHELD (no answer: it may be gone) and those of
- * lk_client_ping(). Since 0.1.
+ * the command limit. Errors: LK_EINVAL, LK_EMAYBEHELD (no answer: it may be gone), LK_ENOTDURABLE
+ * (it is gone, and a failover may undo that) and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_permit_semaphore_delete(lk_permit_semaphore *semaphore, lk_error *error);
 

@@ -154,8 +154,8 @@ LK_API int lk_semaphore_available(lk_semaphore *semaphore, int64_t *permits_out,
 /*
  * Deletes the semaphore: returns 1, or 0 when there was none (RSemaphore.delete). DEL deletes the
  * key, whatever its type. Waiters are not told. Blocks for one round trip, at most for the command
- * limit. Errors: LK_EINVAL, LK_EMAYBEHELD (no answer: it may be gone) and those of
- * lk_client_ping(). Since 0.1.
+ * limit. Errors: LK_EINVAL, LK_EMAYBEHELD (no answer: it may be gone), LK_ENOTDURABLE (it is gone,
+ * and a failover may undo that) and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_semaphore_delete(lk_semaphore *semaphore, lk_error *error);
 

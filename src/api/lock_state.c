@@ -348,6 +348,17 @@ static int multi_force_release(const lk_lock *lock, lk_error *error)
 				     lock->multi->count, why.message);
 }
 
+/* It is freed, so the client has it no more under that number. */
+static void force_lose(struct lk__entry *entry, uint64_t number)
+{
+	pthread_mutex_lock(&entry->mutex);
+	if (entry->hold && entry->grant.number == number) {
+		lk__entry_lose(entry, lk__now_ns());
+		lk__entry_promote(entry);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+}
+
 int lk_lock_force_release(lk_lock *lock, lk_error *error)
 {
 	if (lock && lock->multi)
@@ -365,6 +376,8 @@ int lk_lock_force_release(lk_lock *lock, lk_error *error)
 	}
 	const struct lk__recipe *recipe = call.entry->target.recipe;
 	struct lk__request *request = recipe->force(&call.entry->target);
+	if (request)
+		lk__request_frees(request);
 	pthread_mutex_lock(&call.entry->mutex);
 	uint64_t number = call.entry->grant.number;
 	pthread_mutex_unlock(&call.entry->mutex);
@@ -380,12 +393,9 @@ int lk_lock_force_release(lk_lock *lock, lk_error *error)
 		if (rc == LK__WAIT_READY)
 			rc = freed || request->sends > 1;
 		lk__request_free(request);
-		pthread_mutex_lock(&call.entry->mutex);
-		if (call.entry->hold && call.entry->grant.number == number) {
-			lk__entry_lose(call.entry, lk__now_ns());
-			lk__entry_promote(call.entry);
-		}
-		pthread_mutex_unlock(&call.entry->mutex);
+		force_lose(call.entry, number);
+	} else if (rc == LK_ENOTDURABLE) {
+		force_lose(call.entry, number);
 	}
 	lk__lock_leave(&call);
 	return rc;
@@ -409,6 +419,8 @@ int lk_lock_release_field(lk_lock *lock, const char *field, lk_error *error)
 	}
 	struct lk__request *request = call.entry->target.recipe->release(&call.entry->target,
 									 field);
+	if (request)
+		request->durable = LK__DURABLE_WHOLLY;
 	rc = lock_command(&call, request, operation, error);
 	if (rc == LK__WAIT_READY) {
 		int64_t listeners;

@@ -23,6 +23,9 @@
  * WAIT counts them too. If it has missed one, it is repeated once. While no replica is known, the
  * connected ones are looked at once a second.
  *
+ * What gives something back is answered at once, and kept as a copy of its request
+ * (lk__conn_keep()): the WAIT of the next grant serves it too, or one of its own some time later.
+ *
  * If too few replicas acknowledge in time, the outcome is LK_ENOTDURABLE. If the connection is lost
  * before that, the answers are void: the requests are sent again, like all that may be repeated.
  *
@@ -169,6 +172,42 @@ bool lk__acks_await(struct lk__conn *conn, struct lk__request *request, struct l
 		unacked_end(conn, "the master has done it, and there is no memory to ask others",
 			    after);
 	return true;
+}
+
+/* ---- what nobody waits for ---- */
+
+/* The connection that is up is the one on which it was answered: a WAIT that is answered from now
+ * on covers it, for it came behind it. */
+bool lk__conn_keep(struct lk__conn *conn, struct lk__request *request, int64_t sent_ns,
+		   int64_t pause_ns)
+{
+	struct lk__deferred after = {.wake_count = 0};
+	int64_t at_ns = lk__now_ns() + pause_ns;
+	assert(!request->thread && request->finish && request->resend && !request->done);
+	pthread_mutex_lock(&conn->mutex);
+	bool same = conn->state == LK__CONN_UP && sent_ns >= conn->greeted_ns;
+	if (same) {
+		conn->ask_ns = conn->unacked ? lk__earlier(conn->ask_ns, at_ns) : at_ns;
+		atomic_store(&request->conn, conn);
+		request->sent_ns = sent_ns;
+		request->sends = 1;
+		DL_APPEND(conn->unacked, request);
+		if (!conn->leader)
+			conn->node->events->attention(conn->node->context);
+	}
+	lk__conn_unlock_held(conn, &after);
+	return same;
+}
+
+int64_t lk__acks_next_ns(const struct lk__conn *conn)
+{
+	return conn->unacked && !conn->asks_acks ? conn->ask_ns : LK__NEVER;
+}
+
+void lk__acks_turn(struct lk__conn *conn, struct lk__deferred *after)
+{
+	if (lk__now_ns() >= lk__acks_next_ns(conn) && !acks_ask(conn, false))
+		unacked_end(conn, "there is no memory to ask replicas", after);
 }
 
 /* ---- who has acknowledged ---- */
@@ -501,6 +540,7 @@ void lk__acks_lost(struct lk__conn *conn)
 	DL_FOREACH(unacked, request)
 	{
 		lk__request_drop_answer(request);
+		request->resend &= !request->once;
 		conn->in_flight_count++;
 	}
 	DL_CONCAT(unacked, conn->in_flight);

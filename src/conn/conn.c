@@ -417,6 +417,8 @@ bool lk__conn_seems_up(struct lk__conn *conn)
 void lk__conn_close_to_tries(struct lk__conn *conn)
 {
 	pthread_mutex_lock(&conn->mutex);
+	if (!conn->closing)
+		conn->ask_ns = 0;
 	conn->closing = true;
 	pthread_mutex_unlock(&conn->mutex);
 }
@@ -434,8 +436,8 @@ static bool conn_expects(const struct lk__conn *conn)
 bool lk__conn_is_idle(const void *subject)
 {
 	const struct lk__conn *conn = subject;
-	return !conn_expects(conn) && !conn->postponed && !conn->finished && !conn->delivering &&
-	       atomic_load(&conn->finishing) == 0;
+	return !conn_expects(conn) && !conn->postponed && !conn->unacked && !conn->finished &&
+	       !conn->delivering && atomic_load(&conn->finishing) == 0;
 }
 
 void lk__conn_pin(struct lk__conn *conn)

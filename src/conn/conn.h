@@ -87,6 +87,7 @@ struct lk__conn {
 	struct lk__request *unacked;  /* answered, and not yet acknowledged; before in_flight */
 	bool asks_acks;               /* a WAIT is under way for them */
 	int more_acks;                /* of unreported replicas, see acks.c */
+	int64_t ask_ns;               /* when one is sent for them if none is under way */
 	struct lk__request *finished; /* done, and left to whoever may call `finish` */
 	_Atomic unsigned finishing;   /* threads that call it now, or keep it pinned */
 	bool closing;                 /* no new tries, please: the client is being closed */
@@ -168,6 +169,15 @@ void lk__conn_submit(struct lk__conn *conn, struct lk__request *request);
 /* The same for a request that nobody awaits, to a client that may be closed: false, and the request
  * is still the caller's. Of a closed client no thread is left that would call its finish(). */
 bool lk__conn_offer(struct lk__conn *conn, struct lk__request *request);
+
+/*
+ * What this request asks for was done by a copy of it, which was sent at `sent_ns` and answered: it
+ * is done when replicas have that, who are asked with the next grant, or after `pause_ns`. If the
+ * connection is lost before, it is sent like any. False, and it is still the caller's: that has
+ * happened already.
+ */
+bool lk__conn_keep(struct lk__conn *conn, struct lk__request *request, int64_t sent_ns,
+		   int64_t pause_ns);
 
 /* Where the node was found last; "": never, or without a finder. */
 void lk__conn_place(struct lk__conn *conn, char place_out[LK__CONN_PLACE_SIZE]);
@@ -311,6 +321,8 @@ void lk__acks_came(struct lk__conn *conn, const struct lk__request *asked,
 		   struct lk__deferred *after);
 void lk__acks_lost(struct lk__conn *conn);
 void lk__acks_hurry(struct lk__conn *conn, struct lk__request *request, struct lk__deferred *after);
+void lk__acks_turn(struct lk__conn *conn, struct lk__deferred *after);
+int64_t lk__acks_next_ns(const struct lk__conn *conn); /* when that has something to do */
 void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after);
 void lk__after_wake(struct lk__deferred *after, struct lk__thread *thread);
 /* Frees the mutex, then wakes and finishes; for callers that hold no entry. */

@@ -434,8 +434,8 @@ int64_t lk__conn_limit_ns(const struct lk__conn *conn)
 
 int64_t lk__conn_next_ns(const struct lk__conn *conn)
 {
-	int64_t limit_ns = lk__conn_limit_ns(conn);
-	return conn->postponed ? lk__earlier(limit_ns, conn->postponed_until_ns) : limit_ns;
+	int64_t next_ns = lk__earlier(lk__conn_limit_ns(conn), lk__acks_next_ns(conn));
+	return conn->postponed ? lk__earlier(next_ns, conn->postponed_until_ns) : next_ns;
 }
 
 static ssize_t conn_read(struct lk__conn *conn)
@@ -554,6 +554,7 @@ static void conn_turn(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel
 		lk__channels_probe(conn);
 	if (conn->postponed && lk__now_ns() >= conn->postponed_until_ns)
 		lk__conn_resume(conn);
+	lk__acks_turn(conn, after);
 	lk__conn_flush(conn);
 	int64_t next_ns = lk__conn_next_ns(conn);
 	bool spins = until_ns > 0 && conn_may_spin(conn);
@@ -599,7 +600,8 @@ static bool conn_pass_lead(struct lk__conn *conn, struct lk__deferred *after)
 /* Whether somebody has to look again even if nothing more comes. */
 static bool conn_is_unfinished(const struct lk__conn *conn)
 {
-	return conn->in_flight || conn->postponed || conn->must_break || atomic_load(&conn->ended);
+	return conn->in_flight || conn->postponed || conn->unacked || conn->must_break ||
+	       atomic_load(&conn->ended);
 }
 
 /*

@@ -106,6 +106,8 @@ void lk__request_drop_collected(struct lk__request *batch)
 
 void lk__request_drop_answer(struct lk__request *request)
 {
+	if (!request->reply)
+		return;
 	if (request->batch) {
 		request->parts = request->reply;
 		lk__request_drop_collected(request);
@@ -113,6 +115,12 @@ void lk__request_drop_answer(struct lk__request *request)
 		freeReplyObject(request->reply);
 	}
 	request->reply = NULL;
+}
+
+void lk__request_frees(struct lk__request *request)
+{
+	request->durable = LK__DURABLE_WHOLLY;
+	request->once = true;
 }
 
 struct lk__request *lk__request_new(size_t argc, const char **argv, const size_t *sizes)

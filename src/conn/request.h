@@ -54,6 +54,7 @@ struct lk__request {
 	bool return_unsent; /* a lost connection ends it if it was not sent yet */
 	bool contended;     /* other processes are at it too: their need of a core is ours */
 	enum lk__durable durable;   /* which answers need enough replicas */
+	bool once;                  /* not sent again after an answer */
 	struct lk__node *elsewhere; /* done: the server says that it is to be asked there */
 	unsigned redirects;         /* how often that was done */
 	bool asking;                /* it is sent behind ASKING */
@@ -97,10 +98,16 @@ bool lk__request_ask_each(struct lk__request *batch);
 /* The next answer of a batch; true when it was the last: `reply` is the array. */
 bool lk__request_collect(struct lk__request *batch, redisReply *reply);
 
+/*
+ * Of a request that frees whatever somebody has: its caller is answered when replicas have that. A
+ * lost connection ends it from its answer on: by then what it frees may be another's.
+ */
+void lk__request_frees(struct lk__request *request);
+
 /* Forgets the answers so far: the batch is sent again. */
 void lk__request_drop_collected(struct lk__request *batch);
 
-/* Forgets the answer: the request is sent again. */
+/* Forgets the answer, if there is one: the request is sent again. */
 void lk__request_drop_answer(struct lk__request *request);
 
 /* The script as it is for messages of that kind. */

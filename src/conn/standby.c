@@ -109,7 +109,8 @@ int64_t lk__conn_arm(struct lk__conn *conn, int set_fd)
 {
 	int64_t at_ns = LK__NEVER;
 	pthread_mutex_lock(&conn->mutex);
-	bool expects = conn->in_flight || conn->postponed || conn->channels || conn_is_urgent(conn);
+	bool expects = conn->in_flight || conn->postponed || conn->unacked || conn->channels ||
+		       conn_is_urgent(conn);
 	if (conn->state == LK__CONN_UP && !conn->leader && expects)
 		at_ns = conn_arm(conn, set_fd);
 	if (conn->finished) /* left to us by one who could not */

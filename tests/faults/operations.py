@@ -55,6 +55,7 @@ class Operation:
     threadless: bool = False  # and its program drives it
     several: bool = False    # several permits at once, where there is a call for one too
     acked: bool = False      # what "c" is told, a replica has acknowledged
+    once: bool = False       # it frees what anybody has: answered, it is not sent again
     kind: str = ""
     lock: str = "n"
     nodes: int = 1
@@ -182,7 +183,7 @@ LOCK_ROWS = (
     Operation("within", waits(lease=LEASE_MS), rival("acquire", lease=LONG_MS),
               rival("release"), after=RELEASE, holds=True),
     Operation("release", RELEASE, HELD, had=True),
-    Operation("force", c("force"), THEIRS),
+    Operation("force", c("force"), THEIRS, once=True),
     Operation("extend", c("extend", lease=LONG_MS), HELD, after=RELEASE, holds=True, had=True),
     Operation("release_field", by_field("c", "release_field"), EXPORTED),
     Operation("extend_field", by_field("c", "extend_field", lease=2 * LONG_MS), EXPORTED,

@@ -57,14 +57,17 @@ def is_told(keeper, name: str, limit: float = 10) -> str:
     return keeper.events_of(EVENT_LOST, name)[0]["node"]
 
 
+def calls_of(server, *commands: str) -> int:
+    """How often it has executed these."""
+    wanted = tuple(f"cmdstat_{command}:" for command in commands)
+    return sum(int(line.split("calls=")[1].split(",")[0])
+               for line in server.call("INFO", "commandstats").decode().splitlines()
+               if line.startswith(wanted))
+
+
 def scripts_run(server) -> int:
     """How many scripts clients have had it execute; what it replicates are their commands."""
-    total = 0
-    with contextlib.suppress(KeyError):
-        for line in server.call("INFO", "commandstats").decode().splitlines():
-            if line.startswith(("cmdstat_evalsha:", "cmdstat_eval:")):
-                total += int(line.split("calls=")[1].split(",")[0])
-    return total
+    return calls_of(server, "evalsha", "eval")
 
 
 def our_clients(server) -> int:

@@ -146,7 +146,8 @@ static int answer_look(struct lk__async *async)
 
 /* ---- from start to end ---- */
 
-/* A change waits for a connection first: who has none is told why. */
+/* A change waits for a connection first: who has none is told why. So do permits that go back to a
+ * cluster, whose map says which replicas must have that. */
 static int connect_look(struct lk__async *async)
 {
 	struct lk__async_count *count = &async->count;
@@ -159,15 +160,14 @@ static int connect_look(struct lk__async *async)
 	lk__conn_ready_end(count->conn, &count->standby);
 	count->connects = false;
 	if (rc == LK__WAIT_READY)
-		return ask(async);
+		return async->want.giving ? give_begin(async) : ask(async);
 	return lk__counter_unconnected(entry, async->want.operation, rc, &why, error_of(async));
 }
 
-static void change_begin(struct lk__async *async, const struct lk__change *change)
+static void connect_begin(struct lk__async *async)
 {
 	struct lk__async_count *count = &async->count;
 	struct lk__entry *entry = entry_of(async);
-	lk__change_begin(&count->changing, async->want.counter, change, async->want.operation);
 	count->conn = lk__entry_scripts(entry);
 	count->connects = !lk__conn_ready_begin(count->conn, &count->standby, &async->thread,
 						false);
@@ -175,6 +175,13 @@ static void change_begin(struct lk__async *async, const struct lk__change *chang
 		return;
 	count->until_ns = lk__counter_until_ns(entry);
 	lk__async_wait(async, count->until_ns);
+}
+
+static void change_begin(struct lk__async *async, const struct lk__change *change)
+{
+	lk__change_begin(&async->count.changing, async->want.counter, change,
+			 async->want.operation);
+	connect_begin(async);
 }
 
 static int lease_begin(struct lk__async *async)
@@ -220,6 +227,8 @@ void lk__async_count(struct lk__async *async, bool starts)
 			change_begin(async, &async->want.change);
 		else if (async->want.way == LK__ASYNC_LEASE)
 			rc = lease_begin(async);
+		else if (async->want.giving && entry_of(async)->client->topo->slotted)
+			connect_begin(async);
 		if (rc < 0) {
 			lk__async_complete(async, rc);
 			return;

@@ -14,10 +14,41 @@
 
 #define AGAIN_NS (200 * LK__MS)       /* between attempts that were refused, doubled each time */
 #define AGAIN_CLOSE_NS (2 * AGAIN_NS) /* at most, while a caller waits in close */
+#define GIVEN_NS (5 * LK__MS)         /* before replicas are asked for a release alone */
+#define COUNT_MS (3600 * 1000)        /* as long as the record of a count that is undone */
 
 /* ---- one ---- */
 
+static void compensation_list(struct lk__compensation *compensation)
+{
+	lk_client *client = compensation->entry->client;
+	pthread_mutex_lock(&client->mutex);
+	DL_APPEND(client->compensations, compensation);
+	pthread_mutex_unlock(&client->mutex);
+}
+
 /* Entry's mutex held. NULL when out of memory, which close will tell of. */
+static struct lk__compensation *compensation_alloc(struct lk__entry *entry, uint64_t number,
+						   int64_t at_ns)
+{
+	struct lk__compensation *compensation = lk__compensation_spare(entry);
+	if (!compensation) {
+		atomic_store(&entry->client->unreleased, true);
+		return NULL;
+	}
+	lk__entry_ref(entry);
+	compensation->entry = entry;
+	compensation->number = number;
+	compensation->node = lk__entry_node(entry);
+	compensation->offset_ns = lk__node_most_offset_ns(compensation->node, lk__now_ns());
+	compensation->end_ns = LK__NEVER;
+	compensation->at_ns = at_ns;
+	compensation->pause_ns = AGAIN_NS;
+	compensation->given = compensation->unheard = compensation->told = false;
+	return compensation;
+}
+
+/* The same. */
 static struct lk__compensation *compensation_new(struct lk__entry *entry, uint64_t number,
 						 int64_t until_ns, int64_t at_ns)
 {
@@ -25,26 +56,36 @@ static struct lk__compensation *compensation_new(struct lk__entry *entry, uint64
 	int64_t now_ns = lk__now_ns();
 	/* No acquire is sent with a later deadline. */
 	int64_t most_ns = lk__after_ms(now_ns, client->config->command_timeout_ms);
-	struct lk__compensation *compensation = lk__compensation_spare(entry);
-	if (!compensation) {
-		atomic_store(&client->unreleased, true);
+	struct lk__compensation *compensation = compensation_alloc(entry, number, at_ns);
+	if (!compensation)
 		return NULL;
-	}
-	lk__entry_ref(entry);
 	atomic_fetch_add(&entry->compensating, 1);
-	compensation->entry = entry;
-	compensation->number = number;
 	atomic_init(&compensation->until_ns, lk__earlier(until_ns, most_ns));
-	compensation->node = lk__entry_node(entry);
-	compensation->offset_ns = lk__node_most_offset_ns(compensation->node, now_ns);
 	compensation->end_ns = lk__entry_outlived_ns(entry, until_ns);
-	compensation->at_ns = at_ns;
-	compensation->pause_ns = AGAIN_NS;
-	compensation->unheard = compensation->told = false;
 	lk__count(&client->counters.compensations, 1);
-	pthread_mutex_lock(&client->mutex);
-	DL_APPEND(client->compensations, compensation);
-	pthread_mutex_unlock(&client->mutex);
+	compensation_list(compensation);
+	return compensation;
+}
+
+/* The master has released it. Without its lease, a place in a queue is soon taken for dead. */
+static void compensation_set_given(struct lk__compensation *compensation)
+{
+	const struct lk__entry *entry = compensation->entry;
+	int64_t now_ns = lk__now_ns();
+	int64_t end_ns = entry->target.recipe->sharing == LK__NO_HOLD
+				 ? lk__after_ms(now_ns, COUNT_MS)
+				 : lk__entry_lease_end_ns(entry, now_ns);
+	compensation->given = true;
+	compensation->end_ns = lk__earlier(compensation->end_ns, end_ns);
+}
+
+static struct lk__compensation *compensation_given(struct lk__entry *entry, uint64_t number)
+{
+	struct lk__compensation *compensation = compensation_alloc(entry, number, LK__NEVER);
+	if (!compensation)
+		return NULL;
+	compensation_set_given(compensation);
+	compensation_list(compensation);
 	return compensation;
 }
 
@@ -60,12 +101,13 @@ static void compensation_later(struct lk__compensation *compensation, int64_t at
 static void compensation_end(struct lk__compensation *compensation)
 {
 	struct lk__entry *entry = compensation->entry;
-	assert(atomic_load(&entry->compensating) > 0);
+	assert(compensation->given || atomic_load(&entry->compensating) > 0);
 	pthread_mutex_lock(&entry->client->mutex);
 	DL_DELETE(entry->client->compensations, compensation);
 	pthread_mutex_unlock(&entry->client->mutex);
+	if (!compensation->given)
+		atomic_fetch_sub(&entry->compensating, 1);
 	free(compensation);
-	atomic_fetch_sub(&entry->compensating, 1);
 	lk__entry_unref(entry);
 }
 
@@ -107,6 +149,32 @@ static void compensation_tell(struct lk__compensation *compensation, int64_t now
 	compensation_later(compensation, now_ns + AGAIN_NS);
 }
 
+/* From now on nothing is held but what a failover may bring back. */
+static void compensation_note_given(struct lk__compensation *compensation)
+{
+	struct lk__entry *entry = compensation->entry;
+	if (compensation->given)
+		return;
+	pthread_mutex_lock(&entry->mutex);
+	compensation_set_given(compensation);
+	pthread_mutex_unlock(&entry->mutex);
+	atomic_fetch_sub(&entry->compensating, 1);
+}
+
+/* Too few replicas have it: they are asked again after a pause. False: the connection on which the
+ * master said so is lost. */
+static bool compensation_keep(struct lk__compensation *compensation, struct lk__request *request,
+			      int64_t now_ns)
+{
+	int64_t pause_ns = compensation_refused(compensation, now_ns) - now_ns;
+	compensation_note_given(compensation);
+	lk__request_drop_answer(request);
+	request->code = 0;
+	atomic_store(&request->done, false);
+	request->deadline_ns = compensation_end_ns(compensation);
+	return lk__conn_keep(request->conn, request, request->sent_ns, pause_ns);
+}
+
 static void compensation_finish(struct lk__request *request)
 {
 	struct lk__compensation *compensation = request->owner;
@@ -116,8 +184,12 @@ static void compensation_finish(struct lk__request *request)
 			   compensation_moved_ns(compensation);
 	/* A key that is another kind of lock by now holds nothing of ours. */
 	bool answered = request->code == 0 || request->code == LK_EWRONGTYPE;
-	bool sure = answered && request->sent_ns >= until_ns;
+	bool late = compensation->given || request->sent_ns >= until_ns; /* for all copies */
+	bool sure = answered && late;
 	bool outlived = now_ns >= compensation_end_ns(compensation);
+	if (late && !outlived && request->code == LK_ENOTDURABLE &&
+	    compensation_keep(compensation, request, now_ns))
+		return;
 	lk__request_free(request);
 	if (sure && compensation->unheard && !outlived)
 		compensation_tell(compensation, now_ns);
@@ -140,21 +212,29 @@ static void clock_send(struct lk__conn *conn)
 	lk__conn_submit(conn, request);
 }
 
-/* False when out of memory. */
-static bool compensation_send(struct lk__compensation *compensation, struct lk__conn *conn)
+/* NULL when out of memory. Where replicas must have a grant they must have its end, too. */
+static struct lk__request *compensation_request(struct lk__compensation *compensation)
 {
 	struct lk__entry *entry = compensation->entry;
 	char field[LK__FIELD_SIZE];
 	lk__field(entry, compensation->number, field);
 	struct lk__request *request = entry->target.recipe->release(&entry->target, field);
 	if (!request)
-		return false;
+		return NULL;
 	request->owner = compensation;
 	request->finish = compensation_finish;
 	request->resend = true;
-	if (compensation->unheard)
-		request->durable = LK__DURABLE_NOT;
+	request->durable = compensation->unheard ? LK__DURABLE_NOT : LK__DURABLE_WHOLLY;
 	request->deadline_ns = compensation_end_ns(compensation);
+	return request;
+}
+
+/* False when out of memory. */
+static bool compensation_send(struct lk__compensation *compensation, struct lk__conn *conn)
+{
+	struct lk__request *request = compensation_request(compensation);
+	if (!request)
+		return false;
 	if (!lk__conn_offer(conn, request))
 		lk__request_free(request); /* the client is closed: its lease ends it */
 	return true;
@@ -208,6 +288,21 @@ void lk__compensate_behind(struct lk__entry *entry, uint64_t number)
 								 LK__NEVER);
 	if (compensation && !compensation_send(compensation, lk__entry_scripts(entry)))
 		compensation_later(compensation, now_ns);
+}
+
+void lk__compensate_given(struct lk__entry *entry, uint64_t number,
+			  const struct lk__request *answered)
+{
+	struct lk__conn *conn = answered ? atomic_load(&answered->conn) : NULL;
+	if (!lk__node_is_acked(conn ? conn->node : lk__entry_node(entry)))
+		return;
+	struct lk__compensation *given = compensation_given(entry, number);
+	struct lk__request *request = given && conn ? compensation_request(given) : NULL;
+	bool kept = request && lk__conn_keep(conn, request, answered->sent_ns, GIVEN_NS);
+	if (given && !kept) {
+		lk__request_free(request);
+		compensation_later(given, lk__now_ns());
+	}
 }
 
 void lk__compensation_hasten(const struct lk__entry *entry, uint64_t number)

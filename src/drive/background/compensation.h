@@ -6,6 +6,12 @@
  * What is refused, or gets no answer, is repeated until it is certain, or the lease has ended it.
  * A place in a queue, or a count, has no lease: it is repeated as long as the client lives. Where
  * the server's clock was set back meanwhile, it is repeated at the deadline by that clock.
+ *
+ * Where replicas must have a grant (conn/acks.c) they must also have its end: a failover could
+ * bring back what was given back, and nobody would have it for the rest of its lease. So each of
+ * these is repeated until they have it, at whichever server is the master then; and what a caller
+ * releases is kept here until they have that. It goes with its lease, and while replicas are
+ * missing nothing is granted: so there are never more of these than was held, or tried, in a lease.
  */
 #ifndef LK__DRIVE_BACKGROUND_COMPENSATION_H
 #define LK__DRIVE_BACKGROUND_COMPENSATION_H
@@ -27,6 +33,14 @@ void lk__compensate_copies(struct lk__entry *entry, uint64_t number, int64_t unt
  * flight on the connection of the tries. If it is refused, or gets no answer, the loop repeats it.
  */
 void lk__compensate_behind(struct lk__entry *entry, uint64_t number);
+
+/*
+ * The master has released that number, and its caller need not wait for more: kept until replicas
+ * have that, where they must have grants. `answered`: the release; NULL where an earlier copy of it
+ * has done it, and the last one nothing: then it is sent once more.
+ */
+void lk__compensate_given(struct lk__entry *entry, uint64_t number,
+			  const struct lk__request *answered);
 
 /* Every request for that number has been answered, and was sent once: no copy of it can run any
  * more. Its compensation need not wait for that. */

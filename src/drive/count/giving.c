@@ -121,9 +121,11 @@ static int giving_send(struct lk__giving *giving, struct lk__request **request_o
 	assert(giving->ours <= giving->sent && giving->sent <= giving->count);
 	if (giving->sent == 0)
 		return 0;
-	return giving_ask(giving,
-			  lk__permits_release(&giving->queue->target, giving->ids[0], giving->sent),
-			  request_out, error);
+	struct lk__request *request = lk__permits_release(&giving->queue->target, giving->ids[0],
+							  giving->sent);
+	if (request)
+		request->durable = LK__DURABLE_WHOLLY;
+	return giving_ask(giving, request, request_out, error);
 }
 
 /* Asks which of ours are in use still. */
@@ -217,9 +219,10 @@ int lk__giving_next(struct lk__giving *giving, int rc, const struct lk__request 
 int lk__giving_end(struct lk__giving *giving, int rc, lk_error *error)
 {
 	assert(rc <= 0);
+	bool unsure = rc == LK_EMAYBEHELD || rc == LK_ENOTDURABLE;
 	for (size_t i = 0; i < giving->count; i++) {
-		if (rc == 0 || rc == LK_EMAYBEHELD)
-			lk__permit_drop(giving->part[i].entry, rc == LK_EMAYBEHELD);
+		if (rc == 0 || unsure)
+			lk__permit_drop(giving->part[i].entry, unsure);
 		else
 			part_stay(&giving->part[i]);
 	}

@@ -534,10 +534,14 @@ void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter)
 
 int64_t lk__entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns)
 {
+	bool leased = entry->target.recipe->sharing != LK__NO_HOLD &&
+		      !(entry->target.recipe->flags & LK__QUEUES);
+	return leased ? lk__entry_lease_end_ns(entry, from_ns) : LK__NEVER;
+}
+
+int64_t lk__entry_lease_end_ns(const struct lk__entry *entry, int64_t from_ns)
+{
 	int64_t lease_ms = entry->client->config->watchdog_ms;
-	if (entry->target.recipe->sharing == LK__NO_HOLD ||
-	    (entry->target.recipe->flags & LK__QUEUES))
-		return LK__NEVER;
 	if (lease_ms < entry->asked_lease_ms)
 		lease_ms = entry->asked_lease_ms;
 	if (lease_ms < entry->grant.lease_ms)

@@ -164,7 +164,8 @@ struct lk__entry {
 
 	pthread_mutex_t mutex;
 	uint32_t name_size;
-	_Atomic unsigned compensating; /* numbers that may be held and nobody wants */
+	/* Numbers that may be held and nobody wants; not those that the master has released. */
+	_Atomic unsigned compensating;
 	uint8_t spare_count;
 	bool keeps_spares; /* also while it is merely held */
 	bool passing;
@@ -316,5 +317,8 @@ void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter);
 /* When the lease has ended whatever the server may have granted here up to `from_ns`; LK__NEVER
  * where something without a lease may be left: a place in a queue, a count. */
 int64_t lk__entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns);
+
+/* The same for the leases of holds alone. */
+int64_t lk__entry_lease_end_ns(const struct lk__entry *entry, int64_t from_ns);
 
 #endif

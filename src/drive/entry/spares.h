@@ -11,6 +11,7 @@ struct lk__compensation {
 	struct lk__entry *entry;
 	const struct lk__node *node; /* that the acquire was sent to */
 	uint64_t number;
+	bool given; /* the master has released it: what is missing is that replicas have that */
 	/* A copy of the acquire may run until then, as the clocks were then. Comes closer under the
 	 * client's mutex. */
 	_Atomic int64_t until_ns;

@@ -54,11 +54,19 @@ int lk__ask(lk_client *client, struct lk__conn *conn, struct lk__thread *thread,
 	return rc;
 }
 
+void lk__ask_route(const struct lk__entry *entry, struct lk__thread *thread, int64_t until_ns)
+{
+	if (entry->client->topo->slotted)
+		lk__conn_ready(lk__entry_scripts(entry), thread, true, until_ns, NULL, NULL);
+}
+
 int lk__caller_ask(struct lk__entry *entry, struct lk__thread *thread, struct lk__request *request,
 		   const char *operation, int64_t until_ns, lk_error *error)
 {
 	char what[192];
 	snprintf(what, sizeof(what), "%s \"%.100s\"", operation, entry->name);
+	if (request && request->durable)
+		lk__ask_route(entry, thread, until_ns);
 	return lk__ask(entry->client, lk__entry_scripts(entry), thread, request, what, until_ns,
 		       error);
 }

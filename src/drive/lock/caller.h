@@ -97,7 +97,11 @@ int lk__ask(lk_client *client, struct lk__conn *conn, struct lk__thread *thread,
 /* Marks a command that changes nothing, for lk__ask(): its outcome is never unknown. Takes NULL. */
 struct lk__request *lk__question(struct lk__request *request);
 
-/* The same on the entry's connection. */
+/* Waits until a cluster's client knows who has the name, and so the replicas that must acknowledge;
+ * for one failed attempt at most. */
+void lk__ask_route(const struct lk__entry *entry, struct lk__thread *thread, int64_t until_ns);
+
+/* The same as lk__ask() on the entry's connection. */
 int lk__caller_ask(struct lk__entry *entry, struct lk__thread *thread, struct lk__request *request,
 		   const char *operation, int64_t until_ns, lk_error *error);
 

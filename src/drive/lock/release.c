@@ -114,11 +114,14 @@ int lk__release_read(const struct lk__release *release, const struct lk__request
 		entry->contended = listeners > 0;
 		release_hold_off(entry, listeners);
 		release_compensate_copies(release);
+		lk__compensate_given(entry, release->number, request);
 		break;
 	case LK__RELEASED_NOT_OWNER:
 		/* Sent twice, the first one may have freed it: that is what was asked for. */
 		if (request->sends < 2)
 			rc = release_fail(release, LK_ELOST, "it was lost before the release");
+		else
+			lk__compensate_given(entry, release->number, NULL);
 		release_compensate_copies(release);
 		break;
 	case LK__RELEASED_FAILED:
@@ -291,8 +294,10 @@ static enum lk__exchanged exchange_read(const struct exchange *exchange,
 	/* Of one that was sent twice, the first copy may have run, or have freed it. */
 	if (answer == LK__EXCHANGE_NOT_DONE && request->sends > 1)
 		answer = LK__EXCHANGE_UNKNOWN;
-	if (answer == LK__EXCHANGE_NOT_OWNER && request->sends > 1)
+	if (answer == LK__EXCHANGE_NOT_OWNER && request->sends > 1) {
 		answer = LK__EXCHANGE_FREED;
+		lk__compensate_given(entry, exchange->release.number, NULL);
+	}
 	return answer;
 }
 

@@ -13,7 +13,10 @@
 #include "drive/background/compensation.h"
 #include "drive/background/effects.h"
 #include "drive/entry/watch_heap.h"
+#include "drive/lock/caller.h"
 #include "resp/number.h"
+
+#define ROUTE_MS 500 /* for a cluster to tell who has the name */
 
 /* ---- making ---- */
 
@@ -208,6 +211,18 @@ static bool node_is_unsure(const struct lk__red_node *node)
 	return node->part == LK__RED_UNSURE || node->copies || node->asked > 0;
 }
 
+/* The node has released it: see lk__compensate_given(). */
+static void red_given(struct lk__red_node *node, uint64_t number, int64_t lease_ms,
+		      const struct lk__request *request)
+{
+	struct lk__entry *member = node->member;
+	pthread_mutex_lock(&member->mutex);
+	if (member->red_lease_ms < lease_ms)
+		member->red_lease_ms = lease_ms;
+	lk__compensate_given(member, number, request);
+	pthread_mutex_unlock(&member->mutex);
+}
+
 void lk__red_note_given_back(struct lk__red_node *node, uint64_t number, bool unsure)
 {
 	node->given_back = (struct lk__given_back){.number = number, .unsure = unsure};
@@ -286,12 +301,15 @@ static void release_take(void *context, size_t index, const struct lk__fan_out_p
 	switch (node->member->target.recipe->read_release(request, &listeners)) {
 	case LK__RELEASED:
 		release->released++;
+		red_given(node, release->number[index], release->lease_ms, request);
 		break;
 	case LK__RELEASED_NOT_OWNER:
-		if (request->sends > 1)
-			release->released++;
-		else
+		if (request->sends < 2) {
 			release->lost++;
+			break;
+		}
+		release->released++;
+		red_given(node, release->number[index], release->lease_ms, NULL);
 		break;
 	case LK__RELEASED_FAILED:
 		release->unsure[index] = true;
@@ -306,9 +324,12 @@ static void release_late(void *context, size_t index, const struct lk__fan_out_p
 {
 	struct release *release = context;
 	struct lk__red_node *node = &lk__red_of(release->call.entry)->node[index];
+	const struct lk__request *request = answers->request[0];
 	int64_t listeners;
-	if (node->member->target.recipe->read_release(answers->request[0], &listeners) ==
-	    LK__RELEASED_FAILED)
+	enum lk__released said = node->member->target.recipe->read_release(request, &listeners);
+	if (said == LK__RELEASED)
+		red_given(node, release->number[index], release->lease_ms, request);
+	if (said == LK__RELEASED_FAILED)
 		lk__red_give_back(node, release->number[index], true, release->valid_until_ns,
 				  release->lease_ms);
 	else if (atomic_fetch_add(&release->confirmed, 1) + 1 == release->majority)
@@ -466,7 +487,8 @@ static void inquiry_read(void *context, size_t index, const struct lk__request *
 	struct inquiry *inquiry = context;
 	(void)index;
 	assert(!request || request->code || request->reply);
-	inquiry->unsure += !request || request->code == LK_EMAYBEHELD;
+	inquiry->unsure += !request || request->code == LK_EMAYBEHELD ||
+			   request->code == LK_ENOTDURABLE;
 	if (!request || request->code)
 		return;
 	int64_t told = 0;
@@ -490,6 +512,8 @@ int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
 	int64_t until_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
 	for (size_t i = 0; i < red->count; i++) {
 		struct lk__entry *member = red->node[i].member;
+		if (force)
+			lk__ask_route(member, thread, lk__after_ms(lk__now_ns(), ROUTE_MS));
 		struct lk__request *request = force ? inquiry.kind->force(&member->target)
 						    : inquiry.kind->is_locked(&member->target);
 		if (!request) {
@@ -498,6 +522,8 @@ int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
 			return lk__fail(error, LK_ENOMEM, "%s: out of memory", entry->name);
 		}
 		request->resend = true;
+		if (force)
+			lk__request_frees(request);
 		request->deadline_ns = until_ns;
 		asks.of[i] = (struct lk__ask){lk__entry_scripts(member), request};
 	}

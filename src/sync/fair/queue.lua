@@ -421,6 +421,9 @@ local function release()
 	if not released then
 		local _, wait = asked_by(own)
 		if not queue_leave(own, wait or 0) then
+			-- Written all the same: what replicas acknowledge behind it is also what an
+			-- earlier copy has done.
+			tell(own, 'look')
 			return false
 		end
 		if redis.call('EXISTS', lock) == 1 then

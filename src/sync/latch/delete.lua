@@ -9,6 +9,7 @@
 -- Answers: 1 removed, 0 there was none · status "LATE <server us>". A key of another type is left
 -- alone (WRONGTYPE).
 -- Safe to send twice: a repetition finds its record, and removes no count that was set since.
+-- Replicas must have what it did.
 -- Java's own message for it is "1", which leaves its waiters asleep; "0" wakes them.
 --include "change.lua" gives now, kept
 local kind = redis.call('TYPE', KEYS[1]).ok

@@ -8,11 +8,14 @@
 -- Works under memory pressure: HDEL and PUBLISH are never refused for it. The field is the hash's
 -- only one, so the key goes with it.
 -- A user who may not publish frees it all the same, and then nobody is said to have heard.
+-- Who finds nothing to release writes all the same, a message: what replicas acknowledge behind it
+-- is also what an earlier copy has done.
 if ARGV[1] == 'mode' or string.sub(ARGV[1], -6) == ':write' then
 	return false -- of a read/write lock, which would be left as nobody's
 end
-if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
+local held = redis.call('HDEL', KEYS[1], ARGV[1]) == 1
+local listeners = redis.pcall('PUBLISH', ARGV[2], '0')
+if not held then
 	return false
 end
-local listeners = redis.pcall('PUBLISH', ARGV[2], '0')
 return type(listeners) == 'number' and listeners or 0

@@ -7,11 +7,14 @@
 --
 -- Answers: nil: one of them is not in use, or has expired (nothing was done) · integer: released,
 -- so many heard of it: none, if the user may not publish.
+-- Who finds nothing to release writes all the same, a message: what replicas acknowledge behind it
+-- is also what an earlier copy has done.
 --include "time.lua" gives now
 now = math.floor(now / 1000)
 for i = 2, #ARGV do
 	local expiry = redis.call('ZSCORE', KEYS[2], ARGV[i])
 	if not expiry or tonumber(expiry) <= now then
+		redis.pcall('PUBLISH', ARGV[1], '0')
 		return false
 	end
 end

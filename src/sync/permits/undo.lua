@@ -6,6 +6,8 @@
 --   ARGV[2]  the first 14 bytes of its ids; the last two count from 0
 --
 -- Answers: nil: it took nothing, or was undone · integer: given back, so many heard of it.
+-- Who finds nothing to release writes all the same, a message: what replicas acknowledge behind it
+-- is also what an earlier copy has done.
 local removed = 0
 for i = 0, 999 do
 	local id = ARGV[2] .. string.char(math.floor(i / 256), i % 256)
@@ -15,6 +17,7 @@ for i = 0, 999 do
 	removed = removed + 1
 end
 if removed == 0 then
+	redis.pcall('PUBLISH', ARGV[1], '0')
 	return false
 end
 if redis.call('EXISTS', KEYS[1]) == 0 then

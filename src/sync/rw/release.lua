@@ -13,6 +13,8 @@
 -- Works under memory pressure: the first write is HDEL. Live readers, Java's too, keep the lock;
 -- dead ones, whose timeout keys are gone, do not, and those met on the way are taken out. A user
 -- who may not publish gives it up all the same.
+-- Who finds nothing to release writes all the same, a message: what replicas acknowledge behind it
+-- is also what an earlier copy has done.
 if ARGV[1] == 'mode' or ARGV[3] == '0' and string.sub(ARGV[1], -6) == ':write' then
 	return false -- of the other side, or of neither: the lock would be left as nobody's
 end
@@ -24,9 +26,8 @@ local own, whole = redis.call('PTTL', KEYS[2]), redis.call('PTTL', KEYS[1])
 local held = redis.call('HDEL', KEYS[1], ARGV[1]) == 1
 redis.call('DEL', KEYS[2])
 if not held then
-	if redis.call('ZREM', KEYS[3], ARGV[1]) == 1 and redis.call('EXISTS', KEYS[3]) == 0 then
-		tell()
-	end
+	redis.call('ZREM', KEYS[3], ARGV[1])
+	tell()
 	return false
 end
 local mode = redis.call('HGET', KEYS[1], 'mode')

@@ -10,6 +10,7 @@
 --
 -- Answers: integer 1 removed, 0 there was none · status "LATE <server us>".
 -- Safe to send twice: a repetition finds its record, and removes nothing that was made since.
+-- Replicas must have what it did.
 --include "change.lua" gives now, kept
 local removed = redis.call('DEL', KEYS[1], KEYS[4] or KEYS[1]) > 0 and 1 or 0
 redis.call('SET', KEYS[2], removed, 'PX', kept)
