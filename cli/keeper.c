@@ -46,7 +46,8 @@ struct keeper {
 	lk_cancel *cancel;
 	struct waiting waiting;
 	lk_event notice; /* the last one: why it is not renewed, and who confirmed it */
-	int acquired;    /* the lock was granted */
+	int acquired;    /* the lock was granted, */
+	int released;    /* and the server has released it */
 	int started;     /* the command runs, or ran */
 	int ended;       /* nothing runs any more */
 	int suspended;   /* the front was stopped with the command */
@@ -377,6 +378,7 @@ static void release_unknown(const struct keeper *keeper)
 
 static void release_take(struct keeper *keeper, int result, const lk_error *error)
 {
+	keeper->released = result == 0;
 	if (result == 0 || keeper->lost)
 		return;
 	message("%s", library_text(error));
@@ -395,14 +397,15 @@ static void release(struct keeper *keeper, int code)
 	relay_released();
 }
 
-/* Closes the clients. Without the lock there may still be a try that was granted unheard. */
+/* Closes the clients. Without the lock there may still be a try that was granted unheard; and a
+ * failover may undo a release that replicas lack. */
 static void clients_close(const struct keeper *keeper)
 {
 	int unknown = 0;
 	for (size_t i = 0; keeper->client && i <= keeper->others; i++)
 		unknown |= lk_client_close(i ? keeper->clients[i] : keeper->client,
 					   LK_CLOSE_RELEASE, NULL) == LK_EMAYBEHELD;
-	if (unknown && !keeper->acquired)
+	if (unknown && (!keeper->acquired || (keeper->released && keeper->others == 0)))
 		release_unknown(keeper);
 	relay_released();
 }

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from command import children, guard_of
+from command import Command, children, guard_of
+from deployments import Replicas
 from proxy import HOLE, Park, Proxy
 from terminal import Terminal
 from waiting import until
@@ -99,3 +100,54 @@ def test_a_wait_that_ends_with_its_try_unanswered_says_so(cli, server, slow):
     process.terminate()
     assert process.wait(20) == 143
     assert "unknown whether job was released" in process.stderr.read()
+
+
+# ---- replicas ----
+
+@pytest.fixture
+def three(folder):
+    made = Replicas(folder)
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+def over_three(three):
+    made = Command({"LOCKKEEPER_URL": f"{three.url}?command_timeout_ms=2000"})
+    yield made
+    made.stop()
+
+
+def test_what_a_failover_may_undo_is_not_done(three, over_three):
+    """Each says 0 while all replicas hear of it, and the truth when one does not."""
+    command = over_three
+
+    def freed(*words: str) -> tuple[int, str]:
+        done = command(*words)
+        return done.returncode, done.stderr
+
+    for number in range(2):
+        owner = command("lock", "-l", "1h", "own").stdout.strip()
+        assert command("lock", "-l", "1h", "broken").returncode == 0
+        assert command("latch", "set", "latch", "3").returncode == 0
+        assert command("sem", "set", "sem", "3").returncode == 0
+        if number == 1:
+            three.servers[2].call("REPLICAOF", "127.0.0.1", three.servers[2].port)
+        for words in (("unlock", "own", owner), ("break", "--yes", "broken"),
+                      ("latch", "delete", "latch"), ("sem", "delete", "sem")):
+            code, text = freed(*words)
+            assert code == (125 if number else 0), (words, text)
+            assert ("1 of 2 replicas" in text) == bool(number), (words, text)
+    assert not three.servers[0].call("EXISTS", "own", "broken", "latch", "sem")
+
+
+def test_a_job_that_ends_while_a_replica_is_away(three, over_three):
+    """Its code is its own; that the lock may come back is said."""
+    done = over_three("run", "job", "sh", "-c", "exit 3")
+    assert (done.returncode, done.stderr) == (3, "")
+    process = over_three.start("run", "-l", "1h", "other", "sh", "-c", "echo in; sleep 2; exit 3")
+    assert process.stdout.readline() == "in\n"
+    three.servers[2].call("REPLICAOF", "127.0.0.1", three.servers[2].port)
+    assert process.wait(30) == 3
+    assert "may stay locked" in process.stderr.read()
+    assert not three.servers[0].call("EXISTS", "other")
