@@ -93,7 +93,7 @@ static void test_it_is_there_as_soon_as_a_permit(void **state)
 	lk_permit permit;
 	(void)state;
 	lk_client *client = open_client_with("client_record=full");
-	expect(0, lk_permit_semaphore_new(&semaphore, client, "slots", LK_STRLEN, &err));
+	expect(0, lk_permit_semaphore_new(&semaphore, client, "slots", LK_STRLEN, NULL, &err));
 	expect(1, lk_permit_semaphore_try_set(semaphore, 1, &err));
 	expect(0, lk_permit_semaphore_try(semaphore, 1, &permit, NULL, &err));
 	check_int(records(), ==, 1);

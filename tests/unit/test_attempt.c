@@ -1,59 +1,8 @@
 /* The attempt, driven by a fake clock and scripted answers. */
-#include "unit.h"
+#include "attempting.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include <lockkeeper/error.h>
-
-#include "base/clock.h"
-#include "sync/attempt.h"
-
-#define MS LK__MS
-
-static _Atomic uint64_t numbers;
-static struct lk__attempt_event adopted; /* what a head that comes feeds */
-
-static struct lk__attempt begin(bool once, bool listening, int64_t hold_off_until_ns)
-{
-	adopted = (struct lk__attempt_event){.type = LK__ATTEMPT_ADOPTED,
-					     .want = {.once = once, .lease_ms = 30000, .count = 1},
-					     .subscribed = true,
-					     .listens = listening,
-					     .hold_off_until_ns = hold_off_until_ns};
-	return (struct lk__attempt){.rules = {.numbers = &numbers,
-					      .takes = true,
-					      .command_ns = 3000 * MS,
-					      .retry_ns = 30000 * MS,
-					      .backoff_min_ns = 10 * MS,
-					      .backoff_max_ns = 2000 * MS}};
-}
-
-/* The connection is always there: what is to be sent is sent. */
-static struct lk__effects feed(struct lk__attempt *attempt, const struct lk__attempt_event *event,
-			       int64_t now_ns)
-{
-	struct lk__effects effects = lk__attempt_step(attempt, event, now_ns);
-	if (effects.action != LK__ATTEMPT_DO_CONNECT)
-		return effects;
-	struct lk__attempt_event connected = {.type = LK__ATTEMPT_CONNECTED};
-	effects.action = lk__attempt_step(attempt, &connected, now_ns).action;
-	return effects;
-}
-
-static struct lk__effects step(struct lk__attempt *attempt, int type, int64_t now_ns)
-{
-	struct lk__attempt_event event = {.type = (enum lk__attempt_event_type)type,
-					  .sent_ns = now_ns};
-	return feed(attempt, type == LK__ATTEMPT_ADOPTED ? &adopted : &event, now_ns);
-}
-
-static struct lk__effects busy(struct lk__attempt *attempt, int64_t ttl_ms, int64_t now_ns)
-{
-	struct lk__attempt_event event = {
-		.type = LK__ATTEMPT_BUSY, .ttl_ms = ttl_ms, .sent_ns = now_ns};
-	return feed(attempt, &event, now_ns);
-}
 
 /* What ends a lock without a message is noticed all the same. */
 static void test_looks_again_long_before_the_ttl(void **state)
@@ -67,32 +16,6 @@ static void test_looks_again_long_before_the_ttl(void **state)
 	assert_int_equal(busy(&attempt, 200, 6000 * MS).until_ns, 6201 * MS);
 	step(&attempt, LK__ATTEMPT_TIMER, 6201 * MS);
 	assert_int_equal(busy(&attempt, -1, 7000 * MS).until_ns, 8000 * MS);
-}
-
-static struct lk__effects failed(struct lk__attempt *attempt, int code, bool retryable,
-				 int64_t now_ns)
-{
-	struct lk__attempt_event event = {
-		.type = LK__ATTEMPT_FAILED, .code = code, .retryable = retryable};
-	return feed(attempt, &event, now_ns);
-}
-
-/* What a head is told whose time is up now. */
-static int verdict(const struct lk__attempt *attempt, bool compensating)
-{
-	struct lk__attempt left = *attempt;
-	struct lk__attempt_event event = {.type = LK__ATTEMPT_LEFT,
-					  .code = LK_ETIMEDOUT,
-					  .last = true,
-					  .compensating = compensating};
-	return lk__attempt_step(&left, &event, 0).code;
-}
-
-static struct lk__effects leave(struct lk__attempt *attempt, bool last, int64_t now_ns)
-{
-	struct lk__attempt_event event = {
-		.type = LK__ATTEMPT_LEFT, .code = LK_ECANCELLED, .last = last};
-	return lk__attempt_step(attempt, &event, now_ns);
 }
 
 static void test_granted_at_once(void **state)
@@ -257,101 +180,6 @@ static void test_what_passes_is_ridden_out_within_a_limit(void **state)
 		assert_int_equal(effects.code, LK_EUNREACHABLE);
 		assert_int_equal(feed(&once, &event, 2).action, LK__ATTEMPT_DO_FAIL);
 	}
-}
-
-static struct lk__attempt in_a_queue(void)
-{
-	struct lk__attempt attempt = begin(false, true, 0);
-	attempt.rules.queues = attempt.rules.own_channel = true;
-	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
-	attempt.listening = true;
-	busy(&attempt, 30000, 1 * MS);
-	assert_int_equal(step(&attempt, LK__ATTEMPT_TIMER, 2 * MS).action, LK__ATTEMPT_DO_SEND);
-	return attempt;
-}
-
-static struct lk__effects untold(struct lk__attempt *attempt, int64_t now_ns)
-{
-	struct lk__attempt_event event = {
-		.type = LK__ATTEMPT_UNKNOWN, .code = LK_EMAYBEHELD, .untold = true};
-	return feed(attempt, &event, now_ns);
-}
-
-static void test_a_try_without_an_answer_keeps_its_place(void **state)
-{
-	struct lk__attempt attempt = in_a_queue();
-	uint64_t number = attempt.number;
-	(void)state;
-	struct lk__effects effects = untold(&attempt, 3100 * MS);
-	assert_int_equal(effects.action, LK__ATTEMPT_DO_PAUSE);
-	assert_int_equal(effects.compensate, LK__COMPENSATE_NOT);
-	assert_false(effects.unsubscribes);
-	assert_int_equal(verdict(&attempt, false), LK_EMAYBEHELD);
-	struct lk__attempt left = attempt;
-	assert_int_equal(leave(&left, true, 3101 * MS).compensate, LK__COMPENSATE_RELEASE);
-	left = attempt; /* by a clock that is ahead, a copy might still come */
-	assert_int_equal(leave(&left, true, 3001 * MS).compensate, LK__COMPENSATE_COPIES);
-	effects = step(&attempt, LK__ATTEMPT_TIMER, 3200 * MS);
-	assert_int_equal(effects.action, LK__ATTEMPT_DO_SEND);
-	assert_false(effects.new_number);
-	assert_int_equal(attempt.number, number);
-	assert_int_equal(busy(&attempt, 30000, 3201 * MS).action, LK__ATTEMPT_DO_WAIT);
-	assert_int_equal(verdict(&attempt, false), LK_ETIMEDOUT);
-	step(&attempt, LK__ATTEMPT_WOKEN, 3300 * MS);
-	untold(&attempt, 6400 * MS);
-	step(&attempt, LK__ATTEMPT_TIMER, 6500 * MS);
-	effects = step(&attempt, LK__ATTEMPT_GRANTED, 6501 * MS);
-	assert_int_equal(effects.action, LK__ATTEMPT_DO_GRANT);
-	assert_int_equal(effects.repeated_until_ns, 6300 * MS);
-}
-
-/* What refuses the tries behind it says nothing about it. */
-static void test_a_try_without_an_answer_stays_in_doubt(void **state)
-{
-	struct lk__attempt attempt = in_a_queue();
-	(void)state;
-	untold(&attempt, 3100 * MS);
-	step(&attempt, LK__ATTEMPT_TIMER, 3200 * MS);
-	assert_int_equal(failed(&attempt, LK_EUNAVAILABLE, true, 3201 * MS).action,
-			 LK__ATTEMPT_DO_PAUSE);
-	assert_int_equal(verdict(&attempt, false), LK_EMAYBEHELD);
-	step(&attempt, LK__ATTEMPT_TIMER, 3300 * MS);
-	struct lk__effects effects = failed(&attempt, LK_EDENIED, false, 3301 * MS);
-	assert_int_equal(effects.action, LK__ATTEMPT_DO_FAIL);
-	assert_int_equal(effects.code, LK_EMAYBEHELD);
-	assert_int_equal(effects.compensate, LK__COMPENSATE_RELEASE);
-}
-
-/* The number has it on the master, and goes on until replicas have it too. */
-static void test_a_try_that_too_few_have_keeps_its_turn(void **state)
-{
-	struct lk__attempt attempt = in_a_queue();
-	struct lk__attempt_event event = {.type = LK__ATTEMPT_UNKNOWN, .code = LK_ENOTDURABLE};
-	(void)state;
-	assert_int_equal(feed(&attempt, &event, 3 * MS).compensate, LK__COMPENSATE_NOT);
-	assert_int_equal(verdict(&attempt, false), LK_ENOTDURABLE);
-	struct lk__attempt left = attempt;
-	assert_int_equal(leave(&left, true, 4 * MS).compensate, LK__COMPENSATE_RELEASE);
-	assert_false(step(&attempt, LK__ATTEMPT_TIMER, 20 * MS).new_number);
-	left = attempt;
-	struct lk__effects effects = failed(&left, LK_EDENIED, false, 21 * MS);
-	assert_int_equal(effects.code, LK_EMAYBEHELD);
-	assert_int_equal(effects.compensate, LK__COMPENSATE_RELEASE);
-	effects = step(&attempt, LK__ATTEMPT_GRANTED, 21 * MS);
-	assert_int_equal(effects.action, LK__ATTEMPT_DO_GRANT);
-	assert_int_equal(effects.repeated_until_ns, 0);
-}
-
-/* An answer of the script that does not decide is another thing. */
-static void test_a_place_is_given_up_with_a_void_grant(void **state)
-{
-	struct lk__attempt attempt = in_a_queue();
-	struct lk__attempt_event event = {.type = LK__ATTEMPT_UNKNOWN, .code = LK_EMAYBEHELD};
-	(void)state;
-	assert_int_equal(feed(&attempt, &event, 3 * MS).compensate, LK__COMPENSATE_COPIES);
-	attempt = in_a_queue();
-	attempt.rules.own_channel = false; /* a place without an order */
-	assert_int_equal(untold(&attempt, 3100 * MS).compensate, LK__COMPENSATE_COPIES);
 }
 
 /* The master has answered: a copy can come only of a try that was sent twice. */
@@ -824,10 +652,6 @@ int main(void)
 		cmocka_unit_test(test_refusals_back_off_up_to_a_limit),
 		cmocka_unit_test(test_fatal_refusals_end_it),
 		cmocka_unit_test(test_unknown_is_compensated_and_tried_under_a_new_number),
-		cmocka_unit_test(test_a_try_without_an_answer_keeps_its_place),
-		cmocka_unit_test(test_a_try_without_an_answer_stays_in_doubt),
-		cmocka_unit_test(test_a_try_that_too_few_have_keeps_its_turn),
-		cmocka_unit_test(test_a_place_is_given_up_with_a_void_grant),
 		cmocka_unit_test(test_try_in_flight_may_hold),
 		cmocka_unit_test(test_late_is_repeated_once),
 		cmocka_unit_test(test_late_is_repeated_at_each_node),
