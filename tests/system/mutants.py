@@ -41,8 +41,8 @@ MUTANTS = [
         ("src/sync/answer.c", "event->sent_ns = request->sent_ns;", "event->sent_ns = now_ns;")],
         "test_pauses.py test_lost_replies.py", "way or later or random or parked or holder"),
     Mutant("a release frees whoever has it", [
-        (RELEASE, "redis.call('HDEL', KEYS[1], ARGV[1]) == 0",
-         "redis.call('DEL', KEYS[1]) == 0 and ARGV[1]")],
+        (RELEASE, "redis.call('HDEL', KEYS[1], ARGV[1]) == 1",
+         "redis.call('DEL', KEYS[1]) == 1 and ARGV[1] ~= ''")],
         "test_lost_replies.py", "release_cut"),
     Mutant("a late request is not refused", [
         ("src/sync/late.lua", "if now > deadline then", "if now > deadline * 2 then")],
@@ -74,8 +74,8 @@ MUTANTS = [
         ("src/net/tls_name.c", "X509_VERIFY_PARAM_set1_host(rules, host, 0) != 1", "0")],
         "test_tls.py", "refused or name_option"),
     Mutant("a release needs memory", [
-        (RELEASE, "if redis.call('HDEL'",
-         "redis.call('HINCRBY', KEYS[1], ARGV[1], 0)\nif redis.call('HDEL'")],
+        (RELEASE, "local held = redis.call('HDEL'",
+         "redis.call('HINCRBY', KEYS[1], ARGV[1], 0)\nlocal held = redis.call('HDEL'")],
         "test_server_faults.py", "memory"),
     Mutant("a release sent again that finds nothing is no release", [
         ("src/drive/lock/release.c", "if (request->sends < 2)", "if (request->sends)")],
@@ -125,8 +125,8 @@ MUTANTS = [
          "if mode == 'neither' then")],
         "../history/test_kinds.py", "write-read"),
     Mutant("a plain lock is released whoever has it", [
-        ("src/sync/plain/release.lua", "redis.pcall('GET', KEYS[1]) ~= ARGV[1]",
-         "redis.pcall('EXISTS', KEYS[1]) ~= 1 and ARGV[1]")],
+        ("src/sync/plain/release.lua", "redis.pcall('GET', KEYS[1]) == ARGV[1]",
+         "redis.pcall('EXISTS', KEYS[1]) == 1 and ARGV[1] ~= ''")],
         "test_plain_wire.py", "compares or renewed"),
     Mutant("a plain lock's late try is not refused by its expiry", [
         ("src/conn/request.c", "server_us / 1000", "INT64_C(4000000000000)")],
