@@ -65,9 +65,11 @@ static void one_call(struct stress *stress, size_t me, unsigned how)
 	lk_lock *lock = stress->locks[client][name];
 	int code = acquire_somehow(lock, how);
 	if (code) {
-		/* The little patience of some may end before the server has said a word. */
-		bool wordless = code == LK_EMAYBEHELD || code == LK_EUNREACHABLE;
-		check(code == LK_EBUSY || code == LK_ETIMEDOUT || (wordless && how % 3 == 1));
+		/* The little patience of some may end before the server has said a word; who is
+		 * kept out by such a one is told its reason. */
+		bool wordless = code == LK_EMAYBEHELD || code == LK_EUNREACHABLE ||
+				code == LK_EUNAVAILABLE;
+		check(code == LK_EBUSY || code == LK_ETIMEDOUT || (wordless && how % 3 != 2));
 		return;
 	}
 	if (how % 11 == 0) {
