@@ -15,7 +15,7 @@
 #define AGAIN_NS (200 * LK__MS)       /* between attempts that were refused, doubled each time */
 #define AGAIN_CLOSE_NS (2 * AGAIN_NS) /* at most, while a caller waits in close */
 #define GIVEN_NS (5 * LK__MS)         /* before replicas are asked for a release alone */
-#define COUNT_MS (3600 * 1000)        /* as long as the record of a count that is undone */
+#define COUNT_MS INT64_C(3600000)     /* as long as the record of a count that is undone */
 
 /* ---- one ---- */
 
