@@ -32,6 +32,7 @@ def test_a_server_that_comes_later(cli, server, later, name):
     """The command goes on waiting: it says on stderr for what."""
     before, behind = COMMANDS[name]
     waits = cli.start(*before, "-w", "60", *behind, LOCKKEEPER_URL=later.url)
+    assert waits.stderr.readline().startswith("lockkeeper: server: ")
     said = waits.stderr.readline()
     assert said.startswith(f"lockkeeper: waiting for {behind[0]}: "), said
     later(server)
