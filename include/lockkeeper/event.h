@@ -40,8 +40,8 @@
  *   - LK_ELOST: a server answered that it does not have the lock any more, or a majority did;
  *   - 0: nothing was refused: nobody renews the hold (a lease that was named, max_hold_ms, a thread
  *     that has ended, a closed client), or this process did not run in time.
- * `reason` has the server's own words, or ours, and is empty where there was no memory for it.
- * `server` is whom they come from, or who did not answer; it is empty where it is none, or several.
+ * `reason` quotes the server, or says it in our words; it is empty if memory ran out. `server`
+ * names the server that said it, or that did not answer; it is empty for none, and for several.
  * A renewal that succeeds after LK_EVENT_AT_RISK does not change what that notice says.
  */
 

@@ -21,10 +21,10 @@
  *                         without permits in use, or a number that is not a lock at all
  *   "none"                the name has no key (lk_scan_show() only)
  *
- * KEYS BESIDE A LOCK, which its kind derives from its name, are no locks, and a walk passes over
- * what has their form: "lockkeeper_…:" or "redisson_…:" with a "{" behind that, and for strings
- * also "{…:rwlock_timeout:" with a number behind it, and "lockkeeper_client:…". A lock with such a
- * name is not found by a walk; lk_scan_show() shows it.
+ * KEYS BESIDE A LOCK are not locks: a kind derives their names from the lock's. A walk passes over
+ * each key that has their form: "lockkeeper_…:" or "redisson_…:" with a "{" behind that, and for
+ * strings also "{…:rwlock_timeout:" with a number behind it, and "lockkeeper_client:…". A walk does
+ * not find a lock with such a name; lk_scan_show() shows it.
  */
 #ifndef LOCKKEEPER_INSPECT_H
 #define LOCKKEEPER_INSPECT_H

@@ -56,7 +56,7 @@ typedef struct lk_semaphore lk_semaphore;
 
 typedef struct lk_semaphore_options {
 	size_t struct_size;
-	int64_t permits; /* so many where there is no semaphore: A LOST NUMBER; 0: none */
+	int64_t permits; /* set where the semaphore is missing: A LOST NUMBER; 0: nothing is */
 } lk_semaphore_options;
 
 #define LK_SEMAPHORE_OPTIONS_INIT                                                                  \

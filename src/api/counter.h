@@ -9,7 +9,7 @@
 /* The handles. */
 struct lk_semaphore {
 	struct lk__counter *counter;
-	int64_t permits; /* where there is no count; 0: none */
+	int64_t permits; /* a missing count becomes that; 0: it does not */
 };
 
 struct lk_latch {
@@ -18,7 +18,7 @@ struct lk_latch {
 
 struct lk_permit_semaphore {
 	struct lk__counter *counter; /* with the entry of the wait queue */
-	int64_t permits;             /* where there is no count; 0: none */
+	int64_t permits;             /* a missing count becomes that; 0: it does not */
 };
 
 struct lk__counter_call {

@@ -95,7 +95,7 @@ struct lk__change lk__semaphore_set(int64_t permits, int64_t ttl_ms)
 	return change;
 }
 
-/* `none`: what to start from where there is no count. */
+/* A missing count starts from `none`. */
 static struct lk__change semaphore_add(int64_t added, bool if_exists, int64_t none)
 {
 	struct lk__change change = {.script = LK__SCRIPT_SEMAPHORE_ADD};

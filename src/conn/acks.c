@@ -207,7 +207,7 @@ int64_t lk__acks_next_ns(const struct lk__conn *conn)
 void lk__acks_turn(struct lk__conn *conn, struct lk__deferred *after)
 {
 	if (lk__now_ns() >= lk__acks_next_ns(conn) && !acks_ask(conn, false))
-		unacked_end(conn, "there is no memory to ask replicas", after);
+		unacked_end(conn, "out of memory: replicas are not asked", after);
 }
 
 /* ---- who has acknowledged ---- */

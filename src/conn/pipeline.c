@@ -290,8 +290,8 @@ void lk__conn_done(struct lk__conn *conn, struct lk__request *request, int code,
 {
 	assert(!request->done);
 	request->code = code;
-	request->passing |= lk__conn_may_come(conn->node->config, code);
 	if (code) {
+		request->passing |= lk__conn_may_come(conn->node->config, code);
 		strncpy(request->reason, reason, sizeof(request->reason) - 1);
 		request->reason[sizeof(request->reason) - 1] = 0;
 	}

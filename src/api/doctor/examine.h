@@ -36,7 +36,7 @@ int lk__sentinel_examine(struct lk__facts *facts, const struct lk_config *config
 			 lk_error *error);
 
 /* Asks the sentinel at `place` only how long it waits until it calls the master down; 0: it does
- * not say. Each step takes so long at most. 0, or the code why there is no answer. */
+ * not say. Each step takes `limit_ms` at most. Returns 0, or the code of the failure. */
 int lk__sentinel_pace(const struct lk_config *config, const char *place, int64_t limit_ms,
 		      int64_t *down_after_ms_out);
 
