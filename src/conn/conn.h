@@ -303,6 +303,10 @@ void lk__standbys_wake(struct lk__conn *conn, struct lk__deferred *after);
 bool lk__conn_has_come(const struct lk__conn *conn, uint64_t failure_count, bool once);
 int64_t lk__conn_limit_ns(const struct lk__conn *conn); /* when the oldest answer is too late */
 int64_t lk__conn_next_ns(const struct lk__conn *conn);  /* when to look, if nothing comes */
+/* Queues it and starts the connection if need be. */
+void lk__conn_accept(struct lk__conn *conn, struct lk__request *request,
+		     struct lk__deferred *after);
+void lk__conn_unlist(struct lk__conn *conn, struct lk__wait *wait);
 void lk__conn_enqueue(struct lk__conn *conn, struct lk__request *request);
 void lk__conn_remove(struct lk__conn *conn, struct lk__request *request);
 void lk__conn_push(struct lk__conn *conn); /* what was appended must leave now */
