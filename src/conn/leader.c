@@ -17,7 +17,10 @@
 
 #define SPIN_CREDIT_MAX 16
 #define WAIT_SERVED 2  /* LK__WAIT_READY, and the mutex is not held */
-#define SPIN_PAUSE 128 /* turns without a spin after it has not paid */
+#define SPIN_PAUSE 128 /* turns without a spin after it has not paid; doubled each time, */
+#define SPIN_MISSES_MAX 4
+#define SPIN_HITS 1024             /* answers in time that make up for one doubling */
+#define SPIN_GAP_NS (100 * LK__US) /* between two looks: the core was somebody else's */
 
 /* ---- the leader's turn ---- */
 
@@ -53,25 +56,46 @@ static ssize_t conn_read(struct lk__conn *conn)
 	return got == 0 ? -ECONNRESET : got;
 }
 
+static void spin_hit(struct lk__spin *spin)
+{
+	spin->credit += spin->credit < SPIN_CREDIT_MAX;
+	if (++spin->hits < SPIN_HITS)
+		return;
+	spin->hits = 0;
+	spin->misses -= spin->misses > 0;
+}
+
+static void spin_missed(struct lk__spin *spin)
+{
+	spin->credit = 0;
+	spin->pause = SPIN_PAUSE << spin->misses;
+	spin->misses += spin->misses < SPIN_MISSES_MAX;
+}
+
 /* Reads without sleeping for as long as that has paid lately: a lone caller's answer is near. */
-static ssize_t conn_spin(struct lk__conn *conn, int64_t until_ns)
+static ssize_t conn_spin(struct lk__conn *conn, int64_t now_ns)
 {
 	struct lk__spin *spin = &conn->spin;
-	ssize_t got;
-	do {
-		got = conn_read(conn);
-		if (got != -EAGAIN && got != -EINTR) {
-			spin->credit += spin->credit < SPIN_CREDIT_MAX;
-			return got;
-		}
-	} while (!atomic_load_explicit(&conn->left, memory_order_relaxed) &&
-		 lk__now_ns() < until_ns);
+	int64_t until_ns = now_ns + conn->node->config->spin_us * LK__US;
+	int64_t gap_ns = 0;
+	while (now_ns < until_ns && gap_ns < SPIN_GAP_NS &&
+	       !atomic_load_explicit(&conn->left, memory_order_relaxed)) {
+		int64_t looked_ns = now_ns;
+		ssize_t got = conn_read(conn);
+		now_ns = lk__now_ns();
+		gap_ns = now_ns - looked_ns;
+		if (got == -EAGAIN || got == -EINTR)
+			continue;
+		if (gap_ns < SPIN_GAP_NS)
+			spin_hit(spin);
+		else
+			spin_missed(spin);
+		return got;
+	}
 	/* No answer in time, or another caller came: we are not alone. */
 	spin->credit -= 4;
-	if (spin->credit < 0) {
-		spin->credit = 0;
-		spin->pause = SPIN_PAUSE;
-	}
+	if (spin->credit < 0 || gap_ns >= SPIN_GAP_NS)
+		spin_missed(spin);
 	return -EAGAIN;
 }
 
@@ -79,7 +103,8 @@ static bool conn_may_spin(struct lk__conn *conn)
 {
 	bool alone = conn->waits && !conn->waits->next && conn->in_flight &&
 		     !conn->in_flight->contended;
-	if (!alone || conn->kind != LK__CONN_SCRIPTS || !conn->node->can_spin)
+	if (!alone || conn->kind != LK__CONN_SCRIPTS || !conn->node->can_spin ||
+	    !lk__thread_is_alone(conn->leader, lk__now_ns()))
 		return false;
 	if (conn->spin.pause > 0) {
 		conn->spin.pause--;
@@ -164,8 +189,7 @@ static void conn_turn(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel
 	lk__conn_unlock(conn, after);
 	ssize_t got;
 	if (spins) {
-		int64_t now_ns = lk__now_ns();
-		got = conn_spin(conn, now_ns + conn->node->config->spin_us * LK__US);
+		got = conn_spin(conn, lk__now_ns());
 	} else {
 		if (sleeps)
 			conn_sleep(conn, events, until_ns < next_ns ? until_ns : next_ns, cancel);

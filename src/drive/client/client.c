@@ -40,6 +40,7 @@ static struct lk__thread *thread_new(lk_client *client)
 			return NULL;
 		pthread_mutex_init(&thread->mutex, NULL);
 		thread->client = client;
+		thread->callers = &client->callers;
 		LL_PREPEND(client->threads, thread);
 	}
 	thread->ended = 0;
@@ -50,8 +51,10 @@ static struct lk__thread *thread_new(lk_client *client)
 struct lk__thread *lk__client_thread(lk_client *client)
 {
 	struct lk__thread *thread = lk__thread_get(client->key);
-	if (thread)
+	if (thread) {
+		lk__callers_note(&client->callers, thread);
 		return thread;
+	}
 	pthread_mutex_lock(&client->mutex);
 	thread = thread_new(client);
 	if (thread && lk__thread_set(client->key, thread) != 0) {
@@ -59,6 +62,8 @@ struct lk__thread *lk__client_thread(lk_client *client)
 		thread = NULL;
 	}
 	pthread_mutex_unlock(&client->mutex);
+	if (thread)
+		lk__callers_note(&client->callers, thread);
 	return thread;
 }
 

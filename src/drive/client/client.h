@@ -117,6 +117,7 @@ struct lk_client {
 	pthread_mutex_t mutex;
 	struct lk__entry *entries; /* by name */
 	struct lk__thread *threads;
+	struct lk__callers callers;
 	_Atomic uint64_t last_number;    /* of the wire grants */
 	_Atomic uint64_t last_serial;    /* of the threads */
 	_Atomic uint64_t releasing;      /* releases under way that nobody waits for */
