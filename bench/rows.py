@@ -56,7 +56,7 @@ def lone(p50: float | None, p99: float | None, cpu: float | None) -> list[Figure
 def many(pairs: float | None, cpu: float | None) -> list[Figure]:
     return [Figure("pairs_s", "/s", pairs, LEAST), Figure("cpu_us", "µs", cpu),
             Figure("p50_us", "µs"), Figure("p99_us", "µs"),
-            Figure("connections", "", 3, MOST, ratio=False)]
+            Figure("connections", "", 6, MOST, ratio=False)]
 
 
 def apart_rows() -> list[Row]:

@@ -106,6 +106,14 @@
  * costs the server one more publication, and a waiter hears the releases of such clients twice.
  * Without a cluster, sharded and both are refused (LK_EINVAL).
  *
+ * CONNECTIONS (since 0.1). The threads of a client share one connection to each master, and one
+ * more for renewals and one for messages while there are any. While most calls find others waiting
+ * there (in all 64 more than those that do not), the client opens another in the background, up to
+ * the option connections (4) to a master and 16 in all beside the first of each; what has sent
+ * nothing for 30 s is closed. A thread that calls alone has one, and a threadless client too. What
+ * belongs to a lock of one owner at a time (reentrant, spin, plain, fenced) stays in order: a try
+ * comes behind a release that nobody waited for. All other kinds use the first connection.
+ *
  * ADDRESSES (since 0.1). Servers behind a NAT, a tunnel or published ports of containers name each
  * other by addresses that the client may not reach. The option address_map says where to connect to
  * instead: host:port=host:port, or host=host for every port, with commas between. It holds for the

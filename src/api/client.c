@@ -54,8 +54,7 @@ int lk_client_ping(lk_client *client, lk_error *error)
 	int saved, rc = lk__enter(client, "lk_client_ping", &thread, &saved, error);
 	if (rc < 0)
 		return rc;
-	struct lk__conn *conn = lk__node_scripts(client->topo->ops->node_at(client->topo, 0), "",
-						 0);
+	struct lk__conn *conn = lk__node_scripts(client->topo->ops->node_at(client->topo, 0));
 	int64_t begun_ns = lk__now_ns();
 	int64_t until_ns = lk__after_ms(begun_ns, client->config->connect_timeout_ms);
 	rc = lk__conn_ready(conn, thread, true, until_ns, NULL, error);

@@ -81,8 +81,8 @@ static int fence_ask(lk_client *client, const char *operation, struct lk__fence_
 		struct lk__node *node = lk__topo_node_of(client->topo, key, size);
 		struct lk__request *request = lk__fence_check(check);
 		int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
-		rc = lk__ask(client, lk__node_scripts(node, key, size), thread, request, operation,
-			     until_ns, error);
+		rc = lk__ask(client, lk__node_scripts(node), thread, request, operation, until_ns,
+			     error);
 		if (rc == LK__WAIT_READY) {
 			rc = fence_read(request, operation, check->token, newest_out, error);
 			lk__request_free(request);

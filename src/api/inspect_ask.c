@@ -32,8 +32,8 @@ int lk__look_ask(struct lk__look *look, struct lk__request *request, lk_error *e
 	if (!node)
 		node = lk__topo_node_of(client->topo, look->key, look->key_size);
 	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
-	return lk__ask(client, lk__node_scripts(node, look->key, look->key_size), look->thread,
-		       lk__question(request), "inspect", until_ns, error);
+	return lk__ask(client, lk__node_scripts(node), look->thread, lk__question(request),
+		       "inspect", until_ns, error);
 }
 
 void lk__look_clear(struct lk__look *look)

@@ -294,9 +294,12 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 		atomic_store(&conn->node->spreads, greeting->spreads);
 		atomic_store(&conn->node->no_hello, greeting->no_hello);
 	}
+	for (size_t i = 0; i < LK__SCRIPT_COUNT; i++)
+		atomic_store(&conn->node->script_sent[i], conn->scripts[i]);
 	conn->load_refused = false;
 	conn->state = LK__CONN_UP;
 	conn->heard_ns = 0;
+	conn->used_ns = lk__now_ns();
 	conn->watched = watched;
 	atomic_store(&conn->armed, watched);
 	atomic_store(&conn->node->was_up, true);
@@ -373,6 +376,40 @@ void lk__conn_open(struct lk__conn *conn)
 	if (conn->state == LK__CONN_DOWN && lk__now_ns() >= conn->next_connect_ns)
 		lk__conn_start(conn, &after);
 	lk__conn_unlock_held(conn, &after);
+}
+
+static bool conn_is_at_rest(const struct lk__conn *conn)
+{
+	return lk__conn_is_idle(conn) && !conn->unacked && !conn->leader && !conn->waits &&
+	       !conn->standbys && conn->wanted == 0 && !conn->must_break &&
+	       lk__buffer_size(&conn->out) == 0;
+}
+
+/* A caller counts itself first, and then looks whether it is up. */
+static bool conn_retire(struct lk__conn *conn)
+{
+	if (!conn_is_at_rest(conn))
+		return false;
+	conn->state = LK__CONN_DOWN;
+	if (atomic_load(&conn->callers) > 0) {
+		conn->state = LK__CONN_UP;
+		return false;
+	}
+	conn_drop_stream(conn);
+	return true;
+}
+
+int64_t lk__conn_rest(struct lk__conn *conn, int64_t now_ns, int64_t rest_ns)
+{
+	int64_t next_ns = LK__NEVER;
+	pthread_mutex_lock(&conn->mutex);
+	if (conn->state == LK__CONN_UP) {
+		next_ns = conn->used_ns + rest_ns;
+		if (now_ns >= next_ns)
+			next_ns = conn_retire(conn) ? LK__NEVER : now_ns + rest_ns;
+	}
+	pthread_mutex_unlock(&conn->mutex);
+	return next_ns;
 }
 
 bool lk__conn_greeted_since(struct lk__conn *conn, int64_t since_ns)
@@ -510,6 +547,8 @@ int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, 
 {
 	struct lk__deferred after = {.wake_count = 0};
 	struct ready_subject subject = {.conn = conn, .once = once};
+	if (conn->state == LK__CONN_UP)
+		return LK__WAIT_READY;
 	pthread_mutex_lock(&conn->mutex);
 	if (conn->state == LK__CONN_UP) {
 		pthread_mutex_unlock(&conn->mutex);

@@ -82,7 +82,10 @@ struct lk__conn {
 	pthread_mutex_t mutex;
 	struct lk__node *node;
 	enum lk__conn_kind kind;
-	enum lk__conn_state state;
+	unsigned char index;               /* kind SCRIPTS: among those of its node */
+	enum lk__conn_state _Atomic state; /* written under the mutex */
+	_Atomic unsigned callers; /* that wait for an answer here, or are about to: see share.c */
+	int64_t used_ns;          /* when it came up, or last sent something */
 	struct lk__stream *stream;
 	struct lk__reader *reader;
 	struct lk__buffer out;
@@ -261,6 +264,9 @@ bool lk__conn_may_come(const struct lk_config *config, int code);
 
 /* Begins to connect if it is down and its pause is over; waits for nothing. */
 void lk__conn_open(struct lk__conn *conn);
+
+/* Closes it if it is at rest and has sent nothing for so long; else when to look again. */
+int64_t lk__conn_rest(struct lk__conn *conn, int64_t now_ns, int64_t rest_ns);
 
 /* Whether it is up, and its handshake, which was answered, was sent at that time or later. */
 bool lk__conn_greeted_since(struct lk__conn *conn, int64_t since_ns);

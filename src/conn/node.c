@@ -26,41 +26,37 @@ int lk__node_init(struct lk__node *node, const struct lk_config *config,
 	pthread_mutex_init(&node->replicas.mutex, NULL);
 	pthread_mutex_init(&node->stays.mutex, NULL);
 	node->can_spin = config->spin_us > 0 && lk__core_count() > 1;
-	node->scripts = calloc((size_t)config->connections, sizeof(*node->scripts));
-	if (!node->scripts)
-		return lk__fail(error, LK_ENOMEM, "out of memory");
 	int rc = lk__conn_init(&node->messages, node, LK__CONN_MESSAGES, error);
 	if (rc == 0)
 		rc = lk__conn_init(&node->work, node, LK__CONN_WORK, error);
-	while (rc == 0 && node->script_count < (size_t)config->connections)
-		rc = lk__conn_init(&node->scripts[node->script_count++], node, LK__CONN_SCRIPTS,
-				   error);
-	return rc;
+	return rc < 0 ? rc : lk__node_add_conn(node, error);
 }
 
 void lk__node_close(struct lk__node *node)
 {
+	lk__node_stop_growing(node);
 	for (size_t i = 0; i < node->script_count; i++)
-		lk__conn_close(&node->scripts[i]);
+		lk__conn_close(node->scripts[i]);
 	lk__conn_close(&node->messages);
 	lk__conn_close(&node->work);
 }
 
 void lk__node_destroy(struct lk__node *node)
 {
-	for (size_t i = 0; i < node->script_count; i++)
-		lk__conn_destroy(&node->scripts[i]);
+	for (size_t i = 0; i < node->script_count; i++) {
+		lk__conn_destroy(node->scripts[i]);
+		free(node->scripts[i]);
+	}
 	lk__conn_destroy(&node->messages);
 	lk__conn_destroy(&node->work);
 	pthread_mutex_destroy(&node->replicas.mutex);
 	pthread_mutex_destroy(&node->stays.mutex);
-	free(node->scripts);
 }
 
 void lk__node_disown(struct lk__node *node, const char *reason)
 {
 	for (size_t i = 0; i < node->script_count; i++)
-		lk__conn_disown(&node->scripts[i], reason);
+		lk__conn_disown(node->scripts[i], reason);
 	lk__conn_disown(&node->messages, reason);
 	lk__conn_disown(&node->work, reason);
 }
@@ -96,16 +92,6 @@ void lk__node_place_at(struct lk__node *node, uint64_t epoch, char place_out[LK_
 	pthread_mutex_unlock(&stays->mutex);
 }
 
-struct lk__conn *lk__node_scripts(struct lk__node *node, const void *key, size_t size)
-{
-	if (node->script_count == 1)
-		return &node->scripts[0];
-	uint32_t hash = 2166136261u; /* FNV-1a */
-	for (size_t i = 0; i < size; i++)
-		hash = (hash ^ ((const unsigned char *)key)[i]) * 16777619u;
-	return &node->scripts[hash % node->script_count];
-}
-
 int64_t lk__node_moment_ns(const struct lk__node *node)
 {
 	int64_t part_ns = node->config->watchdog_ms * LK__MS / 30;
@@ -133,8 +119,8 @@ struct lk__conn *lk__node_work(struct lk__node *node)
 	if (!lk__conn_fails(&node->work))
 		return &node->work;
 	for (size_t i = 0; i < node->script_count; i++)
-		if (lk__conn_seems_up(&node->scripts[i]))
-			return &node->scripts[i];
+		if (lk__conn_seems_up(node->scripts[i]))
+			return node->scripts[i];
 	return &node->work;
 }
 

@@ -72,8 +72,13 @@ struct lk__node {
 	struct lk__log log;
 	const struct lk__node_events *events;
 	void *context;
-	struct lk__conn *scripts; /* config->connections of them */
-	size_t script_count;
+	/* Those that were made so far: the first, and others since there was a crowd: share.c. */
+	struct lk__conn *scripts[LK__SCRIPT_CONNECTIONS_MAX];
+	_Atomic size_t script_count;
+	_Atomic int crowd;           /* callers that found none free, less those that found one */
+	_Atomic bool growing, grown; /* one makes another; nobody may any more */
+	/* Over any of them, and the server has not been without it since. */
+	_Atomic bool script_sent[LK__SCRIPT_COUNT];
 	_Atomic bool was_up;       /* ever: then a failure to connect is retried */
 	_Atomic bool no_hello;     /* it does not know that: it is not asked again */
 	_Atomic bool spreads;      /* a proxy answers for several servers, each with some keys:
@@ -110,8 +115,37 @@ void lk__node_note_place(struct lk__node *node, const char *place);
 /* Where its server was at that epoch, as host:port or the path of a socket; "": long ago. */
 void lk__node_place_at(struct lk__node *node, uint64_t epoch, char place_out[LK__CONN_PLACE_SIZE]);
 
-/* The connection for scripts on a key: always the same one, so that they stay in order. */
-struct lk__conn *lk__node_scripts(struct lk__node *node, const void *key, size_t size);
+/* The connection for scripts that is always there, and the one of an entry that has chosen that
+ * index; the first where this node has no such. */
+static inline struct lk__conn *lk__node_scripts(const struct lk__node *node)
+{
+	return node->scripts[0];
+}
+
+static inline struct lk__conn *lk__node_scripts_at(const struct lk__node *node, unsigned index)
+{
+	return node->scripts[index < atomic_load(&node->script_count) ? index : 0];
+}
+
+/* Makes one more, which is down. */
+int lk__node_add_conn(struct lk__node *node, lk_error *error);
+
+/* Chooses one for a caller that is about to wait for an answer, and counts it there until
+ * lk__conn_part(). `crowded_out`: there are callers for one more. */
+struct lk__conn *lk__node_join(struct lk__node *node, bool *crowded_out);
+void lk__conn_join(struct lk__conn *conn); /* this one */
+void lk__conn_part(struct lk__conn *conn);
+
+/* Begins to open one more, unless there are `connections`, one is being opened, or could not be had
+ * lately. */
+void lk__node_grow(struct lk__node *node);
+void lk__node_stop_growing(struct lk__node *node);
+
+/* How many there are beside the first. */
+size_t lk__node_extra(struct lk__node *node);
+
+/* The loop's turn: closes those that have not been used for long. When the next is due. */
+int64_t lk__node_rest(struct lk__node *node, int64_t now_ns);
 
 /*
  * How long background work for a first grant can wait: who holds for less needs none. Long before

@@ -70,7 +70,7 @@ static void conn_append(struct lk__conn *conn, struct lk__request *request)
 	request->appended = true;
 	if (request->batch)
 		lk__request_drop_collected(request);
-	request->sent_ns = lk__now_ns();
+	conn->used_ns = request->sent_ns = lk__now_ns();
 	atomic_fetch_add_explicit(&conn->node->counters.commands, 1, memory_order_relaxed);
 	if (request->sends++)
 		atomic_fetch_add_explicit(&conn->node->counters.resent, 1, memory_order_relaxed);
@@ -103,6 +103,22 @@ static void conn_append_script(struct lk__conn *conn, struct lk__request *call)
 		return;
 	conn->scripts[call->script] = true;
 	conn->loaded_ns[call->script] = lk__now_ns();
+	atomic_store(&conn->node->script_sent[call->script], true);
+}
+
+/* Whether it has to go before the call. One that was sent over another connection of the node is
+ * there, or will be: else NOSCRIPT is answered. */
+static bool conn_lacks(struct lk__conn *conn, int script)
+{
+	if (!conn->scripts[script] && atomic_load(&conn->node->script_sent[script]))
+		conn->scripts[script] = true;
+	return !conn->scripts[script];
+}
+
+static void conn_forget(struct lk__conn *conn, int script)
+{
+	conn->scripts[script] = false;
+	atomic_store(&conn->node->script_sent[script], false);
 }
 
 /* The server's clock may be set while we are connected: it is asked along with other commands. */
@@ -136,7 +152,7 @@ void lk__conn_append(struct lk__conn *conn, struct lk__request *request)
 		lk__request_tell(request, conn->node->told_by);
 	if (conn->kind != LK__CONN_MESSAGES && lk__node_asks_time(conn->node))
 		conn_append_time(conn, request);
-	if (request->script != LK__NO_SCRIPT && !conn->scripts[request->script])
+	if (request->script != LK__NO_SCRIPT && conn_lacks(conn, request->script))
 		conn_append_script(conn, request);
 	if (request->asking && !request->batch)
 		conn_append_asking(conn, request);
@@ -324,7 +340,7 @@ static bool conn_reload(struct lk__conn *conn, struct lk__request *request, redi
 	if (!lost || request->script == LK__NO_SCRIPT)
 		return false;
 	if (request->sent_ns >= conn->loaded_ns[request->script]) /* else it is on its way again */
-		conn->scripts[request->script] = false;
+		conn_forget(conn, request->script);
 	if (lk__now_ns() >= request->deadline_ns || request->loads++ >= LOADS_MAX)
 		return false;
 	assert(request->sends > 0);
@@ -348,8 +364,10 @@ static void conn_refused(struct lk__conn *conn, struct lk__request *request, con
 	int code = lk__classify(words), size = lk__classify_size(words);
 	bool copied = request->sends > 1, vain = request->spelled_out && code == LK_EDENIED;
 	const char *hint = vain ? "SCRIPT LOAD is refused, too" : lk__classify_hint(words);
-	if (vain) /* the next call begins with SCRIPT LOAD: that right may have been given */
-		conn->load_refused = conn->scripts[request->script] = false;
+	if (vain) { /* the next call begins with SCRIPT LOAD: that right may have been given */
+		conn->load_refused = false;
+		conn_forget(conn, request->script);
+	}
 	request->lasting = lk__classify_lasting(words);
 	request->passing = lk__classify_passes(words);
 	snprintf(reason, sizeof(reason), "%s%s%s%.*s%s%s%s", conn->place, *conn->place ? ": " : "",

@@ -137,7 +137,7 @@ static struct lk__conn *conn_alike(const struct lk__conn *conn, struct lk__node 
 {
 	if (conn->kind == LK__CONN_WORK)
 		return lk__node_work(node);
-	return &node->scripts[conn - conn->node->scripts];
+	return lk__node_scripts_at(node, conn->index);
 }
 
 bool lk__conn_follow(struct lk__request *request)

@@ -233,10 +233,12 @@ static void work_on_own_name(size_t index, void *argument)
 	lk_lock_free(shared);
 }
 
+/* One for messages, one for the watchdog, and one. */
 static void test_three_connections_at_most(void **state)
 {
 	(void)state;
-	struct crowd crowd = {.client = open_client_with("client_name=crowd watchdog_ms=300")};
+	struct crowd crowd = {
+		.client = open_client_with("client_name=crowd watchdog_ms=300 connections=1")};
 	struct threads threads;
 	size_t most = 0;
 	bool done = false;
@@ -253,6 +255,56 @@ static void test_three_connections_at_most(void **state)
 	check_int(stats_of(crowd.client).connects, <=, 3);
 	close_client(crowd.client);
 	wait_until(redis_clients(&server, "crowd") == 0, 5000);
+}
+
+/* ---- a crowd has more connections than one thread ---- */
+
+struct many {
+	lk_client *client;
+	_Atomic bool over;
+};
+
+static void work_until_over(size_t index, void *argument)
+{
+	struct many *many = argument;
+	lk_acquire_options lease = LK_ACQUIRE_OPTIONS_INIT;
+	lk_release_options no_wait = LK_RELEASE_OPTIONS_INIT;
+	char name[32];
+	snprintf(name, sizeof(name), "many-%zu", index);
+	lk_lock *lock = new_lock(many->client, name);
+	no_wait.no_wait = true;
+	lease.lease_ms = 20000; /* which nobody renews: without a connection for that */
+	for (int i = 0; i < 100 || !many->over; i++) {
+		/* Nobody else wants it: the next try comes behind the release. */
+		expect(0, lk_lock_try(lock, &lease, &err));
+		expect(0, lk_lock_release(lock, i % 3 ? NULL : &no_wait, &err));
+	}
+	lk_lock_free(lock);
+}
+
+static void test_a_crowd_has_more_connections(void **state)
+{
+	(void)state;
+	struct many many = {.client = open_client_with("client_name=many")};
+	struct threads threads;
+	threads_start(&threads, 8, work_until_over, &many);
+	wait_until(redis_clients(&server, "many") == 4, 20000);
+	many.over = true;
+	threads_join(&threads, 60000);
+	check_int(stats_of(many.client).connects, ==, 4);
+	check_int(stats_of(many.client).disconnects, ==, 0);
+	close_client(many.client);
+	wait_until(redis_clients(&server, "many") == 0, 5000);
+}
+
+static void test_one_thread_has_one_connection(void **state)
+{
+	(void)state;
+	struct many many = {.client = open_client_with("client_name=lone"), .over = true};
+	for (int i = 0; i < 20; i++)
+		work_until_over(0, &many);
+	check_int(stats_of(many.client).connects, ==, 1);
+	close_client(many.client);
 }
 
 static void work_until_told(size_t index, void *argument)
@@ -464,6 +516,8 @@ int main(void)
 		api_test(test_a_server_with_a_password),
 		api_test(test_database),
 		api_test(test_three_connections_at_most),
+		api_test(test_a_crowd_has_more_connections),
+		api_test(test_one_thread_has_one_connection),
 		api_test(test_client_kill_fails_no_call),
 		api_test(test_idle_connections_closed_by_the_server),
 		api_test(test_an_end_behind_an_answer_is_noticed),

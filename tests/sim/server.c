@@ -13,6 +13,7 @@
 
 #define KEYS_MAX 8
 #define PEERS_MAX 64
+#define CHANNELS_MAX 8 /* of one client: a key each */
 #define WORDS_MAX (LK__SCRIPT_COUNT + 8)
 #define CLOCK_OFFSET_US INT64_C(1700000000000000)
 #define HELD_MAX_MS 20000 /* no owner in these runs keeps a lock for longer */
@@ -26,7 +27,7 @@ struct key {
 struct peer {
 	struct sim_link *link; /* NULL: free */
 	struct lk__buffer in;
-	char channel[64]; /* that it listens to; these runs have one */
+	char channels[CHANNELS_MAX][64]; /* that it listens to; "": none */
 };
 
 static struct {
@@ -122,12 +123,29 @@ void sim_server_close(void)
 	server.closed = true;
 }
 
+/* Where the peer has that channel; "": a place for one, NULL: there is none. */
+static char *channel_of(struct peer *peer, const char *channel)
+{
+	for (size_t i = 0; i < CHANNELS_MAX; i++)
+		if (strcmp(peer->channels[i], channel) == 0)
+			return peer->channels[i];
+	return NULL;
+}
+
+static int channel_count(const struct peer *peer)
+{
+	int count = 0;
+	for (size_t i = 0; i < CHANNELS_MAX; i++)
+		count += peer->channels[i][0] != '\0';
+	return count;
+}
+
 static int publish(const char *channel)
 {
 	int heard = 0;
 	for (size_t i = 0; i < PEERS_MAX; i++) {
 		struct peer *peer = &server.peers[i];
-		if (!peer->link || !*channel || strcmp(peer->channel, channel) != 0)
+		if (!peer->link || !*channel || !channel_of(peer, channel))
 			continue;
 		say(peer->link, "*3\r\n$7\r\nmessage\r\n$%zu\r\n%s\r\n$1\r\n0\r\n", strlen(channel),
 		    channel);
@@ -290,9 +308,15 @@ static void subscribe(const struct command *command, bool on)
 {
 	struct peer *peer = command->peer;
 	const char *verb = on ? "subscribe" : "unsubscribe", *channel = command->words[1];
-	snprintf(peer->channel, sizeof(peer->channel), "%s", on ? channel : "");
+	char *at = channel_of(peer, channel);
+	if (!at && on)
+		at = channel_of(peer, "");
+	if (!at && on)
+		sim_fail("a client has too many channels");
+	else if (at)
+		snprintf(at, sizeof(peer->channels[0]), "%s", on ? channel : "");
 	say(peer->link, "*3\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n:%d\r\n", strlen(verb), verb,
-	    strlen(channel), channel, on);
+	    strlen(channel), channel, channel_count(peer));
 }
 
 static void obey(const struct command *command)
@@ -315,7 +339,7 @@ static void obey(const struct command *command)
 		say(link, "+OK\r\n");
 	else if (strcmp(verb, "HELLO") == 0)
 		say(link, "*2\r\n$2\r\nid\r\n:1\r\n");
-	else if (strcmp(verb, "PING") == 0 && command->peer->channel[0])
+	else if (strcmp(verb, "PING") == 0 && channel_count(command->peer) > 0)
 		say(link, "*2\r\n$4\r\npong\r\n$0\r\n\r\n");
 	else if (strcmp(verb, "PING") == 0)
 		say(link, "+PONG\r\n");

@@ -1,10 +1,12 @@
 /*
- * Two clients, with three threads and one thread, and one lock, in a simulated world: a thousand
- * seeds.
+ * Two clients, with three threads and one thread, in a simulated world: a thousand seeds. All
+ * compete for one lock, and each thread has a lock of its own besides. By the seed a client has one
+ * connection for scripts, up to two, or up to four, which are opened and closed at any time.
  *
  * No two owners may believe at once that they hold; who is told that it does not hold must have
  * nothing there; no call may last longer than its limit; the lock may not stay free while it is
- * waited for; and in the end nothing may be left.
+ * waited for; what was released is free for the next try, also if nobody waited for the release;
+ * and in the end nothing may be left.
  *
  * usage: test_sim [SEED [COUNT]]   one seed, and what happens in it; or so many from it on
  */
@@ -18,6 +20,8 @@
 
 #include <lockkeeper.h>
 
+#include "base/clock.h"
+#include "drive/client/client.h"
 #include "network.h"
 #include "server.h"
 #include "simulated_door.h"
@@ -34,7 +38,7 @@
 #define LEASE_MOST_MS 900 /* in a world with troubles */
 #define URL                                                                                        \
 	"redis://server?watchdog_ms=600&command_timeout_ms=300&connect_timeout_ms=400"             \
-	"&backoff_min_ms=5&backoff_max_ms=100&client_record=off"
+	"&backoff_min_ms=5&backoff_max_ms=100&client_record=off&connections=%d"
 #define FREE_MS 100           /* that a lock stays free, at most, while it is waited for */
 #define SLACK_NS (5 * SIM_MS) /* a limit in ms, and the clock's own steps */
 
@@ -42,6 +46,7 @@ struct worker {
 	int number;
 	lk_client *client;
 	struct sim_task *task;
+	char own[16]; /* the key of its own lock */
 };
 
 static lk_client *clients[CLIENTS];
@@ -51,6 +56,7 @@ static int64_t held_until_ns;       /* … and until when, at least */
 static int waiting, ended, losers;  /* workers; those who could not release */
 static int64_t free_since_ns;
 static bool unanswered; /* a try of the last worker's */
+static int connections; /* for scripts, at most */
 
 /* ---- what must hold ---- */
 
@@ -189,16 +195,72 @@ static void round_of(const struct worker *worker, lk_lock *lock)
 	sim_sleep(sim_between(0, sim_chance(200) ? 400 : 50) * SIM_MS);
 }
 
+/* Another connection, as for a crowd; or one that is not in use is closed, as after a long time. */
+static void change_connections(const struct worker *worker)
+{
+	struct lk__topo *topo = worker->client->topo;
+	struct lk__node *node = topo->ops->node_at(topo, 0);
+	size_t count = node->script_count;
+	if (sim_chance(700))
+		lk__node_grow(node);
+	else if (count > 1)
+		lk__conn_rest(node->scripts[sim_between(1, (int64_t)count - 1)], lk__now_ns(), 0);
+}
+
+static int own_acquire(lk_lock *own, int64_t wait_ms)
+{
+	static const int expected[] = {0, LK_ETIMEDOUT, LK_EUNREACHABLE, LK_EMAYBEHELD,
+				       LK_EUNAVAILABLE};
+	lk_error error = {.code = 0};
+	int rc = lk_lock_acquire_within(own, wait_ms, NULL, &error);
+	check_code("acquire its own", rc, expected, is_calm() ? 1 : 5, &error);
+	return rc;
+}
+
+static void own_release(lk_lock *own, bool no_wait)
+{
+	static const int expected[] = {0, LK_ELOST, LK_EMAYBEHELD};
+	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
+	lk_error error = {.code = 0};
+	options.no_wait = no_wait;
+	int rc = lk_lock_release(own, &options, &error);
+	losers += rc == LK_ELOST || rc == LK_EMAYBEHELD;
+	check_code("release its own", rc, expected, is_calm() ? 1 : 3, &error);
+}
+
+/* Nobody else wants it: in a calm world it is free as soon as its release was sent. */
+static void own_round(const struct worker *worker, lk_lock *own)
+{
+	for (int64_t left = sim_between(1, is_calm() ? 40 : 6); left > 0; left--) {
+		if (sim_chance(200))
+			change_connections(worker);
+		if (own_acquire(own, is_calm() ? 0 : sim_between(1, 800)) == 0)
+			own_release(own, sim_chance(500));
+		if (sim_chance(100))
+			sim_sleep(sim_between(0, 5) * SIM_MS);
+	}
+}
+
+static lk_lock *lock_new(const struct worker *worker, const char *key)
+{
+	lk_lock *lock = NULL;
+	lk_error error;
+	if (lk_lock_new(&lock, worker->client, key, strlen(key), &error) < 0)
+		sim_fail("lk_lock_new: %s", error.message);
+	return lock;
+}
+
 static void *worker_main(void *argument)
 {
 	const struct worker *worker = argument;
-	lk_lock *lock = NULL;
-	lk_error error;
-	if (lk_lock_new(&lock, worker->client, KEY, strlen(KEY), &error) < 0)
-		sim_fail("lk_lock_new: %s", error.message);
-	for (int i = 0; lock && i < ROUNDS; i++)
+	lk_lock *lock = lock_new(worker, KEY), *own = lock_new(worker, worker->own);
+	for (int i = 0; lock && own && i < ROUNDS; i++) {
+		if (sim_chance(500))
+			own_round(worker, own);
 		round_of(worker, lock);
+	}
 	lk_lock_free(lock);
+	lk_lock_free(own);
 	ended++;
 	return NULL;
 }
@@ -216,16 +278,35 @@ static bool close_client(lk_client *client)
 	return rc == 0;
 }
 
+/* A key that is not free, or NULL. */
+static const char *left_over(void)
+{
+	for (int i = 0; i < WORKERS; i++)
+		if (sim_server_owner(workers[i].own, NULL))
+			return workers[i].own;
+	return sim_server_owner(KEY, NULL) ? KEY : NULL;
+}
+
+static void check_left(const char *when)
+{
+	const char *key = left_over();
+	if (key)
+		sim_fail("%s, \"%s\" is %s's", when, key, sim_server_owner(key, NULL));
+}
+
 static void *run_main(void *argument)
 {
 	lk_error error;
+	char url[512];
 	bool settled = true;
 	(void)argument;
+	snprintf(url, sizeof(url), URL, connections);
 	for (int i = 0; i < CLIENTS; i++)
-		if (lk_client_open(&clients[i], URL, &error) < 0)
+		if (lk_client_open(&clients[i], url, &error) < 0)
 			sim_fail("lk_client_open: %s", error.message);
 	for (int i = 0; i < WORKERS; i++) {
 		workers[i] = (struct worker){.number = i, .client = clients[i == WORKERS - 1]};
+		snprintf(workers[i].own, sizeof(workers[i].own), "own-%d", i);
 		workers[i].task = sim_spawn(worker_main, &workers[i]);
 	}
 	if (is_calm())
@@ -235,8 +316,8 @@ static void *run_main(void *argument)
 	for (int i = 0; i < CLIENTS; i++)
 		settled &= close_client(clients[i]);
 	settled &= losers == 0; /* else it may stay until its lease ends */
-	if (settled && sim_server_owner(KEY, NULL))
-		sim_fail("all is given back, but the lock is %s's", sim_server_owner(KEY, NULL));
+	if (settled)
+		check_left("all is given back");
 	if (settled)
 		sim_server_close();
 	else
@@ -246,7 +327,9 @@ static void *run_main(void *argument)
 
 static void run(uint64_t seed, bool verbose)
 {
+	static const int counts[] = {1, 2, 4};
 	holder = NULL;
+	connections = counts[seed % 3];
 	waiting = ended = losers = 0;
 	free_since_ns = 0;
 	unanswered = false;
@@ -259,8 +342,7 @@ static void run(uint64_t seed, bool verbose)
 	if (!sim_failure()) {
 		sim_door_end();
 		/* Whatever was still on its way has arrived. */
-		if (sim_server_owner(KEY, NULL))
-			sim_fail("the lock is left to %s", sim_server_owner(KEY, NULL));
+		check_left("in the end");
 	}
 	sim_server_end();
 	sim_network_end();

@@ -71,7 +71,7 @@ static int set_up(void **state)
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
 	stream.fd = fds[0];
 	server_fd = fds[1];
-	conn = &node.scripts[0];
+	conn = node.scripts[0];
 	conn->stream = &stream;
 	conn->reader = lk__reader_new();
 	conn->state = LK__CONN_UP;

@@ -93,7 +93,7 @@ static int set_up(void **state)
 	assert_int_equal(lk_config_set(config, "url", "redis://nowhere.test", &error), 0);
 	memset(&node, 0, sizeof(node));
 	assert_int_equal(lk__node_init(&node, config, &events, NULL, &error), 0);
-	conn = &node.scripts[0];
+	conn = node.scripts[0];
 	conn->stream = &stream;
 	conn->reader = lk__reader_new();
 	conn->state = LK__CONN_UP;

@@ -114,7 +114,7 @@ static void side_open(struct side *side, int64_t server_us)
 	side->stream.fd = -1;
 	assert_int_equal(lk__node_init(&side->node, config, &events, NULL, &error), 0);
 	side->node.finder = &finder;
-	side->conn = &side->node.scripts[0];
+	side->conn = side->node.scripts[0];
 	side->conn->stream = &side->stream;
 	side->conn->reader = lk__reader_new();
 	side->conn->state = LK__CONN_UP;

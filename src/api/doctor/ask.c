@@ -20,7 +20,7 @@
 
 static struct lk__conn *conn_of(const struct lk__asked *asked)
 {
-	return lk__node_scripts(asked->node, "", 0);
+	return lk__node_scripts(asked->node);
 }
 
 int lk__facts_question(const struct lk__asked *asked, struct lk__request *request, lk_error *error)

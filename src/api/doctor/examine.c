@@ -278,7 +278,7 @@ static int ask_others(struct lk__examined *examined, size_t of, lk_client *clien
 		places_add_all(replicas, config->places);
 	else if (rc == 0 && examined->nodes[of].code == 0)
 		rc = replicas_of(client, node, replicas, error);
-	lk__conn_place(lk__node_scripts(node, "", 0), place);
+	lk__conn_place(lk__node_scripts(node), place);
 	for (size_t i = 0; rc == 0 && i < replicas->count; i++)
 		if (strcmp(replicas->name[i], place) != 0)
 			rc = ask_replica(examined, of, client, replicas->name[i], name, name_size,

@@ -323,7 +323,7 @@ static void asyncs_for_each_conn(const lk_client *client, void (*act)(struct lk_
 	struct lk__node *node;
 	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++)
 		for (size_t j = 0; j < node->script_count; j++)
-			act(&node->scripts[j]);
+			act(node->scripts[j]);
 }
 
 int64_t lk__async_turn(lk_client *client, bool *any_out)

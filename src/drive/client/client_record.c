@@ -133,9 +133,8 @@ static struct lk__conn *record_conn(lk_client *client, const char *key, struct l
 				    struct lk__node **node_out)
 {
 	*node_out = lk__topo_node_of(client->topo, key, strlen(key));
-	struct lk__conn *conn = near && near->node == *node_out
-					? near
-					: lk__node_scripts(*node_out, key, strlen(key));
+	struct lk__conn *conn = near && near->node == *node_out ? near
+								: lk__node_scripts(*node_out);
 	if (lk__conn_is_up(conn))
 		return conn;
 	if (client->topo->slotted) /* no lock may ever need this node */

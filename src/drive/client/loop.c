@@ -45,7 +45,7 @@ static bool loop_read(struct lk__loop *loop)
 	bool expected = false;
 	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++) {
 		for (size_t j = 0; j < node->script_count; j++)
-			expected |= lk__conn_attend(&node->scripts[j], &loop->thread);
+			expected |= lk__conn_attend(node->scripts[j], &loop->thread);
 		expected |= lk__conn_attend(&node->messages, &loop->thread);
 		expected |= lk__conn_attend(&node->work, &loop->thread);
 	}
@@ -89,7 +89,7 @@ static int64_t loop_each(struct lk__loop *loop, int64_t (*act)(struct lk__conn *
 		next_ns = lk__earlier(next_ns, act(&node->messages, loop->set_fd));
 		next_ns = lk__earlier(next_ns, act(&node->work, loop->set_fd));
 		for (size_t j = 0; j < node->script_count; j++)
-			next_ns = lk__earlier(next_ns, act(&node->scripts[j], loop->set_fd));
+			next_ns = lk__earlier(next_ns, act(node->scripts[j], loop->set_fd));
 	}
 	return next_ns;
 }
@@ -132,7 +132,7 @@ static void loop_watch_connections(struct lk__loop *loop)
 	struct lk__node *node;
 	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++) {
 		for (size_t j = 0; j < node->script_count; j++)
-			lk__conn_watch(&node->scripts[j], loop->set_fd);
+			lk__conn_watch(node->scripts[j], loop->set_fd);
 		lk__conn_watch(&node->messages, loop->set_fd);
 		lk__conn_watch(&node->work, loop->set_fd);
 	}

@@ -86,17 +86,6 @@ struct lk__node *lk__entry_node(const struct lk__entry *entry)
 	return topo->ops->node_of(topo, entry->target.slot);
 }
 
-struct lk__conn *lk__entry_scripts(const struct lk__entry *entry)
-{
-	return lk__node_scripts(lk__entry_node(entry), entry->target.key, entry->target.key_size);
-}
-
-struct lk__conn *lk__entry_conn(const struct lk__entry *entry)
-{
-	const struct lk__target *target = &entry->target;
-	return lk__node_scripts(target->node, target->key, target->key_size);
-}
-
 struct lk__conn *lk__entry_messages(const struct lk__entry *entry)
 {
 	return &entry->target.node->messages;
@@ -109,6 +98,7 @@ bool lk__entry_route(struct lk__entry *entry)
 		return false;
 	lk__entry_unsubscribe(entry);
 	entry->target.node = node;
+	atomic_store(&entry->conn_index, 0);
 	return true;
 }
 

@@ -166,13 +166,15 @@ struct lk__entry {
 	uint32_t name_size;
 	/* Numbers that may be held and nobody wants; not those that the master has released. */
 	_Atomic unsigned compensating;
+	_Atomic unsigned releasing; /* releases that are under way */
+	_Atomic uint8_t conn_index; /* of the node's connections for scripts, see share.c */
 	uint8_t spare_count;
-	bool keeps_spares; /* also while it is merely held */
-	bool passing;
-	bool lingers;       /* has a reference of its own until the hold-off is over */
-	bool contended;     /* at our last try or release another process held it, or listened */
-	bool deaf;          /* who may not listen: those who wait look again from time to time */
-	bool renewing;      /* a renewal is in flight */
+	bool keeps_spares : 1; /* also while it is merely held */
+	bool passing : 1;
+	bool lingers : 1;   /* has a reference of its own until the hold-off is over */
+	bool contended : 1; /* at our last try or release another process held it, or listened */
+	bool deaf : 1;      /* who may not listen: those who wait look again from time to time */
+	bool renewing : 1;  /* a renewal is in flight */
 	_Atomic bool doubt; /* a message came that nobody of us sent */
 	struct lk__hold *_Atomic hold; /* client_on_doubt() looks without the mutex */
 	struct lk__hold *lost;
@@ -229,6 +231,18 @@ static inline struct lk__listening *lk__entry_channel(const struct lk__entry *en
 {
 	return entry->waiting ? entry->waiting->channel : NULL;
 }
+
+/*
+ * For a caller that is about to send and to wait for the answer: the connection for that on the
+ * node, with the caller counted there until lk__conn_part(). It may be another than before, see
+ * share.c.
+ */
+struct lk__conn *lk__entry_join(struct lk__entry *entry, struct lk__node *node);
+
+/* Back to the first connection, if nothing is under way: so that what several entries send stays in
+ * order, or because its own is down. */
+void lk__entry_rejoin_first(struct lk__entry *entry);
+void lk__entry_return(struct lk__entry *entry, const struct lk__node *node);
 
 /* The connections of the node that the head has found: for its scripts, for its messages. */
 struct lk__conn *lk__entry_conn(const struct lk__entry *entry);

@@ -130,7 +130,7 @@ static void close_read(lk_client *client, struct lk__thread *thread, int64_t unt
 	struct lk__node *node;
 	for (size_t i = 0; (node = client->topo->ops->node_at(client->topo, i)); i++) {
 		for (size_t j = 0; j < node->script_count; j++) {
-			struct lk__conn *conn = &node->scripts[j];
+			struct lk__conn *conn = node->scripts[j];
 			int rc = LK__WAIT_TIME_UP;
 			lk__conn_close_to_tries(conn);
 			/* In small steps: nobody wakes us when another thread has finished one. */
@@ -319,7 +319,7 @@ static bool close_is_read(lk_client *client)
 	bool idle = true;
 	for (size_t i = 0; (node = client->topo->ops->node_at(client->topo, i)); i++) {
 		for (size_t j = 0; j < node->script_count; j++) {
-			struct lk__conn *conn = &node->scripts[j];
+			struct lk__conn *conn = node->scripts[j];
 			lk__conn_close_to_tries(conn);
 			pthread_mutex_lock(&conn->mutex);
 			idle &= lk__conn_is_idle(conn);

@@ -106,18 +106,21 @@ static struct lk__effects entry_step(struct lk__entry *entry, struct lk__attempt
 
 /* ---- answers ---- */
 
-void lk__head_pin(struct lk__head *head)
-{
-	if (!head->pinned)
-		lk__conn_pin(lk__entry_conn(head->entry));
-	head->pinned = lk__entry_conn(head->entry);
-}
-
 static void head_unpin(struct lk__head *head)
 {
 	if (head->pinned)
 		lk__conn_unpin(head->pinned);
 	head->pinned = NULL;
+}
+
+void lk__head_pin(struct lk__head *head)
+{
+	struct lk__conn *conn = lk__entry_conn(head->entry);
+	if (head->pinned == conn)
+		return;
+	lk__conn_pin(conn);
+	head_unpin(head); /* it tries elsewhere than the last time */
+	head->pinned = conn;
 }
 
 /* What the answer to the lock's try says, which is not in flight any more. */
@@ -194,6 +197,7 @@ struct lk__conn *lk__head_route(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
 	head->moved |= lk__entry_route(entry);
+	lk__entry_return(entry, entry->target.node);
 	return lk__entry_conn(entry);
 }
 

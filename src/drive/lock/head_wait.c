@@ -48,13 +48,17 @@ int lk__head_send(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
 	const struct lk__caller *waiter = head->waiter;
+	struct lk__conn *conn = lk__entry_join(entry, entry->target.node);
 	struct lk__request *request = lk__head_try(head);
-	if (!request)
+	if (!request) {
+		lk__conn_part(conn);
 		return 0;
+	}
 	pthread_mutex_unlock(&entry->mutex);
-	lk__client_record_show(entry->client, lk__entry_conn(entry));
-	int rc = lk__conn_call(lk__entry_conn(entry), request, waiter->thread,
-			       lk__head_answer_until_ns(head), waiter->cancel);
+	lk__client_record_show(entry->client, conn);
+	int rc = lk__conn_call(conn, request, waiter->thread, lk__head_answer_until_ns(head),
+			       waiter->cancel);
+	lk__conn_part(conn);
 	pthread_mutex_lock(&entry->mutex);
 	return head_waited(head, rc);
 }

@@ -51,6 +51,7 @@ void lk__release_begin(struct lk__release *release, struct lk__entry *entry, lk_
 	release->echo = lk__entry_channel(entry) != NULL;
 	release->passes = false;
 	release->error = error;
+	atomic_fetch_add(&entry->releasing, 1);
 	entry->grant.repeated_until_ns = 0;
 	release->lingers = !release->echo && release_lingers(entry);
 	if (release->echo) {
@@ -94,6 +95,12 @@ static void release_compensate(const struct lk__release *release)
 	lk__compensate(release->entry, release->number, until_ns);
 }
 
+static void release_ends(struct lk__entry *entry)
+{
+	assert(atomic_load(&entry->releasing) > 0);
+	atomic_fetch_sub(&entry->releasing, 1);
+}
+
 /* The next waiter goes on. */
 static void release_end(struct lk__entry *entry)
 {
@@ -106,6 +113,7 @@ int lk__release_read(const struct lk__release *release, const struct lk__request
 {
 	struct lk__entry *entry = release->entry;
 	int rc = 0;
+	release_ends(entry);
 	switch (released) {
 	case LK__RELEASED:
 		lk__count(&entry->client->counters.releases, 1);
@@ -147,6 +155,7 @@ static int release_answered(const struct lk__release *release, const struct lk__
 
 int lk__release_unanswered(const struct lk__release *release)
 {
+	release_ends(release->entry);
 	release_compensate_copies(release);
 	if (release->passes)
 		release_end(release->entry);
@@ -190,7 +199,8 @@ static void detached_prepare(const struct lk__release *release, struct lk__reque
 }
 
 /* True when it is on its way; false when it has to be waited for after all. */
-static bool detached_send(const struct lk__release *release, struct lk__request *request)
+static bool detached_send(const struct lk__release *release, struct lk__request *request,
+			  struct lk__conn *conn)
 {
 	lk_client *client = release->entry->client;
 	if (atomic_load(&client->releasing) >= (uint64_t)client->config->release_queue)
@@ -201,7 +211,7 @@ static bool detached_send(const struct lk__release *release, struct lk__request 
 	detached_prepare(release, request, detached);
 	detached->release.error = NULL;
 	detached->done = detached_log;
-	lk__conn_submit(lk__entry_scripts(release->entry), request);
+	lk__conn_submit(conn, request);
 	return true;
 }
 
@@ -221,13 +231,17 @@ static int release_wire(struct lk__entry *entry, struct lk__thread *thread,
 			struct lk__request *request, bool no_wait, lk_error *error)
 {
 	struct lk__release release;
+	struct lk__conn *conn = lk__entry_join(entry, lk__entry_node(entry));
 	release_prepare(&release, entry, request, error);
-	if (no_wait && detached_send(&release, request))
+	if (no_wait && detached_send(&release, request, conn)) {
+		lk__conn_part(conn);
 		return 0;
+	}
 	request->thread = thread;
-	lk__conn_submit(lk__entry_scripts(entry), request);
+	lk__conn_submit(conn, request);
 	pthread_mutex_unlock(&entry->mutex);
 	int rc = lk__conn_await(request, thread, release.valid_until_ns, NULL);
+	lk__conn_part(conn);
 	pthread_mutex_lock(&entry->mutex);
 	if (rc != LK__WAIT_READY && lk__conn_leave(request, lk__request_forget))
 		return lk__release_unanswered(&release);
@@ -240,6 +254,7 @@ static int release_wire(struct lk__entry *entry, struct lk__thread *thread,
 
 struct exchange {
 	struct lk__release release; /* the giver's */
+	struct lk__conn *conn;
 	struct lk__caller *waiter;
 	uint64_t number; /* the taker's */
 	int64_t lease_ms;
@@ -329,9 +344,10 @@ static enum lk__exchanged exchange_call(struct exchange *exchange, struct lk__th
 	exchange->waiter->state = LK__WAITER_TAKES;
 	entry->passing = true;
 	lk__entry_begin_try(entry);
-	lk__conn_submit(lk__entry_scripts(entry), request);
+	lk__conn_submit(exchange->conn, request);
 	pthread_mutex_unlock(&entry->mutex);
 	int rc = lk__conn_await(request, thread, exchange->deadline_ns, NULL);
+	lk__conn_part(exchange->conn);
 	pthread_mutex_lock(&entry->mutex);
 	bool left = rc != LK__WAIT_READY && lk__conn_leave(request, lk__request_forget);
 	exchange->waiter->state = LK__WAITER_WAITS;
@@ -356,10 +372,12 @@ static int release_exchange(struct lk__entry *entry, struct lk__thread *thread,
 	struct lk__request *request = exchange_request(&exchange, entry);
 	if (!request)
 		return release_wire(entry, thread, release, false, error);
+	exchange.conn = lk__entry_join(entry, lk__entry_node(entry));
 	lk__release_begin(&exchange.release, entry, error);
 	if (exchange.release.echo)
 		lk__channel_drop_echo(lk__entry_messages(entry), lk__entry_channel(entry));
 	enum lk__exchanged answer = exchange_call(&exchange, thread, request);
+	release_ends(entry);
 	if (answer == LK__EXCHANGE_NOT_DONE) {
 		entry->grant.repeated_until_ns = exchange.release.repeated_until_ns;
 		return release_wire(entry, thread, release, false, error);
@@ -446,6 +464,7 @@ int lk__release_start(struct lk__entry *entry, struct lk__detached_release *deta
 	struct lk__request *request = release_request(entry, now_ns, error);
 	if (!request)
 		return LK_ENOMEM;
+	lk__entry_return(entry, lk__entry_node(entry));
 	release_prepare(&release, entry, request, error);
 	detached_prepare(&release, request, detached);
 	lk__conn_queue(lk__entry_scripts(entry), request);

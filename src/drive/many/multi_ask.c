@@ -147,6 +147,7 @@ static int part_reserve(struct lk__multi_ask *ask, size_t part)
 	lk__entry_promote(entry);
 	assert(lk__entry_head(entry) == waiter); /* it was free */
 	lk__entry_route(entry);
+	lk__entry_rejoin_first(entry);
 	ask->reserved[part] = true;
 	return 0;
 }

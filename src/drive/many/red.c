@@ -185,7 +185,7 @@ void lk__red_free(struct lk__entry *entry)
 
 struct lk__conn *lk__red_conn(const struct lk__entry *member, struct lk__node *place)
 {
-	return lk__node_scripts(place, member->target.key, member->target.key_size);
+	return lk__node_scripts_at(place, atomic_load(&member->conn_index));
 }
 
 /* ---- giving back ---- */

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How callers share the connections for scripts: which one each takes, when another is opened, and
+ * when it is closed again.
+ *
+ * - One that nobody waits at costs a caller one wake-up; at one where another reads, it takes two
+ *   in a row. So a caller takes the first that is free. All who find none share the last one, where
+ *   one write and one read serve several: spread over all, each would be in another's way.
+ * - Another is opened, in the background, when CROWD_MOST more callers have found none free than
+ *   have found one: that is neither one thread nor a burst.
+ * - One that has sent nothing for REST_NS is closed. The first stays.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "conn/conn.h"
+#include "conn/node.h"
+
+#define CROWD_MOST 64
+#define REST_NS (30000 * LK__MS)
+#define REFUSED_NS (10000 * LK__MS) /* beyond its back-off, for one that could not be had */
+
+int lk__node_add_conn(struct lk__node *node, lk_error *error)
+{
+	size_t index = atomic_load(&node->script_count);
+	struct lk__conn *conn = calloc(1, sizeof(*conn));
+	if (!conn)
+		return lk__fail(error, LK_ENOMEM, "out of memory");
+	int rc = lk__conn_init(conn, node, LK__CONN_SCRIPTS, error);
+	if (rc < 0) {
+		free(conn);
+		return rc;
+	}
+	conn->index = (unsigned char)index;
+	node->scripts[index] = conn;
+	atomic_store(&node->script_count, index + 1);
+	return 0;
+}
+
+/* ---- which one a caller takes ---- */
+
+void lk__conn_join(struct lk__conn *conn)
+{
+	atomic_fetch_add_explicit(&conn->callers, 1, memory_order_relaxed);
+}
+
+void lk__conn_part(struct lk__conn *conn)
+{
+	atomic_fetch_sub_explicit(&conn->callers, 1, memory_order_relaxed);
+}
+
+static bool conn_join_if_free(struct lk__conn *conn)
+{
+	unsigned none = 0;
+	if (conn->state != LK__CONN_UP ||
+	    atomic_load_explicit(&conn->callers, memory_order_relaxed) > 0 ||
+	    !atomic_compare_exchange_strong(&conn->callers, &none, 1))
+		return false;
+	if (conn->state == LK__CONN_UP)
+		return true;
+	lk__conn_part(conn); /* it was closed meanwhile */
+	return false;
+}
+
+/* The last one that is up; the first where none is. */
+static struct lk__conn *node_shared(struct lk__node *node, size_t count)
+{
+	size_t last = count - 1;
+	while (last > 0 && node->scripts[last]->state != LK__CONN_UP)
+		last--;
+	return node->scripts[last];
+}
+
+struct lk__conn *lk__node_join(struct lk__node *node, bool *crowded_out)
+{
+	size_t count = atomic_load_explicit(&node->script_count, memory_order_acquire);
+	int crowd = atomic_load_explicit(&node->crowd, memory_order_relaxed);
+	*crowded_out = false;
+	for (size_t i = 0; i < count; i++) {
+		if (!conn_join_if_free(node->scripts[i]))
+			continue;
+		if (crowd > 0)
+			atomic_store_explicit(&node->crowd, crowd - 1, memory_order_relaxed);
+		return node->scripts[i];
+	}
+	*crowded_out = crowd >= CROWD_MOST;
+	atomic_store_explicit(&node->crowd, *crowded_out ? 0 : crowd + 1, memory_order_relaxed);
+	struct lk__conn *shared = node_shared(node, count);
+	lk__conn_join(shared);
+	return shared;
+}
+
+/* ---- more of them ---- */
+
+static bool conn_may_open(struct lk__conn *conn, int64_t now_ns)
+{
+	pthread_mutex_lock(&conn->mutex);
+	int64_t pause_ns = conn->failures > 0 ? conn->next_connect_ns + REFUSED_NS : 0;
+	bool may = conn->state == LK__CONN_DOWN && now_ns >= pause_ns;
+	pthread_mutex_unlock(&conn->mutex);
+	return may;
+}
+
+/* One that was made before, and is down, or a new one; NULL: it is not to be had now. */
+static struct lk__conn *node_spare(struct lk__node *node)
+{
+	size_t count = atomic_load(&node->script_count);
+	struct lk__conn *down = NULL;
+	for (size_t i = 1; i < count; i++) {
+		if (node->scripts[i]->state == LK__CONN_CONNECTING)
+			return NULL;
+		if (!down && node->scripts[i]->state == LK__CONN_DOWN)
+			down = node->scripts[i];
+	}
+	if (down)
+		return conn_may_open(down, lk__now_ns()) ? down : NULL;
+	if (count >= (size_t)node->config->connections || lk__node_add_conn(node, NULL) < 0)
+		return NULL;
+	return node->scripts[count];
+}
+
+void lk__node_grow(struct lk__node *node)
+{
+	if (atomic_exchange(&node->growing, true))
+		return;
+	struct lk__conn *conn = atomic_load(&node->grown) ? NULL : node_spare(node);
+	if (conn)
+		lk__conn_open(conn);
+	atomic_store(&node->growing, false);
+}
+
+void lk__node_stop_growing(struct lk__node *node)
+{
+	struct lk__park nap = {0};
+	atomic_store(&node->grown, true);
+	while (atomic_load(&node->growing))
+		lk__park_wait(&nap, lk__now_ns() + LK__MS);
+}
+
+size_t lk__node_extra(struct lk__node *node)
+{
+	size_t extra = 0, count = atomic_load(&node->script_count);
+	for (size_t i = 1; i < count; i++) {
+		enum lk__conn_state state = node->scripts[i]->state;
+		extra += state == LK__CONN_UP || state == LK__CONN_CONNECTING;
+	}
+	return extra;
+}
+
+/* ---- fewer of them ---- */
+
+int64_t lk__node_rest(struct lk__node *node, int64_t now_ns)
+{
+	size_t count = atomic_load(&node->script_count);
+	int64_t next_ns = LK__NEVER;
+	for (size_t i = 1; i < count; i++)
+		if (node->scripts[i]->state == LK__CONN_UP)
+			next_ns = lk__earlier(next_ns,
+					      lk__conn_rest(node->scripts[i], now_ns, REST_NS));
+	return next_ns;
+}
