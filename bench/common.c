@@ -52,6 +52,13 @@ double bench_cpu_us(void)
 	       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
 
+long bench_switches(void)
+{
+	struct rusage usage;
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_nvcsw;
+}
+
 long bench_resident_bytes(void)
 {
 	long pages = 0, resident = 0;

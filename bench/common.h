@@ -33,6 +33,9 @@ long bench_number(const char *text, long least, long most);
 /* User and system time of this process, us. */
 double bench_cpu_us(void);
 
+/* How often its threads have given up their core to wait. */
+long bench_switches(void);
+
 /* Memory of this process: what it has in RAM, and what it has allocated. */
 long bench_resident_bytes(void);
 long bench_heap_bytes(void);

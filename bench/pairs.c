@@ -107,6 +107,7 @@ int bench_pairs(int argc, char **argv, const struct bench_side *side)
 	pthread_barrier_wait(&run.warm);
 	int64_t begun_ns = bench_now_ns();
 	double cpu_us = bench_cpu_us();
+	long switches = bench_switches();
 	run.until_ns = begun_ns + length_ns;
 	pthread_barrier_wait(&run.go);
 	struct bench_samples all;
@@ -115,6 +116,7 @@ int bench_pairs(int argc, char **argv, const struct bench_side *side)
 		pthread_join(workers[i].thread, NULL);
 	double seconds = (double)(bench_now_ns() - begun_ns) / 1e9;
 	cpu_us = bench_cpu_us() - cpu_us;
+	switches = bench_switches() - switches;
 	long connections = side->connections();
 	side->stop();
 
@@ -124,8 +126,8 @@ int bench_pairs(int argc, char **argv, const struct bench_side *side)
 		bench_samples_merge(&all, &workers[i].samples);
 	}
 	printf("{\"pairs_s\": %.1f, \"p50_us\": %.2f, \"p99_us\": %.2f, \"cpu_us\": %.3f, "
-	       "\"connections\": %ld}\n",
+	       "\"switches\": %.3f, \"connections\": %ld}\n",
 	       (double)pairs / seconds, bench_samples_us(&all, 0.5), bench_samples_us(&all, 0.99),
-	       cpu_us / (double)pairs, connections);
+	       cpu_us / (double)pairs, (double)switches / (double)pairs, connections);
 	return 0;
 }

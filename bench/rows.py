@@ -53,9 +53,11 @@ def lone(p50: float | None, p99: float | None, cpu: float | None) -> list[Figure
             Figure("cpu_us", "µs", cpu)]
 
 
-def many(pairs: float | None, cpu: float | None) -> list[Figure]:
+def many(pairs: float | None, cpu: float | None, p99: float | None = None,
+         switches: float | None = None) -> list[Figure]:
     return [Figure("pairs_s", "/s", pairs, LEAST), Figure("cpu_us", "µs", cpu),
-            Figure("p50_us", "µs"), Figure("p99_us", "µs"),
+            Figure("p50_us", "µs"), Figure("p99_us", "µs", p99),
+            Figure("switches", "", switches, MOST, ratio=False),
             Figure("connections", "", 6, MOST, ratio=False)]
 
 
@@ -85,11 +87,15 @@ def pair_rows() -> list[Row]:
     ]
     if {0, 1} <= os.sched_getaffinity(0):
         rows += apart_rows()
-    for threads, waited, not_waited in ((8, 1.0, 1.4), (64, 1.4, 1.8), (256, 1.6, 2.2)):
+    for threads, waited, not_waited in ((2, 1.0, None), (4, 1.0, None), (8, 1.0, 1.4),
+                                        (16, 1.0, None), (64, 1.4, 1.8), (256, 1.6, 2.2)):
         cpu = 0.8 if threads >= 64 else None
+        p99 = 1.2 if threads <= 16 else None
         rows.append(pair_row(f"threads-{threads}",
-                             f"{threads} threads on separate names, one client",
-                             "{tcp}", threads, many(waited, cpu)))
+                             f"{threads} threads on separate names, one client", "{tcp}", threads,
+                             many(waited, cpu, p99, 2.2 if threads == 8 else None)))
+        if not_waited is None:
+            continue
         rows.append(pair_row(f"threads-{threads}-no-wait",
                              f"{threads} threads, release not waited for", "{tcp}", threads,
                              many(not_waited, cpu), no_wait=True))
