@@ -116,7 +116,7 @@ void lk__channel_close(struct lk__conn *conn, struct lk__listening *listening)
 		channel_want(conn, channel, false);
 		channel_drop_if_unused(conn, channel);
 		/* No hurry: without a reader the loop sends it; our caller has its lock sooner. */
-		if (conn->leader)
+		if (lk__conn_is_led(conn))
 			lk__conn_push(conn);
 		else if (conn->in_flight)
 			conn->node->events->attention(conn->node->context);

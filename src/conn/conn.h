@@ -5,11 +5,13 @@
  * Contract:
  * - Commands go out in the order of lk__conn_submit(), answers come back in it. A caller that
  *   finds no reader becomes the reader (`leader`), for itself and for the others, until its own
- *   answer is there; then it appoints the next. While the leader works, others leave their
- *   bytes for its next write; while it sleeps, they write themselves.
+ *   answer is there. Then it writes what was left for it and wakes the next; if that one does not
+ *   run soon, whoever comes leads instead. While the leader works, or the next is on its way,
+ *   others leave their bytes for its next write; while it sleeps, they write themselves.
  * - The leader sleeps in poll() on the socket, `wake_fd` and its cancel token, never in a read.
- *   It alone touches `reader` and `chunk`. Writing is done under `mutex`; reading too where the
- *   stream cannot do both at once (TLS).
+ *   A caller that has waited for longer than usual reads in its place while it sleeps, or waits
+ *   for a core: whoever clears `asleep` may touch `reader` and `chunk`. Writing is done under
+ *   `mutex`; reading too where the stream cannot do both at once (TLS).
  * - When the oldest answer is later than the command limit, or the stream fails, the connection
  *   is broken: what is in flight and may be repeated is sent again, in order, on the next one;
  *   the rest is done with an outcome (not sent: not done; sent: unknown).
@@ -56,7 +58,7 @@ struct lk__wait {
 	const void *subject;
 	struct lk__request *request; /* what it waits for, or NULL */
 	bool listed;                 /* in `waits`; the answer takes it out */
-	_Atomic bool appointed;      /* made the leader by another */
+	_Atomic bool appointed;      /* woken to lead */
 	struct lk__wait *prev, *next;
 };
 
@@ -103,11 +105,15 @@ struct lk__conn {
 	struct lk__wait *waits;
 	struct lk__standby *standbys; /* asynchronous calls; never leaders */
 	struct lk__thread *leader;
+	struct lk__wait *next_leader; /* woken to lead, and has not run yet */
+	int64_t appointed_ns;         /* when it was */
+	int64_t trip_ns;              /* from a command to its answer, lately */
 	unsigned delivering; /* connector threads that still wake and finish what they found here */
-	_Atomic bool asleep; /* the leader sleeps: newcomers write themselves */
-	_Atomic bool left;   /* bytes were left for the leader */
-	_Atomic bool ended;  /* the set has told its end: to be read when the leader goes */
-	bool must_break;     /* for the leader to do: `fault` says why */
+	/* The leader sleeps: newcomers write themselves. Who clears it reads. */
+	_Atomic bool asleep;
+	_Atomic bool left;  /* bytes were left for the leader */
+	_Atomic bool ended; /* the set has told its end: to be read when the leader goes */
+	bool must_break;    /* for the leader to do: `fault` says why */
 	struct lk__fault fault;
 	bool disowned;                   /* it must break, and what it still says is not believed */
 	uint64_t generation;             /* of the node's finder, when it was found */
@@ -149,6 +155,12 @@ struct lk__deferred {
 	size_t wake_count;
 	struct lk__request *finished;
 };
+
+/* Whether a caller reads, or is about to; under the mutex. */
+static inline bool lk__conn_is_led(const struct lk__conn *conn)
+{
+	return conn->leader || conn->next_leader;
+}
 
 int lk__conn_init(struct lk__conn *conn, struct lk__node *node, enum lk__conn_kind kind,
 		  lk_error *error);
@@ -319,6 +331,8 @@ int64_t lk__conn_next_ns(const struct lk__conn *conn);  /* when to look, if noth
 void lk__conn_accept(struct lk__conn *conn, struct lk__request *request,
 		     struct lk__deferred *after);
 void lk__conn_unlist(struct lk__conn *conn, struct lk__wait *wait);
+/* Whether the next leader is on its way. Who gets no core for a while is not expected any more. */
+bool lk__conn_expects_leader(const struct lk__conn *conn);
 void lk__conn_enqueue(struct lk__conn *conn, struct lk__request *request);
 void lk__conn_remove(struct lk__conn *conn, struct lk__request *request);
 void lk__conn_push(struct lk__conn *conn); /* what was appended must leave now */

@@ -16,7 +16,12 @@
 #include "resp/reader.h"
 
 #define SPIN_CREDIT_MAX 16
-#define WAIT_SERVED 2  /* LK__WAIT_READY, and the mutex is not held */
+#define WAIT_SERVED 2 /* LK__WAIT_READY, and the mutex is not held */
+#define TRIP_PART 8   /* of each answer's time that counts for the usual one */
+#define TRIPS 4       /* for so many of those a follower waits for its leader, */
+#define PATIENCE_NS                                                                                \
+	(5 * LK__MS) /* and for this long at least: a timer that is soon due costs much */
+#define APPOINTED_NS (100 * LK__US) /* for the next leader to run, before a newcomer leads */
 #define SPIN_PAUSE 128 /* turns without a spin after it has not paid; doubled each time, */
 #define SPIN_MISSES_MAX 4
 #define SPIN_HITS 1024             /* answers in time that make up for one doubling */
@@ -41,19 +46,26 @@ int64_t lk__conn_next_ns(const struct lk__conn *conn)
 	return conn->postponed ? lk__earlier(next_ns, conn->postponed_until_ns) : next_ns;
 }
 
-static ssize_t conn_read(struct lk__conn *conn)
+/* With the mutex, or where the stream can be read and written at once without it. */
+static ssize_t conn_read_now(struct lk__conn *conn)
 {
 	bool ended = atomic_load(&conn->ended);
 	if (ended)
 		atomic_store(&conn->ended, false);
-	if (conn->exclusive)
-		pthread_mutex_lock(&conn->mutex);
 	ssize_t got = lk__stream_read(conn->stream, conn->chunk, sizeof(conn->chunk));
-	if (conn->exclusive)
-		pthread_mutex_unlock(&conn->mutex);
 	if (ended && got > 0) /* the end is still to be read */
 		atomic_store(&conn->ended, true);
 	return got == 0 ? -ECONNRESET : got;
+}
+
+static ssize_t conn_read(struct lk__conn *conn)
+{
+	if (!conn->exclusive)
+		return conn_read_now(conn);
+	pthread_mutex_lock(&conn->mutex);
+	ssize_t got = conn_read_now(conn);
+	pthread_mutex_unlock(&conn->mutex);
+	return got;
 }
 
 static void spin_hit(struct lk__spin *spin)
@@ -132,8 +144,11 @@ static void conn_sleep(struct lk__conn *conn, short events, int64_t until_ns,
 static bool conn_parse(struct lk__conn *conn, ssize_t got, struct lk__deferred *after)
 {
 	int rc = lk__reader_feed(conn->reader, conn->chunk, (size_t)got);
+	int64_t now_ns = lk__now_ns();
 	if (conn->kind == LK__CONN_MESSAGES)
-		conn->heard_ns = lk__now_ns();
+		conn->heard_ns = now_ns;
+	else if (conn->in_flight)
+		conn->trip_ns += (now_ns - conn->in_flight->sent_ns - conn->trip_ns) / TRIP_PART;
 	redisReply *reply;
 	while (rc >= 0 && conn->state == LK__CONN_UP &&
 	       (rc = lk__reader_next(conn->reader, &reply)) == 1) {
@@ -145,29 +160,38 @@ static bool conn_parse(struct lk__conn *conn, ssize_t got, struct lk__deferred *
 	return rc < 0;
 }
 
+/* The last reason is the nearest to what has happened. */
+static void conn_fault(struct lk__conn *conn, int code, const char *reason)
+{
+	conn->must_break = false;
+	lk__conn_must_break(conn, code, reason);
+}
+
+/* What was read, by the leader or in its place. What is wrong with it the leader acts on. */
+static void conn_take_in(struct lk__conn *conn, ssize_t got, struct lk__deferred *after)
+{
+	char text[160];
+	if (conn->disowned) /* what was read is not looked at; it must break */
+		return;
+	if (got > 0) {
+		if (conn_parse(conn, got, after))
+			conn_fault(conn, LK_EPROTOCOL, lk__reader_error(conn->reader));
+	} else if (got == -ECONNRESET) {
+		conn_fault(conn, LK_EUNREACHABLE, "the connection was closed");
+	} else if (got != -EAGAIN && got != -EINTR) {
+		conn_fault(conn, LK_EUNREACHABLE, strerror_r((int)-got, text, sizeof(text)));
+	} else if (conn->in_flight && lk__now_ns() >= lk__conn_limit_ns(conn)) {
+		lk__conn_must_break(conn, LK_EUNREACHABLE, "no answer within the command limit");
+	}
+}
+
 static void conn_took(struct lk__conn *conn, ssize_t got, struct lk__deferred *after)
 {
-	char reason[160];
 	if (conn->state == LK__CONN_CLOSED) /* meanwhile; a lost connection would be opened again */
 		return;
-	if (conn->disowned) /* what was read is not looked at; it must break */
-		got = -EAGAIN;
-	if (got == -EAGAIN || got == -EINTR) {
-		if (conn->must_break)
-			lk__conn_break(conn, conn->fault.code, conn->fault.reason, after);
-		else if (conn->in_flight && lk__now_ns() >= lk__conn_limit_ns(conn))
-			lk__conn_break(conn, LK_EUNREACHABLE, "no answer within the command limit",
-				       after);
-	} else if (got < 0) {
-		const char *text = got == -ECONNRESET
-					   ? "the connection was closed"
-					   : strerror_r((int)-got, reason, sizeof(reason));
-		lk__conn_break(conn, LK_EUNREACHABLE, text, after);
-	} else if (conn_parse(conn, got, after)) {
-		lk__conn_break(conn, LK_EPROTOCOL, lk__reader_error(conn->reader), after);
-	} else if (conn->must_break) {
+	conn_take_in(conn, got, after);
+	if (conn->must_break)
 		lk__conn_break(conn, conn->fault.code, conn->fault.reason, after);
-	}
 }
 
 /* One turn of the leader: write, spin or sleep, read, hand out. Frees the mutex meanwhile. */
@@ -193,31 +217,36 @@ static void conn_turn(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel
 	} else {
 		if (sleeps)
 			conn_sleep(conn, events, until_ns < next_ns ? until_ns : next_ns, cancel);
-		atomic_store(&conn->asleep, false);
-		got = conn_read(conn);
+		bool taken = sleeps && !atomic_exchange(&conn->asleep, false);
+		got = taken ? -EAGAIN : conn_read(conn);
 	}
 	pthread_mutex_lock(&conn->mutex);
 	conn_took(conn, got, after);
 }
 
-/* The leader goes, and the first who still waits is the next. False: there is none. */
+/*
+ * The leader goes, and has written all. The first who still waits is woken to lead. False: there is
+ * none.
+ */
 static bool conn_pass_lead(struct lk__conn *conn, struct lk__deferred *after)
 {
 	struct lk__wait *wait;
-	assert(conn->leader);
 	conn->leader = NULL;
 	if (conn->state != LK__CONN_UP)
 		return false;
+	lk__conn_flush(conn);
+	if (conn->next_leader) /* it is on its way still */
+		return true;
 	DL_FOREACH(conn->waits, wait)
 	{
 		if (!wait->ready(wait->subject)) {
-			conn->leader = wait->thread;
+			conn->next_leader = wait;
+			conn->appointed_ns = lk__now_ns();
 			atomic_store(&wait->appointed, true);
 			lk__after_wake(after, wait->thread);
 			return true;
 		}
 	}
-	lk__conn_flush(conn);
 	return false;
 }
 
@@ -248,10 +277,67 @@ static bool conn_served(const struct lk__wait *wait)
 	       !atomic_load(&wait->appointed);
 }
 
+/* ---- followers ---- */
+
+bool lk__conn_expects_leader(const struct lk__conn *conn)
+{
+	return conn->next_leader &&
+	       lk__now_ns() - conn->appointed_ns < lk__later(conn->trip_ns, APPOINTED_NS);
+}
+
+/* Whether the leader has to look: its own answer is there, or the connection is to end. */
+static bool conn_wants_leader(const struct lk__conn *conn)
+{
+	const struct lk__wait *wait;
+	DL_FOREACH(conn->waits, wait)
+	if (wait->thread == conn->leader)
+		return conn->must_break || wait->ready(wait->subject);
+	return true; /* its answer took it out */
+}
+
+/* Reads in the place of a leader that sleeps: its core may be somebody else's. */
+static void conn_help(struct lk__conn *conn, struct lk__deferred *after)
+{
+	bool asleep = true;
+	if (conn->state != LK__CONN_UP || !conn->leader || conn->must_break || !conn->in_flight ||
+	    !atomic_compare_exchange_strong(&conn->asleep, &asleep, false))
+		return;
+	ssize_t got = conn_read_now(conn);
+	conn_take_in(conn, got, after);
+	atomic_store(&conn->asleep, true);
+	if (conn_wants_leader(conn))
+		lk__wake_fd(conn->wake_fd);
+}
+
+/* Waits for what another reads, and looks itself when that takes longer than usual; seldomer each
+ * time. True: it is there, and the mutex is not held. */
+static bool conn_follow(struct lk__conn *conn, struct lk__wait *wait, int64_t until_ns,
+			int64_t *patience_ns, struct lk__deferred *after)
+{
+	int64_t look_ns = LK__NEVER;
+	if (wait->request && conn->state == LK__CONN_UP) { /* messages may come at any time */
+		*patience_ns = lk__later(*patience_ns,
+					 lk__later(TRIPS * conn->trip_ns, PATIENCE_NS));
+		look_ns = lk__now_ns() + *patience_ns;
+	}
+	lk__conn_push(conn);
+	lk__conn_unlock(conn, after);
+	lk__park_wait(&wait->thread->park, lk__earlier(until_ns, look_ns));
+	if (conn_served(wait))
+		return true;
+	pthread_mutex_lock(&conn->mutex);
+	if (look_ns != LK__NEVER && lk__now_ns() >= look_ns) {
+		*patience_ns *= 2;
+		conn_help(conn, after);
+	}
+	return false;
+}
+
 /* Returns with the mutex, but for WAIT_SERVED. */
 static int conn_wait(struct lk__conn *conn, struct lk__wait *wait, int64_t until_ns,
 		     lk_cancel *cancel, struct lk__deferred *after)
 {
+	int64_t patience_ns = 0;
 	for (;;) {
 		if (wait->ready(wait->subject))
 			return LK__WAIT_READY;
@@ -261,18 +347,15 @@ static int conn_wait(struct lk__conn *conn, struct lk__wait *wait, int64_t until
 			return LK_ECANCELLED;
 		if (until_ns != LK__NEVER && lk__now_ns() >= until_ns)
 			return LK__WAIT_TIME_UP;
-		if (conn->state == LK__CONN_UP && !conn->leader)
+		if (conn->state == LK__CONN_UP && !conn->leader &&
+		    (conn->next_leader == wait || !lk__conn_expects_leader(conn)))
 			conn->leader = wait->thread;
-		if (conn->leader == wait->thread) {
+		if (conn->next_leader == wait)
+			conn->next_leader = NULL;
+		if (conn->leader == wait->thread)
 			conn_turn(conn, until_ns, cancel, after);
-		} else {
-			lk__conn_push(conn);
-			lk__conn_unlock(conn, after);
-			lk__park_wait(&wait->thread->park, until_ns);
-			if (conn_served(wait))
-				return WAIT_SERVED;
-			pthread_mutex_lock(&conn->mutex);
-		}
+		else if (conn_follow(conn, wait, until_ns, &patience_ns, after))
+			return WAIT_SERVED;
 	}
 }
 
@@ -289,7 +372,10 @@ static int conn_wait_and_go(struct lk__conn *conn, struct lk__wait *wait, int64_
 	lk__conn_unlist(conn, wait);
 	if (wait->request)
 		wait->request->wait = NULL;
-	if (conn->leader == wait->thread)
+	bool next = conn->next_leader == wait;
+	if (next)
+		conn->next_leader = NULL;
+	if (conn->leader == wait->thread || (next && !conn->leader))
 		conn_resign(conn, rc == LK__WAIT_READY, after);
 	lk__conn_unlock(conn, after);
 	return rc;
@@ -358,7 +444,7 @@ static bool conn_attend(struct lk__conn *conn, struct lk__thread *thread, bool e
 		if (conn->leader == thread)
 			conn_pass_lead(conn, &after);
 	}
-	bool expected = !conn->leader && (conn_is_unfinished(conn) || conn->channels);
+	bool expected = !lk__conn_is_led(conn) && (conn_is_unfinished(conn) || conn->channels);
 	lk__conn_unlock(conn, &after);
 	return expected;
 }

@@ -61,7 +61,7 @@ bool lk__conn_leave(struct lk__request *request, void (*finish)(struct lk__reque
 	if (left) {
 		request->thread = NULL;
 		request->finish = finish;
-		if (!conn->leader && conn->state == LK__CONN_UP)
+		if (!lk__conn_is_led(conn) && conn->state == LK__CONN_UP)
 			conn->node->events->attention(conn->node->context);
 	}
 	pthread_mutex_unlock(&conn->mutex);

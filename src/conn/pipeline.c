@@ -168,10 +168,11 @@ void lk__conn_enqueue(struct lk__conn *conn, struct lk__request *request)
 		lk__conn_append(conn, request);
 }
 
-/* What was appended must leave: by the leader if it is awake, else by us. */
+/* What was appended must leave: by the leader if it is awake, or will be at once; else by us. */
 void lk__conn_push(struct lk__conn *conn)
 {
-	if (conn->state != LK__CONN_UP || (conn->leader && !atomic_load(&conn->asleep)))
+	bool later = conn->leader ? !atomic_load(&conn->asleep) : lk__conn_expects_leader(conn);
+	if (conn->state != LK__CONN_UP || later)
 		return;
 	lk__conn_flush(conn);
 	if (conn->leader && (conn->must_break || lk__buffer_size(&conn->out) > 0))
@@ -202,7 +203,7 @@ static void conn_submit_unattended(struct lk__conn *conn, struct lk__request *re
 {
 	lk__conn_accept(conn, request, after);
 	lk__conn_push(conn);
-	if (!conn->leader)
+	if (!lk__conn_is_led(conn))
 		conn->node->events->attention(conn->node->context);
 }
 

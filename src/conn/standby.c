@@ -111,7 +111,7 @@ int64_t lk__conn_arm(struct lk__conn *conn, int set_fd)
 	pthread_mutex_lock(&conn->mutex);
 	bool expects = conn->in_flight || conn->postponed || conn->unacked || conn->channels ||
 		       conn_is_urgent(conn);
-	if (conn->state == LK__CONN_UP && !conn->leader && expects)
+	if (conn->state == LK__CONN_UP && !lk__conn_is_led(conn) && expects)
 		at_ns = conn_arm(conn, set_fd);
 	if (conn->finished) /* left to us by one who could not */
 		at_ns = 0;

@@ -248,6 +248,11 @@ static bool never(const void *subject)
 	return false;
 }
 
+bool sim_has_mutex(void)
+{
+	return world.running && world.running->mutexes > 0;
+}
+
 void sim_sleep(int64_t duration_ns)
 {
 	sim_wait(never, NULL, world.now_ns + duration_ns);

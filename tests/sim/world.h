@@ -63,6 +63,7 @@ int64_t sim_stalled_ns(void);
 /* The running task waits until `ready(subject)` or a time; holding a mutex is a failure. */
 void sim_wait(bool (*ready)(const void *subject), const void *subject, int64_t until_ns);
 void sim_sleep(int64_t duration_ns);
+bool sim_has_mutex(void); /* the running task */
 
 /* Thread-specific data: of the running task. `end` of a key is called as a task ends. */
 int sim_key_new(void (*end)(void *value)); /* or -1 */
