@@ -16,15 +16,17 @@
 #include "resp/reader.h"
 
 #define SPIN_CREDIT_MAX 16
-#define WAIT_SERVED 2 /* LK__WAIT_READY, and the mutex is not held */
-#define TRIP_PART 8   /* of each answer's time that counts for the usual one */
-#define TRIPS 4       /* for so many of those a follower waits for its leader, */
+#define SPIN_LATE_CREDIT 4 /* that a spin without an answer costs, */
+#define SPIN_GAP_CREDIT 8  /* and one that lost its core */
+#define WAIT_SERVED 2      /* LK__WAIT_READY, and the mutex is not held */
+#define TRIP_PART 8        /* of each answer's time that counts for the usual one */
+#define TRIPS 4            /* for so many of those a follower waits for its leader, */
 #define PATIENCE_NS                                                                                \
 	(5 * LK__MS) /* and for this long at least: a timer that is soon due costs much */
 #define APPOINTED_NS (100 * LK__US) /* for the next leader to run, before a newcomer leads */
 #define SPIN_PAUSE 128 /* turns without a spin after it has not paid; doubled each time, */
 #define SPIN_MISSES_MAX 4
-#define SPIN_HITS 1024             /* answers in time that make up for one doubling */
+#define SPIN_HITS 256              /* answers in time that make up for one doubling */
 #define SPIN_GAP_NS (100 * LK__US) /* between two looks: the core was somebody else's */
 
 /* ---- the leader's turn ---- */
@@ -77,8 +79,11 @@ static void spin_hit(struct lk__spin *spin)
 	spin->misses -= spin->misses > 0;
 }
 
-static void spin_missed(struct lk__spin *spin)
+static void spin_missed(struct lk__spin *spin, int credit)
 {
+	spin->credit -= credit;
+	if (spin->credit >= 0)
+		return;
 	spin->credit = 0;
 	spin->pause = SPIN_PAUSE << spin->misses;
 	spin->misses += spin->misses < SPIN_MISSES_MAX;
@@ -101,13 +106,11 @@ static ssize_t conn_spin(struct lk__conn *conn, int64_t now_ns)
 		if (gap_ns < SPIN_GAP_NS)
 			spin_hit(spin);
 		else
-			spin_missed(spin);
+			spin_missed(spin, SPIN_GAP_CREDIT);
 		return got;
 	}
 	/* No answer in time, or another caller came: we are not alone. */
-	spin->credit -= 4;
-	if (spin->credit < 0 || gap_ns >= SPIN_GAP_NS)
-		spin_missed(spin);
+	spin_missed(spin, gap_ns < SPIN_GAP_NS ? SPIN_LATE_CREDIT : SPIN_GAP_CREDIT);
 	return -EAGAIN;
 }
 
