@@ -29,8 +29,9 @@
  *   runs on them, except the callbacks for log lines, for credentials, and to wake up a queue's
  *   reader. A threadless client has none of them (loop.h).
  * - A client takes one thread-specific key, of which a process has 1,024 (PTHREAD_KEYS_MAX), and
- *   four descriptors; up to ten once it is used, more with the option `connections`. When keys or
- *   descriptors run out, the call fails with LK_ESYSTEM.
+ *   four descriptors; up to ten once it is used, and two for each connection more that it opens for
+ *   several threads (CONNECTIONS in config.h). When keys or descriptors run out, the call fails
+ *   with LK_ESYSTEM.
  * - A call takes at most 32 kB of the calling thread's stack; a call on a multi lock, 64 kB.
  * - Blocking calls do their I/O in the calling thread. Thread cancellation is disabled inside
  *   them; EINTR restarts them; lk_cancel_now() ends them, from a signal handler too.

@@ -192,7 +192,7 @@ bool lk__conn_keep(struct lk__conn *conn, struct lk__request *request, int64_t s
 		request->sent_ns = sent_ns;
 		request->sends = 1;
 		DL_APPEND(conn->unacked, request);
-		if (!conn->leader)
+		if (!lk__conn_is_led(conn))
 			conn->node->events->attention(conn->node->context);
 	}
 	lk__conn_unlock_held(conn, &after);

@@ -380,7 +380,7 @@ void lk__conn_open(struct lk__conn *conn)
 
 static bool conn_is_at_rest(const struct lk__conn *conn)
 {
-	return lk__conn_is_idle(conn) && !conn->unacked && !lk__conn_is_led(conn) && !conn->waits &&
+	return lk__conn_is_idle(conn) && !lk__conn_is_led(conn) && !conn->waits &&
 	       !conn->standbys && conn->wanted == 0 && !conn->must_break &&
 	       lk__buffer_size(&conn->out) == 0;
 }

@@ -297,6 +297,59 @@ static void test_a_crowd_has_more_connections(void **state)
 	wait_until(redis_clients(&server, "many") == 0, 5000);
 }
 
+/* Each sets the same option; a later one prevails. */
+static const struct {
+	const char *query, *option, *variable; /* "" or NULL: not there */
+	size_t connections;
+} sources[] = {
+	{"&connections=2", NULL, NULL, 2},
+	{"", "2", NULL, 2},
+	{"", NULL, "2", 2},
+	{"&connections=4", "2", NULL, 2},
+	{"&connections=1", NULL, "2", 2},
+	{"", "1", "3", 3},
+};
+
+static lk_client *open_client_from(size_t source)
+{
+	lk_client *client = NULL;
+	lk_config *config = NULL;
+	char url[512];
+	snprintf(url, sizeof(url), "%s?client_name=source%s", server.url_unix,
+		 sources[source].query);
+	expect(0, lk_config_new(&config, &err));
+	expect(0, lk_config_set(config, "url", url, &err));
+	if (sources[source].option)
+		expect(0, lk_config_set(config, "connections", sources[source].option, &err));
+	if (sources[source].variable) {
+		setenv("LOCKKEEPER_CONNECTIONS", sources[source].variable, 1);
+		expect(0, lk_config_load_environment(config, &err));
+		unsetenv("LOCKKEEPER_CONNECTIONS");
+	}
+	expect(0, lk_client_new(&client, config, &err));
+	lk_config_free(config);
+	return client;
+}
+
+static void test_connections_from_each_source(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(sources) / sizeof(*sources); i++) {
+		struct many many = {.client = open_client_from(i)};
+		struct threads threads;
+		threads_start(&threads, 8, work_until_over, &many);
+		wait_until(redis_clients(&server, "source") == sources[i].connections, 20000);
+		/* As many calls again as have opened them open no more. */
+		uint64_t acquires = stats_of(many.client).acquires;
+		wait_until(stats_of(many.client).acquires > 2 * acquires + 1000, 20000);
+		many.over = true;
+		threads_join(&threads, 60000);
+		check_int(stats_of(many.client).connects, ==, sources[i].connections);
+		close_client(many.client);
+		wait_until(redis_clients(&server, "source") == 0, 5000);
+	}
+}
+
 static void test_one_thread_has_one_connection(void **state)
 {
 	(void)state;
@@ -517,6 +570,7 @@ int main(void)
 		api_test(test_database),
 		api_test(test_three_connections_at_most),
 		api_test(test_a_crowd_has_more_connections),
+		api_test(test_connections_from_each_source),
 		api_test(test_one_thread_has_one_connection),
 		api_test(test_client_kill_fails_no_call),
 		api_test(test_idle_connections_closed_by_the_server),

@@ -176,3 +176,28 @@ def test_arguments_are_told_wherever_that_is_asked_for(cli, server, name):
     assert until(program, 20, "the record is written") == "sleep 60"
     held.terminate()
     held.wait(20)
+
+
+CONNECTIONS = {
+    "LOCKKEEPER_URL": lambda url, count: ([], {"LOCKKEEPER_URL": f"{url}?connections={count}"}),
+    "variable": lambda url, count: ([], {"LOCKKEEPER_CONNECTIONS": count}),
+    "-o": lambda url, count: (["-o", f"connections={count}"], {}),
+    "-o url": lambda url, count: (["-o", f"url={url}?connections={count}"], {}),
+    "--url": lambda url, count: (["--url", f"{url}?connections={count}"], {}),
+}
+
+
+@pytest.mark.parametrize("name", CONNECTIONS)
+def test_connections_are_read_from_each_source(cli, server, name):
+    """The command has one thread, and so one of them, whatever is allowed."""
+    for count in ("0", "17", "many"):
+        words, environment = CONNECTIONS[name](server.unix_url, count)
+        refused = cli("run", *words, "job", "true", **environment)
+        assert refused.returncode == 125
+        assert "connections" in refused.stderr and "1 … 16" in refused.stderr, refused.stderr
+    words, environment = CONNECTIONS[name](server.unix_url, "16")
+    held = cli.start("run", *words, "-l", "60s", "job", "sleep", "60", **environment)
+    until(lambda: server.call("EXISTS", "job"), 20, held.args)
+    assert len(server.clients()) <= 3  # one for scripts, one for messages, one for renewals
+    held.terminate()
+    assert held.wait(20) == 128 + 15, held.stderr.read()

@@ -242,6 +242,32 @@ def test_waits_share_one_wait(three, make_keeper):
     assert waits_run(three.servers[0]) - before < 1600, "some share"
 
 
+def last_calls(monitor, verb: str) -> dict[str, int]:
+    """For each connection, which line shows the last one that it sent."""
+    wanted = f' "{verb}" '
+    return {line.split("]")[0].split()[-1]: number for number, line in enumerate(monitor.lines)
+            if wanted in line and " lua]" not in line}
+
+
+def test_each_connection_asks_for_what_it_has_written(three, make_keeper):
+    """A WAIT counts what its own connection did. Threads have several, grants and releases."""
+    keeper = make_keeper(three.url)
+    monitor = three.servers[0].monitor()
+    for turn in range(100):
+        answer = keeper.call("stress", kind="lock", name=f"own{turn}-", names=0, threads=8,
+                             pairs=50, limit=60)
+        assert answer.ok().grants == 400, answer
+        if len(last_calls(monitor, "EVALSHA")) >= 4:
+            break
+    wrote = last_calls(monitor, "EVALSHA")
+    assert len(wrote) >= 4
+
+    def all_asked() -> bool:
+        asked = last_calls(monitor, "WAIT")
+        return all(asked.get(place, -1) > line for place, line in wrote.items())
+    until(all_asked, 10, "each has asked behind its last release")
+
+
 @pytest.mark.parametrize("lost", ["before", "behind"])
 @pytest.mark.parametrize("kind", ["lock", "fair", "plain", "fenced"])
 def test_the_connection_is_lost_in_between(behind, make_keeper, kind, lost):

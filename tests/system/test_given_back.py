@@ -13,6 +13,7 @@ from waiting import until
 
 LEASE_MS = 300_000  # longer than any wait here
 WAIT_MS = 40_000
+CROWD = 4  # connections to a server, two of them for scripts at least
 
 
 @pytest.fixture
@@ -54,6 +55,29 @@ def test_the_master_dies(deploy, make_keeper, deployment, way):
     holder.call("within", again, wait=WAIT_MS, limit=60, **way["call"]).ok()
     for wait in waits:
         wait.result(60).ok()
+
+
+@EACH
+def test_the_master_of_a_crowd_dies(deploy, make_keeper, deployment):
+    """The releases went over several connections: each repeats its own at the next master."""
+    place = deployment(deploy)
+    holder = make_keeper(place.url)
+    master, threads, name = place.master(), 16, place.name("many")
+    for turn in range(100):
+        holder.call("stress", name=place.name(f"turn{turn}-"), names=0, threads=threads, pairs=50,
+                    limit=60).ok()
+        if moving.our_clients(master) >= CROWD:
+            break
+    assert moving.our_clients(master) >= CROWD
+    held = holder.say("stress", name=name, names=0, threads=threads, pairs=1, lease=LEASE_MS,
+                      hold_us=2_000_000)
+    until(lambda: holder.stats().held == threads, 20, "all hold")
+    moving.without_replication(master)
+    assert held.result(60).ok().release_OK == threads
+    place.killed()
+    other = make_keeper(place.url)
+    for number in range(threads):
+        other.call("within", f"{name}{number}", wait=WAIT_MS, limit=60).ok()
 
 
 @pytest.mark.parametrize("kind", LOCKS)

@@ -10,8 +10,12 @@
 #include "base/clock.h"
 #include "conf/config.h"
 #include "conn/node.h"
+#include "drive/client/client.h"
+#include "drive/entry/entry.h"
+#include "drive/entry/policy.h"
 #include "net/stream.h"
 #include "resp/reader.h"
+#include "sync/lock/lock.h"
 
 #define LOOKS_MAX 10000 /* at what another thread does, a ms apart */
 
@@ -263,6 +267,171 @@ static void test_one_in_use_is_not(void **state)
 	lk__request_free(request);
 }
 
+/* ---- several nodes ---- */
+
+#define NODES 7
+#define EACH 3    /* connections of a node beside its first, at most */
+#define IN_ALL 16 /* of a client */
+
+static struct lk__node nodes[NODES];
+
+static struct lk__node *node_at(struct lk__topo *topo, size_t index)
+{
+	(void)topo;
+	return index < NODES ? &nodes[index] : NULL;
+}
+
+static struct lk__node *node_of(struct lk__topo *topo, uint16_t slot)
+{
+	(void)topo;
+	return &nodes[slot];
+}
+
+static const struct lk__topo_ops topo_ops = {.node_at = node_at, .node_of = node_of};
+static struct lk__topo topo = {.ops = &topo_ops, .slotted = true};
+static const struct lk__policy one_node, majority = {.spreads = true};
+static lk_client client = {.topo = &topo};
+
+static void set_up_nodes(void)
+{
+	lk_error error;
+	assert_int_equal(lk_config_set(config, "connections", "4", &error), 0);
+	client.config = config;
+	memset(nodes, 0, sizeof(nodes));
+	for (size_t i = 0; i < NODES; i++) {
+		assert_int_equal(lk__node_init(&nodes[i], config, &events, NULL, &error), 0);
+		nodes[i].scripts[0]->state = LK__CONN_UP;
+	}
+}
+
+static void tear_down_nodes(void)
+{
+	for (size_t i = 0; i < NODES; i++) {
+		lk__node_close(&nodes[i]);
+		lk__node_destroy(&nodes[i]);
+	}
+}
+
+static struct lk__entry entry_on(size_t index)
+{
+	return (struct lk__entry){
+		.client = &client,
+		.target = {.recipe = &lk__lock_recipe,
+			   .slot = (uint16_t)index,
+			   .node = &nodes[index]},
+		.policy = &one_node,
+	};
+}
+
+static unsigned join_entry(struct lk__entry *entry)
+{
+	return lk__entry_join(entry, entry->target.node)->index;
+}
+
+/* As many more callers as another connection takes; what they open counts as being opened. */
+static void crowd(size_t index)
+{
+	struct lk__entry entry = entry_on(index);
+	for (int i = 0; i < 200; i++)
+		join_entry(&entry);
+	for (size_t i = 1; i < nodes[index].script_count; i++) {
+		struct lk__conn *conn = nodes[index].scripts[i];
+		struct timespec pause = {.tv_nsec = 1000000};
+		for (int looks = 0; conn->state == LK__CONN_CONNECTING && looks < LOOKS_MAX;
+		     looks++)
+			nanosleep(&pause, NULL);
+		assert_int_not_equal(conn->state, LK__CONN_CONNECTING);
+		conn->state = LK__CONN_UP;
+	}
+}
+
+static size_t extra_in_all(void)
+{
+	size_t extra = 0;
+	for (size_t i = 0; i < NODES; i++)
+		extra += lk__node_extra(&nodes[i]);
+	return extra;
+}
+
+static void test_a_client_has_so_many_in_all(void **state)
+{
+	(void)state;
+	set_up_nodes();
+	for (int round = 0; round < EACH + 1; round++)
+		for (size_t i = 0; i < NODES; i++)
+			crowd(i);
+	assert_int_equal(extra_in_all(), IN_ALL); /* and not NODES * EACH */
+	for (size_t i = 0; i < NODES; i++)
+		assert_in_range(lk__node_extra(&nodes[i]), 1, EACH);
+	nodes[0].scripts[1]->state = LK__CONN_DOWN; /* one is closed: another node may have it */
+	size_t last = lk__node_extra(&nodes[NODES - 1]);
+	crowd(NODES - 1);
+	assert_int_equal(lk__node_extra(&nodes[NODES - 1]), last + 1);
+	assert_int_equal(extra_in_all(), IN_ALL);
+	tear_down_nodes();
+}
+
+/* ---- which ones a lock may be on ---- */
+
+static struct lk__entry entry_on_second(void)
+{
+	struct lk__entry entry = entry_on(0);
+	set_up_nodes();
+	assert_int_equal(lk__node_add_conn(&nodes[0], NULL), 0);
+	nodes[0].scripts[1]->state = LK__CONN_UP;
+	lk__conn_join(nodes[0].scripts[0]);
+	assert_int_equal(join_entry(&entry), 1);
+	lk__conn_part(nodes[0].scripts[1]);
+	lk__conn_part(nodes[0].scripts[0]);
+	return entry;
+}
+
+static void test_a_lock_goes_along_with_its_caller(void **state)
+{
+	(void)state;
+	struct lk__entry entry = entry_on_second();
+	assert_int_equal(join_entry(&entry), 0);
+	tear_down_nodes();
+}
+
+static void test_not_while_something_of_it_is_under_way(void **state)
+{
+	(void)state;
+	struct lk__entry entry = entry_on_second();
+	struct lk__waiting waiting = {.request = (struct lk__request *)&waiting};
+	atomic_store(&entry.releasing, 1); /* which no try may overtake */
+	assert_int_equal(join_entry(&entry), 1);
+	atomic_store(&entry.releasing, 0);
+	atomic_store(&entry.compensating, 1);
+	assert_int_equal(join_entry(&entry), 1);
+	atomic_store(&entry.compensating, 0);
+	entry.waiting = &waiting; /* a try, which no release may overtake */
+	assert_int_equal(join_entry(&entry), 1);
+	entry.waiting = NULL;
+	entry.grant.repeated_until_ns = lk__now_ns() + 60000 * LK__MS; /* a copy of one */
+	assert_int_equal(join_entry(&entry), 1);
+	lk__entry_rejoin_first(&entry);
+	assert_ptr_equal(lk__entry_conn(&entry), nodes[0].scripts[1]);
+	entry.grant.repeated_until_ns = lk__now_ns();
+	lk__entry_rejoin_first(&entry);
+	assert_ptr_equal(lk__entry_conn(&entry), nodes[0].scripts[0]);
+	tear_down_nodes();
+}
+
+static void test_not_where_several_entries_are_in_order(void **state)
+{
+	(void)state;
+	struct lk__entry red = entry_on_second();
+	red.policy = &majority;
+	assert_int_equal(join_entry(&red), 1);
+	red.policy = &one_node;
+	red.stays = true; /* a member of a red lock */
+	assert_int_equal(join_entry(&red), 1);
+	lk__entry_rejoin_first(&red);
+	assert_ptr_equal(lk__entry_conn(&red), nodes[0].scripts[1]);
+	tear_down_nodes();
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -280,6 +449,10 @@ int main(void)
 		TEST(test_none_begins_as_the_client_is_closed),
 		TEST(test_one_that_was_not_used_for_long_is_closed),
 		TEST(test_one_in_use_is_not),
+		TEST(test_a_client_has_so_many_in_all),
+		TEST(test_a_lock_goes_along_with_its_caller),
+		TEST(test_not_while_something_of_it_is_under_way),
+		TEST(test_not_where_several_entries_are_in_order),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,6 +126,7 @@ struct lk_client {
 	_Atomic unsigned quorums;        /* entries that are on several nodes */
 	_Atomic bool unreleased;         /* no memory was left to release something */
 	_Atomic bool closing;            /* one caller closes it */
+	_Atomic bool growing;            /* one opens another connection for scripts */
 	_Atomic(struct lk__loop *) loop; /* NULL until the first need */
 	struct lk__watch watch;
 	struct lk__notices notices;

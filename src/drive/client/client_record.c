@@ -132,13 +132,15 @@ static void record_finish(struct lk__request *request)
 static struct lk__conn *record_conn(lk_client *client, const char *key, struct lk__conn *near,
 				    struct lk__node **node_out)
 {
-	*node_out = lk__topo_node_of(client->topo, key, strlen(key));
-	struct lk__conn *conn = near && near->node == *node_out ? near
-								: lk__node_scripts(*node_out);
-	if (lk__conn_is_up(conn))
-		return conn;
+	struct lk__node *node = *node_out = lk__topo_node_of(client->topo, key, strlen(key));
+	if (near && near->node == node && lk__conn_is_up(near))
+		return near;
+	size_t count = atomic_load(&node->script_count);
+	for (size_t i = 0; i < count; i++)
+		if (lk__conn_is_up(node->scripts[i]))
+			return node->scripts[i];
 	if (client->topo->slotted) /* no lock may ever need this node */
-		lk__conn_open(conn);
+		lk__conn_open(lk__node_scripts(node));
 	return NULL;
 }
 

@@ -175,6 +175,7 @@ struct lk__entry {
 	bool contended : 1; /* at our last try or release another process held it, or listened */
 	bool deaf : 1;      /* who may not listen: those who wait look again from time to time */
 	bool renewing : 1;  /* a renewal is in flight */
+	bool stays : 1;     /* on its connection: red locks are at it, too */
 	_Atomic bool doubt; /* a message came that nobody of us sent */
 	struct lk__hold *_Atomic hold; /* client_on_doubt() looks without the mutex */
 	struct lk__hold *lost;

@@ -8,7 +8,8 @@
  * along to the connection that it chooses.
  *
  * Where each owner has an entry, or several kinds share a key, what one of them sends comes before
- * what the next one sends: all are on the first connection.
+ * what the next one sends: all are on the first connection. An entry that red locks have in common
+ * with callers of its own stays where it is, since nothing here tells what of those is under way.
  */
 #include "base/clock.h"
 #include "conf/config.h"
@@ -19,7 +20,8 @@
 static bool entry_may_move(const struct lk__entry *entry)
 {
 	const struct lk__recipe *recipe = entry->target.recipe;
-	return recipe->sharing == LK__ONE_QUEUE && !recipe->other_side && !entry->policy->spreads;
+	return recipe->sharing == LK__ONE_QUEUE && !recipe->other_side && !entry->policy->spreads &&
+	       !entry->stays;
 }
 
 static bool entry_is_under_way(const struct lk__entry *entry)
@@ -32,16 +34,20 @@ static bool entry_is_under_way(const struct lk__entry *entry)
 	       (repeated_until_ns && repeated_until_ns > lk__now_ns());
 }
 
-/* The client has found all connections of the node taken, for a while. */
+/* The client has found all connections of the node taken, for a while. One caller at a time counts
+ * and opens: two nodes may not both take the last that is free. */
 static void client_grow(lk_client *client, struct lk__node *node)
 {
 	struct lk__topo *topo = client->topo;
 	struct lk__node *each;
 	size_t extra = 0;
+	if (atomic_exchange(&client->growing, true))
+		return;
 	for (size_t i = 0; (each = topo->ops->node_at(topo, i)); i++)
 		extra += lk__node_extra(each);
 	if (extra < EXTRA_MOST)
 		lk__node_grow(node);
+	atomic_store(&client->growing, false);
 }
 
 struct lk__conn *lk__entry_join(struct lk__entry *entry, struct lk__node *node)
@@ -62,7 +68,7 @@ struct lk__conn *lk__entry_join(struct lk__entry *entry, struct lk__node *node)
 
 void lk__entry_rejoin_first(struct lk__entry *entry)
 {
-	if (atomic_load(&entry->conn_index) > 0 && !entry_is_under_way(entry))
+	if (atomic_load(&entry->conn_index) > 0 && !entry->stays && !entry_is_under_way(entry))
 		atomic_store(&entry->conn_index, 0);
 }
 

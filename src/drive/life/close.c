@@ -129,6 +129,7 @@ static void close_read(lk_client *client, struct lk__thread *thread, int64_t unt
 {
 	struct lk__node *node;
 	for (size_t i = 0; (node = client->topo->ops->node_at(client->topo, i)); i++) {
+		lk__node_stop_growing(node); /* one more would be open to tries */
 		for (size_t j = 0; j < node->script_count; j++) {
 			struct lk__conn *conn = node->scripts[j];
 			int rc = LK__WAIT_TIME_UP;

@@ -523,6 +523,7 @@ static int part_give_back(struct lk__multi_ask *ask, size_t part)
 		return rc;
 	assert(entry->hold);             /* its last count */
 	lk__compensation_reserve(entry); /* without it, close tells of a release that is unknown */
+	lk__entry_rejoin_first(entry);   /* the next try comes behind the release of all parts */
 	lk__release_begin(release, entry, &ask->why);
 	lk__entry_drop_hold(entry, lk__now_ns());
 	release->passes = entry->passing = lk__entry_first(entry) != NULL;

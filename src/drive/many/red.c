@@ -37,6 +37,10 @@ static void red_join_fronts(struct lk__red *red, struct lk__entry *entry)
 	for (size_t i = 0; i < red->count; i++) {
 		struct lk__red_node *node = &red->node[i];
 		node->front.entry = entry;
+		pthread_mutex_lock(&node->member->mutex);
+		lk__entry_rejoin_first(node->member);
+		node->member->stays = true;
+		pthread_mutex_unlock(&node->member->mutex);
 		pthread_mutex_lock(&node->client->mutex);
 		DL_APPEND(node->member->fronts, &node->front);
 		pthread_mutex_unlock(&node->client->mutex);
