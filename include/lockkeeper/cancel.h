@@ -3,7 +3,9 @@
  * Cancellation: a token that ends the blocking call it was given to.
  *
  * A cancelled call tells the truth. If the grant arrived first, the call returns 0 and the caller
- * holds the lock. Otherwise it fails with LK_ECANCELLED, and nothing of the wait stays in Redis.
+ * holds the lock. Otherwise it fails with LK_ECANCELLED, and nothing of the wait stays in Redis. A
+ * try that has no answer by then is given back as soon as it has one; until then the lock may be
+ * kept from others.
  */
 #ifndef LOCKKEEPER_CANCEL_H
 #define LOCKKEEPER_CANCEL_H

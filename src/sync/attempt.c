@@ -333,10 +333,10 @@ static struct lk__effects attempt_granted(struct lk__attempt *attempt, int64_t s
 	struct lk__effects effects = {.sent_ns = sent_ns,
 				      .repeated_until_ns = attempt->copies_until_ns};
 	assert(sent_ns <= now_ns && attempt->number != 0);
-	if (event->closing) { /* its owner could not give it up any more */
+	if (event->closing) { /* its owner could not give it up any more; held until that is done */
 		attempt->state = LK__ATTEMPT_IDLE;
 		attempt_give_back(attempt, true, &effects, now_ns);
-		effects.code = LK_ECLOSED;
+		effects.code = attempt->rules.takes ? LK_EMAYBEHELD : LK_ECLOSED;
 		return act(effects, LK__ATTEMPT_DO_FAIL, 0);
 	}
 	attempt->state = LK__ATTEMPT_IDLE;
@@ -522,14 +522,15 @@ static struct lk__effects attempt_adopted(struct lk__attempt *attempt,
 	return attempt_start(attempt, effects, now_ns);
 }
 
-/* What a head that leaves now, its time being up, is told. */
-static int attempt_verdict(const struct lk__attempt *attempt, bool in_flight, bool compensating)
+/* What a head that leaves now is told, its time being up, or its client being closed. */
+static int attempt_verdict(const struct lk__attempt *attempt, int code, bool out, bool compensating)
 {
-	bool maybe = attempt_doubts(attempt, attempt->code) || (in_flight && attempt->rules.takes);
-	if (maybe)
+	if (attempt_doubts(attempt, attempt->code) || (out && attempt->rules.takes))
 		return LK_EMAYBEHELD;
 	if (attempt->unknown && compensating)
 		return attempt->code == LK_ENOTDURABLE ? attempt->code : LK_EMAYBEHELD;
+	if (code != LK_ETIMEDOUT)
+		return code;
 	if (attempt->busy)
 		return LK_ETIMEDOUT;
 	return attempt->code ? attempt->code : LK_EUNREACHABLE;
@@ -540,13 +541,15 @@ static struct lk__effects attempt_left(struct lk__attempt *attempt,
 				       const struct lk__attempt_event *event, int64_t now_ns)
 {
 	struct lk__effects effects = {0};
-	bool in_flight = attempt->state == LK__ATTEMPT_TRYING && !attempt->rules.fans_out &&
-			 !event->unsent;
+	bool tries = attempt->state == LK__ATTEMPT_TRYING;
+	bool in_flight = tries && !attempt->rules.fans_out && !event->unsent;
+	/* What several nodes have granted of it, or may have, was given up before. */
+	bool out = in_flight || (tries && attempt->rules.fans_out && event->compensating);
 	bool told = attempt->busy &&
 		    (attempt->state == LK__ATTEMPT_WAITING || attempt->state == LK__ATTEMPT_PAUSED);
 	effects.code = event->code;
-	if (event->code == LK_ETIMEDOUT)
-		effects.code = attempt_verdict(attempt, in_flight, event->compensating);
+	if (event->code != LK_ECANCELLED)
+		effects.code = attempt_verdict(attempt, event->code, out, event->compensating);
 	if (event->last)
 		lk__attempt_rest(attempt);
 	if (in_flight) {

@@ -35,6 +35,27 @@ static bool nothing_left(void)
 	       redis_clients(&server, "lockkeeper") <= orphans;
 }
 
+/* A line for each of the first keys: its name, type, time to live and value. */
+static const char describe_keys[] =
+	"local lines = {} "
+	"local ask = {hash = {'HGETALL'}, list = {'LRANGE', 0, -1}, set = {'SMEMBERS'}, "
+	"zset = {'ZRANGE', 0, -1, 'WITHSCORES'}, string = {'GET'}} "
+	"for _, key in ipairs(redis.call('KEYS', '*')) do "
+	"local type = redis.call('TYPE', key).ok local words = ask[type] local value "
+	"if words then value = redis.call(words[1], key, unpack(words, 2)) "
+	"if value and type ~= 'string' then value = table.concat(value, ' ') end end "
+	"lines[#lines + 1] = string.format('%s: %s, ttl %d ms: %s', key, type, "
+	"redis.call('PTTL', key), tostring(value)) "
+	"if #lines == 20 then break end end return lines";
+
+static void show_keys(void)
+{
+	redisReply *lines = redis_ask(&server, "EVAL %s 0", describe_keys);
+	for (size_t i = 0; i < lines->elements; i++)
+		print_error("left behind: %s\n", lines->element[i]->str);
+	freeReplyObject(lines);
+}
+
 int check_nothing_left(void **state)
 {
 	char left[128];
@@ -49,6 +70,8 @@ int check_nothing_left(void **state)
 	snprintf(left, sizeof(left), "left behind: %lld keys, %zu channels, %zu connections",
 		 redis_integer(&server, "DBSIZE"), channels(),
 		 redis_clients(&server, "lockkeeper") - orphans);
+	if (!clean)
+		show_keys();
 	redis_do(&server, "FLUSHALL");
 	orphan_channels = channels();
 	orphans = redis_clients(&server, "lockkeeper");

@@ -350,7 +350,9 @@ static void test_compensation_does_not_wait_for_the_lease(void **state)
 static void acquire_over_close(size_t index, void *argument)
 {
 	(void)index;
-	expect(LK_ECLOSED, lk_lock_acquire_within(argument, slow_ms(20000), NULL, &err));
+	/* What a server has granted meanwhile is given back, or just being so. */
+	int code = lk_lock_acquire_within(argument, slow_ms(20000), NULL, &err);
+	check(code == LK_ECLOSED || code == LK_EMAYBEHELD);
 }
 
 static void close_meanwhile(size_t index, void *argument)

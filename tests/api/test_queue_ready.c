@@ -189,6 +189,53 @@ static void test_no_mutex_is_held_at_notices(void **state)
 	close_ready(0);
 }
 
+/* ---- a close while the loop is kept from its work ---- */
+
+static void close_meanwhile(size_t index, void *argument)
+{
+	(void)index;
+	expect(0, lk_client_close(argument, LK_CLOSE_RELEASE, &err));
+}
+
+/*
+ * Those who wait leave one after another, and the try of the first is granted when its head has
+ * left and the next has not come yet: close waits until that was read, and given back.
+ */
+static void test_a_close_waits_for_a_try_between_two_heads(void **state)
+{
+	enum { WAITERS = 300 }; /* more than are delivered at once */
+	struct threads thread;
+	char owner[32];
+	(void)state;
+	needs_a_thread();
+	open_ready();
+	lk_lock *lock = new_lock(client, "between");
+	check_int(acquire_apart(lock, &(lk_acquire_options){sizeof(lk_acquire_options),
+							    .owner = "first"}),
+		  ==, 0);
+	check_int(release_apart(lock, "first"), ==, 0);
+	server_pause(&server);
+	for (uint64_t i = 0; i < WAITERS; i++) {
+		snprintf(owner, sizeof(owner), "owner-%d", (int)i);
+		begin_acquire(lock, owner, -1, i);
+	}
+	wait_until(stats_of(client).waiting == WAITERS, 5000);
+	ready.stays = true;
+	threads_start(&thread, 1, close_meanwhile, client);
+	wait_until(ready.calls == 1, 5000);
+	server_resume(&server);
+	wait_until(redis_integer(&server, "EXISTS between") == 1, 5000);
+	/* Long enough for a close that does not wait: it ends the connections. */
+	for (int64_t end_ms = now_ms() + slow_ms(700);
+	     redis_clients(&server, "lockkeeper") > 0 && now_ms() < end_ms;)
+		sleep_ms(1);
+	ready.stays = false;
+	threads_join(&thread, 20000);
+	check_int(redis_integer(&server, "EXISTS between"), ==, 0);
+	lk_lock_free(lock);
+	close_ready(WAITERS);
+}
+
 /* ---- none is lost ---- */
 
 #define CLIENTS 3
@@ -341,6 +388,7 @@ int main(void)
 		api_test(test_called_for_notices),
 		api_test(test_no_mutex_is_held),
 		api_test(test_no_mutex_is_held_at_notices),
+		api_test(test_a_close_waits_for_a_try_between_two_heads),
 		api_test(test_no_wake_up_is_lost),
 		api_test(test_free_waits_for_it),
 		api_test(test_bad_input),

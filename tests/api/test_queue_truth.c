@@ -330,6 +330,32 @@ static void test_taken_after_a_close_that_released(void **state)
 	check(got.error.code == LK_ECLOSED || got.error.code == LK_EMAYBEHELD);
 }
 
+/* The try is on its way when the client is closed: it may be held until that was given back. */
+static void test_closed_over_a_try(void **state)
+{
+	(void)state;
+	for (int late = 0; late < 2; late++) {
+		open_queue_with(command_limit(300));
+		lk_lock *lock = new_lock(client, "over");
+		acquire(lock, "task");
+		release(lock, "task");
+		server_pause(&server);
+		uint64_t sent = stats_of(client).commands;
+		uint64_t id = begin_acquire(lock, "task", -1, 0);
+		wait_until(stats_of(client).commands > sent, 5000);
+		expect(LK_EMAYBEHELD, program_close(client, LK_CLOSE_RELEASE, &err));
+		if (!late)
+			completed(id, LK_EMAYBEHELD);
+		server_resume(&server);
+		wait_until(program_close(client, LK_CLOSE_RELEASE, &err) == 0, 20000);
+		check_int(redis_integer(&server, "EXISTS over"), ==, 0);
+		if (late)
+			completed(id, LK_ECLOSED);
+		lk_lock_free(lock);
+		close_queue(0);
+	}
+}
+
 static void test_taken_after_an_abandoned_lease(void **state)
 {
 	(void)state;
@@ -542,6 +568,7 @@ int main(void)
 		api_test(test_a_loss_before_it_was_taken),
 		api_test(test_a_grant_keeps_its_client_open),
 		api_test(test_taken_after_a_close_that_released),
+		api_test(test_closed_over_a_try),
 		api_test(test_taken_after_an_abandoned_lease),
 		api_test(test_starts_wait_for_no_server),
 		api_test(test_cancel_waits_for_no_server),

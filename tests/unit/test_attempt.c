@@ -457,7 +457,42 @@ static void test_a_grant_while_closing_goes_back(void **state)
 	struct lk__attempt_event granted = {.type = LK__ATTEMPT_GRANTED, .closing = true};
 	struct lk__effects effects = feed(&attempt, &granted, 1);
 	assert_int_equal(effects.compensate, LK__COMPENSATE_RELEASE);
-	assert_int_equal(effects.code, LK_ECLOSED);
+	assert_int_equal(effects.code, LK_EMAYBEHELD);
+}
+
+/* Its client is closed: what a try may have is not "not held". */
+static void test_closed_with_a_try_in_flight(void **state)
+{
+	(void)state;
+	struct lk__attempt attempt = begin(false, true, 0);
+	struct lk__attempt_event closed = {.type = LK__ATTEMPT_LEFT, .code = LK_ECLOSED};
+	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
+	struct lk__attempt trying = attempt, unsent = attempt, unsure = attempt, latch = attempt;
+	assert_int_equal(feed(&trying, &closed, 1).code, LK_EMAYBEHELD);
+	step(&unsure, LK__ATTEMPT_UNKNOWN, 1);
+	struct lk__attempt given_back = unsure;
+	assert_int_equal(feed(&given_back, &closed, 2).code, LK_ECLOSED);
+	closed.compensating = true;
+	assert_int_equal(feed(&unsure, &closed, 2).code, LK_EMAYBEHELD);
+	closed.compensating = false;
+	latch.rules.takes = false;
+	assert_int_equal(feed(&latch, &closed, 1).code, LK_ECLOSED);
+	closed.unsent = true;
+	assert_int_equal(feed(&unsent, &closed, 1).code, LK_ECLOSED);
+}
+
+/* On several nodes the try has ended before: what they may have is being given back by then. */
+static void test_closed_with_several_nodes(void **state)
+{
+	(void)state;
+	struct lk__attempt attempt = begin(false, true, 0);
+	struct lk__attempt_event closed = {.type = LK__ATTEMPT_LEFT, .code = LK_ECLOSED};
+	attempt.rules.fans_out = true;
+	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
+	struct lk__attempt other = attempt;
+	assert_int_equal(feed(&attempt, &closed, 1).code, LK_ECLOSED);
+	closed.compensating = true;
+	assert_int_equal(feed(&other, &closed, 1).code, LK_EMAYBEHELD);
 }
 
 /* The hand-over counts from the server's time between the last refusal and the message. */
@@ -666,6 +701,8 @@ int main(void)
 		cmocka_unit_test(test_an_unsent_try_is_sent_again),
 		cmocka_unit_test(test_a_wait_without_limit_ends_after_failures),
 		cmocka_unit_test(test_a_grant_while_closing_goes_back),
+		cmocka_unit_test(test_closed_with_a_try_in_flight),
+		cmocka_unit_test(test_closed_with_several_nodes),
 		cmocka_unit_test(test_the_lease_of_a_message_counts_from_the_hand_over),
 		cmocka_unit_test(test_random_events),
 	};

@@ -196,6 +196,15 @@ static void test_a_client_is_closed(void **state)
 	struct lk__multi_event event = event_of(LK__MULTI_GIVEN_BACK);
 	event.closing = true;
 	assert_int_equal(step(event).code, LK_ECLOSED);
+	start_and_connect(false, LK__NEVER);
+	event = event_of(LK__MULTI_TRIED);
+	event.busy = 1;
+	event.busy_code = LK_EMAYBEHELD;
+	event.unknown = event.closing = true;
+	step(event);
+	event.type = LK__MULTI_GIVEN_BACK;
+	event.compensating = 1;
+	assert_int_equal(step(event).code, LK_EMAYBEHELD);
 }
 
 /* ---- at random ---- */

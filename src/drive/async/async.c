@@ -362,6 +362,31 @@ void lk__async_end(lk_client *client)
 
 /* ---- taken ---- */
 
+static bool entry_is_settled(const struct lk__entry *entry)
+{
+	return atomic_load(&entry->client->trying) == 0 && !entry->policy->compensating(entry);
+}
+
+/* Whether nothing of what was asked for may be held that nobody wants. */
+static bool completion_is_settled(const struct lk__completion *completion)
+{
+	bool settled = entry_is_settled(completion->entry);
+	for (size_t i = 1; completion->multi && i < completion->multi->multi.count; i++)
+		settled = settled && entry_is_settled(completion->multi->multi.part[i]);
+	return settled;
+}
+
+/* A try that had no answer when its client was closed may have been given back since. */
+static void async_refused(struct lk__completion *completion)
+{
+	lk_client *client = completion->client;
+	if (completion->value.error.code == LK_EMAYBEHELD &&
+	    atomic_load(&client->state) == LK__CLIENT_CLOSED && !atomic_load(&client->unreleased) &&
+	    completion_is_settled(completion))
+		lk__fail(&completion->value.error, LK_ECLOSED, "acquire \"%.100s\": %s",
+			 completion->entry->name, lk_error_text(LK_ECLOSED));
+}
+
 void lk__async_taken(struct lk__completion *completion)
 {
 	bool granted = completion->value.operation == LK_OP_ACQUIRE &&
@@ -372,6 +397,8 @@ void lk__async_taken(struct lk__completion *completion)
 		lk__async_permits_acquired(completion);
 	else if (granted)
 		lk__async_acquired(completion);
+	else if (completion->value.operation == LK_OP_ACQUIRE)
+		async_refused(completion);
 	lk__multi_taken_free(completion->multi);
 	lk__permits_taken_free(completion->permits);
 	if (completion->entry)

@@ -149,6 +149,8 @@ static bool await_look(struct lk__async *async, int *rc_out)
 	if (closed)
 		atomic_store(&async->cancelled, true);
 	int rc = lk__async_stand(async, entry, &multi->want, multi->begins);
+	bool out = (entry->waiting && entry->waiting->tries) ||
+		   atomic_load(&entry->compensating) > 0;
 	pthread_mutex_unlock(&entry->mutex);
 	multi->begins = false;
 	if (entry->client != async->client) {
@@ -157,9 +159,11 @@ static bool await_look(struct lk__async *async, int *rc_out)
 	}
 	if (rc)
 		guests_leave(async);
-	if (rc == LK_ECANCELLED && closed)
-		rc = lk__fail(multi->ask->error, LK_ECLOSED, "acquire \"%.100s\": %s", entry->name,
-			      lk_error_text(LK_ECLOSED));
+	if (rc == LK_ECANCELLED && closed) {
+		rc = out ? LK_EMAYBEHELD : LK_ECLOSED;
+		lk__fail(multi->ask->error, rc, "acquire \"%.100s\": %s", entry->name,
+			 lk_error_text(rc));
+	}
 	*rc_out = rc < 0 ? rc : 0;
 	return rc != 0;
 }

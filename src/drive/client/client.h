@@ -121,6 +121,7 @@ struct lk_client {
 	_Atomic uint64_t last_number;    /* of the wire grants */
 	_Atomic uint64_t last_serial;    /* of the threads */
 	_Atomic uint64_t releasing;      /* releases under way that nobody waits for */
+	_Atomic uint64_t trying;         /* tries of whose outcome their attempt has not heard */
 	_Atomic unsigned ending;         /* threads that are at their end, in thread_end() */
 	_Atomic uint64_t becoming;       /* grants that are not holds yet, or given back */
 	_Atomic unsigned quorums;        /* entries that are on several nodes */

@@ -477,7 +477,7 @@ void lk__entry_rest(struct lk__entry *entry)
 	if (!waiting || waiting->callers || waiting->request || waiting->answered ||
 	    waiting->attempt.state != LK__ATTEMPT_IDLE)
 		return;
-	assert(!waiting->queue && !waiting->head && !waiting->channel);
+	assert(!waiting->queue && !waiting->head && !waiting->channel && !waiting->tries);
 	entry->deaf = waiting->attempt.rules.spins && !(entry->target.recipe->flags & LK__SPINS);
 	free(waiting);
 	entry->waiting = NULL;
@@ -496,6 +496,22 @@ void lk__entry_promote(struct lk__entry *entry)
 		return;
 	waiting->head = waiting->queue;
 	lk__thread_wake(waiting->head->thread);
+}
+
+void lk__entry_try_begins(struct lk__entry *entry)
+{
+	struct lk__waiting *waiting = entry->waiting;
+	if (!waiting->tries)
+		atomic_fetch_add(&entry->client->trying, 1);
+	waiting->tries = true;
+}
+
+void lk__entry_try_ends(struct lk__entry *entry)
+{
+	struct lk__waiting *waiting = entry->waiting;
+	if (waiting->tries)
+		atomic_fetch_sub(&entry->client->trying, 1);
+	waiting->tries = false;
 }
 
 void lk__entry_unsubscribe(struct lk__entry *entry)

@@ -147,6 +147,7 @@ struct lk__waiting {
 	uint64_t try_nonce;            /* what a message that brings the lock has to repeat */
 	struct lk__request *request;   /* the try in flight */
 	struct lk__request *answered;  /* it was answered while nobody waited for it */
+	bool tries;                    /* the attempt has not heard what became of a try */
 	struct lk__listening *channel; /* while the queue is not empty */
 	struct lk__heard mark;
 };
@@ -322,6 +323,11 @@ void lk__entry_settle(struct lk__entry *entry);
 
 /* The first in the queue becomes the head if nothing stands in its way. */
 void lk__entry_promote(struct lk__entry *entry);
+
+/* A try is about to be sent; and its attempt has taken what became of it, so that what nobody wants
+ * of it is in the list of compensations. In between close waits. */
+void lk__entry_try_begins(struct lk__entry *entry);
+void lk__entry_try_ends(struct lk__entry *entry);
 
 /* Closes its channel, if it has one. */
 void lk__entry_unsubscribe(struct lk__entry *entry);

@@ -160,11 +160,13 @@ static bool close_quorums_are_free(lk_client *client)
 	return free_all;
 }
 
-/* Every release is answered, and nothing may be held any more that nobody wants. */
+/* Every release is answered, and so is every try: its waiter may have left, and the next one not
+ * have come yet to read that it was granted. Nothing may be held any more that nobody wants. */
 static bool close_is_settled(lk_client *client)
 {
-	return atomic_load(&client->becoming) == 0 && atomic_load(&client->releasing) == 0 &&
-	       !lk__compensation_pending(client) && close_quorums_are_free(client);
+	return atomic_load(&client->trying) == 0 && atomic_load(&client->becoming) == 0 &&
+	       atomic_load(&client->releasing) == 0 && !lk__compensation_pending(client) &&
+	       close_quorums_are_free(client);
 }
 
 /*

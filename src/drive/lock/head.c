@@ -99,6 +99,8 @@ static struct lk__effects entry_step(struct lk__entry *entry, struct lk__attempt
 	struct lk__effects effects = lk__attempt_step(&entry->waiting->attempt, event,
 						      lk__now_ns());
 	entry_compensate(entry, event, &effects);
+	if (!entry->waiting->request && !entry->waiting->answered)
+		lk__entry_try_ends(entry);
 	if (effects.unsubscribes)
 		lk__entry_unsubscribe(entry);
 	return effects;
@@ -274,6 +276,7 @@ struct lk__request *lk__head_try(struct lk__head *head)
 	request->deadline_ns = entry->waiting->attempt.try_until_ns;
 	request->owner = entry;
 	entry->waiting->request = request;
+	lk__entry_try_begins(entry);
 	head->epoch = lk__entry_begin_try(entry);
 	if (lk__entry_channel(entry))
 		lk__channel_mark(lk__entry_messages(entry), lk__entry_channel(entry),
@@ -416,10 +419,12 @@ int lk__head_leave(struct lk__head *head, int code)
 		entry->waiting->answered = NULL;
 		detached_read(entry, request);
 	}
-	if (verdict == LK_ETIMEDOUT || code == LK_ECANCELLED || code == LK_ECLOSED)
+	if (verdict == code)
 		return head_fail(head, verdict, lk_error_text(verdict));
 	if (head->error->code != verdict)
-		return head_fail(head, verdict, "no answer within the wait limit");
+		return head_fail(head, verdict,
+				 code == LK_ECLOSED ? "no answer before the client was closed"
+						    : "no answer within the wait limit");
 	return verdict;
 }
 
@@ -456,8 +461,10 @@ static int head_is_over(struct lk__head *head, const struct lk__effects *effects
 /* Of a failure that no answer has explained. */
 static const char *head_reason(const struct lk__head *head, int code)
 {
-	return head->event.type == LK__ATTEMPT_LATE
-		       ? "the request reached the server after its deadline"
+	if (head->event.type == LK__ATTEMPT_LATE)
+		return "the request reached the server after its deadline";
+	return head->event.type == LK__ATTEMPT_GRANTED
+		       ? "granted while the client was being closed, and given back"
 		       : lk_error_text(code);
 }
 

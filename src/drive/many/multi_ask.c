@@ -184,6 +184,11 @@ static int ask_parts(struct lk__multi_ask *ask,
 
 /* ---- asking ---- */
 
+static lk_client *group_client(const struct lk__multi_ask *ask, const struct lk__multi_group *group)
+{
+	return part_of(ask, group->part[0])->client;
+}
+
 static struct lk__request *group_request(struct lk__multi_ask *ask, struct lk__multi_group *group)
 {
 	struct lk__entry *entry = part_of(ask, group->part[0]);
@@ -239,6 +244,7 @@ static void group_granted(struct lk__multi_ask *ask, const struct lk__multi_grou
 		pthread_mutex_lock(&entry->mutex);
 		bool granted = part_granted(ask, group->part[i], group, request);
 		pthread_mutex_unlock(&entry->mutex);
+		ask->unknown |= !granted; /* until it is given back */
 		if (!granted)
 			ask->result = lk__fail(
 				ask->error, LK_ECLOSED, "acquire %zu locks, \"%.100s\": %s",
@@ -357,6 +363,7 @@ static void group_read(void *context, size_t index, const struct lk__request *re
 	bool copies = answer.event.type != LK__ATTEMPT_UNKNOWN && answer.event.copied;
 	if (copies && !ask->taken[group->part[0]])
 		group_compensate(ask, group);
+	atomic_fetch_sub(&group_client(ask, group)->trying, 1);
 }
 
 /* ---- connecting ---- */
@@ -470,6 +477,8 @@ int lk__multi_reserve(struct lk__multi_ask *ask)
 			return ask_fail(ask, "acquire");
 		ask->asks_until_ns = lk__earlier(ask->asks_until_ns, group->until_ns);
 	}
+	for (size_t i = 0; i < ask->group_count; i++)
+		atomic_fetch_add(&group_client(ask, &ask->group[i])->trying, 1);
 	return 0;
 }
 

@@ -32,7 +32,7 @@ static struct lk__multi_effects multi_do(enum lk__multi_action action)
 static struct lk__multi_effects multi_fail(const struct lk__multi_attempt *attempt,
 					   const struct lk__multi_event *event, int code)
 {
-	bool told = code == LK_ECANCELLED || code == LK_ECLOSED || code == LK_ENOTDURABLE;
+	bool told = code == LK_ECANCELLED || code == LK_ENOTDURABLE;
 	bool doubt = attempt->unknown && !told && event->compensating < attempt->count;
 	size_t part = attempt->busy < attempt->count ? attempt->busy : 0;
 	assert(code < 0);
