@@ -136,8 +136,9 @@ LK_API lk_lock *lk_lock_free(lk_lock *lock);
  * Acquires the lock and waits without limit (RLock.lock). Blocks. If a server that answered before
  * becomes unreachable during the wait, the call retries for 30 s (retry_ms); if the first connect
  * fails, the call fails at once. While no message can reach the waiter, because the connection for
- * messages cannot be made, it looks again every second. What ends a lock without a message (DEL,
- * FLUSHALL, an eviction) is noticed within 5 s (look_again_ms).
+ * messages cannot be made, it looks again every second. Where the server refuses SUBSCRIBE, or a
+ * proxy does, it asks about every 100 ms. What ends a lock without a message (DEL, FLUSHALL, an
+ * eviction) is noticed within 5 s (look_again_ms).
  * Errors: LK_ECANCELLED, LK_ELOST (this owner lost an earlier hold and has not released it yet),
  * LK_EMAYBEHELD, LK_EWRONGTYPE, LK_ELIMIT (waiters), LK_EINVAL, LK_ECLOSED, LK_EFORKED,
  * LK_ENOMEM, and those of lk_client_ping(). Since 0.1.

@@ -471,7 +471,9 @@ static void channel_confirmed(struct lk__conn *conn, const redisReply *reply,
 	if (reply->type == REDIS_REPLY_ERROR && lk__classify_redirect(reply->str)) {
 		channel_strays(conn, channel, after);
 	} else if (reply->type == REDIS_REPLY_ERROR && channel->wanted) {
-		channel->code = lk__classify(reply->str);
+		/* In whatever words: it cannot be done here, and nothing is held by it. */
+		int code = lk__classify(reply->str);
+		channel->code = code == LK_EMAYBEHELD ? LK_EDENIED : code;
 		strncpy(channel->reason, reply->str, sizeof(channel->reason) - 1);
 	} else if (channel->unconfirmed == 0 && channel->wanted) {
 		channel->generation++;

@@ -26,6 +26,7 @@ static const struct {
 	{"ASK ", LK_EREFUSED, CLUSTER},
 	{"CROSSSLOT", LK_EREFUSED, CLUSTER},
 	{"NOSCRIPT", LK_EUNAVAILABLE, NULL},
+	{"ERR NOSCRIPT", LK_EUNAVAILABLE, NULL}, /* servers that are not Redis, in tests */
 	{"ERR max number of clients", LK_EUNAVAILABLE, NULL},
 	{"OOM", LK_EREFUSED, NULL},
 	{"MISCONF", LK_EREFUSED, NULL},
@@ -50,6 +51,7 @@ static const struct {
 	{"ERR invalid database index", LK_EINVAL, NULL}, /* Garnet */
 	{"ERR SELECT is not allowed in cluster mode", LK_EINVAL, CLUSTER},
 	{"WRONGTYPE", LK_EWRONGTYPE, NULL},
+	{"ERR WRONGTYPE", LK_EWRONGTYPE, NULL},                    /* as ERR NOSCRIPT */
 	{"ERR Key should be of string type", LK_EWRONGTYPE, NULL}, /* DELEX of Redis 8.4 */
 	{"LOCKKEEPER", LK_EINTERNAL, NULL},
 };
@@ -107,6 +109,12 @@ bool lk__classify_replica(const char *text)
 {
 	const char *prefix = refusal_prefix(text);
 	return strcmp(prefix, "READONLY") == 0 || strcmp(prefix, "MASTERDOWN") == 0;
+}
+
+bool lk__classify_unscripted(const char *text)
+{
+	const char *prefix = refusal_prefix(text);
+	return strcmp(prefix, "NOSCRIPT") == 0 || strcmp(prefix, "ERR NOSCRIPT") == 0;
 }
 
 bool lk__classify_redirect(const char *text)

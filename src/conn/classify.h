@@ -22,6 +22,9 @@ bool lk__classify_passes(const char *text);
 /* Whether a server refused because it is a replica. */
 bool lk__classify_replica(const char *text);
 
+/* Whether a server has not the script that was called by its SHA-1: nothing ran. */
+bool lk__classify_unscripted(const char *text);
+
 /* Whether a server of a cluster says that another has the key: nothing ran. */
 bool lk__classify_redirect(const char *text);
 

@@ -128,11 +128,14 @@ static void conn_sort_out(struct lk__conn *conn, bool all, int code, const char 
 	{
 		bool returns = request->return_unsent && request->sends == 0;
 		request->appended = false;
-		if (!all && request->resend && now_ns < request->deadline_ns && !returns)
+		bool short_cut = lk__request_is_cut_short(request);
+		if (!short_cut && !all && request->resend && now_ns < request->deadline_ns &&
+		    !returns)
 			continue;
 		DL_DELETE(conn->in_flight, request);
 		conn->in_flight_count--;
-		lk__conn_done(conn, request, request->sends ? LK_EMAYBEHELD : code, reason, after);
+		int outcome = short_cut ? 0 : request->sends ? LK_EMAYBEHELD : code;
+		lk__conn_done(conn, request, outcome, reason, after);
 	}
 }
 

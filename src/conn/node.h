@@ -39,6 +39,7 @@ struct lk__node_counters {
 #define LK__CAN_DELEX 4u   /* DELEX key IFEQ value */
 #define LK__CAN_DELIFEQ 8u /* DELIFEQ key value */
 #define LK__CAN_SET_IFEQ 16u
+#define LK__CANNOT_SAY 32u /* it ends a connection over what it cannot: it is not asked again */
 
 /* Those that are known to be alive. */
 struct lk__replicas {

@@ -337,7 +337,7 @@ void lk__conn_remove(struct lk__conn *conn, struct lk__request *request)
  */
 static bool conn_reload(struct lk__conn *conn, struct lk__request *request, redisReply *reply)
 {
-	bool lost = reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0;
+	bool lost = reply->type == REDIS_REPLY_ERROR && lk__classify_unscripted(reply->str);
 	if (!lost || request->script == LK__NO_SCRIPT)
 		return false;
 	if (request->sent_ns >= conn->loaded_ns[request->script]) /* else it is on its way again */

@@ -96,6 +96,17 @@ bool lk__request_collect(struct lk__request *batch, redisReply *reply)
 	return true;
 }
 
+bool lk__request_is_cut_short(struct lk__request *batch)
+{
+	redisReply *parts = batch->asks ? batch->parts : NULL;
+	if (batch->sends < 2 || !parts || !parts->elements ||
+	    parts->element[parts->elements - 1]->type != REDIS_REPLY_ERROR)
+		return false;
+	batch->reply = parts;
+	batch->parts = NULL;
+	return true;
+}
+
 void lk__request_drop_collected(struct lk__request *batch)
 {
 	redisReply *parts = batch->parts;

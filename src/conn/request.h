@@ -104,6 +104,13 @@ bool lk__request_collect(struct lk__request *batch, redisReply *reply);
  */
 void lk__request_frees(struct lk__request *request);
 
+/*
+ * Of a batch that asks what a server can do, when its connection ends: whether that came behind an
+ * error, for the second time. There are servers that end the connection over each. Then `reply` is
+ * the array of what was answered.
+ */
+bool lk__request_is_cut_short(struct lk__request *batch);
+
 /* Forgets the answers so far: the batch is sent again. */
 void lk__request_drop_collected(struct lk__request *batch);
 

@@ -455,11 +455,10 @@ static struct lk__effects attempt_hold_off(struct lk__attempt *attempt)
 static struct lk__effects attempt_subscribed(struct lk__attempt *attempt,
 					     const struct lk__attempt_event *event, int64_t now_ns)
 {
-	bool deaf = event->type == LK__ATTEMPT_FAILED && event->code == LK_EDENIED &&
-		    attempt->want.poll_ns;
+	bool deaf = event->type == LK__ATTEMPT_FAILED && event->code == LK_EDENIED;
 	if (event->type == LK__ATTEMPT_FAILED && !deaf)
 		return attempt_failed(attempt, event, now_ns);
-	if (deaf) /* who may not listen, of a kind that looks again anyway, does that alone */
+	if (deaf) /* who may not listen looks again from time to time */
 		attempt->rules.spins = true;
 	attempt->listening = true;
 	struct lk__effects effects = {.unsubscribes = deaf};

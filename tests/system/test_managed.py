@@ -11,7 +11,7 @@ from clusters import Cluster
 from deployments import Replicas
 from keeper import BUILD, DRIVER, EVENT_LOST, ROOT
 from moving import EVERY_LOCK, Contest, Stress, acknowledged
-from proxy import HELLO_OF_SEVERAL, Replace
+from proxy import HELLO_OF_SEVERAL, Cut, Replace
 from resp import ErrorReply
 from servers import Server
 from waiting import until
@@ -351,3 +351,123 @@ def test_what_a_server_refuses_in_words_of_its_own(server, proxy, make_keeper, v
     keeper = make_keeper(proxy.unix_url.replace("://", "://app:pw@"), database=1)
     refused = keeper.call("try", "n").is_code(code)
     assert words in refused.message and hint in refused.message
+
+
+def bulk(*words: bytes) -> bytes:
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word)
+                                              for word in words)
+
+
+def hand_over_all(holder, waiter, queued: int) -> None:
+    """One client has a lock of each kind for longer than their leases, another waits for each: that
+    has it soon after its release."""
+    names = {kind: f"{kind}-{queued}" for kind in EVERY_LOCK}
+    waits = {}
+    for kind, name in names.items():
+        holder.call("acquire", name, kind=kind, queue=queued).ok()
+        rival = {"kind": moving.rival_of(kind), "queue": queued}
+        waiter.call("try", name, **rival).is_code("LK_EBUSY")
+        waits[kind] = waiter.say("within", name, thread=kind, wait=60_000, **rival)
+    until(lambda: holder.stats().renewals >= 4 * len(names), 20, "all are renewed")
+    assert not any(wait.done for wait in waits.values())
+    for kind, name in names.items():
+        released = holder.call("release", name, kind=kind, queue=queued).ok()
+        granted = waits[kind].result(20).ok()
+        assert granted.end_ns - released.end_ns < 5 * 10**9, kind
+        holder.call("try", name, kind=kind, queue=queued).is_code("LK_EBUSY")
+        waiter.call("release", name, thread=kind, kind=moving.rival_of(kind), queue=queued).ok()
+
+
+@pytest.fixture(params=["unknown", "in other words"])
+def without_subscribe(request, make_server, folder, proxy):
+    """The URL of a server that has no SUBSCRIBE, as Envoy's redis_proxy and twemproxy say it, or
+    refuses it in words that no Redis has."""
+    if request.param == "unknown":
+        (folder / "renamed.conf").write_text('rename-command SUBSCRIBE ""\n')
+        return make_server(include=folder / "renamed.conf").url
+    def rule(message):
+        if message.what == "subscribe" and not message.reply:
+            return Replace(bulk(b"SUBSCRIBE"))
+        if message.reply and message.data.startswith(b"-ERR wrong number of arguments for 'subs"):
+            return Replace(b"-invalid request\r\n")
+    proxy.rule = rule
+    return proxy.url
+
+
+@pytest.mark.parametrize("queued", [0, 1])
+def test_every_kind_without_subscribe(without_subscribe, make_keeper, queued):
+    """Who waits asks from time to time."""
+    holder = make_keeper(without_subscribe, watchdog_ms=1500)
+    waiter = make_keeper(without_subscribe)
+    holder.listen()
+    hand_over_all(holder, waiter, queued)
+    use_counters(holder)
+    assert not holder.events_of(EVENT_LOST)
+
+
+def test_the_fair_order_without_subscribe(make_server, folder, make_keeper):
+    """Nobody can be told that it has the lock: each is served when it asks, in its turn."""
+    (folder / "renamed.conf").write_text('rename-command SUBSCRIBE ""\n')
+    url = make_server(include=folder / "renamed.conf").url
+    holder, keepers = make_keeper(url), [make_keeper(url) for _ in range(3)]
+    holder.call("acquire", "n", kind="fair").ok()
+    waits = []
+    for keeper in keepers:
+        waits.append(keeper.say("within", "n", kind="fair", wait=60_000))
+        until(lambda keeper=keeper: keeper.stats().busy >= 2, 10, "it stands in the queue")
+    holder.call("release", "n", kind="fair").ok()
+    for at, keeper in enumerate(keepers):
+        waits[at].result(20).ok()
+        assert not any(wait.done for wait in waits[at + 1:])
+        keeper.call("release", "n", kind="fair").ok()
+
+
+def test_scripts_are_missing_in_other_words(server, proxy, make_keeper):
+    """As servers for tests say it. Each call goes out again, with its script."""
+    refused = []
+
+    def rule(message):
+        if message.reply and message.data.startswith(b"-NOSCRIPT"):
+            refused.append(message)
+            return Replace(b"-ERR NOSCRIPT No matching script. Please use EVAL.\r\n")
+
+    proxy.rule = rule
+    keeper = make_keeper(proxy.unix_url)
+    for kind in moving.LOCKS:
+        keeper.call("acquire", f"{{k}}{kind}", kind=kind).ok()
+        server.call("SCRIPT", "FLUSH")
+        keeper.call("release", f"{{k}}{kind}", kind=kind).ok()
+    assert refused
+    assert server.call("DBSIZE") <= 1, "nothing but the last fence token"
+
+
+def test_a_proxy_that_needs_a_key(server, proxy, make_keeper):
+    """Envoy sends a script to the server of its first key: one without is refused."""
+    def rule(message):
+        if not message.reply and message.argv[0].upper() in (b"EVALSHA", b"EVAL") and \
+                message.argv[2] == b"0":
+            return Replace(bulk(b"EVALSHA"))
+
+    proxy.rule = rule
+    moving.use_every_kind(make_keeper(proxy.unix_url))
+
+
+@pytest.mark.parametrize("queued", [0, 1])
+def test_a_server_that_ends_the_connection_over_an_error(server, proxy, make_keeper, queued):
+    """As fakeredis does. What it can do is asked twice, and then done by scripts."""
+    def rule(message):
+        if message.reply and message.data.startswith(b"-"):
+            return Cut(len(message.data))
+
+    proxy.rule = rule
+    keeper = make_keeper(proxy.unix_url)
+    for kind in moving.LOCKS:
+        keeper.call("within", f"{{k}}{kind}", kind=kind, wait=20_000, queue=queued).ok()
+        keeper.call("release", f"{{k}}{kind}", kind=kind, queue=queued).ok()
+    server.call("SET", "string", "x")
+    keeper.call("try", "string", kind="lock").is_code("LK_EWRONGTYPE")
+    before = proxy.accepted
+    for _ in range(5):
+        keeper.call("within", "plain", kind="plain", wait=20_000, queue=queued).ok()
+        keeper.call("release", "plain", kind="plain", queue=queued).ok()
+    assert proxy.accepted - before < 5, "it is not asked again"

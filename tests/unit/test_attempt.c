@@ -134,9 +134,32 @@ static void test_fatal_refusals_end_it(void **state)
 	assert_int_equal(attempt.state, LK__ATTEMPT_IDLE);
 	step(&attempt, LK__ATTEMPT_ADOPTED, 2);
 	assert_int_equal(busy(&attempt, 10, 2).action, LK__ATTEMPT_DO_LISTEN);
-	effects = failed(&attempt, LK_EDENIED, false, 3); /* SUBSCRIBE refused */
+	effects = failed(&attempt, LK_EAUTH, false, 3); /* on the way to SUBSCRIBE */
 	assert_int_equal(effects.action, LK__ATTEMPT_DO_FAIL);
-	assert_int_equal(effects.code, LK_EDENIED);
+	assert_int_equal(effects.code, LK_EAUTH);
+}
+
+/* Of each kind: without messages it asks again after a pause, and does not subscribe again. */
+static void test_who_may_not_listen_asks_again(void **state)
+{
+	struct lk__attempt attempt = begin(false, false, 0);
+	(void)state;
+	adopted.want.spin_min_ns = adopted.want.spin_max_ns = 100 * MS;
+	adopted.want.spin_factor = 1;
+	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
+	assert_int_equal(busy(&attempt, 30000, 0).action, LK__ATTEMPT_DO_LISTEN);
+	struct lk__effects effects = failed(&attempt, LK_EDENIED, false, 1 * MS);
+	assert_int_equal(effects.action, LK__ATTEMPT_DO_SEND);
+	assert_true(effects.unsubscribes && !effects.new_number);
+	for (int64_t now_ns = 2 * MS; now_ns < 1000 * MS; now_ns += 100 * MS) {
+		effects = busy(&attempt, 30000, now_ns);
+		assert_int_equal(effects.action, LK__ATTEMPT_DO_PAUSE);
+		assert_int_equal(effects.until_ns, now_ns + 100 * MS);
+		assert_int_equal(verdict(&attempt, false), LK_ETIMEDOUT);
+		step(&attempt, LK__ATTEMPT_TIMER, effects.until_ns);
+	}
+	assert_int_equal(step(&attempt, LK__ATTEMPT_GRANTED, 1100 * MS).action,
+			 LK__ATTEMPT_DO_GRANT);
 }
 
 static void test_unknown_is_compensated_and_tried_under_a_new_number(void **state)
@@ -609,7 +632,10 @@ static struct lk__attempt_event random_adoption(void)
 						   .unlimited = rand() % 2,
 						   .undone = rand() % 9 == 0,
 						   .lease_ms = rand() % 4 ? 30000 : 5000,
-						   .count = rand() % 4 ? 1 : 2},
+						   .count = rand() % 4 ? 1 : 2,
+						   .spin_min_ns = MS,
+						   .spin_max_ns = MS,
+						   .spin_factor = 1},
 					  .subscribed = rand() % 2,
 					  .listens = rand() % 2,
 					  .hold_off_until_ns = rand() % 2 ? INT64_C(1) << 40 : 0};
@@ -668,8 +694,11 @@ static void test_random_events(void **state)
 		struct world world = {.attempt = begin(false, false, 0)};
 		world.attempt.rules.queues = queues;
 		world.attempt.rules.own_channel = queues;
-		for (int i = 0; i < 300000; i++)
+		for (int i = 0; i < 300000; i++) {
+			if (i % 100 == 0) /* who was refused to listen may again */
+				world.attempt.rules.spins = false;
 			one_random_event(&world);
+		}
 	}
 }
 
@@ -677,6 +706,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_looks_again_long_before_the_ttl),
+		cmocka_unit_test(test_who_may_not_listen_asks_again),
 		cmocka_unit_test(test_what_passes_is_ridden_out_within_a_limit),
 		cmocka_unit_test(test_not_durable_is_compensated_at_once),
 		cmocka_unit_test(test_unknown_that_lasts_ends_the_wait),

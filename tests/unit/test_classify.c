@@ -35,6 +35,10 @@ static const struct {
 	{"ERR invalid database index.", LK_EINVAL, NULL},
 	{"ERR SELECT is not allowed in cluster mode", LK_EINVAL, "redis-cluster://"},
 	{"WRONGTYPE Operation against a key holding the wrong kind of value", LK_EWRONGTYPE, NULL},
+	{"ERR WRONGTYPE Operation against a key holding the wrong kind of value", LK_EWRONGTYPE,
+	 NULL},
+	{"NOSCRIPT No matching script. Please use EVAL.", LK_EUNAVAILABLE, NULL},
+	{"ERR NOSCRIPT No matching script. Please use EVAL.", LK_EUNAVAILABLE, NULL},
 	{"ERR Key should be of string type if conditions are specified", LK_EWRONGTYPE, NULL},
 	{"WRONGTYPE Operation against a key holding the wrong kind of value script: "
 	 "f_6b1bf486c81ceb7edf3c093f4c48582e38c0e791, on @user_script:1.",

@@ -14,6 +14,7 @@
 #include "sync/answer.h"
 
 #define DEAF_NS (1000 * LK__MS)       /* between tries while no message can be heard */
+#define DEAF_POLL_MS 100              /* the same where the server refuses to tell messages */
 #define ANSWER_GRACE_NS (50 * LK__MS) /* beyond a try's deadline, for its answer's way back */
 #define LAST_ANSWER_PART 10           /* of the wait limit, beyond it, for the answer to a try: */
 #define LAST_ANSWER_MIN_NS (20 * LK__MS)
@@ -498,8 +499,9 @@ static struct lk__attempt_want head_want(const struct lk__entry *entry,
 {
 	const struct lk__settings *settings = &waiter->settings;
 	int64_t poll_ms = settings->poll_ms ? settings->poll_ms : entry->target.recipe->poll_ms;
-	int64_t spin_min_ms = settings->spin_min_ms ? settings->spin_min_ms : poll_ms;
-	int64_t spin_max_ms = settings->spin_max_ms ? settings->spin_max_ms : poll_ms;
+	int64_t deaf_ms = settings->poll_ms ? settings->poll_ms : DEAF_POLL_MS;
+	int64_t spin_min_ms = settings->spin_min_ms ? settings->spin_min_ms : deaf_ms;
+	int64_t spin_max_ms = settings->spin_max_ms ? settings->spin_max_ms : deaf_ms;
 	return (struct lk__attempt_want){
 		.once = waiter->once,
 		.unlimited = waiter->until_ns == LK__NEVER,

@@ -26,7 +26,7 @@ static unsigned abilities(const struct lk__target *target)
 
 bool lk__native_must_ask(const struct lk__target *target)
 {
-	return !(abilities(target) & LK__CAN_KNOWN);
+	return !(abilities(target) & (LK__CAN_KNOWN | LK__CANNOT_SAY));
 }
 
 static bool serves(unsigned can)
@@ -110,7 +110,13 @@ struct lk__request *lk__native_ask(const struct lk__target *target)
 			     ADD(batch, target, "DELIFEQ", key, NOBODY) &&
 			     ADD(batch, target, "SET", key, NOBODY, "IFEQ", NOBODY, "KEEPTTL") &&
 			     ADD(batch, target, "EVALSHA", lk__scripts[LK__SCRIPT_PLAIN_RENEW].sha1,
-				 "0"));
+				 "1", key, NOBODY, "1"));
+}
+
+/* Whether a right to the key is missing, and not one to the command: the try itself is told so. */
+static bool is_about_key(const char *text)
+{
+	return strncmp(text, "NOPERM", 6) == 0 && strstr(text, " key");
 }
 
 /* 0 or `ability`, or the code of an answer that says nothing about it. */
@@ -118,7 +124,8 @@ static int ability_read(const redisReply *reply, unsigned ability)
 {
 	if (reply->type != REDIS_REPLY_ERROR)
 		return (int)ability;
-	if (strncmp(reply->str, "NOSCRIPT", 8) == 0 || lk__classify_redirect(reply->str))
+	if (lk__classify_unscripted(reply->str) || lk__classify_redirect(reply->str) ||
+	    is_about_key(reply->str))
 		return (int)ability;
 	int code = lk__classify(reply->str);
 	if (code == LK_EWRONGTYPE)
@@ -144,7 +151,10 @@ static void read_asked(const struct lk__request *request, struct lk__answer *ans
 		[ASKED_SCRIPT] = LK__CAN_SCRIPT,
 	};
 	unsigned can = LK__CAN_KNOWN;
-	for (size_t i = ASKED_DELEX; i < ASKED_COUNT; i++) {
+	if (request->reply->elements <
+	    ASKED_COUNT) /* a server without commands for it has scripts */
+		can |= LK__CANNOT_SAY | LK__CAN_SCRIPT;
+	for (size_t i = ASKED_DELEX; i < request->reply->elements; i++) {
 		const redisReply *reply = request->reply->element[i];
 		int ability = ability_read(reply, each[i]);
 		if (ability < 0) {
