@@ -108,8 +108,9 @@ class Server:
         self.config["tls-port" if self.tls else "port"] = self.port
 
     def start(self) -> Server:
-        arguments = [word for name, value in self.config.items()
-                     for word in (f"--{name}", str(value))]
+        # Redis 6.2 takes a place and its port as two words only.
+        arguments = [word for name, value in self.config.items() for word in
+                     (f"--{name}", *(value.split() if name == "replicaof" else [str(value)]))]
         self.process = subprocess.Popen([*self.prefix, self.program, *arguments],
                                         stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT,
