@@ -252,7 +252,13 @@ LK_API int lk_config_get(const lk_config *config, const char *name, char *text_o
 /*
  * Sends log lines up to `level` (LK_LOG_…) to `callback`, for clients made from this configuration
  * later. NULL, the default, means no log. The callback receives `context` unchanged; it must stay
- * valid until lk_client_free() has returned for the last of these clients. Since 0.1.
+ * valid until lk_client_free() has returned for the last of these clients.
+ *
+ * LK_LOG_DEBUG is for the report of a defect: one line for each request, answer, message and
+ * connection, and for each decision of a wait, with the owner number (in requests the end of the
+ * owner field, in decisions behind "number"). These lines show the names of locks and servers, and
+ * owner fields; no line shows a password. What they say may change in any version. Below that level
+ * each costs one comparison. Since 0.1.
  */
 LK_API void lk_config_set_log(lk_config *config, int level, lk_log_callback callback,
 			      void *context);

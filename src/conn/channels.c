@@ -13,6 +13,7 @@
 #include "conn/classify.h"
 #include "conn/finder.h"
 #include "conn/node.h"
+#include "conn/trace.h"
 #include "net/stream.h"
 #include "resp/reader.h"
 
@@ -497,6 +498,7 @@ void lk__channels_probe(struct lk__conn *conn)
 
 void lk__channels_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after)
 {
+	lk__trace_message(conn, reply);
 	if (is_about(reply, "message") || is_about(reply, "smessage"))
 		channel_message(conn, reply, after);
 	else if (!channel_ended(conn, reply, after))

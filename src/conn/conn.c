@@ -20,6 +20,7 @@
 #include "conn/handshake.h"
 #include "conn/node.h"
 #include "conn/redirect.h"
+#include "conn/trace.h"
 #include "net/stream.h"
 #include "resp/reader.h"
 
@@ -232,6 +233,7 @@ void lk__conn_start(struct lk__conn *conn, struct lk__deferred *after)
 {
 	lk_error error;
 	conn->state = LK__CONN_CONNECTING;
+	lk__trace_conn(conn, "connecting");
 	if (lk__connector_start(conn, conn_pause_ns(conn), &error) < 0) {
 		conn->last_error = error;
 		conn->failure_count++;
@@ -311,6 +313,7 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 		atomic_fetch_and(&conn->node->abilities, ~LK__CAN_KNOWN);
 	conn->proved = false;
 	conn->last_error.code = 0;
+	lk__trace_conn(conn, "connected");
 	atomic_fetch_add_explicit(&conn->node->counters.connects, 1, memory_order_relaxed);
 	if (conn_is_past(conn)) { /* found before another became the master */
 		lk__conn_break(conn, LK_EUNREACHABLE, "it is the master no more", &after);
@@ -496,6 +499,8 @@ void lk__conn_close(struct lk__conn *conn)
 	pthread_mutex_lock(&conn->mutex);
 	struct lk__connector *connector = conn->connector;
 	conn->connector = NULL;
+	if (conn->state != LK__CONN_CLOSED)
+		lk__trace_conn(conn, "closed");
 	conn->state = LK__CONN_CLOSED;
 	lk__channels_lost(conn);
 	conn_sort_out(conn, true, LK_ECLOSED, "the client is closed", &after);

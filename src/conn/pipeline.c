@@ -16,6 +16,7 @@
 #include "conn/handshake.h"
 #include "conn/node.h"
 #include "conn/redirect.h"
+#include "conn/trace.h"
 #include "net/stream.h"
 #include "resp/reader.h"
 
@@ -75,6 +76,7 @@ static void conn_append(struct lk__conn *conn, struct lk__request *request)
 	if (request->sends++)
 		atomic_fetch_add_explicit(&conn->node->counters.resent, 1, memory_order_relaxed);
 	atomic_store_explicit(&conn->left, true, memory_order_relaxed);
+	lk__trace_request(conn, request);
 }
 
 /* Nobody waits for the answer to the first of the two. */
@@ -404,6 +406,7 @@ void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred
 		freeReplyObject(reply);
 		return;
 	}
+	lk__trace_answer(conn, request, reply);
 	if (request->batch && !lk__request_collect(request, reply))
 		return;
 	lk__conn_remove(conn, request);

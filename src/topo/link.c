@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "conn/trace.h"
 #include "net/stream.h"
 #include "resp/reader.h"
 #include "resp/writer.h"
@@ -58,6 +59,7 @@ int lk__link_say(struct lk__link *link, const char *what, size_t argc, const cha
 		return LK_ENOMEM;
 	for (size_t i = 0; i < argc; i++)
 		sizes[i] = strlen(argv[i]);
+	lk__trace_words(link->config, argc, argv);
 	link->owed[link->owed_count++] = what;
 	return lk__write_command(&link->out, argc, argv, sizes);
 }
@@ -126,8 +128,11 @@ int lk__link_next(struct lk__link *link, redisReply **reply_out, const char **wh
 	int rc = link_write(link, reason_out, reason_size);
 	while (rc == 0) {
 		rc = lk__reader_next(link->reader, reply_out);
-		if (rc == 1)
+		if (rc == 1) {
 			*what_out = link_answered(link);
+			lk__trace_reply(link->config, *what_out ? *what_out : "message",
+					*reply_out);
+		}
 		if (rc != 0)
 			break;
 		ssize_t got = lk__stream_read(link->stream, chunk, sizeof(chunk));

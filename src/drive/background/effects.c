@@ -9,6 +9,7 @@
 #include "drive/background/trouble.h"
 #include "drive/notices/lost.h"
 #include "drive/notices/notices.h"
+#include "sync/trace.h"
 
 /* ---- what follows from a change ---- */
 
@@ -79,6 +80,12 @@ static void hold_tell_loss(struct lk__hold *hold)
 
 /* ---- the changes ---- */
 
+static void trace_hold(const struct lk__entry *entry, const char *what)
+{
+	if (entry->hold)
+		lk__trace_hold(&entry->client->log, entry->name, entry->hold->number, what);
+}
+
 /*
  * In this order: the owner knows of a loss before its number is released. The release is queued
  * before the mutex is free, so before the next head can send a try. The watchdog has a hold before
@@ -101,11 +108,13 @@ void lk__entry_lose(struct lk__entry *entry, int64_t now_ns)
 {
 	if (!entry->hold->no_loss)
 		lk__trouble_explain(entry, now_ns, true);
+	trace_hold(entry, "lost");
 	carry_out(entry, lk__entry_note_loss(entry, now_ns));
 }
 
 void lk__entry_drop_hold(struct lk__entry *entry, int64_t now_ns)
 {
+	trace_hold(entry, "given up by its owner");
 	carry_out(entry, lk__entry_note_drop(entry, now_ns));
 }
 
@@ -119,9 +128,11 @@ void lk__entry_move_grant(struct lk__entry *entry, struct lk__hold *hold,
 			  const struct lk__grant *grant)
 {
 	carry_out(entry, lk__entry_note_moved(entry, hold, grant));
+	trace_hold(entry, "held");
 }
 
 void lk__entry_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t now_ns)
 {
 	carry_out(entry, lk__entry_note_hand(entry, waiter, now_ns));
+	trace_hold(entry, "handed to the next caller in this client");
 }

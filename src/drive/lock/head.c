@@ -12,6 +12,7 @@
 #include "drive/background/compensation.h"
 #include "drive/client/loop.h"
 #include "sync/answer.h"
+#include "sync/trace.h"
 
 #define DEAF_NS (1000 * LK__MS)       /* between tries while no message can be heard */
 #define DEAF_POLL_MS 100              /* the same where the server refuses to tell messages */
@@ -97,8 +98,10 @@ static struct lk__effects entry_step(struct lk__entry *entry, struct lk__attempt
 {
 	event->compensating = entry->policy->compensating(entry);
 	event->closing = atomic_load(&entry->client->state) != LK__CLIENT_OPEN;
-	struct lk__effects effects = lk__attempt_step(&entry->waiting->attempt, event,
-						      lk__now_ns());
+	int64_t now_ns = lk__now_ns();
+	struct lk__effects effects = lk__attempt_step(&entry->waiting->attempt, event, now_ns);
+	lk__trace_step(&entry->client->log, entry->name, &entry->waiting->attempt, event, &effects,
+		       now_ns);
 	entry_compensate(entry, event, &effects);
 	if (!entry->waiting->request && !entry->waiting->answered)
 		lk__entry_try_ends(entry);

@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/random.h"
 #include "conf/config.h"
+#include "sync/trace.h"
 
 /* ---- events ---- */
 
@@ -139,6 +140,8 @@ static int head_go_on(struct lk__multi_head *head, struct lk__multi_event event)
 {
 	do {
 		head->effects = lk__multi_step(&head->attempt, &event, lk__now_ns());
+		lk__trace_multi(&head->ask->multi->part[0]->client->log,
+				head->ask->multi->part[0]->name, &event, &head->effects);
 		if (head->effects.action == LK__MULTI_DO_GRANT)
 			return 1;
 		if (head->effects.action == LK__MULTI_DO_FAIL)
