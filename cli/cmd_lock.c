@@ -9,6 +9,7 @@
 #include "exit_code.h"
 #include "message.h"
 #include "relay.h"
+#include "report.h"
 #include "session.h"
 
 const struct option_row lock_options[] = {
@@ -29,6 +30,7 @@ const struct option_row extend_options[] = {
 
 const struct option_row unlock_options[] = {
 	{OPTION_PLAIN, "plain", NULL, "the lock is a plain lock"},
+	{'v', "verbose", NULL, "report which server is asked, and the release"},
 	{0, NULL, NULL, NULL},
 };
 
@@ -94,6 +96,18 @@ static void lock_give_back(lk_lock *lock, int code)
 	relay_released();
 }
 
+/* Not acquired: the exit code. */
+static int lock_missed(struct session *session, const struct lock_state *state,
+		       const struct report *report, const lk_error *error)
+{
+	int code = trouble_library(error);
+	if (code == EXIT_NOT_ACQUIRED && state->told.verbose) {
+		report_missed(report);
+		waiting_conclude(&session->waiting);
+	}
+	return code;
+}
+
 /* Takes the lock and prints its owner; a signal ends the wait. */
 static int lock_serve(struct session *session, lk_lock *lock, struct lock_state *state)
 {
@@ -106,17 +120,19 @@ static int lock_serve(struct session *session, lk_lock *lock, struct lock_state 
 	int code = relay_begin(&relayed, 0, state->cancel);
 	if (code)
 		return code;
+	struct report report;
 	session_say(session, &state->told);
-	if (!state->nonblock)
-		waiting_begin(&session->waiting, session->client, lock, session->argv[0],
-			      &state->told);
+	report_begin(&report, session->argv[0], state->told.verbose);
+	state->told.once = state->nonblock;
+	waiting_begin(&session->waiting, session->client, lock, session->argv[0], &state->told);
 	int result = lock_acquire(lock, state, &error);
 	waiting_end(&session->waiting);
 	relay_run();
 	if (result == LK_ECANCELLED)
 		return EXIT_SIGNAL_BASE + relay_cause();
 	if (result)
-		return trouble_library(&error);
+		return lock_missed(session, state, &report, &error);
+	report_acquired(&report);
 	code = relay_cause() ? EXIT_SIGNAL_BASE + relay_cause() : owner_print(lock);
 	if (code)
 		lock_give_back(lock, code);
@@ -164,8 +180,12 @@ int cmd_unlock(const struct command *command, int argc, char **argv)
 		return -1 - result;
 	session.kind = state.kind;
 	int code = session_open_lock(&session, &lock);
+	if (code == 0)
+		session_say(&session, &state.told);
 	if (code == 0 && lk_lock_release_field(lock, session.argv[1], &error))
 		code = trouble_library(&error);
+	else if (code == 0 && state.told.verbose)
+		message("released %.200s", session.argv[0]);
 	lk_lock_free(lock);
 	return session_end(&session, code);
 }

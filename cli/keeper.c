@@ -24,6 +24,7 @@
 #include "message.h"
 #include "options.h"
 #include "relay.h"
+#include "report.h"
 #include "signals.h"
 #include "tree.h"
 #include "waiting.h"
@@ -45,6 +46,7 @@ struct keeper {
 	struct holding holding;
 	lk_cancel *cancel;
 	struct waiting waiting;
+	struct report report;
 	lk_event notice; /* the last one: why it is not renewed, and who confirmed it */
 	int acquired;    /* the lock was granted, */
 	int released;    /* and the server has released it */
@@ -128,8 +130,11 @@ static int acquire_fail(struct keeper *keeper, const lk_error *error)
 	if (error->code != LK_EBUSY && error->code != LK_ETIMEDOUT)
 		return trouble_library(error);
 	/* As flock(1): a conflict is an answer, not a failure; the exit code tells of it. */
-	if (keeper->options->told.verbose)
+	if (keeper->options->told.verbose) {
 		message("%s", library_text(error));
+		report_missed(&keeper->report);
+		waiting_conclude(&keeper->waiting);
+	}
 	return keeper->options->conflict_code;
 }
 
@@ -151,9 +156,10 @@ static int acquire(struct keeper *keeper, int *code_out)
 	int64_t wait_ms = keeper->options->wait_ms, left_ms = wait_ms, began_ns = clock_now_ns();
 	struct waiting_wish told = keeper->options->told;
 	told.group = keeper->front.group;
-	if (wait_ms != 0)
-		waiting_begin(&keeper->waiting, keeper->client, keeper->holding.lock,
-			      keeper->options->name, &told);
+	report_begin(&keeper->report, keeper->options->name, told.verbose);
+	told.once = wait_ms == 0;
+	waiting_begin(&keeper->waiting, keeper->client, keeper->holding.lock, keeper->options->name,
+		      &told);
 	for (;;) {
 		int64_t waited_ms = (clock_now_ns() - began_ns) / NS_PER_MS;
 		if (wait_ms > 0)
@@ -169,9 +175,7 @@ static int acquire(struct keeper *keeper, int *code_out)
 	}
 	waiting_end(&keeper->waiting);
 	keeper->acquired = 1;
-	if (keeper->options->told.verbose)
-		message("acquired %s after %" PRId64 " ms", keeper->options->name,
-			(clock_now_ns() - began_ns) / NS_PER_MS);
+	report_acquired(&keeper->report);
 	return 0;
 }
 
@@ -379,6 +383,8 @@ static void release_unknown(const struct keeper *keeper)
 static void release_take(struct keeper *keeper, int result, const lk_error *error)
 {
 	keeper->released = result == 0;
+	if (result == 0)
+		report_released(&keeper->report);
 	if (result == 0 || keeper->lost)
 		return;
 	message("%s", library_text(error));
@@ -392,6 +398,7 @@ static void release_take(struct keeper *keeper, int result, const lk_error *erro
 static void release(struct keeper *keeper, int code)
 {
 	lk_error error = {0};
+	report_held(&keeper->report);
 	relay_release(code, RELEASE_LIMIT_S);
 	release_take(keeper, holding_release(&keeper->holding, &error), &error);
 	relay_released();
@@ -444,6 +451,7 @@ static int work(struct keeper *keeper)
 		return EXIT_TROUBLE; /* lost before anything ran under it */
 	}
 	page->fence = holding_fence(&keeper->holding);
+	report_owner(&keeper->report, page->owner, keeper->client);
 	relay_run();
 	relay_resume(); /* a suspension that came too late for the wait is meant for the command */
 	if (relay_cause()) {

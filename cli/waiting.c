@@ -47,16 +47,33 @@ static void explain_holder(lk_scan *scan, const lk_lock_info *info, char *text)
 			 (info->ttl_ms + 999) / 1000);
 		text_add(text, part);
 	}
+	if (info->ttl_ms == -1 && !info->is_counter)
+		text_add(text, "; it has no time to live");
 	if (info->waiter_count > 0) {
 		snprintf(part, sizeof(part), "; %zu in its wait queue", info->waiter_count);
 		text_add(text, part);
 	}
 }
 
+/* A number is what a latch or a semaphore waits for. For a lock it is a foreign key: a counter, as
+ * of a rate limiter, which stays when it is at 0. */
+static void explain_count(const struct waiting *waiting, const lk_lock_info *info, char *text)
+{
+	char part[96];
+	snprintf(part, sizeof(part), "its count is %" PRId64, info->count);
+	text_add(text, part);
+	if (!waiting->lock)
+		return;
+	text_add(text, ": it is a counter or a semaphore, not a lock, and free only when the key "
+		       "is gone");
+	snprintf(part, sizeof(part), ", in %" PRId64 " s unless changed",
+		 (info->ttl_ms + 999) / 1000);
+	text_add(text, info->ttl_ms >= 0 ? part : "; it has no time to live");
+}
+
 /* What the server shows. */
 static void explain_state(const struct waiting *waiting, lk_scan *scan, char *text)
 {
-	char count[64];
 	lk_lock_info info;
 	lk_error error = {0};
 	if (lk_scan_show(scan, waiting->name, strlen(waiting->name), &info, &error) < 0) {
@@ -65,8 +82,7 @@ static void explain_state(const struct waiting *waiting, lk_scan *scan, char *te
 	} else if (info.holder_count > 0) {
 		explain_holder(scan, &info, text);
 	} else if (info.is_counter) {
-		snprintf(count, sizeof(count), "its count is %" PRId64, info.count);
-		text_add(text, count);
+		explain_count(waiting, &info, text);
 	} else {
 		text_add(text, "nobody holds it at this moment");
 	}
@@ -247,7 +263,7 @@ void waiting_begin(struct waiting *waiting, lk_client *client, lk_lock *lock, co
 				    .group = wish->group ? wish->group : getpgrp(),
 				    .verbose = wish->verbose,
 				    .in_place = isatty(STDERR_FILENO)};
-	if (wish->quiet || (!wish->verbose && !waiting->in_place))
+	if (wish->once || wish->quiet || (!wish->verbose && !waiting->in_place))
 		return;
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -267,6 +283,18 @@ void waiting_end(struct waiting *waiting)
 	waiting->over = 1;
 	pthread_cond_signal(&waiting->end);
 	pthread_mutex_unlock(&waiting->mutex);
+}
+
+void waiting_conclude(struct waiting *waiting)
+{
+	char text[TEXT_SIZE];
+	lk_scan *scan = NULL;
+	if (waiting->shown || lk_scan_new(&scan, waiting->client, NULL, NULL))
+		return;
+	snprintf(text, sizeof(text), "%.200s: ", waiting->name);
+	explain_state(waiting, scan, text);
+	message("%s", text);
+	lk_scan_free(scan);
 }
 
 void waiting_join(struct waiting *waiting)

@@ -25,6 +25,7 @@
 struct waiting_wish {
 	int verbose; /* report from time to time, without a terminal too */
 	int quiet;   /* say nothing, on a terminal too */
+	int once;    /* there is no wait: only waiting_conclude() may have something to say */
 	pid_t group; /* the job's process group; 0: the caller's */
 };
 
@@ -53,6 +54,10 @@ void waiting_begin(struct waiting *waiting, lk_client *client, lk_lock *lock, co
 
 /* The wait is over: nothing more is said, and the line on the terminal is gone. Does not block. */
 void waiting_end(struct waiting *waiting);
+
+/* The wait is over, and in vain: says who has the lock, or what the key is that ours cannot share,
+ * if that was not said during the wait. */
+void waiting_conclude(struct waiting *waiting);
 
 /* Joins the thread, which may have a question under way: for when the client is closed. */
 void waiting_join(struct waiting *waiting);

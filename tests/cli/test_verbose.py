@@ -1,0 +1,105 @@
+"""-v without a terminal: server, owner, waited, held for, released or lost and why, a line each."""
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from waiting import until
+
+
+def lines(stderr: str) -> list[str]:
+    return [line.removeprefix("lockkeeper: ") for line in stderr.splitlines()]
+
+
+def in_order(said: list[str], *patterns: str) -> None:
+    places = [next((i for i, line in enumerate(said) if re.fullmatch(pattern, line)), None)
+              for pattern in patterns]
+    assert None not in places and places == sorted(places), (patterns, said)
+
+
+@pytest.mark.parametrize("words, name", [
+    ((), "job"), (("--plain",), "job"), (("--fair",), "job"), (("--permits", "2"), "job"),
+    (("--shared",), "job")], ids=str)
+def test_run_says_each_in_a_line(cli, server, words, name):
+    result = cli("run", "-v", *words, name, "sh", "-c", 'echo "$LOCKKEEPER_OWNER"')
+    owner = result.stdout.strip()
+    assert result.returncode == 0 and owner
+    in_order(lines(result.stderr), f"server: {re.escape(server.unix_url)}.*",
+             rf"acquired {name} after \d+ ms", f"owner of {name}: {re.escape(owner)}",
+             rf"held {name} for \d+ ms", f"released {name}")
+
+
+def test_run_of_several_names_its_client(cli, server):
+    said = lines(cli("run", "-v", "--also", "b", "a", "true").stderr)
+    in_order(said, r"acquired a after \d+ ms", r"owner of a: client [0-9a-f-]{36}",
+             r"held a for \d+ ms", "released a")
+
+
+def test_a_loss_is_told_with_its_reason_and_no_release(cli, server):
+    process = cli.start("run", "-v", "-l", "2", "-k", "0.1", "job", "sleep", "60")
+    until(lambda: server.call("EXISTS", "job"), 10, "it is taken")
+    server.call("DEL", "job")
+    said = lines(process.communicate(timeout=60)[1])
+    assert process.returncode == 123
+    assert any(line.startswith("job: ") for line in said), said
+    in_order(said, r"acquired job after \d+ ms", r"held job for \d+ ms")
+    assert "released job" not in said
+
+
+def test_a_wait_in_vain_says_how_long_and_who(cli, server):
+    server.call("HSET", "job", "stranger:1", "1")
+    server.call("PEXPIRE", "job", "60000")
+    for limit in (("-n",), ("-w", "0.1"), ("-w", "1")):
+        for words in (("run", "-v", *limit, "job", "true"),
+                      ("lock", "-v", *limit, "-l", "5", "job")):
+            result = cli(*words)
+            assert result.returncode == 124
+            in_order(lines(result.stderr), "server: .*", r"waited \d+ ms for job, in vain")
+            assert "held by another client" in result.stderr, words
+
+
+def test_lock_and_unlock(cli, server):
+    taken = cli("lock", "-v", "-l", "20", "job")
+    in_order(lines(taken.stderr), "server: .*", r"acquired job after \d+ ms")
+    given = cli("unlock", "-v", "job", taken.stdout.strip())
+    assert given.returncode == 0
+    in_order(lines(given.stderr), "server: .*", "released job")
+    assert "released" not in cli("unlock", "-v", "job", taken.stdout.strip()).stderr
+
+
+@pytest.mark.parametrize("limit", [("-n",), ("-w", "0.1"), ("-w", "30")], ids=str)
+def test_a_counter_is_named_before_the_wait_is_over(cli, server, limit):
+    """As of dramatiq's rate limiter: it stays at 0 for its whole ttl, and no lock is given back."""
+    server.call("SET", "job", "0", "PX", "900000")
+    process = cli.start("run", "--plain", "-v", *limit, "job", "true")
+    said = ""
+    while "counter" not in said and (line := process.stderr.readline()):
+        said += line
+    assert "its count is 0: it is a counter or a semaphore, not a lock" in said
+    assert re.search(r"when the key is gone, in \d+ s unless changed", said)
+    if limit[-1] == "30":
+        assert process.poll() is None, "it is said at once, and not after the wait"
+
+
+def test_what_cannot_be_shared_is_named_at_once(cli, server):
+    server.call("RPUSH", "list", "x")
+    server.call("HSET", "data", "colour", "red")
+    for words in ((), ("--plain",), ("--fair",), ("--shared",), ("--permits", "1")):
+        for name in ("list", "data"):
+            result = cli("run", "-v", "-w", "30", *words, name, "true")
+            assert result.returncode == 125, (words, name, result)
+            assert name in result.stderr
+
+
+def test_a_lock_without_a_time_to_live_is_told(cli, server):
+    server.call("SET", "job", "0123456789abcdef0123456789abcdef")
+    result = cli("run", "--plain", "-v", "-n", "job", "true")
+    assert result.returncode == 124
+    assert "held by" in result.stderr and "it has no time to live" in result.stderr
+
+
+def test_without_v_it_is_silent(cli, server):
+    assert cli("run", "job", "true").stderr == ""
+    server.call("HSET", "job", "stranger:1", "1")
+    assert cli("run", "-n", "job", "true").stderr == ""
