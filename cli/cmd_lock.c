@@ -18,6 +18,8 @@ const struct option_row lock_options[] = {
 	{'l', "lease", "LEASE", "lease of the lock, which is not renewed (required)"},
 	{OPTION_PLAIN, "plain", NULL,
 	 "take a plain lock (SET NX PX), which other libraries use too"},
+	{OPTION_POLL, "poll", "TIME",
+	 "(--plain) look again after TIME at the latest (default 0.1)"},
 	WAITING_ROWS("the command"),
 	{0, NULL, NULL, NULL},
 };
@@ -55,6 +57,8 @@ static int lock_take(void *context, int id, const char *value)
 	case 'n':
 		state->nonblock = 1;
 		return 0;
+	case OPTION_POLL:
+		return kind_take_poll(value);
 	case 'w':
 		state->has_wait = 1;
 		return option_duration("-w", value, 0, LK_WAIT_MAX_MS, &state->wait_ms);
@@ -145,7 +149,7 @@ static int lock_check(const struct command *command, const struct lock_state *st
 		return usage_error(command, "-l LEASE is missing");
 	if (state->nonblock && state->has_wait)
 		return usage_error(command, "-n and -w exclude each other");
-	return 0;
+	return kind_check_poll(command, state->kind, 0);
 }
 
 int cmd_lock(const struct command *command, int argc, char **argv)

@@ -33,6 +33,8 @@ const struct option_row run_options[] = {
 	{OPTION_EXCLUSIVE, "exclusive", NULL, "take the write side of a read/write lock"},
 	{OPTION_PLAIN, "plain", NULL,
 	 "take a plain lock (SET NX PX), which other libraries use too"},
+	{OPTION_POLL, "poll", "TIME",
+	 "(--plain) look again after TIME at the latest (default 0.1)"},
 	{OPTION_PERMITS, "permits", "N", "run at most N commands at once, each with a permit"},
 	{OPTION_ALSO, "also", "NAME", "take this lock too (all or none); may be repeated"},
 	{OPTION_URL, "url", "URL",
@@ -103,6 +105,8 @@ static int run_take(void *context, int id, const char *value)
 		state->has_quarantine = 1;
 		return option_duration("--quarantine", value, 1, LK_LEASE_MAX_MS,
 				       &state->keep.quarantine_ms);
+	case OPTION_POLL:
+		return kind_take_poll(value);
 	case OPTION_PERMITS:
 		return operand_count("option --permits", value, 1, LK_PERMITS_MAX,
 				     &state->keep.permits);
@@ -185,6 +189,9 @@ static int run_check(const struct command *command, const struct run_state *stat
 	if (keep->permits && keep->kind != &kind_default)
 		return usage_error(command, "--permits and --%s exclude each other",
 				   keep->kind->name);
+	int code = kind_check_poll(command, keep->kind, several);
+	if (code)
+		return code;
 	if (state->has_quarantine && !several)
 		return usage_error(command, "--quarantine is for several servers");
 	if (several && keep->also_count)

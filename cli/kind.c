@@ -25,10 +25,27 @@ static int make_exclusive(lk_lock **lock_out, lk_client *client, const void *nam
 	return lk_write_lock_new(lock_out, client, name, size, NULL, error);
 }
 
+static int64_t poll_ms; /* --poll; 0: the library's */
+
 static int make_plain(lk_lock **lock_out, lk_client *client, const void *name, size_t size,
 		      lk_error *error)
 {
-	return lk_plain_lock_new(lock_out, client, name, size, NULL, error);
+	lk_plain_lock_options options = LK_PLAIN_LOCK_OPTIONS_INIT;
+	options.poll_ms = poll_ms;
+	return lk_plain_lock_new(lock_out, client, name, size, &options, error);
+}
+
+int kind_take_poll(const char *value)
+{
+	return option_duration("--poll", value, LK_POLL_MIN_MS, LK_POLL_MAX_MS, &poll_ms);
+}
+
+int kind_check_poll(const struct command *command, const struct lock_kind *kind, int several)
+{
+	if (poll_ms && (kind->option != OPTION_PLAIN || several))
+		return usage_error(command, "--poll is for --plain%s",
+				   several ? " on one server" : "");
+	return 0;
 }
 
 const struct lock_kind kind_default = {0, "", lk_lock_new};

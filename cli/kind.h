@@ -16,11 +16,20 @@ struct lock_kind {
 
 extern const struct lock_kind kind_default;
 
+struct command;
+
 /*
  * Takes the kind of an option: 1, 0 when the option names none, or -EXIT_TROUBLE when another
  * kind was named before (said).
  */
 int kind_take(const struct lock_kind **kind, int option);
+
+/* --poll: the slowest pace at which plain locks that are made from now on are looked at; 0, or
+ * EXIT_TROUBLE (said). */
+int kind_take_poll(const char *value);
+
+/* 0 if it was not given, or the kind has one; else the exit code of wrong use (said). */
+int kind_check_poll(const struct command *command, const struct lock_kind *kind, int several);
 
 /* The kind of lock that was found under a name; NULL when nobody can be said to hold it. */
 const struct lock_kind *kind_of(const lk_lock_info *info);

@@ -26,6 +26,7 @@ enum option_id {
 	OPTION_QUARANTINE,
 	OPTION_PRIVATE,
 	OPTION_NO_PRIVATE,
+	OPTION_POLL,
 };
 
 /* The option of the commands that take several servers; it stands instead of the common one. */

@@ -20,11 +20,13 @@
  * exported field is the token, and may be given to another program. lk_lock_release_field() with
  * another program's token frees its lock.
  *
- * WAITING. Other programs publish nothing when they release, so a waiter looks again every
- * `poll_ms`, or up to a quarter earlier, at random: waiters then do not fall into step. Our
- * releases publish, and wake our waiters at once. A user without the right to subscribe only polls.
- * Clients are served in no particular order, and a client that polls seldom wins against programs
- * that come back at once.
+ * WAITING. Other programs publish nothing when they release, so a waiter looks again: soon at
+ * first, then half as often each time, down to once in `poll_ms`. Each time it finds that the lock
+ * has passed to another, it looks twice as often from then on, up to once in a sixteenth of
+ * `poll_ms`, or in 5 ms if that is longer: programs that ask every 10 ms do not keep it out. All of
+ * this up to a quarter earlier, at random: waiters then do not fall into step. Our releases
+ * publish, and wake our waiters at once. A user without the right to subscribe only polls. Clients
+ * are served in no particular order.
  *
  * COMMANDS. Where the server has DELEX (Redis 8.4) or DELIFEQ (Valkey 9) and SET with IFEQ, the
  * library uses these commands to acquire, hand on and release the lock; elsewhere it uses scripts.
@@ -52,7 +54,7 @@
 
 typedef struct lk_plain_lock_options {
 	size_t struct_size;
-	int64_t poll_ms; /* about how often a waiter looks again; 0: 100 ms */
+	int64_t poll_ms; /* how seldom a waiter looks again, at most; 0: 100 ms */
 } lk_plain_lock_options;
 
 #define LK_PLAIN_LOCK_OPTIONS_INIT                                                                 \

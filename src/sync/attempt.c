@@ -189,8 +189,9 @@ static struct lk__effects attempt_spin(struct lk__attempt *attempt, struct lk__e
 				       int64_t now_ns)
 {
 	const struct lk__attempt_want *want = &attempt->want;
-	int64_t pause_ns = grown_ns(want->spin_min_ns, want->spin_max_ns, want->spin_factor,
-				    attempt->spun);
+	int64_t pause_ns = want->poll_ns ? lk__pace_ns(&attempt->pace, want->poll_ns)
+					 : grown_ns(want->spin_min_ns, want->spin_max_ns,
+						    want->spin_factor, attempt->spun);
 	if (pause_ns < want->spin_max_ns && want->spin_factor > 1)
 		attempt->spun++;
 	attempt->state = LK__ATTEMPT_PAUSED;
@@ -225,7 +226,8 @@ static int64_t attempt_wait_until_ns(const struct lk__attempt *attempt, int64_t 
 	else
 		ttl_ms++; /* the key is there until the whole ms is over */
 	int64_t until_ns = lk__after_ms(now_ns, ttl_ms);
-	int64_t most_ns = attempt->want.poll_ns ? attempt->want.poll_ns : attempt->want.look_ns;
+	int64_t poll_ns = attempt->want.poll_ns;
+	int64_t most_ns = poll_ns ? lk__pace_ns(&attempt->pace, poll_ns) : attempt->want.look_ns;
 	return most_ns ? lk__earlier(until_ns, now_ns + most_ns) : until_ns;
 }
 
@@ -238,6 +240,7 @@ static struct lk__effects attempt_busy(struct lk__attempt *attempt,
 	attempt->code = 0;
 	attempt->failures = 0;
 	attempt->was_late = false;
+	lk__pace_see(&attempt->pace, event->holder);
 	if (attempt->want.once)
 		return attempt_fail(attempt, effects, event, LK_EBUSY, now_ns);
 	if (attempt->rules.spins)
@@ -481,6 +484,7 @@ static void attempt_begin(struct lk__attempt *attempt, const struct lk__attempt_
 	attempt->code = 0;
 	attempt->unsent = attempt->failures = attempt->spun = attempt->firsts = 0;
 	attempt->failing_since_ns = 0;
+	attempt->pace = (struct lk__pace){0};
 }
 
 /* From standing still: listen first if others are to have their chance, else try. */

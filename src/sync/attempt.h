@@ -23,6 +23,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sync/pace.h"
+
 enum lk__attempt_state {
 	LK__ATTEMPT_IDLE,
 	LK__ATTEMPT_CONNECTING, /* a try is to be sent as soon as there is a connection */
@@ -56,7 +58,7 @@ struct lk__attempt_want {
 	int64_t lease_ms;          /* told to the server */
 	int64_t count;             /* permits */
 	uint64_t downgrade_number; /* the number of its first try; 0: a new one */
-	int64_t poll_ns;           /* of a kind that polls: the longest wait for a message; 0 */
+	int64_t poll_ns;           /* of a kind that polls: the slowest pace, see pace.h; 0 */
 	int64_t look_ns;           /* of the others: the same; 0: until the ttl */
 	int64_t spin_min_ns, spin_max_ns;
 	int spin_factor; /* each pause is that many times the one before; 1: all alike */
@@ -77,6 +79,7 @@ struct lk__attempt_event {
 	int64_t sent_ns;   /* before the try was written */
 	int64_t server_us; /* LATE, ASKED, BUSY where a kind tells it: the server's time; else 0 */
 	int64_t ttl_ms;    /* BUSY: -1 for none */
+	uint64_t holder;   /* BUSY, of a kind that polls: which, see pace.h; 0: not known */
 	bool copied;       /* more than one copy of the try was sent */
 	bool unsent;       /* FAILED: the connection was lost before the try was written;
 			      LEFT: before it was sent at all */
@@ -170,6 +173,9 @@ struct lk__attempt {
 	int64_t copies_until_ns; /* the number was sent twice: the same for that; 0 */
 	int64_t busy_sent_ns;    /* the last try that was answered busy: when it was sent, */
 	int64_t busy_server_us;  /* and the server's time in the answer */
+
+	/* Of a kind that polls. */
+	struct lk__pace pace;
 };
 
 struct lk__effects lk__attempt_step(struct lk__attempt *attempt,

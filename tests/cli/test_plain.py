@@ -43,3 +43,24 @@ def test_kinds_do_not_mix(cli, server):
     result = cli("run", "--plain", "-n", "job", "true")
     assert result.returncode not in (0, 124) and "plain lock" in result.stderr
     assert cli("unlock", "job", owner).returncode == 0
+
+
+def test_poll(cli, server):
+    """A stranger says nothing when it goes: only looking again tells."""
+    server.call("SET", "job", "token", "PX", "60000")
+    process = cli.start("run", "--plain", "--poll", "0.01", "-w", "30", "job", "echo", "mine")
+    until(lambda: server.channels(), 10, "it waits")
+    server.call("DEL", "job")
+    assert process.communicate(timeout=20)[0].strip() == "mine"
+    assert cli("lock", "--plain", "--poll", "10ms", "-l", "5", "job").returncode == 0
+
+
+def test_poll_is_for_plain_locks(cli, server):
+    for words in (("run", "--poll", "1", "job", "true"),
+                  ("run", "--fair", "--poll", "1", "job", "true"),
+                  ("lock", "--poll", "1", "-l", "5", "job")):
+        result = cli(*words)
+        assert result.returncode == 125 and "--poll is for --plain" in result.stderr, words
+    for wrong in ("0", "61", "x"):
+        result = cli("run", "--plain", "--poll", wrong, "job", "true")
+        assert result.returncode == 125 and "--poll" in result.stderr, wrong

@@ -52,7 +52,8 @@ def test_acquire_is_what_set_nx_px_makes(server):
     assert server.call("TYPE", "s") == "string"
     assert server.call("GET", "s") == b"a"
     assert 29000 < server.call("PTTL", "s") <= 30000
-    assert 29000 < acquire(server, "s", "b") <= 30000
+    ttl_ms, holder = acquire(server, "s", "b")
+    assert 29000 < ttl_ms <= 30000 and holder == b"a"
     assert server.call("GET", "s") == b"a"
 
 
@@ -70,8 +71,13 @@ def test_acquire_refuses_to_run_late(server):
 
 def test_lock_without_ttl_is_respected(server):
     server.call("SET", "s", "for ever")
-    assert acquire(server, "s", "a") == -1
+    assert acquire(server, "s", "a") == [-1, b"for ever"]
     assert server.call("GET", "s") == b"for ever"
+
+
+def test_of_a_long_value_64_bytes_are_told(server):
+    server.call("SET", "s", b"x" * 100000)
+    assert acquire(server, "s", "a") == [-1, b"x" * 64]
 
 
 @pytest.mark.parametrize("make, named", [

@@ -421,6 +421,26 @@ static void test_a_poll_limits_the_pause(void **state)
 	assert_true(busy(&attempt, 20, 101 * MS).until_ns < 125 * MS);
 }
 
+/* Where an answer tells who has it, soon at first, and sooner when it has passed to another. */
+static void test_a_poll_follows_the_holder(void **state)
+{
+	struct lk__attempt attempt = begin(false, true, 0);
+	int64_t paused_ns[8], now_ns = 0;
+	(void)state;
+	adopted.want.poll_ns = 80 * MS;
+	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
+	for (size_t i = 0; i < 8; i++) {
+		struct lk__attempt_event seen = {
+			.type = LK__ATTEMPT_BUSY, .ttl_ms = 30000, .holder = i < 5 ? 1 : 2};
+		paused_ns[i] = lk__attempt_step(&attempt, &seen, now_ns).until_ns - now_ns;
+		now_ns += paused_ns[i];
+		step(&attempt, LK__ATTEMPT_TIMER, now_ns);
+	}
+	int64_t wanted_ms[] = {5, 10, 20, 40, 80, 5, 10, 20};
+	for (size_t i = 0; i < 8; i++)
+		assert_int_equal(paused_ns[i], wanted_ms[i] * MS);
+}
+
 /* An attempt that another head adopts: the grant is its own only if it asked for the same. */
 static void test_a_grant_of_something_else_goes_back(void **state)
 {
@@ -727,6 +747,7 @@ int main(void)
 		cmocka_unit_test(test_hold_off),
 		cmocka_unit_test(test_a_spinner_pauses_and_never_listens),
 		cmocka_unit_test(test_a_poll_limits_the_pause),
+		cmocka_unit_test(test_a_poll_follows_the_holder),
 		cmocka_unit_test(test_a_grant_of_something_else_goes_back),
 		cmocka_unit_test(test_an_unsent_try_is_sent_again),
 		cmocka_unit_test(test_a_wait_without_limit_ends_after_failures),

@@ -5,7 +5,8 @@
 --   ARGV[2]  lease, ms
 --   ARGV[3]  deadline of this request, server time in us: it must not run late
 --
--- Answers: nil granted · integer: held by another, its PTTL · status "LATE <server us>".
+-- Answers: nil granted · held by another: its PTTL, and its token, of which 64 bytes tell it from
+-- others · status "LATE <server us>".
 -- Refused: a key that is something else than a string (WRONGTYPE).
 -- Safe to send twice: a repetition finds its own token, and never shortens the lease.
 -- Replicas must have what it grants.
@@ -22,8 +23,9 @@ end
 if kind ~= 'string' then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a plain lock')
 end
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then
-	return redis.call('PTTL', KEYS[1])
+local held = redis.call('GET', KEYS[1])
+if held ~= ARGV[1] then
+	return {redis.call('PTTL', KEYS[1]), string.sub(held, 1, 64)}
 end
 lease = math.max(lease, redis.call('PTTL', KEYS[1]))
 redis.call('PEXPIRE', KEYS[1], string.format('%.0f', lease))

@@ -281,6 +281,7 @@ void lk__native_read_acquire(const struct lk__request *request, struct lk__answe
 	} else if (is(before, REDIS_REPLY_STRING)) {
 		event->type = LK__ATTEMPT_BUSY;
 		event->ttl_ms = -1;
+		event->holder = lk__pace_holder(before->str, (size_t)before->len);
 	} else {
 		event->server_us = lk__time_answer(reply->element[TAKE_TIME]);
 		if (event->server_us >= 0)

@@ -83,6 +83,19 @@ static struct lk__request *plain_is_held_by(const struct lk__target *target, con
 	return plain_command("GET", target);
 }
 
+/* Refused: a ttl, and whose it is. */
+static void plain_read_busy(const struct lk__request *request, struct lk__attempt_event *event)
+{
+	const redisReply *reply = request->reply;
+	if (request->code || reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+	    reply->element[0]->type != REDIS_REPLY_INTEGER ||
+	    reply->element[1]->type != REDIS_REPLY_STRING)
+		return;
+	event->type = LK__ATTEMPT_BUSY;
+	event->ttl_ms = reply->element[0]->integer;
+	event->holder = lk__pace_holder(reply->element[1]->str, (size_t)reply->element[1]->len);
+}
+
 static void plain_read_acquire(const struct lk__request *request, struct lk__answer *answer)
 {
 	if (request->batch) {
@@ -90,6 +103,7 @@ static void plain_read_acquire(const struct lk__request *request, struct lk__ans
 		lk__native_read_acquire(request, answer);
 	} else {
 		lk__reply_acquired(request, answer);
+		plain_read_busy(request, &answer->event);
 	}
 }
 

@@ -6,7 +6,7 @@
  *   redisson_lock__channel:{<name>}    channel, "0" at each release of ours
  *
  * The holder may be any program that does SET name token NX PX ms. Such programs publish nothing,
- * so a waiter looks again after poll_ms at the latest. By scripts, or as in native.h.
+ * so a waiter looks again and again, at the pace of sync/pace.h. By scripts, or as in native.h.
  */
 #ifndef LK__SYNC_PLAIN_PLAIN_H
 #define LK__SYNC_PLAIN_PLAIN_H
