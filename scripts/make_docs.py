@@ -97,9 +97,10 @@ server. The id never changes its meaning.
 
 The command writes nothing. It sends `INFO`, `ROLE`, `TIME`, `CONFIG GET` and questions about
 rights: `ACL DRYRUN`, or where that is refused, a script of one line that asks the same. Before
-Redis 7.0 it uses `ACL GETUSER`, or tries the commands that only read. It asks sentinels with
-`SENTINEL` `MASTER`, `REPLICAS`, `SENTINELS` and `CKQUORUM`. What a server refuses to tell is a
-finding too, `not-looked-at`. The command compares host names to see that two servers are on one
+Redis 7.0 it uses `ACL GETUSER`, or tries the commands that only read. It asks a node of a cluster
+with `CLUSTER SLOTS`, and sentinels with `SENTINEL` `MASTER`, `REPLICAS`, `SENTINELS` and
+`CKQUORUM`. For a moment it subscribes to a channel. What a server refuses to tell is a finding too,
+`not-looked-at`. The command compares host names to see that two servers are on one
 machine. It cannot see what changes afterwards.
 
 With `--json` it prints one object: `worst` (`note`, `warning`, `error`), `promise`, `nodes` (`url`,

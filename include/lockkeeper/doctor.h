@@ -22,8 +22,10 @@
  *
  * WHAT IT SENDS
  *
- * The doctor sends INFO, ROLE, TIME, CONFIG GET, questions about rights, and to sentinels SENTINEL
- * MASTER, REPLICAS, SENTINELS and CKQUORUM: no command that writes.
+ * The doctor sends INFO, ROLE, TIME, CONFIG GET, questions about rights, to a node of a cluster
+ * CLUSTER SLOTS, and to sentinels SENTINEL MASTER, REPLICAS, SENTINELS and CKQUORUM: no command
+ * that writes. For a moment it subscribes to the channel of the lock `name`, on a second
+ * connection.
  * To ask about rights it uses ACL DRYRUN. Where that is refused it loads a script of one line,
  * which changes nothing. On servers before 7.0 it uses ACL GETUSER, or sends the commands that only
  * read, about the lock `name`. The ACL LOG shows afterwards what the user may not do.
@@ -81,9 +83,9 @@ LK_BEGIN_DECLS
  * Then it looks at the replicas of each client that follows masters, and at its sentinels, at most
  * 64 of each. A node that cannot be asked is a finding, not a failure. `name` is a lock whose
  * rights are looked at, without the configured prefix, for a user who may only use some names; NULL
- * stands for "lockkeeper-doctor". Blocks for up to ten round trips a node, each at most for the
- * command limit, and for the connect limit. Free the report with lk_doctor_free(), before or after
- * the clients. Errors: LK_EINVAL, LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * stands for "lockkeeper-doctor". Blocks for up to twelve round trips a node, each at most for the
+ * command limit, and twice for the connect limit. Free the report with lk_doctor_free(), before or
+ * after the clients. Errors: LK_EINVAL, LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_doctor_new(lk_doctor **doctor_out, lk_client *const *clients, size_t count,
 			 const void *name, size_t name_size, lk_error *error);

@@ -393,7 +393,8 @@ static void channel_message(struct lk__conn *conn, const redisReply *reply,
 			listening->echoes--;
 		} else {
 			listening->news++;
-			conn->node->events->doubt(conn->node->context, listening->owner);
+			if (listening->owner)
+				conn->node->events->doubt(conn->node->context, listening->owner);
 		}
 	}
 	channel_wake(channel, after);

@@ -43,7 +43,7 @@ struct lk__listening {
 	uint64_t news;               /* messages of others, as far as we can tell */
 	uint64_t echoes;             /* our own releases, still to be heard */
 	struct lk__thread *listener; /* at most one: the head of the wait queue */
-	void *owner;                 /* for the node's doubt event */
+	void *owner;                 /* for the node's doubt event; NULL: there is none */
 };
 
 /* What a listener has heard so far, and what it waits to see change. */

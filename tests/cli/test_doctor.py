@@ -1,8 +1,10 @@
 """lockkeeper doctor: servers with each bad setting, what it says of them, and how it exits."""
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import socket
 import subprocess
 
 import pytest
@@ -64,7 +66,7 @@ SETTINGS = [
     ({"appendfsync": "everysec"}, "appendfsync-everysec", 4, "everysec"),
     ({"timeout": "300"}, "idle-timeout", 0, "300"),
     ({"client-output-buffer-limit": "pubsub 64kb 32kb 60"}, "pubsub-buffer", 4, "65536"),
-    ({"cluster-enabled": "yes", "cluster-port": 0}, "cluster-node", 5, "cluster-enabled"),
+    ({"cluster-enabled": "yes", "cluster-port": 0}, "cluster-node", 5, "has no slots"),
 ]
 
 
@@ -92,7 +94,8 @@ def test_nothing_is_written(make, doctor):
     until(lambda: any("over" in line for line in monitor.lines), 5, "the monitor has seen it")
     # MONITOR leaves out what administrators do: ACL DRYRUN and CONFIG GET.
     sent = {words[0].upper() for words in monitor.commands()} - {"ECHO"}
-    assert {"TIME", "INFO", "ROLE"} <= sent <= {"TIME", "INFO", "ROLE", "SCRIPT", "CLIENT", "HELLO"}
+    most = {"TIME", "INFO", "ROLE", "SUBSCRIBE"}
+    assert most <= sent <= most | {"SCRIPT", "CLIENT", "HELLO", "UNSUBSCRIBE"}
     assert server.info("rdb_changes_since_last_save") == "1"
     assert server.call("KEYS", "*") == [b"other"]
     assert "cmdstat_config|set" not in server.call("INFO", "commandstats").decode()
@@ -257,6 +260,51 @@ def test_a_server_that_is_lost_meanwhile(doctor, proxy):
     assert ids(doctor("--url", proxy.unix_url)) == [] and cut
 
 
+def test_where_no_message_can_be_heard(doctor, proxy):
+    """A proxy that knows no subscriptions: a free lock is acquired, and no wait for one works."""
+    def rule(message):
+        return Cut() if not message.reply and message.what == "subscribe" else None
+
+    proxy.rule = rule
+    report = doctor("--url", proxy.unix_url, "-o", "command_timeout_ms=300")
+    assert ids(report) == ["no-messages"] and report["worst"] == "error"
+
+
+def test_subscriptions_are_tried_where_no_right_can_be_asked_about(folder, doctor):
+    """Before 7.0 nobody says whether SUBSCRIBE is allowed. This one answers a question about rights
+    with what is no answer, too."""
+    class OldServer(OtherServer):
+        denied_too = DENIED
+
+        def do_acl(self, _client, verb, *_words):
+            return [b"flags", [b"on", b"allkeys", b"allchannels", b"allcommands"]]
+
+        def do_subscribe(self, _client, *_words):
+            return self.denied_too
+
+    other = OldServer(str(folder / "other.sock"), b"redis_version:6.2.14\r\n", {})
+    try:
+        report = doctor("--url", other.unix_url)
+        assert detail(report, "rights") == "refused: " \
+            "subscribe on the channel redisson_lock__channel:{lockkeeper-doctor}"
+        other.denied_too = resp.ErrorReply("ERR no room")
+        report = doctor("--url", other.unix_url)
+        assert "no room" in detail(report, "no-messages") and "rights" not in ids(report)
+    finally:
+        other.stop()
+
+
+def test_a_server_that_answers_and_refuses(make, doctor):
+    server = make(maxclients=1)
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as only:
+        only.connect(str(server.path))
+        only.sendall(b"PING\r\n")
+        assert only.recv(100)
+        report = doctor("--url", server.unix_url)
+        assert ids(report) == ["unusable"]
+        assert "max number of clients" in detail(report, "unusable")
+
+
 def test_a_server_that_hangs(make, doctor):
     server = make()
     server.pause()
@@ -310,7 +358,7 @@ class OtherServer(FakeServer):
         return DENIED
 
     def do_config(self, _client, _get, name):
-        value = self.settings.get(name.decode())
+        value = self.settings.get(name.decode(), self.settings.get("*"))
         return [] if value is None else [name, value.encode()]
 
 
@@ -322,6 +370,8 @@ OTHERS = [
      {"active-replica": "no", "multi-master": "no"}, "keydb", ["unknown-server"]),
     (b"redis_version:7.4.0\r\ndragonfly_version:df-v1.27\r\n", {}, "dragonfly",
      ["unknown-server"]),
+    (b"redis_version:7.0.15\r\n", {"*": ""}, "redis", []),  # to every question
+    (b"redis_version:7.0.15\r\n", {"*": "no"}, "redis", []),
     (b"redis_version:6.0.16\r\nrole:master\r\nmaxmemory_policy:noeviction\r\n", {}, "redis",
      ["version-old"]),
     (b"redis_version:\x1b[2J\xff\r\n", {}, "redis", []),
@@ -345,6 +395,29 @@ def test_other_servers(folder, doctor, info, settings, kind, found):
         assert not wrote
         if b":6." in info:  # such a server would send the script to its replicas
             assert ["SCRIPT", "LOAD"] not in [words[:2] for words in other.seen]
+    finally:
+        other.stop()
+
+
+def test_a_cure_that_works(folder, doctor):
+    """INFO names a cluster, and CLUSTER SLOTS says that there is none: redis-cluster:// would be
+    refused."""
+    class Emulated(OtherServer):
+        slots: list | resp.ErrorReply = resp.ErrorReply(
+            "ERR This instance has cluster support disabled")
+
+        def do_cluster(self, _client, verb, *_words):
+            return self.slots if verb == b"SLOTS" else DENIED
+
+    other = Emulated(str(folder / "other.sock"), b"redis_version:7.0.15\r\ncluster_enabled:1\r\n",
+                     {})
+    try:
+        assert "cluster-node" not in ids(doctor("--url", other.unix_url))
+        other.slots = [[0, 16383, [b"127.0.0.1", 1, b"id"]]]
+        report = doctor("--url", other.unix_url)
+        assert detail(report, "cluster-node") == "cluster-enabled is yes"
+        other.slots = DENIED
+        assert "cluster-node" in ids(doctor("--url", other.unix_url)), "INFO is all there is"
     finally:
         other.stop()
 
@@ -400,7 +473,12 @@ def test_two_addresses_of_one_server(make, doctor):
 def test_an_even_number_and_nodes_that_forget(make, doctor):
     servers = [make(appendfsync="everysec") for _ in range(4)]
     report = doctor(*urls(*(server.unix_url for server in servers)))
-    assert sorted(set(ids(report))) == ["quorum-even", "quorum-restart-wait", "quorum-same-host"]
+    assert sorted(set(ids(report))) == ["quorum-even", "quorum-no-vote", "quorum-restart-wait",
+                                        "quorum-same-host"]
+    assert re.match(r"it started \d+ s ago, and appendonly is yes, appendfsync is everysec: "
+                    r"no vote for (2\d|30) s more", detail(report, "quorum-no-vote"))
+    assert re.match(r"a quorum of 4 servers: no lock can be taken for (2\d|30) s, because only 0 "
+                    r"of them have a vote yet", report["promise"])
     together = [finding["node"] for finding in report["findings"] if finding["id"] == "quorum-even"]
     assert together == [None]
 

@@ -151,8 +151,8 @@ def test_two_masters(deploy, doctor):
     replicas = deploy(Replicas, count=2)
     replicas.servers[1].call("REPLICAOF", "NO", "ONE")
     report = doctor("--url", replicas.url)
-    assert told(report) == ["unreachable", "replica-astray", "replica-astray"]
-    assert "two of the listed servers say that they are the master" in detail(report, "unreachable")
+    assert told(report) == ["unusable", "replica-astray", "replica-astray"]
+    assert "two of the listed servers say that they are the master" in detail(report, "unusable")
     assert "no lock can be taken" in report["promise"]
 
 
@@ -359,5 +359,5 @@ def test_a_sentinel_that_refuses(deploy, doctor):
     assert "SENTINEL MASTER: NOPERM" in detail(report, "not-looked-at")
     assert "replica" in roles(report)
     report = doctor("--url", watched.url, **{**login, "LOCKKEEPER_SENTINEL_PASSWORD": "wrong"})
-    assert told(report) == ["sentinels-few", "sentinel-unreachable"]
+    assert told(report) == ["sentinels-few", "sentinel-unusable"]
     assert "wrong" not in str(report).replace("WRONGPASS", "")

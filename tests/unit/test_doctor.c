@@ -381,9 +381,10 @@ static void test_silent(void **state)
 		bool sentinel;
 		const char *id;
 	} rows[] = {
-		{LK_EUNREACHABLE, false, "unreachable"}, {LK_ETLS, false, "unreachable"},
+		{LK_EUNREACHABLE, false, "unreachable"}, {LK_ETLS, false, "unusable"},
 		{LK_EAUTH, false, "login-refused"},      {LK_EDENIED, false, "rights"},
-		{LK_EDENIED, true, "sentinel"},
+		{LK_EDENIED, true, "sentinel"},          {LK_EPROTOCOL, false, "unusable"},
+		{LK_EUNAVAILABLE, false, "unusable"},    {LK_EREFUSED, false, "unusable"},
 	};
 	(void)state;
 	for (size_t i = 0; i < COUNT(rows); i++) {
@@ -395,6 +396,20 @@ static void test_silent(void **state)
 		PUT(facts.reason, "the reason");
 		says(&facts, 1, rows[i].id, "");
 	}
+}
+
+/* Of the others, too: who answers is reached. */
+static void test_others_that_are_of_no_use(void **state)
+{
+	(void)state;
+	struct lk__facts nodes[] = {good_master(), good_sentinel("x"), good_sentinel("y"),
+				    good_sentinel("z"), good_replica()};
+	nodes[1].code = nodes[4].code = LK_EUNREACHABLE;
+	PUT(nodes[1].reason, "down");
+	PUT(nodes[4].reason, "down");
+	says_of_all(nodes, 5, "replica-unreachable@4 sentinel-unreachable@1");
+	nodes[1].code = nodes[4].code = LK_EAUTH;
+	says_of_all(nodes, 5, "replica-unusable@4 sentinel-unusable@1");
 }
 
 /* Its only finding besides notes is what could not be looked at, in these words. */
@@ -436,6 +451,9 @@ static void test_rights(void **state)
 	says(&facts, 1, "rights-partial no-replica", "one server");
 	PUT(facts.refused, "hset");
 	says(&facts, 1, "rights rights-partial no-replica", "none: the user lacks rights");
+	facts = good();
+	PUT(facts.deaf, "SUBSCRIBE: unknown command");
+	says(&facts, 1, "no-messages no-replica", "one server");
 }
 
 static void test_links(void **state)
@@ -528,6 +546,48 @@ static void test_a_node_of_a_quorum_that_forgets(void **state)
 	says(nodes, 3, "replicas-unguarded quorum-restart-wait", "a quorum of 3");
 }
 
+/* Until the time of the longest lease has passed since its start. */
+static void test_nodes_of_a_quorum_without_a_vote(void **state)
+{
+	struct lk__facts nodes[3];
+	(void)state;
+	three(nodes);
+	for (size_t i = 0; i < 3; i++) {
+		nodes[i].append = 0;
+		nodes[i].uptime_s = 1000;
+	}
+	const char *wait = "quorum-restart-wait quorum-restart-wait quorum-restart-wait";
+	says(nodes, 3, wait, "of which 3 serve");
+	nodes[0].uptime_s = 30; /* of which one may not be over */
+	says(nodes, 3, "quorum-no-vote quorum-restart-wait quorum-restart-wait quorum-restart-wait",
+	     "of which 2 serve: no lock is lost while a majority of 2 serves; 0 more may fail");
+	nodes[0].uptime_s = 31;
+	says(nodes, 3, wait, "of which 3 serve");
+	nodes[0].lease_ms = 60001;
+	nodes[1].uptime_s = 5;
+	says(nodes, 3,
+	     "quorum-no-vote quorum-no-vote quorum-restart-wait quorum-restart-wait "
+	     "quorum-restart-wait",
+	     "a quorum of 3 servers: no lock can be taken for 26 s, because only 1 of them have");
+	nodes[1].append = 1; /* always written before it answers */
+	says(nodes, 3, "quorum-no-vote quorum-restart-wait quorum-restart-wait",
+	     "of which 2 serve");
+	nodes[1].append = -1;
+	says(nodes, 3,
+	     "quorum-no-vote quorum-no-vote not-looked-at quorum-restart-wait "
+	     "quorum-restart-wait",
+	     "for 26 s");
+	nodes[2].code = LK_EUNREACHABLE;
+	PUT(nodes[2].reason, "down");
+	says(nodes, 3,
+	     "unreachable quorum-no-vote quorum-no-vote not-looked-at quorum-restart-wait",
+	     "for 31 s, because only 0 of them have");
+	three(nodes); /* one server alone has no vote to lose */
+	nodes[0].append = 0;
+	nodes[0].uptime_s = 1;
+	says(nodes, 1, "persistence-snapshots no-replica", "one server");
+}
+
 static void test_clocks_of_a_quorum(void **state)
 {
 	struct lk__facts nodes[3];
@@ -589,6 +649,8 @@ static void test_info(void **state)
 		"run_id:this one is far longer than any run id that a server has ever told, "
 		"64\r\n");
 	assert_true(facts.cluster && facts.disk_errors && facts.append == 1);
+	assert_int_equal(facts.uptime_s, -1);
+	assert_int_equal(read_info("uptime_in_seconds:17\r\n").uptime_s, 17);
 	assert_string_equal(facts.role, "replica");
 	assert_string_equal(facts.master, "b:7");
 	assert_string_equal(facts.data_id, "data");
@@ -639,6 +701,27 @@ static void test_settings(void **state)
 	assert_string_equal(facts.server, "keydb");
 }
 
+/* KeyDB is what has its settings, with a value that they can have; not what answers anything. */
+static void test_settings_that_only_keydb_has(void **state)
+{
+	struct lk__facts facts;
+	(void)state;
+	lk__facts_clear(&facts);
+	read_pair(&facts, "active-replica", "");
+	read_pair(&facts, "multi-master", "0");
+	assert_string_equal(facts.server, "");
+	assert_int_equal(facts.active, -1);
+	PUT(facts.server, "valkey");
+	read_pair(&facts, "multi-master", "yes");
+	assert_string_equal(facts.server, "valkey");
+	lk__facts_clear(&facts);
+	assert_string_equal(lk__facts_setting(0), "lockkeeper-nothing");
+	read_pair(&facts, lk__facts_setting(0), "no");
+	read_pair(&facts, "active-replica", "no");
+	assert_string_equal(facts.server, "");
+	assert_int_equal(facts.active, -1);
+}
+
 static void test_role(void **state)
 {
 	struct lk__facts facts;
@@ -686,16 +769,19 @@ int main(void)
 		cmocka_unit_test(test_not_a_server_for_locks),
 		cmocka_unit_test(test_versions),
 		cmocka_unit_test(test_silent),
+		cmocka_unit_test(test_others_that_are_of_no_use),
 		cmocka_unit_test(test_what_is_refused_is_not_guessed),
 		cmocka_unit_test(test_rights),
 		cmocka_unit_test(test_links),
 		cmocka_unit_test(test_quorum),
 		cmocka_unit_test(test_a_quorum_that_is_none),
 		cmocka_unit_test(test_a_node_of_a_quorum_that_forgets),
+		cmocka_unit_test(test_nodes_of_a_quorum_without_a_vote),
 		cmocka_unit_test(test_clocks_of_a_quorum),
 		cmocka_unit_test(test_servers_by_their_info),
 		cmocka_unit_test(test_info),
 		cmocka_unit_test(test_settings),
+		cmocka_unit_test(test_settings_that_only_keydb_has),
 		cmocka_unit_test(test_role),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

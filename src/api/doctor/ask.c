@@ -160,10 +160,14 @@ static int ask_all(struct lk__facts *facts, const struct lk__asked *asked, const
 	int rc = ask_settings(facts, asked, error);
 	facts->cluster = facts->cluster && !asked->client->topo->slotted; /* else it was named */
 	facts->acks = lk__node_acks(asked->node);
+	if (rc == LK__WAIT_READY && facts->cluster)
+		rc = lk__facts_ask_cluster(facts, asked, error);
 	if (rc == LK__WAIT_READY)
 		rc = ask_time(facts, asked, error);
 	if (rc == LK__WAIT_READY && !facts->sentinel)
 		rc = lk__facts_ask_rights(facts, asked, name, name_size, error);
+	if (rc == LK__WAIT_READY && !facts->sentinel)
+		rc = lk__facts_ask_messages(facts, asked, name, name_size, error);
 	return rc;
 }
 

@@ -2,8 +2,8 @@
 /*
  * What was learnt about one node, before anybody judges it. What is not known is -1, or "".
  *
- * examine.c knows whom to ask; ask.c, rights.c and sentinels.c ask, read.c reads the answers,
- * judge*.c turn facts into findings.
+ * examine.c knows whom to ask; ask.c, messages.c, rights.c and sentinels.c ask, read.c reads the
+ * answers, judge*.c turn facts into findings.
  */
 #ifndef LK__API_DOCTOR_FACTS_H
 #define LK__API_DOCTOR_FACTS_H
@@ -44,7 +44,9 @@ struct lk__facts {
 	bool has_config;        /* so was CONFIG GET; */
 	bool has_rights;        /* and all rights could be looked at; a sentinel refused nothing */
 	bool sentinel, loading, disk_errors;
-	bool cluster; /* a node of one, and the URL does not say so */
+	bool cluster;     /* a node of one, and the URL does not say so */
+	bool slotless;    /* and that cluster has no slots */
+	bool any_setting; /* CONFIG GET answers whatever is asked: what it says proves nothing */
 
 	char server[24];  /* "redis", … */
 	char version[32]; /* its own */
@@ -56,11 +58,13 @@ struct lk__facts {
 	char fsync[16];
 	char refused[LK__REFUSED_SIZE];         /* of the rights that each lock needs */
 	char refused_partial[LK__REFUSED_SIZE]; /* of the others */
+	char deaf[300]; /* why no message can be heard; "": one could, or it was not tried */
 
 	int64_t lease_ms;     /* of the client's watchdog */
 	int64_t memory_limit; /* 0: none */
 	int64_t memory_used;
 	int64_t replicas, min_replicas, lag_s, timeout_s;
+	int64_t uptime_s;                 /* its process has run for so long */
 	int64_t acks;                     /* replicas that must have a grant */
 	int64_t priority;                 /* of a replica; 0: it is never promoted */
 	int64_t buffer_hard, buffer_soft; /* of pubsub, bytes; 0: no limit */
@@ -114,6 +118,15 @@ int lk__facts_ask(struct lk__facts *facts, const struct lk__asked *asked, const 
 
 /* A question on the node's connection. LK__WAIT_READY, or a code with `error` filled. */
 int lk__facts_question(const struct lk__asked *asked, struct lk__request *request, lk_error *error);
+
+/* Whether INFO is right that the node is one of a cluster, and that has slots. As
+ * lk__facts_question(). */
+int lk__facts_ask_cluster(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error);
+
+/* Whether messages of releases can be heard there: subscribes to the lock's channel for a moment.
+ * As lk__facts_question(). */
+int lk__facts_ask_messages(struct lk__facts *facts, const struct lk__asked *asked, const char *name,
+			   size_t name_size, lk_error *error);
 
 /* What the user may do there. As lk__facts_question(). */
 int lk__facts_ask_rights(struct lk__facts *facts, const struct lk__asked *asked, const char *name,

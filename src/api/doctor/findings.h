@@ -66,6 +66,12 @@ void lk__judge_failover(struct lk__findings *findings, const struct lk__examined
 bool lk__find_slow(struct lk__findings *findings, enum lk__found what, size_t index,
 		   const char *setting, int64_t value_ms, int64_t failover_ms, int64_t lease_ms);
 
+/* Whether it could not be asked because it does not answer. */
+bool lk__facts_silent(const struct lk__facts *node);
+
+/* How long a node of a quorum has no vote yet, because it may have forgotten locks. 0: it has. */
+int64_t lk__facts_voteless_s(const struct lk__facts *node);
+
 /* Whether locks can be taken there, as far as is known. */
 bool lk__facts_serve(const struct lk__facts *node);
 

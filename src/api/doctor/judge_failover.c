@@ -12,8 +12,10 @@ void lk__judge_sentinel(struct lk__findings *findings, const struct lk__examined
 			size_t index)
 {
 	const struct lk__facts *node = &examined->nodes[index];
-	if (node->code)
+	if (lk__facts_silent(node))
 		lk__find(findings, LK__FOUND_SENTINEL_UNREACHABLE, index, "%s", node->reason);
+	else if (node->code)
+		lk__find(findings, LK__FOUND_SENTINEL_UNUSABLE, index, "%s", node->reason);
 	else if (!node->has_rights)
 		lk__find(findings, LK__FOUND_NOT_LOOKED_AT, index, "%s", node->reason);
 	else if (!*node->master)

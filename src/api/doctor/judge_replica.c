@@ -21,7 +21,8 @@ static struct lk__facts heir(const struct lk__facts *replica, const struct lk__f
 	strcpy(facts.role, "master");
 	facts.replicas = master->replicas;
 	facts.acks = master->acks;
-	facts.loading = false; /* until then it has loaded */
+	facts.uptime_s = master->uptime_s; /* whose vote it takes over */
+	facts.loading = false;             /* until then it has loaded */
 	return facts;
 }
 
@@ -78,7 +79,10 @@ void lk__judge_replica(struct lk__findings *findings, const struct lk__examined 
 	const struct lk__facts *replica = &examined->nodes[index];
 	const struct lk__facts *master = &examined->nodes[replica->of];
 	if (replica->code) {
-		lk__find(findings, LK__FOUND_REPLICA_UNREACHABLE, index, "%s", replica->reason);
+		bool silent = lk__facts_silent(replica);
+		lk__find(findings,
+			 silent ? LK__FOUND_REPLICA_UNREACHABLE : LK__FOUND_REPLICA_UNUSABLE, index,
+			 "%s", replica->reason);
 		return;
 	}
 	judge_step(findings, replica, master, index);

@@ -14,15 +14,22 @@ bool lk__facts_serve(const struct lk__facts *node)
 	       strcmp(node->role, "replica") != 0;
 }
 
-static void judge_silent(struct lk__findings *findings, const struct lk__facts *node, size_t index)
+bool lk__facts_silent(const struct lk__facts *node)
 {
-	enum lk__found what = LK__FOUND_UNREACHABLE;
+	return node->code == LK_EUNREACHABLE;
+}
+
+static void judge_failed(struct lk__findings *findings, const struct lk__facts *node, size_t index)
+{
+	enum lk__found what = LK__FOUND_UNUSABLE;
 	if (node->sentinel)
 		what = LK__FOUND_SENTINEL;
 	else if (node->code == LK_EAUTH)
 		what = LK__FOUND_LOGIN;
 	else if (node->code == LK_EDENIED)
 		what = LK__FOUND_RIGHTS;
+	else if (lk__facts_silent(node))
+		what = LK__FOUND_UNREACHABLE;
 	lk__find(findings, what, index, "%s", node->reason);
 }
 
@@ -66,19 +73,23 @@ static void judge_unknown(struct lk__findings *findings, const struct lk__facts 
 	}
 	if (*text)
 		lk__find(findings, LK__FOUND_NOT_LOOKED_AT, index, "could not be looked at: %s%s",
-			 text, node->has_config ? "" : "; CONFIG GET is refused");
+			 text,
+			 node->any_setting  ? "; CONFIG GET answers whatever is asked"
+			 : node->has_config ? ""
+					    : "; CONFIG GET is refused");
 }
 
 void lk__judge_server(struct lk__findings *findings, const struct lk__facts *node, size_t index)
 {
 	if (node->code) {
-		judge_silent(findings, node, index);
+		judge_failed(findings, node, index);
 		return;
 	}
 	if (node->sentinel)
 		lk__find(findings, LK__FOUND_SENTINEL, index, "it says that it is a Sentinel");
 	if (node->cluster)
-		lk__find(findings, LK__FOUND_CLUSTER, index, "cluster-enabled is yes");
+		lk__find(findings, LK__FOUND_CLUSTER, index, "cluster-enabled is yes%s",
+			 node->slotless ? ", and its cluster has no slots" : "");
 	if (node->loading)
 		lk__find(findings, LK__FOUND_LOADING, index, "it is loading its data");
 	judge_kind(findings, node, index);
@@ -119,4 +130,6 @@ void lk__judge_rights(struct lk__findings *findings, const struct lk__facts *nod
 	if (*node->refused_partial)
 		lk__find(findings, LK__FOUND_RIGHTS_PARTIAL, index, "refused: %s",
 			 node->refused_partial);
+	if (*node->deaf)
+		lk__find(findings, LK__FOUND_DEAF, index, "%s", node->deaf);
 }

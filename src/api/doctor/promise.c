@@ -102,17 +102,43 @@ static void promise_one(const struct lk__findings *findings, const struct lk__ex
 		snprintf(text_out, size, "%s: no lock can be taken on it", what);
 }
 
+/* Those that have a vote `after_s` seconds from now. */
+static size_t votes(const struct lk__facts *nodes, size_t count, int64_t after_s)
+{
+	size_t voting = 0;
+	for (size_t i = 0; i < count; i++)
+		voting += lk__facts_serve(&nodes[i]) && *nodes[i].run_id &&
+			  lk__facts_voteless_s(&nodes[i]) <= after_s;
+	return voting;
+}
+
+/* When the last vote that makes a majority is there. */
+static int64_t majority_after_s(const struct lk__facts *nodes, size_t count)
+{
+	int64_t soonest_s = INT64_MAX;
+	for (size_t i = 0; i < count; i++) {
+		int64_t after_s = lk__facts_voteless_s(&nodes[i]);
+		if (after_s < soonest_s && votes(nodes, count, after_s) > count / 2)
+			soonest_s = after_s;
+	}
+	return soonest_s;
+}
+
 static void promise_quorum(const struct lk__findings *findings, const struct lk__facts *nodes,
 			   size_t count, char *text_out, size_t size)
 {
-	size_t serving = 0, majority = count / 2 + 1;
-	for (size_t i = 0; i < count; i++)
-		serving += lk__facts_serve(&nodes[i]) && *nodes[i].run_id;
+	size_t serving = votes(nodes, count, 0), all = votes(nodes, count, INT64_MAX);
+	size_t majority = count / 2 + 1;
 	const char *but = has(findings, LK__FOUND_SAME_HOST) ? "; but some share a machine" : "";
-	if (serving < majority)
+	if (all < majority)
 		snprintf(text_out, size,
 			 "a quorum of %zu servers: no lock can be taken, because only %zu serve",
-			 count, serving);
+			 count, all);
+	else if (serving < majority)
+		snprintf(text_out, size,
+			 "a quorum of %zu servers: no lock can be taken for %lld s, because only "
+			 "%zu of them have a vote yet",
+			 count, (long long)majority_after_s(nodes, count), serving);
 	else
 		snprintf(text_out, size,
 			 "a quorum of %zu servers, of which %zu serve: no lock is lost while a "

@@ -27,6 +27,7 @@ void lk__facts_clear(struct lk__facts *facts)
 		.min_replicas = -1,
 		.lag_s = -1,
 		.timeout_s = -1,
+		.uptime_s = -1,
 		.buffer_hard = -1,
 		.buffer_soft = -1,
 		.trip_best_us = -1,
@@ -107,6 +108,7 @@ static void read_server(struct lk__facts *facts, const char *info)
 	snprintf(facts->server, sizeof(facts->server), "%s", server);
 	facts->compatible = compatible(info);
 	info_text(info, "run_id", facts->run_id, sizeof(facts->run_id));
+	facts->uptime_s = info_number(info, "uptime_in_seconds");
 	facts->cluster = info_is(info, "cluster_enabled", "1") ||
 			 info_is(info, "redis_mode", "cluster");
 	facts->sentinel |= info_is(info, "redis_mode", "sentinel");
@@ -248,18 +250,32 @@ static void set_node_timeout(struct lk__facts *facts, const char *value)
 	lk__number_read(value, 0, INT64_MAX, &facts->node_timeout_ms);
 }
 
-/* Of KeyDB. */
+/* A name that no server has. */
+static void set_any(struct lk__facts *facts, const char *value)
+{
+	(void)value;
+	facts->any_setting = true;
+	facts->has_config = false;
+}
+
+/* Of KeyDB alone, whose INFO looks like that of Redis. */
 static void set_active(struct lk__facts *facts, const char *value)
 {
+	bool other = *facts->server && strcmp(facts->server, "redis") != 0 &&
+		     strcmp(facts->server, "keydb") != 0;
+	bool yes = strcmp(value, "yes") == 0;
+	if (other || (!yes && strcmp(value, "no") != 0))
+		return;
 	snprintf(facts->server, sizeof(facts->server), "keydb");
 	if (facts->active != 1)
-		facts->active = strcmp(value, "yes") == 0;
+		facts->active = yes;
 }
 
 static const struct {
 	const char *name;
 	void (*set)(struct lk__facts *facts, const char *value);
 } settings[] = {
+	{"lockkeeper-nothing", set_any}, /* before those that depend on it */
 	{"maxmemory", set_memory_limit},
 	{"maxmemory-policy", set_policy},
 	{"save", set_snapshots},
@@ -284,7 +300,7 @@ const char *lk__facts_setting(size_t index)
 /* A server that does not know the setting answers with an empty list. */
 void lk__facts_read_setting(struct lk__facts *facts, const redisReply *reply)
 {
-	if (reply->type != REDIS_REPLY_ARRAY)
+	if (reply->type != REDIS_REPLY_ARRAY || facts->any_setting)
 		return;
 	facts->has_config = true;
 	if (reply->elements != 2 || reply->element[0]->type != REDIS_REPLY_STRING ||

@@ -190,9 +190,11 @@ static enum verdict read_dryrun(const redisReply *reply)
 {
 	if (reply->type == REDIS_REPLY_STATUS)
 		return ALLOWED;
-	if (reply->type == REDIS_REPLY_STRING || strncmp(reply->str, "ERR Command '", 13) == 0)
+	if (reply->type == REDIS_REPLY_STRING)
 		return REFUSED;
-	return NO_SUCH_WAY;
+	bool unknown = reply->type == REDIS_REPLY_ERROR &&
+		       strncmp(reply->str, "ERR Command '", 13) == 0;
+	return unknown ? REFUSED : NO_SUCH_WAY;
 }
 
 static enum verdict read_probe(const redisReply *reply)

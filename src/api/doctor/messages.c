@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/* What is tried, since no answer tells it: whether messages can be heard; and whether a node that
+ * calls itself one of a cluster answers like one. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/doctor/facts.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "conn/channels.h"
+#include "conn/words.h"
+#include "drive/lock/caller.h"
+#include "sync/lock/lock.h"
+
+/* ---- a cluster ---- */
+
+int lk__facts_ask_cluster(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error)
+{
+	struct lk__words words = {0};
+	lk__words_text(&words, "CLUSTER");
+	lk__words_text(&words, "SLOTS");
+	struct lk__request *request = lk__words_command(&words);
+	int rc = lk__facts_question(asked, request, error);
+	if (rc == LK__WAIT_READY) {
+		const redisReply *reply = request->reply;
+		facts->slotless = reply->type == REDIS_REPLY_ARRAY && reply->elements == 0;
+		lk__request_free(request);
+	} else if (strstr(error->message, "cluster support disabled")) {
+		facts->cluster = false; /* redis-cluster:// would be refused */
+		rc = LK__WAIT_READY;
+	} else if (rc != LK_ENOMEM && rc != LK_ESYSTEM && rc != LK_ECLOSED && rc != LK_EFORKED &&
+		   rc != LK_EUNREACHABLE) {
+		rc = LK__WAIT_READY; /* INFO's word is all there is */
+	}
+	return rc;
+}
+
+/* ---- messages ---- */
+
+/* Whether such a subscription is what the locks need, and the node has the channel. */
+static bool is_tried(const struct lk__facts *facts, const struct lk__asked *asked)
+{
+	bool plain = lk__config_messages(asked->serves) == LK__MESSAGES_PLAIN;
+	bool own = asked->client->config == asked->serves && !asked->client->topo->slotted;
+	/* A right that is known to be missing is not used: the server would log that. */
+	return !*facts->refused && (plain || own);
+}
+
+static void note_refusal(struct lk__facts *facts, int rc, const lk_error *why, const char *channel,
+			 size_t size)
+{
+	if (rc == LK_EDENIED)
+		snprintf(facts->refused, sizeof(facts->refused), "subscribe on the channel %.*s",
+			 (int)size, channel);
+	else
+		snprintf(facts->deaf, sizeof(facts->deaf), "%.299s",
+			 rc == LK__WAIT_TIME_UP ? "no answer to SUBSCRIBE within the command limit"
+						: why->message);
+}
+
+int lk__facts_ask_messages(struct lk__facts *facts, const struct lk__asked *asked, const char *name,
+			   size_t name_size, lk_error *error)
+{
+	struct lk__conn *conn = &asked->node->messages;
+	const struct lk_config *config = asked->client->config;
+	lk_error why = {0};
+	size_t size;
+	if (!is_tried(facts, asked))
+		return LK__WAIT_READY;
+	char *channel = lk__channel_name(&lk__lock_recipe, name, name_size, &size);
+	struct lk__listening *listening = channel ? lk__channel_open(conn, channel, size, NULL)
+						  : NULL;
+	if (!listening) {
+		free(channel);
+		return lk__fail(error, LK_ENOMEM, "lk_doctor_new: out of memory");
+	}
+	int64_t until_ns = lk__after_ms(lk__now_ns(),
+					config->connect_timeout_ms + config->command_timeout_ms);
+	int rc = lk__channel_await(conn, listening, asked->thread, until_ns, NULL, &why);
+	if (rc != LK__WAIT_READY)
+		note_refusal(facts, rc, &why, channel, size);
+	lk__channel_close(conn, listening);
+	free(channel);
+	if (rc == LK_ENOMEM || rc == LK_ESYSTEM || rc == LK_ECLOSED)
+		return lk__fail(error, rc, "lk_doctor_new: %.200s", why.message);
+	return LK__WAIT_READY;
+}
