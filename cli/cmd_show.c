@@ -34,6 +34,16 @@ static void holder_print(lk_scan *scan, const lk_holder *holder)
 	putchar('\n');
 }
 
+/* As `sem show`; of so many permits that not all are read, the least that it can be. */
+static void permits_print(const lk_lock_info *info)
+{
+	int64_t used = (int64_t)info->holder_count;
+	const char *least = used >= LK_INSPECT_MAX ? "at least " : "";
+	if (strcmp(info->type, "permit semaphore") == 0)
+		printf("permits: %s%" PRId64 ", %" PRId64 " free, %s%" PRId64 " in use\n", least,
+		       info->count + used, info->count, least, used);
+}
+
 static void info_print(lk_scan *scan, const lk_lock_info *info)
 {
 	fputs("name: ", stdout);
@@ -43,6 +53,7 @@ static void info_print(lk_scan *scan, const lk_lock_info *info)
 		printf("count: %" PRId64 "\n", info->count);
 	else
 		printf("state: %s\n", info->holder_count ? "locked" : "free");
+	permits_print(info);
 	for (size_t i = 0; i < info->holder_count; i++)
 		holder_print(scan, &info->holders[i]);
 	if (info->fence)

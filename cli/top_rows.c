@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "top_rows.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,6 +73,20 @@ void top_rows_sort(struct top_rows *rows, enum top_order order)
 		qsort(rows->rows, rows->count, sizeof(*rows->rows), compare[order]);
 }
 
+/* Who waits in a queue that the server has: "1 pg_dump, pid 12 on db1; 2 …". */
+static void next_fill(struct top_row *row, lk_scan *scan, const lk_lock_info *info)
+{
+	char who[OWNER_TEXT_SIZE];
+	size_t used = 0;
+	for (size_t i = 0; i < info->waiter_count && i < TOP_NEXT_MOST; i++) {
+		const lk_waiter *waiter = &info->waiters[i];
+		owner_text(scan, waiter->field, waiter->field_size, who, sizeof(who));
+		if (used < sizeof(row->next))
+			used += (size_t)snprintf(row->next + used, sizeof(row->next) - used,
+						 "%s%zu %s", i ? "; " : "", i + 1, who);
+	}
+}
+
 /* Fills a row; -1 when out of memory. */
 static int row_fill(struct top_row *row, lk_scan *scan, const lk_lock_info *info)
 {
@@ -88,6 +103,7 @@ static int row_fill(struct top_row *row, lk_scan *scan, const lk_lock_info *info
 	};
 	if (holder)
 		owner_text(scan, holder->field, holder->field_size, row->who, sizeof(row->who));
+	next_fill(row, scan, info);
 	return row->name && row->owner ? 0 : -1;
 }
 

@@ -17,6 +17,8 @@
 #include "owner.h"
 
 #define TOP_ROWS_MAX 2000
+#define TOP_NEXT_MOST 3    /* waiters that are named */
+#define TOP_NEXT_SIZE 1024 /* of their names */
 
 enum top_order { TOP_BY_NAME, TOP_BY_TTL, TOP_BY_WAITERS, TOP_BY_CHANGES, TOP_ORDERS };
 
@@ -26,6 +28,7 @@ struct top_row {
 	const char *type;
 	char *owner;               /* field of the first holder; "" */
 	char who[OWNER_TEXT_SIZE]; /* that is */
+	char next[TOP_NEXT_SIZE];  /* the first waiters of a queue, in order; "" */
 	size_t holders;
 	int64_t count; /* of a counter; -1 */
 	int64_t ttl_ms;

@@ -120,14 +120,23 @@ static void ttl_text(const struct top_row *row, char *text_out, size_t size)
 			 row->ttl_ms % 1000 / 100);
 }
 
+/* Of permits: how many of all are in use. */
+static void holds_text(const struct top_row *row, char *text_out, size_t size)
+{
+	int64_t used = (int64_t)row->holders;
+	if (row->count >= 0 && strcmp(row->type, "permit semaphore") == 0)
+		snprintf(text_out, size, "%" PRId64 "/%" PRId64, used, row->count + used);
+	else if (row->count >= 0)
+		snprintf(text_out, size, "%" PRId64, row->count);
+	else
+		snprintf(text_out, size, "%" PRId64, used);
+}
+
 static void row_draw(int y, const struct top_row *row, int selected)
 {
-	char ttl[24], state[24];
+	char ttl[24], state[48];
 	ttl_text(row, ttl, sizeof(ttl));
-	if (row->count >= 0)
-		snprintf(state, sizeof(state), "%" PRId64, row->count);
-	else
-		snprintf(state, sizeof(state), "%zu", row->holders);
+	holds_text(row, state, sizeof(state));
 	if (selected)
 		attribute_on(A_REVERSE);
 	if (lib.wmove(*lib.screen, y, 0) != ERR)
@@ -174,6 +183,17 @@ static void head_draw(const struct top_rows *rows, const struct top_view *view, 
 	attribute_off(A_BOLD);
 }
 
+/* The last line: what there is to say, or who waits for the lock that is selected. */
+static void foot_draw(const struct top_view *view, const struct top_row *selected)
+{
+	char text[sizeof(view->notice) + TOP_NEXT_SIZE];
+	if (*view->notice || !selected || !*selected->next)
+		snprintf(text, sizeof(text), "%s", view->notice);
+	else
+		snprintf(text, sizeof(text), "waiting: %s", selected->next);
+	put_escaped(lines() - 1, 0, columns() - 1, text, strlen(text));
+}
+
 const struct top_row *top_screen_draw(const struct top_rows *rows, struct top_view *view)
 {
 	const struct top_row *selected = NULL;
@@ -194,7 +214,7 @@ const struct top_row *top_screen_draw(const struct top_rows *rows, struct top_vi
 				 place == view->selected);
 		place++;
 	}
-	put_escaped(lines() - 1, 0, columns() - 1, view->notice, strlen(view->notice));
+	foot_draw(view, selected);
 	lib.wrefresh(*lib.screen);
 	return selected;
 }

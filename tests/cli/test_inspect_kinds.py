@@ -131,7 +131,8 @@ def test_permits_with_their_ends(cli, server, keeper, show):
     assert set(ends) == set(taken["ids"].split(","))
     assert all(20000 < end <= 40000 for end in ends.values())
     assert listed(cli) == {"pool": "permit semaphore"}
-    assert "count: 3\n" in cli("show", "pool").stdout
+    used = len(lock["holders"])
+    assert f"count: 3\npermits: {3 + used}, 3 free, {used} in use\n" in cli("show", "pool").stdout
 
 
 @pytest.mark.parametrize("kind", ["semaphore", "latch"])

@@ -84,6 +84,31 @@ def test_it_filters_and_sorts(top, server):
     quit_cleanly(shell)
 
 
+def test_it_names_who_waits_in_a_queue(cli, top, server):
+    """In order, for the lock that is selected; `show` names the same."""
+    cli.environment.pop("LOCKKEEPER_CLIENT_RECORD")  # they tell who they are, as by default
+    holder = cli.start("run", "--fair", "job", "sleep", "100")
+    until(lambda: server.call("EXISTS", "job"), 10, "it is held")
+    waits = []
+    for program in ("head", "tail"):
+        waits.append(cli.start("run", "--fair", "job", program, "/dev/null"))
+        until(lambda: server.call("LLEN", "redisson_lock_queue:{job}") == len(waits), 10)
+    shown = [line for line in cli("show", "job").stdout.splitlines() if line.startswith("waiter ")]
+    assert [re.sub(r".*, (.*), pid .*", r"\1", line) for line in shown] == ["head", "tail"]
+    shell = top()
+    shell.expect("waiting: 1 head, pid [0-9]+ on .*; 2 tail, pid [0-9]+ on ")
+    quit_cleanly(shell)
+    assert holder.poll() is None
+
+
+def test_it_shows_the_use_of_permits(cli, top, server):
+    cli.start("run", "--permits", "5", "pool", "sleep", "100")
+    until(lambda: server.call("GET", "pool") == b"4", 10, "one is in use")
+    shell = top()
+    shell.expect("pool +permit semaphore +1/5 ")
+    quit_cleanly(shell)
+
+
 def test_names_cannot_reach_the_terminal(top, server):
     hold(server, b"a\x1b]0;evil\x07b")
     shell = top()
