@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "exit_code.h"
 #include "message.h"
+#include "other_kind.h"
 #include "session.h"
 
 const struct option_row latch_options[] = {
@@ -37,24 +38,31 @@ static int latch_take(void *context, int id, const char *value)
 	return 0;
 }
 
-static int latch_set(lk_latch *latch, const char *name, int64_t count)
+/* Of the latch that the second operand names. */
+static int latch_trouble(const struct session *session, const lk_error *error)
 {
+	return trouble_name(session->client, session->argv[1], NULL, error);
+}
+
+static int latch_set(const struct session *session, lk_latch *latch, int64_t count)
+{
+	const char *name = session->argv[1];
 	lk_error error = {0};
 	int result = lk_latch_try_set(latch, count, &error);
 	if (result < 0)
-		return trouble_library(&error);
+		return latch_trouble(session, &error);
 	if (result == 1)
 		return 0;
 	message("%s already has a count", name);
 	return EXIT_NOT_ACQUIRED;
 }
 
-static int latch_down(lk_latch *latch, int64_t by)
+static int latch_down(const struct session *session, lk_latch *latch, int64_t by)
 {
 	int64_t left;
 	lk_error error = {0};
 	if (lk_latch_count_down(latch, by, &left, &error))
-		return trouble_library(&error);
+		return latch_trouble(session, &error);
 	printf("%" PRId64 "\n", left);
 	return output_finish();
 }
@@ -70,15 +78,16 @@ static int latch_wait(struct session *session, lk_latch *latch, const struct lat
 			     ? lk_latch_await(latch, NULL, &error)
 			     : lk_latch_await_within(latch, state->wait_ms, NULL, &error);
 	waiting_end(&session->waiting);
-	return result ? trouble_library(&error) : 0;
+	return result ? latch_trouble(session, &error) : 0;
 }
 
-static int latch_delete(lk_latch *latch, const char *name)
+static int latch_delete(const struct session *session, lk_latch *latch)
 {
+	const char *name = session->argv[1];
 	lk_error error = {0};
 	int result = lk_latch_delete(latch, &error);
 	if (result < 0)
-		return trouble_library(&error);
+		return latch_trouble(session, &error);
 	if (result == 0)
 		message("%s had no count", name);
 	return 0;
@@ -107,13 +116,13 @@ static int latch_number(const struct command *command, const struct session *ses
 static int latch_do(struct session *session, lk_latch *latch, int64_t number,
 		    const struct latch_state *state)
 {
-	const char *verb = session->argv[0], *name = session->argv[1];
+	const char *verb = session->argv[0];
 	if (strcmp(verb, "set") == 0)
-		return latch_set(latch, name, number);
+		return latch_set(session, latch, number);
 	if (strcmp(verb, "down") == 0)
-		return latch_down(latch, number);
+		return latch_down(session, latch, number);
 	return strcmp(verb, "wait") == 0 ? latch_wait(session, latch, state)
-					 : latch_delete(latch, name);
+					 : latch_delete(session, latch);
 }
 
 int cmd_latch(const struct command *command, int argc, char **argv)

@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "exit_code.h"
 #include "message.h"
+#include "other_kind.h"
 #include "relay.h"
 #include "report.h"
 #include "session.h"
@@ -104,7 +105,7 @@ static void lock_give_back(lk_lock *lock, int code)
 static int lock_missed(struct session *session, const struct lock_state *state,
 		       const struct report *report, const lk_error *error)
 {
-	int code = trouble_library(error);
+	int code = trouble_name(session->client, session->argv[0], session->kind, error);
 	if (code == EXIT_NOT_ACQUIRED && state->told.verbose) {
 		report_missed(report);
 		waiting_conclude(&session->waiting);
@@ -187,7 +188,7 @@ int cmd_unlock(const struct command *command, int argc, char **argv)
 	if (code == 0)
 		session_say(&session, &state.told);
 	if (code == 0 && lk_lock_release_field(lock, session.argv[1], &error))
-		code = trouble_library(&error);
+		code = trouble_name(session.client, session.argv[0], session.kind, &error);
 	else if (code == 0 && state.told.verbose)
 		message("released %.200s", session.argv[0]);
 	lk_lock_free(lock);
@@ -208,7 +209,7 @@ int cmd_extend(const struct command *command, int argc, char **argv)
 	if (code == 0)
 		code = session_open_lock(&session, &lock);
 	if (code == 0 && lk_lock_extend_field(lock, session.argv[1], state.lease_ms, &error))
-		code = trouble_library(&error);
+		code = trouble_name(session.client, session.argv[0], session.kind, &error);
 	lk_lock_free(lock);
 	return session_end(&session, code);
 }

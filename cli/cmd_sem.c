@@ -8,6 +8,7 @@
 #include "exit_code.h"
 #include "inspect_json.h"
 #include "message.h"
+#include "other_kind.h"
 #include "session.h"
 
 const struct option_row sem_options[] = {
@@ -29,12 +30,18 @@ static int sem_take(void *context, int id, const char *value)
 	return 0;
 }
 
-static int sem_show(lk_permit_semaphore *semaphore, int as_json)
+/* Of the semaphore that the second operand names. */
+static int sem_trouble(const struct session *session, const lk_error *error)
+{
+	return trouble_name(session->client, session->argv[1], NULL, error);
+}
+
+static int sem_show(const struct session *session, lk_permit_semaphore *semaphore, int as_json)
 {
 	int64_t free_now, used;
 	lk_error error = {0};
 	if (lk_permit_semaphore_count(semaphore, &free_now, &used, &error))
-		return trouble_library(&error);
+		return sem_trouble(session, &error);
 	if (as_json)
 		return inspect_json_print(json_pack(
 			"{s:I,s:I,s:I}", "permits", (json_int_t)free_now + (json_int_t)used, "free",
@@ -45,12 +52,13 @@ static int sem_show(lk_permit_semaphore *semaphore, int as_json)
 }
 
 /* The count is asked first: it also tells whether this is a semaphore at all. */
-static int sem_delete(lk_permit_semaphore *semaphore, const char *name, int force)
+static int sem_delete(const struct session *session, lk_permit_semaphore *semaphore, int force)
 {
+	const char *name = session->argv[1];
 	int64_t free_now, used;
 	lk_error error = {0};
 	if (lk_permit_semaphore_count(semaphore, &free_now, &used, &error))
-		return trouble_library(&error);
+		return sem_trouble(session, &error);
 	if (used > 0 && !force) {
 		message("%s: permits in use: %" PRId64 " (--force deletes it anyway)", name, used);
 		return EXIT_NOT_ACQUIRED;
@@ -58,7 +66,7 @@ static int sem_delete(lk_permit_semaphore *semaphore, const char *name, int forc
 	int result = lk_permit_semaphore_delete(semaphore, &error);
 	if (result == 0)
 		message("%s was not set", name);
-	return result < 0 ? trouble_library(&error) : 0;
+	return result < 0 ? sem_trouble(session, &error) : 0;
 }
 
 static int sem_check(const struct command *command, const struct session *session,
@@ -95,11 +103,11 @@ int cmd_sem(const struct command *command, int argc, char **argv)
 	    lk_permit_semaphore_new(&semaphore, session.client, name, strlen(name), NULL, &error))
 		code = trouble_library(&error);
 	if (code == 0 && strcmp(session.argv[0], "delete") == 0)
-		code = sem_delete(semaphore, name, state.force);
+		code = sem_delete(&session, semaphore, state.force);
 	else if (code == 0 && session.argc == 2)
-		code = sem_show(semaphore, state.as_json);
+		code = sem_show(&session, semaphore, state.as_json);
 	else if (code == 0 && lk_permit_semaphore_set(semaphore, count, &error))
-		code = trouble_library(&error);
+		code = sem_trouble(&session, &error);
 	lk_permit_semaphore_free(semaphore);
 	return session_end(&session, code);
 }

@@ -23,6 +23,7 @@
 #include "holding.h"
 #include "message.h"
 #include "options.h"
+#include "other_kind.h"
 #include "relay.h"
 #include "report.h"
 #include "signals.h"
@@ -119,6 +120,27 @@ static int suspend(struct keeper *keeper)
 	return 0;
 }
 
+/* Something else has one of the names: of several servers the first that shows it says so. */
+static void other_kinds_say(const struct keeper *keeper)
+{
+	const struct keeper_options *options = keeper->options;
+	const struct lock_kind *wanted = options->permits ? NULL : options->kind;
+	int said = other_kind_say(keeper->client, options->name, wanted);
+	for (size_t i = 1; !said && i <= keeper->others; i++)
+		said = other_kind_say(keeper->clients[i], options->name, wanted);
+	for (size_t i = 0; i < options->also_count; i++)
+		other_kind_say(keeper->client, options->also[i], wanted);
+}
+
+/* What the library reported about the names. */
+static int keeper_trouble(const struct keeper *keeper, const lk_error *error)
+{
+	int code = trouble_library(error);
+	if (error->code == LK_EWRONGTYPE)
+		other_kinds_say(keeper);
+	return code;
+}
+
 /* The exit code when there is no lock, which -E may have made 0. */
 static int acquire_fail(struct keeper *keeper, const lk_error *error)
 {
@@ -128,7 +150,7 @@ static int acquire_fail(struct keeper *keeper, const lk_error *error)
 		return EXIT_SIGNAL_BASE + (number == SIGTSTP ? SIGHUP : number);
 	}
 	if (error->code != LK_EBUSY && error->code != LK_ETIMEDOUT)
-		return trouble_library(error);
+		return keeper_trouble(keeper, error);
 	/* As flock(1): a conflict is an answer, not a failure; the exit code tells of it. */
 	if (keeper->options->told.verbose) {
 		message("%s", library_text(error));
@@ -487,7 +509,7 @@ static int keeper_make(struct keeper *keeper, lk_config *config)
 	else
 		result = holding_make(&keeper->holding, keeper->client, options->kind,
 				      options->permits, options->name, &error);
-	return result ? trouble_library(&error) : 0;
+	return result ? keeper_trouble(keeper, &error) : 0;
 }
 
 static int keeper_serve(struct keeper *keeper, lk_config *config, const sigset_t *relayed)
