@@ -103,6 +103,16 @@ static int greeter_waits(struct lk__greeter *greeter, short events)
 	return 0;
 }
 
+/* A port for TLS that is met without it has nothing to say: OpenSSL takes our words for no
+ * greeting, and closes. */
+static const char *silence_hint(const struct lk__greeter *greeter)
+{
+	bool tcp = greeter->config->scheme == LK__SCHEME_TCP;
+	return tcp && !lk__reader_begun(greeter->reader)
+		       ? " without a word (a port for TLS? use rediss://)"
+		       : "";
+}
+
 static int greeter_broken(struct lk__greeter *greeter, ssize_t got)
 {
 	const char *node = greeter->config->url;
@@ -113,9 +123,10 @@ static int greeter_broken(struct lk__greeter *greeter, ssize_t got)
 				"%s: TLS: %s", node, reason);
 	if (got == 0)
 		return lk__fail(greeter->error, LK_EUNREACHABLE,
-				"%s: the server closed the connection", node);
-	return lk__fail_errno(greeter->error, LK_EUNREACHABLE, (int)-got, "%s: connection lost",
-			      node);
+				"%s: the server closed the connection%s", node,
+				silence_hint(greeter));
+	return lk__fail_errno(greeter->error, LK_EUNREACHABLE, (int)-got, "%s: connection lost%s",
+			      node, silence_hint(greeter));
 }
 
 /* 1: all is sent. */

@@ -69,6 +69,11 @@ void lk__reader_free(struct lk__reader *reader)
 	free(reader);
 }
 
+bool lk__reader_begun(const struct lk__reader *reader)
+{
+	return reader->begun;
+}
+
 const char *lk__reader_error(const struct lk__reader *reader)
 {
 	return reader->error;

@@ -9,6 +9,7 @@
 #ifndef LK__RESP_READER_H
 #define LK__RESP_READER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <hiredis/hiredis.h>
@@ -35,6 +36,9 @@ int lk__reader_feed(struct lk__reader *reader, const void *bytes, size_t size);
  */
 int lk__reader_next(struct lk__reader *reader, redisReply **reply_out);
 const char *lk__reader_error(const struct lk__reader *reader);
+
+/* Whether a byte has come. */
+bool lk__reader_begun(const struct lk__reader *reader);
 
 /* The string at that place of an array, or "". */
 const char *lk__element_text(const redisReply *array, size_t index);

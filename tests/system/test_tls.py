@@ -116,6 +116,7 @@ def test_plain_to_a_tls_port(make_keeper, tls_url):
     answer = make_keeper(url, **LIMIT).call("try", "mixed")
     answer.is_code("LK_EPROTOCOL", "LK_EUNREACHABLE", "LK_ETLS")
     assert answer.took < 4
+    assert "rediss://" in answer.message, answer.message
 
 
 def test_handshake_that_stalls(make_keeper, certificates):
