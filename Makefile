@@ -5,7 +5,7 @@ PREFIX =
 DESTDIR =
 PYTHON = /usr/bin/python3
 
-.PHONY: all programs check check-all check-night check-faults check-servers check-debian servers interop format docs demo bench install uninstall clean packages-build packages-run packages-check packages-bench packages-servers packages-interop packages-debian
+.PHONY: all programs check check-all check-night check-faults check-servers check-debian servers interop format docs demo bench install uninstall clean static packages-build packages-run packages-check packages-bench packages-servers packages-interop packages-debian
 
 # The library and the command. The targets below build what they need beside these.
 all: packages-build $(BUILD)/build.ninja
@@ -33,6 +33,11 @@ packages-interop:
 
 packages-debian:
 	@sh scripts/install_packages.sh build run check debian
+
+# The command as one file that needs no other, for containers and rescue systems.
+static: packages-build $(BUILD)/build.ninja
+	ninja -C "$(BUILD)" static
+	strip -o "$(BUILD)/lockkeeper-static" "$(BUILD)/cli/lockkeeper-static"
 
 # The tests too, and the programs of the bench and the demo.
 programs: packages-check $(BUILD)/build.ninja

@@ -51,6 +51,7 @@ STEPS = [
     ("packages", "sh scripts/install_packages.sh build run", 300),
     ("setup", "meson setup --werror build", 60),
     ("make", "make", 400),
+    ("static", "make static && build/lockkeeper-static --version", 60),
     ("demo", "make demo", 120),
 ]
 THIN = [

@@ -138,6 +138,27 @@ def test_the_kubernetes_job_runs_its_command(place, environment):
     assert ran(place) == ["migrate.sh"]
 
 
+def cronjob_words() -> list[str]:
+    text = (FOLDER / "cronjob.yaml").read_text()
+    (words,) = re.findall(r"^ +command: \[(.*?)\]$", text, re.MULTILINE | re.DOTALL)
+    return re.split(r",\s+", words)
+
+
+def test_two_replicas_make_one_report(place, environment):
+    """However quick it is, and both end with success."""
+    if "--hold-at-least" not in run("lockkeeper", "run", "--help", env=environment).stdout:
+        pytest.skip("it has no such option")
+    (line,) = [shlex.join(cronjob_words()).replace("90s", "1s")]
+    for _ in range(2):
+        shell(place, environment, line)
+    assert ran(place) == ["report.sh"]
+
+
+def test_the_replica_that_waits_outlasts_a_lease():
+    words = cronjob_words()
+    assert words[words.index("--wait") + 1] == "90s" and "--lease" not in words  # 30 s by default
+
+
 def test_a_closed_terminal_ends_the_remote_job(place, environment, server):
     """`ssh -t` gives the command a terminal and makes it the session's leader; so does this."""
     (place / "import.sh").write_text("#!/bin/sh\necho began >>ran\nexec sleep 60\n")
