@@ -24,6 +24,8 @@ const struct option_row run_options[] = {
 	 "exit with CODE instead of 124 if the lock is not acquired"},
 	{'l', "lease", "LEASE", "lease of the lock, renewed while COMMAND runs (default 30)"},
 	{'k', "kill-after", "GRACE", "time from SIGNAL to SIGKILL (default min(5, LEASE/3))"},
+	{OPTION_HOLD_AT_LEAST, "hold-at-least", "TIME",
+	 "keep the lock so long from its grant on, also when COMMAND has ended"},
 	{'s', "signal", "SIGNAL", "signal that ends COMMAND before the lease does (default TERM)"},
 	{'c', "command", "STRING", "run STRING with the shell instead of COMMAND"},
 	{OPTION_FAIR, "fair", NULL, "take a fair lock: first come, first served"},
@@ -85,6 +87,9 @@ static int run_take(void *context, int id, const char *value)
 	case 'k':
 		state->has_grace = 1;
 		return option_duration("-k", value, 0, LK_LEASE_MAX_MS, &state->keep.grace_ms);
+	case OPTION_HOLD_AT_LEAST:
+		return option_duration("--hold-at-least", value, 0, LK_LEASE_MAX_MS,
+				       &state->keep.hold_ms);
 	case 's':
 		return signal_take(value, &state->keep.end_signal);
 	case 'c':
@@ -192,6 +197,8 @@ static int run_check(const struct command *command, const struct run_state *stat
 	int code = kind_check_poll(command, keep->kind, several);
 	if (code)
 		return code;
+	if (keep->permits && keep->hold_ms)
+		return usage_error(command, "--permits and --hold-at-least exclude each other");
 	if (state->has_quarantine && !several)
 		return usage_error(command, "--quarantine is for several servers");
 	if (several && keep->also_count)

@@ -81,11 +81,13 @@ int holding_acquire(struct holding *holding, int64_t wait_ms, const lk_acquire_o
 			 : lk_lock_acquire_within(holding->lock, wait_ms, options, error);
 }
 
-int holding_release(struct holding *holding, lk_error *error)
+int holding_release(struct holding *holding, int64_t keep_ms, lk_error *error)
 {
+	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
+	options.keep_ms = keep_ms;
 	return holding->semaphore
 		       ? lk_permit_semaphore_release(holding->semaphore, &holding->permit, 1, error)
-		       : lk_lock_release(holding->lock, NULL, error);
+		       : lk_lock_release(holding->lock, &options, error);
 }
 
 int holding_deadline(const struct holding *holding, int64_t *deadline_ns_out, lk_error *error)

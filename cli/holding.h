@@ -32,7 +32,8 @@ void holding_free(struct holding *holding);
 /* `wait_ms`: -1 without limit, 0 once. */
 int holding_acquire(struct holding *holding, int64_t wait_ms, const lk_acquire_options *options,
 		    lk_error *error);
-int holding_release(struct holding *holding, lk_error *error);
+/* `keep_ms`: keeps a lock from everybody for so long; 0: it is free. */
+int holding_release(struct holding *holding, int64_t keep_ms, lk_error *error);
 
 /* Until when it is certain, CLOCK_BOOTTIME. */
 int holding_deadline(const struct holding *holding, int64_t *deadline_ns_out, lk_error *error);

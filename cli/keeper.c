@@ -48,12 +48,13 @@ struct keeper {
 	lk_cancel *cancel;
 	struct waiting waiting;
 	struct report report;
-	lk_event notice; /* the last one: why it is not renewed, and who confirmed it */
-	int acquired;    /* the lock was granted, */
-	int released;    /* and the server has released it */
-	int started;     /* the command runs, or ran */
-	int ended;       /* nothing runs any more */
-	int suspended;   /* the front was stopped with the command */
+	lk_event notice;    /* the last one: why it is not renewed, and who confirmed it */
+	int64_t granted_ns; /* not before the grant */
+	int acquired;       /* the lock was granted, */
+	int released;       /* and the server has released it */
+	int started;        /* the command runs, or ran */
+	int ended;          /* nothing runs any more */
+	int suspended;      /* the front was stopped with the command */
 	int guard_died;
 	int guard_killed; /* by us, for it was late */
 	int denied;       /* the guard waits for processes that it cannot end */
@@ -198,6 +199,7 @@ static int acquire(struct keeper *keeper, int *code_out)
 	waiting_end(&keeper->waiting);
 	keeper->acquired = 1;
 	report_acquired(&keeper->report);
+	keeper->granted_ns = clock_now_ns();
 	return 0;
 }
 
@@ -396,8 +398,26 @@ static int exit_code(const struct keeper *keeper)
 					   : WEXITSTATUS(keeper->status);
 }
 
+/* For how long the lock is to stay behind its command, if that ran. */
+static int64_t keep_ms(const struct keeper *keeper)
+{
+	int64_t passed_ms = (clock_now_ns() - keeper->granted_ns) / NS_PER_MS;
+	return keeper->started && passed_ms < keeper->options->hold_ms
+		       ? keeper->options->hold_ms - passed_ms
+		       : 0;
+}
+
 static void release_unknown(const struct keeper *keeper)
 {
+	int64_t kept_ms = keep_ms(keeper);
+	if (kept_ms) {
+		message("unknown whether %s stays locked for %" PRId64
+			" ms, as --hold-at-least wants: it may be free before, or locked for "
+			"%" PRId64 " ms",
+			keeper->options->name, kept_ms,
+			kept_ms > keeper->options->lease_ms ? kept_ms : keeper->options->lease_ms);
+		return;
+	}
 	message("unknown whether %s was released: it may stay locked for %" PRId64 " ms",
 		keeper->options->name, keeper->options->lease_ms);
 }
@@ -422,7 +442,7 @@ static void release(struct keeper *keeper, int code)
 	lk_error error = {0};
 	report_held(&keeper->report);
 	relay_release(code, RELEASE_LIMIT_S);
-	release_take(keeper, holding_release(&keeper->holding, &error), &error);
+	release_take(keeper, holding_release(&keeper->holding, keep_ms(keeper), &error), &error);
 	relay_released();
 }
 

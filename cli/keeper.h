@@ -20,6 +20,7 @@ struct keeper_options {
 	int64_t wait_ms; /* KEEPER_WAIT_FOREVER, 0: ask once, else the limit */
 	int64_t lease_ms;
 	int64_t grace_ms;
+	int64_t hold_ms;   /* the lock stays at least so long, also when the command has ended */
 	int conflict_code; /* exit code when another owner holds the lock */
 	int end_signal;
 	struct waiting_wish told; /* verbose: not the wait alone */

@@ -27,6 +27,7 @@ enum option_id {
 	OPTION_PRIVATE,
 	OPTION_NO_PRIVATE,
 	OPTION_POLL,
+	OPTION_HOLD_AT_LEAST,
 };
 
 /* The option of the commands that take several servers; it stands instead of the common one. */

@@ -19,16 +19,23 @@ static void time_text(int64_t ms, char text_out[TIME_SIZE])
 		snprintf(text_out, TIME_SIZE, "?");
 }
 
+int owner_is_kept(const char *field, size_t field_size)
+{
+	static const char mark[] = ":kept:";
+	return memmem(field, field_size, mark, sizeof(mark) - 1) != NULL;
+}
+
 void owner_text(lk_scan *scan, const char *field, size_t field_size, char *text_out, size_t size)
 {
 	lk_owner_info owner;
 	char since[TIME_SIZE];
+	const char *kept = owner_is_kept(field, field_size) ? "kept by " : "";
 	if (lk_scan_owner(scan, field, field_size, &owner, NULL) != 1) {
-		snprintf(text_out, size, "another client");
+		snprintf(text_out, size, "%sanother client", kept);
 		return;
 	}
 	time_text(owner.since_ms, since);
-	int used = snprintf(text_out, size, "%s%spid %" PRId64 " on %s", owner.program,
+	int used = snprintf(text_out, size, "%s%s%spid %" PRId64 " on %s", kept, owner.program,
 			    *owner.program ? ", " : "", owner.pid, owner.host);
 	if (used >= 0 && (size_t)used < size)
 		snprintf(text_out + used, size - (size_t)used, "%s%s%s, since %s",

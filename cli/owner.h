@@ -10,10 +10,14 @@
 
 #define OWNER_TEXT_SIZE 640
 
-/* "pg_dump, pid 123 on db1 (user postgres), since 2026-11-22 10:03:11"; or "another client". */
+/* "pg_dump, pid 123 on db1 (user postgres), since 2026-11-22 10:03:11"; or "another client". With
+ * "kept by" before it where the lock is kept after its release. */
 void owner_text(lk_scan *scan, const char *field, size_t field_size, char *text_out, size_t size);
 
-/* The same as an object; null for another client. NULL when out of memory. */
+/* Whether nobody holds the lock, but its last owner has it kept from others. */
+int owner_is_kept(const char *field, size_t field_size);
+
+/* Who it is, as an object; null for another client. NULL when out of memory. */
 json_t *owner_json(lk_scan *scan, const char *field, size_t field_size);
 
 #endif

@@ -36,15 +36,17 @@ static void explain_holder(lk_scan *scan, const lk_lock_info *info, char *text)
 	char who[OWNER_TEXT_SIZE], part[OWNER_TEXT_SIZE + 64];
 	const lk_holder *holder = &info->holders[0];
 	owner_text(scan, holder->field, holder->field_size, who, sizeof(who));
-	snprintf(part, sizeof(part), "held by %s", who);
+	int kept = owner_is_kept(holder->field, holder->field_size);
+	snprintf(part, sizeof(part), "%s%s", kept ? "" : "held by ", who);
 	text_add(text, part);
 	if (info->holder_count > 1) {
 		snprintf(part, sizeof(part), " and %zu more", info->holder_count - 1);
 		text_add(text, part);
 	}
 	if (info->ttl_ms >= 0) {
-		snprintf(part, sizeof(part), "; its lease ends in %" PRId64 " s unless renewed",
-			 (info->ttl_ms + 999) / 1000);
+		snprintf(part, sizeof(part), "; %s in %" PRId64 " s%s",
+			 kept ? "free" : "its lease ends", (info->ttl_ms + 999) / 1000,
+			 kept ? "" : " unless renewed");
 		text_add(text, part);
 	}
 	if (info->ttl_ms == -1 && !info->is_counter)

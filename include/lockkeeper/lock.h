@@ -45,6 +45,22 @@
  * that queue for at most 10 ms at a time, then other processes get a chance. Processes are served
  * in no particular order.
  *
+ * KEPT AFTER THE RELEASE. With `keep_ms` in its options the last release gives the lock up, and
+ * keeps it from everybody for so long, this owner and this client included. So a job that several
+ * hosts start at about the same time runs once, even if the first is through before the clock of
+ * the second says that it is time. Nothing renews the lock then, and no process is needed. The time
+ * counts from when the server does it; it may be shorter or longer than what is left of the lease.
+ * In Redis the lock stays under a field that is nobody's, "<uuid>:kept:<number>" (a plain lock
+ * under such a token). Nobody re-enters it, not even the owner that released it, who waits as for
+ * another's lock and then gets a grant and a fence token of its own. Those who wait are woken once,
+ * see until when it is kept, and sleep until then. A release that is not the last is as without it.
+ * Of a multi lock all parts are kept, of a red lock a majority of the nodes. A read lock that is
+ * kept keeps out writers, not readers; a write lock of an owner that also reads lasts at least as
+ * long as its read lock. Success says that the lock is kept. With LK_EMAYBEHELD nobody knows: it
+ * may be free sooner, and may stay for the longer of its lease and `keep_ms`.
+ * lk_lock_force_release() frees it. Permits have no such release:
+ * lk_permit_semaphore_update_lease() sets when one ends.
+ *
  * OTHER KINDS. Fair, fenced and spin locks of the same name use the same hash: they exclude this
  * lock, and it excludes them. Not all of them wake each other. A release of this lock wakes waiters
  * of fenced locks, but not waiters of fair locks; a release of a fair or spin lock does not wake
@@ -96,11 +112,13 @@ typedef struct lk_release_options {
 	size_t struct_size;
 	const char *owner; /* NULL: the calling thread; else an owner's name */
 	int no_wait;       /* 1: send the release and return at once; see lk_lock_release() */
+	int64_t keep_ms; /* 0: the last release frees the lock; else it keeps the lock from all for
+			      so long (at most LK_LEASE_MAX_MS); see KEPT above */
 } lk_release_options;
 
 #define LK_RELEASE_OPTIONS_INIT                                                                    \
 	{                                                                                          \
-		sizeof(lk_release_options), NULL, 0                                                \
+		sizeof(lk_release_options), NULL, 0, 0                                             \
 	}
 
 /* A wait in progress, as another thread sees it. */
@@ -188,11 +206,16 @@ LK_API int lk_lock_wait_info(lk_lock *lock, lk_wait_info *info_out, lk_error *er
  * `release_queue` such releases are outstanding; beyond that the call waits. lk_client_close()
  * waits for all of them.
  *
+ * With `keep_ms` the last release keeps the lock from everybody for so long: see KEPT AFTER THE
+ * RELEASE above. The call waits until the replicas that must acknowledge grants have acknowledged
+ * that, too. `no_wait` must be 0 then.
+ *
  * Errors: LK_ENOTOWNER (never held, or already released), LK_ELOST (the hold was lost before; the
  * owner no longer has it), LK_EMAYBEHELD (no answer, or a refusal, as the text says: the lock may
  * stay until its lease ends; the owner no longer has the hold, and the library repeats the release
- * in the background), LK_EWRONGTYPE (the key is no longer this lock; the owner no longer has the
- * hold), LK_ENOMEM (not done: still held), LK_EINVAL, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * in the background; with `keep_ms` it does not), LK_EWRONGTYPE (the key is no longer this lock;
+ * the owner no longer has the hold), LK_ENOMEM (not done: still held), LK_EINVAL, LK_ECLOSED,
+ * LK_EFORKED. Since 0.1.
  */
 LK_API int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_error *error);
 

@@ -138,8 +138,8 @@ LK_API int lk_queue_acquire(lk_queue *queue, lk_lock *lock, int64_t wait_ms,
 
 /*
  * Starts a release of one hold, as lk_lock_release() (RLock.unlockAsync). `options` must name an
- * owner; `no_wait` must be 0. Errors of the start as lk_queue_acquire(); in the completion as
- * lk_lock_release(). It cannot be cancelled. Since 0.1.
+ * owner; `no_wait` must be 0, `keep_ms` is as there. Errors of the start as lk_queue_acquire(); in
+ * the completion as lk_lock_release(). It cannot be cancelled. Since 0.1.
  */
 LK_API int lk_queue_release(lk_queue *queue, lk_lock *lock, const lk_release_options *options,
 			    uint64_t tag, uint64_t *id_out, lk_error *error);

@@ -266,18 +266,30 @@ int lk_lock_try(lk_lock *lock, const lk_acquire_options *options, lk_error *erro
 	return lock_acquire(lock, "lk_lock_try", 0, options, error);
 }
 
+int lk__release_check(const char *operation, const lk_release_options *options, lk_error *error)
+{
+	if (options->keep_ms && options->no_wait)
+		return lk__fail(error, LK_EINVAL,
+				"%s: no_wait and keep_ms are set: who does not wait does not "
+				"learn whether it is kept",
+				operation);
+	return lk__check_range(operation, "keep_ms", options->keep_ms, 0, LK_LEASE_MAX_MS, error);
+}
+
 int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_error *error)
 {
 	lk_release_options own;
 	struct lk__call call = {.entry = NULL};
 	int rc = lk__copy_options(&own, sizeof(own), options, "lk_lock_release", error);
 	if (rc == 0)
+		rc = lk__release_check("lk_lock_release", &own, error);
+	if (rc == 0)
 		rc = lk__lock_enter(&call, lock, "lk_lock_release", own.owner, error);
 	if (rc)
 		return rc;
-	rc = call.multi ? lk__multi_release(call.multi, &call.owner, error)
-			: lk__caller_release(call.entry, call.thread, &call.owner, own.no_wait != 0,
-					     error);
+	rc = call.multi ? lk__multi_release(call.multi, &call.owner, own.keep_ms, error)
+			: lk__caller_release(call.entry, call.thread, &call.owner, own.keep_ms,
+					     own.no_wait != 0, error);
 	lk__lock_leave(&call);
 	return rc;
 }

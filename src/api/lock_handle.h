@@ -60,7 +60,8 @@ int lk__lock_enter_briefly(struct lk__call *call, lk_lock *lock, const char *ope
 			   const char *owner, lk_error *error);
 void lk__lock_leave(struct lk__call *call);
 
-/* Checks what the options of an acquire say: 0 or LK_EINVAL. */
+/* Checks what the options of a release, of an acquire say: 0 or LK_EINVAL. */
+int lk__release_check(const char *operation, const lk_release_options *options, lk_error *error);
 int lk__acquire_check(const char *operation, const lk_lock *lock, const lk_acquire_options *options,
 		      lk_error *error);
 

@@ -119,7 +119,7 @@ static int giving_run(struct lk__counter_call *call, struct lk__giving *giving)
 	struct lk__owner owner = {.name = giving->part[0].permit.id,
 				  .name_size = LK_PERMIT_ID_SIZE - 1};
 	if (giving->count == 1 && giving->part[0].entry)
-		return lk__caller_release(giving->part[0].entry, call->thread, &owner, false,
+		return lk__caller_release(giving->part[0].entry, call->thread, &owner, 0, false,
 					  call->error);
 	return giving_wait(call, giving);
 }

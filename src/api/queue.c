@@ -229,9 +229,12 @@ int lk_queue_release(lk_queue *queue, lk_lock *lock, const lk_release_options *o
 	if (rc == 0 && own.no_wait)
 		rc = lk__fail(error, LK_EINVAL, "%s: no_wait is set", operation);
 	if (rc == 0)
+		rc = lk__release_check(operation, &own, error);
+	if (rc == 0)
 		rc = start_enter(&call, queue, lock, operation, own.owner, error);
 	if (rc < 0)
 		return rc;
+	want.keep_ms = own.keep_ms;
 	rc = start(&call, queue, LK_OP_RELEASE, &want, tag, id_out, error);
 	lk__lock_leave(&call);
 	return rc;

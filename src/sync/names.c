@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Names that Redisson derives from a lock's name. */
+/* Names that are derived from a lock's name, as Redisson does, and from an owner's field. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,4 +68,16 @@ bool lk__names_one_slot(const char *name, size_t name_size)
 		return memchr(name, '}', name_size) == NULL;
 	const char *close = memchr(open, '}', (size_t)(end - open));
 	return close && close > open + 1;
+}
+
+char *lk__kept_field(const char *field, size_t *size_out)
+{
+	const char *colon = strchr(field, ':');
+	char *made = NULL;
+	assert(colon);
+	int size = asprintf(&made, "%.*s:kept%s", (int)(colon - field), field, colon);
+	if (size < 0)
+		return NULL;
+	*size_out = (size_t)size;
+	return made;
 }

@@ -99,6 +99,10 @@ struct lk__recipe {
 	void (*field)(const char *client_id, uint64_t number, char field_out[LK__FIELD_SIZE]);
 	struct lk__request *(*acquire)(const struct lk__try *wanted);
 	struct lk__request *(*release)(const struct lk__target *target, const char *field);
+	/* A release that keeps the lock from others for a time, under lk__kept_field(). NULL where
+	 * that cannot be had. */
+	struct lk__request *(*keep)(const struct lk__target *target, const char *field,
+				    int64_t keep_ms);
 	/* NULL with LK__NO_TERMS. */
 	struct lk__request *(*exchange)(const struct lk__try *wanted, const char *from);
 	struct lk__request *(*force)(const struct lk__target *target);
@@ -116,6 +120,7 @@ struct lk__recipe {
 	lk__read_acquire *read_acquire; /* for lk__answer_take() */
 	/* `listeners`: subscribers that heard of it. */
 	enum lk__released (*read_release)(const struct lk__request *request, int64_t *listeners);
+	enum lk__released (*read_keep)(const struct lk__request *request, int64_t *listeners);
 	enum lk__exchanged (*read_exchange)(const struct lk__request *request,
 					    struct lk__answer *answer);
 	/* Whether a message says that its listener has the lock, and since when in server time, µs.
@@ -127,6 +132,10 @@ struct lk__recipe {
 /* The name of the channel or key that Redisson derives: "prefix:{name}", or "prefix:name" for a
  * name with a "{". NULL when out of memory. */
 char *lk__derived_name(const char *prefix, const char *name, size_t name_size, size_t *size_out);
+
+/* The field that is nobody's, "<uuid>:kept:<number>…", under which the lock of a field is kept.
+ * NULL when out of memory. */
+char *lk__kept_field(const char *field, size_t *size_out);
 
 /* "prefix{name}", whatever is in the name. */
 char *lk__braced_name(const char *prefix, const char *name, size_t name_size, size_t *size_out);

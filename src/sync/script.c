@@ -16,6 +16,13 @@ void lk__words_channel(struct lk__words *words, const struct lk__target *target)
 	lk__words_own(words, name, size);
 }
 
+void lk__words_kept(struct lk__words *words, const char *field)
+{
+	size_t size = 0;
+	char *kept = lk__kept_field(field, &size);
+	lk__words_own(words, kept, size);
+}
+
 static int batch_renewed(const redisReply *renewed, const redisReply *owner, const char *field)
 {
 	if (owner->type == REDIS_REPLY_ERROR)

@@ -14,6 +14,9 @@
 /* The channel of the lock, as one more word; empty where the kind has none. */
 void lk__words_channel(struct lk__words *words, const struct lk__target *target);
 
+/* The field that is nobody's, as one more word. */
+void lk__words_kept(struct lk__words *words, const char *field);
+
 /* One call for several renewals: all keys, then field and lease of each. */
 struct lk__request *lk__renew_script(enum lk__script_id script, const struct lk__renewal *renewals,
 				     size_t count);

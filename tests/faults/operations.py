@@ -201,13 +201,14 @@ LOCK_SCENARIOS = (
     Operation("given-up", c("within", wait=400, lease=LEASE_MS), rival("acquire", lease=LONG_MS),
               settle=rival("release")),
     Operation("watched", watched, after=RELEASE, holds=True),
+    Operation("kept", c("release", keep=LONG_MS), HELD, settle=o("force"), had=True),
     Operation("handed", hand_over, line_up, after=c("release", thread="next"), holds=True,
               had=True),
     Operation("left-behind", left_behind),
     Operation("closed", c("close", how=1), HELD, had=True),
 )
 
-QUEUED = {"acquire", "try", "within", "release", "extend", "given-up", "watched", "handed",
+QUEUED = {"acquire", "try", "within", "release", "kept", "extend", "given-up", "watched", "handed",
           "left-behind", "closed"}
 """What is done asynchronously too."""
 QUEUED_KINDS = {"lock", "fair", "write"}  # among the main faults; with all, every kind

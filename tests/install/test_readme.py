@@ -36,6 +36,13 @@ def test_run_lines(place, environment, server):
     assert server.ask("DBSIZE") == "0"
 
 
+def test_a_job_that_hosts_start_by_the_clock(place, environment):
+    page = (ROOT / "README.md").read_text()
+    line = re.search(r"^    (lockkeeper run .*--hold-at-least .*)$", page, re.MULTILINE).group(1)
+    shell(place, environment, f"{line}; {line} || [ $? = 124 ]")
+    assert ran(place) == ["report.sh nightly"]
+
+
 def test_without_configuration(place, environment):
     alone = {name: value for name, value in environment.items() if name != "LOCKKEEPER_URL"}
     try:

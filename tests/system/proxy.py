@@ -79,6 +79,8 @@ def name_of(argv: list[bytes]) -> str:
         return verb
     keys = int(argv[2])
     args = argv[3 + keys:]
+    if any(b":kept:" in arg for arg in args):
+        return "keep"
     if keys == 1 and len(args) == 1:
         return "force"
     if keys == 1 and len(args) == 3:

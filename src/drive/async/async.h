@@ -44,6 +44,7 @@ struct lk__async_want {
 			int64_t lease_ms;
 		} permit;         /* LEASE */
 		int64_t lease_ms; /* EXTEND */
+		int64_t keep_ms;  /* RELEASE */
 	};
 };
 

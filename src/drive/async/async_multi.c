@@ -249,7 +249,7 @@ static int asks_start(struct lk__async *async)
 	struct lk__multi_ask *ask = async->multi->ask;
 	int rc = 0;
 	if (async->want.way == LK__ASYNC_RELEASE)
-		lk__multi_release_begin(ask);
+		lk__multi_release_begin(ask, async->want.keep_ms);
 	else
 		rc = lk__multi_extend_begin(ask, async->want.lease_ms);
 	if (rc == 0)
@@ -292,7 +292,7 @@ static bool taken_is_whole(const struct lk__completion *completion)
 static void part_give_up(struct lk__entry *entry, const struct lk__owner *owner)
 {
 	pthread_mutex_lock(&entry->mutex);
-	if (lk__release_count(entry, owner, NULL) == 1) {
+	if (lk__release_count(entry, owner, 0, NULL) == 1) {
 		uint64_t number = entry->grant.number;
 		lk__entry_drop_hold(entry, lk__now_ns());
 		lk__entry_release_unasked(entry, number);

@@ -19,7 +19,7 @@ static int release_start(struct lk__async *async)
 	struct lk__entry *entry = async->completion->entry;
 	lk_error *error = &async->completion->value.error;
 	pthread_mutex_lock(&entry->mutex);
-	int rc = lk__release_count(entry, &async->completion->owner, error);
+	int rc = lk__release_count(entry, &async->completion->owner, async->want.keep_ms, error);
 	if (rc == 1)
 		async->call = lk__red_release_begin(entry, &async->thread, error);
 	pthread_mutex_unlock(&entry->mutex);

@@ -25,7 +25,7 @@ static int release_start(struct lk__async *async)
 	atomic_store(&async->released, false);
 	async->release.done = release_done;
 	pthread_mutex_lock(&entry->mutex);
-	int rc = lk__release_start(entry, &async->release, &completion->owner,
+	int rc = lk__release_start(entry, &async->release, &completion->owner, async->want.keep_ms,
 				   &completion->value.error);
 	pthread_mutex_unlock(&entry->mutex);
 	return rc;

@@ -53,8 +53,9 @@ struct lk__client_record {
 	int64_t since_ns;       /* the client's start */
 	_Atomic int64_t due_ns; /* not written again before; set under the mutex */
 	_Atomic bool wanted, denied;
-	pthread_mutex_t mutex; /* what is sent about it, in order */
-	bool written, ended;   /* under the mutex */
+	_Atomic int64_t kept_until_ns; /* the end of what is kept from others longest; 0 */
+	pthread_mutex_t mutex;         /* what is sent about it, in order */
+	bool written, ended;           /* under the mutex */
 };
 
 /* A call that another client's loop drives, and that ends when this client is closed. */

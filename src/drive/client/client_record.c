@@ -213,7 +213,8 @@ void lk__client_record_show(lk_client *client, struct lk__conn *near)
 int64_t lk__client_record_turn(lk_client *client)
 {
 	struct lk__client_record *record = &client->record;
-	bool wanted = atomic_load(&record->wanted) || atomic_load(&client->counters.held) > 0;
+	bool wanted = atomic_load(&record->wanted) || atomic_load(&client->counters.held) > 0 ||
+		      atomic_load(&record->kept_until_ns) > lk__now_ns();
 	if (!wanted || record_is_off(client))
 		return LK__NEVER;
 	lk__client_record_show(client, NULL);
@@ -222,12 +223,22 @@ int64_t lk__client_record_turn(lk_client *client)
 	return lk__now_ns() < due_ns ? due_ns : LK__NEVER;
 }
 
+void lk__client_record_keep(lk_client *client, int64_t until_ns)
+{
+	struct lk__client_record *record = &client->record;
+	int64_t kept_ns = atomic_load(&record->kept_until_ns);
+	while (kept_ns < until_ns &&
+	       !atomic_compare_exchange_weak(&record->kept_until_ns, &kept_ns, until_ns)) {}
+}
+
 void lk__client_record_end(lk_client *client, int64_t until_ns)
 {
 	struct lk__client_record *record = &client->record;
 	int64_t now_ns = lk__now_ns();
 	pthread_mutex_lock(&record->mutex);
 	record->ended = true;
+	if (until_ns < atomic_load(&record->kept_until_ns))
+		until_ns = atomic_load(&record->kept_until_ns);
 	if (!record_is_off(client) && until_ns > now_ns)
 		record_set(client, NULL, (until_ns - now_ns) / LK__MS + 1);
 	else if (record->written)

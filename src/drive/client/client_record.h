@@ -12,7 +12,8 @@
  * these by the next try, or by the loop while something is held or was granted since. A red or a
  * multi lock that connects for its first try sends it with the answer, before the caller has the
  * lock. Where it belongs to another node of a cluster, the loop writes it once that is connected.
- * Closing the client deletes it, or leaves it for as long as the longest lease that is abandoned.
+ * Closing the client deletes it, or leaves it for as long as the longest lease that is abandoned,
+ * or what is kept from others longest.
  * A refusal for want of rights (NOPERM) ends it; any other is tried again at the next turn that is
  * due.
  */
@@ -36,6 +37,10 @@ void lk__client_record_show(lk_client *client, struct lk__conn *near);
 
 /* The loop's turn: writes the record when it is due. When it is due next, or LK__NEVER. */
 int64_t lk__client_record_turn(lk_client *client);
+
+/* Something that this client has held is kept from others until then: the record is there as long
+ * as that. */
+void lk__client_record_keep(lk_client *client, int64_t until_ns);
 
 /* The client is being closed. `until_ns`: when the last lease that is abandoned ends; 0: none is.
  * Sends a command, which the close waits for. */

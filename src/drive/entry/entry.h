@@ -102,7 +102,8 @@ struct lk__grant {
 	uint64_t epoch;            /* and its epoch then */
 	int64_t repeated_until_ns; /* its acquire was sent twice: a copy may run until then */
 	int64_t outlives_ns;       /* what was asked for besides may keep it until then */
-	bool downgraded;           /* its number was given to the other side, once */
+	int64_t keep_ms; /* its release keeps it from others for so long; 0: it frees it */
+	bool downgraded; /* its number was given to the other side, once */
 };
 
 struct lk__entry;

@@ -56,7 +56,8 @@ int lk__caller_acquire(struct lk__entry *entry, struct lk__thread *thread,
 int lk__caller_reenter(struct lk__entry *entry, const struct lk__want *want, lk_error *error);
 
 int lk__caller_release(struct lk__entry *entry, struct lk__thread *thread,
-		       const struct lk__owner *owner, bool no_wait, lk_error *error);
+		       const struct lk__owner *owner, int64_t keep_ms, bool no_wait,
+		       lk_error *error);
 
 int lk__caller_extend(struct lk__entry *entry, struct lk__thread *thread,
 		      const struct lk__owner *owner, int64_t lease_ms, lk_error *error);

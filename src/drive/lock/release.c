@@ -12,6 +12,7 @@
 #include "conf/config.h"
 #include "drive/lock/caller.h"
 #include "drive/background/compensation.h"
+#include "drive/client/client_record.h"
 #include "drive/lock/release.h"
 #include "drive/entry/watch_heap.h"
 
@@ -48,6 +49,8 @@ void lk__release_begin(struct lk__release *release, struct lk__entry *entry, lk_
 	release->number = entry->grant.number;
 	release->valid_until_ns = entry->grant.valid_until_ns;
 	release->repeated_until_ns = entry->grant.repeated_until_ns;
+	release->keep_ms = entry->grant.keep_ms;
+	release->begun_ns = lk__now_ns();
 	release->echo = lk__entry_channel(entry) != NULL;
 	release->passes = false;
 	release->error = error;
@@ -86,10 +89,13 @@ static void release_compensate_copies(const struct lk__release *release)
 		lk__compensate_copies(release->entry, release->number, release->repeated_until_ns);
 }
 
-/* Nobody knows whether it is released. */
+/* Nobody knows whether it is released. One that was to be kept is left to its lease: others should
+ * not have it at once. */
 static void release_compensate(const struct lk__release *release)
 {
 	int64_t until_ns = release->valid_until_ns;
+	if (release->keep_ms)
+		return;
 	if (until_ns < release->repeated_until_ns)
 		until_ns = release->repeated_until_ns;
 	lk__compensate(release->entry, release->number, until_ns);
@@ -108,6 +114,30 @@ static void release_end(struct lk__entry *entry)
 	lk__entry_promote(entry);
 }
 
+bool lk__release_is_lost(const struct lk__request *request, int64_t keep_ms, int64_t begun_ns)
+{
+	return request->sends < 2 || (keep_ms && lk__now_ns() < lk__after_ms(begun_ns, keep_ms));
+}
+
+/* The server has done it. */
+static void release_done(const struct lk__release *release, const struct lk__request *request,
+			 int64_t listeners)
+{
+	struct lk__entry *entry = release->entry;
+	lk__count(&entry->client->counters.releases, 1);
+	if (release->lingers)
+		listeners -= lk__node_tellings(entry->target.node);
+	entry->contended = listeners > 0;
+	release_compensate_copies(release);
+	if (release->keep_ms) {
+		/* The answer has waited for replicas, and nobody is let in first. */
+		lk__client_record_keep(entry->client, lk__after_ms(lk__now_ns(), release->keep_ms));
+		return;
+	}
+	release_hold_off(entry, listeners);
+	lk__compensate_given(entry, release->number, request);
+}
+
 int lk__release_read(const struct lk__release *release, const struct lk__request *request,
 		     enum lk__released released, int64_t listeners)
 {
@@ -116,19 +146,13 @@ int lk__release_read(const struct lk__release *release, const struct lk__request
 	release_ends(entry);
 	switch (released) {
 	case LK__RELEASED:
-		lk__count(&entry->client->counters.releases, 1);
-		if (release->lingers)
-			listeners -= lk__node_tellings(entry->target.node);
-		entry->contended = listeners > 0;
-		release_hold_off(entry, listeners);
-		release_compensate_copies(release);
-		lk__compensate_given(entry, release->number, request);
+		release_done(release, request, listeners);
 		break;
 	case LK__RELEASED_NOT_OWNER:
 		/* Sent twice, the first one may have freed it: that is what was asked for. */
-		if (request->sends < 2)
+		if (lk__release_is_lost(request, release->keep_ms, release->begun_ns))
 			rc = release_fail(release, LK_ELOST, "it was lost before the release");
-		else
+		else if (!release->keep_ms)
 			lk__compensate_given(entry, release->number, NULL);
 		release_compensate_copies(release);
 		break;
@@ -138,7 +162,8 @@ int lk__release_read(const struct lk__release *release, const struct lk__request
 		release_compensate(release);
 		break;
 	}
-	if (rc && release->echo && lk__entry_channel(entry))
+	bool told = released == LK__RELEASED || (!rc && !release->keep_ms);
+	if (!told && release->echo && lk__entry_channel(entry))
 		lk__channel_drop_echo(lk__entry_messages(entry), lk__entry_channel(entry));
 	if (release->passes)
 		release_end(entry);
@@ -147,9 +172,10 @@ int lk__release_read(const struct lk__release *release, const struct lk__request
 
 static int release_answered(const struct lk__release *release, const struct lk__request *request)
 {
+	const struct lk__recipe *recipe = release->entry->target.recipe;
 	int64_t listeners = 0;
-	enum lk__released released = release->entry->target.recipe->read_release(request,
-										 &listeners);
+	enum lk__released released = (release->keep_ms ? recipe->read_keep
+						       : recipe->read_release)(request, &listeners);
 	return lk__release_read(release, request, released, listeners);
 }
 
@@ -404,8 +430,8 @@ static enum lk__pass release_pass(struct lk__entry *entry, int64_t now_ns)
 		.doubt = lk__entry_in_doubt(entry),
 		.needs_server = named,
 	};
-	return entry->target.recipe->flags & LK__NO_TERMS ? LK__PASS_WIRE
-							  : lk__term_pass(&entry->term, &passing);
+	bool wire = entry->grant.keep_ms || (entry->target.recipe->flags & LK__NO_TERMS);
+	return wire ? LK__PASS_WIRE : lk__term_pass(&entry->term, &passing);
 }
 
 static int release_hand_over(struct lk__entry *entry, int64_t now_ns)
@@ -418,12 +444,20 @@ static int release_hand_over(struct lk__entry *entry, int64_t now_ns)
 	return 0;
 }
 
+struct lk__request *lk__release_request(const struct lk__target *target, const char *field,
+					int64_t keep_ms)
+{
+	return keep_ms ? target->recipe->keep(target, field, keep_ms)
+		       : target->recipe->release(target, field);
+}
+
 /* The request of a release, and the hold is dropped; NULL: LK_ENOMEM, and it is still held. */
 static struct lk__request *release_request(struct lk__entry *entry, int64_t now_ns, lk_error *error)
 {
 	char field[LK__FIELD_SIZE];
 	lk__field(entry, entry->grant.number, field);
-	struct lk__request *request = entry->target.recipe->release(&entry->target, field);
+	struct lk__request *request = lk__release_request(&entry->target, field,
+							  entry->grant.keep_ms);
 	if (request && lk__compensation_reserve(entry)) {
 		lk__entry_drop_hold(entry, now_ns);
 		return request;
@@ -451,11 +485,11 @@ int lk__release_last(struct lk__entry *entry, struct lk__thread *thread, bool no
 }
 
 int lk__release_start(struct lk__entry *entry, struct lk__detached_release *detached,
-		      const struct lk__owner *owner, lk_error *error)
+		      const struct lk__owner *owner, int64_t keep_ms, lk_error *error)
 {
 	struct lk__release release;
 	int64_t now_ns = lk__now_ns();
-	int rc = lk__release_count(entry, owner, error);
+	int rc = lk__release_count(entry, owner, keep_ms, error);
 	if (rc != 1)
 		return rc;
 	assert(!entry->policy->spreads);
@@ -483,7 +517,8 @@ static int release_lost(struct lk__entry *entry, struct lk__hold *hold)
 	return LK_ELOST;
 }
 
-int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, lk_error *error)
+int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, int64_t keep_ms,
+		      lk_error *error)
 {
 	int rc = 0;
 	struct lk__hold *hold = lk__entry_hold_of(entry, owner);
@@ -501,14 +536,16 @@ int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, lk
 		return lk__fail(error, rc, "release \"%.100s\": %s", entry->name,
 				lk_error_text(rc));
 	assert(hold->count > 0);
+	entry->grant.keep_ms = keep_ms;
 	return --hold->count == 0;
 }
 
 int lk__caller_release(struct lk__entry *entry, struct lk__thread *thread,
-		       const struct lk__owner *owner, bool no_wait, lk_error *error)
+		       const struct lk__owner *owner, int64_t keep_ms, bool no_wait,
+		       lk_error *error)
 {
 	pthread_mutex_lock(&entry->mutex);
-	int rc = lk__release_count(entry, owner, error);
+	int rc = lk__release_count(entry, owner, keep_ms, error);
 	if (rc == 1)
 		rc = entry->policy->release(entry, thread, no_wait, error);
 	pthread_mutex_unlock(&entry->mutex);

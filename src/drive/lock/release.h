@@ -10,6 +10,8 @@ struct lk__release {
 	uint64_t number;
 	int64_t valid_until_ns; /* of the grant that is given up */
 	int64_t repeated_until_ns;
+	int64_t keep_ms; /* it keeps the lock from others for so long; 0: it frees it */
+	int64_t begun_ns;
 	bool echo;    /* our own message is expected on our own subscription */
 	bool lingers; /* the server may still count a subscription that we have given up */
 	bool passes;  /* it has set entry->passing: its end clears it, and no other's */
@@ -29,11 +31,21 @@ struct lk__detached_release {
 /* Releases one hold of the owner and waits for nothing: 0, or a code; or 1, and done() follows.
  * `error` is kept until then. */
 int lk__release_start(struct lk__entry *entry, struct lk__detached_release *detached,
-		      const struct lk__owner *owner, lk_error *error);
+		      const struct lk__owner *owner, int64_t keep_ms, lk_error *error);
 
 /* Takes one count off the owner's hold: 0, it has more; 1, that was the last one, and the hold is
- * to be dropped and the lock freed; or a code (a lost hold is gone with its last count). */
-int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, lk_error *error);
+ * to be dropped and the lock freed, or kept from others for `keep_ms`; or a code (a lost hold is
+ * gone with its last count). */
+int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, int64_t keep_ms,
+		      lk_error *error);
+
+/* The request of it. NULL when out of memory. */
+struct lk__request *lk__release_request(const struct lk__target *target, const char *field,
+					int64_t keep_ms);
+
+/* Whether a request of it that finds nothing to release says that the lock was lost; else an
+ * earlier copy of it may have done it: `begun_ns`, not before that. */
+bool lk__release_is_lost(const struct lk__request *request, int64_t keep_ms, int64_t begun_ns);
 
 /* The last count of a hold on one node is given up (see struct lk__policy). */
 int lk__release_last(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,

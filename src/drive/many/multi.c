@@ -211,13 +211,14 @@ int lk__multi_hold_of(const struct lk__multi *multi, const struct lk__owner *own
 	return rc;
 }
 
-int lk__multi_release(const struct lk__multi *multi, const struct lk__owner *owner, lk_error *error)
+int lk__multi_release(const struct lk__multi *multi, const struct lk__owner *owner, int64_t keep_ms,
+		      lk_error *error)
 {
 	const struct lk__want want = {.owner = *owner};
 	struct lk__multi_ask *ask = lk__multi_ask_new(multi, &want, NULL, error);
 	if (!ask)
 		return lk__fail(error, LK_ENOMEM, "release: out of memory, still held");
-	lk__multi_release_begin(ask);
+	lk__multi_release_begin(ask, keep_ms);
 	lk__asks_call(&ask->asks, ask->threads[ask->part[0]], ask->asks_until_ns, NULL);
 	int rc = ask->result;
 	free(ask);

@@ -46,7 +46,7 @@ void lk__multi_let_go(const struct lk__multi *multi);
 /* Below, `owner` without a name stands for the calling thread. */
 
 int lk__multi_acquire(const struct lk__multi *multi, const struct lk__want *want, lk_error *error);
-int lk__multi_release(const struct lk__multi *multi, const struct lk__owner *owner,
+int lk__multi_release(const struct lk__multi *multi, const struct lk__owner *owner, int64_t keep_ms,
 		      lk_error *error);
 int lk__multi_extend(const struct lk__multi *multi, const struct lk__owner *owner, int64_t lease_ms,
 		     lk_error *error);

@@ -527,7 +527,7 @@ static int part_give_back(struct lk__multi_ask *ask, size_t part)
 	struct lk__entry *entry = part_of(ask, part);
 	struct lk__release *release = &ask->release[part];
 	struct lk__owner owner = lk__multi_owner(ask->threads[part], &ask->want.owner);
-	int rc = lk__release_count(entry, &owner, &ask->why);
+	int rc = lk__release_count(entry, &owner, ask->keep_ms, &ask->why);
 	if (rc < 1)
 		return rc;
 	assert(entry->hold);             /* its last count */
@@ -589,7 +589,9 @@ void lk__multi_give_back(struct lk__multi_ask *ask)
 	ask->asks_until_ns = 0;
 	for (size_t i = 0; i < ask->group_count; i++) {
 		const struct lk__multi_group group = ask->group[i];
-		struct lk__request *request = lk__multi_release_request(group.key, group.count);
+		struct lk__request *request =
+			ask->keep_ms ? lk__multi_keep_request(group.key, group.count, ask->keep_ms)
+				     : lk__multi_release_request(group.key, group.count);
 		if (!ask_send(ask, &group, request, group.until_ns)) {
 			group_freed(ask, &group, &none); /* left to compensation */
 			continue;
@@ -600,8 +602,9 @@ void lk__multi_give_back(struct lk__multi_ask *ask)
 	}
 }
 
-void lk__multi_release_begin(struct lk__multi_ask *ask)
+void lk__multi_release_begin(struct lk__multi_ask *ask, int64_t keep_ms)
 {
+	ask->keep_ms = keep_ms;
 	ask->tells = true;
 	for (size_t i = 0; i < ask->multi->count; i++)
 		ask->taken[i] = true;

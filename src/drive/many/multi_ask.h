@@ -38,6 +38,7 @@ struct lk__multi_ask {
 	/* Of one try, release or extension. */
 	struct lk__asks asks;
 	int64_t asks_until_ns;           /* the caller waits so long at most */
+	int64_t keep_ms;                 /* a release keeps the parts so long; 0: it frees them */
 	const struct lk__node *connects; /* the node that was connected last; NULL */
 	int result;                      /* the first failure; 0: none */
 	bool tells;                      /* which also goes to `error` */
@@ -87,10 +88,11 @@ static inline bool lk__multi_is_busy(const struct lk__multi_ask *ask)
 	return ask->busy < ask->multi->count;
 }
 
-/* Releases once what is taken, or all parts, at once. `result` then: 0, or the first code:
+/* Releases once what is taken, or all parts, at once; those may be kept from others for a time,
+ * `keep_ms` or 0. `result` then: 0, or the first code:
  * LK_EMAYBEHELD where a part was given up and the server has not confirmed it. */
 void lk__multi_give_back(struct lk__multi_ask *ask);
-void lk__multi_release_begin(struct lk__multi_ask *ask);
+void lk__multi_release_begin(struct lk__multi_ask *ask, int64_t keep_ms);
 
 /* Extends all parts at once. 0, and `result` then; or a code, and nothing was sent. */
 int lk__multi_extend_begin(struct lk__multi_ask *ask, int64_t lease_ms);

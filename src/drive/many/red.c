@@ -12,8 +12,10 @@
 #include "drive/entry/spares.h"
 #include "drive/background/compensation.h"
 #include "drive/background/effects.h"
+#include "drive/client/client_record.h"
 #include "drive/entry/watch_heap.h"
 #include "drive/lock/caller.h"
+#include "drive/lock/release.h"
 #include "resp/number.h"
 
 #define ROUTE_MS 500 /* for a cluster to tell who has the name */
@@ -276,6 +278,7 @@ struct release {
 	size_t majority;
 	size_t released, lost; /* nodes; lost: it was gone, or never there */
 	int64_t valid_until_ns, until_ns, lease_ms;
+	int64_t keep_ms, begun_ns; /* as in struct lk__release */
 	bool unsure[LK__RED_MAX];
 	uint64_t number[LK__RED_MAX];
 	/* Of one that nobody waits for but close, which waits for a majority: */
@@ -295,30 +298,57 @@ static void release_free(void *context)
 	call_free(context);
 }
 
+static enum lk__released release_read(const struct release *release,
+				      const struct lk__red_node *node,
+				      const struct lk__request *request)
+{
+	const struct lk__recipe *kind = node->member->target.recipe;
+	int64_t listeners;
+	return (release->keep_ms ? kind->read_keep : kind->read_release)(request, &listeners);
+}
+
+/* The node has done it; `request`: NULL, an earlier copy of it did. */
+static void release_given(const struct release *release, size_t index,
+			  const struct lk__request *request)
+{
+	struct lk__red_node *node = &lk__red_of(release->call.entry)->node[index];
+	if (!release->keep_ms)
+		red_given(node, release->number[index], release->lease_ms, request);
+	else
+		lk__client_record_keep(node->client, lk__after_ms(lk__now_ns(), release->keep_ms));
+}
+
+/* It failed there. What was to be kept is left to its lease. */
+static void release_failed(const struct release *release, size_t index)
+{
+	struct lk__red_node *node = &lk__red_of(release->call.entry)->node[index];
+	if (!release->keep_ms)
+		lk__red_give_back(node, release->number[index], true, release->valid_until_ns,
+				  release->lease_ms);
+}
+
 static void release_take(void *context, size_t index, const struct lk__fan_out_part *answers)
 {
 	struct release *release = context;
-	struct lk__red_node *node = &lk__red_of(release->call.entry)->node[index];
+	const struct lk__red_node *node = &lk__red_of(release->call.entry)->node[index];
 	const struct lk__request *request = answers->request[0];
-	int64_t listeners;
 	assert(release->number[index] != 0);
-	switch (node->member->target.recipe->read_release(request, &listeners)) {
+	switch (release_read(release, node, request)) {
 	case LK__RELEASED:
 		release->released++;
-		red_given(node, release->number[index], release->lease_ms, request);
+		release_given(release, index, request);
 		break;
 	case LK__RELEASED_NOT_OWNER:
-		if (request->sends < 2) {
+		if (lk__release_is_lost(request, release->keep_ms, release->begun_ns)) {
 			release->lost++;
 			break;
 		}
 		release->released++;
-		red_given(node, release->number[index], release->lease_ms, NULL);
+		release_given(release, index, NULL);
 		break;
 	case LK__RELEASED_FAILED:
 		release->unsure[index] = true;
-		lk__red_give_back(node, release->number[index], true, release->valid_until_ns,
-				  release->lease_ms);
+		release_failed(release, index);
 		break;
 	}
 }
@@ -327,15 +357,13 @@ static void release_take(void *context, size_t index, const struct lk__fan_out_p
 static void release_late(void *context, size_t index, const struct lk__fan_out_part *answers)
 {
 	struct release *release = context;
-	struct lk__red_node *node = &lk__red_of(release->call.entry)->node[index];
+	const struct lk__red_node *node = &lk__red_of(release->call.entry)->node[index];
 	const struct lk__request *request = answers->request[0];
-	int64_t listeners;
-	enum lk__released said = node->member->target.recipe->read_release(request, &listeners);
+	enum lk__released said = release_read(release, node, request);
 	if (said == LK__RELEASED)
-		red_given(node, release->number[index], release->lease_ms, request);
+		release_given(release, index, request);
 	if (said == LK__RELEASED_FAILED)
-		lk__red_give_back(node, release->number[index], true, release->valid_until_ns,
-				  release->lease_ms);
+		release_failed(release, index);
 	else if (atomic_fetch_add(&release->confirmed, 1) + 1 == release->majority)
 		release_settle(release);
 }
@@ -367,8 +395,8 @@ static void release_ask(struct release *release)
 		release->unsure[i] = node_end_part(node);
 		release->number[i] = node->number;
 		lk__field(node->member, node->number, field);
-		struct lk__request *request = node->member->target.recipe->release(
-			&node->member->target, field);
+		struct lk__request *request = lk__release_request(&node->member->target, field,
+								  release->keep_ms);
 		if (request) {
 			request->resend = true;
 			request->deadline_ns = release->valid_until_ns;
@@ -431,6 +459,8 @@ static struct release *release_new(struct lk__entry *entry, struct lk__thread *t
 	release->valid_until_ns = entry->grant.valid_until_ns;
 	release->until_ns = red->until_ns;
 	release->lease_ms = entry->grant.lease_ms;
+	release->keep_ms = entry->grant.keep_ms;
+	release->begun_ns = lk__now_ns();
 	return release;
 }
 

@@ -60,6 +60,21 @@ static struct lk__request *fair_release(const struct lk__target *target, const c
 	return fair_call(target, "release", field, NULL);
 }
 
+static struct lk__request *fair_keep(const struct lk__target *target, const char *field,
+				     int64_t keep_ms)
+{
+	struct lk__words words = {0};
+	size_t size = 0;
+	char *queue = lk__derived_name(LK__FAIR_QUEUE_PREFIX, target->key, target->key_size, &size);
+	lk__words_add(&words, target->key, target->key_size);
+	lk__words_own(&words, queue, size);
+	lk__words_number(&words, keep_ms);
+	lk__words_text(&words, field);
+	lk__words_channel(&words, target);
+	lk__words_kept(&words, field);
+	return lk__words_script(&words, LK__SCRIPT_FAIR_KEEP, 2);
+}
+
 static struct lk__request *fair_force(const struct lk__target *target)
 {
 	return fair_call(target, "force", "", NULL);
@@ -108,11 +123,13 @@ const struct lk__recipe lk__fair_recipe = {
 	.flags = LK__NO_TERMS | LK__OWN_CHANNEL | LK__QUEUES,
 	.acquire = fair_acquire,
 	.release = fair_release,
+	.keep = fair_keep,
 	.force = fair_force,
 	.renew = lk__lock_renew,
 	.is_locked = lk__lock_is_locked,
 	.is_held_by = lk__lock_is_held_by,
 	.read_acquire = fair_read_acquire,
 	.read_release = lk__reply_released,
+	.read_keep = lk__reply_released,
 	.read_message = fair_read_message,
 };

@@ -93,11 +93,11 @@ static enum lk__exchanged fenced_read_exchange(const struct lk__request *request
 	{                                                                                          \
 		.type = "fenced lock", .channel_prefix = LK__LOCK_CHANNEL_PREFIX,                  \
 		.sharing = LK__ONE_QUEUE, .flags = LK__NEEDS_SERVER | LK__FENCES,                  \
-		.acquire = (acquire_request), .release = lk__lock_release,                         \
+		.acquire = (acquire_request), .release = lk__lock_release, .keep = lk__lock_keep,  \
 		.exchange = (exchange_request), .force = lk__lock_force, .renew = lk__lock_renew,  \
 		.is_locked = lk__lock_is_locked, .is_held_by = lk__lock_is_held_by,                \
 		.read_acquire = fenced_read_acquire, .read_release = lk__reply_released,           \
-		.read_exchange = fenced_read_exchange,                                             \
+		.read_keep = lk__reply_released, .read_exchange = fenced_read_exchange,            \
 	}
 
 const struct lk__recipe lk__fenced_recipe = FENCED_RECIPE(fenced_acquire, fenced_exchange);

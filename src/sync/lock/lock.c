@@ -26,6 +26,19 @@ struct lk__request *lk__lock_release(const struct lk__target *target, const char
 	return lk__words_script(&words, LK__SCRIPT_LOCK_RELEASE, 1);
 }
 
+struct lk__request *lk__lock_keep(const struct lk__target *target, const char *field,
+				  int64_t keep_ms)
+{
+	struct lk__words words = {.count = 0};
+	assert(keep_ms > 0);
+	lk__words_add(&words, target->key, target->key_size);
+	lk__words_number(&words, keep_ms);
+	lk__words_text(&words, field);
+	lk__words_channel(&words, target);
+	lk__words_kept(&words, field);
+	return lk__words_script(&words, LK__SCRIPT_LOCK_KEEP, 1);
+}
+
 struct lk__request *lk__lock_exchange(const struct lk__try *wanted, const char *from)
 {
 	struct lk__words words = {.count = 0};
@@ -82,6 +95,7 @@ const struct lk__recipe lk__lock_recipe = {
 	.sharing = LK__ONE_QUEUE,
 	.acquire = lk__lock_acquire,
 	.release = lk__lock_release,
+	.keep = lk__lock_keep,
 	.exchange = lk__lock_exchange,
 	.force = lk__lock_force,
 	.renew = lk__lock_renew,
@@ -89,5 +103,6 @@ const struct lk__recipe lk__lock_recipe = {
 	.is_held_by = lk__lock_is_held_by,
 	.read_acquire = lk__reply_acquired,
 	.read_release = lk__reply_released,
+	.read_keep = lk__reply_released,
 	.read_exchange = lk__lock_read_exchange,
 };

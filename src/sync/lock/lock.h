@@ -18,6 +18,8 @@ extern const struct lk__recipe lk__lock_recipe;
 
 struct lk__request *lk__lock_acquire(const struct lk__try *wanted);
 struct lk__request *lk__lock_release(const struct lk__target *target, const char *field);
+struct lk__request *lk__lock_keep(const struct lk__target *target, const char *field,
+				  int64_t keep_ms);
 struct lk__request *lk__lock_exchange(const struct lk__try *wanted, const char *from);
 struct lk__request *lk__lock_force(const struct lk__target *target);
 struct lk__request *lk__lock_renew(const struct lk__renewal *renewals, size_t count);

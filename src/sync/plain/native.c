@@ -2,6 +2,7 @@
 #include "sync/plain/native.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -323,6 +324,16 @@ struct lk__request *lk__native_release(const struct lk__target *target, const ch
 	return whole(batch, good && publish(batch, target, "0"));
 }
 
+/* How many heard the messages, whose answers are the last, from that one on. */
+static int64_t told(const redisReply *all, size_t from)
+{
+	int64_t listeners = 0;
+	for (size_t i = from; i < all->elements; i++)
+		if (is(all->element[i], REDIS_REPLY_INTEGER))
+			listeners += all->element[i]->integer;
+	return listeners;
+}
+
 enum lk__released lk__native_read_release(const struct lk__request *request, int64_t *listeners)
 {
 	if (request->code == LK_EWRONGTYPE)
@@ -332,10 +343,45 @@ enum lk__released lk__native_read_release(const struct lk__request *request, int
 	const redisReply *all = request->reply, *freed = all->element[0];
 	if (is(freed, REDIS_REPLY_NIL) || (is(freed, REDIS_REPLY_INTEGER) && freed->integer == 0))
 		return LK__RELEASED_NOT_OWNER;
-	*listeners = 0;
-	for (size_t i = 1; i < all->elements; i++)
-		if (is(all->element[i], REDIS_REPLY_INTEGER))
-			*listeners += all->element[i]->integer;
+	*listeners = told(all, 1);
+	return LK__RELEASED;
+}
+
+/* The answers to a release that keeps it, in order; then the messages'. */
+enum { KEEP_SET, KEEP_TOKEN, KEEP_TOLD };
+
+struct lk__request *lk__native_keep(const struct lk__target *target, const char *field,
+				    int64_t keep_ms)
+{
+	size_t size = 0;
+	char ms[24], *kept = lk__kept_field(field, &size);
+	struct lk__request *batch = kept ? lk__request_batch(4) : NULL;
+	if (!batch) {
+		free(kept);
+		return NULL;
+	}
+	assert(keep_ms > 0);
+	snprintf(ms, sizeof(ms), "%" PRId64, keep_ms);
+	snprintf(batch->token, sizeof(batch->token), "%s", kept);
+	const char *key = target->key;
+	bool good = ADD(batch, target, "SET", key, kept, "IFEQ", field, "PX", ms) &&
+		    ADD(batch, target, "GET", key) && publish(batch, target, "0");
+	free(kept);
+	return durable(whole(batch, good));
+}
+
+enum lk__released lk__native_read_keep(const struct lk__request *request, int64_t *listeners)
+{
+	if (request->code == LK_EWRONGTYPE)
+		return LK__RELEASED_NOT_OWNER;
+	if (request->code)
+		return LK__RELEASED_FAILED;
+	const redisReply *all = request->reply;
+	/* An earlier copy may have set it. */
+	if (!is(all->element[KEEP_SET], REDIS_REPLY_STATUS) &&
+	    !is_taken_by(all->element[KEEP_TOKEN], request->token))
+		return LK__RELEASED_NOT_OWNER;
+	*listeners = told(all, KEEP_TOLD);
 	return LK__RELEASED;
 }
 

@@ -8,6 +8,7 @@
  *              TIME; TYPE key
  *   exchange   the same, but SET key to:taking IFEQ from PXAT deadline first
  *   release    DELEX key IFEQ token | DELIFEQ key token | SET key token IFEQ token PXAT 1; PUBLISH
+ *   keep       SET key nobody IFEQ token PX time; GET key; PUBLISH, where there are no scripts
  *   renew      PEXPIRE key lease GT; GET key
  *   force      SET key - XX GET PXAT 1; PUBLISH
  *
@@ -38,6 +39,8 @@ bool lk__native_has_scripts(const struct lk__target *target);
 
 struct lk__request *lk__native_acquire(const struct lk__try *wanted);
 struct lk__request *lk__native_release(const struct lk__target *target, const char *field);
+struct lk__request *lk__native_keep(const struct lk__target *target, const char *field,
+				    int64_t keep_ms);
 struct lk__request *lk__native_exchange(const struct lk__try *wanted, const char *from);
 struct lk__request *lk__native_force(const struct lk__target *target);
 struct lk__request *lk__native_renew(const struct lk__renewal *renewals, size_t count);
@@ -46,6 +49,7 @@ struct lk__request *lk__native_renew(const struct lk__renewal *renewals, size_t 
 void lk__native_read_acquire(const struct lk__request *request, struct lk__answer *answer);
 enum lk__released lk__native_read_release(const struct lk__request *request, int64_t *listeners);
 enum lk__exchanged lk__native_read_exchange(const struct lk__request *request);
+enum lk__released lk__native_read_keep(const struct lk__request *request, int64_t *listeners);
 bool lk__native_read_force(const struct lk__request *request);
 
 #endif

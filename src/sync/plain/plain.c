@@ -30,6 +30,21 @@ static struct lk__request *plain_release(const struct lk__target *target, const 
 	return lk__words_script(&words, LK__SCRIPT_PLAIN_RELEASE, 1);
 }
 
+static struct lk__request *plain_keep(const struct lk__target *target, const char *field,
+				      int64_t keep_ms)
+{
+	/* Refused when memory is full, which a script is not. */
+	if (!lk__native_has_scripts(target))
+		return lk__native_keep(target, field, keep_ms);
+	struct lk__words words = {0};
+	lk__words_add(&words, target->key, target->key_size);
+	lk__words_number(&words, keep_ms);
+	lk__words_text(&words, field);
+	lk__words_channel(&words, target);
+	lk__words_kept(&words, field);
+	return lk__words_script(&words, LK__SCRIPT_PLAIN_KEEP, 1);
+}
+
 static struct lk__request *plain_exchange(const struct lk__try *wanted, const char *from)
 {
 	const struct lk__target *target = wanted->target;
@@ -120,6 +135,12 @@ static enum lk__released plain_read_release(const struct lk__request *request, i
 			      : lk__reply_released(request, listeners);
 }
 
+static enum lk__released plain_read_keep(const struct lk__request *request, int64_t *listeners)
+{
+	return request->batch ? lk__native_read_keep(request, listeners)
+			      : lk__reply_released(request, listeners);
+}
+
 static bool plain_read_force(const struct lk__request *request)
 {
 	return request->batch ? lk__native_read_force(request) : request->reply->integer == 1;
@@ -132,6 +153,7 @@ const struct lk__recipe lk__plain_recipe = {
 	.poll_ms = LK__PLAIN_POLL_MS,
 	.acquire = plain_acquire,
 	.release = plain_release,
+	.keep = plain_keep,
 	.exchange = plain_exchange,
 	.force = plain_force,
 	.renew = plain_renew,
@@ -142,5 +164,6 @@ const struct lk__recipe lk__plain_recipe = {
 	.is_held_by = plain_is_held_by,
 	.read_acquire = plain_read_acquire,
 	.read_release = plain_read_release,
+	.read_keep = plain_read_keep,
 	.read_exchange = plain_read_exchange,
 };

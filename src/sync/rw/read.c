@@ -48,6 +48,12 @@ static struct lk__request *read_release(const struct lk__target *target, const c
 	return lk__rw_release(target, field, MESSAGE);
 }
 
+static struct lk__request *read_keep(const struct lk__target *target, const char *field,
+				     int64_t keep_ms)
+{
+	return lk__rw_keep(target, field, MESSAGE, keep_ms);
+}
+
 static struct lk__request *read_force(const struct lk__target *target)
 {
 	return lk__rw_force(target, SIDE, MESSAGE);
@@ -85,10 +91,12 @@ const struct lk__recipe lk__read_recipe = {
 	.other_side = &lk__write_recipe,
 	.acquire = read_acquire,
 	.release = read_release,
+	.keep = read_keep,
 	.force = read_force,
 	.renew = read_renew,
 	.is_locked = read_is_locked,
 	.is_held_by = lk__lock_is_held_by,
 	.read_acquire = lk__reply_acquired,
 	.read_release = lk__reply_released,
+	.read_keep = lk__reply_released,
 };

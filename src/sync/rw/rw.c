@@ -55,6 +55,25 @@ struct lk__request *lk__rw_release(const struct lk__target *target, const char *
 	return lk__words_script(&words, LK__SCRIPT_RW_RELEASE, 3);
 }
 
+struct lk__request *lk__rw_keep(const struct lk__target *target, const char *field,
+				const char *message, int64_t keep_ms)
+{
+	struct lk__words words = {0};
+	size_t timeout_size = 0, kept_size = 0, kept_timeout_size = 0;
+	char *timeout = lk__rw_timeout_key(target, field, &timeout_size);
+	char *kept = lk__kept_field(field, &kept_size);
+	char *kept_timeout = kept ? lk__rw_timeout_key(target, kept, &kept_timeout_size) : NULL;
+	lk__words_add(&words, target->key, target->key_size);
+	lk__words_own(&words, timeout, timeout_size);
+	lk__words_own(&words, kept_timeout, kept_timeout_size);
+	lk__words_number(&words, keep_ms);
+	lk__words_text(&words, field);
+	lk__words_channel(&words, target);
+	lk__words_own(&words, kept, kept_size);
+	lk__words_text(&words, message);
+	return lk__words_script(&words, LK__SCRIPT_RW_KEEP, 3);
+}
+
 struct lk__request *lk__rw_force(const struct lk__target *target, const char *side,
 				 const char *message)
 {

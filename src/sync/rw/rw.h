@@ -38,6 +38,8 @@ char *lk__rw_writers_key(const struct lk__target *target, size_t *size_out);
 
 struct lk__request *lk__rw_release(const struct lk__target *target, const char *field,
 				   const char *message);
+struct lk__request *lk__rw_keep(const struct lk__target *target, const char *field,
+				const char *message, int64_t keep_ms);
 struct lk__request *lk__rw_force(const struct lk__target *target, const char *side,
 				 const char *message);
 struct lk__request *lk__rw_is_locked(const struct lk__target *target, const char *side);

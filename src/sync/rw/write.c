@@ -46,6 +46,13 @@ static struct lk__request *write_release(const struct lk__target *target, const 
 	return lk__rw_release(target, write_field(&field, owner), MESSAGE);
 }
 
+static struct lk__request *write_keep(const struct lk__target *target, const char *owner,
+				      int64_t keep_ms)
+{
+	struct field field;
+	return lk__rw_keep(target, write_field(&field, owner), MESSAGE, keep_ms);
+}
+
 static struct lk__request *write_force(const struct lk__target *target)
 {
 	return lk__rw_force(target, SIDE, MESSAGE);
@@ -89,10 +96,12 @@ const struct lk__recipe lk__write_recipe = {
 	.other_side = &lk__read_recipe,
 	.acquire = write_acquire,
 	.release = write_release,
+	.keep = write_keep,
 	.force = write_force,
 	.renew = write_renew,
 	.is_locked = write_is_locked,
 	.is_held_by = write_is_held_by,
 	.read_acquire = lk__reply_acquired,
 	.read_release = lk__reply_released,
+	.read_keep = lk__reply_released,
 };

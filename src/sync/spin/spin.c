@@ -32,6 +32,7 @@ const struct lk__recipe lk__spin_recipe = {
 	.flags = LK__SPINS,
 	.acquire = lk__lock_acquire,
 	.release = spin_release,
+	.keep = lk__lock_keep,
 	.exchange = lk__lock_exchange,
 	.force = lk__lock_force,
 	.renew = lk__lock_renew,
@@ -39,5 +40,6 @@ const struct lk__recipe lk__spin_recipe = {
 	.is_held_by = lk__lock_is_held_by,
 	.read_acquire = lk__reply_acquired,
 	.read_release = spin_read_release,
+	.read_keep = lk__reply_released,
 	.read_exchange = lk__lock_read_exchange,
 };

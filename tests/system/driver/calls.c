@@ -50,6 +50,7 @@ static int call_release(struct call *call)
 	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
 	options.owner = call->owner;
 	options.no_wait = (int)command_number(call->command, "no_wait", 0);
+	options.keep_ms = command_number(call->command, "keep", 0);
 	return call->queued ? queued_release(call->lock, &options, &call->error)
 			    : lk_lock_release(call->lock, &options, &call->error);
 }

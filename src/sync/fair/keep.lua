@@ -1,0 +1,27 @@
+-- Gives the fair lock up if this owner has it, and keeps it from others for a time: under a field
+-- that is nobody's. The next in the queue is woken once, to see until when.
+--
+--   KEYS[1]  the lock's hash
+--   KEYS[2]  the queue, a list: owner fields that wait, the next one first
+--   ARGV[1]  for how long, ms
+--   ARGV[2]  owner field
+--   ARGV[3]  channels: the waiter with a field F listens on "<this>:F"
+--   ARGV[4]  field that is nobody's
+--
+-- Answers: nil, not the owner · integer: kept, so many subscribers heard of it.
+-- Works under memory pressure: the first write is a PEXPIRE. Safe to send twice: a repetition finds
+-- nobody's field, and writes what is left of the time.
+-- Replicas must have what it did.
+--include "keep.lua" gives keep_ms
+if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
+	redis.call('PEXPIRE', KEYS[1], string.format('%.0f', keep_ms))
+	redis.call('HSET', KEYS[1], ARGV[4], 1)
+	redis.call('HDEL', KEYS[1], ARGV[2])
+elseif redis.call('HEXISTS', KEYS[1], ARGV[4]) == 1 then
+	redis.call('PEXPIRE', KEYS[1], redis.call('PTTL', KEYS[1]))
+else
+	return false
+end
+local head = redis.call('LINDEX', KEYS[2], 0)
+local listeners = head and redis.pcall('PUBLISH', ARGV[3] .. ':' .. head, '0')
+return type(listeners) == 'number' and listeners or 0

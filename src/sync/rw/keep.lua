@@ -1,0 +1,57 @@
+-- Gives one hold up, of either side, and keeps the lock from the other side, or all others, for a
+-- time: under a field that is nobody's. Waiters are woken once, to see until when.
+--
+--   KEYS[1]  the lock's hash
+--   KEYS[2]  the timeout key of this hold (a write hold has none: no such key)
+--   KEYS[3]  the same of nobody's
+--   ARGV[1]  for how long, ms
+--   ARGV[2]  owner field, of its side
+--   ARGV[3]  channel
+--   ARGV[4]  field that is nobody's, of that side
+--   ARGV[5]  message: "0" from the read side, "1" from the write side
+--
+-- Answers: nil, not the owner · integer: kept, so many subscribers heard of it.
+-- Keys beside KEYS: the timeout keys of the other holds, which only the hash tells; in its slot.
+-- Works under memory pressure: the first write is a PEXPIRE. Safe to send twice: a repetition finds
+-- nobody's field, and writes what is left of the time.
+-- A writer that reads as well has both: then nobody's write hold lasts as long as the read hold.
+-- Replicas must have what it did.
+--include "keep.lua" gives keep_ms
+local reads = ARGV[5] == '0'
+local function lives(field, timeout)
+	return redis.call('HEXISTS', KEYS[1], field) == 1 and
+		(not reads or redis.call('PTTL', timeout) > 0)
+end
+-- Until the end of the longest hold but this one, ms.
+local function others()
+	if redis.call('HGET', KEYS[1], 'mode') == 'write' then
+		return redis.call('HLEN', KEYS[1]) > 2 and redis.call('PTTL', KEYS[1]) or 0
+	end
+	local prefix = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
+	local fields, longest = redis.call('HGETALL', KEYS[1]), 0
+	for i = 1, #fields, 2 do
+		local count = fields[i] ~= ARGV[2] and tonumber(fields[i + 1]) or 0
+		-- One key a hold of a re-entrant reader of Java's; nobody goes deeper than that.
+		for hold = 1, math.min(count, 10000) do
+			local key = prefix .. ':' .. fields[i] .. ':rwlock_timeout:' .. hold
+			longest = math.max(longest, redis.call('PTTL', key))
+		end
+	end
+	return longest
+end
+if lives(ARGV[2], KEYS[2]) then
+	local keep = string.format('%.0f', keep_ms)
+	redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.max(keep_ms, others())))
+	redis.call('HSET', KEYS[1], ARGV[4], 1)
+	redis.call('HDEL', KEYS[1], ARGV[2])
+	if reads then
+		redis.call('SET', KEYS[3], 1, 'PX', keep)
+		redis.call('DEL', KEYS[2])
+	end
+elseif lives(ARGV[4], KEYS[3]) then
+	redis.call('PEXPIRE', KEYS[1], redis.call('PTTL', KEYS[1]))
+else
+	return false
+end
+local listeners = redis.pcall('PUBLISH', ARGV[3], ARGV[5])
+return type(listeners) == 'number' and listeners or 0
