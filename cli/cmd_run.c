@@ -33,6 +33,8 @@ const struct option_row run_options[] = {
 	 "take a fenced lock; COMMAND finds its token in LOCKKEEPER_FENCE"},
 	{OPTION_SHARED, "shared", NULL, "take the read side of a read/write lock"},
 	{OPTION_EXCLUSIVE, "exclusive", NULL, "take the write side of a read/write lock"},
+	{OPTION_NO_PREFER_WRITERS, "no-prefer-writers", NULL,
+	 "(--shared, --exclusive) admit readers while a writer waits"},
 	{OPTION_PLAIN, "plain", NULL,
 	 "take a plain lock (SET NX PX), which other libraries use too"},
 	{OPTION_POLL, "poll", "TIME",
@@ -54,6 +56,7 @@ struct run_state {
 	int has_wait;
 	int has_grace;
 	int has_quarantine;
+	int no_preference;
 	const char *shell_line;
 };
 
@@ -112,6 +115,9 @@ static int run_take(void *context, int id, const char *value)
 				       &state->keep.quarantine_ms);
 	case OPTION_POLL:
 		return kind_take_poll(value);
+	case OPTION_NO_PREFER_WRITERS:
+		state->no_preference = 1;
+		return 0;
 	case OPTION_PERMITS:
 		return operand_count("option --permits", value, 1, LK_PERMITS_MAX,
 				     &state->keep.permits);
@@ -199,6 +205,8 @@ static int run_check(const struct command *command, const struct run_state *stat
 		return code;
 	if (keep->permits && keep->hold_ms)
 		return usage_error(command, "--permits and --hold-at-least exclude each other");
+	if (state->no_preference && !kind_is_side(keep->kind))
+		return usage_error(command, "--no-prefer-writers is for --shared and --exclusive");
 	if (state->has_quarantine && !several)
 		return usage_error(command, "--quarantine is for several servers");
 	if (several && keep->also_count)
@@ -230,6 +238,16 @@ static int program_settle(const struct run_state *state, lk_config *config)
 	return lk_config_set(config, "client_program", text, &error) ? trouble_library(&error) : 0;
 }
 
+/* A reader within a reader must not stand back for a writer, which waits for the outer one. */
+static void preference_settle(struct run_state *state)
+{
+	const char *outer = getenv("LOCKKEEPER_NAME");
+	int nested = state->keep.kind->option == OPTION_SHARED && outer &&
+		     strcmp(outer, state->keep.name) == 0;
+	if (state->no_preference || nested)
+		state->keep.kind = kind_without_preference(state->keep.kind);
+}
+
 static int run_settle(const struct command *command, struct run_state *state, lk_config *config,
 		      int argc, char **argv)
 {
@@ -238,6 +256,8 @@ static int run_settle(const struct command *command, struct run_state *state, lk
 		code = run_check(command, state);
 	if (state->nonblock)
 		state->keep.wait_ms = 0;
+	if (code == 0)
+		preference_settle(state);
 	if (code == 0)
 		code = nodes_check_quorum(&state->keep.nodes);
 	if (code == 0)

@@ -13,14 +13,28 @@ static int make_fenced(lk_lock **lock_out, lk_client *client, const void *name, 
 	return lk_fenced_lock_new(lock_out, client, name, size, NULL, error);
 }
 
+static const lk_read_write_options prefer_writers = {sizeof(prefer_writers), 1};
+
 static int make_shared(lk_lock **lock_out, lk_client *client, const void *name, size_t size,
 		       lk_error *error)
 {
-	return lk_read_lock_new(lock_out, client, name, size, NULL, error);
+	return lk_read_lock_new(lock_out, client, name, size, &prefer_writers, error);
 }
 
 static int make_exclusive(lk_lock **lock_out, lk_client *client, const void *name, size_t size,
 			  lk_error *error)
+{
+	return lk_write_lock_new(lock_out, client, name, size, &prefer_writers, error);
+}
+
+static int make_shared_alike(lk_lock **lock_out, lk_client *client, const void *name, size_t size,
+			     lk_error *error)
+{
+	return lk_read_lock_new(lock_out, client, name, size, NULL, error);
+}
+
+static int make_exclusive_alike(lk_lock **lock_out, lk_client *client, const void *name,
+				size_t size, lk_error *error)
 {
 	return lk_write_lock_new(lock_out, client, name, size, NULL, error);
 }
@@ -55,6 +69,18 @@ static const struct lock_kind kinds[] = {
 	{OPTION_SHARED, "shared", make_shared},  {OPTION_EXCLUSIVE, "exclusive", make_exclusive},
 	{OPTION_PLAIN, "plain", make_plain},
 };
+
+const struct lock_kind *kind_without_preference(const struct lock_kind *kind)
+{
+	static const struct lock_kind alike[] = {
+		{OPTION_SHARED, "shared", make_shared_alike},
+		{OPTION_EXCLUSIVE, "exclusive", make_exclusive_alike},
+	};
+	for (size_t i = 0; i < sizeof(alike) / sizeof(alike[0]); i++)
+		if (alike[i].option == kind->option)
+			return &alike[i];
+	return kind;
+}
 
 int kind_take(const struct lock_kind **kind, int option)
 {

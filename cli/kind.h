@@ -7,6 +7,8 @@
 
 #include <lockkeeper.h>
 
+#include "options.h"
+
 struct lock_kind {
 	int option;       /* 0: the kind without an option, the reentrant lock */
 	const char *name; /* of the option */
@@ -17,6 +19,14 @@ struct lock_kind {
 extern const struct lock_kind kind_default;
 
 struct command;
+/* The two sides of a read/write lock prefer writers: readers stand back while one waits. Those of
+ * this kind do not; of another kind it is the kind itself. */
+const struct lock_kind *kind_without_preference(const struct lock_kind *kind);
+
+static inline int kind_is_side(const struct lock_kind *kind)
+{
+	return kind->option == OPTION_SHARED || kind->option == OPTION_EXCLUSIVE;
+}
 
 /*
  * Takes the kind of an option: 1, 0 when the option names none, or -EXIT_TROUBLE when another

@@ -28,6 +28,7 @@ enum option_id {
 	OPTION_NO_PRIVATE,
 	OPTION_POLL,
 	OPTION_HOLD_AT_LEAST,
+	OPTION_NO_PREFER_WRITERS,
 };
 
 /* The option of the commands that take several servers; it stands instead of the common one. */
