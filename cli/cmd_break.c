@@ -53,11 +53,19 @@ static int ask(const struct session *session, const struct views *views)
 									  : trouble("not broken");
 }
 
+/* Whether there is anything: a name that was free when it was looked at has no kind to break. */
+static int is_there(const lk_lock_info *info)
+{
+	return info->holder_count > 0 || info->waiter_count > 0 || info->is_counter;
+}
+
 int lock_break(lk_client *client, const char *name, size_t name_size, const lk_lock_info *info,
 	       lk_error *error)
 {
 	lk_lock *lock = NULL;
 	const struct lock_kind *kind = kind_of(info);
+	if (!is_there(info))
+		return 0;
 	if (!kind) {
 		error->code = LK_EINVAL;
 		snprintf(error->message, sizeof(error->message),
@@ -142,6 +150,15 @@ static int tell_where(const struct session *session, const struct views *before)
 	return code;
 }
 
+/* Whether all servers answer, and none has it. */
+static int is_nowhere(const struct views *views)
+{
+	int there = views->silent > 0;
+	for (size_t i = 0; i < views->count; i++)
+		there |= views->of[i].code == 0 && is_there(&views->of[i].info);
+	return !there;
+}
+
 /* As a red lock, whoever holds it, on all servers that answer. */
 static int break_quorum(const struct session *session, const struct views *views)
 {
@@ -152,6 +169,10 @@ static int break_quorum(const struct session *session, const struct views *views
 	int code = kind_settle(session, views, &options.plain);
 	if (code)
 		return code;
+	if (is_nowhere(views)) {
+		message("%s was not locked", name);
+		return 0;
+	}
 	int result = lk_red_lock_new(&lock, session->clients, session->count, name, strlen(name),
 				     &options, &error);
 	if (result == 0)

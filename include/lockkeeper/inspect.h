@@ -131,8 +131,10 @@ static inline int lk_scan_next(lk_scan *scan, lk_lock_info *info_out, lk_error *
 /*
  * Writes the state of one lock (holder_count 0 when it is free) and returns 0. What `info_out`
  * points to is valid until the next call on `scan`. A walk in progress continues afterwards. Blocks
- * for two or three round trips, each at most for the command limit. One thread at a time. Errors:
- * LK_EWRONGTYPE when the key is not a lock, LK_EINVAL and those of lk_client_ping(). Since 0.1.
+ * for one or two round trips, each at most for the command limit; where the key changes its type
+ * meanwhile it looks again, up to 20 times, and then fails with LK_EUNAVAILABLE. One thread at a
+ * time. Errors: LK_EWRONGTYPE when the key is not a lock, LK_EINVAL and those of lk_client_ping().
+ * Since 0.1.
  */
 static inline int lk_scan_show(lk_scan *scan, const void *name, size_t name_size,
 			       lk_lock_info *info_out, lk_error *error)

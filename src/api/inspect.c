@@ -18,6 +18,8 @@
 static const char *const types[] = {"hash", "string"}; /* of keys that may be locks */
 #define PAGE "500"                                     /* keys that one SCAN looks at, about */
 #define TYPES (sizeof(types) / sizeof(types[0]))
+#define LOOKS_MOST 20 /* at a key that changes between two questions about it */
+#define TTL_NO_KEY (-2)
 
 /* The least that a program can have been compiled with. */
 #define LOCK_INFO_SIZE_MIN (offsetof(lk_lock_info, fence) + sizeof(uint64_t))
@@ -329,29 +331,43 @@ int lk_scan_next_sized(lk_scan *scan, lk_lock_info *info_out, size_t info_size, 
 	return rc;
 }
 
-/* Looks at the key as what it is. A key that is not there may still have waiters. */
-static int show_look(lk_scan *scan, lk_lock_info *info, lk_error *error)
+/* Looks at the key as what it is: 1, 0 when that is no lock, or a code. A key that is not there may
+ * still have waiters. `*changed`: the key became another between two questions. */
+static int show_look_once(struct lk__look *look, lk_lock_info *info, bool *changed, lk_error *error)
 {
-	struct lk__look *look = &scan->look;
-	struct lk__request *request = lk__request_new(2, (const char *[]){"TYPE", look->key},
-						      (size_t[]){4, look->key_size});
-	int rc = lk__look_ask(look, request, error);
+	const char *type;
+	int rc = lk__look_ask_any(look, &type, error);
 	if (rc < 0)
 		return rc;
-	char type[16] = "";
-	if (request->reply->type == REDIS_REPLY_STATUS)
-		strncpy(type, request->reply->str, sizeof(type) - 1);
-	lk__request_free(request);
+	bool none = strcmp(type, "none") == 0;
+	rc = 0;
 	if (strcmp(type, "string") == 0)
 		rc = lk__look_at_string(look, true, info, error);
-	else if (strcmp(type, "hash") == 0 || strcmp(type, "none") == 0)
+	else if (none || strcmp(type, "hash") == 0)
 		rc = lk__look_at_hash(look, info, error);
-	else
-		rc = 0;
-	if (rc)
+	*changed = rc == LK_EWRONGTYPE || (rc >= 0 && !none && info->ttl_ms == TTL_NO_KEY);
+	if (rc || *changed)
 		return rc;
 	return lk__fail(error, LK_EWRONGTYPE, "inspect \"%.100s\": the key is a %s, not a lock",
 			info->name, type);
+}
+
+/* A busy lock comes and goes between the questions: what was asked of one key and answered by
+ * another says nothing, so it looks again. */
+static int show_look(lk_scan *scan, lk_lock_info *info, lk_error *error)
+{
+	const lk_lock_info blank = *info;
+	for (int looks = 0; looks < LOOKS_MOST; looks++) {
+		bool changed = false;
+		*info = blank;
+		lk__look_forget(&scan->look);
+		int rc = show_look_once(&scan->look, info, &changed, error);
+		if (!changed)
+			return rc;
+	}
+	return lk__fail(error, LK_EUNAVAILABLE,
+			"inspect \"%.100s\": the key changed at each of %d looks", info->name,
+			LOOKS_MOST);
 }
 
 int lk_scan_show_sized(lk_scan *scan, const void *name, size_t name_size, lk_lock_info *info_out,

@@ -65,6 +65,10 @@ bool lk__look_add(const struct lk__look *look, bool hash, struct lk__request *ba
 /* Whether such answers may lack some holders or waiters: only a few of each key's are asked for. */
 bool lk__look_is_cut(const struct lk__look *look, bool hash);
 
+/* Asks for the key whatever it is, in one write: its type, as Redis calls it, and the answers for
+ * that type, so that hardly anything comes between. `*type_out` lives as long as these. */
+int lk__look_ask_any(struct lk__look *look, const char **type_out, lk_error *error);
+
 /* Looks at a key: 1 and the picture, 0 when it is no lock, or a code. `any`: a string with a time
  * to live is one whatever it says. */
 int lk__look_at_hash(struct lk__look *look, lk_lock_info *info, lk_error *error);
@@ -86,7 +90,8 @@ int lk__owner_look(struct lk__owners *owners, struct lk__look *look, const char 
 		   size_t field_size, lk_owner_info *info, lk_error *error);
 void lk__owners_free(struct lk__owners *owners);
 
-/* Forgets the key and its answers. */
+/* Forgets the answers, so that the key is asked for again; or the key as well. */
+void lk__look_forget(struct lk__look *look);
 void lk__look_clear(struct lk__look *look);
 
 #endif

@@ -36,13 +36,24 @@ int lk__look_ask(struct lk__look *look, struct lk__request *request, lk_error *e
 		       "inspect", until_ns, error);
 }
 
-void lk__look_clear(struct lk__look *look)
+void lk__look_forget(struct lk__look *look)
 {
 	lk__request_free(look->answers);
-	free(look->key);
 	free(look->holders);
 	free(look->waiters);
 	free(look->ids);
+	look->answers = NULL;
+	look->holders = NULL;
+	look->waiters = NULL;
+	look->ids = NULL;
+	look->parts = NULL;
+	look->time = NULL;
+}
+
+void lk__look_clear(struct lk__look *look)
+{
+	lk__look_forget(look);
+	free(look->key);
 	*look = (struct lk__look){.client = look->client, .thread = look->thread};
 }
 
@@ -270,26 +281,53 @@ static int look_refused(const struct lk__look *look, lk_error *error)
 			"inspect on %.100s: %.300s", look->client->config->url, value->str);
 }
 
-/* Nothing to do where the answers are there already. */
+/* Sends what look->answers is to be, and takes so many answers. */
+static int look_send(struct lk__look *look, struct lk__request *batch, size_t count,
+		     lk_error *error)
+{
+	int rc = lk__look_ask(look, batch, error);
+	if (rc < 0)
+		return rc;
+	look->answers = batch;
+	if (batch->reply->type != REDIS_REPLY_ARRAY || batch->reply->elements != count)
+		return lk__fail(error, LK_EPROTOCOL, "inspect: not as many answers as questions");
+	look->time = batch->reply->element[0];
+	look->parts = batch->reply->element + 1;
+	return LK__WAIT_READY;
+}
+
+int lk__look_ask_any(struct lk__look *look, const char **type_out, lk_error *error)
+{
+	size_t hash_parts = lk__look_parts(look->client, true);
+	size_t count = 2 + hash_parts + lk__look_parts(look->client, false);
+	struct lk__request *batch = lk__request_batch(count);
+	const char *const time[WORDS_MAX] = {"TIME"}, *const type[WORDS_MAX] = {"TYPE", look->key};
+	if (batch && !(look_add(batch, 0, time) && look_add(batch, look->key_size, type) &&
+		       hash_add(look, &whole, batch) && string_add(look, &whole, batch))) {
+		lk__request_free(batch);
+		batch = NULL;
+	}
+	int rc = look_send(look, batch, count, error);
+	if (rc < 0)
+		return rc;
+	const redisReply *answer = look->parts[0];
+	*type_out = answer->type == REDIS_REPLY_STATUS ? answer->str : "";
+	look->parts += strcmp(*type_out, "string") == 0 ? 1 + hash_parts : 1;
+	return LK__WAIT_READY;
+}
+
+/* Nothing to ask where the answers are there already. */
 static int look_ask_all(struct lk__look *look, bool hash, lk_error *error)
 {
 	if (look->parts)
-		return LK__WAIT_READY;
+		return look_refused(look, error);
 	struct lk__request *batch = lk__look_batch(look->client, 1, hash);
 	if (batch && !(hash ? hash_add : string_add)(look, &whole, batch)) {
 		lk__request_free(batch);
 		batch = NULL;
 	}
-	int rc = lk__look_ask(look, batch, error);
-	if (rc < 0)
-		return rc;
-	look->answers = batch;
-	if (batch->reply->type != REDIS_REPLY_ARRAY ||
-	    batch->reply->elements != 1 + lk__look_parts(look->client, hash))
-		return lk__fail(error, LK_EPROTOCOL, "inspect: not as many answers as questions");
-	look->time = batch->reply->element[0];
-	look->parts = batch->reply->element + 1;
-	return look_refused(look, error);
+	int rc = look_send(look, batch, 1 + lk__look_parts(look->client, hash), error);
+	return rc < 0 ? rc : look_refused(look, error);
 }
 
 int lk__look_at_hash(struct lk__look *look, lk_lock_info *info, lk_error *error)

@@ -188,6 +188,50 @@ static void test_waiting_clients(void **state)
 	close_client(waiter);
 }
 
+struct busy {
+	lk_lock *lock;
+	atomic_bool over;
+};
+
+static void keep_busy(size_t index, void *argument)
+{
+	struct busy *busy = argument;
+	(void)index;
+	while (!atomic_load(&busy->over)) {
+		expect(0, lk_lock_acquire(busy->lock, NULL, &err));
+		expect(0, lk_lock_release(busy->lock, NULL, &err));
+	}
+}
+
+/* Its key is a string or none, and changes between two requests of a look. */
+static void test_a_busy_plain_lock_is_held_or_free(void **state)
+{
+	(void)state;
+	lk_client *client = open_client(), *other = open_client_with("term_ms=0");
+	struct busy busy = {.over = false};
+	struct threads threads;
+	lk_scan *scan = NULL;
+	lk_lock_info info;
+	size_t held = 0, freed = 0;
+	expect(0, lk_plain_lock_new(&busy.lock, other, "busy", 4, NULL, &err));
+	expect(0, lk_scan_new(&scan, client, NULL, &err));
+	threads_start(&threads, 1, keep_busy, &busy);
+	for (int looks = 0; looks < 3000; looks++) {
+		expect(0, lk_scan_show(scan, "busy", 4, &info, &err));
+		check(!strcmp(info.type, info.holder_count ? "plain lock" : "none"));
+		check(info.holder_count == 0 || info.ttl_ms > 0);
+		held += info.holder_count > 0;
+		freed += info.holder_count == 0;
+	}
+	check(held > 0 && freed > 0);
+	atomic_store(&busy.over, true);
+	threads_join(&threads, 10000);
+	lk_scan_free(scan);
+	lk_lock_free(busy.lock);
+	close_client(client);
+	close_client(other);
+}
+
 static void test_names_are_bytes(void **state)
 {
 	(void)state;
@@ -217,6 +261,7 @@ int main(void)
 		api_test(test_prefix_is_put_on_and_taken_off),
 		api_test(test_show_one),
 		api_test(test_waiting_clients),
+		api_test(test_a_busy_plain_lock_is_held_or_free),
 		api_test(test_names_are_bytes),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);

@@ -1,12 +1,14 @@
 """lockkeeper ls, show and break."""
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
 import pty
 import re
 import subprocess
+import threading
 
 import pytest
 
@@ -175,6 +177,32 @@ def test_break_asks_on_a_terminal(cli, server):
         assert server.call("EXISTS", "job") == 1
     assert ask(cli, b"y\n")[0] == 0
     assert server.call("EXISTS", "job") == 0
+
+
+@contextlib.contextmanager
+def busy(server, name: str):
+    """Somebody takes and frees a plain lock all the time."""
+    over = threading.Event()
+
+    def take_and_free():
+        with server.connect() as connection:
+            while not over.is_set():
+                connection.call("SET", name, "0f1e2d3c4b5a69788796a5b4c3d2e1f0", "PX", 30000)
+                connection.call("DEL", name)
+    thread = threading.Thread(target=take_and_free)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_busy_lock_that_was_free_when_looked_at_is_not_broken_as_another_kind(cli, server):
+    with busy(server, "job"):
+        for _ in range(30):
+            broken = cli("break", "--yes", "job")
+            assert broken.returncode == 0, broken.stderr
 
 
 def test_break_wakes_waiters(cli, server):
