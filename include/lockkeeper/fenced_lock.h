@@ -13,7 +13,9 @@
  *   backup                              hash    { <owner field>: 1 }        PEXPIRE lease
  *   lockkeeper_fence:{backup}           string  the newest token            PX 30 days
  *   redisson_lock_token:{backup}        string  Redisson's counter, with `share_java` only
- *   redisson_lock__channel:{backup}     channel, message "0" at each release
+ *   redisson_lock__channel:{backup}     channel, message "0" or "00" at each release
+ *   lockkeeper_turns:{backup}           sorted set: clients that wait, by when they began to; each
+ *                                       hears on "<channel>:<its id>" that it has its turn
  *
  * All calls of <lockkeeper/lock.h> work on its handle. It and the reentrant, fair and spin locks of
  * the same name exclude each other; those have no tokens. Of these, only a reentrant lock's release

@@ -8,7 +8,9 @@
  * In Redis, for the lock "backup":
  *
  *   backup                              hash   { <owner field>: 1 }     PEXPIRE lease
- *   redisson_lock__channel:{backup}     channel, message "0" at each release
+ *   redisson_lock__channel:{backup}     channel, message "0" or "00" at each release
+ *   lockkeeper_turns:{backup}           sorted set: clients that wait, by when they began to; each
+ *                                       hears on "<channel>:<its id>" that it has its turn
  *
  *   owner field = <uuid of the client>:<number>, the number new for every grant
  *
@@ -42,8 +44,9 @@
  * hold, which fails with LK_ELOST. A program that has an event loop watches lk_event_fd() instead.
  *
  * FAIRNESS. Threads of one client form one queue, first come, first served. The lock passes along
- * that queue for at most 10 ms at a time, then other processes get a chance. Processes are served
- * in no particular order.
+ * that queue for at most 10 ms at a time, then other processes get a chance. A release wakes the
+ * client that has waited longest; a newcomer may take a free lock before it. docs/kinds.md says for
+ * which kinds, and what Java's waiters do.
  *
  * KEPT AFTER THE RELEASE. With `keep_ms` in its options the last release gives the lock up, and
  * keeps it from everybody for so long, this owner and this client included. So a job that several

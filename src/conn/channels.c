@@ -52,7 +52,7 @@ static void channel_want(struct lk__conn *conn, struct lk__channel *channel, boo
 
 static void channel_drop_if_unused(struct lk__conn *conn, struct lk__channel *channel)
 {
-	if (channel->listenings || channel->unconfirmed > 0)
+	if (channel->listenings || channel->base || channel->unconfirmed > 0)
 		return;
 	HASH_DEL(conn->channels, channel);
 	free(channel);
@@ -73,28 +73,63 @@ static struct lk__channel *channel_new(struct lk__conn *conn, const char *name, 
 	return channel;
 }
 
+static struct lk__channel *channel_get(struct lk__conn *conn, const char *name, size_t size)
+{
+	struct lk__channel *channel;
+	HASH_FIND(hh, conn->channels, name, size, channel);
+	return channel ? channel : channel_new(conn, name, size);
+}
+
+static void channel_begin(struct lk__conn *conn, struct lk__channel *channel)
+{
+	channel->code = 0;
+	channel->astray = false;
+	channel_want(conn, channel, true);
+}
+
+/* Without memory for it each release wakes us, as where nobody has turns. */
+static void channel_begin_turns(struct lk__conn *conn, struct lk__channel *channel,
+				const char *turn)
+{
+	size_t size = channel->name_size + 1 + strlen(turn);
+	char *name = malloc(size + 1);
+	if (!name)
+		return;
+	char *end = mempcpy(name, channel->name, channel->name_size);
+	sprintf(end, ":%s", turn);
+	channel->turns = channel_get(conn, name, size);
+	free(name);
+	if (!channel->turns)
+		return;
+	channel->turns->base = channel;
+	channel_begin(conn, channel->turns);
+}
+
+/* Asks for turns first: they are confirmed when the channel itself is. */
+static void channel_add(struct lk__conn *conn, struct lk__channel *channel,
+			struct lk__listening *listening, const char *turn)
+{
+	bool first = !channel->listenings;
+	listening->channel = channel;
+	DL_APPEND(channel->listenings, listening);
+	if (turn && !channel->turns)
+		channel_begin_turns(conn, channel, turn);
+	if (first)
+		channel_begin(conn, channel);
+}
+
 struct lk__listening *lk__channel_open(struct lk__conn *conn, const char *name, size_t size,
-				       void *owner)
+				       const char *turn, void *owner)
 {
 	struct lk__deferred after = {.wake_count = 0};
-	struct lk__channel *channel;
 	struct lk__listening *listening = calloc(1, sizeof(*listening));
 	if (!listening)
 		return NULL;
+	listening->owner = owner;
 	pthread_mutex_lock(&conn->mutex);
-	HASH_FIND(hh, conn->channels, name, size, channel);
-	if (!channel)
-		channel = channel_new(conn, name, size);
+	struct lk__channel *channel = channel_get(conn, name, size);
 	if (channel) {
-		bool first = !channel->listenings;
-		listening->channel = channel;
-		listening->owner = owner;
-		DL_APPEND(channel->listenings, listening);
-		if (first) {
-			channel->code = 0;
-			channel->astray = false;
-			channel_want(conn, channel, true);
-		}
+		channel_add(conn, channel, listening, turn);
 		if (conn->state == LK__CONN_DOWN)
 			lk__conn_start(conn, &after);
 		lk__conn_push(conn);
@@ -106,6 +141,20 @@ struct lk__listening *lk__channel_open(struct lk__conn *conn, const char *name, 
 	return NULL;
 }
 
+/* Nobody listens any more. */
+static void channel_end(struct lk__conn *conn, struct lk__channel *channel)
+{
+	struct lk__channel *turns = channel->turns;
+	channel->turns = NULL;
+	channel_want(conn, channel, false);
+	channel_drop_if_unused(conn, channel);
+	if (!turns)
+		return;
+	turns->base = NULL;
+	channel_want(conn, turns, false);
+	channel_drop_if_unused(conn, turns);
+}
+
 void lk__channel_close(struct lk__conn *conn, struct lk__listening *listening)
 {
 	struct lk__deferred after = {.wake_count = 0};
@@ -114,8 +163,7 @@ void lk__channel_close(struct lk__conn *conn, struct lk__listening *listening)
 	assert(channel->listenings);
 	DL_DELETE(channel->listenings, listening);
 	if (!channel->listenings) {
-		channel_want(conn, channel, false);
-		channel_drop_if_unused(conn, channel);
+		channel_end(conn, channel);
 		/* No hurry: without a reader the loop sends it; our caller has its lock sooner. */
 		if (lk__conn_is_led(conn))
 			lk__conn_push(conn);
@@ -167,19 +215,35 @@ void lk__channel_mark(struct lk__conn *conn, struct lk__listening *listening,
 	pthread_mutex_unlock(&conn->mutex);
 }
 
+static void channel_retry(struct lk__conn *conn, struct lk__channel *channel)
+{
+	bool ended = channel->astray || channel->code;
+	if (ended && channel->unconfirmed == 0 && conn->state == LK__CONN_UP) {
+		channel_begin(conn, channel);
+		lk__conn_push(conn);
+	}
+}
+
 void lk__channel_retry(struct lk__conn *conn, struct lk__listening *listening)
 {
 	struct lk__deferred after = {.wake_count = 0};
 	struct lk__channel *channel = listening->channel;
 	pthread_mutex_lock(&conn->mutex);
-	bool ended = channel->astray || channel->code;
-	if (ended && channel->unconfirmed == 0 && conn->state == LK__CONN_UP) {
-		channel->astray = false;
-		channel->code = 0;
-		channel_want(conn, channel, true);
-		lk__conn_push(conn);
-	}
+	if (channel->turns)
+		channel_retry(conn, channel->turns);
+	channel_retry(conn, channel);
 	lk__conn_unlock_held(conn, &after);
+}
+
+bool lk__channel_take_turns(struct lk__conn *conn, struct lk__listening *listening)
+{
+	pthread_mutex_lock(&conn->mutex);
+	const struct lk__channel *channel = listening->channel;
+	listening->turns = channel_is_on(conn, channel) && channel->turns &&
+			   channel_is_on(conn, channel->turns);
+	bool turns = listening->turns;
+	pthread_mutex_unlock(&conn->mutex);
+	return turns;
 }
 
 bool lk__channel_listens(struct lk__conn *conn, struct lk__listening *listening)
@@ -263,7 +327,8 @@ static bool heard_something(const void *subject)
 	return message || lost || listening->channel->generation != heard->generation;
 }
 
-/* After a new subscription there may have been others that were missed. */
+/* After a new subscription there may have been others that were missed. What was heard is behind
+ * the mark then. */
 static void heard_payload(struct lk__heard *heard)
 {
 	const struct lk__listening *listening = heard->listening;
@@ -272,6 +337,7 @@ static void heard_payload(struct lk__heard *heard)
 	heard->payload[0] = 0;
 	if (whole)
 		memcpy(heard->payload, listening->channel->payload, sizeof(heard->payload));
+	channel_mark(heard->conn, listening, heard);
 }
 
 int lk__channel_hear(struct lk__conn *conn, struct lk__heard *heard, struct lk__thread *thread,
@@ -377,26 +443,36 @@ static struct lk__channel *channel_named(struct lk__conn *conn, const redisReply
 	return channel;
 }
 
+static void listening_hears(struct lk__conn *conn, struct lk__listening *listening, bool own,
+			    bool others)
+{
+	listening->heard += !(others && listening->turns);
+	if (listening->echoes > 0 && !own) {
+		listening->echoes--;
+	} else {
+		listening->news++;
+		if (listening->owner)
+			conn->node->events->doubt(conn->node->context, listening->owner);
+	}
+}
+
 static void channel_message(struct lk__conn *conn, const redisReply *reply,
 			    struct lk__deferred *after)
 {
 	struct lk__channel *channel = channel_named(conn, reply);
 	struct lk__listening *listening;
+	const char *payload = lk__element_text(reply, 2);
+	bool others = strcmp(payload, LK__TOLD_OTHERS) == 0;
+	bool own = channel && channel->base;
 	atomic_fetch_add_explicit(&conn->node->counters.messages, 1, memory_order_relaxed);
+	if (own)
+		channel = channel->base;
 	if (!channel)
 		return;
-	snprintf(channel->payload, sizeof(channel->payload), "%s", lk__element_text(reply, 2));
+	if (!others)
+		snprintf(channel->payload, sizeof(channel->payload), "%s", payload);
 	DL_FOREACH(channel->listenings, listening)
-	{
-		listening->heard++;
-		if (listening->echoes > 0) {
-			listening->echoes--;
-		} else {
-			listening->news++;
-			if (listening->owner)
-				conn->node->events->doubt(conn->node->context, listening->owner);
-		}
-	}
+	listening_hears(conn, listening, own, others);
 	channel_wake(channel, after);
 }
 

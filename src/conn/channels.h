@@ -18,6 +18,10 @@
 
 #define LK__PAYLOAD_SIZE 48 /* what is kept of a message, with its NUL */
 
+/* Messages of our own releases, where clients have turns (sync/give_turn.lua). */
+#define LK__TOLD_OTHERS "00" /* on the channel: it is another's turn */
+#define LK__TOLD_SOON "soon" /* on the client's own: it is, should that one be silent */
+
 /* Whether something is true of the channel with that name. */
 typedef bool lk__channel_test(const void *context, const char *name, size_t size);
 
@@ -28,7 +32,9 @@ struct lk__channel {
 	bool astray;         /* the server has said so: the slot is not its own */
 	uint64_t generation; /* confirmed subscriptions */
 	struct lk__listening *listenings;
-	int code; /* why the server refused to subscribe, or 0 */
+	struct lk__channel *turns; /* where our client hears that it has its turn; NULL */
+	struct lk__channel *base;  /* of such: the channel itself, as long as anybody listens */
+	int code;                  /* why the server refused to subscribe, or 0 */
 	char reason[160];
 	char payload[LK__PAYLOAD_SIZE]; /* the last message */
 	size_t name_size;
@@ -42,6 +48,7 @@ struct lk__listening {
 	uint64_t heard;              /* messages, our own among them */
 	uint64_t news;               /* messages of others, as far as we can tell */
 	uint64_t echoes;             /* our own releases, still to be heard */
+	bool turns;                  /* it is told of its turn: those of others do not wake it */
 	struct lk__thread *listener; /* at most one: the head of the wait queue */
 	void *owner;                 /* for the node's doubt event; NULL: there is none */
 };
@@ -56,9 +63,10 @@ struct lk__heard {
 	char payload[LK__PAYLOAD_SIZE]; /* once heard: the last message; empty for none */
 };
 
-/* Begins to listen; the first one subscribes. NULL when out of memory. */
+/* Begins to listen; the first one subscribes, where `turn` is the client's id also to
+ * "<name>:<turn>". NULL when out of memory. */
 struct lk__listening *lk__channel_open(struct lk__conn *conn, const char *name, size_t size,
-				       void *owner);
+				       const char *turn, void *owner);
 
 /* Ends it; the last one unsubscribes. */
 void lk__channel_close(struct lk__conn *conn, struct lk__listening *listening);
@@ -72,6 +80,10 @@ bool lk__channels_linger(const struct lk__conn *conn);
 /* Notes what was heard up to now. */
 void lk__channel_mark(struct lk__conn *conn, struct lk__listening *listening,
 		      struct lk__heard *heard);
+
+/* Whether the client can be told of its turn: then it is to be in the order of turns, and those of
+ * others do not wake it from now on. */
+bool lk__channel_take_turns(struct lk__conn *conn, struct lk__listening *listening);
 
 /* Subscribes again if the server has ended or refused it: the slot, or the right, may be back. */
 void lk__channel_retry(struct lk__conn *conn, struct lk__listening *listening);

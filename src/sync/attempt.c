@@ -9,6 +9,7 @@
 #include "base/clock.h"
 
 #define POLL_WITHOUT_TTL_MS 1000 /* a key without a time to live sends no message when it goes */
+#define SOON_NS (50 * LK__MS)    /* for the client before us to take the lock that is free */
 #define LEAST_SLEEP_MS 5         /* a ttl of 0: it is about to go */
 #define FIRSTS_MAX 8             /* first answers of nodes that need not be an outcome */
 #define UNSENT_MAX 3             /* connections lost in a row before a try was written */
@@ -441,6 +442,8 @@ static int64_t attempt_handed_ns(const struct lk__attempt *attempt, int64_t hand
 static struct lk__effects attempt_woken(struct lk__attempt *attempt,
 					const struct lk__attempt_event *event, int64_t now_ns)
 {
+	if (event->soon)
+		return act((struct lk__effects){0}, LK__ATTEMPT_DO_WAIT, now_ns + SOON_NS);
 	int64_t sent_ns = attempt_handed_ns(attempt, event->handed_us, now_ns);
 	if (!sent_ns)
 		return attempt_try(attempt, (struct lk__effects){0}, now_ns);

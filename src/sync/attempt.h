@@ -90,6 +90,7 @@ struct lk__attempt_event {
 	int code;          /* FAILED, LEFT; UNKNOWN: 0 stands for LK_EMAYBEHELD */
 
 	int64_t handed_us; /* WOKEN: the message brings the lock, since then in server time; 0 */
+	bool soon;         /* WOKEN: the lock is free for another, who may be silent: try soon */
 	bool last;         /* LEFT: nobody follows */
 
 	/* Every event. */

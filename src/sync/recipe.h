@@ -57,6 +57,7 @@ enum lk__sharing {
 #define LK__BRACED 128u         /* the channel's name has braces, also when the name has some */
 #define LK__FORGETS 256u        /* its lost holds are remembered up to a bound */
 #define LK__FENCES 512u         /* each grant has a fence token */
+#define LK__TURNS 2048u         /* a release wakes the client that has waited longest */
 #define LK__BECOMES_HOLDS 1024u /* of a grant without a hold its caller makes holds of their own */
 
 /* What one try asks for. */
@@ -72,6 +73,8 @@ struct lk__try {
 	uint64_t other_number; /* number of the other side that the owner has; 0: it has not */
 	uint64_t settled;      /* an earlier number, whose grant its caller has; 0 */
 	uint64_t nonce;        /* random; a message that brings the lock repeats it */
+	const char *turn;      /* with LK__TURNS, of one who listens: the client's id, else NULL; */
+	int64_t since_us;      /* and since when it waits, in server time */
 	unsigned flags;        /* of the kind's own */
 	bool once;             /* the caller does not wait */
 };

@@ -23,6 +23,14 @@ void lk__words_kept(struct lk__words *words, const char *field)
 	lk__words_own(words, kept, size);
 }
 
+void lk__words_turn(struct lk__words *words, const struct lk__try *wanted)
+{
+	if (!wanted->turn)
+		return;
+	lk__words_text(words, wanted->turn);
+	lk__words_number(words, wanted->since_us);
+}
+
 static int batch_renewed(const redisReply *renewed, const redisReply *owner, const char *field)
 {
 	if (owner->type == REDIS_REPLY_ERROR)

@@ -17,6 +17,9 @@ void lk__words_channel(struct lk__words *words, const struct lk__target *target)
 /* The field that is nobody's, as one more word. */
 void lk__words_kept(struct lk__words *words, const char *field);
 
+/* Who waits and since when, as two more words; none where nobody listens. */
+void lk__words_turn(struct lk__words *words, const struct lk__try *wanted);
+
 /* One call for several renewals: all keys, then field and lease of each. */
 struct lk__request *lk__renew_script(enum lk__script_id script, const struct lk__renewal *renewals,
 				     size_t count);

@@ -65,7 +65,7 @@ int check_nothing_left(void **state)
 	server_resume(&server);
 	bool clean = false;
 	/* One look decides: a connector that is told too late to stop shows for a moment. */
-	for (int64_t end_ms = now_ms() + slow_ms(5000); !clean && now_ms() < end_ms; sleep_ms(2))
+	for (int64_t end_ms = now_ms() + slow_ms(8000); !clean && now_ms() < end_ms; sleep_ms(2))
 		clean = nothing_left();
 	snprintf(left, sizeof(left), "left behind: %lld keys, %zu channels, %zu connections",
 		 redis_integer(&server, "DBSIZE"), channels(),

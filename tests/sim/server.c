@@ -13,7 +13,8 @@
 
 #define KEYS_MAX 8
 #define PEERS_MAX 64
-#define CHANNELS_MAX 8 /* of one client: a key each */
+#define CHANNELS_MAX 16 /* of one client: a key each, and its own of each */
+#define TURNS_MAX 64
 #define WORDS_MAX (LK__SCRIPT_COUNT + 8)
 #define CLOCK_OFFSET_US INT64_C(1700000000000000)
 #define HELD_MAX_MS 20000 /* no owner in these runs keeps a lock for longer */
@@ -27,12 +28,19 @@ struct key {
 struct peer {
 	struct sim_link *link; /* NULL: free */
 	struct lk__buffer in;
-	char channels[CHANNELS_MAX][64]; /* that it listens to; "": none */
+	char channels[CHANNELS_MAX][128]; /* that it listens to; "": none */
+};
+
+/* One place in the order of turns (sync/turns.lua). */
+struct turn {
+	char name[64], id[64]; /* of the lock and the client; no id: free */
+	int64_t since_us;
 };
 
 static struct {
 	struct key keys[KEYS_MAX];
 	struct peer peers[PEERS_MAX];
+	struct turn turns[TURNS_MAX];
 	bool loaded[LK__SCRIPT_COUNT];
 	int64_t offset_us;
 	bool closed;
@@ -140,18 +148,78 @@ static int channel_count(const struct peer *peer)
 	return count;
 }
 
-static int publish(const char *channel)
+static int publish(const char *channel, const char *message)
 {
 	int heard = 0;
 	for (size_t i = 0; i < PEERS_MAX; i++) {
 		struct peer *peer = &server.peers[i];
 		if (!peer->link || !*channel || !channel_of(peer, channel))
 			continue;
-		say(peer->link, "*3\r\n$7\r\nmessage\r\n$%zu\r\n%s\r\n$1\r\n0\r\n", strlen(channel),
-		    channel);
+		say(server.peers[i].link, "*3\r\n$7\r\nmessage\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n",
+		    strlen(channel), channel, strlen(message), message);
 		heard++;
 	}
 	return heard;
+}
+
+/* ---- turns ---- */
+
+static struct turn *turn_of(const char *name, const char *id)
+{
+	for (size_t i = 0; i < TURNS_MAX; i++)
+		if (strcmp(server.turns[i].id, id) == 0 &&
+		    (!*id || strcmp(server.turns[i].name, name) == 0))
+			return &server.turns[i];
+	return NULL;
+}
+
+static void wait_turn(const char *name, const char *id, const char *since_us)
+{
+	struct turn *turn = turn_of(name, id);
+	if (!turn)
+		turn = turn_of(name, "");
+	if (!turn) {
+		sim_fail("the server has too many turns");
+		return;
+	}
+	snprintf(turn->name, sizeof(turn->name), "%s", name);
+	snprintf(turn->id, sizeof(turn->id), "%s", id);
+	turn->since_us = atoll(since_us);
+}
+
+static void end_turn(const char *name, const char *id)
+{
+	struct turn *turn = turn_of(name, id);
+	if (turn)
+		turn->id[0] = '\0';
+}
+
+static struct turn *first_turn(const char *name)
+{
+	struct turn *first = NULL;
+	for (size_t i = 0; i < TURNS_MAX; i++) {
+		struct turn *turn = &server.turns[i];
+		if (*turn->id && strcmp(turn->name, name) == 0 &&
+		    (!first || turn->since_us < first->since_us))
+			first = turn;
+	}
+	return first;
+}
+
+static int give_turn(const char *name, const char *channel)
+{
+	struct turn *turn;
+	bool told = false;
+	while ((turn = first_turn(name)) != NULL) {
+		char own[128];
+		snprintf(own, sizeof(own), "%.60s:%.60s", channel, turn->id);
+		int heard = publish(own, told ? "soon" : "now");
+		if (told && heard > 0)
+			break;
+		turn->id[0] = '\0';
+		told |= heard > 0;
+	}
+	return publish(channel, told ? "00" : "0");
 }
 
 /* ---- the scripts of src/sync/lock/ ---- */
@@ -177,12 +245,18 @@ static void again(struct sim_link *link, struct key *key, const char *lease_ms)
 	granted(link);
 }
 
-static void lock_acquire(struct sim_link *link, const char *name, const char **arguments)
+static void lock_acquire(struct sim_link *link, const char *name, size_t count,
+			 const char **arguments)
 {
 	struct key *key = key_find(name);
+	bool refused = key && !key_is_of(key, arguments[0]);
 	if (is_late(link, arguments[2]))
 		return;
-	if (key && !key_is_of(key, arguments[0])) {
+	if (count > 4 && refused)
+		wait_turn(name, arguments[3], arguments[4]);
+	else if (count > 4)
+		end_turn(name, arguments[3]);
+	if (refused) {
 		say(link, ":%" PRId64 "\r\n", key_ttl_ms(key));
 	} else if (key) {
 		again(link, key, arguments[1]);
@@ -200,7 +274,7 @@ static void lock_release(struct sim_link *link, const char *name, const char **a
 		return;
 	}
 	key->owner[0] = '\0';
-	say(link, ":%d\r\n", publish(arguments[1]));
+	say(link, ":%d\r\n", give_turn(name, arguments[1]));
 }
 
 static void lock_exchange(struct sim_link *link, const char *name, const char **arguments)
@@ -256,7 +330,7 @@ static void run_script(const struct command *command)
 		 command->count > 4 + keys ? arguments[1] : "");
 	switch (script) {
 	case LK__SCRIPT_LOCK_ACQUIRE:
-		lock_acquire(link, names[0], arguments);
+		lock_acquire(link, names[0], command->count - 3 - keys, arguments);
 		break;
 	case LK__SCRIPT_LOCK_RELEASE:
 		lock_release(link, names[0], arguments);
@@ -319,6 +393,18 @@ static void subscribe(const struct command *command, bool on)
 	    strlen(channel), channel, channel_count(peer));
 }
 
+static void leave_turn(const struct command *command)
+{
+	const char *prefix = "lockkeeper_turns:{", *key = command->words[1];
+	char name[64];
+	if (strncmp(key, prefix, strlen(prefix)) != 0)
+		sim_fail("ZREM of %s", key);
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(key + strlen(prefix), "}"),
+		 key + strlen(prefix));
+	end_turn(name, command->words[2]);
+	say(command->peer->link, ":1\r\n");
+}
+
 static void obey(const struct command *command)
 {
 	const char *verb = command->words[0];
@@ -335,6 +421,8 @@ static void obey(const struct command *command)
 		subscribe(command, true);
 	else if (strcmp(verb, "UNSUBSCRIBE") == 0)
 		subscribe(command, false);
+	else if (strcmp(verb, "ZREM") == 0)
+		leave_turn(command);
 	else if (strcmp(verb, "CLIENT") == 0)
 		say(link, "+OK\r\n");
 	else if (strcmp(verb, "HELLO") == 0)

@@ -557,6 +557,21 @@ static void test_the_lease_of_a_message_counts_from_the_hand_over(void **state)
 	assert_int_equal(feed(&other, &message, 200 * MS).action, LK__ATTEMPT_DO_SEND);
 }
 
+/* The lock is free for another client: it has a moment for that, then we look. */
+static void test_soon(void **state)
+{
+	(void)state;
+	struct lk__attempt attempt = begin(false, true, 0);
+	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
+	struct lk__attempt_event refused = {.type = LK__ATTEMPT_BUSY, .ttl_ms = 1000};
+	feed(&attempt, &refused, 11 * MS);
+	struct lk__attempt_event message = {.type = LK__ATTEMPT_WOKEN, .soon = true};
+	struct lk__effects effects = feed(&attempt, &message, 200 * MS);
+	assert_int_equal(effects.action, LK__ATTEMPT_DO_WAIT);
+	assert_int_equal(effects.until_ns, 250 * MS);
+	assert_int_equal(step(&attempt, LK__ATTEMPT_TIMER, 250 * MS).action, LK__ATTEMPT_DO_SEND);
+}
+
 /*
  * Driven at random: one try at a time; a number whose grant, place or copies nobody goes on with is
  * compensated when it is given up, and never used again.
@@ -755,6 +770,7 @@ int main(void)
 		cmocka_unit_test(test_closed_with_a_try_in_flight),
 		cmocka_unit_test(test_closed_with_several_nodes),
 		cmocka_unit_test(test_the_lease_of_a_message_counts_from_the_hand_over),
+		cmocka_unit_test(test_soon),
 		cmocka_unit_test(test_random_events),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

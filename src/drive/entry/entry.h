@@ -150,6 +150,7 @@ struct lk__waiting {
 	struct lk__request *answered;  /* it was answered while nobody waited for it */
 	bool tries;                    /* the attempt has not heard what became of a try */
 	struct lk__listening *channel; /* while the queue is not empty */
+	bool has_place;                /* in the order of turns, perhaps */
 	struct lk__heard mark;
 };
 

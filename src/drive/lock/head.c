@@ -11,6 +11,7 @@
 #include "conf/config.h"
 #include "drive/background/compensation.h"
 #include "drive/client/loop.h"
+#include "drive/lock/turn.h"
 #include "sync/answer.h"
 #include "sync/trace.h"
 
@@ -161,6 +162,7 @@ static void detached_read(struct lk__entry *entry, struct lk__request *request)
 	struct lk__answer answer = entry_answer(entry, request);
 	lk__request_free(request);
 	entry_step(entry, &answer.event);
+	lk__turn_leave(entry);
 }
 
 /* A try whose caller has left is answered: the next head's, or nobody's. */
@@ -253,6 +255,8 @@ static struct lk__request *head_request(const struct lk__head *head)
 		.other_number = waiter->other_number,
 		.settled = entry->settled,
 		.nonce = entry->waiting->try_nonce,
+		.turn = lk__turn_take(entry),
+		.since_us = lk__node_server_us(entry->target.node, waiter->begun_ns),
 		.flags = waiter->settings.flags,
 		.once = waiter->once,
 	};
@@ -315,8 +319,10 @@ static struct lk__listening *head_open_channel(struct lk__entry *entry)
 	size_t size;
 	struct lk__listening *channel = NULL;
 	char *name = head_channel(entry, &size);
+	bool turns = (entry->target.recipe->flags & LK__TURNS) != 0;
 	if (name)
-		channel = lk__channel_open(lk__entry_messages(entry), name, size, entry);
+		channel = lk__channel_open(lk__entry_messages(entry), name, size,
+					   turns ? entry->client->id : NULL, entry);
 	free(name);
 	return channel;
 }
@@ -404,8 +410,11 @@ int lk__head_heard(struct lk__head *head, int rc, const struct lk__heard *mark)
 	if (rc != LK__WAIT_READY && !mark->on) /* once in DEAF_NS */
 		lk__channel_retry(lk__entry_messages(entry), lk__entry_channel(entry));
 	lk__head_happened(head, rc == LK__WAIT_READY ? LK__ATTEMPT_WOKEN : LK__ATTEMPT_TIMER);
-	if (rc == LK__WAIT_READY)
+	if (rc == LK__WAIT_READY) {
 		head->event.handed_us = head_handed_us(entry, mark->payload);
+		head->event.soon = strcmp(mark->payload, LK__TOLD_SOON) == 0;
+		entry->waiting->mark = *mark;
+	}
 	return rc == LK__WAIT_READY ? 0 : lk__head_over(head);
 }
 
@@ -423,6 +432,8 @@ int lk__head_leave(struct lk__head *head, int code)
 		entry->waiting->answered = NULL;
 		detached_read(entry, request);
 	}
+	if (left.last && !entry->waiting->request)
+		lk__turn_leave(entry);
 	if (verdict == code)
 		return head_fail(head, verdict, lk_error_text(verdict));
 	if (head->error->code != verdict)
@@ -438,6 +449,7 @@ static int head_grant(struct lk__head *head, const struct lk__effects *effects)
 	struct lk__entry *entry = head->entry;
 	if (effects->handed) /* what was heard was the grant itself */
 		atomic_store(&entry->doubt, false);
+	entry->waiting->has_place = false;
 	entry->grant.repeated_until_ns = effects->repeated_until_ns;
 	entry->grant.node = entry->target.node;
 	entry->grant.epoch = head->epoch;
@@ -480,6 +492,8 @@ int lk__head_step(struct lk__head *head, struct lk__effects *effects)
 		head->waiter->downgrade_number = 0;
 	if (effects->action == LK__ATTEMPT_DO_GRANT)
 		return head_grant(head, effects);
+	if (effects->action == LK__ATTEMPT_DO_FAIL)
+		lk__turn_leave(head->entry);
 	if (effects->action == LK__ATTEMPT_DO_FAIL)
 		return head->error->code == code ? code
 						 : head_fail(head, code, head_reason(head, code));

@@ -8,7 +8,10 @@
 --   ARGV[3]  deadline of this request, server time in us: it must not run late
 --   ARGV[4]  owner field that gives the lock up for it; empty: none does
 --   ARGV[5]  channel
+--   ARGV[6]  of one who listens: the client's id, for the order of turns
+--   ARGV[7]  and since when it waits, server time in us
 --
+-- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
 -- Answers: status "TOKEN <token>" granted · integer: held by another, its PTTL, or, where one was
 -- to give it up, -3: it does not own it (nothing was done) · status "LATE <server us>" (nothing
 -- was done) · status "FREED <reason>": given up, but not taken.
@@ -18,6 +21,7 @@
 -- token that it was granted with, which is the newest, since only a grant raises it.
 -- Replicas must have what it grants.
 --include "prologue.lua" gives lease, now
+--include "wait_turn.lua" gives wait_turn
 local from = ARGV[4]
 local own = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
 if type(own) == 'table' then
@@ -39,6 +43,9 @@ if not own and from == '' and redis.call('EXISTS', KEYS[1]) == 1 then
 	local some = redis.pcall('HRANDFIELD', KEYS[1])
 	if type(some) == 'string' and not string.find(some, ':%-?%d+$') then
 		return redis.error_reply('WRONGTYPE the key is a hash that is not a lock')
+	end
+	if ARGV[6] then
+		wait_turn(ARGV[6], ARGV[7])
 	end
 	return redis.call('PTTL', KEYS[1])
 end
@@ -82,5 +89,8 @@ for _, write in ipairs(writes) do
 		redis.pcall('PUBLISH', ARGV[5], '0')
 		return redis.status_reply('FREED ' .. answer['err'])
 	end
+end
+if ARGV[6] then
+	wait_turn(ARGV[6], '')
 end
 return redis.status_reply('TOKEN ' .. token)

@@ -27,6 +27,7 @@ static struct lk__request *fenced_request(const struct lk__try *wanted, const ch
 	lk__words_deadline(&words, false);
 	lk__words_text(&words, from);
 	lk__words_channel(&words, target);
+	lk__words_turn(&words, wanted);
 	return lk__words_script(&words, LK__SCRIPT_FENCED_ACQUIRE, java ? 3 : 2);
 }
 
@@ -92,7 +93,7 @@ static enum lk__exchanged fenced_read_exchange(const struct lk__request *request
 #define FENCED_RECIPE(acquire_request, exchange_request)                                           \
 	{                                                                                          \
 		.type = "fenced lock", .channel_prefix = LK__LOCK_CHANNEL_PREFIX,                  \
-		.sharing = LK__ONE_QUEUE, .flags = LK__NEEDS_SERVER | LK__FENCES,                  \
+		.sharing = LK__ONE_QUEUE, .flags = LK__NEEDS_SERVER | LK__FENCES | LK__TURNS,      \
 		.acquire = (acquire_request), .release = lk__lock_release, .keep = lk__lock_keep,  \
 		.exchange = (exchange_request), .force = lk__lock_force, .renew = lk__lock_renew,  \
 		.is_locked = lk__lock_is_locked, .is_held_by = lk__lock_is_held_by,                \

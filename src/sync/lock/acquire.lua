@@ -4,13 +4,17 @@
 --   ARGV[1]  owner field
 --   ARGV[2]  lease, ms
 --   ARGV[3]  deadline of this request, server time in us: it must not run late
+--   ARGV[4]  of one who listens: the client's id, for the order of turns
+--   ARGV[5]  and since when it waits, server time in us
 --
+-- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
 -- Answers: nil granted · integer: held by another, its PTTL · status "LATE <server us>".
 -- Refused: a key that is something else than a lock (WRONGTYPE).
 -- Safe to send twice: a repetition finds its own field, and never shortens the lease. It writes the
 -- lease all the same, so that what replicas acknowledge behind it is all of this.
 -- Replicas must have what it grants.
 --include "prologue.lua" gives lease, now
+--include "wait_turn.lua" gives wait_turn
 if redis.call('EXISTS', KEYS[1]) == 1 then
 	local own = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
 	if type(own) == 'table' then
@@ -30,6 +34,9 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 		if type(some) == 'string' and not string.find(some, ':%-?%d+$') then
 			return redis.error_reply('WRONGTYPE the key is a hash that is not a lock')
 		end
+		if ARGV[4] then
+			wait_turn(ARGV[4], ARGV[5])
+		end
 		return redis.call('PTTL', KEYS[1])
 	end
 	lease = math.max(lease, redis.call('PTTL', KEYS[1]))
@@ -41,5 +48,8 @@ if type(answer) == 'table' then
 	-- A refused PEXPIRE (ACL) must not leave a lock without a time to live.
 	redis.call('HDEL', KEYS[1], ARGV[1])
 	return answer
+end
+if ARGV[4] then
+	wait_turn(ARGV[4], '')
 end
 return false

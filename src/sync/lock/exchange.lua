@@ -7,15 +7,17 @@
 --   ARGV[4]  owner field that gives
 --   ARGV[5]  channel; empty where nobody listens
 --
+-- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
 -- Answers: nil granted · integer -3: the giver does not own it (nothing was done) · status
 -- "LATE <server us>" (nothing was done) · status "FREED <reason>": given up, but not taken.
 -- Safe to send twice: a repetition finds the taker, and never shortens its lease. It releases
 -- first; when the taking is refused it is a plain release, also for a user who may not publish.
 -- Replicas must have what it grants.
 --include "prologue.lua" gives lease, now
+--include "give_turn.lua" gives give_turn
 local function freed(why)
 	if ARGV[5] ~= '' then
-		redis.pcall('PUBLISH', ARGV[5], '0')
+		give_turn(ARGV[5])
 	end
 	return redis.status_reply('FREED ' .. why)
 end

@@ -1,19 +1,18 @@
--- Frees the lock whoever has it, and wakes the waiters.
+-- Frees the lock whoever has it, and wakes the waiter whose turn it is.
 --
 --   KEYS[1]  the lock's hash
 --   ARGV[1]  channel; empty where nobody listens
 --
+-- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
 -- Answers: 1 freed, 0 there was none. Another kind of lock, a hash that is none, and a key of
 -- another type are left alone (WRONGTYPE).
 -- It is freed also for a user who may not publish. Who finds none writes all the same, a message:
 -- what replicas acknowledge behind it is also what an earlier copy has done.
-local function tell()
+--include "give_turn.lua" gives give_turn
+if redis.call('HLEN', KEYS[1]) == 0 then
 	if ARGV[1] ~= '' then
 		redis.pcall('PUBLISH', ARGV[1], '0')
 	end
-end
-if redis.call('HLEN', KEYS[1]) == 0 then
-	tell()
 	return 0
 end
 if redis.call('HEXISTS', KEYS[1], 'mode') == 1 then
@@ -24,5 +23,7 @@ if type(some) == 'string' and not string.find(some, ':%-?%d+$') then
 	return redis.error_reply('WRONGTYPE the key is a hash that is not a lock')
 end
 redis.call('DEL', KEYS[1])
-tell()
+if ARGV[1] ~= '' then
+	give_turn(ARGV[1])
+end
 return 1

@@ -14,6 +14,7 @@ struct lk__request *lk__lock_acquire(const struct lk__try *wanted)
 	lk__words_text(&words, wanted->field);
 	lk__words_number(&words, wanted->lease_ms);
 	lk__words_deadline(&words, false);
+	lk__words_turn(&words, wanted);
 	return lk__words_script(&words, LK__SCRIPT_LOCK_ACQUIRE, 1);
 }
 
@@ -93,6 +94,7 @@ const struct lk__recipe lk__lock_recipe = {
 	.type = "lock",
 	.channel_prefix = LK__LOCK_CHANNEL_PREFIX,
 	.sharing = LK__ONE_QUEUE,
+	.flags = LK__TURNS,
 	.acquire = lk__lock_acquire,
 	.release = lk__lock_release,
 	.keep = lk__lock_keep,

@@ -1,21 +1,23 @@
--- Frees the lock if this owner has it, and wakes the waiters.
+-- Frees the lock if this owner has it, and wakes the waiter whose turn it is.
 --
 --   KEYS[1]  the lock's hash
 --   ARGV[1]  owner field
 --   ARGV[2]  channel
 --
+-- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
 -- Answers: nil, not the owner · integer: freed, so many subscribers heard of it.
 -- Works under memory pressure: HDEL and PUBLISH are never refused for it. The field is the hash's
 -- only one, so the key goes with it.
 -- A user who may not publish frees it all the same, and then nobody is said to have heard.
 -- Who finds nothing to release writes all the same, a message: what replicas acknowledge behind it
 -- is also what an earlier copy has done.
+--include "give_turn.lua" gives give_turn
 if ARGV[1] == 'mode' or string.sub(ARGV[1], -6) == ':write' then
 	return false -- of a read/write lock, which would be left as nobody's
 end
 local held = redis.call('HDEL', KEYS[1], ARGV[1]) == 1
-local listeners = redis.pcall('PUBLISH', ARGV[2], '0')
 if not held then
+	redis.pcall('PUBLISH', ARGV[2], '0')
 	return false
 end
-return type(listeners) == 'number' and listeners or 0
+return give_turn(ARGV[2])

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+#include "drive/lock/turn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "conn/channels.h"
+
+#define TURNS_PREFIX "lockkeeper_turns" /* as in sync/turns.lua */
+
+const char *lk__turn_take(struct lk__entry *entry)
+{
+	struct lk__listening *channel = lk__entry_channel(entry);
+	bool turns = channel && (entry->target.recipe->flags & LK__TURNS) &&
+		     lk__channel_take_turns(lk__entry_messages(entry), channel);
+	entry->waiting->has_place |= turns;
+	return turns ? entry->client->id : NULL;
+}
+
+/* Without memory for it, or without the right, the place ends by itself. */
+void lk__turn_leave(struct lk__entry *entry)
+{
+	const struct lk__target *target = &entry->target;
+	size_t size;
+	if (!entry->waiting || !entry->waiting->has_place)
+		return;
+	entry->waiting->has_place = false;
+	char *key = lk__derived_name(TURNS_PREFIX, target->key, target->key_size, &size);
+	const char *id = entry->client->id;
+	struct lk__request *request = key ? lk__request_new(3, (const char *[]){"ZREM", key, id},
+							    (size_t[]){4, size, strlen(id)})
+					  : NULL;
+	free(key);
+	if (!request)
+		return;
+	request->finish = lk__request_forget;
+	request->deadline_ns = lk__after_ms(lk__now_ns(),
+					    entry->client->config->command_timeout_ms);
+	if (!lk__conn_offer(lk__entry_conn(entry), request))
+		lk__request_free(request);
+}

@@ -1,0 +1,97 @@
+"""A release wakes the client that has waited longest, and the next one if that is silent."""
+from __future__ import annotations
+
+import pytest
+
+from servers import Subscriber
+from waiting import until
+
+TURNS = "lockkeeper_turns:{%s}"
+CHANNEL = "redisson_lock__channel:{%s}"
+LOOK_S = 5.0  # look_again_ms: by then a waiter that nobody wakes finds the lock
+
+
+@pytest.fixture(params=["lock", "fenced"])
+def kind(request):
+    return request.param
+
+
+def line_up(server, keepers, name, kind):
+    """Each begins to wait when the one before it has its place."""
+    waits = []
+    for number, keeper in enumerate(keepers, 1):
+        waits.append(keeper.say("acquire", name, kind=kind))
+        until(lambda: server.call("ZCARD", TURNS % name) == number, 10, "it has a place")
+    return waits
+
+
+@pytest.fixture
+def crowd(server, make_keeper, kind):
+    """One who has the lock "hot", and four who wait for it, in order."""
+    holder, *others = (make_keeper(server.unix_url) for _ in range(5))
+    for keeper in others:
+        keeper.call("ping").ok()
+    holder.call("acquire", "hot", kind=kind).ok()
+    return holder, others, line_up(server, others, "hot", kind)
+
+
+def test_each_has_its_turn(server, crowd, kind):
+    holder, others, waits = crowd
+    for keeper, wait in zip(others, waits):
+        holder.call("release", "hot", kind=kind).ok()
+        assert wait.result().ok().took < LOOK_S * 4
+        assert sum(other.done for other in waits) == waits.index(wait) + 1
+        holder = keeper
+    holder.call("release", "hot", kind=kind).ok()
+    until(lambda: server.call("EXISTS", TURNS % "hot") == 0, 10, "nothing stays")
+
+
+def test_the_others_are_not_woken(server, crowd, kind):
+    holder, others, waits = crowd
+    tries = [keeper.stats().commands for keeper in others[2:]]
+    holder.call("release", "hot", kind=kind).ok()
+    waits[0].result().ok()
+    others[0].call("release", "hot", kind=kind).ok()
+    waits[1].result().ok()
+    # The third was the next one, and may have looked; the fourth has not.
+    assert others[3].stats().commands - tries[1] <= 1, "it looks of itself, once in 2.5 to 5 s"
+
+
+def test_a_dead_one_is_passed_over(server, crowd, kind):
+    holder, others, waits = crowd
+    others[0].kill()
+    until(lambda: server.call("PUBSUB", "NUMSUB", CHANNEL % "hot")[1] == 3, 10,
+          "the server knows it")
+    released = holder.call("release", "hot", kind=kind).ok()
+    granted = waits[1].result().ok()
+    assert (granted.end_ns - released.start_ns) / 1e9 < LOOK_S / 2
+
+
+def test_a_stopped_one_holds_nobody_up(server, crowd, kind):
+    holder, others, waits = crowd
+    others[0].pause()
+    released = holder.call("release", "hot", kind=kind).ok()
+    granted = waits[1].result().ok()
+    assert (granted.end_ns - released.start_ns) / 1e9 < LOOK_S / 2
+    others[0].resume()
+    others[1].call("release", "hot", kind=kind).ok()
+    waits[0].result().ok()
+
+
+def test_java_hears_a_zero(server, crowd, kind):
+    """Its codec reads the message as a number, and wakes at 0."""
+    holder, _, waits = crowd
+    java = Subscriber(server, CHANNEL % "hot")
+    holder.call("release", "hot", kind=kind).ok()
+    until(lambda: java.messages, 10)
+    assert int(java.messages[0]) == 0
+    waits[0].result().ok()
+
+
+def test_who_gives_up_leaves_no_place(server, make_keeper, kind):
+    holder, waiter = make_keeper(server.unix_url), make_keeper(server.unix_url)
+    holder.call("acquire", "left", kind=kind).ok()
+    waits = waiter.say("within", "left", kind=kind, wait=2000)
+    until(lambda: server.call("ZCARD", TURNS % "left") == 1, 10, "it has a place")
+    waits.result().is_code("LK_ETIMEDOUT")
+    until(lambda: server.call("EXISTS", TURNS % "left") == 0, 3, "it has no place any more")
