@@ -51,7 +51,8 @@ static bool is_tried(const struct lk__facts *facts, const struct lk__asked *aske
 static void note_refusal(struct lk__facts *facts, int rc, const lk_error *why, const char *channel,
 			 size_t size)
 {
-	if (rc == LK_EDENIED)
+	/* A wait takes every refusal for a lack of rights: only the server's own word tells them apart. */
+	if (rc == LK_EDENIED && strstr(why->message, "NOPERM"))
 		snprintf(facts->refused, sizeof(facts->refused), "subscribe on the channel %.*s",
 			 (int)size, channel);
 	else
@@ -70,7 +71,8 @@ int lk__facts_ask_messages(struct lk__facts *facts, const struct lk__asked *aske
 	if (!is_tried(facts, asked))
 		return LK__WAIT_READY;
 	char *channel = lk__channel_name(&lk__lock_recipe, name, name_size, &size);
-	struct lk__listening *listening = channel ? lk__channel_open(conn, channel, size, NULL)
+	struct lk__listening *listening = channel ? lk__channel_open(conn, channel, size, NULL,
+								     NULL)
 						  : NULL;
 	if (!listening) {
 		free(channel);
