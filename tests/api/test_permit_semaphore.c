@@ -224,6 +224,16 @@ static void test_lost_when_it_is_gone(void **state)
 }
 
 /* Nobody asks for them again: the last thousand are remembered. */
+/* A grant that is older than its short lease when it arrives is none: then once more. */
+static void acquire_in_time(lk_permit_semaphore *pool, size_t count, lk_permit *permits,
+			    const lk_acquire_options *options)
+{
+	int rc = LK_EMAYBEHELD;
+	for (int tries = 0; tries < 50 && rc == LK_EMAYBEHELD; tries++)
+		rc = lk_permit_semaphore_acquire(pool, (int64_t)count, permits, options, &err);
+	check_int(rc, ==, 0);
+}
+
 static void test_lost_permits_are_not_kept_for_good(void **state)
 {
 	(void)state;
@@ -233,10 +243,10 @@ static void test_lost_permits_are_not_kept_for_good(void **state)
 	static lk_permit first[LK_PERMITS_AT_ONCE_MAX], last[LK_PERMITS_AT_ONCE_MAX];
 	options.lease_ms = slow_ms(200);
 	expect(1, lk_permit_semaphore_try_set(pool, 10 * LK_PERMITS_AT_ONCE_MAX, &err));
-	expect(0, lk_permit_semaphore_acquire(pool, COUNT(first), first, &options, &err));
+	acquire_in_time(pool, COUNT(first), first, &options);
 	wait_until(stats_of(client).lost == COUNT(first), 10000);
 	check_int(left_ms(pool, first[0].id), ==, LK_ELOST);
-	expect(0, lk_permit_semaphore_acquire(pool, COUNT(last), last, &options, &err));
+	acquire_in_time(pool, COUNT(last), last, &options);
 	wait_until(stats_of(client).lost == COUNT(first) + COUNT(last), 10000);
 	for (size_t i = 0; i < COUNT(first); i++)
 		wait_until(left_ms(pool, first[i].id) == LK_ENOTOWNER, 5000);

@@ -282,7 +282,9 @@ def test_names_are_any_bytes(cli, server, name):
     server.call("SET", name, "text")
     failed = cli("run", "-n", name, "true")
     assert failed.returncode == 125
-    assert all(byte >= " " for byte in failed.stderr.rstrip("\n"))
+    lines = failed.stderr.removesuffix("\n").split("\n")
+    assert [line.split(":")[0] for line in lines] == ["lockkeeper"] * 2, "what, and what to do"
+    assert all(byte >= " " for line in lines for byte in line)
 
 
 def test_locks_within_locks(cli):

@@ -78,7 +78,7 @@ MUTANTS = [
          "redis.call('HINCRBY', KEYS[1], ARGV[1], 0)\nlocal held = redis.call('HDEL'")],
         "test_server_faults.py", "memory"),
     Mutant("a release sent again that finds nothing is no release", [
-        ("src/drive/lock/release.c", "if (request->sends < 2)", "if (request->sends)")],
+        ("src/drive/lock/release.c", "return request->sends < 2 ||", "return request->sends ||")],
         "test_lost_replies.py", "release_cut"),
     Mutant("no hold-off for others", [
         ("src/sync/term.c",

@@ -30,6 +30,9 @@ def taken_unknown(server, proxy, make_keeper, kind: str):
         server.call("SET", "pool", 5)
     keeper = make_keeper(proxy.unix_url, command_timeout_ms=LIMIT_MS, backoff_max_ms=50)
     keeper.call("ping").ok()
+    if kind == "plain":  # it first asks what the server can do, and names its key there
+        keeper.call("try", "other", kind=kind).ok()
+        keeper.call("release", "other", kind=kind).ok()
 
     def rule(message):
         if not answer_to(b"pool")(message):
