@@ -226,7 +226,8 @@ LK_API int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_
  * Frees the lock, whoever holds it, and wakes the waiters (RLock.forceUnlock). Returns 1 when the
  * lock was held, 0 when it was free. The holder learns of it by LK_EVENT_LOST (see LOSS above).
  * A plain lock may be any string. Blocks for one round trip, at most for the command limit (for two
- * of them in a plain lock's first call after a connect). Errors: LK_EWRONGTYPE (not this kind of
+ * of them in a plain lock's first call after a connect). It is sent once: after a lost connection a
+ * second copy might free what another has acquired since. Errors: LK_EWRONGTYPE (not this kind of
  * lock: nothing is freed), LK_EMAYBEHELD (no answer: it may have been freed), LK_ENOTDURABLE
  * (freed, and a failover may undo it), LK_EINVAL and those of lk_client_ping(). A multi lock stops
  * at the first part that fails; if an earlier part was freed by then, that is LK_EMAYBEHELD, and

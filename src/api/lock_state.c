@@ -383,7 +383,6 @@ int lk_lock_force_release(lk_lock *lock, lk_error *error)
 	pthread_mutex_unlock(&call.entry->mutex);
 	rc = lock_command(&call, request, "lk_lock_force_release", error);
 	if (rc == LK__WAIT_READY) {
-		/* Sent twice, the first one may have freed it. */
 		int64_t freed = 0;
 		if (recipe->read_force)
 			freed = recipe->read_force(request);
@@ -391,7 +390,7 @@ int lk_lock_force_release(lk_lock *lock, lk_error *error)
 			rc = lk__fail(error, LK_EMAYBEHELD,
 				      "lk_lock_force_release: unexpected reply");
 		if (rc == LK__WAIT_READY)
-			rc = freed || request->sends > 1;
+			rc = freed > 0;
 		lk__request_free(request);
 		force_lose(call.entry, number);
 	} else if (rc == LK_ENOTDURABLE) {

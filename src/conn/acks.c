@@ -540,7 +540,6 @@ void lk__acks_lost(struct lk__conn *conn)
 	DL_FOREACH(unacked, request)
 	{
 		lk__request_drop_answer(request);
-		request->resend &= !request->once;
 		conn->in_flight_count++;
 	}
 	DL_CONCAT(unacked, conn->in_flight);

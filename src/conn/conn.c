@@ -127,11 +127,10 @@ static void conn_sort_out(struct lk__conn *conn, bool all, int code, const char 
 	lk__conn_resume(conn);
 	DL_FOREACH_SAFE(conn->in_flight, request, next)
 	{
-		bool returns = request->return_unsent && request->sends == 0;
+		bool ends = request->sends ? request->once : request->return_unsent;
 		request->appended = false;
 		bool short_cut = lk__request_is_cut_short(request);
-		if (!short_cut && !all && request->resend && now_ns < request->deadline_ns &&
-		    !returns)
+		if (!short_cut && !all && request->resend && now_ns < request->deadline_ns && !ends)
 			continue;
 		DL_DELETE(conn->in_flight, request);
 		conn->in_flight_count--;

@@ -54,7 +54,7 @@ struct lk__request {
 	bool return_unsent; /* a lost connection ends it if it was not sent yet */
 	bool contended;     /* other processes are at it too: their need of a core is ours */
 	enum lk__durable durable;   /* which answers need enough replicas */
-	bool once;                  /* not sent again after an answer */
+	bool once;                  /* a lost connection ends it if it was sent */
 	struct lk__node *elsewhere; /* done: the server says that it is to be asked there */
 	unsigned redirects;         /* how often that was done */
 	bool asking;                /* it is sent behind ASKING */
@@ -99,8 +99,8 @@ bool lk__request_ask_each(struct lk__request *batch);
 bool lk__request_collect(struct lk__request *batch, redisReply *reply);
 
 /*
- * Of a request that frees whatever somebody has: its caller is answered when replicas have that. A
- * lost connection ends it from its answer on: by then what it frees may be another's.
+ * Of a request that frees whatever somebody has: its caller is answered when replicas have that. It
+ * is sent once: a copy that has run may have let another in, whom the next copy would throw out.
  */
 void lk__request_frees(struct lk__request *request);
 

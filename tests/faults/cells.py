@@ -192,7 +192,7 @@ class Cell:
     def judge(self, answer) -> None:
         recording = self.recording
         done = self.said == recording.code
-        once = self.operation.once and self.request[0] == "wait" and self.said == "LK_EMAYBEHELD"
+        once = self.operation.once and self.said == "LK_EMAYBEHELD"
         if self.fault.heals and not done and not once:
             self.problem(f"must be {recording.code}: {answer['message']}")
         if done and answer["result"] != recording.result:
@@ -305,7 +305,9 @@ class Cell:
             parted(run, self.fault.follow)
         elif done or operation.had:
             operation.after(run)
-        if done or operation.had:
+        if operation.once and len(recording.final) > 1:  # a minority may not have heard of it
+            wanted = [recording.final, recording.undone_final]
+        elif done or operation.had:
             wanted = [recording.final]
         elif self.said in UNKNOWN and not operation.holds:
             wanted = [recording.final, recording.undone_final]

@@ -55,7 +55,7 @@ class Operation:
     threadless: bool = False  # and its program drives it
     several: bool = False    # several permits at once, where there is a call for one too
     acked: bool = False      # what "c" is told, a replica has acknowledged
-    once: bool = False       # it frees what anybody has: answered, it is not sent again
+    once: bool = False       # it frees what anybody has: it is not sent again
     kind: str = ""
     lock: str = "n"
     nodes: int = 1

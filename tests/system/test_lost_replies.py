@@ -425,3 +425,32 @@ def test_cuts_at_random_bytes(server, proxy, make_keeper, history):
     checker.check(checker.read(path))
     until(lambda: server.call("DBSIZE") == 0, 5)
     assert proxy.accepted > 20
+
+
+@pytest.mark.parametrize("kind", ["lock", "fair", "plain", "write", "multi"])
+def test_forced_release_cut(server, proxy, make_keeper, kind):
+    """The holder's lock is freed, and the next one has it when the connection comes back: nobody
+    throws that one out."""
+    holder, following = make_keeper(server.unix_url), make_keeper(server.unix_url)
+    through = make_keeper(proxy.unix_url)
+    through.call("acquire", "warm", kind=kind).ok()
+    through.call("release", "warm", kind=kind).ok()
+    holder.call("acquire", "forced", kind=kind).ok()
+    waits = following.say("within", "forced", kind=kind, wait=20_000)
+    until(lambda: following.stats().busy > 0, 10, "it has met the holder")
+
+    def lose(message):
+        if message.reply and b"forced" in message.argv:
+            proxy.refuse = True
+            return CUT_BEFORE
+        return None
+    proxy.rule = lose
+    told = through.say("force", "forced", kind=kind)
+    waits.result(20).ok()
+    proxy.rule, proxy.refuse = None, False
+    told.result(20).is_code("LK_EMAYBEHELD")
+    through.call("ping").ok()
+    assert following.call("is_held", "forced", kind=kind).result == 1
+    keys = server.call("KEYS", "forced*")
+    assert keys, "it still is there"
+    following.call("release", "forced", kind=kind).ok()

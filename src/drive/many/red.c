@@ -532,9 +532,7 @@ static void inquiry_read(void *context, size_t index, const struct lk__request *
 		return;
 	}
 	inquiry->answered++;
-	bool yes = reads ? inquiry->kind->read_force(request) : told > 0;
-	/* Sent twice, the first one may have freed it. */
-	inquiry->yes += yes || (inquiry->force && request->sends > 1);
+	inquiry->yes += reads ? inquiry->kind->read_force(request) : told > 0;
 }
 
 int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
