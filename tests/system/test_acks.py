@@ -90,15 +90,18 @@ def test_one_that_is_held_by_another_is_busy(three, make_keeper, kind):
 
 
 @pytest.mark.parametrize("queued", [0, 1])
+@pytest.mark.parametrize("kind", ["lock", "multi"])
 @pytest.mark.parametrize("deployment", ["replicas", "watched"])
-def test_a_wait_that_ends_before_the_acknowledgement(request, make_keeper, deployment, queued):
+def test_a_wait_that_ends_before_the_acknowledgement(request, make_keeper, deployment, kind,
+                                                     queued):
     """It says who is asked; and the master, whose answer is there, is asked to give it back at
     once, which is all that a close waits for."""
     three = request.getfixturevalue(deployment)()
     keeper = make_keeper(three.url, command_timeout_ms=60_000)
     keeper.call("acquire", "before", queue=queued).ok()
     leave_alone(three.servers[2])
-    seen = keeper.call("within", "some", queue=queued, lease=LEASE_MS, wait=500)
+    name = "some,more" if kind == "multi" else "some"
+    seen = keeper.call("within", name, kind=kind, queue=queued, lease=LEASE_MS, wait=500)
     said = seen.is_code("LK_ENOTDURABLE").message
     text, places = said.rsplit("acknowledged it yet: ")
     assert "the master has done it" in text

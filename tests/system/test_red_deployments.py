@@ -148,3 +148,17 @@ def test_too_few_replicas(deployments):
         each.servers[0].call("ACL", "SETUSER", "default", "+psync", "+sync")
     caller.call("within", lease=60_000, wait=20_000).ok()
     caller.call("release").ok()
+
+
+@pytest.mark.parametrize("queued", [0, 1])
+def test_a_wait_that_ends_before_the_acknowledgements(deployments, queued):
+    """It names the replica of each node that has not acknowledged its part."""
+    caller = deployments.keeper(command_timeout_ms=60_000)
+    caller.votes()
+    late = [each.replicas()[0] for each in deployments.made[:2]]
+    for replica in late:
+        replica.call("REPLICAOF", "127.0.0.1", replica.port)  # alive, and not connected any more
+    said = caller.call("within", queue=queued, wait=500).is_code("LK_EMAYBEHELD").message
+    assert all(f"has not acknowledged it yet: 127.0.0.1:{replica.port}" in said
+               for replica in late)
+    until(lambda: deployments.holding() == 0, 20, "all is given back")

@@ -45,6 +45,8 @@ int lk__ask(lk_client *client, struct lk__conn *conn, struct lk__thread *thread,
 	request->deadline_ns = until_ns;
 	int unanswered = ask_code(request, LK_EMAYBEHELD);
 	int rc = lk__conn_call(conn, request, thread, until_ns, NULL);
+	if (rc != LK__WAIT_READY)
+		lk__conn_hurry(request);
 	if (rc != LK__WAIT_READY && lk__conn_leave(request, lk__request_forget))
 		return lk__fail(error, rc < 0 ? rc : unanswered,
 				"%s on %.100s: no answer within the limit", what, node);

@@ -233,6 +233,18 @@ int lk__fan_out_wait(struct lk__fan_out *fan_out, int64_t until_ns, lk_cancel *c
 	}
 }
 
+void lk__fan_out_hurry(struct lk__fan_out *fan_out)
+{
+	for (size_t i = 0; i < fan_out->count; i++) {
+		const struct lk__fan_out_part *node = &fan_out->node[i];
+		bool hurried = false;
+		for (size_t j = 0; j < node->count; j++)
+			hurried |= lk__conn_hurry(node->request[j]);
+		if (hurried) /* we hold nothing that its `finish` wants */
+			lk__conn_settle(node->conn);
+	}
+}
+
 void lk__fan_out_withdraw(struct lk__fan_out *fan_out)
 {
 	for (size_t i = 0; i < fan_out->count; i++) {
@@ -297,6 +309,8 @@ static void ask_one(const struct lk__asks *asks, size_t index, struct lk__thread
 	struct lk__conn *conn = asks->of[index].conn;
 	struct lk__request *request = asks->of[index].request;
 	int rc = lk__conn_call(conn, request, thread, until_ns, cancel);
+	if (rc != LK__WAIT_READY)
+		lk__conn_hurry(request);
 	if (rc != LK__WAIT_READY && lk__conn_leave(request, lk__request_forget)) {
 		ask_read(asks, index, NULL);
 		return;
@@ -359,6 +373,7 @@ void lk__asks_end(struct lk__asks *asks)
 	asks->fan_out = NULL;
 	if (!fan_out)
 		return;
+	lk__fan_out_hurry(fan_out);
 	lk__fan_out_withdraw(fan_out);
 	for (size_t i = 0; i < asks->count; i++) {
 		struct lk__fan_out_part *node = &fan_out->node[i];

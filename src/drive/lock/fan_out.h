@@ -64,6 +64,11 @@ bool lk__fan_out_look(struct lk__fan_out *fan_out);
 bool lk__fan_out_more(struct lk__fan_out *fan_out, size_t node, struct lk__conn *conn,
 		      struct lk__request *request);
 
+/* The caller has no more time: what was answered, and waits for replicas or disks, is done, and its
+ * answer says which are missing (lk__conn_hurry()). Before lk__fan_out_withdraw(), which takes it.
+ * For callers that hold no lock. */
+void lk__fan_out_hurry(struct lk__fan_out *fan_out);
+
 /* What was not sent yet is not sent any more, and is taken as an answer that says so. */
 void lk__fan_out_withdraw(struct lk__fan_out *fan_out);
 
@@ -82,8 +87,9 @@ struct lk__ask {
 /*
  * One command each for several connections. `read` is called for each, as the answers come, with
  * its request, done, or NULL where none came in time; what was not sent by then is done, with
- * LK_EUNREACHABLE, and not sent any more. The requests are gone then. Until an answer is read,
- * closing its client waits: what `read` still sends gets through.
+ * LK_EUNREACHABLE, and not sent any more; what lacks replicas or disks by then, with
+ * LK_ENOTDURABLE. The requests are gone then. Until an answer is read, closing its client waits:
+ * what `read` still sends gets through.
  */
 struct lk__asks {
 	size_t count;

@@ -252,12 +252,19 @@ static void group_granted(struct lk__multi_ask *ask, const struct lk__multi_grou
 	}
 }
 
-static void group_compensate(struct lk__multi_ask *ask, const struct lk__multi_group *group)
+/* Where the master has answered a try that was sent once, no copy of it can come any more: what it
+ * has is released there at once, and replicas hear of it later. */
+static void group_compensate(struct lk__multi_ask *ask, const struct lk__multi_group *group,
+			     const struct lk__attempt_event *event)
 {
 	for (size_t i = 0; i < group->count; i++) {
 		struct lk__entry *entry = part_of(ask, group->part[i]);
 		pthread_mutex_lock(&entry->mutex);
-		lk__compensate(entry, group->number, group->until_ns);
+		if (event->code == LK_ENOTDURABLE)
+			lk__compensate_unheard(entry, group->number,
+					       event->copied ? group->until_ns : lk__now_ns());
+		else
+			lk__compensate(entry, group->number, group->until_ns);
 		pthread_mutex_unlock(&entry->mutex);
 	}
 }
@@ -295,7 +302,7 @@ static void group_unknown(struct lk__multi_ask *ask, const struct lk__multi_grou
 		group_explain(ask, group, code, answer->reason);
 	if (!ask->result && lasting)
 		ask->result = code;
-	group_compensate(ask, group);
+	group_compensate(ask, group, &answer->event);
 	ask->unknown = true;
 	ask_busy(ask, group->part[0], code);
 }
@@ -362,7 +369,7 @@ static void group_read(void *context, size_t index, const struct lk__request *re
 	/* Refused, but the first copy may have been granted. */
 	bool copies = answer.event.type != LK__ATTEMPT_UNKNOWN && answer.event.copied;
 	if (copies && !ask->taken[group->part[0]])
-		group_compensate(ask, group);
+		group_compensate(ask, group, &answer.event);
 	atomic_fetch_sub(&group_client(ask, group)->trying, 1);
 }
 

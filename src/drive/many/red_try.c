@@ -615,6 +615,8 @@ int lk__red_try_end(struct lk__nodes_call *call, struct lk__attempt_event *event
 	struct round *round = (struct round *)call;
 	struct lk__entry *entry = call->entry;
 	pthread_mutex_unlock(&entry->mutex);
+	if (!round_decided(round)) /* else what is missing joins the grant */
+		lk__fan_out_hurry(call->fan_out);
 	lk__fan_out_withdraw(call->fan_out);
 	pthread_mutex_lock(&entry->mutex);
 	int rc = round_end(round, event, error);
