@@ -65,13 +65,12 @@ struct lk__wait {
 /*
  * Whether spinning has paid lately. Touched by the leader alone. A spin that took the core from
  * others costs far more than it saves: one in some hundred turns would be the slowest hundredth of
- * all calls. So each such pause is twice as long as the last.
+ * all calls. So each such pause is twice as long as the last, unless spinning has paid since.
  */
 struct lk__spin {
 	int credit;      /* raised by each answer that came in time, lowered by each that did not */
 	int pause;       /* turns to go without a spin */
-	unsigned misses; /* pauses so far, less those that are long ago */
-	unsigned hits;   /* answers in time, for that */
+	unsigned misses; /* pauses since it has paid */
 };
 
 /* Why a connection must break: the first reason. */

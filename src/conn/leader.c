@@ -24,9 +24,8 @@
 #define PATIENCE_NS                                                                                \
 	(5 * LK__MS) /* and for this long at least: a timer that is soon due costs much */
 #define APPOINTED_NS (100 * LK__US) /* for the next leader to run, before a newcomer leads */
-#define SPIN_PAUSE 128 /* turns without a spin after it has not paid; doubled each time, */
-#define SPIN_MISSES_MAX 4
-#define SPIN_HITS 256              /* answers in time that make up for one doubling */
+#define SPIN_PAUSE 32     /* turns without a spin after it has not paid; doubled each time, */
+#define SPIN_MISSES_MAX 6 /* so often, until it has paid again */
 #define SPIN_GAP_NS (100 * LK__US) /* between two looks: the core was somebody else's */
 
 /* ---- the leader's turn ---- */
@@ -73,10 +72,8 @@ static ssize_t conn_read(struct lk__conn *conn)
 static void spin_hit(struct lk__spin *spin)
 {
 	spin->credit += spin->credit < SPIN_CREDIT_MAX;
-	if (++spin->hits < SPIN_HITS)
-		return;
-	spin->hits = 0;
-	spin->misses -= spin->misses > 0;
+	if (spin->credit == SPIN_CREDIT_MAX)
+		spin->misses = 0;
 }
 
 static void spin_missed(struct lk__spin *spin, int credit)

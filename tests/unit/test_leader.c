@@ -129,7 +129,7 @@ static void call(void)
 
 static bool spun(void)
 {
-	return conn->spin.hits || conn->spin.misses;
+	return conn->spin.credit || conn->spin.misses;
 }
 
 static void test_a_lone_caller_spins(void **state)
@@ -170,7 +170,7 @@ static void test_who_loses_its_core_spins_no_more(void **state)
 	(void)state;
 	read_takes_ns = 2 * LK__MS;
 	int pause = 0;
-	for (unsigned misses = 1; misses < 5; misses++) {
+	for (unsigned misses = 1; misses <= 6; misses++) {
 		conn->spin.pause = 0;
 		call();
 		assert_int_equal(conn->spin.misses, misses);
@@ -178,8 +178,27 @@ static void test_who_loses_its_core_spins_no_more(void **state)
 		pause = conn->spin.pause;
 	}
 	call();
-	assert_int_equal(conn->spin.misses, 4);
+	assert_int_equal(conn->spin.misses, 6);
 	assert_int_equal(conn->spin.pause, pause - 1);
+}
+
+/* A burst of work elsewhere is no reason to spin less for long. */
+static void test_a_pause_is_short_where_spinning_has_paid_since(void **state)
+{
+	(void)state;
+	conn->spin.misses = 6;
+	int calls = 0;
+	while (conn->spin.misses && calls < 10000) { /* a busy machine has misses of its own */
+		conn->spin.pause = 0;
+		call();
+		calls++;
+	}
+	assert_int_equal(conn->spin.misses, 0);
+	conn->spin.credit = 0;
+	read_takes_ns = 2 * LK__MS;
+	call();
+	assert_int_equal(conn->spin.misses, 1);
+	assert_in_range(conn->spin.pause, 1, 100);
 }
 
 /* ---- who leads ---- */
@@ -350,6 +369,7 @@ int main(void)
 		TEST(test_nobody_spins_beside_another_caller),
 		TEST(test_a_caller_of_another_client_is_no_company),
 		TEST(test_who_loses_its_core_spins_no_more),
+		TEST(test_a_pause_is_short_where_spinning_has_paid_since),
 		TEST(test_a_follower_reads_in_place_of_a_leader_without_a_core),
 		TEST(test_nobody_waits_for_the_next_leader_to_run),
 		TEST(test_what_was_left_to_a_leader_leaves_with_it),
