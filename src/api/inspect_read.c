@@ -33,6 +33,8 @@ static int64_t part_integer(const struct lk__look *look, size_t place)
 static int64_t time_ms(const struct lk__look *look)
 {
 	int64_t now_us = lk__time_answer(look->time);
+	if (now_us < 0)
+		now_us = lk__time_of_proxy(look->time);
 	return now_us < 0 ? 0 : now_us / 1000;
 }
 

@@ -294,6 +294,7 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 	memcpy(conn->place, greeting->place, sizeof(conn->place));
 	lk__node_note_place(conn->node, conn->place);
 	memcpy(conn->scripts, greeting->scripts, sizeof(conn->scripts));
+	atomic_store(&conn->node->time_by_script, greeting->time_by_script);
 	if (conn->kind != LK__CONN_MESSAGES && !atomic_load(&conn->node->no_hello)) {
 		atomic_store(&conn->node->spreads, greeting->spreads);
 		atomic_store(&conn->node->no_hello, greeting->no_hello);

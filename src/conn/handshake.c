@@ -19,7 +19,7 @@
 #include "resp/writer.h"
 #include "scripts.h"
 
-#define COMMANDS_MAX 8
+#define COMMANDS_MAX 9
 #define US_PER_S INT64_C(1000000)
 #define DISK_WAIT_MS "100"
 #define WORDS_MAX (2 + LK__SCRIPT_COUNT) /* of one command */
@@ -104,12 +104,15 @@ static int greeter_waits(struct lk__greeter *greeter, short events)
 }
 
 /* A port for TLS that is met without it has nothing to say: OpenSSL takes our words for no
- * greeting, and closes. */
+ * greeting, and closes. So does a proxy that does not know one of the first commands. */
 static const char *silence_hint(const struct lk__greeter *greeter)
 {
 	bool tcp = greeter->config->scheme == LK__SCHEME_TCP;
-	return tcp && !lk__reader_begun(greeter->reader)
-		       ? " without a word (a port for TLS? use rediss://)"
+	if (tcp && !lk__reader_begun(greeter->reader))
+		return " without a word (a port for TLS? use rediss://; a proxy that lacks "
+		       "commands? name the server itself)";
+	return greeter->flags & LK__GREET_FIRST && greeter->answered == 0
+		       ? " (a proxy that lacks commands? name the server itself)"
 		       : "";
 }
 
@@ -180,6 +183,39 @@ int64_t lk__time_answer(const redisReply *reply)
 	return seconds * US_PER_S + us;
 }
 
+/* Envoy's redis_proxy tells its own clock, and the whole time where the µs of a second belong. */
+int64_t lk__time_of_proxy(const redisReply *reply)
+{
+	int64_t seconds, us;
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+	    !lk__reply_number(reply->element[0], 1, INT64_MAX / US_PER_S - 1, &seconds) ||
+	    !lk__reply_number(reply->element[1], 0, INT64_MAX, &us) || us / US_PER_S != seconds)
+		return -1;
+	return us;
+}
+
+/* A proxy sends a script to the server of its key. It is one of those that the user may name. NULL
+ * when out of memory. */
+static char *time_key(const struct lk_config *config)
+{
+	char *key;
+	return asprintf(&key, "%stime", config->key_prefix) < 0 ? NULL : key;
+}
+
+struct lk__request *lk__time_request(const struct lk_config *config, bool by_script)
+{
+	if (!by_script)
+		return lk__request_new(1, (const char *[]){"TIME"}, (size_t[]){4});
+	char *key = time_key(config);
+	if (!key)
+		return NULL;
+	struct lk__request *request = lk__request_new(
+		4, (const char *[]){"EVAL", LK__TIME_SCRIPT, "1", key},
+		(size_t[]){4, strlen(LK__TIME_SCRIPT), 1, strlen(key)});
+	free(key);
+	return request;
+}
+
 /* What a server, or a proxy, has said instead of the time. */
 static void time_show(const redisReply *reply, char *text, size_t size)
 {
@@ -192,12 +228,28 @@ static void time_show(const redisReply *reply, char *text, size_t size)
 		 two ? lk__element_text(reply, 1) : "");
 }
 
+/* The deadlines of requests are told in the time of the server, not of the proxy before it. */
+static int greeter_ask_server(struct lk__greeter *greeter)
+{
+	char *key = time_key(greeter->config);
+	greeter->greeting.time_by_script = true;
+	greeter->greeting.sent_ns = lk__now_ns();
+	bool said = key && greeter_say(greeter, true, 4,
+				       (const char *[]){"EVAL", LK__TIME_SCRIPT, "1", key}) == 0;
+	free(key);
+	if (said)
+		return 0;
+	return lk__fail(greeter->error, LK_ENOMEM, "handshake: out of memory");
+}
+
 static int greeter_time(struct lk__greeter *greeter, const redisReply *reply,
 			struct lk__greeting *greeting)
 {
 	char said[96];
 	greeting->received_ns = lk__now_ns();
 	greeting->server_us = lk__time_answer(reply);
+	if (!greeting->time_by_script && lk__time_of_proxy(reply) >= 0)
+		return greeter_ask_server(greeter);
 	if (greeting->server_us < 0) {
 		time_show(reply, said, sizeof(said));
 		return lk__fail(greeter->error, LK_EPROTOCOL,
@@ -230,14 +282,17 @@ static void greeter_scripts(const redisReply *reply, struct lk__greeting *greeti
 }
 
 /*
- * A proxy that spreads keys over servers asks all of them, and passes one answer on. What is of one
- * connection alone it takes out: then there is no id, which each server tells as a number.
+ * A proxy that spreads keys over servers asks all of them, and passes one answer on, or answers
+ * itself. What is of one connection alone it takes out: then there is no id, which each server
+ * tells as a number, or none that a server gives, which counts from 1.
  */
 static bool hello_spreads(const redisReply *hello)
 {
 	for (size_t i = 0; hello->type == REDIS_REPLY_ARRAY && i + 1 < hello->elements; i += 2)
 		if (strcmp(lk__element_text(hello, i), "id") == 0)
-			return hello->element[i + 1]->type == REDIS_REPLY_NIL;
+			return hello->element[i + 1]->type == REDIS_REPLY_NIL ||
+			       (hello->element[i + 1]->type == REDIS_REPLY_INTEGER &&
+				hello->element[i + 1]->integer == 0);
 	return false;
 }
 
@@ -274,7 +329,7 @@ static int greeter_take(struct lk__greeter *greeter, const redisReply *reply)
 		if (greeter->needed[greeter->answered] || refused)
 			return greeter_refused(greeter, verb, reply->str);
 		greeter->greeting.no_hello |= strcmp(verb, "HELLO") == 0;
-	} else if (strcmp(verb, "TIME") == 0) {
+	} else if (strcmp(verb, "TIME") == 0 || strcmp(verb, "EVAL") == 0) {
 		return greeter_time(greeter, reply, &greeter->greeting);
 	} else if (strcmp(verb, "ROLE") == 0) {
 		return greeter_role(greeter, reply);
@@ -291,7 +346,9 @@ static int greeter_hear(struct lk__greeter *greeter)
 {
 	for (; greeter->answered < greeter->count; greeter->answered++) {
 		redisReply *reply;
-		int rc = greeter_read(greeter, &reply);
+		int rc = greeter_send(greeter); /* what an answer has led to */
+		if (rc == 1)
+			rc = greeter_read(greeter, &reply);
 		if (rc != 1)
 			return rc;
 		rc = greeter_take(greeter, reply);

@@ -27,6 +27,7 @@ struct lk__greeting {
 	bool scripts[LK__SCRIPT_COUNT];  /* which of our scripts the server has */
 	bool spreads;                    /* it is a proxy that answers for several servers */
 	bool no_hello;                   /* it does not answer HELLO */
+	bool time_by_script;             /* it is a proxy whose TIME is not the server's */
 	uint64_t generation;             /* of the node's finder, where it has one */
 	char place[LK__CONN_PLACE_SIZE]; /* and where that found the server; else "" */
 };
@@ -42,6 +43,14 @@ struct lk__greeting {
 
 /* The time that the answer to TIME tells, in µs, or -1. */
 int64_t lk__time_answer(const redisReply *reply);
+
+/* The same of an answer of Envoy's redis_proxy, which tells the time of its own clock, or -1. */
+int64_t lk__time_of_proxy(const redisReply *reply);
+
+/* What asks for the server's time, with TIME or past a proxy. NULL when out of memory. */
+struct lk__request *lk__time_request(const struct lk_config *config, bool by_script);
+
+#define LK__TIME_SCRIPT "return redis.call('TIME')"
 
 /*
  * Begins to speak them, in one batch, and asks for our scripts if the flags say so. What the

@@ -80,14 +80,15 @@ struct lk__node {
 	_Atomic bool growing, grown; /* one makes another; nobody may any more */
 	/* Over any of them, and the server has not been without it since. */
 	_Atomic bool script_sent[LK__SCRIPT_COUNT];
-	_Atomic bool was_up;       /* ever: then a failure to connect is retried */
-	_Atomic bool no_hello;     /* it does not know that: it is not asked again */
-	_Atomic bool spreads;      /* a proxy answers for several servers, each with some keys:
+	_Atomic bool was_up;         /* ever: then a failure to connect is retried */
+	_Atomic bool no_hello;       /* it does not know that: it is not asked again */
+	_Atomic bool time_by_script; /* a proxy answers TIME itself */
+	_Atomic bool spreads;        /* a proxy answers for several servers, each with some keys:
 				    * a script, which runs at one, may be about one lock */
-	enum lk__messages told_by; /* the kind of its messages */
-	bool can_spin;             /* asked for, and there is a core left for the server */
-	int acks;                  /* replicas that must have a grant, or LK__ACKS_ALL */
-	enum lk__fsync fsync;      /* and on which disks it must be */
+	enum lk__messages told_by;   /* the kind of its messages */
+	bool can_spin;               /* asked for, and there is a core left for the server */
+	int acks;                    /* replicas that must have a grant, or LK__ACKS_ALL */
+	enum lk__fsync fsync;        /* and on which disks it must be */
 	struct lk__replicas replicas;
 	struct lk__stays stays; /* of one with a finder */
 	struct lk__conn messages;

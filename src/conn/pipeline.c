@@ -20,7 +20,8 @@
 #include "net/stream.h"
 #include "resp/reader.h"
 
-#define LOADS_MAX 5  /* times a script is loaded for one request */
+#define LOADS_MAX 5  /* times a script is loaded for one request, */
+#define LOADS_VAIN 3 /* and is then spelled out: a proxy has loaded it at another server */
 #define WORDS_MAX 90 /* of a refusal that are passed on */
 
 /* ---- writing ---- */
@@ -91,13 +92,13 @@ static void conn_append_before(struct lk__conn *conn, struct lk__request *reques
 
 /*
  * A script that the server lacks goes directly before its first call. Where SCRIPT LOAD is refused
- * the call goes alone, and with the script's text once NOSCRIPT was answered. Without memory for
- * either it goes as it is: NOSCRIPT is answered, and both are sent again.
+ * the call goes alone, and with the script's text once NOSCRIPT was answered; also where that is in
+ * vain. Without memory for either it goes as it is: NOSCRIPT is answered, and both are sent again.
  */
 static void conn_append_script(struct lk__conn *conn, struct lk__request *call)
 {
 	enum lk__messages told_by = conn->node->told_by;
-	bool refused = conn->load_refused;
+	bool refused = conn->load_refused || call->loads >= LOADS_VAIN;
 	struct lk__request *load = refused ? NULL : lk__request_load(call->script, told_by);
 	if (load)
 		conn_append_before(conn, load, call);
@@ -126,7 +127,8 @@ static void conn_forget(struct lk__conn *conn, int script)
 /* The server's clock may be set while we are connected: it is asked along with other commands. */
 static void conn_append_time(struct lk__conn *conn, struct lk__request *before)
 {
-	struct lk__request *request = lk__request_new(1, (const char *[]){"TIME"}, (size_t[]){4});
+	struct lk__request *request = lk__time_request(conn->node->config,
+						       atomic_load(&conn->node->time_by_script));
 	if (!request)
 		return;
 	request->tells_time = true;
@@ -154,7 +156,8 @@ void lk__conn_append(struct lk__conn *conn, struct lk__request *request)
 		lk__request_tell(request, conn->node->told_by);
 	if (conn->kind != LK__CONN_MESSAGES && lk__node_asks_time(conn->node))
 		conn_append_time(conn, request);
-	if (request->script != LK__NO_SCRIPT && conn_lacks(conn, request->script))
+	if (request->script != LK__NO_SCRIPT &&
+	    (conn_lacks(conn, request->script) || request->loads >= LOADS_VAIN))
 		conn_append_script(conn, request);
 	if (request->asking && !request->batch)
 		conn_append_asking(conn, request);

@@ -129,6 +129,42 @@ class Contest:
         self.waiter.call("release", self.names[kind], thread=kind, kind=rival_of(kind)).ok()
 
 
+def hand_over_all(holder, waiter, kinds, queued: int) -> None:
+    """One client has a lock of each kind for longer than their leases, another waits for each: that
+    has it soon after its release."""
+    names = {kind: f"{{k}}{kind}-{queued}" for kind in kinds}
+    waits = {}
+    for kind, name in names.items():
+        holder.call("acquire", name, kind=kind, queue=queued).ok()
+        rival = {"kind": rival_of(kind), "queue": queued}
+        tried = waiter.call("try", name, **rival)
+        assert tried.code == "LK_EBUSY", (kind, tried, holder.events_of(EVENT_LOST, name))
+        waits[kind] = waiter.say("within", name, thread=kind, wait=60_000, **rival)
+    until(lambda: holder.stats().renewals >= 4 * len(names), 20, "all are renewed")
+    assert not any(wait.done for wait in waits.values())
+    for kind, name in names.items():
+        released = holder.call("release", name, kind=kind, queue=queued).ok()
+        granted = waits[kind].result(20).ok()
+        assert granted.end_ns - released.end_ns < 5 * 10**9, kind
+        holder.call("try", name, kind=kind, queue=queued).is_code("LK_EBUSY")
+        waiter.call("release", name, thread=kind, kind=rival_of(kind), queue=queued).ok()
+
+
+def use_counters(holder, waiter) -> None:
+    """One client has all that there is, another waits and gets it."""
+    for kind in ("semaphore", "permits"):
+        holder.call("set", kind, kind=kind, count=1).ok()
+        ids = holder.call("acquire", kind, kind=kind, count=1).ok().get("ids", "")
+        waits = waiter.say("within", kind, thread="w", kind=kind, count=1, wait=20_000)
+        until(lambda: waiter.stats().waiting == 1, 10, "it waits")
+        holder.call("release", kind, kind=kind, count=1, ids=ids).ok()
+        waits.result().ok()
+    holder.call("set", "latch", kind="latch", count=1).ok()
+    waits = waiter.say("within", "latch", thread="w", kind="latch", wait=20_000)
+    holder.call("down", "latch", kind="latch", count=1).ok()
+    waits.result().ok()
+
+
 class Stress:
     """Clients contend for locks until the end, when the checker reads what they were told."""
 

@@ -239,20 +239,6 @@ def limited(request, make_server, deploy):
     assert [entry for node in nodes for entry in node.call("ACL", "LOG")] == []
 
 
-def use_counters(keeper) -> None:
-    for kind in ("semaphore", "permits"):
-        keeper.call("set", kind, kind=kind, count=1).ok()
-        ids = keeper.call("acquire", kind, kind=kind, count=1).ok().get("ids", "")
-        waits = keeper.say("within", kind, thread="w", kind=kind, count=1, wait=20_000)
-        until(lambda: keeper.stats().waiting == 1, 10, "it waits")
-        keeper.call("release", kind, kind=kind, count=1, ids=ids).ok()
-        waits.result().ok()
-    keeper.call("set", "latch", kind="latch", count=1).ok()
-    waits = keeper.say("within", "latch", thread="w", kind="latch", wait=20_000)
-    keeper.call("down", "latch", kind="latch", count=1).ok()
-    waits.result().ok()
-
-
 def test_the_documented_rights_are_enough(limited, make_keeper):
     """For every kind: called, queued, renewed, waited for; and for the counters."""
     urls, options = limited
@@ -271,7 +257,7 @@ def test_the_documented_rights_are_enough(limited, make_keeper):
     for kind in EVERY_LOCK:
         contest.holder.call("acquire", f"{kind}-2", kind=kind, queue=1).ok()
         contest.holder.call("release", f"{kind}-2", kind=kind, queue=1).ok()
-    use_counters(contest.holder)
+    moving.use_counters(contest.holder, contest.waiter)
 
 
 def test_names_with_a_hash_tag_need_patterns_of_their_own(server, make_keeper):
@@ -289,8 +275,10 @@ def test_names_with_a_hash_tag_need_patterns_of_their_own(server, make_keeper):
     assert server.call("ACL", "LOG") == []
 
 
+@pytest.mark.parametrize("hello", [HELLO_OF_SEVERAL, HELLO_OF_SEVERAL.replace(b"$-1", b":0")],
+                         ids=["no-id", "an-id-of-none"])
 @pytest.mark.parametrize("queued", [0, 1])
-def test_a_proxy_that_spreads_keys(server, proxy, make_keeper, queued):
+def test_a_proxy_that_spreads_keys(server, proxy, make_keeper, queued, hello):
     """It would run a script about several locks at the server of the first: such a script is never
     sent. One lock is one server's."""
     renewed = []
@@ -299,7 +287,7 @@ def test_a_proxy_that_spreads_keys(server, proxy, make_keeper, queued):
         if not message.reply and message.what == "renew":
             renewed.append(int(message.argv[2]))
         if message.reply and message.what == "hello":
-            return Replace(HELLO_OF_SEVERAL)
+            return Replace(hello)
 
     proxy.rule = rule
     keeper = make_keeper(proxy.unix_url, watchdog_ms=LEASE_MS)
@@ -358,26 +346,6 @@ def bulk(*words: bytes) -> bytes:
                                               for word in words)
 
 
-def hand_over_all(holder, waiter, queued: int) -> None:
-    """One client has a lock of each kind for longer than their leases, another waits for each: that
-    has it soon after its release."""
-    names = {kind: f"{kind}-{queued}" for kind in EVERY_LOCK}
-    waits = {}
-    for kind, name in names.items():
-        holder.call("acquire", name, kind=kind, queue=queued).ok()
-        rival = {"kind": moving.rival_of(kind), "queue": queued}
-        waiter.call("try", name, **rival).is_code("LK_EBUSY")
-        waits[kind] = waiter.say("within", name, thread=kind, wait=60_000, **rival)
-    until(lambda: holder.stats().renewals >= 4 * len(names), 20, "all are renewed")
-    assert not any(wait.done for wait in waits.values())
-    for kind, name in names.items():
-        released = holder.call("release", name, kind=kind, queue=queued).ok()
-        granted = waits[kind].result(20).ok()
-        assert granted.end_ns - released.end_ns < 5 * 10**9, kind
-        holder.call("try", name, kind=kind, queue=queued).is_code("LK_EBUSY")
-        waiter.call("release", name, thread=kind, kind=moving.rival_of(kind), queue=queued).ok()
-
-
 @pytest.fixture(params=["unknown", "in other words"])
 def without_subscribe(request, make_server, folder, proxy):
     """The URL of a server that has no SUBSCRIBE, as Envoy's redis_proxy and twemproxy say it, or
@@ -400,8 +368,8 @@ def test_every_kind_without_subscribe(without_subscribe, make_keeper, queued):
     holder = make_keeper(without_subscribe, watchdog_ms=1500)
     waiter = make_keeper(without_subscribe)
     holder.listen()
-    hand_over_all(holder, waiter, queued)
-    use_counters(holder)
+    moving.hand_over_all(holder, waiter, EVERY_LOCK, queued)
+    moving.use_counters(holder, waiter)
     assert not holder.events_of(EVENT_LOST)
 
 
@@ -471,3 +439,44 @@ def test_a_server_that_ends_the_connection_over_an_error(server, proxy, make_kee
         keeper.call("within", "plain", kind="plain", wait=20_000, queue=queued).ok()
         keeper.call("release", "plain", kind="plain", queue=queued).ok()
     assert proxy.accepted - before < 5, "it is not asked again"
+
+
+@pytest.mark.parametrize("ahead_s", [-86400, 0, 86400])
+@pytest.mark.parametrize("kind", ["lock", "plain"])
+def test_a_proxy_that_answers_time_itself(server, proxy, make_keeper, kind, ahead_s):
+    """Envoy tells its own clock, and the whole time as the second number. Deadlines are told in the
+    server's time, which a script asks for: from the first request on, and while it is connected."""
+    deadlines, asked = [], []
+
+    def rule(message):
+        if message.reply and message.what == "time":
+            us = int((time.time() + ahead_s) * 1e6)
+            return Replace(bulk(b"%d" % (us // 10**6), b"%d" % us))
+        if not message.reply and message.what == "acquire":
+            deadlines.append(int(message.argv[6]) / 1e6 - time.time())
+        if not message.reply and message.argv[0].upper() == b"EVAL":
+            asked.append(message.argv)
+
+    proxy.rule = rule
+    keeper = make_keeper(proxy.unix_url, key_prefix="app:", watchdog_ms=LEASE_MS)
+    keeper.call("acquire", "n", kind=kind).ok()
+    first = len(asked)
+    until(lambda: keeper.stats().renewals >= 3 and len(asked) > first, 20, "it asks again")
+    keeper.call("release", "n", kind=kind).ok()
+    assert deadlines and all(0 < deadline < 60 for deadline in deadlines), deadlines
+    assert all(words[3].startswith(b"app:") for words in asked), asked
+
+
+def test_a_proxy_that_loads_scripts_at_one_server(server, proxy, make_keeper):
+    """Envoy does, whatever server has the key. There the script is spelled out."""
+    def rule(message):
+        if not message.reply and message.argv[0].upper() == b"SCRIPT" and \
+                message.argv[1].upper() == b"LOAD":
+            return Replace(bulk(b"SCRIPT", b"LOAD", b"return 1"))
+        if message.reply and message.argv[:1] == [b"EVALSHA"]:
+            server.call("SCRIPT", "FLUSH")
+
+    proxy.rule = rule
+    keeper = make_keeper(proxy.unix_url)
+    moving.use_every_kind(keeper)
+    assert evals(server) > len(moving.LOCKS)

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "conf/config.h"
+#include "conn/handshake.h"
 #include "drive/entry/entry.h"
 #include "drive/client/loop.h"
 
@@ -204,7 +205,8 @@ static void compensation_finish(struct lk__request *request)
 /* Asks what time it is on the server, so that the answer behind it is judged by that. */
 static void clock_send(struct lk__conn *conn)
 {
-	struct lk__request *request = lk__request_new(1, (const char *[]){"TIME"}, (size_t[]){4});
+	struct lk__request *request = lk__time_request(conn->node->config,
+						       atomic_load(&conn->node->time_by_script));
 	if (!request)
 		return;
 	request->tells_time = true;

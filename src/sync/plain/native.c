@@ -105,8 +105,10 @@ struct lk__request *lk__native_ask(const struct lk__target *target)
 	if (!batch)
 		return NULL;
 	batch->asks = target->node;
+	bool by_script = atomic_load(&target->node->time_by_script);
 	return whole(batch,
-		     ADD(batch, target, "TIME") &&
+		     (by_script ? ADD(batch, target, "EVAL", LK__TIME_SCRIPT, "1", key)
+				: ADD(batch, target, "TIME")) &&
 			     ADD(batch, target, "DELEX", key, "IFEQ", NOBODY) &&
 			     ADD(batch, target, "DELIFEQ", key, NOBODY) &&
 			     ADD(batch, target, "SET", key, NOBODY, "IFEQ", NOBODY, "KEEPTTL") &&
