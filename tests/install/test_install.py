@@ -1,6 +1,8 @@
 """What `make install` lays down, and programs that are built against it alone."""
 from __future__ import annotations
 
+import os
+import pathlib
 import re
 import subprocess
 
@@ -31,8 +33,26 @@ def test_what_is_installed(copy):
     assert {"share/bash-completion/completions/lockkeeper.bash",
             "share/zsh/site-functions/_lockkeeper",
             "share/fish/vendor_completions.d/lockkeeper.fish"} <= files
-    strays = {name for name in files if re.search(r"(test|example|demo|bench|driver)", name)}
+    strays = {name for name in files if re.search(r"(test|example|demo|bench|driver)", name)
+              and not name.startswith("share/doc/lockkeeper/examples/")}
     assert not strays
+    assert not any(name.endswith("meson.build") for name in files)
+
+
+def test_every_page_is_installed(copy):
+    """With what it shows and leads to; but what is of the sources alone, only a clone has."""
+    documentation = copy.top / "share/doc/lockkeeper"
+    pages = list((ROOT / "docs").glob("*.md"))
+    assert len(pages) > 10
+    lost = set()
+    for page in [*pages, ROOT / "README.md"]:
+        place = documentation / page.relative_to(ROOT)
+        assert place.read_text() == page.read_text()
+        links = re.findall(r"\]\((?!https?:|mailto:|#)([^)#\s]+)", page.read_text())
+        lost |= {str((page.parent / link).resolve().relative_to(ROOT)) for link in links
+                 if not (place.parent / link).exists()}
+    assert {name.partition("/")[0] for name in lost} <= {
+        "ARCHITECTURE.md", "CONTRIBUTING.md", "Containerfile", "bench", "include"}, lost
 
 
 def test_what_is_referred_to_is_installed(copy):
@@ -46,6 +66,37 @@ def test_what_is_referred_to_is_installed(copy):
                  for name in re.findall(rf"(?<![\w/.<-])(?:{own})/[\w./-]*\w", text)
                  if not (copy.top / "share/doc/lockkeeper" / name).is_file()}
     assert not strangers
+
+
+def functions_of(header: pathlib.Path) -> set[str]:
+    text = re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.DOTALL)
+    return set(re.findall(r"^(?:LK_API|static inline)\b[^;({]*?\b(lk_\w+)\s*\(", text,
+                          re.MULTILINE | re.DOTALL))
+
+
+def test_each_header_is_a_page_of_the_manual(copy):
+    """And each function leads to its page, which has its prototype and its comment."""
+    folder = copy.top / "share/man/man3"
+    headers = [path for path in (ROOT / "include/lockkeeper").glob("*.h")
+               if path.name != "export.h"]
+    assert {path.name for path in folder.iterdir() if not path.is_symlink()} == {
+        "lockkeeper.3", *(f"lockkeeper_{path.stem}.3" for path in headers)}
+    links = {path.stem: os.readlink(path) for path in folder.iterdir() if path.is_symlink()}
+    assert links == {name: f"lockkeeper_{path.stem}.3" for path in headers
+                     for name in functions_of(path)}
+    shown = run("mandoc", "-T", "ascii", folder / "lk_lock_release.3").stdout
+    shown = re.sub(r".\x08", "", shown)
+    assert "#include <lockkeeper/lock.h>" in shown and "lk_lock_release(lk_lock *lock," in shown
+    words = " ".join(shown.split())
+    assert "A lease is not a mutex." in words and "typedef struct lk_acquire_options {" in words
+
+
+def test_the_pages_of_section_3_pass_mandoc(copy):
+    pages = [path for path in (copy.top / "share/man/man3").iterdir() if not path.is_symlink()]
+    done = run("mandoc", "-T", "lint", *pages, check=False)
+    problems = [line for line in done.stdout.splitlines()
+                if "outdated mandoc.db" not in line and "referenced manual not found" not in line]
+    assert not problems
 
 
 def test_version(copy):

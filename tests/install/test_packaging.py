@@ -10,8 +10,8 @@ import pytest
 from conftest import ROOT, run
 
 MINIMAL = ("-Dtests=false", "-Dbench=false", "-Ddemo=false", "--buildtype=release")
-TREE = ("include", "src", "cli", "docs", "scripts", "meson.build", "meson_options.txt", "LICENSE",
-        "CHANGELOG.md", "SECURITY.md", "Makefile", ".clang-format")
+TREE = ("include", "src", "cli", "docs", "examples", "scripts", "meson.build", "meson_options.txt",
+        "LICENSE", "CHANGELOG.md", "README.md", "SECURITY.md", "Makefile", ".clang-format")
 
 
 @pytest.fixture(scope="module")
