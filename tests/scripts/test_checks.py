@@ -19,7 +19,7 @@ def tree(tmp_path):
                  "tests"):
         shutil.copytree(ROOT / name, tmp_path / name,
                         ignore=shutil.ignore_patterns("node_modules", "__pycache__", "target"))
-    for path in [*ROOT.glob("*.md"), ROOT / ".clang-format"]:
+    for path in [*ROOT.glob("*.md"), ROOT / ".clang-format", ROOT / "Containerfile"]:
         shutil.copy(path, tmp_path)
     return tmp_path
 
@@ -56,6 +56,16 @@ SPOILT = [
     ("sizes", "src/base/heap.c", "static", LONG_FUNCTION + "static", "lk__long has 8"),
     ("sizes", "src/base/heap.c", "static", "/*" + "x" * 100 + "*/\nstatic", "104 columns"),
     ("headers", "include/lockkeeper/cancel.h", "LK_BEGIN_DECLS", "inline f(void) {}", "cancel.h"),
+    ("abi", "include/lockkeeper/cancel.h", "_new(lk_cancel **", "_new(int **",
+     "parameter 1 of type 'lk_cancel**' changed"),
+    ("abi", "include/lockkeeper/error.h", "LK_API int lk_error_is_fatal(int code);", "",
+     "lk_error_is_fatal"),
+    ("abi", "include/lockkeeper/error.h", 'X(LK_EBUSY, -4', 'X(LK_EBUSY, -44', "LK_EBUSY"),
+    ("abi", "include/lockkeeper/lock.h", "	int64_t max_hold_ms;",
+     "	int64_t first;\n	int64_t max_hold_ms;",
+     "'int64_t max_hold_ms' offset changed"),
+    ("abi", "include/lockkeeper/error.h", "	char message[504];", "	char message[508];",
+     "lk_error"),
     ("docs", "docs/errors.md", "LK_EBUSY", "LK_EIDLE", "errors.md"),
     ("docs", "include/lockkeeper/cancel.h", "Since 0.1.", "", "lk_cancel_new"),
     ("docs", "include/lockkeeper/stats.h", "Errors: LK_EINVAL (struct_size), LK_EFORKED.", "",
@@ -104,6 +114,21 @@ def test_spoilt_tree(tree, name, file, before, after, says):
         pytest.skip(done.stdout)
     assert done.returncode == 1
     assert says in done.stdout
+
+
+def test_what_may_be_added_to_the_interface(tree):
+    """docs/abi.md: members at the end of structs that can grow, codes, functions."""
+    for file, before, after in (
+            ("lock.h", "} lk_release_options;", "\tint64_t more;\n} lk_release_options;"),
+            ("event.h", "} lk_event;", "\tint64_t more;\n} lk_event;"),
+            ("stats.h", "} lk_stats;", "\tint64_t more;\n} lk_stats;"),
+            ("doctor.h", "} lk_doctor_node;", "\tint64_t more;\n} lk_doctor_node;"),
+            ("error.h", '"done at the master, but too few replicas or disks have it")',
+             '"done at the master") X(LK_EMORE, -99, 0, "more")'),
+            ("error.h", "LK_END_DECLS", "LK_API int lk_more(int more);\nLK_END_DECLS")):
+        spoil(tree, f"include/lockkeeper/{file}", before, after)
+    done = check(tree, "abi")
+    assert done.returncode == 0, done.stdout
 
 
 def test_a_call_upward_through_a_public_header(tree):
