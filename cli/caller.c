@@ -50,8 +50,7 @@ static int process_read(pid_t pid, struct process *process_out)
 		       : -1;
 }
 
-/* 0: it is in another pid namespace, or has ended. */
-static pid_t caller_find(void)
+pid_t caller_find(void)
 {
 	struct process process, parent;
 	pid_t pid = getppid();
@@ -77,7 +76,7 @@ static void program_read(pid_t pid, int arguments, char program_out[PROGRAM_SIZE
 			program_out[i] = ' ';
 }
 
-int caller_record(lk_config *config)
+int caller_record(lk_config *config, pid_t pid)
 {
 	char named[16], record[16], number[16], program[PROGRAM_SIZE];
 	lk_error error = {0};
@@ -85,8 +84,7 @@ int caller_record(lk_config *config)
 	    lk_config_get(config, "client_program", named, sizeof(named)) < 0 ||
 	    lk_config_get(config, "client_record", record, sizeof(record)) < 0)
 		return trouble("the library has no option client_pid, _program or _record");
-	pid_t pid = strcmp(number, "0") == 0 && *named == '\0' ? caller_find() : 0;
-	if (pid == 0)
+	if (pid == 0 || strcmp(number, "0") != 0 || *named != '\0')
 		return 0;
 	program_read(pid, strcmp(record, "arguments") == 0, program);
 	snprintf(number, sizeof(number), "%d", (int)pid);

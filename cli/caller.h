@@ -3,10 +3,15 @@
 #ifndef CLI_CALLER_H
 #define CLI_CALLER_H
 
+#include <sys/types.h>
+
 #include <lockkeeper/config.h>
 
-/* Has the client's record show the caller, unless the options name a process or a program. 0, or
- * EXIT_TROUBLE (said). */
-int caller_record(lk_config *config);
+/* Its number; 0: it is in another pid namespace, or has ended. */
+pid_t caller_find(void);
+
+/* Has the client's record show that process (0: none), unless the options name a process or a
+ * program. 0, or EXIT_TROUBLE (said). */
+int caller_record(lk_config *config, pid_t pid);
 
 #endif

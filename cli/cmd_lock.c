@@ -1,22 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 /* lockkeeper lock, unlock and extend: for scripts that cannot wrap a command. */
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "caller.h"
 #include "commands.h"
 #include "exit_code.h"
+#include "lock_while.h"
 #include "message.h"
 #include "other_kind.h"
 #include "relay.h"
 #include "report.h"
 #include "session.h"
+#include "signals.h"
+
+#define GRACE_MS INT64_C(5000)
 
 const struct option_row lock_options[] = {
 	{'n', "nonblock", NULL, "fail if another owner holds the lock, instead of waiting"},
 	{'w', "wait", "WAIT", "wait for the lock at most this long"},
-	{'l', "lease", "LEASE", "lease of the lock, which is not renewed (required)"},
+	{'l', "lease", "LEASE", "lease of the lock, renewed with --while only (required without)"},
+	{OPTION_WHILE, "while", "PID",
+	 "renew the lock while this process lives (caller: the script), then release it"},
+	{'s', "signal", "SIGNAL",
+	 "(--while) signal for the process when the lock is lost (default TERM)"},
 	{OPTION_PLAIN, "plain", NULL,
 	 "take a plain lock (SET NX PX), which other libraries use too"},
 	{OPTION_POLL, "poll", "TIME",
@@ -45,7 +57,30 @@ struct lock_state {
 	const struct lock_kind *kind;
 	lk_cancel *cancel;
 	struct waiting_wish told;
+	pid_t pid; /* that the lock is held for; 0: --while is not given */
+	struct lock_while keeper;
 };
+
+static int while_take(const char *value, pid_t *pid_out)
+{
+	int64_t pid = 0;
+	if (strcmp(value, "caller") == 0) {
+		*pid_out = caller_find();
+		return *pid_out ? 0 : trouble("option --while: the calling process cannot be seen");
+	}
+	int code = operand_count("option --while", value, 1, INT_MAX, &pid);
+	*pid_out = (pid_t)pid;
+	return code;
+}
+
+static int signal_take(const char *value, int *number_out)
+{
+	int number = signal_parse(value);
+	if (number < 0)
+		return trouble("option -s: '%s' is not a signal", value);
+	*number_out = number;
+	return 0;
+}
 
 static int lock_take(void *context, int id, const char *value)
 {
@@ -55,6 +90,10 @@ static int lock_take(void *context, int id, const char *value)
 	if (waiting_take(&state->told, id))
 		return 0;
 	switch (id) {
+	case OPTION_WHILE:
+		return while_take(value, &state->pid);
+	case 's':
+		return signal_take(value, &state->keeper.signal);
 	case 'n':
 		state->nonblock = 1;
 		return 0;
@@ -72,7 +111,10 @@ static int lock_take(void *context, int id, const char *value)
 static int lock_acquire(lk_lock *lock, const struct lock_state *state, lk_error *error)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	options.lease_ms = state->lease_ms;
+	if (state->pid) /* renewed, and the process told in time, as by `run` */
+		options.margin_ms = state->lease_ms / 3 < GRACE_MS ? state->lease_ms / 3 : GRACE_MS;
+	else
+		options.lease_ms = state->lease_ms;
 	options.cancel = state->cancel;
 	if (state->nonblock)
 		return lk_lock_try(lock, &options, error);
@@ -138,19 +180,57 @@ static int lock_serve(struct session *session, lk_lock *lock, struct lock_state 
 	if (result)
 		return lock_missed(session, state, &report, &error);
 	report_acquired(&report);
-	code = relay_cause() ? EXIT_SIGNAL_BASE + relay_cause() : owner_print(lock);
+	if (relay_cause())
+		code = EXIT_SIGNAL_BASE + relay_cause();
+	else
+		code = state->pid ? while_hand(&state->keeper, lock) : owner_print(lock);
 	if (code)
 		lock_give_back(lock, code);
+	else if (state->pid)
+		while_keep(&state->keeper, session->client, lock, session->argv[0]);
 	return code;
 }
 
 static int lock_check(const struct command *command, const struct lock_state *state)
 {
-	if (state->lease_ms == 0)
+	if (state->lease_ms == 0 && !state->pid)
 		return usage_error(command, "-l LEASE is missing");
+	if (state->keeper.signal && !state->pid)
+		return usage_error(command, "-s is for --while");
 	if (state->nonblock && state->has_wait)
 		return usage_error(command, "-n and -w exclude each other");
 	return kind_check_poll(command, state->kind, 0);
+}
+
+/* The watchdog renews it: its lease is what -l says, or what the client is configured to. */
+static int lease_settle(struct lock_state *state, lk_config *config)
+{
+	char text[24];
+	lk_error error = {0};
+	if (state->lease_ms) {
+		snprintf(text, sizeof(text), "%" PRId64, state->lease_ms);
+		return lk_config_set(config, "watchdog_ms", text, &error) ? trouble_library(&error)
+									  : 0;
+	}
+	if (lk_config_get(config, "watchdog_ms", text, sizeof(text)) < 0)
+		return trouble("the library has no option watchdog_ms");
+	state->lease_ms = atoll(text);
+	return 0;
+}
+
+/* In the keeper 0; in the first process 1, with the exit code. */
+static int keeper_start(struct lock_state *state, lk_config *config, int *code_out)
+{
+	struct lock_while *keeper = &state->keeper;
+	int system_errno = watched_open(&keeper->watched, state->pid);
+	if (system_errno)
+		*code_out = trouble_errno(system_errno, "option --while: process %d",
+					  (int)state->pid);
+	else
+		*code_out = lease_settle(state, config);
+	if (!keeper->signal)
+		keeper->signal = SIGTERM;
+	return *code_out || while_split(keeper, code_out);
 }
 
 int cmd_lock(const struct command *command, int argc, char **argv)
@@ -164,14 +244,19 @@ int cmd_lock(const struct command *command, int argc, char **argv)
 	int code = lock_check(command, &state);
 	session.kind = state.kind;
 	if (code == 0)
-		code = caller_record(session.config);
+		code = caller_record(session.config, state.pid ? state.pid : caller_find());
+	if (code == 0 && state.pid && keeper_start(&state, session.config, &code))
+		return session_end(&session, code);
 	if (code == 0)
 		code = session_open_lock(&session, &lock);
 	if (code == 0)
 		code = lock_serve(&session, lock, &state);
 	lk_cancel_free(state.cancel);
 	lk_lock_free(lock);
-	return session_end(&session, code);
+	code = session_end(&session, code);
+	if (state.pid)
+		while_end(&state.keeper, code);
+	return code;
 }
 
 int cmd_unlock(const struct command *command, int argc, char **argv)
@@ -184,7 +269,10 @@ int cmd_unlock(const struct command *command, int argc, char **argv)
 	if (result)
 		return -1 - result;
 	session.kind = state.kind;
-	int code = session_open_lock(&session, &lock);
+	int code;
+	if (while_unlock(session.argv[0], session.argv[1], &code))
+		return session_end(&session, code);
+	code = session_open_lock(&session, &lock);
 	if (code == 0)
 		session_say(&session, &state.told);
 	if (code == 0 && lk_lock_release_field(lock, session.argv[1], &error))

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from conftest import BUILD, ROOT, blocks, run
+from conftest import BUILD, ROOT, blocks, run, until
 
 STUBS = ("pg_dump", "report.sh", "migrate.sh", "import.sh", "encode.sh", "post.sh",
          "settle.sh")
@@ -66,6 +66,14 @@ def test_lines_with_an_owner(place, environment, server):
     # The client that took the lock has ended: what it told of itself stays for the lease.
     assert server.ask("KEYS", "*").startswith("lockkeeper_client:")
     assert server.ask("DBSIZE") == "1"
+
+
+def test_lines_for_a_script_that_is_renewed_for(place, environment, server):
+    lines = re.search(r"^((?:    .*\n)*?    owner=.*--while.*\n(?:    .*\n)*)",
+                      (ROOT / "README.md").read_text(), re.MULTILINE).group(1)
+    shell(place, environment, re.sub("^    ", "", lines, flags=re.MULTILINE))
+    assert ran(place) == ["report.sh "]
+    until("the lock is free", lambda: server.ask("EXISTS", "import") == "0")
 
 
 def test_lines_of_other_kinds(place, environment):

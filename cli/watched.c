@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+#include "watched.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Behind the name, in proc(5): the state (field 3), and the start (field 22). */
+#define SKIP6 "%*s %*s %*s %*s %*s %*s "
+#define STAT_FORMAT ") %c " SKIP6 SKIP6 SKIP6 "%" SCNu64
+
+/* When it was started; 0 when it has ended, or cannot be seen. */
+static uint64_t started_read(pid_t pid)
+{
+	char path[64], text[1024];
+	uint64_t started = 0;
+	char state = 'Z';
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	FILE *file = fopen(path, "re");
+	size_t used = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
+	if (file)
+		fclose(file);
+	text[used] = '\0';
+	const char *name_end = strrchr(text, ')'); /* the name may contain anything */
+	if (!name_end || sscanf(name_end, STAT_FORMAT, &state, &started) != 2)
+		return 0;
+	return state == 'Z' || state == 'X' ? 0 : started;
+}
+
+int watched_open(struct watched *watched_out, pid_t pid)
+{
+	*watched_out = (struct watched){.pid = pid};
+	watched_out->fd = (int)syscall(SYS_pidfd_open, pid, 0); /* close-on-exec by itself */
+	int system_errno = watched_out->fd < 0 ? errno : 0;
+	watched_out->started = started_read(pid);
+	if (system_errno == ESRCH || (watched_out->fd < 0 && !watched_out->started))
+		return ESRCH;
+	return watched_lives(watched_out) ? 0 : ESRCH;
+}
+
+void watched_close(struct watched *watched)
+{
+	if (watched->fd >= 0)
+		close(watched->fd);
+	watched->fd = -1;
+}
+
+int watched_lives(const struct watched *watched)
+{
+	struct pollfd ready = {watched->fd, POLLIN, 0};
+	if (watched->fd >= 0)
+		return poll(&ready, 1, 0) != 1;
+	return started_read(watched->pid) == watched->started;
+}
+
+int watched_signal(const struct watched *watched, int number)
+{
+	if (watched->fd >= 0)
+		return syscall(SYS_pidfd_send_signal, watched->fd, number, NULL, 0) ? errno : 0;
+	if (!watched_lives(watched))
+		return ESRCH;
+	return kill(watched->pid, number) ? errno : 0;
+}
