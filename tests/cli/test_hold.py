@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import time
 
 import pytest
 
-from command import children
+from command import ROOT, children
 from waiting import until
 
 KINDS = [[], ["--fair"], ["--fence"], ["--shared"], ["--exclusive"], ["--plain"]]
@@ -104,6 +106,24 @@ def test_two_hosts_whose_clocks_differ(cli, server, folder):
     assert cli(*job).returncode == 0
     assert cli(*job).returncode == 75
     assert ran.read_text() == "ran\n"
+
+
+def test_at_most_once_in_a_while(cli, server, folder):
+    """The manual's line for a job that runs at most once an hour."""
+    manual = (ROOT / "docs/man/lockkeeper.1").read_text()
+    line = re.search(r"^\*/10 \* \* \* \* (.*)$", manual, re.MULTILINE).group(1).replace("\\-", "-")
+    (folder / "hourly.sh").write_text("#!/bin/sh\necho ran >>ran\nexit 3\n")
+    (folder / "hourly.sh").chmod(0o755)
+
+    def host() -> int:
+        return subprocess.run(["sh", "-c", line], cwd=folder, timeout=60, env={
+            **cli.environment, "PATH": f"{folder}:{cli.environment['PATH']}"}).returncode
+    assert [host(), host(), host()] == [1, 0, 0]  # the job's failure; then it is not its turn
+    assert (folder / "ran").read_text() == "ran\n"
+    server.call("PEXPIRE", "hourly", "1")  # later
+    until(lambda: not server.call("EXISTS", "hourly"), 10)
+    assert host() == 1
+    assert (folder / "ran").read_text() == "ran\nran\n"
 
 
 def test_permits_have_none(cli):
