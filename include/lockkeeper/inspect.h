@@ -47,7 +47,8 @@ enum lk_holder_role {
 };
 
 typedef struct lk_holder {
-	const char *field; /* the owner's wire field, the token, or the permit's id; with a NUL */
+	const char *field; /* the owner's wire field, the token, or the permit's id; with a NUL. Of
+			      a lock that is kept after its release: nobody's, with ":kept:" */
 	size_t field_size;
 	int64_t hold_count;
 	int64_t ttl_ms; /* the rest of this holder's lease; -1: it has no end */

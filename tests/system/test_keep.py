@@ -76,6 +76,23 @@ def test_a_renewal_that_comes_late_prolongs_nothing(server, make_keeper, kind):
     assert kept(server, "a")
 
 
+@pytest.mark.parametrize("kind", ["lock", "fair", "read", "write", "multi"])
+def test_the_time_to_live_is_set_last(server, make_keeper, kind):
+    """A short one may be over at once, and the key with it: what is written behind that would stay
+    for ever."""
+    keeper = make_keeper(server.unix_url)
+    keeper.call("acquire", "a", kind=kind).ok()
+    monitor = server.monitor()
+    keeper.call("release", "a", kind=kind, keep=1).ok()
+
+    def writes():
+        found = [words for words in monitor.commands(of_scripts=True)
+                 if words[0].upper() in ("HSET", "HDEL", "PEXPIRE") and words[1] == "a"]
+        return found if len(found) >= 3 else None
+    assert until(writes, 20)[-1][0].upper() == "PEXPIRE"
+    until(lambda: not server.call("EXISTS", "a"), 20)
+
+
 def test_memory_pressure_does_not_hinder_it(server, make_keeper):
     keeper = make_keeper(server.unix_url)
     kinds = ("lock", "fair", "plain", "read", "write", "fenced", "spin")

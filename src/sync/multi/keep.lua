@@ -7,7 +7,7 @@
 --
 -- Answers: an array, for each the subscribers that heard of it, or -1 (not the owner, or
 -- the key is something else) · an error, if the server refused one of them; the others are kept.
--- Works under memory pressure: the first write is a PEXPIRE. Safe to send twice: a repetition finds
+-- Works under memory pressure: the first write is a HDEL. Safe to send twice: a repetition finds
 -- nobody's fields, and writes what is left of the time.
 -- Replicas must have what it did.
 --include "keep.lua" gives keep_ms
@@ -24,9 +24,15 @@ for i = 1, #KEYS do
 	local kept = has(redis.pcall('HEXISTS', KEYS[i], nobody))
 	answers[i] = -1
 	if held then
-		redis.call('PEXPIRE', KEYS[i], string.format('%.0f', keep_ms))
-		redis.call('HSET', KEYS[i], nobody, 1)
 		redis.call('HDEL', KEYS[i], own)
+		redis.call('HSET', KEYS[i], nobody, 1)
+		-- The last one: a short time may be over at once, and then the key goes.
+		local answer = redis.pcall('PEXPIRE', KEYS[i], string.format('%.0f', keep_ms))
+		if type(answer) == 'table' then
+			-- Refused (ACL): no lock without a time to live.
+			redis.call('HDEL', KEYS[i], nobody)
+			refused = answer
+		end
 	elseif kept then
 		redis.call('PEXPIRE', KEYS[i], redis.call('PTTL', KEYS[i]))
 	end

@@ -12,7 +12,7 @@
 --
 -- Answers: nil, not the owner · integer: kept, so many subscribers heard of it.
 -- Keys beside KEYS: the timeout keys of the other holds, which only the hash tells; in its slot.
--- Works under memory pressure: the first write is a PEXPIRE. Safe to send twice: a repetition finds
+-- Works under memory pressure: the first write is a HDEL. Safe to send twice: a repetition finds
 -- nobody's field, and writes what is left of the time.
 -- A writer that reads as well has both: then nobody's write hold lasts as long as the read hold.
 -- Replicas must have what it did.
@@ -40,14 +40,16 @@ local function others()
 	return longest
 end
 if lives(ARGV[2], KEYS[2]) then
-	local keep = string.format('%.0f', keep_ms)
-	redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.max(keep_ms, others())))
-	redis.call('HSET', KEYS[1], ARGV[4], 1)
+	local whole = string.format('%.0f', math.max(keep_ms, others()))
 	redis.call('HDEL', KEYS[1], ARGV[2])
+	redis.call('HSET', KEYS[1], ARGV[4], 1)
 	if reads then
-		redis.call('SET', KEYS[3], 1, 'PX', keep)
+		redis.call('SET', KEYS[3], 1, 'PX', string.format('%.0f', keep_ms))
 		redis.call('DEL', KEYS[2])
 	end
+	-- The last one: a short time may be over at once, and then the key goes. The hash has one
+	-- all along, for `mode` stays in it.
+	redis.call('PEXPIRE', KEYS[1], whole)
 elseif lives(ARGV[4], KEYS[3]) then
 	redis.call('PEXPIRE', KEYS[1], redis.call('PTTL', KEYS[1]))
 else
