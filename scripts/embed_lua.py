@@ -68,13 +68,16 @@ end
 return type(sharded) == 'number' and plain + sharded or plain
 end
 """
-NUMSUB_BOTH = """local function numsub_both(channel)
-local plain = redis.pcall('PUBSUB', 'NUMSUB', channel)
-local sharded = redis.pcall('PUBSUB', 'SHARDNUMSUB', channel)
+NUMSUB_BOTH = """local function numsub_both(...)
+local plain = redis.pcall('PUBSUB', 'NUMSUB', ...)
+local sharded = redis.pcall('PUBSUB', 'SHARDNUMSUB', ...)
 if plain.err or sharded.err then
 return plain.err and plain or sharded
 end
-return {channel, plain[2] + sharded[2]}
+for i = 2, #plain, 2 do
+plain[i] = plain[i] + sharded[i]
+end
+return plain
 end
 """
 
