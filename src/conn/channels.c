@@ -52,7 +52,7 @@ static void channel_want(struct lk__conn *conn, struct lk__channel *channel, boo
 
 static void channel_drop_if_unused(struct lk__conn *conn, struct lk__channel *channel)
 {
-	if (channel->listenings || channel->base || channel->unconfirmed > 0)
+	if (channel->listenings || channel->own_of || channel->unconfirmed > 0)
 		return;
 	HASH_DEL(conn->channels, channel);
 	free(channel);
@@ -88,32 +88,34 @@ static void channel_begin(struct lk__conn *conn, struct lk__channel *channel)
 }
 
 /* Without memory for it each release wakes us, as where nobody has turns. */
-static void channel_begin_turns(struct lk__conn *conn, struct lk__channel *channel,
+static void listening_begin_own(struct lk__conn *conn, struct lk__listening *listening,
 				const char *turn)
 {
+	const struct lk__channel *channel = listening->channel;
 	size_t size = channel->name_size + 1 + strlen(turn);
 	char *name = malloc(size + 1);
 	if (!name)
 		return;
 	char *end = mempcpy(name, channel->name, channel->name_size);
 	sprintf(end, ":%s", turn);
-	channel->turns = channel_get(conn, name, size);
+	listening->own = channel_get(conn, name, size);
 	free(name);
-	if (!channel->turns)
+	if (!listening->own)
 		return;
-	channel->turns->base = channel;
-	channel_begin(conn, channel->turns);
+	assert(!listening->own->own_of);
+	listening->own->own_of = listening;
+	channel_begin(conn, listening->own);
 }
 
-/* Asks for turns first: they are confirmed when the channel itself is. */
+/* Asks for its own first: that is confirmed when the channel itself is. */
 static void channel_add(struct lk__conn *conn, struct lk__channel *channel,
 			struct lk__listening *listening, const char *turn)
 {
 	bool first = !channel->listenings;
 	listening->channel = channel;
 	DL_APPEND(channel->listenings, listening);
-	if (turn && !channel->turns)
-		channel_begin_turns(conn, channel, turn);
+	if (turn)
+		listening_begin_own(conn, listening, turn);
 	if (first)
 		channel_begin(conn, channel);
 }
@@ -144,26 +146,26 @@ struct lk__listening *lk__channel_open(struct lk__conn *conn, const char *name, 
 /* Nobody listens any more. */
 static void channel_end(struct lk__conn *conn, struct lk__channel *channel)
 {
-	struct lk__channel *turns = channel->turns;
-	channel->turns = NULL;
 	channel_want(conn, channel, false);
 	channel_drop_if_unused(conn, channel);
-	if (!turns)
-		return;
-	turns->base = NULL;
-	channel_want(conn, turns, false);
-	channel_drop_if_unused(conn, turns);
 }
 
 void lk__channel_close(struct lk__conn *conn, struct lk__listening *listening)
 {
 	struct lk__deferred after = {.wake_count = 0};
 	struct lk__channel *channel = listening->channel;
+	struct lk__channel *own = listening->own;
 	pthread_mutex_lock(&conn->mutex);
 	assert(channel->listenings);
 	DL_DELETE(channel->listenings, listening);
-	if (!channel->listenings) {
+	bool last = !channel->listenings;
+	if (own)
+		own->own_of = NULL;
+	if (own)
+		channel_end(conn, own);
+	if (last)
 		channel_end(conn, channel);
+	if (own || last) {
 		/* No hurry: without a reader the loop sends it; our caller has its lock sooner. */
 		if (lk__conn_is_led(conn))
 			lk__conn_push(conn);
@@ -229,8 +231,8 @@ void lk__channel_retry(struct lk__conn *conn, struct lk__listening *listening)
 	struct lk__deferred after = {.wake_count = 0};
 	struct lk__channel *channel = listening->channel;
 	pthread_mutex_lock(&conn->mutex);
-	if (channel->turns)
-		channel_retry(conn, channel->turns);
+	if (listening->own)
+		channel_retry(conn, listening->own);
 	channel_retry(conn, channel);
 	lk__conn_unlock_held(conn, &after);
 }
@@ -239,8 +241,8 @@ bool lk__channel_take_turns(struct lk__conn *conn, struct lk__listening *listeni
 {
 	pthread_mutex_lock(&conn->mutex);
 	const struct lk__channel *channel = listening->channel;
-	listening->turns = channel_is_on(conn, channel) && channel->turns &&
-			   channel_is_on(conn, channel->turns);
+	listening->turns = channel_is_on(conn, channel) && listening->own &&
+			   channel_is_on(conn, listening->own);
 	bool turns = listening->turns;
 	pthread_mutex_unlock(&conn->mutex);
 	return turns;
@@ -336,7 +338,7 @@ static void heard_payload(struct lk__heard *heard)
 		     listening->channel->generation == heard->generation;
 	heard->payload[0] = 0;
 	if (whole)
-		memcpy(heard->payload, listening->channel->payload, sizeof(heard->payload));
+		memcpy(heard->payload, listening->payload, sizeof(heard->payload));
 	channel_mark(heard->conn, listening, heard);
 }
 
@@ -399,12 +401,19 @@ int lk__channel_hear_look(struct lk__conn *conn, struct lk__heard *heard)
 	return rc;
 }
 
+static void listening_wake(const struct lk__listening *listening, struct lk__deferred *after)
+{
+	if (listening->listener)
+		lk__after_wake(after, listening->listener);
+}
+
 static void channel_wake(const struct lk__channel *channel, struct lk__deferred *after)
 {
 	const struct lk__listening *listening;
 	DL_FOREACH(channel->listenings, listening)
-	if (listening->listener)
-		lk__after_wake(after, listening->listener);
+	listening_wake(listening, after);
+	if (channel->own_of)
+		listening_wake(channel->own_of, after);
 }
 
 void lk__channels_wake(struct lk__conn *conn, lk__channel_test *test, const void *context)
@@ -443,14 +452,20 @@ static struct lk__channel *channel_named(struct lk__conn *conn, const redisReply
 	return channel;
 }
 
-static void listening_hears(struct lk__conn *conn, struct lk__listening *listening, bool own,
-			    bool others)
+/* `own`: on its own channel. */
+static void listening_hears(struct lk__conn *conn, struct lk__listening *listening,
+			    const char *payload, bool own, struct lk__deferred *after)
 {
-	listening->heard += !(others && listening->turns);
+	bool wakes = !listening->turns || strcmp(payload, LK__TOLD_OTHERS) != 0;
+	listening->heard += wakes;
+	if (wakes) {
+		snprintf(listening->payload, sizeof(listening->payload), "%s", payload);
+		listening_wake(listening, after);
+	}
 	if (listening->echoes > 0 && !own) {
 		listening->echoes--;
 	} else {
-		listening->news++;
+		listening->news += wakes;
 		if (listening->owner)
 			conn->node->events->doubt(conn->node->context, listening->owner);
 	}
@@ -462,18 +477,13 @@ static void channel_message(struct lk__conn *conn, const redisReply *reply,
 	struct lk__channel *channel = channel_named(conn, reply);
 	struct lk__listening *listening;
 	const char *payload = lk__element_text(reply, 2);
-	bool others = strcmp(payload, LK__TOLD_OTHERS) == 0;
-	bool own = channel && channel->base;
 	atomic_fetch_add_explicit(&conn->node->counters.messages, 1, memory_order_relaxed);
-	if (own)
-		channel = channel->base;
 	if (!channel)
 		return;
-	if (!others)
-		snprintf(channel->payload, sizeof(channel->payload), "%s", payload);
+	if (channel->own_of)
+		listening_hears(conn, channel->own_of, payload, true, after);
 	DL_FOREACH(channel->listenings, listening)
-	listening_hears(conn, listening, own, others);
-	channel_wake(channel, after);
+	listening_hears(conn, listening, payload, false, after);
 }
 
 /* Its slot is elsewhere: who listens tries again, and follows it. */

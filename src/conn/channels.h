@@ -20,7 +20,7 @@
 
 /* Messages of our own releases, where clients have turns (sync/give_turn.lua). */
 #define LK__TOLD_OTHERS "00" /* on the channel: it is another's turn */
-#define LK__TOLD_SOON "soon" /* on the client's own: it is, should that one be silent */
+#define LK__TOLD_SOON "soon" /* on the waiter's own: it is, should that one be silent */
 
 /* Whether something is true of the channel with that name. */
 typedef bool lk__channel_test(const void *context, const char *name, size_t size);
@@ -32,11 +32,10 @@ struct lk__channel {
 	bool astray;         /* the server has said so: the slot is not its own */
 	uint64_t generation; /* confirmed subscriptions */
 	struct lk__listening *listenings;
-	struct lk__channel *turns; /* where our client hears that it has its turn; NULL */
-	struct lk__channel *base;  /* of such: the channel itself, as long as anybody listens */
-	int code;                  /* why the server refused to subscribe, or 0 */
+	struct lk__listening
+		*own_of; /* who hears there that it has its turn, as long as it listens */
+	int code;        /* why the server refused to subscribe, or 0 */
 	char reason[160];
-	char payload[LK__PAYLOAD_SIZE]; /* the last message */
 	size_t name_size;
 	char name[];
 };
@@ -45,12 +44,14 @@ struct lk__channel {
 struct lk__listening {
 	struct lk__listening *prev, *next;
 	struct lk__channel *channel;
-	uint64_t heard;              /* messages, our own among them */
-	uint64_t news;               /* messages of others, as far as we can tell */
-	uint64_t echoes;             /* our own releases, still to be heard */
-	bool turns;                  /* it is told of its turn: those of others do not wake it */
-	struct lk__thread *listener; /* at most one: the head of the wait queue */
-	void *owner;                 /* for the node's doubt event; NULL: there is none */
+	struct lk__channel *own;        /* where it hears that it has its turn; NULL */
+	uint64_t heard;                 /* messages, our own among them */
+	uint64_t news;                  /* messages of others, as far as we can tell */
+	uint64_t echoes;                /* our own releases, still to be heard */
+	bool turns;                     /* it is told of its turn: those of others do not wake it */
+	char payload[LK__PAYLOAD_SIZE]; /* the last message that does */
+	struct lk__thread *listener;    /* at most one: the head of the wait queue */
+	void *owner;                    /* for the node's doubt event; NULL: there is none */
 };
 
 /* What a listener has heard so far, and what it waits to see change. */
@@ -63,8 +64,8 @@ struct lk__heard {
 	char payload[LK__PAYLOAD_SIZE]; /* once heard: the last message; empty for none */
 };
 
-/* Begins to listen; the first one subscribes, where `turn` is the client's id also to
- * "<name>:<turn>". NULL when out of memory. */
+/* Begins to listen; the first one subscribes. `turn`: nobody else's, listens also to
+ * "<name>:<turn>"; or NULL. NULL when out of memory. */
 struct lk__listening *lk__channel_open(struct lk__conn *conn, const char *name, size_t size,
 				       const char *turn, void *owner);
 
@@ -81,8 +82,8 @@ bool lk__channels_linger(const struct lk__conn *conn);
 void lk__channel_mark(struct lk__conn *conn, struct lk__listening *listening,
 		      struct lk__heard *heard);
 
-/* Whether the client can be told of its turn: then it is to be in the order of turns, and those of
- * others do not wake it from now on. */
+/* Whether it can be told of its turn: then it is to be in the order of turns, and those of others
+ * do not wake it from now on. */
 bool lk__channel_take_turns(struct lk__conn *conn, struct lk__listening *listening);
 
 /* Subscribes again if the server has ended or refused it: the slot, or the right, may be back. */

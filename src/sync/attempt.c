@@ -117,6 +117,7 @@ static struct lk__effects attempt_try(struct lk__attempt *attempt, struct lk__ef
 	if (attempt->fresh || attempt->rules.fans_out)
 		attempt_renumber(attempt, &effects);
 	attempt->held_off = false;
+	attempt->polite = false;
 	attempt->state = LK__ATTEMPT_CONNECTING;
 	if (!attempt->down_since_ns)
 		attempt->down_since_ns = now_ns;
@@ -251,6 +252,8 @@ static struct lk__effects attempt_busy(struct lk__attempt *attempt,
 		return act(effects, LK__ATTEMPT_DO_LISTEN, 0);
 	}
 	attempt->state = LK__ATTEMPT_WAITING;
+	if (attempt->polite && event->ttl_ms == 0) /* it is free, for those before us */
+		return act(effects, LK__ATTEMPT_DO_HOLD_OFF, attempt->hold_off_until_ns);
 	return act(effects, LK__ATTEMPT_DO_WAIT,
 		   attempt_wait_until_ns(attempt, event->ttl_ms, now_ns));
 }
@@ -452,10 +455,18 @@ static struct lk__effects attempt_woken(struct lk__attempt *attempt,
 	return effects;
 }
 
-static struct lk__effects attempt_hold_off(struct lk__attempt *attempt)
+/* Others are to have their chance. Where we are told of our turn, the place behind them is taken
+ * meanwhile. */
+static struct lk__effects attempt_hold_off(struct lk__attempt *attempt, struct lk__effects effects,
+					   bool turns, int64_t now_ns)
 {
+	if (turns) {
+		effects = attempt_try(attempt, effects, now_ns);
+		attempt->polite = true;
+		return effects;
+	}
 	attempt->state = LK__ATTEMPT_WAITING;
-	return act((struct lk__effects){0}, LK__ATTEMPT_DO_HOLD_OFF, attempt->hold_off_until_ns);
+	return act(effects, LK__ATTEMPT_DO_HOLD_OFF, attempt->hold_off_until_ns);
 }
 
 static struct lk__effects attempt_subscribed(struct lk__attempt *attempt,
@@ -470,9 +481,7 @@ static struct lk__effects attempt_subscribed(struct lk__attempt *attempt,
 	struct lk__effects effects = {.unsubscribes = deaf};
 	if (!attempt->held_off || now_ns >= attempt->hold_off_until_ns)
 		return attempt_try(attempt, effects, now_ns);
-	effects = attempt_hold_off(attempt);
-	effects.unsubscribes = deaf;
-	return effects;
+	return attempt_hold_off(attempt, effects, event->turns, now_ns);
 }
 
 /* ---- heads come and go ---- */
@@ -492,7 +501,7 @@ static void attempt_begin(struct lk__attempt *attempt, const struct lk__attempt_
 
 /* From standing still: listen first if others are to have their chance, else try. */
 static struct lk__effects attempt_start(struct lk__attempt *attempt, struct lk__effects effects,
-					int64_t now_ns)
+					bool turns, int64_t now_ns)
 {
 	if (attempt->want.once || now_ns >= attempt->hold_off_until_ns)
 		return attempt_try(attempt, effects, now_ns);
@@ -501,9 +510,10 @@ static struct lk__effects attempt_start(struct lk__attempt *attempt, struct lk__
 		attempt->state = LK__ATTEMPT_PAUSED;
 		return act(effects, LK__ATTEMPT_DO_PAUSE, attempt->hold_off_until_ns);
 	}
-	attempt->state = attempt->listening ? LK__ATTEMPT_WAITING : LK__ATTEMPT_SUBSCRIBING;
-	return act(effects, attempt->listening ? LK__ATTEMPT_DO_HOLD_OFF : LK__ATTEMPT_DO_LISTEN,
-		   attempt->hold_off_until_ns);
+	if (attempt->listening)
+		return attempt_hold_off(attempt, effects, turns, now_ns);
+	attempt->state = LK__ATTEMPT_SUBSCRIBING;
+	return act(effects, LK__ATTEMPT_DO_LISTEN, attempt->hold_off_until_ns);
 }
 
 static struct lk__effects attempt_adopted(struct lk__attempt *attempt,
@@ -525,7 +535,7 @@ static struct lk__effects attempt_adopted(struct lk__attempt *attempt,
 	}
 	if (attempt->state != LK__ATTEMPT_IDLE)
 		attempt_disown(attempt, false, &effects, now_ns);
-	return attempt_start(attempt, effects, now_ns);
+	return attempt_start(attempt, effects, event->turns, now_ns);
 }
 
 /* What a head that leaves now is told, its time being up, or its client being closed. */

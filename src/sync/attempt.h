@@ -73,6 +73,8 @@ struct lk__attempt_event {
 	bool listens;              /* whose subscription is confirmed */
 	int64_t hold_off_until_ns; /* no try before, unless others release */
 
+	bool turns; /* ADOPTED, LISTENING: it is told when it is its turn */
+
 	bool moved; /* CONNECTED: to another node than before, where it does not listen yet */
 
 	/* Answers. */
@@ -156,6 +158,7 @@ struct lk__attempt {
 	bool listening;    /* subscribed: a release cannot be missed */
 	bool adopted;      /* the try in flight was sent by an earlier head */
 	bool held_off;     /* waiting to let others have their chance */
+	bool polite;       /* the last try was for a place among those who wait, not for the lock */
 	bool was_late;     /* the last try */
 	bool unknown;      /* a try since the beginning may have been granted */
 	bool doubtful;     /* the same of this number; the script has not said otherwise since */

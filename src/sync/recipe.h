@@ -74,7 +74,9 @@ struct lk__try {
 	uint64_t settled;      /* an earlier number, whose grant its caller has; 0 */
 	uint64_t nonce;        /* random; a message that brings the lock repeats it */
 	const char *turn;      /* with LK__TURNS, of one who listens: the client's id, else NULL; */
-	int64_t since_us;      /* and since when it waits, in server time */
+	int64_t since_us;      /* since when it waits, in server time; */
+	int64_t turn_ms;       /* for how long that is known if it does not come again; */
+	bool polite;           /* and that it wants only that place, though the lock be free */
 	unsigned flags;        /* of the kind's own */
 	bool once;             /* the caller does not wait */
 };
@@ -121,7 +123,8 @@ struct lk__recipe {
 	struct lk__request *(*is_held_by)(const struct lk__target *target, const char *field);
 
 	lk__read_acquire *read_acquire; /* for lk__answer_take() */
-	/* `listeners`: subscribers that heard of it. */
+	/* `listeners`: subscribers that heard of it; below zero: -1 less those who heard nothing on
+	 * the channel. */
 	enum lk__released (*read_release)(const struct lk__request *request, int64_t *listeners);
 	enum lk__released (*read_keep)(const struct lk__request *request, int64_t *listeners);
 	enum lk__exchanged (*read_exchange)(const struct lk__request *request,

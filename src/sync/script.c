@@ -29,6 +29,8 @@ void lk__words_turn(struct lk__words *words, const struct lk__try *wanted)
 		return;
 	lk__words_text(words, wanted->turn);
 	lk__words_number(words, wanted->since_us);
+	lk__words_number(words, wanted->turn_ms);
+	lk__words_text(words, wanted->polite ? "1" : "0");
 }
 
 static int batch_renewed(const redisReply *renewed, const redisReply *owner, const char *field)
@@ -128,15 +130,26 @@ void lk__reply_acquired(const struct lk__request *request, struct lk__answer *an
 	}
 }
 
-enum lk__released lk__reply_released(const struct lk__request *request, int64_t *listeners)
+static enum lk__released released(const struct lk__request *request, int64_t least,
+				  int64_t *listeners)
 {
 	assert(request->code || request->reply);
 	if (request->code)
 		return LK__RELEASED_FAILED;
 	if (request->reply->type == REDIS_REPLY_NIL)
 		return LK__RELEASED_NOT_OWNER;
-	return lk__reply_integer(request->reply, 0, INT64_MAX, listeners) ? LK__RELEASED
-									  : LK__RELEASED_FAILED;
+	return lk__reply_integer(request->reply, least, INT64_MAX, listeners) ? LK__RELEASED
+									      : LK__RELEASED_FAILED;
+}
+
+enum lk__released lk__reply_released(const struct lk__request *request, int64_t *listeners)
+{
+	return released(request, 0, listeners);
+}
+
+enum lk__released lk__reply_turn_given(const struct lk__request *request, int64_t *listeners)
+{
+	return released(request, -1 - INT64_C(0xffffffff), listeners);
 }
 
 enum lk__exchanged lk__reply_exchanged(const struct lk__request *request)

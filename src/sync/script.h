@@ -17,7 +17,7 @@ void lk__words_channel(struct lk__words *words, const struct lk__target *target)
 /* The field that is nobody's, as one more word. */
 void lk__words_kept(struct lk__words *words, const char *field);
 
-/* Who waits and since when, as two more words; none where nobody listens. */
+/* What a try says for the order of turns, as four more words; none where nobody listens. */
 void lk__words_turn(struct lk__words *words, const struct lk__try *wanted);
 
 /* One call for several renewals: all keys, then field and lease of each. */
@@ -51,6 +51,9 @@ void lk__reply_acquired(const struct lk__request *request, struct lk__answer *an
 
 /* nil: not the owner; integer: released, so many heard of it. */
 enum lk__released lk__reply_released(const struct lk__request *request, int64_t *listeners);
+/* The same where waiters have turns. Below zero, -1 less those who heard nothing on the channel,
+ * since one of them was told that it has its turn. */
+enum lk__released lk__reply_turn_given(const struct lk__request *request, int64_t *listeners);
 
 /*
  * nil: taken; -3: the giver had it not; status FREED: given up only; else nothing was done, or, of

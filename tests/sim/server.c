@@ -15,6 +15,8 @@
 #define PEERS_MAX 64
 #define CHANNELS_MAX 16 /* of one client: a key each, and its own of each */
 #define TURNS_MAX 64
+#define TAKEN INT64_C(9000000000000000) /* as in sync/turns.lua */
+#define TAKEN_TEXT "9000000000000000"
 #define WORDS_MAX (LK__SCRIPT_COUNT + 8)
 #define CLOCK_OFFSET_US INT64_C(1700000000000000)
 #define HELD_MAX_MS 20000 /* no owner in these runs keeps a lock for longer */
@@ -194,6 +196,40 @@ static void end_turn(const char *name, const char *id)
 		turn->id[0] = '\0';
 }
 
+static void end_taken(const char *name)
+{
+	for (size_t i = 0; i < TURNS_MAX; i++)
+		if (server.turns[i].since_us == TAKEN && strcmp(server.turns[i].name, name) == 0)
+			server.turns[i].id[0] = '\0';
+}
+
+static int listeners(const char *channel)
+{
+	int count = 0;
+	for (size_t i = 0; i < PEERS_MAX; i++)
+		count += peer_listens(&server.peers[i], channel);
+	return count;
+}
+
+static const char *turn_channel(const struct turn *turn, const char *channel, char own_out[128])
+{
+	snprintf(own_out, 128, "%.60s:%.60s", channel, turn->id);
+	return own_out;
+}
+
+/* How many listen to the lock's channel and have no turn. */
+static int listeners_without_turn(const char *name, const char *channel)
+{
+	int count = listeners(channel);
+	char own[128];
+	for (size_t i = 0; i < TURNS_MAX; i++) {
+		const struct turn *turn = &server.turns[i];
+		if (*turn->id && strcmp(turn->name, name) == 0)
+			count -= listeners(turn_channel(turn, channel, own));
+	}
+	return count;
+}
+
 static struct turn *first_turn(const char *name)
 {
 	struct turn *first = NULL;
@@ -209,17 +245,18 @@ static struct turn *first_turn(const char *name)
 static int give_turn(const char *name, const char *channel)
 {
 	struct turn *turn;
+	char own[128];
+	int all = listeners(channel), others = listeners_without_turn(name, channel);
 	bool told = false;
+	end_taken(name);
 	while ((turn = first_turn(name)) != NULL) {
-		char own[128];
-		snprintf(own, sizeof(own), "%.60s:%.60s", channel, turn->id);
-		int heard = publish(own, told ? "soon" : "now");
+		int heard = publish(turn_channel(turn, channel, own), told ? "soon" : "now");
 		if (told && heard > 0)
 			break;
 		turn->id[0] = '\0';
 		told |= heard > 0;
 	}
-	return publish(channel, told ? "00" : "0");
+	return told && others <= 0 ? -1 - all : publish(channel, told ? "00" : "0");
 }
 
 /* ---- the scripts of src/sync/lock/ ---- */
@@ -250,13 +287,16 @@ static void lock_acquire(struct sim_link *link, const char *name, size_t count,
 {
 	struct key *key = key_find(name);
 	bool refused = key && !key_is_of(key, arguments[0]);
+	bool polite = count > 6 && !key && strcmp(arguments[6], "1") == 0;
 	if (is_late(link, arguments[2]))
 		return;
-	if (count > 4 && refused)
+	if (count > 4 && (refused || polite))
 		wait_turn(name, arguments[3], arguments[4]);
 	else if (count > 4)
-		end_turn(name, arguments[3]);
-	if (refused) {
+		wait_turn(name, arguments[3], TAKEN_TEXT);
+	if (polite) {
+		say(link, ":0\r\n");
+	} else if (refused) {
 		say(link, ":%" PRId64 "\r\n", key_ttl_ms(key));
 	} else if (key) {
 		again(link, key, arguments[1]);

@@ -16,12 +16,16 @@ def kind(request):
     return request.param
 
 
+def places(server, name):
+    return server.call("ZCOUNT", TURNS % name, "0", "(9000000000000000")
+
+
 def line_up(server, keepers, name, kind):
     """Each begins to wait when the one before it has its place."""
     waits = []
     for number, keeper in enumerate(keepers, 1):
         waits.append(keeper.say("acquire", name, kind=kind))
-        until(lambda: server.call("ZCARD", TURNS % name) == number, 10, "it has a place")
+        until(lambda: places(server, name) == number, 10, "it has a place")
     return waits
 
 
@@ -57,6 +61,33 @@ def test_the_others_are_not_woken(server, crowd, kind):
     assert others[3].stats().commands - tries[1] <= 1, "it looks of itself, once in 2.5 to 5 s"
 
 
+def test_who_has_a_place_hears_nothing_of_others(server, crowd, kind):
+    """Each message would wake a process for nothing."""
+    holder, others, waits = crowd
+    heard = others[3].stats().messages
+    holder.call("release", "hot", kind=kind).ok()
+    for number, (keeper, wait) in enumerate(list(zip(others, waits))[:2], 1):
+        wait.result().ok()
+        until(lambda: server.call("PUBSUB", "NUMSUB", CHANNEL % "hot")[1] == 4 - number, 10,
+              "who has the lock does not listen")
+        keeper.call("release", "hot", kind=kind).ok()
+    waits[2].result().ok()
+    assert others[3].stats().messages - heard <= 1, "only that it is the next one"
+
+
+def test_who_comes_back_stands_behind_the_others(server, crowd, kind):
+    holder, others, waits = crowd
+    holder.call("release", "hot", kind=kind).ok()
+    again = holder.say("acquire", "hot", kind=kind)
+    until(lambda: places(server, "hot") == 4, 10, "it has a place")
+    for keeper, wait in zip(others, waits):
+        wait.result().ok()
+        assert not again.done
+        keeper.call("release", "hot", kind=kind).ok()
+    again.result().ok()
+    holder.call("release", "hot", kind=kind).ok()
+
+
 def test_a_dead_one_is_passed_over(server, crowd, kind):
     holder, others, waits = crowd
     others[0].kill()
@@ -88,10 +119,24 @@ def test_java_hears_a_zero(server, crowd, kind):
     waits[0].result().ok()
 
 
+def test_kinds_of_one_client_have_places_of_their_own(server, make_keeper):
+    holder, waiter = make_keeper(server.unix_url), make_keeper(server.unix_url)
+    holder.call("acquire", "two", kind="lock").ok()
+    waits = {kind: waiter.say("acquire", "two", kind=kind, thread=kind)
+             for kind in ("lock", "fenced")}
+    until(lambda: places(server, "two") == 2, 10, "each has a place")
+    released = holder.call("release", "two", kind="lock").ok()
+    until(lambda: any(wait.done for wait in waits.values()), 10, "one of them has it")
+    first = next(kind for kind, wait in waits.items() if wait.done)
+    waiter.call("release", "two", kind=first, thread=first).ok()
+    granted = [wait.result().ok() for wait in waits.values()]
+    assert (max(grant.end_ns for grant in granted) - released.start_ns) / 1e9 < LOOK_S / 2
+
+
 def test_who_gives_up_leaves_no_place(server, make_keeper, kind):
     holder, waiter = make_keeper(server.unix_url), make_keeper(server.unix_url)
     holder.call("acquire", "left", kind=kind).ok()
     waits = waiter.say("within", "left", kind=kind, wait=2000)
-    until(lambda: server.call("ZCARD", TURNS % "left") == 1, 10, "it has a place")
+    until(lambda: places(server, "left") == 1, 10, "it has a place")
     waits.result().is_code("LK_ETIMEDOUT")
     until(lambda: server.call("EXISTS", TURNS % "left") == 0, 3, "it has no place any more")

@@ -384,6 +384,30 @@ static void test_hold_off(void **state)
 	assert_int_equal(step(&attempt, LK__ATTEMPT_ADOPTED, 50 * MS).action, LK__ATTEMPT_DO_SEND);
 }
 
+/* Who is told of its turn takes a place behind the others at once, and leaves them the lock. */
+static void test_hold_off_with_turns(void **state)
+{
+	(void)state;
+	struct lk__attempt attempt = begin(false, true, 50 * MS);
+	adopted.turns = true;
+	assert_int_equal(step(&attempt, LK__ATTEMPT_ADOPTED, 45 * MS).action, LK__ATTEMPT_DO_SEND);
+	assert_true(attempt.polite);
+	struct lk__attempt other = attempt;
+	struct lk__effects effects = busy(&attempt, 0, 46 * MS);
+	assert_int_equal(effects.action, LK__ATTEMPT_DO_HOLD_OFF);
+	assert_int_equal(effects.until_ns, 50 * MS);
+	assert_int_equal(step(&attempt, LK__ATTEMPT_TIMER, 50 * MS).action, LK__ATTEMPT_DO_SEND);
+	assert_false(attempt.polite);
+	effects = busy(&other, 1000, 46 * MS); /* one of them has it */
+	assert_int_equal(effects.action, LK__ATTEMPT_DO_WAIT);
+	assert_int_equal(effects.until_ns, 1047 * MS);
+	attempt = begin(false, false, 50 * MS);
+	step(&attempt, LK__ATTEMPT_ADOPTED, 45 * MS);
+	struct lk__attempt_event listening = {.type = LK__ATTEMPT_LISTENING, .turns = true};
+	assert_int_equal(feed(&attempt, &listening, 46 * MS).action, LK__ATTEMPT_DO_SEND);
+	assert_true(attempt.polite);
+}
+
 static void test_a_spinner_pauses_and_never_listens(void **state)
 {
 	struct lk__attempt attempt = begin(false, false, 0);
@@ -760,6 +784,7 @@ int main(void)
 		cmocka_unit_test(test_left_with_a_try_in_flight),
 		cmocka_unit_test(test_the_next_caller_comes_before_the_answer),
 		cmocka_unit_test(test_hold_off),
+		cmocka_unit_test(test_hold_off_with_turns),
 		cmocka_unit_test(test_a_spinner_pauses_and_never_listens),
 		cmocka_unit_test(test_a_poll_limits_the_pause),
 		cmocka_unit_test(test_a_poll_follows_the_holder),

@@ -106,7 +106,7 @@ static void test_a_strange_answer_to_a_release_is_no_release(void **state)
 	redisReply replies[] = {{.type = REDIS_REPLY_ARRAY},
 				text(REDIS_REPLY_STATUS, "OK"),
 				text(REDIS_REPLY_STRING, "1"),
-				integer(-7)};
+				integer(-7000000000)};
 	(void)state;
 	for (size_t i = 0; i < COUNT(recipes); i++) {
 		for (size_t j = 0; j < COUNT(replies); j++) {

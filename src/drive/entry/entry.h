@@ -150,7 +150,8 @@ struct lk__waiting {
 	struct lk__request *answered;  /* it was answered while nobody waited for it */
 	bool tries;                    /* the attempt has not heard what became of a try */
 	struct lk__listening *channel; /* while the queue is not empty */
-	bool has_place;                /* in the order of turns, perhaps */
+	bool has_place;                /* in the order of turns, perhaps, */
+	char turn[LK__FIELD_SIZE];     /* under this id; empty: it has none */
 	struct lk__heard mark;
 };
 

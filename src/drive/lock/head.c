@@ -18,6 +18,7 @@
 #define DEAF_NS (1000 * LK__MS)       /* between tries while no message can be heard */
 #define DEAF_POLL_MS 100              /* the same where the server refuses to tell messages */
 #define ANSWER_GRACE_NS (50 * LK__MS) /* beyond a try's deadline, for its answer's way back */
+#define TURN_GRACE_MS 1000            /* beyond the next look, for a place in the order of turns */
 #define LAST_ANSWER_PART 10           /* of the wait limit, beyond it, for the answer to a try: */
 #define LAST_ANSWER_MIN_NS (20 * LK__MS)
 #define LAST_ANSWER_MAX_NS (250 * LK__MS)
@@ -231,6 +232,15 @@ int lk__head_connected(struct lk__head *head, int rc, const lk_error *why)
 
 /* ---- tries ---- */
 
+/* What ends a lock without a message is noticed within this time. A place in the order of turns is
+ * not kept for ever. */
+static int64_t look_most_ms(const struct lk__entry *entry)
+{
+	int64_t look_ms = entry->client->config->look_again_ms;
+	bool turns = (entry->target.recipe->flags & LK__TURNS) != 0;
+	return turns ? lk__earlier(look_ms, LK__TURN_MOST_MS) : look_ms;
+}
+
 /* Makes the request of a try; NULL when out of memory. */
 static struct lk__request *head_request(const struct lk__head *head)
 {
@@ -257,6 +267,8 @@ static struct lk__request *head_request(const struct lk__head *head)
 		.nonce = entry->waiting->try_nonce,
 		.turn = lk__turn_take(entry),
 		.since_us = lk__node_server_us(entry->target.node, waiter->begun_ns),
+		.turn_ms = look_most_ms(entry) + TURN_GRACE_MS,
+		.polite = entry->waiting->attempt.polite,
 		.flags = waiter->settings.flags,
 		.once = waiter->once,
 	};
@@ -319,10 +331,9 @@ static struct lk__listening *head_open_channel(struct lk__entry *entry)
 	size_t size;
 	struct lk__listening *channel = NULL;
 	char *name = head_channel(entry, &size);
-	bool turns = (entry->target.recipe->flags & LK__TURNS) != 0;
 	if (name)
 		channel = lk__channel_open(lk__entry_messages(entry), name, size,
-					   turns ? entry->client->id : NULL, entry);
+					   lk__turn_begin(entry), entry);
 	free(name);
 	return channel;
 }
@@ -359,6 +370,7 @@ int lk__head_subscribed(struct lk__head *head, int rc, const lk_error *why)
 		lk__channel_mark(lk__entry_messages(entry), lk__entry_channel(entry),
 				 &entry->waiting->mark);
 		lk__head_happened(head, LK__ATTEMPT_LISTENING);
+		head->event.turns = lk__turn_take(entry) != NULL;
 		return 0;
 	}
 	head_unconnected(head, why, false);
@@ -501,11 +513,11 @@ int lk__head_step(struct lk__head *head, struct lk__effects *effects)
 	return over ? lk__head_leave(head, over) : 0;
 }
 
-/* What ends a lock without a message is noticed within this time; not by all clients at once. For
- * that the clock's last digits do: a random number would be a system call for each acquire. */
+/* Not by all clients at once. For that the clock's last digits do: a random number would be a system
+ * call for each acquire. */
 static int64_t head_look_ns(const struct lk__entry *entry)
 {
-	int64_t most_ns = entry->client->config->look_again_ms * LK__MS;
+	int64_t most_ns = look_most_ms(entry) * LK__MS;
 	/* The upper ten bits of a product mix them. */
 	uint64_t part = (uint64_t)lk__now_ns() * UINT64_C(0x9e3779b97f4a7c15) >> 54;
 	return most_ns - most_ns / 4 * (int64_t)part / 1024;
@@ -549,6 +561,7 @@ void lk__head_begin(struct lk__head *head, struct lk__entry *entry, struct lk__c
 			   lk__channel_listens(lk__entry_messages(entry), lk__entry_channel(entry)),
 		.hold_off_until_ns = entry->hold_off_until_ns,
 	};
+	head->event.turns = head->event.listens && lk__turn_take(entry);
 	head->error->code = 0;
 	waiter->why = head->error;
 }

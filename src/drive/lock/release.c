@@ -114,6 +114,17 @@ static void release_end(struct lk__entry *entry)
 	lk__entry_promote(entry);
 }
 
+/* How many listen. Where nothing was said on the channel, no echo comes. */
+static int64_t release_heard(const struct lk__release *release, int64_t listeners)
+{
+	struct lk__entry *entry = release->entry;
+	if (listeners >= 0)
+		return listeners;
+	if (release->echo && lk__entry_channel(entry))
+		lk__channel_drop_echo(lk__entry_messages(entry), lk__entry_channel(entry));
+	return -1 - listeners;
+}
+
 bool lk__release_is_lost(const struct lk__request *request, int64_t keep_ms, int64_t begun_ns)
 {
 	return request->sends < 2 || (keep_ms && lk__now_ns() < lk__after_ms(begun_ns, keep_ms));
@@ -125,6 +136,7 @@ static void release_done(const struct lk__release *release, const struct lk__req
 {
 	struct lk__entry *entry = release->entry;
 	lk__count(&entry->client->counters.releases, 1);
+	listeners = release_heard(release, listeners);
 	if (release->lingers)
 		listeners -= lk__node_tellings(entry->target.node);
 	entry->contended = listeners > 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "drive/lock/turn.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,13 +9,23 @@
 
 #define TURNS_PREFIX "lockkeeper_turns" /* as in sync/turns.lua */
 
+const char *lk__turn_begin(struct lk__entry *entry)
+{
+	struct lk__waiting *waiting = entry->waiting;
+	if (!(entry->target.recipe->flags & LK__TURNS))
+		return NULL;
+	if (!waiting->has_place)
+		lk__field(entry, atomic_fetch_add(waiting->attempt.rules.numbers, 1) + 1,
+			  waiting->turn);
+	return waiting->turn;
+}
+
 const char *lk__turn_take(struct lk__entry *entry)
 {
 	struct lk__listening *channel = lk__entry_channel(entry);
-	bool turns = channel && (entry->target.recipe->flags & LK__TURNS) &&
-		     lk__channel_take_turns(lk__entry_messages(entry), channel);
+	bool turns = channel && lk__channel_take_turns(lk__entry_messages(entry), channel);
 	entry->waiting->has_place |= turns;
-	return turns ? entry->client->id : NULL;
+	return turns ? entry->waiting->turn : NULL;
 }
 
 /* Without memory for it, or without the right, the place ends by itself. */
@@ -26,7 +37,7 @@ void lk__turn_leave(struct lk__entry *entry)
 		return;
 	entry->waiting->has_place = false;
 	char *key = lk__derived_name(TURNS_PREFIX, target->key, target->key_size, &size);
-	const char *id = entry->client->id;
+	const char *id = entry->waiting->turn;
 	struct lk__request *request = key ? lk__request_new(3, (const char *[]){"ZREM", key, id},
 							    (size_t[]){4, size, strlen(id)})
 					  : NULL;

@@ -8,20 +8,23 @@
 --   ARGV[3]  deadline of this request, server time in us: it must not run late
 --   ARGV[4]  owner field that gives the lock up for it; empty: none does
 --   ARGV[5]  channel
---   ARGV[6]  of one who listens: the client's id, for the order of turns
---   ARGV[7]  and since when it waits, server time in us
+--   ARGV[6]  of one who listens: the client's id, for the order of turns;
+--   ARGV[7]  since when it waits, server time in us;
+--   ARGV[8]  for how long that is kept if it does not come again, ms;
+--   ARGV[9]  and 1: it wants only a place there, though the lock be free
 --
 -- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
--- Answers: status "TOKEN <token>" granted · integer: held by another, its PTTL, or, where one was
--- to give it up, -3: it does not own it (nothing was done) · status "LATE <server us>" (nothing
--- was done) · status "FREED <reason>": given up, but not taken.
+-- Answers: status "TOKEN <token>" granted · integer: held by another, its PTTL, or how long a free
+-- one is left to others, ms; or, where one was to give it up, -3: it does not own it (nothing was
+-- done) · status "LATE <server us>" (nothing was done) · status "FREED <reason>": given up, but not
+-- taken.
 -- Refused (WRONGTYPE): a key that is something else than a lock, a counter that no token can
 -- follow.
 -- Safe to send twice: a repetition finds its own field, never shortens the lease and answers the
 -- token that it was granted with, which is the newest, since only a grant raises it.
 -- Replicas must have what it grants.
 --include "prologue.lua" gives lease, now
---include "wait_turn.lua" gives wait_turn
+--include "wait_turn.lua" gives wait_turn, take_turn, leave_to_turns
 local from = ARGV[4]
 local own = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
 if type(own) == 'table' then
@@ -45,9 +48,12 @@ if not own and from == '' and redis.call('EXISTS', KEYS[1]) == 1 then
 		return redis.error_reply('WRONGTYPE the key is a hash that is not a lock')
 	end
 	if ARGV[6] then
-		wait_turn(ARGV[6], ARGV[7])
+		wait_turn(ARGV[6], ARGV[7], ARGV[8])
 	end
 	return redis.call('PTTL', KEYS[1])
+end
+if not own and from == '' and ARGV[9] == '1' then
+	return leave_to_turns(ARGV[6], ARGV[7], ARGV[8])
 end
 local newest, most = 0, own and 9007199254740991 or 9007199254740990
 for i = 2, #KEYS do
@@ -91,6 +97,6 @@ for _, write in ipairs(writes) do
 	end
 end
 if ARGV[6] then
-	wait_turn(ARGV[6], '')
+	take_turn(ARGV[6], ARGV[8])
 end
 return redis.status_reply('TOKEN ' .. token)

@@ -97,7 +97,7 @@ static enum lk__exchanged fenced_read_exchange(const struct lk__request *request
 		.acquire = (acquire_request), .release = lk__lock_release, .keep = lk__lock_keep,  \
 		.exchange = (exchange_request), .force = lk__lock_force, .renew = lk__lock_renew,  \
 		.is_locked = lk__lock_is_locked, .is_held_by = lk__lock_is_held_by,                \
-		.read_acquire = fenced_read_acquire, .read_release = lk__reply_released,           \
+		.read_acquire = fenced_read_acquire, .read_release = lk__reply_turn_given,         \
 		.read_keep = lk__reply_released, .read_exchange = fenced_read_exchange,            \
 	}
 

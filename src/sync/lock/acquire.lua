@@ -4,17 +4,20 @@
 --   ARGV[1]  owner field
 --   ARGV[2]  lease, ms
 --   ARGV[3]  deadline of this request, server time in us: it must not run late
---   ARGV[4]  of one who listens: the client's id, for the order of turns
---   ARGV[5]  and since when it waits, server time in us
+--   ARGV[4]  of one who listens: the client's id, for the order of turns;
+--   ARGV[5]  since when it waits, server time in us;
+--   ARGV[6]  for how long that is kept if it does not come again, ms;
+--   ARGV[7]  and 1: it wants only a place there, though the lock be free
 --
 -- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
--- Answers: nil granted · integer: held by another, its PTTL · status "LATE <server us>".
+-- Answers: nil granted · integer: held by another, its PTTL, or how long a free one is left to
+-- others, ms · status "LATE <server us>".
 -- Refused: a key that is something else than a lock (WRONGTYPE).
 -- Safe to send twice: a repetition finds its own field, and never shortens the lease. It writes the
 -- lease all the same, so that what replicas acknowledge behind it is all of this.
 -- Replicas must have what it grants.
 --include "prologue.lua" gives lease, now
---include "wait_turn.lua" gives wait_turn
+--include "wait_turn.lua" gives wait_turn, take_turn, leave_to_turns
 if redis.call('EXISTS', KEYS[1]) == 1 then
 	local own = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
 	if type(own) == 'table' then
@@ -35,11 +38,13 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 			return redis.error_reply('WRONGTYPE the key is a hash that is not a lock')
 		end
 		if ARGV[4] then
-			wait_turn(ARGV[4], ARGV[5])
+			wait_turn(ARGV[4], ARGV[5], ARGV[6])
 		end
 		return redis.call('PTTL', KEYS[1])
 	end
 	lease = math.max(lease, redis.call('PTTL', KEYS[1]))
+elseif ARGV[7] == '1' then
+	return leave_to_turns(ARGV[4], ARGV[5], ARGV[6])
 else
 	redis.call('HSET', KEYS[1], ARGV[1], 1)
 end
@@ -50,6 +55,6 @@ if type(answer) == 'table' then
 	return answer
 end
 if ARGV[4] then
-	wait_turn(ARGV[4], '')
+	take_turn(ARGV[4], ARGV[6])
 end
 return false

@@ -104,7 +104,7 @@ const struct lk__recipe lk__lock_recipe = {
 	.is_locked = lk__lock_is_locked,
 	.is_held_by = lk__lock_is_held_by,
 	.read_acquire = lk__reply_acquired,
-	.read_release = lk__reply_released,
+	.read_release = lk__reply_turn_given,
 	.read_keep = lk__reply_released,
 	.read_exchange = lk__lock_read_exchange,
 };

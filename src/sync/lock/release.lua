@@ -5,7 +5,8 @@
 --   ARGV[2]  channel
 --
 -- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
--- Answers: nil, not the owner · integer: freed, so many subscribers heard of it.
+-- Answers: nil, not the owner · integer: freed, so many subscribers heard of it, or, below zero,
+-- -1 less the subscribers, who heard nothing: the one whose turn it is was told.
 -- Works under memory pressure: HDEL and PUBLISH are never refused for it. The field is the hash's
 -- only one, so the key goes with it.
 -- A user who may not publish frees it all the same, and then nobody is said to have heard.
@@ -20,4 +21,4 @@ if not held then
 	redis.pcall('PUBLISH', ARGV[2], '0')
 	return false
 end
-return give_turn(ARGV[2])
+return give_turn(KEYS[1], ARGV[2])

@@ -3,10 +3,12 @@
 --   KEYS[1] … KEYS[n]   the locks' hashes
 --   ARGV[1] … ARGV[2n]  for each: owner field, channel
 --
+-- Keys beside KEYS: the orders of turns (turns.lua), in the locks' slots.
 -- Answers: an array, for each the subscribers that heard of it, or -1 (not the owner, or
 -- the key is something else) · an error, if the server refused one of them; the others are freed.
 -- Works under memory pressure: HDEL and PUBLISH are never refused for it. Safe to send twice.
 -- A user who may not publish frees them all the same, and then nobody is said to have heard.
+--include "give_turn.lua" gives give_turn
 local answers, refused = {}, nil
 for i = 1, #KEYS do
 	local freed = redis.pcall('HDEL', KEYS[i], ARGV[2 * i - 1])
@@ -14,8 +16,7 @@ for i = 1, #KEYS do
 	if type(freed) == 'table' and not string.find(freed.err, 'WRONGTYPE') then
 		refused = freed
 	elseif freed == 1 then
-		local listeners = redis.pcall('PUBLISH', ARGV[2 * i], '0')
-		answers[i] = type(listeners) == 'number' and listeners or 0
+		answers[i] = give_turn(KEYS[i], ARGV[2 * i], true)
 	end
 end
 return refused or answers
