@@ -13,6 +13,8 @@
 const struct option_row latch_options[] = {
 	{'n', "nonblock", NULL, "wait: fail if the latch is closed, instead of waiting"},
 	{'w', "wait", "WAIT", "wait: wait at most this long"},
+	{OPTION_TTL, "ttl", "TIME",
+	 "set: it goes when it was not changed for TIME (default: it stays)"},
 	WAITING_ROWS("`latch wait`"),
 	{0, NULL, NULL, NULL},
 };
@@ -21,12 +23,15 @@ struct latch_state {
 	int64_t wait_ms; /* -1: no limit */
 	int limits;      /* -n or -w was given */
 	int waits;       /* an option of `wait` was given */
+	int64_t ttl_ms;  /* one of `set`; 0: it was not */
 	struct waiting_wish told;
 };
 
 static int latch_take(void *context, int id, const char *value)
 {
 	struct latch_state *state = context;
+	if (id == OPTION_TTL)
+		return option_duration("--ttl", value, 1, LK_LEASE_MAX_MS, &state->ttl_ms);
 	state->waits = 1;
 	if (waiting_take(&state->told, id))
 		return 0;
@@ -130,6 +135,7 @@ int cmd_latch(const struct command *command, int argc, char **argv)
 	struct session session;
 	struct latch_state state = {.wait_ms = -1};
 	lk_latch *latch = NULL;
+	lk_latch_options options = LK_LATCH_OPTIONS_INIT;
 	lk_error error = {0};
 	int64_t number;
 	int result = session_begin(&session, command, argc, argv, latch_take, &state, 2, 3);
@@ -138,10 +144,14 @@ int cmd_latch(const struct command *command, int argc, char **argv)
 	int code = latch_number(command, &session, &number);
 	if (code == 0 && state.waits && strcmp(session.argv[0], "wait") != 0)
 		code = usage_error(command, "-n, -w, -v and -q are for wait");
+	if (code == 0 && state.ttl_ms && strcmp(session.argv[0], "set") != 0)
+		code = usage_error(command, "--ttl is for set");
 	if (code == 0)
 		code = session_open(&session);
 	const char *name = session.argv[1];
-	if (code == 0 && lk_latch_new(&latch, session.client, name, strlen(name), &error))
+	options.ttl_ms = state.ttl_ms;
+	if (code == 0 &&
+	    lk_latch_new_with(&latch, session.client, name, strlen(name), &options, &error))
 		code = trouble_library(&error);
 	if (code == 0)
 		code = latch_do(&session, latch, number, &state);

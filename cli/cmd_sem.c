@@ -14,18 +14,22 @@
 const struct option_row sem_options[] = {
 	{OPTION_JSON, "json", NULL, "show: print JSON"},
 	{OPTION_FORCE, "force", NULL, "delete: even while permits are in use"},
+	{OPTION_TTL, "ttl", "TIME",
+	 "set: it goes when it was not changed for TIME (default: it stays)"},
 	{0, NULL, NULL, NULL},
 };
 
 struct sem_state {
 	int as_json;
 	int force;
+	int64_t ttl_ms;
 };
 
 static int sem_take(void *context, int id, const char *value)
 {
 	struct sem_state *state = context;
-	(void)value;
+	if (id == OPTION_TTL)
+		return option_duration("--ttl", value, 1, LK_LEASE_MAX_MS, &state->ttl_ms);
 	*(id == OPTION_JSON ? &state->as_json : &state->force) = 1;
 	return 0;
 }
@@ -69,7 +73,7 @@ static int sem_delete(const struct session *session, lk_permit_semaphore *semaph
 	return result < 0 ? sem_trouble(session, &error) : 0;
 }
 
-static int sem_check(const struct command *command, const struct session *session,
+static int sem_check(const struct command *command, const struct session *session, int64_t ttl_ms,
 		     int64_t *count_out)
 {
 	const char *verb = session->argv[0];
@@ -78,6 +82,8 @@ static int sem_check(const struct command *command, const struct session *sessio
 		return usage_error(command, "'%s' is unknown: use set, show or delete", verb);
 	if (is_set && session->argc == 2)
 		return usage_error(command, "COUNT is missing");
+	if (!is_set && ttl_ms)
+		return usage_error(command, "--ttl is for set");
 	if (!is_set && session->argc == 3)
 		return usage_error(command, "%s takes no COUNT", verb);
 	if (session->argv[1][0] == '\0')
@@ -90,17 +96,19 @@ int cmd_sem(const struct command *command, int argc, char **argv)
 	struct session session;
 	lk_permit_semaphore *semaphore = NULL;
 	lk_error error = {0};
-	struct sem_state state = {0, 0};
+	struct sem_state state = {0, 0, 0};
+	lk_permit_semaphore_options options = LK_PERMIT_SEMAPHORE_OPTIONS_INIT;
 	int64_t count = 0;
 	int result = session_begin(&session, command, argc, argv, sem_take, &state, 2, 3);
 	if (result)
 		return -1 - result;
-	int code = sem_check(command, &session, &count);
+	int code = sem_check(command, &session, state.ttl_ms, &count);
+	options.ttl_ms = state.ttl_ms;
 	if (code == 0)
 		code = session_open(&session);
 	const char *name = session.argv[1];
-	if (code == 0 &&
-	    lk_permit_semaphore_new(&semaphore, session.client, name, strlen(name), NULL, &error))
+	if (code == 0 && lk_permit_semaphore_new(&semaphore, session.client, name, strlen(name),
+						 &options, &error))
 		code = trouble_library(&error);
 	if (code == 0 && strcmp(session.argv[0], "delete") == 0)
 		code = sem_delete(&session, semaphore, state.force);

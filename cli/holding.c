@@ -9,12 +9,16 @@
 #include "message.h"
 #include "options.h"
 
+/* Counters of commands that nobody runs any more do not stay. */
+#define COUNTER_TTL_MS (30 * INT64_C(86400000))
+
 static int permits_make(struct holding *holding, lk_client *client, int64_t permits,
 			const char *name, lk_error *error)
 {
 	int64_t free_now = 0, used = 0;
 	lk_permit_semaphore_options options = LK_PERMIT_SEMAPHORE_OPTIONS_INIT;
 	options.permits = permits; /* also where the number is lost while we wait */
+	options.ttl_ms = COUNTER_TTL_MS;
 	int result = lk_permit_semaphore_new(&holding->semaphore, client, name, strlen(name),
 					     &options, error);
 	if (result == 0)

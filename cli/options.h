@@ -30,6 +30,7 @@ enum option_id {
 	OPTION_HOLD_AT_LEAST,
 	OPTION_NO_PREFER_WRITERS,
 	OPTION_WHILE,
+	OPTION_TTL,
 };
 
 /* The option of the commands that take several servers; it stands instead of the common one. */

@@ -5,7 +5,8 @@
  *
  * In Redis, for the latch "ready":
  *
- *   ready                                        string, the count; gone when it is open   no ttl
+ *   ready                                        string, the count; gone when it is open
+ *                                                PX: A TIME TO LIVE
  *   redisson_countdownlatch__channel__{ready}    channel, message "0" open, "1" set or removed
  *   lockkeeper_sc:{ready}:<field>                string, the result of one of our requests
  *                                                PX about a minute
@@ -24,6 +25,12 @@
  * A handle cannot say the count for good, as that of a semaphore can: an open latch has no key
  * either, so the count would close it again.
  *
+ * A TIME TO LIVE. Without one a latch that nobody counts down stays closed for ever. The option
+ * `ttl_ms` of a handle gives one to a latch that is set through it. A latch that has a time to live
+ * lasts `ttl_ms` at least after each lk_latch_try_set() and lk_latch_count_down(); nothing shortens
+ * it. At its end the latch is open, and its waiters go on within a second. A latch that has none
+ * keeps none. All other calls keep it as it is, and so do those through a handle without `ttl_ms`.
+ *
  * WAITING. One request to the server serves all waiting threads of a client. The client sends it at
  * each message, and every second without one.
  */
@@ -41,6 +48,16 @@
 
 typedef struct lk_latch lk_latch;
 
+typedef struct lk_latch_options {
+	size_t struct_size;
+	int64_t ttl_ms; /* at most LK_LEASE_MAX_MS: A TIME TO LIVE; 0: none is given */
+} lk_latch_options;
+
+#define LK_LATCH_OPTIONS_INIT                                                                      \
+	{                                                                                          \
+		sizeof(lk_latch_options), 0                                                        \
+	}
+
 LK_BEGIN_DECLS
 
 /*
@@ -50,6 +67,13 @@ LK_BEGIN_DECLS
  */
 LK_API int lk_latch_new(lk_latch **latch_out, lk_client *client, const void *name, size_t name_size,
 			lk_error *error);
+
+/*
+ * The same with options, which may be NULL. Errors: LK_EINVAL also for `ttl_ms` beyond 0 …
+ * LK_LEASE_MAX_MS. Since 0.1.
+ */
+LK_API int lk_latch_new_with(lk_latch **latch_out, lk_client *client, const void *name,
+			     size_t name_size, const lk_latch_options *options, lk_error *error);
 
 /* Frees a handle. NULL is fine. Returns NULL. Since 0.1. */
 LK_API lk_latch *lk_latch_free(lk_latch *latch);

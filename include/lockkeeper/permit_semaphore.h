@@ -9,8 +9,9 @@
  *
  * In Redis, for the semaphore "pool":
  *
- *   pool                            string, the free permits        no ttl
+ *   pool                            string, the free permits        PX: A TIME TO LIVE
  *   {pool}:timeout                  sorted set { permit id, 16 bytes → its end, ms since 1970 }
+ *                                   PX: the same
  *   redisson_sc:{pool}              channel, message: the free permits after a change
  *   lockkeeper_sc:{pool}:<field>    string, the result of one of our requests    PX about a minute
  *
@@ -37,6 +38,16 @@
  * Give the same number everywhere: the first one is used. Permits that went with the data are lost
  * (LK_EVENT_LOST); their holders may be at work until they learn it.
  *
+ * A TIME TO LIVE. Without one a semaphore stays for ever. The option `ttl_ms` of a handle gives one
+ * to a semaphore that is made through it: by lk_permit_semaphore_try_set(),
+ * lk_permit_semaphore_set(), lk_permit_semaphore_add(), or an acquire with the option `permits`. A
+ * semaphore that has a time to live lasts `ttl_ms` at least after each of these calls; an acquire
+ * counts when it is granted. It also lasts as long as a permit that is in use, also when that is
+ * renewed or gets another lease. Nothing shortens it. A semaphore that has none keeps none, except
+ * that lk_permit_semaphore_set() gives it one: who says how many there are says how long. All other
+ * calls keep it as it is, and so does every call through a handle without `ttl_ms`. Java's
+ * setPermits() and addPermits() take it away.
+ *
  * FAIRNESS. Callers of one client form one queue, first come, first served. The first waits until
  * all permits that it asked for are free. Processes are served in no particular order. A waiter
  * looks again at each message, when the next permit ends, and every second.
@@ -60,11 +71,12 @@ typedef struct lk_permit_semaphore lk_permit_semaphore;
 typedef struct lk_permit_semaphore_options {
 	size_t struct_size;
 	int64_t permits; /* set where the semaphore is missing: A LOST NUMBER; 0: nothing is */
+	int64_t ttl_ms;  /* at most LK_LEASE_MAX_MS: A TIME TO LIVE; 0: none is given */
 } lk_permit_semaphore_options;
 
 #define LK_PERMIT_SEMAPHORE_OPTIONS_INIT                                                           \
 	{                                                                                          \
-		sizeof(lk_permit_semaphore_options), 0                                             \
+		sizeof(lk_permit_semaphore_options), 0, 0                                          \
 	}
 
 typedef struct lk_permit {
@@ -76,8 +88,8 @@ LK_BEGIN_DECLS
 /*
  * Makes a handle for a name, as lk_lock_new() does; `options` may be NULL. Names whose keys would
  * be in different slots of a cluster are refused ("a}b"). Does no I/O. Free it with
- * lk_permit_semaphore_free(). Errors: LK_EINVAL (also `permits` beyond 0 … LK_PERMITS_MAX),
- * LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * lk_permit_semaphore_free(). Errors: LK_EINVAL (also `permits` beyond 0 … LK_PERMITS_MAX, `ttl_ms`
+ * beyond 0 … LK_LEASE_MAX_MS), LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_permit_semaphore_new(lk_permit_semaphore **semaphore_out, lk_client *client,
 				   const void *name, size_t name_size,

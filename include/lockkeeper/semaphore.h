@@ -5,7 +5,7 @@
  *
  * In Redis, for the semaphore "pool":
  *
- *   pool                            string, the free permits       ttl: none, or as it was set
+ *   pool                            string, the free permits       PX: A TIME TO LIVE
  *   redisson_sc:{pool}              channel, message: the free permits after a change
  *   lockkeeper_sc:{pool}:<field>    string, the result of one of our requests    PX a minute;
  *                                   of an acquire: one hour
@@ -36,6 +36,14 @@
  * as many new ones, and what they release counts again: let `permits` be a number that can be
  * exceeded for a while, or use the permit semaphore, whose lost permits nobody can release.
  *
+ * A TIME TO LIVE. Without one a semaphore stays for ever. The option `ttl_ms` of a handle gives one
+ * to a semaphore that is made through it: by lk_semaphore_try_set(), lk_semaphore_release(),
+ * lk_semaphore_add(), or an acquire with the option `permits`. A semaphore that has a time to live
+ * lasts `ttl_ms` at least after each of these calls, and after lk_semaphore_drain(); an acquire
+ * counts when it is granted. Nothing shortens it. A semaphore that has none keeps none: who made it
+ * wanted it so. Through a handle without `ttl_ms`, all calls keep the time to live as it is; Java's
+ * addPermits() and drainPermits() take it away.
+ *
  * FAIRNESS. Callers of one client form one queue, first come, first served. The first waits until
  * all permits that it asked for are free. Processes are served in no particular order. A waiter
  * looks again at each message, and every second without one.
@@ -57,11 +65,12 @@ typedef struct lk_semaphore lk_semaphore;
 typedef struct lk_semaphore_options {
 	size_t struct_size;
 	int64_t permits; /* set where the semaphore is missing: A LOST NUMBER; 0: nothing is */
+	int64_t ttl_ms;  /* at most LK_LEASE_MAX_MS: A TIME TO LIVE; 0: none is given */
 } lk_semaphore_options;
 
 #define LK_SEMAPHORE_OPTIONS_INIT                                                                  \
 	{                                                                                          \
-		sizeof(lk_semaphore_options), 0                                                    \
+		sizeof(lk_semaphore_options), 0, 0                                                 \
 	}
 
 LK_BEGIN_DECLS
@@ -69,8 +78,8 @@ LK_BEGIN_DECLS
 /*
  * Makes a handle for a name, as lk_lock_new() does; `options` may be NULL. Names whose keys would
  * be in different slots of a cluster are refused ("a}b"). Does no I/O. Free it with
- * lk_semaphore_free(). Errors: LK_EINVAL (also `permits` beyond 0 … LK_PERMITS_MAX), LK_ENOMEM,
- * LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * lk_semaphore_free(). Errors: LK_EINVAL (also `permits` beyond 0 … LK_PERMITS_MAX, `ttl_ms` beyond
+ * 0 … LK_LEASE_MAX_MS), LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_semaphore_new(lk_semaphore **semaphore_out, lk_client *client, const void *name,
 			    size_t name_size, const lk_semaphore_options *options, lk_error *error);
@@ -80,10 +89,10 @@ LK_API lk_semaphore *lk_semaphore_free(lk_semaphore *semaphore);
 
 /*
  * Sets the number of permits if there is no such semaphore yet (RSemaphore.trySetPermits): 0 …
- * LK_PERMITS_MAX. It lasts `ttl_ms` (at most LK_LEASE_MAX_MS) or, with 0, has no end. Returns 1
- * when it set the number, 0 when the semaphore exists. Blocks for one round trip, at most for the
- * command limit. Errors: LK_EINVAL, LK_EWRONGTYPE, LK_EMAYBEHELD (no answer: it may have been set)
- * and those of lk_client_ping(). Since 0.1.
+ * LK_PERMITS_MAX. It lasts `ttl_ms` (at most LK_LEASE_MAX_MS) or, with 0, as the handle says (A
+ * TIME TO LIVE). Returns 1 when it set the number, 0 when the semaphore exists. Blocks for one
+ * round trip, at most for the command limit. Errors: LK_EINVAL, LK_EWRONGTYPE, LK_EMAYBEHELD (no
+ * answer: it may have been set) and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_semaphore_try_set(lk_semaphore *semaphore, int64_t permits, int64_t ttl_ms,
 				lk_error *error);

@@ -119,6 +119,7 @@ int lk__counter_acquire(struct lk__counter_call *call, struct lk__want *want)
 	struct lk__counter *counter = call->counter;
 	int rc = lk__loop_start(counter->client, call->error);
 	want->owner = (struct lk__owner){.serial = call->thread->serial};
+	want->settings.ttl_ms = counter->ttl_ms;
 	if (rc == 0)
 		rc = lk__caller_acquire(counter->entry, call->thread, want, call->error);
 	return lk__counter_waited(counter->entry, want->count, rc, call->error);

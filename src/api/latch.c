@@ -11,10 +11,9 @@
 #include "base/fail.h"
 #include "sync/latch/latch.h"
 
-int lk_latch_new(lk_latch **latch_out, lk_client *client, const void *name, size_t name_size,
-		 lk_error *error)
+static int latch_make(lk_latch **latch_out, lk_client *client, const void *name, size_t name_size,
+		      int64_t ttl_ms, const char *operation, lk_error *error)
 {
-	const char *operation = "lk_latch_new";
 	if (!latch_out)
 		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
 	lk_latch *latch = calloc(1, sizeof(*latch));
@@ -22,11 +21,32 @@ int lk_latch_new(lk_latch **latch_out, lk_client *client, const void *name, size
 		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
 	int rc = lk__counter_open(&latch->counter, client, &lk__latch_recipe, name, name_size,
 				  operation, error);
-	if (rc < 0)
+	if (rc < 0) {
 		free(latch);
-	else
-		*latch_out = latch;
-	return rc;
+		return rc;
+	}
+	latch->counter->ttl_ms = ttl_ms;
+	*latch_out = latch;
+	return 0;
+}
+
+int lk_latch_new(lk_latch **latch_out, lk_client *client, const void *name, size_t name_size,
+		 lk_error *error)
+{
+	return latch_make(latch_out, client, name, name_size, 0, "lk_latch_new", error);
+}
+
+int lk_latch_new_with(lk_latch **latch_out, lk_client *client, const void *name, size_t name_size,
+		      const lk_latch_options *options, lk_error *error)
+{
+	const char *operation = "lk_latch_new_with";
+	lk_latch_options own;
+	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
+	if (rc == 0)
+		rc = lk__check_range(operation, "ttl_ms", own.ttl_ms, 0, LK_LEASE_MAX_MS, error);
+	return rc < 0 ? rc
+		      : latch_make(latch_out, client, name, name_size, own.ttl_ms, operation,
+				   error);
 }
 
 lk_latch *lk_latch_free(lk_latch *latch)

@@ -23,6 +23,8 @@ int lk_permit_semaphore_new(lk_permit_semaphore **semaphore_out, lk_client *clie
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
 		rc = lk__check_range(operation, "permits", own.permits, 0, LK_PERMITS_MAX, error);
+	if (rc == 0)
+		rc = lk__check_range(operation, "ttl_ms", own.ttl_ms, 0, LK_LEASE_MAX_MS, error);
 	if (rc < 0)
 		return rc;
 	lk_permit_semaphore *semaphore = calloc(1, sizeof(*semaphore));
@@ -31,11 +33,13 @@ int lk_permit_semaphore_new(lk_permit_semaphore **semaphore_out, lk_client *clie
 	semaphore->permits = own.permits;
 	rc = lk__counter_open(&semaphore->counter, client, &lk__permit_queue_recipe, name,
 			      name_size, operation, error);
-	if (rc < 0)
+	if (rc < 0) {
 		free(semaphore);
-	else
-		*semaphore_out = semaphore;
-	return rc;
+		return rc;
+	}
+	semaphore->counter->ttl_ms = own.ttl_ms;
+	*semaphore_out = semaphore;
+	return 0;
 }
 
 lk_permit_semaphore *lk_permit_semaphore_free(lk_permit_semaphore *semaphore)

@@ -69,6 +69,7 @@ static int start_wait(struct start *start, struct lk__counter *counter, const ch
 	struct lk__async_want want = {
 		.acquire = {.wait_ms = wait_ms, .count = count, .settings = {.permits = permits}}};
 	int rc = start_enter(start, counter, name, error);
+	want.acquire.settings.ttl_ms = counter ? counter->ttl_ms : 0;
 	return rc < 0 ? rc : start_on(start, counter->entry, &nobody, operation, &want);
 }
 
@@ -277,14 +278,16 @@ static int permits_take(lk_queue *queue, lk_permit_semaphore *semaphore, const c
 	if (rc < 0)
 		return lk__counter_leave(&start.call, rc);
 	start.tag = own.tag;
-	struct lk__async_want want = {.acquire = {.wait_ms = wait_ms,
-						  .count = count,
-						  .lease_ms = own.lease_ms,
-						  .max_hold_ms = own.max_hold_ms,
-						  .margin_ms = own.margin_ms,
-						  .no_loss = own.no_loss,
-						  .settings = {.permits = semaphore->permits},
-						  .tag = own.tag}};
+	struct lk__async_want want = {
+		.acquire = {.wait_ms = wait_ms,
+			    .count = count,
+			    .lease_ms = own.lease_ms,
+			    .max_hold_ms = own.max_hold_ms,
+			    .margin_ms = own.margin_ms,
+			    .no_loss = own.no_loss,
+			    .settings = {.permits = semaphore->permits,
+					 .ttl_ms = semaphore->counter->ttl_ms},
+			    .tag = own.tag}};
 	return start_on(&start, semaphore->counter->entry, &nobody, LK_OP_ACQUIRE, &want);
 }
 

@@ -21,6 +21,8 @@ int lk_semaphore_new(lk_semaphore **semaphore_out, lk_client *client, const void
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
 		rc = lk__check_range(operation, "permits", own.permits, 0, LK_PERMITS_MAX, error);
+	if (rc == 0)
+		rc = lk__check_range(operation, "ttl_ms", own.ttl_ms, 0, LK_LEASE_MAX_MS, error);
 	if (rc < 0)
 		return rc;
 	lk_semaphore *semaphore = calloc(1, sizeof(*semaphore));
@@ -29,11 +31,13 @@ int lk_semaphore_new(lk_semaphore **semaphore_out, lk_client *client, const void
 	semaphore->permits = own.permits;
 	rc = lk__counter_open(&semaphore->counter, client, &lk__semaphore_recipe, name, name_size,
 			      operation, error);
-	if (rc < 0)
+	if (rc < 0) {
 		free(semaphore);
-	else
-		*semaphore_out = semaphore;
-	return rc;
+		return rc;
+	}
+	semaphore->counter->ttl_ms = own.ttl_ms;
+	*semaphore_out = semaphore;
+	return 0;
 }
 
 lk_semaphore *lk_semaphore_free(lk_semaphore *semaphore)

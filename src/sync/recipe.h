@@ -70,6 +70,7 @@ struct lk__try {
 	int64_t alive_ms;      /* how long one who waits counts as alive without a sign of it */
 	int64_t count;         /* permits */
 	int64_t permits;       /* how many there are where there is no count; 0: not said */
+	int64_t ttl_ms;        /* how long the count lasts at least; 0: not said */
 	uint64_t other_number; /* number of the other side that the owner has; 0: it has not */
 	uint64_t settled;      /* an earlier number, whose grant its caller has; 0 */
 	uint64_t nonce;        /* random; a message that brings the lock repeats it */

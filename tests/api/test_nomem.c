@@ -150,7 +150,7 @@ static void run_counters(struct script *script)
 	attempt(1, lk_semaphore_release_if_exists(script->semaphore, 1, &err));
 	attempt(0, lk_semaphore_drain(script->semaphore, &count, &err));
 	attempt(1, lk_semaphore_delete(script->semaphore, &err));
-	attempt(0, lk_latch_new(&script->latch, script->client, "gate", 4, &err));
+	attempt(0, lk_latch_new_with(&script->latch, script->client, "gate", 4, NULL, &err));
 	attempt(1, lk_latch_try_set(script->latch, 2, &err));
 	attempt(0, lk_latch_count_down(script->latch, 2, &count, &err));
 	attempt(0, lk_latch_count(script->latch, &count, &err));

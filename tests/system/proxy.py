@@ -81,6 +81,10 @@ def name_of(argv: list[bytes]) -> str:
     args = argv[3 + keys:]
     if any(b":kept:" in arg for arg in args):
         return "keep"
+    if any(key.startswith(b"lockkeeper_sc:") for key in argv[4:3 + keys]):
+        return verb  # a count
+    if argv[3].endswith(b":timeout") and len(args) == keys:
+        return "renew"  # permits, with their counts
     if keys == 1 and len(args) == 1:
         return "force"
     if keys == 1 and len(args) == 3:

@@ -159,6 +159,7 @@ struct lk__request *lk__change_request(const struct lk__changing *changing)
 	lk__words_channel(&words, target);
 	for (size_t i = 0; i < change->argument_count; i++)
 		lk__words_text(&words, change->arguments[i]);
+	lk__words_number(&words, changing->counter->ttl_ms);
 	return lk__words_script(&words, change->script, keys);
 }
 

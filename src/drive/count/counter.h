@@ -21,6 +21,7 @@ struct lk__counter {
 	_Atomic size_t refs; /* of the handle, and of changes in flight */
 	lk_client *client;
 	struct lk__entry *entry;
+	int64_t ttl_ms; /* how long the count lasts at least; 0: not said */
 	pthread_mutex_t mutex;
 	uint64_t *settled; /* changes whose records can go: as many as were made at once */
 	size_t settled_count, settled_room;
@@ -32,7 +33,7 @@ void lk__counter_ref(struct lk__counter *counter);
 void lk__counter_unref(struct lk__counter *counter);
 
 /* What is to be changed: a script with the keys count, record and settled record, and the arguments
- * deadline, channel and these. */
+ * deadline, channel, these, and how long the count lasts at least. */
 struct lk__change {
 	enum lk__script_id script;
 	bool permits; /* another key: the permits in use */

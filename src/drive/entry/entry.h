@@ -39,6 +39,7 @@ struct lk__settings {
 	int64_t spin_min_ms, spin_max_ms;
 	int spin_factor;
 	int64_t permits; /* how many there are where there is no count; 0: not said */
+	int64_t ttl_ms;  /* how long the count lasts at least; 0: not said */
 };
 
 struct lk__caller;

@@ -262,6 +262,7 @@ static struct lk__request *head_request(const struct lk__head *head)
 		.alive_ms = entry->client->config->fair_wait_ms,
 		.count = waiter->count,
 		.permits = waiter->settings.permits,
+		.ttl_ms = waiter->settings.ttl_ms,
 		.other_number = waiter->other_number,
 		.settled = entry->settled,
 		.nonce = entry->waiting->try_nonce,

@@ -6,16 +6,19 @@
 --   ARGV[1]  deadline of this request, server time in us
 --   ARGV[2]  channel
 --   ARGV[3]  by how much
+--   ARGV[4]  how long it lasts at least, ms, if it has a time to live; 0: not said
 --
 -- Answers: integer: what is left of the count · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).
 -- Safe to send twice: a repetition finds its record. An open latch stays as it is.
 -- Replicas must have what it did.
-local by = tonumber(ARGV[3])
-if not string.find(ARGV[3], '^%d+$') or by < 1 or by > 9007199254740991 then
+local by, lasts = tonumber(ARGV[3]), tonumber(ARGV[4] or 0)
+if not string.find(ARGV[3], '^%d+$') or by < 1 or by > 9007199254740991 or
+	not lasts or lasts % 1 ~= 0 or lasts < 0 or lasts > 31536000000 then
 	return redis.error_reply('LOCKKEEPER bad count')
 end
 --include "change.lua" gives now, kept
+--include "last.lua" gives make_last
 local kind = redis.call('TYPE', KEYS[1]).ok
 local count = kind == 'string' and redis.call('GET', KEYS[1])
 if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then
@@ -35,6 +38,9 @@ if tonumber(count) <= by then
 	redis.pcall('PUBLISH', ARGV[2], '0')
 else
 	left = redis.call('DECRBY', KEYS[1], ARGV[3])
+	if lasts > 0 then
+		make_last(lasts)
+	end
 end
 redis.call('SET', KEYS[2], string.format('%.0f', left), 'PX', kept)
 return left

@@ -6,6 +6,8 @@
 --   ARGV[1]  deadline of this request, server time in us
 --   ARGV[2]  channel
 --
+-- The last argument, a time to live, is there as in all changes.
+--
 -- Answers: 1 removed, 0 there was none · status "LATE <server us>". A key of another type is left
 -- alone (WRONGTYPE).
 -- Safe to send twice: a repetition finds its record, and removes no count that was set since.

@@ -8,19 +8,23 @@
 --   ARGV[4]  the first 14 bytes of the ids; the last two count from 0
 --   ARGV[5]  channel
 --   ARGV[6]  how many there are where there is no count; 0: not said
+--   ARGV[7]  how long it lasts at least, ms, if it has a time to live, or is made here; 0: not said
 --
 -- Answers: nil granted · integer: too few are free, ms until the next one expires (-1: none does)
 -- · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).
 -- Safe to send twice: a repetition finds its ids, and never shortens a lease.
 -- Replicas must have what it grants.
-local wanted, all = tonumber(ARGV[1]), tonumber(ARGV[6])
+local wanted, all, lasts = tonumber(ARGV[1]), tonumber(ARGV[6]), tonumber(ARGV[7] or 0)
 if not string.find(ARGV[1], '^%d+$') or wanted < 1 or wanted > 1000 or #ARGV[4] ~= 14 or
-	not string.find(ARGV[6], '^%d+$') or all > 2147483647 then
+	not string.find(ARGV[6], '^%d+$') or all > 2147483647 or
+	not lasts or lasts % 1 ~= 0 or lasts < 0 or lasts > 31536000000 then
 	return redis.error_reply('LOCKKEEPER bad number of permits or id')
 end
 --include "prologue.lua" gives lease, now
 now = math.floor(now / 1000)
+local in_use, now_ms = KEYS[2], now
+--include "last_permits.lua" gives make_last
 local kind = redis.call('TYPE', KEYS[1]).ok
 local count = kind == 'string' and redis.call('GET', KEYS[1])
 if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then
@@ -38,7 +42,11 @@ end
 if not count and all > 0 then
 	free = all - redis.call('ZCARD', KEYS[2])
 	count = string.format('%.0f', free)
-	redis.call('SET', KEYS[1], count)
+	if lasts > 0 then
+		redis.call('SET', KEYS[1], count, 'PX', ARGV[7])
+	else
+		redis.call('SET', KEYS[1], count)
+	end
 end
 local ids, ends, needed = {}, {}, 0
 for i = 1, wanted do
@@ -62,10 +70,7 @@ if granted then
 			return added
 		end
 	end
-	local ttl = redis.call('PTTL', KEYS[1])
-	if ttl > 0 then
-		redis.call('PEXPIRE', KEYS[2], ttl)
-	end
+	make_last(lasts)
 end
 if #expired > 0 and free > 0 then
 	redis.pcall('PUBLISH', ARGV[5], string.format('%.0f', free))

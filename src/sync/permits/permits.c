@@ -89,6 +89,7 @@ static struct lk__request *permits_acquire(const struct lk__try *wanted)
 	lk__words_add(&words, (const char *)id, PREFIX_BYTES);
 	lk__words_channel(&words, target);
 	lk__words_number(&words, wanted->permits);
+	lk__words_number(&words, wanted->ttl_ms);
 	return lk__words_script(&words, LK__SCRIPT_PERMITS_ACQUIRE, 2);
 }
 
@@ -136,19 +137,21 @@ static struct lk__request *permit_renew(const struct lk__renewal *renewals, size
 {
 	struct lk__words words = {0};
 	assert(count > 0);
-	lk__words_many(&words, 3 * count);
+	lk__words_many(&words, 4 * count);
 	for (size_t i = 0; i < count; i++) {
 		size_t size = 0;
 		char *in_use = lk__permits_key(renewals[i].target, &size);
 		lk__words_own(&words, in_use, size);
 	}
+	for (size_t i = 0; i < count; i++)
+		lk__words_add(&words, renewals[i].target->key, renewals[i].target->key_size);
 	for (size_t i = 0; i < count; i++) {
 		unsigned char id[LK__PERMIT_ID_BYTES] = {0};
 		lk__permit_bytes(renewals[i].field, id);
 		lk__words_copy(&words, id, sizeof(id));
 		lk__words_number(&words, renewals[i].lease_ms);
 	}
-	return lk__words_script(&words, LK__SCRIPT_PERMITS_RENEW, count);
+	return lk__words_script(&words, LK__SCRIPT_PERMITS_RENEW, 2 * count);
 }
 
 const struct lk__recipe lk__permit_queue_recipe = {

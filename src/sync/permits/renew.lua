@@ -2,21 +2,21 @@
 -- A lease of 1 ms only looks: it writes nothing. All others write, if only by 1 ms, so that what
 -- replicas acknowledge behind it is also what an earlier one has done.
 --
---   KEYS[1] …  for each of them, the permits in use
+--   KEYS[1] …  for each of them, the permits in use; then for each of them, the count
 --   ARGV[1] …  for each of them, id and lease in ms
 --
 -- Answers: for each, 1 done, 0 not in use, or expired.
 -- Replicas must have what it did.
 --include "time.lua" gives now
 now = math.floor(now / 1000)
-local answers = {}
-for i = 1, #KEYS do
+local answers, lasts, permits = {}, {}, #ARGV / 2
+for i = 1, permits do
 	local lease = tonumber(ARGV[2 * i])
 	if not lease or lease < 1 or lease > 31536000000 then
 		return redis.error_reply('LOCKKEEPER bad lease')
 	end
 end
-for i = 1, #KEYS do
+for i = 1, permits do
 	local expiry = redis.pcall('ZSCORE', KEYS[i], ARGV[2 * i - 1])
 	answers[i] = 0
 	if expiry and type(expiry) ~= 'table' and tonumber(expiry) > now then
@@ -27,8 +27,17 @@ for i = 1, #KEYS do
 			redis.call('ZREM', KEYS[i], '')
 			redis.call('ZADD', KEYS[i], 'XX', string.format('%.0f', wanted),
 				ARGV[2 * i - 1])
+			lasts[i] = wanted - now
 		end
 		answers[i] = 1
+	end
+end
+-- What has a time to live lasts as long as the permit.
+for i, key in ipairs(KEYS) do
+	local least = lasts[(i - 1) % permits + 1]
+	local rest = least and redis.call('PTTL', key) or -1
+	if rest >= 0 and rest < least then
+		redis.pcall('PEXPIRE', key, string.format('%.0f', least))
 	end
 end
 return answers

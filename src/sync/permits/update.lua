@@ -1,5 +1,6 @@
 -- Gives a permit a new lease, from now.
 --
+--   KEYS[1]  the count of free permits
 --   KEYS[2]  the record of this request
 --   KEYS[3]  the record of an earlier one whose end its client knows: it can go
 --   KEYS[4]  the permits in use
@@ -7,7 +8,7 @@
 --   ARGV[3]  id, 32 hexadecimal digits
 --   ARGV[4]  lease, ms
 --
--- The first key, the count, and the second argument, the channel, are there as in all changes.
+-- The second argument, the channel, and the last, a time to live, are there as in all changes.
 --
 -- Answers: integer 1 done, 0 not in use, or expired · status "LATE <server us>".
 -- Safe to send twice: a repetition finds its record, and does not undo what a later request did.
@@ -21,7 +22,8 @@ end
 local id = string.gsub(ARGV[3], '..', function(hex)
 	return string.char(tonumber(hex, 16))
 end)
-local now_ms = math.floor(now / 1000)
+local in_use, now_ms = KEYS[4], math.floor(now / 1000)
+--include "last_permits.lua" gives make_last
 local expiry = redis.call('ZSCORE', KEYS[4], id)
 if not expiry or tonumber(expiry) <= now_ms then
 	-- A copy that is still to come must not find another answer.
@@ -33,6 +35,7 @@ end
 redis.call('ZREM', KEYS[4], '')
 redis.call('SET', KEYS[2], '1', 'PX', kept)
 redis.call('ZADD', KEYS[4], 'XX', string.format('%.0f', now_ms + lease), id)
+make_last(0)
 if KEYS[3] ~= KEYS[2] then
 	redis.call('DEL', KEYS[3])
 end

@@ -6,14 +6,17 @@
 --   ARGV[1]  permits wanted
 --   ARGV[2]  deadline of this request, server time in us: it must not run late
 --   ARGV[3]  how many there are where there is no count; 0: not said
+--   ARGV[4]  how long it lasts at least, ms, if it has a time to live, or is made here; 0: not said
 --
 -- Answers: nil granted · integer -1: too few are free · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).
 -- Safe to send twice: a repetition finds its record.
 -- Replicas must have what it grants.
 local wanted, deadline, all = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local lasts = tonumber(ARGV[4] or 0)
 if not string.find(ARGV[1], '^%d+$') or wanted < 1 or wanted > 2147483647 or not deadline or
-	not string.find(ARGV[3], '^%d+$') or all > 2147483647 then
+	not string.find(ARGV[3], '^%d+$') or all > 2147483647 or
+	not lasts or lasts % 1 ~= 0 or lasts < 0 or lasts > 31536000000 then
 	return redis.error_reply('LOCKKEEPER bad number of permits or deadline')
 end
 if redis.call('EXISTS', KEYS[2]) == 1 then
@@ -23,13 +26,18 @@ if redis.call('EXISTS', KEYS[2]) == 1 then
 end
 --include "time.lua" gives now
 --include "late.lua"
+--include "last.lua" gives make_last
 local kind = redis.call('TYPE', KEYS[1]).ok
 local count = kind == 'string' and redis.call('GET', KEYS[1])
 if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a semaphore')
 end
 if not count and all > 0 then
-	redis.call('SET', KEYS[1], ARGV[3])
+	if lasts > 0 then
+		redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[4])
+	else
+		redis.call('SET', KEYS[1], ARGV[3])
+	end
 	count = ARGV[3]
 end
 if not count or tonumber(count) < wanted then
@@ -45,5 +53,8 @@ if type(answer) == 'table' then
 end
 if KEYS[3] ~= KEYS[2] then
 	redis.call('DEL', KEYS[3])
+end
+if lasts > 0 then
+	make_last(lasts)
 end
 return false

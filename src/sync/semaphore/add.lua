@@ -8,18 +8,21 @@
 --   ARGV[3]  how many, maybe negative
 --   ARGV[4]  1: only if there is such a semaphore
 --   ARGV[5]  what it is added to where there is none
+--   ARGV[6]  how long it lasts at least, ms, if it has a time to live, or is made here; 0: not said
 --
 -- Answers: integer 1 done, 0 there was none (ARGV[4]) · status "OVERFLOW": the count would leave
 -- its range (nothing was done) · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).
--- Safe to send twice: a repetition finds its record. The key keeps its time to live.
+-- Safe to send twice: a repetition finds its record.
 -- Replicas must have what it did.
-local added, none = tonumber(ARGV[3]), tonumber(ARGV[5])
+local added, none, lasts = tonumber(ARGV[3]), tonumber(ARGV[5]), tonumber(ARGV[6] or 0)
 if not string.find(ARGV[3], '^-?%d+$') or math.abs(added) > 2147483647 or
-	not string.find(ARGV[5], '^-?%d+$') or math.abs(none) > 2147483647 then
+	not string.find(ARGV[5], '^-?%d+$') or math.abs(none) > 2147483647 or
+	not lasts or lasts % 1 ~= 0 or lasts < 0 or lasts > 31536000000 then
 	return redis.error_reply('LOCKKEEPER bad number of permits')
 end
 --include "change.lua" gives now, kept
+--include "last.lua" gives make_last
 local kind = redis.call('TYPE', KEYS[1]).ok
 local count = kind == 'string' and redis.call('GET', KEYS[1])
 if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then
@@ -37,7 +40,14 @@ if sum > 2147483647 or sum < -2147483648 then
 end
 -- First a write that is allowed when memory is short.
 redis.call('DEL', KEYS[3])
-redis.call('INCRBY', KEYS[1], string.format('%.0f', sum - (tonumber(count) or 0)))
+if not count and lasts > 0 then
+	redis.call('SET', KEYS[1], string.format('%.0f', sum), 'PX', ARGV[6])
+else
+	redis.call('INCRBY', KEYS[1], string.format('%.0f', sum - (tonumber(count) or 0)))
+end
+if lasts > 0 then
+	make_last(lasts)
+end
 redis.call('SET', KEYS[2], '1', 'PX', kept)
 if sum > 0 then
 	redis.pcall('PUBLISH', ARGV[2], string.format('%.0f', sum))

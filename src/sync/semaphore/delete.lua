@@ -6,7 +6,7 @@
 --   KEYS[4]  the permits in use, of a permit semaphore; else there is no such key
 --   ARGV[1]  deadline of this request, server time in us
 --
--- The second argument, the channel, is there as in all changes.
+-- The second argument, the channel, and the last, a time to live, are there as in all changes.
 --
 -- Answers: integer 1 removed, 0 there was none · status "LATE <server us>".
 -- Safe to send twice: a repetition finds its record, and removes nothing that was made since.

@@ -4,16 +4,27 @@
 --   KEYS[2]  the record of this request
 --   KEYS[3]  the record of an earlier one whose end its client knows: it can go
 --   ARGV[1]  deadline of this request, server time in us
+--   ARGV[3]  how long it lasts at least, ms, if it has a time to live; 0: not said
 --
 -- Answers: integer: what the count was · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).
--- Safe to send twice: a repetition finds its record. The key keeps its time to live.
+-- The second argument, the channel, is there as in all changes.
+--
+-- Safe to send twice: a repetition finds its record.
 -- Replicas must have what it did.
+local lasts = tonumber(ARGV[3] or 0)
+if not lasts or lasts % 1 ~= 0 or lasts < 0 or lasts > 31536000000 then
+	return redis.error_reply('LOCKKEEPER bad time to live')
+end
 --include "change.lua" gives now, kept
+--include "last.lua" gives make_last
 local kind = redis.call('TYPE', KEYS[1]).ok
 local count = kind == 'string' and redis.call('GET', KEYS[1])
 if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a semaphore')
+end
+if lasts > 0 then
+	make_last(lasts)
 end
 if not count or tonumber(count) == 0 then
 	-- A copy that is still to come must not find another answer.

@@ -6,17 +6,20 @@
 --   ARGV[1]  deadline of this request, server time in us
 --   ARGV[2]  channel
 --   ARGV[3]  how many
---   ARGV[4]  time to live, ms; 0: none
+--   ARGV[4]  time to live, ms; 0: the next one
+--   ARGV[5]  how long it lasts at least, ms, if it has a time to live, or is made here; 0: for ever
 --
 -- Answers: integer 1 set, 0 there is one already · status "LATE <server us>".
 -- Safe to send twice: a repetition finds its record.
 -- Replicas must have what it did.
-local count, ttl = tonumber(ARGV[3]), tonumber(ARGV[4])
+local count, ttl, lasts = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5] or 0)
 if not string.find(ARGV[3], '^%d+$') or count > 2147483647 or
-	not string.find(ARGV[4], '^%d+$') or ttl > 31536000000 then
+	not string.find(ARGV[4], '^%d+$') or ttl > 31536000000 or
+	not lasts or lasts % 1 ~= 0 or lasts < 0 or lasts > 31536000000 then
 	return redis.error_reply('LOCKKEEPER bad number of permits or time to live')
 end
 --include "change.lua" gives now, kept
+--include "last.lua" gives make_last
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind ~= 'none' then
 	if kind ~= 'string' or not string.find(redis.call('GET', KEYS[1]), '^-?%d+$') then
@@ -25,11 +28,14 @@ if kind ~= 'none' then
 	-- A copy that is still to come must not find another answer.
 	redis.call('DEL', KEYS[3])
 	redis.call('SET', KEYS[2], 0, 'PX', kept)
+	if lasts > 0 then
+		make_last(lasts)
+	end
 	return 0
 end
 redis.call('SET', KEYS[2], '1', 'PX', kept)
-if ttl > 0 then
-	redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[4])
+if ttl > 0 or lasts > 0 then
+	redis.call('SET', KEYS[1], ARGV[3], 'PX', ttl > 0 and ARGV[4] or ARGV[5])
 else
 	redis.call('SET', KEYS[1], ARGV[3])
 end
