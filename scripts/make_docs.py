@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes docs/options.md, docs/errors.md and docs/doctor.md from the library's own tables, and the
-symbols of the Debian package from src/lockkeeper.map.
+"""Writes docs/options.md, docs/errors.md, docs/doctor.md and docs/beside.md from the library's own
+tables, and the symbols of the Debian package from src/lockkeeper.map.
 
 usage: make_docs.py BUILD
 """
@@ -11,6 +11,7 @@ import pathlib
 import re
 import sys
 
+import beside_page
 from tree import ROOT
 
 OPTIONS_HEAD = """# Options
@@ -193,7 +194,7 @@ def symbols() -> str:
 def pages(build: pathlib.Path) -> dict[str, str]:
     library = ctypes.CDLL(str(build / "src/liblockkeeper.so"))
     return {"docs/options.md": options(library), "docs/errors.md": errors(library),
-            "docs/doctor.md": findings(library),
+            "docs/doctor.md": findings(library), "docs/beside.md": beside_page.page(),
             f"debian/liblockkeeper{soname_version()}.symbols": symbols()}
 
 
