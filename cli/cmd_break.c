@@ -13,11 +13,42 @@
 #include "session.h"
 #include "views.h"
 
+#define FOREIGN_LOCK "foreign lock"
+
 const struct option_row break_options[] = {
 	{OPTION_YES, "yes", NULL, "do not ask; required without a terminal"},
 	SEVERAL_ROW,
 	{0, NULL, NULL, NULL},
 };
+
+/* What would be deleted of a key that is not, or may not be, a lock of ours. */
+static void deletion_print(const char *name, const lk_lock_info *info)
+{
+	if (!info->may_be_data && strcmp(info->type, FOREIGN_LOCK) != 0)
+		return;
+	fputs("It deletes the key ", stderr);
+	escape_print(stderr, name, strlen(name));
+	fprintf(stderr, ", %s",
+		strcmp(info->type, FOREIGN_LOCK) == 0 ? "or the one field of it that is a lock"
+						      : "a string");
+	if (info->ttl_ms < 0)
+		fputs(" without a time to live", stderr);
+	if (info->may_be_data)
+		fputs(", which may be data", stderr);
+	if (info->looks_like) {
+		fputs("; it looks like ", stderr);
+		escape_print(stderr, info->looks_like, strlen(info->looks_like));
+	}
+	fputs(".\n", stderr);
+}
+
+/* The same, of the servers that have it. */
+static void deletions_print(const struct session *session, const struct views *views)
+{
+	for (size_t i = 0; i < views->count; i++)
+		if (views->of[i].code == 0 && views->of[i].info.holder_count > 0)
+			deletion_print(session->argv[0], &views->of[i].info);
+}
 
 static void question_print(const struct session *session, const struct views *views)
 {
@@ -59,6 +90,16 @@ static int is_there(const lk_lock_info *info)
 	return info->holder_count > 0 || info->waiter_count > 0 || info->is_counter;
 }
 
+static int foreign_break(lk_client *client, const char *name, size_t name_size, lk_error *error)
+{
+	lk_scan *scan = NULL;
+	int result = lk_scan_new(&scan, client, NULL, error);
+	if (result == 0)
+		result = lk_scan_force_release(scan, name, name_size, error);
+	lk_scan_free(scan);
+	return result;
+}
+
 int lock_break(lk_client *client, const char *name, size_t name_size, const lk_lock_info *info,
 	       lk_error *error)
 {
@@ -66,6 +107,8 @@ int lock_break(lk_client *client, const char *name, size_t name_size, const lk_l
 	const struct lock_kind *kind = kind_of(info);
 	if (!is_there(info))
 		return 0;
+	if (strcmp(info->type, FOREIGN_LOCK) == 0)
+		return foreign_break(client, name, name_size, error);
 	if (!kind) {
 		error->code = LK_EINVAL;
 		snprintf(error->message, sizeof(error->message),
@@ -200,6 +243,8 @@ int cmd_break(const struct command *command, int argc, char **argv)
 		views_ask(&views, &session, name);
 	if (code == 0 && views.count == 1)
 		code = views_say(&views);
+	if (code == 0)
+		deletions_print(&session, &views);
 	if (code == 0 && !yes)
 		code = ask(&session, &views);
 	if (code == 0)

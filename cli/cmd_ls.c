@@ -20,6 +20,36 @@ const struct option_row json_options[] = {
 	{0, NULL, NULL, NULL},
 };
 
+const struct option_row ls_options[] = {
+	{OPTION_JSON, "json", NULL, "print JSON"},
+	{OPTION_ALL, "all", NULL, "list what may be data, too"},
+	SEVERAL_ROW,
+	{0, NULL, NULL, NULL},
+};
+
+/* What is asked for, and where. */
+struct wanted {
+	const char *pattern;
+	int json, all;
+};
+
+static int ls_take(void *state, int id, const char *value)
+{
+	struct wanted *wanted = state;
+	(void)value;
+	*(id == OPTION_ALL ? &wanted->all : &wanted->json) = 1;
+	return 0;
+}
+
+static int scan_begin(lk_scan **scan_out, lk_client *client, const struct wanted *wanted,
+		      lk_error *error)
+{
+	int result = lk_scan_new(scan_out, client, wanted->pattern, error);
+	if (result == 0 && wanted->all)
+		lk_scan_all(*scan_out);
+	return result;
+}
+
 /* One holder of one lock, or a counter: a line of the list. SCAN may show a lock twice, so they
  * are collected, sorted, and printed once. */
 struct line {
@@ -48,11 +78,13 @@ static void *bytes_copy(const void *bytes, size_t size)
 }
 
 /* Who the holder is, "-" where nobody tells. To be freed; NULL when out of memory. */
-static char *client_text(lk_scan *scan, const lk_holder *holder)
+static char *client_text(lk_scan *scan, const lk_lock_info *info, const lk_holder *holder)
 {
 	char who[OWNER_TEXT_SIZE] = "-";
 	if (holder)
-		owner_text(scan, holder->field, holder->field_size, who, sizeof(who));
+		holder_text(scan, info, holder, who, sizeof(who));
+	else if (info->looks_like)
+		snprintf(who, sizeof(who), "looks like %s", info->looks_like);
 	return strdup(who);
 }
 
@@ -73,7 +105,7 @@ static int list_append(struct list *list, lk_scan *scan, const lk_lock_info *inf
 		.type = info->type,
 		.name = bytes_copy(info->name, info->name_size),
 		.field = holder ? bytes_copy(holder->field, holder->field_size) : bytes_copy("", 0),
-		.client = client_text(scan, holder),
+		.client = client_text(scan, info, holder),
 		.node = list->node,
 		.at = list->at,
 		.name_size = info->name_size,
@@ -126,13 +158,13 @@ static int line_compare(const void *left, const void *right)
 	return order ? order : bytes_compare(a->field, a->field_size, b->field, b->field_size);
 }
 
-static int list_read(struct list *list, lk_client *client, const char *pattern)
+static int list_read(struct list *list, lk_client *client, const struct wanted *wanted)
 {
 	lk_error error = {0};
 	lk_lock_info info;
 	lk_scan *scan = NULL;
 	size_t before = list->count;
-	int failed = 0, result = lk_scan_new(&scan, client, pattern, &error);
+	int failed = 0, result = scan_begin(&scan, client, wanted, &error);
 	while (result == 0 && !failed && (result = lk_scan_next(scan, &info, &error)) == 1) {
 		failed = list_append_all(list, scan, &info);
 		result = 0;
@@ -171,14 +203,14 @@ static int list_print(const struct list *list)
 }
 
 /* What the servers say that can be asked, if any can. */
-static int list_show(const struct session *session, const char *pattern)
+static int list_show(const struct session *session, const struct wanted *wanted)
 {
 	struct list list = {.count = 0};
 	size_t told = 0;
 	int code = 0;
 	for (; list.at < session->count; list.at++) {
 		list.node = session_node(session, list.at);
-		int failed = list_read(&list, session->clients[list.at], pattern);
+		int failed = list_read(&list, session->clients[list.at], wanted);
 		code = failed ? failed : code;
 		told += failed == 0;
 	}
@@ -235,13 +267,13 @@ static void stream_add(struct stream *stream, json_t *value)
 
 /* Lock by lock as they are found: the names alone are kept. 0, or an exit code (said). */
 static int stream_node(struct stream *stream, lk_client *client, const char *node,
-		       const char *pattern)
+		       const struct wanted *wanted)
 {
 	lk_error error = {0};
 	lk_lock_info info;
 	lk_scan *scan = NULL;
 	void *seen = NULL;
-	int result = lk_scan_new(&scan, client, pattern, &error);
+	int result = scan_begin(&scan, client, wanted, &error);
 	while (result == 0 && !stream->failed &&
 	       (result = lk_scan_next(scan, &info, &error)) == 1) {
 		int is_new = name_add(&seen, &info);
@@ -260,13 +292,13 @@ static int stream_node(struct stream *stream, lk_client *client, const char *nod
 
 /* Prints an array. Where the only server fails on the way, it stays without its end, so that no
  * reader takes it for the whole list; where one of several does, it says so. */
-static int stream_json(const struct session *session, const char *pattern)
+static int stream_json(const struct session *session, const struct wanted *wanted)
 {
 	struct stream stream = {.before = "[\n"};
 	int code = 0;
 	for (size_t i = 0; i < session->count && !stream.failed; i++) {
 		int failed = stream_node(&stream, session->clients[i], session_node(session, i),
-					 pattern);
+					 wanted);
 		code = failed ? failed : code;
 	}
 	if (!stream.failed && (code == 0 || session->count > 1))
@@ -280,12 +312,13 @@ static int stream_json(const struct session *session, const char *pattern)
 int cmd_ls(const struct command *command, int argc, char **argv)
 {
 	struct session session;
-	int json = 0;
-	int result = session_begin(&session, command, argc, argv, take_flag, &json, 0, 1);
+	struct wanted wanted = {.json = 0};
+	int result = session_begin(&session, command, argc, argv, ls_take, &wanted, 0, 1);
 	if (result)
 		return -1 - result;
 	int code = session_open(&session);
+	wanted.pattern = session.argv[0];
 	if (code == 0)
-		code = (json ? stream_json : list_show)(&session, session.argv[0]);
+		code = (wanted.json ? stream_json : list_show)(&session, &wanted);
 	return session_end(&session, code);
 }

@@ -49,6 +49,13 @@ static void info_print(lk_scan *scan, const lk_lock_info *info)
 	fputs("name: ", stdout);
 	escape_print(stdout, info->name, info->name_size);
 	printf("\ntype: %s\n", info->type);
+	if (info->looks_like) {
+		fputs("looks like ", stdout);
+		escape_print(stdout, info->looks_like, strlen(info->looks_like));
+		putchar('\n');
+	}
+	if (info->may_be_data)
+		puts("it may be data, and no lock");
 	if (info->is_counter)
 		printf("count: %" PRId64 "\n", info->count);
 	else

@@ -81,7 +81,7 @@ static int look(const struct place *place, lk_error *error)
 		return result < 0 ? result : !result;
 	if (result)
 		return result;
-	if (info.is_counter) {
+	if (info.is_counter || strcmp(info.type, "foreign semaphore") == 0) {
 		error->code = LK_EWRONGTYPE;
 		snprintf(error->message, sizeof(error->message), "wait: %.100s is a %s, not a lock",
 			 name, info.type);

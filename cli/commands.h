@@ -9,7 +9,7 @@ extern const struct option_row run_options[];
 extern const struct option_row lock_options[];
 extern const struct option_row extend_options[];
 extern const struct option_row unlock_options[];
-extern const struct option_row json_options[];
+extern const struct option_row json_options[], ls_options[];
 extern const struct option_row break_options[];
 extern const struct option_row wait_options[];
 extern const struct option_row sem_options[];

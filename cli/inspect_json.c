@@ -116,6 +116,9 @@ json_t *inspect_json(lk_scan *scan, const lk_lock_info *info)
 	int there = info->holder_count || info->is_counter;
 	if (bytes_set(object, "name", "name_hex", info->name, info->name_size) == 0 &&
 	    value_set(object, "type", json_string(info->type)) == 0 &&
+	    value_set(object, "looks_like",
+		      info->looks_like ? text_json(info->looks_like) : json_null()) == 0 &&
+	    value_set(object, "may_be_data", json_boolean(info->may_be_data)) == 0 &&
 	    value_set(object, "locked", json_boolean(info->holder_count > 0)) == 0 &&
 	    value_set(object, "holders", holders_json(scan, info)) == 0 &&
 	    value_set(object, "waiters", waiters_json(scan, info)) == 0 &&

@@ -106,7 +106,7 @@ static const struct lock_kind *kind_by_option(int option)
 
 const struct lock_kind *kind_of(const lk_lock_info *info)
 {
-	if (info->is_counter)
+	if (info->is_counter || strncmp(info->type, "foreign", strlen("foreign")) == 0)
 		return NULL;
 	if (strcmp(info->type, "fair lock") == 0)
 		return kind_by_option(OPTION_FAIR);

@@ -25,7 +25,7 @@ const struct command commands[] = {
 	 cmd_unlock},
 	{"extend", "NAME OWNER", "", "Extends a lock to last at least LEASE from now.",
 	 extend_options, 0, cmd_extend},
-	{"ls", "[PATTERN]", "", "Lists the locks that are held.", json_options, 0, cmd_ls},
+	{"ls", "[PATTERN]", "", "Lists the locks that are held.", ls_options, 0, cmd_ls},
 	{"show", "NAME", "", "Shows one lock.", json_options, 0, cmd_show},
 	{"top", "[PATTERN]", "", "Shows the locks that are held, live.", top_options, 0, cmd_top},
 	{"break", "NAME", "", "Frees a lock, whoever holds it.", break_options, 0, cmd_break},

@@ -31,6 +31,7 @@ enum option_id {
 	OPTION_NO_PREFER_WRITERS,
 	OPTION_WHILE,
 	OPTION_TTL,
+	OPTION_ALL,
 };
 
 /* The option of the commands that take several servers; it stands instead of the common one. */

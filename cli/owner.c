@@ -9,6 +9,7 @@
 #include "escape.h"
 
 #define TIME_SIZE 32
+#define ANOTHER_CLIENT "another client"
 
 static void time_text(int64_t ms, char text_out[TIME_SIZE])
 {
@@ -31,7 +32,7 @@ void owner_text(lk_scan *scan, const char *field, size_t field_size, char *text_
 	char since[TIME_SIZE];
 	const char *kept = owner_is_kept(field, field_size) ? "kept by " : "";
 	if (lk_scan_owner(scan, field, field_size, &owner, NULL) != 1) {
-		snprintf(text_out, size, "%sanother client", kept);
+		snprintf(text_out, size, "%s" ANOTHER_CLIENT, kept);
 		return;
 	}
 	time_text(owner.since_ms, since);
@@ -40,6 +41,15 @@ void owner_text(lk_scan *scan, const char *field, size_t field_size, char *text_
 	if (used >= 0 && (size_t)used < size)
 		snprintf(text_out + used, size - (size_t)used, "%s%s%s, since %s",
 			 *owner.user ? " (user " : "", owner.user, *owner.user ? ")" : "", since);
+}
+
+void holder_text(lk_scan *scan, const lk_lock_info *info, const lk_holder *holder, char *text_out,
+		 size_t size)
+{
+	owner_text(scan, holder->field, holder->field_size, text_out, size);
+	size_t used = strlen(text_out);
+	if (info->looks_like && strcmp(text_out, ANOTHER_CLIENT) == 0)
+		snprintf(text_out + used, size - used, ", looks like %s", info->looks_like);
 }
 
 /* A text that may have any bytes; "?" where it is not UTF-8. */

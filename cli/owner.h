@@ -17,7 +17,11 @@ void owner_text(lk_scan *scan, const char *field, size_t field_size, char *text_
 /* Whether nobody holds the lock, but its last owner has it kept from others. */
 int owner_is_kept(const char *field, size_t field_size);
 
-/* Who it is, as an object; null for another client. NULL when out of memory. */
+/* The same of a lock's holder; for another client also whose lock it looks like. */
+void holder_text(lk_scan *scan, const lk_lock_info *info, const lk_holder *holder, char *text_out,
+		 size_t size);
+
+/* As owner_text(), as an object; null for another client. NULL when out of memory. */
 json_t *owner_json(lk_scan *scan, const char *field, size_t field_size);
 
 #endif

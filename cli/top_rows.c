@@ -102,7 +102,7 @@ static int row_fill(struct top_row *row, lk_scan *scan, const lk_lock_info *info
 		.waiters = info->waiter_count ? (int64_t)info->waiter_count : info->waiting_clients,
 	};
 	if (holder)
-		owner_text(scan, holder->field, holder->field_size, row->who, sizeof(row->who));
+		holder_text(scan, info, holder, row->who, sizeof(row->who));
 	next_fill(row, scan, info);
 	return row->name && row->owner ? 0 : -1;
 }

@@ -35,7 +35,7 @@ static void explain_holder(lk_scan *scan, const lk_lock_info *info, char *text)
 {
 	char who[OWNER_TEXT_SIZE], part[OWNER_TEXT_SIZE + 64];
 	const lk_holder *holder = &info->holders[0];
-	owner_text(scan, holder->field, holder->field_size, who, sizeof(who));
+	holder_text(scan, info, holder, who, sizeof(who));
 	int kept = owner_is_kept(holder->field, holder->field_size);
 	snprintf(part, sizeof(part), "%s%s", kept ? "" : "held by ", who);
 	text_add(text, part);

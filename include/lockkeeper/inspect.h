@@ -13,13 +13,23 @@
  *   "fair lock"           a fair lock with a queue
  *   "fenced lock"         a lock with a fence token
  *   "read/write lock"
- *   "plain lock"          a string that looks like a token (ours, redis-py's, redsync's or
- *                         node-redlock's); for lk_scan_show(), any string with a time to live
+ *   "plain lock"          a string that looks like a token of ours or of another library; for
+ *                         lk_scan_show(), any string that is no number
  *   "permit semaphore"    a counter with permits in use
  *   "semaphore", "latch"  a counter to whose channel a client is subscribed
  *   "semaphore or latch"  any other key that is a whole number; it may also be a permit semaphore
  *                         without permits in use, or a number that is not a lock at all
+ *   "foreign lock"        a lock of another library, in a layout that no kind of ours shares: a
+ *                         sorted set, or a hash. Ours cannot wait for it, except from outside
+ *   "foreign semaphore"   the same, of a semaphore
+ *   "counter beside a lock"  a number that another library keeps for its locks
  *   "none"                the name has no key (lk_scan_show() only)
+ *
+ * LOCKS OF OTHERS are known by the forms of key and value, of which docs/beside.md has the table.
+ * `looks_like` says whose such a lock looks like, and what its value tells; where several libraries
+ * write the same it names them all. It is a guess: anybody can write such a key. Where the form is
+ * not enough to tell it from data (a UUID under any name, or a string that has no known form at
+ * all), `may_be_data` is 1, and a walk passes over the key, unless lk_scan_all() asked for all.
  *
  * KEYS BESIDE A LOCK are not locks: a kind derives their names from the lock's. A walk passes over
  * each key that has their form: "lockkeeper_…:" or "redisson_…:" with a "{" behind that, and for
@@ -72,9 +82,11 @@ typedef struct lk_lock_info {
 	const lk_waiter *waiters;
 	/* Subscribers of the lock's channel: a hint. Of two kinds of messages, the more. */
 	int64_t waiting_clients;
-	int is_counter; /* 1: a semaphore or a latch, and `count` is set */
-	int64_t count;  /* free permits, or the rest of a latch's count */
-	uint64_t fence; /* the newest token of a fenced lock; else 0 */
+	int is_counter;         /* 1: a semaphore or a latch, and `count` is set */
+	int64_t count;          /* free permits, or the rest of a latch's count */
+	uint64_t fence;         /* the newest token of a fenced lock; else 0 */
+	const char *looks_like; /* "ShedLock: added 2026-11-27 03:12 on host web-1"; or NULL */
+	int may_be_data;        /* 1: it may be something else than a lock */
 } lk_lock_info;
 
 /* Who an owner is. Its client writes this into a key of its own, and nobody checks it. */
@@ -96,6 +108,24 @@ LK_BEGIN_DECLS
  * LK_EINVAL, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_scan_new(lk_scan **scan_out, lk_client *client, const char *pattern, lk_error *error);
+
+/*
+ * From now on the walk also shows keys that may be data (`may_be_data`), but have the form of a
+ * lock. Never blocks. One thread at a time. NULL is fine. Since 0.1.
+ */
+LK_API void lk_scan_all(lk_scan *scan);
+
+/*
+ * Frees a "foreign lock", whoever has it: deletes its key, or only its field where the hash has
+ * others. Returns 1, or 0 when it was not held. Its holder does not notice, and its library's
+ * waiters look again when they do. Any other kind is freed by lk_lock_force_release(). What
+ * lk_scan_show() wrote is no longer valid. Blocks for a look, as lk_scan_show() does, and for a
+ * round trip. One thread at a time. Errors: LK_EINVAL when it is no foreign lock, or when several
+ * owners each have one of its fields; those of lk_scan_show() and lk_lock_force_release(). Since
+ * 0.1.
+ */
+LK_API int lk_scan_force_release(lk_scan *scan, const void *name, size_t name_size,
+				 lk_error *error);
 
 /*
  * As lk_scan_next(), lk_scan_show() and lk_scan_owner(), which call these, for a struct of

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Walking over locks: SCAN for hashes, then for strings, and a look at each key. */
+/* Walking over locks: SCAN for hashes, strings and sorted sets, and a look at each key. */
 #include <lockkeeper/inspect.h>
 #include <lockkeeper/lock.h>
 
@@ -15,9 +15,9 @@
 #include "drive/lock/caller.h"
 #include "drive/client/client_record.h"
 
-static const char *const types[] = {"hash", "string"}; /* of keys that may be locks */
-#define PAGE "500"                                     /* keys that one SCAN looks at, about */
-#define TYPES (sizeof(types) / sizeof(types[0]))
+static const char *const types[LK__LOOK_TYPES] = {
+	[LK__LOOK_HASH] = "hash", [LK__LOOK_STRING] = "string", [LK__LOOK_ZSET] = "zset"};
+#define PAGE "500"    /* keys that one SCAN looks at, about */
 #define LOOKS_MOST 20 /* at a key that changes between two questions about it */
 #define TTL_NO_KEY (-2)
 
@@ -29,8 +29,9 @@ struct lk_scan {
 	lk_client *client;
 	char *pattern;
 	size_t pattern_size;
-	size_t type; /* of `types`: which are walked over; TYPES at the end of a node */
-	size_t node; /* of those that have keys */
+	enum lk__look_type type; /* of the keys that are walked over now */
+	bool all;                /* what may be data too */
+	size_t node;             /* of those that have keys */
 	char cursor[24];
 	struct lk__request *page; /* the answer to SCAN */
 	size_t next_key;
@@ -115,9 +116,9 @@ static void scan_advance(lk_scan *scan)
 {
 	if (!scan->page || strcmp(scan->cursor, "0") != 0)
 		return;
-	if (++scan->type < TYPES)
+	if (++scan->type < LK__LOOK_TYPES)
 		return;
-	scan->type = 0;
+	scan->type = LK__LOOK_HASH;
 	scan->node++;
 }
 
@@ -191,7 +192,7 @@ static bool is_companion(const lk_scan *scan, const char *key, size_t size)
 	size_t prefix = strlen(scan->client->config->key_prefix);
 	if (is_derived(key, size))
 		return true;
-	if (scan->type == 0) /* a hash, which the others are not */
+	if (scan->type != LK__LOOK_STRING) /* which the others are */
 		return false;
 	return is_readers_lease(key, size) ||
 	       (size > prefix &&
@@ -207,17 +208,16 @@ static bool may_be_lock(const lk_scan *scan, const redisReply *key)
 static struct lk__request *page_questions(const lk_scan *scan)
 {
 	const redisReply *keys = scan->page->reply->element[1];
-	bool hash = scan->type == 0;
-	struct lk__request *batch = keys->elements
-					    ? lk__look_batch(scan->client, keys->elements, hash)
-					    : NULL;
+	struct lk__request *batch = keys->elements ? lk__look_batch(scan->client, keys->elements,
+								    scan->type)
+						   : NULL;
 	bool made = batch;
 	for (size_t i = 0; made && i < keys->elements; i++) {
 		const redisReply *key = keys->element[i];
 		struct lk__look look = {
 			.client = scan->client, .key = key->str, .key_size = (size_t)key->len};
 		if (may_be_lock(scan, key))
-			made = lk__look_add(&look, hash, batch);
+			made = lk__look_add(&look, scan->type, batch);
 	}
 	if (made && batch->batch > 1)
 		return batch;
@@ -268,25 +268,25 @@ static int scan_look_at(lk_scan *scan, const redisReply *key, redisReply **parts
 		return rc;
 	scan->look.parts = parts;
 	scan->look.time = parts ? scan->ahead->reply->element[0] : NULL;
-	return scan->type == 0 ? lk__look_at_hash(&scan->look, info, error)
-			       : lk__look_at_string(&scan->look, false, info, error);
+	return lk__look_at(&scan->look, scan->type, false, info, error);
 }
 
 /* 1 and the picture of a key that SCAN has found, 0 when it is not a lock, or no longer. */
 static int scan_look(lk_scan *scan, const redisReply *key, lk_lock_info *info, lk_error *error)
 {
-	bool hash = scan->type == 0;
 	if (!may_be_lock(scan, key))
 		return 0;
 	redisReply **parts = scan->ahead ? scan->ahead->reply->element + scan->next_part : NULL;
-	scan->next_part += lk__look_parts(scan->client, hash);
+	scan->next_part += lk__look_parts(scan->client, scan->type);
 	if (parts && parts[LK__LOOK_VALUE]->type == REDIS_REPLY_ERROR)
 		parts = NULL; /* asked for alone, it says why */
 	int rc = scan_look_at(scan, key, parts, info, error);
-	if (rc == 1 && parts && lk__look_is_cut(&scan->look, hash))
+	if (rc == 1 && parts && lk__look_is_cut(&scan->look, scan->type))
 		rc = scan_look_at(scan, key, NULL, info, error);
 	if (rc == LK_EWRONGTYPE || (rc == 1 && !info->holder_count && !info->is_counter))
 		return 0; /* it changed since SCAN saw it */
+	if (rc == 1 && info->may_be_data && !scan->all)
+		return 0;
 	return rc;
 }
 
@@ -336,15 +336,18 @@ int lk_scan_next_sized(lk_scan *scan, lk_lock_info *info_out, size_t info_size, 
 static int show_look_once(struct lk__look *look, lk_lock_info *info, bool *changed, lk_error *error)
 {
 	const char *type;
+	unsigned place = LK__LOOK_HASH;
 	int rc = lk__look_ask_any(look, &type, error);
 	if (rc < 0)
 		return rc;
 	bool none = strcmp(type, "none") == 0;
+	while (!none && place < LK__LOOK_TYPES && strcmp(type, types[place]) != 0)
+		place++;
 	rc = 0;
-	if (strcmp(type, "string") == 0)
-		rc = lk__look_at_string(look, true, info, error);
-	else if (none || strcmp(type, "hash") == 0)
-		rc = lk__look_at_hash(look, info, error);
+	if (place < LK__LOOK_TYPES) {
+		lk__look_choose(look, place);
+		rc = lk__look_at(look, place, true, info, error);
+	}
 	*changed = rc == LK_EWRONGTYPE || (rc >= 0 && !none && info->ttl_ms == TTL_NO_KEY);
 	if (rc || *changed)
 		return rc;
@@ -392,6 +395,33 @@ int lk_scan_show_sized(lk_scan *scan, const void *name, size_t name_size, lk_loc
 		lk__copy_sized(info_out, info_size, &info, sizeof(info));
 	lk__leave(saved);
 	return rc < 0 ? rc : 0;
+}
+
+void lk_scan_all(lk_scan *scan)
+{
+	if (scan)
+		scan->all = true;
+}
+
+int lk_scan_force_release(lk_scan *scan, const void *name, size_t name_size, lk_error *error)
+{
+	const char *operation = "lk_scan_force_release";
+	lk_lock_info info;
+	int saved;
+	if (!scan || !name)
+		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
+	int rc = lk__name_check(scan->client, name, &name_size, operation, error);
+	if (rc == 0)
+		rc = lk__enter(scan->client, operation, &scan->look.thread, &saved, error);
+	if (rc < 0)
+		return rc;
+	rc = look_begin(scan, scan->client->config->key_prefix, name, name_size, &info, error);
+	if (rc == 0)
+		rc = show_look(scan, &info, error);
+	if (rc == 1)
+		rc = lk__look_force_release(&scan->look, &info, error);
+	lk__leave(saved);
+	return rc;
 }
 
 int lk_scan_owner_sized(lk_scan *scan, const char *field, size_t field_size,

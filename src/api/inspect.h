@@ -3,7 +3,7 @@
  * One key under the eye: what kind of lock it is, who holds it and who waits.
  *
  * inspect_ask.c asks the server, in one batch or two; inspect_read.c reads what kind it is out of
- * the answers; inspect.c walks from key to key.
+ * the answers, inspect_foreign.c whose, if not ours; inspect.c walks from key to key.
  */
 #ifndef LK__API_INSPECT_H
 #define LK__API_INSPECT_H
@@ -13,7 +13,10 @@
 
 #include "conn/request.h"
 
-/* What a batch asks about each key, by place. VALUE: a hash's fields, a string's bytes. */
+/* The types of keys that may be locks, in the order of a walk. */
+enum lk__look_type { LK__LOOK_HASH, LK__LOOK_STRING, LK__LOOK_ZSET, LK__LOOK_TYPES };
+
+/* What a batch asks about each key, by place. VALUE: fields, bytes, or members with scores. */
 #define LK__LOOK_VALUE 0
 enum lk__look_hash {
 	LK__HASH_VALUE = LK__LOOK_VALUE,
@@ -36,6 +39,8 @@ enum lk__look_string {
 	LK__STRING_ALSO_LISTENERS = LK__STRING_PARTS, /* the same */
 };
 
+enum lk__look_zset { LK__ZSET_VALUE = LK__LOOK_VALUE, LK__ZSET_TTL, LK__ZSET_PARTS };
+
 struct lk__look {
 	lk_client *client;
 	struct lk__thread *thread;
@@ -48,7 +53,10 @@ struct lk__look {
 	struct lk__request *answers;
 	lk_holder *holders;
 	lk_waiter *waiters;
-	char *ids; /* of permits */
+	char *ids;        /* of permits */
+	char *looks_like; /* whose it is, if not ours */
+	enum lk__look_type type;
+	bool is_field; /* the lock is a field of its hash, not all of it */
 };
 
 /* Sends a request that is about the key and waits: LK__WAIT_READY, else a code with `error`. */
@@ -56,27 +64,43 @@ int lk__look_ask(struct lk__look *look, struct lk__request *request, lk_error *e
 
 /* A batch for the questions about so many keys, which begins with one for the server's time. NULL:
  * no memory. */
-struct lk__request *lk__look_batch(const lk_client *client, size_t keys, bool hash);
+struct lk__request *lk__look_batch(const lk_client *client, size_t keys, enum lk__look_type type);
 
 /* The questions about one key, for such a batch: as many parts. False: no memory. */
-size_t lk__look_parts(const lk_client *client, bool hash);
-bool lk__look_add(const struct lk__look *look, bool hash, struct lk__request *batch);
+size_t lk__look_parts(const lk_client *client, enum lk__look_type type);
+bool lk__look_add(const struct lk__look *look, enum lk__look_type type, struct lk__request *batch);
 
 /* Whether such answers may lack some holders or waiters: only a few of each key's are asked for. */
-bool lk__look_is_cut(const struct lk__look *look, bool hash);
+bool lk__look_is_cut(const struct lk__look *look, enum lk__look_type type);
 
-/* Asks for the key whatever it is, in one write: its type, as Redis calls it, and the answers for
- * that type, so that hardly anything comes between. `*type_out` lives as long as these. */
+/* Asks for the key whatever it is, in one write, so that hardly anything comes between: its type,
+ * as Redis calls it, which lives as long as the answers. */
 int lk__look_ask_any(struct lk__look *look, const char **type_out, lk_error *error);
 
-/* Looks at a key: 1 and the picture, 0 when it is no lock, or a code. `any`: a string with a time
- * to live is one whatever it says. */
-int lk__look_at_hash(struct lk__look *look, lk_lock_info *info, lk_error *error);
-int lk__look_at_string(struct lk__look *look, bool any, lk_lock_info *info, lk_error *error);
+/* Takes the answers for one type of these. */
+void lk__look_choose(struct lk__look *look, enum lk__look_type type);
+
+/* Looks at a key of that type: 1 and the picture, 0 when it is no lock, or a code. `any`: a string
+ * is one whatever it says. */
+int lk__look_at(struct lk__look *look, enum lk__look_type type, bool any, lk_lock_info *info,
+		lk_error *error);
 
 /* Reads the answers: 1, 0 when the key is no lock, or LK_ENOMEM. */
 int lk__look_read_hash(struct lk__look *look, lk_lock_info *info);
 int lk__look_read_string(struct lk__look *look, bool any, lk_lock_info *info);
+
+/* The same, of keys that no kind of ours has. */
+int lk__look_read_foreign_hash(struct lk__look *look, lk_lock_info *info);
+int lk__look_read_zset(struct lk__look *look, lk_lock_info *info);
+
+/* What a string looks like by itself: a row of the table, or NULL. */
+const struct lk__foreign *lk__look_foreign_string(const struct lk__look *look, int64_t ttl_ms);
+
+/* Writes whose it looks like. False: no memory. */
+bool lk__look_tell_string(struct lk__look *look, const struct lk__foreign *row, lk_lock_info *info);
+
+/* Deletes a foreign lock that was just looked at: 1, 0 there was none, or a code. */
+int lk__look_force_release(struct lk__look *look, const lk_lock_info *info, lk_error *error);
 
 /* Clients that were looked at, by UUID: those that tell nothing too. */
 struct lk__known_client;

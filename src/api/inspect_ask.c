@@ -42,10 +42,13 @@ void lk__look_forget(struct lk__look *look)
 	free(look->holders);
 	free(look->waiters);
 	free(look->ids);
+	free(look->looks_like);
 	look->answers = NULL;
 	look->holders = NULL;
 	look->waiters = NULL;
 	look->ids = NULL;
+	look->looks_like = NULL;
+	look->is_field = false;
 	look->parts = NULL;
 	look->time = NULL;
 }
@@ -162,24 +165,49 @@ static bool string_add(const struct lk__look *look, const struct extent *extent,
 	return made;
 }
 
-struct lk__request *lk__look_batch(const lk_client *client, size_t keys, bool hash)
+static bool zset_add(const struct lk__look *look, const struct extent *extent,
+		     struct lk__request *batch)
 {
-	struct lk__request *batch = lk__request_batch(1 + keys * lk__look_parts(client, hash));
+	const char *key = look->key;
+	size_t size = look->key_size;
+	return look_add(batch, size,
+			(const char *const[WORDS_MAX]){"ZRANGE", key, "0", extent->last,
+						       "WITHSCORES"}) &&
+	       look_add(batch, size, (const char *const[WORDS_MAX]){"PTTL", key});
+}
+
+static bool key_add(const struct lk__look *look, enum lk__look_type type,
+		    const struct extent *extent, struct lk__request *batch)
+{
+	static bool (*const add[LK__LOOK_TYPES])(const struct lk__look *, const struct extent *,
+						 struct lk__request *) = {
+		[LK__LOOK_HASH] = hash_add,
+		[LK__LOOK_STRING] = string_add,
+		[LK__LOOK_ZSET] = zset_add,
+	};
+	return add[type](look, extent, batch);
+}
+
+struct lk__request *lk__look_batch(const lk_client *client, size_t keys, enum lk__look_type type)
+{
+	struct lk__request *batch = lk__request_batch(1 + keys * lk__look_parts(client, type));
 	if (!batch || look_add(batch, 0, (const char *const[WORDS_MAX]){"TIME"}))
 		return batch;
 	lk__request_free(batch);
 	return NULL;
 }
 
-size_t lk__look_parts(const lk_client *client, bool hash)
+size_t lk__look_parts(const lk_client *client, enum lk__look_type type)
 {
 	size_t also = told_by(client) == LK__MESSAGES_BOTH;
-	return (hash ? LK__HASH_PARTS : LK__STRING_PARTS) + also;
+	if (type == LK__LOOK_ZSET)
+		return LK__ZSET_PARTS;
+	return (type == LK__LOOK_HASH ? LK__HASH_PARTS : LK__STRING_PARTS) + also;
 }
 
-bool lk__look_add(const struct lk__look *look, bool hash, struct lk__request *batch)
+bool lk__look_add(const struct lk__look *look, enum lk__look_type type, struct lk__request *batch)
 {
-	return (hash ? hash_add : string_add)(look, &ahead, batch);
+	return key_add(look, type, &ahead, batch);
 }
 
 static bool part_is_full(const struct lk__look *look, size_t place, size_t each)
@@ -188,9 +216,11 @@ static bool part_is_full(const struct lk__look *look, size_t place, size_t each)
 	return reply->type == REDIS_REPLY_ARRAY && reply->elements >= each * AHEAD_MOST;
 }
 
-bool lk__look_is_cut(const struct lk__look *look, bool hash)
+bool lk__look_is_cut(const struct lk__look *look, enum lk__look_type type)
 {
-	if (!hash)
+	if (type == LK__LOOK_ZSET)
+		return part_is_full(look, LK__ZSET_VALUE, 2);
+	if (type == LK__LOOK_STRING)
 		return part_is_full(look, LK__STRING_PERMITS, 2);
 	const redisReply *page = look->parts[LK__HASH_VALUE];
 	bool more = page->type == REDIS_REPLY_ARRAY && page->elements == 2 &&
@@ -296,57 +326,74 @@ static int look_send(struct lk__look *look, struct lk__request *batch, size_t co
 	return LK__WAIT_READY;
 }
 
+/* TIME, TYPE, and the questions for each type, whatever the key is. */
+static struct lk__request *questions_for_any(const struct lk__look *look, size_t count)
+{
+	const char *const time[WORDS_MAX] = {"TIME"}, *const type[WORDS_MAX] = {"TYPE", look->key};
+	struct lk__request *batch = lk__request_batch(count);
+	bool made = batch && look_add(batch, 0, time) && look_add(batch, look->key_size, type);
+	for (unsigned i = 0; made && i < LK__LOOK_TYPES; i++)
+		made = key_add(look, i, &whole, batch);
+	if (made)
+		return batch;
+	lk__request_free(batch);
+	return NULL;
+}
+
 int lk__look_ask_any(struct lk__look *look, const char **type_out, lk_error *error)
 {
-	size_t hash_parts = lk__look_parts(look->client, true);
-	size_t count = 2 + hash_parts + lk__look_parts(look->client, false);
-	struct lk__request *batch = lk__request_batch(count);
-	const char *const time[WORDS_MAX] = {"TIME"}, *const type[WORDS_MAX] = {"TYPE", look->key};
-	if (batch && !(look_add(batch, 0, time) && look_add(batch, look->key_size, type) &&
-		       hash_add(look, &whole, batch) && string_add(look, &whole, batch))) {
-		lk__request_free(batch);
-		batch = NULL;
-	}
-	int rc = look_send(look, batch, count, error);
+	size_t count = 2;
+	for (unsigned i = 0; i < LK__LOOK_TYPES; i++)
+		count += lk__look_parts(look->client, i);
+	int rc = look_send(look, questions_for_any(look, count), count, error);
 	if (rc < 0)
 		return rc;
 	const redisReply *answer = look->parts[0];
 	*type_out = answer->type == REDIS_REPLY_STATUS ? answer->str : "";
-	look->parts += strcmp(*type_out, "string") == 0 ? 1 + hash_parts : 1;
+	look->parts++;
 	return LK__WAIT_READY;
 }
 
+void lk__look_choose(struct lk__look *look, enum lk__look_type type)
+{
+	for (unsigned i = 0; i < type; i++)
+		look->parts += lk__look_parts(look->client, i);
+}
+
 /* Nothing to ask where the answers are there already. */
-static int look_ask_all(struct lk__look *look, bool hash, lk_error *error)
+static int look_ask_all(struct lk__look *look, enum lk__look_type type, lk_error *error)
 {
 	if (look->parts)
 		return look_refused(look, error);
-	struct lk__request *batch = lk__look_batch(look->client, 1, hash);
-	if (batch && !(hash ? hash_add : string_add)(look, &whole, batch)) {
+	struct lk__request *batch = lk__look_batch(look->client, 1, type);
+	if (batch && !key_add(look, type, &whole, batch)) {
 		lk__request_free(batch);
 		batch = NULL;
 	}
-	int rc = look_send(look, batch, 1 + lk__look_parts(look->client, hash), error);
+	int rc = look_send(look, batch, 1 + lk__look_parts(look->client, type), error);
 	return rc < 0 ? rc : look_refused(look, error);
 }
 
-int lk__look_at_hash(struct lk__look *look, lk_lock_info *info, lk_error *error)
+static int look_read(struct lk__look *look, enum lk__look_type type, bool any, lk_lock_info *info)
 {
-	int rc = look_ask_all(look, true, error);
+	if (type == LK__LOOK_ZSET)
+		return lk__look_read_zset(look, info);
+	if (type == LK__LOOK_STRING)
+		return lk__look_read_string(look, any, info);
+	int rc = lk__look_read_hash(look, info);
+	return rc == 0 ? lk__look_read_foreign_hash(look, info) : rc;
+}
+
+int lk__look_at(struct lk__look *look, enum lk__look_type type, bool any, lk_lock_info *info,
+		lk_error *error)
+{
+	int rc = look_ask_all(look, type, error);
+	look->type = type;
 	if (rc < 0)
 		return rc;
-	int is_lock = lk__look_read_hash(look, info);
+	int is_lock = look_read(look, type, any, info);
 	if (is_lock < 0)
 		return lk__fail(error, LK_ENOMEM, "inspect: out of memory");
 	rc = is_lock ? readers_ask(look, info, error) : LK__WAIT_READY;
 	return rc < 0 ? rc : is_lock;
-}
-
-int lk__look_at_string(struct lk__look *look, bool any, lk_lock_info *info, lk_error *error)
-{
-	int rc = look_ask_all(look, false, error);
-	if (rc < 0)
-		return rc;
-	int is_lock = lk__look_read_string(look, any, info);
-	return is_lock < 0 ? lk__fail(error, LK_ENOMEM, "inspect: out of memory") : is_lock;
 }

@@ -9,6 +9,7 @@
 #include "conn/handshake.h"
 #include "drive/client/client.h"
 #include "resp/number.h"
+#include "sync/foreign/foreign.h"
 
 #define NO_END_MS INT64_C(922337203685477) /* Redisson's permit that never expires */
 #define PERMIT_BYTES 16
@@ -301,16 +302,8 @@ static int counter_read(struct lk__look *look, lk_lock_info *info)
 	return permits_read(look, info);
 }
 
-int lk__look_read_string(struct lk__look *look, bool any, lk_lock_info *info)
+static int plain_read(struct lk__look *look, const redisReply *value, lk_lock_info *info)
 {
-	const redisReply *value = look_part(look, LK__STRING_VALUE);
-	info->ttl_ms = part_integer(look, LK__STRING_TTL);
-	if (value->type != REDIS_REPLY_STRING || value->len == 0)
-		return 0;
-	if (is_count(value, &info->count))
-		return counter_read(look, info);
-	if (!is_token(value) && !(any && info->ttl_ms >= 0))
-		return 0;
 	look->holders = calloc(1, sizeof(*look->holders));
 	if (!look->holders)
 		return LK_ENOMEM;
@@ -326,4 +319,26 @@ int lk__look_read_string(struct lk__look *look, bool any, lk_lock_info *info)
 	info->holder_count = 1;
 	info->waiting_clients = listeners(look, false, 0);
 	return 1;
+}
+
+int lk__look_read_string(struct lk__look *look, bool any, lk_lock_info *info)
+{
+	const redisReply *value = look_part(look, LK__STRING_VALUE);
+	info->ttl_ms = part_integer(look, LK__STRING_TTL);
+	if (value->type != REDIS_REPLY_STRING || (value->len == 0 && !any))
+		return 0;
+	const struct lk__foreign *row = lk__look_foreign_string(look, info->ttl_ms);
+	if (!lk__look_tell_string(look, row, info))
+		return LK_ENOMEM;
+	bool is_theirs = row && row->kind == LK__FOREIGN_PLAIN &&
+			 row->certainty != LK__FOREIGN_GUESS;
+	if (!is_theirs && is_count(value, &info->count)) {
+		int rc = counter_read(look, info);
+		info->may_be_data = row && row->kind == LK__FOREIGN_BESIDE;
+		if (info->may_be_data)
+			info->type = "counter beside a lock";
+		return rc;
+	}
+	info->may_be_data = !is_theirs && !is_token(value);
+	return row || any || is_token(value) ? plain_read(look, value, info) : 0;
 }

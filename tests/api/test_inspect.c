@@ -151,7 +151,11 @@ static void test_show_one(void **state)
 	check_int(info.holders[0].hold_count, ==, 7);
 	redis_do(&server, "DEL one");
 	redis_do(&server, "SET text x");
-	expect(LK_EWRONGTYPE, lk_scan_show(scan, "text", 4, &info, &err));
+	expect(0, lk_scan_show(scan, "text", 4, &info, &err));
+	check(!strcmp(info.type, "plain lock") && info.may_be_data && !info.looks_like);
+	redis_do(&server, "RPUSH list x");
+	expect(LK_EWRONGTYPE, lk_scan_show(scan, "list", 4, &info, &err));
+	redis_do(&server, "DEL list");
 	expect(LK_EINVAL, lk_scan_show(scan, "", 0, &info, &err));
 	expect(LK_EINVAL, lk_scan_show(scan, NULL, 3, &info, &err));
 	redis_do(&server, "DEL text");

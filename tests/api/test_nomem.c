@@ -333,6 +333,7 @@ static void run(struct script *script)
 	attempt(0, lk_client_stats(script->client, &stats, &err));
 	attempt(0, lk_scan_new(&script->scan, script->client, "b*", &err));
 	attempt(0, lk_scan_show_sized(script->scan, "free", 4, &info, sizeof(info), &err));
+	attempt(0, lk_scan_force_release(script->scan, "none", 4, &err));
 	attempt(0, lk_scan_owner_sized(script->scan, "x:1", 3, &owner, sizeof(owner), &err));
 	int answer;
 	while ((answer = lk_scan_next_sized(script->scan, &info, sizeof(info), &err)) == 1)

@@ -140,7 +140,10 @@ def test_show_describes_one_lock(cli, server):
     free = cli("show", "free")
     assert free.returncode == 3 and "state: free" in free.stdout
     server.call("SET", "text", "x")
-    assert cli("show", "text").returncode == 125
+    text = cli("show", "text")
+    assert text.returncode == 0 and "type: plain lock\nit may be data, and no lock\n" in text.stdout
+    server.call("RPUSH", "list", "x")
+    assert cli("show", "list").returncode == 125
 
 
 def test_break_needs_yes_where_there_is_no_terminal(cli, server):

@@ -245,11 +245,12 @@ def test_the_synopsis_shows_options_as_they_are_typed():
     ["fence", "check", "text", "4"], ["latch", "down", "text"], ["latch", "set", "text", "2"],
     ["sem", "show", "text"], ["sem", "set", "text", "4"], ["run", "-n", "text", "true"],
     ["run", "-n", "--permits", "3", "text", "true"], ["lock", "-n", "-l", "5", "text"],
-    ["lock", "-n", "-l", "5", "full"], ["run", "-n", "full", "true"], ["break", "--yes", "text"],
+    ["lock", "-n", "-l", "5", "full"], ["run", "-n", "full", "true"], ["break", "--yes", "list"],
     ["ls", "--url", "redis://127.0.0.1:1"], ["unlock", "", "a:1"], ["unlock", "job", ""],
 ])
 def test_errors_name_no_functions_hashes_or_a_url_twice(cli, server, folder, args):
     server.call("SET", "text", "text")
+    server.call("RPUSH", "list", "text")
     if "full" in args:
         server.call("CONFIG", "SET", "maxmemory", "1")
     result = cli(*args)

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/* What another library's lock shows, by the table of their forms; and freeing it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/check.h"
+#include "api/inspect.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "conn/handshake.h"
+#include "conn/words.h"
+#include "drive/client/client.h"
+#include "drive/lock/caller.h"
+#include "resp/number.h"
+#include "sync/foreign/foreign.h"
+
+static struct lk__foreign_seen seen_of(const struct lk__look *look, const redisReply *value,
+				       unsigned kinds)
+{
+	return (struct lk__foreign_seen){.key = look->key,
+					 .key_size = look->key_size,
+					 .value = value->str,
+					 .value_size = (size_t)value->len,
+					 .kinds = kinds};
+}
+
+static unsigned string_kinds(int64_t ttl_ms)
+{
+	unsigned kinds = 1u << LK__FOREIGN_PLAIN | 1u << LK__FOREIGN_BESIDE;
+	return ttl_ms >= 0 ? kinds | 1u << LK__FOREIGN_COUNT : kinds;
+}
+
+const struct lk__foreign *lk__look_foreign_string(const struct lk__look *look, int64_t ttl_ms)
+{
+	struct lk__foreign_seen seen = seen_of(look, look->parts[LK__STRING_VALUE],
+					       string_kinds(ttl_ms));
+	return lk__foreign_find(&seen);
+}
+
+static bool tell(struct lk__look *look, const struct lk__foreign_seen *seen,
+		 const struct lk__foreign *row, lk_lock_info *info)
+{
+	look->looks_like = lk__foreign_text(seen, row);
+	info->looks_like = look->looks_like;
+	return look->looks_like;
+}
+
+bool lk__look_tell_string(struct lk__look *look, const struct lk__foreign *row, lk_lock_info *info)
+{
+	if (!row)
+		return true;
+	struct lk__foreign_seen seen = seen_of(look, look->parts[LK__STRING_VALUE],
+					       string_kinds(info->ttl_ms));
+	return tell(look, &seen, row, info);
+}
+
+/* The first of every `step` elements that a row knows, or NULL. */
+static const struct lk__foreign *row_of(struct lk__look *look, const redisReply *elements,
+					size_t step, unsigned kinds, struct lk__foreign_seen *seen)
+{
+	for (size_t i = 0; i + step <= elements->elements; i += step) {
+		if (elements->element[i]->type != REDIS_REPLY_STRING)
+			continue;
+		*seen = seen_of(look, elements->element[i], kinds);
+		const struct lk__foreign *row = lk__foreign_find(seen);
+		if (row)
+			return row;
+	}
+	return NULL;
+}
+
+/* Fields of a hash of which each is a lock, or of one that is a lock as a whole. */
+int lk__look_read_foreign_hash(struct lk__look *look, lk_lock_info *info)
+{
+	const redisReply *page = look->parts[LK__HASH_VALUE];
+	unsigned kinds = 1u << LK__FOREIGN_HASH | 1u << LK__FOREIGN_FIELD;
+	struct lk__foreign_seen seen;
+	if (page->type != REDIS_REPLY_ARRAY || page->elements != 2 ||
+	    page->element[1]->type != REDIS_REPLY_ARRAY)
+		return 0;
+	const redisReply *fields = page->element[1];
+	const struct lk__foreign *row = row_of(look, fields, 2, kinds, &seen);
+	if (!row)
+		return 0;
+	free(look->holders);
+	look->holders = calloc(fields->elements / 2 + 1, sizeof(*look->holders));
+	if (!look->holders || !tell(look, &seen, row, info))
+		return LK_ENOMEM;
+	info->holders = look->holders;
+	info->holder_count = 0;
+	info->type = "foreign lock";
+	look->is_field = row->kind == LK__FOREIGN_FIELD;
+	for (size_t i = 0; i + 1 < fields->elements; i += 2) {
+		const redisReply *field = fields->element[i];
+		if (field->type != REDIS_REPLY_STRING)
+			continue;
+		seen = seen_of(look, field, 1u << row->kind);
+		if (lk__foreign_find(&seen) != row)
+			continue;
+		look->holders[info->holder_count++] = (lk_holder){
+			.field = field->str,
+			.field_size = (size_t)field->len,
+			.hold_count = 1,
+			.ttl_ms = info->ttl_ms,
+			.role = LK_HOLDER_OWNER,
+		};
+	}
+	return 1;
+}
+
+/* How long a member counts: its score is its end, but in a semaphore the time when it came. */
+static int64_t member_ttl_ms(const struct lk__foreign *row, const redisReply *score, int64_t now_ms,
+			     int64_t ttl_ms)
+{
+	int64_t end_ms = INT64_MAX;
+	if (row->kind == LK__FOREIGN_POOL)
+		return ttl_ms;
+	lk__reply_number(score, INT64_MIN, INT64_MAX, &end_ms);
+	return end_ms - now_ms;
+}
+
+int lk__look_read_zset(struct lk__look *look, lk_lock_info *info)
+{
+	const redisReply *members = look->parts[LK__ZSET_VALUE];
+	const redisReply *ttl = look->parts[LK__ZSET_TTL];
+	struct lk__foreign_seen seen;
+	info->ttl_ms = ttl->type == REDIS_REPLY_INTEGER ? ttl->integer : -1;
+	if (members->type != REDIS_REPLY_ARRAY)
+		return 0;
+	const struct lk__foreign *row = row_of(
+		look, members, 2, 1u << LK__FOREIGN_ZSET | 1u << LK__FOREIGN_POOL, &seen);
+	if (!row)
+		return 0;
+	look->holders = calloc(members->elements / 2 + 1, sizeof(*look->holders));
+	if (!look->holders || !tell(look, &seen, row, info))
+		return LK_ENOMEM;
+	info->holders = look->holders;
+	info->type = row->kind == LK__FOREIGN_POOL ? "foreign semaphore" : "foreign lock";
+	int64_t now_us = lk__time_answer(look->time);
+	for (size_t i = 0; i + 1 < members->elements; i += 2) {
+		const redisReply *member = members->element[i];
+		int64_t left_ms = member_ttl_ms(row, members->element[i + 1],
+						now_us < 0 ? 0 : now_us / 1000, info->ttl_ms);
+		/* A member that stands for the lock itself is no owner. */
+		bool is_mark = (size_t)member->len == strlen(row->value) &&
+			       memcmp(member->str, row->value, (size_t)member->len) == 0;
+		if (is_mark || (row->kind == LK__FOREIGN_ZSET && left_ms <= 0))
+			continue;
+		look->holders[info->holder_count++] = (lk_holder){
+			.field = member->str,
+			.field_size = (size_t)member->len,
+			.hold_count = 1,
+			.ttl_ms = left_ms,
+			.role = LK_HOLDER_OWNER,
+		};
+	}
+	return 1;
+}
+
+int lk__look_force_release(struct lk__look *look, const lk_lock_info *info, lk_error *error)
+{
+	const char *what = "lk_scan_force_release";
+	lk_client *client = look->client;
+	if (strcmp(info->type, "none") == 0)
+		return 0;
+	if (strcmp(info->type, "foreign lock") != 0)
+		return lk__fail(error, LK_EINVAL, "%s: \"%.100s\" is a %s, not a foreign lock",
+				what, info->name, info->type);
+	if (info->holder_count == 0)
+		return 0;
+	if (look->is_field && info->holder_count > 1)
+		return lk__fail(error, LK_EINVAL,
+				"%s: the hash \"%.100s\" has %zu locks; delete the field of one",
+				what, info->name, info->holder_count);
+	struct lk__words words = {0};
+	lk__words_add(&words, look->key, look->key_size);
+	lk__words_text(&words, look->type == LK__LOOK_ZSET ? "zset" : "hash");
+	lk__words_add(&words, info->holders[0].field,
+		      look->is_field ? info->holders[0].field_size : 0);
+	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_FOREIGN_FORCE_RELEASE, 1);
+	if (request)
+		lk__request_frees(request);
+	struct lk__node *node = lk__topo_node_of(client->topo, look->key, look->key_size);
+	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
+	int rc = lk__ask(client, lk__node_scripts(node, look->key, look->key_size), look->thread,
+			 request, what, until_ns, error);
+	if (rc < 0)
+		return rc;
+	int64_t freed = 0;
+	rc = lk__reply_integer(request->reply, 0, 1, &freed)
+		     ? (freed || request->sends > 1)
+		     : lk__fail(error, LK_EMAYBEHELD, "%s: unexpected reply", what);
+	lk__request_free(request);
+	return rc;
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+#include "sync/foreign/form.h"
+
+#include <ctype.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define HEX "0123456789abcdef"
+#define LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+#define DIGITS "0123456789"
+#define UUID_SIZE 36
+#define UUID1_SIZE 32
+#define MS_SIZE 13
+
+/* From UUIDs' zero, in October 1582, to 1970, in units of 100 ns. */
+#define UUID_EPOCH UINT64_C(0x01b21dd213814000)
+
+/* What an item of the form stands for: a set of characters, and how many. */
+struct item {
+	char sort;
+	const char *set; /* NULL: is_whole() decides about it all */
+	size_t size;     /* 0: one or more */
+};
+
+static const char *set_of(char sort)
+{
+	switch (sort) {
+	case 'h':
+		return HEX;
+	case 'a':
+	case 'w':
+		return LETTERS DIGITS;
+	case 'b':
+		return LETTERS DIGITS "+/_-";
+	case 'd':
+	case 't':
+		return DIGITS;
+	case 'e':
+		return DIGITS ".";
+	case 'T':
+		return DIGITS "-:.TZ";
+	case 'N':
+		return LETTERS DIGITS "._-";
+	default:
+		return NULL;
+	}
+}
+
+/* Reads the item behind a "%", and returns where the form continues. */
+static const char *item_read(const char *form, struct item *item)
+{
+	*item = (struct item){.sort = *form, .set = set_of(*form)};
+	form++;
+	if (item->sort == 'u')
+		item->size = UUID_SIZE;
+	else if (item->sort == '1')
+		item->size = UUID1_SIZE;
+	else if (item->sort == 't')
+		item->size = MS_SIZE;
+	while (strchr("habr", item->sort) && isdigit((unsigned char)*form))
+		item->size = 10 * item->size + (size_t)(*form++ - '0');
+	return form;
+}
+
+static bool is_uuid(const char *text)
+{
+	for (size_t i = 0; i < UUID_SIZE; i++) {
+		bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+		if (dash ? text[i] != '-' : !isxdigit((unsigned char)text[i]))
+			return false;
+	}
+	return true;
+}
+
+/* 32 hex digits, of which those of version and variant are right. */
+static bool is_uuid1(const char *text)
+{
+	for (size_t i = 0; i < UUID1_SIZE; i++)
+		if (!text[i] || !strchr(HEX, text[i]))
+			return false;
+	return text[12] == '1' && strchr("89ab", text[16]);
+}
+
+static bool is_raw(const char *text, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		if (!isascii((unsigned char)text[i]) || !isprint((unsigned char)text[i]))
+			return true;
+	return false;
+}
+
+static bool is_pickle(const char *text, size_t size)
+{
+	return size > 2 && (unsigned char)text[0] == 0x80 && text[size - 1] == '.';
+}
+
+/* Whether these bytes are what the item stands for. */
+static bool is_item(const struct item *item, const char *text, size_t size)
+{
+	switch (item->sort) {
+	case 'u':
+		return is_uuid(text);
+	case '1':
+		return is_uuid1(text);
+	case 'r':
+		return is_raw(text, size);
+	case 'p':
+		return is_pickle(text, size);
+	default:
+		for (size_t i = 0; i < size; i++)
+			if (!text[i] || !strchr(item->set, text[i]))
+				return false;
+		return true;
+	}
+}
+
+static void part_add(struct lk__form_parts *parts, char sort, const char *at, size_t size)
+{
+	if (parts->count < LK__FORM_PARTS)
+		parts->part[parts->count++] = (struct lk__form_part){sort, at, size};
+}
+
+/* Forms are the table's: few items, so it does not go deep. */
+static bool match(const char *form, const char *at, const char *end, struct lk__form_parts *parts)
+{
+	while (*form && *form != '*' && *form != '%') {
+		if (at == end || *at++ != *form++)
+			return false;
+	}
+	if (!*form)
+		return at == end;
+	struct item item = {.sort = '*'};
+	const char *next = *form == '*' ? form + 1 : item_read(form + 1, &item);
+	if (*form == '%' && item.sort == '*')
+		return at < end && *at == '*' && match(next, at + 1, end, parts);
+	size_t left = (size_t)(end - at), count = parts->count;
+	size_t least = item.size ? item.size : item.sort != '*';
+	size_t most = item.size ? item.size : left;
+	if (!*next) /* the rest */
+		least = least > left ? least : left;
+	for (size_t size = least; size <= most && size <= left; size++) {
+		if (item.sort != '*' && !is_item(&item, at, size)) {
+			if (item.set)
+				return false; /* nor with more of them */
+			continue;
+		}
+		parts->count = count;
+		part_add(parts, item.sort, at, size);
+		if (match(next, at + size, end, parts))
+			return true;
+	}
+	parts->count = count;
+	return false;
+}
+
+bool lk__form_match(const char *form, const char *text, size_t size, struct lk__form_parts *parts)
+{
+	parts->count = 0;
+	return size <= LK__FORM_MOST && match(form, text, text + size, parts);
+}
+
+size_t lk__form_weight(const char *form)
+{
+	size_t weight = 0;
+	while (*form) {
+		struct item item;
+		if (*form == '%')
+			form = item_read(form + 1, &item);
+		else
+			weight += *form++ != '*';
+	}
+	return weight;
+}
+
+static void time_tell(int64_t s, char *out, size_t size)
+{
+	time_t seconds = (time_t)s;
+	struct tm utc;
+	if (!gmtime_r(&seconds, &utc) || strftime(out, size, "%Y-%m-%d %H:%M", &utc) == 0)
+		snprintf(out, size, "?");
+}
+
+/* "<low 8><middle 4>1<high 3><clock 4><machine 12>" */
+static void uuid1_tell(const char *at, char *out, size_t size)
+{
+	char hex[17];
+	snprintf(hex, sizeof(hex), "0%.3s%.4s%.8s", at + 13, at + 8, at);
+	uint64_t units = strtoull(hex, NULL, 16);
+	char when[20];
+	time_tell(((int64_t)units - (int64_t)UUID_EPOCH) / 10000000, when, sizeof(when));
+	snprintf(out, size, "%s by machine %.12s", when, at + 20);
+}
+
+static void part_tell(const struct lk__form_part *part, char *out, size_t size)
+{
+	int shown = part->size < 64 ? (int)part->size : 64;
+	if (part->sort == '1') {
+		uuid1_tell(part->at, out, size);
+	} else if (part->sort == 't' || part->sort == 'e') {
+		char digits[20];
+		snprintf(digits, sizeof(digits), "%.*s", shown < 19 ? shown : 19, part->at);
+		time_tell(strtoll(digits, NULL, 10) / (part->sort == 't' ? 1000 : 1), out, size);
+	} else if (part->sort == 'T') {
+		snprintf(out, size, "%.*s", shown < 16 ? shown : 16, part->at);
+		char *between = strchr(out, 'T');
+		if (between)
+			*between = ' ';
+	} else {
+		snprintf(out, size, "%.*s", shown, part->at);
+	}
+}
+
+void lk__form_tell(const char *text, const struct lk__form_parts *parts, char *out, size_t size)
+{
+	size_t used = 0;
+	*out = '\0';
+	for (; *text && used + 1 < size; text++) {
+		const struct lk__form_part *part = NULL;
+		for (size_t i = 0; *text == '%' && !part && i < parts->count; i++)
+			if (parts->part[i].sort == text[1])
+				part = &parts->part[i];
+		if (part) {
+			part_tell(part, out + used, size - used);
+			used += strlen(out + used);
+			text++;
+		} else {
+			out[used++] = *text;
+			out[used] = '\0';
+		}
+	}
+}
+
+/* The n-th star's part, from 1; NULL: there is none. */
+static const struct lk__form_part *star(const struct lk__form_parts *parts, int n)
+{
+	for (size_t i = 0; i < parts->count; i++)
+		if (parts->part[i].sort == '*' && --n == 0)
+			return &parts->part[i];
+	return NULL;
+}
+
+char *lk__form_fill(const char *text, const struct lk__form_parts *parts, size_t *size_out)
+{
+	char *made = malloc(strlen(text) / 3 * LK__FORM_MOST + strlen(text) + 1), *end = made;
+	if (!made)
+		return NULL;
+	while (*text) {
+		bool refers = text[0] == '{' && isdigit((unsigned char)text[1]) && text[2] == '}';
+		const struct lk__form_part *part = refers ? star(parts, text[1] - '0') : NULL;
+		if (part) {
+			end = mempcpy(end, part->at, part->size);
+			text += 3;
+		} else {
+			*end++ = *text++;
+		}
+	}
+	*end = '\0';
+	*size_out = (size_t)(end - made);
+	return made;
+}

@@ -1,0 +1,150 @@
+"""The locks of other libraries, with keys written as the table of their forms says."""
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+
+import pytest
+
+from command import ROOT
+
+sys.path.append(str(ROOT / "scripts"))
+
+import foreign_table  # noqa: E402  (behind the path)
+
+ROWS = [row for row in foreign_table.rows() if row.kind not in ("UNSEEN", "OURS")]
+LOCKS = [row for row in ROWS if row.kind in ("PLAIN", "ZSET", "HASH", "FIELD")]
+TYPES = {"PLAIN": "plain lock", "ZSET": "foreign lock", "HASH": "foreign lock",
+         "FIELD": "foreign lock", "POOL": "foreign semaphore", "COUNT": "semaphore or latch",
+         "BESIDE": "counter beside a lock"}
+
+
+def title(row) -> str:
+    return f"{row.name} {row.value}"
+
+
+def write(server, row, number: int, ttl_ms: int = 60000) -> bytes:
+    """Writes what the library writes; returns the key."""
+    source = random.Random(number)
+    key = foreign_table.sample(row.key, [f"j{number}", f"k{number}", f"l{number}"], source)
+    value = foreign_table.sample(row.value, [f"a{number}", "b"], source)
+    if row.kind in ("ZSET", "POOL"):
+        score = int(time.time() * 1000) + (60000 if row.kind == "ZSET" else 0)
+        if row.value == "__write__":
+            server.call("ZADD", key, score, "the owner's token")
+        server.call("ZADD", key, score, value)
+    elif row.kind in ("HASH", "FIELD"):
+        server.call("HSET", key, value, "1")
+    else:
+        server.call("SET", key, value)
+    if ttl_ms:
+        server.call("PEXPIRE", key, ttl_ms)
+    return key
+
+
+def listed(cli, *options: str) -> dict[bytes, dict]:
+    result = cli("ls", "--json", *options)
+    assert result.returncode == 0, result.stderr
+    return {lock["name"].encode(): lock for lock in json.loads(result.stdout)}
+
+
+@pytest.fixture
+def written(server) -> dict[bytes, foreign_table.Row]:
+    """A server that carries a lock of each library."""
+    rows = ROWS
+    return {write(server, row, number): row for number, row in enumerate(rows)
+            if row.key != "symfony_check_support_time"}
+
+
+def test_ls_all_names_the_library_of_each(cli, written):
+    found = listed(cli, "--all")
+    assert set(found) == set(written)
+    for key, row in written.items():
+        lock = found[key]
+        assert (lock["type"], row.name in lock["looks_like"]) == (TYPES[row.kind], True), lock
+        others = "cannot be known" in lock["looks_like"]
+        assert row.certainty != "SURE" or not others, lock
+
+
+def test_ls_without_all_leaves_out_what_may_be_data(cli, written):
+    found, everything = listed(cli), listed(cli, "--all")
+    assert {key for key in everything if not everything[key]["may_be_data"]} == set(found)
+    for key, row in written.items():
+        if row.certainty == "SURE":
+            assert (key in found) == (row.kind != "BESIDE"), row
+    assert any(row.certainty == "GUESS" and key not in found for key, row in written.items())
+
+
+@pytest.mark.parametrize("ttl_ms", [60000, 0], ids=["with a ttl", "without"])
+@pytest.mark.parametrize("row", LOCKS, ids=title)
+def test_break_frees_each(cli, server, row, ttl_ms):
+    key = write(server, row, 1, ttl_ms)
+    server.call("HSET", "huey.results.other", "task", "its result")
+    text = cli("show", key).stdout
+    assert "state: locked" in text and "looks like " in text and row.name in text
+    assert cli("wait", "-n", key).returncode == 124
+    broken = cli("break", "--yes", key)
+    assert broken.returncode == 0 and "was not locked" not in broken.stderr
+    assert cli("show", key).returncode == 3 and cli("wait", "-n", key).returncode == 0
+    assert server.call("KEYS", "*") == [b"huey.results.other"]
+
+
+def test_what_the_value_of_shedlock_tells(cli, server):
+    server.call("SET", "job-lock:default:orders", "ADDED:2026-11-27T03:12:11.123Z@web-1:"
+                "b30d6a0e-5b4a-4b0e-9d6f-0a4f5e1c2d3e", "PX", 60000)
+    line = "looks like ShedLock: added 2026-11-27 03:12 on host web-1"
+    assert line in cli("show", "job-lock:default:orders").stdout.splitlines()
+    assert line in cli("ls").stdout
+
+
+def test_a_token_of_redis_py_tells_time_and_machine(cli, server):
+    server.call("SET", "orders", "f2d5a6c0cb6311f0a1b20242ac110002", "PX", 60000)
+    assert "looks like redis-py: taken 2025-11-27 07:37 by machine 0242ac110002\n" in \
+        cli("show", "orders").stdout
+
+
+def test_a_time_is_no_semaphore(cli, server):
+    server.call("SET", "lock.orders", "1795751903123", "PX", 60000)
+    shown = json.loads(cli("show", "--json", "lock.orders").stdout)
+    assert (shown["type"], shown["locked"], shown["count"]) == ("plain lock", True, None)
+
+
+def test_a_free_zset_lock_is_free(cli, server):
+    server.call("ZADD", "orders", 1000, "token", 1000, "__write__")
+    assert cli("show", "orders").returncode == 3
+    assert listed(cli, "--all") == {}
+
+
+def test_break_of_what_may_be_data_says_what_it_deletes(cli, server):
+    server.call("SET", "text", "hello world")
+    broken = cli("break", "--yes", "text")
+    assert broken.returncode == 0 and server.call("EXISTS", "text") == 0
+    assert broken.stderr == ("It deletes the key text, a string without a time to live, which may "
+                             "be data.\n")
+
+
+def test_break_deletes_one_field_and_refuses_to_choose(cli, server):
+    server.call("HSET", "huey.results.app", "task", "a result", "app.lock.one", "1",
+                "app.lock.two", "1")
+    refused = cli("break", "--yes", "huey.results.app")
+    assert refused.returncode == 125 and "has 2 locks" in refused.stderr
+    server.call("HDEL", "huey.results.app", "app.lock.two")
+    broken = cli("break", "--yes", "huey.results.app")
+    assert broken.returncode == 0 and "the one field" in broken.stderr
+    assert server.call("HGETALL", "huey.results.app") == [b"task", b"a result"]
+
+
+def test_semaphores_of_others_are_refused(cli, server):
+    row = next(row for row in ROWS if row.kind == "POOL")
+    key = write(server, row, 1)
+    for command in (("break", "--yes"), ("wait",)):
+        refused = cli(*command, key)
+        assert refused.returncode == 125 and "foreign semaphore" in refused.stderr
+
+
+def test_a_long_key_is_looked_at_in_bounded_time(cli, server):
+    server.call("SET", ":" * 200000, "7e57ab1e", "PX", 60000)
+    server.call("SET", "bull:" + ":" * 900, "x:1", "PX", 60000)
+    assert listed(cli, "--all") == {}
