@@ -33,6 +33,8 @@ const struct option_row lock_options[] = {
 	 "take a plain lock (SET NX PX), which other libraries use too"},
 	{OPTION_POLL, "poll", "TIME",
 	 "(--plain) look again after TIME at the latest (default 0.1)"},
+	{OPTION_NOTIFY, "notify", "WHOM",
+	 "(plain) wake this library's waiters too when it is released"},
 	WAITING_ROWS("the command"),
 	{0, NULL, NULL, NULL},
 };
@@ -46,6 +48,8 @@ const struct option_row extend_options[] = {
 const struct option_row unlock_options[] = {
 	{OPTION_PLAIN, "plain", NULL, "the lock is a plain lock"},
 	{'v', "verbose", NULL, "report which server is asked, and the release"},
+	{OPTION_NOTIFY, "notify", "WHOM",
+	 "(plain) wake this library's waiters too when it is released"},
 	{0, NULL, NULL, NULL},
 };
 
@@ -94,6 +98,9 @@ static int lock_take(void *context, int id, const char *value)
 		return while_take(value, &state->pid);
 	case 's':
 		return signal_take(value, &state->keeper.signal);
+	case OPTION_NOTIFY:
+		kind_notify(value);
+		return 0;
 	case 'n':
 		state->nonblock = 1;
 		return 0;
@@ -191,6 +198,12 @@ static int lock_serve(struct session *session, lk_lock *lock, struct lock_state 
 	return code;
 }
 
+static int notify_check(const struct command *command, const struct lock_state *state)
+{
+	return kind_notifies_in_vain(state->kind) ? usage_error(command, "--notify needs --plain")
+						  : 0;
+}
+
 static int lock_check(const struct command *command, const struct lock_state *state)
 {
 	if (state->lease_ms == 0 && !state->pid)
@@ -199,7 +212,8 @@ static int lock_check(const struct command *command, const struct lock_state *st
 		return usage_error(command, "-s is for --while");
 	if (state->nonblock && state->has_wait)
 		return usage_error(command, "-n and -w exclude each other");
-	return kind_check_poll(command, state->kind, 0);
+	int code = notify_check(command, state);
+	return code ? code : kind_check_poll(command, state->kind, 0);
 }
 
 /* The watchdog renews it: its lease is what -l says, or what the client is configured to. */
@@ -269,7 +283,9 @@ int cmd_unlock(const struct command *command, int argc, char **argv)
 	if (result)
 		return -1 - result;
 	session.kind = state.kind;
-	int code;
+	int code = notify_check(command, &state);
+	if (code)
+		return session_end(&session, code);
 	if (while_unlock(session.argv[0], session.argv[1], &code))
 		return session_end(&session, code);
 	code = session_open_lock(&session, &lock);

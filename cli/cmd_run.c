@@ -39,6 +39,8 @@ const struct option_row run_options[] = {
 	 "take a plain lock (SET NX PX), which other libraries use too"},
 	{OPTION_POLL, "poll", "TIME",
 	 "(--plain) look again after TIME at the latest (default 0.1)"},
+	{OPTION_NOTIFY, "notify", "WHOM",
+	 "(plain) wake this library's waiters too when it is released"},
 	{OPTION_PERMITS, "permits", "N", "run at most N commands at once, each with a permit"},
 	{OPTION_ALSO, "also", "NAME", "take this lock too (all or none); may be repeated"},
 	{OPTION_URL, "url", "URL",
@@ -76,6 +78,9 @@ static int run_take(void *context, int id, const char *value)
 	if (is_kind)
 		return is_kind < 0 ? -is_kind : 0;
 	switch (id) {
+	case OPTION_NOTIFY:
+		kind_notify(value);
+		return 0;
 	case 'n':
 		state->nonblock = 1;
 		return 0;
@@ -207,6 +212,9 @@ static int run_check(const struct command *command, const struct run_state *stat
 		return usage_error(command, "--permits and --hold-at-least exclude each other");
 	if (state->no_preference && !kind_is_side(keep->kind))
 		return usage_error(command, "--no-prefer-writers is for --shared and --exclusive");
+	if (kind_notifies_in_vain(keep->kind) || (several && kind_notifies_in_vain(&kind_default)))
+		return usage_error(command, several ? "--notify is for one server"
+						    : "--notify needs --plain");
 	if (state->has_quarantine && !several)
 		return usage_error(command, "--quarantine is for several servers");
 	if (several && keep->also_count)

@@ -39,13 +39,15 @@ static int make_exclusive_alike(lk_lock **lock_out, lk_client *client, const voi
 	return lk_write_lock_new(lock_out, client, name, size, NULL, error);
 }
 
-static int64_t poll_ms; /* --poll; 0: the library's */
+static int64_t poll_ms;          /* --poll; 0: the library's */
+static const char *plain_notify; /* --notify */
 
 static int make_plain(lk_lock **lock_out, lk_client *client, const void *name, size_t size,
 		      lk_error *error)
 {
 	lk_plain_lock_options options = LK_PLAIN_LOCK_OPTIONS_INIT;
 	options.poll_ms = poll_ms;
+	options.notify = plain_notify;
 	return lk_plain_lock_new(lock_out, client, name, size, &options, error);
 }
 
@@ -102,6 +104,16 @@ static const struct lock_kind *kind_by_option(int option)
 		if (kinds[i].option == option)
 			return &kinds[i];
 	return &kind_default;
+}
+
+void kind_notify(const char *notify)
+{
+	plain_notify = notify;
+}
+
+int kind_notifies_in_vain(const struct lock_kind *kind)
+{
+	return plain_notify && kind->option != OPTION_PLAIN;
 }
 
 const struct lock_kind *kind_of(const lk_lock_info *info)

@@ -41,6 +41,12 @@ int kind_take_poll(const char *value);
 /* 0 if it was not given, or the kind has one; else the exit code of wrong use (said). */
 int kind_check_poll(const struct command *command, const struct lock_kind *kind, int several);
 
+/* Whose waiters the releases of the process's plain locks wake, as lk_plain_lock_options has it. */
+void kind_notify(const char *notify);
+
+/* Whether --notify was given for a kind that has no such thing. */
+int kind_notifies_in_vain(const struct lock_kind *kind);
+
 /* The kind of lock that was found under a name; NULL when nobody can be said to hold it. */
 const struct lock_kind *kind_of(const lk_lock_info *info);
 

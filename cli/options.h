@@ -32,6 +32,7 @@ enum option_id {
 	OPTION_WHILE,
 	OPTION_TTL,
 	OPTION_ALL,
+	OPTION_NOTIFY,
 };
 
 /* The option of the commands that take several servers; it stands instead of the common one. */

@@ -40,6 +40,20 @@
  * A LOCK WITHOUT A TIME TO LIVE, which redis-py's Lock makes by default, is respected: it stays
  * until its holder, or lk_lock_force_release(), frees it. Our locks always have a time to live.
  *
+ * WAKING OTHERS. Some libraries' waiters sleep until a message comes, or an element of a list:
+ * those of Spring's PUB_SUB_LOCK, python-redis-lock, walrus and redis-lock-py. With `notify` our
+ * releases wake them too: "spring", "python-redis-lock", "walrus", "redis-lock-py"
+ * (docs/beside.md), or
+ *
+ *   "publish CHANNEL MESSAGE"    without spaces in either; {1} stands for the lock's key
+ *   "push LIST MESSAGE MS"       the list then has this message alone, and MS to live
+ *
+ * The script that releases does it, and only where the token was ours. Where that library
+ * publishes, our waiters listen to its channel instead of ours: its releases wake them at once, and
+ * those of ours without `notify` are noticed within `poll_ms`. Without the rights, with a list in
+ * another slot of a cluster, and where scripts are refused, the lock is released and nobody of
+ * theirs wakes. A lease that ends tells nobody.
+ *
  * A key of another type (a reentrant lock's hash, say) is refused (LK_EWRONGTYPE). Any string
  * counts as a lock that another owner holds, even a semaphore's number, and lk_lock_force_release()
  * deletes it.
@@ -54,20 +68,23 @@
 
 typedef struct lk_plain_lock_options {
 	size_t struct_size;
-	int64_t poll_ms; /* how seldom a waiter looks again, at most; 0: 100 ms */
+	int64_t poll_ms;    /* how seldom a waiter looks again, at most; 0: 100 ms */
+	const char *notify; /* whose waiters a release wakes; NULL: only ours. It is copied */
 } lk_plain_lock_options;
 
 #define LK_PLAIN_LOCK_OPTIONS_INIT                                                                 \
 	{                                                                                          \
-		sizeof(lk_plain_lock_options), 0                                                   \
+		sizeof(lk_plain_lock_options), 0, 0                                                \
 	}
 
 LK_BEGIN_DECLS
 
 /*
  * Makes a handle for a plain lock; `name` as for lk_lock_new(), `options` may be NULL (poll_ms: 0,
- * or LK_POLL_MIN_MS … LK_POLL_MAX_MS). Takes nothing in Redis and does no I/O. Free it with
- * lk_lock_free(). Errors: LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * or LK_POLL_MIN_MS … LK_POLL_MAX_MS; notify: the same for all handles of one name in a client, of
+ * which some may have none). Takes nothing in Redis and does no I/O. Free it with lk_lock_free().
+ * Errors: LK_EINVAL, also where the key is none of that library's; LK_ENOMEM, LK_ECLOSED,
+ * LK_EFORKED. Since 0.1.
  */
 LK_API int lk_plain_lock_new(lk_lock **lock_out, lk_client *client, const void *name,
 			     size_t name_size, const lk_plain_lock_options *options,

@@ -18,6 +18,14 @@ int lk_plain_lock_new(lk_lock **lock_out, lk_client *client, const void *name, s
 	if (rc < 0)
 		return rc;
 	struct lk__settings settings = {.poll_ms = own.poll_ms};
-	return lk__lock_make(lock_out, client, &lk__plain_recipe, name, name_size, &settings,
-			     operation, error);
+	lk_lock *lock = NULL;
+	rc = lk__lock_make(lock_out ? &lock : NULL, client, &lk__plain_recipe, name, name_size,
+			   &settings, operation, error);
+	if (rc == 0 && own.notify)
+		rc = lk__entry_notify(lock->entry, own.notify, operation, error);
+	if (rc == 0)
+		*lock_out = lock;
+	else
+		lk_lock_free(lock);
+	return rc;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sync/plain/notify.h"
 #include "sync/recipe.h"
 
 /* The name between two texts, in braces or not. */
@@ -49,6 +50,18 @@ char *lk__channel_name(const struct lk__recipe *recipe, const char *key, size_t 
 		return calloc(1, 1);
 	return (recipe->flags & LK__BRACED ? lk__braced_name : lk__derived_name)(
 		recipe->channel_prefix, key, key_size, size_out);
+}
+
+char *lk__target_channel(const struct lk__target *target, size_t *size_out)
+{
+	const struct lk__notify *notify = atomic_load(&target->notify);
+	if (!notify || notify->keep_ms)
+		return lk__channel_name(target->recipe, target->key, target->key_size, size_out);
+	char *name = malloc(notify->target_size + 1);
+	if (name)
+		memcpy(name, notify->target, notify->target_size + 1);
+	*size_out = notify->target_size;
+	return name;
 }
 
 char *lk__suffixed_name(const char *name, size_t name_size, const char *suffix, size_t *size_out)

@@ -6,6 +6,7 @@
 #ifndef LK__SYNC_RECIPE_H
 #define LK__SYNC_RECIPE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,6 +16,8 @@
 
 #define LK__FIELD_SIZE 64 /* "<uuid>:<number>" with its NUL */
 
+struct lk__notify;
+
 /* Where a lock is in Redis. */
 struct lk__target {
 	struct lk__node *node;
@@ -22,6 +25,8 @@ struct lk__target {
 	char *key;
 	uint32_t key_size;
 	uint16_t slot;
+	/* Of a plain lock: what else its release tells (sync/plain/notify.h). Set at most once. */
+	struct lk__notify *_Atomic notify;
 };
 
 /* One lock of a batch of renewals. */
@@ -150,6 +155,10 @@ char *lk__braced_name(const char *prefix, const char *name, size_t name_size, si
 /* The channel of a lock of that kind: one of the two above. Empty where the kind has none. */
 char *lk__channel_name(const struct lk__recipe *recipe, const char *key, size_t key_size,
 		       size_t *size_out);
+
+/* The channel on which its waiters listen: that one, or another library's, on which a release of
+ * ours is told as well. */
+char *lk__target_channel(const struct lk__target *target, size_t *size_out);
 
 /* "{name}:suffix", or "name:suffix" for a name with a "{". */
 char *lk__suffixed_name(const char *name, size_t name_size, const char *suffix, size_t *size_out);

@@ -239,6 +239,89 @@ static void test_release_works_although_memory_is_full(void **state)
 	expect(0, at_a_full_server(force));
 }
 
+static lk_lock *new_notifying(lk_client *client, const char *name, const char *notify)
+{
+	lk_lock *lock = NULL;
+	lk_plain_lock_options options = LK_PLAIN_LOCK_OPTIONS_INIT;
+	options.poll_ms = LK_POLL_MAX_MS;
+	options.notify = notify;
+	expect(0, lk_plain_lock_new(&lock, client, name, strlen(name), &options, &err));
+	return lock;
+}
+
+static void take_in_time(size_t index, void *argument)
+{
+	(void)index;
+	expect(0, lk_lock_acquire_within(argument, slow_ms(20000), NULL, &err));
+	expect(0, lk_lock_release(argument, NULL, &err));
+}
+
+/* Their message, and that of ours in another client: neither waiter would look again before. */
+static void test_woken_by_the_messages_of_another_library(void **state)
+{
+	(void)state;
+	lk_client *client = open_client(), *other = open_client();
+	lk_lock *waits = new_notifying(client, "told", "redis-lock-py");
+	lk_lock *holds = new_notifying(other, "told", "redis-lock-py");
+	struct threads threads;
+	redis_do(&server, "SET told stranger PX %d", (int)slow_ms(60000));
+	threads_start(&threads, 1, take_in_time, waits);
+	wait_until(redis_integer(&server, "PUBLISH rlock-channel:told busy") == 1, 5000);
+	redis_do(&server, "DEL told");
+	redis_do(&server, "PUBLISH rlock-channel:told ok");
+	threads_join(&threads, 20000);
+	expect(0, lk_lock_acquire(holds, NULL, &err));
+	threads_start(&threads, 1, take_in_time, waits);
+	wait_until(redis_integer(&server, "PUBLISH rlock-channel:told busy") == 1, 5000);
+	expect(0, lk_lock_release(holds, NULL, &err));
+	threads_join(&threads, 20000);
+	lk_lock_free(waits);
+	lk_lock_free(holds);
+	close_client(client);
+	close_client(other);
+}
+
+/* Waiters of ours that have no such option are told as before. */
+static void test_ours_are_told_too(void **state)
+{
+	(void)state;
+	lk_client *client = open_client(), *other = open_client();
+	lk_lock *waits = new_plain(client, "lock:both", LK_POLL_MAX_MS);
+	lk_lock *holds = new_notifying(other, "lock:both", "python-redis-lock");
+	struct threads threads;
+	expect(0, lk_lock_acquire(holds, NULL, &err));
+	threads_start(&threads, 1, take_in_time, waits);
+	wait_until(redis_integer(&server, "PUBLISH redisson_lock__channel:{lock:both} busy") == 1,
+		   5000);
+	expect(0, lk_lock_release(holds, NULL, &err));
+	threads_join(&threads, 20000);
+	redis_do(&server, "DEL lock-signal:both");
+	lk_lock_free(waits);
+	lk_lock_free(holds);
+	close_client(client);
+	close_client(other);
+}
+
+static void test_notify_is_one_for_all_handles(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *first = new_plain(client, "one", 0), *lock = NULL;
+	lk_lock *second = new_notifying(client, "one", "publish a b");
+	lk_lock *third = new_notifying(client, "one", "publish a b");
+	lk_plain_lock_options options = LK_PLAIN_LOCK_OPTIONS_INIT;
+	static const char *const bad[] = {"publish a c", "walrus", "", "publish a", "push a b c"};
+	for (size_t i = 0; i < COUNT(bad); i++) {
+		options.notify = bad[i];
+		expect(LK_EINVAL, lk_plain_lock_new(&lock, client, "one", 3, &options, &err));
+		check(!lock);
+	}
+	lk_lock_free(first);
+	lk_lock_free(second);
+	lk_lock_free(third);
+	close_client(client);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -249,6 +332,9 @@ int main(void)
 		api_test(test_poll_ms),
 		api_test(test_a_stranger_without_ttl),
 		api_test(test_other_types_are_refused),
+		api_test(test_woken_by_the_messages_of_another_library),
+		api_test(test_ours_are_told_too),
+		api_test(test_notify_is_one_for_all_handles),
 		api_test(test_lost_when_somebody_takes_it_away),
 		api_test(test_release_works_although_memory_is_full),
 	};

@@ -14,6 +14,7 @@
 #include "drive/client/client_record.h"
 #include "drive/entry/spares.h"
 #include "drive/entry/watch_heap.h"
+#include "sync/plain/notify.h"
 
 /* ---- entries ---- */
 
@@ -25,6 +26,7 @@ void lk__entry_free(struct lk__entry *entry)
 		lk__request_free(entry->waiting->answered);
 	free(entry->waiting);
 	lk__compensation_unreserve(entry);
+	lk__notify_free(atomic_load(&entry->target.notify));
 	pthread_mutex_destroy(&entry->mutex);
 	free(entry);
 }
@@ -78,6 +80,42 @@ static struct lk__entry *entry_alloc(const struct lk__recipe *recipe, const stru
 	entry->name = entry->words + id->size - name_size;
 	entry->name_size = (uint32_t)name_size;
 	return entry;
+}
+
+static int notify_fail(enum lk__notify_made made, const char *operation, const char *text,
+		       const char *form, lk_error *error)
+{
+	if (made == LK__NOTIFY_NO_MEMORY)
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
+	if (made == LK__NOTIFY_OTHER_KEY)
+		return lk__fail(error, LK_EINVAL,
+				"%s: notify \"%.100s\": its locks have keys of the form %s",
+				operation, text, form);
+	return lk__fail(
+		error, LK_EINVAL,
+		"%s: notify \"%.100s\" is neither a library nor publish CHANNEL MESSAGE nor "
+		"push LIST MESSAGE MS",
+		operation, text);
+}
+
+int lk__entry_notify(struct lk__entry *entry, const char *text, const char *operation,
+		     lk_error *error)
+{
+	struct lk__notify *notify = NULL, *first = NULL;
+	const char *form = NULL;
+	const struct lk__target *target = &entry->target;
+	enum lk__notify_made made = lk__notify_new(&notify, text, target->key, target->key_size,
+						   &form);
+	if (made != LK__NOTIFY_MADE)
+		return notify_fail(made, operation, text, form, error);
+	if (atomic_compare_exchange_strong(&entry->target.notify, &first, notify))
+		return 0;
+	lk__notify_free(notify);
+	if (strcmp(first->text, text) == 0)
+		return 0;
+	return lk__fail(error, LK_EINVAL,
+			"%s: notify \"%.100s\": another handle of this lock notifies \"%.100s\"",
+			operation, text, first->text);
 }
 
 struct lk__node *lk__entry_node(const struct lk__entry *entry)

@@ -201,7 +201,12 @@ struct lk__entry {
  * has an entry of its own. */
 int lk__entry_get(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
 		  const void *name, size_t size, const struct lk__owner *owner, lk_error *error);
-/* The same, but NULL where there is none: 0, or LK_ENOMEM. */
+/* Sets what else a release of the plain lock tells: 0, or a code. It is the same for all handles of
+ * the name in the client. */
+int lk__entry_notify(struct lk__entry *entry, const char *text, const char *operation,
+		     lk_error *error);
+
+/* The same as lk__entry_get(), but NULL where there is none: 0, or LK_ENOMEM. */
 int lk__entry_look(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
 		   const void *name, size_t size, const struct lk__owner *owner);
 /* The same, but NULL also when out of memory. */

@@ -314,7 +314,7 @@ static char *head_channel(const struct lk__entry *entry, size_t *size_out)
 {
 	const struct lk__target *target = &entry->target;
 	char field[LK__FIELD_SIZE];
-	char *name = lk__channel_name(target->recipe, target->key, target->key_size, size_out);
+	char *name = lk__target_channel(target, size_out);
 	if (!name || !(target->recipe->flags & LK__OWN_CHANNEL))
 		return name;
 	char *own = realloc(name, *size_out + 1 + sizeof(field));

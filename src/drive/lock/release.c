@@ -37,7 +37,7 @@ static bool release_lingers(const struct lk__entry *entry)
 	size_t size;
 	if (!target->recipe->channel_prefix || !lk__channels_linger(conn))
 		return false;
-	char *name = lk__channel_name(target->recipe, target->key, target->key_size, &size);
+	char *name = lk__target_channel(target, &size);
 	bool lingers = name && lk__channel_lingers(conn, name, size);
 	free(name);
 	return lingers;

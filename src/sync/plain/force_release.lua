@@ -2,8 +2,14 @@
 --
 --   KEYS[1]  the lock's string
 --   ARGV[1]  channel
+--   ARGV[2]  what wakes another library's waiters, or nothing: "publish" or "push"
+--   ARGV[3]  its channel or list
+--   ARGV[4]  its message
+--   ARGV[5]  how long a list stays, ms
 --
 -- Answers: 1 freed, 0 there was none. A key of another type is left alone (WRONGTYPE).
+-- Keys beside KEYS: the list, which in a cluster is pushed only where this node has it.
+--include "wake.lua" gives wake
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind == 'none' then
 	return 0
@@ -13,4 +19,5 @@ if kind ~= 'string' then
 end
 redis.call('DEL', KEYS[1])
 redis.pcall('PUBLISH', ARGV[1], '0')
+wake(ARGV[2], ARGV[3], ARGV[4], ARGV[5])
 return 1

@@ -3,6 +3,7 @@
 
 #include "sync/lock/lock.h"
 #include "sync/plain/native.h"
+#include "sync/plain/notify.h"
 #include "sync/script.h"
 
 static struct lk__request *plain_acquire(const struct lk__try *wanted)
@@ -19,14 +20,29 @@ static struct lk__request *plain_acquire(const struct lk__try *wanted)
 	return lk__words_script(&words, LK__SCRIPT_PLAIN_ACQUIRE, 1);
 }
 
+/* What else its release tells is the script's last words; the server's own commands cannot tell it
+ * of our token alone. */
+static bool is_told_otherwise(const struct lk__target *target)
+{
+	return atomic_load(&target->notify) && lk__native_has_scripts(target);
+}
+
+static void words_notify(struct lk__words *words, const struct lk__target *target)
+{
+	const struct lk__notify *notify = atomic_load(&target->notify);
+	if (notify)
+		lk__notify_words(words, notify);
+}
+
 static struct lk__request *plain_release(const struct lk__target *target, const char *field)
 {
-	if (lk__native_serves(target))
+	if (lk__native_serves(target) && !is_told_otherwise(target))
 		return lk__native_release(target, field);
 	struct lk__words words = {0};
 	lk__words_add(&words, target->key, target->key_size);
 	lk__words_text(&words, field);
 	lk__words_channel(&words, target);
+	words_notify(&words, target);
 	return lk__words_script(&words, LK__SCRIPT_PLAIN_RELEASE, 1);
 }
 
@@ -57,6 +73,7 @@ static struct lk__request *plain_exchange(const struct lk__try *wanted, const ch
 	lk__words_deadline(&words, false);
 	lk__words_text(&words, from);
 	lk__words_channel(&words, target);
+	words_notify(&words, target);
 	return lk__words_script(&words, LK__SCRIPT_PLAIN_EXCHANGE, 1);
 }
 
@@ -68,6 +85,7 @@ static struct lk__request *plain_force(const struct lk__target *target)
 	struct lk__words words = {0};
 	lk__words_add(&words, target->key, target->key_size);
 	lk__words_channel(&words, target);
+	words_notify(&words, target);
 	return lk__words_script(&words, LK__SCRIPT_PLAIN_FORCE_RELEASE, 1);
 }
 

@@ -5,6 +5,8 @@
  *   <name>                             string <uuid>:<number>, PX lease
  *   redisson_lock__channel:{<name>}    channel, "0" at each release of ours
  *
+ * A release may tell another library's waiters as well (notify.h). Ours then listen to its channel.
+ *
  * The holder may be any program that does SET name token NX PX ms. Such programs publish nothing,
  * so a waiter looks again and again, at the pace of sync/pace.h. By scripts, or as in native.h.
  */

@@ -1,0 +1,15 @@
+-- Wakes another library's waiters as that library does. A user who may not frees the lock all the
+-- same. The list of a push is not declared: in a cluster it is pushed only where the node has it.
+--
+-- Gives: wake
+local function wake(how, target, message, keep_ms)
+	local heard = 0
+	if how == 'publish' then
+		heard = redis.pcall('PUBLISH', target, message)
+	elseif how == 'push' then
+		redis.pcall('DEL', target)
+		redis.pcall('LPUSH', target, message)
+		redis.pcall('PEXPIRE', target, keep_ms)
+	end
+	return type(heard) == 'number' and heard or 0
+end
