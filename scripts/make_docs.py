@@ -96,10 +96,10 @@ server. The id never changes its meaning.
 - A *warning*: a crash, a failover or a change would lose locks or calls. It exits with 4.
 - A *note* is good to know. If there is nothing worse, it exits with 0.
 
-The command writes nothing. It sends `INFO`, `ROLE`, `TIME`, `CONFIG GET` and questions about
-rights: `ACL DRYRUN`, or where that is refused, a script of one line that asks the same. Before
-Redis 7.0 it uses `ACL GETUSER`, or tries the commands that only read. It asks a node of a cluster
-with `CLUSTER SLOTS`, and sentinels with `SENTINEL` `MASTER`, `REPLICAS`, `SENTINELS` and
+The command writes nothing. It sends `INFO`, `ROLE`, `TIME`, `HELLO`, `CONFIG GET` and questions
+about rights: `ACL DRYRUN`, or where that is refused, a script of one line that asks the same.
+Before Redis 7.0 it uses `ACL GETUSER`, or tries the commands that only read. It asks a node of a
+cluster with `CLUSTER SLOTS`, and sentinels with `SENTINEL` `MASTER`, `REPLICAS`, `SENTINELS` and
 `CKQUORUM`. For a moment it subscribes to a channel. What a server refuses to tell is a finding too,
 `not-looked-at`. The command compares host names to see that two servers are on one
 machine. It cannot see what changes afterwards.

@@ -362,6 +362,37 @@ class OtherServer(FakeServer):
         return [] if value is None else [name, value.encode()]
 
 
+class StandIn(OtherServer):
+    """A proxy or a test server, by what it says of itself in HELLO, and the time that it tells."""
+
+    def __init__(self, path: str, name: bytes, time_twice: bool):
+        self.name, self.time_twice = name, time_twice
+        super().__init__(path, b"redis_version:7.0.15\r\nredis_mode:cluster\r\n", {})
+
+    def do_hello(self, _client, *_words):
+        return [b"server", self.name, b"version", b"6.0.0", b"proto", 2, b"id", 0]
+
+    def do_time(self, client):
+        seconds, micros = super().do_time(client)
+        return [seconds, seconds + micros.rjust(6, b"0") if self.time_twice else micros]
+
+
+@pytest.mark.parametrize("name, time_twice, found, said", [
+    (b"envoy-redis-proxy", True, "proxy", "it is Envoy's redis_proxy: it refuses SUBSCRIBE"),
+    (b"envoy-redis-proxy", False, "proxy", "it is Envoy's redis_proxy: it refuses SUBSCRIBE"),
+    (b"fakeredis", False, "test-server", "it is fakeredis: its TCP server"),
+    (b"miniredis", False, "test-server", "it is miniredis: times to live stand still"),
+])
+def test_a_proxy_and_test_servers_are_named(folder, doctor, name, time_twice, found, said):
+    other = StandIn(str(folder / "other.sock"), name, time_twice)
+    try:
+        report = doctor("--url", other.unix_url)
+        assert ids(report) == [found] and said in detail(report, found)
+        assert report["promise"].startswith(("none:", "one server: no lock"))
+    finally:
+        other.stop()
+
+
 OTHERS = [
     (b"redis_version:6.3.4\r\nrole:active-replica\r\nconnected_slaves:1\r\n",
      {"active-replica": "yes", "multi-master": "no"}, "keydb",

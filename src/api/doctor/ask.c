@@ -164,7 +164,9 @@ static int ask_all(struct lk__facts *facts, const struct lk__asked *asked, const
 		rc = lk__facts_ask_cluster(facts, asked, error);
 	if (rc == LK__WAIT_READY)
 		rc = ask_time(facts, asked, error);
-	if (rc == LK__WAIT_READY && !facts->sentinel)
+	if (rc == LK__WAIT_READY)
+		rc = lk__stand_in_ask(facts, asked, error);
+	if (rc == LK__WAIT_READY && !facts->sentinel && !facts->stand_in)
 		rc = lk__facts_ask_rights(facts, asked, name, name_size, error);
 	if (rc == LK__WAIT_READY && !facts->sentinel)
 		rc = lk__facts_ask_messages(facts, asked, name, name_size, error);
@@ -192,5 +194,6 @@ int lk__facts_ask(struct lk__facts *facts, const struct lk__asked *asked, const 
 	facts->code = rc;
 	facts->sentinel |= strstr(own.message, LK__LIKE_SENTINEL) != NULL;
 	snprintf(facts->reason, sizeof(facts->reason), "%.399s", own.message);
+	lk__stand_in_guess(facts);
 	return 0;
 }

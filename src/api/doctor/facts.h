@@ -48,6 +48,8 @@ struct lk__facts {
 	bool slotless;    /* and that cluster has no slots */
 	bool any_setting; /* CONFIG GET answers whatever is asked: what it says proves nothing */
 
+	const struct lk__stand_in *stand_in; /* what answers in place of a server; or NULL */
+
 	char server[24];  /* "redis", … */
 	char version[32]; /* its own */
 	char run_id[64];  /* the same: the same process */
@@ -127,6 +129,11 @@ int lk__facts_ask_cluster(struct lk__facts *facts, const struct lk__asked *asked
  * As lk__facts_question(). */
 int lk__facts_ask_messages(struct lk__facts *facts, const struct lk__asked *asked, const char *name,
 			   size_t name_size, lk_error *error);
+
+/* Whether it is no server, but a proxy or a program for tests: by a question, as
+ * lk__facts_question(); or by why it cannot be asked. */
+int lk__stand_in_ask(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error);
+void lk__stand_in_guess(struct lk__facts *facts);
 
 /* What the user may do there. As lk__facts_question(). */
 int lk__facts_ask_rights(struct lk__facts *facts, const struct lk__asked *asked, const char *name,

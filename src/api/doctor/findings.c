@@ -50,6 +50,8 @@ static int found_compare(const void *left, const void *right)
 void lk__judge_own(struct lk__findings *findings, const struct lk__facts *node, size_t index,
 		   bool quorum)
 {
+	if (lk__judge_stand_in(findings, node, index))
+		return;
 	lk__judge_server(findings, node, index);
 	if (node->code)
 		return;

@@ -28,6 +28,9 @@ struct lk__findings {
 	bool incomplete; /* out of memory */
 };
 
+/* Where a proxy or a test server was recognized: what else seems wrong follows from that. */
+bool lk__judge_stand_in(struct lk__findings *findings, const struct lk__facts *node, size_t index);
+
 /* Adds a finding. */
 __attribute__((format(printf, 4, 5))) void lk__find(struct lk__findings *findings,
 						    enum lk__found what, size_t node,
