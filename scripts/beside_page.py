@@ -9,9 +9,9 @@ Made from `src/sync/foreign/foreign.def` by `make docs`; do not edit.
 
 Each row is what that version did when it was run on 2026-11-27, with redis-server 7.0.15, beside
 `lockkeeper run --plain`; it does not quote its documentation. What was not run says so. Redisson,
-redis-py, redsync, node-redlock, python-redis-lock, pottery, sherlock and walrus are tested in
-`make interop`, with the versions that [interop.md](interop.md) names; the other rows may be out of
-date for other versions.
+redis-py, redsync, node-redlock, python-redis-lock, pottery, sherlock, walrus and redis-lock-py are
+tested in `make interop`, with the versions that [interop.md](interop.md) names; the other rows may
+be out of date for other versions.
 
 `NAME` is what the program that uses the library calls the lock; where there are several, it is one
 text each time. `<…>` is what the library makes up.

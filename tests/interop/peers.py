@@ -119,3 +119,15 @@ def build_redis_py(folder: pathlib.Path) -> None:
 @functools.cache
 def redis_py() -> tuple[str, ...]:
     return (sys.executable, str(built("redis_py", build_redis_py) / "peer.py"))
+
+
+def build_beside(folder: pathlib.Path) -> None:
+    for place, versions in (("packages", "requirements.txt"),
+                            ("packages-alone", "requirements-alone.txt")):
+        run(folder, sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", place,
+            "-r", versions)
+
+
+@functools.cache
+def beside(library: str) -> tuple[str, ...]:
+    return (sys.executable, str(built("beside", build_beside) / "peer.py"), library)
