@@ -183,8 +183,8 @@ int lk__look_force_release(struct lk__look *look, const lk_lock_info *info, lk_e
 		lk__request_frees(request);
 	struct lk__node *node = lk__topo_node_of(client->topo, look->key, look->key_size);
 	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
-	int rc = lk__ask(client, lk__node_scripts(node, look->key, look->key_size), look->thread,
-			 request, what, until_ns, error);
+	int rc = lk__ask(client, lk__node_scripts(node), look->thread, request, what, until_ns,
+			 error);
 	if (rc < 0)
 		return rc;
 	int64_t freed = 0;

@@ -150,12 +150,16 @@ static int channel_count(const struct peer *peer)
 	return count;
 }
 
+static bool peer_listens(struct peer *peer, const char *channel)
+{
+	return peer->link && *channel && channel_of(peer, channel);
+}
+
 static int publish(const char *channel, const char *message)
 {
 	int heard = 0;
 	for (size_t i = 0; i < PEERS_MAX; i++) {
-		struct peer *peer = &server.peers[i];
-		if (!peer->link || !*channel || !channel_of(peer, channel))
+		if (!peer_listens(&server.peers[i], channel))
 			continue;
 		say(server.peers[i].link, "*3\r\n$7\r\nmessage\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n",
 		    strlen(channel), channel, strlen(message), message);
