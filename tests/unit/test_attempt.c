@@ -384,30 +384,6 @@ static void test_hold_off(void **state)
 	assert_int_equal(step(&attempt, LK__ATTEMPT_ADOPTED, 50 * MS).action, LK__ATTEMPT_DO_SEND);
 }
 
-/* Who is told of its turn takes a place behind the others at once, and leaves them the lock. */
-static void test_hold_off_with_turns(void **state)
-{
-	(void)state;
-	struct lk__attempt attempt = begin(false, true, 50 * MS);
-	adopted.turns = true;
-	assert_int_equal(step(&attempt, LK__ATTEMPT_ADOPTED, 45 * MS).action, LK__ATTEMPT_DO_SEND);
-	assert_true(attempt.polite);
-	struct lk__attempt other = attempt;
-	struct lk__effects effects = busy(&attempt, 0, 46 * MS);
-	assert_int_equal(effects.action, LK__ATTEMPT_DO_HOLD_OFF);
-	assert_int_equal(effects.until_ns, 50 * MS);
-	assert_int_equal(step(&attempt, LK__ATTEMPT_TIMER, 50 * MS).action, LK__ATTEMPT_DO_SEND);
-	assert_false(attempt.polite);
-	effects = busy(&other, 1000, 46 * MS); /* one of them has it */
-	assert_int_equal(effects.action, LK__ATTEMPT_DO_WAIT);
-	assert_int_equal(effects.until_ns, 1047 * MS);
-	attempt = begin(false, false, 50 * MS);
-	step(&attempt, LK__ATTEMPT_ADOPTED, 45 * MS);
-	struct lk__attempt_event listening = {.type = LK__ATTEMPT_LISTENING, .turns = true};
-	assert_int_equal(feed(&attempt, &listening, 46 * MS).action, LK__ATTEMPT_DO_SEND);
-	assert_true(attempt.polite);
-}
-
 static void test_a_spinner_pauses_and_never_listens(void **state)
 {
 	struct lk__attempt attempt = begin(false, false, 0);
@@ -579,21 +555,6 @@ static void test_the_lease_of_a_message_counts_from_the_hand_over(void **state)
 	assert_between(effects.sent_ns, 108 * MS, 110 * MS);
 	message.handed_us = 4999999; /* from before the refusal */
 	assert_int_equal(feed(&other, &message, 200 * MS).action, LK__ATTEMPT_DO_SEND);
-}
-
-/* The lock is free for another client: it has a moment for that, then we look. */
-static void test_soon(void **state)
-{
-	(void)state;
-	struct lk__attempt attempt = begin(false, true, 0);
-	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
-	struct lk__attempt_event refused = {.type = LK__ATTEMPT_BUSY, .ttl_ms = 1000};
-	feed(&attempt, &refused, 11 * MS);
-	struct lk__attempt_event message = {.type = LK__ATTEMPT_WOKEN, .soon = true};
-	struct lk__effects effects = feed(&attempt, &message, 200 * MS);
-	assert_int_equal(effects.action, LK__ATTEMPT_DO_WAIT);
-	assert_int_equal(effects.until_ns, 250 * MS);
-	assert_int_equal(step(&attempt, LK__ATTEMPT_TIMER, 250 * MS).action, LK__ATTEMPT_DO_SEND);
 }
 
 /*
@@ -784,7 +745,6 @@ int main(void)
 		cmocka_unit_test(test_left_with_a_try_in_flight),
 		cmocka_unit_test(test_the_next_caller_comes_before_the_answer),
 		cmocka_unit_test(test_hold_off),
-		cmocka_unit_test(test_hold_off_with_turns),
 		cmocka_unit_test(test_a_spinner_pauses_and_never_listens),
 		cmocka_unit_test(test_a_poll_limits_the_pause),
 		cmocka_unit_test(test_a_poll_follows_the_holder),
@@ -795,7 +755,6 @@ int main(void)
 		cmocka_unit_test(test_closed_with_a_try_in_flight),
 		cmocka_unit_test(test_closed_with_several_nodes),
 		cmocka_unit_test(test_the_lease_of_a_message_counts_from_the_hand_over),
-		cmocka_unit_test(test_soon),
 		cmocka_unit_test(test_random_events),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* A waiter whose place is in a queue on the server: what keeps it there, and what gives it up. */
+/* A waiter whose place is in a queue or among the turns: what keeps it, and what gives it up. */
 #include "attempting.h"
 
 static struct lk__attempt in_a_queue(void)
@@ -96,6 +96,45 @@ static void test_a_place_is_given_up_with_a_void_grant(void **state)
 	assert_int_equal(untold(&attempt, 3100 * MS).compensate, LK__COMPENSATE_COPIES);
 }
 
+/* Who is told of its turn takes a place behind the others at once, and leaves them the lock. */
+static void test_hold_off_with_turns(void **state)
+{
+	(void)state;
+	struct lk__attempt attempt = begin(false, true, 50 * MS);
+	adopted.turns = true;
+	assert_int_equal(step(&attempt, LK__ATTEMPT_ADOPTED, 45 * MS).action, LK__ATTEMPT_DO_SEND);
+	assert_true(attempt.polite);
+	struct lk__attempt other = attempt;
+	struct lk__effects effects = busy(&attempt, 0, 46 * MS);
+	assert_int_equal(effects.action, LK__ATTEMPT_DO_HOLD_OFF);
+	assert_int_equal(effects.until_ns, 50 * MS);
+	assert_int_equal(step(&attempt, LK__ATTEMPT_TIMER, 50 * MS).action, LK__ATTEMPT_DO_SEND);
+	assert_false(attempt.polite);
+	effects = busy(&other, 1000, 46 * MS); /* one of them has it */
+	assert_int_equal(effects.action, LK__ATTEMPT_DO_WAIT);
+	assert_int_equal(effects.until_ns, 1047 * MS);
+	attempt = begin(false, false, 50 * MS);
+	step(&attempt, LK__ATTEMPT_ADOPTED, 45 * MS);
+	struct lk__attempt_event listening = {.type = LK__ATTEMPT_LISTENING, .turns = true};
+	assert_int_equal(feed(&attempt, &listening, 46 * MS).action, LK__ATTEMPT_DO_SEND);
+	assert_true(attempt.polite);
+}
+
+/* The lock is free for another client: it has a moment for that, then we look. */
+static void test_soon(void **state)
+{
+	(void)state;
+	struct lk__attempt attempt = begin(false, true, 0);
+	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
+	struct lk__attempt_event refused = {.type = LK__ATTEMPT_BUSY, .ttl_ms = 1000};
+	feed(&attempt, &refused, 11 * MS);
+	struct lk__attempt_event message = {.type = LK__ATTEMPT_WOKEN, .soon = true};
+	struct lk__effects effects = feed(&attempt, &message, 200 * MS);
+	assert_int_equal(effects.action, LK__ATTEMPT_DO_WAIT);
+	assert_int_equal(effects.until_ns, 250 * MS);
+	assert_int_equal(step(&attempt, LK__ATTEMPT_TIMER, 250 * MS).action, LK__ATTEMPT_DO_SEND);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -103,6 +142,8 @@ int main(void)
 		cmocka_unit_test(test_a_try_without_an_answer_stays_in_doubt),
 		cmocka_unit_test(test_a_try_that_too_few_have_keeps_its_turn),
 		cmocka_unit_test(test_a_place_is_given_up_with_a_void_grant),
+		cmocka_unit_test(test_hold_off_with_turns),
+		cmocka_unit_test(test_soon),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

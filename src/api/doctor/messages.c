@@ -51,7 +51,7 @@ static bool is_tried(const struct lk__facts *facts, const struct lk__asked *aske
 static void note_refusal(struct lk__facts *facts, int rc, const lk_error *why, const char *channel,
 			 size_t size)
 {
-	/* A wait takes every refusal for a lack of rights: only the server's own word tells them apart. */
+	/* A wait takes every refusal for a lack of rights: the server's own word tells. */
 	if (rc == LK_EDENIED && strstr(why->message, "NOPERM"))
 		snprintf(facts->refused, sizeof(facts->refused), "subscribe on the channel %.*s",
 			 (int)size, channel);

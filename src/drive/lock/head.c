@@ -514,8 +514,8 @@ int lk__head_step(struct lk__head *head, struct lk__effects *effects)
 	return over ? lk__head_leave(head, over) : 0;
 }
 
-/* Not by all clients at once. For that the clock's last digits do: a random number would be a system
- * call for each acquire. */
+/* Not by all clients at once. For that the clock's last digits do: a random number would be a
+ * system call for each acquire. */
 static int64_t head_look_ns(const struct lk__entry *entry)
 {
 	int64_t most_ns = look_most_ms(entry) * LK__MS;
