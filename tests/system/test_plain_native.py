@@ -93,6 +93,21 @@ def test_taken_held_and_freed(native, make_user):
     keeper.call("release", "n", **KIND).is_code("LK_ENOTOWNER")
 
 
+def test_kept_after_its_release(native, make_user):
+    keeper, waiter = make_user(), make_user()
+    keeper.call("acquire", "n", **KIND).ok()
+    keeper.call("release", "n", keep=60_000, **KIND).ok()
+    assert b":kept:" in native.call("GET", "n") and 50_000 < native.call("PTTL", "n") <= 60_000
+    keeper.call("try", "n", **KIND).is_code("LK_EBUSY")
+    native.call("DEL", "n")
+    keeper.call("acquire", "n", **KIND).ok()
+    keeper.call("release", "n", keep=300, **KIND).ok()
+    waiter.call("within", "n", wait=20_000, **KIND).ok()
+    native.call("DEL", "n")
+    waiter.call("release", "n", keep=300, **KIND).is_code("LK_ELOST")
+    assert native.call("EXISTS", "n") == 0
+
+
 def test_named_lease_and_its_end(native, make_user):
     a, b = make_user(), make_user()
     a.listen()
