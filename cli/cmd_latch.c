@@ -6,6 +6,7 @@
 
 #include "commands.h"
 #include "exit_code.h"
+#include "log.h"
 #include "message.h"
 #include "other_kind.h"
 #include "session.h"
@@ -146,6 +147,7 @@ int cmd_latch(const struct command *command, int argc, char **argv)
 		code = usage_error(command, "-n, -w, -v and -q are for wait");
 	if (code == 0 && state.ttl_ms && strcmp(session.argv[0], "set") != 0)
 		code = usage_error(command, "--ttl is for set");
+	log_begin(session.config, state.told.verbose);
 	if (code == 0)
 		code = session_open(&session);
 	const char *name = session.argv[1];

@@ -12,6 +12,7 @@
 #include "commands.h"
 #include "exit_code.h"
 #include "lock_while.h"
+#include "log.h"
 #include "message.h"
 #include "other_kind.h"
 #include "relay.h"
@@ -257,6 +258,7 @@ int cmd_lock(const struct command *command, int argc, char **argv)
 		return -1 - result;
 	int code = lock_check(command, &state);
 	session.kind = state.kind;
+	log_begin(session.config, state.told.verbose);
 	if (code == 0)
 		code = caller_record(session.config, state.pid ? state.pid : caller_find());
 	if (code == 0 && state.pid && keeper_start(&state, session.config, &code))

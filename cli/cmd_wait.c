@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "commands.h"
 #include "exit_code.h"
+#include "log.h"
 #include "message.h"
 #include "session.h"
 
@@ -146,6 +147,7 @@ int cmd_wait(const struct command *command, int argc, char **argv)
 	int result = session_begin(&session, command, argc, argv, wait_take, &state, 1, 1);
 	if (result)
 		return -1 - result;
+	log_begin(session.config, state.told.verbose);
 	int code = *session.argv[0] ? session_open(&session) : trouble("NAME is empty");
 	if (code == 0 && place_make(&place, &session, &error))
 		code = trouble_library(&error);

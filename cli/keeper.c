@@ -21,6 +21,7 @@
 #include "front.h"
 #include "guard.h"
 #include "holding.h"
+#include "log.h"
 #include "message.h"
 #include "options.h"
 #include "other_kind.h"
@@ -539,6 +540,7 @@ static int keeper_serve(struct keeper *keeper, lk_config *config, const sigset_t
 		return trouble_errno(errno, "cannot become a subreaper");
 	size_t servers = keeper->options->nodes.count;
 	int code = descriptors_check(servers ? servers : 1);
+	log_begin(config, keeper->options->told.verbose);
 	if (code == 0)
 		code = client_open(config, &keeper->client);
 	if (code)

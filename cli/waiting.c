@@ -247,7 +247,7 @@ static int thread_start(struct waiting *waiting)
 int waiting_take(struct waiting_wish *wish, int id)
 {
 	if (id == 'v')
-		wish->verbose = 1;
+		wish->verbose++;
 	else if (id == 'q')
 		wish->quiet = 1;
 	else

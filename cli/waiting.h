@@ -23,7 +23,7 @@
 	}
 
 struct waiting_wish {
-	int verbose; /* report from time to time, without a terminal too */
+	int verbose; /* report from time to time, without a terminal too; 2: log.h */
 	int quiet;   /* say nothing, on a terminal too */
 	int once;    /* there is no wait: only waiting_conclude() may have something to say */
 	pid_t group; /* the job's process group; 0: the caller's */

@@ -103,3 +103,20 @@ def test_without_v_it_is_silent(cli, server):
     assert cli("run", "job", "true").stderr == ""
     server.call("HSET", "job", "stranger:1", "1")
     assert cli("run", "-n", "job", "true").stderr == ""
+
+
+@pytest.mark.parametrize("words", [("run", "-vv", "job", "true"), ("lock", "-vv", "-l", "5", "job"),
+                                   ("run", "-v", "--plain", "-v", "job", "true"),
+                                   ("wait", "-vv", "job"), ("latch", "wait", "-vv", "job")],
+                         ids=" ".join)
+def test_twice_it_tells_what_the_library_does(cli, server, words):
+    server.call("ACL", "SETUSER", "keeper", "on", ">a-secret", "~*", "&*", "+@all")
+    result = cli(*words, LOCKKEEPER_USERNAME="keeper", LOCKKEEPER_PASSWORD="a-secret")
+    assert result.returncode == 0
+    said = lines(result.stderr)
+    assert any(re.fullmatch(r"\d+\.\d{6} .* scripts/\d+: connected", line) for line in said), said
+    assert any(" scripts/" in line and ": > " in line for line in said)
+    assert any(" scripts/" in line and ": < " in line for line in said)
+    if words[0] != "wait":
+        assert any('"job" number ' in line for line in said)
+    assert "a-secret" not in result.stderr
