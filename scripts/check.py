@@ -25,7 +25,7 @@ import tally as runners
 from tally import PYTHON, ROOT, Tally, say
 
 SCRIPTS, TESTS = ROOT / "scripts", ROOT / "tests"
-INTEROP = TESTS / "interop"
+INTEROP, STANDINS = TESTS / "interop", TESTS / "standins"
 CHOSEN = TESTS / "chosen.txt"
 CHECK_LIMIT_S = 300
 CORES = 2  # of the machine that the minutes were measured on
@@ -56,8 +56,10 @@ LONGEST = [*PARTS, *TOGETHER, "api/nomem_moving-cluster", "api/nomem", "api/mult
 
 
 def files() -> list[pathlib.Path]:
-    """The files of tests/ that pytest runs; interop, which fetches other libraries, aside."""
-    return [path for path in sorted(TESTS.glob("*/test_*.py")) if path.parent != INTEROP]
+    """The files of tests/ that pytest runs; without those that need programs to be fetched: other
+    libraries (interop), proxies and servers for tests (standins)."""
+    return [path for path in sorted(TESTS.glob("*/test_*.py"))
+            if path.parent not in (INTEROP, STANDINS)]
 
 
 def name(path: pathlib.Path) -> str:

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Runs the suites of the wire and of the deployments on other servers (docs/servers.md).
+"""Runs the suites of the wire and of the deployments on other servers, and every kind of lock on
+what stands in for one: proxies, and servers for tests (docs/servers.md).
 
-usage: try_servers.py [--build DIR] [--fetch] [VERSION …]
+usage: try_servers.py [--build DIR] [--fetch] [VERSION | standins …]
 
-The servers are fetched once, into DIR/servers; --fetch does nothing else.
+All are fetched once, into DIR/servers and DIR/standins; --fetch does nothing else.
 """
 from __future__ import annotations
 
@@ -16,8 +17,10 @@ import time
 
 import check
 import servers
+import standins
 from tally import ROOT, Tally, say
 
+STANDINS = "standins"
 SUITES = ["wire", "rw_wire", "plain_wire", "plain_native", "fair_wire", "fenced_wire", "multi_wire",
           "counters_wire", "counters", "stray_copies", "refused_publish", "replicas", "sentinel",
           "cluster", "cluster_slots", "cluster_failover", "threadless_moving", "acks", "fsync_acks",
@@ -43,19 +46,40 @@ def tried(tally: Tally, name: str, build: pathlib.Path, suites: list[str],
     tally.add_all(own, name)
 
 
+def fetched_standins(build: pathlib.Path) -> None:
+    for name in standins.STANDINS:
+        try:
+            standins.fetched(name, build / "standins")
+            say(f"{name}: fetched")
+        except (subprocess.SubprocessError, OSError, ValueError, StopIteration) as error:
+            say(f"{name} cannot be fetched: {error}")
+
+
+def tried_standins(tally: Tally, build: pathlib.Path) -> None:
+    """The tests of one that cannot be fetched count as skipped."""
+    fetched_standins(build)
+    check.run_parts(tally, build, check.tests_of(sorted(check.STANDINS.glob("test_*.py")), {
+        "LOCKKEEPER_BUILD": str(build), "LOCKKEEPER_STANDINS": str(build / "standins")}))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="the suites of the wire on other servers")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--fetch", action="store_true", help="fetch them, and run nothing")
     parser.add_argument("versions", nargs="*", metavar="VERSION")
     arguments = parser.parse_args()
+    every = [*servers.SERVERS, STANDINS]
     for name in arguments.versions:
-        if name not in servers.SERVERS:
-            parser.error(f"no server {name}: there are {', '.join(servers.SERVERS)}")
+        if name not in every:
+            parser.error(f"no server {name}: there are {', '.join(every)}")
     build, begun = arguments.build.resolve(), time.monotonic()
     tally = Tally(build / "logs" / "servers")
-    for name in arguments.versions or list(servers.SERVERS):
-        if arguments.fetch:
+    for name in arguments.versions or every:
+        if name == STANDINS and arguments.fetch:
+            fetched_standins(build)
+        elif name == STANDINS:
+            tried_standins(tally, build)
+        elif arguments.fetch:
             say(f"{name}: {servers.version(servers.fetched(name, build / 'servers'))}")
         else:
             tried(tally, name, build, SUITES)
