@@ -340,6 +340,9 @@ static int show_look_once(struct lk__look *look, lk_lock_info *info, bool *chang
 	int rc = lk__look_ask_any(look, &type, error);
 	if (rc < 0)
 		return rc;
+	if (!*type)
+		return lk__fail(error, LK_EPROTOCOL, "inspect on %.100s: unexpected reply to TYPE",
+				look->client->config->url);
 	bool none = strcmp(type, "none") == 0;
 	while (!none && place < LK__LOOK_TYPES && strcmp(type, types[place]) != 0)
 		place++;

@@ -18,9 +18,10 @@ enum lk__look_type { LK__LOOK_HASH, LK__LOOK_STRING, LK__LOOK_ZSET, LK__LOOK_TYP
 
 /* What a batch asks about each key, by place. VALUE: fields, bytes, or members with scores. */
 #define LK__LOOK_VALUE 0
+#define LK__LOOK_TTL 1
 enum lk__look_hash {
 	LK__HASH_VALUE = LK__LOOK_VALUE,
-	LK__HASH_TTL,
+	LK__HASH_TTL = LK__LOOK_TTL,
 	LK__HASH_LISTENERS,
 	LK__HASH_QUEUE,
 	LK__HASH_WRITERS,
@@ -32,7 +33,7 @@ enum lk__look_hash {
 };
 enum lk__look_string {
 	LK__STRING_VALUE = LK__LOOK_VALUE,
-	LK__STRING_TTL,
+	LK__STRING_TTL = LK__LOOK_TTL,
 	LK__STRING_LISTENERS,
 	LK__STRING_PERMITS,
 	LK__STRING_PARTS,

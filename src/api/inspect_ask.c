@@ -300,15 +300,37 @@ static int readers_ask(struct lk__look *look, const lk_lock_info *info, lk_error
 	return rc;
 }
 
-/* A key that the server tells nothing of is not known to be no lock. */
-static int look_refused(const struct lk__look *look, lk_error *error)
+/* Whether it is what a server answers to the question for the value. */
+static bool look_fits(const redisReply *value, enum lk__look_type type)
 {
-	const redisReply *value = look->parts[LK__LOOK_VALUE];
-	if (value->type != REDIS_REPLY_ERROR)
+	if (type == LK__LOOK_STRING)
+		return value->type == REDIS_REPLY_STRING;
+	return value->type == REDIS_REPLY_ARRAY &&
+	       (type == LK__LOOK_ZSET ||
+		(value->elements == 2 && value->element[1]->type == REDIS_REPLY_ARRAY));
+}
+
+/* A key that the server tells nothing of is not known to be no lock, or free. Nor is one of which
+ * something else says what no server says: a proxy, which hides an error. */
+static int look_refused(const struct lk__look *look, enum lk__look_type type, lk_error *error)
+{
+	static const char *const asked[LK__LOOK_TYPES] = {
+		[LK__LOOK_HASH] = "HSCAN",
+		[LK__LOOK_STRING] = "GETRANGE",
+		[LK__LOOK_ZSET] = "ZRANGE",
+	};
+	const char *url = look->client->config->url;
+	const redisReply *value = look->parts[LK__LOOK_VALUE], *ttl = look->parts[LK__LOOK_TTL];
+	const redisReply *refused = value->type == REDIS_REPLY_ERROR ? value : ttl;
+	if (refused->type == REDIS_REPLY_ERROR) {
+		int code = lk__classify(refused->str);
+		return lk__fail(error, code == LK_EMAYBEHELD ? LK_EUNAVAILABLE : code,
+				"inspect on %.100s: %.300s", url, refused->str);
+	}
+	if (ttl->type == REDIS_REPLY_INTEGER && look_fits(value, type))
 		return LK__WAIT_READY;
-	int code = lk__classify(value->str);
-	return lk__fail(error, code == LK_EMAYBEHELD ? LK_EUNAVAILABLE : code,
-			"inspect on %.100s: %.300s", look->client->config->url, value->str);
+	return lk__fail(error, LK_EPROTOCOL, "inspect on %.100s: unexpected reply to %s", url,
+			ttl->type != REDIS_REPLY_INTEGER ? "PTTL" : asked[type]);
 }
 
 /* Sends what look->answers is to be, and takes so many answers. */
@@ -364,14 +386,14 @@ void lk__look_choose(struct lk__look *look, enum lk__look_type type)
 static int look_ask_all(struct lk__look *look, enum lk__look_type type, lk_error *error)
 {
 	if (look->parts)
-		return look_refused(look, error);
+		return look_refused(look, type, error);
 	struct lk__request *batch = lk__look_batch(look->client, 1, type);
 	if (batch && !key_add(look, type, &whole, batch)) {
 		lk__request_free(batch);
 		batch = NULL;
 	}
 	int rc = look_send(look, batch, 1 + lk__look_parts(look->client, type), error);
-	return rc < 0 ? rc : look_refused(look, error);
+	return rc < 0 ? rc : look_refused(look, type, error);
 }
 
 static int look_read(struct lk__look *look, enum lk__look_type type, bool any, lk_lock_info *info)

@@ -13,6 +13,8 @@ import threading
 import pytest
 
 from command import BINARY, SANITIZED
+from fixtures import make_proxy, proxy  # noqa: F401  (fixtures)
+from proxy import Replace
 from test_run import hold
 from waiting import never, until
 
@@ -274,3 +276,19 @@ def test_ls_asks_for_a_page_of_keys_at_once(cli, server):
     rows = [line.split("\t") for line in result.stdout.splitlines()[1:]]
     assert sorted((row[0], row[2], row[3]) for row in rows) == sorted(
         (f"lock{i}", f"a:{i}", str(i)) for i in range(1, 1001))
+
+
+@pytest.mark.parametrize("what", ["type", "hscan", "getrange", "pttl", "time"])
+@pytest.mark.parametrize("says", ["-ERR no upstream", "$-1", "*0", ":0", "$4\r\nnone"])
+def test_show_behind_a_proxy_that_errs(cli, server, proxy, what, says):  # noqa: F811
+    """Whatever it says in a server's place: a lock that is held is not free, and not no lock."""
+    hold(server, "hash")
+    server.call("SET", "plain", "a" * 30, "PX", "60000")
+    proxy.rule = lambda m: Replace(f"{says}\r\n".encode()) if m.reply and m.what == what else None
+    for name in ("hash", "plain"):
+        seen = cli("show", name, LOCKKEEPER_URL=proxy.url)
+        if seen.returncode == 0:
+            assert "state: locked\n" in seen.stdout
+        else:
+            assert seen.returncode == 125 and "not a lock" not in seen.stderr, seen.stderr
+            assert what.upper() in seen.stderr or "no upstream" in seen.stderr
