@@ -138,6 +138,8 @@ int lk__look_read_zset(struct lk__look *look, lk_lock_info *info)
 	info->holders = look->holders;
 	info->type = row->kind == LK__FOREIGN_POOL ? "foreign semaphore" : "foreign lock";
 	int64_t now_us = lk__time_answer(look->time);
+	if (now_us < 0)
+		now_us = lk__time_of_proxy(look->time);
 	for (size_t i = 0; i + 1 < members->elements; i += 2) {
 		const redisReply *member = members->element[i];
 		int64_t left_ms = member_ttl_ms(row, members->element[i + 1],

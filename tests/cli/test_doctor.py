@@ -363,32 +363,30 @@ class OtherServer(FakeServer):
 
 
 class StandIn(OtherServer):
-    """A proxy or a test server, by what it says of itself in HELLO, and the time that it tells."""
+    """A proxy or a test server, by what it says of itself in HELLO."""
 
-    def __init__(self, path: str, name: bytes, time_twice: bool):
-        self.name, self.time_twice = name, time_twice
+    def __init__(self, path: str, name: bytes):
+        self.name = name
         super().__init__(path, b"redis_version:7.0.15\r\nredis_mode:cluster\r\n", {})
 
     def do_hello(self, _client, *_words):
         return [b"server", self.name, b"version", b"6.0.0", b"proto", 2, b"id", 0]
 
-    def do_time(self, client):
-        seconds, micros = super().do_time(client)
-        return [seconds, seconds + micros.rjust(6, b"0") if self.time_twice else micros]
 
-
-@pytest.mark.parametrize("name, time_twice, found, said", [
-    (b"envoy-redis-proxy", True, "proxy", "it is Envoy's redis_proxy: it refuses SUBSCRIBE"),
-    (b"envoy-redis-proxy", False, "proxy", "it is Envoy's redis_proxy: it refuses SUBSCRIBE"),
-    (b"fakeredis", False, "test-server", "it is fakeredis: its TCP server"),
-    (b"miniredis", False, "test-server", "it is miniredis: times to live stand still"),
+@pytest.mark.parametrize("name, found, said", [
+    (b"envoy-redis-proxy", "proxy", "it is Envoy's redis_proxy: it has no SUBSCRIBE"),
+    (b"fakeredis", "test-server", "it is fakeredis: up to version 2.40"),
+    (b"miniredis", "test-server", "it is miniredis: times to live stand still"),
 ])
-def test_a_proxy_and_test_servers_are_named(folder, doctor, name, time_twice, found, said):
-    other = StandIn(str(folder / "other.sock"), name, time_twice)
+def test_a_proxy_and_test_servers_are_named(folder, doctor, name, found, said):
+    other = StandIn(str(folder / "other.sock"), name)
     try:
         report = doctor("--url", other.unix_url)
-        assert ids(report) == [found] and said in detail(report, found)
-        assert report["promise"].startswith(("none:", "one server: no lock"))
+        assert said in detail(report, found)
+        if found == "test-server":  # what else seems wrong follows from it
+            assert ids(report) == [found] and report["promise"].startswith("none:")
+        else:  # what is behind it is judged as well
+            assert len(ids(report)) > 1
     finally:
         other.stop()
 

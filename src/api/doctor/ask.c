@@ -166,7 +166,7 @@ static int ask_all(struct lk__facts *facts, const struct lk__asked *asked, const
 		rc = ask_time(facts, asked, error);
 	if (rc == LK__WAIT_READY)
 		rc = lk__stand_in_ask(facts, asked, error);
-	if (rc == LK__WAIT_READY && !facts->sentinel && !facts->stand_in)
+	if (rc == LK__WAIT_READY && !facts->sentinel)
 		rc = lk__facts_ask_rights(facts, asked, name, name_size, error);
 	if (rc == LK__WAIT_READY && !facts->sentinel)
 		rc = lk__facts_ask_messages(facts, asked, name, name_size, error);

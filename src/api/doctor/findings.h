@@ -28,7 +28,7 @@ struct lk__findings {
 	bool incomplete; /* out of memory */
 };
 
-/* Where a proxy or a test server was recognized: what else seems wrong follows from that. */
+/* Names a proxy or a test server. True: what else seems wrong there follows from that. */
 bool lk__judge_stand_in(struct lk__findings *findings, const struct lk__facts *node, size_t index);
 
 /* Adds a finding. */

@@ -18,7 +18,6 @@ static const struct {
 	enum lk__found what;
 	const char *promise;
 } nothing[] = {
-	{LK__FOUND_PROXY, "none: a proxy answers in place of the servers"},
 	{LK__FOUND_TEST_SERVER, "none: it is no server, but imitates one"},
 	{LK__FOUND_OLD, "none: the server is too old"},
 	{LK__FOUND_ACTIVE, "none: two servers can grant one lock"},
