@@ -44,6 +44,8 @@ def no_keeper_is_left(server):
 def script():
     """A process that the lock is held for, and that ends by SIGTERM."""
     process = subprocess.Popen(["sleep", "600"])
+    comm = pathlib.Path(f"/proc/{process.pid}/comm")
+    until(lambda: comm.read_text() == "sleep\n", 10, "it has its name, which comes after the exec")
     yield process
     process.kill()
     process.wait()
