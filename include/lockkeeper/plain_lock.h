@@ -10,7 +10,9 @@
  * In Redis, for the lock "backup":
  *
  *   backup                              string <owner field>            PX lease
- *   redisson_lock__channel:{backup}     channel, message "0" at each release of ours
+ *   redisson_lock__channel:{backup}     channel, message "0" or "00" at a release of ours
+ *   lockkeeper_turns:{backup}           sorted set: clients that wait, by when they began to; each
+ *                                       hears on "<channel>:<its id>" that it has its turn
  *
  *   owner field = <uuid of the client>:<number>, the number new for every grant; other programs
  *   call it the token
@@ -25,8 +27,10 @@
  * has passed to another, it looks twice as often from then on, up to once in a sixteenth of
  * `poll_ms`, or in 5 ms if that is longer: programs that ask every 10 ms do not keep it out. All of
  * this up to a quarter earlier, at random: waiters then do not fall into step. Our releases
- * publish, and wake our waiters at once. A user without the right to subscribe only polls. Clients
- * are served in no particular order.
+ * publish, and wake our waiters at once. A user without the right to subscribe only polls.
+ * Our release wakes the client of ours that has waited longest; where the server's own commands
+ * release (below), it wakes all. Whoever looks first takes the lock, and a client that polls seldom
+ * wins against programs that come back at once.
  *
  * COMMANDS. Where the server has DELEX (Redis 8.4) or DELIFEQ (Valkey 9) and SET with IFEQ, the
  * library uses these commands to acquire, hand on and release the lock; elsewhere it uses scripts.

@@ -237,11 +237,11 @@ void lk__channel_retry(struct lk__conn *conn, struct lk__listening *listening)
 	lk__conn_unlock_held(conn, &after);
 }
 
-bool lk__channel_take_turns(struct lk__conn *conn, struct lk__listening *listening)
+bool lk__channel_take_turns(struct lk__conn *conn, struct lk__listening *listening, bool wanted)
 {
 	pthread_mutex_lock(&conn->mutex);
 	const struct lk__channel *channel = listening->channel;
-	listening->turns = channel_is_on(conn, channel) && listening->own &&
+	listening->turns = wanted && channel_is_on(conn, channel) && listening->own &&
 			   channel_is_on(conn, listening->own);
 	bool turns = listening->turns;
 	pthread_mutex_unlock(&conn->mutex);

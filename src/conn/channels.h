@@ -84,7 +84,7 @@ void lk__channel_mark(struct lk__conn *conn, struct lk__listening *listening,
 
 /* Whether it can be told of its turn: then it is to be in the order of turns, and those of others
  * do not wake it from now on. */
-bool lk__channel_take_turns(struct lk__conn *conn, struct lk__listening *listening);
+bool lk__channel_take_turns(struct lk__conn *conn, struct lk__listening *listening, bool wanted);
 
 /* Subscribes again if the server has ended or refused it: the slot, or the right, may be back. */
 void lk__channel_retry(struct lk__conn *conn, struct lk__listening *listening);

@@ -122,6 +122,8 @@ struct lk__recipe {
 	 * is read_acquire()'s: LATE when it is known, for the try is still to be made. */
 	struct lk__request *(*ask)(const struct lk__target *target);
 	bool (*must_ask)(const struct lk__target *target); /* NULL with it */
+	/* With LK__TURNS: whether the node's own commands serve, which know of none; NULL: no. */
+	bool (*without_turns)(const struct lk__target *target);
 	/* Whether the answer to `force` says that there was a lock; NULL: it is 1. */
 	bool (*read_force)(const struct lk__request *request);
 	/* Both are answered with an integer, 1 for yes, or the second with who holds it. */

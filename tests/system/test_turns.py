@@ -11,7 +11,7 @@ CHANNEL = "redisson_lock__channel:{%s}"
 LOOK_S = 5.0  # look_again_ms: by then a waiter that nobody wakes finds the lock
 
 
-@pytest.fixture(params=["lock", "fenced"])
+@pytest.fixture(params=["lock", "fenced", "plain"])
 def kind(request):
     return request.param
 

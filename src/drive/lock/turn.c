@@ -9,10 +9,17 @@
 
 #define TURNS_PREFIX "lockkeeper_turns" /* as in sync/turns.lua */
 
+static bool has_turns(const struct lk__target *target)
+{
+	const struct lk__recipe *recipe = target->recipe;
+	return (recipe->flags & LK__TURNS) &&
+	       !(recipe->without_turns && recipe->without_turns(target));
+}
+
 const char *lk__turn_begin(struct lk__entry *entry)
 {
 	struct lk__waiting *waiting = entry->waiting;
-	if (!(entry->target.recipe->flags & LK__TURNS))
+	if (!has_turns(&entry->target))
 		return NULL;
 	if (!waiting->has_place)
 		lk__field(entry, atomic_fetch_add(waiting->attempt.rules.numbers, 1) + 1,
@@ -23,7 +30,8 @@ const char *lk__turn_begin(struct lk__entry *entry)
 const char *lk__turn_take(struct lk__entry *entry)
 {
 	struct lk__listening *channel = lk__entry_channel(entry);
-	bool turns = channel && lk__channel_take_turns(lk__entry_messages(entry), channel);
+	bool turns = channel && lk__channel_take_turns(lk__entry_messages(entry), channel,
+						       has_turns(&entry->target));
 	entry->waiting->has_place |= turns;
 	return turns ? entry->waiting->turn : NULL;
 }

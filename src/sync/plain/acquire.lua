@@ -4,16 +4,28 @@
 --   ARGV[1]  token
 --   ARGV[2]  lease, ms
 --   ARGV[3]  deadline of this request, server time in us: it must not run late
+--   ARGV[4]  of one who listens: its id, for the order of turns;
+--   ARGV[5]  since when it waits, server time in us;
+--   ARGV[6]  for how long that is kept if it does not come again, ms;
+--   ARGV[7]  and 1: it wants only a place there, though the lock be free
 --
+-- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
 -- Answers: nil granted · held by another: its PTTL, and its token, of which 64 bytes tell it from
--- others · status "LATE <server us>".
+-- others · integer: how long a free one is left to others, ms · status "LATE <server us>".
 -- Refused: a key that is something else than a string (WRONGTYPE).
 -- Safe to send twice: a repetition finds its own token, and never shortens the lease.
 -- Replicas must have what it grants.
 --include "prologue.lua" gives lease, now
+--include "wait_turn.lua" gives wait_turn, take_turn, leave_to_turns
 local kind = redis.call('TYPE', KEYS[1]).ok
+if kind == 'none' and ARGV[7] == '1' then
+	return leave_to_turns(ARGV[4], ARGV[5], ARGV[6])
+end
 if kind == 'none' then
 	redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
+	if ARGV[4] then
+		take_turn(ARGV[4], ARGV[6])
+	end
 	return false
 end
 if kind == 'hash' then
@@ -25,6 +37,9 @@ if kind ~= 'string' then
 end
 local held = redis.call('GET', KEYS[1])
 if held ~= ARGV[1] then
+	if ARGV[4] then
+		wait_turn(ARGV[4], ARGV[5], ARGV[6])
+	end
 	return {redis.call('PTTL', KEYS[1]), string.sub(held, 1, 64)}
 end
 lease = math.max(lease, redis.call('PTTL', KEYS[1]))

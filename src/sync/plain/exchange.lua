@@ -11,20 +11,22 @@
 --   ARGV[8]  its message
 --   ARGV[9]  how long a list stays, ms
 --
+-- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot; the list, which in a
+-- cluster is pushed only where this node has it.
 -- Answers: nil granted · integer -3: the giver does not have it (nothing was done) · status
 -- "LATE <server us>" (nothing was done) · status "FREED <reason>": given up, but not taken.
 -- Safe to send twice: a repetition never shortens the taker's lease. When the taking is refused it
 -- is a plain release.
 -- Replicas must have what it grants.
--- Keys beside KEYS: the list, which in a cluster is pushed only where this node has it.
 --include "prologue.lua" gives lease, now
 --include "wake.lua" gives wake
+--include "give_turn.lua" gives give_turn
 local held = redis.pcall('GET', KEYS[1])
 if held == ARGV[4] then
 	local taken = redis.pcall('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 	if taken.err then
 		redis.call('DEL', KEYS[1])
-		redis.pcall('PUBLISH', ARGV[5], '0')
+		give_turn(KEYS[1], ARGV[5])
 		wake(ARGV[6], ARGV[7], ARGV[8], ARGV[9])
 		return redis.status_reply('FREED ' .. taken.err)
 	end

@@ -1,4 +1,4 @@
--- Frees the plain lock whoever has it, and wakes those waiters who listen.
+-- Frees the plain lock whoever has it, and wakes the waiter whose turn it is.
 --
 --   KEYS[1]  the lock's string
 --   ARGV[1]  channel
@@ -7,9 +7,11 @@
 --   ARGV[4]  its message
 --   ARGV[5]  how long a list stays, ms
 --
+-- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot; the list, which in a
+-- cluster is pushed only where this node has it.
 -- Answers: 1 freed, 0 there was none. A key of another type is left alone (WRONGTYPE).
--- Keys beside KEYS: the list, which in a cluster is pushed only where this node has it.
 --include "wake.lua" gives wake
+--include "give_turn.lua" gives give_turn
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind == 'none' then
 	return 0
@@ -18,6 +20,6 @@ if kind ~= 'string' then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a plain lock')
 end
 redis.call('DEL', KEYS[1])
-redis.pcall('PUBLISH', ARGV[1], '0')
+give_turn(KEYS[1], ARGV[1])
 wake(ARGV[2], ARGV[3], ARGV[4], ARGV[5])
 return 1

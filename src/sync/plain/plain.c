@@ -17,6 +17,7 @@ static struct lk__request *plain_acquire(const struct lk__try *wanted)
 	lk__words_text(&words, wanted->field);
 	lk__words_number(&words, wanted->lease_ms);
 	lk__words_deadline(&words, false);
+	lk__words_turn(&words, wanted);
 	return lk__words_script(&words, LK__SCRIPT_PLAIN_ACQUIRE, 1);
 }
 
@@ -150,7 +151,7 @@ static enum lk__exchanged plain_read_exchange(const struct lk__request *request,
 static enum lk__released plain_read_release(const struct lk__request *request, int64_t *listeners)
 {
 	return request->batch ? lk__native_read_release(request, listeners)
-			      : lk__reply_released(request, listeners);
+			      : lk__reply_turn_given(request, listeners);
 }
 
 static enum lk__released plain_read_keep(const struct lk__request *request, int64_t *listeners)
@@ -168,6 +169,8 @@ const struct lk__recipe lk__plain_recipe = {
 	.type = "plain lock",
 	.channel_prefix = LK__LOCK_CHANNEL_PREFIX,
 	.sharing = LK__ONE_QUEUE,
+	.flags = LK__TURNS,
+	.without_turns = lk__native_serves,
 	.poll_ms = LK__PLAIN_POLL_MS,
 	.acquire = plain_acquire,
 	.release = plain_release,

@@ -1,4 +1,4 @@
--- Frees the plain lock if it has this token, and wakes those waiters who listen.
+-- Frees the plain lock if it has this token, and wakes the waiter whose turn it is.
 --
 --   KEYS[1]  the lock's string
 --   ARGV[1]  token
@@ -8,20 +8,22 @@
 --   ARGV[5]  its message
 --   ARGV[6]  how long a list stays, ms
 --
--- Answers: nil, another token or none · integer: freed, so many subscribers heard of it.
+-- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot; the list, which in a
+-- cluster is pushed only where this node has it.
+-- Answers: nil, another token or none · integer: freed, so many subscribers heard of it, or, below
+-- zero, -1 less the subscribers, who heard nothing: the one whose turn it is was told.
 -- Works under memory pressure. A user who may not publish frees the lock all the same: the others
 -- look again by themselves.
 -- Who finds nothing to release writes all the same, a message: what replicas acknowledge behind it
 -- is also what an earlier copy has done.
--- Keys beside KEYS: the list, which in a cluster is pushed only where this node has it.
 --include "wake.lua" gives wake
+--include "give_turn.lua" gives give_turn
 local held = redis.pcall('GET', KEYS[1]) == ARGV[1]
-if held then
-	redis.call('DEL', KEYS[1])
-end
-local listeners = redis.pcall('PUBLISH', ARGV[2], '0')
 if not held then
+	redis.pcall('PUBLISH', ARGV[2], '0')
 	return false
 end
+redis.call('DEL', KEYS[1])
+local heard = give_turn(KEYS[1], ARGV[2])
 local told = wake(ARGV[3], ARGV[4], ARGV[5], ARGV[6])
-return (type(listeners) == 'number' and listeners or 0) + told
+return heard < 0 and heard - told or heard + told
