@@ -3,13 +3,13 @@
 --
 -- Gives: wake
 local function wake(how, target, message, keep_ms)
-	local heard = 0
+	local reached = 0
 	if how == 'publish' then
-		heard = redis.pcall('PUBLISH', target, message)
+		reached = redis.pcall('PUBLISH', target, message)
 	elseif how == 'push' then
 		redis.pcall('DEL', target)
 		redis.pcall('LPUSH', target, message)
 		redis.pcall('PEXPIRE', target, keep_ms)
 	end
-	return type(heard) == 'number' and heard or 0
+	return type(reached) == 'number' and reached or 0
 end
