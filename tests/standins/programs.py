@@ -137,3 +137,9 @@ class Miniredis(Program):
     """In Go, for tests of Go programs. Times to live stand still, unless "runs" is said."""
 
     name = "miniredis"
+
+
+class JedisMock(Program):
+    """In Java, for tests of Java programs."""
+
+    name = "jedis_mock"

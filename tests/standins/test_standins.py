@@ -62,6 +62,16 @@ def test_miniredis(run, make_keeper, clock):
                      make_keeper)
 
 
+def test_jedis_mock(run, make_keeper):
+    """Its Lua writes whole numbers as 1.0: fence tokens would all be alike."""
+    url = run(programs.JedisMock).url
+    is_refused(url, make_keeper, "its Lua writes 1 as 1.0", "use one of these")
+    keeper = make_keeper(url)
+    for kind in ("semaphore", "permits", "latch"):
+        refused = keeper.call("set", kind, kind=kind, count=1).is_code("LK_EREFUSED")
+        assert "its Lua writes 1 as 1.0" in refused.message
+
+
 @pytest.mark.parametrize("proxy", [programs.HaProxy, programs.EnvoyTcp])
 def test_a_proxy_that_passes_bytes_on(run, make_server, make_keeper, proxy):
     """Connections that it ends in between cost nobody a lock."""

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+import lua
 import moving
 from clusters import Cluster
 from deployments import Replicas
@@ -480,3 +481,30 @@ def test_a_proxy_that_loads_scripts_at_one_server(server, proxy, make_keeper):
     keeper = make_keeper(proxy.unix_url)
     moving.use_every_kind(keeper)
     assert evals(server) > len(moving.LOCKS)
+
+
+# What LuaJ makes of '%.0f'.
+OF_LUAJ = ("local plain = string "
+           "local string = setmetatable({format = function(how, number) "
+           "return how == '%.0f' and number .. '.0' or plain.format(how, number) end}, "
+           "{__index = plain}) ")
+
+
+@pytest.mark.parametrize("script, words", [
+    ("lock/acquire", "me:1 30000 soon"), ("lock/exchange", "me:1 30000 soon me:2 channel"),
+    ("fair/queue", "acquire me:1 channel 30000 30000 soon abc"),
+    ("fenced/acquire", "me:1 30000 soon 1 1 1"), ("multi/acquire", "me:1 30000 soon"),
+    ("plain/acquire", "me:1 30000 soon"), ("plain/exchange", "me:1 30000 soon me:2 channel"),
+    ("rw/read_acquire", "me:1 30000 soon 0 0 0"), ("rw/write_acquire", "me:1 30000 soon 0 0 0"),
+    ("permits/acquire", "1 30000 soon 12345678901234 channel 1"),
+    ("permits/set", "soon channel 1 all"), ("semaphore/acquire", "1 soon 1"),
+    ("semaphore/set", "soon channel 1 0"), ("semaphore/add", "soon channel 1 0 0"),
+    ("latch/set", "soon channel 1"), ("latch/count_down", "soon channel 1"),
+    ("latch/await", "")])
+def test_a_server_whose_lua_writes_numbers_in_another_way(server, script, words):
+    """It is told by the first call, and nothing is written."""
+    soon = str(int((time.time() + 10) * 1e6))
+    text = OF_LUAJ + lua.text_of(*script.split("/"))
+    with pytest.raises(ErrorReply, match="LOCKKEEPER unfit: its Lua writes 1 as 1.0"):
+        server.call("EVAL", text, 4, *"abcd", *words.replace("soon", soon).split())
+    assert server.call("DBSIZE") == 0

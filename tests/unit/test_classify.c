@@ -38,6 +38,8 @@ static const struct {
 	{"ERR WRONGTYPE Operation against a key holding the wrong kind of value", LK_EWRONGTYPE,
 	 NULL},
 	{"NOSCRIPT No matching script. Please use EVAL.", LK_EUNAVAILABLE, NULL},
+	{"LOCKKEEPER unfit: its Lua writes 1 as 1.0", LK_EREFUSED, "no Redis"},
+	{"LOCKKEEPER bad lease or deadline", LK_EINTERNAL, NULL},
 	{"ERR NOSCRIPT No matching script. Please use EVAL.", LK_EUNAVAILABLE, NULL},
 	{"ERR Key should be of string type if conditions are specified", LK_EWRONGTYPE, NULL},
 	{"WRONGTYPE Operation against a key holding the wrong kind of value script: "

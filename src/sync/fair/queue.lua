@@ -37,6 +37,7 @@ local SILENT_MS = 3000 -- for one of ours whom no message reaches: it reconnects
 local TAKES_MS = 1000 -- for one of Java's to take the lock that it was told of
 local PART = 32 -- of the queue, looked at together
 
+--include "unfit.lua"
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)

@@ -4,6 +4,7 @@
 --
 -- Answers: nil open · integer -1 closed.
 -- Refused: a key that is something else than a count (WRONGTYPE).
+--include "unfit.lua"
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind == 'none' then
 	return false

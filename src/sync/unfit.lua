@@ -1,0 +1,6 @@
+-- Refuses a server that is no Redis, and whose Lua writes whole numbers in another way ("1.0" in
+-- LuaJ, of servers for tests): neither times nor fence tokens would be right.
+local one = string.format('%.0f', 1)
+if one ~= '1' then
+	return redis.error_reply('LOCKKEEPER unfit: its Lua writes 1 as ' .. one)
+end
