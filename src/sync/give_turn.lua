@@ -5,41 +5,59 @@
 -- turn, the message is "0", which wakes all. If all who listen have one, there is none: it would
 -- wake each for nothing. `loud`: there is one all the same.
 --
+-- Of a long order the front is looked at, and now and then the whole. One further back whose client
+-- is dead is found only then; until then it may hide one that listens and has no turn.
+--
 -- Returns how many listen; of those who have not been told, -1 less that many.
 --
 -- Gives: give_turn
 --include "turns.lua" gives turns_of, TAKEN
 local function give_turn(lock, channel, loud)
-	local turns = turns_of(lock)
-	local ids, names = redis.pcall('ZRANGE', turns, 0, 999, 'WITHSCORES'), {channel}
-	for i = 1, #ids, 2 do
-		names[#names + 1] = channel .. ':' .. ids[i]
+	local front, most = 32, 1000
+	local turns, names = turns_of(lock), {channel}
+	local count = redis.pcall('ZCARD', turns)
+	count = type(count) == 'number' and count or 0
+	if count <= front or redis.call('TIME')[2] % math.ceil(count / front) == 0 then
+		front = most
+	end
+	local ids = count == 0 and {} or
+		redis.pcall('ZRANGEBYSCORE', turns, '-inf', '(' .. TAKEN, 'LIMIT', 0, front)
+	local done_with = count == #ids and {} or
+		redis.pcall('ZRANGEBYSCORE', turns, TAKEN, '+inf', 'LIMIT', 0, front)
+	for _, id in ipairs(ids) do
+		names[#names + 1] = channel .. ':' .. id
+	end
+	for _, id in ipairs(done_with) do
+		names[#names + 1] = channel .. ':' .. id
 	end
 	-- Where the user may not ask, the messages have to tell.
 	local counts = redis.pcall('PUBSUB', 'NUMSUB', unpack(names))
 	local all = not counts.err and counts[2]
-	local others, said, word = all, '0', 'now'
-	for i = 1, #ids, 2 do
-		local own = all and counts[i + 3] or nil
-		local heard = own
-		if tonumber(ids[i + 1]) == tonumber(TAKEN) then
-			heard = 0 -- it was the one that releases
-		elseif word and own ~= 0 then
-			heard = redis.pcall('PUBLISH', names[(i + 3) / 2], word)
+	local others, each, said, word = all, 1, '0', 'now'
+	for i = 2, all and #names or 0 do
+		others, each = others - counts[2 * i], math.max(each, counts[2 * i])
+	end
+	for i, id in ipairs(ids) do
+		local heard = all and counts[2 * i + 2] or nil
+		if word and heard ~= 0 then
+			heard = redis.pcall('PUBLISH', names[i + 1], word)
 			if type(heard) ~= 'number' then
 				break
 			end
 		end
-		others = others and others - own
 		if heard == 0 or word == 'now' then
-			redis.pcall('ZREM', turns, ids[i])
+			redis.pcall('ZREM', turns, id)
 		end
 		if word and heard > 0 then
 			said = '00'
 			word = word == 'now' and 'soon' or nil
 		end
 	end
-	if said == '00' and not loud and others and others <= 0 then
+	for _, id in ipairs(done_with) do -- it was the one that releases
+		redis.pcall('ZREM', turns, id)
+	end
+	local behind = each * (count - #ids - #done_with)
+	if said == '00' and not loud and others and others <= behind then
 		return -1 - all
 	end
 	local listeners = redis.pcall('PUBLISH', channel, said)
