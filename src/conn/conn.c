@@ -300,7 +300,7 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 		atomic_store(&conn->node->no_hello, greeting->no_hello);
 	}
 	for (size_t i = 0; i < LK__SCRIPT_COUNT; i++)
-		atomic_store(&conn->node->script_sent[i], conn->scripts[i]);
+		atomic_store(&conn->node->script_there[i], conn->scripts[i]);
 	conn->load_refused = false;
 	conn->state = LK__CONN_UP;
 	conn->heard_ns = 0;

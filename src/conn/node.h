@@ -78,8 +78,8 @@ struct lk__node {
 	_Atomic size_t script_count;
 	_Atomic int crowd;           /* callers that found none free, less those that found one */
 	_Atomic bool growing, grown; /* one makes another; nobody may any more */
-	/* Over any of them, and the server has not been without it since. */
-	_Atomic bool script_sent[LK__SCRIPT_COUNT];
+	/* It has run over any of them, and the server has not been without it since. */
+	_Atomic bool script_there[LK__SCRIPT_COUNT];
 	_Atomic bool was_up;         /* ever: then a failure to connect is retried */
 	_Atomic bool no_hello;       /* it does not know that: it is not asked again */
 	_Atomic bool time_by_script; /* a proxy answers TIME itself */

@@ -106,14 +106,14 @@ static void conn_append_script(struct lk__conn *conn, struct lk__request *call)
 		return;
 	conn->scripts[call->script] = true;
 	conn->loaded_ns[call->script] = lk__now_ns();
-	atomic_store(&conn->node->script_sent[call->script], true);
 }
 
-/* Whether it has to go before the call. One that was sent over another connection of the node is
- * there, or will be: else NOSCRIPT is answered. */
+/* Whether it has to go before the call. One that has run over another connection of the node is
+ * there. One that was merely sent there may come later than this call, whose repetition would come
+ * behind what follows it. */
 static bool conn_lacks(struct lk__conn *conn, int script)
 {
-	if (!conn->scripts[script] && atomic_load(&conn->node->script_sent[script]))
+	if (!conn->scripts[script] && atomic_load(&conn->node->script_there[script]))
 		conn->scripts[script] = true;
 	return !conn->scripts[script];
 }
@@ -121,7 +121,16 @@ static bool conn_lacks(struct lk__conn *conn, int script)
 static void conn_forget(struct lk__conn *conn, int script)
 {
 	conn->scripts[script] = false;
-	atomic_store(&conn->node->script_sent[script], false);
+	atomic_store(&conn->node->script_there[script], false);
+}
+
+static void conn_ran(struct lk__conn *conn, const struct lk__request *request)
+{
+	if (request->script == LK__NO_SCRIPT || request->spelled_out)
+		return;
+	_Atomic bool *there = &conn->node->script_there[request->script];
+	if (!atomic_load_explicit(there, memory_order_relaxed))
+		atomic_store(there, true);
 }
 
 /* The server's clock may be set while we are connected: it is asked along with other commands. */
@@ -398,6 +407,14 @@ struct lk__request *lk__conn_answered(struct lk__conn *conn)
 	return NULL;
 }
 
+static void conn_answered(struct lk__conn *conn, struct lk__request *request,
+			  struct lk__deferred *after)
+{
+	conn_ran(conn, request);
+	if (!lk__acks_await(conn, request, after))
+		lk__conn_done(conn, request, 0, "", after);
+}
+
 void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after)
 {
 	/* "max number of clients reached" comes unasked, then the end of the stream. */
@@ -435,6 +452,6 @@ void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred
 				   lk__now_ns());
 	if (reply->type == REDIS_REPLY_ERROR)
 		conn_refused(conn, request, reply->str, after);
-	else if (!lk__acks_await(conn, request, after))
-		lk__conn_done(conn, request, 0, "", after);
+	else
+		conn_answered(conn, request, after);
 }

@@ -267,6 +267,41 @@ static void test_one_in_use_is_not(void **state)
 	lk__request_free(request);
 }
 
+/* ---- scripts ---- */
+
+/* Sends one over that connection. Whether its text went before it. */
+static bool is_loaded_before(size_t index)
+{
+	char key[] = "name";
+	struct lk__target target = {.recipe = &lk__lock_recipe, .key = key, .key_size = 4};
+	struct lk__conn *conn = node.scripts[index];
+	struct lk__request *request = lk__lock_recipe.release(&target, "owner:1"), *sent, *next;
+	bool loaded = false;
+	request->finish = lk__request_forget;
+	lk__conn_enqueue(conn, request);
+	DL_FOREACH_SAFE(conn->in_flight, sent, next)
+	{
+		loaded |= sent->is_load;
+		lk__conn_remove(conn, sent);
+		lk__request_free(sent);
+	}
+	lk__buffer_take(&conn->out, lk__buffer_size(&conn->out));
+	return loaded;
+}
+
+/* Else a call might reach the server before the text that another connection has sent: it would be
+ * repeated, behind what follows it. */
+static void test_a_script_is_there_when_it_has_run(void **state)
+{
+	(void)state;
+	add_conns();
+	assert_true(is_loaded_before(0));
+	assert_false(is_loaded_before(0));
+	assert_true(is_loaded_before(1));
+	atomic_store(&node.script_there[LK__SCRIPT_LOCK_RELEASE], true);
+	assert_false(is_loaded_before(2));
+}
+
 /* ---- several nodes ---- */
 
 #define NODES 7
@@ -449,6 +484,7 @@ int main(void)
 		TEST(test_none_begins_as_the_client_is_closed),
 		TEST(test_one_that_was_not_used_for_long_is_closed),
 		TEST(test_one_in_use_is_not),
+		TEST(test_a_script_is_there_when_it_has_run),
 		TEST(test_a_client_has_so_many_in_all),
 		TEST(test_a_lock_goes_along_with_its_caller),
 		TEST(test_not_while_something_of_it_is_under_way),
