@@ -1,7 +1,7 @@
 -- Puts a waiter in the order of turns. take_turn: it has the lock, and needs none any more.
 -- leave_to_turns: puts it there though the lock is free, and says for how long, in ms, it leaves
--- that to others: until it is told, if others have a turn; 0, if there may be only such as have
--- none.
+-- that to others: to those before it, until it is told, but not for long, since they may have left
+-- or stand back themselves; 0, if there may be only such as have no turn.
 --
 -- Gives: wait_turn, take_turn, leave_to_turns
 --include "turns.lua" gives turns_of, TAKEN
@@ -18,6 +18,6 @@ local function take_turn(id, kept)
 end
 local function leave_to_turns(id, since, kept)
 	wait_turn(id, since, kept)
-	local count = redis.pcall('ZCARD', turns_of(KEYS[1]))
-	return type(count) == 'number' and count > 1 and 60000 or 0
+	local first = redis.pcall('ZRANGE', turns_of(KEYS[1]), 0, 0)[1]
+	return first and first ~= id and 250 or 0
 end

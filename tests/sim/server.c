@@ -299,7 +299,7 @@ static void lock_acquire(struct sim_link *link, const char *name, size_t count,
 	else if (count > 4)
 		wait_turn(name, arguments[3], TAKEN_TEXT);
 	if (polite) {
-		say(link, ":0\r\n");
+		say(link, ":%d\r\n", strcmp(first_turn(name)->id, arguments[3]) ? 250 : 0);
 	} else if (refused) {
 		say(link, ":%" PRId64 "\r\n", key_ttl_ms(key));
 	} else if (key) {
