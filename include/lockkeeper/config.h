@@ -51,6 +51,11 @@
  * that kind delays one call, by a third of the command limit. A master that had no replica is asked
  * once a second whether it has one now.
  *
+ * A new replica that gets its first copy of the data counts as soon as the master has it connected,
+ * if the sentinels show another that they would promote before it (by its priority, and by what it
+ * has). If they show no other, or if it is listed, it counts at once: no lock is granted until it
+ * has its copy.
+ *
  * The option replica_acks names a number of replicas instead, which then counts for single servers
  * too. With fewer than there are, a failover can lose the last grants, and two owners are possible:
  * the replica that has a grant may not be the one that is promoted.

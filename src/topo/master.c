@@ -15,6 +15,7 @@ struct replica {
 	char place[LK__CONN_PLACE_SIZE], master[LK__PLACE_SIZE];
 	uint64_t round; /* in which a peer said that it is alive, */
 	uint64_t shown; /* or showed it at all */
+	bool followed;  /* ever */
 };
 
 struct lk__master {
@@ -25,7 +26,7 @@ struct lk__master {
 
 	/* The scout's thread's. */
 	struct replica replicas[LK__ACKS_MAX];
-	struct replica returning;      /* the former master, see struct lk__replicas */
+	struct replica returning;      /* a former master, see struct lk__replicas */
 	uint64_t too_many_round;       /* there were too many then: no lock is granted */
 	char believed[LK__PLACE_SIZE]; /* or "" */
 	char former[LK__PLACE_SIZE];   /* believed before that, or "" */
@@ -69,7 +70,8 @@ static struct replica *master_slot(struct lk__master *master, const char *place,
 		struct replica *replica = &master->replicas[i];
 		if (replica_is(replica, place, of))
 			return replica;
-		if (!*replica->place || replica->shown + 1 < round)
+		bool stale = *replica->place && replica->shown + 1 < round;
+		if (!*replica->place || (stale && !(free && !*free->place)))
 			free = replica;
 		else if (alive && replica->round + 1 < round)
 			down = replica;
@@ -77,25 +79,48 @@ static struct replica *master_slot(struct lk__master *master, const char *place,
 	return free ? free : down;
 }
 
+/* Whether it has followed this master, or one before it. */
+static bool has_followed(const struct lk__master *master, const char *place)
+{
+	for (size_t i = 0; i < LK__ACKS_MAX; i++)
+		if (master->replicas[i].followed && strcmp(master->replicas[i].place, place) == 0)
+			return true;
+	return false;
+}
+
 void lk__master_replica(const struct lk__scout *scout, const struct lk__peer *peer,
-			const char *place, bool alive)
+			const char *place, bool alive, bool follows)
 {
 	struct lk__master *master = master_of(scout);
 	char cut[LK__CONN_PLACE_SIZE];
 	snprintf(cut, sizeof(cut), "%.63s", place);
+	bool followed = follows || has_followed(master, cut);
 	struct replica *slot = master_slot(master, cut, peer->says, alive);
-	if (slot)
+	if (slot) {
 		replica_set(slot, cut, peer, alive);
-	else if (alive)
+		slot->followed = followed;
+	} else if (alive) {
 		master->too_many_round = lk__scout_round(scout);
+	}
 }
 
+/* It is shown, in case that few answer. */
 void lk__master_returning(const struct lk__scout *scout, const struct lk__peer *peer,
 			  const char *place)
 {
 	char cut[LK__CONN_PLACE_SIZE];
 	snprintf(cut, sizeof(cut), "%.63s", place);
+	lk__master_replica(scout, peer, place, false, false);
 	replica_set(&master_of(scout)->returning, cut, peer, true);
+}
+
+void lk__master_joining(const struct lk__scout *scout, const struct lk__peer *peer,
+			const char *place)
+{
+	char cut[LK__CONN_PLACE_SIZE];
+	snprintf(cut, sizeof(cut), "%.63s", place);
+	bool counts = has_followed(master_of(scout), cut);
+	lk__master_replica(scout, peer, place, counts, false);
 }
 
 /* While some have not answered, those of the last round count as well. */

@@ -56,12 +56,18 @@ bool lk__master_judge(struct lk__scout *scout, bool over, lk_error *error);
 const char *lk__master_believed(const struct lk__scout *scout);
 const char *lk__master_former(const struct lk__scout *scout);
 
-/* A replica of the master that a peer names, and whether it says that the replica is alive. */
+/* A replica of the master that a peer names; whether it says that the replica is alive, and that it
+ * follows. */
 void lk__master_replica(const struct lk__scout *scout, const struct lk__peer *peer,
-			const char *place, bool alive);
+			const char *place, bool alive, bool follows);
 
-/* The former master, which is alive and is not seen to follow yet. */
+/* A former master, which is alive and is not seen to follow yet. */
 void lk__master_returning(const struct lk__scout *scout, const struct lk__peer *peer,
 			  const char *place);
+
+/* One that gets its first copy of the data, as the peer says. One that has been seen to follow
+ * before counts all the same. */
+void lk__master_joining(const struct lk__scout *scout, const struct lk__peer *peer,
+			const char *place);
 
 #endif

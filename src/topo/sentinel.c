@@ -140,22 +140,83 @@ static bool is_alive(const redisReply *replica)
 	return strstr(flags, "promoted") || (heard && !down);
 }
 
+static bool field_is(const redisReply *replica, const char *field, const char *value)
+{
+	return strcmp(lk__sentinel_field(replica, field), value) == 0;
+}
+
+static int64_t field_number(const redisReply *replica, const char *field, int64_t otherwise)
+{
+	int64_t number = otherwise;
+	lk__number_read(lk__sentinel_field(replica, field), INT64_MIN, INT64_MAX, &number);
+	return number;
+}
+
+static bool follows(const redisReply *replica)
+{
+	return field_is(replica, "master-link-status", "ok");
+}
+
 /*
- * The one that has been the master until now counts when it follows the new one, which takes
- * sentinels 8 s to bring about, and up to 10 s to see. They may promote it again before that.
+ * One that was the master, as this client remembers, or as the sentinel has it: it has called
+ * itself a master ever since the sentinel made it a replica. One that is being promoted has been
+ * heard to follow before.
+ *
+ * It counts when it follows, or when its master has it connected. It takes sentinels 8 s to have it
+ * follow the new master, and up to 10 s to see that it does. They may promote it again before that.
  */
+static bool is_former(const struct lk__scout *scout, const redisReply *replica, const char *place)
+{
+	bool reported = field_is(replica, "role-reported", "master") &&
+			field_is(replica, "master-host", "?");
+	return strcmp(place, lk__master_former(scout)) == 0 || reported;
+}
+
+/* Whether sentinels promote `other` before `replica`, as long as both are up: by the priority, and
+ * then by what each has. */
+static bool is_preferred(const redisReply *other, const redisReply *replica)
+{
+	int64_t priority = field_number(other, "slave-priority", 0);
+	return is_alive(other) && follows(other) && priority > 0 &&
+	       priority <= field_number(replica, "slave-priority", 0) &&
+	       field_number(other, "slave-repl-offset", 0) >
+		       field_number(replica, "slave-repl-offset", INT64_MAX);
+}
+
+/*
+ * One that is getting its first copy of the data, which may take long: it has been told of its
+ * master, has never had a link to it, and has nothing of an earlier one. It counts when it follows,
+ * or when its master has it connected. Until then sentinels would promote it for want of another;
+ * so there must be another.
+ */
+static bool is_joining(const redisReply *replicas, const redisReply *replica)
+{
+	bool linked = follows(replica) || field_number(replica, "master-link-down-time", 0) >= 0 ||
+		      field_number(replica, "slave-repl-offset", INT64_MAX) > 1;
+	if (linked || !field_is(replica, "role-reported", "slave"))
+		return false;
+	for (size_t i = 0; i < replicas->elements; i++)
+		if (is_preferred(replicas->element[i], replica))
+			return true;
+	return false;
+}
+
 static void sentinel_replica(struct lk__scout *scout, const struct lk__peer *peer,
-			     const redisReply *replica)
+			     const redisReply *replicas, const redisReply *replica)
 {
 	char place[LK__PLACE_SIZE];
 	if (!lk__sentinel_place(replica, place))
 		return;
 	bool alive = is_alive(replica);
-	bool follows = strcmp(lk__sentinel_field(replica, "master-link-status"), "ok") == 0;
-	if (follows || !alive || strcmp(place, lk__master_former(scout)) != 0)
-		lk__master_replica(scout, peer, place, alive);
-	else
+	bool promoted = strstr(lk__sentinel_field(replica, "flags"), "promoted");
+	if (!alive || promoted || follows(replica))
+		lk__master_replica(scout, peer, place, alive, follows(replica));
+	else if (is_former(scout, replica, place))
 		lk__master_returning(scout, peer, place);
+	else if (is_joining(replicas, replica))
+		lk__master_joining(scout, peer, place);
+	else
+		lk__master_replica(scout, peer, place, true, false);
 }
 
 /* Who says where the master is must also say what replicas it has. */
@@ -165,7 +226,7 @@ static void sentinel_replicas(struct lk__scout *scout, struct lk__peer *peer,
 	if (!*peer->says || strcmp(peer->says, NOBODY) == 0)
 		return;
 	for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++)
-		sentinel_replica(scout, peer, reply->element[i]);
+		sentinel_replica(scout, peer, reply, reply->element[i]);
 	if (reply->type == REDIS_REPLY_ERROR) {
 		*peer->says = '\0';
 		lk__scout_refused(peer, reply->str);

@@ -6,6 +6,7 @@ import time
 import pytest
 
 import moving
+from deployments import MASTER
 from keeper import EVENT_LOST
 from proxy import CUT_BEFORE
 from servers import Server
@@ -380,6 +381,138 @@ def test_a_replica_that_is_being_promoted_counts(named, make_server, make_keeper
     named.made[0].replicas = [{"ip": "127.0.0.1", "port": heir.port, "flags": flags,
                                "last-ok-ping-reply": 1032, "master-link-status": "ok"}]
     make_keeper(url).call("try", "some").is_code(code)
+
+
+SLAVE = {"flags": "slave", "last-ok-ping-reply": 100, "role-reported": "slave",
+         "master-link-status": "err", "master-link-down-time": 0, "master-host": "?",
+         "slave-priority": 100, "slave-repl-offset": 0}
+"""What a sentinel tells of a replica that it has not looked at yet."""
+FORMER = {**SLAVE, "role-reported": "master"}
+JOINING = {**SLAVE, "master-host": "127.0.0.1", "master-link-down-time": -1000,
+           "slave-repl-offset": 1}
+
+
+def fields_of(server, **fields) -> dict[str, object]:
+    return {"ip": "127.0.0.1", "port": server.port, **fields}
+
+
+@pytest.mark.parametrize(("fields", "code"), [
+    (SLAVE, "LK_ENOTDURABLE"),
+    (FORMER, "OK"),
+    ({**FORMER, "master-host": "127.0.0.1"}, "LK_ENOTDURABLE"),
+    ({**FORMER, "flags": "slave,promoted"}, "LK_ENOTDURABLE"),
+], ids=["not-seen", "former", "followed-before", "promoted"])
+def test_a_former_master_that_sentinels_know(named, make_server, make_keeper, fields, code):
+    """A new client has never seen it as the master. It has called itself one ever since; one that
+    was heard to follow, and is a master by now, is being promoted."""
+    master, other = make_server(), make_server()
+    url = named((("127.0.0.1", master.port), "a"))
+    named.made[0].replicas = [fields_of(other, **fields)]
+    make_keeper(url).call("try", "some").is_code(code)
+
+
+@pytest.mark.parametrize("more", [{"master-host": "127.0.0.1"}, {"flags": "slave,promoted"}])
+def test_one_sentinel_knows_better_about_a_former_master(named, make_server, make_keeper, more):
+    master, other = make_server(), make_server()
+    url = named(*((("127.0.0.1", master.port), name) for name in "ab"))
+    for sentinel, its in zip(named.made, ({}, more)):
+        sentinel.replicas = [fields_of(other, **{**FORMER, **its})]
+    make_keeper(url).call("try", "some").is_code("LK_ENOTDURABLE")
+
+
+def test_a_former_master_counts_while_few_sentinels_answer(named, make_server, make_keeper):
+    """The others may be making it the master again, on their side of the network."""
+    master, other = make_server(), make_server()
+    url = named(*((("127.0.0.1", master.port), name) for name in "abc"))
+    for sentinel in named.made:
+        sentinel.replicas = [fields_of(other, **FORMER)]
+    for sentinel in named.made[1:]:
+        sentinel.stop()
+    make_keeper(url).call("try", "some").is_code("LK_ENOTDURABLE")
+
+
+def test_a_new_client_right_after_a_planned_failover(watched, make_keeper):
+    """It need not wait until sentinels have the former master follow, which takes them 8 s."""
+    trio = watched()
+    old = trio.master()
+    trio.failover()
+    make_keeper(trio.url).call("within", "first", wait=30_000).ok()
+    assert trio.is_master(old)
+
+
+@pytest.mark.parametrize(("joining", "other", "code"), [
+    ({}, {}, "OK"),
+    ({"master-link-down-time": 0}, {}, "LK_ENOTDURABLE"),
+    ({"master-link-down-time": 3000}, {}, "LK_ENOTDURABLE"),
+    ({"slave-repl-offset": 1000}, {}, "LK_ENOTDURABLE"),
+    ({"flags": "slave,promoted"}, {}, "LK_ENOTDURABLE"),
+    ({"role-reported": "master"}, {}, "LK_ENOTDURABLE"),
+    ({}, {"slave-priority": 101}, "LK_ENOTDURABLE"),
+    ({}, {"slave-priority": 0}, "LK_ENOTDURABLE"),
+    ({}, {"slave-repl-offset": 1}, "LK_ENOTDURABLE"),
+    ({}, {"master-link-status": "err"}, "LK_ENOTDURABLE"),
+    ({}, {"flags": "s_down,slave"}, "LK_ENOTDURABLE"),
+], ids=["joins", "not-seen", "was-linked", "has-data", "promoted", "a-master", "lower", "never",
+        "no-more", "not-linked", "down"])
+def test_a_replica_that_gets_its_first_copy(replicas, named, make_server, make_keeper, joining,
+                                            other, code):
+    """It cannot become the master as long as another is there, which sentinels prefer."""
+    pair, new = replicas(count=2), make_server()
+    url = named((("127.0.0.1", pair.servers[0].port), "a"))
+    named.made[0].replicas = [
+        fields_of(pair.servers[1], **{**SLAVE, "master-host": "127.0.0.1", "slave-repl-offset": 500,
+                                      "master-link-status": "ok", **other}),
+        fields_of(new, **{**JOINING, **joining})]
+    make_keeper(url).call("try", "some").is_code(code)
+
+
+def test_one_that_has_followed_counts_while_it_synchronizes(replicas, named, make_server,
+                                                            make_keeper):
+    """It had the data, and may be promoted with what it has left of them."""
+    pair, again = replicas(count=2), make_server()
+    url = named((("127.0.0.1", pair.servers[0].port), "a"))
+    (sentinel,) = named.made
+    linked = {**SLAVE, "master-host": "127.0.0.1", "slave-repl-offset": 500,
+              "master-link-status": "ok"}
+    sentinel.replicas = [fields_of(pair.servers[1], **linked), fields_of(again, **linked)]
+    keeper = make_keeper(url)
+    keeper.call("try", "some").is_code("LK_ENOTDURABLE")
+    sentinel.replicas[1] = fields_of(again, **JOINING)
+    asked = sentinel.asked
+    until(lambda: sentinel.asked > asked + 2, 10, "it has heard of that")
+    keeper.call("try", "some").is_code("LK_ENOTDURABLE")
+    make_keeper(url).call("try", "some").ok()
+
+
+def test_a_new_replica_that_synchronizes_for_long(watched, make_keeper, folder):
+    """What is held is kept, and more is granted, before it has its first copy. From then on each
+    grant is on it."""
+    trio = watched(count=2, sentinels=1)
+    keeper = make_keeper(trio.url, watchdog_ms=3000)
+    keeper.listen()
+    keeper.call("acquire", "held").ok()
+    trio.master().set("repl-diskless-sync-delay", "20")
+    new = stranger(folder, trio)
+    try:
+        until(lambda: tells_of_joining(trio, new), 30, "the sentinel has looked at it")
+        for number in range(20):
+            keeper.call("acquire", f"lock{number}").ok()
+        make_keeper(trio.url).call("try", "other").ok()
+        assert tells_of_joining(trio, new), "it has not got its copy meanwhile"
+        assert not keeper.events_of(EVENT_LOST)
+        until(lambda: trio.linked() == 2, 60, "it has its copy")
+        keeper.call("acquire", "warm").ok()
+        assert follows_at_once(keeper, new)
+        assert keeper.call("is_held", "held").result == 1
+    finally:
+        new.kill()
+
+
+def tells_of_joining(trio, server) -> bool:
+    told = (dict(zip(row[::2], row[1::2]))
+            for row in trio.sentinels[0].call("SENTINEL", "REPLICAS", MASTER))
+    return any(int(row[b"port"]) == server.port and row[b"flags"] == b"slave" and
+               int(row[b"master-link-down-time"]) < 0 for row in told)
 
 
 def stranger(folder, trio, **config) -> Server:
