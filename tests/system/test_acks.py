@@ -481,7 +481,7 @@ def test_one_that_has_followed_counts_while_it_synchronizes(replicas, named, mak
     asked = sentinel.asked
     until(lambda: sentinel.asked > asked + 2, 10, "it has heard of that")
     keeper.call("try", "some").is_code("LK_ENOTDURABLE")
-    make_keeper(url).call("try", "some").ok()
+    make_keeper(url).call("within", "some", wait=20_000).ok()
 
 
 def test_a_new_replica_that_synchronizes_for_long(watched, make_keeper, folder):
