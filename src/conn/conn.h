@@ -113,25 +113,25 @@ struct lk__conn {
 	_Atomic bool left;  /* bytes were left for the leader */
 	_Atomic bool ended; /* the set has told its end: to be read when the leader goes */
 	bool must_break;    /* for the leader to do: `fault` says why */
+	bool disowned;      /* it must break, and what it still says is not believed */
+	bool exclusive;     /* the stream cannot be read and written at once */
 	struct lk__fault fault;
-	bool disowned;                   /* it must break, and what it still says is not believed */
 	uint64_t generation;             /* of the node's finder, when it was found */
 	char place[LK__CONN_PLACE_SIZE]; /* where the node was found; "" without a finder */
-	bool exclusive;                  /* the stream cannot be read and written at once */
 	int wake_fd;
 	struct lk__spin spin;
-	struct lk__channel *channels;        /* kind MESSAGES: what is subscribed to, by name */
-	int64_t heard_ns;                    /* kind MESSAGES: when something was last read */
-	bool scripts[LK__SCRIPT_COUNT];      /* which the server has, or was sent before */
+	struct lk__channel *channels;   /* kind MESSAGES: what is subscribed to, by name */
+	int64_t heard_ns;               /* kind MESSAGES: when something was last read */
+	bool scripts[LK__SCRIPT_COUNT]; /* which the server has, or was sent before */
+	bool load_refused;              /* SCRIPT LOAD was: there is none, or this user may not */
 	int64_t loaded_ns[LK__SCRIPT_COUNT]; /* when each was last sent */
-	bool load_refused; /* SCRIPT LOAD was: there is none, or this user may not */
 	struct lk__connector *connector;
 	size_t wanted;          /* callers that wait for the connection itself */
 	bool watched;           /* the present connection is in the loop's set, */
-	_Atomic bool armed;     /* which is asked to tell when it can be read */
-	int64_t greeted_ns;     /* when the present connection's handshake was sent */
-	bool proved;            /* the present connection has answered a caller's request */
+	_Atomic bool armed;     /* which is asked to tell when it can be read, */
+	bool proved;            /* and which has answered a caller's request */
 	unsigned failures;      /* to get a connection that answers, in a row */
+	int64_t greeted_ns;     /* when the present connection's handshake was sent */
 	uint64_t failure_count; /* of connecting, ever: waits look for a change */
 	int64_t next_connect_ns;
 	lk_error last_error;
