@@ -486,7 +486,9 @@ static void test_no_permit_is_lost(void **state)
 /* A report is whole, or there is none. It is not to wait for messages that cannot come. */
 static bool examine_failing(long n, bool ever_after)
 {
-	lk_client *client = ever_after ? open_client_with("command_timeout_ms=%lld", slow_ms(400))
+	lk_client *client = ever_after ? open_client_with(
+						 "command_timeout_ms=%lld connect_timeout_ms=%lld",
+						 slow_ms(400), slow_ms(400))
 				       : open_client();
 	lk_doctor *doctor = NULL;
 	countdown = n;
