@@ -78,8 +78,8 @@ def counted(tally: Tally, status: int, said: str) -> None:
 
 def sanitized(tally: Tally, name: str, compiler: str, sanitize: str, environment: dict[str, str],
               tests: list[str], without: str | None = None) -> None:
-    """The C suites under a sanitizer, except those that are called so, and those files of the pytest
-    suites."""
+    """The C suites under a sanitizer, except those that are called so, and those files of the
+    pytest suites."""
     folder = build(tally, name, compiler, [
         f"-Db_sanitize={sanitize}", "-Db_lundef=false", "-Doptimization=1", "-Dbench=false",
         "-Ddemo=false"])
