@@ -376,6 +376,14 @@ static int show_look(lk_scan *scan, lk_lock_info *info, lk_error *error)
 			LOOKS_MOST);
 }
 
+/* 1, 0 when the key is no lock, or a code. */
+static int look_by_name(lk_scan *scan, const void *name, size_t name_size, lk_lock_info *info,
+			lk_error *error)
+{
+	int rc = look_begin(scan, scan->client->config->key_prefix, name, name_size, info, error);
+	return rc == 0 ? show_look(scan, info, error) : rc;
+}
+
 int lk_scan_show_sized(lk_scan *scan, const void *name, size_t name_size, lk_lock_info *info_out,
 		       size_t info_size, lk_error *error)
 {
@@ -391,9 +399,7 @@ int lk_scan_show_sized(lk_scan *scan, const void *name, size_t name_size, lk_loc
 	rc = lk__enter(scan->client, "lk_scan_show", &scan->look.thread, &saved, error);
 	if (rc < 0)
 		return rc;
-	rc = look_begin(scan, scan->client->config->key_prefix, name, name_size, &info, error);
-	if (rc == 0)
-		rc = show_look(scan, &info, error);
+	rc = look_by_name(scan, name, name_size, &info, error);
 	if (rc == 1)
 		lk__copy_sized(info_out, info_size, &info, sizeof(info));
 	lk__leave(saved);
@@ -418,9 +424,7 @@ int lk_scan_force_release(lk_scan *scan, const void *name, size_t name_size, lk_
 		rc = lk__enter(scan->client, operation, &scan->look.thread, &saved, error);
 	if (rc < 0)
 		return rc;
-	rc = look_begin(scan, scan->client->config->key_prefix, name, name_size, &info, error);
-	if (rc == 0)
-		rc = show_look(scan, &info, error);
+	rc = look_by_name(scan, name, name_size, &info, error);
 	if (rc == 1)
 		rc = lk__look_force_release(&scan->look, &info, error);
 	lk__leave(saved);

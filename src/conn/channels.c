@@ -159,10 +159,10 @@ void lk__channel_close(struct lk__conn *conn, struct lk__listening *listening)
 	assert(channel->listenings);
 	DL_DELETE(channel->listenings, listening);
 	bool last = !channel->listenings;
-	if (own)
+	if (own) {
 		own->own_of = NULL;
-	if (own)
 		channel_end(conn, own);
+	}
 	if (last)
 		channel_end(conn, channel);
 	if (own || last) {

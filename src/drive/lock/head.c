@@ -505,11 +505,11 @@ int lk__head_step(struct lk__head *head, struct lk__effects *effects)
 		head->waiter->downgrade_number = 0;
 	if (effects->action == LK__ATTEMPT_DO_GRANT)
 		return head_grant(head, effects);
-	if (effects->action == LK__ATTEMPT_DO_FAIL)
+	if (effects->action == LK__ATTEMPT_DO_FAIL) {
 		lk__turn_leave(head->entry);
-	if (effects->action == LK__ATTEMPT_DO_FAIL)
 		return head->error->code == code ? code
 						 : head_fail(head, code, head_reason(head, code));
+	}
 	int over = head_is_over(head, effects);
 	return over ? lk__head_leave(head, over) : 0;
 }

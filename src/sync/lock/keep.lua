@@ -11,21 +11,10 @@
 -- Works under memory pressure: the first write is a HDEL. Safe to send twice: a repetition finds
 -- nobody's field, and writes what is left of the time.
 -- Replicas must have what it did.
---include "keep.lua" gives keep_ms
-if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
-	redis.call('HDEL', KEYS[1], ARGV[2])
-	redis.call('HSET', KEYS[1], ARGV[4], 1)
-	-- The last one: a short time may be over at once, and then the key goes.
-	local answer = redis.pcall('PEXPIRE', KEYS[1], string.format('%.0f', keep_ms))
-	if type(answer) == 'table' then
-		-- Refused (ACL): no lock without a time to live.
-		redis.call('HDEL', KEYS[1], ARGV[4])
-		return answer
-	end
-elseif redis.call('HEXISTS', KEYS[1], ARGV[4]) == 1 then
-	redis.call('PEXPIRE', KEYS[1], redis.call('PTTL', KEYS[1]))
-else
-	return false
+--include "keep_hash.lua" gives keep_hash
+local kept = keep_hash(ARGV[2], ARGV[4])
+if kept ~= true then
+	return kept
 end
 local listeners = ARGV[3] ~= '' and redis.pcall('PUBLISH', ARGV[3], '0')
 return type(listeners) == 'number' and listeners or 0
