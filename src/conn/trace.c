@@ -191,8 +191,11 @@ void lk__trace_answer_line(const struct lk__conn *conn, const struct lk__request
 	struct text text, asked;
 	text_begin(&text, sizeof(text.bytes) - REMINDER_MAX);
 	text_begin(&asked, REMINDER_MAX);
-	add_reply(&text, reply);
 	add_commands(&asked, &request->bytes);
+	if (strstr(asked.bytes, "ACL GETUSER")) /* with the hashes of passwords */
+		text_add(&text, "***", 3);
+	else
+		add_reply(&text, reply);
 	text.most = sizeof(text.bytes);
 	text_format(&text, " in %.3f ms: ", (double)(lk__now_ns() - request->sent_ns) / LK__MS);
 	text_add(&text, asked.bytes, asked.used);

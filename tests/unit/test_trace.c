@@ -57,6 +57,22 @@ static void test_a_password_is_never_shown(void **state)
 	lk__request_free(request);
 }
 
+/* Not even what a server has made of it. */
+static void test_a_hash_of_a_password_is_never_shown(void **state)
+{
+	(void)state;
+	struct lk__request *request = words(3, (const char *[]){"ACL", "GETUSER", "jobs"});
+	char bytes[] = "5e884898da28";
+	redisReply hash = {.type = REDIS_REPLY_STRING, .str = bytes, .len = 12};
+	redisReply *one = &hash;
+	redisReply user = {.type = REDIS_REPLY_ARRAY, .elements = 1, .element = &one};
+	lk__trace_answer(&conn, request, &user);
+	assert_null(strstr(last, "5e884898"));
+	assert_non_null(strstr(last, "< *** in "));
+	assert_non_null(strstr(last, " ms: ACL GETUSER jobs"));
+	lk__request_free(request);
+}
+
 static void test_scripts_have_names(void **state)
 {
 	(void)state;
@@ -114,6 +130,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_a_password_is_never_shown, begin),
+		cmocka_unit_test_setup(test_a_hash_of_a_password_is_never_shown, begin),
 		cmocka_unit_test_setup(test_scripts_have_names, begin),
 		cmocka_unit_test_setup(test_answers_are_whole_or_cut, begin),
 		cmocka_unit_test_setup(test_nothing_is_made_below_the_level, begin),
