@@ -24,7 +24,7 @@ void report_acquired(struct report *report);
 /* By this owner field, or permit; "": by several, of which each has one of this client's. */
 void report_owner(const struct report *report, const char *owner, const lk_client *client);
 
-/* The wait was in vain: others have it. */
+/* Others kept the lock for the whole wait. */
 void report_missed(const struct report *report);
 
 /* What ran under it has ended; then, the server has released it. */

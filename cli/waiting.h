@@ -25,7 +25,7 @@
 struct waiting_wish {
 	int verbose; /* report from time to time, without a terminal too; 2: log.h */
 	int quiet;   /* say nothing, on a terminal too */
-	int once;    /* there is no wait: only waiting_conclude() may have something to say */
+	int once;    /* the command does not wait: only waiting_conclude() may speak */
 	pid_t group; /* the job's process group; 0: the caller's */
 };
 
@@ -55,7 +55,7 @@ void waiting_begin(struct waiting *waiting, lk_client *client, lk_lock *lock, co
 /* The wait is over: nothing more is said, and the line on the terminal is gone. Does not block. */
 void waiting_end(struct waiting *waiting);
 
-/* The wait is over, and in vain: says who has the lock, or what the key is that ours cannot share,
+/* The wait has ended without the lock: says who has it, or what the key is that ours cannot share,
  * if that was not said during the wait. */
 void waiting_conclude(struct waiting *waiting);
 

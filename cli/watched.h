@@ -12,7 +12,7 @@ struct watched {
 	uint64_t started; /* it is known by its start, in ticks since the boot */
 };
 
-/* 0, or errno: ESRCH when there is no such process. */
+/* Returns 0 or an errno; ESRCH means that no such process exists. */
 int watched_open(struct watched *watched_out, pid_t pid);
 void watched_close(struct watched *watched);
 
