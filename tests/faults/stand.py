@@ -29,6 +29,7 @@ CLIENT = {"command_timeout_ms": COMMAND_MS, "watchdog_ms": LEASE_MS, "retry_ms":
 OTHER = {**CLIENT, "watchdog_ms": 30000, "command_timeout_ms": 3000}
 FOLLOWS = {"repl-diskless-sync-delay": 0, "repl-ping-replica-period": 1}
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(:\d+)?")
+TURNS = "lockkeeper_turns:"
 SMALL = re.compile(r"-?\d{1,6}")
 
 
@@ -304,7 +305,9 @@ class Run:
         if kind == "none" or ttl == -2:
             return ""
         name = key.decode("latin-1")
-        if UUID.search(name):  # the record of one request: it must end by itself
+        # The record of one request, and who waits since when, of which a copy that strays may note
+        # a place that nobody has any more: they must end by themselves.
+        if UUID.search(name) or name.startswith(TURNS):
             return "" if ttl >= 0 else f"{self.plain(name)} without a ttl"
         return f"{name}={self.value_of(connection, key, kind)}{'' if ttl >= 0 else ' (no ttl)'}"
 
