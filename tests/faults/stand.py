@@ -28,7 +28,7 @@ CLIENT = {"command_timeout_ms": COMMAND_MS, "watchdog_ms": LEASE_MS, "retry_ms":
           "backoff_max_ms": 100, "fair_wait_ms": 5000, "term_ms": 1000}
 OTHER = {**CLIENT, "watchdog_ms": 30000, "command_timeout_ms": 3000}
 FOLLOWS = {"repl-diskless-sync-delay": 0, "repl-ping-replica-period": 1}
-UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(:\d+)?")
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(:kept)?(:\d+)?")
 TURNS = "lockkeeper_turns:"
 SMALL = re.compile(r"-?\d{1,6}")
 
@@ -329,7 +329,7 @@ class Run:
         uuid = UUID.search(text)
         if uuid:
             who = self.names.get(uuid.group()[:36], "?")
-            return UUID.sub(who, text)
+            return UUID.sub(lambda found: who + (found[1] or ""), text)
         if SMALL.fullmatch(text) or re.fullmatch(r"[a-z]+", text):
             return text
         return "#"
