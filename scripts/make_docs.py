@@ -50,6 +50,7 @@ A user of the servers needs [these rights](acl/locks.acl), and these for what it
 - a number in `replica_acks`: `+wait`
 - the last three URLs: `+role` and `+wait`
 - a cluster: `+cluster|myid`, `+cluster|slots` and `+asking` as well
+- `notify` of a plain lock: the channel that it names, or `+lpush` and the list
 - sharded messages, or both kinds: `+spublish`, `+ssubscribe`, `+sunsubscribe` and
   `+pubsub|shardnumsub`
 
