@@ -447,6 +447,7 @@ def test_forced_release_cut(server, proxy, make_keeper, kind):
     proxy.rule = lose
     told = through.say("force", "forced", kind=kind)
     waits.result(20).ok()
+    until(lambda: proxy.refuse, 10, "the answer is lost")
     proxy.rule, proxy.refuse = None, False
     told.result(20).is_code("LK_EMAYBEHELD")
     through.call("ping").ok()

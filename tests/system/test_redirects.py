@@ -13,6 +13,7 @@ from clusters import slot_of
 from deployments import refused_port
 from fake_cluster import SILENCE, Neighbour, ask, connected, is_script, moved, taken
 from keeper import EVENT_LOST
+from redisson_rw import channel_of_rw
 from resp import ErrorReply
 from servers import channel_of
 from waiting import boottime_ns, until
@@ -306,12 +307,18 @@ def lock_for_java(node, *names: str) -> None:
         node.server.call("PEXPIRE", name, 60_000)
 
 
-def is_heard(node, name: str, wait) -> None:
+def write_lock_for_java(node, *names: str) -> None:
+    for name in names:
+        node.server.call("HSET", name, "mode", "write", "java:1:write", 1)
+        node.server.call("PEXPIRE", name, 60_000)
+
+
+def is_heard(node, name: str, wait, channel=channel_of) -> None:
     """Its release wakes the waiter, long before the lease ends."""
     assert not wait.done
     node.server.call("DEL", name)
     began = boottime_ns()
-    node.server.call("SPUBLISH", channel_of(name), "0")
+    node.server.call("SPUBLISH", channel(name), "0")
     assert wait.result(20).ok().end_ns - began < 10e9
 
 
@@ -352,7 +359,7 @@ class Crossing:
     answers one more, and is mute for a while."""
 
     def __init__(self, node, left: str, behind: int, answer: str):
-        self.node, self.channel = node, channel_of(left).encode()
+        self.node, self.channel = node, channel_of_rw(left).encode()
         self.behind, self.answer, self.crossed, self.later = behind, answer, False, 0
         node.rule = self.rule
 
@@ -374,9 +381,9 @@ ANSWERS = ["MOVED 7 127.0.0.1:1", "CLUSTERDOWN Hash slot not served", "sunsubscr
 
 
 def leave(keeper, node, name: str):
-    """A wait listens for it, and goes."""
-    wait = keeper.say("acquire", name, thread="leaves", cancel="go")
-    until(lambda: node.count("SSUBSCRIBE", channel_of(name)), 10, "it listens")
+    """A wait listens for it, and goes. A reader has no turn, so no channel of its own beside."""
+    wait = keeper.say("acquire", name, thread="leaves", cancel="go", kind="read")
+    until(lambda: node.count("SSUBSCRIBE", channel_of_rw(name)), 10, "it listens")
     return lambda: (keeper.cancel("go"), wait.result().is_code("LK_ECANCELLED"))
 
 
@@ -385,30 +392,30 @@ def test_an_unasked_sunsubscribe_crosses_our_own(fake, make_keeper, answer):
     """The answers behind it are not taken for those of others: who is said to listen does."""
     node = fake.nodes[0]
     left, *names = [fake.name_on(node) for _ in range(4)]
-    lock_for_java(node, left, *names)
+    write_lock_for_java(node, left, *names)
     keeper = connected(make_keeper, fake, messages="sharded", command_timeout_ms=60_000)
     leaves = leave(keeper, node, left)
     crossing = Crossing(node, left, len(names), answer)
     leaves()
     until(lambda: crossing.crossed, 10, "it is on its way")
-    waits = [keeper.say("within", name, thread=name, wait=60_000) for name in names]
+    waits = [keeper.say("within", name, thread=name, wait=60_000, kind="read") for name in names]
     for name in names:
-        until(lambda name=name: node.server.call("PUBSUB", "SHARDNUMSUB", channel_of(name))[1],
+        until(lambda name=name: node.server.call("PUBSUB", "SHARDNUMSUB", channel_of_rw(name))[1],
               10, "each listens")
     for name, wait in zip(names, waits):
-        is_heard(node, name, wait)
+        is_heard(node, name, wait, channel_of_rw)
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_who_left_as_the_subscription_ended_listens_again(fake, make_keeper, answer):
     node = fake.nodes[0]
     name = fake.name_on(node)
-    lock_for_java(node, name)
+    write_lock_for_java(node, name)
     keeper = connected(make_keeper, fake, messages="sharded", command_timeout_ms=60_000)
     leaves = leave(keeper, node, name)
     crossing = Crossing(node, name, 1, answer)
     leaves()
     until(lambda: crossing.crossed, 10, "it is on its way")
-    wait = keeper.say("within", name, thread="again", wait=60_000)
-    until(lambda: node.count("SSUBSCRIBE", channel_of(name)) >= 2, 10, "it listens again")
-    is_heard(node, name, wait)
+    wait = keeper.say("within", name, thread="again", wait=60_000, kind="read")
+    until(lambda: node.count("SSUBSCRIBE", channel_of_rw(name)) >= 2, 10, "it listens again")
+    is_heard(node, name, wait, channel_of_rw)
