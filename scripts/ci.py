@@ -34,7 +34,7 @@ TSAN = {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1", "LK_TEST_SLOW
 
 CHECK_LIMIT_S = 1500
 OTHERS = ["redis-8.6", "valkey-8.1"]
-OTHERS_SUITES = ["wire", "rw_wire", "plain_wire", "plain_native", "fair_wire", "counters_wire",
+OTHERS_SUITES = ["wire", "rw_wire", "plain_wire", "fair_wire", "counters_wire",
                  "conformance"]
 
 

@@ -21,7 +21,7 @@ import standins
 from tally import ROOT, Tally, say
 
 STANDINS = "standins"
-SUITES = ["wire", "rw_wire", "plain_wire", "plain_native", "fair_wire", "fenced_wire", "multi_wire",
+SUITES = ["wire", "rw_wire", "plain_wire", "fair_wire", "fenced_wire", "multi_wire",
           "counters_wire", "counters", "stray_copies", "refused_publish", "replicas", "sentinel",
           "cluster", "cluster_slots", "cluster_failover", "threadless_moving", "acks", "fsync_acks",
           "red_deployments", "conformance", "unused"]

@@ -28,18 +28,8 @@
  * `poll_ms`, or in 5 ms if that is longer: programs that ask every 10 ms do not keep it out. All of
  * this up to a quarter earlier, at random: waiters then do not fall into step. Our releases
  * publish, and wake our waiters at once. A user without the right to subscribe only polls.
- * Our release wakes the client of ours that has waited longest; where the server's own commands
- * release (below), it wakes all. Whoever looks first takes the lock, and a client that polls seldom
- * wins against programs that come back at once.
- *
- * COMMANDS. Where the server has DELEX (Redis 8.4) or DELIFEQ (Valkey 9) and SET with IFEQ, the
- * library uses these commands to acquire, hand on and release the lock; elsewhere it uses scripts.
- * A user who may not run scripts can use plain locks on such servers, and on Valkey 8.1 (SET with
- * IFEQ only), with the right to SET, GET, PEXPIRE and PUBLISH as well. Before the first try after
- * each connect, the library finds out what the server has and what the user may do, by commands
- * that change nothing. If neither scripts nor these commands can be used, an acquire fails with
- * LK_EDENIED and says what is missing. Without scripts, a renewal that finds the lock lost may have
- * prolonged the next holder's lease, once.
+ * Our release wakes the client of ours that has waited longest. Whoever looks first takes the lock,
+ * and a client that polls seldom wins against programs that come back at once.
  *
  * A LOCK WITHOUT A TIME TO LIVE, which redis-py's Lock makes by default, is respected: it stays
  * until its holder, or lk_lock_force_release(), frees it. Our locks always have a time to live.
@@ -54,9 +44,9 @@
  *
  * The script that releases does it, and only where the token was ours. Where that library
  * publishes, our waiters listen to its channel instead of ours: its releases wake them at once, and
- * those of ours without `notify` are noticed within `poll_ms`. Without the rights, with a list in
- * another slot of a cluster, and where scripts are refused, the lock is released and nobody of
- * theirs wakes. A lease that ends tells nobody.
+ * those of ours without `notify` are noticed within `poll_ms`. Without the rights, or with a
+ * list in another slot of a cluster, the lock is released and nobody of theirs wakes. A lease that
+ * ends tells nobody.
  *
  * A key of another type (a reentrant lock's hash, say) is refused (LK_EWRONGTYPE). Any string
  * counts as a lock that another owner holds, even a semaphore's number, and lk_lock_force_release()

@@ -309,30 +309,6 @@ static int lock_command(struct lk__call *call, struct lk__request *request, cons
 			      lk__after_ms(lk__now_ns(), limit_ms), error);
 }
 
-/*
- * What the recipe must know of the node before its commands can be chosen. A server that is too
- * full to say has it choose as if it knew nothing: that takes no memory.
- */
-static int lock_learn(struct lk__call *call, const char *operation, lk_error *error)
-{
-	const struct lk__recipe *recipe = call->entry->target.recipe;
-	const struct lk__target *target = &call->entry->target;
-	if (!recipe->ask || !recipe->must_ask(target))
-		return 0;
-	struct lk__request *request = recipe->ask(target);
-	int rc = lock_command(call, request, operation, error);
-	if (rc < 0)
-		return rc;
-	const struct lk__answer answer = lk__answer_take(request, recipe->read_acquire, 0,
-							 lk__now_ns());
-	bool failed = answer.event.type == LK__ATTEMPT_FAILED && answer.event.code != LK_EREFUSED;
-	rc = !failed ? 0
-		     : lk__fail(error, answer.event.code, "%s \"%.100s\" on %.100s: %s", operation,
-				call->entry->name, call->entry->client->config->url, answer.reason);
-	lk__request_free(request);
-	return rc;
-}
-
 /* Part by part, until one fails: what is freed by then is not "not done". */
 static int multi_force_release(const lk_lock *lock, lk_error *error)
 {
@@ -369,13 +345,7 @@ int lk_lock_force_release(lk_lock *lock, lk_error *error)
 	int rc = lk__lock_enter(&call, lock, "lk_lock_force_release", NULL, error);
 	if (rc < 0)
 		return rc;
-	rc = lock_learn(&call, "lk_lock_force_release", error);
-	if (rc < 0) {
-		lk__lock_leave(&call);
-		return rc;
-	}
-	const struct lk__recipe *recipe = call.entry->target.recipe;
-	struct lk__request *request = recipe->force(&call.entry->target);
+	struct lk__request *request = call.entry->target.recipe->force(&call.entry->target);
 	if (request)
 		lk__request_frees(request);
 	pthread_mutex_lock(&call.entry->mutex);
@@ -384,9 +354,7 @@ int lk_lock_force_release(lk_lock *lock, lk_error *error)
 	rc = lock_command(&call, request, "lk_lock_force_release", error);
 	if (rc == LK__WAIT_READY) {
 		int64_t freed = 0;
-		if (recipe->read_force)
-			freed = recipe->read_force(request);
-		else if (!lk__reply_integer(request->reply, 0, 1, &freed))
+		if (!lk__reply_integer(request->reply, 0, 1, &freed))
 			rc = lk__fail(error, LK_EMAYBEHELD,
 				      "lk_lock_force_release: unexpected reply");
 		if (rc == LK__WAIT_READY)
@@ -411,11 +379,6 @@ int lk_lock_release_field(lk_lock *lock, const char *field, lk_error *error)
 		rc = lk__lock_enter(&call, lock, operation, NULL, error);
 	if (rc < 0)
 		return rc;
-	rc = lock_learn(&call, operation, error);
-	if (rc < 0) {
-		lk__lock_leave(&call);
-		return rc;
-	}
 	struct lk__request *request = call.entry->target.recipe->release(&call.entry->target,
 									 field);
 	if (request)
@@ -452,16 +415,11 @@ int lk_lock_extend_field(lk_lock *lock, const char *field, int64_t lease_ms, lk_
 		rc = lk__lock_enter(&call, lock, operation, NULL, error);
 	if (rc < 0)
 		return rc;
-	rc = lock_learn(&call, operation, error);
-	if (rc < 0) {
-		lk__lock_leave(&call);
-		return rc;
-	}
 	struct lk__renewal renewal = {&call.entry->target, field, lease_ms};
 	struct lk__request *request = call.entry->target.recipe->renew(&renewal, 1);
 	rc = lock_command(&call, request, operation, error);
 	if (rc == LK__WAIT_READY) {
-		int renewed = lk__reply_renewed(request, 1, 0, field);
+		int renewed = lk__reply_renewed(request, 1, 0);
 		lk__request_free(request);
 		rc = renewed > 0 ? 0 : renewed < 0 ? LK_EMAYBEHELD : LK_ENOTOWNER;
 		if (rc < 0)

@@ -51,8 +51,7 @@ static const struct {
 	{"ERR invalid database index", LK_EINVAL, NULL}, /* Garnet */
 	{"ERR SELECT is not allowed in cluster mode", LK_EINVAL, CLUSTER},
 	{"WRONGTYPE", LK_EWRONGTYPE, NULL},
-	{"ERR WRONGTYPE", LK_EWRONGTYPE, NULL},                    /* as ERR NOSCRIPT */
-	{"ERR Key should be of string type", LK_EWRONGTYPE, NULL}, /* DELEX of Redis 8.4 */
+	{"ERR WRONGTYPE", LK_EWRONGTYPE, NULL}, /* as ERR NOSCRIPT */
 	{"LOCKKEEPER unfit", LK_EREFUSED, "it is no Redis or Valkey: use one of these"},
 	{"LOCKKEEPER", LK_EINTERNAL, NULL},
 };

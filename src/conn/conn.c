@@ -129,13 +129,11 @@ static void conn_sort_out(struct lk__conn *conn, bool all, int code, const char 
 	{
 		bool ends = request->sends ? request->once : request->return_unsent;
 		request->appended = false;
-		bool short_cut = lk__request_is_cut_short(request);
-		if (!short_cut && !all && request->resend && now_ns < request->deadline_ns && !ends)
+		if (!all && request->resend && now_ns < request->deadline_ns && !ends)
 			continue;
 		DL_DELETE(conn->in_flight, request);
 		conn->in_flight_count--;
-		int outcome = short_cut ? 0 : request->sends ? LK_EMAYBEHELD : code;
-		lk__conn_done(conn, request, outcome, reason, after);
+		lk__conn_done(conn, request, request->sends ? LK_EMAYBEHELD : code, reason, after);
 	}
 }
 
@@ -309,8 +307,6 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 	atomic_store(&conn->armed, watched);
 	atomic_store(&conn->node->was_up, true);
 	atomic_store(&conn->node->replicas.look_ns, 0);
-	if (conn->kind == LK__CONN_SCRIPTS) /* it may be another server, or another version */
-		atomic_fetch_and(&conn->node->abilities, ~LK__CAN_KNOWN);
 	conn->proved = false;
 	conn->last_error.code = 0;
 	lk__trace_conn(conn, "connected");

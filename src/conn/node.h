@@ -34,12 +34,6 @@ struct lk__node_counters {
 };
 
 /* What a server does, and lets this user do, as far as it was asked. */
-#define LK__CAN_KNOWN 1u /* asked since the last connection was made */
-#define LK__CAN_SCRIPT 2u
-#define LK__CAN_DELEX 4u   /* DELEX key IFEQ value */
-#define LK__CAN_DELIFEQ 8u /* DELIFEQ key value */
-#define LK__CAN_SET_IFEQ 16u
-#define LK__CANNOT_SAY 32u /* it ends a connection over what it cannot: it is not asked again */
 
 /* Those that are known to be alive. */
 struct lk__replicas {
@@ -94,7 +88,6 @@ struct lk__node {
 	struct lk__conn messages;
 	struct lk__conn work;
 	_Atomic int64_t work_due_ns; /* 0: nothing is renewed here; LK__NEVER: was opened */
-	_Atomic unsigned abilities;  /* LK__CAN_… */
 	_Atomic int64_t offset_ns;   /* server time - CLOCK_BOOTTIME, a lower bound; 0: unknown */
 	_Atomic int64_t before_ns;   /* the difference before the server's clock stepped back … */
 	_Atomic int64_t fell_ns;     /* … which was noticed then */

@@ -159,7 +159,7 @@ static void conn_append_asking(struct lk__conn *conn, struct lk__request *call)
  * now, which may be another than the last time. */
 void lk__conn_append(struct lk__conn *conn, struct lk__request *request)
 {
-	if (request->stamp_size)
+	if (request->stamp_at)
 		lk__request_stamp(request, lk__node_server_us(conn->node, request->deadline_ns));
 	if (conn->node->told_by != LK__MESSAGES_PLAIN && request->script != LK__NO_SCRIPT)
 		lk__request_tell(request, conn->node->told_by);

@@ -49,12 +49,6 @@ static const redisReply *redirect_of(const struct lk__request *request, const re
 	return is_redirect(reply) ? reply : NULL;
 }
 
-/* Its key has moved behind the first command: that copy may have done something. */
-static bool is_begun(const struct lk__request *request)
-{
-	return request->one_key && !is_redirect(request->reply->element[0]);
-}
-
 /* Has not run here, and is sent again in a moment. False: it is too late for that. */
 static bool conn_postpone(struct lk__conn *conn, struct lk__request *request)
 {
@@ -75,19 +69,17 @@ bool lk__conn_redirected(struct lk__conn *conn, struct lk__request *request,
 {
 	struct lk__finder *finder = conn->node->finder;
 	reply = redirect_of(request, reply);
-	if (!finder || !finder->ops->redirect || !reply ||
-	    request->asks) /* what this server can do is asked, wherever the key is */
+	if (!finder || !finder->ops->redirect || !reply)
 		return false;
 	struct lk__node *node = finder->ops->redirect(finder, reply->str, conn->place);
 	assert(request->sends > 0);
-	request->sends -= !is_begun(request);
+	request->sends--;
 	request->asking = node && *reply->str == 'A';
 	bool circles = request->redirects == REDIRECTS_MAX;
 	request->redirects += !circles;
 	if (!node && !circles && conn_postpone(conn, request)) /* the next map tells of it */
 		return true;
-	/* ASKING serves one command. */
-	bool refused = request->asking && request->batch && !lk__request_ask_each(request);
+	bool refused = request->asking && request->batch; /* ASKING serves one command */
 	if (node && !circles && !refused)
 		request->elsewhere = node;
 	int code = request->sends > 0 ? LK_EMAYBEHELD : LK_EUNAVAILABLE;

@@ -41,66 +41,11 @@ bool lk__request_add(struct lk__request *batch, size_t argc, const char **argv, 
 	return lk__write_command(&batch->bytes, argc, argv, sizes) == 0;
 }
 
-/* Behind the words of the command that begins at `at`: *<words>\r\n, then $<size>\r\n<word>\r\n. */
-static const char *command_end(const char *at)
-{
-	char *end;
-	long words = strtol(at + 1, &end, 10);
-	for (end += 2; words > 0; words--) {
-		long size = strtol(end + 1, &end, 10);
-		end += 2 + size + 2;
-	}
-	return end;
-}
-
-bool lk__request_ask_each(struct lk__request *batch)
-{
-	struct lk__buffer bytes = {0};
-	const char *at = lk__buffer_front(&batch->bytes);
-	const char *stamp = batch->stamp_size ? at + batch->stamp_at : NULL;
-	bool good = batch->one_key;
-	if (batch->asks_each)
-		return true;
-	for (size_t i = 0; good && i < batch->batch; i++) {
-		const char *end = command_end(at);
-		good = lk__write_command(&bytes, 1, (const char *[]){"ASKING"}, (size_t[]){6}) == 0;
-		if (stamp && stamp >= at && stamp < end)
-			batch->stamp_at = lk__buffer_size(&bytes) + (size_t)(stamp - at);
-		good = good && lk__buffer_append(&bytes, at, (size_t)(end - at)) == 0;
-		at = end;
-	}
-	if (!good) {
-		lk__buffer_free(&bytes);
-		return false;
-	}
-	lk__buffer_free(&batch->bytes);
-	batch->bytes = bytes;
-	batch->asks_each = true;
-	return true;
-}
-
 bool lk__request_collect(struct lk__request *batch, redisReply *reply)
 {
 	redisReply *parts = batch->parts;
-	if (batch->asks_each && !batch->behind_asking) {
-		batch->behind_asking = true;
-		freeReplyObject(reply);
-		return false;
-	}
-	batch->behind_asking = false;
 	parts->element[parts->elements++] = reply;
 	if (parts->elements < batch->batch)
-		return false;
-	batch->reply = parts;
-	batch->parts = NULL;
-	return true;
-}
-
-bool lk__request_is_cut_short(struct lk__request *batch)
-{
-	redisReply *parts = batch->asks ? batch->parts : NULL;
-	if (batch->sends < 2 || !parts || !parts->elements ||
-	    parts->element[parts->elements - 1]->type != REDIS_REPLY_ERROR)
 		return false;
 	batch->reply = parts;
 	batch->parts = NULL;
@@ -110,7 +55,6 @@ bool lk__request_is_cut_short(struct lk__request *batch)
 void lk__request_drop_collected(struct lk__request *batch)
 {
 	redisReply *parts = batch->parts;
-	batch->behind_asking = false;
 	while (parts->elements > 0)
 		freeReplyObject(parts->element[--parts->elements]);
 }
@@ -204,7 +148,8 @@ bool lk__request_spell_out(struct lk__request *request, enum lk__messages told_b
 		lk__buffer_free(&whole);
 		return false;
 	}
-	request->stamp_at += lk__buffer_size(&whole) - size;
+	if (request->stamp_at)
+		request->stamp_at += lk__buffer_size(&whole) - size;
 	lk__buffer_free(&request->bytes);
 	request->bytes = whole;
 	request->spelled_out = true;
@@ -214,9 +159,8 @@ bool lk__request_spell_out(struct lk__request *request, enum lk__messages told_b
 void lk__request_stamp(struct lk__request *request, int64_t server_us)
 {
 	char *digits = request->bytes.bytes + request->bytes.start + request->stamp_at;
-	int64_t left = request->stamp_size == LK__STAMP_MS ? server_us / 1000 : server_us;
-	for (size_t i = request->stamp_size; i-- > 0; left /= 10)
-		digits[i] = (char)('0' + left % 10);
+	for (size_t i = LK__STAMP_SIZE; i-- > 0; server_us /= 10)
+		digits[i] = (char)('0' + server_us % 10);
 }
 
 /* The array itself is ours, not hiredis'. */

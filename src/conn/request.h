@@ -25,30 +25,23 @@ struct lk__thread;
 struct lk__wait;
 
 #define LK__NO_SCRIPT (-1)
-#define LK__STAMP_US 16 /* digits of a time in µs, until the year 2286 */
-#define LK__STAMP_MS 13 /* the same in ms */
+#define LK__STAMP_SIZE 16 /* digits of a time in µs, until the year 2286 */
 
 struct lk__request {
 	struct lk__request *prev, *next; /* in the connection's order */
 	struct lk__conn *_Atomic conn;   /* to which it was submitted; written under its mutex */
 	struct lk__buffer bytes;
-	size_t stamp_at,
-		stamp_size; /* where the bytes have the deadline's digits; 0: they do not */
-	int script;         /* LK__SCRIPT_…, to load it when the server has lost it */
-	unsigned loads;     /* how often that happened */
-	bool spelled_out;   /* it has the script's text */
+	size_t stamp_at;  /* where the bytes have the deadline's digits; 0: they do not */
+	int script;       /* LK__SCRIPT_…, to load it when the server has lost it */
+	unsigned loads;   /* how often that happened */
+	bool spelled_out; /* it has the script's text */
 	size_t batch; /* commands in it, whose answers come as one array; 0: it is one command */
-	redisReply *parts;  /* the array, while it fills */
-	bool one_key;       /* of a batch: no command has another */
-	bool asks_each;     /* of a batch: ASKING goes before each command, */
-	bool behind_asking; /* and has just been answered */
+	redisReply *parts; /* the array, while it fills */
 	struct lk__thread *thread;
 	struct lk__wait *wait; /* of that thread, while it stands in the connection's list */
 	void (*finish)(struct lk__request *request);
-	void *owner;           /* for finish */
-	char token[64];        /* whose try it is, where the answer does not say; for its reader */
-	struct lk__node *asks; /* what this node can do is what is asked; NULL: not that */
-	bool resend;           /* safe and useful to send again after a lost connection */
+	void *owner;        /* for finish */
+	bool resend;        /* safe and useful to send again after a lost connection */
 	bool patient;       /* while its keys move it waits in the connection, and is sent again */
 	bool postponed;     /* it does */
 	bool return_unsent; /* a lost connection ends it if it was not sent yet */
@@ -92,9 +85,6 @@ struct lk__request *lk__request_batch(size_t most);
 bool lk__request_add(struct lk__request *batch, size_t argc, const char **argv,
 		     const size_t *sizes);
 
-/* Puts ASKING before each command of a batch with one key. False: it has others, or no memory. */
-bool lk__request_ask_each(struct lk__request *batch);
-
 /* The next answer of a batch; true when it was the last: `reply` is the array. */
 bool lk__request_collect(struct lk__request *batch, redisReply *reply);
 
@@ -103,13 +93,6 @@ bool lk__request_collect(struct lk__request *batch, redisReply *reply);
  * is sent once: a copy that has run may have let another in, whom the next copy would throw out.
  */
 void lk__request_frees(struct lk__request *request);
-
-/*
- * Of a batch that asks what a server can do, when its connection ends: whether that came behind an
- * error, for the second time. There are servers that end the connection over each. Then `reply` is
- * the array of what was answered.
- */
-bool lk__request_is_cut_short(struct lk__request *batch);
 
 /* Forgets the answers so far: the batch is sent again. */
 void lk__request_drop_collected(struct lk__request *batch);

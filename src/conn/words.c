@@ -69,11 +69,11 @@ void lk__words_number(struct lk__words *words, int64_t number)
 	lk__words_copy(words, text, (size_t)size);
 }
 
-void lk__words_deadline(struct lk__words *words, bool in_ms)
+void lk__words_deadline(struct lk__words *words)
 {
 	static const char blank[] = "0000000000000000";
-	assert(sizeof(blank) > LK__STAMP_US && !words->deadline);
-	lk__words_add(words, blank, in_ms ? LK__STAMP_MS : LK__STAMP_US);
+	assert(sizeof(blank) > LK__STAMP_SIZE && !words->deadline);
+	lk__words_add(words, blank, LK__STAMP_SIZE);
 	words->deadline = words->count;
 }
 
@@ -85,19 +85,17 @@ static size_t digits_of(size_t number)
 	return digits;
 }
 
-/* Notes where the deadline stands in a command that was written at `from`, of all the words behind
- * the first `skipped`: "*count\r\n", then each as "$size\r\nword\r\n". */
-static void words_mark(const struct lk__words *words, size_t skipped, size_t from,
-		       struct lk__request *request)
+/* Notes where the deadline stands in the call: "*count\r\n", then each word as
+ * "$size\r\nword\r\n". */
+static void words_mark(const struct lk__words *words, struct lk__request *request)
 {
 	size_t last = LK__WORDS_HEAD + words->deadline - 1;
-	size_t at = from + 3 + digits_of(LK__WORDS_HEAD - skipped + words->count);
+	size_t at = 3 + digits_of(LK__WORDS_HEAD + words->count);
 	if (!words->deadline)
 		return;
-	for (size_t i = skipped; i < last; i++)
+	for (size_t i = 0; i < last; i++)
 		at += 5 + digits_of(words->sizes[i]) + words->sizes[i];
 	request->stamp_at = at + 3 + digits_of(words->sizes[last]);
-	request->stamp_size = words->sizes[last];
 }
 
 static void words_end(struct lk__words *words)
@@ -127,7 +125,7 @@ struct lk__request *lk__words_script(struct lk__words *words, enum lk__script_id
 		request = lk__request_new(LK__WORDS_HEAD + words->count, words->argv, words->sizes);
 	}
 	if (request) {
-		words_mark(words, 0, 0, request);
+		words_mark(words, request);
 		request->script = (int)script;
 		request->durable = lk__scripts[script].durable;
 	}
@@ -137,24 +135,20 @@ struct lk__request *lk__words_script(struct lk__words *words, enum lk__script_id
 
 struct lk__request *lk__words_command(struct lk__words *words)
 {
+	assert(!words->deadline);
 	struct lk__request *request = NULL;
 	if (!words->incomplete)
 		request = lk__request_new(words->count, words->argv + LK__WORDS_HEAD,
 					  words->sizes + LK__WORDS_HEAD);
-	if (request)
-		words_mark(words, LK__WORDS_HEAD, 0, request);
 	words_end(words);
 	return request;
 }
 
 bool lk__words_batch(struct lk__request *batch, struct lk__words *words)
 {
-	size_t from = lk__buffer_size(&batch->bytes);
 	bool added = !words->incomplete &&
 		     lk__request_add(batch, words->count, words->argv + LK__WORDS_HEAD,
 				     words->sizes + LK__WORDS_HEAD);
-	if (added)
-		words_mark(words, LK__WORDS_HEAD, from, batch);
 	words_end(words);
 	return added;
 }

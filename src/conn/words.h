@@ -57,9 +57,9 @@ void lk__words_own(struct lk__words *words, char *word, size_t size);
 void lk__words_copy(struct lk__words *words, const void *word, size_t size);
 void lk__words_number(struct lk__words *words, int64_t number);
 
-/* The request's deadline, by the clock of the server that it is sent to: in µs, or in ms. One a
+/* The deadline of a script's call, in µs by the clock of the server that it is sent to. One a
  * request; lk__request_stamp() fills it in. */
-void lk__words_deadline(struct lk__words *words, bool in_ms);
+void lk__words_deadline(struct lk__words *words);
 
 /* EVALSHA with the first `key_count` words as keys. NULL when out of memory. */
 struct lk__request *lk__words_script(struct lk__words *words, enum lk__script_id script,

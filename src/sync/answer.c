@@ -56,7 +56,7 @@ struct lk__answer lk__answer_take(const struct lk__request *request, lk__read_ac
 		answer_doubt(&answer, "the grant arrived after its lease had expired");
 	if (event->type == LK__ATTEMPT_UNKNOWN && !event->code)
 		answer_doubt(&answer, strange(request->reply));
-	if (event->type == LK__ATTEMPT_LATE || event->type == LK__ATTEMPT_ASKED)
+	if (event->type == LK__ATTEMPT_LATE)
 		lk__node_learn_time(request->conn->node, event->server_us, now_ns);
 	if (event->code && !answer.reason)
 		answer.reason = request->reason;

@@ -326,14 +326,6 @@ static struct lk__effects attempt_late(struct lk__attempt *attempt,
 		     : attempt_in_vain(attempt, event, now_ns);
 }
 
-/* And now the try itself. */
-static struct lk__effects attempt_asked(struct lk__attempt *attempt,
-					const struct lk__attempt_event *event, int64_t now_ns)
-{
-	return attempt_learns(attempt) ? attempt_try(attempt, (struct lk__effects){0}, now_ns)
-				       : attempt_in_vain(attempt, event, now_ns);
-}
-
 static struct lk__effects attempt_granted(struct lk__attempt *attempt, int64_t sent_ns,
 					  const struct lk__attempt_event *event, int64_t now_ns)
 {
@@ -402,8 +394,6 @@ static struct lk__effects attempt_answered(struct lk__attempt *attempt,
 		return attempt_busy(attempt, event, now_ns);
 	if (event->type == LK__ATTEMPT_LATE)
 		return attempt_late(attempt, event, now_ns);
-	if (event->type == LK__ATTEMPT_ASKED)
-		return attempt_asked(attempt, event, now_ns);
 	return attempt_failed(attempt, event, now_ns);
 }
 

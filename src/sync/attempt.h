@@ -41,7 +41,6 @@ enum lk__attempt_event_type {
 	LK__ATTEMPT_GRANTED,   /* the try was answered: ours, with a lease that is not over */
 	LK__ATTEMPT_BUSY,      /* the try was answered: another's, for `ttl_ms` */
 	LK__ATTEMPT_LATE,      /* the try reached the server after its deadline: not done */
-	LK__ATTEMPT_ASKED,     /* the server was asked what it can do: the try was not sent */
 	LK__ATTEMPT_FAILED,    /* not done, for the reason `code` */
 	LK__ATTEMPT_UNKNOWN,   /* the try may have been granted */
 	LK__ATTEMPT_LISTENING, /* the subscription is confirmed */
@@ -79,7 +78,7 @@ struct lk__attempt_event {
 
 	/* Answers. */
 	int64_t sent_ns;   /* before the try was written */
-	int64_t server_us; /* LATE, ASKED, BUSY where a kind tells it: the server's time; else 0 */
+	int64_t server_us; /* LATE, BUSY where a kind tells it: the server's time; else 0 */
 	int64_t ttl_ms;    /* BUSY: -1 for none */
 	uint64_t holder;   /* BUSY, of a kind that polls: which, see pace.h; 0: not known */
 	bool copied;       /* more than one copy of the try was sent */

@@ -116,16 +116,8 @@ struct lk__recipe {
 				    int64_t keep_ms);
 	/* NULL with LK__NO_TERMS. */
 	struct lk__request *(*exchange)(const struct lk__try *wanted, const char *from);
-	struct lk__request *(*force)(const struct lk__target *target);
+	struct lk__request *(*force)(const struct lk__target *target); /* 1: there was one */
 	struct lk__request *(*renew)(const struct lk__renewal *renewals, size_t count);
-	/* Asks what the node can do, before anything else is sent; NULL: nothing to ask. The answer
-	 * is read_acquire()'s: LATE when it is known, for the try is still to be made. */
-	struct lk__request *(*ask)(const struct lk__target *target);
-	bool (*must_ask)(const struct lk__target *target); /* NULL with it */
-	/* With LK__TURNS: whether the node's own commands serve, which know of none; NULL: no. */
-	bool (*without_turns)(const struct lk__target *target);
-	/* Whether the answer to `force` says that there was a lock; NULL: it is 1. */
-	bool (*read_force)(const struct lk__request *request);
 	/* Both are answered with an integer, 1 for yes, or the second with who holds it. */
 	struct lk__request *(*is_locked)(const struct lk__target *target);
 	struct lk__request *(*is_held_by)(const struct lk__target *target, const char *field);

@@ -33,31 +33,13 @@ void lk__words_turn(struct lk__words *words, const struct lk__try *wanted)
 	lk__words_text(words, wanted->polite ? "1" : "0");
 }
 
-static int batch_renewed(const redisReply *renewed, const redisReply *owner, const char *field)
-{
-	if (owner->type == REDIS_REPLY_ERROR)
-		return lk__classify(owner->str) == LK_EWRONGTYPE ? 0 : -1;
-	if (owner->type == REDIS_REPLY_NIL)
-		return 0;
-	if (owner->type != REDIS_REPLY_STRING)
-		return -1;
-	if (strcmp(owner->str, field) != 0)
-		return 0;
-	return renewed->type == REDIS_REPLY_INTEGER ? 1 : -1;
-}
-
-int lk__reply_renewed(const struct lk__request *request, size_t count, size_t index,
-		      const char *field)
+int lk__reply_renewed(const struct lk__request *request, size_t count, size_t index)
 {
 	const redisReply *reply = request->reply;
-	size_t elements = request->batch ? 2 * count : count;
 	assert(index < count);
-	if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements < elements ||
+	if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements < count ||
 	    request->code == LK_ENOTDURABLE)
 		return -1;
-	if (request->batch)
-		return batch_renewed(reply->element[2 * index], reply->element[2 * index + 1],
-				     field);
 	int64_t renewed;
 	bool said = !request->code && lk__reply_integer(reply->element[index], 0, 1, &renewed);
 	return said ? (int)renewed : -1;

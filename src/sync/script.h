@@ -37,11 +37,10 @@ bool lk__reply_is_of_copy(const struct lk__request *request);
 bool lk__reply_late(const redisReply *reply, int64_t *server_us);
 
 /*
- * The answer to one of `count` renewals: 1 renewed, 0 not the owner, -1 none. Scripts answer an
- * array of these; a batch has two answers for each: the renewal's own, and who has it.
+ * The answer to one of `count` renewals, which the script answers as an array: 1 renewed, 0 not
+ * the owner, -1 none.
  */
-int lk__reply_renewed(const struct lk__request *request, size_t count, size_t index,
-		      const char *field);
+int lk__reply_renewed(const struct lk__request *request, size_t count, size_t index);
 
 /* What LATE says: not done, or, of a copy, nothing. */
 enum lk__attempt_event_type lk__reply_not_done(const struct lk__request *request);

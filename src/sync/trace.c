@@ -12,12 +12,17 @@
 #define PART_SIZE 160
 
 static const char *const events[] = {
-	[LK__ATTEMPT_ADOPTED] = "begun",       [LK__ATTEMPT_CONNECTED] = "connected",
-	[LK__ATTEMPT_GRANTED] = "granted",     [LK__ATTEMPT_BUSY] = "busy",
-	[LK__ATTEMPT_LATE] = "late",           [LK__ATTEMPT_ASKED] = "abilities known",
-	[LK__ATTEMPT_FAILED] = "failed",       [LK__ATTEMPT_UNKNOWN] = "outcome unknown",
-	[LK__ATTEMPT_LISTENING] = "listening", [LK__ATTEMPT_WOKEN] = "woken",
-	[LK__ATTEMPT_TIMER] = "time has come", [LK__ATTEMPT_LEFT] = "left by its caller",
+	[LK__ATTEMPT_ADOPTED] = "begun",
+	[LK__ATTEMPT_CONNECTED] = "connected",
+	[LK__ATTEMPT_GRANTED] = "granted",
+	[LK__ATTEMPT_BUSY] = "busy",
+	[LK__ATTEMPT_LATE] = "late",
+	[LK__ATTEMPT_FAILED] = "failed",
+	[LK__ATTEMPT_UNKNOWN] = "outcome unknown",
+	[LK__ATTEMPT_LISTENING] = "listening",
+	[LK__ATTEMPT_WOKEN] = "woken",
+	[LK__ATTEMPT_TIMER] = "time has come",
+	[LK__ATTEMPT_LEFT] = "left by its caller",
 };
 
 static const char *const actions[] = {

@@ -349,7 +349,7 @@ class OtherServer(FakeServer):
 
     def __init__(self, path: str, info: bytes, settings: dict[str, str]):
         self.info, self.settings = info, settings
-        super().__init__(path, ())
+        super().__init__(path)
 
     def do_info(self, _client, *_words):
         return self.info

@@ -1,4 +1,4 @@
-"""A small server with commands that the installed Redis has not: strings, expiry, no scripts."""
+"""A small server that answers a handshake, has no keys, and refuses scripts."""
 from __future__ import annotations
 
 import contextlib
@@ -8,10 +8,6 @@ import time
 
 import resp
 
-WRONGTYPE = resp.ErrorReply("WRONGTYPE Operation against a key holding the wrong kind of value")
-# Redis 8.4 says it of DELEX without the usual word.
-NO_STRING = resp.ErrorReply("ERR Key should be of string type if conditions are specified")
-SYNTAX = resp.ErrorReply("ERR syntax error")
 DENIED = resp.ErrorReply("NOPERM this user has no permissions to run this command")
 
 
@@ -30,19 +26,12 @@ def reply_bytes(value) -> bytes:
 
 
 class FakeServer:
-    """`has`: which of DELEX, DELIFEQ and IFEQ (of SET) it knows. Lists are its other type."""
-
-    def __init__(self, path: str, has: tuple[str, ...]):
-        self.path, self.has = path, has
+    def __init__(self, path: str):
+        self.path = path
         self.unix_url = f"unix://{path}"
         self.mutex = threading.RLock()
-        self.values: dict[bytes, bytes | list] = {}
-        self.ends: dict[bytes, int] = {}
         self.listeners: dict[bytes, set] = {}
         self.seen: list[list[str]] = []
-        self.denied: set[str] = set()
-        self.ahead_ms = 0  # of its clock
-        self.hook = lambda words: None  # called before a command runs
         self.server = socketserver.ThreadingUnixStreamServer(path, self.handler())
         self.server.daemon_threads = True
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
@@ -77,32 +66,15 @@ class FakeServer:
     # ---- commands ----
 
     def run(self, client, words: list[bytes]):
-        self.hook(words)
         verb = words[0].decode().upper()
         with self.mutex:
             self.seen.append([word.decode("latin-1") for word in words])
             run = getattr(self, "do_" + verb.lower(), None)
-            if verb in ("DELEX", "DELIFEQ") and verb not in self.has:
-                run = None
-            if verb in ("EVAL", "EVALSHA", "SCRIPT") or verb in self.denied:
+            if verb in ("EVAL", "EVALSHA", "SCRIPT"):
                 return DENIED
             if run is None:
                 return resp.ErrorReply(f"ERR unknown command '{verb}', with args beginning with: ")
-            self.expire()
             return run(client, *words[1:])
-
-    def now_ms(self) -> int:
-        return int(time.time() * 1000) + self.ahead_ms
-
-    def expire(self) -> None:
-        for key in [key for key, end in self.ends.items() if end <= self.now_ms()]:
-            del self.values[key], self.ends[key]
-
-    def text(self, key: bytes) -> bytes | None:
-        value = self.values.get(key)
-        if isinstance(value, list):
-            raise WRONGTYPE
-        return value
 
     def do_ping(self, _client, *_words):
         return "PONG"
@@ -114,87 +86,11 @@ class FakeServer:
         return "OK"
 
     def do_time(self, _client):
-        micros = int(time.time() * 1e6) + self.ahead_ms * 1000
+        micros = int(time.time() * 1e6)
         return [b"%d" % (micros // 1_000_000), b"%d" % (micros % 1_000_000)]
 
-    def do_set(self, _client, key, value, *words):
-        options, at = {}, 0
-        while at < len(words):
-            name = words[at].decode().upper()
-            takes = name in ("PX", "PXAT", "IFEQ")
-            if name not in ("NX", "XX", "GET", "KEEPTTL", "PX", "PXAT", *self.has) or \
-                    at + takes >= len(words):
-                return SYNTAX
-            options[name] = words[at + 1] if takes else True
-            at += 1 + takes
-        try:
-            before = self.text(key) if "GET" in options or "IFEQ" in options \
-                else self.values.get(key)
-        except resp.ErrorReply as error:
-            return error
-        told = before if "GET" in options else None
-        if ("NX" in options and before is not None) or ("XX" in options and before is None) or \
-                ("IFEQ" in options and before != options["IFEQ"]):
-            return told
-        self.values[key] = value
-        if "KEEPTTL" not in options:
-            self.ends.pop(key, None)
-        if "PX" in options:
-            self.ends[key] = self.now_ms() + int(options["PX"])
-        if "PXAT" in options:
-            self.ends[key] = int(options["PXAT"])
-        self.expire()
-        return told if "GET" in options else "OK"
-
-    def do_get(self, _client, key):
-        try:
-            return self.text(key)
-        except resp.ErrorReply as error:
-            return error
-
-    def do_delifeq(self, _client, key, value):
-        try:
-            if self.text(key) != value:
-                return 0
-        except resp.ErrorReply as error:
-            return error
-        return self.do_del(None, key)
-
-    def do_delex(self, client, key, condition, value):
-        assert condition == b"IFEQ"
-        answer = self.do_delifeq(client, key, value)
-        return NO_STRING if answer is WRONGTYPE else answer
-
-    def do_del(self, _client, key):
-        self.ends.pop(key, None)
-        return 0 if self.values.pop(key, None) is None else 1
-
-    def do_rpush(self, _client, key, *items):
-        self.values[key] = list(items)
-        return len(items)
-
-    def do_exists(self, _client, key):
-        return int(key in self.values)
-
-    def do_type(self, _client, key):
-        value = self.values.get(key)
-        return "none" if value is None else "list" if isinstance(value, list) else "string"
-
     def do_dbsize(self, _client):
-        return len(self.values)
-
-    def do_pttl(self, _client, key):
-        if key not in self.values:
-            return -2
-        return self.ends[key] - self.now_ms() if key in self.ends else -1
-
-    def do_pexpire(self, _client, key, ms, *options):
-        end = self.now_ms() + int(ms)
-        if key not in self.values or (options == (b"GT",) and
-                                      end <= self.ends.get(key, 1 << 62)):
-            return 0
-        self.ends[key] = end
-        return 1
+        return 0
 
     def do_publish(self, _client, channel, payload):
         members = self.listeners.get(channel, set())
@@ -210,21 +106,3 @@ class FakeServer:
     def do_unsubscribe(self, client, channel):
         self.listeners.get(channel, set()).discard(client)
         return [b"unsubscribe", channel, 0]
-
-    # ---- what a test asks ----
-
-    def call(self, *words):
-        """A command of the test's own; error replies are returned."""
-        made = [word if isinstance(word, bytes) else str(word).encode() for word in words]
-        with self.mutex:
-            self.expire()
-            return getattr(self, "do_" + made[0].decode().lower())(None, *made[1:])
-
-    def channels(self) -> list[bytes]:
-        with self.mutex:
-            return [channel for channel, members in self.listeners.items() if members]
-
-    def verbs(self, key: str) -> list[str]:
-        """What was sent about a key, the words behind it left out."""
-        with self.mutex:
-            return [words[0].upper() for words in self.seen if key in words[1:2]]

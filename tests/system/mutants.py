@@ -128,16 +128,6 @@ MUTANTS = [
         ("src/sync/plain/release.lua", "redis.pcall('GET', KEYS[1]) == ARGV[1]",
          "redis.pcall('EXISTS', KEYS[1]) == 1 and ARGV[1] ~= ''")],
         "test_plain_wire.py", "compares or renewed"),
-    Mutant("a plain lock's late try is not refused by its expiry", [
-        ("src/conn/request.c", "server_us / 1000", "INT64_C(4000000000000)")],
-        "test_plain_native.py", "late"),
-    Mutant("a plain lock's renewal does not look who has it", [
-        ("src/sync/script.c", "if (strcmp(owner->str, field) != 0)\n\t\treturn 0;",
-         "if (!*field)\n\t\treturn 0;")],
-        "test_plain_native.py", "thief"),
-    Mutant("the answers to a batch that was sent twice are mixed", [
-        ("src/conn/pipeline.c", "lk__request_drop_collected(request);", ";")],
-        "test_plain_native.py", "parts"),
 ]
 
 UNCHANGED = Mutant("none", [], "test_lost_replies.py test_wire.py test_tls.py",

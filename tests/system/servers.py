@@ -153,7 +153,7 @@ class Server:
         return int(self.info("redis_version").split(".")[0]) >= 7
 
     def has_ifeq(self) -> bool:
-        """Whether it has SET with IFEQ, so that a plain lock is taken without scripts."""
+        """Whether it has SET with IFEQ."""
         try:
             return self.call("SET", "has", "x", "IFEQ", "y") is None
         except resp.ErrorReply:

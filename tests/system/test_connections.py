@@ -56,7 +56,7 @@ class TakesScripts(FakeServer):
 
 def test_a_server_that_closes_behind_a_load_is_not_stormed(folder, make_keeper):
     """No caller has asked for what it has answered."""
-    server = TakesScripts(str(folder / "takes.sock"), ())
+    server = TakesScripts(str(folder / "takes.sock"))
     keeper = make_keeper(server.unix_url, backoff_min_ms=10, backoff_max_ms=500)
     try:
         keeper.call("ping").ok()

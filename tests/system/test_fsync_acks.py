@@ -2,48 +2,46 @@
 it is refused. A small server of the tests' own gives the answers that are hard to get."""
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 import moving
-from fake_server import FakeServer
+import resp
+from fake_server import reply_bytes
 from keeper import EVENT_LOST
+from proxy import HOLE, Replace
 from waiting import until
 
 LEASE_MS = 60_000
-HANDSHAKE_MS = b"100"
+HANDSHAKE_MS = "100"
+PING = b"*1\r\n$4\r\nPING\r\n"
 
 
-class Syncing(FakeServer):
-    """Its disk, and those of its replicas, are what a test says."""
+class Syncing:
+    """A server whose disk, and those of its replicas, are what a test says."""
 
-    def __init__(self, path: str):
-        super().__init__(path, ("DELEX", "IFEQ"))
-        self.replica_count = 0
-        self.tells = [1, 0]
-        self.silent = threading.Event()
+    def __init__(self, proxy):
+        self.url, self.replica_count, self.tells = proxy.unix_url, 0, [1, 0]
+        self.silent = False
+        self.asked: list[list[str]] = []
+        proxy.rule = self.rule
 
-    def stop(self) -> None:
-        self.silent.set()
-        super().stop()
-
-    def do_wait(self, _client, _count, _limit):
-        return self.replica_count
-
-    def do_waitaof(self, _client, _disk, _count, limit):
-        return [1, 0] if limit == HANDSHAKE_MS else self.tells
-
-    def asked(self) -> list[list[str]]:
-        return [words for words in self.seen if words[0] in ("WAIT", "WAITAOF") and
-                words[-1] != HANDSHAKE_MS.decode()]
+    def rule(self, message):
+        if message.what not in ("wait", "waitaof"):
+            return None
+        words = [word.decode() for word in message.argv]
+        of_handshake = words[-1] == HANDSHAKE_MS
+        if not message.reply:
+            if not of_handshake:
+                self.asked.append(words)
+            return HOLE if self.silent and message.what == "waitaof" else Replace(PING)
+        if message.what == "wait":
+            return Replace(reply_bytes(self.replica_count))
+        return Replace(reply_bytes([1, 0] if of_handshake else self.tells))
 
 
 @pytest.fixture
-def fake(folder):
-    server = Syncing(str(folder / "fake.sock"))
-    yield server
-    server.stop()
+def disk(proxy):
+    return Syncing(proxy)
 
 
 def has_waitaof(server) -> bool:
@@ -89,16 +87,16 @@ def stop_syncing(server) -> None:
     (2, "replicas", [0, 2], "its disk did not have it in time"),
     (2, "replicas", [0, 1], "does not have it on disk, and 1 of 2 replicas have it on disk"),
 ])
-def test_enough_or_too_few(fake, make_keeper, acks, mode, tells, message):
-    fake.tells = tells
-    keeper = make_keeper(fake.unix_url, replica_acks=acks, fsync_acks=mode)
-    seen = keeper.call("try", "n", kind="plain", lease=LEASE_MS)
-    assert fake.asked()[0][:3] == ["WAITAOF", "1", str(acks)]
+def test_enough_or_too_few(server, disk, make_keeper, acks, mode, tells, message):
+    disk.tells = tells
+    keeper = make_keeper(disk.url, replica_acks=acks, fsync_acks=mode)
+    seen = keeper.call("try", "n", lease=LEASE_MS)
+    assert disk.asked[0][:3] == ["WAITAOF", "1", str(acks)]
     if message is None:
         seen.ok()
     else:
         assert message in seen.is_code("LK_ENOTDURABLE").message
-        until(lambda: not fake.values, 5, "it is given back")
+        until(lambda: not server.call("EXISTS", "n"), 5, "it is given back")
 
 
 @pytest.mark.parametrize("count, tells, message", [
@@ -106,12 +104,12 @@ def test_enough_or_too_few(fake, make_keeper, acks, mode, tells, message):
     (1, [1, 0], "1 of 2 replicas have acknowledged it"),
     (1, [0, 0], "does not have it on disk, and 1 of 2 replicas have acknowledged it"),
 ])
-def test_the_masters_disk_and_replicas_in_memory(fake, make_keeper, count, tells, message):
-    fake.replica_count, fake.tells = count, tells
-    keeper = make_keeper(fake.unix_url, replica_acks=2, fsync_acks="local")
-    seen = keeper.call("try", "n", kind="plain", lease=LEASE_MS)
-    assert [words[:-1] for words in fake.asked()[:2]] == [["WAIT", "2"], ["WAITAOF", "1", "0"]]
-    assert sum(int(words[-1]) for words in fake.asked()[:2]) < 3000, "half the command limit"
+def test_the_masters_disk_and_replicas_in_memory(disk, make_keeper, count, tells, message):
+    disk.replica_count, disk.tells = count, tells
+    keeper = make_keeper(disk.url, replica_acks=2, fsync_acks="local")
+    seen = keeper.call("try", "n", lease=LEASE_MS)
+    assert [words[:-1] for words in disk.asked[:2]] == [["WAIT", "2"], ["WAITAOF", "1", "0"]]
+    assert sum(int(words[-1]) for words in disk.asked[:2]) < 3000, "half the command limit"
     if message is None:
         seen.ok()
     else:
@@ -119,34 +117,33 @@ def test_the_masters_disk_and_replicas_in_memory(fake, make_keeper, count, tells
 
 
 @pytest.mark.parametrize("tells", [1, [1], [b"1", b"2"], [None, 2], "OK", None, []])
-def test_an_answer_that_is_none(fake, make_keeper, tells):
-    fake.tells = tells
-    keeper = make_keeper(fake.unix_url, fsync_acks="local")
-    keeper.call("try", "n", kind="plain", lease=LEASE_MS).is_code("LK_ENOTDURABLE")
-    until(lambda: not fake.values, 5, "it is given back")
+def test_an_answer_that_is_none(server, disk, make_keeper, tells):
+    disk.tells = tells
+    keeper = make_keeper(disk.url, fsync_acks="local")
+    keeper.call("try", "n", lease=LEASE_MS).is_code("LK_ENOTDURABLE")
+    until(lambda: not server.call("EXISTS", "n"), 5, "it is given back")
 
 
-def test_a_refusal_in_between(fake, make_keeper):
+def test_a_refusal_in_between(server, disk, make_keeper):
     """The right to it is taken away, or the file switched off, while the client is connected."""
-    keeper = make_keeper(fake.unix_url, fsync_acks="local")
+    keeper = make_keeper(disk.url, fsync_acks="local")
     keeper.call("ping").ok()
-    fake.denied.add("WAITAOF")
-    seen = keeper.call("try", "n", kind="plain", lease=LEASE_MS).is_code("LK_ENOTDURABLE")
+    disk.tells = resp.ErrorReply("NOPERM this user has no right to run it")
+    seen = keeper.call("try", "n", lease=LEASE_MS).is_code("LK_ENOTDURABLE")
     assert "not known to be on disk" in seen.message and "NOPERM" in seen.message
-    until(lambda: not fake.values, 5, "it is given back")
+    until(lambda: not server.call("EXISTS", "n"), 5, "it is given back")
 
 
-def test_silence(fake, make_keeper):
+def test_silence(server, disk, make_keeper):
     """The connection counts as lost, and nothing as granted."""
-    keeper = make_keeper(fake.unix_url, fsync_acks="local")
+    keeper = make_keeper(disk.url, fsync_acks="local")
     keeper.call("ping").ok()
-    fake.hook = lambda words: words[0] == b"WAITAOF" and fake.silent.wait(60)
-    seen = keeper.call("within", "n", kind="plain", lease=LEASE_MS, wait=4000)
+    disk.silent = True
+    seen = keeper.call("within", "n", lease=LEASE_MS, wait=4000)
     seen.is_code("LK_EMAYBEHELD", "LK_ENOTDURABLE", "LK_EUNREACHABLE")
-    assert keeper.call("is_held", "n", kind="plain").result == 0
-    fake.hook = lambda words: None
-    fake.silent.set()
-    until(lambda: not fake.values, 20, "it is given back")
+    assert keeper.call("is_held", "n").result == 0
+    disk.silent = False
+    until(lambda: not server.call("EXISTS", "n"), 20, "it is given back")
 
 
 @pytest.mark.parametrize("value", ["on", "", "LOCAL", "1"])

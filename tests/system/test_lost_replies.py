@@ -298,8 +298,6 @@ def test_a_server_that_is_always_too_late(server, proxy, make_keeper):
 @pytest.mark.parametrize("kind", ["lock", "fenced", "plain"])
 def test_hand_over_that_was_late(server, proxy, make_keeper, kind):
     """Nothing was done: it is released instead."""
-    if kind == "plain" and server.has_ifeq():
-        pytest.skip("it is no script there: test_late_hand_over_gives_up")
     line = HandOver(make_keeper, proxy.url, kind)
     late = {False: Replace(b"*1\r\n$4\r\nPING\r\n"), True: Replace(b"+LATE 1\r\n")}
     proxy.rule = lambda m: late.pop(m.reply, None) if m.lock == b"passed" else None

@@ -286,26 +286,6 @@ static void test_late_is_repeated_at_each_node(void **state)
 	assert_int_equal(attempt.state, LK__ATTEMPT_IDLE);
 }
 
-/* A server that is asked what it can do has not been asked for the lock: the try that follows may
- * still be late once. */
-static void test_a_question_is_no_late_try(void **state)
-{
-	(void)state;
-	struct lk__attempt attempt = begin(true, false, 0);
-	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
-	assert_int_equal(step(&attempt, LK__ATTEMPT_ASKED, 1).action, LK__ATTEMPT_DO_SEND);
-	assert_int_equal(step(&attempt, LK__ATTEMPT_ASKED, 2).action, LK__ATTEMPT_DO_SEND);
-	assert_int_equal(step(&attempt, LK__ATTEMPT_LATE, 3).action, LK__ATTEMPT_DO_SEND);
-	assert_int_equal(step(&attempt, LK__ATTEMPT_GRANTED, 4).action, LK__ATTEMPT_DO_GRANT);
-	attempt = begin(true, false, 0);
-	struct lk__effects effects = step(&attempt, LK__ATTEMPT_ADOPTED, 0);
-	int asked = 0;
-	while (effects.action == LK__ATTEMPT_DO_SEND && ++asked < 100)
-		effects = step(&attempt, LK__ATTEMPT_ASKED, 1);
-	assert_between(asked, 3, 20); /* and not for ever */
-	assert_int_equal(effects.code, LK_EUNAVAILABLE);
-}
-
 static void test_the_next_head_continues(void **state)
 {
 	struct lk__attempt attempt = begin(false, false, 0);
@@ -332,7 +312,6 @@ static void test_left_with_a_try_in_flight(void **state)
 		{LK__ATTEMPT_UNKNOWN, LK__COMPENSATE_COPIES},
 		{LK__ATTEMPT_BUSY, LK__COMPENSATE_NOT},
 		{LK__ATTEMPT_LATE, LK__COMPENSATE_NOT},
-		{LK__ATTEMPT_ASKED, LK__COMPENSATE_NOT},
 		{LK__ATTEMPT_FAILED, LK__COMPENSATE_NOT},
 	};
 	static const int noise[] = {LK__ATTEMPT_WOKEN, LK__ATTEMPT_TIMER, LK__ATTEMPT_LISTENING,
@@ -740,7 +719,6 @@ int main(void)
 		cmocka_unit_test(test_try_in_flight_may_hold),
 		cmocka_unit_test(test_late_is_repeated_once),
 		cmocka_unit_test(test_late_is_repeated_at_each_node),
-		cmocka_unit_test(test_a_question_is_no_late_try),
 		cmocka_unit_test(test_the_next_head_continues),
 		cmocka_unit_test(test_left_with_a_try_in_flight),
 		cmocka_unit_test(test_the_next_caller_comes_before_the_answer),

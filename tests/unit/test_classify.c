@@ -41,7 +41,6 @@ static const struct {
 	{"LOCKKEEPER unfit: its Lua writes 1 as 1.0", LK_EREFUSED, "no Redis"},
 	{"LOCKKEEPER bad lease or deadline", LK_EINTERNAL, NULL},
 	{"ERR NOSCRIPT No matching script. Please use EVAL.", LK_EUNAVAILABLE, NULL},
-	{"ERR Key should be of string type if conditions are specified", LK_EWRONGTYPE, NULL},
 	{"WRONGTYPE Operation against a key holding the wrong kind of value script: "
 	 "f_6b1bf486c81ceb7edf3c093f4c48582e38c0e791, on @user_script:1.",
 	 LK_EWRONGTYPE, NULL},

@@ -153,7 +153,7 @@ static struct lk__request *call(void)
 {
 	struct lk__words words = {0};
 	lk__words_text(&words, "key");
-	lk__words_deadline(&words, false);
+	lk__words_deadline(&words);
 	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_LOCK_ACQUIRE, 1);
 	assert_non_null(request);
 	request->resend = true;
@@ -321,50 +321,8 @@ static void test_a_batch_is_followed_for_its_keys(void **state)
 	lk__request_free(batch);
 }
 
-/* ASKING serves one command, so it goes before each. */
-static void test_a_batch_about_one_key_is_asked_for_it(void **state)
-{
-	(void)state;
-	struct lk__request *batch = lk__request_batch(2);
-	struct lk__words words = {0};
-	lk__words_text(&words, "GET");
-	lk__words_deadline(&words, false);
-	assert_non_null(batch);
-	batch->deadline_ns = lk__now_ns() + 5000 * LK__MS;
-	batch->one_key = true;
-	assert_true(lk__words_batch(batch, &words));
-	assert_true(lk__request_add(batch, 1, (const char *[]){"PING"}, (size_t[]){4}));
-	here.says = "-ASK 7 127.0.0.1:2\r\n-ASK 7 127.0.0.1:2\r\n";
-	there.says = "+OK\r\n:1\r\n+OK\r\n:2\r\n";
-	assert_int_equal(called(batch), LK__WAIT_READY);
-	assert_int_equal(batch->code, 0);
-	assert_int_equal(batch->sends, 1);
-	assert_int_equal(batch->reply->elements, 2);
-	assert_int_equal(batch->reply->element[0]->integer, 1);
-	assert_int_equal(batch->reply->element[1]->integer, 2);
-	there.written[there.size] = '\0';
-	const char *first = strstr(there.written, "ASKING\r\n*2\r\n$3\r\nGET\r\n$16\r\n0000009");
-	assert_non_null(first);
-	assert_non_null(strstr(first, "ASKING\r\n*1\r\n$4\r\nPING\r\n"));
-	lk__request_free(batch);
-}
-
-/* Its key moved behind the first command: what that has done is not known. */
-static void test_a_batch_that_had_begun(void **state)
-{
-	(void)state;
-	struct lk__request *batch = pings(2);
-	batch->one_key = true;
-	here.says = ":1\r\n-ASK 7 127.0.0.1:2\r\n";
-	there.says = "+OK\r\n-LOADING later\r\n+OK\r\n:2\r\n";
-	assert_int_equal(called(batch), LK__WAIT_READY);
-	assert_int_equal(batch->code, LK_EMAYBEHELD);
-	assert_int_equal(batch->sends, 2);
-	lk__request_free(batch);
-}
-
-/* Another key may still be at the first node. */
-static void test_a_batch_about_several_keys_is_not(void **state)
+/* ASKING serves one command. */
+static void test_a_batch_is_not_asked_for(void **state)
 {
 	(void)state;
 	struct lk__request *batch = pings(1);
@@ -548,9 +506,7 @@ int main(void)
 		TEST(test_one_on_its_way_is_not_withdrawn),
 		TEST(test_a_batch_is_followed_as_a_whole),
 		TEST(test_a_batch_is_followed_for_its_keys),
-		TEST(test_a_batch_about_one_key_is_asked_for_it),
-		TEST(test_a_batch_that_had_begun),
-		TEST(test_a_batch_about_several_keys_is_not),
+		TEST(test_a_batch_is_not_asked_for),
 		TEST(test_circles_end),
 		TEST(test_after_its_deadline_it_is_not_followed),
 		TEST(test_a_target_that_nobody_knows),

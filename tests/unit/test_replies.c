@@ -121,7 +121,7 @@ static void test_a_strange_answer_to_a_release_is_no_release(void **state)
 	struct lk__request request = {.reply = &all, .sends = 1};
 	int64_t listeners = 0;
 	assert_int_equal(lk__multi_read_release(&request, 0, &listeners), LK__RELEASED_FAILED);
-	assert_int_equal(lk__reply_renewed(&request, 1, 0, "ours"), -1);
+	assert_int_equal(lk__reply_renewed(&request, 1, 0), -1);
 }
 
 /* Two numbers name a place in the list of names; the library refuses any other pair. */
@@ -288,46 +288,6 @@ static void test_copies_and_what_was_never_sent(void **state)
 	assert_true(!event.unsent && event.copied);
 }
 
-/* The native plain lock's answers: to a token of its own, and what another copy has left. */
-static void test_native_answers(void **state)
-{
-	redisReply nil = {.type = REDIS_REPLY_NIL}, ok = text(REDIS_REPLY_STATUS, "OK");
-	redisReply own = text(REDIS_REPLY_STRING, "u:1"), other = text(REDIS_REPLY_STRING, "u:2");
-	redisReply oom = text(REDIS_REPLY_ERROR, "OOM"), type = text(REDIS_REPLY_STATUS, "string");
-	redisReply second = text(REDIS_REPLY_STRING, "1795263965"),
-		   zero = text(REDIS_REPLY_STRING, "0");
-	redisReply *seconds[] = {&second, &zero};
-	redisReply time = {.type = REDIS_REPLY_ARRAY, .elements = 2, .element = seconds};
-	const struct {
-		redisReply *before, *leased;
-		unsigned sends;
-		enum lk__attempt_event_type type;
-	} cases[] = {
-		{&nil, &ok, 1, LK__ATTEMPT_GRANTED},  {&own, &nil, 1, LK__ATTEMPT_UNKNOWN},
-		{&other, &nil, 1, LK__ATTEMPT_BUSY},  {&nil, &nil, 1, LK__ATTEMPT_LATE},
-		{&nil, &oom, 1, LK__ATTEMPT_UNKNOWN}, {&other, &ok, 2, LK__ATTEMPT_GRANTED},
-		{&own, &nil, 2, LK__ATTEMPT_UNKNOWN}, {&other, &nil, 2, LK__ATTEMPT_BUSY},
-		{&nil, &nil, 2, LK__ATTEMPT_UNKNOWN},
-	};
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		redisReply *elements[] = {cases[i].before, cases[i].leased, &time, &type};
-		redisReply reply = {.type = REDIS_REPLY_ARRAY, .elements = 4, .element = elements};
-		struct lk__request request = {
-			.reply = &reply, .batch = 4, .token = "u:1", .sends = cases[i].sends};
-		struct lk__answer answer = {.fence = 0};
-		lk__plain_recipe.read_acquire(&request, &answer);
-		assert_int_equal(answer.event.type, cases[i].type);
-	}
-	redisReply *elements[] = {&nil, &nil, &time, &type};
-	redisReply reply = {.type = REDIS_REPLY_ARRAY, .elements = 4, .element = elements};
-	struct lk__request request = {.reply = &reply, .batch = 4, .sends = 1};
-	struct lk__answer answer = {.fence = 0};
-	assert_int_equal(lk__plain_recipe.read_exchange(&request, &answer), LK__EXCHANGE_NOT_OWNER);
-	request.sends = 2;
-	assert_int_equal(lk__plain_recipe.read_exchange(&request, &answer), LK__EXCHANGE_UNKNOWN);
-}
-
 static enum lk__exchanged exchanged(const struct lk__recipe *recipe, redisReply reply,
 				    uint64_t *fence_out)
 {
@@ -412,33 +372,6 @@ static void test_a_check_is_stale_or_not(void **state)
 	assert_true(lk__fence_read_check(&newest) == 0);
 }
 
-/* A native renewal has two answers: its own, and what GET has read. Only no value, or the value of
- * another, says that the lock is not ours. */
-static void test_answers_that_deny_our_ownership(void **state)
-{
-	const struct {
-		redisReply owner;
-		int answer;
-	} cases[] = {
-		{text(REDIS_REPLY_STRING, "ours"), 1},
-		{text(REDIS_REPLY_STRING, "another's"), 0},
-		{{.type = REDIS_REPLY_NIL}, 0},
-		{text(REDIS_REPLY_ERROR, "WRONGTYPE Operation"), 0},
-		{text(REDIS_REPLY_ERROR, "LOADING Redis is loading"), -1},
-		{text(REDIS_REPLY_STATUS, "QUEUED"), -1},
-		{integer(0), -1},
-		{{.type = REDIS_REPLY_ARRAY}, -1},
-	};
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		redisReply renewed = integer(1), owner = cases[i].owner;
-		redisReply *both[] = {&renewed, &owner};
-		redisReply reply = {.type = REDIS_REPLY_ARRAY, .elements = 2, .element = both};
-		struct lk__request request = {.batch = 2, .reply = &reply};
-		assert_int_equal(lk__reply_renewed(&request, 1, 0, "ours"), cases[i].answer);
-	}
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -454,12 +387,10 @@ int main(void)
 		cmocka_unit_test(test_a_grant_later_than_its_lease_is_unknown),
 		cmocka_unit_test(test_an_answer_without_a_meaning_has_a_reason),
 		cmocka_unit_test(test_copies_and_what_was_never_sent),
-		cmocka_unit_test(test_native_answers),
 		cmocka_unit_test(test_exchanges),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_errors_from_inside_a_script),
 		cmocka_unit_test(test_a_check_is_stale_or_not),
-		cmocka_unit_test(test_answers_that_deny_our_ownership),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

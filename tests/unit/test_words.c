@@ -87,7 +87,7 @@ static void test_deadline_of_a_script(void **state)
 	memset(key, 'k', sizeof(key));
 	lk__words_add(&words, key, sizeof(key));
 	lk__words_add(&words, "\r\n", 2);
-	lk__words_deadline(&words, false);
+	lk__words_deadline(&words);
 	lk__words_text(&words, "last");
 	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_LOCK_ACQUIRE, 1);
 	assert_non_null(request);
@@ -95,22 +95,6 @@ static void test_deadline_of_a_script(void **state)
 		   "$2\r\n\r\n\r\n$16\r\n1767225600000001\r\n$4\r\nlast\r\n");
 	is_stamped(request, 42, "$2\r\n\r\n\r\n$16\r\n0000000000000042\r\n$4\r\nlast\r\n");
 	lk__request_free(request);
-}
-
-static void test_deadline_of_a_batch(void **state)
-{
-	(void)state;
-	struct lk__request *batch = lk__request_batch(2);
-	struct lk__words time = {0}, set = {0};
-	assert_non_null(batch);
-	lk__words_text(&time, "TIME");
-	assert_true(lk__words_batch(batch, &time));
-	lk__words_text(&set, "PEXPIREAT");
-	lk__words_text(&set, "k");
-	lk__words_deadline(&set, true);
-	assert_true(lk__words_batch(batch, &set));
-	is_stamped(batch, INT64_C(1767225600000999), "$1\r\nk\r\n$13\r\n1767225600000\r\n");
-	lk__request_free(batch);
 }
 
 static void test_batch(void **state)
@@ -233,7 +217,7 @@ static void test_a_script_that_is_spelled_out(void **state)
 			lk__words_text(each, "1");
 		}
 		lk__words_text(each, "EVALSHA");
-		lk__words_deadline(each, false);
+		lk__words_deadline(each);
 		lk__words_number(each, 7);
 	}
 	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_LOCK_RELEASE, 1);
@@ -258,7 +242,6 @@ int main(void)
 		cmocka_unit_test(test_longest_number),
 		cmocka_unit_test(test_script),
 		cmocka_unit_test(test_deadline_of_a_script),
-		cmocka_unit_test(test_deadline_of_a_batch),
 		cmocka_unit_test(test_batch),
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_missing_word),

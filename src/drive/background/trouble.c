@@ -41,17 +41,6 @@ static void trouble_fill(struct lk__trouble *trouble, struct lk__node *node, int
 		 reason_alone(reason, trouble->place, node->config->url));
 }
 
-/* The error of one of its two commands, where it was sent as commands of its own; NULL: none. */
-static const char *batch_error(const struct lk__request *request, size_t index)
-{
-	const redisReply *reply = request->reply;
-	for (size_t i = 2 * index; i < 2 * index + 2; i++)
-		if (request->batch && reply && i < reply->elements &&
-		    reply->element[i]->type == REDIS_REPLY_ERROR)
-			return reply->element[i]->str;
-	return NULL;
-}
-
 /* A renewal without an answer leaves nothing unknown that the caller need know of. */
 static int code_of(const char *error)
 {
@@ -59,14 +48,11 @@ static int code_of(const char *error)
 	return code == LK_EMAYBEHELD ? LK_EREFUSED : code;
 }
 
-void lk__trouble_read(struct lk__trouble *trouble, const struct lk__request *request, size_t index)
+void lk__trouble_read(struct lk__trouble *trouble, const struct lk__request *request)
 {
-	const char *error = batch_error(request, index), *reason = request->reason;
+	const char *reason = request->reason;
 	int code = request->code;
-	if (!code && error) {
-		code = code_of(error);
-		reason = error;
-	} else if (!code) {
+	if (!code) {
 		code = LK_EPROTOCOL;
 		reason = "the answer does not say whether it was renewed";
 	} else if (code == LK_EMAYBEHELD) {

@@ -12,7 +12,7 @@ struct lk__request;
 
 /* What the answer to the renewal at `index` of a request, which is done, tells instead of "yes".
  * Without a mutex. */
-void lk__trouble_read(struct lk__trouble *trouble, const struct lk__request *request, size_t index);
+void lk__trouble_read(struct lk__trouble *trouble, const struct lk__request *request);
 
 /* The connection for the node's background work is waited for, or an answer on it. Without a mutex,
  * or with an entry's. */

@@ -112,9 +112,9 @@ static void batch_finish(struct lk__request *request)
 		batch_split(batch);
 	for (size_t i = 0; !splits && i < batch->count; i++) {
 		struct lk__trouble trouble;
-		int answer = lk__reply_renewed(request, batch->count, i, batch->of[i].field);
+		int answer = lk__reply_renewed(request, batch->count, i);
 		if (answer < 0)
-			lk__trouble_read(&trouble, request, i);
+			lk__trouble_read(&trouble, request);
 		lk__watch_renewed(&batch->of[i], answer, request->sent_ns, &trouble);
 	}
 	lk__request_free(request);

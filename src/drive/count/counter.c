@@ -155,7 +155,7 @@ struct lk__request *lk__change_request(const struct lk__changing *changing)
 		lk__words_own(&words, in_use, size);
 	}
 	size_t keys = words.count;
-	lk__words_deadline(&words, false);
+	lk__words_deadline(&words);
 	lk__words_channel(&words, target);
 	for (size_t i = 0; i < change->argument_count; i++)
 		lk__words_text(&words, change->arguments[i]);

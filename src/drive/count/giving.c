@@ -187,7 +187,7 @@ static int giving_looked(struct lk__giving *giving, const struct lk__request *an
 		struct lk__giving_part *part = &giving->part[i];
 		if (!part->entry || !part->sends)
 			continue;
-		part->gone = lk__reply_renewed(answer, giving->ours, at++, "") == 0;
+		part->gone = lk__reply_renewed(answer, giving->ours, at++) == 0;
 		gone += part->gone;
 	}
 	assert(giving->looking && at == giving->ours);

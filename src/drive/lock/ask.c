@@ -143,7 +143,7 @@ struct lk__request *lk__extend_request(const struct lk__entry *entry,
 int lk__extend_read(const struct lk__entry *entry, struct lk__extension *extension,
 		    const struct lk__request *request, lk_error *error)
 {
-	int rc = lk__reply_renewed(request, 1, 0, extension->field);
+	int rc = lk__reply_renewed(request, 1, 0);
 	extension->sent_ns = request->sent_ns;
 	return rc >= 0 ? rc
 		       : lk__fail(error, LK_EMAYBEHELD,

@@ -11,9 +11,7 @@
 
 static bool has_turns(const struct lk__target *target)
 {
-	const struct lk__recipe *recipe = target->recipe;
-	return (recipe->flags & LK__TURNS) &&
-	       !(recipe->without_turns && recipe->without_turns(target));
+	return target->recipe->flags & LK__TURNS;
 }
 
 const char *lk__turn_begin(struct lk__entry *entry)

@@ -511,8 +511,6 @@ int lk__red_release_end(struct lk__nodes_call *call, bool waited, lk_error *erro
 /* ---- inspection ---- */
 
 struct inquiry {
-	const struct lk__recipe *kind;
-	bool force;
 	size_t answered, yes, unsure;
 };
 
@@ -526,28 +524,28 @@ static void inquiry_read(void *context, size_t index, const struct lk__request *
 	if (!request || request->code)
 		return;
 	int64_t told = 0;
-	bool reads = inquiry->force && inquiry->kind->read_force;
-	if (!reads && !lk__reply_integer(request->reply, 0, INT64_MAX, &told)) {
+	if (!lk__reply_integer(request->reply, 0, INT64_MAX, &told)) {
 		inquiry->unsure++;
 		return;
 	}
 	inquiry->answered++;
-	inquiry->yes += reads ? inquiry->kind->read_force(request) : told > 0;
+	inquiry->yes += told > 0;
 }
 
 int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
 		size_t *answered_out, size_t *yes_out, lk_error *error)
 {
 	struct lk__red *red = lk__red_of(entry);
-	struct inquiry inquiry = {.kind = red->node[0].member->target.recipe, .force = force};
+	const struct lk__recipe *kind = red->node[0].member->target.recipe;
+	struct inquiry inquiry = {0};
 	struct lk__asks asks = {.count = red->count, .read = inquiry_read, .context = &inquiry};
 	int64_t until_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
 	for (size_t i = 0; i < red->count; i++) {
 		struct lk__entry *member = red->node[i].member;
 		if (force)
 			lk__ask_route(member, thread, lk__after_ms(lk__now_ns(), ROUTE_MS));
-		struct lk__request *request = force ? inquiry.kind->force(&member->target)
-						    : inquiry.kind->is_locked(&member->target);
+		struct lk__request *request = force ? kind->force(&member->target)
+						    : kind->is_locked(&member->target);
 		if (!request) {
 			while (i > 0)
 				lk__request_free(asks.of[--i].request);

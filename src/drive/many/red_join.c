@@ -129,9 +129,8 @@ static void join_read(const struct join *join, const struct lk__request *request
 		node->part = node->before_join;
 	if (answer.event.type == LK__ATTEMPT_BUSY)
 		lk__red_join_later(join->entry, join->index);
-	bool repeats = answer.event.type == LK__ATTEMPT_LATE ||
-		       answer.event.type == LK__ATTEMPT_ASKED;
-	if (repeats && !join->again && lk__now_ns() < join->end_ns) {
+	bool late = answer.event.type == LK__ATTEMPT_LATE;
+	if (late && !join->again && lk__now_ns() < join->end_ns) {
 		struct join again = *join;
 		again.again = true;
 		join_send(&again);

@@ -52,15 +52,6 @@ static struct lk__request *renewal_request(const struct lk__entry *member, uint6
 	return member->target.recipe->renew(&renewal, 1);
 }
 
-/* 1, 0, or -1 for no answer. */
-static int renewal_answer(const struct lk__entry *member, uint64_t number,
-			  const struct lk__request *request)
-{
-	char field[LK__FIELD_SIZE];
-	lk__field(member, number, field);
-	return lk__reply_renewed(request, 1, 0, field);
-}
-
 /* Whether that was asked of the grant that is held, and is certain, now. Its mutex is held. */
 static bool renewal_is_current(const struct lk__entry *entry, const struct renewal *renewal)
 {
@@ -213,11 +204,10 @@ static void renewal_finish(struct lk__request *request)
 	const struct renewal *renewal = request->owner;
 	struct lk__red_round *round = renewal->round;
 	struct lk__entry *entry = round->tally.entry;
-	const struct lk__red *red = lk__red_of(entry);
-	int answer = renewal_answer(red->node[renewal->index].member, renewal->number, request);
+	int answer = lk__reply_renewed(request, 1, 0);
 	struct lk__trouble trouble = {.code = 0};
 	if (answer < 0)
-		lk__trouble_read(&trouble, request, 0);
+		lk__trouble_read(&trouble, request);
 	lk__request_free(request);
 	if (answer == 1)
 		node_has_it(entry, renewal);
@@ -340,8 +330,7 @@ static int extension_answer(const struct extension *extension, size_t index,
 {
 	const struct renewal *renewal = &extension->tally.of[index];
 	struct lk__entry *entry = extension->tally.entry;
-	int answer = renewal_answer(lk__red_of(entry)->node[index].member, renewal->number,
-				    answers->request[0]);
+	int answer = lk__reply_renewed(answers->request[0], 1, 0);
 	if (answer == 1)
 		node_has_it(entry, renewal);
 	return answer;

@@ -240,7 +240,6 @@ static void round_settle(struct round *round, size_t index, const struct lk__req
 		ballot_cast(ballot, LK__VOTE_BUSY, LK_EBUSY, "held by another owner");
 		break;
 	case LK__ATTEMPT_LATE:
-	case LK__ATTEMPT_ASKED:
 		ballot_cast(ballot, LK__VOTE_LATE, LK_EUNAVAILABLE, "the request arrived too late");
 		break;
 	case LK__ATTEMPT_FAILED:

@@ -43,7 +43,7 @@ static struct lk__request *fair_call(const struct lk__target *target, const char
 	if (wanted) {
 		lk__words_number(&words, wanted->lease_ms);
 		lk__words_number(&words, fair_alive_ms(wanted));
-		lk__words_deadline(&words, false);
+		lk__words_deadline(&words);
 		snprintf(nonce, sizeof(nonce), "%016" PRIx64, wanted->nonce);
 		lk__words_text(&words, nonce);
 	}

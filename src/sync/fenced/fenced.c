@@ -24,7 +24,7 @@ static struct lk__request *fenced_request(const struct lk__try *wanted, const ch
 	}
 	lk__words_text(&words, wanted->field);
 	lk__words_number(&words, wanted->lease_ms);
-	lk__words_deadline(&words, false);
+	lk__words_deadline(&words);
 	lk__words_text(&words, from);
 	lk__words_channel(&words, target);
 	lk__words_turn(&words, wanted);

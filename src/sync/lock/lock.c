@@ -13,7 +13,7 @@ struct lk__request *lk__lock_acquire(const struct lk__try *wanted)
 	lk__words_add(&words, wanted->target->key, wanted->target->key_size);
 	lk__words_text(&words, wanted->field);
 	lk__words_number(&words, wanted->lease_ms);
-	lk__words_deadline(&words, false);
+	lk__words_deadline(&words);
 	lk__words_turn(&words, wanted);
 	return lk__words_script(&words, LK__SCRIPT_LOCK_ACQUIRE, 1);
 }
@@ -47,7 +47,7 @@ struct lk__request *lk__lock_exchange(const struct lk__try *wanted, const char *
 	lk__words_add(&words, wanted->target->key, wanted->target->key_size);
 	lk__words_text(&words, wanted->field);
 	lk__words_number(&words, wanted->lease_ms);
-	lk__words_deadline(&words, false);
+	lk__words_deadline(&words);
 	lk__words_text(&words, from);
 	lk__words_channel(&words, wanted->target);
 	return lk__words_script(&words, LK__SCRIPT_LOCK_EXCHANGE, 1);

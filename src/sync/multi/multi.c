@@ -21,7 +21,7 @@ struct lk__request *lk__multi_acquire_request(const struct lk__multi_key *keys, 
 	add_keys(&words, keys, count);
 	lk__words_text(&words, keys[0].field);
 	lk__words_number(&words, lease_ms);
-	lk__words_deadline(&words, false);
+	lk__words_deadline(&words);
 	return lk__words_script(&words, LK__SCRIPT_MULTI_ACQUIRE, count);
 }
 

@@ -85,7 +85,7 @@ static struct lk__request *permits_acquire(const struct lk__try *wanted)
 	lk__words_own(&words, in_use, size);
 	lk__words_number(&words, wanted->count);
 	lk__words_number(&words, wanted->lease_ms);
-	lk__words_deadline(&words, false);
+	lk__words_deadline(&words);
 	lk__words_add(&words, (const char *)id, PREFIX_BYTES);
 	lk__words_channel(&words, target);
 	lk__words_number(&words, wanted->permits);

@@ -8,7 +8,7 @@
  * A release may tell another library's waiters as well (notify.h). Ours then listen to its channel.
  *
  * The holder may be any program that does SET name token NX PX ms. Such programs publish nothing,
- * so a waiter looks again and again, at the pace of sync/pace.h. By scripts, or as in native.h.
+ * so a waiter looks again and again, at the pace of sync/pace.h.
  */
 #ifndef LK__SYNC_PLAIN_PLAIN_H
 #define LK__SYNC_PLAIN_PLAIN_H

@@ -37,7 +37,7 @@ static struct lk__request *read_acquire(const struct lk__try *wanted)
 	lk__words_own(&words, writers, writers_size);
 	lk__words_text(&words, wanted->field);
 	lk__words_number(&words, wanted->lease_ms);
-	lk__words_deadline(&words, false);
+	lk__words_deadline(&words);
 	lk__words_text(&words, write_side);
 	lk__words_number(&words, (wanted->flags & LK__RW_PREFER_WRITERS) != 0);
 	return lk__words_script(&words, LK__SCRIPT_RW_READ_ACQUIRE, 3);

@@ -35,7 +35,7 @@ static struct lk__request *write_acquire(const struct lk__try *wanted)
 	lk__words_own(&words, writers, writers_size);
 	lk__words_text(&words, write_field(&field, wanted->field));
 	lk__words_number(&words, wanted->lease_ms);
-	lk__words_deadline(&words, false);
+	lk__words_deadline(&words);
 	lk__words_number(&words, preferred ? PREFERRED_MS : 0);
 	return lk__words_script(&words, LK__SCRIPT_RW_WRITE_ACQUIRE, 2);
 }

@@ -52,7 +52,7 @@ static struct lk__request *semaphore_acquire(const struct lk__try *wanted)
 	else
 		lk__words_add(&words, record, size);
 	lk__words_number(&words, wanted->count);
-	lk__words_deadline(&words, false);
+	lk__words_deadline(&words);
 	lk__words_number(&words, wanted->permits);
 	lk__words_number(&words, wanted->ttl_ms);
 	return lk__words_script(&words, LK__SCRIPT_SEMAPHORE_ACQUIRE, 3);
