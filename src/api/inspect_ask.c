@@ -11,7 +11,7 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "conn/classify.h"
-#include "conn/words.h"
+#include "conn/request.h"
 #include "drive/lock/caller.h"
 #include "sync/fenced/fenced.h"
 #include "sync/latch/latch.h"

@@ -9,7 +9,7 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "conn/handshake.h"
-#include "conn/words.h"
+#include "conn/request.h"
 #include "drive/client/client.h"
 #include "drive/lock/caller.h"
 #include "resp/number.h"

@@ -44,7 +44,7 @@
 #include "conn/conn.h"
 #include "conn/followers.h"
 #include "conn/node.h"
-#include "conn/words.h"
+#include "conn/request.h"
 #include "resp/number.h"
 #include "resp/reader.h"
 

@@ -16,7 +16,7 @@
 #include "net/stream.h"
 #include "resp/number.h"
 #include "resp/reader.h"
-#include "resp/writer.h"
+#include "conn/request.h"
 #include "scripts.h"
 
 #define COMMANDS_MAX 9

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "conn/words.h"
+#include "conn/request.h"
 #include "sync/recipe.h"
 
 /* The channel of the lock, as one more word; empty where the kind has none. */

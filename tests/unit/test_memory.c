@@ -13,7 +13,7 @@
 #include "base/buffer.h"
 #include "base/heap.h"
 #include "conf/config.h"
-#include "conn/words.h"
+#include "conn/request.h"
 #include "resp/reader.h"
 
 #define TRIES_MOST 1000

@@ -10,7 +10,7 @@
 #include "conf/config.h"
 #include "conn/finder.h"
 #include "conn/node.h"
-#include "conn/words.h"
+#include "conn/request.h"
 #include "net/stream.h"
 #include "resp/reader.h"
 

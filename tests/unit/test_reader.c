@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "resp/reader.h"
-#include "resp/writer.h"
+#include "conn/request.h"
 
 /* Whatever a header claims; an array of 65536 pointers is half a megabyte. */
 #define HEAP_MOST ((size_t)8 << 20)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conn/words.h"
+#include "conn/request.h"
 
 #define MANY 100
 

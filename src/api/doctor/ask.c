@@ -11,7 +11,7 @@
 #include "conf/url.h"
 #include "conn/classify.h"
 #include "conn/handshake.h"
-#include "conn/words.h"
+#include "conn/request.h"
 #include "drive/lock/caller.h"
 
 #define TRIPS 5         /* that are measured */

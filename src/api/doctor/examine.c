@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/text.h"
-#include "conn/words.h"
+#include "conn/request.h"
 #include "resp/number.h"
 
 #define OPERATION "lk_doctor_new"

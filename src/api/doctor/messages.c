@@ -10,7 +10,7 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "conn/channels.h"
-#include "conn/words.h"
+#include "conn/request.h"
 #include "drive/lock/caller.h"
 #include "sync/lock/lock.h"
 

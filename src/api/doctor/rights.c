@@ -16,7 +16,7 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "conn/classify.h"
-#include "conn/words.h"
+#include "conn/request.h"
 #include "drive/lock/caller.h"
 #include "sync/recipe.h"
 

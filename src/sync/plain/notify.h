@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "conn/words.h"
+#include "conn/request.h"
 
 struct lk__notify {
 	char *text; /* as it was given */
