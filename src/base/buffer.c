@@ -43,15 +43,23 @@ static int reserve(struct lk__buffer *buffer, size_t size)
 	return 0;
 }
 
+char *lk__buffer_extend(struct lk__buffer *buffer, size_t size)
+{
+	if (size > buffer->room - buffer->end && reserve(buffer, size) != 0)
+		return NULL;
+	assert(size <= buffer->room - buffer->end);
+	buffer->end += size;
+	return buffer->bytes + buffer->end - size;
+}
+
 int lk__buffer_append(struct lk__buffer *buffer, const void *bytes, size_t size)
 {
 	if (size == 0)
 		return 0;
-	if (size > buffer->room - buffer->end && reserve(buffer, size) != 0)
+	char *place = lk__buffer_extend(buffer, size);
+	if (!place)
 		return LK_ENOMEM;
-	assert(size <= buffer->room - buffer->end);
-	memcpy(buffer->bytes + buffer->end, bytes, size);
-	buffer->end += size;
+	memcpy(place, bytes, size);
 	return 0;
 }
 

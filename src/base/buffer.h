@@ -12,7 +12,11 @@ struct lk__buffer {
 	size_t room;  /* allocated */
 };
 
-/* Appends; 0, or LK_ENOMEM (also beyond 1 GiB) with the buffer unchanged. */
+/* Appends so many bytes, which the caller writes; NULL, with the buffer unchanged, when out of
+ * memory, or beyond 1 GiB. */
+char *lk__buffer_extend(struct lk__buffer *buffer, size_t size);
+
+/* Appends; 0, or LK_ENOMEM with the buffer unchanged. */
 int lk__buffer_append(struct lk__buffer *buffer, const void *bytes, size_t size);
 
 /* Drops `size` bytes from the front. */

@@ -2,29 +2,52 @@
 #include "conn/request.h"
 
 #include <assert.h>
-#include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <lockkeeper/error.h>
 
-#define SHA1_SIZE 40
+#include "resp/number.h"
 
+#define SHA1_SIZE 40
+#define COMMAND_MOST ((size_t)1 << 30)
+
+static size_t digits_of(size_t number)
+{
+	size_t digits = 1;
+	for (; number >= 10; number /= 10)
+		digits++;
+	return digits;
+}
+
+/* "<kind><number>\r\n" */
+static char *write_head(char *at, char kind, size_t number)
+{
+	*at++ = kind;
+	at += lk__number_write(at, number);
+	return mempcpy(at, "\r\n", 2);
+}
+
+/* Our own, and not hiredis' formatter, which prints each size: that was a third of the instructions
+ * of an acquire and its release. */
 int lk__write_command(struct lk__buffer *buffer, size_t argc, const char **argv,
 		      const size_t *sizes)
 {
-	char *bytes = NULL;
-	if (argc > INT_MAX)
+	size_t size = 1 + digits_of(argc) + 2;
+	for (size_t i = 0; i < argc && size < COMMAND_MOST; i++)
+		size += 1 + digits_of(sizes[i]) + 2 + sizes[i] + 2;
+	char *at = size < COMMAND_MOST ? lk__buffer_extend(buffer, size) : NULL;
+	if (!at)
 		return LK_ENOMEM;
-	/* int in hiredis 0.14, long long from 1.1 on; negative when out of memory */
-	long long size = redisFormatCommandArgv(&bytes, (int)argc, argv, sizes);
-	if (size < 0)
-		return LK_ENOMEM;
-	int status = lk__buffer_append(buffer, bytes, (size_t)size);
-	redisFreeCommand(bytes);
-	return status;
+	at = write_head(at, '*', argc);
+	for (size_t i = 0; i < argc; i++) {
+		at = write_head(at, '$', sizes[i]);
+		at = mempcpy(at, argv[i], sizes[i]);
+		at = mempcpy(at, "\r\n", 2);
+	}
+	assert(at == buffer->bytes + buffer->end);
+	return 0;
 }
 
 static struct lk__request *request_new(void)
@@ -266,9 +289,12 @@ void lk__words_copy(struct lk__words *words, const void *word, size_t size)
 
 void lk__words_number(struct lk__words *words, int64_t number)
 {
-	char text[LK__WORD_COPIED];
-	int size = snprintf(text, sizeof(text), "%" PRId64, number);
-	lk__words_copy(words, text, (size_t)size);
+	char text[1 + LK__NUMBER_SIZE];
+	bool negative = number < 0;
+	text[0] = '-';
+	size_t digits = lk__number_write(text + negative,
+					 negative ? -(uint64_t)number : (uint64_t)number);
+	lk__words_copy(words, text, negative + digits);
 }
 
 void lk__words_deadline(struct lk__words *words)
@@ -277,14 +303,6 @@ void lk__words_deadline(struct lk__words *words)
 	assert(sizeof(blank) > LK__STAMP_SIZE && !words->deadline);
 	lk__words_add(words, blank, LK__STAMP_SIZE);
 	words->deadline = words->count;
-}
-
-static size_t digits_of(size_t number)
-{
-	size_t digits = 1;
-	for (; number >= 10; number /= 10)
-		digits++;
-	return digits;
 }
 
 /* Notes where the deadline stands in the call: "*count\r\n", then each word as
@@ -317,13 +335,13 @@ struct lk__request *lk__words_script(struct lk__words *words, enum lk__script_id
 {
 	struct lk__request *request = NULL;
 	if (!words->incomplete) {
-		char keys[24];
+		char keys[LK__NUMBER_SIZE];
 		words->argv[0] = "EVALSHA";
 		words->sizes[0] = strlen("EVALSHA");
 		words->argv[1] = lk__scripts[script].sha1;
 		words->sizes[1] = strlen(lk__scripts[script].sha1);
 		words->argv[2] = keys;
-		words->sizes[2] = (size_t)snprintf(keys, sizeof(keys), "%zu", key_count);
+		words->sizes[2] = lk__number_write(keys, key_count);
 		request = lk__request_new(LK__WORDS_HEAD + words->count, words->argv, words->sizes);
 	}
 	if (request) {

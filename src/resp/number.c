@@ -3,6 +3,18 @@
 
 #include <string.h>
 
+size_t lk__number_write(char out[LK__NUMBER_SIZE], uint64_t number)
+{
+	char digits[LK__NUMBER_SIZE];
+	size_t count = 0;
+	do
+		digits[count++] = (char)('0' + number % 10);
+	while ((number /= 10) > 0);
+	for (size_t i = 0; i < count; i++)
+		out[i] = digits[count - 1 - i];
+	return count;
+}
+
 static bool is_digit(char byte)
 {
 	return byte >= '0' && byte <= '9';

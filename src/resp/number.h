@@ -2,7 +2,8 @@
 /*
  * The numbers of replies, and the one place that reads them. A number is believed when it is whole
  * and in its range: of "1.8E15" no 1 is left, which would be another owner's token as well.
- * After a failure the outputs are as before.
+ * After a failure the outputs are as before. And those of requests: a third of what a pair of calls
+ * computed was printf().
  */
 #ifndef LK__RESP_NUMBER_H
 #define LK__RESP_NUMBER_H
@@ -11,6 +12,11 @@
 #include <stdint.h>
 
 #include <hiredis/hiredis.h>
+
+#define LK__NUMBER_SIZE 20 /* the most digits of a number, or a sign and one less */
+
+/* Writes the number's digits, and returns how many. There is no NUL. */
+size_t lk__number_write(char out[LK__NUMBER_SIZE], uint64_t number);
 
 /* The decimal number that the text begins with, as servers write it: no blanks, no plus, no leading
  * zeros. What follows it; NULL when there is none, or none from `least` to `most`. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "resp/number.h"
 #include "sync/plain/notify.h"
 #include "sync/recipe.h"
 
@@ -32,8 +33,9 @@ static char *name_make(const char *before, const char *name, size_t name_size, c
 char *lk__derived_name(const char *prefix, const char *name, size_t name_size, size_t *size_out)
 {
 	char before[64];
-	assert(strlen(prefix) + 1 < sizeof(before));
-	snprintf(before, sizeof(before), "%s:", prefix);
+	size_t prefix_size = strlen(prefix);
+	assert(prefix_size + 1 < sizeof(before));
+	memcpy(mempcpy(before, prefix, prefix_size), ":", 2);
 	return name_make(before, name, name_size, "", !memchr(name, '{', name_size), size_out);
 }
 
@@ -81,6 +83,15 @@ bool lk__names_one_slot(const char *name, size_t name_size)
 		return memchr(name, '}', name_size) == NULL;
 	const char *close = memchr(open, '}', (size_t)(end - open));
 	return close && close > open + 1;
+}
+
+void lk__field_of(const char *client_id, uint64_t number, char field_out[LK__FIELD_SIZE])
+{
+	size_t size = strlen(client_id);
+	assert(size + 1 + LK__NUMBER_SIZE < LK__FIELD_SIZE);
+	char *end = mempcpy(field_out, client_id, size);
+	*end++ = ':';
+	end[lk__number_write(end, number)] = '\0';
 }
 
 char *lk__kept_field(const char *field, size_t *size_out)

@@ -135,6 +135,9 @@ struct lk__recipe {
 	bool (*read_message)(const char *payload, uint64_t nonce, int64_t *server_us);
 };
 
+/* "<uuid>:<number>" */
+void lk__field_of(const char *client_id, uint64_t number, char field_out[LK__FIELD_SIZE]);
+
 /* The name of the channel or key that Redisson derives: "prefix:{name}", or "prefix:name" for a
  * name with a "{". NULL when out of memory. */
 char *lk__derived_name(const char *prefix, const char *name, size_t name_size, size_t *size_out);

@@ -1,7 +1,8 @@
-/* The numbers of replies: whole and in range, or none. */
+/* The numbers of replies: whole and in range, or none; and those of requests. */
 #include "unit.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "conn/handshake.h"
@@ -33,6 +34,19 @@ static void test_whole_numbers(void **state)
 		assert_true(lk__number_read(cases[i].text, INT64_MIN, INT64_MAX, &number));
 		assert_true(number == cases[i].number);
 		assert_true(lk__reply_number(&reply, number, number, &number));
+	}
+}
+
+static void test_written(void **state)
+{
+	static const char *const cases[] = {
+		"0", "9", "10", "99", "100", "1767225600000001", "18446744073709551615"};
+	(void)state;
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		char out[LK__NUMBER_SIZE];
+		size_t size = lk__number_write(out, strtoull(cases[i], NULL, 10));
+		assert_int_equal(size, strlen(cases[i]));
+		assert_memory_equal(out, cases[i], size);
 	}
 }
 
@@ -119,6 +133,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_whole_numbers),
+		cmocka_unit_test(test_written),
 		cmocka_unit_test(test_what_is_none),
 		cmocka_unit_test(test_ranges),
 		cmocka_unit_test(test_a_time_has_microseconds),

@@ -217,7 +217,10 @@ static void test_a_script_that_is_spelled_out(void **state)
 			lk__words_text(each, "1");
 		}
 		lk__words_text(each, "EVALSHA");
-		lk__words_deadline(each);
+		if (i)
+			lk__words_text(each, "1234567890123456");
+		else
+			lk__words_deadline(each);
 		lk__words_number(each, 7);
 	}
 	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_LOCK_RELEASE, 1);
@@ -226,7 +229,6 @@ static void test_a_script_that_is_spelled_out(void **state)
 	assert_true(lk__request_spell_out(request, LK__MESSAGES_BOTH));
 	lk__request_tell(request, LK__MESSAGES_BOTH);
 	lk__request_stamp(request, 1234567890123456);
-	lk__request_stamp(wanted, 1234567890123456);
 	size_t size = lk__buffer_size(&wanted->bytes);
 	assert_int_equal(lk__buffer_size(&request->bytes), size);
 	assert_memory_equal(lk__buffer_front(&request->bytes), lk__buffer_front(&wanted->bytes),

@@ -139,7 +139,7 @@ struct lk__request *lk__change_request(const struct lk__changing *changing)
 	char field[LK__FIELD_SIZE];
 	size_t size;
 	assert(changing->number != 0 && changing->number != changing->settled);
-	snprintf(field, sizeof(field), "%s:%" PRIu64, entry->client->id, changing->number);
+	lk__field_of(entry->client->id, changing->number, field);
 	char *record = lk__record_key(target, field, &size);
 	lk__words_add(&words, target->key, target->key_size);
 	lk__words_own(&words, record, size);

@@ -2,8 +2,6 @@
 #include "drive/entry/entry.h"
 
 #include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -266,7 +264,7 @@ void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK
 	if (entry->target.recipe->field)
 		entry->target.recipe->field(entry->client->id, number, field_out);
 	else
-		snprintf(field_out, LK__FIELD_SIZE, "%s:%" PRIu64, entry->client->id, number);
+		lk__field_of(entry->client->id, number, field_out);
 }
 
 /* ---- holds ---- */
