@@ -6,6 +6,7 @@ import pathlib
 import platform
 import re
 import subprocess
+import time
 
 
 def output(*command: str) -> str:
@@ -32,6 +33,21 @@ def describe(build: pathlib.Path) -> dict:
         "nice": os.getpriority(os.PRIO_PROCESS, 0),
         "server": "private, 127.0.0.1 and unix socket, save \"\", appendonly no",
     }
+
+
+def busy_ticks() -> int:
+    """Of all cores since the start of the machine: user, nice, system, interrupts, stolen."""
+    ticks = pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+    user, nice, system, _, _, *rest = map(int, ticks)
+    return user + nice + system + sum(rest)
+
+
+def busy_cores(seconds: float) -> float:
+    """How many cores are at work meanwhile."""
+    before, begun = busy_ticks(), time.monotonic()
+    time.sleep(seconds)
+    spent = time.monotonic() - begun
+    return (busy_ticks() - before) / os.sysconf("SC_CLK_TCK") / spent
 
 
 def label() -> str:

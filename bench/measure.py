@@ -16,6 +16,7 @@ import tempfile
 import time
 
 import deployments
+import machine
 import traffic
 from deployments import Failed
 from rows import LEAST, Figure, Row
@@ -23,6 +24,7 @@ from rows import LEAST, Figure, Row
 PROGRAM_LIMIT_S = 900  # the longest holds a million locks for 300 s
 START_LIMIT_S = 10
 COUNTED_ROUNDS = 20  # of a side, where its traffic is counted
+LOOK_S = 0.1  # for each look at what else the machine does
 
 
 class Bench:
@@ -235,16 +237,19 @@ def against(row: Row) -> Row:
 
 
 def measure(bench: Bench, row: Row) -> dict:
-    """The sides in turn, as often as asked for, and the medians."""
-    ours, floor = [], []
+    """The sides in turn, as often as asked for, and the medians. Between them no program of ours
+    runs, so what is busy then is other work."""
+    ours, floor, others = [], [], []
     row = against(row) if bench.against else row
-    load = os.getloadavg()[0]
+    load, look_s = os.getloadavg()[0], LOOK_S / 10 if bench.quick else LOOK_S
     with kept_apart(bench, row), nodes(bench, row), deployed(bench, row):
         base_side = bench.of_build(bench.against or bench.build)
         for _ in range(1 if bench.quick else row.runs or bench.runs):
+            others.append(machine.busy_cores(look_s))
             if row.floor:
                 floor.append(run_side(base_side, row, row.floor))
             ours.append(run_side(bench, row, row.ours))
+        others.append(machine.busy_cores(look_s))
     middle, base = medians(ours), medians(floor) if floor else {}
     missing = [figure.key for figure in row.figures if figure.key not in middle]
     if missing:
@@ -252,6 +257,7 @@ def measure(bench: Bench, row: Row) -> dict:
     return {"name": row.name, "title": row.title, "beside": row.beside,
             "commands": {"ours": " ".join(row.ours), "floor": " ".join(row.floor or [])},
             "settings": row.quick if bench.quick else row.full, "load_1m_before": load,
+            "others_cores": round(statistics.mean(others), 3),
             "figures": [judge(figure, middle[figure.key], base.get(figure.key))
                         for figure in row.figures],
             "median": {"ours": middle, "floor": base}, "runs": {"ours": ours, "floor": floor}}

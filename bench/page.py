@@ -5,6 +5,8 @@ import pathlib
 import subprocess
 import tempfile
 
+IDLE_CORES = 0.1  # other work that takes no more leaves a machine idle
+
 PICTURE = [  # row, figure, what the bar says; the ratio that is better when it is higher
     ("pair-tcp", "p50_us", "1 thread"), ("pair-unix", "p50_us", "1 thread, unix"),
     ("pair-tcp-no-wait", "p50_us", "1 thread, release not waited for"),
@@ -53,17 +55,41 @@ def plain(result: dict) -> str:
     return "\n".join(lines)
 
 
-def table(beside: str, rows: list[dict]) -> list[str]:
-    lines = [f"| what | figure | {beside} | Lockkeeper | ratio | target | reached |",
-             "|---|---|--:|--:|--:|--:|---|"]
+def session(document: dict, row: dict) -> tuple[str, str]:
+    """When a row was measured, and on what, with what."""
+    facts = document | row
+    about, versions = facts["machine"], facts["versions"]
+    priority = f"; server and programs at nice {facts['nice']}" if facts["nice"] else ""
+    return facts["date"], (
+        f"{about['cpu']}, {about['cores']} cores, {about['system']} {about['kernel']}; "
+        f"{versions['redis'].split(' sha=')[0]}; {versions['lockkeeper']}; "
+        f"{versions['compiler']}; hiredis {versions['hiredis']}{priority}")
+
+
+def sessions(document: dict) -> list[tuple[str, str]]:
+    return sorted({session(document, row) for row in document["rows"]})
+
+
+def other_work(row: dict) -> str:
+    cores = row.get("others_cores")
+    if cores is None:
+        return f"load {row['load_1m_before']:.1f}"
+    return "idle" if cores <= IDLE_CORES else f"{cores:.1f} cores busy"
+
+
+def table(beside: str, rows: list[dict], document: dict) -> list[str]:
+    lines = [f"| what | figure | {beside} | Lockkeeper | ratio | target | reached | taken |",
+             "|---|---|--:|--:|--:|--:|---|---|"]
+    order = sessions(document)
     for row in rows:
         title = row["title"]
+        taken = f"{order.index(session(document, row)) + 1}, {other_work(row)}"
         for figure in row["figures"]:
             unit = f" ({figure['unit']})" if figure["unit"] else ""
             lines.append(f"| {title} | `{figure['key']}`{unit} | {number(figure['floor'])} | "
                          f"{number(figure['ours'])} | {ratio(figure)} | {target(figure)} | "
-                         f"{verdict(figure)} |")
-            title = ""
+                         f"{verdict(figure)} | {taken} |")
+            title = taken = ""
     return lines
 
 
@@ -72,31 +98,31 @@ def tables(document: dict) -> list[str]:
     sorts: dict[str, list[dict]] = {}
     for row in document["rows"]:
         sorts.setdefault(row["beside"], []).append(row)
-    return [line for beside, rows in sorts.items() for line in ["", *table(beside, rows)]]
+    return [line for beside, rows in sorts.items()
+            for line in ["", *table(beside, rows, document)]]
 
 
-def later(document: dict) -> str:
-    """Which rows were measured again, and when."""
-    names: dict[str, list[str]] = {}
-    for row in document["rows"]:
-        if "date" in row:
-            names.setdefault(row["date"], []).append(row["name"])
-    return "".join(f" Measured again {date}: {', '.join(rows)}." for date, rows in names.items())
+def about(document: dict, results: pathlib.Path) -> list[str]:
+    """What the tables have in common, and a list of when and on what machines they were taken."""
+    lines = [f"Medians of {document['runs_a_side']} runs per side, in turn. All runs: "
+             f"[{results.name}](../{results}). The column *taken* has the number of the entry in "
+             f"this list that says when and on which machine, and whether that was idle: `idle` if "
+             f"between the runs other work took at most {IDLE_CORES} cores, else how many it took. "
+             "For rows from before this was measured it has the load average at their start, "
+             "which counts the work of the row before, too.", ""]
+    known = ""
+    for place, (date, facts) in enumerate(sessions(document), 1):
+        lines.append(f"{place}. {date}: {'as before' if facts == known else facts}.")
+        known = facts
+    return lines
 
 
 def write_page(docs: pathlib.Path, document: dict, results: pathlib.Path) -> None:
-    """The table goes below the line in the page; the text above it is written by hand."""
+    """The tables go below the line in the page; the text above it is written by hand."""
     path = docs / "performance.md"
     mark = "<!-- below: made by `make bench` -->"
     head = path.read_text().split(mark)[0] if path.exists() else "# Performance\n\n"
-    about, versions = document["machine"], document["versions"]
-    priority = f"Server and programs at nice {document['nice']}. " if document["nice"] else ""
-    facts = (f"Measured {document['date']}: {about['cpu']}, {about['cores']} cores, "
-             f"{about['system']} {about['kernel']}; {versions['redis'].split(' sha=')[0]}; "
-             f"{versions['lockkeeper']}; {versions['compiler']}; hiredis {versions['hiredis']}. "
-             f"{priority}Medians of {document['runs_a_side']} runs per side, in turn. All runs: "
-             f"[{results.name}](../{results}).{later(document)}")
-    path.write_text("\n".join([head + mark, "", facts, *tables(document), ""]))
+    path.write_text("\n".join([head + mark, "", *about(document, results), *tables(document), ""]))
 
 
 def write_picture(docs: pathlib.Path, document: dict) -> None:
