@@ -87,7 +87,8 @@ demo: packages-run all
 	ninja -C "$(BUILD)" demo-programs
 	$(PYTHON) demo/demo.py --build $(BUILD)
 
-# Figures beside bare hiredis programs, into bench/results.
+# Figures beside bare hiredis programs, and other libraries where Go and Node are installed, into
+# bench/results.
 bench: packages-bench all
 	ninja -C "$(BUILD)" bench-programs
 	$(PYTHON) bench/run.py --build $(BUILD)

@@ -1,9 +1,14 @@
-"""Results for people: lines on the terminal, docs/performance.md, and the picture by gnuplot."""
+"""Results for people: lines on the terminal, docs/performance.md, and the pictures by gnuplot."""
 from __future__ import annotations
 
+import collections
 import pathlib
+import statistics
 import subprocess
 import tempfile
+
+from peer_programs import PROGRAMS
+from rows import PEER_THREADS
 
 IDLE_CORES = 0.1  # other work that takes no more leaves a machine idle
 
@@ -114,7 +119,9 @@ def about(document: dict, results: pathlib.Path) -> list[str]:
     for place, (date, facts) in enumerate(sessions(document), 1):
         lines.append(f"{place}. {date}: {'as before' if facts == known else facts}.")
         known = facts
-    return lines
+    measured = {row["beside"] for row in document["rows"]}
+    missing = [name for name in document.get("not_there", []) if name not in measured]
+    return lines + (["", f"Not installed there: {', '.join(missing)}."] if missing else [])
 
 
 def write_page(docs: pathlib.Path, document: dict, results: pathlib.Path) -> None:
@@ -122,7 +129,9 @@ def write_page(docs: pathlib.Path, document: dict, results: pathlib.Path) -> Non
     path = docs / "performance.md"
     mark = "<!-- below: made by `make bench` -->"
     head = path.read_text().split(mark)[0] if path.exists() else "# Performance\n\n"
-    path.write_text("\n".join([head + mark, "", *about(document, results), *tables(document), ""]))
+    picture = ["", "![Beside other libraries](peers.svg)"] if peer_points(document) else []
+    path.write_text("\n".join([head + mark, "", *about(document, results), *picture,
+                               *tables(document), ""]))
 
 
 def write_picture(docs: pathlib.Path, document: dict) -> None:
@@ -155,12 +164,85 @@ plot "-" using (0.5+($2-0.5)/2):0:(($2-0.5)/2):(0.35):ytic(1) with boxxyerror lc
      "-" using 2:0:3 with labels left offset 0.5,0
 """
     block = "\n".join(bars) + "\ne\n"
+    run_gnuplot(script + block + block)
+
+
+def in_one_run(document: dict) -> dict[str, dict]:
+    """The rows by their names, of the one session that measured most of those beside others:
+    machines and days do not compare."""
+    taken = {row["name"]: session(document, row) for row in document["rows"]}
+    counts = collections.Counter(taken[row["name"]] for row in document["rows"]
+                                 if row["beside"] in PROGRAMS)
+    most = max(counts, key=lambda when: (counts[when], when), default=None)
+    return {row["name"]: row for row in document["rows"] if taken[row["name"]] == most}
+
+
+def peer_points(document: dict) -> dict[str, list[tuple[int, float, float]]]:
+    """For each library: (callers at once, pairs a second, p99 in us). Ours was measured beside each
+    of the others: the median of that."""
+    points: dict[str, list[tuple[int, float, float]]] = {}
+    rows = in_one_run(document)
+    for threads in PEER_THREADS:
+        beside = {peer: rows[f"{peer}-{threads}"]["median"] for peer in PROGRAMS
+                  if f"{peer}-{threads}" in rows}
+        if not beside:
+            continue
+        sides = {"Lockkeeper": [median["ours"] for median in beside.values()]}
+        bare = rows.get(f"threads-{threads}" if threads > 1 else "pair-tcp")
+        if bare:
+            sides["bare hiredis"] = [bare["median"]["floor"]]
+        sides |= {peer: [median["floor"]] for peer, median in beside.items()}
+        for name, sides_of in sides.items():
+            points.setdefault(name, []).append((threads, *(
+                statistics.median(side[key] for side in sides_of)
+                for key in ("pairs_s", "p99_us"))))
+    return points
+
+
+def run_gnuplot(script: str) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".gnuplot") as file:
-        file.write(script + block + block)
+        file.write(script)
         file.flush()
         subprocess.run(["gnuplot", file.name], check=True)
 
 
-def write(docs: pathlib.Path, document: dict, results: pathlib.Path) -> None:
+def write_peers_picture(docs: pathlib.Path, document: dict) -> None:
+    points = peer_points(document)
+    blocks = "".join(f"$line{at} << EOD\n" + "".join(f"{n} {pairs:.6g} {p99:.6g}\n"
+                                                     for n, pairs, p99 in line) + "EOD\n"
+                     for at, line in enumerate(points.values()))
+    width = {"Lockkeeper": 4}
+
+    def plot(column: int) -> str:
+        return "plot " + ", ".join(
+            f'$line{at} using 1:{column} with linespoints lw {width.get(name, 2)} title "{name}"'
+            for at, name in enumerate(points))
+    run_gnuplot(f"""
+set terminal svg size 800,720 font "sans-serif,13" background "#ffffff"
+set output "{docs / 'peers.svg'}"
+set multiplot layout 2,1 title "Acquire and release, each caller a name of its own"
+set logscale x 2
+set xrange [{PEER_THREADS[0] * 0.9}:{PEER_THREADS[-1] * 1.1}]
+set xtics ({", ".join(str(threads) for threads in PEER_THREADS)})
+set tics nomirror
+set grid lc rgb "#dddddd"
+set key outside right samplen 2
+set xlabel "callers at once (threads, goroutines, asynchronous loops)"
+{blocks}set ylabel "pairs a second"
+set yrange [0:*]
+{plot(2)}
+set ylabel "p99 of a pair, µs"
+set logscale y
+set yrange [*:*]
+{plot(3)}
+""")
+
+
+def write(docs: pathlib.Path, document: dict, results: pathlib.Path) -> list[str]:
+    """Answers what it has written."""
     write_page(docs, document, results)
     write_picture(docs, document)
+    if not peer_points(document):
+        return ["performance.md", "performance.svg"]
+    write_peers_picture(docs, document)
+    return ["performance.md", "performance.svg", "peers.svg"]

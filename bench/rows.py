@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
+from peer_programs import PROGRAMS
+
 LEAST, MOST = "at least", "at most"
 
 
@@ -35,6 +37,8 @@ class Row:
     counted: bool = False  # also the traffic of a round over {tcp}
     apart: bool = False  # the server is kept on core 0, the programs keep to core 1
     beside: str = "bare hiredis"  # what `floor` runs: heads its column in the page
+    peer: str = ""  # of peer_programs.py: what `floor` runs is that, which may not be there
+    in_quick: bool = True  # a quick run of all has it too
 
 
 PAIR_LENGTH = {"full": {"ms": 1500}, "quick": {"ms": 200}}
@@ -305,8 +309,36 @@ def kind_rows() -> list[Row]:
     ]
 
 
+PEER_THREADS = (1, 2, 4, 8, 16, 64)
+
+
+def peer_row(peer: str, threads: int) -> Row:
+    words = ["{tcp}", str(threads), "{ms}"]
+    bound = 1.1 if (peer, threads) == ("rueidislock", 64) else None
+    figures = [Figure("pairs_s", "/s", bound, LEAST), Figure("p50_us", "µs"),
+               Figure("p99_us", "µs"), Figure("cpu_us", "µs"), Figure("connections", "")]
+    return Row(f"{peer}-{threads}", f"{threads} at once on separate names, one client",
+               ["ours-pairs", *words], [PROGRAMS[peer], *words], figures, **PAIR_LENGTH,
+               beside=peer, peer=peer, in_quick=threads == 8)
+
+
+def peer_hot_row(peer: str, threads: int) -> Row:
+    words = ["{tcp}", str(threads), "{ms}"]
+    return Row(f"{peer}-hot-{threads}", f"one hot lock, {threads} at once, hold 0",
+               ["ours-hot", *words], [PROGRAMS[peer], *words, "hot"],
+               [Figure("grants_s", "/s"), Figure("fewest", ""), Figure("most", ""),
+                Figure("cpu_us", "µs")], **PAIR_LENGTH, beside=peer, peer=peer)
+
+
+def peer_rows() -> list[Row]:
+    """Other libraries: their goroutines and asynchronous loops beside our threads."""
+    return [row for peer in PROGRAMS
+            for row in (*(peer_row(peer, threads) for threads in PEER_THREADS),
+                        peer_hot_row(peer, 8))]
+
+
 def all_rows() -> list[Row]:
     through = [*(deployment_row(name) for name in ("sentinel", "cluster")), masters_row(64),
                *(found_row(name) for name in ("sentinel", "cluster"))]
     return [*pair_rows(), *through, *async_rows(), hot_row(8), hot_row(64), *share_rows(),
-            *kind_rows(), *other_rows()]
+            *kind_rows(), *other_rows(), *peer_rows()]

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Figures of the library beside bare hiredis programs, as ratios in one run.
+"""Figures of the library beside bare hiredis programs and other libraries, as ratios in one run.
 
 usage: run.py --build DIR [--quick] [--only ROW[,ROW…] [--update]] [--runs N] [--results DIR]
               [--against DIR] [--list]
 
-Both sides are run in turn, so that what else the machine does falls on both. Results, a picture and
+Both sides are run in turn, so that what else the machine does falls on both. Results, pictures and
 the page docs/performance.md are written by a full run of all rows; --quick only shows that each
-row gives figures. With --against, another build takes the place of the floor. Exit status: 0 also
-when a target is missed, 1 when a row gave no figures.
+program gives figures. With --against, another build takes the place of the floor. Rows beside
+another library (bench/peers) are skipped, with the reason, where it cannot be had. Exit status: 0
+also when a target is missed, 1 when a row gave no figures.
 """
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ import sys
 
 import machine
 import page
+import peer_programs
 from measure import Failed, measure, prepared
 from rows import all_rows
 
@@ -51,6 +53,17 @@ def chosen(names: str | None) -> list:
     return [rows[name] for name in names.split(",")]
 
 
+def available(options: argparse.Namespace, rows: list) -> tuple[list, dict[str, str]]:
+    """The rows that can be measured here, and which other libraries cannot be had, and why. Two
+    builds of ours are compared without other libraries."""
+    if options.quick and not options.only:
+        rows = [row for row in rows if row.in_quick]
+    if options.against:
+        return [row for row in rows if not row.peer], {}
+    missing = peer_programs.built(options.build, {row.peer for row in rows if row.peer})
+    return [row for row in rows if row.peer not in missing], missing
+
+
 def as_text(document: dict) -> str:
     """JSON with a line for each member, and for each row."""
     lines = [f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
@@ -61,14 +74,14 @@ def as_text(document: dict) -> str:
 
 def write(path: pathlib.Path, document: dict, options: argparse.Namespace) -> None:
     path.write_text(as_text(document))
-    page.write(ROOT / "docs", document, path.relative_to(options.results.parent.parent))
-    print(f"\nwritten: {path.name}, docs/performance.md, docs/performance.svg")
+    pages = page.write(ROOT / "docs", document, path.relative_to(options.results.parent.parent))
+    print(f"\nwritten: {path.name}, {', '.join(f'docs/{name}' for name in pages)}")
 
 
-def keep(options: argparse.Namespace, results: list[dict]) -> None:
+def keep(options: argparse.Namespace, results: list[dict], missing: dict[str, str]) -> None:
     now = datetime.datetime.now(datetime.timezone.utc)
     document = {"date": now.strftime("%Y-%m-%d %H:%M UTC"), **machine.describe(options.build),
-                "runs_a_side": options.runs, "rows": results}
+                "runs_a_side": options.runs, "not_there": list(missing), "rows": results}
     options.results.mkdir(parents=True, exist_ok=True)
     write(options.results / f"{now:%Y-%m-%d}-{machine.label()}.json", document, options)
 
@@ -91,7 +104,10 @@ def main() -> int:
     if options.list:
         print("\n".join(f"{row.name:20} {row.title}" for row in rows))
         return 0
-    results, failures = [], 0
+    rows, missing = available(options, rows)
+    for peer, reason in missing.items():
+        print(f"{peer}: SKIPPED: {reason}", flush=True)
+    results, failed = [], []
     other = options.against.resolve() if options.against else None
     with prepared(options.build.resolve(), options.quick, options.runs, other) as bench:
         for row in rows:
@@ -99,15 +115,17 @@ def main() -> int:
                 results.append(measure(bench, row))
                 print(page.plain(results[-1]), flush=True)
             except (Failed, OSError, ValueError) as failure:
-                failures += 1
+                failed.append(row)
                 print(f"{row.name}: NO FIGURES: {failure}", flush=True)
-    writes = not failures and not options.against
+    # What another library does not do costs its own row alone.
+    writes = not options.against and all(row.peer for row in failed)
     if writes and not options.quick and not options.only:
-        keep(options, results)
+        keep(options, results, missing)
     if writes and options.only and options.update:
         update(options, results)
-    print(f"{len(results)} passed, {failures} failed")
-    return 1 if failures else 0
+    skipped = f", {len(missing)} other libraries skipped" if missing else ""
+    print(f"{len(results)} passed, {len(failed)} failed{skipped}")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
