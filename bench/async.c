@@ -71,13 +71,16 @@ static void warm_up(struct run *run)
 }
 
 /* For a time, and until there is a pair to show for each name. */
-static void measure(struct run *run, int64_t length_ns, double *seconds_out, double *cpu_us_out)
+static void measure(struct run *run, int64_t length_ns, double *seconds_out, double *cpu_us_out,
+		    long *switches_out)
 {
 	int64_t begun_ns = bench_now_ns(), now_ns = begun_ns;
 	double cpu_us = bench_cpu_us();
+	long switches = bench_switches();
 	while (now_ns - begun_ns < length_ns || run->done < run->count)
 		now_ns = turn(run);
 	*cpu_us_out = bench_cpu_us() - cpu_us;
+	*switches_out = bench_switches() - switches;
 	*seconds_out = (double)(now_ns - begun_ns) / 1e9;
 }
 
@@ -96,7 +99,8 @@ int bench_async(int argc, char **argv, const struct bench_async_side *side)
 	warm_up(&run);
 
 	double seconds, cpu_us;
-	measure(&run, length_ns, &seconds, &cpu_us);
+	long switches;
+	measure(&run, length_ns, &seconds, &cpu_us, &switches);
 	double pairs = (double)run.answers / 2;
 	long connections = side->connections();
 	run.ending = true;
@@ -104,9 +108,10 @@ int bench_async(int argc, char **argv, const struct bench_async_side *side)
 		turn(&run);
 	side->stop();
 	printf("{\"pairs_s\": %.1f, \"p50_us\": %.2f, \"p99_us\": %.2f, \"cpu_us\": %.3f, "
-	       "\"connections\": %ld}\n",
+	       "\"switches\": %.3f, \"connections\": %ld}\n",
 	       pairs / seconds, bench_samples_us(&run.samples, 0.5),
-	       bench_samples_us(&run.samples, 0.99), cpu_us / pairs, connections);
+	       bench_samples_us(&run.samples, 0.99), cpu_us / pairs, (double)switches / pairs,
+	       connections);
 	free(run.pairs);
 	return 0;
 }
