@@ -292,8 +292,11 @@ class Cell:
             until_ns = answer.get("deadline_ns", until_ns)
         else:
             until_ns = None
+        states = [wanted]
+        if self.operation.name == "kept" and len(wanted) > 1:  # on one of several nodes it is freed
+            states.append(self.recording.final)
         if name != "forced":  # who has not heard of it has the lock again, until he releases it
-            self.expect([wanted], f"the copy that strayed, {name or 'alone'}", until_ns)
+            self.expect(states, f"the copy that strayed, {name or 'alone'}", until_ns)
 
     def judge_end(self, done: bool) -> None:
         """What is held is given back; then nothing is left that was not there before."""

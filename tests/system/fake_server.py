@@ -89,6 +89,18 @@ class FakeServer:
         micros = int(time.time() * 1e6)
         return [b"%d" % (micros // 1_000_000), b"%d" % (micros % 1_000_000)]
 
+    def do_exists(self, _client, _key):
+        return 0
+
+    def do_type(self, _client, _key):
+        return "none"
+
+    def do_get(self, _client, _key):
+        return None
+
+    def do_pttl(self, _client, _key):
+        return -2
+
     def do_dbsize(self, _client):
         return 0
 

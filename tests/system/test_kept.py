@@ -85,7 +85,7 @@ def test_a_forced_release_between_the_grant_and_its_answer(server, proxy, make_k
     for number, name in enumerate(("other", "kept")):
         stranger.call("acquire", name).ok()
         keeper.say("acquire", name, thread="t-" + name)  # the first one reads all messages
-        until(lambda more=number: len(server.channels()) > more, 5)
+        until(lambda more=number: len(server.channels()) > 2 * more + 1, 5, "its turn's, too")
     until(keeper.is_asleep, 5)
     gate = threading.Event()
     proxy.rule = once = Once(lambda m: m.reply and m.what == "acquire" and m.lock == b"kept",
