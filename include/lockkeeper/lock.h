@@ -45,8 +45,8 @@
  *
  * FAIRNESS. Threads of one client form one queue, first come, first served. The lock passes along
  * that queue for at most 10 ms at a time, then other processes get a chance. A release wakes the
- * client that has waited longest; a newcomer may take a free lock before it. docs/kinds.md says for
- * which kinds, and what Java's waiters do.
+ * client that has waited longest; one that gives up then passes its turn on. A newcomer may take a
+ * free lock before it. docs/kinds.md says for which kinds, and what Java's waiters do.
  *
  * KEPT AFTER THE RELEASE. With `keep_ms` in its options the last release gives the lock up, and
  * keeps it from everybody for so long, this owner and this client included. So a job that several

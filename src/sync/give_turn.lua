@@ -3,7 +3,8 @@
 -- have no turn: Java's, and ours that have only begun to listen. They are told "00", which Java
 -- reads as the 0 that it sends itself; ours that have a turn stay where they are. If nobody has a
 -- turn, the message is "0", which wakes all. If all who listen have one, there is none: it would
--- wake each for nothing. `loud`: there is one all the same.
+-- wake each for nothing. `loud`: there is one all the same. `first_word`: what the first one is
+-- told; nil: 'now', and the one behind it 'soon'.
 --
 -- Of a long order the front is looked at, and now and then the whole. One further back whose client
 -- is dead is found only then; until then it may hide one that listens and has no turn.
@@ -12,7 +13,7 @@
 --
 -- Gives: give_turn
 --include "turns.lua" gives turns_of, TAKEN
-local function give_turn(lock, channel, loud)
+local function give_turn(lock, channel, loud, first_word)
 	local front, most = 32, 1000
 	local turns, names = turns_of(lock), {channel}
 	local count = redis.pcall('ZCARD', turns)
@@ -33,7 +34,7 @@ local function give_turn(lock, channel, loud)
 	-- Where the user may not ask, the messages have to tell.
 	local counts = redis.pcall('PUBSUB', 'NUMSUB', unpack(names))
 	local all = not counts.err and counts[2]
-	local others, each, said, word = all, 1, '0', 'now'
+	local others, each, said, word = all, 1, '0', first_word or 'now'
 	for i = 2, all and #names or 0 do
 		others, each = others - counts[2 * i], math.max(each, counts[2 * i])
 	end
@@ -45,7 +46,8 @@ local function give_turn(lock, channel, loud)
 				break
 			end
 		end
-		if heard == 0 or word == 'now' then
+		if heard == 0 or (word == 'now' and
+			type(redis.pcall('ZADD', turns, 'XX', TAKEN, id)) ~= 'number') then
 			redis.pcall('ZREM', turns, id)
 		end
 		if word and heard > 0 then
@@ -53,7 +55,7 @@ local function give_turn(lock, channel, loud)
 			word = word == 'now' and 'soon' or nil
 		end
 	end
-	for _, id in ipairs(done_with) do -- it was the one that releases
+	for _, id in ipairs(done_with) do -- it was the one that releases, or has not come
 		redis.pcall('ZREM', turns, id)
 	end
 	local behind = each * (count - #ids - #done_with)

@@ -1,8 +1,8 @@
 -- Those who wait for a lock, in the order in which they began to.
 --
---   turns_of   a sorted set: id → since when it waits, server time in us; TAKEN: it has the lock,
---              and may still listen. Each puts itself there again whenever it looks
---              (look_again_ms); the set is gone when none does.
+--   turns_of   a sorted set: id → since when it waits, server time in us; TAKEN: it was told of
+--              its turn, or has the lock, and may still listen. Each puts itself there again
+--              whenever it looks (look_again_ms); the set is gone when none does.
 --
 -- The set's name is made of the lock's, and is in its slot. It is not one of KEYS: a user who may
 -- not touch it has the lock all the same, and is woken by each release, as Java is.

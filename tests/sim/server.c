@@ -193,13 +193,6 @@ static void wait_turn(const char *name, const char *id, const char *since_us)
 	turn->since_us = atoll(since_us);
 }
 
-static void end_turn(const char *name, const char *id)
-{
-	struct turn *turn = turn_of(name, id);
-	if (turn)
-		turn->id[0] = '\0';
-}
-
 static void end_taken(const char *name)
 {
 	for (size_t i = 0; i < TURNS_MAX; i++)
@@ -246,21 +239,43 @@ static struct turn *first_turn(const char *name)
 	return first;
 }
 
-static int give_turn(const char *name, const char *channel)
+/* `now`: not only the one behind the first is told to look soon. */
+static int give_turn(const char *name, const char *channel, bool now)
 {
 	struct turn *turn;
 	char own[128];
 	int all = listeners(channel), others = listeners_without_turn(name, channel);
 	bool told = false;
 	end_taken(name);
-	while ((turn = first_turn(name)) != NULL) {
-		int heard = publish(turn_channel(turn, channel, own), told ? "soon" : "now");
-		if (told && heard > 0)
-			break;
-		turn->id[0] = '\0';
+	while ((turn = first_turn(name)) != NULL && turn->since_us != TAKEN) {
+		int heard = publish(turn_channel(turn, channel, own), now ? "now" : "soon");
 		told |= heard > 0;
+		if (heard > 0 && !now)
+			break;
+		if (heard > 0)
+			turn->since_us = TAKEN;
+		else
+			turn->id[0] = '\0';
+		now = now && heard == 0;
 	}
 	return told && others <= 0 ? -1 - all : publish(channel, told ? "00" : "0");
+}
+
+/* Its place goes; if it was its turn and the lock is free, the next one has it. */
+static int leave_turn(const char *name, const char *id, const char *channel)
+{
+	const struct turn *first = first_turn(name);
+	struct turn *turn = turn_of(name, id);
+	if (!turn)
+		return 0;
+	bool told = turn->since_us == TAKEN, is_first = turn == first, others_told = false;
+	turn->id[0] = '\0';
+	for (size_t i = 0; i < TURNS_MAX; i++)
+		others_told |= *server.turns[i].id && server.turns[i].since_us == TAKEN &&
+			       strcmp(server.turns[i].name, name) == 0;
+	if (key_find(name) || (!told && !is_first))
+		return 0;
+	return give_turn(name, channel, told || !others_told);
 }
 
 /* ---- the scripts of src/sync/lock/ ---- */
@@ -318,7 +333,7 @@ static void lock_release(struct sim_link *link, const char *name, const char **a
 		return;
 	}
 	key->owner[0] = '\0';
-	say(link, ":%d\r\n", give_turn(name, arguments[1]));
+	say(link, ":%d\r\n", give_turn(name, arguments[1], true));
 }
 
 static void lock_exchange(struct sim_link *link, const char *name, const char **arguments)
@@ -382,6 +397,9 @@ static void run_script(const struct command *command)
 	case LK__SCRIPT_LOCK_EXCHANGE:
 		lock_exchange(link, names[0], arguments);
 		break;
+	case LK__SCRIPT_TURNS_LEAVE:
+		say(link, ":%d\r\n", leave_turn(names[0], arguments[0], arguments[1]));
+		break;
 	case LK__SCRIPT_LOCK_RENEW:
 		lock_renew(link, keys, names, arguments);
 		break;
@@ -437,18 +455,6 @@ static void subscribe(const struct command *command, bool on)
 	    strlen(channel), channel, channel_count(peer));
 }
 
-static void leave_turn(const struct command *command)
-{
-	const char *prefix = "lockkeeper_turns:{", *key = command->words[1];
-	char name[64];
-	if (strncmp(key, prefix, strlen(prefix)) != 0)
-		sim_fail("ZREM of %s", key);
-	snprintf(name, sizeof(name), "%.*s", (int)strcspn(key + strlen(prefix), "}"),
-		 key + strlen(prefix));
-	end_turn(name, command->words[2]);
-	say(command->peer->link, ":1\r\n");
-}
-
 static void obey(const struct command *command)
 {
 	const char *verb = command->words[0];
@@ -465,8 +471,6 @@ static void obey(const struct command *command)
 		subscribe(command, true);
 	else if (strcmp(verb, "UNSUBSCRIBE") == 0)
 		subscribe(command, false);
-	else if (strcmp(verb, "ZREM") == 0)
-		leave_turn(command);
 	else if (strcmp(verb, "CLIENT") == 0)
 		say(link, "+OK\r\n");
 	else if (strcmp(verb, "HELLO") == 0)

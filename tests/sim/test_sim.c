@@ -8,7 +8,10 @@
  * waited for; what was released is free for the next try, also if nobody waited for the release;
  * and in the end nothing may be left.
  *
- * usage: test_sim [SEED [COUNT]]   one seed, and what happens in it; or so many from it on
+ * And a crowd in a calm world: two threads of each client come back at once, and many of them leave
+ * about when they are told that it is their turn.
+ *
+ * usage: test_sim [crowd] [SEED [COUNT]]   one seed, and what happens in it; or so many from it on
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,6 +35,8 @@
 #define CLIENTS 2
 #define WORKERS 4 /* of all clients; the last is the only one of its client */
 #define ROUNDS 6
+#define CROWD_SEEDS (SEEDS / 5)
+#define CROWD_ROUNDS 40
 #define KEY "lock"
 #define WATCHDOG_MS 600
 #define COMMAND_MS 300
@@ -57,6 +62,7 @@ static int waiting, ended, losers;  /* workers; those who could not release */
 static int64_t free_since_ns;
 static bool unanswered; /* a try of the last worker's */
 static int connections; /* for scripts, at most */
+static bool crowd;
 
 /* ---- what must hold ---- */
 
@@ -73,6 +79,7 @@ static void claim(const struct worker *worker, int64_t deadline_ns)
 			 holder->number);
 	holder = worker;
 	held_until_ns = deadline_ns;
+	free_since_ns = sim_now_ns();
 }
 
 /* Whether it still holds, by what the library says. */
@@ -132,7 +139,7 @@ static void check_truth(const struct worker *worker, int code, int64_t begun_ns)
 	int64_t since_ns = 0;
 	const char *owner = sim_server_owner(KEY, &since_ns);
 	bool told = code != 0 && code != LK_EMAYBEHELD;
-	bool known = worker->number == WORKERS - 1 && resent(worker->client) == 0;
+	bool known = !crowd && worker->number == WORKERS - 1 && resent(worker->client) == 0;
 	unanswered |= worker->number == WORKERS - 1 && code == LK_EMAYBEHELD;
 	if (told && known && !unanswered && owner && strncmp(owner, id, strlen(id)) == 0 &&
 	    since_ns >= begun_ns)
@@ -159,7 +166,9 @@ static void work(const struct worker *worker, lk_lock *lock)
 	lk_error error = {.code = 0};
 	if (!keep(worker, lock) && !sim_has(SIM_PREEMPTS))
 		sim_fail("a grant was over when the call returned");
-	for (int64_t steps = sim_between(0, 3); steps > 0; steps--) {
+	if (crowd)
+		sim_sleep(sim_between(0, 2000) * SIM_US);
+	for (int64_t steps = crowd ? 0 : sim_between(0, 3); steps > 0; steps--) {
 		sim_sleep(sim_between(0, WATCHDOG_MS / 2) * SIM_MS);
 		keep(worker, lock);
 	}
@@ -181,6 +190,8 @@ static void round_of(const struct worker *worker, lk_lock *lock)
 	lk_error error = {.code = 0};
 	int64_t begun_ns = sim_now_ns(), stalled_ns = sim_stalled_ns();
 	int64_t wait_ms = sim_chance(200) ? 0 : sim_between(1, 1500);
+	if (crowd)
+		wait_ms = sim_chance(500) ? sim_between(1, 8) : 1500;
 	/* In a calm world what is held lasts: longer than the steps of work(). */
 	options.lease_ms = sim_chance(500) ? 0 : is_calm() ? 3000 : sim_between(100, LEASE_MOST_MS);
 	waiting++;
@@ -192,7 +203,8 @@ static void round_of(const struct worker *worker, lk_lock *lock)
 	check_truth(worker, rc, begun_ns);
 	if (rc == 0)
 		work(worker, lock);
-	sim_sleep(sim_between(0, sim_chance(200) ? 400 : 50) * SIM_MS);
+	if (!crowd)
+		sim_sleep(sim_between(0, sim_chance(200) ? 400 : 50) * SIM_MS);
 }
 
 /* Another connection, as for a crowd; or one that is not in use is closed, as after a long time. */
@@ -254,8 +266,8 @@ static void *worker_main(void *argument)
 {
 	const struct worker *worker = argument;
 	lk_lock *lock = lock_new(worker, KEY), *own = lock_new(worker, worker->own);
-	for (int i = 0; lock && own && i < ROUNDS; i++) {
-		if (sim_chance(500))
+	for (int i = 0; lock && own && i < (crowd ? CROWD_ROUNDS : ROUNDS); i++) {
+		if (!crowd && sim_chance(500))
 			own_round(worker, own);
 		round_of(worker, lock);
 	}
@@ -305,7 +317,8 @@ static void *run_main(void *argument)
 		if (lk_client_open(&clients[i], url, &error) < 0)
 			sim_fail("lk_client_open: %s", error.message);
 	for (int i = 0; i < WORKERS; i++) {
-		workers[i] = (struct worker){.number = i, .client = clients[i == WORKERS - 1]};
+		workers[i] = (struct worker){
+			.number = i, .client = clients[crowd ? i % CLIENTS : i == WORKERS - 1]};
 		snprintf(workers[i].own, sizeof(workers[i].own), "own-%d", i);
 		workers[i].task = sim_spawn(worker_main, &workers[i]);
 	}
@@ -333,7 +346,7 @@ static void run(uint64_t seed, bool verbose)
 	waiting = ended = losers = 0;
 	free_since_ns = 0;
 	unanswered = false;
-	sim_begin(seed, seed % 8, verbose);
+	sim_begin(seed, crowd ? 0 : seed % 8, verbose);
 	sim_door_begin();
 	sim_network_begin();
 	sim_server_begin();
@@ -358,6 +371,15 @@ static void test_thousand_seeds(void **state)
 		run(seed, false);
 }
 
+static void test_crowd(void **state)
+{
+	(void)state;
+	crowd = true;
+	for (uint64_t seed = 1; seed <= CROWD_SEEDS; seed++)
+		run(seed, false);
+	crowd = false;
+}
+
 static void test_same_seed_same_course(void **state)
 {
 	(void)state;
@@ -374,7 +396,11 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_same_seed_same_course),
 		cmocka_unit_test(test_thousand_seeds),
+		cmocka_unit_test(test_crowd),
 	};
+	crowd = argc > 1 && strcmp(argv[1], "crowd") == 0;
+	argc -= crowd;
+	argv += crowd;
 	if (argc > 1) {
 		uint64_t seed = strtoull(argv[1], NULL, 10);
 		uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;

@@ -70,6 +70,9 @@ MUTANTS = [
     Mutant("the last waiter stays subscribed", [
         ("src/conn/channels.c", "channel_want(conn, channel, false);", "channel->wanted = false;")],
         "test_scenarios.py", "turn or leaves_nothing or unsubscribes"),
+    Mutant("who leaves takes its turn along", [
+        ("src/sync/turns/leave.lua", "redis.call('EXISTS', KEYS[1]) == 1", "true")],
+        "test_turns.py", "passes"),
     Mutant("the host name is not verified", [
         ("src/net/tls_name.c", "X509_VERIFY_PARAM_set1_host(rules, host, 0) != 1", "0")],
         "test_tls.py", "refused or name_option"),

@@ -3,10 +3,13 @@ from __future__ import annotations
 
 import pytest
 
+import lua
+from keeper import CLOSE_IF_IDLE
 from servers import Subscriber
 from waiting import until
 
 TURNS = "lockkeeper_turns:{%s}"
+TAKEN = "9000000000000000"
 CHANNEL = "redisson_lock__channel:{%s}"
 LOOK_S = 5.0  # look_again_ms: by then a waiter that nobody wakes finds the lock
 
@@ -17,7 +20,7 @@ def kind(request):
 
 
 def places(server, name):
-    return server.call("ZCOUNT", TURNS % name, "0", "(9000000000000000")
+    return server.call("ZCOUNT", TURNS % name, "0", "(" + TAKEN)
 
 
 def line_up(server, keepers, name, kind):
@@ -144,6 +147,113 @@ def test_who_gives_up_leaves_no_place(server, make_keeper, kind):
     until(lambda: places(server, "left") == 1, 10, "it has a place")
     waits.result().is_code("LK_ETIMEDOUT")
     until(lambda: server.call("EXISTS", TURNS % "left") == 0, 3, "it has no place any more")
+
+
+def free_it_unheard(server, name):
+    """As a release does whose message is still on its way to the first."""
+    first = server.call("ZRANGE", TURNS % name, 0, 0)[0]
+    assert server.call("ZADD", TURNS % name, "XX", "CH", TAKEN, first) == 1
+    assert server.call("DEL", name) == 1
+
+
+@pytest.mark.parametrize("leaves", ["limit", "cancel", "close"])
+def test_who_leaves_passes_its_turn_on(server, make_keeper, kind, leaves):
+    """Nobody else tells of the lock, which is free: the next one would wait for a minute."""
+    holder, leaver, follower = (make_keeper(server.unix_url, look_again_ms=60000, watchdog_ms=60000)
+                                for _ in range(3))
+    holder.call("acquire", "hot", kind=kind, lease=60000).ok()
+    wait = 1500 if leaves == "limit" else 60000
+    left = leaver.say("within", "hot", kind=kind, wait=wait, cancel="token")
+    until(lambda: places(server, "hot") == 1, 10, "it has a place")
+    waits = follower.say("acquire", "hot", kind=kind)
+    until(lambda: places(server, "hot") == 2, 10, "it has a place")
+    free_it_unheard(server, "hot")
+    if leaves == "cancel":
+        leaver.cancel("token")
+    elif leaves == "close":
+        leaver.call("close", thread="other", how=CLOSE_IF_IDLE).ok()
+    left.result().is_code("LK_ETIMEDOUT", "LK_ECANCELLED", "LK_ECLOSED")
+    waits.result(20).ok()
+    follower.call("release", "hot", kind=kind).ok()
+    until(lambda: server.call("EXISTS", TURNS % "hot") == 0, 10, "nothing stays")
+
+
+class Order:
+    """Places of the lock "hot", whose owners do nothing but listen."""
+
+    def __init__(self, server, *ids):
+        self.server = server
+        self.ears = {name: Subscriber(server, f"{CHANNEL % 'hot'}:{name}") for name in ids}
+        for number, name in enumerate(ids, 1):
+            server.call("ZADD", TURNS % "hot", number, name)
+
+    def run(self, noun, name, argument):
+        self.server.call("EVAL", lua.text_of(noun, name), 1, "hot", argument, CHANNEL % "hot")
+
+    def release(self):
+        self.server.call("HSET", "hot", "owner:1", 1)
+        self.run("lock", "release", "owner:1")
+
+    def leave(self, name):
+        self.run("turns", "leave", name)
+
+    def heard(self, **expected):
+        """Each has heard so much, and no more: what is sent to all comes behind it."""
+        for name, ear in self.ears.items():
+            self.server.call("PUBLISH", f"{CHANNEL % 'hot'}:{name}", "end")
+            until(lambda: b"end" in ear.messages, 10, "it hears")
+            said = b" ".join(word for word in ear.messages if word != b"end").decode()
+            assert said == expected.get(name, ""), name
+            ear.messages.clear()
+
+
+@pytest.fixture
+def order(server):
+    made = Order(server, "a", "b", "c", "d")
+    yield made
+    for ear in made.ears.values():
+        ear.stop()
+
+
+def test_the_turn_goes_from_one_to_the_next(order):
+    order.release()
+    order.heard(a="now", b="soon")
+    order.leave("a")
+    order.heard(b="now", c="soon")
+    order.leave("a")
+    order.heard()
+    order.leave("b")
+    order.heard(c="now", d="soon")
+
+
+def test_whose_turn_it_is_not_passes_on_nothing(order):
+    order.leave("c")
+    order.leave("nobody")
+    order.heard()
+    order.server.call("HSET", "hot", "owner:1", 1)
+    order.leave("a")
+    order.heard()
+
+
+def test_the_first_of_a_free_lock_passes_on_its_turn(order):
+    """None was told: the lock's lease has ended, or each leaves it to those before it."""
+    order.leave("a")
+    order.heard(b="now", c="soon")
+
+
+def test_who_is_to_look_soon_leaves_that_to_the_next(order):
+    order.release()
+    order.heard(a="now", b="soon")
+    order.leave("b")
+    order.heard(c="soon")
+
+
+def test_the_last_place_of_a_free_lock_wakes_all(server):
+    """Who listens and has no place is not known."""
+    order, all_of_them = Order(server, "a"), Subscriber(server, CHANNEL % "hot")
+    order.leave("a")
+    until(lambda: all_of_them.messages, 10, "they hear")
+    assert all_of_them.messages == [b"0"]
 
 
 def test_a_plain_lock_gives_turns(server, make_keeper):

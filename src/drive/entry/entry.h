@@ -152,7 +152,8 @@ struct lk__waiting {
 	bool tries;                    /* the attempt has not heard what became of a try */
 	struct lk__listening *channel; /* while the queue is not empty */
 	bool has_place;                /* in the order of turns, perhaps, */
-	char turn[LK__FIELD_SIZE];     /* under this id; empty: it has none */
+	char turn[LK__FIELD_SIZE];     /* under this id (empty: it has none), */
+	int64_t since_ns;              /* since then; 0: it has not told the server yet */
 	struct lk__heard mark;
 };
 

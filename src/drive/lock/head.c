@@ -253,6 +253,8 @@ static struct lk__request *head_request(const struct lk__head *head)
 	/* Without it messages only wake: replicas may lack what another's release has granted. */
 	if (entry->target.recipe->read_message && !lk__node_is_acked(entry->target.node))
 		lk__random_bytes(&entry->waiting->try_nonce, sizeof(entry->waiting->try_nonce));
+	const char *turn = lk__turn_take(entry);
+	int64_t since_ns = turn ? lk__turn_since_ns(entry, waiter->begun_ns) : waiter->begun_ns;
 	struct lk__try wanted = {
 		.target = &entry->target,
 		.field = field,
@@ -266,8 +268,8 @@ static struct lk__request *head_request(const struct lk__head *head)
 		.other_number = waiter->other_number,
 		.settled = entry->settled,
 		.nonce = entry->waiting->try_nonce,
-		.turn = lk__turn_take(entry),
-		.since_us = lk__node_server_us(entry->target.node, waiter->begun_ns),
+		.turn = turn,
+		.since_us = lk__node_server_us(entry->target.node, since_ns),
 		.turn_ms = look_most_ms(entry) + TURN_GRACE_MS,
 		.polite = entry->waiting->attempt.polite,
 		.flags = waiter->settings.flags,
@@ -433,11 +435,17 @@ int lk__head_heard(struct lk__head *head, int rc, const struct lk__heard *mark)
 
 /* ---- from the first step to the last ---- */
 
+/* Nobody follows. */
+static bool head_is_last(const struct lk__head *head)
+{
+	return head->waiter == lk__entry_first(head->entry) && !head->waiter->next;
+}
+
 int lk__head_leave(struct lk__head *head, int code)
 {
 	struct lk__entry *entry = head->entry;
 	struct lk__attempt_event left = {.type = LK__ATTEMPT_LEFT, .code = code};
-	left.last = head->waiter == lk__entry_first(entry) && !head->waiter->next;
+	left.last = head_is_last(head);
 	left.unsent = !entry->waiting->request && !entry->waiting->answered;
 	int verdict = entry_step(entry, &left).code;
 	struct lk__request *request = left.last ? entry->waiting->answered : NULL;
@@ -462,7 +470,7 @@ static int head_grant(struct lk__head *head, const struct lk__effects *effects)
 	struct lk__entry *entry = head->entry;
 	if (effects->handed) /* what was heard was the grant itself */
 		atomic_store(&entry->doubt, false);
-	entry->waiting->has_place = false;
+	lk__turn_is_over(entry);
 	entry->grant.repeated_until_ns = effects->repeated_until_ns;
 	entry->grant.node = entry->target.node;
 	entry->grant.epoch = head->epoch;
@@ -506,7 +514,8 @@ int lk__head_step(struct lk__head *head, struct lk__effects *effects)
 	if (effects->action == LK__ATTEMPT_DO_GRANT)
 		return head_grant(head, effects);
 	if (effects->action == LK__ATTEMPT_DO_FAIL) {
-		lk__turn_leave(head->entry);
+		if (head_is_last(head))
+			lk__turn_leave(head->entry);
 		return head->error->code == code ? code
 						 : head_fail(head, code, head_reason(head, code));
 	}

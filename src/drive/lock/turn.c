@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "conn/channels.h"
-
-#define TURNS_PREFIX "lockkeeper_turns" /* as in sync/turns.lua */
+#include "sync/script.h"
 
 static bool has_turns(const struct lk__target *target)
 {
@@ -34,20 +33,31 @@ const char *lk__turn_take(struct lk__entry *entry)
 	return turns ? entry->waiting->turn : NULL;
 }
 
+int64_t lk__turn_since_ns(struct lk__entry *entry, int64_t begun_ns)
+{
+	struct lk__waiting *waiting = entry->waiting;
+	if (!waiting->since_ns || begun_ns < waiting->since_ns)
+		waiting->since_ns = begun_ns;
+	return waiting->since_ns;
+}
+
+void lk__turn_is_over(struct lk__entry *entry)
+{
+	entry->waiting->has_place = false;
+	entry->waiting->since_ns = 0;
+}
+
 /* Without memory for it, or without the right, the place ends by itself. */
 void lk__turn_leave(struct lk__entry *entry)
 {
-	const struct lk__target *target = &entry->target;
-	size_t size;
+	struct lk__words words = {.count = 0};
 	if (!entry->waiting || !entry->waiting->has_place)
 		return;
-	entry->waiting->has_place = false;
-	char *key = lk__derived_name(TURNS_PREFIX, target->key, target->key_size, &size);
-	const char *id = entry->waiting->turn;
-	struct lk__request *request = key ? lk__request_new(3, (const char *[]){"ZREM", key, id},
-							    (size_t[]){4, size, strlen(id)})
-					  : NULL;
-	free(key);
+	lk__turn_is_over(entry);
+	lk__words_add(&words, entry->target.key, entry->target.key_size);
+	lk__words_text(&words, entry->waiting->turn);
+	lk__words_channel(&words, &entry->target);
+	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_TURNS_LEAVE, 1);
 	if (!request)
 		return;
 	request->finish = lk__request_forget;

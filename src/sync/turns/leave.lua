@@ -1,0 +1,28 @@
+-- Gives up a place in the order of turns. If it was its turn and the lock is free, the next one has
+-- it, in the same step: of a free lock nobody tells.
+--
+--   KEYS[1]  the lock, which is free while there is no such key
+--   ARGV[1]  the id of the place
+--   ARGV[2]  channel
+--
+-- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
+-- Answers: 0 it was not its turn, or the lock is not free · integer: as of a release.
+-- Safe to send twice, and to run late: who has no place, has no turn to pass on.
+--include "give_turn.lua" gives give_turn
+local order = turns_of(KEYS[1])
+local first = redis.pcall('ZRANGE', order, 0, 0)[1]
+local since = redis.pcall('ZSCORE', order, ARGV[1])
+redis.pcall('ZREM', order, ARGV[1])
+if type(since) ~= 'string' or redis.call('EXISTS', KEYS[1]) == 1 then
+	return 0
+end
+if tonumber(since) == tonumber(TAKEN) then
+	return give_turn(KEYS[1], ARGV[2])
+end
+if first ~= ARGV[1] then
+	return 0
+end
+-- One that was told before it may be about to come.
+local told = redis.pcall('ZCOUNT', order, TAKEN, '+inf')
+local what = type(told) == 'number' and told > 0 and 'soon' or 'now'
+return give_turn(KEYS[1], ARGV[2], false, what)
