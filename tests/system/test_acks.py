@@ -174,6 +174,17 @@ def test_an_extension_that_too_few_have(three, make_keeper):
     assert three.servers[2].call("PTTL", "some") > LEASE_MS
 
 
+@pytest.mark.parametrize("queued", [0, 1])
+def test_an_extension_that_ends_before_the_acknowledgement(three, make_keeper, queued):
+    """With its hold: it says who was asked, and that the master has done it."""
+    keeper = make_keeper(three.url, command_timeout_ms=60_000)
+    keeper.call("acquire", "some", queue=queued, lease=3000).ok()
+    leave_alone(three.servers[2])
+    seen = keeper.call("extend", "some", queue=queued, lease=LEASE_MS)
+    assert "the master has done it, and not all of 2" in seen.is_code("LK_ENOTDURABLE").message
+    assert seen.took < 15, "the limit is the hold's"
+
+
 @pytest.mark.parametrize("kind", ["semaphore", "permits", "latch"])
 def test_counts(three, make_keeper, kind):
     """What is changed is on all replicas; and if it is not, that is said."""

@@ -214,6 +214,21 @@ def test_released_within_the_move(move, make_keeper, kind, moved):
     until(lambda: not move.to.call("EXISTS", name), 10, "it is free")
 
 
+@pytest.mark.parametrize("queued", [0, 1])
+def test_extended_within_the_move(move, make_keeper, queued):
+    """Of the two keys of a read hold one has moved: the call waits for the other."""
+    keeper, name = make_keeper(move.cluster.url), move.name("read")
+    keeper.call("acquire", name, kind="read", queue=queued, lease=60_000).ok()
+    refused = refusals(move.cluster)
+    move.begin()
+    assert len(move.keys(1)) == 1
+    extends = keeper.say("extend", name, kind="read", queue=queued, lease=90_000)
+    until(lambda: extends.done or refusals(move.cluster) > refused + 2, 10, "it is tried")
+    move.keys()
+    move.end()
+    extends.result(20).ok()
+
+
 @pytest.mark.parametrize("kind", [kind for kind in EVERY_LOCK if kind not in ONE_KEY])
 def test_keys_of_one_lock_on_two_nodes(move, make_keeper, kind):
     """For half a lease. What was refused meanwhile is tried again before the lease ends."""

@@ -113,6 +113,8 @@ static int async_prepare(struct lk__async *async, struct lk__completion *complet
 	async->want = *want;
 	async->multi = NULL;
 	async->call = NULL;
+	async->connecting = NULL;
+	async->asked = NULL;
 	if (want->way == LK__ASYNC_ACQUIRE) {
 		async->want.acquire.owner = completion->owner;
 		async->want.acquire.stop = &async->cancelled;
@@ -226,14 +228,6 @@ bool lk__async_is_over(struct lk__async *async, int64_t until_ns)
 		return true;
 	lk__async_wait(async, until_ns);
 	return false;
-}
-
-void lk__async_answered(struct lk__request *request)
-{
-	struct lk__async *async = request->owner;
-	assert(!atomic_load(&async->answer)); /* one question at a time */
-	atomic_store(&async->answer, request);
-	async_wake(&async->thread);
 }
 
 /* ---- the loop's turn ---- */

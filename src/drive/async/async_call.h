@@ -3,6 +3,7 @@
  * One asynchronous call from the inside, for the files that drive it:
  *
  *   async.c           the loop's turn, and the life of a call from start to completion
+ *   async_ask.c       one request at one node, and its answer
  *   async_acquire.c   what stands in a wait queue
  *   async_release.c   releases and extensions of what is held on one node
  *   async_red.c       the same on several nodes
@@ -26,11 +27,7 @@ enum async_state {
 
 /* A request to a counter, on its way. */
 struct lk__async_count {
-	bool connects; /* and nothing was sent yet */
-	struct lk__conn *conn;
-	struct lk__standby standby;
-	int64_t until_ns;
-	struct lk__request *request; /* in flight */
+	int64_t until_ns; /* what is asked now has to be answered by then */
 	struct lk__changing changing;
 	struct lk__permit_lease lease;
 };
@@ -46,6 +43,10 @@ struct lk__async {
 	struct lk__completion *completion;
 	struct lk__async_want want;
 	_Atomic bool cancelled;
+	struct lk__conn *connecting; /* that is waited for, as `standby`; NULL */
+	struct lk__standby standby;
+	struct lk__request *asked;            /* that is waited for; NULL */
+	int64_t asked_until_ns;               /* either of them so long at most */
 	_Atomic(struct lk__request *) answer; /* to what was asked */
 	struct lk__async_multi *multi;        /* of a multi lock; else NULL */
 	struct lk__nodes_call *call; /* or all nodes were; not an acquire's, see its head */
@@ -56,11 +57,7 @@ struct lk__async {
 			bool heads; /* the head is driven */
 			struct lk__grant grant;
 		};
-		struct {
-			struct lk__detached_release release;
-			_Atomic bool released; /* the release is over, with `code` */
-			int code;
-		};
+		struct lk__release release;
 		struct lk__extension extension;
 		struct lk__async_count count;
 	};
@@ -93,8 +90,19 @@ int lk__async_stand(struct lk__async *async, struct lk__entry *entry, const stru
 int lk__async_multi_new(struct lk__async *async);
 void lk__async_multi_free(struct lk__async *async);
 
-/* The `finish` of a request whose owner is the call: it is resumed with the answer. */
-void lk__async_answered(struct lk__request *request);
+/*
+ * What lk__ask() does in a thread. Begin: sends a request that may be sent twice, which the call is
+ * then resumed for; an entry's mutex may be held. Look: false while it waits on; else `answer_out`
+ * is the request, done and the caller's, or NULL: no answer has come in time.
+ */
+void lk__async_ask(struct lk__async *async, struct lk__conn *conn, struct lk__request *request,
+		   int64_t until_ns);
+bool lk__async_ask_look(struct lk__async *async, struct lk__request **answer_out);
+
+/* What lk__conn_ready() does. Begin: false when the connection is up. Look: false while it waits
+ * on; else `rc_out` is what lk__conn_ready() returns, with `why` filled as there. */
+bool lk__async_connect(struct lk__async *async, struct lk__conn *conn, bool once, int64_t until_ns);
+bool lk__async_connect_look(struct lk__async *async, int *rc_out, lk_error *why);
 
 /* The completion of an acquire is taken: what it says is true now. */
 void lk__async_acquired(struct lk__completion *completion);

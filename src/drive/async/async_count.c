@@ -15,8 +15,7 @@
 #include "conf/config.h"
 #include "drive/async/async_call.h"
 
-#define WAITS 1              /* what a step returns beside codes, and 0 at the end */
-#define LOOK_NS (5 * LK__MS) /* between looks at an answer that another thread is bringing */
+#define WAITS 1 /* what a step returns beside codes, and 0 at the end */
 
 static struct lk__entry *entry_of(const struct lk__async *async)
 {
@@ -38,18 +37,11 @@ static bool changes(const struct lk__async *async)
 /* To be answered by `until_ns`. */
 static int ask_send(struct lk__async *async, struct lk__request *request)
 {
-	struct lk__async_count *count = &async->count;
-	assert(!count->connects && count->until_ns > 0);
+	assert(async->count.until_ns > 0);
 	if (!request)
 		return lk__fail(error_of(async), LK_ENOMEM, "%s: out of memory",
 				async->want.operation);
-	request->owner = async;
-	request->finish = lk__async_answered;
-	request->resend = request->patient = true;
-	request->deadline_ns = count->until_ns;
-	count->request = request;
-	lk__conn_queue(lk__entry_scripts(entry_of(async)), request);
-	lk__async_wait(async, count->until_ns);
+	lk__async_ask(async, lk__entry_scripts(entry_of(async)), request, async->count.until_ns);
 	return WAITS;
 }
 
@@ -99,11 +91,10 @@ static int count_read(struct lk__async *async, const struct lk__request *request
 	return lk__counter_waited(entry, 0, rc, &value->error);
 }
 
-/* The request is done, and ours. */
+/* The request is done, and ours; or had no answer, and is NULL. */
 static int answer_read(struct lk__async *async, struct lk__request *request)
 {
 	struct lk__entry *entry = entry_of(async);
-	assert(request == async->count.request);
 	char what[192];
 	snprintf(what, sizeof(what), "%s \"%.100s\"", async->want.operation, entry->name);
 	int rc = lk__ask_read(entry->client, request, what, error_of(async));
@@ -119,29 +110,10 @@ static int answer_read(struct lk__async *async, struct lk__request *request)
 	return rc == 1 ? 0 : ask(async);
 }
 
-/* The time for an answer is over. */
-static int answer_give_up(struct lk__async *async)
-{
-	const struct lk__entry *entry = entry_of(async);
-	struct lk__request *request = async->count.request;
-	if (lk__conn_withdraw(request)) /* it was never sent */
-		return answer_read(async, request);
-	if (!lk__conn_leave(request, lk__request_forget)) {
-		lk__async_wait(async, lk__now_ns() + LOOK_NS);
-		return WAITS;
-	}
-	int rc = lk__fail(error_of(async), LK_EMAYBEHELD,
-			  "%s \"%.100s\" on %.100s: no answer within the limit",
-			  async->want.operation, entry->name, entry->client->config->url);
-	return async->want.way == LK__ASYNC_COUNT ? count_read(async, NULL, rc) : rc;
-}
-
 static int answer_look(struct lk__async *async)
 {
-	struct lk__request *request = atomic_exchange(&async->answer, NULL);
-	if (request)
-		return answer_read(async, request);
-	return lk__now_ns() < async->count.until_ns ? WAITS : answer_give_up(async);
+	struct lk__request *answer;
+	return lk__async_ask_look(async, &answer) ? answer_read(async, answer) : WAITS;
 }
 
 /* ---- from start to end ---- */
@@ -150,31 +122,20 @@ static int answer_look(struct lk__async *async)
  * cluster, whose map says which replicas must have that. */
 static int connect_look(struct lk__async *async)
 {
-	struct lk__async_count *count = &async->count;
-	const struct lk__entry *entry = entry_of(async);
 	lk_error why = {.code = LK_EUNREACHABLE};
-	assert(count->conn && !count->request);
-	int rc = lk__conn_ready_look(count->conn, &count->standby, &why);
-	if (rc == LK__WAIT_TIME_UP && lk__now_ns() < count->until_ns)
+	int rc;
+	if (!lk__async_connect_look(async, &rc, &why))
 		return WAITS;
-	lk__conn_ready_end(count->conn, &count->standby);
-	count->connects = false;
 	if (rc == LK__WAIT_READY)
 		return async->want.giving ? give_begin(async) : ask(async);
-	return lk__counter_unconnected(entry, async->want.operation, rc, &why, error_of(async));
+	return lk__counter_unconnected(entry_of(async), async->want.operation, rc, &why,
+				       error_of(async));
 }
 
 static void connect_begin(struct lk__async *async)
 {
-	struct lk__async_count *count = &async->count;
-	struct lk__entry *entry = entry_of(async);
-	count->conn = lk__entry_scripts(entry);
-	count->connects = !lk__conn_ready_begin(count->conn, &count->standby, &async->thread,
-						false);
-	if (!count->connects)
-		return;
-	count->until_ns = lk__counter_until_ns(entry);
-	lk__async_wait(async, count->until_ns);
+	const struct lk__entry *entry = entry_of(async);
+	lk__async_connect(async, lk__entry_scripts(entry), false, lk__counter_until_ns(entry));
 }
 
 static void change_begin(struct lk__async *async, const struct lk__change *change)
@@ -202,7 +163,7 @@ static int count_end(struct lk__async *async, int rc)
 {
 	struct lk__async_count *count = &async->count;
 	lk_completion *value = &async->completion->value;
-	assert(rc <= 0 && !count->connects);
+	assert(rc <= 0 && !async->connecting);
 	if (async->want.way == LK__ASYNC_GIVE)
 		return lk__giving_end(async->want.giving, rc, &value->error);
 	if (!changes(async))
@@ -219,10 +180,9 @@ static int count_end(struct lk__async *async, int rc)
 
 void lk__async_count(struct lk__async *async, bool starts)
 {
-	struct lk__async_count *count = &async->count;
 	int rc = 0;
 	if (starts) {
-		*count = (struct lk__async_count){.connects = false};
+		async->count = (struct lk__async_count){.until_ns = 0};
 		if (async->want.way == LK__ASYNC_CHANGE)
 			change_begin(async, &async->want.change);
 		else if (async->want.way == LK__ASYNC_LEASE)
@@ -234,7 +194,7 @@ void lk__async_count(struct lk__async *async, bool starts)
 			return;
 		}
 	}
-	if (count->connects)
+	if (async->connecting)
 		rc = connect_look(async);
 	else if (starts)
 		rc = async->want.giving ? give_begin(async) : ask(async);

@@ -23,8 +23,12 @@ static int ask_code(const struct lk__request *request, int code)
 int lk__ask_read(const lk_client *client, const struct lk__request *request, const char *what,
 		 lk_error *error)
 {
+	const char *node = client->config->url;
+	if (!request)
+		return lk__fail(error, LK_EMAYBEHELD, "%s on %.100s: no answer within the limit",
+				what, node);
 	return request->code ? lk__fail(error, ask_code(request, request->code), "%s on %.100s: %s",
-					what, client->config->url, request->reason)
+					what, node, request->reason)
 			     : LK__WAIT_READY;
 }
 

@@ -84,7 +84,8 @@ int lk__extend_ask(struct lk__entry *entry, struct lk__thread *thread,
 int lk__extend_end(struct lk__entry *entry, const struct lk__owner *owner,
 		   const struct lk__extension *extension, bool renewed, lk_error *error);
 
-/* What a request that is done says: LK__WAIT_READY, or its code with `error` filled. */
+/* What a request that is done says: LK__WAIT_READY, or its code with `error` filled. NULL: it had
+ * no answer in time, LK_EMAYBEHELD. */
 int lk__ask_read(const lk_client *client, const struct lk__request *request, const char *what,
 		 lk_error *error);
 

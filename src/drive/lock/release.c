@@ -200,40 +200,29 @@ int lk__release_unanswered(const struct lk__release *release)
 	return release_fail(release, LK_EMAYBEHELD, "no answer before the end of the lease");
 }
 
-/* ---- releases that nobody waits for ---- */
-
-static void detached_log(struct lk__detached_release *detached, int rc)
+int lk__release_end(const struct lk__release *release, struct lk__request *request)
 {
-	const struct lk__entry *entry = detached->release.entry;
-	if (rc < 0)
-		lk__log(&entry->client->log, LK_LOG_WARNING, "release not waited for: %s (%.200s)",
-			lk_error_name(rc), entry->name);
-	free(detached);
+	int rc = request ? release_answered(release, request) : lk__release_unanswered(release);
+	lk__request_free(request);
+	return rc;
 }
+
+/* ---- releases that nobody waits for ---- */
 
 static void detached_finish(struct lk__request *request)
 {
-	struct lk__detached_release *detached = request->owner;
-	struct lk__entry *entry = detached->release.entry;
-	lk_client *client = detached->client;
+	struct lk__release *release = request->owner;
+	struct lk__entry *entry = release->entry;
+	lk_client *client = entry->client;
 	pthread_mutex_lock(&entry->mutex);
-	int rc = release_answered(&detached->release, request);
+	int rc = lk__release_end(release, request);
 	pthread_mutex_unlock(&entry->mutex);
-	lk__request_free(request);
-	detached->done(detached, rc);
+	if (rc < 0)
+		lk__log(&client->log, LK_LOG_WARNING, "release not waited for: %s (%.200s)",
+			lk_error_name(rc), entry->name);
+	free(release);
 	atomic_fetch_sub(&client->releasing, 1);
 	lk__entry_unref(entry);
-}
-
-static void detached_prepare(const struct lk__release *release, struct lk__request *request,
-			     struct lk__detached_release *detached)
-{
-	detached->release = *release;
-	detached->client = release->entry->client;
-	request->owner = detached;
-	request->finish = detached_finish;
-	atomic_fetch_add(&detached->client->releasing, 1);
-	lk__entry_ref(release->entry);
 }
 
 /* True when it is on its way; false when it has to be waited for after all. */
@@ -243,12 +232,15 @@ static bool detached_send(const struct lk__release *release, struct lk__request 
 	lk_client *client = release->entry->client;
 	if (atomic_load(&client->releasing) >= (uint64_t)client->config->release_queue)
 		return false;
-	struct lk__detached_release *detached = malloc(sizeof(*detached));
+	struct lk__release *detached = malloc(sizeof(*detached));
 	if (!detached)
 		return false;
-	detached_prepare(release, request, detached);
-	detached->release.error = NULL;
-	detached->done = detached_log;
+	*detached = *release;
+	detached->error = NULL;
+	request->owner = detached;
+	request->finish = detached_finish;
+	atomic_fetch_add(&client->releasing, 1);
+	lk__entry_ref(release->entry);
 	lk__conn_submit(conn, request);
 	return true;
 }
@@ -281,11 +273,10 @@ static int release_wire(struct lk__entry *entry, struct lk__thread *thread,
 	int rc = lk__conn_await(request, thread, release.valid_until_ns, NULL);
 	lk__conn_part(conn);
 	pthread_mutex_lock(&entry->mutex);
-	if (rc != LK__WAIT_READY && lk__conn_leave(request, lk__request_forget))
-		return lk__release_unanswered(&release);
-	rc = release_answered(&release, request);
-	lk__request_free(request);
-	return rc;
+	if (rc != LK__WAIT_READY)
+		lk__conn_hurry(request);
+	bool left = rc != LK__WAIT_READY && lk__conn_leave(request, lk__request_forget);
+	return lk__release_end(&release, left ? NULL : request);
 }
 
 /* ---- exchange: release and acquire in one ---- */
@@ -496,10 +487,10 @@ int lk__release_last(struct lk__entry *entry, struct lk__thread *thread, bool no
 	return release_wire(entry, thread, request, no_wait, error);
 }
 
-int lk__release_start(struct lk__entry *entry, struct lk__detached_release *detached,
-		      const struct lk__owner *owner, int64_t keep_ms, lk_error *error)
+int lk__release_start(struct lk__entry *entry, struct lk__release *release,
+		      const struct lk__owner *owner, int64_t keep_ms,
+		      struct lk__request **request_out, lk_error *error)
 {
-	struct lk__release release;
 	int64_t now_ns = lk__now_ns();
 	int rc = lk__release_count(entry, owner, keep_ms, error);
 	if (rc != 1)
@@ -511,9 +502,8 @@ int lk__release_start(struct lk__entry *entry, struct lk__detached_release *deta
 	if (!request)
 		return LK_ENOMEM;
 	lk__entry_return(entry, lk__entry_node(entry));
-	release_prepare(&release, entry, request, error);
-	detached_prepare(&release, request, detached);
-	lk__conn_queue(lk__entry_scripts(entry), request);
+	release_prepare(release, entry, request, error);
+	*request_out = request;
 	return 1;
 }
 

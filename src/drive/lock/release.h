@@ -18,20 +18,20 @@ struct lk__release {
 	lk_error *error;
 };
 
-/* A release that no thread waits for. */
-struct lk__detached_release {
-	struct lk__release release;
-	lk_client *client;
-	/* Called once it is over, with no mutex held; NULL: it is logged, and freed. */
-	void (*done)(struct lk__detached_release *detached, int rc);
-};
-
 /* All with the entry's mutex held. */
 
-/* Releases one hold of the owner and waits for nothing: 0, or a code; or 1, and done() follows.
- * `error` is kept until then. */
-int lk__release_start(struct lk__entry *entry, struct lk__detached_release *detached,
-		      const struct lk__owner *owner, int64_t keep_ms, lk_error *error);
+/*
+ * Releases one hold of the owner, as lk__caller_release(), and waits for nothing: 0, or a code; or
+ * 1 with a request, which is to be sent on lk__entry_scripts() before the mutex is given up, and
+ * waited for until `valid_until_ns`. `error` is kept until its end.
+ */
+int lk__release_start(struct lk__entry *entry, struct lk__release *release,
+		      const struct lk__owner *owner, int64_t keep_ms,
+		      struct lk__request **request_out, lk_error *error);
+
+/* The end of one that was sent on the wire: its request, which is done, and is freed; NULL: no
+ * answer has come, and nobody waits for it any more. 0 or a code. */
+int lk__release_end(const struct lk__release *release, struct lk__request *request);
 
 /* Takes one count off the owner's hold: 0, it has more; 1, that was the last one, and the hold is
  * to be dropped and the lock freed, or kept from others for `keep_ms`; or a code (a lost hold is
