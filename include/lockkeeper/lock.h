@@ -205,8 +205,9 @@ LK_API int lk_lock_wait_info(lk_lock *lock, lk_wait_info *info_out, lk_error *er
  * <lockkeeper/config.h>.
  *
  * With `no_wait` the call sends the command and returns. The next call or the library's thread
- * reads the answer, within 10 ms, and the command is sent again after a lost connection. At most
- * `release_queue` such releases are outstanding; beyond that the call waits. lk_client_close()
+ * reads the answer, within 10 ms, and the command is sent again after a lost connection. A caller
+ * of the same client that waits for the lock tries behind the answer, or when the lease ends. At
+ * most `release_queue` such releases are outstanding; beyond that the call waits. lk_client_close()
  * waits for all of them.
  *
  * With `keep_ms` the last release keeps the lock from everybody for so long: see KEPT AFTER THE

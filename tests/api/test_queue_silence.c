@@ -140,6 +140,37 @@ static void test_a_permit_ends_with_its_lease(void **state)
 	redis_do(&server, "DEL slots {slots}:timeout");
 }
 
+/* Its try is sent, and may be granted. */
+static void wait_for_it(size_t index, void *argument)
+{
+	(void)index;
+	expect(LK_EMAYBEHELD, lk_lock_acquire_within(argument, slow_ms(WAIT_MS), NULL, &err));
+}
+
+static void test_a_release_that_nobody_waits_for_keeps_nobody_back(void **state)
+{
+	struct threads threads;
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_release_options give = LK_RELEASE_OPTIONS_INIT;
+	(void)state;
+	needs_a_thread();
+	open_queue_with(command_limit(PATIENT_MS));
+	lk_lock *lock = new_lock(client, "sent off");
+	options.lease_ms = slow_ms(LEASE_MS);
+	give.no_wait = 1;
+	expect(0, lk_lock_acquire(lock, &options, &err));
+	threads_start(&threads, 1, wait_for_it, lock);
+	wait_until(stats_of(client).waiting == 1, 5000);
+	server_pause(&server);
+	expect(0, lk_lock_release(lock, &give, &err));
+	threads_join(&threads, 20000);
+	server_resume(&server);
+	acquire(lock, "task");
+	release(lock, "task");
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
 /* ---- the same of a multi lock: two parts on one server, and one on the other ---- */
 
 static void close_at_last(lk_client *closed)
@@ -212,6 +243,7 @@ int main(void)
 		silence_test(test_the_next_waiter_goes_on_with_the_end_of_the_lease),
 		silence_test(test_an_extension_ends_with_its_lease),
 		silence_test(test_a_permit_ends_with_its_lease),
+		silence_test(test_a_release_that_nobody_waits_for_keeps_nobody_back),
 		silence_test(test_a_multi_lock_ends_with_its_lease),
 	};
 	return cmocka_run_group_tests(tests, start_both, stop_both);

@@ -192,11 +192,26 @@ static void watch_linger(struct lk__entry *entry, int64_t now_ns)
 	}
 }
 
+/* A release that nobody waits for keeps the next waiter back no longer than its lease. */
+static void watch_sent_off(struct lk__entry *entry, int64_t now_ns)
+{
+	if (!entry->sent_off)
+		return;
+	assert(entry->passing && !entry->hold);
+	if (now_ns < entry->grant.valid_until_ns) {
+		lk__watch_at(entry, entry->grant.valid_until_ns);
+		return;
+	}
+	entry->passing = entry->sent_off = false;
+	lk__entry_promote(entry);
+}
+
 static void watch_entry(struct lk__entry *entry, struct lk__batch **batch)
 {
 	int64_t now_ns = lk__now_ns();
 	struct lk__hold *hold = entry->hold;
 	watch_linger(entry, now_ns);
+	watch_sent_off(entry, now_ns);
 	if (!hold || entry->passing)
 		return;
 	int64_t deadline_ns = lk__hold_deadline(hold);

@@ -177,6 +177,7 @@ struct lk__entry {
 	uint8_t spare_count;
 	bool keeps_spares : 1; /* also while it is merely held */
 	bool passing : 1;
+	bool sent_off : 1;  /* by a release that nobody waits for: the lease ends it */
 	bool lingers : 1;   /* has a reference of its own until the hold-off is over */
 	bool contended : 1; /* at our last try or release another process held it, or listened */
 	bool deaf : 1;      /* who may not listen: those who wait look again from time to time */

@@ -107,10 +107,13 @@ static void release_ends(struct lk__entry *entry)
 	atomic_fetch_sub(&entry->releasing, 1);
 }
 
-/* The next waiter goes on. */
-static void release_end(struct lk__entry *entry)
+/* The next waiter goes on, if this has kept it back, and does still. */
+static void release_pass_on(const struct lk__release *release)
 {
-	entry->passing = false;
+	struct lk__entry *entry = release->entry;
+	if (!release->passes || !entry->passing || entry->grant.number != release->number)
+		return;
+	entry->passing = entry->sent_off = false;
 	lk__entry_promote(entry);
 }
 
@@ -177,8 +180,7 @@ int lk__release_read(const struct lk__release *release, const struct lk__request
 	bool told = released == LK__RELEASED || (!rc && !release->keep_ms);
 	if (!told && release->echo && lk__entry_channel(entry))
 		lk__channel_drop_echo(lk__entry_messages(entry), lk__entry_channel(entry));
-	if (release->passes)
-		release_end(entry);
+	release_pass_on(release);
 	return rc;
 }
 
@@ -195,8 +197,7 @@ int lk__release_unanswered(const struct lk__release *release)
 {
 	release_ends(release->entry);
 	release_compensate_copies(release);
-	if (release->passes)
-		release_end(release->entry);
+	release_pass_on(release);
 	return release_fail(release, LK_EMAYBEHELD, "no answer before the end of the lease");
 }
 
@@ -242,6 +243,9 @@ static bool detached_send(const struct lk__release *release, struct lk__request 
 	atomic_fetch_add(&client->releasing, 1);
 	lk__entry_ref(release->entry);
 	lk__conn_submit(conn, request);
+	release->entry->sent_off = release->passes;
+	if (release->passes)
+		lk__watch_at(release->entry, release->valid_until_ns);
 	return true;
 }
 
