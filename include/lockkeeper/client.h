@@ -76,6 +76,10 @@ LK_API const char *lk_client_node(const lk_client *client);
  * then, and close waits for that. The parts that other clients have of a multi lock are released
  * by those.
  *
+ * Asynchronous releases, extensions and other requests that are in flight end in this time, too:
+ * without an answer as LK_EMAYBEHELD, and the client goes on with the release. So do those of a
+ * multi lock of which the client has only parts.
+ *
  * If several threads call it at once, one closes; the others wait until it has ended, and then say
  * what it says.
  *

@@ -64,7 +64,8 @@ LK_API int64_t lk_client_due_ns(lk_client *client, lk_error *error);
 /*
  * Starts the close of a threadless client, as lk_client_close(), which see for `how` (LK_CLOSE_…).
  * Requests of the client in flight complete with LK_ECLOSED or what became of them, before the
- * completion of the close (LK_OP_CLOSE). Go on processing until that. Then lk_client_free() does
+ * completion of the close (LK_OP_CLOSE); what has no answer within the command limit, with
+ * LK_EMAYBEHELD. Go on processing until that. Then lk_client_free() does
  * not wait. Does not block. Errors of the start: LK_EINVAL (the client has a thread), LK_EHELD,
  * LK_ELIMIT, LK_EPENDING (it is being closed already), LK_ENOMEM, LK_ECLOSED, LK_EFORKED. In the
  * completion: LK_EMAYBEHELD, as lk_client_close(); then it can be started again. Since 0.1.

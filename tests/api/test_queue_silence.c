@@ -1,6 +1,6 @@
 /*
  * Asynchronous calls to a server that has fallen silent: they end when blocking calls do, with the
- * lease.
+ * lease, and before the close of their client is told.
  */
 #include "queued.h"
 
@@ -171,11 +171,31 @@ static void test_a_release_that_nobody_waits_for_keeps_nobody_back(void **state)
 	close_queue(0);
 }
 
-/* ---- the same of a multi lock: two parts on one server, and one on the other ---- */
+/* ---- a client is closed ---- */
+
+/* What a close that has ended leaves to be taken: so many completions with that code. */
+static void are_told(size_t count, int code)
+{
+	lk_completion got[8];
+	check_int(lk_queue_take(queue, got, COUNT(got), 0, &err), ==, (long long)count);
+	for (size_t i = 0; i < count; i++)
+		check_int(got[i].error.code, ==, code);
+}
 
 static void close_at_last(lk_client *closed)
 {
 	wait_until(program_close(closed, LK_CLOSE_RELEASE, &err) == 0, 20000);
+}
+
+/* The server gets what was asked for, and says nothing: it is silent from then on. */
+static void open_silent(lk_lock *locks[3], const char *const names[3])
+{
+	open_queue_with(command_limit(300));
+	for (size_t i = 0; i < 3; i++) {
+		locks[i] = new_lock(client, names[i]);
+		acquire(locks[i], "task");
+	}
+	server_pause(&server);
 }
 
 static void free_all(lk_lock *locks[], size_t count)
@@ -183,6 +203,79 @@ static void free_all(lk_lock *locks[], size_t count)
 	for (size_t i = 0; i < count; i++)
 		lk_lock_free(locks[i]);
 }
+
+static void test_releases_and_extensions_are_told_before_the_close(void **state)
+{
+	static const char *const names[] = {"given", "extended", "held"};
+	lk_lock *locks[3];
+	(void)state;
+	open_silent(locks, names);
+	uint64_t sent = stats_of(client).commands;
+	begin_release(locks[0], "task");
+	begin_extend(locks[1], "task", 60000);
+	wait_until(stats_of(client).commands >= sent + 2, 5000);
+	expect(LK_EMAYBEHELD, program_close(client, LK_CLOSE_RELEASE, &err));
+	are_told(2, LK_EMAYBEHELD);
+	server_resume(&server);
+	close_at_last(client);
+	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
+	free_all(locks, 3);
+	close_queue(0);
+}
+
+/* In one queue, where the close comes last. */
+static void test_the_close_comes_last_in_its_queue(void **state)
+{
+	static const char *const names[] = {"given", "extended", "held"};
+	static const int how[] = {LK_CLOSE_RELEASE, LK_CLOSE_ABANDON};
+	lk_lock *locks[3];
+	(void)state;
+	if (!program_drives())
+		skip();
+	for (size_t i = 0; i < COUNT(how); i++) {
+		open_silent(locks, names);
+		begin_release(locks[0], "task");
+		begin_extend(locks[1], "task", 60000);
+		begin_acquire(locks[2], "next", -1, 0);
+		expect(0, lk_queue_close(queue, client, how[i], 0, NULL, &err));
+		for (int told = 0; told < 3; told++)
+			check_int(next_completion().operation, !=, LK_OP_CLOSE);
+		lk_completion last = next_completion();
+		check_int(last.operation, ==, LK_OP_CLOSE);
+		check_int(last.error.code, ==, LK_EMAYBEHELD);
+		server_resume(&server);
+		close_at_last(client);
+		free_all(locks, 3);
+		close_queue(0);
+		redis_do(&server, "DEL given extended held");
+	}
+}
+
+/* Changes of counts: each has its command limit, and starts with the close. */
+static void test_changes_are_told_before_the_close(void **state)
+{
+	lk_semaphore *pool = NULL;
+	(void)state;
+	open_queue_with(command_limit(300));
+	redis_do(&server, "SET pool 3");
+	expect(0, lk_semaphore_new(&pool, client, "pool", LK_STRLEN, NULL, &err));
+	lk_lock *lock = new_lock(client, "connects");
+	acquire(lock, "task");
+	release(lock, "task");
+	server_pause(&server);
+	for (int i = 0; i < 4; i++)
+		expect(0, lk_queue_semaphore_release(queue, pool, 1, 0, NULL, &err));
+	program_close(client, LK_CLOSE_RELEASE, &err);
+	are_told(4, LK_EMAYBEHELD);
+	server_resume(&server);
+	close_at_last(client);
+	lk_lock_free(lock);
+	lk_semaphore_free(pool);
+	close_queue(0);
+	redis_do(&server, "FLUSHALL");
+}
+
+/* ---- the same of a multi lock: two parts on one server, and one on the other ---- */
 
 struct set {
 	lk_client *client[2];
@@ -236,6 +329,36 @@ static void test_a_multi_lock_ends_with_its_lease(void **state)
 	close_set(&set);
 }
 
+/* Whose loop drives the call, whose server is silent, and who is closed: it is told first. */
+static void close_with_a_multi_lock(int silent, int closed, bool extends)
+{
+	struct set set;
+	struct server *paused = silent ? &other : &server;
+	open_set(&set, command_limit(300));
+	acquire(set.all, "task");
+	uint64_t sent = stats_of(set.client[silent]).commands;
+	server_pause(paused);
+	if (extends)
+		begin_extend(set.all, "task", 60000);
+	else
+		begin_release(set.all, "task");
+	wait_until(stats_of(set.client[silent]).commands > sent, 5000);
+	/* One that released would end what is extended, which is then lost. */
+	program_close(set.client[closed], extends ? LK_CLOSE_ABANDON : LK_CLOSE_RELEASE, NULL);
+	are_told(1, LK_EMAYBEHELD);
+	server_resume(paused);
+	close_set(&set);
+	redis_do(&server, "DEL a b");
+	redis_do(&other, "DEL c");
+}
+
+static void test_a_multi_lock_is_told_before_the_close(void **state)
+{
+	(void)state;
+	for (int variant = 0; variant < 8; variant++)
+		close_with_a_multi_lock(variant & 1, variant >> 1 & 1, variant >> 2 & 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -244,7 +367,11 @@ int main(void)
 		silence_test(test_an_extension_ends_with_its_lease),
 		silence_test(test_a_permit_ends_with_its_lease),
 		silence_test(test_a_release_that_nobody_waits_for_keeps_nobody_back),
+		silence_test(test_releases_and_extensions_are_told_before_the_close),
+		silence_test(test_the_close_comes_last_in_its_queue),
+		silence_test(test_changes_are_told_before_the_close),
 		silence_test(test_a_multi_lock_ends_with_its_lease),
+		silence_test(test_a_multi_lock_is_told_before_the_close),
 	};
 	return cmocka_run_group_tests(tests, start_both, stop_both);
 }

@@ -182,6 +182,8 @@ static void asyncs_deliver(lk_client *client)
 		struct lk__completion *same = asyncs_same_queue(&async);
 		lk__queue_deliver(same->queue, same);
 	}
+	DL_FOREACH(asyncs->over, async)
+	lk__async_multi_free(async); /* now its other clients may end */
 	pthread_mutex_lock(&client->mutex);
 	DL_CONCAT(asyncs->over, asyncs->free);
 	asyncs->free = asyncs->over;
@@ -196,7 +198,6 @@ void lk__async_complete(struct lk__async *async, int rc)
 	struct lk__asyncs *asyncs = &async->client->asyncs;
 	struct lk__completion *completion = async->completion;
 	assert(rc <= 0 && completion);
-	lk__async_multi_free(async);
 	lk__giving_free(async->want.giving);
 	if (rc == 0)
 		completion->value.error = (lk_error){0};
@@ -222,8 +223,15 @@ void lk__async_wait(struct lk__async *async, int64_t until_ns)
 		lk__heap_put(timers, &async->timer, until_ns); /* it has room: async_begin() */
 }
 
+int64_t lk__async_until_ns(const struct lk__async *async, int64_t until_ns)
+{
+	until_ns = lk__earlier(until_ns, lk__client_until_ns(async->client));
+	return async->multi ? lk__async_multi_until_ns(async->multi, until_ns) : until_ns;
+}
+
 bool lk__async_is_over(struct lk__async *async, int64_t until_ns)
 {
+	until_ns = lk__async_until_ns(async, until_ns);
 	if (async->client->asyncs.ended || lk__now_ns() >= until_ns)
 		return true;
 	lk__async_wait(async, until_ns);

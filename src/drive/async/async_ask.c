@@ -16,7 +16,7 @@ bool lk__async_connect(struct lk__async *async, struct lk__conn *conn, bool once
 		return false;
 	async->connecting = conn;
 	async->asked_until_ns = until_ns;
-	lk__async_wait(async, until_ns);
+	lk__async_wait(async, lk__async_until_ns(async, until_ns));
 	return true;
 }
 
@@ -53,7 +53,7 @@ void lk__async_ask(struct lk__async *async, struct lk__conn *conn, struct lk__re
 	request->deadline_ns = until_ns;
 	async->asked = request;
 	async->asked_until_ns = until_ns;
-	lk__async_wait(async, until_ns);
+	lk__async_wait(async, lk__async_until_ns(async, until_ns));
 	lk__conn_queue(conn, request);
 }
 

@@ -69,6 +69,9 @@ void lk__async_complete(struct lk__async *async, int rc);
 /* Waits to be woken, or for that time. */
 void lk__async_wait(struct lk__async *async, int64_t until_ns);
 
+/* How long it waits for what may come until then: no longer than the close of its client. */
+int64_t lk__async_until_ns(const struct lk__async *async, int64_t until_ns);
+
 /* Whether nothing is waited for any more: that time has come, or the client has ended, and no loop
  * resumes the call. Else it waits. */
 bool lk__async_is_over(struct lk__async *async, int64_t until_ns);
@@ -89,6 +92,9 @@ int lk__async_stand(struct lk__async *async, struct lk__entry *entry, const stru
 /* What a call of a multi lock needs, from its start to its completion. LK_ENOMEM. */
 int lk__async_multi_new(struct lk__async *async);
 void lk__async_multi_free(struct lk__async *async);
+
+/* The same time, or the end of the close of another of its clients. */
+int64_t lk__async_multi_until_ns(const struct lk__async_multi *multi, int64_t until_ns);
 
 /*
  * What lk__ask() does in a thread. Begin: sends a request that may be sent twice, which the call is

@@ -19,7 +19,7 @@ struct lk__async_multi {
 	struct lk__want want;                  /* of the part that is waited for */
 	struct lk__conn *conn;                 /* that is waited for, */
 	struct lk__standby standby;            /* because it was not up at once */
-	struct lk__guest guest[LK__MULTI_MAX]; /* in each other client, while a part is awaited */
+	struct lk__guest guest[LK__MULTI_MAX]; /* in each other client, by its first part */
 	bool begins;                           /* the wait for that part has not begun */
 	bool up;                               /* the connection was */
 };
@@ -44,11 +44,57 @@ int lk__async_multi_new(struct lk__async *async)
 	return LK_ENOMEM;
 }
 
+/* ---- its other clients ---- */
+
+static void guest_enter(struct lk__guest *guest, struct lk__thread *thread, lk_client *client)
+{
+	lk__client_ref(client);
+	guest->thread = thread;
+	guest->client = client;
+	pthread_mutex_lock(&client->mutex);
+	DL_APPEND(client->asyncs.guests, guest);
+	pthread_mutex_unlock(&client->mutex);
+}
+
+/* Any client but that of the first part, whose loop drives the call. */
+static void guests_enter(struct lk__async *async)
+{
+	struct lk__entry *const *parts = async->multi->ask->multi->part;
+	assert(parts[0]->client == async->client);
+	for (size_t i = 1; i < async->multi->ask->multi->count; i++)
+		if (parts[i]->client != parts[i - 1]->client)
+			guest_enter(&async->multi->guest[i], &async->thread, parts[i]->client);
+}
+
+static void guest_leave(struct lk__guest *guest)
+{
+	lk_client *client = guest->client;
+	if (!client)
+		return;
+	pthread_mutex_lock(&client->mutex);
+	DL_DELETE(client->asyncs.guests, guest);
+	pthread_mutex_unlock(&client->mutex);
+	lk__client_unref(client);
+}
+
+int64_t lk__async_multi_until_ns(const struct lk__async_multi *multi, int64_t until_ns)
+{
+	for (size_t i = 1; i < LK__MULTI_MAX; i++)
+		if (multi->guest[i].client)
+			until_ns = lk__earlier(until_ns,
+					       lk__client_until_ns(multi->guest[i].client));
+	return until_ns;
+}
+
 void lk__async_multi_free(struct lk__async *async)
 {
-	if (async->multi)
-		free(async->multi->ask);
-	free(async->multi);
+	struct lk__async_multi *multi = async->multi;
+	if (!multi)
+		return;
+	for (size_t i = 1; i < LK__MULTI_MAX; i++)
+		guest_leave(&multi->guest[i]);
+	free(multi->ask);
+	free(multi);
 	async->multi = NULL;
 }
 
@@ -72,45 +118,14 @@ static struct lk__entry *awaited_entry(const struct lk__async_multi *multi)
 	return multi->ask->multi->part[multi->head.effects.part];
 }
 
-/* Whether the part is the first of a client in which the call is a guest: any client but that of
- * the first part, whose loop drives the call. */
-static bool is_guest(const struct lk__async *async, size_t part)
+/* While it waits for a part, that one's client reads for it. */
+static void await_listens(const struct lk__async_multi *multi, bool listens)
 {
-	struct lk__entry *const *parts = async->multi->ask->multi->part;
-	const lk_client *client = parts[part]->client;
-	assert(part > 0 || client == async->client);
-	return client != async->client && client != parts[part - 1]->client;
-}
-
-/* While it waits for a part, all clients know of it; that of the part reads for it. */
-static void guests_enter(struct lk__async *async)
-{
-	const struct lk__multi *locks = async->multi->ask->multi;
-	for (size_t i = 0; i < locks->count; i++) {
-		lk_client *client = locks->part[i]->client;
-		struct lk__guest *guest = &async->multi->guest[i];
-		if (!is_guest(async, i))
-			continue;
-		guest->thread = &async->thread;
-		pthread_mutex_lock(&client->mutex);
-		DL_APPEND(client->asyncs.guests, guest);
-		pthread_mutex_unlock(&client->mutex);
-	}
-	atomic_fetch_add(&awaited_entry(async->multi)->client->asyncs.listeners, 1);
-}
-
-static void guests_leave(struct lk__async *async)
-{
-	const struct lk__multi *locks = async->multi->ask->multi;
-	for (size_t i = 0; i < locks->count; i++) {
-		lk_client *client = locks->part[i]->client;
-		if (!is_guest(async, i))
-			continue;
-		pthread_mutex_lock(&client->mutex);
-		DL_DELETE(client->asyncs.guests, &async->multi->guest[i]);
-		pthread_mutex_unlock(&client->mutex);
-	}
-	atomic_fetch_sub(&awaited_entry(async->multi)->client->asyncs.listeners, 1);
+	_Atomic size_t *listeners = &awaited_entry(multi)->client->asyncs.listeners;
+	if (listens)
+		atomic_fetch_add(listeners, 1);
+	else
+		atomic_fetch_sub(listeners, 1);
 }
 
 static void action_begin(struct lk__async *async)
@@ -121,7 +136,7 @@ static void action_begin(struct lk__async *async)
 	case LK__MULTI_DO_AWAIT:
 		multi->want = lk__multi_await_want(multi->ask, effects->part);
 		multi->begins = true;
-		guests_enter(async);
+		await_listens(multi, true);
 		break;
 	case LK__MULTI_DO_CONNECT:
 		multi->conn = lk__entry_scripts(awaited_entry(multi));
@@ -158,7 +173,7 @@ static bool await_look(struct lk__async *async, int *rc_out)
 		lk__loop_attend(entry->client);
 	}
 	if (rc)
-		guests_leave(async);
+		await_listens(multi, false);
 	if (rc == LK_ECANCELLED && closed) {
 		rc = out ? LK_EMAYBEHELD : LK_ECLOSED;
 		lk__fail(multi->ask->error, rc, "acquire \"%.100s\": %s", entry->name,
@@ -259,6 +274,8 @@ static int asks_start(struct lk__async *async)
 
 void lk__async_multi(struct lk__async *async, bool starts)
 {
+	if (starts)
+		guests_enter(async);
 	if (async->want.way == LK__ASYNC_ACQUIRE) {
 		multi_acquire(async, starts);
 		return;

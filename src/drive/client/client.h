@@ -62,6 +62,7 @@ struct lk__client_record {
 struct lk__guest {
 	struct lk__guest *prev, *next;
 	struct lk__thread *thread;
+	lk_client *client; /* a reference; NULL: it is none */
 };
 
 /* Asynchronous calls, see async.h. */
@@ -80,11 +81,13 @@ struct lk__asyncs {
 	bool told;                         /* the loop's: all have been woken for the close */
 };
 
-/* The close of a threadless client, while its completion is there. */
+/* A close that was begun: how long it waits. */
 struct lk__closing {
+	/* Of a threadless client, until it is delivered; else NULL. */
 	_Atomic(struct lk__completion *) completion;
-	int64_t leave_until_ns; /* for those who wait to go */
-	int64_t until_ns;
+	int64_t leave_until_ns;   /* for those who wait to go */
+	_Atomic int64_t until_ns; /* for answers: asynchronous calls end then, */
+	int64_t end_ns;           /* and the close a little later */
 };
 
 struct lk__counters {
@@ -153,6 +156,14 @@ static inline bool lk__client_forked(const lk_client *client)
 static inline bool lk__async_active(const lk_client *client)
 {
 	return atomic_load(&client->asyncs.count) > 0 || atomic_load(&client->asyncs.listeners) > 0;
+}
+
+/* Until when asynchronous calls wait for answers because of a close; LK__NEVER: it is open. */
+static inline int64_t lk__client_until_ns(const lk_client *client)
+{
+	return atomic_load(&client->state) == LK__CLIENT_OPEN
+		       ? LK__NEVER
+		       : atomic_load(&client->close.until_ns);
 }
 
 /* The loop is about to sleep. False: an asynchronous request is ready. */

@@ -109,19 +109,40 @@ static void close_messages(lk_client *client)
 		lk__conn_close(&node->messages);
 }
 
+/*
+ * Asynchronous calls that have had no answer by the command limit end then, with what is known of
+ * them (lk__client_until_ns()); a little later the close does, so that it is told after them.
+ */
+static void close_limit(lk_client *client)
+{
+	struct lk__closing *close = &client->close;
+	int64_t now_ns = lk__now_ns();
+	int64_t until_ns = lk__after_ms(now_ns, client->config->command_timeout_ms);
+	close->leave_until_ns = lk__after_ms(now_ns, LEAVE_MS);
+	close->end_ns = lk__after_ms(until_ns, LEAVE_MS);
+	atomic_store(&close->until_ns, until_ns);
+}
+
+/* Whether every asynchronous call is told, also those that other clients drive. */
+static bool close_all_are_told(lk_client *client)
+{
+	pthread_mutex_lock(&client->mutex);
+	bool told = atomic_load(&client->asyncs.count) == 0 && !client->asyncs.guests;
+	pthread_mutex_unlock(&client->mutex);
+	return told;
+}
+
 /* Whether nobody waits, and no request is yet to be begun: a release may be among them. */
 static bool close_all_have_left(lk_client *client)
 {
-	return atomic_load(&client->counters.waiting) == 0 &&
-	       atomic_load(&client->asyncs.count) == 0;
+	return atomic_load(&client->counters.waiting) == 0 && close_all_are_told(client);
 }
 
 /* Those who wait go; what they send as they leave a queue on the server comes before the end. */
 static void close_await_leavers(lk_client *client, struct lk__thread *thread)
 {
-	int64_t until_ns = lk__after_ms(lk__now_ns(), LEAVE_MS);
 	close_messages(client);
-	while (!close_all_have_left(client) && lk__now_ns() < until_ns)
+	while (!close_all_have_left(client) && lk__now_ns() < client->close.leave_until_ns)
 		lk__park_wait(&thread->park, lk__now_ns() + LOOK_NS);
 }
 
@@ -177,20 +198,20 @@ static bool close_is_settled(lk_client *client)
 static bool close_await_answers(lk_client *client)
 {
 	struct lk__thread *thread = lk__client_thread(client);
-	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
+	const struct lk__closing *close = &client->close;
 	if (thread) {
 		close_await_leavers(client, thread);
-		close_read(client, thread, until_ns);
-		until_ns = lk__after_ms(until_ns, LEAVE_MS);
-		while (!close_is_settled(client) && lk__now_ns() < until_ns)
+		close_read(client, thread, atomic_load(&close->until_ns));
+		while (!(close_is_settled(client) && close_all_are_told(client)) &&
+		       lk__now_ns() < close->end_ns)
 			lk__park_wait(&thread->park, lk__now_ns() + LOOK_NS);
 		/* What was granted meanwhile may go back by another connection. */
-		close_read(client, thread, until_ns);
+		close_read(client, thread, close->end_ns);
 	}
 	return close_is_settled(client) && !atomic_exchange(&client->unreleased, false);
 }
 
-/* The first call: holds and waiters go. */
+/* From now on it has its time. The first call: holds and waiters go. */
 static int close_begin(lk_client *client, int how, lk_error *error)
 {
 	int open = LK__CLIENT_OPEN;
@@ -198,6 +219,7 @@ static int close_begin(lk_client *client, int how, lk_error *error)
 	    atomic_load(&client->counters.held) > 0)
 		return lk__fail(error, LK_EHELD, "close: %llu locks are held",
 				(unsigned long long)atomic_load(&client->counters.held));
+	close_limit(client); /* before anybody sees that it is closed */
 	if (!atomic_compare_exchange_strong(&client->state, &open, LK__CLIENT_CLOSING))
 		return 0;
 	if (how == LK_CLOSE_RELEASE && !close_release_all(client)) {
@@ -268,15 +290,6 @@ int lk__client_close(lk_client *client, int how, lk_error *error)
 
 /* ---- of a threadless client ---- */
 
-/* From now on it has as long as close_await_answers(). */
-static void close_limit(lk_client *client)
-{
-	struct lk__closing *close = &client->close;
-	close_messages(client);
-	close->leave_until_ns = lk__after_ms(lk__now_ns(), LEAVE_MS);
-	close->until_ns = lk__after_ms(close->leave_until_ns, client->config->command_timeout_ms);
-}
-
 int lk__close_start(lk_client *client, int how, struct lk__completion *completion, lk_error *error)
 {
 	struct lk__closing *close = &client->close;
@@ -290,7 +303,7 @@ int lk__close_start(lk_client *client, int how, struct lk__completion *completio
 		atomic_store(&client->closing, false);
 		return rc;
 	}
-	close_limit(client);
+	close_messages(client);
 	lk__client_ref(client);
 	completion->client = client;
 	atomic_store(&close->completion, completion);
@@ -339,8 +352,10 @@ static int close_look(lk_client *client)
 	int64_t now_ns = lk__now_ns();
 	if (!close_all_have_left(client) && now_ns < close->leave_until_ns)
 		return 0;
+	/* First: a call that gives up leaves a compensation. */
+	bool told = !lk__close_is_under_way(client) || close_all_are_told(client);
 	bool done = close_is_read(client) && close_is_settled(client);
-	if (!done && now_ns < close->until_ns)
+	if (!(done && told) && now_ns < close->end_ns)
 		return 0;
 	return done && !atomic_exchange(&client->unreleased, false) ? 1 : LK_EMAYBEHELD;
 }
@@ -362,9 +377,10 @@ void lk__close_to_free(lk_client *client)
 {
 	struct pollfd set = {.fd = lk__loop_fd(client), .events = POLLIN};
 	int rc = 0;
-	if (atomic_load(&client->state) == LK__CLIENT_OPEN) /* else it has a limit */
-		close_limit(client);
-	close_begin(client, LK_CLOSE_ABANDON, NULL);
+	if (atomic_load(&client->state) == LK__CLIENT_OPEN) { /* else it has its time */
+		close_begin(client, LK_CLOSE_ABANDON, NULL);
+		close_messages(client);
+	}
 	while (rc == 0 && atomic_load(&client->state) != LK__CLIENT_CLOSED &&
 	       close_look(client) == 0) {
 		rc = lk__loop_process(client);

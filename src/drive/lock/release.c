@@ -193,12 +193,19 @@ static int release_answered(const struct lk__release *release, const struct lk__
 	return lk__release_read(release, request, released, listeners);
 }
 
+/* Before the end of the lease the client is closed, which goes on with the release. */
 int lk__release_unanswered(const struct lk__release *release)
 {
+	bool ended = lk__now_ns() >= release->valid_until_ns;
 	release_ends(release->entry);
-	release_compensate_copies(release);
+	if (ended)
+		release_compensate_copies(release);
+	else
+		release_compensate(release);
 	release_pass_on(release);
-	return release_fail(release, LK_EMAYBEHELD, "no answer before the end of the lease");
+	return release_fail(release, LK_EMAYBEHELD,
+			    ended ? "no answer before the end of the lease"
+				  : "no answer before the client was closed");
 }
 
 int lk__release_end(const struct lk__release *release, struct lk__request *request)

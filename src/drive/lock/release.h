@@ -57,7 +57,7 @@ void lk__release_begin(struct lk__release *release, struct lk__entry *entry, lk_
 int lk__release_read(const struct lk__release *release, const struct lk__request *request,
 		     enum lk__released released, int64_t listeners);
 
-/* Not answered in time. LK_EMAYBEHELD. */
+/* Not answered in time, which is the end of the lease, or of its client. LK_EMAYBEHELD. */
 int lk__release_unanswered(const struct lk__release *release);
 
 #endif
