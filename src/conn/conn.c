@@ -99,7 +99,7 @@ static void conn_drop_stream(struct lk__conn *conn)
 	lk__buffer_take(&conn->out, lk__buffer_size(&conn->out));
 	atomic_store(&conn->left, false);
 	atomic_store(&conn->ended, false);
-	conn->must_break = conn->disowned = false;
+	conn->must_break = conn->drains = conn->disowned = false;
 	conn->spin = (struct lk__spin){0};
 }
 

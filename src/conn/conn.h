@@ -113,9 +113,11 @@ struct lk__conn {
 	_Atomic bool left;  /* bytes were left for the leader */
 	_Atomic bool ended; /* the set has told its end: to be read when the leader goes */
 	bool must_break;    /* for the leader to do: `fault` says why */
+	bool drains;        /* it must break when it has said what it owes: redirect.c */
 	bool disowned;      /* it must break, and what it still says is not believed */
 	bool exclusive;     /* the stream cannot be read and written at once */
 	struct lk__fault fault;
+	int64_t drain_until_ns;
 	uint64_t generation;             /* of the node's finder, when it was found */
 	char place[LK__CONN_PLACE_SIZE]; /* where the node was found; "" without a finder */
 	int wake_fd;

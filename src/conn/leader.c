@@ -43,7 +43,8 @@ int64_t lk__conn_limit_ns(const struct lk__conn *conn)
 
 int64_t lk__conn_next_ns(const struct lk__conn *conn)
 {
-	int64_t next_ns = lk__earlier(lk__conn_limit_ns(conn), lk__acks_next_ns(conn));
+	int64_t next_ns = conn->drains ? conn->drain_until_ns : lk__acks_next_ns(conn);
+	next_ns = lk__earlier(lk__conn_limit_ns(conn), next_ns);
 	return conn->postponed ? lk__earlier(next_ns, conn->postponed_until_ns) : next_ns;
 }
 
@@ -183,6 +184,8 @@ static void conn_take_in(struct lk__conn *conn, ssize_t got, struct lk__deferred
 	} else if (conn->in_flight && lk__now_ns() >= lk__conn_limit_ns(conn)) {
 		lk__conn_must_break(conn, LK_EUNREACHABLE, "no answer within the command limit");
 	}
+	if (conn->drains)
+		lk__conn_drained(conn);
 }
 
 static void conn_took(struct lk__conn *conn, ssize_t got, struct lk__deferred *after)
@@ -203,7 +206,8 @@ static void conn_turn(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel
 		lk__channels_probe(conn);
 	if (conn->postponed && lk__now_ns() >= conn->postponed_until_ns)
 		lk__conn_resume(conn);
-	lk__acks_turn(conn, after);
+	if (!conn->drains)
+		lk__acks_turn(conn, after);
 	lk__conn_flush(conn);
 	int64_t next_ns = lk__conn_next_ns(conn);
 	bool spins = until_ns > 0 && conn_may_spin(conn);

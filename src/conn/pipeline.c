@@ -155,10 +155,12 @@ static void conn_append_asking(struct lk__conn *conn, struct lk__request *call)
 	conn_append_before(conn, request, call);
 }
 
-/* Writes a request that is queued. Its deadline is told by the clock of the server that it goes to
- * now, which may be another than the last time. */
+/* Writes a request that is queued, unless that is for the next connection. Its deadline is told by
+ * the clock of the server that it goes to now, which may be another than the last time. */
 void lk__conn_append(struct lk__conn *conn, struct lk__request *request)
 {
+	if (conn->drains)
+		return;
 	if (request->stamp_at)
 		lk__request_stamp(request, lk__node_server_us(conn->node, request->deadline_ns));
 	if (conn->node->told_by != LK__MESSAGES_PLAIN && request->script != LK__NO_SCRIPT)
@@ -395,8 +397,9 @@ static void conn_refused(struct lk__conn *conn, struct lk__request *request, con
 struct lk__request *lk__conn_answered(struct lk__conn *conn)
 {
 	if (conn->in_flight && conn->in_flight->appended) {
-		/* What the connection sends by itself, as the handshake, proves nothing. */
-		if (!conn->in_flight->is_load) {
+		/* What the connection sends by itself, as the handshake, proves nothing. Nor does
+		 * what a server has still to say that is left. */
+		if (!conn->in_flight->is_load && !conn->drains) {
 			conn->proved = true;
 			conn->failures = 0;
 			conn->next_connect_ns = 0;

@@ -12,7 +12,28 @@
 #include "conn/node.h"
 
 #define REDIRECTS_MAX 16          /* of one request: more mean that servers redirect in a circle */
+#define DRAIN_NS (250 * LK__MS)   /* for the answers that a former master owes */
 #define POSTPONE_NS (50 * LK__MS) /* while keys move: a key takes some µs, all of a slot seconds */
+
+/*
+ * Nothing more is sent there, and the connection breaks when all is answered that was. Else what
+ * was sent behind the refused request would go out again, and where that second copy is refused
+ * nobody could tell whether the first one has run. A server that has just spoken answers soon.
+ */
+static void conn_drain(struct lk__conn *conn)
+{
+	if (conn->drains)
+		return;
+	conn->drains = true;
+	conn->drain_until_ns = lk__now_ns() + DRAIN_NS;
+}
+
+void lk__conn_drained(struct lk__conn *conn)
+{
+	bool owes = conn->in_flight && conn->in_flight->appended;
+	if (!owes || lk__now_ns() >= conn->drain_until_ns)
+		lk__conn_must_break(conn, LK_EUNREACHABLE, "it has become a replica");
+}
 
 bool lk__conn_demoted(struct lk__conn *conn, struct lk__request *request, const redisReply *reply,
 		      unsigned failures)
@@ -20,7 +41,7 @@ bool lk__conn_demoted(struct lk__conn *conn, struct lk__request *request, const 
 	struct lk__finder *finder = conn->node->finder;
 	if (reply->type != REDIS_REPLY_ERROR || !lk__classify_replica(reply->str))
 		return false;
-	lk__conn_must_break(conn, LK_EUNREACHABLE, "it has become a replica");
+	conn_drain(conn);
 	conn->proved = false; /* so that a server which says it is a master is not stormed */
 	conn->failures = failures;
 	if (finder)

@@ -9,14 +9,18 @@
 #include "conn/conn.h"
 
 /*
- * A master that has become a replica has refused this. Unless an earlier copy may have run, the
- * request counts as never sent, and true: it waits in the connection, which is made anew, to the
- * next master. Without a finder that is whoever answers at the address of its name by then, and is
- * asked once more: false where that is a replica as well. `failures`: of the connection, before
- * this answer.
+ * A master that has become a replica has refused this. Its connection breaks as soon as it has
+ * answered what was sent behind that, and is made anew, to the next master. Unless an earlier copy
+ * may have run, the request counts as never sent, and true: it waits in the connection for that
+ * master. Without a finder that is whoever answers at the address of its name by then, and is asked
+ * once more: false where that is a replica as well. `failures`: of the connection, before this
+ * answer.
  */
 bool lk__conn_demoted(struct lk__conn *conn, struct lk__request *request, const redisReply *reply,
 		      unsigned failures);
+
+/* After each read of one that drains: it is left when it has answered all, or takes too long. */
+void lk__conn_drained(struct lk__conn *conn);
 
 /* Another node has the key: true, and the request is done, to be followed; or it waits in the
  * connection until that node is known; or it is done. Of a batch: the first answer. */

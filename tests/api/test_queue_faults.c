@@ -277,6 +277,31 @@ static void test_a_silent_server(void **state)
 	close_queue(0);
 }
 
+/* A replica refuses each try and runs none, so nothing may be held, also of a try that was sent
+ * behind one that was refused. The second client sends its record before its first try. */
+static void test_a_replica_holds_nothing(void **state)
+{
+	(void)state;
+	for (int records = 0; records < 2; records++) {
+		lk_error wrong = {.code = 0};
+		open_queue_with(records ? "client_record=short" : "");
+		make_locks();
+		redis_do(&server, "REPLICAOF 127.0.0.1 1");
+		for (size_t i = 0; i < WAITS; i++)
+			begin_acquire(locks[i], "task", slow_ms(1000) + (int64_t)i, i);
+		for (size_t i = 0; i < WAITS; i++) {
+			lk_completion got = next_completion();
+			if (got.error.code != LK_EUNAVAILABLE && got.error.code != LK_EUNREACHABLE)
+				wrong = got.error;
+		}
+		redis_do(&server, "REPLICAOF NO ONE");
+		if (wrong.code)
+			check_fail(__FILE__, __LINE__, "%d %s", wrong.code, wrong.message);
+		free_locks();
+		close_queue(0);
+	}
+}
+
 /* The library's own call: somebody else always has the mutex just then. */
 static _Atomic bool mutexes_busy;
 static _Atomic unsigned tries;
@@ -363,6 +388,7 @@ int main(void)
 		api_test(test_scripts_are_flushed),
 		api_test(test_waits_outlive_a_restart),
 		api_test(test_a_silent_server),
+		api_test(test_a_replica_holds_nothing),
 		api_test(test_a_busy_connection_is_read_later),
 		api_test(test_no_server),
 		api_test(test_waits_send_nothing),
