@@ -31,9 +31,17 @@ def records(server) -> list[bytes]:
     return server.call("KEYS", "lockkeeper_client:*")
 
 
+def is_held(server, words: tuple[str, ...]) -> bool:
+    """A semaphore's key is there before anybody has a permit."""
+    name = next(word for word in ("job", "slots") if word in words)
+    if "--permits" in words:
+        return server.call("ZCARD", f"{{{name}}}:timeout") > 0
+    return server.call("EXISTS", name) > 0
+
+
 def held(told, server, *words: str, **environment: str):
     process = told.start("run", *words, **environment)
-    until(lambda: len(records(server)) == 1, 10, "the record is written")
+    until(lambda: len(records(server)) == 1 and is_held(server, words), 10, "it is held")
     return process
 
 
@@ -111,14 +119,15 @@ def test_no_holder_is_another_client_not_even_at_first(told, server, words):
     monitor = server.monitor()
     process = told.start(*words)
 
-    def acquired():
-        found = [at for at, command in enumerate(monitor.commands())
-                 if command[0] in ("EVALSHA", "SET") and "job" in command]
-        return found if server.call("EXISTS", "job") else []
-    tries = until(acquired, 20, "it is held")
-    written = [at for at, command in enumerate(monitor.commands())
+    until(lambda: is_held(server, words), 20, "it is held")
+    server.call("ECHO", "seen")
+    until(lambda: ["ECHO", "seen"] in monitor.commands(), 20, "the monitor shows it")
+    commands = monitor.commands()
+    tries = [at for at, command in enumerate(commands)
+             if command[0] in ("EVALSHA", "EVAL", "SET") and "job" in command]
+    written = [at for at, command in enumerate(commands)
                if command[0] == "SET" and command[1].startswith("lockkeeper_client:")]
-    assert written and written[0] < tries[-1], monitor.commands()
+    assert tries and written and written[0] < tries[-1], commands
     process.terminate()
     process.wait(20)
 
