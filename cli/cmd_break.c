@@ -17,9 +17,19 @@
 
 const struct option_row break_options[] = {
 	{OPTION_YES, "yes", NULL, "do not ask; required without a terminal"},
+	{OPTION_NOTIFY, "notify", "WHOM",
+	 "(plain) wake this library's waiters too, though its lock was ours"},
 	SEVERAL_ROW,
 	{0, NULL, NULL, NULL},
 };
+
+static int break_take(void *yes, int id, const char *value)
+{
+	if (id != OPTION_NOTIFY)
+		return take_flag(yes, id, value);
+	kind_notify(value);
+	return 0;
+}
 
 /* What would be deleted of a key that is not, or may not be, a lock of ours. */
 static void deletion_print(const char *name, const lk_lock_info *info)
@@ -90,6 +100,14 @@ static int is_there(const lk_lock_info *info)
 	return info->holder_count > 0 || info->waiter_count > 0 || info->is_counter;
 }
 
+/* Whether it is freed as its own library does: a string, unless --notify says otherwise. */
+static int is_of_others(const lk_lock_info *info)
+{
+	const struct lock_kind *kind = kind_of(info);
+	return strcmp(info->type, FOREIGN_LOCK) == 0 ||
+	       (kind && kind->option == OPTION_PLAIN && info->looks_like && !kind_notifies());
+}
+
 static int foreign_break(lk_client *client, const char *name, size_t name_size, lk_error *error)
 {
 	lk_scan *scan = NULL;
@@ -107,8 +125,13 @@ int lock_break(lk_client *client, const char *name, size_t name_size, const lk_l
 	const struct lock_kind *kind = kind_of(info);
 	if (!is_there(info))
 		return 0;
-	if (strcmp(info->type, FOREIGN_LOCK) == 0)
-		return foreign_break(client, name, name_size, error);
+	if (is_of_others(info)) {
+		int freed = foreign_break(client, name, name_size, error);
+		/* A string is freed all the same where scripts are refused, or as what it is by
+		 * now. */
+		if (!kind || (freed != LK_EDENIED && freed != LK_EINVAL))
+			return freed;
+	}
 	if (!kind) {
 		error->code = LK_EINVAL;
 		snprintf(error->message, sizeof(error->message),
@@ -229,12 +252,27 @@ static int break_quorum(const struct session *session, const struct views *views
 	return code ? code : left;
 }
 
+/* 0, or an exit code (said). */
+static int notify_check(const struct session *session, const struct views *views)
+{
+	const lk_lock_info *info = &views->of[0].info;
+	const struct lock_kind *kind = kind_of(info);
+	if (!kind_notifies() || (views->count == 1 && (!is_there(info) || views->of[0].code)))
+		return 0;
+	if (views->count > 1)
+		return trouble("break: --notify is for one server");
+	return kind && kind->option == OPTION_PLAIN
+		       ? 0
+		       : trouble("break: --notify is for plain locks, and %s is a %s",
+				 session->argv[0], info->type);
+}
+
 int cmd_break(const struct command *command, int argc, char **argv)
 {
 	struct session session;
 	struct views views = {.count = 0};
 	int yes = 0;
-	int result = session_begin(&session, command, argc, argv, take_flag, &yes, 1, 1);
+	int result = session_begin(&session, command, argc, argv, break_take, &yes, 1, 1);
 	if (result)
 		return -1 - result;
 	const char *name = session.argv[0];
@@ -243,6 +281,8 @@ int cmd_break(const struct command *command, int argc, char **argv)
 		views_ask(&views, &session, name);
 	if (code == 0 && views.count == 1)
 		code = views_say(&views);
+	if (code == 0)
+		code = notify_check(&session, &views);
 	if (code == 0)
 		deletions_print(&session, &views);
 	if (code == 0 && !yes)

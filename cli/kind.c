@@ -111,6 +111,11 @@ void kind_notify(const char *notify)
 	plain_notify = notify;
 }
 
+int kind_notifies(void)
+{
+	return plain_notify != NULL;
+}
+
 int kind_notifies_in_vain(const struct lock_kind *kind)
 {
 	return plain_notify && kind->option != OPTION_PLAIN;

@@ -44,7 +44,8 @@ int kind_check_poll(const struct command *command, const struct lock_kind *kind,
 /* Whose waiters the releases of the process's plain locks wake, as lk_plain_lock_options has it. */
 void kind_notify(const char *notify);
 
-/* Whether --notify was given for a kind that has no such thing. */
+/* Whether --notify was given; and whether for a kind that has no such thing. */
+int kind_notifies(void);
 int kind_notifies_in_vain(const struct lock_kind *kind);
 
 /* The kind of lock that was found under a name; NULL when nobody can be said to hold it. */

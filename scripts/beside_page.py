@@ -42,6 +42,9 @@ SEEN = """
 any string by its name, also without a time to live, and the sorted sets and hashes of this table.
 `show` says *looks like*: anybody can write such a key. Before `break` deletes what may be data it
 says what that is. Where several libraries write the same value under any name, all are named.
+`break` also tells the waiters of Spring (`PUB_SUB_LOCK`), python-redis-lock, walrus, redis-lock-py,
+redfour and py-redis-semaphore what their library's own release tells them. Where ours held the
+lock, `break --notify` names the library.
 
 | library, version | key | type | value | listed by |
 |---|---|---|---|---|
@@ -50,7 +53,7 @@ says what that is. Where several libraries write the same value under any name, 
 TAIL = """
 A key that a library keeps beside its locks is not a lock, and `break` refuses it. A forced release
 does not reach the holder: it goes on until it notices, if its library looks. aioredlock sets the
-key again.
+key again. A number, as dramatiq writes it, is refused too: nobody holds one as a whole.
 """
 
 TYPES = {"PLAIN": "string", "COUNT": "string", "BESIDE": "string", "ZSET": "sorted set",

@@ -54,8 +54,9 @@ struct lk__look {
 	struct lk__request *answers;
 	lk_holder *holders;
 	lk_waiter *waiters;
-	char *ids;        /* of permits */
-	char *looks_like; /* whose it is, if not ours */
+	char *ids;                       /* of permits */
+	char *looks_like;                /* whose it is, if not ours */
+	const struct lk__foreign *waker; /* what its release tells its waiters; or NULL */
 	enum lk__look_type type;
 	bool is_field; /* the lock is a field of its hash, not all of it */
 };
@@ -100,7 +101,8 @@ const struct lk__foreign *lk__look_foreign_string(const struct lk__look *look, i
 /* Writes whose it looks like. False: no memory. */
 bool lk__look_tell_string(struct lk__look *look, const struct lk__foreign *row, lk_lock_info *info);
 
-/* Deletes a foreign lock that was just looked at: 1, 0 there was none, or a code. */
+/* Deletes another library's lock that was just looked at, and wakes its waiters: 1, 0 there was
+ * none, or a code. */
 int lk__look_force_release(struct lk__look *look, const lk_lock_info *info, lk_error *error);
 
 /* Clients that were looked at, by UUID: those that tell nothing too. */

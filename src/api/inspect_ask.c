@@ -48,6 +48,7 @@ void lk__look_forget(struct lk__look *look)
 	look->waiters = NULL;
 	look->ids = NULL;
 	look->looks_like = NULL;
+	look->waker = NULL;
 	look->is_field = false;
 	look->parts = NULL;
 	look->time = NULL;

@@ -14,6 +14,8 @@
 #include "drive/lock/caller.h"
 #include "resp/number.h"
 #include "sync/foreign/foreign.h"
+#include "sync/plain/notify.h"
+#include "sync/plain/plain.h"
 
 static struct lk__foreign_seen seen_of(const struct lk__look *look, const redisReply *value,
 				       unsigned kinds)
@@ -42,6 +44,7 @@ static bool tell(struct lk__look *look, const struct lk__foreign_seen *seen,
 		 const struct lk__foreign *row, lk_lock_info *info)
 {
 	look->looks_like = lk__foreign_text(seen, row);
+	look->waker = lk__foreign_waker(seen, row);
 	info->looks_like = look->looks_like;
 	return look->looks_like;
 }
@@ -160,33 +163,66 @@ int lk__look_read_zset(struct lk__look *look, lk_lock_info *info)
 	return 1;
 }
 
-int lk__look_force_release(struct lk__look *look, const lk_lock_info *info, lk_error *error)
+/* A string is deleted as a plain lock is, since ours wait for it too. NULL: no memory. */
+static struct lk__request *force_request(const struct lk__look *look, const lk_lock_info *info,
+					 const struct lk__notify *notify)
 {
-	const char *what = "lk_scan_force_release";
-	lk_client *client = look->client;
+	struct lk__words words = {0};
+	lk__words_add(&words, look->key, look->key_size);
+	if (look->type == LK__LOOK_STRING) {
+		size_t size;
+		char *channel = lk__channel_name(&lk__plain_recipe, look->key, look->key_size,
+						 &size);
+		lk__words_own(&words, channel, size);
+	} else {
+		lk__words_text(&words, look->type == LK__LOOK_ZSET ? "zset" : "hash");
+		lk__words_add(&words, info->holders[0].field,
+			      look->is_field ? info->holders[0].field_size : 0);
+	}
+	if (notify)
+		lk__notify_words(&words, notify);
+	return lk__words_script(&words,
+				look->type == LK__LOOK_STRING ? LK__SCRIPT_PLAIN_FORCE_RELEASE
+							      : LK__SCRIPT_FOREIGN_FORCE_RELEASE,
+				1);
+}
+
+/* 1: it is to be freed; 0: nobody has it; or a code. */
+static int force_check(const struct lk__look *look, const lk_lock_info *info, const char *what,
+		       lk_error *error)
+{
+	bool is_string = strcmp(info->type, "plain lock") == 0 && info->looks_like;
 	if (strcmp(info->type, "none") == 0)
 		return 0;
-	if (strcmp(info->type, "foreign lock") != 0)
-		return lk__fail(error, LK_EINVAL, "%s: \"%.100s\" is a %s, not a foreign lock",
-				what, info->name, info->type);
-	if (info->holder_count == 0)
-		return 0;
+	if (!is_string && strcmp(info->type, "foreign lock") != 0)
+		return lk__fail(error, LK_EINVAL,
+				"%s: \"%.100s\" is a %s, not another library's lock", what,
+				info->name, info->type);
 	if (look->is_field && info->holder_count > 1)
 		return lk__fail(error, LK_EINVAL,
 				"%s: the hash \"%.100s\" has %zu locks; delete the field of one",
 				what, info->name, info->holder_count);
-	struct lk__words words = {0};
-	lk__words_add(&words, look->key, look->key_size);
-	lk__words_text(&words, look->type == LK__LOOK_ZSET ? "zset" : "hash");
-	lk__words_add(&words, info->holders[0].field,
-		      look->is_field ? info->holders[0].field_size : 0);
-	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_FOREIGN_FORCE_RELEASE, 1);
+	return info->holder_count > 0;
+}
+
+int lk__look_force_release(struct lk__look *look, const lk_lock_info *info, lk_error *error)
+{
+	const char *what = "lk_scan_force_release";
+	lk_client *client = look->client;
+	struct lk__notify *notify = NULL;
+	int rc = force_check(look, info, what, error);
+	if (rc <= 0)
+		return rc;
+	if (look->waker &&
+	    lk__notify_of(&notify, look->waker, look->key, look->key_size) == LK__NOTIFY_NO_MEMORY)
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", what);
+	struct lk__request *request = force_request(look, info, notify);
+	lk__notify_free(notify);
 	if (request)
 		lk__request_frees(request);
 	struct lk__node *node = lk__topo_node_of(client->topo, look->key, look->key_size);
 	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
-	int rc = lk__ask(client, lk__node_scripts(node), look->thread, request, what, until_ns,
-			 error);
+	rc = lk__ask(client, lk__node_scripts(node), look->thread, request, what, until_ns, error);
 	if (rc < 0)
 		return rc;
 	int64_t freed = 0;

@@ -9,12 +9,17 @@ import time
 import pytest
 
 from command import ROOT
+from servers import Subscriber, channel_of
+from test_notify import Popper
+from waiting import until
 
 sys.path.append(str(ROOT / "scripts"))
 
 import foreign_table  # noqa: E402  (behind the path)
+import lua_scripts  # noqa: E402
 
 ROWS = [row for row in foreign_table.rows() if row.kind not in ("UNSEEN", "OURS")]
+WAKERS = [row for row in ROWS if row.notify]
 LOCKS = [row for row in ROWS if row.kind in ("PLAIN", "ZSET", "HASH", "FIELD")]
 TYPES = {"PLAIN": "plain lock", "ZSET": "foreign lock", "HASH": "foreign lock",
          "FIELD": "foreign lock", "POOL": "foreign semaphore", "COUNT": "semaphore or latch",
@@ -58,8 +63,13 @@ def written(server) -> dict[bytes, foreign_table.Row]:
             if row.key != "symfony_check_support_time"}
 
 
-def test_ls_all_names_the_library_of_each(cli, written):
+def test_ls_all_names_the_library_of_each(cli, server, written):
+    """Redisson's has the layout of ours, and no client that is known."""
+    server.call("HSET", "orders", "b30d6a0e-5b4a-4b0e-9d6f-0a4f5e1c2d3e:42", "1")
+    assert "\tlock\t" in cli("ls", "orders").stdout
+    assert "another client" in cli("ls", "orders").stdout
     found = listed(cli, "--all")
+    assert found.pop(b"orders")["looks_like"] is None
     assert set(found) == set(written)
     for key, row in written.items():
         lock = found[key]
@@ -88,7 +98,73 @@ def test_break_frees_each(cli, server, row, ttl_ms):
     broken = cli("break", "--yes", key)
     assert broken.returncode == 0 and "was not locked" not in broken.stderr
     assert cli("show", key).returncode == 3 and cli("wait", "-n", key).returncode == 0
-    assert server.call("KEYS", "*") == [b"huey.results.other"]
+    left = [name for name in server.call("KEYS", "*") if name != b"huey.results.other"]
+    assert len(left) <= row.notify.startswith("push") and key not in left
+    assert all(0 < server.call("PTTL", name) <= 30000 for name in left), "which end by themselves"
+
+
+def told(row, key: bytes) -> tuple[str, str, bytes]:
+    """What its release does: the verb, the channel or list, the message."""
+    first, _, second = key.decode().partition(":")
+    parts = {"*": [key.decode()], "*:*": [first, second]}.get(row.key, ["j1"])
+    words = row.notify
+    for number, part in enumerate(parts, 1):
+        words = words.replace(f"{{{number}}}", part)
+    verb, target, message = words.split()[:3]
+    return verb, target, message.encode()
+
+
+@pytest.mark.parametrize("row", WAKERS, ids=title)
+def test_break_wakes_its_waiters_as_its_own_release_does(cli, server, row):
+    key = write(server, row, 1)
+    verb, target, message = told(row, key)
+    if verb == "push":
+        popper = Popper(server, target)
+        assert cli("break", "--yes", key).returncode == 0
+        assert popper.join() == [target.encode(), message]
+    else:
+        heard = Subscriber(server, target)
+        assert cli("break", "--yes", key).returncode == 0
+        until(lambda: heard.messages == [message], 10, "it is told")
+        heard.stop()
+    assert server.call("DBSIZE") == 0
+    assert cli("break", "--yes", key).returncode == 0
+    assert server.call("DBSIZE") == 0, "nothing was freed, so nobody is told"
+
+
+@pytest.mark.parametrize("script, arguments", [
+    ("plain", ["channel"]), ("foreign", ["zset", ""]), ("foreign", ["hash", "index"])])
+def test_who_finds_nothing_to_free_wakes_nobody(server, script, arguments):
+    text = lua_scripts.text_of(ROOT / "src/sync" / script / "force_release.lua")
+    arguments += ["push", "list", "1", "60000"]
+    if "index" in arguments:
+        server.call("HSET", "key", "another", "1")
+    assert server.call("EVAL", text, 1, "key", *arguments) == 0
+    assert server.call("EXISTS", "list") == 0
+
+
+def test_break_wakes_waiters_of_ours_too(cli, server):
+    """Redis-py and redis-lock-py write the same: ours beside the one, and theirs, are told."""
+    server.call("SET", "orders", "0123456789abcdef" * 2)
+    ours, theirs = Subscriber(server, channel_of("orders")), Subscriber(server,
+                                                                       "rlock-channel:orders")
+    assert cli("break", "--yes", "orders").returncode == 0
+    until(lambda: ours.messages == [b"0"] and theirs.messages == [b"ok"], 10, "both are told")
+    ours.stop()
+    theirs.stop()
+
+
+def test_break_by_a_user_with_few_rights(cli, server):
+    """Who may not push frees it all the same; who may run no scripts does what a plain lock can."""
+    few = {"LOCKKEEPER_USERNAME": "few", "LOCKKEEPER_PASSWORD": "x"}
+    key = write(server, next(row for row in WAKERS if row.name == "python-redis-lock"), 1)
+    server.call("ACL", "SETUSER", "few", "on", "nopass", "~*", "&*", "+@all", "-eval", "-evalsha")
+    refused = cli("break", "--yes", key, **few)
+    assert refused.returncode == 125 and "scripts are refused, and the server" in refused.stderr
+    server.call("ACL", "SETUSER", "few", "+@all", "resetkeys", "~lock:*")
+    broken = cli("break", "--yes", key, **few)
+    assert broken.returncode == 0, broken.stderr
+    assert server.call("EXISTS", key, "lock-signal:j1") == 0
 
 
 def test_what_the_value_of_shedlock_tells(cli, server):

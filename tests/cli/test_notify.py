@@ -90,6 +90,18 @@ def test_a_user_without_the_rights_releases_all_the_same(cli, server):
     assert server.call("EXISTS", "lock:orders", "lock-signal:orders") == 0
 
 
+def test_break_of_a_lock_of_ours_wakes_whom_it_is_told_to(cli, server):
+    assert cli("lock", "--plain", "-l", "60", "lock:orders").returncode == 0
+    popper = Popper(server, "lock-signal:orders")
+    broken = cli("break", "--yes", "--notify", "python-redis-lock", "lock:orders")
+    assert broken.returncode == 0, broken.stderr
+    assert popper.join() == [b"lock-signal:orders", b"1"]
+    assert cli("lock", "-l", "60", "orders").returncode == 0
+    refused = cli("break", "--yes", "--notify", "spring", "orders")
+    assert refused.returncode == 125 and "--notify is for plain locks" in refused.stderr
+    assert server.call("EXISTS", "orders") == 1
+
+
 @pytest.mark.parametrize("args, said", [
     (["run", "--plain", "--notify", "walrus", "orders", "true"], "keys of the form lock:*"),
     (["run", "--plain", "--notify", "nobody", "orders", "true"], "neither a library"),

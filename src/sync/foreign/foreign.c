@@ -80,12 +80,24 @@ char *lk__foreign_text(const struct lk__foreign_seen *seen, const struct lk__for
 	return NULL;
 }
 
+const struct lk__foreign *lk__foreign_waker(const struct lk__foreign_seen *seen,
+					    const struct lk__foreign *row)
+{
+	struct lk__form_parts parts;
+	for (size_t i = 0; i < ROWS; i++)
+		if (*rows[i].notify && rank(&rows[i]) == rank(row) &&
+		    is_like(seen, &rows[i], &parts))
+			return &rows[i];
+	return NULL;
+}
+
 const struct lk__foreign *lk__foreign_notifier(const char *word)
 {
 	size_t size = strlen(word);
 	for (size_t i = 0; size > 0 && i < ROWS; i++) {
 		const char *library = rows[i].library;
-		if (*rows[i].notify && strncasecmp(library, word, size) == 0 &&
+		if (*rows[i].notify && rows[i].kind == LK__FOREIGN_PLAIN &&
+		    strncasecmp(library, word, size) == 0 &&
 		    (library[size] == '\0' || library[size] == ' '))
 			return &rows[i];
 	}

@@ -42,7 +42,12 @@ const struct lk__foreign *lk__foreign_find(const struct lk__foreign_seen *seen);
  */
 char *lk__foreign_text(const struct lk__foreign_seen *seen, const struct lk__foreign *row);
 
-/* A row with a form of notice, by the first word of its library's name; NULL: there is none. */
+/* The row that says whom the release of such a lock tells, of all that it may be; or NULL. */
+const struct lk__foreign *lk__foreign_waker(const struct lk__foreign_seen *seen,
+					    const struct lk__foreign *row);
+
+/* A row of a plain lock with a form of notice, by the first word of its library's name; NULL: there
+ * is none. */
 const struct lk__foreign *lk__foreign_notifier(const char *word);
 
 #endif

@@ -45,6 +45,22 @@ static enum lk__notify_made fill(struct lk__notify *notify, const char *text,
 	return notify->target && notify->message ? LK__NOTIFY_MADE : LK__NOTIFY_NO_MEMORY;
 }
 
+/* Named `text`, it does what `how` says. */
+static enum lk__notify_made make(struct lk__notify **notify_out, const char *text, const char *how,
+				 const struct lk__form_parts *parts)
+{
+	struct lk__notify *notify = calloc(1, sizeof(*notify));
+	if (!notify)
+		return LK__NOTIFY_NO_MEMORY;
+	notify->text = strdup(text);
+	enum lk__notify_made made = notify->text ? fill(notify, how, parts) : LK__NOTIFY_NO_MEMORY;
+	if (made == LK__NOTIFY_MADE)
+		*notify_out = notify;
+	else
+		lk__notify_free(notify);
+	return made;
+}
+
 enum lk__notify_made lk__notify_new(struct lk__notify **notify_out, const char *text,
 				    const char *key, size_t key_size, const char **form_out)
 {
@@ -54,17 +70,16 @@ enum lk__notify_made lk__notify_new(struct lk__notify **notify_out, const char *
 	*form_out = form;
 	if (!lk__form_match(form, key, key_size, &parts))
 		return LK__NOTIFY_OTHER_KEY;
-	struct lk__notify *notify = calloc(1, sizeof(*notify));
-	if (!notify)
-		return LK__NOTIFY_NO_MEMORY;
-	notify->text = strdup(text);
-	enum lk__notify_made made = notify->text ? fill(notify, row ? row->notify : text, &parts)
-						 : LK__NOTIFY_NO_MEMORY;
-	if (made == LK__NOTIFY_MADE)
-		*notify_out = notify;
-	else
-		lk__notify_free(notify);
-	return made;
+	return make(notify_out, text, row ? row->notify : text, &parts);
+}
+
+enum lk__notify_made lk__notify_of(struct lk__notify **notify_out, const struct lk__foreign *row,
+				   const char *key, size_t key_size)
+{
+	struct lk__form_parts parts;
+	if (!lk__form_match(row->key, key, key_size, &parts))
+		return LK__NOTIFY_OTHER_KEY;
+	return make(notify_out, row->library, row->notify, &parts);
 }
 
 void lk__notify_free(struct lk__notify *notify)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a plain lock's release publishes or pushes beside our own message, so that another library's
+ * What a release publishes or pushes beside our own message, so that another library's
  * waiters wake. As text: the first word of a library's name (foreign.def), or
  *
  *   publish CHANNEL MESSAGE
@@ -33,6 +33,12 @@ enum lk__notify_made {
 
 enum lk__notify_made lk__notify_new(struct lk__notify **notify_out, const char *text,
 				    const char *key, size_t key_size, const char **form_out);
+
+/* The same, of a row of the table. */
+struct lk__foreign;
+enum lk__notify_made lk__notify_of(struct lk__notify **notify_out, const struct lk__foreign *row,
+				   const char *key, size_t key_size);
+
 void lk__notify_free(struct lk__notify *notify); /* takes NULL */
 
 /* The words for a script: "publish" or "push", channel or list, message, ms. */
