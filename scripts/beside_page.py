@@ -9,9 +9,9 @@ Made from `src/sync/foreign/foreign.def` by `make docs`; do not edit.
 
 Each row is what that version did when it was run on 2026-11-27, with redis-server 7.0.15, beside
 `lockkeeper run --plain`; it does not quote its documentation. What was not run says so. Redisson,
-redis-py, redsync, node-redlock, python-redis-lock, pottery, sherlock, walrus and redis-lock-py are
-tested in `make interop`, with the versions that [interop.md](interop.md) names; the other rows may
-be out of date for other versions.
+redis-py, redsync, node-redlock, python-redis-lock, pottery, sherlock, walrus, redis-lock-py and
+Spring are tested in `make interop`, with the versions that [interop.md](interop.md) names; the
+other rows may be out of date for other versions.
 
 `NAME` is what the program that uses the library calls the lock; where there are several, it is one
 text each time. `<…>` is what the library makes up.
@@ -50,6 +50,19 @@ lock, `break --notify` names the library.
 |---|---|---|---|---|
 """
 
+ALSO = """
+### Keys that you have configured
+
+A library's own option, or a client's (`keyPrefix` of ioredis), may put another prefix before its
+keys: BullMQ's `prefix`, Laravel's for the cache and for Redis, `redbeat_key_prefix`, Django's
+`KEY_PREFIX`. These forms are known too, from the options and not from a run; `…` is anything. As
+always the libraries that write the same are named together: a lock of redbeat with another prefix
+looks like redis-py's too, and one of BullMQ's like a plain lock of ours.
+
+| library | key | type | value | listed by |
+|---|---|---|---|---|
+"""
+
 TAIL = """
 A key that a library keeps beside its locks is not a lock, and `break` refuses it. A forced release
 does not reach the holder: it goes on until it notices, if its library looks. aioredlock sets the
@@ -81,9 +94,9 @@ def key(row: foreign_table.Row) -> str:
 
 
 def listed_by(row: foreign_table.Row) -> str:
-    known = row.value in ("%h32", "%1", "%b22==")
+    known = row.value in ("%h32", "%1", "%b22==", "%u:%d")
     number = row.kind == "COUNT"
-    sure = row.certainty == "SURE" and row.kind != "BESIDE"
+    sure = row.certainty != "GUESS" and row.kind != "BESIDE"
     return "`ls`" if sure or known or number else "`ls --all`"
 
 
@@ -102,4 +115,8 @@ def page() -> str:
         if row.kind in TYPES:
             text += line(title(row), key(row), TYPES[row.kind],
                          code(foreign_table.in_words(row.value, "…")), listed_by(row))
+    text += ALSO
+    for row in foreign_table.also():
+        text += line(cell(row.library), code(foreign_table.in_words(row.key, "…")), TYPES[row.kind],
+                     code(foreign_table.in_words(row.value, "…")), listed_by(row))
     return text + TAIL

@@ -10,6 +10,8 @@ PATH = ROOT / "src/sync/foreign/foreign.def"
 STRING = r'"((?:[^"\\]|\\.)*)"'
 ROW = re.compile(r"^LK__FOREIGN\(" + STRING + ", " + STRING + r", (\w+), (\w+), " +
                  ", ".join([STRING] * 8) + r"\)$", re.MULTILINE)
+ALSO = re.compile(r"^LK__FOREIGN_ALSO\(" + STRING + r", (\w+), (\w+), " +
+                  ", ".join([STRING] * 3) + r"\)$", re.MULTILINE)
 ITEM = re.compile(r"%(\*|[1uedpTNtw]|[habr]\d+)|\*")
 WORDS = {"u": "a UUID", "1": "32 hex digits, a UUID of version 1", "d": "digits",
          "w": "letters or digits", "t": "ms since 1970", "e": "seconds since 1970", "T": "time",
@@ -42,6 +44,15 @@ def rows() -> list[Row]:
     text = PATH.read_text()
     found = [Row(*match.groups()) for match in ROW.finditer(text)]
     assert len(found) == text.count("\nLK__FOREIGN("), "a row has another form"
+    return found
+
+
+def also() -> list[Row]:
+    """The keys that users of a library configure; without what runs would tell."""
+    text = PATH.read_text()
+    found = [Row(library, "", kind, certainty, key, value, told, "", "", "", "", "")
+             for library, kind, certainty, key, value, told in ALSO.findall(text)]
+    assert len(found) == text.count("\nLK__FOREIGN_ALSO("), "a row has another form"
     return found
 
 

@@ -15,10 +15,12 @@ from waiting import until
 
 sys.path.append(str(ROOT / "scripts"))
 
-import foreign_table  # noqa: E402  (behind the path)
+import beside_page  # noqa: E402  (behind the path)
+import foreign_table  # noqa: E402
 import lua_scripts  # noqa: E402
 
 ROWS = [row for row in foreign_table.rows() if row.kind not in ("UNSEEN", "OURS")]
+CONFIGURED = foreign_table.also()
 WAKERS = [row for row in ROWS if row.notify]
 LOCKS = [row for row in ROWS if row.kind in ("PLAIN", "ZSET", "HASH", "FIELD")]
 TYPES = {"PLAIN": "plain lock", "ZSET": "foreign lock", "HASH": "foreign lock",
@@ -82,9 +84,27 @@ def test_ls_without_all_leaves_out_what_may_be_data(cli, written):
     found, everything = listed(cli), listed(cli, "--all")
     assert {key for key in everything if not everything[key]["may_be_data"]} == set(found)
     for key, row in written.items():
-        if row.certainty == "SURE":
-            assert (key in found) == (row.kind != "BESIDE"), row
+        assert (key in found) == (beside_page.listed_by(row) == "`ls`"), row
     assert any(row.certainty == "GUESS" and key not in found for key, row in written.items())
+
+
+@pytest.mark.parametrize("row", CONFIGURED, ids=lambda row: f"{row.name} {row.key}")
+def test_a_prefix_of_your_own_is_no_riddle(cli, server, row):
+    key = write(server, row, 1)
+    (lock,) = listed(cli, "--all").values()
+    assert lock["name"].encode() == key and row.name in lock["looks_like"], lock
+    assert (key in listed(cli)) == (beside_page.listed_by(row) == "`ls`")
+    assert row.certainty != "GUESS" or "cannot be known" in lock["looks_like"] or \
+        lock["may_be_data"], lock
+
+
+def test_a_plain_lock_of_ours_is_not_said_to_be_of_bullmq(cli, server):
+    name = "shop:orders:1:lock"
+    assert cli("lock", "--plain", "-l", "60", name).returncode == 0
+    (lock,) = listed(cli).values()
+    assert lock["looks_like"] == \
+        "bullmq, a job's lock, Lockkeeper --plain (which of them cannot be known)"
+    assert cli("break", "--yes", name).returncode == 0 and not server.call("EXISTS", name)
 
 
 @pytest.mark.parametrize("ttl_ms", [60000, 0], ids=["with a ttl", "without"])

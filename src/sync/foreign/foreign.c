@@ -12,8 +12,11 @@ static const struct lk__foreign rows[] = {
 #define LK__FOREIGN(library, versions, kind, certainty, key, value, told, notify, both, ours,      \
 		    theirs, beware)                                                                \
 	{library, LK__FOREIGN_##kind, LK__FOREIGN_##certainty, key, value, told, notify},
+#define LK__FOREIGN_ALSO(library, kind, certainty, key, value, told)                               \
+	{library, LK__FOREIGN_##kind, LK__FOREIGN_##certainty, key, value, told, ""},
 #include "sync/foreign/foreign.def"
 #undef LK__FOREIGN
+#undef LK__FOREIGN_ALSO
 };
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))

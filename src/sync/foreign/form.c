@@ -123,43 +123,51 @@ static void part_add(struct lk__form_parts *parts, char sort, const char *at, si
 		parts->part[parts->count++] = (struct lk__form_part){sort, at, size};
 }
 
-/* Forms are the table's: few items, so it does not go deep. */
-static bool match(const char *form, const char *at, const char *end, struct lk__form_parts *parts)
+enum matched { NOT_HERE, NOT_FURTHER, MATCHED };
+
+/*
+ * Forms are the table's: few items, so it does not go deep. What does not match behind a star does
+ * not match behind an earlier one that has more either: so each star is tried from the left, once.
+ */
+static enum matched match(const char *form, const char *at, const char *end,
+			  struct lk__form_parts *parts)
 {
 	while (*form && *form != '*' && *form != '%') {
 		if (at == end || *at++ != *form++)
-			return false;
+			return NOT_HERE;
 	}
 	if (!*form)
-		return at == end;
+		return at == end ? MATCHED : NOT_HERE;
 	struct item item = {.sort = '*'};
-	const char *next = *form == '*' ? form + 1 : item_read(form + 1, &item);
-	if (*form == '%' && item.sort == '*')
-		return at < end && *at == '*' && match(next, at + 1, end, parts);
+	bool is_star = *form == '*';
+	const char *next = is_star ? form + 1 : item_read(form + 1, &item);
+	if (!is_star && item.sort == '*')
+		return at < end && *at == '*' ? match(next, at + 1, end, parts) : NOT_HERE;
 	size_t left = (size_t)(end - at), count = parts->count;
-	size_t least = item.size ? item.size : item.sort != '*';
+	size_t least = item.size ? item.size : !is_star;
 	size_t most = item.size ? item.size : left;
 	if (!*next) /* the rest */
 		least = least > left ? least : left;
 	for (size_t size = least; size <= most && size <= left; size++) {
-		if (item.sort != '*' && !is_item(&item, at, size)) {
+		if (!is_star && !is_item(&item, at, size)) {
 			if (item.set)
-				return false; /* nor with more of them */
+				return NOT_HERE; /* nor with more of them */
 			continue;
 		}
 		parts->count = count;
 		part_add(parts, item.sort, at, size);
-		if (match(next, at + size, end, parts))
-			return true;
+		enum matched matched = match(next, at + size, end, parts);
+		if (matched != NOT_HERE)
+			return matched;
 	}
 	parts->count = count;
-	return false;
+	return is_star ? NOT_FURTHER : NOT_HERE;
 }
 
 bool lk__form_match(const char *form, const char *text, size_t size, struct lk__form_parts *parts)
 {
 	parts->count = 0;
-	return size <= LK__FORM_MOST && match(form, text, text + size, parts);
+	return size <= LK__FORM_MOST && match(form, text, text + size, parts) == MATCHED;
 }
 
 size_t lk__form_weight(const char *form)
