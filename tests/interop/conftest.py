@@ -51,6 +51,7 @@ def process_fixture(program):
 
 
 jvm = process_fixture(peers.redisson)
+spring_jvm = process_fixture(peers.spring)
 redis_py = process_fixture(peers.redis_py)
 redsync = process_fixture(peers.redsync)
 redlock = process_fixture(peers.redlock)

@@ -1,10 +1,19 @@
 """One library waits for the other, on any deployment."""
 from __future__ import annotations
 
+import subprocess
+
+from keeper import BUILD
 from waiting import until
 
 SOON_S = 3.0
 """A waiter woken by a message needs milliseconds; by the end of a lease it would need 30 s."""
+
+
+def command(server, *args: str) -> subprocess.CompletedProcess:
+    """Our command, on that server."""
+    return subprocess.run([BUILD / "cli" / "lockkeeper", *args, "--url", server.unix_url],
+                          capture_output=True, text=True, timeout=60)
 
 
 def begin_wait(keeper, name: str, thread: str = "waiter", **options):

@@ -49,17 +49,19 @@ def run(folder: pathlib.Path, *argv: object) -> None:
         raise Unavailable(f"{' '.join(words)}: {done.stdout[-2000:]}")
 
 
-def digest(source: pathlib.Path) -> str:
+def digest(sources: list[pathlib.Path]) -> str:
     made = hashlib.sha256()
-    for path in sorted(path for path in source.iterdir() if path.is_file()):
+    for path in sorted(path for path in sources if path.is_file()):
         made.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return made.hexdigest()[:16]
 
 
-def built(name: str, build) -> pathlib.Path:
-    """The folder of a built peer: build(folder) fills a copy of the source where there is none."""
+def built(name: str, build, also: tuple[str, ...] = ()) -> pathlib.Path:
+    """The folder of a built peer: build(folder) fills a copy of the source where there is none.
+    `also`: files of another peer that it needs too."""
     source = HERE / name
-    place = CACHE / f"{name}-{digest(source)}"
+    shared = [HERE / path for path in also]
+    place = CACHE / f"{name}-{digest([*source.iterdir(), *shared])}"
     CACHE.mkdir(parents=True, exist_ok=True)
     with open(CACHE / f"{name}.lock", "w") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
@@ -67,22 +69,32 @@ def built(name: str, build) -> pathlib.Path:
             unfinished = CACHE / f"{name}.unfinished"
             shutil.rmtree(unfinished, ignore_errors=True)
             shutil.copytree(source, unfinished)
+            for path in shared:
+                shutil.copy(path, unfinished)
             build(unfinished)
             unfinished.rename(place)
     return place
 
 
-def build_redisson(folder: pathlib.Path) -> None:
+def build_java(folder: pathlib.Path) -> None:
     run(folder, "mvn", "-q", "-B", "dependency:copy-dependencies",
         f"-DoutputDirectory={folder}/jars")
     run(folder, "javac", "-d", "classes", "-cp", "jars/*", *sorted(folder.glob("*.java")))
 
 
-@functools.cache
-def redisson() -> tuple[str, ...]:
-    folder = built("redisson", build_redisson)
+def jvm(folder: pathlib.Path) -> tuple[str, ...]:
     return (*JAVA, f"-Dboottime.offset.ns={boottime_offset_ns()}", "-cp",
             f"{folder}/classes:{folder}/jars/*", "Peer")
+
+
+@functools.cache
+def redisson() -> tuple[str, ...]:
+    return jvm(built("redisson", build_java))
+
+
+@functools.cache
+def spring() -> tuple[str, ...]:
+    return jvm(built("spring", build_java, also=("redisson/Command.java", "redisson/Answer.java")))
 
 
 def go_module() -> str:

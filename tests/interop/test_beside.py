@@ -2,16 +2,20 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
 
 import peers
-from keeper import BUILD, Keeper
-from waiting import never, until
+from keeper import Keeper
+from meeting import command
+from waiting import boottime_ns, never, until
 
 KEYS = {"python-redis-lock": "lock:door", "pottery": "redlock:door", "sherlock": "door",
         "walrus": "lock:door", "redis-lock-py": "door"}
+
+LIMIT_S = 5  # they sleep on for longer if they are not told
+told = pytest.mark.parametrize("theirs", ["python-redis-lock", "walrus", "redis-lock-py"],
+                               indirect=True)
 
 
 @pytest.fixture(params=KEYS)
@@ -24,11 +28,6 @@ def theirs(request, server):
     keeper.open(server.url)
     yield keeper
     keeper.stop()
-
-
-def command(server, *args: str) -> subprocess.CompletedProcess:
-    return subprocess.run([BUILD / "cli" / "lockkeeper", *args, "--url", server.unix_url],
-                          capture_output=True, text=True, timeout=60)
 
 
 def plain(ours, verb: str, name: str, **options):
@@ -61,15 +60,11 @@ def test_ls_show_and_break_know_it(server, theirs, lease):
     assert command(server, "show", theirs.key).returncode == 3
 
 
-@pytest.mark.parametrize("theirs", ["python-redis-lock", "walrus", "redis-lock-py"],
-                         indirect=True)
-def test_our_release_wakes_theirs(server, theirs):
-    """Without it they sleep: for ever; for the lease that they asked for; and redis-lock-py, which
-    asks again after 5.5 s and 13 s, for seven seconds."""
-    channel, limit_s = f"rlock-channel:{theirs.key}", 5
+def begin_wait(server, theirs, lease: dict):
+    """Returns when it sleeps. Unless it is told it does so for ever, or for the lease that it asked
+    for; and redis-lock-py, which asks again after 5.5 s and 13 s, for seven seconds."""
+    channel = f"rlock-channel:{theirs.key}"
     slept_s = 6 if theirs.library == "redis-lock-py" else 0.5
-    lease = {"lease_s": 60} if theirs.library == "walrus" else {}
-    owner = command(server, "lock", "--plain", "-l", "60", theirs.key).stdout.strip()
     waiter = theirs.say("acquire", "door", thread="waiter", **lease)
 
     def waits() -> bool:
@@ -77,7 +72,38 @@ def test_our_release_wakes_theirs(server, theirs):
         return blocked or server.call("PUBSUB", "NUMSUB", channel)[1] == 1
     until(waits, 20, "it waits")
     never(waiter.come.is_set, slept_s, "it waits")
-    released = command(server, "unlock", "--plain", "--notify", theirs.library, theirs.key, owner)
+    return waiter
+
+
+@told
+@pytest.mark.parametrize("way", ["unlock", "break"])
+def test_our_release_wakes_theirs(server, theirs, way):
+    lease = {"lease_s": 60} if theirs.library == "walrus" else {}
+    owner = command(server, "lock", "--plain", "-l", "60", theirs.key).stdout.strip()
+    waiter = begin_wait(server, theirs, lease)
+    begun_ns = boottime_ns()
+    if way == "break":
+        released = command(server, "break", "--yes", "--notify", theirs.library, theirs.key)
+    else:
+        released = command(server, "unlock", "--plain", "--notify", theirs.library, theirs.key,
+                           owner)
     assert released.returncode == 0, released.stderr
-    waiter.result(limit_s).ok()
+    woken_ns = waiter.result(LIMIT_S).ok()["end_ns"]
+    print(f"{theirs.library} had it after {(woken_ns - begun_ns) / 1e6:.1f} ms")
     theirs.call("release", "door", thread="waiter").ok()
+
+
+@told
+def test_break_of_theirs_wakes_theirs(server, theirs):
+    """Which needs no word of whom to wake: the key says it."""
+    lease = {"lease_s": 60} if theirs.library == "walrus" else {}
+    another = Keeper(program=peers.beside(theirs.library))
+    try:
+        another.open(server.url)
+        another.call("acquire", "door", **lease).ok()
+        waiter = begin_wait(server, theirs, lease)
+        assert command(server, "break", "--yes", theirs.key).returncode == 0
+        waiter.result(LIMIT_S).ok()
+        theirs.call("release", "door", thread="waiter").ok()
+    finally:
+        another.stop()

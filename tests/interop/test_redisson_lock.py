@@ -1,12 +1,14 @@
 """Each kind of lock beside the same kind of Redisson's, in one JVM and one C process."""
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import checker
 import mixed
 from keeper import EVENT_LOST
-from meeting import SOON_S, begin_wait
+from meeting import SOON_S, begin_wait, command
 from waiting import boottime_ns, until
 
 HELD_MS = 30000  # the watchdog's lease on both sides: a waiter woken by the ttl would need so long
@@ -114,6 +116,19 @@ def test_javas_watchdog_is_honoured(server, ours, jvm, kind):
     ours.call("try", "kept", kind=kind).ok()
     ours.call("release", "kept", kind=kind).ok()
     jvm.call("close", thread="-", c="short")
+
+
+def test_ls_show_and_break_know_it(java, server, kind):
+    """It has the layout of ours; that it is not a client of ours is what can be known."""
+    java.call("acquire", "seen", kind=kind).ok()
+    (lock,) = json.loads(command(server, "ls", "--json").stdout)
+    types = {"write": "read/write lock", "fenced-java": "fenced lock"}
+    assert (lock["name"], lock["type"]) == ("seen", types.get(kind, "lock"))
+    assert "another client" in command(server, "ls").stdout
+    assert command(server, "show", "seen").returncode == 0
+    assert command(server, "break", "--yes", "seen").returncode == 0
+    assert command(server, "show", "seen").returncode == 3
+    assert java.call("is_held", "seen", kind=kind).ok()["result"] == 0
 
 
 def test_we_force_javas_lock(ours, java, kind):

@@ -1,10 +1,13 @@
 """The plain lock beside redis-py's Lock, redsync and node-redlock on one server."""
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import checker
 import mixed
+from meeting import command
 from waiting import boottime_ns
 
 SOON_S = 3.0  # pollers need a fraction of a second; machines are slow at times
@@ -118,6 +121,19 @@ def test_each_reads_the_others_token(server, ours, other):
     plain(ours, "release_field", "theirs", field=field).is_code("LK_ENOTOWNER")
     plain(ours, "release_field", "theirs", field=token).ok()
     other.call("release", "theirs").is_code("LK_ENOTOWNER")
+
+
+def test_ls_show_and_break_know_it(request, server, other):
+    library = {"redis_py": "redis-py", "redsync": "redsync",
+               "redlock": "node-redlock"}[request.node.callspec.params["other"]]
+    other.call("acquire", "seen").ok()
+    (lock,) = json.loads(command(server, "ls", "--all", "--json").stdout)
+    assert (lock["name"], lock["type"]) == ("seen", "plain lock")
+    assert library in lock["looks_like"]
+    assert library in command(server, "show", "seen").stdout
+    assert command(server, "break", "--yes", "seen").returncode == 0
+    assert command(server, "show", "seen").returncode == 3
+    other.call("release", "seen").is_code("LK_ENOTOWNER")
 
 
 def test_we_force_their_lock(ours, other):
