@@ -310,6 +310,9 @@ class Cell:
             operation.after(run)
         if operation.once and len(recording.final) > 1:  # a minority may not have heard of it
             wanted = [recording.final, recording.undone_final]
+        elif operation.name == "kept" and len(recording.final) > 1:
+            # One node may have been asked for the lock late, and then to keep it, behind the force.
+            wanted = [recording.final, recording.done]
         elif done or operation.had:
             wanted = [recording.final]
         elif self.said in UNKNOWN and not operation.holds:
