@@ -48,16 +48,25 @@ LK_API int lk_client_fd(lk_client *client, lk_error *error);
  * Does what is due: reads and writes, renews, connects, asks where the masters are, and completes
  * requests. Never waits for anything, and calls no code of the program but the callbacks for log,
  * addresses and credentials, and those of lk_queue_on_ready(). It reads the clock itself. To call
- * it without need costs a few system calls. The work of one call is bounded; what is left makes the
- * descriptor readable again. Errors: LK_EPROCESSING (another thread is in it, or a callback called
- * it), LK_ECLOSED, LK_EINVAL (the client has a thread), LK_EFORKED. Since 0.1.
+ * it without need costs a few system calls.
+ *
+ * The work of one call is bounded. It begins or goes on with at most 1,024 requests that are ready,
+ * in the order in which they became so, and at most 1,024 whose time has come; it renews at most
+ * 2,000 locks, gives back at most 1,024 that nobody wants, and reads at most 128 KiB from each
+ * connection. While something is left, the descriptor is readable and lk_client_due_ns() is now.
+ * Only what happens to all at once is noted for each in one call: a connection is lost or made, or
+ * the client is closed.
+ *
+ * Errors: LK_EPROCESSING (another thread is in it, or a callback called it), LK_ECLOSED, LK_EINVAL
+ * (the client has a thread), LK_EFORKED. Since 0.1.
  */
 LK_API int lk_client_process(lk_client *client, lk_error *error);
 
 /*
  * Returns when lk_client_process() is due at the latest (CLOCK_BOOTTIME), INT64_MAX without such a
- * time: for loops that cannot watch the descriptor. They must call it often besides, because
- * answers do not come by the clock. Errors as lk_client_fd(). Since 0.1.
+ * time; the present time while it has something to do, also right after a request was started. For
+ * loops that cannot watch the descriptor. They must call lk_client_process() often besides, because
+ * answers do not come by the clock. Does not block. Errors as lk_client_fd(). Since 0.1.
  */
 LK_API int64_t lk_client_due_ns(lk_client *client, lk_error *error);
 

@@ -181,6 +181,223 @@ static void test_a_killed_server_comes_back(void **state)
 	end(LK_CLOSE_IF_IDLE);
 }
 
+/* ---- one call does a part of it ---- */
+
+#define STARTS 3000
+#define PART_MOST 1024 /* requests that one call goes on with */
+
+static bool is_readable(void)
+{
+	struct pollfd fd = {.fd = lk_client_fd(client, &err), .events = POLLIN};
+	return poll(&fd, 1, 0) == 1;
+}
+
+static bool is_due(void)
+{
+	return lk_client_due_ns(client, &err) <= now_ns();
+}
+
+static void check_due(void)
+{
+	check(is_due());
+	check(is_readable());
+}
+
+/* Until nothing is due. */
+static void rest(void)
+{
+	int64_t end_ms = now_ms() + slow_ms(LIMIT_MS);
+	bool due;
+	while ((due = is_due()) && now_ms() < end_ms)
+		expect(0, lk_client_process(client, &err));
+	check(!due);
+}
+
+/* What is there, of which each is to be the next by its tag. Returns how many. */
+static int take_in_order(uint64_t *next_tag, int code)
+{
+	static lk_completion taken[STARTS];
+	int count = lk_queue_take(queue, taken, STARTS, 0, &err);
+	check_int(count, >=, 0);
+	for (int i = 0; i < count; i++) {
+		check_int(taken[i].tag, ==, *next_tag);
+		check_int(taken[i].error.code, ==, code);
+		++*next_tag;
+	}
+	return count;
+}
+
+static void start_tagged(lk_lock *lock, const char *owner, int64_t wait_ms, uint64_t tag)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	options.owner = owner;
+	options.tag = tag;
+	expect(0, lk_queue_acquire(queue, lock, wait_ms, &options, NULL, &err));
+}
+
+static void test_a_start_is_due_at_once(void **state)
+{
+	(void)state;
+	begin(NULL, NULL);
+	lk_lock *lock = new_lock(client, "due");
+	rest();
+	start_acquire(lock, "task", -1);
+	check_due();
+	ends(LK_OP_ACQUIRE, 0);
+	rest();
+	start_release(lock, "task");
+	check_due();
+	ends(LK_OP_RELEASE, 0);
+	lk_lock_free(lock);
+	end(LK_CLOSE_IF_IDLE);
+}
+
+/* However much was started. What is left is due, none is left out, and none passes another. */
+static void test_one_call_does_a_part(void **state)
+{
+	uint64_t next_tag = 0;
+	(void)state;
+	begin(NULL, NULL);
+	lk_lock *lock = new_lock(client, "part");
+	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
+	options.owner = "task";
+	rest();
+	for (uint64_t i = 0; i < STARTS; i++)
+		expect(0, lk_queue_release(queue, lock, &options, i, NULL, &err));
+	while (next_tag < STARTS) {
+		check_due();
+		expect(0, lk_client_process(client, &err));
+		int count = take_in_order(&next_tag, LK_ENOTOWNER);
+		check_int(count, >, 0);
+		check_int(count, <=, PART_MOST);
+	}
+	rest();
+	lk_lock_free(lock);
+	end(LK_CLOSE_IF_IDLE);
+}
+
+/* Of a row of locks, so many are asked for in one call. All are granted, the first one first. */
+static void test_one_call_sends_a_part(void **state)
+{
+	static lk_lock *locks[STARTS];
+	uint64_t next_tag = 0;
+	char name[32];
+	(void)state;
+	begin(NULL, NULL);
+	for (int i = 0; i < STARTS; i++) {
+		snprintf(name, sizeof(name), "row-%d", i);
+		locks[i] = new_lock(client, name);
+	}
+	start_acquire(locks[0], "first", -1); /* it is connected then */
+	ends(LK_OP_ACQUIRE, 0);
+	start_release(locks[0], "first");
+	ends(LK_OP_RELEASE, 0);
+	rest();
+	for (uint64_t i = 0; i < STARTS; i++)
+		start_tagged(locks[i], "task", -1, i);
+	while (next_tag < STARTS) {
+		uint64_t before = stats_of(client).commands;
+		turn(LIMIT_MS);
+		check_int(stats_of(client).commands - before, <=, PART_MOST + 8);
+		take_in_order(&next_tag, 0);
+	}
+	for (uint64_t i = 0; i < STARTS; i++)
+		start_release(locks[i], "task");
+	for (uint64_t i = 0; i < STARTS; i++)
+		ends(LK_OP_RELEASE, 0);
+	for (int i = 0; i < STARTS; i++)
+		lk_lock_free(locks[i]);
+	end(LK_CLOSE_IF_IDLE);
+}
+
+/* All limits end at once. */
+static void test_one_call_ends_a_part(void **state)
+{
+	static lk_completion taken[STARTS];
+	char owner[32];
+	(void)state;
+	begin(NULL, NULL);
+	stranger_takes("ended", 3600000);
+	lk_lock *lock = new_lock(client, "ended");
+	for (int i = 0; i < STARTS; i++) {
+		snprintf(owner, sizeof(owner), "owner-%d", i);
+		start_tagged(lock, owner, slow_ms(1000), (uint64_t)i);
+	}
+	while (stats_of(client).waiting < STARTS)
+		turn(10);
+	sleep_ms(slow_ms(1000));
+	int most = 0, seen = 0;
+	while (seen < STARTS) {
+		turn(LIMIT_MS);
+		int count = lk_queue_take(queue, taken, STARTS, 0, &err);
+		for (int i = 0; i < count; i++)
+			check_int(taken[i].error.code, ==, LK_ETIMEDOUT);
+		most = count > most ? count : most;
+		seen += count;
+	}
+	check_int(seen, ==, STARTS);
+	check_int(most, <=, 2 * PART_MOST);
+	lk_lock_free(lock);
+	stranger_releases("ended");
+	end(LK_CLOSE_IF_IDLE);
+}
+
+static void start_many(lk_lock *lock, uint64_t *last_out)
+{
+	for (int i = 0; i < STARTS; i++)
+		*last_out = start_acquire(lock, i % 2 ? "odd" : "even", -1);
+	expect(0, lk_client_process(client, &err));
+	check_due();
+}
+
+/* What an earlier call has left can be cancelled, and a close ends it before itself. */
+static void test_what_is_left_can_be_ended(void **state)
+{
+	uint64_t last = 0;
+	(void)state;
+	begin(NULL, NULL);
+	stranger_takes("left", 3600000);
+	lk_lock *lock = new_lock(client, "left");
+	start_many(lock, &last);
+	expect(1, lk_queue_cancel(queue, last, &err));
+	lk_completion cancelled = next_within(LIMIT_MS);
+	check_int(cancelled.id, ==, last);
+	check_int(cancelled.error.code, ==, LK_ECANCELLED);
+	start_many(lock, &last);
+	expect(0, lk_queue_close(queue, client, LK_CLOSE_IF_IDLE, 0, NULL, &err));
+	for (int i = 1; i < 2 * STARTS; i++) {
+		lk_completion completion = next_within(LIMIT_MS);
+		check_int(completion.operation, ==, LK_OP_ACQUIRE);
+		check(completion.error.code == LK_ECLOSED ||
+		      completion.error.code == LK_EMAYBEHELD);
+	}
+	ends(LK_OP_CLOSE, 0);
+	lk_client_free(client);
+	expect(0, lk_queue_free(queue, &err));
+	lk_lock_free(lock);
+	stranger_releases("left");
+}
+
+/* Nobody processes any more. */
+static void test_a_free_ends_what_is_left(void **state)
+{
+	lk_completion completion;
+	uint64_t last;
+	(void)state;
+	begin(NULL, NULL);
+	stranger_takes("free", 3600000);
+	lk_lock *lock = new_lock(client, "free");
+	start_many(lock, &last);
+	lk_lock_free(lock);
+	lk_client_free(client);
+	for (int i = 0; i < STARTS; i++) {
+		expect(1, lk_queue_take(queue, &completion, 1, 0, &err));
+		check(completion.error.code != 0);
+	}
+	expect(0, lk_queue_free(queue, &err));
+	stranger_releases("free");
+}
+
 /* ---- it never waits ---- */
 
 /* A listener that accepts nobody, whose queue is full: connecting hangs. */
@@ -402,6 +619,12 @@ int main(void)
 		api_test(test_a_waiter_hears_the_release),
 		api_test(test_an_idle_client_sleeps),
 		api_test(test_a_killed_server_comes_back),
+		api_test(test_a_start_is_due_at_once),
+		api_test(test_one_call_does_a_part),
+		api_test(test_one_call_sends_a_part),
+		api_test(test_one_call_ends_a_part),
+		api_test(test_what_is_left_can_be_ended),
+		api_test(test_a_free_ends_what_is_left),
 		api_test(test_connecting_does_not_block),
 		api_test(test_a_silent_server_does_not_block),
 		api_test(test_names),

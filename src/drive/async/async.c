@@ -12,7 +12,8 @@
 #include "drive/client/loop.h"
 #include "topo/topo.h"
 
-#define ROUNDS_MAX 8     /* in one turn, while those that are resumed make others ready */
+#define RESUMED_MAX 256  /* in one turn, of those that are ready, and of those that are due */
+#define REUSE_LOOKS 8    /* for one whose memory can serve again */
 #define TOGETHER_MAX 128 /* completions that are delivered at once */
 
 /* ---- those that are ready ---- */
@@ -32,9 +33,9 @@ static void async_wake(struct lk__thread *thread)
 }
 
 /* All of them, in the order in which they became so. */
-static struct lk__async *asyncs_take_ready(lk_client *client)
+static struct lk__async *asyncs_take_ready(struct lk__asyncs *asyncs)
 {
-	struct lk__async *last = atomic_exchange(&client->asyncs.ready, NULL), *first = NULL;
+	struct lk__async *last = atomic_exchange(&asyncs->ready, NULL), *first = NULL;
 	while (last) {
 		struct lk__async *before = last->next_ready;
 		last->next_ready = first;
@@ -42,6 +43,17 @@ static struct lk__async *asyncs_take_ready(lk_client *client)
 		last = before;
 	}
 	return first;
+}
+
+/* The one that has been ready for longest; NULL: none is. */
+static struct lk__async *asyncs_next_ready(struct lk__asyncs *asyncs)
+{
+	if (!asyncs->left)
+		asyncs->left = asyncs_take_ready(asyncs);
+	struct lk__async *async = asyncs->left;
+	if (async)
+		asyncs->left = async->next_ready;
+	return async;
 }
 
 /* ---- memory ---- */
@@ -56,12 +68,24 @@ static struct lk__async *async_new(lk_client *client)
 	return async;
 }
 
+/* One that is free. After a wake-up that came too late, one may still be in the list of those that
+ * are ready, where a new request would be resumed before older ones. NULL: none was found. */
+static struct lk__async *asyncs_free(const struct lk__asyncs *asyncs)
+{
+	struct lk__async *async;
+	int looks = REUSE_LOOKS;
+	DL_FOREACH(asyncs->free, async)
+	if (!atomic_load(&async->ready) || --looks == 0)
+		break;
+	return looks > 0 ? async : NULL;
+}
+
 /* Takes one from those that are free, or makes one. 0 or a code. */
 static int async_get(lk_client *client, struct lk__async **async_out)
 {
 	int rc = 0;
 	pthread_mutex_lock(&client->mutex);
-	struct lk__async *async = client->asyncs.free;
+	struct lk__async *async = asyncs_free(&client->asyncs);
 	if (client->asyncs.ended)
 		rc = LK_ECLOSED;
 	else if (async)
@@ -279,18 +303,24 @@ static void async_resume(struct lk__async *async)
 	}
 }
 
-/* True when there was anything. */
+/* True when there was anything. Those that are resumed make others ready. */
 static bool asyncs_resume_ready(lk_client *client)
 {
-	struct lk__async *async = asyncs_take_ready(client);
-	bool any = async != NULL;
-	while (async) {
-		struct lk__async *next = async->next_ready;
+	int resumed = 0;
+	while (resumed < RESUMED_MAX) {
+		struct lk__async *async = asyncs_next_ready(&client->asyncs);
+		if (!async)
+			break;
+		resumed++;
 		atomic_exchange(&async->ready, false); /* what wakes it from now on, counts anew */
 		async_resume(async);
-		async = next;
 	}
-	return any;
+	return resumed > 0;
+}
+
+static struct lk__async *async_of_timer(struct lk__heap_node *timer)
+{
+	return (struct lk__async *)((char *)timer - offsetof(struct lk__async, timer));
 }
 
 static bool asyncs_resume_due(lk_client *client)
@@ -298,14 +328,15 @@ static bool asyncs_resume_due(lk_client *client)
 	struct lk__heap *timers = &client->asyncs.timers;
 	struct lk__heap_node *first;
 	int64_t now_ns = lk__now_ns();
-	bool any = false;
-	while ((first = lk__heap_first(timers, now_ns))) {
+	int resumed = 0;
+	while (resumed < RESUMED_MAX && (first = lk__heap_first(timers, now_ns))) {
+		struct lk__async *async = async_of_timer(first);
 		lk__heap_remove(timers, first);
-		async_resume(
-			(struct lk__async *)((char *)first - offsetof(struct lk__async, timer)));
-		any = true;
+		resumed++;
+		if (!atomic_load(&async->ready)) /* else its turn comes, and it looks at the time */
+			async_resume(async);
 	}
-	return any;
+	return resumed > 0;
 }
 
 /* The client is being closed: those that wait hear of it. */
@@ -330,17 +361,15 @@ static void asyncs_for_each_conn(const lk_client *client, void (*act)(struct lk_
 
 int64_t lk__async_turn(lk_client *client, bool *any_out)
 {
-	bool any = false;
 	atomic_store(&client->asyncs.asleep, false);
 	asyncs_hear_close(client);
-	for (int i = 0; i < ROUNDS_MAX && asyncs_resume_ready(client); i++)
-		any = true;
+	bool any = asyncs_resume_ready(client);
 	any |= asyncs_resume_due(client);
 	if (any)
 		asyncs_for_each_conn(client, lk__conn_send_queued);
 	asyncs_deliver(client);
 	*any_out = any;
-	if (atomic_load(&client->asyncs.ready))
+	if (client->asyncs.left || atomic_load(&client->asyncs.ready))
 		return 0;
 	return lk__heap_first_key(&client->asyncs.timers);
 }
@@ -355,9 +384,9 @@ void lk__async_end(lk_client *client)
 	while (atomic_load(&client->asyncs.count) > 0) {
 		struct lk__park nap = {0};
 		bool any;
-		lk__async_turn(client, &any);
+		int64_t next_ns = lk__async_turn(client, &any);
 		asyncs_for_each_conn(client, lk__conn_settle); /* what is refused, being closed */
-		if (atomic_load(&client->asyncs.count) > 0)
+		if (next_ns > lk__now_ns() && atomic_load(&client->asyncs.count) > 0)
 			lk__park_wait(&nap, lk__now_ns() + LK__MS);
 	}
 }

@@ -16,6 +16,7 @@
 #define AGAIN_NS (200 * LK__MS)       /* between attempts that were refused, doubled each time */
 #define AGAIN_CLOSE_NS (2 * AGAIN_NS) /* at most, while a caller waits in close */
 #define GIVEN_NS (5 * LK__MS)         /* before replicas are asked for a release alone */
+#define DUE_MAX 256                   /* in one turn; the rest comes with the next */
 #define COUNT_MS INT64_C(3600000)     /* as long as the record of a count that is undone */
 
 /* ---- one ---- */
@@ -352,13 +353,15 @@ static struct lk__compensation *compensation_due(lk_client *client, int64_t now_
 {
 	struct lk__compensation *compensation, *first = NULL, **end = &first;
 	bool open = atomic_load(&client->state) == LK__CLIENT_OPEN;
+	int left = DUE_MAX;
 	*next_ns = LK__NEVER;
 	pthread_mutex_lock(&client->mutex);
 	DL_FOREACH(client->compensations, compensation)
 	{
 		if (compensation->told && !open)
 			continue; /* close waits for no more */
-		if (compensation->at_ns <= now_ns) {
+		if (compensation->at_ns <= now_ns && left > 0) {
+			left--;
 			compensation->at_ns = LK__NEVER;
 			compensation->next_due = NULL;
 			*end = compensation;

@@ -16,8 +16,9 @@
 #include "drive/notices/notices.h"
 #include "sync/script.h"
 
-#define JUST_LOOK_MS 1       /* a lease that renews nothing: only the owner is verified */
-#define RENEW_AGAIN_PARTS 30 /* of a lease, between attempts that got no answer */
+#define JUST_LOOK_MS 1              /* a lease that renews nothing: only the owner is verified */
+#define DUE_MAX (5 * LK__BATCH_MAX) /* entries in one turn; the rest comes with the next */
+#define RENEW_AGAIN_PARTS 30        /* of a lease, between attempts that got no answer */
 
 /* ---- renewals ---- */
 
@@ -279,7 +280,7 @@ int64_t lk__watch_turn(lk_client *client)
 	struct lk__batch *batch = NULL;
 	struct lk__entry *entry;
 	int64_t now_ns = lk__now_ns();
-	while ((entry = watch_pop(client, now_ns))) {
+	for (int left = DUE_MAX; left > 0 && (entry = watch_pop(client, now_ns)); left--) {
 		if (batch && (batch->count == LK__BATCH_MAX || batch->slot != entry->target.slot ||
 			      batch->of[0].entry->target.recipe != entry->target.recipe ||
 			      entry->policy->spreads || atomic_load(&batch->node->spreads))) {

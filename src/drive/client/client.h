@@ -79,6 +79,7 @@ struct lk__asyncs {
 	size_t over_count;                 /* the loop's */
 	struct lk__heap timers;            /* the loop's */
 	bool told;                         /* the loop's: all have been woken for the close */
+	struct lk__async *left;            /* the loop's: taken from `ready`, the oldest first */
 };
 
 /* A close that was begun: how long it waits. */
@@ -166,11 +167,12 @@ static inline int64_t lk__client_until_ns(const lk_client *client)
 		       : atomic_load(&client->close.until_ns);
 }
 
-/* The loop is about to sleep. False: an asynchronous request is ready. */
+/* The loop is about to sleep. False: an asynchronous request is ready. For the loop alone. */
 static inline bool lk__async_rest(lk_client *client)
 {
 	atomic_store(&client->asyncs.asleep, true);
-	return !atomic_load(&client->asyncs.ready); /* who comes from now on wakes us */
+	/* Who comes from now on wakes us. */
+	return !client->asyncs.left && !atomic_load(&client->asyncs.ready);
 }
 
 void lk__client_ref(lk_client *client);

@@ -232,9 +232,12 @@ int lk__loop_fd(lk_client *client)
 	return client_loop(client)->set_fd;
 }
 
+/* What has come since the last turn, only the set knows. */
 int64_t lk__loop_due_ns(lk_client *client)
 {
-	return atomic_load(&client_loop(client)->armed_ns);
+	struct lk__loop *loop = client_loop(client);
+	struct pollfd set = {.fd = loop->set_fd, .events = POLLIN};
+	return lk__poll(&set, 1, 0) > 0 ? lk__now_ns() : atomic_load(&loop->armed_ns);
 }
 
 /* ---- life ---- */

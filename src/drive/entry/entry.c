@@ -525,13 +525,19 @@ void lk__entry_settle(struct lk__entry *entry)
 		lk__compensation_unreserve(entry);
 }
 
-void lk__entry_promote(struct lk__entry *entry)
+void lk__entry_promote_beside(struct lk__entry *entry, const struct lk__caller *caller)
 {
 	struct lk__waiting *waiting = entry->waiting;
 	if (!waiting || !waiting->queue || waiting->head || entry->hold || entry->passing)
 		return;
 	waiting->head = waiting->queue;
-	lk__thread_wake(waiting->head->thread);
+	if (waiting->head != caller)
+		lk__thread_wake(waiting->head->thread);
+}
+
+void lk__entry_promote(struct lk__entry *entry)
+{
+	lk__entry_promote_beside(entry, NULL);
 }
 
 void lk__entry_try_begins(struct lk__entry *entry)

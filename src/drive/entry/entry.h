@@ -335,6 +335,9 @@ void lk__entry_settle(struct lk__entry *entry);
 /* The first in the queue becomes the head if nothing stands in its way. */
 void lk__entry_promote(struct lk__entry *entry);
 
+/* The same for a caller that looks next whether it is the head: it is not woken for that. */
+void lk__entry_promote_beside(struct lk__entry *entry, const struct lk__caller *caller);
+
 /* A try is about to be sent; and its attempt has taken what became of it, so that what nobody wants
  * of it is in the list of compensations. In between close waits. */
 void lk__entry_try_begins(struct lk__entry *entry);

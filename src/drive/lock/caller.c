@@ -288,7 +288,7 @@ static int caller_queue(struct lk__entry *entry, struct lk__caller *waiter, lk_e
 	lk__count(&entry->client->counters.waiting, 1);
 	if (entry->hold && lk__now_ns() >= lk__hold_deadline(entry->hold))
 		lk__entry_lose(entry, lk__now_ns());
-	lk__entry_promote(entry);
+	lk__entry_promote_beside(entry, waiter);
 	return 0;
 }
 
