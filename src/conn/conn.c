@@ -256,7 +256,9 @@ void lk__conn_disown(struct lk__conn *conn, const char *reason)
 		else
 			lk__conn_break(conn, LK_EUNREACHABLE, reason, &after);
 	} else if (conn->state == LK__CONN_CONNECTING && conn->connector) {
-		lk__connector_hurry(conn->connector);
+		lk__connector_hurry(conn);
+	} else if (conn->state == LK__CONN_DOWN) { /* its pause is for another server */
+		conn->next_connect_ns = 0;
 	}
 	lk__conn_unlock(conn, &after);
 }

@@ -177,7 +177,8 @@ void lk__conn_pin(struct lk__conn *conn);
 void lk__conn_unpin(struct lk__conn *conn);
 
 /* Breaks it, unread, if it was found before the present generation of the node's finder; one that
- * is being made is looked for anew, at once. For a thread that holds no mutex. */
+ * is being made is looked for anew, at once, and so is one that is wanted next. For a thread that
+ * holds no mutex. */
 void lk__conn_disown(struct lk__conn *conn, const char *reason);
 
 /* Ends it: everything in flight is done, every waiter returns LK_ECLOSED. */

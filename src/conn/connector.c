@@ -31,7 +31,8 @@ struct lk__connector {
 	struct lk_config *config;
 	struct lk__finder *finder; /* NULL: the configuration says where the node is */
 	unsigned greeting;         /* LK__GREET_… */
-	int cancel_fd; /* to stop, or to find the node again; -1 where the loop steps it */
+	int cancel_fd;        /* to stop, or to find the node again; -1 where the loop steps it, */
+	_Atomic bool hurried; /* which is to find the node again */
 
 	/* Of the one who steps it. */
 	enum connector_state state;
@@ -233,14 +234,20 @@ static bool connector_step(struct lk__connector *connector)
 	}
 }
 
+/* The node is elsewhere. */
+static void connector_begin_anew(struct lk__connector *connector)
+{
+	connector_drop_attempt(connector);
+	connector_pause(connector, 0);
+}
+
 /* ---- its own thread ---- */
 
 /* It was woken: true when it is to stop, and not to find the node again at once. */
 static bool connector_is_cut_off(struct lk__connector *connector)
 {
 	lk__wake_fd_clear(connector->cancel_fd);
-	connector_drop_attempt(connector);
-	connector_pause(connector, 0);
+	connector_begin_anew(connector);
 	pthread_mutex_lock(&connector->mutex);
 	bool cut_off = !connector->conn;
 	pthread_mutex_unlock(&connector->mutex);
@@ -282,6 +289,9 @@ static bool connector_watch(struct lk__connector *connector, struct lk__conn *co
 
 static int64_t connector_turn(struct lk__connector *connector, struct lk__conn *conn, int set_fd)
 {
+	bool finds = connector->state == CONNECTOR_FIND; /* it has not led anywhere yet */
+	if (atomic_exchange(&connector->hurried, false) && !finds)
+		connector_begin_anew(connector);
 	if (connector_step(connector))
 		return LK__NEVER;
 	int64_t until_ns = connector->readiness.until_ns;
@@ -371,10 +381,15 @@ int lk__connector_start(struct lk__conn *conn, int64_t pause_ns, lk_error *error
 	return 0;
 }
 
-void lk__connector_hurry(struct lk__connector *connector)
+void lk__connector_hurry(struct lk__conn *conn)
 {
-	if (connector->cancel_fd >= 0)
+	struct lk__connector *connector = conn->connector;
+	if (connector->cancel_fd >= 0) {
 		lk__wake_fd(connector->cancel_fd);
+		return;
+	}
+	atomic_store(&connector->hurried, true);
+	conn->node->events->connecting(conn->node->context);
 }
 
 void lk__connector_stop(struct lk__connector *connector)

@@ -23,9 +23,9 @@ int lk__connector_start(struct lk__conn *conn, int64_t pause_ns, lk_error *error
  * tell when it goes on. Returns when to call again without that. */
 int64_t lk__connector_turn(struct lk__conn *conn, int set_fd);
 
-/* The node is elsewhere now: ends the present attempt and begins the next without a pause. Not for
- * a client without threads. With the connection's mutex held. */
-void lk__connector_hurry(struct lk__connector *connector);
+/* The node is elsewhere now: the present attempt ends, and the next begins without a pause. With
+ * the mutex of a connection held that has a connector. */
+void lk__connector_hurry(struct lk__conn *conn);
 
 /* Cuts it off from its connection, which may then go. NULL is fine. */
 void lk__connector_stop(struct lk__connector *connector);

@@ -95,6 +95,15 @@ def test_the_master_is_killed(watched, threadless):
     user.call("release", "held").ok()
 
 
+def test_a_pause_ends_when_another_is_the_master(watched, threadless):
+    """An attempt at the dead master failed, and the next one would be far away."""
+    deployment = watched()
+    user = threadless(deployment.url, replica_acks=0, backoff_min_ms=60_000, backoff_max_ms=60_000)
+    user.call("acquire", "held").ok()
+    deployment.master().kill()
+    assert user.call("within", "other", wait=50_000).ok().took < 25
+
+
 def test_nobody_answers(threadless):
     ports = [refused_port() for _ in range(2)]
     for url in ("redis-replicas://" + ",".join(f"127.0.0.1:{port}" for port in ports),
@@ -143,6 +152,15 @@ def test_a_slot_moves_while_held(cluster, threadless):
     waits.result(20).ok()
     waiter.call("release", name).ok()
     cluster.move_slot(slot, home)
+
+
+def test_a_silent_master_is_left(clusters, threadless):
+    """It accepts connections and greets nobody: an attempt there would last for its whole limit."""
+    cluster = clusters()
+    user = threadless(cluster.url, connect_timeout_ms=60_000, command_timeout_ms=300)
+    user.call("acquire", cluster.name_on(0, "held")).ok()
+    cluster.master(0).pause()
+    assert user.call("within", cluster.name_on(0, "free"), wait=50_000).ok().took < 25
 
 
 def test_a_shard_fails_over(clusters, threadless):
