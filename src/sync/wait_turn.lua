@@ -2,6 +2,7 @@
 -- leave_to_turns: puts it there though the lock is free, and says for how long, in ms, it leaves
 -- that to others: to those before it, until it is told, but not for long, since they may have left
 -- or stand back themselves; 0, if there may be only such as have no turn.
+-- Where the order's time to live cannot be set (ACL), there is no place in it.
 --
 -- Gives: wait_turn, take_turn, leave_to_turns
 --include "turns.lua" gives turns_of, TAKEN
@@ -9,8 +10,9 @@ local function wait_turn(id, since, kept)
 	local turns = turns_of(KEYS[1])
 	redis.pcall('ZADD', turns, since, id)
 	local ttl = redis.pcall('PTTL', turns)
-	if type(ttl) == 'number' and ttl < tonumber(kept) then
-		redis.pcall('PEXPIRE', turns, kept)
+	if type(ttl) ~= 'number' or ttl < tonumber(kept) and
+		type(redis.pcall('PEXPIRE', turns, kept)) ~= 'number' then
+		redis.pcall('ZREM', turns, id)
 	end
 end
 local function take_turn(id, kept)

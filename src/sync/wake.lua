@@ -1,5 +1,6 @@
 -- Wakes another library's waiters as that library does. A user who may not frees the lock all the
--- same. The list of a push is not declared: in a cluster it is pushed only where the node has it.
+-- same; a list without a time to live is not left. The list of a push is not declared: in a cluster
+-- it is pushed only where the node has it.
 --
 -- Gives: wake
 local function wake(how, target, message, keep_ms)
@@ -9,7 +10,9 @@ local function wake(how, target, message, keep_ms)
 	elseif how == 'push' then
 		redis.pcall('DEL', target)
 		redis.pcall('LPUSH', target, message)
-		redis.pcall('PEXPIRE', target, keep_ms)
+		if type(redis.pcall('PEXPIRE', target, keep_ms)) ~= 'number' then
+			redis.pcall('DEL', target)
+		end
 	end
 	return type(reached) == 'number' and reached or 0
 end

@@ -353,11 +353,16 @@ local function queue_up(lease, wait)
 		redis.call('RPUSH', queue, own)
 	end
 	redis.call('HSET', ours, own, lease .. ' ' .. (asked_wait or ARGV[5]) .. ' ' .. ARGV[7])
-	set_score(own, score)
 	local keep_ms = score + off() - now + 60000
 	if redis.call('PTTL', ours) < keep_ms then
-		redis.call('PEXPIRE', ours, string.format('%.0f', keep_ms))
+		local answer = redis.pcall('PEXPIRE', ours, string.format('%.0f', keep_ms))
+		if type(answer) == 'table' then
+			-- Refused (ACL): nothing of it may stay for ever.
+			queue_leave(own, wait)
+			return answer
+		end
 	end
+	set_score(own, score)
 end
 
 -- When it is worth to look again, if no message comes.
@@ -413,7 +418,10 @@ local function acquire(lease, wait)
 		end
 	end
 	if what == 'acquire' then
-		queue_up(lease, wait)
+		local refused = queue_up(lease, wait)
+		if refused then
+			return refused
+		end
 	end
 	return {look_again_ms(lease), now_us}
 end

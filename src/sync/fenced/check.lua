@@ -50,8 +50,18 @@ if value then
 			'writes', table.concat(writes, ' ')}
 	end
 end
-redis.call(unpack(words))
-if ttl > 0 and (newest ~= token or redis.call('PTTL', KEYS[1]) < ttl) then
+local extends = ttl > 0 and (newest ~= token or redis.call('PTTL', KEYS[1]) < ttl)
+if extends and newest then
+	-- What is refused, for want of memory or of a right, is so before anything changes.
+	redis.call('HSET', KEYS[1], 'token', text)
 	redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+redis.call(unpack(words))
+if extends and not newest then
+	local answer = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
+	if type(answer) == 'table' then
+		redis.call('DEL', KEYS[1])
+		return answer
+	end
 end
 return redis.status_reply('NEWEST')

@@ -34,12 +34,13 @@ for i, key in ipairs(KEYS) do
 end
 for _, key in ipairs(KEYS) do
 	-- What a repetition finds is not written again: when memory is short that would be refused.
-	local answer = redis.call('HEXISTS', key, ARGV[1])
+	local answer, longest = redis.call('HEXISTS', key, ARGV[1]), lease
 	if answer == 0 then
 		answer = redis.pcall('HSET', key, ARGV[1], 1)
+	else
+		longest = math.max(lease, redis.call('PTTL', key))
 	end
 	if type(answer) ~= 'table' then
-		local longest = math.max(lease, redis.call('PTTL', key))
 		answer = redis.pcall('PEXPIRE', key, string.format('%.0f', longest))
 	end
 	if type(answer) == 'table' then

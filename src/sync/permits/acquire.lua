@@ -70,7 +70,13 @@ if granted then
 			return added
 		end
 	end
-	make_last(lasts)
+	local refused = make_last(lasts)
+	if refused and needed == wanted then
+		-- Permits in use must not outlast a count that ends.
+		redis.call('INCRBY', KEYS[1], needed)
+		redis.call('ZREM', KEYS[2], unpack(ids))
+		return refused
+	end
 end
 if #expired > 0 and free > 0 then
 	redis.pcall('PUBLISH', ARGV[5], string.format('%.0f', free))
