@@ -273,15 +273,17 @@ void lk__channel_drop_echo(struct lk__conn *conn, struct lk__listening *listenin
 }
 
 /* A process that lacks a descriptor may lack it for long, so that is told at once; so is a first
- * failure. */
+ * failure. Of two who listen to one channel, the second one waits for its own alone. */
 static bool heard_on_or_failed(const void *subject)
 {
 	const struct lk__heard *heard = subject;
 	const struct lk__conn *conn = heard->conn;
 	const struct lk__channel *channel = heard->listening->channel;
+	const struct lk__channel *own = heard->listening->own;
 	bool failed = conn->failure_count != heard->failures;
 	bool tells = !atomic_load(&conn->node->was_up) || conn->last_error.code == LK_ESYSTEM;
-	return channel_is_on(conn, channel) || channel->code || channel->astray ||
+	bool own_comes = own && own->unconfirmed > 0;
+	return (channel_is_on(conn, channel) && !own_comes) || channel->code || channel->astray ||
 	       (failed && tells) || conn->state == LK__CONN_DOWN;
 }
 

@@ -34,9 +34,13 @@ local function give_turn(lock, channel, loud, first_word)
 	-- Where the user may not ask, the messages have to tell.
 	local counts = redis.pcall('PUBSUB', 'NUMSUB', unpack(names))
 	local all = not counts.err and counts[2]
-	local others, each, said, word = all, 1, '0', first_word or 'now'
+	local others, each, said, word, seen = all, 1, '0', first_word or 'now', {}
 	for i = 2, all and #names or 0 do
-		others, each = others - counts[2 * i], math.max(each, counts[2 * i])
+		-- Those of one client listen to the channel together. Its ids differ in the number.
+		local client, heard = string.match(names[i], '^(.*):'), counts[2 * i]
+		others = seen[client] and others or others - heard
+		seen[client] = seen[client] or heard > 0
+		each = math.max(each, heard)
 	end
 	for i, id in ipairs(ids) do
 		local heard = all and counts[2 * i + 2] or nil

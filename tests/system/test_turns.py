@@ -140,6 +140,25 @@ def test_kinds_of_one_client_have_places_of_their_own(server, make_keeper):
     assert (max(grant.end_ns for grant in granted) - released.start_ns) / 1e9 < LOOK_S / 2
 
 
+@pytest.fixture
+def patient(server, make_keeper):
+    """Clients that look again only when they are told."""
+    return [make_keeper(server.unix_url, look_again_ms=60000, watchdog_ms=60000) for _ in range(4)]
+
+
+def test_each_waiter_of_a_client_has_a_place_at_once(server, patient):
+    holder, waiter, *_ = patient
+    holder.call("acquire", "two", kind="lock").ok()
+    waits = []
+    for number, kind in enumerate(("lock", "fenced"), 1):
+        waits.append(waiter.say("acquire", "two", kind=kind, thread=kind))
+        until(lambda: places(server, "two") == number, 10, "it has a place")
+    java = Subscriber(server, CHANNEL % "two")
+    holder.call("release", "two", kind="lock").ok()
+    until(lambda: java.messages, 10, "Java hears beside two who listen together")
+    until(lambda: any(wait.done for wait in waits), 10, "one of them has it")
+
+
 def test_who_gives_up_leaves_no_place(server, make_keeper, kind):
     holder, waiter = make_keeper(server.unix_url), make_keeper(server.unix_url)
     holder.call("acquire", "left", kind=kind).ok()
