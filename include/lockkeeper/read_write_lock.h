@@ -20,9 +20,11 @@
  *     <owner field>:write            1, for the writer
  *   {catalogue}:<owner field>:rwlock_timeout:1   string "1"   PX: that reader's lease
  *   redisson_rwlock:{catalogue}      channel: "0" when the last reader leaves, "1" when the writer
- *                                    leaves, or goes on as a reader
+ *                                    leaves, or goes on as a reader; "00" and "01" if writers wait
  *   lockkeeper_writers:{catalogue}   sorted set of waiting writers; each counts until the server
  *                                    time in ms that is its score; see prefer_writers
+ *   lockkeeper_turns:{catalogue}     sorted set: writers that wait, by when they began to; each
+ *                                    hears on "<channel>:<its id>" that it has its turn
  *
  *   owner field = <uuid of the client>:<number>; the first read under a write has its number
  *
@@ -40,7 +42,8 @@
  * WHO BLOCKS WHOM. A reader counts while its own lease lasts. A reader that died blocks writers no
  * longer than that, and no release of another reader frees a live one. Readers are admitted beside
  * readers, even while writers wait, as with Redisson. Enough readers can keep a writer out for
- * ever, unless prefer_writers is set.
+ * ever, unless prefer_writers is set. Of the writers, a release wakes the one that has waited
+ * longest; a newcomer may take a free lock before it.
  *
  * lk_lock_force_release() frees one side, whoever holds it; the read side only while nobody writes.
  * lk_lock_is_locked() reports on one side. A key that is a reentrant lock, or anything else, is

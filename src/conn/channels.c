@@ -458,7 +458,8 @@ static struct lk__channel *channel_named(struct lk__conn *conn, const redisReply
 static void listening_hears(struct lk__conn *conn, struct lk__listening *listening,
 			    const char *payload, bool own, struct lk__deferred *after)
 {
-	bool wakes = !listening->turns || strcmp(payload, LK__TOLD_OTHERS) != 0;
+	bool others = payload[0] == LK__TOLD_OTHERS && payload[1] != '\0';
+	bool wakes = !listening->turns || !others;
 	listening->heard += wakes;
 	if (wakes) {
 		snprintf(listening->payload, sizeof(listening->payload), "%s", payload);

@@ -19,7 +19,7 @@
 #define LK__PAYLOAD_SIZE 48 /* what is kept of a message, with its NUL */
 
 /* Messages of our own releases, where clients have turns (sync/give_turn.lua). */
-#define LK__TOLD_OTHERS "00" /* on the channel: it is another's turn */
+#define LK__TOLD_OTHERS '0'  /* on the channel, before a number: it is another's turn */
 #define LK__TOLD_SOON "soon" /* on the waiter's own: it is, should that one be silent */
 
 /* Whether something is true of the channel with that name. */

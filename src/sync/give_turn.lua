@@ -1,10 +1,11 @@
--- Tells of a release. It is the turn of the one that has waited longest; the next one looks soon,
--- should the first be silent. Both listen on "<channel>:<id>". The channel itself is for those that
--- have no turn: Java's, and ours that have only begun to listen. They are told "00", which Java
--- reads as the 0 that it sends itself; ours that have a turn stay where they are. If nobody has a
--- turn, the message is "0", which wakes all. If all who listen have one, there is none: it would
--- wake each for nothing. `loud`: there is one all the same. `first_word`: what the first one is
--- told; nil: 'now', and the one behind it 'soon'.
+-- Tells of a release, whose message is "0" or another number. It is the turn of the one that has
+-- waited longest; the next one looks soon, should the first be silent. Both listen on
+-- "<channel>:<id>". The channel itself is for those that have no turn: Java's, readers, and ours
+-- that have only begun to listen. They are told the number with a "0" before it, which Java reads
+-- as the number that it sends itself; ours that have a turn stay where they are. If nobody has one,
+-- the message wakes all. If all who listen have one, there is none: it would wake each for nothing.
+-- `loud`: there is one all the same. `first_word`: what the first one is told; nil: 'now', and the
+-- one behind it 'soon'.
 --
 -- Of a long order the front is looked at, and now and then the whole. One further back whose client
 -- is dead is found only then; until then it may hide one that listens and has no turn.
@@ -13,7 +14,7 @@
 --
 -- Gives: give_turn
 --include "turns.lua" gives turns_of, TAKEN
-local function give_turn(lock, channel, loud, first_word)
+local function give_turn(lock, channel, message, loud, first_word)
 	local front, most = 32, 1000
 	local turns, names = turns_of(lock), {channel}
 	local count = redis.pcall('ZCARD', turns)
@@ -34,7 +35,7 @@ local function give_turn(lock, channel, loud, first_word)
 	-- Where the user may not ask, the messages have to tell.
 	local counts = redis.pcall('PUBSUB', 'NUMSUB', unpack(names))
 	local all = not counts.err and counts[2]
-	local others, each, said, word, seen = all, 1, '0', first_word or 'now', {}
+	local others, each, said, word, seen = all, 1, message, first_word or 'now', {}
 	for i = 2, all and #names or 0 do
 		-- Those of one client listen to the channel together. Its ids differ in the number.
 		local client, heard = string.match(names[i], '^(.*):'), counts[2 * i]
@@ -55,7 +56,7 @@ local function give_turn(lock, channel, loud, first_word)
 			redis.pcall('ZREM', turns, id)
 		end
 		if word and heard > 0 then
-			said = '00'
+			said = '0' .. message
 			word = word == 'now' and 'soon' or nil
 		end
 	end
@@ -63,7 +64,7 @@ local function give_turn(lock, channel, loud, first_word)
 		redis.pcall('ZREM', turns, id)
 	end
 	local behind = each * (count - #ids - #done_with)
-	if said == '00' and not loud and others and others <= behind then
+	if said ~= message and not loud and others and others <= behind then
 		return -1 - all
 	end
 	local listeners = redis.pcall('PUBLISH', channel, said)

@@ -188,7 +188,7 @@ def test_a_preferred_writer_leaves_and_readers_are_woken(server, make_keeper):
     until(lambda: keeper.stats().waiting == 1, 5)
     writer.cancel("token")
     waits.result(5).is_code("LK_ECANCELLED")
-    until(lambda: bare.messages == [b"1"], 5, "its release says so")
+    until(lambda: [int(said) for said in bare.messages] == [1], 5, "its release says so")
     reads.result(5).ok()
     assert not server.call("EXISTS", WRITERS % "left")
     for thread in "main", "b":

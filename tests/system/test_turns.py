@@ -11,10 +11,11 @@ from waiting import until
 TURNS = "lockkeeper_turns:{%s}"
 TAKEN = "9000000000000000"
 CHANNEL = "redisson_lock__channel:{%s}"
+CHANNELS = {"lock": CHANNEL, "fenced": CHANNEL, "write": "redisson_rwlock:{%s}"}
 LOOK_S = 5.0  # look_again_ms: by then a waiter that nobody wakes finds the lock
 
 
-@pytest.fixture(params=["lock", "fenced"])
+@pytest.fixture(params=["lock", "fenced", "write"])
 def kind(request):
     return request.param
 
@@ -66,12 +67,14 @@ def test_the_others_are_not_woken(server, crowd, kind):
 
 def test_who_has_a_place_hears_nothing_of_others(server, crowd, kind):
     """Each message would wake a process for nothing."""
+    if kind == "write":
+        pytest.skip("readers may listen beside it: all are told")
     holder, others, waits = crowd
     heard = others[3].stats().messages
     holder.call("release", "hot", kind=kind).ok()
     for number, (keeper, wait) in enumerate(list(zip(others, waits))[:2], 1):
         wait.result().ok()
-        until(lambda: server.call("PUBSUB", "NUMSUB", CHANNEL % "hot")[1] == 4 - number, 10,
+        until(lambda: server.call("PUBSUB", "NUMSUB", CHANNELS[kind] % "hot")[1] == 4 - number, 10,
               "who has the lock does not listen")
         keeper.call("release", "hot", kind=kind).ok()
     waits[2].result().ok()
@@ -94,7 +97,7 @@ def test_who_comes_back_stands_behind_the_others(server, crowd, kind):
 def test_a_dead_one_is_passed_over(server, crowd, kind):
     holder, others, waits = crowd
     others[0].kill()
-    until(lambda: server.call("PUBSUB", "NUMSUB", CHANNEL % "hot")[1] == 3, 10,
+    until(lambda: server.call("PUBSUB", "NUMSUB", CHANNELS[kind] % "hot")[1] == 3, 10,
           "the server knows it")
     released = holder.call("release", "hot", kind=kind).ok()
     granted = waits[1].result().ok()
@@ -116,13 +119,13 @@ def test_a_stopped_one_holds_nobody_up(server, crowd, kind):
     waits[0].result().ok()
 
 
-def test_java_hears_a_zero(server, crowd, kind):
-    """Its codec reads the message as a number, and wakes at 0."""
+def test_java_hears_its_number(server, crowd, kind):
+    """Its codec reads the message as a number, and wakes at 0, or at 1 from a writer."""
     holder, _, waits = crowd
-    java = Subscriber(server, CHANNEL % "hot")
+    java = Subscriber(server, CHANNELS[kind] % "hot")
     holder.call("release", "hot", kind=kind).ok()
     until(lambda: java.messages, 10)
-    assert int(java.messages[0]) == 0
+    assert int(java.messages[0]) == (1 if kind == "write" else 0)
     waits[0].result().ok()
 
 
@@ -273,6 +276,84 @@ def test_the_last_place_of_a_free_lock_wakes_all(server):
     order.leave("a")
     until(lambda: all_of_them.messages, 10, "they hear")
     assert all_of_them.messages == [b"0"]
+
+
+def test_writers_of_one_client_have_their_turns(server, patient):
+    holder, waiter, *_ = patient
+    holder.call("acquire", "hot", kind="write").ok()
+    waits = []
+    for number in range(1, 4):
+        waits.append(waiter.say("acquire", "hot", kind="write", thread=f"t{number}"))
+        until(lambda: places(server, "hot") == number, 10, "it has a place")
+    holder.call("release", "hot", kind="write").ok()
+    for number, wait in enumerate(waits, 1):
+        wait.result().ok()
+        waiter.call("release", "hot", kind="write", thread=f"t{number}").ok()
+
+
+def test_readers_of_a_writer_s_client_hear(server, patient):
+    """They listen to the channel together."""
+    holder, waiter, *_ = patient
+    holder.call("acquire", "hot", kind="write").ok()
+    writes = waiter.say("acquire", "hot", kind="write", thread="w")
+    until(lambda: places(server, "hot") == 1, 10, "it has a place")
+    reads = waiter.say("acquire", "hot", kind="read", thread="r")
+    until(lambda: waiter.stats().busy >= 3, 10, "both sleep")
+    holder.call("release", "hot", kind="write").ok()
+    until(lambda: writes.done or reads.done, 20, "one has it")
+    first, other = ("write", reads) if writes.done else ("read", writes)
+    waiter.call("release", "hot", kind=first, thread=first[0]).ok()
+    other.result(20).ok()
+
+
+def test_the_last_reader_tells_the_first_writer(server, patient):
+    *readers, first, second = patient
+    for reader in readers:
+        reader.call("acquire", "hot", kind="read").ok()
+    waits = line_up(server, [first, second], "hot", "write")
+    told = server.call("ZRANGE", TURNS % "hot", 0, -1)
+    ears = [Subscriber(server, f"{CHANNELS['write'] % 'hot'}:{name.decode()}") for name in told]
+    readers[0].call("release", "hot", kind="read").ok()
+    readers[1].call("release", "hot", kind="read").ok()
+    waits[0].result().ok()
+    until(lambda: ears[1].messages, 10, "the second one is told")
+    assert ears[0].messages[-1] == b"now"
+    assert not waits[1].done
+    first.call("release", "hot", kind="write").ok()
+    waits[1].result().ok()
+
+
+def test_readers_hear_of_a_writer_though_another_has_its_turn(server, patient):
+    holder, other, *readers = patient
+    holder.call("acquire", "hot", kind="write").ok()
+    writes = line_up(server, [other], "hot", "write")[0]
+    reads = [reader.say("acquire", "hot", kind="read") for reader in readers]
+    until(lambda: all(reader.stats().busy >= 2 for reader in readers), 10, "and sleep")
+    holder.call("release", "hot", kind="write").ok()
+    until(lambda: writes.done or all(read.done for read in reads), 20, "one side has it")
+    if writes.done:
+        other.call("release", "hot", kind="write").ok()
+    for read, reader in zip(reads, readers):
+        read.result(20).ok()
+        reader.call("release", "hot", kind="read").ok()
+    writes.result(20).ok()
+
+
+def test_a_writer_that_reads_on_wakes_no_other(server, patient):
+    """It is no writer's turn."""
+    holder, other, reader, _ = patient
+    holder.call("acquire", "hot", kind="write").ok()
+    holder.call("acquire", "hot", kind="read").ok()
+    waits = line_up(server, [other], "hot", "write")[0]
+    reads = reader.say("acquire", "hot", kind="read")
+    until(lambda: reader.stats().busy >= 2, 10, "it waits")
+    tries = other.stats().busy
+    holder.call("release", "hot", kind="write").ok()
+    reads.result(20).ok()
+    assert other.stats().busy == tries
+    holder.call("release", "hot", kind="read").ok()
+    reader.call("release", "hot", kind="read").ok()
+    waits.result(20).ok()
 
 
 def test_a_plain_lock_gives_turns(server, make_keeper):

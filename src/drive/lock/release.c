@@ -67,7 +67,8 @@ void lk__release_begin(struct lk__release *release, struct lk__entry *entry, lk_
 /* Freed on the wire: others who listen are let in first, also by a caller who comes right back. */
 static void release_hold_off(struct lk__entry *entry, int64_t listeners)
 {
-	if (entry->target.recipe->flags & LK__NO_TERMS)
+	unsigned flags = entry->target.recipe->flags;
+	if ((flags & LK__NO_TERMS) && !(flags & LK__TURNS))
 		return;
 	bool ours = lk__entry_channel(entry) &&
 		    lk__channel_listens(lk__entry_messages(entry), lk__entry_channel(entry));

@@ -17,7 +17,7 @@
 --include "give_turn.lua" gives give_turn
 local function freed(why)
 	if ARGV[5] ~= '' then
-		give_turn(KEYS[1], ARGV[5])
+		give_turn(KEYS[1], ARGV[5], '0')
 	end
 	return redis.status_reply('FREED ' .. why)
 end

@@ -24,6 +24,6 @@ if type(some) == 'string' and not string.find(some, ':%-?%d+$') then
 end
 redis.call('DEL', KEYS[1])
 if ARGV[1] ~= '' then
-	give_turn(KEYS[1], ARGV[1])
+	give_turn(KEYS[1], ARGV[1], '0')
 end
 return 1

@@ -21,4 +21,4 @@ if not held then
 	redis.pcall('PUBLISH', ARGV[2], '0')
 	return false
 end
-return give_turn(KEYS[1], ARGV[2])
+return give_turn(KEYS[1], ARGV[2], '0')

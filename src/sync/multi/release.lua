@@ -16,7 +16,7 @@ for i = 1, #KEYS do
 	if type(freed) == 'table' and not string.find(freed.err, 'WRONGTYPE') then
 		refused = freed
 	elseif freed == 1 then
-		answers[i] = give_turn(KEYS[i], ARGV[2 * i], true)
+		answers[i] = give_turn(KEYS[i], ARGV[2 * i], '0', true)
 	end
 end
 return refused or answers

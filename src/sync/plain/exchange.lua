@@ -26,7 +26,7 @@ if held == ARGV[4] then
 	local taken = redis.pcall('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 	if taken.err then
 		redis.call('DEL', KEYS[1])
-		give_turn(KEYS[1], ARGV[5])
+		give_turn(KEYS[1], ARGV[5], '0')
 		wake(ARGV[6], ARGV[7], ARGV[8], ARGV[9])
 		return redis.status_reply('FREED ' .. taken.err)
 	end

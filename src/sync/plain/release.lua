@@ -24,6 +24,6 @@ if not held then
 	return false
 end
 redis.call('DEL', KEYS[1])
-local listening = give_turn(KEYS[1], ARGV[2])
+local listening = give_turn(KEYS[1], ARGV[2], '0')
 local told = wake(ARGV[3], ARGV[4], ARGV[5], ARGV[6])
 return listening < 0 and listening - told or listening + told

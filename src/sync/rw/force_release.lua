@@ -6,10 +6,12 @@
 --   ARGV[2]  channel
 --   ARGV[3]  message: "0" for the read side, "1" for the write side
 --
+-- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
 -- Answers: 1 freed, 0 nobody has that side. A key of another type is left alone (WRONGTYPE).
+--include "give_turn.lua" gives give_turn
 if redis.call('HGET', KEYS[1], 'mode') ~= ARGV[1] then
 	return 0
 end
 redis.call('DEL', KEYS[1])
-redis.pcall('PUBLISH', ARGV[2], ARGV[3])
+give_turn(KEYS[1], ARGV[2], ARGV[3], true)
 return 1

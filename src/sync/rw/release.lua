@@ -9,7 +9,8 @@
 --   ARGV[3]  message: "0" from the read side, "1" from the write side
 --
 -- Answers: nil, not the owner · integer: given up, so many subscribers heard of it.
--- Keys beside KEYS: the timeout keys of the other holds, which only the hash tells; in its slot.
+-- Keys beside KEYS: the timeout keys of the other holds, which only the hash tells, and the order
+-- of the writers' turns (turns.lua); in its slot.
 -- Works under memory pressure: the first write is HDEL. Live readers, Java's too, keep the lock;
 -- dead ones, whose timeout keys are gone, do not, and those met on the way are taken out. A user
 -- who may not publish gives it up all the same.
@@ -18,16 +19,20 @@
 if ARGV[1] == 'mode' or ARGV[3] == '0' and string.sub(ARGV[1], -6) == ':write' then
 	return false -- of the other side, or of neither: the lock would be left as nobody's
 end
-local function tell()
-	local listeners = redis.pcall('PUBLISH', ARGV[2], ARGV[3])
-	return type(listeners) == 'number' and listeners or 0
+--include "give_turn.lua" gives give_turn
+-- It is no writer's turn: those who have one need not look.
+local function tell_readers()
+	local wait = redis.pcall('ZCARD', turns_of(KEYS[1]))
+	local before = type(wait) == 'number' and wait > 0 and '0' or ''
+	local told = redis.pcall('PUBLISH', ARGV[2], before .. ARGV[3])
+	return type(told) == 'number' and told or 0
 end
 local own, whole = redis.call('PTTL', KEYS[2]), redis.call('PTTL', KEYS[1])
 local held = redis.call('HDEL', KEYS[1], ARGV[1]) == 1
 redis.call('DEL', KEYS[2])
 if not held then
 	redis.call('ZREM', KEYS[3], ARGV[1])
-	tell()
+	tell_readers()
 	return false
 end
 local mode = redis.call('HGET', KEYS[1], 'mode')
@@ -40,9 +45,9 @@ local prefix = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] 
 local longest, enough = 0, own >= 0 and own < whole
 local fields = redis.call('HGETALL', KEYS[1])
 for i = 1, #fields, 2 do
-	local count, lives = tonumber(fields[i + 1]), false
+	local depth, lives = tonumber(fields[i + 1]), false
 	-- One key a hold of a re-entrant reader of Java's; nobody goes deeper than that.
-	for hold = 1, math.min(count or 0, 10000) do
+	for hold = 1, math.min(depth or 0, 10000) do
 		local key = prefix .. ':' .. fields[i] .. ':rwlock_timeout:' .. hold
 		local ttl = redis.call('PTTL', key)
 		lives = lives or ttl > 0
@@ -51,18 +56,18 @@ for i = 1, #fields, 2 do
 	if enough and lives then
 		return 0
 	end
-	if count and not lives then
+	if depth and not lives then
 		redis.call('HDEL', KEYS[1], fields[i])
 	end
 end
 if longest == 0 then
 	redis.call('DEL', KEYS[1])
-	return tell()
+	return give_turn(KEYS[1], ARGV[2], ARGV[3], true) -- readers may listen beside writers
 end
 redis.call('PEXPIRE', KEYS[1], string.format('%.0f', longest))
 if mode == 'read' then
 	-- A writer sleeps until the end that it saw. A little less is not worth a message.
-	return whole - longest > 1000 and tell() or 0
+	return whole - longest > 1000 and give_turn(KEYS[1], ARGV[2], ARGV[3], true) or 0
 end
 redis.call('HSET', KEYS[1], 'mode', 'read')
-return tell()
+return tell_readers()

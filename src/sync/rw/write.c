@@ -37,6 +37,7 @@ static struct lk__request *write_acquire(const struct lk__try *wanted)
 	lk__words_number(&words, wanted->lease_ms);
 	lk__words_deadline(&words);
 	lk__words_number(&words, preferred ? PREFERRED_MS : 0);
+	lk__words_turn(&words, wanted);
 	return lk__words_script(&words, LK__SCRIPT_RW_WRITE_ACQUIRE, 2);
 }
 
@@ -92,7 +93,7 @@ const struct lk__recipe lk__write_recipe = {
 	.type = "write lock",
 	.channel_prefix = LK__RW_CHANNEL_PREFIX,
 	.sharing = LK__EACH_OWNER,
-	.flags = LK__NO_TERMS | LK__QUEUES,
+	.flags = LK__NO_TERMS | LK__QUEUES | LK__TURNS,
 	.other_side = &lk__read_recipe,
 	.acquire = write_acquire,
 	.release = write_release,

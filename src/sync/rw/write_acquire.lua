@@ -6,8 +6,14 @@
 --   ARGV[2]  lease, ms
 --   ARGV[3]  deadline of this request, server time in us: it must not run late
 --   ARGV[4]  if it has to wait, readers stand back for it so long, ms; 0: they do not
+--   ARGV[5]  of one who listens: its id, for the order of turns;
+--   ARGV[6]  since when it waits, server time in us;
+--   ARGV[7]  for how long that is kept if it does not come again, ms;
+--   ARGV[8]  and 1: it wants only a place there, though the lock be free
 --
--- Answers: nil granted · integer: not now, look again after so many ms (-1: no time known)
+-- Keys beside KEYS: the order of the writers' turns (turns.lua), in the lock's slot.
+-- Answers: nil granted · integer: not now, look again after so many ms (-1: no time known; also
+-- for how long a free one is left to others)
 -- · status "LATE <server us>". Refused: a key that is something else (WRONGTYPE).
 -- Safe to send twice: a repetition finds its own field, and never shortens the lease.
 -- Replicas must have what it grants.
@@ -16,6 +22,7 @@ if not counts or counts < 0 or counts > 60000 then
 	return redis.error_reply('LOCKKEEPER bad preference')
 end
 --include "prologue.lua" gives lease, now
+--include "wait_turn.lua" gives wait_turn, take_turn, leave_to_turns
 local mode = redis.pcall('HGET', KEYS[1], 'mode')
 if type(mode) == 'table' then
 	if string.find(mode.err, 'WRONGTYPE') then
@@ -29,9 +36,12 @@ if not mode and redis.call('EXISTS', KEYS[1]) == 1 then
 	return redis.error_reply('WRONGTYPE the key is a lock, not a read/write lock')
 end
 if mode and (mode ~= 'write' or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0) then
-	local ttl = redis.call('PTTL', KEYS[1])
+	local left = redis.call('PTTL', KEYS[1])
+	if ARGV[5] then
+		wait_turn(ARGV[5], ARGV[6], ARGV[7])
+	end
 	if counts == 0 then
-		return ttl
+		return left
 	end
 	local now_ms = math.floor(now / 1000)
 	redis.call('ZADD', KEYS[2], string.format('%.0f', now_ms + counts), ARGV[1])
@@ -43,7 +53,10 @@ if mode and (mode ~= 'write' or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0) th
 	redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(' .. string.format('%.0f', now_ms))
 	-- It has to come again before it is taken for dead.
 	local again = math.floor(counts / 3)
-	return (ttl < 0 or ttl > again) and again or ttl
+	return (left < 0 or left > again) and again or left
+end
+if not mode and ARGV[8] == '1' then
+	return leave_to_turns(ARGV[5], ARGV[6], ARGV[7])
 end
 local answer
 if not mode then
@@ -64,5 +77,8 @@ end
 if counts > 0 then
 	-- Where it is refused (ACL), the place in the queue ends by itself.
 	redis.pcall('ZREM', KEYS[2], ARGV[1])
+end
+if ARGV[5] then
+	take_turn(ARGV[5], ARGV[7])
 end
 return false

@@ -17,7 +17,7 @@ if type(since) ~= 'string' or redis.call('EXISTS', KEYS[1]) == 1 then
 	return 0
 end
 if tonumber(since) == tonumber(TAKEN) then
-	return give_turn(KEYS[1], ARGV[2])
+	return give_turn(KEYS[1], ARGV[2], '0')
 end
 if first ~= ARGV[1] then
 	return 0
@@ -25,4 +25,4 @@ end
 -- One that was told before it may be about to come.
 local told = redis.pcall('ZCOUNT', order, TAKEN, '+inf')
 local what = type(told) == 'number' and told > 0 and 'soon' or 'now'
-return give_turn(KEYS[1], ARGV[2], false, what)
+return give_turn(KEYS[1], ARGV[2], '0', false, what)
