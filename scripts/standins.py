@@ -64,6 +64,7 @@ STANDINS: dict[str, Debian | Wheel | Packages | Go | Maven] = {
     "fakeredis": Packages(("fakeredis[lua]==2.40.0",), FAKEREDIS),
     "miniredis": Go("miniredis"),
     "jedis_mock": Maven("jedis_mock"),
+    "claudb": Maven("claudb"),
 }
 
 

@@ -8,6 +8,7 @@
 #include <lockkeeper/error.h>
 
 #define CLUSTER "the server is a node of a cluster: use redis-cluster://"
+#define SCRIPTLESS "it runs no scripts: use Redis or Valkey"
 #define NAMELESS "the server has no users: give the password alone"
 
 /* Refusals that the server gives before the first write of a command or script. */
@@ -46,6 +47,7 @@ static const struct {
 	{"ERR unknown subcommand", LK_EDENIED, NULL},
 	{"ERR Unknown subcommand", LK_EDENIED, NULL},       /* up to 6 */
 	{"ERR Command is not available", LK_EDENIED, NULL}, /* Upstash */
+	{"interpreter disabled", LK_EDENIED, SCRIPTLESS},   /* ClauDB */
 	{"ERR DB index", LK_EINVAL, NULL},
 	{"ERR invalid DB index", LK_EINVAL, NULL},
 	{"ERR invalid database index", LK_EINVAL, NULL}, /* Garnet */
@@ -70,10 +72,12 @@ static size_t refusal_at(const char *text)
 /*
  * Its row, or REFUSAL_COUNT. Servers up to 6 wrap an error from inside a script: "ERR Error running
  * script (call to f_…): @user_script:3: @user_script: 3: -OOM …", or "…: @user_script:3: WRONGTYPE
- * …".
+ * …". ClauDB: "script:3 …".
  */
 static size_t refusal(const char *text)
 {
+	if (strncmp(text, "script:", 7) == 0)
+		text += strcspn(text, " ") + (strchr(text, ' ') != NULL);
 	size_t found = refusal_at(text);
 	if (found < REFUSAL_COUNT || strncmp(text, "ERR Error running script", 24) != 0)
 		return found;

@@ -143,3 +143,9 @@ class JedisMock(Program):
     """In Java, for tests of Java programs."""
 
     name = "jedis_mock"
+
+
+class ClauDb(Program):
+    """In Java. Its scripts are LuaJ's, if that is said, or none."""
+
+    name = "claudb"

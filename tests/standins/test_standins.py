@@ -72,6 +72,16 @@ def test_jedis_mock(run, make_keeper):
         assert "its Lua writes 1 as 1.0" in refused.message
 
 
+@pytest.mark.parametrize("engine, words", [
+    (["LUAJ"], ["its Lua writes 1 as 1.0", "use one of these"]),
+    ([], ["interpreter disabled", "it runs no scripts"])], ids=["LuaJ", "by default"])
+def test_claudb(run, make_keeper, engine, words):
+    url = run(programs.ClauDb, *engine).url
+    is_refused(url, make_keeper, *words)
+    refused = make_keeper(url).call("set", "latch", kind="latch", count=1)
+    assert words[0] in refused.is_code("LK_EREFUSED", "LK_EDENIED").message
+
+
 @pytest.mark.parametrize("proxy", [programs.HaProxy, programs.EnvoyTcp])
 def test_a_proxy_that_passes_bytes_on(run, make_server, make_keeper, proxy):
     """Connections that it ends in between cost nobody a lock."""

@@ -39,6 +39,9 @@ static const struct {
 	 NULL},
 	{"NOSCRIPT No matching script. Please use EVAL.", LK_EUNAVAILABLE, NULL},
 	{"LOCKKEEPER unfit: its Lua writes 1 as 1.0", LK_EREFUSED, "no Redis"},
+	{"script:21 LOCKKEEPER unfit: its Lua writes 1 as 1.0", LK_EREFUSED, "no Redis"},
+	{"script:", LK_EMAYBEHELD, NULL},
+	{"interpreter disabled", LK_EDENIED, "no scripts"},
 	{"LOCKKEEPER bad lease or deadline", LK_EINTERNAL, NULL},
 	{"ERR NOSCRIPT No matching script. Please use EVAL.", LK_EUNAVAILABLE, NULL},
 	{"WRONGTYPE Operation against a key holding the wrong kind of value script: "
