@@ -331,8 +331,8 @@ int lk_scan_next_sized(lk_scan *scan, lk_lock_info *info_out, size_t info_size, 
 	return rc;
 }
 
-/* Looks at the key as what it is: 1, 0 when that is no lock, or a code. A key that is not there may
- * still have waiters. `*changed`: the key became another between two questions. */
+/* Looks at the key as what it is: 1, 0 when that is not a lock, or a code. A key that is not there
+ * may still have waiters. `*changed`: the key became another between two questions. */
 static int show_look_once(struct lk__look *look, lk_lock_info *info, bool *changed, lk_error *error)
 {
 	const char *type;
@@ -376,7 +376,7 @@ static int show_look(lk_scan *scan, lk_lock_info *info, lk_error *error)
 			LOOKS_MOST);
 }
 
-/* 1, 0 when the key is no lock, or a code. */
+/* 1, 0 when the key is not a lock, or a code. */
 static int look_by_name(lk_scan *scan, const void *name, size_t name_size, lk_lock_info *info,
 			lk_error *error)
 {

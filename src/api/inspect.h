@@ -82,12 +82,12 @@ int lk__look_ask_any(struct lk__look *look, const char **type_out, lk_error *err
 /* Takes the answers for one type of these. */
 void lk__look_choose(struct lk__look *look, enum lk__look_type type);
 
-/* Looks at a key of that type: 1 and the picture, 0 when it is no lock, or a code. `any`: a string
- * is one whatever it says. */
+/* Looks at a key of that type: 1 and the picture, 0 when it is not a lock, or a code. `any`: a
+ * string is one whatever it says. */
 int lk__look_at(struct lk__look *look, enum lk__look_type type, bool any, lk_lock_info *info,
 		lk_error *error);
 
-/* Reads the answers: 1, 0 when the key is no lock, or LK_ENOMEM. */
+/* Reads the answers: 1, 0 when the key is not a lock, or LK_ENOMEM. */
 int lk__look_read_hash(struct lk__look *look, lk_lock_info *info);
 int lk__look_read_string(struct lk__look *look, bool any, lk_lock_info *info);
 

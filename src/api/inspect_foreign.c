@@ -147,7 +147,7 @@ int lk__look_read_zset(struct lk__look *look, lk_lock_info *info)
 		const redisReply *member = members->element[i];
 		int64_t left_ms = member_ttl_ms(row, members->element[i + 1],
 						now_us < 0 ? 0 : now_us / 1000, info->ttl_ms);
-		/* A member that stands for the lock itself is no owner. */
+		/* A member that stands for the lock itself is not an owner. */
 		bool is_mark = (size_t)member->len == strlen(row->value) &&
 			       memcmp(member->str, row->value, (size_t)member->len) == 0;
 		if (is_mark || (row->kind == LK__FOREIGN_ZSET && left_ms <= 0))

@@ -109,7 +109,7 @@ int lk_latch_count(lk_latch *latch, int64_t *count_out, lk_error *error)
 	return lk__counter_leave(&call, rc);
 }
 
-/* Asks, whoever waits: what those who wait were told may be older than our own count-down. */
+/* Asks even if others wait: what they were told may be older than our own count-down. */
 static int latch_look(struct lk__counter_call *call)
 {
 	int64_t count = 0;

@@ -15,7 +15,7 @@ int lk__permit_enter(struct lk__counter_call *call, lk_permit_semaphore *semapho
 int lk__permits_check(const char *operation, const lk_permit_semaphore *semaphore, int64_t count,
 		      const lk_acquire_options *options, lk_error *error);
 
-/* 0, or LK_EINVAL for what is no id. */
+/* 0, or LK_EINVAL for what is not an id. */
 int lk__permit_check_id(const char *operation, const char *id, lk_error *error);
 
 /* The same for the arguments of a release. */

@@ -135,7 +135,7 @@ int lk_queue_semaphore_try_set(lk_queue *queue, lk_semaphore *semaphore, int64_t
 			    error);
 }
 
-/* 0, or LK_EINVAL for what is no change. */
+/* 0, or LK_EINVAL where nothing would change. */
 static int check_change(const char *name, int64_t change, lk_error *error)
 {
 	int rc = lk__check_range(name, "change", change, -LK_PERMITS_MAX, LK_PERMITS_MAX, error);

@@ -25,7 +25,7 @@ struct pollfd;
 /* CLOCK_BOOTTIME, which runs through suspend. All times of a lock are read here. */
 int64_t lk__now_ns(void);
 
-/* The wall clock, in µs since 1970: for the doctor, who compares it. No lock depends on it. */
+/* The wall clock, in µs since 1970: for the doctor, which compares it. No lock depends on it. */
 int64_t lk__wall_us(void);
 
 /* Fills `bytes` from the kernel, and from nowhere else. 0, or LK_ESYSTEM. May block early in the

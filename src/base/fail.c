@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "… on URL: URL: reason": who passes a reason on does not know that it names the server. */
+/* "… on URL: URL: reason": its caller does not know that the reason names the server. */
 static void fail_name_once(char *text)
 {
 	for (char *on = strstr(text, " on "); on; on = strstr(on + 1, " on ")) {

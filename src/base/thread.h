@@ -20,7 +20,7 @@ struct lk__hold;
 struct lk__thread;
 
 /*
- * Which of a client's threads calls, as far as the last ones tell. Who calls alone may keep a core
+ * Which of a client's threads calls, as far as the last ones tell. A lone caller may keep a core
  * busy while it waits; beside others, who need that core, it may not.
  */
 struct lk__callers {

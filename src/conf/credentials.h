@@ -16,7 +16,7 @@ struct lk_config;
 
 #define LK__PASSWORD_MAX 4096 /* bytes of a password file's first line */
 
-/* Whether they may change: who is refused with them now may be served later. */
+/* Whether they may change: a client that is refused with them now may be served later. */
 bool lk__credentials_change(const struct lk_config *config);
 
 /*

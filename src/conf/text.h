@@ -10,7 +10,7 @@ void lk__text_wipe(char *text);
 
 /*
  * Reads a whole decimal number without sign, blanks or leading zeros. NULL and the number, or why
- * the text is none: a static text that goes behind the value in a message.
+ * the text has another form: a static text that goes behind the value in a message.
  */
 const char *lk__text_number(const char *text, int64_t *number_out);
 

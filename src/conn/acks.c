@@ -100,7 +100,7 @@ static bool add_waitaof(struct lk__request *batch, int count, int64_t limit_ms)
 	return lk__words_batch(batch, &words);
 }
 
-/* Of the limits, each is 1 ms at least: 0 is none. */
+/* Each limit is 1 ms at least: 0 would mean without a limit. */
 static bool add_waits(struct lk__request *batch, const struct lk__node *node, struct asked asked,
 		      int count)
 {
@@ -374,7 +374,7 @@ static void count_connected(struct count *count, struct lk__replicas *replicas,
 	}
 }
 
-/* Who is missing, for the message. */
+/* Names the missing replicas, for the message. */
 static void count_name_missing(struct count *count, const struct lk__replicas *replicas,
 			       const redisReply *role)
 {
@@ -549,7 +549,7 @@ void lk__acks_lost(struct lk__conn *conn)
 	conn->more_acks = 0;
 }
 
-/* ---- whoever waits has no more time ---- */
+/* ---- the waiter has no more time ---- */
 
 static bool is_late(const redisReply *reply)
 {

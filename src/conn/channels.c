@@ -489,7 +489,7 @@ static void channel_message(struct lk__conn *conn, const redisReply *reply,
 	listening_hears(conn, listening, payload, false, after);
 }
 
-/* Its slot is elsewhere: who listens tries again, and follows it. */
+/* Its slot is elsewhere: a listener tries again, and follows it. */
 static void channel_strays(struct lk__conn *conn, struct lk__channel *channel,
 			   struct lk__deferred *after)
 {

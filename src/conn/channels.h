@@ -92,7 +92,8 @@ void lk__channel_retry(struct lk__conn *conn, struct lk__listening *listening);
 /* Whether subscribed and confirmed. */
 bool lk__channel_listens(struct lk__conn *conn, struct lk__listening *listening);
 
-/* A release of ours is about to be published: its message is no news. The opposite: it was not. */
+/* A release of ours is about to be published: its message tells us nothing new. The
+ * opposite: it was not. */
 void lk__channel_expect_echo(struct lk__conn *conn, struct lk__listening *listening);
 void lk__channel_drop_echo(struct lk__conn *conn, struct lk__listening *listening);
 

@@ -251,7 +251,7 @@ void lk__conn_disown(struct lk__conn *conn, const char *reason)
 	if (conn->state == LK__CONN_UP && conn_is_past(conn)) {
 		lk__conn_must_break(conn, LK_EUNREACHABLE, reason);
 		conn->disowned = true;
-		if (conn->leader) /* who may be reading: it breaks before it believes a word */
+		if (conn->leader) /* it may be reading: it breaks before it believes a word */
 			lk__wake_fd(conn->wake_fd);
 		else
 			lk__conn_break(conn, LK_EUNREACHABLE, reason, &after);
@@ -464,7 +464,7 @@ void lk__conn_close_to_tries(struct lk__conn *conn)
 	pthread_mutex_unlock(&conn->mutex);
 }
 
-/* A question to replicas that no answer waits for any more is none. */
+/* A question to replicas that no answer waits for any more does not count. */
 static bool conn_expects(const struct lk__conn *conn)
 {
 	const struct lk__request *request;

@@ -108,7 +108,7 @@ struct lk__conn {
 	int64_t appointed_ns;         /* when it was */
 	int64_t trip_ns;              /* from a command to its answer, lately */
 	unsigned delivering; /* connector threads that still wake and finish what they found here */
-	/* The leader sleeps: newcomers write themselves. Who clears it reads. */
+	/* The leader sleeps: newcomers write themselves. The thread that clears it reads. */
 	_Atomic bool asleep;
 	_Atomic bool left;  /* bytes were left for the leader */
 	_Atomic bool ended; /* the set has told its end: to be read when the leader goes */
@@ -242,7 +242,7 @@ int lk__conn_call(struct lk__conn *conn, struct lk__request *request, struct lk_
  */
 bool lk__conn_leave(struct lk__request *request, void (*finish)(struct lk__request *request));
 
-/* Whoever waits for the request has no more time: if it was answered, and waits for replicas or
+/* The request's waiter has no more time: if it was answered, and waits for replicas or
  * disks, it is done now, with LK_ENOTDURABLE and the names of those that it waits for. True: it is
  * done. For callers that may hold an entry. */
 bool lk__conn_hurry(struct lk__request *request);
@@ -333,7 +333,8 @@ int64_t lk__conn_next_ns(const struct lk__conn *conn);  /* when to look, if noth
 void lk__conn_accept(struct lk__conn *conn, struct lk__request *request,
 		     struct lk__deferred *after);
 void lk__conn_unlist(struct lk__conn *conn, struct lk__wait *wait);
-/* Whether the next leader is on its way. Who gets no core for a while is not expected any more. */
+/* Whether the next leader is on its way. One that gets no core for a while is not
+ * expected any more. */
 bool lk__conn_expects_leader(const struct lk__conn *conn);
 void lk__conn_enqueue(struct lk__conn *conn, struct lk__request *request);
 void lk__conn_remove(struct lk__conn *conn, struct lk__request *request);

@@ -74,7 +74,7 @@ static void connector_unref(struct lk__connector *connector)
 
 /* ---- the connection is told ---- */
 
-/* Whoever takes the connector out of its connection drops the connection's reference. */
+/* The thread that takes the connector out of its connection drops the connection's reference. */
 static void connector_deliver(struct lk__connector *connector, struct lk__reader *reader,
 			      const struct lk__greeting *greeting)
 {

@@ -26,7 +26,7 @@ struct lk__finder_ops {
 	 * call for an attempt, and then kept for the next. */
 	int (*find)(struct lk__finder *finder, struct lk_config *config, uint64_t *generation_out,
 		    uint64_t *asked, int64_t deadline_ns, lk_error *error);
-	/* The server that was found says that it is none to write to: ask again soon. Under a
+	/* The server that was found says that it takes no writes: ask again soon. Under a
 	 * connection's mutex. */
 	void (*suspect)(struct lk__finder *finder);
 	/* It says that another has the key, with these words: MOVED or ASK. Takes note of a MOVED.

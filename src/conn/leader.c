@@ -440,7 +440,7 @@ static bool conn_attend(struct lk__conn *conn, struct lk__thread *thread, bool e
 			atomic_store(&conn->ended, true);
 		return true; /* its holder may be stopped in a debugger: renewals go on */
 	}
-	if (event && (conn->leader || !armed)) /* whoever reads until there is nothing, finds it */
+	if (event && (conn->leader || !armed)) /* a reader finds it at the end of what there is */
 		atomic_store(&conn->ended, true);
 	if (conn->state == LK__CONN_UP && !conn->leader) {
 		conn->leader = thread;

@@ -465,7 +465,7 @@ static struct lk__effects attempt_subscribed(struct lk__attempt *attempt,
 	bool deaf = event->type == LK__ATTEMPT_FAILED && event->code == LK_EDENIED;
 	if (event->type == LK__ATTEMPT_FAILED && !deaf)
 		return attempt_failed(attempt, event, now_ns);
-	if (deaf) /* who may not listen looks again from time to time */
+	if (deaf) /* a waiter that may not listen looks again from time to time */
 		attempt->rules.spins = true;
 	attempt->listening = true;
 	struct lk__effects effects = {.unsubscribes = deaf};

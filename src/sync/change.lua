@@ -1,6 +1,6 @@
--- How a change of a count begins: it is refused if its deadline is none or if it comes late; one
--- that was done before is answered from its record. A new record is kept a minute longer than a
--- copy of the request may run.
+-- How a change of a count begins: it is refused if its deadline is not a number or if it comes
+-- late; one that was done before is answered from its record. A new record is kept a minute longer
+-- than a copy of the request may run.
 --
 --   KEYS[2]  the record of this request
 --   ARGV[1]  deadline of this request, server time in us

@@ -1,4 +1,4 @@
--- Refuses a server that is no Redis, and whose Lua writes whole numbers in another way ("1.0" in
+-- Refuses a server that is not a Redis, and whose Lua writes whole numbers in another way ("1.0" in
 -- LuaJ, of servers for tests): neither times nor fence tokens would be right.
 local one = string.format('%.0f', 1)
 if one ~= '1' then

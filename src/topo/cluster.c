@@ -93,7 +93,7 @@ static void slot_give(struct cluster *cluster, size_t slot, size_t index, bool m
 {
 	if (atomic_load_explicit(&cluster->slot[slot], memory_order_relaxed) == index)
 		return;
-	if (moves) /* who goes there has to see that */
+	if (moves) /* a request that goes there has to see that */
 		atomic_store(&cluster->moved_ns[slot], lk__now_ns());
 	atomic_store_explicit(&cluster->slot[slot], (uint16_t)index, memory_order_release);
 }
@@ -217,7 +217,7 @@ static void shard_move(struct shard *shard, const char *place)
 	pthread_mutex_unlock(&cluster->mutex);
 	snprintf(reason, sizeof(reason), *place ? "the master is now %.80s" : "it has no slots%s",
 		 place);
-	if (shard != shard_at(cluster, ANY)) /* who waits for one without slots goes elsewhere */
+	if (shard != shard_at(cluster, ANY)) /* a waiter for one without slots goes elsewhere */
 		atomic_store(&shard->node.was_up, *place != '\0');
 	if (first)
 		return;
@@ -342,7 +342,7 @@ static bool is_astray(const void *context, const char *channel, size_t size)
 	return shard_at(shard->cluster, index) != shard;
 }
 
-/* Who waits where a slot was looks where it is: a release there may have told nobody. */
+/* A waiter where the slot was looks where it is: a release there may have told nobody. */
 static void cluster_wake_astray(struct cluster *cluster)
 {
 	for (size_t i = 0; i < atomic_load(&cluster->count); i++) {
@@ -469,7 +469,7 @@ static const struct lk__map *map_of(const struct cluster *cluster, const char *s
 	return NULL;
 }
 
-/* Those that answer and are none count more than those that do not answer. */
+/* A node that answers and is not in the cluster counts more than one that does not answer. */
 static int cluster_fault(const struct lk__scout *scout)
 {
 	int code = LK_EUNREACHABLE;

@@ -22,8 +22,8 @@ enum lk__verdict {
 	LK__VERDICT_OPEN,      /* not yet known */
 	LK__VERDICT_MASTER,    /* `place` is it */
 	LK__VERDICT_FEW,       /* so say some, who may be cut off from the others: see below */
-	LK__VERDICT_UNKNOWN,   /* nobody can tell: who is connected stays so */
-	LK__VERDICT_NO_MASTER, /* what was believed is none any more */
+	LK__VERDICT_UNKNOWN,   /* nobody can tell: connections stay as they are */
+	LK__VERDICT_NO_MASTER, /* the server that was believed is not the master any more */
 };
 
 struct lk__master_ops {

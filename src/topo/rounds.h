@@ -14,7 +14,7 @@
 /* Why a round is wanted. */
 enum lk__want {
 	LK__WANT_AWAITED,   /* a connector waits for its outcome */
-	LK__WANT_SUSPECTED, /* a connection failed, or its server is no master: one is missed */
+	LK__WANT_SUSPECTED, /* a connection failed, or its server is not a master: one is missed */
 	LK__WANT_HEARD,     /* a sentinel says that a master has changed: likewise */
 	LK__WANT_NEWS,      /* a peer says another thing than before */
 	LK__WANT_LATER,     /* nobody is missed, and nobody waits */

@@ -5,10 +5,10 @@
  * says.
  *
  * - It asks in rounds: about once a second, when somebody waits for one, when a connection failed
- *   or was told that its server is no master, and when a sentinel publishes something (rounds.h). A
- *   round ends when all have answered or failed, or after two seconds. While a master is missed,
+ *   or was told that its server is not a master, and when a sentinel publishes (rounds.h).
+ *   A round ends when all have answered or failed, or after two seconds. While a master is missed,
  *   one peer is asked every 100 ms, and another answer than before begins a round.
- * - Who waits, waits for a round that began after that, or in the 100 ms before, if no master is
+ * - A waiter waits for a round that began after that, or in the 100 ms before, if no master is
  *   missed: each connection asks its server itself whether it is the master.
  * - The thread starts with the first question and ends with the client. It alone touches the
  *   peers; what it shares with others is under the scout's mutex, which it holds for no I/O. For a
@@ -100,7 +100,7 @@ size_t lk__scout_count(const struct lk__scout *scout);
 const struct lk__peer *lk__scout_peer(const struct lk__scout *scout, size_t index);
 uint64_t lk__scout_round(const struct lk__scout *scout);
 bool lk__scout_has_answered(const struct lk__scout *scout, const struct lk__peer *peer);
-/* It has answered, and has not failed since: who does not answer fails after a second. */
+/* It has answered, and has not failed since: a peer that does not answer fails after a second. */
 bool lk__scout_is_alive(const struct lk__peer *peer);
 
 /* Another peer that a peer has named, with its run id: a new one, or one that was elsewhere. */

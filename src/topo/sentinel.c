@@ -219,7 +219,7 @@ static void sentinel_replica(struct lk__scout *scout, const struct lk__peer *pee
 		lk__master_replica(scout, peer, place, true, false);
 }
 
-/* Who says where the master is must also say what replicas it has. */
+/* A sentinel that says where the master is must also say which replicas it has. */
 static void sentinel_replicas(struct lk__scout *scout, struct lk__peer *peer,
 			      const redisReply *reply)
 {

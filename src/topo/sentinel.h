@@ -18,7 +18,7 @@ struct lk_config *lk__sentinel_config(const struct lk_config *config);
  * missing. */
 const char *lk__sentinel_field(const redisReply *instance, const char *field);
 
-/* Writes the place of an instance into LK__PLACE_SIZE bytes; false: it is none. */
+/* Writes the place of an instance into LK__PLACE_SIZE bytes; false: it has none. */
 bool lk__sentinel_place(const redisReply *instance, char *place_out);
 
 #endif

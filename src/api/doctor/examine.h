@@ -22,7 +22,7 @@ struct lk__places {
 /* Adds what is not there yet, as long as there is room. */
 void lk__places_add(struct lk__places *places, const char *name);
 
-/* Asks all. `name`: of a lock, without the prefix. A node that cannot be asked is no failure.
+/* Asks all. `name`: of a lock, without the prefix. A node that cannot be asked is not a failure.
  * LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EFORKED, with `examined` to be freed all the same. */
 int lk__examine(struct lk__examined *examined, lk_client *const *clients, size_t count,
 		const char *name, size_t name_size, lk_error *error);

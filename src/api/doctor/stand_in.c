@@ -52,7 +52,7 @@ static void read_hello(struct lk__facts *facts, const redisReply *reply)
 	}
 }
 
-/* An old server has no HELLO, and is none of these. */
+/* An old server has no HELLO: it is not one of these. */
 int lk__stand_in_ask(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error)
 {
 	const char *argv[] = {"HELLO", "2"};

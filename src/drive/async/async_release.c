@@ -58,7 +58,7 @@ static int extend_send(struct lk__async *async, lk_error *error)
 	return 0;
 }
 
-/* As lk__caller_ask(): who asks a cluster has to know first which replicas must acknowledge. */
+/* As lk__caller_ask(): a request to a cluster has to know first which replicas must acknowledge. */
 static int extend_start(struct lk__async *async, lk_error *error)
 {
 	struct lk__entry *entry = async->completion->entry;

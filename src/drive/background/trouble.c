@@ -71,7 +71,7 @@ void lk__trouble_of_node(struct lk__trouble *trouble, struct lk__node *node)
 
 /* ---- what is told of it ---- */
 
-/* Who takes the notices reads it. */
+/* The thread that takes the notices reads it. */
 static void trouble_set(struct lk__hold *hold, const struct lk__trouble *trouble)
 {
 	lk_client *client = hold->entry->client;

@@ -62,7 +62,7 @@ struct lk__client_record {
 struct lk__guest {
 	struct lk__guest *prev, *next;
 	struct lk__thread *thread;
-	lk_client *client; /* a reference; NULL: it is none */
+	lk_client *client; /* a reference; NULL: it has none */
 };
 
 /* Asynchronous calls, see async.h. */
@@ -171,7 +171,7 @@ static inline int64_t lk__client_until_ns(const lk_client *client)
 static inline bool lk__async_rest(lk_client *client)
 {
 	atomic_store(&client->asyncs.asleep, true);
-	/* Who comes from now on wakes us. */
+	/* A request that comes from now on wakes us. */
 	return !client->asyncs.left && !atomic_load(&client->asyncs.ready);
 }
 

@@ -150,7 +150,7 @@ static void permits_give_up(const struct lk__entry *queue, const struct lk__gran
 		atomic_store(&queue->client->unreleased, true);
 }
 
-/* Those that were made holds are none any more. */
+/* Permits that were made holds stop being holds. */
 static void permits_forget(const struct lk__entry *queue, const struct lk__grant *grant,
 			   size_t made, struct lk__permits_taken *taken)
 {

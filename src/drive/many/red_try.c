@@ -379,7 +379,7 @@ static void round_take(void *context, size_t index, const struct lk__fan_out_par
 		round_more(round, index, round_request(round, index));
 }
 
-/* Who has not granted it may still do so: the majority stands without it, for now. */
+/* A node that has not granted it may still do so: the majority stands without it, for now. */
 static void round_join(const struct round *round, size_t index)
 {
 	const struct ballot *ballot = &round->ballot[index];

@@ -336,7 +336,7 @@ local function settle(news)
 	end
 end
 
--- A place in the queue; who has one shows that it is alive.
+-- A place in the queue; an owner that has one shows that it is alive.
 local function queue_up(lease, wait)
 	local score = score_of(own)
 	local held_ms = math.max(0, redis.call('PTTL', lock))

@@ -42,7 +42,7 @@ if not own and from == '' and redis.call('EXISTS', KEYS[1]) == 1 then
 	if redis.call('HEXISTS', KEYS[1], 'mode') == 1 then
 		return redis.error_reply('WRONGTYPE the key is a read/write lock, not a fenced one')
 	end
-	-- An owner's field ends in a number. Who may not ask waits.
+	-- An owner's field ends in a number. A user who may not ask waits.
 	local some = redis.pcall('HRANDFIELD', KEYS[1])
 	if type(some) == 'string' and not string.find(some, ':%-?%d+$') then
 		return redis.error_reply('WRONGTYPE the key is a hash that is not a lock')

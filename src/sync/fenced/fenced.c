@@ -61,7 +61,7 @@ static uint64_t token_behind(const char *word, const redisReply *reply)
 	return (uint64_t)token;
 }
 
-/* The token of a grant; 0 when the reply is none. */
+/* The token of a grant; 0 when the reply is not a grant. */
 static uint64_t fenced_token(const redisReply *reply)
 {
 	return token_behind("TOKEN ", reply);

@@ -32,7 +32,7 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 			local why = 'the key is a read/write lock, not a lock'
 			return redis.error_reply('WRONGTYPE ' .. why)
 		end
-		-- An owner's field ends in a number. Who may not ask waits.
+		-- An owner's field ends in a number. A user who may not ask waits.
 		local some = redis.pcall('HRANDFIELD', KEYS[1])
 		if type(some) == 'string' and not string.find(some, ':%-?%d+$') then
 			return redis.error_reply('WRONGTYPE the key is a hash that is not a lock')

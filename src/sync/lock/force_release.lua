@@ -4,10 +4,10 @@
 --   ARGV[1]  channel; empty where nobody listens
 --
 -- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
--- Answers: 1 freed, 0 there was none. Another kind of lock, a hash that is none, and a key of
+-- Answers: 1 freed, 0 there was none. Another kind of lock, a hash that is not a lock, and a key of
 -- another type are left alone (WRONGTYPE).
--- It is freed also for a user who may not publish. Who finds none writes all the same, a message:
--- what replicas acknowledge behind it is also what an earlier copy has done.
+-- It is freed also for a user who may not publish. If there is none it writes all the same, a
+-- message: what replicas acknowledge behind it is also what an earlier copy has done.
 --include "give_turn.lua" gives give_turn
 if redis.call('HLEN', KEYS[1]) == 0 then
 	if ARGV[1] ~= '' then

@@ -10,7 +10,7 @@
 -- Works under memory pressure: HDEL and PUBLISH are never refused for it. The field is the hash's
 -- only one, so the key goes with it.
 -- A user who may not publish frees it all the same, and then nobody is said to have heard.
--- Who finds nothing to release writes all the same, a message: what replicas acknowledge behind it
+-- A release that finds nothing writes all the same, a message: what replicas acknowledge behind it
 -- is also what an earlier copy has done.
 --include "give_turn.lua" gives give_turn
 if ARGV[1] == 'mode' or string.sub(ARGV[1], -6) == ':write' then

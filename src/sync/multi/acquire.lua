@@ -24,7 +24,7 @@ for i, key in ipairs(KEYS) do
 		if redis.call('HEXISTS', key, 'mode') == 1 then
 			return wrong(key, 'read/write lock, not a lock')
 		end
-		-- An owner's field ends in a number. Who may not ask waits.
+		-- An owner's field ends in a number. A user who may not ask waits.
 		local some = redis.pcall('HRANDFIELD', key)
 		if type(some) == 'string' and not string.find(some, ':%-?%d+$') then
 			return wrong(key, 'hash that is not a lock')

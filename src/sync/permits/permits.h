@@ -27,7 +27,7 @@ uint64_t lk__permit_number(uint64_t acquire_number, size_t index);
 /* The id of a permit of an acquire, whose first one has the id `first`; false when that is none. */
 bool lk__permit_id_at(const char *first, size_t index, char id_out[2 * LK__PERMIT_ID_BYTES + 1]);
 
-/* The 16 bytes of an id in hexadecimal; false when it is none. */
+/* The 16 bytes of an id in hexadecimal; false when it is not an id. */
 bool lk__permit_bytes(const char *id, unsigned char bytes_out[LK__PERMIT_ID_BYTES]);
 
 /* The key of the permits in use: "{name}:timeout". NULL when out of memory. */

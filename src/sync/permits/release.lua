@@ -7,7 +7,7 @@
 --
 -- Answers: nil: one of them is not in use, or has expired (nothing was done) · integer: released,
 -- so many heard of it: none, if the user may not publish.
--- Who finds nothing to release writes all the same, a message: what replicas acknowledge behind it
+-- A release that finds nothing writes all the same, a message: what replicas acknowledge behind it
 -- is also what an earlier copy has done.
 --include "time.lua" gives now
 now = math.floor(now / 1000)

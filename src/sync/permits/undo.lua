@@ -6,7 +6,7 @@
 --   ARGV[2]  the first 14 bytes of its ids; the last two count from 0
 --
 -- Answers: nil: it took nothing, or was undone · integer: given back, so many heard of it.
--- Who finds nothing to release writes all the same, a message: what replicas acknowledge behind it
+-- A release that finds nothing writes all the same, a message: what replicas acknowledge behind it
 -- is also what an earlier copy has done.
 local removed = 0
 for i = 0, 999 do

@@ -14,7 +14,7 @@
 -- zero, -1 less the subscribers, who heard nothing: the one whose turn it is was told.
 -- Works under memory pressure. A user who may not publish frees the lock all the same: the others
 -- look again by themselves.
--- Who finds nothing to release writes all the same, a message: what replicas acknowledge behind it
+-- A release that finds nothing writes all the same, a message: what replicas acknowledge behind it
 -- is also what an earlier copy has done.
 --include "wake.lua" gives wake
 --include "give_turn.lua" gives give_turn

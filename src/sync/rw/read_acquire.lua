@@ -40,8 +40,8 @@ if asked and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
 		end
 	end
 end
--- The timeout key first: it comes with its time to live, and without it the hold is none. Both end
--- at one moment, so that a release can tell which hold has been the longest.
+-- The timeout key first: it comes with its time to live, and without it the hold does not count.
+-- Both end at one moment, so that a release can tell which hold has been the longest.
 local ends = string.format('%.0f', math.floor(now / 1000) + lease)
 if redis.call('PTTL', KEYS[2]) < lease then
 	redis.call('SET', KEYS[2], 1, 'PX', ARGV[2])

@@ -1,5 +1,5 @@
--- Gives up one hold, of either side; whoever can go on now is woken. A waiting writer that leaves
--- is released in the same way: it goes out of the queue.
+-- Gives up one hold, of either side, and wakes the waiters that can go on. A waiting writer that
+-- leaves is released in the same way: it goes out of the queue.
 --
 --   KEYS[1]  the lock's hash
 --   KEYS[2]  the timeout key of this hold (a write hold has none: no such key)
@@ -14,7 +14,7 @@
 -- Works under memory pressure: the first write is HDEL. Live readers, Java's too, keep the lock;
 -- dead ones, whose timeout keys are gone, do not, and those met on the way are taken out. A user
 -- who may not publish gives it up all the same.
--- Who finds nothing to release writes all the same, a message: what replicas acknowledge behind it
+-- A release that finds nothing writes all the same, a message: what replicas acknowledge behind it
 -- is also what an earlier copy has done.
 if ARGV[1] == 'mode' or ARGV[3] == '0' and string.sub(ARGV[1], -6) == ':write' then
 	return false -- of the other side, or of neither: the lock would be left as nobody's

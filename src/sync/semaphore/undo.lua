@@ -6,7 +6,7 @@
 --
 -- Answers: nil: it took nothing, or was undone · integer: given back, so many heard of it.
 -- Safe to send twice: the record goes with it.
--- Who finds nothing to release writes all the same, a message: what replicas acknowledge behind it
+-- A release that finds nothing writes all the same, a message: what replicas acknowledge behind it
 -- is also what an earlier copy has done.
 local taken = redis.call('GET', KEYS[2])
 if not taken then

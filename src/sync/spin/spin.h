@@ -4,7 +4,7 @@
  *
  *   <name>                             hash { <uuid>:<number> → 1 }, PEXPIRE lease
  *
- * Nobody is told of a release; who waits asks again after pauses that grow.
+ * Nobody is told of a release; waiters ask again after pauses that grow.
  */
 #ifndef LK__SYNC_SPIN_SPIN_H
 #define LK__SYNC_SPIN_SPIN_H

@@ -7,7 +7,7 @@
 --
 -- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
 -- Answers: 0 it was not its turn, or the lock is not free · integer: as of a release.
--- Safe to send twice, and to run late: who has no place, has no turn to pass on.
+-- Safe to send twice, and to run late: a waiter without a place has no turn to pass on.
 --include "give_turn.lua" gives give_turn
 local order = turns_of(KEYS[1])
 local first = redis.pcall('ZRANGE', order, 0, 0)[1]
