@@ -26,7 +26,7 @@
  * KINDS. Every lock; semaphores, latches and permit semaphores. The completion of a red or multi
  * lock has no `field`: the lock has another on each node, or for each part. The deadline of a multi
  * lock is the earliest of its parts. If one of its clients is closed, its acquire ends with
- * LK_ECLOSED, and every other call before that close does.
+ * LK_ECLOSED, and its other calls end before that close does.
  *
  * BOUNDS. A queue has a capacity: at most so many requests that were not taken yet, in flight or
  * completed. Beyond that, starting fails with LK_ELIMIT. The memory of a completion is reserved

@@ -24,6 +24,38 @@ static void test_close_completes_what_is_in_flight(void **state)
 	expect(0, lk_queue_free(queue, &err));
 }
 
+/* A turn resumes some of a crowd, and this program takes turns seldom: the close waits for the rest
+ * of those that it has ended. */
+static void test_the_close_comes_behind_a_crowd(void **state)
+{
+	enum { CROWD = 10000 };
+	int told = 0;
+	lk_completion got = {.operation = 0};
+	(void)state;
+	begin("command_timeout_ms", "300");
+	lk_lock *lock = new_lock(client, "crowd");
+	start_acquire(lock, "task", -1);
+	ends(LK_OP_ACQUIRE, 0);
+	server_pause(&server);
+	for (int i = 0; i < CROWD; i++)
+		expect(0, lk_queue_extend(queue, lock, 60000, "task", 0, NULL, &err));
+	expect(0, lk_queue_close(queue, client, LK_CLOSE_RELEASE, 0, NULL, &err));
+	int64_t end_ms = now_ms() + slow_ms(LIMIT_MS);
+	while (got.operation != LK_OP_CLOSE && now_ms() < end_ms) {
+		sleep_ms(50);
+		expect(0, lk_client_process(client, &err));
+		while (lk_queue_take(queue, &got, 1, 0, &err) == 1)
+			told += got.operation == LK_OP_EXTEND;
+	}
+	check_int(got.operation, ==, LK_OP_CLOSE);
+	check_int(told, ==, CROWD);
+	server_resume(&server);
+	lk_lock_free(lock);
+	lk_client_free(client);
+	expect(0, lk_queue_free(queue, &err));
+	redis_do(&server, "DEL crowd");
+}
+
 static void test_close_says_what_may_be_held(void **state)
 {
 	(void)state;
@@ -310,6 +342,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		api_test(test_two_threads_close),
 		api_test(test_close_completes_what_is_in_flight),
+		api_test(test_the_close_comes_behind_a_crowd),
 		api_test(test_close_says_what_may_be_held),
 		api_test(test_close_while_another_thread_connects),
 		api_test(test_free_in_the_midst),

@@ -88,7 +88,8 @@ struct lk__closing {
 	_Atomic(struct lk__completion *) completion;
 	int64_t leave_until_ns;   /* for those who wait to go */
 	_Atomic int64_t until_ns; /* for answers: asynchronous calls end then, */
-	int64_t end_ns;           /* and the close a little later */
+	int64_t end_ns;           /* and the close a little later; */
+	size_t calls;             /* so many of these were left at its last look */
 };
 
 struct lk__counters {

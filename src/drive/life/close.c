@@ -120,22 +120,37 @@ static void close_limit(lk_client *client)
 	int64_t until_ns = lk__after_ms(now_ns, client->config->command_timeout_ms);
 	close->leave_until_ns = lk__after_ms(now_ns, LEAVE_MS);
 	close->end_ns = lk__after_ms(until_ns, LEAVE_MS);
+	close->calls = 0;
 	atomic_store(&close->until_ns, until_ns);
 }
 
-/* Whether every asynchronous call is told, also those that other clients drive. */
-static bool close_all_are_told(lk_client *client)
+/* The asynchronous calls that are not told, also those that other clients drive. */
+static size_t close_calls(lk_client *client)
 {
+	const struct lk__guest *guest;
+	size_t guests;
 	pthread_mutex_lock(&client->mutex);
-	bool told = atomic_load(&client->asyncs.count) == 0 && !client->asyncs.guests;
+	DL_COUNT(client->asyncs.guests, guest, guests);
 	pthread_mutex_unlock(&client->mutex);
-	return told;
+	return atomic_load(&client->asyncs.count) + guests;
+}
+
+/* Whether the time is over. While some calls are told, the others have time as well: a crowd takes
+ * longer, and each looks at the limit. */
+static bool close_is_over(lk_client *client)
+{
+	struct lk__closing *close = &client->close;
+	size_t calls = close_calls(client);
+	if (calls < close->calls)
+		close->end_ns = lk__later(close->end_ns, lk__after_ms(lk__now_ns(), LEAVE_MS));
+	close->calls = calls;
+	return lk__now_ns() >= close->end_ns;
 }
 
 /* Whether nobody waits, and no request is yet to be begun: a release may be among them. */
 static bool close_all_have_left(lk_client *client)
 {
-	return atomic_load(&client->counters.waiting) == 0 && close_all_are_told(client);
+	return atomic_load(&client->counters.waiting) == 0 && close_calls(client) == 0;
 }
 
 /* Those who wait go; what they send as they leave a queue on the server comes before the end. */
@@ -202,8 +217,8 @@ static bool close_await_answers(lk_client *client)
 	if (thread) {
 		close_await_leavers(client, thread);
 		close_read(client, thread, atomic_load(&close->until_ns));
-		while (!(close_is_settled(client) && close_all_are_told(client)) &&
-		       lk__now_ns() < close->end_ns)
+		while (!(close_calls(client) == 0 && close_is_settled(client)) &&
+		       !close_is_over(client))
 			lk__park_wait(&thread->park, lk__now_ns() + LOOK_NS);
 		/* What was granted meanwhile may go back by another connection. */
 		close_read(client, thread, close->end_ns);
@@ -353,9 +368,9 @@ static int close_look(lk_client *client)
 	if (!close_all_have_left(client) && now_ns < close->leave_until_ns)
 		return 0;
 	/* First: a call that gives up leaves a compensation. */
-	bool told = !lk__close_is_under_way(client) || close_all_are_told(client);
+	bool told = !lk__close_is_under_way(client) || close_calls(client) == 0;
 	bool done = close_is_read(client) && close_is_settled(client);
-	if (!(done && told) && now_ns < close->end_ns)
+	if (!(done && told) && !close_is_over(client))
 		return 0;
 	return done && !atomic_exchange(&client->unreleased, false) ? 1 : LK_EMAYBEHELD;
 }
