@@ -256,11 +256,13 @@ static int break_quorum(const struct session *session, const struct views *views
 static int notify_check(const struct session *session, const struct views *views)
 {
 	const lk_lock_info *info = &views->of[0].info;
-	const struct lock_kind *kind = kind_of(info);
-	if (!kind_notifies() || (views->count == 1 && (!is_there(info) || views->of[0].code)))
+	if (!kind_notifies())
 		return 0;
 	if (views->count > 1)
 		return trouble("break: --notify is for one server");
+	if (!is_there(info))
+		return 0;
+	const struct lock_kind *kind = kind_of(info);
 	return kind && kind->option == OPTION_PLAIN
 		       ? 0
 		       : trouble("break: --notify is for plain locks, and %s is a %s",
