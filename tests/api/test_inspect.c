@@ -164,6 +164,32 @@ static void test_show_one(void **state)
 	close_client(client);
 }
 
+static void test_only_what_others_hold_is_freed(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "one");
+	lk_scan *scan = NULL;
+	expect(0, lk_scan_new(&scan, client, NULL, &err));
+	redis_do(&server, "SET lock:door YWJjZGVmZ2hpamtsbW5vcHFy");
+	expect(1, lk_scan_force_release(scan, "lock:door", 9, &err));
+	expect(0, lk_scan_force_release(scan, "lock:door", 9, &err));
+	check_int(redis_integer(&server, "LLEN lock-signal:door"), ==, 1);
+	redis_do(&server, "ZADD mutex:door:owners 9999999999999 0a1b:7");
+	expect(1, lk_scan_force_release(scan, "mutex:door:owners", 17, &err));
+	check_int(redis_integer(&server, "LLEN mutex:door:queue"), ==, 1);
+	redis_do(&server, "SET text x");
+	expect(LK_EINVAL, lk_scan_force_release(scan, "text", 4, &err));
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(LK_EINVAL, lk_scan_force_release(scan, "one", 3, &err));
+	expect(0, lk_lock_release(lock, NULL, &err));
+	expect(0, lk_scan_force_release(scan, "one", 3, &err));
+	redis_do(&server, "FLUSHALL");
+	lk_scan_free(scan);
+	lk_lock_free(lock);
+	close_client(client);
+}
+
 static void wait_for_it(size_t index, void *argument)
 {
 	(void)index;
@@ -264,6 +290,7 @@ int main(void)
 		api_test(test_locks_that_are_named_like_keys_beside_them),
 		api_test(test_prefix_is_put_on_and_taken_off),
 		api_test(test_show_one),
+		api_test(test_only_what_others_hold_is_freed),
 		api_test(test_waiting_clients),
 		api_test(test_a_busy_plain_lock_is_held_or_free),
 		api_test(test_names_are_bytes),

@@ -7,6 +7,8 @@
 #include "nomem_looped.h"
 #include "nomem.h"
 
+#define THEIRS "YWJjZGVmZ2hpamtsbW5vcHFy" /* python-redis-lock's, which has waiters to be told */
+
 struct script {
 	lk_config *config;
 	lk_client *client, *other;
@@ -334,6 +336,7 @@ static void run(struct script *script)
 	attempt(0, lk_scan_new(&script->scan, script->client, "b*", &err));
 	attempt(0, lk_scan_show_sized(script->scan, "free", 4, &info, sizeof(info), &err));
 	attempt(0, lk_scan_force_release(script->scan, "none", 4, &err));
+	attempt(1, lk_scan_force_release(script->scan, "lock:theirs", 11, &err));
 	attempt(0, lk_scan_owner_sized(script->scan, "x:1", 3, &owner, sizeof(owner), &err));
 	int answer;
 	while ((answer = lk_scan_next_sized(script->scan, &info, sizeof(info), &err)) == 1)
@@ -397,6 +400,7 @@ static void sweep(void (*run_script)(struct script *script), bool for_ever)
 {
 	long n = 1;
 	stranger_takes("busy", 3600000);
+	redis_do(&server, "SET lock:theirs %s", THEIRS);
 	while (run_failing(run_script, n, for_ever)) {
 		int64_t end_ms = now_ms() + slow_ms(1000); /* one was kept for a moment */
 		while (locks_left() && now_ms() < end_ms)
@@ -407,13 +411,14 @@ static void sweep(void (*run_script)(struct script *script), bool for_ever)
 		if (!for_ever && redis_integer(&server, "ZCARD {slots}:timeout"))
 			check_fail(__FILE__, __LINE__, "request %ld: a permit is left", n);
 		redis_do(&server, "DEL pool gate slots {slots}:timeout");
+		redis_do(&server, "SET lock:theirs %s", THEIRS);
 		check_int(++n, <, REQUESTS_MAX);
 	}
 	print_message("%ld requests\n", n - 1);
 	check_int(n, >, 20);
 	check_int(redis_integer(&server, "HLEN busy"), ==, 1);
 	stranger_releases("busy");
-	redis_do(&server, "DEL report lockkeeper_fence:{kinds}");
+	redis_do(&server, "DEL lock:theirs report lockkeeper_fence:{kinds}");
 }
 
 static void test_each_request_fails_once(void **state)
