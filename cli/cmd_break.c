@@ -127,9 +127,7 @@ int lock_break(lk_client *client, const char *name, size_t name_size, const lk_l
 		return 0;
 	if (is_of_others(info)) {
 		int freed = foreign_break(client, name, name_size, error);
-		/* A string is freed all the same where scripts are refused, or as what it is by
-		 * now. */
-		if (!kind || (freed != LK_EDENIED && freed != LK_EINVAL))
+		if (!kind || freed != LK_EINVAL) /* else it is another kind by now */
 			return freed;
 	}
 	if (!kind) {

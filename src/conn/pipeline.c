@@ -161,6 +161,7 @@ void lk__conn_append(struct lk__conn *conn, struct lk__request *request)
 {
 	if (conn->drains)
 		return;
+	lk__request_turn(request);
 	if (request->stamp_at)
 		lk__request_stamp(request, lk__node_server_us(conn->node, request->deadline_ns));
 	if (conn->node->told_by != LK__MESSAGES_PLAIN && request->script != LK__NO_SCRIPT)

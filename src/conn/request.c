@@ -196,6 +196,13 @@ bool lk__request_spell_out(struct lk__request *request, enum lk__messages told_b
 	return true;
 }
 
+void lk__request_turn(struct lk__request *request)
+{
+	char *last = request->bytes.bytes + request->bytes.end - sizeof("0\r\n") + 1;
+	if (request->turn)
+		*last = request->asking ? '2' : request->turn;
+}
+
 void lk__request_stamp(struct lk__request *request, int64_t server_us)
 {
 	char *digits = request->bytes.bytes + request->bytes.start + request->stamp_at;
@@ -347,6 +354,7 @@ struct lk__request *lk__words_script(struct lk__words *words, enum lk__script_id
 	if (request) {
 		words_mark(words, request);
 		request->script = (int)script;
+		request->turn = words->turn;
 		request->durable = lk__scripts[script].durable;
 	}
 	words_end(words);

@@ -32,6 +32,7 @@ struct lk__request {
 	struct lk__conn *_Atomic conn;   /* to which it was submitted; written under its mutex */
 	struct lk__buffer bytes;
 	size_t stamp_at;  /* where the bytes have the deadline's digits; 0: they do not */
+	char turn;        /* of a try that asks for one: its last word; else 0 */
 	int script;       /* LK__SCRIPT_…, to load it when the server has lost it */
 	unsigned loads;   /* how often that happened */
 	bool spelled_out; /* it has the script's text */
@@ -117,6 +118,9 @@ struct lk__request *lk__request_load(int script, enum lk__messages told_by);
  * False, and nothing is changed: out of memory. */
 bool lk__request_spell_out(struct lk__request *request, enum lk__messages told_by);
 
+/* Of a try that asks for a turn: says that it gets none where it is sent behind ASKING. */
+void lk__request_turn(struct lk__request *request);
+
 /* Writes its deadline, in the server's time, to where its words have that. */
 void lk__request_stamp(struct lk__request *request, int64_t server_us);
 
@@ -154,6 +158,7 @@ struct lk__words {
 	size_t room;     /* 0: nothing was added yet */
 	bool incomplete; /* a word is missing: out of memory, or more than was said */
 	size_t deadline; /* one more than the index of that word; 0: none */
+	char turn;       /* the last word, of a try that asks for a turn; else 0 */
 	const char **argv;
 	size_t *sizes;
 	struct lk__word *kept;

@@ -31,6 +31,7 @@ void lk__words_turn(struct lk__words *words, const struct lk__try *wanted)
 	lk__words_number(words, wanted->since_us);
 	lk__words_number(words, wanted->turn_ms);
 	lk__words_text(words, wanted->polite ? "1" : "0");
+	words->turn = wanted->polite ? '1' : '0';
 }
 
 int lk__reply_renewed(const struct lk__request *request, size_t count, size_t index)

@@ -4,9 +4,15 @@
 -- or stand back themselves; 0, if there may be only such as have no turn.
 -- Where the order's time to live cannot be set (ACL), there is no place in it.
 --
+-- `how` is 2 where the slot is on its way here: the order is still at the other node, and a second
+-- one here would stop the move (BUSYKEY). So nobody gets a place until the slot has come.
+--
 -- Gives: wait_turn, take_turn, leave_to_turns
 --include "turns.lua" gives turns_of, TAKEN
-local function wait_turn(id, since, kept)
+local function wait_turn(id, since, kept, how)
+	if how == '2' then
+		return
+	end
 	local turns = turns_of(KEYS[1])
 	redis.pcall('ZADD', turns, since, id)
 	local ttl = redis.pcall('PTTL', turns)
@@ -15,8 +21,8 @@ local function wait_turn(id, since, kept)
 		redis.pcall('ZREM', turns, id)
 	end
 end
-local function take_turn(id, kept)
-	wait_turn(id, TAKEN, kept)
+local function take_turn(id, kept, how)
+	wait_turn(id, TAKEN, kept, how)
 end
 local function leave_to_turns(id, since, kept)
 	wait_turn(id, since, kept)

@@ -87,7 +87,7 @@ def name_of(argv: list[bytes]) -> str:
         return "renew"  # permits, with their counts
     if keys == 1 and len(args) == 1:
         return "force"
-    if keys == 1 and (len(args) == 3 or len(args) == 7 and args[6] in (b"0", b"1")):
+    if keys == 1 and (len(args) == 3 or len(args) == 7 and args[6] in (b"0", b"1", b"2")):
         return "acquire"  # with seven, of one who listens: its turn
     if keys == 1 and len(args) == 5:
         return "exchange"

@@ -11,7 +11,7 @@
 --   ARGV[6]  of one who listens: the client's id, for the order of turns;
 --   ARGV[7]  since when it waits, server time in us;
 --   ARGV[8]  for how long that is kept if it does not come again, ms;
---   ARGV[9]  and 1: it wants only a place there, though the lock be free
+--   ARGV[9]  and 1: it wants only a place there, though the lock be free; 2: it gets none
 --
 -- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
 -- Answers: status "TOKEN <token>" granted · integer: held by another, its PTTL, or how long a free
@@ -48,7 +48,7 @@ if not own and from == '' and redis.call('EXISTS', KEYS[1]) == 1 then
 		return redis.error_reply('WRONGTYPE the key is a hash that is not a lock')
 	end
 	if ARGV[6] then
-		wait_turn(ARGV[6], ARGV[7], ARGV[8])
+		wait_turn(ARGV[6], ARGV[7], ARGV[8], ARGV[9])
 	end
 	return redis.call('PTTL', KEYS[1])
 end
@@ -97,6 +97,6 @@ for _, write in ipairs(writes) do
 	end
 end
 if ARGV[6] then
-	take_turn(ARGV[6], ARGV[8])
+	take_turn(ARGV[6], ARGV[8], ARGV[9])
 end
 return redis.status_reply('TOKEN ' .. token)

@@ -7,7 +7,7 @@
 --   ARGV[4]  of one who listens: the client's id, for the order of turns;
 --   ARGV[5]  since when it waits, server time in us;
 --   ARGV[6]  for how long that is kept if it does not come again, ms;
---   ARGV[7]  and 1: it wants only a place there, though the lock be free
+--   ARGV[7]  and 1: it wants only a place there, though the lock be free; 2: it gets none
 --
 -- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
 -- Answers: nil granted · integer: held by another, its PTTL, or how long a free one is left to
@@ -38,7 +38,7 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 			return redis.error_reply('WRONGTYPE the key is a hash that is not a lock')
 		end
 		if ARGV[4] then
-			wait_turn(ARGV[4], ARGV[5], ARGV[6])
+			wait_turn(ARGV[4], ARGV[5], ARGV[6], ARGV[7])
 		end
 		return redis.call('PTTL', KEYS[1])
 	end
@@ -55,6 +55,6 @@ if type(answer) == 'table' then
 	return answer
 end
 if ARGV[4] then
-	take_turn(ARGV[4], ARGV[6])
+	take_turn(ARGV[4], ARGV[6], ARGV[7])
 end
 return false

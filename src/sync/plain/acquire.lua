@@ -7,7 +7,7 @@
 --   ARGV[4]  of one who listens: its id, for the order of turns;
 --   ARGV[5]  since when it waits, server time in us;
 --   ARGV[6]  for how long that is kept if it does not come again, ms;
---   ARGV[7]  and 1: it wants only a place there, though the lock be free
+--   ARGV[7]  and 1: it wants only a place there, though the lock be free; 2: it gets none
 --
 -- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
 -- Answers: nil granted · held by another: its PTTL, and its token, of which 64 bytes tell it from
@@ -24,7 +24,7 @@ end
 if kind == 'none' then
 	redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
 	if ARGV[4] then
-		take_turn(ARGV[4], ARGV[6])
+		take_turn(ARGV[4], ARGV[6], ARGV[7])
 	end
 	return false
 end
@@ -38,7 +38,7 @@ end
 local held = redis.call('GET', KEYS[1])
 if held ~= ARGV[1] then
 	if ARGV[4] then
-		wait_turn(ARGV[4], ARGV[5], ARGV[6])
+		wait_turn(ARGV[4], ARGV[5], ARGV[6], ARGV[7])
 	end
 	return {redis.call('PTTL', KEYS[1]), string.sub(held, 1, 64)}
 end

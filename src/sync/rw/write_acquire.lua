@@ -9,7 +9,7 @@
 --   ARGV[5]  of one who listens: its id, for the order of turns;
 --   ARGV[6]  since when it waits, server time in us;
 --   ARGV[7]  for how long that is kept if it does not come again, ms;
---   ARGV[8]  and 1: it wants only a place there, though the lock be free
+--   ARGV[8]  and 1: it wants only a place there, though the lock be free; 2: it gets none
 --
 -- Keys beside KEYS: the order of the writers' turns (turns.lua), in the lock's slot.
 -- Answers: nil granted · integer: not now, look again after so many ms (-1: no time known; also
@@ -38,7 +38,7 @@ end
 if mode and (mode ~= 'write' or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0) then
 	local left = redis.call('PTTL', KEYS[1])
 	if ARGV[5] then
-		wait_turn(ARGV[5], ARGV[6], ARGV[7])
+		wait_turn(ARGV[5], ARGV[6], ARGV[7], ARGV[8])
 	end
 	if counts == 0 then
 		return left
@@ -79,6 +79,6 @@ if counts > 0 then
 	redis.pcall('ZREM', KEYS[2], ARGV[1])
 end
 if ARGV[5] then
-	take_turn(ARGV[5], ARGV[7])
+	take_turn(ARGV[5], ARGV[7], ARGV[8])
 end
 return false
