@@ -24,36 +24,17 @@ static void async_wake(struct lk__thread *thread)
 	lk_client *client = async->client;
 	if (atomic_exchange(&async->ready, true))
 		return;
-	struct lk__async *first = atomic_load(&client->asyncs.ready);
-	do
-		async->next_ready = first;
-	while (!atomic_compare_exchange_weak(&client->asyncs.ready, &first, async));
+	lk__ready_put(&client->asyncs.ready, &async->place);
 	if (atomic_exchange(&client->asyncs.asleep, false))
 		lk__loop_wake(client);
-}
-
-/* All of them, in the order in which they became so. */
-static struct lk__async *asyncs_take_ready(struct lk__asyncs *asyncs)
-{
-	struct lk__async *last = atomic_exchange(&asyncs->ready, NULL), *first = NULL;
-	while (last) {
-		struct lk__async *before = last->next_ready;
-		last->next_ready = first;
-		first = last;
-		last = before;
-	}
-	return first;
 }
 
 /* The one that has been ready for longest; NULL: none is. */
 static struct lk__async *asyncs_next_ready(struct lk__asyncs *asyncs)
 {
-	if (!asyncs->left)
-		asyncs->left = asyncs_take_ready(asyncs);
-	struct lk__async *async = asyncs->left;
-	if (async)
-		asyncs->left = async->next_ready;
-	return async;
+	struct lk__ready *place = lk__ready_take(&asyncs->ready);
+	return place ? (struct lk__async *)((char *)place - offsetof(struct lk__async, place))
+		     : NULL;
 }
 
 /* ---- memory ---- */
@@ -369,7 +350,7 @@ int64_t lk__async_turn(lk_client *client, bool *any_out)
 		asyncs_for_each_conn(client, lk__conn_send_queued);
 	asyncs_deliver(client);
 	*any_out = any;
-	if (client->asyncs.left || atomic_load(&client->asyncs.ready))
+	if (lk__ready_any(&client->asyncs.ready))
 		return 0;
 	return lk__heap_first_key(&client->asyncs.timers);
 }

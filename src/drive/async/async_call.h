@@ -34,7 +34,7 @@ struct lk__async_count {
 
 struct lk__async {
 	struct lk__thread thread;      /* first: it is found by that */
-	struct lk__async *next_ready;  /* in the list of those that are ready, */
+	struct lk__ready place;        /* in the list of those that are ready, */
 	_Atomic bool ready;            /* where it is */
 	struct lk__async *prev, *next; /* among those in flight, the loop's; or the free ones */
 	struct lk__heap_node timer;

@@ -19,6 +19,7 @@
 
 #include "base/heap.h"
 #include "base/random.h"
+#include "base/ready.h"
 #include "base/thread.h"
 #include "topo/topo.h"
 
@@ -67,19 +68,18 @@ struct lk__guest {
 
 /* Asynchronous calls, see async.h. */
 struct lk__asyncs {
-	_Atomic(struct lk__async *) ready; /* woken, the last one first */
-	_Atomic bool asleep;               /* the loop waits, and does not look at `ready` */
-	_Atomic size_t count;              /* started, and not completed */
-	_Atomic size_t listeners;          /* that wait for answers here, also other clients' */
-	struct lk__guest *guests;          /* under the client's mutex */
-	struct lk__async *free;            /* under the client's mutex */
-	bool ended;                        /* the same: no more can start */
-	struct lk__async *in_flight;       /* the loop's */
-	struct lk__async *over;            /* the loop's: completed, and delivered soon */
-	size_t over_count;                 /* the loop's */
-	struct lk__heap timers;            /* the loop's */
-	bool told;                         /* the loop's: all have been woken for the close */
-	struct lk__async *left;            /* the loop's: taken from `ready`, the oldest first */
+	struct lk__ready_list ready; /* woken; the loop takes them */
+	_Atomic bool asleep;         /* the loop waits, and does not look at `ready` */
+	_Atomic size_t count;        /* started, and not completed */
+	_Atomic size_t listeners;    /* that wait for answers here, also other clients' */
+	struct lk__guest *guests;    /* under the client's mutex */
+	struct lk__async *free;      /* under the client's mutex */
+	bool ended;                  /* the same: no more can start */
+	struct lk__async *in_flight; /* the loop's */
+	struct lk__async *over;      /* the loop's: completed, and delivered soon */
+	size_t over_count;           /* the loop's */
+	struct lk__heap timers;      /* the loop's */
+	bool told;                   /* the loop's: all have been woken for the close */
 };
 
 /* A close that was begun: how long it waits. */
@@ -173,7 +173,7 @@ static inline bool lk__async_rest(lk_client *client)
 {
 	atomic_store(&client->asyncs.asleep, true);
 	/* A request that comes from now on wakes us. */
-	return !client->asyncs.left && !atomic_load(&client->asyncs.ready);
+	return !lk__ready_any(&client->asyncs.ready);
 }
 
 void lk__client_ref(lk_client *client);

@@ -172,6 +172,7 @@ int lk__client_new(lk_client **client_out, const struct lk_config *config, lk_er
 	client->ops = &client_ops;
 	client->notices.fd = -1;
 	client->record.since_ns = lk__now_ns();
+	lk__ready_init(&client->asyncs.ready);
 	pthread_mutex_init(&client->record.mutex, NULL);
 	atomic_store(&client->refs, 1);
 	pthread_mutex_init(&client->mutex, NULL);
