@@ -38,8 +38,8 @@ static inline void lk__ready_put(struct lk__ready_list *list, struct lk__ready *
 	atomic_store(&before->next, ready);
 }
 
-/* Whether one can be taken. For the taker, which says before that it is asleep: a thread that had not
- * linked yet sees that, and wakes it. */
+/* Whether one can be taken. For the taker, which says before that it is asleep: a thread that had
+ * not linked yet sees that, and wakes it. */
 static inline bool lk__ready_any(const struct lk__ready_list *list)
 {
 	const struct lk__ready *oldest = list->oldest;
