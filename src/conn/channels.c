@@ -197,6 +197,16 @@ static bool channel_is_on(const struct lk__conn *conn, const struct lk__channel 
 	       channel->code == 0 && !channel->astray;
 }
 
+bool lk__channel_is_heard(struct lk__conn *conn, const char *name, size_t size)
+{
+	struct lk__channel *channel;
+	pthread_mutex_lock(&conn->mutex);
+	HASH_FIND(hh, conn->channels, name, size, channel);
+	bool heard = channel && channel->listenings && channel_is_on(conn, channel);
+	pthread_mutex_unlock(&conn->mutex);
+	return heard;
+}
+
 static void channel_mark(const struct lk__conn *conn, const struct lk__listening *listening,
 			 struct lk__heard *heard)
 {
@@ -279,7 +289,7 @@ static bool heard_on_or_failed(const void *subject)
 	const struct lk__heard *heard = subject;
 	const struct lk__conn *conn = heard->conn;
 	const struct lk__channel *channel = heard->listening->channel;
-	const struct lk__channel *own = heard->listening->own;
+	const struct lk__channel *own = heard->listening->own_first ? heard->listening->own : NULL;
 	bool failed = conn->failure_count != heard->failures;
 	bool tells = !atomic_load(&conn->node->was_up) || conn->last_error.code == LK_ESYSTEM;
 	bool own_comes = own && own->unconfirmed > 0;

@@ -48,6 +48,7 @@ struct lk__listening {
 	uint64_t heard;                 /* messages, our own among them */
 	uint64_t news;                  /* messages of others, as far as we can tell */
 	uint64_t echoes;                /* our own releases, still to be heard */
+	bool own_first;                 /* who waits to listen waits for that one, too */
 	bool turns;                     /* it is told of its turn: those of others do not wake it */
 	char payload[LK__PAYLOAD_SIZE]; /* the last message that does */
 	struct lk__thread *listener;    /* at most one: the head of the wait queue */
@@ -75,7 +76,9 @@ void lk__channel_close(struct lk__conn *conn, struct lk__listening *listening);
 /* Whether the server still takes us for a listener: lk__channel_close() left its UNSUBSCRIBE to be
  * sent by the loop. A hint. */
 bool lk__channel_lingers(struct lk__conn *conn, const char *name, size_t size);
-/* Whether that may be so for any channel. */
+/* Whether the server takes us for a listener because some entry of ours is one. */
+bool lk__channel_is_heard(struct lk__conn *conn, const char *name, size_t size);
+/* Whether lk__channel_lingers() may be so for any channel. */
 bool lk__channels_linger(const struct lk__conn *conn);
 
 /* Notes what was heard up to now. */

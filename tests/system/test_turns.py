@@ -281,14 +281,17 @@ def test_the_last_place_of_a_free_lock_wakes_all(server):
 def test_writers_of_one_client_have_their_turns(server, patient):
     holder, waiter, *_ = patient
     holder.call("acquire", "hot", kind="write").ok()
-    waits = []
+    waits = {}
     for number in range(1, 4):
-        waits.append(waiter.say("acquire", "hot", kind="write", thread=f"t{number}"))
-        until(lambda: places(server, "hot") == number, 10, "it has a place")
+        thread = f"t{number}"
+        waits[thread] = waiter.say("acquire", "hot", kind="write", thread=thread)
+        until(lambda: waiter.stats().busy == 2 * number, 10, "it waits")
     holder.call("release", "hot", kind="write").ok()
-    for number, wait in enumerate(waits, 1):
-        wait.result().ok()
-        waiter.call("release", "hot", kind="write", thread=f"t{number}").ok()
+    while waits:
+        until(lambda: any(wait.done for wait in waits.values()), 20, "one has its turn")
+        thread = next(thread for thread, wait in waits.items() if wait.done)
+        waits.pop(thread).result().ok()
+        waiter.call("release", "hot", kind="write", thread=thread).ok()
 
 
 def test_readers_of_a_writer_s_client_hear(server, patient):

@@ -337,6 +337,9 @@ static struct lk__listening *head_open_channel(struct lk__entry *entry)
 	if (name)
 		channel = lk__channel_open(lk__entry_messages(entry), name, size,
 					   lk__turn_begin(entry), entry);
+	/* Owners that have an entry each are told of each release by the channel all the same. */
+	if (channel)
+		channel->own_first = entry->target.recipe->sharing != LK__EACH_OWNER;
 	free(name);
 	return channel;
 }

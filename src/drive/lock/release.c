@@ -64,14 +64,28 @@ void lk__release_begin(struct lk__release *release, struct lk__entry *entry, lk_
 	}
 }
 
+/* Whether we are among those who listen. Where each owner has an entry, another of ours may be it:
+ * threads of one client do not hold off for each other. */
+static bool release_is_heard_by_us(const struct lk__entry *entry)
+{
+	struct lk__conn *conn = lk__entry_messages(entry);
+	size_t size;
+	if (entry->target.recipe->sharing != LK__EACH_OWNER)
+		return lk__entry_channel(entry) &&
+		       lk__channel_listens(conn, lk__entry_channel(entry));
+	char *name = lk__target_channel(&entry->target, &size);
+	bool heard = name && lk__channel_is_heard(conn, name, size);
+	free(name);
+	return heard;
+}
+
 /* Freed on the wire: others who listen are let in first, also by a caller who comes right back. */
 static void release_hold_off(struct lk__entry *entry, int64_t listeners)
 {
 	unsigned flags = entry->target.recipe->flags;
 	if ((flags & LK__NO_TERMS) && !(flags & LK__TURNS))
 		return;
-	bool ours = lk__entry_channel(entry) &&
-		    lk__channel_listens(lk__entry_messages(entry), lk__entry_channel(entry));
+	bool ours = release_is_heard_by_us(entry);
 	entry->hold_off_until_ns = lk__term_hold_off(
 		entry->client->config->holdoff_ms * LK__MS, lk__now_ns(),
 		listeners - (ours ? lk__node_tellings(entry->target.node) : 0));
