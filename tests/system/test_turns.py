@@ -377,7 +377,7 @@ def test_many_dead_ones_hide_nobody(server, make_keeper):
     holder, waiter = make_keeper(server.unix_url), make_keeper(server.unix_url)
     holder.call("acquire", "long", kind="lock").ok()
     java = Subscriber(server, CHANNEL % "long")
-    for _ in range(10):
+    for _ in range(100):
         waits = waiter.say("acquire", "long", kind="lock")
         until(lambda: places(server, "long") >= 1, 10, "it has a place")
         if not java.messages:
