@@ -70,7 +70,7 @@ struct lk__node {
 	/* Those that were made so far: the first, and others since there was a crowd: share.c. */
 	struct lk__conn *scripts[LK__SCRIPT_CONNECTIONS_MAX];
 	_Atomic size_t script_count;
-	_Atomic int crowd;           /* callers that found none free, less those that found one */
+	_Atomic int crowd;           /* how often callers found none free, see share.c */
 	_Atomic bool growing, grown; /* one makes another; nobody may any more */
 	/* It has run over any of them, and the server has not been without it since. */
 	_Atomic bool script_there[LK__SCRIPT_COUNT];

@@ -6,8 +6,9 @@
  * - One that nobody waits at costs a caller one wake-up; at one where another reads, it takes two
  *   in a row. So a caller takes the first that is free. All who find none share the last one, where
  *   one write and one read serve several: spread over all, each would be in another's way.
- * - Another is opened, in the background, when CROWD_MOST more callers have found none free than
- *   have found one: that is neither one thread nor a burst.
+ * - Another is opened, in the background, when for a while more than one caller in NONE_FREE + 1
+ *   has found none free: that is neither one thread nor a burst. Four threads get four that way; if
+ *   every second one had to find none, they would stay at three, where two wait for each other.
  * - One that has sent nothing for REST_NS is closed. The first stays.
  */
 #include <errno.h>
@@ -19,7 +20,8 @@
 #include "conn/conn.h"
 #include "conn/node.h"
 
-#define CROWD_MOST 64
+#define NONE_FREE 3    /* so much counts a caller that found none free, and 1 one that found one */
+#define CROWD_MOST 192 /* of that, less what the others count: then there is a crowd */
 #define REST_NS (30000 * LK__MS)
 #define REFUSED_NS (10000 * LK__MS) /* beyond its back-off, for one that could not be had */
 
@@ -87,7 +89,8 @@ struct lk__conn *lk__node_join(struct lk__node *node, bool *crowded_out)
 		return node->scripts[i];
 	}
 	*crowded_out = crowd >= CROWD_MOST;
-	atomic_store_explicit(&node->crowd, *crowded_out ? 0 : crowd + 1, memory_order_relaxed);
+	atomic_store_explicit(&node->crowd, *crowded_out ? 0 : crowd + NONE_FREE,
+			      memory_order_relaxed);
 	struct lk__conn *shared = node_shared(node, count);
 	lk__conn_join(shared);
 	return shared;

@@ -159,7 +159,7 @@ static void test_nor_are_two_who_seldom_meet(void **state)
 	(void)state;
 	for (int i = 0; i < 1000; i++) {
 		assert_false(is_crowded());
-		if (i % 2 == 0)
+		if (i % 4 == 0)
 			assert_false(is_crowded());
 		while (node.scripts[0]->callers)
 			lk__conn_part(node.scripts[0]);
