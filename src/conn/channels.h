@@ -48,7 +48,7 @@ struct lk__listening {
 	uint64_t heard;                 /* messages, our own among them */
 	uint64_t news;                  /* messages of others, as far as we can tell */
 	uint64_t echoes;                /* our own releases, still to be heard */
-	bool own_first;                 /* who waits to listen waits for that one, too */
+	bool own_first;                 /* a waiter for the channel waits for that one, too */
 	bool turns;                     /* it is told of its turn: those of others do not wake it */
 	char payload[LK__PAYLOAD_SIZE]; /* the last message that does */
 	struct lk__thread *listener;    /* at most one: the head of the wait queue */

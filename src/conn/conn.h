@@ -10,8 +10,8 @@
  *   others leave their bytes for its next write; while it sleeps, they write themselves.
  * - The leader sleeps in poll() on the socket, `wake_fd` and its cancel token, never in a read.
  *   A caller that has waited for longer than usual reads in its place while it sleeps, or waits
- *   for a core: whoever clears `asleep` may touch `reader` and `chunk`. Writing is done under
- *   `mutex`; reading too where the stream cannot do both at once (TLS).
+ *   for a core: the thread that clears `asleep` may touch `reader` and `chunk`. Writing is done
+ *   under `mutex`; reading too where the stream cannot do both at once (TLS).
  * - When the oldest answer is later than the command limit, or the stream fails, the connection
  *   is broken: what is in flight and may be repeated is sent again, in order, on the next one;
  *   the rest is done with an outcome (not sent: not done; sent: unknown).

@@ -143,8 +143,8 @@ size_t lk__node_extra(struct lk__node *node);
 int64_t lk__node_rest(struct lk__node *node, int64_t now_ns);
 
 /*
- * How long background work for a first grant can wait: who holds for less needs none. Long before
- * the first renewal, which is due after a third of the lease.
+ * How long background work for a first grant can wait: a lock that is held for less needs none.
+ * Long before the first renewal, which is due after a third of the lease.
  */
 int64_t lk__node_moment_ns(const struct lk__node *node);
 

@@ -4,7 +4,7 @@
  *
  * A request is made by a caller, handed to a connection by lk__conn_submit(), and comes back done.
  * As long as `thread` is set that thread waits for it and frees it. When nobody waits (any more),
- * whoever reads the answer calls `finish`, which then owns the request.
+ * the reader of the answer calls `finish`, which then owns the request.
  */
 #ifndef LK__CONN_REQUEST_H
 #define LK__CONN_REQUEST_H

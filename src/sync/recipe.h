@@ -52,17 +52,17 @@ enum lk__sharing {
 	LK__NO_HOLD,    /* one queue; a grant leaves nothing behind to renew or release */
 };
 
-#define LK__NO_TERMS 1u         /* never handed on in memory: each release goes to the wire */
-#define LK__NEEDS_SERVER 2u     /* handed on inside the client by an exchange only */
-#define LK__OWN_CHANNEL 4u      /* a waiter listens on "<channel>:<its field>" */
-#define LK__QUEUES 8u           /* a try leaves a place in a queue: who gives up releases it */
-#define LK__SPINS 16u           /* nobody publishes: try again after a pause that grows */
-#define LK__DOWNGRADES 32u      /* an owner that has the other side is let in under its number */
-#define LK__FOR_ALL 64u         /* a grant is for all who waited when its try was sent */
-#define LK__BRACED 128u         /* the channel's name has braces, also when the name has some */
-#define LK__FORGETS 256u        /* its lost holds are remembered up to a bound */
-#define LK__FENCES 512u         /* each grant has a fence token */
-#define LK__TURNS 2048u         /* a release wakes the client that has waited longest */
+#define LK__NO_TERMS 1u     /* never handed on in memory: each release goes to the wire */
+#define LK__NEEDS_SERVER 2u /* handed on inside the client by an exchange only */
+#define LK__OWN_CHANNEL 4u  /* a waiter listens on "<channel>:<its field>" */
+#define LK__QUEUES 8u       /* a try leaves a place in a queue, which one that gives up releases */
+#define LK__SPINS 16u       /* nobody publishes: try again after a pause that grows */
+#define LK__DOWNGRADES 32u  /* an owner that has the other side is let in under its number */
+#define LK__FOR_ALL 64u     /* a grant is for all who waited when its try was sent */
+#define LK__BRACED 128u     /* the channel's name has braces, also when the name has some */
+#define LK__FORGETS 256u    /* its lost holds are remembered up to a bound */
+#define LK__FENCES 512u     /* each grant has a fence token */
+#define LK__TURNS 2048u     /* a release wakes the client that has waited longest */
 #define LK__BECOMES_HOLDS 1024u /* of a grant without a hold its caller makes holds of their own */
 
 /* What one try asks for. */

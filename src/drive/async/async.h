@@ -9,7 +9,7 @@
  * A call stands in the library as a thread would: it has a place to be woken at, which puts it into
  * the list of those that are ready, and the loop resumes it until it has to wait again. Only the
  * loop resumes, so a call needs no mutex of its own. Its memory stays with the client for the next
- * call: whoever wakes it may do so a moment too late.
+ * call: a waker may come a moment too late.
  */
 #ifndef LK__DRIVE_ASYNC_ASYNC_H
 #define LK__DRIVE_ASYNC_ASYNC_H

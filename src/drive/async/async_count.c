@@ -118,8 +118,8 @@ static int answer_look(struct lk__async *async)
 
 /* ---- from start to end ---- */
 
-/* A change waits for a connection first: who has none is told why. So do permits that go back to a
- * cluster, whose map says which replicas must have that. */
+/* A change waits for a connection first: a caller without one is told why. So do permits that
+ * go back to a cluster, whose map says which replicas must have that. */
 static int connect_look(struct lk__async *async)
 {
 	lk_error why = {.code = LK_EUNREACHABLE};

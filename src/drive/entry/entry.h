@@ -121,7 +121,7 @@ enum lk__waiter_state { LK__WAITER_WAITS, LK__WAITER_TAKES, LK__WAITER_GRANTED }
 struct lk__caller {
 	struct lk__caller *prev, *next;
 	struct lk__thread *thread;
-	struct lk__hold *hold; /* made ready: whoever passes the lock on fills it. NULL: released
+	struct lk__hold *hold; /* made ready: the giver of the lock fills it. NULL: released
 				* by another call of its owner before the caller has looked */
 	enum lk__waiter_state state;
 	int64_t since_ns, until_ns;
@@ -180,7 +180,7 @@ struct lk__entry {
 	bool sent_off : 1;  /* by a release that nobody waits for: the lease ends it */
 	bool lingers : 1;   /* has a reference of its own until the hold-off is over */
 	bool contended : 1; /* at our last try or release another process held it, or listened */
-	bool deaf : 1;      /* who may not listen: those who wait look again from time to time */
+	bool deaf : 1;      /* it may not listen: its waiters look again from time to time */
 	bool renewing : 1;  /* a renewal is in flight */
 	bool stays : 1;     /* on its connection: red locks are at it, too */
 	_Atomic bool doubt; /* a message came that nobody of us sent */

@@ -27,7 +27,8 @@ static int caller_kept_out(struct lk__entry *entry, int code, lk_error *error)
 {
 	const struct lk__caller *head = lk__entry_head(entry);
 	int failing = entry->hold ? 0 : entry->waiting->attempt.code;
-	if (code == LK_EBUSY && lk_error_maybe_held(failing)) /* who has not tried has nothing */
+	if (code == LK_EBUSY &&
+	    lk_error_maybe_held(failing)) /* a caller that has not tried has nothing */
 		failing = 0;
 	if (failing && error && head && head->why && head->why->code == failing) {
 		*error = *head->why;

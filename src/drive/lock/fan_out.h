@@ -5,7 +5,7 @@
  * Each node is asked one or more commands, in order, on a connection of its own. A calling thread
  * sleeps in one poll() over all of them and reads for itself where nobody else does. An
  * asynchronous call is woken by answers that the loops of the nodes' clients read. What is not
- * answered when the caller ends the fan-out stays in flight: whoever reads it gives it to `late`.
+ * answered when the caller ends the fan-out stays in flight: its reader gives it to `late`.
  */
 #ifndef LK__DRIVE_LOCK_FAN_OUT_H
 #define LK__DRIVE_LOCK_FAN_OUT_H

@@ -292,7 +292,7 @@ static void group_explain(struct lk__multi_ask *ask, const struct lk__multi_grou
 		 ask->multi->count, entry->name, entry->client->config->url, reason);
 }
 
-/* Held perhaps: each is compensated; whoever waits for the first finds out the rest. */
+/* Held perhaps: each is compensated; a caller that waits for the first finds out the rest. */
 static void group_unknown(struct lk__multi_ask *ask, const struct lk__multi_group *group,
 			  const struct lk__answer *answer)
 {

@@ -7,8 +7,9 @@
  * client and the entry it belongs to, until it is taken.
  *
  * A request for notices (LK_OP_NOTICE) is in flight until its end is taken. It also stands among
- * the completions while its client has notices; who finds it there takes one from the client. So
- * notices need no memory here, and one that its hold's release deletes is gone from here too.
+ * the completions while its client has notices; a thread that finds it there takes one from the
+ * client. So notices need no memory here, and one that its hold's release deletes is gone from here
+ * too.
  *
  * The callback is owed from the moment that there is something to take. Who delivers completions
  * calls it at once. Notices come under mutexes, so there it is left to the client's loop.
