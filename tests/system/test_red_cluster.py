@@ -158,7 +158,7 @@ def test_a_hold_outlives_moves_and_failovers(quorum):
                  lambda: quorum.cluster.failover(1), quorum.move.back):
         step()
         assert quorum.cluster_has_it()
-        never(lambda: waits.done, LEASE_MS / 1000 + 0.5, "another has it")
+        never(lambda: waits.done and dict(waits.result()), LEASE_MS / 1000 + 0.5, "another has it")
         assert owner.call("is_held").result == 1
     assert not owner.keeper.events_of(EVENT_LOST)
     owner.call("release").ok()
