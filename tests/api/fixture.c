@@ -2,7 +2,7 @@
 
 #include <stdarg.h>
 
-struct server server;
+struct server server, other_server;
 
 int start_server(void **state)
 {
@@ -16,6 +16,18 @@ int stop_server(void **state)
 	(void)state;
 	server_stop(&server);
 	return 0;
+}
+
+int start_both(void **state)
+{
+	server_start(&other_server, NULL);
+	return start_server(state);
+}
+
+int stop_both(void **state)
+{
+	server_stop(&other_server);
+	return stop_server(state);
 }
 
 static size_t channels(void)

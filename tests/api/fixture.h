@@ -44,6 +44,11 @@ extern struct server server;
 int start_server(void **state);
 int stop_server(void **state);
 
+/* The same with a second server, for suites over two. */
+extern struct server other_server;
+int start_both(void **state);
+int stop_both(void **state);
+
 /* No keys, no subscriptions, no connections of ours, once all has gone its way. */
 int check_nothing_left(void **state);
 int check_only_records_left(void **state);

@@ -156,3 +156,14 @@ bool queue_is_readable(void)
 	struct pollfd fd = {.fd = lk_queue_fd(queue, &err), .events = POLLIN};
 	return poll(&fd, 1, 0) == 1;
 }
+
+void open_multi_set(struct multi_set *set, const char *options)
+{
+	static const char *const names[MULTI_PARTS] = {"a", "b", "c"};
+	set->client[0] = open_driven_at(server.url_unix, options);
+	set->client[1] = open_driven_at(other_server.url_unix, options);
+	for (size_t i = 0; i < MULTI_PARTS; i++)
+		set->part[i] = new_lock(set->client[i == 2], names[i]);
+	expect(0, lk_multi_lock_new(&set->all, set->part, MULTI_PARTS, &err));
+	expect(0, lk_queue_new(&queue, 0, &err));
+}

@@ -43,4 +43,14 @@ void release_to(lk_lock *lock, const char *owner, uint64_t next);
 
 bool queue_is_readable(void);
 
+/* A multi lock over two clients, and the queue: two parts on `server`, one on `other_server`. */
+#define MULTI_PARTS 3
+
+struct multi_set {
+	lk_client *client[2];
+	lk_lock *part[MULTI_PARTS], *all;
+};
+
+void open_multi_set(struct multi_set *set, const char *options);
+
 #endif

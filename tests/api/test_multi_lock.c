@@ -14,8 +14,6 @@ struct set {
 	lk_lock *all;
 };
 
-static struct server other;
-
 static void open_set(struct set *set, lk_client *client, const char *const *names)
 {
 	set->client = client;
@@ -263,23 +261,23 @@ static void test_a_lease_and_its_extension(void **state)
 static void test_two_servers(void **state)
 {
 	(void)state;
-	lk_client *here = open_client(), *there = open_client_at(other.url_unix, "");
+	lk_client *here = open_client(), *there = open_client_at(other_server.url_unix, "");
 	lk_lock *part[2] = {new_lock(here, "x"), new_lock(there, "x")};
 	lk_lock *all;
 	expect(0, lk_multi_lock_new(&all, part, 2, &err));
 	expect(0, lk_lock_acquire(all, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS x"), ==, 1);
-	check_int(redis_integer(&other, "EXISTS x"), ==, 1);
+	check_int(redis_integer(&other_server, "EXISTS x"), ==, 1);
 	expect(0, lk_lock_release(all, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
-	check_int(redis_integer(&other, "EXISTS x"), ==, 0);
-	redis_do(&other, "HSET x stranger:1 1");
-	redis_do(&other, "PEXPIRE x 60000");
+	check_int(redis_integer(&other_server, "EXISTS x"), ==, 0);
+	redis_do(&other_server, "HSET x stranger:1 1");
+	redis_do(&other_server, "PEXPIRE x 60000");
 	expect(LK_EBUSY, lk_lock_try(all, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
 	expect(LK_ETIMEDOUT, lk_lock_acquire_within(all, slow_ms(200), NULL, &err));
 	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
-	redis_do(&other, "DEL x");
+	redis_do(&other_server, "DEL x");
 	lk_lock_free(all);
 	lk_lock_free(part[0]);
 	lk_lock_free(part[1]);
@@ -290,16 +288,16 @@ static void test_two_servers(void **state)
 static void test_a_dead_server_leaves_nothing(void **state)
 {
 	(void)state;
-	lk_client *here = open_client(), *there = open_client_at(other.url_unix, "");
+	lk_client *here = open_client(), *there = open_client_at(other_server.url_unix, "");
 	lk_lock *part[2] = {new_lock(here, "x"), new_lock(there, "x")};
 	lk_lock *all;
 	expect(0, lk_multi_lock_new(&all, part, 2, &err));
-	server_kill(&other);
+	server_kill(&other_server);
 	expect(LK_EUNREACHABLE, lk_lock_try(all, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
 	expect(LK_EUNREACHABLE, lk_lock_acquire_within(all, 300, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
-	server_start_again(&other);
+	server_start_again(&other_server);
 	wait_until(lk_client_ping(there, NULL) == 0, 5000); /* it has never been reached before */
 	expect(0, lk_lock_acquire_within(all, slow_ms(10000), NULL, &err));
 	expect(0, lk_lock_release(all, NULL, &err));
@@ -324,22 +322,22 @@ static void test_compensation_does_not_wait_for_the_lease(void **state)
 	(void)state;
 	const char *config = command_limit(500);
 	lk_client *here = open_client_at(server.url_unix, config);
-	lk_client *there = open_client_at(other.url_unix, config);
+	lk_client *there = open_client_at(other_server.url_unix, config);
 	lk_lock *part[2] = {new_lock(here, "x"), new_lock(there, "x")};
 	lk_lock *all;
 	struct threads threads;
 	expect(0, lk_multi_lock_new(&all, part, 2, &err));
 	expect(0, lk_lock_acquire(all, NULL, &err));
 	expect(0, lk_lock_release(all, NULL, &err));
-	server_pause(&other);
+	server_pause(&other_server);
 	threads_start(&threads, 1, acquire_late, all);
 	wait_until(redis_integer(&server, "EXISTS x") == 1, 5000);
 	server_pause(&server);
 	threads_join(&threads, 60000);
 	server_resume(&server);
-	server_resume(&other);
+	server_resume(&other_server);
 	wait_until(redis_integer(&server, "EXISTS x") == 0, 10000);
-	wait_until(redis_integer(&other, "EXISTS x") == 0, 10000);
+	wait_until(redis_integer(&other_server, "EXISTS x") == 0, 10000);
 	lk_lock_free(all);
 	lk_lock_free(part[0]);
 	lk_lock_free(part[1]);
@@ -396,15 +394,15 @@ static void test_a_grant_during_close_is_released(void **state)
 static void test_closing_one_of_two_clients(void **state)
 {
 	(void)state;
-	lk_client *here = open_client(), *there = open_client_at(other.url_unix, "");
+	lk_client *here = open_client(), *there = open_client_at(other_server.url_unix, "");
 	lk_lock *part[2] = {new_lock(here, "x"), new_lock(there, "x")};
 	lk_lock *all;
 	expect(0, lk_multi_lock_new(&all, part, 2, &err));
 	expect(0, lk_lock_acquire(all, NULL, &err));
 	expect(0, lk_lock_release(all, NULL, &err));
-	close_over_a_try(here, all, &other, 500);
+	close_over_a_try(here, all, &other_server, 500);
 	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
-	check_int(redis_integer(&other, "EXISTS x"), ==, 0);
+	check_int(redis_integer(&other_server, "EXISTS x"), ==, 0);
 	lk_lock_free(all);
 	lk_lock_free(part[0]);
 	lk_lock_free(part[1]);
@@ -519,18 +517,18 @@ static void wait_without_a_server(void (*end)(struct server *server))
 	char config[96];
 	snprintf(config, sizeof(config), "retry_ms=%lld command_timeout_ms=%lld", slow_ms(500),
 		 slow_ms(300));
-	open_pair(&pair, open_client(), open_client_at(other.url_unix, config));
-	redis_do(&other, "HSET x stranger:1 1");
-	redis_do(&other, "PEXPIRE x 600000");
+	open_pair(&pair, open_client(), open_client_at(other_server.url_unix, config));
+	redis_do(&other_server, "HSET x stranger:1 1");
+	redis_do(&other_server, "PEXPIRE x 600000");
 	threads_start(&caller, 1, acquire_in_vain, &pair);
 	wait_until(stats_of(pair.there).waiting == 1 && stats_of(pair.there).busy > 1, 5000);
-	end(&other);
+	end(&other_server);
 	threads_join(&caller, 20000);
 	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
-	if (!other.pid)
-		server_start_again(&other);
-	server_resume(&other);
-	redis_do(&other, "DEL x");
+	if (!other_server.pid)
+		server_start_again(&other_server);
+	server_resume(&other_server);
+	redis_do(&other_server, "DEL x");
 	close_pair(&pair);
 }
 
@@ -585,8 +583,9 @@ static void test_busy_does_not_hide_what_may_be_held(void **state)
 {
 	(void)state;
 	const char *config = command_limit(500);
-	bool in_order = strcmp(server.url_unix, other.url_unix) < 0;
-	struct server *first = in_order ? &server : &other, *second = in_order ? &other : &server;
+	bool in_order = strcmp(server.url_unix, other_server.url_unix) < 0;
+	struct server *first = in_order ? &server : &other_server,
+		      *second = in_order ? &other_server : &server;
 	struct pair pair;
 	open_pair(&pair, open_client_at(first->url_unix, config),
 		  open_client_at(second->url_unix, config));
@@ -608,17 +607,17 @@ static void test_an_idle_disconnect_fails_no_try(void **state)
 {
 	(void)state;
 	struct pair pair;
-	open_pair(&pair, open_client(), open_client_at(other.url_unix, ""));
+	open_pair(&pair, open_client(), open_client_at(other_server.url_unix, ""));
 	for (int i = 0; i < 60; i++) {
 		if (i % 3 != 0)
 			redis_do(&server, "CLIENT KILL TYPE normal");
 		if (i % 3 != 1)
-			redis_do(&other, "CLIENT KILL TYPE normal");
+			redis_do(&other_server, "CLIENT KILL TYPE normal");
 		expect(0, lk_lock_try(pair.all, NULL, &err));
 		expect(0, lk_lock_release(pair.all, NULL, &err));
 	}
 	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
-	check_int(redis_integer(&other, "DBSIZE"), ==, 0);
+	check_int(redis_integer(&other_server, "DBSIZE"), ==, 0);
 	close_pair(&pair);
 }
 
@@ -628,14 +627,14 @@ static void test_a_release_that_is_never_sent_may_be_held(void **state)
 	struct pair pair;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.lease_ms = slow_ms(800);
-	open_pair(&pair, open_client(), open_client_at(other.url_unix, ""));
+	open_pair(&pair, open_client(), open_client_at(other_server.url_unix, ""));
 	expect(0, lk_lock_acquire(pair.all, &options, &err));
-	server_kill(&other);
+	server_kill(&other_server);
 	expect(LK_EMAYBEHELD, lk_lock_release(pair.all, NULL, &err));
 	check(strstr(err.message, "not sent") != NULL);
 	expect(LK_ENOTOWNER, lk_lock_release(pair.all, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
-	server_start_again(&other);
+	server_start_again(&other_server);
 	close_pair(&pair);
 }
 
@@ -650,8 +649,9 @@ static void ping_there(size_t index, void *argument)
 static void test_a_cancel_ends_a_call_that_waits_for_an_answer(void **state)
 {
 	(void)state;
-	bool in_order = strcmp(server.url_unix, other.url_unix) < 0;
-	struct server *first = in_order ? &server : &other, *second = in_order ? &other : &server;
+	bool in_order = strcmp(server.url_unix, other_server.url_unix) < 0;
+	struct server *first = in_order ? &server : &other_server,
+		      *second = in_order ? &other_server : &server;
 	struct pair pair;
 	struct threads reader, caller;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
@@ -713,18 +713,6 @@ static void test_bad_input(void **state)
 	lk_lock_free(twin);
 	close_client(second);
 	close_set(&set);
-}
-
-static int start_both(void **state)
-{
-	server_start(&other, NULL);
-	return start_server(state);
-}
-
-static int stop_both(void **state)
-{
-	server_stop(&other);
-	return stop_server(state);
 }
 
 int main(void)

@@ -1,35 +1,14 @@
 /* Asynchronous calls of a multi lock, over one server and over two. */
 #include "queued.h"
 
-#define FEW 3
-
-struct set {
-	lk_client *client[2]; /* of `server`, and of `other` */
-	lk_lock *part[FEW];   /* two on the first, one on the second */
-	lk_lock *all;
-};
-
-static struct server other;
-
-static void open_set(struct set *set, const char *config)
-{
-	static const char *const names[] = {"a", "b", "c"};
-	set->client[0] = open_driven_at(server.url_unix, config);
-	set->client[1] = open_driven_at(other.url_unix, config);
-	for (size_t i = 0; i < FEW; i++)
-		set->part[i] = new_lock(set->client[i == 2], names[i]);
-	expect(0, lk_multi_lock_new(&set->all, set->part, FEW, &err));
-	expect(0, lk_queue_new(&queue, 0, &err));
-}
-
-static void free_locks(struct set *set)
+static void free_locks(struct multi_set *set)
 {
 	lk_lock_free(set->all);
-	for (size_t i = 0; i < FEW; i++)
+	for (size_t i = 0; i < MULTI_PARTS; i++)
 		lk_lock_free(set->part[i]);
 }
 
-static void end_client(struct set *set, size_t index)
+static void end_client(struct multi_set *set, size_t index)
 {
 	wait_until(program_close(set->client[index], LK_CLOSE_RELEASE, &err) == 0, 20000);
 	program_free(set->client[index]);
@@ -42,7 +21,7 @@ static void free_queue(void)
 	expect(0, lk_queue_free(queue, &err));
 }
 
-static void close_set(struct set *set)
+static void close_set(struct multi_set *set)
 {
 	free_locks(set);
 	end_client(set, 0);
@@ -52,24 +31,24 @@ static void close_set(struct set *set)
 
 static void other_has(const char *name)
 {
-	redis_do(&other, "HSET %s stranger:1 1", name);
-	redis_do(&other, "PEXPIRE %s 60000", name);
+	redis_do(&other_server, "HSET %s stranger:1 1", name);
+	redis_do(&other_server, "PEXPIRE %s 60000", name);
 }
 
 static void other_gives(const char *name)
 {
-	redis_do(&other, "DEL %s", name);
-	redis_do(&other, "PUBLISH redisson_lock__channel:{%s} 0", name);
+	redis_do(&other_server, "DEL %s", name);
+	redis_do(&other_server, "PUBLISH redisson_lock__channel:{%s} 0", name);
 }
 
 static long long keys(void)
 {
-	return redis_integer(&server, "DBSIZE") + redis_integer(&other, "DBSIZE");
+	return redis_integer(&server, "DBSIZE") + redis_integer(&other_server, "DBSIZE");
 }
 
 static int check_both(void **state)
 {
-	wait_until(redis_integer(&other, "DBSIZE") == 0, 10000);
+	wait_until(redis_integer(&other_server, "DBSIZE") == 0, 10000);
 	return check_nothing_left(state);
 }
 
@@ -78,19 +57,19 @@ static int check_both(void **state)
 static void test_all_or_none(void **state)
 {
 	(void)state;
-	struct set set;
-	open_set(&set, "");
+	struct multi_set set;
+	open_multi_set(&set, "");
 	lk_completion got = acquire(set.all, "o");
 	int64_t left_ms = (got.deadline_ns - now_ns()) / 1000000;
 	check(left_ms > 20000 && left_ms < 30000);
 	check(got.field[0] == '\0');
 	check_int(keys(), ==, 3);
-	for (size_t i = 0; i < FEW; i++)
+	for (size_t i = 0; i < MULTI_PARTS; i++)
 		expect(1, lk_lock_is_held(set.part[i], "o", &err));
 	completed(begin_acquire(set.part[2], "p", 0, 0), LK_EBUSY);
 	completed(begin_extend(set.all, "o", 90000), 0);
 	check_int(redis_integer(&server, "PTTL b"), >, 60000);
-	check_int(redis_integer(&other, "PTTL c"), >, 60000);
+	check_int(redis_integer(&other_server, "PTTL c"), >, 60000);
 	acquire(set.all, "o");
 	release(set.all, "o");
 	check_int(keys(), ==, 3);
@@ -104,16 +83,17 @@ static void test_all_or_none(void **state)
 static void test_nothing_stays_when_one_is_busy(void **state)
 {
 	(void)state;
-	struct set set;
-	open_set(&set, "");
+	struct multi_set set;
+	open_multi_set(&set, "");
 	other_has("c");
 	completed(begin_acquire(set.all, "o", 0, 0), LK_EBUSY);
 	check_int(keys(), ==, 1);
 	completed(begin_acquire(set.all, "o", slow_ms(200), 0), LK_ETIMEDOUT);
 	check_int(keys(), ==, 1);
 	uint64_t id = begin_acquire(set.all, "o", -1, 0);
-	wait_until(redis_integer(&other, "PUBSUB NUMPAT") == 0 &&
-			   redis_info(&other, "commandstats", "cmdstat_subscribe:calls=") > 0,
+	wait_until(redis_integer(&other_server, "PUBSUB NUMPAT") == 0 &&
+			   redis_info(&other_server, "commandstats", "cmdstat_subscribe:calls=") >
+				   0,
 		   5000);
 	other_gives("c");
 	completed(id, 0);
@@ -126,10 +106,10 @@ static void test_many_take_turns(void **state)
 {
 	enum { MANY = 12, ROUNDS = 5 };
 	(void)state;
-	struct set set;
+	struct multi_set set;
 	char owner[MANY][8];
 	int held = 0, rounds[MANY] = {0};
-	open_set(&set, "");
+	open_multi_set(&set, "");
 	for (int i = 0; i < MANY; i++) {
 		snprintf(owner[i], sizeof(owner[i]), "o%d", i);
 		begin_acquire(set.all, owner[i], -1, (uint64_t)i);
@@ -155,11 +135,11 @@ static void test_many_take_turns(void **state)
 static void test_a_cancel_while_a_part_is_awaited(void **state)
 {
 	(void)state;
-	struct set set;
-	open_set(&set, "");
+	struct multi_set set;
+	open_multi_set(&set, "");
 	other_has("c");
 	uint64_t id = begin_acquire(set.all, "o", -1, 0);
-	wait_until(redis_info(&other, "commandstats", "cmdstat_subscribe:calls=") > 0, 5000);
+	wait_until(redis_info(&other_server, "commandstats", "cmdstat_subscribe:calls=") > 0, 5000);
 	expect(1, lk_queue_cancel(queue, id, &err));
 	completed(id, LK_ECANCELLED);
 	check_int(keys(), ==, 1);
@@ -172,8 +152,8 @@ static void test_either_client_is_closed(void **state)
 {
 	(void)state;
 	for (int which = 0; which < 2; which++) {
-		struct set set;
-		open_set(&set, "");
+		struct multi_set set;
+		open_multi_set(&set, "");
 		other_has("c");
 		uint64_t id = begin_acquire(set.all, "o", -1, 0);
 		/* By all at once, by the part alone, and once it listens; a try without an answer
@@ -200,23 +180,23 @@ static void acquire_for(lk_lock *lock, int64_t lease_ms)
 static void test_one_server_is_silent(void **state)
 {
 	(void)state;
-	struct set set;
+	struct multi_set set;
 	char config[64];
 	snprintf(config, sizeof(config), "command_timeout_ms=%lld", slow_ms(400));
-	open_set(&set, config);
+	open_multi_set(&set, config);
 	acquire(set.all, "o");
 	release(set.all, "o");
-	server_pause(&other);
+	server_pause(&other_server);
 	lk_completion got = completed(begin_acquire(set.all, "o", 0, 0), LK_EMAYBEHELD);
 	check(strstr(got.error.message, "\"c\"") != NULL);
 	wait_until(redis_integer(&server, "DBSIZE") == 0, 5000);
-	server_resume(&other);
+	server_resume(&other_server);
 	wait_until(keys() == 0, 10000);
 	acquire_for(set.all, slow_ms(1500));
-	server_pause(&other);
+	server_pause(&other_server);
 	completed(begin_release(set.all, "o"), LK_EMAYBEHELD);
 	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
-	server_resume(&other);
+	server_resume(&other_server);
 	close_set(&set);
 }
 
@@ -224,18 +204,18 @@ static void test_one_server_is_silent(void **state)
 static void test_an_answer_after_the_client(void **state)
 {
 	(void)state;
-	struct set set;
-	open_set(&set, "");
+	struct multi_set set;
+	open_multi_set(&set, "");
 	acquire(set.all, "o");
 	release(set.all, "o");
-	server_pause(&other);
+	server_pause(&other_server);
 	uint64_t id = begin_acquire(set.all, "o", -1, 0);
 	wait_until(redis_integer(&server, "DBSIZE") == 2, 5000);
 	expect(1, lk_queue_cancel(queue, id, &err));
 	completed(id, LK_ECANCELLED);
 	free_locks(&set);
 	end_client(&set, 0);
-	server_resume(&other);
+	server_resume(&other_server);
 	end_client(&set, 1);
 	free_queue();
 }
@@ -243,15 +223,15 @@ static void test_an_answer_after_the_client(void **state)
 static void test_one_server_is_down(void **state)
 {
 	(void)state;
-	struct set set;
-	open_set(&set, "");
+	struct multi_set set;
+	open_multi_set(&set, "");
 	acquire(set.all, "o");
 	release(set.all, "o");
-	server_kill(&other);
+	server_kill(&other_server);
 	completed(begin_acquire(set.all, "o", 0, 0), LK_EUNREACHABLE);
 	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
 	uint64_t id = begin_acquire(set.all, "o", slow_ms(10000), 0);
-	server_start_again(&other);
+	server_start_again(&other_server);
 	completed(id, 0);
 	release(set.all, "o");
 	close_set(&set);
@@ -262,8 +242,8 @@ static void test_a_completion_that_is_taken_late(void **state)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	(void)state;
-	struct set set;
-	open_set(&set, "");
+	struct multi_set set;
+	open_multi_set(&set, "");
 	options.owner = "o";
 	options.lease_ms = slow_ms(200);
 	expect(0, lk_queue_acquire(queue, set.all, -1, &options, NULL, &err));
@@ -271,7 +251,7 @@ static void test_a_completion_that_is_taken_late(void **state)
 	wait_until(keys() == 0, 5000);
 	lk_completion got = next_completion();
 	check_int(got.error.code, ==, LK_EMAYBEHELD);
-	for (size_t i = 0; i < FEW; i++)
+	for (size_t i = 0; i < MULTI_PARTS; i++)
 		expect(0, lk_lock_hold_count(set.part[i], "o", &err));
 	close_set(&set);
 }
@@ -283,7 +263,7 @@ static void test_one_loop_drives_all_of_them(void **state)
 	lk_client *driven = NULL;
 	lk_lock *all = NULL;
 	expect(0, lk_config_new(&config, &err));
-	expect(0, lk_config_set(config, "url", other.url_unix, &err));
+	expect(0, lk_config_set(config, "url", other_server.url_unix, &err));
 	lk_config_set_threadless(config, NULL, NULL);
 	expect(0, lk_client_new(&driven, config, &err));
 	lk_client *plain = open_client();
@@ -295,18 +275,6 @@ static void test_one_loop_drives_all_of_them(void **state)
 	lk_client_free(driven);
 	close_client(plain);
 	lk_config_free(config);
-}
-
-static int start_both(void **state)
-{
-	server_start(&other, NULL);
-	return start_server(state);
-}
-
-static int stop_both(void **state)
-{
-	server_stop(&other);
-	return stop_server(state);
 }
 
 int main(void)

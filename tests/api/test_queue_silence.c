@@ -4,31 +4,16 @@
  */
 #include "queued.h"
 
-#define FEW 3
 #define LEASE_MS 400
 #define WAIT_MS 1500     /* for a lock whose lease ends */
 #define LATE_MS 3000     /* behind a limit, and still in time */
 #define PATIENT_MS 15000 /* a command limit that nobody waits for */
 #define NS_IN_MS INT64_C(1000000)
 
-static struct server other;
-
-static int start_both(void **state)
-{
-	server_start(&other, NULL);
-	return start_server(state);
-}
-
-static int stop_both(void **state)
-{
-	server_stop(&other);
-	return stop_server(state);
-}
-
 static int check_both(void **state)
 {
-	server_resume(&other);
-	wait_until(redis_integer(&other, "DBSIZE") == 0, 20000);
+	server_resume(&other_server);
+	wait_until(redis_integer(&other_server, "DBSIZE") == 0, 20000);
 	return check_nothing_left(state);
 }
 
@@ -277,27 +262,11 @@ static void test_changes_are_told_before_the_close(void **state)
 
 /* ---- the same of a multi lock: two parts on one server, and one on the other ---- */
 
-struct set {
-	lk_client *client[2];
-	lk_lock *part[FEW], *all;
-};
-
-static void open_set(struct set *set, const char *config)
-{
-	static const char *const names[] = {"a", "b", "c"};
-	set->client[0] = open_driven_at(server.url_unix, config);
-	set->client[1] = open_driven_at(other.url_unix, config);
-	for (size_t i = 0; i < FEW; i++)
-		set->part[i] = new_lock(set->client[i == 2], names[i]);
-	expect(0, lk_multi_lock_new(&set->all, set->part, FEW, &err));
-	expect(0, lk_queue_new(&queue, 0, &err));
-}
-
-static void close_set(struct set *set)
+static void close_set(struct multi_set *set)
 {
 	lk_completion left;
 	lk_lock_free(set->all);
-	free_all(set->part, FEW);
+	free_all(set->part, MULTI_PARTS);
 	for (size_t i = 0; i < 2; i++) {
 		close_at_last(set->client[i]);
 		program_free(set->client[i]);
@@ -308,11 +277,11 @@ static void close_set(struct set *set)
 
 static void test_a_multi_lock_ends_with_its_lease(void **state)
 {
-	struct set set;
+	struct multi_set set;
 	(void)state;
-	open_set(&set, command_limit(PATIENT_MS));
+	open_multi_set(&set, command_limit(PATIENT_MS));
 	for (int silent = 0; silent < 2; silent++) {
-		struct server *paused = silent ? &other : &server;
+		struct server *paused = silent ? &other_server : &server;
 		for (int extends = 0; extends < 2; extends++) {
 			int64_t deadline_ns = take_leased(set.all, "task");
 			server_pause(paused);
@@ -332,9 +301,9 @@ static void test_a_multi_lock_ends_with_its_lease(void **state)
 /* Whose loop drives the call, whose server is silent, and who is closed: it is told first. */
 static void close_with_a_multi_lock(int silent, int closed, bool extends)
 {
-	struct set set;
-	struct server *paused = silent ? &other : &server;
-	open_set(&set, command_limit(300));
+	struct multi_set set;
+	struct server *paused = silent ? &other_server : &server;
+	open_multi_set(&set, command_limit(300));
 	acquire(set.all, "task");
 	uint64_t sent = stats_of(set.client[silent]).commands;
 	server_pause(paused);
@@ -349,7 +318,7 @@ static void close_with_a_multi_lock(int silent, int closed, bool extends)
 	server_resume(paused);
 	close_set(&set);
 	redis_do(&server, "DEL a b");
-	redis_do(&other, "DEL c");
+	redis_do(&other_server, "DEL c");
 }
 
 static void test_a_multi_lock_is_told_before_the_close(void **state)
