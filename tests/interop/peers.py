@@ -94,7 +94,8 @@ def redisson() -> tuple[str, ...]:
 
 @functools.cache
 def spring() -> tuple[str, ...]:
-    return jvm(built("spring", build_java, also=("redisson/Command.java", "redisson/Answer.java")))
+    return jvm(built("spring", build_java, also=[f"redisson/{name}.java"
+                                                for name in ("Command", "Answer", "Workers")]))
 
 
 def go_module() -> str:

@@ -1,11 +1,6 @@
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
-import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Map;
-import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.LinkedBlockingQueue;
 
 import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
@@ -18,60 +13,15 @@ import org.redisson.config.ShardedSubscriptionMode;
  * thread, made at first use ("-" is the reading thread), as tests/system/driver does for C.
  */
 public final class Peer {
-	/** CLOCK_BOOTTIME less CLOCK_MONOTONIC, which is what nanoTime() reads. */
-	private static final long OFFSET_NS = Long.getLong("boottime.offset.ns", 0);
 	private static final Map<String, RedissonClient> CLIENTS = new ConcurrentHashMap<>();
-	private static final Map<String, Worker> WORKERS = new ConcurrentHashMap<>();
-
-	static long nowNs() {
-		return System.nanoTime() + OFFSET_NS;
-	}
+	private static final Workers WORKERS = new Workers(Peer::run);
 
 	static RedissonClient client(Command command) {
 		return CLIENTS.get(command.text("c", "c"));
 	}
 
-	private static final class Worker extends Thread {
-		final BlockingQueue<Command> commands = new LinkedBlockingQueue<>();
-
-		Worker(String name) {
-			super(name);
-			setDaemon(true);
-		}
-
-		@Override
-		public void run() {
-			while (true) {
-				try {
-					Peer.run(commands.take());
-				} catch (InterruptedException e) {
-					// An interrupt that came behind the call it was for.
-				}
-			}
-		}
-	}
-
 	public static void main(String[] arguments) throws Exception {
-		BufferedReader in = new BufferedReader(
-			new InputStreamReader(System.in, StandardCharsets.UTF_8));
-		for (String line; (line = in.readLine()) != null;) {
-			Command command = new Command(line);
-			if (command.verb.equals("quit"))
-				break;
-			if (command.thread.equals("-"))
-				run(command);
-			else
-				worker(command.thread).commands.add(command);
-		}
-		Runtime.getRuntime().halt(0);
-	}
-
-	private static Worker worker(String name) {
-		return WORKERS.computeIfAbsent(name, missing -> {
-			Worker worker = new Worker(missing);
-			worker.start();
-			return worker;
-		});
+		WORKERS.read();
 	}
 
 	/**
@@ -88,7 +38,7 @@ public final class Peer {
 	}
 
 	private static void run(Command command) {
-		Answer answer = new Answer().add("id", command.id).add("start_ns", nowNs());
+		Answer answer = new Answer().add("id", command.id).add("start_ns", Workers.nowNs());
 		try {
 			call(command, answer);
 		} catch (IllegalMonitorStateException e) {
@@ -98,7 +48,7 @@ public final class Peer {
 		} catch (Throwable e) {
 			answer.code("EXCEPTION").add("message", e + " of " + e.getCause());
 		}
-		answer.add("end_ns", nowNs()).send();
+		answer.add("end_ns", Workers.nowNs()).send();
 	}
 
 	private static void call(Command command, Answer answer) throws Exception {
@@ -109,10 +59,10 @@ public final class Peer {
 			answer.result(0);
 		}
 		case "stats" -> answer.result(0).add("waiting",
-			WORKERS.values().stream().filter(Peer::waits).count());
-		case "clock" -> answer.result(0).add("value", nowNs());
+			WORKERS.count(Peer::waits));
+		case "clock" -> answer.result(0).add("value", Workers.nowNs());
 		case "interrupt" -> {
-			worker(command.text("target", "main")).interrupt();
+			WORKERS.interrupt(command.text("target", "main"));
 			answer.result(0);
 		}
 		case "stress" -> new Stress(command).run(answer);

@@ -97,9 +97,9 @@ final class Stress {
 
 	private void pair(int thread, int pair) throws Exception {
 		Grant grant = grant();
-		write(INVOKE, Peer.nowNs(), 0, thread, pair, 0);
+		write(INVOKE, Workers.nowNs(), 0, thread, pair, 0);
 		boolean granted = grant.acquire();
-		long now = Peer.nowNs();
+		long now = Workers.nowNs();
 		if (!granted) {
 			write(FAILED, now, 0, thread, pair, 0);
 			return;
@@ -108,9 +108,9 @@ final class Stress {
 		grants.incrementAndGet();
 		write(GRANTED, now, deadline, thread, pair, grant.fence());
 		pause(holdUs);
-		write(RELEASE, Peer.nowNs(), deadline, thread, pair, grant.fence());
+		write(RELEASE, Workers.nowNs(), deadline, thread, pair, grant.fence());
 		grant.release();
-		write(RELEASED, Peer.nowNs(), deadline, thread, pair, grant.fence());
+		write(RELEASED, Workers.nowNs(), deadline, thread, pair, grant.fence());
 	}
 
 	private Grant grant() {

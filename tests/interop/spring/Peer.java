@@ -1,13 +1,6 @@
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
 import java.net.URI;
-import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.ConcurrentModificationException;
-import java.util.Map;
-import java.util.concurrent.BlockingQueue;
-import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.locks.Lock;
 
 import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
@@ -19,61 +12,16 @@ import org.springframework.integration.redis.util.RedisLockRegistry.RedisLockTyp
  * tests/interop/redisson does for Redisson.
  */
 public final class Peer {
-	/** CLOCK_BOOTTIME less CLOCK_MONOTONIC, which is what nanoTime() reads. */
-	private static final long OFFSET_NS = Long.getLong("boottime.offset.ns", 0);
-	private static final Map<String, Worker> WORKERS = new ConcurrentHashMap<>();
+	private static final Workers WORKERS = new Workers(Peer::run);
 	private static LettuceConnectionFactory connections;
 	private static RedisLockRegistry registry;
 
-	private static final class Worker extends Thread {
-		final BlockingQueue<Command> commands = new LinkedBlockingQueue<>();
-
-		Worker(String name) {
-			super(name);
-			setDaemon(true);
-		}
-
-		@Override
-		public void run() {
-			while (true) {
-				try {
-					Peer.run(commands.take());
-				} catch (InterruptedException e) {
-					return;
-				}
-			}
-		}
-	}
-
 	public static void main(String[] arguments) throws Exception {
-		BufferedReader in = new BufferedReader(
-			new InputStreamReader(System.in, StandardCharsets.UTF_8));
-		for (String line; (line = in.readLine()) != null;) {
-			Command command = new Command(line);
-			if (command.verb.equals("quit"))
-				break;
-			if (command.thread.equals("-"))
-				run(command);
-			else
-				worker(command.thread).commands.add(command);
-		}
-		Runtime.getRuntime().halt(0);
-	}
-
-	private static Worker worker(String name) {
-		return WORKERS.computeIfAbsent(name, missing -> {
-			Worker worker = new Worker(missing);
-			worker.start();
-			return worker;
-		});
-	}
-
-	private static long nowNs() {
-		return System.nanoTime() + OFFSET_NS;
+		WORKERS.read();
 	}
 
 	private static void run(Command command) {
-		Answer answer = new Answer().add("id", command.id).add("start_ns", nowNs());
+		Answer answer = new Answer().add("id", command.id).add("start_ns", Workers.nowNs());
 		try {
 			call(command, answer);
 		} catch (ConcurrentModificationException e) {
@@ -81,7 +29,7 @@ public final class Peer {
 		} catch (Throwable e) {
 			answer.code("EXCEPTION").add("message", e + " of " + e.getCause());
 		}
-		answer.add("end_ns", nowNs()).send();
+		answer.add("end_ns", Workers.nowNs()).send();
 	}
 
 	private static void call(Command command, Answer answer) throws Exception {
@@ -91,7 +39,7 @@ public final class Peer {
 			registry.destroy();
 			connections.destroy();
 		}
-		case "stats" -> answer.add("waiting", WORKERS.values().stream().filter(Peer::waits).count());
+		case "stats" -> answer.add("waiting", WORKERS.count(Peer::waits));
 		case "acquire" -> lock(command).lockInterruptibly();
 		case "try" -> {
 			if (!lock(command).tryLock()) {
