@@ -12,11 +12,11 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "conn/classify.h"
+#include "conn/request.h"
 #include "net/socket.h"
 #include "net/stream.h"
 #include "resp/number.h"
 #include "resp/reader.h"
-#include "conn/request.h"
 #include "scripts.h"
 
 #define COMMANDS_MAX 9

@@ -33,8 +33,6 @@ struct lk__node_counters {
 	_Atomic uint64_t commands, resent, connects, disconnects, messages;
 };
 
-/* What a server does, and lets this user do, as far as it was asked. */
-
 /* Those that are known to be alive. */
 struct lk__replicas {
 	_Atomic int count;

@@ -9,10 +9,10 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "conn/request.h"
 #include "conn/trace.h"
 #include "net/stream.h"
 #include "resp/reader.h"
-#include "conn/request.h"
 
 #define WORDS_MAX 4 /* of one command */
 

@@ -30,7 +30,6 @@ class FakeServer:
         self.path = path
         self.unix_url = f"unix://{path}"
         self.mutex = threading.RLock()
-        self.listeners: dict[bytes, set] = {}
         self.seen: list[list[str]] = []
         self.server = socketserver.ThreadingUnixStreamServer(path, self.handler())
         self.server.daemon_threads = True
@@ -54,9 +53,6 @@ class FakeServer:
                             words, at = found
                             data = data[at:]
                             self.answer(owner.run(self, words))
-                with owner.mutex:
-                    for members in owner.listeners.values():
-                        members.discard(self)
 
             def answer(self, value):
                 with self.lock:
@@ -104,17 +100,8 @@ class FakeServer:
     def do_dbsize(self, _client):
         return 0
 
-    def do_publish(self, _client, channel, payload):
-        members = self.listeners.get(channel, set())
-        for member in members:
-            with contextlib.suppress(OSError):
-                member.answer([b"message", channel, payload])
-        return len(members)
-
-    def do_subscribe(self, client, channel):
-        self.listeners.setdefault(channel, set()).add(client)
+    def do_subscribe(self, _client, channel):
         return [b"subscribe", channel, 1]
 
-    def do_unsubscribe(self, client, channel):
-        self.listeners.get(channel, set()).discard(client)
+    def do_unsubscribe(self, _client, channel):
         return [b"unsubscribe", channel, 0]

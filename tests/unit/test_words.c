@@ -97,6 +97,30 @@ static void test_deadline_of_a_script(void **state)
 	lk__request_free(request);
 }
 
+/* Behind ASKING a try gets no place in the order of turns; elsewhere it gets what it asked for. */
+static void test_turn(void **state)
+{
+	(void)state;
+	for (char wanted = '0'; wanted <= '1'; wanted++) {
+		struct lk__words words = {0};
+		const char word[] = {wanted, '\0'};
+		lk__words_text(&words, "key");
+		lk__words_text(&words, word);
+		words.turn = wanted;
+		struct lk__request *request = lk__words_script(&words, LK__SCRIPT_LOCK_ACQUIRE, 1);
+		assert_non_null(request);
+		const char *end = lk__buffer_front(&request->bytes) +
+				  lk__buffer_size(&request->bytes) - 3;
+		for (int asks = 0; asks < 3; asks++) {
+			request->asking = asks == 1;
+			lk__request_turn(request);
+			assert_int_equal(*end, asks == 1 ? '2' : wanted);
+			assert_memory_equal(end + 1, "\r\n", 2);
+		}
+		lk__request_free(request);
+	}
+}
+
 static void test_batch(void **state)
 {
 	static const char bytes[] = "*1\r\n$4\r\nTIME\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
@@ -244,6 +268,7 @@ int main(void)
 		cmocka_unit_test(test_longest_number),
 		cmocka_unit_test(test_script),
 		cmocka_unit_test(test_deadline_of_a_script),
+		cmocka_unit_test(test_turn),
 		cmocka_unit_test(test_batch),
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_missing_word),

@@ -85,7 +85,7 @@ static void release_hold_off(struct lk__entry *entry, int64_t listeners)
 	unsigned flags = entry->target.recipe->flags;
 	if ((flags & LK__NO_TERMS) && !(flags & LK__TURNS))
 		return;
-	bool ours = release_is_heard_by_us(entry);
+	bool ours = listeners > 0 && release_is_heard_by_us(entry);
 	entry->hold_off_until_ns = lk__term_hold_off(
 		entry->client->config->holdoff_ms * LK__MS, lk__now_ns(),
 		listeners - (ours ? lk__node_tellings(entry->target.node) : 0));
