@@ -116,14 +116,14 @@ LK_API int lk_scan_new(lk_scan **scan_out, lk_client *client, const char *patter
 LK_API void lk_scan_all(lk_scan *scan);
 
 /*
- * Frees another library's lock, whoever has it: a "foreign lock", or a "plain lock" with
+ * Takes another library's lock from its holder: a "foreign lock", or a "plain lock" with
  * `looks_like`. Deletes its key, or only its field where the hash has others. Returns 1, or 0 when
  * it was not held. Its holder does not notice. Waiters of ours look again at once, as do those of a
  * library that tells its waiters (Spring's PUB_SUB_LOCK, python-redis-lock, walrus, redis-lock-py,
  * redfour, py-redis-semaphore): the script that deletes tells them what that library's release
  * does; all others look again when they do. A user without the rights to tell them frees it all the
- * same. Any other kind is freed by lk_lock_force_release(). What lk_scan_show() wrote is no longer
- * valid. Blocks for a look, as lk_scan_show() does, and for a round trip. One thread at a time.
+ * same. lk_lock_force_release() frees any other kind. The call invalidates what lk_scan_show()
+ * wrote. Blocks for a look, as lk_scan_show() does, and for a round trip. One thread at a time.
  * Errors: LK_EINVAL when it is none of these, or when several owners each have one of its fields;
  * LK_EDENIED where scripts are refused; those of lk_scan_show() and lk_lock_force_release(). Since
  * 0.1.

@@ -2,7 +2,7 @@
 -- leave_to_turns: puts it there though the lock is free, and says for how long, in ms, it leaves
 -- that to others: to those before it, until it is told, but not for long, since they may have left
 -- or stand back themselves; 0, if there may be only such as have no turn.
--- Where the order's time to live cannot be set (ACL), there is no place in it.
+-- A user who may not set the order's time to live (ACL) gets no place in it.
 --
 -- `how` is 2 where the slot is on its way here: the order is still at the other node, and a second
 -- one here would stop the move (BUSYKEY). So nobody gets a place until the slot has come.

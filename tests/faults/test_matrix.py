@@ -21,7 +21,7 @@ def test_operation(matrix, operation):
 
 
 ELSEWHERE = {"foreign_force_release"}
-"""Of inspection, which is no operation on a lock of ours: cli/test_foreign."""
+"""Inspection sends it, for locks of other libraries: cli/test_foreign."""
 
 
 def test_every_script_is_sent(matrix):

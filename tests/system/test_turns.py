@@ -343,7 +343,7 @@ def test_readers_hear_of_a_writer_though_another_has_its_turn(server, patient):
 
 
 def test_a_writer_that_reads_on_wakes_no_other(server, patient):
-    """It is no writer's turn."""
+    """No writer has its turn."""
     holder, other, reader, _ = patient
     holder.call("acquire", "hot", kind="write").ok()
     holder.call("acquire", "hot", kind="read").ok()

@@ -20,7 +20,7 @@ if ARGV[1] == 'mode' or ARGV[3] == '0' and string.sub(ARGV[1], -6) == ':write' t
 	return false -- of the other side, or of neither: the lock would be left as nobody's
 end
 --include "give_turn.lua" gives give_turn
--- It is no writer's turn: those who have one need not look.
+-- No writer has its turn: waiting writers need not look.
 local function tell_readers()
 	local wait = redis.pcall('ZCARD', turns_of(KEYS[1]))
 	local before = type(wait) == 'number' and wait > 0 and '0' or ''

@@ -1,7 +1,7 @@
 -- Gives up a place in the order of turns. If it was its turn and the lock is free, the next one has
 -- it, in the same step: of a free lock nobody tells.
 --
---   KEYS[1]  the lock, which is free while there is no such key
+--   KEYS[1]  the lock's key; without it the lock is free
 --   ARGV[1]  the id of the place
 --   ARGV[2]  channel
 --
