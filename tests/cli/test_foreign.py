@@ -9,6 +9,7 @@ import time
 import pytest
 
 from command import ROOT
+from proxy import CUT_BEFORE, Proxy
 from servers import Subscriber, channel_of
 from test_notify import Popper
 from waiting import until
@@ -185,6 +186,31 @@ def test_break_by_a_user_with_few_rights(cli, server):
     broken = cli("break", "--yes", key, **few)
     assert broken.returncode == 0, broken.stderr
     assert server.call("EXISTS", key, "lock-signal:j1") == 0
+
+
+@pytest.mark.parametrize("name", ["python-redis-lock", "redfour"])
+def test_break_whose_answer_is_lost_is_sent_once(cli, server, folder, name):
+    """Another may have taken the lock by then: a second copy would throw that one out."""
+    row = next(row for row in WAKERS if row.name == name)
+    key = write(server, row, 1)
+    kind = server.call("TYPE", key)
+    proxy = Proxy(server.path, str(folder / "proxy.sock"))
+    freed = []
+
+    def lose(message):
+        if not message.reply or message.argv[0].upper() != b"EVALSHA" or message.value != 1:
+            return None
+        freed.append(message.argv[3])
+        write(server, row, 1)
+        return CUT_BEFORE
+    proxy.rule = lose
+    try:
+        seen = cli("break", "--yes", key, LOCKKEEPER_URL=proxy.unix_url)
+    finally:
+        proxy.stop()
+    assert freed == [key], "one copy, and it has run"
+    assert server.call("TYPE", key) == kind, "the next holder has it"
+    assert seen.returncode == 125 and "the connection was closed" in seen.stderr, seen.stderr
 
 
 def test_what_the_value_of_shedlock_tells(cli, server):
