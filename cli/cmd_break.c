@@ -250,6 +250,19 @@ static int break_quorum(const struct session *session, const struct views *views
 	return code ? code : left;
 }
 
+/* What is wrong with it is told even where nothing is to be freed. 0, or an exit code (said). */
+static int notify_read(const struct session *session)
+{
+	const struct lock_kind *plain = &kind_default;
+	const char *name = session->argv[0];
+	lk_lock *lock = NULL;
+	lk_error error = {0};
+	kind_take(&plain, OPTION_PLAIN);
+	int result = plain->make(&lock, session->client, name, strlen(name), &error);
+	lk_lock_free(lock);
+	return result < 0 ? trouble_library(&error) : 0;
+}
+
 /* 0, or an exit code (said). */
 static int notify_check(const struct session *session, const struct views *views)
 {
@@ -259,7 +272,7 @@ static int notify_check(const struct session *session, const struct views *views
 	if (views->count > 1)
 		return trouble("break: --notify is for one server");
 	if (!is_there(info))
-		return 0;
+		return notify_read(session);
 	const struct lock_kind *kind = kind_of(info);
 	return kind && kind->option == OPTION_PLAIN
 		       ? 0

@@ -115,3 +115,11 @@ def test_what_is_refused(cli, server, args, said):
     refused = cli(*args)
     assert refused.returncode == 125 and said in refused.stderr
     assert server.call("DBSIZE") == 0
+
+
+def test_break_says_what_is_wrong_with_it_though_nothing_is_held(cli, server):
+    seen = cli("break", "--yes", "--notify", "nobody", "lock:x")
+    assert seen.returncode == 125 and '"nobody"' in seen.stderr, seen.stderr
+    server.call("SET", "lock:x", "x" * 32, "PX", 60000)
+    assert cli("break", "--yes", "--notify", "nobody", "lock:x").stderr.endswith(seen.stderr)
+    assert server.call("EXISTS", "lock:x") == 1
