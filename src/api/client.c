@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/lock/caller.h"
+#include "drive/lock/ask.h"
 #include "drive/life/life.h"
 
 int lk_client_new(lk_client **client_out, const lk_config *config, lk_error *error)
@@ -57,7 +57,7 @@ int lk_client_ping(lk_client *client, lk_error *error)
 	struct lk__conn *conn = lk__node_scripts(client->topo->ops->node_at(client->topo, 0));
 	int64_t begun_ns = lk__now_ns();
 	int64_t until_ns = lk__after_ms(begun_ns, client->config->connect_timeout_ms);
-	rc = lk__conn_ready(conn, thread, true, until_ns, NULL, error);
+	rc = lk__conn_ready(conn, thread, true, until_ns, error);
 	if (rc == LK__WAIT_TIME_UP)
 		rc = lk__fail(error, LK_EUNREACHABLE,
 			      "ping %s: no connection within the connect limit",

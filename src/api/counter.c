@@ -5,6 +5,8 @@
 #include "api/lock_handle.h"
 #include "base/fail.h"
 #include "drive/client/loop.h"
+#include "drive/count/counting.h"
+#include "drive/lock/ask.h"
 #include "sync/semaphore/semaphore.h"
 
 int lk__counter_open(struct lk__counter **counter_out, lk_client *client,
@@ -46,71 +48,37 @@ int lk__counter_leave(struct lk__counter_call *call, int rc)
 	return rc;
 }
 
-static int counter_ask_until(struct lk__counter_call *call, struct lk__request *request,
-			     int64_t until_ns, struct lk__request **answer_out)
+int lk__counter_ask(struct lk__counter_call *call, struct lk__request *request,
+		    struct lk__request **answer_out)
 {
-	int rc = lk__caller_ask(call->counter->entry, call->thread, request, call->operation,
-				until_ns, call->error);
+	struct lk__entry *entry = call->counter->entry;
+	int rc = lk__ask_entry(entry, call->thread, request, call->operation,
+			       lk__counter_until_ns(entry), call->error);
 	if (rc != LK__WAIT_READY)
 		return rc;
 	*answer_out = request;
 	return 0;
 }
 
-int lk__counter_ask(struct lk__counter_call *call, struct lk__request *request,
-		    struct lk__request **answer_out)
-{
-	return counter_ask_until(call, request, lk__counter_until_ns(call->counter->entry),
-				 answer_out);
-}
-
-static int counter_connect(struct lk__counter_call *call)
-{
-	const struct lk__entry *entry = call->counter->entry;
-	lk_error why = {.code = LK_EUNREACHABLE};
-	int rc = lk__conn_ready(lk__entry_scripts(entry), call->thread, false,
-				lk__counter_until_ns(entry), NULL, &why);
-	return rc == LK__WAIT_READY
-		       ? 0
-		       : lk__counter_unconnected(entry, call->operation, rc, &why, call->error);
-}
-
-/* One request: 1 answered with a number, 0 to be made anew, or a code. */
-static int change_ask(struct lk__counter_call *call, struct lk__changing *changing)
-{
-	struct lk__request *answer = NULL;
-	int64_t until_ns = lk__counter_until_ns(call->counter->entry);
-	int rc = counter_ask_until(call, lk__change_request(changing), until_ns, &answer);
-	if (rc < 0)
-		return rc;
-	rc = lk__change_read(changing, answer, call->error);
-	lk__request_free(answer);
-	return rc;
-}
-
 int lk__counter_change(struct lk__counter_call *call, const struct lk__change *change,
 		       int64_t *answer_out)
 {
-	struct lk__changing changing;
-	lk__change_begin(&changing, call->counter, change, call->operation);
-	int rc = counter_connect(call);
+	struct lk__counting counting;
+	lk__counting_change(&counting, call->counter, call->thread, change, call->operation,
+			    call->error);
+	int rc = lk__op_run(&counting.op);
 	if (rc == 0)
-		rc = change_ask(call, &changing);
-	if (rc == 0)
-		rc = change_ask(call, &changing);
-	rc = lk__change_end(&changing, rc < 0 ? rc : 0, call->error);
-	if (rc == 0)
-		*answer_out = changing.answer;
+		*answer_out = counting.answer;
 	return rc;
 }
 
 int lk__counter_get(struct lk__counter_call *call, int64_t *count_out)
 {
-	const struct lk__entry *entry = call->counter->entry;
-	struct lk__request *answer = NULL;
-	int rc = lk__counter_ask(call, lk__count_request(entry), &answer);
-	rc = lk__count_read(entry, answer, rc, call->operation, count_out, call->error);
-	lk__request_free(answer);
+	struct lk__counting counting;
+	lk__counting_look(&counting, call->counter, call->thread, call->operation, call->error);
+	int rc = lk__op_run(&counting.op);
+	if (rc == 0)
+		*count_out = counting.answer;
 	return rc;
 }
 
@@ -121,6 +89,6 @@ int lk__counter_acquire(struct lk__counter_call *call, struct lk__want *want)
 	want->owner = (struct lk__owner){.serial = call->thread->serial};
 	want->settings.ttl_ms = counter->ttl_ms;
 	if (rc == 0)
-		rc = lk__caller_acquire(counter->entry, call->thread, want, call->error);
+		rc = lk__acquire_run(counter->entry, call->thread, want, call->error);
 	return lk__counter_waited(counter->entry, want->count, rc, call->error);
 }

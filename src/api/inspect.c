@@ -12,7 +12,7 @@
 #include "base/fail.h"
 #include "base/sized.h"
 #include "conf/config.h"
-#include "drive/lock/caller.h"
+#include "drive/lock/ask.h"
 #include "drive/client/client_record.h"
 
 static const char *const types[LK__LOOK_TYPES] = {

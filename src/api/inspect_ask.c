@@ -12,7 +12,7 @@
 #include "conf/config.h"
 #include "conn/classify.h"
 #include "conn/request.h"
-#include "drive/lock/caller.h"
+#include "drive/lock/ask.h"
 #include "sync/fenced/fenced.h"
 #include "sync/latch/latch.h"
 #include "sync/lock/lock.h"

@@ -11,7 +11,7 @@
 #include "conn/handshake.h"
 #include "conn/request.h"
 #include "drive/client/client.h"
-#include "drive/lock/caller.h"
+#include "drive/lock/ask.h"
 #include "resp/number.h"
 #include "sync/foreign/foreign.h"
 #include "sync/plain/notify.h"

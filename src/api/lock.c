@@ -10,7 +10,9 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/lock/caller.h"
+#include "drive/lock/extend.h"
+#include "drive/lock/release.h"
+#include "drive/many/multi_call.h"
 #include "drive/client/loop.h"
 #include "sync/lock/lock.h"
 
@@ -240,7 +242,7 @@ static int lock_acquire(lk_lock *lock, const char *operation, int64_t wait_ms,
 			.grant_out = own.fence_out ? &grant : NULL,
 		};
 		rc = call.multi ? lk__multi_acquire(call.multi, &want, error)
-				: lk__caller_acquire(call.entry, call.thread, &want, error);
+				: lk__acquire_run(call.entry, call.thread, &want, error);
 		if (rc == 0 && own.fence_out)
 			*own.fence_out = grant.fence;
 	}
@@ -288,7 +290,7 @@ int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_error *
 	if (rc)
 		return rc;
 	rc = call.multi ? lk__multi_release(call.multi, &call.owner, own.keep_ms, error)
-			: lk__caller_release(call.entry, call.thread, &call.owner, own.keep_ms,
+			: lk__release_run(call.entry, call.thread, &call.owner, own.keep_ms,
 					     own.no_wait != 0, error);
 	lk__lock_leave(&call);
 	return rc;
@@ -304,7 +306,7 @@ int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const char *owner, lk_error 
 	if (rc)
 		return rc;
 	rc = call.multi ? lk__multi_extend(call.multi, &call.owner, lease_ms, error)
-			: lk__caller_extend(call.entry, call.thread, &call.owner, lease_ms, error);
+			: lk__extend_run(call.entry, call.thread, &call.owner, lease_ms, error);
 	lk__lock_leave(&call);
 	return rc;
 }

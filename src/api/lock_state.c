@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/lock/caller.h"
+#include "drive/lock/ask.h"
 #include "drive/many/red.h"
 #include "resp/number.h"
 #include "sync/answer.h"
@@ -146,7 +146,7 @@ static int lock_query(struct lk__call *call, struct lk__request *request, const 
 		      const char *field, int64_t *answer_out, lk_error *error)
 {
 	int64_t limit_ms = call->entry->client->config->command_timeout_ms;
-	int rc = lk__caller_ask(call->entry, call->thread, lk__question(request), operation,
+	int rc = lk__ask_entry(call->entry, call->thread, lk__question(request), operation,
 				lk__after_ms(lk__now_ns(), limit_ms), error);
 	if (rc == LK__WAIT_READY) {
 		const redisReply *reply = request->reply;
@@ -305,7 +305,7 @@ static int lock_command(struct lk__call *call, struct lk__request *request, cons
 			lk_error *error)
 {
 	int64_t limit_ms = call->entry->client->config->command_timeout_ms;
-	return lk__caller_ask(call->entry, call->thread, request, operation,
+	return lk__ask_entry(call->entry, call->thread, request, operation,
 			      lk__after_ms(lk__now_ns(), limit_ms), error);
 }
 

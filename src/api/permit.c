@@ -4,7 +4,8 @@
 #include "api/permit_semaphore.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/count/giving.h"
+#include "drive/count/counting.h"
+#include "drive/lock/release.h"
 
 /* ---- taking ---- */
 
@@ -94,34 +95,18 @@ int lk_permit_semaphore_try(lk_permit_semaphore *semaphore, int64_t count, lk_pe
 
 /* ---- giving back ---- */
 
-/* Waits for one answer after the other. */
-static int giving_wait(struct lk__counter_call *call, struct lk__giving *giving)
-{
-	const struct lk__entry *queue = call->counter->entry;
-	int64_t until_ns = lk__counter_until_ns(queue);
-	struct lk__request *request;
-	int rc = lk__giving_begin(giving, &request, call->error);
-	while (rc == 1) {
-		struct lk__request *answer = request;
-		rc = lk__caller_ask(call->counter->entry, call->thread, request, call->operation,
-				    until_ns, call->error);
-		if (rc < 0)
-			answer = NULL; /* it is gone */
-		rc = lk__giving_next(giving, rc < 0 ? rc : 0, answer, &request, call->error);
-		lk__request_free(answer);
-	}
-	return lk__giving_end(giving, rc, call->error);
-}
-
 /* One of ours goes the way of every lock. */
 static int giving_run(struct lk__counter_call *call, struct lk__giving *giving)
 {
 	struct lk__owner owner = {.name = giving->part[0].permit.id,
 				  .name_size = LK_PERMIT_ID_SIZE - 1};
+	struct lk__counting counting;
 	if (giving->count == 1 && giving->part[0].entry)
-		return lk__caller_release(giving->part[0].entry, call->thread, &owner, 0, false,
-					  call->error);
-	return giving_wait(call, giving);
+		return lk__release_run(giving->part[0].entry, call->thread, &owner, 0, false,
+				       call->error);
+	lk__counting_give(&counting, call->counter, call->thread, giving, call->operation,
+			  call->error);
+	return lk__op_run(&counting.op);
 }
 
 int lk__permits_check_ids(const char *operation, const lk_permit *permits, int64_t count,

@@ -8,7 +8,9 @@
 #include "api/check.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "drive/count/counting.h"
 #include "resp/number.h"
+#include "drive/lock/ask.h"
 #include "sync/permits/permits.h"
 #include "sync/script.h"
 
@@ -227,8 +229,7 @@ int lk_permit_semaphore_update_lease(lk_permit_semaphore *semaphore, const char 
 {
 	const char *operation = "lk_permit_semaphore_update_lease";
 	struct lk__counter_call call;
-	struct lk__permit_lease lease;
-	int64_t answer = 0;
+	struct lk__counting counting;
 	int rc = lk__permit_check_id(operation, id, error);
 	if (rc == 0)
 		rc = lk__check_range(operation, "lease_ms", lease_ms, LK_LEASE_MIN_MS,
@@ -237,14 +238,8 @@ int lk_permit_semaphore_update_lease(lk_permit_semaphore *semaphore, const char 
 		rc = lk__permit_enter(&call, semaphore, operation, error);
 	if (rc < 0)
 		return rc;
-	const struct lk__entry *queue = call.counter->entry;
-	rc = lk__permit_lease_begin(&lease, queue, id, lease_ms, operation, error);
-	if (rc < 0)
-		return lk__counter_leave(&call, rc);
-	struct lk__change change = lk__permit_lease_change(&lease);
-	rc = lk__counter_change(&call, &change, &answer);
-	rc = lk__permit_lease_end(&lease, queue, rc, answer, operation, error);
-	return lk__counter_leave(&call, rc);
+	lk__counting_lease(&counting, call.counter, call.thread, id, lease_ms, operation, error);
+	return lk__counter_leave(&call, lk__op_run(&counting.op));
 }
 
 int lk_permit_semaphore_delete(lk_permit_semaphore *semaphore, lk_error *error)

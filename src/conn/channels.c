@@ -314,23 +314,6 @@ static int channel_awaited(const struct lk__conn *conn, const struct lk__channel
 	return conn->last_error.code ? conn->last_error.code : LK_EUNREACHABLE;
 }
 
-int lk__channel_await(struct lk__conn *conn, struct lk__listening *listening,
-		      struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel,
-		      lk_error *error)
-{
-	struct lk__heard heard;
-	pthread_mutex_lock(&conn->mutex);
-	listening->listener = thread;
-	channel_mark(conn, listening, &heard);
-	pthread_mutex_unlock(&conn->mutex);
-	int rc = lk__conn_wait_locked(conn, thread, heard_on_or_failed, &heard, until_ns, cancel);
-	listening->listener = NULL;
-	if (rc == LK__WAIT_READY)
-		rc = channel_awaited(conn, listening->channel, error);
-	pthread_mutex_unlock(&conn->mutex);
-	return rc;
-}
-
 static bool heard_something(const void *subject)
 {
 	const struct lk__heard *heard = subject;
@@ -354,33 +337,35 @@ static void heard_payload(struct lk__heard *heard)
 	channel_mark(heard->conn, listening, heard);
 }
 
-int lk__channel_hear(struct lk__conn *conn, struct lk__heard *heard, struct lk__thread *thread,
-		     int64_t until_ns, lk_cancel *cancel)
+static bool heard_what(const struct lk__heard *heard, bool subscribes)
+{
+	return subscribes ? heard_on_or_failed(heard) : heard_something(heard);
+}
+
+bool lk__channel_stand_by(struct lk__conn *conn, const struct lk__heard *heard, bool subscribes,
+			  struct lk__standby *standby, struct lk__thread *thread)
 {
 	/* `listening` is const for the waiting, not for us: it is ours. */
 	struct lk__listening *listening = (struct lk__listening *)heard->listening;
 	pthread_mutex_lock(&conn->mutex);
 	listening->listener = thread;
-	pthread_mutex_unlock(&conn->mutex);
-	int rc = lk__conn_wait_locked(conn, thread, heard_something, heard, until_ns, cancel);
-	listening->listener = NULL;
-	heard_payload(heard);
-	pthread_mutex_unlock(&conn->mutex);
-	return rc;
-}
-
-void lk__channel_stand_by(struct lk__conn *conn, struct lk__listening *listening,
-			  struct lk__standby *standby, struct lk__thread *thread)
-{
-	pthread_mutex_lock(&conn->mutex);
-	listening->listener = thread;
 	lk__standby_list(conn, standby, thread);
+	bool ready = conn->state == LK__CONN_CLOSED || heard_what(heard, subscribes);
 	pthread_mutex_unlock(&conn->mutex);
+	return ready;
 }
 
-void lk__channel_stand_down(struct lk__conn *conn, struct lk__listening *listening,
+void lk__channel_sleep(struct lk__conn *conn, const struct lk__heard *heard, bool subscribes,
+		       struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel)
+{
+	lk__conn_wait(conn, thread, subscribes ? heard_on_or_failed : heard_something, heard,
+		      until_ns, cancel);
+}
+
+void lk__channel_stand_down(struct lk__conn *conn, const struct lk__heard *heard,
 			    struct lk__standby *standby)
 {
+	struct lk__listening *listening = (struct lk__listening *)heard->listening;
 	pthread_mutex_lock(&conn->mutex);
 	listening->listener = NULL;
 	lk__standby_unlist(conn, standby);
@@ -410,6 +395,21 @@ int lk__channel_hear_look(struct lk__conn *conn, struct lk__heard *heard)
 		heard_payload(heard);
 	}
 	pthread_mutex_unlock(&conn->mutex);
+	return rc;
+}
+
+int lk__channel_await(struct lk__conn *conn, struct lk__listening *listening,
+		      struct lk__thread *thread, int64_t until_ns, lk_error *error)
+{
+	struct lk__standby standby;
+	struct lk__heard heard;
+	int rc;
+	lk__channel_mark(conn, listening, &heard);
+	lk__channel_stand_by(conn, &heard, true, &standby, thread);
+	while ((rc = lk__channel_await_look(conn, &heard, error)) == LK__WAIT_TIME_UP &&
+	       lk__now_ns() < until_ns)
+		lk__channel_sleep(conn, &heard, true, thread, until_ns, NULL);
+	lk__channel_stand_down(conn, &heard, &standby);
 	return rc;
 }
 

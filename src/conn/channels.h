@@ -100,25 +100,27 @@ bool lk__channel_listens(struct lk__conn *conn, struct lk__listening *listening)
 void lk__channel_expect_echo(struct lk__conn *conn, struct lk__listening *listening);
 void lk__channel_drop_echo(struct lk__conn *conn, struct lk__listening *listening);
 
-/* Waits until subscribed; LK__WAIT_… or a code. */
-int lk__channel_await(struct lk__conn *conn, struct lk__listening *listening,
-		      struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel,
-		      lk_error *error);
-
-/* Waits for a message, or for a subscription that was made or lost since the mark; LK__WAIT_…. */
-int lk__channel_hear(struct lk__conn *conn, struct lk__heard *heard, struct lk__thread *thread,
-		     int64_t until_ns, lk_cancel *cancel);
-
 /*
- * Both without sleeping: stand by, then look until the answer is not LK__WAIT_TIME_UP, then stand
- * down. Each look is at what has happened since the mark.
+ * Waits for a message, or for a subscription that was made or lost, since the mark; or, if
+ * `subscribes`, for the subscription itself. Stand by: true when that has come already. Look:
+ * LK__WAIT_TIME_UP while it may still come, LK__WAIT_READY, or a code; after a message the mark is
+ * behind it. The thread is woken to look. Each stand by has its stand down.
  */
-void lk__channel_stand_by(struct lk__conn *conn, struct lk__listening *listening,
+bool lk__channel_stand_by(struct lk__conn *conn, const struct lk__heard *heard, bool subscribes,
 			  struct lk__standby *standby, struct lk__thread *thread);
-void lk__channel_stand_down(struct lk__conn *conn, struct lk__listening *listening,
+void lk__channel_stand_down(struct lk__conn *conn, const struct lk__heard *heard,
 			    struct lk__standby *standby);
 int lk__channel_await_look(struct lk__conn *conn, const struct lk__heard *heard, lk_error *error);
 int lk__channel_hear_look(struct lk__conn *conn, struct lk__heard *heard);
+
+/* In between, in the calling thread: reads the connection if nobody else does, until there is
+ * something to look at. */
+void lk__channel_sleep(struct lk__conn *conn, const struct lk__heard *heard, bool subscribes,
+		       struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel);
+
+/* All of that for a subscription: what the last look has returned. */
+int lk__channel_await(struct lk__conn *conn, struct lk__listening *listening,
+		      struct lk__thread *thread, int64_t until_ns, lk_error *error);
 
 /* Lets those who listen on such channels try again, as after a new subscription. */
 void lk__channels_wake(struct lk__conn *conn, lk__channel_test *test, const void *context);

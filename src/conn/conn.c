@@ -516,63 +516,9 @@ void lk__conn_close(struct lk__conn *conn)
 	lk__connector_stop(connector);
 }
 
-int lk__conn_wait_locked(struct lk__conn *conn, struct lk__thread *thread,
-			 bool (*ready)(const void *subject), const void *subject, int64_t until_ns,
-			 lk_cancel *cancel)
-{
-	for (;;) {
-		int rc = lk__conn_wait(conn, thread, ready, subject, until_ns, cancel);
-		pthread_mutex_lock(&conn->mutex);
-		if (rc != LK__WAIT_READY || ready(subject))
-			return rc;
-		pthread_mutex_unlock(&conn->mutex);
-	}
-}
-
-struct ready_subject {
-	const struct lk__conn *conn;
-	uint64_t failure_count;
-	bool once;
-};
-
 bool lk__conn_has_come(const struct lk__conn *conn, uint64_t failure_count, bool once)
 {
 	bool failed = conn->failure_count != failure_count;
 	return conn->state == LK__CONN_UP || conn->state == LK__CONN_DOWN ||
 	       (failed && (once || !atomic_load(&conn->node->was_up)));
-}
-
-static bool conn_is_ready(const void *subject)
-{
-	const struct ready_subject *ready = subject;
-	return lk__conn_has_come(ready->conn, ready->failure_count, ready->once);
-}
-
-int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, int64_t until_ns,
-		   lk_cancel *cancel, lk_error *error)
-{
-	struct lk__deferred after = {.wake_count = 0};
-	struct ready_subject subject = {.conn = conn, .once = once};
-	if (conn->state == LK__CONN_UP)
-		return LK__WAIT_READY;
-	pthread_mutex_lock(&conn->mutex);
-	if (conn->state == LK__CONN_UP) {
-		pthread_mutex_unlock(&conn->mutex);
-		return LK__WAIT_READY;
-	}
-	conn->wanted++;
-	subject.failure_count = conn->failure_count;
-	if (conn->state == LK__CONN_DOWN)
-		lk__conn_start(conn, &after);
-	lk__conn_unlock(conn, &after);
-	int rc = lk__conn_wait_locked(conn, thread, conn_is_ready, &subject, until_ns, cancel);
-	conn->wanted--;
-	if (rc == LK__WAIT_READY && conn->state != LK__CONN_UP)
-		rc = conn->last_error.code ? conn->last_error.code : LK_EUNREACHABLE;
-	bool why = rc < 0 ? rc != LK_ECANCELLED && rc != LK_ECLOSED
-			  : rc == LK__WAIT_TIME_UP && conn->last_error.code;
-	if (error && why)
-		*error = conn->last_error;
-	pthread_mutex_unlock(&conn->mutex);
-	return rc;
 }

@@ -102,7 +102,7 @@ struct lk__conn {
 	_Atomic unsigned finishing;   /* threads that call it now, or keep it pinned */
 	bool closing;                 /* no new tries, please: the client is being closed */
 	struct lk__wait *waits;
-	struct lk__standby *standbys; /* asynchronous calls; never leaders */
+	struct lk__standby *standbys; /* operations that wait for it, and do not lead it */
 	struct lk__thread *leader;
 	struct lk__wait *next_leader; /* woken to lead, and has not run yet */
 	int64_t appointed_ns;         /* when it was */
@@ -140,8 +140,7 @@ struct lk__conn {
 	char chunk[LK__CHUNK_SIZE];
 };
 
-/* A wait of one who does not sleep: an asynchronous call, woken when the connection comes up or
- * fails to. */
+/* A wait without leading: woken when the connection comes up or fails to. */
 struct lk__standby {
 	struct lk__standby *prev, *next;
 	struct lk__thread *thread;
@@ -221,12 +220,6 @@ int lk__conn_wait(struct lk__conn *conn, struct lk__thread *thread,
 		  bool (*ready)(const void *subject), const void *subject, int64_t until_ns,
 		  lk_cancel *cancel);
 
-/* The same, and returns with the mutex, while it still is ready: a connection may be lost again
- * before the thread that was woken by it has looked. */
-int lk__conn_wait_locked(struct lk__conn *conn, struct lk__thread *thread,
-			 bool (*ready)(const void *subject), const void *subject, int64_t until_ns,
-			 lk_cancel *cancel);
-
 /* Waits until the request is done. */
 int lk__conn_await(struct lk__request *request, struct lk__thread *thread, int64_t until_ns,
 		   lk_cancel *cancel);
@@ -255,22 +248,20 @@ bool lk__conn_withdraw(struct lk__request *request);
 bool lk__conn_take_over(struct lk__request *request, struct lk__thread *thread);
 
 /*
- * Waits until the connection is up. LK__WAIT_READY, or LK__WAIT_TIME_UP, LK_ECANCELLED, LK_ECLOSED,
- * or the code with which connecting failed. `once`: one failed attempt ends the wait, also where
- * the connection has been up before. Fills `error` except for cancel, and for time that is up where
- * nothing has failed.
- */
-int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, int64_t until_ns,
-		   lk_cancel *cancel, lk_error *error);
-
-/*
- * The same without sleeping. Begin: true when it is up. Look: what lk__conn_ready() returns, but
- * LK__WAIT_TIME_UP while it may still come. Each begin that was false has its end.
+ * Waits until the connection is up. Begin: true when it is; `once`: one failed attempt ends the
+ * wait, also where the connection has been up before. Look: LK__WAIT_READY, LK__WAIT_TIME_UP while
+ * it may still come, LK_ECLOSED, or the code with which connecting failed; what has failed is
+ * written to `error`, which may be NULL. The thread is woken to look. Each begin that was false has
+ * its end.
  */
 bool lk__conn_ready_begin(struct lk__conn *conn, struct lk__standby *standby,
 			  struct lk__thread *thread, bool once);
 int lk__conn_ready_look(struct lk__conn *conn, const struct lk__standby *standby, lk_error *error);
 void lk__conn_ready_end(struct lk__conn *conn, struct lk__standby *standby);
+
+/* The whole of it, in the calling thread: what the last look has returned. */
+int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, int64_t until_ns,
+		   lk_error *error);
 
 /* Whether a connection that could not be had for the reason `code` may be had later, though nothing
  * here is changed: not with a password that stays, a certificate, or without descriptors. */
@@ -312,8 +303,7 @@ void lk__conn_watch(struct lk__conn *conn, int set_fd);
  */
 int64_t lk__conn_arm(struct lk__conn *conn, int set_fd);
 
-/* Queues a request that nobody awaits; it leaves with lk__conn_send_queued(), or before. */
-void lk__conn_queue(struct lk__conn *conn, struct lk__request *request);
+/* What was submitted for a thread that does not lead leaves now, if it has not before. */
 void lk__conn_send_queued(struct lk__conn *conn);
 
 /* The socket and what to wait for, for poll() alone: a hint that is out of date when the connection

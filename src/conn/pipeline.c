@@ -246,14 +246,6 @@ bool lk__conn_offer(struct lk__conn *conn, struct lk__request *request)
 	return open;
 }
 
-void lk__conn_queue(struct lk__conn *conn, struct lk__request *request)
-{
-	struct lk__deferred after = {.wake_count = 0};
-	pthread_mutex_lock(&conn->mutex);
-	lk__conn_accept(conn, request, &after);
-	lk__conn_unlock_held(conn, &after);
-}
-
 void lk__conn_settle(struct lk__conn *conn)
 {
 	struct lk__deferred after = {.wake_count = 0};

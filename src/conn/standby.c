@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A connection and those who do not sleep: asynchronous calls that wait for it, and the loop that
- * reads and writes for them.
+ * A connection and those who do not lead it: operations that wait for it to come up, or for what it
+ * brings, and the loop that reads and writes for them.
  */
 #include <poll.h>
 #include <utlist.h>
@@ -37,6 +37,8 @@ bool lk__conn_ready_begin(struct lk__conn *conn, struct lk__standby *standby,
 			  struct lk__thread *thread, bool once)
 {
 	struct lk__deferred after = {.wake_count = 0};
+	if (conn->state == LK__CONN_UP)
+		return true;
 	pthread_mutex_lock(&conn->mutex);
 	bool up = conn->state == LK__CONN_UP;
 	if (!up) {
@@ -61,7 +63,7 @@ int lk__conn_ready_look(struct lk__conn *conn, const struct lk__standby *standby
 	} else {
 		if (lk__conn_has_come(conn, standby->failure_count, standby->once))
 			rc = conn->last_error.code ? conn->last_error.code : LK_EUNREACHABLE;
-		if (conn->last_error.code)
+		if (conn->last_error.code && error)
 			*error = conn->last_error;
 	}
 	pthread_mutex_unlock(&conn->mutex);
@@ -74,6 +76,20 @@ void lk__conn_ready_end(struct lk__conn *conn, struct lk__standby *standby)
 	lk__standby_unlist(conn, standby);
 	conn->wanted--;
 	pthread_mutex_unlock(&conn->mutex);
+}
+
+int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, int64_t until_ns,
+		   lk_error *error)
+{
+	struct lk__standby standby;
+	int rc;
+	if (lk__conn_ready_begin(conn, &standby, thread, once))
+		return LK__WAIT_READY;
+	while ((rc = lk__conn_ready_look(conn, &standby, error)) == LK__WAIT_TIME_UP &&
+	       lk__now_ns() < until_ns)
+		lk__park_wait(&thread->park, until_ns);
+	lk__conn_ready_end(conn, &standby);
+	return rc;
 }
 
 void lk__conn_send_queued(struct lk__conn *conn)

@@ -11,6 +11,22 @@
 
 static enum lk__conn_state found[3]; /* by who is woken, each time; then it is down */
 static size_t wakes;
+static struct lk__conn *waited_for;
+static struct lk__thread waiter;
+
+static void wakes_up(struct lk__conn *conn)
+{
+	conn->state = wakes < sizeof(found) / sizeof(found[0]) ? found[wakes] : LK__CONN_DOWN;
+	wakes++;
+}
+
+void __wrap_lk__park_wait(struct lk__park *park, int64_t deadline_ns);
+
+void __wrap_lk__park_wait(struct lk__park *park, int64_t deadline_ns)
+{
+	(void)park, (void)deadline_ns;
+	wakes_up(waited_for);
+}
 
 int __wrap_lk__conn_wait(struct lk__conn *conn, struct lk__thread *thread,
 			 bool (*ready)(const void *subject), const void *subject, int64_t until_ns,
@@ -21,8 +37,7 @@ int __wrap_lk__conn_wait(struct lk__conn *conn, struct lk__thread *thread,
 			 lk_cancel *cancel)
 {
 	(void)thread, (void)ready, (void)subject, (void)until_ns, (void)cancel;
-	conn->state = wakes < sizeof(found) / sizeof(found[0]) ? found[wakes] : LK__CONN_DOWN;
-	wakes++;
+	wakes_up(conn);
 	return LK__WAIT_READY;
 }
 
@@ -40,6 +55,7 @@ static void begin(struct lk__conn *conn, struct lk__node *node)
 	memset(node, 0, sizeof(*node));
 	memset(conn, 0, sizeof(*conn));
 	atomic_store(&node->was_up, true);
+	waited_for = conn;
 	conn->node = node;
 	conn->state = LK__CONN_CONNECTING;
 	conn->last_error.code = LK_EUNREACHABLE;
@@ -54,7 +70,7 @@ static void test_a_connection_lost_again_is_waited_for(void **state)
 	(void)state;
 	begin(&conn, &node);
 	finds(LK__CONN_CONNECTING, LK__CONN_CONNECTING, LK__CONN_UP);
-	assert_int_equal(lk__conn_ready(&conn, NULL, false, lk__now_ns() + LIMIT_NS, NULL, &error),
+	assert_int_equal(lk__conn_ready(&conn, &waiter, false, lk__now_ns() + LIMIT_NS, &error),
 			 LK__WAIT_READY);
 	assert_int_equal(wakes, 3);
 	assert_int_equal(conn.wanted, 0);
@@ -69,7 +85,7 @@ static void test_a_connection_given_up_is_not(void **state)
 	(void)state;
 	begin(&conn, &node);
 	finds(LK__CONN_CONNECTING, LK__CONN_DOWN, LK__CONN_UP);
-	assert_int_equal(lk__conn_ready(&conn, NULL, false, lk__now_ns() + LIMIT_NS, NULL, &error),
+	assert_int_equal(lk__conn_ready(&conn, &waiter, false, lk__now_ns() + LIMIT_NS, &error),
 			 LK_EUNREACHABLE);
 	assert_int_equal(wakes, 2);
 	pthread_mutex_destroy(&conn.mutex);
@@ -86,7 +102,7 @@ static void test_a_subscription_lost_again_is_waited_for(void **state)
 	begin(&conn, &node);
 	finds(LK__CONN_CONNECTING, LK__CONN_UP, LK__CONN_DOWN);
 	assert_int_equal(
-		lk__channel_await(&conn, &listening, NULL, lk__now_ns() + LIMIT_NS, NULL, &error),
+		lk__channel_await(&conn, &listening, &waiter, lk__now_ns() + LIMIT_NS, &error),
 		LK__WAIT_READY);
 	assert_int_equal(wakes, 2);
 	pthread_mutex_destroy(&conn.mutex);

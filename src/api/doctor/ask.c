@@ -12,7 +12,7 @@
 #include "conn/classify.h"
 #include "conn/handshake.h"
 #include "conn/request.h"
-#include "drive/lock/caller.h"
+#include "drive/lock/ask.h"
 
 #define TRIPS 5         /* that are measured */
 #define SETTINGS_MAX 16 /* that are asked for */
@@ -106,7 +106,7 @@ int lk__facts_connect(const struct lk__asked *asked, lk_error *error)
 {
 	lk_client *client = asked->client;
 	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->connect_timeout_ms);
-	int rc = lk__conn_ready(conn_of(asked), asked->thread, true, until_ns, NULL, error);
+	int rc = lk__conn_ready(conn_of(asked), asked->thread, true, until_ns, error);
 	if (rc == LK__WAIT_TIME_UP)
 		return lk__fail(error, LK_EUNREACHABLE,
 				"%s: no connection within the connect limit of %lld ms",

@@ -11,7 +11,7 @@
 #include "conf/config.h"
 #include "conn/channels.h"
 #include "conn/request.h"
-#include "drive/lock/caller.h"
+#include "drive/lock/ask.h"
 #include "sync/lock/lock.h"
 
 /* ---- a cluster ---- */
@@ -80,7 +80,7 @@ int lk__facts_ask_messages(struct lk__facts *facts, const struct lk__asked *aske
 	}
 	int64_t until_ns = lk__after_ms(lk__now_ns(),
 					config->connect_timeout_ms + config->command_timeout_ms);
-	int rc = lk__channel_await(conn, listening, asked->thread, until_ns, NULL, &why);
+	int rc = lk__channel_await(conn, listening, asked->thread, until_ns, &why);
 	if (rc != LK__WAIT_READY)
 		note_refusal(facts, rc, &why, channel, size);
 	lk__channel_close(conn, listening);

@@ -17,7 +17,7 @@
 #include "conf/config.h"
 #include "conn/classify.h"
 #include "conn/request.h"
-#include "drive/lock/caller.h"
+#include "drive/lock/ask.h"
 #include "sync/recipe.h"
 
 #define WORDS 5 /* of one command, at most */

@@ -8,7 +8,7 @@
 
 #include "api/doctor/findings.h"
 #include "base/fail.h"
-#include "drive/lock/caller.h"
+#include "drive/lock/ask.h"
 
 struct lk__stand_in {
 	const char *hello;  /* its "server" in HELLO */

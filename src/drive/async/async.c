@@ -117,15 +117,11 @@ static int async_prepare(struct lk__async *async, struct lk__completion *complet
 	async->completion = completion;
 	async->want = *want;
 	async->multi = NULL;
-	async->call = NULL;
-	async->connecting = NULL;
-	async->asked = NULL;
 	if (want->way == LK__ASYNC_ACQUIRE) {
 		async->want.acquire.owner = completion->owner;
 		async->want.acquire.stop = &async->cancelled;
 		async->want.acquire.grant_out = &async->grant;
 	}
-	atomic_store(&async->answer, NULL);
 	atomic_store(&async->cancelled, false);
 	return want->multi ? lk__async_multi_new(async) : permits_prepare(completion, entry, want);
 }
@@ -198,7 +194,8 @@ static void asyncs_deliver(lk_client *client)
 	asyncs->over_count = 0;
 }
 
-void lk__async_complete(struct lk__async *async, int rc)
+/* It is over, with 0 or a code. */
+static void async_complete(struct lk__async *async, int rc)
 {
 	struct lk__asyncs *asyncs = &async->client->asyncs;
 	struct lk__completion *completion = async->completion;
@@ -218,29 +215,129 @@ void lk__async_complete(struct lk__async *async, int rc)
 		asyncs_deliver(async->client);
 }
 
-void lk__async_wait(struct lk__async *async, int64_t until_ns)
+/* ---- what it does, and waits for ---- */
+
+/* Its operation, and what it is about. */
+static void async_init(struct lk__async *async)
+{
+	const struct lk__async_want *want = &async->want;
+	struct lk__completion *completion = async->completion;
+	struct lk__thread *thread = &async->thread;
+	lk_error *error = &completion->value.error;
+	if (async->multi) {
+		async->op = lk__async_multi_op(async);
+		return;
+	}
+	switch (want->way) {
+	case LK__ASYNC_ACQUIRE:
+		lk__acquire_init(&async->acquire, completion->entry, thread, &want->acquire, error);
+		async->op = &async->acquire.op;
+		return;
+	case LK__ASYNC_RELEASE:
+		atomic_fetch_add(&async->client->releasing, 1); /* close waits for it */
+		lk__release_init(&async->releasing, completion->entry, thread, &completion->owner,
+				 want->keep_ms, false, error);
+		async->op = &async->releasing.op;
+		return;
+	case LK__ASYNC_EXTEND:
+		lk__extend_init(&async->extending, completion->entry, thread, &completion->owner,
+				want->lease_ms, error);
+		async->op = &async->extending.op;
+		return;
+	case LK__ASYNC_CHANGE:
+		lk__counting_change(&async->counting, want->counter, thread, &want->change,
+				    want->operation, error);
+		break;
+	case LK__ASYNC_LEASE:
+		lk__counting_lease(&async->counting, want->counter, thread, want->permit.id,
+				   want->permit.lease_ms, want->operation, error);
+		break;
+	case LK__ASYNC_COUNT:
+		lk__counting_look(&async->counting, want->counter, thread, want->operation, error);
+		break;
+	case LK__ASYNC_GIVE:
+		lk__counting_give(&async->counting, want->counter, thread, want->giving,
+				  want->operation, error);
+		break;
+	}
+	async->op = &async->counting.op;
+}
+
+/* What the caller of a semaphore or a latch is told of the count. */
+static int count_end(struct lk__async *async, int rc)
+{
+	const struct lk__entry *entry = async->want.counter->entry;
+	lk_completion *value = &async->completion->value;
+	bool latch = entry->target.recipe->flags & LK__FOR_ALL;
+	value->answer = async->counting.answer;
+	if (latch && value->answer < 0)
+		value->answer = 0;
+	if (value->operation != LK_OP_AWAIT)
+		return rc;
+	if (rc == 0 && value->answer > 0)
+		rc = LK_ETIMEDOUT;
+	return lk__counter_waited(entry, 0, rc, &value->error);
+}
+
+/* Its operation has ended with `rc`: what its caller is told. */
+static int async_end(struct lk__async *async, int rc)
+{
+	switch (async->want.way) {
+	case LK__ASYNC_ACQUIRE:
+		if (!async->multi)
+			return lk__async_acquire_end(async, rc);
+		if (rc == 0)
+			lk__async_multi_granted(async->completion);
+		return rc;
+	case LK__ASYNC_RELEASE:
+		if (!async->multi)
+			atomic_fetch_sub(&async->client->releasing, 1);
+		return rc;
+	case LK__ASYNC_CHANGE:
+		if (rc == 0)
+			async->completion->value.answer = async->counting.answer;
+		return rc;
+	case LK__ASYNC_COUNT:
+		return count_end(async, rc);
+	default:
+		return rc;
+	}
+}
+
+/* The operation that waits: this one, or a part of it. */
+static struct lk__op *async_waits(const struct lk__async *async)
+{
+	struct lk__op *op = async->op;
+	while (op->waits == LK__OP_OTHER)
+		op = op->other;
+	return op;
+}
+
+/* It waits for others no longer than the close of its client; and not at all if no loop resumes it
+ * later. */
+static void async_bound(struct lk__async *async)
+{
+	struct lk__op *op = async_waits(async);
+	if (op->waits == LK__OP_TIME)
+		return; /* its step looks at the client */
+	op->until_ns = lk__earlier(op->until_ns, lk__client_until_ns(async->client));
+	if (async->multi)
+		op->until_ns = lk__async_multi_until_ns(async->multi, op->until_ns);
+	if (async->client->asyncs.ended)
+		op->until_ns = 0;
+}
+
+/* Until it is woken, or its time has come. */
+static void async_wait(struct lk__async *async)
 {
 	struct lk__heap *timers = &async->client->asyncs.timers;
 	assert(atomic_load(&async->state) == ASYNC_WAITING);
+	async_bound(async);
+	int64_t until_ns = async_waits(async)->until_ns;
 	if (until_ns == LK__NEVER)
 		lk__heap_remove(timers, &async->timer);
 	else
 		lk__heap_put(timers, &async->timer, until_ns); /* it has room: async_begin() */
-}
-
-int64_t lk__async_until_ns(const struct lk__async *async, int64_t until_ns)
-{
-	until_ns = lk__earlier(until_ns, lk__client_until_ns(async->client));
-	return async->multi ? lk__async_multi_until_ns(async->multi, until_ns) : until_ns;
-}
-
-bool lk__async_is_over(struct lk__async *async, int64_t until_ns)
-{
-	until_ns = lk__async_until_ns(async, until_ns);
-	if (async->client->asyncs.ended || lk__now_ns() >= until_ns)
-		return true;
-	lk__async_wait(async, until_ns);
-	return false;
 }
 
 /* ---- the loop's turn ---- */
@@ -254,7 +351,7 @@ static bool async_begin(struct lk__async *async)
 	if (lk__heap_reserve(&asyncs->timers, atomic_load(&asyncs->count)) == 0)
 		return true;
 	lk__fail(&async->completion->value.error, LK_ENOMEM, "out of memory");
-	lk__async_complete(async, LK_ENOMEM);
+	async_complete(async, LK_ENOMEM);
 	return false;
 }
 
@@ -264,24 +361,15 @@ static void async_resume(struct lk__async *async)
 	bool starts = state == ASYNC_STARTED;
 	if (state == ASYNC_FREE || (starts && !async_begin(async)))
 		return;
-	if (async->multi) {
-		lk__async_multi(async, starts);
-		return;
-	}
-	const struct lk__policy *policy = async->completion->entry->policy;
-	switch (async->want.way) {
-	case LK__ASYNC_ACQUIRE:
-		lk__async_acquire(async, starts);
-		break;
-	case LK__ASYNC_RELEASE:
-		policy->release_async(async, starts);
-		break;
-	case LK__ASYNC_EXTEND:
-		policy->extend_async(async, starts);
-		break;
-	default:
-		lk__async_count(async, starts);
-	}
+	if (starts)
+		async_init(async);
+	else
+		async_bound(async); /* the close may have begun */
+	int rc = async->op->step(async->op);
+	if (rc == LK__OP_WAITS)
+		async_wait(async);
+	else
+		async_complete(async, async_end(async, rc));
 }
 
 /* True when there was anything. Those that are resumed make others ready. */

@@ -14,8 +14,8 @@
 #ifndef LK__DRIVE_ASYNC_ASYNC_H
 #define LK__DRIVE_ASYNC_ASYNC_H
 
+#include "drive/count/counting.h"
 #include "drive/many/multi.h"
-#include "drive/count/giving.h"
 #include "drive/notices/queue.h"
 
 /* How a request is driven. */

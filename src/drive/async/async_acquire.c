@@ -1,66 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* Acquires that the loop resumes. */
+/* What was granted to an asynchronous acquire, when it ends, and when its completion is taken. */
 #include <assert.h>
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
 #include "drive/async/async_call.h"
-
-/* 1: it has the lock; 0: it waits; or a code. */
-static int acquire_look(struct lk__async *async, struct lk__entry *entry, lk_error *error)
-{
-	struct lk__caller *caller = &async->caller;
-	assert(!async->heads || lk__entry_head(entry) == caller);
-	for (;;) {
-		int64_t until_ns;
-		int rc = 0;
-		if (lk__entry_head(entry) == caller) {
-			if (!async->heads)
-				lk__head_begin(&async->head, entry, caller, error);
-			rc = lk__head_resume(&async->head);
-			async->heads = rc == 0;
-			if (async->heads) {
-				lk__async_wait(async, async->head.until_ns);
-				return 0;
-			}
-			lk__head_end(&async->head);
-		}
-		if (rc >= 0)
-			rc = lk__caller_look(entry, caller, &until_ns, error);
-		if (rc)
-			return rc;
-		if (lk__entry_head(entry) == caller)
-			continue;
-		lk__async_wait(async, until_ns);
-		return 0;
-	}
-}
-
-int lk__async_stand(struct lk__async *async, struct lk__entry *entry, const struct lk__want *want,
-		    bool starts)
-{
-	lk_error *error = &async->completion->value.error;
-	int rc = 0;
-	if (starts) {
-		async->heads = false;
-		rc = lk__caller_begin(entry, &async->thread, want, &async->caller, error);
-		if (rc)
-			return rc;
-	} else {
-		pthread_mutex_lock(&entry->mutex);
-	}
-	rc = acquire_look(async, entry, error);
-	if (rc)
-		lk__caller_end(entry, want, &async->caller, rc);
-	return rc;
-}
+#include "sync/permits/permits.h"
 
 static void acquire_note(struct lk__async *async)
 {
 	struct lk__completion *completion = async->completion;
 	struct lk__entry *entry = completion->entry;
 	lk_completion *value = &completion->value;
+	pthread_mutex_lock(&entry->mutex);
 	const struct lk__hold *hold = lk__entry_hold_of(entry, &completion->owner);
 	bool holds = hold && hold->number == async->grant.number; /* else it has released it */
 	assert(async->grant.number != 0);
@@ -69,6 +22,7 @@ static void acquire_note(struct lk__async *async)
 	value->fence = async->grant.fence;
 	if (!entry->policy->spreads) /* else it has another on each node */
 		lk__field(entry, async->grant.number, value->field);
+	pthread_mutex_unlock(&entry->mutex);
 }
 
 /* What was granted becomes holds, one for each permit. The first one's id says those of all. */
@@ -84,25 +38,17 @@ static int permits_begin(struct lk__async *async, lk_error *error)
 	return rc;
 }
 
-/* The wait for a counter is over, with 1 or a code. */
-static int counter_end(struct lk__async *async, int rc)
+int lk__async_acquire_end(struct lk__async *async, int rc)
 {
 	const struct lk__entry *entry = async->completion->entry;
 	lk_error *error = &async->completion->value.error;
-	rc = lk__counter_waited(entry, async->want.acquire.count, rc < 0 ? rc : 0, error);
-	return rc == 0 && async->completion->permits ? permits_begin(async, error) : rc;
-}
-
-void lk__async_acquire(struct lk__async *async, bool starts)
-{
-	struct lk__entry *entry = async->completion->entry;
-	bool counts = entry->target.recipe->sharing == LK__NO_HOLD;
-	int rc = lk__async_stand(async, entry, &async->want.acquire, starts);
-	if (rc == 1 && !counts)
+	if (entry->target.recipe->sharing == LK__NO_HOLD) {
+		rc = lk__counter_waited(entry, async->want.acquire.count, rc, error);
+		return rc == 0 && async->completion->permits ? permits_begin(async, error) : rc;
+	}
+	if (rc == 0)
 		acquire_note(async);
-	pthread_mutex_unlock(&entry->mutex);
-	if (rc)
-		lk__async_complete(async, counts ? counter_end(async, rc) : rc < 0 ? rc : 0);
+	return rc;
 }
 
 /* ---- taken ---- */

@@ -6,13 +6,12 @@
  * again, or made anew because it came late, finds what the first copy has done. The record of a
  * change whose answer is known goes with the next change of the same counter.
  *
- * Here are the parts of a change; those who drive it wait between them: the calling thread
- * (src/api/counter.c), and the loop (async_count.c).
+ * Here are the parts of a change; its operation (counting.h) waits between them.
  */
 #ifndef LK__DRIVE_COUNT_COUNTER_H
 #define LK__DRIVE_COUNT_COUNTER_H
 
-#include "drive/lock/caller.h"
+#include "drive/lock/acquire.h"
 
 #define LK__CHANGE_ARGUMENTS_MAX 3  /* after deadline and channel */
 #define LK__CHANGE_ARGUMENT_SIZE 40 /* a permit's id, or a number */

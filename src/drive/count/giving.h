@@ -7,8 +7,8 @@
  *     │ ▼
  *    look: which of ours are gone? These are lost, and the others are sent again
  *
- * Here are the parts; those who drive them wait for the answers between: the calling thread
- * (src/api/permit.c), and the loop (async_count.c). All without a mutex held.
+ * Here are the parts; the operation (counting.h) waits for the answers between. All without a mutex
+ * held.
  */
 #ifndef LK__DRIVE_COUNT_GIVING_H
 #define LK__DRIVE_COUNT_GIVING_H

@@ -92,7 +92,7 @@ static int permit_keep(struct lk__entry **entry_out, const struct lk__entry *que
 			       queue->name_size, &own.owner, error);
 	if (rc < 0)
 		return rc;
-	struct lk__hold *hold = lk__caller_hold(thread, &own);
+	struct lk__hold *hold = lk__acquire_hold(thread, &own);
 	if (hold) {
 		struct lk__grant its = *grant;
 		its.number = lk__permit_number(grant->number, index);

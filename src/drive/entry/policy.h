@@ -12,13 +12,12 @@
 
 #include <lockkeeper/error.h>
 
-struct lk__async;
 struct lk__batch;
 struct lk__conn;
 struct lk__entry;
-struct lk__extension;
+struct lk__extending;
 struct lk__head;
-struct lk__thread;
+struct lk__releasing;
 
 enum lk__targets { LK__ONE_NODE, LK__MAJORITY, LK__TARGETS };
 
@@ -44,22 +43,19 @@ struct lk__policy {
 
 	/* The head of its queue (drive/lock/head.h): where it connects; NULL: each try does. */
 	struct lk__conn *(*route)(struct lk__head *head);
-	/* A try in the calling thread, which gives the mutex up meanwhile; and one in the loop,
-	 * with looks at it: as lk__head_send() and what follows it. */
-	int (*send)(struct lk__head *head);
-	void (*send_begin)(struct lk__head *head);
-	int (*send_look)(struct lk__head *head);
 
-	/* The last count of a hold is given up, in the calling thread; gives the mutex up
-	 * meanwhile. */
-	int (*release)(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
-		       lk_error *error);
+	/* Below: a begin, and the looks at what it waits for, which return LK__OP_WAITS until they
+	 * have the same to say. */
+
+	/* A try: 0 with an event, or why the head has to leave. */
+	int (*send)(struct lk__head *head);
+	int (*send_look)(struct lk__head *head);
+	/* The last count of a hold is given up: 0 or a code. */
+	int (*release)(struct lk__releasing *releasing);
+	int (*release_look)(struct lk__releasing *releasing);
 	/* 1 extended, 0 not ours any more, or a code. Without the mutex. */
-	int (*extend)(struct lk__entry *entry, struct lk__thread *thread,
-		      struct lk__extension *extension, lk_error *error);
-	/* Both in the loop: `starts`, for the first time. Without the mutex. */
-	void (*release_async)(struct lk__async *async, bool starts);
-	void (*extend_async)(struct lk__async *async, bool starts);
+	int (*extend)(struct lk__extending *extending);
+	int (*extend_look)(struct lk__extending *extending);
 };
 
 #endif

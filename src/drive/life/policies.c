@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What the targets of a lock make of its calls, side by side (drive/entry/policy.h). */
-#include "drive/async/async_call.h"
 #include "drive/background/compensation.h"
 #include "drive/background/watch.h"
 #include "drive/life/life.h"
+#include "drive/lock/extend.h"
 #include "drive/lock/head.h"
 #include "drive/lock/release.h"
 #include "drive/many/red.h"
@@ -36,12 +36,11 @@ const struct lk__policy lk__policies[LK__TARGETS] = {
 			.turn = one_nothing,
 			.route = lk__head_route,
 			.send = lk__head_send,
-			.send_begin = lk__head_send_begin,
 			.send_look = lk__head_send_look,
-			.release = lk__release_last,
-			.extend = lk__extend_ask,
-			.release_async = lk__async_release,
-			.extend_async = lk__async_extend,
+			.release = lk__release_one,
+			.release_look = lk__release_one_look,
+			.extend = lk__extend_one,
+			.extend_look = lk__extend_one_look,
 		},
 	[LK__MAJORITY] =
 		{
@@ -54,11 +53,10 @@ const struct lk__policy lk__policies[LK__TARGETS] = {
 			.turn = lk__red_turn,
 			.route = lk__red_route,
 			.send = lk__red_send,
-			.send_begin = lk__red_send_begin,
 			.send_look = lk__red_send_look,
 			.release = lk__red_release,
+			.release_look = lk__red_release_look,
 			.extend = lk__red_extend,
-			.release_async = lk__async_red_release,
-			.extend_async = lk__async_red_extend,
+			.extend_look = lk__red_extend_look,
 		},
 };

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "drive/client/client.h"
+#include "drive/lock/op.h"
 
 #define SLICE_MS 100 /* a sleep is at most so long: connections come and go meanwhile */
 
@@ -303,76 +304,26 @@ static bool asks_want_all(void *context)
 	return false;
 }
 
-static void ask_one(const struct lk__asks *asks, size_t index, struct lk__thread *thread,
-		    int64_t until_ns, lk_cancel *cancel)
-{
-	struct lk__conn *conn = asks->of[index].conn;
-	struct lk__request *request = asks->of[index].request;
-	int rc = lk__conn_call(conn, request, thread, until_ns, cancel);
-	if (rc != LK__WAIT_READY)
-		lk__conn_hurry(request);
-	if (rc != LK__WAIT_READY && lk__conn_leave(request, lk__request_forget)) {
-		ask_read(asks, index, NULL);
-		return;
-	}
-	ask_read(asks, index, request);
-	lk__request_free(request);
-}
-
-/* Sends them all. False: there was no memory to ask them at once, and none is sent. */
-static bool asks_go(struct lk__asks *asks, struct lk__thread *thread)
+/* NULL: there is no memory, or no descriptor, to ask them all at once. */
+static struct lk__fan_out *asks_fan_out(struct lk__asks *asks, struct lk__thread *thread)
 {
 	const struct lk__fan_out_use use = {
 		.context = asks, .take = ask_take, .decided = asks_want_all};
-	asks->fan_out = lk__fan_out_new(asks->count, &use, thread);
-	for (size_t i = 0; i < asks->count; i++)
-		lk__conn_pin(asks->of[i].conn);
-	if (!asks->fan_out)
-		return false;
+	return lk__fan_out_new(asks->count, &use, thread);
+}
+
+static void asks_go(struct lk__asks *asks)
+{
 	for (size_t i = 0; i < asks->count; i++)
 		lk__fan_out_add(asks->fan_out, i, asks->of[i].conn, asks->of[i].request);
 	lk__fan_out_go(asks->fan_out);
-	return true;
 }
 
-void lk__asks_call(struct lk__asks *asks, struct lk__thread *thread, int64_t until_ns,
-		   lk_cancel *cancel)
-{
-	if (asks->count > 1 && asks_go(asks, thread)) {
-		lk__fan_out_wait(asks->fan_out, until_ns, cancel);
-		lk__asks_end(asks);
-		return;
-	}
-	if (asks->count == 1)
-		lk__conn_pin(asks->of[0].conn);
-	for (size_t i = 0; i < asks->count; i++)
-		ask_one(asks, i, thread, until_ns, cancel);
-}
-
-void lk__asks_begin(struct lk__asks *asks, struct lk__thread *thread)
-{
-	if (asks_go(asks, thread))
-		return;
-	for (size_t i = 0; i < asks->count; i++) {
-		struct lk__request *request = asks->of[i].request;
-		request->code = LK_ENOMEM;
-		snprintf(request->reason, sizeof(request->reason), "out of memory");
-		ask_read(asks, i, request);
-		lk__request_free(request);
-	}
-}
-
-bool lk__asks_look(const struct lk__asks *asks)
-{
-	return !asks->fan_out || lk__fan_out_look(asks->fan_out);
-}
-
-void lk__asks_end(struct lk__asks *asks)
+static void asks_end(struct lk__asks *asks)
 {
 	struct lk__fan_out *fan_out = asks->fan_out;
 	asks->fan_out = NULL;
-	if (!fan_out)
-		return;
+	asks->next = asks->count;
 	lk__fan_out_hurry(fan_out);
 	lk__fan_out_withdraw(fan_out);
 	for (size_t i = 0; i < asks->count; i++) {
@@ -384,4 +335,100 @@ void lk__asks_end(struct lk__asks *asks)
 		pthread_mutex_unlock(&fan_out->mutex);
 	}
 	lk__fan_out_end(fan_out);
+}
+
+/* One after the other: the next one, if there is one. */
+static void ask_next(struct lk__asks *asks, struct lk__op *op)
+{
+	const struct lk__ask *ask = &asks->of[asks->next];
+	if (asks->next < asks->count)
+		lk__op_send(op, ask->conn, ask->request, asks->until_ns);
+}
+
+/* None can be asked: an asynchronous call has no memory to ask all at once. */
+static void asks_fail(struct lk__asks *asks)
+{
+	for (; asks->next < asks->count; asks->next++) {
+		struct lk__request *request = asks->of[asks->next].request;
+		request->code = LK_ENOMEM;
+		snprintf(request->reason, sizeof(request->reason), "out of memory");
+		ask_read(asks, asks->next, request);
+		lk__request_free(request);
+	}
+}
+
+void lk__asks_begin(struct lk__asks *asks, struct lk__op *op, int64_t until_ns)
+{
+	bool resumed = op->thread->on_wake != NULL;
+	asks->until_ns = until_ns;
+	asks->next = 0;
+	asks->fan_out = NULL;
+	if (asks->count > 1 || resumed)
+		asks->fan_out = asks_fan_out(asks, op->thread);
+	for (size_t i = 0; i < asks->count; i++)
+		lk__conn_pin(asks->of[i].conn);
+	if (asks->fan_out) {
+		asks_go(asks);
+		lk__op_wait_nodes(op, asks->fan_out, until_ns);
+	} else if (resumed) {
+		asks_fail(asks);
+	} else {
+		ask_next(asks, op);
+	}
+}
+
+/* Of those that are asked one after the other: the present one is over, and the next is asked. */
+static bool ask_look(struct lk__asks *asks, struct lk__op *op, bool gives_up)
+{
+	struct lk__request *request = op->request;
+	bool done = lk__op_is_answered(op);
+	if (!done && !gives_up && lk__now_ns() < op->until_ns)
+		return false;
+	if (!done)
+		done = lk__op_leave(op, true, lk__request_forget);
+	ask_read(asks, asks->next, done ? request : NULL);
+	if (done)
+		lk__request_free(request);
+	asks->next++;
+	ask_next(asks, op);
+	return true;
+}
+
+bool lk__asks_look(struct lk__asks *asks, struct lk__op *op, bool gives_up)
+{
+	if (asks->fan_out) {
+		if (!lk__fan_out_look(asks->fan_out) && !gives_up && lk__now_ns() < op->until_ns)
+			return false;
+		asks_end(asks);
+		return true;
+	}
+	while (asks->next < asks->count)
+		if (!ask_look(asks, op, gives_up))
+			return false;
+	return true;
+}
+
+/* ---- the whole of it, in the calling thread ---- */
+
+struct asks_call {
+	struct lk__op op;
+	struct lk__asks *asks;
+	int64_t until_ns;
+	bool begun;
+};
+
+static int asks_step(struct lk__op *op)
+{
+	struct asks_call *call = (struct asks_call *)op;
+	if (!call->begun)
+		lk__asks_begin(call->asks, op, call->until_ns);
+	call->begun = true;
+	return lk__asks_look(call->asks, op, false) ? 0 : LK__OP_WAITS;
+}
+
+void lk__asks_run(struct lk__asks *asks, struct lk__thread *thread, int64_t until_ns)
+{
+	struct asks_call call = {.asks = asks, .until_ns = until_ns};
+	lk__op_begin(&call.op, asks_step, thread, NULL);
+	lk__op_run(&call.op);
 }

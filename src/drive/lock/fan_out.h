@@ -16,6 +16,7 @@
 #define LK__FAN_OUT_ASKS_MAX 12 /* commands a node */
 
 struct lk__fan_out;
+struct lk__op;
 
 /* One node's part. */
 struct lk__fan_out_part {
@@ -96,17 +97,17 @@ struct lk__asks {
 	struct lk__ask of[LK__FAN_OUT_NODES_MAX];
 	void (*read)(void *context, size_t index, const struct lk__request *request);
 	void *context;
-	struct lk__fan_out *fan_out; /* while the caller waits for several */
+	int64_t until_ns;
+	struct lk__fan_out *fan_out; /* asks all at once; NULL: */
+	size_t next;                 /* one after the other */
 };
 
-/* Waits for all answers; for one that is lk__conn_call(). */
-void lk__asks_call(struct lk__asks *asks, struct lk__thread *thread, int64_t until_ns,
-		   lk_cancel *cancel);
+/* What an operation waits for: sends them. Look: true when all are read, at the latest when
+ * op->until_ns is over, or if it gives up. */
+void lk__asks_begin(struct lk__asks *asks, struct lk__op *op, int64_t until_ns);
+bool lk__asks_look(struct lk__asks *asks, struct lk__op *op, bool gives_up);
 
-/* The same for an asynchronous call, which is woken until a look is true, and ends it then, or when
- * its time is over. */
-void lk__asks_begin(struct lk__asks *asks, struct lk__thread *thread);
-bool lk__asks_look(const struct lk__asks *asks);
-void lk__asks_end(struct lk__asks *asks);
+/* The whole of it, in the calling thread. */
+void lk__asks_run(struct lk__asks *asks, struct lk__thread *thread, int64_t until_ns);
 
 #endif

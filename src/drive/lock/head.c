@@ -559,10 +559,10 @@ static struct lk__attempt_want head_want(const struct lk__entry *entry,
 	};
 }
 
-void lk__head_begin(struct lk__head *head, struct lk__entry *entry, struct lk__caller *waiter,
-		    lk_error *error)
+void lk__head_begin(struct lk__head *head, struct lk__op *op, struct lk__entry *entry,
+		    struct lk__caller *waiter, lk_error *error)
 {
-	*head = (struct lk__head){.entry = entry, .waiter = waiter, .error = error};
+	*head = (struct lk__head){.op = op, .entry = entry, .waiter = waiter, .error = error};
 	/* Where the head before it has just been told "busy", a limit that is over is over. */
 	head->first = entry->waiting->attempt.state == LK__ATTEMPT_IDLE ||
 		      !entry->waiting->attempt.busy;

@@ -3,31 +3,30 @@
  * The head of a wait queue: carries out the effects of each step of the lock's attempt
  * (src/sync/attempt.h) and feeds what came of them. It decides nothing.
  *
- *   head.c        what both have in common: steps, tries, answers, grants
- *   head_wait.c   in the calling thread, which sleeps until there is something to feed
- *   head_async.c  in the loop, which never sleeps: an action is begun, and looked at when the head
- *                 is woken or its time has come
+ *   head.c       steps, tries, answers, grants
+ *   head_act.c   the actions: each is begun, and looked at when what it waits for may be there
  *
- * The entry's mutex is held except while something is waited for. A try that the head leaves
- * behind stays in flight: the next head waits on for it, and without one the thread that reads its
- * answer steps the detached attempt.
+ * The entry's mutex is held. A try that the head leaves behind stays in flight: the next head waits
+ * on for it, and without one the thread that reads its answer steps the detached attempt.
  */
 #ifndef LK__DRIVE_LOCK_HEAD_H
 #define LK__DRIVE_LOCK_HEAD_H
 
-#include "drive/lock/caller.h"
+#include "drive/background/effects.h"
+#include "drive/lock/op.h"
 
-/* What an asynchronous head waits for. */
+/* What it waits for. */
 enum lk__head_wait {
 	LK__HEAD_NOTHING,
 	LK__HEAD_CONNECTION,
 	LK__HEAD_ANSWER,
 	LK__HEAD_SUBSCRIPTION,
 	LK__HEAD_MESSAGE,
-	LK__HEAD_TIME,
+	LK__HEAD_PAUSE,
 };
 
 struct lk__head {
+	struct lk__op *op; /* of the call: what waits */
 	struct lk__entry *entry;
 	struct lk__caller *waiter;
 	struct lk__attempt_event event; /* the next that the attempt is fed */
@@ -38,18 +37,18 @@ struct lk__head {
 	struct lk__conn *pinned;        /* while a try is out; NULL */
 	struct lk__nodes_call *call;    /* the try, where the lock is on several nodes */
 	lk_error *error;
-
-	/* Of an asynchronous one. */
 	enum lk__head_wait wait;
-	int64_t until_ns; /* looks again then */
 	int64_t pause_until_ns;
-	struct lk__standby standby;
-	struct lk__heard mark;
 };
 
+static inline bool lk__caller_cancelled(const struct lk__caller *waiter)
+{
+	return lk__cancelled(waiter->cancel) || (waiter->stop && atomic_load(waiter->stop));
+}
+
 /* The head of the queue begins, with the entry's mutex held as in all that follows. */
-void lk__head_begin(struct lk__head *head, struct lk__entry *entry, struct lk__caller *waiter,
-		    lk_error *error);
+void lk__head_begin(struct lk__head *head, struct lk__op *op, struct lk__entry *entry,
+		    struct lk__caller *waiter, lk_error *error);
 void lk__head_end(struct lk__head *head);
 
 /* Feeds the event. 1: the waiter has its grant; 0: `effects` is what to do next; or a code: the
@@ -102,23 +101,18 @@ int lk__head_heard(struct lk__head *head, int rc, const struct lk__heard *mark);
 /* A random part of the half of the time until then. */
 int64_t lk__head_jitter_ns(int64_t until_ns);
 
-/* ---- the two ways to drive it ---- */
+/* ---- the actions ---- */
 
-/* A try at one node (see struct lk__policy). In the calling thread: 0 with an event, or why the
- * head has to leave. */
+/* A try at one node (see struct lk__policy): 0 with an event, or LK__OP_WAITS. And a look at it: the
+ * same, or why the head has to leave. */
 int lk__head_send(struct lk__head *head);
-/* In the loop: an event, or it waits; and a look at what it waits for, 1: it waits on. */
-void lk__head_send_begin(struct lk__head *head);
 int lk__head_send_look(struct lk__head *head);
-void lk__head_waits(struct lk__head *head, enum lk__head_wait wait, int64_t until_ns);
+
 /* 0, or why the head has to leave at once, whatever it waits for. */
 int lk__head_gone(const struct lk__head *head);
 
-/* In the calling thread: 1, granted to the waiter; or a code, and the waiter is still in the queue.
- */
-int lk__head_drive(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error);
-
-/* In the loop: the same, and 0 while it waits, until it is woken or `until_ns`. */
-int lk__head_resume(struct lk__head *head);
+/* Goes on as far as it can: 1, granted to the waiter; LK__OP_WAITS; or a code, and the waiter is
+ * still in the queue. */
+int lk__head_run(struct lk__head *head);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Giving up a hold: to the next waiter in memory, by one exchange on the wire, or by a release.
- */
+#include "drive/lock/release.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +9,9 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/lock/caller.h"
 #include "drive/background/compensation.h"
+#include "drive/background/effects.h"
 #include "drive/client/client_record.h"
-#include "drive/lock/release.h"
 #include "drive/entry/watch_heap.h"
 
 static int release_fail(const struct lk__release *release, int code, const char *reason)
@@ -283,40 +281,31 @@ static void release_prepare(struct lk__release *release, struct lk__entry *entry
 	release->passes = entry->passing = lk__entry_first(entry) != NULL;
 }
 
-static int release_wire(struct lk__entry *entry, struct lk__thread *thread,
-			struct lk__request *request, bool no_wait, lk_error *error)
+static int wire_begin(struct lk__releasing *releasing, struct lk__request *request)
 {
-	struct lk__release release;
-	struct lk__conn *conn = lk__entry_join(entry, lk__entry_node(entry));
-	release_prepare(&release, entry, request, error);
-	if (no_wait && detached_send(&release, request, conn)) {
-		lk__conn_part(conn);
+	struct lk__op *op = &releasing->op;
+	struct lk__entry *entry = releasing->entry;
+	struct lk__conn *conn = lk__op_join(op, entry, lk__entry_node(entry));
+	release_prepare(&releasing->release, entry, request, releasing->error);
+	if (releasing->no_wait && detached_send(&releasing->release, request, conn)) {
+		lk__op_part(op);
 		return 0;
 	}
-	request->thread = thread;
-	lk__conn_submit(conn, request);
-	pthread_mutex_unlock(&entry->mutex);
-	int rc = lk__conn_await(request, thread, release.valid_until_ns, NULL);
-	lk__conn_part(conn);
-	pthread_mutex_lock(&entry->mutex);
-	if (rc != LK__WAIT_READY)
-		lk__conn_hurry(request);
-	bool left = rc != LK__WAIT_READY && lk__conn_leave(request, lk__request_forget);
-	return lk__release_end(&release, left ? NULL : request);
+	lk__op_send(op, conn, request, releasing->release.valid_until_ns);
+	return LK__OP_WAITS;
+}
+
+static int wire_look(struct lk__releasing *releasing)
+{
+	struct lk__request *answer;
+	return lk__op_ask_look(&releasing->op, &answer)
+		       ? lk__release_end(&releasing->release, answer)
+		       : LK__OP_WAITS;
 }
 
 /* ---- exchange: release and acquire in one ---- */
 
-struct exchange {
-	struct lk__release release; /* the giver's */
-	struct lk__conn *conn;
-	struct lk__caller *waiter;
-	uint64_t number; /* the taker's */
-	int64_t lease_ms;
-	int64_t deadline_ns;
-};
-
-static struct lk__request *exchange_request(const struct exchange *exchange,
+static struct lk__request *exchange_request(const struct lk__exchange *exchange,
 					    const struct lk__entry *entry)
 {
 	char from[LK__FIELD_SIZE], to[LK__FIELD_SIZE];
@@ -337,10 +326,10 @@ static struct lk__request *exchange_request(const struct exchange *exchange,
 	return request;
 }
 
-static void exchange_grant(const struct exchange *exchange, const struct lk__request *request,
+static void exchange_grant(const struct lk__exchange *exchange, const struct lk__request *request,
 			   uint64_t fence)
 {
-	struct lk__entry *entry = exchange->release.entry;
+	struct lk__entry *entry = exchange->giver->entry;
 	struct lk__term term = entry->term; /* it goes on */
 	entry->grant.repeated_until_ns = request->sends > 1 ? request->deadline_ns : 0;
 	entry->grant.fence = fence;
@@ -351,10 +340,10 @@ static void exchange_grant(const struct exchange *exchange, const struct lk__req
 }
 
 /* What became of it; `request` is NULL when there was no answer. */
-static enum lk__exchanged exchange_read(const struct exchange *exchange,
+static enum lk__exchanged exchange_read(const struct lk__exchange *exchange,
 					const struct lk__request *request)
 {
-	struct lk__entry *entry = exchange->release.entry;
+	struct lk__entry *entry = exchange->giver->entry;
 	struct lk__answer said = {.fence = 0};
 	enum lk__exchanged answer = LK__EXCHANGE_UNKNOWN;
 	if (request)
@@ -366,14 +355,14 @@ static enum lk__exchanged exchange_read(const struct exchange *exchange,
 		answer = LK__EXCHANGE_UNKNOWN;
 	if (answer == LK__EXCHANGE_NOT_OWNER && request->sends > 1) {
 		answer = LK__EXCHANGE_FREED;
-		lk__compensate_given(entry, exchange->release.number, NULL);
+		lk__compensate_given(entry, exchange->giver->release.number, NULL);
 	}
 	return answer;
 }
 
-static int exchange_end(const struct exchange *exchange, enum lk__exchanged answer)
+static int exchange_end(const struct lk__exchange *exchange, enum lk__exchanged answer)
 {
-	const struct lk__release *release = &exchange->release;
+	const struct lk__release *release = &exchange->giver->release;
 	struct lk__entry *entry = release->entry;
 	if (answer == LK__EXCHANGE_UNKNOWN) {
 		entry->grant.outlives_ns = lk__after_ms(exchange->deadline_ns, exchange->lease_ms);
@@ -390,55 +379,57 @@ static int exchange_end(const struct exchange *exchange, enum lk__exchanged answ
 	return 0;
 }
 
-/* Sends it and waits for what becomes of it. */
-static enum lk__exchanged exchange_call(struct exchange *exchange, struct lk__thread *thread,
-					struct lk__request *request)
-{
-	struct lk__entry *entry = exchange->release.entry;
-	request->thread = thread;
-	exchange->waiter->state = LK__WAITER_TAKES;
-	entry->passing = true;
-	lk__entry_begin_try(entry);
-	lk__conn_submit(exchange->conn, request);
-	pthread_mutex_unlock(&entry->mutex);
-	int rc = lk__conn_await(request, thread, exchange->deadline_ns, NULL);
-	lk__conn_part(exchange->conn);
-	pthread_mutex_lock(&entry->mutex);
-	bool left = rc != LK__WAIT_READY && lk__conn_leave(request, lk__request_forget);
-	exchange->waiter->state = LK__WAITER_WAITS;
-	entry->passing = false;
-	enum lk__exchanged answer = exchange_read(exchange, left ? NULL : request);
-	if (!left)
-		lk__request_free(request);
-	return answer;
-}
-
 /* `release` is what is sent when the exchange is not to be had: no memory, refused, or late. */
-static int release_exchange(struct lk__entry *entry, struct lk__thread *thread,
-			    struct lk__request *release, lk_error *error)
+static int exchange_begin(struct lk__releasing *releasing, struct lk__request *release)
 {
+	struct lk__op *op = &releasing->op;
+	struct lk__entry *entry = releasing->entry;
 	int64_t limit_ms = entry->client->config->command_timeout_ms;
-	struct exchange exchange = {
+	struct lk__exchange *exchange = &releasing->exchange;
+	*exchange = (struct lk__exchange){
+		.giver = releasing,
+		.fallback = release,
 		.waiter = lk__entry_first(entry),
 		.number = atomic_fetch_add(&entry->client->last_number, 1) + 1,
 		.lease_ms = lk__entry_lease_ms(entry, lk__entry_first(entry)->hold),
-		.deadline_ns = lk__after_ms(lk__now_ns(), limit_ms),
+		.deadline_ns = lk__earlier(lk__after_ms(lk__now_ns(), limit_ms),
+					   entry->grant.valid_until_ns),
 	};
-	struct lk__request *request = exchange_request(&exchange, entry);
+	struct lk__request *request = exchange_request(exchange, entry);
 	if (!request)
-		return release_wire(entry, thread, release, false, error);
-	exchange.conn = lk__entry_join(entry, lk__entry_node(entry));
-	lk__release_begin(&exchange.release, entry, error);
-	if (exchange.release.echo)
+		return wire_begin(releasing, release);
+	struct lk__conn *conn = lk__op_join(op, entry, lk__entry_node(entry));
+	lk__release_begin(&releasing->release, entry, releasing->error);
+	if (releasing->release.echo)
 		lk__channel_drop_echo(lk__entry_messages(entry), lk__entry_channel(entry));
-	enum lk__exchanged answer = exchange_call(&exchange, thread, request);
+	exchange->waiter->state = LK__WAITER_TAKES;
+	entry->passing = releasing->exchanges = true;
+	lk__entry_begin_try(entry);
+	lk__op_send(op, conn, request, exchange->deadline_ns);
+	return LK__OP_WAITS;
+}
+
+static int exchange_look(struct lk__releasing *releasing)
+{
+	struct lk__op *op = &releasing->op;
+	struct lk__entry *entry = releasing->entry;
+	struct lk__exchange *exchange = &releasing->exchange;
+	bool answered = lk__op_is_answered(op);
+	if (!answered && lk__now_ns() < op->until_ns)
+		return LK__OP_WAITS;
+	bool done = answered || lk__op_leave(op, false, lk__request_forget);
+	exchange->waiter->state = LK__WAITER_WAITS;
+	entry->passing = releasing->exchanges = false;
+	enum lk__exchanged answer = exchange_read(exchange, done ? op->request : NULL);
+	if (done)
+		lk__request_free(op->request);
 	release_ends(entry);
 	if (answer == LK__EXCHANGE_NOT_DONE) {
-		entry->grant.repeated_until_ns = exchange.release.repeated_until_ns;
-		return release_wire(entry, thread, release, false, error);
+		entry->grant.repeated_until_ns = releasing->release.repeated_until_ns;
+		return wire_begin(releasing, exchange->fallback);
 	}
-	lk__request_free(release);
-	return exchange_end(&exchange, answer);
+	lk__request_free(exchange->fallback);
+	return exchange_end(exchange, answer);
 }
 
 /* ---- the last hold is given up ---- */
@@ -497,41 +488,28 @@ static struct lk__request *release_request(struct lk__entry *entry, int64_t now_
 	return NULL;
 }
 
-int lk__release_last(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
-		     lk_error *error)
+int lk__release_one(struct lk__releasing *releasing)
 {
+	struct lk__entry *entry = releasing->entry;
 	assert(entry->hold && entry->hold->count == 0);
 	int64_t now_ns = lk__now_ns();
 	enum lk__pass pass = release_pass(entry, now_ns);
 	if (pass == LK__PASS_MEMORY)
 		return release_hand_over(entry, now_ns);
-	struct lk__request *request = release_request(entry, now_ns, error);
+	struct lk__request *request = release_request(entry, now_ns, releasing->error);
 	if (!request)
 		return LK_ENOMEM;
-	if (pass == LK__PASS_EXCHANGE && !no_wait)
-		return release_exchange(entry, thread, request, error);
-	return release_wire(entry, thread, request, no_wait, error);
+	if (pass == LK__PASS_EXCHANGE && !releasing->no_wait)
+		return exchange_begin(releasing, request);
+	return wire_begin(releasing, request);
 }
 
-int lk__release_start(struct lk__entry *entry, struct lk__release *release,
-		      const struct lk__owner *owner, int64_t keep_ms,
-		      struct lk__request **request_out, lk_error *error)
+int lk__release_one_look(struct lk__releasing *releasing)
 {
-	int64_t now_ns = lk__now_ns();
-	int rc = lk__release_count(entry, owner, keep_ms, error);
-	if (rc != 1)
-		return rc;
-	assert(!entry->policy->spreads);
-	if (release_pass(entry, now_ns) == LK__PASS_MEMORY)
-		return release_hand_over(entry, now_ns);
-	struct lk__request *request = release_request(entry, now_ns, error);
-	if (!request)
-		return LK_ENOMEM;
-	lk__entry_return(entry, lk__entry_node(entry));
-	release_prepare(release, entry, request, error);
-	*request_out = request;
-	return 1;
+	return releasing->exchanges ? exchange_look(releasing) : wire_look(releasing);
 }
+
+/* ---- from its begin to its end ---- */
 
 /* A hold that was lost is given up; nothing is left on the server that we know of. */
 static int release_lost(struct lk__entry *entry, struct lk__hold *hold)
@@ -568,14 +546,42 @@ int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, in
 	return --hold->count == 0;
 }
 
-int lk__caller_release(struct lk__entry *entry, struct lk__thread *thread,
-		       const struct lk__owner *owner, int64_t keep_ms, bool no_wait,
-		       lk_error *error)
+static int releasing_step(struct lk__op *op)
 {
+	struct lk__releasing *releasing = (struct lk__releasing *)op;
+	struct lk__entry *entry = releasing->entry;
+	int rc;
 	pthread_mutex_lock(&entry->mutex);
-	int rc = lk__release_count(entry, owner, keep_ms, error);
-	if (rc == 1)
-		rc = entry->policy->release(entry, thread, no_wait, error);
+	if (releasing->begun) {
+		rc = entry->policy->release_look(releasing);
+	} else {
+		releasing->begun = true;
+		rc = lk__release_count(entry, &releasing->owner, releasing->keep_ms,
+				       releasing->error);
+		if (rc == 1)
+			rc = entry->policy->release(releasing);
+	}
 	pthread_mutex_unlock(&entry->mutex);
 	return rc;
+}
+
+void lk__release_init(struct lk__releasing *releasing, struct lk__entry *entry,
+		      struct lk__thread *thread, const struct lk__owner *owner, int64_t keep_ms,
+		      bool no_wait, lk_error *error)
+{
+	lk__op_begin(&releasing->op, releasing_step, thread, NULL);
+	releasing->entry = entry;
+	releasing->owner = *owner;
+	releasing->keep_ms = keep_ms;
+	releasing->no_wait = no_wait;
+	releasing->begun = releasing->exchanges = false;
+	releasing->error = error;
+}
+
+int lk__release_run(struct lk__entry *entry, struct lk__thread *thread,
+		    const struct lk__owner *owner, int64_t keep_ms, bool no_wait, lk_error *error)
+{
+	struct lk__releasing releasing;
+	lk__release_init(&releasing, entry, thread, owner, keep_ms, no_wait, error);
+	return lk__op_run(&releasing.op);
 }

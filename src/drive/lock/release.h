@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* A release on its way: what is noted when it is sent, and what its answer means. */
+/*
+ * Giving up a hold: to the next waiter in memory, by one exchange on the wire, or by a release.
+ */
 #ifndef LK__DRIVE_LOCK_RELEASE_H
 #define LK__DRIVE_LOCK_RELEASE_H
 
-#include "drive/entry/entry.h"
+#include "drive/lock/op.h"
 
+/* One on its way: what is noted when it is sent. */
 struct lk__release {
 	struct lk__entry *entry;
 	uint64_t number;
@@ -18,16 +21,47 @@ struct lk__release {
 	lk_error *error;
 };
 
-/* All with the entry's mutex held. */
+struct lk__releasing;
 
-/*
- * Releases one hold of the owner, as lk__caller_release(), and waits for nothing: 0, or a code; or
- * 1 with a request, which is to be sent on lk__entry_scripts() before the mutex is given up, and
- * waited for until `valid_until_ns`. `error` is kept until its end.
- */
-int lk__release_start(struct lk__entry *entry, struct lk__release *release,
-		      const struct lk__owner *owner, int64_t keep_ms,
-		      struct lk__request **request_out, lk_error *error);
+/* A release and the acquire of the next waiter in one. */
+struct lk__exchange {
+	struct lk__releasing *giver;
+	struct lk__request *fallback; /* the release alone */
+	struct lk__caller *waiter;
+	uint64_t number; /* the taker's */
+	int64_t lease_ms;
+	int64_t deadline_ns;
+};
+
+/* The call: a count off, and the last one frees the lock. */
+struct lk__releasing {
+	struct lk__op op;
+	struct lk__entry *entry;
+	struct lk__owner owner;
+	int64_t keep_ms;
+	bool no_wait; /* for the answer */
+	bool begun;
+	bool exchanges; /* that is what it waits for */
+	struct lk__release release;
+	struct lk__exchange exchange;
+	struct lk__nodes_call *call; /* where the lock is on several nodes */
+	lk_error *error;
+};
+
+/* Begins one. `error` is kept; it is NULL in a calling thread alone. */
+void lk__release_init(struct lk__releasing *releasing, struct lk__entry *entry,
+		      struct lk__thread *thread, const struct lk__owner *owner, int64_t keep_ms,
+		      bool no_wait, lk_error *error);
+
+/* The whole of it, in the calling thread. 0 or a code. */
+int lk__release_run(struct lk__entry *entry, struct lk__thread *thread,
+		    const struct lk__owner *owner, int64_t keep_ms, bool no_wait, lk_error *error);
+
+/* All below with the entry's mutex held. */
+
+/* The last count of a hold on one node is given up (see struct lk__policy). */
+int lk__release_one(struct lk__releasing *releasing);
+int lk__release_one_look(struct lk__releasing *releasing);
 
 /* The end of one that was sent on the wire: its request, which is done, and is freed; NULL: no
  * answer has come, and nobody waits for it any more. 0 or a code. */
@@ -46,10 +80,6 @@ struct lk__request *lk__release_request(const struct lk__target *target, const c
 /* Whether a request of it that finds nothing to release says that the lock was lost; else an
  * earlier copy of it may have done it: `begun_ns`, not before that. */
 bool lk__release_is_lost(const struct lk__request *request, int64_t keep_ms, int64_t begun_ns);
-
-/* The last count of a hold on one node is given up (see struct lk__policy). */
-int lk__release_last(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
-		     lk_error *error);
 
 void lk__release_begin(struct lk__release *release, struct lk__entry *entry, lk_error *error);
 

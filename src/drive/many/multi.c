@@ -9,7 +9,6 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "drive/client/loop.h"
-#include "drive/many/multi_head.h"
 
 /* ---- the order ---- */
 
@@ -104,66 +103,6 @@ void lk__multi_taken_free(struct lk__multi_taken *taken)
 	free(taken);
 }
 
-/* ---- acquire ---- */
-
-/* Waits for what is next. Returns what came of it. */
-static int acquire_wait(const struct lk__multi_head *head, lk_error *why)
-{
-	struct lk__multi_ask *ask = head->ask;
-	const struct lk__multi_effects *effects = &head->effects;
-	lk_cancel *cancel = ask->want.cancel;
-	size_t part = effects->part;
-	struct lk__entry *entry = part < ask->multi->count ? ask->multi->part[part] : NULL;
-	struct lk__want want;
-	switch (effects->action) {
-	case LK__MULTI_DO_AWAIT:
-		want = lk__multi_await_want(ask, part);
-		return lk__caller_acquire(entry, ask->threads[part], &want, ask->error);
-	case LK__MULTI_DO_CONNECT:
-		lk__cancel_move(cancel, ask->threads[part]);
-		return lk__conn_ready(lk__entry_scripts(entry), ask->threads[part], true,
-				      effects->until_ns, cancel, why);
-	case LK__MULTI_DO_TRY:
-		lk__cancel_move(cancel, ask->threads[ask->part[0]]);
-		lk__asks_call(&ask->asks, ask->threads[ask->part[0]], effects->until_ns, cancel);
-		return 0;
-	case LK__MULTI_DO_GIVE_BACK:
-		lk__asks_call(&ask->asks, ask->threads[ask->part[0]], effects->until_ns, NULL);
-		return 0;
-	default:
-		while (lk__now_ns() < effects->until_ns && !lk__multi_over(ask))
-			lk__park_wait(&ask->threads[0]->park, effects->until_ns);
-		return 0;
-	}
-}
-
-static int multi_new(const struct lk__multi *multi, const struct lk__want *want,
-		     const char *operation, struct lk__multi_ask **ask_out, lk_error *error)
-{
-	*ask_out = lk__multi_ask_new(multi, want, NULL, error);
-	return *ask_out ? 0 : lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
-}
-
-int lk__multi_acquire(const struct lk__multi *multi, const struct lk__want *want, lk_error *error)
-{
-	lk_error own = {.code = 0};
-	struct lk__multi_head head;
-	struct lk__multi_ask *ask;
-	assert(multi->count > 0 && multi->count <= LK__MULTI_MAX);
-	int rc = multi_new(multi, want, "acquire", &ask, error ? error : &own);
-	if (rc == 0)
-		rc = lk__multi_start_loops(multi, error);
-	if (rc == 0)
-		rc = lk__multi_head_start(&head, ask);
-	while (rc == 0) {
-		lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
-		int came = acquire_wait(&head, &why);
-		rc = lk__multi_head_next(&head, came, &why);
-	}
-	free(ask);
-	return rc < 0 ? rc : 0;
-}
-
 /* ---- what is held ---- */
 
 struct lk__owner lk__multi_owner(const struct lk__thread *thread, const struct lk__owner *owner)
@@ -208,35 +147,5 @@ int lk__multi_hold_of(const struct lk__multi *multi, const struct lk__owner *own
 	assert(rc != 0 || (hold.count > 0 && hold.deadline_ns != LK__NEVER));
 	if (rc == 0 || rc == LK_ELOST)
 		*hold_out = hold;
-	return rc;
-}
-
-int lk__multi_release(const struct lk__multi *multi, const struct lk__owner *owner, int64_t keep_ms,
-		      lk_error *error)
-{
-	const struct lk__want want = {.owner = *owner};
-	struct lk__multi_ask *ask = lk__multi_ask_new(multi, &want, NULL, error);
-	if (!ask)
-		return lk__fail(error, LK_ENOMEM, "release: out of memory, still held");
-	lk__multi_release_begin(ask, keep_ms);
-	lk__asks_call(&ask->asks, ask->threads[ask->part[0]], ask->asks_until_ns, NULL);
-	int rc = ask->result;
-	free(ask);
-	return rc;
-}
-
-int lk__multi_extend(const struct lk__multi *multi, const struct lk__owner *owner, int64_t lease_ms,
-		     lk_error *error)
-{
-	const struct lk__want want = {.owner = *owner};
-	struct lk__multi_ask *ask;
-	int rc = multi_new(multi, &want, "extend", &ask, error);
-	if (rc == 0)
-		rc = lk__multi_extend_begin(ask, lease_ms);
-	if (rc == 0) {
-		lk__asks_call(&ask->asks, ask->threads[0], ask->asks_until_ns, NULL);
-		rc = ask->result;
-	}
-	free(ask);
 	return rc;
 }

@@ -11,7 +11,7 @@
 #ifndef LK__DRIVE_MANY_MULTI_H
 #define LK__DRIVE_MANY_MULTI_H
 
-#include "drive/lock/caller.h"
+#include "drive/lock/acquire.h"
 
 #define LK__MULTI_MAX 64
 
@@ -44,12 +44,6 @@ void lk__multi_keep(const struct lk__multi *multi);
 void lk__multi_let_go(const struct lk__multi *multi);
 
 /* Below, `owner` without a name stands for the calling thread. */
-
-int lk__multi_acquire(const struct lk__multi *multi, const struct lk__want *want, lk_error *error);
-int lk__multi_release(const struct lk__multi *multi, const struct lk__owner *owner, int64_t keep_ms,
-		      lk_error *error);
-int lk__multi_extend(const struct lk__multi *multi, const struct lk__owner *owner, int64_t lease_ms,
-		     lk_error *error);
 
 /* Starts the loops of all its clients. 0 or a code. */
 int lk__multi_start_loops(const struct lk__multi *multi, lk_error *error);

@@ -13,6 +13,7 @@
 #include "drive/client/client_record.h"
 #include "drive/entry/spares.h"
 #include "drive/background/compensation.h"
+#include "drive/lock/ask.h"
 #include "sync/answer.h"
 
 static struct lk__entry *part_of(const struct lk__multi_ask *ask, size_t part)
@@ -117,7 +118,7 @@ static int part_look(struct lk__multi_ask *ask, size_t part)
 {
 	struct lk__entry *entry = part_of(ask, part);
 	struct lk__want want = part_want(ask, part);
-	int rc = lk__caller_reenter(entry, &want, ask->error);
+	int rc = lk__acquire_reenter(entry, &want, ask->error);
 	ask->taken[part] = rc == 1;
 	if (rc == 0 && !entry_is_free(entry, want.wait_ms == 0))
 		ask_busy(ask, part, LK_EBUSY);
@@ -135,7 +136,7 @@ static int part_reserve(struct lk__multi_ask *ask, size_t part)
 	if (rc < 0 || ask->taken[part] || lk__multi_is_busy(ask))
 		return rc;
 	*waiter = (struct lk__caller){.thread = ask->threads[part], .until_ns = LK__NEVER};
-	waiter->hold = lk__caller_hold(waiter->thread, &want);
+	waiter->hold = lk__acquire_hold(waiter->thread, &want);
 	if (!waiter->hold || !lk__entry_begin_waiting(entry)) {
 		lk__hold_free(waiter->hold);
 		return lk__fail(ask->error, LK_ENOMEM, "acquire \"%.100s\": out of memory",

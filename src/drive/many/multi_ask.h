@@ -2,14 +2,15 @@
 /*
  * What goes to the parts of a multi lock and comes back: places in their wait queues, one try at
  * all that are not taken yet, releases, extensions. Each call here only begins or reads: between
- * the two the caller waits for `asks`, in a thread (multi.c) or in the loop (async_multi.c).
+ * the two the operation (multi_call.c) waits for `asks`.
  */
 #ifndef LK__DRIVE_MANY_MULTI_ASK_H
 #define LK__DRIVE_MANY_MULTI_ASK_H
 
+#include "drive/lock/extend.h"
 #include "drive/lock/fan_out.h"
-#include "drive/many/multi.h"
 #include "drive/lock/release.h"
+#include "drive/many/multi.h"
 #include "sync/multi/multi.h"
 
 /* Parts of one client that go in one script: neighbours, since the parts are in order. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * An acquire of a multi lock: carries out what its attempt (sync/multi/attempt.h) says, and feeds
- * what came of it. It decides nothing. What takes time is left to two files: multi.c sleeps in the
- * calling thread, async_multi.c returns to the loop.
+ * what came of it. It decides nothing. What takes time is left to its operation (multi_call.c).
  */
 #ifndef LK__DRIVE_MANY_MULTI_HEAD_H
 #define LK__DRIVE_MANY_MULTI_HEAD_H

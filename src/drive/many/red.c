@@ -11,10 +11,10 @@
 #include "conf/config.h"
 #include "drive/entry/spares.h"
 #include "drive/background/compensation.h"
+#include "drive/lock/ask.h"
 #include "drive/background/effects.h"
 #include "drive/client/client_record.h"
 #include "drive/entry/watch_heap.h"
-#include "drive/lock/caller.h"
 #include "drive/lock/release.h"
 #include "resp/number.h"
 
@@ -557,7 +557,7 @@ int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
 		request->deadline_ns = until_ns;
 		asks.of[i] = (struct lk__ask){lk__entry_scripts(member), request};
 	}
-	lk__asks_call(&asks, thread, until_ns, NULL);
+	lk__asks_run(&asks, thread, until_ns);
 	*answered_out = inquiry.answered;
 	*yes_out = inquiry.yes;
 	return (int)inquiry.unsure;

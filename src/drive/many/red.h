@@ -21,8 +21,10 @@
 #ifndef LK__DRIVE_MANY_RED_H
 #define LK__DRIVE_MANY_RED_H
 
-#include "drive/entry/entry.h"
+#include "drive/lock/extend.h"
 #include "drive/lock/fan_out.h"
+#include "drive/lock/head.h"
+#include "drive/lock/release.h"
 #include "sync/red/red.h"
 
 #define LK__RED_MAX 32
@@ -128,12 +130,11 @@ void lk__red_renew(struct lk__batch *batch);
 void lk__red_turn(struct lk__entry *entry);
 struct lk__conn *lk__red_route(struct lk__head *head);
 int lk__red_send(struct lk__head *head);
-void lk__red_send_begin(struct lk__head *head);
 int lk__red_send_look(struct lk__head *head);
-int lk__red_release(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
-		    lk_error *error);
-int lk__red_extend(struct lk__entry *entry, struct lk__thread *thread,
-		   struct lk__extension *extension, lk_error *error);
+int lk__red_release(struct lk__releasing *releasing);
+int lk__red_release_look(struct lk__releasing *releasing);
+int lk__red_extend(struct lk__extending *extending);
+int lk__red_extend_look(struct lk__extending *extending);
 
 /* Releases on a node what was perhaps granted there under `number`; `unsure`: and again when no
  * copy of the try can run any more. The front's mutex may be held. */

@@ -1,9 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* The calls of a red lock's callers: each is begun at all nodes, waited for, and ended. */
+/* The calls of a red lock: each is begun at all nodes, waited for, and ended. */
 #include "base/clock.h"
-#include "drive/lock/head.h"
-#include "drive/lock/release.h"
 #include "drive/many/red.h"
+
+/* Whether all that is needed of the nodes is there, or is not waited for any more. Their answers
+ * are taken without the entry's mutex. */
+static bool nodes_answered(const struct lk__op *op)
+{
+	return lk__fan_out_look(op->fan_out) || lk__now_ns() >= op->until_ns;
+}
+
+/* The same for one who has that mutex. */
+static bool nodes_answered_under(const struct lk__op *op, struct lk__entry *entry)
+{
+	pthread_mutex_unlock(&entry->mutex);
+	bool answered = nodes_answered(op);
+	pthread_mutex_lock(&entry->mutex);
+	return answered;
+}
 
 /* ---- tries ---- */
 
@@ -14,8 +28,7 @@ struct lk__conn *lk__red_route(struct lk__head *head)
 	return NULL;
 }
 
-/* False with an event. */
-static bool try_begin(struct lk__head *head)
+int lk__red_send(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
 	entry->asked_lease_ms = entry->waiting->attempt.asked_lease_ms;
@@ -23,12 +36,18 @@ static bool try_begin(struct lk__head *head)
 	lk__head_happened(head, LK__ATTEMPT_FAILED);
 	lk__entry_try_begins(entry); /* the next step ends it, also where nothing is sent */
 	head->call = lk__red_try_begin(entry, head->waiter, &head->event, head->error);
-	return head->call != NULL;
+	if (!head->call)
+		return 0;
+	head->wait = LK__HEAD_ANSWER;
+	lk__op_wait_nodes(head->op, head->call->fan_out, head->call->until_ns);
+	return lk__red_send_look(head);
 }
 
-static int try_end(struct lk__head *head)
+int lk__red_send_look(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
+	if (!nodes_answered_under(head->op, entry) && !lk__head_gone(head))
+		return LK__OP_WAITS;
 	int rc = lk__red_try_end(head->call, &head->event, head->error);
 	head->call = NULL;
 	if (rc == 0 && head->event.type == LK__ATTEMPT_BUSY)
@@ -36,56 +55,41 @@ static int try_end(struct lk__head *head)
 	return rc;
 }
 
-int lk__red_send(struct lk__head *head)
-{
-	struct lk__entry *entry = head->entry;
-	if (!try_begin(head))
-		return 0;
-	pthread_mutex_unlock(&entry->mutex);
-	lk__fan_out_wait(head->call->fan_out, head->call->until_ns, head->waiter->cancel);
-	pthread_mutex_lock(&entry->mutex);
-	return try_end(head);
-}
-
-void lk__red_send_begin(struct lk__head *head)
-{
-	if (try_begin(head))
-		lk__head_waits(head, LK__HEAD_ANSWER, head->call->until_ns);
-}
-
-/* The answers are taken without the entry's mutex. */
-int lk__red_send_look(struct lk__head *head)
-{
-	struct lk__entry *entry = head->entry;
-	pthread_mutex_unlock(&entry->mutex);
-	bool decided = lk__fan_out_look(head->call->fan_out);
-	pthread_mutex_lock(&entry->mutex);
-	if (!decided && !lk__head_gone(head) && lk__now_ns() < head->until_ns)
-		return 1;
-	return try_end(head);
-}
-
 /* ---- what is held ---- */
 
-int lk__red_release(struct lk__entry *entry, struct lk__thread *thread, bool no_wait,
-		    lk_error *error)
+int lk__red_release(struct lk__releasing *releasing)
 {
-	struct lk__nodes_call *call = lk__red_release_begin(entry, thread, error);
-	if (!call)
+	struct lk__op *op = &releasing->op;
+	releasing->call = lk__red_release_begin(releasing->entry, op->thread, releasing->error);
+	if (!releasing->call)
 		return LK_ENOMEM;
-	pthread_mutex_unlock(&entry->mutex);
-	if (!no_wait)
-		lk__fan_out_wait(call->fan_out, call->until_ns, NULL);
-	pthread_mutex_lock(&entry->mutex);
-	return lk__red_release_end(call, !no_wait, error);
+	if (releasing->no_wait)
+		return lk__red_release_end(releasing->call, false, releasing->error);
+	lk__op_wait_nodes(op, releasing->call->fan_out, releasing->call->until_ns);
+	return lk__red_release_look(releasing);
 }
 
-int lk__red_extend(struct lk__entry *entry, struct lk__thread *thread,
-		   struct lk__extension *extension, lk_error *error)
+int lk__red_release_look(struct lk__releasing *releasing)
 {
-	struct lk__nodes_call *call = lk__red_extend_begin(entry, thread, extension, error);
-	if (!call)
+	if (!nodes_answered_under(&releasing->op, releasing->entry))
+		return LK__OP_WAITS;
+	return lk__red_release_end(releasing->call, true, releasing->error);
+}
+
+int lk__red_extend(struct lk__extending *extending)
+{
+	struct lk__op *op = &extending->op;
+	extending->call = lk__red_extend_begin(extending->entry, op->thread,
+					       &extending->extension, extending->error);
+	if (!extending->call)
 		return LK_ENOMEM;
-	lk__fan_out_wait(call->fan_out, call->until_ns, NULL);
-	return lk__red_extend_end(call, error);
+	lk__op_wait_nodes(op, extending->call->fan_out, extending->call->until_ns);
+	return lk__red_extend_look(extending);
+}
+
+int lk__red_extend_look(struct lk__extending *extending)
+{
+	if (!nodes_answered(&extending->op))
+		return LK__OP_WAITS;
+	return lk__red_extend_end(extending->call, extending->error);
 }

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/lock/caller.h"
+#include "drive/lock/acquire.h"
 #include "drive/many/red.h"
 #include "drive/background/trouble.h"
 #include "drive/background/watch.h"

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/lock/caller.h"
+#include "drive/lock/acquire.h"
 #include "drive/client/client_record.h"
 #include "drive/client/loop.h"
 #include "drive/many/red.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "drive/lock/caller.h"
+#include "drive/lock/acquire.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/lock/head.h"
 #include "drive/notices/notices.h"
 #include "drive/entry/watch_heap.h"
 
@@ -37,7 +36,7 @@ static int caller_kept_out(struct lk__entry *entry, int code, lk_error *error)
 	return caller_fail(entry, failing ? failing : code, "acquire", error);
 }
 
-int lk__caller_reenter(struct lk__entry *entry, const struct lk__want *want, lk_error *error)
+int lk__acquire_reenter(struct lk__entry *entry, const struct lk__want *want, lk_error *error)
 {
 	struct lk__hold *hold = lk__entry_hold_of(entry, &want->owner);
 	if (!hold)
@@ -116,7 +115,7 @@ static int caller_joins(struct lk__entry *entry, struct lk__caller *waiter, lk_e
 	const struct lk__hold *hold = entry->hold;
 	if (waiter->state != LK__WAITER_WAITS || !hold || !lk__owner_is(hold, &want.owner))
 		return 0;
-	int rc = lk__caller_reenter(entry, &want, error);
+	int rc = lk__acquire_reenter(entry, &want, error);
 	if (rc == 1) {
 		lk__entry_leave_queue(entry, waiter);
 		lk__hold_free(waiter->hold);
@@ -152,8 +151,10 @@ static bool caller_keeps(const struct lk__entry *entry, const struct lk__caller 
 	       !caller_lost(entry, waiter) && lk__now_ns() < lk__hold_deadline(hold);
 }
 
-int lk__caller_look(struct lk__entry *entry, struct lk__caller *waiter, int64_t *until_ns,
-		    lk_error *error)
+/* Of one that is not the head: 1, it has the lock; 0, it waits on, and looks again `until_ns` unless
+ * it is woken before; or why it leaves. */
+static int caller_look(struct lk__entry *entry, struct lk__caller *waiter, int64_t *until_ns,
+		       lk_error *error)
 {
 	if (waiter->state == LK__WAITER_GRANTED) {
 		if (!waiter->hold) /* first it acquired, then its owner released */
@@ -173,26 +174,6 @@ int lk__caller_look(struct lk__entry *entry, struct lk__caller *waiter, int64_t 
 	if (waiter->state == LK__WAITER_TAKES)
 		*until_ns = lk__now_ns() + LOOK_NS;
 	return rc;
-}
-
-/* Waits in the queue until the lock is ours (1) or the wait is over (a code). */
-static int caller_stand(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error)
-{
-	for (;;) {
-		int64_t until_ns;
-		int rc = 0;
-		if (lk__entry_head(entry) == waiter)
-			rc = lk__head_drive(entry, waiter, error);
-		if (rc >= 0)
-			rc = lk__caller_look(entry, waiter, &until_ns, error);
-		if (rc)
-			return rc;
-		if (lk__entry_head(entry) == waiter)
-			continue;
-		pthread_mutex_unlock(&entry->mutex);
-		lk__park_wait(&waiter->thread->park, until_ns);
-		pthread_mutex_lock(&entry->mutex);
-	}
 }
 
 /* What the owner has of the other side of the lock. The number serves one downgrade: if two grants
@@ -225,7 +206,7 @@ static struct other_side caller_other_side(const struct lk__entry *entry,
 	return side;
 }
 
-struct lk__hold *lk__caller_hold(struct lk__thread *thread, const struct lk__want *want)
+struct lk__hold *lk__acquire_hold(struct lk__thread *thread, const struct lk__want *want)
 {
 	struct lk__hold *hold = lk__hold_new(thread, &want->owner);
 	if (!hold)
@@ -271,7 +252,7 @@ static int caller_prepare(struct lk__entry *entry, struct lk__thread *thread,
 	int rc = lk__cancel_enter(want->cancel, thread, error);
 	if (rc < 0)
 		return rc;
-	waiter->hold = lk__caller_hold(thread, want);
+	waiter->hold = lk__acquire_hold(thread, want);
 	if (!waiter->hold || !lk__entry_begin_waiting(entry)) {
 		lk__hold_free(waiter->hold);
 		lk__cancel_leave(want->cancel);
@@ -327,12 +308,14 @@ static void caller_finish(struct lk__entry *entry, const struct lk__want *want,
 	lk__entry_end_waiting(entry);
 }
 
-int lk__caller_begin(struct lk__entry *entry, struct lk__thread *thread,
-		     const struct lk__want *want, struct lk__caller *waiter, lk_error *error)
+/* 1, the owner re-entered; 0, `waiter` is in the wait queue; or a code. Returns with the entry's
+ * mutex held. */
+static int caller_begin(struct lk__entry *entry, struct lk__thread *thread,
+			const struct lk__want *want, struct lk__caller *waiter, lk_error *error)
 {
 	struct other_side side = caller_other_side(entry, &want->owner);
 	pthread_mutex_lock(&entry->mutex);
-	int rc = lk__caller_reenter(entry, want, error);
+	int rc = lk__acquire_reenter(entry, want, error);
 	if (rc)
 		return rc;
 	rc = caller_prepare(entry, thread, want, &side, waiter, error);
@@ -346,8 +329,9 @@ int lk__caller_begin(struct lk__entry *entry, struct lk__thread *thread,
 	return rc;
 }
 
-void lk__caller_end(struct lk__entry *entry, const struct lk__want *want, struct lk__caller *waiter,
-		    int rc)
+/* After a begin of 0, with 1 or a code. */
+static void caller_end(struct lk__entry *entry, const struct lk__want *want,
+		       struct lk__caller *waiter, int rc)
 {
 	if (rc < 0 && waiter->state != LK__WAITER_GRANTED) {
 		lk__entry_leave_queue(entry, waiter);
@@ -356,15 +340,78 @@ void lk__caller_end(struct lk__entry *entry, const struct lk__want *want, struct
 	caller_finish(entry, want, waiter, rc);
 }
 
-int lk__caller_acquire(struct lk__entry *entry, struct lk__thread *thread,
-		       const struct lk__want *want, lk_error *error)
+/* ---- from its begin to its end ---- */
+
+/* As long as it is the head: LK__OP_WAITS; else 1, granted, 0, or a code. */
+static int acquire_lead(struct lk__acquire *acquire)
 {
-	struct lk__caller waiter = {.thread = NULL};
-	int rc = lk__caller_begin(entry, thread, want, &waiter, error);
+	if (!acquire->heads)
+		lk__head_begin(&acquire->head, &acquire->op, acquire->entry, &acquire->caller,
+			       acquire->error);
+	int rc = lk__head_run(&acquire->head);
+	acquire->heads = rc == LK__OP_WAITS;
+	if (!acquire->heads)
+		lk__head_end(&acquire->head);
+	return rc;
+}
+
+/* 1: it has the lock; LK__OP_WAITS; or a code. */
+static int acquire_stand(struct lk__acquire *acquire)
+{
+	struct lk__entry *entry = acquire->entry;
+	struct lk__caller *caller = &acquire->caller;
+	assert(!acquire->heads || lk__entry_head(entry) == caller);
+	for (;;) {
+		int64_t until_ns = LK__NEVER;
+		int rc = lk__entry_head(entry) == caller ? acquire_lead(acquire) : 0;
+		if (rc == LK__OP_WAITS)
+			return rc;
+		if (rc >= 0)
+			rc = caller_look(entry, caller, &until_ns, acquire->error);
+		if (rc)
+			return rc;
+		if (lk__entry_head(entry) == caller)
+			continue;
+		lk__op_wait(&acquire->op, until_ns);
+		return LK__OP_WAITS;
+	}
+}
+
+static int acquire_step(struct lk__op *op)
+{
+	struct lk__acquire *acquire = (struct lk__acquire *)op;
+	struct lk__entry *entry = acquire->entry;
+	int rc = 0;
+	if (acquire->begun)
+		pthread_mutex_lock(&entry->mutex);
+	else
+		rc = caller_begin(entry, op->thread, acquire->want, &acquire->caller,
+				  acquire->error);
+	acquire->begun = true;
 	if (rc == 0) {
-		rc = caller_stand(entry, &waiter, error);
-		lk__caller_end(entry, want, &waiter, rc);
+		rc = acquire_stand(acquire);
+		if (rc != LK__OP_WAITS)
+			caller_end(entry, acquire->want, &acquire->caller, rc);
 	}
 	pthread_mutex_unlock(&entry->mutex);
-	return rc < 0 ? rc : 0;
+	return rc == 1 ? 0 : rc;
+}
+
+void lk__acquire_init(struct lk__acquire *acquire, struct lk__entry *entry,
+		      struct lk__thread *thread, const struct lk__want *want, lk_error *error)
+{
+	lk__op_begin(&acquire->op, acquire_step, thread, want->cancel);
+	acquire->entry = entry;
+	acquire->want = want;
+	acquire->begun = acquire->heads = false;
+	acquire->error = error;
+}
+
+int lk__acquire_run(struct lk__entry *entry, struct lk__thread *thread, const struct lk__want *want,
+		    lk_error *error)
+{
+	lk_error own = {.code = 0};
+	struct lk__acquire acquire;
+	lk__acquire_init(&acquire, entry, thread, want, error ? error : &own);
+	return lk__op_run(&acquire.op);
 }
