@@ -291,7 +291,7 @@ int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_error *
 		return rc;
 	rc = call.multi ? lk__multi_release(call.multi, &call.owner, own.keep_ms, error)
 			: lk__release_run(call.entry, call.thread, &call.owner, own.keep_ms,
-					     own.no_wait != 0, error);
+					  own.no_wait != 0, error);
 	lk__lock_leave(&call);
 	return rc;
 }

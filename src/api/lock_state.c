@@ -147,7 +147,7 @@ static int lock_query(struct lk__call *call, struct lk__request *request, const 
 {
 	int64_t limit_ms = call->entry->client->config->command_timeout_ms;
 	int rc = lk__ask_entry(call->entry, call->thread, lk__question(request), operation,
-				lk__after_ms(lk__now_ns(), limit_ms), error);
+			       lk__after_ms(lk__now_ns(), limit_ms), error);
 	if (rc == LK__WAIT_READY) {
 		const redisReply *reply = request->reply;
 		rc = 0;
@@ -306,7 +306,7 @@ static int lock_command(struct lk__call *call, struct lk__request *request, cons
 {
 	int64_t limit_ms = call->entry->client->config->command_timeout_ms;
 	return lk__ask_entry(call->entry, call->thread, request, operation,
-			      lk__after_ms(lk__now_ns(), limit_ms), error);
+			     lk__after_ms(lk__now_ns(), limit_ms), error);
 }
 
 /* Part by part, until one fails: what is freed by then is not "not done". */

@@ -45,7 +45,7 @@ struct lk__async {
 	};
 };
 
-/* An acquire has ended with `rc`: what the completion says of it. Returns what its caller is told. */
+/* An acquire has ended with `rc`: what the completion says of it. Returns what its caller hears. */
 int lk__async_acquire_end(struct lk__async *async, int rc);
 
 /* What a call of a multi lock needs, from its start to its completion. LK_ENOMEM. */

@@ -33,8 +33,8 @@ int lk__async_multi_new(struct lk__async *async)
 	completion->multi = lk__multi_taken_new(locks);
 	async->multi = calloc(1, sizeof(*async->multi));
 	if (async->multi && completion->multi &&
-	    lk__multi_call_init(&async->multi->call, way, &completion->multi->multi, &want,
-				time_ms, &async->thread, &completion->value.error) == 0)
+	    lk__multi_call_init(&async->multi->call, way, &completion->multi->multi, &want, time_ms,
+				&async->thread, &completion->value.error) == 0)
 		return 0;
 	lk__async_multi_free(async);
 	lk__multi_taken_free(completion->multi);

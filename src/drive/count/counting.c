@@ -110,9 +110,8 @@ static int counting_begin(struct lk__counting *counting)
 {
 	const struct lk__entry *entry = counting->counter->entry;
 	bool routes = changes(counting) || (counting->giving && entry->client->topo->slotted);
-	counting->connects = routes &&
-			     lk__op_connect(&counting->op, lk__entry_scripts(entry), false,
-					    lk__counter_until_ns(entry));
+	counting->connects = routes && lk__op_connect(&counting->op, lk__entry_scripts(entry),
+						      false, lk__counter_until_ns(entry));
 	return counting->connects ? LK__OP_WAITS : counting_go(counting);
 }
 

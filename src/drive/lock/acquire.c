@@ -151,8 +151,8 @@ static bool caller_keeps(const struct lk__entry *entry, const struct lk__caller 
 	       !caller_lost(entry, waiter) && lk__now_ns() < lk__hold_deadline(hold);
 }
 
-/* Of one that is not the head: 1, it has the lock; 0, it waits on, and looks again `until_ns` unless
- * it is woken before; or why it leaves. */
+/* Of one that is not the head: 1, it has the lock; 0, it waits on, until `until_ns` unless it is
+ * woken before; or why it leaves. */
 static int caller_look(struct lk__entry *entry, struct lk__caller *waiter, int64_t *until_ns,
 		       lk_error *error)
 {

@@ -63,7 +63,7 @@ void lk__ask_route(const struct lk__entry *entry, struct lk__thread *thread, int
 }
 
 int lk__ask_entry(struct lk__entry *entry, struct lk__thread *thread, struct lk__request *request,
-		   const char *operation, int64_t until_ns, lk_error *error)
+		  const char *operation, int64_t until_ns, lk_error *error)
 {
 	char what[192];
 	snprintf(what, sizeof(what), "%s \"%.100s\"", operation, entry->name);

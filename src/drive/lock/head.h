@@ -103,8 +103,8 @@ int64_t lk__head_jitter_ns(int64_t until_ns);
 
 /* ---- the actions ---- */
 
-/* A try at one node (see struct lk__policy): 0 with an event, or LK__OP_WAITS. And a look at it: the
- * same, or why the head has to leave. */
+/* A try at one node (see struct lk__policy): 0 with an event, or LK__OP_WAITS. And a look at it,
+ * with the same, or why the head has to leave. */
 int lk__head_send(struct lk__head *head);
 int lk__head_send_look(struct lk__head *head);
 

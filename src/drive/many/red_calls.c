@@ -79,8 +79,8 @@ int lk__red_release_look(struct lk__releasing *releasing)
 int lk__red_extend(struct lk__extending *extending)
 {
 	struct lk__op *op = &extending->op;
-	extending->call = lk__red_extend_begin(extending->entry, op->thread,
-					       &extending->extension, extending->error);
+	extending->call = lk__red_extend_begin(extending->entry, op->thread, &extending->extension,
+					       extending->error);
 	if (!extending->call)
 		return LK_ENOMEM;
 	lk__op_wait_nodes(op, extending->call->fan_out, extending->call->until_ns);
