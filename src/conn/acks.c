@@ -181,7 +181,8 @@ bool lk__acks_await(struct lk__conn *conn, struct lk__request *request, struct l
 bool lk__conn_keep(struct lk__conn *conn, struct lk__request *request, int64_t sent_ns,
 		   int64_t pause_ns)
 {
-	struct lk__deferred after = {.wake_count = 0};
+	struct lk__deferred after;
+	lk__deferred_init(&after);
 	int64_t at_ns = lk__now_ns() + pause_ns;
 	assert(!request->thread && request->finish && request->resend && !request->done);
 	pthread_mutex_lock(&conn->mutex);

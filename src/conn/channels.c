@@ -123,7 +123,8 @@ static void channel_add(struct lk__conn *conn, struct lk__channel *channel,
 struct lk__listening *lk__channel_open(struct lk__conn *conn, const char *name, size_t size,
 				       const char *turn, void *owner)
 {
-	struct lk__deferred after = {.wake_count = 0};
+	struct lk__deferred after;
+	lk__deferred_init(&after);
 	struct lk__listening *listening = calloc(1, sizeof(*listening));
 	if (!listening)
 		return NULL;
@@ -152,7 +153,8 @@ static void channel_end(struct lk__conn *conn, struct lk__channel *channel)
 
 void lk__channel_close(struct lk__conn *conn, struct lk__listening *listening)
 {
-	struct lk__deferred after = {.wake_count = 0};
+	struct lk__deferred after;
+	lk__deferred_init(&after);
 	struct lk__channel *channel = listening->channel;
 	struct lk__channel *own = listening->own;
 	pthread_mutex_lock(&conn->mutex);
@@ -238,7 +240,8 @@ static void channel_retry(struct lk__conn *conn, struct lk__channel *channel)
 
 void lk__channel_retry(struct lk__conn *conn, struct lk__listening *listening)
 {
-	struct lk__deferred after = {.wake_count = 0};
+	struct lk__deferred after;
+	lk__deferred_init(&after);
 	struct lk__channel *channel = listening->channel;
 	pthread_mutex_lock(&conn->mutex);
 	if (listening->own)
@@ -430,7 +433,8 @@ static void channel_wake(const struct lk__channel *channel, struct lk__deferred 
 
 void lk__channels_wake(struct lk__conn *conn, lk__channel_test *test, const void *context)
 {
-	struct lk__deferred after = {.wake_count = 0};
+	struct lk__deferred after;
+	lk__deferred_init(&after);
 	struct lk__channel *channel, *next;
 	bool woken = false;
 	pthread_mutex_lock(&conn->mutex);

@@ -246,7 +246,8 @@ static bool conn_is_past(const struct lk__conn *conn)
 
 void lk__conn_disown(struct lk__conn *conn, const char *reason)
 {
-	struct lk__deferred after = {.wake_count = 0};
+	struct lk__deferred after;
+	lk__deferred_init(&after);
 	pthread_mutex_lock(&conn->mutex);
 	if (conn->state == LK__CONN_UP && conn_is_past(conn)) {
 		lk__conn_must_break(conn, LK_EUNREACHABLE, reason);
@@ -279,7 +280,8 @@ static void conn_delivered(struct lk__conn *conn, struct lk__deferred *after)
 bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct lk__reader *reader,
 		      const struct lk__greeting *greeting, bool watched)
 {
-	struct lk__deferred after = {.wake_count = 0};
+	struct lk__deferred after;
+	lk__deferred_init(&after);
 	pthread_mutex_lock(&conn->mutex);
 	if (conn->state == LK__CONN_CLOSED) {
 		pthread_mutex_unlock(&conn->mutex);
@@ -336,7 +338,8 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 
 int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error, bool *taken)
 {
-	struct lk__deferred after = {.wake_count = 0};
+	struct lk__deferred after;
+	lk__deferred_init(&after);
 	pthread_mutex_lock(&conn->mutex);
 	if (conn->state == LK__CONN_CLOSED) {
 		pthread_mutex_unlock(&conn->mutex);
@@ -375,7 +378,8 @@ bool lk__conn_may_come(const struct lk_config *config, int code)
 
 void lk__conn_open(struct lk__conn *conn)
 {
-	struct lk__deferred after = {.wake_count = 0};
+	struct lk__deferred after;
+	lk__deferred_init(&after);
 	pthread_mutex_lock(&conn->mutex);
 	if (conn->state == LK__CONN_DOWN && lk__now_ns() >= conn->next_connect_ns)
 		lk__conn_start(conn, &after);
@@ -493,7 +497,8 @@ void lk__conn_unpin(struct lk__conn *conn)
 
 void lk__conn_close(struct lk__conn *conn)
 {
-	struct lk__deferred after = {.wake_count = 0};
+	struct lk__deferred after;
+	lk__deferred_init(&after);
 	pthread_mutex_lock(&conn->mutex);
 	struct lk__connector *connector = conn->connector;
 	conn->connector = NULL;

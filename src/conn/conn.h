@@ -156,6 +156,13 @@ struct lk__deferred {
 	struct lk__request *finished;
 };
 
+/* Nothing is. To clear the array would cost more than the rest of many a call. */
+static inline void lk__deferred_init(struct lk__deferred *after)
+{
+	after->wake_count = 0;
+	after->finished = NULL;
+}
+
 /* Whether a caller reads, or is about to; under the mutex. */
 static inline bool lk__conn_is_led(const struct lk__conn *conn)
 {

@@ -389,7 +389,8 @@ int lk__conn_wait(struct lk__conn *conn, struct lk__thread *thread,
 		  bool (*ready)(const void *subject), const void *subject, int64_t until_ns,
 		  lk_cancel *cancel)
 {
-	struct lk__deferred after = {.wake_count = 0};
+	struct lk__deferred after;
+	lk__deferred_init(&after);
 	struct lk__wait wait = {.thread = thread, .ready = ready, .subject = subject};
 	pthread_mutex_lock(&conn->mutex);
 	return conn_wait_and_go(conn, &wait, until_ns, cancel, &after);
@@ -406,7 +407,8 @@ int lk__conn_await(struct lk__request *request, struct lk__thread *thread, int64
 	int rc;
 	do {
 		struct lk__conn *conn = request->conn;
-		struct lk__deferred after = {.wake_count = 0};
+		struct lk__deferred after;
+		lk__deferred_init(&after);
 		struct lk__wait wait = {.thread = thread,
 					.ready = request_ready,
 					.subject = request,
@@ -420,7 +422,8 @@ int lk__conn_await(struct lk__request *request, struct lk__thread *thread, int64
 int lk__conn_call(struct lk__conn *conn, struct lk__request *request, struct lk__thread *thread,
 		  int64_t until_ns, lk_cancel *cancel)
 {
-	struct lk__deferred after = {.wake_count = 0};
+	struct lk__deferred after;
+	lk__deferred_init(&after);
 	struct lk__wait wait = {
 		.thread = thread, .ready = request_ready, .subject = request, .request = request};
 	request->thread = thread;
@@ -433,7 +436,8 @@ int lk__conn_call(struct lk__conn *conn, struct lk__request *request, struct lk_
 
 static bool conn_attend(struct lk__conn *conn, struct lk__thread *thread, bool event)
 {
-	struct lk__deferred after = {.wake_count = 0};
+	struct lk__deferred after;
+	lk__deferred_init(&after);
 	bool armed = event && atomic_exchange(&conn->armed, false);
 	if (pthread_mutex_trylock(&conn->mutex) != 0) {
 		if (event)

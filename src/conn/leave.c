@@ -44,7 +44,8 @@ bool lk__conn_withdraw(struct lk__request *request)
 
 bool lk__conn_hurry(struct lk__request *request)
 {
-	struct lk__deferred after = {.wake_count = 0};
+	struct lk__deferred after;
+	lk__deferred_init(&after);
 	struct lk__conn *conn = request_lock(request);
 	lk__acks_hurry(conn, request, &after);
 	bool done = request->done;

@@ -226,7 +226,8 @@ static void conn_submit_unattended(struct lk__conn *conn, struct lk__request *re
 
 void lk__conn_submit(struct lk__conn *conn, struct lk__request *request)
 {
-	struct lk__deferred after = {.wake_count = 0};
+	struct lk__deferred after;
+	lk__deferred_init(&after);
 	pthread_mutex_lock(&conn->mutex);
 	if (request->thread)
 		lk__conn_accept(conn, request, &after);
@@ -237,7 +238,8 @@ void lk__conn_submit(struct lk__conn *conn, struct lk__request *request)
 
 bool lk__conn_offer(struct lk__conn *conn, struct lk__request *request)
 {
-	struct lk__deferred after = {.wake_count = 0};
+	struct lk__deferred after;
+	lk__deferred_init(&after);
 	pthread_mutex_lock(&conn->mutex);
 	bool open = !conn_is_closed_to(conn, request);
 	if (open)
@@ -248,7 +250,8 @@ bool lk__conn_offer(struct lk__conn *conn, struct lk__request *request)
 
 void lk__conn_settle(struct lk__conn *conn)
 {
-	struct lk__deferred after = {.wake_count = 0};
+	struct lk__deferred after;
+	lk__deferred_init(&after);
 	pthread_mutex_lock(&conn->mutex);
 	lk__conn_unlock(conn, &after);
 }

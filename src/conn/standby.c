@@ -36,7 +36,8 @@ void lk__standbys_wake(struct lk__conn *conn, struct lk__deferred *after)
 bool lk__conn_ready_begin(struct lk__conn *conn, struct lk__standby *standby,
 			  struct lk__thread *thread, bool once)
 {
-	struct lk__deferred after = {.wake_count = 0};
+	struct lk__deferred after;
+	lk__deferred_init(&after);
 	if (conn->state == LK__CONN_UP)
 		return true;
 	pthread_mutex_lock(&conn->mutex);
