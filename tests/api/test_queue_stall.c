@@ -128,18 +128,18 @@ static void test_close_while_the_first_start_stalls(void **state)
 struct lk__conn;
 struct lk__op;
 struct lk__request;
-void __real_lk__op_send(struct lk__op *op, struct lk__conn *conn, struct lk__request *request,
+void __real_lk__op_call(struct lk__op *op, struct lk__conn *conn, struct lk__request *request,
 			int64_t until_ns);
-void __wrap_lk__op_send(struct lk__op *op, struct lk__conn *conn, struct lk__request *request,
+void __wrap_lk__op_call(struct lk__op *op, struct lk__conn *conn, struct lk__request *request,
 			int64_t until_ns);
 
 static _Atomic int queue_stalls_ms;
 static _Atomic bool is_queued;
 
-void __wrap_lk__op_send(struct lk__op *op, struct lk__conn *conn, struct lk__request *request,
+void __wrap_lk__op_call(struct lk__op *op, struct lk__conn *conn, struct lk__request *request,
 			int64_t until_ns)
 {
-	__real_lk__op_send(op, conn, request, until_ns);
+	__real_lk__op_call(op, conn, request, until_ns);
 	if (queue_stalls_ms) {
 		is_queued = true;
 		sleep_ms(queue_stalls_ms);

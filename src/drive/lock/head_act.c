@@ -54,7 +54,7 @@ int lk__head_send(struct lk__head *head)
 	}
 	lk__entry_ref(entry);
 	lk__client_record_show(entry->client, conn);
-	lk__op_send(head->op, conn, request, lk__head_answer_until_ns(head));
+	lk__op_call(head->op, conn, request, lk__head_answer_until_ns(head));
 	return head_waits(head, LK__HEAD_ANSWER);
 }
 

@@ -14,17 +14,27 @@ void lk__op_begin(struct lk__op *op, int (*step)(struct lk__op *op), struct lk__
 	op->thread = thread;
 	op->cancel = cancel;
 	op->joined = NULL;
+	op->unsent = false;
 	lk__op_wait(op, LK__NEVER);
 }
 
 /* ---- in the calling thread ---- */
 
+static void op_await(struct lk__op *op)
+{
+	if (op->unsent)
+		lk__conn_call(op->conn, op->request, op->thread, op->until_ns, op->cancel);
+	else
+		lk__conn_await(op->request, op->thread, op->until_ns, op->cancel);
+	op->unsent = false;
+	lk__op_part(op);
+}
+
 static void op_sleep(struct lk__op *op)
 {
 	switch (op->waits) {
 	case LK__OP_ANSWER:
-		lk__conn_await(op->request, op->thread, op->until_ns, op->cancel);
-		lk__op_part(op);
+		op_await(op);
 		break;
 	case LK__OP_MESSAGE:
 		lk__channel_sleep(op->conn, &op->mark, op->subscribes, op->thread, op->until_ns,
@@ -109,6 +119,19 @@ void lk__op_send(struct lk__op *op, struct lk__conn *conn, struct lk__request *r
 	lk__conn_submit(conn, request);
 }
 
+void lk__op_call(struct lk__op *op, struct lk__conn *conn, struct lk__request *request,
+		 int64_t until_ns)
+{
+	if (op->thread->on_wake) {
+		lk__op_send(op, conn, request, until_ns);
+		return;
+	}
+	request->thread = op->thread;
+	lk__op_await(op, request, until_ns);
+	op->conn = conn;
+	op->unsent = true;
+}
+
 bool lk__op_is_answered(struct lk__op *op)
 {
 	assert(op->waits == LK__OP_ANSWER);
@@ -127,7 +150,7 @@ void lk__op_ask(struct lk__op *op, struct lk__conn *conn, struct lk__request *re
 {
 	request->resend = request->patient = true;
 	request->deadline_ns = until_ns;
-	lk__op_send(op, conn, request, until_ns);
+	lk__op_call(op, conn, request, until_ns);
 }
 
 bool lk__op_ask_look(struct lk__op *op, struct lk__request **answer_out)

@@ -36,6 +36,7 @@ struct lk__op {
 	struct lk__thread *thread; /* which is woken */
 	lk_cancel *cancel;         /* of the call; NULL: there is none */
 	enum lk__op_wait waits;
+	bool unsent;      /* a calling thread sends its request when it waits */
 	bool subscribes;  /* it waits for the subscription itself */
 	int64_t until_ns; /* no longer; LK__NEVER. The loop may bring it forward */
 	struct lk__conn *conn;
@@ -69,8 +70,13 @@ int lk__op_connect_look(struct lk__op *op, int over, lk_error *why);
 struct lk__conn *lk__op_join(struct lk__op *op, struct lk__entry *entry, struct lk__node *node);
 void lk__op_part(struct lk__op *op);
 
-/* The answer: sends the request, which stays the operation's. A mutex may be held. */
+/* The answer: sends the request, which stays the operation's. A mutex may be held, so that others
+ * send theirs behind it. */
 void lk__op_send(struct lk__op *op, struct lk__conn *conn, struct lk__request *request,
+		 int64_t until_ns);
+/* The same where the order does not matter: a calling thread sends it when it waits, which saves a
+ * turn of the connection's mutex. */
+void lk__op_call(struct lk__op *op, struct lk__conn *conn, struct lk__request *request,
 		 int64_t until_ns);
 /* The same to a request that was sent before, and that is waited for by `thread`. */
 void lk__op_await(struct lk__op *op, struct lk__request *request, int64_t until_ns);
