@@ -65,6 +65,7 @@ STANDINS: dict[str, Debian | Wheel | Packages | Go | Maven] = {
     "miniredis": Go("miniredis"),
     "jedis_mock": Maven("jedis_mock"),
     "claudb": Maven("claudb"),
+    "infinispan": Maven("infinispan"),
 }
 
 

@@ -85,9 +85,10 @@ static int greeter_compose(struct lk__greeter *greeter)
 	if (greeter->flags & LK__GREET_DISK)
 		rc |= greeter_say(greeter, true, 4,
 				  (const char *[]){"WAITAOF", "1", "0", DISK_WAIT_MS});
-	/* Last: there are servers that close the connection over what they do not know. */
+	/* Last: there are servers that close the connection over what they do not know. With the
+	 * protocol that we speak, which not every server does. */
 	if (greeter->flags & LK__GREET_HELLO)
-		rc |= greeter_say(greeter, false, 1, (const char *[]){"HELLO"});
+		rc |= greeter_say(greeter, false, 2, (const char *[]){"HELLO", "2"});
 	return rc;
 }
 
@@ -281,6 +282,15 @@ static void greeter_scripts(const redisReply *reply, struct lk__greeting *greeti
 				       reply->element[i]->integer == 1;
 }
 
+/* Where the answer to HELLO has the value of that name, or 0. */
+static size_t hello_at(const redisReply *hello, const char *name)
+{
+	for (size_t i = 0; hello->type == REDIS_REPLY_ARRAY && i + 1 < hello->elements; i += 2)
+		if (strcmp(lk__element_text(hello, i), name) == 0)
+			return i + 1;
+	return 0;
+}
+
 /*
  * A proxy that spreads keys over servers asks all of them, and passes one answer on, or answers
  * itself. What is of one connection alone it takes out: then there is no id, which each server
@@ -288,12 +298,27 @@ static void greeter_scripts(const redisReply *reply, struct lk__greeting *greeti
  */
 static bool hello_spreads(const redisReply *hello)
 {
-	for (size_t i = 0; hello->type == REDIS_REPLY_ARRAY && i + 1 < hello->elements; i += 2)
-		if (strcmp(lk__element_text(hello, i), "id") == 0)
-			return hello->element[i + 1]->type == REDIS_REPLY_NIL ||
-			       (hello->element[i + 1]->type == REDIS_REPLY_INTEGER &&
-				hello->element[i + 1]->integer == 0);
-	return false;
+	size_t at = hello_at(hello, "id");
+	return at > 0 && (hello->element[at]->type == REDIS_REPLY_NIL ||
+			  (hello->element[at]->type == REDIS_REPLY_INTEGER &&
+			   hello->element[at]->integer == 0));
+}
+
+/* Another script may come between the commands of one: two owners. */
+static int greeter_unsafe(struct lk__greeter *greeter, const char *is)
+{
+	return lk__fail(greeter->error, LK_EREFUSED,
+			"%s: it %s Infinispan, whose scripts are not atomic: use Redis or Valkey",
+			greeter->config->url, is);
+}
+
+static int greeter_hello(struct lk__greeter *greeter, const redisReply *hello)
+{
+	size_t server = hello_at(hello, "server");
+	greeter->greeting.spreads = hello_spreads(hello);
+	if (server > 0 && strcmp(lk__element_text(hello, server), "infinispan") == 0)
+		return greeter_unsafe(greeter, "is");
+	return 0;
 }
 
 /* Without it nothing would be granted: better no connection than grants that are all given back. */
@@ -328,6 +353,8 @@ static int greeter_take(struct lk__greeter *greeter, const redisReply *reply)
 			return greeter_diskless(greeter, reply->str);
 		if (greeter->needed[greeter->answered] || refused)
 			return greeter_refused(greeter, verb, reply->str);
+		if (strncmp(reply->str, "NOPROTO", 7) == 0)
+			return greeter_unsafe(greeter, "speaks RESP3 alone, as does");
 		greeter->greeting.no_hello |= strcmp(verb, "HELLO") == 0;
 	} else if (strcmp(verb, "TIME") == 0 || strcmp(verb, "EVAL") == 0) {
 		return greeter_time(greeter, reply, &greeter->greeting);
@@ -336,7 +363,7 @@ static int greeter_take(struct lk__greeter *greeter, const redisReply *reply)
 	} else if (strcmp(verb, "SCRIPT") == 0) {
 		greeter_scripts(reply, &greeter->greeting);
 	} else if (strcmp(verb, "HELLO") == 0) {
-		greeter->greeting.spreads = hello_spreads(reply);
+		return greeter_hello(greeter, reply);
 	}
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The first words on a new connection: AUTH, ROLE, SELECT, CLIENT SETNAME, TIME, SCRIPT
- * EXISTS, WAITAOF. */
+ * EXISTS, WAITAOF, HELLO. */
 #ifndef LK__CONN_HANDSHAKE_H
 #define LK__CONN_HANDSHAKE_H
 

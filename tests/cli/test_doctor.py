@@ -392,6 +392,16 @@ def test_a_proxy_and_test_servers_are_named(folder, doctor, name, found, said):
         other.stop()
 
 
+def test_infinispan_is_an_error(folder, doctor):
+    other = StandIn(str(folder / "other.sock"), b"infinispan")
+    try:
+        report = doctor("--url", other.unix_url)
+        assert ids(report) == ["unusable"] and "no lock can be taken" in report["promise"]
+        assert "it is Infinispan, whose scripts are not atomic" in detail(report, "unusable")
+    finally:
+        other.stop()
+
+
 OTHERS = [
     (b"redis_version:6.3.4\r\nrole:active-replica\r\nconnected_slaves:1\r\n",
      {"active-replica": "yes", "multi-master": "no"}, "keydb",

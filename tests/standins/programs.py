@@ -145,6 +145,22 @@ class JedisMock(Program):
     name = "jedis_mock"
 
 
+class Infinispan(Program):
+    """Its RESP endpoint: in Java, a store of several nodes that speaks the protocol too."""
+
+    name = "infinispan"
+
+    def listens(self) -> bool:
+        """It answers: before it can it listens already, and says nothing to who comes then."""
+        if not super().listens():
+            return False
+        with contextlib.suppress(OSError), \
+                socket.create_connection(("127.0.0.1", self.port), 1) as client:
+            client.sendall(b"*1\r\n$4\r\nPING\r\n")
+            return b"PONG" in client.recv(100)
+        return False
+
+
 class ClauDb(Program):
     """In Java. Its scripts are LuaJ's, if that is said, or none."""
 

@@ -82,6 +82,16 @@ def test_claudb(run, make_keeper, engine, words):
     assert words[0] in refused.is_code("LK_EREFUSED", "LK_EDENIED").message
 
 
+def test_infinispan(run, make_keeper):
+    """Another script comes between the commands of one of its scripts: two owners."""
+    url = run(programs.Infinispan).url
+    words = ("it speaks RESP3 alone", "scripts are not atomic: use Redis or Valkey")
+    is_refused(url, make_keeper, *words)
+    for kind in ("semaphore", "permits", "latch"):
+        refused = make_keeper(url).call("set", kind, kind=kind, count=1).is_code("LK_EREFUSED")
+        assert all(word in refused.message for word in words), refused.message
+
+
 @pytest.mark.parametrize("proxy", [programs.HaProxy, programs.EnvoyTcp])
 def test_a_proxy_that_passes_bytes_on(run, make_server, make_keeper, proxy):
     """Connections that it ends in between cost nobody a lock."""

@@ -326,6 +326,26 @@ def test_a_server_without_hello(proxy, make_keeper):
     assert len(asked) == before
 
 
+@pytest.mark.parametrize("hello, said", [
+    (b"-NOPROTO sorry this protocol version is not supported\r\n", "it speaks RESP3 alone"),
+    (b"*2\r\n$6\r\nserver\r\n$10\r\ninfinispan\r\n", "it is Infinispan")],
+    ids=["RESP3 alone", "by its name"])
+def test_infinispan(server, proxy, make_keeper, hello, said):
+    """Other scripts run between the commands of one: two owners. It is refused at the greeting."""
+    def rule(message):
+        if message.reply and message.what == "hello":
+            assert message.argv[1:] == [b"2"], message.argv
+            return Replace(hello)
+
+    proxy.rule = rule
+    keeper = make_keeper(proxy.unix_url)
+    for queued in (0, 1):
+        refused = keeper.call("within", "a", wait=60_000, queue=queued).is_code("LK_EREFUSED")
+        assert said in refused.message, refused.message
+        assert "scripts are not atomic: use Redis or Valkey" in refused.message, refused.message
+    assert server.call("DBSIZE") == 0
+
+
 @pytest.mark.parametrize("verb, words, code, hint", [
     ("auth", "ERR wrong number of arguments for 'auth' command", "LK_EAUTH", "no users"),
     ("select", "ERR SELECT is not allowed in cluster mode", "LK_EINVAL", "redis-cluster://"),

@@ -194,6 +194,5 @@ int lk__facts_ask(struct lk__facts *facts, const struct lk__asked *asked, const 
 	facts->code = rc;
 	facts->sentinel |= strstr(own.message, LK__LIKE_SENTINEL) != NULL;
 	snprintf(facts->reason, sizeof(facts->reason), "%.399s", own.message);
-	lk__stand_in_guess(facts);
 	return 0;
 }

@@ -130,10 +130,8 @@ int lk__facts_ask_cluster(struct lk__facts *facts, const struct lk__asked *asked
 int lk__facts_ask_messages(struct lk__facts *facts, const struct lk__asked *asked, const char *name,
 			   size_t name_size, lk_error *error);
 
-/* Whether it is not a server, but a proxy or a program for tests: by a question, as
- * lk__facts_question(); or by why it cannot be asked. */
+/* Whether it is not a server, but a proxy or a program for tests. As lk__facts_question(). */
 int lk__stand_in_ask(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error);
-void lk__stand_in_guess(struct lk__facts *facts);
 
 /* What the user may do there. As lk__facts_question(). */
 int lk__facts_ask_rights(struct lk__facts *facts, const struct lk__asked *asked, const char *name,

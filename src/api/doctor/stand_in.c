@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What answers in place of a server: a proxy that understands the commands, or a program for tests.
- * Each is known by what HELLO says, or by an answer that nothing else gives.
+ * Each is known by what HELLO says.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,33 +11,23 @@
 #include "drive/lock/ask.h"
 
 struct lk__stand_in {
-	const char *hello;  /* its "server" in HELLO */
-	const char *answer; /* in the reason why it cannot be asked; NULL: there is none */
+	const char *hello; /* its "server" in HELLO */
 	enum lk__found what;
 	const char *title, *follows;
 };
 
 static const struct lk__stand_in stand_ins[] = {
-	{"envoy-redis-proxy", NULL, LK__FOUND_PROXY, "Envoy's redis_proxy",
+	{"envoy-redis-proxy", LK__FOUND_PROXY, "Envoy's redis_proxy",
 	 "it has no SUBSCRIBE, and refuses several locks at once (docs/servers.md)"},
-	{"infinispan", "got \"#\" as reply type byte", LK__FOUND_TEST_SERVER,
-	 "Infinispan's RESP endpoint", "no kind of lock works on it"},
-	{"fakeredis", NULL, LK__FOUND_TEST_SERVER, "fakeredis",
+	{"fakeredis", LK__FOUND_TEST_SERVER, "fakeredis",
 	 "up to version 2.40 it ends the connection behind each error, so that the code of a "
 	 "refusal may be lost"},
-	{"miniredis", NULL, LK__FOUND_TEST_SERVER, "miniredis",
+	{"miniredis", LK__FOUND_TEST_SERVER, "miniredis",
 	 "times to live stand still unless the test moves them on: a lock whose holder died never "
 	 "ends"},
 };
 
 #define STAND_INS (sizeof(stand_ins) / sizeof(stand_ins[0]))
-
-void lk__stand_in_guess(struct lk__facts *facts)
-{
-	for (size_t i = 0; i < STAND_INS && !facts->stand_in; i++)
-		if (stand_ins[i].answer && strstr(facts->reason, stand_ins[i].answer))
-			facts->stand_in = &stand_ins[i];
-}
 
 static void read_hello(struct lk__facts *facts, const redisReply *reply)
 {
