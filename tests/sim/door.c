@@ -20,7 +20,8 @@ enum kind { FREE, WAKE, TIMER, SET, SOCKET };
 struct member {
 	int fd; /* 0: none */
 	enum lk__set_event event;
-	bool once; /* it tells once more, whatever it is */
+	bool once;   /* it tells once more, whatever it is */
+	bool writes; /* that it can be written, too */
 	void *data;
 };
 
@@ -193,7 +194,8 @@ static bool member_ready(const struct member *member)
 		return false;
 	const struct descriptor *at = descriptor_of(member->fd);
 	bool ended = at->kind == SOCKET && sim_link_ended(at->link);
-	return member->event == LK__SET_ENDED ? ended : readable(at) || ended;
+	bool writable = member->writes && at->link && sim_link_writable(at->link);
+	return ended || writable || (member->event != LK__SET_ENDED && readable(at));
 }
 
 static bool set_ready(const struct descriptor *set)
@@ -285,19 +287,18 @@ int lk__set_add(int set_fd, int fd, enum lk__set_event event, void *data)
 	for (int i = 0; i < MEMBERS_MAX; i++) {
 		if (set->members[i].fd != 0)
 			continue;
-		set->members[i] = (struct member){fd, event, event == LK__SET_ENDED, data};
+		set->members[i] = (struct member){
+			.fd = fd, .event = event, .once = event == LK__SET_ENDED, .data = data};
 		return 0;
 	}
 	errno = ENOSPC;
 	return -1;
 }
 
-/* Writing never blocks here for long. */
 int lk__set_rearm(int set_fd, int fd, int writes, void *data)
 {
 	struct descriptor *set = descriptor_of(set_fd);
 	struct member *free_place = NULL;
-	(void)writes;
 	for (int i = MEMBERS_MAX - 1; i >= 0; i--)
 		if (set->members[i].fd == 0 || set->members[i].fd == fd)
 			free_place = &set->members[i];
@@ -308,7 +309,8 @@ int lk__set_rearm(int set_fd, int fd, int writes, void *data)
 		errno = ENOSPC;
 		return -1;
 	}
-	*free_place = (struct member){fd, LK__SET_READABLE, true, data};
+	*free_place = (struct member){
+		.fd = fd, .event = LK__SET_READABLE, .once = true, .writes = writes, .data = data};
 	return 0;
 }
 

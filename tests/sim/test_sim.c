@@ -1,7 +1,8 @@
 /*
  * Two clients, with three threads and one thread, in a simulated world: a thousand seeds. All
  * compete for one lock, and each thread has a lock of its own besides. By the seed a client has one
- * connection for scripts, up to two, or up to four, which are opened and closed at any time.
+ * connection for scripts, up to two, or up to four, which are opened and closed at any time. Some
+ * calls are asynchronous: the client's loop drives them, beside the threads of the others.
  *
  * No two owners may believe at once that they hold; who is told that it does not hold must have
  * nothing there; no call may last longer than its limit; the lock may not stay free while it is
@@ -51,7 +52,10 @@ struct worker {
 	int number;
 	lk_client *client;
 	struct sim_task *task;
-	char own[16]; /* the key of its own lock */
+	lk_queue *queue; /* of its asynchronous calls */
+	char own[16];    /* the key of its own lock */
+	char name[16];   /* as an owner, of what those acquire */
+	bool named;      /* what it holds, or is about to */
 };
 
 static lk_client *clients[CLIENTS];
@@ -87,7 +91,8 @@ static bool keep(const struct worker *worker, lk_lock *lock)
 {
 	int64_t deadline_ns = 0;
 	lk_error error;
-	int rc = lk_lock_deadline_ns(lock, NULL, &deadline_ns, &error);
+	int rc = lk_lock_deadline_ns(lock, worker->named ? worker->name : NULL, &deadline_ns,
+				     &error);
 	if (rc < 0 || sim_now_ns() >= deadline_ns)
 		return false;
 	claim(worker, deadline_ns);
@@ -157,12 +162,54 @@ static void check_use(void *context)
 		sim_at(sim_now_ns() + 10 * SIM_MS, check_use, NULL);
 }
 
+/* ---- calls, of which the client's loop drives some ---- */
+
+/* The completion of the request that was started with `rc`. */
+static int completed(const struct worker *worker, int rc, lk_completion *got)
+{
+	lk_error error;
+	if (rc < 0)
+		sim_fail("a start of worker %d: %d", worker->number, rc);
+	else if (lk_queue_take(worker->queue, got, 1, -1, &error) != 1)
+		sim_fail("worker %d: its request was not completed", worker->number);
+	return got->error.code;
+}
+
+/* From here on the worker is named, or its thread is the owner. */
+static int acquire(struct worker *worker, lk_lock *lock, int64_t wait_ms, bool resumed,
+		   lk_acquire_options *options, lk_error *error)
+{
+	lk_completion got = {.error = {.code = 0}};
+	worker->named = resumed;
+	if (!resumed)
+		return lk_lock_acquire_within(lock, wait_ms, options, error);
+	options->owner = worker->name;
+	completed(worker, lk_queue_acquire(worker->queue, lock, wait_ms, options, NULL, error),
+		  &got);
+	*error = got.error;
+	if (got.error.code == 0 && sim_now_ns() >= got.deadline_ns && !sim_has(SIM_PREEMPTS))
+		sim_fail("worker %d: the completion tells of a grant that is over", worker->number);
+	return got.error.code;
+}
+
+static int release(const struct worker *worker, lk_lock *lock, bool no_wait, lk_error *error)
+{
+	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
+	lk_completion got = {.error = {.code = 0}};
+	options.owner = worker->named ? worker->name : NULL;
+	options.no_wait = no_wait;
+	if (!worker->named || no_wait || sim_chance(300))
+		return lk_lock_release(lock, &options, error);
+	completed(worker, lk_queue_release(worker->queue, lock, &options, 0, NULL, error), &got);
+	*error = got.error;
+	return got.error.code;
+}
+
 /* ---- a worker ---- */
 
 static void work(const struct worker *worker, lk_lock *lock)
 {
 	static const int expected[] = {0, LK_ELOST, LK_EMAYBEHELD};
-	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
 	lk_error error = {.code = 0};
 	if (!keep(worker, lock) && !sim_has(SIM_PREEMPTS))
 		sim_fail("a grant was over when the call returned");
@@ -172,16 +219,16 @@ static void work(const struct worker *worker, lk_lock *lock)
 		sim_sleep(sim_between(0, WATCHDOG_MS / 2) * SIM_MS);
 		keep(worker, lock);
 	}
-	options.no_wait = sim_chance(200);
+	bool no_wait = sim_chance(200);
 	sim_note("worker %d releases", worker->number);
 	give_up(worker);
-	int rc = lk_lock_release(lock, &options, &error);
+	int rc = release(worker, lock, no_wait, &error);
 	sim_note("worker %d: release: %d", worker->number, rc);
 	losers += rc == LK_ELOST || rc == LK_EMAYBEHELD;
 	check_code("release", rc, expected, is_calm() ? 1 : 3, &error);
 }
 
-static void round_of(const struct worker *worker, lk_lock *lock)
+static void round_of(struct worker *worker, lk_lock *lock)
 {
 	/* The last: a thread that gets no time sends its tries too late, twice in a row. */
 	static const int expected[] = {
@@ -194,10 +241,12 @@ static void round_of(const struct worker *worker, lk_lock *lock)
 		wait_ms = sim_chance(500) ? sim_between(1, 8) : 1500;
 	/* In a calm world what is held lasts: longer than the steps of work(). */
 	options.lease_ms = sim_chance(500) ? 0 : is_calm() ? 3000 : sim_between(100, LEASE_MOST_MS);
+	bool resumed = sim_chance(400);
 	waiting++;
-	int rc = lk_lock_acquire_within(lock, wait_ms, &options, &error);
+	int rc = acquire(worker, lock, wait_ms, resumed, &options, &error);
 	waiting--;
-	sim_note("worker %d: acquire within %lld: %d", worker->number, (long long)wait_ms, rc);
+	sim_note("worker %d: acquire%s within %lld: %d", worker->number,
+		 resumed ? " asynchronously" : "", (long long)wait_ms, rc);
 	check_limit("acquire", begun_ns, stalled_ns, wait_ms ? wait_ms : 700);
 	check_code("acquire", rc, expected, is_calm() ? 5 : 6, &error);
 	check_truth(worker, rc, begun_ns);
@@ -219,35 +268,34 @@ static void change_connections(const struct worker *worker)
 		lk__conn_rest(node->scripts[sim_between(1, (int64_t)count - 1)], lk__now_ns(), 0);
 }
 
-static int own_acquire(lk_lock *own, int64_t wait_ms)
+static int own_acquire(struct worker *worker, lk_lock *own, int64_t wait_ms)
 {
 	static const int expected[] = {0, LK_ETIMEDOUT, LK_EUNREACHABLE, LK_EMAYBEHELD,
 				       LK_EUNAVAILABLE};
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_error error = {.code = 0};
-	int rc = lk_lock_acquire_within(own, wait_ms, NULL, &error);
+	int rc = acquire(worker, own, wait_ms, sim_chance(200), &options, &error);
 	check_code("acquire its own", rc, expected, is_calm() ? 1 : 5, &error);
 	return rc;
 }
 
-static void own_release(lk_lock *own, bool no_wait)
+static void own_release(const struct worker *worker, lk_lock *own, bool no_wait)
 {
 	static const int expected[] = {0, LK_ELOST, LK_EMAYBEHELD};
-	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
 	lk_error error = {.code = 0};
-	options.no_wait = no_wait;
-	int rc = lk_lock_release(own, &options, &error);
+	int rc = release(worker, own, no_wait, &error);
 	losers += rc == LK_ELOST || rc == LK_EMAYBEHELD;
 	check_code("release its own", rc, expected, is_calm() ? 1 : 3, &error);
 }
 
 /* Nobody else wants it: in a calm world it is free as soon as its release was sent. */
-static void own_round(const struct worker *worker, lk_lock *own)
+static void own_round(struct worker *worker, lk_lock *own)
 {
 	for (int64_t left = sim_between(1, is_calm() ? 40 : 6); left > 0; left--) {
 		if (sim_chance(200))
 			change_connections(worker);
-		if (own_acquire(own, is_calm() ? 0 : sim_between(1, 800)) == 0)
-			own_release(own, sim_chance(500));
+		if (own_acquire(worker, own, is_calm() ? 0 : sim_between(1, 800)) == 0)
+			own_release(worker, own, sim_chance(500));
 		if (sim_chance(100))
 			sim_sleep(sim_between(0, 5) * SIM_MS);
 	}
@@ -264,15 +312,20 @@ static lk_lock *lock_new(const struct worker *worker, const char *key)
 
 static void *worker_main(void *argument)
 {
-	const struct worker *worker = argument;
+	struct worker *worker = argument;
 	lk_lock *lock = lock_new(worker, KEY), *own = lock_new(worker, worker->own);
-	for (int i = 0; lock && own && i < (crowd ? CROWD_ROUNDS : ROUNDS); i++) {
+	lk_error error;
+	if (lk_queue_new(&worker->queue, 0, &error) < 0)
+		sim_fail("lk_queue_new: %s", error.message);
+	for (int i = 0; lock && own && worker->queue && i < (crowd ? CROWD_ROUNDS : ROUNDS); i++) {
 		if (!crowd && sim_chance(500))
 			own_round(worker, own);
 		round_of(worker, lock);
 	}
 	lk_lock_free(lock);
 	lk_lock_free(own);
+	if (worker->queue && lk_queue_free(worker->queue, &error) < 0)
+		sim_fail("lk_queue_free: %s", error.message);
 	ended++;
 	return NULL;
 }
@@ -320,6 +373,7 @@ static void *run_main(void *argument)
 		workers[i] = (struct worker){
 			.number = i, .client = clients[crowd ? i % CLIENTS : i == WORKERS - 1]};
 		snprintf(workers[i].own, sizeof(workers[i].own), "own-%d", i);
+		snprintf(workers[i].name, sizeof(workers[i].name), "worker-%d", i);
 		workers[i].task = sim_spawn(worker_main, &workers[i]);
 	}
 	if (is_calm())

@@ -184,7 +184,11 @@ bool sim_ended(const void *task)
 
 int64_t sim_stalled_ns(void)
 {
-	return world.stalled_ns;
+	int64_t ahead_ns = 0;
+	for (unsigned i = world.first; i < world.count; i++)
+		if (!world.tasks[i]->ended && world.tasks[i]->stalled_until_ns > world.now_ns)
+			ahead_ns += world.tasks[i]->stalled_until_ns - world.now_ns;
+	return world.stalled_ns - ahead_ns;
 }
 
 static void end_values(struct sim_task *task)
