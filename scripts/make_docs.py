@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes docs/options.md, docs/errors.md, docs/doctor.md and docs/beside.md from the library's own
-tables, and the symbols of the Debian package from src/lockkeeper.map.
+"""Writes docs/options.md, docs/errors.md, docs/doctor.md, docs/arguments.md and docs/beside.md from
+the library's own tables, and the symbols of the Debian package from src/lockkeeper.map.
 
 usage: make_docs.py BUILD
 """
@@ -65,6 +65,17 @@ A user of the sentinels needs no more than this:
 
 | option | environment | type | default | range | meaning |
 |---|---|---|---|---|---|
+"""
+
+ARGUMENTS_HEAD = """# Arguments that are numbers
+
+Made from `src/api/arguments.def` by `make docs`; do not edit.
+
+A call that is given another number fails with `LK_EINVAL`, names the argument and its range, and
+changes nothing. `margin_ms` is at most the lease.
+
+| argument | least | most | what it is |
+|---|--:|--:|---|
 """
 
 ERRORS_HEAD = """# Errors
@@ -171,6 +182,27 @@ def findings(library: ctypes.CDLL) -> str:
     return DOCTOR_HEAD + "".join(rows)
 
 
+def number(word: str) -> str:
+    """A number, or what the headers define that to be, perhaps through another name."""
+    sign, word = ("-", word[1:]) if word.startswith("-") else ("", word)
+    while not word.isdigit():
+        found = next(filter(None, (re.search(
+            rf"\b{word}\s*(?:=|\s)\s*(?:INT64_C\()?(\w+)\)?", path.read_text())
+            for path in [*sorted(ROOT.glob("include/**/*.h")), *sorted(ROOT.glob("src/**/*.h"))])))
+        word = found[1]
+    return f"{sign}{int(word):,}"
+
+
+def arguments() -> str:
+    rows = []
+    for name, least, most, what in re.findall(
+            r'^ARGUMENT\(\w+, "([^"]+)", ([^,]+), ([^,]+),\s*"([^"]+)"\)',
+            (ROOT / "src/api/arguments.def").read_text(), re.MULTILINE):
+        shown = f"`{name}`" if " " not in name else name
+        rows.append(f"| {shown} | {number(least)} | {number(most)} | {what} |")
+    return ARGUMENTS_HEAD + "\n".join(rows) + "\n"
+
+
 def soname_version() -> str:
     """As src/meson.build has it: until 1.0 the minor version too."""
     header = (ROOT / "include/lockkeeper/version.h").read_text()
@@ -194,8 +226,9 @@ def symbols() -> str:
 
 def pages(build: pathlib.Path) -> dict[str, str]:
     library = ctypes.CDLL(str(build / "src/liblockkeeper.so"))
-    return {"docs/options.md": options(library), "docs/errors.md": errors(library),
-            "docs/doctor.md": findings(library), "docs/beside.md": beside_page.page(),
+    return {"docs/arguments.md": arguments(), "docs/beside.md": beside_page.page(),
+            "docs/doctor.md": findings(library), "docs/errors.md": errors(library),
+            "docs/options.md": options(library),
             f"debian/liblockkeeper{soname_version()}.symbols": symbols()}
 
 

@@ -4,8 +4,11 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include <lockkeeper.h>
+
 #include "base/fail.h"
 #include "conf/config.h"
+#include "sync/permits/permits.h"
 
 #define OPTIONS_SIZE_MAX 1024 /* of any options struct that will ever be */
 
@@ -56,6 +59,26 @@ int lk__check_range(const char *operation, const char *what, int64_t number, int
 		return 0;
 	return lk__fail(error, LK_EINVAL, "%s: %s is %" PRId64 ", not %" PRId64 " … %" PRId64,
 			operation, what, number, least, most);
+}
+
+int lk__check_given(const char *operation, const struct lk__given *given, size_t count,
+		    lk_error *error)
+{
+	static const struct {
+		const char *name;
+		int64_t least, most;
+	} arguments[] = {
+#define ARGUMENT(id, name, least, most, what) {name, least, most},
+#include "api/arguments.def"
+#undef ARGUMENT
+	};
+	int rc = 0;
+	for (size_t i = 0; i < count && rc == 0; i++) {
+		enum lk__argument argument = given[i].argument;
+		rc = lk__check_range(operation, arguments[argument].name, given[i].number,
+				     arguments[argument].least, arguments[argument].most, error);
+	}
+	return rc;
 }
 
 int lk__copy_options(void *options_out, size_t own_size, const void *options, const char *operation,

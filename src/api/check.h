@@ -29,7 +29,28 @@ static inline void lk__leave(int saved)
 	pthread_setcancelstate(saved, NULL);
 }
 
-/* 0, or LK_EINVAL that names what is out of range: "OPERATION: WHAT is 7, not 0 … 5". */
+enum lk__argument {
+#define ARGUMENT(id, name, least, most, what) LK__##id,
+#include "api/arguments.def"
+#undef ARGUMENT
+};
+
+/* An argument, and what was given for it. */
+struct lk__given {
+	enum lk__argument argument;
+	int64_t number;
+};
+
+/* LK__CHECK(operation, error, {LK__WAIT, wait_ms}, …): 0, or LK_EINVAL that names the first that is
+ * out of its range: "OPERATION: wait_ms is -7, not 0 … 5". */
+int lk__check_given(const char *operation, const struct lk__given *given, size_t count,
+		    lk_error *error);
+#define LK__CHECK(operation, error, ...)                                                           \
+	lk__check_given(                                                                           \
+		operation, (const struct lk__given[]){__VA_ARGS__},                                \
+		sizeof((const struct lk__given[]){__VA_ARGS__}) / sizeof(struct lk__given), error)
+
+/* The same for a range that depends on the call. */
 int lk__check_range(const char *operation, const char *what, int64_t number, int64_t least,
 		    int64_t most, lk_error *error);
 

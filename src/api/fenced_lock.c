@@ -39,7 +39,7 @@ static int fence_check_arguments(const char *operation, const struct lk__fence_c
 	if (check->token == 0 || check->token > LK_FENCE_TOKEN_MAX)
 		return lk__fail(error, LK_EINVAL, "%s: the token is %" PRIu64 ", not 1 … %" PRIu64,
 				operation, check->token, LK_FENCE_TOKEN_MAX);
-	int rc = lk__check_range(operation, "ttl_ms", check->ttl_ms, 0, LK_WAIT_MAX_MS, error);
+	int rc = LK__CHECK(operation, error, {LK__TOKEN_TTL, check->ttl_ms});
 	if (rc == 0 && check->value_size > LK_FENCE_VALUE_SIZE_MAX)
 		rc = lk__fail(error, LK_EINVAL, "%s: the value has %zu bytes, at most %d fit",
 			      operation, check->value_size, LK_FENCE_VALUE_SIZE_MAX);

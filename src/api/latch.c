@@ -43,7 +43,7 @@ int lk_latch_new_with(lk_latch **latch_out, lk_client *client, const void *name,
 	lk_latch_options own;
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
-		rc = lk__check_range(operation, "ttl_ms", own.ttl_ms, 0, LK_LEASE_MAX_MS, error);
+		rc = LK__CHECK(operation, error, {LK__TTL, own.ttl_ms});
 	return rc < 0 ? rc
 		      : latch_make(latch_out, client, name, name_size, own.ttl_ms, operation,
 				   error);
@@ -64,12 +64,13 @@ static int latch_enter(struct lk__counter_call *call, lk_latch *latch, const cha
 }
 
 static int latch_change(lk_latch *latch, const char *operation, enum lk__script_id script,
-			const char *what, int64_t number, int64_t *answer_out, lk_error *error)
+			enum lk__argument what, int64_t number, int64_t *answer_out,
+			lk_error *error)
 {
 	struct lk__counter_call call;
 	struct lk__change change = {.script = script};
 	lk__change_add_number(&change, number);
-	int rc = lk__check_range(operation, what, number, 1, LK_LATCH_COUNT_MAX, error);
+	int rc = LK__CHECK(operation, error, {what, number});
 	if (rc == 0)
 		rc = latch_enter(&call, latch, operation, error);
 	return rc < 0 ? rc
@@ -79,16 +80,16 @@ static int latch_change(lk_latch *latch, const char *operation, enum lk__script_
 int lk_latch_try_set(lk_latch *latch, int64_t count, lk_error *error)
 {
 	int64_t answer = 0;
-	int rc = latch_change(latch, "lk_latch_try_set", LK__SCRIPT_LATCH_SET, "count", count,
-			      &answer, error);
+	int rc = latch_change(latch, "lk_latch_try_set", LK__SCRIPT_LATCH_SET, LK__LATCH_COUNT,
+			      count, &answer, error);
 	return rc < 0 ? rc : (int)answer;
 }
 
 int lk_latch_count_down(lk_latch *latch, int64_t by, int64_t *left_out, lk_error *error)
 {
 	int64_t left = 0;
-	int rc = latch_change(latch, "lk_latch_count_down", LK__SCRIPT_LATCH_COUNT_DOWN, "by", by,
-			      &left, error);
+	int rc = latch_change(latch, "lk_latch_count_down", LK__SCRIPT_LATCH_COUNT_DOWN,
+			      LK__LATCH_BY, by, &left, error);
 	if (rc == 0 && left_out)
 		*left_out = left;
 	return rc;
@@ -138,7 +139,7 @@ int lk_latch_await(lk_latch *latch, lk_cancel *cancel, lk_error *error)
 int lk_latch_await_within(lk_latch *latch, int64_t wait_ms, lk_cancel *cancel, lk_error *error)
 {
 	const char *operation = "lk_latch_await_within";
-	int rc = lk__check_range(operation, "wait_ms", wait_ms, 0, LK_WAIT_MAX_MS, error);
+	int rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
 	return rc < 0 ? rc : latch_wait(latch, operation, wait_ms, cancel, error);
 }
 

@@ -198,11 +198,8 @@ int lk__acquire_check(const char *operation, const lk_lock *lock, const lk_acqui
 {
 	int64_t lease_ms = options->lease_ms ? options->lease_ms
 					     : lock->client->config->watchdog_ms;
-	int rc = lk__check_range(operation, "lease_ms", lease_ms, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS,
-				 error);
-	if (rc == 0)
-		rc = lk__check_range(operation, "max_hold_ms", options->max_hold_ms, 0,
-				     LK_WAIT_MAX_MS, error);
+	int rc = LK__CHECK(operation, error, {LK__LEASE, lease_ms},
+			   {LK__MAX_HOLD, options->max_hold_ms});
 	if (rc == 0)
 		rc = lk__check_range(operation, "margin_ms", options->margin_ms, 0, lease_ms,
 				     error);
@@ -259,7 +256,7 @@ int lk_lock_acquire_within(lk_lock *lock, int64_t wait_ms, const lk_acquire_opti
 			   lk_error *error)
 {
 	const char *operation = "lk_lock_acquire_within";
-	int rc = lk__check_range(operation, "wait_ms", wait_ms, 0, LK_WAIT_MAX_MS, error);
+	int rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
 	return rc < 0 ? rc : lock_acquire(lock, operation, wait_ms, options, error);
 }
 
@@ -275,7 +272,7 @@ int lk__release_check(const char *operation, const lk_release_options *options, 
 				"%s: no_wait and keep_ms are set: who does not wait does not "
 				"learn whether it is kept",
 				operation);
-	return lk__check_range(operation, "keep_ms", options->keep_ms, 0, LK_LEASE_MAX_MS, error);
+	return LK__CHECK(operation, error, {LK__KEEP, options->keep_ms});
 }
 
 int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_error *error)
@@ -299,8 +296,7 @@ int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_error *
 int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const char *owner, lk_error *error)
 {
 	struct lk__call call = {.entry = NULL};
-	int rc = lk__check_range("lk_lock_extend", "lease_ms", lease_ms, LK_LEASE_MIN_MS,
-				 LK_LEASE_MAX_MS, error);
+	int rc = LK__CHECK("lk_lock_extend", error, {LK__LEASE, lease_ms});
 	if (rc == 0)
 		rc = lk__lock_enter(&call, lock, "lk_lock_extend", owner, error);
 	if (rc)

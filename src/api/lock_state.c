@@ -409,8 +409,7 @@ int lk_lock_extend_field(lk_lock *lock, const char *field, int64_t lease_ms, lk_
 	if (rc == 0)
 		rc = check_single(lock, operation, error);
 	if (rc == 0)
-		rc = lk__check_range(operation, "lease_ms", lease_ms, LK_LEASE_MIN_MS,
-				     LK_LEASE_MAX_MS, error);
+		rc = LK__CHECK(operation, error, {LK__LEASE, lease_ms});
 	if (rc == 0)
 		rc = lk__lock_enter(&call, lock, operation, NULL, error);
 	if (rc < 0)

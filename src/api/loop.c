@@ -57,8 +57,7 @@ static int close_check(const lk_queue *queue, lk_client *client, int how, lk_err
 		return lk__fail(error, LK_EINVAL, "%s: queue is NULL", operation);
 	int rc = check_threadless(client, operation, error);
 	if (rc == 0)
-		rc = lk__check_range(operation, "how", how, LK_CLOSE_IF_IDLE, LK_CLOSE_ABANDON,
-				     error);
+		rc = LK__CHECK(operation, error, {LK__HOW, how});
 	if (rc == 0 && atomic_load(&client->state) == LK__CLIENT_CLOSED)
 		rc = lk__fail(error, LK_ECLOSED, "%s: the client is closed", operation);
 	if (rc == 0 && lk__close_is_under_way(client))

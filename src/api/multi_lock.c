@@ -12,8 +12,7 @@
 
 static int multi_check(lk_lock *const *locks, size_t count, lk_error *error)
 {
-	int rc = lk__check_range("lk_multi_lock_new", "the number of locks", (int64_t)count, 1,
-				 LK_MULTI_LOCK_MAX, error);
+	int rc = LK__CHECK("lk_multi_lock_new", error, {LK__LOCKS, (int64_t)count});
 	if (rc < 0)
 		return rc;
 	for (size_t i = 0; i < count; i++) {

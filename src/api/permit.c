@@ -20,15 +20,8 @@ int lk__permits_check(const char *operation, const lk_permit_semaphore *semaphor
 	if (options->fence_out)
 		return lk__fail(error, LK_EINVAL,
 				"%s: fence_out is set, and a permit has no fence token", operation);
-	int rc = lk__check_range(operation, "count", count, 1, LK__PERMITS_MAX, error);
-	if (rc == 0)
-		rc = lk__check_range(operation, "no_loss", options->no_loss, 0, 1, error);
-	if (rc == 0)
-		rc = lk__check_range(operation, "lease_ms", lease_ms, LK_LEASE_MIN_MS,
-				     LK_LEASE_MAX_MS, error);
-	if (rc == 0)
-		rc = lk__check_range(operation, "max_hold_ms", options->max_hold_ms, 0,
-				     LK_WAIT_MAX_MS, error);
+	int rc = LK__CHECK(operation, error, {LK__IDS, count}, {LK__NO_LOSS, options->no_loss},
+			   {LK__LEASE, lease_ms}, {LK__MAX_HOLD, options->max_hold_ms});
 	return rc < 0 ? rc
 		      : lk__check_range(operation, "margin_ms", options->margin_ms, 0, lease_ms,
 					error);
@@ -80,7 +73,7 @@ int lk_permit_semaphore_acquire_within(lk_permit_semaphore *semaphore, int64_t c
 				       const lk_acquire_options *options, lk_error *error)
 {
 	const char *operation = "lk_permit_semaphore_acquire_within";
-	int rc = lk__check_range(operation, "wait_ms", wait_ms, 0, LK_WAIT_MAX_MS, error);
+	int rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
 	return rc < 0 ? rc
 		      : permits_take(semaphore, operation, count, permits_out, wait_ms, options,
 				     error);
@@ -114,7 +107,7 @@ int lk__permits_check_ids(const char *operation, const lk_permit *permits, int64
 {
 	if (!permits)
 		return lk__fail(error, LK_EINVAL, "%s: permits is NULL", operation);
-	int rc = lk__check_range(operation, "count", count, 1, LK__PERMITS_MAX, error);
+	int rc = LK__CHECK(operation, error, {LK__IDS, count});
 	for (int64_t i = 0; rc == 0 && i < count; i++)
 		rc = lk__permit_check_id(operation, permits[i].id, error);
 	return rc;

@@ -24,9 +24,8 @@ int lk_permit_semaphore_new(lk_permit_semaphore **semaphore_out, lk_client *clie
 		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
-		rc = lk__check_range(operation, "permits", own.permits, 0, LK_PERMITS_MAX, error);
-	if (rc == 0)
-		rc = lk__check_range(operation, "ttl_ms", own.ttl_ms, 0, LK_LEASE_MAX_MS, error);
+		rc = LK__CHECK(operation, error, {LK__PERMITS_SET, own.permits},
+			       {LK__TTL, own.ttl_ms});
 	if (rc < 0)
 		return rc;
 	lk_permit_semaphore *semaphore = calloc(1, sizeof(*semaphore));
@@ -90,14 +89,14 @@ static int permits_change(lk_permit_semaphore *semaphore, const char *operation,
 int lk_permit_semaphore_try_set(lk_permit_semaphore *semaphore, int64_t permits, lk_error *error)
 {
 	const char *operation = "lk_permit_semaphore_try_set";
-	int rc = lk__check_range(operation, "permits", permits, 0, LK_PERMITS_MAX, error);
+	int rc = LK__CHECK(operation, error, {LK__PERMITS_SET, permits});
 	return rc < 0 ? rc : permits_change(semaphore, operation, permits, "new", error);
 }
 
 int lk_permit_semaphore_set(lk_permit_semaphore *semaphore, int64_t permits, lk_error *error)
 {
 	const char *operation = "lk_permit_semaphore_set";
-	int rc = lk__check_range(operation, "permits", permits, 0, LK_PERMITS_MAX, error);
+	int rc = LK__CHECK(operation, error, {LK__PERMITS_SET, permits});
 	if (rc == 0)
 		rc = permits_change(semaphore, operation, permits, "all", error);
 	return rc < 0 ? rc : 0;
@@ -106,8 +105,7 @@ int lk_permit_semaphore_set(lk_permit_semaphore *semaphore, int64_t permits, lk_
 int lk_permit_semaphore_add(lk_permit_semaphore *semaphore, int64_t change, lk_error *error)
 {
 	const char *operation = "lk_permit_semaphore_add";
-	int rc = lk__check_range(operation, "change", change, -LK_PERMITS_MAX, LK_PERMITS_MAX,
-				 error);
+	int rc = LK__CHECK(operation, error, {LK__PERMITS_ADDED, change});
 	if (rc == 0 && change == 0)
 		rc = lk__fail(error, LK_EINVAL, "%s: change is 0", operation);
 	if (rc == 0)
@@ -232,8 +230,7 @@ int lk_permit_semaphore_update_lease(lk_permit_semaphore *semaphore, const char 
 	struct lk__counting counting;
 	int rc = lk__permit_check_id(operation, id, error);
 	if (rc == 0)
-		rc = lk__check_range(operation, "lease_ms", lease_ms, LK_LEASE_MIN_MS,
-				     LK_LEASE_MAX_MS, error);
+		rc = LK__CHECK(operation, error, {LK__LEASE, lease_ms});
 	if (rc == 0)
 		rc = lk__permit_enter(&call, semaphore, operation, error);
 	if (rc < 0)

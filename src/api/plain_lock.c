@@ -13,8 +13,7 @@ int lk_plain_lock_new(lk_lock **lock_out, lk_client *client, const void *name, s
 	lk_plain_lock_options own;
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0 && own.poll_ms)
-		rc = lk__check_range(operation, "poll_ms", own.poll_ms, LK_POLL_MIN_MS,
-				     LK_POLL_MAX_MS, error);
+		rc = LK__CHECK(operation, error, {LK__POLL, own.poll_ms});
 	if (rc < 0)
 		return rc;
 	struct lk__settings settings = {.poll_ms = own.poll_ms};

@@ -86,7 +86,7 @@ int lk_queue_take_sized(lk_queue *queue, lk_completion *completions_out, size_t 
 		rc = lk__check_size(operation, "completion_size", completion_size,
 				    COMPLETION_SIZE_MIN, sizeof(lk_completion), error);
 	if (rc == 0)
-		rc = lk__check_range(operation, "wait_ms", wait_ms, -1, LK_WAIT_MAX_MS, error);
+		rc = LK__CHECK(operation, error, {LK__WAIT_OR_NOT, wait_ms});
 	if (rc < 0)
 		return rc;
 	int64_t until_ns = wait_ms < 0 ? LK__NEVER : lk__after_ms(lk__now_ns(), wait_ms);
@@ -194,7 +194,7 @@ int lk_queue_acquire(lk_queue *queue, lk_lock *lock, int64_t wait_ms,
 	struct lk__call call = {.entry = NULL};
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
-		rc = lk__check_range(operation, "wait_ms", wait_ms, -1, LK_WAIT_MAX_MS, error);
+		rc = LK__CHECK(operation, error, {LK__WAIT_OR_NOT, wait_ms});
 	if (rc == 0 && (own.cancel || own.fence_out))
 		rc = lk__fail(error, LK_EINVAL, "%s: %s", operation,
 			      own.cancel ? "cancel is set: use lk_queue_cancel()"
@@ -247,8 +247,7 @@ int lk_queue_extend(lk_queue *queue, lk_lock *lock, int64_t lease_ms, const char
 	struct lk__async_want want = {
 		.way = LK__ASYNC_EXTEND, .operation = operation, .lease_ms = lease_ms};
 	struct lk__call call = {.entry = NULL};
-	int rc = lk__check_range(operation, "lease_ms", lease_ms, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS,
-				 error);
+	int rc = LK__CHECK(operation, error, {LK__LEASE, lease_ms});
 	if (rc == 0)
 		rc = start_enter(&call, queue, lock, operation, owner, error);
 	if (rc < 0)

@@ -85,9 +85,7 @@ int lk_queue_semaphore_acquire(lk_queue *queue, lk_semaphore *semaphore, int64_t
 {
 	const char *name = "lk_queue_semaphore_acquire";
 	struct start start = {.queue = queue, .tag = tag, .id_out = id_out};
-	int rc = lk__check_range(name, "permits", permits, 1, LK_PERMITS_MAX, error);
-	if (rc == 0)
-		rc = lk__check_range(name, "wait_ms", wait_ms, -1, LK_WAIT_MAX_MS, error);
+	int rc = LK__CHECK(name, error, {LK__PERMITS, permits}, {LK__WAIT_OR_NOT, wait_ms});
 	return rc < 0 ? rc
 		      : start_wait(&start, semaphore_counter(semaphore), name, LK_OP_ACQUIRE,
 				   permits, semaphore ? semaphore->permits : 0, wait_ms, error);
@@ -96,7 +94,7 @@ int lk_queue_semaphore_acquire(lk_queue *queue, lk_semaphore *semaphore, int64_t
 static int semaphore_give(struct start *start, lk_semaphore *semaphore, const char *name,
 			  int64_t permits, bool if_exists, lk_error *error)
 {
-	int rc = lk__check_range(name, "permits", permits, 1, LK_PERMITS_MAX, error);
+	int rc = LK__CHECK(name, error, {LK__PERMITS, permits});
 	if (rc < 0)
 		return rc;
 	struct lk__change change = lk__semaphore_give(semaphore, permits, if_exists);
@@ -125,9 +123,7 @@ int lk_queue_semaphore_try_set(lk_queue *queue, lk_semaphore *semaphore, int64_t
 {
 	const char *name = "lk_queue_semaphore_try_set";
 	struct start start = {.queue = queue, .tag = tag, .id_out = id_out};
-	int rc = lk__check_range(name, "permits", permits, 0, LK_PERMITS_MAX, error);
-	if (rc == 0)
-		rc = lk__check_range(name, "ttl_ms", ttl_ms, 0, LK_LEASE_MAX_MS, error);
+	int rc = LK__CHECK(name, error, {LK__PERMITS_SET, permits}, {LK__TTL, ttl_ms});
 	if (rc < 0)
 		return rc;
 	struct lk__change change = lk__semaphore_set(permits, ttl_ms);
@@ -138,7 +134,7 @@ int lk_queue_semaphore_try_set(lk_queue *queue, lk_semaphore *semaphore, int64_t
 /* 0, or LK_EINVAL where nothing would change. */
 static int check_change(const char *name, int64_t change, lk_error *error)
 {
-	int rc = lk__check_range(name, "change", change, -LK_PERMITS_MAX, LK_PERMITS_MAX, error);
+	int rc = LK__CHECK(name, error, {LK__PERMITS_ADDED, change});
 	if (rc == 0 && change == 0)
 		rc = lk__fail(error, LK_EINVAL, "%s: change is 0", name);
 	return rc;
@@ -197,7 +193,7 @@ int lk_queue_latch_await(lk_queue *queue, lk_latch *latch, int64_t wait_ms, uint
 	const char *name = "lk_queue_latch_await";
 	struct start start = {.queue = queue, .tag = tag, .id_out = id_out};
 	struct lk__async_want look = {.way = LK__ASYNC_COUNT};
-	int rc = lk__check_range(name, "wait_ms", wait_ms, -1, LK_WAIT_MAX_MS, error);
+	int rc = LK__CHECK(name, error, {LK__WAIT_OR_NOT, wait_ms});
 	if (rc < 0)
 		return rc;
 	return wait_ms == 0
@@ -207,12 +203,12 @@ int lk_queue_latch_await(lk_queue *queue, lk_latch *latch, int64_t wait_ms, uint
 }
 
 static int latch_change(struct start *start, lk_latch *latch, const char *name,
-			enum lk__script_id script, const char *what, int64_t number,
+			enum lk__script_id script, enum lk__argument what, int64_t number,
 			lk_error *error)
 {
 	struct lk__change change = {.script = script};
 	lk__change_add_number(&change, number);
-	int rc = lk__check_range(name, what, number, 1, LK_LATCH_COUNT_MAX, error);
+	int rc = LK__CHECK(name, error, {what, number});
 	return rc < 0 ? rc
 		      : start_change(start, latch_counter(latch), name, LK_OP_CHANGE, &change,
 				     error);
@@ -223,15 +219,15 @@ int lk_queue_latch_count_down(lk_queue *queue, lk_latch *latch, int64_t by, uint
 {
 	struct start start = {.queue = queue, .tag = tag, .id_out = id_out};
 	return latch_change(&start, latch, "lk_queue_latch_count_down", LK__SCRIPT_LATCH_COUNT_DOWN,
-			    "by", by, error);
+			    LK__LATCH_BY, by, error);
 }
 
 int lk_queue_latch_try_set(lk_queue *queue, lk_latch *latch, int64_t count, uint64_t tag,
 			   uint64_t *id_out, lk_error *error)
 {
 	struct start start = {.queue = queue, .tag = tag, .id_out = id_out};
-	return latch_change(&start, latch, "lk_queue_latch_try_set", LK__SCRIPT_LATCH_SET, "count",
-			    count, error);
+	return latch_change(&start, latch, "lk_queue_latch_try_set", LK__SCRIPT_LATCH_SET,
+			    LK__LATCH_COUNT, count, error);
 }
 
 int lk_queue_latch_count(lk_queue *queue, lk_latch *latch, uint64_t tag, uint64_t *id_out,
@@ -267,7 +263,7 @@ static int permits_take(lk_queue *queue, lk_permit_semaphore *semaphore, const c
 	struct start start = {.queue = queue, .id_out = id_out};
 	int rc = lk__copy_options(&own, sizeof(own), options, name, error);
 	if (rc == 0)
-		rc = lk__check_range(name, "wait_ms", wait_ms, -1, LK_WAIT_MAX_MS, error);
+		rc = LK__CHECK(name, error, {LK__WAIT_OR_NOT, wait_ms});
 	if (rc == 0 && own.cancel)
 		rc = lk__fail(error, LK_EINVAL, "%s: cancel is set: use lk_queue_cancel()", name);
 	if (rc == 0)
@@ -398,8 +394,7 @@ int lk_queue_permit_update_lease(lk_queue *queue, lk_permit_semaphore *semaphore
 	struct lk__async_want want = {.way = LK__ASYNC_LEASE, .permit = {.lease_ms = lease_ms}};
 	int rc = lk__permit_check_id(name, permit_id, error);
 	if (rc == 0)
-		rc = lk__check_range(name, "lease_ms", lease_ms, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS,
-				     error);
+		rc = LK__CHECK(name, error, {LK__LEASE, lease_ms});
 	if (rc < 0)
 		return rc;
 	memcpy(want.permit.id, permit_id, sizeof(want.permit.id));
@@ -420,7 +415,7 @@ int lk_queue_permit_try_set(lk_queue *queue, lk_permit_semaphore *semaphore, int
 {
 	const char *name = "lk_queue_permit_try_set";
 	struct start start = {.queue = queue, .tag = tag, .id_out = id_out};
-	int rc = lk__check_range(name, "permits", permits, 0, LK_PERMITS_MAX, error);
+	int rc = LK__CHECK(name, error, {LK__PERMITS_SET, permits});
 	return rc < 0 ? rc : permits_change(&start, semaphore, name, permits, "new", error);
 }
 
@@ -429,7 +424,7 @@ int lk_queue_permit_set(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t
 {
 	const char *name = "lk_queue_permit_set";
 	struct start start = {.queue = queue, .tag = tag, .id_out = id_out};
-	int rc = lk__check_range(name, "permits", permits, 0, LK_PERMITS_MAX, error);
+	int rc = LK__CHECK(name, error, {LK__PERMITS_SET, permits});
 	return rc < 0 ? rc : permits_change(&start, semaphore, name, permits, "all", error);
 }
 

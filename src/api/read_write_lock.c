@@ -13,7 +13,7 @@ static int side_new(lk_lock **lock_out, lk_client *client, const struct lk__reci
 	lk_read_write_options own;
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
-		rc = lk__check_range(operation, "prefer_writers", own.prefer_writers, 0, 1, error);
+		rc = LK__CHECK(operation, error, {LK__PREFER_WRITERS, own.prefer_writers});
 	if (rc == 0)
 		rc = lk__name_check_slot(client, name, &name_size, LK__RW_WRITERS_PREFIX, operation,
 					 error);

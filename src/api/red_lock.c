@@ -17,19 +17,10 @@
 
 static int check_options(const char *operation, const lk_red_lock_options *options, lk_error *error)
 {
-	int rc = lk__check_range(operation, "plain", options->plain, 0, 1, error);
-	if (rc == 0)
-		rc = lk__check_range(operation, "quarantine_ms", options->quarantine_ms, -1,
-				     LK_LEASE_MAX_MS, error);
-	if (rc == 0)
-		rc = lk__check_range(operation, "node_limit_ms", options->node_limit_ms, 0,
-				     LK_LEASE_MAX_MS, error);
-	if (rc == 0)
-		rc = lk__check_range(operation, "retry_min_ms", options->retry_min_ms, 0, 3600000,
-				     error);
-	if (rc == 0)
-		rc = lk__check_range(operation, "retry_max_ms", options->retry_max_ms, 0, 3600000,
-				     error);
+	int rc = LK__CHECK(
+		operation, error, {LK__PLAIN, options->plain},
+		{LK__QUARANTINE, options->quarantine_ms}, {LK__NODE_LIMIT, options->node_limit_ms},
+		{LK__RETRY_MIN, options->retry_min_ms}, {LK__RETRY_MAX, options->retry_max_ms});
 	return rc;
 }
 
@@ -38,8 +29,7 @@ static int check_clients(lk_client *const *clients, size_t count, const void *na
 {
 	if (!clients)
 		return lk__fail(error, LK_EINVAL, "lk_red_lock_new: an argument is NULL");
-	int rc = lk__check_range("lk_red_lock_new", "the number of clients", (int64_t)count,
-				 LK_RED_NODES_MIN, LK_RED_NODES_MAX, error);
+	int rc = LK__CHECK("lk_red_lock_new", error, {LK__NODES, (int64_t)count});
 	if (rc < 0)
 		return rc;
 	for (size_t i = 0; i < count; i++) {

@@ -20,9 +20,8 @@ int lk_semaphore_new(lk_semaphore **semaphore_out, lk_client *client, const void
 		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
-		rc = lk__check_range(operation, "permits", own.permits, 0, LK_PERMITS_MAX, error);
-	if (rc == 0)
-		rc = lk__check_range(operation, "ttl_ms", own.ttl_ms, 0, LK_LEASE_MAX_MS, error);
+		rc = LK__CHECK(operation, error, {LK__PERMITS_SET, own.permits},
+			       {LK__TTL, own.ttl_ms});
 	if (rc < 0)
 		return rc;
 	lk_semaphore *semaphore = calloc(1, sizeof(*semaphore));
@@ -61,10 +60,10 @@ static int semaphore_take(lk_semaphore *semaphore, const char *operation, int64_
 {
 	struct lk__counter_call call;
 	struct lk__want want = {.wait_ms = wait_ms, .count = permits, .cancel = cancel};
-	int rc = lk__check_range(operation, "permits", permits, 1, LK_PERMITS_MAX, error);
+	int rc = LK__CHECK(operation, error, {LK__PERMITS, permits});
 	want.settings.permits = semaphore ? semaphore->permits : 0;
 	if (rc == 0)
-		rc = lk__check_range(operation, "wait_ms", wait_ms, -1, LK_WAIT_MAX_MS, error);
+		rc = LK__CHECK(operation, error, {LK__WAIT_OR_NOT, wait_ms});
 	if (rc == 0)
 		rc = semaphore_enter(&call, semaphore, operation, error);
 	return rc < 0 ? rc : lk__counter_leave(&call, lk__counter_acquire(&call, &want));
@@ -80,7 +79,7 @@ int lk_semaphore_acquire_within(lk_semaphore *semaphore, int64_t permits, int64_
 				lk_cancel *cancel, lk_error *error)
 {
 	const char *operation = "lk_semaphore_acquire_within";
-	int rc = lk__check_range(operation, "wait_ms", wait_ms, 0, LK_WAIT_MAX_MS, error);
+	int rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
 	return rc < 0 ? rc : semaphore_take(semaphore, operation, permits, wait_ms, cancel, error);
 }
 
@@ -134,9 +133,7 @@ int lk_semaphore_try_set(lk_semaphore *semaphore, int64_t permits, int64_t ttl_m
 {
 	const char *operation = "lk_semaphore_try_set";
 	int64_t answer = 0;
-	int rc = lk__check_range(operation, "permits", permits, 0, LK_PERMITS_MAX, error);
-	if (rc == 0)
-		rc = lk__check_range(operation, "ttl_ms", ttl_ms, 0, LK_LEASE_MAX_MS, error);
+	int rc = LK__CHECK(operation, error, {LK__PERMITS_SET, permits}, {LK__TTL, ttl_ms});
 	if (rc < 0)
 		return rc;
 	struct lk__change change = lk__semaphore_set(permits, ttl_ms);
@@ -148,7 +145,7 @@ static int semaphore_give(lk_semaphore *semaphore, const char *operation, int64_
 			  bool if_exists, lk_error *error)
 {
 	int64_t answer = 0;
-	int rc = lk__check_range(operation, "permits", permits, 1, LK_PERMITS_MAX, error);
+	int rc = LK__CHECK(operation, error, {LK__PERMITS, permits});
 	if (rc < 0)
 		return rc;
 	struct lk__change change = lk__semaphore_give(semaphore, permits, if_exists);
@@ -170,8 +167,7 @@ int lk_semaphore_add(lk_semaphore *semaphore, int64_t change, lk_error *error)
 {
 	const char *operation = "lk_semaphore_add";
 	int64_t answer;
-	int rc = lk__check_range(operation, "change", change, -LK_PERMITS_MAX, LK_PERMITS_MAX,
-				 error);
+	int rc = LK__CHECK(operation, error, {LK__PERMITS_ADDED, change});
 	if (rc == 0 && change == 0)
 		rc = lk__fail(error, LK_EINVAL, "%s: change is 0", operation);
 	if (rc < 0)

@@ -16,16 +16,13 @@
 static int spin_check(const char *operation, const lk_spin_lock_options *options, lk_error *error)
 {
 	int64_t min_ms = options->spin_min_ms, max_ms = options->spin_max_ms;
-	int rc = lk__check_range(operation, "spin_min_ms", min_ms, 0, LK_SPIN_MAX_MS, error);
-	if (rc == 0)
-		rc = lk__check_range(operation, "spin_max_ms", max_ms, 0, LK_SPIN_MAX_MS, error);
+	int rc = LK__CHECK(operation, error, {LK__SPIN_MIN, min_ms}, {LK__SPIN_MAX, max_ms});
 	if (rc == 0 && max_ms && min_ms > max_ms)
 		rc = lk__fail(error, LK_EINVAL,
 			      "%s: spin_min_ms is %" PRId64 ", spin_max_ms only %" PRId64,
 			      operation, min_ms, max_ms);
 	if (rc == 0)
-		rc = lk__check_range(operation, "spin_factor", options->spin_factor, 0,
-				     LK_SPIN_FACTOR_MAX, error);
+		rc = LK__CHECK(operation, error, {LK__SPIN_FACTOR, options->spin_factor});
 	return rc;
 }
 

@@ -83,7 +83,7 @@ static int check_arguments(lk_client *const *clients, size_t count, const char *
 {
 	if (!clients)
 		return lk__fail(error, LK_EINVAL, OPERATION ": an argument is NULL");
-	int rc = lk__check_range(OPERATION, "count", (int64_t)count, 1, LK_RED_NODES_MAX, error);
+	int rc = LK__CHECK(OPERATION, error, {LK__SERVERS, (int64_t)count});
 	for (size_t i = 0; rc == 0 && i < count; i++)
 		rc = lk__name_check(clients[i], name, size, OPERATION, error);
 	return rc;
