@@ -258,19 +258,19 @@ void lk__conn_settle(struct lk__conn *conn)
 
 /* ---- what comes of it ---- */
 
-void lk__after_wake(struct lk__deferred *after, struct lk__thread *thread)
-{
-	if (after->wake_count < LK__WAKES_MAX)
-		after->wakes[after->wake_count++] = thread;
-	else
-		lk__thread_wake(thread);
-}
-
 static void after_wakes(struct lk__deferred *after)
 {
 	for (size_t i = 0; i < after->wake_count; i++)
 		lk__thread_wake(after->wakes[i]);
 	after->wake_count = 0;
+}
+
+/* In order: where there are more, the first are woken at once. */
+void lk__after_wake(struct lk__deferred *after, struct lk__thread *thread)
+{
+	if (after->wake_count == LK__WAKES_MAX)
+		after_wakes(after);
+	after->wakes[after->wake_count++] = thread;
 }
 
 void lk__conn_unlock(struct lk__conn *conn, struct lk__deferred *after)
