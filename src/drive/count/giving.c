@@ -202,6 +202,7 @@ static int giving_looked(struct lk__giving *giving, const struct lk__request *an
 
 int lk__giving_begin(struct lk__giving *giving, struct lk__request **request_out, lk_error *error)
 {
+	giving->begun_ns = lk__now_ns();
 	return giving_send(giving, request_out, error);
 }
 
@@ -222,7 +223,7 @@ int lk__giving_end(struct lk__giving *giving, int rc, lk_error *error)
 	bool unsure = rc == LK_EMAYBEHELD || rc == LK_ENOTDURABLE;
 	for (size_t i = 0; i < giving->count; i++) {
 		if (rc == 0 || unsure)
-			lk__permit_drop(giving->part[i].entry, unsure);
+			lk__permit_drop(giving->part[i].entry, unsure, giving->begun_ns);
 		else
 			part_stay(&giving->part[i]);
 	}

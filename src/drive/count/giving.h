@@ -29,6 +29,7 @@ struct lk__giving {
 	bool looking;                  /* what was asked last: which of ours are in use */
 	bool repeated; /* sent twice: what is not in use the first copy may have freed */
 	int looks;
+	int64_t begun_ns;
 	size_t sent, ours; /* of these, ours */
 	unsigned char (*ids)[LK__PERMIT_ID_BYTES];
 	struct lk__renewal *renewals;

@@ -49,7 +49,7 @@ static void lost_drop(struct lk__entry *entry)
 	atomic_fetch_sub(&entry->refs, 1); /* never the last: the caller has one */
 }
 
-void lk__permit_drop(struct lk__entry *entry, bool compensate)
+void lk__permit_drop(struct lk__entry *entry, bool compensate, int64_t begun_ns)
 {
 	if (!entry)
 		return;
@@ -60,7 +60,7 @@ void lk__permit_drop(struct lk__entry *entry, bool compensate)
 		uint64_t number = entry->grant.number;
 		int64_t until_ns = compensate ? entry->grant.valid_until_ns : repeated_ns;
 		lk__entry_drop_hold(entry, lk__now_ns());
-		if (until_ns > lk__now_ns())
+		if (until_ns > begun_ns)
 			lk__compensate(entry, number, until_ns);
 	} else if (entry->lost) {
 		lost_drop(entry);
@@ -112,7 +112,7 @@ static void permit_forget(const struct lk__entry *queue, const char *id)
 	struct lk__entry *entry;
 	if (lk__permit_entry(&entry, queue, id) < 0 || !entry)
 		return; /* out of memory: it is reported lost in time */
-	lk__permit_drop(entry, false);
+	lk__permit_drop(entry, false, lk__now_ns());
 	lk__entry_unref(entry);
 }
 
@@ -158,7 +158,7 @@ static void permits_forget(const struct lk__entry *queue, const struct lk__grant
 	for (size_t i = 0; i < made; i++) {
 		permit_id(queue, grant, i, id);
 		if (taken)
-			lk__permit_drop(taken->entry[i], false);
+			lk__permit_drop(taken->entry[i], false, lk__now_ns());
 		else
 			permit_forget(queue, id);
 	}

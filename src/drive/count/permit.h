@@ -39,9 +39,10 @@ int64_t lk__permits_deadline_ns(const struct lk__permits_taken *taken);
 /* Whatever is left of the permit goes back, with a release that nobody waits for. */
 void lk__permit_give_up(struct lk__entry *entry);
 
-/* The hold of a permit, if there is one, goes without a word to the server; `compensate`: it may
- * be held there still. `entry` may be NULL. */
-void lk__permit_drop(struct lk__entry *entry, bool compensate);
+/* The hold of a permit, if there is one, goes without a word to the server, to which that was said
+ * at `begun_ns`, or later: a copy of its acquire may have run behind it. `compensate`: it may be
+ * held there still. `entry` may be NULL. */
+void lk__permit_drop(struct lk__entry *entry, bool compensate, int64_t begun_ns);
 
 /* A change of the lease of a permit, in parts. */
 struct lk__permit_lease {

@@ -95,10 +95,10 @@ static void release_hold_off(struct lk__entry *entry, int64_t listeners)
 	}
 }
 
-/* A copy of its acquire may still run: once more, when none can. */
+/* A copy of its acquire may have run behind it, or may still: once more, when none can. */
 static void release_compensate_copies(const struct lk__release *release)
 {
-	if (release->repeated_until_ns > lk__now_ns())
+	if (release->repeated_until_ns > release->begun_ns)
 		lk__compensate_copies(release->entry, release->number, release->repeated_until_ns);
 }
 
