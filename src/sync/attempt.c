@@ -57,7 +57,8 @@ static void attempt_doubt_answer(struct lk__attempt *attempt, const struct lk__a
 
 /*
  * Nobody goes on with the number: what it has or may yet get is given back, its place in a queue
- * too. A copy of a try that was sent twice may still come: then once more when none can.
+ * too. A copy of a try that was sent twice may still come, or has come since the number was last
+ * asked for: then once more when none can.
  */
 static void attempt_give_back(struct lk__attempt *attempt, bool granted,
 			      struct lk__effects *effects, int64_t now_ns)
@@ -66,7 +67,7 @@ static void attempt_give_back(struct lk__attempt *attempt, bool granted,
 	effects->copies_until_ns = attempt->copies_until_ns;
 	if (attempt->copies_until_ns > now_ns)
 		effects->compensate = LK__COMPENSATE_COPIES;
-	else if (granted || attempt->queued)
+	else if (granted || attempt->queued || attempt->copies_until_ns)
 		effects->compensate = LK__COMPENSATE_RELEASE;
 	assert(!effects->compensate || effects->gives_up != 0);
 	attempt->copies_until_ns = 0;
@@ -363,6 +364,8 @@ static void attempt_note(struct lk__attempt *attempt, const struct lk__attempt_e
 {
 	if (event->copied)
 		attempt->copies_until_ns = attempt->try_until_ns;
+	else if (event->type == LK__ATTEMPT_BUSY && event->sent_ns > attempt->copies_until_ns)
+		attempt->copies_until_ns = 0; /* asked when none could run any more: none has it */
 	if (event->type == LK__ATTEMPT_BUSY) {
 		attempt->busy_sent_ns = event->sent_ns;
 		attempt->busy_server_us = event->server_us;

@@ -551,7 +551,7 @@ struct world {
 
 static bool world_owes(const struct world *world)
 {
-	return world->placed || world->copies_until_ns > world->now_ns;
+	return world->placed || world->copies_until_ns;
 }
 
 static bool is_answer(const struct lk__attempt_event *event)
@@ -605,6 +605,9 @@ static void check_action(struct world *world, const struct lk__attempt_event *ev
 static void obey(struct world *world, const struct lk__attempt_event *event)
 {
 	uint64_t number = world->attempt.number;
+	if (world->in_flight && event->type == LK__ATTEMPT_BUSY && !event->copied &&
+	    event->sent_ns > world->copies_until_ns)
+		world->copies_until_ns = 0;
 	bool owed = world_owes(world);
 	world->somebody |= event->type == LK__ATTEMPT_ADOPTED;
 	struct lk__effects effects = feed(&world->attempt, event, world->now_ns);
