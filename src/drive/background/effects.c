@@ -55,6 +55,14 @@ void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number)
 	entry->policy->release_unasked(entry, number);
 }
 
+void lk__entry_release_unheld(struct lk__entry *entry, uint64_t number)
+{
+	bool held = entry->hold && entry->grant.number == number; /* by whomever it was passed to */
+	bool given_up = entry->passing || atomic_load(&entry->releasing) > 0;
+	if (!held && !given_up)
+		lk__entry_release_unasked(entry, number);
+}
+
 static void hold_log_loss(const struct lk__hold *hold)
 {
 	char place[LK__CONN_PLACE_SIZE];

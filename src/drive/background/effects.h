@@ -31,4 +31,8 @@ void lk__entry_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t 
 /* Sends the release of a number that nobody waits for. */
 void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number);
 
+/* The server has the number for another lease. Where it was taken for lost meanwhile, it goes back:
+ * else nobody had the lock, and everybody waited for it. */
+void lk__entry_release_unheld(struct lk__entry *entry, uint64_t number);
+
 #endif

@@ -67,8 +67,11 @@ void lk__watch_renewed(const struct lk__renewed *renewed, int answer, int64_t se
 	struct lk__entry *entry = renewed->entry;
 	int64_t now_ns = lk__now_ns();
 	pthread_mutex_lock(&entry->mutex);
+	bool current = entry->hold && entry->grant.number == renewed->number;
 	entry->renewing = false;
-	if (entry->hold && entry->grant.number == renewed->number) {
+	if (answer == 1)
+		lk__entry_release_unheld(entry, renewed->number);
+	if (current) {
 		if (answer == 0 && !entry->passing) { /* else its release was there first */
 			lk__entry_lose(entry, now_ns);
 			lk__entry_promote(entry);

@@ -31,8 +31,11 @@ static int extend_read(struct lk__entry *entry, const struct lk__owner *owner, u
 {
 	int code;
 	struct lk__hold *hold = extend_hold(entry, owner, &code);
-	if (!hold || hold->number != number)
+	if (!hold || hold->number != number) {
+		if (renewed)
+			lk__entry_release_unheld(entry, number);
 		return code ? code : LK_ENOTOWNER;
+	}
 	if (!renewed) {
 		lk__entry_lose(entry, lk__now_ns());
 		lk__entry_promote(entry);
