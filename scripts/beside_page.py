@@ -41,7 +41,9 @@ SEEN = """
 `ls --all` lists what has the value's form alone, which may be data. `show`, `wait` and `break` take
 any string by its name, also without a time to live, and the sorted sets and hashes of this table.
 `show` says *looks like*: anybody can write such a key. Before `break` deletes what may be data it
-says what that is. Where several libraries write the same value under any name, all are named.
+says what that is. Where several libraries write the same value under any name, all are named. So a
+`0` or `1` with a time to live may be of dramatiq's limiter or a counter of ours: both are named,
+until permits in use or a waiter show that it is ours.
 `break` also tells the waiters of Spring (`PUB_SUB_LOCK`), python-redis-lock, walrus, redis-lock-py,
 redfour and py-redis-semaphore what their library's own release tells them. Where ours held the
 lock, `break --notify` names the library.

@@ -12,8 +12,8 @@ ROW = re.compile(r"^LK__FOREIGN\(" + STRING + ", " + STRING + r", (\w+), (\w+), 
                  ", ".join([STRING] * 8) + r"\)$", re.MULTILINE)
 ALSO = re.compile(r"^LK__FOREIGN_ALSO\(" + STRING + r", (\w+), (\w+), " +
                   ", ".join([STRING] * 3) + r"\)$", re.MULTILINE)
-ITEM = re.compile(r"%(\*|[1uedpTNtw]|[habr]\d+)|\*")
-WORDS = {"u": "a UUID", "1": "32 hex digits, a UUID of version 1", "d": "digits",
+ITEM = re.compile(r"%(\*|[1uedpTNtwz]|[habr]\d+)|\*")
+WORDS = {"u": "a UUID", "1": "32 hex digits, a UUID of version 1", "d": "digits", "z": "0 or 1",
          "w": "letters or digits", "t": "ms since 1970", "e": "seconds since 1970", "T": "time",
          "N": "host", "p": "a pickle", "h": "{} hex digits", "a": "{} letters or digits",
          "b": "{} of base64", "r": "{} random bytes"}
@@ -88,6 +88,7 @@ def sample(form: str, stars: list[str], random) -> bytes:
             "1": lambda: b"f2d5a6c0cb6311f0a1b20242ac110002",
             "d": lambda: b"7",
             "w": lambda: b"0a1b2c",
+            "z": lambda: b"1",
             "t": lambda: b"1795751903123",
             "e": lambda: b"1795751903.3529074",
             "T": lambda: b"2026-11-27T03:12:11.123Z",

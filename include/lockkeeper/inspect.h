@@ -27,9 +27,11 @@
  *
  * LOCKS OF OTHERS are known by the forms of key and value, of which docs/beside.md has the table.
  * `looks_like` says whose such a lock looks like, and what its value tells; where several libraries
- * write the same it names them all. It is a guess: anybody can write such a key. Where the form is
- * not enough to tell it from data (a UUID under any name, or a string that has no known form at
- * all), `may_be_data` is 1, and a walk passes over the key, unless lk_scan_all() asked for all.
+ * write the same it names them all: a counter of ours with a time to live that is 0 or 1, and
+ * neither has permits in use nor a waiter, looks like dramatiq's too. It is a guess: anybody can
+ * write such a key. Where the form is not enough to tell it from data (a UUID under any name, or a
+ * string that has no known form at all), `may_be_data` is 1, and a walk passes over the key, unless
+ * lk_scan_all() asked for all.
  *
  * KEYS BESIDE A LOCK are not locks: a kind derives their names from the lock's. A walk passes over
  * each key that has their form: "lockkeeper_…:" or "redisson_…:" with a "{" behind that, and for

@@ -13,6 +13,7 @@
 
 #define NO_END_MS INT64_C(922337203685477) /* Redisson's permit that never expires */
 #define PERMIT_BYTES 16
+#define UNKNOWN_COUNTER "semaphore or latch"
 
 static const redisReply *look_part(const struct lk__look *look, size_t place)
 {
@@ -291,7 +292,7 @@ static int counter_read(struct lk__look *look, lk_lock_info *info)
 	int64_t latch = listeners(look, false, 2);
 	info->is_counter = 1;
 	info->waiting_clients = semaphore + latch;
-	info->type = "semaphore or latch";
+	info->type = UNKNOWN_COUNTER;
 	if (semaphore && !latch)
 		info->type = "semaphore";
 	if (latch && !semaphore)
@@ -300,6 +301,20 @@ static int counter_read(struct lk__look *look, lk_lock_info *info)
 		return 1;
 	info->type = "permit semaphore";
 	return permits_read(look, info);
+}
+
+/* `row`: whose it may be, or NULL. Permits in use, or who listens, show that it is not theirs. */
+static int count_read(struct lk__look *look, const struct lk__foreign *row, lk_lock_info *info)
+{
+	int rc = counter_read(look, info);
+	if (rc < 0)
+		return rc;
+	if (row && row->kind == LK__FOREIGN_COUNT && strcmp(info->type, UNKNOWN_COUNTER) != 0)
+		row = NULL;
+	info->may_be_data = row && row->kind == LK__FOREIGN_BESIDE;
+	if (info->may_be_data)
+		info->type = "counter beside a lock";
+	return lk__look_tell_string(look, row, info) ? rc : LK_ENOMEM;
 }
 
 static int plain_read(struct lk__look *look, const redisReply *value, lk_lock_info *info)
@@ -328,17 +343,12 @@ int lk__look_read_string(struct lk__look *look, bool any, lk_lock_info *info)
 	if (value->type != REDIS_REPLY_STRING || (value->len == 0 && !any))
 		return 0;
 	const struct lk__foreign *row = lk__look_foreign_string(look, info->ttl_ms);
-	if (!lk__look_tell_string(look, row, info))
-		return LK_ENOMEM;
 	bool is_theirs = row && row->kind == LK__FOREIGN_PLAIN &&
 			 row->certainty != LK__FOREIGN_GUESS;
-	if (!is_theirs && is_count(value, &info->count)) {
-		int rc = counter_read(look, info);
-		info->may_be_data = row && row->kind == LK__FOREIGN_BESIDE;
-		if (info->may_be_data)
-			info->type = "counter beside a lock";
-		return rc;
-	}
+	if (!is_theirs && is_count(value, &info->count))
+		return count_read(look, row, info);
+	if (!lk__look_tell_string(look, row, info))
+		return LK_ENOMEM;
 	info->may_be_data = !is_theirs && !is_token(value);
 	return row || any || is_token(value) ? plain_read(look, value, info) : 0;
 }

@@ -108,6 +108,35 @@ def test_a_plain_lock_of_ours_is_not_said_to_be_of_bullmq(cli, server):
     assert cli("break", "--yes", name).returncode == 0 and not server.call("EXISTS", name)
 
 
+def looks_like(cli, name: str) -> str | None:
+    """What show says, which ls says too."""
+    (lock,) = listed(cli, name).values()
+    shown = json.loads(cli("show", "--json", name).stdout)
+    assert shown["looks_like"] == lock["looks_like"]
+    return shown["looks_like"]
+
+
+def test_a_counter_of_ours_is_not_said_to_be_of_dramatiq(cli, server):
+    """Permits in use and a waiter tell it apart, as does a count that dramatiq's lock never has. A
+    0 or 1 without them is either's."""
+    cli.start("run", "--permits", "2", "permits", "sleep", "60")
+    until(lambda: server.call("GET", "permits") == b"1", 10, "one is in use")
+    assert looks_like(cli, "permits") is None
+    assert "looks like" not in cli("ls", "permits").stdout, "of the permit's holder neither"
+    assert cli("sem", "set", "--ttl", "1h", "sem", "0").returncode == 0
+    either = ("dramatiq ConcurrentRateLimiter(limit=1), a counter of Lockkeeper or Redisson "
+              "(which of them cannot be known)")
+    assert looks_like(cli, "sem") == either
+    assert cli("latch", "set", "--ttl", "1h", "latch", "2").returncode == 0
+    assert looks_like(cli, "latch") is None
+    assert cli("latch", "down", "latch").returncode == 0
+    assert looks_like(cli, "latch") == either
+    cli.start("latch", "wait", "latch")
+    until(lambda: json.loads(cli("show", "--json", "latch").stdout)["type"] == "latch", 10,
+          "it waits")
+    assert looks_like(cli, "latch") is None
+
+
 @pytest.mark.parametrize("ttl_ms", [60000, 0], ids=["with a ttl", "without"])
 @pytest.mark.parametrize("row", LOCKS, ids=title)
 def test_break_frees_each(cli, server, row, ttl_ms):

@@ -38,6 +38,8 @@ static const char *set_of(char sort)
 	case 'd':
 	case 't':
 		return DIGITS;
+	case 'z':
+		return "01";
 	case 'e':
 		return DIGITS ".";
 	case 'T':
@@ -60,6 +62,8 @@ static const char *item_read(const char *form, struct item *item)
 		item->size = UUID1_SIZE;
 	else if (item->sort == 't')
 		item->size = MS_SIZE;
+	else if (item->sort == 'z')
+		item->size = 1;
 	while (strchr("habr", item->sort) && isdigit((unsigned char)*form))
 		item->size = 10 * item->size + (size_t)(*form++ - '0');
 	return form;

@@ -9,7 +9,8 @@
  *   %r20   20 bytes of which some are no printable ASCII
  *   %t     13 digits: ms since 1970       %e    seconds since 1970, perhaps with a fraction
  *   %T     a time as 2026-11-27T03:12:11.123Z   %N    a host's name
- *   %p     what Python's pickle makes     %*    a star
+ *   %p     what Python's pickle makes     %z    0 or 1
+ *   %*     a star
  *
  * All else stands for itself.
  */
