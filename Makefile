@@ -1,9 +1,10 @@
 # A thin front over Meson, for people and for the README.
-BUILD = build
+# Each of these variables comes from make's command line, else from the environment.
+BUILD ?= build
 # Empty: the prefix of the build folder; Meson's own default is /usr/local.
-PREFIX =
-DESTDIR =
-PYTHON = /usr/bin/python3
+PREFIX ?=
+DESTDIR ?=
+PYTHON ?= /usr/bin/python3
 
 .PHONY: all programs check check-all check-night check-faults check-servers check-debian servers interop format docs demo bench install uninstall clean static packages-build packages-run packages-check packages-bench packages-servers packages-interop packages-debian
 
@@ -66,7 +67,7 @@ check-faults: packages-check
 	$(PYTHON) scripts/ci.py faults
 
 # All of `make check` in a root of that Debian release, which is removed afterwards.
-RELEASE = trixie
+RELEASE ?= trixie
 check-debian: packages-debian
 	$(PYTHON) scripts/debian.py --release $(RELEASE) --check
 

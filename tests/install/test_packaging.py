@@ -50,6 +50,21 @@ def test_a_new_prefix_and_a_relative_destdir_are_taken(minimal, folder):
     assert "prefix=/opt/named\n" in package
 
 
+@pytest.mark.parametrize("by_environment", [True, False], ids=["environment", "command line"])
+def test_the_makefile_takes_its_variables_from_either(folder, by_environment):
+    """A packager writes `DESTDIR=/x make install`. Where nothing is set it installs for real."""
+    given = {"DESTDIR": "/staged", "PREFIX": "/opt/given", "BUILD": str(folder / "given"),
+             "PYTHON": "/opt/python", "RELEASE": "sid"}
+    words = [] if by_environment else [f"{name}={value}" for name, value in given.items()]
+    done = run("make", "-n", "install", "docs", "check-debian", *words, cwd=ROOT, env={
+        **os.environ, "MAKEFLAGS": "", **(given if by_environment else {})}).stdout
+    for line in (f'meson setup "{folder}/given" --prefix="/opt/given"',
+                 f"/opt/python scripts/make_docs.py {folder}/given",
+                 "/opt/python scripts/debian.py --release sid --check",
+                 'destdir="/staged"; case'):
+        assert line in done, done
+
+
 def test_tests_bench_and_demo_can_be_left_out(minimal):
     run("ninja", "-C", minimal)
     assert not [name for name in ("tests", "bench", "demo", "examples")
