@@ -137,13 +137,15 @@ def limited(server: Server, folder) -> dict:
 @pytest.mark.parametrize("dryrun", [True, False])
 @pytest.mark.parametrize("change, name, words", [
     ("-hset", "rights", "hset"),
-    ("-publish", "rights", "publish on the channel redisson_lock__channel:{app:lockkeeper-doctor}"),
-    ("-subscribe", "rights", "subscribe on the channel"),
+    ("-publish", "messages-refused",
+     "publish on the channel redisson_lock__channel:{app:lockkeeper-doctor}"),
+    ("-subscribe", "messages-refused", "subscribe on the channel"),
+    ("resetchannels", "messages-refused", "subscribe on the channel"),
     ("-zadd", "rights-partial", "refused: zadd"),
     ("-client|setname", "rights-partial", "client setname"),
     ("resetkeys ~webapp:*", "rights", "every command on the key app:lockkeeper-doctor"),
     ("resetkeys ~app:*", "rights-partial", "the key redisson_lock_queue:{app:lockkeeper-doctor}"),
-    ("resetchannels &redisson_lock__channel:{app:*", "rights-partial", "channel redisson_sc:{"),
+    ("resetchannels &redisson_lock__channel:{app:*", "messages-refused", "channel redisson_sc:{"),
 ], ids=lambda value: re.sub(r"\W+", "-", value) if isinstance(value, str) else value)
 def test_missing_rights(make, doctor, folder, dryrun, change, name, words):
     server = make()
@@ -155,10 +157,24 @@ def test_missing_rights(make, doctor, folder, dryrun, change, name, words):
     grant(server, *allowed, *change.split())
     report = doctor(**environment)
     assert name in ids(report) and words in detail(report, name)
+    assert name == "rights" or (report["worst"], "none:" in report["promise"]) == ("warning", False)
     assert "change-me" not in json.dumps(report)
     log = [dict(zip(entry[::2], entry[1::2])) for entry in server.call("ACL", "LOG")]
     refused = {entry[b"object"] for entry in log}
     assert refused <= {b"acl|dryrun", b"client|setname"}, "asking about a right does not use it"
+
+
+@pytest.mark.parametrize("change", ["-subscribe", "-publish", "-unsubscribe", "resetchannels"])
+def test_without_messages_who_waits_gets_it(make, cli, folder, change):
+    """What messages-refused says."""
+    server = make()
+    grant(server, change)
+    environment = limited(server, folder)
+    holder = cli.start("run", "job", "sleep", "0.5", **environment)
+    until(lambda: server.call("EXISTS", "app:job"), 10, "it is held")
+    waited = cli("run", "-w", "40", "job", "echo", "mine", **environment)
+    assert (waited.returncode, waited.stdout, waited.stderr) == (0, "mine\n", "")
+    assert holder.wait(10) == 0
 
 
 @pytest.mark.parametrize("change, words", [("-evalsha", "evalsha"),
@@ -262,7 +278,7 @@ def test_a_server_that_is_lost_meanwhile(doctor, proxy):
 
 
 def test_where_no_message_can_be_heard(doctor, proxy):
-    """A proxy that knows no subscriptions: a free lock is acquired, and no wait for one works."""
+    """A proxy that cuts who subscribes: a free lock is acquired, and no wait for one works."""
     def rule(message):
         return Cut() if not message.reply and message.what == "subscribe" else None
 
@@ -286,11 +302,12 @@ def test_subscriptions_are_tried_where_no_right_can_be_asked_about(folder, docto
     other = OldServer(str(folder / "other.sock"), b"redis_version:6.2.14\r\n", {})
     try:
         report = doctor("--url", other.unix_url)
-        assert detail(report, "rights") == "refused: " \
+        assert detail(report, "messages-refused") == "refused: " \
             "subscribe on the channel redisson_lock__channel:{lockkeeper-doctor}"
         other.denied_too = resp.ErrorReply("ERR no room")
         report = doctor("--url", other.unix_url)
-        assert "no room" in detail(report, "no-messages") and "rights" not in ids(report)
+        assert "no room" in detail(report, "messages-refused")
+        assert not {"rights", "no-messages"} & set(ids(report))
     finally:
         other.stop()
 

@@ -452,7 +452,10 @@ static void test_rights(void **state)
 	PUT(facts.refused, "hset");
 	says(&facts, 1, "rights rights-partial no-replica", "none: the user lacks rights");
 	facts = good();
-	PUT(facts.deaf, "SUBSCRIBE: unknown command");
+	PUT(facts.refused_messages, "subscribe on the channel c");
+	says(&facts, 1, "messages-refused no-replica", "one server");
+	facts = good();
+	PUT(facts.deaf, "the server closed the connection");
 	says(&facts, 1, "no-messages no-replica", "one server");
 }
 

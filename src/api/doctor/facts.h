@@ -58,9 +58,10 @@ struct lk__facts {
 	char master[300]; /* of a replica; that a sentinel names, or "" */
 	char policy[32];  /* of eviction */
 	char fsync[16];
-	char refused[LK__REFUSED_SIZE];         /* of the rights that each lock needs */
-	char refused_partial[LK__REFUSED_SIZE]; /* of the others */
-	char deaf[300]; /* why no message can be heard; "": one could, or it was not tried */
+	char refused[LK__REFUSED_SIZE];          /* of the rights that each lock needs, */
+	char refused_messages[LK__REFUSED_SIZE]; /* that it needs to tell and hear of releases, */
+	char refused_partial[LK__REFUSED_SIZE];  /* of the others */
+	char deaf[300]; /* why nobody can wait there; "": one could, or it was not tried */
 
 	int64_t lease_ms;     /* of the client's watchdog */
 	int64_t memory_limit; /* 0: none */

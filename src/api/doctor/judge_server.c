@@ -127,6 +127,9 @@ void lk__judge_rights(struct lk__findings *findings, const struct lk__facts *nod
 {
 	if (*node->refused)
 		lk__find(findings, LK__FOUND_RIGHTS, index, "refused: %s", node->refused);
+	if (*node->refused_messages)
+		lk__find(findings, LK__FOUND_MESSAGES_REFUSED, index, "refused: %s",
+			 node->refused_messages);
 	if (*node->refused_partial)
 		lk__find(findings, LK__FOUND_RIGHTS_PARTIAL, index, "refused: %s",
 			 node->refused_partial);

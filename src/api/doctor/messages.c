@@ -45,16 +45,20 @@ static bool is_tried(const struct lk__facts *facts, const struct lk__asked *aske
 	bool plain = lk__config_messages(asked->serves) == LK__MESSAGES_PLAIN;
 	bool own = asked->client->config == asked->serves && !asked->client->topo->slotted;
 	/* A right that is known to be missing is not used: the server would log that. */
-	return !*facts->refused && (plain || own);
+	return !*facts->refused && !*facts->refused_messages && (plain || own);
 }
 
 static void note_refusal(struct lk__facts *facts, int rc, const lk_error *why, const char *channel,
 			 size_t size)
 {
-	/* A wait takes every refusal for a lack of rights: the server's own word tells. */
+	/* A wait takes every refusal for a lack of rights, and asks again and again: the server's
+	 * own word tells. */
 	if (rc == LK_EDENIED && strstr(why->message, "NOPERM"))
-		snprintf(facts->refused, sizeof(facts->refused), "subscribe on the channel %.*s",
-			 (int)size, channel);
+		snprintf(facts->refused_messages, sizeof(facts->refused_messages),
+			 "subscribe on the channel %.*s", (int)size, channel);
+	else if (rc == LK_EDENIED)
+		snprintf(facts->refused_messages, sizeof(facts->refused_messages), "subscribe: %s",
+			 why->message);
 	else
 		snprintf(facts->deaf, sizeof(facts->deaf), "%.299s",
 			 rc == LK__WAIT_TIME_UP ? "no answer to SUBSCRIBE within the command limit"

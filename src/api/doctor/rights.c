@@ -22,7 +22,7 @@
 
 #define WORDS 5 /* of one command, at most */
 
-enum need { CORE, PARTIAL, INSTEAD };
+enum need { CORE, PARTIAL, MESSAGE, INSTEAD };
 enum when { ALWAYS = 1, PLAIN = 2, SHARDED = 4, MOVING = 8, ACKED = 16, SYNCED = 32, CLUSTER = 64 };
 enum how { READS, ASKED };
 
@@ -390,6 +390,13 @@ static bool is_missed(const struct asker *asker, const struct right *right)
 	return right->need != INSTEAD && !(instead && is_load(right));
 }
 
+static char *list_of(struct lk__facts *facts, enum need need)
+{
+	return need == CORE      ? facts->refused
+	       : need == MESSAGE ? facts->refused_messages
+				 : facts->refused_partial;
+}
+
 static void tell(const struct asker *asker, struct lk__facts *facts)
 {
 	char text[200];
@@ -408,7 +415,7 @@ static void tell(const struct asker *asker, struct lk__facts *facts)
 		    (key_refused && is_about_key(&rights[i])))
 			continue;
 		right_text(asker, &rights[i], text, sizeof(text));
-		list_add(rights[i].need == CORE ? facts->refused : facts->refused_partial, text);
+		list_add(list_of(facts, rights[i].need), text);
 	}
 }
 
