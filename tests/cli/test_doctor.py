@@ -330,6 +330,46 @@ def test_a_server_that_hangs(make, doctor):
     assert ids(report) == ["unreachable"] and "300 ms" in detail(report, "unreachable")
 
 
+def printed(doctor, *words: str, **environment: str) -> list[str]:
+    return doctor.command("doctor", *words, **environment).stdout.splitlines()
+
+
+def test_a_line_is_made_of_sentences(make, doctor):
+    """One full stop behind what the server said, and the URL once."""
+    server = make(requirepass="the right one")
+    line = printed(doctor, "--url", server.unix_url)[0]
+    assert line.startswith(f"error: login-refused: {server.unix_url}: ") and ".." not in line
+    assert "NOAUTH" in line and line.count(server.unix_url) == 1
+    assert "Give the name and the password" in line
+    server.pause()
+    line = printed(doctor, "--url", server.unix_url, "-o", "connect_timeout_ms=300")[0]
+    assert line.startswith(f"error: unreachable: {server.unix_url}: ") and ".." not in line
+    assert line.count(server.unix_url) == 1
+
+
+def test_files_that_a_fix_names_are_installed(make, doctor):
+    place = re.compile(r"docs/[\w/]+\.\w+")
+    table = (ROOT / "src/api/doctor/findings.def").read_text()
+    fixes = re.findall(r'^LK__FINDING\(.*, "([^"]*)"\)$', table, re.MULTILINE)
+    named = [fix for fix in fixes if place.search(fix)]
+    assert named and all("share/doc/lockkeeper" in fix for fix in named)
+    assert all((ROOT / path).exists() for fix in named for path in place.findall(fix))
+
+
+@pytest.mark.parametrize("requirepass", ["", "a word"])
+def test_tls_to_a_port_without(make, doctor, requirepass):
+    """Redis does not answer to what begins TLS. It answers, so it is reached."""
+    server = make(requirepass=requirepass)
+    url = server.url.replace("redis://", "rediss://")
+    report = doctor("--url", url, "-o", "connect_timeout_ms=400")
+    assert ids(report) == ["unusable"]
+    assert re.search(r"TLS.*; without TLS it answers$", detail(report, "unusable"))
+    server.pause()
+    report = doctor("--url", url, "-o", "connect_timeout_ms=400")
+    assert ids(report) == ["unreachable"]
+    assert "does the port speak TLS?" in detail(report, "unreachable")
+
+
 def test_a_wrong_password(make, doctor):
     server = make(requirepass="the right one")
     report = doctor(LOCKKEEPER_URL=server.unix_url, LOCKKEEPER_PASSWORD="a wrong one")
@@ -351,6 +391,9 @@ def test_a_sentinel(folder, doctor, make):
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         until(path.exists, 10, "the sentinel listens")
+        other = doctor("--url", f"redis-sentinel://127.0.0.1:{master.port}/shop")
+        assert ids(other) == ["unusable", "sentinels-few", "sentinel-unusable"]
+        assert "it is no sentinel" in detail(other, "sentinel-unusable")
         report = doctor("--url", f"unix://{path}")
         assert ids(report) == ["sentinel"] and "no lock can be taken" in report["promise"]
         report = doctor("--url", f"redis-sentinel://127.0.0.1:{port}/shop")

@@ -14,6 +14,7 @@
 #include "conn/request.h"
 #include "drive/lock/ask.h"
 
+#define GRACE_MS 500    /* an attempt to connect ends at its limit, and then tells why */
 #define TRIPS 5         /* that are measured */
 #define SETTINGS_MAX 16 /* that are asked for */
 #define QUESTIONS_MAX (3 + SETTINGS_MAX)
@@ -105,15 +106,18 @@ static int ask_time(struct lk__facts *facts, const struct lk__asked *asked, lk_e
 int lk__facts_connect(const struct lk__asked *asked, lk_error *error)
 {
 	lk_client *client = asked->client;
-	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->connect_timeout_ms);
-	int rc = lk__conn_ready(conn_of(asked), asked->thread, true, until_ns, error);
-	if (rc == LK__WAIT_TIME_UP)
-		return lk__fail(error, LK_EUNREACHABLE,
-				"%s: no connection within the connect limit of %lld ms",
-				client->config->url, (long long)client->config->connect_timeout_ms);
+	int64_t until_ns = lk__after_ms(lk__now_ns(),
+					client->config->connect_timeout_ms + GRACE_MS);
+	lk_error why = {0};
+	int rc = lk__conn_ready(conn_of(asked), asked->thread, true, until_ns, &why);
+	if (rc == LK__WAIT_READY)
+		return rc;
 	if (rc == LK_ECLOSED)
-		lk__fail(error, rc, "lk_doctor_new: the client is closed");
-	return rc;
+		return lk__fail(error, rc, "lk_doctor_new: the client is closed");
+	if (rc < 0 || why.code)
+		return lk__fail(error, rc < 0 ? rc : why.code, "%s", why.message);
+	return lk__fail(error, LK_EUNREACHABLE, "no connection within the connect limit of %lld ms",
+			(long long)client->config->connect_timeout_ms);
 }
 
 void lk__facts_machine(struct lk__facts *facts, enum lk__scheme scheme, const char *host)
@@ -134,6 +138,15 @@ static void machine_set(struct lk__facts *facts, const struct lk__asked *asked)
 		lk__facts_machine(facts, config->scheme, config->host);
 	else if (strlen(place) < sizeof(place) - 1 && lk__place_next(place, host, &port))
 		lk__facts_machine(facts, config->scheme, host);
+}
+
+/* Why it cannot be asked; without its URL, which a finding names. */
+static void reason_set(struct lk__facts *facts, const struct lk_config *config, const char *reason)
+{
+	size_t size = strlen(config->url);
+	if (strncmp(reason, config->url, size) == 0 && strncmp(reason + size, ": ", 2) == 0)
+		reason += size + 2;
+	snprintf(facts->reason, sizeof(facts->reason), "%.399s", reason);
 }
 
 /* Whether a failure is ours, and says nothing about the node. */
@@ -193,6 +206,6 @@ int lk__facts_ask(struct lk__facts *facts, const struct lk__asked *asked, const 
 		return lk__fail(error, rc, "%s", own.message);
 	facts->code = rc;
 	facts->sentinel |= strstr(own.message, LK__LIKE_SENTINEL) != NULL;
-	snprintf(facts->reason, sizeof(facts->reason), "%.399s", own.message);
-	return 0;
+	reason_set(facts, asked->client->config, own.message);
+	return lk__facts_ask_plainly(facts, asked->client->config, error);
 }

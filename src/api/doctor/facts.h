@@ -131,6 +131,10 @@ int lk__facts_ask_cluster(struct lk__facts *facts, const struct lk__asked *asked
 int lk__facts_ask_messages(struct lk__facts *facts, const struct lk__asked *asked, const char *name,
 			   size_t name_size, lk_error *error);
 
+/* Whether a port that did not answer in TLS does without: `code` and `reason` say so then. 0, or
+ * LK_ENOMEM with `error` filled. */
+int lk__facts_ask_plainly(struct lk__facts *facts, const struct lk_config *config, lk_error *error);
+
 /* Whether it is not a server, but a proxy or a program for tests. As lk__facts_question(). */
 int lk__stand_in_ask(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error);
 

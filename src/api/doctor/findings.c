@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define LK__FINDING(name, id, severity, meaning, remedy)                                           \
 	{id, LK_SEVERITY_##severity, meaning, remedy},
@@ -15,6 +16,13 @@ static const lk_finding_info table[] = {
 const lk_finding_info *lk_finding_at(size_t index)
 {
 	return index < LK__FOUND_COUNT ? &table[index] : NULL;
+}
+
+/* A detail is one sentence, whose full stop is whose it is that prints it. */
+static void stop_drop(char *text)
+{
+	for (size_t size = strlen(text); size > 0 && strchr(". ", text[size - 1]); size--)
+		text[size - 1] = '\0';
 }
 
 void lk__find(struct lk__findings *findings, enum lk__found what, size_t node, const char *format,
@@ -34,6 +42,7 @@ void lk__find(struct lk__findings *findings, enum lk__found what, size_t node, c
 	va_start(arguments, format);
 	vsnprintf(found->detail, sizeof(found->detail), format, arguments);
 	va_end(arguments);
+	stop_drop(found->detail);
 }
 
 static int found_compare(const void *left, const void *right)

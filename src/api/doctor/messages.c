@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What is tried, since no answer tells it: whether messages can be heard; and whether a node that
- * calls itself one of a cluster answers like one. */
+/* What is tried, since no answer tells it: whether messages can be heard; whether a node that calls
+ * itself one of a cluster answers like one; and whether a port answers that does not in TLS. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/doctor/asking.h"
 #include "api/doctor/facts.h"
 #include "base/clock.h"
 #include "base/fail.h"
@@ -13,6 +14,43 @@
 #include "conn/request.h"
 #include "drive/lock/ask.h"
 #include "sync/lock/lock.h"
+
+#define PLAIN_LIMIT_MS 1000 /* of connecting, and of an answer */
+
+/* ---- TLS ---- */
+
+/* A single server: where there are several places, it is not known which of them was meant. */
+static bool is_silent_in_tls(const struct lk__facts *facts, const struct lk_config *config)
+{
+	return facts->code == LK_EUNREACHABLE && config->scheme == LK__SCHEME_TLS &&
+	       !*config->places && strstr(facts->reason, "TLS");
+}
+
+/* Any answer counts. No password goes that way. */
+int lk__facts_ask_plainly(struct lk__facts *facts, const struct lk_config *config, lk_error *error)
+{
+	struct lk__asking asking = {.limit_ms = PLAIN_LIMIT_MS};
+	redisReply *reply = NULL;
+	if (!is_silent_in_tls(facts, config))
+		return 0;
+	struct lk_config *plain = lk__config_copy(config);
+	if (!plain)
+		return lk__fail(error, LK_ENOMEM, "lk_doctor_new: out of memory");
+	plain->scheme = LK__SCHEME_TCP;
+	plain->connect_timeout_ms = PLAIN_LIMIT_MS;
+	int rc = lk__asking_open(&asking, plain);
+	if (rc == 0)
+		reply = lk__asking_ask(&asking, 1, (const char *[]){"PING"}, &rc);
+	lk__link_close(&asking.link);
+	if (reply) {
+		size_t used = strlen(facts->reason);
+		snprintf(facts->reason + used, sizeof(facts->reason) - used,
+			 "; without TLS it answers");
+		facts->code = LK_ETLS;
+	}
+	freeReplyObject(reply);
+	return 0;
+}
 
 /* ---- a cluster ---- */
 

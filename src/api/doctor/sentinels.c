@@ -5,65 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/doctor/asking.h"
 #include "api/doctor/examine.h"
-#include "base/clock.h"
 #include "base/fail.h"
 #include "conf/credentials.h"
 #include "conn/classify.h"
 #include "resp/number.h"
-#include "topo/link.h"
 #include "topo/sentinel.h"
 
-/* One question after another, each with a limit. */
-struct asking {
-	struct lk__link link;
-	int64_t limit_ms;
-	char reason[256]; /* why it gives no answer */
-};
-
-static int asking_wait(const struct asking *asking, int64_t until_ns)
-{
-	struct lk__readiness waits = lk__link_waits(&asking->link);
-	if (until_ns < waits.until_ns)
-		waits.until_ns = until_ns;
-	int status = lk__socket_wait(&waits, -1);
-	return status == 0 || lk__now_ns() < until_ns ? 0 : status;
-}
-
-/* 0, or a code with the reason. */
-static int asking_open(struct asking *asking, struct lk_config *config)
-{
-	lk_error error = {0};
-	int64_t until_ns = lk__after_ms(lk__now_ns(), config->connect_timeout_ms);
-	int rc = lk__link_open(&asking->link, config, until_ns, &error);
-	while (rc == 0 && (rc = lk__link_step(&asking->link, &error)) == 0)
-		asking_wait(asking, lk__after_ms(until_ns, 1)); /* the link itself has a limit */
-	snprintf(asking->reason, sizeof(asking->reason), "%.255s", error.message);
-	return rc > 0 ? 0 : rc;
-}
-
-/* The answer; or NULL, with the code and the reason. */
-static redisReply *ask(struct asking *asking, size_t argc, const char **argv, int *code_out)
-{
-	int64_t until_ns = lk__after_ms(lk__now_ns(), asking->limit_ms);
-	redisReply *reply = NULL;
-	const char *what;
-	int rc = lk__link_say(&asking->link, "", argc, argv);
-	while (rc == 0 && (rc = lk__link_next(&asking->link, &reply, &what, asking->reason,
-					      sizeof(asking->reason))) == 0)
-		if (asking_wait(asking, until_ns) < 0) {
-			snprintf(asking->reason, sizeof(asking->reason),
-				 "no answer within the command limit");
-			rc = LK_EUNREACHABLE;
-		}
-	*code_out = rc;
-	return rc == 1 ? reply : NULL;
-}
-
-static redisReply *ask_about(struct asking *asking, const char *what, const char *master,
+static redisReply *ask_about(struct lk__asking *asking, const char *what, const char *master,
 			     int *code_out)
 {
-	return ask(asking, 3, (const char *[]){"SENTINEL", what, master}, code_out);
+	return lk__asking_ask(asking, 3, (const char *[]){"SENTINEL", what, master}, code_out);
 }
 
 static bool is_error(const redisReply *reply)
@@ -71,7 +24,7 @@ static bool is_error(const redisReply *reply)
 	return reply->type == REDIS_REPLY_ERROR;
 }
 
-static int log_in(struct asking *asking)
+static int log_in(struct lk__asking *asking)
 {
 	const struct lk_config *config = asking->link.config;
 	const char *argv[3] = {"AUTH", config->username, config->password};
@@ -80,7 +33,7 @@ static int log_in(struct asking *asking)
 	if (!*config->password)
 		return 0;
 	argv[1] = named ? config->username : config->password;
-	redisReply *reply = ask(asking, named ? 3 : 2, argv, &rc);
+	redisReply *reply = lk__asking_ask(asking, named ? 3 : 2, argv, &rc);
 	if (reply && is_error(reply)) {
 		snprintf(asking->reason, sizeof(asking->reason), "%.200s", reply->str);
 		rc = lk__classify(reply->str);
@@ -110,10 +63,15 @@ static void read_places(struct lk__places *places, const redisReply *reply)
 }
 
 /* What it says instead of an answer. 0, or a code. */
-static int read_error(struct lk__facts *facts, struct asking *asking, const char *what,
+static int read_error(struct lk__facts *facts, struct lk__asking *asking, const char *what,
 		      const char *text)
 {
+	static const char unknown[] = "ERR unknown command";
 	int code = lk__classify(text);
+	if (strncmp(text, unknown, sizeof(unknown) - 1) == 0) {
+		snprintf(asking->reason, sizeof(asking->reason), "it is no sentinel: %.200s", text);
+		return LK_EREFUSED;
+	}
 	if (strncmp(text, "NOQUORUM", 8) == 0) {
 		snprintf(facts->no_failover, sizeof(facts->no_failover), "%.150s", text);
 		return 0;
@@ -125,7 +83,7 @@ static int read_error(struct lk__facts *facts, struct asking *asking, const char
 }
 
 /* All that is asked. 0, or a code with the reason. */
-static int ask_all(struct lk__facts *facts, struct asking *asking, const char *master,
+static int ask_all(struct lk__facts *facts, struct lk__asking *asking, const char *master,
 		   struct lk__places *replicas, struct lk__places *sentinels)
 {
 	static const char *const what[] = {"MASTER", "REPLICAS", "SENTINELS", "CKQUORUM"};
@@ -166,13 +124,13 @@ static struct lk_config *config_to(const struct lk_config *config, const char *p
 int lk__sentinel_pace(const struct lk_config *config, const char *place, int64_t limit_ms,
 		      int64_t *down_after_ms_out)
 {
-	struct asking asking = {.limit_ms = limit_ms};
+	struct lk__asking asking = {.limit_ms = limit_ms};
 	struct lk__facts facts = {.down_after_ms = 0};
 	struct lk_config *to = config_to(config, place);
 	if (!to)
 		return LK_ENOMEM;
 	to->connect_timeout_ms = limit_ms;
-	int rc = asking_open(&asking, to);
+	int rc = lk__asking_open(&asking, to);
 	if (rc == 0)
 		rc = log_in(&asking);
 	redisReply *reply = rc == 0 ? ask_about(&asking, "MASTER", config->master, &rc) : NULL;
@@ -189,7 +147,7 @@ int lk__sentinel_pace(const struct lk_config *config, const char *place, int64_t
 int lk__sentinel_examine(struct lk__facts *facts, const struct lk_config *config, const char *place,
 			 struct lk__places *replicas, struct lk__places *sentinels, lk_error *error)
 {
-	struct asking asking = {.limit_ms = config->command_timeout_ms};
+	struct lk__asking asking = {.limit_ms = config->command_timeout_ms};
 	struct lk_config *to = config_to(config, place);
 	bool made = to && asprintf(&facts->url, "%s-sentinel://%s/%s",
 				   config->scheme == LK__SCHEME_TLS ? "rediss" : "redis", place,
@@ -203,7 +161,7 @@ int lk__sentinel_examine(struct lk__facts *facts, const struct lk_config *config
 	facts->lease_ms = config->watchdog_ms;
 	facts->has_rights = true;
 	lk__facts_machine(facts, to->scheme, to->host);
-	int rc = asking_open(&asking, to);
+	int rc = lk__asking_open(&asking, to);
 	if (rc == 0)
 		rc = ask_all(facts, &asking, config->master, replicas, sentinels);
 	lk__link_close(&asking.link);
