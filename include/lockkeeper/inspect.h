@@ -82,7 +82,8 @@ typedef struct lk_lock_info {
 	const lk_holder *holders;
 	size_t waiter_count; /* of a fair lock, the next first; or preferred writers */
 	const lk_waiter *waiters;
-	/* Subscribers of the lock's channel: a hint. Of two kinds of messages, the more. */
+	/* Subscribers of the lock's channel, or clients in a fair lock's queue: a hint. Of two
+	   kinds of messages, the more. */
 	int64_t waiting_clients;
 	int is_counter;         /* 1: a semaphore or a latch, and `count` is set */
 	int64_t count;          /* free permits, or the rest of a latch's count */

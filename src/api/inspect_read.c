@@ -184,13 +184,36 @@ static uint64_t fence_of(const struct lk__look *look)
 	return newest;
 }
 
+/* How much of a field is its client's UUID. */
+static size_t client_size(const lk_waiter *waiter)
+{
+	const char *colon = memrchr(waiter->field, ':', waiter->field_size);
+	return colon ? (size_t)(colon - waiter->field) : waiter->field_size;
+}
+
+/* How many clients these are. Each waiter of a fair lock listens to a channel of its own. */
+static int64_t clients_count(const lk_waiter *waiters, size_t count)
+{
+	int64_t clients = 0;
+	for (size_t i = 0; i < count; i++) {
+		size_t other = 0, size = client_size(&waiters[i]);
+		while (other < i && (client_size(&waiters[other]) != size ||
+				     memcmp(waiters[other].field, waiters[i].field, size) != 0))
+			other++;
+		clients += other == i;
+	}
+	return clients;
+}
+
 /* A lock whose hash names its owners only. */
 static int owned_read(struct lk__look *look, lk_lock_info *info)
 {
 	int rc = waiters_read(look, LK__HASH_QUEUE, 1, 0, info);
 	if (rc < 0)
 		return rc;
-	info->waiting_clients = listeners(look, true, 0);
+	int64_t listening = listeners(look, true, 0);
+	int64_t queued = clients_count(info->waiters, info->waiter_count);
+	info->waiting_clients = listening > queued ? listening : queued;
 	info->fence = fence_of(look);
 	info->type = info->waiter_count ? "fair lock" : info->fence ? "fenced lock" : "lock";
 	if (!info->holder_count && !info->waiter_count)

@@ -67,6 +67,13 @@ def test_fair_queue_in_order(cli, server, keeper, show):
     assert listed(cli) == {"line": "fair lock"}
     lock = show("line")
     assert (lock["type"], owners(lock["waiters"])) == ("fair lock", queue)
+    assert lock["waiting_clients"] == 1, "three waiters of one client"
+    other = cli.start("run", "--fair", "line", "true")
+    until(lambda: len(show("line")["waiters"]) == 4, 10)
+    assert "waiting clients: 2\n" in cli("show", "line").stdout
+    other.terminate()
+    other.wait(20)
+    until(lambda: len(show("line")["waiters"]) == 3, 10)
     text = cli("show", "line").stdout
     assert [f"waiter {place}: {field}, another client" for place, field in enumerate(queue, 1)] == \
         [line for line in text.splitlines() if line.startswith("waiter ")]
