@@ -165,6 +165,8 @@ def test_two_replicas_make_one_report(place, environment):
 def test_the_replica_that_waits_outlasts_a_lease():
     words = cronjob_words()
     assert words[words.index("--wait") + 1] == "90s" and "--lease" not in words  # 30 s by default
+    page = (FOLDER / "README.md").read_text()
+    assert "takes over from a node that fails within 90 s" in page, "then it has ended"
 
 
 def test_a_closed_terminal_ends_the_remote_job(place, environment, server):
