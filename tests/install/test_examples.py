@@ -167,6 +167,16 @@ def test_permits(start, server):
     assert process.communicate(timeout=20) == ("one of three\n", "")
     assert process.returncode == 0
     assert server.ask("GET", "downloads") == "3"
+    assert 0 < int(server.ask("PTTL", "downloads")) <= 24 * 3600 * 1000
+
+
+def test_once(start, server):
+    """However quick it is; the second one begins when the first has ended."""
+    for said in ("the report is made", "somebody else does it, or has just done it"):
+        process = start("once")
+        assert process.communicate(timeout=20) == (f"{said}\n", "")
+        assert process.returncode == 0
+    assert 0 < int(server.ask("PTTL", "report")) <= 60000
 
 
 def test_semaphore(start, server):
@@ -306,8 +316,8 @@ def test_usage(start, words):
 
 def test_each_kind_has_names_of_its_own(start, server):
     """One server for all: one name is one kind."""
-    for name in ("fence", "plain", "fair", "spin", "lock", "many", "permits", "semaphore", "latch",
-                 "read_write"):
+    for name in ("fence", "plain", "fair", "spin", "lock", "many", "once", "permits", "semaphore",
+                 "latch", "read_write"):
         process = start(name, *(["customer"] if name == "fair" else []))
         assert process.communicate(timeout=20)[1] == ""
         assert process.returncode == 0
