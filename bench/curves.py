@@ -135,7 +135,7 @@ def write_page(document: dict) -> None:
     about = document["machine"]
     facts = (f"Measured {document['date']}: {about['cpu']}, {about['cores']} cores; medians of "
              f"{document['runs']} runs (locks: one run). All values: "
-             f"[curves.json](../bench/results/curves.json).")
+             "`bench/results/curves.json`.")
     tables = [line for curve, result in zip(CURVES, document["curves"])
               for line in table(curve, result)]
     path.write_text("\n".join([head + mark, "", facts, *tables, ""]))

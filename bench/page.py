@@ -110,7 +110,7 @@ def tables(document: dict) -> list[str]:
 def about(document: dict, results: pathlib.Path) -> list[str]:
     """What the tables have in common, and a list of when and on what machines they were taken."""
     lines = [f"Medians of {document['runs_a_side']} runs per side, in turn. All runs: "
-             f"[{results.name}](../{results}). The column *taken* has the number of the entry in "
+             f"`{results}`. The column *taken* has the number of the entry in "
              f"this list that says when and on which machine, and whether that was idle: `idle` if "
              f"between the runs other work took at most {IDLE_CORES} cores, else how many it took. "
              "For rows from before this was measured it has the load average at their start, "

@@ -11,7 +11,8 @@ from conftest import ROOT, run
 
 MINIMAL = ("-Dtests=false", "-Dbench=false", "-Ddemo=false", "--buildtype=release")
 TREE = ("include", "src", "cli", "docs", "examples", "scripts", "meson.build", "meson_options.txt",
-        "LICENSE", "CHANGELOG.md", "README.md", "SECURITY.md", "Makefile", ".clang-format")
+        "LICENSE", "Makefile", ".clang-format", "Containerfile", "README.md", "ARCHITECTURE.md",
+        "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 
 
 @pytest.fixture(scope="module")
