@@ -20,8 +20,11 @@ Made from `src/conf/options.def` by `make docs`; do not edit.
 
 `lk_config_set()`, the query of a URL (`redis://host?spin_us=0`), an environment variable or
 `lockkeeper -o name=value` sets an option; for the command also a line `name=value` of
-`/etc/lockkeeper.conf`, over which the environment prevails. A value that is invalid or out of range
-is refused with its name and the reason, and nothing changes.
+`/etc/lockkeeper.conf`, over which the environment prevails. `LOCKKEEPER_CONFIG` names another file
+than that one, and `LOCKKEEPER_STATE_DIR` the folder of the command's private server. An option's
+own variable prevails over what `LOCKKEEPER_URL` says of it: `LOCKKEEPER_PASSWORD` over the password
+in that URL. A value that is invalid or out of range is refused with its name and the reason, and
+nothing changes.
 
 ## URLs
 

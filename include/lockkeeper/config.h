@@ -242,9 +242,10 @@ LK_API int lk_config_set(lk_config *config, const char *name, const char *value,
 
 /*
  * Sets every option whose environment variable is set (LOCKKEEPER_URL, LOCKKEEPER_PASSWORD, …), all
- * or none. Ignores variables that begin with LOCKKEEPER_ but name no option; in a set-user-ID
- * program, all variables (secure_getenv). No other thread may change the environment meanwhile.
- * Errors as lk_config_set(). Since 0.1.
+ * or none. An option's own variable prevails over what LOCKKEEPER_URL says of it:
+ * LOCKKEEPER_PASSWORD over the password in that URL. Ignores variables that begin with LOCKKEEPER_
+ * but name no option; in a set-user-ID program, all variables (secure_getenv). No other thread may
+ * change the environment meanwhile. Errors as lk_config_set(). Since 0.1.
  */
 LK_API int lk_config_load_environment(lk_config *config, lk_error *error);
 

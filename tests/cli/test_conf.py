@@ -1,7 +1,22 @@
 """The file of options for everybody on the machine, and what prevails over it."""
 from __future__ import annotations
 
+import re
+
 import pytest
+
+from command import ROOT
+
+
+def test_the_variables_of_the_command_are_documented():
+    """In the manual, and for those who read only the pages."""
+    read = {name for path in (ROOT / "cli").glob("*.c")
+            for name in re.findall(r'getenv\("(LOCKKEEPER_\w+)"', path.read_text())}
+    assert {"LOCKKEEPER_CONFIG", "LOCKKEEPER_STATE_DIR"} <= read
+    read.discard("LOCKKEEPER_NAME")  # which run sets, and only the manual lists what that is
+    pages = "".join(path.read_text() for path in [ROOT / "README.md", *ROOT.glob("docs/*.md")])
+    for text in ((ROOT / "docs/man/lockkeeper.1").read_text(), pages):
+        assert not {name for name in read if name not in text}
 
 
 @pytest.fixture
