@@ -169,7 +169,7 @@ def test_without_messages_who_waits_gets_it(make, cli, folder, change):
     """What messages-refused says."""
     server = make()
     grant(server, change)
-    environment = limited(server, folder)
+    environment = {**limited(server, folder), "LOCKKEEPER_LOOK_AGAIN_MS": "1000"}
     holder = cli.start("run", "job", "sleep", "0.5", **environment)
     until(lambda: server.call("EXISTS", "app:job"), 10, "it is held")
     waited = cli("run", "-w", "40", "job", "echo", "mine", **environment)
