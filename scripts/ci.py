@@ -77,7 +77,7 @@ def counted(tally: Tally, status: int, said: str) -> None:
 
 
 def sanitized(tally: Tally, name: str, compiler: str, sanitize: str, environment: dict[str, str],
-              tests: list[str], without: str | None = None) -> None:
+              tests: list[str], without: tuple[str, ...] = ()) -> None:
     """The C suites under a sanitizer, except those that are called so, and those files of the
     pytest suites."""
     folder = build(tally, name, compiler, [
@@ -87,7 +87,7 @@ def sanitized(tally: Tally, name: str, compiler: str, sanitize: str, environment
         own = {**environment, "LOCKKEEPER_BUILD": str(folder)}
         check.run_parts(tally, folder, [
             *[program for program in parts.programs(folder, environment)
-              if without is None or without not in program.name],
+              if not any(part in program.name for part in without)],
             *check.tests_of([path for path in check.files() if check.name(path) in tests], own)],
             run.AT_ONCE_PATIENT)
 
@@ -101,7 +101,9 @@ def address(tally: Tally) -> None:
 def thread(tally: Tally) -> None:
     """gcc, thread sanitizer: the C suites, and the scenarios with many threads."""
     # Those where memory runs out are a quarter of its time; the other sanitizer is made for them.
-    sanitized(tally, "thread", "gcc", "thread", TSAN, ["system/scenarios"], without="/nomem")
+    # A client without threads has none that could race.
+    sanitized(tally, "thread", "gcc", "thread", TSAN, ["system/scenarios"],
+              without=("/nomem", "-threadless"))
 
 
 def lint(tally: Tally) -> None:

@@ -33,7 +33,7 @@
 #include "switch.h"
 #include "world.h"
 
-#define SEEDS (SIM_THREAD_SANITIZER ? 100 : 1000) /* it makes a run 40 times as long */
+#define SEEDS (SIM_THREAD_SANITIZER ? 50 : 1000) /* it makes a run 40 times as long */
 #define CLIENTS 2
 #define WORKERS 4 /* of all clients; the last is the only one of its client */
 #define ROUNDS 6
