@@ -145,7 +145,7 @@ static int owner_print(lk_lock *lock)
 static void lock_give_back(lk_lock *lock, int code)
 {
 	lk_error error = {0};
-	relay_release(code, RELEASE_LIMIT_S);
+	relay_release(code, RELEASE_LIMIT_S, 0);
 	if (lk_lock_release(lock, NULL, &error))
 		trouble_library(&error);
 	relay_released();

@@ -423,11 +423,11 @@ static void release_unknown(const struct keeper *keeper)
 		keeper->options->name, keeper->options->lease_ms);
 }
 
-static void release_take(struct keeper *keeper, int result, const lk_error *error)
+static void release_take(struct keeper *keeper, int64_t kept_ms, int result, const lk_error *error)
 {
 	keeper->released = result == 0;
 	if (result == 0)
-		report_released(&keeper->report);
+		report_released(&keeper->report, kept_ms);
 	if (result == 0 || keeper->lost)
 		return;
 	message("%s", library_text(error));
@@ -441,9 +441,10 @@ static void release_take(struct keeper *keeper, int result, const lk_error *erro
 static void release(struct keeper *keeper, int code)
 {
 	lk_error error = {0};
+	int64_t kept_ms = keep_ms(keeper);
 	report_held(&keeper->report);
-	relay_release(code, RELEASE_LIMIT_S);
-	release_take(keeper, holding_release(&keeper->holding, keep_ms(keeper), &error), &error);
+	relay_release(code, RELEASE_LIMIT_S, kept_ms > 0);
+	release_take(keeper, kept_ms, holding_release(&keeper->holding, kept_ms, &error), &error);
 	relay_released();
 }
 
@@ -561,7 +562,7 @@ static int keeper_serve(struct keeper *keeper, lk_config *config, const sigset_t
 			failover_warn(keeper->client, keeper->options->lease_ms, end_ms(keeper));
 		return work(keeper);
 	}
-	relay_release(code, RELEASE_LIMIT_S);
+	relay_release(code, RELEASE_LIMIT_S, 0);
 	return code;
 }
 

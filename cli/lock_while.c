@@ -286,7 +286,7 @@ static void release(const struct lock_while *keeper, lk_lock *lock, struct answe
 {
 	lk_error error = {0};
 	const lk_event *notice = &keeper->notice;
-	relay_release(0, RELEASE_LIMIT_S);
+	relay_release(0, RELEASE_LIMIT_S, 0);
 	answer->code = release_code(lk_lock_release(lock, NULL, &error));
 	relay_released();
 	snprintf(answer->text, sizeof(answer->text), "%.200s%s%s%s%s", library_text(&error),

@@ -19,6 +19,7 @@ static struct {
 	volatile sig_atomic_t cause;
 	volatile sig_atomic_t exit_code;
 	volatile sig_atomic_t hurried;
+	volatile sig_atomic_t keeps;
 	int64_t released_since_ns;
 } relay;
 
@@ -37,11 +38,15 @@ static void relay_take(int number, int shared)
 /* The answer to the release is not waited for any longer. */
 __attribute__((noreturn)) static void relay_leave(void)
 {
-	static const char text[] = "lockkeeper: unknown whether the lock was released: it may "
-				   "stay locked until its lease ends\n";
-	ssize_t written = relay.phase == RELAY_RELEASED
-				  ? 0
-				  : write(STDERR_FILENO, text, sizeof(text) - 1);
+	static const char released[] = "lockkeeper: unknown whether the lock was released: it may "
+				       "stay locked until its lease ends\n";
+	static const char kept[] = "lockkeeper: unknown whether the lock stays locked as "
+				   "--hold-at-least wants: it may be free as soon as its lease "
+				   "ends\n";
+	ssize_t written = 0;
+	if (relay.phase != RELAY_RELEASED)
+		written = relay.keeps ? write(STDERR_FILENO, kept, sizeof(kept) - 1)
+				      : write(STDERR_FILENO, released, sizeof(released) - 1);
 	(void)written;
 	_exit(relay.exit_code);
 }
@@ -108,12 +113,13 @@ void relay_run(void)
 	relay.phase = RELAY_RUNNING;
 }
 
-void relay_release(int code, unsigned limit_s)
+void relay_release(int code, unsigned limit_s, int keeps)
 {
 	struct sigaction action = {.sa_sigaction = relay_handle,
 				   .sa_flags = SA_SIGINFO | SA_RESTART};
 	sigset_t alarm_only;
 	relay.exit_code = code;
+	relay.keeps = keeps;
 	relay.released_since_ns = clock_now_ns();
 	relay.phase = RELAY_RELEASING;
 	sigfillset(&action.sa_mask);

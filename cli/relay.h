@@ -33,9 +33,10 @@ int relay_begin(const sigset_t *relayed, pid_t front, lk_cancel *cancel);
 /* The command is about to run: signals are for it. */
 void relay_run(void);
 
-/* The lock is being released: after `limit_s` seconds, or one second after a signal that came late,
- * lockkeeper ends with exit code `code` and a warning. */
-void relay_release(int code, unsigned limit_s);
+/* The lock is being released, or kept from others from here on (`keeps`): after `limit_s` seconds,
+ * or one second after a signal that came late, lockkeeper ends with exit code `code` and a warning,
+ * which says what may be so. */
+void relay_release(int code, unsigned limit_s, int keeps);
 
 /* The outcome of the release is known, and told: signals do nothing, the limit ends lockkeeper
  * without a warning. */

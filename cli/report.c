@@ -45,8 +45,10 @@ void report_held(const struct report *report)
 		message("held %.200s for %" PRId64 " ms", report->name, since_ms(report->held_ns));
 }
 
-void report_released(const struct report *report)
+void report_released(const struct report *report, int64_t kept_ms)
 {
-	if (report->verbose)
+	if (report->verbose && kept_ms)
+		message("%.200s stays locked for another %" PRId64 " ms", report->name, kept_ms);
+	else if (report->verbose)
 		message("released %.200s", report->name);
 }

@@ -27,8 +27,9 @@ void report_owner(const struct report *report, const char *owner, const lk_clien
 /* Others kept the lock for the whole wait. */
 void report_missed(const struct report *report);
 
-/* What ran under it has ended; then, the server has released it. */
+/* What ran under it has ended; then, the server has released it, or keeps it from others for so
+ * long. */
 void report_held(const struct report *report);
-void report_released(const struct report *report);
+void report_released(const struct report *report, int64_t kept_ms);
 
 #endif

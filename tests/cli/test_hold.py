@@ -130,3 +130,29 @@ def test_permits_have_none(cli):
     result = cli("run", "--permits", "2", "--hold-at-least", "1", "pool", "true")
     assert result.returncode == 125
     assert "--permits and --hold-at-least exclude each other" in result.stderr
+
+
+def test_verbose_says_for_how_long_it_stays(cli, make_three):
+    servers = make_three({"appendonly": "yes", "appendfsync": "always"})
+    for words in ((), ("--url", ",".join(server.unix_url for server in servers))):
+        said = cli("run", "-v", "--hold-at-least", "1h", *words, "job", "true")
+        assert said.returncode == 0 and "released job" not in said.stderr, said
+        ms = int(re.search(r"^lockkeeper: job stays locked for another (\d+) ms$", said.stderr,
+                           re.MULTILINE).group(1))
+        assert 3_500_000 < ms <= 3_600_000
+        assert re.search(r"^lockkeeper: held job for \d+ ms$", said.stderr, re.MULTILINE)
+
+
+def test_a_release_without_an_answer_says_that_it_may_be_free_too_soon(cli, server):
+    """The limit of the release has come, here hurried by a second signal."""
+    process = cli.start("run", "-l", "1m", "--hold-at-least", "30m", "job", "sleep", "300")
+    until(lambda: children(process.pid) and children(children(process.pid)[0]), 20, "it runs")
+    server.pause()
+    process.terminate()
+    time.sleep(1.5)
+    process.terminate()
+    assert process.wait(20) == 143
+    server.resume()
+    said = process.stderr.read()
+    assert "unknown whether the lock stays locked as --hold-at-least wants: it may be free" in said
+    assert "was released" not in said
