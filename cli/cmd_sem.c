@@ -15,7 +15,7 @@ const struct option_row sem_options[] = {
 	{OPTION_JSON, "json", NULL, "show: print JSON"},
 	{OPTION_FORCE, "force", NULL, "delete: even while permits are in use"},
 	{OPTION_TTL, "ttl", "TIME",
-	 "set: it goes when it was not changed for TIME (default: it stays)"},
+	 "set: it goes when it was not changed for TIME (default: as before; a new one stays)"},
 	{0, NULL, NULL, NULL},
 };
 

@@ -12,21 +12,36 @@
 /* Counters of commands that nobody runs any more do not stay. */
 #define COUNTER_TTL_MS (30 * INT64_C(86400000))
 
+static int semaphore_make(struct holding *holding, lk_client *client, int64_t permits,
+			  int64_t ttl_ms, const char *name, lk_error *error)
+{
+	lk_permit_semaphore_options options = LK_PERMIT_SEMAPHORE_OPTIONS_INIT;
+	options.permits = permits; /* also where the number is lost while we wait */
+	options.ttl_ms = ttl_ms;
+	holding->semaphore = lk_permit_semaphore_free(holding->semaphore);
+	return lk_permit_semaphore_new(&holding->semaphore, client, name, strlen(name), &options,
+				       error);
+}
+
+/* A handle with a time to live would prolong that of a semaphore that is there, where `sem set` has
+ * said how long it lasts. */
 static int permits_make(struct holding *holding, lk_client *client, int64_t permits,
 			const char *name, lk_error *error)
 {
 	int64_t free_now = 0, used = 0;
-	lk_permit_semaphore_options options = LK_PERMIT_SEMAPHORE_OPTIONS_INIT;
-	options.permits = permits; /* also where the number is lost while we wait */
-	options.ttl_ms = COUNTER_TTL_MS;
-	int result = lk_permit_semaphore_new(&holding->semaphore, client, name, strlen(name),
-					     &options, error);
-	if (result == 0)
-		result = lk_permit_semaphore_try_set(holding->semaphore, permits, error);
+	int result = semaphore_make(holding, client, permits, 0, name, error);
 	if (result == 0)
 		result = lk_permit_semaphore_count(holding->semaphore, &free_now, &used, error);
-	else if (result == 1)
-		return 0;
+	if (result == 0 && free_now + used == 0) {
+		result = semaphore_make(holding, client, permits, COUNTER_TTL_MS, name, error);
+		if (result == 0)
+			result = lk_permit_semaphore_try_set(holding->semaphore, permits, error);
+		if (result == 1)
+			return 0;
+		if (result == 0) /* another was faster, or there are none by intent */
+			result = lk_permit_semaphore_count(holding->semaphore, &free_now, &used,
+							   error);
+	}
 	if (result == 0 && free_now + used != permits)
 		message("%s has %" PRId64 " permits, not %" PRId64
 			" (lockkeeper sem set changes it)",

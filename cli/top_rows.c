@@ -98,7 +98,7 @@ static int row_fill(struct top_row *row, lk_scan *scan, const lk_lock_info *info
 		.owner = holder ? bytes_copy(holder->field, holder->field_size) : bytes_copy("", 0),
 		.holders = info->holder_count,
 		.count = info->is_counter ? info->count : -1,
-		.ttl_ms = info->ttl_ms,
+		.ttl_ms = holder ? holder->ttl_ms : info->ttl_ms,
 		.waiters = info->waiter_count ? (int64_t)info->waiter_count : info->waiting_clients,
 	};
 	if (holder)

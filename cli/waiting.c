@@ -43,9 +43,9 @@ static void explain_holder(lk_scan *scan, const lk_lock_info *info, char *text)
 		snprintf(part, sizeof(part), " and %zu more", info->holder_count - 1);
 		text_add(text, part);
 	}
-	if (info->ttl_ms >= 0) {
+	if (holder->ttl_ms >= 0) { /* not the key's: a counter may outlive its permits */
 		snprintf(part, sizeof(part), "; %s in %" PRId64 " s%s",
-			 kept ? "free" : "its lease ends", (info->ttl_ms + 999) / 1000,
+			 kept ? "free" : "its lease ends", (holder->ttl_ms + 999) / 1000,
 			 kept ? "" : " unless renewed");
 		text_add(text, part);
 	}

@@ -102,10 +102,11 @@ def test_it_names_who_waits_in_a_queue(cli, top, server):
 
 
 def test_it_shows_the_use_of_permits(cli, top, server):
-    cli.start("run", "--permits", "5", "pool", "sleep", "100")
+    """And how long they last: not their counter, which stays."""
+    cli.start("run", "-l", "90", "--permits", "5", "pool", "sleep", "100")
     until(lambda: server.call("GET", "pool") == b"4", 10, "one is in use")
     shell = top()
-    shell.expect("pool +permit semaphore +1/5 ")
+    shell.expect("pool +permit semaphore +1/5 +[0-9][0-9][.][0-9] ")
     quit_cleanly(shell)
 
 

@@ -1,9 +1,11 @@
 """The time to live of counters: --ttl, and that of `run --permits`."""
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from waiting import until
+from waiting import never, until
 
 DAY_MS = 24 * 3600 * 1000
 HOUR_MS = 3600 * 1000
@@ -14,10 +16,7 @@ def lasts(server, key: str, ttl_ms: int) -> bool:
     return ttl_ms - 120_000 < server.call("PTTL", key) <= ttl_ms
 
 
-def test_run_permits_gives_its_counter_30_days_and_refreshes_it(cli, server):
-    assert cli("run", "--permits", "2", "slots", "true").returncode == 0
-    assert lasts(server, "slots", 30 * DAY_MS)
-    server.call("PEXPIRE", "slots", HOUR_MS)
+def test_run_permits_gives_its_counter_30_days(cli, server):
     process = cli.start("run", "--permits", "2", "slots", "sleep", "60")
     until(lambda: server.call("GET", "slots") == b"1", 20)
     assert lasts(server, "slots", 30 * DAY_MS) and lasts(server, "{slots}:timeout", 30 * DAY_MS)
@@ -25,6 +24,36 @@ def test_run_permits_gives_its_counter_30_days_and_refreshes_it(cli, server):
     process.wait(20)
     until(lambda: server.call("GET", "slots") == b"2", 20)
     assert lasts(server, "slots", 30 * DAY_MS)
+    server.call("DEL", "slots")
+    assert cli("run", "--permits", "2", "slots", "true").returncode == 0
+    assert lasts(server, "slots", 30 * DAY_MS), "the next one makes it again"
+
+
+def test_run_permits_leaves_the_time_to_live_of_sem_set(cli, server):
+    assert cli("sem", "set", "--ttl", "1h", "slots", "2").returncode == 0
+    process = cli.start("run", "--permits", "2", "slots", "sleep", "60")
+    until(lambda: server.call("GET", "slots") == b"1", 20)
+    assert lasts(server, "slots", HOUR_MS) and lasts(server, "{slots}:timeout", HOUR_MS)
+    process.terminate()
+    process.wait(20)
+    assert cli("run", "--permits", "2", "slots", "true").returncode == 0
+    assert lasts(server, "slots", HOUR_MS)
+
+
+def test_a_semaphore_lasts_as_long_as_a_permit_in_use(cli, server):
+    assert cli("sem", "set", "--ttl", "1s", "slots", "1").returncode == 0
+    process = cli.start("run", "-l", "3", "--permits", "1", "slots", "sleep", "60")
+    until(lambda: server.call("GET", "slots") == b"0", 20)
+    never(lambda: not server.call("EXISTS", "slots"), 4, "it is in use")
+    process.terminate()
+    process.wait(20)
+
+
+def test_a_holder_s_lease_is_not_the_counter_s(cli, server):
+    cli.start("run", "-l", "20s", "--permits", "1", "slots", "sleep", "60")
+    until(lambda: server.call("GET", "slots") == b"0", 20)
+    said = cli("run", "-n", "-v", "--permits", "1", "slots", "true").stderr
+    assert int(re.search(r"its lease ends in (\d+) s unless renewed", said).group(1)) <= 20
 
 
 def test_run_permits_leaves_one_that_stays_for_ever(cli, server):
