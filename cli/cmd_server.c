@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "commands.h"
+#include "connect.h"
 #include "exit_code.h"
 #include "message.h"
 #include "server.h"
@@ -19,6 +20,7 @@
 
 const struct option_row server_options[] = {
 	{OPTION_FORCE, "force", NULL, "stop: even while locks are held"},
+	{OPTION_URL, "url", NULL, NULL}, /* it names another server */
 	{0, NULL, NULL, NULL},
 };
 
@@ -148,6 +150,8 @@ int cmd_server(const struct command *command, int argc, char **argv)
 		return -1 - result;
 	const char *what = session.argv[0];
 	int code = server_locate(&place);
+	if (code == 0 && strcmp(what, "start") == 0)
+		code = private_check_start(session.config);
 	if (code == 0 && strcmp(what, "start") == 0)
 		code = server_start_say(&place);
 	else if (code == 0 && strcmp(what, "stop") == 0)

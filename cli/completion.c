@@ -28,7 +28,8 @@ void completion_options(const struct command *command,
 			void (*print)(const struct command *command, const struct option_row *row))
 {
 	for (const struct option_row *row = command->options; row && row->id; row++)
-		print(command, row);
+		if (row->help)
+			print(command, row);
 	for (const struct option_row *row = common_options; row->id; row++)
 		if (!row_find(command->options, row->id))
 			print(command, row);

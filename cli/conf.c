@@ -11,7 +11,6 @@
 #include "message.h"
 #include "nodes.h"
 
-#define CONF_PATH "/etc/lockkeeper.conf"
 #define CONF_SIZE_MAX 65536 /* bytes of the file */
 #define CONF_LINES_MAX 256  /* that set something */
 
@@ -19,6 +18,7 @@ static struct {
 	const char *path;
 	char text[CONF_SIZE_MAX + 1]; /* the names and values are in it */
 	char fault[600];              /* "": none */
+	int names_server;             /* which counts for nothing: the environment has a URL */
 	size_t count;                 /* of what conf_settle() sets */
 	struct {
 		const char *name, *value;
@@ -44,6 +44,12 @@ static int text_read(void)
 {
 	const char *named = getenv("LOCKKEEPER_CONFIG");
 	conf.path = named ? named : CONF_PATH;
+	if (named && !*named) {
+		snprintf(conf.fault, sizeof(conf.fault),
+			 "LOCKKEEPER_CONFIG is empty: name a file there, or unset it to "
+			 "use " CONF_PATH);
+		return -1;
+	}
 	FILE *file = fopen(conf.path, "re");
 	if (!file && !named && errno == ENOENT)
 		return 0;
@@ -116,8 +122,10 @@ static int line_take(lk_config *scratch, int line, char *text, int into_environm
 	if (into_environment)
 		return setenv(option->environment, value, 0) ? conf_fault(line, "out of memory")
 							     : 0;
-	if (strcmp(option->name, "url") == 0) /* another one is named */
+	if (strcmp(option->name, "url") == 0) { /* another one is named */
+		conf.names_server = 1;
 		return 0;
+	}
 	if (conf.count == CONF_LINES_MAX)
 		return conf_fault(line, "more than %d options", CONF_LINES_MAX);
 	conf.set[conf.count].name = option->name;
@@ -143,6 +151,11 @@ void conf_read(void)
 		line_take(scratch, ++line, text, into_environment);
 	}
 	lk_config_free(scratch);
+}
+
+const char *conf_naming_server(void)
+{
+	return conf.names_server ? conf.path : NULL;
 }
 
 int conf_settle(lk_config *config)

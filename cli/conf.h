@@ -12,6 +12,8 @@
 
 #include <lockkeeper/config.h>
 
+#define CONF_PATH "/etc/lockkeeper.conf"
+
 /* Reads the file, and puts what it says in place of variables that are not set. What is wrong with
  * it is kept for conf_settle(), so that it does not keep --help away. */
 void conf_read(void);
@@ -19,5 +21,8 @@ void conf_read(void);
 /* Sets what the environment must prevail over; before the environment is loaded. 0, or EXIT_TROUBLE
  * (said). */
 int conf_settle(lk_config *config);
+
+/* The file, if it names a server that LOCKKEEPER_URL keeps from being used; else NULL. */
+const char *conf_naming_server(void);
 
 #endif

@@ -7,11 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "conf.h"
 #include "message.h"
 #include "server.h"
 
 #define DEAD_STACK_SIZE 32768
 #define OPTION_NAME_SIZE 64 /* longer than any option's name */
+#define PRIVATE_REFUSED "the private server is refused by --no-private, or private=off"
 
 static int private_used; /* no server was named */
 
@@ -102,16 +104,35 @@ int config_assign(lk_config *config, const char *assignment)
 									  : 0;
 }
 
+static int url_empty_refuse(int is_refused)
+{
+	const char *file = conf_naming_server();
+	if (file)
+		return trouble("LOCKKEEPER_URL is empty: name a server there, or unset it to use "
+			       "the one in %s",
+			       file);
+	return trouble("LOCKKEEPER_URL is empty: name a server there%s",
+		       is_refused ? "" : ", or unset it to use the private server");
+}
+
 /* Whether the private server may be used. 0, or EXIT_TROUBLE (said). */
 static int private_check(const char *wish)
 {
+	int is_refused = strcmp(wish, "off") == 0;
 	if (getenv("LOCKKEEPER_URL")) /* one that names a server has become the URL */
-		return trouble("LOCKKEEPER_URL is empty: name a server there, or unset it to use "
-			       "the private server");
-	if (strcmp(wish, "off") == 0)
-		return trouble("no server is named: set LOCKKEEPER_URL or --url (the private "
-			       "server is refused by --no-private, or private=off)");
+		return url_empty_refuse(is_refused);
+	if (is_refused)
+		return trouble("no server is named: set LOCKKEEPER_URL or --url (" PRIVATE_REFUSED
+			       ")");
 	return 0;
+}
+
+int private_check_start(const lk_config *config)
+{
+	char wish[8];
+	if (lk_config_get(config, "private", wish, sizeof(wish)) < 0)
+		return trouble("the library has no option private");
+	return strcmp(wish, "off") == 0 ? trouble("server start: " PRIVATE_REFUSED) : 0;
 }
 
 int config_settle(lk_config *config)

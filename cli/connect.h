@@ -16,6 +16,9 @@ int config_assign_url(lk_config *config, const char *url);
  * that was asked for. 0, or EXIT_TROUBLE (said): also where the private one is refused. */
 int config_settle(lk_config *config);
 
+/* Whether the private server may be started by itself. 0, or EXIT_TROUBLE (said). */
+int private_check_start(const lk_config *config);
+
 /* Says which servers these are, for -v. */
 void servers_say(lk_client *const *clients, size_t count);
 

@@ -57,8 +57,9 @@ static void help_print(FILE *stream)
 	      stream);
 	for (const struct command *command = commands; command->name; command++)
 		fprintf(stream, "  %-11s %s\n", command->name, command->summary);
-	fputs("\nlockkeeper COMMAND --help lists the options. LOCKKEEPER_URL names the server; "
-	      "without\nit lockkeeper uses a private redis-server.\n",
+	fputs("\nlockkeeper COMMAND --help lists the options. LOCKKEEPER_URL names the server, or "
+	      "--url,\nor for everybody on the machine url=URL in " CONF_PATH ". Without "
+	      "any\nlockkeeper uses a private redis-server.\n",
 	      stream);
 }
 

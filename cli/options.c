@@ -34,11 +34,17 @@ const struct option_row *row_find(const struct option_row *table, int id)
 	return NULL;
 }
 
+int command_takes_several(const struct command *command)
+{
+	const struct option_row *row = row_find(command->options, OPTION_URL);
+	return row && row->help;
+}
+
 static size_t rows_append(const struct option_row **rows, size_t count,
 			  const struct option_row *table, const struct option_row *but)
 {
 	for (; table && table->id && count < OPTIONS_MAX; table++)
-		if (!row_find(but, table->id))
+		if (table->help && !row_find(but, table->id))
 			rows[count++] = table;
 	return count;
 }
@@ -130,9 +136,8 @@ static int option_take(struct parse *parse, option_taker take, void *state, int 
 	case 'o':
 		code = config_assign(parse->config, optarg);
 		/* Who takes servers has to know which options stand behind them. */
-		return code == 0 && row_find(parse->command->options, OPTION_URL)
-			       ? take(state, id, optarg)
-			       : code;
+		return code == 0 && command_takes_several(parse->command) ? take(state, id, optarg)
+									  : code;
 	case OPTION_URL:
 		return url_take(parse, optarg);
 	case OPTION_PRIVATE:

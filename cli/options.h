@@ -48,7 +48,7 @@ struct option_row {
 	int id;               /* letter, or enum option_id; 0 ends a table */
 	const char *name;     /* long name */
 	const char *argument; /* what it is called in the usage; NULL: it takes none */
-	const char *help;
+	const char *help;     /* NULL: the command has no such option, though others have */
 };
 
 struct command {
@@ -63,6 +63,9 @@ struct command {
 
 /* The row of an id; NULL when the table, which may be NULL, has none. */
 const struct option_row *row_find(const struct option_row *table, int id);
+
+/* Whether its servers may be a quorum: its table has SEVERAL_ROW. */
+int command_takes_several(const struct command *command);
 
 /* All commands, ended by a row without a name. */
 extern const struct command commands[];

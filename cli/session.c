@@ -29,7 +29,7 @@ static int session_take(void *context, int id, const char *value)
 /* Of several servers the library is shown one at most. 0, or EXIT_TROUBLE (said). */
 static int environment_take(struct session *session, const struct command *command)
 {
-	if (row_find(command->options, OPTION_URL))
+	if (command_takes_several(command))
 		return nodes_from_environment(&session->nodes);
 	session->refused = nodes_are_several(getenv("LOCKKEEPER_URL"));
 	if (session->refused) /* --url may still name one */

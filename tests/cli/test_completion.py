@@ -120,7 +120,7 @@ def test_options(shell, folder, none, offline):  # noqa: F811
     for command in ("run", "ls", "server"):
         options = [name for name in options_of(offline, command) if name.startswith("--")]
         assert sorted(complete(f"lockkeeper {command} --")) == sorted(options)
-    assert complete("lockkeeper server --url st") == []
+    assert complete("lockkeeper completion --url ba") == []
     assert [name.rstrip("=") for name in complete("lockkeeper ls -o command_t")] \
         == ["command_timeout_ms"]
     assert not [name for name in complete("lockkeeper ls -o pass") if name.rstrip("=")

@@ -132,6 +132,53 @@ def test_what_is_wrong_is_named(conf, folder, text, wanted):
 
 def test_a_file_that_is_named_must_be_there(conf, folder):
     command = conf("")
-    for path in (f"{folder}/none.conf", "", str(folder)):
+    for path in (f"{folder}/none.conf", str(folder)):
         refused = command("ls", LOCKKEEPER_CONFIG=path)
         assert refused.returncode == 125 and "cannot be read" in refused.stderr
+
+
+@pytest.mark.parametrize("words, text, environment", [
+    ([], "private=off\n", {}), ([], "private=off\n", {"LOCKKEEPER_URL": ""}),
+    (["--no-private"], "", {}), ([], "", {"LOCKKEEPER_PRIVATE": "off"})], ids=str)
+def test_one_that_is_refused_is_not_started_either(conf, folder, words, text, environment):
+    refused = conf(text)("server", *words, "start", **environment)
+    assert (refused.returncode, refused.stdout) == (125, "")
+    assert "the private server is refused by --no-private, or private=off" in refused.stderr
+    assert not (folder / "state").exists()
+
+
+def test_one_that_runs_is_stopped_where_it_is_refused(conf, folder):
+    command = conf("private=off\n")
+    assert command("server", "start", "--private").returncode == 0
+    assert command("server", "status").returncode == 0
+    assert command("server", "stop").returncode == 0
+    assert command("server", "status").returncode == 3
+
+
+@pytest.mark.parametrize("text, cure", [
+    ("url=redis://never\n", "unset it to use the one in {folder}/lockkeeper.conf"),
+    ("private=off\n", "name a server there\n"),
+    ("", "unset it to use the private server")])
+def test_an_empty_variable_is_told_what_unsetting_it_would_do(conf, folder, text, cure):
+    refused = conf(text)("run", "job", "true", LOCKKEEPER_URL="")
+    assert refused.returncode == 125
+    assert "LOCKKEEPER_URL is empty: name a server there" in refused.stderr
+    assert cure.format(folder=folder) in refused.stderr
+
+
+def test_an_empty_name_of_the_file_is_named_as_that(conf):
+    refused = conf("")("ls", LOCKKEEPER_CONFIG="")
+    assert refused.stderr == "lockkeeper: LOCKKEEPER_CONFIG is empty: name a file there, or " \
+                             "unset it to use /etc/lockkeeper.conf\n"
+    assert conf("")("--help").returncode == 0
+
+
+def test_the_help_names_the_file(conf):
+    assert "/etc/lockkeeper.conf" in conf("")("--help").stdout
+
+
+def test_server_has_no_option_for_another_server(conf, folder):
+    assert "--url" not in conf("")("server", "--help").stdout
+    refused = conf("")("server", "--url", "redis://host", "start")
+    assert refused.returncode == 125 and "--url" in refused.stderr
+    assert not (folder / "state").exists()
