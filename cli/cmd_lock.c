@@ -2,7 +2,6 @@
 /* lockkeeper lock, unlock and extend: for scripts that cannot wrap a command. */
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +20,7 @@
 #include "signals.h"
 
 #define GRACE_MS INT64_C(5000)
+#define PID_LAST 4194304 /* the kernel's bound of kernel.pid_max */
 
 const struct option_row lock_options[] = {
 	{'n', "nonblock", NULL, "fail if another owner holds the lock, instead of waiting"},
@@ -68,14 +68,18 @@ struct lock_state {
 
 static int while_take(const char *value, pid_t *pid_out)
 {
-	int64_t pid = 0;
+	char *end;
 	if (strcmp(value, "caller") == 0) {
 		*pid_out = caller_find();
 		return *pid_out ? 0 : trouble("option --while: the calling process cannot be seen");
 	}
-	int code = operand_count("option --while", value, 1, INT_MAX, &pid);
+	long long pid = *value >= '0' && *value <= '9' ? strtoll(value, &end, 10) : 0;
+	if (pid < 1 || *end != '\0' || pid > PID_LAST)
+		return trouble("option --while: '%s' is neither caller nor a process, a whole "
+			       "number from 1 to %d",
+			       value, PID_LAST);
 	*pid_out = (pid_t)pid;
-	return code;
+	return 0;
 }
 
 static int signal_take(const char *value, int *number_out)
@@ -288,7 +292,7 @@ int cmd_unlock(const struct command *command, int argc, char **argv)
 	int code = notify_check(command, &state);
 	if (code)
 		return session_end(&session, code);
-	if (while_unlock(session.argv[0], session.argv[1], &code))
+	if (while_unlock(session.argv[0], session.argv[1], state.told.verbose, &code))
 		return session_end(&session, code);
 	code = session_open_lock(&session, &lock);
 	if (code == 0)

@@ -164,11 +164,19 @@ int config_settle(lk_config *config)
 	return 0;
 }
 
+void server_text(lk_client *client, char *text_out, size_t size)
+{
+	snprintf(text_out, size, "%s%s", lk_client_node(client),
+		 private_used ? " (the private server of this user and host)" : "");
+}
+
 void servers_say(lk_client *const *clients, size_t count)
 {
-	for (size_t i = 0; i < count; i++)
-		message("server: %s%s", lk_client_node(clients[i]),
-			private_used ? " (the private server of this user and host)" : "");
+	char text[SERVER_TEXT_SIZE];
+	for (size_t i = 0; i < count; i++) {
+		server_text(clients[i], text, sizeof(text));
+		message("server: %s", text);
+	}
 }
 
 int client_open(const lk_config *config, lk_client **client_out)

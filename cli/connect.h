@@ -5,6 +5,8 @@
 
 #include <lockkeeper.h>
 
+#define SERVER_TEXT_SIZE 512
+
 /* Sets what `-o name=value` says; secrets are refused, for everybody can read argument lists.
  * 0, or EXIT_TROUBLE (said). */
 int config_assign(lk_config *config, const char *assignment);
@@ -18,6 +20,9 @@ int config_settle(lk_config *config);
 
 /* Whether the private server may be started by itself. 0, or EXIT_TROUBLE (said). */
 int private_check_start(const lk_config *config);
+
+/* What -v calls the server of a client. */
+void server_text(lk_client *client, char *text_out, size_t size);
 
 /* Says which servers these are, for -v. */
 void servers_say(lk_client *const *clients, size_t count);

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "connect.h"
 #include "exit_code.h"
 #include "message.h"
 #include "relay.h"
@@ -36,8 +37,9 @@ struct word {
 
 /* What it answers `unlock`. */
 struct answer {
-	int other; /* it keeps another name */
-	int code;  /* exit code */
+	int other;                     /* it keeps another name */
+	int code;                      /* exit code */
+	char server[SERVER_TEXT_SIZE]; /* which it asked */
 	char text[TEXT_SIZE];
 };
 
@@ -168,7 +170,7 @@ static void limits_set(int fd, time_t receive_s)
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &send_limit, sizeof(send_limit));
 }
 
-int while_unlock(const char *name, const char *owner, int *code_out)
+int while_unlock(const char *name, const char *owner, int verbose, int *code_out)
 {
 	struct sockaddr_un place;
 	struct answer answer;
@@ -186,8 +188,13 @@ int while_unlock(const char *name, const char *owner, int *code_out)
 	if (!answered)
 		return 0;
 	answer.text[sizeof(answer.text) - 1] = '\0';
+	answer.server[sizeof(answer.server) - 1] = '\0';
+	if (verbose)
+		message("server: %s", answer.server);
 	if (answer.code)
 		message("%s", answer.text);
+	else if (verbose)
+		message("released %.200s", name);
 	*code_out = answer.code;
 	return 1;
 }
@@ -295,7 +302,8 @@ static void release(const struct lock_while *keeper, lk_lock *lock, struct answe
 }
 
 /* One that has connected. Whether the lock is released. */
-static int unlock_serve(const struct lock_while *keeper, lk_lock *lock, const char *name)
+static int unlock_serve(const struct lock_while *keeper, lk_client *client, lk_lock *lock,
+			const char *name)
 {
 	struct answer answer = {.other = 1};
 	size_t size = strlen(name);
@@ -305,6 +313,7 @@ static int unlock_serve(const struct lock_while *keeper, lk_lock *lock, const ch
 		limits_set(fd, ASK_LIMIT_S);
 		ssize_t got = recv(fd, asked, size + 1, 0);
 		answer.other = got != (ssize_t)size || memcmp(asked, name, size) != 0;
+		server_text(client, answer.server, sizeof(answer.server));
 		if (!answer.other)
 			release(keeper, lock, &answer);
 		send(fd, &answer, sizeof(answer), MSG_NOSIGNAL);
@@ -329,7 +338,7 @@ void while_keep(struct lock_while *keeper, lk_client *client, lk_lock *lock, con
 		if (poll(ready, 4, TURN_MS) < 0)
 			ready[1].revents = 0;
 		lease_check(keeper, client, lock);
-		if ((ready[1].revents & POLLIN) && unlock_serve(keeper, lock, name))
+		if ((ready[1].revents & POLLIN) && unlock_serve(keeper, client, lock, name))
 			return;
 		if (!watched_lives(&keeper->watched)) {
 			release(keeper, lock, &unheard);

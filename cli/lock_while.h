@@ -52,8 +52,8 @@ void while_keep(struct lock_while *keeper, lk_client *client, lk_lock *lock, con
 /* It ends: tells the first process the exit code, if that still waits. */
 void while_end(struct lock_while *keeper, int code);
 
-/* In `unlock`: has the keeper of that owner release. 1, with the exit code (said); 0: there is none
- * here. */
-int while_unlock(const char *name, const char *owner, int *code_out);
+/* In `unlock`: has the keeper of that owner release. 1, with the exit code (said, as is a success
+ * if `verbose`); 0: there is none here. */
+int while_unlock(const char *name, const char *owner, int verbose, int *code_out);
 
 #endif

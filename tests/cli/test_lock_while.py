@@ -231,8 +231,8 @@ def test_the_private_server(bare, script):
 
 
 @pytest.mark.parametrize("options,said", [
-    (["--while", "0"], "not a whole number"),
-    (["--while", "x"], "not a whole number"),
+    (["--while", "0"], "a whole number"),
+    (["--while", "x"], "a whole number"),
     (["--while", "4194303"], "No such process"),
     (["-l", "5", "-s", "TERM"], "-s is for --while"),
     (["--while", "caller", "-s", "NONE"], "'NONE' is not a signal"),
@@ -242,3 +242,19 @@ def test_wrong_use(cli, server, options, said):
     result = cli("lock", *options, "job")
     assert result.returncode == 125 and said in result.stderr
     assert server.call("EXISTS", "job") == 0
+
+
+def test_unlock_says_as_much_as_of_any_other(cli, server, script):
+    owner = take(cli, script)
+    given = cli("unlock", "-v", "job", owner)
+    assert given.returncode == 0
+    assert given.stderr == f"lockkeeper: server: {server.unix_url}\nlockkeeper: released job\n"
+    await_nothing(server)
+
+
+@pytest.mark.parametrize("who", ["99999999", "4194305", "0", "-1", "abc", ""])
+def test_a_process_that_cannot_be_is_named_as_the_option_s(cli, who):
+    refused = cli("lock", "--while", who, "job")
+    assert refused.returncode == 125
+    assert refused.stderr == f"lockkeeper: option --while: '{who}' is neither caller nor a " \
+                             "process, a whole number from 1 to 4194304\n"
