@@ -216,7 +216,8 @@ static int run_check(const struct command *command, const struct run_state *stat
 		return usage_error(command, several ? "--notify is for one server"
 						    : "--notify needs --plain");
 	if (state->has_quarantine && !several)
-		return usage_error(command, "--quarantine is for several servers");
+		return usage_error(command,
+				   "--quarantine is for several servers, each a whole URL");
 	if (several && keep->also_count)
 		return usage_error(command, "--also and several servers exclude each other");
 	if (!several && !keep->also_count)

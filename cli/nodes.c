@@ -75,8 +75,20 @@ static void nodes_drop_listed(struct nodes *nodes)
 	nodes->count = 0;
 }
 
+/* Nor do those of the command line. */
+static void nodes_drop(struct nodes *nodes)
+{
+	nodes_drop_listed(nodes);
+	while (nodes->named_count > 0)
+		free(nodes->named[--nodes->named_count]);
+	nodes->count = 0;
+	nodes->is_assigned = 0;
+}
+
 int nodes_add(struct nodes *nodes, const char *url)
 {
+	if (nodes->is_assigned)
+		nodes_drop(nodes);
 	if (nodes->named_count == LK_RED_NODES_MAX)
 		return trouble("more than %d servers", LK_RED_NODES_MAX);
 	nodes_drop_listed(nodes);
@@ -87,21 +99,31 @@ int nodes_add(struct nodes *nodes, const char *url)
 	return nodes_split(nodes, text);
 }
 
-static int is_url(const char *assignment)
+/* -o url=… stands instead of all before it, and --url of it. */
+static int nodes_assign(struct nodes *nodes, const char *url)
 {
-	return strncmp(assignment, "url=", 4) == 0;
+	nodes_drop(nodes);
+	int code = nodes_add(nodes, url);
+	nodes->is_assigned = 1;
+	return code;
+}
+
+const char *nodes_assigned_url(const char *assignment)
+{
+	return strncmp(assignment, "url=", 4) == 0 ? assignment + 4 : NULL;
 }
 
 int nodes_note(struct nodes *nodes, const char *assignment)
 {
+	const char *url = nodes_assigned_url(assignment);
+	if (url)
+		return nodes_assign(nodes, url);
 	size_t size = (nodes->assigned_count + 1) * sizeof(*nodes->assigned);
 	const char **more = realloc(nodes->assigned, size);
 	if (!more)
 		return trouble_errno(ENOMEM, "option -o");
 	nodes->assigned = more;
 	nodes->assigned[nodes->assigned_count++] = assignment;
-	if (is_url(assignment))
-		nodes_drop_listed(nodes);
 	return 0;
 }
 
@@ -180,15 +202,14 @@ static int variables_prevail(lk_config *config)
 	return code;
 }
 
-/* An -o that stands behind the URL. That of another URL would name a single server. */
+/* An -o that stands behind the URL. */
 static int assigned_prevail(const struct nodes *nodes, lk_config *config, size_t index)
 {
 	int code = 0;
 	for (size_t i = nodes->after[index]; code == 0 && i < nodes->assigned_count; i++) {
 		const char *assignment = nodes->assigned[i];
 		size_t size = strcspn(assignment, "=");
-		int password = memmem(assignment, size, "password", 8) != NULL;
-		if (!password && !(is_url(assignment) && nodes->count > 1))
+		if (!memmem(assignment, size, "password", 8))
 			code = config_assign(config, assignment);
 	}
 	return code;
@@ -247,12 +268,10 @@ int nodes_open(const struct nodes *nodes, lk_config *config, lk_client **others_
 
 void nodes_free(struct nodes *nodes)
 {
-	for (size_t i = 0; i < nodes->named_count; i++)
-		free(nodes->named[i]);
+	nodes_drop(nodes);
 	for (size_t i = 0; nodes->base && i < lk_option_count(); i++)
 		free(nodes->base[i]);
 	free(nodes->base);
 	free(nodes->assigned);
 	free(nodes->listed);
-	free(nodes->text);
 }

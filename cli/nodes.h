@@ -4,8 +4,8 @@
  *
  * What a URL sets beside the address is for its server alone, but for the lease, which all have in
  * common, and the program's name. On the command line the later prevails: a URL over each -o before
- * it, and an -o over the URLs before it. The environment's URLs come before all others, and an
- * option's own variable prevails over them.
+ * it, and an -o over the URLs before it; -o url=… names all servers anew. The environment's URLs
+ * come before all others, and an option's own variable prevails over them.
  */
 #ifndef CLI_NODES_H
 #define CLI_NODES_H
@@ -18,13 +18,14 @@ struct nodes {
 	size_t count;
 	const char *url[LK_RED_NODES_MAX];
 	size_t after[LK_RED_NODES_MAX]; /* so many -o stand before it */
-	const char **assigned;          /* the values of all -o */
+	const char **assigned;          /* the values of all -o, but for url */
 	size_t assigned_count;
 	char **base;  /* the value of each option without any of the URLs; NULL: not settled */
 	char *listed; /* LOCKKEEPER_URL as it was, when it names several; else NULL */
 	char *text;   /* its copy, into which `url` points */
 	char *named[LK_RED_NODES_MAX]; /* copies of each --url, into which it points instead */
 	size_t named_count;
+	int is_assigned; /* they were named by -o url=… */
 };
 
 /* 1 when the value of LOCKKEEPER_URL (or NULL) names more than one server. */
@@ -40,7 +41,11 @@ int nodes_from_environment(struct nodes *nodes);
  * EXIT_TROUBLE (said). */
 int nodes_add(struct nodes *nodes, const char *url);
 
-/* Notes an -o, which the configuration has been given already. 0, or EXIT_TROUBLE (said). */
+/* The URL or the URLs of "url=…"; NULL for another option. */
+const char *nodes_assigned_url(const char *assignment);
+
+/* Notes an -o. The configuration has been given it already, unless it names several servers. 0, or
+ * EXIT_TROUBLE (said). */
 int nodes_note(struct nodes *nodes, const char *assignment);
 
 /* 0, or EXIT_TROUBLE (said): two are no quorum. */

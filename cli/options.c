@@ -116,13 +116,28 @@ static int environment_load(struct parse *parse)
 	return code;
 }
 
+static int several_refuse(const struct parse *parse, const char *option)
+{
+	return usage_error(parse->command,
+			   "several servers (%s) are a quorum, on which it does not work", option);
+}
+
 static int url_take(struct parse *parse, const char *url)
 {
 	if (parse->urls++ || nodes_are_several(url))
-		return usage_error(parse->command,
-				   "several servers (--url) are a quorum, on which it does not "
-				   "work");
+		return several_refuse(parse, "--url");
 	return config_assign_url(parse->config, url);
+}
+
+/* Who takes several servers has to know which options stand behind them. */
+static int assignment_take(struct parse *parse, option_taker take, void *state, const char *value)
+{
+	int takes_several = command_takes_several(parse->command);
+	int is_list = nodes_are_several(nodes_assigned_url(value));
+	if (is_list && !takes_several)
+		return several_refuse(parse, "-o url");
+	int code = is_list ? 0 : config_assign(parse->config, value);
+	return code == 0 && takes_several ? take(state, 'o', value) : code;
 }
 
 static int option_take(struct parse *parse, option_taker take, void *state, int id)
@@ -134,10 +149,7 @@ static int option_take(struct parse *parse, option_taker take, void *state, int 
 		return take(state, id, optarg);
 	switch (id) {
 	case 'o':
-		code = config_assign(parse->config, optarg);
-		/* Who takes servers has to know which options stand behind them. */
-		return code == 0 && command_takes_several(parse->command) ? take(state, id, optarg)
-									  : code;
+		return assignment_take(parse, take, state, optarg);
 	case OPTION_URL:
 		return url_take(parse, optarg);
 	case OPTION_PRIVATE:

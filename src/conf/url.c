@@ -438,8 +438,11 @@ static int parse_sentinels(struct lk__url *url, struct span span, lk_error *erro
 
 static int parse_authority(struct lk__url *url, struct span span, lk_error *error)
 {
-	return url->deployment == LK__SINGLE ? parse_host_port(url, span, error)
-					     : parse_places(url, span, error);
+	if (url->deployment != LK__SINGLE)
+		return parse_places(url, span, error);
+	if (span_find(span, ",") < span.end)
+		return bad(error, "names one server; a quorum is several whole URLs");
+	return parse_host_port(url, span, error);
 }
 
 /* What stands behind user and password: host and port and database, or the path of a socket. */

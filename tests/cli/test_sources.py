@@ -201,3 +201,48 @@ def test_connections_are_read_from_each_source(cli, server, name):
     assert len(server.clients()) <= 3  # one for scripts, one for messages, one for renewals
     held.terminate()
     assert held.wait(20) == 128 + 15, held.stderr.read()
+
+
+QUORUM = {
+    "--url": "--url {0},{1},{2}",
+    "-o url": "-o url={0},{1},{2}",
+    "-o url over --url": "--url redis://never -o url={0},{1},{2}",
+    "-o url over -o url": "-o url=redis://never -o url={0},{1},{2}",
+    "--url over -o url": "-o url=redis://never --url {0} --url {1},{2}",
+}
+
+
+@pytest.mark.parametrize("how", QUORUM)
+def test_a_list_is_a_quorum_however_it_is_named(cli, three, how):
+    words = QUORUM[how].format(*(server.unix_url for server in three)).split()
+    held = cli.start("run", "-l", "1", "--quarantine", "1", *words, "job", "sleep", "60")
+    until(lambda: all(server.call("EXISTS", "job") for server in three), 60, "all have it")
+    assert cli("show", *words, "job").returncode == 0
+    held.terminate()
+    assert held.wait(20) == 128 + 15, held.stderr.read()
+
+
+def test_one_behind_several_is_alone(cli, server):
+    several = ("--url", "redis://a,redis://b,redis://c", "-o", f"url={server.unix_url}")
+    assert cli("run", *several, "job", "true").returncode == 0
+
+
+@pytest.mark.parametrize("word", ["-o", "--url"])
+def test_where_a_quorum_does_not_work_a_list_is_named_as_that(cli, word):
+    value = "redis://a,redis://b,redis://c"
+    refused = cli("lock", word, f"url={value}" if word == "-o" else value, "-l", "5", "job")
+    assert refused.returncode == 125
+    assert "are a quorum, on which it does not work" in refused.stderr
+
+
+@pytest.mark.parametrize("words", [
+    ["--url", "redis://h:1,h:2,h:3"], ["--url", "redis://h,h:2"], ["-o", "url=redis://h:1,h:2"]],
+    ids=" ".join)
+def test_hosts_of_a_quorum_are_told_to_be_whole_urls(cli, words):
+    refused = cli("run", *words, "job", "true")
+    assert refused.returncode == 125
+    assert "names one server; a quorum is several whole URLs" in refused.stderr
+    if words[0] == "--url":
+        refused = cli("run", *words, "--quarantine", "1m", "job", "true")
+        assert refused.returncode == 125
+        assert "--quarantine is for several servers, each a whole URL" in refused.stderr
