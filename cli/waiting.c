@@ -30,6 +30,21 @@ static void text_add(char *text, const char *more)
 	snprintf(text + used, TEXT_SIZE - used, "%s", more);
 }
 
+/* Those of a read/write lock are writers: why a reader does not get in beside readers. */
+static void explain_waiters(const lk_lock_info *info, char *text)
+{
+	char part[96];
+	size_t count = info->waiter_count;
+	if (count == 0)
+		return;
+	if (strcmp(info->type, "read/write lock") == 0)
+		snprintf(part, sizeof(part), "; %zu writer%s, and readers stand back for %s", count,
+			 count == 1 ? " waits" : "s wait", count == 1 ? "it" : "them");
+	else
+		snprintf(part, sizeof(part), "; %zu in its wait queue", count);
+	text_add(text, part);
+}
+
 /* Who holds it, and how many stand in its queue. */
 static void explain_holder(lk_scan *scan, const lk_lock_info *info, char *text)
 {
@@ -51,10 +66,7 @@ static void explain_holder(lk_scan *scan, const lk_lock_info *info, char *text)
 	}
 	if (info->ttl_ms == -1 && !info->is_counter)
 		text_add(text, "; it has no time to live");
-	if (info->waiter_count > 0) {
-		snprintf(part, sizeof(part), "; %zu in its wait queue", info->waiter_count);
-		text_add(text, part);
-	}
+	explain_waiters(info, text);
 }
 
 /* A number is what a latch or a semaphore waits for. For a lock it is a foreign key: a counter, as

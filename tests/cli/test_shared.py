@@ -125,3 +125,12 @@ def test_only_one_side_at_a_time(cli):
     result = cli("run", "--shared", "--exclusive", "data", "true")
     assert result.returncode == 125
     assert "--shared and --exclusive exclude each other" in result.stderr
+
+
+def test_a_reader_that_stands_back_is_told_for_whom(cli, server):
+    start_reader_and_writer(cli, server)
+    for limit in ("-n", "-w1"):
+        said = cli("run", limit, "-v", "--shared", "data", "true")
+        assert said.returncode == 124
+        assert "; 1 writer waits, and readers stand back for it" in said.stderr
+        assert "in its wait queue" not in said.stderr
