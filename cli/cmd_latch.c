@@ -76,15 +76,18 @@ static int latch_down(const struct session *session, lk_latch *latch, int64_t by
 static int latch_wait(struct session *session, lk_latch *latch, const struct latch_state *state)
 {
 	lk_error error = {0};
-	session_say(session, &state->told);
-	if (state->wait_ms != 0)
-		waiting_begin(&session->waiting, session->client, NULL, session->argv[1],
-			      &state->told);
+	struct waiting_wish told = state->told;
+	session_say(session, &told);
+	told.once = state->wait_ms == 0;
+	waiting_begin(&session->waiting, session->client, NULL, session->argv[1], &told);
 	int result = state->wait_ms < 0
 			     ? lk_latch_await(latch, NULL, &error)
 			     : lk_latch_await_within(latch, state->wait_ms, NULL, &error);
 	waiting_end(&session->waiting);
-	return result ? latch_trouble(session, &error) : 0;
+	int code = result ? latch_trouble(session, &error) : 0;
+	if (code == EXIT_NOT_ACQUIRED && told.verbose)
+		waiting_conclude(&session->waiting);
+	return code;
 }
 
 static int latch_delete(const struct session *session, lk_latch *latch)

@@ -31,7 +31,7 @@ const struct option_row lock_options[] = {
 	{'s', "signal", "SIGNAL",
 	 "(--while) signal for the process when the lock is lost (default TERM)"},
 	{OPTION_PLAIN, "plain", NULL,
-	 "take a plain lock (SET NX PX), which other libraries use too"},
+	 "take a plain lock (SET NX PX); run alone has --fair, --shared and the like"},
 	{OPTION_POLL, "poll", "TIME",
 	 "(--plain) look again after TIME at the latest (default 0.1)"},
 	{OPTION_NOTIFY, "notify", "WHOM",

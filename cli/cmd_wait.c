@@ -9,6 +9,7 @@
 #include "exit_code.h"
 #include "log.h"
 #include "message.h"
+#include "report.h"
 #include "session.h"
 
 /* Between two looks: at first, and at most. */
@@ -124,18 +125,24 @@ static int wait_free(const struct place *place, int64_t wait_ms, lk_error *error
 	return result;
 }
 
-static int wait_serve(struct session *session, const struct place *place,
-		      const struct wait_state *state)
+static int wait_serve(struct session *session, const struct place *place, struct wait_state *state)
 {
 	lk_error error = {0};
+	struct report report;
 	session_say(session, &state->told);
-	if (state->wait_ms != 0)
-		waiting_begin(&session->waiting, session->client, NULL, place->name, &state->told);
+	report_begin(&report, place->name, state->told.verbose);
+	state->told.once = state->wait_ms == 0;
+	waiting_begin(&session->waiting, session->client, NULL, place->name, &state->told);
 	int result = wait_free(place, state->wait_ms, &error);
 	waiting_end(&session->waiting);
 	if (result < 0)
 		return trouble_library(&error);
-	return result == 1 ? 0 : EXIT_NOT_ACQUIRED;
+	if (result == 1)
+		return 0;
+	report_missed(&report);
+	if (state->told.verbose)
+		waiting_conclude(&session->waiting);
+	return EXIT_NOT_ACQUIRED;
 }
 
 int cmd_wait(const struct command *command, int argc, char **argv)

@@ -49,6 +49,7 @@ struct keeper {
 	lk_cancel *cancel;
 	struct waiting waiting;
 	struct report report;
+	char names[256];    /* all of them, as -v names them */
 	lk_event notice;    /* the last one: why it is not renewed, and who confirmed it */
 	int64_t granted_ns; /* not before the grant */
 	int acquired;       /* the lock was granted, */
@@ -173,6 +174,17 @@ static void nesting_warn(const struct keeper_options *options)
 			options->name);
 }
 
+/* As many as there is room for. */
+static void names_fill(struct keeper *keeper)
+{
+	const struct keeper_options *options = keeper->options;
+	char *names = keeper->names;
+	size_t size = sizeof(keeper->names);
+	size_t used = (size_t)snprintf(names, size, "%.200s", options->name);
+	for (size_t i = 0; i < options->also_count && used < size; i++)
+		used += (size_t)snprintf(names + used, size - used, ", %.200s", options->also[i]);
+}
+
 /* 0 with the lock held; else -1, and the exit code. */
 static int acquire(struct keeper *keeper, int *code_out)
 {
@@ -180,7 +192,10 @@ static int acquire(struct keeper *keeper, int *code_out)
 	int64_t wait_ms = keeper->options->wait_ms, left_ms = wait_ms, began_ns = clock_now_ns();
 	struct waiting_wish told = keeper->options->told;
 	told.group = keeper->front.group;
-	report_begin(&keeper->report, keeper->options->name, told.verbose);
+	told.also = keeper->options->also;
+	told.also_count = keeper->options->also_count;
+	names_fill(keeper);
+	report_begin(&keeper->report, keeper->names, told.verbose);
 	told.once = wait_ms == 0;
 	waiting_begin(&keeper->waiting, keeper->client, keeper->holding.lock, keeper->options->name,
 		      &told);

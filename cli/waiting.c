@@ -85,12 +85,33 @@ static void explain_count(const struct waiting *waiting, const lk_lock_info *inf
 	text_add(text, info->ttl_ms >= 0 ? part : "; it has no time to live");
 }
 
+/* Of several locks, the one that is in the way, if it is not the first, by its name; else 0, or the
+ * error. */
+static int state_find(const struct waiting *waiting, lk_scan *scan, lk_lock_info *info, char *text,
+		      lk_error *error)
+{
+	char part[256];
+	const char *name = waiting->name;
+	int result = lk_scan_show(scan, name, strlen(name), info, error);
+	for (size_t i = 0; i < waiting->also_count; i++) {
+		if (result < 0 || info->holder_count > 0 || info->is_counter)
+			break;
+		name = waiting->also[i];
+		result = lk_scan_show(scan, name, strlen(name), info, error);
+	}
+	if (result >= 0 && name != waiting->name && info->holder_count > 0) {
+		snprintf(part, sizeof(part), "%.200s: ", name);
+		text_add(text, part);
+	}
+	return result;
+}
+
 /* What the server shows. */
 static void explain_state(const struct waiting *waiting, lk_scan *scan, char *text)
 {
 	lk_lock_info info;
 	lk_error error = {0};
-	if (lk_scan_show(scan, waiting->name, strlen(waiting->name), &info, &error) < 0) {
+	if (state_find(waiting, scan, &info, text, &error) < 0) {
 		error_text_plain(error.message);
 		text_add(text, error.message);
 	} else if (info.holder_count > 0) {
@@ -274,6 +295,8 @@ void waiting_begin(struct waiting *waiting, lk_client *client, lk_lock *lock, co
 	*waiting = (struct waiting){.lock = lock,
 				    .client = client,
 				    .name = name,
+				    .also = wish->also,
+				    .also_count = wish->also_count,
 				    .group = wish->group ? wish->group : getpgrp(),
 				    .verbose = wish->verbose,
 				    .in_place = isatty(STDERR_FILENO)};

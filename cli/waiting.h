@@ -17,22 +17,26 @@
 
 /* The options of a command that has both; `what` it waits for, in their help. */
 #define WAITING_ROWS(what)                                                                         \
-	{'v', "verbose", NULL, "report now and then what " what " waits for"},                     \
+	{'v', "verbose", NULL, "report the server, and now and then what " what " waits for"},     \
 	{                                                                                          \
 		'q', "quiet", NULL, "do not show on the terminal what " what " waits for"          \
 	}
 
 struct waiting_wish {
-	int verbose; /* report from time to time, without a terminal too; 2: log.h */
-	int quiet;   /* say nothing, on a terminal too */
-	int once;    /* the command does not wait: only waiting_conclude() may speak */
-	pid_t group; /* the job's process group; 0: the caller's */
+	int verbose;             /* report from time to time, without a terminal too; 2: log.h */
+	int quiet;               /* say nothing, on a terminal too */
+	int once;                /* the command does not wait: only waiting_conclude() may speak */
+	pid_t group;             /* the job's process group; 0: the caller's */
+	const char *const *also; /* locks that are waited for besides */
+	size_t also_count;
 };
 
 struct waiting {
 	lk_lock *lock;
 	lk_client *client;
 	const char *name;
+	const char *const *also;
+	size_t also_count;
 	pid_t group;
 	int verbose;
 	int started, in_place, shown;

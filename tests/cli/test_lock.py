@@ -133,3 +133,7 @@ def test_without_a_server_it_is_125(cli):
         result = cli(*args, "--url", "redis://127.0.0.1:1")
         assert result.returncode == 125, args
         assert "127.0.0.1:1" in result.stderr
+
+
+def test_the_help_of_lock_says_what_only_run_has(cli):
+    assert "--fair" in cli("lock", "--help").stdout

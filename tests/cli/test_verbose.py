@@ -30,10 +30,13 @@ def test_run_says_each_in_a_line(cli, server, words, name):
              rf"held {name} for \d+ ms", f"released {name}")
 
 
-def test_run_of_several_names_its_client(cli, server):
-    said = lines(cli("run", "-v", "--also", "b", "a", "true").stderr)
-    in_order(said, r"acquired a after \d+ ms", r"owner of a: client [0-9a-f-]{36}",
-             r"held a for \d+ ms", "released a")
+def test_run_of_several_names_them_and_its_client(cli, server):
+    said = lines(cli("run", "-v", "--also", "b", "--also", "c", "a", "true").stderr)
+    in_order(said, r"acquired a, b, c after \d+ ms", r"owner of a, b, c: client [0-9a-f-]{36}",
+             r"held a, b, c for \d+ ms", "released a, b, c")
+    server.call("HSET", "c", "stranger:1", "1")
+    said = lines(cli("run", "-n", "-v", "--also", "b", "--also", "c", "a", "true").stderr)
+    in_order(said, r"waited \d+ ms for a, b, c, in vain", r"a: c: held by another client.*")
 
 
 def test_a_loss_is_told_with_its_reason_and_no_release(cli, server):
@@ -120,3 +123,30 @@ def test_twice_it_tells_what_the_library_does(cli, server, words):
     if words[0] != "wait":
         assert any('"job" number ' in line for line in said)
     assert "a-secret" not in result.stderr
+
+
+@pytest.mark.parametrize("limit", [("-n",), ("-w", "0.1"), ("-w", "1")], ids=str)
+def test_wait_says_who_holds_it_also_when_it_was_in_vain(cli, server, make_three, limit):
+    nodes = make_three()
+    for node in (server, *nodes):
+        node.call("HSET", "job", "stranger:1", "1")
+        node.call("PEXPIRE", "job", "60000")
+    for words in ((), ("--url", ",".join(node.unix_url for node in nodes))):
+        result = cli("wait", "-v", *limit, *words, "job")
+        assert result.returncode == 124
+        assert "held by another client" in result.stderr, result
+        assert "held by" not in cli("wait", *limit, *words, "job").stderr
+
+
+def test_latch_wait_says_its_count_also_when_it_was_in_vain(cli):
+    assert cli("latch", "set", "gate", "2").returncode == 0
+    for limit in (("-n",), ("-w", "0.1")):
+        result = cli("latch", "wait", "-v", *limit, "gate")
+        assert result.returncode == 124
+        assert "its count is 2" in result.stderr, result
+
+
+@pytest.mark.parametrize("command", ["lock", "wait", "latch"])
+def test_help_says_what_v_reports(cli, command):
+    said = " ".join(cli(command, "--help").stdout.split())
+    assert "report the server" in re.search(r"--verbose (.*?) -q", said).group(1)
