@@ -188,6 +188,12 @@ static void test_a_permit_semaphore(void **state)
 	expect(0, lk_permit_semaphore_release(semaphore, &other, 1, &err));
 	check_both_last(SHORT_MS);
 	expect(0, lk_permit_semaphore_release(semaphore, &permit, 1, &err));
+	redis_do(&server, "PEXPIRE p %lld", 4 * (long long)TTL_MS);
+	expect(0, lk_permit_semaphore_try_set(semaphore, 3, &err));
+	expect(0, lk_permit_semaphore_add(semaphore, 1, &err));
+	check_lasts("p", 4 * TTL_MS);
+	expect(0, lk_permit_semaphore_set(semaphore, 3, &err)); /* alone may shorten it */
+	check_lasts("p", TTL_MS);
 	expect(1, lk_permit_semaphore_delete(semaphore, &err));
 	expect(1, lk_permit_semaphore_try_set(semaphore, 3, &err));
 	check_lasts("p", TTL_MS);
