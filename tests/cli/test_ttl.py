@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from waiting import never, until
+from waiting import until
 
 DAY_MS = 24 * 3600 * 1000
 HOUR_MS = 3600 * 1000
@@ -38,15 +38,6 @@ def test_run_permits_leaves_the_time_to_live_of_sem_set(cli, server):
     process.wait(20)
     assert cli("run", "--permits", "2", "slots", "true").returncode == 0
     assert lasts(server, "slots", HOUR_MS)
-
-
-def test_a_semaphore_lasts_as_long_as_a_permit_in_use(cli, server):
-    assert cli("sem", "set", "--ttl", "1s", "slots", "1").returncode == 0
-    process = cli.start("run", "-l", "3", "--permits", "1", "slots", "sleep", "60")
-    until(lambda: server.call("GET", "slots") == b"0", 20)
-    never(lambda: not server.call("EXISTS", "slots"), 4, "it is in use")
-    process.terminate()
-    process.wait(20)
 
 
 def test_a_holder_s_lease_is_not_the_counter_s(cli, server):
