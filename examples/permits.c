@@ -20,7 +20,7 @@ int main(void)
 	lk_permit_semaphore_options options = LK_PERMIT_SEMAPHORE_OPTIONS_INIT;
 	lk_error error = {0};
 	options.permits = 3;
-	options.ttl_ms = 24 * 3600 * 1000; /* the counter goes when it was not used for a day */
+	options.ttl_ms = INT64_C(86400000); /* the counter goes when it was not used for a day */
 	if (lk_client_open(&client, NULL, &error) ||
 	    lk_permit_semaphore_new(&downloads, client, "downloads", LK_STRLEN, &options, &error) ||
 	    work(downloads, &error))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What kind of lock the answers show. */
+#include <assert.h>
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,6 +188,7 @@ static uint64_t fence_of(const struct lk__look *look)
 /* How much of a field is its client's UUID. */
 static size_t client_size(const lk_waiter *waiter)
 {
+	assert(waiter->field);
 	const char *colon = memrchr(waiter->field, ':', waiter->field_size);
 	return colon ? (size_t)(colon - waiter->field) : waiter->field_size;
 }
