@@ -35,7 +35,7 @@ ACQUIRE, RELEASE, RENEW = (f"src/sync/lock/{name}.lua" for name in ("acquire", "
 MUTANTS = [
     Mutant("a grant is not checked when it arrives", [
         ("src/sync/answer.c", "now_ns >= lk__lease_end_ns(request->sent_ns, lease_ms)", "0"),
-        ("src/drive/lock/caller.c", "lk__now_ns() < lk__hold_deadline(hold)", "1")],
+        ("src/drive/lock/acquire.c", "lk__now_ns() < lk__hold_deadline(hold)", "1")],
         "test_pauses.py", "way or later or random"),
     Mutant("the lease is counted from the reply", [
         ("src/sync/answer.c", "event->sent_ns = request->sent_ns;", "event->sent_ns = now_ns;")],
