@@ -17,7 +17,7 @@ static bool call_is_resumed(const struct lk__multi_call *call)
 	return call->op.thread->on_wake != NULL;
 }
 
-/* What it waits for next wakes the caller's place in that part's client. */
+/* From here on the operation is woken at the caller's place in that part's client. */
 static void call_moves(struct lk__multi_call *call, size_t part, lk_cancel *cancel)
 {
 	call->op.thread = call->ask->threads[part];
@@ -242,26 +242,29 @@ int lk__multi_acquire(const struct lk__multi *multi, const struct lk__want *want
 	return rc;
 }
 
-int lk__multi_release(const struct lk__multi *multi, const struct lk__owner *owner, int64_t keep_ms,
+/* `no_memory`: what is told then. */
+static int multi_held(const struct lk__multi *multi, enum lk__multi_way way,
+		      const struct lk__owner *owner, int64_t time_ms, const char *no_memory,
 		      lk_error *error)
 {
 	const struct lk__want want = {.owner = *owner};
 	struct lk__multi_call call;
-	if (lk__multi_call_init(&call, LK__MULTI_RELEASE, multi, &want, keep_ms, NULL, error) < 0)
-		return lk__fail(error, LK_ENOMEM, "release: out of memory, still held");
+	if (lk__multi_call_init(&call, way, multi, &want, time_ms, NULL, error) < 0)
+		return lk__fail(error, LK_ENOMEM, "%s", no_memory);
 	int rc = lk__op_run(&call.op);
 	lk__multi_call_free(&call);
 	return rc;
 }
 
+int lk__multi_release(const struct lk__multi *multi, const struct lk__owner *owner, int64_t keep_ms,
+		      lk_error *error)
+{
+	return multi_held(multi, LK__MULTI_RELEASE, owner, keep_ms,
+			  "release: out of memory, still held", error);
+}
+
 int lk__multi_extend(const struct lk__multi *multi, const struct lk__owner *owner, int64_t lease_ms,
 		     lk_error *error)
 {
-	const struct lk__want want = {.owner = *owner};
-	struct lk__multi_call call;
-	if (lk__multi_call_init(&call, LK__MULTI_EXTEND, multi, &want, lease_ms, NULL, error) < 0)
-		return lk__fail(error, LK_ENOMEM, "extend: out of memory");
-	int rc = lk__op_run(&call.op);
-	lk__multi_call_free(&call);
-	return rc;
+	return multi_held(multi, LK__MULTI_EXTEND, owner, lease_ms, "extend: out of memory", error);
 }
