@@ -112,11 +112,11 @@ static int answer_brought(struct lk__head *head)
 
 int lk__head_send_look(struct lk__head *head)
 {
-	int gone = lk__head_gone(head);
 	if (!head->op->request)
 		return answer_brought(head);
 	if (lk__op_is_answered(head->op))
 		return head_told(head);
+	int gone = lk__head_gone(head);
 	if (!gone && lk__now_ns() < head->op->until_ns)
 		return LK__OP_WAITS;
 	return answer_give_up(head, gone ? gone : lk__head_over(head));
