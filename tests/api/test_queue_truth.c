@@ -527,6 +527,27 @@ static void test_a_release_beside_its_acquire(void **state)
 	close_queue(0);
 }
 
+/* The answer says that the server has the number for longer: it is another owner's by then. */
+static void test_an_extension_of_what_was_passed_on(void **state)
+{
+	(void)state;
+	open_queue_with("term_ms=1000");
+	lk_lock *lock = new_lock(client, "passed");
+	acquire(lock, "first");
+	uint64_t next = begin_acquire(lock, "second", -1, 0);
+	wait_until(stats_of(client).waiting == 1, 5000);
+	server_pause(&server);
+	uint64_t extended = begin_extend(lock, "first", slow_ms(60000));
+	release_to(lock, "first", next);
+	check_int(stats_of(client).handovers, ==, 1);
+	server_resume(&server);
+	completed(extended, LK_ENOTOWNER);
+	expect(1, lk_lock_is_held(lock, "second", &err));
+	release(lock, "second");
+	lk_lock_free(lock);
+	close_queue(0);
+}
+
 static void test_what_an_acquire_can_say(void **state)
 {
 	(void)state;
@@ -576,6 +597,7 @@ int main(void)
 		api_test(test_the_owner_is_no_thread),
 		api_test(test_names_of_owners),
 		api_test(test_a_release_beside_its_acquire),
+		api_test(test_an_extension_of_what_was_passed_on),
 		api_test(test_what_an_acquire_can_say),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
