@@ -304,7 +304,7 @@ static bool asks_want_all(void *context)
 	return false;
 }
 
-/* NULL: there is no memory, or no descriptor, to ask them all at once. */
+/* NULL when memory or a descriptor is missing: then they cannot be asked all at once. */
 static struct lk__fan_out *asks_fan_out(struct lk__asks *asks, struct lk__thread *thread)
 {
 	const struct lk__fan_out_use use = {

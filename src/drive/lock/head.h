@@ -15,7 +15,7 @@
 #include "drive/background/effects.h"
 #include "drive/lock/op.h"
 
-/* What it waits for. */
+/* What a head waits for. */
 enum lk__head_wait {
 	LK__HEAD_NOTHING,
 	LK__HEAD_CONNECTION,
