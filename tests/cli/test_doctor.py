@@ -5,7 +5,9 @@ import contextlib
 import json
 import re
 import socket
+import socketserver
 import subprocess
+import threading
 
 import pytest
 
@@ -368,6 +370,26 @@ def test_tls_to_a_port_without(make, doctor, requirepass):
     report = doctor("--url", url, "-o", "connect_timeout_ms=400")
     assert ids(report) == ["unreachable"]
     assert "does the port speak TLS?" in detail(report, "unreachable")
+
+
+def test_no_password_goes_without_tls(doctor):
+    """To a port that asks for one, and does not speak TLS."""
+    heard = []
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self):
+            while more := self.request.recv(65536):
+                heard.append(more)
+                if more.startswith(b"*"):
+                    self.request.sendall(b"-NOAUTH Authentication required.\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as listener:
+        threading.Thread(target=listener.serve_forever, args=(0.02,), daemon=True).start()
+        report = doctor("--url", f"rediss://127.0.0.1:{listener.server_address[1]}",
+                        "-o", "connect_timeout_ms=400", LOCKKEEPER_PASSWORD="secret")
+        listener.shutdown()
+    assert "without TLS it answers" in detail(report, "unusable")
+    assert b"*1\r\n$4\r\nPING\r\n" in heard and b"secret" not in b"".join(heard)
 
 
 def test_a_wrong_password(make, doctor):
