@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "api/doctor/findings.h"
-#include "api/doctor/pace.h"
 
 static char url_a[] = "redis://a", url_b[] = "redis://b", url_c[] = "redis://c",
 	    url_d[] = "redis://d";

@@ -103,6 +103,33 @@ static int ask_time(struct lk__facts *facts, const struct lk__asked *asked, lk_e
 	return LK__WAIT_READY;
 }
 
+/* What HELLO says that it is; an old server has no HELLO. */
+static void read_hello(struct lk__facts *facts, const redisReply *reply)
+{
+	for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i + 1 < reply->elements; i += 2) {
+		const redisReply *name = reply->element[i], *value = reply->element[i + 1];
+		if (name->type == REDIS_REPLY_STRING && value->type == REDIS_REPLY_STRING &&
+		    strcmp(name->str, "server") == 0)
+			facts->stand_in = lk__stand_in_of(value->str);
+	}
+}
+
+/* Whether it is not a server, but a proxy or a program for tests. */
+static int ask_hello(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error)
+{
+	const char *argv[] = {"HELLO", "2"};
+	lk_error own = {0};
+	struct lk__request *hello = lk__request_new(2, argv, (size_t[]){5, 1});
+	int rc = lk__facts_question(asked, hello, &own);
+	if (rc == LK__WAIT_READY) {
+		read_hello(facts, hello->reply);
+		lk__request_free(hello);
+	} else if (rc == LK_ENOMEM || rc == LK_ECLOSED) {
+		return lk__fail(error, rc, "%s", own.message);
+	}
+	return LK__WAIT_READY;
+}
+
 int lk__facts_connect(const struct lk__asked *asked, lk_error *error)
 {
 	lk_client *client = asked->client;
@@ -178,7 +205,7 @@ static int ask_all(struct lk__facts *facts, const struct lk__asked *asked, const
 	if (rc == LK__WAIT_READY)
 		rc = ask_time(facts, asked, error);
 	if (rc == LK__WAIT_READY)
-		rc = lk__stand_in_ask(facts, asked, error);
+		rc = ask_hello(facts, asked, error);
 	if (rc == LK__WAIT_READY && !facts->sentinel)
 		rc = lk__facts_ask_rights(facts, asked, name, name_size, error);
 	if (rc == LK__WAIT_READY && !facts->sentinel)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "api/check.h"
-#include "api/doctor/examine.h"
+#include "api/doctor/facts.h"
 #include "api/doctor/findings.h"
 #include "api/lock_handle.h"
 #include "base/fail.h"

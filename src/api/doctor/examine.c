@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "api/doctor/examine.h"
+#include "api/doctor/facts.h"
 
 #include <stdio.h>
 #include <stdlib.h>

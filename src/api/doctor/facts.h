@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What was learnt about one node, before anybody judges it. What is not known is -1, or "".
+ * The examination: which servers there are, and what was learnt about each, before anybody judges
+ * it. What is not known is -1, or "".
  *
- * examine.c knows whom to ask; ask.c, messages.c, rights.c and sentinels.c ask, read.c reads the
- * answers, judge*.c turn facts into findings.
+ * Of a client's deployment, the servers that have locks are asked through the client. Their
+ * replicas, of which one may have them next, are asked through clients of their own, and sentinels
+ * over a connection of their own. examine.c knows whom to ask; ask.c, messages.c, rights.c and
+ * sentinels.c ask, read.c reads the answers, judge_*.c turn facts into findings.
  */
 #ifndef LK__API_DOCTOR_FACTS_H
 #define LK__API_DOCTOR_FACTS_H
@@ -135,8 +138,8 @@ int lk__facts_ask_messages(struct lk__facts *facts, const struct lk__asked *aske
  * LK_ENOMEM with `error` filled. */
 int lk__facts_ask_plainly(struct lk__facts *facts, const struct lk_config *config, lk_error *error);
 
-/* Whether it is not a server, but a proxy or a program for tests. As lk__facts_question(). */
-int lk__stand_in_ask(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error);
+/* What says so in HELLO, in place of a server; NULL: a server. */
+const struct lk__stand_in *lk__stand_in_of(const char *hello);
 
 /* What the user may do there. As lk__facts_question(). */
 int lk__facts_ask_rights(struct lk__facts *facts, const struct lk__asked *asked, const char *name,
@@ -149,5 +152,47 @@ void lk__facts_read_setting(struct lk__facts *facts, const redisReply *reply);
 
 /* The settings that are asked for; NULL beyond the last. */
 const char *lk__facts_setting(size_t index);
+
+/* ---- the examination ---- */
+
+#define LK__PLACES_MORE_MAX 64 /* replicas, and sentinels, of one deployment */
+
+struct lk__places {
+	size_t count;
+	char name[LK__PLACES_MORE_MAX][LK__PLACE_SIZE]; /* host:port */
+};
+
+/* Adds what is not there yet, as long as there is room. */
+void lk__places_add(struct lk__places *places, const char *name);
+
+/* Asks all. `name`: of a lock, without the prefix. A node that cannot be asked is not a failure.
+ * LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EFORKED, with `examined` to be freed all the same. */
+int lk__examine(struct lk__examined *examined, lk_client *const *clients, size_t count,
+		const char *name, size_t name_size, lk_error *error);
+
+void lk__examined_free(struct lk__examined *examined);
+
+/* Asks the sentinel at `place` about the master of the client, and adds the replicas and the
+ * sentinels that it knows. Its facts but for part and `of`. LK_ENOMEM, LK_ESYSTEM. */
+int lk__sentinel_examine(struct lk__facts *facts, const struct lk_config *config, const char *place,
+			 struct lk__places *replicas, struct lk__places *sentinels,
+			 lk_error *error);
+
+/* Asks the sentinel at `place` only how long it waits until it calls the master down; 0: it does
+ * not say. Each step takes `limit_ms` at most. Returns 0, or the code of the failure. */
+int lk__sentinel_pace(const struct lk_config *config, const char *place, int64_t limit_ms,
+		      int64_t *down_after_ms_out);
+
+/* ---- how long a failover takes ---- */
+
+/* At most; 0: not known. `acks`: how many replicas must have a renewal. */
+int64_t lk__pace_of_sentinels_ms(int64_t down_after_ms, int64_t acks);
+int64_t lk__pace_of_cluster_ms(int64_t node_timeout_ms);
+
+/* What a lease leaves for a failover. */
+int64_t lk__pace_left_ms(int64_t lease_ms);
+
+/* The shortest lease, in whole seconds, that leaves so much. */
+int64_t lk__pace_least_ms(int64_t failover_ms);
 
 #endif

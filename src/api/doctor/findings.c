@@ -25,9 +25,9 @@ static void stop_drop(char *text)
 		text[size - 1] = '\0';
 }
 
-void lk__find(struct lk__findings *findings, enum lk__found what, size_t node, const char *format,
-	      ...)
+void lk__find(const struct lk__case *it, enum lk__found what, const char *format, ...)
 {
+	struct lk__findings *findings = it->findings;
 	size_t size = (findings->count + 1) * sizeof(*findings->list);
 	struct lk__found_at *list = realloc(findings->list, size);
 	if (!list) {
@@ -37,12 +37,20 @@ void lk__find(struct lk__findings *findings, enum lk__found what, size_t node, c
 	findings->list = list;
 	struct lk__found_at *found = &list[findings->count++];
 	found->what = what;
-	found->node = node;
+	found->node = it->index;
 	va_list arguments;
 	va_start(arguments, format);
 	vsnprintf(found->detail, sizeof(found->detail), format, arguments);
 	va_end(arguments);
 	stop_drop(found->detail);
+}
+
+bool lk__found(const struct lk__findings *findings, enum lk__found what)
+{
+	for (size_t i = 0; i < findings->count; i++)
+		if (findings->list[i].what == what)
+			return true;
+	return false;
 }
 
 static int found_compare(const void *left, const void *right)
@@ -56,48 +64,41 @@ static int found_compare(const void *left, const void *right)
 	return (a->node > b->node) - (a->node < b->node);
 }
 
-void lk__judge_own(struct lk__findings *findings, const struct lk__facts *node, size_t index,
-		   bool quorum)
+struct lk__case lk__case_of(const struct lk__case *beside, size_t index)
 {
-	if (lk__judge_stand_in(findings, node, index))
-		return;
-	lk__judge_server(findings, node, index);
-	if (node->code)
-		return;
-	lk__judge_memory(findings, node, index);
-	lk__judge_disk(findings, node, index, quorum);
-	lk__judge_replicas(findings, node, index, quorum);
-	lk__judge_links(findings, node, index);
-	lk__judge_rights(findings, node, index);
-	lk__judge_pace(findings, node, index);
+	struct lk__case it = *beside;
+	it.node = &it.examined->nodes[index];
+	it.index = index;
+	return it;
 }
 
-static void judge_one(struct lk__findings *findings, const struct lk__examined *examined,
-		      size_t index)
+static void judge_one(const struct lk__case *it)
 {
-	const struct lk__facts *node = &examined->nodes[index];
-	switch (node->part) {
+	switch (it->node->part) {
 	case LK__PART_OWN:
-		lk__judge_slots(findings, node, index);
-		lk__judge_own(findings, node, index, examined->quorum);
-		if (node->deployment != LK__SINGLE)
-			lk__judge_failover(findings, examined, index);
+		lk__judge_slots(it);
+		lk__judge_node(it);
+		if (it->node->deployment != LK__SINGLE)
+			lk__judge_failover(it);
 		break;
 	case LK__PART_REPLICA:
-		lk__judge_replica(findings, examined, index);
+		lk__judge_replica(it);
 		break;
 	case LK__PART_SENTINEL:
-		lk__judge_sentinel(findings, examined, index);
+		lk__judge_sentinel(it);
 		break;
 	}
 }
 
 void lk__judge(struct lk__findings *findings, const struct lk__examined *examined)
 {
-	for (size_t i = 0; i < examined->count; i++)
-		judge_one(findings, examined, i);
+	const struct lk__case all = {findings, examined, NULL, LK__TOGETHER};
+	for (size_t i = 0; i < examined->count; i++) {
+		const struct lk__case it = lk__case_of(&all, i);
+		judge_one(&it);
+	}
 	if (examined->quorum)
-		lk__judge_quorum(findings, examined->nodes, examined->own);
+		lk__judge_quorum(&all);
 	if (findings->count)
 		qsort(findings->list, findings->count, sizeof(*findings->list), found_compare);
 }

@@ -28,46 +28,40 @@ struct lk__findings {
 	bool incomplete; /* out of memory */
 };
 
-/* Names a proxy or a test server. True: what else seems wrong there follows from that. */
-bool lk__judge_stand_in(struct lk__findings *findings, const struct lk__facts *node, size_t index);
+/* One node that is judged, or all of them together. */
+struct lk__case {
+	struct lk__findings *findings; /* where it is told */
+	const struct lk__examined *examined;
+	const struct lk__facts *node; /* NULL: all */
+	size_t index;                 /* of the node; LK__TOGETHER */
+};
+
+/* The case of another node, of the same examination. */
+struct lk__case lk__case_of(const struct lk__case *beside, size_t index);
 
 /* Adds a finding. */
-__attribute__((format(printf, 4, 5))) void lk__find(struct lk__findings *findings,
-						    enum lk__found what, size_t node,
+__attribute__((format(printf, 3, 4))) void lk__find(const struct lk__case *it, enum lk__found what,
 						    const char *format, ...);
+
+/* Finds `what` where a failover, which takes so long because a setting has that value, may outlast
+ * a lease; true then. */
+bool lk__find_slow(const struct lk__case *it, enum lk__found what, const char *setting,
+		   int64_t value_ms, int64_t failover_ms);
+
+/* Whether there is such a finding. */
+bool lk__found(const struct lk__findings *findings, enum lk__found what);
 
 /* All findings about these nodes, the worst first. */
 void lk__judge(struct lk__findings *findings, const struct lk__examined *examined);
 
-/* Those about one server that has locks. */
-void lk__judge_own(struct lk__findings *findings, const struct lk__facts *node, size_t index,
-		   bool quorum);
-
-/* The subjects. */
-void lk__judge_server(struct lk__findings *findings, const struct lk__facts *node, size_t index);
-void lk__judge_memory(struct lk__findings *findings, const struct lk__facts *node, size_t index);
-void lk__judge_disk(struct lk__findings *findings, const struct lk__facts *node, size_t index,
-		    bool quorum);
-void lk__judge_replicas(struct lk__findings *findings, const struct lk__facts *node, size_t index,
-			bool quorum);
-void lk__judge_links(struct lk__findings *findings, const struct lk__facts *node, size_t index);
-void lk__judge_rights(struct lk__findings *findings, const struct lk__facts *node, size_t index);
-void lk__judge_pace(struct lk__findings *findings, const struct lk__facts *node, size_t index);
-void lk__judge_slots(struct lk__findings *findings, const struct lk__facts *node, size_t index);
-void lk__judge_quorum(struct lk__findings *findings, const struct lk__facts *nodes, size_t count);
-void lk__judge_replica(struct lk__findings *findings, const struct lk__examined *examined,
-		       size_t index);
-void lk__judge_sentinel(struct lk__findings *findings, const struct lk__examined *examined,
-			size_t index);
-
-/* The replicas and sentinels of one that has locks, together. */
-void lk__judge_failover(struct lk__findings *findings, const struct lk__examined *examined,
-			size_t own);
-
-/* Finds `what` where a failover, which takes so long because a setting has that value, may outlast
- * a lease; true then. */
-bool lk__find_slow(struct lk__findings *findings, enum lk__found what, size_t index,
-		   const char *setting, int64_t value_ms, int64_t failover_ms, int64_t lease_ms);
+/* Those about one server that has locks; about the slots of its cluster; about a replica and a
+ * sentinel; about the replicas and sentinels of one that has locks, together; about a quorum. */
+void lk__judge_node(const struct lk__case *it);
+void lk__judge_slots(const struct lk__case *it);
+void lk__judge_replica(const struct lk__case *it);
+void lk__judge_sentinel(const struct lk__case *it);
+void lk__judge_failover(const struct lk__case *own);
+void lk__judge_quorum(const struct lk__case *all);
 
 /* Whether it could not be asked because it does not answer. */
 bool lk__facts_silent(const struct lk__facts *node);

@@ -5,14 +5,6 @@
 
 #include "api/doctor/findings.h"
 
-static bool has(const struct lk__findings *findings, enum lk__found what)
-{
-	for (size_t i = 0; i < findings->count; i++)
-		if (findings->list[i].what == what)
-			return true;
-	return false;
-}
-
 /* What makes a deployment promise nothing, whatever else is true of it. */
 static const struct {
 	enum lk__found what;
@@ -31,7 +23,7 @@ static const struct {
 static const char *no_promise(const struct lk__findings *findings)
 {
 	for (size_t i = 0; i < sizeof(nothing) / sizeof(nothing[0]); i++)
-		if (has(findings, nothing[i].what))
+		if (lk__found(findings, nothing[i].what))
 			return nothing[i].promise;
 	return NULL;
 }
@@ -92,8 +84,9 @@ static void promise_one(const struct lk__findings *findings, const struct lk__ex
 			char *text_out, size_t size)
 {
 	const struct lk__facts *node = &examined->nodes[0];
-	const char *but = has(findings, LK__FOUND_NO_FAILOVER) ? "; there would be no failover now"
-							       : "";
+	const char *but = lk__found(findings, LK__FOUND_NO_FAILOVER)
+				  ? "; there would be no failover now"
+				  : "";
 	char what[100];
 	name_one(examined, what, sizeof(what));
 	if (lk__facts_serve(node))
@@ -130,7 +123,8 @@ static void promise_quorum(const struct lk__findings *findings, const struct lk_
 {
 	size_t serving = votes(nodes, count, 0), all = votes(nodes, count, INT64_MAX);
 	size_t majority = count / 2 + 1;
-	const char *but = has(findings, LK__FOUND_SAME_HOST) ? "; but some share a machine" : "";
+	const char *but = lk__found(findings, LK__FOUND_SAME_HOST) ? "; but some share a machine"
+								   : "";
 	if (all < majority)
 		snprintf(text_out, size,
 			 "a quorum of %zu servers: no lock can be taken, because only %zu serve",

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "api/doctor/asking.h"
-#include "api/doctor/examine.h"
+#include "api/doctor/facts.h"
 #include "base/fail.h"
 #include "conf/credentials.h"
 #include "conn/classify.h"
