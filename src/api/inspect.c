@@ -12,7 +12,6 @@
 #include "base/fail.h"
 #include "base/sized.h"
 #include "conf/config.h"
-#include "drive/lock/ask.h"
 #include "drive/client/client_record.h"
 
 static const char *const types[LK__LOOK_TYPES] = {
@@ -28,7 +27,6 @@ static const char *const types[LK__LOOK_TYPES] = {
 struct lk_scan {
 	lk_client *client;
 	char *pattern;
-	size_t pattern_size;
 	enum lk__look_type type; /* of the keys that are walked over now */
 	bool all;                /* what may be data too */
 	size_t node;             /* of those that have keys */
@@ -54,7 +52,6 @@ static int scan_set_pattern(lk_scan *scan, const char *pattern)
 		*end++ = *prefix;
 	}
 	memcpy(end, pattern, strlen(pattern) + 1);
-	scan->pattern_size = strlen(scan->pattern);
 	return 0;
 }
 
@@ -103,11 +100,9 @@ static int scan_connect(lk_scan *scan, lk_error *error)
 	struct lk__topo *topo = scan->client->topo;
 	if (topo->ops->keeper_at(topo, 0))
 		return 0;
-	struct lk__request *ping = lk__request_new(1, (const char *[]){"PING"}, (size_t[]){4});
+	int rc;
 	scan->look.node = topo->ops->node_at(topo, 0);
-	int rc = lk__look_ask(&scan->look, ping, error);
-	if (rc == LK__WAIT_READY)
-		lk__request_free(ping);
+	lk__request_free(lk__look_say(&scan->look, LK__SAY("PING"), &rc, error));
 	return rc < 0 ? rc : 0;
 }
 
@@ -133,17 +128,15 @@ static int scan_turn_page(lk_scan *scan, lk_error *error)
 	scan->look.node = topo->ops->keeper_at(topo, scan->node);
 	if (!scan->look.node)
 		return 0;
-	const char *type = types[scan->type];
-	const char *argv[] = {"SCAN",  scan->cursor, "MATCH", scan->pattern,
-			      "COUNT", PAGE,         "TYPE",  type};
-	size_t sizes[] = {4, strlen(scan->cursor), 5, scan->pattern_size,
-			  5, strlen(PAGE),         4, strlen(type)};
 	lk__request_free(scan->page);
 	lk__request_free(scan->ahead);
 	scan->page = scan->ahead = NULL;
-	struct lk__request *page = lk__request_new(8, argv, sizes);
-	rc = lk__look_ask(&scan->look, page, error);
-	if (rc < 0)
+	struct lk__request *page = lk__look_say(&scan->look,
+						LK__SAY("SCAN", scan->cursor, "MATCH",
+							scan->pattern, "COUNT", PAGE, "TYPE",
+							types[scan->type]),
+						&rc, error);
+	if (!page)
 		return rc;
 	scan->page = page;
 	scan->next_key = 0;
@@ -208,20 +201,18 @@ static bool may_be_lock(const lk_scan *scan, const redisReply *key)
 static struct lk__request *page_questions(const lk_scan *scan)
 {
 	const redisReply *keys = scan->page->reply->element[1];
-	struct lk__request *batch = keys->elements ? lk__look_batch(scan->client, keys->elements,
-								    scan->type)
-						   : NULL;
-	bool made = batch;
-	for (size_t i = 0; made && i < keys->elements; i++) {
+	size_t parts = lk__look_parts(scan->client, scan->type);
+	struct lk__questions questions = lk__questions_begin(keys->elements * parts);
+	for (size_t i = 0; i < keys->elements; i++) {
 		const redisReply *key = keys->element[i];
 		struct lk__look look = {
 			.client = scan->client, .key = key->str, .key_size = (size_t)key->len};
 		if (may_be_lock(scan, key))
-			made = lk__look_add(&look, scan->type, batch);
+			lk__look_add(&look, scan->type, &questions);
 	}
-	if (made && batch->batch > 1)
-		return batch;
-	lk__request_free(batch);
+	if (questions.batch && questions.batch->batch > 1)
+		return questions.batch;
+	lk__request_free(questions.batch);
 	return NULL;
 }
 

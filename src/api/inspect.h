@@ -11,6 +11,7 @@
 #include <lockkeeper/inspect.h>
 #include <lockkeeper/permit_semaphore.h>
 
+#include "api/asking.h"
 #include "conn/request.h"
 
 /* The types of keys that may be locks, in the order of a walk. */
@@ -61,16 +62,15 @@ struct lk__look {
 	bool is_field; /* the lock is a field of its hash, not all of it */
 };
 
-/* Sends a request that is about the key and waits: LK__WAIT_READY, else a code with `error`. */
-int lk__look_ask(struct lk__look *look, struct lk__request *request, lk_error *error);
+/* As lk__asked_ask() and lk__asked_say(): asks look->node, or the key's. */
+int lk__look_ask(const struct lk__look *look, struct lk__request *request, lk_error *error);
+struct lk__request *lk__look_say(const struct lk__look *look, const char *const *words,
+				 int *code_out, lk_error *error);
 
-/* A batch for the questions about so many keys, which begins with one for the server's time. NULL:
- * no memory. */
-struct lk__request *lk__look_batch(const lk_client *client, size_t keys, enum lk__look_type type);
-
-/* The questions about one key, for such a batch: as many parts. False: no memory. */
+/* Adds the questions about one key: as many parts. */
 size_t lk__look_parts(const lk_client *client, enum lk__look_type type);
-bool lk__look_add(const struct lk__look *look, enum lk__look_type type, struct lk__request *batch);
+void lk__look_add(const struct lk__look *look, enum lk__look_type type,
+		  struct lk__questions *batch);
 
 /* Whether such answers may lack some holders or waiters: only a few of each key's are asked for. */
 bool lk__look_is_cut(const struct lk__look *look, enum lk__look_type type);

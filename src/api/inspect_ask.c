@@ -5,14 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/check.h"
 #include "api/inspect.h"
-#include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
 #include "conn/classify.h"
 #include "conn/request.h"
-#include "drive/lock/ask.h"
 #include "sync/fenced/fenced.h"
 #include "sync/latch/latch.h"
 #include "sync/lock/lock.h"
@@ -20,20 +17,65 @@
 #include "sync/rw/rw.h"
 #include "sync/semaphore/semaphore.h"
 
-#define WORDS_MAX 6
 #define AHEAD_MOST 20
 #define VALUE_LAST "255" /* of a string so many bytes are asked for: no token is as long */
 #define HOLDS_MAX 8      /* of one reader's holds so many are looked at; ours have one */
+#define WORDS_MAX 6      /* of one question, with a NULL behind them */
 
-int lk__look_ask(struct lk__look *look, struct lk__request *request, lk_error *error)
+/* Words that depend on who asks; the last one is said where there are messages of both kinds. */
+static const char most[] = "", last[] = "", numsub[] = "", also_numsub[] = "SHARDNUMSUB";
+
+/* What is asked about a key of each type, in the order of its parts. */
+static const struct question {
+	enum lk__look_type type;
+	const char *words[WORDS_MAX];
+} questions[] = {
+	{LK__LOOK_HASH, {"HSCAN", "~", "0", "COUNT", most}},
+	{LK__LOOK_HASH, {"PTTL", "~"}},
+	{LK__LOOK_HASH, {"PUBSUB", numsub, "&" LK__LOCK_CHANNEL_PREFIX, "&" LK__RW_CHANNEL_PREFIX}},
+	{LK__LOOK_HASH, {"LRANGE", "~redisson_lock_queue", "0", last}},
+	{LK__LOOK_HASH, {"ZRANGE", "~lockkeeper_writers", "0", last, "WITHSCORES"}},
+	{LK__LOOK_HASH, {"GET", "~" LK__FENCE_PREFIX}},
+	{LK__LOOK_HASH, {"GET", "~" LK__FENCE_JAVA_PREFIX}},
+	{LK__LOOK_HASH,
+	 {"PUBSUB", also_numsub, "&" LK__LOCK_CHANNEL_PREFIX, "&" LK__RW_CHANNEL_PREFIX}},
+	{LK__LOOK_STRING, {"GETRANGE", "~", "0", VALUE_LAST}},
+	{LK__LOOK_STRING, {"PTTL", "~"}},
+	{LK__LOOK_STRING,
+	 {"PUBSUB", numsub, "&" LK__LOCK_CHANNEL_PREFIX, "&" LK__SEMAPHORE_CHANNEL_PREFIX,
+	  "&&redisson_countdownlatch__channel__"}},
+	{LK__LOOK_STRING, {"ZRANGE", "~:timeout", "0", last, "WITHSCORES"}},
+	{LK__LOOK_STRING,
+	 {"PUBSUB", also_numsub, "&" LK__LOCK_CHANNEL_PREFIX, "&" LK__SEMAPHORE_CHANNEL_PREFIX,
+	  "&&redisson_countdownlatch__channel__"}},
+	{LK__LOOK_ZSET, {"ZRANGE", "~", "0", last, "WITHSCORES"}},
+	{LK__LOOK_ZSET, {"PTTL", "~"}},
+};
+
+#define QUESTIONS (sizeof(questions) / sizeof(questions[0]))
+
+static struct lk__asked look_asked(const struct lk__look *look)
 {
-	lk_client *client = look->client;
-	struct lk__node *node = look->node;
-	if (!node)
-		node = lk__topo_node_of(client->topo, look->key, look->key_size);
-	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
-	return lk__ask(client, lk__node_scripts(node), look->thread, lk__question(request),
-		       "inspect", until_ns, error);
+	struct lk__topo *topo = look->client->topo;
+	return (struct lk__asked){
+		.client = look->client,
+		.node = look->node ? look->node : lk__topo_node_of(topo, look->key, look->key_size),
+		.thread = look->thread,
+		.what = "inspect",
+	};
+}
+
+int lk__look_ask(const struct lk__look *look, struct lk__request *request, lk_error *error)
+{
+	const struct lk__asked asked = look_asked(look);
+	return lk__asked_ask(&asked, request, error);
+}
+
+struct lk__request *lk__look_say(const struct lk__look *look, const char *const *words,
+				 int *code_out, lk_error *error)
+{
+	const struct lk__asked asked = look_asked(look);
+	return lk__asked_say(&asked, words, code_out, error);
 }
 
 void lk__look_forget(struct lk__look *look)
@@ -61,15 +103,6 @@ void lk__look_clear(struct lk__look *look)
 	*look = (struct lk__look){.client = look->client, .thread = look->thread};
 }
 
-/* Adds words to a batch, up to a NULL. The second is a key, which may have NULs. */
-static bool look_add(struct lk__request *batch, size_t key_size, const char *const words[WORDS_MAX])
-{
-	struct lk__words all = {0};
-	for (size_t i = 0; i < WORDS_MAX && words[i]; i++)
-		lk__words_add(&all, words[i], i == 1 ? key_size : strlen(words[i]));
-	return lk__words_batch(batch, &all);
-}
-
 /* How many holders, or waiters, are asked for. */
 struct extent {
 	const char *most, *last;
@@ -78,137 +111,46 @@ struct extent {
 static const struct extent whole = {"1000", "999"}; /* LK_INSPECT_MAX */
 static const struct extent ahead = {"20", "19"};    /* AHEAD_MOST, of each key of a page */
 
-/* A command on a key that is derived from the lock's. */
-static bool look_add_derived(const struct lk__look *look, struct lk__request *batch,
-			     const char *verb, const char *prefix, const char *from, const char *to,
-			     const char *more)
+static bool is_asked(const lk_client *client, const struct question *question,
+		     enum lk__look_type type)
 {
-	size_t size;
-	char *name = lk__derived_name(prefix, look->key, look->key_size, &size);
-	bool added = name && look_add(batch, size,
-				      (const char *const[WORDS_MAX]){verb, name, from, to, more});
-	free(name);
-	return added;
+	bool both = lk__config_messages(client->config) == LK__MESSAGES_BOTH;
+	return question->type == type && (both || question->words[1] != also_numsub);
 }
 
-/* How many listen to the channels of the kinds that the key may be. */
-static bool look_add_listeners(const struct lk__look *look, struct lk__request *batch,
-			       const struct lk__recipe *const kinds[3], size_t count,
-			       const char *verb)
+static void look_add(const struct lk__look *look, enum lk__look_type type,
+		     const struct extent *extent, struct lk__questions *batch)
 {
-	struct lk__words words = {0};
-	lk__words_text(&words, "PUBSUB");
-	lk__words_text(&words, verb);
-	for (size_t i = 0; i < count; i++) {
-		size_t size;
-		char *name = lk__channel_name(kinds[i], look->key, look->key_size, &size);
-		lk__words_own(&words, name, size);
+	bool sharded = lk__config_messages(look->client->config) == LK__MESSAGES_SHARDED;
+	batch->key = look->key;
+	batch->key_size = look->key_size;
+	for (const struct question *question = questions; question < questions + QUESTIONS;
+	     question++) {
+		const char *words[WORDS_MAX];
+		for (size_t i = 0; i < WORDS_MAX; i++) {
+			const char *word = question->words[i];
+			words[i] = word == most     ? extent->most
+				   : word == last   ? extent->last
+				   : word != numsub ? word
+				   : sharded        ? "SHARDNUMSUB"
+						    : "NUMSUB";
+		}
+		if (is_asked(look->client, question, type))
+			lk__questions_add(batch, NULL, words);
 	}
-	return lk__words_batch(batch, &words);
-}
-
-static enum lk__messages told_by(const lk_client *client)
-{
-	return lk__config_messages(client->config);
-}
-
-/* How many there are of the first kind, or the only one. */
-static const char *listeners_verb(const struct lk__look *look)
-{
-	return told_by(look->client) == LK__MESSAGES_SHARDED ? "SHARDNUMSUB" : "NUMSUB";
-}
-
-/* Behind all other questions: of the second kind, if there is one. */
-static bool look_also_add_listeners(const struct lk__look *look, struct lk__request *batch,
-				    const struct lk__recipe *const kinds[3], size_t count)
-{
-	return told_by(look->client) != LK__MESSAGES_BOTH ||
-	       look_add_listeners(look, batch, kinds, count, "SHARDNUMSUB");
-}
-
-static bool hash_add(const struct lk__look *look, const struct extent *extent,
-		     struct lk__request *batch)
-{
-	static const struct lk__recipe *const kinds[3] = {&lk__lock_recipe, &lk__read_recipe};
-	const char *key = look->key;
-	size_t size = look->key_size;
-	return look_add(batch, size,
-			(const char *const[WORDS_MAX]){"HSCAN", key, "0", "COUNT", extent->most}) &&
-	       look_add(batch, size, (const char *const[WORDS_MAX]){"PTTL", key}) &&
-	       look_add_listeners(look, batch, kinds, 2, listeners_verb(look)) &&
-	       look_add_derived(look, batch, "LRANGE", "redisson_lock_queue", "0", extent->last,
-				NULL) &&
-	       look_add_derived(look, batch, "ZRANGE", "lockkeeper_writers", "0", extent->last,
-				"WITHSCORES") &&
-	       look_add_derived(look, batch, "GET", LK__FENCE_PREFIX, NULL, NULL, NULL) &&
-	       look_add_derived(look, batch, "GET", LK__FENCE_JAVA_PREFIX, NULL, NULL, NULL) &&
-	       look_also_add_listeners(look, batch, kinds, 2);
-}
-
-static bool string_add(const struct lk__look *look, const struct extent *extent,
-		       struct lk__request *batch)
-{
-	static const struct lk__recipe *const kinds[3] = {&lk__plain_recipe, &lk__semaphore_recipe,
-							  &lk__latch_recipe};
-	const char *key = look->key;
-	size_t size = look->key_size, permits_size;
-	char *permits = lk__suffixed_name(key, size, "timeout", &permits_size);
-	bool made = permits &&
-		    look_add(batch, size,
-			     (const char *const[WORDS_MAX]){"GETRANGE", key, "0", VALUE_LAST}) &&
-		    look_add(batch, size, (const char *const[WORDS_MAX]){"PTTL", key}) &&
-		    look_add_listeners(look, batch, kinds, 3, listeners_verb(look)) &&
-		    look_add(batch, permits_size,
-			     (const char *const[WORDS_MAX]){"ZRANGE", permits, "0", extent->last,
-							    "WITHSCORES"}) &&
-		    look_also_add_listeners(look, batch, kinds, 3);
-	free(permits);
-	return made;
-}
-
-static bool zset_add(const struct lk__look *look, const struct extent *extent,
-		     struct lk__request *batch)
-{
-	const char *key = look->key;
-	size_t size = look->key_size;
-	return look_add(batch, size,
-			(const char *const[WORDS_MAX]){"ZRANGE", key, "0", extent->last,
-						       "WITHSCORES"}) &&
-	       look_add(batch, size, (const char *const[WORDS_MAX]){"PTTL", key});
-}
-
-static bool key_add(const struct lk__look *look, enum lk__look_type type,
-		    const struct extent *extent, struct lk__request *batch)
-{
-	static bool (*const add[LK__LOOK_TYPES])(const struct lk__look *, const struct extent *,
-						 struct lk__request *) = {
-		[LK__LOOK_HASH] = hash_add,
-		[LK__LOOK_STRING] = string_add,
-		[LK__LOOK_ZSET] = zset_add,
-	};
-	return add[type](look, extent, batch);
-}
-
-struct lk__request *lk__look_batch(const lk_client *client, size_t keys, enum lk__look_type type)
-{
-	struct lk__request *batch = lk__request_batch(1 + keys * lk__look_parts(client, type));
-	if (!batch || look_add(batch, 0, (const char *const[WORDS_MAX]){"TIME"}))
-		return batch;
-	lk__request_free(batch);
-	return NULL;
 }
 
 size_t lk__look_parts(const lk_client *client, enum lk__look_type type)
 {
-	size_t also = told_by(client) == LK__MESSAGES_BOTH;
-	if (type == LK__LOOK_ZSET)
-		return LK__ZSET_PARTS;
-	return (type == LK__LOOK_HASH ? LK__HASH_PARTS : LK__STRING_PARTS) + also;
+	size_t parts = 0;
+	for (size_t i = 0; i < QUESTIONS; i++)
+		parts += is_asked(client, &questions[i], type);
+	return parts;
 }
 
-bool lk__look_add(const struct lk__look *look, enum lk__look_type type, struct lk__request *batch)
+void lk__look_add(const struct lk__look *look, enum lk__look_type type, struct lk__questions *batch)
 {
-	return key_add(look, type, &ahead, batch);
+	look_add(look, type, &ahead, batch);
 }
 
 static bool part_is_full(const struct lk__look *look, size_t place, size_t each)
@@ -231,27 +173,25 @@ bool lk__look_is_cut(const struct lk__look *look, enum lk__look_type type)
 	       part_is_full(look, LK__HASH_WRITERS, 2);
 }
 
-/* A reader's time to live is that of its hold that ends last, each of which has a key. */
-static bool look_add_reader(const struct lk__look *look, struct lk__request *batch,
+/* A reader's time to live is that of its hold that ends last, each of which has a key:
+ * "{name}:<its field>:rwlock_timeout:<hold>". */
+static void look_add_reader(const struct lk__look *look, struct lk__questions *batch,
 			    const lk_holder *reader, int hold)
 {
-	char suffix[32];
+	struct lk__words words = {0};
 	size_t size;
-	char *base = lk__suffixed_name(look->key, look->key_size, "", &size);
-	char *name = base ? malloc(size + reader->field_size + sizeof(suffix)) : NULL;
-	bool added = false;
-	if (name) {
-		int suffix_size = snprintf(suffix, sizeof(suffix), ":rwlock_timeout:%d", hold);
-		char *end = mempcpy(name, base, size);
-		end = mempcpy(end, reader->field, reader->field_size);
-		memcpy(end, suffix, (size_t)suffix_size + 1);
-		size += reader->field_size + (size_t)suffix_size;
-		const char *words[WORDS_MAX] = {"PTTL", name};
-		added = look_add(batch, size, words);
-	}
-	free(name);
+	char *base = lk__suffixed_name(look->key, look->key_size, "", &size), *suffix = NULL;
+	int suffix_size = asprintf(&suffix, "%.*s:rwlock_timeout:%d", (int)reader->field_size,
+				   reader->field, hold);
+	char *name = base && suffix_size >= 0 ? malloc(size + (size_t)suffix_size) : NULL;
+	if (name)
+		memcpy(mempcpy(name, base, size), suffix, (size_t)suffix_size);
 	free(base);
-	return added;
+	if (suffix_size >= 0)
+		free(suffix);
+	lk__words_text(&words, "PTTL");
+	lk__words_own(&words, name, size + (size_t)suffix_size);
+	lk__questions_put(batch, &words);
 }
 
 static int reader_holds(const lk_holder *holder)
@@ -284,19 +224,14 @@ static int readers_ask(struct lk__look *look, const lk_lock_info *info, lk_error
 		count += (size_t)reader_holds(&look->holders[i]);
 	if (!count)
 		return LK__WAIT_READY;
-	struct lk__request *batch = lk__request_batch(count);
-	bool made = batch;
-	for (size_t i = 0; made && i < info->holder_count; i++)
-		for (int hold = 1; made && hold <= reader_holds(&look->holders[i]); hold++)
-			made = look_add_reader(look, batch, &look->holders[i], hold);
-	if (!made) {
-		lk__request_free(batch);
-		return lk__fail(error, LK_ENOMEM, "inspect: out of memory");
-	}
-	int rc = lk__look_ask(look, batch, error);
+	struct lk__questions batch = {.batch = lk__request_batch(count)};
+	for (size_t i = 0; i < info->holder_count; i++)
+		for (int hold = 1; hold <= reader_holds(&look->holders[i]); hold++)
+			look_add_reader(look, &batch, &look->holders[i], hold);
+	int rc = lk__look_ask(look, batch.batch, error);
 	if (rc == LK__WAIT_READY) {
-		readers_read(look, info, batch->reply);
-		lk__request_free(batch);
+		readers_read(look, info, batch.batch->reply);
+		lk__request_free(batch.batch);
 	}
 	return rc;
 }
@@ -349,26 +284,18 @@ static int look_send(struct lk__look *look, struct lk__request *batch, size_t co
 	return LK__WAIT_READY;
 }
 
-/* TIME, TYPE, and the questions for each type, whatever the key is. */
-static struct lk__request *questions_for_any(const struct lk__look *look, size_t count)
-{
-	const char *const time[WORDS_MAX] = {"TIME"}, *const type[WORDS_MAX] = {"TYPE", look->key};
-	struct lk__request *batch = lk__request_batch(count);
-	bool made = batch && look_add(batch, 0, time) && look_add(batch, look->key_size, type);
-	for (unsigned i = 0; made && i < LK__LOOK_TYPES; i++)
-		made = key_add(look, i, &whole, batch);
-	if (made)
-		return batch;
-	lk__request_free(batch);
-	return NULL;
-}
-
 int lk__look_ask_any(struct lk__look *look, const char **type_out, lk_error *error)
 {
-	size_t count = 2;
+	size_t count = 1;
 	for (unsigned i = 0; i < LK__LOOK_TYPES; i++)
 		count += lk__look_parts(look->client, i);
-	int rc = look_send(look, questions_for_any(look, count), count, error);
+	struct lk__questions batch = lk__questions_begin(count);
+	batch.key = look->key;
+	batch.key_size = look->key_size;
+	lk__questions_add(&batch, NULL, LK__SAY("TYPE", "~"));
+	for (unsigned i = 0; i < LK__LOOK_TYPES; i++)
+		look_add(look, i, &whole, &batch);
+	int rc = look_send(look, batch.batch, 1 + count, error);
 	if (rc < 0)
 		return rc;
 	const redisReply *answer = look->parts[0];
@@ -388,12 +315,10 @@ static int look_ask_all(struct lk__look *look, enum lk__look_type type, lk_error
 {
 	if (look->parts)
 		return look_refused(look, type, error);
-	struct lk__request *batch = lk__look_batch(look->client, 1, type);
-	if (batch && !key_add(look, type, &whole, batch)) {
-		lk__request_free(batch);
-		batch = NULL;
-	}
-	int rc = look_send(look, batch, 1 + lk__look_parts(look->client, type), error);
+	size_t parts = lk__look_parts(look->client, type);
+	struct lk__questions batch = lk__questions_begin(parts);
+	look_add(look, type, &whole, &batch);
+	int rc = look_send(look, batch.batch, 1 + parts, error);
 	return rc < 0 ? rc : look_refused(look, type, error);
 }
 

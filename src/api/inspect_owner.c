@@ -129,9 +129,7 @@ static struct lk__known_client *client_ask(struct lk__look *look, const char *ha
 			       look->client->config->key_prefix, half) >= 0) {
 		look->key = key;
 		look->key_size = strlen(key);
-		request = lk__request_new(2, (const char *[]){"GET", key},
-					  (size_t[]){3, look->key_size});
-		*code = lk__look_ask(look, request, error);
+		request = lk__look_say(look, LK__SAY("GET", key), code, error);
 	}
 	if (*code >= 0) {
 		*code = client_read(client, request->reply) ? 0 : LK_ENOMEM;

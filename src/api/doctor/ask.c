@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Asks one node: who and how it is, how long an answer takes, what its clock says. */
+/* Asks one node: who and how it is, how long an answer takes, what its clock says; and tries what
+ * no answer tells: whether messages can be heard, and whether a port answers that does not in TLS.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,63 +11,36 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "conf/url.h"
+#include "conn/channels.h"
 #include "conn/classify.h"
 #include "conn/handshake.h"
 #include "conn/request.h"
 #include "drive/lock/ask.h"
+#include "sync/lock/lock.h"
 
-#define GRACE_MS 500    /* an attempt to connect ends at its limit, and then tells why */
-#define TRIPS 5         /* that are measured */
-#define SETTINGS_MAX 16 /* that are asked for */
-#define QUESTIONS_MAX (3 + SETTINGS_MAX)
+#define GRACE_MS 500        /* an attempt to connect ends at its limit, and then tells why */
+#define TRIPS 5             /* that are measured */
+#define QUESTIONS_MAX 18    /* INFO, ROLE, and settings */
+#define PLAIN_LIMIT_MS 1000 /* of connecting without TLS, and of an answer */
 
 static struct lk__conn *conn_of(const struct lk__asked *asked)
 {
 	return lk__node_scripts(asked->node);
 }
 
-int lk__facts_question(const struct lk__asked *asked, struct lk__request *request, lk_error *error)
-{
-	lk_client *client = asked->client;
-	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
-	return lk__ask(client, conn_of(asked), asked->thread, lk__question(request), "examine",
-		       until_ns, error);
-}
-
-static bool batch_text(struct lk__request *batch, const char *one, const char *two,
-		       const char *three)
-{
-	struct lk__words words = {0};
-	lk__words_text(&words, one);
-	if (two)
-		lk__words_text(&words, two);
-	if (three)
-		lk__words_text(&words, three);
-	return lk__words_batch(batch, &words);
-}
-
-/* TIME comes first: what becomes of a batch is what becomes of its first command, and the handshake
- * has shown that this one is allowed. */
-static struct lk__request *questions(void)
-{
-	struct lk__request *batch = lk__request_batch(QUESTIONS_MAX);
-	bool made = batch && batch_text(batch, "TIME", NULL, NULL) &&
-		    batch_text(batch, "INFO", NULL, NULL) && batch_text(batch, "ROLE", NULL, NULL);
-	for (size_t i = 0; made && lk__facts_setting(i); i++)
-		made = batch_text(batch, "CONFIG", "GET", lk__facts_setting(i));
-	if (made)
-		return batch;
-	lk__request_free(batch);
-	return NULL;
-}
+/* ---- questions ---- */
 
 static int ask_settings(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error)
 {
-	struct lk__request *batch = questions();
-	int rc = lk__facts_question(asked, batch, error);
+	struct lk__questions questions = lk__questions_begin(QUESTIONS_MAX);
+	lk__questions_add(&questions, NULL, LK__SAY("INFO"));
+	lk__questions_add(&questions, NULL, LK__SAY("ROLE"));
+	for (size_t i = 0; lk__facts_setting(i); i++)
+		lk__questions_add(&questions, NULL, LK__SAY("CONFIG", "GET", lk__facts_setting(i)));
+	int rc = lk__asked_ask(asked, questions.batch, error);
 	if (rc != LK__WAIT_READY)
 		return rc;
-	const redisReply *all = batch->reply;
+	const redisReply *all = questions.batch->reply;
 	for (size_t i = 1; all->type == REDIS_REPLY_ARRAY && i < all->elements; i++) {
 		const redisReply *reply = all->element[i];
 		if (i == 1)
@@ -75,19 +50,35 @@ static int ask_settings(struct lk__facts *facts, const struct lk__asked *asked, 
 		else
 			lk__facts_read_setting(facts, reply);
 	}
-	lk__request_free(batch);
+	lk__request_free(questions.batch);
 	return rc;
+}
+
+/* Whether INFO is right that the node is one of a cluster, and that has slots. */
+static int ask_cluster(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error)
+{
+	int rc;
+	struct lk__request *request = lk__asked_say(asked, LK__SAY("CLUSTER", "SLOTS"), &rc, error);
+	if (request) {
+		const redisReply *reply = request->reply;
+		facts->slotless = reply->type == REDIS_REPLY_ARRAY && reply->elements == 0;
+		lk__request_free(request);
+	} else if (strstr(error->message, "cluster support disabled")) {
+		facts->cluster = false; /* redis-cluster:// would be refused */
+	} else if (lk__asked_is_ours(rc) || rc == LK_EUNREACHABLE) {
+		return rc;
+	} /* else INFO's word is all there is */
+	return LK__WAIT_READY;
 }
 
 /* The shortest round trip tells the time best: the server looked at its clock within it. */
 static int ask_time(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error)
 {
 	for (int i = 0; i < TRIPS; i++) {
-		struct lk__request *request = lk__request_new(1, (const char *[]){"TIME"},
-							      (size_t[]){4});
+		int rc;
 		int64_t begun_ns = lk__now_ns();
-		int rc = lk__facts_question(asked, request, error);
-		if (rc != LK__WAIT_READY)
+		struct lk__request *request = lk__asked_say(asked, LK__SAY("TIME"), &rc, error);
+		if (!request)
 			return rc;
 		int64_t trip_us = (lk__now_ns() - begun_ns) / LK__US;
 		int64_t server_us = lk__time_answer(request->reply);
@@ -103,32 +94,111 @@ static int ask_time(struct lk__facts *facts, const struct lk__asked *asked, lk_e
 	return LK__WAIT_READY;
 }
 
-/* What HELLO says that it is; an old server has no HELLO. */
-static void read_hello(struct lk__facts *facts, const redisReply *reply)
+/* Whether it is not a server, but a proxy or a program for tests. An old server has no HELLO. */
+static int ask_hello(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error)
 {
+	int rc;
+	struct lk__request *hello = lk__asked_say(asked, LK__SAY("HELLO", "2"), &rc, error);
+	if (!hello)
+		return lk__asked_is_ours(rc) ? rc : LK__WAIT_READY;
+	const redisReply *reply = hello->reply;
 	for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i + 1 < reply->elements; i += 2) {
 		const redisReply *name = reply->element[i], *value = reply->element[i + 1];
 		if (name->type == REDIS_REPLY_STRING && value->type == REDIS_REPLY_STRING &&
 		    strcmp(name->str, "server") == 0)
 			facts->stand_in = lk__stand_in_of(value->str);
 	}
-}
-
-/* Whether it is not a server, but a proxy or a program for tests. */
-static int ask_hello(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error)
-{
-	const char *argv[] = {"HELLO", "2"};
-	lk_error own = {0};
-	struct lk__request *hello = lk__request_new(2, argv, (size_t[]){5, 1});
-	int rc = lk__facts_question(asked, hello, &own);
-	if (rc == LK__WAIT_READY) {
-		read_hello(facts, hello->reply);
-		lk__request_free(hello);
-	} else if (rc == LK_ENOMEM || rc == LK_ECLOSED) {
-		return lk__fail(error, rc, "%s", own.message);
-	}
+	lk__request_free(hello);
 	return LK__WAIT_READY;
 }
+
+/* ---- messages: subscribes to the lock's channel for a moment ---- */
+
+/* Whether such a subscription is what the locks need, and the node has the channel. */
+static bool is_tried(const struct lk__facts *facts, const struct lk__asked *asked)
+{
+	bool plain = lk__config_messages(asked->serves) == LK__MESSAGES_PLAIN;
+	bool own = asked->client->config == asked->serves && !asked->client->topo->slotted;
+	/* A right that is known to be missing is not used: the server would log that. */
+	return !*facts->refused && !*facts->refused_messages && (plain || own);
+}
+
+static void note_refusal(struct lk__facts *facts, int rc, const lk_error *why, const char *channel,
+			 size_t size)
+{
+	/* A wait takes every refusal for a lack of rights, and asks again and again: the server's
+	 * own word tells. */
+	if (rc == LK_EDENIED && strstr(why->message, "NOPERM"))
+		snprintf(facts->refused_messages, sizeof(facts->refused_messages),
+			 "subscribe on the channel %.*s", (int)size, channel);
+	else if (rc == LK_EDENIED)
+		snprintf(facts->refused_messages, sizeof(facts->refused_messages), "subscribe: %s",
+			 why->message);
+	else
+		snprintf(facts->deaf, sizeof(facts->deaf), "%.299s",
+			 rc == LK__WAIT_TIME_UP ? "no answer to SUBSCRIBE within the command limit"
+						: why->message);
+}
+
+static int try_messages(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error)
+{
+	struct lk__conn *conn = &asked->node->messages;
+	const struct lk_config *config = asked->client->config;
+	lk_error why = {0};
+	size_t size;
+	if (!is_tried(facts, asked))
+		return LK__WAIT_READY;
+	char *channel = lk__channel_name(&lk__lock_recipe, asked->key, asked->key_size, &size);
+	struct lk__listening *listening = channel ? lk__channel_open(conn, channel, size, NULL,
+								     NULL)
+						  : NULL;
+	if (!listening) {
+		free(channel);
+		return lk__fail(error, LK_ENOMEM, "lk_doctor_new: out of memory");
+	}
+	int64_t until_ns = lk__after_ms(lk__now_ns(),
+					config->connect_timeout_ms + config->command_timeout_ms);
+	int rc = lk__channel_await(conn, listening, asked->thread, until_ns, &why);
+	if (rc != LK__WAIT_READY)
+		note_refusal(facts, rc, &why, channel, size);
+	lk__channel_close(conn, listening);
+	free(channel);
+	return lk__asked_is_ours(rc) ? lk__fail(error, rc, "lk_doctor_new: %.200s", why.message)
+				     : LK__WAIT_READY;
+}
+
+/* ---- TLS ---- */
+
+/* Whether a port that did not answer in TLS does without: `code` and `reason` say so then. Any
+ * answer counts. No password goes that way. 0, or LK_ENOMEM with `error` filled. */
+static int try_plainly(struct lk__facts *facts, const struct lk_config *config, lk_error *error)
+{
+	struct lk__asking asking = {.limit_ms = PLAIN_LIMIT_MS};
+	redisReply *reply = NULL;
+	/* A single server: of several places it is not known which of them was meant. */
+	if (facts->code != LK_EUNREACHABLE || config->scheme != LK__SCHEME_TLS || *config->places ||
+	    !strstr(facts->reason, "TLS"))
+		return 0;
+	struct lk_config *plain = lk__config_copy(config);
+	if (!plain)
+		return lk__fail(error, LK_ENOMEM, "lk_doctor_new: out of memory");
+	plain->scheme = LK__SCHEME_TCP;
+	plain->connect_timeout_ms = PLAIN_LIMIT_MS;
+	int rc = lk__asking_open(&asking, plain);
+	if (rc == 0)
+		reply = lk__asking_say(&asking, LK__SAY("PING"), &rc);
+	lk__link_close(&asking.link);
+	if (reply) {
+		size_t used = strlen(facts->reason);
+		snprintf(facts->reason + used, sizeof(facts->reason) - used,
+			 "; without TLS it answers");
+		facts->code = LK_ETLS;
+	}
+	freeReplyObject(reply);
+	return 0;
+}
+
+/* ---- a node ---- */
 
 int lk__facts_connect(const struct lk__asked *asked, lk_error *error)
 {
@@ -176,12 +246,6 @@ static void reason_set(struct lk__facts *facts, const struct lk_config *config, 
 	snprintf(facts->reason, sizeof(facts->reason), "%.399s", reason);
 }
 
-/* Whether a failure is ours, and says nothing about the node. */
-static bool is_ours(int code)
-{
-	return code == LK_ENOMEM || code == LK_ESYSTEM || code == LK_ECLOSED || code == LK_EFORKED;
-}
-
 /* Of a cluster's master: its own, under which the whole cluster is found as well. */
 static char *url_of(const struct lk__asked *asked)
 {
@@ -194,45 +258,45 @@ static char *url_of(const struct lk__asked *asked)
 	return strdup(own);
 }
 
-static int ask_all(struct lk__facts *facts, const struct lk__asked *asked, const char *name,
-		   size_t name_size, lk_error *error)
+/* Each needs what those before it have found. */
+static int ask_all(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error)
 {
 	int rc = ask_settings(facts, asked, error);
 	facts->cluster = facts->cluster && !asked->client->topo->slotted; /* else it was named */
 	facts->acks = lk__node_acks(asked->node);
 	if (rc == LK__WAIT_READY && facts->cluster)
-		rc = lk__facts_ask_cluster(facts, asked, error);
+		rc = ask_cluster(facts, asked, error);
 	if (rc == LK__WAIT_READY)
 		rc = ask_time(facts, asked, error);
 	if (rc == LK__WAIT_READY)
 		rc = ask_hello(facts, asked, error);
 	if (rc == LK__WAIT_READY && !facts->sentinel)
-		rc = lk__facts_ask_rights(facts, asked, name, name_size, error);
+		rc = lk__facts_ask_rights(facts, asked, error);
 	if (rc == LK__WAIT_READY && !facts->sentinel)
-		rc = lk__facts_ask_messages(facts, asked, name, name_size, error);
+		rc = try_messages(facts, asked, error);
 	return rc;
 }
 
-int lk__facts_ask(struct lk__facts *facts, const struct lk__asked *asked, const char *name,
-		  size_t name_size, lk_error *error)
+int lk__facts_ask(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error)
 {
+	const struct lk_config *config = asked->client->config;
 	lk_error own = {0};
 	lk__facts_clear(facts);
-	facts->deployment = asked->client->config->deployment;
-	facts->lease_ms = asked->client->config->watchdog_ms;
+	facts->deployment = config->deployment;
+	facts->lease_ms = config->watchdog_ms;
 	int rc = lk__facts_connect(asked, &own);
 	machine_set(facts, asked);
 	facts->url = url_of(asked);
 	if (!facts->url)
 		return lk__fail(error, LK_ENOMEM, "lk_doctor_new: out of memory");
 	if (rc == LK__WAIT_READY)
-		rc = ask_all(facts, asked, name, name_size, &own);
+		rc = ask_all(facts, asked, &own);
 	if (rc == LK__WAIT_READY)
 		return 0;
-	if (is_ours(rc))
+	if (lk__asked_is_ours(rc))
 		return lk__fail(error, rc, "%s", own.message);
 	facts->code = rc;
 	facts->sentinel |= strstr(own.message, LK__LIKE_SENTINEL) != NULL;
-	reason_set(facts, asked->client->config, own.message);
-	return lk__facts_ask_plainly(facts, asked->client->config, error);
+	reason_set(facts, config, own.message);
+	return try_plainly(facts, config, error);
 }

@@ -35,6 +35,39 @@ static void places_add_all(struct lk__places *places, const char *list)
 	}
 }
 
+/* What is examined, for whom. */
+struct examination {
+	struct lk__examined *examined;
+	lk_client *const *clients;
+	const char *name; /* of a lock, without the prefix */
+	size_t name_size;
+	lk_error *error;
+};
+
+static int no_memory(const struct examination *it)
+{
+	return lk__fail(it->error, LK_ENOMEM, OPERATION ": out of memory");
+}
+
+/* The client that leads to one of those that have locks, and its node there. Each has a client of
+ * its own, but for the masters of a cluster. */
+static lk_client *client_of(const struct examination *it, size_t own)
+{
+	return it->clients[it->examined->quorum ? own : 0];
+}
+
+static struct lk__node *node_at(lk_client *client, size_t index)
+{
+	struct lk__topo *topo = client->topo;
+	struct lk__node *keeper = topo->ops->keeper_at(topo, index);
+	return keeper ? keeper : topo->ops->node_at(topo, 0);
+}
+
+static struct lk__node *node_of(const struct examination *it, size_t own)
+{
+	return node_at(client_of(it, own), it->examined->quorum ? 0 : own);
+}
+
 /* Adds a node, of which nothing is known. NULL: out of memory. */
 static struct lk__facts *node_add(struct lk__examined *examined, enum lk__part part, size_t of)
 {
@@ -60,22 +93,24 @@ void lk__examined_free(struct lk__examined *examined)
 
 /* ---- one server ---- */
 
-static int ask_node(struct lk__facts *facts, struct lk__asked *asked, const char *name,
-		    size_t name_size, lk_error *error)
+static int ask_node(const struct examination *it, struct lk__facts *facts, struct lk__asked *asked)
 {
 	const char *prefix = asked->client->config->key_prefix;
 	size_t prefix_size = strlen(prefix);
-	int saved, rc = lk__enter(asked->client, OPERATION, &asked->thread, &saved, error);
+	int saved, rc = lk__enter(asked->client, OPERATION, &asked->thread, &saved, it->error);
 	if (rc < 0)
 		return rc;
-	char *key = malloc(prefix_size + name_size + 1);
+	char *key = malloc(prefix_size + it->name_size + 1);
 	if (key) {
 		char *end = mempcpy(key, prefix, prefix_size);
-		end = mempcpy(end, name, name_size);
+		end = mempcpy(end, it->name, it->name_size);
 		*end = '\0';
-		rc = lk__facts_ask(facts, asked, key, prefix_size + name_size, error);
+		asked->what = "examine";
+		asked->key = key;
+		asked->key_size = prefix_size + it->name_size;
+		rc = lk__facts_ask(facts, asked, it->error);
 	} else {
-		rc = lk__fail(error, LK_ENOMEM, OPERATION ": out of memory");
+		rc = no_memory(it);
 	}
 	free(key);
 	lk__leave(saved);
@@ -101,13 +136,6 @@ static int masters_count(lk_client *client, size_t *count_out, lk_error *error)
 	return 0;
 }
 
-static struct lk__node *node_of(lk_client *client, size_t index)
-{
-	struct lk__topo *topo = client->topo;
-	struct lk__node *keeper = topo->ops->keeper_at(topo, index);
-	return keeper ? keeper : topo->ops->node_at(topo, 0);
-}
-
 /* Of a slot that no master has, any node of the cluster is asked, which is the first one. */
 static void look_at_slots(struct lk__facts *facts, struct lk__topo *topo)
 {
@@ -122,18 +150,18 @@ static void look_at_slots(struct lk__facts *facts, struct lk__topo *topo)
 		}
 }
 
-static int ask_own(struct lk__examined *examined, lk_client *client, size_t index, const char *name,
-		   size_t name_size, lk_error *error)
+static int ask_own(const struct examination *it, size_t own)
 {
-	struct lk__facts *facts = node_add(examined, LK__PART_OWN, examined->count);
+	struct lk__facts *facts = node_add(it->examined, LK__PART_OWN, own);
+	lk_client *client = client_of(it, own);
 	struct lk__asked asked = {
-		.client = client, .node = node_of(client, index), .serves = client->config};
+		.client = client, .node = node_of(it, own), .serves = client->config};
 	if (!facts)
-		return lk__fail(error, LK_ENOMEM, OPERATION ": out of memory");
-	examined->own = examined->count;
-	int rc = ask_node(facts, &asked, name, name_size, error);
-	facts->of = examined->own - 1;
-	if (index == 0)
+		return no_memory(it);
+	it->examined->own = it->examined->count;
+	int rc = ask_node(it, facts, &asked);
+	facts->of = own;
+	if (it->examined->quorum || own == 0)
 		look_at_slots(facts, client->topo);
 	return rc;
 }
@@ -183,22 +211,21 @@ static void drop_master(struct lk__examined *examined)
 	examined->count--;
 }
 
-static int ask_replica(struct lk__examined *examined, size_t of, const lk_client *client,
-		       const char *place, const char *name, size_t name_size, lk_error *error)
+static int ask_replica(const struct examination *it, size_t of, const char *place)
 {
-	struct lk__facts *facts = node_add(examined, LK__PART_REPLICA, of);
+	const lk_client *client = client_of(it, of);
+	struct lk__facts *facts = node_add(it->examined, LK__PART_REPLICA, of);
 	struct lk_config *config = facts ? config_to(client->config, place) : NULL;
 	struct lk__asked asked = {.client = NULL, .serves = client->config};
-	int rc = config ? lk_client_new(&asked.client, config, error)
-			: lk__fail(error, LK_ENOMEM, OPERATION ": out of memory");
+	int rc = config ? lk_client_new(&asked.client, config, it->error) : no_memory(it);
 	if (rc == 0) {
-		asked.node = node_of(asked.client, 0);
-		rc = ask_node(facts, &asked, name, name_size, error);
+		asked.node = node_at(asked.client, 0);
+		rc = ask_node(it, facts, &asked);
 		facts->part = LK__PART_REPLICA;
 		facts->of = of;
 		facts->deployment = client->config->deployment;
 		facts->cluster = facts->cluster && !client->topo->slotted; /* else it was named */
-		drop_master(examined);
+		drop_master(it->examined);
 	}
 	lk_client_free(asked.client);
 	lk_config_free(config);
@@ -225,21 +252,19 @@ static void replicas_read(struct lk__places *places, const char *info)
 }
 
 /* Those that the master says it has. */
-static int replicas_of(lk_client *client, struct lk__node *node, struct lk__places *places,
-		       lk_error *error)
+static int replicas_of(const struct examination *it, size_t of, struct lk__places *places)
 {
-	struct lk__asked asked = {.client = client, .node = node};
+	struct lk__asked asked = {
+		.client = client_of(it, of), .node = node_of(it, of), .what = "examine"};
 	lk_error own;
-	int saved, rc = lk__enter(client, OPERATION, &asked.thread, &saved, error);
+	int saved, rc = lk__enter(asked.client, OPERATION, &asked.thread, &saved, it->error);
 	if (rc < 0)
 		return rc;
-	struct lk__request *request = lk__request_new(2, (const char *[]){"INFO", "replication"},
-						      (size_t[]){4, 11});
-	if (lk__facts_question(&asked, request, &own) == LK__WAIT_READY) {
-		if (request->reply->type == REDIS_REPLY_STRING)
-			replicas_read(places, request->reply->str);
-		lk__request_free(request);
-	}
+	struct lk__request *request = lk__asked_say(&asked, LK__SAY("INFO", "replication"), &rc,
+						    &own);
+	if (request && request->reply->type == REDIS_REPLY_STRING)
+		replicas_read(places, request->reply->str);
+	lk__request_free(request);
 	lk__leave(saved);
 	return 0;
 }
@@ -247,42 +272,39 @@ static int replicas_of(lk_client *client, struct lk__node *node, struct lk__plac
 /* ---- all of a deployment ---- */
 
 /* More sentinels become known while they are asked. */
-static int ask_sentinels(struct lk__examined *examined, size_t of, const struct lk_config *config,
-			 struct lk__places *replicas, lk_error *error)
+static int ask_sentinels(const struct examination *it, size_t of, struct lk__places *replicas)
 {
+	const struct lk_config *config = client_of(it, of)->config;
 	struct lk__places *sentinels = calloc(1, sizeof(*sentinels));
-	int rc = sentinels ? 0 : lk__fail(error, LK_ENOMEM, OPERATION ": out of memory");
+	int rc = sentinels ? 0 : no_memory(it);
 	if (sentinels)
 		places_add_all(sentinels, config->places);
 	for (size_t i = 0; rc == 0 && i < sentinels->count; i++) {
-		struct lk__facts *facts = node_add(examined, LK__PART_SENTINEL, of);
+		struct lk__facts *facts = node_add(it->examined, LK__PART_SENTINEL, of);
 		rc = facts ? lk__sentinel_examine(facts, config, sentinels->name[i], replicas,
-						  sentinels, error)
-			   : lk__fail(error, LK_ENOMEM, OPERATION ": out of memory");
+						  sentinels, it->error)
+			   : no_memory(it);
 	}
 	free(sentinels);
 	return rc;
 }
 
-static int ask_others(struct lk__examined *examined, size_t of, lk_client *client, size_t index,
-		      const char *name, size_t name_size, lk_error *error)
+static int ask_others(const struct examination *it, size_t of)
 {
-	const struct lk_config *config = client->config;
+	const struct lk_config *config = client_of(it, of)->config;
 	char place[LK__CONN_PLACE_SIZE];
-	struct lk__node *node = node_of(client, index);
 	struct lk__places *replicas = calloc(1, sizeof(*replicas));
-	int rc = replicas ? 0 : lk__fail(error, LK_ENOMEM, OPERATION ": out of memory");
+	int rc = replicas ? 0 : no_memory(it);
 	if (rc == 0 && config->deployment == LK__SENTINEL)
-		rc = ask_sentinels(examined, of, config, replicas, error);
+		rc = ask_sentinels(it, of, replicas);
 	else if (rc == 0 && config->deployment == LK__REPLICAS)
 		places_add_all(replicas, config->places);
-	else if (rc == 0 && examined->nodes[of].code == 0)
-		rc = replicas_of(client, node, replicas, error);
-	lk__conn_place(lk__node_scripts(node), place);
+	else if (rc == 0 && it->examined->nodes[of].code == 0)
+		rc = replicas_of(it, of, replicas);
+	lk__conn_place(lk__node_scripts(node_of(it, of)), place);
 	for (size_t i = 0; rc == 0 && i < replicas->count; i++)
 		if (strcmp(replicas->name[i], place) != 0)
-			rc = ask_replica(examined, of, client, replicas->name[i], name, name_size,
-					 error);
+			rc = ask_replica(it, of, replicas->name[i]);
 	free(replicas);
 	return rc;
 }
@@ -290,19 +312,16 @@ static int ask_others(struct lk__examined *examined, size_t of, lk_client *clien
 int lk__examine(struct lk__examined *examined, lk_client *const *clients, size_t count,
 		const char *name, size_t name_size, lk_error *error)
 {
+	const struct examination it = {examined, clients, name, name_size, error};
 	size_t nodes = count;
 	int rc = 0;
 	*examined = (struct lk__examined){.quorum = count > 1};
 	if (count == 1 && clients[0]->topo->slotted)
 		rc = masters_count(clients[0], &nodes, error);
 	for (size_t i = 0; rc == 0 && i < nodes; i++)
-		rc = ask_own(examined, clients[count > 1 ? i : 0], count > 1 ? 0 : i, name,
-			     name_size, error);
-	for (size_t i = 0; rc == 0 && i < nodes; i++) {
-		lk_client *client = clients[count > 1 ? i : 0];
-		if (client->config->deployment != LK__SINGLE)
-			rc = ask_others(examined, i, client, count > 1 ? 0 : i, name, name_size,
-					error);
-	}
+		rc = ask_own(&it, i);
+	for (size_t i = 0; rc == 0 && i < nodes; i++)
+		if (client_of(&it, i)->config->deployment != LK__SINGLE)
+			rc = ask_others(&it, i);
 	return rc;
 }

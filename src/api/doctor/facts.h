@@ -5,8 +5,8 @@
  *
  * Of a client's deployment, the servers that have locks are asked through the client. Their
  * replicas, of which one may have them next, are asked through clients of their own, and sentinels
- * over a connection of their own. examine.c knows whom to ask; ask.c, messages.c, rights.c and
- * sentinels.c ask, read.c reads the answers, judge_*.c turn facts into findings.
+ * over a connection of their own. examine.c knows whom to ask; ask.c, rights.c and sentinels.c
+ * ask, read.c reads the answers, judge_*.c turn facts into findings.
  */
 #ifndef LK__API_DOCTOR_FACTS_H
 #define LK__API_DOCTOR_FACTS_H
@@ -16,9 +16,9 @@
 
 #include <hiredis/hiredis.h>
 
+#include "api/asking.h"
 #include "conf/config.h"
 #include "conf/url.h"
-#include "drive/client/client.h"
 
 #define LK__REFUSED_SIZE 600 /* of a list of rights; a longer one ends in "…" */
 
@@ -94,14 +94,6 @@ struct lk__examined {
 	bool quorum; /* else one server, or the masters of a cluster */
 };
 
-/* The node that is asked, for a thread of its client. */
-struct lk__asked {
-	lk_client *client;
-	struct lk__node *node;
-	struct lk__thread *thread;
-	const struct lk_config *serves; /* of the clients whose locks it has, or may have next */
-};
-
 /* Whether each replica has a lock before it is granted. */
 static inline bool lk__facts_acked(const struct lk__facts *facts)
 {
@@ -118,32 +110,14 @@ void lk__facts_machine(struct lk__facts *facts, enum lk__scheme scheme, const ch
 int lk__facts_connect(const struct lk__asked *asked, lk_error *error);
 
 /* Asks the node. 0, also when it cannot be asked (`code`); or the code of a failure of our own,
- * with `error` filled. `name`: of a lock, with the prefix. */
-int lk__facts_ask(struct lk__facts *facts, const struct lk__asked *asked, const char *name,
-		  size_t name_size, lk_error *error);
-
-/* A question on the node's connection. LK__WAIT_READY, or a code with `error` filled. */
-int lk__facts_question(const struct lk__asked *asked, struct lk__request *request, lk_error *error);
-
-/* Whether INFO is right that the node is one of a cluster, and that has slots. As
- * lk__facts_question(). */
-int lk__facts_ask_cluster(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error);
-
-/* Whether messages of releases can be heard there: subscribes to the lock's channel for a moment.
- * As lk__facts_question(). */
-int lk__facts_ask_messages(struct lk__facts *facts, const struct lk__asked *asked, const char *name,
-			   size_t name_size, lk_error *error);
-
-/* Whether a port that did not answer in TLS does without: `code` and `reason` say so then. 0, or
- * LK_ENOMEM with `error` filled. */
-int lk__facts_ask_plainly(struct lk__facts *facts, const struct lk_config *config, lk_error *error);
+ * with `error` filled. */
+int lk__facts_ask(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error);
 
 /* What says so in HELLO, in place of a server; NULL: a server. */
 const struct lk__stand_in *lk__stand_in_of(const char *hello);
 
-/* What the user may do there. As lk__facts_question(). */
-int lk__facts_ask_rights(struct lk__facts *facts, const struct lk__asked *asked, const char *name,
-			 size_t name_size, lk_error *error);
+/* What the user may do there. LK__WAIT_READY, or a code with `error` filled. */
+int lk__facts_ask_rights(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error);
 
 /* Reads the text of INFO; the answer to ROLE; and the answer to CONFIG GET about one setting. */
 void lk__facts_read_info(struct lk__facts *facts, const redisReply *reply);

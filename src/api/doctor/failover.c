@@ -106,10 +106,9 @@ static int node_timeout_ms(const struct lk__asked *asked, int64_t *timeout_ms_ou
 	int rc = lk__facts_connect(asked, error);
 	if (rc != LK__WAIT_READY)
 		return rc;
-	struct lk__request *request = lk__request_new(
-		3, (const char *[]){"CONFIG", "GET", "cluster-node-timeout"}, (size_t[]){6, 3, 20});
-	rc = lk__facts_question(asked, request, error);
-	if (rc != LK__WAIT_READY)
+	struct lk__request *request = lk__asked_say(
+		asked, LK__SAY("CONFIG", "GET", "cluster-node-timeout"), &rc, error);
+	if (!request)
 		return rc == LK_EDENIED || rc == LK_EREFUSED ? 0 : rc;
 	lk__facts_read_setting(&facts, request->reply);
 	lk__request_free(request);
@@ -138,7 +137,7 @@ static int failover_time(struct lk__asked *asked, int64_t *failover_ms_out, lk_e
 
 int lk_failover_time(lk_client *client, int64_t *failover_ms_out, lk_error *error)
 {
-	struct lk__asked asked = {.client = client};
+	struct lk__asked asked = {.client = client, .what = "examine"};
 	if (!failover_ms_out)
 		return lk__fail(error, LK_EINVAL, OPERATION ": an argument is NULL");
 	int saved, rc = lk__enter(client, OPERATION, &asked.thread, &saved, error);

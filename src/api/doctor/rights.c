@@ -13,14 +13,11 @@
 #include <string.h>
 
 #include "api/doctor/facts.h"
-#include "base/fail.h"
 #include "conf/config.h"
 #include "conn/classify.h"
 #include "conn/request.h"
-#include "drive/lock/ask.h"
-#include "sync/recipe.h"
 
-#define WORDS 5 /* of one command, at most */
+#define WORDS 6 /* of one command, at most, with a NULL behind them */
 
 enum need { CORE, PARTIAL, MESSAGE, INSTEAD };
 enum when { ALWAYS = 1, PLAIN = 2, SHARDED = 4, MOVING = 8, ACKED = 16, SYNCED = 32, CLUSTER = 64 };
@@ -47,10 +44,8 @@ enum verdict { ALLOWED, REFUSED, NOT_ASKED, NO_SUCH_WAY };
 
 struct asker {
 	const struct lk__asked *asked;
-	const char *name;
-	size_t name_size;
 	unsigned when;         /* what is so */
-	const char *before[3]; /* the words of the way */
+	const char *before[4]; /* the words of the way, up to a NULL */
 	bool old;              /* before 7.0 */
 	bool sends;            /* the commands themselves */
 	bool first_refused;    /* the first of the last questions */
@@ -84,42 +79,6 @@ static unsigned when_of(const struct lk_config *config)
 	return when;
 }
 
-/* The name that a word of the table stands for; NULL when out of memory. */
-static char *name_of(const struct asker *asker, const char *word, size_t *size_out)
-{
-	if (word[1] == ':')
-		return lk__suffixed_name(asker->name, asker->name_size, word + 2, size_out);
-	if (word[1] == '&')
-		return lk__braced_name(word + 2, asker->name, asker->name_size, size_out);
-	return lk__derived_name(word + 1, asker->name, asker->name_size, size_out);
-}
-
-static bool is_name(const char *word)
-{
-	return *word == '~' || *word == '&';
-}
-
-static bool asker_add(const struct asker *asker, const struct right *right,
-		      struct lk__request *batch)
-{
-	struct lk__words words = {0};
-	for (size_t i = 0; i < 3 && asker->before[i]; i++)
-		lk__words_text(&words, asker->before[i]);
-	for (size_t i = 0; i < WORDS && right->words[i]; i++) {
-		const char *word = right->words[i];
-		size_t size = 0;
-		if (strcmp(word, "~") == 0) {
-			lk__words_add(&words, asker->name, asker->name_size);
-		} else if (is_name(word)) {
-			char *name = name_of(asker, word, &size);
-			lk__words_own(&words, name, size);
-		} else {
-			lk__words_text(&words, word);
-		}
-	}
-	return lk__words_batch(batch, &words);
-}
-
 static bool is_needed(const struct asker *asker, size_t at)
 {
 	return asker->when & rights[at].when;
@@ -130,31 +89,6 @@ static bool is_asked(const struct asker *asker, size_t at)
 	return is_needed(asker, at) && (!asker->sends || rights[at].how == READS);
 }
 
-/* A batch that begins with TIME: what becomes of a batch is what becomes of its first command. */
-static struct lk__request *time_batch(size_t most)
-{
-	struct lk__words time = {0};
-	struct lk__request *batch = lk__request_batch(most);
-	lk__words_text(&time, "TIME");
-	if (batch && lk__words_batch(batch, &time))
-		return batch;
-	lk__request_free(batch);
-	return NULL;
-}
-
-static struct lk__request *asker_questions(const struct asker *asker)
-{
-	struct lk__request *batch = time_batch(1 + RIGHTS);
-	bool made = batch;
-	for (size_t i = 0; made && i < RIGHTS; i++)
-		if (is_asked(asker, i))
-			made = asker_add(asker, &rights[i], batch);
-	if (made)
-		return batch;
-	lk__request_free(batch);
-	return NULL;
-}
-
 static bool is_refusal(const redisReply *reply)
 {
 	return reply->type == REDIS_REPLY_ERROR && lk__classify(reply->str) == LK_EDENIED;
@@ -163,11 +97,16 @@ static bool is_refusal(const redisReply *reply)
 /* LK__WAIT_READY with the verdicts, 0 when the server knows no such way, or a code. */
 static int asker_ask(struct asker *asker)
 {
-	struct lk__request *batch = asker_questions(asker);
-	int rc = lk__facts_question(asker->asked, batch, asker->error);
+	struct lk__questions questions = lk__questions_begin(RIGHTS);
+	questions.key = asker->asked->key;
+	questions.key_size = asker->asked->key_size;
+	for (size_t i = 0; i < RIGHTS; i++)
+		if (is_asked(asker, i))
+			lk__questions_add(&questions, asker->before, rights[i].words);
+	int rc = lk__asked_ask(asker->asked, questions.batch, asker->error);
 	if (rc != LK__WAIT_READY)
 		return rc;
-	const redisReply *all = batch->reply;
+	const redisReply *all = questions.batch->reply;
 	size_t next = 1;
 	asker->first_refused = is_refusal(all->element[1]);
 	for (size_t i = 0; i < RIGHTS && rc; i++) {
@@ -179,11 +118,11 @@ static int asker_ask(struct asker *asker)
 		else
 			asker->verdict[i] = verdict;
 	}
-	lk__request_free(batch);
+	lk__request_free(questions.batch);
 	return rc;
 }
 
-/* ---- the three ways ---- */
+/* ---- the ways ---- */
 
 /* "OK", or in words why not; an error about the command in question means that it is unknown. */
 static enum verdict read_dryrun(const redisReply *reply)
@@ -224,17 +163,14 @@ static int ask_dryrun(struct asker *asker)
 	return asker_ask(asker);
 }
 
-static struct lk__request *load_request(void)
+/* Asks one command: the request, whose second answer it is; or NULL, with a code. */
+static struct lk__request *ask_one(const struct asker *asker, const char *const *words,
+				   int *code_out)
 {
-	struct lk__request *batch = time_batch(2);
-	struct lk__words load = {0};
-	lk__words_text(&load, "SCRIPT");
-	lk__words_text(&load, "LOAD");
-	lk__words_text(&load, probe);
-	if (batch && lk__words_batch(batch, &load))
-		return batch;
-	lk__request_free(batch);
-	return NULL;
+	struct lk__questions questions = lk__questions_begin(1);
+	lk__questions_add(&questions, words, LK__SAY(NULL));
+	*code_out = lk__asked_ask(asker->asked, questions.batch, asker->error);
+	return *code_out == LK__WAIT_READY ? questions.batch : NULL;
 }
 
 /* Servers before 7.0 cannot answer, and would send the script to their replicas. */
@@ -242,11 +178,11 @@ static int ask_probe(struct asker *asker)
 {
 	if (asker->old)
 		return 0;
-	struct lk__request *batch = load_request();
-	int rc = lk__facts_question(asker->asked, batch, asker->error);
-	if (rc != LK__WAIT_READY)
+	int rc;
+	struct lk__request *load = ask_one(asker, LK__SAY("SCRIPT", "LOAD", probe), &rc);
+	if (!load)
 		return rc;
-	const redisReply *sha1 = batch->reply->element[1];
+	const redisReply *sha1 = load->reply->element[1];
 	rc = 0;
 	asker->no_load = is_refusal(sha1);
 	if (sha1->type == REDIS_REPLY_STRING) {
@@ -257,7 +193,7 @@ static int ask_probe(struct asker *asker)
 		rc = asker_ask(asker);
 		asker->no_call = rc == 0 && asker->first_refused;
 	}
-	lk__request_free(batch);
+	lk__request_free(load);
 	return rc;
 }
 
@@ -286,22 +222,14 @@ static bool may_do_all(const redisReply *reply)
 /* Every verdict is ALLOWED if nothing was asked before that says otherwise. */
 static int ask_user(struct asker *asker)
 {
-	struct lk__words user = {0};
-	struct lk__request *batch = time_batch(2);
-	lk__words_text(&user, "ACL");
-	lk__words_text(&user, "GETUSER");
-	lk__words_text(&user, user_of(asker));
-	if (batch && !lk__words_batch(batch, &user)) {
-		lk__request_free(batch);
-		batch = NULL;
-	}
-	int rc = lk__facts_question(asker->asked, batch, asker->error);
-	if (rc != LK__WAIT_READY)
+	int rc;
+	struct lk__request *user = ask_one(asker, LK__SAY("ACL", "GETUSER", user_of(asker)), &rc);
+	if (!user)
 		return rc;
-	rc = may_do_all(batch->reply->element[1]) ? LK__WAIT_READY : 0;
+	rc = may_do_all(user->reply->element[1]) ? LK__WAIT_READY : 0;
 	for (size_t i = 0; i < RIGHTS; i++)
 		asker->verdict[i] = ALLOWED;
-	lk__request_free(batch);
+	lk__request_free(user);
 	return rc;
 }
 
@@ -345,8 +273,8 @@ static void right_text(const struct asker *asker, const struct right *right, cha
 	size_t size;
 	if (has_subcommand(verb)) {
 		snprintf(text_out, room, "%s %s", verb, word);
-	} else if (word && is_name(word) && strcmp(word, "~") != 0) {
-		char *name = name_of(asker, word, &size);
+	} else if (word && lk__word_is_name(word) && strcmp(word, "~") != 0) {
+		char *name = lk__word_name(word, asker->asked->key, asker->asked->key_size, &size);
 		snprintf(text_out, room, "%s%s %.*s", *word == '&' ? verb : "the key",
 			 *word == '&' ? " on the channel" : "", name ? (int)size : 0,
 			 name ? name : "");
@@ -402,8 +330,8 @@ static void tell(const struct asker *asker, struct lk__facts *facts)
 	char text[200];
 	bool key_refused = key_is_refused(asker);
 	if (key_refused) {
-		snprintf(text, sizeof(text), "every command on the key %.*s", (int)asker->name_size,
-			 asker->name);
+		snprintf(text, sizeof(text), "every command on the key %.*s",
+			 (int)asker->asked->key_size, asker->asked->key);
 		list_add(facts->refused, text);
 	}
 	facts->has_rights = true;
@@ -419,14 +347,11 @@ static void tell(const struct asker *asker, struct lk__facts *facts)
 	}
 }
 
-int lk__facts_ask_rights(struct lk__facts *facts, const struct lk__asked *asked, const char *name,
-			 size_t name_size, lk_error *error)
+int lk__facts_ask_rights(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error)
 {
 	static int (*const ways[])(struct asker * asker) = {ask_dryrun, ask_probe, ask_user,
 							    ask_commands};
 	struct asker asker = {.asked = asked,
-			      .name = name,
-			      .name_size = name_size,
 			      .when = when_of(asked->serves),
 			      .old = facts->compatible >= 0 && facts->compatible < 70000,
 			      .error = error};

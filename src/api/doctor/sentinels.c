@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/doctor/asking.h"
 #include "api/doctor/facts.h"
 #include "base/fail.h"
 #include "conf/credentials.h"
@@ -16,7 +15,7 @@
 static redisReply *ask_about(struct lk__asking *asking, const char *what, const char *master,
 			     int *code_out)
 {
-	return lk__asking_ask(asking, 3, (const char *[]){"SENTINEL", what, master}, code_out);
+	return lk__asking_say(asking, LK__SAY("SENTINEL", what, master), code_out);
 }
 
 static bool is_error(const redisReply *reply)
@@ -24,16 +23,16 @@ static bool is_error(const redisReply *reply)
 	return reply->type == REDIS_REPLY_ERROR;
 }
 
-static int log_in(struct lk__asking *asking)
+/* Connects to where `config` leads, which it takes over, and logs in. 0, or a code with the
+ * reason. */
+static int sentinel_open(struct lk__asking *asking, struct lk_config *config)
 {
-	const struct lk_config *config = asking->link.config;
-	const char *argv[3] = {"AUTH", config->username, config->password};
-	bool named = *config->username;
-	int rc = 0;
-	if (!*config->password)
-		return 0;
-	argv[1] = named ? config->username : config->password;
-	redisReply *reply = lk__asking_ask(asking, named ? 3 : 2, argv, &rc);
+	int rc = lk__asking_open(asking, config);
+	if (rc == 0)
+		rc = lk__link_auth(&asking->link);
+	if (rc < 0 || !*asking->link.config->password)
+		return rc;
+	redisReply *reply = lk__asking_hear(asking, &rc);
 	if (reply && is_error(reply)) {
 		snprintf(asking->reason, sizeof(asking->reason), "%.200s", reply->str);
 		rc = lk__classify(reply->str);
@@ -87,7 +86,7 @@ static int ask_all(struct lk__facts *facts, struct lk__asking *asking, const cha
 		   struct lk__places *replicas, struct lk__places *sentinels)
 {
 	static const char *const what[] = {"MASTER", "REPLICAS", "SENTINELS", "CKQUORUM"};
-	int rc = log_in(asking);
+	int rc = 0;
 	for (size_t i = 0; rc == 0 && i < sizeof(what) / sizeof(what[0]); i++) {
 		redisReply *reply = ask_about(asking, what[i], master, &rc);
 		if (!reply)
@@ -130,9 +129,7 @@ int lk__sentinel_pace(const struct lk_config *config, const char *place, int64_t
 	if (!to)
 		return LK_ENOMEM;
 	to->connect_timeout_ms = limit_ms;
-	int rc = lk__asking_open(&asking, to);
-	if (rc == 0)
-		rc = log_in(&asking);
+	int rc = sentinel_open(&asking, to);
 	redisReply *reply = rc == 0 ? ask_about(&asking, "MASTER", config->master, &rc) : NULL;
 	if (reply)
 		read_master(&facts, reply);
@@ -161,7 +158,7 @@ int lk__sentinel_examine(struct lk__facts *facts, const struct lk_config *config
 	facts->lease_ms = config->watchdog_ms;
 	facts->has_rights = true;
 	lk__facts_machine(facts, to->scheme, to->host);
-	int rc = lk__asking_open(&asking, to);
+	int rc = sentinel_open(&asking, to);
 	if (rc == 0)
 		rc = ask_all(facts, &asking, config->master, replicas, sentinels);
 	lk__link_close(&asking.link);

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+#include "api/asking.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "conf/config.h"
+#include "conn/request.h"
+#include "drive/lock/ask.h"
+#include "sync/recipe.h"
+
+/* ---- nodes of a client ---- */
+
+bool lk__word_is_name(const char *word)
+{
+	return *word == '~' || *word == '&';
+}
+
+char *lk__word_name(const char *word, const char *key, size_t key_size, size_t *size_out)
+{
+	*size_out = 0;
+	if (word[1] == ':')
+		return lk__suffixed_name(key, key_size, word + 2, size_out);
+	if (word[1] == '&')
+		return lk__braced_name(word + 2, key, key_size, size_out);
+	return lk__derived_name(word + 1, key, key_size, size_out);
+}
+
+struct lk__questions lk__questions_begin(size_t most)
+{
+	struct lk__questions questions = {.batch = lk__request_batch(1 + most)};
+	lk__questions_add(&questions, NULL, LK__SAY("TIME"));
+	return questions;
+}
+
+void lk__questions_put(struct lk__questions *questions, struct lk__words *words)
+{
+	if (lk__words_batch(questions->batch, words))
+		return;
+	lk__request_free(questions->batch);
+	questions->batch = NULL;
+}
+
+void lk__questions_add(struct lk__questions *questions, const char *const *before,
+		       const char *const *words)
+{
+	struct lk__words all = {0};
+	if (!questions->batch)
+		return;
+	while (before && *before)
+		lk__words_text(&all, *before++);
+	for (; *words; words++) {
+		size_t size;
+		if (strcmp(*words, "~") == 0) {
+			lk__words_add(&all, questions->key, questions->key_size);
+		} else if (lk__word_is_name(*words)) {
+			char *name = lk__word_name(*words, questions->key, questions->key_size,
+						   &size);
+			lk__words_own(&all, name, size);
+		} else {
+			lk__words_text(&all, *words);
+		}
+	}
+	lk__questions_put(questions, &all);
+}
+
+int lk__asked_ask(const struct lk__asked *asked, struct lk__request *request, lk_error *error)
+{
+	lk_client *client = asked->client;
+	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
+	return lk__ask(client, lk__node_scripts(asked->node), asked->thread, lk__question(request),
+		       asked->what, until_ns, error);
+}
+
+struct lk__request *lk__asked_say(const struct lk__asked *asked, const char *const *words,
+				  int *code_out, lk_error *error)
+{
+	struct lk__words all = {0};
+	while (*words)
+		lk__words_text(&all, *words++);
+	struct lk__request *request = lk__words_command(&all);
+	*code_out = lk__asked_ask(asked, request, error);
+	return *code_out == LK__WAIT_READY ? request : NULL;
+}
+
+bool lk__asked_is_ours(int code)
+{
+	return code == LK_ENOMEM || code == LK_ESYSTEM || code == LK_ECLOSED || code == LK_EFORKED;
+}
+
+/* ---- others ---- */
+
+static int asking_wait(const struct lk__asking *asking, int64_t until_ns)
+{
+	struct lk__readiness waits = lk__link_waits(&asking->link);
+	if (until_ns < waits.until_ns)
+		waits.until_ns = until_ns;
+	int status = lk__socket_wait(&waits, -1);
+	return status == 0 || lk__now_ns() < until_ns ? 0 : status;
+}
+
+int lk__asking_open(struct lk__asking *asking, struct lk_config *config)
+{
+	lk_error error = {0};
+	int64_t until_ns = lk__after_ms(lk__now_ns(), config->connect_timeout_ms);
+	int rc = lk__link_open(&asking->link, config, until_ns, &error);
+	while (rc == 0 && (rc = lk__link_step(&asking->link, &error)) == 0)
+		asking_wait(asking, lk__after_ms(until_ns, 1)); /* the link itself has a limit */
+	snprintf(asking->reason, sizeof(asking->reason), "%.255s", error.message);
+	return rc > 0 ? 0 : rc;
+}
+
+redisReply *lk__asking_hear(struct lk__asking *asking, int *code_out)
+{
+	int64_t until_ns = lk__after_ms(lk__now_ns(), asking->limit_ms);
+	redisReply *reply = NULL;
+	const char *what;
+	int rc;
+	while ((rc = lk__link_next(&asking->link, &reply, &what, asking->reason,
+				   sizeof(asking->reason))) == 0)
+		if (asking_wait(asking, until_ns) < 0) {
+			snprintf(asking->reason, sizeof(asking->reason),
+				 "no answer within the command limit");
+			rc = LK_EUNREACHABLE;
+			break;
+		}
+	*code_out = rc;
+	return rc == 1 ? reply : NULL;
+}
+
+redisReply *lk__asking_say(struct lk__asking *asking, const char *const *words, int *code_out)
+{
+	size_t count = 0;
+	while (words[count])
+		count++;
+	*code_out = lk__link_say(&asking->link, "", count, (const char **)words);
+	return *code_out == 0 ? lk__asking_hear(asking, code_out) : NULL;
+}
