@@ -1,43 +1,141 @@
 /* SPDX-License-Identifier: MIT */
 /* What the answers to INFO, ROLE and CONFIG GET say. What they leave out stays unknown. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "api/doctor/facts.h"
-
 #include "resp/number.h"
+
+#define VALUE_SIZE 256 /* of what INFO says; the rest is left out */
+
+/* ---- what takes more than to be copied ---- */
+
+/* A name that no server has. */
+static void set_any(struct lk__facts *facts, const char *value)
+{
+	(void)value;
+	facts->any_setting = true;
+	facts->has_config = false;
+}
+
+static void set_snapshots(struct lk__facts *facts, const char *value)
+{
+	facts->snapshots = *value != '\0';
+}
+
+static void set_append(struct lk__facts *facts, const char *value)
+{
+	facts->append = strcmp(value, "yes") == 0 || strcmp(value, "1") == 0;
+}
+
+static void set_step(struct lk__facts *facts, const char *value)
+{
+	facts->in_step = strcmp(value, "up") == 0;
+}
+
+static void set_read_only(struct lk__facts *facts, const char *value)
+{
+	facts->read_only = strcmp(value, "1") == 0;
+}
+
+/* "normal 0 0 0 slave … pubsub 33554432 8388608 60". */
+static void set_buffer(struct lk__facts *facts, const char *value)
+{
+	const char *limits = strstr(value, "pubsub ");
+	if (limits)
+		limits = lk__number_take(limits + strlen("pubsub "), 0, INT64_MAX,
+					 &facts->buffer_hard);
+	if (limits && *limits == ' ')
+		lk__number_take(limits + 1, 0, INT64_MAX, &facts->buffer_soft);
+}
+
+/* Of KeyDB alone, whose INFO looks like that of Redis. */
+static void set_active(struct lk__facts *facts, const char *value)
+{
+	bool other = *facts->server && strcmp(facts->server, "redis") != 0 &&
+		     strcmp(facts->server, "keydb") != 0;
+	bool yes = strcmp(value, "yes") == 0;
+	if (other || (!yes && strcmp(value, "no") != 0))
+		return;
+	snprintf(facts->server, sizeof(facts->server), "keydb");
+	if (facts->active != 1)
+		facts->active = yes;
+}
+
+/* ---- the facts that INFO and CONFIG GET tell ---- */
+
+/* A fact, and its names in both; NULL: it is not there. */
+static const struct field {
+	const char *setting, *info;
+	void (*set)(struct lk__facts *facts, const char *value); /* NULL: it is copied */
+	size_t at, room; /* where to; the size of a text, 0: a number */
+} fields[] = {
+#define SET_BY(function) function, 0, 0
+#define NUMBER(member) NULL, offsetof(struct lk__facts, member), 0
+#define TEXT(member)                                                                               \
+	NULL, offsetof(struct lk__facts, member), sizeof(((struct lk__facts *)0)->member)
+	{"lockkeeper-nothing", NULL, SET_BY(set_any)}, /* before those that depend on it */
+	{"maxmemory", "maxmemory", NUMBER(memory_limit)},
+	{"maxmemory-policy", "maxmemory_policy", TEXT(policy)},
+	{"save", NULL, SET_BY(set_snapshots)},
+	{"appendonly", "aof_enabled", SET_BY(set_append)},
+	{"appendfsync", NULL, TEXT(fsync)},
+	{"min-replicas-to-write", NULL, NUMBER(min_replicas)},
+	{"min-replicas-max-lag", NULL, NUMBER(lag_s)},
+	{"timeout", NULL, NUMBER(timeout_s)},
+	{"client-output-buffer-limit", NULL, SET_BY(set_buffer)},
+	{"cluster-node-timeout", NULL, NUMBER(node_timeout_ms)},
+	{"active-replica", NULL, SET_BY(set_active)},
+	{"multi-master", NULL, SET_BY(set_active)},
+	{NULL, "used_memory", NUMBER(memory_used)},
+	{NULL, "connected_slaves", NUMBER(replicas)},
+	{NULL, "slave_priority", NUMBER(priority)},
+	{NULL, "slave_read_only", SET_BY(set_read_only)},
+	{NULL, "master_link_status", SET_BY(set_step)},
+	{NULL, "uptime_in_seconds", NUMBER(uptime_s)},
+	{NULL, "run_id", TEXT(run_id)},
+	{NULL, "master_replid", TEXT(data_id)},
+};
+
+#define FIELDS (sizeof(fields) / sizeof(fields[0]))
+
+static void field_set(struct lk__facts *facts, const struct field *field, const char *value)
+{
+	char *at = (char *)facts + field->at;
+	if (field->set)
+		field->set(facts, value);
+	else if (field->room)
+		snprintf(at, field->room, "%s", value);
+	else
+		lk__number_read(value, 0, INT64_MAX, (int64_t *)(void *)at);
+}
 
 void lk__facts_clear(struct lk__facts *facts)
 {
 	*facts = (struct lk__facts){
 		.compatible = -1,
-		.replicas = -1,
 		.active = -1,
 		.in_step = -1,
 		.read_only = -1,
-		.priority = -1,
 		.down_after_ms = -1,
-		.node_timeout_ms = -1,
 		.slots_missing = -1,
 		.lease_ms = -1,
-		.memory_limit = -1,
-		.memory_used = -1,
 		.snapshots = -1,
 		.append = -1,
-		.min_replicas = -1,
-		.lag_s = -1,
-		.timeout_s = -1,
-		.uptime_s = -1,
 		.buffer_hard = -1,
 		.buffer_soft = -1,
 		.trip_best_us = -1,
 		.trip_worst_us = -1,
 	};
+	for (size_t i = 0; i < FIELDS; i++)
+		if (!fields[i].set && !fields[i].room)
+			*(int64_t *)(void *)((char *)facts + fields[i].at) = -1;
 }
 
-static void role_set(struct lk__facts *facts, const char *role)
+const char *lk__facts_setting(size_t index)
 {
-	snprintf(facts->role, sizeof(facts->role), "%s", role);
+	return index < FIELDS ? fields[index].setting : NULL;
 }
 
 /* ---- INFO ---- */
@@ -61,15 +159,6 @@ static bool info_is(const char *info, const char *name, const char *value)
 {
 	char text[32];
 	return info_text(info, name, text, sizeof(text)) && strcmp(text, value) == 0;
-}
-
-static int64_t info_number(const char *info, const char *name)
-{
-	char text[24];
-	int64_t number = -1;
-	if (info_text(info, name, text, sizeof(text)))
-		lk__number_read(text, 0, INT64_MAX, &number);
-	return number;
 }
 
 static int compatible(const char *info)
@@ -107,23 +196,17 @@ static void read_server(struct lk__facts *facts, const char *info)
 		info_text(info, "redis_version", facts->version, sizeof(facts->version));
 	snprintf(facts->server, sizeof(facts->server), "%s", server);
 	facts->compatible = compatible(info);
-	info_text(info, "run_id", facts->run_id, sizeof(facts->run_id));
-	facts->uptime_s = info_number(info, "uptime_in_seconds");
 	facts->cluster = info_is(info, "cluster_enabled", "1") ||
 			 info_is(info, "redis_mode", "cluster");
 	facts->sentinel |= info_is(info, "redis_mode", "sentinel");
 	facts->loading = info_is(info, "loading", "1");
+	facts->disk_errors = info_is(info, "rdb_last_bgsave_status", "err") ||
+			     (facts->append == 1 && info_is(info, "aof_last_write_status", "err"));
 }
 
-/* Of a replica: whether it has what its master has. */
-static void read_step(struct lk__facts *facts, const char *info)
+static void role_set(struct lk__facts *facts, const char *role)
 {
-	char link[16];
-	if (info_text(info, "master_link_status", link, sizeof(link)))
-		facts->in_step = strcmp(link, "up") == 0;
-	if (info_number(info, "slave_read_only") >= 0)
-		facts->read_only = info_is(info, "slave_read_only", "1");
-	facts->priority = info_number(info, "slave_priority");
+	snprintf(facts->role, sizeof(facts->role), "%s", role);
 }
 
 static void read_replication(struct lk__facts *facts, const char *info)
@@ -139,22 +222,6 @@ static void read_replication(struct lk__facts *facts, const char *info)
 	if (info_text(info, "master_host", host, sizeof(host)) &&
 	    info_text(info, "master_port", port, sizeof(port)))
 		snprintf(facts->master, sizeof(facts->master), "%s:%s", host, port);
-	info_text(info, "master_replid", facts->data_id, sizeof(facts->data_id));
-	facts->replicas = info_number(info, "connected_slaves");
-	read_step(facts, info);
-}
-
-/* Also what CONFIG GET tells, for servers that refuse that. */
-static void read_storage(struct lk__facts *facts, const char *info)
-{
-	int64_t append = info_number(info, "aof_enabled");
-	if (append >= 0)
-		facts->append = append != 0;
-	facts->memory_limit = info_number(info, "maxmemory");
-	facts->memory_used = info_number(info, "used_memory");
-	info_text(info, "maxmemory_policy", facts->policy, sizeof(facts->policy));
-	facts->disk_errors = info_is(info, "rdb_last_bgsave_status", "err") ||
-			     (append == 1 && info_is(info, "aof_last_write_status", "err"));
 }
 
 void lk__facts_read_info(struct lk__facts *facts, const redisReply *reply)
@@ -162,9 +229,13 @@ void lk__facts_read_info(struct lk__facts *facts, const redisReply *reply)
 	if (reply->type != REDIS_REPLY_STRING)
 		return;
 	facts->has_info = true;
+	for (size_t i = 0; i < FIELDS; i++) {
+		char value[VALUE_SIZE];
+		if (fields[i].info && info_text(reply->str, fields[i].info, value, sizeof(value)))
+			field_set(facts, &fields[i], value);
+	}
 	read_server(facts, reply->str);
 	read_replication(facts, reply->str);
-	read_storage(facts, reply->str);
 }
 
 /* ---- ROLE ---- */
@@ -194,109 +265,6 @@ void lk__facts_read_role(struct lk__facts *facts, const redisReply *reply)
 
 /* ---- CONFIG GET ---- */
 
-static void set_policy(struct lk__facts *facts, const char *value)
-{
-	snprintf(facts->policy, sizeof(facts->policy), "%s", value);
-}
-
-static void set_memory_limit(struct lk__facts *facts, const char *value)
-{
-	lk__number_read(value, 0, INT64_MAX, &facts->memory_limit);
-}
-
-static void set_snapshots(struct lk__facts *facts, const char *value)
-{
-	facts->snapshots = *value != '\0';
-}
-
-static void set_append(struct lk__facts *facts, const char *value)
-{
-	facts->append = strcmp(value, "yes") == 0;
-}
-
-static void set_fsync(struct lk__facts *facts, const char *value)
-{
-	snprintf(facts->fsync, sizeof(facts->fsync), "%s", value);
-}
-
-static void set_min_replicas(struct lk__facts *facts, const char *value)
-{
-	lk__number_read(value, 0, INT64_MAX, &facts->min_replicas);
-}
-
-static void set_lag(struct lk__facts *facts, const char *value)
-{
-	lk__number_read(value, 0, INT64_MAX, &facts->lag_s);
-}
-
-static void set_timeout(struct lk__facts *facts, const char *value)
-{
-	lk__number_read(value, 0, INT64_MAX, &facts->timeout_s);
-}
-
-/* "normal 0 0 0 slave … pubsub 33554432 8388608 60". */
-static void set_buffer(struct lk__facts *facts, const char *value)
-{
-	const char *limits = strstr(value, "pubsub ");
-	if (limits)
-		limits = lk__number_take(limits + strlen("pubsub "), 0, INT64_MAX,
-					 &facts->buffer_hard);
-	if (limits && *limits == ' ')
-		lk__number_take(limits + 1, 0, INT64_MAX, &facts->buffer_soft);
-}
-
-static void set_node_timeout(struct lk__facts *facts, const char *value)
-{
-	lk__number_read(value, 0, INT64_MAX, &facts->node_timeout_ms);
-}
-
-/* A name that no server has. */
-static void set_any(struct lk__facts *facts, const char *value)
-{
-	(void)value;
-	facts->any_setting = true;
-	facts->has_config = false;
-}
-
-/* Of KeyDB alone, whose INFO looks like that of Redis. */
-static void set_active(struct lk__facts *facts, const char *value)
-{
-	bool other = *facts->server && strcmp(facts->server, "redis") != 0 &&
-		     strcmp(facts->server, "keydb") != 0;
-	bool yes = strcmp(value, "yes") == 0;
-	if (other || (!yes && strcmp(value, "no") != 0))
-		return;
-	snprintf(facts->server, sizeof(facts->server), "keydb");
-	if (facts->active != 1)
-		facts->active = yes;
-}
-
-static const struct {
-	const char *name;
-	void (*set)(struct lk__facts *facts, const char *value);
-} settings[] = {
-	{"lockkeeper-nothing", set_any}, /* before those that depend on it */
-	{"maxmemory", set_memory_limit},
-	{"maxmemory-policy", set_policy},
-	{"save", set_snapshots},
-	{"appendonly", set_append},
-	{"appendfsync", set_fsync},
-	{"min-replicas-to-write", set_min_replicas},
-	{"min-replicas-max-lag", set_lag},
-	{"timeout", set_timeout},
-	{"client-output-buffer-limit", set_buffer},
-	{"cluster-node-timeout", set_node_timeout},
-	{"active-replica", set_active},
-	{"multi-master", set_active},
-};
-
-#define SETTINGS (sizeof(settings) / sizeof(settings[0]))
-
-const char *lk__facts_setting(size_t index)
-{
-	return index < SETTINGS ? settings[index].name : NULL;
-}
-
 /* A server that does not know the setting answers with an empty list. */
 void lk__facts_read_setting(struct lk__facts *facts, const redisReply *reply)
 {
@@ -306,7 +274,7 @@ void lk__facts_read_setting(struct lk__facts *facts, const redisReply *reply)
 	if (reply->elements != 2 || reply->element[0]->type != REDIS_REPLY_STRING ||
 	    reply->element[1]->type != REDIS_REPLY_STRING)
 		return;
-	for (size_t i = 0; i < SETTINGS; i++)
-		if (strcmp(reply->element[0]->str, settings[i].name) == 0)
-			settings[i].set(facts, reply->element[1]->str);
+	for (size_t i = 0; lk__facts_setting(i); i++)
+		if (strcmp(reply->element[0]->str, fields[i].setting) == 0)
+			field_set(facts, &fields[i], reply->element[1]->str);
 }
