@@ -17,31 +17,21 @@
 /* The types of keys that may be locks, in the order of a walk. */
 enum lk__look_type { LK__LOOK_HASH, LK__LOOK_STRING, LK__LOOK_ZSET, LK__LOOK_TYPES };
 
-/* What a batch asks about each key, by place. VALUE: fields, bytes, or members with scores. */
-#define LK__LOOK_VALUE 0
-#define LK__LOOK_TTL 1
-enum lk__look_hash {
-	LK__HASH_VALUE = LK__LOOK_VALUE,
-	LK__HASH_TTL = LK__LOOK_TTL,
-	LK__HASH_LISTENERS,
+/* What is asked about each key, by place; the table in inspect_ask.c has the questions. */
+enum lk__look_place {
+	LK__LOOK_VALUE, /* fields, bytes, or members with scores */
+	LK__LOOK_TTL,
+	LK__LOOK_LISTENERS, /* not of a sorted set */
+
 	LK__HASH_QUEUE,
 	LK__HASH_WRITERS,
 	LK__HASH_FENCE,
 	LK__HASH_JAVA_FENCE,
-	LK__HASH_PARTS,
-	LK__HASH_ALSO_LISTENERS =
-		LK__HASH_PARTS, /* asked for where there are both kinds of messages */
-};
-enum lk__look_string {
-	LK__STRING_VALUE = LK__LOOK_VALUE,
-	LK__STRING_TTL = LK__LOOK_TTL,
-	LK__STRING_LISTENERS,
-	LK__STRING_PERMITS,
-	LK__STRING_PARTS,
-	LK__STRING_ALSO_LISTENERS = LK__STRING_PARTS, /* the same */
-};
+	LK__HASH_ALSO_LISTENERS, /* where there are messages of both kinds */
 
-enum lk__look_zset { LK__ZSET_VALUE = LK__LOOK_VALUE, LK__ZSET_TTL, LK__ZSET_PARTS };
+	LK__STRING_PERMITS = LK__LOOK_LISTENERS + 1,
+	LK__STRING_ALSO_LISTENERS,
+};
 
 struct lk__look {
 	lk_client *client;
@@ -94,6 +84,18 @@ int lk__look_read_string(struct lk__look *look, bool any, lk_lock_info *info);
 /* The same, of keys that no kind of ours has. */
 int lk__look_read_foreign_hash(struct lk__look *look, lk_lock_info *info);
 int lk__look_read_zset(struct lk__look *look, lk_lock_info *info);
+
+/* Room for so many holders, of which there are none yet. False: no memory. */
+bool lk__look_holders(struct lk__look *look, size_t most, lk_lock_info *info);
+
+/* One more: an owner, once. */
+lk_holder *lk__look_hold(struct lk__look *look, const char *field, size_t field_size,
+			 int64_t ttl_ms, lk_lock_info *info);
+
+/* The server's time, in ms since 1970; and a score, which servers write with an exponent if it is
+ * very far away. */
+int64_t lk__look_time_ms(const struct lk__look *look);
+int64_t lk__look_score(const redisReply *score);
 
 /* What a string looks like by itself: a row of the table, or NULL. */
 const struct lk__foreign *lk__look_foreign_string(const struct lk__look *look, int64_t ttl_ms);

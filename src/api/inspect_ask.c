@@ -162,10 +162,10 @@ static bool part_is_full(const struct lk__look *look, size_t place, size_t each)
 bool lk__look_is_cut(const struct lk__look *look, enum lk__look_type type)
 {
 	if (type == LK__LOOK_ZSET)
-		return part_is_full(look, LK__ZSET_VALUE, 2);
+		return part_is_full(look, LK__LOOK_VALUE, 2);
 	if (type == LK__LOOK_STRING)
 		return part_is_full(look, LK__STRING_PERMITS, 2);
-	const redisReply *page = look->parts[LK__HASH_VALUE];
+	const redisReply *page = look->parts[LK__LOOK_VALUE];
 	bool more = page->type == REDIS_REPLY_ARRAY && page->elements == 2 &&
 		    page->element[0]->type == REDIS_REPLY_STRING &&
 		    strcmp(page->element[0]->str, "0") != 0;
@@ -250,11 +250,7 @@ static bool look_fits(const redisReply *value, enum lk__look_type type)
  * something else says what no server says: a proxy, which hides an error. */
 static int look_refused(const struct lk__look *look, enum lk__look_type type, lk_error *error)
 {
-	static const char *const asked[LK__LOOK_TYPES] = {
-		[LK__LOOK_HASH] = "HSCAN",
-		[LK__LOOK_STRING] = "GETRANGE",
-		[LK__LOOK_ZSET] = "ZRANGE",
-	};
+	const struct question *asked = questions; /* for the value */
 	const char *url = look->client->config->url;
 	const redisReply *value = look->parts[LK__LOOK_VALUE], *ttl = look->parts[LK__LOOK_TTL];
 	const redisReply *refused = value->type == REDIS_REPLY_ERROR ? value : ttl;
@@ -265,14 +261,16 @@ static int look_refused(const struct lk__look *look, enum lk__look_type type, lk
 	}
 	if (ttl->type == REDIS_REPLY_INTEGER && look_fits(value, type))
 		return LK__WAIT_READY;
+	while (asked->type != type)
+		asked++;
 	return lk__fail(error, LK_EPROTOCOL, "inspect on %.100s: unexpected reply to %s", url,
-			ttl->type != REDIS_REPLY_INTEGER ? "PTTL" : asked[type]);
+			ttl->type != REDIS_REPLY_INTEGER ? "PTTL" : asked->words[0]);
 }
 
-/* Sends what look->answers is to be, and takes so many answers. */
-static int look_send(struct lk__look *look, struct lk__request *batch, size_t count,
-		     lk_error *error)
+/* Sends what look->answers is to be, and takes the answers. */
+static int look_send(struct lk__look *look, struct lk__request *batch, lk_error *error)
 {
+	size_t count = batch ? batch->batch : 0;
 	int rc = lk__look_ask(look, batch, error);
 	if (rc < 0)
 		return rc;
@@ -295,7 +293,7 @@ int lk__look_ask_any(struct lk__look *look, const char **type_out, lk_error *err
 	lk__questions_add(&batch, NULL, LK__SAY("TYPE", "~"));
 	for (unsigned i = 0; i < LK__LOOK_TYPES; i++)
 		look_add(look, i, &whole, &batch);
-	int rc = look_send(look, batch.batch, 1 + count, error);
+	int rc = look_send(look, batch.batch, error);
 	if (rc < 0)
 		return rc;
 	const redisReply *answer = look->parts[0];
@@ -315,10 +313,9 @@ static int look_ask_all(struct lk__look *look, enum lk__look_type type, lk_error
 {
 	if (look->parts)
 		return look_refused(look, type, error);
-	size_t parts = lk__look_parts(look->client, type);
-	struct lk__questions batch = lk__questions_begin(parts);
+	struct lk__questions batch = lk__questions_begin(lk__look_parts(look->client, type));
 	look_add(look, type, &whole, &batch);
-	int rc = look_send(look, batch.batch, 1 + parts, error);
+	int rc = look_send(look, batch.batch, error);
 	return rc < 0 ? rc : look_refused(look, type, error);
 }
 

@@ -35,7 +35,7 @@ static unsigned string_kinds(int64_t ttl_ms)
 
 const struct lk__foreign *lk__look_foreign_string(const struct lk__look *look, int64_t ttl_ms)
 {
-	struct lk__foreign_seen seen = seen_of(look, look->parts[LK__STRING_VALUE],
+	struct lk__foreign_seen seen = seen_of(look, look->parts[LK__LOOK_VALUE],
 					       string_kinds(ttl_ms));
 	return lk__foreign_find(&seen);
 }
@@ -53,7 +53,7 @@ bool lk__look_tell_string(struct lk__look *look, const struct lk__foreign *row, 
 {
 	if (!row)
 		return true;
-	struct lk__foreign_seen seen = seen_of(look, look->parts[LK__STRING_VALUE],
+	struct lk__foreign_seen seen = seen_of(look, look->parts[LK__LOOK_VALUE],
 					       string_kinds(info->ttl_ms));
 	return tell(look, &seen, row, info);
 }
@@ -76,7 +76,7 @@ static const struct lk__foreign *row_of(struct lk__look *look, const redisReply 
 /* Fields of a hash of which each is a lock, or of one that is a lock as a whole. */
 int lk__look_read_foreign_hash(struct lk__look *look, lk_lock_info *info)
 {
-	const redisReply *page = look->parts[LK__HASH_VALUE];
+	const redisReply *page = look->parts[LK__LOOK_VALUE];
 	unsigned kinds = 1u << LK__FOREIGN_HASH | 1u << LK__FOREIGN_FIELD;
 	struct lk__foreign_seen seen;
 	if (page->type != REDIS_REPLY_ARRAY || page->elements != 2 ||
@@ -86,12 +86,8 @@ int lk__look_read_foreign_hash(struct lk__look *look, lk_lock_info *info)
 	const struct lk__foreign *row = row_of(look, fields, 2, kinds, &seen);
 	if (!row)
 		return 0;
-	free(look->holders);
-	look->holders = calloc(fields->elements / 2 + 1, sizeof(*look->holders));
-	if (!look->holders || !tell(look, &seen, row, info))
+	if (!lk__look_holders(look, fields->elements / 2, info) || !tell(look, &seen, row, info))
 		return LK_ENOMEM;
-	info->holders = look->holders;
-	info->holder_count = 0;
 	info->type = "foreign lock";
 	look->is_field = row->kind == LK__FOREIGN_FIELD;
 	for (size_t i = 0; i + 1 < fields->elements; i += 2) {
@@ -99,34 +95,16 @@ int lk__look_read_foreign_hash(struct lk__look *look, lk_lock_info *info)
 		if (field->type != REDIS_REPLY_STRING)
 			continue;
 		seen = seen_of(look, field, 1u << row->kind);
-		if (lk__foreign_find(&seen) != row)
-			continue;
-		look->holders[info->holder_count++] = (lk_holder){
-			.field = field->str,
-			.field_size = (size_t)field->len,
-			.hold_count = 1,
-			.ttl_ms = info->ttl_ms,
-			.role = LK_HOLDER_OWNER,
-		};
+		if (lk__foreign_find(&seen) == row)
+			lk__look_hold(look, field->str, (size_t)field->len, info->ttl_ms, info);
 	}
 	return 1;
 }
 
-/* How long a member counts: its score is its end, but in a semaphore the time when it came. */
-static int64_t member_ttl_ms(const struct lk__foreign *row, const redisReply *score, int64_t now_ms,
-			     int64_t ttl_ms)
-{
-	int64_t end_ms = INT64_MAX;
-	if (row->kind == LK__FOREIGN_POOL)
-		return ttl_ms;
-	lk__reply_number(score, INT64_MIN, INT64_MAX, &end_ms);
-	return end_ms - now_ms;
-}
-
 int lk__look_read_zset(struct lk__look *look, lk_lock_info *info)
 {
-	const redisReply *members = look->parts[LK__ZSET_VALUE];
-	const redisReply *ttl = look->parts[LK__ZSET_TTL];
+	const redisReply *members = look->parts[LK__LOOK_VALUE];
+	const redisReply *ttl = look->parts[LK__LOOK_TTL];
 	struct lk__foreign_seen seen;
 	info->ttl_ms = ttl->type == REDIS_REPLY_INTEGER ? ttl->integer : -1;
 	if (members->type != REDIS_REPLY_ARRAY)
@@ -135,30 +113,21 @@ int lk__look_read_zset(struct lk__look *look, lk_lock_info *info)
 		look, members, 2, 1u << LK__FOREIGN_ZSET | 1u << LK__FOREIGN_POOL, &seen);
 	if (!row)
 		return 0;
-	look->holders = calloc(members->elements / 2 + 1, sizeof(*look->holders));
-	if (!look->holders || !tell(look, &seen, row, info))
+	if (!lk__look_holders(look, members->elements / 2, info) || !tell(look, &seen, row, info))
 		return LK_ENOMEM;
-	info->holders = look->holders;
-	info->type = row->kind == LK__FOREIGN_POOL ? "foreign semaphore" : "foreign lock";
-	int64_t now_us = lk__time_answer(look->time);
-	if (now_us < 0)
-		now_us = lk__time_of_proxy(look->time);
+	bool is_pool = row->kind == LK__FOREIGN_POOL;
+	info->type = is_pool ? "foreign semaphore" : "foreign lock";
+	int64_t now_ms = lk__look_time_ms(look);
 	for (size_t i = 0; i + 1 < members->elements; i += 2) {
 		const redisReply *member = members->element[i];
-		int64_t left_ms = member_ttl_ms(row, members->element[i + 1],
-						now_us < 0 ? 0 : now_us / 1000, info->ttl_ms);
+		/* Its score is its end, but in a semaphore the time when it came. */
+		int64_t left_ms = is_pool ? info->ttl_ms
+					  : lk__look_score(members->element[i + 1]) - now_ms;
 		/* A member that stands for the lock itself is not an owner. */
 		bool is_mark = (size_t)member->len == strlen(row->value) &&
 			       memcmp(member->str, row->value, (size_t)member->len) == 0;
-		if (is_mark || (row->kind == LK__FOREIGN_ZSET && left_ms <= 0))
-			continue;
-		look->holders[info->holder_count++] = (lk_holder){
-			.field = member->str,
-			.field_size = (size_t)member->len,
-			.hold_count = 1,
-			.ttl_ms = left_ms,
-			.role = LK_HOLDER_OWNER,
-		};
+		if (!is_mark && (is_pool || left_ms > 0))
+			lk__look_hold(look, member->str, (size_t)member->len, left_ms, info);
 	}
 	return 1;
 }

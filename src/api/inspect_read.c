@@ -16,11 +16,6 @@
 #define PERMIT_BYTES 16
 #define UNKNOWN_COUNTER "semaphore or latch"
 
-static const redisReply *look_part(const struct lk__look *look, size_t place)
-{
-	return look->parts[place];
-}
-
 static size_t elements_of(const redisReply *reply)
 {
 	return reply->type == REDIS_REPLY_ARRAY ? reply->elements : 0;
@@ -28,12 +23,11 @@ static size_t elements_of(const redisReply *reply)
 
 static int64_t part_integer(const struct lk__look *look, size_t place)
 {
-	const redisReply *reply = look_part(look, place);
+	const redisReply *reply = look->parts[place];
 	return reply->type == REDIS_REPLY_INTEGER ? reply->integer : -1;
 }
 
-/* TIME, in ms since 1970. */
-static int64_t time_ms(const struct lk__look *look)
+int64_t lk__look_time_ms(const struct lk__look *look)
 {
 	int64_t now_us = lk__time_answer(look->time);
 	if (now_us < 0)
@@ -41,10 +35,40 @@ static int64_t time_ms(const struct lk__look *look)
 	return now_us < 0 ? 0 : now_us / 1000;
 }
 
+int64_t lk__look_score(const redisReply *score)
+{
+	int64_t number = INT64_MAX;
+	lk__reply_number(score, INT64_MIN, INT64_MAX, &number);
+	return number;
+}
+
+bool lk__look_holders(struct lk__look *look, size_t most, lk_lock_info *info)
+{
+	free(look->holders);
+	look->holders = calloc(most + 1, sizeof(*look->holders));
+	info->holders = look->holders;
+	info->holder_count = 0;
+	return look->holders;
+}
+
+lk_holder *lk__look_hold(struct lk__look *look, const char *field, size_t field_size,
+			 int64_t ttl_ms, lk_lock_info *info)
+{
+	lk_holder *holder = &look->holders[info->holder_count++];
+	*holder = (lk_holder){
+		.field = field,
+		.field_size = field_size,
+		.hold_count = 1,
+		.ttl_ms = ttl_ms,
+		.role = LK_HOLDER_OWNER,
+	};
+	return holder;
+}
+
 /* PUBSUB NUMSUB answers channel, count, channel, count, … */
 static int64_t listeners_at(const struct lk__look *look, size_t place, size_t channel)
 {
-	const redisReply *reply = look_part(look, place);
+	const redisReply *reply = look->parts[place];
 	if (elements_of(reply) < 2 * channel + 2 ||
 	    reply->element[2 * channel + 1]->type != REDIS_REPLY_INTEGER)
 		return 0;
@@ -54,20 +78,11 @@ static int64_t listeners_at(const struct lk__look *look, size_t place, size_t ch
 /* A client that listens to both kinds of messages is in both counts. */
 static int64_t listeners(const struct lk__look *look, bool hash, size_t channel)
 {
-	size_t first = hash ? LK__HASH_LISTENERS : LK__STRING_LISTENERS;
 	size_t second = hash ? LK__HASH_ALSO_LISTENERS : LK__STRING_ALSO_LISTENERS;
 	bool both = lk__config_messages(look->client->config) == LK__MESSAGES_BOTH;
-	int64_t some = listeners_at(look, first, channel);
+	int64_t some = listeners_at(look, LK__LOOK_LISTENERS, channel);
 	int64_t others = both ? listeners_at(look, second, channel) : 0;
 	return some > others ? some : others;
-}
-
-/* A score in ms. Servers write one that is very far away with an exponent. */
-static int64_t score_ms(const redisReply *score)
-{
-	int64_t ms = INT64_MAX;
-	lk__reply_number(score, INT64_MIN, INT64_MAX, &ms);
-	return ms;
 }
 
 static bool is_decimal(const char *text, size_t size)
@@ -105,8 +120,9 @@ static bool is_writer(const char *field, size_t size)
 
 /* ---- hashes ---- */
 
-static bool holder_read(const redisReply *field, const redisReply *value, bool has_mode,
-			lk_holder *holder)
+/* False: the field is not a holder's. */
+static bool holder_read(struct lk__look *look, const redisReply *field, const redisReply *value,
+			bool has_mode, lk_lock_info *info)
 {
 	int64_t hold_count;
 	if (field->type != REDIS_REPLY_STRING ||
@@ -116,10 +132,8 @@ static bool holder_read(const redisReply *field, const redisReply *value, bool h
 	bool writes = has_mode && is_writer(field->str, size);
 	if (!writes && !is_owner(field->str, size))
 		return false;
-	*holder = (lk_holder){.field = field->str,
-			      .field_size = size,
-			      .hold_count = hold_count,
-			      .role = LK_HOLDER_OWNER};
+	lk_holder *holder = lk__look_hold(look, field->str, size, info->ttl_ms, info);
+	holder->hold_count = hold_count;
 	if (has_mode)
 		holder->role = writes ? LK_HOLDER_WRITER : LK_HOLDER_READER;
 	return true;
@@ -137,18 +151,13 @@ static const redisReply *mode_of(const redisReply *fields)
 static int holders_read(struct lk__look *look, const redisReply *fields, bool has_mode,
 			lk_lock_info *info)
 {
-	look->holders = calloc(fields->elements / 2 + 1, sizeof(*look->holders));
-	if (!look->holders)
+	if (!lk__look_holders(look, fields->elements / 2, info))
 		return LK_ENOMEM;
-	info->holders = look->holders;
 	for (size_t i = 0; i + 1 < fields->elements; i += 2) {
-		if (has_mode && is_text(fields->element[i], "mode"))
-			continue;
-		lk_holder *holder = &look->holders[info->holder_count];
-		if (!holder_read(fields->element[i], fields->element[i + 1], has_mode, holder))
+		bool is_mode = has_mode && is_text(fields->element[i], "mode");
+		if (!is_mode &&
+		    !holder_read(look, fields->element[i], fields->element[i + 1], has_mode, info))
 			return 0;
-		holder->ttl_ms = info->ttl_ms;
-		info->holder_count++;
 	}
 	return 1;
 }
@@ -157,7 +166,7 @@ static int holders_read(struct lk__look *look, const redisReply *fields, bool ha
 static int waiters_read(struct lk__look *look, size_t place, size_t step, int64_t now_ms,
 			lk_lock_info *info)
 {
-	const redisReply *reply = look_part(look, place);
+	const redisReply *reply = look->parts[place];
 	look->waiters = calloc(elements_of(reply) + 1, sizeof(*look->waiters));
 	if (!look->waiters)
 		return LK_ENOMEM;
@@ -166,7 +175,7 @@ static int waiters_read(struct lk__look *look, size_t place, size_t step, int64_
 		const redisReply *field = reply->element[i];
 		const redisReply *score = reply->element[i + step - 1];
 		if (field->type != REDIS_REPLY_STRING || score->type != REDIS_REPLY_STRING ||
-		    (step == 2 && score_ms(score) <= now_ms))
+		    (step == 2 && lk__look_score(score) <= now_ms))
 			continue;
 		look->waiters[info->waiter_count++] = (lk_waiter){field->str, (size_t)field->len};
 	}
@@ -177,7 +186,7 @@ static uint64_t fence_of(const struct lk__look *look)
 {
 	uint64_t newest = 0;
 	for (size_t place = LK__HASH_FENCE; place <= LK__HASH_JAVA_FENCE; place++) {
-		const redisReply *token = look_part(look, place);
+		const redisReply *token = look->parts[place];
 		int64_t value;
 		if (lk__reply_number(token, 0, INT64_MAX, &value) && (uint64_t)value > newest)
 			newest = (uint64_t)value;
@@ -225,12 +234,12 @@ static int owned_read(struct lk__look *look, lk_lock_info *info)
 
 int lk__look_read_hash(struct lk__look *look, lk_lock_info *info)
 {
-	const redisReply *page = look_part(look, LK__HASH_VALUE);
+	const redisReply *page = look->parts[LK__LOOK_VALUE];
 	if (elements_of(page) != 2 || page->element[1]->type != REDIS_REPLY_ARRAY)
 		return 0;
 	const redisReply *fields = page->element[1], *mode = mode_of(fields);
 	bool has_mode = mode && (is_text(mode, "read") || is_text(mode, "write"));
-	info->ttl_ms = part_integer(look, LK__HASH_TTL);
+	info->ttl_ms = part_integer(look, LK__LOOK_TTL);
 	int rc = holders_read(look, fields, has_mode, info);
 	if (rc <= 0)
 		return rc;
@@ -238,7 +247,7 @@ int lk__look_read_hash(struct lk__look *look, lk_lock_info *info)
 		return owned_read(look, info);
 	info->type = "read/write lock";
 	info->waiting_clients = listeners(look, true, 1);
-	return waiters_read(look, LK__HASH_WRITERS, 2, time_ms(look), info);
+	return waiters_read(look, LK__HASH_WRITERS, 2, lk__look_time_ms(look), info);
 }
 
 /* ---- strings ---- */
@@ -281,32 +290,26 @@ static void permit_id(const redisReply *member, char id[LK_PERMIT_ID_SIZE])
 /* Permits whose time is up are as good as given back. */
 static int permits_read(struct lk__look *look, lk_lock_info *info)
 {
-	const redisReply *reply = look_part(look, LK__STRING_PERMITS);
-	int64_t now_ms = time_ms(look);
+	const redisReply *reply = look->parts[LK__STRING_PERMITS];
+	int64_t now_ms = lk__look_time_ms(look);
 	size_t count = elements_of(reply) / 2;
-	look->holders = calloc(count + 1, sizeof(*look->holders));
 	look->ids = calloc(count + 1, LK_PERMIT_ID_SIZE);
-	if (!look->holders || !look->ids)
+	if (!look->ids || !lk__look_holders(look, count, info))
 		return LK_ENOMEM;
-	info->holders = look->holders;
 	for (size_t i = 0; i < count; i++) {
 		const redisReply *member = reply->element[2 * i],
 				 *score = reply->element[2 * i + 1];
 		if (member->type != REDIS_REPLY_STRING || score->type != REDIS_REPLY_STRING ||
 		    member->len != PERMIT_BYTES)
 			continue;
-		int64_t end_ms = score_ms(score);
+		int64_t end_ms = lk__look_score(score);
 		char *id = look->ids + info->holder_count * LK_PERMIT_ID_SIZE;
 		if (end_ms <= now_ms)
 			continue;
 		permit_id(member, id);
-		look->holders[info->holder_count++] = (lk_holder){
-			.field = id,
-			.field_size = 2 * (size_t)PERMIT_BYTES,
-			.hold_count = 1,
-			.ttl_ms = end_ms >= NO_END_MS ? -1 : end_ms - now_ms,
-			.role = LK_HOLDER_PERMIT,
-		};
+		lk_holder *holder = lk__look_hold(look, id, 2 * (size_t)PERMIT_BYTES,
+						  end_ms >= NO_END_MS ? -1 : end_ms - now_ms, info);
+		holder->role = LK_HOLDER_PERMIT;
 	}
 	return 1;
 }
@@ -322,7 +325,7 @@ static int counter_read(struct lk__look *look, lk_lock_info *info)
 		info->type = "semaphore";
 	if (latch && !semaphore)
 		info->type = "latch";
-	if (!elements_of(look_part(look, LK__STRING_PERMITS)))
+	if (!elements_of(look->parts[LK__STRING_PERMITS]))
 		return 1;
 	info->type = "permit semaphore";
 	return permits_read(look, info);
@@ -344,27 +347,18 @@ static int count_read(struct lk__look *look, const struct lk__foreign *row, lk_l
 
 static int plain_read(struct lk__look *look, const redisReply *value, lk_lock_info *info)
 {
-	look->holders = calloc(1, sizeof(*look->holders));
-	if (!look->holders)
+	if (!lk__look_holders(look, 1, info))
 		return LK_ENOMEM;
-	*look->holders = (lk_holder){
-		.field = value->str,
-		.field_size = (size_t)value->len,
-		.hold_count = 1,
-		.ttl_ms = info->ttl_ms,
-		.role = LK_HOLDER_OWNER,
-	};
+	lk__look_hold(look, value->str, (size_t)value->len, info->ttl_ms, info);
 	info->type = "plain lock";
-	info->holders = look->holders;
-	info->holder_count = 1;
 	info->waiting_clients = listeners(look, false, 0);
 	return 1;
 }
 
 int lk__look_read_string(struct lk__look *look, bool any, lk_lock_info *info)
 {
-	const redisReply *value = look_part(look, LK__STRING_VALUE);
-	info->ttl_ms = part_integer(look, LK__STRING_TTL);
+	const redisReply *value = look->parts[LK__LOOK_VALUE];
+	info->ttl_ms = part_integer(look, LK__LOOK_TTL);
 	if (value->type != REDIS_REPLY_STRING || (value->len == 0 && !any))
 		return 0;
 	const struct lk__foreign *row = lk__look_foreign_string(look, info->ttl_ms);
