@@ -13,6 +13,7 @@
 
 #include "api/asking.h"
 #include "conn/request.h"
+#include "sync/foreign/foreign.h"
 
 /* The types of keys that may be locks, in the order of a walk. */
 enum lk__look_type { LK__LOOK_HASH, LK__LOOK_STRING, LK__LOOK_ZSET, LK__LOOK_TYPES };
@@ -97,11 +98,13 @@ lk_holder *lk__look_hold(struct lk__look *look, const char *field, size_t field_
 int64_t lk__look_time_ms(const struct lk__look *look);
 int64_t lk__look_score(const redisReply *score);
 
-/* What a string looks like by itself: a row of the table, or NULL. */
-const struct lk__foreign *lk__look_foreign_string(const struct lk__look *look, int64_t ttl_ms);
+/* What a string looks like by itself: a row of the table, or NULL, and what was looked for. */
+const struct lk__foreign *lk__look_foreign_string(const struct lk__look *look, int64_t ttl_ms,
+						  struct lk__foreign_seen *seen);
 
-/* Writes whose it looks like. False: no memory. */
-bool lk__look_tell_string(struct lk__look *look, const struct lk__foreign *row, lk_lock_info *info);
+/* Writes whose it looks like; NULL: nobody's. False: no memory. */
+bool lk__look_tell(struct lk__look *look, const struct lk__foreign_seen *seen,
+		   const struct lk__foreign *row, lk_lock_info *info);
 
 /* Deletes another library's lock that was just looked at, and wakes its waiters: 1, 0 there was
  * none, or a code. */

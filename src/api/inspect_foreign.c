@@ -13,7 +13,6 @@
 #include "drive/client/client.h"
 #include "drive/lock/ask.h"
 #include "resp/number.h"
-#include "sync/foreign/foreign.h"
 #include "sync/plain/notify.h"
 #include "sync/plain/plain.h"
 
@@ -33,29 +32,22 @@ static unsigned string_kinds(int64_t ttl_ms)
 	return ttl_ms >= 0 ? kinds | 1u << LK__FOREIGN_COUNT : kinds;
 }
 
-const struct lk__foreign *lk__look_foreign_string(const struct lk__look *look, int64_t ttl_ms)
+const struct lk__foreign *lk__look_foreign_string(const struct lk__look *look, int64_t ttl_ms,
+						  struct lk__foreign_seen *seen)
 {
-	struct lk__foreign_seen seen = seen_of(look, look->parts[LK__LOOK_VALUE],
-					       string_kinds(ttl_ms));
-	return lk__foreign_find(&seen);
+	*seen = seen_of(look, look->parts[LK__LOOK_VALUE], string_kinds(ttl_ms));
+	return lk__foreign_find(seen);
 }
 
-static bool tell(struct lk__look *look, const struct lk__foreign_seen *seen,
-		 const struct lk__foreign *row, lk_lock_info *info)
+bool lk__look_tell(struct lk__look *look, const struct lk__foreign_seen *seen,
+		   const struct lk__foreign *row, lk_lock_info *info)
 {
+	if (!row)
+		return true;
 	look->looks_like = lk__foreign_text(seen, row);
 	look->waker = lk__foreign_waker(seen, row);
 	info->looks_like = look->looks_like;
 	return look->looks_like;
-}
-
-bool lk__look_tell_string(struct lk__look *look, const struct lk__foreign *row, lk_lock_info *info)
-{
-	if (!row)
-		return true;
-	struct lk__foreign_seen seen = seen_of(look, look->parts[LK__LOOK_VALUE],
-					       string_kinds(info->ttl_ms));
-	return tell(look, &seen, row, info);
 }
 
 /* The first of every `step` elements that a row knows, or NULL. */
@@ -86,7 +78,8 @@ int lk__look_read_foreign_hash(struct lk__look *look, lk_lock_info *info)
 	const struct lk__foreign *row = row_of(look, fields, 2, kinds, &seen);
 	if (!row)
 		return 0;
-	if (!lk__look_holders(look, fields->elements / 2, info) || !tell(look, &seen, row, info))
+	if (!lk__look_holders(look, fields->elements / 2, info) ||
+	    !lk__look_tell(look, &seen, row, info))
 		return LK_ENOMEM;
 	info->type = "foreign lock";
 	look->is_field = row->kind == LK__FOREIGN_FIELD;
@@ -113,7 +106,8 @@ int lk__look_read_zset(struct lk__look *look, lk_lock_info *info)
 		look, members, 2, 1u << LK__FOREIGN_ZSET | 1u << LK__FOREIGN_POOL, &seen);
 	if (!row)
 		return 0;
-	if (!lk__look_holders(look, members->elements / 2, info) || !tell(look, &seen, row, info))
+	if (!lk__look_holders(look, members->elements / 2, info) ||
+	    !lk__look_tell(look, &seen, row, info))
 		return LK_ENOMEM;
 	bool is_pool = row->kind == LK__FOREIGN_POOL;
 	info->type = is_pool ? "foreign semaphore" : "foreign lock";

@@ -10,7 +10,6 @@
 #include "conn/handshake.h"
 #include "drive/client/client.h"
 #include "resp/number.h"
-#include "sync/foreign/foreign.h"
 
 #define NO_END_MS INT64_C(922337203685477) /* Redisson's permit that never expires */
 #define PERMIT_BYTES 16
@@ -332,7 +331,8 @@ static int counter_read(struct lk__look *look, lk_lock_info *info)
 }
 
 /* `row`: whose it may be, or NULL. Permits in use, or who listens, show that it is not theirs. */
-static int count_read(struct lk__look *look, const struct lk__foreign *row, lk_lock_info *info)
+static int count_read(struct lk__look *look, const struct lk__foreign_seen *seen,
+		      const struct lk__foreign *row, lk_lock_info *info)
 {
 	int rc = counter_read(look, info);
 	if (rc < 0)
@@ -342,7 +342,7 @@ static int count_read(struct lk__look *look, const struct lk__foreign *row, lk_l
 	info->may_be_data = row && row->kind == LK__FOREIGN_BESIDE;
 	if (info->may_be_data)
 		info->type = "counter beside a lock";
-	return lk__look_tell_string(look, row, info) ? rc : LK_ENOMEM;
+	return lk__look_tell(look, seen, row, info) ? rc : LK_ENOMEM;
 }
 
 static int plain_read(struct lk__look *look, const redisReply *value, lk_lock_info *info)
@@ -361,12 +361,13 @@ int lk__look_read_string(struct lk__look *look, bool any, lk_lock_info *info)
 	info->ttl_ms = part_integer(look, LK__LOOK_TTL);
 	if (value->type != REDIS_REPLY_STRING || (value->len == 0 && !any))
 		return 0;
-	const struct lk__foreign *row = lk__look_foreign_string(look, info->ttl_ms);
+	struct lk__foreign_seen seen;
+	const struct lk__foreign *row = lk__look_foreign_string(look, info->ttl_ms, &seen);
 	bool is_theirs = row && row->kind == LK__FOREIGN_PLAIN &&
 			 row->certainty != LK__FOREIGN_GUESS;
 	if (!is_theirs && is_count(value, &info->count))
-		return count_read(look, row, info);
-	if (!lk__look_tell_string(look, row, info))
+		return count_read(look, &seen, row, info);
+	if (!lk__look_tell(look, &seen, row, info))
 		return LK_ENOMEM;
 	info->may_be_data = !is_theirs && !is_token(value);
 	return row || any || is_token(value) ? plain_read(look, value, info) : 0;

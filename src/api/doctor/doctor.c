@@ -19,9 +19,7 @@
 
 struct lk_doctor {
 	struct lk__examined examined;
-	lk_doctor_node *nodes;
 	struct lk__findings findings;
-	lk_finding *told;
 	char promise[320];
 };
 
@@ -30,20 +28,17 @@ lk_doctor *lk_doctor_free(lk_doctor *doctor)
 	if (!doctor)
 		return NULL;
 	lk__examined_free(&doctor->examined);
-	free(doctor->nodes);
 	free(doctor->findings.list);
-	free(doctor->told);
 	free(doctor);
 	return NULL;
 }
 
-/* False: out of memory. */
-static bool tell_nodes(lk_doctor *doctor)
+/* Nothing moves any more that the public structs point to. */
+static void tell(lk_doctor *doctor)
 {
-	doctor->nodes = calloc(doctor->examined.count, sizeof(*doctor->nodes));
-	for (size_t i = 0; doctor->nodes && i < doctor->examined.count; i++) {
-		const struct lk__facts *facts = &doctor->examined.nodes[i];
-		doctor->nodes[i] = (lk_doctor_node){
+	struct lk__facts *nodes = doctor->examined.nodes;
+	for (struct lk__facts *facts = nodes; facts < nodes + doctor->examined.count; facts++)
+		facts->told = (lk_doctor_node){
 			.url = facts->url,
 			.server = facts->server,
 			.version = facts->version,
@@ -51,31 +46,18 @@ static bool tell_nodes(lk_doctor *doctor)
 			.round_trip_us = facts->trip_best_us,
 			.clock_ahead_us = facts->clock_ahead_us,
 		};
-	}
-	return doctor->nodes != NULL;
-}
-
-/* False: out of memory. */
-static bool tell_findings(lk_doctor *doctor)
-{
-	const struct lk__findings *findings = &doctor->findings;
-	doctor->told = calloc(findings->count + 1, sizeof(*doctor->told));
-	if (!doctor->told || findings->incomplete)
-		return false;
-	for (size_t i = 0; i < findings->count; i++) {
-		const struct lk__found_at *found = &findings->list[i];
+	for (size_t i = 0; i < doctor->findings.count; i++) {
+		struct lk__found_at *found = &doctor->findings.list[i];
 		const lk_finding_info *info = lk_finding_at(found->what);
-		bool together = found->node == LK__TOGETHER;
-		doctor->told[i] = (lk_finding){
+		found->told = (lk_finding){
 			.id = info->id,
 			.severity = info->severity,
-			.node = together ? "" : doctor->examined.nodes[found->node].url,
+			.node = found->node == LK__TOGETHER ? "" : nodes[found->node].url,
 			.detail = found->detail,
 			.meaning = info->meaning,
 			.remedy = info->remedy,
 		};
 	}
-	return true;
 }
 
 static int check_arguments(lk_client *const *clients, size_t count, const char *name, size_t *size,
@@ -106,7 +88,8 @@ int lk_doctor_new(lk_doctor **doctor_out, lk_client *const *clients, size_t coun
 		lk__judge(&doctor->findings, &doctor->examined);
 		lk__promise(&doctor->findings, &doctor->examined, doctor->promise,
 			    sizeof(doctor->promise));
-		if (!tell_nodes(doctor) || !tell_findings(doctor))
+		tell(doctor);
+		if (doctor->findings.incomplete)
 			rc = lk__fail(error, LK_ENOMEM, OPERATION ": out of memory");
 	}
 	if (rc == 0)
@@ -118,17 +101,17 @@ int lk_doctor_new(lk_doctor **doctor_out, lk_client *const *clients, size_t coun
 
 const lk_finding *lk_doctor_finding(const lk_doctor *doctor, size_t index)
 {
-	return index < doctor->findings.count ? &doctor->told[index] : NULL;
+	return index < doctor->findings.count ? &doctor->findings.list[index].told : NULL;
 }
 
 const lk_doctor_node *lk_doctor_node_at(const lk_doctor *doctor, size_t index)
 {
-	return index < doctor->examined.count ? &doctor->nodes[index] : NULL;
+	return index < doctor->examined.count ? &doctor->examined.nodes[index].told : NULL;
 }
 
 int lk_doctor_worst(const lk_doctor *doctor)
 {
-	return doctor->findings.count ? doctor->told[0].severity : LK_SEVERITY_NOTE;
+	return doctor->findings.count ? doctor->findings.list[0].told.severity : LK_SEVERITY_NOTE;
 }
 
 const char *lk_doctor_promise(const lk_doctor *doctor)

@@ -16,6 +16,8 @@
 
 #include <hiredis/hiredis.h>
 
+#include <lockkeeper/doctor.h>
+
 #include "api/asking.h"
 #include "conf/config.h"
 #include "conf/url.h"
@@ -85,6 +87,8 @@ struct lk__facts {
 	/* of a sentinel */
 	int64_t down_after_ms;
 	char no_failover[160]; /* why there would be none now; "": there would be one */
+
+	lk_doctor_node told; /* to the program, when all are known */
 };
 
 /* Nodes in this order: those that have locks, then replicas and sentinels. */

@@ -18,6 +18,7 @@ struct lk__found_at {
 	enum lk__found what;
 	size_t node; /* index; or LK__TOGETHER */
 	char detail[LK__REFUSED_SIZE + 20];
+	lk_finding told; /* to the program, when all are found */
 };
 
 #define LK__TOGETHER ((size_t)-1)
