@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/sized.h"
+#include "drive/entry/table.h"
 
 #define OWNERS_MAX 64 /* of a fair or read/write lock, so many owners are looked at */
 
@@ -70,11 +71,10 @@ static int entry_wait_info(struct lk__entry *entry, lk_wait_info *info)
 static size_t find_entries(lk_lock *lock, struct lk__entry *found[OWNERS_MAX])
 {
 	lk_client *client = lock->client;
-	struct lk__entry *entry, *next;
+	struct lk__entry *entry = NULL;
 	size_t count = 0;
 	pthread_mutex_lock(&client->mutex);
-	HASH_ITER(hh, client->entries, entry, next)
-	{
+	while ((entry = lk__entries_next(&client->entries, entry))) {
 		bool same = entry->target.recipe == lock->recipe &&
 			    entry->name_size == lock->name_size &&
 			    memcmp(entry->name, lk__lock_name(lock), lock->name_size) == 0;

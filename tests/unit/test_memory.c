@@ -14,6 +14,8 @@
 #include "base/heap.h"
 #include "conf/config.h"
 #include "conn/request.h"
+#include "drive/entry/entry.h"
+#include "drive/entry/table.h"
 #include "resp/reader.h"
 
 #define TRIES_MOST 1000
@@ -177,6 +179,32 @@ static int call_heap(void)
 	return code;
 }
 
+/* The table of entries needs memory for its first one. Later its chains may grow instead of it. */
+static int call_entries(void)
+{
+	struct lk__entry *entries[NODES];
+	struct lk__entries table = {.count = 0};
+	bool added = true;
+	size_t made = 0;
+	while (made < NODES && added) {
+		struct lk__entry *entry = __real_calloc(1, sizeof(*entry) + 1);
+		assert_non_null(entry);
+		entry->target.key = entry->words;
+		entries[made++] = entry;
+		added = lk__entries_add(&table, entry);
+		if (added)
+			allocations_left = 0;
+	}
+	assert_int_equal(table.count, added ? NODES : 0);
+	for (size_t i = 0; i < made; i++) {
+		if (added)
+			lk__entries_remove(&table, entries[i]);
+		free(entries[i]);
+	}
+	lk__entries_free(&table);
+	return added ? 0 : LK_ENOMEM;
+}
+
 static void test_configurations(void **state)
 {
 	(void)state;
@@ -199,6 +227,7 @@ static void test_bytes(void **state)
 	sweep(call_words);
 	sweep(call_buffer);
 	sweep(call_heap);
+	sweep(call_entries);
 }
 
 int main(void)

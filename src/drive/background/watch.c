@@ -12,6 +12,7 @@
 #include "drive/background/effects.h"
 #include "drive/background/trouble.h"
 #include "drive/entry/entry.h"
+#include "drive/entry/table.h"
 #include "drive/notices/lost.h"
 #include "drive/notices/notices.h"
 #include "sync/script.h"
@@ -317,10 +318,9 @@ static void watch_fronts(const struct lk__entry *entry)
 
 void lk__watch_all(lk_client *client)
 {
-	struct lk__entry *entry, *next;
+	struct lk__entry *entry = NULL;
 	pthread_mutex_lock(&client->mutex);
-	HASH_ITER(hh, client->entries, entry, next)
-	{
+	while ((entry = lk__entries_next(&client->entries, entry))) {
 		lk__watch_at(entry, lk__now_ns());
 		watch_fronts(entry);
 	}

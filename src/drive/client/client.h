@@ -99,6 +99,13 @@ struct lk__counters {
 	_Atomic uint64_t hold_us[LK_HISTOGRAM_SIZE], hold_sum_us;
 };
 
+/* The table of its entries (src/drive/entry/table.h). */
+struct lk__entries {
+	struct lk__entry **chain;
+	size_t room; /* of these, a power of two; or 0 */
+	size_t count;
+};
+
 /* What is done with everything that the client has: by src/drive/life/, which makes it. */
 struct lk__client_ops {
 	/* The work of a turn of the loop. `verify`: every grant is to be verified. Says whether
@@ -121,7 +128,7 @@ struct lk_client {
 	const _Atomic int *alive; /* a page that fork wipes: 0 in a child */
 	pthread_key_t key;
 	pthread_mutex_t mutex;
-	struct lk__entry *entries; /* by name */
+	struct lk__entries entries;
 	struct lk__thread *threads;
 	struct lk__callers callers;
 	_Atomic uint64_t last_number;    /* of the wire grants */

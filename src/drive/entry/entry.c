@@ -11,6 +11,7 @@
 #include "conf/config.h"
 #include "drive/client/client_record.h"
 #include "drive/entry/spares.h"
+#include "drive/entry/table.h"
 #include "drive/entry/watch_heap.h"
 #include "sync/plain/notify.h"
 
@@ -29,7 +30,7 @@ void lk__entry_free(struct lk__entry *entry)
 	free(entry);
 }
 
-/* What an entry is found by: its kind, its owner where each has one, its key. */
+/* What an entry of a kind is found by: its owner where each has one, its key. */
 struct entry_id {
 	size_t size, key_size;
 	char *bytes; /* to be freed; the key is their end, and a NUL follows */
@@ -47,11 +48,10 @@ static bool entry_id_make(struct entry_id *id, const lk_client *client,
 					    owner->name_size
 				  : 0;
 	id->key_size = prefix_size + size;
-	id->size = sizeof(recipe) + owner_size + id->key_size;
+	id->size = owner_size + id->key_size;
 	char *end = id->bytes = malloc(id->size + 1);
 	if (!end)
 		return false;
-	end = mempcpy(end, &recipe, sizeof(recipe));
 	if (owned) {
 		end = mempcpy(end, &owner->serial, sizeof(owner->serial));
 		end = mempcpy(end, &owner->name_size, sizeof(owner->name_size));
@@ -147,7 +147,7 @@ static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *r
 	entry->policy = &client->ops->policies[LK__ONE_NODE];
 	pthread_mutex_init(&entry->mutex, NULL);
 	if (!lk__compensation_reserve(entry) ||
-	    lk__watch_reserve(client, HASH_COUNT(client->entries) + 1) < 0) {
+	    lk__watch_reserve(client, client->entries.count + 1) < 0) {
 		lk__entry_free(entry);
 		return NULL;
 	}
@@ -161,12 +161,10 @@ static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *r
 static struct lk__entry *entry_find_or_make(lk_client *client, const struct lk__recipe *recipe,
 					    const struct entry_id *id, size_t name_size)
 {
-	struct lk__entry *entry;
-	HASH_FIND(hh, client->entries, id->bytes, id->size, entry);
+	struct lk__entry *entry = lk__entries_find(&client->entries, recipe, id->bytes, id->size);
 	if (entry || !(entry = entry_new(client, recipe, id, name_size)))
 		return entry;
-	HASH_ADD_KEYPTR(hh, client->entries, entry->words, id->size, entry);
-	if (entry->hh.tbl)
+	if (lk__entries_add(&client->entries, entry))
 		return entry;
 	lk__entry_free(entry);
 	return NULL;
@@ -199,7 +197,7 @@ int lk__entry_look(struct lk__entry **entry_out, lk_client *client, const struct
 	if (!entry_id_make(&id, client, recipe, name, size, owner))
 		return LK_ENOMEM;
 	pthread_mutex_lock(&client->mutex);
-	HASH_FIND(hh, client->entries, id.bytes, id.size, entry);
+	entry = lk__entries_find(&client->entries, recipe, id.bytes, id.size);
 	if (entry)
 		atomic_fetch_add(&entry->refs, 1);
 	pthread_mutex_unlock(&client->mutex);
@@ -219,8 +217,7 @@ bool lk__entry_is_of(const struct lk__entry *entry, const struct lk__owner *owne
 {
 	uint64_t serial;
 	assert(entry->target.recipe->sharing == LK__EACH_OWNER);
-	memcpy(&serial, entry->words + sizeof(entry->target.recipe),
-	       sizeof(serial)); /* as entry_id_make() has it */
+	memcpy(&serial, entry->words, sizeof(serial)); /* as entry_id_make() has it */
 	return serial && serial == owner->serial;
 }
 
@@ -252,7 +249,7 @@ void lk__entry_unref(struct lk__entry *entry)
 	bool last = atomic_fetch_sub(&entry->refs, 1) == 1;
 	if (last) {
 		lk__watch_forget(client, entry); /* those that are left have room for their own */
-		HASH_DEL(client->entries, entry);
+		lk__entries_remove(&client->entries, entry);
 	}
 	pthread_mutex_unlock(&client->mutex);
 	if (last)

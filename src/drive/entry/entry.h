@@ -13,7 +13,6 @@
 #define LK__DRIVE_ENTRY_ENTRY_H
 
 #include "base/cancel.h"
-#include "base/hash.h"
 #include "conn/channels.h"
 #include "drive/client/client.h"
 #include "drive/entry/policy.h"
@@ -158,7 +157,7 @@ struct lk__waiting {
 };
 
 struct lk__entry {
-	UT_hash_handle hh;
+	struct lk__entry *next; /* in its chain of the client's table */
 	/* Of handles, holds, requests left behind; 0 under the client's mutex. */
 	_Atomic size_t refs;
 	lk_client *client;
@@ -196,7 +195,8 @@ struct lk__entry {
 	struct lk__compensation *spares; /* memory for more of these */
 
 	struct lk__heap_node watch; /* under the watch's mutex */
-	char words[];               /* what it is found by, which ends with the key; a NUL */
+	char words[]; /* what it is found by, with its kind: its owner where each has one, its key;
+		       * a NUL */
 };
 
 /* Finds or makes the entry of a name, and takes a reference. `owner` is looked at where each owner
@@ -216,6 +216,12 @@ struct lk__entry *lk__entry_find(lk_client *client, const struct lk__recipe *rec
 				 const void *name, size_t size, const struct lk__owner *owner);
 /* Whether the entry is that of this thread's own. */
 bool lk__entry_is_of(const struct lk__entry *entry, const struct lk__owner *owner);
+/* Of its words, without the NUL. */
+static inline size_t lk__entry_words_size(const struct lk__entry *entry)
+{
+	return (size_t)(entry->target.key - entry->words) + entry->target.key_size;
+}
+
 void lk__entry_ref(struct lk__entry *entry);
 bool lk__entry_ref_if_alive(struct lk__entry *entry);
 void lk__entry_unref(struct lk__entry *entry); /* with no lock held */

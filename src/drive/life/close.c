@@ -10,6 +10,7 @@
 #include "drive/async/async.h"
 #include "drive/client/client_record.h"
 #include "drive/background/effects.h"
+#include "drive/entry/table.h"
 #include "drive/life/life.h"
 #include "drive/client/loop.h"
 #include "drive/notices/notices.h"
@@ -22,16 +23,13 @@
 /* A picture of the entries, each with a reference; NULL when there is no memory. */
 static struct lk__entry **close_entries(lk_client *client, size_t *count_out)
 {
-	struct lk__entry *entry, *next;
+	struct lk__entry *entry = NULL;
 	size_t count = 0;
 	pthread_mutex_lock(&client->mutex);
-	struct lk__entry **entries = calloc(HASH_COUNT(client->entries) + 1,
-					    sizeof(struct lk__entry *));
-	HASH_ITER(hh, client->entries, entry, next)
-	{
+	struct lk__entry **entries = calloc(client->entries.count + 1, sizeof(struct lk__entry *));
+	while ((entry = lk__entries_next(&client->entries, entry)))
 		if (entries && lk__entry_ref_if_alive(entry))
 			entries[count++] = entry;
-	}
 	pthread_mutex_unlock(&client->mutex);
 	*count_out = count;
 	return entries;

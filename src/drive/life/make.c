@@ -13,6 +13,7 @@
 #include "drive/background/watch.h"
 #include "drive/client/loop.h"
 #include "drive/entry/entry.h"
+#include "drive/entry/table.h"
 #include "drive/life/life.h"
 #include "drive/notices/notices.h"
 
@@ -105,7 +106,7 @@ static void thread_end(void *argument)
 static void entry_end(lk_client *client, struct lk__entry *entry)
 {
 	struct lk__hold *hold, *next;
-	HASH_DEL(client->entries, entry);
+	lk__entries_remove(&client->entries, entry);
 	lk__hold_free(entry->hold);
 	LL_FOREACH_SAFE(entry->lost, hold, next)
 	lk__hold_free(hold);
@@ -116,11 +117,10 @@ static void entry_end(lk_client *client, struct lk__entry *entry)
 /* One whose lock is on several nodes; it has references of others, which go with it. */
 static struct lk__entry *entries_spread(lk_client *client)
 {
-	struct lk__entry *entry, *next;
-	HASH_ITER(hh, client->entries, entry, next)
-	if (entry->policy->spreads)
-		return entry;
-	return NULL;
+	struct lk__entry *entry = NULL;
+	while ((entry = lk__entries_next(&client->entries, entry)) && !entry->policy->spreads)
+		continue;
+	return entry;
 }
 
 /* Every entry that is left, with its holds. No other thread is in a call. */
@@ -129,8 +129,11 @@ static void entries_free(lk_client *client)
 	struct lk__entry *entry, *next;
 	while ((entry = entries_spread(client)))
 		entry_end(client, entry);
-	HASH_ITER(hh, client->entries, entry, next)
-	entry_end(client, entry);
+	for (entry = lk__entries_next(&client->entries, NULL); entry; entry = next) {
+		next = lk__entries_next(&client->entries, entry);
+		entry_end(client, entry);
+	}
+	lk__entries_free(&client->entries);
 }
 
 static void client_free(lk_client *client)
