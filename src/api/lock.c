@@ -71,19 +71,26 @@ int lk__name_check_slot(lk_client *client, const void *name, size_t *name_size, 
 	return rc;
 }
 
-static lk_lock *lock_alloc(const struct lk__recipe *recipe, const void *name, size_t name_size,
-			   const struct lk__settings *settings)
+/* With its settings behind it, and where each owner has an entry what finds that. */
+static lk_lock *lock_alloc(lk_client *client, const struct lk__recipe *recipe, const void *name,
+			   size_t name_size, const struct lk__settings *settings)
 {
 	size_t settings_size = settings ? sizeof(*settings) : 0;
-	size_t kept_size = recipe->sharing == LK__EACH_OWNER ? name_size : 0;
-	lk_lock *lock = calloc(1, sizeof(*lock) + settings_size + kept_size);
+	bool each = recipe->sharing == LK__EACH_OWNER;
+	lk_lock *lock = calloc(1, sizeof(*lock) + settings_size +
+					  (each ? sizeof(*lock->lookup) + name_size : 0));
 	if (!lock)
 		return NULL;
-	lock->recipe = recipe;
+	char *end = (char *)(lock + 1);
 	if (settings)
-		lock->settings = memcpy(lock + 1, settings, settings_size);
-	memcpy(lk__lock_name(lock), name, kept_size);
-	lock->name_size = kept_size;
+		lock->settings = memcpy(end, settings, settings_size);
+	if (each) {
+		lock->lookup = (struct lk__lookup *)(end + settings_size);
+		lock->lookup->client = client;
+		lock->lookup->recipe = recipe;
+		lock->lookup->name = memcpy(lock->lookup + 1, name, name_size);
+		lock->lookup->name_size = name_size;
+	}
 	return lock;
 }
 
@@ -96,10 +103,9 @@ int lk__lock_make(lk_lock **lock_out, lk_client *client, const struct lk__recipe
 	int rc = lk__name_check(client, name, &name_size, operation, error);
 	if (rc < 0)
 		return rc;
-	lk_lock *lock = lock_alloc(recipe, name, name_size, settings);
+	lk_lock *lock = lock_alloc(client, recipe, name, name_size, settings);
 	if (!lock)
 		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
-	lock->client = client;
 	if (recipe->sharing != LK__EACH_OWNER)
 		rc = lk__entry_get(&lock->entry, client, recipe, name, name_size, NULL, error);
 	if (rc < 0) {
@@ -120,19 +126,19 @@ int lk_lock_new(lk_lock **lock_out, lk_client *client, const void *name, size_t 
 
 lk_lock *lk_lock_free(lk_lock *lock)
 {
-	if (lock && !lk__client_forked(lock->client)) {
-		struct lk__entry *last = atomic_load(&lock->last);
-		if (last)
-			lk__entry_unref(last);
-		if (lock->multi)
-			lk__multi_let_go(lock->multi);
-		else if (lock->entry)
-			lk__entry_unref(lock->entry);
-		if (!lock->multi)
-			lk__client_unref(lock->client);
+	struct lk__multi *multi = lock ? lk__lock_multi(lock) : NULL;
+	lk_client *client = lock ? lk__lock_client(lock) : NULL;
+	if (lock && !lk__client_forked(client)) {
+		struct lk__entry *entry = lock->entry ? lock->entry
+						      : atomic_load(&lock->lookup->last);
+		if (multi)
+			lk__multi_let_go(multi);
+		else if (entry)
+			lk__entry_unref(entry);
+		if (!multi)
+			lk__client_unref(client);
 	}
-	if (lock)
-		free(lock->multi);
+	free(multi);
 	free(lock);
 	return NULL;
 }
@@ -140,22 +146,22 @@ lk_lock *lk_lock_free(lk_lock *lock)
 /* The owner's entry, with a reference: the one that the last call left here, or looked up. */
 static int call_find_entry(struct lk__call *call, lk_error *error)
 {
-	lk_lock *lock = call->keeper;
-	struct lk__entry *last = atomic_exchange(&lock->last, NULL);
+	struct lk__lookup *lookup = call->lookup;
+	struct lk__entry *last = atomic_exchange(&lookup->last, NULL);
 	if (last && lk__entry_is_of(last, &call->owner)) {
 		call->entry = last;
 		return 0;
 	}
 	if (last)
 		lk__entry_unref(last);
-	return lk__entry_get(&call->entry, lock->client, lock->recipe, lk__lock_name(lock),
-			     lock->name_size, &call->owner, error);
+	return lk__entry_get(&call->entry, lookup->client, lookup->recipe, lookup->name,
+			     lookup->name_size, &call->owner, error);
 }
 
 int lk__lock_enter(struct lk__call *call, lk_lock *lock, const char *operation, const char *owner,
 		   lk_error *error)
 {
-	int rc = lock ? lk__check_blocking(lock->client, operation, error) : 0;
+	int rc = lock ? lk__check_blocking(lk__lock_client(lock), operation, error) : 0;
 	return rc < 0 ? rc : lk__lock_enter_briefly(call, lock, operation, owner, error);
 }
 
@@ -168,15 +174,16 @@ int lk__lock_enter_briefly(struct lk__call *call, lk_lock *lock, const char *ope
 	if (owner && (size == 0 || size > LK_OWNER_SIZE_MAX))
 		return lk__fail(error, LK_EINVAL, "%s: owner has %s", operation,
 				size ? "more than 256 bytes" : "no bytes");
-	int rc = lk__enter_briefly(lock->client, operation, &call->thread, &call->saved, error);
+	int rc = lk__enter_briefly(lk__lock_client(lock), operation, &call->thread, &call->saved,
+				   error);
 	if (rc < 0)
 		return rc;
 	call->owner = (struct lk__owner){
 		.name = owner, .name_size = size, .serial = owner ? 0 : call->thread->serial};
 	call->entry = lock->entry;
-	call->multi = lock->multi;
-	call->keeper = lock->entry ? NULL : lock;
-	if (call->keeper)
+	call->multi = lk__lock_multi(lock);
+	call->lookup = lock->entry ? NULL : lock->lookup;
+	if (call->lookup)
 		rc = call_find_entry(call, error);
 	if (rc < 0)
 		lk__leave(call->saved);
@@ -185,8 +192,8 @@ int lk__lock_enter_briefly(struct lk__call *call, lk_lock *lock, const char *ope
 
 void lk__lock_leave(struct lk__call *call)
 {
-	if (call->keeper) {
-		struct lk__entry *last = atomic_exchange(&call->keeper->last, call->entry);
+	if (call->lookup) {
+		struct lk__entry *last = atomic_exchange(&call->lookup->last, call->entry);
 		if (last)
 			lk__entry_unref(last);
 	}
@@ -197,7 +204,7 @@ int lk__acquire_check(const char *operation, const lk_lock *lock, const lk_acqui
 		      lk_error *error)
 {
 	int64_t lease_ms = options->lease_ms ? options->lease_ms
-					     : lock->client->config->watchdog_ms;
+					     : lk__lock_client(lock)->config->watchdog_ms;
 	int rc = LK__CHECK(operation, error, {LK__LEASE, lease_ms},
 			   {LK__MAX_HOLD, options->max_hold_ms});
 	if (rc == 0)
@@ -205,10 +212,10 @@ int lk__acquire_check(const char *operation, const lk_lock *lock, const lk_acqui
 				     error);
 	if (rc == 0 && options->no_loss)
 		rc = lk__fail(error, LK_EINVAL, "%s: no_loss is for permits only", operation);
-	if (rc == 0 && options->fence_out && !(lock->recipe->flags & LK__FENCES))
+	if (rc == 0 && options->fence_out && !(lk__lock_recipe_of(lock)->flags & LK__FENCES))
 		rc = lk__fail(error, LK_EINVAL,
 			      "%s: fence_out is set, and a %s has no fence tokens", operation,
-			      lock->multi ? "multi lock" : lock->recipe->type);
+			      lk__lock_multi(lock) ? "multi lock" : lk__lock_recipe_of(lock)->type);
 	return rc;
 }
 
@@ -216,7 +223,7 @@ static int lock_acquire(lk_lock *lock, const char *operation, int64_t wait_ms,
 			const lk_acquire_options *options, lk_error *error)
 {
 	lk_acquire_options own;
-	struct lk__call call = {.keeper = NULL};
+	struct lk__call call = {.lookup = NULL};
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
 		rc = lk__lock_enter(&call, lock, operation, own.owner, error);

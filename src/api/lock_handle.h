@@ -8,34 +8,53 @@
 #include "drive/entry/entry.h"
 #include "drive/many/multi.h"
 
-struct lk_lock {
+/* How to find the entry of an owner, where each has one. */
+struct lk__lookup {
 	lk_client *client;
 	const struct lk__recipe *recipe;
-	struct lk__settings *settings; /* behind the handle; NULL: none */
-	struct lk__entry *entry;       /* NULL where each owner has one of its own */
-	struct lk__multi *multi;       /* several locks, of which `entry` is the first; else NULL */
-	/* Where each owner has an entry: that of the last call, most often the next one's too. */
-	_Atomic(struct lk__entry *) last;
-	size_t name_size; /* 0: `entry` has it; else it is behind handle and settings */
+	_Atomic(struct lk__entry *) last; /* that of the last call, most often the next one's too */
+	const char *name;                 /* behind the handle */
+	size_t name_size;
 };
+
+/* A program may have one for each of many locks: what the entry knows is not in it. */
+struct lk_lock {
+	struct lk__entry *entry; /* NULL where each owner has one of its own */
+	union {
+		struct lk__multi *multi; /* several locks, of which `entry` is the first; or NULL */
+		struct lk__lookup *lookup; /* without `entry`; behind the handle */
+	};
+	const struct lk__settings *settings; /* behind the handle; NULL: none */
+};
+
+static inline lk_client *lk__lock_client(const lk_lock *lock)
+{
+	return lock->entry ? lock->entry->client : lock->lookup->client;
+}
+
+static inline const struct lk__recipe *lk__lock_recipe_of(const lk_lock *lock)
+{
+	return lock->entry ? lock->entry->target.recipe : lock->lookup->recipe;
+}
+
+/* NULL for a single lock. */
+static inline struct lk__multi *lk__lock_multi(const lk_lock *lock)
+{
+	return lock->entry ? lock->multi : NULL;
+}
 
 static inline struct lk__settings lk__lock_settings(const lk_lock *lock)
 {
 	return lock->settings ? *lock->settings : (struct lk__settings){.flags = 0};
 }
 
-static inline char *lk__lock_name(lk_lock *lock)
-{
-	return lock->settings ? (char *)(lock->settings + 1) : (char *)(lock + 1);
-}
-
 /* A public call under way. */
 struct lk__call {
 	struct lk__entry *entry;
-	const struct lk__multi *multi; /* as in the handle */
+	const struct lk__multi *multi; /* NULL: a single lock */
 	struct lk__thread *thread;
 	struct lk__owner owner;
-	lk_lock *keeper; /* of the entry, if it was looked up for this call; else NULL */
+	struct lk__lookup *lookup; /* where the entry was looked up for this call; else NULL */
 	int saved;
 };
 

@@ -108,7 +108,7 @@ int lk_lock_fence(lk_lock *lock, const char *owner, uint64_t *token_out, lk_erro
 	int rc = lock_holding(lock, "lk_lock_fence", owner, &holding, error);
 	if (rc == 0 && !holding.fence)
 		return lk__fail(error, LK_EINVAL, "lk_lock_fence: a %s has no fence tokens",
-				lock->recipe->type);
+				lk__lock_recipe_of(lock)->type);
 	if (rc == 0)
 		*token_out = holding.fence;
 	return rc;
@@ -118,7 +118,7 @@ int lk_lock_fence(lk_lock *lock, const char *owner, uint64_t *token_out, lk_erro
 static int check_single(const struct lk_lock *lock, const char *operation, lk_error *error)
 {
 	bool red = lock && lock->entry && lock->entry->policy->spreads;
-	if (!lock || (!lock->multi && !red))
+	if (!lock || (!lk__lock_multi(lock) && !red))
 		return 0;
 	return lk__fail(error, LK_EINVAL, "%s: not for a %s lock, which has no single field",
 			operation, red ? "red" : "multi");
@@ -168,10 +168,9 @@ static int lock_query(struct lk__call *call, struct lk__request *request, const 
 static int lock_each(const lk_lock *lock, int (*call)(lk_lock *lock, lk_error *error), int *sum,
 		     lk_error *error)
 {
-	for (size_t i = 0; i < lock->multi->count; i++) {
-		struct lk__entry *part = lock->multi->part[i];
-		lk_lock single = {
-			.client = part->client, .recipe = part->target.recipe, .entry = part};
+	for (size_t i = 0; i < lk__lock_multi(lock)->count; i++) {
+		struct lk__entry *part = lk__lock_multi(lock)->part[i];
+		lk_lock single = {.entry = part};
 		int rc = call(&single, error);
 		if (rc < 0)
 			return rc;
@@ -233,7 +232,7 @@ static int red_force_release(lk_lock *lock, lk_error *error)
 
 int lk_lock_is_locked(lk_lock *lock, lk_error *error)
 {
-	if (lock && lock->multi) {
+	if (lock && lk__lock_multi(lock)) {
 		int locked = 0;
 		int rc = lock_each(lock, lk_lock_is_locked, &locked, error);
 		return rc < 0 ? rc : locked > 0;
@@ -321,7 +320,7 @@ static int multi_force_release(const lk_lock *lock, lk_error *error)
 		*error = why;
 	return freed == 0 ? rc
 			  : lk__fail(error, LK_EMAYBEHELD, "%d of %zu locks freed, then %s", freed,
-				     lock->multi->count, why.message);
+				     lk__lock_multi(lock)->count, why.message);
 }
 
 /* It is freed, so the client has it no more under that number. */
@@ -337,7 +336,7 @@ static void force_lose(struct lk__entry *entry, uint64_t number)
 
 int lk_lock_force_release(lk_lock *lock, lk_error *error)
 {
-	if (lock && lock->multi)
+	if (lock && lk__lock_multi(lock))
 		return multi_force_release(lock, error);
 	if (lock && lock->entry && lock->entry->policy->spreads)
 		return red_force_release(lock, error);

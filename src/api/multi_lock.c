@@ -18,14 +18,17 @@ static int multi_check(lk_lock *const *locks, size_t count, lk_error *error)
 	for (size_t i = 0; i < count; i++) {
 		if (!locks[i])
 			return lk__fail(error, LK_EINVAL, "lk_multi_lock_new: lock %zu is NULL", i);
-		if (locks[i]->multi || locks[i]->recipe != &lk__lock_recipe)
+		if (lk__lock_multi(locks[i]) || lk__lock_recipe_of(locks[i]) != &lk__lock_recipe)
 			return lk__fail(error, LK_EINVAL,
 					"lk_multi_lock_new: lock %zu is a %s, not a lock", i,
-					locks[i]->multi ? "multi lock" : locks[i]->recipe->type);
-		rc = lk__client_check(locks[i]->client, "lk_multi_lock_new", error);
+					lk__lock_multi(locks[i])
+						? "multi lock"
+						: lk__lock_recipe_of(locks[i])->type);
+		rc = lk__client_check(lk__lock_client(locks[i]), "lk_multi_lock_new", error);
 		if (rc == 0)
-			rc = lk__check_same_driver(locks[i]->client, locks[0]->client,
-						   "lk_multi_lock_new", error);
+			rc = lk__check_same_driver(lk__lock_client(locks[i]),
+						   lk__lock_client(locks[0]), "lk_multi_lock_new",
+						   error);
 		if (rc < 0)
 			return rc;
 	}
@@ -57,8 +60,6 @@ int lk_multi_lock_new(lk_lock **lock_out, lk_lock *const *locks, size_t count, l
 	lk__multi_keep(multi);
 	lock->multi = multi;
 	lock->entry = multi->part[0];
-	lock->client = lock->entry->client;
-	lock->recipe = lock->entry->target.recipe;
 	*lock_out = lock;
 	return 0;
 }

@@ -153,8 +153,8 @@ static int start_enter(struct lk__call *call, const lk_queue *queue, lk_lock *lo
 		rc = lk__lock_enter_briefly(call, lock, operation, owner, error);
 	if (rc < 0)
 		return rc;
-	rc = lock->multi ? lk__multi_start_loops(lock->multi, error)
-			 : lk__loop_start(lock->client, error);
+	rc = call->multi ? lk__multi_start_loops(call->multi, error)
+			 : lk__loop_start(call->entry->client, error);
 	if (rc < 0)
 		lk__lock_leave(call);
 	return rc;

@@ -68,16 +68,16 @@ static int entry_wait_info(struct lk__entry *entry, lk_wait_info *info)
 }
 
 /* The first entries of the lock, each with a reference, where each owner has its own. */
-static size_t find_entries(lk_lock *lock, struct lk__entry *found[OWNERS_MAX])
+static size_t find_entries(const struct lk__lookup *lookup, struct lk__entry *found[OWNERS_MAX])
 {
-	lk_client *client = lock->client;
+	lk_client *client = lookup->client;
 	struct lk__entry *entry = NULL;
 	size_t count = 0;
 	pthread_mutex_lock(&client->mutex);
 	while ((entry = lk__entries_next(&client->entries, entry))) {
-		bool same = entry->target.recipe == lock->recipe &&
-			    entry->name_size == lock->name_size &&
-			    memcmp(entry->name, lk__lock_name(lock), lock->name_size) == 0;
+		bool same = entry->target.recipe == lookup->recipe &&
+			    entry->name_size == lookup->name_size &&
+			    memcmp(entry->name, lookup->name, lookup->name_size) == 0;
 		if (same && count < OWNERS_MAX && lk__entry_ref_if_alive(entry))
 			found[count++] = entry;
 	}
@@ -86,10 +86,10 @@ static size_t find_entries(lk_lock *lock, struct lk__entry *found[OWNERS_MAX])
 }
 
 /* The same where each owner has an entry: callers of all, the rest of the wait that is older. */
-static int owners_wait_info(lk_lock *lock, lk_wait_info *info)
+static int owners_wait_info(const struct lk__lookup *lookup, lk_wait_info *info)
 {
 	struct lk__entry *found[OWNERS_MAX];
-	size_t count = find_entries(lock, found);
+	size_t count = find_entries(lookup, found);
 	uint64_t callers = 0;
 	for (size_t i = 0; i < count; i++) {
 		lk_wait_info one = {.struct_size = info->struct_size};
@@ -103,16 +103,17 @@ static int owners_wait_info(lk_lock *lock, lk_wait_info *info)
 	return callers > 0;
 }
 
-static int lock_wait_info(lk_lock *lock, lk_wait_info *info)
+static int lock_wait_info(const lk_lock *lock, lk_wait_info *info)
 {
 	int answer = 0;
-	if (lock->multi) {
-		for (size_t i = 0; i < lock->multi->count && !answer; i++)
-			answer = entry_wait_info(lock->multi->part[i], info);
+	const struct lk__multi *multi = lk__lock_multi(lock);
+	if (multi) {
+		for (size_t i = 0; i < multi->count && !answer; i++)
+			answer = entry_wait_info(multi->part[i], info);
 	} else if (lock->entry) {
 		answer = entry_wait_info(lock->entry, info);
 	} else {
-		answer = owners_wait_info(lock, info);
+		answer = owners_wait_info(lock->lookup, info);
 	}
 	return answer;
 }
@@ -125,7 +126,7 @@ int lk_lock_wait_info(lk_lock *lock, lk_wait_info *info_out, lk_error *error)
 	int rc = lk__check_size("lk_lock_wait_info", "struct_size", size, sizeof(size),
 				sizeof(*info_out), error);
 	if (rc == 0)
-		rc = lk__client_check(lock->client, "lk_lock_wait_info", error);
+		rc = lk__client_check(lk__lock_client(lock), "lk_lock_wait_info", error);
 	if (rc < 0)
 		return rc;
 	lk_wait_info info = {.struct_size = size};
