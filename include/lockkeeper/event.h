@@ -28,7 +28,8 @@
 /*
  * THE SERVER. `node` is its host:port, or the path of its unix socket, up to 63 bytes. After a
  * failover it names the server that confirmed the grant, not its successor. It is empty for a red
- * lock, which several servers confirm, and for a server that was replaced four times since.
+ * lock, which several servers confirm, for a server that was replaced four times since, and if
+ * memory ran out.
  *
  * THE REASON. A notice of LK_EVENT_AT_RISK or LK_EVENT_LOST says why the hold is not renewed, or is
  * over, by what is known at that time. `code` is one of

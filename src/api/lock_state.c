@@ -39,7 +39,7 @@ static int holding_of(const struct lk__call *call, struct holding *holding)
 	const struct lk__hold *hold = lk__entry_hold_of(call->entry, &call->owner);
 	if (hold) {
 		lk__field(call->entry, hold->number, holding->field);
-		holding->fence = hold->fence;
+		holding->fence = lk__hold_extra(hold)->fence;
 		holding->count = hold->count;
 		holding->deadline_ns = lk__hold_deadline(hold);
 		rc = hold->lost || lk__now_ns() >= holding->deadline_ns ? LK_ELOST : 0;

@@ -11,16 +11,22 @@
 
 int64_t lk__hold_margin_ns(const struct lk__hold *hold)
 {
-	int64_t margin_ms = hold->margin_ms ? hold->margin_ms
-					    : lk__entry_lease_ms(hold->entry, hold) / 10;
+	int64_t margin_ms = lk__hold_extra(hold)->margin_ms;
+	if (!margin_ms)
+		margin_ms = lk__entry_lease_ms(hold->entry, hold) / 10;
 	return margin_ms * LK__MS;
+}
+
+bool lk__hold_is_too_long(const struct lk__hold *hold, int64_t now_ns)
+{
+	int64_t max_hold_ms = lk__hold_extra(hold)->max_hold_ms;
+	return max_hold_ms && now_ns >= lk__after_ms(hold->granted_ns, max_hold_ms);
 }
 
 bool lk__hold_is_renewed(const struct lk__hold *hold, int64_t now_ns)
 {
 	bool wanted = hold->watched || hold->wanted_until_ns > hold->own_until_ns;
-	bool too_long = hold->max_hold_ms &&
-			now_ns >= lk__after_ms(hold->granted_ns, hold->max_hold_ms);
+	bool too_long = lk__hold_is_too_long(hold, now_ns);
 	bool open = atomic_load(&hold->entry->client->state) == LK__CLIENT_OPEN;
 	return wanted && !too_long && !hold->abandoned && open;
 }

@@ -11,6 +11,9 @@ void lk__watch_hold(struct lk__entry *entry, int64_t now_ns);
 /* How long before the end of the hold its owner is warned. */
 int64_t lk__hold_margin_ns(const struct lk__hold *hold);
 
+/* Whether it has been held for longer than its owner allows. */
+bool lk__hold_is_too_long(const struct lk__hold *hold, int64_t now_ns);
+
 /* Whether the watchdog renews it, and the lease that it asks for then. */
 bool lk__hold_is_renewed(const struct lk__hold *hold, int64_t now_ns);
 int64_t lk__renewal_lease_ms(const struct lk__hold *hold);

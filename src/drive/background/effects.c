@@ -46,7 +46,7 @@ void lk__hold_free(struct lk__hold *hold)
 		lk__notices_forget(hold->entry->client, hold);
 		lk__lost_forget(hold);
 	}
-	free(hold->trouble);
+	free(hold->told);
 	free(hold);
 }
 
@@ -66,7 +66,8 @@ void lk__entry_release_unheld(struct lk__entry *entry, uint64_t number)
 static void hold_log_loss(const struct lk__hold *hold)
 {
 	char place[LK__CONN_PLACE_SIZE];
-	const struct lk__trouble *trouble = hold->trouble;
+	const struct lk__told *told = hold->told; /* NULL, or without a reason: no memory */
+	const struct lk__trouble *trouble = told && *told->trouble.reason ? &told->trouble : NULL;
 	lk__notices_place(hold, place);
 	lk__log(&hold->entry->client->log, LK_LOG_WARNING, "lock lost: %.200s%s%s%s%s%s%s",
 		hold->entry->name, *place ? ", last confirmed by " : "", place, trouble ? ": " : "",
@@ -79,7 +80,7 @@ static void hold_tell_loss(struct lk__hold *hold)
 	const struct lk__entry *entry = hold->entry;
 	lk_client *client = entry->client;
 	lk__lost_note(hold);
-	if (!hold->no_loss) {
+	if (!lk__hold_extra(hold)->no_loss) {
 		lk__count(&client->counters.lost, 1);
 		lk__notices_give(client, hold, LK__NOTICE_LOST);
 		hold_log_loss(hold);
@@ -114,7 +115,7 @@ static void carry_out(struct lk__entry *entry, struct lk__entry_effects effects)
 
 void lk__entry_lose(struct lk__entry *entry, int64_t now_ns)
 {
-	if (!entry->hold->no_loss)
+	if (!lk__hold_extra(entry->hold)->no_loss)
 		lk__trouble_explain(entry, now_ns, true);
 	trace_hold(entry, "lost");
 	carry_out(entry, lk__entry_note_loss(entry, now_ns));

@@ -76,10 +76,10 @@ static void trouble_set(struct lk__hold *hold, const struct lk__trouble *trouble
 {
 	lk_client *client = hold->entry->client;
 	pthread_mutex_lock(&client->notices.mutex);
-	if (!hold->trouble)
-		hold->trouble = malloc(sizeof(*hold->trouble));
-	if (hold->trouble)
-		*hold->trouble = *trouble;
+	if (!hold->told)
+		hold->told = calloc(1, sizeof(*hold->told));
+	if (hold->told)
+		hold->told->trouble = *trouble;
 	pthread_mutex_unlock(&client->notices.mutex);
 }
 
@@ -101,7 +101,7 @@ static const char *unrenewed(const struct lk__hold *hold, int64_t now_ns)
 		return "the thread that acquired it has ended";
 	if (atomic_load(&hold->entry->client->state) != LK__CLIENT_OPEN)
 		return "the client is closed";
-	if (hold->max_hold_ms && now_ns >= lk__after_ms(hold->granted_ns, hold->max_hold_ms))
+	if (lk__hold_is_too_long(hold, now_ns))
 		return "max_hold_ms is over";
 	return "its lease was named, and nobody has extended it";
 }

@@ -20,9 +20,9 @@ static bool permit_is_over(struct lk__entry *entry)
 	int64_t now_ns = lk__now_ns();
 	pthread_mutex_lock(&entry->mutex);
 	const struct lk__hold *hold = entry->hold;
-	if (hold && hold->no_loss && now_ns >= lk__hold_deadline(hold))
+	if (hold && lk__hold_extra(hold)->no_loss && now_ns >= lk__hold_deadline(hold))
 		lk__entry_lose(entry, now_ns);
-	bool over = !entry->hold && entry->lost && entry->lost->no_loss;
+	bool over = !entry->hold && entry->lost && lk__hold_extra(entry->lost)->no_loss;
 	pthread_mutex_unlock(&entry->mutex);
 	return over;
 }
@@ -92,7 +92,7 @@ static int permit_keep(struct lk__entry **entry_out, const struct lk__entry *que
 			       queue->name_size, &own.owner, error);
 	if (rc < 0)
 		return rc;
-	struct lk__hold *hold = lk__acquire_hold(thread, &own);
+	struct lk__hold *hold = lk__acquire_hold(thread, &lk__permit_recipe, &own);
 	if (hold) {
 		struct lk__grant its = *grant;
 		its.number = lk__permit_number(grant->number, index);

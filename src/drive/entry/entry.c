@@ -266,16 +266,27 @@ void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK
 
 /* ---- holds ---- */
 
-struct lk__hold *lk__hold_new(struct lk__thread *thread, const struct lk__owner *owner)
+static char *hold_owner_name(const struct lk__hold *hold)
+{
+	return (char *)(hold + 1) + (hold->has_extra ? sizeof(struct lk__hold_extra) : 0);
+}
+
+struct lk__hold *lk__hold_new(struct lk__thread *thread, const struct lk__owner *owner,
+			      const struct lk__hold_extra *extra)
 {
 	bool named = owner->serial == 0;
-	struct lk__hold *hold = calloc(1, sizeof(*hold) + (named ? owner->name_size + 1 : 0));
+	struct lk__hold *hold = calloc(1, sizeof(*hold) + (extra ? sizeof(*extra) : 0) +
+						  (named ? owner->name_size + 1 : 0));
 	if (!hold)
 		return NULL;
+	assert(owner->name_size <= INT16_MAX); /* LK_OWNER_SIZE_MAX, or an id of ours */
 	hold->owner_serial = owner->serial;
+	hold->has_extra = extra != NULL;
+	if (extra)
+		memcpy(hold + 1, extra, sizeof(*extra));
 	if (named) {
-		hold->owner_name_size = (uint32_t)owner->name_size;
-		memcpy(hold->owner_name, owner->name, owner->name_size + 1);
+		hold->owner_name_size = (uint16_t)(owner->name_size & INT16_MAX);
+		memcpy(hold_owner_name(hold), owner->name, owner->name_size + 1);
 	} else {
 		hold->thread = thread;
 	}
@@ -285,7 +296,7 @@ struct lk__hold *lk__hold_new(struct lk__thread *thread, const struct lk__owner 
 struct lk__owner lk__hold_owner(const struct lk__hold *hold)
 {
 	bool named = hold->owner_serial == 0;
-	return (struct lk__owner){hold->owner_serial, named ? hold->owner_name : NULL,
+	return (struct lk__owner){hold->owner_serial, named ? hold_owner_name(hold) : NULL,
 				  hold->owner_name_size};
 }
 
@@ -294,7 +305,7 @@ bool lk__owner_is(const struct lk__hold *hold, const struct lk__owner *owner)
 	if (hold->owner_serial != owner->serial)
 		return false;
 	return owner->serial || (hold->owner_name_size == owner->name_size &&
-				 memcmp(hold->owner_name, owner->name, owner->name_size) == 0);
+				 memcmp(hold_owner_name(hold), owner->name, owner->name_size) == 0);
 }
 
 struct lk__hold *lk__entry_hold_of(struct lk__entry *entry, const struct lk__owner *owner)
@@ -370,7 +381,9 @@ static void hold_begin(struct lk__entry *entry, struct lk__hold *hold, int64_t n
 	hold->entry = entry;
 	hold->count = 1;
 	hold->number = entry->grant.number;
-	hold->fence = entry->grant.fence;
+	assert(hold->has_extra || !entry->grant.fence);
+	if (hold->has_extra)
+		((struct lk__hold_extra *)(hold + 1))->fence = entry->grant.fence;
 	hold->granted_ns = now_ns;
 	hold->watched = hold->lease_ms == 0;
 	hold->own_until_ns = hold->watched ? LK__NEVER : entry->grant.valid_until_ns;

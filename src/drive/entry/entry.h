@@ -52,6 +52,23 @@ struct lk__trouble {
 	char reason[LK__TROUBLE_SIZE];
 };
 
+/* What a notice tells of a hold besides its deadline. */
+struct lk__told {
+	struct lk__trouble trouble;
+	struct lk__node *node; /* that last confirmed it; NULL: several do */
+	uint64_t epoch;
+};
+
+/* What few holds have. */
+struct lk__hold_extra {
+	int64_t margin_ms;   /* 0: a tenth of the lease */
+	int64_t max_hold_ms; /* 0: none */
+	uint64_t tag;
+	uint64_t fence; /* 0: the kind has none */
+	bool no_loss;   /* its end is meant: no notice, and nothing is kept of it */
+};
+
+/* There may be one for each of many locks: what is not always needed stands behind it. */
 struct lk__hold {
 	struct lk__hold *next; /* among the entry's lost holds */
 	union {
@@ -66,30 +83,30 @@ struct lk__hold {
 	struct lk__thread *thread; /* whose list it is in */
 	struct lk__caller *taker;  /* who has not looked yet whether it is granted; else NULL */
 	uint64_t owner_serial;     /* 0: the owner is named */
-	uint32_t owner_name_size;
 	unsigned count;
+	/* Fixed: other mutexes than the entry's guard those who read it. */
+	uint16_t owner_name_size : 15;
+	uint16_t has_extra : 1;
 	unsigned char notices; /* pending LK__NOTICE_…; under their mutex */
-	bool watched;          /* the watchdog renews it */
-	bool lost, abandoned, warned;
-	bool no_loss;                /* its end is meant: no notice, and nothing is kept of it */
-	bool noted;                  /* in the client's list of lost ones */
-	bool in_trouble;             /* its last renewal did not come off, */
-	struct lk__trouble *trouble; /* of which this is told; NULL: nothing. Written under the
-				      * notices' mutex, too */
-	uint64_t number;             /* of the wire grant */
-	uint64_t fence;              /* its token; 0: the kind has none */
-	uint64_t tag;
+	bool watched : 1;      /* the watchdog renews it */
+	bool lost : 1, abandoned : 1, warned : 1;
+	bool noted : 1;        /* in the client's list of lost ones */
+	bool in_trouble : 1;   /* its last renewal did not come off */
+	struct lk__told *told; /* NULL: nothing. Written under the notices' mutex, too */
+	int64_t told_until_ns; /* the deadline in its notices; under their mutex */
+	uint64_t number;       /* of the wire grant */
 	int64_t granted_ns;
 	int64_t lease_ms;        /* named by the caller; 0: the watchdog's */
 	int64_t own_until_ns;    /* the end of a named lease; LK__NEVER. Of a lost one: its end */
 	int64_t wanted_until_ns; /* a re-entry asked for more than the server has given yet */
-	int64_t margin_ms;       /* 0: a tenth of the lease */
-	int64_t max_hold_ms;     /* 0: none */
-	int64_t told_until_ns; /* the deadline in its notices; under their mutex, as what follows */
-	struct lk__node *told_node; /* that last confirmed it; NULL: several do */
-	uint64_t told_epoch;
-	char owner_name[]; /* of a named owner */
+	/* Behind it: what it has besides, if `has_extra`; the name of a named owner and a NUL. */
 };
+
+static inline const struct lk__hold_extra *lk__hold_extra(const struct lk__hold *hold)
+{
+	static const struct lk__hold_extra none = {.tag = 0};
+	return hold->has_extra ? (const struct lk__hold_extra *)(hold + 1) : &none;
+}
 
 /* What the server has granted, as far as confirmed. */
 struct lk__grant {
@@ -273,7 +290,9 @@ bool lk__entry_route(struct lk__entry *entry);
 
 void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK__FIELD_SIZE]);
 
-struct lk__hold *lk__hold_new(struct lk__thread *thread, const struct lk__owner *owner);
+/* `extra` may be NULL. NULL when out of memory. */
+struct lk__hold *lk__hold_new(struct lk__thread *thread, const struct lk__owner *owner,
+			      const struct lk__hold_extra *extra);
 struct lk__owner lk__hold_owner(const struct lk__hold *hold);
 bool lk__owner_is(const struct lk__hold *hold, const struct lk__owner *owner);
 

@@ -206,16 +206,18 @@ static struct other_side caller_other_side(const struct lk__entry *entry,
 	return side;
 }
 
-struct lk__hold *lk__acquire_hold(struct lk__thread *thread, const struct lk__want *want)
+struct lk__hold *lk__acquire_hold(struct lk__thread *thread, const struct lk__recipe *recipe,
+				  const struct lk__want *want)
 {
-	struct lk__hold *hold = lk__hold_new(thread, &want->owner);
-	if (!hold)
-		return NULL;
-	hold->lease_ms = want->lease_ms;
-	hold->max_hold_ms = want->max_hold_ms;
-	hold->margin_ms = want->margin_ms;
-	hold->tag = want->tag;
-	hold->no_loss = want->no_loss;
+	struct lk__hold_extra extra = {.margin_ms = want->margin_ms,
+				       .max_hold_ms = want->max_hold_ms,
+				       .tag = want->tag,
+				       .no_loss = want->no_loss};
+	bool has_extra = extra.margin_ms || extra.max_hold_ms || extra.tag || extra.no_loss ||
+			 (recipe->flags & LK__FENCES);
+	struct lk__hold *hold = lk__hold_new(thread, &want->owner, has_extra ? &extra : NULL);
+	if (hold)
+		hold->lease_ms = want->lease_ms;
 	return hold;
 }
 
@@ -252,7 +254,7 @@ static int caller_prepare(struct lk__entry *entry, struct lk__thread *thread,
 	int rc = lk__cancel_enter(want->cancel, thread, error);
 	if (rc < 0)
 		return rc;
-	waiter->hold = lk__acquire_hold(thread, want);
+	waiter->hold = lk__acquire_hold(thread, entry->target.recipe, want);
 	if (!waiter->hold || !lk__entry_begin_waiting(entry)) {
 		lk__hold_free(waiter->hold);
 		lk__cancel_leave(want->cancel);

@@ -19,7 +19,7 @@ struct lk__want {
 	int64_t count;   /* permits */
 	struct lk__settings settings;
 	uint64_t tag;
-	bool no_loss; /* its end is meant: see struct lk__hold */
+	bool no_loss; /* its end is meant: see struct lk__hold_extra */
 	lk_cancel *cancel;
 	const _Atomic bool *stop;    /* set to cancel an asynchronous call; else NULL */
 	struct lk__grant *grant_out; /* NULL, or where what the server granted is written, also for
@@ -46,7 +46,8 @@ int lk__acquire_run(struct lk__entry *entry, struct lk__thread *thread, const st
 		    lk_error *error);
 
 /* A hold that is ready for what is wanted; NULL when out of memory. */
-struct lk__hold *lk__acquire_hold(struct lk__thread *thread, const struct lk__want *want);
+struct lk__hold *lk__acquire_hold(struct lk__thread *thread, const struct lk__recipe *recipe,
+				  const struct lk__want *want);
 
 /* With the entry's mutex held: 1, the owner holds it, counted without a command; 0, it does not;
  * or a code. */

@@ -136,7 +136,7 @@ static int part_reserve(struct lk__multi_ask *ask, size_t part)
 	if (rc < 0 || ask->taken[part] || lk__multi_is_busy(ask))
 		return rc;
 	*waiter = (struct lk__caller){.thread = ask->threads[part], .until_ns = LK__NEVER};
-	waiter->hold = lk__acquire_hold(waiter->thread, &want);
+	waiter->hold = lk__acquire_hold(waiter->thread, entry->target.recipe, &want);
 	if (!waiter->hold || !lk__entry_begin_waiting(entry)) {
 		lk__hold_free(waiter->hold);
 		return lk__fail(ask->error, LK_ENOMEM, "acquire \"%.100s\": out of memory",

@@ -15,11 +15,11 @@ void lk__lost_note(struct lk__hold *hold)
 	pthread_mutex_lock(&client->mutex);
 	hold->noted = true;
 	client->lost_count++;
-	if (hold->no_loss)
+	if (lk__hold_extra(hold)->no_loss)
 		DL_PREPEND2(client->lost, hold, lost_prev, lost_next);
 	else
 		DL_APPEND2(client->lost, hold, lost_prev, lost_next);
-	bool due = hold->no_loss || client->lost_count > LK__LOST_MAX;
+	bool due = lk__hold_extra(hold)->no_loss || client->lost_count > LK__LOST_MAX;
 	pthread_mutex_unlock(&client->mutex);
 	if (due)
 		lk__loop_wake(client);
@@ -41,7 +41,7 @@ struct lk__entry *lk__lost_due(lk_client *client, const struct lk__hold **hold_o
 {
 	pthread_mutex_lock(&client->mutex);
 	const struct lk__hold *hold = client->lost;
-	bool due = hold && (hold->no_loss || client->lost_count > LK__LOST_MAX);
+	bool due = hold && (lk__hold_extra(hold)->no_loss || client->lost_count > LK__LOST_MAX);
 	struct lk__entry *entry = due ? hold->entry : NULL;
 	if (entry)
 		lk__entry_ref(entry); /* the hold has one, until it is out of the list */

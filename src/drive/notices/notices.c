@@ -59,7 +59,7 @@ static void notices_mark(lk_client *client)
 void lk__notices_give(lk_client *client, struct lk__hold *hold, unsigned notice)
 {
 	struct lk__notices *notices = &client->notices;
-	if (hold->no_loss)
+	if (lk__hold_extra(hold)->no_loss)
 		return;
 	pthread_mutex_lock(&notices->mutex);
 	bool any = notices->holds != NULL;
@@ -69,8 +69,12 @@ void lk__notices_give(lk_client *client, struct lk__hold *hold, unsigned notice)
 		notices_mark(client);
 	hold->notices |= notice;
 	hold->told_until_ns = lk__hold_deadline(hold);
-	hold->told_node = hold->entry->policy->spreads ? NULL : hold->entry->grant.node;
-	hold->told_epoch = hold->entry->grant.epoch;
+	if (!hold->told)
+		hold->told = calloc(1, sizeof(*hold->told));
+	if (hold->told) {
+		hold->told->node = hold->entry->policy->spreads ? NULL : hold->entry->grant.node;
+		hold->told->epoch = hold->entry->grant.epoch;
+	}
 	pthread_mutex_unlock(&notices->mutex);
 }
 
@@ -95,8 +99,8 @@ void lk__notices_close(lk_client *client)
 void lk__notices_place(const struct lk__hold *hold, char place_out[LK__CONN_PLACE_SIZE])
 {
 	*place_out = '\0';
-	if (hold->told_node)
-		lk__node_place_at(hold->told_node, hold->told_epoch, place_out);
+	if (hold->told && hold->told->node)
+		lk__node_place_at(hold->told->node, hold->told->epoch, place_out);
 }
 
 static void notice_explain(const struct lk__trouble *trouble, lk_event *event_out)
@@ -113,15 +117,15 @@ static void notice_fill(const struct lk__hold *hold, int type, lk_event *event_o
 								  : sizeof(event_out->name) - 1;
 	memset(event_out, 0, sizeof(*event_out));
 	event_out->type = type;
-	event_out->tag = hold->tag;
+	event_out->tag = lk__hold_extra(hold)->tag;
 	event_out->deadline_ns = hold->told_until_ns;
-	event_out->fence = hold->fence;
+	event_out->fence = lk__hold_extra(hold)->fence;
 	lk__notices_place(hold, event_out->node);
 	lk__field(entry, hold->number, event_out->field);
 	event_out->name_size = entry->name_size;
 	memcpy(event_out->name, entry->name, shown);
-	if (hold->trouble && type != LK_EVENT_ABANDONED)
-		notice_explain(hold->trouble, event_out);
+	if (hold->told && type != LK_EVENT_ABANDONED)
+		notice_explain(&hold->told->trouble, event_out);
 }
 
 /* 1 and the oldest notice, or 0. Under the mutex. */
