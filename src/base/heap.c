@@ -11,7 +11,7 @@
 static void heap_set(struct lk__heap *heap, size_t index, struct lk__heap_item item)
 {
 	heap->items[index] = item;
-	item.node->place = index + 1;
+	item.node->place = (uint32_t)(index + 1); /* lk__heap_reserve() sees to it */
 }
 
 static void heap_rise(struct lk__heap *heap, size_t index)
@@ -56,6 +56,8 @@ int lk__heap_reserve(struct lk__heap *heap, size_t count)
 	size_t room = heap->room ? heap->room : 64;
 	if (count <= heap->room)
 		return 0;
+	if (count > UINT32_MAX)
+		return LK_ENOMEM;
 	while (room < count)
 		room *= 2;
 	struct lk__heap_item *items = realloc(heap->items, room * sizeof(*items));

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 
 struct lk__heap_node {
-	size_t place; /* index + 1 in the heap; 0: not in it */
+	uint32_t place; /* index + 1 in the heap; 0: not in it */
 };
 
 struct lk__heap_item {

@@ -15,7 +15,7 @@
 
 static void hold_leave_thread(struct lk__hold *hold)
 {
-	struct lk__thread *thread = hold->thread;
+	struct lk__thread *thread = lk__hold_thread(hold);
 	if (!thread || !hold->thread_prev)
 		return;
 	pthread_mutex_lock(&thread->mutex);
@@ -27,7 +27,7 @@ static void hold_leave_thread(struct lk__hold *hold)
 /* Another call of the same owner gives it up, before the caller who waited for it knows of it. */
 static void hold_tell_taker(const struct lk__hold *hold)
 {
-	struct lk__caller *taker = hold->taker;
+	struct lk__caller *taker = hold->owner_serial ? NULL : hold->taker;
 	if (!taker)
 		return;
 	taker->hold = NULL;

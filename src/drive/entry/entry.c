@@ -223,14 +223,14 @@ bool lk__entry_is_of(const struct lk__entry *entry, const struct lk__owner *owne
 
 void lk__entry_ref(struct lk__entry *entry)
 {
-	size_t before = atomic_fetch_add(&entry->refs, 1);
-	assert(before > 0);
+	uint32_t before = atomic_fetch_add(&entry->refs, 1);
+	assert(before > 0 && before < UINT32_MAX);
 	(void)before;
 }
 
 bool lk__entry_ref_if_alive(struct lk__entry *entry)
 {
-	size_t refs = atomic_load(&entry->refs);
+	uint32_t refs = atomic_load(&entry->refs);
 	while (refs > 0)
 		if (atomic_compare_exchange_weak(&entry->refs, &refs, refs + 1))
 			return true;
@@ -239,7 +239,7 @@ bool lk__entry_ref_if_alive(struct lk__entry *entry)
 
 void lk__entry_unref(struct lk__entry *entry)
 {
-	size_t refs = atomic_load(&entry->refs);
+	uint32_t refs = atomic_load(&entry->refs);
 	assert(refs > 0);
 	while (refs > 1)
 		if (atomic_compare_exchange_weak(&entry->refs, &refs, refs - 1))
@@ -392,10 +392,11 @@ static void hold_begin(struct lk__entry *entry, struct lk__hold *hold, int64_t n
 	entry->hold = hold;
 	atomic_fetch_add(&entry->refs, 1);
 	lk__count(&entry->client->counters.held, 1);
-	if (hold->thread) {
-		pthread_mutex_lock(&hold->thread->mutex);
-		DL_APPEND2(hold->thread->holds, hold, thread_prev, thread_next);
-		pthread_mutex_unlock(&hold->thread->mutex);
+	struct lk__thread *thread = lk__hold_thread(hold);
+	if (thread) {
+		pthread_mutex_lock(&thread->mutex);
+		DL_APPEND2(thread->holds, hold, thread_prev, thread_next);
+		pthread_mutex_unlock(&thread->mutex);
 	}
 }
 
@@ -443,7 +444,7 @@ struct lk__entry_effects lk__entry_note_grant(struct lk__entry *entry, struct lk
 	int64_t now_ns = lk__now_ns();
 	assert(number != 0 && sent_ns <= now_ns);
 	entry->grant.number = number;
-	entry->grant.downgraded = false;
+	entry->downgraded = false;
 	entry->grant.outlives_ns = 0;
 	entry->grant.lease_ms = lease_ms;
 	entry->grant.valid_until_ns = lk__lease_end_ns(sent_ns, lease_ms);

@@ -70,7 +70,11 @@ struct lk__hold_extra {
 
 /* There may be one for each of many locks: what is not always needed stands behind it. */
 struct lk__hold {
-	struct lk__hold *next; /* among the entry's lost holds */
+	union {
+		struct lk__hold *next; /* a lost one: among those of the entry */
+		/* Another: a re-entry asked for more than the server has given yet. */
+		int64_t wanted_until_ns;
+	};
 	union {
 		struct lk__hold *thread_prev; /* among its thread's holds, */
 		struct lk__hold *lost_prev;   /* or the client's lost permits, which have none */
@@ -80,9 +84,13 @@ struct lk__hold {
 	};
 	struct lk__hold *notice_prev, *notice_next; /* among the client's notices */
 	struct lk__entry *entry;
-	struct lk__thread *thread; /* whose list it is in */
-	struct lk__caller *taker;  /* who has not looked yet whether it is granted; else NULL */
-	uint64_t owner_serial;     /* 0: the owner is named */
+	union {
+		struct lk__thread *thread; /* whose list it is in: lk__hold_thread() */
+		/* Of a named owner: who has not looked yet whether it is granted. A thread that
+		 * waits cannot give it up by another call meanwhile. NULL: nobody. */
+		struct lk__caller *taker;
+	};
+	uint64_t owner_serial; /* 0: the owner is named */
 	unsigned count;
 	/* Fixed: other mutexes than the entry's guard those who read it. */
 	uint16_t owner_name_size : 15;
@@ -96,11 +104,16 @@ struct lk__hold {
 	int64_t told_until_ns; /* the deadline in its notices; under their mutex */
 	uint64_t number;       /* of the wire grant */
 	int64_t granted_ns;
-	int64_t lease_ms;        /* named by the caller; 0: the watchdog's */
-	int64_t own_until_ns;    /* the end of a named lease; LK__NEVER. Of a lost one: its end */
-	int64_t wanted_until_ns; /* a re-entry asked for more than the server has given yet */
+	int64_t lease_ms;     /* named by the caller; 0: the watchdog's */
+	int64_t own_until_ns; /* the end of a named lease; LK__NEVER. Of a lost one: its end */
 	/* Behind it: what it has besides, if `has_extra`; the name of a named owner and a NUL. */
 };
+
+/* NULL for a named owner, and after the end of the thread. */
+static inline struct lk__thread *lk__hold_thread(const struct lk__hold *hold)
+{
+	return hold->owner_serial ? hold->thread : NULL;
+}
 
 static inline const struct lk__hold_extra *lk__hold_extra(const struct lk__hold *hold)
 {
@@ -119,8 +132,6 @@ struct lk__grant {
 	uint64_t epoch;            /* and its epoch then */
 	int64_t repeated_until_ns; /* its acquire was sent twice: a copy may run until then */
 	int64_t outlives_ns;       /* what was asked for besides may keep it until then */
-	int64_t keep_ms; /* its release keeps it from others for so long; 0: it frees it */
-	bool downgraded; /* its number was given to the other side, once */
 };
 
 struct lk__entry;
@@ -176,7 +187,8 @@ struct lk__waiting {
 struct lk__entry {
 	struct lk__entry *next; /* in its chain of the client's table */
 	/* Of handles, holds, requests left behind; 0 under the client's mutex. */
-	_Atomic size_t refs;
+	_Atomic uint32_t refs;
+	struct lk__heap_node watch; /* under the watch's mutex */
 	lk_client *client;
 	struct lk__target target; /* on the node that the head found: it listens there */
 	const struct lk__policy *policy;
@@ -190,16 +202,17 @@ struct lk__entry {
 	_Atomic unsigned compensating;
 	_Atomic unsigned releasing; /* releases that are under way */
 	_Atomic uint8_t conn_index; /* of the node's connections for scripts, see share.c */
-	uint8_t spare_count;
+	uint8_t spare_count : 2;
 	bool keeps_spares : 1; /* also while it is merely held */
 	bool passing : 1;
-	bool sent_off : 1;  /* by a release that nobody waits for: the lease ends it */
-	bool lingers : 1;   /* has a reference of its own until the hold-off is over */
-	bool contended : 1; /* at our last try or release another process held it, or listened */
-	bool deaf : 1;      /* it may not listen: its waiters look again from time to time */
-	bool renewing : 1;  /* a renewal is in flight */
-	bool stays : 1;     /* on its connection: red locks are at it, too */
-	_Atomic bool doubt; /* a message came that nobody of us sent */
+	bool sent_off : 1;   /* by a release that nobody waits for: the lease ends it */
+	bool lingers : 1;    /* has a reference of its own until the hold-off is over */
+	bool contended : 1;  /* at our last try or release another process held it, or listened */
+	bool deaf : 1;       /* it may not listen: its waiters look again from time to time */
+	bool renewing : 1;   /* a renewal is in flight */
+	bool stays : 1;      /* on its connection: red locks are at it, too */
+	bool downgraded : 1; /* its grant's number was given to the other side, once */
+	_Atomic bool doubt;  /* a message came that nobody of us sent */
 	struct lk__hold *_Atomic hold; /* client_on_doubt() looks without the mutex */
 	struct lk__hold *lost;
 	struct lk__grant grant;
@@ -210,8 +223,6 @@ struct lk__entry {
 	int64_t red_lease_ms;            /* the longest that a red lock has asked for here */
 	uint64_t settled;                /* the last number whose caller has its grant; 0 */
 	struct lk__compensation *spares; /* memory for more of these */
-
-	struct lk__heap_node watch; /* under the watch's mutex */
 	char words[]; /* what it is found by, with its kind: its owner where each has one, its key;
 		       * a NUL */
 };

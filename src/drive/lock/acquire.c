@@ -78,10 +78,11 @@ static void caller_undo(struct lk__entry *entry, struct lk__caller *waiter)
 	} else {
 		LL_DELETE(entry->lost, hold);
 	}
-	if (hold->thread) {
-		pthread_mutex_lock(&hold->thread->mutex);
-		DL_DELETE2(hold->thread->holds, hold, thread_prev, thread_next);
-		pthread_mutex_unlock(&hold->thread->mutex);
+	struct lk__thread *thread = lk__hold_thread(hold);
+	if (thread) {
+		pthread_mutex_lock(&thread->mutex);
+		DL_DELETE2(thread->holds, hold, thread_prev, thread_next);
+		pthread_mutex_unlock(&thread->mutex);
 		hold->thread_prev = NULL;
 	}
 	lk__notices_forget(entry->client, hold);
@@ -119,6 +120,7 @@ static int caller_joins(struct lk__entry *entry, struct lk__caller *waiter, lk_e
 	if (rc == 1) {
 		lk__entry_leave_queue(entry, waiter);
 		lk__hold_free(waiter->hold);
+		waiter->hold = NULL;
 	}
 	return rc;
 }
@@ -198,8 +200,8 @@ static struct other_side caller_other_side(const struct lk__entry *entry,
 	pthread_mutex_lock(&other->mutex);
 	if (other->hold && lk__now_ns() < lk__hold_deadline(other->hold)) {
 		side.number = other->grant.number;
-		side.downgraded = other->grant.downgraded;
-		other->grant.downgraded = true;
+		side.downgraded = other->downgraded;
+		other->downgraded = true;
 	}
 	pthread_mutex_unlock(&other->mutex);
 	lk__entry_unref(other);
@@ -260,7 +262,8 @@ static int caller_prepare(struct lk__entry *entry, struct lk__thread *thread,
 		lk__cancel_leave(want->cancel);
 		return caller_fail(entry, LK_ENOMEM, "acquire", error);
 	}
-	waiter->hold->taker = waiter;
+	if (!waiter->hold->owner_serial)
+		waiter->hold->taker = waiter;
 	return 0;
 }
 
@@ -301,7 +304,7 @@ static void caller_finish(struct lk__entry *entry, const struct lk__want *want,
 	if (rc < 0 && waiter->state == LK__WAITER_GRANTED &&
 	    entry->target.recipe->flags & LK__BECOMES_HOLDS)
 		atomic_fetch_sub(&entry->client->becoming, 1);
-	if (waiter->hold)
+	if (waiter->hold && !waiter->hold->owner_serial)
 		waiter->hold->taker = NULL;
 	if (rc < 0 || entry->target.recipe->sharing == LK__NO_HOLD)
 		lk__hold_free(waiter->hold);

@@ -41,13 +41,14 @@ static bool release_lingers(const struct lk__entry *entry)
 	return lingers;
 }
 
-void lk__release_begin(struct lk__release *release, struct lk__entry *entry, lk_error *error)
+void lk__release_begin(struct lk__release *release, struct lk__entry *entry, int64_t keep_ms,
+		       lk_error *error)
 {
 	release->entry = entry;
 	release->number = entry->grant.number;
 	release->valid_until_ns = entry->grant.valid_until_ns;
 	release->repeated_until_ns = entry->grant.repeated_until_ns;
-	release->keep_ms = entry->grant.keep_ms;
+	release->keep_ms = keep_ms;
 	release->begun_ns = lk__now_ns();
 	release->echo = lk__entry_channel(entry) != NULL;
 	release->passes = false;
@@ -271,10 +272,11 @@ static bool detached_send(const struct lk__release *release, struct lk__request 
 
 /* ---- on the wire ---- */
 
-static void release_prepare(struct lk__release *release, struct lk__entry *entry,
-			    struct lk__request *request, lk_error *error)
+static void release_prepare(struct lk__releasing *releasing, struct lk__request *request)
 {
-	lk__release_begin(release, entry, error);
+	struct lk__release *release = &releasing->release;
+	struct lk__entry *entry = releasing->entry;
+	lk__release_begin(release, entry, releasing->keep_ms, releasing->error);
 	request->resend = request->patient = true;
 	request->contended = entry->contended;
 	request->deadline_ns = release->valid_until_ns;
@@ -286,7 +288,7 @@ static int wire_begin(struct lk__releasing *releasing, struct lk__request *reque
 	struct lk__op *op = &releasing->op;
 	struct lk__entry *entry = releasing->entry;
 	struct lk__conn *conn = lk__op_join(op, entry, lk__entry_node(entry));
-	release_prepare(&releasing->release, entry, request, releasing->error);
+	release_prepare(releasing, request);
 	if (releasing->no_wait && detached_send(&releasing->release, request, conn)) {
 		lk__op_part(op);
 		return 0;
@@ -399,7 +401,7 @@ static int exchange_begin(struct lk__releasing *releasing, struct lk__request *r
 	if (!request)
 		return wire_begin(releasing, release);
 	struct lk__conn *conn = lk__op_join(op, entry, lk__entry_node(entry));
-	lk__release_begin(&releasing->release, entry, releasing->error);
+	lk__release_begin(&releasing->release, entry, 0, releasing->error);
 	if (releasing->release.echo)
 		lk__channel_drop_echo(lk__entry_messages(entry), lk__entry_channel(entry));
 	exchange->waiter->state = LK__WAITER_TAKES;
@@ -435,8 +437,9 @@ static int exchange_look(struct lk__releasing *releasing)
 /* ---- the last hold is given up ---- */
 
 /* How the last hold is given up: to the next waiter in memory or by an exchange, or on the wire. */
-static enum lk__pass release_pass(struct lk__entry *entry, int64_t now_ns)
+static enum lk__pass release_pass(const struct lk__releasing *releasing, int64_t now_ns)
 {
+	struct lk__entry *entry = releasing->entry;
 	const struct lk__caller *next = lk__entry_first(entry);
 	bool named = next &&
 		     (next->hold->lease_ms || (entry->target.recipe->flags & LK__NEEDS_SERVER) ||
@@ -450,7 +453,7 @@ static enum lk__pass release_pass(struct lk__entry *entry, int64_t now_ns)
 		.doubt = lk__entry_in_doubt(entry),
 		.needs_server = named,
 	};
-	bool wire = entry->grant.keep_ms || (entry->target.recipe->flags & LK__NO_TERMS);
+	bool wire = releasing->keep_ms || (entry->target.recipe->flags & LK__NO_TERMS);
 	return wire ? LK__PASS_WIRE : lk__term_pass(&entry->term, &passing);
 }
 
@@ -472,19 +475,21 @@ struct lk__request *lk__release_request(const struct lk__target *target, const c
 }
 
 /* The request of a release, and the hold is dropped; NULL: LK_ENOMEM, and it is still held. */
-static struct lk__request *release_request(struct lk__entry *entry, int64_t now_ns, lk_error *error)
+static struct lk__request *release_request(const struct lk__releasing *releasing, int64_t now_ns)
 {
+	struct lk__entry *entry = releasing->entry;
 	char field[LK__FIELD_SIZE];
 	lk__field(entry, entry->grant.number, field);
 	struct lk__request *request = lk__release_request(&entry->target, field,
-							  entry->grant.keep_ms);
+							  releasing->keep_ms);
 	if (request && lk__compensation_reserve(entry)) {
 		lk__entry_drop_hold(entry, now_ns);
 		return request;
 	}
 	lk__request_free(request);
 	entry->hold->count = 1;
-	lk__fail(error, LK_ENOMEM, "release \"%.100s\": out of memory, still held", entry->name);
+	lk__fail(releasing->error, LK_ENOMEM, "release \"%.100s\": out of memory, still held",
+		 entry->name);
 	return NULL;
 }
 
@@ -493,10 +498,10 @@ int lk__release_one(struct lk__releasing *releasing)
 	struct lk__entry *entry = releasing->entry;
 	assert(entry->hold && entry->hold->count == 0);
 	int64_t now_ns = lk__now_ns();
-	enum lk__pass pass = release_pass(entry, now_ns);
+	enum lk__pass pass = release_pass(releasing, now_ns);
 	if (pass == LK__PASS_MEMORY)
 		return release_hand_over(entry, now_ns);
-	struct lk__request *request = release_request(entry, now_ns, releasing->error);
+	struct lk__request *request = release_request(releasing, now_ns);
 	if (!request)
 		return LK_ENOMEM;
 	if (pass == LK__PASS_EXCHANGE && !releasing->no_wait)
@@ -523,8 +528,7 @@ static int release_lost(struct lk__entry *entry, struct lk__hold *hold)
 	return LK_ELOST;
 }
 
-int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, int64_t keep_ms,
-		      lk_error *error)
+int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, lk_error *error)
 {
 	int rc = 0;
 	struct lk__hold *hold = lk__entry_hold_of(entry, owner);
@@ -542,7 +546,6 @@ int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, in
 		return lk__fail(error, rc, "release \"%.100s\": %s", entry->name,
 				lk_error_text(rc));
 	assert(hold->count > 0);
-	entry->grant.keep_ms = keep_ms;
 	return --hold->count == 0;
 }
 
@@ -556,8 +559,7 @@ static int releasing_step(struct lk__op *op)
 		rc = entry->policy->release_look(releasing);
 	} else {
 		releasing->begun = true;
-		rc = lk__release_count(entry, &releasing->owner, releasing->keep_ms,
-				       releasing->error);
+		rc = lk__release_count(entry, &releasing->owner, releasing->error);
 		if (rc == 1)
 			rc = entry->policy->release(releasing);
 	}

@@ -68,10 +68,9 @@ int lk__release_one_look(struct lk__releasing *releasing);
 int lk__release_end(const struct lk__release *release, struct lk__request *request);
 
 /* Takes one count off the owner's hold: 0, it has more; 1, that was the last one, and the hold is
- * to be dropped and the lock freed, or kept from others for `keep_ms`; or a code (a lost hold is
- * gone with its last count). */
-int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, int64_t keep_ms,
-		      lk_error *error);
+ * to be dropped and the lock freed, or kept from others; or a code (a lost hold is gone with its
+ * last count). */
+int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, lk_error *error);
 
 /* The request of it. NULL when out of memory. */
 struct lk__request *lk__release_request(const struct lk__target *target, const char *field,
@@ -81,7 +80,8 @@ struct lk__request *lk__release_request(const struct lk__target *target, const c
  * earlier copy of it may have done it: `begun_ns`, not before that. */
 bool lk__release_is_lost(const struct lk__request *request, int64_t keep_ms, int64_t begun_ns);
 
-void lk__release_begin(struct lk__release *release, struct lk__entry *entry, lk_error *error);
+void lk__release_begin(struct lk__release *release, struct lk__entry *entry, int64_t keep_ms,
+		       lk_error *error);
 
 /* Answered. 0 or a code. */
 int lk__release_read(const struct lk__release *release, const struct lk__request *request,

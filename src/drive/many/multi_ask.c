@@ -535,13 +535,13 @@ static int part_give_back(struct lk__multi_ask *ask, size_t part)
 	struct lk__entry *entry = part_of(ask, part);
 	struct lk__release *release = &ask->release[part];
 	struct lk__owner owner = lk__multi_owner(ask->threads[part], &ask->want.owner);
-	int rc = lk__release_count(entry, &owner, ask->keep_ms, &ask->why);
+	int rc = lk__release_count(entry, &owner, &ask->why);
 	if (rc < 1)
 		return rc;
 	assert(entry->hold);             /* its last count */
 	lk__compensation_reserve(entry); /* without it, close tells of a release that is unknown */
 	lk__entry_rejoin_first(entry);   /* the next try comes behind the release of all parts */
-	lk__release_begin(release, entry, &ask->why);
+	lk__release_begin(release, entry, ask->keep_ms, &ask->why);
 	lk__entry_drop_hold(entry, lk__now_ns());
 	release->passes = entry->passing = lk__entry_first(entry) != NULL;
 	struct lk__multi_group *group = ask_add(ask, part);

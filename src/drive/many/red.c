@@ -442,7 +442,8 @@ static int release_verdict(const struct release *release, lk_error *error)
 			release->released, release->majority);
 }
 
-static struct release *release_new(struct lk__entry *entry, struct lk__thread *thread)
+static struct release *release_new(struct lk__entry *entry, struct lk__thread *thread,
+				   int64_t keep_ms)
 {
 	static const struct lk__fan_out_use use = {
 		.take = release_take,
@@ -459,15 +460,15 @@ static struct release *release_new(struct lk__entry *entry, struct lk__thread *t
 	release->valid_until_ns = entry->grant.valid_until_ns;
 	release->until_ns = red->until_ns;
 	release->lease_ms = entry->grant.lease_ms;
-	release->keep_ms = entry->grant.keep_ms;
+	release->keep_ms = keep_ms;
 	release->begun_ns = lk__now_ns();
 	return release;
 }
 
 struct lk__nodes_call *lk__red_release_begin(struct lk__entry *entry, struct lk__thread *thread,
-					     lk_error *error)
+					     int64_t keep_ms, lk_error *error)
 {
-	struct release *release = release_new(entry, thread);
+	struct release *release = release_new(entry, thread, keep_ms);
 	if (!release) {
 		entry->hold->count = 1;
 		lk__fail(error, LK_ENOMEM, "release \"%.100s\": out of memory, still held",

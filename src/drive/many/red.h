@@ -114,7 +114,7 @@ int lk__red_try_end(struct lk__nodes_call *call, struct lk__attempt_event *event
 /* The last hold is given up; NULL: LK_ENOMEM, and it is still held. `waited`: for the answers,
  * which say what became of it. */
 struct lk__nodes_call *lk__red_release_begin(struct lk__entry *entry, struct lk__thread *thread,
-					     lk_error *error);
+					     int64_t keep_ms, lk_error *error);
 int lk__red_release_end(struct lk__nodes_call *call, bool waited, lk_error *error);
 /* An extension, without the mutex. NULL: LK_ENOMEM; 1 extended, 0 not ours any more, or a code. */
 struct lk__nodes_call *lk__red_extend_begin(struct lk__entry *entry, struct lk__thread *thread,

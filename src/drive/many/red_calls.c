@@ -60,7 +60,8 @@ int lk__red_send_look(struct lk__head *head)
 int lk__red_release(struct lk__releasing *releasing)
 {
 	struct lk__op *op = &releasing->op;
-	releasing->call = lk__red_release_begin(releasing->entry, op->thread, releasing->error);
+	releasing->call = lk__red_release_begin(releasing->entry, op->thread, releasing->keep_ms,
+						releasing->error);
 	if (!releasing->call)
 		return LK_ENOMEM;
 	if (releasing->no_wait)

@@ -11,7 +11,7 @@ void lk__lost_note(struct lk__hold *hold)
 	lk_client *client = hold->entry->client;
 	if (!(hold->entry->target.recipe->flags & LK__FORGETS))
 		return;
-	assert(!hold->thread); /* which it would be in the list of */
+	assert(!lk__hold_thread(hold)); /* which it would be in the list of */
 	pthread_mutex_lock(&client->mutex);
 	hold->noted = true;
 	client->lost_count++;
