@@ -76,7 +76,7 @@ static size_t find_entries(const struct lk__lookup *lookup, struct lk__entry *fo
 	pthread_mutex_lock(&client->mutex);
 	while ((entry = lk__entries_next(&client->entries, entry))) {
 		bool same = entry->target.recipe == lookup->recipe &&
-			    entry->name_size == lookup->name_size &&
+			    lk__entry_name_size(entry) == lookup->name_size &&
 			    memcmp(entry->name, lookup->name, lookup->name_size) == 0;
 		if (same && count < OWNERS_MAX && lk__entry_ref_if_alive(entry))
 			found[count++] = entry;

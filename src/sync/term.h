@@ -16,10 +16,14 @@
 
 #define LK__TERM_HANDOVERS_MAX 1000
 
+/* Aligned so that it takes no more than its members. */
 struct lk__term {
-	int64_t begun_ns;
+	union {
+		int64_t begun_ns;          /* while the lock is held */
+		int64_t hold_off_until_ns; /* else: others come first until then */
+	};
 	unsigned handovers;
-};
+} __attribute__((packed, aligned(4)));
 
 /* The state of a grant at the moment of a release. */
 struct lk__passing {

@@ -189,8 +189,8 @@ static void watch_lost(struct lk__entry *entry, int64_t now_ns)
 
 static void watch_linger(struct lk__entry *entry, int64_t now_ns)
 {
-	if (entry->lingers && now_ns < entry->hold_off_until_ns) {
-		lk__watch_at(entry, entry->hold_off_until_ns);
+	if (entry->lingers && now_ns < entry->term.hold_off_until_ns) {
+		lk__watch_at(entry, entry->term.hold_off_until_ns);
 	} else if (entry->lingers) {
 		entry->lingers = false;
 		atomic_fetch_sub(&entry->refs, 1); /* never the last: the turn has one */
@@ -311,7 +311,9 @@ int64_t lk__watch_turn(lk_client *client)
 static void watch_fronts(const struct lk__entry *entry)
 {
 	struct lk__front *front;
-	DL_FOREACH(entry->fronts, front)
+	if (entry->policy->spreads || !entry->reds)
+		return;
+	DL_FOREACH(entry->reds->fronts, front)
 	if (!atomic_exchange(&front->entry->doubt, true) && atomic_load(&front->entry->hold))
 		lk__watch_at(front->entry, lk__now_ns());
 }

@@ -31,7 +31,7 @@ int lk__permit_entry(struct lk__entry **entry_out, const struct lk__entry *queue
 {
 	struct lk__owner owner = {.name = id, .name_size = strlen(id)};
 	int rc = lk__entry_look(entry_out, queue->client, &lk__permit_recipe, queue->name,
-				queue->name_size, &owner);
+				lk__entry_name_size(queue), &owner);
 	if (rc == 0 && *entry_out && permit_is_over(*entry_out)) {
 		lk__entry_unref(*entry_out);
 		*entry_out = NULL;
@@ -89,7 +89,7 @@ static int permit_keep(struct lk__entry **entry_out, const struct lk__entry *que
 	permit_id(queue, grant, index, id);
 	own.owner = (struct lk__owner){.name = id, .name_size = strlen(id)};
 	int rc = lk__entry_get(&entry, queue->client, &lk__permit_recipe, queue->name,
-			       queue->name_size, &own.owner, error);
+			       lk__entry_name_size(queue), &own.owner, error);
 	if (rc < 0)
 		return rc;
 	struct lk__hold *hold = lk__acquire_hold(thread, &lk__permit_recipe, &own);

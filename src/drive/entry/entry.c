@@ -24,6 +24,7 @@ void lk__entry_free(struct lk__entry *entry)
 	if (entry->waiting)
 		lk__request_free(entry->waiting->answered);
 	free(entry->waiting);
+	free(entry->reds); /* the policy of several nodes has freed its own */
 	lk__compensation_unreserve(entry);
 	lk__notify_free(atomic_load(&entry->target.notify));
 	pthread_mutex_destroy(&entry->mutex);
@@ -76,7 +77,6 @@ static struct lk__entry *entry_alloc(const struct lk__recipe *recipe, const stru
 	entry->target.key = entry->words + id->size - id->key_size;
 	entry->target.key_size = (uint32_t)id->key_size;
 	entry->name = entry->words + id->size - name_size;
-	entry->name_size = (uint32_t)name_size;
 	return entry;
 }
 
@@ -136,6 +136,27 @@ bool lk__entry_route(struct lk__entry *entry)
 	entry->target.node = node;
 	atomic_store(&entry->conn_index, 0);
 	return true;
+}
+
+bool lk__entry_serve_reds(struct lk__entry *entry)
+{
+	pthread_mutex_lock(&entry->mutex);
+	assert(!entry->policy->spreads);
+	if (!entry->reds) {
+		struct lk__reds *reds = calloc(1, sizeof(*reds));
+		pthread_mutex_lock(&entry->client->mutex);
+		entry->reds = reds;
+		pthread_mutex_unlock(&entry->client->mutex);
+	}
+	bool serves = entry->reds && lk__compensation_reserve(entry);
+	pthread_mutex_unlock(&entry->mutex);
+	return serves;
+}
+
+void lk__entry_note_red_lease(struct lk__entry *entry, int64_t lease_ms)
+{
+	if (entry->reds->lease_ms < lease_ms)
+		entry->reds->lease_ms = lease_ms;
 }
 
 static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *recipe,
@@ -491,7 +512,7 @@ static struct lk__attempt_rules entry_rules(const struct lk__entry *entry)
 static bool entry_needs_spares(const struct lk__entry *entry)
 {
 	const struct lk__recipe *recipe = entry->target.recipe;
-	return entry->keeps_spares || entry->policy->spreads || recipe->other_side ||
+	return entry->reds || entry->policy->spreads || recipe->other_side ||
 	       recipe->sharing != LK__ONE_QUEUE || entry->grant.outlives_ns ||
 	       entry->grant.repeated_until_ns;
 }
@@ -605,8 +626,8 @@ int64_t lk__entry_lease_end_ns(const struct lk__entry *entry, int64_t from_ns)
 		lease_ms = entry->asked_lease_ms;
 	if (lease_ms < entry->grant.lease_ms)
 		lease_ms = entry->grant.lease_ms;
-	if (lease_ms < entry->red_lease_ms)
-		lease_ms = entry->red_lease_ms;
+	if (!entry->policy->spreads && entry->reds && lease_ms < entry->reds->lease_ms)
+		lease_ms = entry->reds->lease_ms;
 	int64_t end_ns = lk__after_ms(from_ns, lease_ms);
 	if (end_ns < entry->grant.outlives_ns)
 		end_ns = entry->grant.outlives_ns;

@@ -142,6 +142,12 @@ struct lk__front {
 	struct lk__entry *entry;
 };
 
+/* The red locks that have an entry among their nodes. */
+struct lk__reds {
+	struct lk__front *fronts; /* under the client's mutex */
+	int64_t lease_ms;         /* the longest that they have asked for; under the entry's */
+};
+
 enum lk__waiter_state { LK__WAITER_WAITS, LK__WAITER_TAKES, LK__WAITER_GRANTED };
 
 /* A caller in the wait queue; on its stack. */
@@ -192,18 +198,20 @@ struct lk__entry {
 	lk_client *client;
 	struct lk__target target; /* on the node that the head found: it listens there */
 	const struct lk__policy *policy;
-	void *data;               /* for the policy */
-	struct lk__front *fronts; /* under the client's mutex */
-	const char *name;         /* in the target's key, behind the prefix */
+	/* Both under the client's mutex, too, when they are set. */
+	union {
+		void *data;            /* for the policy, where that is of several nodes */
+		struct lk__reds *reds; /* where it is of one; NULL: no red lock was ever at it */
+	};
+	const char *name; /* in the target's key, behind the prefix */
 
 	pthread_mutex_t mutex;
-	uint32_t name_size;
+	struct lk__term term;
 	/* Numbers that may be held and nobody wants; not those that the master has released. */
 	_Atomic unsigned compensating;
 	_Atomic unsigned releasing; /* releases that are under way */
 	_Atomic uint8_t conn_index; /* of the node's connections for scripts, see share.c */
 	uint8_t spare_count : 2;
-	bool keeps_spares : 1; /* also while it is merely held */
 	bool passing : 1;
 	bool sent_off : 1;   /* by a release that nobody waits for: the lease ends it */
 	bool lingers : 1;    /* has a reference of its own until the hold-off is over */
@@ -216,11 +224,8 @@ struct lk__entry {
 	struct lk__hold *_Atomic hold; /* client_on_doubt() looks without the mutex */
 	struct lk__hold *lost;
 	struct lk__grant grant;
-	struct lk__term term;
-	int64_t hold_off_until_ns;
 	struct lk__waiting *waiting;     /* NULL: nobody waits, and nothing is out */
 	int64_t asked_lease_ms;          /* by the last try, also of a multi lock */
-	int64_t red_lease_ms;            /* the longest that a red lock has asked for here */
 	uint64_t settled;                /* the last number whose caller has its grant; 0 */
 	struct lk__compensation *spares; /* memory for more of these */
 	char words[]; /* what it is found by, with its kind: its owner where each has one, its key;
@@ -250,11 +255,19 @@ static inline size_t lk__entry_words_size(const struct lk__entry *entry)
 	return (size_t)(entry->target.key - entry->words) + entry->target.key_size;
 }
 
+static inline size_t lk__entry_name_size(const struct lk__entry *entry)
+{
+	return (size_t)(entry->target.key + entry->target.key_size - entry->name);
+}
+
 void lk__entry_ref(struct lk__entry *entry);
 bool lk__entry_ref_if_alive(struct lk__entry *entry);
 void lk__entry_unref(struct lk__entry *entry); /* with no lock held */
 /* One without holds that is not in its client's table any more. */
 void lk__entry_free(struct lk__entry *entry);
+
+/* A red lock comes to it, now or never: the entry has spares from now on. False when out of memory. */
+bool lk__entry_serve_reds(struct lk__entry *entry);
 
 /* The node that has its data, as far as is known now, and the connection there for its scripts:
  * without a mutex. */
@@ -262,6 +275,9 @@ struct lk__node *lk__entry_node(const struct lk__entry *entry);
 struct lk__conn *lk__entry_scripts(const struct lk__entry *entry);
 
 /* Everything below: with the entry's mutex held. */
+
+/* A red lock may have it for so long. */
+void lk__entry_note_red_lease(struct lk__entry *entry, int64_t lease_ms);
 
 /* The first in the wait queue; the head, if that is one by now; what it listens to. NULL: none. */
 static inline struct lk__caller *lk__entry_first(const struct lk__entry *entry)

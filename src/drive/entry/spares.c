@@ -21,15 +21,6 @@ bool lk__compensation_reserve(struct lk__entry *entry)
 	return true;
 }
 
-bool lk__compensation_keep(struct lk__entry *entry)
-{
-	pthread_mutex_lock(&entry->mutex);
-	entry->keeps_spares = true;
-	bool reserved = lk__compensation_reserve(entry);
-	pthread_mutex_unlock(&entry->mutex);
-	return reserved;
-}
-
 struct lk__compensation *lk__compensation_spare(struct lk__entry *entry)
 {
 	struct lk__compensation *spare = entry->spares;

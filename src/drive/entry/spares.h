@@ -29,10 +29,6 @@ struct lk__compensation {
 bool lk__compensation_reserve(struct lk__entry *entry);
 void lk__compensation_unreserve(struct lk__entry *entry);
 
-/* From now on it has them always, for numbers that others than its own callers give up. False when
- * there is none. Takes the mutex. */
-bool lk__compensation_keep(struct lk__entry *entry);
-
 /* One of these, or new; NULL when out of memory. Entry's mutex held. */
 struct lk__compensation *lk__compensation_spare(struct lk__entry *entry);
 

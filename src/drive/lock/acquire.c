@@ -194,7 +194,7 @@ static struct other_side caller_other_side(const struct lk__entry *entry,
 	struct lk__entry *other = NULL;
 	if (recipe)
 		side.code = lk__entry_look(&other, entry->client, recipe, entry->name,
-					   entry->name_size, owner);
+					   lk__entry_name_size(entry), owner);
 	if (!other)
 		return side;
 	pthread_mutex_lock(&other->mutex);

@@ -572,7 +572,7 @@ void lk__head_begin(struct lk__head *head, struct lk__op *op, struct lk__entry *
 		.subscribed = lk__entry_channel(entry) != NULL,
 		.listens = lk__entry_channel(entry) &&
 			   lk__channel_listens(lk__entry_messages(entry), lk__entry_channel(entry)),
-		.hold_off_until_ns = entry->hold_off_until_ns,
+		.hold_off_until_ns = entry->term.hold_off_until_ns,
 	};
 	head->event.turns = head->event.listens && lk__turn_take(entry);
 	head->error->code = 0;

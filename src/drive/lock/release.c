@@ -82,17 +82,17 @@ static bool release_is_heard_by_us(const struct lk__entry *entry)
 static void release_hold_off(struct lk__entry *entry, int64_t listeners)
 {
 	unsigned flags = entry->target.recipe->flags;
-	if ((flags & LK__NO_TERMS) && !(flags & LK__TURNS))
+	if (((flags & LK__NO_TERMS) && !(flags & LK__TURNS)) || entry->hold)
 		return;
 	bool ours = listeners > 0 && release_is_heard_by_us(entry);
-	entry->hold_off_until_ns = lk__term_hold_off(
+	entry->term.hold_off_until_ns = lk__term_hold_off(
 		entry->client->config->holdoff_ms * LK__MS, lk__now_ns(),
 		listeners - (ours ? lk__node_tellings(entry->target.node) : 0));
-	if (entry->hold_off_until_ns && !entry->lingers) {
+	if (entry->term.hold_off_until_ns && !entry->lingers) {
 		/* The next caller may come with another handle: the entry outlasts this one. */
 		entry->lingers = true;
 		lk__entry_ref(entry);
-		lk__watch_at(entry, entry->hold_off_until_ns);
+		lk__watch_at(entry, entry->term.hold_off_until_ns);
 	}
 }
 

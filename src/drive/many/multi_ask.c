@@ -110,7 +110,7 @@ static bool entry_is_free(struct lk__entry *entry, bool once)
 	return !entry->hold && !entry->passing &&
 	       (!waiting || (!waiting->queue && !waiting->request && !waiting->answered &&
 			     waiting->attempt.state == LK__ATTEMPT_IDLE)) &&
-	       (once || now_ns >= entry->hold_off_until_ns);
+	       (once || now_ns >= entry->term.hold_off_until_ns);
 }
 
 /* Takes a part that the owner has already; `busy` may be set. 0 or a code. */

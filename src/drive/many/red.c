@@ -44,7 +44,7 @@ static void red_join_fronts(struct lk__red *red, struct lk__entry *entry)
 		node->member->stays = true;
 		pthread_mutex_unlock(&node->member->mutex);
 		pthread_mutex_lock(&node->client->mutex);
-		DL_APPEND(node->member->fronts, &node->front);
+		DL_APPEND(node->member->reds->fronts, &node->front);
 		pthread_mutex_unlock(&node->client->mutex);
 	}
 }
@@ -54,7 +54,7 @@ static void red_leave_fronts(struct lk__red_node *node)
 	if (!node->front.entry)
 		return;
 	pthread_mutex_lock(&node->client->mutex);
-	DL_DELETE(node->member->fronts, &node->front);
+	DL_DELETE(node->member->reds->fronts, &node->front);
 	pthread_mutex_unlock(&node->client->mutex);
 }
 
@@ -86,8 +86,8 @@ static struct lk__red *red_new(const struct lk__entry *entry, lk_client *const *
 	for (size_t i = 0; i < count; i++) {
 		struct lk__red_node *node = &red->node[i];
 		bool made = lk__entry_get(&node->member, clients[i], kind, entry->name,
-					  entry->name_size, NULL, error) == 0;
-		if (made && !lk__compensation_keep(node->member)) {
+					  lk__entry_name_size(entry), NULL, error) == 0;
+		if (made && !lk__entry_serve_reds(node->member)) {
 			lk__fail(error, LK_ENOMEM, "lk_red_lock_new: out of memory");
 			made = false;
 		}
@@ -115,8 +115,10 @@ int lk__red_make(struct lk__entry *entry, lk_client *const *clients, size_t coun
 	struct lk__red *old = lk__red_of(entry);
 	bool fits = !old || red_is_over(old, clients, count, kind);
 	if (!old) {
+		pthread_mutex_lock(&entry->client->mutex);
 		entry->data = red;
 		entry->policy = &entry->client->ops->policies[LK__MAJORITY];
+		pthread_mutex_unlock(&entry->client->mutex);
 		red_join_fronts(red, entry);
 		atomic_fetch_add(&entry->client->quorums, 1);
 		red->quarantine_ms = quarantine_ms;
@@ -202,8 +204,7 @@ void lk__red_give_back(struct lk__red_node *node, uint64_t number, bool unsure, 
 	struct lk__entry *member = node->member;
 	assert(number != 0);
 	pthread_mutex_lock(&member->mutex);
-	if (member->red_lease_ms < lease_ms)
-		member->red_lease_ms = lease_ms;
+	lk__entry_note_red_lease(member, lease_ms);
 	lk__entry_release_unasked(member, number);
 	if (unsure)
 		lk__compensate(member, number, until_ns);
@@ -223,8 +224,7 @@ static void red_given(struct lk__red_node *node, uint64_t number, int64_t lease_
 {
 	struct lk__entry *member = node->member;
 	pthread_mutex_lock(&member->mutex);
-	if (member->red_lease_ms < lease_ms)
-		member->red_lease_ms = lease_ms;
+	lk__entry_note_red_lease(member, lease_ms);
 	lk__compensate_given(member, number, request);
 	pthread_mutex_unlock(&member->mutex);
 }
@@ -419,8 +419,7 @@ static void release_compensate(const struct release *release)
 		if (!release->unsure[i])
 			continue;
 		pthread_mutex_lock(&member->mutex);
-		if (member->red_lease_ms < release->lease_ms)
-			member->red_lease_ms = release->lease_ms;
+		lk__entry_note_red_lease(member, release->lease_ms);
 		lk__compensate_copies(member, release->number[i],
 				      over ? now_ns : release->until_ns);
 		pthread_mutex_unlock(&member->mutex);

@@ -361,8 +361,7 @@ static bool extension_decided(void *context)
 static void member_note_lease(struct lk__entry *member, int64_t lease_ms)
 {
 	pthread_mutex_lock(&member->mutex);
-	if (member->red_lease_ms < lease_ms)
-		member->red_lease_ms = lease_ms;
+	lk__entry_note_red_lease(member, lease_ms);
 	pthread_mutex_unlock(&member->mutex);
 }
 

@@ -113,8 +113,9 @@ static void notice_explain(const struct lk__trouble *trouble, lk_event *event_ou
 static void notice_fill(const struct lk__hold *hold, int type, lk_event *event_out)
 {
 	const struct lk__entry *entry = hold->entry;
-	size_t shown = entry->name_size < sizeof(event_out->name) ? entry->name_size
-								  : sizeof(event_out->name) - 1;
+	size_t name_size = lk__entry_name_size(entry);
+	size_t shown = name_size < sizeof(event_out->name) ? name_size
+							   : sizeof(event_out->name) - 1;
 	memset(event_out, 0, sizeof(*event_out));
 	event_out->type = type;
 	event_out->tag = lk__hold_extra(hold)->tag;
@@ -122,7 +123,7 @@ static void notice_fill(const struct lk__hold *hold, int type, lk_event *event_o
 	event_out->fence = lk__hold_extra(hold)->fence;
 	lk__notices_place(hold, event_out->node);
 	lk__field(entry, hold->number, event_out->field);
-	event_out->name_size = entry->name_size;
+	event_out->name_size = name_size;
 	memcpy(event_out->name, entry->name, shown);
 	if (hold->told && type != LK_EVENT_ABANDONED)
 		notice_explain(&hold->told->trouble, event_out);
