@@ -12,7 +12,6 @@
 #include "conn/node.h"
 #include "drive/client/client.h"
 #include "drive/entry/entry.h"
-#include "drive/entry/policy.h"
 #include "net/stream.h"
 #include "resp/reader.h"
 #include "sync/lock/lock.h"
@@ -324,7 +323,6 @@ static struct lk__node *node_of(struct lk__topo *topo, uint16_t slot)
 
 static const struct lk__topo_ops topo_ops = {.node_at = node_at, .node_of = node_of};
 static struct lk__topo topo = {.ops = &topo_ops, .slotted = true};
-static const struct lk__policy one_node, majority = {.spreads = true};
 static lk_client client = {.topo = &topo};
 
 static void set_up_nodes(void)
@@ -354,7 +352,6 @@ static struct lk__entry entry_on(size_t index)
 		.target = {.recipe = &lk__lock_recipe,
 			   .slot = (uint16_t)index,
 			   .node = &nodes[index]},
-		.policy = &one_node,
 	};
 }
 
@@ -457,10 +454,11 @@ static void test_not_where_several_entries_are_in_order(void **state)
 {
 	(void)state;
 	struct lk__entry red = entry_on_second();
-	red.policy = &majority;
+	red.spreads = true;
 	assert_int_equal(join_entry(&red), 1);
-	red.policy = &one_node;
-	red.stays = true; /* a member of a red lock */
+	struct lk__reds reds = {.lease_ms = 0};
+	red.spreads = false;
+	red.reds = &reds; /* a member of a red lock */
 	assert_int_equal(join_entry(&red), 1);
 	lk__entry_rejoin_first(&red);
 	assert_ptr_equal(lk__entry_conn(&red), nodes[0].scripts[1]);

@@ -52,7 +52,7 @@ void lk__hold_free(struct lk__hold *hold)
 
 void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number)
 {
-	entry->policy->release_unasked(entry, number);
+	lk__entry_policy(entry)->release_unasked(entry, number);
 }
 
 void lk__entry_release_unheld(struct lk__entry *entry, uint64_t number)

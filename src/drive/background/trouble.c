@@ -109,7 +109,7 @@ static const char *unrenewed(const struct lk__hold *hold, int64_t now_ns)
 /* A server has said it. */
 static void trouble_lost(struct lk__trouble *trouble, const struct lk__entry *entry)
 {
-	bool spreads = entry->policy->spreads;
+	bool spreads = entry->spreads;
 	trouble->code = LK_ELOST;
 	if (!spreads && entry->grant.node)
 		lk__node_place_at(entry->grant.node, entry->grant.epoch, trouble->place);
@@ -119,7 +119,7 @@ static void trouble_lost(struct lk__trouble *trouble, const struct lk__entry *en
 
 static void trouble_unanswered(struct lk__trouble *trouble, const struct lk__entry *entry)
 {
-	if (!entry->policy->spreads) {
+	if (!entry->spreads) {
 		lk__trouble_of_node(trouble, lk__entry_node(entry));
 		return;
 	}

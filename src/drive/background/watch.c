@@ -276,7 +276,7 @@ static void watch_forget_lost(lk_client *client)
 
 static void batch_send(struct lk__batch *batch)
 {
-	batch->of[0].entry->policy->renew(batch);
+	lk__entry_policy(batch->of[0].entry)->renew(batch);
 }
 
 int64_t lk__watch_turn(lk_client *client)
@@ -287,11 +287,11 @@ int64_t lk__watch_turn(lk_client *client)
 	for (int left = DUE_MAX; left > 0 && (entry = watch_pop(client, now_ns)); left--) {
 		if (batch && (batch->count == LK__BATCH_MAX || batch->slot != entry->target.slot ||
 			      batch->of[0].entry->target.recipe != entry->target.recipe ||
-			      entry->policy->spreads || atomic_load(&batch->node->spreads))) {
+			      entry->spreads || atomic_load(&batch->node->spreads))) {
 			batch_send(batch);
 			batch = NULL;
 		}
-		entry->policy->turn(entry);
+		lk__entry_policy(entry)->turn(entry);
 		pthread_mutex_lock(&entry->mutex);
 		watch_entry(entry, &batch);
 		pthread_mutex_unlock(&entry->mutex);
@@ -311,9 +311,10 @@ int64_t lk__watch_turn(lk_client *client)
 static void watch_fronts(const struct lk__entry *entry)
 {
 	struct lk__front *front;
-	if (entry->policy->spreads || !entry->reds)
+	const struct lk__reds *reds = lk__entry_reds(entry);
+	if (!reds)
 		return;
-	DL_FOREACH(entry->reds->fronts, front)
+	DL_FOREACH(reds->fronts, front)
 	if (!atomic_exchange(&front->entry->doubt, true) && atomic_load(&front->entry->hold))
 		lk__watch_at(front->entry, lk__now_ns());
 }

@@ -20,11 +20,11 @@
 void lk__entry_free(struct lk__entry *entry)
 {
 	assert(!entry->hold && !entry->lost);
-	entry->policy->free(entry);
+	lk__entry_policy(entry)->free(entry);
+	free(lk__entry_reds(entry));
 	if (entry->waiting)
 		lk__request_free(entry->waiting->answered);
 	free(entry->waiting);
-	free(entry->reds); /* the policy of several nodes has freed its own */
 	lk__compensation_unreserve(entry);
 	lk__notify_free(atomic_load(&entry->target.notify));
 	pthread_mutex_destroy(&entry->mutex);
@@ -141,9 +141,10 @@ bool lk__entry_route(struct lk__entry *entry)
 bool lk__entry_serve_reds(struct lk__entry *entry)
 {
 	pthread_mutex_lock(&entry->mutex);
-	assert(!entry->policy->spreads);
+	assert(!entry->spreads);
 	if (!entry->reds) {
 		struct lk__reds *reds = calloc(1, sizeof(*reds));
+		lk__entry_rejoin_first(entry);
 		pthread_mutex_lock(&entry->client->mutex);
 		entry->reds = reds;
 		pthread_mutex_unlock(&entry->client->mutex);
@@ -165,14 +166,13 @@ static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *r
 	struct lk__entry *entry = entry_alloc(recipe, id, name_size);
 	if (!entry)
 		return NULL;
-	entry->policy = &client->ops->policies[LK__ONE_NODE];
+	entry->client = client;
 	pthread_mutex_init(&entry->mutex, NULL);
 	if (!lk__compensation_reserve(entry) ||
 	    lk__watch_reserve(client, client->entries.count + 1) < 0) {
 		lk__entry_free(entry);
 		return NULL;
 	}
-	entry->client = client;
 	entry->target.slot = lk__topo_slot(client->topo, entry->target.key, entry->target.key_size);
 	lk__entry_route(entry);
 	return entry;
@@ -373,7 +373,7 @@ struct lk__entry_effects lk__entry_note_loss(struct lk__entry *entry, int64_t no
 	/* The other side may keep the key: what is over would stay in it. Of several nodes, some
 	 * may have it still, and for longer than was ever confirmed; so may a node whose answer to
 	 * an extension is missing. A copy of the acquire may still run, and take the lock. */
-	if (entry->target.recipe->other_side || entry->policy->spreads ||
+	if (entry->target.recipe->other_side || entry->spreads ||
 	    entry->grant.outlives_ns > now_ns || entry->grant.repeated_until_ns > now_ns)
 		effects.unasked = hold->number;
 	return effects;
@@ -503,7 +503,7 @@ static struct lk__attempt_rules entry_rules(const struct lk__entry *entry)
 		.takes = !(flags & LK__FOR_ALL),
 		.queues = (flags & LK__QUEUES) != 0,
 		.own_channel = (flags & LK__OWN_CHANNEL) != 0,
-		.fans_out = entry->policy->spreads,
+		.fans_out = entry->spreads,
 	};
 }
 
@@ -512,7 +512,7 @@ static struct lk__attempt_rules entry_rules(const struct lk__entry *entry)
 static bool entry_needs_spares(const struct lk__entry *entry)
 {
 	const struct lk__recipe *recipe = entry->target.recipe;
-	return entry->reds || entry->policy->spreads || recipe->other_side ||
+	return lk__entry_reds(entry) || entry->spreads || recipe->other_side ||
 	       recipe->sharing != LK__ONE_QUEUE || entry->grant.outlives_ns ||
 	       entry->grant.repeated_until_ns;
 }
@@ -626,8 +626,9 @@ int64_t lk__entry_lease_end_ns(const struct lk__entry *entry, int64_t from_ns)
 		lease_ms = entry->asked_lease_ms;
 	if (lease_ms < entry->grant.lease_ms)
 		lease_ms = entry->grant.lease_ms;
-	if (!entry->policy->spreads && entry->reds && lease_ms < entry->reds->lease_ms)
-		lease_ms = entry->reds->lease_ms;
+	const struct lk__reds *reds = lk__entry_reds(entry);
+	if (reds && lease_ms < reds->lease_ms)
+		lease_ms = reds->lease_ms;
 	int64_t end_ns = lk__after_ms(from_ns, lease_ms);
 	if (end_ns < entry->grant.outlives_ns)
 		end_ns = entry->grant.outlives_ns;

@@ -197,11 +197,13 @@ struct lk__entry {
 	struct lk__heap_node watch; /* under the watch's mutex */
 	lk_client *client;
 	struct lk__target target; /* on the node that the head found: it listens there */
-	const struct lk__policy *policy;
-	/* Both under the client's mutex, too, when they are set. */
+	/* Set under the client's mutex, too. */
 	union {
 		void *data;            /* for the policy, where that is of several nodes */
 		struct lk__reds *reds; /* where it is of one; NULL: no red lock was ever at it */
+		/* Of a kind without holds, which is no part of a red lock: the last number whose
+		 * caller has its grant; 0. */
+		uint64_t settled;
 	};
 	const char *name; /* in the target's key, behind the prefix */
 
@@ -211,22 +213,22 @@ struct lk__entry {
 	_Atomic unsigned compensating;
 	_Atomic unsigned releasing; /* releases that are under way */
 	_Atomic uint8_t conn_index; /* of the node's connections for scripts, see share.c */
-	uint8_t spare_count : 2;
 	bool passing : 1;
 	bool sent_off : 1;   /* by a release that nobody waits for: the lease ends it */
 	bool lingers : 1;    /* has a reference of its own until the hold-off is over */
 	bool contended : 1;  /* at our last try or release another process held it, or listened */
 	bool deaf : 1;       /* it may not listen: its waiters look again from time to time */
 	bool renewing : 1;   /* a renewal is in flight */
-	bool stays : 1;      /* on its connection: red locks are at it, too */
 	bool downgraded : 1; /* its grant's number was given to the other side, once */
 	_Atomic bool doubt;  /* a message came that nobody of us sent */
+	/* A grant is on several nodes, with a number of its own on each: some may keep it longer
+	 * than a majority has confirmed. Set under the client's mutex, too. */
+	_Atomic bool spreads;
 	struct lk__hold *_Atomic hold; /* client_on_doubt() looks without the mutex */
 	struct lk__hold *lost;
 	struct lk__grant grant;
 	struct lk__waiting *waiting;     /* NULL: nobody waits, and nothing is out */
 	int64_t asked_lease_ms;          /* by the last try, also of a multi lock */
-	uint64_t settled;                /* the last number whose caller has its grant; 0 */
 	struct lk__compensation *spares; /* memory for more of these */
 	char words[]; /* what it is found by, with its kind: its owner where each has one, its key;
 		       * a NUL */
@@ -266,7 +268,21 @@ void lk__entry_unref(struct lk__entry *entry); /* with no lock held */
 /* One without holds that is not in its client's table any more. */
 void lk__entry_free(struct lk__entry *entry);
 
-/* A red lock comes to it, now or never: the entry has spares from now on. False when out of memory. */
+/* What its targets make of its calls. */
+static inline const struct lk__policy *lk__entry_policy(const struct lk__entry *entry)
+{
+	return &entry->client->ops->policies[entry->spreads ? LK__MAJORITY : LK__ONE_NODE];
+}
+
+/* NULL where no red lock was ever at it. */
+static inline struct lk__reds *lk__entry_reds(const struct lk__entry *entry)
+{
+	bool none = entry->spreads || entry->target.recipe->sharing == LK__NO_HOLD;
+	return none ? NULL : entry->reds;
+}
+
+/* A red lock is to use it: from now on it has spares always, and stays on its connection. False
+ * when out of memory. */
 bool lk__entry_serve_reds(struct lk__entry *entry);
 
 /* The node that has its data, as far as is known now, and the connection there for its scripts:

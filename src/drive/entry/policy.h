@@ -23,9 +23,6 @@ enum lk__targets { LK__ONE_NODE, LK__MAJORITY, LK__TARGETS };
 
 /* With the entry's mutex held, unless it says otherwise. */
 struct lk__policy {
-	/* A grant is on several nodes, with a number of its own on each: some may keep it longer
-	 * than a majority has confirmed. */
-	bool spreads;
 	/* The entry goes. */
 	void (*free)(struct lk__entry *entry);
 

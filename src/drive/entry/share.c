@@ -20,8 +20,8 @@
 static bool entry_may_move(const struct lk__entry *entry)
 {
 	const struct lk__recipe *recipe = entry->target.recipe;
-	return recipe->sharing == LK__ONE_QUEUE && !recipe->other_side && !entry->policy->spreads &&
-	       !entry->stays;
+	return recipe->sharing == LK__ONE_QUEUE && !recipe->other_side && !entry->spreads &&
+	       !lk__entry_reds(entry);
 }
 
 static bool entry_is_under_way(const struct lk__entry *entry)
@@ -68,7 +68,8 @@ struct lk__conn *lk__entry_join(struct lk__entry *entry, struct lk__node *node)
 
 void lk__entry_rejoin_first(struct lk__entry *entry)
 {
-	if (atomic_load(&entry->conn_index) > 0 && !entry->stays && !entry_is_under_way(entry))
+	if (atomic_load(&entry->conn_index) > 0 && !lk__entry_reds(entry) &&
+	    !entry_is_under_way(entry))
 		atomic_store(&entry->conn_index, 0);
 }
 

@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 #include "drive/entry/spares.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #include "drive/entry/entry.h"
 
 #define SPARES 2 /* kept ready by an entry: for a hold that goes, and for a try */
 
+static int spares_count(const struct lk__entry *entry)
+{
+	int count = 0;
+	for (const struct lk__compensation *spare = entry->spares; spare; spare = spare->next_due)
+		count++;
+	return count;
+}
+
 bool lk__compensation_reserve(struct lk__entry *entry)
 {
-	while (entry->spare_count < SPARES) {
+	for (int count = spares_count(entry); count < SPARES; count++) {
 		struct lk__compensation *spare = calloc(1, sizeof(*spare));
 		if (!spare)
 			return false;
 		spare->next_due = entry->spares;
 		entry->spares = spare;
-		entry->spare_count++;
 	}
 	return true;
 }
@@ -26,9 +32,7 @@ struct lk__compensation *lk__compensation_spare(struct lk__entry *entry)
 	struct lk__compensation *spare = entry->spares;
 	if (!spare)
 		return calloc(1, sizeof(*spare));
-	assert(entry->spare_count > 0);
 	entry->spares = spare->next_due;
-	entry->spare_count--;
 	*spare = (struct lk__compensation){0};
 	return spare;
 }

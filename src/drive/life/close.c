@@ -186,7 +186,7 @@ static bool close_quorums_are_free(lk_client *client)
 	bool free_all = entries != NULL;
 	for (size_t i = 0; i < count; i++) {
 		pthread_mutex_lock(&entries[i]->mutex);
-		free_all = free_all && entries[i]->policy->compensated(entries[i]);
+		free_all = free_all && lk__entry_policy(entries[i])->compensated(entries[i]);
 		pthread_mutex_unlock(&entries[i]->mutex);
 		lk__entry_unref(entries[i]);
 	}

@@ -44,7 +44,6 @@ const struct lk__policy lk__policies[LK__TARGETS] = {
 		},
 	[LK__MAJORITY] =
 		{
-			.spreads = true,
 			.free = lk__red_free,
 			.release_unasked = lk__red_release_unasked,
 			.compensating = lk__red_compensating,

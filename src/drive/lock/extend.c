@@ -158,13 +158,13 @@ static int extending_step(struct lk__op *op)
 	struct lk__entry *entry = extending->entry;
 	int rc;
 	if (extending->begun) {
-		rc = entry->policy->extend_look(extending);
+		rc = lk__entry_policy(entry)->extend_look(extending);
 	} else {
 		extending->begun = true;
 		rc = lk__extend_begin(entry, &extending->owner, extending->extension.lease_ms,
 				      &extending->extension, extending->error);
 		if (rc == 0)
-			rc = entry->policy->extend(extending);
+			rc = lk__entry_policy(entry)->extend(extending);
 	}
 	if (rc == LK__OP_WAITS || rc < 0)
 		return rc;

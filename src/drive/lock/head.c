@@ -98,7 +98,7 @@ static void entry_compensate(struct lk__entry *entry, const struct lk__attempt_e
 /* Feeds the event, and carries out what comes before the action. */
 static struct lk__effects entry_step(struct lk__entry *entry, struct lk__attempt_event *event)
 {
-	event->compensating = entry->policy->compensating(entry);
+	event->compensating = lk__entry_policy(entry)->compensating(entry);
 	event->closing = atomic_load(&entry->client->state) != LK__CLIENT_OPEN;
 	int64_t now_ns = lk__now_ns();
 	struct lk__effects effects = lk__attempt_step(&entry->waiting->attempt, event, now_ns);
@@ -266,7 +266,7 @@ static struct lk__request *head_request(const struct lk__head *head)
 		.permits = waiter->settings.permits,
 		.ttl_ms = waiter->settings.ttl_ms,
 		.other_number = waiter->other_number,
-		.settled = entry->settled,
+		.settled = entry->target.recipe->sharing == LK__NO_HOLD ? entry->settled : 0,
 		.nonce = entry->waiting->try_nonce,
 		.turn = turn,
 		.since_us = lk__node_server_us(entry->target.node, since_ns),

@@ -27,7 +27,7 @@ static int head_waits(struct lk__head *head, enum lk__head_wait wait)
 static int connect_begin(struct lk__head *head, int64_t unlimited_until_ns)
 {
 	int64_t until_ns = lk__head_connect_until_ns(head, unlimited_until_ns);
-	struct lk__conn *conn = head->entry->policy->route(head);
+	struct lk__conn *conn = lk__entry_policy(head->entry)->route(head);
 	if (conn && lk__op_connect(head->op, conn, head->waiter->once, until_ns))
 		return head_waits(head, LK__HEAD_CONNECTION);
 	return lk__head_connected(head, LK__WAIT_READY, NULL);
@@ -187,7 +187,7 @@ static int head_act(struct lk__head *head, const struct lk__effects *effects)
 	case LK__ATTEMPT_DO_CONNECT:
 		return connect_begin(head, effects->until_ns);
 	case LK__ATTEMPT_DO_SEND:
-		return head->entry->policy->send(head);
+		return lk__entry_policy(head->entry)->send(head);
 	case LK__ATTEMPT_DO_AWAIT:
 		return await_begin(head);
 	case LK__ATTEMPT_DO_LISTEN:
@@ -206,7 +206,7 @@ static int head_look(struct lk__head *head)
 	case LK__HEAD_CONNECTION:
 		return connect_look(head);
 	case LK__HEAD_ANSWER:
-		return head->entry->policy->send_look(head);
+		return lk__entry_policy(head->entry)->send_look(head);
 	case LK__HEAD_SUBSCRIPTION:
 		return listen_look(head);
 	case LK__HEAD_MESSAGE:

@@ -556,12 +556,12 @@ static int releasing_step(struct lk__op *op)
 	int rc;
 	pthread_mutex_lock(&entry->mutex);
 	if (releasing->begun) {
-		rc = entry->policy->release_look(releasing);
+		rc = lk__entry_policy(entry)->release_look(releasing);
 	} else {
 		releasing->begun = true;
 		rc = lk__release_count(entry, &releasing->owner, releasing->error);
 		if (rc == 1)
-			rc = entry->policy->release(releasing);
+			rc = lk__entry_policy(entry)->release(releasing);
 	}
 	pthread_mutex_unlock(&entry->mutex);
 	return rc;

@@ -39,10 +39,6 @@ static void red_join_fronts(struct lk__red *red, struct lk__entry *entry)
 	for (size_t i = 0; i < red->count; i++) {
 		struct lk__red_node *node = &red->node[i];
 		node->front.entry = entry;
-		pthread_mutex_lock(&node->member->mutex);
-		lk__entry_rejoin_first(node->member);
-		node->member->stays = true;
-		pthread_mutex_unlock(&node->member->mutex);
 		pthread_mutex_lock(&node->client->mutex);
 		DL_APPEND(node->member->reds->fronts, &node->front);
 		pthread_mutex_unlock(&node->client->mutex);
@@ -117,7 +113,7 @@ int lk__red_make(struct lk__entry *entry, lk_client *const *clients, size_t coun
 	if (!old) {
 		pthread_mutex_lock(&entry->client->mutex);
 		entry->data = red;
-		entry->policy = &entry->client->ops->policies[LK__MAJORITY];
+		entry->spreads = true;
 		pthread_mutex_unlock(&entry->client->mutex);
 		red_join_fronts(red, entry);
 		atomic_fetch_add(&entry->client->quorums, 1);
