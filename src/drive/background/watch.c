@@ -62,34 +62,39 @@ static void renewed_confirm(struct lk__entry *entry, const struct lk__renewed *r
 	}
 }
 
-void lk__watch_renewed(const struct lk__renewed *renewed, int answer, int64_t sent_ns,
-		       const struct lk__trouble *trouble)
+void lk__watch_told(const struct lk__renewed *renewed, int answer, int64_t sent_ns,
+		    const struct lk__trouble *trouble)
 {
 	struct lk__entry *entry = renewed->entry;
 	int64_t now_ns = lk__now_ns();
-	pthread_mutex_lock(&entry->mutex);
 	bool current = entry->hold && entry->grant.number == renewed->number;
 	entry->renewing = false;
 	if (answer == 1)
 		lk__entry_release_unheld(entry, renewed->number);
-	if (current) {
-		if (answer == 0 && !entry->passing) { /* else its release was there first */
-			lk__entry_lose(entry, now_ns);
-			lk__entry_promote(entry);
-		} else if (answer == 1) {
-			renewed_confirm(entry, renewed, sent_ns);
-			lk__entry_settle(entry);
+	if (!current) {
+		if (entry->hold)
 			lk__watch_hold(entry, now_ns);
-		} else {
-			int64_t lease_ns = lk__entry_lease_ms(entry, entry->hold) * LK__MS;
-			lk__trouble_note(entry->hold, trouble);
-			lk__watch_at(entry, now_ns + lease_ns / RENEW_AGAIN_PARTS);
-		}
-	} else if (entry->hold) {
+	} else if (answer == 0 && !entry->passing) { /* else its release was there first */
+		lk__entry_lose(entry, now_ns);
+		lk__entry_promote(entry);
+	} else if (answer == 1) {
+		renewed_confirm(entry, renewed, sent_ns);
+		lk__entry_settle(entry);
 		lk__watch_hold(entry, now_ns);
+	} else {
+		int64_t lease_ns = lk__entry_lease_ms(entry, entry->hold) * LK__MS;
+		lk__trouble_note(entry->hold, trouble);
+		lk__watch_at(entry, now_ns + lease_ns / RENEW_AGAIN_PARTS);
 	}
-	pthread_mutex_unlock(&entry->mutex);
-	lk__entry_unref(entry);
+}
+
+void lk__watch_renewed(const struct lk__renewed *renewed, int answer, int64_t sent_ns,
+		       const struct lk__trouble *trouble)
+{
+	pthread_mutex_lock(&renewed->entry->mutex);
+	lk__watch_told(renewed, answer, sent_ns, trouble);
+	pthread_mutex_unlock(&renewed->entry->mutex);
+	lk__entry_unref(renewed->entry);
 }
 
 static const struct lk__trouble no_memory = {.code = LK_ENOMEM,

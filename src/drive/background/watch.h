@@ -42,7 +42,9 @@ struct lk__batch {
 void lk__watch_renew(struct lk__batch *batch);
 
 /* Its answer: 1 renewed, 0 not ours any more, -1 none: the old deadline stands, and `trouble` says
- * why. */
+ * why. Told with the entry's mutex held; renewed: without, and the reference goes. */
+void lk__watch_told(const struct lk__renewed *renewed, int answer, int64_t sent_ns,
+		    const struct lk__trouble *trouble);
 void lk__watch_renewed(const struct lk__renewed *renewed, int answer, int64_t sent_ns,
 		       const struct lk__trouble *trouble);
 

@@ -33,7 +33,8 @@ struct lk__policy {
 	/* Whether close need not wait for that: it is on less than a majority, or the client's
 	 * compensation as a whole is waited for. */
 	bool (*compensated)(const struct lk__entry *entry);
-	/* Takes the batch; each of it ends in one lk__watch_renewed(). Without the mutex. */
+	/* Takes the batch; each of it ends in one lk__watch_renewed() or lk__watch_told(). Without
+	 * the mutex. */
 	void (*renew)(struct lk__batch *batch);
 	/* Other work that is due when the watchdog looks. Without the mutex. */
 	void (*turn)(struct lk__entry *entry);

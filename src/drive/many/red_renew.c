@@ -33,10 +33,10 @@ struct tally {
 	struct renewal of[LK__RED_MAX];
 };
 
+/* Under the entry's mutex. */
 struct lk__red_round {
-	pthread_mutex_t mutex;
 	struct lk__renewed renewed;
-	size_t waiting;
+	size_t waiting; /* answers, and those who look at it: the last frees it */
 	bool overdue, concluded, held;
 	int64_t sent_ns, until_ns;
 	struct lk__trouble trouble; /* of the first node that did not confirm it; code 0: none */
@@ -62,22 +62,18 @@ static bool renewal_is_current(const struct lk__entry *entry, const struct renew
 	       lk__now_ns() < lk__hold_deadline(hold);
 }
 
+/* Both with the entry's mutex held. */
 static void node_has_it(struct lk__entry *entry, const struct renewal *renewal)
 {
-	struct lk__red *red = lk__red_of(entry);
-	pthread_mutex_lock(&entry->mutex);
 	if (renewal_is_current(entry, renewal))
-		red->node[renewal->index].part = LK__RED_HELD;
-	pthread_mutex_unlock(&entry->mutex);
+		lk__red_of(entry)->node[renewal->index].part = LK__RED_HELD;
 }
 
 static void node_gets_it_again(struct lk__entry *entry, const struct renewal *renewal,
 			       int64_t lease_ms)
 {
-	pthread_mutex_lock(&entry->mutex);
 	if (renewal_is_current(entry, renewal))
 		lk__red_join(entry, renewal->index, lease_ms, lk__hold_deadline(entry->hold));
-	pthread_mutex_unlock(&entry->mutex);
 }
 
 /* ---- counting ---- */
@@ -149,54 +145,47 @@ static void round_trouble(const struct lk__red_round *round, struct lk__trouble 
 		 tally->count, tally->majority, first.code ? first.reason : "others have it");
 }
 
-/* Gives up the mutex meanwhile; `waiting` counts the caller. */
 static void round_conclude(struct lk__red_round *round, int outcome)
 {
 	struct lk__entry *entry = round->tally.entry;
-	assert(!round->concluded && round->waiting > 0);
+	struct lk__trouble trouble;
+	assert(!round->concluded && lk__red_of(entry)->round == round);
 	round->concluded = true;
 	round->held = outcome == 1;
-	struct lk__trouble trouble;
 	if (outcome < 0)
 		round_trouble(round, &trouble);
-	pthread_mutex_unlock(&round->mutex);
-	pthread_mutex_lock(&entry->mutex);
 	lk__red_of(entry)->round = NULL;
-	pthread_mutex_unlock(&entry->mutex);
-	lk__watch_renewed(&round->renewed, outcome, round->sent_ns, &trouble);
-	pthread_mutex_lock(&round->mutex);
+	lk__watch_told(&round->renewed, outcome, round->sent_ns, &trouble);
+	atomic_fetch_sub(&entry->refs,
+			 1); /* that of `renewed`, never the last: the round has one */
 }
 
-/* The same. */
 static void round_repair(struct lk__red_round *round)
 {
 	struct tally *tally = &round->tally;
 	for (size_t i = 0; i < tally->count; i++) {
-		if (!tally->of[i].gone)
-			continue;
+		if (tally->of[i].gone)
+			node_gets_it_again(tally->entry, &tally->of[i], tally->lease_ms);
 		tally->of[i].gone = false;
-		pthread_mutex_unlock(&round->mutex);
-		node_gets_it_again(tally->entry, &tally->of[i], tally->lease_ms);
-		pthread_mutex_lock(&round->mutex);
 	}
 }
 
-static void round_unlock(struct lk__red_round *round)
+/* Draws what follows from what is known by now, and gives up the entry's mutex. */
+static void round_leave(struct lk__red_round *round)
 {
 	struct lk__entry *entry = round->tally.entry;
+	assert(round->waiting > 0);
+	bool last = --round->waiting == 0;
 	int outcome = round_outcome(round);
-	round->waiting++; /* ours: the last answer may come meanwhile */
 	if (!round->concluded && outcome != 2)
 		round_conclude(round, outcome);
 	if (round->held)
 		round_repair(round);
-	bool last = --round->waiting == 0;
-	pthread_mutex_unlock(&round->mutex);
-	if (last) {
-		pthread_mutex_destroy(&round->mutex);
-		free(round);
-		lk__red_unref(entry);
-	}
+	pthread_mutex_unlock(&entry->mutex);
+	if (!last)
+		return;
+	free(round);
+	lk__red_unref(entry);
 }
 
 static void renewal_finish(struct lk__request *request)
@@ -209,15 +198,13 @@ static void renewal_finish(struct lk__request *request)
 	if (answer < 0)
 		lk__trouble_read(&trouble, request);
 	lk__request_free(request);
+	pthread_mutex_lock(&entry->mutex);
 	if (answer == 1)
 		node_has_it(entry, renewal);
-	pthread_mutex_lock(&round->mutex);
 	if (!round->trouble.code)
 		round->trouble = trouble;
-	assert(round->waiting > 0);
 	tally_add(&round->tally, renewal->index, answer);
-	round->waiting--;
-	round_unlock(round);
+	round_leave(round);
 }
 
 static struct lk__red_round *round_new(const struct lk__renewed *renewed)
@@ -225,7 +212,6 @@ static struct lk__red_round *round_new(const struct lk__renewed *renewed)
 	struct lk__red_round *round = calloc(1, sizeof(*round));
 	if (!round)
 		return NULL;
-	pthread_mutex_init(&round->mutex, NULL);
 	round->renewed = *renewed;
 	round->sent_ns = lk__now_ns();
 	round->until_ns = lk__after_ms(round->sent_ns,
@@ -250,7 +236,8 @@ static bool round_begin(struct lk__red_round *round)
 
 static void renew(const struct lk__renewed *renewed)
 {
-	struct lk__red *red = lk__red_of(renewed->entry);
+	struct lk__entry *entry = renewed->entry;
+	struct lk__red *red = lk__red_of(entry);
 	struct lk__red_round *round = round_new(renewed);
 	if (!round) {
 		static const struct lk__trouble no_memory = {.code = LK_ENOMEM,
@@ -271,16 +258,15 @@ static void renew(const struct lk__renewed *renewed)
 		request->resend = true;
 		request->deadline_ns = lk__after_ms(round->sent_ns,
 						    node->client->config->command_timeout_ms);
-		pthread_mutex_lock(&round->mutex);
+		pthread_mutex_lock(&entry->mutex);
 		round->waiting++;
-		pthread_mutex_unlock(&round->mutex);
+		pthread_mutex_unlock(&entry->mutex);
 		struct lk__conn *conn = lk__node_work(lk__entry_node(node->member));
 		lk__conn_submit(conn, request);
 		lk__conn_settle(conn); /* its client may be closed: then it is done already */
 	}
-	pthread_mutex_lock(&round->mutex);
-	round->waiting--;
-	round_unlock(round);
+	pthread_mutex_lock(&entry->mutex);
+	round_leave(round);
 }
 
 void lk__red_renew(struct lk__batch *batch)
@@ -298,22 +284,15 @@ void lk__red_turn(struct lk__entry *entry)
 	pthread_mutex_lock(&entry->mutex);
 	lk__red_join_turn(entry, now_ns);
 	struct lk__red_round *round = lk__red_of(entry)->round;
-	if (round && now_ns < round->until_ns) {
-		lk__watch_at(entry, round->until_ns);
-		round = NULL;
-	}
-	if (round) {
-		pthread_mutex_lock(&round->mutex);
+	if (round && now_ns >= round->until_ns) {
 		round->overdue = true;
-		round->waiting++; /* ours: until then it is not freed */
-		pthread_mutex_unlock(&round->mutex);
-	}
-	pthread_mutex_unlock(&entry->mutex);
-	if (!round)
+		round->waiting++; /* ours */
+		round_leave(round);
 		return;
-	pthread_mutex_lock(&round->mutex);
-	round->waiting--;
-	round_unlock(round);
+	}
+	if (round)
+		lk__watch_at(entry, round->until_ns);
+	pthread_mutex_unlock(&entry->mutex);
 }
 
 /* ---- by the caller ---- */
@@ -328,11 +307,15 @@ struct extension {
 static int extension_answer(const struct extension *extension, size_t index,
 			    const struct lk__fan_out_part *answers)
 {
-	const struct renewal *renewal = &extension->tally.of[index];
-	struct lk__entry *entry = extension->tally.entry;
+	const struct tally *tally = &extension->tally;
+	struct lk__entry *entry = tally->entry;
 	int answer = lk__reply_renewed(answers->request[0], 1, 0);
+	pthread_mutex_lock(&entry->mutex);
 	if (answer == 1)
-		node_has_it(entry, renewal);
+		node_has_it(entry, &tally->of[index]);
+	else if (answer == 0 && extension->held) /* the verdict was before it */
+		node_gets_it_again(entry, &tally->of[index], tally->lease_ms);
+	pthread_mutex_unlock(&entry->mutex);
 	return answer;
 }
 
@@ -345,10 +328,7 @@ static void extension_take(void *context, size_t index, const struct lk__fan_out
 /* After the verdict: several readers may be here at once. */
 static void extension_late(void *context, size_t index, const struct lk__fan_out_part *answers)
 {
-	const struct extension *extension = context;
-	const struct tally *tally = &extension->tally;
-	if (extension_answer(extension, index, answers) == 0 && extension->held)
-		node_gets_it_again(tally->entry, &tally->of[index], tally->lease_ms);
+	extension_answer(context, index, answers);
 }
 
 static bool extension_decided(void *context)
@@ -386,10 +366,12 @@ static void extension_ask(const struct extension *extension, int64_t until_ns)
 static int extension_verdict(struct extension *extension, lk_error *error)
 {
 	const struct tally *tally = &extension->tally;
+	pthread_mutex_lock(&tally->entry->mutex);
 	extension->held = tally_held(tally);
 	for (size_t i = 0; extension->held && i < tally->count; i++)
 		if (tally->of[i].gone)
 			node_gets_it_again(tally->entry, &tally->of[i], tally->lease_ms);
+	pthread_mutex_unlock(&tally->entry->mutex);
 	if (extension_decided(extension))
 		return extension->held;
 	return lk__fail(error, LK_ENOQUORUM,
