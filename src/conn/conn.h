@@ -195,6 +195,15 @@ void lk__conn_destroy(struct lk__conn *conn);
  * request that cannot be sent is done with a code. */
 void lk__conn_submit(struct lk__conn *conn, struct lk__request *request);
 
+/*
+ * The same for a caller who asks several connections, and reads them itself (lk__conn_attend()):
+ * what was put leaves in one write at the end, and the loop need not read. Who stops to read says
+ * so (forgo) where answers are missing.
+ */
+void lk__conn_put(struct lk__conn *conn, struct lk__request *request);
+void lk__conn_put_end(struct lk__conn *conn);
+void lk__conn_forgo(struct lk__conn *conn);
+
 /* The same for a request that nobody awaits, to a client that may be closed: false, and the request
  * is still the caller's. Of a closed client no thread is left that would call its finish(). */
 bool lk__conn_offer(struct lk__conn *conn, struct lk__request *request);

@@ -236,6 +236,30 @@ void lk__conn_submit(struct lk__conn *conn, struct lk__request *request)
 	lk__conn_unlock_held(conn, &after);
 }
 
+void lk__conn_put(struct lk__conn *conn, struct lk__request *request)
+{
+	struct lk__deferred after;
+	lk__deferred_init(&after);
+	pthread_mutex_lock(&conn->mutex);
+	lk__conn_accept(conn, request, &after);
+	lk__conn_unlock_held(conn, &after);
+}
+
+void lk__conn_put_end(struct lk__conn *conn)
+{
+	pthread_mutex_lock(&conn->mutex);
+	lk__conn_push(conn);
+	pthread_mutex_unlock(&conn->mutex);
+}
+
+void lk__conn_forgo(struct lk__conn *conn)
+{
+	pthread_mutex_lock(&conn->mutex);
+	if (!lk__conn_is_led(conn) && conn->state == LK__CONN_UP)
+		conn->node->events->attention(conn->node->context);
+	pthread_mutex_unlock(&conn->mutex);
+}
+
 bool lk__conn_offer(struct lk__conn *conn, struct lk__request *request)
 {
 	struct lk__deferred after;

@@ -75,7 +75,15 @@ static void ignore(void *context)
 	(void)context;
 }
 
-static const struct lk__node_events events = {.attention = ignore, .lost = ignore, .up = ignore};
+static int attentions; /* the loop is to read */
+
+static void attend(void *context)
+{
+	(void)context;
+	attentions++;
+}
+
+static const struct lk__node_events events = {.attention = attend, .lost = ignore, .up = ignore};
 static struct lk__thread thread;
 static lk_config *config;
 
@@ -84,6 +92,7 @@ static int set_up(void **state)
 	(void)state;
 	lk_error error;
 	written_size = writes = 0;
+	attentions = 0;
 	write_fails = 0;
 	unread = NULL;
 	closed_in_read = false;
@@ -166,6 +175,34 @@ static void test_a_request_without_memory_takes_no_answer(void **state)
 	lk__request_free(first);
 	lk__request_free(second);
 	lk__request_free(third);
+}
+
+static void finish(struct lk__request *request)
+{
+	assert_int_equal(request->code, 0);
+	lk__request_free(request);
+}
+
+static void test_what_is_put_leaves_in_one_write(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		struct lk__request *one = command("ONE");
+		one->finish = finish;
+		one->deadline_ns = LK__NEVER;
+		lk__conn_put(conn, one);
+	}
+	assert_int_equal(writes, 0);
+	lk__conn_put_end(conn);
+	assert_int_equal(writes, 1);
+	assert_int_equal(count("ONE"), 3);
+	says("+one\r\n+two\r\n");
+	assert_int_equal(conn->in_flight_count, 1);
+	assert_int_equal(attentions, 0); /* its caller reads */
+	lk__conn_forgo(conn);
+	assert_int_equal(attentions, 1);
+	says("+three\r\n");
+	assert_int_equal(conn->in_flight_count, 0);
 }
 
 static void test_a_script_goes_before_its_first_call(void **state)
@@ -423,6 +460,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		TEST(test_a_request_without_memory_takes_no_answer),
+		TEST(test_what_is_put_leaves_in_one_write),
 		TEST(test_a_script_goes_before_its_first_call),
 		TEST(test_a_script_that_the_server_has_is_not_sent),
 		TEST(test_a_script_that_was_lost_is_sent_again),

@@ -127,14 +127,33 @@ void lk__fan_out_add(struct lk__fan_out *fan_out, size_t index, struct lk__conn 
 	*node = (struct lk__fan_out_part){.fan_out = fan_out, .done = 1}; /* fits nothing more */
 }
 
+static void part_ask(const struct lk__fan_out_part *part, struct lk__request *request)
+{
+	if (is_asynchronous(part->fan_out))
+		lk__conn_submit(part->conn, request);
+	else
+		lk__conn_put(part->conn, request);
+}
+
+static void part_asked(const struct lk__fan_out_part *part)
+{
+	if (!is_asynchronous(part->fan_out))
+		lk__conn_put_end(part->conn);
+}
+
+/* All of them first: what goes to one connection leaves in one write. */
 void lk__fan_out_go(struct lk__fan_out *fan_out)
 {
 	for (size_t i = 0; i < fan_out->count; i++) {
-		if (fan_out->node[i].count > 0)
-			part_listen(&fan_out->node[i], true);
-		for (size_t j = 0; j < fan_out->node[i].count; j++)
-			lk__conn_submit(fan_out->node[i].conn, fan_out->node[i].request[j]);
+		const struct lk__fan_out_part *part = &fan_out->node[i];
+		if (part->count > 0)
+			part_listen(part, true);
+		for (size_t j = 0; j < part->count; j++)
+			part_ask(part, part->request[j]);
 	}
+	for (size_t i = 0; i < fan_out->count; i++)
+		if (fan_out->node[i].count > 0)
+			part_asked(&fan_out->node[i]);
 	for (size_t i = 0; i < fan_out->count; i++)
 		if (fan_out->node[i].count > 0)
 			lk__conn_settle(fan_out->node[i].conn);
@@ -153,20 +172,28 @@ static void fan_out_sleep(struct lk__fan_out *fan_out, int64_t until_ns, const l
 		{.fd = cancel ? cancel->fd : -1, .events = POLLIN},
 	};
 	bool open[LK__FAN_OUT_NODES_MAX] = {false};
+	const struct lk__conn *last = NULL;
 	int most_ms = SLICE_MS;
 	pthread_mutex_lock(&fan_out->mutex);
 	for (size_t i = 0; i < fan_out->count; i++)
 		open[i] = fan_out->node[i].done < fan_out->node[i].count;
 	pthread_mutex_unlock(&fan_out->mutex);
 	for (size_t i = 0; i < fan_out->count; i++) {
+		struct lk__conn *conn = fan_out->node[i].conn;
 		fds[i + 2].fd = -1;
-		if (!open[i] || !lk__conn_poll(fan_out->node[i].conn, &fds[i + 2]))
+		if (!open[i] || conn == last) /* several parts in a row may be on one connection */
+			continue;
+		last = conn;
+		if (!lk__conn_poll(conn, &fds[i + 2]))
 			continue;
 		/* Bytes that were read already; or refused, if closed: for us to finish. */
-		lk__conn_attend(fan_out->node[i].conn, fan_out->thread);
+		lk__conn_attend(conn, fan_out->thread);
 		most_ms = fds[i + 2].fd < 0 ? most_ms : 0;
 	}
 	lk__poll(fds, fan_out->count + 2, lk__ms_until(lk__now_ns(), until_ns, most_ms));
+	pthread_mutex_lock(&fan_out->mutex);
+	fan_out->asleep = false; /* what it reads itself need not wake it */
+	pthread_mutex_unlock(&fan_out->mutex);
 	if (fds[0].revents)
 		lk__wake_fd_clear(fan_out->fd);
 	for (size_t i = 0; i < fan_out->count; i++)
@@ -207,7 +234,8 @@ bool lk__fan_out_more(struct lk__fan_out *fan_out, size_t index, struct lk__conn
 	fan_out->waiting++;
 	if (node->count == node->done + 1)
 		part_listen(node, true);
-	lk__conn_submit(conn, request);
+	part_ask(node, request);
+	part_asked(node);
 	return true;
 }
 
@@ -275,8 +303,12 @@ void lk__fan_out_end(struct lk__fan_out *fan_out)
 	for (size_t i = 0; i < fan_out->count; i++) {
 		if (use->late && missed[i])
 			use->late(use->context, i, &fan_out->node[i]);
-		if (open[i]) /* asked for more by `take`, under the mutex */
-			lk__conn_settle(fan_out->node[i].conn);
+		if (!open[i])
+			continue;
+		if (!is_asynchronous(fan_out))
+			lk__conn_forgo(fan_out->node[i].conn);
+		/* It may have been asked for more by `take`, under the mutex. */
+		lk__conn_settle(fan_out->node[i].conn);
 	}
 	pthread_mutex_lock(&fan_out->mutex);
 	bool last = --fan_out->waiting == 0;
