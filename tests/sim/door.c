@@ -5,14 +5,16 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "network.h"
+#include "server.h"
 #include "simulated_door.h"
 #include "world.h"
 
 #define FD_FIRST 1000000 /* far from real descriptors: one that goes past the door is noticed */
-#define FDS_MAX 128
+#define FDS_MAX 512
 #define MEMBERS_MAX 16
 
 enum kind { FREE, WAKE, TIMER, SET, SOCKET };
@@ -211,9 +213,13 @@ struct polled {
 	size_t count;
 };
 
+/* A connection may be lost, and its descriptor closed, before it is polled (lk__conn_poll()). */
 static short events_of(const struct pollfd *polled)
 {
-	const struct descriptor *at = descriptor_of(polled->fd);
+	const struct descriptor *at = &descriptors[polled->fd - FD_FIRST];
+	if (polled->fd >= FD_FIRST && polled->fd < FD_FIRST + FDS_MAX && at->kind == FREE)
+		return POLLNVAL;
+	at = descriptor_of(polled->fd);
 	short events = readable(at) ? POLLIN : 0;
 	if (at->kind == SOCKET && at->link && sim_link_writable(at->link))
 		events |= POLLOUT;
@@ -339,8 +345,9 @@ int lk__socket_new(int family)
 
 int lk__socket_connect(int fd, const struct sockaddr *address, socklen_t size)
 {
-	(void)address, (void)size;
-	descriptor_of(fd)->link = sim_link_new();
+	const struct sockaddr_in *server = (const struct sockaddr_in *)address;
+	(void)size;
+	descriptor_of(fd)->link = sim_link_new(ntohl(server->sin_addr.s_addr));
 	errno = EINPROGRESS;
 	return -1;
 }
@@ -372,18 +379,24 @@ void lk__socket_tune(int fd, int64_t keepalive_s)
 	(void)fd, (void)keepalive_s;
 }
 
+/* "server-3" has the number 3, and "server" 0. */
 int lk__look_up(struct addrinfo **addresses_out, const char *host, const char *port, int flags)
 {
-	static struct sockaddr_in address = {.sin_family = AF_INET};
-	static struct addrinfo found = {.ai_family = AF_INET,
-					.ai_socktype = SOCK_STREAM,
-					.ai_addrlen = sizeof(address),
-					.ai_addr = (struct sockaddr *)&address};
-	(void)host, (void)port;
+	static struct sockaddr_in addresses[SIM_SERVERS_MAX];
+	static struct addrinfo found[SIM_SERVERS_MAX];
+	const char *digits = strchr(host, '-');
+	size_t number = digits ? (size_t)atoi(digits + 1) % SIM_SERVERS_MAX : 0;
+	(void)port;
 	if (flags & AI_NUMERICHOST)
 		return EAI_NONAME;
 	sim_sleep(sim_between(0, 5) * SIM_MS);
-	*addresses_out = &found;
+	addresses[number] = (struct sockaddr_in){.sin_family = AF_INET,
+						 .sin_addr.s_addr = htonl((uint32_t)number)};
+	found[number] = (struct addrinfo){.ai_family = AF_INET,
+					  .ai_socktype = SOCK_STREAM,
+					  .ai_addrlen = sizeof(addresses[number]),
+					  .ai_addr = (struct sockaddr *)&addresses[number]};
+	*addresses_out = &found[number];
 	return 0;
 }
 

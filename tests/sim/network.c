@@ -13,10 +13,12 @@
 enum state { CONNECTING, REFUSED, UP, ENDED };
 
 struct sim_link {
+	unsigned server;
 	enum state state;          /* as the client sees it */
 	bool shut;                 /* the client has ended it */
 	bool cut;                  /* the server has no part in it any more */
 	bool silent;               /* what the server says is lost */
+	bool lost;                 /* with its server: the next one to run there does not know it */
 	int64_t there_ns, back_ns; /* when the last bytes arrive, in each direction */
 	int64_t full_until_ns;     /* the client's buffer takes nothing before */
 	struct lk__buffer arrived; /* for the client */
@@ -30,6 +32,7 @@ struct bytes {
 
 static struct sim_link *links[LINKS_MAX];
 static size_t link_count;
+static bool vanished[SIM_SERVERS_MAX]; /* nothing comes from there, not even a refusal */
 
 /* A network is quick, now and then slow, and seldom very slow. */
 static int64_t delay_ns(void)
@@ -97,6 +100,19 @@ static void link_sever(struct sim_link *link)
 	sim_at(arrival_ns(&link->back_ns), link_end, link);
 }
 
+void sim_network_lose(unsigned server, bool vanishes)
+{
+	vanished[server] = vanishes;
+	for (size_t i = 0; i < link_count; i++) {
+		struct sim_link *link = links[i];
+		if (link->server != server || link->state == CONNECTING || link->cut)
+			continue;
+		if (!vanishes)
+			link_cut(link);
+		link->cut = link->silent = link->lost = true;
+	}
+}
+
 static void link_plan_faults(struct sim_link *link)
 {
 	int64_t at_ns = sim_now_ns() + sim_between(0, 2000) * SIM_MS;
@@ -110,7 +126,10 @@ static void link_plan_faults(struct sim_link *link)
 static void link_connected(void *context)
 {
 	struct sim_link *link = context;
-	if (sim_has(SIM_LOSSES) && sim_chance(50)) {
+	bool down = sim_server_is_down(link->server);
+	if (down && vanished[link->server])
+		return;
+	if (down || (sim_has(SIM_LOSSES) && sim_chance(50))) {
 		link->state = REFUSED;
 		link->cut = true;
 		return;
@@ -119,23 +138,28 @@ static void link_connected(void *context)
 	link_plan_faults(link);
 }
 
-struct sim_link *sim_link_new(void)
+struct sim_link *sim_link_new(unsigned server)
 {
 	if (link_count == LINKS_MAX) {
 		sim_fail("no room for a connection");
 		return NULL;
 	}
 	struct sim_link *link = calloc(1, sizeof(*link));
+	link->server = server;
 	links[link_count++] = link;
 	sim_at(arrival_ns(&link->there_ns), link_connected, link);
 	return link;
 }
 
+/* A server that has started again says that it does not know the connection. */
 static void link_arrive(void *context)
 {
 	struct bytes *bytes = context;
-	if (!bytes->link->cut)
-		sim_server_take(bytes->link, bytes->bytes, bytes->size);
+	struct sim_link *link = bytes->link;
+	if (!link->cut)
+		sim_server_take(link, bytes->bytes, bytes->size);
+	else if (link->lost && !sim_server_is_down(link->server))
+		sim_at(arrival_ns(&link->back_ns), link_end, link);
 	free(bytes);
 }
 
@@ -219,6 +243,11 @@ ssize_t sim_link_read(struct sim_link *link, void *bytes, size_t size)
 
 /* ---- what the client sees ---- */
 
+unsigned sim_link_server(const struct sim_link *link)
+{
+	return link->server;
+}
+
 bool sim_link_connecting(const struct sim_link *link)
 {
 	return link->state == CONNECTING;
@@ -247,6 +276,7 @@ bool sim_link_writable(const struct sim_link *link)
 void sim_network_begin(void)
 {
 	link_count = 0;
+	memset(vanished, 0, sizeof(vanished));
 }
 
 void sim_network_end(void)

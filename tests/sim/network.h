@@ -1,5 +1,5 @@
 /*
- * Connections to the simulated server: bytes that take their time, in order, and faults.
+ * Connections to the simulated servers: bytes that take their time, in order, and faults.
  *
  * With SIM_LOSSES connections are refused, end with bytes under way in either direction,
  * or fall silent: the server still runs what arrives, but its replies are lost.
@@ -17,7 +17,8 @@ void sim_network_begin(void);
 void sim_network_end(void);
 
 /* The client's end. Connecting ends later. */
-struct sim_link *sim_link_new(void);
+struct sim_link *sim_link_new(unsigned server);
+unsigned sim_link_server(const struct sim_link *link);
 bool sim_link_connecting(const struct sim_link *link);
 int sim_link_failure(const struct sim_link *link); /* an errno */
 bool sim_link_readable(const struct sim_link *link);
@@ -31,5 +32,8 @@ void sim_link_shutdown(struct sim_link *link);
 
 /* The server's end: its bytes go on their way. */
 void sim_link_reply(struct sim_link *link, const void *bytes, size_t size);
+
+/* The server is down: its connections end, or, where its host vanishes, tell nothing. */
+void sim_network_lose(unsigned server, bool vanishes);
 
 #endif

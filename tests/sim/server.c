@@ -11,7 +11,7 @@
 #include "scripts.h"
 #include "world.h"
 
-#define KEYS_MAX 8
+#define KEYS_MAX 16
 #define PEERS_MAX 64
 #define CHANNELS_MAX 16 /* of one client: a key each, and its own of each */
 #define TURNS_MAX 64
@@ -19,7 +19,8 @@
 #define TAKEN_TEXT "9000000000000000"
 #define WORDS_MAX (LK__SCRIPT_COUNT + 8)
 #define CLOCK_OFFSET_US INT64_C(1700000000000000)
-#define HELD_MAX_MS 20000 /* no owner in these runs keeps a lock for longer */
+#define RUNS_US INT64_C(1000000000) /* since so long, at first */
+#define HELD_MAX_MS 20000           /* no owner in these runs keeps a lock for longer */
 
 /* A lock's hash: it has one field while it exists. */
 struct key {
@@ -30,6 +31,7 @@ struct key {
 struct peer {
 	struct sim_link *link; /* NULL: free */
 	struct lk__buffer in;
+	bool gone;                        /* but what it has sent before is still to be read */
 	char channels[CHANNELS_MAX][128]; /* that it listens to; "": none */
 };
 
@@ -39,14 +41,20 @@ struct turn {
 	int64_t since_us;
 };
 
-static struct {
+struct server {
 	struct key keys[KEYS_MAX];
 	struct peer peers[PEERS_MAX];
 	struct turn turns[TURNS_MAX];
 	bool loaded[LK__SCRIPT_COUNT];
 	int64_t offset_us;
-	bool closed;
-} server;
+	unsigned number, starts;
+	bool down, durable;
+	int64_t started_us, forgot_ns, hangs_until_ns;
+};
+
+static struct server servers[SIM_SERVERS_MAX];
+static struct server *server; /* which is asked */
+static bool closed;           /* nothing may be granted any more */
 
 /* One command: its words, and where the answer goes. */
 struct command {
@@ -70,13 +78,13 @@ __attribute__((format(printf, 2, 3))) static void say(struct sim_link *link, con
 
 static int64_t server_us(void)
 {
-	return sim_now_ns() / SIM_US + server.offset_us;
+	return sim_now_ns() / SIM_US + server->offset_us;
 }
 
 static struct key *key_find(const char *name)
 {
 	for (size_t i = 0; i < KEYS_MAX; i++) {
-		struct key *key = &server.keys[i];
+		struct key *key = &server->keys[i];
 		if (key->owner[0] && key->until_ns <= sim_now_ns())
 			key->owner[0] = '\0';
 		if (key->owner[0] && strcmp(key->name, name) == 0)
@@ -99,7 +107,7 @@ static void key_expire(struct key *key, const char *lease_ms)
 
 static void key_own(struct key *key, const char *owner)
 {
-	if (server.closed)
+	if (closed)
 		sim_fail("all is given back, and then %s is granted", owner);
 	snprintf(key->owner, sizeof(key->owner), "%s", owner);
 	key->since_ns = sim_now_ns();
@@ -107,8 +115,8 @@ static void key_own(struct key *key, const char *owner)
 
 static struct key *key_new(const char *name, const char *owner)
 {
-	struct key *key = server.keys;
-	while (key->owner[0] && key < &server.keys[KEYS_MAX - 1])
+	struct key *key = server->keys;
+	while (key->owner[0] && key < &server->keys[KEYS_MAX - 1])
 		key++;
 	snprintf(key->name, sizeof(key->name), "%s", name);
 	key_own(key, owner);
@@ -120,17 +128,21 @@ static bool key_is_of(const struct key *key, const char *owner)
 	return key && strcmp(key->owner, owner) == 0;
 }
 
-const char *sim_server_owner(const char *name, int64_t *since_ns_out)
+const char *sim_server_owner(unsigned number, const char *name, int64_t *since_ns_out,
+			     int64_t *until_ns_out)
 {
+	server = &servers[number];
 	const struct key *key = key_find(name);
 	if (key && since_ns_out)
 		*since_ns_out = key->since_ns;
+	if (key && until_ns_out)
+		*until_ns_out = key->until_ns;
 	return key ? key->owner : NULL;
 }
 
 void sim_server_close(void)
 {
-	server.closed = true;
+	closed = true;
 }
 
 /* Where the peer has that channel; "": a place for one, NULL: there is none. */
@@ -159,9 +171,9 @@ static int publish(const char *channel, const char *message)
 {
 	int heard = 0;
 	for (size_t i = 0; i < PEERS_MAX; i++) {
-		if (!peer_listens(&server.peers[i], channel))
+		if (!peer_listens(&server->peers[i], channel))
 			continue;
-		say(server.peers[i].link, "*3\r\n$7\r\nmessage\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n",
+		say(server->peers[i].link, "*3\r\n$7\r\nmessage\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n",
 		    strlen(channel), channel, strlen(message), message);
 		heard++;
 	}
@@ -173,9 +185,9 @@ static int publish(const char *channel, const char *message)
 static struct turn *turn_of(const char *name, const char *id)
 {
 	for (size_t i = 0; i < TURNS_MAX; i++)
-		if (strcmp(server.turns[i].id, id) == 0 &&
-		    (!*id || strcmp(server.turns[i].name, name) == 0))
-			return &server.turns[i];
+		if (strcmp(server->turns[i].id, id) == 0 &&
+		    (!*id || strcmp(server->turns[i].name, name) == 0))
+			return &server->turns[i];
 	return NULL;
 }
 
@@ -196,15 +208,15 @@ static void wait_turn(const char *name, const char *id, const char *since_us)
 static void end_taken(const char *name)
 {
 	for (size_t i = 0; i < TURNS_MAX; i++)
-		if (server.turns[i].since_us == TAKEN && strcmp(server.turns[i].name, name) == 0)
-			server.turns[i].id[0] = '\0';
+		if (server->turns[i].since_us == TAKEN && strcmp(server->turns[i].name, name) == 0)
+			server->turns[i].id[0] = '\0';
 }
 
 static int listeners(const char *channel)
 {
 	int count = 0;
 	for (size_t i = 0; i < PEERS_MAX; i++)
-		count += peer_listens(&server.peers[i], channel);
+		count += peer_listens(&server->peers[i], channel);
 	return count;
 }
 
@@ -220,7 +232,7 @@ static int listeners_without_turn(const char *name, const char *channel)
 	int count = listeners(channel);
 	char own[128];
 	for (size_t i = 0; i < TURNS_MAX; i++) {
-		const struct turn *turn = &server.turns[i];
+		const struct turn *turn = &server->turns[i];
 		if (*turn->id && strcmp(turn->name, name) == 0)
 			count -= listeners(turn_channel(turn, channel, own));
 	}
@@ -231,7 +243,7 @@ static struct turn *first_turn(const char *name)
 {
 	struct turn *first = NULL;
 	for (size_t i = 0; i < TURNS_MAX; i++) {
-		struct turn *turn = &server.turns[i];
+		struct turn *turn = &server->turns[i];
 		if (*turn->id && strcmp(turn->name, name) == 0 &&
 		    (!first || turn->since_us < first->since_us))
 			first = turn;
@@ -271,8 +283,8 @@ static int leave_turn(const char *name, const char *id, const char *channel)
 	bool told = turn->since_us == TAKEN, is_first = turn == first, others_told = false;
 	turn->id[0] = '\0';
 	for (size_t i = 0; i < TURNS_MAX; i++)
-		others_told |= *server.turns[i].id && server.turns[i].since_us == TAKEN &&
-			       strcmp(server.turns[i].name, name) == 0;
+		others_told |= *server->turns[i].id && server->turns[i].since_us == TAKEN &&
+			       strcmp(server->turns[i].name, name) == 0;
 	if (key_find(name) || (!told && !is_first))
 		return 0;
 	return give_turn(name, channel, told || !others_told);
@@ -381,11 +393,11 @@ static void run_script(const struct command *command)
 	size_t keys = (size_t)atoll(command->words[2]);
 	const char **names = (const char **)&command->words[3];
 	const char **arguments = names + keys;
-	if (script < 0 || !server.loaded[script]) {
+	if (script < 0 || !server->loaded[script]) {
 		say(link, "-NOSCRIPT No matching script. Please use EVAL.\r\n");
 		return;
 	}
-	sim_note("server: %s %s %s", lk__scripts[script].name, arguments[0],
+	sim_note("server %u: %s %s %s", server->number, lk__scripts[script].name, arguments[0],
 		 command->count > 4 + keys ? arguments[1] : "");
 	switch (script) {
 	case LK__SCRIPT_LOCK_ACQUIRE:
@@ -415,7 +427,7 @@ static void script_exists(const struct command *command)
 	say(command->peer->link, "*%zu\r\n", command->count - 2);
 	for (size_t i = 2; i < command->count; i++) {
 		int script = script_of(command->words[i]);
-		say(command->peer->link, ":%d\r\n", script >= 0 && server.loaded[script]);
+		say(command->peer->link, ":%d\r\n", script >= 0 && server->loaded[script]);
 	}
 }
 
@@ -424,7 +436,7 @@ static void script_load(const struct command *command)
 	for (int i = 0; i < LK__SCRIPT_COUNT; i++) {
 		if (strcmp(lk__scripts[i].text, command->words[2]) != 0)
 			continue;
-		server.loaded[i] = true;
+		server->loaded[i] = true;
 		say(command->peer->link, "$40\r\n%s\r\n", lk__scripts[i].sha1);
 		return;
 	}
@@ -455,6 +467,41 @@ static void subscribe(const struct command *command, bool on)
 	    strlen(channel), channel, channel_count(peer));
 }
 
+static void say_text(struct sim_link *link, const char *text)
+{
+	say(link, "$%zu\r\n%s\r\n", strlen(text), text);
+}
+
+/* Both ends of the time that it runs are cut to whole seconds. */
+static void tell_info(struct sim_link *link, const char *section)
+{
+	char text[400];
+	if (strcmp(section, "server") == 0)
+		snprintf(text, sizeof(text),
+			 "# Server\r\nredis_version:7.2.4\r\nredis_mode:standalone\r\n"
+			 "run_id:%08x%032x\r\nuptime_in_seconds:%" PRId64 "\r\n",
+			 server->number, server->starts,
+			 server_us() / 1000000 - server->started_us / 1000000);
+	else if (strcmp(section, "persistence") == 0)
+		snprintf(text, sizeof(text), "# Persistence\r\nloading:0\r\naof_enabled:%d\r\n",
+			 server->durable);
+	else
+		snprintf(text, sizeof(text),
+			 "# Replication\r\nrole:master\r\nmaster_replid:%08x%032x\r\n"
+			 "master_replid2:%040d\r\n",
+			 server->number, server->starts, 0);
+	say_text(link, text);
+}
+
+static void tell_config(const struct command *command)
+{
+	const char *value = server->durable ? "always" : "everysec";
+	if (strcmp(command->words[1], "GET") != 0 || strcmp(command->words[2], "appendfsync") != 0)
+		sim_fail("the server knows only CONFIG GET appendfsync");
+	say(command->peer->link, "*2\r\n$11\r\nappendfsync\r\n");
+	say_text(command->peer->link, value);
+}
+
 static void obey(const struct command *command)
 {
 	const char *verb = command->words[0];
@@ -471,6 +518,10 @@ static void obey(const struct command *command)
 		subscribe(command, true);
 	else if (strcmp(verb, "UNSUBSCRIBE") == 0)
 		subscribe(command, false);
+	else if (strcmp(verb, "INFO") == 0)
+		tell_info(link, command->words[1]);
+	else if (strcmp(verb, "CONFIG") == 0)
+		tell_config(command);
 	else if (strcmp(verb, "CLIENT") == 0)
 		say(link, "+OK\r\n");
 	else if (strcmp(verb, "HELLO") == 0)
@@ -517,24 +568,30 @@ static struct peer *peer_of(struct sim_link *link)
 {
 	struct peer *unused = NULL;
 	for (size_t i = 0; i < PEERS_MAX; i++) {
-		if (server.peers[i].link == link)
-			return &server.peers[i];
-		if (!server.peers[i].link)
-			unused = &server.peers[i];
+		if (server->peers[i].link == link)
+			return &server->peers[i];
+		if (!server->peers[i].link)
+			unused = &server->peers[i];
 	}
 	if (!unused) {
 		sim_fail("the server has too many connections");
-		return &server.peers[0];
+		return &server->peers[0];
 	}
 	unused->link = link;
 	return unused;
 }
 
-void sim_server_take(struct sim_link *link, const void *bytes, size_t size)
+static void peer_free(struct peer *peer)
 {
-	struct command command = {.peer = peer_of(link)};
-	struct lk__buffer *in = &command.peer->in;
-	lk__buffer_append(in, bytes, size);
+	lk__buffer_free(&peer->in);
+	memset(peer, 0, sizeof(*peer));
+}
+
+/* Obeys what is there as a whole. */
+static void peer_read(struct peer *peer)
+{
+	struct command command = {.peer = peer};
+	struct lk__buffer *in = &peer->in;
 	while (lk__buffer_size(in) > 0) {
 		char *begin = in->bytes + in->start;
 		char *end = read_command(begin, in->bytes + in->end, &command);
@@ -545,21 +602,110 @@ void sim_server_take(struct sim_link *link, const void *bytes, size_t size)
 	}
 }
 
-void sim_server_gone(struct sim_link *link)
+static bool server_hangs(void)
 {
-	struct peer *peer = peer_of(link);
-	lk__buffer_free(&peer->in);
-	memset(peer, 0, sizeof(*peer));
+	return server->hangs_until_ns > sim_now_ns();
 }
 
-void sim_server_begin(void)
+void sim_server_take(struct sim_link *link, const void *bytes, size_t size)
 {
-	memset(&server, 0, sizeof(server));
-	server.offset_us = CLOCK_OFFSET_US + sim_between(0, 1000000);
+	server = &servers[sim_link_server(link)];
+	struct peer *peer = peer_of(link);
+	lk__buffer_append(&peer->in, bytes, size);
+	if (!server_hangs())
+		peer_read(peer);
+}
+
+void sim_server_gone(struct sim_link *link)
+{
+	server = &servers[sim_link_server(link)];
+	struct peer *peer = peer_of(link);
+	if (server_hangs())
+		peer->gone = true;
+	else
+		peer_free(peer);
+}
+
+/* ---- how it fails ---- */
+
+/* It reads what has come meanwhile, of one client after the other from any on. */
+static void server_wakes(void *context)
+{
+	server = context;
+	if (server->down || server_hangs())
+		return;
+	size_t first = sim_random(PEERS_MAX);
+	sim_note("server %u answers again", server->number);
+	for (size_t i = 0; i < PEERS_MAX; i++) {
+		struct peer *peer = &server->peers[(first + i) % PEERS_MAX];
+		peer_read(peer);
+		if (peer->gone)
+			peer_free(peer);
+	}
+}
+
+void sim_server_hang(unsigned number, int64_t until_ns)
+{
+	server = &servers[number];
+	sim_note("server %u hangs for %.3f ms", number, (double)(until_ns - sim_now_ns()) / 1e6);
+	server->hangs_until_ns = until_ns;
+	sim_at(until_ns, server_wakes, server);
+}
+
+bool sim_server_is_down(unsigned number)
+{
+	return servers[number].down;
+}
+
+void sim_server_stop(unsigned number, bool vanishes)
+{
+	sim_note("server %u %s", number, vanishes ? "vanishes" : "stops");
+	servers[number].hangs_until_ns = 0;
+	sim_network_lose(number, vanishes);
+	server = &servers[number];
+	server->down = true;
+	for (size_t i = 0; i < PEERS_MAX; i++)
+		peer_free(&server->peers[i]);
+}
+
+void sim_server_start(unsigned number, bool remembers)
+{
+	server = &servers[number];
+	remembers |= server->durable;
+	sim_note("server %u starts, %s", number, remembers ? "with its data" : "and is empty");
+	server->down = false;
+	server->starts++;
+	server->started_us = server_us();
+	memset(server->loaded, 0, sizeof(server->loaded));
+	if (remembers)
+		return;
+	memset(server->keys, 0, sizeof(server->keys));
+	memset(server->turns, 0, sizeof(server->turns));
+	server->forgot_ns = sim_now_ns();
+}
+
+int64_t sim_server_forgot_ns(unsigned number)
+{
+	return servers[number].forgot_ns;
+}
+
+void sim_server_begin(unsigned count, bool durable)
+{
+	memset(servers, 0, sizeof(servers));
+	closed = false;
+	for (unsigned i = 0; i < count; i++) {
+		server = &servers[i];
+		server->number = i;
+		server->durable = durable;
+		server->offset_us = CLOCK_OFFSET_US + sim_between(0, 1000000);
+		server->started_us = server_us() - RUNS_US;
+		server->forgot_ns = INT64_MIN;
+	}
 }
 
 void sim_server_end(void)
 {
-	for (size_t i = 0; i < PEERS_MAX; i++)
-		lk__buffer_free(&server.peers[i].in);
+	for (size_t i = 0; i < SIM_SERVERS_MAX; i++)
+		for (size_t j = 0; j < PEERS_MAX; j++)
+			lk__buffer_free(&servers[i].peers[j].in);
 }

@@ -1,6 +1,6 @@
 /*
- * The simulated server: enough of Redis for the reentrant lock. Its scripts are written again in C,
- * as src/sync/lock/ has them in Lua.
+ * The simulated servers: enough of Redis for the reentrant lock, and for red locks over several.
+ * The scripts are written again in C, as src/sync/lock/ has them in Lua.
  */
 #ifndef SIM_SERVER_H
 #define SIM_SERVER_H
@@ -9,17 +9,31 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define SIM_SERVERS_MAX 5
+
 struct sim_link;
 
-void sim_server_begin(void);
+/* `durable`: they say that they write everything down before they answer, and they do. */
+void sim_server_begin(unsigned count, bool durable);
 void sim_server_end(void);
 
 /* Bytes arrive, or the connection is gone. */
 void sim_server_take(struct sim_link *link, const void *bytes, size_t size);
 void sim_server_gone(struct sim_link *link);
 
-/* Who has the lock now: the owner's field, and since when; or NULL when nobody does. */
-const char *sim_server_owner(const char *key, int64_t *since_ns_out);
+/* Who has the lock now: the owner's field, since when, and until when; or NULL when nobody does. */
+const char *sim_server_owner(unsigned number, const char *key, int64_t *since_ns_out,
+			     int64_t *until_ns_out);
+
+/* It does nothing until then, and then what it was asked meanwhile. */
+void sim_server_hang(unsigned number, int64_t until_ns);
+
+/* Its connections end; or, where its host vanishes, are silent. */
+void sim_server_stop(unsigned number, bool vanishes);
+void sim_server_start(unsigned number, bool remembers);
+bool sim_server_is_down(unsigned number);
+/* When it last started without its data; INT64_MIN: never. */
+int64_t sim_server_forgot_ns(unsigned number);
 
 /* From now on nothing may be granted: nobody asks any more. */
 void sim_server_close(void);

@@ -13,7 +13,11 @@
  * And a crowd in a calm world: two threads of each client come back at once, and many of them leave
  * about when they are told that it is their turn.
  *
- * usage: test_sim [crowd] [SEED [COUNT]]   one seed, and what happens in it; or so many from it on
+ * And red locks over several servers: red.c.
+ *
+ * usage: test_sim [crowd|red] [SEED [COUNT]]
+ *
+ * One seed, and what happens in it; or so many from it on.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +31,9 @@
 
 #include "base/clock.h"
 #include "drive/client/client.h"
+#include "judge.h"
 #include "network.h"
+#include "red.h"
 #include "server.h"
 #include "simulated_door.h"
 #include "switch.h"
@@ -39,16 +45,10 @@
 #define ROUNDS 6
 #define CROWD_SEEDS (SEEDS / 5)
 #define CROWD_ROUNDS 40
+#define RED_SEEDS (SEEDS / 5)
 #define KEY "lock"
-#define WATCHDOG_MS 600
-#define COMMAND_MS 300
-#define LEASE_MOST_MS 900 /* in a world with troubles */
-#define URL                                                                                        \
-	"redis://server?watchdog_ms=600&command_timeout_ms=300&connect_timeout_ms=400"             \
-	"&backoff_min_ms=5&backoff_max_ms=100&client_record=off&connections=%d"
-#define CLOSE_MS (200 + COMMAND_MS)
-#define FREE_MS 100           /* that a lock stays free, at most, while it is waited for */
-#define SLACK_NS (5 * SIM_MS) /* a limit in ms, and the clock's own steps */
+#define URL "redis://server?" SIM_OPTIONS "&connections=%d"
+#define FREE_MS 100 /* that a lock stays free, at most, while it is waited for */
 
 struct worker {
 	int number;
@@ -80,11 +80,6 @@ static bool is_closed(const struct worker *worker)
 		if (worker->client == clients[i])
 			return closing[i];
 	return false;
-}
-
-static bool is_calm(void)
-{
-	return !sim_has(SIM_LOSSES | SIM_STALLS | SIM_PREEMPTS);
 }
 
 static void claim(const struct worker *worker, int64_t deadline_ns)
@@ -120,38 +115,6 @@ static void give_up(const struct worker *worker)
 }
 
 /*
- * A thread that was given no time is not late, nor is one to which such a thread is handing the
- * lock; and a hand-over that was begun is waited for, within the command limit.
- */
-static void check_limit(const char *call, int64_t begun_ns, int64_t stalled_ns, int64_t limit_ms)
-{
-	int64_t took_ns = sim_now_ns() - begun_ns - (sim_stalled_ns() - stalled_ns);
-	if (took_ns > (limit_ms + COMMAND_MS) * SIM_MS + SLACK_NS)
-		sim_fail("%s took %.3f ms, and had %lld", call, (double)took_ns / 1e6,
-			 (long long)limit_ms);
-}
-
-static void check_code(const char *call, int code, const int *expected, size_t count,
-		       const lk_error *error)
-{
-	static const int of_close[] = {LK_ECLOSED, LK_EMAYBEHELD, LK_ELOST, LK_ENOTOWNER};
-	for (size_t i = 0; closes && i < sizeof(of_close) / sizeof(of_close[0]); i++)
-		if (code == of_close[i])
-			return;
-	for (size_t i = 0; i < count; i++)
-		if (code == expected[i])
-			return;
-	sim_fail("%s: %d: %s", call, code, error->message);
-}
-
-static uint64_t resent(lk_client *client)
-{
-	lk_stats stats = {.struct_size = sizeof(stats)};
-	lk_client_stats(client, &stats, NULL);
-	return stats.resent;
-}
-
-/*
  * A caller that was told that it does not hold has nothing there. Of a client with several threads
  * nobody can say whose try it was; and what was sent twice, or not answered, may arrive late and is
  * given back: from then on the client is not judged.
@@ -160,10 +123,10 @@ static void check_truth(const struct worker *worker, int code, int64_t begun_ns)
 {
 	const char *id = lk_client_id(worker->client);
 	int64_t since_ns = 0;
-	const char *owner = sim_server_owner(KEY, &since_ns);
+	const char *owner = sim_server_owner(0, KEY, &since_ns, NULL);
 	/* What is cancelled while its try is on its way is given back. */
 	bool told = code != 0 && code != LK_EMAYBEHELD && code != LK_ECANCELLED;
-	bool known = !crowd && worker->number == WORKERS - 1 && resent(worker->client) == 0;
+	bool known = !crowd && worker->number == WORKERS - 1 && sim_resent(worker->client) == 0;
 	unanswered |= worker->number == WORKERS - 1 && code == LK_EMAYBEHELD;
 	if (told && known && !unanswered && owner && strncmp(owner, id, strlen(id)) == 0 &&
 	    since_ns >= begun_ns)
@@ -173,7 +136,7 @@ static void check_truth(const struct worker *worker, int code, int64_t begun_ns)
 static void check_use(void *context)
 {
 	(void)context;
-	if (waiting == 0 || sim_server_owner(KEY, NULL))
+	if (waiting == 0 || sim_server_owner(0, KEY, NULL, NULL))
 		free_since_ns = sim_now_ns();
 	if (sim_now_ns() - free_since_ns > FREE_MS * SIM_MS)
 		sim_fail("the lock has been free for %d ms, and is waited for", FREE_MS);
@@ -182,19 +145,6 @@ static void check_use(void *context)
 }
 
 /* ---- calls, of which the client's loop drives some ---- */
-
-/* The completion of the request that was started with `rc`. */
-static int completed(const struct worker *worker, int rc, lk_completion *got)
-{
-	lk_error error;
-	if (rc == LK_ECLOSED && closes)
-		got->error.code = rc;
-	else if (rc < 0)
-		sim_fail("a start of worker %d: %d", worker->number, rc);
-	else if (lk_queue_take(worker->queue, got, 1, -1, &error) != 1)
-		sim_fail("worker %d: its request was not completed", worker->number);
-	return got->error.code;
-}
 
 /* From here on the worker is named, or its thread is the owner. */
 static int acquire(struct worker *worker, lk_lock *lock, int64_t wait_ms, bool resumed,
@@ -211,7 +161,7 @@ static int acquire(struct worker *worker, lk_lock *lock, int64_t wait_ms, bool r
 		sim_sleep(sim_between(0, 50) * SIM_MS);
 		lk_queue_cancel(worker->queue, id, NULL);
 	}
-	completed(worker, rc, &got);
+	sim_completed(worker->queue, rc, closes, &got);
 	*error = got.error;
 	if (got.error.code == 0 && sim_now_ns() >= got.deadline_ns && !sim_has(SIM_PREEMPTS))
 		sim_fail("worker %d: the completion tells of a grant that is over", worker->number);
@@ -226,7 +176,9 @@ static int release(const struct worker *worker, lk_lock *lock, bool no_wait, lk_
 	options.no_wait = no_wait;
 	if (!worker->named || no_wait || sim_chance(300))
 		return lk_lock_release(lock, &options, error);
-	completed(worker, lk_queue_release(worker->queue, lock, &options, 0, NULL, error), &got);
+	sim_completed(worker->queue,
+		      lk_queue_release(worker->queue, lock, &options, 0, NULL, error), closes,
+		      &got);
 	*error = got.error;
 	return got.error.code;
 }
@@ -237,8 +189,9 @@ static int extend(const struct worker *worker, lk_lock *lock, int64_t lease_ms, 
 	lk_completion got = {.error = {.code = 0}};
 	if (!worker->named || sim_chance(300))
 		return lk_lock_extend(lock, lease_ms, owner, error);
-	completed(worker, lk_queue_extend(worker->queue, lock, lease_ms, owner, 0, NULL, error),
-		  &got);
+	sim_completed(worker->queue,
+		      lk_queue_extend(worker->queue, lock, lease_ms, owner, 0, NULL, error), closes,
+		      &got);
 	*error = got.error;
 	return got.error.code;
 }
@@ -249,15 +202,15 @@ static int extend(const struct worker *worker, lk_lock *lock, int64_t lease_ms, 
 static void extend_hold(const struct worker *worker, lk_lock *lock)
 {
 	static const int expected[] = {0, LK_ELOST, LK_EMAYBEHELD, LK_EUNREACHABLE};
-	int64_t begun_ns = sim_now_ns(), stalled_ns = sim_stalled_ns(), deadline_ns = begun_ns;
+	struct sim_call call = sim_call("extend");
+	int64_t begun_ns = sim_now_ns(), deadline_ns = begun_ns;
 	lk_error error = {.code = 0};
 	lk_lock_deadline_ns(lock, worker->named ? worker->name : NULL, &deadline_ns, &error);
-	int64_t lease_ms = is_calm() ? 3000 : sim_between(100, LEASE_MOST_MS);
+	int64_t lease_ms = sim_is_calm() ? 3000 : sim_between(100, SIM_LEASE_MOST_MS);
 	int rc = extend(worker, lock, lease_ms, &error);
 	sim_note("worker %d: extend: %d", worker->number, rc);
-	check_limit("extend", begun_ns, stalled_ns,
-		    deadline_ns > begun_ns ? (deadline_ns - begun_ns) / SIM_MS + 1 : 0);
-	check_code("extend", rc, expected, is_calm() ? 1 : 4, &error);
+	sim_check_limit(&call, deadline_ns > begun_ns ? (deadline_ns - begun_ns) / SIM_MS + 1 : 0);
+	sim_check_code("extend", rc, expected, sim_is_calm() ? 1 : 4, closes, &error);
 }
 
 static void work(const struct worker *worker, lk_lock *lock)
@@ -269,7 +222,7 @@ static void work(const struct worker *worker, lk_lock *lock)
 	if (crowd)
 		sim_sleep(sim_between(0, 2000) * SIM_US);
 	for (int64_t steps = crowd ? 0 : sim_between(0, 3); steps > 0; steps--) {
-		sim_sleep(sim_between(0, WATCHDOG_MS / 2) * SIM_MS);
+		sim_sleep(sim_between(0, SIM_WATCHDOG_MS / 2) * SIM_MS);
 		if (keep(worker, lock) && sim_chance(200))
 			extend_hold(worker, lock);
 		keep(worker, lock);
@@ -280,7 +233,7 @@ static void work(const struct worker *worker, lk_lock *lock)
 	int rc = release(worker, lock, no_wait, &error);
 	sim_note("worker %d: release: %d", worker->number, rc);
 	losers += rc == LK_ELOST || rc == LK_EMAYBEHELD;
-	check_code("release", rc, expected, is_calm() ? 1 : 3, &error);
+	sim_check_code("release", rc, expected, sim_is_calm() ? 1 : 3, closes, &error);
 }
 
 static void round_of(struct worker *worker, lk_lock *lock)
@@ -295,21 +248,23 @@ static void round_of(struct worker *worker, lk_lock *lock)
 				       LK_EUNAVAILABLE};
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_error error = {.code = 0};
-	int64_t begun_ns = sim_now_ns(), stalled_ns = sim_stalled_ns();
+	struct sim_call call = sim_call("acquire");
 	int64_t wait_ms = sim_chance(200) ? 0 : sim_between(1, 1500);
 	if (crowd)
 		wait_ms = sim_chance(500) ? sim_between(1, 8) : 1500;
 	/* In a calm world what is held lasts: longer than the steps of work(). */
-	options.lease_ms = sim_chance(500) ? 0 : is_calm() ? 3000 : sim_between(100, LEASE_MOST_MS);
+	options.lease_ms = sim_chance(500) ? 0
+			   : sim_is_calm() ? 3000
+					   : sim_between(100, SIM_LEASE_MOST_MS);
 	bool resumed = sim_chance(400);
 	waiting++;
 	int rc = acquire(worker, lock, wait_ms, resumed, &options, &error);
 	waiting--;
 	sim_note("worker %d: acquire%s within %lld: %d", worker->number,
 		 resumed ? " asynchronously" : "", (long long)wait_ms, rc);
-	check_limit("acquire", begun_ns, stalled_ns, wait_ms ? wait_ms : 700);
-	check_code("acquire", rc, expected, is_calm() ? 6 : 7, &error);
-	check_truth(worker, rc, begun_ns);
+	sim_check_limit(&call, wait_ms ? wait_ms : 700);
+	sim_check_code("acquire", rc, expected, sim_is_calm() ? 6 : 7, closes, &error);
+	check_truth(worker, rc, call.begun_ns);
 	if (rc == 0)
 		work(worker, lock);
 	if (!crowd)
@@ -335,7 +290,7 @@ static int own_acquire(struct worker *worker, lk_lock *own, int64_t wait_ms)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_error error = {.code = 0};
 	int rc = acquire(worker, own, wait_ms, sim_chance(200), &options, &error);
-	check_code("acquire its own", rc, expected, is_calm() ? 2 : 6, &error);
+	sim_check_code("acquire its own", rc, expected, sim_is_calm() ? 2 : 6, closes, &error);
 	return rc;
 }
 
@@ -345,16 +300,16 @@ static void own_release(const struct worker *worker, lk_lock *own, bool no_wait)
 	lk_error error = {.code = 0};
 	int rc = release(worker, own, no_wait, &error);
 	losers += rc == LK_ELOST || rc == LK_EMAYBEHELD;
-	check_code("release its own", rc, expected, is_calm() ? 1 : 3, &error);
+	sim_check_code("release its own", rc, expected, sim_is_calm() ? 1 : 3, closes, &error);
 }
 
 /* Nobody else wants it: in a calm world it is free as soon as its release was sent. */
 static void own_round(struct worker *worker, lk_lock *own)
 {
-	for (int64_t left = sim_between(1, is_calm() ? 40 : 6); left > 0; left--) {
+	for (int64_t left = sim_between(1, sim_is_calm() ? 40 : 6); left > 0; left--) {
 		if (sim_chance(200))
 			change_connections(worker);
-		if (own_acquire(worker, own, is_calm() ? 0 : sim_between(1, 800)) == 0)
+		if (own_acquire(worker, own, sim_is_calm() ? 0 : sim_between(1, 800)) == 0)
 			own_release(worker, own, sim_chance(500));
 		if (sim_chance(100))
 			sim_sleep(sim_between(0, 5) * SIM_MS);
@@ -397,7 +352,7 @@ static void *worker_main(void *argument)
 /* How it ended: whether all was given back. */
 static bool close_client(int number)
 {
-	int64_t begun_ns = sim_now_ns(), stalled_ns = sim_stalled_ns();
+	struct sim_call call = sim_call("close");
 	lk_error error;
 	closing[number] = true;
 	for (int i = 0; i < WORKERS; i++)
@@ -405,8 +360,8 @@ static bool close_client(int number)
 			give_up(&workers[i]);
 	int rc = lk_client_close(clients[number], LK_CLOSE_RELEASE, &error);
 	sim_note("close: %d", rc);
-	check_limit("close", begun_ns, stalled_ns, CLOSE_MS);
-	if (rc < 0 && (rc != LK_EMAYBEHELD || is_calm()))
+	sim_check_limit(&call, SIM_CLOSE_MS);
+	if (rc < 0 && (rc != LK_EMAYBEHELD || sim_is_calm()))
 		sim_fail("close: %s", error.message);
 	return rc == 0;
 }
@@ -415,16 +370,16 @@ static bool close_client(int number)
 static const char *left_over(void)
 {
 	for (int i = 0; i < WORKERS; i++)
-		if (sim_server_owner(workers[i].own, NULL))
+		if (sim_server_owner(0, workers[i].own, NULL, NULL))
 			return workers[i].own;
-	return sim_server_owner(KEY, NULL) ? KEY : NULL;
+	return sim_server_owner(0, KEY, NULL, NULL) ? KEY : NULL;
 }
 
 static void check_left(const char *when)
 {
 	const char *key = left_over();
 	if (key)
-		sim_fail("%s, \"%s\" is %s's", when, key, sim_server_owner(key, NULL));
+		sim_fail("%s, \"%s\" is %s's", when, key, sim_server_owner(0, key, NULL, NULL));
 }
 
 static void *run_main(void *argument)
@@ -444,7 +399,7 @@ static void *run_main(void *argument)
 		snprintf(workers[i].name, sizeof(workers[i].name), "worker-%d", i);
 		workers[i].task = sim_spawn(worker_main, &workers[i]);
 	}
-	if (is_calm())
+	if (sim_is_calm())
 		check_use(NULL);
 	if (closes)
 		sim_sleep(sim_between(0, 3000) * SIM_MS);
@@ -462,7 +417,7 @@ static void *run_main(void *argument)
 	if (settled)
 		sim_server_close();
 	else
-		sim_sleep(LEASE_MOST_MS * SIM_MS);
+		sim_sleep(SIM_LEASE_MOST_MS * SIM_MS);
 	return NULL;
 }
 
@@ -479,7 +434,7 @@ static void run(uint64_t seed, bool verbose)
 	sim_begin(seed, crowd ? 0 : seed % 8, verbose);
 	sim_door_begin();
 	sim_network_begin();
-	sim_server_begin();
+	sim_server_begin(1, false);
 	sim_spawn(run_main, NULL);
 	sim_run();
 	if (!sim_failure()) {
@@ -490,6 +445,13 @@ static void run(uint64_t seed, bool verbose)
 	sim_server_end();
 	sim_network_end();
 	sim_end();
+	if (sim_failure())
+		fail_msg("%s", sim_failure());
+}
+
+static void run_red(uint64_t seed, bool verbose)
+{
+	sim_red_run(seed, verbose);
 	if (sim_failure())
 		fail_msg("%s", sim_failure());
 }
@@ -515,6 +477,13 @@ static void test_crowd(void **state)
 	crowd = false;
 }
 
+static void test_red_locks(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= RED_SEEDS; seed++)
+		run_red(seed, false);
+}
+
 static void test_same_seed_same_course(void **state)
 {
 	(void)state;
@@ -526,21 +495,30 @@ static void test_same_seed_same_course(void **state)
 	assert_true(course != sim_course());
 }
 
+/* Which worlds an argument names. */
+static void (*mode(const char *name))(uint64_t seed, bool verbose)
+{
+	crowd = strcmp(name, "crowd") == 0;
+	if (strcmp(name, "red") == 0)
+		return run_red;
+	return crowd ? run : NULL;
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_same_seed_same_course),
 		cmocka_unit_test(test_thousand_seeds),
 		cmocka_unit_test(test_crowd),
+		cmocka_unit_test(test_red_locks),
 	};
-	crowd = argc > 1 && strcmp(argv[1], "crowd") == 0;
-	argc -= crowd;
-	argv += crowd;
-	if (argc > 1) {
-		uint64_t seed = strtoull(argv[1], NULL, 10);
-		uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+	void (*run_one)(uint64_t seed, bool verbose) = argc > 1 ? mode(argv[1]) : NULL;
+	int first = run_one ? 2 : 1;
+	if (argc > first || run_one) {
+		uint64_t seed = argc > first ? strtoull(argv[first], NULL, 10) : 1;
+		uint64_t count = argc > first + 1 ? strtoull(argv[first + 1], NULL, 10) : 1;
 		for (uint64_t i = 0; i < count; i++)
-			run(seed + i, argc == 2);
+			(run_one ? run_one : run)(seed + i, argc == first + 1);
 		return 0;
 	}
 	return cmocka_run_group_tests(tests, NULL, NULL);

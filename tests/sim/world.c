@@ -86,6 +86,12 @@ bool sim_has(unsigned trouble)
 	return world.troubles & trouble;
 }
 
+void sim_cease(void)
+{
+	sim_note("all troubles cease");
+	world.troubles = 0;
+}
+
 int64_t sim_now_ns(void)
 {
 	return world.now_ns;

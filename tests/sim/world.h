@@ -21,6 +21,7 @@ struct sim_task;
 #define SIM_LOSSES 1u   /* connections are refused, slow, lost */
 #define SIM_STALLS 2u   /* the system gives a thread that waits no time, now and then for long */
 #define SIM_PREEMPTS 4u /* the same behind any unlock */
+#define SIM_OUTAGES 8u  /* servers hang, stop and start, for who makes them */
 
 /* `troubles`: SIM_…. With `verbose`, sim_note() prints. */
 void sim_begin(uint64_t seed, unsigned troubles, bool verbose);
@@ -30,6 +31,7 @@ void sim_run(void);
 void sim_end(void);
 
 bool sim_has(unsigned trouble);
+void sim_cease(void); /* from here on there are no troubles */
 int64_t sim_now_ns(void);
 int64_t sim_clock_ns(void); /* the same, and reading it takes time */
 uint64_t sim_random(uint64_t below);

@@ -1,0 +1,56 @@
+#include "judge.h"
+
+#include "world.h"
+
+#define SLACK_NS (5 * SIM_MS) /* a limit in ms, and the clock's own steps */
+
+bool sim_is_calm(void)
+{
+	return !sim_has(SIM_LOSSES | SIM_STALLS | SIM_PREEMPTS | SIM_OUTAGES);
+}
+
+struct sim_call sim_call(const char *name)
+{
+	return (struct sim_call){name, sim_now_ns(), sim_stalled_ns()};
+}
+
+void sim_check_limit(const struct sim_call *call, int64_t limit_ms)
+{
+	int64_t stalled_ns = sim_stalled_ns() - call->stalled_ns;
+	int64_t took_ns = sim_now_ns() - call->begun_ns - stalled_ns;
+	if (took_ns > (limit_ms + SIM_COMMAND_MS) * SIM_MS + SLACK_NS)
+		sim_fail("%s took %.3f ms, and had %lld", call->name, (double)took_ns / 1e6,
+			 (long long)limit_ms);
+}
+
+void sim_check_code(const char *call, int code, const int *expected, size_t count, bool closes,
+		    const lk_error *error)
+{
+	static const int of_close[] = {LK_ECLOSED, LK_EMAYBEHELD, LK_ELOST, LK_ENOTOWNER};
+	for (size_t i = 0; closes && i < sizeof(of_close) / sizeof(of_close[0]); i++)
+		if (code == of_close[i])
+			return;
+	for (size_t i = 0; i < count; i++)
+		if (code == expected[i])
+			return;
+	sim_fail("%s: %d: %s", call, code, error->message);
+}
+
+uint64_t sim_resent(lk_client *client)
+{
+	lk_stats stats = {.struct_size = sizeof(stats)};
+	lk_client_stats(client, &stats, NULL);
+	return stats.resent;
+}
+
+int sim_completed(lk_queue *queue, int rc, bool closes, lk_completion *got)
+{
+	lk_error error;
+	if (rc == LK_ECLOSED && closes)
+		got->error.code = rc;
+	else if (rc < 0)
+		sim_fail("a start: %d", rc);
+	else if (lk_queue_take(queue, got, 1, -1, &error) != 1)
+		sim_fail("a request was not completed");
+	return got->error.code;
+}

@@ -1,0 +1,46 @@
+/* What all worlds are judged by: times, codes, and what a client says of itself. */
+#ifndef SIM_JUDGE_H
+#define SIM_JUDGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <lockkeeper.h>
+
+#define SIM_COMMAND_MS 300 /* the command limit of all clients */
+#define SIM_WATCHDOG_MS 600
+#define SIM_OPTIONS                                                                                \
+	"watchdog_ms=600&command_timeout_ms=300&connect_timeout_ms=400"                            \
+	"&backoff_min_ms=5&backoff_max_ms=100&client_record=off"
+#define SIM_LEASE_MOST_MS 900               /* in a world with troubles */
+#define SIM_CLOSE_MS (200 + SIM_COMMAND_MS) /* what a close may take */
+
+/* A world without any trouble. */
+bool sim_is_calm(void);
+
+/* A call that begins now. */
+struct sim_call {
+	const char *name;
+	int64_t begun_ns, stalled_ns;
+};
+struct sim_call sim_call(const char *name);
+
+/*
+ * Fails when the call took longer. A thread that was given no time is not late, nor is one to which
+ * such a thread is handing the lock; and a hand-over that was begun is waited for, within the
+ * command limit.
+ */
+void sim_check_limit(const struct sim_call *call, int64_t limit_ms);
+
+/* Fails when the code is none of these; `closes`: nor one that a closed client gives. */
+void sim_check_code(const char *call, int code, const int *expected, size_t count, bool closes,
+		    const lk_error *error);
+
+/* How many commands were sent twice. */
+uint64_t sim_resent(lk_client *client);
+
+/* The completion of the request that was started with `rc`: its code. */
+int sim_completed(lk_queue *queue, int rc, bool closes, lk_completion *got);
+
+#endif

@@ -1,0 +1,548 @@
+/*
+ * Worlds with red locks: three servers, or five, that hang, stop, vanish, and start again with
+ * their data or without; three processes, each with a client for every server. The first has two
+ * threads, the others one. All compete for one lock, and each thread has one of its own.
+ *
+ * No two owners may believe at once that they hold, unless a notice says that one has lost it; and
+ * no majority may be there for another before the deadline that a holder is told. Who is told that
+ * its try failed must have no majority, and who has released keeps none. No call may last longer
+ * than its limit. When the troubles are over, all is given back soon; when all leases are over too,
+ * everybody is granted the lock at once. When all clients are closed, nothing may be left longer
+ * than its lease, and nothing be granted.
+ */
+#include "red.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <lockkeeper.h>
+
+#include "judge.h"
+#include "network.h"
+#include "server.h"
+#include "simulated_door.h"
+#include "world.h"
+
+#define PROCESSES 3
+#define WORKERS 4 /* of all processes; the first has two */
+#define ROUNDS 4
+#define KEY "red"
+#define CALM_LEASE_MS 3000 /* longer than the steps of work() */
+#define FREE_MS 1000       /* that nobody has a lock, at most, while it is waited for */
+#define GRANT_MS 1500      /* that a free lock takes once the troubles are over */
+#define LATE_MS 1000       /* after so long no command may run any more that takes something */
+#define GIVEN_BACK_MS 2000 /* after so long all is given back, once the troubles are over, */
+#define LONG_LEASE_MS 4000 /* though its lease is longer, where no server forgets */
+
+struct process {
+	lk_client *clients[SIM_SERVERS_MAX];
+	bool closing;
+};
+
+struct worker {
+	int number;
+	struct process *process;
+	bool alone; /* in its process */
+	struct sim_task *task;
+	lk_queue *queue; /* of its asynchronous calls */
+	char own[16];    /* the key of its own lock */
+	char name[16];   /* as an owner, of what those acquire */
+	bool named;      /* what it holds, or is about to */
+};
+
+static struct process processes[PROCESSES];
+static struct worker workers[WORKERS];
+static unsigned servers;
+static bool calm, closes;
+static lk_red_lock_options red_options;
+static int64_t lease_most_ms;       /* that anybody asks for, with troubles */
+static int64_t quarantine_ms;       /* at least */
+static const struct worker *holder; /* who believes that it holds … */
+static int64_t held_until_ns;       /* … and until when, at least */
+static int waiting, ended;          /* workers */
+static int64_t free_since_ns;
+
+/* ---- what must hold ---- */
+
+static unsigned majority(void)
+{
+	return servers / 2 + 1;
+}
+
+/* Whether the process has the key on that server: since and until when. */
+static bool has(const struct process *process, unsigned server, const char *key, int64_t *since_ns,
+		int64_t *until_ns)
+{
+	const char *owner = sim_server_owner(server, key, since_ns, until_ns);
+	const char *id = lk_client_id(process->clients[server]);
+	return owner && strncmp(owner, id, strlen(id)) == 0;
+}
+
+/* On how many servers the process has got the key since then. */
+static unsigned count_of(const struct process *process, const char *key, int64_t begun_ns)
+{
+	unsigned count = 0;
+	for (unsigned i = 0; i < servers; i++) {
+		int64_t since_ns = 0;
+		count += has(process, i, key, &since_ns, NULL) && since_ns >= begun_ns;
+	}
+	return count;
+}
+
+/* A server gives it to nobody else before the deadline: it has it for the process as long, or has
+ * lost its data and must not vote. */
+static bool is_firm(const struct process *process, unsigned server, const char *key,
+		    int64_t deadline_ns)
+{
+	int64_t until_ns = 0, forgot_ns = sim_server_forgot_ns(server);
+	if (has(process, server, key, NULL, &until_ns) && until_ns >= deadline_ns)
+		return true;
+	return forgot_ns != INT64_MIN && forgot_ns + quarantine_ms * SIM_MS > deadline_ns;
+}
+
+static void check_firm(const struct worker *worker, const char *key, int64_t deadline_ns)
+{
+	unsigned loose = 0;
+	for (unsigned i = 0; i < servers; i++)
+		loose += !is_firm(worker->process, i, key, deadline_ns);
+	if (loose >= majority())
+		sim_fail("worker %d has \"%s\" for %.3f ms more, and %u servers may give it away",
+			 worker->number, key, (double)(deadline_ns - sim_now_ns()) / 1e6, loose);
+}
+
+static void give_up(const struct worker *worker)
+{
+	if (holder == worker)
+		holder = NULL;
+}
+
+/* Whose hold is lost, as the notices say, does not hold. */
+static void read_notices(const struct process *process)
+{
+	lk_event event;
+	lk_error error;
+	while (lk_event_wait(process->clients[0], &event, 0, NULL, &error) == 1)
+		if (event.type == LK_EVENT_LOST && event.tag > 0)
+			give_up(&workers[event.tag - 1]);
+}
+
+static void claim(const struct worker *worker, int64_t deadline_ns)
+{
+	if (holder != worker)
+		read_notices(worker->process); /* of what it had before */
+	if (holder && holder != worker)
+		read_notices(holder->process);
+	if (holder && holder != worker && sim_now_ns() < held_until_ns)
+		sim_fail("worker %d holds the lock, and so does worker %d", worker->number,
+			 holder->number);
+	holder = worker;
+	held_until_ns = deadline_ns;
+}
+
+/* Whether it still holds, by what the library says. */
+static bool keep(const struct worker *worker, lk_lock *lock, const char *key)
+{
+	int64_t deadline_ns = 0;
+	lk_error error;
+	int rc = lk_lock_deadline_ns(lock, worker->named ? worker->name : NULL, &deadline_ns,
+				     &error);
+	if (rc < 0 || sim_now_ns() >= deadline_ns)
+		return false;
+	if (worker->process->closing)
+		return true; /* the close has released it */
+	check_firm(worker, key, deadline_ns);
+	if (key != worker->own)
+		claim(worker, deadline_ns);
+	return true;
+}
+
+static bool was_resent(const struct process *process)
+{
+	for (unsigned i = 0; i < servers; i++)
+		if (sim_resent(process->clients[i]) > 0)
+			return true;
+	return false;
+}
+
+/* Who was told that its one try failed must not have a majority. */
+static void check_try(const struct worker *worker, const char *key, int code, int64_t begun_ns)
+{
+	bool told = code == LK_EBUSY || code == LK_ENOQUORUM || code == LK_ETIMEDOUT;
+	if (told && worker->alone && count_of(worker->process, key, begun_ns) >= majority())
+		sim_fail("worker %d was told %d, and has a majority", worker->number, code);
+}
+
+/* What is released is gone from a majority; copies of a try may come behind, where one was lost. */
+static void check_release(const struct worker *worker, const char *key, int code)
+{
+	unsigned left = count_of(worker->process, key, 0);
+	if (code == 0 && worker->alone && !was_resent(worker->process) &&
+	    left > servers - majority())
+		sim_fail("worker %d has released \"%s\", and %u servers have it", worker->number,
+			 key, left);
+}
+
+/* In a calm world somebody has it soon. */
+static void check_use(void *context)
+{
+	(void)context;
+	if (waiting == 0 || holder)
+		free_since_ns = sim_now_ns();
+	if (sim_now_ns() - free_since_ns > FREE_MS * SIM_MS)
+		sim_fail("nobody has had the lock for %d ms, and it is waited for", FREE_MS);
+	if (ended < WORKERS)
+		sim_at(sim_now_ns() + 10 * SIM_MS, check_use, NULL);
+}
+
+/* ---- calls, of which the client's loop drives some ---- */
+
+/* From here on the worker is named, or its thread is the owner. */
+static int acquire(struct worker *worker, lk_lock *lock, int64_t wait_ms, bool queued,
+		   lk_acquire_options *options, lk_error *error)
+{
+	lk_completion got = {.error = {.code = 0}};
+	uint64_t id = 0;
+	worker->named = queued;
+	if (!queued)
+		return lk_lock_acquire_within(lock, wait_ms, options, error);
+	options->owner = worker->name;
+	int rc = lk_queue_acquire(worker->queue, lock, wait_ms, options, &id, error);
+	if (rc == 0 && sim_chance(100)) {
+		sim_sleep(sim_between(0, 50) * SIM_MS);
+		lk_queue_cancel(worker->queue, id, NULL);
+	}
+	sim_completed(worker->queue, rc, closes, &got);
+	*error = got.error;
+	return got.error.code;
+}
+
+static int release(const struct worker *worker, lk_lock *lock, bool no_wait, lk_error *error)
+{
+	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
+	lk_completion got = {.error = {.code = 0}};
+	options.owner = worker->named ? worker->name : NULL;
+	options.no_wait = no_wait;
+	if (!worker->named || no_wait || sim_chance(300))
+		return lk_lock_release(lock, &options, error);
+	int rc = lk_queue_release(worker->queue, lock, &options, 0, NULL, error);
+	sim_completed(worker->queue, rc, closes, &got);
+	*error = got.error;
+	return got.error.code;
+}
+
+static int extend(const struct worker *worker, lk_lock *lock, int64_t lease_ms, lk_error *error)
+{
+	const char *owner = worker->named ? worker->name : NULL;
+	lk_completion got = {.error = {.code = 0}};
+	if (!worker->named || sim_chance(300))
+		return lk_lock_extend(lock, lease_ms, owner, error);
+	int rc = lk_queue_extend(worker->queue, lock, lease_ms, owner, 0, NULL, error);
+	sim_completed(worker->queue, rc, closes, &got);
+	*error = got.error;
+	return got.error.code;
+}
+
+/* ---- a worker ---- */
+
+static int64_t lease_of(void)
+{
+	if (sim_chance(500))
+		return 0;
+	return calm ? CALM_LEASE_MS : sim_between(100, lease_most_ms);
+}
+
+/* No longer than to the end of what it had: then it is over. */
+static void extend_hold(const struct worker *worker, lk_lock *lock)
+{
+	static const int expected[] = {0, LK_ELOST, LK_ENOQUORUM};
+	int64_t deadline_ns = 0, lease_ms = lease_of();
+	struct sim_call call = sim_call("extend");
+	lk_error error = {.code = 0};
+	lk_lock_deadline_ns(lock, worker->named ? worker->name : NULL, &deadline_ns, &error);
+	int rc = extend(worker, lock, lease_ms ? lease_ms : SIM_WATCHDOG_MS, &error);
+	sim_note("worker %d: extend: %d", worker->number, rc);
+	sim_check_limit(&call, deadline_ns > call.begun_ns
+				       ? (deadline_ns - call.begun_ns) / SIM_MS + 1
+				       : 0);
+	sim_check_code("extend", rc, expected, calm ? 1 : 3, closes, &error);
+}
+
+static void let_go(const struct worker *worker, lk_lock *lock, const char *key)
+{
+	static const int expected[] = {0, LK_ELOST, LK_EMAYBEHELD};
+	lk_error error = {.code = 0};
+	bool no_wait = sim_chance(200);
+	struct sim_call call = sim_call("release");
+	sim_note("worker %d releases %s", worker->number, key);
+	give_up(worker);
+	int rc = release(worker, lock, no_wait, &error);
+	sim_note("worker %d: release: %d", worker->number, rc);
+	sim_check_limit(&call, SIM_COMMAND_MS);
+	sim_check_code("release", rc, expected, calm ? 1 : 3, closes, &error);
+	if (!no_wait)
+		check_release(worker, key, rc);
+}
+
+static void work(const struct worker *worker, lk_lock *lock, const char *key)
+{
+	if (!keep(worker, lock, key) && !sim_has(SIM_PREEMPTS) && !worker->process->closing)
+		sim_fail("a grant was over when the call returned");
+	for (int64_t steps = sim_between(0, 3); steps > 0; steps--) {
+		sim_sleep(sim_between(0, SIM_WATCHDOG_MS / 2) * SIM_MS);
+		if (keep(worker, lock, key) && sim_chance(300))
+			extend_hold(worker, lock);
+		keep(worker, lock, key);
+	}
+	let_go(worker, lock, key);
+}
+
+static void round_of(struct worker *worker, lk_lock *lock, const char *key)
+{
+	static const int expected[] = {0,
+				       LK_EBUSY,
+				       LK_ETIMEDOUT,
+				       LK_ECANCELLED,
+				       LK_EMAYBEHELD,
+				       LK_ENOQUORUM,
+				       LK_EUNAVAILABLE};
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_error error = {.code = 0};
+	struct sim_call call = sim_call("acquire");
+	int64_t wait_ms = sim_chance(300) ? 0 : sim_between(1, 1500);
+	bool queued = sim_chance(400), common = key != worker->own;
+	options.lease_ms = lease_of();
+	options.tag = common ? (uint64_t)worker->number + 1 : 0;
+	waiting += common;
+	int rc = acquire(worker, lock, wait_ms, queued, &options, &error);
+	waiting -= common;
+	sim_note("worker %d: acquire %s%s within %lld: %d", worker->number, key,
+		 queued ? " asynchronously" : "", (long long)wait_ms, rc);
+	sim_check_limit(&call, wait_ms ? wait_ms : 700);
+	sim_check_code("acquire", rc, expected, calm ? 5 : 7, closes, &error);
+	if (wait_ms == 0)
+		check_try(worker, key, rc, call.begun_ns);
+	if (rc == 0)
+		work(worker, lock, key);
+	sim_sleep(sim_between(0, sim_chance(200) ? 400 : 50) * SIM_MS);
+}
+
+static lk_lock *lock_new(const struct worker *worker, const char *key)
+{
+	lk_lock *lock = NULL;
+	lk_error error;
+	if (lk_red_lock_new(&lock, worker->process->clients, servers, key, strlen(key),
+			    &red_options, &error) < 0 &&
+	    !worker->process->closing)
+		sim_fail("lk_red_lock_new: %s", error.message);
+	return lock;
+}
+
+static void *worker_main(void *argument)
+{
+	struct worker *worker = argument;
+	lk_lock *lock = lock_new(worker, KEY), *own = lock_new(worker, worker->own);
+	lk_error error;
+	if (lk_queue_new(&worker->queue, 0, &error) < 0)
+		sim_fail("lk_queue_new: %s", error.message);
+	for (int i = 0; lock && own && i < ROUNDS && !worker->process->closing; i++) {
+		if (sim_chance(200))
+			round_of(worker, own, worker->own);
+		round_of(worker, lock, KEY);
+	}
+	lk_lock_free(lock);
+	lk_lock_free(own);
+	if (lk_queue_free(worker->queue, &error) < 0)
+		sim_fail("lk_queue_free: %s", error.message);
+	ended++;
+	return NULL;
+}
+
+/* ---- what befalls the servers ---- */
+
+static void outage(unsigned server)
+{
+	if (sim_chance(400)) {
+		sim_server_hang(server, sim_now_ns() + sim_between(1, 1500) * SIM_MS);
+		return;
+	}
+	sim_server_stop(server, sim_chance(300));
+	sim_sleep(sim_between(1, sim_chance(300) ? 2000 : 100) * SIM_MS);
+	if (sim_server_is_down(server)) /* else the troubles are over */
+		sim_server_start(server, red_options.quarantine_ms < 0 || sim_chance(500));
+}
+
+/* Until all workers have ended, which then find no troubles any more. */
+static void *outages_main(void *argument)
+{
+	(void)argument;
+	while (sim_has(SIM_OUTAGES)) {
+		sim_sleep(sim_between(0, sim_chance(300) ? 100 : 1500) * SIM_MS);
+		if (sim_has(SIM_OUTAGES))
+			outage((unsigned)sim_random(servers));
+	}
+	return NULL;
+}
+
+/* ---- the end ---- */
+
+/* Nobody wants it, and no server is in trouble: everybody is granted it. */
+static void *last_main(void *argument)
+{
+	const struct worker *worker = argument;
+	lk_lock *lock = lock_new(worker, KEY);
+	lk_error error = {.code = 0};
+	if (lk_lock_acquire_within(lock, GRANT_MS, NULL, &error) < 0)
+		sim_fail("worker %d is not granted a free lock: %s", worker->number, error.message);
+	else if (lk_lock_release(lock, NULL, &error) < 0)
+		sim_fail("worker %d cannot release: %s", worker->number, error.message);
+	lk_lock_free(lock);
+	return NULL;
+}
+
+static void check_left(const char *when)
+{
+	for (unsigned i = 0; i < servers; i++)
+		for (int j = 0; j <= WORKERS; j++) {
+			const char *key = j < WORKERS ? workers[j].own : KEY;
+			const char *owner = sim_server_owner(i, key, NULL, NULL);
+			if (owner)
+				sim_fail("%s, \"%s\" on server %u is %s's", when, key, i, owner);
+		}
+}
+
+static int64_t settle_ms(void)
+{
+	return calm ? 0 : 2000 + SIM_LEASE_MOST_MS + lease_most_ms;
+}
+
+static void check_grants(void)
+{
+	for (unsigned i = 0; i < servers; i++)
+		if (sim_server_is_down(i))
+			sim_server_start(i, true);
+	if (lease_most_ms == LONG_LEASE_MS) {
+		sim_sleep(GIVEN_BACK_MS * SIM_MS);
+		check_left("the troubles are over");
+	}
+	sim_sleep(settle_ms() * SIM_MS);
+	for (int i = 1; i < WORKERS; i++)
+		sim_wait(sim_ended, sim_spawn(last_main, &workers[i]), SIM_NEVER);
+}
+
+/* How it ended: whether all was given back. */
+static bool close_process(struct process *process)
+{
+	bool settled = true;
+	process->closing = true;
+	for (int i = 0; i < WORKERS; i++)
+		if (workers[i].process == process)
+			give_up(&workers[i]);
+	for (unsigned i = 0; i < servers; i++) {
+		struct sim_call call = sim_call("close");
+		lk_error error;
+		int rc = lk_client_close(process->clients[i], LK_CLOSE_RELEASE, &error);
+		sim_note("close: %d", rc);
+		sim_check_limit(&call, SIM_CLOSE_MS);
+		if (rc < 0 && (rc != LK_EMAYBEHELD || calm))
+			sim_fail("close: %s", error.message);
+		settled &= rc == 0;
+	}
+	return settled;
+}
+
+static void open_processes(void)
+{
+	static const int counts[] = {1, 2, 4};
+	int connections = counts[sim_random(3)];
+	char url[512];
+	lk_error error;
+	memset(processes, 0, sizeof(processes));
+	for (int i = 0; i < PROCESSES; i++)
+		for (unsigned j = 0; j < servers; j++) {
+			snprintf(url, sizeof(url),
+				 "redis://server-%u?" SIM_OPTIONS "&connections=%d", j,
+				 connections);
+			if (lk_client_open(&processes[i].clients[j], url, &error) < 0)
+				sim_fail("lk_client_open: %s", error.message);
+		}
+}
+
+static void start_workers(void)
+{
+	for (int i = 0; i < WORKERS; i++) {
+		workers[i] = (struct worker){
+			.number = i, .process = &processes[i > 0 ? i - 1 : 0], .alone = i > 1};
+		snprintf(workers[i].own, sizeof(workers[i].own), "own-%d", i);
+		snprintf(workers[i].name, sizeof(workers[i].name), "worker-%d", i);
+		workers[i].task = sim_spawn(worker_main, &workers[i]);
+	}
+}
+
+static void *run_main(void *argument)
+{
+	bool settled = true;
+	(void)argument;
+	open_processes();
+	start_workers();
+	if (sim_has(SIM_OUTAGES))
+		sim_spawn(outages_main, NULL);
+	if (calm)
+		check_use(NULL);
+	if (closes)
+		sim_sleep(sim_between(0, 3000) * SIM_MS);
+	for (int i = 0; closes && i < PROCESSES; i++)
+		settled &= close_process(&processes[i]);
+	for (int i = 0; i < WORKERS; i++)
+		sim_wait(sim_ended, workers[i].task, SIM_NEVER);
+	sim_cease();
+	if (!closes)
+		check_grants();
+	for (int i = 0; !closes && i < PROCESSES; i++)
+		settled &= close_process(&processes[i]);
+	for (int i = 0; i < PROCESSES; i++)
+		for (unsigned j = 0; j < servers; j++)
+			lk_client_free(processes[i].clients[j]);
+	sim_sleep((calm ? LATE_MS / 5 : LATE_MS) * SIM_MS);
+	sim_server_close();
+	if (!calm || !settled)
+		sim_sleep(lease_most_ms * SIM_MS);
+	check_left("all is over");
+	return NULL;
+}
+
+/* What the seed draws before anything runs. */
+static void draw(uint64_t seed, bool verbose)
+{
+	static const int64_t quarantines[] = {0, SIM_LEASE_MOST_MS, -1};
+	sim_begin(seed, seed % 16, verbose);
+	calm = sim_is_calm();
+	closes = seed % 5 == 0;
+	servers = seed % 7 == 0 ? 5 : 3;
+	red_options = (lk_red_lock_options)LK_RED_LOCK_OPTIONS_INIT;
+	red_options.quarantine_ms = quarantines[sim_random(3)];
+	red_options.node_limit_ms = sim_chance(500) ? 0 : sim_between(25, 300);
+	red_options.retry_max_ms = sim_chance(500) ? 0 : sim_between(20, 200);
+	lease_most_ms = red_options.quarantine_ms > 0   ? SIM_LEASE_MOST_MS
+			: red_options.quarantine_ms < 0 ? LONG_LEASE_MS
+							: SIM_WATCHDOG_MS;
+	quarantine_ms = red_options.quarantine_ms ? red_options.quarantine_ms : SIM_WATCHDOG_MS;
+	holder = NULL;
+	waiting = ended = 0;
+	free_since_ns = 0;
+}
+
+void sim_red_run(uint64_t seed, bool verbose)
+{
+	draw(seed, verbose);
+	sim_door_begin();
+	sim_network_begin();
+	sim_server_begin(servers, sim_chance(250));
+	sim_spawn(run_main, NULL);
+	sim_run();
+	if (!sim_failure())
+		sim_door_end();
+	sim_server_end();
+	sim_network_end();
+	sim_end();
+}
