@@ -75,6 +75,11 @@
  * whether they have the lock, even without a watchdog. LK_EVENT_AT_RISK and LK_EVENT_LOST (on the
  * first client) are about the majority: the loss of one node is not the loss of the lock.
  *
+ * LOST BEFORE THE DEADLINE, because a majority of the nodes has it no more: the notice comes at
+ * once, and every call says LK_ELOST. What the other nodes have of it stays until the deadline that
+ * the holder could read before, or until the clients are closed: where the nodes that have lost it
+ * may not vote yet, it is all that keeps others out until then.
+ *
  * RELEASE goes to all nodes and returns when a majority has confirmed. LK_ELOST: a majority no
  * longer had the lock, even if all nodes without an answer have it. LK_EMAYBEHELD: no majority
  * confirmed.

@@ -129,10 +129,8 @@ static void read_notices(const struct process *process)
 
 static void claim(const struct worker *worker, int64_t deadline_ns)
 {
-	if (holder != worker)
-		read_notices(worker->process); /* of what it had before */
 	if (holder && holder != worker)
-		read_notices(holder->process);
+		read_notices(worker->process); /* of what it had before */
 	if (holder && holder != worker && sim_now_ns() < held_until_ns)
 		sim_fail("worker %d holds the lock, and so does worker %d", worker->number,
 			 holder->number);

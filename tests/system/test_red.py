@@ -12,7 +12,7 @@ import threading
 import pytest
 
 import resp
-from keeper import EVENT_LOST
+from keeper import CLOSE_RELEASE, EVENT_LOST
 from proxy import CUT_BEFORE, SWALLOW, Cut, Once, Park, Replace, reply_to, request
 from waiting import never, until
 
@@ -413,6 +413,27 @@ def test_lost_connection_makes_the_library_ask_all_nodes(quorum, lost):
     quorum.check_held(600_000)
     quorum.call("release").ok()
     quorum.gone()
+
+
+def test_lost_before_its_deadline_keeps_others_out_until_then(quorum):
+    """A majority of the nodes has forgotten it. What the others have stays, as the holder was told;
+    a close gives it back."""
+    quorum.open(watchdog_ms=6000).know_all()
+    quorum.keeper.listen("n0")
+    quorum.call("acquire", lease=60_000).ok()
+    until(lambda: quorum.holding() == NODES, 5)
+    for number in (0, 3, 4):
+        quorum.servers[number].call("DEL", "q")
+    quorum.proxies[0].cut_all()  # so that all are looked at
+    until(lambda: quorum.keeper.events_of(EVENT_LOST), 10, "the holder is told")
+    quorum.call("release").is_code("LK_ELOST")
+    never(lambda: quorum.keys() < 2, 1, "a part was given away")
+    quorum.call("within", wait=10_000).ok()  # a majority is free, and no caller is kept out
+    quorum.call("release").ok()
+    until(lambda: quorum.keys() == 2, 10, "only what was kept is there")
+    for number in range(NODES):
+        quorum.keeper.call("close", c=f"n{number}", how=CLOSE_RELEASE).ok()
+    assert quorum.keys() == 0
 
 
 def test_old_answer_about_a_repaired_node(quorum):

@@ -46,13 +46,14 @@ static struct lk__compensation *compensation_alloc(struct lk__entry *entry, uint
 	compensation->end_ns = LK__NEVER;
 	compensation->at_ns = at_ns;
 	compensation->pause_ns = AGAIN_NS;
-	compensation->given = compensation->unheard = compensation->told = false;
+	compensation->given = compensation->kept = false;
+	compensation->unheard = compensation->told = false;
 	return compensation;
 }
 
-/* The same. */
-static struct lk__compensation *compensation_new(struct lk__entry *entry, uint64_t number,
-						 int64_t until_ns, int64_t at_ns)
+/* The same. `kept`: what is left so on purpose is not counted as what may be held in vain. */
+static struct lk__compensation *compensation_make(struct lk__entry *entry, uint64_t number,
+						  int64_t until_ns, int64_t at_ns, bool kept)
 {
 	lk_client *client = entry->client;
 	int64_t now_ns = lk__now_ns();
@@ -61,12 +62,20 @@ static struct lk__compensation *compensation_new(struct lk__entry *entry, uint64
 	struct lk__compensation *compensation = compensation_alloc(entry, number, at_ns);
 	if (!compensation)
 		return NULL;
-	atomic_fetch_add(&entry->compensating, 1);
+	compensation->kept = kept;
+	if (!kept)
+		atomic_fetch_add(&entry->compensating, 1);
 	atomic_init(&compensation->until_ns, lk__earlier(until_ns, most_ns));
 	compensation->end_ns = lk__entry_outlived_ns(entry, until_ns);
 	lk__count(&client->counters.compensations, 1);
 	compensation_list(compensation);
 	return compensation;
+}
+
+static struct lk__compensation *compensation_new(struct lk__entry *entry, uint64_t number,
+						 int64_t until_ns, int64_t at_ns)
+{
+	return compensation_make(entry, number, until_ns, at_ns, false);
 }
 
 /* The master has released it. Without its lease, a place in a queue is soon taken for dead. */
@@ -103,11 +112,12 @@ static void compensation_later(struct lk__compensation *compensation, int64_t at
 static void compensation_end(struct lk__compensation *compensation)
 {
 	struct lk__entry *entry = compensation->entry;
-	assert(compensation->given || atomic_load(&entry->compensating) > 0);
+	bool counted = !compensation->given && !compensation->kept;
+	assert(!counted || atomic_load(&entry->compensating) > 0);
 	pthread_mutex_lock(&entry->client->mutex);
 	DL_DELETE(entry->client->compensations, compensation);
 	pthread_mutex_unlock(&entry->client->mutex);
-	if (!compensation->given)
+	if (counted)
 		atomic_fetch_sub(&entry->compensating, 1);
 	free(compensation);
 	lk__entry_unref(entry);
@@ -160,7 +170,8 @@ static void compensation_note_given(struct lk__compensation *compensation)
 	pthread_mutex_lock(&entry->mutex);
 	compensation_set_given(compensation);
 	pthread_mutex_unlock(&entry->mutex);
-	atomic_fetch_sub(&entry->compensating, 1);
+	if (!compensation->kept)
+		atomic_fetch_sub(&entry->compensating, 1);
 }
 
 /* Too few replicas have it: they are asked again after a pause. False: the connection on which the
@@ -273,6 +284,15 @@ void lk__compensate_copies(struct lk__entry *entry, uint64_t number, int64_t unt
 		lk__loop_wake(entry->client);
 }
 
+void lk__compensate_kept(struct lk__entry *entry, uint64_t number, int64_t until_ns, int64_t at_ns)
+{
+	int64_t copies_ns = until_ns + LK__MS;
+	if (at_ns < copies_ns)
+		at_ns = copies_ns;
+	if (!takes_nothing(entry) && compensation_make(entry, number, until_ns, at_ns, true))
+		lk__loop_wake(entry->client);
+}
+
 /* Until when a copy of this number's acquire may run, or now. */
 static int64_t copies_until_ns(const struct lk__entry *entry, uint64_t number, int64_t now_ns)
 {
@@ -331,13 +351,18 @@ void lk__compensation_hasten(const struct lk__entry *entry, uint64_t number)
 void lk__compensation_retry(lk_client *client)
 {
 	struct lk__compensation *compensation;
+	bool open = atomic_load(&client->state) == LK__CLIENT_OPEN;
 	int64_t now_ns = lk__now_ns();
 	pthread_mutex_lock(&client->mutex);
 	DL_FOREACH(client->compensations, compensation)
 	{
 		/* One that is under way decides at its end; one that no server has refused waits
-		 * for a copy that may still run, and must not overtake it. */
-		if (compensation->at_ns == LK__NEVER || compensation->pause_ns == AGAIN_NS)
+		 * for a copy that may still run, and must not overtake it; or, while the client is
+		 * open, for the end of what was promised. */
+		bool kept = compensation->kept && !open &&
+			    now_ns > atomic_load(&compensation->until_ns);
+		bool waits = compensation->pause_ns == AGAIN_NS && !kept;
+		if (compensation->at_ns == LK__NEVER || waits)
 			continue;
 		compensation->at_ns = lk__earlier(compensation->at_ns, now_ns);
 		compensation->pause_ns = AGAIN_NS;

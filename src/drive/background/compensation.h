@@ -28,6 +28,10 @@ void lk__compensate_unheard(struct lk__entry *entry, uint64_t number, int64_t un
 /* The same where a release is on its way already: it is repeated when no copy can run any more. */
 void lk__compensate_copies(struct lk__entry *entry, uint64_t number, int64_t until_ns);
 
+/* The same for what others are not to have before `at_ns`: its owner was told that it has it until
+ * then. It goes at once when its client is closed. */
+void lk__compensate_kept(struct lk__entry *entry, uint64_t number, int64_t until_ns, int64_t at_ns);
+
 /*
  * The same for a number whose acquire is over: its release goes out at once, behind what is in
  * flight on the connection of the tries. If it is refused, or gets no answer, the loop repeats it.

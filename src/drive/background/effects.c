@@ -52,7 +52,7 @@ void lk__hold_free(struct lk__hold *hold)
 
 void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number)
 {
-	lk__entry_policy(entry)->release_unasked(entry, number);
+	lk__entry_policy(entry)->release_unasked(entry, number, 0);
 }
 
 void lk__entry_release_unheld(struct lk__entry *entry, uint64_t number)
@@ -106,7 +106,8 @@ static void carry_out(struct lk__entry *entry, struct lk__entry_effects effects)
 	if (effects.lost)
 		hold_tell_loss(effects.lost);
 	if (effects.unasked)
-		lk__entry_release_unasked(entry, effects.unasked);
+		lk__entry_policy(entry)->release_unasked(entry, effects.unasked,
+							 effects.promised_ns);
 	if (effects.watch)
 		lk__watch_hold(entry, effects.now_ns);
 	if (effects.ended)

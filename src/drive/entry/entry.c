@@ -365,6 +365,7 @@ struct lk__entry_effects lk__entry_note_loss(struct lk__entry *entry, int64_t no
 	struct lk__hold *hold = entry->hold;
 	struct lk__entry_effects effects = {.lost = hold};
 	assert(hold && !hold->lost);
+	effects.promised_ns = lk__hold_deadline(hold);
 	hold->own_until_ns = lk__earlier(lk__hold_deadline(hold), now_ns);
 	hold->lost = true;
 	entry->hold = NULL;

@@ -359,7 +359,8 @@ uint64_t lk__entry_begin_try(struct lk__entry *entry);
  */
 struct lk__entry_effects {
 	struct lk__hold *lost;  /* its owner is told */
-	uint64_t unasked;       /* the release of this number is sent; 0: none */
+	uint64_t unasked;       /* the release of this number is sent; 0: none, */
+	int64_t promised_ns;    /* which its owner was told to have until then */
 	bool watch;             /* the current hold goes to the watchdog, */
 	int64_t now_ns;         /* as of then */
 	struct lk__hold *ended; /* is freed */

@@ -27,7 +27,8 @@ struct lk__policy {
 	void (*free)(struct lk__entry *entry);
 
 	/* Background work. */
-	void (*release_unasked)(struct lk__entry *entry, uint64_t number);
+	/* `promised_ns`: its owner was told that it has the lock until then; 0: nobody was. */
+	void (*release_unasked)(struct lk__entry *entry, uint64_t number, int64_t promised_ns);
 	/* Whether a number of it may be held that nobody wants. */
 	bool (*compensating)(const struct lk__entry *entry);
 	/* Whether close need not wait for that: it is on less than a majority, or the client's

@@ -12,6 +12,7 @@ struct lk__compensation {
 	const struct lk__node *node; /* that the acquire was sent to */
 	uint64_t number;
 	bool given; /* the master has released it: what is missing is that replicas have that */
+	bool kept;  /* nobody wants it, and others are not to have it before its first attempt */
 	/* A copy of the acquire may run until then, as the clocks were then. Comes closer under the
 	 * client's mutex. */
 	_Atomic int64_t until_ns;

@@ -18,6 +18,13 @@ static bool one_compensating(const struct lk__entry *entry)
 	return atomic_load(&entry->compensating) > 0;
 }
 
+/* A server that has it no more is another's already: nothing of a promise is left to be kept. */
+static void one_release_unasked(struct lk__entry *entry, uint64_t number, int64_t promised_ns)
+{
+	(void)promised_ns;
+	lk__compensate_behind(entry, number);
+}
+
 /* The client's compensation is looked at as a whole. */
 static bool one_compensated(const struct lk__entry *entry)
 {
@@ -29,7 +36,7 @@ const struct lk__policy lk__policies[LK__TARGETS] = {
 	[LK__ONE_NODE] =
 		{
 			.free = one_nothing,
-			.release_unasked = lk__compensate_behind,
+			.release_unasked = one_release_unasked,
 			.compensating = one_compensating,
 			.compensated = one_compensated,
 			.renew = lk__watch_renew,

@@ -251,17 +251,40 @@ static bool node_end_part(struct lk__red_node *node)
 	return unsure;
 }
 
-void lk__red_release_unasked(struct lk__entry *entry, uint64_t number)
+/* The part stays until then: see lk__red_release_unasked(). */
+static void node_keep_part(struct lk__red_node *node, bool unsure, int64_t until_ns,
+			   int64_t promised_ns, int64_t lease_ms)
+{
+	struct lk__entry *member = node->member;
+	pthread_mutex_lock(&member->mutex);
+	lk__entry_note_red_lease(member, lease_ms);
+	lk__compensate_kept(member, node->number, unsure ? until_ns : lk__now_ns(), promised_ns);
+	pthread_mutex_unlock(&member->mutex);
+}
+
+/*
+ * A lock that is lost before the time that its owner was told keeps the parts that it has until
+ * then. They can be what keeps others out: nodes that restarted empty have no vote yet, and with
+ * ours another would have a majority while the owner believes its deadline.
+ */
+void lk__red_release_unasked(struct lk__entry *entry, uint64_t number, int64_t promised_ns)
 {
 	struct lk__red *red = lk__red_of(entry);
+	bool promised = lk__now_ns() < promised_ns;
 	if (red->number != number)
 		return;
 	red->number = 0;
 	for (size_t i = 0; i < red->count; i++) {
 		struct lk__red_node *node = &red->node[i];
 		lk__red_unjoin(node);
-		if (node->part != LK__RED_NOT_HELD)
-			lk__red_give_back(node, node->number, node_end_part(node), red->until_ns,
+		if (node->part == LK__RED_NOT_HELD)
+			continue;
+		bool unsure = node_end_part(node);
+		if (promised)
+			node_keep_part(node, unsure, red->until_ns, promised_ns,
+				       entry->grant.lease_ms);
+		else
+			lk__red_give_back(node, node->number, unsure, red->until_ns,
 					  entry->grant.lease_ms);
 	}
 }

@@ -54,6 +54,7 @@ struct lk__red_node {
 	struct lk__node *place; /* whose it is */
 	struct lk__identity identity;
 	unsigned asked; /* tries on their way that nobody waits for any more */
+	unsigned joins; /* how often it was asked to join a grant */
 	struct lk__given_back given_back;
 	/* Of the current grant. */
 	uint64_t number;
@@ -123,7 +124,7 @@ int lk__red_extend_end(struct lk__nodes_call *call, lk_error *error);
 
 /* Of the policy of a majority (drive/entry/policy.h). */
 void lk__red_free(struct lk__entry *entry);
-void lk__red_release_unasked(struct lk__entry *entry, uint64_t number);
+void lk__red_release_unasked(struct lk__entry *entry, uint64_t number, int64_t promised_ns);
 bool lk__red_compensating(const struct lk__entry *entry);
 bool lk__red_compensated(const struct lk__entry *entry);
 void lk__red_renew(struct lk__batch *batch);

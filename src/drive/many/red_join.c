@@ -102,6 +102,7 @@ static void join_send(const struct join *wanted)
 	node->before_join = node->part;
 	node->part = LK__RED_UNSURE;
 	node->joined = true;
+	node->joins++;
 	node->asked++;
 	node->join = request;
 	if (until_ns > red->until_ns)

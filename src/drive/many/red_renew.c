@@ -21,6 +21,8 @@ struct renewal {
 	struct lk__red_round *round; /* NULL: an extension */
 	size_t index;
 	uint64_t number;
+	bool open;      /* when it was asked, an earlier try or join had no answer yet */
+	unsigned joins; /* how often it had been asked to join by then */
 	bool answered;
 	bool gone; /* the node has it no more, and was not given it again */
 };
@@ -62,13 +64,20 @@ static bool renewal_is_current(const struct lk__entry *entry, const struct renew
 	       lk__now_ns() < lk__hold_deadline(hold);
 }
 
-/* Both with the entry's mutex held. */
-static void node_has_it(struct lk__entry *entry, const struct renewal *renewal)
+/*
+ * What the node has said: 1, 0, or -1, nothing. "No" says nothing where a try or a join was on its
+ * way when the node was asked, or left since: it may have been granted behind that. The entry's
+ * mutex is held.
+ */
+static int node_said(struct lk__entry *entry, const struct renewal *renewal, int answer)
 {
-	if (renewal_is_current(entry, renewal))
-		lk__red_of(entry)->node[renewal->index].part = LK__RED_HELD;
+	struct lk__red_node *node = &lk__red_of(entry)->node[renewal->index];
+	if (answer == 1 && renewal_is_current(entry, renewal))
+		node->part = LK__RED_HELD;
+	return answer == 0 && (renewal->open || node->joins != renewal->joins) ? -1 : answer;
 }
 
+/* The same. */
 static void node_gets_it_again(struct lk__entry *entry, const struct renewal *renewal,
 			       int64_t lease_ms)
 {
@@ -91,9 +100,14 @@ static void tally_begin(struct tally *tally, struct lk__entry *entry, int64_t le
 static bool tally_numbers(struct tally *tally, uint64_t number, struct lk__red_round *round)
 {
 	const struct lk__red *red = lk__red_of(tally->entry);
-	for (size_t i = 0; i < red->count; i++)
-		tally->of[i] = (struct renewal){
-			.round = round, .index = i, .number = red->node[i].number};
+	for (size_t i = 0; i < red->count; i++) {
+		const struct lk__red_node *node = &red->node[i];
+		tally->of[i] = (struct renewal){.round = round,
+						.index = i,
+						.number = node->number,
+						.open = node->asked > 0,
+						.joins = node->joins};
+	}
 	return red->number == number;
 }
 
@@ -199,11 +213,9 @@ static void renewal_finish(struct lk__request *request)
 		lk__trouble_read(&trouble, request);
 	lk__request_free(request);
 	pthread_mutex_lock(&entry->mutex);
-	if (answer == 1)
-		node_has_it(entry, renewal);
 	if (!round->trouble.code)
 		round->trouble = trouble;
-	tally_add(&round->tally, renewal->index, answer);
+	tally_add(&round->tally, renewal->index, node_said(entry, renewal, answer));
 	round_leave(round);
 }
 
@@ -311,9 +323,8 @@ static int extension_answer(const struct extension *extension, size_t index,
 	struct lk__entry *entry = tally->entry;
 	int answer = lk__reply_renewed(answers->request[0], 1, 0);
 	pthread_mutex_lock(&entry->mutex);
-	if (answer == 1)
-		node_has_it(entry, &tally->of[index]);
-	else if (answer == 0 && extension->held) /* the verdict was before it */
+	answer = node_said(entry, &tally->of[index], answer);
+	if (answer == 0 && extension->held) /* the verdict was before it */
 		node_gets_it_again(entry, &tally->of[index], tally->lease_ms);
 	pthread_mutex_unlock(&entry->mutex);
 	return answer;
