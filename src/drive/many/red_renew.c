@@ -64,20 +64,13 @@ static bool renewal_is_current(const struct lk__entry *entry, const struct renew
 	       lk__now_ns() < lk__hold_deadline(hold);
 }
 
-/*
- * What the node has said: 1, 0, or -1, nothing. "No" says nothing where a try or a join was on its
- * way when the node was asked, or left since: it may have been granted behind that. The entry's
- * mutex is held.
- */
-static int node_said(struct lk__entry *entry, const struct renewal *renewal, int answer)
+/* Both with the entry's mutex held. */
+static void node_has_it(struct lk__entry *entry, const struct renewal *renewal)
 {
-	struct lk__red_node *node = &lk__red_of(entry)->node[renewal->index];
-	if (answer == 1 && renewal_is_current(entry, renewal))
-		node->part = LK__RED_HELD;
-	return answer == 0 && (renewal->open || node->joins != renewal->joins) ? -1 : answer;
+	if (renewal_is_current(entry, renewal))
+		lk__red_of(entry)->node[renewal->index].part = LK__RED_HELD;
 }
 
-/* The same. */
 static void node_gets_it_again(struct lk__entry *entry, const struct renewal *renewal,
 			       int64_t lease_ms)
 {
@@ -111,13 +104,25 @@ static bool tally_numbers(struct tally *tally, uint64_t number, struct lk__red_r
 	return red->number == number;
 }
 
+/* "No" does not count where a try or a join was on its way when the node was asked, or left since:
+ * it may be granted behind that. The entry's mutex is held. */
+static bool renewal_is_no(const struct lk__entry *entry, const struct renewal *renewal, int answer)
+{
+	const struct lk__red_node *node = &lk__red_of(entry)->node[renewal->index];
+	return answer == 0 && !renewal->open && node->joins == renewal->joins;
+}
+
+/* The same. */
 static void tally_add(struct tally *tally, size_t index, int answer)
 {
+	struct renewal *renewal = &tally->of[index];
 	assert(index < tally->count && tally->yes + tally->no < tally->count);
+	if (answer == 1)
+		node_has_it(tally->entry, renewal);
 	tally->yes += answer == 1;
-	tally->no += answer == 0;
-	tally->of[index].answered = true;
-	tally->of[index].gone = answer == 0;
+	tally->no += renewal_is_no(tally->entry, renewal, answer);
+	renewal->answered = true;
+	renewal->gone = answer == 0;
 }
 
 /* A majority has it: only then may a node be given it again. Else another may have had it. */
@@ -215,7 +220,7 @@ static void renewal_finish(struct lk__request *request)
 	pthread_mutex_lock(&entry->mutex);
 	if (!round->trouble.code)
 		round->trouble = trouble;
-	tally_add(&round->tally, renewal->index, node_said(entry, renewal, answer));
+	tally_add(&round->tally, renewal->index, answer);
 	round_leave(round);
 }
 
@@ -316,30 +321,28 @@ struct extension {
 	struct tally tally;
 };
 
-static int extension_answer(const struct extension *extension, size_t index,
-			    const struct lk__fan_out_part *answers)
-{
-	const struct tally *tally = &extension->tally;
-	struct lk__entry *entry = tally->entry;
-	int answer = lk__reply_renewed(answers->request[0], 1, 0);
-	pthread_mutex_lock(&entry->mutex);
-	answer = node_said(entry, &tally->of[index], answer);
-	if (answer == 0 && extension->held) /* the verdict was before it */
-		node_gets_it_again(entry, &tally->of[index], tally->lease_ms);
-	pthread_mutex_unlock(&entry->mutex);
-	return answer;
-}
-
 static void extension_take(void *context, size_t index, const struct lk__fan_out_part *answers)
 {
 	struct extension *extension = context;
-	tally_add(&extension->tally, index, extension_answer(extension, index, answers));
+	struct lk__entry *entry = extension->tally.entry;
+	pthread_mutex_lock(&entry->mutex);
+	tally_add(&extension->tally, index, lk__reply_renewed(answers->request[0], 1, 0));
+	pthread_mutex_unlock(&entry->mutex);
 }
 
 /* After the verdict: several readers may be here at once. */
 static void extension_late(void *context, size_t index, const struct lk__fan_out_part *answers)
 {
-	extension_answer(context, index, answers);
+	const struct extension *extension = context;
+	const struct tally *tally = &extension->tally;
+	struct lk__entry *entry = tally->entry;
+	int answer = lk__reply_renewed(answers->request[0], 1, 0);
+	pthread_mutex_lock(&entry->mutex);
+	if (answer == 1)
+		node_has_it(entry, &tally->of[index]);
+	else if (answer == 0 && extension->held)
+		node_gets_it_again(entry, &tally->of[index], tally->lease_ms);
+	pthread_mutex_unlock(&entry->mutex);
 }
 
 static bool extension_decided(void *context)
