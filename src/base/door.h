@@ -64,6 +64,12 @@ void lk__park_wait(struct lk__park *park, int64_t deadline_ns);
 /* Gives the token. Async-signal-safe. */
 void lk__park_wake(struct lk__park *park);
 
+/* Whether it is there; for the thread whose place it is. */
+static inline int lk__park_has_token(const struct lk__park *park)
+{
+	return atomic_load(&park->state) != 0;
+}
+
 /* ---- waiting for descriptors ---- */
 
 /* poll(). */

@@ -36,6 +36,8 @@ struct lk__thread {
 	/* Instead of the park, where it stands for an asynchronous call; from any thread, under any
 	 * mutex. */
 	void (*on_wake)(struct lk__thread *thread);
+	_Atomic int
+		polled; /* a descriptor + 1, beside the park: it sleeps in poll(); 0: it does not */
 	uint64_t serial; /* never used again, unlike pthread_t */
 	pthread_mutex_t mutex;
 	struct lk__hold *holds;  /* what the thread owns; under the mutex */
@@ -71,10 +73,14 @@ static inline bool lk__thread_is_alone(const struct lk__thread *thread, int64_t 
 
 static inline void lk__thread_wake(struct lk__thread *thread)
 {
-	if (thread->on_wake)
+	if (thread->on_wake) {
 		thread->on_wake(thread);
-	else
-		lk__park_wake(&thread->park);
+		return;
+	}
+	lk__park_wake(&thread->park);
+	int polled = atomic_load(&thread->polled);
+	if (polled)
+		lk__wake_fd(polled - 1);
 }
 
 #endif

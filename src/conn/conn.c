@@ -230,6 +230,7 @@ void lk__conn_start(struct lk__conn *conn, struct lk__deferred *after)
 {
 	lk_error error;
 	conn->state = LK__CONN_CONNECTING;
+	conn->tended = false;
 	lk__trace_conn(conn, "connecting");
 	if (lk__connector_start(conn, conn_pause_ns(conn), &error) < 0) {
 		conn->last_error = error;
@@ -257,24 +258,14 @@ void lk__conn_disown(struct lk__conn *conn, const char *reason)
 		else
 			lk__conn_break(conn, LK_EUNREACHABLE, reason, &after);
 	} else if (conn->state == LK__CONN_CONNECTING && conn->connector) {
-		lk__connector_hurry(conn);
+		lk__connector_hurry(conn->connector);
+		conn->tended = false;
+		if (conn->leader)
+			lk__wake_fd(conn->wake_fd);
 	} else if (conn->state == LK__CONN_DOWN) { /* its pause is for another server */
 		conn->next_connect_ns = 0;
 	}
 	lk__conn_unlock(conn, &after);
-}
-
-/*
- * The end of what a connector does to the connection, and to those who waited for it. It is the
- * only thread that close does not know of: close waits until all of it is done.
- */
-static void conn_delivered(struct lk__conn *conn, struct lk__deferred *after)
-{
-	conn->delivering++;
-	lk__conn_unlock(conn, after);
-	pthread_mutex_lock(&conn->mutex);
-	conn->delivering--;
-	pthread_mutex_unlock(&conn->mutex);
 }
 
 bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct lk__reader *reader,
@@ -317,7 +308,7 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 	atomic_fetch_add_explicit(&conn->node->counters.connects, 1, memory_order_relaxed);
 	if (conn_is_past(conn)) { /* found before another became the master */
 		lk__conn_break(conn, LK_EUNREACHABLE, "it is the master no more", &after);
-		conn_delivered(conn, &after);
+		lk__conn_unlock(conn, &after);
 		return true;
 	}
 	conn_sort_out(conn, false, LK_EUNREACHABLE, "the server could not be reached in time",
@@ -332,18 +323,18 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 	conn->node->events->up(conn->node->context);
 	if (!conn->waits && lk__conn_demand(conn))
 		conn->node->events->attention(conn->node->context);
-	conn_delivered(conn, &after);
+	lk__conn_unlock(conn, &after);
 	return true;
 }
 
-int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error, bool *taken)
+int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error)
 {
 	struct lk__deferred after;
 	lk__deferred_init(&after);
 	pthread_mutex_lock(&conn->mutex);
 	if (conn->state == LK__CONN_CLOSED) {
 		pthread_mutex_unlock(&conn->mutex);
-		return -1;
+		return FIRST_PAUSE_NS; /* who leads will notice */
 	}
 	conn_suspect(conn);
 	conn->failure_count++;
@@ -363,10 +354,11 @@ int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error, bo
 			pause_ns = -1;
 		}
 	}
-	*taken = pause_ns < 0;
-	if (*taken)
+	if (pause_ns < 0) {
 		conn->connector = NULL;
-	conn_delivered(conn, &after);
+		conn->leader = NULL;
+	}
+	lk__conn_unlock(conn, &after);
 	return pause_ns;
 }
 
@@ -482,7 +474,7 @@ bool lk__conn_is_idle(const void *subject)
 {
 	const struct lk__conn *conn = subject;
 	return !conn_expects(conn) && !conn->postponed && !conn->unacked && !conn->finished &&
-	       !conn->delivering && atomic_load(&conn->finishing) == 0;
+	       atomic_load(&conn->finishing) == 0;
 }
 
 void lk__conn_pin(struct lk__conn *conn)
@@ -500,8 +492,6 @@ void lk__conn_close(struct lk__conn *conn)
 	struct lk__deferred after;
 	lk__deferred_init(&after);
 	pthread_mutex_lock(&conn->mutex);
-	struct lk__connector *connector = conn->connector;
-	conn->connector = NULL;
 	if (conn->state != LK__CONN_CLOSED)
 		lk__trace_conn(conn, "closed");
 	conn->state = LK__CONN_CLOSED;
@@ -510,15 +500,17 @@ void lk__conn_close(struct lk__conn *conn)
 	conn_wake_all(conn, &after);
 	lk__wake_fd(conn->wake_fd);
 	/* The leader, if there is one, still looks at the stream: it goes when it is gone. */
-	while (conn->leader || conn->delivering) {
+	while (conn->leader) {
 		lk__conn_unlock(conn, &after);
 		struct lk__park nap = {0};
 		lk__park_wait(&nap, lk__now_ns() + LK__MS);
 		pthread_mutex_lock(&conn->mutex);
 	}
 	conn_drop_stream(conn);
+	struct lk__connector *connector = conn->connector;
+	conn->connector = NULL;
 	lk__conn_unlock(conn, &after);
-	lk__connector_stop(connector);
+	lk__connector_free(connector);
 }
 
 bool lk__conn_has_come(const struct lk__conn *conn, uint64_t failure_count, bool once)

@@ -15,7 +15,8 @@
  * - When the oldest answer is later than the command limit, or the stream fails, the connection
  *   is broken: what is in flight and may be repeated is sent again, in order, on the next one;
  *   the rest is done with an outcome (not sent: not done; sent: unknown).
- * - Connecting (connector.h) goes on when impatient callers have left.
+ * - While it is made (connector.h), who leads takes the steps, and the loop if nobody does: so that
+ *   goes on when impatient callers have left.
  * - Answers that nobody waits for are read by the loop (lk__conn_attend()).
  * - What must be on replicas is done when they have it: acks.c.
  * - Locks: a lock's entry first, then a connection's mutex; `finish` is called with neither.
@@ -107,7 +108,7 @@ struct lk__conn {
 	struct lk__wait *next_leader; /* woken to lead, and has not run yet */
 	int64_t appointed_ns;         /* when it was */
 	int64_t trip_ns;              /* from a command to its answer, lately */
-	unsigned delivering; /* connector threads that still wake and finish what they found here */
+	_Atomic bool tended; /* while it is made, and no caller does that: the loop was told */
 	/* The leader sleeps: newcomers write themselves. The thread that clears it reads. */
 	_Atomic bool asleep;
 	_Atomic bool left;  /* bytes were left for the leader */
@@ -154,6 +155,7 @@ struct lk__deferred {
 	struct lk__thread *wakes[LK__WAKES_MAX];
 	size_t wake_count;
 	struct lk__request *finished;
+	bool drives; /* the caller goes on to wait for the connection, and makes it itself */
 };
 
 /* Nothing is. To clear the array would cost more than the rest of many a call. */
@@ -161,6 +163,7 @@ static inline void lk__deferred_init(struct lk__deferred *after)
 {
 	after->wake_count = 0;
 	after->finished = NULL;
+	after->drives = false;
 }
 
 /* Whether a caller reads, or is about to; under the mutex. */
@@ -275,6 +278,10 @@ bool lk__conn_ready_begin(struct lk__conn *conn, struct lk__standby *standby,
 int lk__conn_ready_look(struct lk__conn *conn, const struct lk__standby *standby, lk_error *error);
 void lk__conn_ready_end(struct lk__conn *conn, struct lk__standby *standby);
 
+/* Between two looks, in a calling thread: makes the connection if nobody does, or sleeps. */
+void lk__conn_ready_sleep(struct lk__conn *conn, const struct lk__standby *standby,
+			  struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel);
+
 /* The whole of it, in the calling thread: what the last look has returned. */
 int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, int64_t until_ns,
 		   lk_error *error);
@@ -308,6 +315,10 @@ bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread);
 /* The same, after the set's event: the leader, who reads up to its own answer, may not see the end
  * behind that. */
 bool lk__conn_attend_event(struct lk__conn *conn, struct lk__thread *thread);
+
+/* The loop's turn for one that is being made: goes on with that, unless a caller does, and has the
+ * set tell when to call again. Returns when to do so without. */
+int64_t lk__conn_make_turn(struct lk__conn *conn, struct lk__thread *thread, int set_fd);
 
 /* Puts the socket into a set, once for each connection made: one event when the other side ends it,
  * with `conn` as its data. Where that fails, its next user notices its end. */
@@ -364,18 +375,19 @@ void lk__acks_turn(struct lk__conn *conn, struct lk__deferred *after);
 int64_t lk__acks_next_ns(const struct lk__conn *conn); /* when that has something to do */
 void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after);
 void lk__after_wake(struct lk__deferred *after, struct lk__thread *thread);
-/* Frees the mutex, then wakes and finishes; for callers that hold no entry. */
+/* Frees the mutex, then wakes and finishes; for callers that hold no entry. A connection that is
+ * being made, and that nobody leads, is left to the loop. */
 void lk__conn_unlock(struct lk__conn *conn, struct lk__deferred *after);
 /* The same for callers that may hold one: finishing is left to the next who may, or the loop. */
 void lk__conn_unlock_held(struct lk__conn *conn, struct lk__deferred *after);
 
 /*
  * For the connector: it has a stream (`watched`: in the loop's set, which tells its next event), or
- * why it has none (the answer is the pause before the next try, or -1: stop). True, or `taken`: the
+ * why it has none (the answer is the pause before the next try, or -1: stop). True, or -1: the
  * connection has let go of its connector.
  */
 bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct lk__reader *reader,
 		      const struct lk__greeting *greeting, bool watched);
-int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error, bool *taken);
+int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error);
 
 #endif

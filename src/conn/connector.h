@@ -3,31 +3,39 @@
  * Makes a connection: pause, name, connect, TLS, AUTH; then hands it over and ends. It retries with
  * back-off as long as somebody needs the connection.
  *
- * It is a row of steps that never wait. A thread of its own takes them, detached, because a client
- * may be closed without waiting for it; or, for a client without threads, the loop's turn does.
+ * It is a row of steps that never wait, taken by who leads the connection meanwhile: a caller that
+ * waits for it, or the loop. What cannot be a step is an errand: a name, the program's callback for
+ * credentials, the files of certificates.
  */
 #ifndef LK__CONN_CONNECTOR_H
 #define LK__CONN_CONNECTOR_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <lockkeeper/error.h>
 
 struct lk__conn;
 struct lk__connector;
+struct lk__readiness;
 
-/* Starts it, with the connection's mutex held. LK_ENOMEM or LK_ESYSTEM. */
+/* Makes it, with the connection's mutex held. LK_ENOMEM. */
 int lk__connector_start(struct lk__conn *conn, int64_t pause_ns, lk_error *error);
 
-/* Of a client without threads: goes as far as that is possible without waiting, and has the set
- * tell when it goes on. Returns when to call again without that. */
-int64_t lk__connector_turn(struct lk__conn *conn, int set_fd);
+/* As far as it goes without waiting, in the thread that leads, without a mutex. True: what it waits
+ * for is written. False: the connection has what it is to have, and the connector is gone. Also
+ * true when the connection was closed: then it does nothing more. */
+bool lk__connector_step(struct lk__connector *connector, struct lk__readiness *readiness_out);
 
-/* The node is elsewhere now: the present attempt ends, and the next begins without a pause. With
- * the mutex of a connection held that has a connector. */
-void lk__connector_hurry(struct lk__conn *conn);
+/* For a loop that leaves it until something happens: has the set tell of that, with the connection
+ * as data. Returns when to go on without. */
+int64_t lk__connector_watch(struct lk__connector *connector, int set_fd);
 
-/* Cuts it off from its connection, which may then go. NULL is fine. */
-void lk__connector_stop(struct lk__connector *connector);
+/* The node is elsewhere now: with its next step the present attempt ends, and another begins
+ * without a pause. Any thread. */
+void lk__connector_hurry(struct lk__connector *connector);
+
+/* Nobody steps it. Waits for the program's callback, if that is running. NULL is fine. */
+void lk__connector_free(struct lk__connector *connector);
 
 #endif

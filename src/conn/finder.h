@@ -21,9 +21,8 @@ struct lk__node;
 
 struct lk__finder_ops {
 	/* Writes host, port and url (for messages) into `config`, a copy of the caller's own.
-	 * Blocks, at most until the deadline; the close of the client ends it. For a threadless
-	 * client it does not block: 1 means that it is not known yet. `asked` is 0 in the first
-	 * call for an attempt, and then kept for the next. */
+	 * 1: it is not known yet; lk__node_found() tells when to look again. `asked` is 0 in the
+	 * first call for an attempt, and then kept for the next. */
 	int (*find)(struct lk__finder *finder, struct lk_config *config, uint64_t *generation_out,
 		    uint64_t *asked, int64_t deadline_ns, lk_error *error);
 	/* The server that was found says that it takes no writes: ask again soon. Under a

@@ -9,9 +9,11 @@
 #include "base/clock.h"
 #include "conf/config.h"
 #include "conn/channels.h"
+#include "conn/connector.h"
 #include "conn/conn.h"
 #include "conn/node.h"
 #include "conn/redirect.h"
+#include "net/socket.h"
 #include "net/stream.h"
 #include "resp/reader.h"
 
@@ -24,8 +26,9 @@
 #define PATIENCE_NS                                                                                \
 	(5 * LK__MS) /* and for this long at least: a timer that is soon due costs much */
 #define APPOINTED_NS (100 * LK__US) /* for the next leader to run, before a newcomer leads */
-#define SPIN_PAUSE 32     /* turns without a spin after it has not paid; doubled each time, */
-#define SPIN_MISSES_MAX 6 /* so often, until it has paid again */
+#define SPIN_PAUSE 32        /* turns without a spin after it has not paid; doubled each time, */
+#define SPIN_MISSES_MAX 6    /* so often, until it has paid again */
+#define LOOK_NS (5 * LK__MS) /* where another keeps the mutex */
 #define SPIN_GAP_NS (100 * LK__US) /* between two looks: the core was somebody else's */
 
 /* ---- the leader's turn ---- */
@@ -228,6 +231,48 @@ static void conn_turn(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel
 	conn_took(conn, got, after);
 }
 
+/* ---- the leader of one that is being made ---- */
+
+/* Sleeps until the next step can be taken, or the thread is woken: true. */
+static bool conn_doze(const struct lk__conn *conn, const struct lk__readiness *step,
+		      struct lk__thread *thread, int64_t until_ns, const lk_cancel *cancel)
+{
+	struct pollfd fds[3] = {
+		{.fd = step->fd, .events = step->events},
+		{.fd = conn->wake_fd, .events = POLLIN},
+		{.fd = cancel ? cancel->fd : -1, .events = POLLIN},
+	};
+	atomic_store(&thread->polled, conn->wake_fd + 1);
+	if (!lk__park_has_token(&thread->park))
+		lk__poll(fds, 3,
+			 lk__ms_until(lk__now_ns(), lk__earlier(until_ns, step->until_ns), 60000));
+	atomic_store(&thread->polled, 0);
+	if (fds[1].revents)
+		lk__wake_fd_clear(conn->wake_fd);
+	bool woken = lk__park_has_token(&thread->park);
+	if (woken)
+		lk__park_wait(&thread->park, 0);
+	return woken;
+}
+
+/* One turn of the leader: it goes on to make it. Frees the mutex meanwhile, and may not lead any
+ * more then. True: its thread was woken. */
+static bool conn_make(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel,
+		      struct lk__deferred *after)
+{
+	struct lk__thread *thread = conn->leader;
+	struct lk__connector *connector = conn->connector;
+	struct lk__readiness step;
+	conn->tended = false;
+	lk__conn_unlock(conn, after);
+	bool woken = lk__connector_step(connector, &step) &&
+		     conn_doze(conn, &step, thread, until_ns, cancel);
+	pthread_mutex_lock(&conn->mutex);
+	return woken;
+}
+
+/* ---- the lead goes on ---- */
+
 /*
  * The leader goes, and has written all. The first who still waits is woken to lead. False: there is
  * none.
@@ -236,9 +281,10 @@ static bool conn_pass_lead(struct lk__conn *conn, struct lk__deferred *after)
 {
 	struct lk__wait *wait;
 	conn->leader = NULL;
-	if (conn->state != LK__CONN_UP)
+	if (conn->state != LK__CONN_UP && conn->state != LK__CONN_CONNECTING)
 		return false;
-	lk__conn_flush(conn);
+	if (conn->state == LK__CONN_UP)
+		lk__conn_flush(conn);
 	if (conn->next_leader) /* it is on its way still */
 		return true;
 	DL_FOREACH(conn->waits, wait)
@@ -351,13 +397,16 @@ static int conn_wait(struct lk__conn *conn, struct lk__wait *wait, int64_t until
 			return LK_ECANCELLED;
 		if (until_ns != LK__NEVER && lk__now_ns() >= until_ns)
 			return LK__WAIT_TIME_UP;
-		if (conn->state == LK__CONN_UP && !conn->leader &&
+		bool up = conn->state == LK__CONN_UP;
+		if ((up || conn->state == LK__CONN_CONNECTING) && !conn->leader &&
 		    (conn->next_leader == wait || !lk__conn_expects_leader(conn)))
 			conn->leader = wait->thread;
 		if (conn->next_leader == wait)
 			conn->next_leader = NULL;
-		if (conn->leader == wait->thread)
+		if (conn->leader == wait->thread && up)
 			conn_turn(conn, until_ns, cancel, after);
+		else if (conn->leader == wait->thread)
+			conn_make(conn, until_ns, cancel, after);
 		else if (conn_follow(conn, wait, until_ns, &patience_ns, after))
 			return WAIT_SERVED;
 	}
@@ -383,6 +432,27 @@ static int conn_wait_and_go(struct lk__conn *conn, struct lk__wait *wait, int64_
 		conn_resign(conn, rc == LK__WAIT_READY, after);
 	lk__conn_unlock(conn, after);
 	return rc;
+}
+
+/* Woken, it looks for itself what that means. */
+void lk__conn_ready_sleep(struct lk__conn *conn, const struct lk__standby *standby,
+			  struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel)
+{
+	struct lk__deferred after;
+	lk__deferred_init(&after);
+	pthread_mutex_lock(&conn->mutex);
+	bool leads = conn->state == LK__CONN_CONNECTING && !lk__conn_is_led(conn), woken = false;
+	if (leads)
+		conn->leader = thread;
+	while (!woken && conn->leader == thread && conn->state == LK__CONN_CONNECTING &&
+	       !lk__conn_has_come(conn, standby->failure_count, standby->once) &&
+	       !lk__cancelled(cancel) && lk__now_ns() < until_ns)
+		woken = conn_make(conn, until_ns, cancel, &after);
+	if (conn->leader == thread)
+		conn_resign(conn, false, &after);
+	lk__conn_unlock(conn, &after);
+	if (!leads)
+		lk__park_wait(&thread->park, until_ns);
 }
 
 int lk__conn_wait(struct lk__conn *conn, struct lk__thread *thread,
@@ -444,7 +514,9 @@ static bool conn_attend(struct lk__conn *conn, struct lk__thread *thread, bool e
 			atomic_store(&conn->ended, true);
 		return true; /* its holder may be stopped in a debugger: renewals go on */
 	}
-	if (event && (conn->leader || !armed)) /* a reader finds it at the end of what there is */
+	bool made = conn->state == LK__CONN_UP;
+	if (event && made &&
+	    (conn->leader || !armed)) /* a reader finds it at the end of what there is */
 		atomic_store(&conn->ended, true);
 	if (conn->state == LK__CONN_UP && !conn->leader) {
 		conn->leader = thread;
@@ -465,4 +537,31 @@ bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread)
 bool lk__conn_attend_event(struct lk__conn *conn, struct lk__thread *thread)
 {
 	return conn_attend(conn, thread, true);
+}
+
+int64_t lk__conn_make_turn(struct lk__conn *conn, struct lk__thread *thread, int set_fd)
+{
+	struct lk__deferred after;
+	lk__deferred_init(&after);
+	struct lk__readiness step;
+	int64_t next_ns = LK__NEVER;
+	if (conn->state != LK__CONN_CONNECTING)
+		return LK__NEVER;
+	if (pthread_mutex_trylock(&conn->mutex) != 0)
+		return lk__now_ns() + LOOK_NS; /* its holder may be stopped in a debugger */
+	if (conn->state != LK__CONN_CONNECTING || lk__conn_is_led(conn)) {
+		pthread_mutex_unlock(&conn->mutex);
+		return LK__NEVER;
+	}
+	struct lk__connector *connector = conn->connector;
+	conn->leader = thread;
+	conn->tended = true;
+	pthread_mutex_unlock(&conn->mutex);
+	if (lk__connector_step(connector, &step))
+		next_ns = lk__connector_watch(connector, set_fd);
+	pthread_mutex_lock(&conn->mutex);
+	if (conn->leader == thread)
+		conn_pass_lead(conn, &after);
+	lk__conn_unlock(conn, &after);
+	return next_ns;
 }

@@ -61,6 +61,25 @@ void lk__node_disown(struct lk__node *node, const char *reason)
 	lk__conn_disown(&node->work, reason);
 }
 
+/* By its leader; or else, as is returned, by the loop. */
+static bool conn_looks(struct lk__conn *conn)
+{
+	if (conn->state != LK__CONN_CONNECTING)
+		return false;
+	lk__wake_fd(conn->wake_fd);
+	return atomic_load(&conn->tended);
+}
+
+void lk__node_found(struct lk__node *node)
+{
+	bool tended = conn_looks(&node->messages);
+	tended |= conn_looks(&node->work);
+	for (size_t i = 0; i < node->script_count; i++)
+		tended |= conn_looks(node->scripts[i]);
+	if (tended)
+		node->events->connecting(node->context);
+}
+
 void lk__node_note_place(struct lk__node *node, const char *place)
 {
 	struct lk__stays *stays = &node->stays;

@@ -20,12 +20,13 @@ struct lk__finder;
 
 #define LK__SCRIPT_CONNECTIONS_MAX 16
 
-/* What a node tells its client; called with a connection's mutex held, so it may only take note. */
+/* What a node tells its client; called with a connection's mutex held, so it may only take note,
+ * except `connecting`, which is called with none. */
 struct lk__node_events {
-	void (*attention)(void *context);          /* answers are expected and nobody reads */
-	void (*lost)(void *context);               /* a connection was lost: grants are in doubt */
-	void (*up)(void *context);                 /* a connection was made */
-	void (*connecting)(void *context);         /* a connector waits for the loop's turn */
+	void (*attention)(void *context);  /* answers are expected and nobody reads */
+	void (*lost)(void *context);       /* a connection was lost: grants are in doubt */
+	void (*up)(void *context);         /* a connection was made */
+	void (*connecting)(void *context); /* one is being made, and the loop must go on with it */
 	void (*doubt)(void *context, void *owner); /* a listener heard an unexpected message */
 };
 
@@ -101,6 +102,9 @@ void lk__node_destroy(struct lk__node *node);
 
 /* Another server is the master: disowns all its connections, see lk__conn_disown(). */
 void lk__node_disown(struct lk__node *node, const char *reason);
+
+/* Where its server is may be known: those who make its connections look. */
+void lk__node_found(struct lk__node *node);
 
 /* A connection was made to the server at `place`; "": without a finder. */
 void lk__node_note_place(struct lk__node *node, const char *place);

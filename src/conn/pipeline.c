@@ -297,8 +297,19 @@ void lk__after_wake(struct lk__deferred *after, struct lk__thread *thread)
 	after->wakes[after->wake_count++] = thread;
 }
 
+/* It is being made, nobody leads, and the loop does not know. It does from now on. */
+static bool conn_is_untended(struct lk__conn *conn, const struct lk__deferred *after)
+{
+	if (conn->state != LK__CONN_CONNECTING || conn->tended || after->drives ||
+	    lk__conn_is_led(conn))
+		return false;
+	conn->tended = true;
+	return true;
+}
+
 void lk__conn_unlock(struct lk__conn *conn, struct lk__deferred *after)
 {
+	bool untended = conn_is_untended(conn, after);
 	struct lk__request *request, *next, *finished = conn->finished;
 	conn->finished = NULL;
 	DL_CONCAT(finished, after->finished);
@@ -307,6 +318,8 @@ void lk__conn_unlock(struct lk__conn *conn, struct lk__deferred *after)
 		atomic_fetch_add(&conn->finishing, 1);
 	pthread_mutex_unlock(&conn->mutex);
 	after_wakes(after);
+	if (untended)
+		conn->node->events->connecting(conn->node->context);
 	if (!finished)
 		return;
 	DL_FOREACH_SAFE(finished, request, next)
@@ -322,8 +335,11 @@ void lk__conn_unlock_held(struct lk__conn *conn, struct lk__deferred *after)
 		after->finished = NULL;
 		conn->node->events->attention(conn->node->context);
 	}
+	bool untended = conn_is_untended(conn, after);
 	pthread_mutex_unlock(&conn->mutex);
 	after_wakes(after);
+	if (untended)
+		conn->node->events->connecting(conn->node->context);
 }
 
 void lk__conn_unlist(struct lk__conn *conn, struct lk__wait *wait)

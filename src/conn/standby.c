@@ -48,6 +48,7 @@ bool lk__conn_ready_begin(struct lk__conn *conn, struct lk__standby *standby,
 		lk__standby_list(conn, standby, thread);
 		if (conn->state == LK__CONN_DOWN)
 			lk__conn_start(conn, &after);
+		after.drives = !thread->on_wake;
 	}
 	lk__conn_unlock_held(conn, &after);
 	return up;
@@ -73,10 +74,12 @@ int lk__conn_ready_look(struct lk__conn *conn, const struct lk__standby *standby
 
 void lk__conn_ready_end(struct lk__conn *conn, struct lk__standby *standby)
 {
+	struct lk__deferred after;
+	lk__deferred_init(&after);
 	pthread_mutex_lock(&conn->mutex);
 	lk__standby_unlist(conn, standby);
 	conn->wanted--;
-	pthread_mutex_unlock(&conn->mutex);
+	lk__conn_unlock_held(conn, &after);
 }
 
 int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, int64_t until_ns,
@@ -88,7 +91,7 @@ int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, 
 		return LK__WAIT_READY;
 	while ((rc = lk__conn_ready_look(conn, &standby, error)) == LK__WAIT_TIME_UP &&
 	       lk__now_ns() < until_ns)
-		lk__park_wait(&thread->park, until_ns);
+		lk__conn_ready_sleep(conn, &standby, thread, until_ns, NULL);
 	lk__conn_ready_end(conn, &standby);
 	return rc;
 }

@@ -2,7 +2,7 @@
 /*
  * Opening a stream: resolve, connect to one address after the other, and TLS on top.
  *
- *     NAME ──▶ ADDRESS ──▶ CONNECTING ──▶ [SHAKING] ──▶ the stream
+ *     NAME ──▶ ADDRESS ──▶ CONNECTING ──▶ [SECURING ──▶ SHAKING] ──▶ the stream
  *                ▲ the next one │  ▲
  *                └──────────────┘  └ FULL (unix: the backlog)
  */
@@ -17,6 +17,7 @@
 #include "base/fail.h"
 #include "conf/address_map.h"
 #include "conf/config.h"
+#include "net/errand.h"
 #include "net/plain.h"
 #include "net/resolve.h"
 #include "net/socket.h"
@@ -33,7 +34,21 @@ enum opening_state {
 	OPENING_ADDRESS,
 	OPENING_CONNECTING,
 	OPENING_FULL,
+	OPENING_SECURING,
 	OPENING_SHAKING,
+};
+
+#define NODE_SIZE (LK__PLACE_SIZE + LK__PLACE_SIZE + sizeof(" (for )"))
+
+/* TLS is begun elsewhere: to read the files of certificates takes tens of ms. */
+struct securing {
+	struct lk__errand errand; /* first */
+	struct lk_config *config;
+	int fd; /* until the stream has it */
+	struct lk__stream *stream;
+	int rc;
+	lk_error error;
+	char node[NODE_SIZE];
 };
 
 struct lk__opening {
@@ -48,11 +63,12 @@ struct lk__opening {
 	struct sockaddr_un path;   /* instead, of a unix socket */
 	int fd;                    /* until the stream has it */
 	int status;                /* how the last address ended: -errno */
+	struct securing *securing;
 	struct lk__stream *stream; /* while it shakes hands */
 	lk_error *error;
 	char host[LK__PLACE_SIZE]; /* where to connect to, */
 	int port;
-	char node[LK__PLACE_SIZE + LK__PLACE_SIZE + sizeof(" (for )")]; /* for messages */
+	char node[NODE_SIZE]; /* for messages */
 };
 
 static void opening_place(struct lk__opening *opening)
@@ -227,23 +243,92 @@ static int full_look(struct lk__opening *opening)
 
 /* ---- connected ---- */
 
-static int connected(struct lk__opening *opening, struct lk__stream **stream_out)
+static void securing_free(struct lk__errand *errand)
+{
+	struct securing *securing = (struct securing *)errand;
+	if (securing->fd >= 0)
+		lk__fd_close(securing->fd);
+	lk__stream_close(securing->stream);
+	lk_config_free(securing->config);
+	free(securing);
+}
+
+static void securing_run(struct lk__errand *errand)
+{
+	struct securing *securing = (struct securing *)errand;
+	securing->rc = lk__tls_begin(&securing->stream, securing->fd, securing->config,
+				     securing->node, &securing->error);
+	if (securing->rc == 0)
+		securing->fd = -1;
+}
+
+static int out_of_memory(struct lk__opening *opening)
+{
+	return lk__fail(opening->error, LK_ENOMEM, "connect to %s: out of memory", opening->node);
+}
+
+static int securing_begin(struct lk__opening *opening)
+{
+	struct securing *securing = calloc(1, sizeof(*securing));
+	struct lk_config *config = securing ? lk__config_copy(opening->config) : NULL;
+	if (!config) {
+		free(securing);
+		return out_of_memory(opening);
+	}
+	*securing = (struct securing){.errand = {.run = securing_run, .free = securing_free},
+				      .config = config,
+				      .fd = opening->fd};
+	memcpy(securing->node, opening->node, sizeof(securing->node));
+	opening->fd = -1;
+	int failed = lk__errand_begin(&securing->errand);
+	if (failed)
+		return fail_connect(opening, -failed);
+	opening->securing = securing;
+	return opening_waits(opening, OPENING_SECURING, securing->errand.fd, POLLIN,
+			     opening->deadline_ns);
+}
+
+static int securing_look(struct lk__opening *opening)
+{
+	struct securing *securing = opening->securing;
+	if (!lk__errand_is_done(&securing->errand))
+		return lk__now_ns() < opening->deadline_ns ? 0 : fail_connect(opening, -ETIMEDOUT);
+	int rc = securing->rc;
+	if (rc < 0)
+		*opening->error = securing->error;
+	opening->stream = securing->stream;
+	securing->stream = NULL;
+	opening->securing = NULL;
+	lk__errand_leave(&securing->errand);
+	return rc < 0 ? rc : opening_goes_on(opening, OPENING_SHAKING);
+}
+
+/* Without threads TLS begins here. */
+static int tls_begin(struct lk__opening *opening)
 {
 	const struct lk_config *config = opening->config;
-	struct lk__stream **stream = config->scheme == LK__SCHEME_TLS ? &opening->stream
-								      : stream_out;
-	int rc = 0;
-	if (config->scheme != LK__SCHEME_UNIX)
-		lk__socket_tune(opening->fd, config->keepalive_s);
-	if (config->scheme == LK__SCHEME_TLS)
-		rc = lk__tls_begin(stream, opening->fd, config, opening->node, opening->error);
-	else if (!(*stream = lk__plain_new(opening->fd)))
-		rc = lk__fail(opening->error, LK_ENOMEM, "connect to %s: out of memory",
-			      opening->node);
+	if (!config->threadless)
+		return securing_begin(opening);
+	int rc = lk__tls_begin(&opening->stream, opening->fd, config, opening->node,
+			       opening->error);
 	if (rc < 0)
 		return rc;
 	opening->fd = -1;
-	return opening->stream ? opening_goes_on(opening, OPENING_SHAKING) : 1;
+	return opening_goes_on(opening, OPENING_SHAKING);
+}
+
+static int connected(struct lk__opening *opening, struct lk__stream **stream_out)
+{
+	const struct lk_config *config = opening->config;
+	if (config->scheme != LK__SCHEME_UNIX)
+		lk__socket_tune(opening->fd, config->keepalive_s);
+	if (config->scheme == LK__SCHEME_TLS)
+		return tls_begin(opening);
+	*stream_out = lk__plain_new(opening->fd);
+	if (!*stream_out)
+		return out_of_memory(opening);
+	opening->fd = -1;
+	return 1;
 }
 
 static int connecting_look(struct lk__opening *opening, struct lk__stream **stream_out)
@@ -290,6 +375,7 @@ void lk__opening_free(struct lk__opening *opening)
 	if (!opening)
 		return;
 	lk__lookup_leave(opening->lookup);
+	lk__errand_leave((struct lk__errand *)opening->securing);
 	if (opening->addresses)
 		lk__look_up_free(opening->addresses);
 	if (opening->fd >= 0)
@@ -319,6 +405,9 @@ int lk__opening_step(struct lk__opening *opening, struct lk__stream **stream_out
 			break;
 		case OPENING_FULL:
 			rc = full_look(opening);
+			break;
+		case OPENING_SECURING:
+			rc = securing_look(opening);
 			break;
 		case OPENING_SHAKING:
 			rc = shaking_look(opening, stream_out);

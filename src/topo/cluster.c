@@ -510,6 +510,13 @@ static bool cluster_believe_slots(struct cluster *cluster, const struct lk__scou
 	return agrees;
 }
 
+static void cluster_told(struct lk__scout *scout)
+{
+	struct cluster *cluster = lk__scout_kind(scout);
+	for (size_t i = 0; i < atomic_load(&cluster->count); i++)
+		lk__node_found(&shard_at(cluster, i)->node);
+}
+
 static bool cluster_judge(struct lk__scout *scout, bool over, lk_error *error)
 {
 	struct cluster *cluster = lk__scout_kind(scout);
@@ -528,6 +535,7 @@ static const struct lk__scout_ops scout_ops = {
 	.ask = cluster_ask,
 	.answered = cluster_answered,
 	.judge = cluster_judge,
+	.told = cluster_told,
 };
 
 /* ---- the table ---- */

@@ -222,6 +222,11 @@ bool lk__master_judge(struct lk__scout *scout, bool over, lk_error *error)
 	return verdict != LK__VERDICT_OPEN;
 }
 
+void lk__master_told(struct lk__scout *scout)
+{
+	lk__node_found(master_of(scout)->node);
+}
+
 /* ---- the finder ---- */
 
 static int master_find(struct lk__finder *finder, struct lk_config *config,

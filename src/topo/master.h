@@ -27,7 +27,7 @@ enum lk__verdict {
 };
 
 struct lk__master_ops {
-	struct lk__scout_ops scout; /* its judge is lk__master_judge() */
+	struct lk__scout_ops scout; /* judge and told are those below */
 	/* How many replicas of the server at `place` are alive. NULL: those that were told of. */
 	int (*replicas)(const struct lk__scout *scout, const char *place);
 	/* What is known; `over`: nobody else will answer. The first three have no error. */
@@ -51,6 +51,7 @@ void lk__master_stop(struct lk__master *master);
 /* ---- for the kinds, on the scout's thread ---- */
 
 bool lk__master_judge(struct lk__scout *scout, bool over, lk_error *error);
+void lk__master_told(struct lk__scout *scout);
 
 /* The server that is believed at present, or ""; and the one before it. */
 const char *lk__master_believed(const struct lk__scout *scout);

@@ -95,7 +95,10 @@ static int replicas_alive(const struct lk__scout *scout, const char *place)
 }
 
 static const struct lk__master_ops replicas_ops = {
-	.scout = {.ask = replicas_ask, .answered = replicas_answered, .judge = lk__master_judge},
+	.scout = {.ask = replicas_ask,
+		  .answered = replicas_answered,
+		  .judge = lk__master_judge,
+		  .told = lk__master_told},
 	.replicas = replicas_alive,
 	.judge = replicas_judge,
 };

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utlist.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
@@ -24,12 +23,6 @@
 #define SILENT_NS (2000 * LK__MS) /* or nobody was there */
 #define BLIND_NS (20 * LK__MS)    /* between turns where nothing tells */
 #define POLL_MS 1000              /* poll() does not count while the machine is suspended */
-
-/* A connector that waits. */
-struct wait {
-	struct wait *prev, *next;
-	struct lk__park park;
-};
 
 struct lk__scout {
 	_Atomic int refs;
@@ -53,7 +46,6 @@ struct lk__scout {
 	bool started, joined, stopped;
 	uint64_t known; /* the last round whose outcome follows: */
 	lk_error error; /* its code is 0 when something is known */
-	struct wait *waits;
 };
 
 /* ---- for the kinds ---- */
@@ -395,14 +387,13 @@ static void scout_forget(struct lk__scout *scout)
 /* The outcome of the round, for those who wait: once, and again where it turns out otherwise. */
 static void scout_tell(struct lk__scout *scout, const lk_error *error)
 {
-	struct wait *wait;
 	scout->told = true;
 	pthread_mutex_lock(&scout->mutex);
 	scout->known = scout->rounds.round;
 	scout->error = *error;
-	DL_FOREACH(scout->waits, wait)
-	lk__park_wake(&wait->park);
 	pthread_mutex_unlock(&scout->mutex);
+	if (!scout->config->threadless) /* whose turn goes on */
+		scout->ops->told(scout);
 }
 
 static void scout_judge(struct lk__scout *scout)
@@ -630,19 +621,6 @@ static int scout_start(struct lk__scout *scout, lk_error *error)
 					scout->config->url);
 }
 
-/* Until the round is known, or it is too late. With the mutex held. */
-static void scout_sleep(struct lk__scout *scout, uint64_t round, int64_t deadline_ns)
-{
-	struct wait wait = {.prev = NULL};
-	DL_APPEND(scout->waits, &wait);
-	while (scout->known < round && !scout->stopped && lk__now_ns() < deadline_ns) {
-		pthread_mutex_unlock(&scout->mutex);
-		lk__park_wait(&wait.park, deadline_ns);
-		pthread_mutex_lock(&scout->mutex);
-	}
-	DL_DELETE(scout->waits, &wait);
-}
-
 /* A new client makes several connections at once, which all go where one round has led it. With the
  * mutex held. */
 static bool scout_is_fresh(const struct lk__scout *scout)
@@ -661,8 +639,6 @@ static int scout_await(struct lk__scout *scout, uint64_t *asked, int64_t deadlin
 		scout_want(scout, LK__WANT_AWAITED);
 		*asked = scout->rounds.wanted;
 	}
-	if (!scout->config->threadless)
-		scout_sleep(scout, *asked, deadline_ns);
 	if (scout->stopped)
 		return lk__fail(error, LK_ECLOSED, "%s: the client is closed", scout->config->url);
 	if (scout->known < *asked && lk__now_ns() < deadline_ns)
@@ -728,12 +704,9 @@ void lk__scout_unref(struct lk__scout *scout)
 
 void lk__scout_stop(struct lk__scout *scout)
 {
-	struct wait *wait;
 	pthread_mutex_lock(&scout->mutex);
 	bool ends = scout->started && !scout->joined;
 	scout->stopped = scout->joined = true;
-	DL_FOREACH(scout->waits, wait)
-	lk__park_wake(&wait->park);
 	pthread_mutex_unlock(&scout->mutex);
 	lk__wake_fd(scout->stop_fd);
 	if (ends && scout->config->threadless)

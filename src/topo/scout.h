@@ -63,6 +63,8 @@ struct lk__scout_ops {
 	/* Believes what the answers so far make known; `over`: nobody else will answer. True when
 	 * those who wait can be told: that it is known, or with an error why nothing is. */
 	bool (*judge)(struct lk__scout *scout, bool over, lk_error *error);
+	/* They are to look. */
+	void (*told)(struct lk__scout *scout);
 };
 
 /* `asking` is how its peers are reached: where, in all but host and port. Takes it over (NULL:
@@ -70,9 +72,8 @@ struct lk__scout_ops {
 int lk__scout_new(struct lk__scout **scout_out, const struct lk__scout_ops *ops, void *kind,
 		  struct lk_config *asking, const struct lk_config *config, lk_error *error);
 
-/* Waits for the outcome of a round that begins after now, or has just begun. 0, or a code; the
- * close of the client ends it. For a threadless client it does not wait: 1 means not yet; `asked`
- * is 0 in the first call, and keeps the round for the next. */
+/* The outcome of a round that begins after now, or has just begun: 0, or a code; 1 means not yet.
+ * `asked` is 0 in the first call, and keeps the round for the next. */
 int lk__scout_await(struct lk__scout *scout, uint64_t *asked, int64_t deadline_ns, lk_error *error);
 
 /* Of a threadless client: what the thread does, as far as that goes without waiting, and has the

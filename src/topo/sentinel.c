@@ -287,7 +287,8 @@ static const struct lk__master_ops sentinel_ops = {
 	.scout = {.ask = sentinel_ask,
 		  .answered = sentinel_answered,
 		  .listen = sentinel_listen,
-		  .judge = lk__master_judge},
+		  .judge = lk__master_judge,
+		  .told = lk__master_told},
 	.judge = sentinel_judge,
 };
 

@@ -1,5 +1,7 @@
 /* The client and its connections: how it reaches a server, and what it says when it does not. */
+#include <dirent.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -123,19 +125,26 @@ static void test_refused(void **state)
 	close_client(client);
 }
 
-/* A listener that never accepts: the connect limit holds although the kernel says connected. */
-static void test_silent_peer(void **state)
+/* A listener that never accepts, and its URL. */
+static int silent_peer(char url[64])
 {
-	(void)state;
 	struct sockaddr_in address = {.sin_family = AF_INET};
 	socklen_t size = sizeof(address);
-	char url[64];
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	check(bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
 	check(listen(fd, 5) == 0);
 	check(getsockname(fd, (struct sockaddr *)&address, &size) == 0);
-	snprintf(url, sizeof(url), "redis://127.0.0.1:%d", ntohs(address.sin_port));
+	snprintf(url, 64, "redis://127.0.0.1:%d", ntohs(address.sin_port));
+	return fd;
+}
+
+/* The connect limit holds although the kernel says connected. */
+static void test_silent_peer(void **state)
+{
+	(void)state;
+	char url[64];
+	int fd = silent_peer(url);
 	lk_client *client = open_client_at(url, "connect_timeout_ms=300 command_timeout_ms=300");
 	int64_t start_ms = now_ms();
 	expect(LK_EUNREACHABLE, lk_client_ping(client, &err));
@@ -143,6 +152,61 @@ static void test_silent_peer(void **state)
 	check_int(now_ms() - start_ms, <=, slow_ms(3000));
 	close_client(client);
 	close(fd);
+}
+
+static int thread_count(void)
+{
+	int count = 0;
+	DIR *tasks = opendir("/proc/self/task");
+	for (struct dirent *at; (at = readdir(tasks));)
+		count += at->d_name[0] != '.';
+	closedir(tasks);
+	return count;
+}
+
+static void ping_fails(size_t index, void *argument)
+{
+	lk_error error;
+	(void)index;
+	check_int(lk_client_ping(argument, &error), ==, LK_EUNREACHABLE);
+}
+
+static bool is_called(int listener)
+{
+	struct pollfd fd = {.fd = listener, .events = POLLIN};
+	return poll(&fd, 1, 0) == 1;
+}
+
+/* Its caller makes the connection. */
+static void test_connecting_takes_no_thread(void **state)
+{
+	(void)state;
+	char url[64];
+	struct threads threads;
+	int fd = silent_peer(url), before = thread_count();
+	lk_client *client = open_client_at(url, "connect_timeout_ms=1000");
+	threads_start(&threads, 1, ping_fails, client);
+	wait_until(is_called(fd), 5000);
+	check_int(thread_count(), ==, before + 1);
+	threads_join(&threads, 20000);
+	close_client(client);
+	close(fd);
+}
+
+/* Its caller has left before the server says a word. */
+static void test_connecting_goes_on_without_its_caller(void **state)
+{
+	(void)state;
+	lk_error error;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "left");
+	server_pause(&server);
+	check_int(lk_lock_acquire_within(lock, 50, NULL, &error), <, 0);
+	check_int(stats_of(client).connects, ==, 0);
+	server_resume(&server);
+	wait_until(stats_of(client).connects == 1, 10000);
+	lk_lock_free(lock);
+	close_client(client);
 }
 
 static void test_passwords_and_rights(void **state)
@@ -565,6 +629,8 @@ int main(void)
 		api_test(test_node_has_no_secrets),
 		api_test(test_refused),
 		api_test(test_silent_peer),
+		api_test(test_connecting_takes_no_thread),
+		api_test(test_connecting_goes_on_without_its_caller),
 		api_test(test_passwords_and_rights),
 		api_test(test_a_server_with_a_password),
 		api_test(test_database),

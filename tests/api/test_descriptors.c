@@ -240,8 +240,6 @@ static void test_a_start_that_fails_leaks_nothing(void **state)
 
 /* ---- waiting meanwhile ---- */
 
-static const enum call connects[] = {SOCKET, EVENTFD};
-
 struct waiting {
 	lk_lock *lock;
 	int64_t wait_ms; /* -1: without limit */
@@ -263,48 +261,44 @@ static void wait_body(size_t index, void *argument)
 static void test_a_waiter_without_a_subscription_polls(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < COUNT(connects); i++) {
-		lk_client *holder = open_client(), *client = open_client();
-		lk_lock *held = new_lock(holder, "deaf");
-		struct waiting waiting = {new_lock(client, "deaf"), slow_ms(10000)};
-		struct threads threads;
-		pair_succeeds(waiting.lock);
-		expect(0, lk_lock_acquire(held, NULL, &err));
-		refusals = 0;
-		refused[connects[i]] = true;
-		threads_start(&threads, 1, wait_body, &waiting);
-		wait_until(refusals > 0, 5000);
-		expect(0, lk_lock_release(held, NULL, &err));
-		threads_join(&threads, 20000);
-		refused[connects[i]] = false;
-		lk_lock_free(held);
-		lk_lock_free(waiting.lock);
-		close_client(holder);
-		close_client(client);
-	}
+	lk_client *holder = open_client(), *client = open_client();
+	lk_lock *held = new_lock(holder, "deaf");
+	struct waiting waiting = {new_lock(client, "deaf"), slow_ms(10000)};
+	struct threads threads;
+	pair_succeeds(waiting.lock);
+	expect(0, lk_lock_acquire(held, NULL, &err));
+	refusals = 0;
+	refused[SOCKET] = true;
+	threads_start(&threads, 1, wait_body, &waiting);
+	wait_until(refusals > 0, 5000);
+	expect(0, lk_lock_release(held, NULL, &err));
+	threads_join(&threads, 20000);
+	refused[SOCKET] = false;
+	lk_lock_free(held);
+	lk_lock_free(waiting.lock);
+	close_client(holder);
+	close_client(client);
 }
 
 /* The connection is lost, and no other can be made for a while. */
 static void test_a_wait_survives_a_lack_of_descriptors(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < COUNT(connects); i++) {
-		lk_client *client = open_client();
-		struct waiting waiting = {new_lock(client, "short"), -1};
-		struct threads threads;
-		redisContext *teller = redisConnectUnix(server.socket);
-		pair_succeeds(waiting.lock);
-		refusals = 0;
-		refused[connects[i]] = true;
-		freeReplyObject(redisCommand(teller, "CLIENT KILL TYPE normal SKIPME yes"));
-		threads_start(&threads, 1, wait_body, &waiting);
-		wait_until(refusals > 2, 5000);
-		refused[connects[i]] = false;
-		threads_join(&threads, 20000);
-		redisFree(teller);
-		lk_lock_free(waiting.lock);
-		close_client(client);
-	}
+	lk_client *client = open_client();
+	struct waiting waiting = {new_lock(client, "short"), -1};
+	struct threads threads;
+	redisContext *teller = redisConnectUnix(server.socket);
+	pair_succeeds(waiting.lock);
+	refusals = 0;
+	refused[SOCKET] = true;
+	freeReplyObject(redisCommand(teller, "CLIENT KILL TYPE normal SKIPME yes"));
+	threads_start(&threads, 1, wait_body, &waiting);
+	wait_until(refusals > 2, 5000);
+	refused[SOCKET] = false;
+	threads_join(&threads, 20000);
+	redisFree(teller);
+	lk_lock_free(waiting.lock);
+	close_client(client);
 }
 
 /* Whatever libraries open once in a process is open before it is counted. */

@@ -11,7 +11,6 @@
 
 static enum lk__conn_state found[3]; /* by who is woken, each time; then it is down */
 static size_t wakes;
-static struct lk__conn *waited_for;
 static struct lk__thread waiter;
 
 static void wakes_up(struct lk__conn *conn)
@@ -20,12 +19,14 @@ static void wakes_up(struct lk__conn *conn)
 	wakes++;
 }
 
-void __wrap_lk__park_wait(struct lk__park *park, int64_t deadline_ns);
+void __wrap_lk__conn_ready_sleep(struct lk__conn *conn, const struct lk__standby *standby,
+				 struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel);
 
-void __wrap_lk__park_wait(struct lk__park *park, int64_t deadline_ns)
+void __wrap_lk__conn_ready_sleep(struct lk__conn *conn, const struct lk__standby *standby,
+				 struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel)
 {
-	(void)park, (void)deadline_ns;
-	wakes_up(waited_for);
+	(void)standby, (void)thread, (void)until_ns, (void)cancel;
+	wakes_up(conn);
 }
 
 int __wrap_lk__conn_wait(struct lk__conn *conn, struct lk__thread *thread,
@@ -55,7 +56,6 @@ static void begin(struct lk__conn *conn, struct lk__node *node)
 	memset(node, 0, sizeof(*node));
 	memset(conn, 0, sizeof(*conn));
 	atomic_store(&node->was_up, true);
-	waited_for = conn;
 	conn->node = node;
 	conn->state = LK__CONN_CONNECTING;
 	conn->last_error.code = LK_EUNREACHABLE;

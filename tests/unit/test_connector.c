@@ -1,5 +1,5 @@
-/* The connector of a client without threads, while its node moves: an attempt that leads to where
- * the node was is given up. The test takes the turns; servers are listeners that say nothing. */
+/* A connection that the loop makes, while its node moves: an attempt that leads to where the node
+ * was is given up. The test takes the turns; servers are listeners that say nothing. */
 #include "unit.h"
 
 #include <arpa/inet.h>
@@ -13,7 +13,6 @@
 
 #include "base/clock.h"
 #include "conf/config.h"
-#include "conn/connector.h"
 #include "conn/finder.h"
 #include "conn/node.h"
 
@@ -24,6 +23,7 @@ static struct lk__node node;
 static struct lk__conn *conn;
 static lk_config *config;
 static int set_fd, events_count;
+static struct lk__thread loop_thread;
 static int place; /* the port where the node is; 0: that is not known yet */
 
 static int finder_find(struct lk__finder *finder, struct lk_config *found, uint64_t *generation_out,
@@ -135,7 +135,7 @@ static void comes_to(int listener)
 {
 	int64_t until_ns = lk__after_ms(lk__now_ns(), LIMIT_MS);
 	do
-		lk__connector_turn(conn, set_fd);
+		lk__conn_make_turn(conn, &loop_thread, set_fd);
 	while (!is_called(listener) && lk__now_ns() < until_ns);
 	assert_true(is_called(listener));
 }
@@ -143,7 +143,7 @@ static void comes_to(int listener)
 static void fails_once(void)
 {
 	for (int turns = 0; turns < 1000 && conn->failure_count == 0; turns++)
-		lk__connector_turn(conn, set_fd);
+		lk__conn_make_turn(conn, &loop_thread, set_fd);
 	assert_int_equal(conn->failure_count, 1);
 }
 
@@ -161,7 +161,7 @@ static void test_a_silent_server_is_left(void **state)
 	int old = listener_new(&old_port), new = listener_new(&new_port);
 	place = old_port;
 	comes_to(old);
-	lk__connector_turn(conn, set_fd); /* waits for the greeting */
+	lk__conn_make_turn(conn, &loop_thread, set_fd); /* waits for the greeting */
 	moves_to(new_port);
 	comes_to(new);
 	close(old);
@@ -203,7 +203,7 @@ static void test_one_that_looks_asks_no_more(void **state)
 	(void)state;
 	int port;
 	int listener = listener_new(&port);
-	assert_true(lk__connector_turn(conn, set_fd) > lk__now_ns());
+	assert_true(lk__conn_make_turn(conn, &loop_thread, set_fd) > lk__now_ns());
 	moves_to(port);
 	comes_to(listener);
 	close(listener);

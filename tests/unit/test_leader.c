@@ -65,7 +65,8 @@ static void ignore(void *context)
 	(void)context;
 }
 
-static const struct lk__node_events events = {.attention = ignore, .lost = ignore, .up = ignore};
+static const struct lk__node_events events = {
+	.attention = ignore, .lost = ignore, .up = ignore, .connecting = ignore};
 
 static int set_up(void **state)
 {

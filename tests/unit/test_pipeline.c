@@ -83,7 +83,8 @@ static void attend(void *context)
 	attentions++;
 }
 
-static const struct lk__node_events events = {.attention = attend, .lost = ignore, .up = ignore};
+static const struct lk__node_events events = {
+	.attention = attend, .lost = ignore, .up = ignore, .connecting = ignore};
 static struct lk__thread thread;
 static lk_config *config;
 

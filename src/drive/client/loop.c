@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "conn/connector.h"
 
 #define EVENTS_MAX 16          /* in one turn; the rest comes with the next */
 #define TICK_NS (5 * LK__MS)   /* while answers are expected that nobody reads */
@@ -161,11 +160,25 @@ static void loop_arm(struct lk__loop *loop, int64_t at_ns)
 	loop->armed_ns = at_ns;
 }
 
-/* Without threads: those who connect may have to know first where their server is. */
+static int64_t loop_make(struct lk__loop *loop, struct lk__conn *conn)
+{
+	return lk__conn_make_turn(conn, &loop->thread, loop->set_fd);
+}
+
+/* What connects, and no caller drives. Without threads, also what looks for masters: those who
+ * connect may have to know first where their server is. */
 static int64_t loop_connect(struct lk__loop *loop)
 {
-	int64_t next_ns = loop_each(loop, lk__connector_turn);
-	return lk__earlier(next_ns, lk__topo_turn(loop->client->topo, loop->set_fd));
+	struct lk__topo *topo = loop->client->topo;
+	struct lk__node *node;
+	int64_t next_ns = LK__NEVER;
+	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++) {
+		for (size_t j = 0; j < node->script_count; j++)
+			next_ns = lk__earlier(next_ns, loop_make(loop, node->scripts[j]));
+		next_ns = lk__earlier(next_ns, loop_make(loop, &node->messages));
+		next_ns = lk__earlier(next_ns, loop_make(loop, &node->work));
+	}
+	return loop->threadless ? lk__earlier(next_ns, lk__topo_turn(topo, loop->set_fd)) : next_ns;
 }
 
 /* Does what is due and never waits. Returns when more is, and has set the timer to that. */
@@ -176,7 +189,7 @@ static int64_t loop_turn(struct lk__loop *loop)
 	loop->blind = count < 0 && errno != EINTR;
 	for (int i = 0; i < count; i++)
 		loop_take(loop, ready[i]);
-	int64_t next_ns = loop->threadless ? loop_connect(loop) : LK__NEVER;
+	int64_t next_ns = loop_connect(loop);
 	bool any, verify = atomic_exchange(&loop->verify, false);
 	next_ns = lk__earlier(next_ns, loop->client->ops->turn(loop->client, verify, &any));
 	next_ns = lk__earlier(next_ns, loop_expect(loop, any));

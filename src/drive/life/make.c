@@ -36,8 +36,10 @@ static void client_on_up(void *context)
 	lk__loop_wake(context);
 }
 
+/* Without a loop, the next caller goes on. */
 static void client_on_connecting(void *context)
 {
+	lk__loop_start(context, NULL);
 	lk__loop_wake(context);
 }
 

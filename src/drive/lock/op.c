@@ -36,6 +36,9 @@ static void op_sleep(struct lk__op *op)
 	case LK__OP_ANSWER:
 		op_await(op);
 		break;
+	case LK__OP_CONNECTION:
+		lk__conn_ready_sleep(op->conn, &op->standby, op->thread, op->until_ns, op->cancel);
+		break;
 	case LK__OP_MESSAGE:
 		lk__channel_sleep(op->conn, &op->mark, op->subscribes, op->thread, op->until_ns,
 				  op->cancel);
