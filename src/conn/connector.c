@@ -9,33 +9,16 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "conf/credentials.h"
 #include "conf/url.h"
 #include "conn/conn.h"
 #include "conn/finder.h"
 #include "conn/handshake.h"
 #include "conn/node.h"
-#include "net/errand.h"
 #include "net/socket.h"
 #include "net/stream.h"
 #include "resp/reader.h"
 
-enum connector_state {
-	CONNECTOR_PAUSE,
-	CONNECTOR_FIND,
-	CONNECTOR_OPEN,
-	CONNECTOR_ASK,
-	CONNECTOR_GREET
-};
-
-/* The program's callback, or the password file, may block. */
-struct asking {
-	struct lk__errand errand; /* first */
-	struct lk_config *config; /* which gets the credentials */
-	char place[LK__PLACE_SIZE];
-	int rc;
-	lk_error error;
-};
+enum connector_state { CONNECTOR_PAUSE, CONNECTOR_FIND, CONNECTOR_OPEN, CONNECTOR_GREET };
 
 struct lk__connector {
 	struct lk__conn *conn;
@@ -51,7 +34,6 @@ struct lk__connector {
 	uint64_t asked;                 /* as the finder was asked */
 	struct lk__opening *opening;
 	struct lk__stream *stream;
-	struct asking *asking;
 	struct lk__greeter *greeter;
 };
 
@@ -69,7 +51,6 @@ void lk__connector_free(struct lk__connector *connector)
 {
 	if (!connector)
 		return;
-	lk__errand_end((struct lk__errand *)connector->asking);
 	connector_drop_attempt(connector);
 	if (connector->finder)
 		connector->finder->ops->unref(connector->finder);
@@ -135,7 +116,7 @@ static int connector_begin(struct lk__connector *connector)
 /* Where the node is now. */
 static int connector_find(struct lk__connector *connector, lk_error *error)
 {
-	const struct lk_config *config = connector->config;
+	struct lk_config *config = connector->config;
 	struct lk__finder *finder = connector->finder;
 	int rc = finder ? finder->ops->find(finder, connector->config, &connector->generation,
 					    &connector->asked, connector->deadline_ns, error)
@@ -158,73 +139,6 @@ static int connector_open(struct lk__connector *connector, lk_error *error)
 		return rc;
 	lk__opening_free(connector->opening);
 	connector->opening = NULL;
-	connector->state = CONNECTOR_ASK;
-	return 1;
-}
-
-static void asking_free(struct lk__errand *errand)
-{
-	struct asking *asking = (struct asking *)errand;
-	lk_config_free(asking->config);
-	free(asking);
-}
-
-static void asking_run(struct lk__errand *errand)
-{
-	struct asking *asking = (struct asking *)errand;
-	asking->rc = lk__credentials_renew(asking->config, asking->place, &asking->error);
-}
-
-static int asking_begin(struct lk__connector *connector, const char *place, lk_error *error)
-{
-	struct asking *asking = calloc(1, sizeof(*asking));
-	struct lk_config *config = asking ? lk__config_copy(connector->config) : NULL;
-	if (!config) {
-		free(asking);
-		return lk__fail(error, LK_ENOMEM, "%s: no memory for credentials", place);
-	}
-	*asking = (struct asking){.errand = {.run = asking_run, .free = asking_free},
-				  .config = config};
-	snprintf(asking->place, sizeof(asking->place), "%s", place);
-	int failed = lk__errand_begin(&asking->errand);
-	if (failed)
-		return lk__fail_errno(error, LK_ESYSTEM, failed,
-				      "%s: cannot start a thread for credentials", place);
-	connector->asking = asking;
-	connector->readiness = (struct lk__readiness){asking->errand.fd, POLLIN, LK__NEVER};
-	return 0;
-}
-
-static int asking_look(struct lk__connector *connector, lk_error *error)
-{
-	struct asking *asking = connector->asking;
-	if (!lk__errand_is_done(&asking->errand))
-		return 0;
-	int rc = asking->rc;
-	if (rc < 0)
-		*error = asking->error;
-	struct lk_config *config = connector->config;
-	connector->config = asking->config;
-	asking->config = config;
-	connector->asking = NULL;
-	lk__errand_leave(&asking->errand);
-	return rc < 0 ? rc : 1;
-}
-
-/* The client is not closed while the program is asked. */
-static int connector_ask(struct lk__connector *connector, lk_error *error)
-{
-	char place[LK__PLACE_SIZE];
-	int rc = 1;
-	lk__config_place(connector->config, place);
-	if (connector->asking)
-		rc = asking_look(connector, error);
-	else if (!connector->config->threadless && lk__credentials_change(connector->config))
-		rc = asking_begin(connector, place, error);
-	else if (lk__credentials_renew(connector->config, place, error) < 0)
-		rc = error->code;
-	if (rc <= 0)
-		return rc;
 	rc = lk__greeter_new(&connector->greeter, connector->stream, connector->config,
 			     connector->greeting, connector->deadline_ns, error);
 	connector->state = CONNECTOR_GREET;
@@ -265,18 +179,17 @@ static int connector_go_on(struct lk__connector *connector, bool *taken, lk_erro
 		return connector_find(connector, error);
 	case CONNECTOR_OPEN:
 		return connector_open(connector, error);
-	case CONNECTOR_ASK:
-		return connector_ask(connector, error);
 	default:
 		return connector_greet(connector, taken, error);
 	}
 }
 
-/* The node is elsewhere. One that looks for it has not been led anywhere yet. */
+/* The node is elsewhere. One that looks for it has not been led anywhere yet; and the program that
+ * is being asked is not waited for here. */
 static void connector_hurry(struct lk__connector *connector)
 {
-	if (connector->asking || !atomic_exchange(&connector->hurried, false) ||
-	    connector->state == CONNECTOR_FIND)
+	if ((connector->opening && lk__opening_asks(connector->opening)) ||
+	    !atomic_exchange(&connector->hurried, false) || connector->state == CONNECTOR_FIND)
 		return;
 	connector_drop_attempt(connector);
 	connector_pause(connector, 0);

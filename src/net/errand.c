@@ -28,10 +28,15 @@ static void *errand_main(void *argument)
 	return NULL;
 }
 
-int lk__errand_begin(struct lk__errand *errand)
+int lk__errand_begin(struct lk__errand *errand, bool thread)
 {
-	atomic_store(&errand->users, 2);
-	atomic_store(&errand->done, false);
+	errand->fd = -1;
+	atomic_store(&errand->done, !thread);
+	atomic_store(&errand->users, thread ? 2 : 1);
+	if (!thread) {
+		errand->run(errand);
+		return 0;
+	}
 	errand->fd = lk__wake_fd_new();
 	int failed = errand->fd < 0 ? errno : lk__thread_start(NULL, errand_main, errand);
 	if (failed) {

@@ -21,8 +21,9 @@ struct lk__errand {
 	int fd;            /* readable when it is done */
 };
 
-/* Begins it; `run` and `free` are set. 0, or an errno, and then it is freed. */
-int lk__errand_begin(struct lk__errand *errand);
+/* Begins it; `run` and `free` are set. 0, or an errno, and then it is freed. Without a thread it is
+ * done here. */
+int lk__errand_begin(struct lk__errand *errand, bool thread);
 
 static inline bool lk__errand_is_done(const struct lk__errand *errand)
 {

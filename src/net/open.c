@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Opening a stream: resolve, connect to one address after the other, and TLS on top.
+ * Opening a stream: resolve, connect to one address after the other, ask for the credentials of
+ * now, and TLS on top.
  *
- *     NAME ──▶ ADDRESS ──▶ CONNECTING ──▶ [SECURING ──▶ SHAKING] ──▶ the stream
+ *     NAME ──▶ ADDRESS ──▶ CONNECTING ──▶ [READYING ──▶ [SHAKING]] ──▶ the stream
  *                ▲ the next one │  ▲
  *                └──────────────┘  └ FULL (unix: the backlog)
  */
@@ -17,6 +18,7 @@
 #include "base/fail.h"
 #include "conf/address_map.h"
 #include "conf/config.h"
+#include "conf/credentials.h"
 #include "net/errand.h"
 #include "net/plain.h"
 #include "net/resolve.h"
@@ -34,25 +36,27 @@ enum opening_state {
 	OPENING_ADDRESS,
 	OPENING_CONNECTING,
 	OPENING_FULL,
-	OPENING_SECURING,
+	OPENING_READYING,
 	OPENING_SHAKING,
 };
 
 #define NODE_SIZE (LK__PLACE_SIZE + LK__PLACE_SIZE + sizeof(" (for )"))
 
-/* TLS is begun elsewhere: to read the files of certificates takes tens of ms. */
-struct securing {
+/* What may take long once a server is there: to read the files of certificates takes tens of ms,
+ * and the program is asked for credentials. */
+struct readying {
 	struct lk__errand errand; /* first */
-	struct lk_config *config;
-	int fd; /* until the stream has it */
+	struct lk_config *config; /* which gets the credentials */
+	char place[LK__PLACE_SIZE];
+	char node[NODE_SIZE];
+	int fd; /* of TLS, until the stream has it */
 	struct lk__stream *stream;
 	int rc;
 	lk_error error;
-	char node[NODE_SIZE];
 };
 
 struct lk__opening {
-	const struct lk_config *config;
+	struct lk_config *config;
 	enum opening_state state;
 	int64_t deadline_ns;
 	struct lk__readiness readiness; /* what the state waits for */
@@ -63,7 +67,7 @@ struct lk__opening {
 	struct sockaddr_un path;   /* instead, of a unix socket */
 	int fd;                    /* until the stream has it */
 	int status;                /* how the last address ended: -errno */
-	struct securing *securing;
+	struct readying *readying;
 	struct lk__stream *stream; /* while it shakes hands */
 	lk_error *error;
 	char host[LK__PLACE_SIZE]; /* where to connect to, */
@@ -243,78 +247,104 @@ static int full_look(struct lk__opening *opening)
 
 /* ---- connected ---- */
 
-static void securing_free(struct lk__errand *errand)
-{
-	struct securing *securing = (struct securing *)errand;
-	if (securing->fd >= 0)
-		lk__fd_close(securing->fd);
-	lk__stream_close(securing->stream);
-	lk_config_free(securing->config);
-	free(securing);
-}
-
-static void securing_run(struct lk__errand *errand)
-{
-	struct securing *securing = (struct securing *)errand;
-	securing->rc = lk__tls_begin(&securing->stream, securing->fd, securing->config,
-				     securing->node, &securing->error);
-	if (securing->rc == 0)
-		securing->fd = -1;
-}
-
 static int out_of_memory(struct lk__opening *opening)
 {
 	return lk__fail(opening->error, LK_ENOMEM, "connect to %s: out of memory", opening->node);
 }
 
-static int securing_begin(struct lk__opening *opening)
+static int plain_begin(struct lk__opening *opening, struct lk__stream **stream_out)
 {
-	struct securing *securing = calloc(1, sizeof(*securing));
-	struct lk_config *config = securing ? lk__config_copy(opening->config) : NULL;
+	*stream_out = lk__plain_new(opening->fd);
+	if (!*stream_out)
+		return out_of_memory(opening);
+	opening->fd = -1;
+	return 1;
+}
+
+static void readying_free(struct lk__errand *errand)
+{
+	struct readying *readying = (struct readying *)errand;
+	if (readying->fd >= 0)
+		lk__fd_close(readying->fd);
+	lk__stream_close(readying->stream);
+	lk_config_free(readying->config);
+	free(readying);
+}
+
+static void readying_run(struct lk__errand *errand)
+{
+	struct readying *readying = (struct readying *)errand;
+	struct lk_config *config = readying->config;
+	if (config->scheme == LK__SCHEME_TLS)
+		readying->rc = lk__tls_begin(&readying->stream, readying->fd, config,
+					     readying->node, &readying->error);
+	if (readying->stream)
+		readying->fd = -1;
+	if (readying->rc == 0)
+		readying->rc = lk__credentials_renew(config, readying->place, &readying->error);
+}
+
+static int readying_new(struct lk__opening *opening)
+{
+	struct readying *readying = calloc(1, sizeof(*readying));
+	struct lk_config *config = readying ? lk__config_copy(opening->config) : NULL;
 	if (!config) {
-		free(securing);
+		free(readying);
 		return out_of_memory(opening);
 	}
-	*securing = (struct securing){.errand = {.run = securing_run, .free = securing_free},
+	bool tls = config->scheme == LK__SCHEME_TLS;
+	*readying = (struct readying){.errand = {.run = readying_run, .free = readying_free},
 				      .config = config,
-				      .fd = opening->fd};
-	memcpy(securing->node, opening->node, sizeof(securing->node));
-	opening->fd = -1;
-	int failed = lk__errand_begin(&securing->errand);
-	if (failed)
-		return fail_connect(opening, -failed);
-	opening->securing = securing;
-	return opening_waits(opening, OPENING_SECURING, securing->errand.fd, POLLIN,
-			     opening->deadline_ns);
+				      .fd = tls ? opening->fd : -1};
+	lk__config_place(config, readying->place);
+	memcpy(readying->node, opening->node, sizeof(readying->node));
+	opening->fd = tls ? -1 : opening->fd;
+	opening->readying = readying;
+	return 0;
 }
 
-static int securing_look(struct lk__opening *opening)
+static void swap(char **one, char **other)
 {
-	struct securing *securing = opening->securing;
-	if (!lk__errand_is_done(&securing->errand))
-		return lk__now_ns() < opening->deadline_ns ? 0 : fail_connect(opening, -ETIMEDOUT);
-	int rc = securing->rc;
-	if (rc < 0)
-		*opening->error = securing->error;
-	opening->stream = securing->stream;
-	securing->stream = NULL;
-	opening->securing = NULL;
-	lk__errand_leave(&securing->errand);
-	return rc < 0 ? rc : opening_goes_on(opening, OPENING_SHAKING);
+	char *kept = *one;
+	*one = *other;
+	*other = kept;
 }
 
-/* Without threads TLS begins here. */
-static int tls_begin(struct lk__opening *opening)
+static int readying_look(struct lk__opening *opening, struct lk__stream **stream_out)
+{
+	struct readying *readying = opening->readying;
+	if (!lk__errand_is_done(&readying->errand))
+		return lk__now_ns() < opening->readiness.until_ns
+			       ? 0
+			       : fail_connect(opening, -ETIMEDOUT);
+	if (readying->rc < 0) {
+		*opening->error = readying->error;
+		return readying->rc;
+	}
+	swap(&opening->config->username, &readying->config->username);
+	swap(&opening->config->password, &readying->config->password);
+	opening->stream = readying->stream;
+	readying->stream = NULL;
+	return opening->stream ? opening_goes_on(opening, OPENING_SHAKING)
+			       : plain_begin(opening, stream_out);
+}
+
+/* In a thread of its own, or here if there is to be none. A program that is asked is waited for. */
+static int readying_begin(struct lk__opening *opening)
 {
 	const struct lk_config *config = opening->config;
-	if (!config->threadless)
-		return securing_begin(opening);
-	int rc = lk__tls_begin(&opening->stream, opening->fd, config, opening->node,
-			       opening->error);
+	int rc = readying_new(opening);
 	if (rc < 0)
 		return rc;
-	opening->fd = -1;
-	return opening_goes_on(opening, OPENING_SHAKING);
+	struct lk__errand *errand = &opening->readying->errand;
+	int failed = lk__errand_begin(errand, !config->threadless);
+	if (failed) {
+		opening->readying = NULL;
+		return fail_connect(opening, -failed);
+	}
+	rc = opening_waits(opening, OPENING_READYING, errand->fd, POLLIN,
+			   config->credentials ? LK__NEVER : opening->deadline_ns);
+	return lk__errand_is_done(errand) ? STEP_ON : rc;
 }
 
 static int connected(struct lk__opening *opening, struct lk__stream **stream_out)
@@ -322,13 +352,9 @@ static int connected(struct lk__opening *opening, struct lk__stream **stream_out
 	const struct lk_config *config = opening->config;
 	if (config->scheme != LK__SCHEME_UNIX)
 		lk__socket_tune(opening->fd, config->keepalive_s);
-	if (config->scheme == LK__SCHEME_TLS)
-		return tls_begin(opening);
-	*stream_out = lk__plain_new(opening->fd);
-	if (!*stream_out)
-		return out_of_memory(opening);
-	opening->fd = -1;
-	return 1;
+	if (config->scheme == LK__SCHEME_TLS || lk__credentials_change(config))
+		return readying_begin(opening);
+	return plain_begin(opening, stream_out);
 }
 
 static int connecting_look(struct lk__opening *opening, struct lk__stream **stream_out)
@@ -358,7 +384,7 @@ static int shaking_look(struct lk__opening *opening, struct lk__stream **stream_
 
 /* ---- steps ---- */
 
-struct lk__opening *lk__opening_new(const struct lk_config *config, int64_t deadline_ns)
+struct lk__opening *lk__opening_new(struct lk_config *config, int64_t deadline_ns)
 {
 	struct lk__opening *opening = calloc(1, sizeof(*opening));
 	if (!opening)
@@ -370,12 +396,21 @@ struct lk__opening *lk__opening_new(const struct lk_config *config, int64_t dead
 	return opening;
 }
 
+bool lk__opening_asks(const struct lk__opening *opening)
+{
+	return opening->readying && opening->config->credentials &&
+	       !lk__errand_is_done(&opening->readying->errand);
+}
+
 void lk__opening_free(struct lk__opening *opening)
 {
 	if (!opening)
 		return;
 	lk__lookup_leave(opening->lookup);
-	lk__errand_leave((struct lk__errand *)opening->securing);
+	if (lk__opening_asks(opening))
+		lk__errand_end(&opening->readying->errand);
+	else
+		lk__errand_leave((struct lk__errand *)opening->readying);
 	if (opening->addresses)
 		lk__look_up_free(opening->addresses);
 	if (opening->fd >= 0)
@@ -406,8 +441,8 @@ int lk__opening_step(struct lk__opening *opening, struct lk__stream **stream_out
 		case OPENING_FULL:
 			rc = full_look(opening);
 			break;
-		case OPENING_SECURING:
-			rc = securing_look(opening);
+		case OPENING_READYING:
+			rc = readying_look(opening, stream_out);
 			break;
 		case OPENING_SHAKING:
 			rc = shaking_look(opening, stream_out);
@@ -418,8 +453,8 @@ int lk__opening_step(struct lk__opening *opening, struct lk__stream **stream_out
 	return rc;
 }
 
-int lk__stream_open(struct lk__stream **stream_out, const struct lk_config *config,
-		    int64_t deadline_ns, int cancel_fd, lk_error *error)
+int lk__stream_open(struct lk__stream **stream_out, struct lk_config *config, int64_t deadline_ns,
+		    int cancel_fd, lk_error *error)
 {
 	struct lk__opening *opening = lk__opening_new(config, deadline_ns);
 	if (!opening)

@@ -54,7 +54,7 @@ int lk__lookup_begin(struct lk__lookup **lookup_out, const char *host, int port)
 	lookup->errand.free = lookup_free;
 	memcpy(lookup->host, host, strlen(host));
 	print_port(lookup->port, port);
-	int failed = lk__errand_begin(&lookup->errand);
+	int failed = lk__errand_begin(&lookup->errand, true);
 	if (failed == 0)
 		*lookup_out = lookup;
 	return failed;

@@ -2,7 +2,7 @@
 /*
  * A connected byte stream: TCP, unix socket, or TLS over TCP, behind one small interface.
  *
- * Opening is a row of steps that never wait (name resolution, connect, TLS handshake), or
+ * Opening is a row of steps that never wait (name, connect, credentials, TLS handshake), or
  * lk__stream_open(), which blocks; everything else never does. A stream is used by one thread at a
  * time; who that is, its owner arranges. The descriptor is non-blocking and close-on-exec, and
  * writing raises no SIGPIPE.
@@ -10,6 +10,7 @@
 #ifndef LK__NET_STREAM_H
 #define LK__NET_STREAM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -38,10 +39,12 @@ struct lk__stream {
 
 /*
  * Begins to connect to the node that `config` names, which must outlive it: resolves the name,
- * tries its addresses in turn, and for TLS shakes hands and verifies peer and host name, all before
- * `deadline_ns` (CLOCK_BOOTTIME). NULL when out of memory. Free it in any state.
+ * tries its addresses in turn, puts the credentials of now into `config`, and for TLS shakes hands
+ * and verifies peer and host name, all before `deadline_ns` (CLOCK_BOOTTIME). NULL when out of
+ * memory. Free it in any state; that waits for a program that is asked for credentials.
  */
-struct lk__opening *lk__opening_new(const struct lk_config *config, int64_t deadline_ns);
+struct lk__opening *lk__opening_new(struct lk_config *config, int64_t deadline_ns);
+bool lk__opening_asks(const struct lk__opening *opening); /* whether it is */
 void lk__opening_free(struct lk__opening *opening);
 
 /* As far as it goes without waiting. 1 with the stream; 0: what it waits for is written; or a code:
@@ -51,8 +54,8 @@ int lk__opening_step(struct lk__opening *opening, struct lk__stream **stream_out
 
 /* All steps, and waits between them. Ends early with LK_ECANCELLED when `cancel_fd` (-1: none)
  * becomes readable. */
-int lk__stream_open(struct lk__stream **stream_out, const struct lk_config *config,
-		    int64_t deadline_ns, int cancel_fd, lk_error *error);
+int lk__stream_open(struct lk__stream **stream_out, struct lk_config *config, int64_t deadline_ns,
+		    int cancel_fd, lk_error *error);
 
 /* Bytes read (> 0), 0 at the end of the stream, or -errno; -EAGAIN: poll for `wants` first. */
 static inline ssize_t lk__stream_read(struct lk__stream *stream, void *bytes, size_t size)

@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "conf/credentials.h"
 #include "conf/text.h"
 #include "conn/classify.h"
 #include "net/stream.h"
@@ -104,7 +103,7 @@ static struct lk__peer *scout_add(struct lk__scout *scout, const char *name)
 /* Nobody has answered at its name since it failed. */
 static bool peer_is_lost(const struct lk__peer *peer)
 {
-	return peer->failed_round > 0 && !lk__scout_is_alive(peer) && !peer->ask.stream;
+	return peer->failed_round > 0 && !lk__scout_is_alive(peer) && !peer->ask.config;
 }
 
 static bool peer_has_id(const struct lk__peer *peer, const char *id)
@@ -211,7 +210,7 @@ static void peer_ask(struct lk__scout *scout, struct lk__peer *peer, bool first)
 		peer_fail(scout, peer, LK_ENOMEM, "out of memory");
 }
 
-/* A copy of the configuration that leads to the peer, with credentials of now. */
+/* A copy of the configuration that leads to the peer. */
 static int peer_config(const struct lk__scout *scout, const struct lk__peer *peer,
 		       struct lk_config **config_out, lk_error *error)
 {
@@ -228,12 +227,8 @@ static int peer_config(const struct lk__scout *scout, const struct lk__peer *pee
 	}
 	free(config->host);
 	config->host = copy;
-	int rc = lk__credentials_renew(config, peer->name, error);
-	if (rc < 0)
-		lk_config_free(config);
-	else
-		*config_out = config;
-	return rc;
+	*config_out = config;
+	return 0;
 }
 
 static int peer_begin(const struct lk__scout *scout, const struct lk__peer *peer,
@@ -375,7 +370,7 @@ static void scout_forget(struct lk__scout *scout)
 			peer->unnamed = 0;
 		else if (others)
 			peer->unnamed++;
-		if (peer->listed || peer->unnamed < LK__PEER_ROUNDS)
+		if (peer->listed || peer->unnamed < LK__PEER_ROUNDS || peer->ask.opening)
 			continue;
 		peer_close(peer);
 		*peer = scout->peers[--scout->count];

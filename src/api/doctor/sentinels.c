@@ -7,7 +7,6 @@
 
 #include "api/doctor/facts.h"
 #include "base/fail.h"
-#include "conf/credentials.h"
 #include "conn/classify.h"
 #include "resp/number.h"
 #include "topo/sentinel.h"
@@ -108,13 +107,12 @@ static struct lk_config *config_to(const struct lk_config *config, const char *p
 {
 	char host[LK__PLACE_SIZE];
 	struct lk_config *to = lk__sentinel_config(config);
-	lk_error error;
 	if (!to)
 		return NULL;
 	lk__place_next(place, host, &to->port);
 	free(to->host);
 	to->host = strdup(host);
-	if (to->host && lk__credentials_renew(to, place, &error) == 0)
+	if (to->host)
 		return to;
 	lk_config_free(to);
 	return NULL;
