@@ -30,6 +30,7 @@ struct lk__scout {
 	struct lk_config *config; /* of the client: what it calls the deployment */
 	struct lk_config *asking; /* how peers are reached, in all but host and port */
 	int wake_fd, stop_fd;
+	_Atomic unsigned wants; /* a bit for each reason that was given, until it is heard */
 	int set_fd; /* of a threadless client: of the first, and of the links; -1: none yet */
 
 	/* The thread's. */
@@ -480,6 +481,15 @@ static bool scout_is_stopped(struct lk__scout *scout)
 	return stopped;
 }
 
+/* With the mutex held. */
+static void scout_hear_wants(struct lk__scout *scout)
+{
+	unsigned wants = atomic_exchange(&scout->wants, 0);
+	for (enum lk__want why = LK__WANT_AWAITED; why <= LK__WANT_LATER; why++)
+		if (wants & 1u << why)
+			lk__rounds_want(&scout->rounds, why, lk__now_ns());
+}
+
 static void scout_step(struct lk__scout *scout)
 {
 	bool news = false;
@@ -487,6 +497,9 @@ static void scout_step(struct lk__scout *scout)
 		news |= peer_hears(&scout->peers[i]);
 	if (news)
 		lk__scout_want(scout, LK__WANT_HEARD);
+	pthread_mutex_lock(&scout->mutex);
+	scout_hear_wants(scout);
+	pthread_mutex_unlock(&scout->mutex);
 	if (lk__now_ns() >= scout_next_ns(scout))
 		scout_begin(scout);
 	for (size_t i = 0; i < scout->count; i++)
@@ -590,18 +603,10 @@ int64_t lk__scout_turn(struct lk__scout *scout, int set_fd)
 
 /* ---- those who ask ---- */
 
-/* With the mutex held. */
-static void scout_want(struct lk__scout *scout, enum lk__want why)
-{
-	if (lk__rounds_want(&scout->rounds, why, lk__now_ns()))
-		lk__wake_fd(scout->wake_fd);
-}
-
 void lk__scout_want(struct lk__scout *scout, enum lk__want why)
 {
-	pthread_mutex_lock(&scout->mutex);
-	scout_want(scout, why);
-	pthread_mutex_unlock(&scout->mutex);
+	if (!(atomic_fetch_or(&scout->wants, 1u << why) & 1u << why))
+		lk__wake_fd(scout->wake_fd);
 }
 
 static int scout_start(struct lk__scout *scout, lk_error *error)
@@ -628,10 +633,12 @@ static bool scout_is_fresh(const struct lk__scout *scout)
 static int scout_await(struct lk__scout *scout, uint64_t *asked, int64_t deadline_ns,
 		       lk_error *error)
 {
+	scout_hear_wants(scout);
 	if (*asked == 0 && scout_is_fresh(scout)) {
 		*asked = scout->known;
 	} else if (*asked == 0) {
-		scout_want(scout, LK__WANT_AWAITED);
+		if (lk__rounds_want(&scout->rounds, LK__WANT_AWAITED, lk__now_ns()))
+			lk__wake_fd(scout->wake_fd);
 		*asked = scout->rounds.wanted;
 	}
 	if (scout->stopped)
