@@ -14,7 +14,6 @@
 #include "conn/finder.h"
 #include "conn/handshake.h"
 #include "conn/node.h"
-#include "net/socket.h"
 #include "net/stream.h"
 #include "resp/reader.h"
 

@@ -13,7 +13,6 @@
 #include "conf/config.h"
 #include "conn/classify.h"
 #include "conn/request.h"
-#include "net/socket.h"
 #include "net/stream.h"
 #include "resp/number.h"
 #include "resp/reader.h"

@@ -13,7 +13,6 @@
 #include "conn/conn.h"
 #include "conn/node.h"
 #include "conn/redirect.h"
-#include "net/socket.h"
 #include "net/stream.h"
 #include "resp/reader.h"
 

@@ -2,10 +2,9 @@
 /*
  * A connected byte stream: TCP, unix socket, or TLS over TCP, behind one small interface.
  *
- * Opening is a row of steps that never wait (name, connect, credentials, TLS handshake), or
- * lk__stream_open(), which blocks; everything else never does. A stream is used by one thread at a
- * time; who that is, its owner arranges. The descriptor is non-blocking and close-on-exec, and
- * writing raises no SIGPIPE.
+ * Opening is a row of steps (name, connect, credentials, TLS handshake). Neither they nor a stream's
+ * calls wait; lk__socket_wait() does. A stream is used by one thread at a time; who that is, its
+ * owner arranges. The descriptor is non-blocking and close-on-exec, and writing raises no SIGPIPE.
  */
 #ifndef LK__NET_STREAM_H
 #define LK__NET_STREAM_H
@@ -18,7 +17,6 @@
 #include <lockkeeper/error.h>
 
 struct lk__opening;
-struct lk__readiness;
 struct lk__stream;
 struct lk_config;
 
@@ -37,6 +35,20 @@ struct lk__stream {
 	int buffered; /* TLS: decrypted bytes wait inside, poll would not tell; read again */
 };
 
+/* What a step that never sleeps waits for: it is to be called again when `fd` (-1: none) is ready
+ * for `events`, or at `until_ns` (CLOCK_BOOTTIME). Called before, it finds the same. */
+struct lk__readiness {
+	int fd;
+	short events;
+	int64_t until_ns;
+};
+
+/*
+ * Sleeps until then. 0, or -ETIMEDOUT at `until_ns`, or -ECANCELED when `cancel_fd` (-1: none) is
+ * readable, which goes first; another -errno when waiting itself fails.
+ */
+int lk__socket_wait(const struct lk__readiness *readiness, int cancel_fd);
+
 /*
  * Begins to connect to the node that `config` names, which must outlive it: resolves the name,
  * tries its addresses in turn, puts the credentials of now into `config`, and for TLS shakes hands
@@ -51,11 +63,6 @@ void lk__opening_free(struct lk__opening *opening);
  * LK_EUNREACHABLE, LK_ETLS, LK_ENOMEM, LK_ESYSTEM. */
 int lk__opening_step(struct lk__opening *opening, struct lk__stream **stream_out,
 		     struct lk__readiness *readiness_out, lk_error *error);
-
-/* All steps, and waits between them. Ends early with LK_ECANCELLED when `cancel_fd` (-1: none)
- * becomes readable. */
-int lk__stream_open(struct lk__stream **stream_out, struct lk_config *config, int64_t deadline_ns,
-		    int cancel_fd, lk_error *error);
 
 /* Bytes read (> 0), 0 at the end of the stream, or -errno; -EAGAIN: poll for `wants` first. */
 static inline ssize_t lk__stream_read(struct lk__stream *stream, void *bytes, size_t size)
@@ -90,5 +97,23 @@ static inline void lk__stream_close(struct lk__stream *stream)
 	if (stream)
 		stream->ops->close(stream);
 }
+
+/* ---- for src/net alone ---- */
+
+/*
+ * Begins TLS over the connected `fd`, which is the stream's if this succeeds. Certificates are read
+ * from their files each time, so renewed ones are seen. `node` is for messages. Errors: LK_ETLS
+ * (also when OpenSSL is missing), LK_ESYSTEM, LK_ENOMEM.
+ */
+int lk__tls_begin(struct lk__stream **stream_out, int fd, const struct lk_config *config,
+		  const char *node, lk_error *error);
+
+/*
+ * Shakes hands as far as that goes without waiting, and verifies the peer: TLS 1.2 at least, a
+ * certificate that leads to a trusted one, and the host's name or address in it. 1: done; 0: it
+ * waits for what the stream `wants`; or LK_ETLS, LK_EUNREACHABLE, also at `deadline_ns`.
+ */
+int lk__tls_shake(struct lk__stream *stream, const struct lk_config *config, const char *node,
+		  int64_t deadline_ns, lk_error *error);
 
 #endif

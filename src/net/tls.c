@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-#include "net/tls.h"
-
+/* TLS over a connected socket. Only this file and openssl.* know OpenSSL. */
 #include <errno.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "conf/url.h"
 #include "net/openssl.h"
-#include "net/tls_context.h"
-#include "net/tls_name.h"
+#include "net/stream.h"
 
 #define REASON_MAX 256
 #define APP_DATA 0 /* where SSL_set_app_data() puts it */
@@ -223,6 +223,199 @@ static const struct lk__stream_ops tls_ops = {
 	.explain = tls_explain,
 };
 
+/* ---- certificates ---- */
+
+/* A key that is locked by a password cannot be used: nobody is there to be asked. */
+static int refuse_password(char *password, int size, int writing, void *context)
+{
+	bool *asked = context;
+	(void)password, (void)size, (void)writing;
+	*asked = true;
+	return 0;
+}
+
+/* OpenSSL's reason, or the system's where a file cannot be opened. */
+static int fail_file(const char *node, const char *option, const char *path, lk_error *error)
+{
+	unsigned long first = lk__openssl.ERR_peek_error();
+	const char *reason = lk__openssl.ERR_reason_error_string(first);
+	int failed = ERR_SYSTEM_ERROR(first) ? ERR_GET_REASON(first) : 0;
+	int code = failed == EMFILE || failed == ENFILE ? LK_ESYSTEM : LK_ETLS;
+	lk__openssl.ERR_clear_error();
+	if (failed)
+		return lk__fail_errno(error, code, failed, "connect to %s: %s \"%.128s\"", node,
+				      option, path);
+	return lk__fail(error, LK_ETLS, "connect to %s: %s \"%.128s\": %s", node, option, path,
+			reason ? reason : "cannot be used");
+}
+
+static int load_trusted(SSL_CTX *context, const struct lk_config *config, const char *node,
+			lk_error *error)
+{
+	const char *path = config->tls_ca_file;
+	if (*path && lk__openssl.SSL_CTX_load_verify_file(context, path) != 1)
+		return fail_file(node, "tls_ca_file", path, error);
+	if (!*path && lk__openssl.SSL_CTX_set_default_verify_paths(context) != 1)
+		return fail_file(node, "trusted certificates",
+				 lk__openssl.X509_get_default_cert_dir(), error);
+	return 0;
+}
+
+static int load_own(SSL_CTX *context, const struct lk_config *config, const char *node,
+		    lk_error *error)
+{
+	bool asked = false;
+	const char *cert = config->tls_cert_file;
+	const char *key = config->tls_key_file;
+	if (!*cert)
+		return 0;
+	lk__openssl.SSL_CTX_set_default_passwd_cb(context, refuse_password);
+	lk__openssl.SSL_CTX_set_default_passwd_cb_userdata(context, &asked);
+	if (lk__openssl.SSL_CTX_use_certificate_chain_file(context, cert) != 1)
+		return fail_file(node, "tls_cert_file", cert, error);
+	int used = lk__openssl.SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM);
+	lk__openssl.SSL_CTX_set_default_passwd_cb_userdata(context, NULL);
+	if (used != 1 && asked) {
+		lk__openssl.ERR_clear_error();
+		return lk__fail(error, LK_ETLS,
+				"connect to %s: tls_key_file \"%.128s\": locked by a password",
+				node, key);
+	}
+	if (used != 1)
+		return fail_file(node, "tls_key_file", key, error);
+	return 0;
+}
+
+/* Reads the files that `config` names, and sets the rules of the protocol. LK_ETLS, LK_ENOMEM,
+ * LK_ESYSTEM; the messages begin with `node`. */
+static int context_new(SSL_CTX **context_out, const struct lk_config *config, const char *node,
+		       lk_error *error)
+{
+	/* A program may end while a thread of ours is connecting: what it uses must stay. */
+	lk__openssl.OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
+	lk__openssl.ERR_clear_error();
+	SSL_CTX *context = lk__openssl.SSL_CTX_new(lk__openssl.TLS_client_method());
+	if (!context || lk__openssl.SSL_CTX_ctrl(context, SSL_CTRL_SET_MIN_PROTO_VERSION,
+						 TLS1_2_VERSION, NULL) != 1) {
+		lk__openssl.SSL_CTX_free(context);
+		lk__openssl.ERR_clear_error();
+		return lk__fail(error, LK_ENOMEM, "connect to %s: no memory for TLS", node);
+	}
+	lk__openssl.SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION);
+	/* What was not taken may stand elsewhere in memory when it is offered again. */
+	lk__openssl.SSL_CTX_ctrl(
+		context, SSL_CTRL_MODE,
+		SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER, NULL);
+	lk__openssl.SSL_CTX_ctrl(context, SSL_CTRL_SET_READ_AHEAD, 1, NULL);
+	int status = load_trusted(context, config, node, error);
+	if (status == 0)
+		status = load_own(context, config, node, error);
+	if (status != 0) {
+		lk__openssl.SSL_CTX_free(context);
+		return status;
+	}
+	*context_out = context;
+	return 0;
+}
+
+/* ---- names ---- */
+
+/*
+ * The names that a server's certificate may have:
+ *
+ *     tls_server_name   that one, if it is set; else
+ *     the host          the name or address by which the node is known; or
+ *     a seed's name     of a cluster's URL, where the node is known by an address
+ */
+
+/* The name or address that it must have, where no seed lends its name. */
+static const char *name_expected(const struct lk_config *config)
+{
+	return *config->tls_server_name ? config->tls_server_name : config->host;
+}
+
+/* The next seed that has a host name, as it is in certificates. NULL: there is none left. */
+static const char *seed_next(const char *seeds, char *name_out)
+{
+	int port;
+	do
+		seeds = lk__place_next(seeds, name_out, &port);
+	while (seeds && lk__host_is_address(name_out));
+	return seeds;
+}
+
+/* Whether a seed's host name is as good. */
+static bool name_is_lent(const struct lk_config *config)
+{
+	char name[LK__PLACE_SIZE];
+	return !*config->tls_server_name && lk__host_is_address(config->host) &&
+	       seed_next(config->seeds, name);
+}
+
+/* Certificates and SNI leave out the dot that ends a complete DNS name. */
+static void drop_dot(char *name)
+{
+	size_t length = strlen(name);
+	if (length > 1 && name[length - 1] == '.')
+		name[length - 1] = '\0';
+}
+
+/* Whether the certificate has the host name of a seed, which name_is_lent() allows. */
+static bool name_of_seed(const struct lk_config *config, X509 *certificate)
+{
+	char name[LK__PLACE_SIZE];
+	for (const char *at = config->seeds; (at = seed_next(at, name));) {
+		drop_dot(name);
+		if (lk__openssl.X509_check_host(certificate, name, 0,
+						X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS, NULL) == 1)
+			return true;
+	}
+	return false;
+}
+
+static int ask_for(SSL *ssl, const char *name)
+{
+	long asked = lk__openssl.SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME,
+					  TLSEXT_NAMETYPE_host_name, (void *)name);
+	return asked == 1 ? 0 : LK_ENOMEM;
+}
+
+static int expect_address(SSL *ssl, const struct lk_config *config, const char *address)
+{
+	char seed[LK__PLACE_SIZE];
+	X509_VERIFY_PARAM *rules = lk__openssl.SSL_get0_param(ssl);
+	if (lk__openssl.X509_VERIFY_PARAM_set1_ip_asc(rules, address) != 1)
+		return LK_ENOMEM;
+	if (!name_is_lent(config))
+		return 0;
+	seed_next(config->seeds, seed);
+	drop_dot(seed);
+	return ask_for(ssl, seed);
+}
+
+/*
+ * Sets the name that the peer's certificate must have, and the one to ask for (SNI). A seed's name
+ * is left to the callback that verifies. 0 or LK_ENOMEM.
+ */
+static int expect_name(SSL *ssl, const struct lk_config *config)
+{
+	char host[LK__PLACE_SIZE];
+	const char *name = name_expected(config);
+	X509_VERIFY_PARAM *rules = lk__openssl.SSL_get0_param(ssl);
+	if (lk__host_is_address(name))
+		return expect_address(ssl, config, name);
+	size_t length = strnlen(name, sizeof(host) - 1);
+	memcpy(host, name, length);
+	host[length] = '\0';
+	drop_dot(host);
+	lk__openssl.X509_VERIFY_PARAM_set_hostflags(rules, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+	if (lk__openssl.X509_VERIFY_PARAM_set1_host(rules, host, 0) != 1)
+		return LK_ENOMEM;
+	return ask_for(ssl, host);
+}
+
+/* ---- the handshake ---- */
+
 /* Called when the server asks for a certificate and none is configured. */
 static int certificate_asked(SSL *ssl, X509 **certificate, EVP_PKEY **key)
 {
@@ -238,9 +431,9 @@ static int certificate_judged(int good, X509_STORE_CTX *chain)
 	int ssl_data = lk__openssl.SSL_get_ex_data_X509_STORE_CTX_idx();
 	SSL *ssl = lk__openssl.X509_STORE_CTX_get_ex_data(chain, ssl_data);
 	const struct tls_stream *tls = lk__openssl.SSL_get_ex_data(ssl, APP_DATA);
-	if (good || !lk__tls_name_is_lent(tls->config) ||
+	if (good || !name_is_lent(tls->config) ||
 	    lk__openssl.X509_STORE_CTX_get_error(chain) != X509_V_ERR_IP_ADDRESS_MISMATCH ||
-	    !lk__tls_name_of_seed(tls->config, lk__openssl.X509_STORE_CTX_get0_cert(chain)))
+	    !name_of_seed(tls->config, lk__openssl.X509_STORE_CTX_get0_cert(chain)))
 		return good;
 	lk__openssl.X509_STORE_CTX_set_error(chain, X509_V_OK);
 	return 1;
@@ -253,9 +446,8 @@ static int fail_handshake(struct tls_stream *tls, ssize_t status, const struct l
 	if (verified == X509_V_ERR_HOSTNAME_MISMATCH || verified == X509_V_ERR_IP_ADDRESS_MISMATCH)
 		return lk__fail(error, LK_ETLS,
 				"connect to %s: TLS: the server's certificate is not for \"%s\"%s",
-				node, lk__tls_name(config),
-				lk__tls_name_is_lent(config) ? ", nor for a seed of the cluster"
-							     : "");
+				node, name_expected(config),
+				name_is_lent(config) ? ", nor for a seed of the cluster" : "");
 	if (verified != X509_V_OK)
 		return lk__fail(error, LK_ETLS, "connect to %s: TLS: the server's certificate: %s",
 				node, lk__openssl.X509_verify_cert_error_string(verified));
@@ -280,13 +472,13 @@ static int prepare(struct tls_stream *tls, const struct lk_config *config)
 	lk__openssl.SSL_set_quiet_shutdown(tls->ssl, 1);
 	if (attach_socket(tls) != 0)
 		return LK_ENOMEM;
-	return lk__tls_expect_name(tls->ssl, config);
+	return expect_name(tls->ssl, config);
 }
 
 static int begin_over(struct tls_stream *tls, const struct lk_config *config, const char *node,
 		      lk_error *error)
 {
-	int status = lk__tls_context_new(&tls->context, config, node, error);
+	int status = context_new(&tls->context, config, node, error);
 	if (status != 0)
 		return status;
 	lk__openssl.SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER, certificate_judged);

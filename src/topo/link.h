@@ -15,7 +15,7 @@
 #include <lockkeeper/error.h>
 
 #include "base/buffer.h"
-#include "net/socket.h"
+#include "net/stream.h"
 
 struct lk_config;
 struct lk__opening;

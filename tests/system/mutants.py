@@ -74,7 +74,7 @@ MUTANTS = [
         ("src/sync/turns/leave.lua", "redis.call('EXISTS', KEYS[1]) == 1", "true")],
         "test_turns.py", "passes"),
     Mutant("the host name is not verified", [
-        ("src/net/tls_name.c", "X509_VERIFY_PARAM_set1_host(rules, host, 0) != 1", "0")],
+        ("src/net/tls.c", "X509_VERIFY_PARAM_set1_host(rules, host, 0) != 1", "0")],
         "test_tls.py", "refused or name_option"),
     Mutant("a release needs memory", [
         (RELEASE, "local held = redis.call('HDEL'",

@@ -29,6 +29,7 @@
 #include "base/clock.h"
 #include "conf/config.h"
 #include "net/stream.h"
+#include "opening.h"
 
 #define LONG_MS 20000 /* never reached unless something hangs */
 #define QUEUE_FILLERS 8
@@ -132,8 +133,8 @@ static int64_t open_within(const char *url, int64_t limit_ms, int cancel_fd, int
 	memset(&error, 0, sizeof(error));
 	opened = NULL;
 	int64_t begun_ns = lk__now_ns();
-	int code = lk__stream_open(&opened, config, lk__after_ms(begun_ns, limit_ms), cancel_fd,
-				   &error);
+	int code = open_stream(&opened, config, lk__after_ms(begun_ns, limit_ms), cancel_fd,
+			       &error);
 	int64_t ms = (lk__now_ns() - begun_ns) / LK__MS;
 	print_message("%s: %d %s (%lld ms)\n", url, code, error.message, (long long)ms);
 	assert_int_equal(code, wanted);

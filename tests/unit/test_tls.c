@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "conf/config.h"
 #include "net/stream.h"
+#include "opening.h"
 #include "tls_server.h"
 
 #define LONG_MS 20000 /* never reached unless something hangs */
@@ -67,7 +68,7 @@ static int64_t open_to(struct tls_server *server, const char *host, const char *
 		point_to(config, map_has, server->port);
 	opened = NULL;
 	int64_t begun_ns = lk__now_ns();
-	lk__stream_open(&opened, config, lk__after_ms(begun_ns, limit_ms), cancel_fd, &error);
+	open_stream(&opened, config, lk__after_ms(begun_ns, limit_ms), cancel_fd, &error);
 	print_message("%s: %d %s\n", host, error.code, error.message);
 	assert_int_equal(opened == NULL, error.code != 0);
 	lk_config_free(config);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Opening a stream: resolve, connect to one address after the other, ask for the credentials of
- * now, and TLS on top.
+ * Streams without TLS; and how a stream is opened: resolve, connect to one address after the other,
+ * ask for the credentials of now, and TLS on top.
  *
  *     NAME ──▶ ADDRESS ──▶ CONNECTING ──▶ [READYING ──▶ [SHAKING]] ──▶ the stream
  *                ▲ the next one │  ▲
@@ -20,15 +20,67 @@
 #include "conf/config.h"
 #include "conf/credentials.h"
 #include "net/errand.h"
-#include "net/plain.h"
 #include "net/resolve.h"
-#include "net/socket.h"
 #include "net/stream.h"
-#include "net/tls.h"
 
 #define ADDRESSES_MAX 16
 #define BACKLOG_PAUSE_MS 5 /* before the next try at a unix socket whose backlog is full */
 #define STEP_ON 2          /* the next state can be stepped at once */
+#define POLL_MOST_MS 60000 /* a long wait is taken in pieces */
+
+int lk__socket_wait(const struct lk__readiness *readiness, int cancel_fd)
+{
+	for (;;) {
+		struct pollfd polled[2] = {{.fd = readiness->fd, .events = readiness->events},
+					   {.fd = cancel_fd, .events = POLLIN}};
+		int64_t now_ns = lk__now_ns();
+		int ready = lk__poll(polled, 2,
+				     lk__ms_until(now_ns, readiness->until_ns, POLL_MOST_MS));
+		if (ready < 0 && errno != EINTR && errno != EAGAIN)
+			return -errno;
+		if (ready > 0)
+			return polled[1].revents ? -ECANCELED : 0;
+		if (now_ns >= readiness->until_ns)
+			return -ETIMEDOUT;
+	}
+}
+
+/* ---- streams without TLS ---- */
+
+static ssize_t plain_read(struct lk__stream *stream, void *bytes, size_t size)
+{
+	ssize_t got = lk__socket_read(stream->fd, bytes, size);
+	return got < 0 ? -errno : got;
+}
+
+static ssize_t plain_write(struct lk__stream *stream, const void *bytes, size_t size)
+{
+	ssize_t sent = lk__socket_write(stream->fd, bytes, size);
+	return sent < 0 ? -errno : sent;
+}
+
+static void plain_close(struct lk__stream *stream)
+{
+	lk__fd_close(stream->fd);
+	free(stream);
+}
+
+static const struct lk__stream_ops plain_ops = {
+	.read = plain_read,
+	.write = plain_write,
+	.close = plain_close,
+};
+
+/* Of a connected descriptor, which is the stream's from then on. NULL: no memory. */
+static struct lk__stream *plain_new(int fd)
+{
+	struct lk__stream *stream = calloc(1, sizeof(*stream));
+	if (stream)
+		*stream = (struct lk__stream){.ops = &plain_ops, .fd = fd, .wants = POLLIN};
+	return stream;
+}
+
+/* ---- opening ---- */
 
 enum opening_state {
 	OPENING_START,
@@ -254,7 +306,7 @@ static int out_of_memory(struct lk__opening *opening)
 
 static int plain_begin(struct lk__opening *opening, struct lk__stream **stream_out)
 {
-	*stream_out = lk__plain_new(opening->fd);
+	*stream_out = plain_new(opening->fd);
 	if (!*stream_out)
 		return out_of_memory(opening);
 	opening->fd = -1;
@@ -451,27 +503,4 @@ int lk__opening_step(struct lk__opening *opening, struct lk__stream **stream_out
 	if (rc == 0)
 		*readiness_out = opening->readiness;
 	return rc;
-}
-
-int lk__stream_open(struct lk__stream **stream_out, struct lk_config *config, int64_t deadline_ns,
-		    int cancel_fd, lk_error *error)
-{
-	struct lk__opening *opening = lk__opening_new(config, deadline_ns);
-	if (!opening)
-		return lk__fail(error, LK_ENOMEM, "connect to %s: out of memory", config->host);
-	struct lk__readiness readiness;
-	int rc;
-	while ((rc = lk__opening_step(opening, stream_out, &readiness, error)) == 0) {
-		int status = lk__socket_wait(&readiness, cancel_fd);
-		if (status == -ECANCELED)
-			rc = lk__fail(error, LK_ECANCELLED, "connect to %s: cancelled",
-				      opening->node);
-		else if (status != 0 && status != -ETIMEDOUT)
-			rc = lk__fail_errno(error, LK_ESYSTEM, -status, "connect to %s",
-					    opening->node);
-		if (rc < 0)
-			break;
-	}
-	lk__opening_free(opening);
-	return rc < 0 ? rc : 0;
 }
