@@ -12,7 +12,7 @@
 #include "conn/request.h"
 #include "drive/client/client.h"
 #include "drive/lock/ask.h"
-#include "resp/number.h"
+#include "resp/reply.h"
 #include "sync/plain/notify.h"
 #include "sync/plain/plain.h"
 

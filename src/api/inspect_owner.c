@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "conf/config.h"
 #include "drive/client/client_record.h"
-#include "resp/number.h"
+#include "resp/reply.h"
 
 #define CLIENTS_MAX 1000 /* that are remembered; then all are forgotten */
 #define UUID_SIZE 36

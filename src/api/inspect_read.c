@@ -9,7 +9,7 @@
 #include "conf/config.h"
 #include "conn/handshake.h"
 #include "drive/client/client.h"
-#include "resp/number.h"
+#include "resp/reply.h"
 
 #define NO_END_MS INT64_C(922337203685477) /* Redisson's permit that never expires */
 #define PERMIT_BYTES 16

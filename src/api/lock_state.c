@@ -11,7 +11,7 @@
 #include "conf/config.h"
 #include "drive/lock/ask.h"
 #include "drive/many/red.h"
-#include "resp/number.h"
+#include "resp/reply.h"
 #include "sync/answer.h"
 #include "sync/script.h"
 

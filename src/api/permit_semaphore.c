@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "drive/count/counting.h"
-#include "resp/number.h"
+#include "resp/reply.h"
 #include "drive/lock/ask.h"
 #include "sync/permits/permits.h"
 #include "sync/script.h"

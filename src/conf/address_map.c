@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "conf/address_map.h"
+#include "conf/url.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>

@@ -20,13 +20,62 @@
 #include <unistd.h>
 
 #include "base/fail.h"
-#include "conf/address_map.h"
-#include "conf/credentials.h"
-#include "conf/text.h"
 #include "conf/url.h"
 
 #define TEXT_MAX 4096 /* bytes in the value of an option */
 #define QUOTED_MAX 64
+
+/* ---- texts ---- */
+
+void lk__text_wipe(char *text)
+{
+	if (!text)
+		return;
+	explicit_bzero(text, strlen(text));
+	free(text);
+}
+
+int lk__text_replace(char **text, const char *value)
+{
+	char *copy = strdup(value);
+	if (!copy)
+		return LK_ENOMEM;
+	lk__text_wipe(*text);
+	*text = copy;
+	return 0;
+}
+
+const char *lk__text_number(const char *text, int64_t *number_out)
+{
+	int64_t number = 0;
+	if (!*text)
+		return "is empty, not a number";
+	if (text[0] == '0' && text[1])
+		return "is not a plain decimal number";
+	for (const char *at = text; *at; at++) {
+		if (*at < '0' || *at > '9')
+			return "is not a plain decimal number";
+		int digit = *at - '0';
+		if (number > (INT64_MAX - digit) / 10)
+			return "is too large";
+		number = number * 10 + digit;
+	}
+	*number_out = number;
+	return NULL;
+}
+
+void lk__text_quote(char *quoted, int size, const char *text)
+{
+	int length = snprintf(quoted, (size_t)size, "%s", text);
+	if (length >= size)
+		memcpy(quoted + size - 4, "...", 4);
+	for (char *at = quoted; *at; at++) {
+		if ((unsigned char)*at < ' ' || *at == 0x7f)
+			*at = '?';
+	}
+}
+
+/* ---- the table ---- */
 
 enum kind { KIND_MS, KIND_INT, KIND_TEXT, KIND_FILE, KIND_SECRET, KIND_URL };
 
@@ -110,16 +159,6 @@ static void config_clear(lk_config *config)
 	explicit_bzero(config, sizeof(*config));
 }
 
-static int replace_text(char **text, const char *value)
-{
-	char *copy = strdup(value);
-	if (!copy)
-		return LK_ENOMEM;
-	lk__text_wipe(*text);
-	*text = copy;
-	return 0;
-}
-
 /* Makes `copy` a deep copy. 0, or LK_ENOMEM with nothing to free. */
 static int config_copy_to(lk_config *copy, const lk_config *config)
 {
@@ -133,11 +172,11 @@ static int config_copy_to(lk_config *copy, const lk_config *config)
 	}
 	for (size_t i = 0; i < OPTION_COUNT && status == 0; i++) {
 		if (!is_number(&options[i]))
-			status = replace_text(text_of(copy, &options[i]),
-					      *text_of(config, &options[i]));
+			status = lk__text_replace(text_of(copy, &options[i]),
+						  *text_of(config, &options[i]));
 	}
 	for (size_t i = 0; i < PLACE_TEXTS && status == 0; i++)
-		status = replace_text(place_text(copy, i), *place_text((lk_config *)config, i));
+		status = lk__text_replace(place_text(copy, i), *place_text((lk_config *)config, i));
 	if (status != 0)
 		config_clear(copy);
 	return status;
@@ -190,13 +229,42 @@ static bool client_name_valid(const char *name)
 	return !*name;
 }
 
-static bool client_record_valid(const char *level)
+/* The texts that are one of a few words, which stand in the order of their enum. */
+enum { CHOICE_RECORD, CHOICE_FSYNC, CHOICE_MESSAGES, CHOICE_SENTINEL_TLS, CHOICE_PRIVATE };
+
+static const struct choice {
+	size_t offset; /* of the member in struct lk_config */
+	const char *words[5];
+	const char *fault;
+} choices[] = {
+	[CHOICE_RECORD] = {offsetof(struct lk_config, client_record),
+			   {"off", "short", "full", "arguments"},
+			   "is not off, short, full or arguments"},
+	[CHOICE_FSYNC] = {offsetof(struct lk_config, fsync_acks),
+			  {[LK__FSYNC_OFF] = "off",
+			   [LK__FSYNC_LOCAL] = "local",
+			   [LK__FSYNC_REPLICAS] = "replicas"},
+			  "is not off, local or replicas"},
+	[CHOICE_MESSAGES] = {offsetof(struct lk_config, messages),
+			     {[LK__MESSAGES_PLAIN] = "plain",
+			      [LK__MESSAGES_SHARDED] = "sharded",
+			      [LK__MESSAGES_BOTH] = "both"},
+			     "is not plain, sharded or both"},
+	[CHOICE_SENTINEL_TLS] = {offsetof(struct lk_config, sentinel_tls),
+				 {"", "on", "off"},
+				 "is not on, off or empty"},
+	[CHOICE_PRIVATE] = {offsetof(struct lk_config, private),
+			    {"", "on", "off"},
+			    "is not on, off or empty"},
+};
+
+/* Which of its words it is; -1: none. */
+static int choice_at(const struct choice *choice, const char *value)
 {
-	static const char *const levels[] = {"off", "short", "full", "arguments"};
-	for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++)
-		if (strcmp(level, levels[i]) == 0)
-			return true;
-	return false;
+	for (int at = 0; choice->words[at]; at++)
+		if (strcmp(value, choice->words[at]) == 0)
+			return at;
+	return -1;
 }
 
 static bool replica_acks_valid(const char *value)
@@ -220,63 +288,27 @@ int lk__config_acks(const struct lk_config *config)
 	return all ? LK__ACKS_ALL : (int)strtol(config->replica_acks, NULL, 10);
 }
 
-static const char *const fsync_names[] = {
-	[LK__FSYNC_OFF] = "off",
-	[LK__FSYNC_LOCAL] = "local",
-	[LK__FSYNC_REPLICAS] = "replicas",
-};
-
-#define FSYNC_COUNT (sizeof(fsync_names) / sizeof(fsync_names[0]))
-
-static size_t fsync_at(const char *value)
-{
-	size_t at = 0;
-	while (at < FSYNC_COUNT && strcmp(value, fsync_names[at]) != 0)
-		at++;
-	return at;
-}
-
 enum lk__fsync lk__config_fsync(const struct lk_config *config)
 {
-	size_t at = fsync_at(config->fsync_acks);
-	return at < FSYNC_COUNT ? (enum lk__fsync)at : LK__FSYNC_OFF;
+	return (enum lk__fsync)choice_at(&choices[CHOICE_FSYNC], config->fsync_acks);
+}
+
+enum lk__messages lk__config_messages(const struct lk_config *config)
+{
+	return (enum lk__messages)choice_at(&choices[CHOICE_MESSAGES], config->messages);
 }
 
 /* With appendfsync everysec a disk is synced once a second, and then a replica tells of it within
  * another second. A third of the limit (acks.c) leaves a second more. */
 void lk__config_fit_limits(struct lk_config *config)
 {
-	static const int64_t least_ms[FSYNC_COUNT] = {
+	static const int64_t least_ms[] = {
 		[LK__FSYNC_LOCAL] = 6000,
 		[LK__FSYNC_REPLICAS] = 9000,
 	};
 	enum lk__fsync fsync = lk__config_fsync(config);
 	if (config->command_timeout_ms < least_ms[fsync])
 		config->command_timeout_ms = least_ms[fsync];
-}
-
-/* LK__MESSAGES_COUNT: there are none of that name. */
-static enum lk__messages messages_named(const char *value)
-{
-	static const char *const names[LK__MESSAGES_COUNT] = {
-		[LK__MESSAGES_PLAIN] = "plain",
-		[LK__MESSAGES_SHARDED] = "sharded",
-		[LK__MESSAGES_BOTH] = "both",
-	};
-	enum lk__messages at = LK__MESSAGES_PLAIN;
-	while (at < LK__MESSAGES_COUNT && strcmp(value, names[at]) != 0)
-		at++;
-	return at;
-}
-
-enum lk__messages lk__config_messages(const struct lk_config *config)
-{
-	return messages_named(config->messages);
-}
-
-static bool on_off_valid(const char *value)
-{
-	return !*value || strcmp(value, "on") == 0 || strcmp(value, "off") == 0;
 }
 
 /* What keeps it from being the name or address in a certificate; NULL: nothing. */
@@ -286,30 +318,35 @@ static const char *server_name_fault(const char *name)
 	return *name && inet_pton(AF_INET6, name, &address) != 1 ? lk__host_fault(name) : NULL;
 }
 
+/* What keeps it from being the value of an option that is a text; NULL: nothing. */
+static const char *text_fault(const struct option *option, const char *value)
+{
+	if (strlen(value) > TEXT_MAX)
+		return "is longer than 4096 bytes";
+	for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); i++)
+		if (choices[i].offset == option->offset && choice_at(&choices[i], value) < 0)
+			return choices[i].fault;
+	switch (option->offset) {
+	case offsetof(struct lk_config, client_name):
+		return client_name_valid(value) ? NULL : "has a blank or a byte that is not ASCII";
+	case offsetof(struct lk_config, replica_acks):
+		return replica_acks_valid(value) ? NULL : "is not all or a number from 0 to 64";
+	case offsetof(struct lk_config, tls_server_name):
+		return server_name_fault(value);
+	case offsetof(struct lk_config, address_map):
+		return lk__address_map_fault(value);
+	default:
+		return NULL;
+	}
+}
+
 static int set_text(lk_config *config, const struct option *option, const char *value,
 		    lk_error *error)
 {
-	char **text = text_of(config, option);
-	if (strlen(value) > TEXT_MAX)
-		return refuse(option, value, "is longer than 4096 bytes", error);
-	if (text == &config->client_name && !client_name_valid(value))
-		return refuse(option, value, "has a blank or a byte that is not ASCII", error);
-	if (text == &config->client_record && !client_record_valid(value))
-		return refuse(option, value, "is not off, short, full or arguments", error);
-	if (text == &config->replica_acks && !replica_acks_valid(value))
-		return refuse(option, value, "is not all or a number from 0 to 64", error);
-	if (text == &config->fsync_acks && fsync_at(value) == FSYNC_COUNT)
-		return refuse(option, value, "is not off, local or replicas", error);
-	if (text == &config->messages && messages_named(value) == LK__MESSAGES_COUNT)
-		return refuse(option, value, "is not plain, sharded or both", error);
-	if ((text == &config->sentinel_tls || text == &config->private) && !on_off_valid(value))
-		return refuse(option, value, "is not on, off or empty", error);
-	const char *fault = text == &config->tls_server_name ? server_name_fault(value)
-			    : text == &config->address_map   ? lk__address_map_fault(value)
-							     : NULL;
+	const char *fault = text_fault(option, value);
 	if (fault)
 		return refuse(option, value, fault, error);
-	return replace_text(text, value) == 0 ? 0 : no_memory(error);
+	return lk__text_replace(text_of(config, option), value) == 0 ? 0 : no_memory(error);
 }
 
 /* The option that a file's first line is for; NULL: the file is no such one. */
@@ -337,7 +374,7 @@ static int set_password_file(lk_config *config, const struct option *option, con
 	}
 	int status = reason ? refuse(option, path, reason, error)
 			    : set_text(config, option, path, error);
-	if (status == 0 && replace_text(secret_of_file(config, option->info.name), line) != 0)
+	if (status == 0 && lk__text_replace(secret_of_file(config, option->info.name), line) != 0)
 		status = no_memory(error);
 	explicit_bzero(line, sizeof(line));
 	return status;
@@ -383,11 +420,11 @@ static int apply_url(lk_config *config, const struct lk__url *url, lk_error *err
 	config->deployment = url->deployment;
 	config->port = url->port;
 	const char *places = url->places ? url->places : "";
-	if (replace_text(&config->host, url->host) != 0 ||
-	    replace_text(&config->places, places) != 0 ||
-	    replace_text(&config->seeds, url->deployment == LK__CLUSTER ? places : "") != 0 ||
-	    replace_text(&config->master, url->master ? url->master : "") != 0 ||
-	    replace_text(&config->url, url->shown) != 0)
+	if (lk__text_replace(&config->host, url->host) != 0 ||
+	    lk__text_replace(&config->places, places) != 0 ||
+	    lk__text_replace(&config->seeds, url->deployment == LK__CLUSTER ? places : "") != 0 ||
+	    lk__text_replace(&config->master, url->master ? url->master : "") != 0 ||
+	    lk__text_replace(&config->url, url->shown) != 0)
 		status = no_memory(error);
 	if (status == 0 && url->user)
 		status = set_option(config, "username", url->user, error);
@@ -445,13 +482,13 @@ int lk_config_new(lk_config **config_out, lk_error *error)
 	lk_config *config = calloc(1, sizeof(*config));
 	int status = config ? 0 : LK_ENOMEM;
 	for (size_t i = 0; i < PLACE_TEXTS && status == 0; i++)
-		status = replace_text(place_text(config, i), "");
+		status = lk__text_replace(place_text(config, i), "");
 	for (size_t i = 0; i < OPTION_COUNT && status == 0; i++) {
 		const char *value = options[i].info.default_value;
 		if (is_number(&options[i]))
 			status = set_number(config, &options[i], value, error);
 		else
-			status = replace_text(text_of(config, &options[i]), value);
+			status = lk__text_replace(text_of(config, &options[i]), value);
 	}
 	if (status != 0) {
 		lk_config_free(config);

@@ -81,4 +81,49 @@ void lk__config_fit_limits(struct lk_config *config);
 /* Whether a client can be made from it: LK_EINVAL without a URL or when options contradict. */
 int lk__config_check(const struct lk_config *config, lk_error *error);
 
+/*
+ * ---- credentials ----
+ *
+ * User name and password, which may change while a client lives: each connection asks for them.
+ *
+ * They come from the program's callback, else from the password file, else from the configuration.
+ * A file that cannot be read again leaves the password with which the option was set.
+ */
+
+#define LK__PASSWORD_MAX 4096 /* bytes of a password file's first line */
+
+/* Whether they may change: a client that is refused with them now may be served later. */
+bool lk__credentials_change(const struct lk_config *config);
+
+/*
+ * Reads the first line of a file into `line`, which has room for LK__PASSWORD_MAX + 2 bytes.
+ * Returns 0 with `reason_out` NULL, or with a text that says why it cannot be a password; or
+ * -errno. `regular`: of a pipe or a terminal nothing is read (-ESPIPE).
+ */
+int lk__password_read(const char *path, bool regular, char *line, const char **reason_out);
+
+/* Asks for both, and puts them into a configuration that nobody else reads now. Before it connects
+ * to `place`. LK_EUNREACHABLE: the program has none at present. LK_ENOMEM. */
+int lk__credentials_renew(struct lk_config *config, const char *place, lk_error *error);
+
+/* ---- texts ---- */
+
+/* Wipes and frees a text; NULL is fine. */
+void lk__text_wipe(char *text);
+
+/* Wipes the text that was there. 0, or LK_ENOMEM with that one as it was. */
+int lk__text_replace(char **text, const char *value);
+
+/*
+ * Reads a whole decimal number without sign, blanks or leading zeros. NULL and the number, or why
+ * the text has another form: a static text that goes behind the value in a message.
+ */
+const char *lk__text_number(const char *text, int64_t *number_out);
+
+/*
+ * Writes the text for a message: at most `size` - 1 bytes, control bytes as '?', "..." at the end
+ * when it was cut.
+ */
+void lk__text_quote(char *quoted, int size, const char *text);
+
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "conf/credentials.h"
+#include "conf/config.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,8 +10,6 @@
 #include <unistd.h>
 
 #include "base/fail.h"
-#include "conf/config.h"
-#include "conf/text.h"
 
 /* ---- a file ---- */
 
@@ -77,16 +75,6 @@ int lk__password_read(const char *path, bool regular, char *line, const char **r
 
 /* ---- renewed ---- */
 
-static int replace(char **text, const char *value)
-{
-	char *copy = strdup(value);
-	if (!copy)
-		return LK_ENOMEM;
-	lk__text_wipe(*text);
-	*text = copy;
-	return 0;
-}
-
 static int renew_from_file(struct lk_config *config)
 {
 	char line[LK__PASSWORD_MAX + 2];
@@ -96,7 +84,7 @@ static int renew_from_file(struct lk_config *config)
 		lk__log(&config->log, LK_LOG_WARNING,
 			"password_file: it %s; the password with which the option was set stands",
 			reason ? reason : "cannot be read again");
-	rc = rc < 0 || reason ? 0 : replace(&config->password, line);
+	rc = rc < 0 || reason ? 0 : lk__text_replace(&config->password, line);
 	explicit_bzero(line, sizeof(line));
 	return rc;
 }
@@ -113,9 +101,9 @@ static int renew_from_program(struct lk_config *config, const char *place, lk_er
 	given->username[sizeof(given->username) - 1] = '\0';
 	given->password[sizeof(given->password) - 1] = '\0';
 	if (rc == 0)
-		rc = replace(&config->username, given->username);
+		rc = lk__text_replace(&config->username, given->username);
 	if (rc == 0)
-		rc = replace(&config->password, given->password);
+		rc = lk__text_replace(&config->password, given->password);
 	explicit_bzero(given, sizeof(*given));
 	free(given);
 	return rc;

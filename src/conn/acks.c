@@ -45,8 +45,7 @@
 #include "conn/followers.h"
 #include "conn/node.h"
 #include "conn/request.h"
-#include "resp/number.h"
-#include "resp/reader.h"
+#include "resp/reply.h"
 
 #define PARTS 3      /* of the command limit */
 #define DISK_PARTS 4 /* of one of them, of which the last three are the disk's */

@@ -15,7 +15,7 @@
 #include "conn/node.h"
 #include "conn/trace.h"
 #include "net/stream.h"
-#include "resp/reader.h"
+#include "resp/reply.h"
 
 /* `leaves`: it ends a sharded subscription. */
 static void channel_send(struct lk__conn *conn, struct lk__channel *channel, const char *verb,

@@ -13,7 +13,6 @@
 #include "base/fail.h"
 #include "base/random.h"
 #include "conf/config.h"
-#include "conf/credentials.h"
 #include "conn/channels.h"
 #include "conn/connector.h"
 #include "conn/finder.h"
@@ -22,7 +21,7 @@
 #include "conn/redirect.h"
 #include "conn/trace.h"
 #include "net/stream.h"
-#include "resp/reader.h"
+#include "resp/reply.h"
 
 #define FIRST_PAUSE_NS (100 * LK__MS) /* the longest before an attempt, until one has succeeded */
 

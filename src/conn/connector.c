@@ -15,7 +15,7 @@
 #include "conn/handshake.h"
 #include "conn/node.h"
 #include "net/stream.h"
-#include "resp/reader.h"
+#include "resp/reply.h"
 
 enum connector_state { CONNECTOR_PAUSE, CONNECTOR_FIND, CONNECTOR_OPEN, CONNECTOR_GREET };
 

@@ -14,8 +14,7 @@
 #include "conn/classify.h"
 #include "conn/request.h"
 #include "net/stream.h"
-#include "resp/number.h"
-#include "resp/reader.h"
+#include "resp/reply.h"
 #include "scripts.h"
 
 #define COMMANDS_MAX 9

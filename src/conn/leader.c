@@ -14,7 +14,7 @@
 #include "conn/node.h"
 #include "conn/redirect.h"
 #include "net/stream.h"
-#include "resp/reader.h"
+#include "resp/reply.h"
 
 #define SPIN_CREDIT_MAX 16
 #define SPIN_LATE_CREDIT 4 /* that a spin without an answer costs, */

@@ -18,7 +18,7 @@
 #include "conn/redirect.h"
 #include "conn/trace.h"
 #include "net/stream.h"
-#include "resp/reader.h"
+#include "resp/reply.h"
 
 #define LOADS_MAX 5  /* times a script is loaded for one request, */
 #define LOADS_VAIN 3 /* and is then spelled out: a proxy has loaded it at another server */

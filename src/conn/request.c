@@ -8,7 +8,7 @@
 
 #include <lockkeeper/error.h>
 
-#include "resp/number.h"
+#include "resp/reply.h"
 
 #define SHA1_SIZE 40
 #define COMMAND_MOST ((size_t)1 << 30)

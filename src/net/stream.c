@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "conf/address_map.h"
+#include "conf/url.h"
 #include "conf/config.h"
 #include "conf/credentials.h"
 #include "net/errand.h"

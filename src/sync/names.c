@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "resp/number.h"
+#include "resp/reply.h"
 #include "sync/plain/notify.h"
 #include "sync/recipe.h"
 

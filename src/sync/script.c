@@ -7,7 +7,7 @@
 #include <lockkeeper/error.h>
 
 #include "conn/classify.h"
-#include "resp/number.h"
+#include "resp/reply.h"
 
 void lk__words_channel(struct lk__words *words, const struct lk__target *target)
 {

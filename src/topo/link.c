@@ -12,7 +12,7 @@
 #include "conn/request.h"
 #include "conn/trace.h"
 #include "net/stream.h"
-#include "resp/reader.h"
+#include "resp/reply.h"
 
 #define WORDS_MAX 4 /* of one command */
 

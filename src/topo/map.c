@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "conf/url.h"
-#include "resp/number.h"
+#include "resp/reply.h"
 
 enum { RANGE_FIRST, RANGE_LAST, RANGE_MASTER, RANGE_REPLICAS };
 enum { NODE_HOST, NODE_PORT, NODE_ID, NODE_MORE };

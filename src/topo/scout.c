@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "conf/text.h"
 #include "conn/classify.h"
 #include "net/stream.h"
 

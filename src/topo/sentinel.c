@@ -14,9 +14,7 @@
 
 #include "base/fail.h"
 #include "conf/config.h"
-#include "conf/text.h"
-#include "resp/number.h"
-#include "resp/reader.h"
+#include "resp/reply.h"
 #include "topo/master.h"
 #include "topo/sentinel.h"
 #include "topo/topo.h"

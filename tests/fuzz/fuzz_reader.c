@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "resp/reader.h"
+#include "resp/reply.h"
 
 #define REPLIES_MAX 100000
 

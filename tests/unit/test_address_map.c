@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "conf/address_map.h"
+#include "conf/url.h"
 #include "unit.h"
 
 static const char *mapped(const char *map, const char *host, int port)

@@ -11,7 +11,7 @@
 #include "conf/config.h"
 #include "conn/node.h"
 #include "net/stream.h"
-#include "resp/reader.h"
+#include "resp/reply.h"
 
 #define READONLY "-READONLY You can't write against a read only replica.\r\n"
 #define REQUESTS 3

@@ -18,7 +18,7 @@
 #include "conf/config.h"
 #include "conn/node.h"
 #include "net/stream.h"
-#include "resp/reader.h"
+#include "resp/reply.h"
 
 static struct lk__node node;
 static struct lk__conn *conn;

@@ -16,7 +16,7 @@
 #include "conn/request.h"
 #include "drive/entry/entry.h"
 #include "drive/entry/table.h"
-#include "resp/reader.h"
+#include "resp/reply.h"
 
 #define TRIES_MOST 1000
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "conn/handshake.h"
-#include "resp/number.h"
+#include "resp/reply.h"
 
 #define UNTOUCHED 77
 

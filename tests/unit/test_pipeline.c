@@ -12,7 +12,7 @@
 #include "conn/node.h"
 #include "conn/request.h"
 #include "net/stream.h"
-#include "resp/reader.h"
+#include "resp/reply.h"
 
 static struct lk__node node;
 static struct lk__conn *conn;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "resp/reader.h"
+#include "resp/reply.h"
 #include "conn/request.h"
 
 /* Whatever a header claims; an array of 65536 pointers is half a megabyte. */

@@ -16,7 +16,7 @@
 #include "conn/node.h"
 #include "conn/request.h"
 #include "net/stream.h"
-#include "resp/reader.h"
+#include "resp/reply.h"
 
 #define SECOND_US INT64_C(1000000)
 #define MOVED "-MOVED 7 127.0.0.1:2\r\n"

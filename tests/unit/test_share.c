@@ -13,7 +13,7 @@
 #include "drive/client/client.h"
 #include "drive/entry/entry.h"
 #include "net/stream.h"
-#include "resp/reader.h"
+#include "resp/reply.h"
 #include "sync/lock/lock.h"
 
 #define LOOKS_MAX 10000 /* at a connection that is being made, a ms apart */

@@ -10,9 +10,9 @@
 #include "api/check.h"
 #include "base/clock.h"
 #include "base/fail.h"
-#include "conf/text.h"
+#include "conf/config.h"
 #include "conn/request.h"
-#include "resp/number.h"
+#include "resp/reply.h"
 
 #define OPERATION "lk_doctor_new"
 

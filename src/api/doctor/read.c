@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "api/doctor/facts.h"
-#include "resp/number.h"
+#include "resp/reply.h"
 
 #define VALUE_SIZE 256 /* of what INFO says; the rest is left out */
 

@@ -7,8 +7,9 @@
 
 #include "api/doctor/facts.h"
 #include "base/fail.h"
+#include "conf/config.h"
 #include "conn/classify.h"
-#include "resp/number.h"
+#include "resp/reply.h"
 #include "topo/sentinel.h"
 
 static redisReply *ask_about(struct lk__asking *asking, const char *what, const char *master,

@@ -11,7 +11,7 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "drive/lock/acquire.h"
-#include "resp/number.h"
+#include "resp/reply.h"
 #include "drive/lock/ask.h"
 #include "sync/permits/permits.h"
 #include "sync/script.h"

@@ -16,7 +16,7 @@
 #include "drive/client/client_record.h"
 #include "drive/entry/watch_heap.h"
 #include "drive/lock/release.h"
-#include "resp/number.h"
+#include "resp/reply.h"
 
 #define ROUTE_MS 500 /* for a cluster to tell who has the name */
 

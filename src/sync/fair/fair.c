@@ -8,7 +8,7 @@
 
 #include <lockkeeper/error.h>
 
-#include "resp/number.h"
+#include "resp/reply.h"
 #include "sync/lock/lock.h"
 #include "sync/script.h"
 

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "resp/number.h"
+#include "resp/reply.h"
 #include "sync/lock/lock.h"
 #include "sync/script.h"
 

@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-#include "resp/number.h"
+#include "resp/reply.h"
 #include "sync/script.h"
 
 static void add_keys(struct lk__words *words, const struct lk__multi_key *keys, size_t count)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "resp/number.h"
+#include "resp/reply.h"
 #include "sync/foreign/foreign.h"
 
 #define WORDS 4

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "resp/number.h"
+#include "resp/reply.h"
 #include "sync/script.h"
 
 const struct lk__recipe lk__red_recipe = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "sync/spin/spin.h"
 
-#include "resp/number.h"
+#include "resp/reply.h"
 #include "sync/lock/lock.h"
 #include "sync/script.h"
 
