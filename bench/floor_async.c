@@ -12,7 +12,7 @@
 #include "async.h"
 #include "common.h"
 #include "recipes.h"
-#include "sync/lock/lock.h"
+#include "sync/recipes.h"
 
 struct mine {
 	struct lk__request *acquire, *release;

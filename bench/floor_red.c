@@ -12,7 +12,7 @@
 
 #include "common.h"
 #include "recipes.h"
-#include "sync/lock/lock.h"
+#include "sync/recipes.h"
 
 #define NODES_MAX 8
 #define WARM_ROUNDS 100

@@ -6,14 +6,7 @@
 #include <string.h>
 
 #include "common.h"
-#include "sync/fair/fair.h"
-#include "sync/fenced/fenced.h"
-#include "sync/lock/lock.h"
-#include "sync/permits/permits.h"
-#include "sync/plain/plain.h"
-#include "sync/rw/rw.h"
-#include "sync/semaphore/semaphore.h"
-#include "sync/spin/spin.h"
+#include "sync/recipes.h"
 
 #define UUID "5f0c8c5e-7a3e-4d0a-9b59-0b1f5b7f2f11"
 

@@ -8,7 +8,7 @@
 
 #include "base/fail.h"
 #include "conf/config.h"
-#include "sync/permits/permits.h"
+#include "sync/recipes.h"
 
 #define OPTIONS_SIZE_MAX 1024 /* of any options struct that will ever be */
 

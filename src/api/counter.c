@@ -7,7 +7,7 @@
 #include "drive/client/loop.h"
 #include "drive/count/counting.h"
 #include "drive/lock/ask.h"
-#include "sync/semaphore/semaphore.h"
+#include "sync/recipes.h"
 
 int lk__counter_open(struct lk__counter **counter_out, lk_client *client,
 		     const struct lk__recipe *recipe, const void *name, size_t name_size,

@@ -4,7 +4,7 @@
 
 #include "api/lock_handle.h"
 #include "base/fail.h"
-#include "sync/fair/fair.h"
+#include "sync/recipes.h"
 
 int lk_fair_lock_new(lk_lock **lock_out, lk_client *client, const void *name, size_t name_size,
 		     lk_error *error)

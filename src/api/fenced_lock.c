@@ -12,7 +12,7 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "drive/lock/ask.h"
-#include "sync/fenced/fenced.h"
+#include "sync/recipes.h"
 
 int lk_fenced_lock_new(lk_lock **lock_out, lk_client *client, const void *name, size_t name_size,
 		       const lk_fenced_lock_options *options, lk_error *error)

@@ -10,12 +10,7 @@
 #include "conf/config.h"
 #include "conn/classify.h"
 #include "conn/request.h"
-#include "sync/fenced/fenced.h"
-#include "sync/latch/latch.h"
-#include "sync/lock/lock.h"
-#include "sync/plain/plain.h"
-#include "sync/rw/rw.h"
-#include "sync/semaphore/semaphore.h"
+#include "sync/recipes.h"
 
 #define AHEAD_MOST 20
 #define VALUE_LAST "255" /* of a string so many bytes are asked for: no token is as long */

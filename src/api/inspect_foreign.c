@@ -13,8 +13,8 @@
 #include "drive/client/client.h"
 #include "drive/lock/ask.h"
 #include "resp/reply.h"
-#include "sync/plain/notify.h"
-#include "sync/plain/plain.h"
+#include "sync/foreign/foreign.h"
+#include "sync/recipes.h"
 
 static struct lk__foreign_seen seen_of(const struct lk__look *look, const redisReply *value,
 				       unsigned kinds)

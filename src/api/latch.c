@@ -9,7 +9,7 @@
 #include "api/check.h"
 #include "api/counter.h"
 #include "base/fail.h"
-#include "sync/latch/latch.h"
+#include "sync/recipes.h"
 
 static int latch_make(lk_latch **latch_out, lk_client *client, const void *name, size_t name_size,
 		      int64_t ttl_ms, const char *operation, lk_error *error)

@@ -14,7 +14,7 @@
 #include "drive/lock/release.h"
 #include "drive/many/multi_call.h"
 #include "drive/client/loop.h"
-#include "sync/lock/lock.h"
+#include "sync/recipes.h"
 
 #define KEY_SHOWN 120 /* bytes of a key in a message */
 

@@ -12,7 +12,6 @@
 #include "drive/lock/ask.h"
 #include "drive/many/red.h"
 #include "resp/reply.h"
-#include "sync/answer.h"
 #include "sync/script.h"
 
 /* ---- from memory ---- */

@@ -8,7 +8,7 @@
 #include "api/lock_handle.h"
 #include "base/fail.h"
 #include "drive/many/multi.h"
-#include "sync/lock/lock.h"
+#include "sync/recipes.h"
 
 static int multi_check(lk_lock *const *locks, size_t count, lk_error *error)
 {

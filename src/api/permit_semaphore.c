@@ -11,7 +11,7 @@
 #include "drive/count/counting.h"
 #include "resp/reply.h"
 #include "drive/lock/ask.h"
-#include "sync/permits/permits.h"
+#include "sync/recipes.h"
 #include "sync/script.h"
 
 int lk_permit_semaphore_new(lk_permit_semaphore **semaphore_out, lk_client *client,

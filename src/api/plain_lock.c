@@ -4,7 +4,7 @@
 
 #include "api/check.h"
 #include "api/lock_handle.h"
-#include "sync/plain/plain.h"
+#include "sync/recipes.h"
 
 int lk_plain_lock_new(lk_lock **lock_out, lk_client *client, const void *name, size_t name_size,
 		      const lk_plain_lock_options *options, lk_error *error)

@@ -4,7 +4,7 @@
 #include "api/check.h"
 #include "api/lock_handle.h"
 #include "base/fail.h"
-#include "sync/rw/rw.h"
+#include "sync/recipes.h"
 
 static int side_new(lk_lock **lock_out, lk_client *client, const struct lk__recipe *recipe,
 		    const void *name, size_t name_size, const lk_read_write_options *options,

@@ -9,8 +9,7 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "drive/many/red.h"
-#include "sync/lock/lock.h"
-#include "sync/plain/plain.h"
+#include "sync/recipes.h"
 
 #define RETRY_MIN_MS 10
 #define RETRY_MAX_MS 200

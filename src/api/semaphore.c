@@ -9,7 +9,7 @@
 #include "api/check.h"
 #include "api/counter.h"
 #include "base/fail.h"
-#include "sync/semaphore/semaphore.h"
+#include "sync/recipes.h"
 
 int lk_semaphore_new(lk_semaphore **semaphore_out, lk_client *client, const void *name,
 		     size_t name_size, const lk_semaphore_options *options, lk_error *error)

@@ -6,7 +6,7 @@
 #include "api/check.h"
 #include "api/lock_handle.h"
 #include "base/fail.h"
-#include "sync/spin/spin.h"
+#include "sync/recipes.h"
 
 /* Redisson's. */
 #define SPIN_MIN_DEFAULT_MS 1

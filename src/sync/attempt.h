@@ -21,9 +21,8 @@
 #define LK__SYNC_ATTEMPT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
-
-#include "sync/pace.h"
 
 enum lk__attempt_state {
 	LK__ATTEMPT_IDLE,
@@ -57,7 +56,7 @@ struct lk__attempt_want {
 	int64_t lease_ms;          /* told to the server */
 	int64_t count;             /* permits */
 	uint64_t downgrade_number; /* the number of its first try; 0: a new one */
-	int64_t poll_ns;           /* of a kind that polls: the slowest pace, see pace.h; 0 */
+	int64_t poll_ns;           /* of a kind that polls: the slowest pace; 0 */
 	int64_t look_ns;           /* of the others: the same; 0: until the ttl */
 	int64_t spin_min_ns, spin_max_ns;
 	int spin_factor; /* each pause is that many times the one before; 1: all alike */
@@ -80,7 +79,7 @@ struct lk__attempt_event {
 	int64_t sent_ns;   /* before the try was written */
 	int64_t server_us; /* LATE, BUSY where a kind tells it: the server's time; else 0 */
 	int64_t ttl_ms;    /* BUSY: -1 for none */
-	uint64_t holder;   /* BUSY, of a kind that polls: which, see pace.h; 0: not known */
+	uint64_t holder;   /* BUSY, of a kind that polls: which; 0: not known */
 	bool copied;       /* more than one copy of the try was sent */
 	bool unsent;       /* FAILED: the connection was lost before the try was written;
 			      LEFT: before it was sent at all */
@@ -146,6 +145,30 @@ struct lk__attempt_rules {
 	bool fans_out;    /* a try goes to several nodes, has a number of its own, and compensates
 	                     itself */
 };
+
+/*
+ * How often a waiter looks again where other programs release without a word.
+ *
+ * It looks soon at first, then half as often each time, down to once in `poll`. Who asks more often
+ * than others gets a lock that is free only for a moment: so each time the lock has passed from one
+ * of the others to the next, and the waiter has come too late, it looks twice as often from then
+ * on, up to once in a sixteenth of `poll`, or 5 ms if that is longer. Where an answer does not say
+ * who holds it, it looks once in `poll`.
+ */
+struct lk__pace {
+	uint64_t holder; /* the last one seen; 0: not known */
+	unsigned looks;  /* at that one, in a row */
+	unsigned missed; /* how often the lock has passed to another */
+};
+
+/* Which holder it is, by its token; never 0. */
+uint64_t lk__pace_holder(const char *token, size_t size);
+
+/* The holder was seen; 0: the answer does not say which it is. */
+void lk__pace_see(struct lk__pace *pace, uint64_t holder);
+
+/* Until the next look. */
+int64_t lk__pace_ns(const struct lk__pace *pace, int64_t poll_ns);
 
 struct lk__attempt {
 	struct lk__attempt_rules rules;

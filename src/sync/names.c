@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "resp/reply.h"
-#include "sync/plain/notify.h"
+#include "sync/foreign/foreign.h"
 #include "sync/recipe.h"
 
 /* The name between two texts, in braces or not. */

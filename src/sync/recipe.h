@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A kind of lock, as the drivers see it: how its commands are made and how its answers are read.
- * One table a noun, in src/sync/<noun>/.
+ * One table a noun (recipes.h).
  */
 #ifndef LK__SYNC_RECIPE_H
 #define LK__SYNC_RECIPE_H
@@ -25,7 +25,7 @@ struct lk__target {
 	char *key;
 	uint32_t key_size;
 	uint16_t slot;
-	/* Of a plain lock: what else its release tells (sync/plain/notify.h). Set at most once. */
+	/* Of a plain lock: what else its release tells (foreign/foreign.h). Set at most once. */
 	struct lk__notify *_Atomic notify;
 };
 

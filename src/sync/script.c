@@ -7,7 +7,22 @@
 #include <lockkeeper/error.h>
 
 #include "conn/classify.h"
+#include "conn/conn.h"
+#include "conn/node.h"
 #include "resp/reply.h"
+#include "sync/foreign/foreign.h"
+
+void lk__words_key(struct lk__words *words, const struct lk__target *target)
+{
+	lk__words_add(words, target->key, target->key_size);
+}
+
+void lk__words_derived(struct lk__words *words, const char *prefix, const struct lk__target *target)
+{
+	size_t size = 0;
+	char *name = lk__derived_name(prefix, target->key, target->key_size, &size);
+	lk__words_own(words, name, size);
+}
 
 void lk__words_channel(struct lk__words *words, const struct lk__target *target)
 {
@@ -34,6 +49,88 @@ void lk__words_turn(struct lk__words *words, const struct lk__try *wanted)
 	words->turn = wanted->polite ? '1' : '0';
 }
 
+struct lk__request *lk__renew_script(enum lk__script_id script, const struct lk__renewal *renewals,
+				     size_t count)
+{
+	struct lk__words words = {0};
+	assert(count > 0);
+	lk__words_many(&words, 3 * count);
+	for (size_t i = 0; i < count; i++)
+		lk__words_key(&words, renewals[i].target);
+	for (size_t i = 0; i < count; i++) {
+		lk__words_text(&words, renewals[i].field);
+		lk__words_number(&words, renewals[i].lease_ms);
+	}
+	return lk__words_script(&words, script, count);
+}
+
+struct lk__request *lk__acquire_script(enum lk__script_id script, const struct lk__try *wanted)
+{
+	struct lk__words words = {0};
+	assert(wanted->lease_ms > 0);
+	lk__words_key(&words, wanted->target);
+	lk__words_text(&words, wanted->field);
+	lk__words_number(&words, wanted->lease_ms);
+	lk__words_deadline(&words);
+	lk__words_turn(&words, wanted);
+	return lk__words_script(&words, script, 1);
+}
+
+static void words_told(struct lk__words *words, const struct lk__target *target)
+{
+	const struct lk__notify *notify = atomic_load(&target->notify);
+	lk__words_channel(words, target);
+	if (notify)
+		lk__notify_words(words, notify);
+}
+
+struct lk__request *lk__exchange_script(enum lk__script_id script, const struct lk__try *wanted,
+					const char *from)
+{
+	struct lk__words words = {0};
+	assert(wanted->lease_ms > 0 && strcmp(from, wanted->field) != 0);
+	lk__words_key(&words, wanted->target);
+	lk__words_text(&words, wanted->field);
+	lk__words_number(&words, wanted->lease_ms);
+	lk__words_deadline(&words);
+	lk__words_text(&words, from);
+	words_told(&words, wanted->target);
+	return lk__words_script(&words, script, 1);
+}
+
+struct lk__request *lk__release_script(enum lk__script_id script, const struct lk__target *target,
+				       const char *field)
+{
+	struct lk__words words = {0};
+	lk__words_key(&words, target);
+	lk__words_text(&words, field);
+	words_told(&words, target);
+	return lk__words_script(&words, script, 1);
+}
+
+struct lk__request *lk__keep_script(enum lk__script_id script, const struct lk__target *target,
+				    const char *field, int64_t keep_ms)
+{
+	struct lk__words words = {0};
+	assert(keep_ms > 0);
+	lk__words_key(&words, target);
+	lk__words_number(&words, keep_ms);
+	lk__words_text(&words, field);
+	lk__words_channel(&words, target);
+	lk__words_kept(&words, field);
+	return lk__words_script(&words, script, 1);
+}
+
+struct lk__request *lk__force_script(enum lk__script_id script, const struct lk__target *target)
+{
+	struct lk__words words = {0};
+	lk__words_key(&words, target);
+	words_told(&words, target);
+	return lk__words_script(&words, script, 1);
+}
+
+/* ---- answers ---- */
+
 int lk__reply_renewed(const struct lk__request *request, size_t count, size_t index)
 {
 	const redisReply *reply = request->reply;
@@ -44,21 +141,6 @@ int lk__reply_renewed(const struct lk__request *request, size_t count, size_t in
 	int64_t renewed;
 	bool said = !request->code && lk__reply_integer(reply->element[index], 0, 1, &renewed);
 	return said ? (int)renewed : -1;
-}
-
-struct lk__request *lk__renew_script(enum lk__script_id script, const struct lk__renewal *renewals,
-				     size_t count)
-{
-	struct lk__words words = {0};
-	assert(count > 0);
-	lk__words_many(&words, 3 * count);
-	for (size_t i = 0; i < count; i++)
-		lk__words_add(&words, renewals[i].target->key, renewals[i].target->key_size);
-	for (size_t i = 0; i < count; i++) {
-		lk__words_text(&words, renewals[i].field);
-		lk__words_number(&words, renewals[i].lease_ms);
-	}
-	return lk__words_script(&words, script, count);
 }
 
 struct lk__attempt_event lk__reply_refusal(const struct lk__request *request)
@@ -150,4 +232,57 @@ enum lk__exchanged lk__reply_exchanged(const struct lk__request *request)
 	if (reply->type == REDIS_REPLY_STATUS && strncmp(reply->str, "FREED", 5) == 0)
 		return LK__EXCHANGE_FREED;
 	return lk__reply_is_of_copy(request) ? LK__EXCHANGE_UNKNOWN : LK__EXCHANGE_NOT_DONE;
+}
+
+/* A reply that came with LK_ENOTDURABLE is read as it would be without: only a grant is void. */
+static struct lk__answer answer_read(const struct lk__request *request, lk__read_acquire *read)
+{
+	struct lk__answer answer = {.fence = 0};
+	if (request->code != LK_ENOTDURABLE) {
+		read(request, &answer);
+		return answer;
+	}
+	struct lk__request durable = *request;
+	durable.code = 0;
+	read(&durable, &answer);
+	if (answer.event.type == LK__ATTEMPT_GRANTED)
+		answer.event = lk__reply_refusal(request);
+	return answer;
+}
+
+static void answer_doubt(struct lk__answer *answer, const char *reason)
+{
+	answer->event.type = LK__ATTEMPT_UNKNOWN;
+	answer->event.code = LK_EMAYBEHELD;
+	answer->reason = reason;
+}
+
+/* The words that no script of ours says are shown: somebody has to find out who says them. */
+static const char *strange(const redisReply *reply)
+{
+	bool words = reply && reply->type == REDIS_REPLY_STATUS && strchr(reply->str, ' ');
+	return words ? reply->str : "the answer does not say whether it was granted";
+}
+
+struct lk__answer lk__answer_take(const struct lk__request *request, lk__read_acquire *read,
+				  int64_t lease_ms, int64_t now_ns)
+{
+	struct lk__answer answer = answer_read(request, read);
+	struct lk__attempt_event *event = &answer.event;
+	assert(event->type >= LK__ATTEMPT_GRANTED && event->type <= LK__ATTEMPT_UNKNOWN);
+	assert(event->type != LK__ATTEMPT_GRANTED || !event->code);
+	event->sent_ns = request->sent_ns;
+	event->copied = lk__reply_is_of_copy(request);
+	event->untold = request->code == LK_EMAYBEHELD;
+	event->unsent = request->code == LK_EUNREACHABLE && request->sends == 0;
+	if (event->type == LK__ATTEMPT_GRANTED &&
+	    now_ns >= lk__lease_end_ns(request->sent_ns, lease_ms))
+		answer_doubt(&answer, "the grant arrived after its lease had expired");
+	if (event->type == LK__ATTEMPT_UNKNOWN && !event->code)
+		answer_doubt(&answer, strange(request->reply));
+	if (event->type == LK__ATTEMPT_LATE)
+		lk__node_learn_time(request->conn->node, event->server_us, now_ns);
+	if (event->code && !answer.reason)
+		answer.reason = request->reason;
+	return answer;
 }

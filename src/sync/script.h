@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What recipes share: how the renewals of several locks go into one call, and how the usual answers
- * of scripts are read.
+ * What recipes share: how the requests of scripts are made, and how their answers are read. The
+ * answer to an acquire is read here for all who ask for a lock: a caller's own try, one that was
+ * left behind, several names in one script, a node of a quorum; and the answer to the question that
+ * comes before.
  */
 #ifndef LK__SYNC_SCRIPT_H
 #define LK__SYNC_SCRIPT_H
@@ -11,7 +13,13 @@
 #include "conn/request.h"
 #include "sync/recipe.h"
 
-/* The channel of the lock, as one more word; empty where the kind has none. */
+/* ---- requests ---- */
+
+/* The key of the lock, as one more word; a key or channel that is derived from it; the channel of
+ * the lock, empty where the kind has none. */
+void lk__words_key(struct lk__words *words, const struct lk__target *target);
+void lk__words_derived(struct lk__words *words, const char *prefix,
+		       const struct lk__target *target);
 void lk__words_channel(struct lk__words *words, const struct lk__target *target);
 
 /* The field that is nobody's, as one more word. */
@@ -20,9 +28,22 @@ void lk__words_kept(struct lk__words *words, const char *field);
 /* What a try says for the order of turns, as four more words; none where nobody listens. */
 void lk__words_turn(struct lk__words *words, const struct lk__try *wanted);
 
+/* The requests of locks that one owner has at a time. A release and a force tell another library's
+ * waiters, too, where the target says so. */
+struct lk__request *lk__acquire_script(enum lk__script_id script, const struct lk__try *wanted);
+struct lk__request *lk__exchange_script(enum lk__script_id script, const struct lk__try *wanted,
+					const char *from);
+struct lk__request *lk__release_script(enum lk__script_id script, const struct lk__target *target,
+				       const char *field);
+struct lk__request *lk__keep_script(enum lk__script_id script, const struct lk__target *target,
+				    const char *field, int64_t keep_ms);
+struct lk__request *lk__force_script(enum lk__script_id script, const struct lk__target *target);
+
 /* One call for several renewals: all keys, then field and lease of each. */
 struct lk__request *lk__renew_script(enum lk__script_id script, const struct lk__renewal *renewals,
 				     size_t count);
+
+/* ---- answers ---- */
 
 /* What a try that has no reply (request->code is set) comes to. */
 struct lk__attempt_event lk__reply_refusal(const struct lk__request *request);
@@ -59,5 +80,16 @@ enum lk__released lk__reply_turn_given(const struct lk__request *request, int64_
  * a copy, nobody knows.
  */
 enum lk__exchanged lk__reply_exchanged(const struct lk__request *request);
+
+/*
+ * What the answer says, complete but for what the attempt knows itself. The request is done, and is
+ * the caller's still. `read`: how the kind reads its reply. `lease_ms`: that the server was told.
+ *
+ * A grant that too few replicas or disks have is UNKNOWN, with LK_ENOTDURABLE; what else was
+ * answered stands, however few have heard of it. A grant that came later than its lease is UNKNOWN
+ * too. One that reached the server too late has told its time, which the node learns.
+ */
+struct lk__answer lk__answer_take(const struct lk__request *request, lk__read_acquire *read,
+				  int64_t lease_ms, int64_t now_ns);
 
 #endif

@@ -34,11 +34,11 @@ ACQUIRE, RELEASE, RENEW = (f"src/sync/lock/{name}.lua" for name in ("acquire", "
 
 MUTANTS = [
     Mutant("a grant is not checked when it arrives", [
-        ("src/sync/answer.c", "now_ns >= lk__lease_end_ns(request->sent_ns, lease_ms)", "0"),
+        ("src/sync/script.c", "now_ns >= lk__lease_end_ns(request->sent_ns, lease_ms)", "0"),
         ("src/drive/lock/acquire.c", "lk__now_ns() < lk__hold_deadline(hold)", "1")],
         "test_pauses.py", "way or later or random"),
     Mutant("the lease is counted from the reply", [
-        ("src/sync/answer.c", "event->sent_ns = request->sent_ns;", "event->sent_ns = now_ns;")],
+        ("src/sync/script.c", "event->sent_ns = request->sent_ns;", "event->sent_ns = now_ns;")],
         "test_pauses.py test_lost_replies.py", "way or later or random or parked or holder"),
     Mutant("a release frees whoever has it", [
         (RELEASE, "redis.call('HDEL', KEYS[1], ARGV[1]) == 1",
@@ -84,13 +84,13 @@ MUTANTS = [
         ("src/drive/lock/release.c", "return request->sends < 2 ||", "return request->sends ||")],
         "test_lost_replies.py", "release_cut"),
     Mutant("no hold-off for others", [
-        ("src/sync/term.c",
+        ("src/sync/term.h",
          "return others > 0 && hold_off_ns > 0 ? now_ns + hold_off_ns : 0;",
          "(void)others, (void)hold_off_ns, (void)now_ns;\n\treturn 0;")],
         "test_fairness.py"),
     Mutant("terms without an end", [
-        ("src/sync/term.c", "passing->term_ns / 10 * 9", "passing->term_ns * 1000"),
-        ("src/sync/term.c", "term->handovers >= LK__TERM_HANDOVERS_MAX",
+        ("src/sync/term.h", "passing->term_ns / 10 * 9", "passing->term_ns * 1000"),
+        ("src/sync/term.h", "term->handovers >= LK__TERM_HANDOVERS_MAX",
          "term->handovers >= 100000000")],
         "test_fairness.py"),
     Mutant("a refused PEXPIRE leaves a lock without a time to live", [

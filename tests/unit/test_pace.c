@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "sync/pace.h"
+#include "sync/attempt.h"
 
 #define OTHERS 3
 #define THEIRS_NS (10 * LK__MS)

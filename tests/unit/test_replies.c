@@ -10,17 +10,9 @@
 #include "conn/conn.h"
 #include "conn/node.h"
 #include "drive/count/counter.h"
-#include "sync/answer.h"
-#include "sync/fair/fair.h"
-#include "sync/fenced/fenced.h"
-#include "sync/lock/lock.h"
-#include "sync/multi/multi.h"
-#include "sync/permits/permits.h"
-#include "sync/plain/plain.h"
-#include "sync/rw/rw.h"
 #include "sync/script.h"
-#include "sync/semaphore/semaphore.h"
-#include "sync/spin/spin.h"
+#include "sync/recipes.h"
+#include "sync/multi/multi.h"
 
 static redisReply integer(long long value)
 {

@@ -14,7 +14,7 @@
 #include "drive/entry/entry.h"
 #include "net/stream.h"
 #include "resp/reply.h"
-#include "sync/lock/lock.h"
+#include "sync/recipes.h"
 
 #define LOOKS_MAX 10000 /* at a connection that is being made, a ms apart */
 

@@ -16,7 +16,7 @@
 #include "conn/handshake.h"
 #include "conn/request.h"
 #include "drive/lock/ask.h"
-#include "sync/lock/lock.h"
+#include "sync/recipes.h"
 
 #define GRACE_MS 500        /* an attempt to connect ends at its limit, and then tells why */
 #define TRIPS 5             /* that are measured */

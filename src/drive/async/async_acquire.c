@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "drive/async/async_call.h"
-#include "sync/permits/permits.h"
+#include "sync/recipes.h"
 
 static void acquire_note(struct lk__async *async)
 {

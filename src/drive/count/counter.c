@@ -13,9 +13,8 @@
 #include "drive/lock/acquire.h"
 #include "resp/reply.h"
 #include "drive/lock/ask.h"
-#include "sync/permits/permits.h"
+#include "sync/recipes.h"
 #include "sync/script.h"
-#include "sync/semaphore/semaphore.h"
 
 /* ---- counters ---- */
 

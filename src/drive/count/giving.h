@@ -14,7 +14,7 @@
 #define LK__DRIVE_COUNT_GIVING_H
 
 #include "drive/count/permit.h"
-#include "sync/permits/permits.h"
+#include "sync/recipes.h"
 
 struct lk__giving_part {
 	lk_permit permit;

@@ -10,7 +10,7 @@
 #include "base/fail.h"
 #include "drive/background/compensation.h"
 #include "drive/background/due.h"
-#include "sync/permits/permits.h"
+#include "sync/recipes.h"
 
 /* ---- the permits of this client ---- */
 

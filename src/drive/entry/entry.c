@@ -13,7 +13,7 @@
 #include "drive/entry/spares.h"
 #include "drive/entry/table.h"
 #include "drive/entry/watch_heap.h"
-#include "sync/plain/notify.h"
+#include "sync/foreign/foreign.h"
 
 /* ---- entries ---- */
 

@@ -12,7 +12,7 @@
 #include "drive/background/compensation.h"
 #include "drive/client/loop.h"
 #include "drive/lock/turn.h"
-#include "sync/answer.h"
+#include "sync/script.h"
 #include "sync/trace.h"
 
 #define DEAF_NS (1000 * LK__MS)       /* between tries while no message can be heard */

@@ -14,7 +14,7 @@
 #include "drive/entry/spares.h"
 #include "drive/background/compensation.h"
 #include "drive/lock/ask.h"
-#include "sync/answer.h"
+#include "sync/script.h"
 
 static struct lk__entry *part_of(const struct lk__multi_ask *ask, size_t part)
 {

@@ -14,7 +14,7 @@
 #include "conf/config.h"
 #include "drive/many/red.h"
 #include "drive/entry/watch_heap.h"
-#include "sync/answer.h"
+#include "sync/script.h"
 
 #define AGAIN_NS (10 * LK__MS) /* the first of the pauses */
 

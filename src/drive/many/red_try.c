@@ -19,9 +19,8 @@
 #include "drive/client/client_record.h"
 #include "drive/client/loop.h"
 #include "drive/many/red.h"
-#include "sync/answer.h"
-#include "sync/red/votes.h"
 #include "sync/script.h"
+#include "sync/red/votes.h"
 
 #define NODE_LIMIT_PARTS 4   /* of the lease: what asking may take */
 #define NODE_LIMIT_MIN_MS 25 /* also so late that a wait limit leaves less */

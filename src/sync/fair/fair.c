@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "sync/fair/fair.h"
-
+/* The fair lock. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,7 +8,7 @@
 #include <lockkeeper/error.h>
 
 #include "resp/reply.h"
-#include "sync/lock/lock.h"
+#include "sync/recipes.h"
 #include "sync/script.h"
 
 #define DERIVED_KEYS 3
@@ -30,12 +29,9 @@ static struct lk__request *fair_call(const struct lk__target *target, const char
 {
 	struct lk__words words = {0};
 	char nonce[24];
-	lk__words_add(&words, target->key, target->key_size);
-	for (size_t i = 0; i < DERIVED_KEYS; i++) {
-		size_t size = 0;
-		char *key = lk__derived_name(key_prefixes[i], target->key, target->key_size, &size);
-		lk__words_own(&words, key, size);
-	}
+	lk__words_key(&words, target);
+	for (size_t i = 0; i < DERIVED_KEYS; i++)
+		lk__words_derived(&words, key_prefixes[i], target);
 	lk__words_text(&words, what);
 	lk__words_text(&words, field);
 	lk__words_channel(&words, target);
@@ -64,10 +60,8 @@ static struct lk__request *fair_keep(const struct lk__target *target, const char
 				     int64_t keep_ms)
 {
 	struct lk__words words = {0};
-	size_t size = 0;
-	char *queue = lk__derived_name(LK__FAIR_QUEUE_PREFIX, target->key, target->key_size, &size);
-	lk__words_add(&words, target->key, target->key_size);
-	lk__words_own(&words, queue, size);
+	lk__words_key(&words, target);
+	lk__words_derived(&words, LK__FAIR_QUEUE_PREFIX, target);
 	lk__words_number(&words, keep_ms);
 	lk__words_text(&words, field);
 	lk__words_channel(&words, target);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-#include "sync/fenced/fenced.h"
-
+/* The fenced lock, and the check of its tokens. */
 #include <assert.h>
 #include <string.h>
 
 #include "resp/reply.h"
-#include "sync/lock/lock.h"
+#include "sync/recipes.h"
 #include "sync/script.h"
 
 /* `from` gives the lock up; "": nobody does. */
@@ -13,15 +12,11 @@ static struct lk__request *fenced_request(const struct lk__try *wanted, const ch
 {
 	const struct lk__target *target = wanted->target;
 	struct lk__words words = {.count = 0};
-	size_t size = 0;
-	char *key = lk__derived_name(LK__FENCE_PREFIX, target->key, target->key_size, &size);
 	assert(wanted->lease_ms > 0);
-	lk__words_add(&words, target->key, target->key_size);
-	lk__words_own(&words, key, size);
-	if (java) {
-		key = lk__derived_name(LK__FENCE_JAVA_PREFIX, target->key, target->key_size, &size);
-		lk__words_own(&words, key, size);
-	}
+	lk__words_key(&words, target);
+	lk__words_derived(&words, LK__FENCE_PREFIX, target);
+	if (java)
+		lk__words_derived(&words, LK__FENCE_JAVA_PREFIX, target);
 	lk__words_text(&words, wanted->field);
 	lk__words_number(&words, wanted->lease_ms);
 	lk__words_deadline(&words);

@@ -1,9 +1,58 @@
 /* SPDX-License-Identifier: MIT */
-/* The locks of other libraries (foreign.def), and which of them a key looks like. No I/O. */
+/*
+ * The locks of other libraries (foreign.def): the forms of their keys and values, which of them a
+ * key looks like, and how a release of ours wakes their waiters. No I/O.
+ */
 #ifndef LK__SYNC_FOREIGN_FOREIGN_H
 #define LK__SYNC_FOREIGN_FOREIGN_H
 
-#include "sync/foreign/form.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "conn/request.h"
+
+/*
+ * The forms that keys and values of other libraries have, as text:
+ *
+ *   *      anything              %u    a UUID with dashes
+ *   %h32   32 hex digits         %1    a UUID of version 1 without dashes: a time and a machine
+ *   %a16   16 letters, digits    %d    digits, one or more
+ *   %b22   22 of base64          %w    letters and digits, one or more
+ *   %r20   20 bytes of which some are no printable ASCII
+ *   %t     13 digits: ms since 1970       %e    seconds since 1970, perhaps with a fraction
+ *   %T     a time as 2026-11-27T03:12:11.123Z   %N    a host's name
+ *   %p     what Python's pickle makes     %z    0 or 1
+ *   %*     a star
+ *
+ * All else stands for itself.
+ */
+
+#define LK__FORM_PARTS 8
+#define LK__FORM_MOST 1024 /* bytes; what is longer has no form: matching takes bounded time */
+
+/* What stood where: for each "*" and "%…" of the form, in order. */
+struct lk__form_parts {
+	struct lk__form_part {
+		char sort; /* the letter behind "%", or "*" */
+		const char *at;
+		size_t size;
+	} part[LK__FORM_PARTS];
+	size_t count;
+};
+
+bool lk__form_match(const char *form, const char *text, size_t size, struct lk__form_parts *parts);
+
+/* How much of a form stands for itself. */
+size_t lk__form_weight(const char *form);
+
+/* Writes `text` with "%T", "%t", "%e", "%1" and "%N" replaced by what they say of the first such
+ * part: a time as "2026-11-27 03:12" (UTC). Cuts at `size`. */
+void lk__form_tell(const char *text, const struct lk__form_parts *parts, char *out, size_t size);
+
+/* Writes `text` with "{1}" … replaced by what the stars of the key stood for. NULL: no memory. */
+char *lk__form_fill(const char *text, const struct lk__form_parts *parts, size_t *size_out);
+
+/* ---- the table ---- */
 
 enum lk__foreign_kind {
 	LK__FOREIGN_PLAIN,
@@ -49,5 +98,42 @@ const struct lk__foreign *lk__foreign_waker(const struct lk__foreign_seen *seen,
 /* A row of a plain lock with a form of notice, by the first word of its library's name; NULL: there
  * is none. */
 const struct lk__foreign *lk__foreign_notifier(const char *word);
+
+/*
+ * What a release publishes or pushes beside our own message, so that another library's
+ * waiters wake. As text: the first word of a library's name (foreign.def), or
+ *
+ *   publish CHANNEL MESSAGE
+ *   push LIST MESSAGE MS       the list then has this message alone, and MS to live
+ *
+ * where {1} stands for the key, or, in the table, {1}, {2} for what the stars of the library's own
+ * key stood for.
+ */
+
+struct lk__notify {
+	char *text; /* as it was given */
+	char *target, *message;
+	size_t target_size, message_size;
+	int64_t keep_ms; /* of a list; 0: it is a channel */
+};
+
+enum lk__notify_made {
+	LK__NOTIFY_MADE,
+	LK__NOTIFY_NO_MEMORY,
+	LK__NOTIFY_UNKNOWN,   /* neither a library nor one of the forms */
+	LK__NOTIFY_OTHER_KEY, /* that library's keys have another form, which is written */
+};
+
+enum lk__notify_made lk__notify_new(struct lk__notify **notify_out, const char *text,
+				    const char *key, size_t key_size, const char **form_out);
+
+/* The same, of a row of the table. */
+enum lk__notify_made lk__notify_of(struct lk__notify **notify_out, const struct lk__foreign *row,
+				   const char *key, size_t key_size);
+
+void lk__notify_free(struct lk__notify *notify); /* takes NULL */
+
+/* The words for a script: "publish" or "push", channel or list, message, ms. */
+void lk__notify_words(struct lk__words *words, const struct lk__notify *notify);
 
 #endif

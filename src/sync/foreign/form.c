@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "sync/foreign/form.h"
+#include "sync/foreign/foreign.h"
 
 #include <ctype.h>
 #include <stdint.h>

@@ -1,64 +1,33 @@
 /* SPDX-License-Identifier: MIT */
-#include "sync/lock/lock.h"
-
-#include <assert.h>
-#include <string.h>
-
+/* The reentrant lock, and the spin lock, which is the same without messages. */
+#include "resp/reply.h"
+#include "sync/recipes.h"
 #include "sync/script.h"
 
 struct lk__request *lk__lock_acquire(const struct lk__try *wanted)
 {
-	struct lk__words words = {.count = 0};
-	assert(wanted->lease_ms > 0);
-	lk__words_add(&words, wanted->target->key, wanted->target->key_size);
-	lk__words_text(&words, wanted->field);
-	lk__words_number(&words, wanted->lease_ms);
-	lk__words_deadline(&words);
-	lk__words_turn(&words, wanted);
-	return lk__words_script(&words, LK__SCRIPT_LOCK_ACQUIRE, 1);
+	return lk__acquire_script(LK__SCRIPT_LOCK_ACQUIRE, wanted);
 }
 
 struct lk__request *lk__lock_release(const struct lk__target *target, const char *field)
 {
-	struct lk__words words = {.count = 0};
-	lk__words_add(&words, target->key, target->key_size);
-	lk__words_text(&words, field);
-	lk__words_channel(&words, target);
-	return lk__words_script(&words, LK__SCRIPT_LOCK_RELEASE, 1);
+	return lk__release_script(LK__SCRIPT_LOCK_RELEASE, target, field);
 }
 
 struct lk__request *lk__lock_keep(const struct lk__target *target, const char *field,
 				  int64_t keep_ms)
 {
-	struct lk__words words = {.count = 0};
-	assert(keep_ms > 0);
-	lk__words_add(&words, target->key, target->key_size);
-	lk__words_number(&words, keep_ms);
-	lk__words_text(&words, field);
-	lk__words_channel(&words, target);
-	lk__words_kept(&words, field);
-	return lk__words_script(&words, LK__SCRIPT_LOCK_KEEP, 1);
+	return lk__keep_script(LK__SCRIPT_LOCK_KEEP, target, field, keep_ms);
 }
 
-struct lk__request *lk__lock_exchange(const struct lk__try *wanted, const char *from)
+static struct lk__request *lock_exchange(const struct lk__try *wanted, const char *from)
 {
-	struct lk__words words = {.count = 0};
-	assert(wanted->lease_ms > 0 && strcmp(from, wanted->field) != 0);
-	lk__words_add(&words, wanted->target->key, wanted->target->key_size);
-	lk__words_text(&words, wanted->field);
-	lk__words_number(&words, wanted->lease_ms);
-	lk__words_deadline(&words);
-	lk__words_text(&words, from);
-	lk__words_channel(&words, wanted->target);
-	return lk__words_script(&words, LK__SCRIPT_LOCK_EXCHANGE, 1);
+	return lk__exchange_script(LK__SCRIPT_LOCK_EXCHANGE, wanted, from);
 }
 
 struct lk__request *lk__lock_force(const struct lk__target *target)
 {
-	struct lk__words words = {.count = 0};
-	lk__words_add(&words, target->key, target->key_size);
-	lk__words_channel(&words, target);
-	return lk__words_script(&words, LK__SCRIPT_LOCK_FORCE_RELEASE, 1);
+	return lk__force_script(LK__SCRIPT_LOCK_FORCE_RELEASE, target);
 }
 
 struct lk__request *lk__lock_renew(const struct lk__renewal *renewals, size_t count)
@@ -70,7 +39,7 @@ struct lk__request *lk__lock_is_locked(const struct lk__target *target)
 {
 	struct lk__words words = {.count = 0};
 	lk__words_text(&words, "EXISTS");
-	lk__words_add(&words, target->key, target->key_size);
+	lk__words_key(&words, target);
 	return lk__words_command(&words);
 }
 
@@ -78,7 +47,7 @@ struct lk__request *lk__lock_is_held_by(const struct lk__target *target, const c
 {
 	struct lk__words words = {.count = 0};
 	lk__words_text(&words, "HEXISTS");
-	lk__words_add(&words, target->key, target->key_size);
+	lk__words_key(&words, target);
 	lk__words_text(&words, field);
 	return lk__words_command(&words);
 }
@@ -98,13 +67,54 @@ const struct lk__recipe lk__lock_recipe = {
 	.acquire = lk__lock_acquire,
 	.release = lk__lock_release,
 	.keep = lk__lock_keep,
-	.exchange = lk__lock_exchange,
+	.exchange = lock_exchange,
 	.force = lk__lock_force,
 	.renew = lk__lock_renew,
 	.is_locked = lk__lock_is_locked,
 	.is_held_by = lk__lock_is_held_by,
 	.read_acquire = lk__reply_acquired,
 	.read_release = lk__reply_turn_given,
+	.read_keep = lk__reply_released,
+	.read_exchange = lk__lock_read_exchange,
+};
+
+/* ---- the spin lock ---- */
+
+/* Without a message there is nothing that needs a script. */
+static struct lk__request *spin_release(const struct lk__target *target, const char *field)
+{
+	struct lk__words words = {.count = 0};
+	lk__words_text(&words, "HDEL");
+	lk__words_key(&words, target);
+	lk__words_text(&words, field);
+	return lk__words_command(&words);
+}
+
+static enum lk__released spin_read_release(const struct lk__request *request, int64_t *listeners)
+{
+	*listeners = 0;
+	if (request->code)
+		return LK__RELEASED_FAILED;
+	int64_t removed;
+	if (!lk__reply_integer(request->reply, 0, 1, &removed))
+		return LK__RELEASED_FAILED;
+	return removed ? LK__RELEASED : LK__RELEASED_NOT_OWNER;
+}
+
+const struct lk__recipe lk__spin_recipe = {
+	.type = "spin lock",
+	.sharing = LK__ONE_QUEUE,
+	.flags = LK__SPINS,
+	.acquire = lk__lock_acquire,
+	.release = spin_release,
+	.keep = lk__lock_keep,
+	.exchange = lock_exchange,
+	.force = lk__lock_force,
+	.renew = lk__lock_renew,
+	.is_locked = lk__lock_is_locked,
+	.is_held_by = lk__lock_is_held_by,
+	.read_acquire = lk__reply_acquired,
+	.read_release = spin_read_release,
 	.read_keep = lk__reply_released,
 	.read_exchange = lk__lock_read_exchange,
 };

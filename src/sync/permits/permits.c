@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-#include "sync/permits/permits.h"
-
+/* The permit semaphore: its wait queue, and each permit. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "sync/recipes.h"
 #include "sync/script.h"
-#include "sync/semaphore/semaphore.h"
 
 #define POLL_MS 1000     /* a message can be lost with a connection */
 #define INDEX_BITS 16    /* of a permit's number */
@@ -70,19 +69,25 @@ char *lk__permits_key(const struct lk__target *target, size_t *size_out)
 	return lk__suffixed_name(target->key, target->key_size, "timeout", size_out);
 }
 
+/* The keys of both. */
+static void words_keys(struct lk__words *words, const struct lk__target *target)
+{
+	size_t size;
+	char *in_use = lk__permits_key(target, &size);
+	lk__words_key(words, target);
+	lk__words_own(words, in_use, size);
+}
+
 /* ---- the wait queue ---- */
 
 static struct lk__request *permits_acquire(const struct lk__try *wanted)
 {
 	const struct lk__target *target = wanted->target;
 	unsigned char id[LK__PERMIT_ID_BYTES] = {0};
-	size_t size;
-	char *in_use = lk__permits_key(target, &size);
 	struct lk__words words = {0};
 	assert(wanted->count > 0 && wanted->lease_ms > 0);
 	lk__permit_bytes(wanted->field, id);
-	lk__words_add(&words, target->key, target->key_size);
-	lk__words_own(&words, in_use, size);
+	words_keys(&words, target);
 	lk__words_number(&words, wanted->count);
 	lk__words_number(&words, wanted->lease_ms);
 	lk__words_deadline(&words);
@@ -96,12 +101,9 @@ static struct lk__request *permits_acquire(const struct lk__try *wanted)
 static struct lk__request *permits_undo(const struct lk__target *target, const char *field)
 {
 	unsigned char id[LK__PERMIT_ID_BYTES] = {0};
-	size_t size;
-	char *in_use = lk__permits_key(target, &size);
 	struct lk__words words = {0};
 	lk__permit_bytes(field, id);
-	lk__words_add(&words, target->key, target->key_size);
-	lk__words_own(&words, in_use, size);
+	words_keys(&words, target);
 	lk__words_channel(&words, target);
 	lk__words_add(&words, (const char *)id, PREFIX_BYTES);
 	return lk__words_script(&words, LK__SCRIPT_PERMITS_UNDO, 2);
@@ -113,12 +115,9 @@ struct lk__request *lk__permits_release(const struct lk__target *target, const u
 					size_t count)
 {
 	struct lk__words words = {0};
-	size_t size = 0;
-	char *in_use = lk__permits_key(target, &size);
 	assert(count > 0);
 	lk__words_many(&words, 3 + count);
-	lk__words_add(&words, target->key, target->key_size);
-	lk__words_own(&words, in_use, size);
+	words_keys(&words, target);
 	lk__words_channel(&words, target);
 	for (size_t i = 0; i < count; i++)
 		lk__words_add(&words, (const char *)ids + i * LK__PERMIT_ID_BYTES,
@@ -144,7 +143,7 @@ static struct lk__request *permit_renew(const struct lk__renewal *renewals, size
 		lk__words_own(&words, in_use, size);
 	}
 	for (size_t i = 0; i < count; i++)
-		lk__words_add(&words, renewals[i].target->key, renewals[i].target->key_size);
+		lk__words_key(&words, renewals[i].target);
 	for (size_t i = 0; i < count; i++) {
 		unsigned char id[LK__PERMIT_ID_BYTES] = {0};
 		lk__permit_bytes(renewals[i].field, id);

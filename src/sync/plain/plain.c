@@ -1,72 +1,32 @@
 /* SPDX-License-Identifier: MIT */
-#include "sync/plain/plain.h"
-
-#include "sync/lock/lock.h"
-#include "sync/plain/notify.h"
+/* The plain lock. */
+#include "sync/recipes.h"
 #include "sync/script.h"
 
 static struct lk__request *plain_acquire(const struct lk__try *wanted)
 {
-	struct lk__words words = {0};
-	lk__words_add(&words, wanted->target->key, wanted->target->key_size);
-	lk__words_text(&words, wanted->field);
-	lk__words_number(&words, wanted->lease_ms);
-	lk__words_deadline(&words);
-	lk__words_turn(&words, wanted);
-	return lk__words_script(&words, LK__SCRIPT_PLAIN_ACQUIRE, 1);
-}
-
-/* What else its release tells is the script's last words. */
-static void words_notify(struct lk__words *words, const struct lk__target *target)
-{
-	const struct lk__notify *notify = atomic_load(&target->notify);
-	if (notify)
-		lk__notify_words(words, notify);
+	return lk__acquire_script(LK__SCRIPT_PLAIN_ACQUIRE, wanted);
 }
 
 static struct lk__request *plain_release(const struct lk__target *target, const char *field)
 {
-	struct lk__words words = {0};
-	lk__words_add(&words, target->key, target->key_size);
-	lk__words_text(&words, field);
-	lk__words_channel(&words, target);
-	words_notify(&words, target);
-	return lk__words_script(&words, LK__SCRIPT_PLAIN_RELEASE, 1);
+	return lk__release_script(LK__SCRIPT_PLAIN_RELEASE, target, field);
 }
 
 static struct lk__request *plain_keep(const struct lk__target *target, const char *field,
 				      int64_t keep_ms)
 {
-	struct lk__words words = {0};
-	lk__words_add(&words, target->key, target->key_size);
-	lk__words_number(&words, keep_ms);
-	lk__words_text(&words, field);
-	lk__words_channel(&words, target);
-	lk__words_kept(&words, field);
-	return lk__words_script(&words, LK__SCRIPT_PLAIN_KEEP, 1);
+	return lk__keep_script(LK__SCRIPT_PLAIN_KEEP, target, field, keep_ms);
 }
 
 static struct lk__request *plain_exchange(const struct lk__try *wanted, const char *from)
 {
-	const struct lk__target *target = wanted->target;
-	struct lk__words words = {0};
-	lk__words_add(&words, target->key, target->key_size);
-	lk__words_text(&words, wanted->field);
-	lk__words_number(&words, wanted->lease_ms);
-	lk__words_deadline(&words);
-	lk__words_text(&words, from);
-	lk__words_channel(&words, target);
-	words_notify(&words, target);
-	return lk__words_script(&words, LK__SCRIPT_PLAIN_EXCHANGE, 1);
+	return lk__exchange_script(LK__SCRIPT_PLAIN_EXCHANGE, wanted, from);
 }
 
 static struct lk__request *plain_force(const struct lk__target *target)
 {
-	struct lk__words words = {0};
-	lk__words_add(&words, target->key, target->key_size);
-	lk__words_channel(&words, target);
-	words_notify(&words, target);
-	return lk__words_script(&words, LK__SCRIPT_PLAIN_FORCE_RELEASE, 1);
+	return lk__force_script(LK__SCRIPT_PLAIN_FORCE_RELEASE, target);
 }
 
 static struct lk__request *plain_renew(const struct lk__renewal *renewals, size_t count)
@@ -78,7 +38,7 @@ static struct lk__request *plain_command(const char *verb, const struct lk__targ
 {
 	struct lk__words words = {0};
 	lk__words_text(&words, verb);
-	lk__words_add(&words, target->key, target->key_size);
+	lk__words_key(&words, target);
 	return lk__words_command(&words);
 }
 
@@ -112,13 +72,6 @@ static void plain_read_acquire(const struct lk__request *request, struct lk__ans
 	plain_read_busy(request, &answer->event);
 }
 
-static enum lk__exchanged plain_read_exchange(const struct lk__request *request,
-					      struct lk__answer *answer)
-{
-	(void)answer;
-	return lk__reply_exchanged(request);
-}
-
 const struct lk__recipe lk__plain_recipe = {
 	.type = "plain lock",
 	.channel_prefix = LK__LOCK_CHANNEL_PREFIX,
@@ -136,5 +89,5 @@ const struct lk__recipe lk__plain_recipe = {
 	.read_acquire = plain_read_acquire,
 	.read_release = lk__reply_turn_given,
 	.read_keep = lk__reply_released,
-	.read_exchange = plain_read_exchange,
+	.read_exchange = lk__lock_read_exchange,
 };

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-#include "sync/semaphore/semaphore.h"
-
+/* Counts, whose grants leave nothing to renew or release: the semaphore and the latch. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <lockkeeper/error.h>
+
+#include "sync/recipes.h"
 #include "sync/script.h"
 
 #define POLL_MS 1000 /* a message can be lost with a connection */
@@ -45,7 +47,7 @@ static struct lk__request *semaphore_acquire(const struct lk__try *wanted)
 					: NULL;
 	struct lk__words words = {0};
 	assert(wanted->count > 0 && wanted->number != wanted->settled);
-	lk__words_add(&words, wanted->target->key, wanted->target->key_size);
+	lk__words_key(&words, wanted->target);
 	lk__words_own(&words, record, size);
 	if (settled)
 		lk__words_own(&words, settled, settled_size);
@@ -63,7 +65,7 @@ static struct lk__request *semaphore_undo(const struct lk__target *target, const
 	size_t size;
 	char *record = lk__record_key(target, field, &size);
 	struct lk__words words = {0};
-	lk__words_add(&words, target->key, target->key_size);
+	lk__words_key(&words, target);
 	lk__words_own(&words, record, size);
 	lk__words_channel(&words, target);
 	return lk__words_script(&words, LK__SCRIPT_SEMAPHORE_UNDO, 2);
@@ -78,5 +80,51 @@ const struct lk__recipe lk__semaphore_recipe = {
 	.acquire = semaphore_acquire,
 	.release = semaphore_undo,
 	.read_acquire = lk__reply_acquired,
+	.read_release = lk__reply_released,
+};
+
+/* ---- the latch ---- */
+
+static struct lk__request *latch_look(const struct lk__try *wanted)
+{
+	struct lk__words words = {0};
+	lk__words_key(&words, wanted->target);
+	return lk__words_script(&words, LK__SCRIPT_LATCH_AWAIT, 1);
+}
+
+/* A look leaves nothing behind that needs compensation. */
+static struct lk__request *latch_undo(const struct lk__target *target, const char *field)
+{
+	(void)target;
+	(void)field;
+	return NULL;
+}
+
+static void latch_read(const struct lk__request *request, struct lk__answer *answer)
+{
+	assert(request->code || request->reply);
+	struct lk__attempt_event *event = &answer->event;
+	if (request->code == LK_EMAYBEHELD) /* nothing was changed: it is asked again */
+		*event = (struct lk__attempt_event){.type = LK__ATTEMPT_FAILED,
+						    .code = request->lasting ? LK_EREFUSED
+									     : LK_EUNAVAILABLE,
+						    .retryable = !request->lasting};
+	else if (request->code)
+		*event = lk__reply_refusal(request);
+	else if (request->reply->type == REDIS_REPLY_NIL)
+		*event = (struct lk__attempt_event){.type = LK__ATTEMPT_GRANTED};
+	else
+		*event = (struct lk__attempt_event){.type = LK__ATTEMPT_BUSY, .ttl_ms = -1};
+}
+
+const struct lk__recipe lk__latch_recipe = {
+	.type = "latch",
+	.channel_prefix = "redisson_countdownlatch__channel__",
+	.sharing = LK__NO_HOLD,
+	.flags = LK__NO_TERMS | LK__FOR_ALL | LK__BRACED,
+	.poll_ms = POLL_MS,
+	.acquire = latch_look,
+	.release = latch_undo,
+	.read_acquire = latch_read,
 	.read_release = lk__reply_released,
 };

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "sync/plain/notify.h"
-
+/* What a release tells another library's waiters. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+/* The kinds of lock: the recipe of each, its data in Redis, and the requests that only one has. */
+#ifndef LK__SYNC_RECIPES_H
+#define LK__SYNC_RECIPES_H
+
+#include <stdbool.h>
+
+#include "sync/recipe.h"
+
+/*
+ * The reentrant lock's recipe. In Redis:
+ *
+ *   <name>                             hash { <uuid>:<number> → 1 }, PEXPIRE lease
+ *   redisson_lock__channel:{<name>}    channel, "0" at each release
+ *
+ * Kinds with the same hash share what is below; a target without a channel is told to nobody.
+ */
+extern const struct lk__recipe lk__lock_recipe;
+
+#define LK__LOCK_CHANNEL_PREFIX "redisson_lock__channel"
+
+struct lk__request *lk__lock_acquire(const struct lk__try *wanted);
+struct lk__request *lk__lock_release(const struct lk__target *target, const char *field);
+struct lk__request *lk__lock_keep(const struct lk__target *target, const char *field,
+				  int64_t keep_ms);
+struct lk__request *lk__lock_exchange(const struct lk__try *wanted, const char *from);
+struct lk__request *lk__lock_force(const struct lk__target *target);
+struct lk__request *lk__lock_renew(const struct lk__renewal *renewals, size_t count);
+struct lk__request *lk__lock_is_locked(const struct lk__target *target);
+struct lk__request *lk__lock_is_held_by(const struct lk__target *target, const char *field);
+enum lk__exchanged lk__lock_read_exchange(const struct lk__request *request,
+					  struct lk__answer *answer);
+
+/*
+ * The spin lock's recipe: the reentrant lock without messages. In Redis:
+ *
+ *   <name>                             hash { <uuid>:<number> → 1 }, PEXPIRE lease
+ *
+ * Nobody is told of a release; waiters ask again after pauses that grow.
+ */
+extern const struct lk__recipe lk__spin_recipe;
+
+/*
+ * The plain lock's recipe. In Redis:
+ *
+ *   <name>                             string <uuid>:<number>, PX lease
+ *   redisson_lock__channel:{<name>}    channel, "0" at each release of ours
+ *
+ * A release may tell another library's waiters as well (foreign.h). Ours then listen to its
+ * channel.
+ *
+ * The holder may be any program that does SET name token NX PX ms. Such programs publish nothing,
+ * so a waiter looks again and again, at the pace of the attempt.
+ */
+
+#define LK__PLAIN_POLL_MS 100
+
+extern const struct lk__recipe lk__plain_recipe;
+
+/*
+ * The fenced lock's recipe: the reentrant lock, and a token that rises with each grant. In Redis:
+ *
+ *   <name>                             hash { <uuid>:<number> → 1 }, PEXPIRE lease
+ *   lockkeeper_fence:{<name>}          string, the newest token, kept for 30 days
+ *   redisson_lock_token:{<name>}       Redisson's counter, where Java peers share the lock
+ *   redisson_lock__channel:{<name>}    channel, "0" at each release
+ *
+ * The next token is the newest plus one, or the server's time in us if that is more: so it rises
+ * when the clock steps back, and when the newest is gone.
+ */
+
+#define LK__FENCE_PREFIX "lockkeeper_fence"
+#define LK__FENCE_JAVA_PREFIX "redisson_lock_token"
+#define LK__FENCE_TOKEN_MAX UINT64_C(9007199254740991) /* 2^53 - 1: exact in Lua */
+extern const struct lk__recipe lk__fenced_recipe;
+extern const struct lk__recipe lk__fenced_java_recipe; /* with Redisson's counter */
+
+/* What the bearer of a token wants at a key; `value` NULL: only to be let in. */
+struct lk__fence_check {
+	const char *key;
+	size_t key_size;
+	uint64_t token;
+	int64_t ttl_ms; /* 0: as it is */
+	const void *value;
+	size_t value_size;
+	const char *client;
+	uint64_t number; /* of this write; a later one of the client has a greater one */
+};
+
+struct lk__request *lk__fence_check(const struct lk__fence_check *check);
+
+/* 0 when the token was the newest; else the one that is. */
+uint64_t lk__fence_read_check(const redisReply *reply);
+
+/*
+ * The fair lock's recipe. In Redis:
+ *
+ *   <name>                                     hash { <uuid>:<number> → 1 }, PEXPIRE lease
+ *   redisson_lock_queue:{<name>}               list of fields that wait, the next one first
+ *   redisson_lock_timeout:{<name>}             sorted set { field → alive until, ms }
+ *   lockkeeper_fair:{<name>}                   hash { field of ours → "<lease> <wait> <nonce>
+ *                                              …" }, PEXPIRE
+ *   redisson_lock__channel:{<name>}:<field>    channel of one waiter
+ *
+ * One script keeps them, see queue.lua. A release hands the lock to the next in the queue if that
+ * is one of ours, and the message says so: no try follows it. Whoever may publish could send such a
+ * message: it counts only with the random number that the waiter's last try has named.
+ */
+
+#define LK__FAIR_QUEUE_PREFIX "redisson_lock_queue"
+
+extern const struct lk__recipe lk__fair_recipe;
+
+/*
+ * The two sides of the read/write lock, a recipe each. In Redis:
+ *
+ *   <name>                                            hash, PEXPIRE: the longest lease in it
+ *     mode                        → "read" or "write"
+ *     <uuid>:<number>             → 1, for each reader
+ *     <uuid>:<number>:write       → 1, for the writer
+ *   {<name>}:<uuid>:<number>:rwlock_timeout:1         "1", PX: the lease of that reader
+ *   redisson_rwlock:{<name>}                          channel: "0" when the last reader leaves,
+ *                                                     "1" when the writer does, or goes down
+ *   lockkeeper_writers:{<name>}                       zset: writers that wait and are preferred,
+ *                                                     by the server time (ms) until which
+ *
+ * A reader lives as long as its timeout key; a field without one keeps nothing. The last one is
+ * ours alone, the rest is Redisson's.
+ */
+extern const struct lk__recipe lk__read_recipe, lk__write_recipe;
+
+#define LK__RW_CHANNEL_PREFIX "redisson_rwlock"
+#define LK__RW_WRITERS_PREFIX "lockkeeper_writers"
+#define LK__RW_PREFER_WRITERS 1u /* a flag of the tries */
+
+/*
+ * The semaphore: a count of free permits. Takes and returns of one client are remembered by their
+ * numbers, in keys of their own with a time to live, so that each counts once however often it is
+ * sent.
+ */
+extern const struct lk__recipe lk__semaphore_recipe;
+
+#define LK__SEMAPHORE_CHANNEL_PREFIX "redisson_sc"
+#define LK__RECORD_PREFIX "lockkeeper_sc"
+
+/* The key under which a request is remembered: "lockkeeper_sc:{name}:<field>". NULL when out of
+ * memory. */
+char *lk__record_key(const struct lk__target *target, const char *field, size_t *size_out);
+
+/* The same for an earlier number of the client whose field is `field`. */
+char *lk__record_key_of(const struct lk__target *target, const char *field, uint64_t number,
+			size_t *size_out);
+
+/* The count-down latch: a count that opens the way when it is zero, or gone. */
+extern const struct lk__recipe lk__latch_recipe;
+
+/*
+ * The permit semaphore: a count of free permits, and a sorted set of those in use with their ends.
+ *
+ * Two recipes: callers wait in the queue of one, which leaves no hold behind; each permit that it
+ * was granted becomes an entry of the other, renewed and released by itself.
+ *
+ *   permit id   16 bytes: 8 of the client's UUID, 6 of the number of the acquire, 2 of the permit
+ *               in it. As text, 32 hexadecimal digits, as Java shows it: that is the field.
+ */
+
+#define LK__PERMIT_ID_BYTES 16
+#define LK__PERMITS_MAX 1000                            /* in one acquire or release */
+extern const struct lk__recipe lk__permit_queue_recipe; /* numbers: of acquires */
+extern const struct lk__recipe lk__permit_recipe;       /* numbers: lk__permit_number() */
+
+/* The number of a permit: the one of its acquire, and its place in that. */
+uint64_t lk__permit_number(uint64_t acquire_number, size_t index);
+
+/* The id of a permit of an acquire, whose first one has the id `first`; false when that is none. */
+bool lk__permit_id_at(const char *first, size_t index, char id_out[2 * LK__PERMIT_ID_BYTES + 1]);
+
+/* The 16 bytes of an id in hexadecimal; false when it is not an id. */
+bool lk__permit_bytes(const char *id, unsigned char bytes_out[LK__PERMIT_ID_BYTES]);
+
+/* The key of the permits in use: "{name}:timeout". NULL when out of memory. */
+char *lk__permits_key(const struct lk__target *target, size_t *size_out);
+
+/* Gives back `count` permits (at most LK__PERMITS_MAX), whose ids are 16 bytes each. */
+struct lk__request *lk__permits_release(const struct lk__target *target, const unsigned char *ids,
+					size_t count);
+
+#endif
