@@ -10,7 +10,6 @@
 #include "api/inspect.h"
 #include "api/lock_handle.h"
 #include "base/fail.h"
-#include "base/sized.h"
 #include "conf/config.h"
 #include "drive/client/client_record.h"
 

@@ -6,7 +6,7 @@
 
 #include "api/inspect.h"
 #include "base/fail.h"
-#include "base/hash.h"
+#include "base/containers.h"
 #include "conf/config.h"
 #include "drive/client/client_record.h"
 #include "resp/reply.h"

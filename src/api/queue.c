@@ -7,7 +7,6 @@
 #include "api/queue_start.h"
 #include "base/clock.h"
 #include "base/fail.h"
-#include "base/sized.h"
 #include "drive/async/async.h"
 #include "drive/client/loop.h"
 #include "drive/notices/notices.h"

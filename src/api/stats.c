@@ -3,7 +3,6 @@
 #include <lockkeeper/stats.h>
 
 #include "base/fail.h"
-#include "base/sized.h"
 #include "drive/client/client.h"
 
 static uint64_t get(const _Atomic uint64_t *counter)

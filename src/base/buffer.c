@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "base/buffer.h"
+#include "base/containers.h"
 
 #include <assert.h>
 #include <stdlib.h>

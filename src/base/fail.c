@@ -2,8 +2,73 @@
 #include "base/fail.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <lockkeeper/error.h>
+#include <lockkeeper/version.h>
+
+/* ---- the table of errors, and the version ---- */
+
+static const struct {
+	int code;
+	int classes;
+	const char *name;
+	const char *text;
+} errors[] = {{0, 0, "LK_OK", "success"},
+#define ROW(name, value, classes, text) {name, classes, #name, text},
+	      LK_ERROR_MAP(ROW)
+#undef ROW
+};
+
+/* Codes are 0, -1, -2, … without a gap, so that a code is an index. */
+static size_t error_index(int code)
+{
+	size_t count = sizeof(errors) / sizeof(errors[0]);
+	size_t index = code <= 0 ? (size_t)(-(long long)code) : count;
+	return index < count ? index : count;
+}
+
+static int error_has_class(int code, int class)
+{
+	size_t index = error_index(code);
+	return index < sizeof(errors) / sizeof(errors[0]) && (errors[index].classes & class) != 0;
+}
+
+const char *lk_error_name(int code)
+{
+	size_t index = error_index(code);
+	return index < sizeof(errors) / sizeof(errors[0]) ? errors[index].name : "LK_E?";
+}
+
+const char *lk_error_text(int code)
+{
+	size_t index = error_index(code);
+	return index < sizeof(errors) / sizeof(errors[0]) ? errors[index].text : "unknown error";
+}
+
+int lk_error_is_retryable(int code)
+{
+	return error_has_class(code, LK_CLASS_RETRY);
+}
+
+int lk_error_is_fatal(int code)
+{
+	return error_has_class(code, LK_CLASS_FATAL);
+}
+
+int lk_error_maybe_held(int code)
+{
+	return error_has_class(code, LK_CLASS_MAYBE);
+}
+
+const char *lk_version(void)
+{
+	return LK_VERSION;
+}
+
+/* ---- failures ---- */
 
 /* "… on URL: URL: reason": its caller does not know that the reason names the server. */
 static void fail_name_once(char *text)
@@ -51,4 +116,24 @@ int lk__fail_errno(lk_error *error, int code, int system_errno, const char *form
 		snprintf(error->message + used, sizeof(error->message) - used, ": %s", reason);
 	}
 	return code;
+}
+
+/* ---- the log ---- */
+
+void lk__log(const struct lk__log *log, int level, const char *format, ...)
+{
+	if (!log->callback || level > log->level)
+		return;
+	char line[LK__LOG_LINE_MAX];
+	va_list arguments;
+	va_start(arguments, format);
+	int length = vsnprintf(line, sizeof(line), format, arguments);
+	va_end(arguments);
+	if (length < 0)
+		return;
+	for (char *at = line; *at; at++) {
+		if ((unsigned char)*at < ' ' || *at == 0x7f)
+			*at = '?';
+	}
+	log->callback(log->context, level, line);
 }

@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Filling the caller's lk_error: every failure in the library is made here. */
+/*
+ * What the program is told: errors, which are all made here; results in structs that grow at their
+ * end; and lines for its log callback.
+ */
 #ifndef LK__BASE_FAIL_H
 #define LK__BASE_FAIL_H
 
+#include <stdbool.h>
+#include <string.h>
+
+#include <lockkeeper/config.h>
 #include <lockkeeper/error.h>
 
 /* Writes code and text into `error`, which may be NULL, and returns the code. */
@@ -12,5 +19,45 @@ __attribute__((format(printf, 3, 4))) int lk__fail(lk_error *error, int code, co
 /* The same for a system call that failed with `system_errno`; its text is appended. */
 __attribute__((format(printf, 4, 5))) int lk__fail_errno(lk_error *error, int code,
 							 int system_errno, const char *format, ...);
+
+/* ---- for programs that were compiled with another size of a struct ---- */
+
+#define LK__GROWTH_MAX 1024 /* bytes that a later version's struct may have more than ours */
+
+/* 0, or LK_EINVAL for a size of the caller's struct that no version can have. */
+static inline int lk__check_size(const char *operation, const char *what, size_t size, size_t least,
+				 size_t own_size, lk_error *error)
+{
+	if (size >= least && size <= own_size + LK__GROWTH_MAX)
+		return 0;
+	return lk__fail(error, LK_EINVAL, "%s: %s is %zu", operation, what, size);
+}
+
+/* Writes as much of our struct as the caller's has room for; what we do not know becomes zero. */
+static inline void lk__copy_sized(void *out, size_t size, const void *own, size_t own_size)
+{
+	memset(out, 0, size);
+	memcpy(out, own, size < own_size ? size : own_size);
+}
+
+/* ---- the log: without a callback, silence ---- */
+
+#define LK__LOG_LINE_MAX 1024 /* longer lines are cut */
+
+struct lk__log {
+	int level; /* the highest that is wanted; 0 without a callback */
+	lk_log_callback callback;
+	void *context;
+};
+
+/* Whether debug lines are wanted: one branch, before anything is made into text. */
+static inline bool lk__log_debugs(const struct lk__log *log)
+{
+	return __builtin_expect(log->level >= LK_LOG_DEBUG, 0);
+}
+
+/* Gives one line to the callback; control bytes become '?', for texts come from peers too. */
+__attribute__((format(printf, 3, 4))) void lk__log(const struct lk__log *log, int level,
+						   const char *format, ...);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "base/heap.h"
+#include "base/containers.h"
 
 #include <assert.h>
 #include <stdlib.h>

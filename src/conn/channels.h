@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/hash.h"
+#include "base/containers.h"
 #include "conn/conn.h"
 
 #define LK__PAYLOAD_SIZE 48 /* what is kept of a message, with its NUL */

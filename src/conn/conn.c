@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "base/random.h"
 #include "conf/config.h"
 #include "conn/channels.h"
 #include "conn/connector.h"

@@ -31,7 +31,7 @@
 
 #include <lockkeeper/error.h>
 
-#include "base/buffer.h"
+#include "base/containers.h"
 #include "base/cancel.h"
 #include "base/thread.h"
 #include "conn/request.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buffer.h"
+#include "base/containers.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"

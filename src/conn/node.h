@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/fail.h"
 #include "conf/config.h"
 #include "conn/conn.h"
 #include "conn/followers.h"

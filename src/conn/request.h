@@ -15,7 +15,7 @@
 
 #include <hiredis/hiredis.h>
 
-#include "base/buffer.h"
+#include "base/containers.h"
 #include "conf/config.h"
 #include "scripts.h"
 

@@ -12,7 +12,7 @@
 #ifndef LK__CONN_TRACE_H
 #define LK__CONN_TRACE_H
 
-#include "base/log.h"
+#include "base/fail.h"
 #include "conn/conn.h"
 #include "conn/node.h"
 

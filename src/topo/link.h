@@ -14,7 +14,7 @@
 
 #include <lockkeeper/error.h>
 
-#include "base/buffer.h"
+#include "base/containers.h"
 #include "net/stream.h"
 
 struct lk_config;

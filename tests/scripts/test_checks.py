@@ -132,7 +132,7 @@ def test_what_may_be_added_to_the_interface(tree):
 
 
 def test_a_call_upward_through_a_public_header(tree):
-    (tree / "src" / "base" / "error.c").rename(tree / "src" / "api" / "error.c")
+    (tree / "src" / "base" / "fail.c").rename(tree / "src" / "api" / "fail.c")
     done = check(tree, "layers")
     assert done.returncode == 1
     assert "conn may not use lk_error_is_fatal, which api defines" in done.stdout

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buffer.h"
+#include "base/containers.h"
 #include "server.h"
 #include "world.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buffer.h"
+#include "base/containers.h"
 #include "network.h"
 #include "scripts.h"
 #include "world.h"

@@ -7,12 +7,11 @@
 
 #include <lockkeeper/error.h>
 
-#include "base/buffer.h"
+#include "base/containers.h"
 #include "base/clock.h"
 #include "base/door.h"
-#include "base/heap.h"
-#include "base/log.h"
-#include "base/random.h"
+#include "base/fail.h"
+#include "base/identity.h"
 
 static void test_bytes_come_out_in_order(void **state)
 {

@@ -10,8 +10,7 @@
 
 #include <lockkeeper/config.h>
 
-#include "base/buffer.h"
-#include "base/heap.h"
+#include "base/containers.h"
 #include "conf/config.h"
 #include "conn/request.h"
 #include "drive/entry/entry.h"

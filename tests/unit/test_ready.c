@@ -5,7 +5,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#include "base/ready.h"
+#include "base/containers.h"
 
 #define PUTTERS 4
 #define EACH 50000

@@ -17,9 +17,8 @@
 #include <lockkeeper/client.h>
 #include <lockkeeper/stats.h>
 
-#include "base/heap.h"
-#include "base/random.h"
-#include "base/ready.h"
+#include "base/containers.h"
+#include "base/identity.h"
 #include "base/thread.h"
 #include "topo/topo.h"
 

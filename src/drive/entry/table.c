@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/containers.h"
 #include "drive/entry/entry.h"
 
 #define ROOM_LEAST 64

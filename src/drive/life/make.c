@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-#include "base/alive.h"
+#include "base/identity.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"

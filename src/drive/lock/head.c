@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "base/random.h"
 #include "conf/config.h"
 #include "drive/background/compensation.h"
 #include "drive/client/loop.h"

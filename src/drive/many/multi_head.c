@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "base/random.h"
 #include "conf/config.h"
 #include "sync/trace.h"
 

@@ -13,7 +13,6 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/fail.h"
-#include "base/sized.h"
 #include "drive/entry/entry.h"
 #include "drive/client/loop.h"
 

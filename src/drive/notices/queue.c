@@ -8,7 +8,7 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "base/alive.h"
+#include "base/identity.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "drive/notices/notices.h"

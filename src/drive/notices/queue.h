@@ -19,7 +19,7 @@
 
 #include <lockkeeper/queue.h>
 
-#include "base/hash.h"
+#include "base/containers.h"
 #include "drive/entry/entry.h"
 
 struct lk__async;
