@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-#include "drive/client/client.h"
+#include "drive/async/async.h"
 
 /* A call that may wait for a server. 0, with the calling thread and its cancel state to be given to
  * lk__leave(); or a code: LK_EBLOCKING for a threadless client. */
@@ -28,6 +28,14 @@ static inline void lk__leave(int saved)
 {
 	pthread_setcancelstate(saved, NULL);
 }
+
+/* 0, or why the queue cannot be used. */
+int lk__queue_check(const lk_queue *queue, const char *operation, lk_error *error);
+
+/* Starts a request that was checked. Its id goes to `id_out`, which may be NULL. */
+int lk__queue_start(lk_queue *queue, int operation, struct lk__entry *entry,
+		    const struct lk__owner *owner, const struct lk__async_want *want, uint64_t tag,
+		    uint64_t *id_out, lk_error *error);
 
 enum lk__argument {
 #define ARGUMENT(id, name, least, most, what) LK__##id,

@@ -1,65 +1,85 @@
 /* SPDX-License-Identifier: MIT */
-/* What the calls of semaphores and latches share: first and last words, questions, changes, and
- * waits, in the calling thread. */
+/*
+ * What the calls of semaphores, latches and permit semaphores share.
+ *
+ * The handle of each is its counter. Each call is there twice, blocking and as the start of an
+ * asynchronous one. What both check, change and ask is written once, for a call that knows which of
+ * the two it is.
+ */
 #ifndef LK__API_COUNTER_H
 #define LK__API_COUNTER_H
 
-#include "drive/count/counter.h"
+#include <lockkeeper/queue.h>
 
-/* The handles. */
-struct lk_semaphore {
-	struct lk__counter *counter;
-	int64_t permits; /* a missing count becomes that; 0: it does not */
-};
-
-struct lk_latch {
-	struct lk__counter *counter;
-};
-
-struct lk_permit_semaphore {
-	struct lk__counter *counter; /* with the entry of the wait queue */
-	int64_t permits;             /* a missing count becomes that; 0: it does not */
-};
+#include "drive/async/async.h"
 
 struct lk__counter_call {
-	struct lk__counter *counter;
+	struct lk__counter *counter; /* NULL: the caller's handle is */
 	const char *operation;
-	struct lk__thread *thread;
-	int saved;
 	lk_error *error;
+	int completes; /* the LK_OP_… of its completion; 0: it blocks, and has no queue */
+	lk_queue *queue;
+	uint64_t tag, *id_out;
+	struct lk__thread *thread; /* from enter to leave */
+	int saved;
 };
 
-/* Checks the name, and makes the handle's inside. Free it with lk__counter_unref(). */
+static inline struct lk__counter_call lk__counter_call(void *handle, const char *operation,
+						       lk_error *error)
+{
+	return (struct lk__counter_call){.counter = handle, .operation = operation, .error = error};
+}
+
+static inline struct lk__counter_call lk__counter_start(lk_queue *queue, void *handle,
+							const char *operation, int completes,
+							uint64_t tag, uint64_t *id_out,
+							lk_error *error)
+{
+	return (struct lk__counter_call){.counter = handle,
+					 .operation = operation,
+					 .error = error,
+					 .completes = completes,
+					 .queue = queue,
+					 .tag = tag,
+					 .id_out = id_out};
+}
+
+/* Checks the name, and makes a handle. Free it with lk__counter_free(). `permits`, `ttl_ms`: as the
+ * counter has them. */
 int lk__counter_open(struct lk__counter **counter_out, lk_client *client,
 		     const struct lk__recipe *recipe, const void *name, size_t name_size,
-		     const char *operation, lk_error *error);
+		     int64_t permits, int64_t ttl_ms, const char *operation, lk_error *error);
+void *lk__counter_free(void *handle); /* NULL, also of NULL */
 
-/* The first words of a call that may wait for a server, or of one that never waits, and the last;
- * `counter` may be NULL. */
-int lk__counter_enter(struct lk__counter_call *call, struct lk__counter *counter,
-		      const char *operation, lk_error *error);
-int lk__counter_enter_briefly(struct lk__counter_call *call, struct lk__counter *counter,
-			      const char *operation, lk_error *error);
-int lk__counter_leave(struct lk__counter_call *call, int rc);
+/* 0, or LK_EINVAL for what cannot be added to a count of permits. */
+int lk__counter_check_added(const struct lk__counter_call *call, int64_t change);
 
-/* Asks, and gives the reply, to be freed with its request. For requests that may be sent twice. */
-int lk__counter_ask(struct lk__counter_call *call, struct lk__request *request,
-		    struct lk__request **answer_out);
-
-/* The changes of a semaphore, which may be NULL; their numbers were checked. */
-struct lk__change lk__semaphore_set(int64_t permits, int64_t ttl_ms);
-struct lk__change lk__semaphore_give(const struct lk_semaphore *semaphore, int64_t permits,
-				     bool if_exists);
-struct lk__change lk__semaphore_add(const struct lk_semaphore *semaphore, int64_t change);
+/* ---- whole calls, whose arguments are good: 0, with the outputs if it blocks; or a code ---- */
 
 /* Makes a change, and gives the integer that the script answers. */
 int lk__counter_change(struct lk__counter_call *call, const struct lk__change *change,
 		       int64_t *answer_out);
+/* The same. Returns the code, or what was answered. */
+int lk__counter_change_said(struct lk__counter_call *call, const struct lk__change *change);
 
 /* The count as it is, 0 without one. */
 int lk__counter_get(struct lk__counter_call *call, int64_t *count_out);
 
-/* Waits for the entry's grant: `want` without owner. */
+/* Waits for a grant: `want` without owner and what the counter says. */
+int lk__counter_wait(struct lk__counter_call *call, struct lk__want *want);
+
+/* ---- the parts of a call ---- */
+
+/* Its first words, and its last ones: those of one that never waits, or as the call says. */
+int lk__counter_enter_briefly(struct lk__counter_call *call);
+int lk__counter_enter(struct lk__counter_call *call);
+int lk__counter_leave(struct lk__counter_call *call, int rc);
+
+/* Of a blocking one: waits for the entry's grant. */
 int lk__counter_acquire(struct lk__counter_call *call, struct lk__want *want);
+
+/* Of an asynchronous one: starts it, and leaves. NULL: the counter's entry, and no owner. */
+int lk__counter_go(struct lk__counter_call *call, struct lk__entry *entry,
+		   const struct lk__owner *owner, struct lk__async_want *want);
 
 #endif

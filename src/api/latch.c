@@ -2,8 +2,6 @@
 /* The public face of the count-down latch. */
 #include <lockkeeper/latch.h>
 
-#include <stdlib.h>
-
 #include <lockkeeper/lock.h>
 
 #include "api/check.h"
@@ -14,20 +12,14 @@
 static int latch_make(lk_latch **latch_out, lk_client *client, const void *name, size_t name_size,
 		      int64_t ttl_ms, const char *operation, lk_error *error)
 {
+	struct lk__counter *counter;
 	if (!latch_out)
 		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
-	lk_latch *latch = calloc(1, sizeof(*latch));
-	if (!latch)
-		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
-	int rc = lk__counter_open(&latch->counter, client, &lk__latch_recipe, name, name_size,
+	int rc = lk__counter_open(&counter, client, &lk__latch_recipe, name, name_size, 0, ttl_ms,
 				  operation, error);
-	if (rc < 0) {
-		free(latch);
-		return rc;
-	}
-	latch->counter->ttl_ms = ttl_ms;
-	*latch_out = latch;
-	return 0;
+	if (rc == 0)
+		*latch_out = (lk_latch *)counter;
+	return rc;
 }
 
 int lk_latch_new(lk_latch **latch_out, lk_client *client, const void *name, size_t name_size,
@@ -51,105 +43,131 @@ int lk_latch_new_with(lk_latch **latch_out, lk_client *client, const void *name,
 
 lk_latch *lk_latch_free(lk_latch *latch)
 {
-	if (latch)
-		lk__counter_unref(latch->counter);
-	free(latch);
-	return NULL;
+	return lk__counter_free(latch);
 }
 
-static int latch_enter(struct lk__counter_call *call, lk_latch *latch, const char *operation,
-		       lk_error *error)
-{
-	return lk__counter_enter(call, latch ? latch->counter : NULL, operation, error);
-}
+/* ---- changing ---- */
 
-static int latch_change(lk_latch *latch, const char *operation, enum lk__script_id script,
-			enum lk__argument what, int64_t number, int64_t *answer_out,
-			lk_error *error)
+static int latch_change(struct lk__counter_call call, enum lk__script_id script,
+			enum lk__argument what, int64_t number, int64_t *answer_out)
 {
-	struct lk__counter_call call;
 	struct lk__change change = {.script = script};
 	lk__change_add_number(&change, number);
-	int rc = LK__CHECK(operation, error, {what, number});
-	if (rc == 0)
-		rc = latch_enter(&call, latch, operation, error);
-	return rc < 0 ? rc
-		      : lk__counter_leave(&call, lk__counter_change(&call, &change, answer_out));
+	int rc = LK__CHECK(call.operation, call.error, {what, number});
+	return rc < 0 ? rc : lk__counter_change(&call, &change, answer_out);
 }
 
 int lk_latch_try_set(lk_latch *latch, int64_t count, lk_error *error)
 {
 	int64_t answer = 0;
-	int rc = latch_change(latch, "lk_latch_try_set", LK__SCRIPT_LATCH_SET, LK__LATCH_COUNT,
-			      count, &answer, error);
+	int rc = latch_change(lk__counter_call(latch, "lk_latch_try_set", error),
+			      LK__SCRIPT_LATCH_SET, LK__LATCH_COUNT, count, &answer);
 	return rc < 0 ? rc : (int)answer;
+}
+
+int lk_queue_latch_try_set(lk_queue *queue, lk_latch *latch, int64_t count, uint64_t tag,
+			   uint64_t *id_out, lk_error *error)
+{
+	return latch_change(lk__counter_start(queue, latch, "lk_queue_latch_try_set", LK_OP_CHANGE,
+					      tag, id_out, error),
+			    LK__SCRIPT_LATCH_SET, LK__LATCH_COUNT, count, NULL);
 }
 
 int lk_latch_count_down(lk_latch *latch, int64_t by, int64_t *left_out, lk_error *error)
 {
 	int64_t left = 0;
-	int rc = latch_change(latch, "lk_latch_count_down", LK__SCRIPT_LATCH_COUNT_DOWN,
-			      LK__LATCH_BY, by, &left, error);
+	int rc = latch_change(lk__counter_call(latch, "lk_latch_count_down", error),
+			      LK__SCRIPT_LATCH_COUNT_DOWN, LK__LATCH_BY, by, &left);
 	if (rc == 0 && left_out)
 		*left_out = left;
 	return rc;
 }
 
+int lk_queue_latch_count_down(lk_queue *queue, lk_latch *latch, int64_t by, uint64_t tag,
+			      uint64_t *id_out, lk_error *error)
+{
+	return latch_change(lk__counter_start(queue, latch, "lk_queue_latch_count_down",
+					      LK_OP_CHANGE, tag, id_out, error),
+			    LK__SCRIPT_LATCH_COUNT_DOWN, LK__LATCH_BY, by, NULL);
+}
+
+static int latch_delete(struct lk__counter_call call)
+{
+	static const struct lk__change change = {.script = LK__SCRIPT_LATCH_DELETE};
+	return lk__counter_change_said(&call, &change);
+}
+
+int lk_latch_delete(lk_latch *latch, lk_error *error)
+{
+	return latch_delete(lk__counter_call(latch, "lk_latch_delete", error));
+}
+
+int lk_queue_latch_delete(lk_queue *queue, lk_latch *latch, uint64_t tag, uint64_t *id_out,
+			  lk_error *error)
+{
+	return latch_delete(lk__counter_start(queue, latch, "lk_queue_latch_delete", LK_OP_CHANGE,
+					      tag, id_out, error));
+}
+
+/* ---- asking ---- */
+
 int lk_latch_count(lk_latch *latch, int64_t *count_out, lk_error *error)
 {
-	struct lk__counter_call call;
+	struct lk__counter_call call = lk__counter_call(latch, "lk_latch_count", error);
 	int64_t count;
 	if (!count_out)
 		return lk__fail(error, LK_EINVAL, "lk_latch_count: count_out is NULL");
-	int rc = latch_enter(&call, latch, "lk_latch_count", error);
-	if (rc < 0)
-		return rc;
-	rc = lk__counter_get(&call, &count);
+	int rc = lk__counter_get(&call, &count);
 	if (rc == 0)
 		*count_out = count > 0 ? count : 0;
-	return lk__counter_leave(&call, rc);
+	return rc;
 }
+
+int lk_queue_latch_count(lk_queue *queue, lk_latch *latch, uint64_t tag, uint64_t *id_out,
+			 lk_error *error)
+{
+	struct lk__counter_call call = lk__counter_start(queue, latch, "lk_queue_latch_count",
+							 LK_OP_COUNT, tag, id_out, error);
+	return lk__counter_get(&call, NULL);
+}
+
+/* ---- waiting ---- */
 
 /* Asks even if others wait: what they were told may be older than our own count-down. */
 static int latch_look(struct lk__counter_call *call)
 {
 	int64_t count = 0;
 	int rc = lk__counter_get(call, &count);
-	return rc == 0 && count > 0 ? LK_EBUSY : rc;
+	return rc == 0 && count > 0
+		       ? lk__counter_waited(call->counter->entry, 0, LK_EBUSY, call->error)
+		       : rc;
 }
 
-static int latch_wait(lk_latch *latch, const char *operation, int64_t wait_ms, lk_cancel *cancel,
-		      lk_error *error)
+static int latch_wait(struct lk__counter_call call, int64_t wait_ms, lk_cancel *cancel)
 {
-	struct lk__counter_call call;
 	struct lk__want want = {.wait_ms = wait_ms, .cancel = cancel};
-	int rc = latch_enter(&call, latch, operation, error);
-	if (rc < 0)
-		return rc;
-	rc = wait_ms == 0 ? lk__counter_waited(call.counter->entry, 0, latch_look(&call), error)
-			  : lk__counter_acquire(&call, &want);
-	return lk__counter_leave(&call, rc);
+	return wait_ms == 0 ? latch_look(&call) : lk__counter_wait(&call, &want);
 }
 
 int lk_latch_await(lk_latch *latch, lk_cancel *cancel, lk_error *error)
 {
-	return latch_wait(latch, "lk_latch_await", -1, cancel, error);
+	return latch_wait(lk__counter_call(latch, "lk_latch_await", error), -1, cancel);
 }
 
 int lk_latch_await_within(lk_latch *latch, int64_t wait_ms, lk_cancel *cancel, lk_error *error)
 {
 	const char *operation = "lk_latch_await_within";
 	int rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
-	return rc < 0 ? rc : latch_wait(latch, operation, wait_ms, cancel, error);
+	return rc < 0 ? rc : latch_wait(lk__counter_call(latch, operation, error), wait_ms, cancel);
 }
 
-int lk_latch_delete(lk_latch *latch, lk_error *error)
+int lk_queue_latch_await(lk_queue *queue, lk_latch *latch, int64_t wait_ms, uint64_t tag,
+			 uint64_t *id_out, lk_error *error)
 {
-	struct lk__counter_call call;
-	struct lk__change change = {.script = LK__SCRIPT_LATCH_DELETE};
-	int64_t removed = 0;
-	int rc = latch_enter(&call, latch, "lk_latch_delete", error);
-	if (rc == 0)
-		rc = lk__counter_leave(&call, lk__counter_change(&call, &change, &removed));
-	return rc < 0 ? rc : (int)removed;
+	const char *operation = "lk_queue_latch_await";
+	int rc = LK__CHECK(operation, error, {LK__WAIT_OR_NOT, wait_ms});
+	return rc < 0 ? rc
+		      : latch_wait(lk__counter_start(queue, latch, operation, LK_OP_AWAIT, tag,
+						     id_out, error),
+				   wait_ms, NULL);
 }

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* The public face of the permit semaphore: its number, and what the server knows of it. */
-#include "api/permit_semaphore.h"
+/* The public face of the permit semaphore. */
+#include <lockkeeper/permit_semaphore.h>
 
-#include <stdlib.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "api/check.h"
+#include "api/counter.h"
 #include "base/clock.h"
 #include "base/fail.h"
-#include "drive/count/counting.h"
-#include "resp/reply.h"
+#include "conf/config.h"
 #include "drive/lock/ask.h"
+#include "drive/lock/release.h"
+#include "resp/reply.h"
 #include "sync/recipes.h"
 #include "sync/script.h"
 
@@ -20,44 +22,28 @@ int lk_permit_semaphore_new(lk_permit_semaphore **semaphore_out, lk_client *clie
 {
 	const char *operation = "lk_permit_semaphore_new";
 	lk_permit_semaphore_options own;
+	struct lk__counter *counter;
 	if (!semaphore_out)
 		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
 		rc = LK__CHECK(operation, error, {LK__PERMITS_SET, own.permits},
 			       {LK__TTL, own.ttl_ms});
-	if (rc < 0)
-		return rc;
-	lk_permit_semaphore *semaphore = calloc(1, sizeof(*semaphore));
-	if (!semaphore)
-		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
-	semaphore->permits = own.permits;
-	rc = lk__counter_open(&semaphore->counter, client, &lk__permit_queue_recipe, name,
-			      name_size, operation, error);
-	if (rc < 0) {
-		free(semaphore);
-		return rc;
-	}
-	semaphore->counter->ttl_ms = own.ttl_ms;
-	*semaphore_out = semaphore;
-	return 0;
+	if (rc == 0)
+		rc = lk__counter_open(&counter, client, &lk__permit_queue_recipe, name, name_size,
+				      own.permits, own.ttl_ms, operation, error);
+	if (rc == 0)
+		*semaphore_out = (lk_permit_semaphore *)counter;
+	return rc;
 }
 
 lk_permit_semaphore *lk_permit_semaphore_free(lk_permit_semaphore *semaphore)
 {
-	if (semaphore)
-		lk__counter_unref(semaphore->counter);
-	free(semaphore);
-	return NULL;
+	return lk__counter_free(semaphore);
 }
 
-int lk__permit_enter(struct lk__counter_call *call, lk_permit_semaphore *semaphore,
-		     const char *operation, lk_error *error)
-{
-	return lk__counter_enter(call, semaphore ? semaphore->counter : NULL, operation, error);
-}
-
-int lk__permit_check_id(const char *operation, const char *id, lk_error *error)
+/* 0, or LK_EINVAL for what is not an id. */
+static int check_id(const char *operation, const char *id, lk_error *error)
 {
 	unsigned char bytes[LK__PERMIT_ID_BYTES];
 	if (!id)
@@ -70,47 +56,366 @@ int lk__permit_check_id(const char *operation, const char *id, lk_error *error)
 	return 0;
 }
 
+/* The same for all of them. */
+static int check_ids(const char *operation, const lk_permit *permits, int64_t count,
+		     lk_error *error)
+{
+	if (!permits)
+		return lk__fail(error, LK_EINVAL, "%s: permits is NULL", operation);
+	int rc = LK__CHECK(operation, error, {LK__IDS, count});
+	for (int64_t i = 0; rc == 0 && i < count; i++)
+		rc = check_id(operation, permits[i].id, error);
+	return rc;
+}
+
+/* ---- taking ---- */
+
+static int check_options(const struct lk__counter_call *call, int64_t count,
+			 const lk_acquire_options *options)
+{
+	const char *operation = call->operation;
+	lk_error *error = call->error;
+	int64_t watchdog_ms = call->counter->client->config->watchdog_ms;
+	int64_t lease_ms = options->lease_ms ? options->lease_ms : watchdog_ms;
+	if (options->owner)
+		return lk__fail(error, LK_EINVAL, "%s: a permit has no owner but its id",
+				operation);
+	if (options->fence_out)
+		return lk__fail(error, LK_EINVAL,
+				"%s: fence_out is set, and a permit has no fence token", operation);
+	int rc = LK__CHECK(operation, error, {LK__IDS, count}, {LK__NO_LOSS, options->no_loss},
+			   {LK__LEASE, lease_ms}, {LK__MAX_HOLD, options->max_hold_ms});
+	return rc < 0 ? rc
+		      : lk__check_range(operation, "margin_ms", options->margin_ms, 0, lease_ms,
+					error);
+}
+
+/* After the enter; `permits_out` of a blocking call. */
+static int permits_acquire(struct lk__counter_call *call, int64_t count, lk_permit *permits_out,
+			   int64_t wait_ms, const lk_acquire_options *options)
+{
+	struct lk__grant grant;
+	struct lk__counter *counter = call->counter;
+	struct lk__want want = {
+		.wait_ms = wait_ms,
+		.count = count,
+		.lease_ms = options->lease_ms,
+		.max_hold_ms = options->max_hold_ms,
+		.margin_ms = options->margin_ms,
+		.tag = options->tag,
+		.no_loss = options->no_loss,
+		.settings = {.permits = counter->permits, .ttl_ms = counter->ttl_ms}};
+	if (call->completes)
+		return lk__counter_go(call, NULL, NULL, &(struct lk__async_want){.acquire = want});
+	want.cancel = options->cancel;
+	want.grant_out = &grant;
+	int rc = lk__counter_acquire(call, &want);
+	if (rc == 0)
+		rc = lk__permits_hold(counter->entry, call->thread, &want, &grant, permits_out,
+				      NULL, call->operation, call->error);
+	return lk__counter_leave(call, rc);
+}
+
+static int permits_take(struct lk__counter_call call, int64_t count, lk_permit *permits_out,
+			int64_t wait_ms, const lk_acquire_options *options)
+{
+	lk_acquire_options own;
+	int rc = lk__copy_options(&own, sizeof(own), options, call.operation, call.error);
+	if (rc == 0)
+		rc = LK__CHECK(call.operation, call.error, {LK__WAIT_OR_NOT, wait_ms});
+	if (rc == 0 && call.completes && own.cancel)
+		rc = lk__fail(call.error, LK_EINVAL, "%s: cancel is set: use lk_queue_cancel()",
+			      call.operation);
+	if (rc == 0)
+		rc = lk__counter_enter(&call);
+	if (rc < 0)
+		return rc;
+	call.tag = own.tag;
+	rc = check_options(&call, count, &own);
+	return rc < 0 ? lk__counter_leave(&call, rc)
+		      : permits_acquire(&call, count, permits_out, wait_ms, &own);
+}
+
+/* Blocking. */
+static int permits_take_now(lk_permit_semaphore *semaphore, const char *operation, int64_t count,
+			    lk_permit *permits_out, int64_t wait_ms,
+			    const lk_acquire_options *options, lk_error *error)
+{
+	if (!permits_out)
+		return lk__fail(error, LK_EINVAL, "%s: permits_out is NULL", operation);
+	return permits_take(lk__counter_call(semaphore, operation, error), count, permits_out,
+			    wait_ms, options);
+}
+
+int lk_permit_semaphore_acquire(lk_permit_semaphore *semaphore, int64_t count,
+				lk_permit *permits_out, const lk_acquire_options *options,
+				lk_error *error)
+{
+	return permits_take_now(semaphore, "lk_permit_semaphore_acquire", count, permits_out, -1,
+				options, error);
+}
+
+int lk_permit_semaphore_acquire_within(lk_permit_semaphore *semaphore, int64_t count,
+				       lk_permit *permits_out, int64_t wait_ms,
+				       const lk_acquire_options *options, lk_error *error)
+{
+	const char *operation = "lk_permit_semaphore_acquire_within";
+	int rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
+	return rc < 0 ? rc
+		      : permits_take_now(semaphore, operation, count, permits_out, wait_ms, options,
+					 error);
+}
+
+int lk_permit_semaphore_try(lk_permit_semaphore *semaphore, int64_t count, lk_permit *permits_out,
+			    const lk_acquire_options *options, lk_error *error)
+{
+	return permits_take_now(semaphore, "lk_permit_semaphore_try", count, permits_out, 0,
+				options, error);
+}
+
+int lk_queue_permit_acquire(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t wait_ms,
+			    const lk_acquire_options *options, uint64_t *id_out, lk_error *error)
+{
+	return permits_take(lk__counter_start(queue, semaphore, "lk_queue_permit_acquire",
+					      LK_OP_ACQUIRE, 0, id_out, error),
+			    1, NULL, wait_ms, options);
+}
+
+int lk_queue_permits_acquire(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t count,
+			     int64_t wait_ms, const lk_acquire_options *options, uint64_t *id_out,
+			     lk_error *error)
+{
+	return permits_take(lk__counter_start(queue, semaphore, "lk_queue_permits_acquire",
+					      LK_OP_ACQUIRE, 0, id_out, error),
+			    count, NULL, wait_ms, options);
+}
+
+/* How many permits a completion says were acquired; 0: it says nothing of any. */
+static int64_t completion_count(const lk_completion *completion)
+{
+	bool granted = completion->operation == LK_OP_ACQUIRE && completion->error.code == 0;
+	int64_t count = granted ? completion->answer : 0;
+	char id[LK_PERMIT_ID_SIZE];
+	return count > 0 && count <= LK__PERMITS_MAX && lk__permit_id_at(completion->field, 0, id)
+		       ? count
+		       : 0;
+}
+
+int lk_completion_permits(const lk_completion *completion, lk_permit *permits_out, int64_t room,
+			  lk_error *error)
+{
+	const char *name = "lk_completion_permits";
+	if (!completion || !permits_out)
+		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", name);
+	int64_t count = completion_count(completion);
+	if (count == 0)
+		return lk__fail(error, LK_EINVAL,
+				"%s: the completion is not that of permits that were acquired",
+				name);
+	if (room < count)
+		return lk__fail(error, LK_EINVAL,
+				"%s: room is %" PRId64 ", and there are %" PRId64 " permits", name,
+				room, count);
+	for (int64_t i = 0; i < count; i++)
+		lk__permit_id_at(completion->field, (size_t)i, permits_out[i].id);
+	return (int)count;
+}
+
+/* ---- giving back ---- */
+
+/* After the enter. A single one of ours goes the way of every lock. */
+static int giving_go(struct lk__counter_call *call, struct lk__giving *giving)
+{
+	struct lk__entry *single = giving->count == 1 ? giving->part[0].entry : NULL;
+	struct lk__owner owner = {.name = giving->part[0].permit.id,
+				  .name_size = LK_PERMIT_ID_SIZE - 1};
+	struct lk__counting counting;
+	int rc;
+	if (call->completes && single)
+		rc = lk__counter_go(call, single, &owner,
+				    &(struct lk__async_want){.way = LK__ASYNC_RELEASE});
+	else if (call->completes)
+		rc = lk__counter_go(call, NULL, NULL,
+				    &(struct lk__async_want){.way = LK__ASYNC_GIVE,
+							     .counter = call->counter,
+							     .giving = giving});
+	else if (single)
+		rc = lk__counter_leave(
+			call, lk__release_run(single, call->thread, &owner, 0, false, call->error));
+	else {
+		lk__counting_give(&counting, call->counter, call->thread, giving, call->operation,
+				  call->error);
+		rc = lk__counter_leave(call, lk__op_run(&counting.op));
+	}
+	if (!call->completes || single || rc < 0) /* else it is the request's */
+		lk__giving_free(giving);
+	return rc;
+}
+
+static int permits_give(struct lk__counter_call call, const lk_permit *permits, int64_t count)
+{
+	struct lk__giving *giving;
+	int rc = check_ids(call.operation, permits, count, call.error);
+	if (rc == 0)
+		rc = lk__counter_enter(&call);
+	if (rc < 0)
+		return rc;
+	rc = lk__giving_new(&giving, call.counter->entry, permits, (size_t)count, call.operation,
+			    call.error);
+	return rc < 0 ? lk__counter_leave(&call, rc) : giving_go(&call, giving);
+}
+
+int lk_permit_semaphore_release(lk_permit_semaphore *semaphore, const lk_permit *permits,
+				int64_t count, lk_error *error)
+{
+	return permits_give(lk__counter_call(semaphore, "lk_permit_semaphore_release", error),
+			    permits, count);
+}
+
+int lk_queue_permit_release(lk_queue *queue, lk_permit_semaphore *semaphore, const char *permit_id,
+			    uint64_t tag, uint64_t *id_out, lk_error *error)
+{
+	const char *operation = "lk_queue_permit_release";
+	lk_permit permit;
+	int rc = check_id(operation, permit_id, error);
+	if (rc < 0)
+		return rc;
+	memcpy(permit.id, permit_id, sizeof(permit.id));
+	return permits_give(
+		lk__counter_start(queue, semaphore, operation, LK_OP_RELEASE, tag, id_out, error),
+		&permit, 1);
+}
+
+int lk_queue_permits_release(lk_queue *queue, lk_permit_semaphore *semaphore,
+			     const lk_permit *permits, int64_t count, uint64_t tag,
+			     uint64_t *id_out, lk_error *error)
+{
+	return permits_give(lk__counter_start(queue, semaphore, "lk_queue_permits_release",
+					      LK_OP_RELEASE, tag, id_out, error),
+			    permits, count);
+}
+
+/* ---- another lease ---- */
+
+static int permit_update(struct lk__counter_call call, const char *id, int64_t lease_ms)
+{
+	struct lk__counting counting;
+	struct lk__async_want want = {
+		.way = LK__ASYNC_LEASE, .counter = call.counter, .permit = {.lease_ms = lease_ms}};
+	int rc = check_id(call.operation, id, call.error);
+	if (rc == 0)
+		rc = LK__CHECK(call.operation, call.error, {LK__LEASE, lease_ms});
+	if (rc == 0)
+		rc = lk__counter_enter(&call);
+	if (rc < 0)
+		return rc;
+	memcpy(want.permit.id, id, sizeof(want.permit.id));
+	if (call.completes)
+		return lk__counter_go(&call, NULL, NULL, &want);
+	lk__counting_lease(&counting, call.counter, call.thread, id, lease_ms, call.operation,
+			   call.error);
+	return lk__counter_leave(&call, lk__op_run(&counting.op));
+}
+
+int lk_permit_semaphore_update_lease(lk_permit_semaphore *semaphore, const char *id,
+				     int64_t lease_ms, lk_error *error)
+{
+	return permit_update(lk__counter_call(semaphore, "lk_permit_semaphore_update_lease", error),
+			     id, lease_ms);
+}
+
+int lk_queue_permit_update_lease(lk_queue *queue, lk_permit_semaphore *semaphore,
+				 const char *permit_id, int64_t lease_ms, uint64_t tag,
+				 uint64_t *id_out, lk_error *error)
+{
+	return permit_update(lk__counter_start(queue, semaphore, "lk_queue_permit_update_lease",
+					       LK_OP_EXTEND, tag, id_out, error),
+			     permit_id, lease_ms);
+}
+
 /* ---- how many there are ---- */
 
-static int permits_change(lk_permit_semaphore *semaphore, const char *operation, int64_t number,
-			  const char *how, lk_error *error)
+static int permits_change(struct lk__counter_call call, int64_t number, const char *how)
 {
-	struct lk__counter_call call;
 	struct lk__change change = {.script = LK__SCRIPT_PERMITS_SET, .permits = true};
-	int64_t answer = 0;
 	lk__change_add_number(&change, number);
 	lk__change_add_text(&change, how);
-	int rc = lk__permit_enter(&call, semaphore, operation, error);
-	if (rc == 0)
-		rc = lk__counter_leave(&call, lk__counter_change(&call, &change, &answer));
-	return rc < 0 ? rc : (int)answer;
+	return lk__counter_change_said(&call, &change);
+}
+
+static int permits_set(struct lk__counter_call call, int64_t permits, const char *how)
+{
+	int rc = LK__CHECK(call.operation, call.error, {LK__PERMITS_SET, permits});
+	return rc < 0 ? rc : permits_change(call, permits, how);
 }
 
 int lk_permit_semaphore_try_set(lk_permit_semaphore *semaphore, int64_t permits, lk_error *error)
 {
-	const char *operation = "lk_permit_semaphore_try_set";
-	int rc = LK__CHECK(operation, error, {LK__PERMITS_SET, permits});
-	return rc < 0 ? rc : permits_change(semaphore, operation, permits, "new", error);
+	return permits_set(lk__counter_call(semaphore, "lk_permit_semaphore_try_set", error),
+			   permits, "new");
+}
+
+int lk_queue_permit_try_set(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t permits,
+			    uint64_t tag, uint64_t *id_out, lk_error *error)
+{
+	return permits_set(lk__counter_start(queue, semaphore, "lk_queue_permit_try_set",
+					     LK_OP_CHANGE, tag, id_out, error),
+			   permits, "new");
 }
 
 int lk_permit_semaphore_set(lk_permit_semaphore *semaphore, int64_t permits, lk_error *error)
 {
-	const char *operation = "lk_permit_semaphore_set";
-	int rc = LK__CHECK(operation, error, {LK__PERMITS_SET, permits});
+	int rc = permits_set(lk__counter_call(semaphore, "lk_permit_semaphore_set", error), permits,
+			     "all");
+	return rc < 0 ? rc : 0;
+}
+
+int lk_queue_permit_set(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t permits,
+			uint64_t tag, uint64_t *id_out, lk_error *error)
+{
+	return permits_set(lk__counter_start(queue, semaphore, "lk_queue_permit_set", LK_OP_CHANGE,
+					     tag, id_out, error),
+			   permits, "all");
+}
+
+static int permits_add(struct lk__counter_call call, int64_t change)
+{
+	int rc = lk__counter_check_added(&call, change);
 	if (rc == 0)
-		rc = permits_change(semaphore, operation, permits, "all", error);
+		rc = permits_change(call, change, "add");
 	return rc < 0 ? rc : 0;
 }
 
 int lk_permit_semaphore_add(lk_permit_semaphore *semaphore, int64_t change, lk_error *error)
 {
-	const char *operation = "lk_permit_semaphore_add";
-	int rc = LK__CHECK(operation, error, {LK__PERMITS_ADDED, change});
-	if (rc == 0 && change == 0)
-		rc = lk__fail(error, LK_EINVAL, "%s: change is 0", operation);
-	if (rc == 0)
-		rc = permits_change(semaphore, operation, change, "add", error);
-	return rc < 0 ? rc : 0;
+	return permits_add(lk__counter_call(semaphore, "lk_permit_semaphore_add", error), change);
+}
+
+int lk_queue_permit_add(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t change,
+			uint64_t tag, uint64_t *id_out, lk_error *error)
+{
+	return permits_add(lk__counter_start(queue, semaphore, "lk_queue_permit_add", LK_OP_CHANGE,
+					     tag, id_out, error),
+			   change);
+}
+
+static int permits_delete(struct lk__counter_call call)
+{
+	static const struct lk__change change = {.script = LK__SCRIPT_SEMAPHORE_DELETE,
+						 .permits = true};
+	return lk__counter_change_said(&call, &change);
+}
+
+int lk_permit_semaphore_delete(lk_permit_semaphore *semaphore, lk_error *error)
+{
+	return permits_delete(lk__counter_call(semaphore, "lk_permit_semaphore_delete", error));
+}
+
+int lk_queue_permit_delete(lk_queue *queue, lk_permit_semaphore *semaphore, uint64_t tag,
+			   uint64_t *id_out, lk_error *error)
+{
+	return permits_delete(lk__counter_start(queue, semaphore, "lk_queue_permit_delete",
+						LK_OP_CHANGE, tag, id_out, error));
 }
 
 /* ---- what the server knows ---- */
@@ -133,23 +438,25 @@ static int look_read(const redisReply *reply, const char *operation, int64_t see
 static int permits_look(lk_permit_semaphore *semaphore, const char *operation,
 			const unsigned char *id, int64_t seen_out[LOOK_COUNT], lk_error *error)
 {
-	struct lk__counter_call call;
-	struct lk__request *answer;
+	struct lk__counter_call call = lk__counter_call(semaphore, operation, error);
 	struct lk__words words = {0};
 	size_t size;
-	int rc = lk__permit_enter(&call, semaphore, operation, error);
+	int rc = lk__counter_enter(&call);
 	if (rc < 0)
 		return rc;
 	const struct lk__target *target = &call.counter->entry->target;
 	char *in_use = lk__permits_key(target, &size);
-	lk__words_add(&words, target->key, target->key_size);
+	lk__words_key(&words, target);
 	lk__words_own(&words, in_use, size);
 	lk__words_add(&words, id ? (const char *)id : "", id ? LK__PERMIT_ID_BYTES : 0);
-	rc = lk__counter_ask(
-		&call, lk__question(lk__words_script(&words, LK__SCRIPT_PERMITS_LOOK, 2)), &answer);
-	if (rc == 0) {
-		rc = look_read(answer->reply, operation, seen_out, error);
-		lk__request_free(answer);
+	struct lk__request *request = lk__question(
+		lk__words_script(&words, LK__SCRIPT_PERMITS_LOOK, 2));
+	struct lk__entry *entry = call.counter->entry;
+	rc = lk__ask_entry(entry, call.thread, request, operation, lk__counter_until_ns(entry),
+			   error);
+	if (rc == LK__WAIT_READY) {
+		rc = look_read(request->reply, operation, seen_out, error);
+		lk__request_free(request);
 	}
 	return lk__counter_leave(&call, rc);
 }
@@ -174,7 +481,7 @@ int lk_permit_semaphore_server_ttl_ms(lk_permit_semaphore *semaphore, const char
 	unsigned char bytes[LK__PERMIT_ID_BYTES];
 	if (!ttl_ms_out)
 		return lk__fail(error, LK_EINVAL, "%s: ttl_ms_out is NULL", operation);
-	int rc = lk__permit_check_id(operation, id, error);
+	int rc = check_id(operation, id, error);
 	if (rc == 0) {
 		lk__permit_bytes(id, bytes);
 		rc = permits_look(semaphore, operation, bytes, seen, error);
@@ -188,14 +495,13 @@ int lk_permit_semaphore_remaining_ms(lk_permit_semaphore *semaphore, const char 
 				     int64_t *remaining_ms_out, lk_error *error)
 {
 	const char *operation = "lk_permit_semaphore_remaining_ms";
-	struct lk__counter_call call;
+	struct lk__counter_call call = lk__counter_call(semaphore, operation, error);
 	int64_t deadline_ns = 0;
 	if (!remaining_ms_out)
 		return lk__fail(error, LK_EINVAL, "%s: remaining_ms_out is NULL", operation);
-	int rc = lk__permit_check_id(operation, id, error);
+	int rc = check_id(operation, id, error);
 	if (rc == 0)
-		rc = lk__counter_enter_briefly(&call, semaphore ? semaphore->counter : NULL,
-					       operation, error);
+		rc = lk__counter_enter_briefly(&call);
 	if (rc < 0)
 		return rc;
 	struct lk__entry *entry;
@@ -218,34 +524,4 @@ int lk_permit_semaphore_remaining_ms(lk_permit_semaphore *semaphore, const char 
 	else
 		lk__fail(error, rc, "%s: %s", operation, lk_error_text(rc));
 	return lk__counter_leave(&call, rc);
-}
-
-/* ---- changing one, removing all ---- */
-
-int lk_permit_semaphore_update_lease(lk_permit_semaphore *semaphore, const char *id,
-				     int64_t lease_ms, lk_error *error)
-{
-	const char *operation = "lk_permit_semaphore_update_lease";
-	struct lk__counter_call call;
-	struct lk__counting counting;
-	int rc = lk__permit_check_id(operation, id, error);
-	if (rc == 0)
-		rc = LK__CHECK(operation, error, {LK__LEASE, lease_ms});
-	if (rc == 0)
-		rc = lk__permit_enter(&call, semaphore, operation, error);
-	if (rc < 0)
-		return rc;
-	lk__counting_lease(&counting, call.counter, call.thread, id, lease_ms, operation, error);
-	return lk__counter_leave(&call, lk__op_run(&counting.op));
-}
-
-int lk_permit_semaphore_delete(lk_permit_semaphore *semaphore, lk_error *error)
-{
-	struct lk__counter_call call;
-	struct lk__change change = {.script = LK__SCRIPT_SEMAPHORE_DELETE, .permits = true};
-	int64_t removed = 0;
-	int rc = lk__permit_enter(&call, semaphore, "lk_permit_semaphore_delete", error);
-	if (rc == 0)
-		rc = lk__counter_leave(&call, lk__counter_change(&call, &change, &removed));
-	return rc < 0 ? rc : (int)removed;
 }

@@ -4,7 +4,6 @@
 
 #include "api/check.h"
 #include "api/lock_handle.h"
-#include "api/queue_start.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "drive/async/async.h"

@@ -20,7 +20,8 @@ struct lk__counter {
 	_Atomic size_t refs; /* of the handle, and of changes in flight */
 	lk_client *client;
 	struct lk__entry *entry;
-	int64_t ttl_ms; /* how long the count lasts at least; 0: not said */
+	int64_t permits; /* what a missing count becomes; 0: it stays missing */
+	int64_t ttl_ms;  /* how long the count lasts at least; 0: not said */
 	pthread_mutex_t mutex;
 	uint64_t *settled; /* changes whose records can go: as many as were made at once */
 	size_t settled_count, settled_room;
