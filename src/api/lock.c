@@ -234,17 +234,10 @@ static int lock_acquire(lk_lock *lock, const char *operation, int64_t wait_ms,
 		rc = lk__loop_start(call.entry->client, error);
 	if (rc == 0) {
 		struct lk__grant grant;
-		struct lk__want want = {
-			.owner = call.owner,
-			.lease_ms = own.lease_ms,
-			.max_hold_ms = own.max_hold_ms,
-			.margin_ms = own.margin_ms,
-			.tag = own.tag,
-			.cancel = own.cancel,
-			.wait_ms = wait_ms,
-			.settings = lk__lock_settings(lock),
-			.grant_out = own.fence_out ? &grant : NULL,
-		};
+		struct lk__want want = lk__want_of(&own, wait_ms, lk__lock_settings(lock));
+		want.owner = call.owner;
+		want.cancel = own.cancel;
+		want.grant_out = own.fence_out ? &grant : NULL;
 		rc = call.multi ? lk__multi_acquire(call.multi, &want, error)
 				: lk__acquire_run(call.entry, call.thread, &want, error);
 		if (rc == 0 && own.fence_out)

@@ -48,6 +48,19 @@ static inline struct lk__settings lk__lock_settings(const lk_lock *lock)
 	return lock->settings ? *lock->settings : (struct lk__settings){.flags = 0};
 }
 
+/* What such an acquire wants, but for its owner and what waits in the calling thread. */
+static inline struct lk__want lk__want_of(const lk_acquire_options *options, int64_t wait_ms,
+					  struct lk__settings settings)
+{
+	return (struct lk__want){.lease_ms = options->lease_ms,
+				 .max_hold_ms = options->max_hold_ms,
+				 .margin_ms = options->margin_ms,
+				 .tag = options->tag,
+				 .no_loss = options->no_loss,
+				 .wait_ms = wait_ms,
+				 .settings = settings};
+}
+
 /* A public call under way. */
 struct lk__call {
 	struct lk__entry *entry;

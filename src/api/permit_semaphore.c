@@ -7,6 +7,7 @@
 
 #include "api/check.h"
 #include "api/counter.h"
+#include "api/lock_handle.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
@@ -96,15 +97,9 @@ static int permits_acquire(struct lk__counter_call *call, int64_t count, lk_perm
 {
 	struct lk__grant grant;
 	struct lk__counter *counter = call->counter;
-	struct lk__want want = {
-		.wait_ms = wait_ms,
-		.count = count,
-		.lease_ms = options->lease_ms,
-		.max_hold_ms = options->max_hold_ms,
-		.margin_ms = options->margin_ms,
-		.tag = options->tag,
-		.no_loss = options->no_loss,
-		.settings = {.permits = counter->permits, .ttl_ms = counter->ttl_ms}};
+	struct lk__settings settings = {.permits = counter->permits, .ttl_ms = counter->ttl_ms};
+	struct lk__want want = lk__want_of(options, wait_ms, settings);
+	want.count = count;
 	if (call->completes)
 		return lk__counter_go(call, NULL, NULL, &(struct lk__async_want){.acquire = want});
 	want.cancel = options->cancel;

@@ -203,13 +203,9 @@ int lk_queue_acquire(lk_queue *queue, lk_lock *lock, int64_t wait_ms,
 		return rc;
 	rc = lk__acquire_check(operation, lock, &own, error);
 	if (rc == 0) {
-		struct lk__async_want want = {.operation = operation,
-					      .acquire = {.lease_ms = own.lease_ms,
-							  .max_hold_ms = own.max_hold_ms,
-							  .margin_ms = own.margin_ms,
-							  .tag = own.tag,
-							  .wait_ms = wait_ms,
-							  .settings = lk__lock_settings(lock)}};
+		struct lk__async_want want = {
+			.operation = operation,
+			.acquire = lk__want_of(&own, wait_ms, lk__lock_settings(lock))};
 		rc = start(&call, queue, LK_OP_ACQUIRE, &want, own.tag, id_out, error);
 	}
 	lk__lock_leave(&call);
