@@ -64,7 +64,11 @@ const char *lk__text_number(const char *text, int64_t *number_out)
 	return NULL;
 }
 
-void lk__text_quote(char *quoted, int size, const char *text)
+/*
+ * Writes the text for a message: at most `size` - 1 bytes, control bytes as '?', "..." at the end
+ * when it was cut.
+ */
+static void text_quote(char *quoted, int size, const char *text)
 {
 	int length = snprintf(quoted, (size_t)size, "%s", text);
 	if (length >= size)
@@ -201,7 +205,7 @@ static int refuse(const struct option *option, const char *value, const char *re
 	char quoted[QUOTED_MAX];
 	if (option->kind == KIND_SECRET || option->kind == KIND_URL)
 		return lk__fail(error, LK_EINVAL, "%s: the value %s", option->info.name, reason);
-	lk__text_quote(quoted, sizeof(quoted), value);
+	text_quote(quoted, sizeof(quoted), value);
 	return lk__fail(error, LK_EINVAL, "%s: \"%s\" %s", option->info.name, quoted, reason);
 }
 
@@ -368,7 +372,7 @@ static int set_password_file(lk_config *config, const struct option *option, con
 	int failed = lk__password_read(path, false, line, &reason);
 	if (failed) {
 		char quoted[QUOTED_MAX];
-		lk__text_quote(quoted, sizeof(quoted), path);
+		text_quote(quoted, sizeof(quoted), path);
 		return lk__fail_errno(error, LK_EINVAL, -failed, "%s: \"%s\" cannot be read",
 				      option->info.name, quoted);
 	}
@@ -461,7 +465,7 @@ static int set_option(lk_config *config, const char *name, const char *value, lk
 	const struct option *option = option_find(name);
 	if (!option) {
 		char quoted[QUOTED_MAX];
-		lk__text_quote(quoted, sizeof(quoted), name);
+		text_quote(quoted, sizeof(quoted), name);
 		return lk__fail(error, LK_EINVAL, "\"%s\" is not an option", quoted);
 	}
 	if (is_number(option))

@@ -120,10 +120,4 @@ int lk__text_replace(char **text, const char *value);
  */
 const char *lk__text_number(const char *text, int64_t *number_out);
 
-/*
- * Writes the text for a message: at most `size` - 1 bytes, control bytes as '?', "..." at the end
- * when it was cut.
- */
-void lk__text_quote(char *quoted, int size, const char *text);
-
 #endif

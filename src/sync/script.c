@@ -217,8 +217,9 @@ enum lk__released lk__reply_turn_given(const struct lk__request *request, int64_
 	return released(request, -1 - INT64_C(0xffffffff), listeners);
 }
 
-enum lk__exchanged lk__reply_exchanged(const struct lk__request *request)
+enum lk__exchanged lk__reply_exchanged(const struct lk__request *request, struct lk__answer *answer)
 {
+	(void)answer; /* there is no token */
 	const redisReply *reply = request->reply;
 	assert(request->code || reply);
 	if (request->code == LK_EMAYBEHELD || request->code == LK_ENOTDURABLE)

@@ -79,7 +79,8 @@ enum lk__released lk__reply_turn_given(const struct lk__request *request, int64_
  * nil: taken; -3: the giver had it not; status FREED: given up only; else nothing was done, or, of
  * a copy, nobody knows.
  */
-enum lk__exchanged lk__reply_exchanged(const struct lk__request *request);
+enum lk__exchanged lk__reply_exchanged(const struct lk__request *request,
+				       struct lk__answer *answer);
 
 /*
  * What the answer says, complete but for what the attempt knows itself. The request is done, and is

@@ -118,11 +118,7 @@ static int counting_begin(struct lk__counting *counting)
 /* 0, or a code, and there is nothing to end. */
 static int lease_begin(struct lk__counting *counting)
 {
-	char id[LK_PERMIT_ID_SIZE];
-	memcpy(id, counting->lease.id, sizeof(id));
-	int rc = lk__permit_lease_begin(&counting->lease, counting->counter->entry, id,
-					counting->lease.lease_ms, counting->operation,
-					counting->error);
+	int rc = lk__permit_lease_begin(&counting->lease, counting->error);
 	if (rc < 0)
 		return rc;
 	struct lk__change change = lk__permit_lease_change(&counting->lease);
@@ -142,8 +138,7 @@ static int counting_end(struct lk__counting *counting, int rc)
 	counting->answer = counting->changing.answer;
 	return counting->way == LK__COUNTING_CHANGE
 		       ? rc
-		       : lk__permit_lease_end(&counting->lease, counting->counter->entry, rc,
-					      counting->answer, counting->operation,
+		       : lk__permit_lease_end(&counting->lease, rc, counting->answer,
 					      counting->error);
 }
 
@@ -191,8 +186,9 @@ void lk__counting_lease(struct lk__counting *counting, struct lk__counter *count
 			const char *operation, lk_error *error)
 {
 	counting_init(counting, LK__COUNTING_LEASE, counter, thread, operation, error);
+	counting->lease = (struct lk__permit_lease){
+		.queue = counter->entry, .operation = operation, .lease_ms = lease_ms};
 	memcpy(counting->lease.id, id, sizeof(counting->lease.id));
-	counting->lease.lease_ms = lease_ms;
 }
 
 void lk__counting_look(struct lk__counting *counting, struct lk__counter *counter,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "drive/count/giving.h"
+#include "drive/count/counting.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -287,22 +287,19 @@ static int lease_shorten(struct lk__permit_lease *lease)
 	return rc;
 }
 
-static int lease_lost(struct lk__permit_lease *lease, const char *operation, lk_error *error)
+static int lease_lost(const struct lk__permit_lease *lease, lk_error *error)
 {
-	return lk__fail(error, LK_ELOST, "%s: %s was lost", operation, lease->id);
+	return lk__fail(error, LK_ELOST, "%s: %s was lost", lease->operation, lease->id);
 }
 
-int lk__permit_lease_begin(struct lk__permit_lease *lease, const struct lk__entry *queue,
-			   const char *id, int64_t lease_ms, const char *operation, lk_error *error)
+int lk__permit_lease_begin(struct lk__permit_lease *lease, lk_error *error)
 {
-	*lease = (struct lk__permit_lease){.lease_ms = lease_ms};
-	memcpy(lease->id, id, sizeof(lease->id));
-	int rc = lk__permit_entry(&lease->entry, queue, id);
+	int rc = lk__permit_entry(&lease->entry, lease->queue, lease->id);
 	if (rc < 0)
-		return lk__fail(error, rc, "%s: out of memory", operation);
+		return lk__fail(error, rc, "%s: out of memory", lease->operation);
 	if (lease->entry && lease_shorten(lease) == LK_ELOST) {
 		lk__entry_unref(lease->entry);
-		return lease_lost(lease, operation, error);
+		return lease_lost(lease, error);
 	}
 	/* The server remembers the first copy that it ran, however often it is sent. */
 	lease->begun_ns = lk__now_ns();
@@ -354,16 +351,15 @@ static int lease_settle(const struct lk__permit_lease *lease, int rc)
 	return lost ? LK_ELOST : rc;
 }
 
-int lk__permit_lease_end(struct lk__permit_lease *lease, const struct lk__entry *queue, int rc,
-			 int64_t answer, const char *operation, lk_error *error)
+int lk__permit_lease_end(struct lk__permit_lease *lease, int rc, int64_t answer, lk_error *error)
 {
 	if (rc == 0 && answer != 1)
-		rc = lk__fail(error, LK_ENOTOWNER, "%s \"%.100s\": %s is not in use", operation,
-			      queue->name, lease->id);
+		rc = lk__fail(error, LK_ENOTOWNER, "%s \"%.100s\": %s is not in use",
+			      lease->operation, lease->queue->name, lease->id);
 	if (!lease->entry)
 		return rc;
 	if (rc != LK_EMAYBEHELD)
 		rc = lease_settle(lease, rc);
 	lk__entry_unref(lease->entry);
-	return rc == LK_ELOST ? lease_lost(lease, operation, error) : rc;
+	return rc == LK_ELOST ? lease_lost(lease, error) : rc;
 }

@@ -46,23 +46,22 @@ void lk__permit_drop(struct lk__entry *entry, bool compensate, int64_t begun_ns)
 
 /* A change of the lease of a permit, in parts. */
 struct lk__permit_lease {
-	struct lk__entry *entry; /* of the permit, with a reference; NULL: another's */
+	const struct lk__entry *queue;
+	const char *operation; /* a constant */
 	char id[LK_PERMIT_ID_SIZE];
 	int64_t lease_ms;
+	struct lk__entry *entry; /* of the permit, with a reference; NULL: another's */
 	int64_t begun_ns;
 	bool was_watched; /* what a hold of ours was before */
 	int64_t was_own_until_ns;
 };
 
-/* The server may let the permit end with the new lease from now on: so do we. Each begin of 0 has
- * its end. */
-int lk__permit_lease_begin(struct lk__permit_lease *lease, const struct lk__entry *queue,
-			   const char *id, int64_t lease_ms, const char *operation,
-			   lk_error *error);
+/* The server may let the permit end with the new lease from now on: so do we. The first four are
+ * set, the rest is zero. Each begin of 0 has its end. */
+int lk__permit_lease_begin(struct lk__permit_lease *lease, lk_error *error);
 struct lk__change lk__permit_lease_change(const struct lk__permit_lease *lease);
 /* The change has ended with `rc` and, if that is 0, with this answer. Returns what its caller is
  * told. */
-int lk__permit_lease_end(struct lk__permit_lease *lease, const struct lk__entry *queue, int rc,
-			 int64_t answer, const char *operation, lk_error *error);
+int lk__permit_lease_end(struct lk__permit_lease *lease, int rc, int64_t answer, lk_error *error);
 
 #endif

@@ -81,7 +81,7 @@ static enum lk__exchanged fenced_read_exchange(const struct lk__request *request
 	answer->fence = request->code ? 0 : fenced_token(request->reply);
 	if (answer->fence)
 		return LK__EXCHANGED;
-	enum lk__exchanged exchanged = lk__reply_exchanged(request);
+	enum lk__exchanged exchanged = lk__reply_exchanged(request, answer);
 	return exchanged == LK__EXCHANGED ? LK__EXCHANGE_UNKNOWN : exchanged;
 }
 

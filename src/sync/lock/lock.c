@@ -4,7 +4,7 @@
 #include "sync/recipes.h"
 #include "sync/script.h"
 
-struct lk__request *lk__lock_acquire(const struct lk__try *wanted)
+static struct lk__request *lock_acquire(const struct lk__try *wanted)
 {
 	return lk__acquire_script(LK__SCRIPT_LOCK_ACQUIRE, wanted);
 }
@@ -52,19 +52,12 @@ struct lk__request *lk__lock_is_held_by(const struct lk__target *target, const c
 	return lk__words_command(&words);
 }
 
-enum lk__exchanged lk__lock_read_exchange(const struct lk__request *request,
-					  struct lk__answer *answer)
-{
-	(void)answer;
-	return lk__reply_exchanged(request);
-}
-
 const struct lk__recipe lk__lock_recipe = {
 	.type = "lock",
 	.channel_prefix = LK__LOCK_CHANNEL_PREFIX,
 	.sharing = LK__ONE_QUEUE,
 	.flags = LK__TURNS,
-	.acquire = lk__lock_acquire,
+	.acquire = lock_acquire,
 	.release = lk__lock_release,
 	.keep = lk__lock_keep,
 	.exchange = lock_exchange,
@@ -75,7 +68,7 @@ const struct lk__recipe lk__lock_recipe = {
 	.read_acquire = lk__reply_acquired,
 	.read_release = lk__reply_turn_given,
 	.read_keep = lk__reply_released,
-	.read_exchange = lk__lock_read_exchange,
+	.read_exchange = lk__reply_exchanged,
 };
 
 /* ---- the spin lock ---- */
@@ -105,7 +98,7 @@ const struct lk__recipe lk__spin_recipe = {
 	.type = "spin lock",
 	.sharing = LK__ONE_QUEUE,
 	.flags = LK__SPINS,
-	.acquire = lk__lock_acquire,
+	.acquire = lock_acquire,
 	.release = spin_release,
 	.keep = lk__lock_keep,
 	.exchange = lock_exchange,
@@ -116,5 +109,5 @@ const struct lk__recipe lk__spin_recipe = {
 	.read_acquire = lk__reply_acquired,
 	.read_release = spin_read_release,
 	.read_keep = lk__reply_released,
-	.read_exchange = lk__lock_read_exchange,
+	.read_exchange = lk__reply_exchanged,
 };
