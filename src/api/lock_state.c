@@ -139,14 +139,20 @@ int lk_lock_export(lk_lock *lock, const char *owner, char *field_out, size_t siz
 
 /* ---- as the server sees it ---- */
 
+static int lock_command(struct lk__call *call, struct lk__request *request, const char *operation,
+			lk_error *error)
+{
+	int64_t limit_ms = call->entry->client->config->command_timeout_ms;
+	return lk__ask_entry(call->entry, call->thread, request, operation,
+			     lk__after_ms(lk__now_ns(), limit_ms), error);
+}
+
 /* Asks for one integer about the lock, or for a text that is to be `field` (1) or not (0); takes
  * the request, and ends the call. */
 static int lock_query(struct lk__call *call, struct lk__request *request, const char *operation,
 		      const char *field, int64_t *answer_out, lk_error *error)
 {
-	int64_t limit_ms = call->entry->client->config->command_timeout_ms;
-	int rc = lk__ask_entry(call->entry, call->thread, lk__question(request), operation,
-			       lk__after_ms(lk__now_ns(), limit_ms), error);
+	int rc = lock_command(call, lk__question(request), operation, error);
 	if (rc == LK__WAIT_READY) {
 		const redisReply *reply = request->reply;
 		rc = 0;
@@ -178,6 +184,25 @@ static int lock_each(const lk_lock *lock, int (*call)(lk_lock *lock, lk_error *e
 	return 0;
 }
 
+static uint64_t grant_number(struct lk__entry *entry)
+{
+	pthread_mutex_lock(&entry->mutex);
+	uint64_t number = entry->grant.number;
+	pthread_mutex_unlock(&entry->mutex);
+	return number;
+}
+
+/* It is freed, so the client has it no more under that number. */
+static void force_lose(struct lk__entry *entry, uint64_t number)
+{
+	pthread_mutex_lock(&entry->mutex);
+	if (entry->hold && entry->grant.number == number) {
+		lk__entry_lose(entry, lk__now_ns());
+		lk__entry_promote(entry);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+}
+
 /* Asks all nodes of a red lock: how many say yes, or a code when no majority answers. */
 static int red_ask(lk_lock *lock, const char *operation, bool force, size_t *answered,
 		   lk_error *error)
@@ -188,20 +213,11 @@ static int red_ask(lk_lock *lock, const char *operation, bool force, size_t *ans
 	if (rc < 0)
 		return rc;
 	const struct lk__red *red = lk__red_of(call.entry);
-	pthread_mutex_lock(&call.entry->mutex);
-	uint64_t number = call.entry->grant.number;
-	pthread_mutex_unlock(&call.entry->mutex);
+	uint64_t number = grant_number(call.entry);
 	rc = lk__red_ask(call.entry, call.thread, force, answered, &yes, error);
 	bool unsure = force && (rc > 0 || yes > 0);
-	if (rc >= 0 && force) {
-		pthread_mutex_lock(&call.entry->mutex);
-		bool same = call.entry->hold && call.entry->grant.number == number;
-		if (same && yes >= red->majority) {
-			lk__entry_lose(call.entry, lk__now_ns());
-			lk__entry_promote(call.entry);
-		}
-		pthread_mutex_unlock(&call.entry->mutex);
-	}
+	if (rc >= 0 && force && yes >= red->majority)
+		force_lose(call.entry, number);
 	if (rc >= 0 && *answered < red->majority)
 		rc = lk__fail(error, unsure ? LK_EMAYBEHELD : LK_ENOQUORUM,
 			      "%s: %zu of %zu nodes answered", operation, *answered, red->count);
@@ -299,14 +315,6 @@ int lk_lock_server_ttl_ms(lk_lock *lock, int64_t *ttl_ms_out, lk_error *error)
 
 /* ---- by wire field, or by force ---- */
 
-static int lock_command(struct lk__call *call, struct lk__request *request, const char *operation,
-			lk_error *error)
-{
-	int64_t limit_ms = call->entry->client->config->command_timeout_ms;
-	return lk__ask_entry(call->entry, call->thread, request, operation,
-			     lk__after_ms(lk__now_ns(), limit_ms), error);
-}
-
 /* Part by part, until one fails: what is freed by then is not "not done". */
 static int multi_force_release(const lk_lock *lock, lk_error *error)
 {
@@ -322,17 +330,6 @@ static int multi_force_release(const lk_lock *lock, lk_error *error)
 				     lk__lock_multi(lock)->count, why.message);
 }
 
-/* It is freed, so the client has it no more under that number. */
-static void force_lose(struct lk__entry *entry, uint64_t number)
-{
-	pthread_mutex_lock(&entry->mutex);
-	if (entry->hold && entry->grant.number == number) {
-		lk__entry_lose(entry, lk__now_ns());
-		lk__entry_promote(entry);
-	}
-	pthread_mutex_unlock(&entry->mutex);
-}
-
 int lk_lock_force_release(lk_lock *lock, lk_error *error)
 {
 	if (lock && lk__lock_multi(lock))
@@ -346,9 +343,7 @@ int lk_lock_force_release(lk_lock *lock, lk_error *error)
 	struct lk__request *request = call.entry->target.recipe->force(&call.entry->target);
 	if (request)
 		lk__request_frees(request);
-	pthread_mutex_lock(&call.entry->mutex);
-	uint64_t number = call.entry->grant.number;
-	pthread_mutex_unlock(&call.entry->mutex);
+	uint64_t number = grant_number(call.entry);
 	rc = lock_command(&call, request, "lk_lock_force_release", error);
 	if (rc == LK__WAIT_READY) {
 		int64_t freed = 0;

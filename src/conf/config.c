@@ -186,12 +186,14 @@ static int config_copy_to(lk_config *copy, const lk_config *config)
 	return status;
 }
 
-/* The copy, changed without a failure, takes the configuration's place. */
-static void config_take(lk_config *config, lk_config *copy)
+/* The copy, changed without a failure, takes the configuration's place; or it goes. */
+static int config_end(lk_config *config, lk_config *copy, int status)
 {
-	config_clear(config);
-	*config = *copy;
+	config_clear(status == 0 ? config : copy);
+	if (status == 0)
+		*config = *copy;
 	explicit_bzero(copy, sizeof(*copy));
+	return status;
 }
 
 static int no_memory(lk_error *error)
@@ -528,12 +530,7 @@ int lk_config_set(lk_config *config, const char *name, const char *value, lk_err
 	lk_config copy;
 	if (config_copy_to(&copy, config) != 0)
 		return no_memory(error);
-	int status = set_option(&copy, name, value, error);
-	if (status == 0)
-		config_take(config, &copy);
-	else
-		config_clear(&copy);
-	return status;
+	return config_end(config, &copy, set_option(&copy, name, value, error));
 }
 
 int lk_config_load_environment(lk_config *config, lk_error *error)
@@ -550,11 +547,7 @@ int lk_config_load_environment(lk_config *config, lk_error *error)
 		if (value)
 			status = set_option(&copy, options[i].info.name, value, error);
 	}
-	if (status == 0)
-		config_take(config, &copy);
-	else
-		config_clear(&copy);
-	return status;
+	return config_end(config, &copy, status);
 }
 
 int lk_config_get(const lk_config *config, const char *name, char *text_out, size_t size)

@@ -15,17 +15,7 @@
 
 char *lk__record_key(const struct lk__target *target, const char *field, size_t *size_out)
 {
-	size_t size;
-	char *prefix = lk__derived_name(LK__RECORD_PREFIX, target->key, target->key_size, &size);
-	char *key = prefix ? realloc(prefix, size + 1 + strlen(field) + 1) : NULL;
-	if (!key) {
-		free(prefix);
-		return NULL;
-	}
-	key[size] = ':';
-	memcpy(key + size + 1, field, strlen(field) + 1);
-	*size_out = size + 1 + strlen(field);
-	return key;
+	return lk__name_with(LK__RECORD_PREFIX, target->key, target->key_size, field, size_out);
 }
 
 char *lk__record_key_of(const struct lk__target *target, const char *field, uint64_t number,

@@ -9,39 +9,56 @@
 #include "sync/foreign/foreign.h"
 #include "sync/recipe.h"
 
-/* The name between two texts, in braces or not. */
-static char *name_make(const char *before, const char *name, size_t name_size, const char *after,
-		       bool braces, size_t *size_out)
+char *lk__name_with(const char *prefix, const char *name, size_t name_size, const char *suffix,
+		    size_t *size_out)
 {
-	size_t before_size = strlen(before), after_size = strlen(after);
-	char *made = malloc(before_size + name_size + after_size + 3);
+	size_t prefix_size = prefix ? strlen(prefix) : 0, suffix_size = suffix ? strlen(suffix) : 0;
+	bool braces = !memchr(name, '{', name_size);
+	char *made = malloc(prefix_size + name_size + suffix_size + sizeof(":{}:"));
 	char *end = made;
 	if (!made)
 		return NULL;
-	end = mempcpy(end, before, before_size);
+	if (prefix) {
+		end = mempcpy(end, prefix, prefix_size);
+		*end++ = ':';
+	}
 	if (braces)
 		*end++ = '{';
 	end = mempcpy(end, name, name_size);
 	if (braces)
 		*end++ = '}';
-	end = mempcpy(end, after, after_size + 1);
-	*size_out = (size_t)(end - 1 - made);
-	assert(*size_out == before_size + name_size + after_size + (braces ? 2 : 0));
+	if (suffix) {
+		*end++ = ':';
+		end = mempcpy(end, suffix, suffix_size);
+	}
+	*end = '\0';
+	*size_out = (size_t)(end - made);
 	return made;
 }
 
 char *lk__derived_name(const char *prefix, const char *name, size_t name_size, size_t *size_out)
 {
-	char before[64];
-	size_t prefix_size = strlen(prefix);
-	assert(prefix_size + 1 < sizeof(before));
-	memcpy(mempcpy(before, prefix, prefix_size), ":", 2);
-	return name_make(before, name, name_size, "", !memchr(name, '{', name_size), size_out);
+	return lk__name_with(prefix, name, name_size, NULL, size_out);
+}
+
+char *lk__suffixed_name(const char *name, size_t name_size, const char *suffix, size_t *size_out)
+{
+	return lk__name_with(NULL, name, name_size, suffix, size_out);
 }
 
 char *lk__braced_name(const char *prefix, const char *name, size_t name_size, size_t *size_out)
 {
-	return name_make(prefix, name, name_size, "", true, size_out);
+	size_t prefix_size = strlen(prefix);
+	*size_out = prefix_size + name_size + 2;
+	char *made = malloc(*size_out + 1);
+	char *end = made;
+	if (!made)
+		return NULL;
+	end = mempcpy(end, prefix, prefix_size);
+	*end++ = '{';
+	end = mempcpy(end, name, name_size);
+	memcpy(end, "}", sizeof("}"));
+	return made;
 }
 
 char *lk__channel_name(const struct lk__recipe *recipe, const char *key, size_t key_size,
@@ -64,14 +81,6 @@ char *lk__target_channel(const struct lk__target *target, size_t *size_out)
 		memcpy(name, notify->target, notify->target_size + 1);
 	*size_out = notify->target_size;
 	return name;
-}
-
-char *lk__suffixed_name(const char *name, size_t name_size, const char *suffix, size_t *size_out)
-{
-	char after[64];
-	assert(strlen(suffix) + 1 < sizeof(after));
-	snprintf(after, sizeof(after), ":%s", suffix);
-	return name_make("", name, name_size, after, !memchr(name, '{', name_size), size_out);
 }
 
 /* A hash tag is what stands between the first "{" and the next "}", if that is anything. */

@@ -138,9 +138,12 @@ struct lk__recipe {
 /* "<uuid>:<number>" */
 void lk__field_of(const char *client_id, uint64_t number, char field_out[LK__FIELD_SIZE]);
 
-/* The name of the channel or key that Redisson derives: "prefix:{name}", or "prefix:name" for a
- * name with a "{". NULL when out of memory. */
+/* The name of the channel or key that Redisson derives: "prefix:{name}:suffix", or
+ * "prefix:name:suffix" for a name with a "{"; or only one of both. NULL when out of memory. */
+char *lk__name_with(const char *prefix, const char *name, size_t name_size, const char *suffix,
+		    size_t *size_out);
 char *lk__derived_name(const char *prefix, const char *name, size_t name_size, size_t *size_out);
+char *lk__suffixed_name(const char *name, size_t name_size, const char *suffix, size_t *size_out);
 
 /* The field that is nobody's, "<uuid>:kept:<number>…", under which the lock of a field is kept.
  * NULL when out of memory. */
@@ -156,9 +159,6 @@ char *lk__channel_name(const struct lk__recipe *recipe, const char *key, size_t 
 /* The channel on which its waiters listen: that one, or another library's, on which a release of
  * ours is told as well. */
 char *lk__target_channel(const struct lk__target *target, size_t *size_out);
-
-/* "{name}:suffix", or "name:suffix" for a name with a "{". */
-char *lk__suffixed_name(const char *name, size_t name_size, const char *suffix, size_t *size_out);
 
 /* Whether names derived so are in the cluster slot of the name itself. */
 bool lk__names_one_slot(const char *name, size_t name_size);

@@ -15,25 +15,11 @@
 
 static char *rw_timeout_key(const struct lk__target *target, const char *field, size_t *size_out)
 {
-	bool tagged = memchr(target->key, '{', target->key_size) != NULL;
-	size_t field_size = strlen(field);
-	char *key = malloc(target->key_size + field_size + sizeof(TIMEOUT_SUFFIX) + 3);
-	char *end = key;
-	if (!key)
-		return NULL;
-	if (!tagged)
-		*end++ = '{';
-	memcpy(end, target->key, target->key_size);
-	end += target->key_size;
-	if (!tagged)
-		*end++ = '}';
-	*end++ = ':';
-	memcpy(end, field, field_size);
-	memcpy(end + field_size, TIMEOUT_SUFFIX, sizeof(TIMEOUT_SUFFIX));
-	*size_out = (size_t)(end - key) + field_size + sizeof(TIMEOUT_SUFFIX) - 1;
-	assert(*size_out ==
-	       strlen(field) + strlen(TIMEOUT_SUFFIX) + target->key_size + (tagged ? 1 : 3));
-	return key;
+	char suffix[FIELD_SIZE + sizeof(TIMEOUT_SUFFIX)];
+	size_t size = strlen(field);
+	assert(size < FIELD_SIZE);
+	memcpy(mempcpy(suffix, field, size), TIMEOUT_SUFFIX, sizeof(TIMEOUT_SUFFIX));
+	return lk__suffixed_name(target->key, target->key_size, suffix, size_out);
 }
 
 static void words_timeout(struct lk__words *words, const struct lk__target *target,
