@@ -12,13 +12,21 @@
 
 #define OPTIONS_SIZE_MAX 1024 /* of any options struct that will ever be */
 
+int lk__check_forked(const lk_client *client, const char *operation, lk_error *error)
+{
+	return lk__client_forked(client)
+		       ? lk__fail(error, LK_EFORKED, "%s: %s", operation, lk_error_text(LK_EFORKED))
+		       : 0;
+}
+
 int lk__check_blocking(const lk_client *client, const char *operation, lk_error *error)
 {
-	if (lk__client_forked(client)) /* it is not a matter of how it waits */
-		return lk__fail(error, LK_EFORKED, "%s: %s", operation, lk_error_text(LK_EFORKED));
-	return client->config->threadless ? lk__fail(error, LK_EBLOCKING, "%s: %s", operation,
-						     lk_error_text(LK_EBLOCKING))
-					  : 0;
+	int rc = lk__check_forked(client, operation,
+				  error); /* it is not a matter of how it waits */
+	if (rc == 0 && client->config->threadless)
+		rc = lk__fail(error, LK_EBLOCKING, "%s: %s", operation,
+			      lk_error_text(LK_EBLOCKING));
+	return rc;
 }
 
 int lk__check_same_driver(const lk_client *client, const lk_client *first, const char *operation,

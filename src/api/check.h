@@ -17,7 +17,10 @@ int lk__enter(lk_client *client, const char *operation, struct lk__thread **thre
 int lk__enter_briefly(lk_client *client, const char *operation, struct lk__thread **thread_out,
 		      int *saved_out, lk_error *error);
 
-/* 0, or LK_EBLOCKING for a threadless client. */
+/* 0, or LK_EFORKED in another process than the client's. */
+int lk__check_forked(const lk_client *client, const char *operation, lk_error *error);
+
+/* The same, or LK_EBLOCKING for a threadless client. */
 int lk__check_blocking(const lk_client *client, const char *operation, lk_error *error);
 
 /* 0, or LK_EINVAL where the program drives one of the clients, and a thread the other. */

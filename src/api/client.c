@@ -88,9 +88,6 @@ int lk_client_close(lk_client *client, int how, lk_error *error)
 		return lk__fail(error, LK_EINVAL, "lk_client_close: client is NULL");
 	if (how < LK_CLOSE_IF_IDLE || how > LK_CLOSE_ABANDON)
 		return lk__fail(error, LK_EINVAL, "lk_client_close: how is %d", how);
-	if (lk__client_forked(client))
-		return lk__fail(error, LK_EFORKED, "lk_client_close: %s",
-				lk_error_text(LK_EFORKED));
 	int rc = lk__check_blocking(client, "lk_client_close", error);
 	return rc < 0 ? rc : lk__client_close(client, how, error);
 }

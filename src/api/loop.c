@@ -14,13 +14,12 @@ static int check_threadless(const lk_client *client, const char *operation, lk_e
 {
 	if (!client)
 		return lk__fail(error, LK_EINVAL, "%s: client is NULL", operation);
-	if (lk__client_forked(client))
-		return lk__fail(error, LK_EFORKED, "%s: %s", operation, lk_error_text(LK_EFORKED));
-	if (!client->config->threadless)
-		return lk__fail(error, LK_EINVAL,
-				"%s: the client has a thread (see lk_config_set_threadless)",
-				operation);
-	return 0;
+	int rc = lk__check_forked(client, operation, error);
+	if (rc == 0 && !client->config->threadless)
+		rc = lk__fail(error, LK_EINVAL,
+			      "%s: the client has a thread (see lk_config_set_threadless)",
+			      operation);
+	return rc;
 }
 
 int lk_client_fd(lk_client *client, lk_error *error)

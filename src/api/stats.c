@@ -2,6 +2,7 @@
 /* Counters as the user sees them. */
 #include <lockkeeper/stats.h>
 
+#include "api/check.h"
 #include "base/fail.h"
 #include "drive/client/client.h"
 
@@ -39,11 +40,10 @@ int lk_client_stats(lk_client *client, lk_stats *stats_out, lk_error *error)
 	size_t size = stats_out->struct_size;
 	int rc = lk__check_size("lk_client_stats", "struct_size", size, sizeof(size),
 				sizeof(lk_stats), error);
+	if (rc == 0)
+		rc = lk__check_forked(client, "lk_client_stats", error);
 	if (rc < 0)
 		return rc;
-	if (lk__client_forked(client))
-		return lk__fail(error, LK_EFORKED, "lk_client_stats: %s",
-				lk_error_text(LK_EFORKED));
 	const struct lk__counters *counters = &client->counters;
 	lk_stats stats = {
 		.struct_size = size,

@@ -8,9 +8,10 @@
 #include "sync/script.h"
 
 /* `from` gives the lock up; "": nobody does. */
-static struct lk__request *fenced_request(const struct lk__try *wanted, const char *from, bool java)
+static struct lk__request *fenced_exchange(const struct lk__try *wanted, const char *from)
 {
 	const struct lk__target *target = wanted->target;
+	bool java = target->recipe == &lk__fenced_java_recipe;
 	struct lk__words words = {.count = 0};
 	assert(wanted->lease_ms > 0);
 	lk__words_key(&words, target);
@@ -28,22 +29,7 @@ static struct lk__request *fenced_request(const struct lk__try *wanted, const ch
 
 static struct lk__request *fenced_acquire(const struct lk__try *wanted)
 {
-	return fenced_request(wanted, "", false);
-}
-
-static struct lk__request *fenced_exchange(const struct lk__try *wanted, const char *from)
-{
-	return fenced_request(wanted, from, false);
-}
-
-static struct lk__request *fenced_java_acquire(const struct lk__try *wanted)
-{
-	return fenced_request(wanted, "", true);
-}
-
-static struct lk__request *fenced_java_exchange(const struct lk__try *wanted, const char *from)
-{
-	return fenced_request(wanted, from, true);
+	return fenced_exchange(wanted, "");
 }
 
 /* The token behind the word of a status; 0 where the reply has another form. */
@@ -85,20 +71,19 @@ static enum lk__exchanged fenced_read_exchange(const struct lk__request *request
 	return exchanged == LK__EXCHANGED ? LK__EXCHANGE_UNKNOWN : exchanged;
 }
 
-#define FENCED_RECIPE(acquire_request, exchange_request)                                           \
+#define FENCED_RECIPE                                                                              \
 	{                                                                                          \
 		.type = "fenced lock", .channel_prefix = LK__LOCK_CHANNEL_PREFIX,                  \
 		.sharing = LK__ONE_QUEUE, .flags = LK__NEEDS_SERVER | LK__FENCES | LK__TURNS,      \
-		.acquire = (acquire_request), .release = lk__lock_release, .keep = lk__lock_keep,  \
-		.exchange = (exchange_request), .force = lk__lock_force, .renew = lk__lock_renew,  \
+		.acquire = fenced_acquire, .release = lk__lock_release, .keep = lk__lock_keep,     \
+		.exchange = fenced_exchange, .force = lk__lock_force, .renew = lk__lock_renew,     \
 		.is_locked = lk__lock_is_locked, .is_held_by = lk__lock_is_held_by,                \
 		.read_acquire = fenced_read_acquire, .read_release = lk__reply_turn_given,         \
 		.read_keep = lk__reply_released, .read_exchange = fenced_read_exchange,            \
 	}
 
-const struct lk__recipe lk__fenced_recipe = FENCED_RECIPE(fenced_acquire, fenced_exchange);
-const struct lk__recipe lk__fenced_java_recipe = FENCED_RECIPE(fenced_java_acquire,
-							       fenced_java_exchange);
+const struct lk__recipe lk__fenced_recipe = FENCED_RECIPE;
+const struct lk__recipe lk__fenced_java_recipe = FENCED_RECIPE;
 
 struct lk__request *lk__fence_check(const struct lk__fence_check *check)
 {
