@@ -14,7 +14,7 @@
 #ifndef LK__DRIVE_ASYNC_ASYNC_H
 #define LK__DRIVE_ASYNC_ASYNC_H
 
-#include "drive/count/counting.h"
+#include "drive/count/counter.h"
 #include "drive/many/multi.h"
 #include "drive/notices/queue.h"
 

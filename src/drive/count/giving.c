@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "drive/count/counting.h"
+#include "drive/count/counter.h"
 
 #include <assert.h>
 #include <stdlib.h>

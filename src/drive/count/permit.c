@@ -306,14 +306,6 @@ int lk__permit_lease_begin(struct lk__permit_lease *lease, lk_error *error)
 	return 0;
 }
 
-struct lk__change lk__permit_lease_change(const struct lk__permit_lease *lease)
-{
-	struct lk__change change = {.script = LK__SCRIPT_PERMITS_UPDATE, .permits = true};
-	lk__change_add_text(&change, lease->id);
-	lk__change_add_number(&change, lease->lease_ms);
-	return change;
-}
-
 /* What the answer, `rc`, makes of a hold. */
 static void lease_set(const struct lk__permit_lease *lease, struct lk__hold *hold, int rc)
 {

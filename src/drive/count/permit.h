@@ -8,7 +8,7 @@
 
 #include <lockkeeper/permit_semaphore.h>
 
-#include "drive/count/counter.h"
+#include "drive/lock/acquire.h"
 
 /* All without a mutex held. `queue` is the entry of the wait queue. */
 
@@ -59,7 +59,6 @@ struct lk__permit_lease {
 /* The server may let the permit end with the new lease from now on: so do we. The first four are
  * set, the rest is zero. Each begin of 0 has its end. */
 int lk__permit_lease_begin(struct lk__permit_lease *lease, lk_error *error);
-struct lk__change lk__permit_lease_change(const struct lk__permit_lease *lease);
 /* The change has ended with `rc` and, if that is 0, with this answer. Returns what its caller is
  * told. */
 int lk__permit_lease_end(struct lk__permit_lease *lease, int rc, int64_t answer, lk_error *error);
