@@ -16,9 +16,8 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "conf/url.h"
 #include "conf/config.h"
-#include "conf/credentials.h"
+#include "conf/url.h"
 #include "net/errand.h"
 #include "net/resolve.h"
 #include "net/stream.h"

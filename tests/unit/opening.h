@@ -10,7 +10,7 @@
 #include "net/stream.h"
 
 /* Ends early with LK_ECANCELLED when `cancel_fd` (-1: none) becomes readable. */
-static inline int open_stream(struct lk__stream **stream_out, const struct lk_config *config,
+static inline int open_stream(struct lk__stream **stream_out, struct lk_config *config,
 			      int64_t deadline_ns, int cancel_fd, lk_error *error)
 {
 	struct lk__opening *opening = lk__opening_new(config, deadline_ns);
