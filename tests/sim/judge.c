@@ -42,15 +42,3 @@ uint64_t sim_resent(lk_client *client)
 	lk_client_stats(client, &stats, NULL);
 	return stats.resent;
 }
-
-int sim_completed(lk_queue *queue, int rc, bool closes, lk_completion *got)
-{
-	lk_error error;
-	if (rc == LK_ECLOSED && closes)
-		got->error.code = rc;
-	else if (rc < 0)
-		sim_fail("a start: %d", rc);
-	else if (lk_queue_take(queue, got, 1, -1, &error) != 1)
-		sim_fail("a request was not completed");
-	return got->error.code;
-}

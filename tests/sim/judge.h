@@ -40,7 +40,4 @@ void sim_check_code(const char *call, int code, const int *expected, size_t coun
 /* How many commands were sent twice. */
 uint64_t sim_resent(lk_client *client);
 
-/* The completion of the request that was started with `rc`: its code. */
-int sim_completed(lk_queue *queue, int rc, bool closes, lk_completion *got);
-
 #endif

@@ -18,8 +18,10 @@
 
 #include <lockkeeper.h>
 
+#include "calls.h"
 #include "judge.h"
 #include "network.h"
+#include "outages.h"
 #include "server.h"
 #include "simulated_door.h"
 #include "world.h"
@@ -45,10 +47,8 @@ struct worker {
 	struct process *process;
 	bool alone; /* in its process */
 	struct sim_task *task;
-	lk_queue *queue; /* of its asynchronous calls */
-	char own[16];    /* the key of its own lock */
-	char name[16];   /* as an owner, of what those acquire */
-	bool named;      /* what it holds, or is about to */
+	char own[16]; /* the key of its own lock */
+	struct sim_caller caller;
 };
 
 static struct process processes[PROCESSES];
@@ -127,31 +127,33 @@ static void read_notices(const struct process *process)
 			give_up(&workers[event.tag - 1]);
 }
 
-static void claim(const struct worker *worker, int64_t deadline_ns)
+/* Whether it can be the only one that holds; then it is the holder. */
+static bool claim(const struct worker *worker, int64_t deadline_ns)
 {
-	if (holder && holder != worker)
-		read_notices(worker->process); /* of what it had before */
 	if (holder && holder != worker && sim_now_ns() < held_until_ns)
-		sim_fail("worker %d holds the lock, and so does worker %d", worker->number,
-			 holder->number);
+		return false;
 	holder = worker;
 	held_until_ns = deadline_ns;
+	return true;
 }
 
-/* Whether it still holds, by what the library says. */
+/* Whether it still holds, by what the library says. Another may have been told of its loss, and
+ * reading that may take long. */
 static bool keep(const struct worker *worker, lk_lock *lock, const char *key)
 {
 	int64_t deadline_ns = 0;
-	lk_error error;
-	int rc = lk_lock_deadline_ns(lock, worker->named ? worker->name : NULL, &deadline_ns,
-				     &error);
-	if (rc < 0 || sim_now_ns() >= deadline_ns)
-		return false;
-	if (worker->process->closing)
-		return true; /* the close has released it */
-	check_firm(worker, key, deadline_ns);
-	if (key != worker->own)
-		claim(worker, deadline_ns);
+	for (int looks = 0; looks < 2; looks++) {
+		if (!sim_deadline(&worker->caller, lock, &deadline_ns))
+			return false;
+		if (worker->process->closing)
+			return true; /* the close has released it */
+		check_firm(worker, key, deadline_ns);
+		if (key == worker->own || claim(worker, deadline_ns))
+			return true;
+		if (looks == 0)
+			read_notices(holder->process);
+	}
+	sim_fail("worker %d holds the lock, and so does worker %d", worker->number, holder->number);
 	return true;
 }
 
@@ -193,54 +195,6 @@ static void check_use(void *context)
 		sim_at(sim_now_ns() + 10 * SIM_MS, check_use, NULL);
 }
 
-/* ---- calls, of which the client's loop drives some ---- */
-
-/* From here on the worker is named, or its thread is the owner. */
-static int acquire(struct worker *worker, lk_lock *lock, int64_t wait_ms, bool queued,
-		   lk_acquire_options *options, lk_error *error)
-{
-	lk_completion got = {.error = {.code = 0}};
-	uint64_t id = 0;
-	worker->named = queued;
-	if (!queued)
-		return lk_lock_acquire_within(lock, wait_ms, options, error);
-	options->owner = worker->name;
-	int rc = lk_queue_acquire(worker->queue, lock, wait_ms, options, &id, error);
-	if (rc == 0 && sim_chance(100)) {
-		sim_sleep(sim_between(0, 50) * SIM_MS);
-		lk_queue_cancel(worker->queue, id, NULL);
-	}
-	sim_completed(worker->queue, rc, closes, &got);
-	*error = got.error;
-	return got.error.code;
-}
-
-static int release(const struct worker *worker, lk_lock *lock, bool no_wait, lk_error *error)
-{
-	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
-	lk_completion got = {.error = {.code = 0}};
-	options.owner = worker->named ? worker->name : NULL;
-	options.no_wait = no_wait;
-	if (!worker->named || no_wait || sim_chance(300))
-		return lk_lock_release(lock, &options, error);
-	int rc = lk_queue_release(worker->queue, lock, &options, 0, NULL, error);
-	sim_completed(worker->queue, rc, closes, &got);
-	*error = got.error;
-	return got.error.code;
-}
-
-static int extend(const struct worker *worker, lk_lock *lock, int64_t lease_ms, lk_error *error)
-{
-	const char *owner = worker->named ? worker->name : NULL;
-	lk_completion got = {.error = {.code = 0}};
-	if (!worker->named || sim_chance(300))
-		return lk_lock_extend(lock, lease_ms, owner, error);
-	int rc = lk_queue_extend(worker->queue, lock, lease_ms, owner, 0, NULL, error);
-	sim_completed(worker->queue, rc, closes, &got);
-	*error = got.error;
-	return got.error.code;
-}
-
 /* ---- a worker ---- */
 
 static int64_t lease_of(void)
@@ -257,8 +211,8 @@ static void extend_hold(const struct worker *worker, lk_lock *lock)
 	int64_t deadline_ns = 0, lease_ms = lease_of();
 	struct sim_call call = sim_call("extend");
 	lk_error error = {.code = 0};
-	lk_lock_deadline_ns(lock, worker->named ? worker->name : NULL, &deadline_ns, &error);
-	int rc = extend(worker, lock, lease_ms ? lease_ms : SIM_WATCHDOG_MS, &error);
+	sim_deadline(&worker->caller, lock, &deadline_ns);
+	int rc = sim_extend(&worker->caller, lock, lease_ms ? lease_ms : SIM_WATCHDOG_MS, &error);
 	sim_note("worker %d: extend: %d", worker->number, rc);
 	sim_check_limit(&call, deadline_ns > call.begun_ns
 				       ? (deadline_ns - call.begun_ns) / SIM_MS + 1
@@ -274,7 +228,7 @@ static void let_go(const struct worker *worker, lk_lock *lock, const char *key)
 	struct sim_call call = sim_call("release");
 	sim_note("worker %d releases %s", worker->number, key);
 	give_up(worker);
-	int rc = release(worker, lock, no_wait, &error);
+	int rc = sim_release(&worker->caller, lock, no_wait, &error);
 	sim_note("worker %d: release: %d", worker->number, rc);
 	sim_check_limit(&call, SIM_COMMAND_MS);
 	sim_check_code("release", rc, expected, calm ? 1 : 3, closes, &error);
@@ -303,6 +257,7 @@ static void round_of(struct worker *worker, lk_lock *lock, const char *key)
 				       LK_ECANCELLED,
 				       LK_EMAYBEHELD,
 				       LK_ENOQUORUM,
+				       LK_EUNREACHABLE,
 				       LK_EUNAVAILABLE};
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_error error = {.code = 0};
@@ -311,13 +266,14 @@ static void round_of(struct worker *worker, lk_lock *lock, const char *key)
 	bool queued = sim_chance(400), common = key != worker->own;
 	options.lease_ms = lease_of();
 	options.tag = common ? (uint64_t)worker->number + 1 : 0;
+	read_notices(worker->process); /* of what it had before */
 	waiting += common;
-	int rc = acquire(worker, lock, wait_ms, queued, &options, &error);
+	int rc = sim_acquire(&worker->caller, lock, wait_ms, queued, &options, &error);
 	waiting -= common;
 	sim_note("worker %d: acquire %s%s within %lld: %d", worker->number, key,
 		 queued ? " asynchronously" : "", (long long)wait_ms, rc);
 	sim_check_limit(&call, wait_ms ? wait_ms : 700);
-	sim_check_code("acquire", rc, expected, calm ? 5 : 7, closes, &error);
+	sim_check_code("acquire", rc, expected, calm ? 5 : 8, closes, &error);
 	if (wait_ms == 0)
 		check_try(worker, key, rc, call.begun_ns);
 	if (rc == 0)
@@ -340,9 +296,7 @@ static void *worker_main(void *argument)
 {
 	struct worker *worker = argument;
 	lk_lock *lock = lock_new(worker, KEY), *own = lock_new(worker, worker->own);
-	lk_error error;
-	if (lk_queue_new(&worker->queue, 0, &error) < 0)
-		sim_fail("lk_queue_new: %s", error.message);
+	sim_caller_begin(&worker->caller, worker->number, closes);
 	for (int i = 0; lock && own && i < ROUNDS && !worker->process->closing; i++) {
 		if (sim_chance(200))
 			round_of(worker, own, worker->own);
@@ -350,35 +304,8 @@ static void *worker_main(void *argument)
 	}
 	lk_lock_free(lock);
 	lk_lock_free(own);
-	if (lk_queue_free(worker->queue, &error) < 0)
-		sim_fail("lk_queue_free: %s", error.message);
+	sim_caller_end(&worker->caller);
 	ended++;
-	return NULL;
-}
-
-/* ---- what befalls the servers ---- */
-
-static void outage(unsigned server)
-{
-	if (sim_chance(400)) {
-		sim_server_hang(server, sim_now_ns() + sim_between(1, 1500) * SIM_MS);
-		return;
-	}
-	sim_server_stop(server, sim_chance(300));
-	sim_sleep(sim_between(1, sim_chance(300) ? 2000 : 100) * SIM_MS);
-	if (sim_server_is_down(server)) /* else the troubles are over */
-		sim_server_start(server, red_options.quarantine_ms < 0 || sim_chance(500));
-}
-
-/* Until all workers have ended, which then find no troubles any more. */
-static void *outages_main(void *argument)
-{
-	(void)argument;
-	while (sim_has(SIM_OUTAGES)) {
-		sim_sleep(sim_between(0, sim_chance(300) ? 100 : 1500) * SIM_MS);
-		if (sim_has(SIM_OUTAGES))
-			outage((unsigned)sim_random(servers));
-	}
 	return NULL;
 }
 
@@ -416,9 +343,6 @@ static int64_t settle_ms(void)
 
 static void check_grants(void)
 {
-	for (unsigned i = 0; i < servers; i++)
-		if (sim_server_is_down(i))
-			sim_server_start(i, true);
 	if (lease_most_ms == LONG_LEASE_MS) {
 		sim_sleep(GIVEN_BACK_MS * SIM_MS);
 		check_left("the troubles are over");
@@ -472,7 +396,6 @@ static void start_workers(void)
 		workers[i] = (struct worker){
 			.number = i, .process = &processes[i > 0 ? i - 1 : 0], .alone = i > 1};
 		snprintf(workers[i].own, sizeof(workers[i].own), "own-%d", i);
-		snprintf(workers[i].name, sizeof(workers[i].name), "worker-%d", i);
 		workers[i].task = sim_spawn(worker_main, &workers[i]);
 	}
 }
@@ -483,8 +406,7 @@ static void *run_main(void *argument)
 	(void)argument;
 	open_processes();
 	start_workers();
-	if (sim_has(SIM_OUTAGES))
-		sim_spawn(outages_main, NULL);
+	sim_outages_begin(servers, red_options.quarantine_ms >= 0);
 	if (calm)
 		check_use(NULL);
 	if (closes)
@@ -493,7 +415,7 @@ static void *run_main(void *argument)
 		settled &= close_process(&processes[i]);
 	for (int i = 0; i < WORKERS; i++)
 		sim_wait(sim_ended, workers[i].task, SIM_NEVER);
-	sim_cease();
+	sim_outages_end();
 	if (!closes)
 		check_grants();
 	for (int i = 0; !closes && i < PROCESSES; i++)

@@ -251,8 +251,8 @@ static struct turn *first_turn(const char *name)
 	return first;
 }
 
-/* `now`: not only the one behind the first is told to look soon. */
-static int give_turn(const char *name, const char *channel, bool now)
+/* `now`: not only the one behind the first is told to look soon. `loud`: others hear of it, too. */
+static int give_turn(const char *name, const char *channel, bool now, bool loud)
 {
 	struct turn *turn;
 	char own[128];
@@ -270,7 +270,7 @@ static int give_turn(const char *name, const char *channel, bool now)
 			turn->id[0] = '\0';
 		now = now && heard == 0;
 	}
-	return told && others <= 0 ? -1 - all : publish(channel, told ? "00" : "0");
+	return told && others <= 0 && !loud ? -1 - all : publish(channel, told ? "00" : "0");
 }
 
 /* Its place goes; if it was its turn and the lock is free, the next one has it. */
@@ -287,7 +287,7 @@ static int leave_turn(const char *name, const char *id, const char *channel)
 			       strcmp(server->turns[i].name, name) == 0;
 	if (key_find(name) || (!told && !is_first))
 		return 0;
-	return give_turn(name, channel, told || !others_told);
+	return give_turn(name, channel, told || !others_told, false);
 }
 
 /* ---- the scripts of src/sync/lock/ ---- */
@@ -345,7 +345,7 @@ static void lock_release(struct sim_link *link, const char *name, const char **a
 		return;
 	}
 	key->owner[0] = '\0';
-	say(link, ":%d\r\n", give_turn(name, arguments[1], true));
+	say(link, ":%d\r\n", give_turn(name, arguments[1], true, false));
 }
 
 static void lock_exchange(struct sim_link *link, const char *name, const char **arguments)
@@ -375,6 +375,42 @@ static void lock_renew(struct sim_link *link, size_t count, const char **names,
 		if (own && strcmp(lease_ms, "1") != 0 && key_ttl_ms(key) < atoll(lease_ms))
 			key_expire(key, lease_ms);
 		say(link, ":%d\r\n", own);
+	}
+}
+
+static void multi_acquire(struct sim_link *link, size_t count, const char **names,
+			  const char **arguments)
+{
+	if (is_late(link, arguments[2]))
+		return;
+	for (size_t i = 0; i < count; i++) {
+		const struct key *key = key_find(names[i]);
+		if (!key || key_is_of(key, arguments[0]))
+			continue;
+		say(link, "*2\r\n:%zu\r\n:%" PRId64 "\r\n", i + 1, key_ttl_ms(key));
+		return;
+	}
+	for (size_t i = 0; i < count; i++) {
+		struct key *key = key_find(names[i]);
+		if (!key)
+			key_expire(key_new(names[i], arguments[0]), arguments[1]);
+		else if (key_ttl_ms(key) < atoll(arguments[1]))
+			key_expire(key, arguments[1]);
+	}
+	granted(link);
+}
+
+static void multi_release(struct sim_link *link, size_t count, const char **names,
+			  const char **arguments)
+{
+	say(link, "*%zu\r\n", count);
+	for (size_t i = 0; i < count; i++) {
+		struct key *key = key_find(names[i]);
+		bool own = key_is_of(key, arguments[2 * i]);
+		if (own)
+			key->owner[0] = '\0';
+		say(link, ":%d\r\n",
+		    own ? give_turn(names[i], arguments[2 * i + 1], true, true) : -1);
 	}
 }
 
@@ -414,6 +450,12 @@ static void run_script(const struct command *command)
 		break;
 	case LK__SCRIPT_LOCK_RENEW:
 		lock_renew(link, keys, names, arguments);
+		break;
+	case LK__SCRIPT_MULTI_ACQUIRE:
+		multi_acquire(link, keys, names, arguments);
+		break;
+	case LK__SCRIPT_MULTI_RELEASE:
+		multi_release(link, keys, names, arguments);
 		break;
 	default:
 		sim_fail("the server has no %s", lk__scripts[script].name);

@@ -1,6 +1,6 @@
 /*
- * The simulated servers: enough of Redis for the reentrant lock, and for red locks over several.
- * The scripts are written again in C, as src/sync/lock/ has them in Lua.
+ * The simulated servers: enough of Redis for reentrant locks, and for red and multi locks over
+ * several servers. The scripts are written again in C, as src/sync/ has them in Lua.
  */
 #ifndef SIM_SERVER_H
 #define SIM_SERVER_H

@@ -13,9 +13,9 @@
  * And a crowd in a calm world: two threads of each client come back at once, and many of them leave
  * about when they are told that it is their turn.
  *
- * And red locks over several servers: red.c.
+ * And red locks over several servers: red.c; and multi locks: multi.c.
  *
- * usage: test_sim [crowd|red] [SEED [COUNT]]
+ * usage: test_sim [crowd|red|multi] [SEED [COUNT]]
  *
  * One seed, and what happens in it; or so many from it on.
  */
@@ -31,7 +31,9 @@
 
 #include "base/clock.h"
 #include "drive/client/client.h"
+#include "calls.h"
 #include "judge.h"
+#include "multi.h"
 #include "network.h"
 #include "red.h"
 #include "server.h"
@@ -46,6 +48,7 @@
 #define CROWD_SEEDS (SEEDS / 5)
 #define CROWD_ROUNDS 40
 #define RED_SEEDS (SEEDS / 5)
+#define MULTI_SEEDS (SEEDS / 5)
 #define KEY "lock"
 #define URL "redis://server?" SIM_OPTIONS "&connections=%d"
 #define FREE_MS 100 /* that a lock stays free, at most, while it is waited for */
@@ -54,10 +57,8 @@ struct worker {
 	int number;
 	lk_client *client;
 	struct sim_task *task;
-	lk_queue *queue; /* of its asynchronous calls */
-	char own[16];    /* the key of its own lock */
-	char name[16];   /* as an owner, of what those acquire */
-	bool named;      /* what it holds, or is about to */
+	char own[16]; /* the key of its own lock */
+	struct sim_caller caller;
 };
 
 static lk_client *clients[CLIENTS];
@@ -99,10 +100,7 @@ static void claim(const struct worker *worker, int64_t deadline_ns)
 static bool keep(const struct worker *worker, lk_lock *lock)
 {
 	int64_t deadline_ns = 0;
-	lk_error error;
-	int rc = lk_lock_deadline_ns(lock, worker->named ? worker->name : NULL, &deadline_ns,
-				     &error);
-	if (rc < 0 || sim_now_ns() >= deadline_ns)
+	if (!sim_deadline(&worker->caller, lock, &deadline_ns))
 		return false;
 	claim(worker, deadline_ns);
 	return true;
@@ -144,58 +142,6 @@ static void check_use(void *context)
 		sim_at(sim_now_ns() + 10 * SIM_MS, check_use, NULL);
 }
 
-/* ---- calls, of which the client's loop drives some ---- */
-
-/* From here on the worker is named, or its thread is the owner. */
-static int acquire(struct worker *worker, lk_lock *lock, int64_t wait_ms, bool resumed,
-		   lk_acquire_options *options, lk_error *error)
-{
-	lk_completion got = {.error = {.code = 0}};
-	uint64_t id = 0;
-	worker->named = resumed;
-	if (!resumed)
-		return lk_lock_acquire_within(lock, wait_ms, options, error);
-	options->owner = worker->name;
-	int rc = lk_queue_acquire(worker->queue, lock, wait_ms, options, &id, error);
-	if (rc == 0 && sim_chance(100)) {
-		sim_sleep(sim_between(0, 50) * SIM_MS);
-		lk_queue_cancel(worker->queue, id, NULL);
-	}
-	sim_completed(worker->queue, rc, closes, &got);
-	*error = got.error;
-	if (got.error.code == 0 && sim_now_ns() >= got.deadline_ns && !sim_has(SIM_PREEMPTS))
-		sim_fail("worker %d: the completion tells of a grant that is over", worker->number);
-	return got.error.code;
-}
-
-static int release(const struct worker *worker, lk_lock *lock, bool no_wait, lk_error *error)
-{
-	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
-	lk_completion got = {.error = {.code = 0}};
-	options.owner = worker->named ? worker->name : NULL;
-	options.no_wait = no_wait;
-	if (!worker->named || no_wait || sim_chance(300))
-		return lk_lock_release(lock, &options, error);
-	sim_completed(worker->queue,
-		      lk_queue_release(worker->queue, lock, &options, 0, NULL, error), closes,
-		      &got);
-	*error = got.error;
-	return got.error.code;
-}
-
-static int extend(const struct worker *worker, lk_lock *lock, int64_t lease_ms, lk_error *error)
-{
-	const char *owner = worker->named ? worker->name : NULL;
-	lk_completion got = {.error = {.code = 0}};
-	if (!worker->named || sim_chance(300))
-		return lk_lock_extend(lock, lease_ms, owner, error);
-	sim_completed(worker->queue,
-		      lk_queue_extend(worker->queue, lock, lease_ms, owner, 0, NULL, error), closes,
-		      &got);
-	*error = got.error;
-	return got.error.code;
-}
-
 /* ---- a worker ---- */
 
 /* No longer than to the end of what it had: then it is over. */
@@ -205,9 +151,9 @@ static void extend_hold(const struct worker *worker, lk_lock *lock)
 	struct sim_call call = sim_call("extend");
 	int64_t begun_ns = sim_now_ns(), deadline_ns = begun_ns;
 	lk_error error = {.code = 0};
-	lk_lock_deadline_ns(lock, worker->named ? worker->name : NULL, &deadline_ns, &error);
+	sim_deadline(&worker->caller, lock, &deadline_ns);
 	int64_t lease_ms = sim_is_calm() ? 3000 : sim_between(100, SIM_LEASE_MOST_MS);
-	int rc = extend(worker, lock, lease_ms, &error);
+	int rc = sim_extend(&worker->caller, lock, lease_ms, &error);
 	sim_note("worker %d: extend: %d", worker->number, rc);
 	sim_check_limit(&call, deadline_ns > begun_ns ? (deadline_ns - begun_ns) / SIM_MS + 1 : 0);
 	sim_check_code("extend", rc, expected, sim_is_calm() ? 1 : 4, closes, &error);
@@ -230,7 +176,7 @@ static void work(const struct worker *worker, lk_lock *lock)
 	bool no_wait = sim_chance(200);
 	sim_note("worker %d releases", worker->number);
 	give_up(worker);
-	int rc = release(worker, lock, no_wait, &error);
+	int rc = sim_release(&worker->caller, lock, no_wait, &error);
 	sim_note("worker %d: release: %d", worker->number, rc);
 	losers += rc == LK_ELOST || rc == LK_EMAYBEHELD;
 	sim_check_code("release", rc, expected, sim_is_calm() ? 1 : 3, closes, &error);
@@ -258,7 +204,7 @@ static void round_of(struct worker *worker, lk_lock *lock)
 					   : sim_between(100, SIM_LEASE_MOST_MS);
 	bool resumed = sim_chance(400);
 	waiting++;
-	int rc = acquire(worker, lock, wait_ms, resumed, &options, &error);
+	int rc = sim_acquire(&worker->caller, lock, wait_ms, resumed, &options, &error);
 	waiting--;
 	sim_note("worker %d: acquire%s within %lld: %d", worker->number,
 		 resumed ? " asynchronously" : "", (long long)wait_ms, rc);
@@ -289,7 +235,7 @@ static int own_acquire(struct worker *worker, lk_lock *own, int64_t wait_ms)
 		0, LK_ECANCELLED, LK_ETIMEDOUT, LK_EUNREACHABLE, LK_EMAYBEHELD, LK_EUNAVAILABLE};
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_error error = {.code = 0};
-	int rc = acquire(worker, own, wait_ms, sim_chance(200), &options, &error);
+	int rc = sim_acquire(&worker->caller, own, wait_ms, sim_chance(200), &options, &error);
 	sim_check_code("acquire its own", rc, expected, sim_is_calm() ? 2 : 6, closes, &error);
 	return rc;
 }
@@ -298,7 +244,7 @@ static void own_release(const struct worker *worker, lk_lock *own, bool no_wait)
 {
 	static const int expected[] = {0, LK_ELOST, LK_EMAYBEHELD};
 	lk_error error = {.code = 0};
-	int rc = release(worker, own, no_wait, &error);
+	int rc = sim_release(&worker->caller, own, no_wait, &error);
 	losers += rc == LK_ELOST || rc == LK_EMAYBEHELD;
 	sim_check_code("release its own", rc, expected, sim_is_calm() ? 1 : 3, closes, &error);
 }
@@ -329,11 +275,8 @@ static void *worker_main(void *argument)
 {
 	struct worker *worker = argument;
 	lk_lock *lock = lock_new(worker, KEY), *own = lock_new(worker, worker->own);
-	lk_error error;
-	if (lk_queue_new(&worker->queue, 0, &error) < 0)
-		sim_fail("lk_queue_new: %s", error.message);
-	for (int i = 0; lock && own && worker->queue && i < (crowd ? CROWD_ROUNDS : ROUNDS) &&
-			!is_closed(worker);
+	sim_caller_begin(&worker->caller, worker->number, closes);
+	for (int i = 0; lock && own && i < (crowd ? CROWD_ROUNDS : ROUNDS) && !is_closed(worker);
 	     i++) {
 		if (!crowd && sim_chance(500))
 			own_round(worker, own);
@@ -341,8 +284,7 @@ static void *worker_main(void *argument)
 	}
 	lk_lock_free(lock);
 	lk_lock_free(own);
-	if (worker->queue && lk_queue_free(worker->queue, &error) < 0)
-		sim_fail("lk_queue_free: %s", error.message);
+	sim_caller_end(&worker->caller);
 	ended++;
 	return NULL;
 }
@@ -396,7 +338,6 @@ static void *run_main(void *argument)
 		workers[i] = (struct worker){
 			.number = i, .client = clients[crowd ? i % CLIENTS : i == WORKERS - 1]};
 		snprintf(workers[i].own, sizeof(workers[i].own), "own-%d", i);
-		snprintf(workers[i].name, sizeof(workers[i].name), "worker-%d", i);
 		workers[i].task = sim_spawn(worker_main, &workers[i]);
 	}
 	if (sim_is_calm())
@@ -456,6 +397,13 @@ static void run_red(uint64_t seed, bool verbose)
 		fail_msg("%s", sim_failure());
 }
 
+static void run_multi(uint64_t seed, bool verbose)
+{
+	sim_multi_run(seed, verbose);
+	if (sim_failure())
+		fail_msg("%s", sim_failure());
+}
+
 static void test_thousand_seeds(void **state)
 {
 	/* Which found a copy of a try behind a release, one behind the last answer, and a renewal
@@ -484,6 +432,13 @@ static void test_red_locks(void **state)
 		run_red(seed, false);
 }
 
+static void test_multi_locks(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= MULTI_SEEDS; seed++)
+		run_multi(seed, false);
+}
+
 static void test_same_seed_same_course(void **state)
 {
 	(void)state;
@@ -501,6 +456,8 @@ static void (*mode(const char *name))(uint64_t seed, bool verbose)
 	crowd = strcmp(name, "crowd") == 0;
 	if (strcmp(name, "red") == 0)
 		return run_red;
+	if (strcmp(name, "multi") == 0)
+		return run_multi;
 	return crowd ? run : NULL;
 }
 
@@ -511,6 +468,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_thousand_seeds),
 		cmocka_unit_test(test_crowd),
 		cmocka_unit_test(test_red_locks),
+		cmocka_unit_test(test_multi_locks),
 	};
 	void (*run_one)(uint64_t seed, bool verbose) = argc > 1 ? mode(argv[1]) : NULL;
 	int first = run_one ? 2 : 1;

@@ -1,0 +1,29 @@
+/* The calls of a worker, of which the client's loop drives some. */
+#ifndef SIM_CALLS_H
+#define SIM_CALLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <lockkeeper.h>
+
+struct sim_caller {
+	char name[16];   /* as an owner, of what its asynchronous calls acquire */
+	lk_queue *queue; /* of those */
+	bool named;      /* what it holds, or is about to; else its thread is the owner */
+	bool closes;     /* its client may be closed at any time */
+};
+
+void sim_caller_begin(struct sim_caller *caller, int number, bool closes);
+void sim_caller_end(const struct sim_caller *caller);
+
+/* `queued`: asynchronously, and sometimes cancelled. From here on it is named, or not. */
+int sim_acquire(struct sim_caller *caller, lk_lock *lock, int64_t wait_ms, bool queued,
+		lk_acquire_options *options, lk_error *error);
+int sim_release(const struct sim_caller *caller, lk_lock *lock, bool no_wait, lk_error *error);
+int sim_extend(const struct sim_caller *caller, lk_lock *lock, int64_t lease_ms, lk_error *error);
+
+/* Until when it holds, by what the library says; false: it does not. */
+bool sim_deadline(const struct sim_caller *caller, lk_lock *lock, int64_t *deadline_ns);
+
+#endif

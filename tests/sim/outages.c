@@ -1,0 +1,46 @@
+#include "outages.h"
+
+#include "server.h"
+#include "world.h"
+
+static unsigned count;
+static bool forgets;
+
+static void outage(unsigned server)
+{
+	if (sim_chance(400)) {
+		sim_server_hang(server, sim_now_ns() + sim_between(1, 1500) * SIM_MS);
+		return;
+	}
+	sim_server_stop(server, sim_chance(300));
+	sim_sleep(sim_between(1, sim_chance(300) ? 2000 : 100) * SIM_MS);
+	if (sim_server_is_down(server)) /* else the troubles are over */
+		sim_server_start(server, !forgets || sim_chance(500));
+}
+
+static void *outages_main(void *argument)
+{
+	(void)argument;
+	while (sim_has(SIM_OUTAGES)) {
+		sim_sleep(sim_between(0, sim_chance(300) ? 100 : 1500) * SIM_MS);
+		if (sim_has(SIM_OUTAGES))
+			outage((unsigned)sim_random(count));
+	}
+	return NULL;
+}
+
+void sim_outages_begin(unsigned servers, bool forget)
+{
+	count = servers;
+	forgets = forget;
+	if (sim_has(SIM_OUTAGES))
+		sim_spawn(outages_main, NULL);
+}
+
+void sim_outages_end(void)
+{
+	sim_cease();
+	for (unsigned i = 0; i < count; i++)
+		if (sim_server_is_down(i))
+			sim_server_start(i, true);
+}

@@ -1,0 +1,13 @@
+/* Servers that hang, stop, vanish and start again, one at a time, while SIM_OUTAGES lasts. */
+#ifndef SIM_OUTAGES_H
+#define SIM_OUTAGES_H
+
+#include <stdbool.h>
+
+/* `forget`: they may start without their data. */
+void sim_outages_begin(unsigned servers, bool forget);
+
+/* All troubles cease, and those that are down start. */
+void sim_outages_end(void);
+
+#endif
