@@ -79,15 +79,23 @@ static bool has(const struct process *process, unsigned server, const char *key,
 	return owner && strncmp(owner, id, strlen(id)) == 0;
 }
 
-/* On how many servers the process has got the key since then. */
+/* On how many servers the process has got the key since then, by one try: under one number, which
+ * is that of all its clients while one thread alone uses them. */
 static unsigned count_of(const struct process *process, const char *key, int64_t begun_ns)
 {
-	unsigned count = 0;
+	unsigned most = 0, counts[SIM_SERVERS_MAX] = {0};
+	uint64_t numbers[SIM_SERVERS_MAX] = {0};
 	for (unsigned i = 0; i < servers; i++) {
 		int64_t since_ns = 0;
-		count += has(process, i, key, &since_ns, NULL) && since_ns >= begun_ns;
+		if (!has(process, i, key, &since_ns, NULL) || since_ns < begun_ns)
+			continue;
+		const char *owner = sim_server_owner(i, key, NULL, NULL);
+		numbers[i] = strtoull(strrchr(owner, ':') + 1, NULL, 10);
+		for (unsigned j = 0; j <= i; j++)
+			counts[i] += numbers[j] == numbers[i];
+		most = counts[i] > most ? counts[i] : most;
 	}
-	return count;
+	return most;
 }
 
 /* A server gives it to nobody else before the deadline: it has it for the process as long, or has

@@ -1,6 +1,7 @@
 /*
- * The simulated servers: enough of Redis for reentrant locks, and for red and multi locks over
- * several servers. The scripts are written again in C, as src/sync/ has them in Lua.
+ * The simulated servers: enough of Redis for reentrant, fenced and read/write locks, semaphores,
+ * and red and multi locks over several servers. The scripts are written again in C, as src/sync/
+ * has them in Lua.
  */
 #ifndef SIM_SERVER_H
 #define SIM_SERVER_H
@@ -24,6 +25,11 @@ void sim_server_gone(struct sim_link *link);
 /* Who has the lock now: the owner's field, since when, and until when; or NULL when nobody does. */
 const char *sim_server_owner(unsigned number, const char *key, int64_t *since_ns_out,
 			     int64_t *until_ns_out);
+
+/* A count, or another number, under that name: false, there is none. */
+bool sim_server_number(unsigned number, const char *name, int64_t *value_out);
+/* Whether nobody has either side of the read/write lock. */
+bool sim_server_is_free(unsigned number);
 
 /* It does nothing until then, and then what it was asked meanwhile. */
 void sim_server_hang(unsigned number, int64_t until_ns);

@@ -13,9 +13,9 @@
  * And a crowd in a calm world: two threads of each client come back at once, and many of them leave
  * about when they are told that it is their turn.
  *
- * And red locks over several servers: red.c; and multi locks: multi.c.
+ * And red locks over several servers: red.c; multi locks: multi.c; other kinds: kinds.c.
  *
- * usage: test_sim [crowd|red|multi] [SEED [COUNT]]
+ * usage: test_sim [crowd|red|multi|kinds] [SEED [COUNT]]
  *
  * One seed, and what happens in it; or so many from it on.
  */
@@ -33,6 +33,7 @@
 #include "drive/client/client.h"
 #include "calls.h"
 #include "judge.h"
+#include "kinds.h"
 #include "multi.h"
 #include "network.h"
 #include "red.h"
@@ -49,6 +50,7 @@
 #define CROWD_ROUNDS 40
 #define RED_SEEDS (SEEDS / 5)
 #define MULTI_SEEDS (SEEDS / 5)
+#define KINDS_SEEDS (SEEDS / 2)
 #define KEY "lock"
 #define URL "redis://server?" SIM_OPTIONS "&connections=%d"
 #define FREE_MS 100 /* that a lock stays free, at most, while it is waited for */
@@ -404,6 +406,13 @@ static void run_multi(uint64_t seed, bool verbose)
 		fail_msg("%s", sim_failure());
 }
 
+static void run_kinds(uint64_t seed, bool verbose)
+{
+	sim_kinds_run(seed, verbose);
+	if (sim_failure())
+		fail_msg("%s", sim_failure());
+}
+
 static void test_thousand_seeds(void **state)
 {
 	/* Which found a copy of a try behind a release, one behind the last answer, and a renewal
@@ -439,6 +448,13 @@ static void test_multi_locks(void **state)
 		run_multi(seed, false);
 }
 
+static void test_other_kinds(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= KINDS_SEEDS; seed++)
+		run_kinds(seed, false);
+}
+
 static void test_same_seed_same_course(void **state)
 {
 	(void)state;
@@ -458,6 +474,8 @@ static void (*mode(const char *name))(uint64_t seed, bool verbose)
 		return run_red;
 	if (strcmp(name, "multi") == 0)
 		return run_multi;
+	if (strcmp(name, "kinds") == 0)
+		return run_kinds;
 	return crowd ? run : NULL;
 }
 
@@ -469,6 +487,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_crowd),
 		cmocka_unit_test(test_red_locks),
 		cmocka_unit_test(test_multi_locks),
+		cmocka_unit_test(test_other_kinds),
 	};
 	void (*run_one)(uint64_t seed, bool verbose) = argc > 1 ? mode(argv[1]) : NULL;
 	int first = run_one ? 2 : 1;
