@@ -1,7 +1,8 @@
 /*
  * Worlds with red locks: three servers, or five, that hang, stop, vanish, and start again with
  * their data or without; three processes, each with a client for every server. The first has two
- * threads, the others one. All compete for one lock, and each thread has one of its own.
+ * threads, the others one. All compete for one lock, and each thread has one of its own: in every
+ * ninth world plain ones.
  *
  * No two owners may believe at once that they hold, unless a notice says that one has lost it; and
  * no majority may be there for another before the deadline that a holder is told. Who is told that
@@ -448,6 +449,7 @@ static void draw(uint64_t seed, bool verbose)
 	closes = seed % 5 == 0;
 	servers = seed % 7 == 0 ? 5 : 3;
 	red_options = (lk_red_lock_options)LK_RED_LOCK_OPTIONS_INIT;
+	red_options.plain = seed % 9 == 4;
 	red_options.quarantine_ms = quarantines[sim_random(3)];
 	red_options.node_limit_ms = sim_chance(500) ? 0 : sim_between(25, 300);
 	red_options.retry_max_ms = sim_chance(500) ? 0 : sim_between(20, 200);

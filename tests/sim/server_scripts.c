@@ -202,8 +202,19 @@ static void again(struct sim_link *link, struct key *key, const char *lease_ms)
 	granted(link);
 }
 
+/* Who else has it: a plain lock's answer tells the token, too. */
+static void refuse(struct sim_link *link, const struct key *key, bool plain)
+{
+	if (plain)
+		srv_say(link, "*2\r\n:%" PRId64 "\r\n$%zu\r\n%s\r\n", srv_key_ttl_ms(key),
+			strlen(key->owner), key->owner);
+	else
+		srv_say(link, ":%" PRId64 "\r\n", srv_key_ttl_ms(key));
+}
+
+/* A plain lock's token is its owner. */
 static void lock_acquire(struct sim_link *link, const char *name, size_t count,
-			 const char **arguments)
+			 const char **arguments, bool plain)
 {
 	struct key *key = srv_key_find(name);
 	bool refused = key && !srv_key_is_of(key, arguments[0]);
@@ -217,7 +228,7 @@ static void lock_acquire(struct sim_link *link, const char *name, size_t count,
 	if (polite) {
 		srv_say(link, ":%d\r\n", strcmp(srv_first_turn(name)->id, arguments[3]) ? 250 : 0);
 	} else if (refused) {
-		srv_say(link, ":%" PRId64 "\r\n", srv_key_ttl_ms(key));
+		refuse(link, key, plain);
 	} else if (key) {
 		again(link, key, arguments[1]);
 	} else {
@@ -331,9 +342,12 @@ void srv_run_script(const struct command *command)
 		 command->count > 4 + keys ? arguments[1] : "");
 	switch (script) {
 	case LK__SCRIPT_LOCK_ACQUIRE:
-		lock_acquire(link, names[0], command->count - 3 - keys, arguments);
+	case LK__SCRIPT_PLAIN_ACQUIRE:
+		lock_acquire(link, names[0], command->count - 3 - keys, arguments,
+			     script == LK__SCRIPT_PLAIN_ACQUIRE);
 		break;
 	case LK__SCRIPT_LOCK_RELEASE:
+	case LK__SCRIPT_PLAIN_RELEASE: /* where no other library waits */
 		lock_release(link, names[0], arguments);
 		break;
 	case LK__SCRIPT_LOCK_EXCHANGE:
@@ -343,6 +357,7 @@ void srv_run_script(const struct command *command)
 		srv_say(link, ":%d\r\n", leave_turn(names[0], arguments[0], arguments[1]));
 		break;
 	case LK__SCRIPT_LOCK_RENEW:
+	case LK__SCRIPT_PLAIN_RENEW:
 		lock_renew(link, keys, names, arguments);
 		break;
 	case LK__SCRIPT_MULTI_ACQUIRE:
