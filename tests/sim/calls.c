@@ -55,17 +55,29 @@ int sim_acquire(struct sim_caller *caller, lk_lock *lock, int64_t wait_ms, bool 
 	return got.error.code;
 }
 
-int sim_release(const struct sim_caller *caller, lk_lock *lock, bool no_wait, lk_error *error)
+static int release(const struct sim_caller *caller, lk_lock *lock, bool no_wait, int64_t keep_ms,
+		   lk_error *error)
 {
 	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
 	lk_completion got = {.error = {.code = 0}};
 	options.owner = caller->named ? caller->name : NULL;
 	options.no_wait = no_wait;
+	options.keep_ms = keep_ms;
 	if (!caller->named || no_wait || sim_chance(300))
 		return lk_lock_release(lock, &options, error);
 	completed(caller, lk_queue_release(caller->queue, lock, &options, 0, NULL, error), &got);
 	*error = got.error;
 	return got.error.code;
+}
+
+int sim_release(const struct sim_caller *caller, lk_lock *lock, bool no_wait, lk_error *error)
+{
+	return release(caller, lock, no_wait, 0, error);
+}
+
+int sim_keep(const struct sim_caller *caller, lk_lock *lock, int64_t keep_ms, lk_error *error)
+{
+	return release(caller, lock, false, keep_ms, error);
 }
 
 int sim_extend(const struct sim_caller *caller, lk_lock *lock, int64_t lease_ms, lk_error *error)

@@ -21,6 +21,8 @@ void sim_caller_end(const struct sim_caller *caller);
 int sim_acquire(struct sim_caller *caller, lk_lock *lock, int64_t wait_ms, bool queued,
 		lk_acquire_options *options, lk_error *error);
 int sim_release(const struct sim_caller *caller, lk_lock *lock, bool no_wait, lk_error *error);
+/* The same, and it is kept from all for so long. */
+int sim_keep(const struct sim_caller *caller, lk_lock *lock, int64_t keep_ms, lk_error *error);
 int sim_extend(const struct sim_caller *caller, lk_lock *lock, int64_t lease_ms, lk_error *error);
 
 /* Until when it holds, by what the library says; false: it does not. */

@@ -6,7 +6,8 @@
  *
  * No two owners may believe at once that they hold, unless a notice says that one has lost it; and
  * no majority may be there for another before the deadline that a holder is told. Who is told that
- * its try failed must have no majority, and who has released keeps none. No call may last longer
+ * its try failed must have no majority, and who has released keeps none; what a release keeps from
+ * all is granted to nobody meanwhile. No call may last longer
  * than its limit. When the troubles are over, all is given back soon; when all leases are over too,
  * everybody is granted the lock at once. When all clients are closed, nothing may be left longer
  * than its lease, and nothing be granted.
@@ -32,6 +33,7 @@
 #define ROUNDS 4
 #define KEY "red"
 #define CALM_LEASE_MS 3000 /* longer than the steps of work() */
+#define KEEP_MOST_MS 500   /* for which a release keeps it */
 #define FREE_MS 1000       /* that nobody has a lock, at most, while it is waited for */
 #define GRANT_MS 1500      /* that a free lock takes once the troubles are over */
 #define LATE_MS 1000       /* after so long no command may run any more that takes something */
@@ -55,11 +57,12 @@ struct worker {
 static struct process processes[PROCESSES];
 static struct worker workers[WORKERS];
 static unsigned servers;
-static bool calm, closes;
+static bool calm, closes, keeps;
 static lk_red_lock_options red_options;
 static int64_t lease_most_ms;       /* that anybody asks for, with troubles */
 static int64_t quarantine_ms;       /* at least */
 static const struct worker *holder; /* who believes that it holds … */
+static int64_t kept_until_ns;       /* by a release; 0: there was none */
 static int64_t held_until_ns;       /* … and until when, at least */
 static int waiting, ended;          /* workers */
 static int64_t free_since_ns;
@@ -141,6 +144,9 @@ static bool claim(const struct worker *worker, int64_t deadline_ns)
 {
 	if (holder && holder != worker && sim_now_ns() < held_until_ns)
 		return false;
+	if (sim_now_ns() < kept_until_ns)
+		sim_fail("worker %d holds the lock, which is kept for %.3f ms more", worker->number,
+			 (double)(kept_until_ns - sim_now_ns()) / 1e6);
 	holder = worker;
 	held_until_ns = deadline_ns;
 	return true;
@@ -229,6 +235,22 @@ static void extend_hold(const struct worker *worker, lk_lock *lock)
 	sim_check_code("extend", rc, expected, calm ? 1 : 3, closes, &error);
 }
 
+/* Nobody is granted it then, also where a server forgets: that has no vote for longer. */
+static void let_go_and_keep(const struct worker *worker, lk_lock *lock)
+{
+	static const int expected[] = {0, LK_ELOST, LK_EMAYBEHELD};
+	struct sim_call call = sim_call("release that keeps");
+	int64_t keep_ms = sim_between(1, KEEP_MOST_MS);
+	lk_error error = {.code = 0};
+	give_up(worker);
+	int rc = sim_keep(&worker->caller, lock, keep_ms, &error);
+	sim_note("worker %d: release, kept for %lld: %d", worker->number, (long long)keep_ms, rc);
+	if (rc == 0 && !worker->process->closing)
+		kept_until_ns = call.begun_ns + keep_ms * SIM_MS;
+	sim_check_limit(&call, SIM_COMMAND_MS);
+	sim_check_code("release that keeps", rc, expected, calm ? 1 : 3, closes, &error);
+}
+
 static void let_go(const struct worker *worker, lk_lock *lock, const char *key)
 {
 	static const int expected[] = {0, LK_ELOST, LK_EMAYBEHELD};
@@ -255,7 +277,10 @@ static void work(const struct worker *worker, lk_lock *lock, const char *key)
 			extend_hold(worker, lock);
 		keep(worker, lock, key);
 	}
-	let_go(worker, lock, key);
+	if (keeps && key != worker->own && sim_chance(300))
+		let_go_and_keep(worker, lock);
+	else
+		let_go(worker, lock, key);
 }
 
 static void round_of(struct worker *worker, lk_lock *lock, const char *key)
@@ -352,6 +377,8 @@ static int64_t settle_ms(void)
 
 static void check_grants(void)
 {
+	if (keeps)
+		sim_sleep(KEEP_MOST_MS * SIM_MS);
 	if (lease_most_ms == LONG_LEASE_MS) {
 		sim_sleep(GIVEN_BACK_MS * SIM_MS);
 		check_left("the troubles are over");
@@ -432,7 +459,7 @@ static void *run_main(void *argument)
 	for (int i = 0; i < PROCESSES; i++)
 		for (unsigned j = 0; j < servers; j++)
 			lk_client_free(processes[i].clients[j]);
-	sim_sleep((calm ? LATE_MS / 5 : LATE_MS) * SIM_MS);
+	sim_sleep((calm && !keeps ? LATE_MS / 5 : LATE_MS) * SIM_MS);
 	sim_server_close();
 	if (!calm || !settled)
 		sim_sleep(lease_most_ms * SIM_MS);
@@ -450,6 +477,8 @@ static void draw(uint64_t seed, bool verbose)
 	servers = seed % 7 == 0 ? 5 : 3;
 	red_options = (lk_red_lock_options)LK_RED_LOCK_OPTIONS_INIT;
 	red_options.plain = seed % 9 == 4;
+	keeps = seed % 11 == 6 && !red_options.plain;
+	kept_until_ns = 0;
 	red_options.quarantine_ms = quarantines[sim_random(3)];
 	red_options.node_limit_ms = sim_chance(500) ? 0 : sim_between(25, 300);
 	red_options.retry_max_ms = sim_chance(500) ? 0 : sim_between(20, 200);

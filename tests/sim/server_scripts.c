@@ -248,6 +248,20 @@ static void lock_release(struct sim_link *link, const char *name, const char **a
 	srv_say(link, ":%d\r\n", give_turn(name, arguments[1], "0", true, false));
 }
 
+/* It is nobody's for a time: under a field that says so. */
+static void lock_keep(struct sim_link *link, const char *name, const char **arguments)
+{
+	struct key *key = srv_key_find(name);
+	if (srv_key_is_of(key, arguments[1])) {
+		srv_key_own(key, arguments[3]);
+		srv_key_expire(key, arguments[0]);
+	} else if (!srv_key_is_of(key, arguments[3])) {
+		granted(link); /* the same nil: not the owner */
+		return;
+	}
+	srv_say(link, ":%d\r\n", srv_publish(arguments[2], "0"));
+}
+
 static void lock_exchange(struct sim_link *link, const char *name, const char **arguments)
 {
 	struct key *key = srv_key_find(name);
@@ -349,6 +363,9 @@ void srv_run_script(const struct command *command)
 	case LK__SCRIPT_LOCK_RELEASE:
 	case LK__SCRIPT_PLAIN_RELEASE: /* where no other library waits */
 		lock_release(link, names[0], arguments);
+		break;
+	case LK__SCRIPT_LOCK_KEEP:
+		lock_keep(link, names[0], arguments);
 		break;
 	case LK__SCRIPT_LOCK_EXCHANGE:
 		lock_exchange(link, names[0], arguments);
