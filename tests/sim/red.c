@@ -7,10 +7,10 @@
  * No two owners may believe at once that they hold, unless a notice says that one has lost it; and
  * no majority may be there for another before the deadline that a holder is told. Who is told that
  * its try failed must have no majority, and who has released keeps none; what a release keeps from
- * all is granted to nobody meanwhile. No call may last longer
- * than its limit. When the troubles are over, all is given back soon; when all leases are over too,
- * everybody is granted the lock at once. When all clients are closed, nothing may be left longer
- * than its lease, and nothing be granted.
+ * all is granted to nobody meanwhile. No call may last longer than its limit. When the troubles are
+ * over, all is given back soon; when all leases are over too, everybody is granted the lock at
+ * once. When all clients are closed, nothing may be left longer than its lease, and nothing be
+ * granted.
  */
 #include "red.h"
 
