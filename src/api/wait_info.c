@@ -25,6 +25,15 @@ static bool node_is_down(struct lk__node *node, struct lk__conn *scripts)
 	       !lk__conn_is_up(&node->messages);
 }
 
+static void info_unreachable(lk_wait_info *info, struct lk__conn *scripts)
+{
+	struct lk__fault fault;
+	lk__conn_fault(scripts, &fault);
+	info->code = LK_EUNREACHABLE;
+	snprintf(info->reason, sizeof(info->reason), "%s: %s", lk_error_text(LK_EUNREACHABLE),
+		 fault.reason);
+}
+
 /* Why the head has no grant yet. A refusal that the attempt has got over is not told any more. */
 static void info_explain(lk_wait_info *info, const struct lk__entry *entry)
 {
@@ -38,7 +47,7 @@ static void info_explain(lk_wait_info *info, const struct lk__entry *entry)
 		info_reason(info, why->code, why->message);
 	else if (entry->waiting->attempt.down_since_ns ||
 		 node_is_down(entry->target.node, lk__entry_conn(entry)))
-		info_reason(info, LK_EUNREACHABLE, lk_error_text(LK_EUNREACHABLE));
+		info_unreachable(info, lk__entry_conn(entry));
 	else if (entry->waiting->attempt.busy)
 		info_reason(info, LK_EBUSY, lk_error_text(LK_EBUSY));
 }

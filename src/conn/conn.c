@@ -432,10 +432,13 @@ void lk__conn_fault(struct lk__conn *conn, struct lk__fault *fault_out)
 	*fault_out = (struct lk__fault){.code = LK_EUNREACHABLE, .reason = "no answer yet"};
 	if (pthread_mutex_trylock(&conn->mutex) != 0)
 		return; /* its holder may be stopped in a debugger */
+	const char *awaits = lk__connector_awaits(conn->connector);
 	if (conn->state != LK__CONN_UP && conn->last_error.code) {
 		fault_out->code = conn->last_error.code;
 		snprintf(fault_out->reason, sizeof(fault_out->reason), "%.159s",
 			 conn->last_error.message);
+	} else if (awaits) {
+		snprintf(fault_out->reason, sizeof(fault_out->reason), "%s", awaits);
 	}
 	pthread_mutex_unlock(&conn->mutex);
 }

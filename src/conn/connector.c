@@ -34,6 +34,8 @@ struct lk__connector {
 	struct lk__opening *opening;
 	struct lk__stream *stream;
 	struct lk__greeter *greeter;
+
+	_Atomic(const char *) awaits; /* for others: lk__connector_awaits() */
 };
 
 static void connector_drop_attempt(struct lk__connector *connector)
@@ -183,6 +185,20 @@ static int connector_go_on(struct lk__connector *connector, bool *taken, lk_erro
 	}
 }
 
+static const char *connector_stage(const struct lk__connector *connector)
+{
+	switch (connector->state) {
+	case CONNECTOR_FIND:
+		return "it is not known yet where it is";
+	case CONNECTOR_OPEN:
+		return lk__opening_awaits(connector->opening);
+	case CONNECTOR_GREET:
+		return "it does not answer the greeting";
+	default:
+		return NULL;
+	}
+}
+
 /* The node is elsewhere. One that looks for it has not been led anywhere yet; and the program that
  * is being asked is not waited for here. */
 static void connector_hurry(struct lk__connector *connector)
@@ -206,6 +222,8 @@ bool lk__connector_step(struct lk__connector *connector, struct lk__readiness *r
 			taken = connector_report(connector, &error);
 			rc = !taken;
 		}
+		if (!taken)
+			atomic_store(&connector->awaits, connector_stage(connector));
 	}
 	*readiness_out = connector->readiness;
 	if (taken)
@@ -259,6 +277,11 @@ int lk__connector_start(struct lk__conn *conn, int64_t pause_ns, lk_error *error
 	if (rc == 0)
 		connector_pause(conn->connector, pause_ns);
 	return rc;
+}
+
+const char *lk__connector_awaits(const struct lk__connector *connector)
+{
+	return connector ? atomic_load(&connector->awaits) : NULL;
 }
 
 void lk__connector_hurry(struct lk__connector *connector)

@@ -31,6 +31,10 @@ bool lk__connector_step(struct lk__connector *connector, struct lk__readiness *r
  * as data. Returns when to go on without. */
 int64_t lk__connector_watch(struct lk__connector *connector, int set_fd);
 
+/* What the present attempt waits for, in words that stay; NULL: nothing, or there is no connector.
+ * With the connection's mutex held. */
+const char *lk__connector_awaits(const struct lk__connector *connector);
+
 /* The node is elsewhere now: with its next step the present attempt ends, and another begins
  * without a pause. Any thread. */
 void lk__connector_hurry(struct lk__connector *connector);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "conn/conn.h"
+#include "conn/connector.h"
 #include "conn/node.h"
 
 /* Locks the connection that has the request, or any when it is done. A reader may be taking it to
@@ -22,7 +23,10 @@ static struct lk__conn *request_lock(struct lk__request *request)
 /* True when it was never sent: then it is done. */
 static bool conn_withdraw(struct lk__conn *conn, struct lk__request *request)
 {
-	const char *why = conn->last_error.code ? conn->last_error.message : "no connection yet";
+	const char *awaits = lk__connector_awaits(conn->connector);
+	const char *why = conn->last_error.code ? conn->last_error.message
+			  : awaits              ? awaits
+						: "no connection yet";
 	if (request->done || request->sends > 0)
 		return false;
 	if (request->postponed)

@@ -4,10 +4,12 @@
  * brings, and the loop that reads and writes for them.
  */
 #include <poll.h>
+#include <stdio.h>
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "conn/conn.h"
+#include "conn/connector.h"
 #include "conn/node.h"
 #include "net/stream.h"
 
@@ -65,8 +67,12 @@ int lk__conn_ready_look(struct lk__conn *conn, const struct lk__standby *standby
 	} else {
 		if (lk__conn_has_come(conn, standby->failure_count, standby->once))
 			rc = conn->last_error.code ? conn->last_error.code : LK_EUNREACHABLE;
+		const char *awaits = lk__connector_awaits(conn->connector);
 		if (conn->last_error.code && error)
 			*error = conn->last_error;
+		else if (awaits && error)
+			snprintf(error->message, sizeof(error->message),
+				 "the server cannot be reached: %s", awaits);
 	}
 	pthread_mutex_unlock(&conn->mutex);
 	return rc;

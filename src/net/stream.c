@@ -503,3 +503,16 @@ int lk__opening_step(struct lk__opening *opening, struct lk__stream **stream_out
 		*readiness_out = opening->readiness;
 	return rc;
 }
+
+const char *lk__opening_awaits(const struct lk__opening *opening)
+{
+	if (opening->state == OPENING_SHAKING)
+		return "no answer to the TLS handshake yet (does the port speak TLS?)";
+	if (opening->state == OPENING_START)
+		return NULL;
+	if (opening->state == OPENING_READYING)
+		return "its certificates and credentials are still being read";
+	if (opening->state == OPENING_NAME)
+		return "its name is not resolved yet";
+	return "it has not accepted the connection yet";
+}

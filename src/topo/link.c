@@ -85,6 +85,19 @@ struct lk__readiness lk__link_waits(const struct lk__link *link)
 				      LK__NEVER};
 }
 
+/* A port for TLS has nothing to say to what is no greeting of TLS. */
+static const char *silence_hint(const struct lk__link *link)
+{
+	static const char *const hints[] = {
+		[LK__REPLICAS] = " (a port for TLS? use rediss-replicas://)",
+		[LK__SENTINEL] = " (a port for TLS? use rediss-sentinel://, or sentinel_tls=on)",
+		[LK__CLUSTER] = " (a port for TLS? use rediss-cluster://)",
+	};
+	bool told = link->config->scheme != LK__SCHEME_TCP || lk__reader_begun(link->reader);
+	const char *hint = told ? NULL : hints[link->config->deployment];
+	return hint ? hint : "";
+}
+
 static int link_broken(const struct lk__link *link, ssize_t got, char *reason_out,
 		       size_t reason_size)
 {
@@ -92,8 +105,9 @@ static int link_broken(const struct lk__link *link, ssize_t got, char *reason_ou
 	int code = lk__stream_explain(link->stream, reason_out, reason_size);
 	if (code)
 		return code;
-	snprintf(reason_out, reason_size, "%s",
-		 got == 0 ? "it closed the connection" : strerror_r((int)-got, text, sizeof(text)));
+	snprintf(reason_out, reason_size, "%s%s",
+		 got == 0 ? "it closed the connection" : strerror_r((int)-got, text, sizeof(text)),
+		 silence_hint(link));
 	return LK_EUNREACHABLE;
 }
 
