@@ -23,21 +23,21 @@ static int semaphore_make(struct holding *holding, lk_client *client, int64_t pe
 				       error);
 }
 
-/* A handle with a time to live would prolong that of a semaphore that is there, where `sem set` has
- * said how long it lasts. */
+/* A handle with a time to live prolongs that of a semaphore that is there, where `sem set` has said
+ * how long it lasts. A permit in use prolongs it to its lease in any case: so that is the time of a
+ * handle for one that we have not made. A number that is lost while we wait comes back with it. */
 static int permits_make(struct holding *holding, lk_client *client, int64_t permits,
 			const char *name, lk_error *error)
 {
 	int64_t free_now = 0, used = 0;
-	int result = semaphore_make(holding, client, permits, 0, name, error);
+	int result = semaphore_make(holding, client, permits, holding->lease_ms, name, error);
 	if (result == 0)
 		result = lk_permit_semaphore_count(holding->semaphore, &free_now, &used, error);
 	if (result == 0 && free_now + used == 0) {
-		result = semaphore_make(holding, client, permits, COUNTER_TTL_MS, name, error);
-		if (result == 0)
-			result = lk_permit_semaphore_try_set(holding->semaphore, permits, error);
+		result = lk_permit_semaphore_try_set(holding->semaphore, permits, error);
 		if (result == 1)
-			return 0;
+			return semaphore_make(holding, client, permits, COUNTER_TTL_MS, name,
+					      error);
 		if (result == 0) /* another was faster, or there are none by intent */
 			result = lk_permit_semaphore_count(holding->semaphore, &free_now, &used,
 							   error);

@@ -10,6 +10,7 @@
 #include "kind.h"
 
 struct holding {
+	int64_t lease_ms; /* of what is held; set before it is made */
 	lk_lock *lock;
 	int several; /* on several servers, or several locks: it has no one owner field */
 	lk_permit_semaphore *semaphore; /* NULL: it is a lock */

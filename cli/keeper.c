@@ -537,6 +537,7 @@ static int keeper_make(struct keeper *keeper, lk_config *config)
 	if (code)
 		return code;
 	keeper->clients[0] = keeper->client;
+	keeper->holding.lease_ms = options->lease_ms;
 	if (keeper->others)
 		result = holding_make_quorum(&keeper->holding, keeper->clients, keeper->others + 1,
 					     &quorum, options->name, &error);

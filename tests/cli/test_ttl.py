@@ -40,6 +40,33 @@ def test_run_permits_leaves_the_time_to_live_of_sem_set(cli, server):
     assert lasts(server, "slots", HOUR_MS)
 
 
+def test_a_number_that_is_lost_during_the_wait_does_not_come_back_for_ever(cli, server):
+    """It lasts while a permit is in use, and the next run makes it again, with its 30 days."""
+    cli.start("run", "--permits", "1", "slots", "sleep", "60")
+    until(lambda: server.call("GET", "slots") == b"0", 20)
+    waiter = cli.start("run", "-l", "20s", "--permits", "1", "slots", "sleep", "60")
+    until(server.channels, 20, "it waits")
+    server.call("FLUSHALL")
+    until(lambda: server.call("GET", "slots") == b"0", 20, "it has a permit again")
+    assert 0 < server.call("PTTL", "slots") <= 20_500
+    waiter.terminate()
+    waiter.wait(20)
+    assert 0 < server.call("PTTL", "slots") <= 20_500
+    assert cli("sem", "delete", "slots").returncode == 0
+    assert cli("run", "--permits", "1", "slots", "true").returncode == 0
+    assert lasts(server, "slots", 30 * DAY_MS)
+
+
+def test_another_s_number_keeps_its_own(cli, server):
+    """There are none by intent: then one is given."""
+    assert cli("sem", "set", "--ttl", "1h", "slots", "0").returncode == 0
+    cli.start("run", "--permits", "1", "slots", "sleep", "60")
+    until(server.channels, 20, "it waits")
+    assert cli("sem", "set", "slots", "1").returncode == 0
+    until(lambda: server.call("GET", "slots") == b"0", 20)
+    assert lasts(server, "slots", HOUR_MS)
+
+
 def test_a_holder_s_lease_is_not_the_counter_s(cli, server):
     cli.start("run", "-l", "20s", "--permits", "1", "slots", "sleep", "60")
     until(lambda: server.call("GET", "slots") == b"0", 20)
