@@ -225,6 +225,21 @@ static void say(struct waiting *waiting, char *text)
 	waiting->shown = 1;
 }
 
+/* Once, with -v: why a release may be noticed late. With the mutex, if the thread runs. */
+static void say_if_deaf(struct waiting *waiting)
+{
+	lk_stats stats = {.struct_size = sizeof(stats)};
+	if (!waiting->verbose || waiting->deaf || lk_client_stats(waiting->client, &stats, NULL) ||
+	    stats.unheard == 0)
+		return;
+	waiting->deaf = 1;
+	if (waiting->in_place && waiting->shown)
+		line_rewrite(waiting, NULL);
+	message("%.200s: SUBSCRIBE is refused, so no message tells of a release: a wait looks "
+		"again from time to time (lockkeeper doctor says more)",
+		waiting->name);
+}
+
 /* ---- the thread ---- */
 
 /* Sleeps with the mutex given up; 1 when the wait is over. */
@@ -258,8 +273,10 @@ static void *waiting_main(void *argument)
 			   explain(waiting, scan, text);
 		scan = lk_scan_free(scan);
 		pthread_mutex_lock(&waiting->mutex);
-		if (told && !waiting->over)
+		if (told && !waiting->over) {
+			say_if_deaf(waiting);
 			say(waiting, text);
+		}
 		next_ms = waiting->in_place ? REFRESH_MS : again_ms;
 		again_ms = again_ms * 2 < AGAIN_MAX_MS ? again_ms * 2 : AGAIN_MAX_MS;
 	}
@@ -326,6 +343,7 @@ void waiting_conclude(struct waiting *waiting)
 {
 	char text[TEXT_SIZE];
 	lk_scan *scan = NULL;
+	say_if_deaf(waiting);
 	if (waiting->shown || lk_scan_new(&scan, waiting->client, NULL, NULL))
 		return;
 	snprintf(text, sizeof(text), "%.200s: ", waiting->name);

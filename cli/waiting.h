@@ -40,6 +40,7 @@ struct waiting {
 	pid_t group;
 	int verbose;
 	int started, in_place, shown;
+	int deaf;      /* that it hears of no release has been said */
 	int head_size; /* of what is said: up to the name */
 	unsigned turn; /* which part of a line that is too long comes next */
 	pthread_t thread;

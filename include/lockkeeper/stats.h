@@ -41,12 +41,14 @@ typedef struct lk_stats {
 	uint64_t waiting;       /* now: callers in queues */
 	lk_histogram wait_us;   /* from call to grant, re-entries not counted */
 	lk_histogram hold_us;   /* from grant to release */
+	uint64_t unheard;       /* SUBSCRIBEs that the server refused */
 } lk_stats;
 
 LK_BEGIN_DECLS
 
 /*
  * Copies the counters into `stats_out`. Set its `struct_size` first. Does not block.
+ * `unheard` counts refused SUBSCRIBEs: waiters without one look again from time to time.
  * Errors: LK_EINVAL (struct_size), LK_EFORKED. Since 0.1.
  */
 LK_API int lk_client_stats(lk_client *client, lk_stats *stats_out, lk_error *error);

@@ -30,6 +30,7 @@ static void get_nodes(lk_stats *stats, lk_client *client)
 		stats->connects += get(&node->counters.connects);
 		stats->disconnects += get(&node->counters.disconnects);
 		stats->messages += get(&node->counters.messages);
+		stats->unheard += get(&node->counters.unheard);
 	}
 }
 

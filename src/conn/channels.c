@@ -580,6 +580,7 @@ static void channel_confirmed(struct lk__conn *conn, const redisReply *reply,
 		int code = lk__classify(reply->str);
 		channel->code = code == LK_EMAYBEHELD ? LK_EDENIED : code;
 		strncpy(channel->reason, reply->str, sizeof(channel->reason) - 1);
+		atomic_fetch_add_explicit(&conn->node->counters.unheard, 1, memory_order_relaxed);
 	} else if (channel->unconfirmed == 0 && channel->wanted) {
 		channel->generation++;
 	}

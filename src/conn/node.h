@@ -31,7 +31,7 @@ struct lk__node_events {
 };
 
 struct lk__node_counters {
-	_Atomic uint64_t commands, resent, connects, disconnects, messages;
+	_Atomic uint64_t commands, resent, connects, disconnects, messages, unheard;
 };
 
 /* Those that are known to be alive. */

@@ -95,6 +95,32 @@ def test_what_cannot_be_shared_is_named_at_once(cli, server):
             assert name in result.stderr
 
 
+DEAF = " job: SUBSCRIBE is refused"
+
+
+@pytest.mark.parametrize("words", [(), ("--fair",), ("--shared",), ("--plain",), ("--permits", "1"),
+                                   ("--also", "other")], ids=str)
+def test_a_refused_subscription_is_told(cli, server, words):
+    server.call("ACL", "SETUSER", "deaf", "on", ">a-secret", "~*", "+@all", "resetchannels")
+    cli.start("run", *words, "job", "sleep", "60")
+    until(lambda: server.call("EXISTS", "job"), 20, "it is taken")
+    if "--shared" in words:
+        words = ("--exclusive",)
+    for user, told in (("deaf", True), ("", False)):
+        for limit in ("0.1", "3"):
+            said = cli("run", "-v", "-w", limit, *words, "job", "true", LOCKKEEPER_USERNAME=user,
+                       LOCKKEEPER_PASSWORD="a-secret" if user else "").stderr
+            assert said.count(DEAF) == told, said
+
+
+def test_a_latch_says_it_too(cli, server):
+    server.call("ACL", "SETUSER", "deaf", "on", ">a-secret", "~*", "+@all", "resetchannels")
+    assert cli("latch", "set", "gate", "2").returncode == 0
+    said = cli("latch", "wait", "-v", "-w", "0.1", "gate", LOCKKEEPER_USERNAME="deaf",
+               LOCKKEEPER_PASSWORD="a-secret").stderr
+    assert said.count(" gate: SUBSCRIBE is refused") == 1, said
+
+
 def test_a_lock_without_a_time_to_live_is_told(cli, server):
     server.call("SET", "job", "0123456789abcdef0123456789abcdef")
     result = cli("run", "--plain", "-v", "-n", "job", "true")
