@@ -193,7 +193,7 @@ static const char *connector_stage(const struct lk__connector *connector)
 	case CONNECTOR_OPEN:
 		return lk__opening_awaits(connector->opening);
 	case CONNECTOR_GREET:
-		return "it does not answer the greeting";
+		return "no answer to the greeting yet";
 	default:
 		return NULL;
 	}

@@ -101,7 +101,7 @@ def test_a_server_that_hangs_is_no_matter_of_tls(wrong, server):
     result = wrong("run", "-w", SECONDS, "job", "true", LOCKKEEPER_URL=server.url)
     server.resume()
     assert result.returncode == 125
-    assert "the server cannot be reached: it does not answer the greeting" in result.stderr
+    assert "the server cannot be reached: no answer to the greeting yet" in result.stderr
     assert "TLS" not in result.stderr
 
 
