@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "breaking.h"
+#include "clock.h"
 #include "commands.h"
 #include "exit_code.h"
 #include "escape.h"
@@ -20,6 +21,7 @@ const struct option_row break_options[] = {
 	{OPTION_NOTIFY, "notify", "WHOM",
 	 "(plain) wake this library's waiters too, though its lock was ours"},
 	SEVERAL_ROW,
+	VERBOSE_ROW,
 	{0, NULL, NULL, NULL},
 };
 
@@ -143,14 +145,17 @@ int lock_break(lk_client *client, const char *name, size_t name_size, const lk_l
 	return result;
 }
 
-static int break_and_say(lk_client *client, const char *name, const lk_lock_info *info)
+static int break_and_say(const struct session *session, const lk_lock_info *info)
 {
 	lk_error error = {0};
-	int result = lock_break(client, name, strlen(name), info, &error);
+	const char *name = session->argv[0];
+	int result = lock_break(session->client, name, strlen(name), info, &error);
 	if (result < 0)
 		return trouble_library(&error);
 	if (result == 0)
 		message("%s was not locked", name);
+	else
+		session_did(session, "broke", name);
 	return 0;
 }
 
@@ -246,6 +251,8 @@ static int break_quorum(const struct session *session, const struct views *views
 		code = trouble_library(&error);
 	else if (result == 0)
 		message("%s was not locked", name);
+	else
+		session_did(session, "broke", name);
 	int left = tell_where(session, views);
 	return code ? code : left;
 }
@@ -300,9 +307,10 @@ int cmd_break(const struct command *command, int argc, char **argv)
 		deletions_print(&session, &views);
 	if (code == 0 && !yes)
 		code = ask(&session, &views);
+	session.opened_ns = clock_now_ns(); /* who was asked has taken their time */
 	if (code == 0)
 		code = views.count > 1 ? break_quorum(&session, &views)
-				       : break_and_say(session.client, name, &views.of[0].info);
+				       : break_and_say(&session, &views.of[0].info);
 	views_free(&views);
 	return session_end(&session, code);
 }

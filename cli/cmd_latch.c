@@ -6,7 +6,6 @@
 
 #include "commands.h"
 #include "exit_code.h"
-#include "log.h"
 #include "message.h"
 #include "other_kind.h"
 #include "session.h"
@@ -16,7 +15,9 @@ const struct option_row latch_options[] = {
 	{'w', "wait", "WAIT", "wait: wait at most this long"},
 	{OPTION_TTL, "ttl", "TIME",
 	 "set: it goes when it was not changed for TIME (default: it stays)"},
-	WAITING_ROWS("`latch wait`"),
+	{'v', "verbose", NULL,
+	 "report the server, what came of it, and now and then what `latch wait` waits for"},
+	{'q', "quiet", NULL, "wait: do not show on the terminal what it waits for"},
 	{0, NULL, NULL, NULL},
 };
 
@@ -25,7 +26,6 @@ struct latch_state {
 	int limits;      /* -n or -w was given */
 	int waits;       /* an option of `wait` was given */
 	int64_t ttl_ms;  /* one of `set`; 0: it was not */
-	struct waiting_wish told;
 };
 
 static int latch_take(void *context, int id, const char *value)
@@ -34,8 +34,6 @@ static int latch_take(void *context, int id, const char *value)
 	if (id == OPTION_TTL)
 		return option_duration("--ttl", value, 1, LK_LEASE_MAX_MS, &state->ttl_ms);
 	state->waits = 1;
-	if (waiting_take(&state->told, id))
-		return 0;
 	if (state->limits++)
 		return trouble("-n and -w exclude each other");
 	if (id == 'w')
@@ -57,8 +55,10 @@ static int latch_set(const struct session *session, lk_latch *latch, int64_t cou
 	int result = lk_latch_try_set(latch, count, &error);
 	if (result < 0)
 		return latch_trouble(session, &error);
-	if (result == 1)
+	if (result == 1) {
+		session_did(session, "set", name);
 		return 0;
+	}
 	message("%s already has a count", name);
 	return EXIT_NOT_ACQUIRED;
 }
@@ -69,6 +69,7 @@ static int latch_down(const struct session *session, lk_latch *latch, int64_t by
 	lk_error error = {0};
 	if (lk_latch_count_down(latch, by, &left, &error))
 		return latch_trouble(session, &error);
+	session_did(session, "counted down", session->argv[1]);
 	printf("%" PRId64 "\n", left);
 	return output_finish();
 }
@@ -76,16 +77,14 @@ static int latch_down(const struct session *session, lk_latch *latch, int64_t by
 static int latch_wait(struct session *session, lk_latch *latch, const struct latch_state *state)
 {
 	lk_error error = {0};
-	struct waiting_wish told = state->told;
-	session_say(session, &told);
-	told.once = state->wait_ms == 0;
-	waiting_begin(&session->waiting, session->client, NULL, session->argv[1], &told);
+	session->told.once = state->wait_ms == 0;
+	waiting_begin(&session->waiting, session->client, NULL, session->argv[1], &session->told);
 	int result = state->wait_ms < 0
 			     ? lk_latch_await(latch, NULL, &error)
 			     : lk_latch_await_within(latch, state->wait_ms, NULL, &error);
 	waiting_end(&session->waiting);
 	int code = result ? latch_trouble(session, &error) : 0;
-	if (code == EXIT_NOT_ACQUIRED && told.verbose)
+	if (code == EXIT_NOT_ACQUIRED && session->told.verbose)
 		waiting_conclude(&session->waiting);
 	return code;
 }
@@ -99,6 +98,8 @@ static int latch_delete(const struct session *session, lk_latch *latch)
 		return latch_trouble(session, &error);
 	if (result == 0)
 		message("%s had no count", name);
+	else
+		session_did(session, "deleted", name);
 	return 0;
 }
 
@@ -146,11 +147,11 @@ int cmd_latch(const struct command *command, int argc, char **argv)
 	if (result)
 		return -1 - result;
 	int code = latch_number(command, &session, &number);
-	if (code == 0 && state.waits && strcmp(session.argv[0], "wait") != 0)
-		code = usage_error(command, "-n, -w, -v and -q are for wait");
+	if (code == 0 && (state.waits || session.told.quiet) &&
+	    strcmp(session.argv[0], "wait") != 0)
+		code = usage_error(command, "-n, -w and -q are for wait");
 	if (code == 0 && state.ttl_ms && strcmp(session.argv[0], "set") != 0)
 		code = usage_error(command, "--ttl is for set");
-	log_begin(session.config, state.told.verbose);
 	if (code == 0)
 		code = session_open(&session);
 	const char *name = session.argv[1];

@@ -11,7 +11,6 @@
 #include "commands.h"
 #include "exit_code.h"
 #include "lock_while.h"
-#include "log.h"
 #include "message.h"
 #include "other_kind.h"
 #include "relay.h"
@@ -43,12 +42,13 @@ const struct option_row lock_options[] = {
 const struct option_row extend_options[] = {
 	{'l', "lease", "LEASE", "the lock lasts at least this long from now (required)"},
 	{OPTION_PLAIN, "plain", NULL, "the lock is a plain lock"},
+	VERBOSE_ROW,
 	{0, NULL, NULL, NULL},
 };
 
 const struct option_row unlock_options[] = {
 	{OPTION_PLAIN, "plain", NULL, "the lock is a plain lock"},
-	{'v', "verbose", NULL, "report which server is asked, and the release"},
+	VERBOSE_ROW,
 	{OPTION_NOTIFY, "notify", "WHOM",
 	 "(plain) wake this library's waiters too when it is released"},
 	{0, NULL, NULL, NULL},
@@ -61,7 +61,6 @@ struct lock_state {
 	int64_t lease_ms;
 	const struct lock_kind *kind;
 	lk_cancel *cancel;
-	struct waiting_wish told;
 	pid_t pid; /* that the lock is held for; 0: --while is not given */
 	struct lock_while keeper;
 };
@@ -96,8 +95,6 @@ static int lock_take(void *context, int id, const char *value)
 	struct lock_state *state = context;
 	if (kind_take(&state->kind, id))
 		return 0; /* there is one to choose */
-	if (waiting_take(&state->told, id))
-		return 0;
 	switch (id) {
 	case OPTION_WHILE:
 		return while_take(value, &state->pid);
@@ -156,11 +153,10 @@ static void lock_give_back(lk_lock *lock, int code)
 }
 
 /* Not acquired: the exit code. */
-static int lock_missed(struct session *session, const struct lock_state *state,
-		       const struct report *report, const lk_error *error)
+static int lock_missed(struct session *session, const struct report *report, const lk_error *error)
 {
 	int code = trouble_name(session->client, session->argv[0], session->kind, error);
-	if (code == EXIT_NOT_ACQUIRED && state->told.verbose) {
+	if (code == EXIT_NOT_ACQUIRED && session->told.verbose) {
 		report_missed(report);
 		waiting_conclude(&session->waiting);
 	}
@@ -180,17 +176,16 @@ static int lock_serve(struct session *session, lk_lock *lock, struct lock_state 
 	if (code)
 		return code;
 	struct report report;
-	session_say(session, &state->told);
-	report_begin(&report, session->argv[0], state->told.verbose);
-	state->told.once = state->nonblock;
-	waiting_begin(&session->waiting, session->client, lock, session->argv[0], &state->told);
+	report_begin(&report, session->argv[0], session->told.verbose);
+	session->told.once = state->nonblock;
+	waiting_begin(&session->waiting, session->client, lock, session->argv[0], &session->told);
 	int result = lock_acquire(lock, state, &error);
 	waiting_end(&session->waiting);
 	relay_run();
 	if (result == LK_ECANCELLED)
 		return EXIT_SIGNAL_BASE + relay_cause();
 	if (result)
-		return lock_missed(session, state, &report, &error);
+		return lock_missed(session, &report, &error);
 	report_acquired(&report);
 	if (relay_cause())
 		code = EXIT_SIGNAL_BASE + relay_cause();
@@ -262,7 +257,6 @@ int cmd_lock(const struct command *command, int argc, char **argv)
 		return -1 - result;
 	int code = lock_check(command, &state);
 	session.kind = state.kind;
-	log_begin(session.config, state.told.verbose);
 	if (code == 0)
 		code = caller_record(session.config, state.pid ? state.pid : caller_find());
 	if (code == 0 && state.pid && keeper_start(&state, session.config, &code))
@@ -292,14 +286,12 @@ int cmd_unlock(const struct command *command, int argc, char **argv)
 	int code = notify_check(command, &state);
 	if (code)
 		return session_end(&session, code);
-	if (while_unlock(session.argv[0], session.argv[1], state.told.verbose, &code))
+	if (while_unlock(session.argv[0], session.argv[1], session.told.verbose, &code))
 		return session_end(&session, code);
 	code = session_open_lock(&session, &lock);
-	if (code == 0)
-		session_say(&session, &state.told);
 	if (code == 0 && lk_lock_release_field(lock, session.argv[1], &error))
 		code = trouble_name(session.client, session.argv[0], session.kind, &error);
-	else if (code == 0 && state.told.verbose)
+	else if (code == 0 && session.told.verbose)
 		message("released %.200s", session.argv[0]);
 	lk_lock_free(lock);
 	return session_end(&session, code);
@@ -320,6 +312,8 @@ int cmd_extend(const struct command *command, int argc, char **argv)
 		code = session_open_lock(&session, &lock);
 	if (code == 0 && lk_lock_extend_field(lock, session.argv[1], state.lease_ms, &error))
 		code = trouble_name(session.client, session.argv[0], session.kind, &error);
+	else if (code == 0)
+		session_did(&session, "extended", session.argv[0]);
 	lk_lock_free(lock);
 	return session_end(&session, code);
 }

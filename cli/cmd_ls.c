@@ -17,6 +17,7 @@
 const struct option_row json_options[] = {
 	{OPTION_JSON, "json", NULL, "print JSON"},
 	SEVERAL_ROW,
+	VERBOSE_ROW,
 	{0, NULL, NULL, NULL},
 };
 
@@ -24,6 +25,7 @@ const struct option_row ls_options[] = {
 	{OPTION_JSON, "json", NULL, "print JSON"},
 	{OPTION_ALL, "all", NULL, "list what may be data, too"},
 	SEVERAL_ROW,
+	VERBOSE_ROW,
 	{0, NULL, NULL, NULL},
 };
 
@@ -320,5 +322,7 @@ int cmd_ls(const struct command *command, int argc, char **argv)
 	wanted.pattern = session.argv[0];
 	if (code == 0)
 		code = (wanted.json ? stream_json : list_show)(&session, &wanted);
+	if (code == 0)
+		session_did(&session, "listed", wanted.pattern ? wanted.pattern : "all names");
 	return session_end(&session, code);
 }

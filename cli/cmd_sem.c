@@ -16,6 +16,7 @@ const struct option_row sem_options[] = {
 	{OPTION_FORCE, "force", NULL, "delete: even while permits are in use"},
 	{OPTION_TTL, "ttl", "TIME",
 	 "set: it goes when it was not changed for TIME (default: as before; a new one stays)"},
+	VERBOSE_ROW,
 	{0, NULL, NULL, NULL},
 };
 
@@ -46,6 +47,7 @@ static int sem_show(const struct session *session, lk_permit_semaphore *semaphor
 	lk_error error = {0};
 	if (lk_permit_semaphore_count(semaphore, &free_now, &used, &error))
 		return sem_trouble(session, &error);
+	session_did(session, "looked at", session->argv[1]);
 	if (as_json)
 		return inspect_json_print(json_pack(
 			"{s:I,s:I,s:I}", "permits", (json_int_t)free_now + (json_int_t)used, "free",
@@ -53,6 +55,15 @@ static int sem_show(const struct session *session, lk_permit_semaphore *semaphor
 	printf("%" PRId64 " permits, %" PRId64 " free, %" PRId64 " in use\n", free_now + used,
 	       free_now, used);
 	return output_finish();
+}
+
+static int sem_set(const struct session *session, lk_permit_semaphore *semaphore, int64_t count)
+{
+	lk_error error = {0};
+	if (lk_permit_semaphore_set(semaphore, count, &error))
+		return sem_trouble(session, &error);
+	session_did(session, "set", session->argv[1]);
+	return 0;
 }
 
 /* The count is asked first: it also tells whether this is a semaphore at all. */
@@ -70,6 +81,8 @@ static int sem_delete(const struct session *session, lk_permit_semaphore *semaph
 	int result = lk_permit_semaphore_delete(semaphore, &error);
 	if (result == 0)
 		message("%s was not set", name);
+	else if (result > 0)
+		session_did(session, "deleted", name);
 	return result < 0 ? sem_trouble(session, &error) : 0;
 }
 
@@ -114,8 +127,8 @@ int cmd_sem(const struct command *command, int argc, char **argv)
 		code = sem_delete(&session, semaphore, state.force);
 	else if (code == 0 && session.argc == 2)
 		code = sem_show(&session, semaphore, state.as_json);
-	else if (code == 0 && lk_permit_semaphore_set(semaphore, count, &error))
-		code = sem_trouble(&session, &error);
+	else if (code == 0)
+		code = sem_set(&session, semaphore, count);
 	lk_permit_semaphore_free(semaphore);
 	return session_end(&session, code);
 }

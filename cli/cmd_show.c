@@ -136,6 +136,8 @@ int cmd_show(const struct command *command, int argc, char **argv)
 	if (code == 0) {
 		views_ask(&views, &session, name);
 		views_say(&views);
+		if (views.silent < views.count)
+			session_did(&session, "looked at", name);
 		code = (json ? views_print_json : views_print)(&views, &session);
 		code = code ? code : views_tell(&views, name);
 	}

@@ -7,7 +7,6 @@
 #include "clock.h"
 #include "commands.h"
 #include "exit_code.h"
-#include "log.h"
 #include "message.h"
 #include "report.h"
 #include "session.h"
@@ -30,14 +29,11 @@ const struct option_row wait_options[] = {
 struct wait_state {
 	int64_t wait_ms; /* -1: no limit */
 	int limits;      /* -n or -w was given */
-	struct waiting_wish told;
 };
 
 static int wait_take(void *context, int id, const char *value)
 {
 	struct wait_state *state = context;
-	if (waiting_take(&state->told, id))
-		return 0;
 	if (state->limits++)
 		return trouble("-n and -w exclude each other");
 	if (id == 'w')
@@ -129,10 +125,9 @@ static int wait_serve(struct session *session, const struct place *place, struct
 {
 	lk_error error = {0};
 	struct report report;
-	session_say(session, &state->told);
-	report_begin(&report, place->name, state->told.verbose);
-	state->told.once = state->wait_ms == 0;
-	waiting_begin(&session->waiting, session->client, NULL, place->name, &state->told);
+	report_begin(&report, place->name, session->told.verbose);
+	session->told.once = state->wait_ms == 0;
+	waiting_begin(&session->waiting, session->client, NULL, place->name, &session->told);
 	int result = wait_free(place, state->wait_ms, &error);
 	waiting_end(&session->waiting);
 	if (result < 0)
@@ -140,7 +135,7 @@ static int wait_serve(struct session *session, const struct place *place, struct
 	if (result == 1)
 		return 0;
 	report_missed(&report);
-	if (state->told.verbose)
+	if (session->told.verbose)
 		waiting_conclude(&session->waiting);
 	return EXIT_NOT_ACQUIRED;
 }
@@ -154,7 +149,6 @@ int cmd_wait(const struct command *command, int argc, char **argv)
 	int result = session_begin(&session, command, argc, argv, wait_take, &state, 1, 1);
 	if (result)
 		return -1 - result;
-	log_begin(session.config, state.told.verbose);
 	int code = *session.argv[0] ? session_open(&session) : trouble("NAME is empty");
 	if (code == 0 && place_make(&place, &session, &error))
 		code = trouble_library(&error);

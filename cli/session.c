@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "session.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "connect.h"
 #include "descriptors.h"
 #include "exit_code.h"
+#include "log.h"
 #include "message.h"
 
 /* What takes an option: the session takes the servers, the command the rest. */
@@ -19,6 +22,8 @@ struct taking {
 static int session_take(void *context, int id, const char *value)
 {
 	struct taking *taking = context;
+	if (waiting_take(&taking->session->told, id))
+		return 0;
 	if (id == 'o')
 		return nodes_note(&taking->session->nodes, value);
 	if (id == OPTION_URL)
@@ -77,6 +82,7 @@ int session_open(struct session *session)
 	if (session->refused && lk_config_get(session->config, "url", url, sizeof(url)) <= 0)
 		return trouble("LOCKKEEPER_URL names several servers: they are a quorum, on which "
 			       "this command does not work; name one with --url");
+	log_begin(session->config, session->told.verbose);
 	int code = nodes_check_quorum(&session->nodes);
 	if (code == 0)
 		code = nodes_settle(&session->nodes, session->config);
@@ -84,13 +90,19 @@ int session_open(struct session *session)
 		code = config_settle(session->config);
 	if (code == 0)
 		code = descriptors_check(session->nodes.count ? session->nodes.count : 1);
-	return code ? code : clients_open(session);
+	session->opened_ns = clock_now_ns();
+	if (code == 0)
+		code = clients_open(session);
+	if (code == 0 && session->told.verbose)
+		servers_say(session->clients, session->count);
+	return code;
 }
 
-void session_say(const struct session *session, const struct waiting_wish *told)
+void session_did(const struct session *session, const char *done, const char *name)
 {
-	if (told->verbose)
-		servers_say(session->clients, session->count);
+	if (session->told.verbose)
+		message("%s %.200s after %" PRId64 " ms", done, name,
+			(clock_now_ns() - session->opened_ns) / NS_PER_MS);
 }
 
 const char *session_node(const struct session *session, size_t index)

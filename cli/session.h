@@ -16,6 +16,8 @@ struct session {
 	struct nodes nodes;
 	lk_client *clients[LK_RED_NODES_MAX]; /* of all */
 	size_t count;
+	struct waiting_wish told; /* -v and -q, of commands that have them */
+	int64_t opened_ns;
 	struct waiting waiting;
 	int refused; /* LOCKKEEPER_URL names a quorum, on which the command does not work */
 	int argc;    /* operands */
@@ -33,14 +35,14 @@ struct session {
 int session_begin(struct session *session_out, const struct command *command, int argc, char **argv,
 		  option_taker take, void *state, int least, int most);
 
-/* Makes the clients; 0, or EXIT_TROUBLE (said). */
+/* Makes the clients; 0, or EXIT_TROUBLE (said). With -v it says which servers they are. */
 int session_open(struct session *session);
 
 /* Makes the client and the lock that the first operand names; 0, or an exit code (said). */
 int session_open_lock(struct session *session, lk_lock **lock_out);
 
-/* Says which servers they are, if -v was given. */
-void session_say(const struct session *session, const struct waiting_wish *told);
+/* With -v: what was done to a name, and how long that took from session_open() on. */
+void session_did(const struct session *session, const char *done, const char *name);
 
 /* The name of a server, if it is one of several; else NULL. Valid until session_end(). */
 const char *session_node(const struct session *session, size_t index);

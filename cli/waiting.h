@@ -15,11 +15,17 @@
 
 #include <lockkeeper.h>
 
-/* The options of a command that has both; `what` it waits for, in their help. */
+/* The options of a command that waits; `what` it waits for, in their help. */
 #define WAITING_ROWS(what)                                                                         \
 	{'v', "verbose", NULL, "report the server, and now and then what " what " waits for"},     \
 	{                                                                                          \
 		'q', "quiet", NULL, "do not show on the terminal what " what " waits for"          \
+	}
+
+/* The option of a command that does not wait. */
+#define VERBOSE_ROW                                                                                \
+	{                                                                                          \
+		'v', "verbose", NULL, "report the server, and what came of it"                     \
 	}
 
 struct waiting_wish {

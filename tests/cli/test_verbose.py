@@ -62,6 +62,54 @@ def test_a_wait_in_vain_says_how_long_and_who(cli, server):
             assert "held by another client" in result.stderr, words
 
 
+@pytest.mark.parametrize("words, did", [
+    (("ls",), "listed all names"), (("ls", "j*"), r"listed j\*"),
+    (("ls", "--json"), "listed all names"),
+    (("show", "job"), "looked at job"), (("show", "--json", "free"), "looked at free"),
+    (("break", "--yes", "job"), "broke job"),
+    (("extend", "-l", "20", "job", "OWNER"), "extended job"),
+    (("sem", "set", "slots", "2"), "set slots"), (("sem", "show", "slots"), "looked at slots"),
+    (("latch", "set", "gate", "2"), "set gate")], ids=str)
+def test_looks_and_changes_say_where_and_how_long(cli, server, words, did):
+    owner = cli("lock", "-l", "20", "job").stdout.strip()
+    words = [owner if word == "OWNER" else word for word in words]
+    silent = cli(*words)
+    if words[0] == "break":
+        cli("lock", "-l", "20", "job")
+    if words[0] == "latch":
+        cli("latch", "delete", "gate")
+    told = cli(words[0], "-v", *words[1:])
+    assert silent.stderr == "" and silent.returncode == told.returncode in (0, 3)
+    assert len(silent.stdout) > 0 or not told.stdout
+    assert re.fullmatch(rf"lockkeeper: server: {re.escape(server.unix_url)}.*\n"
+                        rf"lockkeeper: {did} after \d+ ms\n", told.stderr), told.stderr
+    assert " scripts/" in cli(words[0], "-vv", *words[1:]).stderr
+
+
+def test_what_did_not_happen_is_not_said(cli):
+    for words in (("break", "--yes", "free"), ("sem", "delete", "free"),
+                  ("latch", "delete", "free"), ("extend", "-l", "5", "free", "stranger:1")):
+        said = lines(cli(words[0], "-v", *words[1:]).stderr)
+        assert said[0].startswith("server: ") and not any(" after " in line for line in said), said
+
+
+def test_a_quorum_names_all_its_servers(cli, make_three):
+    urls = [node.unix_url for node in make_three()]
+    for words in (("ls",), ("show", "job")):
+        said = lines(cli(words[0], "-v", "--url", ",".join(urls), *words[1:]).stderr)
+        assert [line.removeprefix("server: ") for line in said[:3]] == urls, said
+
+
+def test_latch_and_sem_say_what_they_delete(cli):
+    for words in (("sem", "set", "x", "1"), ("sem", "-v", "delete", "x"),
+                  ("latch", "set", "x", "1"), ("latch", "-v", "down", "x"),
+                  ("latch", "set", "y", "1"), ("latch", "-v", "delete", "y")):
+        result = cli(*words)
+        assert result.returncode == 0, words
+        did = {"down": "counted down", "delete": "deleted"}.get(words[2])
+        assert not did or re.fullmatch(rf"{did} [xy] after \d+ ms", lines(result.stderr)[1]), result
+
+
 def test_lock_and_unlock(cli, server):
     taken = cli("lock", "-v", "-l", "20", "job")
     in_order(lines(taken.stderr), "server: .*", r"acquired job after \d+ ms")

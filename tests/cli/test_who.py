@@ -212,8 +212,8 @@ def test_a_verbose_wait_for_a_latch_tells_its_count(told, server):
     assert first_said(waiter) == "lockkeeper: waiting for start: its count is 3\n"
     assert told("latch", "down", "start", "3").returncode == 0
     assert waiter.wait(20) == 0
-    refused = told("latch", "down", "-v", "start")
-    assert refused.returncode == 125 and "-v and -q are for wait" in refused.stderr
+    refused = told("latch", "down", "-q", "start")
+    assert refused.returncode == 125 and "-n, -w and -q are for wait" in refused.stderr
 
 
 def test_a_verbose_wait_says_that_no_server_answers(told, server):
