@@ -11,6 +11,7 @@
 #include "exit_code.h"
 #include "escape.h"
 #include "message.h"
+#include "other_kind.h"
 #include "session.h"
 #include "views.h"
 
@@ -150,8 +151,12 @@ static int break_and_say(const struct session *session, const lk_lock_info *info
 	lk_error error = {0};
 	const char *name = session->argv[0];
 	int result = lock_break(session->client, name, strlen(name), info, &error);
-	if (result < 0)
-		return trouble_library(&error);
+	if (result < 0) {
+		int code = trouble_library(&error);
+		if (result == LK_EINVAL && info->is_counter)
+			other_kind_say(session->client, name, &kind_default);
+		return code;
+	}
 	if (result == 0)
 		message("%s was not locked", name);
 	else

@@ -81,8 +81,10 @@ static int look(const struct place *place, lk_error *error)
 		return result;
 	if (info.is_counter || strcmp(info.type, "foreign semaphore") == 0) {
 		error->code = LK_EWRONGTYPE;
-		snprintf(error->message, sizeof(error->message), "wait: %.100s is a %s, not a lock",
-			 name, info.type);
+		snprintf(error->message, sizeof(error->message),
+			 "wait: %.100s is a %s, not a lock%s", name, info.type,
+			 strstr(info.type, "latch") ? " (lockkeeper latch wait waits for a latch)"
+						    : "");
 		return LK_EWRONGTYPE;
 	}
 	return info.holder_count == 0;

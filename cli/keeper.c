@@ -483,6 +483,16 @@ static void clients_free(const struct keeper *keeper)
 		lk_client_free(keeper->clients[i]);
 }
 
+static void exec_failed(const struct keeper *keeper)
+{
+	const char *file = keeper->options->argv[0];
+	trouble_errno(keeper->exec_errno, "cannot execute %s", file);
+	if (keeper->exec_errno == ENOENT && *file == '-')
+		message("the options of run stand before NAME");
+	else if (keeper->exec_errno == ENOENT && strchr(file, ' ') && !strchr(file, '/'))
+		message("run -c STRING takes a line of the shell");
+}
+
 /* The exit code, with what there is to say about it. */
 static int exit_say(const struct keeper *keeper)
 {
@@ -490,7 +500,7 @@ static int exit_say(const struct keeper *keeper)
 	if (keeper->lost || keeper->guard_died || WIFSIGNALED(keeper->status))
 		front_restore(&keeper->front);
 	if (keeper->exec_errno) {
-		trouble_errno(keeper->exec_errno, "cannot execute %s", keeper->options->argv[0]);
+		exec_failed(keeper);
 	} else if (code > EXIT_SIGNAL_BASE && WIFSIGNALED(keeper->status)) {
 		if (keeper->options->told.verbose)
 			message("SIG%s ended the command", signal_name(WTERMSIG(keeper->status)));

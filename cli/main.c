@@ -123,6 +123,10 @@ int main(int argc, char **argv)
 		return output_finish();
 	}
 	const struct command *command = command_find(argv[1]);
+	if (!command && argv[1][0] == '-')
+		return trouble(
+			"option %s: options stand behind the command (see lockkeeper --help)",
+			argv[1]);
 	if (!command)
 		return trouble("unknown command '%s' (see lockkeeper --help)", argv[1]);
 	conf_read();

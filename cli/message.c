@@ -87,6 +87,10 @@ int trouble_library(const lk_error *error)
 	if (error->code == LK_EAUTH && getenv("LOCKKEEPER_NAME"))
 		message("an outer lockkeeper run takes passwords out of the environment: name a "
 			"file in LOCKKEEPER_PASSWORD_FILE");
+	else if (error->code == LK_EAUTH && strstr(error->message, "NOAUTH"))
+		message("set LOCKKEEPER_PASSWORD, or name a file in LOCKKEEPER_PASSWORD_FILE");
+	else if (error->code == LK_EDENIED)
+		message("lockkeeper doctor says which rights are missing");
 	switch (error->code) {
 	case LK_ELOST:
 	case LK_ENOTOWNER:

@@ -86,11 +86,17 @@ int usage_error(const struct command *command, const char *format, ...)
 	return trouble("%s: %s (see lockkeeper %s --help)", command->name, text, command->name);
 }
 
-/* getopt leaves the culprit in optopt (a letter, or the id of a long option) or in argv. */
+/* getopt leaves the culprit in optopt (a letter, or the id of a long option that is known) or in
+ * argv, behind which it stands then. */
 static int option_refuse(const struct command *command, int result, char **argv)
 {
-	const char *reason = result == ':' ? "needs a value" : "is unknown, or takes no value";
-	if (optopt > 0 && optopt < 256)
+	const char *reason = result == ':' ? "needs a value" : "takes no value";
+	int is_known = row_find(command->options, optopt) || row_find(common_options, optopt);
+	if (optopt == 0)
+		reason = "is unknown, or short for several";
+	else if (!is_known)
+		reason = "is unknown";
+	if (strncmp(argv[optind - 1], "--", 2) != 0 && optopt > 0 && optopt < 256)
 		return usage_error(command, "option -%c %s", optopt, reason);
 	return usage_error(command, "option %s %s", argv[optind - 1], reason);
 }

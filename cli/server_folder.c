@@ -12,10 +12,17 @@
 
 #include "message.h"
 
+/* Why it cannot be used has been said: what can be done about it. */
+static int refuse_folder(void)
+{
+	message("set LOCKKEEPER_STATE_DIR, or name a server in LOCKKEEPER_URL");
+	return FOLDER_REFUSED;
+}
+
 static int refuse_owner(const char *path, uid_t owner)
 {
 	trouble("%s: belongs to user %u, not to this user", path, (unsigned)owner);
-	return FOLDER_REFUSED;
+	return refuse_folder();
 }
 
 /*
@@ -95,7 +102,7 @@ static int refuse_open(const char *path)
 		trouble("%s: not a folder", path);
 	else
 		trouble_errno(reason, "%s", path);
-	return FOLDER_REFUSED;
+	return refuse_folder();
 }
 
 int folder_open(const char *path)
@@ -115,7 +122,7 @@ int folder_open(const char *path)
 static int refuse_make(const char *path)
 {
 	trouble_errno(errno, "cannot make the folder %s", path);
-	return FOLDER_REFUSED;
+	return refuse_folder();
 }
 
 int folder_make(const char *path)

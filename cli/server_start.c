@@ -248,9 +248,11 @@ static void start_close(const struct start *start)
 
 static int failure_tell(const struct failure *failure)
 {
-	if (!failure->limit)
-		return trouble_errno(failure->reason, "no private server: cannot execute "
-						      "redis-server or valkey-server");
+	if (!failure->limit) {
+		trouble_errno(failure->reason, "no private server: cannot execute redis-server or "
+					       "valkey-server");
+		return trouble("install one, or name a server in LOCKKEEPER_URL");
+	}
 	return trouble("no private server: it would serve all later commands under this command's "
 		       "hard limit of %s (ulimit -a); run `lockkeeper server start` without that "
 		       "limit first, or name a server in LOCKKEEPER_URL",

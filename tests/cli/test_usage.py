@@ -190,7 +190,7 @@ def test_a_command_inside_learns_where_the_password_went(guarded):
     _, cli = guarded
     result = cli("run", "job", "lockkeeper", "ls", LOCKKEEPER_PASSWORD="S3cr3t")
     assert result.returncode == 125 and "LOCKKEEPER_PASSWORD_FILE" in result.stderr
-    assert "PASSWORD_FILE" not in cli("ls").stderr
+    assert "outer lockkeeper run" not in cli("ls").stderr
 
 
 def test_version_and_help(offline):
