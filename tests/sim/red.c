@@ -4,13 +4,12 @@
  * threads, the others one. All compete for one lock, and each thread has one of its own: in every
  * ninth world plain ones.
  *
- * No two owners may believe at once that they hold, unless a notice says that one has lost it; and
- * no majority may be there for another before the deadline that a holder is told. Who is told that
- * its try failed must have no majority, and who has released keeps none; what a release keeps from
- * all is granted to nobody meanwhile. No call may last longer than its limit. When the troubles are
- * over, all is given back soon; when all leases are over too, everybody is granted the lock at
- * once. When all clients are closed, nothing may be left longer than its lease, and nothing be
- * granted.
+ * No two owners may believe at once that they hold, also if a notice says that one has lost it: the
+ * deadline that it was told stands. No majority may be there for another before that. A worker
+ * whose try failed, or that has released, must have no majority; what a release keeps from all is
+ * granted to nobody meanwhile. No call may last longer than its limit. When the troubles are over,
+ * all is given back soon; when all leases are over too, everybody is granted the lock at once. When
+ * all clients are closed, nothing may be left longer than its lease, and nothing be granted.
  */
 #include "red.h"
 
@@ -152,23 +151,18 @@ static bool claim(const struct worker *worker, int64_t deadline_ns)
 	return true;
 }
 
-/* Whether it still holds, by what the library says. Another may have been told of its loss, and
- * reading that may take long. */
+/* Whether it still holds, by what the library says. */
 static bool keep(const struct worker *worker, lk_lock *lock, const char *key)
 {
 	int64_t deadline_ns = 0;
-	for (int looks = 0; looks < 2; looks++) {
-		if (!sim_deadline(&worker->caller, lock, &deadline_ns))
-			return false;
-		if (worker->process->closing)
-			return true; /* the close has released it */
-		check_firm(worker, key, deadline_ns);
-		if (key == worker->own || claim(worker, deadline_ns))
-			return true;
-		if (looks == 0)
-			read_notices(holder->process);
-	}
-	sim_fail("worker %d holds the lock, and so does worker %d", worker->number, holder->number);
+	if (!sim_deadline(&worker->caller, lock, &deadline_ns))
+		return false;
+	if (worker->process->closing)
+		return true; /* the close has released it */
+	check_firm(worker, key, deadline_ns);
+	if (key != worker->own && !claim(worker, deadline_ns))
+		sim_fail("worker %d holds the lock, and so does worker %d", worker->number,
+			 holder->number);
 	return true;
 }
 
