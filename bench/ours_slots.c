@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "common.h"
-#include "topo/slot.h"
+#include "topo/topo.h"
 
 #define NAMES 1000
 #define SHORT 20 /* bytes, as of "orders:customer-1234" */

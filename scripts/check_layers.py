@@ -12,12 +12,17 @@ import re
 
 from tree import ROOT, files, finish, name
 
-# The folders of src/drive are layers of their own. A call up goes through what is handed down: the
-# ops of a client, the policy of an entry, the callbacks of a request or a queue. No other is
-# allowed.
-DRIVE = ["client", "entry", "notices", "background", "lock", "count", "many", "async", "life"]
+# The files of src/lock are layers of their own, each group named by its first. A call up goes
+# through what is handed down: the ops of a client, the policy of an entry, the callbacks of a
+# request or a queue. No other is allowed.
+LOCK = [("client", "loop"), ("entry", "entry_table", "entry_share"), ("completion_queue", "notice"),
+        ("compensation",), ("hold",), ("renewal",),
+        ("operation", "fan_out", "head", "head_act", "acquire", "release", "extend"),
+        ("counter", "permit"), ("multi", "multi_ask", "red", "red_try", "red_held"), ("async",),
+        ("life",)]
+GROUP = {stem: f"lock/{group[0]}" for group in LOCK for stem in group}
 LAYERS = ["base", "conf", "resp", "net", "conn", "topo", "sync",
-          *(f"drive/{folder}" for folder in DRIVE), "api"]
+          *(f"lock/{group[0]}" for group in LOCK), "api"]
 # No reason but order puts these two beside each other: neither needs the other.
 BARRED = {("net", "resp"), ("resp", "conf")}
 OUTSIDE = ("cli", "examples", "demo")
@@ -38,9 +43,9 @@ def lines_of(path: pathlib.Path):
 
 
 def layer_of(path: pathlib.Path) -> str:
-    """The folder in src/ of a file in it, whose path may begin there; of src/drive, that within."""
+    """The folder in src/ of a file in it, whose path may begin there; of src/lock, the group."""
     parts = path.relative_to(ROOT / "src").parts if path.is_absolute() else path.parts
-    return "/".join(parts[:2] if parts[0] == "drive" and len(parts) > 2 else parts[:1])
+    return GROUP.get(path.stem, "lock") if parts[0] == "lock" else parts[0]
 
 
 def may_use(layer: str, other: str) -> bool:

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "conf/config.h"
 #include "conn/request.h"
-#include "drive/lock/ask.h"
+#include "lock/operation.h"
 #include "sync/recipe.h"
 
 /* ---- nodes of a client ---- */

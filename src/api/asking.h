@@ -10,7 +10,7 @@
 #ifndef LK__API_ASKING_H
 #define LK__API_ASKING_H
 
-#include "drive/client/client.h"
+#include "lock/client.h"
 #include "topo/link.h"
 
 /* ---- nodes of a client ---- */

@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-#include "drive/async/async.h"
+#include "lock/async.h"
 
 /* A call that may wait for a server. 0, with the calling thread and its cancel state to be given to
  * lk__leave(); or a code: LK_EBLOCKING for a threadless client. */

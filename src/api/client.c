@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/lock/ask.h"
-#include "drive/life/life.h"
+#include "lock/operation.h"
+#include "lock/life.h"
 
 int lk_client_new(lk_client **client_out, const lk_config *config, lk_error *error)
 {

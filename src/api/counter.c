@@ -4,7 +4,7 @@
 #include "api/check.h"
 #include "api/lock_handle.h"
 #include "base/fail.h"
-#include "drive/client/loop.h"
+#include "lock/loop.h"
 #include "sync/recipes.h"
 
 int lk__counter_open(struct lk__counter **counter_out, lk_client *client,

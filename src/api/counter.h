@@ -11,7 +11,7 @@
 
 #include <lockkeeper/queue.h>
 
-#include "drive/async/async.h"
+#include "lock/async.h"
 
 struct lk__counter_call {
 	struct lk__counter *counter; /* NULL: the caller's handle is */

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/lock/ask.h"
+#include "lock/operation.h"
 #include "sync/recipes.h"
 
 int lk_fenced_lock_new(lk_lock **lock_out, lk_client *client, const void *name, size_t name_size,

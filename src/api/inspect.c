@@ -11,7 +11,7 @@
 #include "api/lock_handle.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/client/client_record.h"
+#include "lock/client.h"
 
 static const char *const types[LK__LOOK_TYPES] = {
 	[LK__LOOK_HASH] = "hash", [LK__LOOK_STRING] = "string", [LK__LOOK_ZSET] = "zset"};

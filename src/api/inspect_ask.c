@@ -8,7 +8,6 @@
 #include "api/inspect.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "conn/classify.h"
 #include "conn/request.h"
 #include "sync/recipes.h"
 

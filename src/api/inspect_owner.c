@@ -8,7 +8,7 @@
 #include "base/fail.h"
 #include "base/containers.h"
 #include "conf/config.h"
-#include "drive/client/client_record.h"
+#include "lock/client.h"
 #include "resp/reply.h"
 
 #define CLIENTS_MAX 1000 /* that are remembered; then all are forgotten */

@@ -8,7 +8,7 @@
 #include "api/inspect.h"
 #include "conf/config.h"
 #include "conn/handshake.h"
-#include "drive/client/client.h"
+#include "lock/client.h"
 #include "resp/reply.h"
 
 #define NO_END_MS INT64_C(922337203685477) /* Redisson's permit that never expires */

@@ -10,10 +10,10 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/lock/extend.h"
-#include "drive/lock/release.h"
-#include "drive/many/multi_call.h"
-#include "drive/client/loop.h"
+#include "lock/extend.h"
+#include "lock/release.h"
+#include "lock/multi.h"
+#include "lock/loop.h"
 #include "sync/recipes.h"
 
 #define KEY_SHOWN 120 /* bytes of a key in a message */

@@ -5,8 +5,8 @@
 
 #include <lockkeeper/lock.h>
 
-#include "drive/entry/entry.h"
-#include "drive/many/multi.h"
+#include "lock/entry.h"
+#include "lock/multi.h"
 
 /* How to find the entry of an owner, where each has one. */
 struct lk__lookup {

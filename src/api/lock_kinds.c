@@ -15,8 +15,8 @@
 #include "api/lock_handle.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/many/multi.h"
-#include "drive/many/red.h"
+#include "lock/multi.h"
+#include "lock/red.h"
 #include "sync/recipes.h"
 
 /* ---- the fair lock ---- */

@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/lock/ask.h"
-#include "drive/many/red.h"
+#include "lock/operation.h"
+#include "lock/red.h"
 #include "resp/reply.h"
 #include "sync/script.h"
 

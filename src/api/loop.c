@@ -5,9 +5,9 @@
 #include "api/check.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "drive/life/life.h"
-#include "drive/client/loop.h"
-#include "drive/notices/queue.h"
+#include "lock/life.h"
+#include "lock/loop.h"
+#include "lock/completion_queue.h"
 
 /* 0, or why the program does not drive this client. */
 static int check_threadless(const lk_client *client, const char *operation, lk_error *error)

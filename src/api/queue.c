@@ -6,9 +6,9 @@
 #include "api/lock_handle.h"
 #include "base/clock.h"
 #include "base/fail.h"
-#include "drive/async/async.h"
-#include "drive/client/loop.h"
-#include "drive/notices/notices.h"
+#include "lock/async.h"
+#include "lock/loop.h"
+#include "lock/notice.h"
 
 /* The least that a program can have been compiled with. */
 #define COMPLETION_SIZE_MIN (offsetof(lk_completion, error) + sizeof(lk_error))

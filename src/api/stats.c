@@ -4,7 +4,7 @@
 
 #include "api/check.h"
 #include "base/fail.h"
-#include "drive/client/client.h"
+#include "lock/client.h"
 
 static uint64_t get(const _Atomic uint64_t *counter)
 {

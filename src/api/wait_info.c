@@ -8,7 +8,7 @@
 #include "api/lock_handle.h"
 #include "base/clock.h"
 #include "base/fail.h"
-#include "drive/entry/table.h"
+#include "lock/entry_table.h"
 
 #define OWNERS_MAX 64 /* of a fair or read/write lock, so many owners are looked at */
 

@@ -42,7 +42,6 @@
 #include "conf/config.h"
 #include "conf/url.h"
 #include "conn/conn.h"
-#include "conn/followers.h"
 #include "conn/node.h"
 #include "conn/request.h"
 #include "resp/reply.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "conn/classify.h"
+#include "conn/request.h"
 
 #include <stdbool.h>
 #include <stddef.h>

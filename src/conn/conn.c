@@ -13,11 +13,8 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "conn/channels.h"
-#include "conn/connector.h"
-#include "conn/finder.h"
 #include "conn/handshake.h"
 #include "conn/node.h"
-#include "conn/redirect.h"
 #include "conn/trace.h"
 #include "net/stream.h"
 #include "resp/reply.h"
@@ -135,7 +132,7 @@ static void conn_sort_out(struct lk__conn *conn, bool all, int code, const char 
 	}
 }
 
-bool lk__conn_demand(const struct lk__conn *conn)
+static bool conn_demand(const struct lk__conn *conn)
 {
 	return conn->in_flight || conn->postponed || conn->channels || conn->wanted > 0;
 }
@@ -179,7 +176,7 @@ void lk__conn_break(struct lk__conn *conn, int code, const char *reason, struct 
 	lk__fail(&conn->last_error, code, "%s%s%s: %s", conn->place, *conn->place ? " of " : "",
 		 node->config->url, reason);
 	lk__log(&node->log, LK_LOG_WARNING, "connection lost: %s", conn->last_error.message);
-	if (!conn->proved && lk__conn_demand(conn)) /* as bad as no connection */
+	if (!conn->proved && conn_demand(conn)) /* as bad as no connection */
 		conn_failed(conn);
 	conn_recall_unwritten(conn);
 	conn_drop_stream(conn);
@@ -190,7 +187,7 @@ void lk__conn_break(struct lk__conn *conn, int code, const char *reason, struct 
 	lk__channels_lost(conn);
 	conn_sort_out(conn, false, code, conn->last_error.message, after);
 	node->events->lost(node->context);
-	if (lk__conn_demand(conn))
+	if (conn_demand(conn))
 		lk__conn_start(conn, after);
 }
 
@@ -319,7 +316,7 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 	lk__conn_flush(conn);
 	conn_wake_all(conn, &after);
 	conn->node->events->up(conn->node->context);
-	if (!conn->waits && lk__conn_demand(conn))
+	if (!conn->waits && conn_demand(conn))
 		conn->node->events->attention(conn->node->context);
 	lk__conn_unlock(conn, &after);
 	return true;
@@ -347,7 +344,7 @@ int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error)
 		conn_sort_out(conn, conn->kind == LK__CONN_WORK, error->code, error->message,
 			      &after);
 		conn_wake_all(conn, &after);
-		if (!lk__conn_demand(conn)) {
+		if (!conn_demand(conn)) {
 			conn->state = LK__CONN_DOWN;
 			pause_ns = -1;
 		}

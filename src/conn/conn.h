@@ -31,8 +31,8 @@
 
 #include <lockkeeper/error.h>
 
-#include "base/containers.h"
 #include "base/cancel.h"
+#include "base/containers.h"
 #include "base/thread.h"
 #include "conn/request.h"
 
@@ -364,7 +364,6 @@ struct lk__request *lk__conn_answered(struct lk__conn *conn); /* whose answer co
 void lk__conn_break(struct lk__conn *conn, int code, const char *reason,
 		    struct lk__deferred *after);
 void lk__conn_start(struct lk__conn *conn, struct lk__deferred *after);
-bool lk__conn_demand(const struct lk__conn *conn);
 void lk__conn_flush(struct lk__conn *conn);
 bool lk__acks_await(struct lk__conn *conn, struct lk__request *request, struct lk__deferred *after);
 void lk__acks_came(struct lk__conn *conn, const struct lk__request *asked,
@@ -389,5 +388,85 @@ void lk__conn_unlock_held(struct lk__conn *conn, struct lk__deferred *after);
 bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct lk__reader *reader,
 		      const struct lk__greeting *greeting, bool watched);
 int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error);
+
+/* ---- making a connection ---- */
+
+/*
+ * Makes a connection: pause, name, connect, TLS, AUTH; then hands it over and ends. It retries with
+ * back-off as long as somebody needs the connection.
+ *
+ * It is a row of steps that never wait, taken by who leads the connection meanwhile: a caller that
+ * waits for it, or the loop. What cannot be a step is an errand: a name, the program's callback for
+ * credentials, the files of certificates.
+ */
+
+struct lk__conn;
+struct lk__connector;
+struct lk__readiness;
+
+/* Makes it, with the connection's mutex held. LK_ENOMEM. */
+int lk__connector_start(struct lk__conn *conn, int64_t pause_ns, lk_error *error);
+
+/* As far as it goes without waiting, in the thread that leads, without a mutex. True: what it waits
+ * for is written. False: the connection has what it is to have, and the connector is gone. Also
+ * true when the connection was closed: then it does nothing more. */
+bool lk__connector_step(struct lk__connector *connector, struct lk__readiness *readiness_out);
+
+/* For a loop that leaves it until something happens: has the set tell of that, with the connection
+ * as data. Returns when to go on without. */
+int64_t lk__connector_watch(struct lk__connector *connector, int set_fd);
+
+/* What the present attempt waits for, in words that stay; NULL: nothing, or there is no connector.
+ * With the connection's mutex held. */
+const char *lk__connector_awaits(const struct lk__connector *connector);
+
+/* The node is elsewhere now: with its next step the present attempt ends, and another begins
+ * without a pause. Any thread. */
+void lk__connector_hurry(struct lk__connector *connector);
+
+/* Nobody steps it. Waits for the program's callback, if that is running. NULL is fine. */
+void lk__connector_free(struct lk__connector *connector);
+
+/* ---- answers that lead elsewhere ---- */
+
+/*
+ * Answers of a server that must not be asked: it is not a master any more, or, in a cluster,
+ * another node has the key. In both cases the server has not run the command.
+ */
+
+/*
+ * A master that has become a replica has refused this. Its connection breaks as soon as it has
+ * answered what was sent behind that, and is made anew, to the next master. Unless an earlier copy
+ * may have run, the request counts as never sent, and true: it waits in the connection for that
+ * master. Without a finder that is whoever answers at the address of its name by then, and is asked
+ * once more: false where that is a replica as well. `failures`: of the connection, before this
+ * answer.
+ */
+bool lk__conn_demoted(struct lk__conn *conn, struct lk__request *request, const redisReply *reply,
+		      unsigned failures);
+
+/* After each read of one that drains: it is left when it has answered all, or takes too long. */
+void lk__conn_drained(struct lk__conn *conn);
+
+/* Another node has the key: true, and the request is done, to be followed; or it waits in the
+ * connection until that node is known; or it is done. Of a batch: the first answer. */
+bool lk__conn_redirected(struct lk__conn *conn, struct lk__request *request,
+			 const redisReply *reply, struct lk__deferred *after);
+
+/*
+ * Some of its keys have moved, and some have not: it has not run, and is sent again after a pause,
+ * if it has the patience, and the time. Resume: what waits for that is in flight again.
+ */
+bool lk__conn_postponed(struct lk__conn *conn, struct lk__request *request,
+			const redisReply *reply);
+void lk__conn_resume(struct lk__conn *conn);
+
+/* Not done for that reason, where the request has no patience; or, of a batch, because some of its
+ * keys may have moved. */
+bool lk__request_is_parted(const struct lk__request *request);
+
+/* Sends a request that is done, and was redirected, to its new node: true, and it is not done. The
+ * owner calls this before it reads anything from the request, and holds no mutex. */
+bool lk__conn_follow(struct lk__request *request);
 
 #endif

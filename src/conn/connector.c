@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "conn/connector.h"
+#include "conn/conn.h"
 
 #include <poll.h>
 #include <stdatomic.h>
@@ -10,8 +10,6 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "conf/url.h"
-#include "conn/conn.h"
-#include "conn/finder.h"
 #include "conn/handshake.h"
 #include "conn/node.h"
 #include "net/stream.h"

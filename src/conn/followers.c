@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "conn/followers.h"
+#include "conn/node.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "conn/classify.h"
 #include "conn/request.h"
 #include "net/stream.h"
 #include "resp/reply.h"
@@ -433,27 +432,4 @@ int lk__greeter_step(struct lk__greeter *greeter, struct lk__reader **reader_out
 							greeter->deadline_ns};
 	}
 	return rc;
-}
-
-int lk__handshake(struct lk__stream *stream, const struct lk_config *config, unsigned flags,
-		  int64_t deadline_ns, int cancel_fd, struct lk__reader **reader_out,
-		  struct lk__greeting *greeting_out, lk_error *error)
-{
-	struct lk__greeter *greeter = NULL;
-	struct lk__readiness readiness;
-	int rc = lk__greeter_new(&greeter, stream, config, flags, deadline_ns, error);
-	if (rc < 0)
-		return rc;
-	while ((rc = lk__greeter_step(greeter, reader_out, greeting_out, &readiness, error)) == 0) {
-		int status = lk__socket_wait(&readiness, cancel_fd);
-		if (status == -ECANCELED)
-			rc = lk__fail(error, LK_ECANCELLED, "%s: connecting was cancelled",
-				      config->url);
-		else if (status != 0 && status != -ETIMEDOUT)
-			rc = lk__fail_errno(error, LK_ESYSTEM, -status, "%s: poll", config->url);
-		if (rc < 0)
-			break;
-	}
-	lk__greeter_free(greeter);
-	return rc < 0 ? rc : 0;
 }

@@ -68,10 +68,4 @@ int lk__greeter_step(struct lk__greeter *greeter, struct lk__reader **reader_out
 		     struct lk__greeting *greeting_out, struct lk__readiness *readiness_out,
 		     lk_error *error);
 
-/* All steps, and waits between them; ends early with LK_ECANCELLED when `cancel_fd` (-1: none)
- * becomes readable. */
-int lk__handshake(struct lk__stream *stream, const struct lk_config *config, unsigned flags,
-		  int64_t deadline_ns, int cancel_fd, struct lk__reader **reader_out,
-		  struct lk__greeting *greeting_out, lk_error *error);
-
 #endif

@@ -9,10 +9,8 @@
 #include "base/clock.h"
 #include "conf/config.h"
 #include "conn/channels.h"
-#include "conn/connector.h"
 #include "conn/conn.h"
 #include "conn/node.h"
-#include "conn/redirect.h"
 #include "net/stream.h"
 #include "resp/reply.h"
 

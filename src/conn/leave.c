@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "conn/conn.h"
-#include "conn/connector.h"
 #include "conn/node.h"
 
 /* Locks the connection that has the request, or any when it is done. A reader may be taking it to

@@ -111,7 +111,11 @@ void lk__node_place_at(struct lk__node *node, uint64_t epoch, char place_out[LK_
 	pthread_mutex_unlock(&stays->mutex);
 }
 
-int64_t lk__node_moment_ns(const struct lk__node *node)
+/*
+ * How long background work for a first grant can wait: a lock that is held for less needs none.
+ * Long before the first renewal, which is due after a third of the lease.
+ */
+static int64_t node_moment_ns(const struct lk__node *node)
 {
 	int64_t part_ns = node->config->watchdog_ms * LK__MS / 30;
 	return part_ns < MOMENT_MAX_NS ? part_ns : MOMENT_MAX_NS;
@@ -120,7 +124,7 @@ int64_t lk__node_moment_ns(const struct lk__node *node)
 int64_t lk__node_prepare(struct lk__node *node, int64_t now_ns)
 {
 	int64_t due_ns = atomic_load_explicit(&node->work_due_ns, memory_order_relaxed);
-	int64_t first_ns = now_ns + lk__node_moment_ns(node);
+	int64_t first_ns = now_ns + node_moment_ns(node);
 	if (due_ns == 0 && atomic_compare_exchange_strong(&node->work_due_ns, &due_ns, first_ns))
 		due_ns = first_ns;
 	if (now_ns < due_ns)

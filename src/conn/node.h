@@ -7,13 +7,101 @@
 #define LK__CONN_NODE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
+
+#include <lockkeeper/error.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
 #include "conn/conn.h"
-#include "conn/followers.h"
+
+/* ---- where it is, if that changes ---- */
+
+/*
+ * Where a node is, if that changes: the topology finds out, the node's connections ask it.
+ *
+ * `generation` is raised whenever the server that is believed changes. A connection remembers the
+ * one with which it was found. What an older one still says is not believed: the topology calls
+ * lk__conn_disown() after it has raised the generation, and a connection that is installed later
+ * compares for itself.
+ */
+
+struct lk_config;
+struct lk__finder;
+struct lk__node;
+
+struct lk__finder_ops {
+	/* Writes host, port and url (for messages) into `config`, a copy of the caller's own.
+	 * 1: it is not known yet; lk__node_found() tells when to look again. `asked` is 0 in the
+	 * first call for an attempt, and then kept for the next. */
+	int (*find)(struct lk__finder *finder, struct lk_config *config, uint64_t *generation_out,
+		    uint64_t *asked, int64_t deadline_ns, lk_error *error);
+	/* The server that was found says that it takes no writes: ask again soon. Under a
+	 * connection's mutex. */
+	void (*suspect)(struct lk__finder *finder);
+	/* It says that another has the key, with these words: MOVED or ASK. Takes note of a MOVED.
+	 * The node to ask instead; NULL: it is not known yet. `place`: of the server that
+	 * says so. Under a connection's mutex. NULL: one node has all keys. */
+	struct lk__node *(*redirect)(struct lk__finder *finder, const char *words,
+				     const char *place);
+	void (*unref)(struct lk__finder *finder);
+};
+
+struct lk__finder {
+	const struct lk__finder_ops *ops;
+	_Atomic int refs; /* the topology, and each connector */
+	_Atomic uint64_t generation;
+};
+
+/* ---- unreported replicas ---- */
+
+/*
+ * Unreported replicas: a master has them connected, and neither sentinels nor nodes have told us
+ * of them. Somebody may promote one of them before we hear of it. This decides which of them must
+ * acknowledge a change, besides the replicas that are known.
+ *
+ * One must from its connect or its first acknowledgement on, until 5 s after its last one,
+ * connected or not: a replica that is being promoted leaves its master. A connected replica that
+ * acknowledges nothing during a whole WAIT hangs, or is loading: it need not, until it acknowledges
+ * again. So each of those delays one WAIT at most. A replica that was known, and is not any more,
+ * starts again as a new one: it is most likely down.
+ */
+
+#define LK__FOLLOWER_PLACE_SIZE 64
+#define LK__FOLLOWER_MS 5000
+
+struct lk__follower {
+	char place[LK__FOLLOWER_PLACE_SIZE]; /* "": none */
+	long long offset;                    /* which it had acknowledged when it was last seen */
+	int64_t alive_ns; /* of its last acknowledgement while it was unreported; 0: it need not */
+	bool silent;      /* it has acknowledged nothing during a WAIT */
+};
+
+struct lk__followers {
+	struct lk__follower each[LK__ACKS_MAX];
+	int64_t crowded_ns; /* when there were more; 0: never */
+};
+
+/* What the ROLEs around a WAIT show of a replica that is connected after it. */
+struct lk__sighting {
+	const char *place;
+	long long before, behind; /* the offsets; before is -1: it was not connected then */
+	bool has;                 /* it has what is asked for */
+	bool known;               /* it must have it anyway */
+	bool returning;           /* the former master: it must from when it is first seen */
+	bool over;                /* the WAIT took all its time */
+};
+
+/* Notes what was seen. True when one more WAIT must include it: it had no time to answer. */
+bool lk__followers_see(struct lk__followers *followers, const struct lk__sighting *seen,
+		       int64_t now_ns);
+
+/* How many must acknowledge besides those that are known; LK__ACKS_MAX + 1: more than can. */
+int lk__followers_due(const struct lk__followers *followers, int64_t now_ns);
+
+/* ---- a node ---- */
 
 struct lk_config;
 struct lk__finder;
@@ -143,12 +231,6 @@ size_t lk__node_extra(struct lk__node *node);
 
 /* The loop's turn: closes those that have not been used for long. When the next is due. */
 int64_t lk__node_rest(struct lk__node *node, int64_t now_ns);
-
-/*
- * How long background work for a first grant can wait: a lock that is held for less needs none.
- * Long before the first renewal, which is due after a third of the lease.
- */
-int64_t lk__node_moment_ns(const struct lk__node *node);
 
 /*
  * Something will be renewed: the background's connection is opened while descriptors are there, a

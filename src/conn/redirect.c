@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "conn/redirect.h"
+#include "conn/conn.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -7,9 +7,8 @@
 #include <utlist.h>
 
 #include "base/clock.h"
-#include "conn/classify.h"
-#include "conn/finder.h"
 #include "conn/node.h"
+#include "conn/request.h"
 
 #define REDIRECTS_MAX 16          /* of one request: more mean that servers redirect in a circle */
 #define DRAIN_NS (250 * LK__MS)   /* for the answers that a former master owes */

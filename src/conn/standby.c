@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "conn/conn.h"
-#include "conn/connector.h"
 #include "conn/node.h"
 #include "net/stream.h"
 

@@ -2,9 +2,9 @@
 /*
  * A connected byte stream: TCP, unix socket, or TLS over TCP, behind one small interface.
  *
- * Opening is a row of steps (name, connect, credentials, TLS handshake). Neither they nor a stream's
- * calls wait; lk__socket_wait() does. A stream is used by one thread at a time; who that is, its
- * owner arranges. The descriptor is non-blocking and close-on-exec, and writing raises no SIGPIPE.
+ * Opening is a row of steps (name, connect, credentials, TLS handshake). Neither they nor the calls
+ * of a stream wait; lk__socket_wait() does. A stream is used by one thread at a time; its owner
+ * arranges which. The descriptor is non-blocking and close-on-exec, and writing raises no SIGPIPE.
  */
 #ifndef LK__NET_STREAM_H
 #define LK__NET_STREAM_H

@@ -6,7 +6,7 @@
 
 #include <lockkeeper/error.h>
 
-#include "conn/classify.h"
+#include "conn/request.h"
 #include "conn/conn.h"
 #include "conn/node.h"
 #include "resp/reply.h"

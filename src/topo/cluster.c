@@ -26,7 +26,7 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "conn/channels.h"
-#include "conn/finder.h"
+#include "conn/node.h"
 #include "topo/map.h"
 #include "topo/scout.h"
 #include "topo/topo.h"

@@ -22,7 +22,7 @@
 #include "conf/config.h"
 #include "conf/url.h"
 #include "conn/conn.h"
-#include "topo/slot.h"
+#include "topo/topo.h"
 
 #define LK__MAP_MASTERS_MAX 255
 #define LK__NODE_ID_SIZE 41 /* 40 digits and a NUL */

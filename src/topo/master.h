@@ -11,7 +11,7 @@
 #ifndef LK__TOPO_MASTER_H
 #define LK__TOPO_MASTER_H
 
-#include "conn/finder.h"
+#include "conn/node.h"
 #include "topo/scout.h"
 
 struct lk__master;

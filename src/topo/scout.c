@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "conn/classify.h"
+#include "conn/request.h"
 #include "net/stream.h"
 
 #define ROUND_NS (2000 * LK__MS)  /* the longest round */
@@ -678,13 +678,6 @@ int lk__scout_point(const struct lk__scout *scout, const char *place, struct lk_
 	config->host = copy;
 	config->url = url;
 	return 0;
-}
-
-/* ---- birth and death ---- */
-
-void lk__scout_ref(struct lk__scout *scout)
-{
-	atomic_fetch_add(&scout->refs, 1);
 }
 
 void lk__scout_unref(struct lk__scout *scout)

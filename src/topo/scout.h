@@ -90,7 +90,6 @@ int lk__scout_point(const struct lk__scout *scout, const char *place, struct lk_
 
 /* Ends thread, links and waits; again does nothing. From now on nothing is found. */
 void lk__scout_stop(struct lk__scout *scout);
-void lk__scout_ref(struct lk__scout *scout);
 void lk__scout_unref(struct lk__scout *scout);
 
 /* ---- for the kinds, on its thread ---- */

@@ -8,10 +8,23 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/clock.h"
 #include "conn/node.h"
-#include "topo/slot.h"
+
+/* ---- slots ---- */
+
+/* Which of a cluster's slots a key is in: "Keys distribution model" of the Redis Cluster
+ * specification. */
+
+#define LK__SLOTS 16384
+
+/* Of a key with a hash tag, what stands between the first "{" and the next "}" decides, unless that
+ * is nothing. */
+uint16_t lk__slot_of(const void *key, size_t size);
+
+/* ---- the table of operations ---- */
 
 struct lk__topo;
 

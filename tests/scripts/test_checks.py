@@ -42,14 +42,14 @@ SPOILT = [
     ("layers", "src/base/heap.c", "#include", "#include <conn/conn.h>\n#include", "base may not"),
     ("layers", "src/base/heap.c", "#include", "#define FREE lk_client_free\n#include",
      "src/base/heap.c:2: base may not use lk_client_free, which api defines"),
-    ("layers", "src/drive/entry/entry.c", '#include "base',
-     '#include "drive/background/watch.h"\n#include "base',
-     "drive/entry may not include drive/background"),
-    ("layers", "src/drive/entry/entry.c", "assert(waiting && waiting->queue);",
+    ("layers", "src/lock/entry.c", '#include "base',
+     '#include "lock/renewal.h"\n#include "base',
+     "lock/entry may not include lock/renewal"),
+    ("layers", "src/lock/entry.c", "assert(waiting && waiting->queue);",
      "lk__entry_lose(entry, 0);",
-     "drive/entry may not use lk__entry_lose, which drive/background defines"),
-    ("layers", "src/drive/client/loop.c", "if (loop_read(loop))", "lk__watch_all(NULL);",
-     "drive/client may not use lk__watch_all, which drive/background defines"),
+     "lock/entry may not use lk__entry_lose, which lock/hold defines"),
+    ("layers", "src/lock/loop.c", "if (loop_read(loop))", "lk__watch_all(NULL);",
+     "lock/client may not use lk__watch_all, which lock/renewal defines"),
     ("layers", "cli/main.c", "#include", "#include <hiredis/hiredis.h>\n#include", "cli/main.c"),
     ("door", "src/conn/conn.c", "lk__socket_shutdown(", "shutdown(", "shutdown() is called past"),
     ("door", "src/base/clock.h", "static", "#define NOW() clock_gettime(0, 0)\nstatic", "clock.h"),
@@ -139,11 +139,11 @@ def test_a_call_upward_through_a_public_header(tree):
     assert "sync may not use lk_error_is_retryable, which api defines" in done.stdout
 
 
-def test_a_file_beside_the_folders_of_drive(tree):
-    (tree / "src" / "drive" / "more.c").write_text("int lk__more;\n")
+def test_a_file_of_no_group(tree):
+    (tree / "src" / "lock" / "more.c").write_text("int lk__more;\n")
     done = check(tree, "layers")
     assert done.returncode == 1
-    assert "src/drive/more.c: src/drive is no layer" in done.stdout
+    assert "src/lock/more.c: src/lock is no layer" in done.stdout
 
 
 def test_a_piece_that_no_script_includes(tree):

@@ -30,7 +30,7 @@
 #include <lockkeeper.h>
 
 #include "base/clock.h"
-#include "drive/client/client.h"
+#include "lock/client.h"
 #include "calls.h"
 #include "judge.h"
 #include "kinds.h"

@@ -35,7 +35,7 @@ ACQUIRE, RELEASE, RENEW = (f"src/sync/lock/{name}.lua" for name in ("acquire", "
 MUTANTS = [
     Mutant("a grant is not checked when it arrives", [
         ("src/sync/script.c", "now_ns >= lk__lease_end_ns(request->sent_ns, lease_ms)", "0"),
-        ("src/drive/lock/acquire.c", "lk__now_ns() < lk__hold_deadline(hold)", "1")],
+        ("src/lock/acquire.c", "lk__now_ns() < lk__hold_deadline(hold)", "1")],
         "test_pauses.py", "way or later or random"),
     Mutant("the lease is counted from the reply", [
         ("src/sync/script.c", "event->sent_ns = request->sent_ns;", "event->sent_ns = now_ns;")],
@@ -57,14 +57,14 @@ MUTANTS = [
          "redis.call('HINCRBY', KEYS[1], ARGV[1], 1)")],
         "test_lost_replies.py", "acquire_cut"),
     Mutant("nothing is compensated", [
-        ("src/drive/background/compensation.c", "compensation_due(client, lk__now_ns(), &next_ns)",
+        ("src/lock/compensation.c", "compensation_due(client, lk__now_ns(), &next_ns)",
          "compensation_due(client, 0, &next_ns)")],
         "test_lost_replies.py", "told or back"),
     Mutant("no try after a new subscription", [
         ("src/conn/channels.c", "channel->generation++;", "channel->generation += 0;")],
         "test_lost_replies.py", "message_lost"),
     Mutant("grants in doubt are not verified", [
-        ("src/drive/background/watch.c", "bool doubt = lk__entry_in_doubt(entry);",
+        ("src/lock/renewal.c", "bool doubt = lk__entry_in_doubt(entry);",
          "bool doubt = false;")],
         "test_server_faults.py", "without_data"),
     Mutant("the last waiter stays subscribed", [
@@ -81,7 +81,7 @@ MUTANTS = [
          "redis.call('HINCRBY', KEYS[1], ARGV[1], 0)\nlocal held = redis.call('HDEL'")],
         "test_server_faults.py", "memory"),
     Mutant("a release sent again that finds nothing is no release", [
-        ("src/drive/lock/release.c", "return request->sends < 2 ||", "return request->sends ||")],
+        ("src/lock/release.c", "return request->sends < 2 ||", "return request->sends ||")],
         "test_lost_replies.py", "release_cut"),
     Mutant("no hold-off for others", [
         ("src/sync/term.h",
@@ -97,7 +97,7 @@ MUTANTS = [
         (ACQUIRE, "\tredis.call('HDEL', KEYS[1], ARGV[1])\n\treturn answer", "\treturn answer")],
         "test_server_faults.py", "missing_for_acquire"),
     Mutant("renewals go over the callers' connection", [
-        ("src/drive/background/watch.c", "lk__conn_submit(lk__node_work(batch->node), request);",
+        ("src/lock/renewal.c", "lk__conn_submit(lk__node_work(batch->node), request);",
          "lk__conn_submit(&batch->node->scripts[0], request);")],
         "test_pauses.py", "reader_is_stopped"),
     Mutant("another message than Redisson's", [

@@ -5,7 +5,7 @@
 
 #include <lockkeeper/error.h>
 
-#include "conn/classify.h"
+#include "conn/request.h"
 
 #define IN_6 "ERR Error running script (call to f_6b1bf486c81ceb7edf3c093f4c48582e38c0e791): "
 

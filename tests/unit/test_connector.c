@@ -13,7 +13,6 @@
 
 #include "base/clock.h"
 #include "conf/config.h"
-#include "conn/finder.h"
 #include "conn/node.h"
 
 #define LIMIT_MS 10000 /* a sixth of all limits and pauses of the connector */

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "drive/entry/entry.h"
-#include "drive/entry/table.h"
+#include "lock/entry.h"
+#include "lock/entry_table.h"
 
 #define ENTRIES 1000
 

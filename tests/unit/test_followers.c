@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "conn/followers.h"
+#include "conn/node.h"
 
 #define PLACE "127.0.0.1:7000"
 #define SECOND (1000 * LK__MS)

@@ -13,8 +13,8 @@
 #include "base/containers.h"
 #include "conf/config.h"
 #include "conn/request.h"
-#include "drive/entry/entry.h"
-#include "drive/entry/table.h"
+#include "lock/entry.h"
+#include "lock/entry_table.h"
 #include "resp/reply.h"
 
 #define TRIES_MOST 1000

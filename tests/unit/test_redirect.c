@@ -12,7 +12,6 @@
 
 #include "base/clock.h"
 #include "conf/config.h"
-#include "conn/finder.h"
 #include "conn/node.h"
 #include "conn/request.h"
 #include "net/stream.h"

@@ -6,10 +6,10 @@
 #include <lockkeeper/error.h>
 
 #include "base/clock.h"
-#include "conn/classify.h"
+#include "conn/request.h"
 #include "conn/conn.h"
 #include "conn/node.h"
-#include "drive/count/counter.h"
+#include "lock/counter.h"
 #include "sync/script.h"
 #include "sync/recipes.h"
 #include "sync/multi/multi.h"

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "topo/slot.h"
+#include "topo/topo.h"
 
 static uint16_t slot(const char *key)
 {

@@ -12,10 +12,9 @@
 #include "conf/config.h"
 #include "conf/url.h"
 #include "conn/channels.h"
-#include "conn/classify.h"
-#include "conn/handshake.h"
 #include "conn/request.h"
-#include "drive/lock/ask.h"
+#include "conn/handshake.h"
+#include "lock/operation.h"
 #include "sync/recipes.h"
 
 #define GRACE_MS 500        /* an attempt to connect ends at its limit, and then tells why */

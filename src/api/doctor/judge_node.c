@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "api/doctor/findings.h"
-#include "topo/slot.h"
+#include "topo/topo.h"
 
 #define OLDEST 60200                    /* docs/servers.md */
 #define QUARANTINE_LEAST_S 30           /* others may have the lease that is usual */

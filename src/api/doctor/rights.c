@@ -14,7 +14,6 @@
 
 #include "api/doctor/facts.h"
 #include "conf/config.h"
-#include "conn/classify.h"
 #include "conn/request.h"
 
 #define WORDS 6 /* of one command, at most, with a NULL behind them */

@@ -8,7 +8,7 @@
 #include "api/doctor/facts.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "conn/classify.h"
+#include "conn/request.h"
 #include "resp/reply.h"
 #include "topo/sentinel.h"
 

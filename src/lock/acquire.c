@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: MIT */
+#include "lock/acquire.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "conn/channels.h"
+#include "lock/entry_table.h"
+#include "lock/notice.h"
+#include "sync/script.h"
+
+#define LOOK_NS (5 * LK__MS) /* between looks at a lock that is being passed to us */
+
+static int caller_fail(struct lk__entry *entry, int code, const char *operation, lk_error *error)
+{
+	return lk__fail(error, code, "%s \"%.100s\": %s", operation, entry->name,
+			lk_error_text(code));
+}
+
+/* Others stand before a caller that leaves: with the reason for which their tries fail, if there is
+ * one, else with `code`. */
+static int caller_kept_out(struct lk__entry *entry, int code, lk_error *error)
+{
+	const struct lk__caller *head = lk__entry_head(entry);
+	int failing = entry->hold ? 0 : entry->waiting->attempt.code;
+	if (code == LK_EBUSY &&
+	    lk_error_maybe_held(failing)) /* a caller that has not tried has nothing */
+		failing = 0;
+	if (failing && error && head && head->why && head->why->code == failing) {
+		*error = *head->why;
+		return failing;
+	}
+	return caller_fail(entry, failing ? failing : code, "acquire", error);
+}
+
+int lk__acquire_reenter(struct lk__entry *entry, const struct lk__want *want, lk_error *error)
+{
+	struct lk__hold *hold = lk__entry_hold_of(entry, &want->owner);
+	if (!hold)
+		return 0;
+	int64_t now_ns = lk__now_ns();
+	if (!hold->lost && now_ns >= lk__hold_deadline(hold))
+		lk__entry_lose(entry, now_ns);
+	if (hold->lost) {
+		lk__entry_promote(entry);
+		return caller_fail(entry, LK_ELOST, "acquire", error);
+	}
+	if (hold->count == INT32_MAX)
+		return lk__fail(error, LK_ELIMIT, "acquire \"%.100s\": held 2147483647 times",
+				entry->name);
+	hold->count++;
+	if (want->grant_out)
+		*want->grant_out = entry->grant;
+	if (!hold->watched &&
+	    (!want->lease_ms || lk__after_ms(now_ns, want->lease_ms) > hold->own_until_ns)) {
+		/* The hold is to last longer: the watchdog sees to it, at once. */
+		hold->watched = !want->lease_ms;
+		hold->wanted_until_ns = lk__after_ms(now_ns, want->lease_ms);
+		lk__watch_at(entry, now_ns);
+	}
+	lk__count(&entry->client->counters.reentries, 1);
+	return 1;
+}
+
+/* A hold that ended, or whose client was closed, before its owner could know of it was none: back
+ * to the front of the wait queue. */
+static void caller_undo(struct lk__entry *entry, struct lk__caller *waiter)
+{
+	struct lk__hold *hold = waiter->hold;
+	assert(waiter->state == LK__WAITER_GRANTED && hold->entry == entry);
+	if (entry->hold == hold) {
+		entry->hold = NULL;
+		lk__count(&entry->client->counters.held, (uint64_t)-1);
+		lk__entry_release_unasked(entry, hold->number);
+	} else {
+		LL_DELETE(entry->lost, hold);
+	}
+	struct lk__thread *thread = lk__hold_thread(hold);
+	if (thread) {
+		pthread_mutex_lock(&thread->mutex);
+		DL_DELETE2(thread->holds, hold, thread_prev, thread_next);
+		pthread_mutex_unlock(&thread->mutex);
+		hold->thread_prev = NULL;
+	}
+	lk__notices_forget(entry->client, hold);
+	hold->entry = NULL;
+	hold->lost = false;
+	atomic_fetch_sub(&entry->refs, 1);
+	waiter->state = LK__WAITER_WAITS;
+	waiter->undone = true;
+	DL_PREPEND(entry->waiting->queue, waiter);
+	lk__count(&entry->client->counters.waiting, 1);
+	lk__entry_promote(entry);
+}
+
+/* Whether a hold of the waiter's owner, other than its own, was lost and not released yet. */
+static bool caller_lost(const struct lk__entry *entry, const struct lk__caller *waiter)
+{
+	const struct lk__owner owner = lk__hold_owner(waiter->hold);
+	const struct lk__hold *hold;
+	LL_FOREACH(entry->lost, hold)
+	if (hold != waiter->hold && lk__owner_is(hold, &owner))
+		return true;
+	return false;
+}
+
+/* An owner's name waits in several threads, and one of them has the lock: the others re-enter. 1, 0
+ * where they cannot yet, or why they will not. */
+static int caller_joins(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error)
+{
+	struct lk__want want = {.owner = lk__hold_owner(waiter->hold),
+				.lease_ms = waiter->hold->lease_ms};
+	const struct lk__hold *hold = entry->hold;
+	if (waiter->state != LK__WAITER_WAITS || !hold || !lk__owner_is(hold, &want.owner))
+		return 0;
+	int rc = lk__acquire_reenter(entry, &want, error);
+	if (rc == 1) {
+		lk__entry_leave_queue(entry, waiter);
+		lk__hold_free(waiter->hold);
+		waiter->hold = NULL;
+	}
+	return rc;
+}
+
+/* 0, or why a waiter that is not the head leaves the queue. */
+static int caller_over(struct lk__entry *entry, const struct lk__caller *waiter, lk_error *error)
+{
+	int code = 0;
+	if (waiter->state == LK__WAITER_TAKES)
+		return 0;
+	if (atomic_load(&entry->client->state) != LK__CLIENT_OPEN)
+		code = LK_ECLOSED;
+	else if (caller_lost(entry, waiter))
+		code = LK_ELOST;
+	else if (lk__caller_cancelled(waiter))
+		code = LK_ECANCELLED;
+	else if (waiter->until_ns != LK__NEVER && lk__now_ns() >= waiter->until_ns)
+		return caller_kept_out(entry, LK_ETIMEDOUT, error);
+	return code ? caller_fail(entry, code, "acquire", error) : 0;
+}
+
+/* Whether its owner can be told that it has the lock. */
+static bool caller_keeps(const struct lk__entry *entry, const struct lk__caller *waiter)
+{
+	const struct lk__hold *hold = waiter->hold;
+	assert(hold);
+	if (!hold->entry) /* its kind leaves nothing behind */
+		return true;
+	return atomic_load(&entry->client->state) == LK__CLIENT_OPEN && !hold->lost &&
+	       !caller_lost(entry, waiter) && lk__now_ns() < lk__hold_deadline(hold);
+}
+
+/* Of one that is not the head: 1, it has the lock; 0, it waits on, until `until_ns` unless it is
+ * woken before; or why it leaves. */
+static int caller_look(struct lk__entry *entry, struct lk__caller *waiter, int64_t *until_ns,
+		       lk_error *error)
+{
+	if (waiter->state == LK__WAITER_GRANTED) {
+		if (!waiter->hold) /* first it acquired, then its owner released */
+			return waiter->given_up ? caller_fail(entry, LK_ELOST, "acquire", error)
+						: 1;
+		if (caller_keeps(entry, waiter))
+			return 1;
+		caller_undo(entry, waiter);
+	}
+	*until_ns = waiter->until_ns;
+	if (lk__entry_head(entry) == waiter)
+		return 0;
+	int rc = caller_joins(entry, waiter, error);
+	if (rc == 0)
+		rc = caller_over(entry, waiter, error);
+	/* What is being passed to it comes within the command limit, also after its own. */
+	if (waiter->state == LK__WAITER_TAKES)
+		*until_ns = lk__now_ns() + LOOK_NS;
+	return rc;
+}
+
+/* What the owner has of the other side of the lock. The number serves one downgrade: if two grants
+ * had the same, a late release of the first could end the second. */
+struct other_side {
+	uint64_t number; /* of the grant; 0: none */
+	bool downgraded; /* before */
+	int code;        /* LK_ENOMEM: not known */
+};
+
+static struct other_side caller_other_side(const struct lk__entry *entry,
+					   const struct lk__owner *owner)
+{
+	struct other_side side = {0};
+	const struct lk__recipe *recipe = entry->target.recipe->other_side;
+	struct lk__entry *other = NULL;
+	if (recipe)
+		side.code = lk__entry_look(&other, entry->client, recipe, entry->name,
+					   lk__entry_name_size(entry), owner);
+	if (!other)
+		return side;
+	pthread_mutex_lock(&other->mutex);
+	if (other->hold && lk__now_ns() < lk__hold_deadline(other->hold)) {
+		side.number = other->grant.number;
+		side.downgraded = other->downgraded;
+		other->downgraded = true;
+	}
+	pthread_mutex_unlock(&other->mutex);
+	lk__entry_unref(other);
+	return side;
+}
+
+struct lk__hold *lk__acquire_hold(struct lk__thread *thread, const struct lk__recipe *recipe,
+				  const struct lk__want *want)
+{
+	struct lk__hold_extra extra = {.margin_ms = want->margin_ms,
+				       .max_hold_ms = want->max_hold_ms,
+				       .tag = want->tag,
+				       .no_loss = want->no_loss};
+	bool has_extra = extra.margin_ms || extra.max_hold_ms || extra.tag || extra.no_loss ||
+			 (recipe->flags & LK__FENCES);
+	struct lk__hold *hold = lk__hold_new(thread, &want->owner, has_extra ? &extra : NULL);
+	if (hold)
+		hold->lease_ms = want->lease_ms;
+	return hold;
+}
+
+static int caller_prepare(struct lk__entry *entry, struct lk__thread *thread,
+			  const struct lk__want *want, const struct other_side *side,
+			  struct lk__caller *waiter, lk_error *error)
+{
+	const struct lk_config *config = entry->client->config;
+	int64_t now_ns = lk__now_ns();
+	if (side->code)
+		return caller_fail(entry, side->code, "acquire", error);
+	if (side->number && !(entry->target.recipe->flags & LK__DOWNGRADES))
+		return caller_fail(entry, LK_EUPGRADE, "acquire", error);
+	*waiter = (struct lk__caller){.thread = thread,
+				      .once = want->wait_ms == 0,
+				      .cancel = want->cancel,
+				      .stop = want->stop,
+				      .begun_ns = now_ns,
+				      .count = want->count,
+				      .other_number = side->number,
+				      .downgrade_number = side->downgraded ? 0 : side->number,
+				      .settings = want->settings,
+				      .since_ns = now_ns,
+				      .until_ns = LK__NEVER};
+	if (waiter->once)
+		waiter->until_ns = lk__after_ms(now_ns, config->connect_timeout_ms +
+								config->command_timeout_ms);
+	else if (want->wait_ms > 0)
+		waiter->until_ns = lk__after_ms(now_ns, want->wait_ms);
+	if (atomic_load(&entry->client->counters.waiting) >= (uint64_t)config->max_waiters)
+		return lk__fail(error, LK_ELIMIT,
+				"acquire \"%.100s\": %lld callers wait (max_waiters)", entry->name,
+				(long long)config->max_waiters);
+	int rc = lk__cancel_enter(want->cancel, thread, error);
+	if (rc < 0)
+		return rc;
+	waiter->hold = lk__acquire_hold(thread, entry->target.recipe, want);
+	if (!waiter->hold || !lk__entry_begin_waiting(entry)) {
+		lk__hold_free(waiter->hold);
+		lk__cancel_leave(want->cancel);
+		return caller_fail(entry, LK_ENOMEM, "acquire", error);
+	}
+	if (!waiter->hold->owner_serial)
+		waiter->hold->taker = waiter;
+	return 0;
+}
+
+static int caller_queue(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error)
+{
+	if (waiter->once && (entry->hold || lk__entry_first(entry)))
+		return caller_kept_out(entry, LK_EBUSY, error);
+	DL_APPEND(entry->waiting->queue, waiter);
+	lk__count(&entry->client->counters.waiting, 1);
+	if (entry->hold && lk__now_ns() >= lk__hold_deadline(entry->hold))
+		lk__entry_lose(entry, lk__now_ns());
+	lk__entry_promote_beside(entry, waiter);
+	return 0;
+}
+
+static void caller_count(struct lk__counters *counters, int rc, int64_t waited_ns)
+{
+	if (rc == 1) {
+		lk__count(&counters->acquires, 1);
+		lk__count_us(counters->wait_us, &counters->wait_sum_us, waited_ns);
+	} else if (rc == LK_ETIMEDOUT || rc == LK_EBUSY) {
+		lk__count(&counters->timeouts, 1);
+	} else if (rc == LK_ECANCELLED) {
+		lk__count(&counters->cancels, 1);
+	} else {
+		lk__count(&counters->failures, 1);
+	}
+}
+
+/* What is left of a caller that is not in the queue any more. */
+static void caller_finish(struct lk__entry *entry, const struct lk__want *want,
+			  const struct lk__caller *waiter, int rc)
+{
+	bool given_up = waiter->state == LK__WAITER_GRANTED && !waiter->hold;
+	lk__cancel_leave(want->cancel);
+	if (rc == 1 && want->grant_out)
+		*want->grant_out = given_up ? waiter->was : entry->grant;
+	if (rc < 0 && waiter->state == LK__WAITER_GRANTED &&
+	    entry->target.recipe->flags & LK__BECOMES_HOLDS)
+		atomic_fetch_sub(&entry->client->becoming, 1);
+	if (waiter->hold && !waiter->hold->owner_serial)
+		waiter->hold->taker = NULL;
+	if (rc < 0 || entry->target.recipe->sharing == LK__NO_HOLD)
+		lk__hold_free(waiter->hold);
+	if (rc < 0 || waiter->state == LK__WAITER_GRANTED) /* else it was counted as a re-entry */
+		caller_count(&entry->client->counters, rc, lk__now_ns() - waiter->begun_ns);
+	lk__entry_end_waiting(entry);
+}
+
+/* 1, the owner re-entered; 0, `waiter` is in the wait queue; or a code. Returns with the entry's
+ * mutex held. */
+static int caller_begin(struct lk__entry *entry, struct lk__thread *thread,
+			const struct lk__want *want, struct lk__caller *waiter, lk_error *error)
+{
+	struct other_side side = caller_other_side(entry, &want->owner);
+	pthread_mutex_lock(&entry->mutex);
+	int rc = lk__acquire_reenter(entry, want, error);
+	if (rc)
+		return rc;
+	rc = caller_prepare(entry, thread, want, &side, waiter, error);
+	if (rc < 0) {
+		caller_count(&entry->client->counters, rc, 0);
+		return rc;
+	}
+	rc = caller_queue(entry, waiter, error);
+	if (rc < 0)
+		caller_finish(entry, want, waiter, rc);
+	return rc;
+}
+
+/* After a begin of 0, with 1 or a code. */
+static void caller_end(struct lk__entry *entry, const struct lk__want *want,
+		       struct lk__caller *waiter, int rc)
+{
+	if (rc < 0 && waiter->state != LK__WAITER_GRANTED) {
+		lk__entry_leave_queue(entry, waiter);
+		lk__entry_promote(entry);
+	}
+	caller_finish(entry, want, waiter, rc);
+}
+
+/* ---- from its begin to its end ---- */
+
+/* As long as it is the head: LK__OP_WAITS; else 1, granted, 0, or a code. */
+static int acquire_lead(struct lk__acquire *acquire)
+{
+	if (!acquire->heads)
+		lk__head_begin(&acquire->head, &acquire->op, acquire->entry, &acquire->caller,
+			       acquire->error);
+	int rc = lk__head_run(&acquire->head);
+	acquire->heads = rc == LK__OP_WAITS;
+	if (!acquire->heads)
+		lk__head_end(&acquire->head);
+	return rc;
+}
+
+/* 1: it has the lock; LK__OP_WAITS; or a code. */
+static int acquire_stand(struct lk__acquire *acquire)
+{
+	struct lk__entry *entry = acquire->entry;
+	struct lk__caller *caller = &acquire->caller;
+	assert(!acquire->heads || lk__entry_head(entry) == caller);
+	for (;;) {
+		int64_t until_ns = LK__NEVER;
+		int rc = lk__entry_head(entry) == caller ? acquire_lead(acquire) : 0;
+		if (rc == LK__OP_WAITS)
+			return rc;
+		if (rc >= 0)
+			rc = caller_look(entry, caller, &until_ns, acquire->error);
+		if (rc)
+			return rc;
+		if (lk__entry_head(entry) == caller)
+			continue;
+		lk__op_wait(&acquire->op, until_ns);
+		return LK__OP_WAITS;
+	}
+}
+
+static int acquire_step(struct lk__op *op)
+{
+	struct lk__acquire *acquire = (struct lk__acquire *)op;
+	struct lk__entry *entry = acquire->entry;
+	int rc = 0;
+	if (acquire->begun)
+		pthread_mutex_lock(&entry->mutex);
+	else
+		rc = caller_begin(entry, op->thread, acquire->want, &acquire->caller,
+				  acquire->error);
+	acquire->begun = true;
+	if (rc == 0) {
+		rc = acquire_stand(acquire);
+		if (rc != LK__OP_WAITS)
+			caller_end(entry, acquire->want, &acquire->caller, rc);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+	return rc == 1 ? 0 : rc;
+}
+
+void lk__acquire_init(struct lk__acquire *acquire, struct lk__entry *entry,
+		      struct lk__thread *thread, const struct lk__want *want, lk_error *error)
+{
+	lk__op_begin(&acquire->op, acquire_step, thread, want->cancel);
+	acquire->entry = entry;
+	acquire->want = want;
+	acquire->begun = acquire->heads = false;
+	acquire->error = error;
+}
+
+int lk__acquire_run(struct lk__entry *entry, struct lk__thread *thread, const struct lk__want *want,
+		    lk_error *error)
+{
+	lk_error own = {.code = 0};
+	struct lk__acquire acquire;
+	lk__acquire_init(&acquire, entry, thread, want, error ? error : &own);
+	return lk__op_run(&acquire.op);
+}
+
+/* ---- turns ---- */
+
+static bool has_turns(const struct lk__target *target)
+{
+	return target->recipe->flags & LK__TURNS;
+}
+
+const char *lk__turn_begin(struct lk__entry *entry)
+{
+	struct lk__waiting *waiting = entry->waiting;
+	if (!has_turns(&entry->target))
+		return NULL;
+	if (!waiting->has_place)
+		lk__field(entry, atomic_fetch_add(waiting->attempt.rules.numbers, 1) + 1,
+			  waiting->turn);
+	return waiting->turn;
+}
+
+const char *lk__turn_take(struct lk__entry *entry)
+{
+	struct lk__listening *channel = lk__entry_channel(entry);
+	bool turns = channel && lk__channel_take_turns(lk__entry_messages(entry), channel,
+						       has_turns(&entry->target));
+	entry->waiting->has_place |= turns;
+	return turns ? entry->waiting->turn : NULL;
+}
+
+int64_t lk__turn_since_ns(struct lk__entry *entry, int64_t begun_ns)
+{
+	struct lk__waiting *waiting = entry->waiting;
+	if (!waiting->since_ns || begun_ns < waiting->since_ns)
+		waiting->since_ns = begun_ns;
+	return waiting->since_ns;
+}
+
+void lk__turn_is_over(struct lk__entry *entry)
+{
+	entry->waiting->has_place = false;
+	entry->waiting->since_ns = 0;
+}
+
+/* Without memory for it, or without the right, the place ends by itself. */
+void lk__turn_leave(struct lk__entry *entry)
+{
+	struct lk__words words = {.count = 0};
+	if (!entry->waiting || !entry->waiting->has_place)
+		return;
+	lk__turn_is_over(entry);
+	lk__words_add(&words, entry->target.key, entry->target.key_size);
+	lk__words_text(&words, entry->waiting->turn);
+	lk__words_channel(&words, &entry->target);
+	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_TURNS_LEAVE, 1);
+	if (!request)
+		return;
+	request->finish = lk__request_forget;
+	request->deadline_ns = lk__after_ms(lk__now_ns(),
+					    entry->client->config->command_timeout_ms);
+	if (!lk__conn_offer(lk__entry_conn(entry), request))
+		lk__request_free(request);
+}

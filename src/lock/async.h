@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Asynchronous calls, driven by the client's loop.
+ *
+ *   start (any thread) ──▶ ready list ──▶ the loop's turn: resume ──▶ completion
+ *                              ▲                   │ waits
+ *                              └──── woken ◀───────┘ or its time has come
+ *
+ * A call stands in the library as a thread would: it has a place to be woken at, which puts it into
+ * the list of those that are ready, and the loop resumes it until it has to wait again. Only the
+ * loop resumes, so a call needs no mutex of its own. Its memory stays with the client for the next
+ * call: a waker may come a moment too late.
+ */
+#ifndef LK__LOCK_ASYNC_H
+#define LK__LOCK_ASYNC_H
+
+#include "lock/completion_queue.h"
+#include "lock/counter.h"
+#include "lock/extend.h"
+#include "lock/multi.h"
+#include "lock/release.h"
+
+/* How a request is driven. */
+enum lk__async_way {
+	LK__ASYNC_ACQUIRE, /* in the entry's wait queue */
+	LK__ASYNC_RELEASE,
+	LK__ASYNC_EXTEND,
+	LK__ASYNC_CHANGE, /* of a count */
+	LK__ASYNC_LEASE,  /* the same, of a permit's lease */
+	LK__ASYNC_COUNT,  /* a question: how much the count is */
+	LK__ASYNC_GIVE,   /* permits go back: several, or one of another client */
+};
+
+/* What a request asks for, besides its owner, who is the completion's. */
+struct lk__async_want {
+	enum lk__async_way way;
+	const char *operation;         /* a constant, for messages */
+	const struct lk__multi *multi; /* the first three: of a multi lock; else NULL. Is copied */
+	struct lk__counter *counter;   /* the last four; else NULL */
+	struct lk__giving *giving;     /* GIVE; else NULL. Is the call's if it starts */
+	union {
+		struct lk__want acquire;
+		struct lk__change change;
+		struct {
+			char id[LK_PERMIT_ID_SIZE];
+			int64_t lease_ms;
+		} permit;         /* LEASE */
+		int64_t lease_ms; /* EXTEND */
+		int64_t keep_ms;  /* RELEASE */
+	};
+};
+
+/* Starts the request of that completion, which is delivered at its end, and of that entry, of which
+ * it takes a reference. 0, or a code: then there is no request, and the completion is the caller's.
+ */
+int lk__async_start(struct lk__completion *completion, struct lk__entry *entry,
+		    const struct lk__async_want *want, lk_error *error);
+
+/* From any thread, while the request is in flight. */
+void lk__async_cancel(struct lk__async *async);
+
+/* A completion is taken: what it says is true now. Its references end. */
+void lk__async_taken(struct lk__completion *completion);
+
+/* ---- for the loop, and the end of a client ---- */
+
+/* Resumes what is ready or due, and says whether anything was. Returns when more is. */
+int64_t lk__async_turn(lk_client *client, bool *any_out);
+
+/* The loop has ended, and the connections are closed: every request is completed. */
+void lk__async_end(lk_client *client);
+void lk__async_free(lk_client *client);
+
+/* ---- a call from the inside ---- */
+
+/*
+ * One asynchronous call from the inside: an operation, and what its completion says of it.
+ * Only the loop resumes a call.
+ */
+
+enum async_state {
+	ASYNC_FREE,    /* waits for the next request */
+	ASYNC_STARTED, /* not resumed yet */
+	ASYNC_WAITING,
+};
+
+struct lk__async {
+	struct lk__thread thread;      /* first: it is found by that */
+	struct lk__ready place;        /* in the list of those that are ready, */
+	_Atomic bool ready;            /* where it is */
+	struct lk__async *prev, *next; /* among those in flight, the loop's; or the free ones */
+	struct lk__heap_node timer;
+	_Atomic int state;
+	lk_client *client;
+	struct lk__completion *completion;
+	struct lk__async_want want;
+	_Atomic bool cancelled;
+	struct lk__async_multi *multi; /* of a multi lock; else NULL */
+	struct lk__op *op;             /* one of these, or that of `multi` */
+	union {
+		struct {
+			struct lk__acquire acquire;
+			struct lk__grant grant;
+		};
+		struct lk__releasing releasing;
+		struct lk__extending extending;
+		struct lk__counting counting;
+	};
+};
+
+/* The loop begins to resume it. */
+#endif

@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: MIT */
+#include "lock/counter.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "lock/operation.h"
+#include "resp/reply.h"
+#include "sync/recipes.h"
+#include "sync/script.h"
+
+/* ---- counters ---- */
+
+struct lk__counter *lk__counter_new(struct lk__entry *entry)
+{
+	struct lk__counter *counter = calloc(1, sizeof(*counter));
+	if (!counter)
+		return NULL;
+	atomic_init(&counter->refs, 1);
+	counter->client = entry->client;
+	counter->entry = entry;
+	lk__client_ref(entry->client);
+	lk__entry_ref(entry);
+	pthread_mutex_init(&counter->mutex, NULL);
+	return counter;
+}
+
+void lk__counter_ref(struct lk__counter *counter)
+{
+	atomic_fetch_add(&counter->refs, 1);
+}
+
+void lk__counter_unref(struct lk__counter *counter)
+{
+	size_t refs = atomic_fetch_sub(&counter->refs, 1);
+	assert(refs > 0);
+	if (refs > 1)
+		return;
+	if (!lk__client_forked(counter->client)) {
+		pthread_mutex_destroy(&counter->mutex);
+		lk__entry_unref(counter->entry);
+		lk__client_unref(counter->client);
+	}
+	free(counter->settled);
+	free(counter);
+}
+
+int64_t lk__counter_until_ns(const struct lk__entry *entry)
+{
+	return lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
+}
+
+/* ---- records that can go ---- */
+
+/* A change whose record the next one deletes along with its own work; 0: none is known. */
+static uint64_t counter_settled(struct lk__counter *counter)
+{
+	pthread_mutex_lock(&counter->mutex);
+	size_t count = counter->settled_count;
+	uint64_t number = count ? counter->settled[--counter->settled_count] : 0;
+	pthread_mutex_unlock(&counter->mutex);
+	return number;
+}
+
+/* Without memory for it the record stays until its time to live is over. */
+static void counter_settle(struct lk__counter *counter, uint64_t number)
+{
+	assert(number != 0);
+	pthread_mutex_lock(&counter->mutex);
+	assert(counter->settled_count <= counter->settled_room);
+	if (counter->settled_count == counter->settled_room) {
+		size_t room = 2 * counter->settled_room + 1;
+		uint64_t *larger = realloc(counter->settled, room * sizeof(*larger));
+		if (larger) {
+			counter->settled = larger;
+			counter->settled_room = room;
+		}
+	}
+	if (counter->settled_count < counter->settled_room)
+		counter->settled[counter->settled_count++] = number;
+	pthread_mutex_unlock(&counter->mutex);
+}
+
+/* ---- changes ---- */
+
+void lk__change_add_text(struct lk__change *change, const char *text)
+{
+	assert(change->argument_count < LK__CHANGE_ARGUMENTS_MAX);
+	assert(strlen(text) < LK__CHANGE_ARGUMENT_SIZE);
+	snprintf(change->arguments[change->argument_count++], LK__CHANGE_ARGUMENT_SIZE, "%s", text);
+}
+
+void lk__change_add_number(struct lk__change *change, int64_t number)
+{
+	assert(change->argument_count < LK__CHANGE_ARGUMENTS_MAX);
+	snprintf(change->arguments[change->argument_count++], LK__CHANGE_ARGUMENT_SIZE, "%" PRId64,
+		 number);
+}
+
+/* Each begin has its end. */
+static void change_begin(struct lk__changing *changing, struct lk__counter *counter,
+			 const struct lk__change *change, const char *operation)
+{
+	*changing = (struct lk__changing){
+		.counter = counter,
+		.operation = operation,
+		.change = *change,
+		.number = atomic_fetch_add(&counter->client->last_number, 1) + 1,
+		.settled = counter_settled(counter),
+	};
+}
+
+/* NULL when out of memory. Its deadline is to be set. */
+static struct lk__request *change_request(const struct lk__changing *changing)
+{
+	const struct lk__change *change = &changing->change;
+	const struct lk__entry *entry = changing->counter->entry;
+	const struct lk__target *target = &entry->target;
+	struct lk__words words = {0};
+	char field[LK__FIELD_SIZE];
+	size_t size;
+	assert(changing->number != 0 && changing->number != changing->settled);
+	lk__field_of(entry->client->id, changing->number, field);
+	char *record = lk__record_key(target, field, &size);
+	lk__words_add(&words, target->key, target->key_size);
+	lk__words_own(&words, record, size);
+	if (changing->settled) {
+		size_t other_size;
+		char *other = lk__record_key_of(target, field, changing->settled, &other_size);
+		lk__words_own(&words, other, other_size);
+	} else {
+		lk__words_add(&words, record, size);
+	}
+	if (change->permits) {
+		char *in_use = lk__permits_key(target, &size);
+		lk__words_own(&words, in_use, size);
+	}
+	size_t keys = words.count;
+	lk__words_deadline(&words);
+	lk__words_channel(&words, target);
+	for (size_t i = 0; i < change->argument_count; i++)
+		lk__words_text(&words, change->arguments[i]);
+	lk__words_number(&words, changing->counter->ttl_ms);
+	return lk__words_script(&words, change->script, keys);
+}
+
+/* What a reply without an integer says; LK_OK when the request is to be made anew: under the same
+ * number, so that what an earlier copy has done is found. */
+static int change_refused(struct lk__changing *changing, const struct lk__request *request,
+			  lk_error *error)
+{
+	const struct lk__entry *entry = changing->counter->entry;
+	const redisReply *reply = request->reply;
+	int64_t server_us = 0;
+	bool late = lk__reply_late(reply, &server_us);
+	if (late)
+		lk__node_learn_time(request->conn->node, server_us, lk__now_ns());
+	if (late && !changing->made_anew) {
+		changing->made_anew = true;
+		return LK_OK;
+	}
+	if (late)
+		return lk__fail(error, LK_EUNAVAILABLE, "%s \"%.100s\": the server's clock jumps",
+				changing->operation, entry->name);
+	if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OVERFLOW") == 0)
+		return lk__fail(error, LK_EINVAL,
+				"%s \"%.100s\": the count would leave its range (%" PRId32
+				" … %" PRId32 ")",
+				changing->operation, entry->name, INT32_MIN, INT32_MAX);
+	return lk__fail(error, LK_EPROTOCOL, "%s \"%.100s\": unexpected reply", changing->operation,
+			entry->name);
+}
+
+int lk__change_read(struct lk__changing *changing, const struct lk__request *request,
+		    lk_error *error)
+{
+	assert(request->reply);
+	changing->copied |= lk__reply_is_of_copy(request);
+	if (request->reply->type != REDIS_REPLY_INTEGER)
+		return change_refused(changing, request, error);
+	changing->answer = request->reply->integer;
+	return 1;
+}
+
+/* It is over, with 0 or a code. Returns what its caller is told. */
+static int change_end(struct lk__changing *changing, int rc, lk_error *error)
+{
+	struct lk__counter *counter = changing->counter;
+	assert(rc <= 0);
+	if (rc < 0 && changing->settled) /* nothing says that its record was deleted */
+		counter_settle(counter, changing->settled);
+	if (rc < 0)
+		return changing->copied ? lk__fail(error, LK_EMAYBEHELD,
+						   "%s \"%.100s\": refused, but an earlier copy of "
+						   "the request may have run",
+						   changing->operation, counter->entry->name)
+					: rc;
+	if (!changing->copied) /* else the record of it is still needed */
+		counter_settle(counter, changing->number);
+	return 0;
+}
+
+/* ---- the count ---- */
+
+/* Asks for the count as it is; NULL when out of memory. */
+static struct lk__request *count_request(const struct lk__entry *entry)
+{
+	return lk__question(lk__request_new(2, (const char *[]){"GET", entry->target.key},
+					    (size_t[]){3, entry->target.key_size}));
+}
+
+/* What was answered; `rc`: 0, or the code without an answer. The count is 0 without a key. */
+static int count_read(const struct lk__entry *entry, const struct lk__request *request, int rc,
+		      const char *operation, int64_t *count_out, lk_error *error)
+{
+	if (rc == LK_EWRONGTYPE)
+		return lk__fail(error, rc, "%s \"%.100s\": the key is not a string, so not a %s",
+				operation, entry->name, entry->target.recipe->type);
+	if (rc == LK_EMAYBEHELD)
+		return lk__fail(error, LK_EUNREACHABLE, "%s: no answer within the command limit",
+				operation);
+	if (rc < 0)
+		return rc;
+	const redisReply *reply = request->reply;
+	assert(reply && request->code == 0);
+	int64_t count = 0;
+	if (reply->type != REDIS_REPLY_STRING && reply->type != REDIS_REPLY_NIL)
+		return lk__fail(error, LK_EPROTOCOL, "%s \"%.100s\": unexpected reply", operation,
+				entry->name);
+	if (reply->type == REDIS_REPLY_STRING &&
+	    !lk__reply_number(reply, INT64_MIN, INT64_MAX, &count))
+		return lk__fail(error, LK_EWRONGTYPE,
+				"%s \"%.100s\": the key is a string that is not a count, not a %s",
+				operation, entry->name, entry->target.recipe->type);
+	*count_out = count;
+	return 0;
+}
+
+/* ---- the operation ---- */
+
+static bool changes(const struct lk__counting *counting)
+{
+	return counting->way == LK__COUNTING_CHANGE || counting->way == LK__COUNTING_LEASE;
+}
+
+/* ---- asking ---- */
+
+/* To be answered by `until_ns`. */
+static int ask_send(struct lk__counting *counting, struct lk__request *request)
+{
+	assert(counting->until_ns > 0);
+	if (!request)
+		return lk__fail(counting->error, LK_ENOMEM, "%s: out of memory",
+				counting->operation);
+	lk__op_ask(&counting->op, lk__entry_scripts(counting->counter->entry), request,
+		   counting->until_ns);
+	return LK__OP_WAITS;
+}
+
+static int ask(struct lk__counting *counting)
+{
+	struct lk__entry *entry = counting->counter->entry;
+	counting->until_ns = lk__counter_until_ns(entry);
+	return ask_send(counting, changes(counting) ? change_request(&counting->changing)
+						    : count_request(entry));
+}
+
+/* ---- permits that go back: one limit for all that is asked ---- */
+
+static int give_begin(struct lk__counting *counting)
+{
+	struct lk__request *request;
+	counting->until_ns = lk__counter_until_ns(counting->counter->entry);
+	int rc = lk__giving_begin(counting->giving, &request, counting->error);
+	return rc == 1 ? ask_send(counting, request) : rc;
+}
+
+/* What was asked was answered, or ended with `rc` and is NULL. */
+static int give_next(struct lk__counting *counting, int rc, const struct lk__request *answer)
+{
+	struct lk__request *request;
+	rc = lk__giving_next(counting->giving, rc, answer, &request, counting->error);
+	return rc == 1 ? ask_send(counting, request) : rc;
+}
+
+/* ---- answers ---- */
+
+/* The request is done, and ours; or had no answer, and is NULL. */
+static int answer_read(struct lk__counting *counting, struct lk__request *request)
+{
+	struct lk__entry *entry = counting->counter->entry;
+	char what[192];
+	snprintf(what, sizeof(what), "%s \"%.100s\"", counting->operation, entry->name);
+	int rc = lk__ask_read(entry->client, request, what, counting->error);
+	if (counting->way == LK__COUNTING_LOOK)
+		rc = count_read(entry, request, rc < 0 ? rc : 0, counting->operation,
+				&counting->answer, counting->error);
+	else if (counting->way == LK__COUNTING_GIVE)
+		rc = give_next(counting, rc < 0 ? rc : 0, rc < 0 ? NULL : request);
+	else if (rc >= 0)
+		rc = lk__change_read(&counting->changing, request, counting->error);
+	lk__request_free(request);
+	if (rc < 0 || !changes(counting))
+		return rc;
+	return rc == 1 ? 0 : ask(counting);
+}
+
+static int answer_look(struct lk__counting *counting)
+{
+	struct lk__request *answer;
+	return lk__op_ask_look(&counting->op, &answer) ? answer_read(counting, answer)
+						       : LK__OP_WAITS;
+}
+
+/* ---- from its begin to its end ---- */
+
+static int counting_go(struct lk__counting *counting)
+{
+	counting->connects = false;
+	return counting->giving ? give_begin(counting) : ask(counting);
+}
+
+/* Waiting for a connection has ended with `rc`: what the caller is told. */
+static int unconnected(const struct lk__entry *entry, const char *operation, int rc,
+		       const lk_error *why, lk_error *error)
+{
+	if (rc == LK_ECLOSED)
+		return lk__fail(error, rc, "%s \"%.100s\": %s", operation, entry->name,
+				lk_error_text(rc));
+	if (rc == LK__WAIT_TIME_UP)
+		return lk__fail(error, LK_EUNREACHABLE,
+				"%s \"%.100s\" on %.100s: no connection within the command limit",
+				operation, entry->name, entry->client->config->url);
+	return lk__fail(error, why->code, "%s \"%.100s\" on %.100s: %.300s", operation, entry->name,
+			entry->client->config->url, why->message);
+}
+
+static int connect_look(struct lk__counting *counting)
+{
+	lk_error why = {.code = LK_EUNREACHABLE};
+	int rc = lk__op_connect_look(&counting->op, 0, &why);
+	if (rc == LK__OP_WAITS)
+		return rc;
+	return rc == LK__WAIT_READY ? counting_go(counting)
+				    : unconnected(counting->counter->entry, counting->operation, rc,
+						  &why, counting->error);
+}
+
+/* A change waits for a connection first: a caller without one is told why. So do permits that
+ * go back to a cluster, whose map says which replicas must have that. */
+static int counting_begin(struct lk__counting *counting)
+{
+	const struct lk__entry *entry = counting->counter->entry;
+	bool routes = changes(counting) || (counting->giving && entry->client->topo->slotted);
+	counting->connects = routes && lk__op_connect(&counting->op, lk__entry_scripts(entry),
+						      false, lk__counter_until_ns(entry));
+	return counting->connects ? LK__OP_WAITS : counting_go(counting);
+}
+
+static struct lk__change lease_change(const struct lk__permit_lease *lease)
+{
+	struct lk__change change = {.script = LK__SCRIPT_PERMITS_UPDATE, .permits = true};
+	lk__change_add_text(&change, lease->id);
+	lk__change_add_number(&change, lease->lease_ms);
+	return change;
+}
+
+/* 0, or a code, and there is nothing to end. */
+static int lease_begin(struct lk__counting *counting)
+{
+	int rc = lk__permit_lease_begin(&counting->lease, counting->error);
+	if (rc < 0)
+		return rc;
+	struct lk__change change = lease_change(&counting->lease);
+	change_begin(&counting->changing, counting->counter, &change, counting->operation);
+	return 0;
+}
+
+/* It is over, with 0 or a code. */
+static int counting_end(struct lk__counting *counting, int rc)
+{
+	assert(rc <= 0);
+	if (counting->way == LK__COUNTING_GIVE)
+		return lk__giving_end(counting->giving, rc, counting->error);
+	if (!changes(counting))
+		return rc;
+	rc = change_end(&counting->changing, rc, counting->error);
+	counting->answer = counting->changing.answer;
+	return counting->way == LK__COUNTING_CHANGE
+		       ? rc
+		       : lk__permit_lease_end(&counting->lease, rc, counting->answer,
+					      counting->error);
+}
+
+static int counting_step(struct lk__op *op)
+{
+	struct lk__counting *counting = (struct lk__counting *)op;
+	int rc = 0;
+	if (counting->begun) {
+		rc = counting->connects ? connect_look(counting) : answer_look(counting);
+	} else {
+		counting->begun = true;
+		if (counting->way == LK__COUNTING_LEASE)
+			rc = lease_begin(counting);
+		if (rc < 0)
+			return rc;
+		rc = counting_begin(counting);
+	}
+	return rc == LK__OP_WAITS ? rc : counting_end(counting, rc);
+}
+
+static void counting_init(struct lk__counting *counting, enum lk__counting_way way,
+			  struct lk__counter *counter, struct lk__thread *thread,
+			  const char *operation, lk_error *error)
+{
+	lk__op_begin(&counting->op, counting_step, thread, NULL);
+	counting->way = way;
+	counting->counter = counter;
+	counting->operation = operation;
+	counting->begun = counting->connects = false;
+	counting->giving = NULL;
+	counting->answer = 0;
+	counting->error = error;
+}
+
+void lk__counting_change(struct lk__counting *counting, struct lk__counter *counter,
+			 struct lk__thread *thread, const struct lk__change *change,
+			 const char *operation, lk_error *error)
+{
+	counting_init(counting, LK__COUNTING_CHANGE, counter, thread, operation, error);
+	change_begin(&counting->changing, counter, change, operation);
+}
+
+void lk__counting_lease(struct lk__counting *counting, struct lk__counter *counter,
+			struct lk__thread *thread, const char *id, int64_t lease_ms,
+			const char *operation, lk_error *error)
+{
+	counting_init(counting, LK__COUNTING_LEASE, counter, thread, operation, error);
+	counting->lease = (struct lk__permit_lease){
+		.queue = counter->entry, .operation = operation, .lease_ms = lease_ms};
+	memcpy(counting->lease.id, id, sizeof(counting->lease.id));
+}
+
+void lk__counting_look(struct lk__counting *counting, struct lk__counter *counter,
+		       struct lk__thread *thread, const char *operation, lk_error *error)
+{
+	counting_init(counting, LK__COUNTING_LOOK, counter, thread, operation, error);
+}
+
+void lk__counting_give(struct lk__counting *counting, struct lk__counter *counter,
+		       struct lk__thread *thread, struct lk__giving *giving, const char *operation,
+		       lk_error *error)
+{
+	counting_init(counting, LK__COUNTING_GIVE, counter, thread, operation, error);
+	counting->giving = giving;
+}
+
+/* ---- those who wait ---- */
+
+int lk__counter_waited(const struct lk__entry *entry, int64_t count, int rc, lk_error *error)
+{
+	bool limit = rc == LK_EBUSY || rc == LK_ETIMEDOUT;
+	assert(rc <= 0);
+	if (!(entry->target.recipe->flags & LK__FOR_ALL))
+		return limit ? lk__fail(error, rc,
+					"acquire %" PRId64 " of \"%.100s\": too few are free%s",
+					count, entry->name,
+					rc == LK_ETIMEDOUT ? ", and the wait limit is reached" : "")
+			     : rc;
+	if (limit)
+		return lk__fail(error, LK_ETIMEDOUT, "await \"%.100s\": it is still closed",
+				entry->name);
+	return rc == LK_EMAYBEHELD
+		       ? lk__fail(error, LK_EUNREACHABLE,
+				  "await \"%.100s\": no answer from the server", entry->name)
+		       : rc;
+}

@@ -1,0 +1,670 @@
+/* SPDX-License-Identifier: MIT */
+#include "lock/entry.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "lock/client.h"
+#include "lock/entry_table.h"
+#include "sync/foreign/foreign.h"
+
+/* ---- memory for compensations ---- */
+
+#define SPARES 2 /* kept ready by an entry: for a hold that goes, and for a try */
+
+static int spares_count(const struct lk__entry *entry)
+{
+	int count = 0;
+	for (const struct lk__compensation *spare = entry->spares; spare; spare = spare->next_due)
+		count++;
+	return count;
+}
+
+bool lk__compensation_reserve(struct lk__entry *entry)
+{
+	for (int count = spares_count(entry); count < SPARES; count++) {
+		struct lk__compensation *spare = calloc(1, sizeof(*spare));
+		if (!spare)
+			return false;
+		spare->next_due = entry->spares;
+		entry->spares = spare;
+	}
+	return true;
+}
+
+struct lk__compensation *lk__compensation_spare(struct lk__entry *entry)
+{
+	struct lk__compensation *spare = entry->spares;
+	if (!spare)
+		return calloc(1, sizeof(*spare));
+	entry->spares = spare->next_due;
+	*spare = (struct lk__compensation){0};
+	return spare;
+}
+
+static void compensation_unreserve(struct lk__entry *entry)
+{
+	while (entry->spares)
+		free(lk__compensation_spare(entry));
+}
+
+/* ---- entries ---- */
+
+/* ---- entries ---- */
+
+void lk__entry_free(struct lk__entry *entry)
+{
+	assert(!entry->hold && !entry->lost);
+	lk__entry_policy(entry)->free(entry);
+	free(lk__entry_reds(entry));
+	if (entry->waiting)
+		lk__request_free(entry->waiting->answered);
+	free(entry->waiting);
+	compensation_unreserve(entry);
+	lk__notify_free(atomic_load(&entry->target.notify));
+	pthread_mutex_destroy(&entry->mutex);
+	free(entry);
+}
+
+/* What an entry of a kind is found by: its owner where each has one, its key. */
+struct entry_id {
+	size_t size, key_size;
+	char *bytes; /* to be freed; the key is their end, and a NUL follows */
+};
+
+/* False when out of memory. */
+static bool entry_id_make(struct entry_id *id, const lk_client *client,
+			  const struct lk__recipe *recipe, const void *name, size_t size,
+			  const struct lk__owner *owner)
+{
+	const char *prefix = client->config->key_prefix;
+	size_t prefix_size = strlen(prefix);
+	bool owned = recipe->sharing == LK__EACH_OWNER;
+	size_t owner_size = owned ? sizeof(owner->serial) + sizeof(owner->name_size) +
+					    owner->name_size
+				  : 0;
+	id->key_size = prefix_size + size;
+	id->size = owner_size + id->key_size;
+	char *end = id->bytes = malloc(id->size + 1);
+	if (!end)
+		return false;
+	if (owned) {
+		end = mempcpy(end, &owner->serial, sizeof(owner->serial));
+		end = mempcpy(end, &owner->name_size, sizeof(owner->name_size));
+		if (owner->name)
+			end = mempcpy(end, owner->name, owner->name_size);
+	}
+	end = mempcpy(end, prefix, prefix_size);
+	end = mempcpy(end, name, size);
+	*end = 0;
+	return true;
+}
+
+/* One that has its names and nothing else. */
+static struct lk__entry *entry_alloc(const struct lk__recipe *recipe, const struct entry_id *id,
+				     size_t name_size)
+{
+	struct lk__entry *entry = calloc(1, sizeof(*entry) + id->size + 1);
+	if (!entry)
+		return NULL;
+	memcpy(entry->words, id->bytes, id->size + 1);
+	entry->target.recipe = recipe;
+	entry->target.key = entry->words + id->size - id->key_size;
+	entry->target.key_size = (uint32_t)id->key_size;
+	entry->name = entry->words + id->size - name_size;
+	return entry;
+}
+
+static int notify_fail(enum lk__notify_made made, const char *operation, const char *text,
+		       const char *form, lk_error *error)
+{
+	if (made == LK__NOTIFY_NO_MEMORY)
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
+	if (made == LK__NOTIFY_OTHER_KEY)
+		return lk__fail(error, LK_EINVAL,
+				"%s: notify \"%.100s\": its locks have keys of the form %s",
+				operation, text, form);
+	return lk__fail(
+		error, LK_EINVAL,
+		"%s: notify \"%.100s\" is neither a library nor publish CHANNEL MESSAGE nor "
+		"push LIST MESSAGE MS",
+		operation, text);
+}
+
+int lk__entry_notify(struct lk__entry *entry, const char *text, const char *operation,
+		     lk_error *error)
+{
+	struct lk__notify *notify = NULL, *first = NULL;
+	const char *form = NULL;
+	const struct lk__target *target = &entry->target;
+	enum lk__notify_made made = lk__notify_new(&notify, text, target->key, target->key_size,
+						   &form);
+	if (made != LK__NOTIFY_MADE)
+		return notify_fail(made, operation, text, form, error);
+	if (atomic_compare_exchange_strong(&entry->target.notify, &first, notify))
+		return 0;
+	lk__notify_free(notify);
+	if (strcmp(first->text, text) == 0)
+		return 0;
+	return lk__fail(error, LK_EINVAL,
+			"%s: notify \"%.100s\": another handle of this lock notifies \"%.100s\"",
+			operation, text, first->text);
+}
+
+struct lk__node *lk__entry_node(const struct lk__entry *entry)
+{
+	struct lk__topo *topo = entry->client->topo;
+	return topo->ops->node_of(topo, entry->target.slot);
+}
+
+struct lk__conn *lk__entry_messages(const struct lk__entry *entry)
+{
+	return &entry->target.node->messages;
+}
+
+bool lk__entry_route(struct lk__entry *entry)
+{
+	struct lk__node *node = lk__entry_node(entry);
+	if (node == entry->target.node)
+		return false;
+	lk__entry_unsubscribe(entry);
+	entry->target.node = node;
+	atomic_store(&entry->conn_index, 0);
+	return true;
+}
+
+bool lk__entry_serve_reds(struct lk__entry *entry)
+{
+	pthread_mutex_lock(&entry->mutex);
+	assert(!entry->spreads);
+	if (!entry->reds) {
+		struct lk__reds *reds = calloc(1, sizeof(*reds));
+		lk__entry_rejoin_first(entry);
+		pthread_mutex_lock(&entry->client->mutex);
+		entry->reds = reds;
+		pthread_mutex_unlock(&entry->client->mutex);
+	}
+	bool serves = entry->reds && lk__compensation_reserve(entry);
+	pthread_mutex_unlock(&entry->mutex);
+	return serves;
+}
+
+void lk__entry_note_red_lease(struct lk__entry *entry, int64_t lease_ms)
+{
+	if (entry->reds->lease_ms < lease_ms)
+		entry->reds->lease_ms = lease_ms;
+}
+
+static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *recipe,
+				   const struct entry_id *id, size_t name_size)
+{
+	struct lk__entry *entry = entry_alloc(recipe, id, name_size);
+	if (!entry)
+		return NULL;
+	entry->client = client;
+	pthread_mutex_init(&entry->mutex, NULL);
+	if (!lk__compensation_reserve(entry) ||
+	    lk__watch_reserve(client, client->entries.count + 1) < 0) {
+		lk__entry_free(entry);
+		return NULL;
+	}
+	entry->target.slot = lk__topo_slot(client->topo, entry->target.key, entry->target.key_size);
+	lk__entry_route(entry);
+	return entry;
+}
+
+/* Under the client's mutex. */
+static struct lk__entry *entry_find_or_make(lk_client *client, const struct lk__recipe *recipe,
+					    const struct entry_id *id, size_t name_size)
+{
+	struct lk__entry *entry = lk__entries_find(&client->entries, recipe, id->bytes, id->size);
+	if (entry || !(entry = entry_new(client, recipe, id, name_size)))
+		return entry;
+	if (lk__entries_add(&client->entries, entry))
+		return entry;
+	lk__entry_free(entry);
+	return NULL;
+}
+
+int lk__entry_get(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
+		  const void *name, size_t size, const struct lk__owner *owner, lk_error *error)
+{
+	struct entry_id id;
+	struct lk__entry *entry = NULL;
+	if (entry_id_make(&id, client, recipe, name, size, owner)) {
+		pthread_mutex_lock(&client->mutex);
+		entry = entry_find_or_make(client, recipe, &id, size);
+		if (entry)
+			atomic_fetch_add(&entry->refs, 1);
+		pthread_mutex_unlock(&client->mutex);
+		free(id.bytes);
+	}
+	if (!entry)
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", recipe->type);
+	*entry_out = entry;
+	return 0;
+}
+
+int lk__entry_look(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
+		   const void *name, size_t size, const struct lk__owner *owner)
+{
+	struct entry_id id;
+	struct lk__entry *entry;
+	if (!entry_id_make(&id, client, recipe, name, size, owner))
+		return LK_ENOMEM;
+	pthread_mutex_lock(&client->mutex);
+	entry = lk__entries_find(&client->entries, recipe, id.bytes, id.size);
+	if (entry)
+		atomic_fetch_add(&entry->refs, 1);
+	pthread_mutex_unlock(&client->mutex);
+	free(id.bytes);
+	*entry_out = entry;
+	return 0;
+}
+
+bool lk__entry_is_of(const struct lk__entry *entry, const struct lk__owner *owner)
+{
+	uint64_t serial;
+	assert(entry->target.recipe->sharing == LK__EACH_OWNER);
+	memcpy(&serial, entry->words, sizeof(serial)); /* as entry_id_make() has it */
+	return serial && serial == owner->serial;
+}
+
+void lk__entry_ref(struct lk__entry *entry)
+{
+	uint32_t before = atomic_fetch_add(&entry->refs, 1);
+	assert(before > 0 && before < UINT32_MAX);
+	(void)before;
+}
+
+bool lk__entry_ref_if_alive(struct lk__entry *entry)
+{
+	uint32_t refs = atomic_load(&entry->refs);
+	while (refs > 0)
+		if (atomic_compare_exchange_weak(&entry->refs, &refs, refs + 1))
+			return true;
+	return false;
+}
+
+void lk__entry_unref(struct lk__entry *entry)
+{
+	uint32_t refs = atomic_load(&entry->refs);
+	assert(refs > 0);
+	while (refs > 1)
+		if (atomic_compare_exchange_weak(&entry->refs, &refs, refs - 1))
+			return;
+	lk_client *client = entry->client;
+	pthread_mutex_lock(&client->mutex);
+	bool last = atomic_fetch_sub(&entry->refs, 1) == 1;
+	if (last) {
+		lk__watch_forget(client, entry); /* those that are left have room for their own */
+		lk__entries_remove(&client->entries, entry);
+	}
+	pthread_mutex_unlock(&client->mutex);
+	if (last)
+		lk__entry_free(entry);
+}
+
+void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK__FIELD_SIZE])
+{
+	if (entry->target.recipe->field)
+		entry->target.recipe->field(entry->client->id, number, field_out);
+	else
+		lk__field_of(entry->client->id, number, field_out);
+}
+
+/* ---- holds ---- */
+
+static char *hold_owner_name(const struct lk__hold *hold)
+{
+	return (char *)(hold + 1) + (hold->has_extra ? sizeof(struct lk__hold_extra) : 0);
+}
+
+struct lk__hold *lk__hold_new(struct lk__thread *thread, const struct lk__owner *owner,
+			      const struct lk__hold_extra *extra)
+{
+	bool named = owner->serial == 0;
+	struct lk__hold *hold = calloc(1, sizeof(*hold) + (extra ? sizeof(*extra) : 0) +
+						  (named ? owner->name_size + 1 : 0));
+	if (!hold)
+		return NULL;
+	assert(owner->name_size <= INT16_MAX); /* LK_OWNER_SIZE_MAX, or an id of ours */
+	hold->owner_serial = owner->serial;
+	hold->has_extra = extra != NULL;
+	if (extra)
+		memcpy(hold + 1, extra, sizeof(*extra));
+	if (named) {
+		hold->owner_name_size = (uint16_t)(owner->name_size & INT16_MAX);
+		memcpy(hold_owner_name(hold), owner->name, owner->name_size + 1);
+	} else {
+		hold->thread = thread;
+	}
+	return hold;
+}
+
+struct lk__owner lk__hold_owner(const struct lk__hold *hold)
+{
+	bool named = hold->owner_serial == 0;
+	return (struct lk__owner){hold->owner_serial, named ? hold_owner_name(hold) : NULL,
+				  hold->owner_name_size};
+}
+
+bool lk__owner_is(const struct lk__hold *hold, const struct lk__owner *owner)
+{
+	if (hold->owner_serial != owner->serial)
+		return false;
+	return owner->serial || (hold->owner_name_size == owner->name_size &&
+				 memcmp(hold_owner_name(hold), owner->name, owner->name_size) == 0);
+}
+
+struct lk__hold *lk__entry_hold_of(struct lk__entry *entry, const struct lk__owner *owner)
+{
+	struct lk__hold *hold;
+	if (entry->hold && lk__owner_is(entry->hold, owner))
+		return entry->hold;
+	LL_FOREACH(entry->lost, hold)
+	if (lk__owner_is(hold, owner))
+		return hold;
+	return NULL;
+}
+
+int64_t lk__hold_deadline(const struct lk__hold *hold)
+{
+	return hold->lost ? hold->own_until_ns
+			  : lk__earlier(hold->entry->grant.valid_until_ns, hold->own_until_ns);
+}
+
+bool lk__entry_in_doubt(const struct lk__entry *entry)
+{
+	const struct lk__grant *grant = &entry->grant;
+	return atomic_load(&entry->doubt) ||
+	       (grant->node &&
+		grant->epoch != atomic_load_explicit(&grant->node->epoch, memory_order_relaxed));
+}
+
+uint64_t lk__entry_begin_try(struct lk__entry *entry)
+{
+	atomic_store(&entry->doubt, false);
+	return atomic_load(&entry->target.node->epoch);
+}
+
+struct lk__entry_effects lk__entry_note_loss(struct lk__entry *entry, int64_t now_ns)
+{
+	struct lk__hold *hold = entry->hold;
+	struct lk__entry_effects effects = {.lost = hold};
+	assert(hold && !hold->lost);
+	effects.promised_ns = lk__hold_deadline(hold);
+	hold->own_until_ns = lk__earlier(lk__hold_deadline(hold), now_ns);
+	hold->lost = true;
+	entry->hold = NULL;
+	LL_APPEND(entry->lost, hold);
+	lk__count(&entry->client->counters.held, (uint64_t)-1);
+	/* The other side may keep the key: what is over would stay in it. Of several nodes, some
+	 * may have it still, and for longer than was ever confirmed; so may a node whose answer to
+	 * an extension is missing. A copy of the acquire may still run, and take the lock. */
+	if (entry->target.recipe->other_side || entry->spreads ||
+	    entry->grant.outlives_ns > now_ns || entry->grant.repeated_until_ns > now_ns)
+		effects.unasked = hold->number;
+	return effects;
+}
+
+struct lk__entry_effects lk__entry_note_drop(struct lk__entry *entry, int64_t now_ns)
+{
+	struct lk__hold *hold = entry->hold;
+	struct lk__counters *counters = &entry->client->counters;
+	assert(hold);
+	entry->hold = NULL;
+	lk__count(&counters->held, (uint64_t)-1);
+	lk__count_us(counters->hold_us, &counters->hold_sum_us, now_ns - hold->granted_ns);
+	atomic_fetch_sub(&entry->refs, 1); /* never the last: the caller has one */
+	return (struct lk__entry_effects){.ended = hold};
+}
+
+int64_t lk__entry_lease_ms(const struct lk__entry *entry, const struct lk__hold *hold)
+{
+	return hold->lease_ms ? hold->lease_ms : entry->client->config->watchdog_ms;
+}
+
+static void hold_begin(struct lk__entry *entry, struct lk__hold *hold, int64_t now_ns)
+{
+	assert(!entry->hold); /* two owners never */
+	hold->entry = entry;
+	hold->count = 1;
+	hold->number = entry->grant.number;
+	assert(hold->has_extra || !entry->grant.fence);
+	if (hold->has_extra)
+		((struct lk__hold_extra *)(hold + 1))->fence = entry->grant.fence;
+	hold->granted_ns = now_ns;
+	hold->watched = hold->lease_ms == 0;
+	hold->own_until_ns = hold->watched ? LK__NEVER : entry->grant.valid_until_ns;
+	hold->wanted_until_ns = 0;
+	hold->lost = hold->warned = false;
+	entry->hold = hold;
+	atomic_fetch_add(&entry->refs, 1);
+	lk__count(&entry->client->counters.held, 1);
+	struct lk__thread *thread = lk__hold_thread(hold);
+	if (thread) {
+		pthread_mutex_lock(&thread->mutex);
+		DL_APPEND2(thread->holds, hold, thread_prev, thread_next);
+		pthread_mutex_unlock(&thread->mutex);
+	}
+}
+
+struct lk__entry_effects lk__entry_note_hand(struct lk__entry *entry, struct lk__caller *waiter,
+					     int64_t now_ns)
+{
+	assert(waiter->state != LK__WAITER_GRANTED);
+	lk__entry_leave_queue(entry, waiter);
+	waiter->state = LK__WAITER_GRANTED;
+	if (entry->target.recipe->sharing == LK__NO_HOLD) {
+		/* A copy of a try that was sent twice may still run: its record has to stay. */
+		entry->settled = entry->grant.repeated_until_ns ? 0 : entry->grant.number;
+		if (entry->target.recipe->flags & LK__BECOMES_HOLDS)
+			atomic_fetch_add(&entry->client->becoming, 1);
+		lk__entry_promote(entry);
+		return (struct lk__entry_effects){.watch = false};
+	}
+	hold_begin(entry, waiter->hold, now_ns);
+	struct lk__owner owner = lk__hold_owner(entry->hold);
+	if (entry->hold->owner_serial == 0) /* others who wait under the same name re-enter */
+		DL_FOREACH(lk__entry_first(entry), waiter)
+	if (lk__owner_is(waiter->hold, &owner))
+		lk__thread_wake(waiter->thread);
+	return (struct lk__entry_effects){.watch = true, .now_ns = now_ns};
+}
+
+/* The others who were in the wait queue before the try was sent. */
+static void entry_grant_all(struct lk__entry *entry, const struct lk__caller *first,
+			    int64_t sent_ns)
+{
+	struct lk__caller *waiter, *next;
+	DL_FOREACH_SAFE(lk__entry_first(entry), waiter, next)
+	{
+		if (waiter == first || waiter->since_ns >= sent_ns)
+			continue;
+		lk__entry_leave_queue(entry, waiter);
+		waiter->state = LK__WAITER_GRANTED;
+		lk__thread_wake(waiter->thread);
+	}
+}
+
+struct lk__entry_effects lk__entry_note_grant(struct lk__entry *entry, struct lk__caller *waiter,
+					      uint64_t number, int64_t sent_ns, int64_t lease_ms)
+{
+	int64_t now_ns = lk__now_ns();
+	assert(number != 0 && sent_ns <= now_ns);
+	entry->grant.number = number;
+	entry->downgraded = false;
+	entry->grant.outlives_ns = 0;
+	entry->grant.lease_ms = lease_ms;
+	entry->grant.valid_until_ns = lk__lease_end_ns(sent_ns, lease_ms);
+	entry->grant.seen_ns = sent_ns;
+	lk__term_begin(&entry->term, now_ns);
+	lk__count(&entry->client->counters.wire_grants, 1);
+	lk__client_record_want(entry->client);
+	if (entry->target.recipe->flags & LK__FOR_ALL)
+		entry_grant_all(entry, waiter, sent_ns);
+	return lk__entry_note_hand(entry, waiter, now_ns);
+}
+
+struct lk__entry_effects lk__entry_note_moved(struct lk__entry *entry, struct lk__hold *hold,
+					      const struct lk__grant *grant)
+{
+	int64_t now_ns = lk__now_ns();
+	entry->grant = *grant;
+	hold_begin(entry, hold, now_ns);
+	return (struct lk__entry_effects){.watch = true, .now_ns = now_ns};
+}
+
+/* ---- the wait queue ---- */
+
+static struct lk__attempt_rules entry_rules(const struct lk__entry *entry)
+{
+	const struct lk_config *config = entry->client->config;
+	unsigned flags = entry->target.recipe->flags;
+	return (struct lk__attempt_rules){
+		.numbers = &entry->client->last_number,
+		.command_ns = config->command_timeout_ms * LK__MS,
+		.retry_ns = config->retry_ms * LK__MS,
+		.backoff_min_ns = config->backoff_min_ms * LK__MS,
+		.backoff_max_ns = config->backoff_max_ms * LK__MS,
+		.spins = entry->deaf || (flags & LK__SPINS) != 0,
+		.takes = !(flags & LK__FOR_ALL),
+		.queues = (flags & LK__QUEUES) != 0,
+		.own_channel = (flags & LK__OWN_CHANNEL) != 0,
+		.fans_out = entry->spreads,
+	};
+}
+
+/* Whether a number of it may have to be compensated before its next try, release or extension: when
+ * its hold is lost (see lk__entry_note_loss()), or by others. */
+static bool entry_needs_spares(const struct lk__entry *entry)
+{
+	const struct lk__recipe *recipe = entry->target.recipe;
+	return lk__entry_reds(entry) || entry->spreads || recipe->other_side ||
+	       recipe->sharing != LK__ONE_QUEUE || entry->grant.outlives_ns ||
+	       entry->grant.repeated_until_ns;
+}
+
+bool lk__entry_begin_waiting(struct lk__entry *entry)
+{
+	if (!lk__compensation_reserve(entry))
+		return false;
+	if (!entry->waiting) {
+		/* Not calloc(), which passes over the thread's own free memory in glibc. */
+		entry->waiting = malloc(sizeof(*entry->waiting));
+		if (!entry->waiting)
+			return false;
+		*entry->waiting = (struct lk__waiting){.attempt.rules = entry_rules(entry)};
+	}
+	entry->waiting->callers++;
+	return true;
+}
+
+void lk__entry_end_waiting(struct lk__entry *entry)
+{
+	assert(entry->waiting && entry->waiting->callers > 0);
+	entry->waiting->callers--;
+	lk__entry_rest(entry);
+}
+
+void lk__entry_rest(struct lk__entry *entry)
+{
+	struct lk__waiting *waiting = entry->waiting;
+	if (!waiting || waiting->callers || waiting->request || waiting->answered ||
+	    waiting->attempt.state != LK__ATTEMPT_IDLE)
+		return;
+	assert(!waiting->queue && !waiting->head && !waiting->channel && !waiting->tries);
+	entry->deaf = waiting->attempt.rules.spins && !(entry->target.recipe->flags & LK__SPINS);
+	free(waiting);
+	entry->waiting = NULL;
+}
+
+void lk__entry_settle(struct lk__entry *entry)
+{
+	if (!entry->waiting && !entry->passing && !entry_needs_spares(entry))
+		compensation_unreserve(entry);
+}
+
+void lk__entry_promote_beside(struct lk__entry *entry, const struct lk__caller *caller)
+{
+	struct lk__waiting *waiting = entry->waiting;
+	if (!waiting || !waiting->queue || waiting->head || entry->hold || entry->passing)
+		return;
+	waiting->head = waiting->queue;
+	if (waiting->head != caller)
+		lk__thread_wake(waiting->head->thread);
+}
+
+void lk__entry_promote(struct lk__entry *entry)
+{
+	lk__entry_promote_beside(entry, NULL);
+}
+
+void lk__entry_try_begins(struct lk__entry *entry)
+{
+	struct lk__waiting *waiting = entry->waiting;
+	if (!waiting->tries)
+		atomic_fetch_add(&entry->client->trying, 1);
+	waiting->tries = true;
+}
+
+void lk__entry_try_ends(struct lk__entry *entry)
+{
+	struct lk__waiting *waiting = entry->waiting;
+	if (waiting->tries)
+		atomic_fetch_sub(&entry->client->trying, 1);
+	waiting->tries = false;
+}
+
+void lk__entry_unsubscribe(struct lk__entry *entry)
+{
+	struct lk__waiting *waiting = entry->waiting;
+	if (!waiting || !waiting->channel)
+		return;
+	lk__channel_close(lk__entry_messages(entry), waiting->channel);
+	waiting->channel = NULL;
+	waiting->mark.listening = NULL;
+}
+
+void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter)
+{
+	struct lk__waiting *waiting = entry->waiting;
+	assert(waiting && waiting->queue);
+	DL_DELETE(waiting->queue, waiter);
+	lk__count(&entry->client->counters.waiting, (uint64_t)-1);
+	if (waiting->head == waiter)
+		waiting->head = NULL;
+	if (waiting->queue)
+		return;
+	lk__attempt_rest(&waiting->attempt);
+	lk__entry_unsubscribe(entry);
+}
+
+int64_t lk__entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns)
+{
+	bool leased = entry->target.recipe->sharing != LK__NO_HOLD &&
+		      !(entry->target.recipe->flags & LK__QUEUES);
+	return leased ? lk__entry_lease_end_ns(entry, from_ns) : LK__NEVER;
+}
+
+int64_t lk__entry_lease_end_ns(const struct lk__entry *entry, int64_t from_ns)
+{
+	int64_t lease_ms = entry->client->config->watchdog_ms;
+	if (lease_ms < entry->asked_lease_ms)
+		lease_ms = entry->asked_lease_ms;
+	if (lease_ms < entry->grant.lease_ms)
+		lease_ms = entry->grant.lease_ms;
+	const struct lk__reds *reds = lk__entry_reds(entry);
+	if (reds && lease_ms < reds->lease_ms)
+		lease_ms = reds->lease_ms;
+	int64_t end_ns = lk__after_ms(from_ns, lease_ms);
+	if (end_ns < entry->grant.outlives_ns)
+		end_ns = entry->grant.outlives_ns;
+	return end_ns > entry->grant.valid_until_ns ? end_ns : entry->grant.valid_until_ns;
+}

@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One lock of one kind and name in one client (and of one owner, where the kind has it so): who in
+ * this process has it, who waits for it, and what the server has granted.
+ *
+ *   grant   what the server gave: one number, one deadline, renewed by the watchdog
+ *   hold    what an owner in this process has of it; one at a time, lost ones until released
+ *   queue   callers that wait, first come first served; its head alone talks to the server
+ *   passing a release or exchange is on the wire whose answer decides what comes next: also
+ *           whether the hold goes, where several permits are given back, all or none
+ */
+#ifndef LK__LOCK_ENTRY_H
+#define LK__LOCK_ENTRY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <lockkeeper/error.h>
+
+#include "base/cancel.h"
+#include "conn/channels.h"
+#include "lock/client.h"
+#include "sync/attempt.h"
+#include "sync/recipe.h"
+#include "sync/term.h"
+
+/* ---- what its targets make of its calls ---- */
+
+/*
+ * What a lock's targets make of its calls: one node answers for it, or a majority of several does.
+ * Every entry has one of the two rows of lock/life.c, and drivers call through it. The
+ * rows name functions of the layers above this one: they are handed down with the client.
+ */
+
+struct lk__batch;
+struct lk__conn;
+struct lk__entry;
+struct lk__extending;
+struct lk__head;
+struct lk__releasing;
+
+enum lk__targets { LK__ONE_NODE, LK__MAJORITY, LK__TARGETS };
+
+/* With the entry's mutex held, unless it says otherwise. */
+struct lk__policy {
+	/* The entry goes. */
+	void (*free)(struct lk__entry *entry);
+
+	/* Background work. */
+	/* `promised_ns`: its owner was told that it has the lock until then; 0: nobody was. */
+	void (*release_unasked)(struct lk__entry *entry, uint64_t number, int64_t promised_ns);
+	/* Whether a number of it may be held that nobody wants. */
+	bool (*compensating)(const struct lk__entry *entry);
+	/* Whether close need not wait for that: it is on less than a majority, or the client's
+	 * compensation as a whole is waited for. */
+	bool (*compensated)(const struct lk__entry *entry);
+	/* Takes the batch; each of it ends in one lk__watch_renewed() or lk__watch_told(). Without
+	 * the mutex. */
+	void (*renew)(struct lk__batch *batch);
+	/* Other work that is due when the watchdog looks. Without the mutex. */
+	void (*turn)(struct lk__entry *entry);
+
+	/* The head of its queue (lock/head.h): where it connects; NULL: each try does. */
+	struct lk__conn *(*route)(struct lk__head *head);
+
+	/* Below: a begin, and the looks at what it waits for, which return LK__OP_WAITS until they
+	 * have the same to say. */
+
+	/* A try: 0 with an event, or why the head has to leave. */
+	int (*send)(struct lk__head *head);
+	int (*send_look)(struct lk__head *head);
+	/* The last count of a hold is given up: 0 or a code. */
+	int (*release)(struct lk__releasing *releasing);
+	int (*release_look)(struct lk__releasing *releasing);
+	/* 1 extended, 0 not ours any more, or a code. Without the mutex. */
+	int (*extend)(struct lk__extending *extending);
+	int (*extend_look)(struct lk__extending *extending);
+};
+
+/* ---- entries ---- */
+
+/* A thread (by its serial), or a name. */
+struct lk__owner {
+	uint64_t serial; /* 0: named */
+	const char *name;
+	size_t name_size;
+};
+
+#define LK__NOTICE_AT_RISK 1u
+#define LK__NOTICE_LOST 2u
+#define LK__NOTICE_ABANDONED 4u
+
+/* What the handle of a kind asks of each try. */
+struct lk__settings {
+	unsigned flags;  /* of the kind's own */
+	int64_t poll_ms; /* 0: the recipe's */
+	int64_t spin_min_ms, spin_max_ms;
+	int spin_factor;
+	int64_t permits; /* how many there are where there is no count; 0: not said */
+	int64_t ttl_ms;  /* how long the count lasts at least; 0: not said */
+};
+
+struct lk__caller;
+
+/* Why a hold is not renewed, or is over. */
+#define LK__TROUBLE_SIZE 224
+
+struct lk__trouble {
+	int code;                        /* LK_E…; 0: nothing was refused */
+	char place[LK__CONN_PLACE_SIZE]; /* the server; "": none, or several */
+	char reason[LK__TROUBLE_SIZE];
+};
+
+/* What a notice tells of a hold besides its deadline. */
+struct lk__told {
+	struct lk__trouble trouble;
+	struct lk__node *node; /* that last confirmed it; NULL: several do */
+	uint64_t epoch;
+};
+
+/* What few holds have. */
+struct lk__hold_extra {
+	int64_t margin_ms;   /* 0: a tenth of the lease */
+	int64_t max_hold_ms; /* 0: none */
+	uint64_t tag;
+	uint64_t fence; /* 0: the kind has none */
+	bool no_loss;   /* its end is meant: no notice, and nothing is kept of it */
+};
+
+/* There may be one for each of many locks: what is not always needed stands behind it. */
+struct lk__hold {
+	union {
+		struct lk__hold *next; /* a lost one: among those of the entry */
+		/* Another: a re-entry asked for more than the server has given yet. */
+		int64_t wanted_until_ns;
+	};
+	union {
+		struct lk__hold *thread_prev; /* among its thread's holds, */
+		struct lk__hold *lost_prev;   /* or the client's lost permits, which have none */
+	};
+	union {
+		struct lk__hold *thread_next, *lost_next;
+	};
+	struct lk__hold *notice_prev, *notice_next; /* among the client's notices */
+	struct lk__entry *entry;
+	union {
+		struct lk__thread *thread; /* whose list it is in: lk__hold_thread() */
+		/* Of a named owner: who has not looked yet whether it is granted. A thread that
+		 * waits cannot give it up by another call meanwhile. NULL: nobody. */
+		struct lk__caller *taker;
+	};
+	uint64_t owner_serial; /* 0: the owner is named */
+	unsigned count;
+	/* Fixed: other mutexes than the entry's guard those who read it. */
+	uint16_t owner_name_size : 15;
+	uint16_t has_extra : 1;
+	unsigned char notices; /* pending LK__NOTICE_…; under their mutex */
+	bool watched : 1;      /* the watchdog renews it */
+	bool lost : 1, abandoned : 1, warned : 1;
+	bool noted : 1;        /* in the client's list of lost ones */
+	bool in_trouble : 1;   /* its last renewal did not come off */
+	struct lk__told *told; /* NULL: nothing. Written under the notices' mutex, too */
+	int64_t told_until_ns; /* the deadline in its notices; under their mutex */
+	uint64_t number;       /* of the wire grant */
+	int64_t granted_ns;
+	int64_t lease_ms;     /* named by the caller; 0: the watchdog's */
+	int64_t own_until_ns; /* the end of a named lease; LK__NEVER. Of a lost one: its end */
+	/* Behind it: what it has besides, if `has_extra`; the name of a named owner and a NUL. */
+};
+
+/* NULL for a named owner, and after the end of the thread. */
+static inline struct lk__thread *lk__hold_thread(const struct lk__hold *hold)
+{
+	return hold->owner_serial ? hold->thread : NULL;
+}
+
+static inline const struct lk__hold_extra *lk__hold_extra(const struct lk__hold *hold)
+{
+	static const struct lk__hold_extra none = {.tag = 0};
+	return hold->has_extra ? (const struct lk__hold_extra *)(hold + 1) : &none;
+}
+
+/* What the server has granted, as far as confirmed. */
+struct lk__grant {
+	uint64_t number;
+	uint64_t fence;
+	int64_t lease_ms;
+	int64_t valid_until_ns;
+	int64_t seen_ns;           /* before it was asked for what last confirmed it */
+	struct lk__node *node;     /* that has last confirmed it, */
+	uint64_t epoch;            /* and its epoch then */
+	int64_t repeated_until_ns; /* its acquire was sent twice: a copy may run until then */
+	int64_t outlives_ns;       /* what was asked for besides may keep it until then */
+};
+
+struct lk__entry;
+
+/* A lock over several nodes, in the list of its entry on one of them. */
+struct lk__front {
+	struct lk__front *prev, *next;
+	struct lk__entry *entry;
+};
+
+/* The red locks that have an entry among their nodes. */
+struct lk__reds {
+	struct lk__front *fronts; /* under the client's mutex */
+	int64_t lease_ms;         /* the longest that they have asked for; under the entry's */
+};
+
+enum lk__waiter_state { LK__WAITER_WAITS, LK__WAITER_TAKES, LK__WAITER_GRANTED };
+
+/* A caller in the wait queue; on its stack. */
+struct lk__caller {
+	struct lk__caller *prev, *next;
+	struct lk__thread *thread;
+	struct lk__hold *hold; /* made ready: the giver of the lock fills it. NULL: released
+				* by another call of its owner before the caller has looked */
+	enum lk__waiter_state state;
+	int64_t since_ns, until_ns;
+	bool once;
+	bool undone;               /* a grant of it came later than its lease */
+	int given_up;              /* its hold was released already, by its owner: 0 or LK_ELOST */
+	struct lk__grant was;      /* what that hold had */
+	bool tried;                /* of a red lock: its wait limit bounds each further try */
+	int64_t count;             /* permits */
+	uint64_t other_number;     /* number of the other side that its owner has; 0: it has not */
+	uint64_t downgrade_number; /* number of its first try; 0: a new one */
+	struct lk__settings settings;
+	lk_cancel *cancel;
+	const _Atomic bool *stop; /* of an asynchronous call: it was cancelled; else NULL */
+	int64_t begun_ns;
+	const lk_error *why; /* of the head: what stands in its way; else NULL */
+};
+
+/* What an entry has only while a caller waits, or a try is out: an entry that is merely held, or
+ * merely known, is small. */
+struct lk__waiting {
+	unsigned callers; /* between a begin and its end, in the queue or not */
+	struct lk__caller *queue, *head;
+	struct lk__attempt attempt;
+	uint64_t try_nonce;            /* what a message that brings the lock has to repeat */
+	struct lk__request *request;   /* the try in flight */
+	struct lk__request *answered;  /* it was answered while nobody waited for it */
+	bool tries;                    /* the attempt has not heard what became of a try */
+	struct lk__listening *channel; /* while the queue is not empty */
+	bool has_place;                /* in the order of turns, perhaps, */
+	char turn[LK__FIELD_SIZE];     /* under this id (empty: it has none), */
+	int64_t since_ns;              /* since then; 0: it has not told the server yet */
+	struct lk__heard mark;
+};
+
+struct lk__entry {
+	struct lk__entry *next; /* in its chain of the client's table */
+	/* Of handles, holds, requests left behind; 0 under the client's mutex. */
+	_Atomic uint32_t refs;
+	struct lk__heap_node watch; /* under the watch's mutex */
+	lk_client *client;
+	struct lk__target target; /* on the node that the head found: it listens there */
+	/* Set under the client's mutex, too. */
+	union {
+		void *data;            /* for the policy, where that is of several nodes */
+		struct lk__reds *reds; /* where it is of one; NULL: no red lock was ever at it */
+		/* Of a kind without holds, which is no part of a red lock: the last number whose
+		 * caller has its grant; 0. */
+		uint64_t settled;
+	};
+	const char *name; /* in the target's key, behind the prefix */
+
+	pthread_mutex_t mutex;
+	struct lk__term term;
+	/* Numbers that may be held and nobody wants; not those that the master has released. */
+	_Atomic unsigned compensating;
+	_Atomic unsigned releasing; /* releases that are under way */
+	_Atomic uint8_t conn_index; /* of the node's connections for scripts, see share.c */
+	bool passing : 1;
+	bool sent_off : 1;   /* by a release that nobody waits for: the lease ends it */
+	bool lingers : 1;    /* has a reference of its own until the hold-off is over */
+	bool contended : 1;  /* at our last try or release another process held it, or listened */
+	bool deaf : 1;       /* it may not listen: its waiters look again from time to time */
+	bool renewing : 1;   /* a renewal is in flight */
+	bool downgraded : 1; /* its grant's number was given to the other side, once */
+	_Atomic bool doubt;  /* a message came that nobody of us sent */
+	/* A grant is on several nodes, with a number of its own on each: some may keep it longer
+	 * than a majority has confirmed. Set under the client's mutex, too. */
+	_Atomic bool spreads;
+	struct lk__hold *_Atomic hold; /* client_on_doubt() looks without the mutex */
+	struct lk__hold *lost;
+	struct lk__grant grant;
+	struct lk__waiting *waiting;     /* NULL: nobody waits, and nothing is out */
+	int64_t asked_lease_ms;          /* by the last try, also of a multi lock */
+	struct lk__compensation *spares; /* memory for more of these */
+	char words[]; /* what it is found by, with its kind: its owner where each has one, its key;
+		       * a NUL */
+};
+
+/* Finds or makes the entry of a name, and takes a reference. `owner` is looked at where each owner
+ * has an entry of its own. */
+int lk__entry_get(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
+		  const void *name, size_t size, const struct lk__owner *owner, lk_error *error);
+/* Sets what else a release of the plain lock tells: 0, or a code. It is the same for all handles of
+ * the name in the client. */
+int lk__entry_notify(struct lk__entry *entry, const char *text, const char *operation,
+		     lk_error *error);
+
+/* The same as lk__entry_get(), but NULL where there is none: 0, or LK_ENOMEM. */
+int lk__entry_look(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
+		   const void *name, size_t size, const struct lk__owner *owner);
+/* The same, but NULL also when out of memory. */
+/* Whether the entry is that of this thread's own. */
+bool lk__entry_is_of(const struct lk__entry *entry, const struct lk__owner *owner);
+/* Of its words, without the NUL. */
+static inline size_t lk__entry_words_size(const struct lk__entry *entry)
+{
+	return (size_t)(entry->target.key - entry->words) + entry->target.key_size;
+}
+
+static inline size_t lk__entry_name_size(const struct lk__entry *entry)
+{
+	return (size_t)(entry->target.key + entry->target.key_size - entry->name);
+}
+
+void lk__entry_ref(struct lk__entry *entry);
+bool lk__entry_ref_if_alive(struct lk__entry *entry);
+void lk__entry_unref(struct lk__entry *entry); /* with no lock held */
+/* One without holds that is not in its client's table any more. */
+void lk__entry_free(struct lk__entry *entry);
+
+/* What its targets make of its calls. */
+static inline const struct lk__policy *lk__entry_policy(const struct lk__entry *entry)
+{
+	return &entry->client->ops->policies[entry->spreads ? LK__MAJORITY : LK__ONE_NODE];
+}
+
+/* NULL where no red lock was ever at it. */
+static inline struct lk__reds *lk__entry_reds(const struct lk__entry *entry)
+{
+	bool none = entry->spreads || entry->target.recipe->sharing == LK__NO_HOLD;
+	return none ? NULL : entry->reds;
+}
+
+/* A red lock is to use it: from now on it has spares always, and stays on its connection. False
+ * when out of memory. */
+bool lk__entry_serve_reds(struct lk__entry *entry);
+
+/* The node that has its data, as far as is known now, and the connection there for its scripts:
+ * without a mutex. */
+struct lk__node *lk__entry_node(const struct lk__entry *entry);
+struct lk__conn *lk__entry_scripts(const struct lk__entry *entry);
+
+/* Everything below: with the entry's mutex held. */
+
+/* A red lock may have it for so long. */
+void lk__entry_note_red_lease(struct lk__entry *entry, int64_t lease_ms);
+
+/* The first in the wait queue; the head, if that is one by now; what it listens to. NULL: none. */
+static inline struct lk__caller *lk__entry_first(const struct lk__entry *entry)
+{
+	return entry->waiting ? entry->waiting->queue : NULL;
+}
+
+static inline struct lk__caller *lk__entry_head(const struct lk__entry *entry)
+{
+	return entry->waiting ? entry->waiting->head : NULL;
+}
+
+static inline struct lk__listening *lk__entry_channel(const struct lk__entry *entry)
+{
+	return entry->waiting ? entry->waiting->channel : NULL;
+}
+
+/*
+ * For a caller that is about to send and to wait for the answer: the connection for that on the
+ * node, with the caller counted there until lk__conn_part(). It may be another than before, see
+ * share.c.
+ */
+struct lk__conn *lk__entry_join(struct lk__entry *entry, struct lk__node *node);
+
+/* Back to the first connection, if nothing is under way: so that what several entries send stays in
+ * order, or because its own is down. */
+void lk__entry_rejoin_first(struct lk__entry *entry);
+void lk__entry_return(struct lk__entry *entry, const struct lk__node *node);
+
+/* The connections of the node that the head has found: for its scripts, for its messages. */
+struct lk__conn *lk__entry_conn(const struct lk__entry *entry);
+struct lk__conn *lk__entry_messages(const struct lk__entry *entry);
+
+/* For the head of its queue: looks up its node. True when that is another than before: then
+ * what it listened to there is closed. */
+bool lk__entry_route(struct lk__entry *entry);
+
+void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK__FIELD_SIZE]);
+
+/* `extra` may be NULL. NULL when out of memory. */
+struct lk__hold *lk__hold_new(struct lk__thread *thread, const struct lk__owner *owner,
+			      const struct lk__hold_extra *extra);
+struct lk__owner lk__hold_owner(const struct lk__hold *hold);
+bool lk__owner_is(const struct lk__hold *hold, const struct lk__owner *owner);
+
+/* The hold of an owner, current or lost; NULL when it has none. */
+struct lk__hold *lk__entry_hold_of(struct lk__entry *entry, const struct lk__owner *owner);
+
+/* Until when the current hold is certain. */
+int64_t lk__hold_deadline(const struct lk__hold *hold);
+
+/* Whether what we know of the grant may be out of date. */
+bool lk__entry_in_doubt(const struct lk__entry *entry);
+
+/* A try is about to be sent: what is heard from now on puts its grant in doubt, and so does a node
+ * whose epoch is not the one that is returned any more. */
+uint64_t lk__entry_begin_try(struct lk__entry *entry);
+
+/*
+ * What follows from a change of the hold beyond the entry, at most one of each. Only the functions
+ * of hold.h call those that return it: they carry it out, in a fixed order, before
+ * the mutex is given up.
+ */
+struct lk__entry_effects {
+	struct lk__hold *lost;  /* its owner is told */
+	uint64_t unasked;       /* the release of this number is sent; 0: none, */
+	int64_t promised_ns;    /* which its owner was told to have until then */
+	bool watch;             /* the current hold goes to the watchdog, */
+	int64_t now_ns;         /* as of then */
+	struct lk__hold *ended; /* is freed */
+};
+#define LK__CARRY_OUT __attribute__((warn_unused_result))
+
+/* The hold is over without a release: it is kept until its owner has released it. */
+LK__CARRY_OUT struct lk__entry_effects lk__entry_note_loss(struct lk__entry *entry, int64_t now_ns);
+
+/* The current hold ends: counted, and out of the entry. */
+LK__CARRY_OUT struct lk__entry_effects lk__entry_note_drop(struct lk__entry *entry, int64_t now_ns);
+
+/* A wire grant for `number`, sent at `sent_ns`, goes to the waiter, who leaves the queue. */
+LK__CARRY_OUT struct lk__entry_effects lk__entry_note_grant(struct lk__entry *entry,
+							    struct lk__caller *waiter,
+							    uint64_t number, int64_t sent_ns,
+							    int64_t lease_ms);
+
+/* The grant as it stands goes to the waiter, who leaves the queue. */
+LK__CARRY_OUT struct lk__entry_effects lk__entry_note_hand(struct lk__entry *entry,
+							   struct lk__caller *waiter,
+							   int64_t now_ns);
+
+/* What the server granted in another entry's queue goes to a hold of this one, which has none. */
+LK__CARRY_OUT struct lk__entry_effects lk__entry_note_moved(struct lk__entry *entry,
+							    struct lk__hold *hold,
+							    const struct lk__grant *grant);
+
+/* The lease that the server is told for a hold. */
+int64_t lk__entry_lease_ms(const struct lk__entry *entry, const struct lk__hold *hold);
+
+/* A caller that may join the queue begins: false when out of memory. `waiting` is there until it
+ * ends, when nothing can bring it back into the queue any more. */
+bool lk__entry_begin_waiting(struct lk__entry *entry);
+void lk__entry_end_waiting(struct lk__entry *entry);
+/* Without callers, and without a try that is still out, `waiting` goes. */
+void lk__entry_rest(struct lk__entry *entry);
+/* It has been held for a while: what only its next call needs goes, and is made again by that. */
+void lk__entry_settle(struct lk__entry *entry);
+
+/* The first in the queue becomes the head if nothing stands in its way. */
+void lk__entry_promote(struct lk__entry *entry);
+
+/* The same for a caller that looks next whether it is the head: it is not woken for that. */
+void lk__entry_promote_beside(struct lk__entry *entry, const struct lk__caller *caller);
+
+/* A try is about to be sent; and its attempt has taken what became of it, so that what nobody wants
+ * of it is in the list of compensations. In between close waits. */
+void lk__entry_try_begins(struct lk__entry *entry);
+void lk__entry_try_ends(struct lk__entry *entry);
+
+/* Closes its channel, if it has one. */
+void lk__entry_unsubscribe(struct lk__entry *entry);
+
+/* A waiter leaves the queue; the last one unsubscribes. */
+void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter);
+
+/* When the lease has ended whatever the server may have granted here up to `from_ns`; LK__NEVER
+ * where something without a lease may be left: a place in a queue, a count. */
+int64_t lk__entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns);
+
+/* The same for the leases of holds alone. */
+int64_t lk__entry_lease_end_ns(const struct lk__entry *entry, int64_t from_ns);
+
+/* ---- memory for compensations ---- */
+
+/* Memory for compensations (src/lock/compensation.h), which an entry keeps ready. */
+
+struct lk__compensation {
+	struct lk__compensation *prev, *next;
+	struct lk__compensation *next_due; /* or the next of the entry's spares */
+	struct lk__entry *entry;
+	const struct lk__node *node; /* that the acquire was sent to */
+	uint64_t number;
+	bool given; /* the master has released it: what is missing is that replicas have that */
+	bool kept;  /* nobody wants it, and others are not to have it before its first attempt */
+	/* A copy of the acquire may run until then, as the clocks were then. Comes closer under the
+	 * client's mutex. */
+	_Atomic int64_t until_ns;
+	int64_t offset_ns; /* the server's time less ours, when that was computed, or more */
+	int64_t end_ns;    /* by then its lease has ended it; LK__NEVER where there is none */
+	int64_t at_ns;     /* the next attempt; LK__NEVER while one is under way */
+	int64_t pause_ns;  /* before it, if this one is refused */
+	bool unheard;      /* replicas have not acknowledged the grant, */
+	bool told;         /* and the master has released it: close need not wait for more */
+};
+
+/* Keeps memory for what the next try, release or extension of an entry may leave behind: before it
+ * is sent. False when there is none. Entry's mutex held. The opposite: the entry goes, or none of
+ * these is out. */
+bool lk__compensation_reserve(struct lk__entry *entry);
+
+/* One of these, or new; NULL when out of memory. Entry's mutex held. */
+struct lk__compensation *lk__compensation_spare(struct lk__entry *entry);
+
+#endif

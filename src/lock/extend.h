@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* An extension of a hold: another lease from now on, if the server has it still. */
+#ifndef LK__LOCK_EXTEND_H
+#define LK__LOCK_EXTEND_H
+
+#include "lock/operation.h"
+
+struct lk__extension {
+	uint64_t number;
+	char field[LK__FIELD_SIZE];
+	int64_t lease_ms;
+	int64_t until_ns; /* of the hold, when it began */
+	int64_t sent_ns;  /* noted from the answer */
+};
+
+struct lk__extending {
+	struct lk__op op;
+	struct lk__entry *entry;
+	struct lk__owner owner;
+	struct lk__extension extension;
+	bool begun, connects;
+	struct lk__nodes_call *call; /* where the lock is on several nodes */
+	lk_error *error;
+};
+
+/* Begins one. `error` is kept; it is NULL in a calling thread alone. */
+void lk__extend_init(struct lk__extending *extending, struct lk__entry *entry,
+		     struct lk__thread *thread, const struct lk__owner *owner, int64_t lease_ms,
+		     lk_error *error);
+
+/* The whole of it, in the calling thread. 0 or a code. */
+int lk__extend_run(struct lk__entry *entry, struct lk__thread *thread,
+		   const struct lk__owner *owner, int64_t lease_ms, lk_error *error);
+
+/* At one node (see struct lk__policy). */
+int lk__extend_one(struct lk__extending *extending);
+int lk__extend_one_look(struct lk__extending *extending);
+
+/* ---- its parts, without the entry's mutex ---- */
+
+int lk__extend_begin(struct lk__entry *entry, const struct lk__owner *owner, int64_t lease_ms,
+		     struct lk__extension *extension, lk_error *error);
+struct lk__request *lk__extend_request(const struct lk__entry *entry,
+				       const struct lk__extension *extension);
+/* 1 extended, 0 not ours any more, or a code. */
+int lk__extend_read(const struct lk__entry *entry, struct lk__extension *extension,
+		    const struct lk__request *request, lk_error *error);
+int lk__extend_end(struct lk__entry *entry, const struct lk__owner *owner,
+		   const struct lk__extension *extension, bool renewed, lk_error *error);
+
+#endif

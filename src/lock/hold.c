@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: MIT */
+#include "lock/hold.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "conf/config.h"
+#include "conn/conn.h"
+#include "conn/node.h"
+#include "conn/request.h"
+#include "lock/compensation.h"
+#include "lock/entry_table.h"
+#include "lock/notice.h"
+#include "sync/trace.h"
+
+/* ---- what follows from a change ---- */
+
+static void hold_leave_thread(struct lk__hold *hold)
+{
+	struct lk__thread *thread = lk__hold_thread(hold);
+	if (!thread || !hold->thread_prev)
+		return;
+	pthread_mutex_lock(&thread->mutex);
+	DL_DELETE2(thread->holds, hold, thread_prev, thread_next);
+	pthread_mutex_unlock(&thread->mutex);
+	hold->thread_prev = NULL;
+}
+
+/* Another call of the same owner gives it up, before the caller who waited for it knows of it. */
+static void hold_tell_taker(const struct lk__hold *hold)
+{
+	struct lk__caller *taker = hold->owner_serial ? NULL : hold->taker;
+	if (!taker)
+		return;
+	taker->hold = NULL;
+	taker->given_up = hold->lost ? LK_ELOST : 0;
+	if (hold->entry)
+		taker->was = hold->entry->grant;
+}
+
+void lk__hold_free(struct lk__hold *hold)
+{
+	if (!hold)
+		return;
+	hold_tell_taker(hold);
+	if (hold->entry) {
+		hold_leave_thread(hold);
+		lk__notices_forget(hold->entry->client, hold);
+		lk__lost_forget(hold);
+	}
+	free(hold->told);
+	free(hold);
+}
+
+void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number)
+{
+	lk__entry_policy(entry)->release_unasked(entry, number, 0);
+}
+
+void lk__entry_release_unheld(struct lk__entry *entry, uint64_t number)
+{
+	bool held = entry->hold && entry->grant.number == number; /* by whomever it was passed to */
+	bool given_up = entry->passing || atomic_load(&entry->releasing) > 0;
+	if (!held && !given_up)
+		lk__entry_release_unasked(entry, number);
+}
+
+static void hold_log_loss(const struct lk__hold *hold)
+{
+	char place[LK__CONN_PLACE_SIZE];
+	const struct lk__told *told = hold->told; /* NULL, or without a reason: no memory */
+	const struct lk__trouble *trouble = told && *told->trouble.reason ? &told->trouble : NULL;
+	lk__notices_place(hold, place);
+	lk__log(&hold->entry->client->log, LK_LOG_WARNING, "lock lost: %.200s%s%s%s%s%s%s",
+		hold->entry->name, *place ? ", last confirmed by " : "", place, trouble ? ": " : "",
+		trouble ? trouble->place : "", trouble && *trouble->place ? ": " : "",
+		trouble ? trouble->reason : "");
+}
+
+static void hold_tell_loss(struct lk__hold *hold)
+{
+	const struct lk__entry *entry = hold->entry;
+	lk_client *client = entry->client;
+	lk__lost_note(hold);
+	if (!lk__hold_extra(hold)->no_loss) {
+		lk__count(&client->counters.lost, 1);
+		lk__notices_give(client, hold, LK__NOTICE_LOST);
+		hold_log_loss(hold);
+	}
+}
+
+/* ---- the changes ---- */
+
+static void trace_hold(const struct lk__entry *entry, const char *what)
+{
+	if (entry->hold)
+		lk__trace_hold(&entry->client->log, entry->name, entry->hold->number, what);
+}
+
+/*
+ * In this order: the owner knows of a loss before its number is released. The release is queued
+ * before the mutex is free, so before the next head can send a try. The watchdog has a hold before
+ * its caller returns. What ended goes last. None of this needs memory: an entry has its place in
+ * the watchdog's heap, and some ready for each compensation that may follow from what it has sent.
+ */
+static void carry_out(struct lk__entry *entry, struct lk__entry_effects effects)
+{
+	if (effects.lost)
+		hold_tell_loss(effects.lost);
+	if (effects.unasked)
+		lk__entry_policy(entry)->release_unasked(entry, effects.unasked,
+							 effects.promised_ns);
+	if (effects.watch)
+		lk__watch_hold(entry, effects.now_ns);
+	if (effects.ended)
+		lk__hold_free(effects.ended);
+}
+
+void lk__entry_lose(struct lk__entry *entry, int64_t now_ns)
+{
+	if (!lk__hold_extra(entry->hold)->no_loss)
+		lk__trouble_explain(entry, now_ns, true);
+	trace_hold(entry, "lost");
+	carry_out(entry, lk__entry_note_loss(entry, now_ns));
+}
+
+void lk__entry_drop_hold(struct lk__entry *entry, int64_t now_ns)
+{
+	trace_hold(entry, "given up by its owner");
+	carry_out(entry, lk__entry_note_drop(entry, now_ns));
+}
+
+void lk__entry_grant(struct lk__entry *entry, struct lk__caller *waiter, uint64_t number,
+		     int64_t sent_ns, int64_t lease_ms)
+{
+	carry_out(entry, lk__entry_note_grant(entry, waiter, number, sent_ns, lease_ms));
+}
+
+void lk__entry_move_grant(struct lk__entry *entry, struct lk__hold *hold,
+			  const struct lk__grant *grant)
+{
+	carry_out(entry, lk__entry_note_moved(entry, hold, grant));
+	trace_hold(entry, "held");
+}
+
+void lk__entry_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t now_ns)
+{
+	carry_out(entry, lk__entry_note_hand(entry, waiter, now_ns));
+	trace_hold(entry, "handed to the next caller in this client");
+}
+
+/* ---- when it needs attention ---- */
+
+#define TOGETHER_NS (10 * LK__MS) /* questions that are due within this time leave in one batch */
+
+int64_t lk__hold_margin_ns(const struct lk__hold *hold)
+{
+	int64_t margin_ms = lk__hold_extra(hold)->margin_ms;
+	if (!margin_ms)
+		margin_ms = lk__entry_lease_ms(hold->entry, hold) / 10;
+	return margin_ms * LK__MS;
+}
+
+/* Whether it has been held for longer than its owner allows. */
+static bool hold_is_too_long(const struct lk__hold *hold, int64_t now_ns)
+{
+	int64_t max_hold_ms = lk__hold_extra(hold)->max_hold_ms;
+	return max_hold_ms && now_ns >= lk__after_ms(hold->granted_ns, max_hold_ms);
+}
+
+bool lk__hold_is_renewed(const struct lk__hold *hold, int64_t now_ns)
+{
+	bool wanted = hold->watched || hold->wanted_until_ns > hold->own_until_ns;
+	bool too_long = hold_is_too_long(hold, now_ns);
+	bool open = atomic_load(&hold->entry->client->state) == LK__CLIENT_OPEN;
+	return wanted && !too_long && !hold->abandoned && open;
+}
+
+int64_t lk__renewal_lease_ms(const struct lk__hold *hold)
+{
+	return hold->watched ? hold->entry->client->config->watchdog_ms : hold->lease_ms;
+}
+
+/* A third of the lease after it was last confirmed; at once when more is wanted. */
+static int64_t renewal_due_ns(const struct lk__hold *hold, int64_t now_ns)
+{
+	const struct lk__entry *entry = hold->entry;
+	int64_t lease_ns = lk__renewal_lease_ms(hold) * LK__MS;
+	if (hold->wanted_until_ns > hold->own_until_ns)
+		return now_ns;
+	return entry->grant.valid_until_ns - lease_ns / 3 * 2;
+}
+
+/* When to look whether the server still has it: others can free it, and tell nobody who would tell
+ * us. */
+static int64_t look_due_ns(const struct lk__hold *hold)
+{
+	const struct lk__entry *entry = hold->entry;
+	int64_t lease_ms = lk__entry_lease_ms(entry, hold);
+	int64_t most_ms = entry->client->config->watchdog_ms;
+	return entry->grant.seen_ns + (lease_ms < most_ms ? lease_ms : most_ms) * LK__MS / 3;
+}
+
+/* Counted from the client's start: several clients do not all ask at the same moments. */
+static int64_t due_together_ns(const lk_client *client, int64_t due_ns)
+{
+	return due_ns - (due_ns - client->record.since_ns) % TOGETHER_NS;
+}
+
+int64_t lk__question_due_ns(const struct lk__hold *hold, int64_t now_ns)
+{
+	int64_t due_ns = look_due_ns(hold);
+	if (lk__hold_is_renewed(hold, now_ns))
+		due_ns = lk__earlier(due_ns, renewal_due_ns(hold, now_ns));
+	return due_together_ns(hold->entry->client, due_ns);
+}
+
+void lk__watch_hold(struct lk__entry *entry, int64_t now_ns)
+{
+	const struct lk__hold *hold = entry->hold;
+	assert(hold && !hold->lost);
+	int64_t deadline_ns = lk__hold_deadline(hold);
+	int64_t at_ns = hold->warned ? deadline_ns : deadline_ns - lk__hold_margin_ns(hold);
+	if (lk__hold_is_renewed(hold, now_ns)) {
+		int64_t prepare_ns = lk__node_prepare(entry->target.node, now_ns);
+		at_ns = prepare_ns < at_ns ? prepare_ns : at_ns;
+	}
+	if (!entry->renewing) {
+		int64_t ask_ns = lk__question_due_ns(hold, now_ns);
+		at_ns = ask_ns < at_ns ? ask_ns : at_ns;
+	}
+	if (lk__entry_in_doubt(entry) && !entry->renewing)
+		at_ns = now_ns;
+	lk__watch_at(entry, at_ns > now_ns ? at_ns : now_ns + LK__MS);
+}
+
+/* ---- why it is not renewed, or is over ---- */
+
+/* ---- what stands in the way ---- */
+
+/* Where "… of URL: reason", "URL: reason" or "place: reason" goes on. */
+static const char *behind(const char *text, const char *prefix)
+{
+	size_t size = strlen(prefix);
+	return size > 0 && strncmp(text, prefix, size) == 0 ? text + size : text;
+}
+
+/* The reason without the server, which is told beside it. */
+static const char *reason_alone(const char *reason, const char *place, const char *url)
+{
+	const char *at = behind(reason, place);
+	at = at > reason ? behind(at, " of ") : at;
+	at = behind(at, url);
+	const char *alone = behind(at, ": ");
+	return alone > at && at > reason ? alone : reason;
+}
+
+static void trouble_fill(struct lk__trouble *trouble, struct lk__node *node, int code,
+			 const char *reason)
+{
+	trouble->code = code;
+	lk__node_place_at(node, atomic_load(&node->epoch), trouble->place);
+	snprintf(trouble->reason, sizeof(trouble->reason), "%s",
+		 reason_alone(reason, trouble->place, node->config->url));
+}
+
+/* A renewal without an answer leaves nothing unknown that the caller need know of. */
+static int code_of(const char *error)
+{
+	int code = lk__classify(error);
+	return code == LK_EMAYBEHELD ? LK_EREFUSED : code;
+}
+
+void lk__trouble_read(struct lk__trouble *trouble, const struct lk__request *request)
+{
+	const char *reason = request->reason;
+	int code = request->code;
+	if (!code) {
+		code = LK_EPROTOCOL;
+		reason = "the answer does not say whether it was renewed";
+	} else if (code == LK_EMAYBEHELD) {
+		bool refused = request->reply && request->reply->type == REDIS_REPLY_ERROR;
+		code = refused ? code_of(request->reply->str) : LK_EUNREACHABLE;
+	}
+	trouble_fill(trouble, request->conn->node, code, reason);
+}
+
+void lk__trouble_of_node(struct lk__trouble *trouble, struct lk__node *node)
+{
+	struct lk__fault fault;
+	lk__conn_fault(&node->work, &fault);
+	trouble_fill(trouble, node, fault.code, fault.reason);
+}
+
+/* ---- what is told of it ---- */
+
+/* The thread that takes the notices reads it. */
+static void trouble_set(struct lk__hold *hold, const struct lk__trouble *trouble)
+{
+	lk_client *client = hold->entry->client;
+	pthread_mutex_lock(&client->notices.mutex);
+	if (!hold->told)
+		hold->told = calloc(1, sizeof(*hold->told));
+	if (hold->told)
+		hold->told->trouble = *trouble;
+	pthread_mutex_unlock(&client->notices.mutex);
+}
+
+void lk__trouble_note(struct lk__hold *hold, const struct lk__trouble *trouble)
+{
+	trouble_set(hold, trouble);
+	hold->in_trouble = true;
+}
+
+void lk__trouble_over(struct lk__hold *hold)
+{
+	hold->in_trouble = false; /* what was told of it stays, for a notice that nobody has read */
+}
+
+/* Why the watchdog leaves it alone. */
+static const char *unrenewed(const struct lk__hold *hold, int64_t now_ns)
+{
+	if (hold->abandoned)
+		return "the thread that acquired it has ended";
+	if (atomic_load(&hold->entry->client->state) != LK__CLIENT_OPEN)
+		return "the client is closed";
+	if (hold_is_too_long(hold, now_ns))
+		return "max_hold_ms is over";
+	return "its lease was named, and nobody has extended it";
+}
+
+/* A server has said it. */
+static void trouble_lost(struct lk__trouble *trouble, const struct lk__entry *entry)
+{
+	bool spreads = entry->spreads;
+	trouble->code = LK_ELOST;
+	if (!spreads && entry->grant.node)
+		lk__node_place_at(entry->grant.node, entry->grant.epoch, trouble->place);
+	snprintf(trouble->reason, sizeof(trouble->reason), "%s does not have it any more",
+		 spreads ? "a majority" : "the server");
+}
+
+static void trouble_unanswered(struct lk__trouble *trouble, const struct lk__entry *entry)
+{
+	if (!entry->spreads) {
+		lk__trouble_of_node(trouble, lk__entry_node(entry));
+		return;
+	}
+	trouble->code = LK_ENOQUORUM;
+	snprintf(trouble->reason, sizeof(trouble->reason), "no majority has confirmed it yet");
+}
+
+void lk__trouble_explain(struct lk__entry *entry, int64_t now_ns, bool ends)
+{
+	struct lk__hold *hold = entry->hold;
+	struct lk__trouble trouble = {.code = 0};
+	assert(hold && !hold->lost);
+	if (ends && now_ns < lk__hold_deadline(hold))
+		trouble_lost(&trouble, entry);
+	else if (!lk__hold_is_renewed(hold, now_ns))
+		snprintf(trouble.reason, sizeof(trouble.reason), "%s", unrenewed(hold, now_ns));
+	else if (hold->in_trouble)
+		return;
+	else if (entry->renewing)
+		trouble_unanswered(&trouble, entry);
+	else
+		snprintf(trouble.reason, sizeof(trouble.reason),
+			 "this process did not run in time to renew it");
+	trouble_set(hold, &trouble);
+}

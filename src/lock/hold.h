@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The changes of an entry's hold, with what follows from them beyond the entry: notices,
+ * compensation, the watchdog. All with the entry's mutex held, except lk__hold_free() for a hold
+ * that was never granted.
+ */
+#ifndef LK__LOCK_HOLD_H
+#define LK__LOCK_HOLD_H
+
+#include "lock/entry.h"
+
+void lk__hold_free(struct lk__hold *hold);
+
+/* The hold is over without a release: told, and kept until its owner has released it. */
+void lk__entry_lose(struct lk__entry *entry, int64_t now_ns);
+
+/* Ends the current hold: counted, out of the entry, freed. */
+void lk__entry_drop_hold(struct lk__entry *entry, int64_t now_ns);
+
+/* A wire grant for `number`, sent at `sent_ns`, goes to the waiter, who leaves the queue. */
+void lk__entry_grant(struct lk__entry *entry, struct lk__caller *waiter, uint64_t number,
+		     int64_t sent_ns, int64_t lease_ms);
+
+/* What the server granted in another entry's queue goes to a hold of this one, which has none. */
+void lk__entry_move_grant(struct lk__entry *entry, struct lk__hold *hold,
+			  const struct lk__grant *grant);
+
+/* The grant as it stands goes to the waiter, who leaves the queue. */
+void lk__entry_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t now_ns);
+
+/* Sends the release of a number that nobody waits for. */
+void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number);
+
+/* The server has the number for another lease. Where it was taken for lost meanwhile, it goes back:
+ * else nobody had the lock, and everybody waited for it. */
+void lk__entry_release_unheld(struct lk__entry *entry, uint64_t number);
+
+/* ---- when it needs attention ---- */
+
+/* When a hold needs the watchdog's attention. All with the entry's mutex held. */
+
+/* Notes when the entry's hold next needs attention. */
+void lk__watch_hold(struct lk__entry *entry, int64_t now_ns);
+
+/* How long before the end of the hold its owner is warned. */
+int64_t lk__hold_margin_ns(const struct lk__hold *hold);
+
+/* Whether the watchdog renews it, and the lease that it asks for then. */
+bool lk__hold_is_renewed(const struct lk__hold *hold, int64_t now_ns);
+int64_t lk__renewal_lease_ms(const struct lk__hold *hold);
+
+/* When to ask the server next, for more time or whether it still has it. */
+int64_t lk__question_due_ns(const struct lk__hold *hold, int64_t now_ns);
+
+/* ---- why it is not renewed, or is over ---- */
+
+/*
+ * Why a hold is not renewed, or is over: noted with each renewal that did not come off, and told
+ * with the notices of its end. The entry's mutex is held, unless it says otherwise.
+ */
+
+struct lk__request;
+
+/* What the answer to the renewal at `index` of a request, which is done, tells instead of "yes".
+ * Without a mutex. */
+void lk__trouble_read(struct lk__trouble *trouble, const struct lk__request *request);
+
+/* The connection for the node's background work is waited for, or an answer on it. Without a mutex,
+ * or with an entry's. */
+void lk__trouble_of_node(struct lk__trouble *trouble, struct lk__node *node);
+
+/* A renewal of the hold did not come off; or one did. */
+void lk__trouble_note(struct lk__hold *hold, const struct lk__trouble *trouble);
+void lk__trouble_over(struct lk__hold *hold);
+
+/* The current hold is about to end, or ends: what its notice says. */
+void lk__trouble_explain(struct lk__entry *entry, int64_t now_ns, bool ends);
+
+#endif

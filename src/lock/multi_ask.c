@@ -1,0 +1,669 @@
+/* SPDX-License-Identifier: MIT */
+#include "lock/multi.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "lock/client.h"
+#include "lock/compensation.h"
+#include "lock/entry.h"
+#include "lock/operation.h"
+#include "sync/script.h"
+
+static struct lk__entry *part_of(const struct lk__multi_ask *ask, size_t part)
+{
+	assert(part < ask->multi->count);
+	return ask->multi->part[part];
+}
+
+static void ask_busy(struct lk__multi_ask *ask, size_t part, int code)
+{
+	if (part >= ask->busy)
+		return;
+	ask->busy = part; /* the first in the order of all */
+	ask->code = code;
+}
+
+/* Puts a part on the list for the wire; its key is to be filled in. */
+static struct lk__multi_group *ask_add(struct lk__multi_ask *ask, size_t part)
+{
+	const struct lk__entry *entry = part_of(ask, part);
+	struct lk__multi_group *group = &ask->group[ask->group_count];
+	const struct lk__entry *last = ask->asked ? part_of(ask, ask->part[ask->asked - 1]) : NULL;
+	assert(ask->asked < ask->multi->count);
+	assert(ask->asked == 0 || ask->part[ask->asked - 1] < part); /* in order */
+	ask->part[ask->asked] = part;
+	ask->key[ask->asked].target = &entry->target;
+	if (last && last->client == entry->client && last->target.slot == entry->target.slot)
+		group--;
+	else
+		*group = (struct lk__multi_group){.part = &ask->part[ask->asked],
+						  .key = &ask->key[ask->asked]};
+	ask->group_count = (size_t)(group - ask->group) + 1;
+	ask->asked++;
+	group->count++;
+	return group;
+}
+
+/* Nothing is on the list for the wire. */
+static void ask_clear(struct lk__multi_ask *ask)
+{
+	ask->asked = ask->group_count = ask->asks.count = 0;
+	ask->result = 0;
+}
+
+struct lk__multi_ask *lk__multi_ask_new(const struct lk__multi *multi, const struct lk__want *want,
+					struct lk__thread *thread, lk_error *error)
+{
+	struct lk__multi_ask *ask = calloc(1, sizeof(*ask));
+	bool found = ask != NULL;
+	for (size_t i = 0; found && i < multi->count; i++) {
+		ask->threads[i] = thread ? thread : lk__client_thread(multi->part[i]->client);
+		found = ask->threads[i] != NULL;
+	}
+	if (!found) {
+		free(ask);
+		return NULL;
+	}
+	ask->multi = multi;
+	ask->want = *want;
+	ask->busy = multi->count;
+	ask->until_ns = LK__NEVER;
+	ask->error = error;
+	ask->asks.context = ask;
+	return ask;
+}
+
+static struct lk__want part_want(const struct lk__multi_ask *ask, size_t part)
+{
+	struct lk__want want = ask->want;
+	want.owner = lk__multi_owner(ask->threads[part], &ask->want.owner);
+	return want;
+}
+
+struct lk__want lk__multi_await_want(const struct lk__multi_ask *ask, size_t part)
+{
+	struct lk__want want = part_want(ask, part);
+	int64_t now_ns = lk__now_ns();
+	want.wait_ms = -1;
+	if (ask->until_ns != LK__NEVER)
+		want.wait_ms = now_ns < ask->until_ns ? (ask->until_ns - now_ns) / LK__MS + 1 : 1;
+	return want;
+}
+
+/* ---- places in the wait queues ---- */
+
+/* Whether nobody of this client has the lock, waits for it, or lets others go first, as a mere try
+ * does not. */
+static bool entry_is_free(struct lk__entry *entry, bool once)
+{
+	const struct lk__waiting *waiting = entry->waiting;
+	int64_t now_ns = lk__now_ns();
+	if (entry->hold && now_ns >= lk__hold_deadline(entry->hold))
+		lk__entry_lose(entry, now_ns);
+	return !entry->hold && !entry->passing &&
+	       (!waiting || (!waiting->queue && !waiting->request && !waiting->answered &&
+			     waiting->attempt.state == LK__ATTEMPT_IDLE)) &&
+	       (once || now_ns >= entry->term.hold_off_until_ns);
+}
+
+/* Takes a part that the owner has already; `busy` may be set. 0 or a code. */
+static int part_look(struct lk__multi_ask *ask, size_t part)
+{
+	struct lk__entry *entry = part_of(ask, part);
+	struct lk__want want = part_want(ask, part);
+	int rc = lk__acquire_reenter(entry, &want, ask->error);
+	ask->taken[part] = rc == 1;
+	if (rc == 0 && !entry_is_free(entry, want.wait_ms == 0))
+		ask_busy(ask, part, LK_EBUSY);
+	return rc < 0 ? rc : 0;
+}
+
+/* Makes the caller the head of the wait queue, so that nobody of this client comes between. */
+static int part_reserve(struct lk__multi_ask *ask, size_t part)
+{
+	struct lk__entry *entry = part_of(ask, part);
+	struct lk__caller *waiter = &ask->waiter[part];
+	struct lk__want want = part_want(ask, part);
+	assert(!ask->reserved[part]);
+	int rc = part_look(ask, part);
+	if (rc < 0 || ask->taken[part] || lk__multi_is_busy(ask))
+		return rc;
+	*waiter = (struct lk__caller){.thread = ask->threads[part], .until_ns = LK__NEVER};
+	waiter->hold = lk__acquire_hold(waiter->thread, entry->target.recipe, &want);
+	if (!waiter->hold || !lk__entry_begin_waiting(entry)) {
+		lk__hold_free(waiter->hold);
+		return lk__fail(ask->error, LK_ENOMEM, "acquire \"%.100s\": out of memory",
+				entry->name);
+	}
+	entry->asked_lease_ms = lk__entry_lease_ms(entry, waiter->hold);
+	DL_APPEND(entry->waiting->queue, waiter);
+	lk__count(&entry->client->counters.waiting, 1);
+	lk__entry_promote(entry);
+	assert(lk__entry_head(entry) == waiter); /* it was free */
+	lk__entry_route(entry);
+	lk__entry_rejoin_first(entry);
+	ask->reserved[part] = true;
+	return 0;
+}
+
+static void part_leave(struct lk__multi_ask *ask, size_t part)
+{
+	struct lk__entry *entry = part_of(ask, part);
+	if (!ask->reserved[part])
+		return;
+	ask->reserved[part] = false;
+	pthread_mutex_lock(&entry->mutex);
+	lk__entry_leave_queue(entry, &ask->waiter[part]);
+	lk__hold_free(ask->waiter[part].hold);
+	lk__entry_promote(entry);
+	lk__entry_end_waiting(entry);
+	pthread_mutex_unlock(&entry->mutex);
+}
+
+/* Looks at, or reserves, what is not taken, until one is busy. 0 or a code. */
+static int ask_parts(struct lk__multi_ask *ask,
+		     int (*visit)(struct lk__multi_ask *ask, size_t part))
+{
+	int rc = 0;
+	for (size_t i = 0; i < ask->multi->count && rc == 0 && !lk__multi_is_busy(ask); i++) {
+		struct lk__entry *entry = part_of(ask, i);
+		if (ask->taken[i])
+			continue;
+		pthread_mutex_lock(&entry->mutex);
+		rc = visit(ask, i);
+		pthread_mutex_unlock(&entry->mutex);
+	}
+	return rc;
+}
+
+/* ---- asking ---- */
+
+static lk_client *group_client(const struct lk__multi_ask *ask, const struct lk__multi_group *group)
+{
+	return part_of(ask, group->part[0])->client;
+}
+
+static struct lk__request *group_request(struct lk__multi_ask *ask, struct lk__multi_group *group)
+{
+	struct lk__entry *entry = part_of(ask, group->part[0]);
+	lk_client *client = entry->client;
+	assert(group->count > 0 && ask->reserved[group->part[0]]);
+	lk__client_record_show(client, lk__entry_scripts(entry));
+	group->number = atomic_fetch_add(&client->last_number, 1) + 1;
+	for (size_t i = 0; i < group->count; i++)
+		group->epoch = lk__entry_begin_try(part_of(ask, group->part[i]));
+	group->lease_ms = lk__entry_lease_ms(entry, ask->waiter[group->part[0]].hold);
+	group->until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
+	lk__field(entry, group->number, group->key[0].field);
+	struct lk__request *request = lk__multi_acquire_request(group->key, group->count,
+								group->lease_ms);
+	if (request) {
+		request->resend = true;
+		request->return_unsent = true;
+		request->deadline_ns = group->until_ns;
+	}
+	return request;
+}
+
+/* One that came while its client was closed is nobody's: close has released all holds before. */
+static bool part_granted(struct lk__multi_ask *ask, size_t part,
+			 const struct lk__multi_group *group, const struct lk__request *request)
+{
+	struct lk__entry *entry = part_of(ask, part);
+	assert(ask->reserved[part] && !ask->taken[part]);
+	assert(lk__entry_head(entry) == &ask->waiter[part]);
+	if (atomic_load(&entry->client->state) != LK__CLIENT_OPEN) {
+		lk__entry_release_unasked(entry, group->number);
+		return false;
+	}
+	entry->grant.fence = 0;
+	entry->grant.node = entry->target.node;
+	entry->grant.epoch = group->epoch - (request->redirects > 0); /* elsewhere: in doubt */
+	entry->grant.repeated_until_ns = request->sends > 1 ? request->deadline_ns : 0;
+	lk__entry_grant(entry, &ask->waiter[part], group->number, request->sent_ns,
+			group->lease_ms);
+	lk__client_record_show(entry->client, request->conn); /* which may be new */
+	lk__count(&entry->client->counters.acquires, 1);
+	lk__entry_end_waiting(entry);
+	ask->reserved[part] = false;
+	ask->taken[part] = true;
+	return true;
+}
+
+static void group_granted(struct lk__multi_ask *ask, const struct lk__multi_group *group,
+			  const struct lk__request *request)
+{
+	for (size_t i = 0; i < group->count; i++) {
+		struct lk__entry *entry = part_of(ask, group->part[i]);
+		pthread_mutex_lock(&entry->mutex);
+		bool granted = part_granted(ask, group->part[i], group, request);
+		pthread_mutex_unlock(&entry->mutex);
+		ask->unknown |= !granted; /* until it is given back */
+		if (!granted)
+			ask->result = lk__fail(
+				ask->error, LK_ECLOSED, "acquire %zu locks, \"%.100s\": %s",
+				ask->multi->count, entry->name, lk_error_text(LK_ECLOSED));
+	}
+}
+
+/* Where the master has answered a try that was sent once, no copy of it can come any more: what it
+ * has is released there at once, and replicas hear of it later. */
+static void group_compensate(struct lk__multi_ask *ask, const struct lk__multi_group *group,
+			     const struct lk__attempt_event *event)
+{
+	for (size_t i = 0; i < group->count; i++) {
+		struct lk__entry *entry = part_of(ask, group->part[i]);
+		pthread_mutex_lock(&entry->mutex);
+		if (event->code == LK_ENOTDURABLE)
+			lk__compensate_unheard(entry, group->number,
+					       event->copied ? group->until_ns : lk__now_ns());
+		else
+			lk__compensate(entry, group->number, group->until_ns);
+		pthread_mutex_unlock(&entry->mutex);
+	}
+}
+
+/* Its acquire is still on its way: a release behind it, which close waits for as well. */
+static void group_release_behind(struct lk__multi_group *group, struct lk__entry *first)
+{
+	for (size_t i = 1; i < group->count; i++)
+		memcpy(group->key[i].field, group->key[0].field, LK__FIELD_SIZE);
+	struct lk__request *request = lk__multi_release_request(group->key, group->count);
+	if (!request)
+		return; /* out of memory: it is compensated all the same, later */
+	request->resend = true;
+	request->deadline_ns = lk__after_ms(group->until_ns, group->lease_ms);
+	request->finish = lk__request_forget;
+	if (!lk__conn_offer(lk__entry_scripts(first), request))
+		lk__request_free(request); /* the client is closed: their leases end them */
+}
+
+static void group_explain(struct lk__multi_ask *ask, const struct lk__multi_group *group, int code,
+			  const char *reason)
+{
+	const struct lk__entry *entry = part_of(ask, group->part[0]);
+	lk__fail(ask->error, code, "acquire %zu locks, \"%.100s\" … on %.100s: %s",
+		 ask->multi->count, entry->name, entry->client->config->url, reason);
+}
+
+/* Held perhaps: each is compensated; a caller that waits for the first finds out the rest. */
+static void group_unknown(struct lk__multi_ask *ask, const struct lk__multi_group *group,
+			  const struct lk__answer *answer)
+{
+	int code = answer->event.code;
+	bool lasting = answer->event.lasting;
+	if (!ask->result && (lasting || group->part[0] < ask->busy))
+		group_explain(ask, group, code, answer->reason);
+	if (!ask->result && lasting)
+		ask->result = code;
+	group_compensate(ask, group, &answer->event);
+	ask->unknown = true;
+	ask_busy(ask, group->part[0], code);
+}
+
+static void group_failed(struct lk__multi_ask *ask, const struct lk__multi_group *group,
+			 const struct lk__answer *answer)
+{
+	const struct lk__attempt_event *event = &answer->event;
+	bool again = event->retryable || (event->passing && ask->want.wait_ms > 0);
+	if (!ask->result && (!again || group->part[0] < ask->busy))
+		group_explain(ask, group, event->code, answer->reason);
+	if (!ask->result && !again)
+		ask->result = event->code;
+	ask_busy(ask, group->part[0], event->code);
+}
+
+/* What the answer says; NULL: none came. */
+static struct lk__answer group_answer(const struct lk__multi_group *group,
+				      const struct lk__request *request)
+{
+	const struct lk__answer none = {
+		.event = {.type = LK__ATTEMPT_UNKNOWN, .code = LK_EMAYBEHELD},
+		.reason = "no answer within the command limit"};
+	const struct lk__answer wrong = {.event = none.event,
+					 .reason = "the answer names none of them"};
+	if (!request)
+		return none;
+	struct lk__answer answer = lk__answer_take(request, lk__multi_read_acquire, group->lease_ms,
+						   lk__now_ns());
+	return answer.busy < group->count ? answer : wrong;
+}
+
+static void group_read(void *context, size_t index, const struct lk__request *request)
+{
+	struct lk__multi_ask *ask = context;
+	struct lk__multi_group *group = &ask->group[index];
+	assert(index < ask->group_count);
+	const struct lk__answer answer = group_answer(group, request);
+	bool again = false;
+	switch (answer.event.type) {
+	case LK__ATTEMPT_GRANTED:
+		again = true;
+		group_granted(ask, group, request);
+		break;
+	case LK__ATTEMPT_BUSY:
+		lk__count(&part_of(ask, group->part[0])->client->counters.busy, 1);
+		ask_busy(ask, group->part[answer.busy], LK_EBUSY);
+		break;
+	case LK__ATTEMPT_LATE:
+		again = !ask->was_late;
+		ask->late = true;
+		ask_busy(ask, group->part[0], LK_EUNAVAILABLE);
+		break;
+	case LK__ATTEMPT_FAILED:
+		again = answer.event.unsent;
+		group_failed(ask, group, &answer);
+		break;
+	default:
+		if (!request)
+			group_release_behind(group, part_of(ask, group->part[0]));
+		group_unknown(ask, group, &answer);
+	}
+	ask->again &= again;
+	/* Refused, but the first copy may have been granted. */
+	bool copies = answer.event.type != LK__ATTEMPT_UNKNOWN && answer.event.copied;
+	if (copies && !ask->taken[group->part[0]])
+		group_compensate(ask, group, &answer.event);
+	atomic_fetch_sub(&group_client(ask, group)->trying, 1);
+}
+
+/* ---- connecting ---- */
+
+/* Once a node, and before it joins a wait queue: callers of one part alone need not wait for the
+ * servers of the others. The one before `from` again, if connecting has told of another node. */
+size_t lk__multi_connects(struct lk__multi_ask *ask, size_t from)
+{
+	if (from == 0)
+		ask->connects = NULL;
+	for (size_t i = from > 0 ? from - 1 : 0; i < ask->multi->count; i++) {
+		const struct lk__node *node = lk__entry_node(part_of(ask, i));
+		if (ask->taken[i] || node == ask->connects)
+			continue;
+		ask->connects = node;
+		return i;
+	}
+	return ask->multi->count;
+}
+
+int64_t lk__multi_connect_until_ns(const struct lk__multi_ask *ask, size_t part)
+{
+	int64_t limit_ms = part_of(ask, part)->client->config->connect_timeout_ms;
+	return lk__earlier(ask->until_ns, lk__after_ms(lk__now_ns(), limit_ms));
+}
+
+/* One that is down is left to the wait for its part. */
+int lk__multi_connected(struct lk__multi_ask *ask, size_t part, int rc, const lk_error *why)
+{
+	if (rc == LK__WAIT_READY)
+		return 0;
+	if (rc == LK_ECANCELLED || rc == LK_ECLOSED)
+		return lk__fail(ask->error, rc, "acquire: %s", lk_error_text(rc));
+	const struct lk__entry *entry = part_of(ask, part);
+	bool comes = lk__conn_may_come(entry->client->config, why->code) && ask->want.wait_ms > 0;
+	lk__fail(ask->error, why->code, "acquire \"%.100s\": %.300s", entry->name, why->message);
+	ask_busy(ask, part, why->code);
+	return lk_error_is_fatal(why->code) && !comes ? why->code : 0;
+}
+
+/* ---- a try ---- */
+
+int lk__multi_look(struct lk__multi_ask *ask)
+{
+	int rc = lk__cancel_enter(ask->want.cancel, ask->threads[0], ask->error);
+	ask_clear(ask);
+	ask->entered = rc == 0;
+	if (rc < 0)
+		return rc;
+	ask->was_late = ask->late;
+	ask->busy = ask->multi->count;
+	ask->again = false;
+	return ask_parts(ask, part_look);
+}
+
+/* Adds the request of a group to those that are to be sent. False: there was no memory for it. */
+static bool ask_send(struct lk__multi_ask *ask, const struct lk__multi_group *group,
+		     struct lk__request *request, int64_t until_ns)
+{
+	if (!request)
+		return false;
+	assert(ask->asks.count < LK__FAN_OUT_NODES_MAX);
+	request->resend = true;
+	request->deadline_ns = until_ns;
+	ask->asks.of[ask->asks.count++] = (struct lk__ask){
+		lk__entry_scripts(part_of(ask, group->part[0])), request};
+	return true;
+}
+
+/* Nothing is sent, for lack of memory. */
+static int ask_fail(struct lk__multi_ask *ask, const char *operation)
+{
+	while (ask->asks.count > 0)
+		lk__request_free(ask->asks.of[--ask->asks.count].request);
+	return lk__fail(ask->error, LK_ENOMEM, "%s: out of memory", operation);
+}
+
+/* A proxy that spreads keys runs the script at one server, where nobody looks for all of them. */
+static int group_check(const struct lk__multi_ask *ask, const struct lk__multi_group *group)
+{
+	const struct lk__entry *entry = part_of(ask, group->part[0]);
+	if (group->count == 1 || !atomic_load(&entry->target.node->spreads))
+		return 0;
+	return lk__fail(ask->error, LK_EINVAL,
+			"acquire %zu locks, \"%.100s\" … on %.100s: a proxy spreads keys over "
+			"several servers there, and would take all locks at one of them: name the "
+			"servers themselves (redis-cluster:// for a cluster)",
+			ask->multi->count, entry->name, entry->client->config->url);
+}
+
+int lk__multi_reserve(struct lk__multi_ask *ask)
+{
+	int rc = ask_parts(ask, part_reserve);
+	for (size_t i = 0; i < ask->multi->count; i++)
+		if (ask->reserved[i])
+			ask_add(ask, i);
+	if (rc < 0 || lk__multi_is_busy(ask))
+		return rc;
+	ask->asks.read = group_read;
+	ask->asks_until_ns = ask->until_ns;
+	ask->again = true; /* until an answer says otherwise */
+	for (size_t i = 0; i < ask->group_count; i++) {
+		rc = group_check(ask, &ask->group[i]);
+		if (rc < 0)
+			return rc;
+	}
+	for (size_t i = 0; i < ask->group_count; i++) {
+		struct lk__multi_group *group = &ask->group[i];
+		struct lk__request *request = group_request(ask, group);
+		if (!ask_send(ask, group, request, group->until_ns))
+			return ask_fail(ask, "acquire");
+		ask->asks_until_ns = lk__earlier(ask->asks_until_ns, group->until_ns);
+	}
+	for (size_t i = 0; i < ask->group_count; i++)
+		atomic_fetch_add(&group_client(ask, &ask->group[i])->trying, 1);
+	return 0;
+}
+
+void lk__multi_leave(struct lk__multi_ask *ask)
+{
+	for (size_t i = 0; i < ask->multi->count; i++)
+		part_leave(ask, i);
+	if (ask->entered)
+		lk__cancel_leave(ask->want.cancel);
+	ask->entered = false;
+}
+
+static bool ask_closed(const struct lk__multi_ask *ask)
+{
+	for (size_t i = 0; i < ask->multi->count; i++)
+		if (atomic_load(&part_of(ask, i)->client->state) != LK__CLIENT_OPEN)
+			return true;
+	return false;
+}
+
+int lk__multi_over(const struct lk__multi_ask *ask)
+{
+	const struct lk__want *want = &ask->want;
+	if (ask_closed(ask))
+		return LK_ECLOSED;
+	if (lk__cancelled(want->cancel) || (want->stop && atomic_load(want->stop)))
+		return LK_ECANCELLED;
+	return lk__now_ns() >= ask->until_ns ? LK_ETIMEDOUT : 0;
+}
+
+/* ---- giving back ---- */
+
+/* What became of a part: the first failure is told. */
+static void ask_told(struct lk__multi_ask *ask, int rc)
+{
+	if (rc >= 0 || ask->result)
+		return;
+	ask->result = rc;
+	if (ask->tells && ask->error)
+		*ask->error = ask->why;
+}
+
+/* A count off; the last one goes on the wire. */
+static int part_give_back(struct lk__multi_ask *ask, size_t part)
+{
+	struct lk__entry *entry = part_of(ask, part);
+	struct lk__release *release = &ask->release[part];
+	struct lk__owner owner = lk__multi_owner(ask->threads[part], &ask->want.owner);
+	int rc = lk__release_count(entry, &owner, &ask->why);
+	if (rc < 1)
+		return rc;
+	assert(entry->hold);             /* its last count */
+	lk__compensation_reserve(entry); /* without it, close tells of a release that is unknown */
+	lk__entry_rejoin_first(entry);   /* the next try comes behind the release of all parts */
+	lk__release_begin(release, entry, ask->keep_ms, &ask->why);
+	lk__entry_drop_hold(entry, lk__now_ns());
+	release->passes = entry->passing = lk__entry_first(entry) != NULL;
+	struct lk__multi_group *group = ask_add(ask, part);
+	lk__field(entry, release->number, group->key[group->count - 1].field);
+	if (release->valid_until_ns > group->until_ns)
+		group->until_ns = release->valid_until_ns;
+	return 0;
+}
+
+static void group_freed(struct lk__multi_ask *ask, const struct lk__multi_group *group,
+			const struct lk__request *request)
+{
+	for (size_t i = 0; i < group->count; i++) {
+		struct lk__release *release = &ask->release[group->part[i]];
+		struct lk__entry *entry = release->entry;
+		int64_t listeners = 0;
+		pthread_mutex_lock(&entry->mutex);
+		int rc = !request ? lk__release_unanswered(release)
+				  : lk__release_read(release, request,
+						     lk__multi_read_release(request, i, &listeners),
+						     listeners);
+		pthread_mutex_unlock(&entry->mutex);
+		/* The hold is gone: what was not done may be held. */
+		if (rc < 0 && rc != LK_ELOST)
+			rc = ask->why.code = LK_EMAYBEHELD;
+		ask_told(ask, rc);
+	}
+}
+
+static void groups_freed(void *context, size_t index, const struct lk__request *request)
+{
+	struct lk__multi_ask *ask = context;
+	assert(index < ask->group_count);
+	group_freed(ask, &ask->group[index], request);
+}
+
+void lk__multi_give_back(struct lk__multi_ask *ask)
+{
+	const struct lk__request none = {.code = LK_ENOMEM, .reason = "out of memory"};
+	size_t sent = 0;
+	ask_clear(ask);
+	for (size_t i = 0; i < ask->multi->count; i++) {
+		struct lk__entry *entry = part_of(ask, i);
+		if (!ask->taken[i])
+			continue;
+		ask->taken[i] = false;
+		pthread_mutex_lock(&entry->mutex);
+		int rc = part_give_back(ask, i);
+		pthread_mutex_unlock(&entry->mutex);
+		ask_told(ask, rc);
+	}
+	ask->asks.read = groups_freed;
+	ask->asks_until_ns = 0;
+	for (size_t i = 0; i < ask->group_count; i++) {
+		const struct lk__multi_group group = ask->group[i];
+		struct lk__request *request =
+			ask->keep_ms ? lk__multi_keep_request(group.key, group.count, ask->keep_ms)
+				     : lk__multi_release_request(group.key, group.count);
+		if (!ask_send(ask, &group, request, group.until_ns)) {
+			group_freed(ask, &group, &none); /* left to compensation */
+			continue;
+		}
+		ask->group[sent++] = group;
+		if (group.until_ns > ask->asks_until_ns)
+			ask->asks_until_ns = group.until_ns;
+	}
+}
+
+void lk__multi_release_begin(struct lk__multi_ask *ask, int64_t keep_ms)
+{
+	ask->keep_ms = keep_ms;
+	ask->tells = true;
+	for (size_t i = 0; i < ask->multi->count; i++)
+		ask->taken[i] = true;
+	lk__multi_give_back(ask);
+}
+
+/* ---- extending ---- */
+
+static int part_extended(struct lk__multi_ask *ask, size_t part, const struct lk__request *request)
+{
+	struct lk__entry *entry = part_of(ask, part);
+	struct lk__extension *extension = &ask->extension[part];
+	struct lk__owner owner = lk__multi_owner(ask->threads[part], &ask->want.owner);
+	if (!request)
+		return lk__fail(&ask->why, LK_EMAYBEHELD,
+				"extend \"%.100s\": no answer within the limit", entry->name);
+	char what[192];
+	snprintf(what, sizeof(what), "extend \"%.100s\"", entry->name);
+	int rc = lk__ask_read(entry->client, request, what, &ask->why);
+	if (rc >= 0)
+		rc = lk__extend_read(entry, extension, request, &ask->why);
+	return rc < 0 ? rc : lk__extend_end(entry, &owner, extension, rc == 1, &ask->why);
+}
+
+static void parts_extended(void *context, size_t index, const struct lk__request *request)
+{
+	struct lk__multi_ask *ask = context;
+	ask_told(ask, part_extended(ask, ask->part[index], request));
+}
+
+int lk__multi_extend_begin(struct lk__multi_ask *ask, int64_t lease_ms)
+{
+	int rc = 0;
+	ask_clear(ask);
+	ask->tells = true;
+	ask->asks.read = parts_extended;
+	ask->asks_until_ns = 0;
+	for (size_t i = 0; i < ask->multi->count && rc == 0; i++) {
+		struct lk__owner owner = lk__multi_owner(ask->threads[i], &ask->want.owner);
+		rc = lk__extend_begin(part_of(ask, i), &owner, lease_ms, &ask->extension[i],
+				      ask->error);
+	}
+	for (size_t i = 0; i < ask->multi->count && rc == 0; i++) {
+		const struct lk__extension *extension = &ask->extension[i];
+		const struct lk__multi_group alone = {.count = 1, .part = &ask->part[i]};
+		ask->part[i] = i;
+		if (!ask_send(ask, &alone, lk__extend_request(part_of(ask, i), extension),
+			      extension->until_ns))
+			rc = ask_fail(ask, "extend");
+		if (extension->until_ns > ask->asks_until_ns)
+			ask->asks_until_ns = extension->until_ns;
+	}
+	return rc;
+}

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: MIT */
+#include "lock/notice.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <utlist.h>
+
+#include <lockkeeper/event.h>
+
+#include "base/cancel.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "lock/entry.h"
+#include "lock/loop.h"
+
+/* The least that a program can have been compiled with. */
+#define EVENT_SIZE_MIN (offsetof(lk_event, node) + LK_NODE_SIZE)
+
+static_assert(LK_NODE_SIZE == LK__CONN_PLACE_SIZE, "a place is shown whole");
+static_assert(LK_EVENT_REASON_SIZE == LK__TROUBLE_SIZE, "a reason is shown whole");
+
+int lk__notices_init(lk_client *client, lk_error *error)
+{
+	pthread_mutex_init(&client->notices.mutex, NULL);
+	client->notices.fd = lk__wake_fd_new();
+	if (client->notices.fd < 0)
+		return lk__fail_errno(error, LK_ESYSTEM, errno, "eventfd");
+	return 0;
+}
+
+void lk__notices_free(lk_client *client)
+{
+	if (client->notices.fd >= 0)
+		lk__fd_close(client->notices.fd);
+	pthread_mutex_destroy(&client->notices.mutex);
+}
+
+/* Under the mutex: tells both ways to read them whether there are any. The end of a queue's request
+ * comes after the last notice of a closed client. */
+static void notices_mark(lk_client *client)
+{
+	struct lk__notices *notices = &client->notices;
+	int state = atomic_load(&client->state);
+	bool readable = notices->holds || state != LK__CLIENT_OPEN;
+	if (readable && !notices->readable)
+		lk__wake_fd(notices->fd);
+	else if (!readable && notices->readable)
+		lk__wake_fd_clear(notices->fd);
+	notices->readable = readable;
+	if (notices->request &&
+	    lk__queue_notify(notices->request, notices->holds || state == LK__CLIENT_CLOSED))
+		lk__notices_owe(client);
+}
+
+void lk__notices_give(lk_client *client, struct lk__hold *hold, unsigned notice)
+{
+	struct lk__notices *notices = &client->notices;
+	if (lk__hold_extra(hold)->no_loss)
+		return;
+	pthread_mutex_lock(&notices->mutex);
+	bool any = notices->holds != NULL;
+	if (!hold->notices)
+		DL_APPEND2(notices->holds, hold, notice_prev, notice_next);
+	if (!any)
+		notices_mark(client);
+	hold->notices |= notice;
+	hold->told_until_ns = lk__hold_deadline(hold);
+	if (!hold->told)
+		hold->told = calloc(1, sizeof(*hold->told));
+	if (hold->told) {
+		hold->told->node = hold->entry->spreads ? NULL : hold->entry->grant.node;
+		hold->told->epoch = hold->entry->grant.epoch;
+	}
+	pthread_mutex_unlock(&notices->mutex);
+}
+
+void lk__notices_forget(lk_client *client, struct lk__hold *hold)
+{
+	pthread_mutex_lock(&client->notices.mutex);
+	if (hold->notices) {
+		hold->notices = 0;
+		DL_DELETE2(client->notices.holds, hold, notice_prev, notice_next);
+		notices_mark(client);
+	}
+	pthread_mutex_unlock(&client->notices.mutex);
+}
+
+void lk__notices_close(lk_client *client)
+{
+	pthread_mutex_lock(&client->notices.mutex);
+	notices_mark(client);
+	pthread_mutex_unlock(&client->notices.mutex);
+}
+
+void lk__notices_place(const struct lk__hold *hold, char place_out[LK__CONN_PLACE_SIZE])
+{
+	*place_out = '\0';
+	if (hold->told && hold->told->node)
+		lk__node_place_at(hold->told->node, hold->told->epoch, place_out);
+}
+
+static void notice_explain(const struct lk__trouble *trouble, lk_event *event_out)
+{
+	event_out->code = trouble->code;
+	memcpy(event_out->server, trouble->place, sizeof(event_out->server));
+	memcpy(event_out->reason, trouble->reason, sizeof(event_out->reason));
+}
+
+static void notice_fill(const struct lk__hold *hold, int type, lk_event *event_out)
+{
+	const struct lk__entry *entry = hold->entry;
+	size_t name_size = lk__entry_name_size(entry);
+	size_t shown = name_size < sizeof(event_out->name) ? name_size
+							   : sizeof(event_out->name) - 1;
+	memset(event_out, 0, sizeof(*event_out));
+	event_out->type = type;
+	event_out->tag = lk__hold_extra(hold)->tag;
+	event_out->deadline_ns = hold->told_until_ns;
+	event_out->fence = lk__hold_extra(hold)->fence;
+	lk__notices_place(hold, event_out->node);
+	lk__field(entry, hold->number, event_out->field);
+	event_out->name_size = name_size;
+	memcpy(event_out->name, entry->name, shown);
+	if (hold->told && type != LK_EVENT_ABANDONED)
+		notice_explain(&hold->told->trouble, event_out);
+}
+
+/* 1 and the oldest notice, or 0. Under the mutex. */
+static int notices_pop(lk_client *client, lk_event *event_out)
+{
+	static const struct {
+		unsigned notice;
+		int type;
+	} kinds[] = {{LK__NOTICE_AT_RISK, LK_EVENT_AT_RISK},
+		     {LK__NOTICE_ABANDONED, LK_EVENT_ABANDONED},
+		     {LK__NOTICE_LOST, LK_EVENT_LOST}};
+	struct lk__hold *hold = client->notices.holds;
+	if (!hold)
+		return 0;
+	size_t i = 0;
+	assert(hold->notices);
+	while (!(hold->notices & kinds[i].notice))
+		i++;
+	notice_fill(hold, kinds[i].type, event_out);
+	hold->notices &= ~kinds[i].notice;
+	if (!hold->notices)
+		DL_DELETE2(client->notices.holds, hold, notice_prev, notice_next);
+	notices_mark(client);
+	return 1;
+}
+
+static int notices_next(lk_client *client, lk_event *event_out)
+{
+	pthread_mutex_lock(&client->notices.mutex);
+	int found = notices_pop(client, event_out);
+	pthread_mutex_unlock(&client->notices.mutex);
+	return found;
+}
+
+/* ---- through a completion queue ---- */
+
+void lk__notices_owe(lk_client *client)
+{
+	if (!atomic_exchange(&client->notices.owes, true))
+		lk__loop_wake(client);
+}
+
+void lk__notices_ring(lk_client *client)
+{
+	if (!atomic_load_explicit(&client->notices.owes, memory_order_relaxed))
+		return;
+	atomic_store(&client->notices.owes, false);
+	pthread_mutex_lock(&client->notices.mutex);
+	struct lk__completion *request = client->notices.request;
+	lk_queue *queue = request ? request->queue : NULL;
+	if (queue)
+		lk__queue_pin(queue);
+	pthread_mutex_unlock(&client->notices.mutex);
+	if (queue)
+		lk__queue_ring(queue);
+}
+
+int lk__notices_request(lk_client *client, struct lk__completion *request, lk_error *error)
+{
+	const char *operation = "lk_queue_notices";
+	struct lk__notices *notices = &client->notices;
+	int rc = 0;
+	pthread_mutex_lock(&notices->mutex);
+	if (atomic_load(&client->state) == LK__CLIENT_CLOSED)
+		rc = lk__fail(error, LK_ECLOSED, "%s: the client is closed", operation);
+	else if (notices->request)
+		rc = lk__fail(error, LK_EINVAL,
+			      "%s: the notices of this client go to %s queue already", operation,
+			      notices->request->queue == request->queue ? "this" : "another");
+	else
+		notices->request = request;
+	if (rc == 0)
+		notices_mark(client); /* some may wait already */
+	pthread_mutex_unlock(&notices->mutex);
+	return rc;
+}
+
+static void notice_complete(const struct lk__completion *request, const lk_event *event,
+			    lk_completion *completion_out)
+{
+	*completion_out = (lk_completion){.id = request->value.id,
+					  .tag = event->tag,
+					  .operation = LK_OP_NOTICE,
+					  .event = event->type,
+					  .deadline_ns = event->deadline_ns,
+					  .fence = event->fence};
+	completion_out->reason_code = event->code;
+	memcpy(completion_out->reason, event->reason, sizeof(completion_out->reason));
+	memcpy(completion_out->node, event->node, sizeof(completion_out->node));
+	memcpy(completion_out->server, event->server, sizeof(completion_out->server));
+	memcpy(completion_out->field, event->field, sizeof(completion_out->field));
+}
+
+/* Under the mutex: whether the request is over, which its error says then. */
+static bool notices_end(lk_client *client, struct lk__completion *request)
+{
+	bool closed = atomic_load(&client->state) == LK__CLIENT_CLOSED;
+	if (request->cancelled)
+		lk__fail(&request->value.error, LK_ECANCELLED, "notices: cancelled");
+	else if (closed && !client->notices.holds)
+		lk__fail(&request->value.error, LK_ECLOSED, "notices: the client is closed");
+	else
+		return false;
+	client->notices.request = NULL;
+	lk__queue_end_notices(request);
+	return true;
+}
+
+int lk__notices_take(lk_client *client, const lk_queue *queue, lk_completion *completion_out,
+		     struct lk__completion **ended_out)
+{
+	struct lk__notices *notices = &client->notices;
+	lk_event event;
+	int count = 0;
+	pthread_mutex_lock(&notices->mutex);
+	struct lk__completion *request = notices->request;
+	if (!request || request->queue != queue) {
+		/* another thread took the end */
+	} else if (notices_end(client, request)) {
+		*ended_out = request;
+		count = 1;
+	} else if (notices_pop(client, &event)) {
+		notice_complete(request, &event, completion_out);
+		count = 1;
+	}
+	pthread_mutex_unlock(&notices->mutex);
+	return count;
+}
+
+/* ---- by waiting ---- */
+
+static int notices_sleep(lk_client *client, int64_t until_ns, lk_cancel *cancel)
+{
+	struct pollfd fds[2] = {
+		{.fd = client->notices.fd, .events = POLLIN},
+		{.fd = cancel ? cancel->fd : -1, .events = POLLIN},
+	};
+	int timeout_ms = until_ns == LK__NEVER ? -1 : lk__ms_until(lk__now_ns(), until_ns, 60000);
+	return lk__poll(fds, 2, timeout_ms);
+}
+
+static int notices_wait(lk_client *client, lk_event *event_out, int64_t until_ns, lk_cancel *cancel,
+			lk_error *error)
+{
+	for (;;) {
+		if (notices_next(client, event_out))
+			return 1;
+		if (atomic_load(&client->state) != LK__CLIENT_OPEN)
+			return lk__fail(error, LK_ECLOSED, "lk_event_wait: the client is closed");
+		if (lk__cancelled(cancel))
+			return lk__fail(error, LK_ECANCELLED, "lk_event_wait: cancelled");
+		if (until_ns != LK__NEVER && lk__now_ns() >= until_ns)
+			return 0;
+		notices_sleep(client, until_ns, cancel);
+	}
+}
+
+int lk_event_wait_sized(lk_client *client, lk_event *event_out, size_t event_size, int64_t wait_ms,
+			lk_cancel *cancel, lk_error *error)
+{
+	const char *operation = "lk_event_wait";
+	if (!client || !event_out || wait_ms < -1)
+		return lk__fail(error, LK_EINVAL, "%s: %s", operation,
+				wait_ms < -1 ? "wait_ms is under -1" : "an argument is NULL");
+	int saved, rc = lk__check_size(operation, "event_size", event_size, EVENT_SIZE_MIN,
+				       sizeof(lk_event), error);
+	if (rc < 0)
+		return rc;
+	if (lk__client_forked(client))
+		return lk__fail(error, LK_EFORKED, "%s: %s", operation, lk_error_text(LK_EFORKED));
+	lk_event event;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved);
+	int64_t until_ns = wait_ms < 0 ? LK__NEVER : lk__after_ms(lk__now_ns(), wait_ms);
+	rc = notices_wait(client, &event, until_ns, cancel, error);
+	if (rc == 1)
+		lk__copy_sized(event_out, event_size, &event, sizeof(event));
+	pthread_setcancelstate(saved, NULL);
+	return rc;
+}
+
+int lk_event_fd(lk_client *client, lk_error *error)
+{
+	if (!client)
+		return lk__fail(error, LK_EINVAL, "lk_event_fd: client is NULL");
+	if (lk__client_forked(client))
+		return lk__fail(error, LK_EFORKED, "lk_event_fd: %s", lk_error_text(LK_EFORKED));
+	return client->notices.fd;
+}
+
+/* ---- lost permits ---- */
+
+void lk__lost_note(struct lk__hold *hold)
+{
+	lk_client *client = hold->entry->client;
+	if (!(hold->entry->target.recipe->flags & LK__FORGETS))
+		return;
+	assert(!lk__hold_thread(hold)); /* which it would be in the list of */
+	pthread_mutex_lock(&client->mutex);
+	hold->noted = true;
+	client->lost_count++;
+	if (lk__hold_extra(hold)->no_loss)
+		DL_PREPEND2(client->lost, hold, lost_prev, lost_next);
+	else
+		DL_APPEND2(client->lost, hold, lost_prev, lost_next);
+	bool due = lk__hold_extra(hold)->no_loss || client->lost_count > LK__LOST_MAX;
+	pthread_mutex_unlock(&client->mutex);
+	if (due)
+		lk__loop_wake(client);
+}
+
+void lk__lost_forget(struct lk__hold *hold)
+{
+	lk_client *client = hold->entry->client;
+	if (!hold->noted)
+		return;
+	pthread_mutex_lock(&client->mutex);
+	DL_DELETE2(client->lost, hold, lost_prev, lost_next);
+	client->lost_count--;
+	hold->noted = false;
+	pthread_mutex_unlock(&client->mutex);
+}
+
+struct lk__entry *lk__lost_due(lk_client *client, const struct lk__hold **hold_out)
+{
+	pthread_mutex_lock(&client->mutex);
+	const struct lk__hold *hold = client->lost;
+	bool due = hold && (lk__hold_extra(hold)->no_loss || client->lost_count > LK__LOST_MAX);
+	struct lk__entry *entry = due ? hold->entry : NULL;
+	if (entry)
+		lk__entry_ref(entry); /* the hold has one, until it is out of the list */
+	pthread_mutex_unlock(&client->mutex);
+	*hold_out = hold;
+	return entry;
+}

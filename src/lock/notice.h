@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* Notices about holds: at most one pending of each kind a hold. */
+#ifndef LK__LOCK_NOTICE_H
+#define LK__LOCK_NOTICE_H
+
+#include "lock/completion_queue.h"
+#include "lock/entry.h"
+
+int lk__notices_init(lk_client *client, lk_error *error);
+void lk__notices_free(lk_client *client);
+
+/* With the entry's mutex held. */
+void lk__notices_give(lk_client *client, struct lk__hold *hold, unsigned notice);
+
+/* The server that had confirmed the hold when its last notice was given; "" for many nodes. With
+ * the entry's mutex held, or the notices'. */
+void lk__notices_place(const struct lk__hold *hold, char place_out[LK__CONN_PLACE_SIZE]);
+
+/* The hold goes away, its notices with it. */
+void lk__notices_forget(lk_client *client, struct lk__hold *hold);
+
+/* Wakes all who wait for notices, for good. */
+void lk__notices_close(lk_client *client);
+
+/* ---- through a completion queue ---- */
+
+/* From now on they go to the queue of this request too. LK_EINVAL: they go to one already;
+ * LK_ECLOSED. */
+int lk__notices_request(lk_client *client, struct lk__completion *request, lk_error *error);
+
+/* Leaves a callback to the loop. With any mutex held. */
+void lk__notices_owe(lk_client *client);
+
+/* The loop's, or the end's: calls the callback that was left to it. No mutex may be held. */
+void lk__notices_ring(lk_client *client);
+
+/* The next notice for that queue: 1, or 0 without. With `ended_out` set, it is the end of the
+ * request instead, which is the caller's now. */
+int lk__notices_take(lk_client *client, const lk_queue *queue, lk_completion *completion_out,
+		     struct lk__completion **ended_out);
+
+/* ---- lost permits ---- */
+
+/*
+ * Lost permits. Their owners have to learn of the loss, but often nobody asks for a permit again:
+ * another process gives it back, or it ends with its lease. So a client remembers the last
+ * LK__LOST_MAX losses, and none of the permits whose end is not a loss.
+ */
+
+#define LK__LOST_MAX 1000 /* as <lockkeeper/permit_semaphore.h> says */
+
+/* A hold was lost, or is freed. With its entry's mutex held. */
+void lk__lost_note(struct lk__hold *hold);
+void lk__lost_forget(struct lk__hold *hold);
+
+/* The next that is to be freed, and its entry with a reference; NULL when there is none. */
+struct lk__entry *lk__lost_due(lk_client *client, const struct lk__hold **hold_out);
+
+#endif

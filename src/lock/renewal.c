@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT */
+#include "lock/renewal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "conf/config.h"
+#include "conn/conn.h"
+#include "lock/entry.h"
+#include "lock/entry_table.h"
+#include "lock/hold.h"
+#include "lock/notice.h"
+#include "sync/script.h"
+
+#define JUST_LOOK_MS 1              /* a lease that renews nothing: only the owner is verified */
+#define DUE_MAX (5 * LK__BATCH_MAX) /* entries in one turn; the rest comes with the next */
+#define RENEW_AGAIN_PARTS 30        /* of a lease, between attempts that got no answer */
+
+/* ---- renewals ---- */
+
+/* Empty; NULL when out of memory. */
+static struct lk__batch *batch_new(lk_client *client, uint16_t slot, struct lk__node *node)
+{
+	struct lk__batch *batch = malloc(sizeof(*batch));
+	if (!batch)
+		return NULL;
+	batch->client = client;
+	batch->slot = slot;
+	batch->node = node;
+	batch->count = 0;
+	return batch;
+}
+
+static void renewed_confirm(struct lk__entry *entry, const struct lk__renewed *renewed,
+			    int64_t sent_ns)
+{
+	struct lk__hold *hold = entry->hold;
+	assert(!hold->lost && hold->entry == entry);
+	int64_t end_ns = lk__lease_end_ns(sent_ns, renewed->lease_ms);
+	if (end_ns > entry->grant.valid_until_ns)
+		entry->grant.valid_until_ns = end_ns;
+	if (renewed->lease_ms > entry->grant.lease_ms)
+		entry->grant.lease_ms = renewed->lease_ms;
+	if (hold->watched)
+		hold->own_until_ns = LK__NEVER;
+	else if (renewed->wanted_until_ns > hold->own_until_ns && end_ns > hold->own_until_ns)
+		hold->own_until_ns = end_ns;
+	if (hold->wanted_until_ns == renewed->wanted_until_ns)
+		hold->wanted_until_ns = 0; /* else more was asked for meanwhile */
+	entry->grant.node = renewed->node;
+	entry->grant.epoch = renewed->epoch;
+	entry->grant.seen_ns = sent_ns;
+	if (renewed->lease_ms > JUST_LOOK_MS) {
+		hold->warned = false;
+		lk__trouble_over(hold);
+		lk__count(&entry->client->counters.renewals, 1);
+	}
+}
+
+void lk__watch_told(const struct lk__renewed *renewed, int answer, int64_t sent_ns,
+		    const struct lk__trouble *trouble)
+{
+	struct lk__entry *entry = renewed->entry;
+	int64_t now_ns = lk__now_ns();
+	bool current = entry->hold && entry->grant.number == renewed->number;
+	entry->renewing = false;
+	if (answer == 1)
+		lk__entry_release_unheld(entry, renewed->number);
+	if (!current) {
+		if (entry->hold)
+			lk__watch_hold(entry, now_ns);
+	} else if (answer == 0 && !entry->passing) { /* else its release was there first */
+		lk__entry_lose(entry, now_ns);
+		lk__entry_promote(entry);
+	} else if (answer == 1) {
+		renewed_confirm(entry, renewed, sent_ns);
+		lk__entry_settle(entry);
+		lk__watch_hold(entry, now_ns);
+	} else {
+		int64_t lease_ns = lk__entry_lease_ms(entry, entry->hold) * LK__MS;
+		lk__trouble_note(entry->hold, trouble);
+		lk__watch_at(entry, now_ns + lease_ns / RENEW_AGAIN_PARTS);
+	}
+}
+
+void lk__watch_renewed(const struct lk__renewed *renewed, int answer, int64_t sent_ns,
+		       const struct lk__trouble *trouble)
+{
+	pthread_mutex_lock(&renewed->entry->mutex);
+	lk__watch_told(renewed, answer, sent_ns, trouble);
+	pthread_mutex_unlock(&renewed->entry->mutex);
+	lk__entry_unref(renewed->entry);
+}
+
+static const struct lk__trouble no_memory = {.code = LK_ENOMEM,
+					     .reason = "no memory to ask for it"};
+
+/* Each of them alone: some keys of a slot that moves are on the new node, and some are not. */
+static void batch_split(const struct lk__batch *batch)
+{
+	for (size_t i = 0; i < batch->count; i++) {
+		struct lk__batch *one = batch_new(batch->client, batch->slot, batch->node);
+		if (!one) {
+			lk__watch_renewed(&batch->of[i], -1, 0, &no_memory);
+			continue;
+		}
+		one->of[one->count++] = batch->of[i];
+		lk__watch_renew(one);
+	}
+}
+
+static void batch_finish(struct lk__request *request)
+{
+	struct lk__batch *batch = request->owner;
+	bool splits = batch->count > 1 && lk__request_is_parted(request);
+	if (splits)
+		batch_split(batch);
+	for (size_t i = 0; !splits && i < batch->count; i++) {
+		struct lk__trouble trouble;
+		int answer = lk__reply_renewed(request, batch->count, i);
+		if (answer < 0)
+			lk__trouble_read(&trouble, request);
+		lk__watch_renewed(&batch->of[i], answer, request->sent_ns, &trouble);
+	}
+	lk__request_free(request);
+	free(batch);
+}
+
+void lk__watch_renew(struct lk__batch *batch)
+{
+	struct lk__renewal renewals[LK__BATCH_MAX];
+	for (size_t i = 0; i < batch->count; i++)
+		renewals[i] = (struct lk__renewal){&batch->of[i].entry->target, batch->of[i].field,
+						   batch->of[i].lease_ms};
+	struct lk__request *request = batch->of[0].entry->target.recipe->renew(renewals,
+									       batch->count);
+	if (!request) {
+		for (size_t i = 0; i < batch->count; i++)
+			lk__watch_renewed(&batch->of[i], -1, 0, &no_memory);
+		free(batch);
+		return;
+	}
+	request->owner = batch;
+	request->finish = batch_finish;
+	request->resend = true; /* it never shortens a lease, and never makes a key */
+	request->deadline_ns = lk__after_ms(lk__now_ns(),
+					    batch->client->config->command_timeout_ms);
+	lk__conn_submit(lk__node_work(batch->node), request);
+}
+
+/* Puts the entry, which is locked, into the batch, which has room. */
+static void batch_add(struct lk__batch **batch, struct lk__entry *entry)
+{
+	if (!*batch)
+		*batch = batch_new(entry->client, entry->target.slot, lk__entry_node(entry));
+	if (!*batch)
+		return;
+	struct lk__renewed *renewed = &(*batch)->of[(*batch)->count++];
+	const struct lk__hold *hold = entry->hold;
+	int64_t now_ns = lk__now_ns();
+	int64_t wanted_ms = (hold->wanted_until_ns - now_ns) / LK__MS + 1;
+	renewed->entry = entry;
+	renewed->number = entry->grant.number;
+	renewed->node = (*batch)->node;
+	renewed->epoch = atomic_load(&renewed->node->epoch);
+	renewed->lease_ms = lk__hold_is_renewed(hold, now_ns) ? lk__renewal_lease_ms(hold)
+							      : JUST_LOOK_MS;
+	renewed->wanted_until_ns = hold->wanted_until_ns;
+	if (hold->wanted_until_ns > hold->own_until_ns)
+		renewed->lease_ms = wanted_ms;
+	lk__field(entry, renewed->number, renewed->field);
+	entry->renewing = true;
+	atomic_store(&entry->doubt, false);
+	lk__entry_ref(entry);
+}
+
+/* ---- the turn ---- */
+
+static void watch_lost(struct lk__entry *entry, int64_t now_ns)
+{
+	struct lk__hold *hold = entry->hold;
+	lk__entry_lose(entry, now_ns);
+	if (hold->abandoned) {
+		/* Its thread is gone: nobody will release it. The notice stays until it is read. */
+		hold->count = 0;
+	}
+	lk__entry_promote(entry);
+}
+
+static void watch_linger(struct lk__entry *entry, int64_t now_ns)
+{
+	if (entry->lingers && now_ns < entry->term.hold_off_until_ns) {
+		lk__watch_at(entry, entry->term.hold_off_until_ns);
+	} else if (entry->lingers) {
+		entry->lingers = false;
+		atomic_fetch_sub(&entry->refs, 1); /* never the last: the turn has one */
+	}
+}
+
+/* A release that nobody waits for keeps the next waiter back no longer than its lease. */
+static void watch_sent_off(struct lk__entry *entry, int64_t now_ns)
+{
+	if (!entry->sent_off)
+		return;
+	assert(entry->passing && !entry->hold);
+	if (now_ns < entry->grant.valid_until_ns) {
+		lk__watch_at(entry, entry->grant.valid_until_ns);
+		return;
+	}
+	entry->passing = entry->sent_off = false;
+	lk__entry_promote(entry);
+}
+
+static void watch_entry(struct lk__entry *entry, struct lk__batch **batch)
+{
+	int64_t now_ns = lk__now_ns();
+	struct lk__hold *hold = entry->hold;
+	watch_linger(entry, now_ns);
+	watch_sent_off(entry, now_ns);
+	if (!hold || entry->passing)
+		return;
+	int64_t deadline_ns = lk__hold_deadline(hold);
+	if (now_ns >= deadline_ns) {
+		watch_lost(entry, now_ns);
+		return;
+	}
+	if (!hold->warned && now_ns >= deadline_ns - lk__hold_margin_ns(hold)) {
+		hold->warned = true;
+		lk__trouble_explain(entry, now_ns, false);
+		lk__notices_give(entry->client, hold, LK__NOTICE_AT_RISK);
+	}
+	bool due = now_ns >= lk__question_due_ns(hold, now_ns);
+	bool doubt = lk__entry_in_doubt(entry);
+	if (!entry->renewing && (due || doubt))
+		batch_add(batch, entry);
+	lk__watch_hold(entry, now_ns);
+}
+
+/* The next entry that is due, with a reference; NULL when there is none. */
+static struct lk__entry *watch_pop(lk_client *client, int64_t now_ns)
+{
+	struct lk__watch *watch = &client->watch;
+	struct lk__entry *entry = NULL;
+	pthread_mutex_lock(&watch->mutex);
+	struct lk__heap_node *first;
+	while (!entry && (first = lk__heap_first(&watch->heap, now_ns))) {
+		lk__heap_remove(&watch->heap, first);
+		entry = (struct lk__entry *)((char *)first - offsetof(struct lk__entry, watch));
+		if (!lk__entry_ref_if_alive(entry))
+			entry = NULL;
+	}
+	pthread_mutex_unlock(&watch->mutex);
+	return entry;
+}
+
+/* Frees lost permits that are too many. */
+static void watch_forget_lost(lk_client *client)
+{
+	const struct lk__hold *due;
+	struct lk__hold *hold, *next;
+	struct lk__entry *entry;
+	while ((entry = lk__lost_due(client, &due))) {
+		pthread_mutex_lock(&entry->mutex);
+		LL_FOREACH_SAFE(entry->lost, hold, next)
+		{
+			if (hold != due) /* its owner may have given it up meanwhile */
+				continue;
+			LL_DELETE(entry->lost, hold);
+			lk__hold_free(hold);
+			atomic_fetch_sub(&entry->refs, 1); /* never the last: ours */
+		}
+		pthread_mutex_unlock(&entry->mutex);
+		lk__entry_unref(entry);
+	}
+}
+
+static void batch_send(struct lk__batch *batch)
+{
+	lk__entry_policy(batch->of[0].entry)->renew(batch);
+}
+
+int64_t lk__watch_turn(lk_client *client)
+{
+	struct lk__batch *batch = NULL;
+	struct lk__entry *entry;
+	int64_t now_ns = lk__now_ns();
+	for (int left = DUE_MAX; left > 0 && (entry = watch_pop(client, now_ns)); left--) {
+		if (batch && (batch->count == LK__BATCH_MAX || batch->slot != entry->target.slot ||
+			      batch->of[0].entry->target.recipe != entry->target.recipe ||
+			      entry->spreads || atomic_load(&batch->node->spreads))) {
+			batch_send(batch);
+			batch = NULL;
+		}
+		lk__entry_policy(entry)->turn(entry);
+		pthread_mutex_lock(&entry->mutex);
+		watch_entry(entry, &batch);
+		pthread_mutex_unlock(&entry->mutex);
+		lk__entry_unref(entry);
+	}
+	if (batch)
+		batch_send(batch);
+	watch_forget_lost(client);
+	pthread_mutex_lock(&client->watch.mutex);
+	int64_t next_ns = lk__heap_first_key(&client->watch.heap);
+	client->watch.armed_ns = next_ns;
+	pthread_mutex_unlock(&client->watch.mutex);
+	return next_ns;
+}
+
+/* A node of theirs may have forgotten them. The mutex of the entry's client is held. */
+static void watch_fronts(const struct lk__entry *entry)
+{
+	struct lk__front *front;
+	const struct lk__reds *reds = lk__entry_reds(entry);
+	if (!reds)
+		return;
+	DL_FOREACH(reds->fronts, front)
+	if (!atomic_exchange(&front->entry->doubt, true) && atomic_load(&front->entry->hold))
+		lk__watch_at(front->entry, lk__now_ns());
+}
+
+void lk__watch_all(lk_client *client)
+{
+	struct lk__entry *entry = NULL;
+	pthread_mutex_lock(&client->mutex);
+	while ((entry = lk__entries_next(&client->entries, entry))) {
+		lk__watch_at(entry, lk__now_ns());
+		watch_fronts(entry);
+	}
+	pthread_mutex_unlock(&client->mutex);
+}
