@@ -77,8 +77,8 @@
  *
  * LOST BEFORE THE DEADLINE, because a majority of the nodes has it no more: the notice comes at
  * once, and every call says LK_ELOST. What the other nodes have of it stays until the deadline that
- * the holder could read before, or until the clients are closed: where the nodes that have lost it
- * may not vote yet, it is all that keeps others out until then.
+ * the holder could read before, until it releases the lock, or until the clients are closed: where
+ * the nodes that have lost it may not vote yet, it is all that keeps others out until then.
  *
  * RELEASE goes to all nodes and returns when a majority has confirmed. LK_ELOST: a majority no
  * longer had the lock, even if all nodes without an answer have it. LK_EMAYBEHELD: no majority

@@ -328,7 +328,8 @@ void lk__compensate_given(struct lk__entry *entry, uint64_t number,
 	}
 }
 
-void lk__compensation_hasten(const struct lk__entry *entry, uint64_t number)
+/* Those of a number are due once no copy of its acquire can run, or now if that is `over`. */
+static void compensation_bring_forward(const struct lk__entry *entry, uint64_t number, bool over)
 {
 	struct lk__compensation *compensation;
 	int64_t now_ns = lk__now_ns();
@@ -338,14 +339,28 @@ void lk__compensation_hasten(const struct lk__entry *entry, uint64_t number)
 	{
 		if (compensation->entry != entry || compensation->number != number)
 			continue;
-		atomic_store(&compensation->until_ns, lk__earlier(compensation->until_ns, now_ns));
-		if (compensation->at_ns != LK__NEVER) /* else it is under way, and is repeated */
-			compensation->at_ns = now_ns;
+		int64_t until_ns = atomic_load(&compensation->until_ns);
+		if (over)
+			atomic_store(&compensation->until_ns, lk__earlier(until_ns, now_ns));
+		int64_t due_ns = over || until_ns < now_ns ? now_ns : until_ns + LK__MS;
+		/* Else it is under way, and is repeated; or it stays for its owner's sake. */
+		if (compensation->at_ns != LK__NEVER && !(over && compensation->kept))
+			compensation->at_ns = lk__earlier(compensation->at_ns, due_ns);
 		found = true;
 	}
 	pthread_mutex_unlock(&entry->client->mutex);
 	if (found)
 		lk__loop_wake(entry->client);
+}
+
+void lk__compensation_hasten(const struct lk__entry *entry, uint64_t number)
+{
+	compensation_bring_forward(entry, number, true);
+}
+
+void lk__compensate_no_longer(const struct lk__entry *entry, uint64_t number)
+{
+	compensation_bring_forward(entry, number, false);
 }
 
 void lk__compensation_retry(lk_client *client)

@@ -31,6 +31,8 @@ void lk__compensate_copies(struct lk__entry *entry, uint64_t number, int64_t unt
 /* The same for what others are not to have before `at_ns`: its owner was told that it has it until
  * then. It goes at once when its client is closed. */
 void lk__compensate_kept(struct lk__entry *entry, uint64_t number, int64_t until_ns, int64_t at_ns);
+/* Its owner has released it: it goes at once. */
+void lk__compensate_no_longer(const struct lk__entry *entry, uint64_t number);
 
 /*
  * The same for a number whose acquire is over: its release goes out at once, behind what is in

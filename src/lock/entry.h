@@ -49,6 +49,8 @@ struct lk__policy {
 	/* Background work. */
 	/* `promised_ns`: its owner was told that it has the lock until then; 0: nobody was. */
 	void (*release_unasked)(struct lk__entry *entry, uint64_t number, int64_t promised_ns);
+	/* The owner of that number, which was lost, has released it. */
+	void (*let_go)(struct lk__entry *entry, uint64_t number);
 	/* Whether a number of it may be held that nobody wants. */
 	bool (*compensating)(const struct lk__entry *entry);
 	/* Whether close need not wait for that: it is on less than a majority, or the client's

@@ -462,6 +462,11 @@ static bool one_compensating(const struct lk__entry *entry)
 	return atomic_load(&entry->compensating) > 0;
 }
 
+static void one_let_go(struct lk__entry *entry, uint64_t number)
+{
+	(void)entry, (void)number;
+}
+
 /* A server that has it no more is another's already: nothing of a promise is left to be kept. */
 static void one_release_unasked(struct lk__entry *entry, uint64_t number, int64_t promised_ns)
 {
@@ -481,6 +486,7 @@ static const struct lk__policy policies[LK__TARGETS] = {
 		{
 			.free = one_nothing,
 			.release_unasked = one_release_unasked,
+			.let_go = one_let_go,
 			.compensating = one_compensating,
 			.compensated = one_compensated,
 			.renew = lk__watch_renew,
@@ -497,6 +503,7 @@ static const struct lk__policy policies[LK__TARGETS] = {
 		{
 			.free = lk__red_free,
 			.release_unasked = lk__red_release_unasked,
+			.let_go = lk__red_let_go,
 			.compensating = lk__red_compensating,
 			.compensated = lk__red_compensated,
 			.renew = lk__red_renew,

@@ -258,14 +258,27 @@ static void node_keep_part(struct lk__red_node *node, bool unsure, int64_t until
 	struct lk__entry *member = node->member;
 	pthread_mutex_lock(&member->mutex);
 	lk__entry_note_red_lease(member, lease_ms);
+	node->kept = node->number;
 	lk__compensate_kept(member, node->number, unsure ? until_ns : lk__now_ns(), promised_ns);
 	pthread_mutex_unlock(&member->mutex);
 }
 
+void lk__red_let_go(struct lk__entry *entry, uint64_t number)
+{
+	struct lk__red *red = lk__red_of(entry);
+	for (size_t i = 0; red->kept == number && i < red->count; i++) {
+		struct lk__red_node *node = &red->node[i];
+		if (node->kept)
+			lk__compensate_no_longer(node->member, node->kept);
+		node->kept = 0;
+	}
+}
+
 /*
  * A lock that is lost before the time that its owner was told keeps the parts that it has until
- * then. They can be what keeps others out: nodes that restarted empty have no vote yet, and with
- * ours another would have a majority while the owner believes its deadline.
+ * then, or until the owner has released it. They can be what keeps others out: nodes that restarted
+ * empty have no vote yet, and with ours another would have a majority while the owner believes its
+ * deadline.
  */
 void lk__red_release_unasked(struct lk__entry *entry, uint64_t number, int64_t promised_ns)
 {
@@ -274,6 +287,8 @@ void lk__red_release_unasked(struct lk__entry *entry, uint64_t number, int64_t p
 	if (red->number != number)
 		return;
 	red->number = 0;
+	if (promised)
+		red->kept = number;
 	for (size_t i = 0; i < red->count; i++) {
 		struct lk__red_node *node = &red->node[i];
 		lk__red_unjoin(node);

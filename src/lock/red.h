@@ -54,6 +54,7 @@ struct lk__red_node {
 	unsigned asked; /* tries on their way that nobody waits for any more */
 	unsigned joins; /* how often it was asked to join a grant */
 	struct lk__given_back given_back;
+	uint64_t kept; /* a part of a lost grant, which stays until its deadline; 0 */
 	/* Of the current grant. */
 	uint64_t number;
 	enum lk__red_part part;
@@ -73,6 +74,7 @@ struct lk__red {
 	int64_t quarantine_ms;       /* -1: none; 0: the lease */
 	int64_t node_limit_ms;       /* 0: from the lease */
 	uint64_t number;             /* of the current grant; 0: none */
+	uint64_t kept;               /* of the last that was lost, and keeps parts; 0 */
 	int64_t until_ns;            /* no copy of its tries can run after that */
 	struct lk__red_round *round; /* the renewal that the watchdog waits for; NULL */
 	struct lk__red_node node[LK__RED_MAX];
@@ -119,6 +121,7 @@ int lk__red_extend_end(struct lk__nodes_call *call, lk_error *error);
 
 /* Of the policy of a majority (lock/entry.h). */
 void lk__red_free(struct lk__entry *entry);
+void lk__red_let_go(struct lk__entry *entry, uint64_t number);
 void lk__red_release_unasked(struct lk__entry *entry, uint64_t number, int64_t promised_ns);
 bool lk__red_compensating(const struct lk__entry *entry);
 bool lk__red_compensated(const struct lk__entry *entry);

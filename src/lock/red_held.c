@@ -228,7 +228,8 @@ struct renewal {
 	struct lk__red_round *round; /* NULL: an extension */
 	size_t index;
 	uint64_t number;
-	bool open;      /* when it was asked, an earlier try or join had no answer yet */
+	bool open;      /* when it was asked, an earlier try or join had no answer yet, and went
+			 * over another connection */
 	unsigned joins; /* how often it had been asked to join by then */
 	bool answered;
 	bool gone; /* the node has it no more, and was not given it again */
@@ -305,7 +306,7 @@ static bool tally_numbers(struct tally *tally, uint64_t number, struct lk__red_r
 		tally->of[i] = (struct renewal){.round = round,
 						.index = i,
 						.number = node->number,
-						.open = node->asked > 0,
+						.open = round && node->part == LK__RED_UNSURE,
 						.joins = node->joins};
 	}
 	return red->number == number;

@@ -139,7 +139,8 @@ static void extend_for_an_hour(size_t index, void *argument)
 	expect(LK_ELOST, lk_lock_extend(argument, 3600000, "o", &err));
 }
 
-/* The answer that makes it a loss comes last: what was extended until then is given back. */
+/* The answer that makes it a loss comes last: what was extended until then is given back when its
+ * owner releases it. */
 static void test_a_lost_lock_is_not_taken_again_to_extend_it(void **state)
 {
 	(void)state;
@@ -161,8 +162,8 @@ static void test_a_lost_lock_is_not_taken_again_to_extend_it(void **state)
 	check_int(redis_integer(&nodes[1], "EXISTS q"), ==, 0);
 	server_resume(&nodes[2]);
 	threads_join(&threads, 10000);
-	wait_until(nodes_with("q") == 0, 5000);
 	expect(LK_ELOST, lk_lock_release(quorum.lock, &release, &err));
+	wait_until(nodes_with("q") == 0, 5000);
 	close_quorum(&quorum, MOST);
 }
 
