@@ -44,9 +44,9 @@
  * semaphore that has a time to live lasts `ttl_ms` at least after each of these calls; an acquire
  * counts when it is granted. It also lasts as long as a permit that is in use, also when that is
  * renewed or gets another lease. A semaphore that has none keeps none, and no call shortens one,
- * except that lk_permit_semaphore_set() gives it `ttl_ms` in any case: who says how many there are
- * says how long. All other calls keep it as it is, and so does every call through a handle without
- * `ttl_ms`. Java's setPermits() and addPermits() take it away.
+ * except that lk_permit_semaphore_set() gives it `ttl_ms` in any case: the caller that says how
+ * many there are says how long. All other calls keep it as it is, and so does every call through a
+ * handle without `ttl_ms`. Java's setPermits() and addPermits() take it away.
  *
  * FAIRNESS. Callers of one client form one queue, first come, first served. The first waits until
  * all permits that it asked for are free. Processes are served in no particular order. A waiter

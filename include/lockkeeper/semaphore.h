@@ -40,7 +40,7 @@
  * to a semaphore that is made through it: by lk_semaphore_try_set(), lk_semaphore_release(),
  * lk_semaphore_add(), or an acquire with the option `permits`. A semaphore that has a time to live
  * lasts `ttl_ms` at least after each of these calls, and after lk_semaphore_drain(); an acquire
- * counts when it is granted. Nothing shortens it. A semaphore that has none keeps none: who made it
+ * counts when it is granted. Nothing shortens it. A semaphore that has none keeps none: its maker
  * wanted it so. Through a handle without `ttl_ms`, all calls keep the time to live as it is; Java's
  * addPermits() and drainPermits() take it away.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What public calls do first and last: may it run, who calls, are its arguments good; no thread
- * cancellation. */
+/* What public calls do first and last: the client may be used, the caller is known, the arguments
+ * are good; no thread cancellation. */
 #ifndef LK__API_CHECK_H
 #define LK__API_CHECK_H
 

@@ -16,7 +16,7 @@
 #define HOLDS_MAX 8      /* of one reader's holds so many are looked at; ours have one */
 #define WORDS_MAX 6      /* of one question, with a NULL behind them */
 
-/* Words that depend on who asks; the last one is said where there are messages of both kinds. */
+/* Words that depend on the client; the last one is said where there are messages of both kinds. */
 static const char most[] = "", last[] = "", numsub[] = "", also_numsub[] = "SHARDNUMSUB";
 
 /* What is asked about a key of each type, in the order of its parts. */

@@ -3,7 +3,7 @@
  * The cancel token from the inside: a flag, a descriptor for callers that poll, and the thread
  * that is to be woken when it parks.
  *
- * lk_cancel_now() runs in signal handlers, so there is no lock: `wakers` counts who is in the
+ * lk_cancel_now() runs in signal handlers, so there is no lock: `wakers` counts the threads in the
  * middle of it, and a call that ends waits until it is 0 before the thread can go away.
  */
 #ifndef LK__BASE_CANCEL_H

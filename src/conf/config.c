@@ -355,7 +355,7 @@ static int set_text(lk_config *config, const struct option *option, const char *
 	return lk__text_replace(text_of(config, option), value) == 0 ? 0 : no_memory(error);
 }
 
-/* The option that a file's first line is for; NULL: the file is no such one. */
+/* The option that a file's first line is for; NULL: the file is of another kind. */
 static char **secret_of_file(lk_config *config, const char *name)
 {
 	if (strcmp(name, "password_file") == 0)

@@ -6,7 +6,7 @@
  * - Commands go out in the order of lk__conn_submit(), answers come back in it. A caller that
  *   finds no reader becomes the reader (`leader`), for itself and for the others, until its own
  *   answer is there. Then it writes what was left for it and wakes the next; if that one does not
- *   run soon, whoever comes leads instead. While the leader works, or the next is on its way,
+ *   run soon, the next caller leads instead. While the leader works, or the next is on its way,
  *   others leave their bytes for its next write; while it sleeps, they write themselves.
  * - The leader sleeps in poll() on the socket, `wake_fd` and its cancel token, never in a read.
  *   A caller that has waited for longer than usual reads in its place while it sleeps, or waits
@@ -99,7 +99,7 @@ struct lk__conn {
 	bool asks_acks;               /* a WAIT is under way for them */
 	int more_acks;                /* of unreported replicas, see acks.c */
 	int64_t ask_ns;               /* when one is sent for them if none is under way */
-	struct lk__request *finished; /* done, and left to whoever may call `finish` */
+	struct lk__request *finished; /* done, and left to a thread that may call `finish` */
 	_Atomic unsigned finishing;   /* threads that call it now, or keep it pinned */
 	bool closing;                 /* no new tries, please: the client is being closed */
 	struct lk__wait *waits;
@@ -200,8 +200,8 @@ void lk__conn_submit(struct lk__conn *conn, struct lk__request *request);
 
 /*
  * The same for a caller who asks several connections, and reads them itself (lk__conn_attend()):
- * what was put leaves in one write at the end, and the loop need not read. Who stops to read says
- * so (forgo) where answers are missing.
+ * what was put leaves in one write at the end, and the loop need not read. A caller that stops
+ * reading says so (forgo) where answers are missing.
  */
 void lk__conn_put(struct lk__conn *conn, struct lk__request *request);
 void lk__conn_put_end(struct lk__conn *conn);

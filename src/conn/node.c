@@ -147,7 +147,7 @@ struct lk__conn *lk__node_work(struct lk__node *node)
 	return &node->work;
 }
 
-#define SERVER_US_MAX (INT64_MAX / LK__US / 2) /* in the year 2116; beyond it is no clock */
+#define SERVER_US_MAX (INT64_MAX / LK__US / 2) /* in the year 2116; no clock shows more */
 #define ASK_TIME_NS (1000 * LK__MS)
 
 int64_t lk__node_server_us(const struct lk__node *node, int64_t at_ns)

@@ -234,7 +234,7 @@ int64_t lk__node_rest(struct lk__node *node, int64_t now_ns);
 
 /*
  * Something will be renewed: the background's connection is opened while descriptors are there, a
- * moment after the first such call, since who holds for less than that needs none. When to call
+ * moment after the first such call, since a lock that is held for less needs none. When to call
  * again, or LK__NEVER.
  */
 int64_t lk__node_prepare(struct lk__node *node, int64_t now_ns);

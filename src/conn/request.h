@@ -68,7 +68,7 @@ struct lk__request {
 				refused); else not done; of a batch: what became of its first
 				command */
 	bool lasting; /* done: refused with an error that the server will give again */
-	bool passing; /* done: refused for a reason that who waits with a limit rides out */
+	bool passing; /* done: refused for a reason that a wait with a limit outlasts */
 	redisReply *reply;
 	char reason[160]; /* for a code */
 };
@@ -208,8 +208,8 @@ int lk__classify(const char *text);
  * give it again. One with a word of its own in place of ERR tells of a state, which may pass. */
 bool lk__classify_lasting(const char *text);
 
-/* Whether a refusal that is told at once (LK_EREFUSED) is ridden out by who waits with a limit: the
- * replicas that are missing come back. */
+/* Whether a wait with a limit outlasts a refusal that is told at once (LK_EREFUSED) without one:
+ * the replicas that are missing come back. */
 bool lk__classify_passes(const char *text);
 
 /* Whether a server refused because it is a replica. */

@@ -68,8 +68,8 @@ int lk__acquire_reenter(struct lk__entry *entry, const struct lk__want *want, lk
 	return 1;
 }
 
-/* A hold that ended, or whose client was closed, before its owner could know of it was none: back
- * to the front of the wait queue. */
+/* A hold that ended, or whose client was closed, before its owner could know of it does not count:
+ * the waiter goes back to the front of the wait queue. */
 static void caller_undo(struct lk__entry *entry, struct lk__caller *waiter)
 {
 	struct lk__hold *hold = waiter->hold;

@@ -58,8 +58,8 @@ int lk__acquire_reenter(struct lk__entry *entry, const struct lk__want *want, lk
 
 /*
  * An entry's place in the order in which those who wait for a lock have their turn
- * (sync/turns.lua). A try puts it there, a grant takes it out; who gives up says so, and its turn,
- * if it has come, is the next one's.
+ * (sync/turns.lua). A try puts it there, a grant takes it out. A waiter that gives up says so, and
+ * its turn, if it has come, is the next one's.
  */
 
 /* How long a place is kept, at most, though its client does not look again before. */

@@ -373,7 +373,7 @@ static void async_put_back(struct lk__async *async)
 	atomic_fetch_sub(&client->asyncs.count, 1);
 }
 
-/* Room for what is granted to it, for whoever takes its completion. */
+/* Room for what is granted to it, until its completion is taken. */
 static int permits_prepare(struct lk__completion *completion, const struct lk__entry *entry,
 			   const struct lk__async_want *want)
 {

@@ -60,8 +60,8 @@ void lk__queue_unreserve(struct lk__completion *completion);
 /* These requests are over: their completions, a list, can be taken. */
 void lk__queue_deliver(lk_queue *queue, struct lk__completion *completions);
 
-/* For who has the mutex of a client's notices: puts its request for notices behind all that waits
- * to be taken, or (`any` is false, and it is not cancelled) takes it out; or ends it. True: the
+/* With the mutex of a client's notices held: puts its request for notices behind all that waits to
+ * be taken, or (`any` is false, and it is not cancelled) takes it out; or ends it. True: the
  * callback is owed. */
 bool lk__queue_notify(struct lk__completion *request, bool any);
 void lk__queue_end_notices(struct lk__completion *request);

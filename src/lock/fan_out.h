@@ -28,7 +28,7 @@ struct lk__fan_out_part {
 };
 
 /* What the answers are for. `take` and `decided` are called with the fan-out locked, by the caller;
- * `late` and `end` with no mutex held, by whoever reads the answers, perhaps at once. */
+ * `late` and `end` with no mutex held, by the threads that read the answers, perhaps at once. */
 struct lk__fan_out_use {
 	void *context;
 	/* The answers of a node are complete. May be NULL. */

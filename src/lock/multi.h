@@ -4,8 +4,8 @@
  *
  * Every part keeps its own entry, hold, watchdog and notices; what is here takes and frees them
  * together. Parts of one client are taken by one script, the clients' scripts are sent at once.
- * Whoever finds a part busy gives everything back, waits for that part alone, as any other caller
- * would, and then tries the rest: nothing is held while it waits, so opposite orders cannot
+ * A caller that finds a part busy gives everything back, waits for that part alone, as any other
+ * caller would, and then tries the rest: nothing is held while it waits, so opposite orders cannot
  * deadlock.
  */
 #ifndef LK__LOCK_MULTI_H

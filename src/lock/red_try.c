@@ -34,7 +34,7 @@ struct ballot {
 	uint64_t number;
 	struct lk__node *place; /* that is asked: it had the slot */
 	uint64_t epoch;         /* before it was asked */
-	bool turned;            /* it is not who was asked first */
+	bool turned;            /* it is not the node that was asked first */
 	bool strayed;           /* another has answered the try */
 	bool introduced;        /* asked who it is, and not answered yet */
 	bool repeated;          /* it was late, and has taught us the time */

@@ -3,8 +3,8 @@
  * What can be neither limited nor stepped, in a thread of its own: a name to look up, a callback of
  * the program, files of certificates.
  *
- * The thread is detached. Who gives the errand waits for its descriptor, or leaves: then the thread
- * frees it at the end.
+ * The thread is detached. The giver of the errand waits for its descriptor, or leaves: then the
+ * thread frees it at the end.
  */
 #ifndef LK__NET_ERRAND_H
 #define LK__NET_ERRAND_H
@@ -15,7 +15,7 @@
 /* The first member of what it is about. */
 struct lk__errand {
 	void (*run)(struct lk__errand *errand);
-	void (*free)(struct lk__errand *errand); /* by the one who lets go of it last */
+	void (*free)(struct lk__errand *errand); /* by the last that lets go of it */
 	_Atomic int users;
 	_Atomic bool done; /* what `run` has written is there */
 	int fd;            /* readable when it is done */

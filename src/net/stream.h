@@ -64,7 +64,7 @@ void lk__opening_free(struct lk__opening *opening);
 int lk__opening_step(struct lk__opening *opening, struct lk__stream **stream_out,
 		     struct lk__readiness *readiness_out, lk_error *error);
 
-/* What it waits for, in words that stay, or NULL: for who gives up before it does. */
+/* What it waits for, in words that stay, or NULL: for a caller that gives up earlier. */
 const char *lk__opening_awaits(const struct lk__opening *opening);
 
 /* Bytes read (> 0), 0 at the end of the stream, or -errno; -EAGAIN: poll for `wants` first. */

@@ -35,7 +35,7 @@ enum lk__attempt_state {
 };
 
 enum lk__attempt_event_type {
-	LK__ATTEMPT_ADOPTED,   /* by the head of the wait queue, who wants `want` */
+	LK__ATTEMPT_ADOPTED,   /* by the head of the wait queue, which wants `want` */
 	LK__ATTEMPT_CONNECTED, /* the try can be sent, and now is when it is */
 	LK__ATTEMPT_GRANTED,   /* the try was answered: ours, with a lease that is not over */
 	LK__ATTEMPT_BUSY,      /* the try was answered: another's, for `ttl_ms` */
@@ -84,7 +84,7 @@ struct lk__attempt_event {
 	bool unsent;       /* FAILED: the connection was lost before the try was written;
 			      LEFT: before it was sent at all */
 	bool retryable;    /* FAILED: it may go away by itself */
-	bool passing;      /* FAILED: the same, but only who waits with a limit waits for that */
+	bool passing;      /* FAILED: the same, but only a wait with a limit waits for that */
 	bool lasting;      /* UNKNOWN: the next try would end in the same way */
 	bool untold;       /* UNKNOWN: the lock's script has not answered */
 	int code;          /* FAILED, LEFT; UNKNOWN: 0 stands for LK_EMAYBEHELD */
@@ -149,11 +149,11 @@ struct lk__attempt_rules {
 /*
  * How often a waiter looks again where other programs release without a word.
  *
- * It looks soon at first, then half as often each time, down to once in `poll`. Who asks more often
- * than others gets a lock that is free only for a moment: so each time the lock has passed from one
- * of the others to the next, and the waiter has come too late, it looks twice as often from then
- * on, up to once in a sixteenth of `poll`, or 5 ms if that is longer. Where an answer does not say
- * who holds it, it looks once in `poll`.
+ * It looks soon at first, then half as often each time, down to once in `poll`. A waiter that asks
+ * more often than others gets a lock that is free only for a moment: so each time the lock has
+ * passed from one of the others to the next, and the waiter has come too late, it looks twice as
+ * often from then on, up to once in a sixteenth of `poll`, or 5 ms if that is longer. Where an
+ * answer does not say who holds it, it looks once in `poll`.
  */
 struct lk__pace {
 	uint64_t holder; /* the last one seen; 0: not known */

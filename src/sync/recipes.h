@@ -168,7 +168,7 @@ extern const struct lk__recipe lk__permit_recipe;       /* numbers: lk__permit_n
 /* The number of a permit: the one of its acquire, and its place in that. */
 uint64_t lk__permit_number(uint64_t acquire_number, size_t index);
 
-/* The id of a permit of an acquire, whose first one has the id `first`; false when that is none. */
+/* The id of a permit of an acquire, whose first one has the id `first`; false: that is no id. */
 bool lk__permit_id_at(const char *first, size_t index, char id_out[2 * LK__PERMIT_ID_BYTES + 1]);
 
 /* The 16 bytes of an id in hexadecimal; false when it is not an id. */

@@ -258,7 +258,7 @@ static void answer_doubt(struct lk__answer *answer, const char *reason)
 	answer->reason = reason;
 }
 
-/* The words that no script of ours says are shown: somebody has to find out who says them. */
+/* The words that no script of ours says are shown: somebody has to find their source. */
 static const char *strange(const redisReply *reply)
 {
 	bool words = reply && reply->type == REDIS_REPLY_STATUS && strchr(reply->str, ' ');

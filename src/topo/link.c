@@ -85,7 +85,7 @@ struct lk__readiness lk__link_waits(const struct lk__link *link)
 				      LK__NEVER};
 }
 
-/* A port for TLS has nothing to say to what is no greeting of TLS. */
+/* A port for TLS does not answer what is not a greeting of TLS. */
 static const char *silence_hint(const struct lk__link *link)
 {
 	static const char *const hints[] = {

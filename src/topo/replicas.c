@@ -2,8 +2,9 @@
 /*
  * A master with replicas, all of them listed: the master is the one that says so.
  *
- * Two masters are none: while a master is being replaced by hand both may say so for a moment, and
- * two clients must not believe different ones. A server that does not answer has no say.
+ * Two masters are as good as no master: while a master is being replaced by hand both may say so
+ * for a moment, and two clients must not believe different ones. A server that does not answer has
+ * no say.
  */
 #include <stdio.h>
 #include <string.h>

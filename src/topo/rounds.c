@@ -37,7 +37,7 @@ static int64_t later_ns(int64_t now_ns)
 	return now_ns + LATER_NS / 2 + random_part_ns(LATER_NS / 2);
 }
 
-/* News of who is missed came by a question that each client asks at a time of its own. */
+/* A master was missed by a question that each client asks at a time of its own. */
 static int64_t news_ns(const struct lk__rounds *rounds, int64_t now_ns)
 {
 	return is_missing(rounds, now_ns) ? lk__later(now_ns, rounds->begun_ns + GAP_NS)
