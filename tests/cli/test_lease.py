@@ -58,7 +58,8 @@ def test_a_server_that_hangs_ends_all_processes_before_the_lease(cli, server, tr
     assert_ended_before(tree, end)
     assert process.wait(30) == 123
     assert "cannot be renewed: ending the command (/" in (said := process.stderr.read())
-    assert "no answer yet)" in said
+    # the connection for renewals may have been about to be made
+    assert "no answer yet)" in said or "no answer to the greeting yet)" in said
     server.resume()
 
 
