@@ -95,7 +95,9 @@ def sanitized(tally: Tally, name: str, compiler: str, sanitize: str, environment
 def address(tally: Tally) -> None:
     """clang, address and undefined-behaviour sanitizers: the C suites, some of the others."""
     sanitized(tally, "address", "clang", "address,undefined", ASAN, [
-        "cli/run", "cli/lock", "cli/inspect", "cli/inspect_kinds", "cli/usage", "system/wire"])
+        "cli/run", "cli/lock", "cli/inspect", "cli/inspect_kinds", "cli/usage", "system/wire"],
+        # The thread sanitizer runs these.
+        without=("lock-cluster", "rw-cluster"))
 
 
 def thread(tally: Tally) -> None:
@@ -132,7 +134,7 @@ def tidied(tally: Tally, options: list[str]) -> None:
 
 
 def fuzz(tally: Tally) -> None:
-    """clang, libFuzzer: ten seconds for each parser, two at a time, from the corpus in the tree."""
+    """clang, libFuzzer: six seconds for each parser, two at a time, from the corpus in the tree."""
     folder = build(tally, "fuzz", "clang",
                    ["-Dfuzz=true", "-Db_sanitize=address,undefined", "-Db_lundef=false"],
                    ("fuzz-programs",))
@@ -149,7 +151,7 @@ def fuzzed(tally: Tally, program: pathlib.Path) -> None:
     found.mkdir(parents=True, exist_ok=True)
     corpus = ROOT / "tests/fuzz/corpus" / program.name.removeprefix("fuzz_")
     runners.command(tally, program.name,
-                    [str(program), "-max_total_time=10", "-timeout=5", "-rss_limit_mb=2048",
+                    [str(program), "-max_total_time=6", "-timeout=5", "-rss_limit_mb=2048",
                      "-print_final_stats=1", f"-artifact_prefix={found}/", str(found),
                      *([str(corpus)] if corpus.is_dir() else [])], 120)
 
