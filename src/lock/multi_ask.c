@@ -649,7 +649,7 @@ int lk__multi_extend_begin(struct lk__multi_ask *ask, int64_t lease_ms)
 	ask_clear(ask);
 	ask->tells = true;
 	ask->asks.read = parts_extended;
-	ask->asks_until_ns = 0;
+	ask->asks_until_ns = LK__NEVER; /* the first end of a part is that of all */
 	for (size_t i = 0; i < ask->multi->count && rc == 0; i++) {
 		struct lk__owner owner = lk__multi_owner(ask->threads[i], &ask->want.owner);
 		rc = lk__extend_begin(part_of(ask, i), &owner, lease_ms, &ask->extension[i],
@@ -662,8 +662,7 @@ int lk__multi_extend_begin(struct lk__multi_ask *ask, int64_t lease_ms)
 		if (!ask_send(ask, &alone, lk__extend_request(part_of(ask, i), extension),
 			      extension->until_ns))
 			rc = ask_fail(ask, "extend");
-		if (extension->until_ns > ask->asks_until_ns)
-			ask->asks_until_ns = extension->until_ns;
+		ask->asks_until_ns = lk__earlier(ask->asks_until_ns, extension->until_ns);
 	}
 	return rc;
 }
