@@ -292,6 +292,7 @@ void lk__red_release_unasked(struct lk__entry *entry, uint64_t number, int64_t p
 	for (size_t i = 0; i < red->count; i++) {
 		struct lk__red_node *node = &red->node[i];
 		lk__red_unjoin(node);
+		node->kept = 0; /* of an earlier one, whose owner is another: it stays */
 		if (node->part == LK__RED_NOT_HELD)
 			continue;
 		bool unsure = node_end_part(node);
