@@ -99,3 +99,23 @@ bool sim_deadline(const struct sim_caller *caller, lk_lock *lock, int64_t *deadl
 	return lk_lock_deadline_ns(lock, owner, deadline_ns, &error) == 0 &&
 	       sim_now_ns() < *deadline_ns;
 }
+
+int64_t sim_lease_ms(int64_t most_ms)
+{
+	if (sim_chance(500))
+		return 0;
+	return sim_is_calm() ? SIM_CALM_LEASE_MS : sim_between(100, most_ms);
+}
+
+void sim_extend_hold(const struct sim_caller *caller, lk_lock *lock, int64_t most_ms,
+		     const int *expected, size_t count)
+{
+	int64_t deadline_ns = 0, lease_ms = sim_lease_ms(most_ms);
+	struct sim_call call = sim_call("extend");
+	lk_error error = {.code = 0};
+	sim_deadline(caller, lock, &deadline_ns);
+	int rc = sim_extend(caller, lock, lease_ms ? lease_ms : SIM_WATCHDOG_MS, &error);
+	sim_note("%s: extend: %d", caller->name, rc);
+	sim_check_limit(&call, sim_left_ms(&call, deadline_ns));
+	sim_check_code("extend", rc, expected, sim_is_calm() ? 1 : count, caller->closes, &error);
+}

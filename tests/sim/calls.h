@@ -25,6 +25,15 @@ int sim_release(const struct sim_caller *caller, lk_lock *lock, bool no_wait, lk
 int sim_keep(const struct sim_caller *caller, lk_lock *lock, int64_t keep_ms, lk_error *error);
 int sim_extend(const struct sim_caller *caller, lk_lock *lock, int64_t lease_ms, lk_error *error);
 
+/* A lease to ask for: the watchdog's (0), or one of up to so long; in a world without troubles, one
+ * that is longer than what a worker does with it. */
+int64_t sim_lease_ms(int64_t most_ms);
+
+/* Extends by such a lease, and judges: no longer than to the end of what it had, for then that is
+ * over; one of the codes, and in a world without troubles the first. */
+void sim_extend_hold(const struct sim_caller *caller, lk_lock *lock, int64_t most_ms,
+		     const int *expected, size_t count);
+
 /* Until when it holds, by what the library says; false: it does not. */
 bool sim_deadline(const struct sim_caller *caller, lk_lock *lock, int64_t *deadline_ns);
 

@@ -23,6 +23,11 @@ void sim_check_limit(const struct sim_call *call, int64_t limit_ms)
 			 (long long)limit_ms);
 }
 
+int64_t sim_left_ms(const struct sim_call *call, int64_t deadline_ns)
+{
+	return deadline_ns > call->begun_ns ? (deadline_ns - call->begun_ns) / SIM_MS + 1 : 0;
+}
+
 void sim_check_code(const char *call, int code, const int *expected, size_t count, bool closes,
 		    const lk_error *error)
 {
@@ -41,4 +46,16 @@ uint64_t sim_resent(lk_client *client)
 	lk_stats stats = {.struct_size = sizeof(stats)};
 	lk_client_stats(client, &stats, NULL);
 	return stats.resent;
+}
+
+void sim_check_acquire(int code, bool closes, const lk_error *error)
+{
+	static const int expected[] = {0,
+				       LK_EBUSY,
+				       LK_ETIMEDOUT,
+				       LK_ECANCELLED,
+				       LK_EMAYBEHELD,
+				       LK_EUNREACHABLE,
+				       LK_EUNAVAILABLE};
+	sim_check_code("acquire", code, expected, sim_is_calm() ? 6 : 7, closes, error);
 }

@@ -13,6 +13,7 @@
 #define SIM_OPTIONS                                                                                \
 	"watchdog_ms=600&command_timeout_ms=300&connect_timeout_ms=400"                            \
 	"&backoff_min_ms=5&backoff_max_ms=100&client_record=off"
+#define SIM_CALM_LEASE_MS 3000              /* longer than what a worker does with it */
 #define SIM_LEASE_MOST_MS 900               /* in a world with troubles */
 #define SIM_CLOSE_MS (200 + SIM_COMMAND_MS) /* what a close may take */
 
@@ -33,9 +34,15 @@ struct sim_call sim_call(const char *name);
  */
 void sim_check_limit(const struct sim_call *call, int64_t limit_ms);
 
+/* What was left of a hold when the call began. */
+int64_t sim_left_ms(const struct sim_call *call, int64_t deadline_ns);
+
 /* Fails when the code is none of these; `closes`: nor one that a closed client gives. */
 void sim_check_code(const char *call, int code, const int *expected, size_t count, bool closes,
 		    const lk_error *error);
+
+/* The same of an acquire of a lock on one server, or of several such locks. */
+void sim_check_acquire(int code, bool closes, const lk_error *error);
 
 /* How many commands were sent twice. */
 uint64_t sim_resent(lk_client *client);

@@ -29,9 +29,8 @@
 #define ROUNDS 6
 #define KEY "shared"
 #define PERMITS 5
-#define CALM_LEASE_MS 3000 /* longer than the steps of work() */
-#define GRANT_MS 1500      /* that what is free takes once the troubles are over */
-#define LATE_MS 1000       /* after so long no command may run any more that takes something */
+#define GRANT_MS 1500 /* that what is free takes once the troubles are over */
+#define LATE_MS 1000  /* after so long no command may run any more that takes something */
 
 enum kind { FENCED, SIDES, SEMAPHORE };
 enum side { NOTHING, READS, WRITES };
@@ -105,25 +104,11 @@ static void check_token(const struct worker *worker, uint64_t told)
 		newest = token;
 }
 
-static int64_t lease_of(void)
-{
-	if (sim_chance(500))
-		return 0;
-	return calm ? CALM_LEASE_MS : sim_between(100, SIM_LEASE_MOST_MS);
-}
-
 static void extend_hold(const struct worker *worker, lk_lock *lock)
 {
 	static const int expected[] = {0, LK_ELOST, LK_EMAYBEHELD, LK_EUNREACHABLE};
-	int64_t deadline_ns = 0, lease_ms = lease_of();
-	struct sim_call call = sim_call("extend");
-	lk_error error = {.code = 0};
-	sim_deadline(&worker->caller, lock, &deadline_ns);
-	int rc = sim_extend(&worker->caller, lock, lease_ms ? lease_ms : SIM_WATCHDOG_MS, &error);
-	sim_check_limit(&call, deadline_ns > call.begun_ns
-				       ? (deadline_ns - call.begun_ns) / SIM_MS + 1
-				       : 0);
-	sim_check_code("extend", rc, expected, calm ? 1 : 4, closes, &error);
+	sim_extend_hold(&worker->caller, lock, SIM_LEASE_MOST_MS, expected,
+			sizeof(expected) / sizeof(expected[0]));
 }
 
 static void let_go(struct worker *worker, lk_lock *lock, enum side left)
@@ -159,7 +144,7 @@ static bool go_on_reading(struct worker *worker)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_error error = {.code = 0};
 	options.owner = worker->caller.named ? worker->caller.name : NULL;
-	options.lease_ms = lease_of();
+	options.lease_ms = sim_lease_ms(SIM_LEASE_MOST_MS);
 	int rc = lk_lock_acquire_within(worker->reading, 300, &options, &error);
 	sim_note("worker %d: acquire to read, too: %d", worker->number, rc);
 	if (rc < 0 && calm && !is_closed(worker))
@@ -169,24 +154,17 @@ static bool go_on_reading(struct worker *worker)
 
 static int acquire(struct worker *worker, lk_lock *lock, int64_t wait_ms, uint64_t *token)
 {
-	static const int expected[] = {0,
-				       LK_EBUSY,
-				       LK_ETIMEDOUT,
-				       LK_ECANCELLED,
-				       LK_EMAYBEHELD,
-				       LK_EUNREACHABLE,
-				       LK_EUNAVAILABLE};
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_error error = {.code = 0};
 	struct sim_call call = sim_call("acquire");
 	bool queued = sim_chance(400);
-	options.lease_ms = lease_of();
+	options.lease_ms = sim_lease_ms(SIM_LEASE_MOST_MS);
 	options.fence_out = kind == FENCED && !queued ? token : NULL;
 	int rc = sim_acquire(&worker->caller, lock, wait_ms, queued, &options, &error);
 	sim_note("worker %d: acquire%s within %lld: %d", worker->number,
 		 queued ? " asynchronously" : "", (long long)wait_ms, rc);
 	sim_check_limit(&call, wait_ms ? wait_ms : 700);
-	sim_check_code("acquire", rc, expected, calm ? 6 : 7, closes, &error);
+	sim_check_acquire(rc, closes, &error);
 	return rc;
 }
 

@@ -30,7 +30,6 @@
 #define WORKERS 4 /* of all processes; the first has two */
 #define ROUNDS 6
 #define NAMES 5
-#define CALM_LEASE_MS 3000 /* longer than the steps of work() */
 #define FREE_MS 1000       /* that nobody has anything, at most, while it is waited for */
 #define GRANT_MS 1500      /* that free locks take once the troubles are over */
 #define LATE_MS 1000       /* after so long no command may run any more that takes something */
@@ -160,30 +159,11 @@ static void check_use(void *context)
 
 /* ---- a worker ---- */
 
-static int64_t lease_of(void)
-{
-	if (sim_chance(500))
-		return 0;
-	return calm ? CALM_LEASE_MS : sim_between(100, LEASE_MOST_MS);
-}
-
-/* What is left of a hold as a call begins: then it is over, and the call too. */
-static int64_t left_ms(const struct sim_call *call, int64_t deadline_ns)
-{
-	return deadline_ns > call->begun_ns ? (deadline_ns - call->begun_ns) / SIM_MS + 1 : 0;
-}
-
 static void extend_hold(const struct worker *worker, lk_lock *lock)
 {
 	static const int expected[] = {0, LK_ELOST, LK_EMAYBEHELD, LK_EUNREACHABLE};
-	int64_t deadline_ns = 0, lease_ms = lease_of();
-	struct sim_call call = sim_call("extend");
-	lk_error error = {.code = 0};
-	sim_deadline(&worker->caller, lock, &deadline_ns);
-	int rc = sim_extend(&worker->caller, lock, lease_ms ? lease_ms : SIM_WATCHDOG_MS, &error);
-	sim_note("worker %d: extend: %d", worker->number, rc);
-	sim_check_limit(&call, left_ms(&call, deadline_ns));
-	sim_check_code("extend", rc, expected, calm ? 1 : 4, closes, &error);
+	sim_extend_hold(&worker->caller, lock, LEASE_MOST_MS, expected,
+			sizeof(expected) / sizeof(expected[0]));
 }
 
 /* One part alone: then the others go together, and what is missing is told. Returns the code that
@@ -225,7 +205,7 @@ static void let_go(const struct worker *worker, const struct wanted *wanted)
 	struct sim_call call = sim_call("release");
 	int rc = sim_release(&worker->caller, wanted->lock, false, &error);
 	sim_note("worker %d: release: %d", worker->number, rc);
-	sim_check_limit(&call, left_ms(&call, deadline_ns));
+	sim_check_limit(&call, sim_left_ms(&call, deadline_ns));
 	sim_check_code("release", rc, expected, calm ? 1 : 3, closes, &error);
 	if (rc == 0 && count_of(worker, wanted, 0) > 0)
 		sim_fail("worker %d has released %x, and has some of it", worker->number,
@@ -263,27 +243,20 @@ static struct wanted want_some(const struct worker *worker, unsigned some)
 
 static void round_of(struct worker *worker, const struct wanted *wanted)
 {
-	static const int expected[] = {0,
-				       LK_EBUSY,
-				       LK_ETIMEDOUT,
-				       LK_ECANCELLED,
-				       LK_EMAYBEHELD,
-				       LK_EUNREACHABLE,
-				       LK_EUNAVAILABLE};
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_error error = {.code = 0};
 	struct sim_call call = sim_call("acquire");
 	/* A try on its way gets a tenth more; then what it has is given back. */
 	int64_t wait_ms = sim_chance(300) ? 0 : sim_between(1, 1500);
 	bool queued = sim_chance(400);
-	options.lease_ms = lease_of();
+	options.lease_ms = sim_lease_ms(LEASE_MOST_MS);
 	waiting++;
 	int rc = sim_acquire(&worker->caller, wanted->lock, wait_ms, queued, &options, &error);
 	waiting--;
 	sim_note("worker %d: acquire %x%s within %lld: %d", worker->number, wanted->names,
 		 queued ? " asynchronously" : "", (long long)wait_ms, rc);
 	sim_check_limit(&call, wait_ms ? wait_ms + (wait_ms < 200 ? 20 : wait_ms / 10) : 700);
-	sim_check_code("acquire", rc, expected, calm ? 6 : 7, closes, &error);
+	sim_check_acquire(rc, closes, &error);
 	if (rc == LK_EBUSY || rc == LK_ETIMEDOUT)
 		check_refused(worker, wanted, call.begun_ns);
 	if (rc == 0)

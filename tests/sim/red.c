@@ -31,7 +31,6 @@
 #define WORKERS 4 /* of all processes; the first has two */
 #define ROUNDS 4
 #define KEY "red"
-#define CALM_LEASE_MS 3000 /* longer than the steps of work() */
 #define KEEP_MOST_MS 500   /* for which a release keeps it */
 #define FREE_MS 1000       /* that nobody has a lock, at most, while it is waited for */
 #define GRANT_MS 1500      /* that a free lock takes once the troubles are over */
@@ -206,27 +205,11 @@ static void check_use(void *context)
 
 /* ---- a worker ---- */
 
-static int64_t lease_of(void)
-{
-	if (sim_chance(500))
-		return 0;
-	return calm ? CALM_LEASE_MS : sim_between(100, lease_most_ms);
-}
-
-/* No longer than to the end of what it had: then it is over. */
 static void extend_hold(const struct worker *worker, lk_lock *lock)
 {
 	static const int expected[] = {0, LK_ELOST, LK_ENOQUORUM};
-	int64_t deadline_ns = 0, lease_ms = lease_of();
-	struct sim_call call = sim_call("extend");
-	lk_error error = {.code = 0};
-	sim_deadline(&worker->caller, lock, &deadline_ns);
-	int rc = sim_extend(&worker->caller, lock, lease_ms ? lease_ms : SIM_WATCHDOG_MS, &error);
-	sim_note("worker %d: extend: %d", worker->number, rc);
-	sim_check_limit(&call, deadline_ns > call.begun_ns
-				       ? (deadline_ns - call.begun_ns) / SIM_MS + 1
-				       : 0);
-	sim_check_code("extend", rc, expected, calm ? 1 : 3, closes, &error);
+	sim_extend_hold(&worker->caller, lock, lease_most_ms, expected,
+			sizeof(expected) / sizeof(expected[0]));
 }
 
 /* Nobody is granted it then, also where a server forgets: that has no vote for longer. */
@@ -292,7 +275,7 @@ static void round_of(struct worker *worker, lk_lock *lock, const char *key)
 	struct sim_call call = sim_call("acquire");
 	int64_t wait_ms = sim_chance(300) ? 0 : sim_between(1, 1500);
 	bool queued = sim_chance(400), common = key != worker->own;
-	options.lease_ms = lease_of();
+	options.lease_ms = sim_lease_ms(lease_most_ms);
 	options.tag = common ? (uint64_t)worker->number + 1 : 0;
 	read_notices(worker->process); /* of what it had before */
 	waiting += common;

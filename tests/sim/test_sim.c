@@ -155,7 +155,7 @@ static void extend_hold(const struct worker *worker, lk_lock *lock)
 	int64_t begun_ns = sim_now_ns(), deadline_ns = begun_ns;
 	lk_error error = {.code = 0};
 	sim_deadline(&worker->caller, lock, &deadline_ns);
-	int64_t lease_ms = sim_is_calm() ? 3000 : sim_between(100, SIM_LEASE_MOST_MS);
+	int64_t lease_ms = sim_is_calm() ? SIM_CALM_LEASE_MS : sim_between(100, SIM_LEASE_MOST_MS);
 	int rc = sim_extend(&worker->caller, lock, lease_ms, &error);
 	sim_note("worker %d: extend: %d", worker->number, rc);
 	sim_check_limit(&call, deadline_ns > begun_ns ? (deadline_ns - begun_ns) / SIM_MS + 1 : 0);
@@ -188,13 +188,6 @@ static void work(const struct worker *worker, lk_lock *lock)
 static void round_of(struct worker *worker, lk_lock *lock)
 {
 	/* The last: a thread that gets no time sends its tries too late, twice in a row. */
-	static const int expected[] = {0,
-				       LK_EBUSY,
-				       LK_ETIMEDOUT,
-				       LK_EUNREACHABLE,
-				       LK_EMAYBEHELD,
-				       LK_ECANCELLED,
-				       LK_EUNAVAILABLE};
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_error error = {.code = 0};
 	struct sim_call call = sim_call("acquire");
@@ -202,9 +195,7 @@ static void round_of(struct worker *worker, lk_lock *lock)
 	if (crowd)
 		wait_ms = sim_chance(500) ? sim_between(1, 8) : 1500;
 	/* In a calm world what is held lasts: longer than the steps of work(). */
-	options.lease_ms = sim_chance(500) ? 0
-			   : sim_is_calm() ? 3000
-					   : sim_between(100, SIM_LEASE_MOST_MS);
+	options.lease_ms = sim_lease_ms(SIM_LEASE_MOST_MS);
 	bool resumed = sim_chance(400);
 	waiting++;
 	int rc = sim_acquire(&worker->caller, lock, wait_ms, resumed, &options, &error);
@@ -212,7 +203,7 @@ static void round_of(struct worker *worker, lk_lock *lock)
 	sim_note("worker %d: acquire%s within %lld: %d", worker->number,
 		 resumed ? " asynchronously" : "", (long long)wait_ms, rc);
 	sim_check_limit(&call, wait_ms ? wait_ms : 700);
-	sim_check_code("acquire", rc, expected, sim_is_calm() ? 6 : 7, closes, &error);
+	sim_check_acquire(rc, closes, &error);
 	check_truth(worker, rc, call.begun_ns);
 	if (rc == 0)
 		work(worker, lock);
