@@ -55,7 +55,7 @@ bool lk__word_is_name(const char *word);
 char *lk__word_name(const char *word, const char *key, size_t key_size, size_t *size_out);
 
 /* Asks within the command limit: LK__WAIT_READY, else a code with `error` filled and the request
- * gone. NULL: there was no memory for it. */
+ * gone. A NULL request means that memory was missing for it. */
 int lk__asked_ask(const struct lk__asked *asked, struct lk__request *request, lk_error *error);
 
 /* The same, with one command of these words: the request with its answer, to be freed; or NULL. The

@@ -15,8 +15,8 @@
  * - When the oldest answer is later than the command limit, or the stream fails, the connection
  *   is broken: what is in flight and may be repeated is sent again, in order, on the next one;
  *   the rest is done with an outcome (not sent: not done; sent: unknown).
- * - While it is made (connector.h), who leads takes the steps, and the loop if nobody does: so that
- *   goes on when impatient callers have left.
+ * - While the connection is made, its leader takes the connector's steps; without one the loop
+ *   takes them, so that connecting goes on when impatient callers have left.
  * - Answers that nobody waits for are read by the loop (lk__conn_attend()).
  * - What must be on replicas is done when they have it: acks.c.
  * - Locks: a lock's entry first, then a connection's mutex; `finish` is called with neither.

@@ -51,7 +51,7 @@ static struct lk__compensation *compensation_alloc(struct lk__entry *entry, uint
 	return compensation;
 }
 
-/* The same. `kept`: what is left so on purpose is not counted as what may be held in vain. */
+/* The same. The library leaves a `kept` one so on purpose, and does not count it as held. */
 static struct lk__compensation *compensation_make(struct lk__entry *entry, uint64_t number,
 						  int64_t until_ns, int64_t at_ns, bool kept)
 {

@@ -120,7 +120,7 @@ struct lk__told {
 	uint64_t epoch;
 };
 
-/* What few holds have. */
+/* Options and losses, which few holds need. */
 struct lk__hold_extra {
 	int64_t margin_ms;   /* 0: a tenth of the lease */
 	int64_t max_hold_ms; /* 0: none */

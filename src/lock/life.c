@@ -579,7 +579,7 @@ static void thread_abandon(struct lk__hold *hold)
 	pthread_mutex_unlock(&entry->mutex);
 }
 
-/* At the end of a thread: what it held is no longer renewed. */
+/* A thread ends: the watchdog renews nothing of it any more. */
 static void thread_end(void *argument)
 {
 	struct lk__thread *thread = argument;

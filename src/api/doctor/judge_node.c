@@ -24,7 +24,7 @@ bool lk__facts_silent(const struct lk__facts *node)
 	return node->code == LK_EUNREACHABLE;
 }
 
-/* ---- what is no server ---- */
+/* ---- stand-ins ---- */
 
 struct lk__stand_in {
 	const char *hello; /* its "server" in HELLO */
