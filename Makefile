@@ -6,7 +6,7 @@ PREFIX ?=
 DESTDIR ?=
 PYTHON ?= /usr/bin/python3
 
-.PHONY: all programs check check-all check-night check-faults check-servers check-debian servers interop format docs demo bench install uninstall clean static packages-build packages-run packages-check packages-bench packages-servers packages-interop packages-debian
+.PHONY: all programs check check-all check-night check-faults check-servers check-debian servers interop format docs demo bench findings install uninstall clean static packages-build packages-run packages-check packages-bench packages-servers packages-interop packages-debian
 
 # The library and the command. The targets below build what they need beside these.
 all: packages-build $(BUILD)/build.ninja
@@ -93,6 +93,10 @@ demo: packages-run all
 bench: packages-bench all
 	ninja -C "$(BUILD)" bench-programs
 	$(PYTHON) bench/run.py --build $(BUILD)
+
+# What surprised us in other software: runs each script of findings/, about 15 minutes.
+findings:
+	$(PYTHON) scripts/findings.py
 
 # Writes the pages that come from tables; `make check` finds stale ones.
 docs: all
