@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes docs/options.md, docs/errors.md, docs/doctor.md, docs/arguments.md and docs/beside.md from
-the library's own tables, and the symbols of the Debian package from src/lockkeeper.map.
+"""Writes docs/options.md, docs/errors.md, docs/doctor.md, docs/arguments.md, docs/metrics.md and
+docs/beside.md from the library's own tables, and the symbols of the Debian package from
+src/lockkeeper.map.
 
 usage: make_docs.py BUILD
 """
@@ -129,6 +130,50 @@ about all servers together. Later versions may add keys and findings.
 """
 
 
+METRICS_HEAD = """# Metrics
+
+Made from `src/api/metrics.def` by `make docs`; do not edit.
+
+`lk_stats_write()` (`lockkeeper/stats.h`) writes a client's metrics as text, for Prometheus (0.0.4)
+or OpenMetrics (1.0). The library has no HTTP: a program hands the text on, as
+[examples/metrics.c](../examples/metrics.c) does with libmicrohttpd:
+
+    cc metrics.c $(pkg-config --cflags --libs lockkeeper libmicrohttpd) -o metrics
+    LOCKKEEPER_URL=redis://localhost ./metrics 9464
+
+    # prometheus.yml
+    scrape_configs:
+      - job_name: locks
+        static_configs: [{targets: ["localhost:9464"]}]
+
+**Watch these three.** `lockkeeper_lost_total` rises when a lock was lost, with the cause.
+`lockkeeper_at_risk_total` rises before that. `lockkeeper_renewal_margin_seconds` shrinks earlier
+still: it is the lease that was left when a renewal was answered, two thirds of the lease when all
+is well.
+
+    # the worst margin of the last ten minutes, 5 % quantile
+    histogram_quantile(0.05, sum by (le) (rate(lockkeeper_renewal_margin_seconds_bucket[10m])))
+    # the share of acquires that had to wait
+    rate(lockkeeper_contended_total[5m])
+      / on () sum(rate(lockkeeper_acquires_total{result="granted"}[5m]))
+
+A program with several clients gives each a label, which each of its series then has as `client`.
+All series are there from the start, with 0: one that is missing cannot alarm. No label has the name
+of a lock, so the number of series does not grow with the locks. Histograms have 16 bounds, powers
+of four from 4 µs to 72 minutes. A duration that is a bound exactly counts above it.
+
+## Series
+
+| series | type | label | meaning |
+|---|---|---|---|
+"""
+
+METRICS_TAIL = """| `lockkeeper_node_round_trip_seconds` | gauge | `node`: its address | The last \
+question for the server's time |
+| `lockkeeper_build_info` | info, in 0.0.4 a gauge | `version` | The library's version; always 1 |
+"""
+
+
 class Option(ctypes.Structure):
     _fields_ = [(name, ctypes.c_char_p) for name in (
         "name", "environment", "type", "default_value", "range", "description")]
@@ -206,6 +251,30 @@ def arguments() -> str:
     return ARGUMENTS_HEAD + "\n".join(rows) + "\n"
 
 
+METRICS_TYPES = {"COUNTER": "counter", "GAUGE": "gauge", "HISTOGRAM": "histogram, seconds"}
+METRICS_ROW = re.compile(
+    r'^(COUNTER|GAUGE|HISTOGRAM)\("(\w+)",(?: "(\w*)", "(\w*)",)? [\w\[\]]+,'
+    r'\s*((?:"[^"]*"\s*)+)\)$', re.MULTILINE)
+
+
+def metrics() -> str:
+    """A family a row: the values of its label, and the help that its first row has."""
+    families: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
+    for kind, family, label, value, words in METRICS_ROW.findall(
+            (ROOT / "src/api/metrics.def").read_text()):
+        end = {"COUNTER": "_total", "HISTOGRAM": "_seconds"}.get(kind, "")
+        meaning = "".join(re.findall(r'"([^"]*)"', words))
+        families.setdefault(family, [f"`lockkeeper_{family}{end}`", METRICS_TYPES[kind], label,
+                                     meaning])
+        values.setdefault(family, []).append(value)
+    rows = []
+    for family, (shown, kind, label, meaning) in families.items():
+        labels = f"`{label}`: {', '.join(values[family])}" if label else ""
+        rows.append(f"| {shown} | {kind} | {labels} | {meaning} |\n")
+    return METRICS_HEAD + "".join(rows) + METRICS_TAIL
+
+
 def soname_version() -> str:
     """As src/meson.build has it: until 1.0 the minor version too."""
     header = (ROOT / "include/lockkeeper/version.h").read_text()
@@ -231,7 +300,7 @@ def pages(build: pathlib.Path) -> dict[str, str]:
     library = ctypes.CDLL(str(build / "src/liblockkeeper.so"))
     return {"docs/arguments.md": arguments(), "docs/beside.md": beside_page.page(),
             "docs/doctor.md": findings(library), "docs/errors.md": errors(library),
-            "docs/options.md": options(library),
+            "docs/metrics.md": metrics(), "docs/options.md": options(library),
             f"debian/liblockkeeper{soname_version()}.symbols": symbols()}
 
 

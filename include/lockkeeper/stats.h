@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Counters of a client since it was made, and histograms of its waits and holds. */
+/* Counters of a client since it was made, histograms of its waits, holds and renewals, and all of
+ * them as text for Prometheus. */
 #ifndef LOCKKEEPER_STATS_H
 #define LOCKKEEPER_STATS_H
 
@@ -18,6 +19,16 @@ typedef struct lk_histogram {
 	uint64_t bucket[LK_HISTOGRAM_SIZE];
 } lk_histogram;
 
+/* Why a hold was lost. */
+enum lk_loss_cause {
+	LK_LOST_EXPIRED, /* its lease ended: it was not to be renewed, or the process did not run */
+	LK_LOST_BROKEN,  /* the server did not have it any more */
+	LK_LOST_UNREACHABLE, /* no server, or no majority, answered its renewals in time */
+	LK_LOST_REFUSED,     /* the server refused to renew it */
+	LK_LOST_UNKNOWN,     /* memory or a resource was lacking */
+	LK_LOSS_CAUSES
+};
+
 typedef struct lk_stats {
 	size_t struct_size;
 	uint64_t acquires;      /* holds granted, re-entries not counted */
@@ -26,7 +37,7 @@ typedef struct lk_stats {
 	uint64_t wire_grants;   /* grants by the server */
 	uint64_t releases;      /* locks released on the server */
 	uint64_t busy;          /* tries that found another owner */
-	uint64_t timeouts;      /* calls that ended with LK_ETIMEDOUT or LK_EBUSY */
+	uint64_t timeouts;      /* calls that ended with LK_ETIMEDOUT */
 	uint64_t cancels;       /* calls that ended with LK_ECANCELLED */
 	uint64_t failures;      /* calls that failed otherwise */
 	uint64_t lost;          /* holds lost */
@@ -42,6 +53,13 @@ typedef struct lk_stats {
 	lk_histogram wait_us;   /* from call to grant, re-entries not counted */
 	lk_histogram hold_us;   /* from grant to release */
 	uint64_t unheard;       /* SUBSCRIBEs that the server refused */
+	uint64_t refusals;      /* calls that ended with LK_EBUSY */
+	uint64_t contended; /* of the acquires: those that another owner or caller kept waiting */
+	uint64_t at_risk;   /* holds whose margin began before they were renewed or released */
+	uint64_t failovers; /* times that another master was believed */
+	uint64_t lost_by[LK_LOSS_CAUSES]; /* the holds lost, by enum lk_loss_cause */
+	lk_histogram renewal_us;          /* from sending a renewal to its answer */
+	lk_histogram margin_us;           /* the lease that was left when that answer came */
 } lk_stats;
 
 LK_BEGIN_DECLS
@@ -52,6 +70,38 @@ LK_BEGIN_DECLS
  * Errors: LK_EINVAL (struct_size), LK_EFORKED. Since 0.1.
  */
 LK_API int lk_client_stats(lk_client *client, lk_stats *stats_out, lk_error *error);
+
+#define LK_STATS_CLIENTS_MAX 100 /* in one text */
+
+enum lk_stats_format {
+	LK_STATS_PROMETHEUS, /* text 0.0.4: "text/plain; version=0.0.4; charset=utf-8" */
+	LK_STATS_OPENMETRICS /* "application/openmetrics-text; version=1.0.0; charset=utf-8" */
+};
+
+/* One of the clients whose metrics stand in a text. */
+typedef struct lk_stats_source {
+	lk_client *client;
+	const char
+		*label; /* the value of its label `client`; NULL: it has none, where it is alone */
+} lk_stats_source;
+
+/*
+ * Writes the metrics of `count` clients, 1 … LK_STATS_CLIENTS_MAX, as text into `buffer`, without
+ * a NUL, and its length to `length_out`. docs/metrics.md lists the series. In each text the number
+ * of a histogram's durations is the sum of its buckets. Their bounds are powers of four in
+ * microseconds, written in seconds, with a decimal point whatever the locale. A label may be any
+ * text: bytes that are no UTF-8 become U+FFFD. The size of the text does not grow with the number
+ * of locks, and of a client's nodes only the first 100 are shown. Does not block, send, or allocate
+ * memory. Any thread may call it, also for a client without threads.
+ *
+ * A text that does not fit fails with LK_ELIMIT: `buffer` then has nothing of use, and
+ * `length_out` is the size that is needed, which can grow until the next call. `buffer` may be NULL
+ * if `size` is 0.
+ * Errors: LK_EINVAL (an argument; several sources, and one without a label), LK_ELIMIT, LK_EFORKED.
+ * Since 0.1.
+ */
+LK_API int lk_stats_write(const lk_stats_source *sources, size_t count, int format, char *buffer,
+			  size_t size, size_t *length_out, lk_error *error);
 
 LK_END_DECLS
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Counters as the user sees them. */
-#include <lockkeeper/stats.h>
-
 #include "api/check.h"
+#include "api/stats.h"
 #include "base/fail.h"
 #include "lock/client.h"
 
@@ -31,23 +30,14 @@ static void get_nodes(lk_stats *stats, lk_client *client)
 		stats->disconnects += get(&node->counters.disconnects);
 		stats->messages += get(&node->counters.messages);
 		stats->unheard += get(&node->counters.unheard);
+		stats->failovers += get(&node->counters.failovers);
 	}
 }
 
-int lk_client_stats(lk_client *client, lk_stats *stats_out, lk_error *error)
+void lk__stats_get(lk_client *client, lk_stats *stats_out)
 {
-	if (!client || !stats_out)
-		return lk__fail(error, LK_EINVAL, "lk_client_stats: an argument is NULL");
-	size_t size = stats_out->struct_size;
-	int rc = lk__check_size("lk_client_stats", "struct_size", size, sizeof(size),
-				sizeof(lk_stats), error);
-	if (rc == 0)
-		rc = lk__check_forked(client, "lk_client_stats", error);
-	if (rc < 0)
-		return rc;
 	const struct lk__counters *counters = &client->counters;
-	lk_stats stats = {
-		.struct_size = size,
+	*stats_out = (lk_stats){
 		.acquires = get(&counters->acquires),
 		.reentries = get(&counters->reentries),
 		.handovers = get(&counters->handovers),
@@ -62,10 +52,33 @@ int lk_client_stats(lk_client *client, lk_stats *stats_out, lk_error *error)
 		.compensations = get(&counters->compensations),
 		.held = get(&counters->held),
 		.waiting = get(&counters->waiting),
+		.refusals = get(&counters->refusals),
+		.contended = get(&counters->contended),
+		.at_risk = get(&counters->at_risk),
 	};
-	get_nodes(&stats, client);
-	get_histogram(&stats.wait_us, counters->wait_us, &counters->wait_sum_us);
-	get_histogram(&stats.hold_us, counters->hold_us, &counters->hold_sum_us);
+	for (int i = 0; i < LK_LOSS_CAUSES; i++)
+		stats_out->lost_by[i] = get(&counters->lost_by[i]);
+	get_nodes(stats_out, client);
+	get_histogram(&stats_out->wait_us, counters->wait_us, &counters->wait_sum_us);
+	get_histogram(&stats_out->hold_us, counters->hold_us, &counters->hold_sum_us);
+	get_histogram(&stats_out->renewal_us, counters->renewal_us, &counters->renewal_sum_us);
+	get_histogram(&stats_out->margin_us, counters->margin_us, &counters->margin_sum_us);
+}
+
+int lk_client_stats(lk_client *client, lk_stats *stats_out, lk_error *error)
+{
+	if (!client || !stats_out)
+		return lk__fail(error, LK_EINVAL, "lk_client_stats: an argument is NULL");
+	size_t size = stats_out->struct_size;
+	int rc = lk__check_size("lk_client_stats", "struct_size", size, sizeof(size),
+				sizeof(lk_stats), error);
+	if (rc == 0)
+		rc = lk__check_forked(client, "lk_client_stats", error);
+	if (rc < 0)
+		return rc;
+	lk_stats stats;
+	lk__stats_get(client, &stats);
+	stats.struct_size = size;
 	lk__copy_sized(stats_out, size, &stats, sizeof(stats));
 	return 0;
 }

@@ -197,6 +197,8 @@ void lk__node_hear_time(struct lk__node *node, int64_t server_us, int64_t sent_n
 	int64_t most_ns = server_us * LK__US + LK__US - sent_ns; /* its clock counts whole µs */
 	int64_t known_ns = atomic_load(&node->offset_ns);
 	atomic_store(&node->asked_ns, received_ns);
+	atomic_store_explicit(&node->counters.round_trip_ns, received_ns - sent_ns,
+			      memory_order_relaxed);
 	if (known_ns && known_ns > most_ns)
 		node_fell(node, received_ns);
 	if (known_ns < least_ns || known_ns > most_ns)

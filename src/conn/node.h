@@ -119,7 +119,8 @@ struct lk__node_events {
 };
 
 struct lk__node_counters {
-	_Atomic uint64_t commands, resent, connects, disconnects, messages, unheard;
+	_Atomic uint64_t commands, resent, connects, disconnects, messages, unheard, failovers;
+	_Atomic int64_t round_trip_ns; /* of the last question for its time; 0: not asked yet */
 };
 
 /* Those that are known to be alive. */
@@ -187,6 +188,13 @@ int lk__node_init(struct lk__node *node, const struct lk_config *config,
 		  const struct lk__node_events *events, void *context, lk_error *error);
 void lk__node_close(struct lk__node *node);
 void lk__node_destroy(struct lk__node *node);
+
+/* Another master is believed to be at `place`; "": none is, which is no failover yet. */
+static inline void lk__node_count_failover(struct lk__node *node, const char *place)
+{
+	if (*place)
+		atomic_fetch_add_explicit(&node->counters.failovers, 1, memory_order_relaxed);
+}
 
 /* Another server is the master: disowns all its connections, see lk__conn_disown(). */
 void lk__node_disown(struct lk__node *node, const char *reason);

@@ -272,7 +272,8 @@ static int caller_prepare(struct lk__entry *entry, struct lk__thread *thread,
 
 static int caller_queue(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error)
 {
-	if (waiter->once && (entry->hold || lk__entry_first(entry)))
+	waiter->contended = entry->hold || lk__entry_first(entry);
+	if (waiter->once && waiter->contended)
 		return caller_kept_out(entry, LK_EBUSY, error);
 	DL_APPEND(entry->waiting->queue, waiter);
 	lk__count(&entry->client->counters.waiting, 1);
@@ -282,13 +283,17 @@ static int caller_queue(struct lk__entry *entry, struct lk__caller *waiter, lk_e
 	return 0;
 }
 
-static void caller_count(struct lk__counters *counters, int rc, int64_t waited_ns)
+static void caller_count(struct lk__counters *counters, const struct lk__caller *waiter, int rc)
 {
 	if (rc == 1) {
+		int64_t waited_ns = lk__now_ns() - waiter->begun_ns;
 		lk__count(&counters->acquires, 1);
+		lk__count(&counters->contended, waiter->contended);
 		lk__count_us(counters->wait_us, &counters->wait_sum_us, waited_ns);
-	} else if (rc == LK_ETIMEDOUT || rc == LK_EBUSY) {
+	} else if (rc == LK_ETIMEDOUT) {
 		lk__count(&counters->timeouts, 1);
+	} else if (rc == LK_EBUSY) {
+		lk__count(&counters->refusals, 1);
 	} else if (rc == LK_ECANCELLED) {
 		lk__count(&counters->cancels, 1);
 	} else {
@@ -312,7 +317,7 @@ static void caller_finish(struct lk__entry *entry, const struct lk__want *want,
 	if (rc < 0 || entry->target.recipe->sharing == LK__NO_HOLD)
 		lk__hold_free(waiter->hold);
 	if (rc < 0 || waiter->state == LK__WAITER_GRANTED) /* else it was counted as a re-entry */
-		caller_count(&entry->client->counters, rc, lk__now_ns() - waiter->begun_ns);
+		caller_count(&entry->client->counters, waiter, rc);
 	lk__entry_end_waiting(entry);
 }
 
@@ -328,7 +333,7 @@ static int caller_begin(struct lk__entry *entry, struct lk__thread *thread,
 		return rc;
 	rc = caller_prepare(entry, thread, want, &side, waiter, error);
 	if (rc < 0) {
-		caller_count(&entry->client->counters, rc, 0);
+		caller_count(&entry->client->counters, waiter, rc);
 		return rc;
 	}
 	rc = caller_queue(entry, waiter, error);

@@ -93,9 +93,13 @@ struct lk__closing {
 
 struct lk__counters {
 	_Atomic uint64_t acquires, reentries, handovers, wire_grants, releases, busy, timeouts,
-		cancels, failures, lost, renewals, compensations, held, waiting;
+		cancels, failures, lost, renewals, compensations, held, waiting, refusals,
+		contended, at_risk;
+	_Atomic uint64_t lost_by[LK_LOSS_CAUSES];
 	_Atomic uint64_t wait_us[LK_HISTOGRAM_SIZE], wait_sum_us;
 	_Atomic uint64_t hold_us[LK_HISTOGRAM_SIZE], hold_sum_us;
+	_Atomic uint64_t renewal_us[LK_HISTOGRAM_SIZE], renewal_sum_us;
+	_Atomic uint64_t margin_us[LK_HISTOGRAM_SIZE], margin_sum_us;
 };
 
 /* The table of its entries (src/lock/entry_table.h). */

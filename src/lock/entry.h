@@ -221,6 +221,7 @@ struct lk__caller {
 	int64_t since_ns, until_ns;
 	bool once;
 	bool undone;               /* a grant of it came later than its lease */
+	bool contended;            /* it found another owner, or waits behind another caller */
 	int given_up;              /* its hold was released already, by its owner: 0 or LK_ELOST */
 	struct lk__grant was;      /* what that hold had */
 	bool tried;                /* of a red lock: its wait limit bounds each further try */

@@ -139,6 +139,8 @@ static struct lk__answer entry_answer(struct lk__entry *entry, const struct lk__
 	if (answer.event.type == LK__ATTEMPT_BUSY) {
 		lk__count(&entry->client->counters.busy, 1);
 		entry->contended = true;
+		if (lk__entry_head(entry))
+			lk__entry_head(entry)->contended = true;
 	}
 	entry->waiting->request = NULL;
 	return answer;

@@ -81,6 +81,28 @@ static void hold_log_loss(const struct lk__hold *hold)
 		trouble ? trouble->reason : "");
 }
 
+static enum lk_loss_cause loss_cause(const struct lk__told *told)
+{
+	if (!told)
+		return LK_LOST_UNKNOWN;
+	switch (told->trouble.code) {
+	case 0:
+		return LK_LOST_EXPIRED;
+	case LK_ELOST:
+		return LK_LOST_BROKEN;
+	case LK_EUNREACHABLE:
+	case LK_ENOQUORUM:
+	case LK_ENOTDURABLE:
+		return LK_LOST_UNREACHABLE;
+	case LK_ENOMEM:
+	case LK_ESYSTEM:
+	case LK_EPROTOCOL:
+		return LK_LOST_UNKNOWN;
+	default:
+		return LK_LOST_REFUSED;
+	}
+}
+
 static void hold_tell_loss(struct lk__hold *hold)
 {
 	const struct lk__entry *entry = hold->entry;
@@ -88,6 +110,7 @@ static void hold_tell_loss(struct lk__hold *hold)
 	lk__lost_note(hold);
 	if (!lk__hold_extra(hold)->no_loss) {
 		lk__count(&client->counters.lost, 1);
+		lk__count(&client->counters.lost_by[loss_cause(hold->told)], 1);
 		lk__notices_give(client, hold, LK__NOTICE_LOST);
 		hold_log_loss(hold);
 	}

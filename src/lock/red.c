@@ -669,8 +669,10 @@ int lk__red_send_look(struct lk__head *head)
 		return LK__OP_WAITS;
 	int rc = lk__red_try_end(head->call, &head->event, head->error);
 	head->call = NULL;
-	if (rc == 0 && head->event.type == LK__ATTEMPT_BUSY)
+	if (rc == 0 && head->event.type == LK__ATTEMPT_BUSY) {
 		lk__count(&entry->client->counters.busy, 1);
+		head->waiter->contended = true;
+	}
 	return rc;
 }
 

@@ -34,12 +34,22 @@ static struct lk__batch *batch_new(lk_client *client, uint16_t slot, struct lk__
 	return batch;
 }
 
+/* A margin that shrinks shows that a server or a network slows down, before a lock is lost. */
+static void renewed_count(struct lk__counters *counters, int64_t sent_ns, int64_t until_ns)
+{
+	int64_t now_ns = lk__now_ns();
+	lk__count(&counters->renewals, 1);
+	lk__count_us(counters->renewal_us, &counters->renewal_sum_us, now_ns - sent_ns);
+	lk__count_us(counters->margin_us, &counters->margin_sum_us, until_ns - now_ns);
+}
+
 static void renewed_confirm(struct lk__entry *entry, const struct lk__renewed *renewed,
 			    int64_t sent_ns)
 {
 	struct lk__hold *hold = entry->hold;
 	assert(!hold->lost && hold->entry == entry);
 	int64_t end_ns = lk__lease_end_ns(sent_ns, renewed->lease_ms);
+	int64_t until_ns = lk__hold_deadline(hold);
 	if (end_ns > entry->grant.valid_until_ns)
 		entry->grant.valid_until_ns = end_ns;
 	if (renewed->lease_ms > entry->grant.lease_ms)
@@ -56,7 +66,7 @@ static void renewed_confirm(struct lk__entry *entry, const struct lk__renewed *r
 	if (renewed->lease_ms > JUST_LOOK_MS) {
 		hold->warned = false;
 		lk__trouble_over(hold);
-		lk__count(&entry->client->counters.renewals, 1);
+		renewed_count(&entry->client->counters, sent_ns, until_ns);
 	}
 }
 
@@ -229,6 +239,7 @@ static void watch_entry(struct lk__entry *entry, struct lk__batch **batch)
 	}
 	if (!hold->warned && now_ns >= deadline_ns - lk__hold_margin_ns(hold)) {
 		hold->warned = true;
+		lk__count(&entry->client->counters.at_risk, 1);
 		lk__trouble_explain(entry, now_ns, false);
 		lk__notices_give(entry->client, hold, LK__NOTICE_AT_RISK);
 	}

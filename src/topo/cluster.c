@@ -222,6 +222,7 @@ static void shard_move(struct shard *shard, const char *place)
 	if (first)
 		return;
 	lk__log(&config->log, LK_LOG_WARNING, "%.200s: %s", config->url, reason);
+	lk__node_count_failover(&shard->node, place);
 	lk__node_disown(&shard->node, reason);
 }
 

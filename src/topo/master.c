@@ -203,8 +203,10 @@ static void master_believe(struct lk__master *master, const char *place)
 		 place);
 	lk__log(&config->log, first ? LK_LOG_INFO : LK_LOG_WARNING, "%.200s: %s", config->url,
 		*place ? reason : "no master is believed");
-	if (!first)
-		lk__node_disown(master->node, reason);
+	if (first)
+		return;
+	lk__node_count_failover(master->node, place);
+	lk__node_disown(master->node, reason);
 }
 
 bool lk__master_judge(struct lk__scout *scout, bool over, lk_error *error)

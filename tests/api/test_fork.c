@@ -48,6 +48,9 @@ static void every_call_fails(struct scene *scene)
 	lk_stats stats = {.struct_size = sizeof(stats)};
 	expect(LK_EFORKED, lk_client_ping(scene->client, &err));
 	expect(LK_EFORKED, lk_client_stats(scene->client, &stats, &err));
+	const lk_stats_source source = {scene->client, NULL};
+	size_t length;
+	expect(LK_EFORKED, lk_stats_write(&source, 1, 0, NULL, 0, &length, &err));
 	expect(LK_EFORKED, lk_event_wait(scene->client, &event, 0, NULL, &err));
 	expect(LK_EFORKED, lk_event_wait(scene->client, &event, -1, scene->cancel, &err));
 	expect(LK_EFORKED, lk_event_fd(scene->client, &err));

@@ -311,6 +311,8 @@ static void run(struct script *script)
 	lk_owner_info owner;
 	lk_event event;
 	lk_stats stats = {.struct_size = sizeof(stats)};
+	char text[16384];
+	size_t length;
 	attempt(0, lk_config_new(&script->config, &err));
 	attempt(0, lk_client_open(&script->other, server.url_unix, &err));
 	attempt(0, lk_config_load_environment(script->config, &err));
@@ -333,6 +335,8 @@ static void run(struct script *script)
 			   ? err.code
 			   : 0);
 	attempt(0, lk_client_stats(script->client, &stats, &err));
+	const lk_stats_source source = {script->client, NULL};
+	attempt(0, lk_stats_write(&source, 1, 0, text, sizeof(text), &length, &err));
 	attempt(0, lk_scan_new(&script->scan, script->client, "b*", &err));
 	attempt(0, lk_scan_show_sized(script->scan, "free", 4, &info, sizeof(info), &err));
 	attempt(0, lk_scan_force_release(script->scan, "none", 4, &err));

@@ -92,7 +92,8 @@ static void test_of_failures(void **state)
 	lk_cancel_now(options.cancel);
 	expect(LK_ECANCELLED, lk_lock_acquire(lock, &options, &err));
 	lk_stats stats = stats_of(client);
-	check_int(stats.timeouts, ==, 2);
+	check_int(stats.timeouts, ==, 1);
+	check_int(stats.refusals, ==, 1);
 	check_int(stats.busy, >=, 2);
 	check_int(stats.cancels, ==, 1);
 	check_int(stats.failures, ==, 1);

@@ -4,8 +4,10 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import time
+import urllib.request
 
 import pytest
 
@@ -325,3 +327,50 @@ def test_each_kind_has_names_of_its_own(start, server):
 
 def test_run_needs_no_more_than_the_url(server):
     assert run(BUILD / "examples/example-lock", env={"LOCKKEEPER_URL": server.url})
+
+
+def scraped(port, accept):
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Accept": accept})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return answer.headers["Content-Type"], answer.read().decode()
+
+
+def reader(port):
+    """Each format by its own parser: the samples of a family by their names and labels."""
+    from prometheus_client import openmetrics, parser
+    import prometheus_client.openmetrics.parser
+    kinds = {"text/plain": parser.text_string_to_metric_families,
+             "application/openmetrics-text": openmetrics.parser.text_string_to_metric_families}
+    for accept, parse in kinds.items():
+        told, text = scraped(port, accept)
+        assert told.startswith(accept)
+        yield {sample.name + str(sorted(sample.labels.items())): sample.value
+               for family in parse(text) for sample in family.samples}
+
+
+@pytest.mark.skipif(not (BUILD / "examples/example-metrics").exists(),
+                    reason="it needs libmicrohttpd")
+def test_metrics(start):
+    pytest.importorskip("prometheus_client")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = start("metrics", str(port), LC_ALL="de_DE.UTF-8")
+
+    def served():
+        assert process.poll() is None, process.stderr.read()
+        try:
+            return "lockkeeper_hold_seconds_count 1\n" in scraped(port, "text/plain")[1]
+        except OSError:
+            return False
+
+    until("the page tells of a hold", served)
+    for found in reader(port):
+        assert found["lockkeeper_acquires_total[('result', 'granted')]"] >= 1
+        assert found["lockkeeper_acquires_total[('result', 'error')]"] == 0
+        assert found["lockkeeper_wait_seconds_bucket[('le', '+Inf')]"] == \
+            found["lockkeeper_wait_seconds_count[]"]
+        assert found["lockkeeper_build_info[('version', '0.1.0')]"] == 1
+        assert any(name.startswith("lockkeeper_node_round_trip_seconds[('node'") for name in found)
+    process.terminate()
+    assert process.wait(timeout=20) == 0

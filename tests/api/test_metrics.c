@@ -1,0 +1,203 @@
+/* Metrics as text: each line is right in both formats, each number is the counter's, and what does
+ * not fit is not taken for a text. */
+#include "fixture.h"
+
+#define TEXT_SIZE 65536
+
+static char text[TEXT_SIZE];
+
+static const char *write_text(lk_client *client, const char *label, int format)
+{
+	lk_stats_source source = {client, label};
+	size_t length = 0;
+	expect(0, lk_stats_write(&source, 1, format, text, sizeof(text) - 1, &length, &err));
+	text[length] = '\0';
+	check_int(strlen(text), ==, length);
+	return text;
+}
+
+static void has(const char *line)
+{
+	char whole[256];
+	size_t size = (size_t)snprintf(whole, sizeof(whole), "\n%s\n", line);
+	if (!strstr(text, whole) && strncmp(text, whole + 1, size - 1) != 0)
+		fail_msg("\"%s\" is missing in:\n%s", line, text);
+}
+
+static void test_a_new_client_shows_all_series(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	write_text(client, NULL, LK_STATS_PROMETHEUS);
+	has("# TYPE lockkeeper_acquires_total counter");
+	has("lockkeeper_acquires_total{result=\"granted\"} 0");
+	has("lockkeeper_acquires_total{result=\"busy\"} 0");
+	has("lockkeeper_lost_total{cause=\"broken\"} 0");
+	has("# TYPE lockkeeper_wait_seconds histogram");
+	has("lockkeeper_wait_seconds_bucket{le=\"+Inf\"} 0");
+	has("lockkeeper_wait_seconds_sum 0.000000");
+	has("# TYPE lockkeeper_build_info gauge");
+	check(!strstr(text, "# UNIT") && !strstr(text, "# EOF"));
+	write_text(client, NULL, LK_STATS_OPENMETRICS);
+	has("# TYPE lockkeeper_acquires counter");
+	has("lockkeeper_acquires_total{result=\"granted\"} 0");
+	has("# UNIT lockkeeper_wait_seconds seconds");
+	has("# TYPE lockkeeper_build info");
+	check(!strcmp(text + strlen(text) - 6, "# EOF\n"));
+	close_client(client);
+}
+
+static void test_numbers_are_those_of_the_counters(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "pairs");
+	for (int i = 0; i < 3; i++) {
+		expect(0, lk_lock_acquire(lock, NULL, &err));
+		expect(0, lk_lock_release(lock, NULL, &err));
+	}
+	stranger_takes("pairs", slow_ms(60000));
+	expect(LK_EBUSY, lk_lock_try(lock, NULL, &err));
+	expect(LK_ETIMEDOUT, lk_lock_acquire_within(lock, slow_ms(100), NULL, &err));
+	stranger_releases("pairs");
+	write_text(client, NULL, LK_STATS_PROMETHEUS);
+	has("lockkeeper_acquires_total{result=\"granted\"} 3");
+	has("lockkeeper_acquires_total{result=\"busy\"} 1");
+	has("lockkeeper_acquires_total{result=\"timeout\"} 1");
+	has("lockkeeper_wait_seconds_bucket{le=\"+Inf\"} 3");
+	has("lockkeeper_wait_seconds_count 3");
+	has("lockkeeper_hold_seconds_count 3");
+	has("lockkeeper_held 0");
+	check(strstr(text, "lockkeeper_node_round_trip_seconds{node=\"") != NULL);
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void test_who_waits_is_contended(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "contended");
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_release(lock, NULL, &err));
+	check_int(stats_of(client).contended, ==, 0);
+	stranger_takes("contended", 300);
+	expect(0, lk_lock_acquire_within(lock, slow_ms(20000), NULL, &err));
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_stats stats = stats_of(client);
+	check_int(stats.contended, ==, stats.busy > 0); /* or this process did not run meanwhile */
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void test_a_renewal_leaves_its_margin(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("watchdog_ms=1500");
+	lk_lock *lock = new_lock(client, "renewed");
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	wait_until(stats_of(client).renewals >= 2, slow_ms(20000));
+	lk_stats stats = stats_of(client);
+	check_int(stats.margin_us.count, >=, 2);
+	check_int(stats.renewal_us.count, >=, 2);
+	/* It comes at a third of the lease, so two thirds are left at most. */
+	check_int(stats.margin_us.sum_us, <=, stats.margin_us.count * 1100000);
+	redis_do(&server, "DEL renewed");
+	wait_until(stats_of(client).lost == 1, slow_ms(20000));
+	stats = stats_of(client);
+	check_int(stats.lost_by[LK_LOST_BROKEN], ==, 1);
+	write_text(client, NULL, LK_STATS_PROMETHEUS);
+	has("lockkeeper_lost_total{cause=\"broken\"} 1");
+	has("lockkeeper_lost_total{cause=\"expired\"} 0");
+	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void test_a_named_lease_ends(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "ends");
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	options.lease_ms = 200;
+	expect(0, lk_lock_acquire(lock, &options, &err));
+	wait_until(stats_of(client).lost == 1, slow_ms(20000));
+	check_int(stats_of(client).lost_by[LK_LOST_EXPIRED], ==, 1);
+	check_int(stats_of(client).at_risk, ==, 1);
+	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+static void test_a_label_may_be_any_text(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	write_text(client, "a\"b\\c\nd\xff\xc3\xa9\xed\xa0\x80", LK_STATS_PROMETHEUS);
+	has("lockkeeper_held{client=\"a\\\"b\\\\c\\nd\xef\xbf\xbd\xc3\xa9"
+	    "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"} 0");
+	close_client(client);
+}
+
+static void test_several_clients(void **state)
+{
+	(void)state;
+	lk_client *one = open_client(), *other = open_client();
+	lk_stats_source sources[] = {{one, "one"}, {other, "other"}};
+	size_t length;
+	expect(0, lk_stats_write(sources, 2, 0, text, sizeof(text) - 1, &length, &err));
+	text[length] = '\0';
+	has("lockkeeper_held{client=\"one\"} 0\nlockkeeper_held{client=\"other\"} 0");
+	sources[1].label = "one";
+	expect(LK_EINVAL, lk_stats_write(sources, 2, 0, text, sizeof(text), &length, &err));
+	sources[1].label = NULL;
+	expect(LK_EINVAL, lk_stats_write(sources, 2, 0, text, sizeof(text), &length, &err));
+	sources[1].client = NULL;
+	expect(LK_EINVAL, lk_stats_write(sources, 2, 0, text, sizeof(text), &length, &err));
+	expect(LK_EINVAL, lk_stats_write(sources, 0, 0, text, sizeof(text), &length, &err));
+	expect(LK_EINVAL, lk_stats_write(sources, 1, 2, text, sizeof(text), &length, &err));
+	expect(LK_EINVAL, lk_stats_write(sources, 1, 0, NULL, 1, &length, &err));
+	expect(LK_EINVAL, lk_stats_write(sources, 101, 0, text, sizeof(text), &length, &err));
+	close_client(one);
+	close_client(other);
+}
+
+/* Every size: nothing is written behind the end, and the size that is needed is told. */
+static void test_a_buffer_that_is_too_small(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_stats_source source = {client, NULL};
+	size_t needed = 0;
+	expect(LK_ELIMIT, lk_stats_write(&source, 1, 0, NULL, 0, &needed, &err));
+	check_int(needed, >, 1000);
+	for (size_t size = 1; size < needed; size += 37) {
+		size_t length = 0;
+		char *buffer = malloc(size); /* the address sanitizer sees its end */
+		expect(LK_ELIMIT, lk_stats_write(&source, 1, 0, buffer, size, &length, &err));
+		check_int(length, ==, needed);
+		free(buffer);
+	}
+	char *buffer = malloc(needed);
+	size_t length = 0;
+	expect(0, lk_stats_write(&source, 1, 0, buffer, needed, &length, &err));
+	check_int(length, ==, needed);
+	free(buffer);
+	close_client(client);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		api_test(test_a_new_client_shows_all_series),
+		api_test(test_numbers_are_those_of_the_counters),
+		api_test(test_who_waits_is_contended),
+		api_test(test_a_renewal_leaves_its_margin),
+		api_test(test_a_named_lease_ends),
+		api_test(test_a_label_may_be_any_text),
+		api_test(test_several_clients),
+		api_test(test_a_buffer_that_is_too_small),
+	};
+	return cmocka_run_group_tests(tests, start_server, stop_server);
+}
