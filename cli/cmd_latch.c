@@ -63,13 +63,35 @@ static int latch_set(const struct session *session, lk_latch *latch, int64_t cou
 	return EXIT_NOT_ACQUIRED;
 }
 
+/* An open latch has no count, and nor has a name that is misspelled. */
+static void open_say(const struct session *session)
+{
+	message("%.200s has no count: it is open, or was never set (or the name is misspelled)",
+		session->argv[1]);
+}
+
+/* The count; the largest where this user may not ask for it. 0, or an exit code (said). */
+static int latch_ask(const struct session *session, lk_latch *latch, int64_t *count_out)
+{
+	lk_error error = {0};
+	*count_out = LK_LATCH_COUNT_MAX;
+	int result = lk_latch_count(latch, count_out, &error);
+	return result && result != LK_EDENIED ? latch_trouble(session, &error) : 0;
+}
+
 static int latch_down(const struct session *session, lk_latch *latch, int64_t by)
 {
-	int64_t left;
+	int64_t before, left;
 	lk_error error = {0};
+	int code = latch_ask(session, latch, &before);
+	if (code)
+		return code;
 	if (lk_latch_count_down(latch, by, &left, &error))
 		return latch_trouble(session, &error);
-	session_did(session, "counted down", session->argv[1]);
+	if (before == 0 && left == 0)
+		open_say(session);
+	else
+		session_did(session, "counted down", session->argv[1]);
 	printf("%" PRId64 "\n", left);
 	return output_finish();
 }
@@ -77,6 +99,9 @@ static int latch_down(const struct session *session, lk_latch *latch, int64_t by
 static int latch_wait(struct session *session, lk_latch *latch, const struct latch_state *state)
 {
 	lk_error error = {0};
+	int64_t count;
+	if (session->told.verbose && lk_latch_count(latch, &count, NULL) == 0 && count == 0)
+		open_say(session);
 	session->told.once = state->wait_ms == 0;
 	waiting_begin(&session->waiting, session->client, NULL, session->argv[1], &session->told);
 	int result = state->wait_ms < 0

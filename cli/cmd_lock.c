@@ -247,6 +247,15 @@ static int keeper_start(struct lock_state *state, lk_config *config, int *code_o
 	return *code_out || while_split(keeper, code_out);
 }
 
+/* The end of a process that a shell waits for. */
+static int lock_end(struct session *session, int code)
+{
+	session_end(session, code);
+	if (code > EXIT_SIGNAL_BASE)
+		signal_die(code - EXIT_SIGNAL_BASE);
+	return code;
+}
+
 int cmd_lock(const struct command *command, int argc, char **argv)
 {
 	struct session session;
@@ -260,16 +269,17 @@ int cmd_lock(const struct command *command, int argc, char **argv)
 	if (code == 0)
 		code = caller_record(session.config, state.pid ? state.pid : caller_find());
 	if (code == 0 && state.pid && keeper_start(&state, session.config, &code))
-		return session_end(&session, code);
+		return lock_end(&session, code);
 	if (code == 0)
 		code = session_open_lock(&session, &lock);
 	if (code == 0)
 		code = lock_serve(&session, lock, &state);
 	lk_cancel_free(state.cancel);
 	lk_lock_free(lock);
+	if (!state.pid)
+		return lock_end(&session, code);
 	code = session_end(&session, code);
-	if (state.pid)
-		while_end(&state.keeper, code);
+	while_end(&state.keeper, code);
 	return code;
 }
 

@@ -41,13 +41,21 @@ static int sem_trouble(const struct session *session, const lk_error *error)
 	return trouble_name(session->client, session->argv[1], NULL, error);
 }
 
-static int sem_show(const struct session *session, lk_permit_semaphore *semaphore, int as_json)
+/* A semaphore without permits, or a name that nothing has. */
+static int is_none(const struct session *session)
 {
-	int64_t free_now, used;
-	lk_error error = {0};
-	if (lk_permit_semaphore_count(semaphore, &free_now, &used, &error))
-		return sem_trouble(session, &error);
-	session_did(session, "looked at", session->argv[1]);
+	const char *name = session->argv[1];
+	lk_lock_info info;
+	lk_scan *scan = NULL;
+	int none = lk_scan_new(&scan, session->client, NULL, NULL) == 0 &&
+		   lk_scan_show(scan, name, strlen(name), &info, NULL) == 0 &&
+		   strcmp(info.type, "none") == 0;
+	lk_scan_free(scan);
+	return none;
+}
+
+static int sem_print(int64_t free_now, int64_t used, int as_json)
+{
 	if (as_json)
 		return inspect_json_print(json_pack(
 			"{s:I,s:I,s:I}", "permits", (json_int_t)free_now + (json_int_t)used, "free",
@@ -55,6 +63,20 @@ static int sem_show(const struct session *session, lk_permit_semaphore *semaphor
 	printf("%" PRId64 " permits, %" PRId64 " free, %" PRId64 " in use\n", free_now + used,
 	       free_now, used);
 	return output_finish();
+}
+
+static int sem_show(const struct session *session, lk_permit_semaphore *semaphore, int as_json)
+{
+	int64_t free_now, used;
+	lk_error error = {0};
+	if (lk_permit_semaphore_count(semaphore, &free_now, &used, &error))
+		return sem_trouble(session, &error);
+	session_did(session, "looked at", session->argv[1]);
+	int code = sem_print(free_now, used, as_json);
+	if (code || free_now + used || !is_none(session))
+		return code;
+	message("there is no semaphore %.200s (lockkeeper sem set makes one)", session->argv[1]);
+	return EXIT_FREE;
 }
 
 static int sem_set(const struct session *session, lk_permit_semaphore *semaphore, int64_t count)

@@ -11,6 +11,7 @@
 #include "exit_code.h"
 #include "message.h"
 #include "session.h"
+#include "signals.h"
 #include "top_screen.h"
 
 #define DELAY_DEFAULT_MS 2000
@@ -135,7 +136,7 @@ static void top_key(struct top *top, int key)
 static void top_run(struct top *top)
 {
 	int64_t next_ns = 0;
-	while (!top->over) {
+	while (!top->over && !top_screen_signal()) {
 		int64_t now_ns = clock_now_ns();
 		if (now_ns >= next_ns) {
 			top_look(top);
@@ -174,5 +175,8 @@ int cmd_top(const struct command *command, int argc, char **argv)
 		top_screen_end();
 	}
 	top_rows_free(&top.rows);
-	return session_end(&session, code);
+	code = session_end(&session, code);
+	if (top_screen_signal())
+		signal_die(top_screen_signal());
+	return code;
 }

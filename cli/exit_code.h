@@ -4,7 +4,7 @@
 #define CLI_EXIT_CODE_H
 
 enum exit_code {
-	EXIT_FREE = 3,             /* show: nobody holds it */
+	EXIT_FREE = 3,             /* show: nobody holds it; sem show: there is none */
 	EXIT_WARNINGS = 4,         /* doctor: its worst finding is a warning, */
 	EXIT_ERRORS = 5,           /* or an error */
 	EXIT_LOST = 123,           /* lost while the command ran; not the owner; a token is stale */

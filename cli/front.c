@@ -14,6 +14,7 @@
 
 #include "exit_code.h"
 #include "message.h"
+#include "signals.h"
 #include "tree.h"
 
 enum front_order { FRONT_JOINED, FRONT_STOP, FRONT_DIE, FRONT_RESTORE };
@@ -163,15 +164,8 @@ __attribute__((noreturn)) static void front_exit(struct front_self *self, int st
 		while (orders_read(self, MSG_DONTWAIT) > 0) {}
 	}
 	terminal_restore(self);
-	if (self->die_of) {
-		sigset_t one;
-		sigemptyset(&one);
-		sigaddset(&one, self->die_of);
-		signal(self->die_of, SIG_DFL);
-		raise(self->die_of);
-		sigprocmask(SIG_UNBLOCK, &one, NULL);
-		_exit(EXIT_SIGNAL_BASE + self->die_of);
-	}
+	if (self->die_of)
+		signal_die(self->die_of);
 	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_LOST);
 }
 

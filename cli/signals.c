@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
+
+#include "exit_code.h"
 
 static const int relayed[] = {
 	SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, SIGWINCH, SIGCONT, SIGTSTP,
@@ -57,6 +60,17 @@ void signals_relayed(sigset_t *set_out)
 		relayed_add(set_out, relayed[i]);
 	for (int number = SIGRTMIN; number <= SIGRTMAX; number++)
 		relayed_add(set_out, number);
+}
+
+void signal_die(int number)
+{
+	sigset_t one;
+	sigemptyset(&one);
+	sigaddset(&one, number);
+	signal(number, SIG_DFL);
+	raise(number);
+	sigprocmask(SIG_UNBLOCK, &one, NULL);
+	_exit(EXIT_SIGNAL_BASE + number);
 }
 
 int signal_ends_wait(int number)

@@ -15,6 +15,10 @@ const char *signal_name(int number);
  * lockkeeper was started (nohup, background jobs): they stay ignored. */
 void signals_relayed(sigset_t *set_out);
 
+/* Ends the process by the signal, as if it had not been caught. A shell's loop ends by Ctrl-C only
+ * if the command has died of it: an exit code of 130 tells the shell nothing. */
+__attribute__((noreturn)) void signal_die(int number);
+
 /* 1 when the signal ends a wait for the lock, 0 for those whose default does not end a process. */
 int signal_ends_wait(int number);
 

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,28 @@ static const char *const orders[] = {
 	[TOP_BY_CHANGES] = "changes",
 };
 
+static volatile sig_atomic_t ended_by;
+
+static void signal_note(int number)
+{
+	ended_by = number;
+}
+
+/* ncurses would exit with 1, and a shell's loop around us would go on. */
+static void signals_take(void)
+{
+	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+	struct sigaction taken, action = {.sa_handler = signal_note, .sa_flags = SA_RESETHAND};
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		if (sigaction(numbers[i], NULL, &taken) == 0 && taken.sa_handler != SIG_IGN)
+			sigaction(numbers[i], &action, NULL);
+}
+
+int top_screen_signal(void)
+{
+	return ended_by;
+}
+
 int top_screen_begin(void)
 {
 	int code = screen_library_load(&lib);
@@ -32,6 +55,7 @@ int top_screen_begin(void)
 	setlocale(LC_CTYPE, "");
 	if (!lib.newterm(NULL, stdout, stdin))
 		return trouble("top: unknown terminal type (TERM)");
+	signals_take();
 	lib.cbreak();
 	lib.noecho();
 	lib.keypad(*lib.screen, TRUE);

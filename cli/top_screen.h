@@ -18,6 +18,9 @@ struct top_view {
 int top_screen_begin(void);
 void top_screen_end(void);
 
+/* The signal that asks us to end, or 0; the next one ends the process at once. */
+int top_screen_signal(void);
+
 /* Waits up to `limit_ms` for a key: its code, or -1. */
 int top_screen_key(int limit_ms);
 

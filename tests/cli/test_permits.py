@@ -121,6 +121,24 @@ def test_sem_delete_refuses_while_permits_are_in_use(cli, server):
     assert records_gone(server) == set()
 
 
+def test_a_name_that_is_misspelled_is_told(cli, server):
+    assert cli("sem", "set", "slots", "0").returncode == 0
+    none = cli("sem", "show", "slots")
+    assert (none.returncode, none.stderr) == (0, "")
+    none = cli("sem", "show", "slot")
+    assert (none.returncode, none.stdout) == (3, "0 permits, 0 free, 0 in use\n")
+    assert none.stderr == "lockkeeper: there is no semaphore slot (lockkeeper sem set makes one)\n"
+    none = cli("sem", "show", "--json", "slot")
+    assert none.returncode == 3 and json.loads(none.stdout)["permits"] == 0
+    assert cli("latch", "set", "ready", "1").returncode == 0
+    for words in (("down", "read"), ("wait", "-v", "read")):
+        none = cli("latch", *words)
+        assert none.returncode == 0 and "read has no count: it is open, or was" in none.stderr
+    down = cli("latch", "down", "ready")
+    assert (down.stdout, down.stderr) == ("0\n", "")
+    assert cli("latch", "wait", "read").stderr == ""
+
+
 def test_sem_delete_deletes_nothing_else(cli, server):
     server.call("HSET", "job", "x:1", "1")
     assert cli("sem", "delete", "--force", "job").returncode == 125

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from command import BINARY, Tree, children, guard_of, state_of
+from terminal import Terminal
 from test_run import hold
 from waiting import until
 
@@ -101,3 +102,31 @@ def test_a_signal_right_at_the_start_never_leaves_a_lock(cli, server):
         assert process.wait(20) in (143, -15)
         until(lambda: not server.call("EXISTS", "job"), 5, f"free after {delay_ms} ms")
         assert not server.channels()
+
+
+LOOPS = {
+    "lock": "lock -l 60", "lock --while": "lock -l 60 --while caller", "run": "run",
+    "run --permits": "run --permits 1", "wait": "wait", "latch wait": "latch wait", "top": "top",
+}
+
+
+@pytest.mark.parametrize("words", LOOPS.values(), ids=LOOPS)
+def test_ctrl_c_ends_a_shells_loop_around_a_wait(cli, server, folder, words):
+    """A shell ends its loop only if the command has died of the signal."""
+    for name in "abc":
+        server.call("SET", name, "1") if "latch" in words else hold(server, name)
+        if "permits" in words:
+            server.call("DEL", name)
+            cli.start("run", "--permits", "1", name, "sleep", "60")
+            until(lambda: server.call("GET", name) == b"0", 20, "no permit is left")
+    last = " true" if words.startswith("run") else ""
+    script = folder / "loop.sh"
+    script.write_text(f"for name in a b c; do lockkeeper {words} $name{last}; echo next; done\n")
+    terminal = Terminal({**cli.environment, "LC_ALL": "C.UTF-8"})
+    terminal.line(f"TERM=xterm bash {script}")
+    seen = terminal.expect("HELD BY" if words == "top" else "waiting for a: ")
+    terminal.type(b"\x03")
+    seen += terminal.prompt()
+    assert "next" not in seen
+    assert terminal.status() == 130
+    terminal.close()
