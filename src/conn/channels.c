@@ -16,10 +16,13 @@
 #include "net/stream.h"
 #include "resp/reply.h"
 
-/* `leaves`: it ends a sharded subscription. */
-static void channel_send(struct lk__conn *conn, struct lk__channel *channel, const char *verb,
+/* Begins a subscription, or ends it. */
+static void channel_send(struct lk__conn *conn, struct lk__channel *channel, bool sharded,
 			 bool leaves)
 {
+	static const char *const verbs[2][2] = {{"SUBSCRIBE", "UNSUBSCRIBE"},
+						{"SSUBSCRIBE", "SUNSUBSCRIBE"}};
+	const char *verb = verbs[sharded][leaves];
 	struct lk__request *request = lk__request_new(2, (const char *[]){verb, channel->name},
 						      (size_t[]){strlen(verb), channel->name_size});
 	if (!request) {
@@ -28,6 +31,7 @@ static void channel_send(struct lk__conn *conn, struct lk__channel *channel, con
 		return;
 	}
 	request->owner = channel;
+	request->sharded = sharded;
 	request->leaves = leaves;
 	channel->unconfirmed++;
 	lk__conn_enqueue(conn, request);
@@ -37,9 +41,9 @@ static void channel_send(struct lk__conn *conn, struct lk__channel *channel, con
 static void channel_command(struct lk__conn *conn, struct lk__channel *channel, bool wanted)
 {
 	if (conn->node->told_by != LK__MESSAGES_SHARDED)
-		channel_send(conn, channel, wanted ? "SUBSCRIBE" : "UNSUBSCRIBE", false);
+		channel_send(conn, channel, false, !wanted);
 	if (conn->node->told_by != LK__MESSAGES_PLAIN)
-		channel_send(conn, channel, wanted ? "SSUBSCRIBE" : "SUNSUBSCRIBE", !wanted);
+		channel_send(conn, channel, true, !wanted);
 }
 
 static void channel_want(struct lk__conn *conn, struct lk__channel *channel, bool wanted)
@@ -528,7 +532,7 @@ static bool channel_ended(struct lk__conn *conn, const redisReply *reply,
 		return false;
 	const struct lk__request *oldest = conn->in_flight;
 	struct lk__channel *channel = channel_named(conn, reply);
-	if (oldest && oldest->leaves && oldest->owner == channel)
+	if (oldest && oldest->sharded && oldest->leaves && oldest->owner == channel)
 		return false;
 	if (channel)
 		channel_strays(conn, channel, after);
@@ -553,6 +557,22 @@ static bool is_answer_to(const struct lk__request *request, const redisReply *re
 	       memcmp(reply->element[1]->str, channel->name, channel->name_size) == 0;
 }
 
+/*
+ * The server will not do what the oldest command asked. A SUBSCRIBE is refused in whatever words:
+ * it cannot be done here, and nothing is held by it. Where UNSUBSCRIBE is, the messages go on, and
+ * nobody listens.
+ */
+static void channel_refused(struct lk__conn *conn, struct lk__channel *channel, bool leaves,
+			    const char *reason)
+{
+	if (leaves || !channel->wanted)
+		return;
+	int code = lk__classify(reason);
+	channel->code = code == LK_EMAYBEHELD ? LK_EDENIED : code;
+	strncpy(channel->reason, reason, sizeof(channel->reason) - 1);
+	atomic_fetch_add_explicit(&conn->node->counters.unheard, 1, memory_order_relaxed);
+}
+
 /* The answer to the oldest SUBSCRIBE or UNSUBSCRIBE. */
 static void channel_confirmed(struct lk__conn *conn, const redisReply *reply,
 			      struct lk__deferred *after)
@@ -566,6 +586,7 @@ static void channel_confirmed(struct lk__conn *conn, const redisReply *reply,
 	if (!request)
 		return;
 	struct lk__channel *channel = request->owner;
+	bool leaves = request->leaves;
 	lk__conn_remove(conn, request);
 	lk__request_free(request);
 	if (!channel)
@@ -574,12 +595,8 @@ static void channel_confirmed(struct lk__conn *conn, const redisReply *reply,
 	channel_forget_echoes(channel);
 	if (reply->type == REDIS_REPLY_ERROR && lk__classify_redirect(reply->str)) {
 		channel_strays(conn, channel, after);
-	} else if (reply->type == REDIS_REPLY_ERROR && channel->wanted) {
-		/* In whatever words: it cannot be done here, and nothing is held by it. */
-		int code = lk__classify(reply->str);
-		channel->code = code == LK_EMAYBEHELD ? LK_EDENIED : code;
-		strncpy(channel->reason, reply->str, sizeof(channel->reason) - 1);
-		atomic_fetch_add_explicit(&conn->node->counters.unheard, 1, memory_order_relaxed);
+	} else if (reply->type == REDIS_REPLY_ERROR) {
+		channel_refused(conn, channel, leaves, reply->str);
 	} else if (channel->unconfirmed == 0 && channel->wanted) {
 		channel->generation++;
 	}

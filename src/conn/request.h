@@ -52,7 +52,8 @@ struct lk__request {
 	unsigned redirects;         /* how often that was done */
 	bool asking;                /* it is sent behind ASKING */
 	bool is_load;               /* the connection sends a script */
-	bool leaves;                /* it unsubscribes from sharded messages */
+	bool sharded;               /* it subscribes to sharded messages, or ends that */
+	bool leaves;                /* it ends a subscription */
 	bool question;              /* it changes nothing: nothing is unknown without an answer */
 	bool tells_time;            /* the connection asks what the server's clock says, */
 	bool asks_acks;             /* or waits for replicas, */

@@ -97,6 +97,7 @@ static void entry_compensate(struct lk__entry *entry, const struct lk__attempt_e
 /* Feeds the event, and carries out what comes before the action. */
 static struct lk__effects entry_step(struct lk__entry *entry, struct lk__attempt_event *event)
 {
+	event->subscribed = lk__entry_channel(entry) != NULL;
 	event->compensating = lk__entry_policy(entry)->compensating(entry);
 	event->closing = atomic_load(&entry->client->state) != LK__CLIENT_OPEN;
 	int64_t now_ns = lk__now_ns();
@@ -570,7 +571,6 @@ void lk__head_begin(struct lk__head *head, struct lk__op *op, struct lk__entry *
 	head->event = (struct lk__attempt_event){
 		.type = LK__ATTEMPT_ADOPTED,
 		.want = head_want(entry, waiter),
-		.subscribed = lk__entry_channel(entry) != NULL,
 		.listens = lk__entry_channel(entry) &&
 			   lk__channel_listens(lk__entry_messages(entry), lk__entry_channel(entry)),
 		.hold_off_until_ns = entry->term.hold_off_until_ns,

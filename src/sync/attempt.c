@@ -176,7 +176,6 @@ static bool attempt_learns(struct lk__attempt *attempt)
 /* Another node has another clock: the first try there may come late again. */
 static void attempt_moved(struct lk__attempt *attempt)
 {
-	attempt->listening = false;
 	if (attempt_learns(attempt))
 		attempt->was_late = false;
 }
@@ -477,7 +476,7 @@ static int64_t attempt_handed_ns(const struct lk__attempt *attempt, int64_t hand
 static struct lk__effects attempt_woken(struct lk__attempt *attempt,
 					const struct lk__attempt_event *event, int64_t now_ns)
 {
-	if (event->soon)
+	if (event->soon && attempt->listening)
 		return act((struct lk__effects){0}, LK__ATTEMPT_DO_WAIT, now_ns + SOON_NS);
 	int64_t sent_ns = attempt_handed_ns(attempt, event->handed_us, now_ns);
 	if (!sent_ns)
@@ -488,10 +487,14 @@ static struct lk__effects attempt_woken(struct lk__attempt *attempt,
 }
 
 /* Others are to have their chance. Where we are told of our turn, the place behind them is taken
- * meanwhile. */
+ * meanwhile; where we hear nothing, only the time counts. */
 static struct lk__effects attempt_hold_off(struct lk__attempt *attempt, struct lk__effects effects,
 					   bool turns, int64_t now_ns)
 {
+	if (attempt->rules.spins) {
+		attempt->state = LK__ATTEMPT_PAUSED;
+		return act(effects, LK__ATTEMPT_DO_PAUSE, attempt->hold_off_until_ns);
+	}
 	if (turns) {
 		effects = attempt_try(attempt, effects, now_ns);
 		attempt->polite = true;
@@ -509,7 +512,7 @@ static struct lk__effects attempt_subscribed(struct lk__attempt *attempt,
 		return attempt_failed(attempt, event, now_ns);
 	if (deaf) /* a waiter that may not listen looks again from time to time */
 		attempt->rules.spins = true;
-	attempt->listening = true;
+	attempt->listening = !deaf;
 	struct lk__effects effects = {.unsubscribes = deaf};
 	if (!attempt->held_off || now_ns >= attempt->hold_off_until_ns)
 		return attempt_try(attempt, effects, now_ns);
@@ -538,11 +541,7 @@ static struct lk__effects attempt_start(struct lk__attempt *attempt, struct lk__
 	if (attempt->want.once || now_ns >= attempt->hold_off_until_ns)
 		return attempt_try(attempt, effects, now_ns);
 	attempt->held_off = true;
-	if (attempt->rules.spins) {
-		attempt->state = LK__ATTEMPT_PAUSED;
-		return act(effects, LK__ATTEMPT_DO_PAUSE, attempt->hold_off_until_ns);
-	}
-	if (attempt->listening)
+	if (attempt->listening || attempt->rules.spins)
 		return attempt_hold_off(attempt, effects, turns, now_ns);
 	attempt->state = LK__ATTEMPT_SUBSCRIBING;
 	return act(effects, LK__ATTEMPT_DO_LISTEN, attempt->hold_off_until_ns);
@@ -558,8 +557,6 @@ static struct lk__effects attempt_adopted(struct lk__attempt *attempt,
 	if (attempt->state == LK__ATTEMPT_IDLE)
 		attempt_begin(attempt, event);
 	attempt->unknown |= event->want.undone;
-	if (!event->subscribed)
-		attempt->listening = false; /* the last queue took the subscription along */
 	if (in_flight) {
 		attempt->state = LK__ATTEMPT_TRYING;
 		attempt->adopted = true;
@@ -637,7 +634,8 @@ static struct lk__effects attempt_next(struct lk__attempt *attempt,
 	}
 }
 
-/* Whether the attempt is where its driver will feed what comes of the action. For assertions. */
+/* Whether its driver can carry out the action: without a channel there is nothing to wait for. And
+ * whether the attempt is where the driver will feed what comes of it. For assertions. */
 static __attribute__((unused)) bool attempt_is_ready_for(const struct lk__attempt *attempt,
 							 enum lk__attempt_action action)
 {
@@ -651,6 +649,9 @@ static __attribute__((unused)) bool attempt_is_ready_for(const struct lk__attemp
 		[LK__ATTEMPT_DO_PAUSE] = LK__ATTEMPT_PAUSED,
 		[LK__ATTEMPT_DO_GRANT] = LK__ATTEMPT_IDLE,
 	};
+	bool hears = action == LK__ATTEMPT_DO_WAIT || action == LK__ATTEMPT_DO_HOLD_OFF;
+	if (hears && (!attempt->listening || attempt->rules.spins))
+		return false;
 	return action == LK__ATTEMPT_DO_NOTHING || action == LK__ATTEMPT_DO_FAIL ||
 	       states[action] == attempt->state;
 }
@@ -659,6 +660,8 @@ struct lk__effects lk__attempt_step(struct lk__attempt *attempt,
 				    const struct lk__attempt_event *event, int64_t now_ns)
 {
 	struct lk__effects effects;
+	if (!event->subscribed) /* the last queue took the channel along, or a move has closed it */
+		attempt->listening = false;
 	if (event->type == LK__ATTEMPT_ADOPTED)
 		effects = attempt_adopted(attempt, event, now_ns);
 	else if (attempt->state == LK__ATTEMPT_DETACHED)

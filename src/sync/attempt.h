@@ -67,13 +67,12 @@ struct lk__attempt_event {
 
 	/* ADOPTED */
 	struct lk__attempt_want want;
-	bool subscribed;           /* has a channel, */
-	bool listens;              /* whose subscription is confirmed */
+	bool listens;              /* the subscription of its channel is confirmed */
 	int64_t hold_off_until_ns; /* no try before, unless others release */
 
 	bool turns; /* ADOPTED, LISTENING: it is told when it is its turn */
 
-	bool moved; /* CONNECTED: to another node than before, where it does not listen yet */
+	bool moved; /* CONNECTED: to another node than before */
 
 	/* Answers. */
 	int64_t sent_ns;   /* before the try was written */
@@ -94,6 +93,7 @@ struct lk__attempt_event {
 	bool last;         /* LEFT: nobody follows */
 
 	/* Every event. */
+	bool subscribed;   /* the driver has a channel: confirmed, asked for, or refused */
 	bool compensating; /* a number that may be held is not yet known to be gone */
 	bool closing;      /* the client is being closed: a grant would have no owner */
 };

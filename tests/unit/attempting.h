@@ -33,15 +33,19 @@ static struct lk__attempt begin(bool once, bool listening, int64_t hold_off_unti
 static struct lk__effects feed(struct lk__attempt *attempt, const struct lk__attempt_event *event,
 			       int64_t now_ns)
 {
-	struct lk__effects effects = lk__attempt_step(attempt, event, now_ns);
+	struct lk__attempt_event told = *event;
+	if (told.type != LK__ATTEMPT_ADOPTED)
+		told.subscribed = attempt->listening || told.type == LK__ATTEMPT_LISTENING;
+	struct lk__effects effects = lk__attempt_step(attempt, &told, now_ns);
 	if (effects.action != LK__ATTEMPT_DO_CONNECT)
 		return effects;
-	struct lk__attempt_event connected = {.type = LK__ATTEMPT_CONNECTED};
+	struct lk__attempt_event connected = {.type = LK__ATTEMPT_CONNECTED,
+					      .subscribed = attempt->listening};
 	effects.action = lk__attempt_step(attempt, &connected, now_ns).action;
 	return effects;
 }
 
-static struct lk__effects step(struct lk__attempt *attempt, int type, int64_t now_ns)
+static inline struct lk__effects step(struct lk__attempt *attempt, int type, int64_t now_ns)
 {
 	struct lk__attempt_event event = {.type = (enum lk__attempt_event_type)type,
 					  .sent_ns = now_ns};

@@ -411,7 +411,7 @@ static void test_a_poll_follows_the_holder(void **state)
 	for (size_t i = 0; i < 8; i++) {
 		struct lk__attempt_event seen = {
 			.type = LK__ATTEMPT_BUSY, .ttl_ms = 30000, .holder = i < 5 ? 1 : 2};
-		paused_ns[i] = lk__attempt_step(&attempt, &seen, now_ns).until_ns - now_ns;
+		paused_ns[i] = feed(&attempt, &seen, now_ns).until_ns - now_ns;
 		now_ns += paused_ns[i];
 		step(&attempt, LK__ATTEMPT_TIMER, now_ns);
 	}
@@ -629,6 +629,7 @@ static void obey(struct world *world, const struct lk__attempt_event *event)
 
 static struct lk__attempt_event random_adoption(void)
 {
+	bool subscribed = rand() % 2;
 	return (struct lk__attempt_event){.type = LK__ATTEMPT_ADOPTED,
 					  .want = {.once = rand() % 3 == 0,
 						   .unlimited = rand() % 2,
@@ -638,8 +639,8 @@ static struct lk__attempt_event random_adoption(void)
 						   .spin_min_ns = MS,
 						   .spin_max_ns = MS,
 						   .spin_factor = 1},
-					  .subscribed = rand() % 2,
-					  .listens = rand() % 2,
+					  .subscribed = subscribed,
+					  .listens = subscribed && rand() % 2,
 					  .hold_off_until_ns = rand() % 2 ? INT64_C(1) << 40 : 0};
 }
 
