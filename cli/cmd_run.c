@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "connect.h"
 #include "exit_code.h"
+#include "job_metrics.h"
 #include "keeper.h"
 #include "message.h"
 #include "signals.h"
@@ -47,6 +48,8 @@ const struct option_row run_options[] = {
 	 "the server, instead of LOCKKEEPER_URL; three or more are a quorum"},
 	{OPTION_QUARANTINE, "quarantine", "TIME",
 	 "(quorum) ignore a server that restarted more recently than this"},
+	{OPTION_METRICS_FILE, "metrics-file", "FILE",
+	 "write what the job did last into FILE (…/NAME.prom), for Prometheus"},
 	{'v', "verbose", NULL, "report what happens, and who holds the lock during a wait"},
 	{'q', "quiet", NULL, "do not show on the terminal what the command waits for"},
 	{0, NULL, NULL, NULL},
@@ -118,6 +121,9 @@ static int run_take(void *context, int id, const char *value)
 		state->has_quarantine = 1;
 		return option_duration("--quarantine", value, 1, LK_LEASE_MAX_MS,
 				       &state->keep.quarantine_ms);
+	case OPTION_METRICS_FILE:
+		state->keep.metrics_file = value;
+		return job_metrics_check(value);
 	case OPTION_POLL:
 		return kind_take_poll(value);
 	case OPTION_NO_PREFER_WRITERS:

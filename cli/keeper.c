@@ -21,6 +21,7 @@
 #include "front.h"
 #include "guard.h"
 #include "holding.h"
+#include "job_metrics.h"
 #include "log.h"
 #include "message.h"
 #include "options.h"
@@ -49,9 +50,11 @@ struct keeper {
 	lk_cancel *cancel;
 	struct waiting waiting;
 	struct report report;
+	struct job_metrics metrics;
 	char names[256];    /* all of them, as -v names them */
 	lk_event notice;    /* the last one: why it is not renewed, and who confirmed it */
 	int64_t granted_ns; /* not before the grant */
+	int skipped;        /* another owner has the lock */
 	int acquired;       /* the lock was granted, */
 	int released;       /* and the server has released it */
 	int started;        /* the command runs, or ran */
@@ -154,6 +157,7 @@ static int acquire_fail(struct keeper *keeper, const lk_error *error)
 	}
 	if (error->code != LK_EBUSY && error->code != LK_ETIMEDOUT)
 		return keeper_trouble(keeper, error);
+	keeper->skipped = 1;
 	/* As flock(1): a conflict is an answer, not a failure; the exit code tells of it. */
 	if (keeper->options->told.verbose) {
 		message("%s", library_text(error));
@@ -529,9 +533,12 @@ static int work(struct keeper *keeper)
 		front_finish(&keeper->front, relay_cause() == SIGINT ? SIGINT : 0);
 		return EXIT_SIGNAL_BASE + relay_cause();
 	}
+	job_metrics_started(&keeper->metrics);
 	keep(keeper);
 	release(keeper, exit_code(keeper));
-	return exit_say(keeper);
+	int code = exit_say(keeper);
+	job_metrics_ended(&keeper->metrics, code, keeper->lost);
+	return code;
 }
 
 /* Makes the handle of what is to be held; 0, or an exit code (said). */
@@ -598,11 +605,14 @@ int keeper_run(lk_config *config, const struct keeper_options *options)
 	sigset_t relayed, mask;
 	relay_block(&relayed, &mask);
 	child_save_signals();
+	job_metrics_begin(&keeper.metrics, options->metrics_file, options->name);
 	int code = front_split(&keeper.front, config, &relayed);
 	if (code == 0)
 		code = guard_fill(&keeper, config, &mask);
 	if (code == 0)
 		code = keeper_serve(&keeper, config, &relayed);
+	if (!keeper.metrics.granted_ns)
+		job_metrics_missed(&keeper.metrics, keeper.skipped);
 	clients_close(&keeper);
 	guard_end(&keeper.guard);
 	waiting_join(&keeper.waiting);

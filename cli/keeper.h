@@ -31,6 +31,7 @@ struct keeper_options {
 	size_t also_count;
 	struct nodes nodes; /* more than one: a quorum */
 	int64_t quarantine_ms;
+	const char *metrics_file; /* NULL: none */
 	char *const *argv;
 };
 

@@ -33,6 +33,7 @@ enum option_id {
 	OPTION_TTL,
 	OPTION_ALL,
 	OPTION_NOTIFY,
+	OPTION_METRICS_FILE,
 };
 
 /* The option of the commands that take several servers; it stands instead of the common one. */

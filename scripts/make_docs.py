@@ -171,6 +171,23 @@ of four from 4 µs to 72 minutes. A duration that is a bound exactly counts abov
 METRICS_TAIL = """| `lockkeeper_node_round_trip_seconds` | gauge | `node`: its address | The last \
 question for the server's time |
 | `lockkeeper_build_info` | info, in 0.0.4 a gauge | `version` | The library's version; always 1 |
+
+## A job that lockkeeper runs
+
+`lockkeeper run --metrics-file DIR/NAME.prom` writes a file for the textfile collector of
+node_exporter, which is started with `--collector.textfile.directory=DIR`:
+
+    lockkeeper run -n --metrics-file /var/lib/node_exporter/nightly.prom nightly -- ./report.sh
+
+Each series has the label `lock`, the NAME of `run`. A file is for one job on one host. A run that
+is skipped, since another has the lock, changes `runs_total` and `skips_in_a_row` alone. So for a
+job that several hosts start, the last success of any of them counts:
+
+    # it has not succeeded for longer than two of its periods
+    time() - max by (lock) (lockkeeper_job_last_success_timestamp_seconds) > 2 * 86400
+
+| series | type | meaning |
+|---|---|---|
 """
 
 
@@ -272,7 +289,19 @@ def metrics() -> str:
     for family, (shown, kind, label, meaning) in families.items():
         labels = f"`{label}`: {', '.join(values[family])}" if label else ""
         rows.append(f"| {shown} | {kind} | {labels} | {meaning} |\n")
-    return METRICS_HEAD + "".join(rows) + METRICS_TAIL
+    return METRICS_HEAD + "".join(rows) + METRICS_TAIL + "".join(job_rows())
+
+
+JOB_ROW = re.compile(r'\{"(\w+)", "(gauge|counter)", "(\w*)",\s*"([^"]*)",\s*\d+\}')
+
+
+def job_rows() -> list[str]:
+    """The rows of what `run --metrics-file` writes."""
+    found = JOB_ROW.findall((ROOT / "cli/job_metrics.c").read_text())
+    results = ", ".join(result for _, _, result, _ in found if result)
+    return [f"| `lockkeeper_job_{family}` | {kind} | {meaning}"
+            f"{f' `result`: {results}' if result else ''} |\n"
+            for family, kind, result, meaning in found if meaning]
 
 
 def soname_version() -> str:
