@@ -15,6 +15,8 @@
 #include "net/stream.h"
 #include "resp/reply.h"
 
+#define CLOSED_PAUSE_NS (100 * LK__MS) /* far longer than its leader takes to notice */
+
 enum connector_state { CONNECTOR_PAUSE, CONNECTOR_FIND, CONNECTOR_OPEN, CONNECTOR_GREET };
 
 struct lk__connector {
@@ -68,7 +70,17 @@ static bool connector_arm(const struct lk__connector *connector, int fd, short e
 
 /* ---- the connection is told ---- */
 
-/* True, unless the connection is closed meanwhile. */
+static void connector_pause(struct lk__connector *connector, int64_t pause_ns)
+{
+	connector->state = CONNECTOR_PAUSE;
+	connector->readiness = (struct lk__readiness){-1, 0, lk__now_ns() + pause_ns};
+}
+
+/*
+ * True, unless the connection is closed meanwhile. Then nothing is awaited any more: what the
+ * attempt waited for last may be the descriptor of a look-up that has ended, whose number is free
+ * for others.
+ */
 static bool connector_deliver(struct lk__connector *connector, struct lk__reader *reader,
 			      const struct lk__greeting *greeting)
 {
@@ -78,17 +90,14 @@ static bool connector_deliver(struct lk__connector *connector, struct lk__reader
 			   greeting->received_ns);
 	bool taken = lk__conn_install(connector->conn, connector->stream, reader, greeting,
 				      watched);
-	if (taken)
+	if (taken) {
 		connector->stream = NULL;
-	else
+	} else {
 		lk__reader_free(reader);
+		connector_drop_attempt(connector);
+		connector_pause(connector, CLOSED_PAUSE_NS);
+	}
 	return taken;
-}
-
-static void connector_pause(struct lk__connector *connector, int64_t pause_ns)
-{
-	connector->state = CONNECTOR_PAUSE;
-	connector->readiness = (struct lk__readiness){-1, 0, lk__now_ns() + pause_ns};
 }
 
 /* An attempt failed. True: it was the last, and the connection has let go of its connector. */

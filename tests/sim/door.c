@@ -290,6 +290,7 @@ int lk__set_new(void)
 int lk__set_add(int set_fd, int fd, enum lk__set_event event, void *data)
 {
 	struct descriptor *set = descriptor_of(set_fd);
+	descriptor_of(fd); /* fails if it is not open */
 	for (int i = 0; i < MEMBERS_MAX; i++) {
 		if (set->members[i].fd != 0)
 			continue;
@@ -305,6 +306,7 @@ int lk__set_rearm(int set_fd, int fd, int writes, void *data)
 {
 	struct descriptor *set = descriptor_of(set_fd);
 	struct member *free_place = NULL;
+	descriptor_of(fd);
 	for (int i = MEMBERS_MAX - 1; i >= 0; i--)
 		if (set->members[i].fd == 0 || set->members[i].fd == fd)
 			free_place = &set->members[i];

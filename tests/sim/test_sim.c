@@ -428,8 +428,9 @@ static void test_crowd(void **state)
 
 static void test_red_locks(void **state)
 {
-	/* Where a hold was judged lost before its deadline, given back, and another's at once. */
-	static const uint64_t others[] = {937, 1688, 1838};
+	/* Where a hold was judged lost before its deadline, given back, and another's at once; and
+	 * where the loop waited for the descriptor of a look-up that had ended. */
+	static const uint64_t others[] = {937, 1688, 1838, 3151010};
 	(void)state;
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		run_red(others[i], false);

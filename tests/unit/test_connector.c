@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "conf/config.h"
 #include "conn/node.h"
+#include "net/stream.h"
 
 #define LIMIT_MS 10000 /* a sixth of all limits and pauses of the connector */
 #define ROUND 7        /* which the connector has asked for */
@@ -208,6 +209,47 @@ static void test_one_that_looks_asks_no_more(void **state)
 	close(listener);
 }
 
+/* Answers the greeting of the connection that comes next. The caller closes what is returned. */
+static int greets(int listener)
+{
+	static const char *const answers[][2] = {{"ROLE", "*1\r\n$6\r\nmaster\r\n"},
+						 {"SETNAME", "+OK\r\n"},
+						 {"TIME", "*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n"},
+						 {"EXISTS", "*0\r\n"},
+						 {"HELLO", "-ERR unknown command\r\n"}};
+	char said[8192] = "";
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	ssize_t size = 0;
+	while (!strstr(said, "HELLO")) {
+		lk__conn_make_turn(conn, &loop_thread, set_fd);
+		ssize_t got = recv(fd, said + size, sizeof(said) - 1 - (size_t)size, MSG_DONTWAIT);
+		size += got > 0 ? got : 0;
+		said[size] = '\0';
+	}
+	for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++)
+		if (strstr(said, answers[i][0]))
+			assert_true(send(fd, answers[i][1], strlen(answers[i][1]), 0) > 0);
+	return fd;
+}
+
+/* What was waited for last may be a descriptor that is closed by now, and another's. */
+static void test_one_that_is_closed_meanwhile_waits_for_nothing(void **state)
+{
+	(void)state;
+	struct lk__readiness step = {0};
+	int listener = listener_new(&place), fd;
+	comes_to(listener);
+	fd = greets(listener);
+	conn->state = LK__CONN_CLOSED; /* as lk__conn_close() begins, while another takes steps */
+	int64_t until_ns = lk__after_ms(lk__now_ns(), LIMIT_MS);
+	do
+		assert_true(lk__connector_step(conn->connector, &step));
+	while (step.fd >= 0 && lk__now_ns() < until_ns);
+	assert_int_equal(step.fd, -1);
+	close(fd);
+	close(listener);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -216,6 +258,7 @@ int main(void)
 		TEST(test_a_pause_ends),
 		TEST(test_a_pause_that_nobody_waits_for_ends),
 		TEST(test_one_that_looks_asks_no_more),
+		TEST(test_one_that_is_closed_meanwhile_waits_for_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
