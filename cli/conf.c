@@ -2,26 +2,31 @@
 #include "conf.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include "connect.h"
 #include "message.h"
 #include "nodes.h"
 
-#define CONF_SIZE_MAX 65536 /* bytes of the file */
-#define CONF_LINES_MAX 256  /* that set something */
+#define BYTE_ORDER_MARK "\xef\xbb\xbf" /* which Windows' editors write */
+#define CONF_SIZE_MAX 65536            /* bytes of the file */
+#define CONF_LINES_MAX 256             /* that set something */
 
 static struct {
 	const char *path;
 	char text[CONF_SIZE_MAX + 1]; /* the names and values are in it */
 	char fault[600];              /* "": none */
-	int names_server;             /* which counts for nothing: the environment has a URL */
 	size_t count;                 /* of what conf_settle() sets */
 	struct {
-		const char *name, *value;
+		const lk_option_info *option;
+		const char *value;
 	} set[CONF_LINES_MAX];
 } conf;
 
@@ -39,6 +44,35 @@ __attribute__((format(printf, 2, 3))) static int conf_fault(int line, const char
 	return -1;
 }
 
+/* /dev/null stands for an empty file. */
+static int is_file(const struct stat *status)
+{
+	return S_ISREG(status->st_mode) ||
+	       (S_ISCHR(status->st_mode) && status->st_rdev == makedev(1, 3));
+}
+
+/* At most CONF_SIZE_MAX + 1 bytes, or -1 with errno. Nobody has to write to a pipe: it is none. */
+static ssize_t file_read(const char *path, char *text_out)
+{
+	struct stat status;
+	size_t filled = 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	ssize_t got = fd < 0 || fstat(fd, &status) ? -1 : 1;
+	if (got == 1 && !is_file(&status)) {
+		errno = S_ISDIR(status.st_mode) ? EISDIR : ESPIPE;
+		got = -1;
+	}
+	while (got > 0 && filled <= CONF_SIZE_MAX) {
+		got = read(fd, text_out + filled, CONF_SIZE_MAX + 1 - filled);
+		filled += got > 0 ? (size_t)got : 0;
+	}
+	int failed = errno;
+	if (fd >= 0)
+		close(fd);
+	errno = failed;
+	return got < 0 ? -1 : (ssize_t)filled;
+}
+
 /* Only the file that is there without being named may be missing. */
 static int text_read(void)
 {
@@ -50,21 +84,16 @@ static int text_read(void)
 			 "use " CONF_PATH);
 		return -1;
 	}
-	FILE *file = fopen(conf.path, "re");
-	if (!file && !named && errno == ENOENT)
+	ssize_t size = file_read(conf.path, conf.text);
+	if (size < 0 && !named && errno == ENOENT)
 		return 0;
-	if (!file)
+	if (size < 0)
 		return conf_fault(0, "cannot be read%s: %s", named ? " (LOCKKEEPER_CONFIG)" : "",
-				  strerror(errno));
-	size_t size = fread(conf.text, 1, sizeof(conf.text), file);
-	int failed = ferror(file) ? errno : 0;
-	fclose(file);
-	if (failed)
-		return conf_fault(0, "cannot be read: %s", strerror(failed));
+				  errno == ESPIPE ? "not a regular file" : strerror(errno));
 	if (size > CONF_SIZE_MAX)
 		return conf_fault(0, "has more than %d bytes", CONF_SIZE_MAX);
 	conf.text[size] = '\0';
-	return strlen(conf.text) == size ? 0 : conf_fault(0, "has a NUL byte");
+	return strlen(conf.text) == (size_t)size ? 0 : conf_fault(0, "has a NUL byte");
 }
 
 static const lk_option_info *option_find(const char *name)
@@ -73,6 +102,11 @@ static const lk_option_info *option_find(const char *name)
 		if (strcmp(lk_option_at(i)->name, name) == 0)
 			return lk_option_at(i);
 	return NULL;
+}
+
+static int is_url(const lk_option_info *option)
+{
+	return strcmp(option->name, "url") == 0;
 }
 
 /* Of one URL, or of several with commas between them. */
@@ -89,20 +123,19 @@ static int assignment_check(lk_config *scratch, int line, const lk_option_info *
 			    const char *value)
 {
 	lk_error error = {0};
-	int is_url = strcmp(option->name, "url") == 0;
-	if (is_url && *value == '\0')
+	if (is_url(option) && *value == '\0')
 		return conf_fault(line, "url: the URL is empty");
-	if (strcmp(option->type, "secret") == 0 || (is_url && urls_have_secret(value)))
+	if (strcmp(option->type, "secret") == 0 || (is_url(option) && urls_have_secret(value)))
 		return conf_fault(line, "%s: no password may stand here: set password_file",
 				  option->name);
-	if (is_url && nodes_are_several(value))
+	if (is_url(option) && nodes_are_several(value))
 		return 0; /* each is looked at where they are used */
 	return lk_config_set(scratch, option->name, value, &error)
 		       ? conf_fault(line, "%s", error.message)
 		       : 0;
 }
 
-static int line_take(lk_config *scratch, int line, char *text, int into_environment)
+static int line_take(lk_config *scratch, int line, char *text)
 {
 	text += strspn(text, " \t");
 	for (size_t end = strlen(text); end > 0 && strchr(" \t\r", text[end - 1]); end--)
@@ -115,22 +148,27 @@ static int line_take(lk_config *scratch, int line, char *text, int into_environm
 	*value++ = '\0';
 	const lk_option_info *option = option_find(text);
 	if (!option)
-		return conf_fault(line, "'%s' is not an option", text);
+		return conf_fault(line, "'%s' is not an option%s", text,
+				  strchr(" \t", value[-2]) ? " (no blank may stand before the =)"
+							   : "");
 	int code = assignment_check(scratch, line, option, value);
 	if (code)
 		return code;
-	if (into_environment)
-		return setenv(option->environment, value, 0) ? conf_fault(line, "out of memory")
-							     : 0;
-	if (strcmp(option->name, "url") == 0) { /* another one is named */
-		conf.names_server = 1;
-		return 0;
-	}
 	if (conf.count == CONF_LINES_MAX)
 		return conf_fault(line, "more than %d options", CONF_LINES_MAX);
-	conf.set[conf.count].name = option->name;
+	conf.set[conf.count].option = option;
 	conf.set[conf.count++].value = value;
 	return 0;
+}
+
+/* Of an option that is set twice the last value counts, and stands there first: a variable that is
+ * set prevails. */
+static void environment_fill(void)
+{
+	for (size_t i = conf.count; i-- > 0;)
+		if (setenv(conf.set[i].option->environment, conf.set[i].value, 0))
+			conf_fault(0, "out of memory");
+	conf.count = 0;
 }
 
 void conf_read(void)
@@ -145,17 +183,22 @@ void conf_read(void)
 		conf_fault(0, "out of memory");
 		return;
 	}
-	char *next = conf.text;
+	char *next = conf.text + (strncmp(conf.text, BYTE_ORDER_MARK, 3) == 0 ? 3 : 0);
 	while (next && !conf.fault[0]) {
 		char *text = strsep(&next, "\n");
-		line_take(scratch, ++line, text, into_environment);
+		line_take(scratch, ++line, text);
 	}
 	lk_config_free(scratch);
+	if (into_environment && !conf.fault[0])
+		environment_fill();
 }
 
 const char *conf_naming_server(void)
 {
-	return conf.names_server ? conf.path : NULL;
+	for (size_t i = 0; i < conf.count; i++)
+		if (is_url(conf.set[i].option))
+			return conf.path;
+	return NULL;
 }
 
 int conf_settle(lk_config *config)
@@ -164,7 +207,8 @@ int conf_settle(lk_config *config)
 	if (conf.fault[0])
 		return trouble("%s", conf.fault);
 	for (size_t i = 0; i < conf.count; i++)
-		if (lk_config_set(config, conf.set[i].name, conf.set[i].value, &error))
+		if (!is_url(conf.set[i].option) && /* another server is named */
+		    lk_config_set(config, conf.set[i].option->name, conf.set[i].value, &error))
 			return trouble_library(&error);
 	return 0;
 }

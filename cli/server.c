@@ -54,6 +54,8 @@ static int folder_find(char *folder, size_t size)
 		return trouble("LOCKKEEPER_STATE_DIR: '%s' is not an absolute path", named);
 	if (strlen(named) >= size)
 		return trouble("LOCKKEEPER_STATE_DIR: path too long");
+	if (strpbrk(named, "\r\n")) /* it would be another folder, and another server */
+		return trouble("LOCKKEEPER_STATE_DIR: '%s' has a line break", named);
 	snprintf(folder, size, "%s", named);
 	for (size_t end = strlen(folder); end > 1 && folder[end - 1] == '/'; end--)
 		folder[end - 1] = '\0';

@@ -235,8 +235,10 @@ LK_API lk_config *lk_config_free(lk_config *config);
 /*
  * Sets one option from text, and copies the text. If the text is invalid or out of range, the call
  * fails with LK_EINVAL and a message that names option, value and reason, and changes nothing. The
- * option "url" parses the URL and sets what it names; "password_file" reads the file at once.
- * Errors: LK_EINVAL, LK_ENOMEM. Since 0.1.
+ * option "url" parses the URL and sets what it names; "password_file" reads the file at once,
+ * and waits up to 3 s for one who writes to a pipe, and up to 60 s for the line of a pipe or a
+ * terminal. Names of users and files, and "key_prefix", are refused in quotes, and with a blank or
+ * a line break before or behind them. Errors: LK_EINVAL, LK_ENOMEM. Since 0.1.
  */
 LK_API int lk_config_set(lk_config *config, const char *name, const char *value, lk_error *error);
 

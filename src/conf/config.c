@@ -64,6 +64,21 @@ const char *lk__text_number(const char *text, int64_t *number_out)
 	return NULL;
 }
 
+const char *lk__text_edge(const char *text)
+{
+	size_t size = strlen(text);
+	if (size == 0)
+		return NULL;
+	char first = text[0], last = text[size - 1];
+	if (first == '"' || first == '\'')
+		return size > 1 && last == first ? "is in quotes" : "begins with a quote";
+	if (last == '\n' || last == '\r')
+		return "ends in a line break";
+	if (first == ' ' || first == '\t' || first == '\n')
+		return "begins with a blank";
+	return last == ' ' || last == '\t' ? "ends in a blank" : NULL;
+}
+
 /*
  * Writes the text for a message: at most `size` - 1 bytes, control bytes as '?', "..." at the end
  * when it was cut.
@@ -205,10 +220,15 @@ static int refuse(const struct option *option, const char *value, const char *re
 		  lk_error *error)
 {
 	char quoted[QUOTED_MAX];
+	const char *edge = lk__text_edge(value);
 	if (option->kind == KIND_SECRET || option->kind == KIND_URL)
 		return lk__fail(error, LK_EINVAL, "%s: the value %s", option->info.name, reason);
 	text_quote(quoted, sizeof(quoted), value);
-	return lk__fail(error, LK_EINVAL, "%s: \"%s\" %s", option->info.name, quoted, reason);
+	if (!edge || edge == reason)
+		return lk__fail(error, LK_EINVAL, "%s: \"%s\" %s", option->info.name, quoted,
+				reason);
+	return lk__fail(error, LK_EINVAL, "%s: \"%s\" %s (it %s)", option->info.name, quoted,
+			reason, edge);
 }
 
 static int set_number(lk_config *config, const struct option *option, const char *value,
@@ -332,7 +352,14 @@ static const char *text_fault(const struct option *option, const char *value)
 	for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); i++)
 		if (choices[i].offset == option->offset && choice_at(&choices[i], value) < 0)
 			return choices[i].fault;
+	if (option->kind == KIND_FILE && lk__text_edge(value))
+		return lk__text_edge(value);
 	switch (option->offset) {
+	/* With a line break, say, it would be another name, and a lock of its own. */
+	case offsetof(struct lk_config, key_prefix):
+	case offsetof(struct lk_config, username):
+	case offsetof(struct lk_config, sentinel_username):
+		return lk__text_edge(value);
 	case offsetof(struct lk_config, client_name):
 		return client_name_valid(value) ? NULL : "has a blank or a byte that is not ASCII";
 	case offsetof(struct lk_config, replica_acks):
@@ -369,7 +396,7 @@ static int set_password_file(lk_config *config, const struct option *option, con
 {
 	char line[LK__PASSWORD_MAX + 2];
 	const char *reason = NULL;
-	if (!*path)
+	if (!*path || lk__text_edge(path))
 		return set_text(config, option, path, error);
 	int failed = lk__password_read(path, false, line, &reason);
 	if (failed) {

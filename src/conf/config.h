@@ -120,4 +120,11 @@ int lk__text_replace(char **text, const char *value);
  */
 const char *lk__text_number(const char *text, int64_t *number_out);
 
+/*
+ * What quotes, blanks or a line break around a text have done to it, which a file or a shell was
+ * meant to take away ("ends in a line break"): a static text that goes behind the text in a
+ * message; NULL: there are none.
+ */
+const char *lk__text_edge(const char *text);
+
 #endif

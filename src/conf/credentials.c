@@ -3,21 +3,29 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/door.h"
 #include "base/fail.h"
 
 /* ---- a file ---- */
 
-/* Nothing waits here for the writer of a pipe. */
+/* How long the line of a pipe or a terminal is waited for: a program may ask a person first. */
+#define LINE_MS 60000
+/* How long the one who writes to a pipe is waited for. */
+#define WRITER_MS 3000
+
+/* Does not wait for the writer of a pipe. */
 static int open_file(const char *path, bool regular)
 {
 	struct stat status;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | (regular ? O_NONBLOCK : 0));
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0)
 		return -errno;
 	if (!regular || (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)))
@@ -26,19 +34,40 @@ static int open_file(const char *path, bool regular)
 	return -ESPIPE;
 }
 
-/* Reads up to the first newline, the end of the file or a full buffer. Bytes read, or -errno. */
+/* Waits until there is something to read: 1, 0 at the end of it, or -errno. */
+static int await_bytes(int fd, int64_t deadline_ns)
+{
+	struct pollfd ready = {.fd = fd, .events = POLLIN};
+	int64_t left_ms = (deadline_ns - lk__now_ns()) / LK__MS;
+	int rc = left_ms > 0 ? lk__poll(&ready, 1, (int)left_ms) : 0;
+	if (rc < 0)
+		return errno == EINTR ? 1 : -errno;
+	return rc == 0 ? -ETIMEDOUT : (ready.revents & POLLIN) != 0;
+}
+
+/*
+ * Reads up to the first newline, the end of the file or a full buffer. Bytes read, or -errno. A
+ * pipe that nobody has opened for writing yet reads as one at its end.
+ */
 static ssize_t read_line(int fd, char *line, size_t size)
 {
+	struct stat status;
+	bool is_pipe = fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode);
+	int64_t began_ns = lk__now_ns();
 	size_t filled = 0;
 	while (filled < size && !memchr(line, '\n', filled)) {
 		ssize_t got = read(fd, line + filled, size - filled);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
+		bool is_early = got == 0 && is_pipe && filled == 0;
+		int rc = 1;
+		if (is_early || (got < 0 && errno == EAGAIN))
+			rc = await_bytes(fd, began_ns + (is_early ? WRITER_MS : LINE_MS) * LK__MS);
+		else if (got < 0 && errno != EINTR)
 			return -errno;
-		if (got == 0)
+		if (rc < 0)
+			return rc;
+		if (rc == 0 || (got == 0 && !is_early))
 			break;
-		filled += (size_t)got;
+		filled += got > 0 ? (size_t)got : 0;
 	}
 	return (ssize_t)filled;
 }

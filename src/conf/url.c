@@ -63,7 +63,12 @@ static int check_bytes(const char *text, lk_error *error)
 		return bad(error, "is empty");
 	if (length > LK__URL_MAX)
 		return bad(error, "is too long");
+	if (lk__text_edge(text))
+		return lk__fail(error, LK_EINVAL, "url: %s: write the URL alone",
+				lk__text_edge(text));
 	for (const char *at = text; *at; at++) {
+		if (*at == ' ' && at[-1] == ',')
+			return bad(error, "has a blank behind a comma: write commas alone");
 		if ((unsigned char)*at <= ' ' || *at == 0x7f)
 			return bad(error, "a blank or control byte must be written %XX");
 		if (*at == '#')
@@ -139,6 +144,10 @@ static int parse_scheme(struct lk__url *url, struct span *rest, lk_error *error)
 		rest->start += length;
 		return 0;
 	}
+	if (!strstr(rest->start, "://"))
+		return bad(error, *rest->start == '/'
+					  ? "has no scheme: write unix:// before the path"
+					  : "has no scheme: write redis:// before the host");
 	return bad(error,
 		   "the scheme is not one of redis://, rediss://, valkey://, valkeys://, "
 		   "unix://, or redis-replicas://, redis-sentinel://, redis-cluster:// and their "

@@ -334,9 +334,11 @@ static int greeter_refused(struct lk__greeter *greeter, const char *verb, const 
 	int code = lk__classify(words);
 	bool lacks = strncmp(words, "ERR unknown command", 19) == 0 && strcmp(verb, "TIME") == 0;
 	const char *hint = lacks ? LK__LIKE_SENTINEL : lk__classify_hint(words);
+	const char *edge = code == LK_EAUTH ? lk__text_edge(greeter->config->password) : NULL;
 	return lk__fail(greeter->error, code == LK_EMAYBEHELD ? LK_EPROTOCOL : code,
-			"%s: %s: %.300s%s%s%s", greeter->config->url, verb, words,
-			*hint ? " (" : "", hint, *hint ? ")" : "");
+			"%s: %s: %.300s%s%s%s%s", greeter->config->url, verb, words,
+			*hint || edge ? " (" : "", edge ? "the password " : "", edge ? edge : hint,
+			*hint || edge ? ")" : "");
 }
 
 static int greeter_take(struct lk__greeter *greeter, const redisReply *reply)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
@@ -15,7 +16,8 @@
 #include "net/stream.h"
 
 #define REASON_MAX 256
-#define APP_DATA 0 /* where SSL_set_app_data() puts it */
+#define FILE_SIZE_MAX (16 << 20) /* of certificates, or a key */
+#define APP_DATA 0               /* where SSL_set_app_data() puts it */
 
 struct tls_stream {
 	struct lk__stream stream;
@@ -249,10 +251,24 @@ static int fail_file(const char *node, const char *option, const char *path, lk_
 			reason ? reason : "cannot be used");
 }
 
+/* A pipe that nobody writes to would be waited for without end, and a device read without end. */
+static int check_file(const char *node, const char *option, const char *path, lk_error *error)
+{
+	struct stat status;
+	if (stat(path, &status) != 0)
+		return 0; /* OpenSSL says why */
+	if (S_ISREG(status.st_mode) && status.st_size <= FILE_SIZE_MAX)
+		return 0;
+	return lk__fail(error, LK_ETLS, "connect to %s: %s \"%.128s\": %s", node, option, path,
+			S_ISREG(status.st_mode) ? "larger than 16 MiB" : "not a regular file");
+}
+
 static int load_trusted(SSL_CTX *context, const struct lk_config *config, const char *node,
 			lk_error *error)
 {
 	const char *path = config->tls_ca_file;
+	if (*path && check_file(node, "tls_ca_file", path, error) != 0)
+		return LK_ETLS;
 	if (*path && lk__openssl.SSL_CTX_load_verify_file(context, path) != 1)
 		return fail_file(node, "tls_ca_file", path, error);
 	if (!*path && lk__openssl.SSL_CTX_set_default_verify_paths(context) != 1)
@@ -269,6 +285,9 @@ static int load_own(SSL_CTX *context, const struct lk_config *config, const char
 	const char *key = config->tls_key_file;
 	if (!*cert)
 		return 0;
+	if (check_file(node, "tls_cert_file", cert, error) != 0 ||
+	    check_file(node, "tls_key_file", key, error) != 0)
+		return LK_ETLS;
 	lk__openssl.SSL_CTX_set_default_passwd_cb(context, refuse_password);
 	lk__openssl.SSL_CTX_set_default_passwd_cb_userdata(context, &asked);
 	if (lk__openssl.SSL_CTX_use_certificate_chain_file(context, cert) != 1)

@@ -1,7 +1,9 @@
 """The file of options for everybody on the machine, and what prevails over it."""
 from __future__ import annotations
 
+import os
 import re
+import socket
 
 import pytest
 
@@ -101,8 +103,47 @@ def test_the_private_server_may_be_asked_for_all_the_same(conf, words, environme
     assert command("run", *words, "job", "true", **environment).returncode == 0
 
 
+def test_of_an_option_that_is_set_twice_the_last_value_counts(conf, server, folder):
+    """Wherever the server comes from; a variable prevails over both."""
+    url = f"url=unix://{folder}/none.sock\n"
+    command = conf(f"{url}watchdog_ms=77000\nurl={server.unix_url}\nwatchdog_ms=66000\n")
+    assert lease(server, command) == 66
+    assert lease(server, command, LOCKKEEPER_URL=server.unix_url) == 66
+    assert lease(server, command, LOCKKEEPER_WATCHDOG_MS="55000") == 55
+
+
+def test_a_byte_order_mark_is_passed_over(conf, server):
+    command = conf(b"\xef\xbb\xbfwatchdog_ms=77000\r\nurl=" + server.unix_url.encode() + b"\r\n")
+    assert lease(server, command) == 77
+
+
+@pytest.mark.parametrize("make", ["pipe", "socket", "/dev/zero", "/dev/tty"])
+def test_only_a_file_is_read(conf, folder, make):
+    """A pipe would be waited for."""
+    command = conf("")
+    path = make if make[0] == "/" else str(folder / make)
+    listener = socket.socket(socket.AF_UNIX)
+    if make == "pipe":
+        os.mkfifo(path)
+    elif make == "socket":
+        listener.bind(path)
+    refused = command("ls", LOCKKEEPER_CONFIG=path)
+    listener.close()
+    assert refused.returncode == 125 and f"{path}: cannot be read" in refused.stderr
+
+
 WRONG = [
     ("watchdog_ms=soon", ":1: watchdog_ms: \"soon\""),
+    ("watchdog_ms = 5000", ":1: 'watchdog_ms ' is not an option (no blank may stand before the ="),
+    ("watchdog_ms= 5000", ":1: watchdog_ms: \" 5000\" is not a plain decimal number (it begins"),
+    ("watchdog_ms='5000'", ":1: watchdog_ms: \"'5000'\" is not a plain decimal number (it is in"),
+    ("private=\"off\"", ":1: private: \"\"off\"\" is not on, off or empty (it is in quotes)"),
+    ("key_prefix='app:'", ":1: key_prefix: \"'app:'\" is in quotes"),
+    ("password_file=\"/etc/pw\"", ":1: password_file: \"\"/etc/pw\"\" is in quotes"),
+    ("url=\"redis://x\"", ":1: url: is in quotes: write the URL alone"),
+    ("url=localhost:6379", ":1: url: has no scheme: write redis:// before the host"),
+    ("url=/run/redis.sock", ":1: url: has no scheme: write unix:// before the path"),
+    ("url=redis://a, redis://b", ":1: url: has a blank behind a comma"),
     ("\n\nno_such=1", ":3: 'no_such' is not an option"),
     ("private", ":1: 'private' is not NAME=VALUE"),
     ("=1", ":1: '=1' is not NAME=VALUE"),

@@ -246,3 +246,44 @@ def test_hosts_of_a_quorum_are_told_to_be_whole_urls(cli, words):
         refused = cli("run", *words, "--quarantine", "1m", "job", "true")
         assert refused.returncode == 125
         assert "--quarantine is for several servers, each a whole URL" in refused.stderr
+
+
+HINTS = {
+    "LOCKKEEPER_URL quotes": ({"LOCKKEEPER_URL": "'{url}'"}, "url: is in quotes"),
+    "LOCKKEEPER_URL newline": ({"LOCKKEEPER_URL": "{url}\n"}, "url: ends in a line break"),
+    "LOCKKEEPER_URL blank": ({"LOCKKEEPER_URL": " {url}"}, "url: begins with a blank"),
+    "LOCKKEEPER_URL no scheme": ({"LOCKKEEPER_URL": "localhost:6379"}, "write redis:// before"),
+    "a number": ({"LOCKKEEPER_WATCHDOG_MS": "5000\r\n"}, "(it ends in a line break)"),
+    "a word": ({"LOCKKEEPER_CLIENT_RECORD": "off\n"}, "(it ends in a line break)"),
+    "a prefix": ({"LOCKKEEPER_KEY_PREFIX": "app:\n"}, "key_prefix: \"app:?\" ends in a line break"),
+    "a folder": ({"LOCKKEEPER_STATE_DIR": "/tmp/x\n", "LOCKKEEPER_URL": None}, "has a line break"),
+    "a file": ({"LOCKKEEPER_TLS_CA_FILE": "'/etc/ca'"}, "tls_ca_file: \"'/etc/ca'\" is in quotes"),
+}
+
+
+@pytest.mark.parametrize("name", HINTS)
+def test_what_stands_around_a_value_is_told(cli, server, name):
+    variables, hint = HINTS[name]
+    environment = {key: value.format(url=server.unix_url)
+                   for key, value in variables.items() if value is not None}
+    for key in set(variables) - set(environment):
+        del cli.environment[key]
+    refused = cli("run", "job", "true", **environment)
+    assert refused.returncode == 125 and hint in refused.stderr, refused.stderr
+
+
+def test_what_stands_around_a_password_is_told_when_it_is_refused(cli, server, folder):
+    server.call("CONFIG", "SET", "requirepass", "word")
+    (folder / "pw").write_text("word \n")
+    for variables, hint in (({"LOCKKEEPER_PASSWORD": "word\n"}, "ends in a line break"),
+                            ({"LOCKKEEPER_PASSWORD": "'word'"}, "is in quotes"),
+                            ({"LOCKKEEPER_URL": server.unix_url.replace("://", "://:word%0A@")},
+                             "ends in a line break"),
+                            ({"LOCKKEEPER_PASSWORD_FILE": f"{folder}/pw"}, "ends in a blank"),
+                            ({"LOCKKEEPER_PASSWORD": "other"}, None)):
+        refused = cli("run", "job", "true", **variables)
+        assert refused.returncode == 125 and "WRONGPASS" in refused.stderr
+        assert (f"(the password {hint})" if hint else "WRONGPASS") in refused.stderr
+        assert ("the password" in refused.stderr) == bool(hint)
+        assert "word\n" not in refused.stderr and "word%0A" not in refused.stderr
+    assert cli("run", "job", "true", LOCKKEEPER_PASSWORD="word").returncode == 0

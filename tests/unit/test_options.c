@@ -2,11 +2,14 @@
 #include "unit.h"
 
 #include <ctype.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <lockkeeper/config.h>
@@ -177,6 +180,35 @@ static void test_texts_are_bounded(void **state)
 	text[4096] = '\0';
 	for (size_t i = 0; i < COUNT(names); i++)
 		assert_int_equal(lk_config_set(*state, names[i], text, NULL), 0);
+}
+
+/* What a file or a shell was meant to take away would make another name, say. */
+static void test_what_stands_around_a_value_is_told(void **state)
+{
+	static const char *const names[] = {"username", "key_prefix", "sentinel_username",
+					    "tls_ca_file", "password_file"};
+	static const struct {
+		const char *text, *fault;
+	} around[] = {
+		{"\"app:\"", "is in quotes"},         {"'app:'", "is in quotes"},
+		{"'app:", "begins with a quote"},     {"app:\n", "ends in a line break"},
+		{"app:\r\n", "ends in a line break"}, {" app:", "begins with a blank"},
+		{"app:\t", "ends in a blank"},
+	};
+	lk_error error;
+	for (size_t i = 0; i < COUNT(around); i++) {
+		for (size_t k = 0; k < COUNT(names); k++) {
+			assert_int_equal(lk_config_set(*state, names[k], around[i].text, &error),
+					 LK_EINVAL);
+			assert_non_null(strstr(error.message, names[k]));
+			assert_non_null(strstr(error.message, around[i].fault));
+		}
+		assert_int_equal(lk_config_set(*state, "term_ms", around[i].text, &error),
+				 LK_EINVAL);
+		assert_non_null(strstr(error.message, around[i].fault));
+		assert_int_equal(lk_config_set(*state, "password", around[i].text, NULL), 0);
+	}
+	assert_int_equal(lk_config_set(*state, "key_prefix", "two words\n:", NULL), 0);
 }
 
 static void test_the_name_in_a_certificate(void **state)
@@ -353,6 +385,38 @@ static void test_an_unreadable_password_file(void **state)
 	assert_non_null(strstr(error.message, "Is a directory"));
 }
 
+static void pipe_write(const char *path)
+{
+	int fd = open(path, O_WRONLY);
+	if (fd < 0 || write(fd, "pass", 4) != 4)
+		_exit(1);
+	poll(NULL, 0, 50);
+	_exit(write(fd, "word\nmore", 9) != 9);
+}
+
+/* One that nobody writes to is not waited for without end. */
+static void test_a_password_through_a_pipe(void **state)
+{
+	lk_config *config = *state;
+	lk_error error;
+	char path[] = "/tmp/lockkeeper-test-XXXXXX";
+	assert_non_null(mkdtemp(path));
+	assert_int_equal(rmdir(path), 0);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	pid_t writer = fork();
+	if (writer == 0)
+		pipe_write(path);
+	assert_int_equal(lk_config_set(config, "password_file", path, NULL), 0);
+	assert_string_equal(config->password, "password");
+	assert_int_equal(waitpid(writer, NULL, 0), writer);
+	assert_int_equal(lk_config_set(config, "password_file", path, &error), LK_EINVAL);
+	assert_non_null(strstr(error.message, "timed out"));
+	assert_string_equal(config->password, "password");
+	assert_int_equal(lk_config_set(config, "password_file", "/dev/zero", &error), LK_EINVAL);
+	assert_non_null(strstr(error.message, "more than 4096 bytes"));
+	unlink(path);
+}
+
 static void test_copies_are_deep(void **state)
 {
 	lk_config *config = *state;
@@ -413,6 +477,8 @@ int main(void)
 		TEST(test_a_bad_environment_changes_nothing),
 		TEST(test_the_password_file),
 		TEST(test_an_unreadable_password_file),
+		TEST(test_a_password_through_a_pipe),
+		TEST(test_what_stands_around_a_value_is_told),
 		TEST(test_copies_are_deep),
 		TEST(test_contradictions_are_found),
 	};

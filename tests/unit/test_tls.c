@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <openssl/err.h>
@@ -398,6 +399,15 @@ static void test_files_that_do_not_fit_are_named(void **state)
 	assert_refuses(server, "localhost", own("junk", "client.key"), LK_ETLS, "tls_cert_file");
 	assert_refuses(server, "localhost", own("client.crt", "junk"), LK_ETLS, "tls_key_file");
 	assert_refuses(server, "localhost", own("client.crt", "good.key"), LK_ETLS, "mismatch");
+	/* Nor is a pipe waited for, or a device read without end. */
+	assert_int_equal(mkfifo(path_in(folder, "pipe"), 0600), 0);
+	assert_refuses(server, "localhost", own("pipe", "client.key"), LK_ETLS,
+		       "not a regular file");
+	assert_refuses(server, "localhost", own("client.crt", "pipe"), LK_ETLS,
+		       "not a regular file");
+	assert_int_equal(symlink("/dev/zero", path_in(folder, "zero")), 0);
+	assert_refuses(server, "localhost", own("zero", "client.key"), LK_ETLS,
+		       "not a regular file");
 	/* Nobody is asked for the password: the test would hang here. */
 	assert_refuses(server, "localhost", own("client.crt", "client.locked"), LK_ETLS,
 		       "locked by a password");
