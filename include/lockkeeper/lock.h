@@ -239,9 +239,9 @@ LK_API int lk_lock_force_release(lk_lock *lock, lk_error *error);
 /*
  * Extends the hold of `owner` (NULL: the calling thread) so that it lasts at least `lease_ms` from
  * now (Redlock's lock extension). It never shortens the hold. Blocks for one round trip, at most
- * until the hold's deadline. Errors: LK_ENOTOWNER, LK_ELOST, LK_EINVAL, LK_EMAYBEHELD (no answer:
- * the old deadline stands), LK_ENOQUORUM (red lock: the old deadline stands) and those of
- * lk_client_ping(). Since 0.1.
+ * until the hold's deadline. Errors: LK_ENOTOWNER, LK_ELOST (before, or its deadline passed during
+ * the call), LK_EINVAL, LK_EMAYBEHELD (no answer: the old deadline stands), LK_ENOQUORUM (red lock:
+ * the old deadline stands) and those of lk_client_ping(). Since 0.1.
  */
 LK_API int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const char *owner, lk_error *error);
 

@@ -9,6 +9,7 @@
 
 #define CLUSTER "the server is a node of a cluster: use redis-cluster://"
 #define SCRIPTLESS "it runs no scripts: use Redis or Valkey"
+#define SCRIPT_LOST "it had forgotten the script, which could not be loaded again in time"
 #define NAMELESS "the server has no users: give the password alone"
 
 /* Refusals that the server gives before the first write of a command or script. */
@@ -26,8 +27,8 @@ static const struct {
 	{"MOVED", LK_EREFUSED, CLUSTER},
 	{"ASK ", LK_EREFUSED, CLUSTER},
 	{"CROSSSLOT", LK_EREFUSED, CLUSTER},
-	{"NOSCRIPT", LK_EUNAVAILABLE, NULL},
-	{"ERR NOSCRIPT", LK_EUNAVAILABLE, NULL}, /* servers that are not Redis, in tests */
+	{"NOSCRIPT", LK_EUNAVAILABLE, SCRIPT_LOST},
+	{"ERR NOSCRIPT", LK_EUNAVAILABLE, SCRIPT_LOST}, /* servers that are not Redis, in tests */
 	{"ERR max number of clients", LK_EUNAVAILABLE, NULL},
 	{"OOM", LK_EREFUSED, NULL},
 	{"MISCONF", LK_EREFUSED, NULL},

@@ -456,18 +456,19 @@ const char *lk__turn_take(struct lk__entry *entry)
 	return turns ? entry->waiting->turn : NULL;
 }
 
-int64_t lk__turn_since_ns(struct lk__entry *entry, int64_t begun_ns)
+int64_t lk__turn_since_us(struct lk__entry *entry, int64_t begun_ns)
 {
 	struct lk__waiting *waiting = entry->waiting;
-	if (!waiting->since_ns || begun_ns < waiting->since_ns)
-		waiting->since_ns = begun_ns;
-	return waiting->since_ns;
+	int64_t since_us = lk__node_server_us(entry->target.node, begun_ns);
+	if (!waiting->since_us || since_us < waiting->since_us)
+		waiting->since_us = since_us;
+	return waiting->since_us;
 }
 
 void lk__turn_is_over(struct lk__entry *entry)
 {
 	entry->waiting->has_place = false;
-	entry->waiting->since_ns = 0;
+	entry->waiting->since_us = 0;
 }
 
 /* Without memory for it, or without the right, the place ends by itself. */

@@ -72,9 +72,11 @@ const char *lk__turn_begin(struct lk__entry *entry);
 /* For a try: the id; NULL: it would not hear that it has its turn. */
 const char *lk__turn_take(struct lk__entry *entry);
 
-/* For a try of a head that has waited since then: since when the place is its client's. It is kept
- * from one head to the next until there is a grant: others have been told to stand behind it. */
-int64_t lk__turn_since_ns(struct lk__entry *entry, int64_t begun_ns);
+/* For a try of a head that has waited since then: since when the place is its client's, in server
+ * time. It is kept from one head to the next until there is a grant, and is never told later than
+ * it was, though the server's clock is known better by now: others have been told to stand behind
+ * it, and two that stand behind each other would both wait for a lock that is free. */
+int64_t lk__turn_since_us(struct lk__entry *entry, int64_t begun_ns);
 
 /* The lock is granted, and the place with it. */
 void lk__turn_is_over(struct lk__entry *entry);

@@ -248,7 +248,7 @@ struct lk__waiting {
 	struct lk__listening *channel; /* while the queue is not empty */
 	bool has_place;                /* in the order of turns, perhaps, */
 	char turn[LK__FIELD_SIZE];     /* under this id (empty: it has none), */
-	int64_t since_ns;              /* since then; 0: it has not told the server yet */
+	int64_t since_us;              /* since then, as the server was told; 0: it was not yet */
 	struct lk__heard mark;
 };
 

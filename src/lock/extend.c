@@ -18,8 +18,10 @@ static struct lk__hold *extend_hold(struct lk__entry *entry, const struct lk__ow
 				    int *code)
 {
 	struct lk__hold *hold = lk__entry_hold_of(entry, owner);
-	if (hold && !hold->lost && lk__now_ns() >= lk__hold_deadline(hold))
+	if (hold && !hold->lost && lk__now_ns() >= lk__hold_deadline(hold)) {
 		lk__entry_lose(entry, lk__now_ns());
+		lk__entry_promote(entry);
+	}
 	*code = !hold ? LK_ENOTOWNER : hold->lost ? LK_ELOST : 0;
 	return *code ? NULL : hold;
 }
@@ -105,6 +107,22 @@ int lk__extend_end(struct lk__entry *entry, const struct lk__owner *owner,
 		  : 0;
 }
 
+int lk__extend_failed(struct lk__entry *entry, const struct lk__owner *owner, int rc,
+		      lk_error *error)
+{
+	int code;
+	char why[160];
+	pthread_mutex_lock(&entry->mutex);
+	extend_hold(entry, owner, &code);
+	pthread_mutex_unlock(&entry->mutex);
+	bool explained = rc == LK_EMAYBEHELD || rc == LK_ELOST || rc == LK_ECLOSED;
+	if (explained || code != LK_ELOST)
+		return rc;
+	snprintf(why, sizeof(why), "%.159s", error ? error->message : "");
+	return lk__fail(error, LK_ELOST, "extend \"%.100s\": its hold ended meanwhile: %s",
+			entry->name, why);
+}
+
 /* ---- at one node ---- */
 
 static int extend_ask(struct lk__extending *extending)
@@ -165,8 +183,10 @@ static int extending_step(struct lk__op *op)
 		if (rc == 0)
 			rc = lk__entry_policy(entry)->extend(extending);
 	}
-	if (rc == LK__OP_WAITS || rc < 0)
+	if (rc == LK__OP_WAITS)
 		return rc;
+	if (rc < 0)
+		return lk__extend_failed(entry, &extending->owner, rc, extending->error);
 	return lk__extend_end(entry, &extending->owner, &extending->extension, rc == 1,
 			      extending->error);
 }

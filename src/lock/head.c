@@ -256,7 +256,6 @@ static struct lk__request *head_request(const struct lk__head *head)
 	if (entry->target.recipe->read_message && !lk__node_is_acked(entry->target.node))
 		lk__random_bytes(&entry->waiting->try_nonce, sizeof(entry->waiting->try_nonce));
 	const char *turn = lk__turn_take(entry);
-	int64_t since_ns = turn ? lk__turn_since_ns(entry, waiter->begun_ns) : waiter->begun_ns;
 	struct lk__try wanted = {
 		.target = &entry->target,
 		.field = field,
@@ -271,7 +270,8 @@ static struct lk__request *head_request(const struct lk__head *head)
 		.settled = entry->target.recipe->sharing == LK__NO_HOLD ? entry->settled : 0,
 		.nonce = entry->waiting->try_nonce,
 		.turn = turn,
-		.since_us = lk__node_server_us(entry->target.node, since_ns),
+		.since_us = turn ? lk__turn_since_us(entry, waiter->begun_ns)
+				 : lk__node_server_us(entry->target.node, waiter->begun_ns),
 		.turn_ms = look_most_ms(entry) + TURN_GRACE_MS,
 		.polite = entry->waiting->attempt.polite,
 		.flags = waiter->settings.flags,

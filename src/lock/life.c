@@ -48,16 +48,31 @@ static struct lk__entry **close_entries(lk_client *client, size_t *count_out)
 }
 
 /*
- * The hold stays in memory, as lost, for its owner's thread to find; the lock is freed. One whose
- * lease has ended just now is lost: something else may keep its key for longer.
+ * A hold ends for its owner by the time at which it was asked for; the server counts from when it
+ * was given, or was renewed by a request whose answer has not come. So the server may still have
+ * one that was lost lately.
  */
+static void close_release_lost(struct lk__entry *entry, int64_t now_ns)
+{
+	const struct lk__hold *hold;
+	int64_t limit_ms = entry->client->config->command_timeout_ms;
+	LL_FOREACH(entry->lost, hold)
+	{
+		int64_t most_ms = limit_ms + lk__entry_lease_ms(entry, hold);
+		if (now_ns < lk__after_ms(hold->own_until_ns, most_ms))
+			lk__entry_release_unasked(entry, hold->number);
+	}
+}
+
+/* The hold stays in memory, as lost, for its owner's thread to find; the lock is freed. */
 static void close_release(struct lk__entry *entry)
 {
 	pthread_mutex_lock(&entry->mutex);
 	int64_t now_ns = lk__now_ns();
-	if (entry->hold && now_ns >= lk__hold_deadline(entry->hold)) {
+	if (entry->hold && now_ns >= lk__hold_deadline(entry->hold))
 		lk__entry_lose(entry, now_ns);
-	} else if (entry->hold) {
+	close_release_lost(entry, now_ns);
+	if (entry->hold) {
 		lk__entry_release_unasked(entry, entry->grant.number);
 		lk__count(&entry->client->counters.held, (uint64_t)-1);
 		entry->hold->own_until_ns = now_ns;

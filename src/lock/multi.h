@@ -94,6 +94,7 @@ struct lk__multi_ask {
 	int64_t asks_until_ns;           /* the caller waits so long at most */
 	int64_t keep_ms;                 /* a release keeps the parts so long; 0: it frees them */
 	const struct lk__node *connects; /* the node that was connected last; NULL */
+	int64_t connects_since_ns;       /* when connecting began: the limit is of all together */
 	int result;                      /* the first failure; 0: none */
 	bool tells;                      /* which also goes to `error` */
 	bool was_late;                   /* an earlier try */
@@ -127,7 +128,7 @@ struct lk__want lk__multi_await_want(const struct lk__multi_ask *ask, size_t par
 int lk__multi_look(struct lk__multi_ask *ask);
 /* The next part whose client is to connect, from that one on; `count` when there is none. */
 size_t lk__multi_connects(struct lk__multi_ask *ask, size_t from);
-/* How long at most; and what came of it, as lk__conn_ready() says. */
+/* Until when at most; and what came of it, as lk__conn_ready() says. */
 int64_t lk__multi_connect_until_ns(const struct lk__multi_ask *ask, size_t part);
 int lk__multi_connected(struct lk__multi_ask *ask, size_t part, int rc, const lk_error *why);
 int lk__multi_reserve(struct lk__multi_ask *ask);

@@ -376,12 +376,22 @@ static void group_read(void *context, size_t index, const struct lk__request *re
 
 /* ---- connecting ---- */
 
+/* All at once, so that together they take no longer than the slowest. */
+static void connects_begin(struct lk__multi_ask *ask)
+{
+	ask->connects = NULL;
+	ask->connects_since_ns = lk__now_ns();
+	for (size_t i = 0; i < ask->multi->count; i++)
+		if (!ask->taken[i])
+			lk__conn_open(lk__entry_scripts(part_of(ask, i)));
+}
+
 /* Once a node, and before it joins a wait queue: callers of one part alone need not wait for the
  * servers of the others. The one before `from` again, if connecting has told of another node. */
 size_t lk__multi_connects(struct lk__multi_ask *ask, size_t from)
 {
 	if (from == 0)
-		ask->connects = NULL;
+		connects_begin(ask);
 	for (size_t i = from > 0 ? from - 1 : 0; i < ask->multi->count; i++) {
 		const struct lk__node *node = lk__entry_node(part_of(ask, i));
 		if (ask->taken[i] || node == ask->connects)
@@ -395,7 +405,7 @@ size_t lk__multi_connects(struct lk__multi_ask *ask, size_t from)
 int64_t lk__multi_connect_until_ns(const struct lk__multi_ask *ask, size_t part)
 {
 	int64_t limit_ms = part_of(ask, part)->client->config->connect_timeout_ms;
-	return lk__earlier(ask->until_ns, lk__after_ms(lk__now_ns(), limit_ms));
+	return lk__earlier(ask->until_ns, lk__after_ms(ask->connects_since_ns, limit_ms));
 }
 
 /* One that is down is left to the wait for its part. */
@@ -634,7 +644,8 @@ static int part_extended(struct lk__multi_ask *ask, size_t part, const struct lk
 	int rc = lk__ask_read(entry->client, request, what, &ask->why);
 	if (rc >= 0)
 		rc = lk__extend_read(entry, extension, request, &ask->why);
-	return rc < 0 ? rc : lk__extend_end(entry, &owner, extension, rc == 1, &ask->why);
+	return rc < 0 ? lk__extend_failed(entry, &owner, rc, &ask->why)
+		      : lk__extend_end(entry, &owner, extension, rc == 1, &ask->why);
 }
 
 static void parts_extended(void *context, size_t index, const struct lk__request *request)

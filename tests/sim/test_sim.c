@@ -37,6 +37,7 @@
 #include "multi.h"
 #include "network.h"
 #include "red.h"
+#include "scripted.h"
 #include "server.h"
 #include "simulated_door.h"
 #include "switch.h"
@@ -421,6 +422,7 @@ static void test_crowd(void **state)
 {
 	(void)state;
 	crowd = true;
+	run(3090170, false); /* where two left the lock to each other: a place had moved back */
 	for (uint64_t seed = 1; seed <= CROWD_SEEDS; seed++)
 		run(seed, false);
 	crowd = false;
@@ -453,6 +455,35 @@ static void test_other_kinds(void **state)
 		run_kinds(seed, false);
 }
 
+#define SCRIPTED_SEEDS 20
+
+static void run_scripted(void (*world)(uint64_t seed))
+{
+	for (uint64_t seed = 1; seed <= SCRIPTED_SEEDS; seed++) {
+		world(seed);
+		if (sim_failure())
+			fail_msg("%s", sim_failure());
+	}
+}
+
+static void test_close_gives_back_what_was_lost(void **state)
+{
+	(void)state;
+	run_scripted(sim_close_gives_back_what_was_lost);
+}
+
+static void test_a_multi_lock_connects_to_all_at_once(void **state)
+{
+	(void)state;
+	run_scripted(sim_multi_lock_connects_to_all_at_once);
+}
+
+static void test_a_waiter_behind_an_extension_that_comes_late(void **state)
+{
+	(void)state;
+	run_scripted(sim_waiter_behind_an_extension_that_comes_late);
+}
+
 static void test_same_seed_same_course(void **state)
 {
 	(void)state;
@@ -481,6 +512,9 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_same_seed_same_course),
+		cmocka_unit_test(test_close_gives_back_what_was_lost),
+		cmocka_unit_test(test_a_multi_lock_connects_to_all_at_once),
+		cmocka_unit_test(test_a_waiter_behind_an_extension_that_comes_late),
 		cmocka_unit_test(test_thousand_seeds),
 		cmocka_unit_test(test_crowd),
 		cmocka_unit_test(test_red_locks),

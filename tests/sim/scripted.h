@@ -1,0 +1,13 @@
+/* Worlds without chance in what happens: one course each, which seeds find seldom. */
+#ifndef SIM_SCRIPTED_H
+#define SIM_SCRIPTED_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Each runs its world, and leaves what failed to sim_failure(). The seed decides who runs when. */
+void sim_close_gives_back_what_was_lost(uint64_t seed);
+void sim_multi_lock_connects_to_all_at_once(uint64_t seed);
+void sim_waiter_behind_an_extension_that_comes_late(uint64_t seed);
+
+#endif
