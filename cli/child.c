@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -39,6 +40,27 @@ static void signals_restore(const sigset_t *mask)
 	sigprocmask(SIG_SETMASK, mask, NULL);
 }
 
+/* What a service manager tells the one process whose number it is: sockets (sd_listen_fds(3)), a
+ * watchdog (sd_watchdog_enabled(3)), a journal. What is told to lockkeeper is meant for the
+ * command; what is told to another process stays. */
+static int numbers_hand_on(pid_t started)
+{
+	static const char *const names[] = {"LISTEN_PID", "WATCHDOG_PID", "SYSTEMD_EXEC_PID"};
+	char ours[24], own[24];
+	snprintf(ours, sizeof(ours), "%d", (int)started);
+	snprintf(own, sizeof(own), "%d", (int)getpid());
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const char *value = getenv(names[i]);
+		if (!value || strcmp(value, ours) != 0)
+			continue;
+		if (setenv(names[i], own, 1))
+			return -1;
+		if (i == 0) /* it would contradict that, and need not be there */
+			unsetenv("LISTEN_PIDFDID");
+	}
+	return 0;
+}
+
 static int environment_fill(const struct guard_page *page)
 {
 	char deadline[24];
@@ -48,6 +70,8 @@ static int environment_fill(const struct guard_page *page)
 	if (page->fence ? setenv("LOCKKEEPER_FENCE", fence, 1) : unsetenv("LOCKKEEPER_FENCE"))
 		return -1;
 	snprintf(deadline, sizeof(deadline), "%" PRId64, page->deadline_ns / NS_PER_MS);
+	if (numbers_hand_on(page->started))
+		return -1;
 	return setenv("LOCKKEEPER_NAME", page->name, 1) ||
 	       setenv("LOCKKEEPER_OWNER", page->owner, 1) ||
 	       setenv("LOCKKEEPER_DEADLINE_MS", deadline, 1);

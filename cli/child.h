@@ -14,7 +14,8 @@ void child_save_signals(void);
 /*
  * Forks and executes the command of the page: in its group, with the signal mask and dispositions
  * that lockkeeper was started with, and LOCKKEEPER_NAME, _OWNER and _DEADLINE_MS in its
- * environment.
+ * environment; variables that give the number of the process that was started as lockkeeper give
+ * the command's.
  * Does not wait until it is executed, which may take long: `*exec_out` becomes readable with errno
  * (an int) when it could not be, and ends without it once it runs. 0, or errno.
  *

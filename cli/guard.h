@@ -42,6 +42,7 @@ struct guard_page {
 	int64_t grace_ns;
 	int64_t slack_ns;
 	int end_signal;
+	pid_t started;    /* the process that was started as lockkeeper */
 	pid_t join_group; /* the job's process group, or 0: the command gets a group of its own */
 	char *const *argv;
 	const char *name;

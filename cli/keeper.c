@@ -41,6 +41,7 @@
 
 struct keeper {
 	const struct keeper_options *options;
+	pid_t started_pid; /* of the front, where there is one */
 	struct front front;
 	struct guard guard;
 	lk_client *client;
@@ -91,6 +92,7 @@ static int guard_fill(struct keeper *keeper, lk_config *config, const sigset_t *
 	page->grace_ns = options->grace_ms * NS_PER_MS;
 	page->slack_ns = slack_ms(options->lease_ms) * NS_PER_MS;
 	page->end_signal = options->end_signal;
+	page->started = keeper->started_pid;
 	page->join_group = keeper->front.group;
 	page->argv = options->argv;
 	page->name = options->name;
@@ -601,7 +603,7 @@ static int keeper_serve(struct keeper *keeper, lk_config *config, const sigset_t
 
 int keeper_run(lk_config *config, const struct keeper_options *options)
 {
-	struct keeper keeper = {.options = options};
+	struct keeper keeper = {.options = options, .started_pid = getpid()};
 	sigset_t relayed, mask;
 	relay_block(&relayed, &mask);
 	child_save_signals();

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from command import BINARY
+from terminal import Terminal
 from waiting import boottime_ns, until
 
 
@@ -317,3 +318,39 @@ def test_it_needs_no_standard_streams(cli, folder):
     done = subprocess.run(["sh", "-c", script, "-", BINARY, "run", "job", "touch", mark],
                           env=cli.environment, timeout=60)
     assert done.returncode == 0 and mark.exists()
+
+
+NUMBERS = """import os, sys
+mine = str(os.getpid())
+names = "LISTEN_PID", "WATCHDOG_PID", "SYSTEMD_EXEC_PID"
+told = ["own" if os.environ.get(name) == mine else os.environ.get(name) for name in names]
+print(*told, os.environ.get("LISTEN_PIDFDID"), os.fstat(3).st_ino)
+"""
+
+
+def service_told(number: str, *words: str) -> str:
+    """A shell line that starts the command as systemd would; with another process's number."""
+    names = "LISTEN_PID", "WATCHDOG_PID", "SYSTEMD_EXEC_PID"
+    told = " ".join(f"{name}={number}" for name in names)
+    return f"{told} LISTEN_FDS=1 LISTEN_PIDFDID=7 exec lockkeeper run {' '.join(words)}"
+
+
+@pytest.mark.parametrize("words", [["job", "python3", "numbers.py"],
+                                   ["-c", "'exec python3 numbers.py'", "job"]], ids=str)
+def test_what_is_told_to_a_service_is_told_to_its_command(cli, folder, words):
+    script = folder / "numbers.py"
+    script.write_text(NUMBERS)
+    for number, told in (("$$", "own own own None"), ("1", "1 1 1 7")):
+        line = f"exec 3<numbers.py; {service_told(number, *words)}"
+        done = subprocess.run(["sh", "-c", line], cwd=folder, env=cli.environment, text=True,
+                              capture_output=True, timeout=60, start_new_session=True)
+        assert done.stdout == f"{told} {script.stat().st_ino}\n", done.stderr
+
+
+def test_a_socket_reaches_a_command_on_a_terminal_too(cli, folder):
+    (folder / "numbers.py").write_text(NUMBERS)
+    terminal = Terminal(cli.environment)
+    line = service_told("\\$\\$", "job", "python3", f"{folder}/numbers.py")
+    terminal.line(f'sh -c "exec 3</dev/null; {line}"')
+    terminal.expect("own own own None")
+    terminal.close()

@@ -6,6 +6,7 @@ import pty
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 
 import pytest
@@ -14,7 +15,7 @@ from conftest import ROOT, run, until
 from test_readme import ran, shell
 
 FOLDER = ROOT / "examples" / "operations"
-STUBS = ("report.sh", "flush.sh", "backup.sh", "migrate.sh", "import.sh")
+STUBS = ("report.sh", "flush.sh", "backup.sh", "migrate.sh", "import.sh", "worker.sh")
 
 
 @pytest.fixture
@@ -126,13 +127,37 @@ def test_the_service_runs_the_job_and_counts_a_held_lock_as_success(place, envir
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is missing")
 def test_the_units_are_valid(tmp_path, environment):
-    for name in ("backup.service", "backup.timer"):
+    for name in ("backup.service", "backup.timer", "worker.service"):
         text = (FOLDER / name).read_text()
         binary = shutil.which("lockkeeper", path=environment["PATH"])
         (tmp_path / name).write_text(text.replace("ExecStart=lockkeeper", f"ExecStart={binary}"))
-    result = run("systemd-analyze", "verify", "--man=no", tmp_path / "backup.timer", check=False,
+    result = run("systemd-analyze", "verify", "--man=no", tmp_path / "backup.timer",
+                 tmp_path / "worker.service", check=False,
                  env={**os.environ, "SYSTEMD_LOG_LEVEL": "warning"})
-    assert "backup" not in result.stderr
+    assert "backup" not in result.stderr and "worker" not in result.stderr
+
+
+WORKER = """#!/bin/sh
+[ "$WATCHDOG_PID" = $$ ] && echo worker.sh >>ran
+exec systemd-notify --no-block --ready
+"""
+
+
+@pytest.mark.skipif(not shutil.which("systemd-notify"), reason="systemd-notify is missing")
+def test_the_worker_tells_systemd_itself(place, environment, server):
+    (place / "worker.sh").write_text(WORKER)
+    (place / "worker.sh").chmod(0o755)
+    assert unit_value("worker.service", "Type") == "notify"
+    assert unit_value("worker.service", "NotifyAccess") == "all"
+    told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    told.bind(str(place / "notify"))
+    told.settimeout(20)
+    line = unit_value("worker.service", "ExecStart")
+    shell(place, {**environment, "NOTIFY_SOCKET": str(place / "notify"), "WATCHDOG_USEC": "9"},
+          f"WATCHDOG_PID=$$; export WATCHDOG_PID; exec {line}")
+    assert ran(place) == ["worker.sh"]
+    assert b"READY=1" in told.recv(4096)
+    told.close()
 
 
 def test_the_target_runs_under_the_lock(place, environment):
