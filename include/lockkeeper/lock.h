@@ -185,7 +185,8 @@ LK_API int lk_lock_acquire_within(lk_lock *lock, int64_t wait_ms, const lk_acqui
 
 /*
  * Tries once (RLock.tryLock()). Fails with LK_EBUSY when another owner holds the lock, a thread of
- * this client included. Blocks for one round trip, at most for the connect and command limits.
+ * this client included. Where a thread of this client has asked already, the answer to that
+ * decides. Blocks for one round trip, at most for the connect and command limits.
  * Errors otherwise as lk_lock_acquire(). Since 0.1.
  */
 LK_API int lk_lock_try(lk_lock *lock, const lk_acquire_options *options, lk_error *error);

@@ -23,20 +23,46 @@ static int caller_fail(struct lk__entry *entry, int code, const char *operation,
 			lk_error_text(code));
 }
 
-/* Others stand before a caller that leaves: with the reason for which their tries fail, if there is
- * one, else with `code`. */
-static int caller_kept_out(struct lk__entry *entry, int code, lk_error *error)
+/* With what the head was told, if that is why. */
+static int caller_fail_as(struct lk__entry *entry, int code, lk_error *error)
 {
 	const struct lk__caller *head = lk__entry_head(entry);
-	int failing = entry->hold ? 0 : entry->waiting->attempt.code;
-	if (code == LK_EBUSY &&
-	    lk_error_maybe_held(failing)) /* a caller that has not tried has nothing */
-		failing = 0;
-	if (failing && error && head && head->why && head->why->code == failing) {
+	if (!head || !head->why || head->why->code != entry->waiting->attempt.code)
+		return caller_fail(entry, code, "acquire", error);
+	if (error)
 		*error = *head->why;
-		return failing;
-	}
-	return caller_fail(entry, failing ? failing : code, "acquire", error);
+	if (error)
+		error->code = code;
+	return code;
+}
+
+/* Until when a caller behind others is given an answer to the head's try. */
+static int64_t caller_until_ns(const struct lk__caller *waiter)
+{
+	return waiter->once ? waiter->until_ns
+			    : waiter->until_ns + lk__caller_last_answer_ns(waiter);
+}
+
+/*
+ * A caller behind others does not wait, or not any longer: it leaves with the reason. While that is
+ * not known the answer to the head's try is waited for: 0.
+ */
+static int caller_kept_out(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error)
+{
+	int code = lk__entry_kept_out(entry);
+	if (waiter->undone && lk__entry_policy(entry)->compensating(entry))
+		return caller_fail(entry, LK_EMAYBEHELD, "acquire", error);
+	if (code == LK_EBUSY)
+		return caller_fail(entry, waiter->once ? LK_EBUSY : LK_ETIMEDOUT, "acquire", error);
+	if (code)
+		return caller_fail_as(entry, code, error);
+	if (lk__now_ns() >= caller_until_ns(waiter))
+		return lk__fail(error, LK_EUNREACHABLE,
+				"acquire \"%.100s\" on %.100s: no answer within the wait limit",
+				entry->name, entry->client->config->url);
+	entry->waiting->askers += !waiter->asks;
+	waiter->asks = true;
+	return 0;
 }
 
 int lk__acquire_reenter(struct lk__entry *entry, const struct lk__want *want, lk_error *error)
@@ -129,7 +155,7 @@ static int caller_joins(struct lk__entry *entry, struct lk__caller *waiter, lk_e
 }
 
 /* 0, or why a waiter that is not the head leaves the queue. */
-static int caller_over(struct lk__entry *entry, const struct lk__caller *waiter, lk_error *error)
+static int caller_over(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error)
 {
 	int code = 0;
 	if (waiter->state == LK__WAITER_TAKES)
@@ -140,8 +166,8 @@ static int caller_over(struct lk__entry *entry, const struct lk__caller *waiter,
 		code = LK_ELOST;
 	else if (lk__caller_cancelled(waiter))
 		code = LK_ECANCELLED;
-	else if (waiter->until_ns != LK__NEVER && lk__now_ns() >= waiter->until_ns)
-		return caller_kept_out(entry, LK_ETIMEDOUT, error);
+	else if (waiter->once || lk__now_ns() >= waiter->until_ns)
+		return caller_kept_out(entry, waiter, error);
 	return code ? caller_fail(entry, code, "acquire", error) : 0;
 }
 
@@ -175,6 +201,8 @@ static int caller_look(struct lk__entry *entry, struct lk__caller *waiter, int64
 	int rc = caller_joins(entry, waiter, error);
 	if (rc == 0)
 		rc = caller_over(entry, waiter, error);
+	if (waiter->asks)
+		*until_ns = caller_until_ns(waiter);
 	/* What is being passed to it comes within the command limit, also after its own. */
 	if (waiter->state == LK__WAITER_TAKES)
 		*until_ns = lk__now_ns() + LOOK_NS;
@@ -272,13 +300,14 @@ static int caller_prepare(struct lk__entry *entry, struct lk__thread *thread,
 
 static int caller_queue(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error)
 {
-	waiter->contended = entry->hold || lk__entry_first(entry);
-	if (waiter->once && waiter->contended)
-		return caller_kept_out(entry, LK_EBUSY, error);
-	DL_APPEND(entry->waiting->queue, waiter);
-	lk__count(&entry->client->counters.waiting, 1);
 	if (entry->hold && lk__now_ns() >= lk__hold_deadline(entry->hold))
 		lk__entry_lose(entry, lk__now_ns());
+	waiter->contended = entry->hold || lk__entry_first(entry);
+	int rc = waiter->once && waiter->contended ? caller_kept_out(entry, waiter, error) : 0;
+	if (rc < 0)
+		return rc;
+	DL_APPEND(entry->waiting->queue, waiter);
+	lk__count(&entry->client->counters.waiting, 1);
 	lk__entry_promote_beside(entry, waiter);
 	return 0;
 }

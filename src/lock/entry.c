@@ -470,6 +470,7 @@ struct lk__entry_effects lk__entry_note_hand(struct lk__entry *entry, struct lk_
 		return (struct lk__entry_effects){.watch = false};
 	}
 	hold_begin(entry, waiter->hold, now_ns);
+	lk__entry_wake_askers(entry);
 	struct lk__owner owner = lk__hold_owner(entry->hold);
 	if (entry->hold->owner_serial == 0) /* others who wait under the same name re-enter */
 		DL_FOREACH(lk__entry_first(entry), waiter)
@@ -632,11 +633,34 @@ void lk__entry_unsubscribe(struct lk__entry *entry)
 	waiting->mark.listening = NULL;
 }
 
+int lk__entry_kept_out(const struct lk__entry *entry)
+{
+	const struct lk__attempt *attempt = entry->waiting ? &entry->waiting->attempt : NULL;
+	if (entry->hold || (attempt && attempt->busy))
+		return LK_EBUSY;
+	int code = attempt ? attempt->code : 0;
+	if (!lk_error_maybe_held(code))
+		return code;
+	return code == LK_ENOTDURABLE ? LK_EUNAVAILABLE : LK_EUNREACHABLE;
+}
+
+void lk__entry_wake_askers(const struct lk__entry *entry)
+{
+	const struct lk__caller *waiter;
+	if (!entry->waiting || !entry->waiting->askers)
+		return;
+	DL_FOREACH(entry->waiting->queue, waiter)
+	if (waiter->asks)
+		lk__thread_wake(waiter->thread);
+}
+
 void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter)
 {
 	struct lk__waiting *waiting = entry->waiting;
 	assert(waiting && waiting->queue);
 	DL_DELETE(waiting->queue, waiter);
+	waiting->askers -= waiter->asks;
+	waiter->asks = false;
 	lk__count(&entry->client->counters.waiting, (uint64_t)-1);
 	if (waiting->head == waiter)
 		waiting->head = NULL;

@@ -221,6 +221,7 @@ struct lk__caller {
 	int64_t since_ns, until_ns;
 	bool once;
 	bool undone;               /* a grant of it came later than its lease */
+	bool asks;                 /* behind others, it waits for the server's answer alone */
 	bool contended;            /* it found another owner, or waits behind another caller */
 	int given_up;              /* its hold was released already, by its owner: 0 or LK_ELOST */
 	struct lk__grant was;      /* what that hold had */
@@ -240,6 +241,7 @@ struct lk__caller {
 struct lk__waiting {
 	unsigned callers; /* between a begin and its end, in the queue or not */
 	struct lk__caller *queue, *head;
+	unsigned askers; /* in the queue: those who wait for an answer alone */
 	struct lk__attempt attempt;
 	uint64_t try_nonce;            /* what a message that brings the lock has to repeat */
 	struct lk__request *request;   /* the try in flight */
@@ -474,6 +476,17 @@ void lk__entry_try_ends(struct lk__entry *entry);
 
 /* Closes its channel, if it has one. */
 void lk__entry_unsubscribe(struct lk__entry *entry);
+
+/*
+ * Why another caller of this client does not get the lock now, which somebody here has, wants, or
+ * has left a try for: LK_EBUSY, if it is held here, or the server last said that another has it;
+ * else why the tries fail; or 0: the server has not answered yet. A caller that has not tried has
+ * nothing that may be held.
+ */
+int lk__entry_kept_out(const struct lk__entry *entry);
+
+/* Something may be known for those who wait for an answer alone: they look. */
+void lk__entry_wake_askers(const struct lk__entry *entry);
 
 /* A waiter leaves the queue; the last one unsubscribes. */
 void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter);

@@ -22,9 +22,7 @@
 #define LAST_ANSWER_MIN_NS (20 * LK__MS)
 #define LAST_ANSWER_MAX_NS (250 * LK__MS)
 
-/* A limit that passes while a try is on its way would leave nearly every refusal uncertain: the
- * answer is given a little time. */
-static int64_t last_answer_ns(const struct lk__caller *waiter)
+int64_t lk__caller_last_answer_ns(const struct lk__caller *waiter)
 {
 	int64_t part_ns = (waiter->until_ns - waiter->begun_ns) / LAST_ANSWER_PART;
 	if (part_ns < LAST_ANSWER_MIN_NS)
@@ -40,7 +38,7 @@ int64_t lk__head_answer_until_ns(const struct lk__head *head)
 	int64_t until_ns = waiter->until_ns > now_ns ? waiter->until_ns : now_ns;
 	if (until_ns >= try_ns)
 		return try_ns;
-	return lk__earlier(until_ns + last_answer_ns(waiter), try_ns);
+	return lk__earlier(until_ns + lk__caller_last_answer_ns(waiter), try_ns);
 }
 
 static int head_fail(struct lk__head *head, int code, const char *reason)
@@ -109,6 +107,8 @@ static struct lk__effects entry_step(struct lk__entry *entry, struct lk__attempt
 		lk__entry_try_ends(entry);
 	if (effects.unsubscribes)
 		lk__entry_unsubscribe(entry);
+	if (entry->waiting->attempt.busy || entry->waiting->attempt.code)
+		lk__entry_wake_askers(entry);
 	return effects;
 }
 

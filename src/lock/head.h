@@ -46,6 +46,10 @@ static inline bool lk__caller_cancelled(const struct lk__caller *waiter)
 	return lk__cancelled(waiter->cancel) || (waiter->stop && atomic_load(waiter->stop));
 }
 
+/* A limit that passes while a try is on its way would leave nearly every refusal uncertain: the
+ * answer is given a little time. Beyond the limit, for a caller that has one. */
+int64_t lk__caller_last_answer_ns(const struct lk__caller *waiter);
+
 /* The head of the queue begins, with the entry's mutex held as in all that follows. */
 void lk__head_begin(struct lk__head *head, struct lk__op *op, struct lk__entry *entry,
 		    struct lk__caller *waiter, lk_error *error);

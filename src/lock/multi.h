@@ -83,7 +83,7 @@ struct lk__multi_ask {
 	bool taken[LK__MULTI_MAX];
 	int64_t until_ns;
 	size_t busy;  /* the part to wait for */
-	int code;     /* why it was not had: LK_EBUSY, or what stood in the way */
+	int code;     /* why it was not had: LK_EBUSY, what stood in the way, or 0: not known yet */
 	bool again;   /* because requests were not sent, or came late for the first time; no more */
 	bool unknown; /* in some round parts may have been granted, for all we know */
 	bool late;    /* one came late, and has taught us the server's time */

@@ -91,6 +91,8 @@ struct lk__want lk__multi_await_want(const struct lk__multi_ask *ask, size_t par
 {
 	struct lk__want want = part_want(ask, part);
 	int64_t now_ns = lk__now_ns();
+	if (want.wait_ms == 0)
+		return want;
 	want.wait_ms = -1;
 	if (ask->until_ns != LK__NEVER)
 		want.wait_ms = now_ns < ask->until_ns ? (ask->until_ns - now_ns) / LK__MS + 1 : 1;
@@ -121,7 +123,7 @@ static int part_look(struct lk__multi_ask *ask, size_t part)
 	int rc = lk__acquire_reenter(entry, &want, ask->error);
 	ask->taken[part] = rc == 1;
 	if (rc == 0 && !entry_is_free(entry, want.wait_ms == 0))
-		ask_busy(ask, part, LK_EBUSY);
+		ask_busy(ask, part, lk__entry_kept_out(entry));
 	return rc < 0 ? rc : 0;
 }
 

@@ -378,6 +378,8 @@ static struct lk__effects attempt_granted(struct lk__attempt *attempt, int64_t s
 		return act(effects, LK__ATTEMPT_DO_FAIL, 0);
 	}
 	attempt->state = LK__ATTEMPT_IDLE;
+	attempt->busy = false;
+	attempt->code = 0;
 	attempt->queued = false;
 	attempt->copies_until_ns = 0;
 	return act(effects, LK__ATTEMPT_DO_GRANT, 0);

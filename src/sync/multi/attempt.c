@@ -8,6 +8,7 @@
 #include "base/clock.h"
 
 #define SENDS_MAX 3   /* of a mere try, each on new connections */
+#define ASKED_MAX 3   /* parts that are waited for only to hear what the server says of them */
 #define CALM_ROUNDS 2 /* lost races before it pauses as well */
 #define PAUSE_MAX_NS (20 * LK__MS)
 
@@ -103,6 +104,16 @@ static struct lk__multi_effects multi_pause(struct lk__multi_attempt *attempt, i
 	return attempt->round++ < CALM_ROUNDS ? multi_round(attempt) : effects;
 }
 
+/* Another caller of the client waits for a part, and has no answer yet: a caller that would leave
+ * now waits for that. */
+static bool multi_asks(struct lk__multi_attempt *attempt, int over)
+{
+	bool leaves = attempt->once ? !over : over == LK_ETIMEDOUT;
+	bool asks = leaves && !attempt->busy_code && attempt->asked < ASKED_MAX;
+	attempt->asked += asks;
+	return asks;
+}
+
 /* The end, or another round. */
 static struct lk__multi_effects multi_again(struct lk__multi_attempt *attempt,
 					    const struct lk__multi_event *event, int64_t now_ns)
@@ -122,11 +133,14 @@ static struct lk__multi_effects multi_again(struct lk__multi_attempt *attempt,
 		attempt->round++; /* an idle connection that was closed, or a clock, fails no try */
 		return multi_round(attempt);
 	}
-	if (attempt->once)
-		return multi_fail(attempt, event, attempt->busy_code);
 	attempt->waits = true;
-	if (over == LK_ETIMEDOUT && attempt->busy_code != LK_EBUSY)
-		over = attempt->busy_code;
+	if (multi_asks(attempt, over))
+		return multi_round(attempt);
+	int why = attempt->busy_code ? attempt->busy_code : LK_EUNREACHABLE;
+	if (attempt->once)
+		return multi_fail(attempt, event, why);
+	if (over == LK_ETIMEDOUT && why != LK_EBUSY)
+		over = why;
 	return over ? multi_fail(attempt, event, over) : multi_pause(attempt, now_ns);
 }
 

@@ -46,7 +46,7 @@ struct lk__multi_event {
 
 	/* LOOKED, CONNECTED, TRIED */
 	size_t busy;   /* the first part that is not to be had now; the count of all: none */
-	int busy_code; /* LK_EBUSY, or what stands in the way */
+	int busy_code; /* LK_EBUSY; what stands in the way; or 0: the server has not said yet */
 
 	/* TRIED */
 	bool stands; /* all are ours, and were so at the end of the look at them */
@@ -74,6 +74,7 @@ struct lk__multi_attempt {
 
 	enum lk__multi_action action; /* the last that was returned */
 	unsigned round;
+	unsigned asked; /* rounds that only wait for what the server says of a part */
 	size_t awaited; /* the part that was waited for in this round; the count: none */
 	bool waits;     /* the next round begins with a wait */
 	bool unknown;   /* in some round parts may have been granted */
