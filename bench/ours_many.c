@@ -62,7 +62,7 @@ static long count_alive(long first)
 	long asked = 0, yes = 0;
 	for (long i = first; i < count; i += holders) {
 		char field[LK_FIELD_SIZE];
-		if (lk_lock_is_held(locks[i], NULL, NULL) != 1 ||
+		if (!lk_lock_is_held(locks[i], NULL, NULL) ||
 		    lk_lock_export(locks[i], NULL, field, sizeof(field), NULL))
 			continue;
 		redisAppendCommand(redis, "HEXISTS bench:many:%ld %s", i, field);

@@ -73,10 +73,11 @@ static int look(const struct place *place, lk_error *error)
 {
 	const char *name = place->name;
 	lk_lock_info info;
-	int result = place->quorum ? lk_lock_is_locked(place->quorum, error)
+	int locked = 0;
+	int result = place->quorum ? lk_lock_is_locked(place->quorum, &locked, error)
 				   : lk_scan_show(place->scan, name, strlen(name), &info, error);
 	if (place->quorum)
-		return result < 0 ? result : !result;
+		return result < 0 ? result : !locked;
 	if (result)
 		return result;
 	if (info.is_counter || strcmp(info.type, "foreign semaphore") == 0) {

@@ -342,7 +342,7 @@ class hold
 	/* A memory read: no error makes it true. */
 	bool is_held() const noexcept
 	{
-		return lock_ && lk_lock_is_held(lock_.get(), owner(), nullptr) == 1;
+		return lock_ && lk_lock_is_held(lock_.get(), owner(), nullptr);
 	}
 
 	/* Throws (LK_ELOST, LK_ENOTOWNER) unless the hold is certain now. A memory read. */
@@ -485,7 +485,7 @@ class basic_lockable
 	/* The calling thread has it, for certain. A memory read: no error makes it true. */
 	bool is_held() const noexcept
 	{
-		return lk_lock_is_held(handle_.get(), nullptr, nullptr) == 1;
+		return lk_lock_is_held(handle_.get(), nullptr, nullptr);
 	}
 
 	/* A hold with an owner of its own. Waits without a limit. */

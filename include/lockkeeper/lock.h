@@ -247,39 +247,40 @@ LK_API int lk_lock_force_release(lk_lock *lock, lk_error *error);
 LK_API int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const char *owner, lk_error *error);
 
 /*
- * Returns 1 when any owner holds the lock, 0 when none does (RLock.isLocked). Asks the server
+ * Writes 1 when any owner holds the lock, 0 when none does (RLock.isLocked). Asks the server
  * whether the key exists; for a read/write lock, whether anyone has this side. Blocks for one round
  * trip, at most for the command limit; a multi lock asks for its parts in turn. Errors: LK_EINVAL,
  * LK_EWRONGTYPE (read/write lock), LK_ENOQUORUM (red lock) and those of lk_client_ping().
  * Since 0.1.
  */
-LK_API int lk_lock_is_locked(lk_lock *lock, lk_error *error);
+LK_API int lk_lock_is_locked(lk_lock *lock, int *locked_out, lk_error *error);
 
 /*
  * Returns 1 when `owner` (NULL: the calling thread) of this client holds the lock and its deadline
- * has not passed, else 0 (RLock.isHeldByCurrentThread, which asks the server). A memory read.
- * Errors: LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * has not passed, else 0 (RLock.isHeldByCurrentThread, which asks the server), never a negative
+ * code. A memory read. After a 0, `error` says why not. Errors: LK_ENOTOWNER, LK_ELOST, LK_EINVAL,
+ * LK_ENOMEM, LK_ECLOSED, LK_EFORKED (in a child process, which holds nothing). Since 0.1.
  */
 LK_API int lk_lock_is_held(lk_lock *lock, const char *owner, lk_error *error);
 
 /*
- * Returns 1 when the lock is held under the wire field `field` (a client's UUID, ":", a number),
+ * Writes 1 when the lock is held under the wire field `field` (a client's UUID, ":", a number),
  * else 0 (RLock.isHeldByThread). Asks the server. Blocks for one round trip, at most for the
  * command limit. Errors: LK_EINVAL, LK_EWRONGTYPE and those of lk_client_ping(). Since 0.1.
  */
-LK_API int lk_lock_is_held_by(lk_lock *lock, const char *field, lk_error *error);
+LK_API int lk_lock_is_held_by(lk_lock *lock, const char *field, int *held_out, lk_error *error);
 
 /*
  * Returns how many holds `owner` (NULL: the calling thread) has to release, lost ones included
- * (RLock.getHoldCount, which asks the server). A memory read. Errors as lk_lock_is_held().
- * Since 0.1.
+ * (RLock.getHoldCount, which asks the server), never a negative code. A memory read. After a 0,
+ * `error` says why. Errors as lk_lock_is_held(). Since 0.1.
  */
 LK_API int lk_lock_hold_count(lk_lock *lock, const char *owner, lk_error *error);
 
 /*
  * Writes for how many ms the hold of `owner` (NULL: the calling thread) is still certain. A memory
  * read of a few tens of nanoseconds: call it before each step that needs the lock. Errors:
- * LK_ENOTOWNER, LK_ELOST and those of lk_lock_is_held(). Since 0.1.
+ * LK_ENOTOWNER, LK_ELOST, LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_lock_remaining_ms(lk_lock *lock, const char *owner, int64_t *remaining_ms_out,
 				lk_error *error);
@@ -299,8 +300,7 @@ LK_API int lk_lock_server_ttl_ms(lk_lock *lock, int64_t *ttl_ms_out, lk_error *e
  * Writes the wire field of the hold of `owner` (NULL: the calling thread), with a NUL, so that
  * another process can release or extend the lock. This client keeps the hold and goes on renewing
  * it; a program that hands the hold over closes its client with LK_CLOSE_ABANDON. A memory read.
- * Errors: LK_ENOTOWNER, LK_ELOST, LK_EINVAL (size < LK_FIELD_SIZE, …) and those of
- * lk_lock_is_held(). Since 0.1.
+ * Errors: LK_EINVAL (size < LK_FIELD_SIZE, …) and otherwise as lk_lock_remaining_ms(). Since 0.1.
  */
 LK_API int lk_lock_export(lk_lock *lock, const char *owner, char *field_out, size_t size,
 			  lk_error *error);

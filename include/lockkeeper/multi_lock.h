@@ -33,7 +33,7 @@
  * until every part is released.
  *
  * NOT AVAILABLE: export, is_held_by, server_ttl_ms, release_field and extend_field (LK_EINVAL: it
- * has no single field). is_locked returns 1 when anyone holds any part. force_release frees every
+ * has no single field). is_locked writes 1 when anyone holds any part. force_release frees every
  * part. The option no_wait does nothing: the release waits for its answers.
  *
  * PROXIES. A proxy that spreads keys over several servers runs a script at the server of its first

@@ -85,7 +85,7 @@
  * confirmed.
  *
  * NOT AVAILABLE: export, is_held_by, server_ttl_ms, release_field and extend_field (LK_EINVAL: it
- * has no single field). is_locked returns 1 when a majority of nodes has the key, and fails with
+ * has no single field). is_locked writes 1 when a majority of nodes has the key, and fails with
  * LK_ENOQUORUM when the answers do not decide it. force_release deletes the key on all nodes that
  * answer.
  */

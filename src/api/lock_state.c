@@ -63,17 +63,14 @@ static int lock_holding(lk_lock *lock, const char *operation, const char *owner,
 int lk_lock_is_held(lk_lock *lock, const char *owner, lk_error *error)
 {
 	struct holding holding = {0};
-	int rc = lock_holding(lock, "lk_lock_is_held", owner, &holding, error);
-	if (rc == LK_ENOTOWNER || rc == LK_ELOST)
-		return 0;
-	return rc < 0 ? rc : 1;
+	return lock_holding(lock, "lk_lock_is_held", owner, &holding, error) == 0;
 }
 
 int lk_lock_hold_count(lk_lock *lock, const char *owner, lk_error *error)
 {
 	struct holding holding = {.count = 0};
-	int rc = lock_holding(lock, "lk_lock_hold_count", owner, &holding, error);
-	return rc < 0 && rc != LK_ENOTOWNER && rc != LK_ELOST ? rc : (int)holding.count;
+	lock_holding(lock, "lk_lock_hold_count", owner, &holding, error);
+	return (int)holding.count;
 }
 
 int lk_lock_deadline_ns(lk_lock *lock, const char *owner, int64_t *deadline_ns_out, lk_error *error)
@@ -245,11 +242,12 @@ static int red_force_release(lk_lock *lock, lk_error *error)
 	return yes > 0 ? 1 : yes;
 }
 
-int lk_lock_is_locked(lk_lock *lock, lk_error *error)
+/* 1, 0 or a code. */
+static int lock_is_locked(lk_lock *lock, lk_error *error)
 {
 	if (lock && lk__lock_multi(lock)) {
 		int locked = 0;
-		int rc = lock_each(lock, lk_lock_is_locked, &locked, error);
+		int rc = lock_each(lock, lock_is_locked, &locked, error);
 		return rc < 0 ? rc : locked > 0;
 	}
 	if (lock && lock->entry && lock->entry->spreads)
@@ -264,6 +262,17 @@ int lk_lock_is_locked(lk_lock *lock, lk_error *error)
 	return rc < 0 ? rc : answer > 0;
 }
 
+int lk_lock_is_locked(lk_lock *lock, int *locked_out, lk_error *error)
+{
+	if (!locked_out)
+		return lk__fail(error, LK_EINVAL, "lk_lock_is_locked: locked_out is NULL");
+	int rc = lock_is_locked(lock, error);
+	if (rc < 0)
+		return rc;
+	*locked_out = rc;
+	return 0;
+}
+
 static int check_field(const char *operation, const char *field, lk_error *error)
 {
 	size_t size = field ? strnlen(field, LK_OWNER_SIZE_MAX + 1) : 0;
@@ -275,11 +284,13 @@ static int check_field(const char *operation, const char *field, lk_error *error
 			       : "empty");
 }
 
-int lk_lock_is_held_by(lk_lock *lock, const char *field, lk_error *error)
+int lk_lock_is_held_by(lk_lock *lock, const char *field, int *held_out, lk_error *error)
 {
 	const char *operation = "lk_lock_is_held_by";
 	struct lk__call call;
 	int64_t answer = 0;
+	if (!held_out)
+		return lk__fail(error, LK_EINVAL, "%s: held_out is NULL", operation);
 	int rc = check_field(operation, field, error);
 	if (rc == 0)
 		rc = check_single(lock, operation, error);
@@ -289,7 +300,9 @@ int lk_lock_is_held_by(lk_lock *lock, const char *field, lk_error *error)
 		rc = lock_query(&call,
 				call.entry->target.recipe->is_held_by(&call.entry->target, field),
 				operation, field, &answer, error);
-	return rc < 0 ? rc : answer > 0;
+	if (rc == 0)
+		*held_out = answer > 0;
+	return rc;
 }
 
 int lk_lock_server_ttl_ms(lk_lock *lock, int64_t *ttl_ms_out, lk_error *error)

@@ -208,6 +208,30 @@ void stranger_releases(const char *name)
 	redis_do(&server, "PUBLISH redisson_lock__channel:{%s} 0", name);
 }
 
+int is_locked(lk_lock *lock, lk_error *error)
+{
+	int locked = -1;
+	int rc = lk_lock_is_locked(lock, &locked, error);
+	return rc < 0 ? rc : locked;
+}
+
+int is_held_by(lk_lock *lock, const char *field, lk_error *error)
+{
+	int held = -1;
+	int rc = lk_lock_is_held_by(lock, field, &held, error);
+	return rc < 0 ? rc : held;
+}
+
+int not_held(lk_lock *lock, lk_error *error)
+{
+	if (lk_lock_is_held(lock, NULL, error))
+		return 0;
+	int why = error->code;
+	check_int(lk_lock_hold_count(lock, NULL, error) == 0 || why == LK_ELOST, ==, 1);
+	check_int(error->code, ==, why);
+	return why;
+}
+
 int64_t remaining(lk_lock *lock, const char *owner)
 {
 	int64_t ms = INT64_MIN;

@@ -89,6 +89,13 @@ lk_lock *new_lock(lk_client *client, const char *name);
 void stranger_takes(const char *name, int64_t ttl_ms);
 void stranger_releases(const char *name);
 
+/* 1 or 0 as the server says, or a negative code. */
+int is_locked(lk_lock *lock, lk_error *error);
+int is_held_by(lk_lock *lock, const char *field, lk_error *error);
+
+/* Why this thread does not hold the lock: the code that its predicates tell; 0 if it does. */
+int not_held(lk_lock *lock, lk_error *error);
+
 /* The remaining lease, or a negative code. */
 int64_t remaining(lk_lock *lock, const char *owner);
 

@@ -47,7 +47,7 @@ static void test_acquires_and_releases(void **state)
 	(void)state;
 	struct pair pair = open_pair();
 	expect(0, lk_lock_acquire(pair.one, NULL, &err));
-	expect(1, lk_lock_is_locked(pair.two, &err));
+	expect(1, is_locked(pair.two, &err));
 	expect(1, lk_lock_is_held(pair.one, NULL, &err));
 	expect(0, lk_lock_is_held(pair.two, NULL, &err));
 	expect(LK_EBUSY, lk_lock_try(pair.two, NULL, &err));
@@ -55,7 +55,7 @@ static void test_acquires_and_releases(void **state)
 	expect(LK_ENOTOWNER, lk_lock_release(pair.two, NULL, &err));
 	expect(0, lk_lock_release(pair.one, NULL, &err));
 	expect(LK_ENOTOWNER, lk_lock_release(pair.one, NULL, &err));
-	expect(0, lk_lock_is_locked(pair.two, &err));
+	expect(0, is_locked(pair.two, &err));
 	close_pair(&pair);
 }
 
@@ -226,7 +226,7 @@ static void test_exported_field_is_released_elsewhere(void **state)
 	char field[LK_FIELD_SIZE];
 	expect(0, lk_lock_acquire(pair.one, NULL, &err));
 	expect(0, lk_lock_export(pair.one, NULL, field, sizeof(field), &err));
-	expect(1, lk_lock_is_held_by(pair.two, field, &err));
+	expect(1, is_held_by(pair.two, field, &err));
 	expect(0, lk_lock_release_field(pair.two, field, &err));
 	expect(LK_ENOTOWNER, lk_lock_release_field(pair.two, field, &err));
 	expect(LK_ELOST, lk_lock_release(pair.one, NULL, &err));

@@ -63,10 +63,9 @@ static void every_call_fails(struct scene *scene)
 	expect(LK_EFORKED, lk_lock_release(lock, NULL, &err));
 	expect(LK_EFORKED, lk_lock_force_release(lock, &err));
 	expect(LK_EFORKED, lk_lock_extend(lock, 60000, NULL, &err));
-	expect(LK_EFORKED, lk_lock_is_locked(lock, &err));
-	expect(LK_EFORKED, lk_lock_is_held(lock, NULL, &err));
-	expect(LK_EFORKED, lk_lock_is_held_by(lock, "f", &err));
-	expect(LK_EFORKED, lk_lock_hold_count(lock, NULL, &err));
+	expect(LK_EFORKED, is_locked(lock, &err));
+	expect(LK_EFORKED, not_held(lock, &err));
+	expect(LK_EFORKED, is_held_by(lock, "f", &err));
 	expect(LK_EFORKED, lk_lock_remaining_ms(lock, NULL, &number, &err));
 	expect(LK_EFORKED, lk_lock_deadline_ns(lock, NULL, &number, &err));
 	expect(LK_EFORKED, lk_lock_server_ttl_ms(lock, &number, &err));
@@ -183,7 +182,7 @@ static void test_child_of_a_threadless_client(void **state)
 	scene.held = new_lock(scene.client, "fork");
 	scene.other = new_lock(scene.client, "other");
 	expect(0, lk_cancel_new(&scene.cancel, &err));
-	expect(LK_EBLOCKING, lk_lock_is_locked(scene.held, &err));
+	expect(LK_EBLOCKING, is_locked(scene.held, &err));
 	in_child(every_call_fails, &scene);
 	lk_cancel_free(scene.cancel);
 	lk_lock_free(scene.held);

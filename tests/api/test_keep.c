@@ -45,7 +45,7 @@ static void expect_nobodys(lk_lock *lock, lk_lock *rival)
 {
 	expect(0, lk_lock_is_held(lock, NULL, &err));
 	expect(0, lk_lock_hold_count(lock, NULL, &err));
-	expect(1, lk_lock_is_locked(lock, &err));
+	expect(1, is_locked(lock, &err));
 	expect(LK_EBUSY, lk_lock_try(rival, NULL, &err));
 	check(kept_on(&server, "kind"));
 }
@@ -113,7 +113,7 @@ static void test_only_the_last_release_keeps(void **state)
 	expect(1, lk_lock_is_held(lock, NULL, &err));
 	check(!kept_on(&server, "kind"));
 	expect(0, lk_lock_release(lock, NULL, &err));
-	expect(0, lk_lock_is_locked(lock, &err));
+	expect(0, is_locked(lock, &err));
 	lk_lock_free(lock);
 	close_client(one);
 }

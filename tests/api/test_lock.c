@@ -74,7 +74,7 @@ static void try_and_release(size_t index, void *argument)
 	check_int(remaining(lock, NULL), ==, LK_ENOTOWNER);
 	expect(0, lk_lock_is_held(lock, NULL, &err));
 	expect(0, lk_lock_hold_count(lock, NULL, &err));
-	expect(1, lk_lock_is_locked(lock, &err));
+	expect(1, is_locked(lock, &err));
 }
 
 static void test_another_thread_is_another_owner(void **state)
@@ -431,8 +431,8 @@ static void test_exported_field_works_elsewhere(void **state)
 	expect(LK_EINVAL, lk_lock_export(ours, NULL, field, LK_FIELD_SIZE - 1, &err));
 	check(!strcmp(field, "untouched"));
 	expect(0, lk_lock_export(ours, NULL, field, sizeof(field), &err));
-	expect(1, lk_lock_is_held_by(theirs, field, &err));
-	expect(0, lk_lock_is_held_by(theirs, wrong, &err));
+	expect(1, is_held_by(theirs, field, &err));
+	expect(0, is_held_by(theirs, wrong, &err));
 	expect(LK_ENOTOWNER, lk_lock_extend_field(theirs, wrong, 60000, &err));
 	expect(LK_ENOTOWNER, lk_lock_release_field(theirs, wrong, &err));
 	check_int(redis_integer(&server, "PTTL export"), <=, 20000);
@@ -458,7 +458,7 @@ static void test_queries(void **state)
 	lk_lock *lock = new_lock(client, "query");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	int64_t ttl_ms = 77, deadline_ns = 77;
-	expect(0, lk_lock_is_locked(lock, &err));
+	expect(0, is_locked(lock, &err));
 	expect(0, lk_lock_is_held(lock, NULL, &err));
 	expect(0, lk_lock_server_ttl_ms(lock, &ttl_ms, &err));
 	check_int(ttl_ms, ==, -2);
@@ -466,8 +466,8 @@ static void test_queries(void **state)
 	expect(LK_ENOTOWNER, lk_lock_deadline_ns(lock, NULL, &deadline_ns, &err));
 	check_int(deadline_ns, ==, 77);
 	redis_do(&server, "HSET query someone 1");
-	expect(1, lk_lock_is_locked(lock, &err));
-	expect(1, lk_lock_is_held_by(lock, "someone", &err));
+	expect(1, is_locked(lock, &err));
+	expect(1, is_held_by(lock, "someone", &err));
 	expect(0, lk_lock_server_ttl_ms(lock, &ttl_ms, &err));
 	check_int(ttl_ms, ==, -1);
 	redis_do(&server, "DEL query");

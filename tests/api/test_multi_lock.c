@@ -77,11 +77,11 @@ static void test_nothing_stays_when_one_is_busy(void **state)
 	expect(LK_ETIMEDOUT, lk_lock_acquire_within(set.all, slow_ms(200), NULL, &err));
 	check_int(redis_integer(&server, "DBSIZE"), ==, 1);
 	expect(0, lk_lock_hold_count(set.all, NULL, &err));
-	expect(1, lk_lock_is_locked(set.all, &err));
+	expect(1, is_locked(set.all, &err));
 	for (size_t i = 0; i < FEW; i++)
 		expect(0, lk_lock_hold_count(set.part[i], NULL, &err));
 	stranger_releases("b");
-	expect(0, lk_lock_is_locked(set.all, &err));
+	expect(0, is_locked(set.all, &err));
 	close_set(&set);
 }
 
@@ -567,7 +567,7 @@ static void test_a_connecting_call_delays_nobody(void **state)
 	open_pair(&pair, open_client(), open_client_at(silence.url, "connect_timeout_ms=30000"));
 	threads_start(&caller, 1, acquire_till_cancelled, &pair);
 	wait_until(silence_reached(&silence), 5000);
-	expect(0, lk_lock_is_locked(pair.part[0], &err));
+	expect(0, is_locked(pair.part[0], &err));
 	expect(0, lk_lock_try(pair.part[0], NULL, &err));
 	expect(LK_EBUSY, lk_lock_try(pair.all, &another, &err)); /* told without a connection */
 	expect(0, lk_lock_release(pair.part[0], NULL, &err));
@@ -703,7 +703,7 @@ static void test_bad_input(void **state)
 	expect(LK_EINVAL, lk_multi_lock_new(NULL, set.part, 1, &err));
 	check(out == NULL);
 	expect(LK_EINVAL, lk_lock_export(set.all, NULL, field, sizeof(field), &err));
-	expect(LK_EINVAL, lk_lock_is_held_by(set.all, "f", &err));
+	expect(LK_EINVAL, is_held_by(set.all, "f", &err));
 	expect(LK_EINVAL, lk_lock_release_field(set.all, "f", &err));
 	redis_do(&server, "SET b text");
 	expect(LK_EWRONGTYPE, lk_lock_try(set.all, NULL, &err));

@@ -50,6 +50,7 @@ static void run_questions(struct script *script)
 	lk_wait_info info = {.struct_size = sizeof(info)};
 	char field[LK_FIELD_SIZE];
 	int64_t number;
+	int answer;
 	attempt(0, lk_lock_new(&script->asked, script->client, "asked", 5, &err));
 	attempt(0, lk_lock_acquire(script->asked, NULL, &err));
 	attempt(0, lk_lock_deadline_ns(script->asked, NULL, &number, &err));
@@ -58,7 +59,7 @@ static void run_questions(struct script *script)
 	attempt(1, lk_lock_hold_count(script->asked, NULL, &err));
 	attempt(0, lk_lock_server_ttl_ms(script->asked, &number, &err));
 	attempt(0, lk_lock_export(script->asked, NULL, field, sizeof(field), &err));
-	attempt(1, lk_lock_is_held_by(script->asked, field, &err));
+	attempt(0, lk_lock_is_held_by(script->asked, field, &answer, &err));
 	attempt(0, lk_lock_extend_field(script->asked, field, 60000, &err));
 	attempt(0, lk_lock_release_field(script->asked, field, &err));
 	attempt(0, lk_lock_force_release(script->asked, &err));
@@ -68,13 +69,14 @@ static void run_questions(struct script *script)
 
 static void run_locks(struct script *script)
 {
+	int answer;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
 	options.cancel = script->cancel;
 	attempt(0, lk_lock_acquire(script->lock, &options, &err));
 	attempt(0, lk_lock_try(script->lock, &options, &err));
 	attempt(0, lk_lock_extend(script->lock, 40000, NULL, &err));
-	attempt(1, lk_lock_is_locked(script->lock, &err));
+	attempt(0, lk_lock_is_locked(script->lock, &answer, &err));
 	expect(0, lk_lock_release(script->lock, NULL, &err)); /* a re-entry: needs none */
 	attempt(0, lk_lock_release(script->lock, NULL, &err));
 	options.owner = release.owner = "named";
@@ -165,6 +167,7 @@ static void run_counters(struct script *script)
 /* Two sides of one key: down, and not up. */
 static void run_sides(struct script *script)
 {
+	int answer;
 	attempt(0, lk_read_lock_new(&script->read, script->client, "sides", 5, NULL, &err));
 	attempt(0, lk_write_lock_new(&script->write, script->client, "sides", 5, NULL, &err));
 	attempt(0, lk_lock_acquire(script->write, NULL, &err));
@@ -172,7 +175,7 @@ static void run_sides(struct script *script)
 	attempt(0, lk_lock_release(script->write, NULL, &err));
 	attempt(LK_EUPGRADE, lk_lock_try(script->write, NULL, &err));
 	attempt(0, lk_lock_extend(script->read, 40000, NULL, &err));
-	attempt(1, lk_lock_is_locked(script->read, &err));
+	attempt(0, lk_lock_is_locked(script->read, &answer, &err));
 	attempt(0, lk_lock_release(script->read, NULL, &err));
 }
 

@@ -27,12 +27,12 @@ static void test_the_field_is_the_token(void **state)
 	expect(0, lk_lock_export(lock, NULL, field, sizeof(field), &err));
 	check_holder("plain", field);
 	check_int(redis_integer(&server, "PTTL plain"), >, 20000);
-	expect(1, lk_lock_is_locked(lock, &err));
-	expect(1, lk_lock_is_held_by(lock, field, &err));
-	expect(0, lk_lock_is_held_by(lock, "somebody", &err));
+	expect(1, is_locked(lock, &err));
+	expect(1, is_held_by(lock, field, &err));
+	expect(0, is_held_by(lock, "somebody", &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
-	expect(0, lk_lock_is_locked(lock, &err));
-	expect(0, lk_lock_is_held_by(lock, field, &err));
+	expect(0, is_locked(lock, &err));
+	expect(0, is_held_by(lock, field, &err));
 	expect(LK_ENOTOWNER, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
 	close_client(client);

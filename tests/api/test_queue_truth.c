@@ -217,7 +217,7 @@ static void test_late_grants_of_every_kind(void **state)
 		wait_until(queue_is_readable(), 5000);
 		wait_until(lk_lock_is_held(lock, "task", &err) == 0, 20000);
 		completed(id, LK_EMAYBEHELD);
-		wait_until(lk_lock_is_locked(lock, &err) == 0, 5000);
+		wait_until(is_locked(lock, &err) == 0, 5000);
 		completed(begin_release(lock, "task"), LK_ENOTOWNER);
 		acquire(lock, "task");
 		release(lock, "task");
@@ -248,7 +248,7 @@ static void test_a_late_grant_leaves_the_next_alone(void **state)
 		check_int(lk_lock_is_held(lock, "next", &err), ==, 1);
 		if (i != KIND_PLAIN && i != KIND_WRITE)
 			check_int(redis_integer(&server, "HEXISTS kind %s", got.field), ==, 1);
-		check_int(lk_lock_is_held_by(lock, got.field, &err), ==, 1);
+		check_int(is_held_by(lock, got.field, &err), ==, 1);
 		release(lock, "next");
 		lk_lock_free(lock);
 		redis_do(&server, "DEL lockkeeper_fence:{kind}");

@@ -14,7 +14,7 @@ static void test_all_nodes_have_it(void **state)
 	int64_t left_ms = remaining(ours.lock, NULL);
 	check(left_ms > 10000 && left_ms <= 20000 - 200 - 2);
 	expect(1, lk_lock_is_held(ours.lock, NULL, &err));
-	expect(1, lk_lock_is_locked(theirs.lock, &err));
+	expect(1, is_locked(theirs.lock, &err));
 	expect(LK_EBUSY, lk_lock_try(theirs.lock, NULL, &err));
 	expect(LK_ETIMEDOUT, lk_lock_acquire_within(theirs.lock, slow_ms(200), NULL, &err));
 	expect(LK_ENOTOWNER, lk_lock_release(theirs.lock, NULL, &err));
@@ -24,7 +24,7 @@ static void test_all_nodes_have_it(void **state)
 	expect(0, lk_lock_release(ours.lock, NULL, &err));
 	expect(0, lk_lock_release(ours.lock, NULL, &err));
 	wait_until(nodes_with("q") == 0, 5000);
-	expect(0, lk_lock_is_locked(theirs.lock, &err));
+	expect(0, is_locked(theirs.lock, &err));
 	expect(0, lk_lock_acquire_within(theirs.lock, slow_ms(5000), NULL, &err));
 	expect(0, lk_lock_release(theirs.lock, NULL, &err));
 	close_quorum(&ours, NODES);
@@ -644,7 +644,7 @@ static void test_bad_input(void **state)
 	expect(LK_EINVAL, lk_red_lock_new(&out, c, 3, "r", 1, &options, &err));
 	check(out == NULL);
 	expect(LK_EINVAL, lk_lock_export(quorum.lock, NULL, field, sizeof(field), &err));
-	expect(LK_EINVAL, lk_lock_is_held_by(quorum.lock, "f", &err));
+	expect(LK_EINVAL, is_held_by(quorum.lock, "f", &err));
 	expect(LK_EINVAL, lk_lock_extend_field(quorum.lock, "f", 1000, &err));
 	int64_t ttl_ms;
 	expect(LK_EINVAL, lk_lock_server_ttl_ms(quorum.lock, &ttl_ms, &err));

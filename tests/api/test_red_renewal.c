@@ -316,7 +316,7 @@ static void test_extension_needs_a_majority(void **state)
 	expect(LK_ENOQUORUM, lk_lock_extend(quorum.lock, 200000, NULL, &err));
 	check_int(remaining(quorum.lock, NULL), <, 90000);
 	expect(1, lk_lock_is_held(quorum.lock, NULL, &err));
-	expect(LK_ENOQUORUM, lk_lock_is_locked(quorum.lock, &err));
+	expect(LK_ENOQUORUM, is_locked(quorum.lock, &err));
 	expect(LK_EMAYBEHELD, lk_lock_release(quorum.lock, NULL, &err));
 	close_quorum(&quorum, MOST);
 }

@@ -39,9 +39,9 @@ static void test_on_the_wire(void **state)
 	check_int(redis_integer(&server, "PTTL spin"), >, 20000);
 	expect(0, lk_lock_acquire(lock, NULL, &err)); /* re-entry: no command */
 	expect(0, lk_lock_release(lock, NULL, &err));
-	expect(1, lk_lock_is_locked(lock, &err));
+	expect(1, is_locked(lock, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
-	expect(0, lk_lock_is_locked(lock, &err));
+	expect(0, is_locked(lock, &err));
 	check_int(calls("evalsha"), ==, 1);
 	check_int(calls("hdel"), ==, 1);
 	check_int(calls("publish") + calls("subscribe"), ==, 0);
@@ -181,7 +181,7 @@ static void test_by_wire_field(void **state)
 	char field[LK_FIELD_SIZE];
 	expect(0, lk_lock_acquire(lock, NULL, &err));
 	expect(0, lk_lock_export(lock, NULL, field, sizeof(field), &err));
-	expect(1, lk_lock_is_held_by(lock, field, &err));
+	expect(1, is_held_by(lock, field, &err));
 	expect(0, lk_lock_release_field(lock, field, &err));
 	expect(LK_ENOTOWNER, lk_lock_release_field(lock, field, &err));
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));

@@ -537,12 +537,12 @@ static void test_blocking_calls_are_refused(void **state)
 	expect(LK_EBLOCKING, lk_lock_acquire(lock, NULL, &err));
 	expect(LK_EBLOCKING, lk_lock_release(lock, NULL, &err));
 	expect(LK_EBLOCKING, lk_lock_extend(lock, 1000, "task", &err));
-	expect(LK_EBLOCKING, lk_lock_is_locked(lock, &err));
+	expect(LK_EBLOCKING, is_locked(lock, &err));
 	expect(LK_EBLOCKING, lk_lock_force_release(lock, &err));
 	expect(0, lk_multi_lock_new(&multi, &lock, 1, &err));
 	expect(LK_EBLOCKING, lk_lock_acquire(multi, NULL, &err));
 	expect(LK_EBLOCKING, lk_lock_release(multi, NULL, &err));
-	expect(LK_EBLOCKING, lk_lock_is_locked(multi, &err));
+	expect(LK_EBLOCKING, is_locked(multi, &err));
 	expect(LK_EBLOCKING, lk_lock_force_release(multi, &err));
 	lk_lock_free(multi);
 	expect(LK_EBLOCKING, lk_client_close(client, LK_CLOSE_RELEASE, &err));

@@ -56,6 +56,8 @@ SPOILT = [
     ("sizes", "src/base/heap.c", "static", LONG_FUNCTION + "static", "lk__long has 8"),
     ("sizes", "src/base/heap.c", "static", "/*" + "x" * 100 + "*/\nstatic", "104 columns"),
     ("headers", "include/lockkeeper/cancel.h", "LK_BEGIN_DECLS", "inline f(void) {}", "cancel.h"),
+    ("headers", "include/lockkeeper/lock.h", "never a negative", "or a negative", "_is_held "),
+    ("headers", "include/lockkeeper/lock.h", "int *held_out", "int held", "lk_lock_is_held_by"),
     ("abi", "include/lockkeeper/cancel.h", "_new(lk_cancel **", "_new(int **",
      "parameter 1 of type 'lk_cancel**' changed"),
     ("abi", "include/lockkeeper/error.h", "LK_API int lk_error_is_fatal(int code);", "",

@@ -91,7 +91,9 @@ static int call_extend_field(struct call *call)
 
 static int call_is_locked(struct call *call)
 {
-	return lk_lock_is_locked(call->lock, &call->error);
+	int locked = 0;
+	int result = lk_lock_is_locked(call->lock, &locked, &call->error);
+	return result < 0 ? result : locked;
 }
 
 static int call_is_held(struct call *call)
@@ -102,7 +104,9 @@ static int call_is_held(struct call *call)
 static int call_is_held_by(struct call *call)
 {
 	const char *field = command_text(call->command, "field", NULL);
-	return lk_lock_is_held_by(call->lock, field, &call->error);
+	int held = 0;
+	int result = lk_lock_is_held_by(call->lock, field, &held, &call->error);
+	return result < 0 ? result : held;
 }
 
 static int call_fence(struct call *call)
