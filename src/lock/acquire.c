@@ -36,11 +36,15 @@ static int caller_fail_as(struct lk__entry *entry, int code, lk_error *error)
 	return code;
 }
 
-/* Until when a caller behind others is given an answer to the head's try. */
-static int64_t caller_until_ns(const struct lk__caller *waiter)
+/* From now on it waits for the answer to the head's try alone, and not for long; a mere try within
+ * its limits. */
+static void caller_asks(struct lk__entry *entry, struct lk__caller *waiter)
 {
-	return waiter->once ? waiter->until_ns
-			    : waiter->until_ns + lk__caller_last_answer_ns(waiter);
+	if (waiter->asks_until_ns)
+		return;
+	waiter->asks_until_ns = waiter->once ? waiter->until_ns
+					     : lk__now_ns() + lk__caller_last_answer_ns(waiter);
+	entry->waiting->askers++;
 }
 
 /*
@@ -56,12 +60,11 @@ static int caller_kept_out(struct lk__entry *entry, struct lk__caller *waiter, l
 		return caller_fail(entry, waiter->once ? LK_EBUSY : LK_ETIMEDOUT, "acquire", error);
 	if (code)
 		return caller_fail_as(entry, code, error);
-	if (lk__now_ns() >= caller_until_ns(waiter))
+	if (waiter->asks_until_ns && lk__now_ns() >= waiter->asks_until_ns)
 		return lk__fail(error, LK_EUNREACHABLE,
 				"acquire \"%.100s\" on %.100s: no answer within the wait limit",
 				entry->name, entry->client->config->url);
-	entry->waiting->askers += !waiter->asks;
-	waiter->asks = true;
+	caller_asks(entry, waiter);
 	return 0;
 }
 
@@ -201,8 +204,8 @@ static int caller_look(struct lk__entry *entry, struct lk__caller *waiter, int64
 	int rc = caller_joins(entry, waiter, error);
 	if (rc == 0)
 		rc = caller_over(entry, waiter, error);
-	if (waiter->asks)
-		*until_ns = caller_until_ns(waiter);
+	if (waiter->asks_until_ns)
+		*until_ns = waiter->asks_until_ns;
 	/* What is being passed to it comes within the command limit, also after its own. */
 	if (waiter->state == LK__WAITER_TAKES)
 		*until_ns = lk__now_ns() + LOOK_NS;

@@ -650,7 +650,7 @@ void lk__entry_wake_askers(const struct lk__entry *entry)
 	if (!entry->waiting || !entry->waiting->askers)
 		return;
 	DL_FOREACH(entry->waiting->queue, waiter)
-	if (waiter->asks)
+	if (waiter->asks_until_ns)
 		lk__thread_wake(waiter->thread);
 }
 
@@ -659,8 +659,8 @@ void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter)
 	struct lk__waiting *waiting = entry->waiting;
 	assert(waiting && waiting->queue);
 	DL_DELETE(waiting->queue, waiter);
-	waiting->askers -= waiter->asks;
-	waiter->asks = false;
+	waiting->askers -= waiter->asks_until_ns != 0;
+	waiter->asks_until_ns = 0;
 	lk__count(&entry->client->counters.waiting, (uint64_t)-1);
 	if (waiting->head == waiter)
 		waiting->head = NULL;

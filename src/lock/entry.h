@@ -221,7 +221,7 @@ struct lk__caller {
 	int64_t since_ns, until_ns;
 	bool once;
 	bool undone;               /* a grant of it came later than its lease */
-	bool asks;                 /* behind others, it waits for the server's answer alone */
+	int64_t asks_until_ns;     /* behind others, it waits for the server's answer alone; 0 */
 	bool contended;            /* it found another owner, or waits behind another caller */
 	int given_up;              /* its hold was released already, by its owner: 0 or LK_ELOST */
 	struct lk__grant was;      /* what that hold had */

@@ -528,7 +528,7 @@ static void attempt_begin(struct lk__attempt *attempt, const struct lk__attempt_
 	attempt->fresh = true;
 	attempt->listening = event->listens;
 	attempt->hold_off_until_ns = event->hold_off_until_ns;
-	attempt->held_off = attempt->was_late = attempt->busy = false;
+	attempt->held_off = attempt->was_late = false;
 	attempt->unknown = attempt->doubtful = false;
 	attempt->code = 0;
 	attempt->unsent = attempt->failures = attempt->spun = attempt->firsts = 0;
@@ -610,6 +610,7 @@ static struct lk__effects attempt_left(struct lk__attempt *attempt,
 
 void lk__attempt_rest(struct lk__attempt *attempt)
 {
+	attempt->busy = false;
 	attempt->down_since_ns = 0;
 }
 

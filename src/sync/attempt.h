@@ -207,7 +207,7 @@ struct lk__attempt {
 struct lk__effects lk__attempt_step(struct lk__attempt *attempt,
 				    const struct lk__attempt_event *event, int64_t now_ns);
 
-/* Nobody waits any more: a later waiter is patient anew. */
+/* Nobody waits any more: a later waiter is patient anew, and asks anew. */
 void lk__attempt_rest(struct lk__attempt *attempt);
 
 /* The end of a lease that counts from `sent_ns`: less 1 % and 2 ms for the clocks. */
