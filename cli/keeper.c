@@ -36,6 +36,9 @@
 #define SLACK_MIN_MS 10
 #define SLACK_MAX_MS 500
 
+/* So long the keeper waits for those who read its messages. */
+#define MESSAGE_LIMIT_MS 200
+
 /* How long the deadline in the guard's page may lag behind, at most. */
 #define REFRESH_MAX_MS 1000
 
@@ -605,6 +608,7 @@ int keeper_run(lk_config *config, const struct keeper_options *options)
 {
 	struct keeper keeper = {.options = options, .started_pid = getpid()};
 	sigset_t relayed, mask;
+	message_limit(MESSAGE_LIMIT_MS);
 	relay_block(&relayed, &mask);
 	child_save_signals();
 	job_metrics_begin(&keeper.metrics, options->metrics_file, options->name);

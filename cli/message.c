@@ -2,7 +2,9 @@
 #include "message.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +16,39 @@
 
 /* Longer messages are cut: a name may have 64 KiB. */
 #define MESSAGE_SIZE 1024
+
+static int limit_ms = -1;          /* for which a line waits for its reader; -1: for ever */
+static _Atomic unsigned long lost; /* lines that nobody read in time */
+
+void message_limit(int most_ms)
+{
+	limit_ms = most_ms;
+}
+
+/* A pipe that poll() calls writable takes a line as a whole. */
+static int stderr_is_ready(void)
+{
+	struct pollfd wanted = {STDERR_FILENO, POLLOUT, 0};
+	return limit_ms < 0 || poll(&wanted, 1, limit_ms) != 0;
+}
+
+static void line_write(const char *line, size_t size)
+{
+	char note[64];
+	unsigned long missing = atomic_exchange(&lost, 0);
+	if (!stderr_is_ready()) {
+		atomic_fetch_add(&lost, missing + 1);
+		return;
+	}
+	if (missing > 0) {
+		snprintf(note, sizeof(note), "lockkeeper: %lu lines lost: nobody read them\n",
+			 missing);
+		if (write(STDERR_FILENO, note, strlen(note)) < 0 || !stderr_is_ready())
+			atomic_fetch_add(&lost, missing);
+	}
+	if (write(STDERR_FILENO, line, size) < 0)
+		atomic_fetch_add(&lost, 1);
+}
 
 /* One write(2) a line, so that the lines of several processes do not mix. */
 static void message_write(const char *text, const char *reason)
@@ -30,10 +65,8 @@ static void message_write(const char *text, const char *reason)
 		escape_print(stream, reason, strlen(reason));
 	}
 	fputc('\n', stream);
-	if (fclose(stream) == 0 && line) {
-		ssize_t written = write(STDERR_FILENO, line, size);
-		(void)written; /* there is nobody else to tell */
-	}
+	if (fclose(stream) == 0 && line)
+		line_write(line, size);
 	free(line);
 }
 

@@ -5,6 +5,10 @@
 
 #include <lockkeeper/error.h>
 
+/* From now on a line that nobody reads within this time is dropped, and the next one that is read
+ * tells how many were: who keeps a lock must not wait for a full pipe. */
+void message_limit(int most_ms);
+
 /* Says it, in one write. */
 __attribute__((format(printf, 1, 2))) void message(const char *format, ...);
 

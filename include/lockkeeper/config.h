@@ -173,13 +173,13 @@ typedef struct lk_config lk_config;
 #define LK_LOG_DEBUG 4
 
 /*
- * Receives one log line, without a newline; it never contains a password. Called on any thread,
- * the library's own included. It must not call the library, and should return soon.
+ * Receives one log line, without a newline; it never contains a password. lk_config_set_log() says
+ * on which thread. It must not call the library.
  *
  * The library writes one line, at LK_LOG_WARNING, for each connection lost, each attempt to connect
  * that fails (these are backoff_min_ms to backoff_max_ms apart), each lock lost, each thread that
  * ends while it holds a lock, and each release not waited for that fails. It writes none for calls
- * that succeed, and it drops none: a server that fails under 10,000 locks costs 10,000 lines.
+ * that succeed. A server that fails under 10,000 locks costs 10,000 lines.
  */
 typedef void (*lk_log_callback)(void *context, int level, const char *line);
 
@@ -261,6 +261,14 @@ LK_API int lk_config_get(const lk_config *config, const char *name, char *text_o
  * Sends log lines up to `level` (LK_LOG_…) to `callback`, for clients made from this configuration
  * later. NULL, the default, means no log. The callback receives `context` unchanged; it must stay
  * valid until lk_client_free() has returned for the last of these clients.
+ *
+ * The callback runs on a thread that the client has for its log alone, with all signals blocked, or
+ * in lk_client_process() of a client without threads: one line at a time, in their order, a moment
+ * after what they tell. No mutex of the library is held, so it may wait: for a mutex of the
+ * program, or for a full pipe. That holds up no call and no renewal, except where
+ * lk_client_process() calls it. Up to 1,024 lines wait for it; what comes beyond is dropped, and a
+ * line tells how many were. lk_client_free() waits until it has had the last line, for as long as
+ * the command limit; if it has not returned by then, it is left behind with its line.
  *
  * LK_LOG_DEBUG is for the report of a defect: one line for each request, answer, message and
  * connection, and for each decision of a wait, with the owner number (in requests the end of the

@@ -102,6 +102,11 @@ lk_client *lk_client_free(lk_client *client)
 		lk__client_end(client);
 	/* Not in close: a call that is late to see it closed may still look its thread up. */
 	lk__client_forget_threads(client);
+	/* Completions that were not taken may keep the client; its log ends here all the same. */
+	struct lk__log log = client->log;
+	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
+	lk__log_ref(&log);
 	lk__client_unref(client);
+	lk__log_end(&log, until_ns);
 	return NULL;
 }

@@ -45,6 +45,7 @@ int lk_client_process(lk_client *client, lk_error *error)
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved);
 	if (rc == 0)
 		rc = lk__loop_process(client);
+	lk__log_deliver(&client->log);
 	pthread_setcancelstate(saved, NULL);
 	return rc < 0 ? lk__fail(error, rc, "%s: %s", operation, lk_error_text(rc)) : 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the program is told: errors, which are all made here; results in structs that grow at their
- * end; and lines for its log callback.
+ * What the program is told: errors, which are all made here, and results in structs that grow at
+ * their end.
  */
 #ifndef LK__BASE_FAIL_H
 #define LK__BASE_FAIL_H
@@ -39,25 +39,5 @@ static inline void lk__copy_sized(void *out, size_t size, const void *own, size_
 	memset(out, 0, size);
 	memcpy(out, own, size < own_size ? size : own_size);
 }
-
-/* ---- the log: without a callback, silence ---- */
-
-#define LK__LOG_LINE_MAX 1024 /* longer lines are cut */
-
-struct lk__log {
-	int level; /* the highest that is wanted; 0 without a callback */
-	lk_log_callback callback;
-	void *context;
-};
-
-/* Whether debug lines are wanted: one branch, before anything is made into text. */
-static inline bool lk__log_debugs(const struct lk__log *log)
-{
-	return __builtin_expect(log->level >= LK_LOG_DEBUG, 0);
-}
-
-/* Gives one line to the callback; control bytes become '?', for texts come from peers too. */
-__attribute__((format(printf, 3, 4))) void lk__log(const struct lk__log *log, int level,
-						   const char *format, ...);
 
 #endif

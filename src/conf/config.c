@@ -595,7 +595,7 @@ int lk_config_get(const lk_config *config, const char *name, char *text_out, siz
 
 void lk_config_set_log(lk_config *config, int level, lk_log_callback callback, void *context)
 {
-	config->log = (struct lk__log){callback ? level : 0, callback, context};
+	config->log = (struct lk__log){callback ? level : 0, callback, context, NULL};
 }
 
 void lk_config_set_threadless(lk_config *config, lk_resolve_callback resolve, void *context)

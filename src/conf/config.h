@@ -12,6 +12,7 @@
 #include <lockkeeper/config.h>
 
 #include "base/fail.h"
+#include "base/log.h"
 
 enum lk__scheme { LK__SCHEME_NONE, LK__SCHEME_TCP, LK__SCHEME_TLS, LK__SCHEME_UNIX };
 

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/log.h"
 #include "conf/config.h"
 #include "conn/conn.h"
 

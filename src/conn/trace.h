@@ -12,7 +12,7 @@
 #ifndef LK__CONN_TRACE_H
 #define LK__CONN_TRACE_H
 
-#include "base/fail.h"
+#include "base/log.h"
 #include "conn/conn.h"
 #include "conn/node.h"
 

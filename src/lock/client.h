@@ -19,6 +19,7 @@
 
 #include "base/containers.h"
 #include "base/identity.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "topo/topo.h"
 

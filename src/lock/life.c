@@ -677,6 +677,8 @@ static void client_free(lk_client *client)
 	pthread_mutex_destroy(&client->record.mutex);
 	pthread_mutex_destroy(&client->mutex);
 	lk__alive_free(client->alive);
+	if (client->config)
+		lk__log_end(&client->config->log, 0);
 	lk_config_free(client->config);
 	free(client);
 }
@@ -710,6 +712,8 @@ int lk__client_new(lk_client **client_out, const struct lk_config *config, lk_er
 		rc = lk__fail(error, LK_ESYSTEM, "lk_client_new: no randomness");
 	if (rc == 0)
 		rc = lk__alive_new(&client->alive, error);
+	if (rc == 0)
+		rc = lk__log_start(&client->config->log, client->config->threadless, error);
 	if (rc == 0) {
 		client->log = client->config->log;
 		rc = lk__topo_new(&client->topo, client->config, &client_events, client, error);

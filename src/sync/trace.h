@@ -8,7 +8,7 @@
 #ifndef LK__SYNC_TRACE_H
 #define LK__SYNC_TRACE_H
 
-#include "base/fail.h"
+#include "base/log.h"
 #include "sync/attempt.h"
 
 struct lk__multi_event;

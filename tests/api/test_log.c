@@ -77,6 +77,8 @@ static void test_a_pair_is_told_step_by_step(void **state)
 	expect(0, lk_lock_acquire(lock, NULL, &err));
 	snprintf(decision, sizeof(decision), "\"told\" number %s: ", number_of(lock, field));
 	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
 	check_int(lines_with(&diary, "scripts/", "connecting"), ==, 1);
 	check_int(lines_with(&diary, "scripts/", "connected"), ==, 1);
 	check_int(lines_with(&diary, "> EVALSHA lock_acquire 1 told", field), ==, 1);
@@ -85,8 +87,6 @@ static void test_a_pair_is_told_step_by_step(void **state)
 	check_int(lines_with(&diary, decision, "connected: send a try"), ==, 1);
 	check_int(lines_with(&diary, decision, "granted: grant"), ==, 1);
 	check_int(lines_with(&diary, decision, "given up by its owner"), ==, 1);
-	lk_lock_free(lock);
-	close_client(client);
 	check_int(lines_with(&diary, "scripts/", "closed"), ==, 1);
 	diary_free(&diary);
 }
@@ -99,13 +99,6 @@ static void test_a_wait_and_its_message(void **state)
 	lk_lock *first = new_lock(other, "waited"), *lock = new_lock(client, "waited");
 	expect(0, lk_lock_acquire(first, NULL, &err));
 	expect(LK_ETIMEDOUT, lk_lock_acquire_within(lock, slow_ms(200), NULL, &err));
-	check_int(lines_with(&diary, "\"waited\" number ", "busy (ttl "), >, 0);
-	/* The lock's, and the one where it hears of its turn: */
-	check_int(lines_with(&diary, "messages/", "> SUBSCRIBE redisson_lock__channel:{waited}"),
-		  ==, 2);
-	check_int(lines_with(&diary, "messages/", "[subscribe, redisson_lock__channel:{waited}"),
-		  ==, 2);
-	check_int(lines_with(&diary, "left by its caller (", "give up ("), ==, 1);
 	expect(0, lk_lock_release(first, NULL, &err));
 	expect(0, lk_lock_acquire(lock, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
@@ -113,6 +106,13 @@ static void test_a_wait_and_its_message(void **state)
 	lk_lock_free(lock);
 	close_client(other);
 	close_client(client);
+	check_int(lines_with(&diary, "\"waited\" number ", "busy (ttl "), >, 0);
+	/* The lock's, and the one where it hears of its turn: */
+	check_int(lines_with(&diary, "messages/", "> SUBSCRIBE redisson_lock__channel:{waited}"),
+		  ==, 2);
+	check_int(lines_with(&diary, "messages/", "[subscribe, redisson_lock__channel:{waited}"),
+		  ==, 2);
+	check_int(lines_with(&diary, "left by its caller (", "give up ("), ==, 1);
 	diary_free(&diary);
 }
 
@@ -126,11 +126,11 @@ static void test_what_a_name_holds_is_one_line(void **state)
 	expect(0, lk_lock_new(&lock, client, "two\nlines\0and more", 18, &err));
 	expect(0, lk_lock_acquire(lock, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
 	check_int(lines_with(&diary, "> EVALSHA lock_acquire 1 \"two?lines?and more\""), ==, 1);
 	for (size_t i = 0; i < diary.count; i++)
 		check(!strchr(diary.lines[i], '\n'));
-	lk_lock_free(lock);
-	close_client(client);
 	diary_free(&diary);
 }
 
@@ -143,9 +143,9 @@ static void test_no_password_is_told(void **state)
 	lk_lock *lock = new_lock(client, "secret");
 	expect(0, lk_lock_acquire(lock, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
-	check_int(lines_with(&diary, "lock_release"), >, 0);
 	lk_lock_free(lock);
 	close_client(client);
+	check_int(lines_with(&diary, "lock_release"), >, 0);
 	check_int(lines_with(&diary, PASSWORD), ==, 0);
 	diary_free(&diary);
 }
@@ -163,12 +163,128 @@ static void test_below_debug_a_pair_is_silent(void **state)
 	check_int(diary.count, ==, 0);
 }
 
+/* ---- a callback that takes its time ---- */
+
+/* What a program shares between its threads and its log: Python's interpreter lock is such a
+ * mutex. */
+static pthread_mutex_t program = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int heard;
+
+static void program_log(void *context, int level, const char *line)
+{
+	(void)context, (void)level, (void)line;
+	pthread_mutex_lock(&program);
+	atomic_fetch_add(&heard, 1);
+	pthread_mutex_unlock(&program);
+}
+
+static lk_client *open_told(lk_log_callback callback, int level, const char *options)
+{
+	lk_config *config = NULL;
+	lk_client *client = NULL;
+	expect(0, lk_config_new(&config, &err));
+	expect(0, lk_config_set(config, "url", server.url_unix, &err));
+	expect(0, lk_config_set(config, "client_record", "off", &err));
+	expect(0, lk_config_set(config, "watchdog_ms", options, &err));
+	lk_config_set_log(config, level, callback, NULL);
+	expect(0, lk_client_new(&client, config, &err));
+	lk_config_free(config);
+	return client;
+}
+
+static void pairs_under_the_mutex(size_t index, void *argument)
+{
+	char name[32];
+	snprintf(name, sizeof(name), "program-%zu", index % 2);
+	lk_lock *lock = new_lock(argument, name);
+	for (int i = 0; i < 100; i++) {
+		expect(0, lk_lock_acquire(lock, NULL, &err));
+		pthread_mutex_lock(&program);
+		check(lk_lock_is_held(lock, NULL, &err) == 1);
+		pthread_mutex_unlock(&program);
+		expect(0, lk_lock_release(lock, NULL, &err));
+	}
+	lk_lock_free(lock);
+}
+
+static void test_a_callback_may_wait_for_a_mutex_of_the_program(void **state)
+{
+	(void)state;
+	lk_client *client = open_told(program_log, LK_LOG_DEBUG, "30000");
+	atomic_store(&heard, 0);
+	struct threads threads;
+	threads_start(&threads, 4, pairs_under_the_mutex, client);
+	threads_join(&threads, 60000);
+	close_client(client);
+	check_int(atomic_load(&heard), >, 0);
+}
+
+static atomic_bool hangs;
+static struct diary late = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static void hang(void *context, int level, const char *line)
+{
+	(void)context;
+	while (atomic_load(&hangs))
+		sleep_ms(1);
+	diary_take(&late, level, line);
+}
+
+/* It hangs for three renewals and more lines than the queue has room for. */
+static void test_a_callback_that_hangs_holds_up_no_renewal(void **state)
+{
+	(void)state;
+	int64_t left_ms;
+	atomic_store(&hangs, true);
+	lk_client *client = open_told(hang, LK_LOG_DEBUG, "1500");
+	lk_lock *lock = new_lock(client, "kept"), *other = new_lock(client, "other");
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	for (int i = 0; i < 500; i++) {
+		expect(0, lk_lock_acquire(other, NULL, &err));
+		expect(0, lk_lock_release(other, NULL, &err));
+	}
+	wait_until(stats_of(client).renewals >= 3, slow_ms(20000));
+	check_int(stats_of(client).lost, ==, 0);
+	expect(0, lk_lock_remaining_ms(lock, NULL, &left_ms, &err));
+	atomic_store(&hangs, false);
+	wait_until(lines_with(&late, "log lines dropped") == 1, slow_ms(20000));
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	lk_lock_free(other);
+	close_client(client);
+	check_int(lines_with(&late, "EVALSHA lock_release 1 kept"), >, 0); /* told again */
+	diary_free(&late);
+}
+
+static void test_a_client_is_freed_though_its_callback_hangs(void **state)
+{
+	(void)state;
+	atomic_store(&hangs, true);
+	lk_client *client = open_told(hang, LK_LOG_DEBUG, "30000");
+	lk_lock *lock = new_lock(client, "hangs");
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	int64_t began_ns = now_ns();
+	expect(0, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
+	lk_client_free(client);
+	check_int((now_ns() - began_ns) / 1000000, <, slow_ms(10000)); /* 3 s: the command limit */
+	late.count = 0;
+	atomic_store(&hangs, false);
+	wait_until(late.count > 0, slow_ms(20000)); /* what it was given stays its own */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		api_test(test_a_pair_is_told_step_by_step),   api_test(test_a_wait_and_its_message),
-		api_test(test_what_a_name_holds_is_one_line), api_test(test_no_password_is_told),
+		api_test(test_a_pair_is_told_step_by_step),
+		api_test(test_a_wait_and_its_message),
+		api_test(test_what_a_name_holds_is_one_line),
+		api_test(test_no_password_is_told),
 		api_test(test_below_debug_a_pair_is_silent),
+		api_test(test_a_callback_may_wait_for_a_mutex_of_the_program),
+		api_test(test_a_callback_that_hangs_holds_up_no_renewal),
+		api_test(test_a_client_is_freed_though_its_callback_hangs),
 	};
 	return cmocka_run_group_tests_name("log", tests, start_server, stop_server);
 }

@@ -1,6 +1,7 @@
 """-v without a terminal: server, owner, waited, held for, released or lost and why, a line each."""
 from __future__ import annotations
 
+import fcntl
 import re
 
 import pytest
@@ -73,6 +74,8 @@ def test_a_wait_in_vain_says_how_long_and_who(cli, server):
 def test_looks_and_changes_say_where_and_how_long(cli, server, words, did):
     owner = cli("lock", "-l", "20", "job").stdout.strip()
     words = [owner if word == "OWNER" else word for word in words]
+    if words[:2] == ["sem", "show"]:
+        cli("sem", "set", "slots", "2")
     silent = cli(*words)
     if words[0] == "break":
         cli("lock", "-l", "20", "job")
@@ -224,3 +227,30 @@ def test_latch_wait_says_its_count_also_when_it_was_in_vain(cli):
 def test_help_says_what_v_reports(cli, command):
     said = " ".join(cli(command, "--help").stdout.split())
     assert "report the server" in re.search(r"--verbose (.*?) -q", said).group(1)
+
+
+def test_a_pipe_that_nobody_reads_holds_up_no_renewal(cli, server):
+    """A page of lines fills it; the command runs for four leases more."""
+    process = cli.start("run", "-vv", "-l", "1.5", "job", "sleep", "6")
+    fcntl.fcntl(process.stderr, fcntl.F_SETPIPE_SZ, 4096)
+    assert process.wait(60) == 0
+    assert len(process.stderr.read()) <= 4096
+    assert server.call("EXISTS", "job") == 0
+
+
+def scripts(server) -> int:
+    calls = re.search(r"cmdstat_evalsha:calls=(\d+)", server.call("INFO", "commandstats").decode())
+    return int(calls[1]) if calls else 0
+
+
+def test_lines_that_nobody_read_are_counted(cli, server):
+    process = cli.start("run", "-vv", "-l", "1.5", "job", "sleep", "60")
+    fcntl.fcntl(process.stderr, fcntl.F_SETPIPE_SZ, 4096)
+    until(lambda: server.call("EXISTS", "job"), 20, "it runs")
+    before = scripts(server)
+    until(lambda: scripts(server) > before + 3, 20, "renewals, whose lines find no room")
+    missing = next(line for line in process.stderr if "lost" in line or "dropped" in line)
+    assert re.search(r"\d+ (log )?lines (lost: nobody read them|dropped)", missing)
+    process.terminate()
+    process.stderr.read()
+    assert process.wait(30) == 143

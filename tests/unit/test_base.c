@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/door.h"
 #include "base/fail.h"
+#include "base/log.h"
 #include "base/identity.h"
 
 static void test_bytes_come_out_in_order(void **state)
@@ -148,7 +149,7 @@ static void test_log_lines_are_levelled_bounded_and_single(void **state)
 {
 	(void)state;
 	struct lines lines = {0};
-	struct lk__log log = {LK_LOG_WARNING, keep_line, &lines};
+	struct lk__log log = {LK_LOG_WARNING, keep_line, &lines, NULL};
 	char much[3 * LK__LOG_LINE_MAX];
 	lk__log(&log, LK_LOG_INFO, "too fine");
 	assert_int_equal(lines.count, 0);
