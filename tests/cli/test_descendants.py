@@ -11,11 +11,11 @@ import time
 import pytest
 
 from command import BINARY, BUILD, LIMIT, Tree, guard_of
+from rights import as_root, namespaces
 from waiting import never, until
 
 FOREIGN = BUILD / "tests" / "cli" / "foreign"
 NOBODY = 65534
-as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root to make another user's program")
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_a_signal_that_cannot_be_passed_on_is_reported(ordinary, server):
 def test_a_process_that_proc_hides_is_not_forgotten(ordinary, server):
     process = ordinary.start(
         "run", "-l", "5s", "-k", "1s", "job", "sh", "-c", ordinary.script(),
-        before=("unshare", "-m", "sh", "-c",
+        before=(*namespaces(), "sh", "-c",
                 'mount -t proc -o hidepid=2 proc /proc && exec "$@"', "-"))
     own, other = ordinary.pids()
     server.pause()
@@ -202,7 +202,7 @@ def test_a_process_that_proc_hides_is_not_forgotten(ordinary, server):
 def test_without_proc_nothing_is_run(cli, folder):
     ran = folder / "ran"
     result = subprocess.run(
-        ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "-", BINARY, "run",
+        [*namespaces(), "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "-", BINARY, "run",
          "job", "touch", ran], capture_output=True, text=True, env=cli.environment, timeout=60)
     assert result.returncode == 125
     assert "/proc" in result.stderr

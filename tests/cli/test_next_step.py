@@ -6,6 +6,7 @@ import os
 import pytest
 
 from command import Command
+from rights import as_root
 
 STEPS = [
     (("--url", "redis://localhost", "run", "job", "true"), 125,
@@ -72,7 +73,7 @@ def test_a_folder_that_cannot_be_made(homeless):
     assert "set LOCKKEEPER_STATE_DIR, or name a server in LOCKKEEPER_URL" in result.stderr
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder to another user")
+@as_root
 def test_a_folder_of_another(homeless, folder):
     (folder / "other").mkdir(mode=0o700)
     os.chown(folder / "other", 12345, 12345)

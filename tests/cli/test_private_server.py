@@ -11,6 +11,7 @@ import pytest
 
 from command import BINARY, Command, children
 from private import servers_in, status
+from rights import as_root
 from waiting import until
 
 
@@ -104,7 +105,7 @@ def test_a_folder_that_is_a_file_is_refused(bare, folder):
     assert str(folder / "state") in bare("run", "job", "true").stderr
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs the rights to give a folder away")
+@as_root
 def test_a_folder_of_another_user_is_refused(bare, folder):
     (folder / "state").mkdir(mode=0o700)
     os.chown(folder / "state", 12345, 12345)

@@ -17,12 +17,12 @@ import pytest
 
 from command import BINARY
 from private import call, kill, process, servers_in
+from rights import as_root, namespaces
 from waiting import until
 
 pytestmark = pytest.mark.usefixtures("no_server_is_left")
 SLOW = float(os.environ.get("LK_TEST_SLOW", "1"))
 HANGS_S = 10 * SLOW  # far more than a command may wait for a server that hangs
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 STRANGER = 12345
 
 
@@ -225,9 +225,7 @@ def test_a_server_that_ignores_its_settings_is_ended(bare, folder):
 
 @as_root
 def test_the_server_is_found_from_a_pid_namespace(bare, folder):
-    inside = ["unshare", "--pid", "--fork", "--mount-proc"]
-    if subprocess.run([*inside, "true"], capture_output=True).returncode:
-        pytest.skip("no pid namespaces here")
+    inside = namespaces("--pid", "--fork")
     assert bare("server", "start").returncode == 0
     pid = process(bare)
 

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from command import BUILD, LIMIT, ROOT
+from rights import namespaces
 from servers import Server
 from terminal import Terminal
 
@@ -31,14 +32,14 @@ class Empty:
 
     def __call__(self, *words: str, proc: bool = False, **environment: str):
         """Runs the command in there; with its own /proc, as each container has."""
-        script = 'root=$1; shift; exec chroot "$root" "$@"'
+        script = ('root=$1; shift; mount --bind "$root" /proc && mount --make-private /proc && '
+                  'exec chroot /proc "$@"')
         if proc:
             (self.root / "proc").mkdir(exist_ok=True)
-            script = 'mount -t proc proc "$1/proc" && ' + script
-        rights = [] if os.geteuid() == 0 else ["--map-root-user"]
+            script = script.replace("exec", "mount -t proc proc /proc/proc && exec")
         return subprocess.run(
-            ["unshare", *rights, "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script,
-             "sh", str(self.root), "/lockkeeper", *words],
+            [*namespaces("--pid", "--fork", "--kill-child"), "sh", "-c", script, "sh",
+             str(self.root), "/lockkeeper", *words],
             capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL,
             env={"PATH": os.environ["PATH"], "LOCKKEEPER_URL": self.url, **environment})
 

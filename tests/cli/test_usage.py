@@ -273,7 +273,10 @@ def test_a_windows_password_file_is_named(offline, folder):
 @pytest.mark.skipif(not shutil.which("mandoc"), reason="mandoc is not installed")
 def test_the_manual_passes_mandoc():
     result = subprocess.run(["mandoc", "-T", "lint", MANUAL], capture_output=True, text=True)
-    problems = [line for line in result.stdout.splitlines() if "outdated mandoc.db" not in line]
+    # Which other pages are installed is this machine's affair.
+    machine = "outdated mandoc.db", "referenced manual not found"
+    problems = [line for line in result.stdout.splitlines()
+                if not any(words in line for words in machine)]
     assert problems == []
 
 

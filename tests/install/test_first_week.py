@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import subprocess
 
 import pytest
 
 from conftest import ROOT, blocks, until
+from rights import namespaces
 
 PAGE = "docs/first-week.md"
 # The lease of the one that dies; the page speaks of the 30 s that it is without being told.
@@ -30,9 +30,8 @@ class Host:
         self.started: list[subprocess.Popen] = []
 
     def words(self, script: str) -> list[str]:
-        rights = [] if os.geteuid() == 0 else ["--map-root-user"]
-        return ["unshare", *rights, "--uts", "--pid", "--fork", "--kill-child", "--mount-proc",
-                "sh", "-c", f"hostname {self.name} && exec sh -c \"$1\"", "sh", script]
+        return [*namespaces("--uts", "--pid", "--fork", "--kill-child"), "sh", "-c",
+                f"hostname {self.name} && exec sh -c \"$1\"", "sh", script]
 
     def __call__(self, script: str) -> subprocess.CompletedProcess:
         return subprocess.run(self.words(script), cwd=self.place, env=self.environment, text=True,
