@@ -151,6 +151,10 @@ def conclude(tally: Tally, begun: float) -> int:
         for failing in tally.failing:
             say(f"  {failing}")
         say(f"What they printed: {tally.logs}")
+    if tally.reasons:
+        say("\nSkipped:")
+        for reason, count in sorted(tally.reasons.items(), key=lambda row: (-row[1], row[0])):
+            say(f"  {count:3}  {reason}")
     say(f"\nTook {time.monotonic() - begun:.0f} s.")
     for unsteady in tally.unsteady:
         say(f"unsteady: {unsteady}")

@@ -64,11 +64,15 @@ def make_check(tally: Tally) -> None:
 
 def counted(tally: Tally, status: int, said: str) -> None:
     """Adds what such a run says in its last lines."""
-    sums = re.findall(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", said, re.MULTILINE)
-    passed, failed, skipped = (int(number or 0) for number in (sums[-1] if sums else (0, 0, 0)))
+    sums = re.findall(r"^(\d+) passed, (\d+) failed(?:, \d+ skipped)?$", said, re.MULTILINE)
+    passed, failed = map(int, sums[-1] if sums else (0, 0))
     tally.unsteady += re.findall(r"^unsteady: (.*)$", said, re.MULTILINE)
     names = re.search(r"^Failed:\n((?:  .*\n)*)", said, re.MULTILINE)
-    tally.add("", passed, 0, skipped)
+    tally.add("", passed, 0)
+    reasons = re.search(r"^Skipped:\n((?: +\d+  .*\n)*)", said, re.MULTILINE)
+    for line in reasons[1].splitlines() if reasons else []:
+        count, reason = line.split(maxsplit=1)
+        tally.add("", 0, 0, int(count), reason)
     for failing in names[1].splitlines() if names else []:
         tally.add(failing.strip(), 0, 1)
         failed -= 1

@@ -20,13 +20,13 @@ from typing import NamedTuple
 
 import tally as runners
 from tally import PYTHON, ROOT
+from tree import SKIPPED
 
 SCRIPTS = ROOT / "scripts"
 INTROSPECT_LIMIT_S = 60
 FILES_LIMIT_S = 1200  # of one process of pytest
 LIMITS = 4           # how many times slower than idle a machine may be
 NO_TESTS = 5         # pytest's status
-SKIPPED = 77         # a program's status
 WHY_MAX = 160
 # cmocka's words; ERROR is said of a case whose clean-up failed, too.
 OUTCOMES = {"OK": "passed", "FAILED": "failed", "ERROR": "failed", "SKIPPED": "skipped"}
@@ -36,7 +36,7 @@ PERTURB = "165"  # what new memory is filled with, so that nothing counts on zer
 class Case(NamedTuple):
     name: str
     outcome: str  # passed, failed, skipped
-    why: str = ""  # it failed: the first line
+    why: str = ""  # it did not pass: the first line
 
 
 def slowness(environment: dict[str, str]) -> float:
@@ -70,8 +70,8 @@ class Program:
 
 def cases_of_program(name: str, status: int, said: str) -> list[Case]:
     if status == SKIPPED:
-        return [Case(name, "skipped")]
-    cases = [Case(f"{name}: {test}", outcome, why_of(test, said) if outcome == "failed" else "")
+        return [Case(name, "skipped", last_line(said))]
+    cases = [Case(f"{name}: {test}", outcome, why_of(test, said) if outcome != "passed" else "")
              for outcome, test in ended(said)]
     if status and not any(case.outcome == "failed" for case in cases):
         cases.append(Case(name, "failed", "it took too long" if status == runners.OUT_OF_TIME
@@ -92,9 +92,9 @@ def ended(said: str) -> list[tuple[str, str]]:
 
 
 def why_of(test: str, said: str) -> str:
-    """What cmocka says between the start of a case and its failure."""
-    between = re.search(rf"^\[ RUN +\] {re.escape(test)}\n(.*?)^\[ +(?:FAILED|ERROR) +\] \w", said,
-                        re.MULTILINE | re.DOTALL)
+    """What cmocka says between the start of a case and its end."""
+    between = re.search(rf"^\[ RUN +\] {re.escape(test)}\n"
+                        r"(.*?)^\[ +(?:FAILED|ERROR|SKIPPED) +\] \w", said, re.MULTILINE | re.DOTALL)
     if not between:
         return "no word"
     words = re.findall(r"^\[ +(?:ERROR|LINE) +\] --- (.*)", between[1], re.MULTILINE)
@@ -173,9 +173,10 @@ def cases_of_report(report: pathlib.Path) -> list[Case]:
         bad = row.find("failure") if row.find("failure") is not None else row.find("error")
         if bad is not None:
             cases[name] = Case(name, "failed", first_line(bad.get("message") or bad.text or ""))
+        elif (skipped := row.find("skipped")) is not None:
+            cases.setdefault(name, Case(name, "skipped", first_line(skipped.get("message") or "")))
         else:
-            outcome = "skipped" if row.find("skipped") is not None else "passed"
-            cases.setdefault(name, Case(name, outcome))
+            cases.setdefault(name, Case(name, "passed"))
     return list(cases.values())
 
 

@@ -107,7 +107,7 @@ def run(tally: Tally, parts: list[Part], times: Times, longest: list[str] = (),
         for case in cases:
             if case.outcome != "failed":
                 tally.add(case.name, int(case.outcome == "passed"), 0,
-                          int(case.outcome == "skipped"))
+                          int(case.outcome == "skipped"), case.why)
     repeat(tally, [(part, failed) for part, cases in ended
                    if (failed := [case for case in cases if case.outcome == "failed"])])
 

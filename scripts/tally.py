@@ -5,6 +5,7 @@ nothing of cases is one. What a program printed stands in a file of the log fold
 """
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import pathlib
@@ -32,15 +33,19 @@ class Tally:
         self.logs = logs
         self.passed = self.failed = self.skipped = 0
         self.failing: list[str] = []
+        self.reasons: collections.Counter[str] = collections.Counter()  # of what was skipped
         self.unsteady: list[str] = []  # failed once, and passed whenever it was repeated
         self.mutex = threading.Lock()
         logs.mkdir(parents=True, exist_ok=True)
 
-    def add(self, name: str, passed: int, failed: int, skipped: int = 0) -> None:
+    def add(self, name: str, passed: int, failed: int, skipped: int = 0, why: str = "") -> None:
+        """`why` is the reason of all that was skipped."""
         with self.mutex:
             self.passed += passed
             self.failed += failed
             self.skipped += skipped
+            if skipped:
+                self.reasons[why] += skipped
             if failed:
                 self.failing.append(name)
 
@@ -48,6 +53,7 @@ class Tally:
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
+        self.reasons += other.reasons
         self.failing += [f"{prefix}: {name}" for name in other.failing]
         self.unsteady += [f"{prefix}: {name}" for name in other.unsteady]
 

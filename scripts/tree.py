@@ -5,6 +5,7 @@ import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+SKIPPED = 77  # the status of a check that cannot be made here
 FOLDERS = ("include", "src", "cli", "tests", "examples", "demo", "bench", "scripts")
 
 
@@ -22,3 +23,9 @@ def finish(problems: list[str], good: str) -> None:
     """Ends the program: the problems, or one line of what was found good."""
     print("\n".join(problems) if problems else good)
     sys.exit(1 if problems else 0)
+
+
+def not_checked(why: str) -> None:
+    """Ends the program: the check is skipped."""
+    print(f"not checked: {why}")
+    sys.exit(SKIPPED)

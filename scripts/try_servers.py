@@ -36,7 +36,7 @@ def tried(tally: Tally, name: str, build: pathlib.Path, suites: list[str],
         say(f"{name}: {servers.version(folder)}")
     except (subprocess.SubprocessError, OSError, ValueError, StopIteration) as error:
         say(f"{name} cannot be fetched: {error}")
-        tally.add(name, 0, 0, 1)
+        tally.add(name, 0, 0, 1, f"{name} cannot be fetched")
         return
     own = Tally(tally.logs / name)
     check.run_tests(own, build, [f"system/{suite}" for suite in suites], {

@@ -70,7 +70,7 @@ lk_client *open_client_at(const char *url, const char *options);
 #define needs_a_thread()                                                                           \
 	do {                                                                                       \
 		if (program_drives())                                                              \
-			skip();                                                                    \
+			check_skip("it takes a client with threads of its own");                   \
 	} while (0)
 
 /* The same, with the driver of this run, see program.h; to be freed with program_free(). */

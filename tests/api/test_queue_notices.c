@@ -581,7 +581,7 @@ static void test_the_completion_of_the_close_comes_last(void **state)
 	uint64_t close;
 	(void)state;
 	if (!program_drives())
-		skip();
+		check_skip("it takes a client that the program drives");
 	open_queue();
 	lk_lock *lock = new_lock(client, "last");
 	uint64_t id = begin_notices(client);

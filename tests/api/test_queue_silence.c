@@ -216,7 +216,7 @@ static void test_the_close_comes_last_in_its_queue(void **state)
 	lk_lock *locks[3];
 	(void)state;
 	if (!program_drives())
-		skip();
+		check_skip("it takes a client that the program drives");
 	for (size_t i = 0; i < COUNT(how); i++) {
 		open_silent(locks, names);
 		begin_release(locks[0], "task");

@@ -67,7 +67,7 @@ static void test_more_clients_than_keys(void **state)
 	most = usual;
 	most.rlim_cur = usual.rlim_max;
 	if (most.rlim_cur < (CLIENTS_MOST + 100) * DESCRIPTORS_NEW)
-		skip(); /* its descriptors end before its keys */
+		check_skip("may open too few files");
 	check(setrlimit(RLIMIT_NOFILE, &most) == 0);
 	while (count < COUNT(client) &&
 	       (code = lk_client_open(&client[count], server.url_unix, &err)) == 0)

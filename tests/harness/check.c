@@ -2,6 +2,7 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 _Thread_local lk_error err;
@@ -24,6 +25,13 @@ void check_fail(const char *file, int line, const char *format, ...)
 	}
 	print_error("%s\n", text);
 	_fail(file, line);
+}
+
+void check_skip(const char *why)
+{
+	print_message("%s\n", why);
+	skip();
+	abort(); /* skip() does not come back */
 }
 
 int check_take_failures(void)

@@ -29,6 +29,9 @@ __attribute__((format(printf, 3, 4))) void check_fail(const char *file, int line
 /* How many checks failed in threads since the last call. */
 int check_take_failures(void);
 
+/* Ends the test as skipped, and says why, in words that many tests may share. */
+_Noreturn void check_skip(const char *why);
+
 void check_clear_error(void);
 int check_code(int got, int wanted, const char *call, const char *file, int line);
 

@@ -46,6 +46,13 @@ def test_a_failed_case_says_why():
     assert case == parts.Case("suite: b", "failed", "size: 1, not 2")
 
 
+def test_a_skipped_case_says_why():
+    (case,) = parts.cases_of_program("suite", 0, "[ RUN      ] b\nno IPv6\n[  SKIPPED ] b\n")
+    assert case == parts.Case("suite: b", "skipped", "no IPv6")
+    (case,) = parts.cases_of_program("tree/it", 77, "not checked: no such tool\n")
+    assert case == parts.Case("tree/it", "skipped", "not checked: no such tool")
+
+
 def run(folder, text: str, **more) -> list[parts.Case]:
     (folder / "test_it.py").write_text(text)
     return parts.Tests("suite/it", [folder / "test_it.py"], {}, **more).run(folder / "it.log")
@@ -61,8 +68,9 @@ def test_cases_of_pytest(tmp_path):
                 "@pytest.fixture\ndef left():\n    yield\n    assert 0\n"
                 "def test_e(left): assert 0\n")
     assert counts(cases) == (1, 3, 1)
-    assert {case.name: case.why for case in cases}["test_it::test_b"].startswith(
-        "AssertionError: why")
+    why = {case.name: case.why for case in cases}
+    assert why["test_it::test_b"].startswith("AssertionError: why")
+    assert why["test_it::test_c"] == "no"
 
 
 @pytest.mark.parametrize("text", ["syntax error(", "", "import os; os._exit(7)"])

@@ -8,6 +8,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 import check  # noqa: E402
+import ci  # noqa: E402
 import parts  # noqa: E402
 import run  # noqa: E402
 import tally as runners  # noqa: E402
@@ -42,6 +43,27 @@ def test_a_test_that_fails_once_is_unsteady(tmp_path, capsys):
     assert said.splitlines()[-1] == "2 passed, 0 failed"
     logs = {path.name for path in (tmp_path / "logs").glob("*.log")}
     assert {"suite-luck.log", "test_luck--test_it.again-1.log"} <= logs
+
+
+def test_the_sum_says_why_tests_were_skipped(tmp_path, capsys):
+    (tmp_path / "test_skips.py").write_text(
+        "import pytest\n"
+        "def test_a(): pytest.skip('no root')\n"
+        "def test_b(): pytest.skip('no root')\n"
+        "def test_c(): pytest.skip('no network')\n"
+        "def test_d(): pass\n")
+    tally = runners.Tally(tmp_path / "logs")
+    run.run(tally, [parts.Tests("suite/skips", [tmp_path / "test_skips.py"], {})],
+            run.Times(tmp_path / "times.json"))
+    total = runners.Tally(tmp_path / "logs")
+    total.add_all(tally, "inner")
+    check.conclude(total, 0)
+    said = capsys.readouterr().out
+    assert "\nSkipped:\n    2  no root\n    1  no network\n" in said
+    assert said.splitlines()[-1] == "1 passed, 0 failed, 3 skipped"
+    read = runners.Tally(tmp_path / "logs")
+    ci.counted(read, 0, said)
+    assert read.line() == total.line() and read.reasons == total.reasons
 
 
 @pytest.mark.parametrize("failing,count", [(list(range(1, 9)), 2), ([1, 4], 4)])
