@@ -89,6 +89,8 @@ def made(tally: Tally, release: str, root: pathlib.Path, cache: pathlib.Path | N
                            (pathlib.Path("/etc/resolv.conf"), "etc/resolv.conf"),
                            (pathlib.Path("/etc/hosts"), "etc/hosts")):
         shutil.copyfile(source, root / target)
+    # Nobody needs what is in there after a power cut.
+    (root / "etc/dpkg/dpkg.cfg.d/90fast").write_text("force-unsafe-io\n")
     if kept:
         making = kept.with_suffix(".making")
         subprocess.run(["tar", "-C", root, "-cf", making, "."], check=True, timeout=60)
