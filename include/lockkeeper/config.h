@@ -119,6 +119,12 @@
  * belongs to a lock of one owner at a time (reentrant, spin, plain, fenced) stays in order: a try
  * comes behind a release that nobody waited for. All other kinds use the first connection.
  *
+ * A connection that has said nothing for a third of the time for an answer is doubted: for a
+ * renewal that is the time before LK_EVENT_AT_RISK, for a release what is left of the lease, for
+ * any call the command limit at most. The client makes another. If that one is greeted, and the
+ * first is still silent, as where a firewall has forgotten it, the first is given up, its requests
+ * are sent again, and so are the subscriptions of one that was idle meanwhile.
+ *
  * ADDRESSES (since 0.1). Servers behind a NAT, a tunnel or published ports of containers name each
  * other by addresses that the client may not reach. The option address_map says where to connect to
  * instead: host:port=host:port, or host=host for every port, with commas between. It holds for the

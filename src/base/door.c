@@ -255,6 +255,12 @@ void lk__socket_shutdown(int fd)
 	shutdown(fd, SHUT_RDWR);
 }
 
+void lk__socket_discard(int fd)
+{
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){.l_onoff = 1},
+		   sizeof(struct linger));
+}
+
 static void set_tcp(int fd, int name, int value)
 {
 	setsockopt(fd, IPPROTO_TCP, name, &value, sizeof(value));

@@ -123,6 +123,9 @@ ssize_t lk__socket_write(int fd, const void *bytes, size_t size);
 /* Ends both directions at once; the descriptor stays. */
 void lk__socket_shutdown(int fd);
 
+/* What the other side has not acknowledged is not sent once more: closing drops it. */
+void lk__socket_discard(int fd);
+
 /* No delay, and probes after `keepalive_s` of silence (0: none). What the kernel lacks is left. */
 void lk__socket_tune(int fd, int64_t keepalive_s);
 

@@ -46,8 +46,7 @@
 #include "conn/request.h"
 #include "resp/reply.h"
 
-#define PARTS 3      /* of the command limit */
-#define DISK_PARTS 4 /* of one of them, of which the last three are the disk's */
+#define DISK_PARTS 4 /* of a WAIT's time, of which the last three are the disk's */
 #define LOOK_NS (1000 * LK__MS)
 
 #define ASKED_MAX 4
@@ -102,7 +101,7 @@ static bool add_waitaof(struct lk__request *batch, int count, int64_t limit_ms)
 static bool add_waits(struct lk__request *batch, const struct lk__node *node, struct asked asked,
 		      int count)
 {
-	int64_t limit_ms = node->config->command_timeout_ms / PARTS + 1;
+	int64_t limit_ms = node->config->command_timeout_ms / LK__ACKS_PARTS + 1;
 	int64_t memory_ms = asked.disk ? limit_ms / DISK_PARTS + 1 : limit_ms;
 	int64_t disk_ms = asked.memory ? limit_ms - limit_ms / DISK_PARTS : limit_ms;
 	int disks = node->fsync == LK__FSYNC_REPLICAS ? count : 0;

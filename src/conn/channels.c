@@ -349,13 +349,15 @@ static bool heard_what(const struct lk__heard *heard, bool subscribes)
 }
 
 bool lk__channel_stand_by(struct lk__conn *conn, const struct lk__heard *heard, bool subscribes,
-			  struct lk__standby *standby, struct lk__thread *thread)
+			  struct lk__standby *standby, struct lk__thread *thread, int64_t until_ns)
 {
 	/* `listening` is const for the waiting, not for us: it is ours. */
 	struct lk__listening *listening = (struct lk__listening *)heard->listening;
 	pthread_mutex_lock(&conn->mutex);
 	listening->listener = thread;
 	lk__standby_list(conn, standby, thread);
+	if (subscribes && listening->channel->unconfirmed > 0)
+		lk__conn_need(conn, until_ns);
 	bool ready = conn->state == LK__CONN_CLOSED || heard_what(heard, subscribes);
 	pthread_mutex_unlock(&conn->mutex);
 	return ready;
@@ -411,7 +413,7 @@ int lk__channel_await(struct lk__conn *conn, struct lk__listening *listening,
 	struct lk__heard heard;
 	int rc;
 	lk__channel_mark(conn, listening, &heard);
-	lk__channel_stand_by(conn, &heard, true, &standby, thread);
+	lk__channel_stand_by(conn, &heard, true, &standby, thread, until_ns);
 	while ((rc = lk__channel_await_look(conn, &heard, error)) == LK__WAIT_TIME_UP &&
 	       lk__now_ns() < until_ns)
 		lk__channel_sleep(conn, &heard, true, thread, until_ns, NULL);
@@ -450,7 +452,7 @@ void lk__channels_wake(struct lk__conn *conn, lk__channel_test *test, const void
 		woken = true;
 	}
 	if (woken && conn->leader) /* it may be one of them, and sleeps on the socket */
-		lk__wake_fd(conn->wake_fd);
+		lk__conn_wake(conn);
 	lk__conn_unlock_held(conn, &after);
 }
 
@@ -607,8 +609,6 @@ static void channel_confirmed(struct lk__conn *conn, const redisReply *reply,
 void lk__channels_probe(struct lk__conn *conn)
 {
 	int64_t keepalive_s = conn->node->config->keepalive_s;
-	if (!conn->heard_ns)
-		conn->heard_ns = lk__now_ns();
 	if (keepalive_s == 0 || conn->in_flight ||
 	    lk__now_ns() < lk__after_ms(conn->heard_ns, keepalive_s * 1000))
 		return;

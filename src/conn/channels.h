@@ -104,10 +104,11 @@ void lk__channel_drop_echo(struct lk__conn *conn, struct lk__listening *listenin
  * Waits for a message, or for a subscription that was made or lost, since the mark; or, if
  * `subscribes`, for the subscription itself. Stand by: true when that has come already. Look:
  * LK__WAIT_TIME_UP while it may still come, LK__WAIT_READY, or a code; after a message the mark is
- * behind it. The thread is woken to look. Each stand by has its stand down.
+ * behind it. The thread is woken to look, and gives up at `until_ns`. Each stand by has its stand
+ * down.
  */
 bool lk__channel_stand_by(struct lk__conn *conn, const struct lk__heard *heard, bool subscribes,
-			  struct lk__standby *standby, struct lk__thread *thread);
+			  struct lk__standby *standby, struct lk__thread *thread, int64_t until_ns);
 void lk__channel_stand_down(struct lk__conn *conn, const struct lk__heard *heard,
 			    struct lk__standby *standby);
 int lk__channel_await_look(struct lk__conn *conn, const struct lk__heard *heard, lk_error *error);

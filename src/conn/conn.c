@@ -27,8 +27,8 @@ int lk__conn_init(struct lk__conn *conn, struct lk__node *node, enum lk__conn_ki
 	conn->node = node;
 	conn->kind = kind;
 	conn->exclusive = node->config->scheme == LK__SCHEME_TLS;
-	conn->wake_fd = lk__wake_fd_new();
-	if (conn->wake_fd < 0)
+	conn->wake_fd = kind == LK__CONN_PROBE ? -1 : lk__wake_fd_new();
+	if (conn->wake_fd < 0 && kind != LK__CONN_PROBE)
 		return lk__fail_errno(error, LK_ESYSTEM, errno, "eventfd");
 	pthread_mutex_init(&conn->mutex, NULL);
 	return 0;
@@ -83,6 +83,8 @@ bool lk__conn_poll(struct lk__conn *conn, struct pollfd *poll_out)
 
 static void conn_drop_stream(struct lk__conn *conn)
 {
+	if (conn->stream && conn->silent) /* a copy that comes late is one more to be given back */
+		lk__socket_discard(conn->stream->fd);
 	if (conn->stream)
 		lk__socket_shutdown(conn->stream->fd);
 	conn->watched = false;
@@ -95,6 +97,7 @@ static void conn_drop_stream(struct lk__conn *conn)
 	atomic_store(&conn->left, false);
 	atomic_store(&conn->ended, false);
 	conn->must_break = conn->drains = conn->disowned = false;
+	conn->outlived = conn->silent = false;
 	conn->spin = (struct lk__spin){0};
 }
 
@@ -176,7 +179,7 @@ void lk__conn_break(struct lk__conn *conn, int code, const char *reason, struct 
 	lk__fail(&conn->last_error, code, "%s%s%s: %s", conn->place, *conn->place ? " of " : "",
 		 node->config->url, reason);
 	lk__log(&node->log, LK_LOG_WARNING, "connection lost: %s", conn->last_error.message);
-	if (!conn->proved && conn_demand(conn)) /* as bad as no connection */
+	if (!conn->proved && !conn->outlived && conn_demand(conn)) /* as bad as no connection */
 		conn_failed(conn);
 	conn_recall_unwritten(conn);
 	conn_drop_stream(conn);
@@ -249,14 +252,14 @@ void lk__conn_disown(struct lk__conn *conn, const char *reason)
 		lk__conn_must_break(conn, LK_EUNREACHABLE, reason);
 		conn->disowned = true;
 		if (conn->leader) /* it may be reading: it breaks before it believes a word */
-			lk__wake_fd(conn->wake_fd);
+			lk__conn_wake(conn);
 		else
 			lk__conn_break(conn, LK_EUNREACHABLE, reason, &after);
 	} else if (conn->state == LK__CONN_CONNECTING && conn->connector) {
 		lk__connector_hurry(conn->connector);
 		conn->tended = false;
 		if (conn->leader)
-			lk__wake_fd(conn->wake_fd);
+			lk__conn_wake(conn);
 	} else if (conn->state == LK__CONN_DOWN) { /* its pause is for another server */
 		conn->next_connect_ns = 0;
 	}
@@ -278,6 +281,7 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 	conn->stream = stream;
 	conn->reader = reader;
 	conn->greeted_ns = greeting->sent_ns;
+	lk__node_note_greeting(conn->node, greeting->sent_ns);
 	conn->generation = greeting->generation;
 	memcpy(conn->place, greeting->place, sizeof(conn->place));
 	lk__node_note_place(conn->node, conn->place);
@@ -291,8 +295,7 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 		atomic_store(&conn->node->script_there[i], conn->scripts[i]);
 	conn->load_refused = false;
 	conn->state = LK__CONN_UP;
-	conn->heard_ns = 0;
-	conn->used_ns = lk__now_ns();
+	conn->heard_ns = conn->used_ns = lk__now_ns();
 	conn->watched = watched;
 	atomic_store(&conn->armed, watched);
 	atomic_store(&conn->node->was_up, true);
@@ -407,6 +410,24 @@ int64_t lk__conn_rest(struct lk__conn *conn, int64_t now_ns, int64_t rest_ns)
 	return next_ns;
 }
 
+void lk__conn_desert(struct lk__conn *conn, int64_t since_ns)
+{
+	struct lk__deferred after;
+	lk__deferred_init(&after);
+	pthread_mutex_lock(&conn->mutex);
+	bool idle = conn->state == LK__CONN_UP && !conn->in_flight && conn->heard_ns < since_ns;
+	if (idle && conn->channels) {
+		lk__conn_must_break(conn, LK_EUNREACHABLE, "another connection fell silent");
+		if (conn->leader)
+			lk__conn_wake(conn);
+		else
+			lk__conn_break(conn, conn->fault.code, conn->fault.reason, &after);
+	} else if (idle) {
+		conn_retire(conn);
+	}
+	lk__conn_unlock(conn, &after);
+}
+
 bool lk__conn_greeted_since(struct lk__conn *conn, int64_t since_ns)
 {
 	pthread_mutex_lock(&conn->mutex);
@@ -496,7 +517,7 @@ void lk__conn_close(struct lk__conn *conn)
 	lk__channels_lost(conn);
 	conn_sort_out(conn, true, LK_ECLOSED, "the client is closed", &after);
 	conn_wake_all(conn, &after);
-	lk__wake_fd(conn->wake_fd);
+	lk__conn_wake(conn);
 	/* The leader, if there is one, still looks at the stream: it goes when it is gone. */
 	while (conn->leader) {
 		lk__conn_unlock(conn, &after);

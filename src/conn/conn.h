@@ -12,9 +12,10 @@
  *   A caller that has waited for longer than usual reads in its place while it sleeps, or waits
  *   for a core: the thread that clears `asleep` may touch `reader` and `chunk`. Writing is done
  *   under `mutex`; reading too where the stream cannot do both at once (TLS).
- * - When the oldest answer is later than the command limit, or the stream fails, the connection
- *   is broken: what is in flight and may be repeated is sent again, in order, on the next one;
- *   the rest is done with an outcome (not sent: not done; sent: unknown).
+ * - When the oldest answer is later than the command limit, or the connection alone is silent
+ *   (silence.c), or the stream fails, the connection is broken: what is in flight and may be
+ *   repeated is sent again, in order, on the next one; the rest is done with an outcome (not sent:
+ *   not done; sent: unknown).
  * - While the connection is made, its leader takes the connector's steps; without one the loop
  *   takes them, so that connecting goes on when impatient callers have left.
  * - Answers that nobody waits for are read by the loop (lk__conn_attend()).
@@ -33,6 +34,7 @@
 
 #include "base/cancel.h"
 #include "base/containers.h"
+#include "base/door.h"
 #include "base/thread.h"
 #include "conn/request.h"
 
@@ -45,12 +47,13 @@ struct lk__stream;
 struct lk_config;
 struct pollfd;
 
-enum lk__conn_kind { LK__CONN_SCRIPTS, LK__CONN_MESSAGES, LK__CONN_WORK };
+enum lk__conn_kind { LK__CONN_SCRIPTS, LK__CONN_MESSAGES, LK__CONN_WORK, LK__CONN_PROBE };
 enum lk__conn_state { LK__CONN_DOWN, LK__CONN_CONNECTING, LK__CONN_UP, LK__CONN_CLOSED };
 
 #define LK__CONN_PLACE_SIZE 64 /* a longer one is cut */
 #define LK__CHUNK_SIZE 16384   /* bytes of one read */
 #define LK__WAKES_MAX 256      /* threads woken together */
+#define LK__ACKS_PARTS 3       /* of the command limit: a WAIT takes one of them at most */
 
 /* A caller that waits for something that this connection brings; lives on its stack. */
 struct lk__wait {
@@ -88,6 +91,9 @@ struct lk__conn {
 	enum lk__conn_state _Atomic state; /* written under the mutex */
 	_Atomic unsigned callers; /* that wait for an answer here, or are about to: see share.c */
 	int64_t used_ns;          /* when it came up, or last sent something */
+	int64_t heard_ns;         /* when it came up, or something was last read */
+	int64_t doubt_ns;         /* when its silence is to be doubted, or before: silence.c */
+	int64_t doubted_ns;       /* when that was last done */
 	struct lk__stream *stream;
 	struct lk__reader *reader;
 	struct lk__buffer out;
@@ -111,20 +117,22 @@ struct lk__conn {
 	_Atomic bool tended; /* while it is made, and no caller does that: the loop was told */
 	/* The leader sleeps: newcomers write themselves. The thread that clears it reads. */
 	_Atomic bool asleep;
-	_Atomic bool left;  /* bytes were left for the leader */
-	_Atomic bool ended; /* the set has told its end: to be read when the leader goes */
-	bool must_break;    /* for the leader to do: `fault` says why */
-	bool drains;        /* it must break when it has said what it owes: redirect.c */
-	bool disowned;      /* it must break, and what it still says is not believed */
-	bool exclusive;     /* the stream cannot be read and written at once */
+	int64_t asleep_until_ns; /* at most, if nothing comes */
+	_Atomic bool left;       /* bytes were left for the leader */
+	_Atomic bool ended;      /* the set has told its end: to be read when the leader goes */
+	bool outlived;   /* it is silent, and another was greeted since: to be read once more */
+	bool silent;     /* it must break because it is */
+	bool must_break; /* for the leader to do: `fault` says why */
+	bool drains;     /* it must break when it has said what it owes: redirect.c */
+	bool disowned;   /* it must break, and what it still says is not believed */
+	bool exclusive;  /* the stream cannot be read and written at once */
 	struct lk__fault fault;
 	int64_t drain_until_ns;
 	uint64_t generation;             /* of the node's finder, when it was found */
 	char place[LK__CONN_PLACE_SIZE]; /* where the node was found; "" without a finder */
-	int wake_fd;
+	int wake_fd; /* of its leader; kind PROBE: -1, the loop alone makes it */
 	struct lk__spin spin;
 	struct lk__channel *channels;   /* kind MESSAGES: what is subscribed to, by name */
-	int64_t heard_ns;               /* kind MESSAGES: when something was last read */
 	bool scripts[LK__SCRIPT_COUNT]; /* which the server has, or was sent before */
 	bool load_refused;              /* SCRIPT LOAD was: there is none, or this user may not */
 	int64_t loaded_ns[LK__SCRIPT_COUNT]; /* when each was last sent */
@@ -156,6 +164,7 @@ struct lk__deferred {
 	size_t wake_count;
 	struct lk__request *finished;
 	bool drives; /* the caller goes on to wait for the connection, and makes it itself */
+	bool doubts; /* another connection is to be made: silence.c */
 };
 
 /* Nothing is. To clear the array would cost more than the rest of many a call. */
@@ -164,6 +173,14 @@ static inline void lk__deferred_init(struct lk__deferred *after)
 	after->wake_count = 0;
 	after->finished = NULL;
 	after->drives = false;
+	after->doubts = false;
+}
+
+/* Its leader looks again. */
+static inline void lk__conn_wake(const struct lk__conn *conn)
+{
+	if (conn->wake_fd >= 0)
+		lk__wake_fd(conn->wake_fd);
 }
 
 /* Whether a caller reads, or is about to; under the mutex. */
@@ -263,8 +280,9 @@ bool lk__conn_hurry(struct lk__request *request);
  * call of its `finish`. */
 bool lk__conn_withdraw(struct lk__request *request);
 
-/* Lets `thread` wait for a request that was left. False when it is done: `finish` has it. */
-bool lk__conn_take_over(struct lk__request *request, struct lk__thread *thread);
+/* Lets `thread` wait until then for a request that was left. False when it is done: `finish` has
+ * it. */
+bool lk__conn_take_over(struct lk__request *request, struct lk__thread *thread, int64_t until_ns);
 
 /*
  * Waits until the connection is up. Begin: true when it is; `once`: one failed attempt ends the
@@ -295,6 +313,10 @@ void lk__conn_open(struct lk__conn *conn);
 
 /* Closes it if it is at rest and has sent nothing for so long; else when to look again. */
 int64_t lk__conn_rest(struct lk__conn *conn, int64_t now_ns, int64_t rest_ns);
+
+/* Another of its node was silent since `since_ns`, and is lost. If this one has been idle since
+ * before, it is closed, or made anew where somebody listens. */
+void lk__conn_desert(struct lk__conn *conn, int64_t since_ns);
 
 /* Whether it is up, and its handshake, which was answered, was sent at that time or later. */
 bool lk__conn_greeted_since(struct lk__conn *conn, int64_t since_ns);
@@ -346,6 +368,16 @@ void lk__standbys_wake(struct lk__conn *conn, struct lk__deferred *after);
 bool lk__conn_has_come(const struct lk__conn *conn, uint64_t failure_count, bool once);
 int64_t lk__conn_limit_ns(const struct lk__conn *conn); /* when the oldest answer is too late */
 int64_t lk__conn_next_ns(const struct lk__conn *conn);  /* when to look, if nothing comes */
+/* When the silence of one that owes answers is to be doubted; 0: at once, by one more look. */
+int64_t lk__conn_doubt_ns(const struct lk__conn *conn);
+/* The request was written just now: silence.c looks after its answer. */
+void lk__conn_count_on(struct lk__conn *conn, const struct lk__request *request);
+/* Somebody waits no longer for the answer to the last one. */
+void lk__conn_need(struct lk__conn *conn, int64_t until_ns);
+/* Something is in flight, and there was nothing to read. */
+void lk__conn_heard_nothing(struct lk__conn *conn, struct lk__deferred *after);
+/* It must break for its silence: so may others, which lk__node_judge() looks at. */
+void lk__conn_fell_silent(struct lk__conn *conn);
 /* Queues it and starts the connection if need be. */
 void lk__conn_accept(struct lk__conn *conn, struct lk__request *request,
 		     struct lk__deferred *after);

@@ -45,6 +45,7 @@ int64_t lk__conn_next_ns(const struct lk__conn *conn)
 {
 	int64_t next_ns = conn->drains ? conn->drain_until_ns : lk__acks_next_ns(conn);
 	next_ns = lk__earlier(lk__conn_limit_ns(conn), next_ns);
+	next_ns = lk__earlier(lk__conn_doubt_ns(conn), next_ns);
 	return conn->postponed ? lk__earlier(next_ns, conn->postponed_until_ns) : next_ns;
 }
 
@@ -146,10 +147,10 @@ static bool conn_parse(struct lk__conn *conn, ssize_t got, struct lk__deferred *
 {
 	int rc = lk__reader_feed(conn->reader, conn->chunk, (size_t)got);
 	int64_t now_ns = lk__now_ns();
-	if (conn->kind == LK__CONN_MESSAGES)
-		conn->heard_ns = now_ns;
-	else if (conn->in_flight)
+	if (conn->kind != LK__CONN_MESSAGES && conn->in_flight)
 		conn->trip_ns += (now_ns - conn->in_flight->sent_ns - conn->trip_ns) / TRIP_PART;
+	conn->heard_ns = now_ns;
+	conn->outlived = false;
 	redisReply *reply;
 	while (rc >= 0 && conn->state == LK__CONN_UP &&
 	       (rc = lk__reader_next(conn->reader, &reply)) == 1) {
@@ -181,8 +182,8 @@ static void conn_take_in(struct lk__conn *conn, ssize_t got, struct lk__deferred
 		conn_fault(conn, LK_EUNREACHABLE, "the connection was closed");
 	} else if (got != -EAGAIN && got != -EINTR) {
 		conn_fault(conn, LK_EUNREACHABLE, strerror_r((int)-got, text, sizeof(text)));
-	} else if (conn->in_flight && lk__now_ns() >= lk__conn_limit_ns(conn)) {
-		lk__conn_must_break(conn, LK_EUNREACHABLE, "no answer within the command limit");
+	} else if (conn->in_flight) {
+		lk__conn_heard_nothing(conn, after);
 	}
 	if (conn->drains)
 		lk__conn_drained(conn);
@@ -213,6 +214,7 @@ static void conn_turn(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel
 	bool spins = until_ns > 0 && conn_may_spin(conn);
 	short events = conn->stream->wants | (lk__buffer_size(&conn->out) ? POLLOUT : 0);
 	bool sleeps = until_ns > 0 && !spins && !conn->stream->buffered && !conn->must_break;
+	conn->asleep_until_ns = lk__earlier(until_ns, next_ns);
 	atomic_store(&conn->asleep, sleeps);
 	lk__conn_unlock(conn, after);
 	ssize_t got;
@@ -220,7 +222,7 @@ static void conn_turn(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel
 		got = conn_spin(conn, lk__now_ns());
 	} else {
 		if (sleeps)
-			conn_sleep(conn, events, until_ns < next_ns ? until_ns : next_ns, cancel);
+			conn_sleep(conn, events, lk__earlier(until_ns, next_ns), cancel);
 		bool taken = sleeps && !atomic_exchange(&conn->asleep, false);
 		got = taken ? -EAGAIN : conn_read(conn);
 	}
@@ -353,7 +355,7 @@ static void conn_help(struct lk__conn *conn, struct lk__deferred *after)
 	conn_take_in(conn, got, after);
 	atomic_store(&conn->asleep, true);
 	if (conn_wants_leader(conn))
-		lk__wake_fd(conn->wake_fd);
+		lk__conn_wake(conn);
 }
 
 /* Waits for what another reads, and looks itself when that takes longer than usual; seldomer each

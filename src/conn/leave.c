@@ -72,12 +72,15 @@ bool lk__conn_leave(struct lk__request *request, void (*finish)(struct lk__reque
 	return left;
 }
 
-bool lk__conn_take_over(struct lk__request *request, struct lk__thread *thread)
+bool lk__conn_take_over(struct lk__request *request, struct lk__thread *thread, int64_t until_ns)
 {
 	struct lk__conn *conn = request_lock(request);
 	bool taken = !request->done;
-	if (taken)
+	if (taken) {
 		request->thread = thread;
+		request->needed_ns = until_ns;
+		lk__conn_count_on(conn, request);
+	}
 	pthread_mutex_unlock(&conn->mutex);
 	return taken;
 }

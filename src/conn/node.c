@@ -19,7 +19,7 @@ int lk__node_init(struct lk__node *node, const struct lk_config *config,
 	node->log = config->log;
 	node->events = events;
 	node->context = context;
-	node->messages.wake_fd = node->work.wake_fd = -1;
+	node->messages.wake_fd = node->work.wake_fd = node->probe.wake_fd = -1;
 	node->acks = lk__config_acks(config);
 	node->fsync = lk__config_fsync(config);
 	node->told_by = lk__config_messages(config);
@@ -29,16 +29,17 @@ int lk__node_init(struct lk__node *node, const struct lk_config *config,
 	int rc = lk__conn_init(&node->messages, node, LK__CONN_MESSAGES, error);
 	if (rc == 0)
 		rc = lk__conn_init(&node->work, node, LK__CONN_WORK, error);
+	if (rc == 0)
+		rc = lk__conn_init(&node->probe, node, LK__CONN_PROBE, error);
 	return rc < 0 ? rc : lk__node_add_conn(node, error);
 }
 
 void lk__node_close(struct lk__node *node)
 {
+	struct lk__conn *conn;
 	lk__node_stop_growing(node);
-	for (size_t i = 0; i < node->script_count; i++)
-		lk__conn_close(node->scripts[i]);
-	lk__conn_close(&node->messages);
-	lk__conn_close(&node->work);
+	for (size_t i = 0; (conn = lk__node_conn(node, i)); i++)
+		lk__conn_close(conn);
 }
 
 void lk__node_destroy(struct lk__node *node)
@@ -49,16 +50,16 @@ void lk__node_destroy(struct lk__node *node)
 	}
 	lk__conn_destroy(&node->messages);
 	lk__conn_destroy(&node->work);
+	lk__conn_destroy(&node->probe);
 	pthread_mutex_destroy(&node->replicas.mutex);
 	pthread_mutex_destroy(&node->stays.mutex);
 }
 
 void lk__node_disown(struct lk__node *node, const char *reason)
 {
-	for (size_t i = 0; i < node->script_count; i++)
-		lk__conn_disown(node->scripts[i], reason);
-	lk__conn_disown(&node->messages, reason);
-	lk__conn_disown(&node->work, reason);
+	struct lk__conn *conn;
+	for (size_t i = 0; (conn = lk__node_conn(node, i)); i++)
+		lk__conn_disown(conn, reason);
 }
 
 /* By its leader; or else, as is returned, by the loop. */
@@ -66,18 +67,27 @@ static bool conn_looks(struct lk__conn *conn)
 {
 	if (conn->state != LK__CONN_CONNECTING)
 		return false;
-	lk__wake_fd(conn->wake_fd);
+	lk__conn_wake(conn);
 	return atomic_load(&conn->tended);
 }
 
 void lk__node_found(struct lk__node *node)
 {
-	bool tended = conn_looks(&node->messages);
-	tended |= conn_looks(&node->work);
-	for (size_t i = 0; i < node->script_count; i++)
-		tended |= conn_looks(node->scripts[i]);
+	struct lk__conn *conn;
+	bool tended = false;
+	for (size_t i = 0; (conn = lk__node_conn(node, i)); i++)
+		tended |= conn_looks(conn);
 	if (tended)
 		node->events->connecting(node->context);
+}
+
+void lk__node_note_greeting(struct lk__node *node, int64_t sent_ns)
+{
+	int64_t last_ns = atomic_load(&node->greeted_ns);
+	while (last_ns < sent_ns &&
+	       !atomic_compare_exchange_weak(&node->greeted_ns, &last_ns, sent_ns))
+		continue;
+	atomic_store(&node->judges, true);
 }
 
 void lk__node_note_place(struct lk__node *node, const char *place)

@@ -176,12 +176,16 @@ struct lk__node {
 	struct lk__stays stays; /* of one with a finder */
 	struct lk__conn messages;
 	struct lk__conn work;
+	struct lk__conn probe;       /* made where another is silent, and closed again: silence.c */
 	_Atomic int64_t work_due_ns; /* 0: nothing is renewed here; LK__NEVER: was opened */
 	_Atomic int64_t offset_ns;   /* server time - CLOCK_BOOTTIME, a lower bound; 0: unknown */
 	_Atomic int64_t before_ns;   /* the difference before the server's clock stepped back … */
 	_Atomic int64_t fell_ns;     /* … which was noticed then */
 	_Atomic int64_t asked_ns;    /* when the server was last asked for its time */
 	_Atomic uint64_t epoch;      /* connections lost so far */
+	_Atomic int64_t greeted_ns;  /* when the last handshake that was answered was sent */
+	_Atomic int64_t silent_ns;   /* since when one was silent that is lost; 0: none was */
+	_Atomic bool judges;         /* one of these has changed */
 	struct lk__node_counters counters;
 };
 
@@ -221,6 +225,17 @@ static inline struct lk__conn *lk__node_scripts_at(const struct lk__node *node, 
 	return node->scripts[index < atomic_load(&node->script_count) ? index : 0];
 }
 
+/* Each connection of the node, by an index from 0; NULL behind the last. */
+static inline struct lk__conn *lk__node_conn(struct lk__node *node, size_t index)
+{
+	struct lk__conn *const others[] = {&node->messages, &node->work, &node->probe};
+	size_t count = sizeof(others) / sizeof(others[0]);
+	if (index < count)
+		return others[index];
+	index -= count;
+	return index < atomic_load(&node->script_count) ? node->scripts[index] : NULL;
+}
+
 /* Makes one more, which is down. */
 int lk__node_add_conn(struct lk__node *node, lk_error *error);
 
@@ -234,6 +249,13 @@ void lk__conn_part(struct lk__conn *conn);
  * lately. */
 void lk__node_grow(struct lk__node *node);
 void lk__node_stop_growing(struct lk__node *node);
+
+/* A handshake that was sent then was answered. */
+void lk__node_note_greeting(struct lk__node *node, int64_t sent_ns);
+
+/* The loop's turn: those that are silent while others were greeted break, and those that have been
+ * idle for as long are closed. */
+void lk__node_judge(struct lk__node *node);
 
 /* How many there are beside the first. */
 size_t lk__node_extra(struct lk__node *node);

@@ -72,6 +72,7 @@ static void conn_append(struct lk__conn *conn, struct lk__request *request)
 	if (request->batch)
 		lk__request_drop_collected(request);
 	conn->used_ns = request->sent_ns = lk__now_ns();
+	lk__conn_count_on(conn, request);
 	atomic_fetch_add_explicit(&conn->node->counters.commands, 1, memory_order_relaxed);
 	if (request->sends++)
 		atomic_fetch_add_explicit(&conn->node->counters.resent, 1, memory_order_relaxed);
@@ -84,6 +85,8 @@ static void conn_append_before(struct lk__conn *conn, struct lk__request *reques
 			       struct lk__request *call)
 {
 	request->finish = lk__request_forget;
+	request->deadline_ns = call->deadline_ns;
+	request->needed_ns = call->needed_ns;
 	DL_PREPEND_ELEM(conn->in_flight, call, request);
 	conn->in_flight_count++;
 	conn_append(conn, request);
@@ -191,8 +194,9 @@ void lk__conn_push(struct lk__conn *conn)
 	if (conn->state != LK__CONN_UP || later)
 		return;
 	lk__conn_flush(conn);
-	if (conn->leader && (conn->must_break || lk__buffer_size(&conn->out) > 0))
-		lk__wake_fd(conn->wake_fd);
+	bool sooner = conn->in_flight && conn->doubt_ns < conn->asleep_until_ns;
+	if (conn->leader && (conn->must_break || sooner || lk__buffer_size(&conn->out) > 0))
+		lk__conn_wake(conn);
 }
 
 static bool conn_is_closed_to(const struct lk__conn *conn, const struct lk__request *request)
@@ -308,8 +312,9 @@ static bool conn_is_untended(struct lk__conn *conn, const struct lk__deferred *a
 
 void lk__conn_unlock(struct lk__conn *conn, struct lk__deferred *after)
 {
-	bool untended = conn_is_untended(conn, after);
+	bool untended = conn_is_untended(conn, after), doubts = after->doubts;
 	struct lk__request *request, *next, *finished = conn->finished;
+	after->doubts = false;
 	conn->finished = NULL;
 	DL_CONCAT(finished, after->finished);
 	after->finished = NULL;
@@ -319,6 +324,8 @@ void lk__conn_unlock(struct lk__conn *conn, struct lk__deferred *after)
 	after_wakes(after);
 	if (untended)
 		conn->node->events->connecting(conn->node->context);
+	if (doubts)
+		lk__conn_open(&conn->node->probe);
 	if (!finished)
 		return;
 	DL_FOREACH_SAFE(finished, request, next)

@@ -170,10 +170,13 @@ static void add_reply(struct text *text, const redisReply *reply)
 static void say(const struct lk__conn *conn, const char *sign, const struct text *text)
 {
 	const char *where = *conn->place ? conn->place : conn->node->config->url;
-	const char *kind = conn->kind == LK__CONN_SCRIPTS    ? "scripts"
-			   : conn->kind == LK__CONN_MESSAGES ? "messages"
-							     : "work";
-	lk__log(&conn->node->log, LK_LOG_DEBUG, "%.100s %s/%d: %s%s", where, kind,
+	static const char *const kinds[] = {
+		[LK__CONN_SCRIPTS] = "scripts",
+		[LK__CONN_MESSAGES] = "messages",
+		[LK__CONN_WORK] = "work",
+		[LK__CONN_PROBE] = "probe",
+	};
+	lk__log(&conn->node->log, LK_LOG_DEBUG, "%.100s %s/%d: %s%s", where, kinds[conn->kind],
 		conn->stream ? conn->stream->fd : -1, sign, text->bytes);
 }
 

@@ -65,7 +65,8 @@ static int await_begin(struct lk__head *head)
 	struct lk__waiting *waiting = head->entry->waiting;
 	lk__head_pin(head);
 	bool ours = waiting->request && !waiting->answered &&
-		    lk__conn_take_over(waiting->request, op->thread);
+		    lk__conn_take_over(waiting->request, op->thread,
+				       lk__head_answer_until_ns(head));
 	if (ours) {
 		lk__op_await(op, waiting->request, lk__head_answer_until_ns(head));
 	} else {

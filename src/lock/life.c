@@ -436,14 +436,16 @@ void lk__close_to_free(lk_client *client)
 
 /* What a turn of the loop does for its client. */
 
-/* Connections that a crowd has left. */
-static int64_t client_rest(lk_client *client, int64_t now_ns)
+/* Connections that are silent, and those that a crowd has left. */
+static int64_t client_nodes(lk_client *client, int64_t now_ns)
 {
 	struct lk__topo *topo = client->topo;
 	struct lk__node *node;
 	int64_t next_ns = LK__NEVER;
-	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++)
+	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++) {
+		lk__node_judge(node);
 		next_ns = lk__earlier(next_ns, lk__node_rest(node, now_ns));
+	}
 	return next_ns;
 }
 
@@ -458,7 +460,7 @@ static int64_t client_turn(lk_client *client, bool verify, bool *resumed_out)
 	next_ns = lk__earlier(next_ns, lk__compensation_turn(client));
 	next_ns = lk__earlier(next_ns, lk__client_record_turn(client));
 	next_ns = lk__earlier(next_ns, lk__async_turn(client, resumed_out));
-	next_ns = lk__earlier(next_ns, client_rest(client, lk__now_ns()));
+	next_ns = lk__earlier(next_ns, client_nodes(client, lk__now_ns()));
 	lk__notices_ring(client);
 	return lk__earlier(next_ns, close_turn(client));
 }

@@ -41,13 +41,11 @@ static bool loop_read(struct lk__loop *loop)
 {
 	struct lk__topo *topo = loop->client->topo;
 	struct lk__node *node;
+	struct lk__conn *conn;
 	bool expected = false;
-	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++) {
-		for (size_t j = 0; j < node->script_count; j++)
-			expected |= lk__conn_attend(node->scripts[j], &loop->thread);
-		expected |= lk__conn_attend(&node->messages, &loop->thread);
-		expected |= lk__conn_attend(&node->work, &loop->thread);
-	}
+	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++)
+		for (size_t j = 0; (conn = lk__node_conn(node, j)); j++)
+			expected |= lk__conn_attend(conn, &loop->thread);
 	return expected;
 }
 
@@ -83,13 +81,11 @@ static int64_t loop_each(struct lk__loop *loop, int64_t (*act)(struct lk__conn *
 {
 	struct lk__topo *topo = loop->client->topo;
 	struct lk__node *node;
+	struct lk__conn *conn;
 	int64_t next_ns = LK__NEVER;
-	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++) {
-		next_ns = lk__earlier(next_ns, act(&node->messages, loop->set_fd));
-		next_ns = lk__earlier(next_ns, act(&node->work, loop->set_fd));
-		for (size_t j = 0; j < node->script_count; j++)
-			next_ns = lk__earlier(next_ns, act(node->scripts[j], loop->set_fd));
-	}
+	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++)
+		for (size_t j = 0; (conn = lk__node_conn(node, j)); j++)
+			next_ns = lk__earlier(next_ns, act(conn, loop->set_fd));
 	return next_ns;
 }
 
@@ -129,12 +125,10 @@ static void loop_watch_connections(struct lk__loop *loop)
 {
 	struct lk__topo *topo = loop->client->topo;
 	struct lk__node *node;
-	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++) {
-		for (size_t j = 0; j < node->script_count; j++)
-			lk__conn_watch(node->scripts[j], loop->set_fd);
-		lk__conn_watch(&node->messages, loop->set_fd);
-		lk__conn_watch(&node->work, loop->set_fd);
-	}
+	struct lk__conn *conn;
+	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++)
+		for (size_t j = 0; (conn = lk__node_conn(node, j)); j++)
+			lk__conn_watch(conn, loop->set_fd);
 }
 
 /* ---- the turn ---- */
@@ -171,13 +165,11 @@ static int64_t loop_connect(struct lk__loop *loop)
 {
 	struct lk__topo *topo = loop->client->topo;
 	struct lk__node *node;
+	struct lk__conn *conn;
 	int64_t next_ns = LK__NEVER;
-	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++) {
-		for (size_t j = 0; j < node->script_count; j++)
-			next_ns = lk__earlier(next_ns, loop_make(loop, node->scripts[j]));
-		next_ns = lk__earlier(next_ns, loop_make(loop, &node->messages));
-		next_ns = lk__earlier(next_ns, loop_make(loop, &node->work));
-	}
+	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++)
+		for (size_t j = 0; (conn = lk__node_conn(node, j)); j++)
+			next_ns = lk__earlier(next_ns, loop_make(loop, conn));
 	return loop->threadless ? lk__earlier(next_ns, lk__topo_turn(topo, loop->set_fd)) : next_ns;
 }
 

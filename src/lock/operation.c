@@ -121,6 +121,7 @@ void lk__op_send(struct lk__op *op, struct lk__conn *conn, struct lk__request *r
 		 int64_t until_ns)
 {
 	request->thread = op->thread;
+	request->needed_ns = until_ns;
 	lk__op_await(op, request, until_ns);
 	lk__conn_submit(conn, request);
 }
@@ -133,6 +134,7 @@ void lk__op_call(struct lk__op *op, struct lk__conn *conn, struct lk__request *r
 		return;
 	}
 	request->thread = op->thread;
+	request->needed_ns = until_ns;
 	lk__op_await(op, request, until_ns);
 	op->conn = conn;
 	op->unsent = true;
@@ -177,7 +179,8 @@ bool lk__op_listen(struct lk__op *op, struct lk__conn *conn, bool subscribes, in
 	op->conn = conn;
 	op->subscribes = subscribes;
 	op->until_ns = until_ns;
-	return !lk__channel_stand_by(conn, &op->mark, subscribes, &op->standby, op->thread);
+	return !lk__channel_stand_by(conn, &op->mark, subscribes, &op->standby, op->thread,
+				     until_ns);
 }
 
 int lk__op_listen_look(struct lk__op *op, int over, lk_error *why)

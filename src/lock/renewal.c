@@ -31,6 +31,7 @@ static struct lk__batch *batch_new(lk_client *client, uint16_t slot, struct lk__
 	batch->slot = slot;
 	batch->node = node;
 	batch->count = 0;
+	batch->needed_ns = LK__NEVER;
 	return batch;
 }
 
@@ -158,7 +159,16 @@ void lk__watch_renew(struct lk__batch *batch)
 	request->resend = true; /* it never shortens a lease, and never makes a key */
 	request->deadline_ns = lk__after_ms(lk__now_ns(),
 					    batch->client->config->command_timeout_ms);
+	request->needed_ns = batch->needed_ns;
 	lk__conn_submit(lk__node_work(batch->node), request);
+}
+
+/* Before its holder is warned; or, once that is done, before it is lost. */
+static int64_t renewal_needed_ns(const struct lk__hold *hold, int64_t now_ns)
+{
+	int64_t deadline_ns = lk__hold_deadline(hold);
+	int64_t warning_ns = deadline_ns - lk__hold_margin_ns(hold);
+	return now_ns < warning_ns ? warning_ns : deadline_ns;
 }
 
 /* Puts the entry, which is locked, into the batch, which has room. */
@@ -182,6 +192,7 @@ static void batch_add(struct lk__batch **batch, struct lk__entry *entry)
 	if (hold->wanted_until_ns > hold->own_until_ns)
 		renewed->lease_ms = wanted_ms;
 	lk__field(entry, renewed->number, renewed->field);
+	(*batch)->needed_ns = lk__earlier((*batch)->needed_ns, renewal_needed_ns(hold, now_ns));
 	entry->renewing = true;
 	atomic_store(&entry->doubt, false);
 	lk__entry_ref(entry);

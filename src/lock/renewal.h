@@ -34,6 +34,7 @@ struct lk__batch {
 	lk_client *client;
 	uint16_t slot; /* of all of them */
 	struct lk__node *node;
+	int64_t needed_ns; /* when the first of them is needed */
 	size_t count;
 	struct lk__renewed of[LK__BATCH_MAX];
 };

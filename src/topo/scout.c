@@ -17,6 +17,7 @@
 #define ROUND_NS (2000 * LK__MS)  /* the longest round */
 #define OPEN_MS 500               /* to open one link */
 #define ANSWER_MS 1000            /* for all answers of one peer */
+#define OLD_PARTS 3               /* of that: one for a link that may have been forgotten */
 #define REOPEN_NS (100 * LK__MS)  /* after a link was refused, */
 #define SILENT_NS (2000 * LK__MS) /* or nobody was there */
 #define BLIND_NS (20 * LK__MS)    /* between turns where nothing tells */
@@ -265,6 +266,22 @@ static void peer_not_open(struct lk__scout *scout, struct lk__peer *peer, int co
 	peer_fail(scout, peer, code, reason ? reason + 2 : error->message);
 }
 
+/* When its answer is late. */
+static int64_t peer_late_ns(const struct lk__scout *scout, const struct lk__peer *peer)
+{
+	bool old = peer->begun_ns < scout->rounds.begun_ns;
+	return lk__after_ms(peer->asked_ns, old ? ANSWER_MS / OLD_PARTS : ANSWER_MS);
+}
+
+/* Its link is older than the round: a firewall may have forgotten it, and a new one work. */
+static void peer_is_silent(struct lk__scout *scout, struct lk__peer *peer)
+{
+	if (peer->begun_ns < scout->rounds.begun_ns)
+		peer_close(peer);
+	else
+		peer_fail(scout, peer, LK_EUNREACHABLE, "no answer within a second");
+}
+
 /* True when it says another thing than before, and the round has told what it was asked for. */
 static bool peer_read(struct lk__scout *scout, struct lk__peer *peer)
 {
@@ -281,8 +298,8 @@ static bool peer_read(struct lk__scout *scout, struct lk__peer *peer)
 	}
 	if (rc < 0)
 		peer_fail(scout, peer, rc, reason);
-	else if (peer->ask.owed_count && lk__now_ns() >= lk__after_ms(peer->asked_ns, ANSWER_MS))
-		peer_fail(scout, peer, LK_EUNREACHABLE, "no answer within a second");
+	else if (peer->ask.owed_count && lk__now_ns() >= peer_late_ns(scout, peer))
+		peer_is_silent(scout, peer);
 	return scout->told && strcmp(said, peer->says) != 0;
 }
 
@@ -465,7 +482,7 @@ static int64_t scout_due_ns(struct lk__scout *scout)
 	for (size_t i = 0; i < scout->count; i++) {
 		const struct lk__peer *peer = &scout->peers[i];
 		if (peer->ask.owed_count)
-			due_ns = lk__earlier(due_ns, lk__after_ms(peer->asked_ns, ANSWER_MS));
+			due_ns = lk__earlier(due_ns, peer_late_ns(scout, peer));
 		due_ns = lk__earlier(due_ns, lk__link_waits(&peer->ask).until_ns);
 		due_ns = lk__earlier(due_ns, lk__link_waits(&peer->hear).until_ns);
 	}

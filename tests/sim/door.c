@@ -376,6 +376,11 @@ void lk__socket_shutdown(int fd)
 	sim_link_shutdown(descriptor_of(fd)->link);
 }
 
+void lk__socket_discard(int fd)
+{
+	sim_link_discard(descriptor_of(fd)->link);
+}
+
 void lk__socket_tune(int fd, int64_t keepalive_s)
 {
 	(void)fd, (void)keepalive_s;

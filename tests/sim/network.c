@@ -17,7 +17,8 @@ struct sim_link {
 	enum state state;          /* as the client sees it */
 	bool shut;                 /* the client has ended it */
 	bool cut;                  /* the server has no part in it any more */
-	bool silent;               /* what the server says is lost */
+	bool silent;               /* what the server says is lost, */
+	bool mute;                 /* and what the client says */
 	bool lost;                 /* with its server: the next one to run there does not know it */
 	int64_t there_ns, back_ns; /* when the last bytes arrive, in each direction */
 	int64_t full_until_ns;     /* the client's buffer takes nothing before */
@@ -113,6 +114,19 @@ void sim_network_lose(unsigned server, bool vanishes)
 	}
 }
 
+void sim_network_forget(unsigned server)
+{
+	unsigned ways = (unsigned)sim_random(3);
+	sim_note("network: the connections to server %u are forgotten", server);
+	for (size_t i = 0; i < link_count; i++) {
+		struct sim_link *link = links[i];
+		if (link->server != server || link->state != UP || link->cut)
+			continue;
+		link->silent |= ways != 1;
+		link->mute |= ways != 0;
+	}
+}
+
 static void link_plan_faults(struct sim_link *link)
 {
 	int64_t at_ns = sim_now_ns() + sim_between(0, 2000) * SIM_MS;
@@ -186,7 +200,8 @@ ssize_t sim_link_write(struct sim_link *link, const void *bytes, size_t size)
 		size = (size_t)sim_between(1, (int64_t)size - 1);
 	if (sim_has(SIM_LOSSES) && !link->silent && sim_chance(30))
 		link_sever(link);
-	sim_at(arrival_ns(&link->there_ns), link_arrive, bytes_of(link, bytes, size));
+	if (!link->mute)
+		sim_at(arrival_ns(&link->there_ns), link_arrive, bytes_of(link, bytes, size));
 	return (ssize_t)size;
 }
 
@@ -204,7 +219,15 @@ void sim_link_shutdown(struct sim_link *link)
 	if (link->shut)
 		return;
 	link->shut = true;
+	if (link->mute)
+		return;
 	sim_at(arrival_ns(&link->there_ns), link_goodbye, link);
+}
+
+void sim_link_discard(struct sim_link *link)
+{
+	if (sim_chance(500))
+		link_goodbye(link);
 }
 
 /* ---- the way back ---- */

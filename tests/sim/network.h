@@ -30,8 +30,15 @@ ssize_t sim_link_read(struct sim_link *link, void *bytes, size_t size);
 ssize_t sim_link_write(struct sim_link *link, const void *bytes, size_t size);
 void sim_link_shutdown(struct sim_link *link);
 
+/* What is under way there may not arrive. */
+void sim_link_discard(struct sim_link *link);
+
 /* The server's end: its bytes go on their way. */
 void sim_link_reply(struct sim_link *link, const void *bytes, size_t size);
+
+/* Whoever is in between has forgotten its connections: nothing passes in one direction, or in both,
+ * and nobody is told. New ones work. */
+void sim_network_forget(unsigned server);
 
 /* The server is down: its connections end, or, where its host vanishes, tell nothing. */
 void sim_network_lose(unsigned server, bool vanishes);

@@ -1,5 +1,6 @@
 #include "outages.h"
 
+#include "network.h"
 #include "server.h"
 #include "world.h"
 
@@ -10,6 +11,10 @@ static void outage(unsigned server)
 {
 	if (sim_chance(400)) {
 		sim_server_hang(server, sim_now_ns() + sim_between(1, 1500) * SIM_MS);
+		return;
+	}
+	if (sim_chance(100)) {
+		sim_network_forget(server);
 		return;
 	}
 	sim_server_stop(server, sim_chance(300));

@@ -1,4 +1,5 @@
-/* Servers that hang, stop, vanish and start again, one at a time, while SIM_OUTAGES lasts. */
+/* Servers that hang, stop, vanish and start again, or whose connections are forgotten, one at a
+ * time, while SIM_OUTAGES lasts. */
 #ifndef SIM_OUTAGES_H
 #define SIM_OUTAGES_H
 

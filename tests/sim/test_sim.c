@@ -13,9 +13,10 @@
  * And a crowd in a calm world: two threads of each client come back at once, and many of them leave
  * about when they are told that it is their turn.
  *
- * And red locks over several servers: red.c; multi locks: multi.c; other kinds: kinds.c.
+ * And red locks over several servers: red.c; multi locks: multi.c; other kinds: kinds.c; and
+ * connections that are forgotten: silence.c.
  *
- * usage: test_sim [crowd|red|multi|kinds] [SEED [COUNT]]
+ * usage: test_sim [crowd|red|multi|kinds|silence] [SEED [COUNT]]
  *
  * One seed, and what happens in it; or so many from it on.
  */
@@ -39,6 +40,7 @@
 #include "red.h"
 #include "scripted.h"
 #include "server.h"
+#include "silence.h"
 #include "simulated_door.h"
 #include "switch.h"
 #include "world.h"
@@ -53,6 +55,7 @@
 #define RED_SEEDS (SEEDS / 5)
 #define MULTI_SEEDS (SEEDS / 5)
 #define KINDS_SEEDS (SEEDS / 2)
+#define SILENCE_SEEDS (SEEDS / 5)
 #define KEY "lock"
 #define URL "redis://server?" SIM_OPTIONS "&connections=%d"
 #define FREE_MS 100 /* that a lock stays free, at most, while it is waited for */
@@ -406,6 +409,13 @@ static void run_kinds(uint64_t seed, bool verbose)
 		fail_msg("%s", sim_failure());
 }
 
+static void run_silence(uint64_t seed, bool verbose)
+{
+	sim_silence_run(seed, verbose);
+	if (sim_failure())
+		fail_msg("%s", sim_failure());
+}
+
 static void test_thousand_seeds(void **state)
 {
 	/* Which found a copy of a try behind a release, one behind the last answer, and a renewal
@@ -484,6 +494,13 @@ static void test_a_waiter_behind_an_extension_that_comes_late(void **state)
 	run_scripted(sim_waiter_behind_an_extension_that_comes_late);
 }
 
+static void test_forgotten_connections(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= SILENCE_SEEDS; seed++)
+		run_silence(seed, false);
+}
+
 static void test_same_seed_same_course(void **state)
 {
 	(void)state;
@@ -505,6 +522,8 @@ static void (*mode(const char *name))(uint64_t seed, bool verbose)
 		return run_multi;
 	if (strcmp(name, "kinds") == 0)
 		return run_kinds;
+	if (strcmp(name, "silence") == 0)
+		return run_silence;
 	return crowd ? run : NULL;
 }
 
@@ -520,6 +539,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_red_locks),
 		cmocka_unit_test(test_multi_locks),
 		cmocka_unit_test(test_other_kinds),
+		cmocka_unit_test(test_forgotten_connections),
 	};
 	void (*run_one)(uint64_t seed, bool verbose) = argc > 1 ? mode(argv[1]) : NULL;
 	int first = run_one ? 2 : 1;

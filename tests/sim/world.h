@@ -21,7 +21,7 @@ struct sim_task;
 #define SIM_LOSSES 1u   /* connections are refused, slow, lost */
 #define SIM_STALLS 2u   /* the system gives a thread that waits no time, now and then for long */
 #define SIM_PREEMPTS 4u /* the same behind any unlock */
-#define SIM_OUTAGES 8u  /* servers hang, stop and start, for who makes them */
+#define SIM_OUTAGES 8u  /* outages.h, for who makes them */
 
 /* `troubles`: SIM_…. With `verbose`, sim_note() prints. */
 void sim_begin(uint64_t seed, unsigned troubles, bool verbose);

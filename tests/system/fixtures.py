@@ -37,11 +37,13 @@ def make_server(folder):
     """make_server(**config): a running server; underscores in names stand for dashes."""
     made = []
 
-    def make(tls=None, **config) -> Server:
+    def make(tls=None, site=None, **config) -> Server:
         place = folder / f"server{len(made)}"
         place.mkdir()
         config = {name.replace("_", "-"): value for name, value in config.items()}
         made.append(Server(place, config, tls))
+        if site:
+            made[-1].settle(site)
         return made[-1].start_anywhere()
 
     yield make

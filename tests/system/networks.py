@@ -79,6 +79,19 @@ class Networks:
         """It reaches no other, and no other reaches it."""
         ip("-n", self.hub, "link", "set", name, "down")
 
+    def use_ports(self, name: str, ports: str) -> None:
+        """New connections from there leave from these ports: "first last"."""
+        subprocess.run([*self[name].prefix, "tee", "/proc/sys/net/ipv4/ip_local_port_range"],
+                       input=ports, check=True, capture_output=True, text=True, timeout=20)
+
+    def drop_ports(self, name: str, ports: str) -> None:
+        """What leaves there from these ports is dropped, and what others send to them."""
+        first, last = ports.split()
+        for site in self.sites:
+            side = "sport" if site == name else "dport"
+            ip("-n", self[site].name, "rule", "add", "ipproto", "tcp", side, f"{first}-{last}",
+               "blackhole")
+
     def heal(self) -> None:
         for name in self.sites:
             self.isolate(name, "off")
