@@ -94,7 +94,8 @@ def ended(said: str) -> list[tuple[str, str]]:
 def why_of(test: str, said: str) -> str:
     """What cmocka says between the start of a case and its end."""
     between = re.search(rf"^\[ RUN +\] {re.escape(test)}\n"
-                        r"(.*?)^\[ +(?:FAILED|ERROR|SKIPPED) +\] \w", said, re.MULTILINE | re.DOTALL)
+                        r"(.*?)^\[ +(?:FAILED|ERROR|SKIPPED) +\] \w", said,
+                        re.MULTILINE | re.DOTALL)
     if not between:
         return "no word"
     words = re.findall(r"^\[ +(?:ERROR|LINE) +\] --- (.*)", between[1], re.MULTILINE)

@@ -1,8 +1,8 @@
 """What some tests need and not every place gives: root, and namespaces of one's own.
 
 A bare container, an unprivileged user or a plain chroot lacks the one or the other. Each need is
-tried once for a process. Where it is refused, the tests that have it are skipped, and the refusal is
-their reason.
+tried once for a process. Where it is refused, the tests that have it are skipped, and the refusal
+is their reason.
 """
 from __future__ import annotations
 
@@ -37,4 +37,6 @@ def refused(*words: str) -> str:
                               stdin=subprocess.DEVNULL, timeout=TRY_LIMIT_S)
     except FileNotFoundError:
         return f"there is no {words[0]}"
-    return done.stderr.strip() or f"{words[0]} ends with {done.returncode}" if done.returncode else ""
+    if done.returncode == 0:
+        return ""
+    return done.stderr.strip() or f"{words[0]} ends with {done.returncode}"
