@@ -104,8 +104,8 @@ MUTANTS = [
         (RELEASE, "PUBLISH', ARGV[2], '0'", "PUBLISH', ARGV[2], '1'")],
         "test_wire.py", "in_redis or pair"),
     Mutant("no limit for an answer", [
-        ("src/conn/leader.c", "conn->in_flight && lk__now_ns() >= lk__conn_limit_ns(conn)",
-         "conn->in_flight && lk__conn_limit_ns(conn) < 0")],
+        ("src/conn/silence.c", "now_ns >= lk__conn_limit_ns(conn)",
+         "lk__conn_limit_ns(conn) < 0")],
         "test_lost_replies.py test_hostile.py", "never_comes or slow_drip"),
     Mutant("a fair queue is served last come first", [
         ("src/sync/fair/queue.lua", "redis.call('RPUSH', queue, own)",
