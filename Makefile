@@ -6,7 +6,7 @@ PREFIX ?=
 DESTDIR ?=
 PYTHON ?= /usr/bin/python3
 
-.PHONY: all programs check check-all check-night check-faults check-servers check-debian servers interop format docs demo bench findings install uninstall clean static packages-build packages-run packages-check packages-bench packages-servers packages-interop packages-debian
+.PHONY: all programs check check-all check-night check-faults check-seeds check-servers check-debian servers interop format docs demo bench findings install uninstall clean static packages-build packages-run packages-check packages-bench packages-servers packages-interop packages-debian
 
 # The library and the command. The targets below build what they need beside these.
 all: packages-build $(BUILD)/build.ninja
@@ -65,6 +65,12 @@ check-night: packages-check
 # The whole matrix of faults under the sanitizers, in its own build folders; about an hour.
 check-faults: packages-check
 	$(PYTHON) scripts/ci.py faults
+
+# So many seeds of each simulated world, on all cores, from a random one on (tests/sim/).
+SEEDS ?= 10000
+check-seeds: packages-check $(BUILD)/build.ninja
+	ninja -C "$(BUILD)" tests/sim/test_sim
+	$(PYTHON) scripts/check_seeds.py --build "$(BUILD)" $(SEEDS)
 
 # All of `make check` in a root of that Debian release, which is removed afterwards.
 RELEASE ?= trixie
