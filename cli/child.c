@@ -74,6 +74,7 @@ static int environment_fill(const struct guard_page *page)
 		return -1;
 	return setenv("LOCKKEEPER_NAME", page->name, 1) ||
 	       setenv("LOCKKEEPER_OWNER", page->owner, 1) ||
+	       setenv("LOCKKEEPER_OUTER", page->outer, 1) ||
 	       setenv("LOCKKEEPER_DEADLINE_MS", deadline, 1);
 }
 

@@ -156,6 +156,8 @@ static void lock_give_back(lk_lock *lock, int code)
 static int lock_missed(struct session *session, const struct report *report, const lk_error *error)
 {
 	int code = trouble_name(session->client, session->argv[0], session->kind, error);
+	if (code == EXIT_NOT_ACQUIRED)
+		waiting_nested(&session->waiting);
 	if (code == EXIT_NOT_ACQUIRED && session->told.verbose) {
 		report_missed(report);
 		waiting_conclude(&session->waiting);

@@ -253,16 +253,6 @@ static int program_settle(const struct run_state *state, lk_config *config)
 	return lk_config_set(config, "client_program", text, &error) ? trouble_library(&error) : 0;
 }
 
-/* A reader within a reader must not stand back for a writer, which waits for the outer one. */
-static void preference_settle(struct run_state *state)
-{
-	const char *outer = getenv("LOCKKEEPER_NAME");
-	int nested = state->keep.kind->option == OPTION_SHARED && outer &&
-		     strcmp(outer, state->keep.name) == 0;
-	if (state->no_preference || nested)
-		state->keep.kind = kind_without_preference(state->keep.kind);
-}
-
 static int run_settle(const struct command *command, struct run_state *state, lk_config *config,
 		      int argc, char **argv)
 {
@@ -271,8 +261,8 @@ static int run_settle(const struct command *command, struct run_state *state, lk
 		code = run_check(command, state);
 	if (state->nonblock)
 		state->keep.wait_ms = 0;
-	if (code == 0)
-		preference_settle(state);
+	if (state->no_preference)
+		state->keep.kind = kind_without_preference(state->keep.kind);
 	if (code == 0)
 		code = nodes_check_quorum(&state->keep.nodes);
 	if (code == 0)

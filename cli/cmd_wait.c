@@ -137,6 +137,7 @@ static int wait_serve(struct session *session, const struct place *place, struct
 		return trouble_library(&error);
 	if (result == 1)
 		return 0;
+	waiting_nested(&session->waiting);
 	report_missed(&report);
 	if (session->told.verbose)
 		waiting_conclude(&session->waiting);

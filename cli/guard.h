@@ -33,6 +33,8 @@
 
 #include <lockkeeper/config.h>
 
+#include "outer.h"
+
 /* Room for an owner's wire field. */
 #define GUARD_OWNER_SIZE 64
 
@@ -47,9 +49,10 @@ struct guard_page {
 	char *const *argv;
 	const char *name;
 	char owner[GUARD_OWNER_SIZE];
-	uint64_t fence;            /* the grant's token; 0: the kind of lock has none */
-	sigset_t mask;             /* the signal mask lockkeeper was started with */
-	struct rlimit descriptors; /* and the limit */
+	char outer[OUTER_TEXT_SIZE]; /* LOCKKEEPER_OUTER */
+	uint64_t fence;              /* the grant's token; 0: the kind of lock has none */
+	sigset_t mask;               /* the signal mask lockkeeper was started with */
+	struct rlimit descriptors;   /* and the limit */
 };
 
 enum guard_order {

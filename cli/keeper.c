@@ -26,6 +26,7 @@
 #include "message.h"
 #include "options.h"
 #include "other_kind.h"
+#include "outer.h"
 #include "relay.h"
 #include "report.h"
 #include "signals.h"
@@ -163,6 +164,7 @@ static int acquire_fail(struct keeper *keeper, const lk_error *error)
 	if (error->code != LK_EBUSY && error->code != LK_ETIMEDOUT)
 		return keeper_trouble(keeper, error);
 	keeper->skipped = 1;
+	waiting_nested(&keeper->waiting);
 	/* As flock(1): a conflict is an answer, not a failure; the exit code tells of it. */
 	if (keeper->options->told.verbose) {
 		message("%s", library_text(error));
@@ -170,17 +172,6 @@ static int acquire_fail(struct keeper *keeper, const lk_error *error)
 		waiting_conclude(&keeper->waiting);
 	}
 	return keeper->options->conflict_code;
-}
-
-/* A run within a run of the same name waits for its own end, unless both only read. */
-static void nesting_warn(const struct keeper_options *options)
-{
-	const char *outer = getenv("LOCKKEEPER_NAME");
-	if (outer && strcmp(outer, options->name) == 0 && options->permits == 0 &&
-	    options->kind->option != OPTION_SHARED)
-		message("an outer lockkeeper run holds %s (LOCKKEEPER_NAME): this one cannot "
-			"get it until the outer one ends",
-			options->name);
 }
 
 /* As many as there is room for. */
@@ -529,6 +520,7 @@ static int work(struct keeper *keeper)
 		return EXIT_TROUBLE; /* lost before anything ran under it */
 	}
 	page->fence = holding_fence(&keeper->holding);
+	outer_text(keeper->clients, keeper->others + 1, page->outer);
 	report_owner(&keeper->report, page->owner, keeper->client);
 	relay_run();
 	relay_resume(); /* a suspension that came too late for the wait is meant for the command */
@@ -550,6 +542,7 @@ static int work(struct keeper *keeper)
 static int keeper_make(struct keeper *keeper, lk_config *config)
 {
 	const struct keeper_options *options = keeper->options;
+	const struct lock_kind *kind = options->kind;
 	lk_red_lock_options quorum = LK_RED_LOCK_OPTIONS_INIT;
 	lk_error error = {0};
 	quorum.plain = options->kind->option == OPTION_PLAIN;
@@ -560,6 +553,9 @@ static int keeper_make(struct keeper *keeper, lk_config *config)
 		return code;
 	keeper->clients[0] = keeper->client;
 	keeper->holding.lease_ms = options->lease_ms;
+	/* A reader within a reader must not stand back for a writer, which waits for the outer. */
+	if (kind->option == OPTION_SHARED && outer_holds(keeper->client, options->name))
+		kind = kind_without_preference(kind);
 	if (keeper->others)
 		result = holding_make_quorum(&keeper->holding, keeper->clients, keeper->others + 1,
 					     &quorum, options->name, &error);
@@ -567,8 +563,8 @@ static int keeper_make(struct keeper *keeper, lk_config *config)
 		result = holding_make_multi(&keeper->holding, keeper->client, options->name,
 					    options->also, options->also_count, &error);
 	else
-		result = holding_make(&keeper->holding, keeper->client, options->kind,
-				      options->permits, options->name, &error);
+		result = holding_make(&keeper->holding, keeper->client, kind, options->permits,
+				      options->name, &error);
 	return result ? keeper_trouble(keeper, &error) : 0;
 }
 
@@ -592,7 +588,6 @@ static int keeper_serve(struct keeper *keeper, lk_config *config, const sigset_t
 	code = relay_begin(relayed, keeper->front.pid, keeper->cancel);
 	if (code)
 		return code;
-	nesting_warn(keeper->options);
 	if (keeper->options->told.verbose)
 		servers_say(keeper->clients, keeper->others + 1);
 	if (acquire(keeper, &code) == 0) {

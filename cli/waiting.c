@@ -13,6 +13,7 @@
 #include "error_text.h"
 #include "escape.h"
 #include "message.h"
+#include "outer.h"
 #include "owner.h"
 
 #define PATIENCE_MS 2000  /* on a terminal, before the first word */
@@ -240,6 +241,37 @@ static void say_if_deaf(struct waiting *waiting)
 		waiting->name);
 }
 
+/* ---- a wait for oneself ---- */
+
+/* Which of the names an outer run holds; NULL: none. */
+static const char *nested_find(const struct waiting *waiting)
+{
+	if (outer_holds(waiting->client, waiting->name))
+		return waiting->name;
+	for (size_t i = 0; i < waiting->also_count; i++)
+		if (outer_holds(waiting->client, waiting->also[i]))
+			return waiting->also[i];
+	return NULL;
+}
+
+/* With the mutex, if the thread runs. */
+static void nested_say(struct waiting *waiting, const char *name)
+{
+	waiting->nested = 1;
+	if (waiting->in_place && waiting->shown)
+		line_rewrite(waiting, NULL);
+	message("an outer lockkeeper run holds %.200s (LOCKKEEPER_OUTER): this one cannot get it "
+		"until the outer one ends",
+		name);
+}
+
+void waiting_nested(struct waiting *waiting)
+{
+	const char *name = waiting->nested || !outer_exist() ? NULL : nested_find(waiting);
+	if (name)
+		nested_say(waiting, name);
+}
+
 /* ---- the thread ---- */
 
 /* Sleeps with the mutex given up; 1 when the wait is over. */
@@ -264,15 +296,20 @@ static void *waiting_main(void *argument)
 	struct waiting *waiting = argument;
 	char text[TEXT_SIZE];
 	lk_scan *scan = NULL;
-	int64_t next_ms = waiting->verbose ? REFRESH_MS / 4 : PATIENCE_MS, again_ms = AGAIN_MIN_MS;
+	int early = waiting->verbose || outer_exist();
+	int64_t next_ms = early ? REFRESH_MS / 4 : PATIENCE_MS, again_ms = AGAIN_MIN_MS;
 	pthread_mutex_lock(&waiting->mutex);
 	while (!pause_ms(waiting, next_ms)) {
 		pthread_mutex_unlock(&waiting->mutex);
 		/* Anew each time: an owner may have told since who it is. */
-		int told = lk_scan_new(&scan, waiting->client, NULL, NULL) == 0 &&
+		const char *name = waiting->nested || !outer_exist() ? NULL : nested_find(waiting);
+		int told = waiting->explains &&
+			   lk_scan_new(&scan, waiting->client, NULL, NULL) == 0 &&
 			   explain(waiting, scan, text);
 		scan = lk_scan_free(scan);
 		pthread_mutex_lock(&waiting->mutex);
+		if (name && !waiting->over)
+			nested_say(waiting, name);
 		if (told && !waiting->over) {
 			say_if_deaf(waiting);
 			say(waiting, text);
@@ -317,7 +354,8 @@ void waiting_begin(struct waiting *waiting, lk_client *client, lk_lock *lock, co
 				    .group = wish->group ? wish->group : getpgrp(),
 				    .verbose = wish->verbose,
 				    .in_place = isatty(STDERR_FILENO)};
-	if (wish->once || wish->quiet || (!wish->verbose && !waiting->in_place))
+	waiting->explains = !wish->quiet && (wish->verbose || waiting->in_place);
+	if (wish->once || (!waiting->explains && !outer_exist()))
 		return;
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

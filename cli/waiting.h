@@ -46,6 +46,8 @@ struct waiting {
 	pid_t group;
 	int verbose;
 	int started, in_place, shown;
+	int explains;  /* who holds it; else only that an outer run does (outer.h) */
+	int nested;    /* that has been said */
 	int deaf;      /* that it hears of no release has been said */
 	int head_size; /* of what is said: up to the name */
 	unsigned turn; /* which part of a line that is too long comes next */
@@ -69,6 +71,10 @@ void waiting_end(struct waiting *waiting);
 /* The wait has ended without the lock: says who has it, or what the key is that ours cannot share,
  * if that was not said during the wait. */
 void waiting_conclude(struct waiting *waiting);
+
+/* The wait has ended without the lock: says that an outer run has it, if one has, and that was not
+ * said during the wait. */
+void waiting_nested(struct waiting *waiting);
 
 /* Joins the thread, which may have a question under way: for when the client is closed. */
 void waiting_join(struct waiting *waiting);

@@ -303,6 +303,50 @@ def test_a_lock_within_the_same_lock_warns(cli):
         assert (quiet.returncode, quiet.stderr) == (0, "")
 
 
+WITHIN = {
+    "A in B in A": ["run A -- lockkeeper run B --", "run -w 0.4 A true"],
+    "lock": ["run A --", "lock -n -l 5 A"], "lock that waits": ["run A --", "lock -w 0.4 -l 5 A"],
+    "wait": ["run A --", "wait -w 0.4 A"], "--also": ["run A --", "run -w 0.4 --also A B true"],
+    "a part": ["run --also A B --", "run -n A true"],
+    "--shared in --exclusive": ["run --exclusive A --", "run -w 0.4 --shared A true"],
+    "--exclusive in --shared": ["run --shared A --", "run -n --exclusive A true"],
+    "plain": ["run --plain A --", "run -n --plain A true"],
+    "the last permit": ["run --permits 1 A --", "run -w 0.4 --permits 1 A true"],
+}
+WARNING = "an outer lockkeeper run holds A (LOCKKEEPER_OUTER)"
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_a_wait_for_oneself_is_told(cli, name):
+    outer, inner = WITHIN[name]
+    result = cli(*outer.split(), "lockkeeper", *inner.split())
+    assert result.returncode == 124 and result.stderr.count(WARNING) == 1, result.stderr
+
+
+@pytest.mark.parametrize("inner", ["-o key_prefix=other: A", "-o database=2 A", "B",
+                                   "--permits 2 S", "--shared R"])
+def test_what_no_outer_run_holds_is_not_said_to_be_held(cli, server, inner):
+    outer = ["run", "A", "--", "lockkeeper", "run", "--permits", "2", "S", "--", "lockkeeper",
+             "run", "--shared", "R", "--"]
+    result = cli(*outer, "lockkeeper", "run", "-n", *inner.split(), "true")
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_stranger_or_a_run_that_has_ended_is_no_outer_run(cli, server):
+    """As seen by a service that a job has started."""
+    outer = cli("run", "A", "sh", "-c", "echo $LOCKKEEPER_OUTER").stdout.strip()
+    assert len(outer) == 36
+    hold(server, "A")
+    result = cli("run", "-w", "0.4", "A", "true", LOCKKEEPER_NAME="A", LOCKKEEPER_OUTER=outer)
+    assert (result.returncode, result.stderr) == (124, "")
+    hold(server, "B", f"{outer}:7")
+    for text in (outer, f"x,,{outer[1:]},{outer}", ",".join([outer] * 100)):
+        assert "holds B" in cli("run", "-n", "B", "true", LOCKKEEPER_OUTER=text).stderr
+    deep = cli("run", "A2", "sh", "-c", "echo $LOCKKEEPER_OUTER",
+               LOCKKEEPER_OUTER=",".join([outer] * 100))
+    assert len(deep.stdout.strip().split(",")) == 64
+
+
 def test_many_at_once_take_turns(cli, folder):
     shared = folder / "count"
     shared.write_text("0")
