@@ -26,13 +26,11 @@ static int semaphore_make(struct holding *holding, lk_client *client, int64_t pe
 /* A handle with a time to live prolongs that of a semaphore that is there, where `sem set` has said
  * how long it lasts. A permit in use prolongs it to its lease in any case: so that is the time of a
  * handle for one that we have not made. A number that is lost while we wait comes back with it. */
-static int permits_make(struct holding *holding, lk_client *client, int64_t permits,
-			const char *name, lk_error *error)
+static int permits_set(struct holding *holding, lk_client *client, int64_t permits,
+		       const char *name, lk_error *error)
 {
 	int64_t free_now = 0, used = 0;
-	int result = semaphore_make(holding, client, permits, holding->lease_ms, name, error);
-	if (result == 0)
-		result = lk_permit_semaphore_count(holding->semaphore, &free_now, &used, error);
+	int result = lk_permit_semaphore_count(holding->semaphore, &free_now, &used, error);
 	if (result == 0 && free_now + used == 0) {
 		result = lk_permit_semaphore_try_set(holding->semaphore, permits, error);
 		if (result == 1)
@@ -52,8 +50,17 @@ static int permits_make(struct holding *holding, lk_client *client, int64_t perm
 int holding_make(struct holding *holding, lk_client *client, const struct lock_kind *kind,
 		 int64_t permits, const char *name, lk_error *error)
 {
-	return permits ? permits_make(holding, client, permits, name, error)
+	holding->unset = permits > 0;
+	return permits ? semaphore_make(holding, client, permits, holding->lease_ms, name, error)
 		       : kind->make(&holding->lock, client, name, strlen(name), error);
+}
+
+int holding_prepare(struct holding *holding, lk_client *client, int64_t permits, const char *name,
+		    lk_error *error)
+{
+	int result = holding->unset ? permits_set(holding, client, permits, name, error) : 0;
+	holding->unset = holding->unset && result < 0;
+	return result;
 }
 
 int holding_make_quorum(struct holding *holding, lk_client *const *clients, size_t count,

@@ -15,12 +15,16 @@ struct holding {
 	int several; /* on several servers, or several locks: it has no one owner field */
 	lk_permit_semaphore *semaphore; /* NULL: it is a lock */
 	lk_permit permit;
+	int unset; /* its number of permits has not been asked for yet */
 };
 
-/* Makes the handle: of a lock of the kind, or, with `permits`, of a semaphore, which gets so many
- * permits if it has no number yet. */
+/* Makes the handle: of a lock of the kind, or, with `permits`, of a semaphore. Asks no server. */
 int holding_make(struct holding *holding, lk_client *client, const struct lock_kind *kind,
 		 int64_t permits, const char *name, lk_error *error);
+/* Before the first try: a semaphore gets so many permits if it has no number yet; that of others is
+ * told. Blocks for as long as a command at most, and may be repeated after a failure. */
+int holding_prepare(struct holding *holding, lk_client *client, int64_t permits, const char *name,
+		    lk_error *error);
 /* The same of one lock on the quorum of all clients, the first of them among them. */
 int holding_make_quorum(struct holding *holding, lk_client *const *clients, size_t count,
 			const lk_red_lock_options *options, const char *name, lk_error *error);

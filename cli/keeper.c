@@ -37,6 +37,9 @@
 #define SLACK_MIN_MS 10
 #define SLACK_MAX_MS 500
 
+/* Between two tries to ask for the number of permits, while -w lasts. */
+#define PREPARE_PAUSE_MS 100
+
 /* So long the keeper waits for those who read its messages. */
 #define MESSAGE_LIMIT_MS 200
 
@@ -111,6 +114,12 @@ static int acquire_once(struct keeper *keeper, int64_t wait_ms, lk_error *error)
 	acquire.cancel = keeper->cancel;
 	/* A little before the guard ends the command: then the notice says why. */
 	acquire.margin_ms = end_ms(keeper) + slack_ms(keeper->options->lease_ms) / 4;
+	int result = holding_prepare(&keeper->holding, keeper->client, keeper->options->permits,
+				     keeper->options->name, error);
+	if (result < 0 && relay_cause())
+		return error->code = LK_ECANCELLED;
+	if (result < 0)
+		return result;
 	return holding_acquire(&keeper->holding, wait_ms, &acquire, error);
 }
 
@@ -208,6 +217,10 @@ static int acquire(struct keeper *keeper, int *code_out)
 			break;
 		if (result == LK_ECANCELLED && relay_cause() == SIGTSTP && suspend(keeper) == 0)
 			continue;
+		if (keeper->holding.unset && left_ms > 0 && lk_error_is_retryable(result)) {
+			poll(&(struct pollfd){relay_fd(), POLLIN, 0}, 1, PREPARE_PAUSE_MS);
+			continue;
+		}
 		waiting_end(&keeper->waiting);
 		*code_out = acquire_fail(keeper, &error);
 		return -1;

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 
 import pytest
@@ -179,4 +180,17 @@ def test_another_type_is_named(cli, server):
     for words in (("latch", "down", "job"), ("sem", "show", "job"), ("sem", "set", "job", "1"),
                   ("run", "--permits", "1", "job", "true")):
         result = cli(*words)
-        assert result.returncode == 125 and "hash" in result.stderr, result.stderr
+        assert result.returncode == 125, result.stderr
+        assert "hash" in result.stderr or "job is a lock" in result.stderr, result.stderr
+
+
+def test_a_signal_ends_the_wait_for_a_stopped_server(cli, server):
+    cli("sem", "set", "slots", "2")
+    server.pause()
+    try:
+        process = cli.start("run", "--permits", "2", "-w", "60", "slots", "true")
+        until(lambda: len(os.listdir(f"/proc/{process.pid}/task")) > 1, 20, "it waits")
+        process.terminate()
+        assert process.wait(30) == 143
+    finally:
+        server.resume()

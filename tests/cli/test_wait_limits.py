@@ -8,6 +8,7 @@ import pytest
 COMMANDS = {
     "run": (["run", "-v"], ["job", "true"]),
     "run --fair": (["run", "-v", "--fair"], ["job", "true"]),
+    "run --permits": (["run", "-v", "--permits", "2"], ["job", "true"]),
     "lock": (["lock", "-v", "-l", "60"], ["job"]),
     "wait": (["wait", "-v"], ["job"]),
     "latch wait": (["latch", "wait", "-v"], ["gate"]),
