@@ -17,7 +17,8 @@
 
 #define BYTE_ORDER_MARK "\xef\xbb\xbf" /* which Windows' editors write */
 #define CONF_SIZE_MAX 65536            /* bytes of the file */
-#define CONF_LINES_MAX 256             /* that set something */
+#define NOTE "LOCKKEEPER_CONFIG_SET"
+#define CONF_LINES_MAX 256 /* that set something */
 
 static struct {
 	const char *path;
@@ -162,18 +163,52 @@ static int line_take(lk_config *scratch, int line, char *text)
 }
 
 /* Of an option that is set twice the last value counts, and stands there first: a variable that is
- * set prevails. */
+ * set prevails. What the file has set is noted, for the next command inside of this one. */
 static void environment_fill(void)
 {
-	for (size_t i = conf.count; i-- > 0;)
-		if (setenv(conf.set[i].option->environment, conf.set[i].value, 0))
+	static char note[CONF_SIZE_MAX + 1];
+	size_t used = 0;
+	for (size_t i = conf.count; i-- > 0;) {
+		const lk_option_info *option = conf.set[i].option;
+		if (getenv(option->environment))
+			continue;
+		if (setenv(option->environment, conf.set[i].value, 1))
 			conf_fault(0, "out of memory");
+		used += (size_t)snprintf(note + used, sizeof(note) - used, "%s=%s\n",
+					 option->environment, conf.set[i].value);
+		if (used >= sizeof(note))
+			conf_fault(0, "has too much in it");
+		if (conf.fault[0])
+			return;
+	}
 	conf.count = 0;
+	if (used && setenv(NOTE, note, 1))
+		conf_fault(0, "out of memory");
+}
+
+/* Takes back what a file has set for a command around this one: the file may say something else by
+ * now, and a service that a job has started would go on with the old server. What has been changed
+ * since is somebody's own wish. */
+static void environment_take_back(void)
+{
+	char *note = getenv(NOTE) ? strdup(getenv(NOTE)) : NULL, *next = note, *line;
+	while ((line = strsep(&next, "\n"))) {
+		char *value = strchr(line, '=');
+		if (!value || strncmp(line, "LOCKKEEPER_", 11) != 0)
+			continue;
+		*value++ = '\0';
+		const char *now = getenv(line);
+		if (now && strcmp(now, value) == 0)
+			unsetenv(line);
+	}
+	free(note);
+	unsetenv(NOTE);
 }
 
 void conf_read(void)
 {
 	lk_config *scratch = NULL;
+	environment_take_back();
 	/* A URL sets options too. That of the environment prevails over the file in these as well,
 	 * so the file's are set before it. */
 	int into_environment = getenv("LOCKKEEPER_URL") == NULL, line = 0;

@@ -113,6 +113,26 @@ def test_of_an_option_that_is_set_twice_the_last_value_counts(conf, server, fold
     assert lease(server, command, LOCKKEEPER_WATCHDOG_MS="55000") == 55
 
 
+def test_a_command_within_a_command_reads_the_file_anew(conf, server, folder):
+    """As a service that a job has started, when the file names another server by now."""
+    path = folder / "lockkeeper.conf"
+    url = f"url=unix://{folder}/old.sock\\nwatchdog_ms=77000\\n"
+    look = 'redis-cli -s "$0" PTTL inner; echo "$LOCKKEEPER_URL"'
+    inner = f"lockkeeper run inner sh -c '{look}' \"$0\""
+    command = conf(f"url={server.unix_url}\nwatchdog_ms=66000\n")
+    script = f'printf "url={server.unix_url}\\nclient_name=x\\n" >{path}; {inner}'
+    said = command("run", "job", "sh", "-c", script, server.path)
+    left, named = said.stdout.split()
+    assert 20000 < int(left) <= 30000 and named == server.unix_url, said.stderr
+    command = conf(f"url={server.unix_url}\n")
+    said = command("run", "job", "sh", "-c", f'printf "{url}" >{path}; lockkeeper run inner true')
+    assert said.returncode == 125 and "old.sock" in said.stderr
+    command = conf(f"url={server.unix_url}\n")
+    own = f'printf "{url}" >{path}; export LOCKKEEPER_URL={server.unix_url}?db=0; {inner}'
+    said = command("run", "job", "sh", "-c", own, server.path)
+    assert 70000 < int(said.stdout.split()[0]) and said.returncode == 0, said.stderr
+
+
 def test_a_byte_order_mark_is_passed_over(conf, server):
     command = conf(b"\xef\xbb\xbfwatchdog_ms=77000\r\nurl=" + server.unix_url.encode() + b"\r\n")
     assert lease(server, command) == 77
