@@ -278,9 +278,9 @@ static int caller_prepare(struct lk__entry *entry, struct lk__thread *thread,
 				      .settings = want->settings,
 				      .since_ns = now_ns,
 				      .until_ns = LK__NEVER};
+	int64_t once_ms = config->connect_timeout_ms + config->command_timeout_ms;
 	if (waiter->once)
-		waiter->until_ns = lk__after_ms(now_ns, config->connect_timeout_ms +
-								config->command_timeout_ms);
+		waiter->until_ns = lk__after_ms(now_ns, want->once_ms ? want->once_ms : once_ms);
 	else if (want->wait_ms > 0)
 		waiter->until_ns = lk__after_ms(now_ns, want->wait_ms);
 	if (atomic_load(&entry->client->counters.waiting) >= (uint64_t)config->max_waiters)

@@ -16,7 +16,8 @@
 struct lk__want {
 	struct lk__owner owner;
 	int64_t lease_ms, max_hold_ms, margin_ms;
-	int64_t wait_ms; /* -1: no limit; 0: once */
+	int64_t wait_ms; /* -1: no limit; 0: once, */
+	int64_t once_ms; /* which may take so long; 0: the connect and the command limit */
 	int64_t count;   /* permits */
 	struct lk__settings settings;
 	uint64_t tag;

@@ -294,12 +294,27 @@ static int head_go_on(struct lk__multi_head *head, struct lk__multi_event event)
 	return 0;
 }
 
+/* A mere try may be sent up to three times, where nothing was asked before, and asks for a part
+ * alone where that may be busy: all together have the time of one. */
+static int64_t once_limit_ms(const struct lk__multi *multi)
+{
+	int64_t most_ms = 0;
+	for (size_t i = 0; i < multi->count; i++) {
+		const struct lk_config *config = multi->part[i]->client->config;
+		most_ms = lk__later(most_ms,
+				    config->connect_timeout_ms + config->command_timeout_ms);
+	}
+	return most_ms;
+}
+
 /* 1: all are the caller's; 0: `effects` is to be waited for; or a code. */
 static int multi_head_start(struct lk__multi_head *head, struct lk__multi_ask *ask)
 {
 	const struct lk_config *config = ask->multi->part[0]->client->config;
-	if (ask->want.wait_ms > 0)
-		ask->until_ns = lk__after_ms(lk__now_ns(), ask->want.wait_ms);
+	if (ask->want.wait_ms >= 0)
+		ask->until_ns = lk__after_ms(lk__now_ns(), ask->want.wait_ms
+								   ? ask->want.wait_ms
+								   : once_limit_ms(ask->multi));
 	*head = (struct lk__multi_head){
 		.ask = ask,
 		.attempt = {.count = ask->multi->count,

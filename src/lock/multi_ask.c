@@ -91,11 +91,11 @@ struct lk__want lk__multi_await_want(const struct lk__multi_ask *ask, size_t par
 {
 	struct lk__want want = part_want(ask, part);
 	int64_t now_ns = lk__now_ns();
+	int64_t left_ms = now_ns < ask->until_ns ? (ask->until_ns - now_ns) / LK__MS + 1 : 1;
 	if (want.wait_ms == 0)
-		return want;
-	want.wait_ms = -1;
-	if (ask->until_ns != LK__NEVER)
-		want.wait_ms = now_ns < ask->until_ns ? (ask->until_ns - now_ns) / LK__MS + 1 : 1;
+		want.once_ms = left_ms;
+	else
+		want.wait_ms = ask->until_ns == LK__NEVER ? -1 : left_ms;
 	return want;
 }
 
