@@ -105,8 +105,9 @@ def test_a_signal_right_at_the_start_never_leaves_a_lock(cli, server):
 
 
 LOOPS = {
-    "lock": "lock -l 60", "lock --while": "lock -l 60 --while caller", "run": "run",
-    "run --permits": "run --permits 1", "wait": "wait", "latch wait": "latch wait", "top": "top",
+    "lock": "lock -v -l 60", "lock --while": "lock -v -l 60 --while caller", "run": "run -v",
+    "run --permits": "run -v --permits 1", "wait": "wait -v", "latch wait": "latch wait -v",
+    "top": "top",
 }
 
 
