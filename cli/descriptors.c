@@ -2,6 +2,7 @@
 #include "descriptors.h"
 
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <lockkeeper.h>
@@ -11,6 +12,8 @@
 /* A client has up to 12: connections, and what wakes its threads. Some for /proc. */
 #define EACH_CLIENT 12
 #define SPARE 4
+
+#define DESCRIPTORS_USUAL 65536
 
 #define CHECK_MAX (EACH_CLIENT * LK_RED_NODES_MAX + SPARE)
 
@@ -40,4 +43,14 @@ int descriptors_check(size_t servers)
 	return failed ? trouble("too few descriptors: %zu are free, %zu are needed (ulimit -n)",
 				count, needed)
 		      : 0;
+}
+
+/* An old kernel lacks close_range(), and a filter may refuse it. Then one by one, as far as they
+ * are likely to go: a copy that stays open in a server keeps a pipe open for ever. */
+void descriptors_close(unsigned first, unsigned last)
+{
+	if (first > last || syscall(SYS_close_range, first, last, 0) == 0)
+		return;
+	for (unsigned fd = first; fd <= last && fd < DESCRIPTORS_USUAL; fd++)
+		close((int)fd);
 }

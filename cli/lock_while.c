@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "connect.h"
+#include "descriptors.h"
 #include "exit_code.h"
 #include "message.h"
 #include "relay.h"
@@ -27,7 +28,6 @@
 #define ASK_LIMIT_S 1        /* for one that has connected to say what it wants */
 #define ANSWER_LIMIT_S (RELEASE_LIMIT_S + 5)
 #define TEXT_SIZE 512
-#define FEW 1024 /* descriptors that are closed one by one */
 
 /* What the keeper says to the first process. */
 struct word {
@@ -89,22 +89,14 @@ static int first_wait(int wire, pid_t keeper)
 
 /* ---- split ---- */
 
-static void range_close(unsigned first, unsigned last)
-{
-	if (first > last || close_range(first, last, 0) == 0)
-		return;
-	for (unsigned fd = first; fd <= last && fd < FEW; fd++) /* an old kernel */
-		close((int)fd);
-}
-
 /* What the script has open is not ours to keep open: a pipe, a lock file. */
 static void descriptors_shed(const struct lock_while *keeper)
 {
 	int a = keeper->wire, b = keeper->watched.fd < 0 ? a : keeper->watched.fd;
 	unsigned low = (unsigned)(a < b ? a : b), high = (unsigned)(a < b ? b : a);
-	range_close(STDERR_FILENO + 1, low - 1);
-	range_close(low + 1, high - 1);
-	range_close(high + 1, ~0U);
+	descriptors_close(STDERR_FILENO + 1, low - 1);
+	descriptors_close(low + 1, high - 1);
+	descriptors_close(high + 1, ~0U);
 }
 
 int while_split(struct lock_while *keeper, int *code_out)

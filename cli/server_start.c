@@ -9,10 +9,10 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "descriptors.h"
 #include "exit_code.h"
 #include "message.h"
 #include "server_folder.h"
@@ -166,7 +166,7 @@ static int server_settle(const struct start *start)
 	    dup2(log, STDERR_FILENO) < 0 || dup2(alive, ALIVE_FD) < 0 ||
 	    dup2(failure, FAILURE_FD) < 0 || fcntl(FAILURE_FD, F_SETFD, FD_CLOEXEC))
 		return -1;
-	syscall(SYS_close_range, FAILURE_FD + 1, ~0U, 0);
+	descriptors_close(FAILURE_FD + 1, ~0U);
 	setsid();
 	umask(077);
 	signals_reset();
