@@ -39,7 +39,8 @@ class Level(NamedTuple):
 LEVELS = {
     "check": Level(6, {}),
     "all": Level(25, {}),
-    "night": Level(120, {"LOCKKEEPER_CONFORMANCE": "all", "LOCKKEEPER_FAILOVERS": "100"}),
+    "night": Level(120, {"LOCKKEEPER_CONFORMANCE": "all", "LOCKKEEPER_FAILOVERS": "100",
+                         "LOCKKEEPER_MODEL_COMMANDS": "100000"}),
 }
 # Files whose tests are run in so many parts, so that none is left alone at the end.
 PARTS = {"faults/matrix": 8, "system/conformance": 6, "history/failovers": 2,

@@ -66,6 +66,8 @@ static int acquire(lk_lock *lock, int64_t wait_ms, int64_t lease_ms, lk_error *e
 
 /* ---- a hold that ends before the server's lease ---- */
 
+static unsigned close_shown; /* seeds in which only the server has the hold */
+
 static void *close_main(void *argument)
 {
 	lk_error error;
@@ -77,9 +79,10 @@ static void *close_main(void *argument)
 	hang_for(0, 250);
 	expect("acquire", 0, acquire(lock, 1000, 300, &error), &error); /* asked for 250 ms ago */
 	sim_sleep(100 * SIM_MS);
-	expect("is_held", 0, lk_lock_is_held(lock, NULL, &error), &error);
-	/* In one seed of twenty the server's lease is over as well by now: nothing is to be given
-	 * back then, and close must say so, too. */
+	/* In a few seeds the server's lease is over, too, or the acquire was sent again over a new
+	 * connection, and its lease began later. Close must give back all the same. */
+	close_shown += lk_lock_is_held(lock, NULL, &error) == 0 &&
+		       sim_server_owner(0, KEY, NULL, NULL);
 	expect("close", 0, lk_client_close(client, LK_CLOSE_RELEASE, &error), &error);
 	if (sim_server_owner(0, KEY, NULL, NULL))
 		sim_fail("closed, with everything given back, and the server has it");
@@ -91,6 +94,11 @@ static void *close_main(void *argument)
 void sim_close_gives_back_what_was_lost(uint64_t seed)
 {
 	run(seed, close_main);
+}
+
+unsigned sim_closes_of_what_was_lost(void)
+{
+	return close_shown;
 }
 
 /* ---- two servers that are slow to greet ---- */

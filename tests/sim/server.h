@@ -1,7 +1,6 @@
 /*
- * The simulated servers: enough of Redis for reentrant, fenced and read/write locks, semaphores,
- * and red and multi locks over several servers. The scripts are written again in C, as src/sync/
- * has them in Lua.
+ * The simulated servers: connections on one side, commands (commands.h) over keys (keyspace.h) on
+ * the other, and how a server fails. They run the library's own scripts (lua.h).
  */
 #ifndef SIM_SERVER_H
 #define SIM_SERVER_H
@@ -22,14 +21,15 @@ void sim_server_end(void);
 void sim_server_take(struct sim_link *link, const void *bytes, size_t size);
 void sim_server_gone(struct sim_link *link);
 
-/* Who has the lock now: the owner's field, since when, and until when; or NULL when nobody does. */
+/*
+ * Who has the lock now: the owner's field, since when, and until when; or NULL when nobody does.
+ * Of a read/write lock, one of those who have it.
+ */
 const char *sim_server_owner(unsigned number, const char *key, int64_t *since_ns_out,
 			     int64_t *until_ns_out);
 
 /* A count, or another number, under that name: false, there is none. */
 bool sim_server_number(unsigned number, const char *name, int64_t *value_out);
-/* Whether nobody has either side of the read/write lock. */
-bool sim_server_is_free(unsigned number);
 
 /* It does nothing until then, and then what it was asked meanwhile. */
 void sim_server_hang(unsigned number, int64_t until_ns);
