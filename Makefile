@@ -72,10 +72,12 @@ check-seeds: packages-check $(BUILD)/build.ninja
 	ninja -C "$(BUILD)" tests/sim/test_sim
 	$(PYTHON) scripts/check_seeds.py --build "$(BUILD)" $(SEEDS)
 
-# All of `make check` in a root of that Debian release, which is removed afterwards.
+# All of `make check` in a root of that Debian release, which is removed afterwards. WAY=--user: as an
+# ordinary user; WAY=--container: with the rights that containers leave.
 RELEASE ?= trixie
+WAY ?=
 check-debian: packages-debian
-	$(PYTHON) scripts/debian.py --release $(RELEASE) --check
+	$(PYTHON) scripts/debian.py --release $(RELEASE) --check $(WAY)
 
 # The suites of the wire and of deployments on servers of other versions (docs/servers.md).
 check-servers: packages-servers programs

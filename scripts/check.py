@@ -15,6 +15,7 @@ import argparse
 import math
 import os
 import pathlib
+import re
 import sys
 import time
 from typing import NamedTuple
@@ -163,6 +164,25 @@ def conclude(tally: Tally, begun: float) -> int:
         tally.add("no test was run", 0, 1)
     say(tally.line())
     return 1 if tally.failed else 0
+
+
+def counted(tally: Tally, status: int, log: pathlib.Path) -> None:
+    """Adds what conclude() said at the end of a run, whose output and status these are."""
+    said = log.read_text(errors="replace")
+    sums = re.findall(r"^(\d+) passed, (\d+) failed(?:, \d+ skipped)?$", said, re.MULTILINE)
+    passed, failed = map(int, sums[-1] if sums else (0, 0))
+    tally.unsteady += re.findall(r"^unsteady: (.*)$", said, re.MULTILINE)
+    names = re.search(r"^Failed:\n((?:  .*\n)*)", said, re.MULTILINE)
+    tally.add("", passed, 0)
+    reasons = re.search(r"^Skipped:\n((?: +\d+  .*\n)*)", said, re.MULTILINE)
+    for line in reasons[1].splitlines() if reasons else []:
+        count, reason = line.split(maxsplit=1)
+        tally.add("", 0, 0, int(count), reason)
+    for failing in names[1].splitlines() if names else []:
+        tally.add(failing.strip(), 0, 1)
+        failed -= 1
+    if failed > 0 or (status and not names):
+        tally.add(f"it ended with {status}", 0, max(failed, 1))
 
 
 def main() -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import pathlib
-import re
 import shutil
 import sys
 import time
@@ -59,25 +58,7 @@ def make_check(tally: Tally) -> None:
         return
     log = tally.logs / "make-check.log"
     status = runners.run(["make", "check", f"BUILD={folder}"], log, None, CHECK_LIMIT_S, show=True)
-    counted(tally, status, log.read_text(errors="replace"))
-
-
-def counted(tally: Tally, status: int, said: str) -> None:
-    """Adds what such a run says in its last lines."""
-    sums = re.findall(r"^(\d+) passed, (\d+) failed(?:, \d+ skipped)?$", said, re.MULTILINE)
-    passed, failed = map(int, sums[-1] if sums else (0, 0))
-    tally.unsteady += re.findall(r"^unsteady: (.*)$", said, re.MULTILINE)
-    names = re.search(r"^Failed:\n((?:  .*\n)*)", said, re.MULTILINE)
-    tally.add("", passed, 0)
-    reasons = re.search(r"^Skipped:\n((?: +\d+  .*\n)*)", said, re.MULTILINE)
-    for line in reasons[1].splitlines() if reasons else []:
-        count, reason = line.split(maxsplit=1)
-        tally.add("", 0, 0, int(count), reason)
-    for failing in names[1].splitlines() if names else []:
-        tally.add(failing.strip(), 0, 1)
-        failed -= 1
-    if failed > 0 or (status and not names):
-        tally.add(f"it ended with {status}", 0, max(failed, 1))
+    check.counted(tally, status, log)
 
 
 def sanitized(tally: Tally, name: str, compiler: str, sanitize: str, environment: dict[str, str],
@@ -186,7 +167,7 @@ def others(tally: Tally) -> None:
 
 def trixie(tally: Tally) -> None:
     """The README's commands in a bare root of Debian 13."""
-    debian.tried(tally, "trixie", thin=True)
+    debian.tried(tally, "trixie", debian.Way(check=True, user=True, container=False))
 
 
 def faults(tally: Tally) -> None:
