@@ -70,7 +70,7 @@ check-faults: packages-check
 SEEDS ?= 10000
 check-seeds: packages-check $(BUILD)/build.ninja
 	ninja -C "$(BUILD)" tests/sim/test_sim
-	$(PYTHON) scripts/check_seeds.py --build "$(BUILD)" $(SEEDS)
+	$(PYTHON) scripts/sweep_seeds.py --build "$(BUILD)" $(SEEDS)
 
 # All of `make check` in a root of that Debian release, which is removed afterwards. WAY=--user: as an
 # ordinary user; WAY=--container: with the rights that containers leave.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sweeps seeds of the simulated worlds (tests/sim/) on all cores.
 
-usage: check_seeds.py [--build DIR] [--from SEED] [--jobs N] SEEDS [WORLD…]
+usage: sweep_seeds.py [--build DIR] [--from SEED] [--jobs N] SEEDS [WORLD…]
 
 SEEDS of each world, from a random seed on, or that of --from. Goes on behind a failure, prints each
 with its world and seed, and ends with a sum. Status 1: a seed has failed.

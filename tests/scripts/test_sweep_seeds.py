@@ -24,7 +24,7 @@ def sweep(folder: pathlib.Path, *words: str) -> subprocess.CompletedProcess[str]
     program.write_text(PROGRAM)
     program.chmod(0o755)
     return subprocess.run(
-        [sys.executable, ROOT / "scripts/check_seeds.py", "--build", folder, *words],
+        [sys.executable, ROOT / "scripts/sweep_seeds.py", "--build", folder, *words],
         capture_output=True, text=True, check=False)
 
 
