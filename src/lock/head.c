@@ -565,11 +565,9 @@ void lk__head_begin(struct lk__head *head, struct lk__op *op, struct lk__entry *
 		    struct lk__caller *waiter, lk_error *error)
 {
 	*head = (struct lk__head){.op = op, .entry = entry, .waiter = waiter, .error = error};
-	/* Where the head before it has just been told "busy", or the caller has waited for an
-	 * answer to that head, a limit that is over is over. */
-	head->first = !waiter->asks_until_ns &&
-		      (entry->waiting->attempt.state == LK__ATTEMPT_IDLE ||
-		       !entry->waiting->attempt.busy);
+	/* Where the head before it has just been told "busy", a limit that is over is over. */
+	head->first = entry->waiting->attempt.state == LK__ATTEMPT_IDLE ||
+		      !entry->waiting->attempt.busy;
 	head->event = (struct lk__attempt_event){
 		.type = LK__ATTEMPT_ADOPTED,
 		.want = head_want(entry, waiter),
