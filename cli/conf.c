@@ -191,7 +191,8 @@ static void environment_fill(void)
  * since is somebody's own wish. */
 static void environment_take_back(void)
 {
-	char *note = getenv(NOTE) ? strdup(getenv(NOTE)) : NULL, *next = note, *line;
+	const char *given = getenv(NOTE);
+	char *note = given ? strdup(given) : NULL, *next = note, *line;
 	while ((line = strsep(&next, "\n"))) {
 		char *value = strchr(line, '=');
 		if (!value || strncmp(line, "LOCKKEEPER_", 11) != 0)
