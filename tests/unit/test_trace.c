@@ -21,7 +21,7 @@ static void keep(void *context, int level, const char *line)
 }
 
 static char url[] = "redis://host:1/0";
-static struct lk_config config = {.url = url, .log = {LK_LOG_DEBUG, keep, NULL}};
+static struct lk_config config = {.url = url, .log = {LK_LOG_DEBUG, keep, NULL, NULL}};
 static struct lk__node node;
 static struct lk__conn conn;
 
