@@ -57,7 +57,7 @@ if [ -n "$container" ]; then
 	echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6
 	mount --bind -o ro "$root/proc/sys" "$root/proc/sys"
 fi
-exec chroot "$root" "$@"
+exec /usr/sbin/chroot "$root" "$@"
 """
 # The capabilities that the usual container engines leave to root.
 KEPT = ("chown", "dac_override", "fowner", "fsetid", "kill", "setgid", "setuid", "setpcap",
