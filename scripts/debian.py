@@ -83,6 +83,7 @@ class Way(NamedTuple):
     check: bool
     user: bool
     container: bool
+    slow: int = 1  # how many times longer its tests wait (LK_TEST_SLOW)
 
     @property
     def home(self) -> str:
@@ -159,6 +160,7 @@ def inside(root: pathlib.Path, way: Way, words: str) -> list[str]:
     """The command that does so in the root, with none of our environment."""
     path = "/usr/local/bin:/usr/bin:/bin" if way.user else "/usr/sbin:/usr/bin:/sbin:/bin"
     return ["env", "-i", f"PATH={path}", f"HOME={way.home}", "LC_ALL=C.UTF-8",
+            *([f"LK_TEST_SLOW={way.slow}"] if way.slow > 1 else []),
             *entered(root, way.container, None), *rights(way),
             "sh", "-c", f"cd {way.tree} && {words}"]
 

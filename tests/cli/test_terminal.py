@@ -112,7 +112,8 @@ def test_ctrl_c_is_given_once_and_may_be_handled(terminal, folder):
     assert terminal.expect("over=0").count("interrupt") == 1
 
 
-@pytest.mark.skipif(bool(os.environ.get("LK_TEST_SLOW")), reason="a sanitizer is preloaded already")
+@pytest.mark.skipif("ASAN_OPTIONS" in os.environ or "TSAN_OPTIONS" in os.environ,
+                    reason="a sanitizer is preloaded already")
 def test_ctrl_c_is_given_once_before_the_front_knows_of_the_command(terminal, folder):
     (folder / "counting.py").write_text(COUNTING)
     # By a bare name: LD_PRELOAD would end at a space of the path.
