@@ -162,8 +162,8 @@ def test_ten_thousand_pairs_released_without_waiting(server, keeper, history):
 
 def test_thousand_impatient_threads_one_gets_it(server, keeper, history):
     """Once in a while 10 ms pass on a loaded machine before the server has said anything: who is
-    first in the wait queue then is told so, and not that another has it. The best of three runs
-    counts."""
+    first in the wait queue then is told so, and not that another has it; or all 1,000 have given up
+    by then. The best of three runs counts."""
     keeper.call("ping").ok()
     runs = []
     while len(runs) < 3 and min(runs, default=1000) > UNANSWERED_MAX:
@@ -173,14 +173,15 @@ def test_thousand_impatient_threads_one_gets_it(server, keeper, history):
 
 
 def rush(keeper, path) -> int:
-    """One of 1,000 threads has it; how many of the others the server has not answered in 10 ms."""
+    """At most one of 1,000 threads has it; how many the server has not answered in 10 ms."""
     answer = keeper.call("stress", thread="s", name="rush", threads=1000, pairs=1, wait=10,
                          hold_us=4_000_000, history=path, limit=60)
-    assert answer["acquire_OK"] == 1, dict(answer)
+    granted = answer.get("acquire_OK", 0)
     unanswered = answer.get("acquire_LK_EMAYBEHELD", 0) + answer.get("acquire_LK_EUNREACHABLE", 0)
-    assert answer["acquire_LK_ETIMEDOUT"] + unanswered == 999, dict(answer)
+    assert granted <= 1, dict(answer)
+    assert granted + answer.get("acquire_LK_ETIMEDOUT", 0) + unanswered == 1000, dict(answer)
     checker.check(checker.read(path))
-    return unanswered
+    return unanswered if granted else 1000
 
 
 @pytest.mark.parametrize("processes", [1, 4])
