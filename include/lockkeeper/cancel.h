@@ -14,6 +14,9 @@
 
 typedef struct lk_cancel lk_cancel;
 
+/* See lk_cancel_on_interrupt(). */
+typedef int (*lk_interrupt_callback)(void *context);
+
 LK_BEGIN_DECLS
 
 /*
@@ -34,6 +37,20 @@ LK_API void lk_cancel_reset(lk_cancel *cancel);
 
 /* Returns 1 when lk_cancel_now() was called since the last reset, else 0. Since 0.1. */
 LK_API int lk_cancel_is_set(const lk_cancel *cancel);
+
+/*
+ * Has `callback` asked whenever a signal handler interrupts the sleep of a call that uses the token
+ * (EINTR); if it does not return 0, the call ends as after lk_cancel_now(). So a language whose own
+ * signal handlers run later, outside of the call, gets its turn at once. It runs on the calling
+ * thread, and no mutex of the library is held. It must return soon, and must not call the library,
+ * throw, or end its thread: others may wait for what this thread reads. NULL, the default: the call
+ * goes on sleeping. No call may be using the token. Does not block.
+ *
+ * It needs a handler without SA_RESTART. A signal that comes after the program has last looked, and
+ * before the call sleeps, interrupts nothing, as with every blocking system call. Since 0.1.
+ */
+LK_API void lk_cancel_on_interrupt(lk_cancel *cancel, lk_interrupt_callback callback,
+				   void *context);
 
 /* Frees the token; no call may be using it. NULL is fine. Returns NULL. Since 0.1. */
 LK_API lk_cancel *lk_cancel_free(lk_cancel *cancel);

@@ -49,6 +49,12 @@ int lk_cancel_is_set(const lk_cancel *cancel)
 	return atomic_load(&cancel->set) != 0;
 }
 
+void lk_cancel_on_interrupt(lk_cancel *cancel, lk_interrupt_callback callback, void *context)
+{
+	cancel->interrupted = callback;
+	cancel->context = context;
+}
+
 lk_cancel *lk_cancel_free(lk_cancel *cancel)
 {
 	if (cancel) {
@@ -79,4 +85,24 @@ void lk__cancel_leave(lk_cancel *cancel)
 	atomic_store(&cancel->thread, NULL);
 	while (atomic_load(&cancel->wakers) > 0)
 		sched_yield();
+}
+
+static void cancel_interrupted(lk_cancel *cancel)
+{
+	if (cancel && cancel->interrupted && cancel->interrupted(cancel->context))
+		lk_cancel_now(cancel);
+}
+
+void lk__cancel_park(lk_cancel *cancel, struct lk__park *park, int64_t deadline_ns)
+{
+	if (lk__park_wait(park, deadline_ns) == LK__INTERRUPTED)
+		cancel_interrupted(cancel);
+}
+
+int lk__cancel_poll(lk_cancel *cancel, struct pollfd *fds, size_t count, int timeout_ms)
+{
+	int ready = lk__poll(fds, count, timeout_ms);
+	if (ready < 0 && errno == EINTR)
+		cancel_interrupted(cancel);
+	return ready;
 }

@@ -116,25 +116,28 @@ int lk__thread_set(pthread_key_t key, void *value)
 
 enum { EMPTY, TOKEN, ASLEEP };
 
-static void park_sleep(struct lk__park *park, int64_t deadline_ns)
+static int park_sleep(struct lk__park *park, int64_t deadline_ns)
 {
 	struct timespec left, *limit = NULL;
 	if (deadline_ns != LK__NEVER) {
 		int64_t left_ns = deadline_ns - lk__now_ns();
 		if (left_ns <= 0)
-			return;
+			return 0;
 		left = timespec_of(left_ns);
 		limit = &left;
 	}
-	syscall(SYS_futex, &park->state, FUTEX_WAIT_PRIVATE, ASLEEP, limit, NULL, 0);
+	long rc = syscall(SYS_futex, &park->state, FUTEX_WAIT_PRIVATE, ASLEEP, limit, NULL, 0);
+	return rc < 0 && errno == EINTR ? LK__INTERRUPTED : 0;
 }
 
-void lk__park_wait(struct lk__park *park, int64_t deadline_ns)
+int lk__park_wait(struct lk__park *park, int64_t deadline_ns)
 {
+	int rc = 0;
 	uint32_t state = EMPTY;
 	if (atomic_compare_exchange_strong(&park->state, &state, ASLEEP))
-		park_sleep(park, deadline_ns);
+		rc = park_sleep(park, deadline_ns);
 	atomic_store(&park->state, EMPTY);
+	return rc;
 }
 
 void lk__park_wake(struct lk__park *park)

@@ -58,8 +58,10 @@ struct lk__park {
 	_Atomic uint32_t state; /* the door's own; 0 at first */
 };
 
-/* Waits for the token until `deadline_ns`. May return early without cause. */
-void lk__park_wait(struct lk__park *park, int64_t deadline_ns);
+#define LK__INTERRUPTED 1 /* by a signal handler */
+
+/* Waits for the token until `deadline_ns`. May return early without cause. 0, or LK__INTERRUPTED. */
+int lk__park_wait(struct lk__park *park, int64_t deadline_ns);
 
 /* Gives the token. Async-signal-safe. */
 void lk__park_wake(struct lk__park *park);

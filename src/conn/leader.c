@@ -127,8 +127,7 @@ static bool conn_may_spin(struct lk__conn *conn)
 	return true;
 }
 
-static void conn_sleep(struct lk__conn *conn, short events, int64_t until_ns,
-		       const lk_cancel *cancel)
+static void conn_sleep(struct lk__conn *conn, short events, int64_t until_ns, lk_cancel *cancel)
 {
 	struct pollfd fds[3] = {
 		{.fd = conn->stream->fd, .events = events},
@@ -137,7 +136,7 @@ static void conn_sleep(struct lk__conn *conn, short events, int64_t until_ns,
 	};
 	int timeout_ms = until_ns == LK__NEVER ? 60000
 					       : lk__ms_until(lk__now_ns(), until_ns, 60000);
-	lk__poll(fds, cancel ? 3 : 2, timeout_ms);
+	lk__cancel_poll(cancel, fds, cancel ? 3 : 2, timeout_ms);
 	if (fds[1].revents)
 		lk__wake_fd_clear(conn->wake_fd);
 }
@@ -234,7 +233,7 @@ static void conn_turn(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel
 
 /* Sleeps until the next step can be taken, or the thread is woken: true. */
 static bool conn_doze(const struct lk__conn *conn, const struct lk__readiness *step,
-		      struct lk__thread *thread, int64_t until_ns, const lk_cancel *cancel)
+		      struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel)
 {
 	struct pollfd fds[3] = {
 		{.fd = step->fd, .events = step->events},
@@ -243,8 +242,9 @@ static bool conn_doze(const struct lk__conn *conn, const struct lk__readiness *s
 	};
 	atomic_store(&thread->polled, conn->wake_fd + 1);
 	if (!lk__park_has_token(&thread->park))
-		lk__poll(fds, 3,
-			 lk__ms_until(lk__now_ns(), lk__earlier(until_ns, step->until_ns), 60000));
+		lk__cancel_poll(
+			cancel, fds, 3,
+			lk__ms_until(lk__now_ns(), lk__earlier(until_ns, step->until_ns), 60000));
 	atomic_store(&thread->polled, 0);
 	if (fds[1].revents)
 		lk__wake_fd_clear(conn->wake_fd);
@@ -361,7 +361,7 @@ static void conn_help(struct lk__conn *conn, struct lk__deferred *after)
 /* Waits for what another reads, and looks itself when that takes longer than usual; seldomer each
  * time. True: it is there, and the mutex is not held. */
 static bool conn_follow(struct lk__conn *conn, struct lk__wait *wait, int64_t until_ns,
-			int64_t *patience_ns, struct lk__deferred *after)
+			lk_cancel *cancel, int64_t *patience_ns, struct lk__deferred *after)
 {
 	int64_t look_ns = LK__NEVER;
 	if (wait->request && conn->state == LK__CONN_UP) { /* messages may come at any time */
@@ -371,7 +371,7 @@ static bool conn_follow(struct lk__conn *conn, struct lk__wait *wait, int64_t un
 	}
 	lk__conn_push(conn);
 	lk__conn_unlock(conn, after);
-	lk__park_wait(&wait->thread->park, lk__earlier(until_ns, look_ns));
+	lk__cancel_park(cancel, &wait->thread->park, lk__earlier(until_ns, look_ns));
 	if (conn_served(wait))
 		return true;
 	pthread_mutex_lock(&conn->mutex);
@@ -406,7 +406,7 @@ static int conn_wait(struct lk__conn *conn, struct lk__wait *wait, int64_t until
 			conn_turn(conn, until_ns, cancel, after);
 		else if (conn->leader == wait->thread)
 			conn_make(conn, until_ns, cancel, after);
-		else if (conn_follow(conn, wait, until_ns, &patience_ns, after))
+		else if (conn_follow(conn, wait, until_ns, cancel, &patience_ns, after))
 			return WAIT_SERVED;
 	}
 }
@@ -451,7 +451,7 @@ void lk__conn_ready_sleep(struct lk__conn *conn, const struct lk__standby *stand
 		conn_resign(conn, false, &after);
 	lk__conn_unlock(conn, &after);
 	if (!leads)
-		lk__park_wait(&thread->park, until_ns);
+		lk__cancel_park(cancel, &thread->park, until_ns);
 }
 
 int lk__conn_wait(struct lk__conn *conn, struct lk__thread *thread,

@@ -165,7 +165,7 @@ const struct lk__fan_out_part *lk__fan_out_at(const struct lk__fan_out *fan_out,
 }
 
 /* Sleeps until an answer may be there, and reads it. */
-static void fan_out_sleep(struct lk__fan_out *fan_out, int64_t until_ns, const lk_cancel *cancel)
+static void fan_out_sleep(struct lk__fan_out *fan_out, int64_t until_ns, lk_cancel *cancel)
 {
 	struct pollfd fds[LK__FAN_OUT_NODES_MAX + 2] = {
 		{.fd = fan_out->fd, .events = POLLIN},
@@ -190,7 +190,8 @@ static void fan_out_sleep(struct lk__fan_out *fan_out, int64_t until_ns, const l
 		lk__conn_attend(conn, fan_out->thread);
 		most_ms = fds[i + 2].fd < 0 ? most_ms : 0;
 	}
-	lk__poll(fds, fan_out->count + 2, lk__ms_until(lk__now_ns(), until_ns, most_ms));
+	lk__cancel_poll(cancel, fds, fan_out->count + 2,
+			lk__ms_until(lk__now_ns(), until_ns, most_ms));
 	pthread_mutex_lock(&fan_out->mutex);
 	fan_out->asleep = false; /* what it reads itself need not wake it */
 	pthread_mutex_unlock(&fan_out->mutex);

@@ -264,7 +264,7 @@ static int notices_sleep(lk_client *client, int64_t until_ns, lk_cancel *cancel)
 		{.fd = cancel ? cancel->fd : -1, .events = POLLIN},
 	};
 	int timeout_ms = until_ns == LK__NEVER ? -1 : lk__ms_until(lk__now_ns(), until_ns, 60000);
-	return lk__poll(fds, 2, timeout_ms);
+	return lk__cancel_poll(cancel, fds, 2, timeout_ms);
 }
 
 static int notices_wait(lk_client *client, lk_event *event_out, int64_t until_ns, lk_cancel *cancel,

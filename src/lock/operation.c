@@ -53,7 +53,7 @@ static void op_sleep(struct lk__op *op)
 		op_sleep(op->other);
 		break;
 	default:
-		lk__park_wait(&op->thread->park, op->until_ns);
+		lk__cancel_park(op->cancel, &op->thread->park, op->until_ns);
 	}
 }
 

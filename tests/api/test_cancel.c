@@ -281,13 +281,98 @@ static void test_a_cancel_in_flight(void **state)
 	close_scene(&scene);
 }
 
+struct interrupt {
+	_Atomic int asked, ends;
+};
+
+static int interrupted(void *context)
+{
+	struct interrupt *interrupt = context;
+	interrupt->asked++;
+	return interrupt->ends;
+}
+
+static void do_nothing(int number)
+{
+	(void)number;
+}
+
+/* Interrupts the only thread until its call has asked `more` times, or has ended. */
+static void interrupt_until_asked(struct threads *threads, struct interrupt *interrupt, int more)
+{
+	int before = interrupt->asked;
+	for (int i = 0; i < 5000 && interrupt->asked < before + more && !thread_done(threads, 0);
+	     i++) {
+		pthread_kill(thread_id(threads, 0), SIGUSR1);
+		sleep_ms(2);
+	}
+	check_int(interrupt->asked, >=, before + more);
+}
+
+/* The call goes on while the callback says 0, and ends when it does not. */
+static void interrupts_end(struct scene *scene, void (*call)(size_t index, void *argument))
+{
+	struct sigaction action = {.sa_handler = do_nothing}, before;
+	struct interrupt interrupt = {0};
+	struct threads threads;
+	check(sigaction(SIGUSR1, &action, &before) == 0);
+	lk_cancel_on_interrupt(scene->cancels[0], interrupted, &interrupt);
+	threads_start(&threads, 1, call, scene);
+	interrupt_until_asked(&threads, &interrupt, 3);
+	check(!thread_done(&threads, 0));
+	interrupt.ends = 1;
+	interrupt_until_asked(&threads, &interrupt, 1);
+	threads_join(&threads, 5000);
+	expect(1, lk_cancel_is_set(scene->cancels[0]));
+	lk_cancel_on_interrupt(scene->cancels[0], NULL, NULL);
+	lk_cancel_reset(scene->cancels[0]);
+	check(sigaction(SIGUSR1, &before, NULL) == 0);
+}
+
+static void wait_for_permits(size_t index, void *argument)
+{
+	struct scene *scene = argument;
+	lk_semaphore *semaphore;
+	expect(0, lk_semaphore_new(&semaphore, scene->client, "permits", LK_STRLEN, NULL, &err));
+	expect(LK_ECANCELLED, lk_semaphore_acquire(semaphore, 1, scene->cancels[index], &err));
+	lk_semaphore_free(semaphore);
+}
+
+static void test_a_signal_ends_the_leader(void **state)
+{
+	(void)state;
+	struct scene scene;
+	open_scene(&scene, "leader", 1);
+	stranger_takes("leader", slow_ms(60000));
+	interrupts_end(&scene, wait_to_be_cancelled);
+	interrupts_end(&scene, wait_for_permits);
+	interrupts_end(&scene, wait_for_event);
+	stranger_releases("leader");
+	close_scene(&scene);
+}
+
+/* One that does not read the connection sleeps elsewhere. */
+static void test_a_signal_ends_a_follower(void **state)
+{
+	(void)state;
+#ifndef UNDER_TSAN /* it keeps handlers back while a thread sleeps in a futex */
+	struct scene scene;
+	open_scene(&scene, "follower", 1);
+	expect(0, lk_lock_acquire(scene.lock, NULL, &err));
+	interrupts_end(&scene, wait_to_be_cancelled);
+	expect(0, lk_lock_release(scene.lock, NULL, &err));
+	close_scene(&scene);
+#endif
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		api_test(test_from_another_thread), api_test(test_from_a_signal_handler),
-		api_test(test_before_the_call),     api_test(test_a_wait_for_events),
-		api_test(test_one_call_at_a_time),  api_test(test_while_the_server_is_stopped),
-		api_test(test_a_storm_of_cancels),  api_test(test_a_cancel_in_flight),
+		api_test(test_from_another_thread),      api_test(test_from_a_signal_handler),
+		api_test(test_before_the_call),          api_test(test_a_wait_for_events),
+		api_test(test_one_call_at_a_time),       api_test(test_while_the_server_is_stopped),
+		api_test(test_a_storm_of_cancels),       api_test(test_a_cancel_in_flight),
+		api_test(test_a_signal_ends_the_leader), api_test(test_a_signal_ends_a_follower),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
 }

@@ -119,10 +119,11 @@ static bool has_token(const void *subject)
 	return atomic_load(&((const struct lk__park *)subject)->state) != 0;
 }
 
-void lk__park_wait(struct lk__park *park, int64_t deadline_ns)
+int lk__park_wait(struct lk__park *park, int64_t deadline_ns)
 {
 	sim_wait(has_token, park, sim_chance(5) ? sim_now_ns() : deadline_ns);
 	atomic_store(&park->state, 0);
+	return 0;
 }
 
 void lk__park_wake(struct lk__park *park)
