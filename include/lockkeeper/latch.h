@@ -112,9 +112,9 @@ LK_API int lk_latch_count(lk_latch *latch, int64_t *count_out, lk_error *error);
 LK_API int lk_latch_await(lk_latch *latch, lk_cancel *cancel, lk_error *error);
 
 /*
- * The same for at most `wait_ms` (0 … LK_WAIT_MAX_MS), which covers trouble that may pass, as in
- * lk_lock_acquire_within(). Fails with LK_ETIMEDOUT when the latch is still closed. 0 asks once,
- * for at most the command limit, and cannot be cancelled. Since 0.1.
+ * The same for at most `wait_ms` (at most LK_WAIT_MAX_MS; -1: no limit), which covers trouble that
+ * may pass, as in lk_lock_acquire_within(). Fails with LK_ETIMEDOUT when the latch is still closed.
+ * 0 asks once, for at most the command limit, and cannot be cancelled. Since 0.1.
  */
 LK_API int lk_latch_await_within(lk_latch *latch, int64_t wait_ms, lk_cancel *cancel,
 				 lk_error *error);

@@ -138,8 +138,8 @@ LK_API int lk_permit_semaphore_acquire(lk_permit_semaphore *semaphore, int64_t c
 
 /*
  * The same for at most `wait_ms` (RPermitExpirableSemaphore.tryAcquire(permits, wait, lease)); 0 is
- * lk_permit_semaphore_try(). The limit covers trouble that may pass, as in
- * lk_lock_acquire_within(). Fails with LK_ETIMEDOUT when too few were free. Since 0.1.
+ * lk_permit_semaphore_try(), and -1 waits without one. The limit covers trouble that may pass, as
+ * in lk_lock_acquire_within(). Fails with LK_ETIMEDOUT when too few were free. Since 0.1.
  */
 LK_API int lk_permit_semaphore_acquire_within(lk_permit_semaphore *semaphore, int64_t count,
 					      lk_permit *permits_out, int64_t wait_ms,

@@ -106,9 +106,9 @@ LK_API int lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, lk_can
 				lk_error *error);
 
 /*
- * The same for at most `wait_ms` (RSemaphore.tryAcquire(permits, wait)); 0 is lk_semaphore_try().
- * The limit covers trouble that may pass, as in lk_lock_acquire_within(). Fails with LK_ETIMEDOUT
- * when too few were free. Since 0.1.
+ * The same for at most `wait_ms` (RSemaphore.tryAcquire(permits, wait)); 0 is lk_semaphore_try(),
+ * and -1 is lk_semaphore_acquire(), without a limit. The limit covers trouble that may pass, as in
+ * lk_lock_acquire_within(). Fails with LK_ETIMEDOUT when too few were free. Since 0.1.
  */
 LK_API int lk_semaphore_acquire_within(lk_semaphore *semaphore, int64_t permits, int64_t wait_ms,
 				       lk_cancel *cancel, lk_error *error);

@@ -146,6 +146,9 @@ static int latch_look(struct lk__counter_call *call)
 static int latch_wait(struct lk__counter_call call, int64_t wait_ms, lk_cancel *cancel)
 {
 	struct lk__want want = {.wait_ms = wait_ms, .cancel = cancel};
+	int rc = LK__CHECK(call.operation, call.error, {LK__WAIT, wait_ms});
+	if (rc < 0)
+		return rc;
 	return wait_ms == 0 ? latch_look(&call) : lk__counter_wait(&call, &want);
 }
 
@@ -156,18 +159,13 @@ int lk_latch_await(lk_latch *latch, lk_cancel *cancel, lk_error *error)
 
 int lk_latch_await_within(lk_latch *latch, int64_t wait_ms, lk_cancel *cancel, lk_error *error)
 {
-	const char *operation = "lk_latch_await_within";
-	int rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
-	return rc < 0 ? rc : latch_wait(lk__counter_call(latch, operation, error), wait_ms, cancel);
+	return latch_wait(lk__counter_call(latch, "lk_latch_await_within", error), wait_ms, cancel);
 }
 
 int lk_queue_latch_await(lk_queue *queue, lk_latch *latch, int64_t wait_ms, uint64_t tag,
 			 uint64_t *id_out, lk_error *error)
 {
-	const char *operation = "lk_queue_latch_await";
-	int rc = LK__CHECK(operation, error, {LK__WAIT_OR_NOT, wait_ms});
-	return rc < 0 ? rc
-		      : latch_wait(lk__counter_start(queue, latch, operation, LK_OP_AWAIT, tag,
-						     id_out, error),
-				   wait_ms, NULL);
+	return latch_wait(lk__counter_start(queue, latch, "lk_queue_latch_await", LK_OP_AWAIT, tag,
+					    id_out, error),
+			  wait_ms, NULL);
 }

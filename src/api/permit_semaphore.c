@@ -117,7 +117,7 @@ static int permits_take(struct lk__counter_call call, int64_t count, lk_permit *
 	lk_acquire_options own;
 	int rc = lk__copy_options(&own, sizeof(own), options, call.operation, call.error);
 	if (rc == 0)
-		rc = LK__CHECK(call.operation, call.error, {LK__WAIT_OR_NOT, wait_ms});
+		rc = LK__CHECK(call.operation, call.error, {LK__WAIT, wait_ms});
 	if (rc == 0 && call.completes && own.cancel)
 		rc = lk__fail(call.error, LK_EINVAL, "%s: cancel is set: use lk_queue_cancel()",
 			      call.operation);
@@ -154,11 +154,8 @@ int lk_permit_semaphore_acquire_within(lk_permit_semaphore *semaphore, int64_t c
 				       lk_permit *permits_out, int64_t wait_ms,
 				       const lk_acquire_options *options, lk_error *error)
 {
-	const char *operation = "lk_permit_semaphore_acquire_within";
-	int rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
-	return rc < 0 ? rc
-		      : permits_take_now(semaphore, operation, count, permits_out, wait_ms, options,
-					 error);
+	return permits_take_now(semaphore, "lk_permit_semaphore_acquire_within", count, permits_out,
+				wait_ms, options, error);
 }
 
 int lk_permit_semaphore_try(lk_permit_semaphore *semaphore, int64_t count, lk_permit *permits_out,

@@ -84,7 +84,7 @@ int lk_queue_take_sized(lk_queue *queue, lk_completion *completions_out, size_t 
 		rc = lk__check_size(operation, "completion_size", completion_size,
 				    COMPLETION_SIZE_MIN, sizeof(lk_completion), error);
 	if (rc == 0)
-		rc = LK__CHECK(operation, error, {LK__WAIT_OR_NOT, wait_ms});
+		rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
 	if (rc < 0)
 		return rc;
 	int64_t until_ns = wait_ms < 0 ? LK__NEVER : lk__after_ms(lk__now_ns(), wait_ms);
@@ -192,7 +192,7 @@ int lk_queue_acquire(lk_queue *queue, lk_lock *lock, int64_t wait_ms,
 	struct lk__call call = {.entry = NULL};
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
-		rc = LK__CHECK(operation, error, {LK__WAIT_OR_NOT, wait_ms});
+		rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
 	if (rc == 0 && (own.cancel || own.fence_out))
 		rc = lk__fail(error, LK_EINVAL, "%s: %s", operation,
 			      own.cancel ? "cancel is set: use lk_queue_cancel()"

@@ -40,8 +40,7 @@ static int semaphore_take(struct lk__counter_call call, int64_t permits, int64_t
 			  lk_cancel *cancel)
 {
 	struct lk__want want = {.wait_ms = wait_ms, .count = permits, .cancel = cancel};
-	int rc = LK__CHECK(call.operation, call.error, {LK__PERMITS, permits},
-			   {LK__WAIT_OR_NOT, wait_ms});
+	int rc = LK__CHECK(call.operation, call.error, {LK__PERMITS, permits}, {LK__WAIT, wait_ms});
 	return rc < 0 ? rc : lk__counter_wait(&call, &want);
 }
 
@@ -55,11 +54,8 @@ int lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, lk_cancel *ca
 int lk_semaphore_acquire_within(lk_semaphore *semaphore, int64_t permits, int64_t wait_ms,
 				lk_cancel *cancel, lk_error *error)
 {
-	const char *operation = "lk_semaphore_acquire_within";
-	int rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
-	return rc < 0 ? rc
-		      : semaphore_take(lk__counter_call(semaphore, operation, error), permits,
-				       wait_ms, cancel);
+	return semaphore_take(lk__counter_call(semaphore, "lk_semaphore_acquire_within", error),
+			      permits, wait_ms, cancel);
 }
 
 int lk_semaphore_try(lk_semaphore *semaphore, int64_t permits, lk_error *error)

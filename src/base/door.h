@@ -60,7 +60,8 @@ struct lk__park {
 
 #define LK__INTERRUPTED 1 /* by a signal handler */
 
-/* Waits for the token until `deadline_ns`. May return early without cause. 0, or LK__INTERRUPTED. */
+/* Waits for the token until `deadline_ns`. May return early without cause. Returns 0, or
+ * LK__INTERRUPTED. */
 int lk__park_wait(struct lk__park *park, int64_t deadline_ns);
 
 /* Gives the token. Async-signal-safe. */

@@ -334,8 +334,17 @@ static void wait_for_permits(size_t index, void *argument)
 	struct scene *scene = argument;
 	lk_semaphore *semaphore;
 	expect(0, lk_semaphore_new(&semaphore, scene->client, "permits", LK_STRLEN, NULL, &err));
-	expect(LK_ECANCELLED, lk_semaphore_acquire(semaphore, 1, scene->cancels[index], &err));
+	expect(LK_ECANCELLED,
+	       lk_semaphore_acquire_within(semaphore, 1, -1, scene->cancels[index], &err));
 	lk_semaphore_free(semaphore);
+}
+
+static void wait_for_ever(size_t index, void *argument)
+{
+	struct scene *scene = argument;
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	options.cancel = scene->cancels[index];
+	expect(LK_ECANCELLED, lk_lock_acquire_within(scene->lock, -1, &options, &err));
 }
 
 static void test_a_signal_ends_the_leader(void **state)
@@ -344,7 +353,7 @@ static void test_a_signal_ends_the_leader(void **state)
 	struct scene scene;
 	open_scene(&scene, "leader", 1);
 	stranger_takes("leader", slow_ms(60000));
-	interrupts_end(&scene, wait_to_be_cancelled);
+	interrupts_end(&scene, wait_for_ever);
 	interrupts_end(&scene, wait_for_permits);
 	interrupts_end(&scene, wait_for_event);
 	stranger_releases("leader");

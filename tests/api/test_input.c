@@ -215,7 +215,7 @@ static void test_greatest_values_work(void **state)
 static void test_waits_and_leases_of_other_calls(void **state)
 {
 	(void)state;
-	static const int64_t waits[] = {-1, INT64_MIN, LK_WAIT_MAX_MS + 1, INT64_MAX};
+	static const int64_t waits[] = {-2, INT64_MIN, LK_WAIT_MAX_MS + 1, INT64_MAX};
 	static const int64_t leases[] = {
 		0, -1, INT64_MIN, LK_LEASE_MIN_MS - 1, LK_LEASE_MAX_MS + 1, INT64_MAX};
 	lk_client *client = open_client();

@@ -62,7 +62,7 @@ static void test_bad_input(void **state)
 	}
 	expect(LK_EINVAL, lk_latch_count(latch, NULL, &err));
 	expect(LK_EINVAL, lk_latch_await(NULL, NULL, &err));
-	expect(LK_EINVAL, lk_latch_await_within(latch, -1, NULL, &err));
+	expect(LK_EINVAL, lk_latch_await_within(latch, -2, NULL, &err));
 	redis_do(&server, "HSET latch x:1 1");
 	expect(LK_EWRONGTYPE, lk_latch_await(latch, NULL, &err));
 	check(strstr(err.message, "hash") && strstr(err.message, "latch"));

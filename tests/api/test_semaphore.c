@@ -130,7 +130,7 @@ static void test_bad_input(void **state)
 			expect(LK_EINVAL, lk_semaphore_try_set(pool, wrong[i], 0, &err));
 	}
 	expect(LK_EINVAL, lk_semaphore_try_set(pool, 1, -1, &err));
-	expect(LK_EINVAL, lk_semaphore_acquire_within(pool, 1, -1, NULL, &err));
+	expect(LK_EINVAL, lk_semaphore_acquire_within(pool, 1, -2, NULL, &err));
 	expect(LK_EINVAL, lk_semaphore_acquire(NULL, 1, NULL, &err));
 	expect(LK_EINVAL, lk_semaphore_drain(pool, NULL, &err));
 	expect(LK_EINVAL, lk_semaphore_available(pool, NULL, &err));
