@@ -188,7 +188,7 @@ def folder_for_root() -> Iterator[pathlib.Path]:
     try:
         yield root
     finally:
-        subprocess.run(["rm", "-rf", "--one-file-system", folder], check=True, timeout=120)
+        subprocess.run(["rm", "-rf", "--one-file-system", folder], check=True, timeout=600)
 
 
 def steps(tally: Tally, release: str, way: Way, cache: pathlib.Path | None, show: bool) -> None:
