@@ -14,6 +14,8 @@
 #include "signals.h"
 #include "top_screen.h"
 
+#define ROWS_MOST 2000
+#define LOOK_LIMIT_MS 1000
 #define DELAY_DEFAULT_MS 2000
 #define DELAY_MIN_MS 100
 #define DELAY_MAX_MS 3600000
@@ -27,9 +29,9 @@ struct top {
 	lk_client *client;
 	const char *pattern;
 	int64_t delay_ms;
-	struct top_rows rows;
+	struct lock_rows rows;
 	struct top_view view;
-	const struct top_row *selected;
+	const struct lock_row *selected;
 	int over;
 };
 
@@ -49,9 +51,10 @@ static void top_notice(struct top *top, const char *what, const char *name)
 static void top_look(struct top *top)
 {
 	lk_error error = {0};
-	if (top_rows_read(&top->rows, top->client, top->pattern, &error) < 0)
+	const struct look look = {top->pattern, ROWS_MOST, ROWS_MOST, LOOK_LIMIT_MS};
+	if (lock_rows_read(&top->rows, top->client, &look, &error) < 0)
 		top_notice(top, "", library_text(&error));
-	top_rows_sort(&top->rows, top->view.order);
+	lock_rows_sort(&top->rows, top->view.order);
 }
 
 /* Asks, and breaks what is selected; what it is was looked at anew, for a moment has passed. */
@@ -63,7 +66,7 @@ static void top_break(struct top *top)
 	lk_scan *scan = NULL;
 	if (!top->selected)
 		return;
-	const struct top_row *row = top->selected;
+	const struct lock_row *row = top->selected;
 	snprintf(name, sizeof(name), "%.150s", row->name);
 	top_notice(top, "Its holder continues until it notices. Break it? [y/N] ", name);
 	top_screen_draw(&top->rows, &top->view);
@@ -110,8 +113,8 @@ static void top_key(struct top *top, int key)
 		top->over = 1;
 		break;
 	case 's':
-		view->order = (view->order + 1) % TOP_ORDERS;
-		top_rows_sort(&top->rows, view->order);
+		view->order = (view->order + 1) % ROW_ORDERS;
+		lock_rows_sort(&top->rows, view->order);
 		break;
 	case '/':
 		view->typing = 1;
@@ -154,7 +157,7 @@ int cmd_top(const struct command *command, int argc, char **argv)
 {
 	struct session session;
 	lk_error error = {0};
-	struct top top = {.delay_ms = DELAY_DEFAULT_MS, .view = {.order = TOP_BY_NAME}};
+	struct top top = {.delay_ms = DELAY_DEFAULT_MS, .view = {.order = BY_NAME}};
 	int result = session_begin(&session, command, argc, argv, top_take, &top, 0, 1);
 	if (result)
 		return -1 - result;
@@ -174,7 +177,7 @@ int cmd_top(const struct command *command, int argc, char **argv)
 		top_run(&top);
 		top_screen_end();
 	}
-	top_rows_free(&top.rows);
+	lock_rows_free(&top.rows);
 	code = session_end(&session, code);
 	if (top_screen_signal())
 		signal_die(top_screen_signal());

@@ -16,6 +16,7 @@ extern const struct option_row sem_options[];
 extern const struct option_row latch_options[];
 extern const struct option_row server_options[];
 extern const struct option_row top_options[];
+extern const struct option_row metrics_options[];
 extern const struct option_row doctor_options[];
 
 int cmd_run(const struct command *command, int argc, char **argv);
@@ -30,6 +31,7 @@ int cmd_wait(const struct command *command, int argc, char **argv);
 int cmd_latch(const struct command *command, int argc, char **argv);
 int cmd_sem(const struct command *command, int argc, char **argv);
 int cmd_top(const struct command *command, int argc, char **argv);
+int cmd_metrics(const struct command *command, int argc, char **argv);
 int cmd_doctor(const struct command *command, int argc, char **argv);
 int cmd_server(const struct command *command, int argc, char **argv);
 int cmd_completion(const struct command *command, int argc, char **argv);

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "escape.h"
+#include "exposition.h"
 #include "message.h"
 
 #define FILE_SIZE_MAX 65536 /* ours have 3 kB and a name */
@@ -56,53 +56,31 @@ static int64_t wall_ms(void)
 
 /* ---- the text ---- */
 
-static void put_label(FILE *stream, const char *text)
-{
-	const unsigned char *at = (const unsigned char *)text;
-	size_t left = strlen(text), size;
-	unsigned code_point;
-	for (; left > 0; at += size, left -= size) {
-		size = utf8_length(at, left, &code_point);
-		if (size == 0) {
-			fputs("\xef\xbf\xbd",
-			      stream); /* U+FFFD: a reader refuses what is no UTF-8 */
-			size = 1;
-		} else if (*at == '\n') {
-			fputs("\\n", stream);
-		} else {
-			if (*at == '"' || *at == '\\')
-				putc('\\', stream);
-			fwrite(at, size, 1, stream);
-		}
-	}
-}
-
 /* The line's name and labels, with the blank behind them. */
 static void put_name(FILE *stream, const char *lock, enum job_series series)
 {
 	fprintf(stream, "lockkeeper_job_%s{lock=\"", table[series].family);
-	put_label(stream, lock);
+	exposition_label(stream, lock, strlen(lock));
 	if (*table[series].result)
 		fprintf(stream, "\",result=\"%s", table[series].result);
 	fputs("\"} ", stream);
 }
 
-/* In integers: no locale changes them. */
 static void put_value(FILE *stream, int64_t value, int64_t scale)
 {
-	fprintf(stream, "%" PRId64, value / scale);
 	if (scale > 1)
-		fprintf(stream, ".%03" PRId64, value % scale);
-	putc('\n', stream);
+		exposition_thousandths(stream, value);
+	else
+		fprintf(stream, "%" PRId64 "\n", value);
 }
 
 static void put_all(FILE *stream, const char *lock, const int64_t value[JOB_SERIES])
 {
+	char family[128];
 	for (enum job_series i = 0; i < JOB_SERIES; i++) {
+		snprintf(family, sizeof(family), "lockkeeper_job_%s", table[i].family);
 		if (*table[i].help)
-			fprintf(stream,
-				"# HELP lockkeeper_job_%s %s\n# TYPE lockkeeper_job_%s %s\n",
-				table[i].family, table[i].help, table[i].family, table[i].type);
+			exposition_family(stream, family, table[i].type, table[i].help);
 		put_name(stream, lock, i);
 		put_value(stream, value[i], table[i].scale);
 	}

@@ -28,6 +28,8 @@ const struct command commands[] = {
 	{"ls", "[PATTERN]", "", "Lists the locks that are held.", ls_options, 0, cmd_ls},
 	{"show", "NAME", "", "Shows one lock.", json_options, 0, cmd_show},
 	{"top", "[PATTERN]", "", "Shows the locks that are held, live.", top_options, 0, cmd_top},
+	{"metrics", "", "", "Prints what is on the server for Prometheus, or serves it as a page.",
+	 metrics_options, 0, cmd_metrics},
 	{"break", "NAME", "", "Frees a lock, whoever holds it.", break_options, 0, cmd_break},
 	{"wait", "NAME", "", "Waits until a lock is free, without taking it.", wait_options, 0,
 	 cmd_wait},

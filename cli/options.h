@@ -34,6 +34,10 @@ enum option_id {
 	OPTION_ALL,
 	OPTION_NOTIFY,
 	OPTION_METRICS_FILE,
+	OPTION_PREFIX,
+	OPTION_LIMIT,
+	OPTION_NAMES,
+	OPTION_LISTEN,
 };
 
 /* The option of the commands that take several servers; it stands instead of the common one. */

@@ -19,10 +19,8 @@
 static struct screen_library lib;
 
 static const char *const orders[] = {
-	[TOP_BY_NAME] = "name",
-	[TOP_BY_TTL] = "ttl",
-	[TOP_BY_WAITERS] = "waiters",
-	[TOP_BY_CHANGES] = "changes",
+	[BY_NAME] = "name",       [BY_TTL] = "ttl",         [BY_WAITERS] = "waiters",
+	[BY_CHANGES] = "changes", [BY_SINCE] = "time held",
 };
 
 static volatile sig_atomic_t ended_by;
@@ -135,7 +133,7 @@ static void put_escaped(int y, int x, int width, const char *bytes, size_t size)
 	free(text);
 }
 
-static void ttl_text(const struct top_row *row, char *text_out, size_t size)
+static void ttl_text(const struct lock_row *row, char *text_out, size_t size)
 {
 	if (row->ttl_ms < 0)
 		snprintf(text_out, size, "-");
@@ -145,7 +143,7 @@ static void ttl_text(const struct top_row *row, char *text_out, size_t size)
 }
 
 /* Of permits: how many of all are in use. */
-static void holds_text(const struct top_row *row, char *text_out, size_t size)
+static void holds_text(const struct lock_row *row, char *text_out, size_t size)
 {
 	int64_t used = (int64_t)row->holders;
 	if (row->count >= 0 && strcmp(row->type, "permit semaphore") == 0)
@@ -156,7 +154,7 @@ static void holds_text(const struct top_row *row, char *text_out, size_t size)
 		snprintf(text_out, size, "%" PRId64, used);
 }
 
-static void row_draw(int y, const struct top_row *row, int selected)
+static void row_draw(int y, const struct lock_row *row, int selected)
 {
 	char ttl[24], state[48];
 	ttl_text(row, ttl, sizeof(ttl));
@@ -177,14 +175,14 @@ static void row_draw(int y, const struct top_row *row, int selected)
 		attribute_off(A_REVERSE);
 }
 
-static int row_shown(const struct top_row *row, const struct top_view *view)
+static int row_shown(const struct lock_row *row, const struct top_view *view)
 {
 	return !*view->filter ||
 	       memmem(row->name, row->name_size, view->filter, strlen(view->filter)) ||
 	       strstr(row->who, view->filter) || strstr(row->owner, view->filter);
 }
 
-static size_t rows_shown(const struct top_rows *rows, const struct top_view *view)
+static size_t rows_shown(const struct lock_rows *rows, const struct top_view *view)
 {
 	size_t count = 0;
 	for (size_t i = 0; i < rows->count; i++)
@@ -192,7 +190,7 @@ static size_t rows_shown(const struct top_rows *rows, const struct top_view *vie
 	return count;
 }
 
-static void head_draw(const struct top_rows *rows, const struct top_view *view, size_t shown)
+static void head_draw(const struct lock_rows *rows, const struct top_view *view, size_t shown)
 {
 	char filter[sizeof(view->filter) + 32] = "";
 	if (*view->filter || view->typing)
@@ -208,9 +206,9 @@ static void head_draw(const struct top_rows *rows, const struct top_view *view, 
 }
 
 /* The last line: what there is to say, or who waits for the lock that is selected. */
-static void foot_draw(const struct top_view *view, const struct top_row *selected)
+static void foot_draw(const struct top_view *view, const struct lock_row *selected)
 {
-	char text[sizeof(view->notice) + TOP_NEXT_SIZE];
+	char text[sizeof(view->notice) + NEXT_SIZE];
 	if (*view->notice || !selected || !*selected->next)
 		snprintf(text, sizeof(text), "%s", view->notice);
 	else
@@ -218,9 +216,9 @@ static void foot_draw(const struct top_view *view, const struct top_row *selecte
 	put_escaped(lines() - 1, 0, columns() - 1, text, strlen(text));
 }
 
-const struct top_row *top_screen_draw(const struct top_rows *rows, struct top_view *view)
+const struct lock_row *top_screen_draw(const struct lock_rows *rows, struct top_view *view)
 {
-	const struct top_row *selected = NULL;
+	const struct lock_row *selected = NULL;
 	size_t shown = rows_shown(rows, view), place = 0;
 	size_t room = lines() > HEAD_LINES + 1 ? (size_t)(lines() - HEAD_LINES - 1) : 1;
 	if (view->selected >= shown)

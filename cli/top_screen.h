@@ -3,10 +3,10 @@
 #ifndef CLI_TOP_SCREEN_H
 #define CLI_TOP_SCREEN_H
 
-#include "top_rows.h"
+#include "lock_rows.h"
 
 struct top_view {
-	enum top_order order;
+	enum row_order order;
 	char filter[64]; /* only names and owners that contain it */
 	size_t selected; /* among the rows that are shown */
 	const char *node;
@@ -25,6 +25,6 @@ int top_screen_signal(void);
 int top_screen_key(int limit_ms);
 
 /* Draws all, brings `view->selected` within what is shown; the row that is selected, or NULL. */
-const struct top_row *top_screen_draw(const struct top_rows *rows, struct top_view *view);
+const struct lock_row *top_screen_draw(const struct lock_rows *rows, struct top_view *view);
 
 #endif

@@ -190,6 +190,38 @@ job that several hosts start, the last success of any of them counts:
 |---|---|---|
 """
 
+SERVER_HEAD = """
+## What is on a server
+
+`lockkeeper metrics` prints what is on the server that `LOCKKEEPER_URL` names, whoever uses it: as
+text for Prometheus (0.0.4), all of it gauges. It only reads, in steps of `SCAN`. Where a cron job
+writes a file for node_exporter, the file has to get its name when it is whole:
+
+    lockkeeper metrics >locks.prom.new && mv locks.prom.new /var/lib/node_exporter/locks.prom
+
+`lockkeeper metrics --listen 9465` serves it at `http://127.0.0.1:9465/metrics`, and at `/` a page
+for people: what is held, by whom, for how long, what is left of the lease, who waits, and what the
+doctor finds. Links sort and filter it, it refreshes itself, and it needs no script. It changes
+nothing. `/healthz` answers 200 while the server answers, else 503. There is no password: another
+address than the loopback has to be named (`--listen 10.0.0.5:9465`), and whoever reaches it reads
+the names of locks and holders. On the loopback a request is answered only if its `Host` is the
+loopback too, so that no page of a browser reads it under another name.
+
+![The page](page.png)
+
+However often somebody asks, the server is looked at once in 5 s at most, and examined by the doctor
+once in a minute. A look takes 5 s at most, and reads 10,000 locks, or `--limit`. 16 connections are
+answered at once; an idle one is closed after 10 s.
+
+Redis does not keep when a lock was taken. What says *seen* therefore counts from when this process
+first saw that hold, and is there with `--listen` alone. Names are labels with `--names` only, the
+first 1,000 of them: for a server with few locks. Names that look the same as labels (bytes that
+are no UTF-8 become U+FFFD) have one series.
+
+| series | label | meaning |
+|---|---|---|
+"""
+
 
 class Option(ctypes.Structure):
     _fields_ = [(name, ctypes.c_char_p) for name in (
@@ -289,7 +321,8 @@ def metrics() -> str:
     for family, (shown, kind, label, meaning) in families.items():
         labels = f"`{label}`: {', '.join(values[family])}" if label else ""
         rows.append(f"| {shown} | {kind} | {labels} | {meaning} |\n")
-    return METRICS_HEAD + "".join(rows) + METRICS_TAIL + "".join(job_rows())
+    return (METRICS_HEAD + "".join(rows) + METRICS_TAIL + "".join(job_rows()) + SERVER_HEAD
+            + "".join(server_rows()))
 
 
 JOB_ROW = re.compile(r'\{"(\w+)", "(gauge|counter)", "(\w*)",\s*"([^"]*)",\s*\d+\}')
@@ -302,6 +335,16 @@ def job_rows() -> list[str]:
     return [f"| `lockkeeper_job_{family}` | {kind} | {meaning}"
             f"{f' `result`: {results}' if result else ''} |\n"
             for family, kind, result, meaning in found if meaning]
+
+
+SERVER_ROW = re.compile(r'\[SERIES_\w+\] = \{"(\w+)", "(\w*)",\s*"([^"]*)"\}')
+
+
+def server_rows() -> list[str]:
+    """The rows of what `metrics` prints."""
+    found = SERVER_ROW.findall((ROOT / "cli/server_series.c").read_text())
+    return [f"| `lockkeeper_server_{family}` | {f'`{label}`' if label else ''} | {meaning} |\n"
+            for family, label, meaning in found]
 
 
 def soname_version() -> str:
