@@ -2,7 +2,7 @@
 """docs/guarantees.md and the public headers agree: what a line quotes stands in the comment that it
 names, the test that it names exists, and each public function and each paragraph of a header that
 opens with capitals has a line. The table of failures has a verdict for each deployment, and a test
-in each line.
+in each line. Nothing on the page is said twice.
 usage: check_guarantees.py BUILD
 """
 from __future__ import annotations
@@ -18,6 +18,7 @@ TITLE = re.compile(r"(?:A |(?!NULL)[A-Z][A-Z'-]{2,}\b)(?:,? ?(?:A(?= )|[A-Z][A-Z
 ROW = re.compile(r"^\| ([^|]+?) \| ([^|]+?) \| `([^|:`]+): (\w*)` \|$", re.MULTILINE)
 
 TEST = re.compile(r"`([^`:]+): (\w+)`")
+BLOCK = re.compile(r"\n(?=\s*\n|\s*- |\s*\d\. |\||#)")
 VERDICT = re.compile(r"(?:no|–|\*\*(?:yes|most)\*\*)(?: \((\d)\))?")
 DEPLOYMENTS = 5
 
@@ -86,17 +87,32 @@ def failures(section: str) -> tuple[int, list[str]]:
     return len(rows), problems
 
 
+def doubled(page: str) -> list[str]:
+    """Paragraphs and items that the page has twice, and lines that a header has twice."""
+    problems, told = [], set()
+    for section in re.split(r"^## ", page, flags=re.MULTILINE):
+        lines = set()
+        for block in BLOCK.split(section):
+            text = " ".join(block.split()).rstrip(".;,")
+            seen = lines if text.startswith("|") else told
+            if text and text in seen and not text.startswith(("| where ", "|---")):
+                problems.append(f"docs/guarantees.md: stands there twice: {text[:80]}")
+            seen.add(text)
+    return problems
+
+
 def main() -> None:
-    sections = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## )", PAGE.read_text(),
-                               re.MULTILINE | re.DOTALL))
+    page = PAGE.read_text()
+    sections = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## )", page, re.MULTILINE | re.DOTALL))
     failing, problems = failures(sections.pop("Failures and deployments", ""))
+    problems += doubled(page)
     count = failing
     for path in files(".h", under=("include/lockkeeper",)):
         rows = ROW.findall(sections.pop(path.name, ""))
         problems += compare(path.name, promises(path.read_text()), rows)
         count += len(rows)
     problems += [f"docs/guarantees.md: there is no header {name}" for name in sections]
-    lines = len(re.findall(r"^\| (?!where \||failure \|)", PAGE.read_text(), re.MULTILINE))
+    lines = len(re.findall(r"^\| (?!where \||failure \|)", page, re.MULTILINE))
     if lines != count:
         problems.append(f"docs/guarantees.md: {lines - count} lines of tables are not understood")
     finish(problems, f"{count - failing} promises, {failing} failures")

@@ -105,6 +105,9 @@ SPOILT = [
     ("guarantees", "docs/guarantees.md", "| A planned failover | – |", "| A planned failover | ? |",
      "A planned failover: the verdicts"),
     ("guarantees", "docs/guarantees.md", "no (1)", "no (9)", "there is no such note"),
+    ("guarantees", "docs/guarantees.md", "- **A failover to a replica that lacks grants.**",
+     "- One fact.\n- One\n  fact;\n- **A failover to a replica that lacks grants.**",
+     "stands there twice: - One fact"),
     ("format", "src/base/heap.c", "\tif (", "    if(", "heap.c"),
 ]
 
