@@ -17,6 +17,7 @@
 #include "report.h"
 #include "session.h"
 #include "signals.h"
+#include "working_folder.h"
 
 #define GRACE_MS INT64_C(5000)
 #define PID_LAST 4194304 /* the kernel's bound of kernel.pid_max */
@@ -244,6 +245,7 @@ static int keeper_start(struct lock_state *state, lk_config *config, int *code_o
 					  (int)state->pid);
 	else
 		*code_out = lease_settle(state, config);
+	keeper->needs_folder = working_folder_needed(config);
 	if (!keeper->signal)
 		keeper->signal = SIGTERM;
 	return *code_out || while_split(keeper, code_out);

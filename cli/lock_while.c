@@ -22,6 +22,7 @@
 #include "message.h"
 #include "relay.h"
 #include "signals.h"
+#include "working_folder.h"
 
 #define TURN_MS 1000         /* between looks at what nothing tells of */
 #define PRINT_LIMIT_MS 30000 /* for the first process to print the owner */
@@ -206,15 +207,15 @@ static int is_told_to_end(int *number_out)
 	return 0;
 }
 
-/* Nothing of the script is kept: its session, its streams, its folder. */
+/* Nothing of the script is kept: its session, its streams, its folder unless that is needed. */
 static void detach(struct lock_while *keeper)
 {
 	int number, null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	prctl(PR_SET_PDEATHSIG, 0);
 	while (is_told_to_end(&number)) {} /* the end of the first process */
 	setsid();
-	if (chdir("/"))
-		errno = 0; /* then it stays where it is */
+	if (!keeper->needs_folder)
+		working_folder_leave();
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
 		if (null < 0 || dup2(null, fd) < 0)
 			close(fd);

@@ -27,10 +27,11 @@
 
 struct lock_while {
 	struct watched watched;
-	int signal;   /* for the process when the lock is lost */
-	int wire;     /* to the first process */
-	int listener; /* for `unlock` */
-	int told;     /* the process was sent the signal */
+	int signal;       /* for the process when the lock is lost */
+	int needs_folder; /* a path is meant from the script's */
+	int wire;         /* to the first process */
+	int listener;     /* for `unlock` */
+	int told;         /* the process was sent the signal */
 	int lost;
 	lk_event notice; /* the last one */
 	char owner[LK_FIELD_SIZE];

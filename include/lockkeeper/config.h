@@ -244,7 +244,10 @@ LK_API lk_config *lk_config_free(lk_config *config);
  * option "url" parses the URL and sets what it names; "password_file" reads the file at once,
  * and waits up to 3 s for one who writes to a pipe, and up to 60 s for the line of a pipe or a
  * terminal. Names of users and files, and "key_prefix", are refused in quotes, and with a blank or
- * a line break before or behind them. Errors: LK_EINVAL, LK_ENOMEM. Since 0.1.
+ * a line break before or behind them. The path of a file or a socket that does not begin at the
+ * root is meant from the folder in which the process is now: later ones change nothing, and
+ * lk_config_get() shows it from the root. Only where that is too long (107 bytes for a socket) or
+ * the folder is removed, it stays as it is. Errors: LK_EINVAL, LK_ENOMEM. Since 0.1.
  */
 LK_API int lk_config_set(lk_config *config, const char *name, const char *value, lk_error *error);
 

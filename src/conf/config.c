@@ -12,14 +12,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "conf/rooted.h"
 #include "conf/url.h"
 
 #define TEXT_MAX 4096 /* bytes in the value of an option */
@@ -377,8 +380,11 @@ static int set_text(lk_config *config, const struct option *option, const char *
 		    lk_error *error)
 {
 	const char *fault = text_fault(option, value);
+	char rooted[PATH_MAX];
 	if (fault)
 		return refuse(option, value, fault, error);
+	if (option->kind == KIND_FILE && lk__path_rooted(value, rooted, sizeof(rooted)))
+		value = rooted;
 	return lk__text_replace(text_of(config, option), value) == 0 ? 0 : no_memory(error);
 }
 
@@ -470,6 +476,23 @@ static int apply_url(lk_config *config, const struct lk__url *url, lk_error *err
 	return status;
 }
 
+/* A socket's path is meant from here. */
+static int url_root(struct lk__url *url, lk_error *error)
+{
+	struct sockaddr_un address;
+	char rooted[sizeof(address.sun_path)];
+	if (url->scheme != LK__SCHEME_UNIX || !lk__path_rooted(url->host, rooted, sizeof(rooted)))
+		return 0;
+	char *shown = lk__url_rooted(url->shown, rooted);
+	if (!shown || lk__text_replace(&url->host, rooted) != 0) {
+		free(shown);
+		return no_memory(error);
+	}
+	free(url->shown);
+	url->shown = shown;
+	return 0;
+}
+
 /* An empty URL names no node. */
 static int set_url(lk_config *config, const char *value, lk_error *error)
 {
@@ -482,6 +505,8 @@ static int set_url(lk_config *config, const char *value, lk_error *error)
 		return 0;
 	}
 	int status = lk__url_parse(&url, value, error);
+	if (status == 0)
+		status = url_root(&url, error);
 	if (status == 0)
 		status = apply_url(config, &url, error);
 	lk__url_free(&url);

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -385,6 +386,22 @@ static void test_an_unreadable_password_file(void **state)
 	assert_non_null(strstr(error.message, "Is a directory"));
 }
 
+/* From the folder in which the program is when it sets the option. */
+static void test_a_file_is_meant_from_the_folder(void **state)
+{
+	lk_config *config = *state;
+	char before[PATH_MAX];
+	assert_non_null(getcwd(before, sizeof(before)));
+	assert_int_equal(chdir("/dev"), 0);
+	assert_int_equal(lk_config_set(config, "tls_ca_file", "ca.pem", NULL), 0);
+	assert_int_equal(lk_config_set(config, "url", "rediss://h?tls_key_file=../k", NULL), 0);
+	assert_int_equal(lk_config_set(config, "tls_cert_file", "", NULL), 0);
+	assert_int_equal(chdir(before), 0);
+	assert_string_equal(config->tls_ca_file, "/dev/ca.pem");
+	assert_string_equal(config->tls_key_file, "/dev/../k");
+	assert_string_equal(config->tls_cert_file, "");
+}
+
 static void pipe_write(const char *path)
 {
 	int fd = open(path, O_WRONLY);
@@ -477,6 +494,7 @@ int main(void)
 		TEST(test_a_bad_environment_changes_nothing),
 		TEST(test_the_password_file),
 		TEST(test_an_unreadable_password_file),
+		TEST(test_a_file_is_meant_from_the_folder),
 		TEST(test_a_password_through_a_pipe),
 		TEST(test_what_stands_around_a_value_is_told),
 		TEST(test_copies_are_deep),

@@ -1,8 +1,11 @@
 /* URLs: what is taken, what is refused, and that nothing of a password is ever shown. */
 #include "unit.h"
 
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <lockkeeper/config.h>
 
@@ -54,14 +57,13 @@ static void test_good_urls(void **state)
 		{"redis://h?db=7", LK__SCHEME_TCP, "h", 6379, "", "", 7, NULL},
 		{"redis://h/?database=7", LK__SCHEME_TCP, "h", 6379, "", "", 7, NULL},
 		{"unix:///run/x.sock", LK__SCHEME_UNIX, "/run/x.sock", 0, "", "", 0, NULL},
-		{"unix://relative/x.sock", LK__SCHEME_UNIX, "relative/x.sock", 0, "", "", 0, NULL},
 		{"unix:///with%20blank%3F%23", LK__SCHEME_UNIX, "/with blank?#", 0, "", "", 0,
 		 NULL},
 		{"unix:///run/x.sock?db=9", LK__SCHEME_UNIX, "/run/x.sock", 0, "", "", 9, NULL},
 		{"unix://:pw@/run/x.sock?db=9", LK__SCHEME_UNIX, "/run/x.sock", 0, "", "pw", 9,
 		 "unix://:***@/run/x.sock?db=9"},
-		{"unix://u:p%2Fw@x.sock", LK__SCHEME_UNIX, "x.sock", 0, "u", "p/w", 0,
-		 "unix://u:***@x.sock"},
+		{"unix://u:p%2Fw@/x.sock", LK__SCHEME_UNIX, "/x.sock", 0, "u", "p/w", 0,
+		 "unix://u:***@/x.sock"},
 	};
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		lk_config *config = config_new();
@@ -376,6 +378,50 @@ static void test_long_urls_are_refused(void **state)
 	lk_config_free(config);
 }
 
+/* From the folder in which the program is when it sets the URL; as it is, if that would not fit. */
+static void test_a_path_is_meant_from_the_folder(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *folder;
+		const char *url;
+		const char *host;
+		const char *shown;
+	} rows[] = {
+		{"/", "unix://x.sock", "/x.sock", "unix:///x.sock"},
+		{"/usr", "unix://x.sock", "/usr/x.sock", "unix:///usr/x.sock"},
+		{"/usr", "unix://u:p@../x%20y?db=3", "/usr/../x y",
+		 "unix://u:***@/usr/../x%20y?db=3"},
+		{"/usr", "unix://%2Fx", "/x", "unix://%2Fx"},
+		{"/dev/pts", "unix://a?client_name=b%40c", "/dev/pts/a",
+		 "unix:///dev/pts/a?client_name=b%40c"},
+	};
+	char before[PATH_MAX], folder[] = "/tmp/lk test?XXXXXX", host[64], shown[64], url[200];
+	assert_non_null(getcwd(before, sizeof(before)));
+	lk_config *config = config_new();
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		assert_int_equal(chdir(rows[i].folder), 0);
+		assert_int_equal(lk_config_set(config, "url", rows[i].url, NULL), 0);
+		assert_string_equal(config->host, rows[i].host);
+		assert_string_equal(config->url, rows[i].shown);
+	}
+	assert_non_null(mkdtemp(folder));
+	assert_int_equal(chdir(folder), 0);
+	assert_int_equal(lk_config_set(config, "url", "unix://x", NULL), 0);
+	snprintf(host, sizeof(host), "%s/x", folder);
+	snprintf(shown, sizeof(shown), "unix:///tmp/lk%%20test%%3F%s/x", strchr(folder, '?') + 1);
+	assert_string_equal(config->host, host);
+	assert_string_equal(config->url, shown);
+	snprintf(url, sizeof(url), "unix://%0107d", 1);
+	assert_int_equal(lk_config_set(config, "url", url, NULL), 0);
+	assert_string_equal(config->url, url);
+	assert_int_equal(rmdir(folder), 0);
+	assert_int_equal(lk_config_set(config, "url", "unix://x", NULL), 0);
+	assert_string_equal(config->host, "x");
+	assert_int_equal(chdir(before), 0);
+	lk_config_free(config);
+}
+
 /* However the URL is broken, no piece of the password may get into the message. */
 static void test_messages_never_repeat_the_password(void **state)
 {
@@ -459,6 +505,7 @@ int main(void)
 		cmocka_unit_test(test_good_lists),
 		cmocka_unit_test(test_places_are_taken_apart),
 		cmocka_unit_test(test_long_urls_are_refused),
+		cmocka_unit_test(test_a_path_is_meant_from_the_folder),
 		cmocka_unit_test(test_messages_never_repeat_the_password),
 		cmocka_unit_test(test_the_query_sets_options),
 		cmocka_unit_test(test_the_last_to_set_wins),
