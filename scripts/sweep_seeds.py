@@ -16,7 +16,6 @@ import re
 import subprocess
 import sys
 
-WORLDS = ["locks", "crowd", "red", "multi", "kinds", "silence"]
 CHUNK = 100  # seeds of one process
 SEED_LIMIT_S = 60  # for one that takes 20 ms
 REPORTED = re.compile(r"seed (\d+), at .*")
@@ -24,7 +23,7 @@ REPORTED = re.compile(r"seed (\d+), at .*")
 
 def run(program, world, seed, count):
     """The status of a process, and the line of its failure."""
-    words = [program] + ([] if world == "locks" else [world]) + [str(seed), str(count)]
+    words = [program, world, str(seed), str(count)]
     limit_s = SEED_LIMIT_S + count
     try:
         done = subprocess.run(words, capture_output=True, text=True, errors="replace",
@@ -59,25 +58,28 @@ def sweep(program, world, seed, count):
 
 
 def parse():
-    """The command line."""
+    """The command line, and the program that it names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default="build")
     parser.add_argument("--from", dest="first", type=int)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("seeds", type=int)
-    parser.add_argument("worlds", nargs="*", default=WORLDS)
+    parser.add_argument("worlds", nargs="*")
     options = parser.parse_args()
-    unknown = [world for world in options.worlds if world not in WORLDS]
+    program = os.path.join(options.build, "tests", "sim", "test_sim")
+    worlds = subprocess.run([program, "--worlds"], stdout=subprocess.PIPE, text=True,
+                            check=True).stdout.split()
+    unknown = [world for world in options.worlds if world not in worlds]
     if unknown:
-        parser.error(f"no world {unknown[0]}: " + ", ".join(WORLDS))
-    return options
+        parser.error(f"no world {unknown[0]}: " + ", ".join(worlds))
+    options.worlds = options.worlds or worlds
+    return options, program
 
 
 def main():
     """The whole sweep."""
-    options = parse()
+    options, program = parse()
     first = options.first if options.first is not None else random.randrange(10**6, 10**9)
-    program = os.path.join(options.build, "tests", "sim", "test_sim")
     chunks = [(world, first + at, min(CHUNK, options.seeds - at))
               for at in range(0, options.seeds, CHUNK) for world in options.worlds]
     print(f"{options.seeds} seeds from {first} on, of each of:", *options.worlds, flush=True)
@@ -88,6 +90,8 @@ def main():
             for world, seed, words in wait.result():
                 total += 1
                 print(f"{world} {seed}: {words}", flush=True)
+    if total:
+        print(f"its history: {program} WORLD SEED; a shorter one: {program} --shrink WORLD SEED")
     print(f"{options.seeds * len(options.worlds)} seeds, {total} failed")
     return 1 if total else 0
 

@@ -17,6 +17,7 @@
 #include <lockkeeper.h>
 
 #include "calls.h"
+#include "happens.h"
 #include "judge.h"
 #include "network.h"
 #include "outages.h"
@@ -285,9 +286,9 @@ static void *worker_main(void *argument)
 	struct worker *worker = argument;
 	bool begun = worker_begin(worker);
 	for (int i = 0; begun && i < ROUNDS && !is_closed(worker); i++) {
-		if (kind == SEMAPHORE)
+		if (sim_happens() && kind == SEMAPHORE)
 			permit_round(worker);
-		else
+		else if (kind != SEMAPHORE)
 			lock_round(worker);
 		sim_sleep(sim_between(0, sim_chance(200) ? 400 : 50) * SIM_MS);
 	}

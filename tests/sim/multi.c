@@ -18,6 +18,7 @@
 #include <lockkeeper.h>
 
 #include "calls.h"
+#include "happens.h"
 #include "judge.h"
 #include "network.h"
 #include "outages.h"
@@ -293,7 +294,7 @@ static void *worker_main(void *argument)
 	for (int i = 0; begun && i < ROUNDS && !worker->process->closing; i++) {
 		struct wanted wanted = want_some(worker,
 						 1 + (unsigned)sim_random((1 << NAMES) - 1));
-		if (wanted.lock)
+		if (wanted.lock && sim_happens())
 			round_of(worker, &wanted);
 		lk_lock_free(wanted.lock);
 	}

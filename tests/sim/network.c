@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/containers.h"
+#include "happens.h"
 #include "server.h"
 #include "world.h"
 
@@ -38,7 +39,7 @@ static bool vanished[SIM_SERVERS_MAX]; /* nothing comes from there, not even a r
 /* A network is quick, now and then slow, and seldom very slow. */
 static int64_t delay_ns(void)
 {
-	if (sim_has(SIM_LOSSES) && sim_chance(5))
+	if (sim_has(SIM_LOSSES) && sim_chance(5) && sim_happens())
 		return sim_between(1, 700) * SIM_MS;
 	return sim_chance(50) ? sim_between(1, 20) * SIM_MS : sim_between(20, 300) * SIM_US;
 }
@@ -132,7 +133,9 @@ static void link_plan_faults(struct sim_link *link)
 	int64_t at_ns = sim_now_ns() + sim_between(0, 2000) * SIM_MS;
 	if (!sim_has(SIM_LOSSES) || sim_chance(300))
 		return;
-	sim_at(at_ns, sim_chance(500) ? link_cut : link_fall_silent, link);
+	void (*fault)(void *) = sim_chance(500) ? link_cut : link_fall_silent;
+	if (sim_happens())
+		sim_at(at_ns, fault, link);
 }
 
 /* ---- the way there ---- */
@@ -143,7 +146,7 @@ static void link_connected(void *context)
 	bool down = sim_server_is_down(link->server);
 	if (down && vanished[link->server])
 		return;
-	if (down || (sim_has(SIM_LOSSES) && sim_chance(50))) {
+	if (down || (sim_has(SIM_LOSSES) && sim_chance(50) && sim_happens())) {
 		link->state = REFUSED;
 		link->cut = true;
 		return;
@@ -198,7 +201,7 @@ ssize_t sim_link_write(struct sim_link *link, const void *bytes, size_t size)
 	}
 	if (size > 1 && sim_chance(30))
 		size = (size_t)sim_between(1, (int64_t)size - 1);
-	if (sim_has(SIM_LOSSES) && !link->silent && sim_chance(30))
+	if (sim_has(SIM_LOSSES) && !link->silent && sim_chance(30) && sim_happens())
 		link_sever(link);
 	if (!link->mute)
 		sim_at(arrival_ns(&link->there_ns), link_arrive, bytes_of(link, bytes, size));

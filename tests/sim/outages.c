@@ -1,5 +1,6 @@
 #include "outages.h"
 
+#include "happens.h"
 #include "network.h"
 #include "server.h"
 #include "world.h"
@@ -28,7 +29,7 @@ static void *outages_main(void *argument)
 	(void)argument;
 	while (sim_has(SIM_OUTAGES)) {
 		sim_sleep(sim_between(0, sim_chance(300) ? 100 : 1500) * SIM_MS);
-		if (sim_has(SIM_OUTAGES))
+		if (sim_has(SIM_OUTAGES) && sim_happens())
 			outage((unsigned)sim_random(count));
 	}
 	return NULL;

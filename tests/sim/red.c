@@ -20,6 +20,7 @@
 #include <lockkeeper.h>
 
 #include "calls.h"
+#include "happens.h"
 #include "judge.h"
 #include "network.h"
 #include "outages.h"
@@ -319,7 +320,8 @@ static void *worker_main(void *argument)
 	for (int i = 0; lock && own && i < ROUNDS && !worker->process->closing; i++) {
 		if (sim_chance(200))
 			round_of(worker, own, worker->own);
-		round_of(worker, lock, KEY);
+		if (sim_happens())
+			round_of(worker, lock, KEY);
 	}
 	lk_lock_free(lock);
 	lk_lock_free(own);

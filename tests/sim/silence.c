@@ -16,6 +16,7 @@
 #include <lockkeeper.h>
 
 #include "calls.h"
+#include "happens.h"
 #include "judge.h"
 #include "network.h"
 #include "server.h"
@@ -96,7 +97,8 @@ static void *worker_main(void *argument)
 	lk_lock_new(&own, worker->client, worker->own, strlen(worker->own), NULL);
 	for (int i = 0; i < ROUNDS; i++) {
 		bool shared = sim_chance(500);
-		take(worker, shared ? lock : own, shared);
+		if (sim_happens())
+			take(worker, shared ? lock : own, shared);
 		sim_sleep(sim_between(0, sim_chance(200) ? 2 * lease_ms : 20) * SIM_MS);
 	}
 	lk_lock_free(lock);
@@ -111,7 +113,8 @@ static void *forgets_main(void *argument)
 	(void)argument;
 	while (ended < WORKERS) {
 		sim_sleep(sim_between(lease_ms, 4 * lease_ms) * SIM_MS);
-		sim_network_forget(0);
+		if (sim_happens())
+			sim_network_forget(0);
 	}
 	return NULL;
 }

@@ -1,24 +1,14 @@
 /*
- * Two clients, with three threads and one thread, in a simulated world: a thousand seeds. All
- * compete for one lock, and each thread has a lock of its own besides. By the seed a client has one
- * connection for scripts, up to two, or up to four, which are opened and closed at any time. Some
- * calls are asynchronous: the client's loop drives them, beside the threads of the others. In every
- * fifth world the clients are closed while they are used.
+ * The simulated worlds: each runs the library with virtual time, coroutines for threads, a network
+ * and servers that a seed draws. The table below has a row for each; its module says what happens
+ * in it, and what must hold.
  *
- * No two owners may believe at once that they hold; who is told that it does not hold must have
- * nothing there; no call may last longer than its limit; the lock may not stay free while it is
- * waited for; what was released is free for the next try, also if nobody waited for the release;
- * and in the end nothing may be left.
+ * usage: test_sim [[WORLD] SEED [COUNT]]
+ *        test_sim --shrink [WORLD] SEED
+ *        test_sim --worlds
  *
- * And a crowd in a calm world: two threads of each client come back at once, and many of them leave
- * about when they are told that it is their turn.
- *
- * And red locks over several servers: red.c; multi locks: multi.c; other kinds: kinds.c; and
- * connections that are forgotten: silence.c.
- *
- * usage: test_sim [crowd|red|multi|kinds|silence] [SEED [COUNT]]
- *
- * One seed, and what happens in it; or so many from it on.
+ * One seed, and its history; or so many from it on, without. With --shrink, the faults and calls
+ * are left out without which the seed still fails, and then its history. Without a world, `locks`.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,441 +18,75 @@
 
 #include <cmocka.h>
 
-#include <lockkeeper.h>
-
-#include "base/clock.h"
-#include "lock/client.h"
-#include "calls.h"
-#include "judge.h"
 #include "kinds.h"
+#include "locks.h"
 #include "multi.h"
-#include "network.h"
 #include "red.h"
 #include "scripted.h"
-#include "server.h"
+#include "shrink.h"
 #include "silence.h"
-#include "simulated_door.h"
 #include "switch.h"
 #include "world.h"
 
-/* The sanitizers make a run 40 times, and 8 times, as long. */
-#define SEEDS (SIM_THREAD_SANITIZER ? 50 : SIM_ADDRESS_SANITIZER ? 200 : 1000)
-#define CLIENTS 2
-#define WORKERS 4 /* of all clients; the last is the only one of its client */
-#define ROUNDS 6
-#define CROWD_SEEDS (SEEDS / 5)
-#define CROWD_ROUNDS 40
-#define RED_SEEDS (SEEDS / 5)
-#define MULTI_SEEDS (SEEDS / 5)
-#define KINDS_SEEDS (SEEDS / 2)
-#define SILENCE_SEEDS (SEEDS / 5)
-#define KEY "lock"
-#define URL "redis://server?" SIM_OPTIONS "&connections=%d"
-#define FREE_MS 100 /* that a lock stays free, at most, while it is waited for */
+#define OTHERS_MAX 5
 
-struct worker {
-	int number;
-	lk_client *client;
-	struct sim_task *task;
-	char own[16]; /* the key of its own lock */
-	struct sim_caller caller;
+struct row {
+	const char *name;
+	sim_world *run;
+	uint64_t seeds;              /* from 1 on, in `make check` */
+	uint64_t others[OTHERS_MAX]; /* and these, up to the first 0 */
 };
 
-static lk_client *clients[CLIENTS];
-static struct worker workers[WORKERS];
-static const struct worker *holder; /* who believes that it holds … */
-static int64_t held_until_ns;       /* … and until when, at least */
-static int waiting, ended, losers;  /* workers; those who could not release */
-static int64_t free_since_ns;
-static bool unanswered; /* a try of the last worker's */
-static int connections; /* for scripts, at most */
-static bool crowd;
-static bool closes;           /* the clients are closed while they are used */
-static bool closing[CLIENTS]; /* that has begun */
+static const struct row rows[] = {
+	/* The others found a copy of a try behind a release, one behind the last answer, and a
+	 * renewal behind the end of its hold. */
+	{"locks", sim_locks_run, 1000, {3735, 4345, 61695}},
+	/* Two left the lock to each other: a place had moved back. */
+	{"crowd", sim_crowd_run, 200, {3090170}},
+	/* A hold was judged lost before its deadline, given back, and another's at once; and the
+	 * loop waited for the descriptor of a look-up that had ended. */
+	{"red", sim_red_run, 200, {937, 1688, 1838, 3151010}},
+	/* An extension waited for the last part's end. */
+	{"multi", sim_multi_run, 200, {50569}},
+	{"kinds", sim_kinds_run, 500, {0}},
+	{"silence", sim_silence_run, 200, {0}},
+};
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
 
-/* ---- what must hold ---- */
+/* ---- the worlds ---- */
 
-static bool is_closed(const struct worker *worker)
+/* A failing seed runs again, and prints its history. */
+static void run(const struct row *row, uint64_t seed)
 {
-	for (int i = 0; i < CLIENTS; i++)
-		if (worker->client == clients[i])
-			return closing[i];
-	return false;
+	row->run(seed, false);
+	if (!sim_failure())
+		return;
+	row->run(seed, true);
+	fail_msg("%s: %s", row->name, sim_failure());
 }
 
-static void claim(const struct worker *worker, int64_t deadline_ns)
+static void test_world(void **state)
 {
-	if (is_closed(worker))
-		return; /* the close has released it */
-	if (holder && holder != worker && sim_now_ns() < held_until_ns &&
-	    sim_now_ns() < deadline_ns)
-		sim_fail("worker %d holds the lock, and so does worker %d", worker->number,
-			 holder->number);
-	holder = worker;
-	held_until_ns = deadline_ns;
-	free_since_ns = sim_now_ns();
+	const struct row *row = *state;
+	/* The sanitizers make a run 40 times, and 8 times, as long. */
+	uint64_t part = SIM_THREAD_SANITIZER ? 20 : SIM_ADDRESS_SANITIZER ? 5 : 1;
+	for (size_t i = 0; i < OTHERS_MAX && row->others[i]; i++)
+		run(row, row->others[i]);
+	for (uint64_t seed = 1; seed <= row->seeds / part; seed++)
+		run(row, seed);
 }
 
-/* Whether it still holds, by what the library says. */
-static bool keep(const struct worker *worker, lk_lock *lock)
-{
-	int64_t deadline_ns = 0;
-	if (!sim_deadline(&worker->caller, lock, &deadline_ns))
-		return false;
-	claim(worker, deadline_ns);
-	return true;
-}
+/* ---- what all worlds need, and worlds without a choice ---- */
 
-static void give_up(const struct worker *worker)
-{
-	if (holder == worker)
-		holder = NULL;
-}
-
-/*
- * A caller that was told that it does not hold has nothing there. Of a client with several threads
- * nobody can say whose try it was; and what was sent twice, or not answered, may arrive late and is
- * given back: from then on the client is not judged.
- */
-static void check_truth(const struct worker *worker, int code, int64_t begun_ns)
-{
-	const char *id = lk_client_id(worker->client);
-	int64_t since_ns = 0;
-	const char *owner = sim_server_owner(0, KEY, &since_ns, NULL);
-	/* What is cancelled while its try is on its way is given back. */
-	bool told = code != 0 && code != LK_EMAYBEHELD && code != LK_ECANCELLED;
-	bool known = !crowd && worker->number == WORKERS - 1 && sim_resent(worker->client) == 0;
-	unanswered |= worker->number == WORKERS - 1 && code == LK_EMAYBEHELD;
-	if (told && known && !unanswered && owner && strncmp(owner, id, strlen(id)) == 0 &&
-	    since_ns >= begun_ns)
-		sim_fail("worker %d was told %d, and holds: %s", worker->number, code, owner);
-}
-
-static void check_use(void *context)
-{
-	(void)context;
-	if (waiting == 0 || sim_server_owner(0, KEY, NULL, NULL))
-		free_since_ns = sim_now_ns();
-	if (sim_now_ns() - free_since_ns > FREE_MS * SIM_MS)
-		sim_fail("the lock has been free for %d ms, and is waited for", FREE_MS);
-	if (ended < WORKERS)
-		sim_at(sim_now_ns() + 10 * SIM_MS, check_use, NULL);
-}
-
-/* ---- a worker ---- */
-
-/* No longer than to the end of what it had: then it is over. */
-static void extend_hold(const struct worker *worker, lk_lock *lock)
-{
-	static const int expected[] = {0, LK_ELOST, LK_EMAYBEHELD, LK_EUNREACHABLE};
-	struct sim_call call = sim_call("extend");
-	int64_t begun_ns = sim_now_ns(), deadline_ns = begun_ns;
-	lk_error error = {.code = 0};
-	sim_deadline(&worker->caller, lock, &deadline_ns);
-	int64_t lease_ms = sim_is_calm() ? SIM_CALM_LEASE_MS : sim_between(100, SIM_LEASE_MOST_MS);
-	int rc = sim_extend(&worker->caller, lock, lease_ms, &error);
-	sim_note("worker %d: extend: %d", worker->number, rc);
-	sim_check_limit(&call, deadline_ns > begun_ns ? (deadline_ns - begun_ns) / SIM_MS + 1 : 0);
-	sim_check_code("extend", rc, expected, sim_is_calm() ? 1 : 4, closes, &error);
-}
-
-static void work(const struct worker *worker, lk_lock *lock)
-{
-	static const int expected[] = {0, LK_ELOST, LK_EMAYBEHELD};
-	lk_error error = {.code = 0};
-	if (!keep(worker, lock) && !sim_has(SIM_PREEMPTS) && !is_closed(worker))
-		sim_fail("a grant was over when the call returned");
-	if (crowd)
-		sim_sleep(sim_between(0, 2000) * SIM_US);
-	for (int64_t steps = crowd ? 0 : sim_between(0, 3); steps > 0; steps--) {
-		sim_sleep(sim_between(0, SIM_WATCHDOG_MS / 2) * SIM_MS);
-		if (keep(worker, lock) && sim_chance(200))
-			extend_hold(worker, lock);
-		keep(worker, lock);
-	}
-	bool no_wait = sim_chance(200);
-	sim_note("worker %d releases", worker->number);
-	give_up(worker);
-	int rc = sim_release(&worker->caller, lock, no_wait, &error);
-	sim_note("worker %d: release: %d", worker->number, rc);
-	losers += rc == LK_ELOST || rc == LK_EMAYBEHELD;
-	sim_check_code("release", rc, expected, sim_is_calm() ? 1 : 3, closes, &error);
-}
-
-static void round_of(struct worker *worker, lk_lock *lock)
-{
-	/* The last: a thread that gets no time sends its tries too late, twice in a row. */
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_error error = {.code = 0};
-	struct sim_call call = sim_call("acquire");
-	int64_t wait_ms = sim_chance(200) ? 0 : sim_between(1, 1500);
-	if (crowd)
-		wait_ms = sim_chance(500) ? sim_between(1, 8) : 1500;
-	/* In a calm world what is held lasts: longer than the steps of work(). */
-	options.lease_ms = sim_lease_ms(SIM_LEASE_MOST_MS);
-	bool resumed = sim_chance(400);
-	waiting++;
-	int rc = sim_acquire(&worker->caller, lock, wait_ms, resumed, &options, &error);
-	waiting--;
-	sim_note("worker %d: acquire%s within %lld: %d", worker->number,
-		 resumed ? " asynchronously" : "", (long long)wait_ms, rc);
-	sim_check_limit(&call, wait_ms ? wait_ms : 700);
-	sim_check_acquire(rc, closes, &error);
-	check_truth(worker, rc, call.begun_ns);
-	if (rc == 0)
-		work(worker, lock);
-	if (!crowd)
-		sim_sleep(sim_between(0, sim_chance(200) ? 400 : 50) * SIM_MS);
-}
-
-/* Another connection, as for a crowd; or one that is not in use is closed, as after a long time. */
-static void change_connections(const struct worker *worker)
-{
-	struct lk__topo *topo = worker->client->topo;
-	struct lk__node *node = topo->ops->node_at(topo, 0);
-	size_t count = node->script_count;
-	if (sim_chance(700))
-		lk__node_grow(node);
-	else if (count > 1)
-		lk__conn_rest(node->scripts[sim_between(1, (int64_t)count - 1)], lk__now_ns(), 0);
-}
-
-static int own_acquire(struct worker *worker, lk_lock *own, int64_t wait_ms)
-{
-	static const int expected[] = {
-		0, LK_ECANCELLED, LK_ETIMEDOUT, LK_EUNREACHABLE, LK_EMAYBEHELD, LK_EUNAVAILABLE};
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_error error = {.code = 0};
-	int rc = sim_acquire(&worker->caller, own, wait_ms, sim_chance(200), &options, &error);
-	sim_check_code("acquire its own", rc, expected, sim_is_calm() ? 2 : 6, closes, &error);
-	return rc;
-}
-
-static void own_release(const struct worker *worker, lk_lock *own, bool no_wait)
-{
-	static const int expected[] = {0, LK_ELOST, LK_EMAYBEHELD};
-	lk_error error = {.code = 0};
-	int rc = sim_release(&worker->caller, own, no_wait, &error);
-	losers += rc == LK_ELOST || rc == LK_EMAYBEHELD;
-	sim_check_code("release its own", rc, expected, sim_is_calm() ? 1 : 3, closes, &error);
-}
-
-/* Nobody else wants it: in a calm world it is free as soon as its release was sent. */
-static void own_round(struct worker *worker, lk_lock *own)
-{
-	for (int64_t left = sim_between(1, sim_is_calm() ? 40 : 6); left > 0; left--) {
-		if (sim_chance(200))
-			change_connections(worker);
-		if (own_acquire(worker, own, sim_is_calm() ? 0 : sim_between(1, 800)) == 0)
-			own_release(worker, own, sim_chance(500));
-		if (sim_chance(100))
-			sim_sleep(sim_between(0, 5) * SIM_MS);
-	}
-}
-
-static lk_lock *lock_new(const struct worker *worker, const char *key)
-{
-	lk_lock *lock = NULL;
-	lk_error error;
-	if (lk_lock_new(&lock, worker->client, key, strlen(key), &error) < 0 && !is_closed(worker))
-		sim_fail("lk_lock_new: %s", error.message);
-	return lock;
-}
-
-static void *worker_main(void *argument)
-{
-	struct worker *worker = argument;
-	lk_lock *lock = lock_new(worker, KEY), *own = lock_new(worker, worker->own);
-	sim_caller_begin(&worker->caller, worker->number, closes);
-	for (int i = 0; lock && own && i < (crowd ? CROWD_ROUNDS : ROUNDS) && !is_closed(worker);
-	     i++) {
-		if (!crowd && sim_chance(500))
-			own_round(worker, own);
-		round_of(worker, lock);
-	}
-	lk_lock_free(lock);
-	lk_lock_free(own);
-	sim_caller_end(&worker->caller);
-	ended++;
-	return NULL;
-}
-
-/* ---- a run ---- */
-
-/* How it ended: whether all was given back. */
-static bool close_client(int number)
-{
-	struct sim_call call = sim_call("close");
-	lk_error error;
-	closing[number] = true;
-	for (int i = 0; i < WORKERS; i++)
-		if (workers[i].client == clients[number])
-			give_up(&workers[i]);
-	int rc = lk_client_close(clients[number], LK_CLOSE_RELEASE, &error);
-	sim_note("close: %d", rc);
-	sim_check_limit(&call, SIM_CLOSE_MS);
-	if (rc < 0 && (rc != LK_EMAYBEHELD || sim_is_calm()))
-		sim_fail("close: %s", error.message);
-	return rc == 0;
-}
-
-/* A key that is not free, or NULL. */
-static const char *left_over(void)
-{
-	for (int i = 0; i < WORKERS; i++)
-		if (sim_server_owner(0, workers[i].own, NULL, NULL))
-			return workers[i].own;
-	return sim_server_owner(0, KEY, NULL, NULL) ? KEY : NULL;
-}
-
-static void check_left(const char *when)
-{
-	const char *key = left_over();
-	if (key)
-		sim_fail("%s, \"%s\" is %s's", when, key, sim_server_owner(0, key, NULL, NULL));
-}
-
-static void *run_main(void *argument)
-{
-	lk_error error;
-	char url[512];
-	bool settled = true;
-	(void)argument;
-	snprintf(url, sizeof(url), URL, connections);
-	for (int i = 0; i < CLIENTS; i++)
-		if (lk_client_open(&clients[i], url, &error) < 0)
-			sim_fail("lk_client_open: %s", error.message);
-	for (int i = 0; i < WORKERS; i++) {
-		workers[i] = (struct worker){
-			.number = i, .client = clients[crowd ? i % CLIENTS : i == WORKERS - 1]};
-		snprintf(workers[i].own, sizeof(workers[i].own), "own-%d", i);
-		workers[i].task = sim_spawn(worker_main, &workers[i]);
-	}
-	if (sim_is_calm())
-		check_use(NULL);
-	if (closes)
-		sim_sleep(sim_between(0, 3000) * SIM_MS);
-	for (int i = 0; closes && i < CLIENTS; i++)
-		settled &= close_client(i);
-	for (int i = 0; i < WORKERS; i++)
-		sim_wait(sim_ended, workers[i].task, SIM_NEVER);
-	for (int i = 0; !closes && i < CLIENTS; i++)
-		settled &= close_client(i);
-	for (int i = 0; i < CLIENTS; i++)
-		lk_client_free(clients[i]);
-	settled &= losers == 0; /* else it may stay until its lease ends */
-	if (settled)
-		check_left("all is given back");
-	if (settled)
-		sim_server_close();
-	else
-		sim_sleep(SIM_LEASE_MOST_MS * SIM_MS);
-	return NULL;
-}
-
-static void run(uint64_t seed, bool verbose)
-{
-	static const int counts[] = {1, 2, 4};
-	holder = NULL;
-	connections = counts[seed % 3];
-	closes = !crowd && seed % 5 == 0;
-	memset(closing, 0, sizeof(closing));
-	waiting = ended = losers = 0;
-	free_since_ns = 0;
-	unanswered = false;
-	sim_begin(seed, crowd ? 0 : seed % 8, verbose);
-	sim_door_begin();
-	sim_network_begin();
-	sim_server_begin(1, false);
-	sim_spawn(run_main, NULL);
-	sim_run();
-	if (!sim_failure()) {
-		sim_door_end();
-		/* Whatever was still on its way has arrived. */
-		check_left("in the end");
-	}
-	sim_server_end();
-	sim_network_end();
-	sim_end();
-	if (sim_failure())
-		fail_msg("%s", sim_failure());
-}
-
-static void run_red(uint64_t seed, bool verbose)
-{
-	sim_red_run(seed, verbose);
-	if (sim_failure())
-		fail_msg("%s", sim_failure());
-}
-
-static void run_multi(uint64_t seed, bool verbose)
-{
-	sim_multi_run(seed, verbose);
-	if (sim_failure())
-		fail_msg("%s", sim_failure());
-}
-
-static void run_kinds(uint64_t seed, bool verbose)
-{
-	sim_kinds_run(seed, verbose);
-	if (sim_failure())
-		fail_msg("%s", sim_failure());
-}
-
-static void run_silence(uint64_t seed, bool verbose)
-{
-	sim_silence_run(seed, verbose);
-	if (sim_failure())
-		fail_msg("%s", sim_failure());
-}
-
-static void test_thousand_seeds(void **state)
-{
-	/* Which found a copy of a try behind a release, one behind the last answer, and a renewal
-	 * behind the end of its hold. */
-	static const uint64_t others[] = {3735, 4345, 61695};
-	(void)state;
-	for (uint64_t seed = 1; seed <= SEEDS; seed++)
-		run(seed, false);
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		run(others[i], false);
-}
-
-static void test_crowd(void **state)
+static void test_same_seed_same_course(void **state)
 {
 	(void)state;
-	crowd = true;
-	run(3090170, false); /* where two left the lock to each other: a place had moved back */
-	for (uint64_t seed = 1; seed <= CROWD_SEEDS; seed++)
-		run(seed, false);
-	crowd = false;
-}
-
-static void test_red_locks(void **state)
-{
-	/* Where a hold was judged lost before its deadline, given back, and another's at once; and
-	 * where the loop waited for the descriptor of a look-up that had ended. */
-	static const uint64_t others[] = {937, 1688, 1838, 3151010};
-	(void)state;
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		run_red(others[i], false);
-	for (uint64_t seed = 1; seed <= RED_SEEDS; seed++)
-		run_red(seed, false);
-}
-
-static void test_multi_locks(void **state)
-{
-	(void)state;
-	run_multi(50569, false); /* where an extension waited for the last part's end */
-	for (uint64_t seed = 1; seed <= MULTI_SEEDS; seed++)
-		run_multi(seed, false);
-}
-
-static void test_other_kinds(void **state)
-{
-	(void)state;
-	for (uint64_t seed = 1; seed <= KINDS_SEEDS; seed++)
-		run_kinds(seed, false);
+	sim_locks_run(7, false);
+	uint64_t course = sim_course();
+	sim_locks_run(7, false);
+	assert_true(course == sim_course());
+	sim_locks_run(8, false);
+	assert_true(course != sim_course());
 }
 
 #define SCRIPTED_SEEDS 20
@@ -495,61 +119,74 @@ static void test_a_waiter_behind_an_extension_that_comes_late(void **state)
 	run_scripted(sim_waiter_behind_an_extension_that_comes_late);
 }
 
-static void test_forgotten_connections(void **state)
+/* ---- the command line ---- */
+
+static const struct row *row_of(const char *name)
 {
-	(void)state;
-	for (uint64_t seed = 1; seed <= SILENCE_SEEDS; seed++)
-		run_silence(seed, false);
+	for (size_t i = 0; i < ROWS; i++)
+		if (strcmp(name, rows[i].name) == 0)
+			return &rows[i];
+	return NULL;
 }
 
-static void test_same_seed_same_course(void **state)
+static int show(const struct row *row, uint64_t seed)
 {
-	(void)state;
-	run(7, false);
-	uint64_t course = sim_course();
-	run(7, false);
-	assert_true(course == sim_course());
-	run(8, false);
-	assert_true(course != sim_course());
+	row->run(seed, true);
+	if (!sim_failure())
+		return 0;
+	printf("%s\n", sim_failure());
+	return 1;
 }
 
-/* Which worlds an argument names. */
-static void (*mode(const char *name))(uint64_t seed, bool verbose)
+static int sweep(const struct row *row, uint64_t seed, uint64_t count)
 {
-	crowd = strcmp(name, "crowd") == 0;
-	if (strcmp(name, "red") == 0)
-		return run_red;
-	if (strcmp(name, "multi") == 0)
-		return run_multi;
-	if (strcmp(name, "kinds") == 0)
-		return run_kinds;
-	if (strcmp(name, "silence") == 0)
-		return run_silence;
-	return crowd ? run : NULL;
+	for (uint64_t i = 0; i < count; i++) {
+		row->run(seed + i, false);
+		if (!sim_failure())
+			continue;
+		printf("%s\n", sim_failure());
+		return 1;
+	}
+	return 0;
 }
 
-int main(int argc, char **argv)
+static int list_worlds(void)
 {
-	const struct CMUnitTest tests[] = {
+	for (size_t i = 0; i < ROWS; i++)
+		puts(rows[i].name);
+	return 0;
+}
+
+static int run_all(void)
+{
+	static const struct CMUnitTest others[] = {
 		cmocka_unit_test(test_same_seed_same_course),
 		cmocka_unit_test(test_close_gives_back_what_was_lost),
 		cmocka_unit_test(test_a_multi_lock_connects_to_all_at_once),
 		cmocka_unit_test(test_a_waiter_behind_an_extension_that_comes_late),
-		cmocka_unit_test(test_thousand_seeds),
-		cmocka_unit_test(test_crowd),
-		cmocka_unit_test(test_red_locks),
-		cmocka_unit_test(test_multi_locks),
-		cmocka_unit_test(test_other_kinds),
-		cmocka_unit_test(test_forgotten_connections),
 	};
-	void (*run_one)(uint64_t seed, bool verbose) = argc > 1 ? mode(argv[1]) : NULL;
-	int first = run_one ? 2 : 1;
-	if (argc > first || run_one) {
-		uint64_t seed = argc > first ? strtoull(argv[first], NULL, 10) : 1;
-		uint64_t count = argc > first + 1 ? strtoull(argv[first + 1], NULL, 10) : 1;
-		for (uint64_t i = 0; i < count; i++)
-			(run_one ? run_one : run)(seed + i, argc == first + 1);
-		return 0;
-	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	struct CMUnitTest worlds[ROWS];
+	for (size_t i = 0; i < ROWS; i++)
+		worlds[i] = (struct CMUnitTest){.name = rows[i].name,
+						.test_func = test_world,
+						.initial_state = (void *)&rows[i]};
+	int failed = cmocka_run_group_tests(others, NULL, NULL);
+	return failed + cmocka_run_group_tests(worlds, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2)
+		return run_all();
+	if (strcmp(argv[1], "--worlds") == 0)
+		return list_worlds();
+	bool shrinks = strcmp(argv[1], "--shrink") == 0;
+	char **word = argv + 1 + shrinks;
+	const struct row *row = *word ? row_of(*word) : NULL;
+	word += row != NULL;
+	row = row ? row : &rows[0];
+	uint64_t seed = *word ? strtoull(*word, NULL, 10) : 1;
+	if (shrinks)
+		return sim_shrink(row->run, seed);
+	return *word && word[1] ? sweep(row, seed, strtoull(word[1], NULL, 10)) : show(row, seed);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <ucontext.h>
 
+#include "happens.h"
 #include "switch.h"
 
 #define TASKS_MAX 4096 /* of one run */
@@ -55,6 +56,7 @@ static struct {
 	struct sim_fiber scheduler;
 	char failure[512];
 } world;
+static unsigned no_troubles; /* of this sort */
 
 /* ---- chance and time ---- */
 
@@ -304,6 +306,8 @@ static bool stalls(struct sim_task *task)
 	if (!sim_has(task->trouble) || !sim_chance(8))
 		return false;
 	int64_t stall_ns = sim_between(0, sim_chance(500) ? 20 * SIM_MS : 900 * SIM_MS);
+	if (!sim_happens())
+		return false;
 	task->stalled_until_ns = world.now_ns + stall_ns;
 	world.stalled_ns += stall_ns;
 	sim_note("thread %u gets no time for %.3f ms", task->number, (double)stall_ns / 1e6);
@@ -350,10 +354,16 @@ void sim_begin(uint64_t seed, unsigned troubles, bool verbose)
 {
 	memset(&world, 0, sizeof(world));
 	world.seed = world.random = seed;
-	world.troubles = troubles;
+	world.troubles = troubles & ~no_troubles;
+	sim_happens_begin();
 	world.verbose = verbose;
 	world.now_ns = 1000 * SIM_MS;
 	sim_fiber_here(&world.scheduler);
+}
+
+void sim_leave_out_troubles(unsigned troubles)
+{
+	no_troubles = troubles;
 }
 
 void sim_end(void)
@@ -419,7 +429,7 @@ int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex)
 {
 	int rc = __real_pthread_mutex_unlock(mutex);
-	if (world.running && --world.running->mutexes == 0 && sim_chance(100))
+	if (world.running && --world.running->mutexes == 0 && sim_chance(100) && sim_happens())
 		task_wait(never, NULL, world.now_ns, SIM_PREEMPTS);
 	return rc;
 }

@@ -22,6 +22,7 @@ struct sim_task;
 #define SIM_STALLS 2u   /* the system gives a thread that waits no time, now and then for long */
 #define SIM_PREEMPTS 4u /* the same behind any unlock */
 #define SIM_OUTAGES 8u  /* outages.h, for who makes them */
+#define SIM_ALL_TROUBLES 15u
 
 /* `troubles`: SIM_…. With `verbose`, sim_note() prints. */
 void sim_begin(uint64_t seed, unsigned troubles, bool verbose);
@@ -29,6 +30,9 @@ void sim_begin(uint64_t seed, unsigned troubles, bool verbose);
 /* Runs until every task has ended and nothing is left to happen, or the first failure. */
 void sim_run(void);
 void sim_end(void);
+
+/* From the next run on, none of these troubles. */
+void sim_leave_out_troubles(unsigned troubles);
 
 bool sim_has(unsigned trouble);
 void sim_cease(void); /* from here on there are no troubles */
