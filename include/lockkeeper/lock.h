@@ -32,8 +32,10 @@
  *
  * LOSS. The library checks each hold on the server every third of its lease, or every third of
  * watchdog_ms (10 s) if that is shorter. If the server no longer has the hold (a forced release,
- * lost data), the library reports LK_EVENT_LOST within that time and one round trip. If the server
- * cannot confirm the hold, the library reports LK_EVENT_LOST at the deadline.
+ * lost data), the library reports LK_EVENT_LOST within that time and one round trip; at once, if an
+ * answer to another call of this client contradicts the hold, or if the server grants the key to
+ * another owner in this client. If the server cannot confirm the hold, the library reports
+ * LK_EVENT_LOST at the deadline.
  *
  * To end the work when its hold is lost, let one thread read the notices: lk_event_wait() without a
  * limit, until the client is closed. At LK_EVENT_LOST, or as early as LK_EVENT_AT_RISK, it calls

@@ -12,6 +12,7 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "lock/client.h"
+#include "lock/doubt.h"
 
 static const char *const types[LK__LOOK_TYPES] = {
 	[LK__LOOK_HASH] = "hash", [LK__LOOK_STRING] = "string", [LK__LOOK_ZSET] = "zset"};
@@ -366,12 +367,27 @@ static int show_look(lk_scan *scan, lk_lock_info *info, lk_error *error)
 			LOOKS_MOST);
 }
 
+/* Nobody has it, or others alone: if we believe to have it, the server is asked. */
+static void look_contradicts(const struct lk__look *look, const lk_lock_info *info)
+{
+	lk_client *client = look->client;
+	bool ours = info->is_counter && info->holder_count > 0; /* permits are not in our name */
+	for (size_t i = 0; i < info->holder_count && !ours; i++)
+		ours = strncmp(info->holders[i].field, client->id, strlen(client->id)) == 0;
+	if (!ours)
+		lk__doubt_key(client, look->key, look->key_size);
+}
+
 /* 1, 0 when the key is not a lock, or a code. */
 static int look_by_name(lk_scan *scan, const void *name, size_t name_size, lk_lock_info *info,
 			lk_error *error)
 {
 	int rc = look_begin(scan, scan->client->config->key_prefix, name, name_size, info, error);
-	return rc == 0 ? show_look(scan, info, error) : rc;
+	if (rc == 0)
+		rc = show_look(scan, info, error);
+	if (rc == 1)
+		look_contradicts(&scan->look, info);
+	return rc;
 }
 
 int lk_scan_show_sized(lk_scan *scan, const void *name, size_t name_size, lk_lock_info *info_out,
@@ -417,6 +433,8 @@ int lk_scan_force_release(lk_scan *scan, const void *name, size_t name_size, lk_
 	rc = look_by_name(scan, name, name_size, &info, error);
 	if (rc == 1)
 		rc = lk__look_force_release(&scan->look, &info, error);
+	if (rc == 1 || rc == LK_ENOTDURABLE || rc == LK_EMAYBEHELD)
+		lk__doubt_key(scan->client, scan->look.key, scan->look.key_size);
 	lk__leave(saved);
 	return rc;
 }

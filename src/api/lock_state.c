@@ -9,10 +9,13 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "lock/doubt.h"
 #include "lock/operation.h"
 #include "lock/red.h"
 #include "resp/reply.h"
 #include "sync/script.h"
+
+#define NO_KEY (-2) /* what PTTL answers where there is none */
 
 /* ---- from memory ---- */
 
@@ -144,10 +147,17 @@ static int lock_command(struct lk__call *call, struct lk__request *request, cons
 			     lk__after_ms(lk__now_ns(), limit_ms), error);
 }
 
+/* The server does not have what was asked for, or not any more: if that was ours, it is lost. */
+static void lock_is_gone(const struct lk__call *call)
+{
+	const struct lk__target *target = &call->entry->target;
+	lk__doubt_key(call->entry->client, target->key, target->key_size);
+}
+
 /* Asks for one integer about the lock, or for a text that is to be `field` (1) or not (0); takes
- * the request, and ends the call. */
+ * the request, and ends the call. `gone`: the answer that contradicts a hold. */
 static int lock_query(struct lk__call *call, struct lk__request *request, const char *operation,
-		      const char *field, int64_t *answer_out, lk_error *error)
+		      const char *field, int64_t gone, int64_t *answer_out, lk_error *error)
 {
 	int rc = lock_command(call, lk__question(request), operation, error);
 	if (rc == LK__WAIT_READY) {
@@ -160,6 +170,8 @@ static int lock_query(struct lk__call *call, struct lk__request *request, const 
 		else if (!lk__reply_integer(reply, INT64_MIN, INT64_MAX, answer_out))
 			rc = lk__fail(error, LK_EPROTOCOL, "%s: unexpected reply", operation);
 		lk__request_free(request);
+		if (rc == 0 && *answer_out == gone)
+			lock_is_gone(call);
 	}
 	lk__lock_leave(call);
 	return rc;
@@ -189,15 +201,17 @@ static uint64_t grant_number(struct lk__entry *entry)
 	return number;
 }
 
-/* It is freed, so the client has it no more under that number. */
-static void force_lose(struct lk__entry *entry, uint64_t number)
+/* It is freed, so the client has it no more under that number; other owners are asked for. */
+static void force_lose(const struct lk__call *call, uint64_t number)
 {
+	struct lk__entry *entry = call->entry;
 	pthread_mutex_lock(&entry->mutex);
 	if (entry->hold && entry->grant.number == number) {
 		lk__entry_lose(entry, lk__now_ns());
 		lk__entry_promote(entry);
 	}
 	pthread_mutex_unlock(&entry->mutex);
+	lock_is_gone(call);
 }
 
 /* Asks all nodes of a red lock: how many say yes, or a code when no majority answers. */
@@ -214,7 +228,9 @@ static int red_ask(lk_lock *lock, const char *operation, bool force, size_t *ans
 	rc = lk__red_ask(call.entry, call.thread, force, answered, &yes, error);
 	bool unsure = force && (rc > 0 || yes > 0);
 	if (rc >= 0 && force && yes >= red->majority)
-		force_lose(call.entry, number);
+		force_lose(&call, number);
+	else if (rc >= 0 && *answered - yes >= red->majority)
+		lock_is_gone(&call);
 	if (rc >= 0 && *answered < red->majority)
 		rc = lk__fail(error, unsure ? LK_EMAYBEHELD : LK_ENOQUORUM,
 			      "%s: %zu of %zu nodes answered", operation, *answered, red->count);
@@ -258,7 +274,7 @@ static int lock_is_locked(lk_lock *lock, lk_error *error)
 	int rc = lk__lock_enter(&call, lock, operation, NULL, error);
 	if (rc == 0)
 		rc = lock_query(&call, call.entry->target.recipe->is_locked(&call.entry->target),
-				operation, NULL, &answer, error);
+				operation, NULL, 0, &answer, error);
 	return rc < 0 ? rc : answer > 0;
 }
 
@@ -299,7 +315,7 @@ int lk_lock_is_held_by(lk_lock *lock, const char *field, int *held_out, lk_error
 	if (rc == 0)
 		rc = lock_query(&call,
 				call.entry->target.recipe->is_held_by(&call.entry->target, field),
-				operation, field, &answer, error);
+				operation, field, 0, &answer, error);
 	if (rc == 0)
 		*held_out = answer > 0;
 	return rc;
@@ -320,7 +336,7 @@ int lk_lock_server_ttl_ms(lk_lock *lock, int64_t *ttl_ms_out, lk_error *error)
 	const struct lk__target *target = &call.entry->target;
 	struct lk__request *request = lk__request_new(2, (const char *[]){"PTTL", target->key},
 						      (size_t[]){4, target->key_size});
-	rc = lock_query(&call, request, operation, NULL, &answer, error);
+	rc = lock_query(&call, request, operation, NULL, NO_KEY, &answer, error);
 	if (rc == 0)
 		*ttl_ms_out = answer;
 	return rc;
@@ -366,9 +382,9 @@ int lk_lock_force_release(lk_lock *lock, lk_error *error)
 		if (rc == LK__WAIT_READY)
 			rc = freed > 0;
 		lk__request_free(request);
-		force_lose(call.entry, number);
+		force_lose(&call, number);
 	} else if (rc == LK_ENOTDURABLE) {
-		force_lose(call.entry, number);
+		force_lose(&call, number);
 	}
 	lk__lock_leave(&call);
 	return rc;
@@ -390,6 +406,7 @@ int lk_lock_release_field(lk_lock *lock, const char *field, lk_error *error)
 	if (request)
 		request->durable = LK__DURABLE_WHOLLY;
 	rc = lock_command(&call, request, operation, error);
+	lock_is_gone(&call); /* whatever the answer: it was meant to be */
 	if (rc == LK__WAIT_READY) {
 		int64_t listeners;
 		enum lk__released released = call.entry->target.recipe->read_release(request,
@@ -427,6 +444,8 @@ int lk_lock_extend_field(lk_lock *lock, const char *field, int64_t lease_ms, lk_
 		int renewed = lk__reply_renewed(request, 1, 0);
 		lk__request_free(request);
 		rc = renewed > 0 ? 0 : renewed < 0 ? LK_EMAYBEHELD : LK_ENOTOWNER;
+		if (rc == LK_ENOTOWNER)
+			lock_is_gone(&call);
 		if (rc < 0)
 			lk__fail(error, rc, "%s \"%.100s\": %s %.256s", operation, call.entry->name,
 				 renewed < 0 ? "no answer says whether it was done for"

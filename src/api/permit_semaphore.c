@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "lock/doubt.h"
 #include "lock/operation.h"
 #include "lock/release.h"
 #include "resp/reply.h"
@@ -427,9 +428,23 @@ static int look_read(const redisReply *reply, const char *operation, int64_t see
 	return 0;
 }
 
-static int permits_look(lk_permit_semaphore *semaphore, const char *operation,
-			const unsigned char *id, int64_t seen_out[LOOK_COUNT], lk_error *error)
+/* No permit is in use, or not this one: what we have of that is in doubt. */
+static void look_contradicts(const struct lk__entry *queue, const char *id, const int64_t *seen)
 {
+	struct lk__entry *permit = NULL;
+	if (seen[LOOK_USED] == 0)
+		lk__doubt_key(queue->client, queue->target.key, queue->target.key_size);
+	else if (id && seen[LOOK_TTL_MS] == -2 && lk__permit_entry(&permit, queue, id) == 0 &&
+		 permit)
+		lk__doubt(permit);
+	if (permit)
+		lk__entry_unref(permit);
+}
+
+static int permits_look(lk_permit_semaphore *semaphore, const char *operation, const char *id,
+			int64_t seen_out[LOOK_COUNT], lk_error *error)
+{
+	char bytes[LK__PERMIT_ID_BYTES];
 	struct lk__counter_call call = lk__counter_call(semaphore, operation, error);
 	struct lk__words words = {0};
 	size_t size;
@@ -440,7 +455,9 @@ static int permits_look(lk_permit_semaphore *semaphore, const char *operation,
 	char *in_use = lk__permits_key(target, &size);
 	lk__words_key(&words, target);
 	lk__words_own(&words, in_use, size);
-	lk__words_add(&words, id ? (const char *)id : "", id ? LK__PERMIT_ID_BYTES : 0);
+	if (id)
+		lk__permit_bytes(id, (unsigned char *)bytes);
+	lk__words_add(&words, bytes, id ? sizeof(bytes) : 0);
 	struct lk__request *request = lk__question(
 		lk__words_script(&words, LK__SCRIPT_PERMITS_LOOK, 2));
 	struct lk__entry *entry = call.counter->entry;
@@ -449,6 +466,8 @@ static int permits_look(lk_permit_semaphore *semaphore, const char *operation,
 	if (rc == LK__WAIT_READY) {
 		rc = look_read(request->reply, operation, seen_out, error);
 		lk__request_free(request);
+		if (rc == 0)
+			look_contradicts(entry, id, seen_out);
 	}
 	return lk__counter_leave(&call, rc);
 }
@@ -470,14 +489,11 @@ int lk_permit_semaphore_server_ttl_ms(lk_permit_semaphore *semaphore, const char
 {
 	const char *operation = "lk_permit_semaphore_server_ttl_ms";
 	int64_t seen[LOOK_COUNT] = {0};
-	unsigned char bytes[LK__PERMIT_ID_BYTES];
 	if (!ttl_ms_out)
 		return lk__fail(error, LK_EINVAL, "%s: ttl_ms_out is NULL", operation);
 	int rc = check_id(operation, id, error);
-	if (rc == 0) {
-		lk__permit_bytes(id, bytes);
-		rc = permits_look(semaphore, operation, bytes, seen, error);
-	}
+	if (rc == 0)
+		rc = permits_look(semaphore, operation, id, seen, error);
 	if (rc == 0)
 		*ttl_ms_out = seen[LOOK_TTL_MS];
 	return rc;

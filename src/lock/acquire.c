@@ -104,7 +104,7 @@ static void caller_undo(struct lk__entry *entry, struct lk__caller *waiter)
 	struct lk__hold *hold = waiter->hold;
 	assert(waiter->state == LK__WAITER_GRANTED && hold->entry == entry);
 	if (entry->hold == hold) {
-		entry->hold = NULL;
+		lk__entry_take_hold(entry);
 		lk__count(&entry->client->counters.held, (uint64_t)-1);
 		lk__entry_release_unasked(entry, hold->number);
 	} else {

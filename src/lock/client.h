@@ -110,6 +110,20 @@ struct lk__entries {
 	size_t count;
 };
 
+/* In front of an entry where each owner has one: its place among those that are held. */
+struct lk__holder {
+	struct lk__holder *next, **link;
+};
+
+/* These, by key (the same file). */
+struct lk__holders {
+	pthread_mutex_t mutex;
+	struct lk__holder **chain;
+	struct lk__holder *only; /* the one chain there is before there was memory for more */
+	size_t room;             /* of these, a power of two; or 0 */
+	_Atomic size_t count;    /* set under the mutex */
+};
+
 /* What is done with everything that the client has: by src/lock/life.c, which makes it. */
 struct lk__client_ops {
 	/* The work of a turn of the loop. `verify`: every grant is to be verified. Says whether
@@ -133,6 +147,7 @@ struct lk_client {
 	pthread_key_t key;
 	pthread_mutex_t mutex;
 	struct lk__entries entries;
+	struct lk__holders holders;
 	struct lk__thread *threads;
 	struct lk__callers callers;
 	_Atomic uint64_t last_number;    /* of the wire grants */

@@ -57,6 +57,12 @@ static void compensation_unreserve(struct lk__entry *entry)
 
 /* ---- entries ---- */
 
+/* Where each owner has an entry, its place among those that are held is in front of it. */
+static size_t entry_front_size(const struct lk__recipe *recipe)
+{
+	return recipe->sharing == LK__EACH_OWNER ? sizeof(struct lk__holder) : 0;
+}
+
 void lk__entry_free(struct lk__entry *entry)
 {
 	assert(!entry->hold && !entry->lost);
@@ -68,7 +74,7 @@ void lk__entry_free(struct lk__entry *entry)
 	compensation_unreserve(entry);
 	lk__notify_free(atomic_load(&entry->target.notify));
 	pthread_mutex_destroy(&entry->mutex);
-	free(entry);
+	free((char *)entry - entry_front_size(entry->target.recipe));
 }
 
 /* What an entry of a kind is found by: its owner where each has one, its key. */
@@ -109,9 +115,11 @@ static bool entry_id_make(struct entry_id *id, const lk_client *client,
 static struct lk__entry *entry_alloc(const struct lk__recipe *recipe, const struct entry_id *id,
 				     size_t name_size)
 {
-	struct lk__entry *entry = calloc(1, sizeof(*entry) + id->size + 1);
-	if (!entry)
+	size_t front_size = entry_front_size(recipe);
+	char *memory = calloc(1, front_size + sizeof(struct lk__entry) + id->size + 1);
+	if (!memory)
 		return NULL;
+	struct lk__entry *entry = (struct lk__entry *)(memory + front_size);
 	memcpy(entry->words, id->bytes, id->size + 1);
 	entry->target.recipe = recipe;
 	entry->target.key = entry->words + id->size - id->key_size;
@@ -393,6 +401,12 @@ uint64_t lk__entry_begin_try(struct lk__entry *entry)
 	return atomic_load(&entry->target.node->epoch);
 }
 
+void lk__entry_take_hold(struct lk__entry *entry)
+{
+	entry->hold = NULL;
+	lk__holders_remove(entry);
+}
+
 struct lk__entry_effects lk__entry_note_loss(struct lk__entry *entry, int64_t now_ns)
 {
 	struct lk__hold *hold = entry->hold;
@@ -401,7 +415,7 @@ struct lk__entry_effects lk__entry_note_loss(struct lk__entry *entry, int64_t no
 	effects.promised_ns = lk__hold_deadline(hold);
 	hold->own_until_ns = lk__earlier(lk__hold_deadline(hold), now_ns);
 	hold->lost = true;
-	entry->hold = NULL;
+	lk__entry_take_hold(entry);
 	LL_APPEND(entry->lost, hold);
 	lk__count(&entry->client->counters.held, (uint64_t)-1);
 	/* The other side may keep the key: what is over would stay in it. Of several nodes, some
@@ -418,7 +432,7 @@ struct lk__entry_effects lk__entry_note_drop(struct lk__entry *entry, int64_t no
 	struct lk__hold *hold = entry->hold;
 	struct lk__counters *counters = &entry->client->counters;
 	assert(hold);
-	entry->hold = NULL;
+	lk__entry_take_hold(entry);
 	lk__count(&counters->held, (uint64_t)-1);
 	lk__count_us(counters->hold_us, &counters->hold_sum_us, now_ns - hold->granted_ns);
 	atomic_fetch_sub(&entry->refs, 1); /* never the last: the caller has one */
@@ -445,6 +459,7 @@ static void hold_begin(struct lk__entry *entry, struct lk__hold *hold, int64_t n
 	hold->wanted_until_ns = 0;
 	hold->lost = hold->warned = false;
 	entry->hold = hold;
+	lk__holders_add(entry);
 	atomic_fetch_add(&entry->refs, 1);
 	lk__count(&entry->client->counters.held, 1);
 	struct lk__thread *thread = lk__hold_thread(hold);

@@ -12,6 +12,7 @@
 #ifndef LK__LOCK_ENTRY_H
 #define LK__LOCK_ENTRY_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -319,6 +320,13 @@ static inline size_t lk__entry_words_size(const struct lk__entry *entry)
 	return (size_t)(entry->target.key - entry->words) + entry->target.key_size;
 }
 
+/* Its place among those that hold its key, where each owner has an entry. */
+static inline struct lk__holder *lk__entry_holder(struct lk__entry *entry)
+{
+	assert(entry->target.recipe->sharing == LK__EACH_OWNER);
+	return (struct lk__holder *)entry - 1;
+}
+
 static inline size_t lk__entry_name_size(const struct lk__entry *entry)
 {
 	return (size_t)(entry->target.key + entry->target.key_size - entry->name);
@@ -450,6 +458,9 @@ LK__CARRY_OUT struct lk__entry_effects lk__entry_note_hand(struct lk__entry *ent
 LK__CARRY_OUT struct lk__entry_effects lk__entry_note_moved(struct lk__entry *entry,
 							    struct lk__hold *hold,
 							    const struct lk__grant *grant);
+
+/* Takes the current hold out: what becomes of it is the caller's. */
+void lk__entry_take_hold(struct lk__entry *entry);
 
 /* The lease that the server is told for a hold. */
 int64_t lk__entry_lease_ms(const struct lk__entry *entry, const struct lk__hold *hold);

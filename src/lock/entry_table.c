@@ -94,10 +94,139 @@ struct lk__entry *lk__entries_next(const struct lk__entries *entries, const stru
 	return next < entries->room ? entries->chain[next] : NULL;
 }
 
+static bool is_of_key(const struct lk__entry *entry, const char *key, size_t size)
+{
+	return entry->target.key_size == size && memcmp(entry->target.key, key, size) == 0;
+}
+
+struct lk__entry *lk__entries_next_of(const struct lk__entries *entries,
+				      const struct lk__entry *entry, const char *key, size_t size)
+{
+	struct lk__entry *next;
+	if (entry)
+		next = entry->next;
+	else
+		next = entries->count ? *entries_chain(entries, key, size) : NULL;
+	while (next && (lk__entry_words_size(next) != size || !is_of_key(next, key, size)))
+		next = next->next;
+	return next;
+}
+
 void lk__entries_free(struct lk__entries *entries)
 {
 	assert(!entries->count);
 	free(entries->chain);
+}
+
+/* ---- who holds a key, where each owner has an entry ---- */
+
+static struct lk__entry *entry_of(struct lk__holder *holder)
+{
+	return (struct lk__entry *)(holder + 1);
+}
+
+static bool is_shared(const struct lk__entry *entry)
+{
+	return entry->target.recipe->flags & LK__SHARES;
+}
+
+static struct lk__holder **holders_chain(struct lk__holders *holders, const char *key, size_t size,
+					 bool shared)
+{
+	unsigned hash;
+	if (!holders->room)
+		return &holders->only;
+	HASH_VALUE(key, size, hash);
+	return &holders->chain[(hash + shared) & (holders->room - 1)];
+}
+
+static void holders_put(struct lk__holders *holders, struct lk__holder *holder)
+{
+	const struct lk__entry *entry = entry_of(holder);
+	struct lk__holder **chain = holders_chain(holders, entry->target.key,
+						  entry->target.key_size, is_shared(entry));
+	holder->next = *chain;
+	holder->link = chain;
+	if (holder->next)
+		holder->next->link = &holder->next;
+	*chain = holder;
+}
+
+static void holders_move(struct lk__holders *grown, struct lk__holder *first)
+{
+	for (struct lk__holder *next; first; first = next) {
+		next = first->next;
+		holders_put(grown, first);
+	}
+}
+
+static void holders_grow(struct lk__holders *holders)
+{
+	struct lk__holders grown = {.room = holders->room ? 2 * holders->room : ROOM_LEAST};
+	grown.chain = calloc(grown.room, sizeof(struct lk__holder *));
+	if (!grown.chain)
+		return;
+	holders_move(&grown, holders->only);
+	for (size_t i = 0; i < holders->room; i++)
+		holders_move(&grown, holders->chain[i]);
+	free(holders->chain);
+	holders->chain = grown.chain;
+	holders->room = grown.room;
+	holders->only = NULL;
+}
+
+void lk__holders_init(struct lk__holders *holders)
+{
+	pthread_mutex_init(&holders->mutex, NULL);
+}
+
+void lk__holders_free(struct lk__holders *holders)
+{
+	free(holders->chain);
+	pthread_mutex_destroy(&holders->mutex);
+}
+
+void lk__holders_add(struct lk__entry *entry)
+{
+	struct lk__holders *holders = &entry->client->holders;
+	if (entry->target.recipe->sharing != LK__EACH_OWNER)
+		return;
+	pthread_mutex_lock(&holders->mutex);
+	if (holders->count >= CHAIN * holders->room)
+		holders_grow(holders);
+	holders_put(holders, lk__entry_holder(entry));
+	holders->count++;
+	pthread_mutex_unlock(&holders->mutex);
+}
+
+void lk__holders_remove(struct lk__entry *entry)
+{
+	struct lk__holders *holders = &entry->client->holders;
+	if (entry->target.recipe->sharing != LK__EACH_OWNER)
+		return;
+	struct lk__holder *holder = lk__entry_holder(entry);
+	pthread_mutex_lock(&holders->mutex);
+	*holder->link = holder->next;
+	if (holder->next)
+		holder->next->link = holder->link;
+	*holder = (struct lk__holder){.next = NULL};
+	holders->count--;
+	pthread_mutex_unlock(&holders->mutex);
+}
+
+void lk__holders_each(struct lk__holders *holders, const char *key, size_t size, bool shared,
+		      void (*visit)(void *context, struct lk__entry *entry), void *context)
+{
+	if (atomic_load(&holders->count) == 0)
+		return;
+	pthread_mutex_lock(&holders->mutex);
+	for (struct lk__holder *holder = *holders_chain(holders, key, size, shared); holder;
+	     holder = holder->next) {
+		struct lk__entry *entry = entry_of(holder);
+		if (is_shared(entry) == shared && is_of_key(entry, key, size))
+			visit(context, entry);
+	}
+	pthread_mutex_unlock(&holders->mutex);
 }
 
 /* ---- the heap of deadlines ---- */

@@ -25,8 +25,36 @@ void lk__entries_remove(struct lk__entries *entries, struct lk__entry *entry);
 struct lk__entry *lk__entries_next(const struct lk__entries *entries,
 				   const struct lk__entry *entry);
 
+/* The next entry of a key after `entry`, the first after NULL, of the kinds whose owners have one
+ * entry in common. NULL at the end. */
+struct lk__entry *lk__entries_next_of(const struct lk__entries *entries,
+				      const struct lk__entry *entry, const char *key, size_t size);
+
 /* Frees the table, which is empty. */
 void lk__entries_free(struct lk__entries *entries);
+
+/* ---- who holds a key, where each owner has an entry ---- */
+
+/*
+ * Where each owner has an entry, a key may have thousands of them, and a table by words does not
+ * find them by their key. Those that are held have their place in a second table: of a key, the
+ * kinds that exclude all others, and those that several owners hold at once (LK__SHARES).
+ *
+ * A hold begins and ends without memory, so the table grows if it can, and else its chains do.
+ * Nothing is changed where all owners share an entry.
+ */
+
+void lk__holders_init(struct lk__holders *holders);
+void lk__holders_free(struct lk__holders *holders);
+
+/* The hold of an entry begins, and ends: with the entry's mutex held. */
+void lk__holders_add(struct lk__entry *entry);
+void lk__holders_remove(struct lk__entry *entry);
+
+/* Calls `visit` with each entry of the key that is held, under the mutex of the table: it may take
+ * note. `shared`: of the kinds that several hold at once, or of the others. */
+void lk__holders_each(struct lk__holders *holders, const char *key, size_t size, bool shared,
+		      void (*visit)(void *context, struct lk__entry *entry), void *context);
 
 /* ---- the heap of deadlines ---- */
 

@@ -13,6 +13,7 @@
 #include "conn/node.h"
 #include "conn/request.h"
 #include "lock/compensation.h"
+#include "lock/doubt.h"
 #include "lock/entry_table.h"
 #include "lock/notice.h"
 #include "sync/trace.h"
@@ -161,6 +162,7 @@ void lk__entry_grant(struct lk__entry *entry, struct lk__caller *waiter, uint64_
 		     int64_t sent_ns, int64_t lease_ms)
 {
 	carry_out(entry, lk__entry_note_grant(entry, waiter, number, sent_ns, lease_ms));
+	lk__doubt_others(entry);
 }
 
 void lk__entry_move_grant(struct lk__entry *entry, struct lk__hold *hold,

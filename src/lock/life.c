@@ -13,6 +13,7 @@
 #include "lock/async.h"
 #include "lock/client.h"
 #include "lock/compensation.h"
+#include "lock/doubt.h"
 #include "lock/completion_queue.h"
 #include "lock/entry.h"
 #include "lock/entry_table.h"
@@ -78,7 +79,7 @@ static void close_release(struct lk__entry *entry)
 		entry->hold->own_until_ns = now_ns;
 		entry->hold->lost = true;
 		LL_APPEND(entry->lost, entry->hold);
-		entry->hold = NULL;
+		lk__entry_take_hold(entry);
 	}
 	pthread_mutex_unlock(&entry->mutex);
 }
@@ -567,10 +568,8 @@ static void client_on_connecting(void *context)
  * work of the loop's, which would be in the way of the waiter's try. */
 static void client_on_doubt(void *context, void *owner)
 {
-	struct lk__entry *entry = owner;
 	(void)context;
-	if (!atomic_exchange(&entry->doubt, true) && atomic_load(&entry->hold))
-		lk__watch_at(entry, lk__now_ns());
+	lk__doubt(owner);
 }
 
 static const struct lk__node_events client_events = {
@@ -676,6 +675,7 @@ static void client_free(lk_client *client)
 	}
 	lk__notices_free(client);
 	lk__watch_free(client);
+	lk__holders_free(&client->holders);
 	pthread_mutex_destroy(&client->record.mutex);
 	pthread_mutex_destroy(&client->mutex);
 	lk__alive_free(client->alive);
@@ -704,6 +704,7 @@ int lk__client_new(lk_client **client_out, const struct lk_config *config, lk_er
 	atomic_store(&client->refs, 1);
 	pthread_mutex_init(&client->mutex, NULL);
 	lk__watch_init(client);
+	lk__holders_init(&client->holders);
 	int rc = lk__notices_init(client, error);
 	client->config = lk__config_copy(config);
 	if (client->config)

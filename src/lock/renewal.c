@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "conf/config.h"
 #include "conn/conn.h"
+#include "lock/doubt.h"
 #include "lock/entry.h"
 #include "lock/entry_table.h"
 #include "lock/hold.h"
@@ -332,25 +333,13 @@ int64_t lk__watch_turn(lk_client *client)
 	return next_ns;
 }
 
-/* A node of theirs may have forgotten them. The mutex of the entry's client is held. */
-static void watch_fronts(const struct lk__entry *entry)
-{
-	struct lk__front *front;
-	const struct lk__reds *reds = lk__entry_reds(entry);
-	if (!reds)
-		return;
-	DL_FOREACH(reds->fronts, front)
-	if (!atomic_exchange(&front->entry->doubt, true) && atomic_load(&front->entry->hold))
-		lk__watch_at(front->entry, lk__now_ns());
-}
-
 void lk__watch_all(lk_client *client)
 {
 	struct lk__entry *entry = NULL;
 	pthread_mutex_lock(&client->mutex);
 	while ((entry = lk__entries_next(&client->entries, entry))) {
 		lk__watch_at(entry, lk__now_ns());
-		watch_fronts(entry);
+		lk__doubt_fronts(entry);
 	}
 	pthread_mutex_unlock(&client->mutex);
 }

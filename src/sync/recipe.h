@@ -63,6 +63,7 @@ enum lk__sharing {
 #define LK__FORGETS 256u    /* its lost holds are remembered up to a bound */
 #define LK__FENCES 512u     /* each grant has a fence token */
 #define LK__TURNS 2048u     /* a release wakes the client that has waited longest */
+#define LK__SHARES 4096u    /* several owners hold it at once */
 #define LK__BECOMES_HOLDS 1024u /* of a grant without a hold its caller makes holds of their own */
 
 /* What one try asks for. */

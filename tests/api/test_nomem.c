@@ -179,13 +179,16 @@ static void run_sides(struct script *script)
 	attempt(0, lk_lock_release(script->read, NULL, &err));
 }
 
-/* The next completion; a request that was started has one. */
+/* The next completion; a request that was started has one. A hold that an earlier part of
+ * the script could not release may be lost meanwhile: its notice is not what is waited for. */
 static lk_completion completion_of(const struct script *script)
 {
 	lk_completion completion = {.error = {.code = LK_EINTERNAL}};
-	check_int(
-		lk_queue_take_sized(script->queue, &completion, sizeof(completion), 1, 20000, NULL),
-		==, 1);
+	do
+		check_int(lk_queue_take_sized(script->queue, &completion, sizeof(completion), 1,
+					      20000, NULL),
+			  ==, 1);
+	while (completion.operation == LK_OP_NOTICE && completion.error.code == 0);
 	return completion;
 }
 

@@ -34,6 +34,36 @@ static void add(struct lk__entries *entries, struct lk__entry *entry)
 	assert_true(lk__entries_add(entries, entry));
 }
 
+/* One of an owner's own, held. */
+static struct lk__entry *hold(lk_client *client, const struct lk__recipe *recipe, const char *owner,
+			      const char *key)
+{
+	char *memory = calloc(1, sizeof(struct lk__holder) + sizeof(struct lk__entry) +
+					 strlen(owner) + strlen(key) + 1);
+	assert_non_null(memory);
+	struct lk__entry *entry = (struct lk__entry *)(memory + sizeof(struct lk__holder));
+	entry->client = client;
+	entry->target.recipe = recipe;
+	entry->target.key = strcpy(stpcpy(entry->words, owner), key);
+	entry->target.key_size = (uint32_t)strlen(key);
+	lk__holders_add(entry);
+	return entry;
+}
+
+static void count_holder(void *context, struct lk__entry *entry)
+{
+	size_t *count = context;
+	(void)entry;
+	(*count)++;
+}
+
+static size_t holders_of(lk_client *client, const char *key, bool shared)
+{
+	size_t count = 0;
+	lk__holders_each(&client->holders, key, strlen(key), shared, count_holder, &count);
+	return count;
+}
+
 static void remove_all(struct lk__entries *entries)
 {
 	struct lk__entry *entry;
@@ -95,10 +125,49 @@ static void test_a_walk_sees_each_entry_once_while_others_go(void **state)
 	lk__entries_free(&entries);
 }
 
+static void test_a_key_finds_who_holds_it(void **state)
+{
+	(void)state;
+	static const struct lk__recipe alone = {.sharing = LK__EACH_OWNER};
+	static const struct lk__recipe shared = {.sharing = LK__EACH_OWNER, .flags = LK__SHARES};
+	static lk_client client;
+	struct lk__entry *all[ENTRIES], *writer, *reader[2];
+	char key[32];
+	lk__holders_init(&client.holders);
+	assert_int_equal(holders_of(&client, "name:7", false), 0);
+	for (size_t i = 0; i < ENTRIES; i++) {
+		snprintf(key, sizeof(key), "name:%zu", i);
+		all[i] = hold(&client, &alone, "owner", key);
+	}
+	writer = hold(&client, &alone, "owner", "both");
+	reader[0] = hold(&client, &shared, "one", "both");
+	reader[1] = hold(&client, &shared, "two", "both");
+	for (size_t i = 0; i < ENTRIES; i++)
+		assert_int_equal(holders_of(&client, all[i]->target.key, false), 1);
+	assert_int_equal(holders_of(&client, "both", false), 1);
+	assert_int_equal(holders_of(&client, "both", true), 2);
+	assert_int_equal(holders_of(&client, "bot", true), 0);
+	lk__holders_remove(reader[0]);
+	lk__holders_remove(writer);
+	assert_int_equal(holders_of(&client, "both", false), 0);
+	assert_int_equal(holders_of(&client, "both", true), 1);
+	lk__holders_remove(reader[1]);
+	for (size_t i = 0; i < ENTRIES; i++) {
+		lk__holders_remove(all[i]);
+		free(lk__entry_holder(all[i]));
+	}
+	assert_int_equal(client.holders.count, 0);
+	free(lk__entry_holder(writer));
+	free(lk__entry_holder(reader[0]));
+	free(lk__entry_holder(reader[1]));
+	lk__holders_free(&client.holders);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_kind_and_words_find_an_entry),
+		cmocka_unit_test(test_a_key_finds_who_holds_it),
 		cmocka_unit_test(test_a_walk_sees_each_entry_once_while_others_go),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
