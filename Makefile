@@ -6,7 +6,7 @@ PREFIX ?=
 DESTDIR ?=
 PYTHON ?= /usr/bin/python3
 
-.PHONY: all programs check check-all check-night check-faults check-seeds check-servers check-debian servers interop format docs demo bench findings install uninstall clean static packages-build packages-run packages-check packages-bench packages-servers packages-interop packages-debian
+.PHONY: all programs check check-all check-night check-faults check-seeds check-servers check-debian servers interop format docs demo bench findings install uninstall clean static wheel check-python packages-build packages-wheel packages-run packages-check packages-bench packages-servers packages-interop packages-debian
 
 # The library and the command. The targets below build what they need beside these.
 all: packages-build $(BUILD)/build.ninja
@@ -39,6 +39,23 @@ packages-debian:
 static: packages-build $(BUILD)/build.ninja
 	ninja -C "$(BUILD)" static
 	strip -o "$(BUILD)/lockkeeper-static" "$(BUILD)/cli/lockkeeper-static"
+
+packages-wheel:
+	@sh scripts/install_packages.sh build wheel
+
+# The Python package for every Python from 3.10 on, in build/wheel (python/README.md). pip fetches
+# meson-python and cffi.
+wheel: packages-wheel
+	$(PYTHON) -m venv "$(BUILD)/venv"
+	rm -rf "$(BUILD)/wheel"
+	"$(BUILD)/venv/bin/pip" wheel -q --disable-pip-version-check --no-deps -w "$(BUILD)/wheel" .
+	@ls "$(BUILD)"/wheel/*.whl
+
+# Its tests, with that wheel.
+check-python: wheel packages-run
+	"$(BUILD)/venv/bin/pip" install -q --disable-pip-version-check --force-reinstall \
+		"$(BUILD)"/wheel/*.whl pytest
+	"$(BUILD)/venv/bin/python" -m pytest -q -p no:cacheprovider python/tests
 
 # The tests too, and the programs of the bench and the demo.
 programs: packages-check $(BUILD)/build.ninja

@@ -141,6 +141,12 @@ def fuzzed(tally: Tally, program: pathlib.Path) -> None:
                      *([str(corpus)] if corpus.is_dir() else [])], 120)
 
 
+def python(tally: Tally) -> None:
+    """The Python package: its wheel, and its tests with that wheel."""
+    runners.command(tally, "make-check-python",
+                    ["make", "check-python", f"BUILD={BUILDS / 'check'}"], 600)
+
+
 def demo(tally: Tally) -> None:
     """The README's first command."""
     runners.command(tally, "make-demo", ["make", "demo", f"BUILD={BUILDS / 'check'}"], 300)
@@ -184,7 +190,8 @@ def faults(tally: Tally) -> None:
 
 # The most important comes first.
 STAGES = {"check": make_check, "address": address, "thread": thread, "trixie": trixie, "lint": lint,
-          "interop": interop, "others": others, "demo": demo, "fuzz": fuzz}
+          "interop": interop, "others": others, "python": python, "demo": demo,
+          "fuzz": fuzz}
 NAMED = {"analyze": analyze, "bench": bench, "faults": faults}
 # `make check` runs alone first: the README tells its time. Then two rows run side by side, each
 # stage behind the one before it, in pairs that bear one another: the bare root waits longer for

@@ -1,0 +1,311 @@
+"""Semaphores, permit semaphores and latches."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import _loop, _process
+from ._acquire import HoldBase
+from ._call import Handle, as_bytes, check, lease_ms, made, wait_checked, wait_ms
+from ._lockkeeper import ffi, lib
+
+if TYPE_CHECKING:
+    from ._client import Client
+    from ._notices import Notice
+
+
+class _Counter(Handle):
+    """A handle whose asynchronous calls are lk_queue_…(queue, handle, arguments, tag, …)."""
+
+    _free: Any
+    _new: Any
+    _type: str
+
+    def __init__(self, client: Client, name: bytes, options: Any) -> None:
+        self.client, self.name = client, name
+        super().__init__(lambda: made(self._free, self._type, self._new, client.pointer(), name,
+                                      len(name), options))
+
+    def _call(self, call: Callable[..., int], *arguments: Any) -> int:
+        return check(call, self.pointer(), *arguments)
+
+    def _ask(self, call: Callable[..., int], *arguments: Any) -> int:
+        out = ffi.new("int64_t *")
+        check(call, self.pointer(), *arguments, out)
+        return out[0]
+
+    async def _acall(self, call: Callable[..., int], *arguments: Any,
+                     give_back: Callable[[_loop.Completion], None] | None = None) -> int:
+        completion = await _loop.current().call(call, self.pointer(), *arguments, 0,
+                                                give_back=give_back)
+        return completion.answer
+
+    def __repr__(self) -> str:
+        return f"<lockkeeper.{type(self).__name__} {self.name!r}>"
+
+
+class SemaphoreHold(HoldBase):
+    """Permits of a semaphore for a block; nobody owns them, and they have no lease."""
+
+    def __init__(self, semaphore: Semaphore, permits: int, wait: float | None) -> None:
+        super().__init__(semaphore.client, wait, None)
+        self._semaphore, self.permits = semaphore, permits
+
+    def _take(self) -> None:
+        pointer = self._semaphore.pointer()
+        wait_checked(lambda left_ms, token, error: lib.lk_semaphore_acquire_within(
+            pointer, self.permits, left_ms, token, error), self._wait_ms)
+        self._inside = True
+
+    async def _atake(self) -> None:
+        await self._semaphore._acall(
+            lib.lk_queue_semaphore_acquire, self.permits, self._wait_ms,
+            give_back=lambda _: self._return())
+        self._inside = True
+
+    def _return(self) -> None:
+        lib.lk_semaphore_release(self._semaphore.pointer(), self.permits, ffi.NULL)
+
+    def _give_back(self) -> None:
+        if self._inside and self._process == _process.number:
+            self._return()
+        self._inside = self._begun = False
+
+    def release(self) -> None:
+        self._check_process()
+        self._inside = self._begun = False
+        self._semaphore.release(self.permits)
+
+    async def arelease(self) -> None:
+        self._check_process()
+        self._inside = self._begun = False
+        await self._semaphore.arelease(self.permits)
+
+
+class Semaphore(_Counter):
+    """A number of permits that nobody owns."""
+
+    _free, _new, _type = lib.lk_semaphore_free, lib.lk_semaphore_new, "lk_semaphore **"
+
+    def hold(self, permits: int = 1, wait: float | None = None) -> SemaphoreHold:
+        """`with semaphore.hold(2, wait=5):`, all or none. Raises Busy."""
+        return SemaphoreHold(self, permits, wait)
+
+    def acquire(self, permits: int = 1, wait: float | None = None) -> None:
+        pointer = self.pointer()
+        wait_checked(lambda left_ms, token, error: lib.lk_semaphore_acquire_within(
+            pointer, permits, left_ms, token, error), wait_ms(wait))
+
+    async def aacquire(self, permits: int = 1, wait: float | None = None) -> None:
+        await self._acall(
+            lib.lk_queue_semaphore_acquire, permits, wait_ms(wait),
+            give_back=lambda _: lib.lk_semaphore_release(self.pointer(), permits, ffi.NULL))
+
+    def release(self, permits: int = 1) -> None:
+        self._call(lib.lk_semaphore_release, permits)
+
+    async def arelease(self, permits: int = 1) -> None:
+        await self._acall(lib.lk_queue_semaphore_release, permits)
+
+    def try_set(self, permits: int, ttl: float = 0) -> bool:
+        """Sets the number if there is none."""
+        return bool(self._call(lib.lk_semaphore_try_set, permits, wait_ms(ttl)))
+
+    async def atry_set(self, permits: int, ttl: float = 0) -> bool:
+        return bool(await self._acall(lib.lk_queue_semaphore_try_set, permits, wait_ms(ttl)))
+
+    def add(self, change: int) -> None:
+        self._call(lib.lk_semaphore_add, change)
+
+    async def aadd(self, change: int) -> None:
+        await self._acall(lib.lk_queue_semaphore_add, change)
+
+    def drain(self) -> int:
+        """Acquires all free permits; how many."""
+        return self._ask(lib.lk_semaphore_drain)
+
+    async def adrain(self) -> int:
+        return await self._acall(lib.lk_queue_semaphore_drain)
+
+    def available(self) -> int:
+        return self._ask(lib.lk_semaphore_available)
+
+    async def aavailable(self) -> int:
+        return await self._acall(lib.lk_queue_semaphore_available)
+
+    def delete(self) -> bool:
+        return bool(self._call(lib.lk_semaphore_delete))
+
+    async def adelete(self) -> bool:
+        return bool(await self._acall(lib.lk_queue_semaphore_delete))
+
+
+class PermitHold(HoldBase):
+    """One permit of a permit semaphore; `id` is what Redis knows it by."""
+
+    def __init__(self, semaphore: PermitSemaphore, wait: float | None, lease: float | None,
+                 on_lost: Callable[[Notice], object] | None) -> None:
+        super().__init__(semaphore.client, wait, on_lost)
+        self._semaphore = semaphore
+        self._permit = ffi.new("lk_permit *")
+        self._options = ffi.new("lk_acquire_options *")
+        self._options.struct_size = ffi.sizeof("lk_acquire_options")
+        self._options.tag = self._number
+        self._options.lease_ms = lease_ms(lease)
+
+    @property
+    def id(self) -> str:
+        return ffi.string(self._permit.id).decode()
+
+    def _take(self) -> None:
+        pointer, options = self._semaphore.pointer(), self._options
+
+        def start(left_ms: int, token: Any, error: Any) -> int:
+            options.cancel = token
+            return lib.lk_permit_semaphore_acquire_within(pointer, 1, self._permit, left_ms,
+                                                          options, error)
+
+        wait_checked(start, self._wait_ms)
+
+    async def _atake(self) -> None:
+        self._options.cancel = ffi.NULL
+        completion = await _loop.current().call(
+            lib.lk_queue_permit_acquire, self._semaphore.pointer(), self._wait_ms, self._options,
+            give_back=self._returned)
+        self._permit.id = completion.field.encode()
+
+    def _returned(self, completion: _loop.Completion) -> None:
+        self._permit.id = completion.field.encode()
+        self._give_back()
+
+    def _give_back(self) -> None:
+        if self._permit.id[0] != b"\0" and self._process == _process.number:
+            lib.lk_permit_semaphore_release(self._semaphore.pointer(), self._permit, 1, ffi.NULL)
+        self._over()
+
+    def _over(self) -> None:
+        self._permit.id = b""
+        self._inside = self._begun = False
+
+    def release(self) -> None:
+        self._check_process()
+        try:
+            check(lib.lk_permit_semaphore_release, self._semaphore.pointer(), self._permit, 1)
+        finally:
+            self._over()
+
+    async def arelease(self) -> None:
+        self._check_process()
+        try:
+            await self._semaphore._acall(lib.lk_queue_permit_release, self._permit.id)
+        finally:
+            self._over()
+
+    def remaining(self) -> float:
+        """For how many seconds the permit is still certain. A memory read."""
+        self._check_process()
+        return self._semaphore._ask(lib.lk_permit_semaphore_remaining_ms, self._permit.id) / 1000
+
+    def check(self) -> None:
+        """Raises Lost if the permit was lost."""
+        self.remaining()
+
+
+class PermitSemaphore(_Counter):
+    """Permits with ids and leases."""
+
+    _free, _new, _type = (lib.lk_permit_semaphore_free, lib.lk_permit_semaphore_new,
+                          "lk_permit_semaphore **")
+
+    def hold(self, wait: float | None = None, *, lease: float | None = None,
+             on_lost: Callable[[Notice], object] | None = None) -> PermitHold:
+        """`with semaphore.hold(wait=5) as permit:`; see Lock.hold()."""
+        return PermitHold(self, wait, lease, on_lost)
+
+    def release(self, ids: Sequence[str]) -> None:
+        """Releases permits by their ids, ours or another's: all or none."""
+        permits = ffi.new("lk_permit[]", len(ids))
+        for permit, number in zip(permits, ids):
+            permit.id = as_bytes(number)
+        self._call(lib.lk_permit_semaphore_release, permits, len(ids))
+
+    def try_set(self, permits: int) -> bool:
+        """Sets the number if there is none."""
+        return bool(self._call(lib.lk_permit_semaphore_try_set, permits))
+
+    async def atry_set(self, permits: int) -> bool:
+        return bool(await self._acall(lib.lk_queue_permit_try_set, permits))
+
+    def set(self, permits: int) -> None:
+        self._call(lib.lk_permit_semaphore_set, permits)
+
+    async def aset(self, permits: int) -> None:
+        await self._acall(lib.lk_queue_permit_set, permits)
+
+    def add(self, change: int) -> None:
+        self._call(lib.lk_permit_semaphore_add, change)
+
+    async def aadd(self, change: int) -> None:
+        await self._acall(lib.lk_queue_permit_add, change)
+
+    def count(self) -> tuple[int, int]:
+        """How many are free, and how many in use."""
+        free, used = ffi.new("int64_t *"), ffi.new("int64_t *")
+        self._call(lib.lk_permit_semaphore_count, free, used)
+        return free[0], used[0]
+
+    def update_lease(self, permit_id: str, seconds: float) -> None:
+        """The permit ends so long from now, sooner or later than before."""
+        self._call(lib.lk_permit_semaphore_update_lease, as_bytes(permit_id), lease_ms(seconds))
+
+    async def aupdate_lease(self, permit_id: str, seconds: float) -> None:
+        await self._acall(lib.lk_queue_permit_update_lease, as_bytes(permit_id),
+                          lease_ms(seconds))
+
+    def delete(self) -> bool:
+        return bool(self._call(lib.lk_permit_semaphore_delete))
+
+    async def adelete(self) -> bool:
+        return bool(await self._acall(lib.lk_queue_permit_delete))
+
+
+class Latch(_Counter):
+    """Others wait until its count is zero."""
+
+    _free, _new, _type = lib.lk_latch_free, lib.lk_latch_new_with, "lk_latch **"
+
+    def wait(self, wait: float | None = None) -> None:
+        """Until it is open; raises Busy when `wait` seconds have passed."""
+        pointer = self.pointer()
+        wait_checked(lambda left_ms, token, error: lib.lk_latch_await_within(
+            pointer, left_ms, token, error), wait_ms(wait))
+
+    async def await_open(self, wait: float | None = None) -> None:
+        await self._acall(lib.lk_queue_latch_await, wait_ms(wait))
+
+    def try_set(self, count: int) -> bool:
+        """Closes an open latch."""
+        return bool(self._call(lib.lk_latch_try_set, count))
+
+    async def atry_set(self, count: int) -> bool:
+        return bool(await self._acall(lib.lk_queue_latch_try_set, count))
+
+    def count_down(self, by: int = 1) -> int:
+        """The count that is left."""
+        return self._ask(lib.lk_latch_count_down, by)
+
+    async def acount_down(self, by: int = 1) -> int:
+        return await self._acall(lib.lk_queue_latch_count_down, by)
+
+    def count(self) -> int:
+        return self._ask(lib.lk_latch_count)
+
+    async def acount(self) -> int:
+        return await self._acall(lib.lk_queue_latch_count)
+
+    def delete(self) -> bool:
+        """Opens it, whatever its count."""
+        return bool(self._call(lib.lk_latch_delete))
+
+    async def adelete(self) -> bool:
+        return bool(await self._acall(lib.lk_queue_latch_delete))
