@@ -37,7 +37,9 @@
  * WAITING. A waiter tries again after pauses that grow, with jitter (retry_min_ms … retry_max_ms).
  * Where no majority can grant the lock any more, a try waits for the nodes that have not answered
  * only if they decide between the first two. A wait ends at once if so many nodes answer with
- * errors that they would give again (an unknown -ERR, NOPERM, OOM) that no majority is left.
+ * errors that they would give again (an unknown -ERR, NOPERM, OOM) that no majority is left. The
+ * wait limit bounds every try but the first, and that of a caller that has waited behind another of
+ * its client.
  *   LK_EBUSY, LK_ETIMEDOUT   a majority answered, and another owner prevents a majority for us
  *   LK_ENOQUORUM             no majority answered, or may vote; the message says why, for each node
  *                            that failed
@@ -105,8 +107,7 @@ typedef struct lk_red_lock_options {
 				  lease, or the requested lease if that is longer; -1: trust
 				  every node to remember */
 	int64_t node_limit_ms; /* how long one try waits for a node; 0: a quarter of the lease.
-				  Never longer than command_timeout_ms; after the first try, never
-				  longer than the caller's wait limit */
+				  Never longer than command_timeout_ms; see also WAITING */
 	int64_t retry_min_ms;  /* the first pause between tries; 0: 10 ms */
 	int64_t retry_max_ms;  /* the longest; 0: 200 ms */
 } lk_red_lock_options;

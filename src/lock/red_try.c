@@ -560,13 +560,20 @@ static int64_t round_limit_ms(const struct round *round)
 	return limit_ms < most_ms ? limit_ms : most_ms;
 }
 
-/* A wait limit that is very short buys one try all the same; it bounds the further ones. */
+/* A wait limit that is very short buys one try all the same. It bounds the further ones, and the
+ * first of a caller that has waited behind others of this client. */
+static bool caller_is_bounded(const struct lk__caller *waiter)
+{
+	return waiter->tried || (waiter->contended && !waiter->once);
+}
+
 static int64_t round_until_ns(const struct round *round)
 {
 	const struct lk__caller *waiter = round->waiter;
 	int64_t until_ns = lk__after_ms(round->begun_ns, round_limit_ms(round));
 	int64_t least_ns = lk__after_ms(round->begun_ns, NODE_LIMIT_MIN_MS);
-	if (!waiter->tried || until_ns <= waiter->until_ns || until_ns <= least_ns)
+	bool fits = until_ns <= waiter->until_ns || until_ns <= least_ns;
+	if (!caller_is_bounded(waiter) || fits)
 		return until_ns;
 	return waiter->until_ns > least_ns ? waiter->until_ns : least_ns;
 }

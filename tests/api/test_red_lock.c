@@ -184,6 +184,30 @@ static void test_an_owner_in_the_way_does_not_hide_what_may_be_held(void **state
 	close_quorum(&quorum, MOST);
 }
 
+/* It waits behind a hold of its own client, and has used most of its limit before its first try. */
+static void test_a_wait_limit_bounds_the_first_try_of_a_caller_that_has_waited(void **state)
+{
+	(void)state;
+	struct quorum quorum;
+	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
+	lk_acquire_options other = with_lease(slow_ms(600));
+	other.owner = "other";
+	options.quarantine_ms = -1;
+	options.node_limit_ms = slow_ms(8000);
+	open_quorum(&quorum, MOST, command_limit(8000), &options);
+	know_all(&quorum, MOST);
+	expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(10000), &other, &err));
+	server_pause(&nodes[1]);
+	server_pause(&nodes[2]);
+	int64_t begun_ms = now_ms();
+	expect(LK_EMAYBEHELD, lk_lock_acquire_within(quorum.lock, slow_ms(900), NULL, &err));
+	check_int(now_ms() - begun_ms, <, slow_ms(4000)); /* of 8,600 for a whole try */
+	server_resume(&nodes[1]);
+	server_resume(&nodes[2]);
+	wait_until(nodes_with("q") == 0, 20000);
+	close_quorum(&quorum, MOST);
+}
+
 /* What is left of the limit is less than what a try waits for a node. */
 static void test_a_wait_limit_bounds_every_try(void **state)
 {
@@ -663,6 +687,7 @@ int main(void)
 		quorum_test(test_a_late_grant_belongs_to_the_hold),
 		quorum_test(test_a_node_that_was_busy_joins),
 		quorum_test(test_a_silent_majority_may_hold),
+		quorum_test(test_a_wait_limit_bounds_the_first_try_of_a_caller_that_has_waited),
 		quorum_test(test_a_node_that_was_not_asked_holds_nothing),
 		quorum_test(test_an_owner_in_the_way_does_not_hide_what_may_be_held),
 		quorum_test(test_a_wait_limit_bounds_every_try),
