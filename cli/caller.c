@@ -1,20 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The parent; or where that is a part of a script (a subshell, a member of a pipeline), which ends
- * before the script does, the script's own process. A shell forks such a part and executes nothing,
- * so both have the same stack: the kernel puts it elsewhere for each program that is executed.
+ * The parent, unless that ends before the script does:
+ *
+ * - A part of the script (a subshell, a member of a pipeline). A shell forks it and executes
+ *   nothing, so both have the same stack: the kernel puts it elsewhere for each program that is
+ *   executed.
+ * - A program that was given this command to run, and nothing else: `timeout 10 lockkeeper lock …`,
+ *   which has the words of the command among its own; `sh -c 'lockkeeper lock …'`.
+ *
+ * Of one that was given more (`sh -c 'lockkeeper lock …; …'`) nobody can tell: it may be the
+ * script, or a part of it.
  */
 #include "caller.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "message.h"
 
 #define PROGRAM_SIZE 256
-#define DEPTH_MAX 16 /* of subshells */
+#define DEPTH_MAX 16 /* of subshells, and of programs that run a command */
 
 /* Behind the name, in proc(5): the state, the parent (field 4), and startstack (field 28). */
 #define SKIP4 "%*s %*s %*s %*s "
@@ -38,6 +47,17 @@ static size_t file_read(pid_t pid, const char *leaf, char *text_out, size_t size
 	return used;
 }
 
+/* Its name; with client_record=arguments its command line, words parted by blanks. */
+static void program_read(pid_t pid, int arguments, char program_out[PROGRAM_SIZE])
+{
+	size_t size = file_read(pid, arguments ? "cmdline" : "comm", program_out, PROGRAM_SIZE);
+	while (size > 0 && (program_out[size - 1] == '\0' || program_out[size - 1] == '\n'))
+		program_out[--size] = '\0';
+	for (size_t i = 0; i < size; i++)
+		if (program_out[i] == '\0')
+			program_out[i] = ' ';
+}
+
 /* 0, or -1 when the process cannot be seen. */
 static int process_read(pid_t pid, struct process *process_out)
 {
@@ -50,10 +70,11 @@ static int process_read(pid_t pid, struct process *process_out)
 		       : -1;
 }
 
-pid_t caller_find(void)
+/* The process that executed the program of this one, of which this may be a part; and the parent of
+ * that. 0: it cannot be seen. */
+static pid_t whole_find(pid_t pid, pid_t *parent_out)
 {
 	struct process process, parent;
-	pid_t pid = getppid();
 	if (pid <= 0 || process_read(pid, &process))
 		return 0;
 	for (int i = 0; i < DEPTH_MAX && process.parent > 0 && process.stack; i++) {
@@ -62,18 +83,96 @@ pid_t caller_find(void)
 		pid = process.parent;
 		process = parent;
 	}
+	*parent_out = process.parent;
 	return pid;
 }
 
-/* Its name; with client_record=arguments its command line, words parted by blanks. */
-static void program_read(pid_t pid, int arguments, char program_out[PROGRAM_SIZE])
+/* What a process has to do with this command, by its words. */
+enum role { ROLE_SCRIPT, ROLE_RUNS_IT, ROLE_UNCLEAR, ROLE_HIDDEN };
+
+static int is_this_program(const char *word)
 {
-	size_t size = file_read(pid, arguments ? "cmdline" : "comm", program_out, PROGRAM_SIZE);
-	while (size > 0 && (program_out[size - 1] == '\0' || program_out[size - 1] == '\n'))
-		program_out[--size] = '\0';
-	for (size_t i = 0; i < size; i++)
-		if (program_out[i] == '\0')
-			program_out[i] = ' ';
+	const char *slash = strrchr(word, '/');
+	return strcmp(slash ? slash + 1 : word, program_invocation_short_name) == 0;
+}
+
+/* What the word says: behind an option such as -c it may be a line of commands. */
+static enum role word_judge(const char *word, int is_line)
+{
+	size_t length = strlen(program_invocation_short_name);
+	const char *name = strstr(word, program_invocation_short_name);
+	int runs_it = name && strncmp(name + length, " lock ", 6) == 0;
+	if (runs_it && is_line && !strpbrk(word, ";&|(){}`\n"))
+		return ROLE_RUNS_IT; /* and nothing behind it */
+	return runs_it || strstr(word, "--while") ? ROLE_UNCLEAR : ROLE_SCRIPT;
+}
+
+static enum role role_find(pid_t pid)
+{
+	char path[64], *word = NULL;
+	enum role role = ROLE_SCRIPT;
+	size_t room = 0;
+	int is_named = 0, is_line = 0; /* the word before is this program; is -c */
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+	FILE *file = fopen(path, "re");
+	if (!file)
+		return ROLE_HIDDEN;
+	for (int i = 0; role != ROLE_RUNS_IT && getdelim(&word, &room, '\0', file) > 0; i++) {
+		enum role judged = is_named && strcmp(word, "lock") == 0
+					   ? ROLE_RUNS_IT
+					   : word_judge(word, is_line);
+		role = judged == ROLE_SCRIPT ? role : judged;
+		is_named = i > 0 && is_this_program(word);
+		is_line = word[0] == '-' && word[1] != '-' && word[strlen(word) - 1] == 'c';
+	}
+	free(word);
+	fclose(file);
+	return is_named && role == ROLE_SCRIPT ? ROLE_UNCLEAR : role;
+}
+
+/* Where the search ends, and how. 0: nobody can be seen. */
+static pid_t script_find(enum role *role_out)
+{
+	pid_t parent = 0, pid = whole_find(getppid(), &parent);
+	*role_out = pid ? role_find(pid) : ROLE_HIDDEN;
+	for (int i = 0; i < DEPTH_MAX && *role_out == ROLE_RUNS_IT; i++) {
+		pid = whole_find(parent, &parent);
+		*role_out = pid ? role_find(pid) : ROLE_HIDDEN;
+	}
+	return pid;
+}
+
+pid_t caller_find(void)
+{
+	enum role role;
+	return script_find(&role);
+}
+
+int caller_take(pid_t *pid_out)
+{
+	enum role role;
+	char program[PROGRAM_SIZE];
+	pid_t pid = script_find(&role);
+	if (pid == 0 || role == ROLE_HIDDEN || (pid == 1 && getsid(1) != getsid(0)))
+		return trouble("option --while: the calling process cannot be seen");
+	if (role != ROLE_SCRIPT) {
+		program_read(pid, 0, program);
+		return trouble("option --while: caller cannot be told here: %s (process %d) was "
+			       "given the command to run, and may end before the script does; name "
+			       "a process, such as $$ of a shell",
+			       program, (int)pid);
+	}
+	*pid_out = pid;
+	return 0;
+}
+
+int caller_check(pid_t pid)
+{
+	if (pid != getpid() && role_find(pid) != ROLE_RUNS_IT)
+		return 0;
+	return trouble("option --while: process %d runs this command alone, and ends with it; name "
+		       "the process that works under the lock",
+		       (int)pid);
 }
 
 int caller_record(lk_config *config, pid_t pid)

@@ -69,17 +69,15 @@ struct lock_state {
 static int while_take(const char *value, pid_t *pid_out)
 {
 	char *end;
-	if (strcmp(value, "caller") == 0) {
-		*pid_out = caller_find();
-		return *pid_out ? 0 : trouble("option --while: the calling process cannot be seen");
-	}
+	if (strcmp(value, "caller") == 0)
+		return caller_take(pid_out);
 	long long pid = *value >= '0' && *value <= '9' ? strtoll(value, &end, 10) : 0;
 	if (pid < 1 || *end != '\0' || pid > PID_LAST)
 		return trouble("option --while: '%s' is neither caller nor a process, a whole "
 			       "number from 1 to %d",
 			       value, PID_LAST);
 	*pid_out = (pid_t)pid;
-	return 0;
+	return caller_check(*pid_out);
 }
 
 static int signal_take(const char *value, int *number_out)
@@ -235,6 +233,20 @@ static int lease_settle(struct lock_state *state, lk_config *config)
 	return 0;
 }
 
+/* Whether the process can be told of a loss. 0, or EXIT_TROUBLE (said). */
+static int signal_check(const struct watched *watched, int number)
+{
+	if (watched_signal(watched, 0) == EPERM)
+		return trouble("option --while: process %d belongs to another user: it could not "
+			       "be told that the lock is lost",
+			       (int)watched->pid);
+	if (watched_ignores(watched, number))
+		message("option --while: process %d ignores SIG%s, which would tell it that "
+			"the lock is lost (-s names another signal)",
+			(int)watched->pid, signal_name(number));
+	return 0;
+}
+
 /* In the keeper 0; in the first process 1, with the exit code. */
 static int keeper_start(struct lock_state *state, lk_config *config, int *code_out)
 {
@@ -248,6 +260,8 @@ static int keeper_start(struct lock_state *state, lk_config *config, int *code_o
 	keeper->needs_folder = working_folder_needed(config);
 	if (!keeper->signal)
 		keeper->signal = SIGTERM;
+	if (!*code_out)
+		*code_out = signal_check(&keeper->watched, keeper->signal);
 	return *code_out || while_split(keeper, code_out);
 }
 

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -65,4 +66,28 @@ int watched_signal(const struct watched *watched, int number)
 	if (!watched_lives(watched))
 		return ESRCH;
 	return kill(watched->pid, number) ? errno : 0;
+}
+
+/* A set of signals in proc(5), such as SigIgn; 0 when it cannot be seen. */
+static uint64_t signals_read(pid_t pid, const char *name)
+{
+	char path[64], line[256];
+	uint64_t set = 0;
+	size_t length = strlen(name);
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	FILE *file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file))
+		if (strncmp(line, name, length) == 0 && line[length] == ':')
+			set = strtoull(line + length + 1, NULL, 16);
+	if (file)
+		fclose(file);
+	return set;
+}
+
+int watched_ignores(const struct watched *watched, int number)
+{
+	uint64_t signal = UINT64_C(1) << (number - 1);
+	if (watched->pid == 1)
+		return !(signals_read(watched->pid, "SigCgt") & signal);
+	return (signals_read(watched->pid, "SigIgn") & signal) != 0;
 }

@@ -19,7 +19,11 @@ void watched_close(struct watched *watched);
 /* Whether it runs; a zombie does not. */
 int watched_lives(const struct watched *watched);
 
-/* 0, or errno. */
+/* 0, or errno. Signal 0 is not sent: it finds out whether we may. */
 int watched_signal(const struct watched *watched, int number);
+
+/* Whether the signal, if it is sent, changes nothing now: the process ignores it, or is the first
+ * of its pid namespace and does not catch it. */
+int watched_ignores(const struct watched *watched, int number);
 
 #endif

@@ -71,7 +71,8 @@ def test_lines_with_an_owner(place, environment, server):
 def test_lines_for_a_script_that_is_renewed_for(place, environment, server):
     lines = re.search(r"^((?:    .*\n)*?    owner=.*--while.*\n(?:    .*\n)*)",
                       (ROOT / "README.md").read_text(), re.MULTILINE).group(1)
-    shell(place, environment, re.sub("^    ", "", lines, flags=re.MULTILINE))
+    (place / "script").write_text(re.sub("^    ", "", lines, flags=re.MULTILINE))
+    shell(place, environment, "sh -eu ./script")
     assert ran(place) == ["report.sh "]
     until("the lock is free", lambda: server.ask("EXISTS", "import") == "0")
 
