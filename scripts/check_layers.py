@@ -19,7 +19,7 @@ LOCK = [("client", "loop"), ("entry", "entry_table", "entry_share", "doubt"),
         ("completion_queue", "notice"), ("compensation",), ("hold",), ("renewal",),
         ("operation", "fan_out", "head", "head_act", "acquire", "release", "extend"),
         ("counter", "permit"), ("multi", "multi_ask", "red", "red_try", "red_held"), ("async",),
-        ("life",)]
+        ("close",), ("life",)]
 GROUP = {stem: f"lock/{group[0]}" for group in LOCK for stem in group}
 LAYERS = ["base", "conf", "resp", "net", "conn", "topo", "sync",
           *(f"lock/{group[0]}" for group in LOCK), "api"]

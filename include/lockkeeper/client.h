@@ -68,7 +68,9 @@ LK_API const char *lk_client_node(const lk_client *client);
  * answered every release, and until everything that may be held without a holder is released, also
  * where replicas must have that (FAILOVER in <lockkeeper/config.h>); then closes the connections.
  * `how`: LK_CLOSE_…, above. Later calls fail with LK_ECLOSED. Blocks for little more than the
- * command limit at most.
+ * command limit at most. A silence is waited for once: a server that calls of this client, or other
+ * closes, have waited for has the rest of that limit alone, and 200 ms. A further call of this
+ * function after one that failed has the whole limit again.
  *
  * A red lock of which this is the first client is released when a majority of its nodes has
  * answered; their own clients go on with the others. A node that grants it behind the majority is
@@ -99,8 +101,9 @@ LK_API int lk_client_close(lk_client *client, int how, lk_error *error);
  * fine. Handles may be freed before or after. No other call on the client may be in progress.
  * Threads that used the client may live on and end later. If such a thread is just ending, this
  * call waits for it; but the library learns of a thread's end a moment late, so join a thread that
- * is about to end. Blocks as lk_client_close(). In a forked child it does nothing: memory and
- * descriptors there are copies, which end with the child. Returns NULL. Since 0.1.
+ * is about to end. Blocks as lk_client_close(); but behind one that has failed, a server that is
+ * still silent has 200 ms. In a forked child it does nothing: memory and descriptors there are
+ * copies, which end with the child. Returns NULL. Since 0.1.
  */
 LK_API lk_client *lk_client_free(lk_client *client);
 

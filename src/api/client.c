@@ -10,6 +10,7 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "lock/operation.h"
+#include "lock/close.h"
 #include "lock/life.h"
 
 int lk_client_new(lk_client **client_out, const lk_config *config, lk_error *error)
@@ -98,8 +99,8 @@ lk_client *lk_client_free(lk_client *client)
 		return NULL;
 	if (client->config->threadless)
 		lk__close_to_free(client);
-	else if (lk__client_close(client, LK_CLOSE_ABANDON, NULL) < 0)
-		lk__client_end(client);
+	else
+		lk__close_for_good(client);
 	/* Not in close: a call that is late to see it closed may still look its thread up. */
 	lk__client_forget_threads(client);
 	/* Completions that were not taken may keep the client; its log ends here all the same. */

@@ -5,7 +5,7 @@
 #include "api/check.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "lock/life.h"
+#include "lock/close.h"
 #include "lock/loop.h"
 #include "lock/completion_queue.h"
 

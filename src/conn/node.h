@@ -185,7 +185,8 @@ struct lk__node {
 	_Atomic uint64_t epoch;      /* connections lost so far */
 	_Atomic int64_t greeted_ns;  /* when the last handshake that was answered was sent */
 	_Atomic int64_t silent_ns;   /* since when one was silent that is lost; 0: none was */
-	_Atomic bool judges;         /* one of these has changed */
+	_Atomic int64_t mute_ns; /* the same of one for scripts, also once others were greeted */
+	_Atomic bool judges;     /* one of these has changed */
 	struct lk__node_counters counters;
 };
 
@@ -252,6 +253,11 @@ void lk__node_stop_growing(struct lk__node *node);
 
 /* A handshake that was sent then was answered. */
 void lk__node_note_greeting(struct lk__node *node, int64_t sent_ns);
+
+/* Since when it owes callers an answer, and says nothing on any connection; LK__NEVER: it owes
+ * none. Renewals have no caller that waits. A connection that was refused, or that the server has
+ * ended, is no silence. */
+int64_t lk__node_mute_since_ns(struct lk__node *node);
 
 /* The loop's turn: those that are silent while others were greeted break, and those that have been
  * idle for as long are closed. */

@@ -137,10 +137,39 @@ void lk__conn_fell_silent(struct lk__conn *conn)
 	struct lk__node *node = conn->node;
 	conn->silent = true;
 	atomic_store(&node->silent_ns, silent_since_ns(conn));
+	if (conn->kind == LK__CONN_SCRIPTS)
+		atomic_store(&node->mute_ns, silent_since_ns(conn));
 	atomic_store(&node->judges, true);
 }
 
-/* ---- all connections of a node, in the loop's turn ---- */
+/* ---- all connections of a node ---- */
+
+/* Since when it owes its callers an answer, or LK__NEVER. `heard_ns` is raised to when it last said
+ * something. */
+static int64_t conn_owes_since_ns(struct lk__conn *conn, int64_t *heard_ns)
+{
+	int64_t since_ns = LK__NEVER;
+	pthread_mutex_lock(&conn->mutex);
+	*heard_ns = lk__later(*heard_ns, conn->heard_ns);
+	if (conn->kind == LK__CONN_SCRIPTS && conn->in_flight && conn->in_flight->appended)
+		since_ns = conn->in_flight->sent_ns;
+	pthread_mutex_unlock(&conn->mutex);
+	return since_ns;
+}
+
+int64_t lk__node_mute_since_ns(struct lk__node *node)
+{
+	struct lk__conn *conn;
+	int64_t since_ns = LK__NEVER, heard_ns = 0;
+	int64_t mute_ns = atomic_load(&node->mute_ns);
+	for (size_t i = 0; (conn = lk__node_conn(node, i)); i++)
+		since_ns = lk__earlier(since_ns, conn_owes_since_ns(conn, &heard_ns));
+	if (mute_ns && mute_ns >= heard_ns)
+		since_ns = lk__earlier(since_ns, mute_ns);
+	return since_ns == LK__NEVER ? since_ns : lk__later(since_ns, heard_ns);
+}
+
+/* ---- the same, in the loop's turn ---- */
 
 /* Has one that is in doubt looked at again, now that another has been greeted. */
 static void conn_look_again(struct lk__conn *conn)

@@ -90,6 +90,7 @@ struct lk__closing {
 	_Atomic int64_t until_ns; /* for answers: asynchronous calls end then, */
 	int64_t end_ns;           /* and the close a little later; */
 	size_t calls;             /* so many of these were left at its last look */
+	bool again;               /* an earlier one has had its time: a silence counts from now */
 };
 
 struct lk__counters {

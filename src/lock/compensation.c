@@ -432,13 +432,13 @@ int64_t lk__compensation_turn(lk_client *client)
 	return next_ns;
 }
 
-bool lk__compensation_pending(lk_client *client)
+bool lk__compensation_pending(lk_client *client, const struct lk__node *node)
 {
 	const struct lk__compensation *compensation;
 	bool pending = false;
 	pthread_mutex_lock(&client->mutex);
 	DL_FOREACH(client->compensations, compensation)
-	pending |= !compensation->told;
+	pending |= !compensation->told && (!node || compensation->node == node);
 	pthread_mutex_unlock(&client->mutex);
 	return pending;
 }

@@ -59,8 +59,8 @@ void lk__compensation_retry(lk_client *client);
 /* The loop's turn. Returns when the next is due; LK__NEVER for none. */
 int64_t lk__compensation_turn(lk_client *client);
 
-/* Whether there are any that close waits for. */
-bool lk__compensation_pending(lk_client *client);
+/* Whether there are any that close waits for: at that node, or, with NULL, at any. */
+bool lk__compensation_pending(lk_client *client, const struct lk__node *node);
 
 void lk__compensation_free(lk_client *client);
 

@@ -598,24 +598,28 @@ int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
 	return (int)inquiry.unsure;
 }
 
-/* On how many nodes something may be held that nobody wants. */
-static size_t red_compensating_nodes(const struct lk__red *red)
+size_t lk__red_compensating_nodes(const struct lk__entry *entry,
+				  struct lk__node *nodes_out[LK__RED_MAX])
 {
+	const struct lk__red *red = lk__red_of(entry);
 	size_t nodes = 0;
 	for (size_t i = 0; i < red->count; i++)
-		nodes += atomic_load(&red->node[i].member->compensating) > 0;
+		if (atomic_load(&red->node[i].member->compensating) > 0)
+			nodes_out[nodes++] = lk__entry_node(red->node[i].member);
 	return nodes;
 }
 
 bool lk__red_compensating(const struct lk__entry *entry)
 {
-	return red_compensating_nodes(lk__red_of(entry)) > 0;
+	struct lk__node *nodes[LK__RED_MAX];
+	return lk__red_compensating_nodes(entry, nodes) > 0;
 }
 
 bool lk__red_compensated(const struct lk__entry *entry)
 {
 	const struct lk__red *red = lk__red_of(entry);
-	return red->count - red_compensating_nodes(red) >= red->majority;
+	struct lk__node *nodes[LK__RED_MAX];
+	return red->count - lk__red_compensating_nodes(entry, nodes) >= red->majority;
 }
 
 /* ---- the calls ---- */

@@ -125,6 +125,9 @@ void lk__red_let_go(struct lk__entry *entry, uint64_t number);
 void lk__red_release_unasked(struct lk__entry *entry, uint64_t number, int64_t promised_ns);
 bool lk__red_compensating(const struct lk__entry *entry);
 bool lk__red_compensated(const struct lk__entry *entry);
+/* Which nodes may have something that nobody wants, and how many. */
+size_t lk__red_compensating_nodes(const struct lk__entry *entry,
+				  struct lk__node *nodes_out[LK__RED_MAX]);
 void lk__red_renew(struct lk__batch *batch);
 void lk__red_turn(struct lk__entry *entry);
 struct lk__conn *lk__red_route(struct lk__head *head);

@@ -89,7 +89,7 @@ static void test_same_seed_same_course(void **state)
 	assert_true(course != sim_course());
 }
 
-#define SCRIPTED_SEEDS 20
+#define SCRIPTED_SEEDS 24
 
 static void run_scripted(void (*world)(uint64_t seed))
 {
@@ -117,6 +117,12 @@ static void test_a_waiter_behind_an_extension_that_comes_late(void **state)
 {
 	(void)state;
 	run_scripted(sim_waiter_behind_an_extension_that_comes_late);
+}
+
+static void test_a_silence_is_waited_for_once(void **state)
+{
+	(void)state;
+	run_scripted(sim_silence_is_waited_for_once);
 }
 
 /* ---- the command line ---- */
@@ -164,6 +170,7 @@ static int run_all(void)
 		cmocka_unit_test(test_close_gives_back_what_was_lost),
 		cmocka_unit_test(test_a_multi_lock_connects_to_all_at_once),
 		cmocka_unit_test(test_a_waiter_behind_an_extension_that_comes_late),
+		cmocka_unit_test(test_a_silence_is_waited_for_once),
 	};
 	struct CMUnitTest worlds[ROWS];
 	for (size_t i = 0; i < ROWS; i++)

@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: MIT */
+/* Closing a client: waiters go, releases arrive, connections end. */
+#include "lock/close.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "lock/async.h"
+#include "lock/compensation.h"
+#include "lock/completion_queue.h"
+#include "lock/entry.h"
+#include "lock/entry_table.h"
+#include "lock/hold.h"
+#include "lock/loop.h"
+#include "lock/notice.h"
+#include "lock/red.h"
+
+#define LEAVE_MS 200         /* for those who wait to go */
+#define LOOK_NS (2 * LK__MS) /* between looks at what is left */
+
+/* A picture of the entries, each with a reference; NULL when there is no memory. */
+static struct lk__entry **close_entries(lk_client *client, size_t *count_out)
+{
+	struct lk__entry *entry = NULL;
+	size_t count = 0;
+	pthread_mutex_lock(&client->mutex);
+	struct lk__entry **entries = calloc(client->entries.count + 1, sizeof(struct lk__entry *));
+	while ((entry = lk__entries_next(&client->entries, entry)))
+		if (entries && lk__entry_ref_if_alive(entry))
+			entries[count++] = entry;
+	pthread_mutex_unlock(&client->mutex);
+	*count_out = count;
+	return entries;
+}
+
+/*
+ * A hold ends for its owner by the time at which it was asked for; the server counts from when it
+ * was given, or was renewed by a request whose answer has not come. So the server may still have
+ * one that was lost lately.
+ */
+static void close_release_lost(struct lk__entry *entry, int64_t now_ns)
+{
+	const struct lk__hold *hold;
+	int64_t limit_ms = entry->client->config->command_timeout_ms;
+	LL_FOREACH(entry->lost, hold)
+	{
+		int64_t most_ms = limit_ms + lk__entry_lease_ms(entry, hold);
+		if (now_ns < lk__after_ms(hold->own_until_ns, most_ms))
+			lk__entry_release_unasked(entry, hold->number);
+	}
+}
+
+/* The hold stays in memory, as lost, for its owner's thread to find; the lock is freed. */
+static void close_release(struct lk__entry *entry)
+{
+	pthread_mutex_lock(&entry->mutex);
+	int64_t now_ns = lk__now_ns();
+	if (entry->hold && now_ns >= lk__hold_deadline(entry->hold))
+		lk__entry_lose(entry, now_ns);
+	close_release_lost(entry, now_ns);
+	if (entry->hold) {
+		lk__entry_release_unasked(entry, entry->grant.number);
+		lk__count(&entry->client->counters.held, (uint64_t)-1);
+		entry->hold->own_until_ns = now_ns;
+		entry->hold->lost = true;
+		LL_APPEND(entry->lost, entry->hold);
+		lk__entry_take_hold(entry);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+}
+
+static bool close_release_all(lk_client *client)
+{
+	size_t count;
+	struct lk__entry **entries = close_entries(client, &count);
+	if (!entries)
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		close_release(entries[i]);
+		lk__entry_unref(entries[i]);
+	}
+	free(entries);
+	return true;
+}
+
+/* When the last lease ends that nobody renews or releases any more; 0 when nothing is held. */
+static int64_t close_abandoned_until_ns(lk_client *client)
+{
+	size_t count;
+	int64_t until_ns = 0;
+	struct lk__entry **entries = close_entries(client, &count);
+	for (size_t i = 0; i < count; i++) {
+		pthread_mutex_lock(&entries[i]->mutex);
+		const struct lk__hold *hold = entries[i]->hold;
+		if (hold && lk__hold_deadline(hold) > until_ns)
+			until_ns = lk__hold_deadline(hold);
+		pthread_mutex_unlock(&entries[i]->mutex);
+		lk__entry_unref(entries[i]);
+	}
+	free(entries);
+	return until_ns;
+}
+
+static void close_wake_waiters(lk_client *client)
+{
+	struct lk__thread *thread;
+	const struct lk__guest *guest;
+	pthread_mutex_lock(&client->mutex);
+	LL_FOREACH(client->threads, thread)
+	lk__thread_wake(thread);
+	DL_FOREACH(client->asyncs.guests, guest)
+	lk__thread_wake(guest->thread);
+	pthread_mutex_unlock(&client->mutex);
+}
+
+static void close_messages(lk_client *client)
+{
+	struct lk__node *node;
+	for (size_t i = 0; (node = client->topo->ops->node_at(client->topo, i)); i++)
+		lk__conn_close(&node->messages);
+}
+
+/*
+ * Asynchronous calls that have had no answer by the command limit end then, with what is known of
+ * them (lk__client_until_ns()); a little later the close does, so that it is told after them.
+ */
+static void close_limit(lk_client *client)
+{
+	struct lk__closing *close = &client->close;
+	int64_t now_ns = lk__now_ns();
+	int64_t until_ns = lk__after_ms(now_ns, client->config->command_timeout_ms);
+	close->leave_until_ns = lk__after_ms(now_ns, LEAVE_MS);
+	close->end_ns = lk__after_ms(until_ns, LEAVE_MS);
+	close->calls = 0;
+	atomic_store(&close->until_ns, until_ns);
+}
+
+/* Whether a node has something to answer yet, or is to be asked by the loop. */
+static bool close_expects(lk_client *client, struct lk__node *node)
+{
+	size_t count = atomic_load(&node->script_count);
+	for (size_t i = 0; i < count; i++) {
+		struct lk__conn *conn = node->scripts[i];
+		pthread_mutex_lock(&conn->mutex);
+		bool idle = lk__conn_is_idle(conn);
+		pthread_mutex_unlock(&conn->mutex);
+		if (!idle)
+			return true;
+	}
+	return lk__compensation_pending(client, node);
+}
+
+/* When it has said nothing for the command limit; LK__NEVER: it owes nothing. */
+static int64_t close_node_ends_ns(const lk_client *client, struct lk__node *node)
+{
+	int64_t since_ns = lk__node_mute_since_ns(node);
+	return since_ns == LK__NEVER ? since_ns
+				     : lk__after_ms(since_ns, client->config->command_timeout_ms);
+}
+
+/* The same for the latest of the nodes that have to give back parts of a quorum's lock. */
+static int64_t close_quorum_ends_ns(struct lk__entry *entry)
+{
+	struct lk__node *nodes[LK__RED_MAX];
+	int64_t end_ns = 0;
+	pthread_mutex_lock(&entry->mutex);
+	size_t count = entry->spreads ? lk__red_compensating_nodes(entry, nodes) : 0;
+	for (size_t i = 0; i < count; i++)
+		end_ns = lk__later(end_ns, close_node_ends_ns(entry->client, nodes[i]));
+	pthread_mutex_unlock(&entry->mutex);
+	return end_ns;
+}
+
+static int64_t close_quorums_end_ns(lk_client *client)
+{
+	size_t count;
+	int64_t end_ns = 0;
+	if (atomic_load(&client->quorums) == 0)
+		return 0;
+	struct lk__entry **entries = close_entries(client, &count);
+	for (size_t i = 0; i < count; i++) {
+		end_ns = lk__later(end_ns, close_quorum_ends_ns(entries[i]));
+		lk__entry_unref(entries[i]);
+	}
+	free(entries);
+	return end_ns;
+}
+
+/* When the command limit is over for all nodes that say nothing: one silence is waited for once,
+ * and callers may have waited for it already. LK__NEVER where others have something to say. */
+static int64_t close_silence_ends_ns(lk_client *client)
+{
+	struct lk__node *node;
+	int64_t end_ns = close_quorums_end_ns(client);
+	for (size_t i = 0; (node = client->topo->ops->node_at(client->topo, i)); i++) {
+		int64_t node_ns = close_node_ends_ns(client, node);
+		if (node_ns != LK__NEVER || close_expects(client, node))
+			end_ns = lk__later(end_ns, node_ns);
+	}
+	return end_ns ? end_ns : LK__NEVER;
+}
+
+/* Only what is silent is waited for, and that for long enough: no longer. */
+static void close_shorten(lk_client *client)
+{
+	struct lk__closing *close = &client->close;
+	int64_t end_ns = close->again ? LK__NEVER : close_silence_ends_ns(client);
+	end_ns = lk__later(end_ns, lk__now_ns());
+	if (end_ns >= atomic_load(&close->until_ns))
+		return;
+	atomic_store(&close->until_ns, end_ns);
+	close->end_ns = lk__after_ms(end_ns, LEAVE_MS);
+}
+
+/* The asynchronous calls that are not told, also those that other clients drive. */
+static size_t close_calls(lk_client *client)
+{
+	const struct lk__guest *guest;
+	size_t guests;
+	pthread_mutex_lock(&client->mutex);
+	DL_COUNT(client->asyncs.guests, guest, guests);
+	pthread_mutex_unlock(&client->mutex);
+	return atomic_load(&client->asyncs.count) + guests;
+}
+
+/* Whether the time is over. While some calls are told, the others have time as well: a crowd takes
+ * longer, and each looks at the limit. */
+static bool close_is_over(lk_client *client)
+{
+	struct lk__closing *close = &client->close;
+	size_t calls = close_calls(client);
+	close_shorten(client);
+	if (calls < close->calls)
+		close->end_ns = lk__later(close->end_ns, lk__after_ms(lk__now_ns(), LEAVE_MS));
+	close->calls = calls;
+	return lk__now_ns() >= close->end_ns;
+}
+
+/* Whether nobody waits, and no request is yet to be begun: a release may be among them. */
+static bool close_all_have_left(lk_client *client)
+{
+	return atomic_load(&client->counters.waiting) == 0 && close_calls(client) == 0;
+}
+
+/* Those who wait go; what they send as they leave a queue on the server comes before the end. */
+static void close_await_leavers(lk_client *client, struct lk__thread *thread)
+{
+	close_messages(client);
+	while (!close_all_have_left(client) && lk__now_ns() < client->close.leave_until_ns)
+		lk__park_wait(&thread->park, lk__now_ns() + LOOK_NS);
+}
+
+/* Until when answers are awaited; `last`: also what comes of them. */
+static int64_t close_awaits_ns(lk_client *client, bool last)
+{
+	close_shorten(client);
+	return last ? client->close.end_ns : atomic_load(&client->close.until_ns);
+}
+
+static void close_read(lk_client *client, struct lk__thread *thread, bool last)
+{
+	struct lk__node *node;
+	for (size_t i = 0; (node = client->topo->ops->node_at(client->topo, i)); i++) {
+		lk__node_stop_growing(node); /* one more would be open to tries */
+		for (size_t j = 0; j < node->script_count; j++) {
+			struct lk__conn *conn = node->scripts[j];
+			int rc = LK__WAIT_TIME_UP;
+			lk__conn_close_to_tries(conn);
+			/* In small steps: nobody wakes us when another thread has finished one. */
+			while (rc == LK__WAIT_TIME_UP &&
+			       lk__now_ns() < close_awaits_ns(client, last))
+				rc = lk__conn_wait(conn, thread, lk__conn_is_idle, conn,
+						   lk__now_ns() + LOOK_NS, NULL);
+		}
+	}
+}
+
+/* What is on several nodes is compensated by their clients: a majority has to be done. */
+static bool close_quorums_are_free(lk_client *client)
+{
+	size_t count;
+	if (atomic_load(&client->quorums) == 0)
+		return true;
+	struct lk__entry **entries = close_entries(client, &count);
+	bool free_all = entries != NULL;
+	for (size_t i = 0; i < count; i++) {
+		pthread_mutex_lock(&entries[i]->mutex);
+		free_all = free_all && lk__entry_policy(entries[i])->compensated(entries[i]);
+		pthread_mutex_unlock(&entries[i]->mutex);
+		lk__entry_unref(entries[i]);
+	}
+	free(entries);
+	return free_all;
+}
+
+/* Every release is answered, and so is every try: its waiter may have left, and the next one not
+ * have come yet to read that it was granted. Nothing may be held any more that nobody wants. */
+static bool close_is_settled(lk_client *client)
+{
+	return atomic_load(&client->trying) == 0 && atomic_load(&client->becoming) == 0 &&
+	       atomic_load(&client->releasing) == 0 && !lk__compensation_pending(client, NULL) &&
+	       close_quorums_are_free(client);
+}
+
+/*
+ * Reads until every answer is there, those of releases and of tries left behind among them, and the
+ * loop has compensated what may be held; at most for the command limit, which is also the longest
+ * that a copy of a try may still run, and a little more for the last answer.
+ */
+static bool close_await_answers(lk_client *client)
+{
+	struct lk__thread *thread = lk__client_thread(client);
+	if (thread) {
+		close_await_leavers(client, thread);
+		close_read(client, thread, false);
+		while (!(close_calls(client) == 0 && close_is_settled(client)) &&
+		       !close_is_over(client))
+			lk__park_wait(&thread->park, lk__now_ns() + LOOK_NS);
+		/* What was granted meanwhile may go back by another connection. */
+		close_read(client, thread, true);
+	}
+	return close_is_settled(client) && !atomic_exchange(&client->unreleased, false);
+}
+
+/* From now on it has its time. The first call: holds and waiters go. */
+static int close_begin(lk_client *client, int how, lk_error *error)
+{
+	int open = LK__CLIENT_OPEN;
+	if (how == LK_CLOSE_IF_IDLE && atomic_load(&client->state) == LK__CLIENT_OPEN &&
+	    atomic_load(&client->counters.held) > 0)
+		return lk__fail(error, LK_EHELD, "close: %llu locks are held",
+				(unsigned long long)atomic_load(&client->counters.held));
+	close_limit(client); /* before anybody sees that it is closed */
+	if (!atomic_compare_exchange_strong(&client->state, &open, LK__CLIENT_CLOSING))
+		return 0;
+	if (how == LK_CLOSE_RELEASE && !close_release_all(client)) {
+		atomic_store(&client->state, LK__CLIENT_OPEN);
+		return lk__fail(error, LK_ENOMEM, "close: out of memory, nothing was released");
+	}
+	lk__client_record_end(client, close_abandoned_until_ns(client));
+	lk__notices_close(client);
+	close_wake_waiters(client);
+	lk__compensation_retry(client);
+	lk__loop_wake(client); /* asynchronous callers wait there */
+	return 0;
+}
+
+void lk__client_end(lk_client *client)
+{
+	client->topo->ops->close(client->topo);
+	lk__loop_stop(client);
+	/* What the loop still sent while the connections closed comes back to its owners. */
+	client->topo->ops->close(client->topo);
+	lk__async_end(client);
+	atomic_store(&client->state, LK__CLIENT_CLOSED);
+	lk__notices_close(client);
+	lk__notices_ring(client); /* no loop does it any more */
+}
+
+/* Of several callers one closes. The others wait until it has ended: before that nobody knows what
+ * is still held. 1 when another has closed meanwhile, or LK_ENOMEM. */
+static int close_claim(lk_client *client, lk_error *error)
+{
+	int waited = 0;
+	struct lk__thread *thread = NULL;
+	while (atomic_exchange(&client->closing, true)) {
+		if (!waited)
+			thread = lk__client_thread(client);
+		if (!thread)
+			return lk__fail(error, LK_ENOMEM,
+					"close: out of memory, and another thread closes it");
+		waited = 1;
+		lk__park_wait(&thread->park, lk__now_ns() + LOOK_NS);
+	}
+	return waited;
+}
+
+/* Closes it, or says what became of it in the hands of another, which could not close it. */
+static int close_run(lk_client *client, int how, bool waited, lk_error *error)
+{
+	bool tried = waited && atomic_load(&client->state) == LK__CLIENT_CLOSING;
+	int rc = close_begin(client, how, error);
+	if (rc < 0 || atomic_load(&client->state) == LK__CLIENT_CLOSED)
+		return rc;
+	if (tried || !close_await_answers(client))
+		return lk__fail(error, LK_EMAYBEHELD,
+				"close: something may still be held, and is being released");
+	lk__client_end(client);
+	return 0;
+}
+
+int lk__client_close(lk_client *client, int how, lk_error *error)
+{
+	int rc = close_claim(client, error);
+	if (rc < 0)
+		return rc;
+	client->close.again = atomic_load(&client->state) != LK__CLIENT_OPEN;
+	rc = close_run(client, how, rc == 1, error);
+	atomic_store(&client->closing, false);
+	return rc;
+}
+
+void lk__close_for_good(lk_client *client)
+{
+	client->close.again = false;
+	if (close_run(client, LK_CLOSE_ABANDON, false, NULL) < 0)
+		lk__client_end(client);
+}
+
+/* ---- of a threadless client ---- */
+
+int lk__close_start(lk_client *client, int how, struct lk__completion *completion, lk_error *error)
+{
+	struct lk__closing *close = &client->close;
+	if (atomic_exchange(&client->closing, true))
+		return lk__fail(error, LK_EPENDING, "close: the client is being closed");
+	close->again = atomic_load(&client->state) != LK__CLIENT_OPEN;
+	/* Another may have closed it between the caller's look and this. */
+	int rc = atomic_load(&client->state) == LK__CLIENT_CLOSED
+			 ? lk__fail(error, LK_ECLOSED, "close: the client is closed")
+			 : close_begin(client, how, error);
+	if (rc < 0) {
+		atomic_store(&client->closing, false);
+		return rc;
+	}
+	close_messages(client);
+	lk__client_ref(client);
+	completion->client = client;
+	atomic_store(&close->completion, completion);
+	lk__loop_wake(client);
+	return 0;
+}
+
+bool lk__close_is_under_way(lk_client *client)
+{
+	return atomic_load(&client->close.completion) != NULL;
+}
+
+static void close_complete(lk_client *client, int rc)
+{
+	struct lk__completion *completion = atomic_exchange(&client->close.completion, NULL);
+	if (rc < 0)
+		lk__fail(&completion->value.error, rc,
+			 "close: something may still be held, and is being released");
+	atomic_store(&client->closing, false);
+	completion->prev = completion; /* a list of one */
+	completion->next = NULL;
+	lk__queue_deliver(completion->queue, completion);
+}
+
+/* Nothing is to be sent, or read, any more. */
+static bool close_is_read(lk_client *client)
+{
+	struct lk__node *node;
+	bool idle = true;
+	for (size_t i = 0; (node = client->topo->ops->node_at(client->topo, i)); i++) {
+		for (size_t j = 0; j < node->script_count; j++) {
+			struct lk__conn *conn = node->scripts[j];
+			lk__conn_close_to_tries(conn);
+			pthread_mutex_lock(&conn->mutex);
+			idle &= lk__conn_is_idle(conn);
+			pthread_mutex_unlock(&conn->mutex);
+		}
+	}
+	return idle;
+}
+
+/* As close_await_answers(), a look at a time: 0 while it goes on, 1, or LK_EMAYBEHELD. */
+static int close_look(lk_client *client)
+{
+	const struct lk__closing *close = &client->close;
+	int64_t now_ns = lk__now_ns();
+	if (!close_all_have_left(client) && now_ns < close->leave_until_ns)
+		return 0;
+	/* First: a call that gives up leaves a compensation. */
+	bool told = !lk__close_is_under_way(client) || close_calls(client) == 0;
+	bool done = close_is_read(client) && close_is_settled(client);
+	if (!(done && told) && !close_is_over(client))
+		return 0;
+	return done && !atomic_exchange(&client->unreleased, false) ? 1 : LK_EMAYBEHELD;
+}
+
+int64_t lk__close_turn(lk_client *client)
+{
+	if (!lk__close_is_under_way(client))
+		return LK__NEVER;
+	int rc = close_look(client);
+	if (rc == 0)
+		return lk__now_ns() + LOOK_NS;
+	if (rc == 1)
+		lk__client_end(client);
+	close_complete(client, rc < 0 ? rc : 0);
+	return LK__NEVER;
+}
+
+void lk__close_to_free(lk_client *client)
+{
+	struct pollfd set = {.fd = lk__loop_fd(client), .events = POLLIN};
+	int rc = 0;
+	if (atomic_load(&client->state) == LK__CLIENT_OPEN) { /* else it has its time */
+		close_begin(client, LK_CLOSE_ABANDON, NULL);
+		close_messages(client);
+	}
+	while (rc == 0 && atomic_load(&client->state) != LK__CLIENT_CLOSED &&
+	       close_look(client) == 0) {
+		rc = lk__loop_process(client);
+		lk__poll(&set, 1, LOOK_NS / LK__MS);
+	}
+	lk__client_end(client);
+	if (lk__close_is_under_way(client))
+		close_complete(client, LK_EMAYBEHELD);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Closing a client.
+ *
+ * It waits for the command limit at most. A node that owes an answer and has said nothing for as
+ * long is not waited for: its callers have done that, or other closes. A program that closes again
+ * waits anew; to free the client is no such wish.
+ */
+#ifndef LK__LOCK_CLOSE_H
+#define LK__LOCK_CLOSE_H
+
+#include "lock/client.h"
+
+/* `how`: LK_CLOSE_…. The first call does it; others find it done, or wait for what was not. */
+int lk__client_close(lk_client *client, int how, lk_error *error);
+
+/* Of a client with a thread that is freed: closes it, with LK_CLOSE_ABANDON, unless that was done;
+ * for what an earlier close has waited for in vain, it looks once. Then ends it. */
+void lk__close_for_good(lk_client *client);
+
+/* Of a threadless client: begins to close it, and completes the request at the end. The code of a
+ * failure, without a completion. */
+struct lk__completion;
+int lk__close_start(lk_client *client, int how, struct lk__completion *completion, lk_error *error);
+bool lk__close_is_under_way(lk_client *client);
+/* The loop's turn: goes on with that. Returns when to look again. */
+int64_t lk__close_turn(lk_client *client);
+
+/* A threadless client is freed: takes its turns until it is closed, as long as a close may take. */
+void lk__close_to_free(lk_client *client);
+
+/* Ends connections and loop, whatever is under way. */
+void lk__client_end(lk_client *client);
+
+#endif
