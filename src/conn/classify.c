@@ -99,6 +99,18 @@ bool lk__classify_lasting(const char *text)
 	return strncmp(text, "ERR ", 4) == 0 && refusal(text) == REFUSAL_COUNT;
 }
 
+/*
+ * Servers up to 6 say it in front, later ones behind. An error that a script of ours passes on has
+ * neither, but words of the server's for a call that it does not know, or does not allow there. A
+ * proxy that answers in a server's place says none of these.
+ */
+bool lk__classify_ran(const char *text)
+{
+	return strstr(text, " from script") || strstr(text, " from Lua script") ||
+	       strncmp(text, "ERR Error running script (call to f_", 36) == 0 ||
+	       text[lk__classify_size(text)] != '\0';
+}
+
 static const char *refusal_prefix(const char *text)
 {
 	size_t at = refusal(text);

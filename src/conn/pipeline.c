@@ -429,6 +429,7 @@ static void conn_refused(struct lk__conn *conn, struct lk__request *request, con
 	}
 	request->lasting = lk__classify_lasting(words);
 	request->passing = lk__classify_passes(words);
+	request->ran = !copied && lk__classify_ran(words);
 	snprintf(reason, sizeof(reason), "%s%s%s%.*s%s%s%s", conn->place, *conn->place ? ": " : "",
 		 copied ? "refused, but an earlier copy may have run: " : "",
 		 size < WORDS_MAX ? size : WORDS_MAX, words, *hint ? " (" : "", hint,

@@ -71,6 +71,7 @@ struct lk__request {
 				command */
 	bool lasting; /* done: refused with an error that the server will give again */
 	bool passing; /* done: refused for a reason that a wait with a limit outlasts */
+	bool ran;     /* done: its script has run, once, into an error; no copy of it can come */
 	redisReply *reply;
 	char reason[160]; /* for a code */
 };
@@ -209,6 +210,9 @@ int lk__classify(const char *text);
 /* Whether it is an error of a command, or from inside a script, that is not known: the server will
  * give it again. One with a word of its own in place of ERR tells of a state, which may pass. */
 bool lk__classify_lasting(const char *text);
+
+/* Whether the error comes from inside a script, which has run as far as that. */
+bool lk__classify_ran(const char *text);
 
 /* Whether a wait with a limit outlasts a refusal that is told at once (LK_EREFUSED) without one:
  * the replicas that are missing come back. */

@@ -255,8 +255,8 @@ static void group_granted(struct lk__multi_ask *ask, const struct lk__multi_grou
 	}
 }
 
-/* Where the master has answered a try that was sent once, no copy of it can come any more: what it
- * has is released there at once, and replicas hear of it later. */
+/* Where the master has answered a try that was sent once, no copy of it can come any more. What it
+ * has granted and replicas lack is released there at once, and replicas hear of it later. */
 static void group_compensate(struct lk__multi_ask *ask, const struct lk__multi_group *group,
 			     const struct lk__attempt_event *event)
 {
@@ -267,7 +267,8 @@ static void group_compensate(struct lk__multi_ask *ask, const struct lk__multi_g
 			lk__compensate_unheard(entry, group->number,
 					       event->copied ? group->until_ns : lk__now_ns());
 		else
-			lk__compensate(entry, group->number, group->until_ns);
+			lk__compensate(entry, group->number,
+				       event->ran ? lk__now_ns() : group->until_ns);
 		pthread_mutex_unlock(&entry->mutex);
 	}
 }

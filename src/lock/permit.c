@@ -63,10 +63,9 @@ static void permit_drop(struct lk__entry *entry, bool compensate, int64_t begun_
 	if (entry->hold) {
 		int64_t repeated_ns = entry->grant.repeated_until_ns;
 		uint64_t number = entry->grant.number;
-		int64_t until_ns = compensate ? entry->grant.valid_until_ns : repeated_ns;
 		lk__entry_drop_hold(entry, lk__now_ns());
-		if (until_ns > begun_ns)
-			lk__compensate(entry, number, until_ns);
+		if (compensate || repeated_ns > begun_ns)
+			lk__compensate(entry, number, lk__later(repeated_ns, lk__now_ns()));
 	} else if (entry->lost) {
 		lost_drop(entry);
 	}

@@ -226,6 +226,7 @@ static void round_settle(struct round *round, size_t index, const struct lk__req
 						   round->lease_ms, lk__now_ns());
 	ballot->vote.copies |= answer.event.copied;
 	ballot->vote.lasting = event_lasts(&answer.event);
+	ballot->vote.ran = answer.event.ran;
 	ballot->strayed = request->conn->node != ballot->place;
 	switch (answer.event.type) {
 	case LK__ATTEMPT_GRANTED:
@@ -441,9 +442,10 @@ static void round_give_back(const struct round *round)
 	for (size_t i = 0; i < round->red->count; i++) {
 		const struct lk__vote vote = round_vote(round, i);
 		bool stays = lk__vote_may_stay(&vote);
+		bool unsure = stays && !(vote.ran && !vote.cut_off);
 		lk__red_note_given_back(&round->red->node[i], round->ballot[i].number, vote.copies);
 		if (stays || vote.granted)
-			lk__red_give_back(&round->red->node[i], round->ballot[i].number, stays,
+			lk__red_give_back(&round->red->node[i], round->ballot[i].number, unsure,
 					  round->call.until_ns, round->lease_ms);
 	}
 }

@@ -107,12 +107,9 @@ static void release_compensate_copies(const struct lk__release *release)
  * not have it at once. */
 static void release_compensate(const struct lk__release *release)
 {
-	int64_t until_ns = release->valid_until_ns;
-	if (release->keep_ms)
-		return;
-	if (until_ns < release->repeated_until_ns)
-		until_ns = release->repeated_until_ns;
-	lk__compensate(release->entry, release->number, until_ns);
+	if (!release->keep_ms)
+		lk__compensate(release->entry, release->number,
+			       lk__later(release->repeated_until_ns, lk__now_ns()));
 }
 
 static void release_ends(struct lk__entry *entry)
@@ -363,13 +360,15 @@ static enum lk__exchanged exchange_read(const struct lk__exchange *exchange,
 	return answer;
 }
 
-static int exchange_end(const struct lk__exchange *exchange, enum lk__exchanged answer)
+/* `copies_until_ns`: when no copy of it can run any more. */
+static int exchange_end(const struct lk__exchange *exchange, enum lk__exchanged answer,
+			int64_t copies_until_ns)
 {
 	const struct lk__release *release = &exchange->giver->release;
 	struct lk__entry *entry = release->entry;
 	if (answer == LK__EXCHANGE_UNKNOWN) {
 		entry->grant.outlives_ns = lk__after_ms(exchange->deadline_ns, exchange->lease_ms);
-		lk__compensate(entry, exchange->number, exchange->deadline_ns);
+		lk__compensate(entry, exchange->number, copies_until_ns);
 		release_compensate(release);
 	} else {
 		release_compensate_copies(release);
@@ -424,6 +423,7 @@ static int exchange_look(struct lk__releasing *releasing)
 	exchange->waiter->state = LK__WAITER_WAITS;
 	entry->passing = releasing->exchanges = false;
 	enum lk__exchanged answer = exchange_read(exchange, done ? op->request : NULL);
+	int64_t copies_until_ns = done && op->request->ran ? lk__now_ns() : exchange->deadline_ns;
 	if (done)
 		lk__request_free(op->request);
 	release_ends(entry);
@@ -432,7 +432,7 @@ static int exchange_look(struct lk__releasing *releasing)
 		return wire_begin(releasing, exchange->fallback);
 	}
 	lk__request_free(exchange->fallback);
-	return exchange_end(exchange, answer);
+	return exchange_end(exchange, answer, copies_until_ns);
 }
 
 /* ---- the last hold is given up ---- */

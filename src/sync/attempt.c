@@ -90,7 +90,7 @@ static void attempt_doubt_answer(struct lk__attempt *attempt, const struct lk__a
 {
 	int64_t copies_until_ns = attempt->copies_until_ns;
 	attempt_doubt(attempt, effects);
-	if (event->code == LK_ENOTDURABLE)
+	if (event->code == LK_ENOTDURABLE || event->ran)
 		effects->copies_until_ns = copies_until_ns > now_ns ? copies_until_ns : now_ns;
 }
 
@@ -334,7 +334,7 @@ static struct lk__effects attempt_unknown(struct lk__attempt *attempt,
 	attempt->busy = false;
 	if (attempt_keeps_place(attempt, event)) {
 		attempt->doubtful = true;
-		if (event->untold)
+		if (event->untold && !event->ran)
 			attempt->copies_until_ns = attempt->try_until_ns;
 		return attempt_back_off(attempt, effects, event, code, now_ns);
 	}

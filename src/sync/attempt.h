@@ -86,6 +86,7 @@ struct lk__attempt_event {
 	bool passing;      /* FAILED: the same, but only a wait with a limit waits for that */
 	bool lasting;      /* UNKNOWN: the next try would end in the same way */
 	bool untold;       /* UNKNOWN: the lock's script has not answered */
+	bool ran;          /* UNKNOWN: the try has run, and no copy of it can come */
 	int code;          /* FAILED, LEFT; UNKNOWN: 0 stands for LK_EMAYBEHELD */
 
 	int64_t handed_us; /* WOKEN: the message brings the lock, since then in server time; 0 */

@@ -276,9 +276,12 @@ struct lk__answer lk__answer_take(const struct lk__request *request, lk__read_ac
 	event->copied = lk__reply_is_of_copy(request);
 	event->untold = request->code == LK_EMAYBEHELD;
 	event->unsent = request->code == LK_EUNREACHABLE && request->sends == 0;
+	event->ran = request->ran;
 	if (event->type == LK__ATTEMPT_GRANTED &&
-	    now_ns >= lk__lease_end_ns(request->sent_ns, lease_ms))
+	    now_ns >= lk__lease_end_ns(request->sent_ns, lease_ms)) {
 		answer_doubt(&answer, "the grant arrived after its lease had expired");
+		event->ran = !event->copied;
+	}
 	if (event->type == LK__ATTEMPT_UNKNOWN && !event->code)
 		answer_doubt(&answer, strange(request->reply));
 	if (event->type == LK__ATTEMPT_LATE)

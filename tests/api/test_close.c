@@ -207,6 +207,40 @@ static void test_close_is_bounded(void **state)
 	redis_do(&server, "FLUSHALL");
 }
 
+/* A server whose scripts end with an error, in the midst: nothing of them can come any more. */
+static void test_what_has_failed_is_not_waited_for(void **state)
+{
+	static const char *const cut[] = {"--rename-command", "HSET", "", NULL};
+	struct server failing = {.pid = 0};
+	(void)state;
+	server_start(&failing, cut);
+	for (int kind = 0; kind < 3; kind++) {
+		lk_client *client;
+		lk_lock *parts[2], *lock = NULL;
+		char url[160];
+		snprintf(url, sizeof(url), "%s?command_timeout_ms=%lld", failing.url_unix,
+			 slow_ms(20000));
+		expect(0, lk_client_open(&client, url, &err));
+		parts[0] = new_lock(client, "one");
+		parts[1] = new_lock(client, "two");
+		if (kind == 0)
+			expect(0, lk_lock_new(&lock, client, "one", LK_STRLEN, &err));
+		else if (kind == 1)
+			expect(0, lk_multi_lock_new(&lock, parts, 2, &err));
+		else
+			expect(0, lk_read_lock_new(&lock, client, "one", LK_STRLEN, NULL, &err));
+		expect(LK_EMAYBEHELD, lk_lock_try(lock, NULL, &err));
+		int64_t start_ms = now_ms();
+		expect(0, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
+		check_int(now_ms() - start_ms, <, slow_ms(10000));
+		lk_lock_free(lock);
+		lk_lock_free(parts[0]);
+		lk_lock_free(parts[1]);
+		lk_client_free(client);
+	}
+	server_stop(&failing);
+}
+
 static void test_free_of_an_open_client_abandons(void **state)
 {
 	(void)state;
@@ -497,6 +531,7 @@ int main(void)
 		api_test(test_a_waiter_whose_try_is_unanswered),
 		api_test(test_releases_not_waited_for_are_flushed),
 		api_test(test_close_is_bounded),
+		api_test(test_what_has_failed_is_not_waited_for),
 		api_test(test_free_of_an_open_client_abandons),
 		api_test(test_create_and_destroy_under_threads),
 		api_test(test_close_ends_a_background_thread_in_its_turn),

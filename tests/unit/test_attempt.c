@@ -237,6 +237,25 @@ static void test_unknown_that_lasts_ends_the_wait(void **state)
 	assert_int_equal(effects.compensate, LK__COMPENSATE_COPIES);
 }
 
+/* A script that has run into an error runs no more: what it has done is given back at once. */
+static void test_the_only_copy_has_run(void **state)
+{
+	(void)state;
+	for (int twice = 0; twice < 2; twice++) {
+		struct lk__attempt attempt = begin(false, false, 0);
+		struct lk__attempt_event event = {.type = LK__ATTEMPT_UNKNOWN,
+						  .code = LK_EMAYBEHELD,
+						  .lasting = true,
+						  .untold = true,
+						  .ran = !twice};
+		step(&attempt, LK__ATTEMPT_ADOPTED, 0);
+		int64_t until_ns = attempt.try_until_ns;
+		struct lk__effects effects = feed(&attempt, &event, 2 * MS);
+		assert_int_equal(effects.compensate, LK__COMPENSATE_COPIES);
+		assert_int_equal(effects.copies_until_ns, twice ? until_ns : 2 * MS);
+	}
+}
+
 static void test_try_in_flight_may_hold(void **state)
 {
 	struct lk__attempt attempt = begin(false, true, 0);
@@ -720,6 +739,7 @@ int main(void)
 		cmocka_unit_test(test_refusals_back_off_up_to_a_limit),
 		cmocka_unit_test(test_fatal_refusals_end_it),
 		cmocka_unit_test(test_unknown_is_compensated_and_tried_under_a_new_number),
+		cmocka_unit_test(test_the_only_copy_has_run),
 		cmocka_unit_test(test_try_in_flight_may_hold),
 		cmocka_unit_test(test_late_is_repeated_once),
 		cmocka_unit_test(test_late_is_repeated_at_each_node),

@@ -104,6 +104,22 @@ static void test_refusals_that_pass(void **state)
 	assert_false(lk__classify_passes(""));
 }
 
+/* Only what a script alone can meet: anything else may be said by who is in between. */
+static void test_errors_of_a_script_that_ran(void **state)
+{
+	(void)state;
+	assert_true(lk__classify_ran("ERR Unknown Redis command called from script script: "
+				     "58979fe84ca6c9aaff4f8b86d89341b02b65eab9, on "
+				     "@user_script:1."));
+	assert_true(lk__classify_ran(IN_6 "@user_script:7: user_script:7: attempt to index"));
+	assert_false(lk__classify_ran("ERR Error running script"));
+	assert_true(lk__classify_ran("ERR Unknown Redis command called from script"));
+	assert_true(lk__classify_ran("ERR Unknown Redis command called from Lua script"));
+	assert_false(lk__classify_ran("ERR unknown command 'HSET', with args beginning with: "));
+	assert_false(lk__classify_ran("ERR upstream failure, script: unknown, on proxy"));
+	assert_false(lk__classify_ran(""));
+}
+
 static void test_each_refusal(void **state)
 {
 	(void)state;
@@ -124,6 +140,7 @@ int main(void)
 		cmocka_unit_test(test_each_refusal),
 		cmocka_unit_test(test_refusals_of_replicas),
 		cmocka_unit_test(test_refusals_that_pass),
+		cmocka_unit_test(test_errors_of_a_script_that_ran),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,6 +29,7 @@ struct lk__vote {
 	bool copies;    /* sent twice: whatever was answered, a copy may still run */
 	bool cut_off;   /* a release may not come behind the grant: on another connection or node */
 	bool lasting;   /* REFUSED, UNKNOWN: the next try would end in the same way */
+	bool ran;       /* UNKNOWN: what it may have, a release behind the try gives back */
 	int code;       /* why it does not count */
 	int64_t ttl_ms; /* BUSY */
 };
