@@ -16,6 +16,7 @@
 #include "clock.h"
 #include "exit_code.h"
 #include "message.h"
+#include "server_data.h"
 #include "server_folder.h"
 #include "server_prepare.h"
 #include "server_start.h"
@@ -298,6 +299,8 @@ static int bring_start(struct bringing *self)
 				self->place->folder);
 	self->started = 1;
 	self->had_data = server_has_data(self->guard->folder);
+	if (server_data_mend(self->guard->folder, self->place->folder))
+		return -EXIT_TROUBLE;
 	return server_start(self->guard->folder) ? -EXIT_TROUBLE : 1;
 }
 

@@ -7,6 +7,7 @@
  *     lock users alive                   of the user's entry, so that cron and a terminal agree
  *     start.sock redis.sock redis.log
  *     appendonlydir/                     the locks outlive a restart of the server
+ *     damaged-TIME-FILE                  what a power failure left of them (server_data.h)
  *
  * Starts and stops hold a flock(2) on `lock`, so that racing starts make one server. Who uses the
  * server shares one on `users`, so that no stop comes between finding it and using it. The server

@@ -1,6 +1,8 @@
 /* Runs a program under a filter that refuses some system calls, as containers and units do:
  *
  *     refuse ERRNO NAME… -- PROGRAM [ARG…]
+ *
+ * With "kill" for ERRNO the first of these calls is the program's end, as SIGKILL would be.
  */
 #include <errno.h>
 #include <linux/filter.h>
@@ -27,6 +29,10 @@ static const struct {
 	{"eventfd2", SYS_eventfd2},
 	{"epoll_create1", SYS_epoll_create1},
 	{"getrandom", SYS_getrandom},
+	{"ftruncate", SYS_ftruncate},
+	{"fsync", SYS_fsync},
+	{"renameat", SYS_renameat},
+	{"write", SYS_write},
 };
 
 static unsigned number_of(const char *name)
@@ -44,12 +50,13 @@ int main(int argc, char **argv)
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
 	unsigned short size = 1;
 	int at = 2;
-	unsigned error = argc > 1 ? (unsigned)atoi(argv[1]) : 0;
+	unsigned action = SECCOMP_RET_KILL_PROCESS;
+	if (argc > 1 && strcmp(argv[1], "kill") != 0)
+		action = SECCOMP_RET_ERRNO | (unsigned)atoi(argv[1]);
 	for (; at < argc && strcmp(argv[at], "--") != 0 && at < CALLS_MAX; at++) {
 		filter[size++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
 							      number_of(argv[at]), 0, 1);
-		filter[size++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K,
-							      SECCOMP_RET_ERRNO | error);
+		filter[size++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, action);
 	}
 	filter[size++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
 	struct sock_fprog program = {size, filter};
