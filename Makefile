@@ -6,7 +6,7 @@ PREFIX ?=
 DESTDIR ?=
 PYTHON ?= /usr/bin/python3
 
-.PHONY: all programs check check-all check-night check-faults check-seeds check-servers check-debian servers interop format docs demo bench findings install uninstall clean static wheel check-python packages-build packages-wheel packages-run packages-check packages-bench packages-servers packages-interop packages-debian
+.PHONY: all programs check check-all check-night check-faults check-seeds check-servers check-debian servers interop format docs demo bench bench-beside findings install uninstall clean static wheel check-python packages-build packages-wheel packages-run packages-check packages-bench packages-beside packages-servers packages-interop packages-debian
 
 # The library and the command. The targets below build what they need beside these.
 all: packages-build $(BUILD)/build.ninja
@@ -118,6 +118,12 @@ demo: packages-run all
 bench: packages-bench all
 	ninja -C "$(BUILD)" bench-programs
 	$(PYTHON) bench/run.py --build $(BUILD)
+
+# Locks of databases, ZooKeeper, etcd and files beside ours, each with its real server, which is
+# installed for this alone; into bench/results.
+bench-beside: packages-bench packages-beside all
+	ninja -C "$(BUILD)" beside-programs
+	$(PYTHON) bench/beside/run.py --build $(BUILD) --into bench/results/beside.json
 
 # What surprised us in other software: runs each script of findings/, about 15 minutes.
 findings:
