@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "happens.h"
 #include "judge.h"
 #include "world.h"
 
@@ -12,13 +13,30 @@ void sim_caller_begin(struct sim_caller *caller, int number, bool closes)
 	caller->closes = closes;
 	if (lk_queue_new(&caller->queue, 0, &error) < 0)
 		sim_fail("lk_queue_new: %s", error.message);
+	if (lk_cancel_new(&caller->cancel, &error) < 0)
+		sim_fail("lk_cancel_new: %s", error.message);
 }
 
-void sim_caller_end(const struct sim_caller *caller)
+void sim_caller_end(struct sim_caller *caller)
 {
 	lk_error error;
 	if (lk_queue_free(caller->queue, &error) < 0)
 		sim_fail("lk_queue_free: %s", error.message);
+	if (caller->cancelled_ns >= sim_now_ns())
+		sim_sleep(caller->cancelled_ns - sim_now_ns() + SIM_MS);
+	caller->cancel = lk_cancel_free(caller->cancel);
+}
+
+const char *sim_owner(const struct sim_caller *caller)
+{
+	return caller->named ? caller->name : NULL;
+}
+
+/* ---- asynchronously ---- */
+
+bool sim_queues(const struct sim_caller *caller)
+{
+	return caller->threadless || sim_chance(300);
 }
 
 /* The completion of the request that was started with `rc`: its code. */
@@ -34,20 +52,57 @@ static int completed(const struct sim_caller *caller, int rc, lk_completion *got
 	return got->error.code;
 }
 
+int sim_finish(const struct sim_caller *caller, int started, int64_t *answer_out, lk_error *error)
+{
+	lk_completion got = {.error = {.code = 0}};
+	completed(caller, started, &got);
+	*error = got.error;
+	if (answer_out && got.error.code == 0)
+		*answer_out = got.answer;
+	return got.error.code;
+}
+
+static void cancel_perhaps(struct sim_caller *caller, uint64_t id)
+{
+	if (caller->sure || !sim_chance(100) || !sim_happens())
+		return;
+	sim_sleep(sim_between(0, 50) * SIM_MS);
+	lk_queue_cancel(caller->queue, id, NULL);
+}
+
+/* ---- locks ---- */
+
+static void cancel_now(void *context)
+{
+	lk_cancel_now(context);
+}
+
+/* Sometimes cancelled; perhaps when the call has ended. */
+static int acquire_blocking(struct sim_caller *caller, lk_lock *lock, int64_t wait_ms,
+			    lk_acquire_options *options, lk_error *error)
+{
+	if (!caller->sure && sim_now_ns() > caller->cancelled_ns && sim_chance(60) &&
+	    sim_happens()) {
+		lk_cancel_reset(caller->cancel);
+		options->cancel = caller->cancel;
+		caller->cancelled_ns = sim_now_ns() + sim_between(0, 100) * SIM_MS;
+		sim_at(caller->cancelled_ns, cancel_now, caller->cancel);
+	}
+	return lk_lock_acquire_within(lock, wait_ms, options, error);
+}
+
 int sim_acquire(struct sim_caller *caller, lk_lock *lock, int64_t wait_ms, bool queued,
 		lk_acquire_options *options, lk_error *error)
 {
 	lk_completion got = {.error = {.code = 0}};
 	uint64_t id = 0;
-	caller->named = queued;
-	if (!queued)
-		return lk_lock_acquire_within(lock, wait_ms, options, error);
-	options->owner = caller->name;
+	caller->named = queued || caller->threadless;
+	options->owner = sim_owner(caller);
+	if (!caller->named)
+		return acquire_blocking(caller, lock, wait_ms, options, error);
 	int rc = lk_queue_acquire(caller->queue, lock, wait_ms, options, &id, error);
-	if (rc == 0 && sim_chance(100)) {
-		sim_sleep(sim_between(0, 50) * SIM_MS);
-		lk_queue_cancel(caller->queue, id, NULL);
-	}
+	if (rc == 0)
+		cancel_perhaps(caller, id);
 	completed(caller, rc, &got);
 	*error = got.error;
 	if (got.error.code == 0 && sim_now_ns() >= got.deadline_ns && !sim_has(SIM_PREEMPTS))
@@ -59,15 +114,13 @@ static int release(const struct sim_caller *caller, lk_lock *lock, bool no_wait,
 		   lk_error *error)
 {
 	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
-	lk_completion got = {.error = {.code = 0}};
-	options.owner = caller->named ? caller->name : NULL;
-	options.no_wait = no_wait;
+	options.owner = sim_owner(caller);
+	options.no_wait = no_wait && !caller->threadless;
 	options.keep_ms = keep_ms;
-	if (!caller->named || no_wait || sim_chance(300))
+	if (!caller->threadless && (!caller->named || no_wait || sim_chance(300)))
 		return lk_lock_release(lock, &options, error);
-	completed(caller, lk_queue_release(caller->queue, lock, &options, 0, NULL, error), &got);
-	*error = got.error;
-	return got.error.code;
+	return sim_finish(caller, lk_queue_release(caller->queue, lock, &options, 0, NULL, error),
+			  NULL, error);
 }
 
 int sim_release(const struct sim_caller *caller, lk_lock *lock, bool no_wait, lk_error *error)
@@ -82,21 +135,18 @@ int sim_keep(const struct sim_caller *caller, lk_lock *lock, int64_t keep_ms, lk
 
 int sim_extend(const struct sim_caller *caller, lk_lock *lock, int64_t lease_ms, lk_error *error)
 {
-	const char *owner = caller->named ? caller->name : NULL;
-	lk_completion got = {.error = {.code = 0}};
-	if (!caller->named || sim_chance(300))
+	const char *owner = sim_owner(caller);
+	if (!caller->threadless && (!caller->named || sim_chance(300)))
 		return lk_lock_extend(lock, lease_ms, owner, error);
-	completed(caller, lk_queue_extend(caller->queue, lock, lease_ms, owner, 0, NULL, error),
-		  &got);
-	*error = got.error;
-	return got.error.code;
+	return sim_finish(caller,
+			  lk_queue_extend(caller->queue, lock, lease_ms, owner, 0, NULL, error),
+			  NULL, error);
 }
 
 bool sim_deadline(const struct sim_caller *caller, lk_lock *lock, int64_t *deadline_ns)
 {
 	lk_error error;
-	const char *owner = caller->named ? caller->name : NULL;
-	return lk_lock_deadline_ns(lock, owner, deadline_ns, &error) == 0 &&
+	return lk_lock_deadline_ns(lock, sim_owner(caller), deadline_ns, &error) == 0 &&
 	       sim_now_ns() < *deadline_ns;
 }
 
@@ -115,7 +165,105 @@ void sim_extend_hold(const struct sim_caller *caller, lk_lock *lock, int64_t mos
 	lk_error error = {.code = 0};
 	sim_deadline(caller, lock, &deadline_ns);
 	int rc = sim_extend(caller, lock, lease_ms ? lease_ms : SIM_WATCHDOG_MS, &error);
-	sim_note("%s: extend: %d", caller->name, rc);
+	sim_note("%s: extend: %s", caller->name, sim_outcome(rc));
 	sim_check_limit(&call, sim_left_ms(&call, deadline_ns));
 	sim_check_code("extend", rc, expected, sim_is_calm() ? 1 : count, caller->closes, &error);
+}
+
+/* ---- counts ---- */
+
+int sim_semaphore_acquire(struct sim_caller *caller, lk_semaphore *semaphore, int64_t permits,
+			  int64_t wait_ms, lk_error *error)
+{
+	uint64_t id = 0;
+	if (!sim_queues(caller))
+		return lk_semaphore_acquire_within(semaphore, permits, wait_ms, NULL, error);
+	int rc = lk_queue_semaphore_acquire(caller->queue, semaphore, permits, wait_ms, 0, &id,
+					    error);
+	if (rc == 0)
+		cancel_perhaps(caller, id);
+	return sim_finish(caller, rc, NULL, error);
+}
+
+int sim_semaphore_release(struct sim_caller *caller, lk_semaphore *semaphore, int64_t permits,
+			  lk_error *error)
+{
+	if (!sim_queues(caller))
+		return lk_semaphore_release(semaphore, permits, error);
+	return sim_finish(
+		caller,
+		lk_queue_semaphore_release(caller->queue, semaphore, permits, 0, NULL, error), NULL,
+		error);
+}
+
+int sim_semaphore_drain(struct sim_caller *caller, lk_semaphore *semaphore, int64_t *permits_out,
+			lk_error *error)
+{
+	if (!sim_queues(caller))
+		return lk_semaphore_drain(semaphore, permits_out, error);
+	return sim_finish(caller,
+			  lk_queue_semaphore_drain(caller->queue, semaphore, 0, NULL, error),
+			  permits_out, error);
+}
+
+int sim_permits_acquire(struct sim_caller *caller, lk_permit_semaphore *semaphore, int64_t count,
+			lk_permit *permits_out, int64_t wait_ms, const lk_acquire_options *options,
+			lk_error *error)
+{
+	lk_completion got = {.error = {.code = 0}};
+	uint64_t id = 0;
+	if (!sim_queues(caller))
+		return lk_permit_semaphore_acquire_within(semaphore, count, permits_out, wait_ms,
+							  options, error);
+	int rc = lk_queue_permits_acquire(caller->queue, semaphore, count, wait_ms, options, &id,
+					  error);
+	if (rc == 0)
+		cancel_perhaps(caller, id);
+	completed(caller, rc, &got);
+	*error = got.error;
+	if (got.error.code == 0 &&
+	    lk_completion_permits(&got, permits_out, count, error) != (int)count)
+		sim_fail("a completion does not tell the %lld permits", (long long)count);
+	return got.error.code;
+}
+
+int sim_permits_release(struct sim_caller *caller, lk_permit_semaphore *semaphore,
+			const lk_permit *permits, int64_t count, lk_error *error)
+{
+	if (!sim_queues(caller))
+		return lk_permit_semaphore_release(semaphore, permits, count, error);
+	return sim_finish(
+		caller,
+		lk_queue_permits_release(caller->queue, semaphore, permits, count, 0, NULL, error),
+		NULL, error);
+}
+
+int sim_permit_update(struct sim_caller *caller, lk_permit_semaphore *semaphore, const char *id,
+		      int64_t lease_ms, lk_error *error)
+{
+	if (!sim_queues(caller))
+		return lk_permit_semaphore_update_lease(semaphore, id, lease_ms, error);
+	return sim_finish(caller,
+			  lk_queue_permit_update_lease(caller->queue, semaphore, id, lease_ms, 0,
+						       NULL, error),
+			  NULL, error);
+}
+
+int sim_latch_await(struct sim_caller *caller, lk_latch *latch, int64_t wait_ms, lk_error *error)
+{
+	if (!sim_queues(caller))
+		return lk_latch_await_within(latch, wait_ms, NULL, error);
+	return sim_finish(caller,
+			  lk_queue_latch_await(caller->queue, latch, wait_ms, 0, NULL, error), NULL,
+			  error);
+}
+
+int sim_latch_count_down(struct sim_caller *caller, lk_latch *latch, int64_t *left_out,
+			 lk_error *error)
+{
+	if (!sim_queues(caller))
+		return lk_latch_count_down(latch, 1, left_out, error);
+	return sim_finish(caller,
+			  lk_queue_latch_count_down(caller->queue, latch, 1, 0, NULL, error),
+			  left_out, error);
 }

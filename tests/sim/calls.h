@@ -1,4 +1,7 @@
-/* The calls of a worker, of which the client's loop drives some. */
+/*
+ * The calls of a worker: blocking, which its own thread drives; asynchronous, which the client's
+ * thread drives; and those of a threadless client, which are all asynchronous.
+ */
 #ifndef SIM_CALLS_H
 #define SIM_CALLS_H
 
@@ -10,12 +13,19 @@
 struct sim_caller {
 	char name[16];   /* as an owner, of what its asynchronous calls acquire */
 	lk_queue *queue; /* of those */
-	bool named;      /* what it holds, or is about to; else its thread is the owner */
-	bool closes;     /* its client may be closed at any time */
+	lk_cancel *cancel;
+	int64_t cancelled_ns; /* when that is set next, or was */
+	bool sure;            /* its calls are not cancelled */
+	bool named;           /* what it holds, or is about to; else its thread is the owner */
+	bool closes;          /* its client may be closed at any time */
+	bool threadless;      /* its client is */
 };
 
 void sim_caller_begin(struct sim_caller *caller, int number, bool closes);
-void sim_caller_end(const struct sim_caller *caller);
+void sim_caller_end(struct sim_caller *caller);
+
+/* As an owner: its name, or NULL for its thread. */
+const char *sim_owner(const struct sim_caller *caller);
 
 /* `queued`: asynchronously, and sometimes cancelled. From here on it is named, or not. */
 int sim_acquire(struct sim_caller *caller, lk_lock *lock, int64_t wait_ms, bool queued,
@@ -36,5 +46,30 @@ void sim_extend_hold(const struct sim_caller *caller, lk_lock *lock, int64_t mos
 
 /* Until when it holds, by what the library says; false: it does not. */
 bool sim_deadline(const struct sim_caller *caller, lk_lock *lock, int64_t *deadline_ns);
+
+/* ---- counts ---- */
+
+/* What to start, on the queue, and what became of it. */
+int sim_finish(const struct sim_caller *caller, int started, int64_t *answer_out, lk_error *error);
+
+/* Whether the next call is asynchronous. */
+bool sim_queues(const struct sim_caller *caller);
+
+int sim_semaphore_acquire(struct sim_caller *caller, lk_semaphore *semaphore, int64_t permits,
+			  int64_t wait_ms, lk_error *error);
+int sim_semaphore_release(struct sim_caller *caller, lk_semaphore *semaphore, int64_t permits,
+			  lk_error *error);
+int sim_semaphore_drain(struct sim_caller *caller, lk_semaphore *semaphore, int64_t *permits_out,
+			lk_error *error);
+int sim_permits_acquire(struct sim_caller *caller, lk_permit_semaphore *semaphore, int64_t count,
+			lk_permit *permits_out, int64_t wait_ms, const lk_acquire_options *options,
+			lk_error *error);
+int sim_permits_release(struct sim_caller *caller, lk_permit_semaphore *semaphore,
+			const lk_permit *permits, int64_t count, lk_error *error);
+int sim_permit_update(struct sim_caller *caller, lk_permit_semaphore *semaphore, const char *id,
+		      int64_t lease_ms, lk_error *error);
+int sim_latch_await(struct sim_caller *caller, lk_latch *latch, int64_t wait_ms, lk_error *error);
+int sim_latch_count_down(struct sim_caller *caller, lk_latch *latch, int64_t *left_out,
+			 lk_error *error);
 
 #endif

@@ -387,7 +387,7 @@ void lk__socket_tune(int fd, int64_t keepalive_s)
 	(void)fd, (void)keepalive_s;
 }
 
-/* "server-3" has the number 3, and "server" 0. */
+/* "server-3" and 10.0.0.3 have the number 3, and "server" 0. */
 int lk__look_up(struct addrinfo **addresses_out, const char *host, const char *port, int flags)
 {
 	static struct sockaddr_in addresses[SIM_SERVERS_MAX];
@@ -395,9 +395,12 @@ int lk__look_up(struct addrinfo **addresses_out, const char *host, const char *p
 	const char *digits = strchr(host, '-');
 	size_t number = digits ? (size_t)atoi(digits + 1) % SIM_SERVERS_MAX : 0;
 	(void)port;
-	if (flags & AI_NUMERICHOST)
-		return EAI_NONAME;
-	sim_sleep(sim_between(0, 5) * SIM_MS);
+	if (flags & AI_NUMERICHOST) {
+		if (strncmp(host, "10.0.0.", 7) != 0)
+			return EAI_NONAME;
+		number = (size_t)atoi(host + 7) % SIM_SERVERS_MAX;
+	} else
+		sim_sleep(sim_between(0, 5) * SIM_MS);
 	addresses[number] = (struct sockaddr_in){.sin_family = AF_INET,
 						 .sin_addr.s_addr = htonl((uint32_t)number)};
 	found[number] = (struct addrinfo){.ai_family = AF_INET,

@@ -38,7 +38,12 @@ void sim_check_code(const char *call, int code, const int *expected, size_t coun
 	for (size_t i = 0; i < count; i++)
 		if (code == expected[i])
 			return;
-	sim_fail("%s: %d: %s", call, code, error->message);
+	sim_fail("%s: %s: %s", call, sim_outcome(code), error->message);
+}
+
+const char *sim_outcome(int code)
+{
+	return code < 0 ? lk_error_name(code) : "done";
 }
 
 uint64_t sim_resent(lk_client *client)

@@ -44,6 +44,9 @@ void sim_check_code(const char *call, int code, const int *expected, size_t coun
 /* The same of an acquire of a lock on one server, or of several such locks. */
 void sim_check_acquire(int code, bool closes, const lk_error *error);
 
+/* Of a code: its name; "done" of what is none. */
+const char *sim_outcome(int code);
+
 /* How many commands were sent twice. */
 uint64_t sim_resent(lk_client *client);
 

@@ -1,4 +1,4 @@
-/* Worlds with fenced locks, read/write locks and semaphores (kinds.c). */
+/* Worlds with one lock or count of any kind (kinds.c). */
 #ifndef SIM_KINDS_H
 #define SIM_KINDS_H
 

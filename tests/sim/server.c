@@ -1,5 +1,6 @@
 #include "server.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +38,7 @@ struct request {
 static struct server servers[SIM_SERVERS_MAX];
 static struct server *server; /* which is asked */
 static bool closed;           /* nothing may be granted any more */
+static void (*watch)(unsigned number, const struct sim_key *key, const struct sim_item *item);
 
 static struct server *choose(unsigned number)
 {
@@ -58,6 +60,8 @@ static void check_made(const struct sim_key *key, const struct sim_item *item)
 {
 	if (closed && (key->type == SIM_HASH || key->type == SIM_STRING))
 		sim_fail("all is given back, and then %s has %s", key->name, item->bytes);
+	if (watch)
+		watch(server->redis.number, key, item);
 }
 
 /* An owner ends in a number behind a colon; a mode and a count do not. */
@@ -256,6 +260,7 @@ int64_t sim_server_forgot_ns(unsigned number)
 void sim_server_begin(unsigned count, bool durable)
 {
 	closed = false;
+	watch = NULL;
 	for (unsigned i = 0; i < count; i++) {
 		servers[i] = (struct server){.offset_us = CLOCK_OFFSET_US + sim_between(0, 1000000),
 					     .forgot_ns = INT64_MIN,
@@ -313,6 +318,46 @@ const char *sim_server_owner(unsigned number, const char *name, int64_t *since_n
 					? SIM_NEVER
 					: world_ns((key->expires_ms + 1) * 1000);
 	return item->bytes;
+}
+
+const struct sim_key *sim_server_key(unsigned number, const char *name)
+{
+	return sim_key_find(&choose(number)->redis.keys, sim_word(name));
+}
+
+void sim_server_watch(void (*made)(unsigned number, const struct sim_key *key,
+				   const struct sim_item *item))
+{
+	watch = made;
+}
+
+static bool is_owner(const char *bytes, const char *owner)
+{
+	size_t size = strlen(owner);
+	return strncmp(bytes, owner, size) == 0 &&
+	       (bytes[size] == '\0' || strcmp(bytes + size, ":write") == 0);
+}
+
+bool sim_server_has(unsigned number, const char *name, const char *owner, int64_t *until_ns_out)
+{
+	const struct sim_key *key = sim_server_key(number, name);
+	bool has = false;
+	for (size_t i = 0; key && i < key->count; i++)
+		has |= is_owner(key->items[i].bytes, owner);
+	if (has)
+		*until_ns_out = key->expires_ms == SIM_KEPT
+					? SIM_NEVER
+					: world_ns((key->expires_ms + 1) * 1000);
+	return has;
+}
+
+void sim_server_set(unsigned number, const char *name, int64_t value)
+{
+	struct sim_keys *keys = &choose(number)->redis.keys;
+	char digits[24];
+	snprintf(digits, sizeof(digits), "%lld", (long long)value);
+	struct sim_key *key = sim_key_make(keys, sim_word(name), SIM_STRING);
+	sim_item_insert(keys, key, 0, sim_word(digits));
 }
 
 bool sim_server_number(unsigned number, const char *name, int64_t *value_out)

@@ -12,6 +12,8 @@
 #define SIM_SERVERS_MAX 5
 
 struct sim_link;
+struct sim_key;
+struct sim_item;
 
 /* `durable`: they say that they write everything down before they answer, and they do. */
 void sim_server_begin(unsigned count, bool durable);
@@ -27,6 +29,17 @@ void sim_server_gone(struct sim_link *link);
  */
 const char *sim_server_owner(unsigned number, const char *key, int64_t *since_ns_out,
 			     int64_t *until_ns_out);
+
+/* Whether the lock's key has that owner, or its writer, or is that token: until when, at least. */
+bool sim_server_has(unsigned number, const char *key, const char *owner, int64_t *until_ns_out);
+
+/* The key (keyspace.h), or NULL; and who is told of each item that is made. */
+const struct sim_key *sim_server_key(unsigned number, const char *name);
+void sim_server_watch(void (*made)(unsigned number, const struct sim_key *key,
+				   const struct sim_item *item));
+
+/* A program of others sets a count. */
+void sim_server_set(unsigned number, const char *name, int64_t value);
 
 /* A count, or another number, under that name: false, there is none. */
 bool sim_server_number(unsigned number, const char *name, int64_t *value_out);

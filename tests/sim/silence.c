@@ -71,6 +71,7 @@ static void take(struct worker *worker, lk_lock *lock, bool shared)
 	lk_error error = {.code = 0};
 	struct sim_call call = sim_call("acquire");
 	int64_t wait_ms = sim_between(WAIT_LEAST_MS, 10 * lease_ms);
+	worker->caller.sure = !queued;
 	int rc = sim_acquire(&worker->caller, lock, wait_ms, queued, &options, &error);
 	sim_note("worker %d: acquire within %lld: %d", worker->number, (long long)wait_ms, rc);
 	sim_check_limit(&call, wait_ms);
