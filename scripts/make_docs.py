@@ -158,9 +158,17 @@ is well.
       / on () sum(rate(lockkeeper_acquires_total{result="granted"}[5m]))
 
 A program with several clients gives each a label, which each of its series then has as `client`.
-All series are there from the start, with 0: one that is missing cannot alarm. No label has the name
-of a lock, so the number of series does not grow with the locks. Histograms have 16 bounds, powers
-of four from 4 µs to 72 minutes. A duration that is a bound exactly counts above it.
+All series are there from the start, with 0: one that is missing cannot alarm. Names of locks often
+come from data (`order:4711`), and each would be new series. So the only names in a text are those
+that the program declares, at most 100, before it has locks; all others are counted as `other`:
+
+    lk_stats_declare(client, "backup", LK_STRLEN, &error);
+    lk_stats_declare(client, "order:*", LK_STRLEN, &error); /* all orders together */
+
+Then the series that the table shows with `lockkeeper_lock_` are there too, with the label `lock`.
+
+Histograms have 16 bounds, powers of four from 4 µs to 72 minutes. A duration that is a bound
+exactly counts above it.
 
 ## Series
 
@@ -302,7 +310,7 @@ def arguments() -> str:
 
 METRICS_TYPES = {"COUNTER": "counter", "GAUGE": "gauge", "HISTOGRAM": "histogram, seconds"}
 METRICS_ROW = re.compile(
-    r'^(COUNTER|GAUGE|HISTOGRAM)\("(\w+)",(?: "(\w*)", "(\w*)",)? [\w\[\]]+,'
+    r'^(COUNTER|GAUGE|HISTOGRAM)\((CLIENT|NAME), "(\w+)",(?: "(\w*)", "(\w*)",)? [\w\[\]]+,'
     r'\s*((?:"[^"]*"\s*)+)\)$', re.MULTILINE)
 
 
@@ -310,12 +318,13 @@ def metrics() -> str:
     """A family a row: the values of its label, and the help that its first row has."""
     families: dict[str, list[str]] = {}
     values: dict[str, list[str]] = {}
-    for kind, family, label, value, words in METRICS_ROW.findall(
+    for kind, of, family, label, value, words in METRICS_ROW.findall(
             (ROOT / "src/api/metrics.def").read_text()):
         end = {"COUNTER": "_total", "HISTOGRAM": "_seconds"}.get(kind, "")
         meaning = "".join(re.findall(r'"([^"]*)"', words))
-        families.setdefault(family, [f"`lockkeeper_{family}{end}`", METRICS_TYPES[kind], label,
-                                     meaning])
+        by_name = f", `lockkeeper_lock_{family}{end}`" if of == "NAME" else ""
+        families.setdefault(family, [f"`lockkeeper_{family}{end}`{by_name}", METRICS_TYPES[kind],
+                                     label, meaning])
         values.setdefault(family, []).append(value)
     rows = []
     for family, (shown, kind, label, meaning) in families.items():

@@ -72,6 +72,20 @@ LK_BEGIN_DECLS
 LK_API int lk_client_stats(lk_client *client, lk_stats *stats_out, lk_error *error);
 
 #define LK_STATS_CLIENTS_MAX 100 /* in one text */
+#define LK_STATS_NAMES_MAX 100   /* of one client */
+
+/*
+ * From now on locks of this name, of every kind, are also counted apart, and lk_stats_write() shows
+ * them with the name as the label `lock`. A name that ends in '*' stands for all names that begin
+ * with what is before it. The first that was declared and fits counts; locks that none fits count
+ * as "other". Names are copied, and may be any bytes: what is no UTF-8 becomes U+FFFD in the label,
+ * and names with the same label are counted together. To declare a name again is no error.
+ *
+ * Declare names before the client has a lock: later, this fails with LK_EINVAL, so that the counts
+ * of all names are always those of the client. `name_size` may be LK_STRLEN. Does not block.
+ * Errors: LK_EINVAL, LK_ELIMIT (LK_STATS_NAMES_MAX), LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ */
+LK_API int lk_stats_declare(lk_client *client, const void *name, size_t name_size, lk_error *error);
 
 enum lk_stats_format {
 	LK_STATS_PROMETHEUS, /* text 0.0.4: "text/plain; version=0.0.4; charset=utf-8" */
@@ -91,8 +105,9 @@ typedef struct lk_stats_source {
  * of a histogram's durations is the sum of its buckets. Their bounds are powers of four in
  * microseconds, written in seconds, with a decimal point whatever the locale. A label may be any
  * text: bytes that are no UTF-8 become U+FFFD. The size of the text does not grow with the number
- * of locks, and of a client's nodes only the first 100 are shown. Does not block, send, or allocate
- * memory. Any thread may call it, also for a client without threads.
+ * of locks: the only names in it are those of lk_stats_declare(). Of a client's nodes only the
+ * first 100 are shown. Does not block, send, or allocate memory. Any thread may call it, also for a
+ * client without threads.
  *
  * A text that does not fit fails with LK_ELIMIT: `buffer` then has nothing of use, and
  * `length_out` is the size that is needed, which can grow until the next call. `buffer` may be NULL

@@ -13,6 +13,7 @@
 #include <lockkeeper/version.h>
 
 #include "api/check.h"
+#include "api/label.h"
 #include "api/stats.h"
 #include "base/clock.h"
 #include "base/fail.h"
@@ -35,18 +36,28 @@ enum kind { COUNTER, GAUGE, HISTOGRAM };
 
 struct series {
 	enum kind kind;
+	bool by_name; /* it also stands for single locks, as lock_FAMILY */
 	const char *family, *label, *value;
 	size_t offset; /* in struct lk_stats */
 	const char *help;
 };
 
+/* Whose sample it is: of a client, or of the locks of one label in it. */
+struct subject {
+	const char *client, *lock; /* labels; NULL: it has none */
+};
+
 static const struct series table[] = {
-#define COUNTER(family, label, value, field, help)                                                 \
-	{COUNTER, family, label, value, offsetof(lk_stats, field), help},
-#define GAUGE(family, field, help) {GAUGE, family, "", "", offsetof(lk_stats, field), help},
-#define HISTOGRAM(family, field, help)                                                             \
-	{HISTOGRAM, family "_seconds", "", "", offsetof(lk_stats, field), help},
+#define COUNTER(of, family, label, value, field, help)                                             \
+	{COUNTER, of, family, label, value, offsetof(lk_stats, field), help},
+#define GAUGE(of, family, field, help) {GAUGE, of, family, "", "", offsetof(lk_stats, field), help},
+#define HISTOGRAM(of, family, field, help)                                                         \
+	{HISTOGRAM, of, family "_seconds", "", "", offsetof(lk_stats, field), help},
+#define CLIENT false
+#define NAME true
 #include "api/metrics.def"
+#undef CLIENT
+#undef NAME
 #undef COUNTER
 #undef GAUGE
 #undef HISTOGRAM
@@ -78,27 +89,12 @@ __attribute__((format(printf, 2, 3))) static void putf(struct text *text, const 
 	put_bytes(text, line, (size_t)size);
 }
 
-/* The bytes of the UTF-8 sequence at `at`, which ends with a NUL; 0: it is none. */
-static size_t utf8_size(const unsigned char *at)
-{
-	size_t size = *at < 0x80                  ? 1
-		      : *at >= 0xc2 && *at < 0xe0 ? 2
-		      : *at >= 0xe0 && *at < 0xf0 ? 3
-		      : *at >= 0xf0 && *at < 0xf5 ? 4
-						  : 0;
-	for (size_t i = 1; i < size; i++)
-		if ((at[i] & 0xc0) != 0x80)
-			return 0;
-	bool overlong = (*at == 0xe0 && at[1] < 0xa0) || (*at == 0xf0 && at[1] < 0x90);
-	bool none = (*at == 0xed && at[1] >= 0xa0) || (*at == 0xf4 && at[1] >= 0x90);
-	return overlong || none ? 0 : size;
-}
-
 /* Both formats know the same three escapes. */
 static void put_value(struct text *text, const char *value)
 {
-	while (*value) {
-		size_t size = utf8_size((const unsigned char *)value);
+	const char *end = value + strlen(value);
+	while (value < end) {
+		size_t size = lk__utf8_size(value, (size_t)(end - value));
 		if (*value == '\n')
 			put(text, "\\n");
 		else if (*value == '"' || *value == '\\')
@@ -113,16 +109,18 @@ static void put_value(struct text *text, const char *value)
 
 /* ---- lines ---- */
 
-static void put_family(struct text *text, const char *family, const char *type, const char *help)
+/* `of` stands before the family's name: "", or "lock_" where it is that of single locks. */
+static void put_family(struct text *text, const char *of, const char *family, const char *type,
+		       const char *help)
 {
 	/* In OpenMetrics a family of counters has no "_total"; in the other format it has. */
 	const char *end = strcmp(type, "counter") == 0 && !text->open ? "_total" : "";
 	size_t size = strlen(family);
 	const char *unit = size > 8 && strcmp(family + size - 8, "_seconds") == 0 ? "seconds" : "";
-	putf(text, "# TYPE lockkeeper_%s%s %s\n", family, end, type);
+	putf(text, "# TYPE lockkeeper_%s%s%s %s\n", of, family, end, type);
 	if (text->open && *unit)
-		putf(text, "# UNIT lockkeeper_%s %s\n", family, unit);
-	putf(text, "# HELP lockkeeper_%s%s ", family, end);
+		putf(text, "# UNIT lockkeeper_%s%s %s\n", of, family, unit);
+	putf(text, "# HELP lockkeeper_%s%s%s ", of, family, end);
 	put(text, help);
 	put(text, "\n");
 }
@@ -135,14 +133,16 @@ static void put_label(struct text *text, bool *any, const char *name, const char
 	*any = true;
 }
 
-/* The name, the client's label if it has one, and another if that has a name. */
-static void put_sample(struct text *text, const lk_stats_source *source, const char *family,
+/* The name, the labels of its subject, and another if that has a name. */
+static void put_sample(struct text *text, const struct subject *subject, const char *family,
 		       const char *end, const char *label, const char *value)
 {
 	bool any = false;
-	putf(text, "lockkeeper_%s%s", family, end);
-	if (source && source->label)
-		put_label(text, &any, "client", source->label);
+	putf(text, "lockkeeper_%s%s%s", subject->lock ? "lock_" : "", family, end);
+	if (subject->client)
+		put_label(text, &any, "client", subject->client);
+	if (subject->lock)
+		put_label(text, &any, "lock", subject->lock);
 	if (*label)
 		put_label(text, &any, label, value);
 	put(text, any ? "} " : " ");
@@ -173,7 +173,7 @@ static const struct {
 	{26, "67.108864"}, {28, "268.435456"}, {30, "1073.741824"}, {32, "4294.967296"},
 };
 
-static void put_histogram(struct text *text, const lk_stats_source *source, const char *family,
+static void put_histogram(struct text *text, const struct subject *subject, const char *family,
 			  const lk_histogram *histogram)
 {
 	uint64_t below = 0;
@@ -181,48 +181,103 @@ static void put_histogram(struct text *text, const lk_stats_source *source, cons
 	for (size_t i = 0; i < sizeof(bounds) / sizeof(*bounds); i++) {
 		while (next < bounds[i].power)
 			below += histogram->bucket[next++];
-		put_sample(text, source, family, "_bucket", "le", bounds[i].le);
+		put_sample(text, subject, family, "_bucket", "le", bounds[i].le);
 		put_number(text, below);
 	}
-	put_sample(text, source, family, "_bucket", "le", "+Inf");
+	put_sample(text, subject, family, "_bucket", "le", "+Inf");
 	put_number(text, histogram->count);
-	put_sample(text, source, family, "_count", "", "");
+	put_sample(text, subject, family, "_count", "", "");
 	put_number(text, histogram->count);
-	put_sample(text, source, family, "_sum", "", "");
+	put_sample(text, subject, family, "_sum", "", "");
 	put_seconds(text, histogram->sum_us);
 }
 
 /* ---- families ---- */
 
-static void put_row(struct text *text, const lk_stats_source *source, const struct series *row,
+static void put_row(struct text *text, const struct subject *subject, const struct series *row,
 		    const lk_stats *stats)
 {
 	const void *field = (const char *)stats + row->offset;
 	if (row->kind == HISTOGRAM) {
-		put_histogram(text, source, row->family, field);
+		put_histogram(text, subject, row->family, field);
 		return;
 	}
-	put_sample(text, source, row->family, row->kind == COUNTER ? "_total" : "", row->label,
+	put_sample(text, subject, row->family, row->kind == COUNTER ? "_total" : "", row->label,
 		   row->value);
 	put_number(text, *(const uint64_t *)field);
 }
 
-/* Returns the row behind the family's last one. */
-static size_t put_rows(struct text *text, size_t first)
+/* The rows of one family. */
+struct family {
+	size_t first, end;
+};
+
+static void put_rows(struct text *text, const struct subject *subject, const struct family *family,
+		     const lk_stats *stats)
+{
+	for (size_t row = family->first; row < family->end; row++)
+		put_row(text, subject, &table[row], stats);
+}
+
+/* Names that look the same as labels have one label, and are counted together. */
+static bool is_first_of_label(const struct lk__declareds *declared, size_t index)
+{
+	for (size_t i = 0; i < index; i++)
+		if (declared->of[i].counters == declared->of[index].counters)
+			return false;
+	return true;
+}
+
+static void put_names(struct text *text, const lk_stats_source *source, const struct family *family)
+{
+	lk_stats stats;
+	const struct lk__declareds *declared = atomic_load(&source->client->declared);
+	size_t count = declared ? atomic_load(&declared->count) : 0;
+	for (size_t i = 0; i < count; i++) {
+		if (!is_first_of_label(declared, i))
+			continue;
+		const struct subject subject = {source->label, declared->of[i].label};
+		lk__stats_get_counters(declared->of[i].counters, &stats);
+		put_rows(text, &subject, family, &stats);
+	}
+}
+
+static bool any_name(const struct text *text)
+{
+	for (size_t i = 0; i < text->count; i++)
+		if (atomic_load(&text->sources[i].client->declared))
+			return true;
+	return false;
+}
+
+/* Of all clients, and of single locks where names are declared. */
+static void put_series(struct text *text, const struct family *family)
 {
 	static const char *const types[] = {"counter", "gauge", "histogram"};
-	const size_t rows = sizeof(table) / sizeof(*table);
-	size_t end = first + 1;
-	while (end < rows && strcmp(table[end].family, table[first].family) == 0)
-		end++;
-	put_family(text, table[first].family, types[table[first].kind], table[first].help);
+	const struct series *row = &table[family->first];
+	put_family(text, "", row->family, types[row->kind], row->help);
 	for (size_t i = 0; i < text->count; i++) {
 		lk_stats stats;
+		const struct subject subject = {text->sources[i].label, NULL};
 		lk__stats_get(text->sources[i].client, &stats);
-		for (size_t row = first; row < end; row++)
-			put_row(text, &text->sources[i], &table[row], &stats);
+		put_rows(text, &subject, family, &stats);
 	}
-	return end;
+	if (!row->by_name || !any_name(text))
+		return;
+	put_family(text, "lock_", row->family, types[row->kind], row->help);
+	for (size_t i = 0; i < text->count; i++)
+		put_names(text, &text->sources[i], family);
+}
+
+/* Returns the row behind the family's last one. */
+static size_t put_family_at(struct text *text, size_t first)
+{
+	const size_t rows = sizeof(table) / sizeof(*table);
+	struct family family = {first, first + 1};
+	while (family.end < rows && strcmp(table[family.end].family, table[first].family) == 0)
+		family.end++;
+	put_series(text, &family);
+	return family.end;
 }
 
 /* Where a node of the client is; false: there are fewer, or it is not known. */
@@ -256,13 +311,14 @@ static void put_round_trip(struct text *text, const lk_stats_source *source, siz
 	if (ns <= 0 || !node_place(source->client, at, place) ||
 	    is_shown(source->client, at, place))
 		return;
-	put_sample(text, source, "node_round_trip_seconds", "", "node", place);
+	const struct subject subject = {source->label, NULL};
+	put_sample(text, &subject, "node_round_trip_seconds", "", "node", place);
 	put_seconds(text, (uint64_t)(ns / LK__US));
 }
 
 static void put_round_trips(struct text *text)
 {
-	put_family(text, "node_round_trip_seconds", "gauge",
+	put_family(text, "", "node_round_trip_seconds", "gauge",
 		   "The last question for the server's time, by node");
 	for (size_t i = 0; i < text->count; i++) {
 		struct lk__topo *topo = text->sources[i].client->topo;
@@ -275,10 +331,10 @@ static void put_round_trips(struct text *text)
 static void put_build(struct text *text)
 {
 	if (text->open)
-		put_family(text, "build", "info", "The version of the library");
+		put_family(text, "", "build", "info", "The version of the library");
 	else
-		put_family(text, "build_info", "gauge", "The version of the library");
-	put_sample(text, NULL, "build", "_info", "version", LK_VERSION);
+		put_family(text, "", "build_info", "gauge", "The version of the library");
+	put_sample(text, &(struct subject){NULL, NULL}, "build", "_info", "version", LK_VERSION);
 	put(text, "1\n");
 }
 
@@ -286,7 +342,7 @@ static void put_all(struct text *text)
 {
 	put_build(text);
 	for (size_t row = 0; row < sizeof(table) / sizeof(*table);)
-		row = put_rows(text, row);
+		row = put_family_at(text, row);
 	put_round_trips(text);
 	if (text->open)
 		put(text, "# EOF\n");

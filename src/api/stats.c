@@ -34,9 +34,8 @@ static void get_nodes(lk_stats *stats, lk_client *client)
 	}
 }
 
-void lk__stats_get(lk_client *client, lk_stats *stats_out)
+void lk__stats_get_counters(const struct lk__counters *counters, lk_stats *stats_out)
 {
-	const struct lk__counters *counters = &client->counters;
 	*stats_out = (lk_stats){
 		.acquires = get(&counters->acquires),
 		.reentries = get(&counters->reentries),
@@ -58,11 +57,16 @@ void lk__stats_get(lk_client *client, lk_stats *stats_out)
 	};
 	for (int i = 0; i < LK_LOSS_CAUSES; i++)
 		stats_out->lost_by[i] = get(&counters->lost_by[i]);
-	get_nodes(stats_out, client);
 	get_histogram(&stats_out->wait_us, counters->wait_us, &counters->wait_sum_us);
 	get_histogram(&stats_out->hold_us, counters->hold_us, &counters->hold_sum_us);
 	get_histogram(&stats_out->renewal_us, counters->renewal_us, &counters->renewal_sum_us);
 	get_histogram(&stats_out->margin_us, counters->margin_us, &counters->margin_sum_us);
+}
+
+void lk__stats_get(lk_client *client, lk_stats *stats_out)
+{
+	lk__stats_get_counters(&client->counters, stats_out);
+	get_nodes(stats_out, client);
 }
 
 int lk_client_stats(lk_client *client, lk_stats *stats_out, lk_error *error)

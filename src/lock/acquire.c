@@ -93,7 +93,7 @@ int lk__acquire_reenter(struct lk__entry *entry, const struct lk__want *want, lk
 		hold->wanted_until_ns = lk__after_ms(now_ns, want->lease_ms);
 		lk__watch_at(entry, now_ns);
 	}
-	lk__count(&entry->client->counters.reentries, 1);
+	lk__entry_count(entry, reentries, 1);
 	return 1;
 }
 
@@ -105,7 +105,7 @@ static void caller_undo(struct lk__entry *entry, struct lk__caller *waiter)
 	assert(waiter->state == LK__WAITER_GRANTED && hold->entry == entry);
 	if (entry->hold == hold) {
 		lk__entry_take_hold(entry);
-		lk__count(&entry->client->counters.held, (uint64_t)-1);
+		lk__entry_count(entry, held, (uint64_t)-1);
 		lk__entry_release_unasked(entry, hold->number);
 	} else {
 		LL_DELETE(entry->lost, hold);
@@ -124,7 +124,7 @@ static void caller_undo(struct lk__entry *entry, struct lk__caller *waiter)
 	waiter->state = LK__WAITER_WAITS;
 	waiter->undone = true;
 	DL_PREPEND(entry->waiting->queue, waiter);
-	lk__count(&entry->client->counters.waiting, 1);
+	lk__entry_count(entry, waiting, 1);
 	lk__entry_promote(entry);
 }
 
@@ -310,26 +310,25 @@ static int caller_queue(struct lk__entry *entry, struct lk__caller *waiter, lk_e
 	if (rc < 0)
 		return rc;
 	DL_APPEND(entry->waiting->queue, waiter);
-	lk__count(&entry->client->counters.waiting, 1);
+	lk__entry_count(entry, waiting, 1);
 	lk__entry_promote_beside(entry, waiter);
 	return 0;
 }
 
-static void caller_count(struct lk__counters *counters, const struct lk__caller *waiter, int rc)
+static void caller_count(struct lk__entry *entry, const struct lk__caller *waiter, int rc)
 {
 	if (rc == 1) {
-		int64_t waited_ns = lk__now_ns() - waiter->begun_ns;
-		lk__count(&counters->acquires, 1);
-		lk__count(&counters->contended, waiter->contended);
-		lk__count_us(counters->wait_us, &counters->wait_sum_us, waited_ns);
+		lk__entry_count(entry, acquires, 1);
+		lk__entry_count(entry, contended, waiter->contended);
+		lk__entry_count_us(entry, wait, lk__now_ns() - waiter->begun_ns);
 	} else if (rc == LK_ETIMEDOUT) {
-		lk__count(&counters->timeouts, 1);
+		lk__entry_count(entry, timeouts, 1);
 	} else if (rc == LK_EBUSY) {
-		lk__count(&counters->refusals, 1);
+		lk__entry_count(entry, refusals, 1);
 	} else if (rc == LK_ECANCELLED) {
-		lk__count(&counters->cancels, 1);
+		lk__entry_count(entry, cancels, 1);
 	} else {
-		lk__count(&counters->failures, 1);
+		lk__entry_count(entry, failures, 1);
 	}
 }
 
@@ -349,7 +348,7 @@ static void caller_finish(struct lk__entry *entry, const struct lk__want *want,
 	if (rc < 0 || entry->target.recipe->sharing == LK__NO_HOLD)
 		lk__hold_free(waiter->hold);
 	if (rc < 0 || waiter->state == LK__WAITER_GRANTED) /* else it was counted as a re-entry */
-		caller_count(&entry->client->counters, waiter, rc);
+		caller_count(entry, waiter, rc);
 	lk__entry_end_waiting(entry);
 }
 
@@ -365,7 +364,7 @@ static int caller_begin(struct lk__entry *entry, struct lk__thread *thread,
 		return rc;
 	rc = caller_prepare(entry, thread, want, &side, waiter, error);
 	if (rc < 0) {
-		caller_count(&entry->client->counters, waiter, rc);
+		caller_count(entry, waiter, rc);
 		return rc;
 	}
 	rc = caller_queue(entry, waiter, error);

@@ -26,6 +26,35 @@ int lk__client_check(lk_client *client, const char *operation, lk_error *error)
 	return code ? lk__fail(error, code, "%s: %s", operation, lk_error_text(code)) : 0;
 }
 
+struct lk__counters *lk__declared_find(const lk_client *client, const char *name, size_t size)
+{
+	const struct lk__declareds *declared = atomic_load(&client->declared);
+	if (!declared)
+		return NULL;
+	for (size_t i = 1; i < atomic_load(&declared->count); i++) {
+		const struct lk__declared *one = &declared->of[i];
+		if ((one->is_prefix ? size >= one->size : size == one->size) &&
+		    memcmp(name, one->name, one->size) == 0)
+			return one->counters;
+	}
+	return declared->of[0].counters;
+}
+
+void lk__declared_free(lk_client *client)
+{
+	struct lk__declareds *declared = atomic_load(&client->declared);
+	for (size_t i = declared ? atomic_load(&declared->count) : 0; i-- > 0;) {
+		bool is_shared = false;
+		for (size_t first = 0; first < i; first++)
+			is_shared |= declared->of[first].counters == declared->of[i].counters;
+		if (!is_shared)
+			free(declared->of[i].counters);
+		free(declared->of[i].name);
+		free(declared->of[i].label);
+	}
+	free(declared);
+}
+
 void lk__count_us(_Atomic uint64_t *buckets, _Atomic uint64_t *sum_us, int64_t duration_ns)
 {
 	uint64_t us = (uint64_t)(duration_ns > 0 ? duration_ns / LK__US : 0);

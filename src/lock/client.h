@@ -104,6 +104,22 @@ struct lk__counters {
 	_Atomic uint64_t margin_us[LK_HISTOGRAM_SIZE], margin_sum_us;
 };
 
+/* A name, or with `is_prefix` all names that begin so, whose locks are counted apart. */
+struct lk__declared {
+	char *name;
+	size_t size;
+	bool is_prefix;
+	char *label;                   /* the name as UTF-8 */
+	struct lk__counters *counters; /* of the first that has the same label */
+};
+
+/* The first counts all other locks. They only come while the client has no entries, so the counts
+ * of all of them are those of the client. */
+struct lk__declareds {
+	_Atomic size_t count;
+	struct lk__declared of[1 + LK_STATS_NAMES_MAX];
+};
+
 /* The table of its entries (src/lock/entry_table.h). */
 struct lk__entries {
 	struct lk__entry **chain;
@@ -171,6 +187,7 @@ struct lk_client {
 	struct lk__closing close;
 	struct lk__client_record record;
 	struct lk__counters counters;
+	struct lk__declareds *_Atomic declared; /* NULL: no name was */
 };
 
 /* 0, LK_EFORKED or LK_ECLOSED: the first words of every public call. */
@@ -217,6 +234,11 @@ static inline void lk__count(_Atomic uint64_t *counter, uint64_t by)
 {
 	atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
 }
+
+/* Where a lock of this name is counted beside its client; NULL: nowhere. */
+struct lk__counters *lk__declared_find(const lk_client *client, const char *name, size_t size);
+
+void lk__declared_free(lk_client *client);
 
 /* Adds a duration to a histogram. */
 void lk__count_us(_Atomic uint64_t *buckets, _Atomic uint64_t *sum_us, int64_t duration_ns);

@@ -64,7 +64,7 @@ static void close_release(struct lk__entry *entry)
 	close_release_lost(entry, now_ns);
 	if (entry->hold) {
 		lk__entry_release_unasked(entry, entry->grant.number);
-		lk__count(&entry->client->counters.held, (uint64_t)-1);
+		lk__entry_count(entry, held, (uint64_t)-1);
 		entry->hold->own_until_ns = now_ns;
 		entry->hold->lost = true;
 		LL_APPEND(entry->lost, entry->hold);

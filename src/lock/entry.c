@@ -215,6 +215,7 @@ static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *r
 	if (!entry)
 		return NULL;
 	entry->client = client;
+	entry->counters = lk__declared_find(client, entry->name, name_size);
 	pthread_mutex_init(&entry->mutex, NULL);
 	if (!lk__compensation_reserve(entry) ||
 	    lk__watch_reserve(client, client->entries.count + 1) < 0) {
@@ -417,7 +418,7 @@ struct lk__entry_effects lk__entry_note_loss(struct lk__entry *entry, int64_t no
 	hold->lost = true;
 	lk__entry_take_hold(entry);
 	LL_APPEND(entry->lost, hold);
-	lk__count(&entry->client->counters.held, (uint64_t)-1);
+	lk__entry_count(entry, held, (uint64_t)-1);
 	/* The other side may keep the key: what is over would stay in it. Of several nodes, some
 	 * may have it still, and for longer than was ever confirmed; so may a node whose answer to
 	 * an extension is missing. A copy of the acquire may still run, and take the lock. */
@@ -430,11 +431,10 @@ struct lk__entry_effects lk__entry_note_loss(struct lk__entry *entry, int64_t no
 struct lk__entry_effects lk__entry_note_drop(struct lk__entry *entry, int64_t now_ns)
 {
 	struct lk__hold *hold = entry->hold;
-	struct lk__counters *counters = &entry->client->counters;
 	assert(hold);
 	lk__entry_take_hold(entry);
-	lk__count(&counters->held, (uint64_t)-1);
-	lk__count_us(counters->hold_us, &counters->hold_sum_us, now_ns - hold->granted_ns);
+	lk__entry_count(entry, held, (uint64_t)-1);
+	lk__entry_count_us(entry, hold, now_ns - hold->granted_ns);
 	atomic_fetch_sub(&entry->refs, 1); /* never the last: the caller has one */
 	return (struct lk__entry_effects){.ended = hold};
 }
@@ -461,7 +461,7 @@ static void hold_begin(struct lk__entry *entry, struct lk__hold *hold, int64_t n
 	entry->hold = hold;
 	lk__holders_add(entry);
 	atomic_fetch_add(&entry->refs, 1);
-	lk__count(&entry->client->counters.held, 1);
+	lk__entry_count(entry, held, 1);
 	struct lk__thread *thread = lk__hold_thread(hold);
 	if (thread) {
 		pthread_mutex_lock(&thread->mutex);
@@ -521,7 +521,7 @@ struct lk__entry_effects lk__entry_note_grant(struct lk__entry *entry, struct lk
 	entry->grant.valid_until_ns = lk__lease_end_ns(sent_ns, lease_ms);
 	entry->grant.seen_ns = sent_ns;
 	lk__term_begin(&entry->term, now_ns);
-	lk__count(&entry->client->counters.wire_grants, 1);
+	lk__entry_count(entry, wire_grants, 1);
 	lk__client_record_want(entry->client);
 	if (entry->target.recipe->flags & LK__FOR_ALL)
 		entry_grant_all(entry, waiter, sent_ns);
@@ -676,7 +676,7 @@ void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter)
 	DL_DELETE(waiting->queue, waiter);
 	waiting->askers -= waiter->asks_until_ns != 0;
 	waiter->asks_until_ns = 0;
-	lk__count(&entry->client->counters.waiting, (uint64_t)-1);
+	lk__entry_count(entry, waiting, (uint64_t)-1);
 	if (waiting->head == waiter)
 		waiting->head = NULL;
 	if (waiting->queue)

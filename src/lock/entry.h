@@ -270,7 +270,8 @@ struct lk__entry {
 		 * caller has its grant; 0. */
 		uint64_t settled;
 	};
-	const char *name; /* in the target's key, behind the prefix */
+	const char *name;              /* in the target's key, behind the prefix */
+	struct lk__counters *counters; /* of its name, beside the client's; NULL: it has none */
 
 	pthread_mutex_t mutex;
 	struct lk__term term;
@@ -331,6 +332,27 @@ static inline size_t lk__entry_name_size(const struct lk__entry *entry)
 {
 	return (size_t)(entry->target.key + entry->target.key_size - entry->name);
 }
+
+/* Counts for the client, and for the name of the lock where that is counted apart. `counter` is a
+ * member of struct lk__counters. */
+#define lk__entry_count(entry, counter, by)                                                        \
+	do {                                                                                       \
+		struct lk__counters *of_name_ = (entry)->counters;                                 \
+		lk__count(&(entry)->client->counters.counter, by);                                 \
+		if (__builtin_expect(of_name_ != NULL, 0))                                         \
+			lk__count(&of_name_->counter, by);                                         \
+	} while (0)
+
+/* The same of a duration: `what` has the members what_us and what_sum_us. */
+#define lk__entry_count_us(entry, what, duration_ns)                                               \
+	do {                                                                                       \
+		struct lk__counters *of_name_ = (entry)->counters;                                 \
+		struct lk__counters *of_all_ = &(entry)->client->counters;                         \
+		int64_t took_ns_ = duration_ns;                                                    \
+		lk__count_us(of_all_->what##_us, &of_all_->what##_sum_us, took_ns_);               \
+		if (__builtin_expect(of_name_ != NULL, 0))                                         \
+			lk__count_us(of_name_->what##_us, &of_name_->what##_sum_us, took_ns_);     \
+	} while (0)
 
 void lk__entry_ref(struct lk__entry *entry);
 bool lk__entry_ref_if_alive(struct lk__entry *entry);

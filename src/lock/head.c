@@ -138,7 +138,7 @@ static struct lk__answer entry_answer(struct lk__entry *entry, const struct lk__
 						   entry->waiting->attempt.asked_lease_ms,
 						   lk__now_ns());
 	if (answer.event.type == LK__ATTEMPT_BUSY) {
-		lk__count(&entry->client->counters.busy, 1);
+		lk__entry_count(entry, busy, 1);
 		entry->contended = true;
 		if (lk__entry_head(entry))
 			lk__entry_head(entry)->contended = true;

@@ -110,8 +110,8 @@ static void hold_tell_loss(struct lk__hold *hold)
 	lk_client *client = entry->client;
 	lk__lost_note(hold);
 	if (!lk__hold_extra(hold)->no_loss) {
-		lk__count(&client->counters.lost, 1);
-		lk__count(&client->counters.lost_by[loss_cause(hold->told)], 1);
+		lk__entry_count(entry, lost, 1);
+		lk__entry_count(entry, lost_by[loss_cause(hold->told)], 1);
 		lk__notices_give(client, hold, LK__NOTICE_LOST);
 		hold_log_loss(hold);
 	}

@@ -269,6 +269,7 @@ static void client_free(lk_client *client)
 	lk__notices_free(client);
 	lk__watch_free(client);
 	lk__holders_free(&client->holders);
+	lk__declared_free(client);
 	pthread_mutex_destroy(&client->record.mutex);
 	pthread_mutex_destroy(&client->mutex);
 	lk__alive_free(client->alive);

@@ -146,7 +146,7 @@ static int part_reserve(struct lk__multi_ask *ask, size_t part)
 	}
 	entry->asked_lease_ms = lk__entry_lease_ms(entry, waiter->hold);
 	DL_APPEND(entry->waiting->queue, waiter);
-	lk__count(&entry->client->counters.waiting, 1);
+	lk__entry_count(entry, waiting, 1);
 	lk__entry_promote(entry);
 	assert(lk__entry_head(entry) == waiter); /* it was free */
 	lk__entry_route(entry);
@@ -232,7 +232,7 @@ static bool part_granted(struct lk__multi_ask *ask, size_t part,
 	lk__entry_grant(entry, &ask->waiter[part], group->number, request->sent_ns,
 			group->lease_ms);
 	lk__client_record_show(entry->client, request->conn); /* which may be new */
-	lk__count(&entry->client->counters.acquires, 1);
+	lk__entry_count(entry, acquires, 1);
 	lk__entry_end_waiting(entry);
 	ask->reserved[part] = false;
 	ask->taken[part] = true;
@@ -352,7 +352,7 @@ static void group_read(void *context, size_t index, const struct lk__request *re
 		group_granted(ask, group, request);
 		break;
 	case LK__ATTEMPT_BUSY:
-		lk__count(&part_of(ask, group->part[0])->client->counters.busy, 1);
+		lk__entry_count(part_of(ask, group->part[0]), busy, 1);
 		ask_busy(ask, group->part[answer.busy], LK_EBUSY);
 		break;
 	case LK__ATTEMPT_LATE:

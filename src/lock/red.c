@@ -529,7 +529,7 @@ static int red_release_end(struct lk__nodes_call *call, bool waited, lk_error *e
 	bool passes = release->passes;
 	int rc = waited ? release_verdict(release, error) : 0;
 	if (rc == 0)
-		lk__count(&entry->client->counters.releases, 1);
+		lk__entry_count(entry, releases, 1);
 	pthread_mutex_unlock(&entry->mutex);
 	atomic_store(&release->detached, !waited);
 	lk__fan_out_end(call->fan_out);
@@ -674,7 +674,7 @@ int lk__red_send_look(struct lk__head *head)
 	int rc = lk__red_try_end(head->call, &head->event, head->error);
 	head->call = NULL;
 	if (rc == 0 && head->event.type == LK__ATTEMPT_BUSY) {
-		lk__count(&entry->client->counters.busy, 1);
+		lk__entry_count(entry, busy, 1);
 		head->waiter->contended = true;
 	}
 	return rc;

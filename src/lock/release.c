@@ -149,7 +149,7 @@ static void release_done(const struct lk__release *release, const struct lk__req
 			 int64_t listeners)
 {
 	struct lk__entry *entry = release->entry;
-	lk__count(&entry->client->counters.releases, 1);
+	lk__entry_count(entry, releases, 1);
 	listeners = release_heard(release, listeners);
 	if (release->lingers)
 		listeners -= lk__node_tellings(entry->target.node);
@@ -462,7 +462,7 @@ static int release_hand_over(struct lk__entry *entry, int64_t now_ns)
 {
 	struct lk__caller *next = lk__entry_first(entry);
 	lk__entry_drop_hold(entry, now_ns);
-	lk__count(&entry->client->counters.handovers, 1);
+	lk__entry_count(entry, handovers, 1);
 	lk__entry_hand(entry, next, now_ns);
 	lk__thread_wake(next->thread);
 	return 0;

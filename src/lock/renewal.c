@@ -37,12 +37,12 @@ static struct lk__batch *batch_new(lk_client *client, uint16_t slot, struct lk__
 }
 
 /* A margin that shrinks shows that a server or a network slows down, before a lock is lost. */
-static void renewed_count(struct lk__counters *counters, int64_t sent_ns, int64_t until_ns)
+static void renewed_count(struct lk__entry *entry, int64_t sent_ns, int64_t until_ns)
 {
 	int64_t now_ns = lk__now_ns();
-	lk__count(&counters->renewals, 1);
-	lk__count_us(counters->renewal_us, &counters->renewal_sum_us, now_ns - sent_ns);
-	lk__count_us(counters->margin_us, &counters->margin_sum_us, until_ns - now_ns);
+	lk__entry_count(entry, renewals, 1);
+	lk__entry_count_us(entry, renewal, now_ns - sent_ns);
+	lk__entry_count_us(entry, margin, until_ns - now_ns);
 }
 
 static void renewed_confirm(struct lk__entry *entry, const struct lk__renewed *renewed,
@@ -68,7 +68,7 @@ static void renewed_confirm(struct lk__entry *entry, const struct lk__renewed *r
 	if (renewed->lease_ms > JUST_LOOK_MS) {
 		hold->warned = false;
 		lk__trouble_over(hold);
-		renewed_count(&entry->client->counters, sent_ns, until_ns);
+		renewed_count(entry, sent_ns, until_ns);
 	}
 }
 
@@ -251,7 +251,7 @@ static void watch_entry(struct lk__entry *entry, struct lk__batch **batch)
 	}
 	if (!hold->warned && now_ns >= deadline_ns - lk__hold_margin_ns(hold)) {
 		hold->warned = true;
-		lk__count(&entry->client->counters.at_risk, 1);
+		lk__entry_count(entry, at_risk, 1);
 		lk__trouble_explain(entry, now_ns, false);
 		lk__notices_give(entry->client, hold, LK__NOTICE_AT_RISK);
 	}

@@ -50,6 +50,7 @@ static void every_call_fails(struct scene *scene)
 	expect(LK_EFORKED, lk_client_stats(scene->client, &stats, &err));
 	const lk_stats_source source = {scene->client, NULL};
 	size_t length;
+	expect(LK_EFORKED, lk_stats_declare(scene->client, "name", 4, &err));
 	expect(LK_EFORKED, lk_stats_write(&source, 1, 0, NULL, 0, &length, &err));
 	expect(LK_EFORKED, lk_event_wait(scene->client, &event, 0, NULL, &err));
 	expect(LK_EFORKED, lk_event_wait(scene->client, &event, -1, scene->cancel, &err));

@@ -187,6 +187,114 @@ static void test_a_buffer_that_is_too_small(void **state)
 	close_client(client);
 }
 
+static void declare(lk_client *client, const char *name, size_t size)
+{
+	expect(0, lk_stats_declare(client, name, size, &err));
+}
+
+static void pair(lk_client *client, const char *name, size_t size)
+{
+	lk_lock *lock = NULL;
+	expect(0, lk_lock_new(&lock, client, name, size, &err));
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_release(lock, NULL, &err));
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+}
+
+static void test_declared_names_are_counted_apart(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	write_text(client, NULL, LK_STATS_PROMETHEUS);
+	check(!strstr(text, "lockkeeper_lock_"));
+	declare(client, "backup", LK_STRLEN);
+	declare(client, "order:*", LK_STRLEN);
+	declare(client, "backup", LK_STRLEN); /* no error, and no second label */
+	write_text(client, NULL, LK_STATS_PROMETHEUS);
+	has("lockkeeper_lock_acquires_total{lock=\"backup\",result=\"granted\"} 0");
+	has("lockkeeper_lock_lost_total{lock=\"other\",cause=\"broken\"} 0");
+	pair(client, "backup", LK_STRLEN);
+	pair(client, "order:1", LK_STRLEN);
+	pair(client, "order:2", LK_STRLEN);
+	pair(client, "orders", LK_STRLEN);
+	lk_lock *held = new_lock(client, "order:");
+	expect(0, lk_lock_acquire(held, NULL, &err));
+	expect(LK_EINVAL, lk_stats_declare(client, "late", LK_STRLEN, &err));
+	write_text(client, "c", LK_STATS_OPENMETRICS);
+	has("# TYPE lockkeeper_lock_acquires counter");
+	has("# UNIT lockkeeper_lock_wait_seconds seconds");
+	has("lockkeeper_lock_acquires_total{client=\"c\",lock=\"backup\",result=\"granted\"} 1");
+	has("lockkeeper_lock_acquires_total{client=\"c\",lock=\"order:*\",result=\"granted\"} 3");
+	has("lockkeeper_lock_acquires_total{client=\"c\",lock=\"other\",result=\"granted\"} 1");
+	has("lockkeeper_lock_reentries_total{client=\"c\",lock=\"order:*\"} 2");
+	has("lockkeeper_lock_hold_seconds_count{client=\"c\",lock=\"order:*\"} 2");
+	has("lockkeeper_lock_wait_seconds_bucket{client=\"c\",lock=\"backup\",le=\"+Inf\"} 1");
+	has("lockkeeper_lock_held{client=\"c\",lock=\"order:*\"} 1");
+	has("lockkeeper_acquires_total{client=\"c\",result=\"granted\"} 5");
+	expect(0, lk_lock_release(held, NULL, &err));
+	write_text(client, NULL, LK_STATS_PROMETHEUS);
+	has("lockkeeper_lock_held{lock=\"order:*\"} 0");
+	lk_lock_free(held);
+	close_client(client);
+}
+
+/* A series that stands twice makes the whole text invalid. */
+static void test_names_with_one_label_are_one_series(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	declare(client, "\xff", 1);
+	declare(client, "\xfe", 1);
+	declare(client, "\0", 1);
+	declare(client, "other", 5);
+	declare(client, "a\"b\\c\nd", 7);
+	pair(client, "\xff", 1);
+	pair(client, "\0", 1);
+	pair(client, "other", 5);
+	pair(client, "rest", 4);
+	pair(client, "a\"b\\c\nd", 7);
+	write_text(client, NULL, LK_STATS_PROMETHEUS);
+	has("lockkeeper_lock_acquires_total{lock=\"\xef\xbf\xbd\",result=\"granted\"} 2");
+	has("lockkeeper_lock_acquires_total{lock=\"other\",result=\"granted\"} 2");
+	has("lockkeeper_lock_acquires_total{lock=\"a\\\"b\\\\c\\nd\",result=\"granted\"} 1");
+	const char *first = strstr(text, "lockkeeper_lock_held{lock=\"\xef\xbf\xbd\"}");
+	check(first && !strstr(first + 1, "lockkeeper_lock_held{lock=\"\xef\xbf\xbd\"}"));
+	close_client(client);
+}
+
+static void test_a_hundred_names_at_most(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	char name[16];
+	for (int i = 0; i < LK_STATS_NAMES_MAX; i++) {
+		snprintf(name, sizeof(name), "lock%d", i);
+		declare(client, name, LK_STRLEN);
+	}
+	expect(LK_ELIMIT, lk_stats_declare(client, "more", LK_STRLEN, &err));
+	expect(LK_EINVAL, lk_stats_declare(client, "", LK_STRLEN, &err));
+	expect(LK_EINVAL, lk_stats_declare(client, NULL, 1, &err));
+	expect(LK_EINVAL, lk_stats_declare(NULL, "more", LK_STRLEN, &err));
+	for (int i = 0; i < 10000; i++) { /* ids in names make no series */
+		lk_lock *lock = NULL;
+		snprintf(name, sizeof(name), "id%d", i);
+		expect(0, lk_lock_new(&lock, client, name, LK_STRLEN, &err));
+		lk_lock_free(lock);
+	}
+	lk_stats_source source = {client, NULL};
+	size_t length;
+	char *whole = malloc(16 * TEXT_SIZE);
+	expect(0, lk_stats_write(&source, 1, 0, whole, 16 * TEXT_SIZE, &length, &err));
+	size_t lines = 0;
+	for (size_t i = 0; i < length; i++)
+		lines += whole[i] == '\n';
+	check_int(lines, <, 10000);
+	free(whole);
+	close_client(client);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -198,6 +306,9 @@ int main(void)
 		api_test(test_a_label_may_be_any_text),
 		api_test(test_several_clients),
 		api_test(test_a_buffer_that_is_too_small),
+		api_test(test_declared_names_are_counted_apart),
+		api_test(test_names_with_one_label_are_one_series),
+		api_test(test_a_hundred_names_at_most),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
 }

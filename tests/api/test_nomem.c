@@ -317,7 +317,7 @@ static void run(struct script *script)
 	lk_owner_info owner;
 	lk_event event;
 	lk_stats stats = {.struct_size = sizeof(stats)};
-	char text[16384];
+	static char text[65536];
 	size_t length;
 	attempt(0, lk_config_new(&script->config, &err));
 	attempt(0, lk_client_open(&script->other, server.url_unix, &err));
@@ -328,6 +328,7 @@ static void run(struct script *script)
 	attempt(0, lk_client_new(&script->client, script->config, &err));
 	attempt(0, lk_client_ping(script->client, &err));
 	attempt(0, lk_cancel_new(&script->cancel, &err));
+	attempt(0, lk_stats_declare(script->client, "free", 4, &err));
 	attempt(0, lk_lock_new(&script->lock, script->client, "free", 4, &err));
 	attempt(0, lk_lock_new(&script->busy, script->client, "busy", 4, &err));
 	run_locks(script);
