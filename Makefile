@@ -6,7 +6,7 @@ PREFIX ?=
 DESTDIR ?=
 PYTHON ?= /usr/bin/python3
 
-.PHONY: all programs check check-all check-night check-faults check-seeds check-servers check-debian servers interop format docs demo bench bench-beside findings install uninstall clean static wheel check-python packages-build packages-wheel packages-run packages-check packages-bench packages-beside packages-servers packages-interop packages-debian
+.PHONY: all programs check check-all check-night check-faults check-seeds check-servers check-monitoring check-debian servers interop format docs demo bench bench-beside findings install uninstall clean static wheel check-python packages-build packages-wheel packages-run packages-check packages-bench packages-beside packages-servers packages-interop packages-monitoring packages-debian
 
 # The library and the command. The targets below build what they need beside these.
 all: packages-build $(BUILD)/build.ninja
@@ -31,6 +31,9 @@ packages-servers:
 
 packages-interop:
 	@sh scripts/install_packages.sh build run check interop
+
+packages-monitoring:
+	@sh scripts/install_packages.sh build run check monitoring
 
 packages-debian:
 	@sh scripts/install_packages.sh build run check debian
@@ -99,6 +102,11 @@ check-debian: packages-debian
 # The suites of the wire and of deployments on servers of other versions (docs/servers.md).
 check-servers: packages-servers programs
 	$(PYTHON) scripts/try_servers.py --build $(BUILD)
+
+# Metrics read by Prometheus, and their page looked at in Chromium; with LOCKKEEPER_PICTURES=DIR the
+# pictures stay there.
+check-monitoring: packages-monitoring programs
+	$(PYTHON) scripts/check.py --build $(BUILD) monitoring
 
 # Fetches those servers into the build folder.
 servers: packages-servers programs

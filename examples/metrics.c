@@ -66,9 +66,11 @@ static enum MHD_Result answer(void *client, struct MHD_Connection *connection, c
 static void work(lk_lock *lock)
 {
 	lk_error error;
-	if (lk_lock_acquire_within(lock, 1000, NULL, &error) == 0)
+	if (lk_lock_acquire_within(lock, 1000, NULL, &error) == 0) {
+		usleep(500000);
 		lk_lock_release(lock, NULL, &error);
-	sleep(1);
+	}
+	usleep(500000);
 }
 
 int main(int argc, char **argv)
@@ -78,6 +80,7 @@ int main(int argc, char **argv)
 	lk_error error = {0};
 	uint16_t port = (uint16_t)(argc > 1 ? strtoul(argv[1], NULL, 10) : 0);
 	if (lk_client_open(&client, NULL, &error) ||
+	    lk_stats_declare(client, "measured", LK_STRLEN, &error) ||
 	    lk_lock_new(&lock, client, "measured", LK_STRLEN, &error)) {
 		fprintf(stderr, "no lock: %s\n", error.message);
 		return 1;

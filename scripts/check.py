@@ -2,6 +2,7 @@
 """The tests of one build folder: checks of the tree, C programs, pytest suites; then the sum.
 
 usage: check.py [--build DIR] [--level check|all|night] [checks] [c] [python] [interop]
+                [monitoring]
        (the first three if none is named)
        check.py [--level …] --estimate    (how long that takes here; runs nothing)
 
@@ -26,7 +27,7 @@ import tally as runners
 from tally import PYTHON, ROOT, Tally, say
 
 SCRIPTS, TESTS = ROOT / "scripts", ROOT / "tests"
-INTEROP, STANDINS = TESTS / "interop", TESTS / "standins"
+INTEROP, STANDINS, MONITORING = TESTS / "interop", TESTS / "standins", TESTS / "monitoring"
 CHOSEN = TESTS / "chosen.txt"
 CHECK_LIMIT_S = 300
 CORES = 2  # of the machine that the minutes were measured on
@@ -51,7 +52,7 @@ PARTS = {"faults/matrix": 8, "system/conformance": 6, "history/failovers": 2,
 # The same where only what the table lists is run.
 CHOSEN_PARTS = {"system/conformance": 2}
 # Suites whose files share what takes long to make: an installed copy.
-TOGETHER = ["install"]
+TOGETHER = ["install", "monitoring"]
 # They begin first where it is not known yet how long each takes.
 LONGEST = [*PARTS, *TOGETHER, "api/nomem_moving-cluster", "api/nomem", "api/multi_lock",
            "system/scenarios", "api/red_lock", "cli/doctor", "cli/several", "api/nomem_red"]
@@ -59,9 +60,10 @@ LONGEST = [*PARTS, *TOGETHER, "api/nomem_moving-cluster", "api/nomem", "api/mult
 
 def files() -> list[pathlib.Path]:
     """The files of tests/ that pytest runs; without those that need programs to be fetched: other
-    libraries (interop), proxies and servers for tests (standins)."""
+    libraries (interop), proxies and servers for tests (standins), Prometheus and a browser
+    (monitoring)."""
     return [path for path in sorted(TESTS.glob("*/test_*.py"))
-            if path.parent not in (INTEROP, STANDINS)]
+            if path.parent not in (INTEROP, STANDINS, MONITORING)]
 
 
 def name(path: pathlib.Path) -> str:
@@ -120,6 +122,8 @@ def everything(tally: Tally, build: pathlib.Path, which: list[str], level: str =
         begun += tests_of(files(), environment, chosen() if level == "check" else None)
     if "interop" in which:
         begun += tests_of(sorted(INTEROP.glob("test_*.py")), environment)
+    if "monitoring" in which:
+        begun += tests_of(sorted(MONITORING.glob("test_*.py")), environment)
     run_parts(tally, build, begun)
 
 
@@ -190,11 +194,11 @@ def main() -> int:
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--level", choices=LEVELS, default="check")
     parser.add_argument("--estimate", action="store_true")
-    parser.add_argument("parts", nargs="*", metavar="checks|c|python|interop")
+    parser.add_argument("parts", nargs="*", metavar="checks|c|python|interop|monitoring")
     arguments = parser.parse_args()
     usual = ["checks", "c", "python"]
     for part in arguments.parts:
-        if part not in [*usual, "interop"]:
+        if part not in [*usual, "interop", "monitoring"]:
             parser.error(f"no part is called {part}")
     if arguments.estimate:
         say(estimate(arguments.level))

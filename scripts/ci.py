@@ -165,6 +165,11 @@ def interop(tally: Tally) -> None:
     check.everything(tally, BUILDS / "check", ["interop"])
 
 
+def monitoring(tally: Tally) -> None:
+    """Metrics read by Prometheus, and their page by Chromium."""
+    check.everything(tally, BUILDS / "check", ["monitoring"])
+
+
 def others(tally: Tally) -> None:
     """The wire and the deployments of `make check`, on servers of later releases."""
     for name in OTHERS:
@@ -190,14 +195,15 @@ def faults(tally: Tally) -> None:
 
 # The most important comes first.
 STAGES = {"check": make_check, "address": address, "thread": thread, "trixie": trixie, "lint": lint,
-          "interop": interop, "others": others, "python": python, "demo": demo,
-          "fuzz": fuzz}
+          "interop": interop, "monitoring": monitoring, "others": others, "python": python,
+          "demo": demo, "fuzz": fuzz}
 NAMED = {"analyze": analyze, "bench": bench, "faults": faults}
 # `make check` runs alone first: the README tells its time. Then two rows run side by side, each
 # stage behind the one before it, in pairs that bear one another: the bare root waits longer for
 # everything, as the sanitizers' builds do, and clang-tidy takes what the tests leave over, at the
 # lowest priority.
-ROWS = (("address", "thread", "lint"), ("trixie", "interop", "others", "demo", "fuzz"))
+ROWS = (("address", "thread", "lint"),
+        ("trixie", "interop", "monitoring", "others", "demo", "fuzz"))
 
 
 def run_stage(name: str) -> tuple[float, Tally]:
