@@ -38,8 +38,8 @@
  * Where no majority can grant the lock any more, a try waits for the nodes that have not answered
  * only if they decide between the first two. A wait ends at once if so many nodes answer with
  * errors that they would give again (an unknown -ERR, NOPERM, OOM) that no majority is left. The
- * wait limit bounds every try but the first, and that of a caller that has waited behind another of
- * its client.
+ * wait limit bounds every try but the first; that one too, if the caller has waited behind another
+ * of its client.
  *   LK_EBUSY, LK_ETIMEDOUT   a majority answered, and another owner prevents a majority for us
  *   LK_ENOQUORUM             no majority answered, or may vote; the message says why, for each node
  *                            that failed
