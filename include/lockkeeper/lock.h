@@ -35,7 +35,8 @@
  * lost data), the library reports LK_EVENT_LOST within that time and one round trip; at once, if an
  * answer to another call of this client contradicts the hold, or if the server grants the key to
  * another owner in this client. If the server cannot confirm the hold, the library reports
- * LK_EVENT_LOST at the deadline.
+ * LK_EVENT_LOST at the deadline. If a renewal got no answer, the server may have the lock for a
+ * lease longer: the library releases it in the background.
  *
  * To end the work when its hold is lost, let one thread read the notices: lk_event_wait() without a
  * limit, until the client is closed. At LK_EVENT_LOST, or as early as LK_EVENT_AT_RISK, it calls

@@ -408,11 +408,22 @@ void lk__entry_take_hold(struct lk__entry *entry)
 	lk__holders_remove(entry);
 }
 
+void lk__entry_note_unanswered(struct lk__entry *entry, int64_t lease_ms)
+{
+	struct lk__grant *grant = &entry->grant;
+	int64_t from_ns = lk__later(lk__now_ns(), grant->valid_until_ns);
+	if (entry->spreads)
+		return; /* its parts are given back in any case */
+	grant->outlives_ns = lk__later(grant->outlives_ns, lk__after_ms(from_ns, lease_ms));
+}
+
 struct lk__entry_effects lk__entry_note_loss(struct lk__entry *entry, int64_t now_ns)
 {
 	struct lk__hold *hold = entry->hold;
 	struct lk__entry_effects effects = {.lost = hold};
 	assert(hold && !hold->lost);
+	if (entry->renewing && (hold->watched || hold->wanted_until_ns))
+		lk__entry_note_unanswered(entry, lk__entry_lease_ms(entry, hold));
 	effects.promised_ns = lk__hold_deadline(hold);
 	hold->own_until_ns = lk__earlier(lk__hold_deadline(hold), now_ns);
 	hold->lost = true;
@@ -421,7 +432,8 @@ struct lk__entry_effects lk__entry_note_loss(struct lk__entry *entry, int64_t no
 	lk__entry_count(entry, held, (uint64_t)-1);
 	/* The other side may keep the key: what is over would stay in it. Of several nodes, some
 	 * may have it still, and for longer than was ever confirmed; so may a node whose answer to
-	 * an extension is missing. A copy of the acquire may still run, and take the lock. */
+	 * an extension or a renewal is missing. A copy of the acquire may still run, and take the
+	 * lock. */
 	if (entry->target.recipe->other_side || entry->spreads ||
 	    entry->grant.outlives_ns > now_ns || entry->grant.repeated_until_ns > now_ns)
 		effects.unasked = hold->number;

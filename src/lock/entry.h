@@ -481,6 +481,10 @@ LK__CARRY_OUT struct lk__entry_effects lk__entry_note_moved(struct lk__entry *en
 							    struct lk__hold *hold,
 							    const struct lk__grant *grant);
 
+/* A renewal for so long got no answer. It may have been done, or a copy of it may still run: then
+ * the server has the lock for a lease longer than is known here. */
+void lk__entry_note_unanswered(struct lk__entry *entry, int64_t lease_ms);
+
 /* Takes the current hold out: what becomes of it is the caller's. */
 void lk__entry_take_hold(struct lk__entry *entry);
 

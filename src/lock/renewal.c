@@ -93,6 +93,10 @@ void lk__watch_told(const struct lk__renewed *renewed, int answer, int64_t sent_
 		lk__watch_hold(entry, now_ns);
 	} else {
 		int64_t lease_ns = lk__entry_lease_ms(entry, entry->hold) * LK__MS;
+		if (sent_ns && renewed->lease_ms > JUST_LOOK_MS) {
+			lk__compensation_reserve(entry); /* without it, close tells of it */
+			lk__entry_note_unanswered(entry, renewed->lease_ms);
+		}
 		lk__trouble_note(entry->hold, trouble);
 		lk__watch_at(entry, now_ns + lease_ns / RENEW_AGAIN_PARTS);
 	}

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from keeper import CLOSE_RELEASE, EVENT_LOST
-from proxy import Once, Park
+from proxy import SWALLOW, Once, Park, reply_to
 from waiting import boottime_ns, never, until
 
 # fast enough for a test, and slow enough that a look is seen to come before the end
@@ -97,3 +97,15 @@ def test_a_forced_release_between_the_grant_and_its_answer(server, proxy, make_k
     gate.set()
     until(lambda: keeper.events_of(EVENT_LOST), 3, "it is told")
     stranger.call("release", "other").ok()
+
+
+@pytest.mark.parametrize("kind", ["lock", "fair", "plain", "write", "permits"])
+def test_what_an_unanswered_renewal_kept_is_given_back(server, proxy, make_keeper, kind):
+    """The server has renewed it, and the client never hears so: it goes with the loss, and not with
+    the lease that the server counts from the last renewal."""
+    keeper = make_keeper(proxy.unix_url, watchdog_ms=9000, command_timeout_ms=1000)
+    keeper.listen()
+    take(server, keeper, kind)
+    proxy.rule = lambda message: SWALLOW if reply_to("renew")(message) else None
+    until(lambda: keeper.events_of(EVENT_LOST), 20, "it is lost")
+    until(lambda: not is_there(server, kind), 3, "it is given back")
