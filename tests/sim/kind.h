@@ -34,6 +34,7 @@ struct sim_worker {
 	enum sim_side side;        /* which it believes to hold … */
 	int64_t held_until_ns;     /* … until when, at least */
 	char field[LK_FIELD_SIZE]; /* on the server */
+	int64_t granted_ns;        /* since then at the latest */
 	bool broken;               /* somebody has freed it, or may have */
 	int64_t broken_ns;         /* by then; SIM_NEVER: if it was */
 	uint64_t tag;              /* of its last try, and of its notices */

@@ -182,14 +182,16 @@ static void ask(struct sim_worker *worker, lk_lock *lock, enum sim_side side)
 
 /* ---- what ends, or lengthens, the hold of another ---- */
 
-static void break_holds(bool may_run_later)
+/* A hold that was there before the call is over behind it, unless it is that of a reader. */
+static void break_holds(int64_t begun_ns, bool may_run_later)
 {
 	sim_stage.unjudged |= may_run_later;
 	sim_stage.kept_until_ns = 0;
 	for (int i = 0; i < SIM_WORKERS; i++) {
 		struct sim_worker *worker = &sim_stage.workers[i];
 		worker->broken = true;
-		worker->broken_ns = worker->side ? sim_now_ns() : SIM_NEVER;
+		bool ended = worker->side == SIM_WRITES && worker->granted_ns < begun_ns;
+		worker->broken_ns = ended ? sim_now_ns() : SIM_NEVER;
 	}
 }
 
@@ -220,7 +222,7 @@ static void break_lock(struct sim_worker *worker)
 		       sim_stage.closes, &error);
 	sim_stage.breaking--;
 	if (rc != LK_ENOTOWNER)
-		break_holds(rc < 0);
+		break_holds(call.begun_ns, rc < 0);
 }
 
 static void extend_by_field(struct sim_worker *worker, lk_lock *lock)
@@ -421,6 +423,9 @@ static bool begin_hold(struct sim_worker *worker, lk_lock *lock, enum sim_side s
 {
 	lk_error error;
 	worker->field[0] = '\0';
+	worker->granted_ns = sim_now_ns();
+	/* What was lost before its owner knew of it was tried for again, under the same tag. */
+	worker->lost_tag = 0;
 	lk_lock_export(lock, sim_owner(&worker->caller), worker->field, sizeof(worker->field),
 		       &error);
 	return keep(worker, lock, side);
