@@ -32,7 +32,8 @@
  * keeps none. All other calls keep it as it is, and so do those through a handle without `ttl_ms`.
  *
  * WAITING. One request to the server serves all waiting threads of a client. The client sends it at
- * each message, and every second without one.
+ * each message, and every second without one; and when the limit of a thread passes that began to
+ * wait after the last one was sent: LK_ETIMEDOUT is never the answer to an older question.
  */
 #ifndef LOCKKEEPER_LATCH_H
 #define LOCKKEEPER_LATCH_H

@@ -53,7 +53,8 @@ static void caller_asks(struct lk__entry *entry, struct lk__caller *waiter)
  */
 static int caller_kept_out(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error)
 {
-	int code = lk__entry_kept_out(entry);
+	bool stale = lk__entry_is_stale(entry, waiter);
+	int code = stale ? 0 : lk__entry_kept_out(entry);
 	if (waiter->undone && lk__entry_policy(entry)->compensating(entry))
 		return caller_fail(entry, LK_EMAYBEHELD, "acquire", error);
 	if (code == LK_EBUSY)
@@ -65,6 +66,8 @@ static int caller_kept_out(struct lk__entry *entry, struct lk__caller *waiter, l
 				"acquire \"%.100s\" on %.100s: no answer within the wait limit",
 				entry->name, entry->client->config->url);
 	caller_asks(entry, waiter);
+	if (stale)
+		lk__entry_ask_anew(entry);
 	return 0;
 }
 

@@ -671,6 +671,21 @@ int lk__entry_kept_out(const struct lk__entry *entry)
 	return code == LK_ENOTDURABLE ? LK_EUNAVAILABLE : LK_EUNREACHABLE;
 }
 
+bool lk__entry_is_stale(const struct lk__entry *entry, const struct lk__caller *caller)
+{
+	const struct lk__attempt *attempt = &entry->waiting->attempt;
+	return (entry->target.recipe->flags & LK__FOR_ALL) && attempt->busy &&
+	       attempt->busy_sent_ns < caller->since_ns;
+}
+
+void lk__entry_ask_anew(struct lk__entry *entry)
+{
+	struct lk__caller *head = lk__entry_head(entry);
+	entry->waiting->asks_anew = true;
+	if (head)
+		lk__thread_wake(head->thread);
+}
+
 void lk__entry_wake_askers(const struct lk__entry *entry)
 {
 	const struct lk__caller *waiter;

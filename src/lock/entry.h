@@ -243,6 +243,7 @@ struct lk__waiting {
 	unsigned callers; /* between a begin and its end, in the queue or not */
 	struct lk__caller *queue, *head;
 	unsigned askers; /* in the queue: those who wait for an answer alone */
+	bool asks_anew;  /* the head is to try at once: lk__entry_ask_anew() */
 	struct lk__attempt attempt;
 	uint64_t try_nonce;            /* what a message that brings the lock has to repeat */
 	struct lk__request *request;   /* the try in flight */
@@ -521,6 +522,11 @@ void lk__entry_unsubscribe(struct lk__entry *entry);
  * nothing that may be held.
  */
 int lk__entry_kept_out(const struct lk__entry *entry);
+
+/* Whether "busy" is known from before the caller came, where that says nothing: a latch may have
+ * opened since. Then the head has to try again for it, at once or after its present try. */
+bool lk__entry_is_stale(const struct lk__entry *entry, const struct lk__caller *caller);
+void lk__entry_ask_anew(struct lk__entry *entry);
 
 /* Something may be known for those who wait for an answer alone: they look. */
 void lk__entry_wake_askers(const struct lk__entry *entry);

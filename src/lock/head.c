@@ -301,6 +301,7 @@ struct lk__request *lk__head_try(struct lk__head *head)
 	request->deadline_ns = entry->waiting->attempt.try_until_ns;
 	request->owner = entry;
 	entry->waiting->request = request;
+	entry->waiting->asks_anew = false;
 	lk__entry_try_begins(entry);
 	head->epoch = lk__entry_begin_try(entry);
 	if (lk__entry_channel(entry))
@@ -567,7 +568,7 @@ void lk__head_begin(struct lk__head *head, struct lk__op *op, struct lk__entry *
 	*head = (struct lk__head){.op = op, .entry = entry, .waiter = waiter, .error = error};
 	/* Where the head before it has just been told "busy", a limit that is over is over. */
 	head->first = entry->waiting->attempt.state == LK__ATTEMPT_IDLE ||
-		      !entry->waiting->attempt.busy;
+		      !entry->waiting->attempt.busy || lk__entry_is_stale(entry, waiter);
 	head->event = (struct lk__attempt_event){
 		.type = LK__ATTEMPT_ADOPTED,
 		.want = head_want(entry, waiter),

@@ -147,6 +147,8 @@ static int listen_begin(struct lk__head *head)
 
 static int hear_look(struct lk__head *head)
 {
+	if (head->entry->waiting->asks_anew)
+		head->op->until_ns = lk__now_ns();
 	int rc = lk__op_listen_look(head->op, lk__head_gone(head), NULL);
 	return rc == LK__OP_WAITS ? rc : lk__head_heard(head, rc, &head->op->mark);
 }
@@ -173,7 +175,7 @@ static int pause_begin(struct lk__head *head, int64_t until_ns)
 static int pause_look(struct lk__head *head)
 {
 	int over = lk__head_over(head);
-	if (lk__now_ns() < head->pause_until_ns)
+	if (lk__now_ns() < head->pause_until_ns && !head->entry->waiting->asks_anew)
 		return over ? over : LK__OP_WAITS;
 	lk__head_happened(head, LK__ATTEMPT_TIMER);
 	return 0;

@@ -322,27 +322,39 @@ void sim_latch_round(struct sim_worker *worker)
 	lk_error error = {.code = 0};
 	count_down(worker);
 	struct sim_call call = sim_call("await");
+	bool open = sim_stage.done[round] == SIM_WORKERS;
 	int rc = sim_latch_await(&worker->caller, worker->latches[round], wait_ms, &error);
 	sim_note("worker %d: await of latch %d within %lld: %s", worker->number, round,
 		 (long long)wait_ms, sim_outcome(rc));
 	sim_check_limit(&call, wait_ms ? wait_ms : ONCE_MS);
 	sim_check_code("await", rc, expected, sim_stage.calm ? 2 : COUNT(expected),
 		       sim_stage.closes, &error);
+	if (rc == LK_ETIMEDOUT && open)
+		sim_fail("latch %d is open, and worker %d was told that it is not", round,
+			 worker->number);
 	if (rc == 0 && sim_stage.begun[round] < SIM_WORKERS)
 		sim_fail("latch %d is open, and %d of %d have counted down", round,
 			 sim_stage.begun[round], SIM_WORKERS);
 }
 
+/* Whoever comes first sets them all. */
+static void set_latches(void)
+{
+	for (int i = 0; i < SIM_ROUNDS && !sim_stage.set; i++) {
+		char name[16];
+		latch_name(name, i);
+		sim_server_set(0, name, SIM_WORKERS);
+	}
+	sim_stage.set = true;
+}
+
 int sim_latch_open(struct sim_worker *worker, lk_error *error)
 {
-	bool sets = !sim_stage.set;
 	int rc = 0;
-	sim_stage.set = true;
+	set_latches();
 	for (int i = 0; rc == 0 && i < SIM_ROUNDS; i++) {
 		char name[16];
 		latch_name(name, i);
-		if (sets)
-			sim_server_set(0, name, SIM_WORKERS);
 		rc = lk_latch_new(&worker->latches[i], worker->client->client, name, LK_STRLEN,
 				  error);
 	}
