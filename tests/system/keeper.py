@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import threading
@@ -148,14 +149,16 @@ class Keeper:
     def cancel(self, token: str) -> None:
         self.call("cancel", thread="-", token=token)
 
-    def is_asleep(self) -> bool:
-        """Whether each of its threads sleeps: nothing is under way but waits."""
+    def is_asleep(self, unless=lambda name: False) -> bool:
+        """Whether each of its threads sleeps, `unless` its name says that it does not matter:
+        nothing is under way but waits."""
         try:
             stats = [(task / "stat").read_text()
                      for task in pathlib.Path(f"/proc/{self.pid}/task").iterdir()]
         except OSError:
             return False  # one has just ended
-        return all(stat.rsplit(")", 1)[1].split()[0] == "S" for stat in stats)
+        return all(re.search(r"\) S", stat) or unless(re.search(r"\((.*)\)", stat)[1])
+                   for stat in stats)
 
     def pause(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
