@@ -19,7 +19,7 @@ int lk_cancel_new(lk_cancel **cancel_out, lk_error *error)
 	if (cancel->fd < 0) {
 		int saved = errno;
 		free(cancel);
-		return lk__fail_errno(error, LK_ESYSTEM, saved, "lk_cancel_new: eventfd");
+		return lk__fail_system(error, saved, "lk_cancel_new: eventfd");
 	}
 	*cancel_out = cancel;
 	return 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/fail.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -102,6 +103,29 @@ int lk__fail(lk_error *error, int code, const char *format, ...)
 	return code;
 }
 
+int lk__errno_code(int system_errno, int otherwise)
+{
+	switch (system_errno) {
+	case ENOMEM:
+		return LK_ENOMEM;
+	case EMFILE:
+	case ENFILE:
+	case ENOBUFS:
+		return LK_ESYSTEM;
+	default:
+		return otherwise;
+	}
+}
+
+/* glibc's strerror_r may return static text instead of filling the buffer. */
+static void fail_explain(lk_error *error)
+{
+	size_t used = strlen(error->message);
+	char text[128] = "";
+	const char *reason = strerror_r(error->system_errno, text, sizeof(text));
+	snprintf(error->message + used, sizeof(error->message) - used, ": %s", reason);
+}
+
 int lk__fail_errno(lk_error *error, int code, int system_errno, const char *format, ...)
 {
 	if (error) {
@@ -109,11 +133,20 @@ int lk__fail_errno(lk_error *error, int code, int system_errno, const char *form
 		va_start(arguments, format);
 		fail_format(error, code, system_errno, format, arguments);
 		va_end(arguments);
-		size_t used = strlen(error->message);
-		char text[128] = "";
-		/* glibc's strerror_r may return static text instead of filling the buffer. */
-		const char *reason = strerror_r(system_errno, text, sizeof(text));
-		snprintf(error->message + used, sizeof(error->message) - used, ": %s", reason);
+		fail_explain(error);
+	}
+	return code;
+}
+
+int lk__fail_system(lk_error *error, int system_errno, const char *format, ...)
+{
+	int code = lk__errno_code(system_errno, LK_ESYSTEM);
+	if (error) {
+		va_list arguments;
+		va_start(arguments, format);
+		fail_format(error, code, system_errno, format, arguments);
+		va_end(arguments);
+		fail_explain(error);
 	}
 	return code;
 }

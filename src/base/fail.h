@@ -20,6 +20,15 @@ __attribute__((format(printf, 3, 4))) int lk__fail(lk_error *error, int code, co
 __attribute__((format(printf, 4, 5))) int lk__fail_errno(lk_error *error, int code,
 							 int system_errno, const char *format, ...);
 
+/* The code for a system call that failed: LK_ENOMEM for want of memory, LK_ESYSTEM of a descriptor
+ * or the like; `otherwise` for what else it may tell. */
+int lk__errno_code(int system_errno, int otherwise);
+
+/* The same with its error, for a call that fails for want of something alone: a descriptor, a
+ * thread, memory. LK_ENOMEM or LK_ESYSTEM. */
+__attribute__((format(printf, 3, 4))) int lk__fail_system(lk_error *error, int system_errno,
+							  const char *format, ...);
+
 /* ---- for programs that were compiled with another size of a struct ---- */
 
 #define LK__GROWTH_MAX 1024 /* bytes that a later version's struct may have more than ours */

@@ -17,10 +17,10 @@ int lk__alive_new(const _Atomic int **alive_out, lk_error *error)
 	_Atomic int *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 				 -1, 0);
 	if (page == MAP_FAILED)
-		return lk__fail_errno(error, LK_ESYSTEM, errno, "mmap");
+		return lk__fail_system(error, errno, "mmap");
 	*alive_out = page;
 	if (madvise(page, size, MADV_WIPEONFORK) != 0)
-		return lk__fail_errno(error, LK_ESYSTEM, errno, "madvise(MADV_WIPEONFORK)");
+		return lk__fail_system(error, errno, "madvise(MADV_WIPEONFORK)");
 	atomic_store(page, 1);
 	return 0;
 }

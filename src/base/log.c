@@ -158,7 +158,7 @@ int lk__log_start(struct lk__log *log, bool threadless, lk_error *error)
 	if (failed) {
 		atomic_store(&queue->refs, 1);
 		queue_unref(queue);
-		return lk__fail_errno(error, LK_ESYSTEM, failed, "no thread for log lines");
+		return lk__fail_system(error, failed, "no thread for log lines");
 	}
 	log->queue = queue;
 	return 0;

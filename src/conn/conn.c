@@ -29,7 +29,7 @@ int lk__conn_init(struct lk__conn *conn, struct lk__node *node, enum lk__conn_ki
 	conn->exclusive = node->config->scheme == LK__SCHEME_TLS;
 	conn->wake_fd = kind == LK__CONN_PROBE ? -1 : lk__wake_fd_new();
 	if (conn->wake_fd < 0 && kind != LK__CONN_PROBE)
-		return lk__fail_errno(error, LK_ESYSTEM, errno, "eventfd");
+		return lk__fail_system(error, errno, "eventfd");
 	pthread_mutex_init(&conn->mutex, NULL);
 	return 0;
 }

@@ -68,7 +68,7 @@ int lk__queue_new(lk_queue **queue_out, size_t capacity, lk_error *error)
 	pthread_mutex_init(&queue->mutex, NULL);
 	queue->capacity = capacity;
 	queue->fd = lk__wake_fd_new();
-	int rc = queue->fd < 0 ? lk__fail_errno(error, LK_ESYSTEM, errno, "lk_queue_new: eventfd")
+	int rc = queue->fd < 0 ? lk__fail_system(error, errno, "lk_queue_new: eventfd")
 			       : lk__alive_new(&queue->alive, error);
 	if (rc < 0)
 		queue_destroy(queue);

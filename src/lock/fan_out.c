@@ -2,6 +2,7 @@
 #include "lock/fan_out.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,13 +28,17 @@ struct lk__fan_out *lk__fan_out_new(size_t count, const struct lk__fan_out_use *
 {
 	assert(count <= LK__FAN_OUT_NODES_MAX);
 	struct lk__fan_out *fan_out = calloc(1, sizeof(*fan_out) + count * sizeof(*fan_out->node));
-	if (!fan_out)
+	if (!fan_out) {
+		errno = ENOMEM;
 		return NULL;
+	}
 	fan_out->use = *use;
 	fan_out->thread = thread;
 	fan_out->fd = thread->on_wake ? -1 : lk__wake_fd_new();
 	if (fan_out->fd < 0 && !thread->on_wake) {
+		int failed = errno;
 		free(fan_out);
+		errno = failed;
 		return NULL;
 	}
 	pthread_mutex_init(&fan_out->mutex, NULL);

@@ -41,7 +41,8 @@ struct lk__fan_out_use {
 	void (*end)(void *context);
 };
 
-/* Makes one for `count` nodes. `thread`: the caller's. NULL when out of memory or descriptors. */
+/* Makes one for `count` nodes. `thread`: the caller's. NULL, and errno, when out of memory or
+ * descriptors. */
 struct lk__fan_out *lk__fan_out_new(size_t count, const struct lk__fan_out_use *use,
 				    struct lk__thread *thread);
 

@@ -276,9 +276,9 @@ static int loop_new(struct lk__loop **loop_out, lk_client *client, lk_error *err
 	loop->timer_fd = lk__timer_new();
 	if (loop->set_fd < 0 || loop->wake_fd < 0 || loop->timer_fd < 0 ||
 	    loop_add(loop, &loop->wake_fd) < 0 || loop_add(loop, &loop->timer_fd) < 0) {
-		lk__fail_errno(error, LK_ESYSTEM, errno, "cannot start the background thread");
+		int rc = lk__fail_system(error, errno, "cannot start the background thread");
 		loop_free(loop);
-		return LK_ESYSTEM;
+		return rc;
 	}
 	*loop_out = loop;
 	return 0;
@@ -293,7 +293,7 @@ static int loop_launch(lk_client *client, lk_error *error)
 	rc = loop->threadless ? 0 : lk__thread_start(&loop->pthread, loop_main, loop);
 	if (rc) {
 		loop_free(loop);
-		return lk__fail_errno(error, LK_ESYSTEM, rc, "cannot start the background thread");
+		return lk__fail_system(error, rc, "cannot start the background thread");
 	}
 	if (loop->threadless) /* it rests until the program's first turn */
 		lk__async_rest(client);

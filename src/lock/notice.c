@@ -27,7 +27,7 @@ int lk__notices_init(lk_client *client, lk_error *error)
 	pthread_mutex_init(&client->notices.mutex, NULL);
 	client->notices.fd = lk__wake_fd_new();
 	if (client->notices.fd < 0)
-		return lk__fail_errno(error, LK_ESYSTEM, errno, "eventfd");
+		return lk__fail_system(error, errno, "eventfd");
 	return 0;
 }
 

@@ -2,6 +2,7 @@
 #include "lock/red.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -159,15 +160,19 @@ void *lk__red_call_new(size_t size, struct lk__entry *entry, struct lk__thread *
 {
 	assert(size >= sizeof(struct lk__nodes_call));
 	struct lk__nodes_call *call = calloc(1, size);
-	if (!call)
+	if (!call) {
+		errno = ENOMEM;
 		return NULL;
+	}
 	struct lk__fan_out_use own = *use;
 	own.context = call;
 	if (!own.end)
 		own.end = call_free;
 	call->fan_out = lk__fan_out_new(lk__red_of(entry)->count, &own, thread);
 	if (!call->fan_out) {
+		int failed = errno;
 		free(call);
+		errno = failed;
 		return NULL;
 	}
 	int64_t limit_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
@@ -505,7 +510,8 @@ static struct lk__nodes_call *red_release_begin(struct lk__entry *entry, struct 
 	struct release *release = release_new(entry, thread, keep_ms);
 	if (!release) {
 		entry->hold->count = 1;
-		lk__fail(error, LK_ENOMEM, "release \"%.100s\": out of memory, still held",
+		lk__fail(error, LK_ENOMEM,
+			 "release \"%.100s\": out of memory or descriptors, still held",
 			 entry->name);
 		return NULL;
 	}
@@ -705,10 +711,10 @@ int lk__red_release_look(struct lk__releasing *releasing)
 int lk__red_extend(struct lk__extending *extending)
 {
 	struct lk__op *op = &extending->op;
-	extending->call = lk__red_extend_begin(extending->entry, op->thread, &extending->extension,
-					       extending->error);
-	if (!extending->call)
-		return LK_ENOMEM;
+	int rc = lk__red_extend_begin(&extending->call, extending->entry, op->thread,
+				      &extending->extension, extending->error);
+	if (rc < 0)
+		return rc;
 	lk__op_wait_nodes(op, extending->call->fan_out, extending->call->until_ns);
 	return lk__red_extend_look(extending);
 }

@@ -114,9 +114,11 @@ struct lk__nodes_call *lk__red_try_begin(struct lk__entry *entry, struct lk__cal
 int lk__red_try_end(struct lk__nodes_call *call, struct lk__attempt_event *event, lk_error *error);
 /* The last hold is given up; NULL: LK_ENOMEM, and it is still held. `waited`: for the answers,
  * which say what became of it. */
-/* An extension, without the mutex. NULL: LK_ENOMEM; 1 extended, 0 not ours any more, or a code. */
-struct lk__nodes_call *lk__red_extend_begin(struct lk__entry *entry, struct lk__thread *thread,
-					    struct lk__extension *extension, lk_error *error);
+/* An extension, without the mutex. Begin: 0, LK_ENOMEM or LK_ESYSTEM. End: 1 extended, 0 not ours
+ * any more, or a code. */
+int lk__red_extend_begin(struct lk__nodes_call **call_out, struct lk__entry *entry,
+			 struct lk__thread *thread, struct lk__extension *extension,
+			 lk_error *error);
 int lk__red_extend_end(struct lk__nodes_call *call, lk_error *error);
 
 /* Of the policy of a majority (lock/entry.h). */
@@ -160,8 +162,8 @@ void lk__red_join_later(struct lk__entry *entry, size_t index);
 /*
  * Makes a call to all nodes, which begins with a struct lk__nodes_call and has so many bytes, with
  * references that last until all answers are there; then it is freed, unless `use` has an end of
- * its own. The caller waits for the command limit, and not beyond that time. NULL when out of
- * memory.
+ * its own. The caller waits for the command limit, and not beyond that time. NULL, and errno,
+ * when out of memory or descriptors.
  */
 void *lk__red_call_new(size_t size, struct lk__entry *entry, struct lk__thread *thread,
 		       const struct lk__fan_out_use *use, int64_t until_ns);

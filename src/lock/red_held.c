@@ -10,6 +10,7 @@
 #include "lock/red.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -601,17 +602,15 @@ static int extension_verdict(struct extension *extension, lk_error *error)
 			tally->entry->name, tally->yes, tally->majority);
 }
 
-struct lk__nodes_call *lk__red_extend_begin(struct lk__entry *entry, struct lk__thread *thread,
-					    struct lk__extension *wanted, lk_error *error)
+int lk__red_extend_begin(struct lk__nodes_call **call_out, struct lk__entry *entry,
+			 struct lk__thread *thread, struct lk__extension *wanted, lk_error *error)
 {
 	static const struct lk__fan_out_use use = {
 		.take = extension_take, .decided = extension_decided, .late = extension_late};
 	struct extension *extension = lk__red_call_new(sizeof(*extension), entry, thread, &use,
 						       wanted->until_ns);
-	if (!extension) {
-		lk__fail(error, LK_ENOMEM, "extend \"%.100s\": out of memory", entry->name);
-		return NULL;
-	}
+	if (!extension)
+		return lk__fail_system(error, errno, "extend \"%.100s\"", entry->name);
 	tally_begin(&extension->tally, entry, wanted->lease_ms);
 	pthread_mutex_lock(&entry->mutex);
 	extension->current = tally_numbers(&extension->tally, wanted->number, NULL);
@@ -620,7 +619,8 @@ struct lk__nodes_call *lk__red_extend_begin(struct lk__entry *entry, struct lk__
 	pthread_mutex_unlock(&entry->mutex);
 	wanted->sent_ns = lk__now_ns();
 	lk__fan_out_go(extension->call.fan_out);
-	return &extension->call;
+	*call_out = &extension->call;
+	return 0;
 }
 
 int lk__red_extend_end(struct lk__nodes_call *call, lk_error *error)

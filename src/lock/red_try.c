@@ -10,6 +10,7 @@
 #include "lock/red.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -606,8 +607,7 @@ struct lk__nodes_call *lk__red_try_begin(struct lk__entry *entry, struct lk__cal
 	lk__entry_route(entry);
 	struct round *round = round_new(entry, waiter);
 	if (!round) {
-		event->code = lk__fail(error, LK_ENOMEM, "acquire \"%.100s\": out of memory",
-				       entry->name);
+		event->code = lk__fail_system(error, errno, "acquire \"%.100s\"", entry->name);
 		return NULL;
 	}
 	for (size_t i = 0; i < round->red->count; i++)

@@ -28,10 +28,8 @@ static const struct {
 static int fail_load(const char *node, int failed, lk_error *error)
 {
 	const char *reason = dlerror();
-	int code = failed == EMFILE || failed == ENFILE ? LK_ESYSTEM
-		   : failed == ENOMEM                   ? LK_ENOMEM
-							: LK_ETLS;
-	return lk__fail(error, code, "connect to %s: TLS: OpenSSL cannot be loaded: %.200s", node,
+	return lk__fail(error, lk__errno_code(failed, LK_ETLS),
+			"connect to %s: TLS: OpenSSL cannot be loaded: %.200s", node,
 			reason ? reason : LIBRARY);
 }
 

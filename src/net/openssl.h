@@ -29,7 +29,7 @@
 	FUNCTION(BIO_set_flags)                                                                    \
 	FUNCTION(BIO_set_init)                                                                     \
 	FUNCTION(ERR_clear_error)                                                                  \
-	FUNCTION(ERR_peek_error)                                                                   \
+	FUNCTION(ERR_get_error)                                                                    \
 	FUNCTION(ERR_reason_error_string)                                                          \
 	FUNCTION(OPENSSL_init_ssl)                                                                 \
 	FUNCTION(SSL_CTX_ctrl)                                                                     \

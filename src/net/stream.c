@@ -145,10 +145,15 @@ static void opening_place(struct lk__opening *opening)
 /* Turns the negative errno of an attempt to connect into an error. */
 static int fail_connect(struct lk__opening *opening, int status)
 {
-	int code = status == -EMFILE || status == -ENFILE || status == -ENOBUFS ? LK_ESYSTEM
-		   : status == -ENOMEM                                          ? LK_ENOMEM
-										: LK_EUNREACHABLE;
-	return lk__fail_errno(opening->error, code, -status, "connect to %s", opening->node);
+	return lk__fail_errno(opening->error, lk__errno_code(-status, LK_EUNREACHABLE), -status,
+			      "connect to %s", opening->node);
+}
+
+/* For want of a thread, or of what that needs. */
+static int fail_errand(struct lk__opening *opening, int failed)
+{
+	return lk__fail_system(opening->error, failed, "connect to %s: cannot start a thread",
+			       opening->node);
 }
 
 static int opening_waits(struct lk__opening *opening, enum opening_state state, int fd,
@@ -172,8 +177,8 @@ static int name_resolved(struct lk__opening *opening, int failed)
 	if (failed == EAI_SYSTEM)
 		return fail_connect(opening, -errno);
 	if (failed)
-		return lk__fail(opening->error, LK_EUNREACHABLE, "connect to %s: resolve: %s",
-				opening->node, gai_strerror(failed));
+		return lk__fail(opening->error, failed == EAI_MEMORY ? LK_ENOMEM : LK_EUNREACHABLE,
+				"connect to %s: resolve: %s", opening->node, gai_strerror(failed));
 	opening->at = opening->addresses;
 	for (const struct addrinfo *at = opening->at; at && opening->left < ADDRESSES_MAX;
 	     at = at->ai_next)
@@ -207,7 +212,7 @@ static int name_begin(struct lk__opening *opening)
 		return name_ask(opening);
 	failed = lk__lookup_begin(&opening->lookup, opening->host, opening->port);
 	if (failed)
-		return fail_connect(opening, -failed);
+		return fail_errand(opening, failed);
 	return opening_waits(opening, OPENING_NAME, lk__lookup_fd(opening->lookup), POLLIN,
 			     opening->deadline_ns);
 }
@@ -391,7 +396,7 @@ static int readying_begin(struct lk__opening *opening)
 	int failed = lk__errand_begin(errand, !config->threadless);
 	if (failed) {
 		opening->readying = NULL;
-		return fail_connect(opening, -failed);
+		return fail_errand(opening, failed);
 	}
 	rc = opening_waits(opening, OPENING_READYING, errand->fd, POLLIN,
 			   config->credentials ? LK__NEVER : opening->deadline_ns);

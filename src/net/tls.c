@@ -17,6 +17,7 @@
 
 #define REASON_MAX 256
 #define FILE_SIZE_MAX (16 << 20) /* of certificates, or a key */
+#define ALERT_MAX 255            /* the numbers above are other reasons */
 #define APP_DATA 0               /* where SSL_set_app_data() puts it */
 
 struct tls_stream {
@@ -30,6 +31,7 @@ struct tls_stream {
 	bool read_any;          /* at least one byte of data has come */
 	bool refused;           /* by the peer or by us: trying again does not help */
 	bool certificate_lacks; /* the server asked for a certificate and there is none */
+	bool no_memory;         /* OpenSSL lacked some */
 	short read_wants;
 	short write_wants;       /* 0: the last write was not blocked */
 	char reason[REASON_MAX]; /* why TLS broke the stream, or "" */
@@ -40,10 +42,38 @@ static struct tls_stream *tls_of(struct lk__stream *stream)
 	return (struct tls_stream *)stream;
 }
 
+/*
+ * OpenSSL without memory calls a certificate bad, a key too weak, a file unusable: what it could
+ * not copy or decode. Its queue of errors often tells that as well, in any place; or the
+ * allocator's errno has stayed, which is set to 0 before each call here. Empties the queue, and
+ * returns the first, which is the cause.
+ */
+static unsigned long take_errors(bool *no_memory)
+{
+	unsigned long first = lk__openssl.ERR_get_error();
+	*no_memory |= errno == ENOMEM;
+	for (unsigned long next = first; next; next = lk__openssl.ERR_get_error())
+		*no_memory |= ERR_GET_REASON(next) == ERR_R_MALLOC_FAILURE;
+	return first;
+}
+
+static void begin_call(void)
+{
+	errno = 0;
+	lk__openssl.ERR_clear_error();
+}
+
+static int fail_memory(const char *node, lk_error *error)
+{
+	lk__openssl.ERR_clear_error();
+	return lk__fail(error, LK_ENOMEM, "connect to %s: no memory for TLS", node);
+}
+
 /* OpenSSL's own socket BIO would raise SIGPIPE; this one does not. */
 static int socket_read(BIO *bio, char *bytes, int size)
 {
 	struct tls_stream *tls = lk__openssl.BIO_get_data(bio);
+	tls->no_memory |= errno == ENOMEM; /* the socket sets its own */
 	lk__openssl.BIO_clear_flags(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY);
 	ssize_t got = lk__socket_read(tls->stream.fd, bytes, (size_t)size);
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
@@ -58,6 +88,7 @@ static int socket_read(BIO *bio, char *bytes, int size)
 static int socket_write(BIO *bio, const char *bytes, int size)
 {
 	struct tls_stream *tls = lk__openssl.BIO_get_data(bio);
+	tls->no_memory |= errno == ENOMEM; /* the socket sets its own */
 	lk__openssl.BIO_clear_flags(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY);
 	ssize_t sent = lk__socket_write(tls->stream.fd, bytes, (size_t)size);
 	if (sent < 0 && (errno == EAGAIN || errno == EINTR))
@@ -99,17 +130,27 @@ static bool alert_is_refusal(int alert)
 	       alert == SSL_AD_UNRECOGNIZED_NAME || alert == SSL_AD_CERTIFICATE_REQUIRED;
 }
 
-/* Keeps OpenSSL's reason in words; a reason that is there stays, for the first is the cause. */
-static void keep_reason(struct tls_stream *tls)
+/* What fails inside OpenSSL, often without memory, is nobody's refusal; nor is a calculation that
+ * comes out wrong. */
+static bool error_is_inside(unsigned long first)
 {
-	unsigned long first = lk__openssl.ERR_peek_error();
+	int reason = ERR_GET_REASON(first);
+	return ERR_GET_LIB(first) != ERR_LIB_SSL || (reason & ERR_RFLAG_COMMON) ||
+	       reason == SSL_R_BAD_SIGNATURE || reason == SSL_R_DIGEST_CHECK_FAILED ||
+	       reason == SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC;
+}
+
+/* Keeps OpenSSL's reason in words; a reason that is there stays, for the first is the cause. */
+static void keep_reason(struct tls_stream *tls, unsigned long first)
+{
 	int reason = ERR_GET_REASON(first);
 	const char *text = lk__openssl.ERR_reason_error_string(first);
-	bool alert = ERR_GET_LIB(first) == ERR_LIB_SSL && reason > SSL_AD_REASON_OFFSET;
-	lk__openssl.ERR_clear_error();
+	int number = reason - SSL_AD_REASON_OFFSET;
+	bool alert = ERR_GET_LIB(first) == ERR_LIB_SSL && number > 0 && number <= ALERT_MAX;
 	if (tls->reason[0])
 		return;
-	tls->refused = !alert || alert_is_refusal(reason - SSL_AD_REASON_OFFSET);
+	tls->refused = !tls->no_memory && !error_is_inside(first) &&
+		       (!alert || alert_is_refusal(number));
 	snprintf(tls->reason, sizeof(tls->reason), "%s%s%s%s", alert ? "the server refused: " : "",
 		 text ? text : "TLS failed",
 		 reason == SSL_R_WRONG_VERSION_NUMBER ? " (the peer does not speak TLS)" : "",
@@ -124,7 +165,9 @@ static void keep_reason(struct tls_stream *tls)
  */
 static ssize_t call_failed(struct tls_stream *tls, int result, short *wants)
 {
-	switch (lk__openssl.SSL_get_error(tls->ssl, result)) {
+	int got = lk__openssl.SSL_get_error(tls->ssl, result); /* it looks at the queue */
+	unsigned long first = take_errors(&tls->no_memory);
+	switch (got) {
 	case SSL_ERROR_WANT_READ:
 		*wants = POLLIN;
 		return -EAGAIN;
@@ -134,16 +177,12 @@ static ssize_t call_failed(struct tls_stream *tls, int result, short *wants)
 	case SSL_ERROR_ZERO_RETURN:
 		return 0;
 	case SSL_ERROR_SYSCALL:
-		lk__openssl.ERR_clear_error();
 		return tls->io_errno ? -tls->io_errno : tls->ended ? 0 : -EIO;
 	default:
 		/* A connection that ends in the midst of something is cut, whatever that was. */
-		if (ERR_GET_REASON(lk__openssl.ERR_peek_error()) ==
-		    SSL_R_UNEXPECTED_EOF_WHILE_READING) {
-			lk__openssl.ERR_clear_error();
+		if (ERR_GET_REASON(first) == SSL_R_UNEXPECTED_EOF_WHILE_READING)
 			return tls->io_errno ? -tls->io_errno : 0;
-		}
-		keep_reason(tls);
+		keep_reason(tls, first);
 		return -EPROTO;
 	}
 }
@@ -157,7 +196,7 @@ static ssize_t tls_read(struct lk__stream *stream, void *bytes, size_t size)
 {
 	struct tls_stream *tls = tls_of(stream);
 	size_t got = 0;
-	lk__openssl.ERR_clear_error();
+	begin_call();
 	tls->read_wants = POLLIN;
 	int result = lk__openssl.SSL_read_ex(tls->ssl, bytes, size, &got);
 	ssize_t status = result == 1 ? (ssize_t)got : call_failed(tls, result, &tls->read_wants);
@@ -172,7 +211,7 @@ static ssize_t tls_write(struct lk__stream *stream, const void *bytes, size_t si
 {
 	struct tls_stream *tls = tls_of(stream);
 	size_t taken = 0;
-	lk__openssl.ERR_clear_error();
+	begin_call();
 	tls->write_wants = 0;
 	int result = lk__openssl.SSL_write_ex(tls->ssl, bytes, size, &taken);
 	ssize_t status = (ssize_t)taken;
@@ -205,7 +244,7 @@ static int tls_explain(struct lk__stream *stream, char *text, size_t size)
 	if (!tls->reason[0]) {
 		char byte;
 		size_t got;
-		lk__openssl.ERR_clear_error();
+		begin_call();
 		int result = lk__openssl.SSL_peek_ex(tls->ssl, &byte, sizeof(byte), &got);
 		if (result != 1)
 			call_failed(tls, result, &(short){0});
@@ -215,7 +254,9 @@ static int tls_explain(struct lk__stream *stream, char *text, size_t size)
 			 "the server asked for a client certificate and got none "
 			 "(see tls_cert_file)");
 	snprintf(text, size, "%s", tls->reason);
-	return !tls->reason[0] ? 0 : tls->refused ? LK_ETLS : LK_EUNREACHABLE;
+	if (!tls->reason[0])
+		return 0;
+	return tls->no_memory ? LK_ENOMEM : tls->refused ? LK_ETLS : LK_EUNREACHABLE;
 }
 
 static const struct lk__stream_ops tls_ops = {
@@ -239,16 +280,29 @@ static int refuse_password(char *password, int size, int writing, void *context)
 /* OpenSSL's reason, or the system's where a file cannot be opened. */
 static int fail_file(const char *node, const char *option, const char *path, lk_error *error)
 {
-	unsigned long first = lk__openssl.ERR_peek_error();
+	bool no_memory = false;
+	unsigned long first = take_errors(&no_memory);
 	const char *reason = lk__openssl.ERR_reason_error_string(first);
 	int failed = ERR_SYSTEM_ERROR(first) ? ERR_GET_REASON(first) : 0;
-	int code = failed == EMFILE || failed == ENFILE ? LK_ESYSTEM : LK_ETLS;
-	lk__openssl.ERR_clear_error();
+	if (!failed && no_memory)
+		return fail_memory(node, error);
 	if (failed)
-		return lk__fail_errno(error, code, failed, "connect to %s: %s \"%.128s\"", node,
-				      option, path);
+		return lk__fail_errno(error, lk__errno_code(failed, LK_ETLS), failed,
+				      "connect to %s: %s \"%.128s\"", node, option, path);
 	return lk__fail(error, LK_ETLS, "connect to %s: %s \"%.128s\": %s", node, option, path,
 			reason ? reason : "cannot be used");
+}
+
+/* What OpenSSL makes of a file is complete only where no memory lacked: it skips what it could not
+ * decode, and says that all is well. */
+static int end_file(int result, const char *node, const char *option, const char *path,
+		    lk_error *error)
+{
+	bool no_memory = false;
+	if (result != 1)
+		return fail_file(node, option, path, error);
+	take_errors(&no_memory);
+	return no_memory ? fail_memory(node, error) : 0;
 }
 
 /* A pipe that nobody writes to would be waited for without end, and a device read without end. */
@@ -269,12 +323,12 @@ static int load_trusted(SSL_CTX *context, const struct lk_config *config, const 
 	const char *path = config->tls_ca_file;
 	if (*path && check_file(node, "tls_ca_file", path, error) != 0)
 		return LK_ETLS;
-	if (*path && lk__openssl.SSL_CTX_load_verify_file(context, path) != 1)
-		return fail_file(node, "tls_ca_file", path, error);
-	if (!*path && lk__openssl.SSL_CTX_set_default_verify_paths(context) != 1)
-		return fail_file(node, "trusted certificates",
-				 lk__openssl.X509_get_default_cert_dir(), error);
-	return 0;
+	begin_call();
+	if (*path)
+		return end_file(lk__openssl.SSL_CTX_load_verify_file(context, path), node,
+				"tls_ca_file", path, error);
+	return end_file(lk__openssl.SSL_CTX_set_default_verify_paths(context), node,
+			"trusted certificates", lk__openssl.X509_get_default_cert_dir(), error);
 }
 
 static int load_own(SSL_CTX *context, const struct lk_config *config, const char *node,
@@ -290,8 +344,12 @@ static int load_own(SSL_CTX *context, const struct lk_config *config, const char
 		return LK_ETLS;
 	lk__openssl.SSL_CTX_set_default_passwd_cb(context, refuse_password);
 	lk__openssl.SSL_CTX_set_default_passwd_cb_userdata(context, &asked);
-	if (lk__openssl.SSL_CTX_use_certificate_chain_file(context, cert) != 1)
-		return fail_file(node, "tls_cert_file", cert, error);
+	begin_call();
+	int rc = end_file(lk__openssl.SSL_CTX_use_certificate_chain_file(context, cert), node,
+			  "tls_cert_file", cert, error);
+	if (rc < 0)
+		return rc;
+	begin_call();
 	int used = lk__openssl.SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM);
 	lk__openssl.SSL_CTX_set_default_passwd_cb_userdata(context, NULL);
 	if (used != 1 && asked) {
@@ -300,9 +358,7 @@ static int load_own(SSL_CTX *context, const struct lk_config *config, const char
 				"connect to %s: tls_key_file \"%.128s\": locked by a password",
 				node, key);
 	}
-	if (used != 1)
-		return fail_file(node, "tls_key_file", key, error);
-	return 0;
+	return end_file(used, node, "tls_key_file", key, error);
 }
 
 /* Reads the files that `config` names, and sets the rules of the protocol. LK_ETLS, LK_ENOMEM,
@@ -312,13 +368,12 @@ static int context_new(SSL_CTX **context_out, const struct lk_config *config, co
 {
 	/* A program may end while a thread of ours is connecting: what it uses must stay. */
 	lk__openssl.OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
-	lk__openssl.ERR_clear_error();
+	begin_call();
 	SSL_CTX *context = lk__openssl.SSL_CTX_new(lk__openssl.TLS_client_method());
 	if (!context || lk__openssl.SSL_CTX_ctrl(context, SSL_CTRL_SET_MIN_PROTO_VERSION,
 						 TLS1_2_VERSION, NULL) != 1) {
 		lk__openssl.SSL_CTX_free(context);
-		lk__openssl.ERR_clear_error();
-		return lk__fail(error, LK_ENOMEM, "connect to %s: no memory for TLS", node);
+		return fail_memory(node, error);
 	}
 	lk__openssl.SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION);
 	/* What was not taken may stand elsewhere in memory when it is offered again. */
@@ -447,9 +502,11 @@ static int certificate_asked(SSL *ssl, X509 **certificate, EVP_PKEY **key)
 /* Where the certificate has another address, a seed's name may do. */
 static int certificate_judged(int good, X509_STORE_CTX *chain)
 {
+	bool no_memory = errno == ENOMEM;
 	int ssl_data = lk__openssl.SSL_get_ex_data_X509_STORE_CTX_idx();
 	SSL *ssl = lk__openssl.X509_STORE_CTX_get_ex_data(chain, ssl_data);
-	const struct tls_stream *tls = lk__openssl.SSL_get_ex_data(ssl, APP_DATA);
+	struct tls_stream *tls = lk__openssl.SSL_get_ex_data(ssl, APP_DATA);
+	tls->no_memory |= no_memory;
 	if (good || !name_is_lent(tls->config) ||
 	    lk__openssl.X509_STORE_CTX_get_error(chain) != X509_V_ERR_IP_ADDRESS_MISMATCH ||
 	    !name_of_seed(tls->config, lk__openssl.X509_STORE_CTX_get0_cert(chain)))
@@ -462,6 +519,8 @@ static int fail_handshake(struct tls_stream *tls, ssize_t status, const struct l
 			  const char *node, lk_error *error)
 {
 	long verified = lk__openssl.SSL_get_verify_result(tls->ssl);
+	if (tls->no_memory && status != -ETIMEDOUT)
+		return fail_memory(node, error);
 	if (verified == X509_V_ERR_HOSTNAME_MISMATCH || verified == X509_V_ERR_IP_ADDRESS_MISMATCH)
 		return lk__fail(error, LK_ETLS,
 				"connect to %s: TLS: the server's certificate is not for \"%s\"%s",
@@ -504,7 +563,7 @@ static int begin_over(struct tls_stream *tls, const struct lk_config *config, co
 	if (!*config->tls_cert_file)
 		lk__openssl.SSL_CTX_set_client_cert_cb(tls->context, certificate_asked);
 	if (prepare(tls, config) != 0)
-		return lk__fail(error, LK_ENOMEM, "connect to %s: no memory for TLS", node);
+		return fail_memory(node, error);
 	return 0;
 }
 
@@ -533,7 +592,7 @@ int lk__tls_shake(struct lk__stream *stream, const struct lk_config *config, con
 		  int64_t deadline_ns, lk_error *error)
 {
 	struct tls_stream *tls = tls_of(stream);
-	lk__openssl.ERR_clear_error();
+	begin_call();
 	tls->config = config;
 	int result = lk__openssl.SSL_connect(tls->ssl);
 	tls->config = NULL;

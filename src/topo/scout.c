@@ -633,8 +633,8 @@ static int scout_start(struct lk__scout *scout, lk_error *error)
 	int rc = starts ? lk__thread_start(&scout->pthread, scout_main, scout) : 0;
 	scout->started |= rc == 0;
 	return rc == 0 ? 0
-		       : lk__fail_errno(error, LK_ESYSTEM, rc, "%s: cannot start a thread",
-					scout->config->url);
+		       : lk__fail_system(error, rc, "%s: cannot start a thread",
+					 scout->config->url);
 }
 
 /* A new client makes several connections at once, which all go where one round has led it. With the
@@ -746,7 +746,7 @@ int lk__scout_new(struct lk__scout **scout_out, const struct lk__scout_ops *ops,
 	scout->stop_fd = lk__wake_fd_new();
 	int rc = scout->config ? 0 : lk__fail(error, LK_ENOMEM, "out of memory");
 	if (rc == 0 && (scout->wake_fd < 0 || scout->stop_fd < 0))
-		rc = lk__fail_errno(error, LK_ESYSTEM, errno, "eventfd");
+		rc = lk__fail_system(error, errno, "eventfd");
 	if (rc < 0) {
 		lk__scout_unref(scout);
 		return rc;

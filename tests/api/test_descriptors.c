@@ -313,6 +313,56 @@ static int start_warm(void **state)
 	return rc;
 }
 
+/* Whoever waits for a name, or for certificates, needs a thread: that is what is missing. */
+static void test_a_connection_without_a_thread_says_so(void **state)
+{
+	static const char *const places[] = {"redis://localhost", "rediss://127.0.0.1"};
+	(void)state;
+	for (size_t i = 0; i < COUNT(places); i++) {
+		lk_client *client;
+		char url[64];
+		snprintf(url, sizeof(url), "%s:%d", places[i], server.port);
+		expect(0, lk_client_open(&client, url, &err));
+		refused[THREAD] = true;
+		expect(LK_ESYSTEM, lk_client_ping(client, &err));
+		refused[THREAD] = false;
+		lk_client_free(client);
+	}
+}
+
+/* A call that asks several nodes sleeps at a descriptor of its own. */
+static void test_a_red_lock_without_a_descriptor_says_so(void **state)
+{
+	enum { OTHERS = 2 };
+	struct server others[OTHERS] = {{.pid = 0}};
+	lk_client *clients[1 + OTHERS];
+	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
+	lk_lock *lock;
+	(void)state;
+	options.quarantine_ms = -1;
+	clients[0] = open_client();
+	for (size_t i = 0; i < OTHERS; i++) {
+		server_start(&others[i], NULL);
+		expect(0, lk_client_open(&clients[1 + i], others[i].url_unix, &err));
+	}
+	expect(0,
+	       lk_red_lock_new(&lock, clients, COUNT(clients), "red", LK_STRLEN, &options, &err));
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	refused[EVENTFD] = true;
+	expect(LK_ESYSTEM, lk_lock_extend(lock, slow_ms(30000), NULL, &err));
+	refused[EVENTFD] = false;
+	expect(0, lk_lock_extend(lock, slow_ms(30000), NULL, &err));
+	expect(0, lk_lock_release(lock, NULL, &err));
+	refused[EVENTFD] = true;
+	expect(LK_ESYSTEM, lk_lock_try(lock, NULL, &err));
+	refused[EVENTFD] = false;
+	lk_lock_free(lock);
+	for (size_t i = 0; i < COUNT(clients); i++)
+		close_client(clients[i]);
+	for (size_t i = 0; i < OTHERS; i++)
+		server_stop(&others[i]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -323,6 +373,8 @@ int main(void)
 		api_test(test_a_start_that_fails_leaks_nothing),
 		api_test(test_a_waiter_without_a_subscription_polls),
 		api_test(test_a_wait_survives_a_lack_of_descriptors),
+		api_test(test_a_connection_without_a_thread_says_so),
+		api_test(test_a_red_lock_without_a_descriptor_says_so),
 	};
 	return cmocka_run_group_tests(tests, start_warm, stop_server);
 }
