@@ -15,8 +15,8 @@ static void log_take(void *context, int level, const char *line)
 {
 	int64_t since_us = (clock_now_ns() - began_ns) / NS_PER_US;
 	(void)context;
-	(void)level;
-	message("%" PRId64 ".%06" PRId64 " %s", since_us / 1000000, since_us % 1000000, line);
+	message_at(level, "%" PRId64 ".%06" PRId64 " %s", since_us / 1000000, since_us % 1000000,
+		   line);
 }
 
 void log_begin(lk_config *config, int verbose)

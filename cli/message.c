@@ -2,13 +2,17 @@
 #include "message.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+#include <lockkeeper/config.h>
 
 #include "error_text.h"
 #include "escape.h"
@@ -17,6 +21,7 @@
 /* Longer messages are cut: a name may have 64 KiB. */
 #define MESSAGE_SIZE 1024
 
+static int as_json;                /* --log-format */
 static int limit_ms = -1;          /* for which a line waits for its reader; -1: for ever */
 static _Atomic unsigned long lost; /* lines that nobody read in time */
 
@@ -50,40 +55,102 @@ static void line_write(const char *line, size_t size)
 		atomic_fetch_add(&lost, 1);
 }
 
-/* One write(2) a line, so that the lines of several processes do not mix. */
-static void message_write(const char *text, const char *reason)
+int message_format_set(const char *name)
 {
-	char *line = NULL;
+	as_json = strcmp(name, "json") == 0;
+	if (as_json || strcmp(name, "text") == 0)
+		return 0;
+	return trouble("option --log-format: '%s' is not text or json", name);
+}
+
+/* "2026-11-28T10:03:11.123Z" */
+static void time_text(char text_out[32])
+{
+	struct timespec now;
+	struct tm utc;
+	clock_gettime(CLOCK_REALTIME, &now);
+	size_t size = strftime(text_out, 24, "%Y-%m-%dT%H:%M:%S", gmtime_r(&now.tv_sec, &utc));
+	snprintf(text_out + size, 32 - size, ".%03ldZ", now.tv_nsec / 1000000);
+}
+
+/* To be freed; NULL when out of memory. */
+static char *json_text(int level, const char *text)
+{
+	static const char *const levels[] = {
+		[LK_LOG_ERROR] = "error",
+		[LK_LOG_WARNING] = "warning",
+		[LK_LOG_INFO] = "info",
+		[LK_LOG_DEBUG] = "debug",
+	};
+	char time[32];
+	const char *trace = getenv("TRACEPARENT");
+	time_text(time);
+	json_t *object = json_pack("{s:s, s:s, s:i, s:s}", "time", time, "level", levels[level],
+				   "pid", (int)getpid(), "message", text);
+	if (object && trace && utf8_is_valid(trace, strlen(trace)))
+		json_object_set_new(object, "traceparent", json_string(trace));
+	char *line = object ? json_dumps(object, JSON_COMPACT) : NULL;
+	json_decref(object);
+	return line;
+}
+
+/* The escaped text, and a reason that may be NULL; to be freed, NULL when out of memory. */
+static char *escaped_text(const char *text, const char *reason)
+{
+	char *escaped = NULL;
 	size_t size = 0;
-	FILE *stream = open_memstream(&line, &size);
+	FILE *stream = open_memstream(&escaped, &size);
 	if (!stream)
-		return;
-	fputs("lockkeeper: ", stream);
+		return NULL;
 	escape_print(stream, text, strlen(text));
 	if (reason) {
 		fputs(": ", stream);
 		escape_print(stream, reason, strlen(reason));
 	}
-	fputc('\n', stream);
-	if (fclose(stream) == 0 && line)
-		line_write(line, size);
-	free(line);
+	if (fclose(stream) == 0)
+		return escaped;
+	free(escaped);
+	return NULL;
 }
 
-__attribute__((format(printf, 2, 0))) static void message_format(const char *reason,
+/* One write(2) a line, so that the lines of several processes do not mix. */
+static void message_write(int level, const char *text, const char *reason)
+{
+	char *line = NULL, *escaped = escaped_text(text, reason);
+	char *json = escaped && as_json ? json_text(level, escaped) : NULL;
+	int size = escaped ? asprintf(&line, "%s%s\n",
+				      json ? "" : "lockkeeper: ", json ? json : escaped)
+			   : -1;
+	if (size >= 0) {
+		line_write(line, (size_t)size);
+		free(line);
+	}
+	free(json);
+	free(escaped);
+}
+
+__attribute__((format(printf, 3, 0))) static void message_format(int level, const char *reason,
 								 const char *format,
 								 va_list arguments)
 {
 	char text[MESSAGE_SIZE];
 	vsnprintf(text, sizeof(text), format, arguments);
-	message_write(text, reason);
+	message_write(level, text, reason);
 }
 
 void message(const char *format, ...)
 {
 	va_list arguments;
 	va_start(arguments, format);
-	message_format(NULL, format, arguments);
+	message_format(LK_LOG_INFO, NULL, format, arguments);
+	va_end(arguments);
+}
+
+void message_at(int level, const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	message_format(level, NULL, format, arguments);
 	va_end(arguments);
 }
 
@@ -91,7 +158,7 @@ int trouble(const char *format, ...)
 {
 	va_list arguments;
 	va_start(arguments, format);
-	message_format(NULL, format, arguments);
+	message_format(LK_LOG_ERROR, NULL, format, arguments);
 	va_end(arguments);
 	return EXIT_TROUBLE;
 }
@@ -100,7 +167,7 @@ int trouble_errno(int system_errno, const char *format, ...)
 {
 	va_list arguments;
 	va_start(arguments, format);
-	message_format(strerror(system_errno), format, arguments);
+	message_format(LK_LOG_ERROR, strerror(system_errno), format, arguments);
 	va_end(arguments);
 	return EXIT_TROUBLE;
 }
@@ -116,7 +183,7 @@ const char *library_text(const lk_error *error)
 
 int trouble_library(const lk_error *error)
 {
-	message("%s", library_text(error));
+	message_at(LK_LOG_ERROR, "%s", library_text(error));
 	if (error->code == LK_EAUTH && getenv("LOCKKEEPER_NAME"))
 		message("an outer lockkeeper run takes passwords out of the environment: name a "
 			"file in LOCKKEEPER_PASSWORD_FILE");

@@ -5,12 +5,19 @@
 
 #include <lockkeeper/error.h>
 
+/* How the lines look: "text", as above, or "json": {"time": …, "level": …, "pid": …, "message": …},
+ * and the "traceparent" of the environment. 0, or EXIT_TROUBLE (said). */
+int message_format_set(const char *name);
+
 /* From now on a line that nobody reads within this time is dropped, and the next one that is read
  * tells how many were: who keeps a lock must not wait for a full pipe. */
 void message_limit(int most_ms);
 
 /* Says it, in one write. */
 __attribute__((format(printf, 1, 2))) void message(const char *format, ...);
+
+/* The same of another level than information: LK_LOG_…, which only JSON shows. */
+__attribute__((format(printf, 2, 3))) void message_at(int level, const char *format, ...);
 
 /* The same, and returns EXIT_TROUBLE. */
 __attribute__((format(printf, 1, 2))) int trouble(const char *format, ...);

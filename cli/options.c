@@ -22,6 +22,8 @@ const struct option_row common_options[] = {
 	{OPTION_PRIVATE, "private", NULL,
 	 "where no server is named, use the private one and say nothing"},
 	{OPTION_NO_PRIVATE, "no-private", NULL, "where no server is named, fail"},
+	{OPTION_LOG_FORMAT, "log-format", "FORMAT",
+	 "what is said on stderr: text, or json, an object a line"},
 	{'h', "help", NULL, "print this help"},
 	{0, NULL, NULL, NULL},
 };
@@ -158,6 +160,8 @@ static int option_take(struct parse *parse, option_taker take, void *state, int 
 		return assignment_take(parse, take, state, optarg);
 	case OPTION_URL:
 		return url_take(parse, optarg);
+	case OPTION_LOG_FORMAT:
+		return message_format_set(optarg);
 	case OPTION_PRIVATE:
 		return config_assign(parse->config, "private=on");
 	case OPTION_NO_PRIVATE:

@@ -38,6 +38,7 @@ enum option_id {
 	OPTION_LIMIT,
 	OPTION_NAMES,
 	OPTION_LISTEN,
+	OPTION_LOG_FORMAT,
 };
 
 /* The option of the commands that take several servers; it stands instead of the common one. */

@@ -289,6 +289,17 @@ LK_API void lk_config_set_log(lk_config *config, int level, lk_log_callback call
 			      void *context);
 
 /*
+ * As lk_config_set_log(), with a descriptor instead of a callback; the later of the two calls
+ * counts. Each line is one write: "<4>text", with syslog's number of the level (3 error, 4 warning,
+ * 6 information, 7 debug), as systemd's journal reads it from stderr, and a newline. The descriptor
+ * stays the program's, and open until lk_client_free() has returned for the last of these clients;
+ * -1 means no log. A full pipe holds up the log alone, as a callback would, and lines are dropped.
+ * What cannot be written is dropped, and raises no SIGPIPE. A program that reads the lines in its
+ * own loop gives the end of a pipe. Since 0.1.
+ */
+LK_API void lk_config_set_log_fd(lk_config *config, int level, int fd);
+
+/*
  * Clients made from this configuration later ask `callback` for user name and password before each
  * connection to a server, instead of taking those of the options: for tokens that expire. Sentinels
  * are asked with their own options. NULL, the default, means the options. If the callback has none,

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/log.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <lockkeeper/error.h>
 
@@ -137,6 +141,32 @@ void lk__log_deliver(const struct lk__log *log)
 {
 	if (log->queue)
 		queue_deliver(log->queue);
+}
+
+/* A thread of the program calls this, for a client without threads: no SIGPIPE of ours may stay. */
+static void write_quietly(int fd, const char *bytes, size_t size)
+{
+	sigset_t pipe, before, pending;
+	sigemptyset(&pipe);
+	sigaddset(&pipe, SIGPIPE);
+	sigpending(&pending);
+	pthread_sigmask(SIG_BLOCK, &pipe, &before);
+	if (write(fd, bytes, size) < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE))
+		sigtimedwait(&pipe, NULL, &(struct timespec){0, 0});
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void lk__log_to_fd(void *context, int level, const char *line)
+{
+	static const char syslog[] = {
+		[LK_LOG_ERROR] = '3',
+		[LK_LOG_WARNING] = '4',
+		[LK_LOG_INFO] = '6',
+		[LK_LOG_DEBUG] = '7',
+	};
+	char text[LK__LOG_LINE_MAX + 8];
+	int size = snprintf(text, sizeof(text), "<%c>%s\n", syslog[level], line);
+	write_quietly((int)(intptr_t)context, text, (size_t)size);
 }
 
 /* ---- beginning and end ---- */

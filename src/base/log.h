@@ -39,6 +39,10 @@ static inline bool lk__log_debugs(const struct lk__log *log)
 __attribute__((format(printf, 3, 4))) void lk__log(const struct lk__log *log, int level,
 						   const char *format, ...);
 
+/* A callback that writes each line with one write, "<4>text" with syslog's number of the level, to
+ * the descriptor `context`. It raises no SIGPIPE; what cannot be written is dropped. */
+void lk__log_to_fd(void *context, int level, const char *line);
+
 /* Gives the log of a new client its queue, and its thread unless `threadless`. 0, LK_ENOMEM or
  * LK_ESYSTEM. Without a callback there is nothing to do. */
 int lk__log_start(struct lk__log *log, bool threadless, lk_error *error);

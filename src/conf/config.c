@@ -623,6 +623,11 @@ void lk_config_set_log(lk_config *config, int level, lk_log_callback callback, v
 	config->log = (struct lk__log){callback ? level : 0, callback, context, NULL};
 }
 
+void lk_config_set_log_fd(lk_config *config, int level, int fd)
+{
+	lk_config_set_log(config, level, fd < 0 ? NULL : lk__log_to_fd, (void *)(intptr_t)fd);
+}
+
 void lk_config_set_threadless(lk_config *config, lk_resolve_callback resolve, void *context)
 {
 	config->threadless = true;

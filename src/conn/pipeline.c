@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/probe.h"
 #include "conf/config.h"
 #include "conn/channels.h"
 #include "conn/request.h"
@@ -77,6 +78,8 @@ static void conn_append(struct lk__conn *conn, struct lk__request *request)
 	if (request->sends++)
 		atomic_fetch_add_explicit(&conn->node->counters.resent, 1, memory_order_relaxed);
 	atomic_store_explicit(&conn->left, true, memory_order_relaxed);
+	lk__probe4(command__sent, request, request->bytes.bytes + request->bytes.start,
+		   lk__buffer_size(&request->bytes), request->sends);
 	lk__trace_request(conn, request);
 }
 
@@ -473,6 +476,7 @@ void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred
 		return;
 	}
 	lk__trace_answer(conn, request, reply);
+	lk__probe2(command__answer, request, reply->type);
 	if (request->batch && !lk__request_collect(request, reply))
 		return;
 	lk__conn_remove(conn, request);

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/probe.h"
 #include "conf/config.h"
 #include "conn/channels.h"
 #include "lock/entry_table.h"
@@ -314,16 +315,23 @@ static int caller_queue(struct lk__entry *entry, struct lk__caller *waiter, lk_e
 		return rc;
 	DL_APPEND(entry->waiting->queue, waiter);
 	lk__entry_count(entry, waiting, 1);
+	if (waiter->contended)
+		lk__probe3(wait__start, entry->name, entry->client->id, waiter);
 	lk__entry_promote_beside(entry, waiter);
 	return 0;
 }
 
 static void caller_count(struct lk__entry *entry, const struct lk__caller *waiter, int rc)
 {
+	if (rc != 1)
+		lk__probe3(acquire__failed, entry->name, entry->client->id, rc);
 	if (rc == 1) {
+		int64_t waited_ns = lk__now_ns() - waiter->begun_ns;
 		lk__entry_count(entry, acquires, 1);
 		lk__entry_count(entry, contended, waiter->contended);
-		lk__entry_count_us(entry, wait, lk__now_ns() - waiter->begun_ns);
+		lk__entry_count_us(entry, wait, waited_ns);
+		lk__probe4(acquire__granted, entry->name, entry->client->id, entry->grant.number,
+			   waited_ns);
 	} else if (rc == LK_ETIMEDOUT) {
 		lk__entry_count(entry, timeouts, 1);
 	} else if (rc == LK_EBUSY) {
@@ -361,6 +369,7 @@ static int caller_begin(struct lk__entry *entry, struct lk__thread *thread,
 			const struct lk__want *want, struct lk__caller *waiter, lk_error *error)
 {
 	struct other_side side = caller_other_side(entry, &want->owner);
+	lk__probe2(acquire__start, entry->name, entry->client->id);
 	pthread_mutex_lock(&entry->mutex);
 	int rc = lk__acquire_reenter(entry, want, error);
 	if (rc)

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/probe.h"
 #include "conf/config.h"
 #include "lock/client.h"
 #include "lock/entry_table.h"
@@ -447,6 +448,8 @@ struct lk__entry_effects lk__entry_note_drop(struct lk__entry *entry, int64_t no
 	lk__entry_take_hold(entry);
 	lk__entry_count(entry, held, (uint64_t)-1);
 	lk__entry_count_us(entry, hold, now_ns - hold->granted_ns);
+	lk__probe4(release, entry->name, entry->client->id, hold->number,
+		   now_ns - hold->granted_ns);
 	atomic_fetch_sub(&entry->refs, 1); /* never the last: the caller has one */
 	return (struct lk__entry_effects){.ended = hold};
 }
@@ -696,6 +699,13 @@ void lk__entry_wake_askers(const struct lk__entry *entry)
 		lk__thread_wake(waiter->thread);
 }
 
+void lk__entry_note_wait(const struct lk__entry *entry, struct lk__caller *waiter)
+{
+	if (!waiter->contended)
+		lk__probe3(wait__start, entry->name, entry->client->id, waiter);
+	waiter->contended = true;
+}
+
 void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter)
 {
 	struct lk__waiting *waiting = entry->waiting;
@@ -704,6 +714,8 @@ void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter)
 	waiting->askers -= waiter->asks_until_ns != 0;
 	waiter->asks_until_ns = 0;
 	lk__entry_count(entry, waiting, (uint64_t)-1);
+	if (waiter->contended)
+		lk__probe3(wait__done, entry->name, entry->client->id, waiter);
 	if (waiting->head == waiter)
 		waiting->head = NULL;
 	if (waiting->queue)

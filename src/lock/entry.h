@@ -531,6 +531,9 @@ void lk__entry_ask_anew(struct lk__entry *entry);
 /* Something may be known for those who wait for an answer alone: they look. */
 void lk__entry_wake_askers(const struct lk__entry *entry);
 
+/* The caller is kept waiting: by another owner, or behind another caller. */
+void lk__entry_note_wait(const struct lk__entry *entry, struct lk__caller *waiter);
+
 /* A waiter leaves the queue; the last one unsubscribes. */
 void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter);
 

@@ -141,7 +141,7 @@ static struct lk__answer entry_answer(struct lk__entry *entry, const struct lk__
 		lk__entry_count(entry, busy, 1);
 		entry->contended = true;
 		if (lk__entry_head(entry))
-			lk__entry_head(entry)->contended = true;
+			lk__entry_note_wait(entry, lk__entry_head(entry));
 	}
 	entry->waiting->request = NULL;
 	return answer;

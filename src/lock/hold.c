@@ -8,6 +8,7 @@
 #include <utlist.h>
 
 #include "base/clock.h"
+#include "base/probe.h"
 #include "conf/config.h"
 #include "conn/conn.h"
 #include "conn/node.h"
@@ -110,6 +111,7 @@ static void hold_tell_loss(struct lk__hold *hold)
 	lk_client *client = entry->client;
 	lk__lost_note(hold);
 	if (!lk__hold_extra(hold)->no_loss) {
+		lk__probe4(lost, entry->name, client->id, hold->number, loss_cause(hold->told));
 		lk__entry_count(entry, lost, 1);
 		lk__entry_count(entry, lost_by[loss_cause(hold->told)], 1);
 		lk__notices_give(client, hold, LK__NOTICE_LOST);

@@ -681,7 +681,7 @@ int lk__red_send_look(struct lk__head *head)
 	head->call = NULL;
 	if (rc == 0 && head->event.type == LK__ATTEMPT_BUSY) {
 		lk__entry_count(entry, busy, 1);
-		head->waiter->contended = true;
+		lk__entry_note_wait(entry, head->waiter);
 	}
 	return rc;
 }

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/probe.h"
 #include "conf/config.h"
 #include "lock/client.h"
 #include "lock/compensation.h"
@@ -463,6 +464,7 @@ static int release_hand_over(struct lk__entry *entry, int64_t now_ns)
 	struct lk__caller *next = lk__entry_first(entry);
 	lk__entry_drop_hold(entry, now_ns);
 	lk__entry_count(entry, handovers, 1);
+	lk__probe2(handover, entry->name, entry->client->id);
 	lk__entry_hand(entry, next, now_ns);
 	lk__thread_wake(next->thread);
 	return 0;

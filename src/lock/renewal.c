@@ -7,6 +7,7 @@
 #include <utlist.h>
 
 #include "base/clock.h"
+#include "base/probe.h"
 #include "conf/config.h"
 #include "conn/conn.h"
 #include "lock/doubt.h"
@@ -43,6 +44,8 @@ static void renewed_count(struct lk__entry *entry, int64_t sent_ns, int64_t unti
 	lk__entry_count(entry, renewals, 1);
 	lk__entry_count_us(entry, renewal, now_ns - sent_ns);
 	lk__entry_count_us(entry, margin, until_ns - now_ns);
+	lk__probe5(renew__done, entry->name, entry->client->id, entry->grant.number,
+		   until_ns - now_ns, now_ns - sent_ns);
 }
 
 static void renewed_confirm(struct lk__entry *entry, const struct lk__renewed *renewed,
@@ -198,6 +201,8 @@ static void batch_add(struct lk__batch **batch, struct lk__entry *entry)
 		renewed->lease_ms = wanted_ms;
 	lk__field(entry, renewed->number, renewed->field);
 	(*batch)->needed_ns = lk__earlier((*batch)->needed_ns, renewal_needed_ns(hold, now_ns));
+	lk__probe4(renew__start, entry->name, entry->client->id, entry->grant.number,
+		   lk__hold_deadline(hold) - now_ns);
 	entry->renewing = true;
 	atomic_store(&entry->doubt, false);
 	lk__entry_ref(entry);

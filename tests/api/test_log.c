@@ -1,4 +1,8 @@
 /* What the log callback is given, at LK_LOG_DEBUG and below. */
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
 #include "fixture.h"
 
 #define LINES_MAX 2000
@@ -276,10 +280,65 @@ static void test_a_client_is_freed_though_its_callback_hangs(void **state)
 	wait_until(lines_with(&late, "connecting") > before, slow_ms(20000));
 }
 
+static void test_lines_go_to_a_descriptor(void **state)
+{
+	(void)state;
+	int ends[2];
+	char text[65536] = "";
+	size_t used = 0;
+	ssize_t size;
+	lk_config *config = NULL;
+	lk_client *client = NULL;
+	check(pipe2(ends, O_CLOEXEC) == 0);
+	expect(0, lk_config_new(&config, &err));
+	expect(0, lk_config_set(config, "url", server.url_unix, &err));
+	lk_config_set_log_fd(config, LK_LOG_DEBUG, ends[1]);
+	expect(0, lk_client_new(&client, config, &err));
+	lk_config_free(config);
+	lk_lock *lock = new_lock(client, "piped");
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
+	close(ends[1]);
+	while ((size = read(ends[0], text + used, sizeof(text) - 1 - used)) > 0)
+		used += (size_t)size;
+	close(ends[0]);
+	for (const char *line = text; *line; line = strchr(line, '\n') + 1)
+		check(line[0] == '<' && strchr("3467", line[1]) && line[2] == '>');
+	check(strstr(text, "EVALSHA lock_acquire 1 piped") != NULL);
+}
+
+/* Of a client without threads the program's own thread writes. */
+static void test_a_descriptor_that_nobody_reads(void **state)
+{
+	(void)state;
+	int ends[2];
+	lk_config *config = NULL;
+	lk_client *client = NULL;
+	sigset_t pending;
+	check(pipe2(ends, O_CLOEXEC) == 0);
+	close(ends[0]);
+	expect(0, lk_config_new(&config, &err));
+	expect(0, lk_config_set(config, "url", server.url_unix, &err));
+	lk_config_set_log_fd(config, LK_LOG_DEBUG, ends[1]);
+	lk_config_set_threadless(config, NULL, NULL);
+	expect(0, lk_client_new(&client, config, &err));
+	lk_config_free(config);
+	for (int i = 0; i < 20; i++)
+		lk_client_process(client, &err);
+	lk_client_free(client);
+	close(ends[1]);
+	sigpending(&pending);
+	check(!sigismember(&pending, SIGPIPE));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		api_test(test_a_pair_is_told_step_by_step),
+		api_test(test_lines_go_to_a_descriptor),
+		api_test(test_a_descriptor_that_nobody_reads),
 		api_test(test_a_wait_and_its_message),
 		api_test(test_what_a_name_holds_is_one_line),
 		api_test(test_no_password_is_told),

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Probes for tracers (USDT): a place in the code that bpftrace or perf can stop at, docs/probes.md.
+ *
+ * Each is one NOP, and a note in the ELF file that says where its arguments are. So an argument is
+ * something that is at hand anyway: it is computed although nobody traces. Names and arguments are
+ * an interface: arguments are only appended. Without <sys/sdt.h>, or with -Dprobes=disabled, there
+ * are none.
+ */
+#ifndef LK__BASE_PROBE_H
+#define LK__BASE_PROBE_H
+
+#ifdef LK__PROBES
+#include <sys/sdt.h>
+#define lk__probe2(name, a, b) DTRACE_PROBE2(lockkeeper, name, a, b)
+#define lk__probe3(name, a, b, c) DTRACE_PROBE3(lockkeeper, name, a, b, c)
+#define lk__probe4(name, a, b, c, d) DTRACE_PROBE4(lockkeeper, name, a, b, c, d)
+#define lk__probe5(name, a, b, c, d, e) DTRACE_PROBE5(lockkeeper, name, a, b, c, d, e)
+#else
+#define lk__probe2(name, a, b) ((void)0)
+#define lk__probe3(name, a, b, c) ((void)0)
+#define lk__probe4(name, a, b, c, d) ((void)0)
+#define lk__probe5(name, a, b, c, d, e) ((void)0)
+#endif
+
+#endif
