@@ -566,15 +566,17 @@ void lk__head_begin(struct lk__head *head, struct lk__op *op, struct lk__entry *
 		    struct lk__caller *waiter, lk_error *error)
 {
 	*head = (struct lk__head){.op = op, .entry = entry, .waiter = waiter, .error = error};
+	bool stale = lk__entry_is_stale(entry, waiter);
 	/* Where the head before it has just been told "busy", a limit that is over is over. */
 	head->first = entry->waiting->attempt.state == LK__ATTEMPT_IDLE ||
-		      !entry->waiting->attempt.busy || lk__entry_is_stale(entry, waiter);
+		      !entry->waiting->attempt.busy || stale;
 	head->event = (struct lk__attempt_event){
 		.type = LK__ATTEMPT_ADOPTED,
 		.want = head_want(entry, waiter),
 		.listens = lk__entry_channel(entry) &&
 			   lk__channel_listens(lk__entry_messages(entry), lk__entry_channel(entry)),
 		.hold_off_until_ns = entry->term.hold_off_until_ns,
+		.stale = stale,
 	};
 	head->event.turns = head->event.listens && lk__turn_take(entry);
 	head->error->code = 0;

@@ -394,7 +394,8 @@ static struct lk__effects attempt_inherit(struct lk__attempt *attempt,
 {
 	struct lk__effects effects = {0};
 	attempt_disown(attempt, event->type == LK__ATTEMPT_GRANTED, &effects, now_ns);
-	attempt->busy = true; /* a head that leaves now has waited for its predecessor */
+	/* A head that leaves now has waited for its predecessor; a latch may have opened since. */
+	attempt->busy = attempt->rules.takes;
 	attempt->was_late = true;
 	return attempt_try(attempt, effects, now_ns);
 }
@@ -556,6 +557,8 @@ static struct lk__effects attempt_adopted(struct lk__attempt *attempt,
 	bool in_flight = attempt->state == LK__ATTEMPT_TRYING ||
 			 attempt->state == LK__ATTEMPT_DETACHED;
 	attempt->want = event->want;
+	if (event->stale)
+		attempt->busy = false;
 	if (attempt->state == LK__ATTEMPT_IDLE)
 		attempt_begin(attempt, event);
 	attempt->unknown |= event->want.undone;

@@ -69,6 +69,7 @@ struct lk__attempt_event {
 	struct lk__attempt_want want;
 	bool listens;              /* the subscription of its channel is confirmed */
 	int64_t hold_off_until_ns; /* no try before, unless others release */
+	bool stale;                /* "busy" is from before it came, and says nothing to it */
 
 	bool turns; /* ADOPTED, LISTENING: it is told when it is its turn */
 

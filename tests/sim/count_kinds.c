@@ -315,8 +315,7 @@ static void count_down(struct sim_worker *worker)
 
 void sim_latch_round(struct sim_worker *worker)
 {
-	static const int expected[] = {0, LK_ETIMEDOUT, LK_ECANCELLED, LK_EUNREACHABLE,
-				       LK_EUNAVAILABLE};
+	static const int expected[] = {0, LK_ETIMEDOUT, LK_EUNREACHABLE, LK_EUNAVAILABLE};
 	int round = worker->round;
 	int64_t wait_ms = sim_chance(200) ? 0 : sim_between(1, 3000);
 	lk_error error = {.code = 0};
@@ -327,7 +326,7 @@ void sim_latch_round(struct sim_worker *worker)
 	sim_note("worker %d: await of latch %d within %lld: %s", worker->number, round,
 		 (long long)wait_ms, sim_outcome(rc));
 	sim_check_limit(&call, wait_ms ? wait_ms : ONCE_MS);
-	sim_check_code("await", rc, expected, sim_stage.calm ? 2 : COUNT(expected),
+	sim_check_code("await", rc, expected, sim_stage.calm ? 3 : COUNT(expected),
 		       sim_stage.closes, &error);
 	if (rc == LK_ETIMEDOUT && open)
 		sim_fail("latch %d is open, and worker %d was told that it is not", round,
