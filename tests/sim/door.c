@@ -36,10 +36,12 @@ struct descriptor {
 };
 
 static struct descriptor descriptors[FDS_MAX];
+static int used; /* those behind were never open in this run */
 
 void sim_door_begin(void)
 {
 	memset(descriptors, 0, sizeof(descriptors));
+	used = 0;
 }
 
 void sim_door_end(void)
@@ -139,6 +141,7 @@ static int descriptor_new(enum kind kind)
 		if (descriptors[i].kind != FREE)
 			continue;
 		descriptors[i] = (struct descriptor){.kind = kind, .at_ns = SIM_NEVER};
+		used = i < used ? used : i + 1;
 		return FD_FIRST + i;
 	}
 	errno = EMFILE;
@@ -157,7 +160,7 @@ static struct descriptor *descriptor_of(int fd)
 
 static void leave_sets(int fd)
 {
-	for (int i = 0; i < FDS_MAX; i++)
+	for (int i = 0; i < used; i++)
 		for (int j = 0; j < MEMBERS_MAX; j++)
 			if (descriptors[i].members[j].fd == fd)
 				descriptors[i].members[j].fd = 0;

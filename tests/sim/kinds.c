@@ -83,7 +83,7 @@ static bool worker_begin(struct sim_worker *worker)
 	sim_caller_begin(&worker->caller, worker->number, sim_stage.closes);
 	worker->caller.threadless = worker->client->threadless;
 	int rc = sim_stage.kind->open(worker, &error);
-	if (rc < 0 && !worker->client->closing)
+	if (rc < 0 && (rc != LK_ECLOSED || !sim_stage.closes))
 		sim_fail("a handle: %s", error.message);
 	return rc == 0;
 }

@@ -1,3 +1,6 @@
+/* Its longjmp() refuses to go from one stack to another. */
+#undef _FORTIFY_SOURCE
+
 #include "switch.h"
 
 #include <pthread.h>
@@ -89,10 +92,29 @@ void sim_fiber_free(struct sim_fiber *fiber)
 	fiber->stack = NULL;
 }
 
+#if SIM_ADDRESS_SANITIZER || SIM_THREAD_SANITIZER
+static void change_stacks(struct sim_fiber *from, struct sim_fiber *to)
+{
+	swapcontext(&from->context, &to->context);
+}
+#else
+/* But for the first time without swapcontext(), which is two system calls: they took half of a
+ * run. */
+static void change_stacks(struct sim_fiber *from, struct sim_fiber *to)
+{
+	if (_setjmp(from->place) != 0)
+		return;
+	from->left = true;
+	if (to->left)
+		_longjmp(to->place, 1);
+	setcontext(&to->context);
+}
+#endif
+
 void sim_fiber_switch(struct sim_fiber *from, struct sim_fiber *to)
 {
 	leave(from, to);
-	swapcontext(&from->context, &to->context);
+	change_stacks(from, to);
 	arrive(from);
 }
 

@@ -2,6 +2,7 @@
 #ifndef SIM_SWITCH_H
 #define SIM_SWITCH_H
 
+#include <setjmp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <ucontext.h>
@@ -24,6 +25,8 @@
 
 struct sim_fiber {
 	ucontext_t context;
+	jmp_buf place; /* where it left, … */
+	bool left;     /* … if it has */
 	void *stack;
 	size_t size;
 	void *sanitizer; /* what it knows the stack by */
