@@ -37,7 +37,9 @@
  *   them; EINTR restarts them; lk_cancel_now() ends them, from a signal handler too.
  * - Descriptors are close-on-exec, and no SIGPIPE is raised.
  * - After fork() every call in the child fails with LK_EFORKED and does not touch the parent's
- *   connections. The child has to make a client of its own.
+ *   connections. The child has to make a client of its own. With TLS it may fail to connect, if
+ *   other threads of the parent were connecting: OpenSSL's locks are copied as they are. Fork
+ *   before the first such client, or call exec in the child.
  * - The library registers no atexit handler. The locks of a program that ends without releasing
  *   them stay until their leases end.
  * - When memory, descriptors or threads run out, a call fails (LK_ENOMEM, LK_ESYSTEM); the process
