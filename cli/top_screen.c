@@ -9,12 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "escape.h"
 #include "message.h"
 #include "screen_library.h"
 
 #define HEAD_LINES 3
 #define LINE_SIZE 512
+#define SECONDS_SIZE 24
+#define HOLDER_COLUMN 107
 
 static struct screen_library lib;
 
@@ -133,13 +136,14 @@ static void put_escaped(int y, int x, int width, const char *bytes, size_t size)
 	free(text);
 }
 
-static void ttl_text(const struct lock_row *row, char *text_out, size_t size)
+/* Seconds; "-" where there are none: a lock without an end, or nobody who waits. */
+static void seconds_text(int64_t ms, char text_out[SECONDS_SIZE])
 {
-	if (row->ttl_ms < 0)
-		snprintf(text_out, size, "-");
+	if (ms < 0)
+		snprintf(text_out, SECONDS_SIZE, "-");
 	else
-		snprintf(text_out, size, "%" PRId64 ".%" PRId64, row->ttl_ms / 1000,
-			 row->ttl_ms % 1000 / 100);
+		snprintf(text_out, SECONDS_SIZE, "%" PRId64 ".%" PRId64, ms / 1000,
+			 ms % 1000 / 100);
 }
 
 /* Of permits: how many of all are in use. */
@@ -156,8 +160,11 @@ static void holds_text(const struct lock_row *row, char *text_out, size_t size)
 
 static void row_draw(int y, const struct lock_row *row, int selected)
 {
-	char ttl[24], state[48];
-	ttl_text(row, ttl, sizeof(ttl));
+	char ttl[SECONDS_SIZE], least[SECONDS_SIZE], waited[SECONDS_SIZE], state[48];
+	int64_t waited_ns = clock_now_ns() - row->waiting_ns;
+	seconds_text(row->ttl_ms, ttl);
+	seconds_text(row->ttl_least_ms, least);
+	seconds_text(row->waiters > 0 ? waited_ns / NS_PER_MS : -1, waited);
 	holds_text(row, state, sizeof(state));
 	if (selected)
 		attribute_on(A_REVERSE);
@@ -165,12 +172,14 @@ static void row_draw(int y, const struct lock_row *row, int selected)
 		lib.whline(*lib.screen, ' ', columns());
 	put_escaped(y, 0, 27, row->name, row->name_size);
 	put(y, 28, row->type, 17);
-	put_format(y, 46, "%7s %9s %8" PRId64 " %6" PRIu64 " %7.1f", state, ttl, row->waiters,
-		   row->changes, row->rate);
+	put_format(y, 46, "%7s %9s %9s %8" PRId64 " %8s %6" PRIu64 " %7.1f", state, ttl, least,
+		   row->waiters, waited, row->changes, row->rate);
 	if (*row->who)
-		put_escaped(y, 88, columns() - 88, row->who, strlen(row->who));
+		put_escaped(y, HOLDER_COLUMN, columns() - HOLDER_COLUMN, row->who,
+			    strlen(row->who));
 	else
-		put_escaped(y, 88, columns() - 88, row->owner, strlen(row->owner));
+		put_escaped(y, HOLDER_COLUMN, columns() - HOLDER_COLUMN, row->owner,
+			    strlen(row->owner));
 	if (selected)
 		attribute_off(A_REVERSE);
 }
@@ -200,8 +209,8 @@ static void head_draw(const struct lock_rows *rows, const struct top_view *view,
 		   rows->partial ? " and more" : "", orders[view->order], filter);
 	put_format(1, 0, "q quit   s sort   / filter   b break   arrows select");
 	attribute_on(A_BOLD);
-	put_format(2, 0, "%-27s %-17s %7s %9s %8s %6s %7s %s", "NAME", "TYPE", "HOLDS", "TTL_S",
-		   "WAITERS", "SEEN", "/S", "  HELD BY");
+	put_format(2, 0, "%-27s %-17s %7s %9s %9s %8s %8s %6s %7s %s", "NAME", "TYPE", "HOLDS",
+		   "TTL_S", "LEAST_S", "WAITERS", "WAITED_S", "SEEN", "/S", "  HELD BY");
 	attribute_off(A_BOLD);
 }
 

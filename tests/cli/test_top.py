@@ -52,6 +52,25 @@ def test_a_change_of_the_owner_is_counted(top, server):
     quit_cleanly(shell)
 
 
+def test_it_shows_how_long_somebody_waits_and_the_least_lease(top, cli, server):
+    hold(server, "job", "stranger:1", 20000)
+    waiter = cli.start("run", "-w", "60", "job", "true")
+    until(lambda: server.call("PUBSUB", "CHANNELS"), 20, "somebody waits")
+    shell = top()
+    # holds, lease, least lease, waiters, waited
+    shell.expect(r"job +lock +1 +1\d\.\d +1\d\.\d +1 +\d\.\d")
+    server.call("PEXPIRE", "job", "5000")
+    shell.expect(r" 4\.\d")
+    server.call("PEXPIRE", "job", "60000")
+    shell.expect(r"\D5\d\D")
+    shell.type(b"/nothing\n")
+    shell.expect(r"\(0\)")
+    shell.type(b"/\n")  # the whole row is drawn again
+    shell.expect(r" 5\d\.\d +[0-4]\.\d +1 +\d+\.\d")
+    waiter.kill()
+    quit_cleanly(shell)
+
+
 def test_it_breaks_after_a_confirmation_only(top, server):
     hold(server, "job")
     shell = top()
