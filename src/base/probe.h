@@ -12,6 +12,9 @@
 
 #ifdef LK__PROBES
 #include <sys/sdt.h>
+#ifdef __clang__ /* its macros are GNU's, and are expanded where ours stand */
+#pragma clang diagnostic ignored "-Wgnu-zero-variadic-macro-arguments"
+#endif
 #define lk__probe2(name, a, b) DTRACE_PROBE2(lockkeeper, name, a, b)
 #define lk__probe3(name, a, b, c) DTRACE_PROBE3(lockkeeper, name, a, b, c)
 #define lk__probe4(name, a, b, c, d) DTRACE_PROBE4(lockkeeper, name, a, b, c, d)
