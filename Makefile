@@ -54,11 +54,12 @@ wheel: packages-wheel
 	"$(BUILD)/venv/bin/pip" wheel -q --disable-pip-version-check --no-deps -w "$(BUILD)/wheel" .
 	@ls "$(BUILD)"/wheel/*.whl
 
-# Its tests, with that wheel.
+# Its tests, with that wheel, and redis-py's tests of its lock with our lock.
 check-python: wheel packages-run
 	"$(BUILD)/venv/bin/pip" install -q --disable-pip-version-check --force-reinstall \
-		"$(BUILD)"/wheel/*.whl pytest
+		"$(BUILD)"/wheel/*.whl pytest redis
 	"$(BUILD)/venv/bin/python" -m pytest -q -p no:cacheprovider python/tests
+	"$(BUILD)/venv/bin/python" python/tests/run_redis_py.py "$(BUILD)/redis-py" 6 7 8
 
 # The tests too, and the programs of the bench and the demo.
 programs: packages-check $(BUILD)/build.ninja

@@ -59,7 +59,7 @@ class HoldBase:
         # Weak: a task that its loop has left behind can be collected, and its hold goes back.
         self._task: weakref.ref[asyncio.Task[Any]] | None = None
         self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
-        self._inside = self._begun = False
+        self._inside = self._begun = self._kept = False
 
     # What a subclass does.
 
@@ -176,8 +176,12 @@ class HoldBase:
         self._task = None
         return self
 
+    def _keep(self) -> None:
+        """It stays when it is collected."""
+        self._kept = True
+
     def __del__(self) -> None:
-        if getattr(self, "_begun", False) and self._process == _process.number:
+        if getattr(self, "_begun", False) and not self._kept and self._process == _process.number:
             with suppress(Exception):
                 self._give_back()
 

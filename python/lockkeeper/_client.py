@@ -52,12 +52,15 @@ class _Configuration:
     """What a client is made from, kept for a forked child."""
 
     def __init__(self, url: str | None, options: dict[str, object],
-                 credentials: Credentials | None, log: logging.Logger | None) -> None:
+                 credentials: Credentials | None, log: logging.Logger | None,
+                 environment: bool) -> None:
         self.url, self.options, self.credentials, self.log = url, options, credentials, log
+        self.environment = environment
 
     def client(self) -> Any:
         config = made(lib.lk_config_free, "lk_config **", lib.lk_config_new)
-        check(lib.lk_config_load_environment, config)
+        if self.environment:
+            check(lib.lk_config_load_environment, config)
         if self.url is not None:
             check(lib.lk_config_set, config, b"url", self.url.encode())
         for name, value in self.options.items():
@@ -90,9 +93,11 @@ class Client(Handle):
     """
 
     def __init__(self, url: str | None = None, *, credentials: Credentials | None = None,
-                 log: logging.Logger | None = None, **options: object) -> None:
-        configuration = _Configuration(url, options, credentials, log)
+                 log: logging.Logger | None = None, _environment: bool = True,
+                 _at_exit: Literal["release", "abandon"] = "release", **options: object) -> None:
+        configuration = _Configuration(url, options, credentials, log, _environment)
         super().__init__(configuration.client)
+        self._at_exit = _at_exit
         self._noticed: tuple[int, Notices] | None = None
         _open.add(self)
 
@@ -271,7 +276,7 @@ def _kept(options: Any, text: str) -> Any:
 
 @atexit.register
 def _close_all() -> None:
-    """Holds of a program that ends are released; the threads of the library end."""
+    """Holds of a program that ends are released, unless its client says otherwise."""
     for client in list(_open):
         if client._process == _process.number:
-            lib.lk_client_close(client._pointer, lib.LK_CLOSE_RELEASE, ffi.NULL)
+            lib.lk_client_close(client._pointer, _HOW[client._at_exit], ffi.NULL)

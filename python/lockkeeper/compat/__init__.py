@@ -1,0 +1,1 @@
+"""Locks with the interfaces of other libraries."""
