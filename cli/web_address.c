@@ -30,7 +30,7 @@ static int text_split(const char *text, char host_out[INET6_ADDRSTRLEN], const c
 	const char *colon = strrchr(text, ':');
 	size_t size = colon ? (size_t)(colon - text) : 0;
 	*port_out = colon ? colon + 1 : text;
-	strcpy(host_out, "127.0.0.1");
+	snprintf(host_out, INET6_ADDRSTRLEN, "127.0.0.1");
 	if (!colon)
 		return 0;
 	int has_brackets = size > 2 && text[0] == '[' && text[size - 1] == ']';
@@ -75,7 +75,7 @@ int web_address_parse(const char *text, struct web_address *address_out)
 
 static void place_text(int fd, char place_out[WEB_PLACE_SIZE])
 {
-	struct sockaddr_storage socket;
+	struct sockaddr_storage socket = {.ss_family = AF_INET};
 	socklen_t size = sizeof(socket);
 	char host[INET6_ADDRSTRLEN] = "?";
 	getsockname(fd, (struct sockaddr *)&socket, &size);
