@@ -18,8 +18,8 @@
  * counts once. Without an answer within the command limit the call fails with LK_EMAYBEHELD: the
  * server may have counted it.
  *
- * A KEY that is not a whole number is refused (LK_EWRONGTYPE). A semaphore's key looks like a
- * latch's: the call would change it.
+ * A KEY that is not a whole number is refused (LK_EWRONGTYPE), however large it is. A semaphore's
+ * key looks like a latch's: the call would change it.
  *
  * LOST DATA. A latch that FLUSHALL or a restart without data takes away is open: its waiters go on.
  * A handle cannot say the count for good, as that of a semaphore can: an open latch has no key

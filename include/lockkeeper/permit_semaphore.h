@@ -28,8 +28,8 @@
  * a permit that is meant to end with its lease, or that another caller releases: its end makes no
  * event, does not count as lost, and the client keeps no record of it (LK_ENOTOWNER).
  *
- * A KEY that is not a whole number is refused (LK_EWRONGTYPE). The key of a semaphore or a latch
- * looks like a permit semaphore's: the call would change it.
+ * A KEY that is not a whole number is refused (LK_EWRONGTYPE), however large it is. The key of a
+ * semaphore or a latch looks like a permit semaphore's: the call would change it.
  *
  * A LOST NUMBER. FLUSHALL, a restart without data or an eviction takes the number of permits away,
  * and a program that sets it once, at its start, would wait for ever. The option `permits` of a

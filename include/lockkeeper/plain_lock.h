@@ -50,7 +50,7 @@
  *
  * A key of another type (a reentrant lock's hash, say) is refused (LK_EWRONGTYPE). Any string
  * counts as a lock that another owner holds, even a semaphore's number, and lk_lock_force_release()
- * deletes it.
+ * deletes it. However large it is, no more of it is read than tells whether it is the token.
  */
 #ifndef LOCKKEEPER_PLAIN_LOCK_H
 #define LOCKKEEPER_PLAIN_LOCK_H

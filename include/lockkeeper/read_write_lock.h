@@ -40,10 +40,12 @@
  * for itself.
  *
  * WHO BLOCKS WHOM. A reader counts while its own lease lasts. A reader that died blocks writers no
- * longer than that, and no release of another reader frees a live one. Readers are admitted beside
- * readers, even while writers wait, as with Redisson. Enough readers can keep a writer out for
- * ever, unless prefer_writers is set. Of the writers, a release wakes the one that has waited
- * longest; a newcomer may take a free lock before it.
+ * longer than that, and no release of another reader frees a live one. Beyond 10,000 holds a
+ * release looks at some of them, so that it never stops the server for long: the lock lasts until
+ * the end that it has. Readers are admitted beside readers, even while writers wait, as with
+ * Redisson. Enough readers can keep a writer out for ever, unless prefer_writers is set. Of the
+ * writers, a release wakes the one that has waited longest; a newcomer may take a free lock before
+ * it.
  *
  * lk_lock_force_release() frees one side, whoever holds it; the read side only while nobody writes.
  * lk_lock_is_locked() reports on one side. A key that is a reentrant lock, or anything else, is

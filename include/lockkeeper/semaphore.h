@@ -24,8 +24,8 @@
  * hour too: a copy may still be on its way. Of other changes there is one record for each thread
  * that uses the handle at once.
  *
- * A KEY that is not a whole number is refused (LK_EWRONGTYPE). The key of a latch or a permit
- * semaphore looks like a semaphore's: the call would change it.
+ * A KEY that is not a whole number is refused (LK_EWRONGTYPE), however large it is. The key of a
+ * latch or a permit semaphore looks like a semaphore's: the call would change it.
  *
  * A LOST NUMBER. FLUSHALL, a restart without data, an eviction or a time to live takes the number
  * of permits away, and a program that sets it once, at its start, would wait for ever. The option

@@ -14,6 +14,7 @@
 #define CLIENTS_MAX 1000 /* that are remembered; then all are forgotten */
 #define UUID_SIZE 36
 #define PERMIT_SIZE 32
+#define RECORD_LAST "4095" /* of a record so many bytes are asked for: none is as long */
 
 struct lk__known_client {
 	UT_hash_handle hh;
@@ -129,7 +130,8 @@ static struct lk__known_client *client_ask(struct lk__look *look, const char *ha
 			       look->client->config->key_prefix, half) >= 0) {
 		look->key = key;
 		look->key_size = strlen(key);
-		request = lk__look_say(look, LK__SAY("GET", key), code, error);
+		request = lk__look_say(look, LK__SAY("GETRANGE", key, "0", RECORD_LAST), code,
+				       error);
 	}
 	if (*code >= 0) {
 		*code = client_read(client, request->reply) ? 0 : LK_ENOMEM;

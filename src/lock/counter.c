@@ -208,13 +208,6 @@ static int change_end(struct lk__changing *changing, int rc, lk_error *error)
 
 /* ---- the count ---- */
 
-/* Asks for the count as it is; NULL when out of memory. */
-static struct lk__request *count_request(const struct lk__entry *entry)
-{
-	return lk__question(lk__request_new(2, (const char *[]){"GET", entry->target.key},
-					    (size_t[]){3, entry->target.key_size}));
-}
-
 /* What was answered; `rc`: 0, or the code without an answer. The count is 0 without a key. */
 static int count_read(const struct lk__entry *entry, const struct lk__request *request, int rc,
 		      const char *operation, int64_t *count_out, lk_error *error)
@@ -268,7 +261,7 @@ static int ask(struct lk__counting *counting)
 	struct lk__entry *entry = counting->counter->entry;
 	counting->until_ns = lk__counter_until_ns(entry);
 	return ask_send(counting, changes(counting) ? change_request(&counting->changing)
-						    : count_request(entry));
+						    : lk__question(lk__count_look(&entry->target)));
 }
 
 /* ---- permits that go back: one limit for all that is asked ---- */

@@ -73,6 +73,13 @@ const struct lk__recipe lk__semaphore_recipe = {
 	.read_release = lk__reply_released,
 };
 
+struct lk__request *lk__count_look(const struct lk__target *target)
+{
+	struct lk__words words = {0};
+	lk__words_key(&words, target);
+	return lk__words_script(&words, LK__SCRIPT_SEMAPHORE_LOOK, 1);
+}
+
 /* ---- the latch ---- */
 
 static struct lk__request *latch_look(const struct lk__try *wanted)

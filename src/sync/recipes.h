@@ -150,6 +150,9 @@ char *lk__record_key_of(const struct lk__target *target, const char *field, uint
 /* The count-down latch: a count that opens the way when it is zero, or gone. */
 extern const struct lk__recipe lk__latch_recipe;
 
+/* Asks for the count of either as it is; NULL when out of memory. */
+struct lk__request *lk__count_look(const struct lk__target *target);
+
 /*
  * The permit semaphore: a count of free permits, and a sorted set of those in use with their ends.
  *

@@ -158,6 +158,26 @@ static void do_get(const struct sim_asked *asked)
 		sim_say_nil(asked->out);
 }
 
+static void do_getrange(const struct sim_asked *asked)
+{
+	struct sim_key *key;
+	int64_t first, last;
+	if (!sim_integer_at(asked, 2, &first) || !sim_integer_at(asked, 3, &last) ||
+	    !sim_key_of(asked, SIM_STRING, &key))
+		return;
+	struct sim_word all = key ? string_of(key) : sim_word("");
+	int64_t size = (int64_t)all.size;
+	bool is_none = first < 0 && last < 0 && first > last;
+	first = first < 0 ? (first + size < 0 ? 0 : first + size) : first;
+	last = last < 0 ? (last + size < 0 ? 0 : last + size) : last;
+	last = last < size ? last : size - 1;
+	if (is_none || first > last)
+		sim_say_bulk(asked->out, sim_word(""));
+	else
+		sim_say_bulk(asked->out,
+			     (struct sim_word){all.bytes + first, (size_t)(last - first + 1)});
+}
+
 struct setting {
 	bool only_new, only_there;
 	int64_t time_ms; /* 0: for ever */
@@ -460,6 +480,7 @@ static const struct command {
 	{"DEL", -2, 0, do_del},
 	{"TYPE", 2, 0, do_type},
 	{"GET", 2, 0, do_get},
+	{"GETRANGE", 4, 0, do_getrange},
 	{"SET", -3, 0, do_set},
 	{"INCRBY", 3, 0, do_add},
 	{"DECRBY", 3, 0, do_add},

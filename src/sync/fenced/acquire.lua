@@ -57,7 +57,10 @@ if not own and from == '' and ARGV[9] == '1' then
 end
 local newest, most = 0, own and 9007199254740991 or 9007199254740990
 for i = 2, #KEYS do
-	local text = redis.call('GET', KEYS[i]) or '0'
+	local text = redis.call('GETRANGE', KEYS[i], 0, 16)
+	if text == '' and redis.call('EXISTS', KEYS[i]) == 0 then
+		text = '0'
+	end
 	local last = string.find(text, '^%d+$') and tonumber(text)
 	if not last or last > most then
 		return redis.error_reply('WRONGTYPE no fence token can follow what the counter has')

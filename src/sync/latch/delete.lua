@@ -16,7 +16,8 @@
 --include "change.lua" gives now, kept
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind ~= 'none' and
-	(kind ~= 'string' or not string.find(redis.call('GET', KEYS[1]), '^-?%d+$')) then
+	(kind ~= 'string' or
+	not string.find(redis.call('GETRANGE', KEYS[1], 0, 20), '^-?%d+$')) then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a latch')
 end
 local removed = redis.call('DEL', KEYS[1])

@@ -35,7 +35,8 @@ end
 if kind ~= 'string' then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a plain lock')
 end
-local held = redis.call('GET', KEYS[1])
+-- No more of it than tells whether it is this token: a stranger's string may be large.
+local held = redis.call('GETRANGE', KEYS[1], 0, math.max(#ARGV[1], 63))
 if held ~= ARGV[1] then
 	if ARGV[4] then
 		wait_turn(ARGV[4], ARGV[5], ARGV[6], ARGV[7])

@@ -21,7 +21,7 @@
 --include "prologue.lua" gives lease, now
 --include "wake.lua" gives wake
 --include "give_turn.lua" gives give_turn
-local held = redis.pcall('GET', KEYS[1])
+local held = redis.pcall('GETRANGE', KEYS[1], 0, math.max(#ARGV[1], #ARGV[4]))
 if held == ARGV[4] then
 	local taken = redis.pcall('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 	if taken.err then

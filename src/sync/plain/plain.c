@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The plain lock. */
+#include <stdio.h>
+#include <string.h>
+
 #include "sync/recipes.h"
 #include "sync/script.h"
 
@@ -49,8 +52,15 @@ static struct lk__request *plain_is_locked(const struct lk__target *target)
 
 static struct lk__request *plain_is_held_by(const struct lk__target *target, const char *field)
 {
-	(void)field; /* the token is answered, and compared */
-	return plain_command("GET", target);
+	/* A string that is longer than the token is answered with one byte more, and is another. */
+	char last[24];
+	struct lk__words words = {0};
+	snprintf(last, sizeof(last), "%zu", strlen(field));
+	lk__words_text(&words, "GETRANGE");
+	lk__words_key(&words, target);
+	lk__words_text(&words, "0");
+	lk__words_text(&words, last);
+	return lk__words_command(&words);
 }
 
 /* Refused: a ttl, and whose it is. */

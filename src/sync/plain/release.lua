@@ -18,7 +18,7 @@
 -- is also what an earlier copy has done.
 --include "wake.lua" gives wake
 --include "give_turn.lua" gives give_turn
-local held = redis.pcall('GET', KEYS[1]) == ARGV[1]
+local held = redis.pcall('GETRANGE', KEYS[1], 0, #ARGV[1]) == ARGV[1]
 if not held then
 	redis.pcall('PUBLISH', ARGV[2], '0')
 	return false

@@ -27,12 +27,20 @@ local function others()
 	if redis.call('HGET', KEYS[1], 'mode') == 'write' then
 		return redis.call('HLEN', KEYS[1]) > 2 and redis.call('PTTL', KEYS[1]) or 0
 	end
+	local most, looked = 10000, 0 -- beyond that the end of the lock is theirs
+	if redis.call('HLEN', KEYS[1]) > most then
+		return redis.call('PTTL', KEYS[1])
+	end
 	local prefix = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
 	local fields, longest = redis.call('HGETALL', KEYS[1]), 0
 	for i = 1, #fields, 2 do
 		local count = fields[i] ~= ARGV[2] and tonumber(fields[i + 1]) or 0
-		-- One key a hold of a re-entrant reader of Java's; nobody goes deeper than that.
-		for hold = 1, math.min(count, 10000) do
+		-- One key a hold of a re-entrant reader of Java's.
+		looked = looked + math.max(count, 0)
+		if looked > most then
+			return redis.call('PTTL', KEYS[1])
+		end
+		for hold = 1, count do
 			local key = prefix .. ':' .. fields[i] .. ':rwlock_timeout:' .. hold
 			longest = math.max(longest, redis.call('PTTL', key))
 		end

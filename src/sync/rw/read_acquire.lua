@@ -26,6 +26,14 @@ end
 if not mode and redis.call('EXISTS', KEYS[1]) == 1 then
 	return redis.error_reply('WRONGTYPE the key is a lock, not a read/write lock')
 end
+-- So many readers, or a stranger's data: what holds it ends in a number, or in :write behind one. A
+-- user who may not ask goes on.
+local many = mode and redis.call('HLEN', KEYS[1]) > 1000
+local some = many and redis.pcall('HRANDFIELD', KEYS[1])
+if type(some) == 'string' and some ~= 'mode' and
+	not string.find(string.gsub(some, ':write$', ''), ':%-?%d+$') then
+	return redis.error_reply('WRONGTYPE the key is a hash that is not a read/write lock')
+end
 local asked = mode == 'write' or ARGV[5] == '1'
 if asked and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
 	if mode == 'write' then

@@ -40,34 +40,51 @@ if mode == 'write' and ARGV[3] == '0' then
 	return 0
 end
 local prefix = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
+-- So many timeout keys are looked at; of a hash with more fields, some that are drawn.
+local bound, looked = 10000, 0
+-- The end of a reader's longest hold, in ms; those of the dead are taken out.
+local function rest_of(field, count)
+	local depth, longest = tonumber(count), 0
+	-- One key a hold of a re-entrant reader of Java's.
+	for hold = 1, math.min(depth or 0, bound - looked) do
+		looked = looked + 1
+		local key = prefix .. ':' .. field .. ':rwlock_timeout:' .. hold
+		longest = math.max(longest, redis.call('PTTL', key))
+	end
+	if depth and longest <= 0 and looked < bound then
+		redis.call('HDEL', KEYS[1], field)
+	end
+	return longest
+end
 -- The lock lasts as long as the longest hold that is left. If another than ours has been that,
 -- one that lives is enough.
 local longest, enough = 0, own >= 0 and own < whole
-local fields = redis.call('HGETALL', KEYS[1])
+local few = redis.call('HLEN', KEYS[1]) <= bound
+local fields = few and redis.call('HGETALL', KEYS[1]) or {}
 for i = 1, #fields, 2 do
-	local depth, lives = tonumber(fields[i + 1]), false
-	-- One key a hold of a re-entrant reader of Java's; nobody goes deeper than that.
-	for hold = 1, math.min(depth or 0, 10000) do
-		local key = prefix .. ':' .. fields[i] .. ':rwlock_timeout:' .. hold
-		local ttl = redis.call('PTTL', key)
-		lives = lives or ttl > 0
-		longest = math.max(longest, ttl)
-	end
-	if enough and lives then
+	local rest = rest_of(fields[i], fields[i + 1])
+	if enough and rest > 0 then
 		return 0
 	end
-	if depth and not lives then
-		redis.call('HDEL', KEYS[1], fields[i])
+	longest = math.max(longest, rest)
+end
+for _ = 1, few and 0 or 100 do
+	local field = redis.pcall('HRANDFIELD', KEYS[1])
+	if type(field) == 'string' then
+		rest_of(field, redis.call('HGET', KEYS[1], field))
 	end
 end
-if longest == 0 then
+local known = few and looked < bound -- else it stays until the end that it has
+if known and longest == 0 then
 	redis.call('DEL', KEYS[1])
 	return give_turn(KEYS[1], ARGV[2], ARGV[3], true) -- readers may listen beside writers
 end
-redis.call('PEXPIRE', KEYS[1], string.format('%.0f', longest))
+if known then
+	redis.call('PEXPIRE', KEYS[1], string.format('%.0f', longest))
+end
 if mode == 'read' then
 	-- A writer sleeps until the end that it saw. A little less is not worth a message.
-	return whole - longest > 1000 and give_turn(KEYS[1], ARGV[2], ARGV[3], true) or 0
+	return known and whole - longest > 1000 and give_turn(KEYS[1], ARGV[2], ARGV[3], true) or 0
 end
 redis.call('HSET', KEYS[1], 'mode', 'read')
 return tell_readers()

@@ -24,7 +24,7 @@ end
 --include "change.lua" gives now, kept
 --include "last.lua" gives make_last
 local kind = redis.call('TYPE', KEYS[1]).ok
-local count = kind == 'string' and redis.call('GET', KEYS[1])
+local count = kind == 'string' and redis.call('GETRANGE', KEYS[1], 0, 20)
 if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a semaphore')
 end

@@ -22,7 +22,8 @@ end
 --include "last.lua" gives make_last
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind ~= 'none' then
-	if kind ~= 'string' or not string.find(redis.call('GET', KEYS[1]), '^-?%d+$') then
+	local there = kind == 'string' and redis.call('GETRANGE', KEYS[1], 0, 20)
+	if not there or not string.find(there, '^-?%d+$') then
 		return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a semaphore')
 	end
 	-- A copy that is still to come must not find another answer.
