@@ -17,21 +17,22 @@ class Hold(NamedTuple):
     outcome: str
 
 
-class Failure(NamedTuple):
+class Word(NamedTuple):
+    """A failed try, or what the library told of its own accord."""
     owner: str
     at: int
     text: str
 
 
-def read(*paths: pathlib.Path) -> tuple[list[Hold], list[Failure]]:
-    holds, failures = [], []
+def read(*paths: pathlib.Path) -> tuple[list[Hold], list[Word]]:
+    holds, words = [], []
     for path in paths:
         open_grants: dict[str, tuple[str, int, int]] = {}
         for line in path.read_text(errors="replace").splitlines():
             kind, pid, thread, name, first, rest = line.split(" ", 5)
             owner = f"{pid}/{thread}"
-            if kind == "E":
-                failures.append(Failure(owner, int(first), rest))
+            if kind in "ET":
+                words.append(Word(owner, int(first), rest))
             elif kind == "G":
                 open_grants[owner] = (name, int(first), int(rest))
             else:
@@ -40,7 +41,7 @@ def read(*paths: pathlib.Path) -> tuple[list[Hold], list[Failure]]:
                 holds.append(Hold(owner, name, begun, granted, int(first), int(done), outcome))
         holds += [Hold(owner, name, begun, granted, None, None, "never released")
                   for owner, (name, begun, granted) in open_grants.items()]
-    return sorted(holds, key=lambda hold: hold.granted), failures
+    return sorted(holds, key=lambda hold: hold.granted), words
 
 
 def overlaps(holds: list[Hold], until: int) -> list[tuple[Hold, Hold, int]]:

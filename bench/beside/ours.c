@@ -24,11 +24,26 @@ static lk_client *client;
 static const char *client_url;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+/* Passes on what the library tells, until the client is closed: never, here. */
+static void *listen_main(void *argument)
+{
+	lk_event event;
+	lk_error error;
+	while (lk_event_wait(client, &event, -1, NULL, &error) == 1)
+		turns_tell(event.type == LK_EVENT_AT_RISK ? "at risk"
+			   : event.type == LK_EVENT_LOST  ? "lost"
+							  : "abandoned");
+	return argument;
+}
+
 static void open_client(void)
 {
 	lk_error error;
+	pthread_t thread;
 	if (lk_client_open(&client, client_url, &error))
 		bench_die("%s", error.message);
+	if (pthread_create(&thread, NULL, listen_main, NULL) || pthread_detach(thread))
+		bench_die("no thread");
 }
 
 static void *ours_open(const char *url, const char *kind)

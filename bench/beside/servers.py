@@ -154,7 +154,7 @@ def pgbouncer(folder: pathlib.Path, behind: Server) -> Iterator[Server]:
     (folder / "users").write_text('"bench" ""\n')
     (folder / "ini").write_text(
         f"[databases]\npostgres = host=127.0.0.1 port={behind.port}\n"
-        f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\n"
+        f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = trust\n"
         f"auth_file = {folder}/users\npool_mode = transaction\ndefault_pool_size = 2\n"
         f"unix_socket_dir =\nignore_startup_parameters = extra_float_digits\n")
     if os.geteuid() == 0:

@@ -24,6 +24,8 @@ struct run {
 	pthread_barrier_t open;
 };
 
+static FILE *_Atomic told; /* the history, once it is open */
+
 struct worker {
 	struct run *run;
 	int index;
@@ -58,6 +60,14 @@ static void read_word(struct run *run, const char *word)
 		setvbuf(run->history, NULL, _IOLBF, 4096);
 	else
 		bench_die("unknown word: %s", word);
+}
+
+void turns_tell(const char *text)
+{
+	FILE *history = atomic_load(&told);
+	if (history)
+		fprintf(history, "T %d - - %lld %s\n", (int)getpid(), (long long)bench_now_ns(),
+			text);
 }
 
 static void tell_failure(struct worker *worker, const char *text)
@@ -190,6 +200,8 @@ int turns_main(int argc, char **argv, const struct turns_lock *lock)
 		bench_die("%s: cannot be written", argv[3]);
 	for (int i = 4; i < argc; i++)
 		read_word(&run, argv[i]);
+	atomic_store(&told, run.history);
 	run_threads(&run);
-	return fclose(run.history) != 0;
+	atomic_store(&told, NULL);
+	return fflush(run.history) != 0;
 }

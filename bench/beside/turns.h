@@ -14,6 +14,7 @@
  *     G PID THREAD NAME BEGUN GRANTED          ns of CLOCK_MONOTONIC
  *     R PID THREAD NAME BEGUN DONE OUTCOME     "ok", "lost" if the lock was no longer held
  *     E PID THREAD NAME AT TEXT                the lock could not be taken: the thread tries again
+ *     T PID - - AT TEXT                        the library tells the program so, of its own accord
  *
  * At the end: {"pairs_s": …, "p50_us": …, "p99_us": …, "cpu_us": …} of a pair.
  *
@@ -31,6 +32,9 @@ struct turns_lock {
 	enum turns_outcome (*lock)(void *session, const char *name, const char **text);
 	enum turns_outcome (*unlock)(void *session, const char *name, const char **text);
 };
+
+/* For what a library tells while the lock is held. From any thread. */
+void turns_tell(const char *text);
 
 int turns_main(int argc, char **argv, const struct turns_lock *lock);
 

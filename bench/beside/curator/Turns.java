@@ -142,6 +142,11 @@ public final class Turns {
     public static void main(String[] args) throws Exception {
         CuratorFramework client = CuratorFrameworkFactory.newClient(args[0], SESSION_MS, CONNECT_MS,
                 new RetryOneTime(100));
+        client.getConnectionStateListenable().addListener((one, state) -> {
+            if (history != null) {
+                tell("T %d - - %d %s".formatted(PID, System.nanoTime(), state));
+            }
+        });
         client.start();
         client.blockUntilConnected();
         if (args[2].equals("keep")) {

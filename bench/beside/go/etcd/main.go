@@ -35,6 +35,10 @@ func (l *lock) Lock(name string) error {
 			return err
 		}
 		l.session = session
+		go func() {
+			<-session.Done()
+			turns.Told("session over")
+		}()
 	}
 	mutex := concurrency.NewMutex(l.session, "/"+name)
 	if err := mutex.Lock(context.Background()); err != nil {

@@ -75,6 +75,15 @@ func (r *run) read(word string) {
 	}
 }
 
+var running atomic.Pointer[run]
+
+// Told writes what a library tells of its own accord while the lock is held.
+func Told(text string) {
+	if r := running.Load(); r != nil {
+		r.tell("T %d - - %d %s", os.Getpid(), now(), text)
+	}
+}
+
 func (r *run) tell(format string, arguments ...any) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -200,6 +209,7 @@ func Main(open func(url, kind string) (func() (Lock, error), error)) {
 	for _, word := range os.Args[4:] {
 		r.read(word)
 	}
+	running.Store(&r)
 	r.all(session)
 	r.history.Flush()
 }

@@ -1,0 +1,22 @@
+#!/usr/bin/env python3
+"""A pool in transaction mode (PgBouncer) gives the holder's connection to somebody else: does the
+lock keep that one out?"""
+import stage
+import servers
+
+
+def ask(case: stage.Case) -> dict:
+    folder = case.folder / "pool"
+    folder.mkdir(mode=0o755)
+    with servers.pgbouncer(folder, case.server) as pool:
+        first = case.holder(5, pool.url)
+        second = case.worker(3, pool.url)
+        second.granted(10)
+        for worker in (first, second):
+            worker.released(10)
+        granted = next(iter(second.holds()), None)
+        outcomes = [hold.outcome for worker in (first, second) for hold in worker.holds()]
+        return {**stage.verdict(granted, 0, stage.learnt_ns(first)), "releases_say": outcomes}
+
+
+stage.main(__doc__, ask, lambda system: system.server == "postgres")

@@ -1,0 +1,207 @@
+"""The scripts of this folder share this: for each system a server, a holder, a waiter, and what
+came of it. A script asks one question; it prints a line of JSON for each system, with its verdict:
+
+    one owner       the other came in when the first no longer worked, or knew that it had lost
+    two owners      the other came in while the first was still at work, both for `both_s`
+    nobody          the other had not come in when the script gave up waiting
+"""
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent.parent
+sys.path[:0] = [str(HERE.parent), str(ROOT / "bench")]
+
+import histories  # noqa: E402  (behind the path)
+from histories import Hold  # noqa: E402
+from servers import Missing, Server  # noqa: E402
+from systems import SYSTEMS, Programs, System, served  # noqa: E402
+
+GRANT_LIMIT_S = 20
+PATIENCE_S = 45.0  # longer than each lease and session here, which are 30 s at most
+NAME = "fault"
+
+
+class Proxy:
+    """Passes bytes between clients and a server, until it is told to cut, or to fall silent."""
+
+    def __init__(self, port: int):
+        self.target, self.silent, self.refuses = port, False, False
+        self.before_send: Callable[[bytes], None] = lambda data: None
+        self.sockets: list[socket.socket] = []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self) -> None:
+        while True:
+            try:
+                client, _ = self.listener.accept()
+                if self.refuses:
+                    client.close()
+                    continue
+                server = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:
+                return
+            self.sockets += [client, server]
+            threading.Thread(target=self.pass_on, args=(client, server, True), daemon=True).start()
+            threading.Thread(target=self.pass_on, args=(server, client, False), daemon=True).start()
+
+    def pass_on(self, source: socket.socket, target: socket.socket, to_server: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if to_server:
+                    self.before_send(data)
+                if not self.silent:
+                    target.sendall(data)
+            if not self.silent:
+                target.shutdown(socket.SHUT_WR)
+
+    def cut(self) -> None:
+        """Ends every connection, as a reset does."""
+        for one in self.sockets:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        self.sockets.clear()
+
+
+class Worker:
+    """A process that takes the lock."""
+
+    def __init__(self, words: list[str], url: str, system: System, path: pathlib.Path, *rest: str):
+        self.path = path
+        path.touch()
+        self.process = subprocess.Popen(
+            [*words, url, system.kind, str(path), "live", "same", f"name={NAME}", *rest],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def holds(self) -> list[Hold]:
+        return histories.read(self.path)[0]
+
+    def told(self) -> list[tuple[str, int]]:
+        """What the library told of its own accord, and when."""
+        words = histories.read(self.path)[1]
+        return [(word.text, word.at) for word in words if word.owner.endswith("/-")]
+
+    def granted(self, limit_s: float) -> Hold | None:
+        return until(lambda: next(iter(self.holds()), None), limit_s)
+
+    def released(self, limit_s: float) -> Hold | None:
+        return until(lambda: next((hold for hold in self.holds() if hold.done), None), limit_s)
+
+
+def until(look: Callable, limit_s: float):
+    """What it finds, or None when the time is over."""
+    end = time.monotonic() + limit_s
+    while True:
+        found = look()
+        if found or time.monotonic() > end:
+            return found
+        time.sleep(0.01)
+
+
+class Case:
+    """One system on its stage."""
+
+    def __init__(self, system: System, words: list[str], server: Server, folder: pathlib.Path):
+        self.system, self.words, self.server, self.folder = system, words, server, folder
+        self.workers: list[Worker] = []
+        self.proxy: Proxy | None = None
+
+    def through_proxy(self) -> str:
+        """The server's URL, led through a proxy."""
+        self.proxy = Proxy(self.server.port)
+        return self.server.url.replace(f":{self.server.port}", f":{self.proxy.port}")
+
+    def worker(self, hold_s: float, url: str = "") -> Worker:
+        made = Worker(self.words, url or self.server.url, self.system,
+                      self.folder / f"worker-{len(self.workers)}", "turns=1",
+                      f"hold_us={int(hold_s * 1e6)}")
+        self.workers.append(made)
+        return made
+
+    def holder(self, hold_s: float, url: str = "") -> Worker:
+        """One that has the lock."""
+        made = self.worker(hold_s, url)
+        if not made.granted(GRANT_LIMIT_S):
+            raise Missing("the first did not get the lock")
+        return made
+
+    def end(self) -> None:
+        for worker in self.workers:
+            with contextlib.suppress(ProcessLookupError):
+                worker.process.kill()
+            worker.process.wait()
+
+
+def learnt_ns(first: Worker) -> int | None:
+    """When the first stopped to work: its library told it of the loss, or its release began."""
+    told = [at for text, at in first.told() if text != "at risk"]
+    released = [hold.release for hold in first.holds() if hold.release]
+    return min(told + released, default=None)
+
+
+def verdict(second: Hold | None, at_work_ns: int, ended_ns: int | None) -> dict:
+    """The first worked from `at_work_ns` on (again) until `ended_ns`, or still does (None). The
+    processes share a clock, but a signal takes its time: 50 ms count for nothing."""
+    if not second:
+        return {"verdict": "nobody"}
+    end_ns = min(ended_ns or time.monotonic_ns(), second.release or time.monotonic_ns())
+    both_s = max(0, end_ns - max(second.granted, at_work_ns)) / 1e9
+    return {"verdict": "two owners" if both_s > 0.05 else "one owner", "both_s": round(both_s, 2)}
+
+
+def told_after(worker: Worker, since_ns: int) -> list[str]:
+    """In words: "lost after 0.01 s"."""
+    return [f"{text} after {(at - since_ns) / 1e9:.2f} s" for text, at in worker.told()]
+
+
+@contextlib.contextmanager
+def staged(system: System, programs: Programs, folder: pathlib.Path) -> Iterator[Case]:
+    words = programs.words(system.program)
+    with served(system, programs, folder / system.key) as server:
+        own = folder / f"{system.key}-workers"
+        own.mkdir()
+        case = Case(system, words, server, own)
+        try:
+            yield case
+        finally:
+            case.end()
+
+
+def main(question: str, ask: Callable[[Case], dict], fits: Callable[[System], bool]) -> None:
+    """Asks each system that the question fits."""
+    parser = argparse.ArgumentParser(description=question)
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("--only", default="", help="systems, by their keys")
+    parser.add_argument("--into", type=pathlib.Path, help="adds the lines to this file")
+    arguments = parser.parse_args()
+    wanted = set(filter(None, arguments.only.split(",")))
+    programs = Programs(arguments.build)
+    for system in SYSTEMS:
+        if not fits(system) or (wanted and system.key not in wanted):
+            continue
+        line = {"question": pathlib.Path(sys.argv[0]).stem, "system": system.key}
+        with tempfile.TemporaryDirectory(prefix="lk-beside-") as folder:
+            pathlib.Path(folder).chmod(0o755)
+            try:
+                with staged(system, programs, pathlib.Path(folder)) as case:
+                    line |= ask(case)
+            except Missing as why:
+                line["skipped"] = " ".join(str(why).split())
+        text = json.dumps(line, ensure_ascii=False)
+        print(text, flush=True)
+        if arguments.into:
+            with open(arguments.into, "a") as file:
+                file.write(text + "\n")
