@@ -126,6 +126,9 @@ int lk__channel_await(struct lk__conn *conn, struct lk__listening *listening,
 /* Lets those who listen on such channels try again, as after a new subscription. */
 void lk__channels_wake(struct lk__conn *conn, lk__channel_test *test, const void *context);
 
+/* Lets that listener alone try again, as after a message. */
+void lk__channel_wake(struct lk__conn *conn, struct lk__listening *listening);
+
 /* For src/conn alone, with the mutex held. */
 void lk__channels_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after);
 void lk__channels_probe(struct lk__conn *conn); /* PING when it has been silent for long */

@@ -685,6 +685,8 @@ void lk__entry_ask_anew(struct lk__entry *entry)
 {
 	struct lk__caller *head = lk__entry_head(entry);
 	entry->waiting->asks_anew = true;
+	if (lk__entry_channel(entry))
+		lk__channel_wake(lk__entry_messages(entry), lk__entry_channel(entry));
 	if (head)
 		lk__thread_wake(head->thread);
 }

@@ -147,8 +147,6 @@ static int listen_begin(struct lk__head *head)
 
 static int hear_look(struct lk__head *head)
 {
-	if (head->entry->waiting->asks_anew)
-		head->op->until_ns = lk__now_ns();
 	int rc = lk__op_listen_look(head->op, lk__head_gone(head), NULL);
 	return rc == LK__OP_WAITS ? rc : lk__head_heard(head, rc, &head->op->mark);
 }
