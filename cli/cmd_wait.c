@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "commands.h"
+#include "connect.h"
 #include "exit_code.h"
 #include "message.h"
 #include "report.h"
@@ -47,15 +48,12 @@ struct place {
 	lk_scan *scan;
 	lk_lock *quorum; /* or NULL */
 	const char *name;
-	int has_password_file; /* which is read for each connection */
+	const lk_config *config;
 };
 
 static int place_make(struct place *place, const struct session *session, lk_error *error)
 {
-	char file[8]; /* only whether there is one */
-	*place = (struct place){.name = session->argv[0]};
-	place->has_password_file = lk_config_get(session->config, "password_file", file,
-						 sizeof(file)) > 0;
+	*place = (struct place){.name = session->argv[0], .config = session->config};
 	if (session->count == 1)
 		return lk_scan_new(&place->scan, session->client, NULL, error);
 	return lk_red_lock_new(&place->quorum, session->clients, session->count, place->name,
@@ -99,10 +97,12 @@ static int64_t since_ms(int64_t began_ns)
 /* Whether it is worth while to look again after a failure: a limit covers what may pass. */
 static int failure_passes(const struct place *place, int result, int64_t wait_ms, int64_t heard_ns)
 {
-	int passes = lk_error_is_retryable(result) && result != LK_EREFUSED;
+	if (result == LK_EREFUSED) /* what passes of these concerns writes alone */
+		return 0;
 	if (wait_ms < 0)
-		return passes && heard_ns != 0 && since_ms(heard_ns) <= SILENCE_MS;
-	return passes || (result == LK_EAUTH && place->has_password_file);
+		return lk_error_is_retryable(result) && heard_ns != 0 &&
+		       since_ms(heard_ns) <= SILENCE_MS;
+	return trouble_passes(place->config, result);
 }
 
 /* The last look: the lock is free, the time is up, or waiting cannot help. */

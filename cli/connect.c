@@ -185,6 +185,22 @@ int client_open(const lk_config *config, lk_client **client_out)
 	return lk_client_new(client_out, config, &error) ? trouble_library(&error) : 0;
 }
 
+static int option_is_set(const lk_config *config, const char *name)
+{
+	char value[8]; /* only whether there is one */
+	return lk_config_get(config, name, value, sizeof(value)) > 0;
+}
+
+int trouble_passes(const lk_config *config, int code)
+{
+	if (code == LK_EAUTH)
+		return option_is_set(config, "password_file");
+	if (code == LK_ETLS)
+		return option_is_set(config, "tls_ca_file") ||
+		       option_is_set(config, "tls_cert_file");
+	return lk_error_is_retryable(code);
+}
+
 /* Also from the memory that this process was started with: /proc/PID/environ shows that. */
 static void variable_wipe(const char *name)
 {

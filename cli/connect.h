@@ -30,6 +30,10 @@ void servers_say(lk_client *const *clients, size_t count);
 /* Makes a client, after config_settle(). 0, or EXIT_TROUBLE (said). */
 int client_open(const lk_config *config, lk_client **client_out);
 
+/* 1 when a wait with a limit goes on after this error: it may pass by itself, or be mended in a
+ * file that each connection reads again. */
+int trouble_passes(const lk_config *config, int code);
+
 /* The length of the part of `url` before a password ("unix://user") in `*head_out`, and of the
  * password with its colon in `*secret_out`: 0 when there is none. */
 void url_find_password(const char *url, size_t *head_out, size_t *secret_out);

@@ -51,6 +51,7 @@ struct keeper {
 	pid_t started_pid; /* of the front, where there is one */
 	struct front front;
 	struct guard guard;
+	const lk_config *config;
 	lk_client *client;
 	lk_client *clients[LK_RED_NODES_MAX]; /* of a quorum: `client`, and the others */
 	size_t others;
@@ -217,7 +218,8 @@ static int acquire(struct keeper *keeper, int *code_out)
 			break;
 		if (result == LK_ECANCELLED && relay_cause() == SIGTSTP && suspend(keeper) == 0)
 			continue;
-		if (keeper->holding.unset && left_ms > 0 && lk_error_is_retryable(result)) {
+		if (keeper->holding.unset && left_ms > 0 &&
+		    trouble_passes(keeper->config, result)) {
 			poll(&(struct pollfd){relay_fd(), POLLIN, 0}, 1, PREPARE_PAUSE_MS);
 			continue;
 		}
@@ -588,6 +590,7 @@ static int keeper_serve(struct keeper *keeper, lk_config *config, const sigset_t
 		return trouble_errno(errno, "cannot become a subreaper");
 	size_t servers = keeper->options->nodes.count;
 	int code = descriptors_check(servers ? servers : 1);
+	keeper->config = config;
 	log_begin(config, keeper->options->told.verbose);
 	if (code == 0)
 		code = client_open(config, &keeper->client);

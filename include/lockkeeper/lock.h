@@ -173,10 +173,11 @@ LK_API int lk_lock_acquire(lk_lock *lock, const lk_acquire_options *options, lk_
  * As lk_lock_acquire(), but waits at most `wait_ms` (RLock.tryLock(wait)); 0 is lk_lock_try(), and
  * -1 is lk_lock_acquire(), without a limit. The call uses the whole limit on trouble that may pass,
  * the first connect included: a server that is unreachable, closes the connection, has too many
- * clients, loads its data, runs a script of another (BUSY) or lacks replicas (NOREPLICAS); a master
- * that is being replaced; a password that is refused, if it comes from password_file or
- * lk_config_set_credentials(). It tries again after pauses that double from backoff_min_ms to
- * backoff_max_ms, with jitter.
+ * clients, loads its data, runs a script of another (BUSY), lacks replicas (NOREPLICAS) or could
+ * not save its data (MISCONF); a master that is being replaced; a password that is refused, if it
+ * comes from password_file or lk_config_set_credentials(); TLS that is refused, if tls_ca_file or
+ * tls_cert_file names files: they may be about to be exchanged. It tries again after pauses that
+ * double from backoff_min_ms to backoff_max_ms, with jitter.
  *
  * Errors as lk_lock_acquire(), and at the limit LK_ETIMEDOUT, but only if the server last said that
  * another owner holds the lock; else the reason why the server did not say so (LK_EUNREACHABLE,

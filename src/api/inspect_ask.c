@@ -240,6 +240,13 @@ static bool look_fits(const redisReply *value, enum lk__look_type type)
 		(value->elements == 2 && value->element[1]->type == REDIS_REPLY_ARRAY));
 }
 
+static int look_error(const struct lk__look *look, const redisReply *refused, lk_error *error)
+{
+	int code = lk__classify(refused->str);
+	return lk__fail(error, code == LK_EMAYBEHELD ? LK_EUNAVAILABLE : code,
+			"inspect on %.100s: %.300s", look->client->config->url, refused->str);
+}
+
 /* A key that the server tells nothing of is not known to be no lock, or free. Nor is one of which
  * something else says what no server says: a proxy, which hides an error. */
 static int look_refused(const struct lk__look *look, enum lk__look_type type, lk_error *error)
@@ -248,11 +255,8 @@ static int look_refused(const struct lk__look *look, enum lk__look_type type, lk
 	const char *url = look->client->config->url;
 	const redisReply *value = look->parts[LK__LOOK_VALUE], *ttl = look->parts[LK__LOOK_TTL];
 	const redisReply *refused = value->type == REDIS_REPLY_ERROR ? value : ttl;
-	if (refused->type == REDIS_REPLY_ERROR) {
-		int code = lk__classify(refused->str);
-		return lk__fail(error, code == LK_EMAYBEHELD ? LK_EUNAVAILABLE : code,
-				"inspect on %.100s: %.300s", url, refused->str);
-	}
+	if (refused->type == REDIS_REPLY_ERROR)
+		return look_error(look, refused, error);
 	if (ttl->type == REDIS_REPLY_INTEGER && look_fits(value, type))
 		return LK__WAIT_READY;
 	while (asked->type != type)
@@ -291,6 +295,8 @@ int lk__look_ask_any(struct lk__look *look, const char **type_out, lk_error *err
 	if (rc < 0)
 		return rc;
 	const redisReply *answer = look->parts[0];
+	if (answer->type == REDIS_REPLY_ERROR)
+		return look_error(look, answer, error);
 	*type_out = answer->type == REDIS_REPLY_STATUS ? answer->str : "";
 	look->parts++;
 	return LK__WAIT_READY;

@@ -96,6 +96,10 @@ int lk__config_check(const struct lk_config *config, lk_error *error);
 /* Whether they may change: a client that is refused with them now may be served later. */
 bool lk__credentials_change(const struct lk_config *config);
 
+/* Whether files say whom a client trusts, or who it is. Each connection reads them again, so one
+ * that fails now may succeed when they have been exchanged. */
+bool lk__certificates_change(const struct lk_config *config);
+
 /*
  * Reads the first line of a file into `line`, which has room for LK__PASSWORD_MAX + 2 bytes.
  * Returns 0 with `reason_out` NULL, or with a text that says why it cannot be a password; or

@@ -143,6 +143,11 @@ bool lk__credentials_change(const struct lk_config *config)
 	return config->credentials || *config->password_file || *config->sentinel_password_file;
 }
 
+bool lk__certificates_change(const struct lk_config *config)
+{
+	return *config->tls_ca_file || *config->tls_cert_file;
+}
+
 int lk__credentials_renew(struct lk_config *config, const char *place, lk_error *error)
 {
 	int rc = 0;

@@ -17,46 +17,48 @@ static const struct {
 	const char *prefix;
 	int code;
 	const char *hint;
+	bool passes; /* told at once, but a wait with a limit waits for its end */
 } refusals[] = {
-	{"LOADING", LK_EUNAVAILABLE, NULL},
-	{"BUSY ", LK_EUNAVAILABLE, NULL},
-	{"MASTERDOWN", LK_EUNAVAILABLE, NULL},
-	{"READONLY", LK_EUNAVAILABLE, "the server is a replica: name its master"},
-	{"TRYAGAIN", LK_EUNAVAILABLE, NULL},
-	{"CLUSTERDOWN", LK_EUNAVAILABLE, NULL},
-	{"MOVED", LK_EREFUSED, CLUSTER},
-	{"ASK ", LK_EREFUSED, CLUSTER},
-	{"CROSSSLOT", LK_EREFUSED, CLUSTER},
-	{"NOSCRIPT", LK_EUNAVAILABLE, SCRIPT_LOST},
-	{"ERR NOSCRIPT", LK_EUNAVAILABLE, SCRIPT_LOST}, /* servers that are not Redis, in tests */
-	{"ERR max number of clients", LK_EUNAVAILABLE, NULL},
-	{"OOM", LK_EREFUSED, NULL},
-	{"MISCONF", LK_EREFUSED, NULL},
-	{"NOREPLICAS", LK_EREFUSED, NULL},
-	{"NOAUTH", LK_EAUTH, NULL},
-	{"WRONGPASS", LK_EAUTH, NULL},
-	{"ERR AUTH", LK_EAUTH, NULL},
-	{"ERR Client sent AUTH", LK_EAUTH, NULL},
-	{"ERR invalid password", LK_EAUTH, NULL},
-	{"ERR wrong number of arguments for 'auth'", LK_EAUTH, NAMELESS}, /* up to 5 */
-	{"NOPERM", LK_EDENIED, NULL},
-	{"DENIED", LK_EDENIED, NULL},
-	{"ERR The user executing the script", LK_EDENIED, NULL},
-	{"The user executing the script", LK_EDENIED, NULL}, /* up to 6, inside a script */
-	{"ERR ACL failure in script", LK_EDENIED, NULL},
-	{"ERR unknown command", LK_EDENIED, NULL},
-	{"ERR unknown subcommand", LK_EDENIED, NULL},
-	{"ERR Unknown subcommand", LK_EDENIED, NULL},       /* up to 6 */
-	{"ERR Command is not available", LK_EDENIED, NULL}, /* Upstash */
-	{"interpreter disabled", LK_EDENIED, SCRIPTLESS},   /* ClauDB */
-	{"ERR DB index", LK_EINVAL, NULL},
-	{"ERR invalid DB index", LK_EINVAL, NULL},
-	{"ERR invalid database index", LK_EINVAL, NULL}, /* Garnet */
-	{"ERR SELECT is not allowed in cluster mode", LK_EINVAL, CLUSTER},
-	{"WRONGTYPE", LK_EWRONGTYPE, NULL},
-	{"ERR WRONGTYPE", LK_EWRONGTYPE, NULL}, /* as ERR NOSCRIPT */
-	{"LOCKKEEPER unfit", LK_EREFUSED, "it is no Redis or Valkey: use one of these"},
-	{"LOCKKEEPER", LK_EINTERNAL, NULL},
+	{"LOADING", LK_EUNAVAILABLE, NULL, false},
+	{"BUSY ", LK_EUNAVAILABLE, NULL, false},
+	{"MASTERDOWN", LK_EUNAVAILABLE, NULL, false},
+	{"READONLY", LK_EUNAVAILABLE, "the server is a replica: name its master", false},
+	{"TRYAGAIN", LK_EUNAVAILABLE, NULL, false},
+	{"CLUSTERDOWN", LK_EUNAVAILABLE, NULL, false},
+	{"MOVED", LK_EREFUSED, CLUSTER, false},
+	{"ASK ", LK_EREFUSED, CLUSTER, false},
+	{"CROSSSLOT", LK_EREFUSED, CLUSTER, false},
+	{"NOSCRIPT", LK_EUNAVAILABLE, SCRIPT_LOST, false},
+	/* Of servers that are not Redis, in tests. */
+	{"ERR NOSCRIPT", LK_EUNAVAILABLE, SCRIPT_LOST, false},
+	{"ERR max number of clients", LK_EUNAVAILABLE, NULL, false},
+	{"OOM", LK_EREFUSED, NULL, false},
+	{"MISCONF", LK_EREFUSED, NULL, true},
+	{"NOREPLICAS", LK_EREFUSED, NULL, true},
+	{"NOAUTH", LK_EAUTH, NULL, false},
+	{"WRONGPASS", LK_EAUTH, NULL, false},
+	{"ERR AUTH", LK_EAUTH, NULL, false},
+	{"ERR Client sent AUTH", LK_EAUTH, NULL, false},
+	{"ERR invalid password", LK_EAUTH, NULL, false},
+	{"ERR wrong number of arguments for 'auth'", LK_EAUTH, NAMELESS, false}, /* up to 5 */
+	{"NOPERM", LK_EDENIED, NULL, false},
+	{"DENIED", LK_EDENIED, NULL, false},
+	{"ERR The user executing the script", LK_EDENIED, NULL, false},
+	{"The user executing the script", LK_EDENIED, NULL, false}, /* up to 6, inside a script */
+	{"ERR ACL failure in script", LK_EDENIED, NULL, false},
+	{"ERR unknown command", LK_EDENIED, NULL, false},
+	{"ERR unknown subcommand", LK_EDENIED, NULL, false},
+	{"ERR Unknown subcommand", LK_EDENIED, NULL, false},       /* up to 6 */
+	{"ERR Command is not available", LK_EDENIED, NULL, false}, /* Upstash */
+	{"interpreter disabled", LK_EDENIED, SCRIPTLESS, false},   /* ClauDB */
+	{"ERR DB index", LK_EINVAL, NULL, false},
+	{"ERR invalid DB index", LK_EINVAL, NULL, false},
+	{"ERR invalid database index", LK_EINVAL, NULL, false}, /* Garnet */
+	{"ERR SELECT is not allowed in cluster mode", LK_EINVAL, CLUSTER, false},
+	{"WRONGTYPE", LK_EWRONGTYPE, NULL, false},
+	{"ERR WRONGTYPE", LK_EWRONGTYPE, NULL, false}, /* as ERR NOSCRIPT */
+	{"LOCKKEEPER unfit", LK_EREFUSED, "it is no Redis or Valkey: use one of these", false},
+	{"LOCKKEEPER", LK_EINTERNAL, NULL, false},
 };
 
 #define REFUSAL_COUNT (sizeof(refusals) / sizeof(refusals[0]))
@@ -119,7 +121,8 @@ static const char *refusal_prefix(const char *text)
 
 bool lk__classify_passes(const char *text)
 {
-	return strcmp(refusal_prefix(text), "NOREPLICAS") == 0;
+	size_t at = refusal(text);
+	return at < REFUSAL_COUNT && refusals[at].passes;
 }
 
 bool lk__classify_replica(const char *text)

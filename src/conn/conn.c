@@ -363,7 +363,8 @@ int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error)
 bool lk__conn_may_come(const struct lk_config *config, int code)
 {
 	return code == LK_EUNREACHABLE || code == LK_EUNAVAILABLE || code == LK_EPROTOCOL ||
-	       (code == LK_EAUTH && lk__credentials_change(config));
+	       (code == LK_EAUTH && lk__credentials_change(config)) ||
+	       (code == LK_ETLS && lk__certificates_change(config));
 }
 
 void lk__conn_open(struct lk__conn *conn)

@@ -305,7 +305,7 @@ int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, 
 		   lk_error *error);
 
 /* Whether a connection that could not be had for the reason `code` may be had later, though nothing
- * here is changed: not with a password that stays, a certificate, or without descriptors. */
+ * here is changed: not with a password or certificates that stay, or without descriptors. */
 bool lk__conn_may_come(const struct lk_config *config, int code);
 
 /* Begins to connect if it is down and its pause is over; waits for nothing. */

@@ -215,7 +215,7 @@ bool lk__classify_lasting(const char *text);
 bool lk__classify_ran(const char *text);
 
 /* Whether a wait with a limit outlasts a refusal that is told at once (LK_EREFUSED) without one:
- * the replicas that are missing come back. */
+ * the replicas that are missing come back, a save succeeds again. Not OOM: tries add to it. */
 bool lk__classify_passes(const char *text);
 
 /* Whether a server refused because it is a replica. */
