@@ -1,4 +1,4 @@
-"""What some tests need and not every place gives: root, and namespaces of one's own.
+"""What some tests need and not every place gives: root, IPv6, and namespaces of one's own.
 
 A bare container, an unprivileged user or a plain chroot lacks the one or the other. Each need is
 tried once for a process. Where it is refused, the tests that have it are skipped, and the refusal
@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import functools
 import os
+import socket
 import subprocess
 
 import pytest
 
 TRY_LIMIT_S = 60
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+def need_ipv6() -> None:
+    """Skips the test where nobody can listen at ::1."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError as refusal:
+        pytest.skip(f"no IPv6 here: {refusal}")
 
 
 def namespaces(*kinds: str) -> list[str]:

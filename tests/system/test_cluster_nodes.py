@@ -10,6 +10,7 @@ import moving
 from clusters import PATIENT_MS, slot_of
 from keeper import EVENT_LOST
 from moving import takes_each
+from rights import need_ipv6
 from waiting import until
 
 
@@ -63,6 +64,7 @@ def test_a_slot_that_nobody_serves(clusters, make_keeper, held):
 
 def test_ipv6(clusters, make_keeper):
     """The map and the redirects have addresses with colons."""
+    need_ipv6()
     site = SimpleNamespace(host="::1", prefix=())
     cluster = clusters(node_timeout_ms=PATIENT_MS, site=lambda number: site)
     keeper = make_keeper(f"redis-cluster://[::1]:{cluster.nodes[0].port}")

@@ -15,6 +15,7 @@ from fake_cluster import SILENCE, Neighbour, ask, connected, is_script, moved, t
 from keeper import EVENT_LOST
 from redisson_rw import channel_of_rw
 from resp import ErrorReply
+from rights import need_ipv6
 from servers import channel_of
 from waiting import boottime_ns, until
 
@@ -98,6 +99,8 @@ def test_a_redirect_without_any_words(fake, keeper):
 @pytest.mark.parametrize("host, name", [("127.0.0.1", "localhost"), ("::1", "::1")])
 def test_host_names_and_ipv6(fake_cluster, make_keeper, host, name):
     """In the map, in MOVED and in ASK, whose address has no brackets."""
+    if host == "::1":
+        need_ipv6()
     fake = fake_cluster(host=host, name=name)
     keeper = connected(make_keeper, fake)
     first, second, third = fake.nodes
