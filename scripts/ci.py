@@ -203,7 +203,7 @@ NAMED = {"analyze": analyze, "bench": bench, "faults": faults}
 # everything, as the sanitizers' builds do, and clang-tidy takes what the tests leave over, at the
 # lowest priority.
 ROWS = (("address", "thread", "lint"),
-        ("trixie", "interop", "monitoring", "others", "demo", "fuzz"))
+        ("trixie", "interop", "monitoring", "others", "python", "demo", "fuzz"))
 
 
 def run_stage(name: str) -> tuple[float, Tally]:

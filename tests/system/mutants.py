@@ -128,7 +128,8 @@ MUTANTS = [
          "if mode == 'neither' then")],
         "../history/test_kinds.py", "write-read"),
     Mutant("a plain lock is released whoever has it", [
-        ("src/sync/plain/release.lua", "redis.pcall('GET', KEYS[1]) == ARGV[1]",
+        ("src/sync/plain/release.lua",
+         "redis.pcall('GETRANGE', KEYS[1], 0, #ARGV[1]) == ARGV[1]",
          "redis.pcall('EXISTS', KEYS[1]) == 1 and ARGV[1] ~= ''")],
         "test_plain_wire.py", "compares or renewed"),
 ]
