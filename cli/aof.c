@@ -69,7 +69,8 @@ static off_t image_end(FILE *file)
 
 static int line_ends(FILE *file)
 {
-	return getc_unlocked(file) == '\r' && getc_unlocked(file) == '\n';
+	int first = getc_unlocked(file);
+	return first == '\r' && getc_unlocked(file) == '\n';
 }
 
 /* The number behind `mark`; -1: there is none. */

@@ -23,6 +23,7 @@
 #define MANIFEST_MOST 16384
 #define FILES_MOST 128 /* a server has two, and one more for each rewrite that failed */
 #define NAME_SIZE 64
+#define KEPT_SIZE 128 /* a name with "damaged-", a time and a dash before it */
 #define COPY_SIZE 65536
 #define DAMAGED "the private server's data are damaged, as by a power failure: %s/%s "
 #define FORGOTTEN "; %s may be forgotten"
@@ -124,13 +125,13 @@ static int rest_copy(int from, int to, off_t offset)
 
 /* Keeps what stands behind `offset` of a file in one of its own, beside the data. */
 static int rest_keep(const struct data *self, const char *name, int fd, off_t offset,
-		     char kept[NAME_SIZE * 2])
+		     char kept[KEPT_SIZE])
 {
 	char now[32];
 	struct tm parts;
 	time_t seconds = time(NULL);
 	strftime(now, sizeof(now), "%Y%m%dT%H%M%SZ", gmtime_r(&seconds, &parts));
-	snprintf(kept, NAME_SIZE * 2, "damaged-%s-%s", now, name);
+	snprintf(kept, KEPT_SIZE, "damaged-%s-%s", now, name);
 	int to = folder_file(self->state, kept, O_WRONLY | O_TRUNC);
 	int code = 0;
 	if (to < 0 || rest_copy(fd, to, offset) || fsync(self->state))
@@ -154,7 +155,7 @@ static const char *forgotten(const struct data_file *file)
 /* Cuts off what is not whole, when a copy of it is safe and the user knows. */
 static int file_cut(const struct data *self, const struct data_file *file, const struct measure *is)
 {
-	char kept[NAME_SIZE * 2];
+	char kept[KEPT_SIZE];
 	int fd = openat(self->folder, file->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return file_trouble(self, file->name);
@@ -319,7 +320,7 @@ static int files_choose(const struct data *self, struct data_list *list)
 /* Puts a new manifest into the old one's place, at once. 0, or -1 with errno. */
 static int list_write(const struct data *self, const struct data_list *list)
 {
-	char line[NAME_SIZE * 2];
+	char line[KEPT_SIZE];
 	int fd = folder_file(self->folder, MANIFEST_NEW, O_WRONLY | O_TRUNC);
 	int result = fd < 0 ? -1 : 0;
 	for (size_t i = 0; i < list->count && result == 0; i++) {

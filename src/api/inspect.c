@@ -306,7 +306,7 @@ static int info_size_check(const char *operation, size_t info_size, lk_error *er
 
 int lk_scan_next_sized(lk_scan *scan, lk_lock_info *info_out, size_t info_size, lk_error *error)
 {
-	lk_lock_info info;
+	lk_lock_info info = {.name = NULL};
 	int saved;
 	if (!scan || !info_out)
 		return lk__fail(error, LK_EINVAL, "lk_scan_next: an argument is NULL");
@@ -393,7 +393,7 @@ static int look_by_name(lk_scan *scan, const void *name, size_t name_size, lk_lo
 int lk_scan_show_sized(lk_scan *scan, const void *name, size_t name_size, lk_lock_info *info_out,
 		       size_t info_size, lk_error *error)
 {
-	lk_lock_info info;
+	lk_lock_info info = {.name = NULL};
 	int saved;
 	if (!scan || !name || !info_out)
 		return lk__fail(error, LK_EINVAL, "lk_scan_show: an argument is NULL");
@@ -421,7 +421,7 @@ void lk_scan_all(lk_scan *scan)
 int lk_scan_force_release(lk_scan *scan, const void *name, size_t name_size, lk_error *error)
 {
 	const char *operation = "lk_scan_force_release";
-	lk_lock_info info;
+	lk_lock_info info = {.name = NULL};
 	int saved;
 	if (!scan || !name)
 		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);

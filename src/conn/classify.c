@@ -16,49 +16,49 @@
 static const struct {
 	const char *prefix;
 	int code;
-	const char *hint;
 	bool passes; /* told at once, but a wait with a limit waits for its end */
+	const char *hint;
 } refusals[] = {
-	{"LOADING", LK_EUNAVAILABLE, NULL, false},
-	{"BUSY ", LK_EUNAVAILABLE, NULL, false},
-	{"MASTERDOWN", LK_EUNAVAILABLE, NULL, false},
-	{"READONLY", LK_EUNAVAILABLE, "the server is a replica: name its master", false},
-	{"TRYAGAIN", LK_EUNAVAILABLE, NULL, false},
-	{"CLUSTERDOWN", LK_EUNAVAILABLE, NULL, false},
-	{"MOVED", LK_EREFUSED, CLUSTER, false},
-	{"ASK ", LK_EREFUSED, CLUSTER, false},
-	{"CROSSSLOT", LK_EREFUSED, CLUSTER, false},
-	{"NOSCRIPT", LK_EUNAVAILABLE, SCRIPT_LOST, false},
+	{"LOADING", LK_EUNAVAILABLE, false, NULL},
+	{"BUSY ", LK_EUNAVAILABLE, false, NULL},
+	{"MASTERDOWN", LK_EUNAVAILABLE, false, NULL},
+	{"READONLY", LK_EUNAVAILABLE, false, "the server is a replica: name its master"},
+	{"TRYAGAIN", LK_EUNAVAILABLE, false, NULL},
+	{"CLUSTERDOWN", LK_EUNAVAILABLE, false, NULL},
+	{"MOVED", LK_EREFUSED, false, CLUSTER},
+	{"ASK ", LK_EREFUSED, false, CLUSTER},
+	{"CROSSSLOT", LK_EREFUSED, false, CLUSTER},
+	{"NOSCRIPT", LK_EUNAVAILABLE, false, SCRIPT_LOST},
 	/* Of servers that are not Redis, in tests. */
-	{"ERR NOSCRIPT", LK_EUNAVAILABLE, SCRIPT_LOST, false},
-	{"ERR max number of clients", LK_EUNAVAILABLE, NULL, false},
-	{"OOM", LK_EREFUSED, NULL, false},
-	{"MISCONF", LK_EREFUSED, NULL, true},
-	{"NOREPLICAS", LK_EREFUSED, NULL, true},
-	{"NOAUTH", LK_EAUTH, NULL, false},
-	{"WRONGPASS", LK_EAUTH, NULL, false},
-	{"ERR AUTH", LK_EAUTH, NULL, false},
-	{"ERR Client sent AUTH", LK_EAUTH, NULL, false},
-	{"ERR invalid password", LK_EAUTH, NULL, false},
-	{"ERR wrong number of arguments for 'auth'", LK_EAUTH, NAMELESS, false}, /* up to 5 */
-	{"NOPERM", LK_EDENIED, NULL, false},
-	{"DENIED", LK_EDENIED, NULL, false},
-	{"ERR The user executing the script", LK_EDENIED, NULL, false},
-	{"The user executing the script", LK_EDENIED, NULL, false}, /* up to 6, inside a script */
-	{"ERR ACL failure in script", LK_EDENIED, NULL, false},
-	{"ERR unknown command", LK_EDENIED, NULL, false},
-	{"ERR unknown subcommand", LK_EDENIED, NULL, false},
-	{"ERR Unknown subcommand", LK_EDENIED, NULL, false},       /* up to 6 */
-	{"ERR Command is not available", LK_EDENIED, NULL, false}, /* Upstash */
-	{"interpreter disabled", LK_EDENIED, SCRIPTLESS, false},   /* ClauDB */
-	{"ERR DB index", LK_EINVAL, NULL, false},
-	{"ERR invalid DB index", LK_EINVAL, NULL, false},
-	{"ERR invalid database index", LK_EINVAL, NULL, false}, /* Garnet */
-	{"ERR SELECT is not allowed in cluster mode", LK_EINVAL, CLUSTER, false},
-	{"WRONGTYPE", LK_EWRONGTYPE, NULL, false},
-	{"ERR WRONGTYPE", LK_EWRONGTYPE, NULL, false}, /* as ERR NOSCRIPT */
-	{"LOCKKEEPER unfit", LK_EREFUSED, "it is no Redis or Valkey: use one of these", false},
-	{"LOCKKEEPER", LK_EINTERNAL, NULL, false},
+	{"ERR NOSCRIPT", LK_EUNAVAILABLE, false, SCRIPT_LOST},
+	{"ERR max number of clients", LK_EUNAVAILABLE, false, NULL},
+	{"OOM", LK_EREFUSED, false, NULL},
+	{"MISCONF", LK_EREFUSED, true, NULL},
+	{"NOREPLICAS", LK_EREFUSED, true, NULL},
+	{"NOAUTH", LK_EAUTH, false, NULL},
+	{"WRONGPASS", LK_EAUTH, false, NULL},
+	{"ERR AUTH", LK_EAUTH, false, NULL},
+	{"ERR Client sent AUTH", LK_EAUTH, false, NULL},
+	{"ERR invalid password", LK_EAUTH, false, NULL},
+	{"ERR wrong number of arguments for 'auth'", LK_EAUTH, false, NAMELESS}, /* up to 5 */
+	{"NOPERM", LK_EDENIED, false, NULL},
+	{"DENIED", LK_EDENIED, false, NULL},
+	{"ERR The user executing the script", LK_EDENIED, false, NULL},
+	{"The user executing the script", LK_EDENIED, false, NULL}, /* up to 6, inside a script */
+	{"ERR ACL failure in script", LK_EDENIED, false, NULL},
+	{"ERR unknown command", LK_EDENIED, false, NULL},
+	{"ERR unknown subcommand", LK_EDENIED, false, NULL},
+	{"ERR Unknown subcommand", LK_EDENIED, false, NULL},       /* up to 6 */
+	{"ERR Command is not available", LK_EDENIED, false, NULL}, /* Upstash */
+	{"interpreter disabled", LK_EDENIED, false, SCRIPTLESS},   /* ClauDB */
+	{"ERR DB index", LK_EINVAL, false, NULL},
+	{"ERR invalid DB index", LK_EINVAL, false, NULL},
+	{"ERR invalid database index", LK_EINVAL, false, NULL}, /* Garnet */
+	{"ERR SELECT is not allowed in cluster mode", LK_EINVAL, false, CLUSTER},
+	{"WRONGTYPE", LK_EWRONGTYPE, false, NULL},
+	{"ERR WRONGTYPE", LK_EWRONGTYPE, false, NULL}, /* as ERR NOSCRIPT */
+	{"LOCKKEEPER unfit", LK_EREFUSED, false, "it is no Redis or Valkey: use one of these"},
+	{"LOCKKEEPER", LK_EINTERNAL, false, NULL},
 };
 
 #define REFUSAL_COUNT (sizeof(refusals) / sizeof(refusals[0]))
