@@ -178,7 +178,7 @@ def others(tally: Tally) -> None:
 
 def trixie(tally: Tally) -> None:
     """The README's commands in a bare root of Debian 13."""
-    debian.tried(tally, "trixie", debian.Way(check=True, user=True, container=False, slow=3))
+    debian.tried(tally, "trixie", debian.Way(check=True, user=True, container=False, slow=2))
 
 
 def faults(tally: Tally) -> None:
