@@ -166,7 +166,7 @@ def interop(tally: Tally) -> None:
 
 
 def monitoring(tally: Tally) -> None:
-    """Metrics read by Prometheus, and their page by Chromium."""
+    """Only when named: metrics read by Prometheus, and their page by Chromium."""
     check.everything(tally, BUILDS / "check", ["monitoring"])
 
 
@@ -195,15 +195,15 @@ def faults(tally: Tally) -> None:
 
 # The most important comes first.
 STAGES = {"check": make_check, "address": address, "thread": thread, "trixie": trixie, "lint": lint,
-          "interop": interop, "monitoring": monitoring, "others": others, "python": python,
+          "interop": interop, "others": others, "python": python,
           "demo": demo, "fuzz": fuzz}
-NAMED = {"analyze": analyze, "bench": bench, "faults": faults}
+NAMED = {"monitoring": monitoring, "analyze": analyze, "bench": bench, "faults": faults}
 # `make check` runs alone first: the README tells its time. Then two rows run side by side, each
 # stage behind the one before it, in pairs that bear one another: the bare root waits longer for
 # everything, as the sanitizers' builds do, and clang-tidy takes what the tests leave over, at the
 # lowest priority.
 ROWS = (("address", "thread", "lint"),
-        ("trixie", "interop", "monitoring", "others", "python", "demo", "fuzz"))
+        ("trixie", "interop", "others", "python", "demo", "fuzz"))
 
 
 def run_stage(name: str) -> tuple[float, Tally]:
