@@ -178,7 +178,7 @@ def others(tally: Tally) -> None:
 
 def trixie(tally: Tally) -> None:
     """The README's commands in a bare root of Debian 13."""
-    debian.tried(tally, "trixie", debian.Way(check=True, user=True, container=False, slow=2))
+    debian.tried(tally, "trixie", debian.Way(check=True, user=True, container=False))
 
 
 def faults(tally: Tally) -> None:
@@ -198,12 +198,10 @@ STAGES = {"check": make_check, "address": address, "thread": thread, "trixie": t
           "interop": interop, "others": others, "python": python,
           "demo": demo, "fuzz": fuzz}
 NAMED = {"monitoring": monitoring, "analyze": analyze, "bench": bench, "faults": faults}
-# `make check` runs alone first: the README tells its time. Then two rows run side by side, each
-# stage behind the one before it, in pairs that bear one another: the bare root waits longer for
-# everything, as the sanitizers' builds do, and clang-tidy takes what the tests leave over, at the
-# lowest priority.
-ROWS = (("address", "thread", "lint"),
-        ("trixie", "interop", "others", "python", "demo", "fuzz"))
+# `make check` runs alone first: the README tells its time. Then two rows run side by side: the
+# stages one behind the other, and clang-tidy, which takes what they leave over, at the lowest
+# priority.
+ROWS = (("address", "thread", "trixie", "interop", "others", "python", "demo", "fuzz"), ("lint",))
 
 
 def run_stage(name: str) -> tuple[float, Tally]:
