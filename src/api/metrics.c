@@ -219,22 +219,13 @@ static void put_rows(struct text *text, const struct subject *subject, const str
 		put_row(text, subject, &table[row], stats);
 }
 
-/* Names that look the same as labels have one label, and are counted together. */
-static bool is_first_of_label(const struct lk__declareds *declared, size_t index)
-{
-	for (size_t i = 0; i < index; i++)
-		if (declared->of[i].counters == declared->of[index].counters)
-			return false;
-	return true;
-}
-
 static void put_names(struct text *text, const lk_stats_source *source, const struct family *family)
 {
 	lk_stats stats;
 	const struct lk__declareds *declared = atomic_load(&source->client->declared);
 	size_t count = declared ? atomic_load(&declared->count) : 0;
 	for (size_t i = 0; i < count; i++) {
-		if (!is_first_of_label(declared, i))
+		if (!lk__declared_is_first(declared, i))
 			continue;
 		const struct subject subject = {source->label, declared->of[i].label};
 		lk__stats_get_counters(declared->of[i].counters, &stats);

@@ -117,12 +117,17 @@ int lk__errno_code(int system_errno, int otherwise)
 	}
 }
 
-/* glibc's strerror_r may return static text instead of filling the buffer. */
-static void fail_explain(lk_error *error)
+/* The system's reason stands behind the text. glibc's strerror_r may return static text instead of
+ * filling the buffer. */
+__attribute__((format(printf, 4, 0))) static void fail_explained(lk_error *error, int code,
+								 int system_errno,
+								 const char *format,
+								 va_list arguments)
 {
+	fail_format(error, code, system_errno, format, arguments);
 	size_t used = strlen(error->message);
 	char text[128] = "";
-	const char *reason = strerror_r(error->system_errno, text, sizeof(text));
+	const char *reason = strerror_r(system_errno, text, sizeof(text));
 	snprintf(error->message + used, sizeof(error->message) - used, ": %s", reason);
 }
 
@@ -131,9 +136,8 @@ int lk__fail_errno(lk_error *error, int code, int system_errno, const char *form
 	if (error) {
 		va_list arguments;
 		va_start(arguments, format);
-		fail_format(error, code, system_errno, format, arguments);
+		fail_explained(error, code, system_errno, format, arguments);
 		va_end(arguments);
-		fail_explain(error);
 	}
 	return code;
 }
@@ -144,9 +148,8 @@ int lk__fail_system(lk_error *error, int system_errno, const char *format, ...)
 	if (error) {
 		va_list arguments;
 		va_start(arguments, format);
-		fail_format(error, code, system_errno, format, arguments);
+		fail_explained(error, code, system_errno, format, arguments);
 		va_end(arguments);
-		fail_explain(error);
 	}
 	return code;
 }

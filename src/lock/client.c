@@ -40,14 +40,19 @@ struct lk__counters *lk__declared_find(const lk_client *client, const char *name
 	return declared->of[0].counters;
 }
 
+bool lk__declared_is_first(const struct lk__declareds *declared, size_t index)
+{
+	for (size_t i = 0; i < index; i++)
+		if (declared->of[i].counters == declared->of[index].counters)
+			return false;
+	return true;
+}
+
 void lk__declared_free(lk_client *client)
 {
 	struct lk__declareds *declared = atomic_load(&client->declared);
 	for (size_t i = declared ? atomic_load(&declared->count) : 0; i-- > 0;) {
-		bool is_shared = false;
-		for (size_t first = 0; first < i; first++)
-			is_shared |= declared->of[first].counters == declared->of[i].counters;
-		if (!is_shared)
+		if (lk__declared_is_first(declared, i))
 			free(declared->of[i].counters);
 		free(declared->of[i].name);
 		free(declared->of[i].label);

@@ -125,6 +125,8 @@ struct lk__entries {
 	struct lk__entry **chain;
 	size_t room; /* of these, a power of two; or 0 */
 	size_t count;
+	const struct lk__recipe *recipe; /* of the first entry whose lock can be held */
+	_Atomic bool mixed;              /* one with another has come since */
 };
 
 /* In front of an entry where each owner has one: its place among those that are held. */
@@ -237,6 +239,10 @@ static inline void lk__count(_Atomic uint64_t *counter, uint64_t by)
 
 /* Where a lock of this name is counted beside its client; NULL: nowhere. */
 struct lk__counters *lk__declared_find(const lk_client *client, const char *name, size_t size);
+
+/* Names that look the same as labels have one label, and are counted together: whether this is the
+ * first of them. */
+bool lk__declared_is_first(const struct lk__declareds *declared, size_t index);
 
 void lk__declared_free(lk_client *client);
 

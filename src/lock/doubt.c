@@ -98,19 +98,28 @@ static void doubt_other(void *context, struct lk__entry *other)
 		lk__doubt(other);
 }
 
+/* Of a kind whose owners have one entry in common, only another kind has a second entry of the key:
+ * a client with one kind does not look, nor take its mutex, for each grant. */
+static void doubt_other_kinds(struct lk__entry *entry)
+{
+	lk_client *client = entry->client;
+	struct lk__entry *other = NULL;
+	pthread_mutex_lock(&client->mutex);
+	while ((other = lk__entries_next_of(&client->entries, other, entry->target.key,
+					    entry->target.key_size)))
+		doubt_other(entry, other);
+	pthread_mutex_unlock(&client->mutex);
+}
+
 void lk__doubt_others(struct lk__entry *entry)
 {
 	lk_client *client = entry->client;
 	const struct lk__target *target = &entry->target;
-	struct lk__entry *other = NULL;
 	bool shares = target->recipe->flags & LK__SHARES;
 	if (target->recipe->sharing == LK__NO_HOLD || entry->spreads)
 		return; /* which excludes nobody, or not on this node */
-	pthread_mutex_lock(&client->mutex);
-	while ((other = lk__entries_next_of(&client->entries, other, target->key,
-					    target->key_size)))
-		doubt_other(entry, other);
-	pthread_mutex_unlock(&client->mutex);
+	if (atomic_load(&client->entries.mixed))
+		doubt_other_kinds(entry);
 	lk__holders_each(&client->holders, target->key, target->key_size, false, doubt_other,
 			 entry);
 	if (!shares)

@@ -61,8 +61,19 @@ static bool entries_grow(struct lk__entries *entries)
 			entries_put(&grown, entry);
 		}
 	free(entries->chain);
-	*entries = grown;
+	entries->chain = grown.chain;
+	entries->room = grown.room;
 	return true;
+}
+
+static void entries_note_recipe(struct lk__entries *entries, const struct lk__recipe *recipe)
+{
+	if (recipe->sharing == LK__NO_HOLD)
+		return;
+	if (!entries->recipe)
+		entries->recipe = recipe;
+	else if (entries->recipe != recipe)
+		atomic_store(&entries->mixed, true);
 }
 
 bool lk__entries_add(struct lk__entries *entries, struct lk__entry *entry)
@@ -70,6 +81,7 @@ bool lk__entries_add(struct lk__entries *entries, struct lk__entry *entry)
 	if (entries->count >= CHAIN * entries->room && !entries_grow(entries) && !entries->room)
 		return false;
 	entries_put(entries, entry);
+	entries_note_recipe(entries, entry->target.recipe);
 	return true;
 }
 
