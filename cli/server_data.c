@@ -344,7 +344,7 @@ static int list_remake(const struct data *self, struct data_list *list)
 	int code = files_choose(self, list);
 	if (code)
 		return code;
-	message(DAMAGED "is no list of its files; it is made anew from those that are there%s",
+	message(DAMAGED "does not list its files; a new list names those that are there%s",
 		self->path, MANIFEST,
 		list->count ? "" : ", which are none: all locks and counts are forgotten");
 	if (list->count > 0 ? list_write(self, list) : unlinkat(self->folder, MANIFEST, 0))
@@ -352,7 +352,7 @@ static int list_remake(const struct data *self, struct data_list *list)
 	return 0;
 }
 
-/* The files in their order; with a manifest that is no good, of a new one. */
+/* The files in their order; a new manifest replaces a bad one. */
 static int list_find(const struct data *self, struct data_list *list)
 {
 	static struct data_list found;

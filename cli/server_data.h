@@ -11,7 +11,7 @@
  *   damaged-TIME-FILE                             what we cut off
  *
  * What is in order stays as it is. Of a damaged file the part that cannot be read is copied, and
- * then cut off. A list that is no good is made anew from the files that are there. Each step leaves
+ * then cut off. A new list, of the files that are there, replaces a bad one. Each step leaves
  * a folder in which the next command can begin again.
  */
 #ifndef CLI_SERVER_DATA_H

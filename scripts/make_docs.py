@@ -210,10 +210,10 @@ writes a file for node_exporter, the file has to get its name when it is whole:
 `lockkeeper metrics --listen 9465` serves it at `http://127.0.0.1:9465/metrics`, and at `/` a page
 for people: what is held, by whom, for how long, what is left of the lease, who waits, and what the
 doctor finds. Links sort and filter it, it refreshes itself, and it needs no script. It changes
-nothing. `/healthz` answers 200 while the server answers, else 503. There is no password: another
-address than the loopback has to be named (`--listen 10.0.0.5:9465`), and whoever reaches it reads
-the names of locks and holders. On the loopback a request is answered only if its `Host` is the
-loopback too, so that no page of a browser reads it under another name.
+nothing. `/healthz` answers 200 while the server answers, else 503. The page asks for no password:
+whoever reaches it reads the names of locks and holders, so it listens on the loopback unless you
+name another address (`--listen 10.0.0.5:9465`). On the loopback a request is answered only if its
+`Host` is the loopback too, so that no page of a browser reads it under another name.
 
 ![The page](page.png)
 

@@ -121,11 +121,7 @@ static void *homemade_open(const char *url, const char *kind)
 	struct session *session = calloc(1, sizeof(*session));
 	if (!session)
 		bench_die("out of memory");
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		if (strcmp(kinds[i].name, kind) == 0)
-			session->kind = &kinds[i];
-	if (!session->kind)
-		bench_die("no kind is called %s", kind);
+	session->kind = turns_kind(kind, kinds, sizeof(kinds) / sizeof(kinds[0]), sizeof(kinds[0]));
 	session->redis = bench_connect(url);
 	snprintf(session->owner, sizeof(session->owner), "%d-%d", (int)getpid(), sessions++);
 	return session;

@@ -35,7 +35,7 @@ def found(name: str, *places: str) -> str:
     """The path of a program, also where a user's PATH does not lead."""
     path = shutil.which(name, path=os.pathsep.join([os.environ["PATH"], "/usr/sbin", *places]))
     if not path:
-        raise Missing(f"there is no {name} (make packages-beside)")
+        raise Missing(f"{name} is missing (make packages-beside)")
     return path
 
 
@@ -197,7 +197,7 @@ def zookeeper(folder: pathlib.Path, durable: bool) -> Iterator[Server]:
         f"tickTime=2000\ndataDir={folder}/data\nclientPort={port}\nclientPortAddress=127.0.0.1\n"
         f"maxClientCnxns=0\nadmin.enableServer=false\n")
     if not pathlib.Path("/usr/share/java/zookeeper.jar").exists():
-        raise Missing("there is no zookeeper (make packages-beside)")
+        raise Missing("zookeeper is missing (make packages-beside)")
     words = [found("java"), "-Xmx512m", "-cp", "/usr/share/java/*",
              "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(folder / "zoo.cfg")]
     server = Server("zookeeper", f"127.0.0.1:{port}", port, words, folder)

@@ -62,6 +62,16 @@ static void read_word(struct run *run, const char *word)
 		bench_die("unknown word: %s", word);
 }
 
+const void *turns_kind(const char *name, const void *rows, size_t count, size_t size)
+{
+	for (size_t i = 0; i < count; i++) {
+		const void *row = (const char *)rows + i * size;
+		if (strcmp(*(const char *const *)row, name) == 0)
+			return row;
+	}
+	bench_die("no kind is called %s", name);
+}
+
 void turns_tell(const char *text)
 {
 	FILE *history = atomic_load(&told);

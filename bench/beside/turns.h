@@ -12,7 +12,7 @@
  * writes it at once, which costs time and survives a kill:
  *
  *     G PID THREAD NAME BEGUN GRANTED          ns of CLOCK_MONOTONIC
- *     R PID THREAD NAME BEGUN DONE OUTCOME     "ok", "lost" if the lock was no longer held
+ *     R PID THREAD NAME BEGUN DONE OUTCOME     "ok"; "lost": it did not hold the lock any more
  *     E PID THREAD NAME AT TEXT                the lock could not be taken: the thread tries again
  *     T PID - - AT TEXT                        the library tells the program so, of its own accord
  *
@@ -23,6 +23,8 @@
 #ifndef BESIDE_TURNS_H
 #define BESIDE_TURNS_H
 
+#include <stddef.h>
+
 enum turns_outcome { TURNS_OK, TURNS_LOST, TURNS_FAILED };
 
 struct turns_lock {
@@ -32,6 +34,10 @@ struct turns_lock {
 	enum turns_outcome (*lock)(void *session, const char *name, const char **text);
 	enum turns_outcome (*unlock)(void *session, const char *name, const char **text);
 };
+
+/* The one of that name among `count` rows of `size` bytes, each of which begins with its name. Ends
+ * the program if there is none. */
+const void *turns_kind(const char *name, const void *rows, size_t count, size_t size);
 
 /* For what a library tells while the lock is held. From any thread. */
 void turns_tell(const char *text);

@@ -79,7 +79,7 @@ LK_API int lk_client_stats(lk_client *client, lk_stats *stats_out, lk_error *err
  * them with the name as the label `lock`. A name that ends in '*' stands for all names that begin
  * with what is before it. The first that was declared and fits counts; locks that none fits count
  * as "other". Names are copied, and may be any bytes: what is no UTF-8 becomes U+FFFD in the label,
- * and names with the same label are counted together. To declare a name again is no error.
+ * and names with the same label are counted together. A name may be declared again.
  *
  * Declare names before the client has a lock: later, this fails with LK_EINVAL, so that the counts
  * of all names are always those of the client. `name_size` may be LK_STRLEN. Does not block.

@@ -338,7 +338,7 @@ class Lock(Handle):
 
         wait      seconds until Busy is raised; 0 tries once, None waits without a limit
         lease     seconds after which the lock ends; None: the client's, renewed while held
-        max_hold  seconds after which it is no longer renewed
+        max_hold  seconds after which renewals stop
         margin    seconds before the end at which there is a notice that it is at risk
         owner     a name of your own: holds of the same owner re-enter
         on_lost   called with the notice of a loss, on the thread that reads notices

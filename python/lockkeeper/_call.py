@@ -35,7 +35,7 @@ def check(call: Callable[..., int], *arguments: Any) -> int:
 def milliseconds(seconds: float, most: int) -> int:
     """At least as long, and no longer than the library takes."""
     if seconds != seconds or seconds < 0:
-        raise error_of(lib.LK_EINVAL, f"{seconds!r} is no time")
+        raise error_of(lib.LK_EINVAL, f"{seconds!r} is not a time")
     # Rounded first: 10.499 + 10.5 is a little more than 20.999.
     return most if seconds >= most / 1000 else math.ceil(round(seconds * 1000, 6))
 

@@ -103,7 +103,7 @@ static bool connector_deliver(struct lk__connector *connector, struct lk__reader
 /* An attempt failed. True: it was the last, and the connection has let go of its connector. */
 static bool connector_report(struct lk__connector *connector, const lk_error *error)
 {
-	if (lk__now_ns() < connector->deadline_ns) /* it was refused, which is no silence */
+	if (lk__now_ns() < connector->deadline_ns) /* a refusal is an answer */
 		atomic_store(&connector->conn->node->mute_ns, 0);
 	connector_drop_attempt(connector);
 	int64_t pause_ns = lk__conn_connect_failed(connector->conn, error);

@@ -255,8 +255,8 @@ void lk__node_stop_growing(struct lk__node *node);
 void lk__node_note_greeting(struct lk__node *node, int64_t sent_ns);
 
 /* Since when it owes callers an answer, and says nothing on any connection; LK__NEVER: it owes
- * none. Renewals have no caller that waits. A connection that was refused, or that the server has
- * ended, is no silence. */
+ * none. Renewals have no caller that waits. Where the server refused or ended a connection, it has
+ * answered. */
 int64_t lk__node_mute_since_ns(struct lk__node *node);
 
 /* The loop's turn: those that are silent while others were greeted break, and those that have been

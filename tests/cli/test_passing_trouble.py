@@ -9,6 +9,7 @@ import pytest
 
 from certificates import Certificates
 from command import Command
+from refusing import WRITES_REFUSED, setting
 from servers import Server, free_port
 from waiting import until
 
@@ -26,28 +27,6 @@ COMMANDS = {
 }
 # They write nothing, and a server that refuses writes lets them through.
 READERS = {"wait", "latch wait"}
-
-
-@contextlib.contextmanager
-def setting(server, name, value, back):
-    server.set(name, value)
-    yield
-    server.set(name, back)
-
-
-@contextlib.contextmanager
-def no_saves(server):
-    """The last save has failed: there is a folder where its file belongs."""
-    place = server.folder / "dump.rdb"
-    place.mkdir()
-    server.set("save", "900 1")
-    server.call("BGSAVE")
-    until(lambda: server.info("rdb_last_bgsave_status") == "err", 20, "the save has failed")
-    yield
-    place.rmdir()
-    server.call("BGSAVE")
-    until(lambda: server.info("rdb_last_bgsave_status") == "ok", 20, "a save")
-    server.set("save", "")
 
 
 @contextlib.contextmanager
@@ -83,8 +62,7 @@ def too_many_clients(server):
 
 
 REFUSALS = {
-    "MISCONF": no_saves,
-    "NOREPLICAS": lambda server: setting(server, "min-replicas-to-write", 1, 0),
+    **WRITES_REFUSED,
     "READONLY": a_replica,
     "MASTERDOWN": lambda server: a_replica(server, "no"),
     "BUSY": a_long_script,

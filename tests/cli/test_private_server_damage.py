@@ -263,7 +263,7 @@ def test_a_list_cut_between_its_lines(bare, folder, owners):
     for cut in range(len(lines)):
         file.write_bytes(b"".join(lines[:cut]))
         result = bare("run", "-n", "other", "true", PATH="/nowhere")
-        assert "is no list of its files" in result.stderr, result
+        assert "does not list its files; a new list" in result.stderr, result
         remade = file.read_bytes().splitlines()  # Redis 8 has more behind a file's type
         assert len(remade) == len(lines)
         assert all(line.startswith(made) for made, line in zip(remade, sorted(lines)))

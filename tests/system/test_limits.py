@@ -9,6 +9,7 @@ import threading
 import pytest
 
 import resp
+from refusing import WRITES_REFUSED
 from waiting import until
 
 WAYS = ("calls", "queue", "loop")
@@ -187,37 +188,13 @@ def refusals(server, word: str) -> int:
     return 0
 
 
-@contextlib.contextmanager
-def too_few_replicas(server):
-    server.set("min-replicas-to-write", 1)
-    yield
-    server.set("min-replicas-to-write", 0)
-
-
-@contextlib.contextmanager
-def a_failed_save(server):
-    """There is a folder in the place of its file."""
-    place = server.folder / "dump.rdb"
-    place.mkdir()
-    server.set("save", "900 1")
-    server.call("BGSAVE")
-    until(lambda: server.info("rdb_last_bgsave_status") == "err", 30, "the save has failed")
-    yield
-    place.rmdir()
-    server.call("BGSAVE")
-    until(lambda: server.info("rdb_last_bgsave_status") == "ok", 30, "a save")
-
-
-REFUSALS = {"NOREPLICAS": too_few_replicas, "MISCONF": a_failed_save}
-
-
-@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.parametrize("refusal", WRITES_REFUSED)
 def test_writes_that_are_refused(server, make_keeper, way, refusal):
     """NOREPLICAS and MISCONF are no answer to who waits with a limit: a replica comes back, a save
     succeeds. A latch is only read."""
     make_counters(server, make_keeper)
     refused = contextlib.ExitStack()
-    refused.enter_context(REFUSALS[refusal](server))
+    refused.enter_context(WRITES_REFUSED[refusal](server))
     user = User(make_keeper(), way, server.unix_url)
     for verb in ("acquire", "try"):
         told = user.say(verb, "lock").result(60).is_code("LK_EREFUSED")

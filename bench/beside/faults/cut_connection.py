@@ -9,20 +9,15 @@ HOLD_S, GONE_S = 12.0, 3.0
 
 
 def ask(case: stage.Case) -> dict:
-    holder = case.holder(HOLD_S, case.through_proxy())
-    waiter = case.worker(hold_s=0)
-    time.sleep(1)
+    holder, waiter = case.holder_and_waiter(HOLD_S, case.through_proxy())
     cut_ns = time.monotonic_ns()
     case.proxy.refuses = True
     case.proxy.cut()
     time.sleep(GONE_S)
     case.proxy.refuses = False
-    first = holder.released(HOLD_S + 20)
+    learns = stage.learns(holder, cut_ns, HOLD_S + 20)
     second = waiter.granted(stage.PATIENCE_S)
-    return {**stage.verdict(second, 0, stage.learnt_ns(holder)),
-            "after_s": second and round((second.granted - cut_ns) / 1e9, 2),
-            "first_is_told": stage.told_after(holder, cut_ns),
-            "first_learns": first.outcome if first else "nothing"}
+    return stage.verdict(second, cut_ns, stage.learnt_ns(holder)) | learns
 
 
 stage.main(__doc__, ask, lambda system: system.server not in ("folder_of_files",)

@@ -7,12 +7,10 @@ import stage
 
 
 def ask(case: stage.Case) -> dict:
-    holder = case.holder(600)
-    waiter = case.worker(hold_s=0)
-    begun_ns = time.monotonic_ns()
+    holder, waiter = case.holder_and_waiter(600)
+    forgotten_ns = time.monotonic_ns()
     second = waiter.granted(stage.PATIENCE_S)
-    return {**stage.verdict(second, 0, stage.learnt_ns(holder)),
-            "after_s": second and round((second.granted - begun_ns) / 1e9, 2)}
+    return stage.verdict(second, forgotten_ns, stage.learnt_ns(holder))
 
 
 stage.main(__doc__, ask, lambda system: not system.faulty)

@@ -16,7 +16,9 @@ def ask(case: stage.Case) -> dict:
             worker.released(10)
         granted = next(iter(second.holds()), None)
         outcomes = [hold.outcome for worker in (first, second) for hold in worker.holds()]
-        return {**stage.verdict(granted, 0, stage.learnt_ns(first)), "releases_say": outcomes}
+        begun_ns = first.holds()[0].granted
+        return {**stage.verdict(granted, begun_ns, stage.learnt_ns(first)),
+                "releases_say": outcomes}
 
 
 stage.main(__doc__, ask, lambda system: system.server == "postgres")

@@ -29,6 +29,7 @@ from servers import Missing, Server  # noqa: E402
 from systems import SYSTEMS, Programs, System, served  # noqa: E402
 
 GRANT_LIMIT_S = 20
+SECOND_HOLDS_S = 8.0
 PATIENCE_S = 45.0  # longer than each lease and session here, which are 30 s at most
 NAME = "fault"
 
@@ -138,6 +139,13 @@ class Case:
             raise Missing("the first did not get the lock")
         return made
 
+    def holder_and_waiter(self, hold_s: float, url: str = "") -> tuple[Worker, Worker]:
+        """One that has the lock, and one that waits for it by now. The second works for a while as
+        well: two that have it at once are seen by how long both do."""
+        made = self.holder(hold_s, url), self.worker(SECOND_HOLDS_S)
+        time.sleep(1)
+        return made
+
     def end(self) -> None:
         for worker in self.workers:
             with contextlib.suppress(ProcessLookupError):
@@ -152,19 +160,23 @@ def learnt_ns(first: Worker) -> int | None:
     return min(told + released, default=None)
 
 
-def verdict(second: Hold | None, at_work_ns: int, ended_ns: int | None) -> dict:
+def verdict(second: Hold | None, fault_ns: int, ended_ns: int | None, at_work_ns: int = 0) -> dict:
     """The first worked from `at_work_ns` on (again) until `ended_ns`, or still does (None). The
     processes share a clock, but a signal takes its time: 50 ms count for nothing."""
     if not second:
-        return {"verdict": "nobody"}
+        return {"verdict": "nobody", "after_s": None}
     end_ns = min(ended_ns or time.monotonic_ns(), second.release or time.monotonic_ns())
     both_s = max(0, end_ns - max(second.granted, at_work_ns)) / 1e9
-    return {"verdict": "two owners" if both_s > 0.05 else "one owner", "both_s": round(both_s, 2)}
+    return {"verdict": "two owners" if both_s > 0.05 else "one owner", "both_s": round(both_s, 2),
+            "after_s": round((second.granted - fault_ns) / 1e9, 2)}
 
 
-def told_after(worker: Worker, since_ns: int) -> list[str]:
-    """In words: "lost after 0.01 s"."""
-    return [f"{text} after {(at - since_ns) / 1e9:.2f} s" for text, at in worker.told()]
+def learns(first: Worker, since_ns: int, limit_s: float) -> dict:
+    """What its library tells the first of its own accord, and what its release answers."""
+    released = first.released(limit_s)
+    return {"first_is_told": [f"{text} after {(at - since_ns) / 1e9:.2f} s"
+                              for text, at in first.told()],
+            "first_learns": released.outcome if released else "nothing"}
 
 
 @contextlib.contextmanager

@@ -10,19 +10,15 @@ HOLD_S = 50.0
 
 
 def ask(case: stage.Case) -> dict:
-    holder = case.holder(HOLD_S)
-    waiter = case.worker(hold_s=8)
-    time.sleep(1)
+    holder, waiter = case.holder_and_waiter(HOLD_S)
     stopped_ns = time.monotonic_ns()
     holder.process.send_signal(signal.SIGSTOP)
     second = waiter.granted(stage.PATIENCE_S)
     holder.process.send_signal(signal.SIGCONT)
     went_on_ns = time.monotonic_ns()
-    first = holder.released(HOLD_S)
-    return {**stage.verdict(second, went_on_ns, stage.learnt_ns(holder)),
-            "after_s": second and round((second.granted - stopped_ns) / 1e9, 2),
-            "first_is_told": stage.told_after(holder, went_on_ns),
-            "first_learns": first.outcome if first else "nothing"}
+    learns = stage.learns(holder, went_on_ns, HOLD_S)
+    ended_ns = stage.learnt_ns(holder)
+    return stage.verdict(second, stopped_ns, ended_ns, went_on_ns) | learns
 
 
 stage.main(__doc__, ask, lambda system: system.server != "folder_of_files")

@@ -7,15 +7,11 @@ import stage
 
 
 def ask(case: stage.Case) -> dict:
-    holder = case.holder(600, case.through_proxy())
-    waiter = case.worker(hold_s=0)
-    time.sleep(1)
+    holder, waiter = case.holder_and_waiter(600, case.through_proxy())
     case.proxy.silent = True
     gone_ns = time.monotonic_ns()
     holder.process.kill()
-    second = waiter.granted(stage.PATIENCE_S)
-    return {**stage.verdict(second, 0, gone_ns),
-            "after_s": second and round((second.granted - gone_ns) / 1e9, 2)}
+    return stage.verdict(waiter.granted(stage.PATIENCE_S), gone_ns, gone_ns)
 
 
 stage.main(__doc__, ask, lambda system: system.server != "folder_of_files")
