@@ -125,6 +125,28 @@ static void test_a_walk_sees_each_entry_once_while_others_go(void **state)
 	lk__entries_free(&entries);
 }
 
+/* A grant looks for another kind's entry of its key only where there is another kind. */
+static void test_a_second_kind_is_noted(void **state)
+{
+	(void)state;
+	static const struct lk__recipe nobodys = {.sharing = LK__NO_HOLD};
+	struct lk__entries entries = {.count = 0};
+	char key[32];
+	for (size_t i = 0; i < ENTRIES; i++) { /* it grows meanwhile */
+		snprintf(key, sizeof(key), "name:%zu", i);
+		add(&entries, make(&one, "", key));
+		add(&entries, make(&nobodys, "", key));
+	}
+	assert_false(entries.mixed);
+	struct lk__entry *other = make(&another, "", "name:0");
+	add(&entries, other);
+	assert_true(entries.mixed);
+	lk__entries_remove(&entries, other);
+	free(other);
+	assert_true(entries.mixed);
+	remove_all(&entries);
+}
+
 static void test_a_key_finds_who_holds_it(void **state)
 {
 	(void)state;
@@ -167,6 +189,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_kind_and_words_find_an_entry),
+		cmocka_unit_test(test_a_second_kind_is_noted),
 		cmocka_unit_test(test_a_key_finds_who_holds_it),
 		cmocka_unit_test(test_a_walk_sees_each_entry_once_while_others_go),
 	};

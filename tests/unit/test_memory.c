@@ -16,6 +16,7 @@
 #include "lock/entry.h"
 #include "lock/entry_table.h"
 #include "resp/reply.h"
+#include "sync/recipes.h"
 
 #define TRIES_MOST 1000
 
@@ -189,6 +190,7 @@ static int call_entries(void)
 		struct lk__entry *entry = __real_calloc(1, sizeof(*entry) + 1);
 		assert_non_null(entry);
 		entry->target.key = entry->words;
+		entry->target.recipe = &lk__lock_recipe;
 		entries[made++] = entry;
 		added = lk__entries_add(&table, entry);
 		if (added)
