@@ -48,16 +48,23 @@ static bool replica_is(const struct replica *replica, const char *place, const c
 	return strcmp(replica->place, place) == 0 && strcmp(replica->master, master) == 0;
 }
 
-/* As `peer` says. */
+static uint64_t later_round(uint64_t one, uint64_t other)
+{
+	return one > other ? one : other;
+}
+
+/* As `peer` says. Peers answer at different speeds: what a slow one says of an earlier round takes
+ * nothing back of what another said of a later one, or a replica that is alive would not count. */
 static void replica_set(struct replica *replica, const char *place, const struct lk__peer *peer,
 			bool alive)
 {
-	bool same = replica_is(replica, place, peer->says);
-	uint64_t before = same ? replica->round : 0;
+	if (!replica_is(replica, place, peer->says))
+		replica->round = replica->shown = 0;
 	memcpy(replica->place, place, sizeof(replica->place));
 	memcpy(replica->master, peer->says, sizeof(replica->master));
-	replica->round = alive ? peer->asked_round : before;
-	replica->shown = peer->asked_round;
+	if (alive)
+		replica->round = later_round(replica->round, peer->asked_round);
+	replica->shown = later_round(replica->shown, peer->asked_round);
 }
 
 /* Its own; else one that is free; else, if it is alive, that of one that is not. */
@@ -111,7 +118,8 @@ void lk__master_returning(const struct lk__scout *scout, const struct lk__peer *
 	char cut[LK__CONN_PLACE_SIZE];
 	snprintf(cut, sizeof(cut), "%.63s", place);
 	lk__master_replica(scout, peer, place, false, false);
-	replica_set(&master_of(scout)->returning, cut, peer, true);
+	if (peer->asked_round >= master_of(scout)->returning.round)
+		replica_set(&master_of(scout)->returning, cut, peer, true);
 }
 
 void lk__master_joining(const struct lk__scout *scout, const struct lk__peer *peer,
