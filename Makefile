@@ -142,7 +142,8 @@ findings:
 docs: all
 	$(PYTHON) scripts/make_docs.py $(BUILD)
 format:
-	find include src cli tests examples demo bench '(' -name '*.[ch]' -o -name '*.cpp' ')' \
+	find include cpp src cli tests examples demo bench \
+		'(' -name '*.[ch]' -o -name '*.cpp' -o -name '*.hpp' ')' \
 		-exec clang-format -i --style=file {} +
 
 # A relative DESTDIR counts from here, not from the build folder.

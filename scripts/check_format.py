@@ -19,7 +19,7 @@ def main() -> None:
                              text=True).stdout.strip()
     if f"version {VERSION}" not in version:
         not_checked(f"the format: it takes clang-format {VERSION}x, and this is {version}")
-    paths = files(".c", ".cpp", ".h")
+    paths = files(".c", ".cpp", ".h", ".hpp")
     done = subprocess.run(["clang-format", "--dry-run", "--Werror", "--style=file",
                            *map(str, paths)], capture_output=True, text=True)
     wrong = sorted({row.split(":")[0] for row in done.stderr.splitlines()

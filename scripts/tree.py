@@ -6,7 +6,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SKIPPED = 77  # the status of a check that cannot be made here
-FOLDERS = ("include", "src", "cli", "tests", "examples", "demo", "bench", "scripts")
+FOLDERS = ("include", "cpp", "src", "cli", "tests", "examples", "demo", "bench", "scripts")
 
 
 def files(*suffixes: str, under: tuple[str, ...] = FOLDERS) -> list[pathlib.Path]:

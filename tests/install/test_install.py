@@ -20,8 +20,10 @@ def test_what_is_installed(copy):
              if not path.is_dir()}
     assert "bin/lockkeeper" in files
     assert "include/lockkeeper.h" in files
+    assert "include/lockkeeper.hpp" in files
     headers = {f"include/lockkeeper/{path.name}" for path in
-               (ROOT / "include/lockkeeper").glob("*.h")}
+               [*(ROOT / "include/lockkeeper").glob("*.h"),
+                *(ROOT / "cpp/lockkeeper").glob("*.hpp")]}
     assert headers == {name for name in files if name.startswith("include/lockkeeper/")}
     libraries = {name.rsplit("/", 1)[-1] for name in files if "/liblockkeeper" in name}
     version = run(ROOT / "scripts/version.sh").stdout.strip()

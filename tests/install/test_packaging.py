@@ -10,9 +10,9 @@ import pytest
 from conftest import ROOT, run
 
 MINIMAL = ("-Dtests=false", "-Dbench=false", "-Ddemo=false", "--buildtype=release")
-TREE = ("include", "src", "cli", "docs", "examples", "scripts", "meson.build", "meson_options.txt",
-        "LICENSE", "Makefile", ".clang-format", "Containerfile", "README.md", "ARCHITECTURE.md",
-        "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+TREE = ("include", "cpp", "src", "cli", "docs", "examples", "scripts", "meson.build",
+        "meson_options.txt", "LICENSE", "Makefile", ".clang-format", "Containerfile",
+        "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_the_same_sources_make_the_same_files(minimal, folder):
 def test_format_works_in_a_tarball(folder):
     tree = folder / "tarball"
     (tree / "include").mkdir(parents=True)
-    for name in ("src", "cli", "tests", "examples", "demo", "bench"):
+    for name in ("cpp", "src", "cli", "tests", "examples", "demo", "bench"):
         (tree / name).mkdir()
     for name in ("Makefile", ".clang-format"):
         shutil.copy(ROOT / name, tree / name)
@@ -123,8 +123,8 @@ def test_format_works_in_a_tarball(folder):
 
 
 def test_every_source_names_its_licence():
-    for folder in ("include", "src", "cli"):
-        for path in sorted((ROOT / folder).rglob("*.[ch]")):
+    for folder in ("include", "cpp", "src", "cli"):
+        for path in sorted((ROOT / folder).rglob("*.[ch]*")):
             assert path.read_text().startswith("/* SPDX-License-Identifier: MIT */\n"), path
 
 
