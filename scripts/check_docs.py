@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The generated pages are fresh, every public function has a comment that says since when and, if
-it can fail, with what; links lead somewhere, and quoted files are quoted rightly.
+it can fail, with what; links lead somewhere, quoted files are quoted rightly, and what the pages
+say of the interface is in the headers.
 usage: check_docs.py BUILD
 """
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tree import ROOT, files, finish, name
 DECLARATION = re.compile(r"(/\*(?:(?!\*/).)*\*/)?\s*^(?:LK_API|static inline)\b[^;(]*?"
                          r"\b(lk_\w+)\s*\(([^;{]*)\)\s*[;{]", re.MULTILINE | re.DOTALL)
 FAILURES = re.compile(r"\bErrors\b|\bThe same\b")
+INTERFACE = re.compile(r"\b(?:lk_[a-z]\w*|LK_[A-Z]\w*)\b")
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)[^)]*\)")
 
 
@@ -49,14 +51,33 @@ def quotes(path: pathlib.Path) -> list[str]:
             if (ROOT / source).read_text() != block]
 
 
+def unknown(pages: list[pathlib.Path], headers: list[pathlib.Path]) -> list[str]:
+    """Names of the interface that no header has. Two underscores: a name inside the library."""
+    words = set(re.findall(r"\w+", " ".join(path.read_text() for path in headers)))
+    return [f"{name(path)}: no header has {word}" for path in pages
+            for word in sorted(set(INTERFACE.findall(path.read_text())) - words)]
+
+
+def unnamed_codes() -> list[str]:
+    """The page for bindings says of each code what it becomes."""
+    page = (ROOT / "docs/bindings.md").read_text()
+    codes = re.findall(r"X\((LK_E\w+),", (ROOT / "include/lockkeeper/error.h").read_text())
+    return [f"docs/bindings.md: does not name {code}" for code in codes
+            if not re.search(rf"^\|.*`{code}`", page, re.MULTILINE)]
+
+
 def main() -> None:
-    pages = sorted(ROOT.glob("*.md")) + files(".md", under=("docs", "bench", "tests"))
+    pages = sorted(ROOT.glob("*.md")) + files(".md", under=("docs", "cpp", "python", "bench",
+                                                            "tests"))
     headers = files(".h", under=("include",))
     problems = stale(pathlib.Path(sys.argv[1]))
     for header in headers:
         problems += undocumented(header)
     for page in pages:
         problems += dead_links(page) + quotes(page)
+    told = files(".md", under=("docs", "cpp")) + [ROOT / "README.md", ROOT / "SECURITY.md"]
+    problems += unknown(told, headers)
+    problems += unnamed_codes()
     finish(problems, f"{len(headers)} headers, {len(pages)} pages")
 
 
