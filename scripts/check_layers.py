@@ -3,13 +3,15 @@
 
 A public header says nothing of the layer that a function of it is in, so who defines what is read
 from the sources: any layer may include <lockkeeper/error.h>, and call what is defined below it. The
-command, the examples and the demo see the public headers alone.
+command, the examples and the demo see the public headers alone. Inside a layer, and inside the
+command, no circle of files that use one another is larger than LARGEST_CIRCLE.
 """
 from __future__ import annotations
 
 import pathlib
 import re
 
+from sources import ANY_NAME, NAME, circles, code_of, definitions
 from tree import ROOT, files, finish, name
 
 # The files of src/lock are layers of their own, each group named by its first. A call up goes
@@ -27,13 +29,10 @@ LAYERS = ["base", "conf", "resp", "net", "conn", "topo", "sync",
 BARRED = {("net", "resp"), ("resp", "conf")}
 OUTSIDE = ("cli", "examples", "demo")
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^">]+)[">]', re.MULTILINE)
-NO_CODE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.DOTALL)
-NAME = r"(?<!struct )(?<!enum )(?<!union )\b(lk_\w+)"
-# A function or an object that other files can see begins in the first column, and not with static.
-DEFINED = re.compile(r"^(?:__attribute__\(\(\w+\)\) )?(?!static\b|extern\b|typedef\b)[a-z]"
-                     rf"[^;{{}}()=#]*?{NAME}(?:\([^;{{}}]*\)\s*\{{|(?:\[\w*\])*\s*[=;])",
-                     re.MULTILINE)
 USED = re.compile(NAME)
+LARGEST_CIRCLE = 3
+# The largest circle of each group that has a larger one. A number here is only ever lowered.
+CIRCLES = {"conn": 11, "api": 7, "conf": 4, "cli": 7}
 
 
 def lines_of(path: pathlib.Path):
@@ -50,18 +49,6 @@ def layer_of(path: pathlib.Path) -> str:
 
 def may_use(layer: str, other: str) -> bool:
     return LAYERS.index(other) <= LAYERS.index(layer) and (layer, other) not in BARRED
-
-
-def code_of(path: pathlib.Path) -> str:
-    """The text without comments and strings, its lines where they were."""
-    return NO_CODE.sub(lambda match: "\n" * match[0].count("\n"), path.read_text())
-
-
-def definitions(sources: list[pathlib.Path]) -> dict[str, str]:
-    """The layer that defines each name."""
-    return {symbol: layer_of(path) for path in sources
-            if path.suffix == ".c" and layer_of(path) in LAYERS
-            for symbol in DEFINED.findall(code_of(path))}
 
 
 def calls(path: pathlib.Path, layers: dict[str, str]) -> list[str]:
@@ -104,12 +91,28 @@ def outside(path: pathlib.Path) -> list[str]:
     return problems
 
 
+def too_large(found: list[list[pathlib.Path]], group_of) -> list[str]:
+    """Circles beyond what their group may have, and numbers that could be lowered."""
+    problems, largest = [], dict.fromkeys(CIRCLES, 0)
+    for circle in found:
+        group = group_of(circle[0])
+        largest[group] = max(largest.get(group, 0), len(circle))
+        if len(circle) > CIRCLES.get(group, LARGEST_CIRCLE):
+            problems.append(f"{group} has a circle of {len(circle)} files: "
+                            + " ".join(map(name, circle)))
+    return problems + [f"CIRCLES: {group} has none of more than {largest[group]} any more"
+                       for group, allowed in CIRCLES.items() if largest[group] < allowed]
+
+
 def main() -> None:
     problems = []
     sources = files(".c", ".h", ".def", under=("src",))
-    layers = definitions(sources)
+    layers = {symbol: layer_of(path) for symbol, path in definitions(sources).items()
+              if layer_of(path) in LAYERS}
     for path in sources:
         problems += includes(path) + calls(path, layers)
+    problems += too_large(circles(sources) + circles(files(".c", ".h", under=("cli",)), ANY_NAME),
+                          lambda path: layer_of(path) if ROOT / "src" in path.parents else "cli")
     users = files(".c", ".cpp", ".h", under=OUTSIDE)
     for path in users:
         problems += outside(path)
