@@ -13,6 +13,7 @@
 #include "lock/client.h"
 #include "lock/entry_table.h"
 #include "sync/foreign/foreign.h"
+#include "sync/script.h"
 
 /* ---- memory for compensations ---- */
 
@@ -53,8 +54,6 @@ static void compensation_unreserve(struct lk__entry *entry)
 	while (entry->spares)
 		free(lk__compensation_spare(entry));
 }
-
-/* ---- entries ---- */
 
 /* ---- entries ---- */
 
@@ -326,6 +325,96 @@ void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK
 		entry->target.recipe->field(entry->client->id, number, field_out);
 	else
 		lk__field_of(entry->client->id, number, field_out);
+}
+
+/* ---- its connection ---- */
+
+/*
+ * On which of its node's connections for scripts an entry is (conn/share.c).
+ *
+ * It stays on one while anything of it is under way there: a try, a release, a number that is
+ * compensated, an acquire of which a copy may still run. So no release overtakes its acquire, and
+ * no acquire a release that nobody waits for. Else each caller that waits for an answer takes it
+ * along to the connection that it chooses.
+ *
+ * Where each owner has an entry, or several kinds share a key, what one of them sends comes before
+ * what the next one sends: all are on the first connection. An entry that red locks have in common
+ * with callers of its own stays where it is, since nothing here tells what of those is under way.
+ */
+
+#define EXTRA_MOST 16 /* connections of a client beside the first of each node */
+
+static bool entry_may_move(const struct lk__entry *entry)
+{
+	const struct lk__recipe *recipe = entry->target.recipe;
+	return recipe->sharing == LK__ONE_QUEUE && !recipe->other_side && !entry->spreads &&
+	       !lk__entry_reds(entry);
+}
+
+static bool entry_is_under_way(const struct lk__entry *entry)
+{
+	const struct lk__waiting *waiting = entry->waiting;
+	int64_t repeated_until_ns = entry->grant.repeated_until_ns;
+	return entry->passing || atomic_load(&entry->releasing) > 0 ||
+	       atomic_load(&entry->compensating) > 0 ||
+	       (waiting && (waiting->request || waiting->answered)) ||
+	       (repeated_until_ns && repeated_until_ns > lk__now_ns());
+}
+
+/* The client has found all connections of the node taken, for a while. One caller at a time counts
+ * and opens: two nodes may not both take the last that is free. */
+static void client_grow(lk_client *client, struct lk__node *node)
+{
+	struct lk__topo *topo = client->topo;
+	struct lk__node *each;
+	size_t extra = 0;
+	if (atomic_exchange(&client->growing, true))
+		return;
+	for (size_t i = 0; (each = topo->ops->node_at(topo, i)); i++)
+		extra += lk__node_extra(each);
+	if (extra < EXTRA_MOST)
+		lk__node_grow(node);
+	atomic_store(&client->growing, false);
+}
+
+struct lk__conn *lk__entry_join(struct lk__entry *entry, struct lk__node *node)
+{
+	bool crowded = false;
+	struct lk__conn *conn;
+	if (node->config->connections > 1 && entry_may_move(entry) && !entry_is_under_way(entry)) {
+		conn = lk__node_join(node, &crowded);
+		atomic_store(&entry->conn_index, conn->index);
+	} else {
+		conn = lk__node_scripts_at(node, atomic_load(&entry->conn_index));
+		lk__conn_join(conn);
+	}
+	if (crowded)
+		client_grow(entry->client, node);
+	return conn;
+}
+
+void lk__entry_rejoin_first(struct lk__entry *entry)
+{
+	if (atomic_load(&entry->conn_index) > 0 && !lk__entry_reds(entry) &&
+	    !entry_is_under_way(entry))
+		atomic_store(&entry->conn_index, 0);
+}
+
+void lk__entry_return(struct lk__entry *entry, const struct lk__node *node)
+{
+	unsigned index = atomic_load(&entry->conn_index);
+	if (index > 0 && lk__node_scripts_at(node, index)->state != LK__CONN_UP)
+		lk__entry_rejoin_first(entry);
+}
+
+struct lk__conn *lk__entry_scripts(const struct lk__entry *entry)
+{
+	return lk__node_scripts_at(lk__entry_node(entry), atomic_load(&entry->conn_index));
+}
+
+struct lk__conn *lk__entry_conn(const struct lk__entry *entry)
+{
+	return lk__node_scripts_at(entry->target.node, atomic_load(&entry->conn_index));
 }
 
 /* ---- holds ---- */
@@ -747,4 +836,66 @@ int64_t lk__entry_lease_end_ns(const struct lk__entry *entry, int64_t from_ns)
 	if (end_ns < entry->grant.outlives_ns)
 		end_ns = entry->grant.outlives_ns;
 	return end_ns > entry->grant.valid_until_ns ? end_ns : entry->grant.valid_until_ns;
+}
+
+/* ---- turns ---- */
+
+static bool has_turns(const struct lk__target *target)
+{
+	return target->recipe->flags & LK__TURNS;
+}
+
+const char *lk__turn_begin(struct lk__entry *entry)
+{
+	struct lk__waiting *waiting = entry->waiting;
+	if (!has_turns(&entry->target))
+		return NULL;
+	if (!waiting->has_place)
+		lk__field(entry, atomic_fetch_add(waiting->attempt.rules.numbers, 1) + 1,
+			  waiting->turn);
+	return waiting->turn;
+}
+
+const char *lk__turn_take(struct lk__entry *entry)
+{
+	struct lk__listening *channel = lk__entry_channel(entry);
+	bool turns = channel && lk__channel_take_turns(lk__entry_messages(entry), channel,
+						       has_turns(&entry->target));
+	entry->waiting->has_place |= turns;
+	return turns ? entry->waiting->turn : NULL;
+}
+
+int64_t lk__turn_since_us(struct lk__entry *entry, int64_t begun_ns)
+{
+	struct lk__waiting *waiting = entry->waiting;
+	int64_t since_us = lk__node_server_us(entry->target.node, begun_ns);
+	if (!waiting->since_us || since_us < waiting->since_us)
+		waiting->since_us = since_us;
+	return waiting->since_us;
+}
+
+void lk__turn_is_over(struct lk__entry *entry)
+{
+	entry->waiting->has_place = false;
+	entry->waiting->since_us = 0;
+}
+
+/* Without memory for it, or without the right, the place ends by itself. */
+void lk__turn_leave(struct lk__entry *entry)
+{
+	struct lk__words words = {.count = 0};
+	if (!entry->waiting || !entry->waiting->has_place)
+		return;
+	lk__turn_is_over(entry);
+	lk__words_add(&words, entry->target.key, entry->target.key_size);
+	lk__words_text(&words, entry->waiting->turn);
+	lk__words_channel(&words, &entry->target);
+	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_TURNS_LEAVE, 1);
+	if (!request)
+		return;
+	request->finish = lk__request_forget;
+	request->deadline_ns = lk__after_ms(lk__now_ns(),
+					    entry->client->config->command_timeout_ms);
+	if (!lk__conn_offer(lk__entry_conn(entry), request))
+		lk__request_free(request);
 }
