@@ -19,7 +19,7 @@ from tree import ROOT, files, finish, name
 # request or a queue. No other is allowed.
 LOCK = [("client", "loop"), ("entry", "entry_table", "doubt"),
         ("completion_queue", "notice"), ("compensation",), ("hold",), ("renewal",),
-        ("operation", "fan_out", "head", "head_act", "acquire", "release", "extend"),
+        ("operation", "fan_out", "acquire", "release", "extend"),
         ("counter", "permit"), ("multi", "multi_ask", "red", "red_try", "red_held"), ("async",),
         ("close",), ("life",)]
 GROUP = {stem: f"lock/{group[0]}" for group in LOCK for stem in group}

@@ -1,32 +1,50 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An acquire of a lock: of what it asks for, and how it gets it.
+ * An acquire of a lock: how it gets what it asks for.
  *
  * It joins its lock's wait queue. The first in the queue, while nobody in the process has the lock,
- * is the head: it drives the lock's attempt (head.h). The others wait until they are handed the
- * lock or become the head.
+ * is the head: it carries out the effects of each step of the lock's attempt (src/sync/attempt.h)
+ * and feeds what came of them. The others wait until they are handed the lock or become the head.
+ *
+ * A try that the head leaves behind stays in flight: the next head waits on for it, and without one
+ * the thread that reads its answer steps the detached attempt.
  */
 #ifndef LK__LOCK_ACQUIRE_H
 #define LK__LOCK_ACQUIRE_H
 
-#include "lock/entry.h"
-#include "lock/head.h"
+#include "lock/hold.h"
+#include "lock/operation.h"
 
-/* What an acquire asks for. */
-struct lk__want {
-	struct lk__owner owner;
-	int64_t lease_ms, max_hold_ms, margin_ms;
-	int64_t wait_ms; /* -1: no limit; 0: once, */
-	int64_t once_ms; /* which may take so long; 0: the connect and the command limit */
-	int64_t count;   /* permits */
-	struct lk__settings settings;
-	uint64_t tag;
-	bool no_loss; /* its end is meant: see struct lk__hold_extra */
-	lk_cancel *cancel;
-	const _Atomic bool *stop;    /* set to cancel an asynchronous call; else NULL */
-	struct lk__grant *grant_out; /* NULL, or where what the server granted is written, also for
-				      * a re-entry */
+/* What a head waits for. */
+enum lk__head_wait {
+	LK__HEAD_NOTHING,
+	LK__HEAD_CONNECTION,
+	LK__HEAD_ANSWER,
+	LK__HEAD_SUBSCRIPTION,
+	LK__HEAD_MESSAGE,
+	LK__HEAD_PAUSE,
 };
+
+struct lk__head {
+	struct lk__op *op; /* of the call: what waits */
+	struct lk__entry *entry;
+	struct lk__caller *waiter;
+	struct lk__attempt_event event; /* the next that the attempt is fed */
+	uint64_t fence;                 /* of the grant */
+	uint64_t epoch;                 /* of the node, before the try */
+	bool first;                     /* no try of this head has been sent yet */
+	bool moved;                     /* the node is another than the last time */
+	struct lk__conn *pinned;        /* while a try is out; NULL */
+	struct lk__nodes_call *call;    /* the try, where the lock is on several nodes */
+	lk_error *error;
+	enum lk__head_wait wait;
+	int64_t pause_until_ns;
+};
+
+static inline bool lk__caller_cancelled(const struct lk__caller *waiter)
+{
+	return lk__cancelled(waiter->cancel) || (waiter->stop && atomic_load(waiter->stop));
+}
 
 struct lk__acquire {
 	struct lk__op op;
@@ -47,12 +65,17 @@ void lk__acquire_init(struct lk__acquire *acquire, struct lk__entry *entry,
 int lk__acquire_run(struct lk__entry *entry, struct lk__thread *thread, const struct lk__want *want,
 		    lk_error *error);
 
-/* A hold that is ready for what is wanted; NULL when out of memory. */
-struct lk__hold *lk__acquire_hold(struct lk__thread *thread, const struct lk__recipe *recipe,
-				  const struct lk__want *want);
+/* ---- for the policies of a lock's targets (lock/entry.h), with the entry's mutex held ---- */
 
-/* With the entry's mutex held: 1, the owner holds it, counted without a command; 0, it does not;
- * or a code. */
-int lk__acquire_reenter(struct lk__entry *entry, const struct lk__want *want, lk_error *error);
+/* Looks up where to connect. */
+struct lk__conn *lk__head_route(struct lk__head *head);
+
+/* A try at one node: 0 with an event, or LK__OP_WAITS. And a look at it, with the same, or why the
+ * head has to leave. */
+int lk__head_send(struct lk__head *head);
+int lk__head_send_look(struct lk__head *head);
+
+/* 0, or why the head has to leave at once, whatever it waits for. */
+int lk__head_gone(const struct lk__head *head);
 
 #endif

@@ -63,7 +63,7 @@ struct lk__policy {
 	/* Other work that is due when the watchdog looks. Without the mutex. */
 	void (*turn)(struct lk__entry *entry);
 
-	/* The head of its queue (lock/head.h): where it connects; NULL: each try does. */
+	/* The head of its queue (lock/acquire.h): where it connects; NULL: each try does. */
 	struct lk__conn *(*route)(struct lk__head *head);
 
 	/* Below: a begin, and the looks at what it waits for, which return LK__OP_WAITS until they

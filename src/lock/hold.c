@@ -63,6 +63,29 @@ void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number)
 	lk__entry_policy(entry)->release_unasked(entry, number, 0);
 }
 
+void lk__entry_undo_grant(struct lk__entry *entry, struct lk__caller *waiter)
+{
+	struct lk__hold *hold = waiter->hold;
+	assert(waiter->state == LK__WAITER_GRANTED && hold->entry == entry);
+	if (entry->hold == hold) {
+		lk__entry_take_hold(entry);
+		lk__entry_count(entry, held, (uint64_t)-1);
+		lk__entry_release_unasked(entry, hold->number);
+	} else {
+		LL_DELETE(entry->lost, hold);
+	}
+	hold_leave_thread(hold);
+	lk__notices_forget(entry->client, hold);
+	hold->entry = NULL;
+	hold->lost = false;
+	atomic_fetch_sub(&entry->refs, 1);
+	waiter->state = LK__WAITER_WAITS;
+	waiter->undone = true;
+	DL_PREPEND(entry->waiting->queue, waiter);
+	lk__entry_count(entry, waiting, 1);
+	lk__entry_promote(entry);
+}
+
 void lk__entry_release_unheld(struct lk__entry *entry, uint64_t number)
 {
 	bool held = entry->hold && entry->grant.number == number; /* by whomever it was passed to */
@@ -398,4 +421,51 @@ void lk__trouble_explain(struct lk__entry *entry, int64_t now_ns, bool ends)
 		snprintf(trouble.reason, sizeof(trouble.reason),
 			 "this process did not run in time to renew it");
 	trouble_set(hold, &trouble);
+}
+
+/* ---- an acquire and the holds that there are ---- */
+
+struct lk__hold *lk__hold_wanted(struct lk__thread *thread, const struct lk__recipe *recipe,
+				  const struct lk__want *want)
+{
+	struct lk__hold_extra extra = {.margin_ms = want->margin_ms,
+				       .max_hold_ms = want->max_hold_ms,
+				       .tag = want->tag,
+				       .no_loss = want->no_loss};
+	bool has_extra = extra.margin_ms || extra.max_hold_ms || extra.tag || extra.no_loss ||
+			 (recipe->flags & LK__FENCES);
+	struct lk__hold *hold = lk__hold_new(thread, &want->owner, has_extra ? &extra : NULL);
+	if (hold)
+		hold->lease_ms = want->lease_ms;
+	return hold;
+}
+
+int lk__hold_reenter(struct lk__entry *entry, const struct lk__want *want, lk_error *error)
+{
+	struct lk__hold *hold = lk__entry_hold_of(entry, &want->owner);
+	if (!hold)
+		return 0;
+	int64_t now_ns = lk__now_ns();
+	if (!hold->lost && now_ns >= lk__hold_deadline(hold))
+		lk__entry_lose(entry, now_ns);
+	if (hold->lost) {
+		lk__entry_promote(entry);
+		return lk__fail(error, LK_ELOST, "acquire \"%.100s\": %s", entry->name,
+				lk_error_text(LK_ELOST));
+	}
+	if (hold->count == INT32_MAX)
+		return lk__fail(error, LK_ELIMIT, "acquire \"%.100s\": held 2147483647 times",
+				entry->name);
+	hold->count++;
+	if (want->grant_out)
+		*want->grant_out = entry->grant;
+	if (!hold->watched &&
+	    (!want->lease_ms || lk__after_ms(now_ns, want->lease_ms) > hold->own_until_ns)) {
+		/* The hold is to last longer: the watchdog sees to it, at once. */
+		hold->watched = !want->lease_ms;
+		hold->wanted_until_ns = lk__after_ms(now_ns, want->lease_ms);
+		lk__watch_at(entry, now_ns);
+	}
+	lk__entry_count(entry, reentries, 1);
+	return 1;
 }

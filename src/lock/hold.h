@@ -28,6 +28,10 @@ void lk__entry_move_grant(struct lk__entry *entry, struct lk__hold *hold,
 /* The grant as it stands goes to the waiter, who leaves the queue. */
 void lk__entry_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t now_ns);
 
+/* A hold that ended, or whose client was closed, before its owner could know of it does not count:
+ * the waiter goes back to the front of the wait queue. */
+void lk__entry_undo_grant(struct lk__entry *entry, struct lk__caller *waiter);
+
 /* Sends the release of a number that nobody waits for. */
 void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number);
 
@@ -75,5 +79,31 @@ void lk__trouble_over(struct lk__hold *hold);
 
 /* The current hold is about to end, or ends: what its notice says. */
 void lk__trouble_explain(struct lk__entry *entry, int64_t now_ns, bool ends);
+
+/* ---- an acquire and the holds that there are ---- */
+
+/* What an acquire asks for. */
+struct lk__want {
+	struct lk__owner owner;
+	int64_t lease_ms, max_hold_ms, margin_ms;
+	int64_t wait_ms; /* -1: no limit; 0: once, */
+	int64_t once_ms; /* which may take so long; 0: the connect and the command limit */
+	int64_t count;   /* permits */
+	struct lk__settings settings;
+	uint64_t tag;
+	bool no_loss; /* its end is meant: see struct lk__hold_extra */
+	lk_cancel *cancel;
+	const _Atomic bool *stop;    /* set to cancel an asynchronous call; else NULL */
+	struct lk__grant *grant_out; /* NULL, or where what the server granted is written, also for
+				      * a re-entry */
+};
+
+/* A hold that is ready for what is wanted; NULL when out of memory. */
+struct lk__hold *lk__hold_wanted(struct lk__thread *thread, const struct lk__recipe *recipe,
+				  const struct lk__want *want);
+
+/* With the entry's mutex held: 1, the owner holds it, counted without a command; 0, it does not;
+ * or a code. */
+int lk__hold_reenter(struct lk__entry *entry, const struct lk__want *want, lk_error *error);
 
 #endif

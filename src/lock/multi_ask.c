@@ -120,7 +120,7 @@ static int part_look(struct lk__multi_ask *ask, size_t part)
 {
 	struct lk__entry *entry = part_of(ask, part);
 	struct lk__want want = part_want(ask, part);
-	int rc = lk__acquire_reenter(entry, &want, ask->error);
+	int rc = lk__hold_reenter(entry, &want, ask->error);
 	ask->taken[part] = rc == 1;
 	if (rc == 0 && !entry_is_free(entry, want.wait_ms == 0))
 		ask_busy(ask, part, lk__entry_kept_out(entry));
@@ -138,7 +138,7 @@ static int part_reserve(struct lk__multi_ask *ask, size_t part)
 	if (rc < 0 || ask->taken[part] || lk__multi_is_busy(ask))
 		return rc;
 	*waiter = (struct lk__caller){.thread = ask->threads[part], .until_ns = LK__NEVER};
-	waiter->hold = lk__acquire_hold(waiter->thread, entry->target.recipe, &want);
+	waiter->hold = lk__hold_wanted(waiter->thread, entry->target.recipe, &want);
 	if (!waiter->hold || !lk__entry_begin_waiting(entry)) {
 		lk__hold_free(waiter->hold);
 		return lk__fail(ask->error, LK_ENOMEM, "acquire \"%.100s\": out of memory",

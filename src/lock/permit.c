@@ -96,7 +96,7 @@ static int permit_keep(struct lk__entry **entry_out, const struct lk__entry *que
 			       lk__entry_name_size(queue), &own.owner, error);
 	if (rc < 0)
 		return rc;
-	struct lk__hold *hold = lk__acquire_hold(thread, &lk__permit_recipe, &own);
+	struct lk__hold *hold = lk__hold_wanted(thread, &lk__permit_recipe, &own);
 	if (hold) {
 		struct lk__grant its = *grant;
 		its.number = lk__permit_number(grant->number, index);

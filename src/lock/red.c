@@ -662,7 +662,7 @@ int lk__red_send(struct lk__head *head)
 	struct lk__entry *entry = head->entry;
 	entry->asked_lease_ms = entry->waiting->attempt.asked_lease_ms;
 	head->epoch = lk__entry_begin_try(entry);
-	lk__head_happened(head, LK__ATTEMPT_FAILED);
+	head->event = (struct lk__attempt_event){.type = LK__ATTEMPT_FAILED};
 	lk__entry_try_begins(entry); /* the next step ends it, also where nothing is sent */
 	head->call = lk__red_try_begin(entry, head->waiter, &head->event, head->error);
 	if (!head->call)

@@ -19,9 +19,9 @@
 #ifndef LK__LOCK_RED_H
 #define LK__LOCK_RED_H
 
+#include "lock/acquire.h"
 #include "lock/extend.h"
 #include "lock/fan_out.h"
-#include "lock/head.h"
 #include "lock/release.h"
 #include "sync/red/red.h"
 
