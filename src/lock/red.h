@@ -12,9 +12,9 @@
  *
  * A front's mutex may be held while a member's is taken, never the other way round.
  *
- *   red.c        making, releasing, giving back; the calls of its callers
- *   red_try.c    one try
- *   red_held.c   while it is held: nodes that join, renewals, extension
+ *   red.c           making, giving back, nodes that join the grant, release
+ *   red_try.c       one try
+ *   red_renewal.c   renewals, extensions
  */
 #ifndef LK__LOCK_RED_H
 #define LK__LOCK_RED_H
@@ -91,9 +91,6 @@ static inline struct lk__red *lk__red_of(const struct lk__entry *entry)
 	return entry->data;
 }
 
-/* The connection for a member's scripts at a node of its client. */
-struct lk__conn *lk__red_conn(const struct lk__entry *member, struct lk__node *place);
-
 /* Asks every node whether it is locked, or frees it there by force: how many answered, and how many
  * had it. Returns how many were asked and did not answer, or LK_ENOMEM. */
 int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
@@ -107,19 +104,11 @@ struct lk__nodes_call {
 	int64_t until_ns;
 };
 
-/* With the front's mutex held; a begin and an end give it up meanwhile. A try under the attempt's
- * number: NULL with the event; 0 with the event, or why the head has to leave. */
-struct lk__nodes_call *lk__red_try_begin(struct lk__entry *entry, struct lk__caller *waiter,
-					 struct lk__attempt_event *event, lk_error *error);
-int lk__red_try_end(struct lk__nodes_call *call, struct lk__attempt_event *event, lk_error *error);
-/* The last hold is given up; NULL: LK_ENOMEM, and it is still held. `waited`: for the answers,
- * which say what became of it. */
-/* An extension, without the mutex. Begin: 0, LK_ENOMEM or LK_ESYSTEM. End: 1 extended, 0 not ours
- * any more, or a code. */
-int lk__red_extend_begin(struct lk__nodes_call **call_out, struct lk__entry *entry,
-			 struct lk__thread *thread, struct lk__extension *extension,
-			 lk_error *error);
-int lk__red_extend_end(struct lk__nodes_call *call, lk_error *error);
+/* Whether all that is needed of the nodes is there, or is not waited for any more. Their answers
+ * are taken without the entry's mutex. */
+bool lk__red_answered(const struct lk__op *op);
+/* The same for one who has that mutex, which is given up meanwhile. */
+bool lk__red_answered_under(const struct lk__op *op, struct lk__entry *entry);
 
 /* Of the policy of a majority (lock/entry.h). */
 void lk__red_free(struct lk__entry *entry);
@@ -158,6 +147,7 @@ void lk__red_join(struct lk__entry *entry, size_t index, int64_t lease_ms, int64
 void lk__red_unjoin(struct lk__red_node *node);
 /* The same of a node where another has it, after a pause that grows; and what is due of that. */
 void lk__red_join_later(struct lk__entry *entry, size_t index);
+void lk__red_join_turn(struct lk__entry *entry, int64_t now_ns);
 
 /*
  * Makes a call to all nodes, which begins with a struct lk__nodes_call and has so many bytes, with

@@ -4,7 +4,7 @@
  *
  * What is then still unanswered goes on without us; what is granted late belongs to the hold, if
  * that still stands, or goes back. A node that could not be asked yet joins the grant later
- * (red_held.c). A node that leaves too much unanswered is not asked any more. What the answers come
+ * (red.c). A node that leaves too much unanswered is not asked any more. What the answers come
  * to is counted in src/sync/red/votes.c.
  */
 #include "lock/red.h"
@@ -261,6 +261,12 @@ static bool round_decided(void *context)
 
 /* ---- asking ---- */
 
+/* The connection for a member's scripts at a node of its client. */
+static struct lk__conn *node_conn(const struct lk__entry *member, struct lk__node *place)
+{
+	return lk__node_scripts_at(place, atomic_load(&member->conn_index));
+}
+
 /* Also on a connection that is still to be made; a vote over one that was lost does not count. */
 static struct lk__request *until(struct lk__request *request, int64_t until_ns)
 {
@@ -302,7 +308,7 @@ static void round_ask(struct round *round, size_t index)
 	struct ballot *ballot = &round->ballot[index];
 	struct lk__red_node *node = &round->red->node[index];
 	round_address(round, index);
-	struct lk__conn *conn = lk__red_conn(node->member, ballot->place);
+	struct lk__conn *conn = node_conn(node->member, ballot->place);
 	ballot->number = index == 0 ? round->number
 				    : atomic_fetch_add(&node->client->last_number, 1) + 1;
 	if (node->asked >= LK__RED_ASKED_MAX) {
@@ -329,7 +335,7 @@ static void round_ask(struct round *round, size_t index)
 static void round_more(struct round *round, size_t index, struct lk__request *request)
 {
 	struct ballot *ballot = &round->ballot[index];
-	struct lk__conn *conn = lk__red_conn(round->red->node[index].member, ballot->place);
+	struct lk__conn *conn = node_conn(round->red->node[index].member, ballot->place);
 	if (!lk__fan_out_more(round->call.fan_out, index, conn, request))
 		ballot_cast(ballot, LK__VOTE_REFUSED, LK_ENOMEM, "out of memory");
 }
@@ -599,7 +605,9 @@ static struct round *round_new(struct lk__entry *entry, struct lk__caller *waite
 	return round;
 }
 
-struct lk__nodes_call *lk__red_try_begin(struct lk__entry *entry, struct lk__caller *waiter,
+/* A try under the attempt's number: NULL with the event. The front's mutex is held, and given up
+ * meanwhile. */
+static struct lk__nodes_call *try_begin(struct lk__entry *entry, struct lk__caller *waiter,
 					 struct lk__attempt_event *event, lk_error *error)
 {
 	for (size_t i = 1; i < lk__red_of(entry)->count; i++)
@@ -618,7 +626,8 @@ struct lk__nodes_call *lk__red_try_begin(struct lk__entry *entry, struct lk__cal
 	return &round->call;
 }
 
-int lk__red_try_end(struct lk__nodes_call *call, struct lk__attempt_event *event, lk_error *error)
+/* 0 with the event, or why the head has to leave. The same of the mutex. */
+static int try_end(struct lk__nodes_call *call, struct lk__attempt_event *event, lk_error *error)
 {
 	struct round *round = (struct round *)call;
 	struct lk__entry *entry = call->entry;
@@ -632,5 +641,41 @@ int lk__red_try_end(struct lk__nodes_call *call, struct lk__attempt_event *event
 	pthread_mutex_unlock(&entry->mutex);
 	lk__fan_out_end(call->fan_out);
 	pthread_mutex_lock(&entry->mutex);
+	return rc;
+}
+
+/* Each node of a try connects on its own. */
+struct lk__conn *lk__red_route(struct lk__head *head)
+{
+	(void)head;
+	return NULL;
+}
+
+int lk__red_send(struct lk__head *head)
+{
+	struct lk__entry *entry = head->entry;
+	entry->asked_lease_ms = entry->waiting->attempt.asked_lease_ms;
+	head->epoch = lk__entry_begin_try(entry);
+	head->event = (struct lk__attempt_event){.type = LK__ATTEMPT_FAILED};
+	lk__entry_try_begins(entry); /* the next step ends it, also where nothing is sent */
+	head->call = try_begin(entry, head->waiter, &head->event, head->error);
+	if (!head->call)
+		return 0;
+	head->wait = LK__HEAD_ANSWER;
+	lk__op_wait_nodes(head->op, head->call->fan_out, head->call->until_ns);
+	return lk__red_send_look(head);
+}
+
+int lk__red_send_look(struct lk__head *head)
+{
+	struct lk__entry *entry = head->entry;
+	if (!lk__red_answered_under(head->op, entry) && !lk__head_gone(head))
+		return LK__OP_WAITS;
+	int rc = try_end(head->call, &head->event, head->error);
+	head->call = NULL;
+	if (rc == 0 && head->event.type == LK__ATTEMPT_BUSY) {
+		lk__entry_count(entry, busy, 1);
+		lk__entry_note_wait(entry, head->waiter);
+	}
 	return rc;
 }
